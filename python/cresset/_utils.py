@@ -1,0 +1,60 @@
+"""Small helpers that several parts of the package share."""
+import sys
+
+
+def typename(obj):
+    """The full name of `obj`'s class, or a tensor's type string, as error messages say it."""
+    from . import Tensor
+    if isinstance(obj, Tensor):
+        return obj.type()
+    cls = obj if isinstance(obj, type) else type(obj)
+    if cls.__module__ in ("builtins", "__builtin__"):
+        return cls.__qualname__
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def _rebuild_parameter(data, requires_grad, backward_hooks):
+    from .nn.parameter import Parameter
+    param = Parameter(data, requires_grad)
+    param._backward_hooks = backward_hooks
+    return param
+
+
+def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
+    param = _rebuild_parameter(data, requires_grad, backward_hooks)
+    for name, value in state.items():
+        setattr(param, name, value)
+    return param
+
+
+class KeyErrorMessage(str):
+    """A KeyError shows repr(argument); this keeps a multi-line text readable."""
+
+    def __repr__(self):
+        return str(self)
+
+
+class ExceptionWrapper:
+    """An exception and its traceback's text, able to travel between processes and threads."""
+
+    def __init__(self, exc_info=None, where="in background"):
+        if exc_info is None:
+            exc_info = sys.exc_info()
+        import traceback
+        self.exc_type = exc_info[0]
+        self.exc_msg = "".join(traceback.format_exception(*exc_info))
+        self.where = where
+
+    def reraise(self):
+        """Raises the exception again here; its text tells where it came from."""
+        msg = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
+        if self.exc_type is KeyError:
+            msg = KeyErrorMessage(msg)
+        elif getattr(self.exc_type, "message", None):
+            raise self.exc_type(message=msg)
+        try:
+            exception = self.exc_type(msg)
+        except Exception:
+            # A class that cannot be made from one string still has to be reported.
+            raise RuntimeError(msg) from None
+        raise exception

@@ -1,0 +1,79 @@
+"""Tensors that a module owns: parameters, which are trained, and buffers, which are not."""
+from collections import OrderedDict
+
+import cresset
+from .. import Tensor
+from .._utils import _rebuild_parameter, _rebuild_parameter_with_state
+
+__all__ = ["Parameter", "Buffer"]
+
+
+class _ParameterMeta(type(Tensor)):
+    def __instancecheck__(cls, instance):
+        return type.__instancecheck__(cls, instance) or (
+            cls is Parameter and isinstance(instance, Tensor)
+            and getattr(instance, "_is_param", False))
+
+
+class Parameter(Tensor, metaclass=_ParameterMeta):
+    """A tensor that a module registers when it is assigned as an attribute."""
+
+    def __new__(cls, data=None, requires_grad=True):
+        if data is None:
+            data = cresset.empty(0)
+        if type(data) is Tensor or type(data) is Parameter:
+            return Tensor._make_subclass(cls, data, requires_grad)
+        param = data.detach().requires_grad_(requires_grad)
+        if type(param) is not type(data):
+            raise RuntimeError(
+                f"Creating a Parameter from an instance of type {type(data).__name__} requires "
+                "that detach() returns an instance of the same type, but return type "
+                f"{type(param).__name__} was found instead. To use the type as a Parameter, "
+                "please correct the detach() semantics defined by its __torch_dispatch__() "
+                "implementation.")
+        param._is_param = True
+        return param
+
+    def __deepcopy__(self, memo):
+        if id(self) not in memo:
+            data = self.data.clone(memory_format=cresset.preserve_format)
+            memo[id(self)] = type(self)(data, self.requires_grad)
+        return memo[id(self)]
+
+    def __repr__(self):
+        return "Parameter containing:\n" + super().__repr__()
+
+    def __reduce_ex__(self, proto):
+        args = (self.data, self.requires_grad, OrderedDict())
+        state = getattr(self, "__dict__", None)
+        if not state:
+            return _rebuild_parameter, args
+        return _rebuild_parameter_with_state, (*args, state)
+
+
+class _BufferMeta(type(Tensor)):
+    def __instancecheck__(cls, instance):
+        return type.__instancecheck__(cls, instance) or (
+            cls is Buffer and isinstance(instance, Tensor)
+            and getattr(instance, "_is_buffer", False))
+
+
+class Buffer(Tensor, metaclass=_BufferMeta):
+    """Makes a tensor that a module registers as a buffer when it is assigned."""
+
+    def __new__(cls, data=None, *, persistent=True):
+        if data is None:
+            data = cresset.empty(0)
+        buffer = data.detach().requires_grad_(data.requires_grad)
+        buffer.persistent = persistent
+        buffer._is_buffer = True
+        return buffer
+
+
+# Results of operators on a parameter are plain tensors.
+try:
+    from .._C import _disabled_torch_function_impl as _plain
+except ImportError:
+    pass
+else:
+    Parameter.__torch_function__ = Buffer.__torch_function__ = _plain

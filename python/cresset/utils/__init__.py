@@ -1,0 +1,9 @@
+"""Hooks, data loading and other helpers around tensors and modules."""
+from . import hooks
+
+
+def __getattr__(name):
+    if name in ("data", "checkpoint", "_pytree"):
+        from importlib import import_module
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

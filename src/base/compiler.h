@@ -1,0 +1,20 @@
+/* compiler.h - the only place that knows compiler extensions. */
+#ifndef CR_BASE_COMPILER_H
+#define CR_BASE_COMPILER_H
+
+#define CR_API                __attribute__((visibility("default")))
+#define CR_MUST               __attribute__((warn_unused_result))
+#define CR_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#define CR_NORETURN           __attribute__((noreturn))
+#define CR_NOINLINE           __attribute__((noinline))
+#define CR_LIKELY(x)          __builtin_expect(!!(x), 1)
+#define CR_UNLIKELY(x)        __builtin_expect(!!(x), 0)
+#define CR_UNUSED             __attribute__((unused))
+#define CR_THREAD             __thread __attribute__((tls_model("initial-exec")))
+#define CR_LEN(array)         (sizeof(array) / sizeof((array)[0]))
+#define CR_CTZ(x)             ((unsigned)__builtin_ctz(x))
+#define CR_CLZ64(x)           ((unsigned)__builtin_clzll(x))
+#define CR_MUL_OVERFLOW(a, b, out) __builtin_mul_overflow(a, b, out)
+#define CR_ADD_OVERFLOW(a, b, out) __builtin_add_overflow(a, b, out)
+
+#endif

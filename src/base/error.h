@@ -1,0 +1,62 @@
+/* error.h - statuses and the thread's error record.
+ *
+ * A function that can fail returns cr_status, zero on success.  The first
+ * failure describes itself with cr_fail(); callers pass the status on with
+ * CR_TRY (nothing to clean up) or CR_GO (jumps to `done:`). */
+#ifndef CR_BASE_ERROR_H
+#define CR_BASE_ERROR_H
+
+#include "base/compiler.h"
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef enum {
+    CR_OK = 0,
+#define CR_KIND(name, pyclass) CR_##name,
+#include "base/kinds.def"
+#undef CR_KIND
+    CR_KIND_COUNT
+} cr_status;
+
+/* Records an error of `kind` with a printf message and returns `kind`. */
+CR_API cr_status cr_fail(cr_status kind, const char *fmt, ...) CR_PRINTF(2, 3);
+cr_status cr_fail_va(cr_status kind, const char *fmt, va_list args);
+
+/* The calling thread's last error: its message (borrowed until the next
+ * failure in this thread) and its kind.  "" and CR_OK when there was none. */
+CR_API const char *cr_error_message(void);
+CR_API cr_status cr_error_kind(void);
+
+/* Puts text before the message of the current record. */
+void cr_error_prefix(const char *fmt, ...) CR_PRINTF(1, 2);
+
+/* The Python class that `kind` is raised as; NULL for CR_PYTHON and CR_OK. */
+const char *cr_kind_class(cr_status kind);
+
+/* Reports our own mistake and stops the process; never for a user's mistake. */
+CR_NORETURN void cr_assert_failed(const char *what, const char *file, int line);
+
+#define CR_TRY(call)                                                                               \
+    do {                                                                                           \
+        cr_status cr_try_status = (call);                                                          \
+        if (CR_UNLIKELY(cr_try_status))                                                            \
+            return cr_try_status;                                                                  \
+    } while (0)
+
+/* Needs `cr_status st` and a label `done:`; leaves st = CR_OK when `call` succeeds. */
+#define CR_GO(call)                                                                                \
+    do {                                                                                           \
+        st = (call);                                                                               \
+        if (CR_UNLIKELY(st))                                                                       \
+            goto done;                                                                             \
+    } while (0)
+
+#define CR_ASSERT(what)                                                                            \
+    do {                                                                                           \
+        if (CR_UNLIKELY(!(what)))                                                                  \
+            cr_assert_failed(#what, __FILE__, __LINE__);                                           \
+    } while (0)
+
+#endif

@@ -1,0 +1,21 @@
+/* map.h - a hash map from byte strings to pointers.  Keys are copied. */
+#ifndef CR_BASE_MAP_H
+#define CR_BASE_MAP_H
+
+#include "base/error.h"
+
+typedef struct {
+    struct cr_map_slot *slots;
+    size_t len, cap; /* cap is zero or a power of two */
+} cr_map;
+
+/* The value under the key, or NULL. */
+void *cr_map_get(const cr_map *m, const char *key, size_t key_len);
+/* Sets or replaces.  value must not be NULL.  CR_MEMORY on failure, `m` unchanged. */
+CR_MUST cr_status cr_map_set(cr_map *m, const char *key, size_t key_len, void *value);
+void cr_map_drop(cr_map *m);
+
+/* 64-bit FNV-1a, for keys and content hashes in memory. */
+uint64_t cr_hash(const void *bytes, size_t len);
+
+#endif

@@ -1,0 +1,159 @@
+/* Host memory, growable arrays and arenas. */
+#include "base/memory.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+static _Atomic uint64_t fail_countdown;
+
+void cr_fail_alloc_after(uint64_t n) { atomic_store(&fail_countdown, n); }
+
+bool cr_alloc_must_fail(void)
+{
+    if (CR_LIKELY(atomic_load_explicit(&fail_countdown, memory_order_relaxed) == 0))
+        return false;
+    return atomic_fetch_sub(&fail_countdown, 1) == 1;
+}
+
+static void *out_of_memory(size_t size)
+{
+    cr_fail(CR_MEMORY, "not enough memory: you tried to allocate %zu bytes.", size);
+    return NULL;
+}
+
+void *cr_alloc(size_t size)
+{
+    void *p = cr_alloc_must_fail() ? NULL : malloc(size ? size : 1);
+
+    return CR_LIKELY(p != NULL) ? p : out_of_memory(size);
+}
+
+void *cr_alloc_zero(size_t size)
+{
+    void *p = cr_alloc(size);
+
+    if (p)
+        memset(p, 0, size);
+    return p;
+}
+
+void *cr_realloc(void *old, size_t size)
+{
+    void *p = cr_alloc_must_fail() ? NULL : realloc(old, size ? size : 1);
+
+    return CR_LIKELY(p != NULL) ? p : out_of_memory(size);
+}
+
+void cr_free(void *p) { free(p); }
+
+char *cr_strndup(const char *s, size_t n)
+{
+    char *copy = cr_alloc(n + 1);
+
+    if (!copy)
+        return NULL;
+    memcpy(copy, s, n);
+    copy[n] = 0;
+    return copy;
+}
+
+char *cr_strdup(const char *s) { return cr_strndup(s, strlen(s)); }
+
+#ifdef CR_MEAN
+/* Exactly what is needed, and always somewhere else. */
+cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more, size_t item)
+{
+    if (len + more <= *cap)
+        return CR_OK;
+    void *p = cr_alloc((len + more) * item);
+    if (!p)
+        return CR_MEMORY;
+    if (len)
+        memcpy(p, *at, len * item);
+    if (*at)
+        memset(*at, 0xA5, *cap * item);
+    cr_free(*at);
+    *at = p;
+    *cap = len + more;
+    return CR_OK;
+}
+#else
+cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more, size_t item)
+{
+    size_t want = len + more, grown = *cap * 2, bytes;
+
+    if (CR_LIKELY(want <= *cap))
+        return CR_OK;
+    if (grown < want)
+        grown = want;
+    if (grown < 8)
+        grown = 8;
+    if (CR_MUL_OVERFLOW(grown, item, &bytes))
+        return cr_fail(CR_MEMORY, "not enough memory: an array of %zu items is too long", grown);
+    void *p = cr_realloc(*at, bytes);
+    if (!p)
+        return CR_MEMORY;
+    *at = p;
+    *cap = grown;
+    return CR_OK;
+}
+#endif
+
+struct cr_arena_block {
+    struct cr_arena_block *before;
+    size_t used, size;
+    _Alignas(16) char bytes[];
+};
+
+#ifdef CR_MEAN
+enum { BLOCK_BYTES = 1 };
+#else
+enum { BLOCK_BYTES = 16384 };
+#endif
+
+static struct cr_arena_block *block_new(struct cr_arena_block *before, size_t need)
+{
+    size_t size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
+    struct cr_arena_block *b = cr_alloc(sizeof *b + size);
+
+    if (!b)
+        return NULL;
+    b->before = before;
+    b->used = 0;
+    b->size = size;
+    return b;
+}
+
+void *cr_arena_get(cr_arena *a, size_t size)
+{
+    size_t need = (size + 15) & ~(size_t)15;
+    struct cr_arena_block *b = a->last;
+
+    if (!b || b->size - b->used < need) {
+        b = block_new(b, need);
+        if (!b)
+            return NULL;
+        a->last = b;
+    }
+    void *p = b->bytes + b->used;
+    b->used += need;
+    return memset(p, 0, size);
+}
+
+char *cr_arena_text(cr_arena *a, const char *s, size_t n)
+{
+    char *copy = cr_arena_get(a, n + 1);
+
+    if (copy)
+        memcpy(copy, s, n);
+    return copy;
+}
+
+void cr_arena_drop(cr_arena *a)
+{
+    while (a->last) {
+        struct cr_arena_block *b = a->last;
+        a->last = b->before;
+        cr_free(b);
+    }
+}

@@ -1,0 +1,45 @@
+/* Runs the tests that the linked files registered; prints failures and a count. */
+#include "base/test.h"
+#include <stdarg.h>
+#include <stdio.h>
+
+enum { MOST = 512 };
+static struct {
+    const char *name;
+    cr_test_fn fn;
+} tests[MOST];
+static int count, failures, failed_now;
+
+void cr_test_add(const char *name, cr_test_fn fn)
+{
+    CR_ASSERT(count < MOST);
+    tests[count].name = name;
+    tests[count++].fn = fn;
+}
+
+void cr_test_failed(const char *file, int line, const char *fmt, ...)
+{
+    va_list args;
+
+    failed_now = 1;
+    fprintf(stderr, "%s:%d: ", file, line);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+int main(int argc, char **argv)
+{
+    for (int i = 0; i < count; i++) {
+        if (argc > 1 && strcmp(argv[1], tests[i].name))
+            continue;
+        failed_now = 0;
+        tests[i].fn();
+        failures += failed_now;
+        if (failed_now)
+            fprintf(stderr, "FAILED %s\n", tests[i].name);
+    }
+    printf("%d passed, %d failed\n", count - failures, failures);
+    return failures != 0;
+}

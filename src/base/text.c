@@ -1,0 +1,131 @@
+/* Growing strings and whole files. */
+#define _POSIX_C_SOURCE 200809L
+#include "base/text.h"
+#include "base/memory.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+void cr_text_put_n(cr_text *t, const char *s, size_t n)
+{
+    if (t->failed)
+        return;
+    t->failed = cr_vec_reserve_bytes((void **)&t->at, t->len, &t->cap, n + 1, 1);
+    if (t->failed)
+        return;
+    memcpy(t->at + t->len, s, n);
+    t->len += n;
+    t->at[t->len] = 0;
+}
+
+void cr_text_put(cr_text *t, const char *s) { cr_text_put_n(t, s, strlen(s)); }
+
+void cr_text_char(cr_text *t, char c) { cr_text_put_n(t, &c, 1); }
+
+void cr_text_pad(cr_text *t, size_t n, char c)
+{
+    while (n--)
+        cr_text_char(t, c);
+}
+
+void cr_text_printf(cr_text *t, const char *fmt, ...)
+{
+    char small[256];
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(small, sizeof small, fmt, args);
+    va_end(args);
+    if ((size_t)n < sizeof small) {
+        cr_text_put_n(t, small, (size_t)n);
+        return;
+    }
+    if (!t->failed)
+        t->failed = cr_vec_reserve_bytes((void **)&t->at, t->len, &t->cap, (size_t)n + 1, 1);
+    if (t->failed)
+        return;
+    va_start(args, fmt);
+    vsnprintf(t->at + t->len, (size_t)n + 1, fmt, args);
+    va_end(args);
+    t->len += (size_t)n;
+}
+
+cr_status cr_text_status(const cr_text *t) { return t->failed; }
+
+const char *cr_text_str(const cr_text *t) { return t->at ? t->at : ""; }
+
+void cr_text_drop(cr_text *t)
+{
+    cr_free(t->at);
+    *t = (cr_text){0};
+}
+
+static cr_status file_error(const char *what, const char *path)
+{
+    return cr_fail(CR_IO, "[Errno %d] %s %s: '%s'", errno, what, strerror(errno), path);
+}
+
+cr_status cr_read_file(char **out, size_t *len, const char *path)
+{
+    FILE *f = fopen(path, "rb");
+    cr_text t = {0};
+    char part[65536];
+    size_t n;
+    cr_status st;
+
+    if (!f)
+        return file_error("cannot open:", path);
+    while ((n = fread(part, 1, sizeof part, f)) > 0)
+        cr_text_put_n(&t, part, n);
+    CR_GO(ferror(f) ? file_error("cannot read:", path) : CR_OK);
+    cr_text_put_n(&t, "", 0);
+    CR_GO(cr_text_status(&t));
+    *out = t.at;
+    *len = t.len;
+    t = (cr_text){0};
+done:
+    fclose(f);
+    cr_text_drop(&t);
+    return st;
+}
+
+static cr_status write_all(int fd, const char *p, size_t n, const char *path)
+{
+    while (n > 0) {
+        ssize_t k = write(fd, p, n);
+        if (k < 0 && errno == EINTR)
+            continue;
+        if (k <= 0)
+            return file_error("cannot write:", path);
+        p += k;
+        n -= (size_t)k;
+    }
+    return CR_OK;
+}
+
+cr_status cr_write_file(const char *path, const void *bytes, size_t len)
+{
+    cr_text tmp = {0};
+    cr_status st;
+    int fd = -1;
+
+    cr_text_printf(&tmp, "%s.%ld.part", path, (long)getpid());
+    CR_GO(cr_text_status(&tmp));
+    fd = open(tmp.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    CR_GO(fd < 0 ? file_error("cannot create:", path) : CR_OK);
+    CR_GO(write_all(fd, bytes, len, path));
+    CR_GO(fsync(fd) ? file_error("cannot write:", path) : CR_OK);
+    CR_GO(rename(tmp.at, path) ? file_error("cannot rename to:", path) : CR_OK);
+done:
+    if (fd >= 0) {
+        close(fd);
+        if (st)
+            unlink(tmp.at);
+    }
+    cr_text_drop(&tmp);
+    return st;
+}

@@ -1,0 +1,120 @@
+/* view.h - plain views of memory, tagged values, and the kernel calling convention.
+ *
+ * These are the currency below the tensor room: kernels and shape rules see
+ * views and values, never tensors. */
+#ifndef CR_NUM_VIEW_H
+#define CR_NUM_VIEW_H
+
+#include "num/dtype.h"
+
+enum { CR_MAX_DIMS = 64 };
+
+/* Element (i0, i1, ...) lies at data + (i0*stride[0] + i1*stride[1] + ...) * item size.
+ * `data` is NULL for a fake.  size and stride are borrowed. */
+typedef struct {
+    char *data;
+    const int64_t *size, *stride; /* stride in elements */
+    uint8_t ndim;
+    uint8_t dtype;  /* cr_dtype */
+    uint8_t device; /* cr_device_kind */
+    bool number;    /* a Python number standing for a tensor: weak in promotion */
+} cr_view;
+
+/* One size list, made by a shape rule.  Starts at {0}. */
+typedef struct {
+    int ndim;
+    int64_t size[CR_MAX_DIMS];
+} cr_shape;
+
+/* Sizes, strides (elements) and offset (elements from the input's first element) of a view. */
+typedef struct {
+    int ndim;
+    int64_t offset;
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+} cr_geometry;
+
+struct cr_tensor;
+struct cr_generator;
+
+typedef enum {
+    CR_NONE,
+    CR_TENSOR,     /* t; counted by whoever made the value */
+    CR_VIEW,       /* view */
+    CR_NUMBER,     /* number: a Scalar, or a number where a tensor may stand */
+    CR_INT,        /* i */
+    CR_FLOAT,      /* d */
+    CR_TRUTH,      /* i: 0 or 1 */
+    CR_DTYPE_VAL,  /* i */
+    CR_DEVICE_VAL, /* i: kind | index << 8 */
+    CR_LAYOUT_VAL, /* i */
+    CR_FORMAT_VAL, /* i: memory format */
+    CR_STRING,     /* s, len */
+    CR_INTS,       /* ints, len */
+    CR_FLOATS,     /* floats, len */
+    CR_TRUTHS,     /* ints (0 or 1), len */
+    CR_NUMBERS,    /* list of values, len */
+    CR_TENSORS,    /* list: CR_TENSOR, CR_VIEW or CR_NONE values, len */
+    CR_GENERATOR   /* generator; NULL is the default one */
+} cr_tag;
+
+/* An argument or a result.  Lists and strings are borrowed. */
+typedef struct cr_value {
+    uint8_t tag; /* cr_tag */
+    uint32_t len;
+    union {
+        struct cr_tensor *t;
+        const cr_view *view;
+        cr_scalar number;
+        int64_t i;
+        double d;
+        const char *s;
+        const int64_t *ints;
+        const double *floats;
+        const struct cr_value *list;
+        struct cr_generator *generator;
+    };
+} cr_value;
+
+static inline cr_value cr_of_none(void) { return (cr_value){.tag = CR_NONE}; }
+static inline cr_value cr_of_tensor(struct cr_tensor *t)
+{
+    return (cr_value){.tag = t ? CR_TENSOR : CR_NONE, .t = t};
+}
+static inline cr_value cr_of_int(int64_t i) { return (cr_value){.tag = CR_INT, .i = i}; }
+static inline cr_value cr_of_float(double d) { return (cr_value){.tag = CR_FLOAT, .d = d}; }
+static inline cr_value cr_of_bool(bool b) { return (cr_value){.tag = CR_TRUTH, .i = b}; }
+static inline cr_value cr_of_dtype(cr_dtype t) { return (cr_value){.tag = CR_DTYPE_VAL, .i = t}; }
+static inline cr_value cr_of_number(cr_scalar n)
+{
+    return (cr_value){.tag = CR_NUMBER, .number = n};
+}
+static inline cr_value cr_of_ints(const int64_t *ints, size_t n)
+{
+    return (cr_value){.tag = CR_INTS, .len = (uint32_t)n, .ints = ints};
+}
+
+/* A generated kernel: every pointwise, folding or row kernel, eager, tile or fused.
+ *
+ * ptr     outputs, then inputs
+ * stride  bytes, two an operand: from row to row, then from element to element
+ *         along a row; the latter is the item size, or 0 for one value a row
+ * size    {rows, columns}
+ * param   scalar arguments, one CR_PARAM_BYTES slot each, in the compute type */
+typedef void (*cr_kernel)(void *const *ptr, const int64_t *stride, const int64_t *size,
+                          const void *param);
+enum { CR_PARAM_BYTES = 16 };
+
+/* The forms in which one entry's kernel is prebuilt. */
+typedef enum {
+    CR_FORM_MAIN,        /* pointwise; fold: each row to one value; fused: rows */
+    CR_FORM_COLUMNS,     /* fold: at most CR_FOLD_BLOCK rows to one row */
+    CR_FORM_JOIN,        /* fold: partial results of MAIN, each row to one value */
+    CR_FORM_JOIN_COLUMNS /* fold: partial results of COLUMNS */,
+    CR_FORM_COUNT
+} cr_form;
+
+/* The order of every generated reduction (compiler.md, "Order of a reduction"): a row
+ * is cut into chunks of CR_FOLD_CHUNK, a column into blocks of CR_FOLD_BLOCK. */
+enum { CR_FOLD_LANES = 32, CR_FOLD_CHUNK = 8192, CR_FOLD_BLOCK = 64 };
+
+#endif

@@ -1,0 +1,179 @@
+/* ops.h - operator records, read from the table text.
+ *
+ * The same reader serves opgen at build time and the library at run time, where
+ * the text is embedded.  Records are read-only after cr_ops_load, apart from the
+ * function pointers that upper rooms fill in at start-up. */
+#ifndef CR_OPS_OPS_H
+#define CR_OPS_OPS_H
+
+#include "base/text.h"
+#include "ops/rule.h"
+
+enum { CR_MAX_ARGS = 24, CR_MAX_RESULTS = 8, CR_MAX_SLOTS = 64 };
+
+/* Types of the schema language. */
+typedef enum {
+    CR_T_TENSOR,
+    CR_T_TENSORS, /* Tensor[] or Tensor?[] */
+    CR_T_SCALAR,
+    CR_T_SCALARS,
+    CR_T_INT,
+    CR_T_INTS,
+    CR_T_FLOAT,
+    CR_T_FLOATS,
+    CR_T_BOOL,
+    CR_T_BOOLS,
+    CR_T_STRING,
+    CR_T_DTYPE,
+    CR_T_LAYOUT,
+    CR_T_DEVICE,
+    CR_T_FORMAT,
+    CR_T_GENERATOR
+} cr_type;
+
+typedef struct {
+    const char *name;
+    uint8_t type;      /* cr_type */
+    bool optional;     /* `?` after the type: None is allowed */
+    bool item_optional;/* Tensor?[] */
+    bool keyword_only; /* after `*` */
+    bool has_default;
+    bool number;       /* a Tensor that may also be a Python number (clause `numbers`) */
+    bool written;      /* alias mark with `!`: the operator writes to it */
+    char alias;        /* alias letter or 0 */
+    int fixed;         /* int[2]: 2; a single int is repeated; 0 when not fixed */
+    cr_value preset;   /* the default, when has_default */
+    bool preset_is_int;/* `Scalar x=1`: an integral default */
+} cr_param;
+
+typedef struct {
+    const char *name; /* "" when the schema names none */
+    uint8_t type;
+    char alias;
+    bool written;
+} cr_result;
+
+/* What an entry does. */
+typedef enum {
+    CR_DOES_BODY,   /* elementwise: bodies[] */
+    CR_DOES_FOLD,   /* reduction: fold, fold_join */
+    CR_DOES_MAP,    /* view: extern name */
+    CR_DOES_IS,     /* composition of other entries */
+    CR_DOES_EXTERN, /* kern function over views; results allocated by type and shape */
+    CR_DOES_WHOLE   /* tensor function that does everything itself */
+} cr_does;
+
+/* Call forms, a bit set. */
+enum {
+    CR_AS_FUNCTION = 1, /* cresset.name(...) */
+    CR_AS_METHOD = 2,   /* Tensor.name(...) */
+    CR_AS_INPLACE = 4,  /* name_ : method, and function where torch has one */
+    CR_AS_OUT = 8,      /* out= */
+    CR_AS_NN = 16       /* torch._C._nn / nn.functional only */
+};
+
+typedef struct {
+    const char *input; /* parameter that the formula is for */
+    int arg;           /* its position */
+    cr_rule *rule;     /* NULL: explicitly not differentiable */
+} cr_derivative;
+
+typedef struct {
+    cr_rule *when; /* the error is raised when this is true */
+    uint8_t kind;  /* cr_status */
+    const char *message; /* printf-like: {} stands for the next of `args` */
+    int count;
+    cr_rule **args;
+} cr_check;
+
+typedef struct {
+    const char *name;
+    cr_rule *rule;
+    int slot;
+} cr_let;
+
+typedef enum { CR_OPERAND_FULL, CR_OPERAND_ROW, CR_OPERAND_COLUMN } cr_operand;
+
+struct cr_tensor;
+typedef struct cr_op cr_op;
+
+/* Functions that a record points to once the library is up. */
+typedef cr_status (*cr_call_fn)(const cr_op *op, const cr_value *arg, cr_value *result);
+typedef cr_status (*cr_extern_fn)(const cr_value *arg, cr_view *out);
+typedef cr_status (*cr_whole_fn)(const cr_value *arg, cr_value *result);
+typedef cr_status (*cr_map_fn)(const cr_value *arg, const cr_view *self, cr_geometry *out);
+typedef cr_status (*cr_shape_fn)(const cr_value *arg, cr_shape *out);
+
+struct cr_op {
+    /* Hot: read by every call. */
+    cr_call_fn kernel_stage;   /* the last stage, by `does` */
+    uint16_t index;            /* CR_OP_name */
+    uint8_t param_count, result_count;
+    uint8_t does;              /* cr_does */
+    bool differentiable;       /* has a grad clause */
+    uint8_t fast_type;         /* tensor/: precomputed kind of the type rule */
+    uint32_t tensor_params;    /* bit i: parameter i is a Tensor or Tensor[] */
+    cr_kernel kernel[CR_DTYPE_COUNT][CR_FORM_COUNT];
+    cr_param param[CR_MAX_ARGS];
+    cr_result result[CR_MAX_RESULTS];
+    /* Cold. */
+    const char *name;     /* "add" */
+    const char *overload; /* "" or "dim" */
+    const char *doc, *ref, *sample, *tags;
+    const char *file;     /* table file, for messages */
+    int line;
+    unsigned forms;
+    unsigned dtypes;      /* bit per cr_dtype: compute types that are supported; 0 = all */
+    cr_rule *type;        /* compute and default result type; NULL: as self */
+    cr_rule *returns[CR_MAX_RESULTS]; /* result types; NULL: as type */
+    cr_rule *shape[CR_MAX_RESULTS];   /* NULL: broadcast of the tensor arguments */
+    const char *shape_extern;
+    cr_shape_fn shape_fn;
+    int let_count;
+    cr_let *lets;         /* in order; each may use the earlier ones */
+    int body_count;
+    cr_rule *body[CR_MAX_RESULTS];    /* BODY: one a result; IS: the results */
+    cr_rule *fold;        /* FOLD: the call combine(expression of self) */
+    bool fused;           /* IS with an eager row kernel of its own */
+    const char *fused_dim;/* parameter that names the row dims; "" = the last dims */
+    uint8_t operand[CR_MAX_ARGS];     /* fused: cr_operand of each tensor parameter */
+    uint8_t fused_result[CR_MAX_RESULTS]; /* fused: cr_operand of each result */
+    const char *extern_name;
+    cr_extern_fn extern_fn;
+    cr_whole_fn whole_fn;
+    cr_map_fn map_fn;
+    int check_count;
+    cr_check *checks;
+    int grad_count;
+    cr_derivative *grads;
+    double ulp;           /* bound of its functions; 0: exact or 1 */
+    int slot_count;       /* arguments, results, g's, lets, loop variables */
+    int first_result_slot, first_grad_slot, first_let_slot;
+    unsigned words;       /* CR_WORD_*: exceptions, stated in the entry */
+    const cr_op *next;    /* next overload of the same name, or NULL */
+};
+
+/* Exceptions an entry can state, clause `words`. */
+enum {
+    CR_WORD_RANDOM = 1,      /* result depends on a generator */
+    CR_WORD_THREADS = 2,     /* bits may depend on the thread count */
+    CR_WORD_NO_ALIAS = 4,    /* tests: no aliased arguments */
+    CR_WORD_NO_PROMOTE = 8   /* arguments must have one dtype */
+};
+
+/* Reads table text into records, adding to those read before.  `file` names it in
+ * messages.  Fails with CR_VALUE and a message "file:line: ...". */
+CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
+/* Resolves names and calls in all rule trees, once, after the last read. */
+CR_MUST cr_status cr_ops_resolve(void);
+
+int cr_ops_count(void);
+cr_op *cr_ops_at(int index);
+/* The first overload of `name` ("add") or exactly one ("max.dim"); NULL when absent. */
+cr_op *cr_ops_find(const char *name);
+
+/* Prints the schema line; parses back to the same. */
+void cr_op_print_schema(cr_text *out, const cr_op *op);
+void cr_rule_print(cr_text *out, const cr_rule *rule);
+
+#endif

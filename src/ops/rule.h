@@ -1,0 +1,41 @@
+/* rule.h - rule trees: the expressions in operator entries.
+ *
+ * Trees live in the table's arena and are read-only once the table is loaded.
+ * Arithmetic and comparison are calls: `a + b` is the call add(a, b).  Their
+ * names are those of the operators: add sub mul div floordiv remainder pow neg
+ * eq ne lt le gt ge and or not. */
+#ifndef CR_OPS_RULE_H
+#define CR_OPS_RULE_H
+
+#include "num/view.h"
+
+typedef enum {
+    CR_RULE_NAME,   /* name; slot once resolved */
+    CR_RULE_INT,    /* integer */
+    CR_RULE_FLOAT,  /* number */
+    CR_RULE_BOOL,   /* integer */
+    CR_RULE_NONE,
+    CR_RULE_STRING, /* name */
+    CR_RULE_LIST,   /* args */
+    CR_RULE_CALL,   /* name(args); keyword[i] names args[i] or is NULL */
+    CR_RULE_CHOOSE, /* args[0] ? args[1] : args[2] */
+    CR_RULE_EACH,   /* [name in args[0] : args[1]], slot is the variable's */
+    CR_RULE_INDEX   /* args[0][args[1]] */
+} cr_rule_kind;
+
+typedef struct cr_rule cr_rule;
+struct cr_rule {
+    cr_rule_kind kind;
+    int line; /* in the table file */
+    const char *name;
+    int64_t integer;
+    double number;
+    int slot;               /* NAME, EACH: index into the evaluation's slots */
+    const struct cr_op *op; /* CALL: the operator, NULL for a built-in function */
+    int builtin;            /* CALL: the built-in function's number, or -1 */
+    int count;
+    cr_rule **args;
+    const char **keyword;
+};
+
+#endif
