@@ -1,0 +1,183 @@
+/* tensor.h - tensors, storages, and calling operators.
+ *
+ * A tensor is counted, has sizes and strides (elements) over a counted storage.
+ * Arguments are borrowed, results are owned by the caller, dropping NULL is
+ * fine.  Whatever computes goes through cr_call; nothing outside this room
+ * allocates results of operators. */
+#ifndef CR_TENSOR_TENSOR_H
+#define CR_TENSOR_TENSOR_H
+
+#include "device/device.h"
+#include "base/memory.h"
+#include "ops/ops.h"
+#include <stdatomic.h>
+
+/* Stages of a call, first to last; a tensor's and the thread's bits pick the first. */
+typedef enum {
+#define CR_STAGE(name) CR_STAGE_##name,
+#include "tensor/stages.def"
+#undef CR_STAGE
+    CR_STAGE_COUNT
+} cr_stage;
+#define CR_STAGE_BIT(name) (1u << CR_STAGE_##name)
+
+/* A block of bytes on one device.  Never moves to another device. */
+typedef struct cr_storage {
+    _Atomic int32_t count;
+    uint32_t version; /* counts in-place changes; views share it */
+    char *bytes;      /* NULL when empty or meta */
+    size_t size;      /* bytes */
+    uint32_t size_class;
+    uint8_t device;   /* cr_device_kind */
+    bool pinned;
+    /* Foreign memory or an alias of another storage: called once at the end. */
+    void (*release)(void *owner);
+    void *owner;
+} cr_storage;
+
+/* Opaque slots of upper rooms. */
+typedef struct cr_grad_meta cr_grad_meta; /* autograd/ */
+
+enum { CR_INLINE_DIMS = 5 };
+
+typedef struct cr_tensor {
+    _Atomic int32_t count;
+    uint32_t stages;      /* CR_STAGE_BIT set */
+    uint8_t dtype, ndim, device;
+    bool contiguous;      /* row-major without gaps */
+    bool requires_grad;   /* leaf that asks for it, or has a grad_fn */
+    bool number;          /* stands for a Python number: weak in promotion */
+    bool inference;       /* made in inference mode */
+    bool parameter;       /* reserved for nn */
+    cr_storage *storage;
+    char *data;           /* storage bytes + offset; NULL when meta */
+    int64_t offset;       /* elements from the storage's start */
+    int64_t numel;
+    int64_t *size, *stride; /* ndim each; inline up to CR_INLINE_DIMS */
+    cr_grad_meta *grad;   /* NULL until needed */
+    void *peer;           /* the Python object, see py/bind */
+    int64_t dims[2 * CR_INLINE_DIMS];
+} cr_tensor;
+
+/* --- counting --- */
+CR_API void cr_drop(cr_tensor *t);
+static inline cr_tensor *cr_keep(cr_tensor *t)
+{
+    if (t)
+        atomic_fetch_add_explicit(&t->count, 1, memory_order_relaxed);
+    return t;
+}
+void cr_drop_values(cr_value *v, int n); /* drops the tensors in results */
+void cr_storage_drop(cr_storage *s);
+static inline cr_storage *cr_storage_keep(cr_storage *s)
+{
+    atomic_fetch_add_explicit(&s->count, 1, memory_order_relaxed);
+    return s;
+}
+/* Set by autograd/: frees the slot. Set by py/: called when the last C count of a
+ * tensor with a peer goes; returns true when the peer keeps the tensor alive. */
+extern void (*cr_grad_meta_drop)(cr_grad_meta *m);
+extern bool (*cr_peer_revive)(cr_tensor *t);
+
+/* --- making --- */
+/* Row-major, contents undefined. */
+CR_MUST cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device_kind device, int ndim,
+                                const int64_t *size);
+/* With strides for a dense layout given by the caller (elements, non-overlapping). */
+CR_MUST cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
+                                        int ndim, const int64_t *size, const int64_t *stride);
+/* A tensor over `storage` (its count is taken over only on success). */
+CR_MUST cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, int ndim,
+                                 const int64_t *size, const int64_t *stride, int64_t offset);
+/* A 0-d tensor holding `s` as `dtype`; `number` marks it weak in promotion. */
+CR_MUST cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool number);
+CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device_kind device, size_t size);
+/* Foreign bytes: `release(owner)` is called once when the last user goes. */
+CR_MUST cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
+                                     void (*release)(void *), void *owner);
+/* Another storage object over the same bytes with a version of its own (`.data`). */
+CR_MUST cr_status cr_storage_alias(cr_storage **out, cr_storage *of);
+/* A second tensor over the same storage, sizes and strides; no gradient, no peer. */
+CR_MUST cr_status cr_tensor_alias(cr_tensor **out, const cr_tensor *t);
+/* Makes `t` another view of its storage (in-place transpose_, squeeze_, resize_). */
+CR_MUST cr_status cr_tensor_set_geometry(cr_tensor *t, const cr_geometry *g);
+/* set_/`.data =`: takes over the storage, geometry and dtype of `from`. */
+CR_MUST cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from);
+CR_MUST cr_status cr_storage_resize(cr_storage *s, size_t size);
+
+/* The plain view of a tensor, valid while the tensor's geometry is. */
+static inline cr_view cr_view_of(const cr_tensor *t)
+{
+    return (cr_view){t->data, t->size, t->stride, t->ndim, t->dtype, t->device, t->number};
+}
+
+/* --- properties --- */
+bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride);
+bool cr_is_channels_last(const cr_tensor *t); /* NCHW with NHWC strides */
+bool cr_is_dense(const cr_tensor *t);         /* no gaps, no overlap, in some order */
+/* Two different elements share memory (expand, overlapping as_strided). */
+bool cr_has_internal_overlap(const cr_tensor *t);
+CR_MUST cr_status cr_item(cr_scalar *out, const cr_tensor *t); /* one element; CR_RUNTIME */
+CR_API cr_dtype cr_default_dtype(void);
+CR_API cr_status cr_set_default_dtype(cr_dtype t);
+/* Wraps a dimension; CR_INDEX in torch's words. */
+CR_MUST cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim);
+/* "[2, 3]" as torch prints sizes. */
+void cr_print_sizes(cr_text *out, int ndim, const int64_t *size);
+const char *cr_tensor_type_name(const cr_tensor *t); /* "torch.FloatTensor" */
+
+/* --- calling --- */
+typedef struct {
+    uint32_t include, exclude; /* stage bits of the thread */
+    bool no_grad, inference;   /* grad mode, kept here so that a call reads one line */
+    bool warn_always;
+} cr_thread_state;
+extern CR_THREAD cr_thread_state cr_thread;
+
+typedef cr_status (*cr_stage_fn)(const cr_op *op, const cr_value *arg, cr_value *result);
+extern cr_stage_fn cr_stage_fns[CR_STAGE_COUNT]; /* upper rooms install theirs */
+
+/* Calls through all stages.  arg has op->param_count entries, result
+ * op->result_count; results are owned by the caller.  On failure nothing is owned. */
+CR_API CR_MUST cr_status cr_call(const cr_op *op, const cr_value *arg, cr_value *result);
+/* From the stage after `stage` on. */
+CR_MUST cr_status cr_call_below(cr_stage stage, const cr_op *op, const cr_value *arg,
+                                cr_value *result);
+/* The in-place form: result of the functional entry is written to arg[0].
+ * The out= form: to out[k] (resized when needed, as torch does). */
+CR_MUST cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
+CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                              cr_value *result);
+/* By name, with trailing arguments at their defaults: rare calls from C code. */
+CR_MUST cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr_value *result);
+
+/* --- rules --- */
+/* Evaluates a rule tree in an environment of slots (ops.h); values are owned by the
+ * environment.  Used for compositions, derivatives, shapes and checks. */
+typedef struct cr_env_frame cr_env_frame;
+struct cr_env_frame {
+    const cr_op *op;
+    cr_value slot[CR_MAX_SLOTS];
+    uint64_t known;  /* bit i: slot i has a value */
+    uint64_t owned;  /* bit i: the frame drops the slot's tensor */
+    cr_arena scratch;/* lists made during evaluation */
+    cr_value *made;  /* tensors made during evaluation, dropped at the end */
+    size_t made_len, made_cap;
+};
+void cr_frame_init(cr_env_frame *f, const cr_op *op, const cr_value *arg);
+/* *out is borrowed from the frame. */
+CR_MUST cr_status cr_frame_eval(cr_env_frame *f, const cr_rule *rule, cr_value *out);
+void cr_frame_drop(cr_env_frame *f);
+/* Sum `t` down to `size` (broadcast backwards).  *out is owned. */
+CR_MUST cr_status cr_sum_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size);
+
+/* --- moving elements --- */
+/* Copies with conversion and broadcasting, without autograd; to and from may overlap. */
+CR_MUST cr_status cr_copy_elements(const cr_view *to, const cr_view *from);
+CR_MUST cr_status cr_fill_elements(const cr_view *to, cr_scalar value);
+
+/* Loads the table, picks kernels, installs the stages of this and lower rooms.
+ * Called once by cr_init; idempotent. */
+CR_MUST cr_status cr_tensor_start(void);
+
+#endif
