@@ -4,8 +4,7 @@
 
 #include "emit/vec_float.h"
 
-#define CV_NO_SUFFIX
-CV_DEFINE_FLOAT(f64, i64, u64, m64, 8, CV_NO_SUFFIX)
+CV_DEFINE_FLOAT(f64, i64, u64, m64, 8, )
 
 CV_LANEWISE1(f64, exp, __builtin_exp)
 CV_LANEWISE1(f64, exp2, __builtin_exp2)
