@@ -1,0 +1,246 @@
+/* Generators: a Mersenne Twister, the cached half of a normal pair, a Philox position.
+ *
+ * The saved state is torch's record: the seed, the twister with its words widened to 64
+ * bits, and the caches.  The Philox position has no place there; it starts at zero
+ * whenever the seed or the state is set. */
+#include "num/generator.h"
+#include "base/memory.h"
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+struct cr_generator {
+    _Atomic int count;
+    pthread_mutex_t lock;
+    uint64_t seed;
+    cr_mt19937 mt;
+    double normal; /* valid when has_normal */
+    float normal_float;
+    bool has_normal, has_normal_float;
+    uint64_t philox_seed, philox_offset;
+};
+
+/* The layout of torch's saved CPU state. */
+typedef struct {
+    uint64_t seed;
+    int32_t left, seeded;
+    uint64_t next;
+    uint64_t state[CR_MT_SIZE];
+    double normal_x, normal_y, normal_rho;
+    int32_t normal_is_valid, pad;
+    float next_float_normal;
+    uint8_t next_float_normal_is_valid, pad2[3];
+} saved_state;
+
+_Static_assert(sizeof(saved_state) == CR_GENERATOR_STATE_BYTES, "torch's size");
+
+static void restart(cr_generator *g, uint64_t seed)
+{
+    g->seed = g->philox_seed = seed;
+    g->philox_offset = 0;
+    g->has_normal = g->has_normal_float = false;
+    cr_mt_seed(&g->mt, (uint32_t)seed);
+}
+
+cr_status cr_generator_new(cr_generator **out, uint64_t seed)
+{
+    cr_generator *g = cr_alloc_zero(sizeof *g);
+
+    if (!g)
+        return CR_MEMORY;
+    atomic_init(&g->count, 1);
+    pthread_mutex_init(&g->lock, NULL);
+    restart(g, seed);
+    *out = g;
+    return CR_OK;
+}
+
+cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
+{
+    cr_generator *g = NULL;
+
+    CR_TRY(cr_generator_new(&g, 0));
+    cr_generator_lock(from);
+    g->seed = from->seed;
+    g->mt = from->mt;
+    g->normal = from->normal;
+    g->normal_float = from->normal_float;
+    g->has_normal = from->has_normal;
+    g->has_normal_float = from->has_normal_float;
+    g->philox_seed = from->philox_seed;
+    g->philox_offset = from->philox_offset;
+    cr_generator_unlock(from);
+    *out = g;
+    return CR_OK;
+}
+
+cr_generator *cr_generator_hold(cr_generator *g)
+{
+    if (g)
+        atomic_fetch_add_explicit(&g->count, 1, memory_order_relaxed);
+    return g;
+}
+
+void cr_generator_drop(cr_generator *g)
+{
+    if (!g || atomic_fetch_sub_explicit(&g->count, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_destroy(&g->lock);
+    cr_free(g);
+}
+
+/* In static memory, so that asking for it cannot fail. */
+static cr_generator standard;
+static pthread_once_t standard_once = PTHREAD_ONCE_INIT;
+
+static void make_standard(void)
+{
+    atomic_init(&standard.count, 1);
+    pthread_mutex_init(&standard.lock, NULL);
+    restart(&standard, CR_GENERATOR_DEFAULT_SEED);
+}
+
+cr_generator *cr_generator_default(void)
+{
+    pthread_once(&standard_once, make_standard);
+    return &standard;
+}
+
+void cr_generator_lock(cr_generator *g) { pthread_mutex_lock(&g->lock); }
+void cr_generator_unlock(cr_generator *g) { pthread_mutex_unlock(&g->lock); }
+cr_mt19937 *cr_generator_words(cr_generator *g) { return &g->mt; }
+
+void cr_generator_seed(cr_generator *g, uint64_t seed)
+{
+    cr_generator_lock(g);
+    restart(g, seed);
+    cr_generator_unlock(g);
+}
+
+uint64_t cr_generator_initial_seed(cr_generator *g)
+{
+    uint64_t seed;
+
+    cr_generator_lock(g);
+    seed = g->seed;
+    cr_generator_unlock(g);
+    return seed;
+}
+
+/* Where the system has no entropy to give, the clock must do. */
+static uint64_t entropy(void)
+{
+    uint64_t word = 0;
+    struct timespec now;
+    int fd = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    bool good = fd >= 0 && read(fd, &word, sizeof word) == (ssize_t)sizeof word;
+
+    if (fd >= 0)
+        close(fd);
+    if (good)
+        return word;
+    clock_gettime(CLOCK_REALTIME, &now);
+    return (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec;
+}
+
+/* 53 bits, so that the seed survives a trip through a double. */
+uint64_t cr_generator_reseed(cr_generator *g)
+{
+    uint64_t seed = entropy() & 0x1fffffffffffffull;
+
+    cr_generator_seed(g, seed);
+    return seed;
+}
+
+void cr_generator_get_state(cr_generator *g, void *bytes)
+{
+    saved_state s = {0};
+
+    cr_generator_lock(g);
+    s.seed = g->seed;
+    s.left = g->mt.left;
+    s.seeded = 1;
+    s.next = g->mt.next;
+    for (int i = 0; i < CR_MT_SIZE; i++)
+        s.state[i] = g->mt.state[i];
+    if (g->has_normal)
+        s.normal_y = g->normal;
+    s.normal_is_valid = g->has_normal;
+    if (g->has_normal_float)
+        s.next_float_normal = g->normal_float;
+    s.next_float_normal_is_valid = g->has_normal_float;
+    cr_generator_unlock(g);
+    memcpy(bytes, &s, sizeof s);
+}
+
+/* A turned-over twister has left + next == CR_MT_SIZE; a fresh one left 1, next 0. */
+static bool is_sound(const saved_state *s)
+{
+    return s->seeded && s->left > 0 && s->left <= CR_MT_SIZE && s->next <= CR_MT_SIZE &&
+           (s->left == 1 || s->next + (uint64_t)s->left <= CR_MT_SIZE + 1);
+}
+
+cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size)
+{
+    saved_state s;
+
+    if (size != sizeof s)
+        return cr_fail(CR_RUNTIME, "Expected either a CPUGeneratorImplStateLegacy of size 5048 or a "
+                                   "CPUGeneratorImplState of size %zu but found the input RNG state "
+                                   "size to be %zu", sizeof s, size);
+    memcpy(&s, bytes, sizeof s);
+    if (!is_sound(&s))
+        return cr_fail(CR_RUNTIME, "Invalid mt19937 state");
+    cr_generator_lock(g);
+    restart(g, s.seed);
+    for (int i = 0; i < CR_MT_SIZE; i++)
+        g->mt.state[i] = (uint32_t)s.state[i];
+    g->mt.left = s.left;
+    g->mt.next = (uint32_t)s.next;
+    g->has_normal = s.normal_is_valid != 0;
+    g->normal = s.normal_y;
+    g->has_normal_float = s.next_float_normal_is_valid != 0;
+    g->normal_float = s.next_float_normal;
+    cr_generator_unlock(g);
+    return CR_OK;
+}
+
+void cr_generator_philox(cr_generator *g, uint64_t *seed, uint64_t *offset)
+{
+    cr_generator_reserve(g, 0, seed, offset);
+}
+
+void cr_generator_set_philox_offset(cr_generator *g, uint64_t offset)
+{
+    cr_generator_lock(g);
+    g->philox_offset = offset;
+    cr_generator_unlock(g);
+}
+
+void cr_generator_reserve(cr_generator *g, uint64_t blocks, uint64_t *seed, uint64_t *offset)
+{
+    cr_generator_lock(g);
+    *seed = g->philox_seed;
+    *offset = g->philox_offset;
+    g->philox_offset += blocks;
+    cr_generator_unlock(g);
+}
+
+double cr_generator_normal(cr_generator *g)
+{
+    double angle, radius;
+
+    if (g->has_normal) {
+        g->has_normal = false;
+        return g->normal;
+    }
+    angle = 2 * 3.14159265358979323846 * cr_unit_double(cr_mt_next64(&g->mt));
+    radius = sqrt(-2 * log1p(-cr_unit_double(cr_mt_next64(&g->mt))));
+    g->normal = radius * sin(angle);
+    g->has_normal = true;
+    return radius * cos(angle);
+}
