@@ -6,6 +6,7 @@
 #ifndef CR_OPS_OPS_H
 #define CR_OPS_OPS_H
 
+#include "base/memory.h"
 #include "base/text.h"
 #include "ops/rule.h"
 
@@ -114,7 +115,7 @@ struct cr_op {
     uint8_t fast_type;         /* tensor/: precomputed kind of the type rule */
     uint32_t tensor_params;    /* bit i: parameter i is a Tensor or Tensor[] */
     cr_kernel kernel[CR_DTYPE_COUNT][CR_FORM_COUNT];
-    cr_param param[CR_MAX_ARGS];
+    cr_param *param;           /* param_count of them */
     cr_result result[CR_MAX_RESULTS];
     /* Cold. */
     const char *name;     /* "add" */
@@ -135,7 +136,8 @@ struct cr_op {
     cr_rule *body[CR_MAX_RESULTS];    /* BODY: one a result; IS: the results */
     cr_rule *fold;        /* FOLD: the call combine(expression of self) */
     bool fused;           /* IS with an eager row kernel of its own */
-    const char *fused_dim;/* parameter that names the row dims; "" = the last dims */
+    int fused_dim;        /* fused: parameter with the dim a row runs along (int), or the
+                             sizes of the trailing dims that make a row (int[]) */
     uint8_t operand[CR_MAX_ARGS];     /* fused: cr_operand of each tensor parameter */
     uint8_t fused_result[CR_MAX_RESULTS]; /* fused: cr_operand of each result */
     const char *extern_name;
@@ -164,8 +166,18 @@ enum {
 /* Reads table text into records, adding to those read before.  `file` names it in
  * messages.  Fails with CR_VALUE and a message "file:line: ...". */
 CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
+/* Parses one expression into `arena`; used by tests and text tools.  CR_VALUE. */
+CR_MUST cr_status cr_rule_parse(cr_rule **out, cr_arena *arena, const char *text, size_t len);
 /* Resolves names and calls in all rule trees, once, after the last read. */
 CR_MUST cr_status cr_ops_resolve(void);
+
+/* Built-in functions of rules (builtin.def): what cr_rule.builtin numbers. */
+typedef enum {
+#define CR_BUILTIN(name, least, most) CR_BUILTIN_##name,
+#include "ops/builtin.def"
+#undef CR_BUILTIN
+    CR_BUILTIN_COUNT
+} cr_builtin;
 
 int cr_ops_count(void);
 cr_op *cr_ops_at(int index);

@@ -1,0 +1,308 @@
+/* Expressions, by precedence climbing; prints them back. */
+#include "ops/lex.h"
+#include "ops/ops.h"
+#include <string.h>
+
+/* Loosest first.  Comparison does not chain. */
+static const struct {
+    const char *sign, *name;
+    int level;
+} infix[] = {
+    {"or", "or", 1},       {"and", "and", 2},  {"==", "eq", 3},  {"!=", "ne", 3},
+    {"<", "lt", 3},        {"<=", "le", 3},    {">", "gt", 3},   {">=", "ge", 3},
+    {"+", "add", 4},       {"-", "sub", 4},    {"*", "mul", 5},  {"/", "div", 5},
+    {"//", "floordiv", 5}, {"%", "remainder", 5}, {"**", "pow", 7},
+};
+enum { LEVEL_UNARY = 6 };
+
+static cr_status rule_new(lexer *x, cr_rule **out, cr_rule_kind kind, const char *name)
+{
+    cr_rule *r = cr_arena_get(x->arena, sizeof *r);
+
+    if (!r)
+        return CR_MEMORY;
+    r->kind = kind;
+    r->line = x->line;
+    r->name = name;
+    r->slot = r->builtin = -1;
+    *out = r;
+    return CR_OK;
+}
+
+enum { MOST_ARGS = 32 };
+
+/* Copies a list of children into the arena. */
+static cr_status set_args(lexer *x, cr_rule *r, cr_rule **args, const char **keyword, int n)
+{
+    size_t bytes = (size_t)n * sizeof *args;
+
+    r->count = n;
+    r->args = cr_arena_get(x->arena, bytes);
+    r->keyword = cr_arena_get(x->arena, bytes);
+    if (!r->args || !r->keyword)
+        return CR_MEMORY;
+    memcpy(r->args, args, bytes);
+    if (keyword)
+        memcpy(r->keyword, keyword, bytes);
+    return CR_OK;
+}
+
+static cr_status call_of(lexer *x, cr_rule **out, const char *name, cr_rule *a, cr_rule *b)
+{
+    cr_rule *args[2] = {a, b};
+
+    CR_TRY(rule_new(x, out, CR_RULE_CALL, name));
+    return set_args(x, *out, args, NULL, b ? 2 : 1);
+}
+
+/* `name=` of a keyword argument, looking one token past the name. */
+static bool is_keyword(const lexer *x)
+{
+    lexer ahead = *x;
+
+    return x->kind == TOKEN_NAME && lex_next(&ahead) == CR_OK && lex_is(&ahead, "=");
+}
+
+static cr_status parse_list(lexer *x, cr_rule *r, const char *close)
+{
+    cr_rule *args[MOST_ARGS];
+    const char *keyword[MOST_ARGS] = {0};
+    int n = 0;
+    bool more = !lex_is(x, close);
+
+    while (more) {
+        if (n == MOST_ARGS)
+            return lex_error(x, "more than %d arguments", MOST_ARGS);
+        if (is_keyword(x)) {
+            CR_TRY(lex_name(x, &keyword[n]));
+            CR_TRY(lex_expect(x, "="));
+        }
+        CR_TRY(rule_parse(x, &args[n++]));
+        CR_TRY(lex_take(x, ",", &more));
+    }
+    CR_TRY(lex_expect(x, close));
+    return set_args(x, r, args, keyword, n);
+}
+
+static bool is_each(const lexer *x)
+{
+    lexer ahead = *x;
+
+    return x->kind == TOKEN_NAME && lex_next(&ahead) == CR_OK && lex_is(&ahead, "in");
+}
+
+static cr_status parse_brackets(lexer *x, cr_rule **out)
+{
+    cr_rule *args[2];
+    const char *name;
+
+    CR_TRY(lex_next(x));
+    if (!is_each(x)) {
+        CR_TRY(rule_new(x, out, CR_RULE_LIST, NULL));
+        return parse_list(x, *out, "]");
+    }
+    CR_TRY(lex_name(x, &name));
+    CR_TRY(lex_next(x)); /* in */
+    CR_TRY(rule_parse(x, &args[0]));
+    CR_TRY(lex_expect(x, ":"));
+    CR_TRY(rule_parse(x, &args[1]));
+    CR_TRY(lex_expect(x, "]"));
+    CR_TRY(rule_new(x, out, CR_RULE_EACH, name));
+    return set_args(x, *out, args, NULL, 2);
+}
+
+static cr_status parse_name(lexer *x, cr_rule **out)
+{
+    const char *name;
+
+    CR_TRY(lex_name(x, &name));
+    if (!strcmp(name, "None"))
+        return rule_new(x, out, CR_RULE_NONE, name);
+    if (!strcmp(name, "True") || !strcmp(name, "False")) {
+        CR_TRY(rule_new(x, out, CR_RULE_BOOL, name));
+        (*out)->integer = name[0] == 'T';
+        return CR_OK;
+    }
+    if (!lex_is(x, "("))
+        return rule_new(x, out, CR_RULE_NAME, name);
+    CR_TRY(rule_new(x, out, CR_RULE_CALL, name));
+    CR_TRY(lex_next(x));
+    return parse_list(x, *out, ")");
+}
+
+static cr_status parse_number(lexer *x, cr_rule **out)
+{
+    CR_TRY(rule_new(x, out, x->kind == TOKEN_INT ? CR_RULE_INT : CR_RULE_FLOAT, NULL));
+    (*out)->integer = x->integer;
+    (*out)->number = x->number;
+    return lex_next(x);
+}
+
+static cr_status parse_atom(lexer *x, cr_rule **out)
+{
+    if (x->kind == TOKEN_NAME)
+        return parse_name(x, out);
+    if (x->kind == TOKEN_INT || x->kind == TOKEN_FLOAT)
+        return parse_number(x, out);
+    if (x->kind == TOKEN_STRING) {
+        CR_TRY(rule_new(x, out, CR_RULE_STRING, x->text));
+        return lex_next(x);
+    }
+    if (lex_is(x, "["))
+        return parse_brackets(x, out);
+    CR_TRY(lex_expect(x, "("));
+    CR_TRY(rule_parse(x, out));
+    return lex_expect(x, ")");
+}
+
+static cr_status parse_postfix(lexer *x, cr_rule **out)
+{
+    CR_TRY(parse_atom(x, out));
+    while (lex_is(x, "[")) {
+        cr_rule *pair[2] = {*out, NULL};
+        CR_TRY(lex_next(x));
+        CR_TRY(rule_parse(x, &pair[1]));
+        CR_TRY(lex_expect(x, "]"));
+        CR_TRY(rule_new(x, out, CR_RULE_INDEX, NULL));
+        CR_TRY(set_args(x, *out, pair, NULL, 2));
+    }
+    return CR_OK;
+}
+
+static cr_status parse_infix(lexer *x, cr_rule **out, int level);
+
+static cr_status parse_unary(lexer *x, cr_rule **out)
+{
+    bool minus = lex_is(x, "-"), inverse = lex_is(x, "not");
+    cr_rule *inner;
+
+    if (!minus && !inverse)
+        return parse_postfix(x, out);
+    CR_TRY(lex_next(x));
+    CR_TRY(parse_infix(x, &inner, minus ? LEVEL_UNARY : 3));
+    if (minus && (inner->kind == CR_RULE_INT || inner->kind == CR_RULE_FLOAT)) {
+        inner->integer = -inner->integer;
+        inner->number = -inner->number;
+        *out = inner;
+        return CR_OK;
+    }
+    return call_of(x, out, minus ? "neg" : "not", inner, NULL);
+}
+
+static cr_status parse_infix(lexer *x, cr_rule **out, int level)
+{
+    CR_TRY(parse_unary(x, out));
+    for (;;) {
+        size_t i = 0;
+        while (i < CR_LEN(infix) && !(lex_is(x, infix[i].sign) && infix[i].level >= level))
+            i++;
+        if (i == CR_LEN(infix))
+            return CR_OK;
+        cr_rule *right;
+        CR_TRY(lex_next(x));
+        /* `**` binds to the right and takes a unary minus on its right. */
+        CR_TRY(parse_infix(x, &right, infix[i].level == 7 ? LEVEL_UNARY : infix[i].level + 1));
+        CR_TRY(call_of(x, out, infix[i].name, *out, right));
+    }
+}
+
+cr_status rule_parse(lexer *x, cr_rule **out)
+{
+    cr_rule *args[3];
+    bool choose;
+
+    CR_TRY(parse_infix(x, out, 0));
+    CR_TRY(lex_take(x, "?", &choose));
+    if (!choose)
+        return CR_OK;
+    args[0] = *out;
+    CR_TRY(rule_parse(x, &args[1]));
+    CR_TRY(lex_expect(x, ":"));
+    CR_TRY(rule_parse(x, &args[2]));
+    CR_TRY(rule_new(x, out, CR_RULE_CHOOSE, NULL));
+    return set_args(x, *out, args, NULL, 3);
+}
+
+cr_status cr_rule_parse(cr_rule **out, cr_arena *arena, const char *text, size_t len)
+{
+    lexer x;
+
+    CR_TRY(lex_start(&x, "expression", 1, text, len, arena));
+    CR_TRY(rule_parse(&x, out));
+    return x.kind == TOKEN_END ? CR_OK : lex_error(&x, "'%.*s' is left over", (int)x.len, x.text);
+}
+
+static void print_args(cr_text *out, const cr_rule *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        cr_text_put(out, i ? ", " : "");
+        if (r->keyword[i])
+            cr_text_printf(out, "%s=", r->keyword[i]);
+        cr_rule_print(out, r->args[i]);
+    }
+}
+
+static const char *infix_sign(const cr_rule *r)
+{
+    for (size_t i = 0; i < CR_LEN(infix); i++)
+        if (r->count == 2 && !strcmp(r->name, infix[i].name))
+            return infix[i].sign;
+    return NULL;
+}
+
+static void print_call(cr_text *out, const cr_rule *r)
+{
+    const char *sign = infix_sign(r);
+
+    if (!sign) {
+        cr_text_printf(out, "%s(", r->name);
+        print_args(out, r);
+        cr_text_put(out, ")");
+        return;
+    }
+    cr_text_put(out, "(");
+    cr_rule_print(out, r->args[0]);
+    cr_text_printf(out, " %s ", sign);
+    cr_rule_print(out, r->args[1]);
+    cr_text_put(out, ")");
+}
+
+void cr_rule_print(cr_text *out, const cr_rule *r)
+{
+    switch (r->kind) {
+    case CR_RULE_NAME: cr_text_put(out, r->name); break;
+    case CR_RULE_INT: cr_text_printf(out, "%lld", (long long)r->integer); break;
+    case CR_RULE_FLOAT: cr_text_printf(out, "%.17g", r->number); break;
+    case CR_RULE_BOOL: cr_text_put(out, r->integer ? "True" : "False"); break;
+    case CR_RULE_NONE: cr_text_put(out, "None"); break;
+    case CR_RULE_STRING: cr_text_printf(out, "\"%s\"", r->name); break;
+    case CR_RULE_LIST:
+        cr_text_put(out, "[");
+        print_args(out, r);
+        cr_text_put(out, "]");
+        break;
+    case CR_RULE_CALL: print_call(out, r); break;
+    case CR_RULE_CHOOSE:
+        cr_text_put(out, "(");
+        cr_rule_print(out, r->args[0]);
+        cr_text_put(out, " ? ");
+        cr_rule_print(out, r->args[1]);
+        cr_text_put(out, " : ");
+        cr_rule_print(out, r->args[2]);
+        cr_text_put(out, ")");
+        break;
+    case CR_RULE_EACH:
+        cr_text_printf(out, "[%s in ", r->name);
+        cr_rule_print(out, r->args[0]);
+        cr_text_put(out, ": ");
+        cr_rule_print(out, r->args[1]);
+        cr_text_put(out, "]");
+        break;
+    case CR_RULE_INDEX:
+        cr_rule_print(out, r->args[0]);
+        cr_text_put(out, "[");
+        cr_rule_print(out, r->args[1]);
+        cr_text_put(out, "]");
+        break;
+    }
+}

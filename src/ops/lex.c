@@ -1,0 +1,155 @@
+/* Tokens: names, numbers, "strings", signs of one or two characters; # to the line's end. */
+#include "ops/lex.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+cr_status lex_error(const lexer *x, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return cr_fail(CR_VALUE, "%s:%d: %s", x->file, x->line, text);
+}
+
+static void skip_space(lexer *x)
+{
+    while (x->at < x->end) {
+        if (*x->at == '#')
+            while (x->at < x->end && *x->at != '\n')
+                x->at++;
+        else if (*x->at == '\n')
+            x->line++, x->at++;
+        else if (isspace((unsigned char)*x->at))
+            x->at++;
+        else
+            return;
+    }
+}
+
+static cr_status lex_string(lexer *x)
+{
+    char quote = *x->at++;
+    const char *from = x->at;
+    size_t n = 0;
+
+    while (x->at < x->end && *x->at != quote)
+        x->at++;
+    if (x->at == x->end)
+        return lex_error(x, "a string has no end");
+    char *copy = cr_arena_get(x->arena, (size_t)(x->at - from) + 1);
+    if (!copy)
+        return CR_MEMORY;
+    for (const char *p = from; p < x->at; p++) {
+        if (*p == '\\' && p + 1 < x->at) {
+            p++;
+            copy[n++] = *p == 'n' ? '\n' : *p;
+        } else {
+            copy[n++] = *p;
+        }
+    }
+    x->at++;
+    x->kind = TOKEN_STRING;
+    x->text = copy;
+    x->len = n;
+    return CR_OK;
+}
+
+static void lex_number(lexer *x)
+{
+    const char *from = x->at;
+    bool real = false;
+    char digits[64];
+
+    while (x->at < x->end && (isalnum((unsigned char)*x->at) || *x->at == '.' ||
+                              ((*x->at == '-' || *x->at == '+') && (x->at[-1] | 32) == 'e'))) {
+        real |= *x->at == '.' || (*x->at | 32) == 'e';
+        x->at++;
+    }
+    x->text = from;
+    x->len = (size_t)(x->at - from);
+    snprintf(digits, sizeof digits, "%.*s", (int)x->len, from);
+    x->kind = real ? TOKEN_FLOAT : TOKEN_INT;
+    x->number = strtod(digits, NULL);
+    x->integer = real ? 0 : strtoll(digits, NULL, 10);
+}
+
+static void lex_sign(lexer *x)
+{
+    static const char *const pairs[] = {"->", "==", "!=", "<=", ">=", "//", "**"};
+
+    x->kind = TOKEN_SIGN;
+    x->text = x->at;
+    x->len = 1;
+    for (size_t i = 0; i < CR_LEN(pairs); i++)
+        if (x->end - x->at >= 2 && !memcmp(x->at, pairs[i], 2))
+            x->len = 2;
+    x->at += x->len;
+}
+
+cr_status lex_next(lexer *x)
+{
+    skip_space(x);
+    x->kind = TOKEN_END;
+    x->len = 0;
+    if (x->at == x->end)
+        return CR_OK;
+    unsigned char c = (unsigned char)*x->at;
+    if (isalpha(c) || c == '_') {
+        x->text = x->at;
+        while (x->at < x->end && (isalnum((unsigned char)*x->at) || *x->at == '_'))
+            x->at++;
+        x->len = (size_t)(x->at - x->text);
+        x->kind = TOKEN_NAME;
+        return CR_OK;
+    }
+    if (isdigit(c) || (c == '.' && x->at + 1 < x->end && isdigit((unsigned char)x->at[1]))) {
+        lex_number(x);
+        return CR_OK;
+    }
+    if (c == '"' || c == '\'')
+        return lex_string(x);
+    lex_sign(x);
+    return CR_OK;
+}
+
+cr_status lex_start(lexer *x, const char *file, int line, const char *text, size_t len,
+                    cr_arena *arena)
+{
+    *x = (lexer){.file = file, .line = line, .at = text, .end = text + len, .arena = arena};
+    return lex_next(x);
+}
+
+bool lex_is(const lexer *x, const char *s)
+{
+    return (x->kind == TOKEN_SIGN || x->kind == TOKEN_NAME) && strlen(s) == x->len &&
+           !memcmp(x->text, s, x->len);
+}
+
+cr_status lex_take(lexer *x, const char *sign, bool *took)
+{
+    *took = lex_is(x, sign);
+    return *took ? lex_next(x) : CR_OK;
+}
+
+cr_status lex_expect(lexer *x, const char *sign)
+{
+    if (!lex_is(x, sign))
+        return lex_error(x, "'%s' expected, '%.*s' came", sign, (int)x->len,
+                         x->len ? x->text : "");
+    return lex_next(x);
+}
+
+cr_status lex_name(lexer *x, const char **out)
+{
+    if (x->kind != TOKEN_NAME)
+        return lex_error(x, "a name expected, '%.*s' came", (int)x->len, x->len ? x->text : "");
+    *out = cr_arena_text(x->arena, x->text, x->len);
+    if (!*out)
+        return CR_MEMORY;
+    return lex_next(x);
+}

@@ -1,0 +1,39 @@
+/* lex.h - tokens of the table text.  Inside ops/ only. */
+#ifndef CR_OPS_LEX_H
+#define CR_OPS_LEX_H
+
+#include "base/memory.h"
+
+typedef enum { TOKEN_END, TOKEN_NAME, TOKEN_INT, TOKEN_FLOAT, TOKEN_STRING, TOKEN_SIGN } token_kind;
+
+/* A reading position with one token of look-ahead. */
+typedef struct {
+    const char *file, *at, *end;
+    int line;
+    cr_arena *arena;
+    token_kind kind;
+    const char *text; /* NAME, SIGN: in the source; STRING: in the arena */
+    size_t len;
+    int64_t integer;
+    double number;
+} lexer;
+
+/* Starts at the first token of [text, text+len).  CR_VALUE on a bad token. */
+CR_MUST cr_status lex_start(lexer *x, const char *file, int line, const char *text, size_t len,
+                            cr_arena *arena);
+CR_MUST cr_status lex_next(lexer *x);
+bool lex_is(const lexer *x, const char *sign_or_name);
+/* Steps over the token when it is `sign`; *took says whether. */
+CR_MUST cr_status lex_take(lexer *x, const char *sign, bool *took);
+CR_MUST cr_status lex_expect(lexer *x, const char *sign);
+/* The current NAME as a string in the arena; steps over it. */
+CR_MUST cr_status lex_name(lexer *x, const char **out);
+cr_status lex_error(const lexer *x, const char *fmt, ...) CR_PRINTF(2, 3);
+
+struct cr_rule;
+CR_MUST cr_status rule_parse(lexer *x, struct cr_rule **out);
+
+struct cr_op;
+CR_MUST cr_status schema_parse(lexer *x, struct cr_op *op);
+
+#endif

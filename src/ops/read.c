@@ -1,0 +1,506 @@
+/* The table's reader.
+ *
+ * `op` at the margin starts an entry, two blanks start a clause, deeper lines
+ * continue what is above them.  Every clause is one function below. */
+#include "ops/lex.h"
+#include "ops/ops.h"
+#include "base/map.h"
+#include <string.h>
+
+static struct {
+    cr_arena arena;
+    CR_VEC(cr_op *) ops;
+    cr_map by_name; /* "add", "max.dim" */
+} table;
+
+int cr_ops_count(void) { return (int)table.ops.len; }
+
+cr_op *cr_ops_at(int index) { return table.ops.at[index]; }
+
+cr_op *cr_ops_find(const char *name) { return cr_map_get(&table.by_name, name, strlen(name)); }
+
+/* --- clauses --- */
+
+static cr_status rest_as_text(lexer *x, const char **out)
+{
+    const char *from = x->kind == TOKEN_END ? x->at : x->kind == TOKEN_STRING ? NULL : x->text;
+    cr_text joined = {0};
+    cr_status st;
+
+    if (!from)
+        return lex_error(x, "plain text expected, a string came");
+    for (const char *p = from; p < x->end; p++) {
+        if (*p == '\n') {
+            while (p + 1 < x->end && p[1] == ' ')
+                p++;
+            cr_text_char(&joined, ' ');
+        } else {
+            cr_text_char(&joined, *p);
+        }
+    }
+    while (joined.len && (joined.at[joined.len - 1] == ' '))
+        joined.at[--joined.len] = 0;
+    CR_GO(cr_text_status(&joined));
+    *out = cr_arena_text(x->arena, cr_text_str(&joined), joined.len);
+    CR_GO(*out ? CR_OK : CR_MEMORY);
+done:
+    cr_text_drop(&joined);
+    return st;
+}
+
+static cr_status read_doc(lexer *x, cr_op *op) { return rest_as_text(x, &op->doc); }
+static cr_status read_ref(lexer *x, cr_op *op) { return rest_as_text(x, &op->ref); }
+static cr_status read_sample(lexer *x, cr_op *op) { return rest_as_text(x, &op->sample); }
+static cr_status read_tags(lexer *x, cr_op *op) { return rest_as_text(x, &op->tags); }
+
+typedef struct {
+    const char *name;
+    unsigned bit;
+} word;
+
+/* A list of words to a bit set. */
+static cr_status read_words(lexer *x, const word *words, size_t n, unsigned *bits)
+{
+    while (x->kind != TOKEN_END) {
+        size_t i = 0;
+        while (i < n && !lex_is(x, words[i].name))
+            i++;
+        if (i == n)
+            return lex_error(x, "'%.*s' is not known here", (int)x->len, x->text);
+        *bits |= words[i].bit;
+        CR_TRY(lex_next(x));
+    }
+    return CR_OK;
+}
+
+static cr_status read_forms(lexer *x, cr_op *op)
+{
+    static const word words[] = {{"function", CR_AS_FUNCTION},
+                                 {"method", CR_AS_METHOD},
+                                 {"inplace", CR_AS_INPLACE},
+                                 {"out", CR_AS_OUT},
+                                 {"nn", CR_AS_NN}};
+    return read_words(x, words, CR_LEN(words), &op->forms);
+}
+
+static cr_status read_exceptions(lexer *x, cr_op *op)
+{
+    static const word words[] = {{"random", CR_WORD_RANDOM},
+                                 {"threads", CR_WORD_THREADS},
+                                 {"no_alias", CR_WORD_NO_ALIAS},
+                                 {"no_promote", CR_WORD_NO_PROMOTE}};
+    return read_words(x, words, CR_LEN(words), &op->words);
+}
+
+enum {
+    FLOATS = 1u << CR_F16 | 1u << CR_BF16 | 1u << CR_F32 | 1u << CR_F64,
+    COMPLEXES = 1u << CR_C64 | 1u << CR_C128,
+    INTS = 1u << CR_U8 | 1u << CR_I8 | 1u << CR_I16 | 1u << CR_I32 | 1u << CR_I64,
+    BOOLS = 1u << CR_BOOL,
+    ALL_DTYPES = FLOATS | COMPLEXES | INTS | BOOLS
+};
+
+static cr_status read_dtypes(lexer *x, cr_op *op)
+{
+    static const word words[] = {
+        {"float", FLOATS}, {"complex", COMPLEXES}, {"int", INTS}, {"bool", BOOLS},
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) \
+    {#suffix, 1u << CR_##NAME},
+#include "num/dtype.def"
+#undef CR_DTYPE
+    };
+    op->dtypes = 0;
+    return read_words(x, words, CR_LEN(words), &op->dtypes);
+}
+
+static int find_param(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return i;
+    return -1;
+}
+
+static cr_status take_param(lexer *x, const cr_op *op, int *out)
+{
+    const char *name;
+
+    CR_TRY(lex_name(x, &name));
+    *out = find_param(op, name);
+    return *out < 0 ? lex_error(x, "%s has no parameter '%s'", op->name, name) : CR_OK;
+}
+
+static cr_status read_numbers(lexer *x, cr_op *op)
+{
+    while (x->kind != TOKEN_END) {
+        int i;
+        CR_TRY(take_param(x, op, &i));
+        op->param[i].number = true;
+    }
+    return CR_OK;
+}
+
+static cr_status read_list(lexer *x, cr_rule **rules, int most, int *count)
+{
+    bool more = true;
+
+    for (*count = 0; more; ++*count) {
+        if (*count == most)
+            return lex_error(x, "more than %d expressions", most);
+        CR_TRY(rule_parse(x, &rules[*count]));
+        CR_TRY(lex_take(x, ",", &more));
+    }
+    return CR_OK;
+}
+
+static cr_status read_type(lexer *x, cr_op *op) { return rule_parse(x, &op->type); }
+
+static cr_status read_returns(lexer *x, cr_op *op)
+{
+    int n;
+    return read_list(x, op->returns, CR_MAX_RESULTS, &n);
+}
+
+static cr_status read_shape(lexer *x, cr_op *op)
+{
+    bool external;
+    int n;
+
+    CR_TRY(lex_take(x, "extern", &external));
+    if (external)
+        return lex_name(x, &op->shape_extern);
+    return read_list(x, op->shape, CR_MAX_RESULTS, &n);
+}
+
+static cr_status read_let(lexer *x, cr_op *op)
+{
+    while (x->kind != TOKEN_END) {
+        cr_let *wide = cr_arena_get(x->arena, (size_t)(op->let_count + 1) * sizeof *wide);
+        if (!wide)
+            return CR_MEMORY;
+        if (op->let_count)
+            memcpy(wide, op->lets, (size_t)op->let_count * sizeof *wide);
+        op->lets = wide;
+        cr_let *l = &wide[op->let_count];
+        CR_TRY(lex_name(x, &l->name));
+        CR_TRY(lex_expect(x, "="));
+        CR_TRY(rule_parse(x, &l->rule));
+        op->let_count++;
+    }
+    return CR_OK;
+}
+
+static cr_status read_check(lexer *x, cr_op *op)
+{
+    cr_check *wide = cr_arena_get(x->arena, (size_t)(op->check_count + 1) * sizeof *wide);
+    cr_rule *args[8];
+    const char *kind;
+    bool more;
+
+    if (!wide)
+        return CR_MEMORY;
+    if (op->check_count)
+        memcpy(wide, op->checks, (size_t)op->check_count * sizeof *wide);
+    op->checks = wide;
+    cr_check *c = &wide[op->check_count];
+    CR_TRY(rule_parse(x, &c->when));
+    CR_TRY(lex_expect(x, ":"));
+    CR_TRY(lex_name(x, &kind));
+    c->kind = !strcmp(kind, "index")             ? CR_INDEX
+              : !strcmp(kind, "value")           ? CR_VALUE
+              : !strcmp(kind, "type")            ? CR_TYPE
+              : !strcmp(kind, "not_implemented") ? CR_NOT_IMPLEMENTED
+              : !strcmp(kind, "runtime")         ? CR_RUNTIME
+                                                 : CR_OK;
+    if (!c->kind || x->kind != TOKEN_STRING)
+        return lex_error(x, "an error kind and a message expected");
+    c->message = x->text;
+    CR_TRY(lex_next(x));
+    CR_TRY(lex_take(x, ",", &more));
+    if (more)
+        CR_TRY(read_list(x, args, (int)CR_LEN(args), &c->count));
+    c->args = cr_arena_get(x->arena, sizeof args);
+    if (!c->args)
+        return CR_MEMORY;
+    memcpy(c->args, args, (size_t)c->count * sizeof *args);
+    op->check_count++;
+    return CR_OK;
+}
+
+static cr_status does(lexer *x, cr_op *op, cr_does what)
+{
+    if (op->does != 0xff)
+        return lex_error(x, "a second clause says what %s does", op->name);
+    op->does = (uint8_t)what;
+    return CR_OK;
+}
+
+static cr_status read_body(lexer *x, cr_op *op)
+{
+    CR_TRY(does(x, op, CR_DOES_BODY));
+    return read_list(x, op->body, CR_MAX_RESULTS, &op->body_count);
+}
+
+static cr_status read_is(lexer *x, cr_op *op)
+{
+    CR_TRY(does(x, op, CR_DOES_IS));
+    return read_list(x, op->body, CR_MAX_RESULTS, &op->body_count);
+}
+
+static cr_status read_fold(lexer *x, cr_op *op)
+{
+    CR_TRY(does(x, op, CR_DOES_FOLD));
+    return rule_parse(x, &op->fold);
+}
+
+static cr_status read_map(lexer *x, cr_op *op)
+{
+    CR_TRY(does(x, op, CR_DOES_MAP));
+    return lex_name(x, &op->extern_name);
+}
+
+static cr_status read_extern(lexer *x, cr_op *op)
+{
+    CR_TRY(does(x, op, CR_DOES_EXTERN));
+    return lex_name(x, &op->extern_name);
+}
+
+static cr_status read_whole(lexer *x, cr_op *op)
+{
+    CR_TRY(does(x, op, CR_DOES_WHOLE));
+    return lex_name(x, &op->extern_name);
+}
+
+/* A result is addressed by its name, `result` when it has none. */
+static int find_result(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->result_count; i++)
+        if (!strcmp(*op->result[i].name ? op->result[i].name : "result", name))
+            return i;
+    return -1;
+}
+
+static cr_status read_operand(lexer *x, cr_op *op)
+{
+    const char *name;
+    cr_operand kind = CR_OPERAND_FULL;
+
+    CR_TRY(lex_name(x, &name));
+    CR_TRY(lex_expect(x, ":"));
+    if (lex_is(x, "row"))
+        kind = CR_OPERAND_ROW;
+    else if (lex_is(x, "column"))
+        kind = CR_OPERAND_COLUMN;
+    else if (!lex_is(x, "full"))
+        return lex_error(x, "full, row or column expected");
+    CR_TRY(lex_next(x));
+    int p = find_param(op, name), r = find_result(op, name);
+    if (p >= 0)
+        op->operand[p] = (uint8_t)kind;
+    else if (r >= 0)
+        op->fused_result[r] = (uint8_t)kind;
+    else
+        return lex_error(x, "%s has no parameter or result '%s'", op->name, name);
+    return CR_OK;
+}
+
+static cr_status read_fused(lexer *x, cr_op *op)
+{
+    op->fused = true;
+    CR_TRY(take_param(x, op, &op->fused_dim));
+    while (x->kind != TOKEN_END)
+        CR_TRY(read_operand(x, op));
+    return CR_OK;
+}
+
+static cr_status read_grad(lexer *x, cr_op *op)
+{
+    while (x->kind != TOKEN_END) {
+        cr_derivative *wide = cr_arena_get(x->arena, (size_t)(op->grad_count + 1) * sizeof *wide);
+        if (!wide)
+            return CR_MEMORY;
+        if (op->grad_count)
+            memcpy(wide, op->grads, (size_t)op->grad_count * sizeof *wide);
+        op->grads = wide;
+        cr_derivative *d = &wide[op->grad_count];
+        d->input = x->kind == TOKEN_NAME ? cr_arena_text(x->arena, x->text, x->len) : "";
+        CR_TRY(take_param(x, op, &d->arg));
+        CR_TRY(lex_expect(x, "="));
+        CR_TRY(rule_parse(x, &d->rule));
+        if (d->rule->kind == CR_RULE_NONE)
+            d->rule = NULL;
+        op->grad_count++;
+    }
+    op->differentiable = true;
+    return CR_OK;
+}
+
+static cr_status read_ulp(lexer *x, cr_op *op)
+{
+    op->ulp = x->number;
+    return lex_next(x);
+}
+
+static const struct {
+    const char *name;
+    cr_status (*read)(lexer *x, cr_op *op);
+} clauses[] = {
+    {"doc", read_doc},     {"ref", read_ref},       {"sample", read_sample}, {"tags", read_tags},
+    {"forms", read_forms}, {"words", read_exceptions}, {"dtypes", read_dtypes},
+    {"numbers", read_numbers}, {"type", read_type}, {"returns", read_returns},
+    {"shape", read_shape}, {"let", read_let},       {"check", read_check},   {"body", read_body},
+    {"fold", read_fold},   {"map", read_map},       {"is", read_is},         {"extern", read_extern},
+    {"whole", read_whole}, {"fused", read_fused},   {"grad", read_grad},     {"ulp", read_ulp},
+};
+
+static bool is_free_text(const char *name)
+{
+    return !strcmp(name, "doc") || !strcmp(name, "ref") || !strcmp(name, "sample") ||
+           !strcmp(name, "tags");
+}
+
+static cr_status read_clause(cr_op *op, const char *file, int line, const char *text, size_t len)
+{
+    size_t n = strcspn(text, " \n"), i = 0;
+    lexer x;
+
+    if (n > len)
+        n = len;
+    while (i < CR_LEN(clauses) && !(strlen(clauses[i].name) == n && !memcmp(clauses[i].name, text, n)))
+        i++;
+    if (i == CR_LEN(clauses))
+        return cr_fail(CR_VALUE, "%s:%d: no clause is called '%.*s'", file, line, (int)n, text);
+    if (is_free_text(clauses[i].name)) { /* no tokens in prose */
+        while (n < len && text[n] == ' ')
+            n++;
+        x = (lexer){.file = file, .line = line, .at = text + n, .end = text + len,
+                    .arena = &table.arena};
+        return clauses[i].read(&x, op);
+    }
+    CR_TRY(lex_start(&x, file, line, text + n, len - n, &table.arena));
+    CR_TRY(clauses[i].read(&x, op));
+    if (x.kind != TOKEN_END)
+        return lex_error(&x, "'%.*s' is left over in %s", (int)x.len, x.text, clauses[i].name);
+    return CR_OK;
+}
+
+/* --- entries --- */
+
+/* Default of `dtypes`: what the type rule can give. */
+static unsigned implied_dtypes(const cr_op *op)
+{
+    bool makes_float = op->type && op->type->kind == CR_RULE_CALL &&
+                       !strcmp(op->type->name, "float");
+
+    return makes_float ? (unsigned)(FLOATS | COMPLEXES) : (unsigned)ALL_DTYPES;
+}
+
+static cr_status enter(cr_op *op)
+{
+    cr_text key = {0};
+    cr_status st;
+    cr_op *first = cr_ops_find(op->name);
+
+    cr_text_printf(&key, "%s.%s", op->name, *op->overload ? op->overload : "default");
+    CR_GO(cr_text_status(&key));
+    CR_GO(cr_ops_find(key.at) ? cr_fail(CR_VALUE, "%s:%d: %s stands in the table twice", op->file,
+                                        op->line, key.at)
+                              : CR_OK);
+    CR_GO(cr_vec_reserve(&table.ops, 1));
+    CR_GO(cr_map_set(&table.by_name, key.at, key.len, op));
+    if (!first)
+        CR_GO(cr_map_set(&table.by_name, op->name, strlen(op->name), op));
+    op->index = (uint16_t)table.ops.len;
+    cr_vec_put(&table.ops, op);
+    while (first && first->next)
+        first = (cr_op *)first->next;
+    if (first)
+        first->next = op;
+done:
+    cr_text_drop(&key);
+    return st;
+}
+
+static cr_status finish_entry(cr_op *op)
+{
+    if (op->does == 0xff)
+        return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->file, op->line, op->name);
+    if (!op->dtypes)
+        op->dtypes = implied_dtypes(op);
+    return enter(op);
+}
+
+/* The end of the lines that belong to the block at `p`: all that are indented deeper. */
+static const char *block_end(const char *p, const char *end, int indent, int *lines)
+{
+    for (;;) {
+        const char *eol = memchr(p, '\n', (size_t)(end - p));
+        const char *next = eol ? eol + 1 : end;
+        int blanks = 0;
+        ++*lines;
+        while (next + blanks < end && next[blanks] == ' ')
+            blanks++;
+        bool empty = next + blanks >= end || next[blanks] == '\n' || next[blanks] == '#';
+        if (!eol || next == end)
+            return end;
+        if (!empty && blanks <= indent)
+            return next;
+        if (empty && blanks <= indent)
+            return next;
+        p = next;
+    }
+}
+
+static cr_status start_entry(cr_op **out, const char *file, int line, const char *text, size_t len)
+{
+    cr_op *op = cr_arena_get(&table.arena, sizeof *op);
+    lexer x;
+
+    if (!op)
+        return CR_MEMORY;
+    op->does = 0xff;
+    op->file = file;
+    op->line = line;
+    op->doc = op->ref = op->sample = op->tags = "";
+    CR_TRY(lex_start(&x, file, line, text, len, &table.arena));
+    CR_TRY(schema_parse(&x, op));
+    *out = op;
+    return CR_OK;
+}
+
+cr_status cr_ops_read(const char *file, const char *text, size_t len)
+{
+    const char *p = text, *end = text + len;
+    cr_op *op = NULL;
+    int line = 1;
+
+    file = cr_arena_text(&table.arena, file, strlen(file));
+    if (!file)
+        return CR_MEMORY;
+    while (p < end) {
+        int blanks = 0, lines = 0;
+        while (p + blanks < end && p[blanks] == ' ')
+            blanks++;
+        if (p + blanks >= end || p[blanks] == '\n' || p[blanks] == '#') {
+            const char *eol = memchr(p, '\n', (size_t)(end - p));
+            p = eol ? eol + 1 : end;
+            line++;
+            continue;
+        }
+        /* A header's continuation is indented by more than a clause. */
+        const char *stop = block_end(p, end, blanks ? blanks : 3, &lines);
+        if (blanks == 0 && end - p > 3 && !memcmp(p, "op ", 3)) {
+            if (op)
+                CR_TRY(finish_entry(op));
+            op = NULL;
+            CR_TRY(start_entry(&op, file, line, p + 3, (size_t)(stop - p - 3)));
+        } else if (blanks == 2 && op) {
+            CR_TRY(read_clause(op, file, line, p + 2, (size_t)(stop - p - 2)));
+        } else {
+            return cr_fail(CR_VALUE, "%s:%d: an entry or a clause expected", file, line);
+        }
+        p = stop;
+        line += lines;
+    }
+    return op ? finish_entry(op) : CR_OK;
+}

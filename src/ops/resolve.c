@@ -1,0 +1,181 @@
+/* Names to slots and functions.
+ *
+ * Slots of an evaluation: parameters, results, cotangents (one a result), lets,
+ * then loop variables of comprehensions. */
+#include "ops/ops.h"
+#include <string.h>
+
+/* Names with a value everywhere. */
+static const char *const constants[] = {
+    "inf", "nan", "pi", "ln2",
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) torch,
+#include "num/dtype.def"
+#undef CR_DTYPE
+};
+
+typedef struct {
+    cr_op *op;
+    int lets;        /* how many lets are visible */
+    bool scalar_code; /* body and fold: calls are loop functions */
+    const char *loop_name[8];
+    int loop_slot[8], loops;
+} scope;
+
+static int builtin_number(const char *name)
+{
+    static const char *const names[] = {
+#define CR_BUILTIN(name, least, most) #name,
+#include "ops/builtin.def"
+#undef CR_BUILTIN
+    };
+    for (int i = 0; i < (int)CR_LEN(names); i++)
+        if (!strcmp(names[i], name))
+            return i;
+    return -1;
+}
+
+static int cotangent_slot(const cr_op *op, const char *name)
+{
+    if (!strcmp(name, "g"))
+        return op->first_grad_slot;
+    for (int i = 0; i < op->result_count; i++)
+        if (name[0] == 'g' && name[1] == '_' && !strcmp(name + 2, op->result[i].name))
+            return op->first_grad_slot + i;
+    return -1;
+}
+
+static int name_slot(const scope *s, const char *name)
+{
+    const cr_op *op = s->op;
+
+    for (int i = s->loops - 1; i >= 0; i--)
+        if (!strcmp(s->loop_name[i], name))
+            return s->loop_slot[i];
+    for (int i = s->lets - 1; i >= 0; i--)
+        if (!strcmp(op->lets[i].name, name))
+            return op->lets[i].slot;
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return i;
+    for (int i = 0; i < op->result_count; i++)
+        if (!strcmp(*op->result[i].name ? op->result[i].name : "result", name))
+            return op->first_result_slot + i;
+    return cotangent_slot(op, name);
+}
+
+static cr_status complain(const scope *s, const cr_rule *r, const char *what)
+{
+    return cr_fail(CR_VALUE, "%s:%d: in %s: %s '%s'", s->op->file, r->line, s->op->name, what,
+                   r->name);
+}
+
+static cr_status resolve_name(scope *s, cr_rule *r)
+{
+    r->slot = name_slot(s, r->name);
+    if (r->slot >= 0)
+        return CR_OK;
+    for (size_t i = 0; i < CR_LEN(constants); i++)
+        if (!strcmp(constants[i], r->name))
+            return CR_OK;
+    return complain(s, r, "nothing is called");
+}
+
+static bool is_arithmetic(const char *name)
+{
+    static const char *const names[] = {"add", "sub", "mul", "div", "floordiv", "remainder",
+                                        "pow", "neg", "eq",  "ne",  "lt",       "le",
+                                        "gt",  "ge",  "and", "or",  "not"};
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
+static cr_status resolve(scope *s, cr_rule *r);
+
+static cr_status resolve_call(scope *s, cr_rule *r)
+{
+    for (int i = 0; i < r->count; i++)
+        CR_TRY(resolve(s, r->args[i]));
+    r->builtin = builtin_number(r->name);
+    r->op = cr_ops_find(!strcmp(r->name, "floordiv") ? "floor_divide" : r->name);
+    /* Scalar code is read by loop/ by name; its lets also serve derivatives. */
+    if (!s->scalar_code && r->builtin < 0 && !r->op && !is_arithmetic(r->name))
+        return complain(s, r, "no operator or function is called");
+    return CR_OK;
+}
+
+static cr_status resolve_each(scope *s, cr_rule *r)
+{
+    CR_TRY(resolve(s, r->args[0]));
+    if (s->loops == (int)CR_LEN(s->loop_name) || s->op->slot_count == CR_MAX_SLOTS)
+        return complain(s, r, "too many names, at");
+    r->slot = s->op->slot_count++;
+    s->loop_name[s->loops] = r->name;
+    s->loop_slot[s->loops++] = r->slot;
+    cr_status st = resolve(s, r->args[1]);
+    s->loops--;
+    return st;
+}
+
+static cr_status resolve(scope *s, cr_rule *r)
+{
+    switch (r->kind) {
+    case CR_RULE_NAME: return resolve_name(s, r);
+    case CR_RULE_CALL: return resolve_call(s, r);
+    case CR_RULE_EACH: return resolve_each(s, r);
+    default:
+        for (int i = 0; i < r->count; i++)
+            CR_TRY(resolve(s, r->args[i]));
+        return CR_OK;
+    }
+}
+
+static cr_status resolve_some(scope *s, cr_rule **rules, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (rules[i])
+            CR_TRY(resolve(s, rules[i]));
+    return CR_OK;
+}
+
+static void lay_slots(cr_op *op)
+{
+    op->first_result_slot = op->param_count;
+    op->first_grad_slot = op->first_result_slot + op->result_count;
+    op->first_let_slot = op->first_grad_slot + op->result_count;
+    op->slot_count = op->first_let_slot + op->let_count;
+    for (int i = 0; i < op->let_count; i++)
+        op->lets[i].slot = op->first_let_slot + i;
+}
+
+static cr_status resolve_op(cr_op *op)
+{
+    scope s = {.op = op, .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
+
+    lay_slots(op);
+    if (op->slot_count > CR_MAX_SLOTS)
+        return cr_fail(CR_VALUE, "%s:%d: %s has too many names", op->file, op->line, op->name);
+    for (int i = 0; i < op->let_count; i++, s.lets++)
+        CR_TRY(resolve(&s, op->lets[i].rule));
+    CR_TRY(resolve_some(&s, op->body, op->body_count));
+    CR_TRY(resolve_some(&s, &op->fold, 1));
+    s.scalar_code = false;
+    CR_TRY(resolve_some(&s, &op->type, 1));
+    CR_TRY(resolve_some(&s, op->returns, CR_MAX_RESULTS));
+    CR_TRY(resolve_some(&s, op->shape, CR_MAX_RESULTS));
+    for (int i = 0; i < op->check_count; i++) {
+        CR_TRY(resolve(&s, op->checks[i].when));
+        CR_TRY(resolve_some(&s, op->checks[i].args, op->checks[i].count));
+    }
+    for (int i = 0; i < op->grad_count; i++)
+        CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
+    return CR_OK;
+}
+
+cr_status cr_ops_resolve(void)
+{
+    for (int i = 0; i < cr_ops_count(); i++)
+        CR_TRY(resolve_op(cr_ops_at(i)));
+    return CR_OK;
+}

@@ -1,0 +1,335 @@
+/* The schema line: TorchScript's function schema, read and printed. */
+#include "ops/lex.h"
+#include "ops/ops.h"
+#include <string.h>
+
+static const struct {
+    const char *name;
+    cr_type one, many;
+} types[] = {
+    {"Tensor", CR_T_TENSOR, CR_T_TENSORS},
+    {"Scalar", CR_T_SCALAR, CR_T_SCALARS},
+    {"int", CR_T_INT, CR_T_INTS},
+    {"SymInt", CR_T_INT, CR_T_INTS},
+    {"float", CR_T_FLOAT, CR_T_FLOATS},
+    {"bool", CR_T_BOOL, CR_T_BOOLS},
+    {"str", CR_T_STRING, CR_T_STRING},
+    {"ScalarType", CR_T_DTYPE, CR_T_DTYPE},
+    {"Layout", CR_T_LAYOUT, CR_T_LAYOUT},
+    {"Device", CR_T_DEVICE, CR_T_DEVICE},
+    {"MemoryFormat", CR_T_FORMAT, CR_T_FORMAT},
+    {"Generator", CR_T_GENERATOR, CR_T_GENERATOR},
+};
+
+typedef struct {
+    cr_type type;
+    bool optional, item_optional, written;
+    char alias;
+    int fixed;
+} type_spec;
+
+static cr_status parse_alias(lexer *x, type_spec *t)
+{
+    const char *name;
+
+    CR_TRY(lex_next(x));
+    CR_TRY(lex_name(x, &name));
+    t->alias = name[0];
+    CR_TRY(lex_take(x, "!", &t->written));
+    return lex_expect(x, ")");
+}
+
+static cr_status parse_type(lexer *x, type_spec *t)
+{
+    const char *name;
+    size_t i = 0;
+    bool list, question;
+
+    *t = (type_spec){0};
+    CR_TRY(lex_name(x, &name));
+    while (i < CR_LEN(types) && strcmp(types[i].name, name))
+        i++;
+    if (i == CR_LEN(types))
+        return lex_error(x, "no type is called '%s'", name);
+    t->type = types[i].one;
+    if (lex_is(x, "("))
+        CR_TRY(parse_alias(x, t));
+    CR_TRY(lex_take(x, "?", &question));
+    CR_TRY(lex_take(x, "[", &list));
+    t->optional = question;
+    if (!list)
+        return CR_OK;
+    t->type = types[i].many;
+    t->item_optional = question;
+    if (x->kind == TOKEN_INT) {
+        t->fixed = (int)x->integer;
+        CR_TRY(lex_next(x));
+    }
+    CR_TRY(lex_expect(x, "]"));
+    return lex_take(x, "?", &t->optional);
+}
+
+/* Words that stand for integers in ATen's defaults. */
+static int64_t named_default(const char *name)
+{
+    return !strcmp(name, "Mean") ? 1 : !strcmp(name, "Sum") ? 2 : 0;
+}
+
+static cr_status parse_int_list(lexer *x, cr_param *p)
+{
+    int64_t *ints = cr_arena_get(x->arena, 8 * sizeof *ints);
+    uint32_t n = 0;
+    bool more;
+
+    if (!ints)
+        return CR_MEMORY;
+    CR_TRY(lex_next(x));
+    for (more = !lex_is(x, "]"); more && n < 8;) {
+        bool minus;
+        CR_TRY(lex_take(x, "-", &minus));
+        ints[n++] = lex_is(x, "True") ? 1 : minus ? -x->integer : x->integer;
+        CR_TRY(lex_next(x));
+        CR_TRY(lex_take(x, ",", &more));
+    }
+    p->preset = (cr_value){.tag = p->type == CR_T_BOOLS ? CR_TRUTHS : CR_INTS, .len = n,
+                           .ints = ints};
+    return lex_expect(x, "]");
+}
+
+static cr_value number_default(cr_param *p, bool whole, int64_t i, double d)
+{
+    switch (p->type) {
+    case CR_T_FLOAT: return cr_of_float(d);
+    case CR_T_SCALAR:
+    case CR_T_TENSOR:
+        p->preset_is_int = whole;
+        return cr_of_number(whole ? cr_scalar_int(i) : cr_scalar_float(d));
+    case CR_T_BOOL: return cr_of_bool(i != 0);
+    default: return cr_of_int(i);
+    }
+}
+
+/* A list parameter's single default, as in int[2] stride=1. */
+static cr_status spread_default(lexer *x, cr_param *p, int64_t i)
+{
+    int n = p->fixed ? p->fixed : 1;
+    int64_t *ints = cr_arena_get(x->arena, (size_t)n * sizeof *ints);
+
+    if (!ints)
+        return CR_MEMORY;
+    for (int k = 0; k < n; k++)
+        ints[k] = i;
+    p->preset = (cr_value){.tag = p->type == CR_T_BOOLS ? CR_TRUTHS : CR_INTS,
+                           .len = (uint32_t)n, .ints = ints};
+    return CR_OK;
+}
+
+static cr_status parse_default(lexer *x, cr_param *p)
+{
+    bool minus;
+
+    p->has_default = true;
+    if (lex_is(x, "["))
+        return parse_int_list(x, p);
+    if (x->kind == TOKEN_STRING) {
+        p->preset = (cr_value){.tag = CR_STRING, .len = (uint32_t)x->len, .s = x->text};
+        return lex_next(x);
+    }
+    CR_TRY(lex_take(x, "-", &minus));
+    if (x->kind == TOKEN_NAME) {
+        const char *name;
+        CR_TRY(lex_name(x, &name));
+        if (!strcmp(name, "None")) {
+            p->preset = cr_of_none();
+            return CR_OK;
+        }
+        if (!strcmp(name, "inf")) {
+            p->preset = number_default(p, false, 0, minus ? -__builtin_inf() : __builtin_inf());
+            return CR_OK;
+        }
+        int64_t i = !strcmp(name, "True") ? 1 : named_default(name);
+        p->preset = number_default(p, true, i, (double)i);
+        return CR_OK;
+    }
+    int64_t i = minus ? -x->integer : x->integer;
+    double d = minus ? -x->number : x->number;
+    if (p->type == CR_T_INTS || p->type == CR_T_BOOLS)
+        CR_TRY(spread_default(x, p, i));
+    else
+        p->preset = number_default(p, x->kind == TOKEN_INT, i, d);
+    return lex_next(x);
+}
+
+static cr_status parse_param(lexer *x, cr_op *op, cr_param *p, bool keyword_only)
+{
+    type_spec t;
+    bool preset;
+
+    CR_TRY(parse_type(x, &t));
+    *p = (cr_param){.type = (uint8_t)t.type,
+                    .optional = t.optional,
+                    .item_optional = t.item_optional,
+                    .written = t.written,
+                    .alias = t.alias,
+                    .fixed = t.fixed,
+                    .keyword_only = keyword_only};
+    CR_TRY(lex_name(x, &p->name));
+    CR_TRY(lex_take(x, "=", &preset));
+    if (preset)
+        CR_TRY(parse_default(x, p));
+    if (p->type == CR_T_TENSOR || p->type == CR_T_TENSORS)
+        op->tensor_params |= 1u << op->param_count;
+    return CR_OK;
+}
+
+static cr_status parse_params(lexer *x, cr_op *op)
+{
+    cr_param params[CR_MAX_ARGS];
+    bool more = !lex_is(x, ")"), star, keyword_only = false;
+
+    while (more) {
+        CR_TRY(lex_take(x, "*", &star));
+        keyword_only |= star;
+        if (!star) {
+            if (op->param_count == CR_MAX_ARGS)
+                return lex_error(x, "more than %d parameters", CR_MAX_ARGS);
+            CR_TRY(parse_param(x, op, &params[op->param_count], keyword_only));
+            op->param_count++;
+        }
+        CR_TRY(lex_take(x, ",", &more));
+    }
+    op->param = cr_arena_get(x->arena, op->param_count * sizeof *params);
+    if (!op->param)
+        return CR_MEMORY;
+    memcpy(op->param, params, op->param_count * sizeof *params);
+    return lex_expect(x, ")");
+}
+
+static cr_status parse_result(lexer *x, cr_op *op)
+{
+    type_spec t;
+
+    if (op->result_count == CR_MAX_RESULTS)
+        return lex_error(x, "more than %d results", CR_MAX_RESULTS);
+    CR_TRY(parse_type(x, &t));
+    cr_result *r = &op->result[op->result_count++];
+    *r = (cr_result){.name = "", .type = (uint8_t)t.type, .alias = t.alias, .written = t.written};
+    return x->kind == TOKEN_NAME ? lex_name(x, &r->name) : CR_OK;
+}
+
+static cr_status parse_results(lexer *x, cr_op *op)
+{
+    bool many, more;
+
+    CR_TRY(lex_take(x, "(", &many));
+    if (!many)
+        return parse_result(x, op);
+    for (more = !lex_is(x, ")"); more;) {
+        CR_TRY(parse_result(x, op));
+        CR_TRY(lex_take(x, ",", &more));
+    }
+    return lex_expect(x, ")");
+}
+
+cr_status schema_parse(lexer *x, cr_op *op)
+{
+    bool dot;
+
+    CR_TRY(lex_name(x, &op->name));
+    CR_TRY(lex_take(x, ".", &dot));
+    op->overload = "";
+    if (dot)
+        CR_TRY(lex_name(x, &op->overload));
+    CR_TRY(lex_expect(x, "("));
+    CR_TRY(parse_params(x, op));
+    CR_TRY(lex_expect(x, "->"));
+    CR_TRY(parse_results(x, op));
+    return x->kind == TOKEN_END ? CR_OK : lex_error(x, "the schema goes on after its results");
+}
+
+static const char *type_text(unsigned type, bool *list)
+{
+    for (size_t i = 0; i < CR_LEN(types); i++) {
+        *list = types[i].many == type && types[i].one != type;
+        if (types[i].one == type || types[i].many == type)
+            return types[i].name;
+    }
+    return "?";
+}
+
+static void print_preset(cr_text *out, const cr_param *p)
+{
+    const cr_value *v = &p->preset;
+
+    switch (v->tag) {
+    case CR_NONE: cr_text_put(out, "None"); break;
+    case CR_TRUTH: cr_text_put(out, v->i ? "True" : "False"); break;
+    case CR_INT: cr_text_printf(out, "%lld", (long long)v->i); break;
+    case CR_FLOAT: cr_text_printf(out, "%.17g", v->d); break;
+    case CR_STRING: cr_text_printf(out, "\"%.*s\"", (int)v->len, v->s); break;
+    case CR_NUMBER:
+        if (p->preset_is_int)
+            cr_text_printf(out, "%lld", (long long)v->number.i);
+        else
+            cr_text_printf(out, "%.17g", v->number.d);
+        break;
+    default:
+        for (uint32_t i = 0; i < v->len; i++)
+            cr_text_printf(out, "%s%lld", i ? ", " : "[", (long long)v->ints[i]);
+        cr_text_put(out, v->len ? "]" : "[]");
+    }
+}
+
+static void print_type(cr_text *out, unsigned type, char alias, bool written)
+{
+    bool list;
+
+    cr_text_put(out, type_text(type, &list));
+    if (alias)
+        cr_text_printf(out, "(%c%s)", alias, written ? "!" : "");
+}
+
+static void print_param(cr_text *out, const cr_param *p)
+{
+    bool list;
+
+    type_text(p->type, &list);
+    print_type(out, p->type, p->alias, p->written);
+    if (list && p->item_optional)
+        cr_text_put(out, "?");
+    if (list && p->fixed)
+        cr_text_printf(out, "[%d]", p->fixed);
+    else if (list)
+        cr_text_put(out, "[]");
+    if (p->optional && !(list && p->item_optional && !p->has_default))
+        cr_text_put(out, "?");
+    cr_text_printf(out, " %s", p->name);
+    if (p->has_default) {
+        cr_text_put(out, "=");
+        print_preset(out, p);
+    }
+}
+
+void cr_op_print_schema(cr_text *out, const cr_op *op)
+{
+    cr_text_printf(out, "%s%s%s(", op->name, *op->overload ? "." : "", op->overload);
+    for (int i = 0; i < op->param_count; i++) {
+        cr_text_put(out, i ? ", " : "");
+        if (op->param[i].keyword_only && (i == 0 || !op->param[i - 1].keyword_only))
+            cr_text_put(out, "*, ");
+        print_param(out, &op->param[i]);
+    }
+    cr_text_put(out, op->result_count == 1 ? ") -> " : ") -> (");
+    for (int i = 0; i < op->result_count; i++) {
+        const cr_result *r = &op->result[i];
+        bool list;
+        cr_text_put(out, i ? ", " : "");
+        print_type(out, r->type, r->alias, r->written);
+        type_text(r->type, &list);
+        cr_text_put(out, list ? "[]" : "");
+        if (*r->name)
+            cr_text_printf(out, " %s", r->name);
+    }
+    if (op->result_count != 1)
+        cr_text_put(out, ")");
+}
