@@ -177,7 +177,7 @@ bool cr_scalar_fits(cr_scalar s, cr_dtype t)
     largest = t == CR_F16 ? 65504.0
               : t == CR_BF16 ? 3.3895313892515355e38
               : t == CR_F32 || t == CR_C64 ? 3.4028234663852886e38
-                                           : INFINITY;
+                                           : HUGE_VAL;
     return t == CR_BOOL || isinf(d) || isnan(d) || fabs(d) <= largest;
 }
 
