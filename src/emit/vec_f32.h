@@ -1,4 +1,9 @@
-/* vec_f32.h - float32 vectors. */
+/* vec_f32.h - float32 vectors.
+ *
+ * exp, log, sin, cos, tanh, erf and sigmoid are within 1 ulp over all floats, the other
+ * polynomials within 2 to 4 (tests/ulp measures them); signed zeros, subnormals, infinities
+ * and NaN are right.  tools/remez.py prints the coefficients.  Lanes that need something
+ * rare (a huge angle, a subnormal logarithm) take a branch which leaves other lanes alone. */
 #ifndef CR_EMIT_VEC_F32_H
 #define CR_EMIT_VEC_F32_H
 
@@ -6,34 +11,413 @@
 
 CV_DEFINE_FLOAT(f32, i32, u32, m32, 4, f)
 
-CV_LANEWISE1(f32, exp, __builtin_expf)
-CV_LANEWISE1(f32, exp2, __builtin_exp2f)
-CV_LANEWISE1(f32, expm1, __builtin_expm1f)
-CV_LANEWISE1(f32, log, __builtin_logf)
-CV_LANEWISE1(f32, log2, __builtin_log2f)
-CV_LANEWISE1(f32, log10, __builtin_log10f)
-CV_LANEWISE1(f32, log1p, __builtin_log1pf)
-CV_LANEWISE1(f32, sin, __builtin_sinf)
-CV_LANEWISE1(f32, cos, __builtin_cosf)
-CV_LANEWISE1(f32, tan, __builtin_tanf)
-CV_LANEWISE1(f32, asin, __builtin_asinf)
-CV_LANEWISE1(f32, acos, __builtin_acosf)
-CV_LANEWISE1(f32, atan, __builtin_atanf)
-CV_LANEWISE1(f32, sinh, __builtin_sinhf)
-CV_LANEWISE1(f32, cosh, __builtin_coshf)
-CV_LANEWISE1(f32, tanh, __builtin_tanhf)
-CV_LANEWISE1(f32, asinh, __builtin_asinhf)
-CV_LANEWISE1(f32, acosh, __builtin_acoshf)
-CV_LANEWISE1(f32, atanh, __builtin_atanhf)
-CV_LANEWISE1(f32, erf, __builtin_erff)
+#define CV_K(c) cv_set1_f32(c)
+
+/* c + a b with the product exact on every target, for the few places that rest on it. */
+CV_FN cv_f32 cv_exactfma_f32(cv_f32 a, cv_f32 b, cv_f32 c)
+{
+#ifdef CV_HAS_FMA
+    return cv_fma_f32(a, b, c);
+#else
+    typedef double wide CV_VECTOR(2 * CV_BYTES);
+    wide r = __builtin_convertvector(a, wide) * __builtin_convertvector(b, wide);
+    return __builtin_convertvector(r + __builtin_convertvector(c, wide), cv_f32);
+#endif
+}
+
+/* Horner's rule, highest coefficient first. */
+#define CV_P2(x, a, b)          cv_fma_f32(CV_K(a), x, CV_K(b))
+#define CV_P3(x, a, b, c)       cv_fma_f32(CV_P2(x, a, b), x, CV_K(c))
+#define CV_P4(x, a, b, c, d)    cv_fma_f32(CV_P3(x, a, b, c), x, CV_K(d))
+#define CV_P5(x, a, b, c, d, e) cv_fma_f32(CV_P4(x, a, b, c, d), x, CV_K(e))
+#define CV_P6(x, a, b, c, d, e, f) cv_fma_f32(CV_P5(x, a, b, c, d, e), x, CV_K(f))
+#define CV_P7(x, a, b, c, d, e, f, g) cv_fma_f32(CV_P6(x, a, b, c, d, e, f), x, CV_K(g))
+#define CV_P8(x, a, b, c, d, e, f, g, h) cv_fma_f32(CV_P7(x, a, b, c, d, e, f, g), x, CV_K(h))
+#define CV_P9(x, a, b, c, d, e, f, g, h, i)                                                   \
+    cv_fma_f32(CV_P8(x, a, b, c, d, e, f, g, h), x, CV_K(i))
+
+/* --- exponentials --- */
+
+/* Adding this rounds to an integer and leaves the integer in the low bits. */
+#define CV_MAGIC 12582912.0f
+
+CV_FN cv_i32 cv_magic_int(cv_f32 t) { return (cv_i32)t - 0x4B400000; }
+
+/* r times two to the n, in two steps: either may leave the range of one exponent. */
+CV_FN cv_f32 cv_scale_f32(cv_f32 r, cv_f32 t)
+{
+#ifdef CV_X_SCALEF_f32
+    return CV_X_SCALEF_f32(r, t - CV_MAGIC);
+#else
+    cv_i32 n = cv_magic_int(t), half = n >> 1;
+    return r * (cv_f32)((half + 127) << 23) * (cv_f32)((n - half + 127) << 23);
+#endif
+}
+
+/* The same where r and the result are known to be normal. */
+CV_FN cv_f32 cv_scalenormal_f32(cv_f32 r, cv_f32 t)
+{
+    return (cv_f32)((cv_i32)r + (cv_magic_int(t) << 23));
+}
+
+/* q with e^x = 2^n (1 + q); *t is CV_MAGIC + n. */
+CV_FN cv_f32 cv_expreduce_f32(cv_f32 x, cv_f32 *t)
+{
+    *t = cv_fma_f32(x, CV_K(1.44269504f), CV_K(CV_MAGIC));
+    cv_f32 n = *t - CV_MAGIC;
+    cv_f32 f = cv_fma_f32(n, CV_K(-0x1.62e4p-1f), x), low = n * 0x1.7f7d1cp-20f;
+    cv_f32 g = f - low;
+    cv_f32 p = CV_P5(g, 0.00138410064f, 0.00836993381f, 0.0416681133f, 0.166665167f,
+                     0.49999994f);
+    return f + cv_fma_f32(g * g, p, -low);
+}
+
+CV_FN cv_f32 cv_clamp_f32(cv_f32 x, cv_s_f32 low, cv_s_f32 high)
+{
+    return cv_lesser_f32(CV_K(high), cv_greater_f32(CV_K(low), x));
+}
+
+CV_FN cv_f32 cv_exp_f32(cv_f32 x)
+{
+    cv_f32 t, q = cv_expreduce_f32(cv_clamp_f32(x, -104.0f, 89.0f), &t);
+    return cv_scale_f32(1.0f + q, t);
+}
+
+CV_FN cv_f32 cv_exp2_f32(cv_f32 x)
+{
+    cv_f32 a = cv_clamp_f32(x, -151.0f, 129.0f), t = a + CV_MAGIC, f = a - (t - CV_MAGIC);
+    cv_f32 p = CV_P6(f, 0.000153782225f, 0.00133928878f, 0.00961833168f, 0.0555035658f,
+                     0.240226492f, 0.693147182f);
+    return cv_scale_f32(cv_fma_f32(p, f, CV_K(1.0f)), t);
+}
+
+CV_FN cv_f32 cv_expm1_f32(cv_f32 x)
+{
+    cv_f32 a = cv_clamp_f32(x, -20.0f, 89.0f);
+    cv_f32 t = cv_fma_f32(a, CV_K(1.44269504f), CV_K(CV_MAGIC)), n = t - CV_MAGIC;
+    cv_f32 f = cv_fma_f32(n, CV_K(-0x1.62e4p-1f), a);
+    f = cv_fma_f32(n, CV_K(-0x1.7f7d1cp-20f), f);
+    cv_f32 q = CV_P6(f, 0.000199313246f, 0.00139341142f, 0.00833322387f, 0.0416664854f,
+                     0.166666672f, 0.5f);
+    q = cv_fma_f32(f * f, q, f);
+    cv_f32 half = cv_scalenormal_f32(CV_K(0.5f), t);
+    cv_f32 r = 2.0f * cv_fma_f32(q, half, half - 0.5f);
+    return cv_select_f32(cv_lt_f32(cv_abs_f32(x), CV_K(0x1p-25f)), x, r);
+}
+
+/* e^-|x| is kept as a sum and the quotient corrected by its remainder, so that one rounding
+ * decides.  For negative x the power of two comes last: the result may be subnormal. */
+CV_FN cv_f32 cv_sigmoid_f32(cv_f32 x)
+{
+    cv_f32 t, q = cv_expreduce_f32(cv_greater_f32(CV_K(-104.0f), -cv_abs_f32(x)), &t);
+    cv_m32 negative = cv_lt_f32(x, CV_K(0.0f));
+    cv_f32 e = 1.0f + q, elow = q - (e - 1.0f);
+    cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), cv_greater_f32(CV_K(CV_MAGIC - 126.0f), t));
+    cv_f32 scaled = e * two, d = 1.0f + scaled, dlow = scaled - (d - 1.0f) + elow * two;
+    cv_f32 y = 1.0f / d, top = cv_select_f32(negative, e, CV_K(1.0f));
+    cv_f32 toplow = cv_select_f32(negative, elow, CV_K(0.0f)), s = top * y;
+    cv_f32 rest = cv_exactfma_f32(-s, d, top) + (toplow - s * dlow);
+    s = cv_fma_f32(rest, y, s);
+    return cv_select_f32(negative, cv_scale_f32(s, t), s);
+}
+
+CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
+{
+    cv_f32 a = cv_lesser_f32(CV_K(10.0f), cv_abs_f32(x)), z = x * x, t;
+    cv_f32 e = cv_expreduce_f32(a + a, &t);
+    cv_f32 large = 1.0f - 2.0f / (cv_scalenormal_f32(1.0f + e, t) + 1.0f);
+    cv_f32 small = CV_P6(z, 0.0019965102f, -0.00801249873f, 0.0216323454f, -0.0539340936f,
+                         0.13333106f, -0.333333284f);
+    small = cv_fma_f32(z * x, small, x);
+    return cv_select_f32(cv_gt_f32(a, CV_K(0.65f)), cv_copysign_f32(large, x), small);
+}
+
+CV_FN cv_f32 cv_sinh_f32(cv_f32 x)
+{
+    cv_f32 a = cv_abs_f32(x), z = x * x, t;
+    cv_f32 q = cv_expreduce_f32(cv_lesser_f32(CV_K(90.0f), a), &t);
+    cv_f32 e = cv_scale_f32(1.0f + q, t - 1.0f);
+    cv_f32 large = cv_copysign_f32(e - 0.25f / e, x);
+    cv_f32 small = cv_fma_f32(z * x, CV_P4(z, 2.78436778e-6f, 0.000198426016f, 0.00833331142f,
+                                           0.166666672f), x);
+    return cv_select_f32(cv_gt_f32(a, CV_K(1.0f)), large, small);
+}
+
+CV_FN cv_f32 cv_cosh_f32(cv_f32 x)
+{
+    cv_f32 t, q = cv_expreduce_f32(cv_lesser_f32(CV_K(90.0f), cv_abs_f32(x)), &t);
+    cv_f32 e = cv_scale_f32(1.0f + q, t - 1.0f);
+    return e + 0.25f / e;
+}
+
+/* --- logarithms --- */
+
+/* log(1 + f) - f for f in [sqrt(1/2) - 1, sqrt(2) - 1]. */
+CV_FN cv_f32 cv_logtail_f32(cv_f32 f)
+{
+    cv_f32 z = f * f;
+    cv_f32 p = CV_P9(f, 0.067179203f, -0.116513826f, 0.118929274f, -0.124108091f, 0.142193526f,
+                     -0.166676119f, 0.20002088f, -0.250000149f, 0.333333135f);
+    return cv_fma_f32(z * f, p, -0.5f * z);
+}
+
+/* x = 2^e (1 + f). */
+CV_FN cv_f32 cv_logreduce_f32(cv_f32 x, cv_f32 *e)
+{
+    cv_i32 b = (cv_i32)x, n = (b - 0x3f3504f3) >> 23;
+    *e = __builtin_convertvector(n, cv_f32);
+    return (cv_f32)(b - (n << 23)) - 1.0f;
+}
+
+/* What logarithms of zero, negative and infinite numbers are. */
+CV_FN cv_f32 cv_logedge_f32(cv_f32 x, cv_f32 r)
+{
+    r = cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), CV_K(-CV_INF_f32), r);
+    r = cv_select_f32(cv_lt_f32(x, CV_K(0.0f)), CV_K(CV_NAN_f32), r);
+    return cv_select_f32(cv_lt_f32(x, CV_K(CV_INF_f32)), r, x);
+}
+
+/* A logarithm from `body`, which maps e and f to r. */
+#define CV_DEFINE_LOG(name, body)                                                             \
+    CV_FN cv_f32 cv_##name##_f32(cv_f32 x)                                                    \
+    {                                                                                         \
+        cv_m32 plain = cv_and_m32(cv_ge_f32(x, CV_K(CV_TINY_f32)),                            \
+                                  cv_lt_f32(x, CV_K(CV_INF_f32)));                            \
+        cv_f32 a = x, lift = {0}, e, f, r;                                                    \
+        int odd = !cv_all_m32(plain);                                                         \
+        if (odd) {                                                                            \
+            cv_m32 tiny = cv_lt_f32(x, CV_K(CV_TINY_f32));                                    \
+            a = cv_select_f32(tiny, x * 0x1p32f, x);                                          \
+            lift = cv_select_f32(tiny, CV_K(32.0f), lift);                                    \
+        }                                                                                     \
+        f = cv_logreduce_f32(a, &e);                                                          \
+        e -= lift;                                                                            \
+        body return odd ? cv_logedge_f32(x, r) : r;                                           \
+    }
+
+#define CV_LN2_HIGH 0x1.62e4p-1f
+#define CV_LN2_LOW  0x1.7f7d1cp-20f
+
+/* f + e ln 2 is split into its rounded value and the rest. */
+CV_FN cv_f32 cv_logjoin_f32(cv_f32 e, cv_f32 f)
+{
+    cv_f32 a = e * CV_LN2_HIGH, high = a + f, low = f - (high - a);
+    return high + (cv_fma_f32(e, CV_K(CV_LN2_LOW), cv_logtail_f32(f)) + low);
+}
+
+CV_DEFINE_LOG(log, r = cv_logjoin_f32(e, f);)
+CV_DEFINE_LOG(log2, {
+    cv_f32 tail = cv_logtail_f32(f), k = CV_K(0x1.715476p+0f);
+    r = e + cv_fma_f32(f, k, cv_fma_f32(tail, k, f * 0x1.4ae0cp-26f));
+})
+CV_DEFINE_LOG(log10, {
+    cv_f32 tail = cv_logtail_f32(f), k = CV_K(0x1.bcb7bp-2f);
+    cv_f32 low = cv_fma_f32(e, CV_K(0x1.3509f8p-18f), f * 0x1.bd8a94p-28f);
+    low = cv_fma_f32(f, k, cv_fma_f32(tail, k, low));
+    r = cv_fma_f32(e, CV_K(0x1.344p-2f), low);
+})
+
+/* 1 + x is rounded only to find e; f comes from x itself. */
+CV_FN cv_f32 cv_log1p_f32(cv_f32 x)
+{
+    cv_f32 u = 1.0f + x;
+    cv_i32 n = ((cv_i32)u - 0x3f3504f3) >> 23;
+    cv_f32 e = __builtin_convertvector(n, cv_f32), four = (cv_f32)((129 - n) << 23);
+    cv_f32 f = cv_fma_f32(x * 0.25f, four, four * 0.25f - 1.0f);
+    cv_f32 r = cv_logjoin_f32(e, f);
+    cv_m32 plain = cv_and_m32(cv_gt_f32(x, CV_K(-1.0f)), cv_lt_f32(x, CV_K(CV_INF_f32)));
+    if (!cv_all_m32(plain))
+        r = cv_logedge_f32(u, r);
+    return cv_select_f32(cv_lt_f32(cv_abs_f32(x), CV_K(0x1p-25f)), x, r);
+}
+
+/* --- circular functions --- */
+
+/* Up to here three parts of pi / 2 suffice; beyond, libm takes the lane. */
+#define CV_ANGLE_LIMIT 200000.0f
+
+/* x = n pi/2 + r + *low; *t is CV_MAGIC + n.  r - *low is exact up to 2^-57. */
+CV_FN cv_f32 cv_reduceangle_f32(cv_f32 x, cv_f32 *t, cv_f32 *low)
+{
+    const cv_s_f32 high = 0x1.921fb6p+0f, mid = -0x1.777a5cp-25f, rest = -0x1.ee59dap-50f;
+    *t = cv_fma_f32(x, CV_K(0.636619772f), CV_K(CV_MAGIC));
+    cv_f32 n = *t - CV_MAGIC, a = cv_exactfma_f32(n, CV_K(-high), x);
+    cv_f32 p = n * mid, plow = cv_exactfma_f32(n, CV_K(mid), -p), r = a - p;
+    *low = ((a - r) - p) - cv_fma_f32(n, CV_K(rest), plow);
+    return r;
+}
+
+/* The sine of x + turn pi/2. */
+CV_FN cv_f32 cv_sine_f32(cv_f32 x, int turn)
+{
+    cv_f32 t, low, a = cv_reduceangle_f32(x, &t, &low), z = a * a, half = 0.5f * z;
+    cv_f32 s = a + cv_fma_f32(a * z, CV_P3(z, -0.000195078625f, 0.00833210628f, -0.166666538f),
+                                           low);
+    cv_f32 w = 1.0f - half, c = CV_P3(z, 2.44306684e-5f, -0.00138873013f, 0.0416666456f);
+    c = w + (((1.0f - w) - half) + cv_fma_f32(z * z, c, -a * low));
+    cv_i32 n = cv_magic_int(t) + turn;
+    cv_f32 r = cv_select_f32(cv_ne_i32(n & 1, (cv_i32){0}), c, s);
+    return (cv_f32)((cv_i32)r ^ ((n & 2) << 30));
+}
+
+#define CV_DEFINE_CIRCULAR(name, body)                                                        \
+    CV_FN cv_f32 cv_##name##_f32(cv_f32 x)                                                    \
+    {                                                                                         \
+        cv_f32 r = body;                                                                      \
+        cv_m32 near = cv_lt_f32(cv_abs_f32(x), CV_K(CV_ANGLE_LIMIT));                         \
+        if (!cv_all_m32(near)) {                                                              \
+            cv_f32 far = x;                                                                   \
+            for (int l = 0; l < CV_LANES_f32; l++)                                            \
+                far[l] = __builtin_##name##f(x[l]);                                           \
+            r = cv_select_f32(near, r, far);                                                  \
+        }                                                                                     \
+        return r;                                                                             \
+    }
+
+CV_FN cv_f32 cv_tangent_f32(cv_f32 x)
+{
+    cv_f32 t, low, a = cv_reduceangle_f32(x, &t, &low), z = a * a;
+    cv_f32 p = CV_P7(z, 0.0044878982f, -0.000131027497f, 0.0110045867f, 0.0212194677f,
+                     0.054071486f, 0.133325681f, 0.333333522f);
+    cv_f32 r = a + cv_fma_f32(a * z, p, cv_fma_f32(low, z, low));
+    r = cv_select_f32(cv_ne_i32(cv_magic_int(t) & 1, (cv_i32){0}), -1.0f / r, r);
+    return cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, r);
+}
+
+CV_DEFINE_CIRCULAR(sin, cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, cv_sine_f32(x, 0)))
+CV_DEFINE_CIRCULAR(cos, cv_sine_f32(x, 1))
+CV_DEFINE_CIRCULAR(tan, cv_tangent_f32(x))
+
+#define CV_HALFPI     0x1.921fb6p+0f
+#define CV_HALFPI_LOW -0x1.777a5cp-25f
+
+/* atan z for z in [-1, 1]. */
+CV_FN cv_f32 cv_atancore_f32(cv_f32 z)
+{
+    cv_f32 u = z * z;
+    cv_f32 p = CV_P9(u, -0.00178248412f, 0.010867578f, -0.03109557f, 0.0578805134f,
+                     -0.0839928016f, 0.109508775f, -0.142640159f, 0.199985296f, -0.333332986f);
+    return cv_fma_f32(z * u, p, z);
+}
+
+CV_FN cv_f32 cv_atan_f32(cv_f32 x)
+{
+    cv_f32 a = cv_abs_f32(x);
+    cv_m32 over = cv_gt_f32(a, CV_K(1.0f));
+    cv_f32 p = cv_atancore_f32(cv_select_f32(over, -1.0f / a, a));
+    p = cv_select_f32(over, CV_HALFPI + (p + CV_HALFPI_LOW), p);
+    return cv_copysign_f32(p, x);
+}
+
+CV_FN cv_f32 cv_atan2_f32(cv_f32 y, cv_f32 x)
+{
+    cv_f32 ax = cv_abs_f32(x), ay = cv_abs_f32(y), zero = {0};
+    cv_m32 over = cv_gt_f32(ay, ax), left = cv_signbit_f32(x);
+    cv_f32 low = cv_select_f32(over, ax, ay), high = cv_select_f32(over, ay, ax);
+    cv_f32 z = low / high;
+    z = cv_select_f32(cv_eq_f32(low, high), CV_K(1.0f), z);
+    z = cv_select_f32(cv_eq_f32(high, zero), zero, z);
+    /* pi/2 - atan, pi - atan or pi/2 + atan: the angle is base +- p. */
+    cv_f32 p = cv_atancore_f32(z);
+    p = cv_select_f32(cv_xor_m32(over, left), -p, p);
+    cv_f32 count = cv_select_f32(over, CV_K(1.0f), cv_select_f32(left, CV_K(2.0f), zero));
+    p = cv_fma_f32(count, CV_K(CV_HALFPI), cv_fma_f32(count, CV_K(CV_HALFPI_LOW), p));
+    p = cv_copysign_f32(p, y);
+    return cv_select_f32(cv_or_m32(cv_isnan_f32(x), cv_isnan_f32(y)), x + y, p);
+}
+
+/* z^3 p(z^2) with asin z = z + that, for z in [-1/2, 1/2] and u = z^2. */
+CV_FN cv_f32 cv_asintail_f32(cv_f32 z, cv_f32 u)
+{
+    return z * u * CV_P6(u, 0.0376961492f, 0.0143154617f, 0.0318389386f, 0.0445133857f,
+                         0.0750052184f, 0.166666597f);
+}
+
+CV_FN cv_f32 cv_asin_f32(cv_f32 x)
+{
+    cv_f32 a = cv_abs_f32(x);
+    cv_m32 over = cv_gt_f32(a, CV_K(0.5f));
+    cv_f32 u = cv_select_f32(over, 0.5f - 0.5f * a, a * a);
+    cv_f32 z = cv_select_f32(over, cv_sqrt_f32(u), a), tail = cv_asintail_f32(z, u);
+    cv_f32 far = CV_HALFPI - (2.0f * z + (2.0f * tail - CV_HALFPI_LOW));
+    return cv_copysign_f32(cv_select_f32(over, far, z + tail), x);
+}
+
+CV_FN cv_f32 cv_acos_f32(cv_f32 x)
+{
+    cv_f32 a = cv_abs_f32(x);
+    cv_m32 over = cv_gt_f32(a, CV_K(0.5f)), left = cv_lt_f32(x, CV_K(0.0f));
+    cv_f32 u = cv_select_f32(over, 0.5f - 0.5f * a, a * a);
+    cv_f32 z = cv_select_f32(over, cv_sqrt_f32(u), x), tail = cv_asintail_f32(z, u);
+    cv_f32 twice = 2.0f * (z + tail);
+    cv_f32 far = 2.0f * CV_HALFPI - (2.0f * z + (2.0f * tail - 2.0f * CV_HALFPI_LOW));
+    far = cv_select_f32(left, far, twice);
+    return cv_select_f32(over, far, CV_HALFPI - (z + (tail - CV_HALFPI_LOW)));
+}
+
+/* --- inverse hyperbolic functions --- */
+
+CV_FN cv_f32 cv_asinh_f32(cv_f32 x)
+{
+    cv_f32 a = cv_abs_f32(x), z = a * a;
+    cv_m32 huge = cv_gt_f32(a, CV_K(0x1p40f));
+    cv_f32 in = a + z / (1.0f + cv_sqrt_f32(1.0f + z));
+    cv_f32 r = cv_log1p_f32(cv_select_f32(huge, a, in));
+    return cv_copysign_f32(r + cv_select_f32(huge, CV_K(0.693147181f), CV_K(0.0f)), x);
+}
+
+CV_FN cv_f32 cv_acosh_f32(cv_f32 x)
+{
+    cv_f32 a = x - 1.0f;
+    cv_m32 huge = cv_gt_f32(x, CV_K(0x1p40f));
+    cv_f32 in = a + cv_sqrt_f32(a) * cv_sqrt_f32(a + 2.0f);
+    cv_f32 r = cv_log1p_f32(cv_select_f32(huge, x, in));
+    return r + cv_select_f32(huge, CV_K(0.693147181f), CV_K(0.0f));
+}
+
+CV_FN cv_f32 cv_atanh_f32(cv_f32 x)
+{
+    cv_f32 a = cv_abs_f32(x), r = 0.5f * cv_log1p_f32((a + a) / (1.0f - a));
+    r = cv_select_f32(cv_lt_f32(a, CV_K(0x1p-13f)), a, r);
+    return cv_copysign_f32(r, x);
+}
+
+/* --- erf and what is left to libm --- */
+
+CV_FN cv_f32 cv_erf_f32(cv_f32 x)
+{
+    cv_f32 a = cv_lesser_f32(CV_K(3.95f), cv_abs_f32(x)), z = x * x, t;
+    cv_f32 p = CV_P7(a, 1.12300095e-5f, -0.000322794018f, 0.0036424296f, -0.0237620194f,
+                     0.106236845f, 0.635151327f, 0.12864849f);
+    cv_f32 q = cv_expreduce_f32(cv_fma_f32(-a, p, -a), &t);
+    cv_f32 large = cv_copysign_f32(1.0f - cv_scalenormal_f32(1.0f + q, t), x);
+    cv_f32 small = CV_P7(z, 7.97126413e-5f, -0.000804409443f, 0.00519196037f, -0.0268555898f,
+                         0.112836242f, -0.376126289f, 0.128379166f);
+    small = cv_fma_f32(small, x, x);
+    return cv_select_f32(cv_gt_f32(a, CV_K(0.93f)), large, small);
+}
+
 CV_LANEWISE1(f32, erfc, __builtin_erfcf)
-CV_LANEWISE2(f32, atan2, __builtin_atan2f)
 CV_LANEWISE2(f32, pow, __builtin_powf)
 CV_LANEWISE2(f32, hypot, __builtin_hypotf)
-CV_LANEWISE2(f32, fmod, __builtin_fmodf)
+CV_LANEWISE2(f32, fmodlibm, __builtin_fmodf)
+
+/* A remainder is exact; a quotient below 2^22 is off by at most one. */
+CV_FN cv_f32 cv_fmod_f32(cv_f32 a, cv_f32 b)
+{
+#ifdef CV_HAS_FMA
+    cv_f32 x = cv_abs_f32(a), y = cv_abs_f32(b), q = cv_trunc_f32(x / y), zero = {0};
+    cv_m32 plain = cv_and_m32(cv_lt_f32(q, CV_K(0x1p22f)), cv_lt_f32(y, CV_K(CV_INF_f32)));
+    cv_f32 r = cv_fma_f32(-q, y, x);
+    r += cv_select_f32(cv_lt_f32(r, zero), y, zero);
+    r -= cv_select_f32(cv_ge_f32(r, y), y, zero);
+    r = cv_copysign_f32(r, a);
+    return cv_all_m32(plain) ? r : cv_select_f32(plain, r, cv_fmodlibm_f32(a, b));
+#else
+    return cv_fmodlibm_f32(a, b);
+#endif
+}
 
 CV_DEFINE_DIVISION(f32, m32)
-
-CV_FN cv_f32 cv_sigmoid_f32(cv_f32 a) { return 1.0f / (1.0f + cv_exp_f32(-a)); }
 
 #endif

@@ -1,0 +1,185 @@
+"""Coefficients of the polynomials in src/emit/vec_f32.h.
+
+    python tools/remez.py exp        print the coefficients of one polynomial
+    python tools/remez.py            print all of them
+
+A polynomial p approximates a function g on an interval so that the largest value of
+|w(x) (p(x) - g(x))| is least: the exchange algorithm of Remez, in 60 digits.  The weight w is
+chosen so that this is the error relative to the final result.  Coefficients are then rounded
+to the target's precision one after the other, lowest first, and the rest is fitted again each
+time, so that a later coefficient makes up for the rounding of an earlier one.
+"""
+
+import struct
+import sys
+
+import mpmath as mp
+
+mp.mp.dps = 60
+
+
+def round32(x):
+    """The float32 nearest to x."""
+    return mp.mpf(struct.unpack("f", struct.pack("f", float(x)))[0])
+
+
+def round64(x):
+    """The float64 nearest to x."""
+    return mp.mpf(float(x))
+
+
+def nodes(a, b, n):
+    """n points of [a, b], dense at the ends."""
+    tiny = (b - a) * mp.mpf(10) ** -8
+    points = [(a + b) / 2 - (b - a) / 2 * mp.cos(mp.pi * i / (n - 1)) for i in range(n)]
+    return [tiny if abs(x) < tiny else x for x in points]
+
+
+def horner(coefficients, x):
+    value = mp.mpf(0)
+    for c in reversed(coefficients):
+        value = value * x + c
+    return value
+
+
+def level(g, w, count, points):
+    """Coefficients whose weighted error alternates with equal size on the points."""
+    rows, right = [], []
+    for i, x in enumerate(points):
+        rows.append([w(x) * x ** k for k in range(count)] + [(-1) ** i])
+        right.append(w(x) * g(x))
+    solution = mp.lu_solve(mp.matrix(rows), mp.matrix(right))
+    return [solution[k] for k in range(count)]
+
+
+def extremes(error, a, b, n):
+    """The n points where the error is largest with alternating signs, or fewer."""
+    grid = nodes(a, b, 40 * n)
+    values = [error(x) for x in grid]
+    found = []
+    for i, v in enumerate(values):
+        if found and (v > 0) == (values[found[-1]] > 0):
+            if abs(v) > abs(values[found[-1]]):
+                found[-1] = i
+        else:
+            found.append(i)
+    while len(found) > n:
+        found.pop(0 if abs(values[found[0]]) < abs(values[found[-1]]) else -1)
+    return [grid[i] for i in found], max(abs(v) for v in values)
+
+
+def exchange(g, w, a, b, points):
+    """The best polynomial that the exchange finds from these points, and its error."""
+    best = None
+    for _ in range(12):
+        p = level(g, w, len(points) - 1, points)
+        found, worst = extremes(lambda x: w(x) * (horner(p, x) - g(x)), a, b, len(points))
+        if best is None or worst < best[1]:
+            best = (p, worst)
+        if len(found) < len(points) or found == points:
+            break
+        points = found
+    return best
+
+
+def remez(g, w, a, b, count):
+    """The best polynomial with `count` coefficients, and its error."""
+    closed = nodes(a, b, count + 1)
+    # Where the weight vanishes nothing can alternate: also start from points between.
+    between = nodes(a, b, 2 * count + 3)[1::2]
+    starts = []
+    for points in (closed, between):
+        shifted = (a + b) / 2 + (b - a) / 40
+        starts.append([shifted if abs(x) < (b - a) / 99 and x != closed[0] else x
+                       for x in points])
+    return min((exchange(g, w, a, b, p) for p in starts), key=lambda found: found[1])
+
+
+def rounded(g, w, a, b, count, rounding=round32):
+    """Like remez(), with coefficients that the target can hold."""
+    done = []
+    while len(done) < count:
+        n = len(done)
+        rest, _ = remez(lambda x: (g(x) - horner(done, x)) / x ** n,
+                        lambda x: w(x) * abs(x) ** n, a, b, count - n)
+        done.append(rounding(rest[0]))
+    worst = max(abs(w(x) * (horner(done, x) - g(x))) for x in nodes(a, b, 999))
+    return done, worst
+
+
+LN2 = mp.log(2)
+HALF = LN2 / 2 * mp.mpf("1.01")
+ROOT = mp.sqrt(2)
+EPS = mp.mpf(2) ** -40
+
+
+def odd(f):
+    """(f(x) / x - 1) / x^2 as a function of u = x^2, for f(x) = x + O(x^3)."""
+    def g(u):
+        x = mp.sqrt(max(u, mp.mpf(10) ** -24))
+        return (f(x) / x - 1) / x ** 2
+    return g
+
+
+def relative(f):
+    """The weight that makes an error of odd(f) one relative to f."""
+    def w(u):
+        x = mp.sqrt(max(u, EPS))
+        return max(u, EPS) * x / f(x)
+    return w
+
+
+# name: (g, w, a, b, number of coefficients)
+SETS = {
+    # e^f = 1 + f + f^2 p(f)
+    "exp": (lambda f: (mp.exp(f) - 1 - f) / f ** 2 if abs(f) > 1e-15 else mp.mpf(1) / 2,
+            lambda f: max(f * f, EPS) / mp.exp(f), -HALF, HALF, 5),
+    # e^f - 1 = f + f^2 p(f)
+    "expm1": (lambda f: (mp.expm1(f) - f) / f ** 2 if abs(f) > 1e-20 else mp.mpf(1) / 2,
+              lambda f: max(abs(f), EPS), -HALF, HALF, 6),
+    # 2^f = 1 + f p(f)
+    "exp2": (lambda f: mp.expm1(f * LN2) / f if abs(f) > 1e-20 else LN2,
+             lambda f: max(abs(f), EPS) / 2 ** f, -mp.mpf("0.505"), mp.mpf("0.505"), 6),
+    # log(1 + f) = f - f^2 / 2 + f^3 p(f)
+    "log": (lambda f: (mp.log1p(f) - f + f * f / 2) / f ** 3 if abs(f) > 1e-15
+            else mp.mpf(1) / 3,
+            lambda f: max(abs(f ** 3 / mp.log1p(f)) if f else EPS, EPS),
+            1 / ROOT - 1, ROOT - 1, 9),
+    # sin r = r + r^3 p(r^2)
+    "sin": (odd(mp.sin), relative(mp.sin), mp.mpf(0), mp.mpf("0.63"), 3),
+    # cos r = 1 - r^2 / 2 + r^4 p(r^2)
+    "cos": (lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u ** 2 if u > 1e-20
+            else mp.mpf(1) / 24,
+            lambda u: max(u * u, EPS), mp.mpf(0), mp.mpf("0.63"), 3),
+    # tan r = r + r^3 p(r^2)
+    "tan": (odd(mp.tan), relative(mp.tan), mp.mpf(0), mp.mpf("0.63"), 7),
+    # tanh x = x + x^3 p(x^2)
+    "tanh": (odd(mp.tanh), relative(mp.tanh), mp.mpf(0),
+             mp.mpf("0.45"), 6),
+    # sinh x = x + x^3 p(x^2)
+    "sinh": (odd(mp.sinh), relative(mp.sinh), mp.mpf(0), mp.mpf("1.01"),
+             4),
+    # atan z = z + z^3 p(z^2)
+    "atan": (odd(mp.atan), relative(mp.atan), mp.mpf(0), mp.mpf(1), 9),
+    # asin z = z + z^3 p(z^2)
+    "asin": (odd(mp.asin), relative(mp.asin), mp.mpf(0), mp.mpf("0.25"), 6),
+    # erf x = x + x p(x^2), below 0.93
+    "erf": (lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1 if u > 1e-24
+            else 2 / mp.sqrt(mp.pi) - 1,
+            lambda u: mp.mpf(1), mp.mpf(0), mp.mpf("0.87"), 7),
+    # log(1 - erf t) = -t - t p(t), above
+    "erf_tail": (lambda t: -mp.log(mp.erfc(t)) / t - 1,
+                 lambda t: t * mp.erfc(t) / mp.erf(t), mp.mpf("0.92"), mp.mpf("3.95"), 7),
+}
+
+
+def show(name):
+    coefficients, worst = rounded(*SETS[name])
+    print(f"{name}: weighted error 2^{float(mp.log(worst, 2)):.1f}")
+    for k, c in enumerate(coefficients):
+        print(f"  {k}: {mp.nstr(c, 9)}f")
+
+
+if __name__ == "__main__":
+    for wanted in sys.argv[1:] or SETS:
+        show(wanted)
