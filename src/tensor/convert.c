@@ -1,0 +1,177 @@
+/* Rows of elements from one dtype to another: one function for each pair.
+ *
+ * Half types are converted without branches, so that the contiguous loops vectorise. */
+#include "tensor/convert.h"
+#include <string.h>
+
+static inline uint32_t float_bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float bits_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+/* The product moves the exponent and makes subnormal numbers normal. */
+static inline float half_to_float(uint16_t h)
+{
+    uint32_t rest = h & 0x7fffu, top = rest >= 0x7c00u ? 0x7f800000u : 0;
+    float f = bits_float(rest << 13) * 0x1p112f;
+
+    return bits_float(float_bits(f) | top | (uint32_t)(h & 0x8000u) << 16);
+}
+
+/* The sum with a half rounds a subnormal result at 2^-24. */
+static inline uint16_t float_to_half(float f)
+{
+    uint32_t u = float_bits(f), rest = u & 0x7fffffffu;
+    uint32_t small = float_bits(bits_float(rest) + 0.5f) - 0x3f000000u;
+    uint32_t normal = (rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13;
+    uint32_t large = rest > 0x7f800000u ? 0x7e00u : 0x7c00u;
+    uint32_t h = rest < 0x38800000u ? small : normal;
+
+    h = rest >= 0x477ff000u ? large : h;
+    return (uint16_t)(h | (u >> 16 & 0x8000u));
+}
+
+static inline float bfloat_to_float(uint16_t h) { return bits_float((uint32_t)h << 16); }
+
+static inline uint16_t float_to_bfloat(float f)
+{
+    uint32_t u = float_bits(f), rounded = (u + 0x7fffu + (u >> 16 & 1)) >> 16;
+
+    return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
+}
+
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) typedef ctype raw_##NAME;
+#include "num/dtype.def"
+#undef CR_DTYPE
+
+/* An element as a number, its imaginary part, and whether it is nonzero. */
+#define NUM_BOOL(x) ((int32_t)(x))
+#define NUM_U8(x)   ((int32_t)(x))
+#define NUM_I8(x)   ((int32_t)(x))
+#define NUM_I16(x)  ((int32_t)(x))
+#define NUM_I32(x)  (x)
+#define NUM_I64(x)  (x)
+#define NUM_F16(x)  half_to_float(x)
+#define NUM_BF16(x) bfloat_to_float(x)
+#define NUM_F32(x)  (x)
+#define NUM_F64(x)  (x)
+#define NUM_C64(x)  ((x).re)
+#define NUM_C128(x) ((x).re)
+
+#define IMAG_BOOL(x) 0
+#define IMAG_U8(x)   0
+#define IMAG_I8(x)   0
+#define IMAG_I16(x)  0
+#define IMAG_I32(x)  0
+#define IMAG_I64(x)  0
+#define IMAG_F16(x)  0
+#define IMAG_BF16(x) 0
+#define IMAG_F32(x)  0
+#define IMAG_F64(x)  0
+#define IMAG_C64(x)  ((x).im)
+#define IMAG_C128(x) ((x).im)
+
+/* Numbers to elements.  Integers that do not fit wrap; uint8 goes through int64 as in torch. */
+#define TO_BOOL(F, x) ((uint8_t)((NUM_##F(x) != 0) | (IMAG_##F(x) != 0)))
+#define TO_U8(F, x)   ((uint8_t)(int64_t)NUM_##F(x))
+#define TO_I8(F, x)   ((int8_t)(int32_t)NUM_##F(x))
+#define TO_I16(F, x)  ((int16_t)(int32_t)NUM_##F(x))
+#define TO_I32(F, x)  ((int32_t)NUM_##F(x))
+#define TO_I64(F, x)  ((int64_t)NUM_##F(x))
+#define TO_F16(F, x)  float_to_half((float)NUM_##F(x))
+#define TO_BF16(F, x) float_to_bfloat((float)NUM_##F(x))
+#define TO_F32(F, x)  ((float)NUM_##F(x))
+#define TO_F64(F, x)  ((double)NUM_##F(x))
+#define TO_C64(F, x)  ((cr_complex_float){(float)NUM_##F(x), (float)IMAG_##F(x)})
+#define TO_C128(F, x) ((cr_complex){(double)NUM_##F(x), (double)IMAG_##F(x)})
+
+#define ROW(T, F)                                                                                  \
+    static void T##_from_##F(void *to, int64_t to_step, const void *from, int64_t from_step,      \
+                             int64_t n)                                                            \
+    {                                                                                              \
+        raw_##T *restrict t = to;                                                                  \
+        const raw_##F *restrict f = from;                                                          \
+        if (to_step == (int64_t)sizeof *t && from_step == (int64_t)sizeof *f) {                    \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                t[i] = TO_##T(F, f[i]);                                                            \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                          \
+            const raw_##F *e = (const raw_##F *)((const char *)from + i * from_step);              \
+            *(raw_##T *)((char *)to + i * to_step) = TO_##T(F, *e);                                \
+        }                                                                                          \
+    }
+
+#define ROWS(T)                                                                                    \
+    ROW(T, BOOL) ROW(T, U8) ROW(T, I8) ROW(T, I16) ROW(T, I32) ROW(T, I64)                         \
+    ROW(T, F16) ROW(T, BF16) ROW(T, F32) ROW(T, F64) ROW(T, C64) ROW(T, C128)
+
+ROWS(BOOL)
+ROWS(U8)
+ROWS(I8)
+ROWS(I16)
+ROWS(I32)
+ROWS(I64)
+ROWS(F16)
+ROWS(BF16)
+ROWS(F32)
+ROWS(F64)
+ROWS(C64)
+ROWS(C128)
+
+/* Copies of elements by their size. */
+#define COPY(bytes, type)                                                                          \
+    static void copy_##bytes(void *to, int64_t to_step, const void *from, int64_t from_step,      \
+                             int64_t n)                                                            \
+    {                                                                                              \
+        if (to_step == bytes && from_step == bytes) {                                              \
+            memmove(to, from, (size_t)n * bytes);                                                  \
+            return;                                                                                \
+        }                                                                                          \
+        if (to_step == bytes && from_step == 0) {                                                  \
+            type one;                                                                              \
+            memcpy(&one, from, bytes);                                                             \
+            for (int64_t i = 0; i < n; i++)                                                        \
+                ((type *)to)[i] = one;                                                             \
+            return;                                                                                \
+        }                                                                                          \
+        for (int64_t i = 0; i < n; i++)                                                            \
+            memcpy((char *)to + i * to_step, (const char *)from + i * from_step, bytes);           \
+    }
+
+COPY(1, uint8_t)
+COPY(2, uint16_t)
+COPY(4, uint32_t)
+COPY(8, uint64_t)
+COPY(16, cr_complex)
+
+#define LINE(T)                                                                                    \
+    {                                                                                              \
+        [CR_BOOL] = T##_from_BOOL, [CR_U8] = T##_from_U8, [CR_I8] = T##_from_I8,                   \
+        [CR_I16] = T##_from_I16, [CR_I32] = T##_from_I32, [CR_I64] = T##_from_I64,                 \
+        [CR_F16] = T##_from_F16, [CR_BF16] = T##_from_BF16, [CR_F32] = T##_from_F32,               \
+        [CR_F64] = T##_from_F64, [CR_C64] = T##_from_C64, [CR_C128] = T##_from_C128                \
+    }
+
+static const cr_convert_fn rows[CR_DTYPE_COUNT][CR_DTYPE_COUNT] = {
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) [CR_##NAME] = LINE(NAME),
+#include "num/dtype.def"
+#undef CR_DTYPE
+};
+
+cr_convert_fn cr_convert_row(cr_dtype to, cr_dtype from)
+{
+    static const cr_convert_fn copiers[] = {[1] = copy_1, [2] = copy_2, [4] = copy_4,
+                                            [8] = copy_8, [16] = copy_16};
+
+    return to == from ? copiers[cr_dtype_size(to)] : rows[to][from];
+}
