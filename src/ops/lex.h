@@ -35,5 +35,7 @@ CR_MUST cr_status rule_parse(lexer *x, struct cr_rule **out);
 
 struct cr_op;
 CR_MUST cr_status schema_parse(lexer *x, struct cr_op *op);
+/* Enters the in-place form of an entry. */
+CR_MUST cr_status ops_add_inplace(struct cr_op *op);
 
 #endif

@@ -61,7 +61,8 @@ typedef enum {
     CR_DOES_MAP,    /* view: extern name */
     CR_DOES_IS,     /* composition of other entries */
     CR_DOES_EXTERN, /* kern function over views; results allocated by type and shape */
-    CR_DOES_WHOLE   /* tensor function that does everything itself */
+    CR_DOES_WHOLE,  /* tensor function that does everything itself */
+    CR_DOES_INPLACE /* computes inplace_of into its first argument */
 } cr_does;
 
 /* Call forms, a bit set. */
@@ -153,6 +154,10 @@ struct cr_op {
     int first_result_slot, first_grad_slot, first_let_slot;
     unsigned words;       /* CR_WORD_*: exceptions, stated in the entry */
     const cr_op *next;    /* next overload of the same name, or NULL */
+    /* The in-place form is a record of its own, made from this one: `name_`, its first
+     * parameter written, does == CR_DOES_INPLACE, forms == 0. */
+    const cr_op *inplace;    /* this entry's in-place form, or NULL */
+    const cr_op *inplace_of; /* of an in-place form: the entry it computes */
 };
 
 /* Exceptions an entry can state, clause `words`. */
@@ -179,7 +184,9 @@ typedef enum {
     CR_BUILTIN_COUNT
 } cr_builtin;
 
+/* Entries of the table, in table order (CR_OP_name); in-place forms come after them. */
 int cr_ops_count(void);
+int cr_ops_table_count(void);
 cr_op *cr_ops_at(int index);
 /* The first overload of `name` ("add") or exactly one ("max.dim"); NULL when absent. */
 cr_op *cr_ops_find(const char *name);

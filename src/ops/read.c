@@ -10,10 +10,13 @@
 static struct {
     cr_arena arena;
     CR_VEC(cr_op *) ops;
+    int entries;    /* of the table; in-place forms follow them */
     cr_map by_name; /* "add", "max.dim" */
 } table;
 
 int cr_ops_count(void) { return (int)table.ops.len; }
+
+int cr_ops_table_count(void) { return table.entries; }
 
 cr_op *cr_ops_at(int index) { return table.ops.at[index]; }
 
@@ -427,7 +430,35 @@ static cr_status finish_entry(cr_op *op)
         return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->file, op->line, op->name);
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
-    return enter(op);
+    CR_TRY(enter(op));
+    table.entries = (int)table.ops.len;
+    return CR_OK;
+}
+
+cr_status ops_add_inplace(cr_op *op)
+{
+    cr_op *made = cr_arena_get(&table.arena, sizeof *made);
+    cr_param *params = cr_arena_get(&table.arena, op->param_count * sizeof *params);
+    char *name = cr_arena_get(&table.arena, strlen(op->name) + 2);
+
+    if (!made || !params || !name)
+        return CR_MEMORY;
+    *made = *op;
+    memcpy(params, op->param, op->param_count * sizeof *params);
+    params[0].written = true;
+    params[0].alias = 'a';
+    params[0].number = false;
+    strcat(strcpy(name, op->name), "_");
+    made->name = name;
+    made->param = params;
+    made->does = CR_DOES_INPLACE;
+    made->forms = 0;
+    made->result[0].alias = 'a';
+    made->result[0].written = true;
+    made->next = NULL;
+    made->inplace_of = op;
+    op->inplace = made;
+    return enter(made);
 }
 
 /* The end of the lines that belong to the block at `p`: all that are indented deeper. */

@@ -2,6 +2,7 @@
  *
  * Slots of an evaluation: parameters, results, cotangents (one a result), lets,
  * then loop variables of comprehensions. */
+#include "ops/lex.h"
 #include "ops/ops.h"
 #include <string.h>
 
@@ -175,7 +176,12 @@ static cr_status resolve_op(cr_op *op)
 
 cr_status cr_ops_resolve(void)
 {
-    for (int i = 0; i < cr_ops_count(); i++)
+    int entries = cr_ops_count();
+
+    for (int i = 0; i < entries; i++)
         CR_TRY(resolve_op(cr_ops_at(i)));
+    for (int i = 0; i < entries; i++)
+        if (cr_ops_at(i)->forms & CR_AS_INPLACE)
+            CR_TRY(ops_add_inplace(cr_ops_at(i)));
     return CR_OK;
 }

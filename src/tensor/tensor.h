@@ -143,31 +143,44 @@ CR_API CR_MUST cr_status cr_call(const cr_op *op, const cr_value *arg, cr_value 
 /* From the stage after `stage` on. */
 CR_MUST cr_status cr_call_below(cr_stage stage, const cr_op *op, const cr_value *arg,
                                 cr_value *result);
-/* The in-place form: result of the functional entry is written to arg[0].
- * The out= form: to out[k] (resized when needed, as torch does). */
+/* The in-place form: cr_call of op->inplace, a record whose first parameter is written
+ * (so every stage sees that); the result is arg[0] again, counted.  Stages recognise an
+ * in-place call by op->param[0].written, and the entry it computes by op->inplace_of. */
 CR_MUST cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
+/* The out= form: results go to out[k] (resized when needed, as torch does). */
 CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                               cr_value *result);
 /* By name, with trailing arguments at their defaults: rare calls from C code. */
 CR_MUST cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr_value *result);
 
 /* --- rules --- */
-/* Evaluates a rule tree in an environment of slots (ops.h); values are owned by the
- * environment.  Used for compositions, derivatives, shapes and checks. */
-typedef struct cr_env_frame cr_env_frame;
-struct cr_env_frame {
+/* Evaluates rule trees in an environment of slots (ops.h).  Used for compositions,
+ * derivatives, shapes and checks.  A frame is a local variable; it allocates only for
+ * long lists. */
+enum { CR_FRAME_TENSORS = 24, CR_FRAME_BYTES = 768 };
+typedef struct cr_frame {
     const cr_op *op;
-    cr_value slot[CR_MAX_SLOTS];
-    uint64_t known;  /* bit i: slot i has a value */
-    uint64_t owned;  /* bit i: the frame drops the slot's tensor */
-    cr_arena scratch;/* lists made during evaluation */
-    cr_value *made;  /* tensors made during evaluation, dropped at the end */
-    size_t made_len, made_cap;
-};
-void cr_frame_init(cr_env_frame *f, const cr_op *op, const cr_value *arg);
-/* *out is borrowed from the frame. */
-CR_MUST cr_status cr_frame_eval(cr_env_frame *f, const cr_rule *rule, cr_value *out);
-void cr_frame_drop(cr_env_frame *f);
+    const cr_value *arg;          /* slots below op->param_count */
+    cr_value slot[CR_MAX_SLOTS];  /* the others, by slot number */
+    uint64_t known;               /* bit i: slot[i] has a value; set both to give one */
+    cr_tensor *tensors[CR_FRAME_TENSORS]; /* made during evaluation */
+    int tensor_count;
+    CR_VEC(cr_tensor *) more_tensors;
+    size_t used;
+    _Alignas(16) char bytes[CR_FRAME_BYTES];
+    cr_arena more_bytes;
+} cr_frame;
+/* `arg` is borrowed while the frame lives. */
+void cr_frame_init(cr_frame *f, const cr_op *op, const cr_value *arg);
+/* *out is borrowed from the frame: keep a tensor before the frame is dropped. */
+CR_MUST cr_status cr_frame_eval(cr_frame *f, const cr_rule *rule, cr_value *out);
+/* Gives a slot a value (a result, a cotangent); tensors stay borrowed from the caller. */
+static inline void cr_frame_set(cr_frame *f, int slot, cr_value v)
+{
+    f->slot[slot] = v;
+    f->known |= (uint64_t)1 << slot;
+}
+void cr_frame_drop(cr_frame *f);
 /* Sum `t` down to `size` (broadcast backwards).  *out is owned. */
 CR_MUST cr_status cr_sum_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size);
 

@@ -1,0 +1,118 @@
+# make build   the package in .venv           make run    trains the digits network
+# make test    every quick test               make test-full   sanitizers, mean build, sweeps, fuzzers
+#
+# B is the build folder; two builds in two folders do not meet.
+
+B       ?= build
+CC      ?= gcc
+HOSTCC  ?= $(CC)
+PYTHON  ?= python3.11
+VENV    ?= .venv
+FLAVOUR ?=
+JOBS    ?= $(shell nproc)
+
+WARN    := -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes \
+           -Wdouble-promotion -Wvla -Werror
+CSTD    := -std=c11 -D_GNU_SOURCE
+OPT     ?= -O2
+CFLAGS_ALL = $(CSTD) $(OPT) -g1 -fPIC -fvisibility=hidden -fopenmp -ffp-contract=off $(WARN) \
+             -Isrc -Iinclude -I$(B)/gen $(FLAVOUR)
+LIBS    := -lm -lpthread -ldl -lz -fopenmp
+
+ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io
+LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c)))
+HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c)))
+PY_SRC    := $(wildcard src/py/bind/*.c)
+TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c)
+TABLE     := $(sort $(wildcard src/ops/table/*.op))
+VEC       := $(wildcard src/emit/vec*.h)
+
+.PHONY: build run test test-full lib tests-c pkg clean deps docs install bench
+.DELETE_ON_ERROR:
+.SECONDARY:
+
+build: deps
+	$(MAKE) -j$(JOBS) pkg
+	@$(VENV)/bin/python tools/link_venv.py $(B)/pkg
+	@$(VENV)/bin/python -c 'import cresset; print("cresset", cresset.__version__, "is ready in $(VENV)")'
+
+deps:
+	@sh tools/deps.sh $(PYTHON) $(VENV)
+
+# --- host tool -------------------------------------------------------------------
+$(B)/host/%.o: src/%.c
+	@mkdir -p $(@D)
+	$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc -MMD -c $< -o $@
+
+$(B)/opgen: tools/opgen.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
+	$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc $^ -o $@ $(LIBS)
+
+# --- generated code --------------------------------------------------------------
+KERN_FILES := 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
+$(B)/gen/stamp: $(B)/opgen $(TABLE) $(VEC)
+	@mkdir -p $(B)/gen
+	$(B)/opgen $(B)/gen $(words $(KERN_FILES)) $(TABLE)
+	@touch $@
+
+ISA_base   :=
+ISA_avx2   := -mavx2 -mfma -mf16c
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c
+ISAS       := base avx2 avx512
+KFLAGS     := -std=gnu11 -O2 -fPIC -fvisibility=hidden -ffp-contract=off -Isrc -I$(B)/gen $(FLAVOUR)
+
+define isa_rules
+$(B)/gen/kern_%.$(1).o: $(B)/gen/stamp
+	$$(CC) $$(KFLAGS) $$(ISA_$(1)) -DCK_ISA=$(1) -c $(B)/gen/kern_$$*.c -o $$@
+endef
+$(foreach i,$(ISAS),$(eval $(call isa_rules,$(i))))
+KERN_OBJ := $(foreach i,$(ISAS),$(KERN_FILES:%=$(B)/gen/kern_%.$(i).o))
+
+GEN_NAMES := kern_table ops_text externs ops_api
+$(B)/gen/%.o: $(B)/gen/stamp
+	$(CC) $(CFLAGS_ALL) -c $(B)/gen/$*.c -o $@
+GEN_OBJ := $(GEN_NAMES:%=$(B)/gen/%.o)
+
+# --- library ---------------------------------------------------------------------
+$(B)/obj/%.o: src/%.c $(B)/gen/stamp
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
+$(B)/obj/tensor/convert.o: OPT = -O3
+LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)
+
+$(B)/libcresset.a: $(LIB_OBJ)
+	@rm -f $@
+	ar rcs $@ $^
+$(B)/libcresset.so: $(LIB_OBJ)
+	$(CC) -shared -Wl,-soname,libcresset.so $(FLAVOUR) $^ -o $@ $(LIBS)
+lib: $(B)/libcresset.a $(B)/libcresset.so
+
+$(B)/crc: tools/crc.c $(B)/libcresset.a
+	$(CC) $(CFLAGS_ALL) $< $(B)/libcresset.a -o $@ $(LIBS) -rdynamic
+
+# --- Python package --------------------------------------------------------------
+PY_INC  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
+PY_EXT  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
+$(B)/$(PYTHON)/%.o: src/py/bind/%.c $(B)/gen/stamp
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -I$(PY_INC) -MMD -c $< -o $@
+$(B)/$(PYTHON)/_C.so: $(PY_SRC:src/py/bind/%.c=$(B)/$(PYTHON)/%.o) $(B)/libcresset.a
+	$(CC) -shared $(FLAVOUR) $^ -o $@ $(LIBS)
+
+# The package as it is imported: links to the Python files, and the extension.
+pkg: $(B)/$(PYTHON)/_C.so
+	@mkdir -p $(B)/pkg/cresset
+	@ln -sfn $(CURDIR)/python/cresset/* $(B)/pkg/cresset/
+	@cp -f $< $(B)/pkg/cresset/_C$(PY_EXT).new && mv -f $(B)/pkg/cresset/_C$(PY_EXT).new $(B)/pkg/cresset/_C$(PY_EXT)
+
+# --- tests -----------------------------------------------------------------------
+$(B)/tests/%: src/%.c src/base/test_main.c $(B)/libcresset.a
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< src/base/test_main.c $(B)/libcresset.a -o $@ $(LIBS)
+TEST_BIN := $(TESTS_SRC:src/%.c=$(B)/tests/%)
+tests-c: $(TEST_BIN)
+	@sh tools/run_c_tests.sh $(TEST_BIN)
+
+clean:
+	rm -rf $(B)
+
+-include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/host/*/*.d $(B)/$(PYTHON)/*.d)
