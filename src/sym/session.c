@@ -1,0 +1,91 @@
+/* Sessions: arenas and the long jump out. */
+#include "sym/session.h"
+#include <stdio.h>
+#include <string.h>
+
+cr_status cr_session_run(cr_session *s, cr_session_fn fn, void *context)
+{
+    jmp_buf here, *outer = s->way_out;
+    cr_status st = CR_OK;
+
+    s->way_out = &here;
+    if (!setjmp(here))
+        fn(s, context);
+    else
+        st = s->status;
+    s->way_out = outer;
+    return st;
+}
+
+void cr_session_drop(cr_session *s)
+{
+    cr_arena_drop(&s->keep);
+}
+
+void cr_session_check(cr_session *s, cr_status status)
+{
+    if (!status)
+        return;
+    CR_ASSERT(s->way_out);
+    s->status = status;
+    longjmp(*s->way_out, 1);
+}
+
+void cr_bail(cr_session *s, cr_status kind, const char *fmt, ...)
+{
+    va_list args;
+
+    va_start(args, fmt);
+    cr_fail_va(kind, fmt, args);
+    va_end(args);
+    CR_ASSERT(s->way_out);
+    s->status = kind;
+    longjmp(*s->way_out, 1);
+}
+
+void *cr_session_get(cr_session *s, size_t size)
+{
+    void *p = cr_arena_get(&s->keep, size ? size : 1);
+
+    if (!p)
+        cr_session_check(s, CR_MEMORY);
+    return p;
+}
+
+void *cr_session_copy(cr_session *s, const void *from, size_t size)
+{
+    void *p = cr_session_get(s, size);
+
+    if (size)
+        memcpy(p, from, size);
+    return p;
+}
+
+char *cr_session_text(cr_session *s, const char *text)
+{
+    return cr_session_copy(s, text, strlen(text) + 1);
+}
+
+char *cr_session_printf(cr_session *s, const char *fmt, ...)
+{
+    char line[512];
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(line, sizeof line, fmt, args);
+    va_end(args);
+    CR_ASSERT(n >= 0 && (size_t)n < sizeof line);
+    return cr_session_text(s, line);
+}
+
+void *cr_session_grow(cr_session *s, void *at, size_t len, size_t *cap, size_t item)
+{
+    size_t room = *cap ? *cap * 2 : 8;
+    void *p = cr_session_get(s, room * item);
+
+    if (len)
+        memcpy(p, at, len * item);
+    *cap = room;
+    return p;
+}

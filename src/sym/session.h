@@ -1,0 +1,48 @@
+/* session.h - what a compiler pass works in: arenas, and one way out.
+ *
+ * Inside a session a failure is cr_bail(), which leaves through cr_session_run();
+ * outside it is a status again.  A bail must cross neither a lock nor a Python
+ * frame.  Nodes live until the session is dropped and are never freed singly. */
+#ifndef CR_SYM_SESSION_H
+#define CR_SYM_SESSION_H
+
+#include "base/memory.h"
+#include <setjmp.h>
+
+typedef struct cr_session {
+    cr_arena keep;    /* results: live until cr_session_drop */
+    cr_status status; /* of the bail under way */
+    jmp_buf *way_out; /* of the innermost cr_session_run */
+} cr_session;
+
+typedef void (*cr_session_fn)(cr_session *s, void *context);
+
+/* Calls fn(s, context); a bail inside becomes the returned status. */
+CR_MUST cr_status cr_session_run(cr_session *s, cr_session_fn fn, void *context);
+void cr_session_drop(cr_session *s);
+
+/* Leaves the session with an error of `kind`. */
+CR_NORETURN void cr_bail(cr_session *s, cr_status kind, const char *fmt, ...) CR_PRINTF(3, 4);
+/* Bails when `status` is a failure, whose record is already filled. */
+void cr_session_check(cr_session *s, cr_status status);
+
+/* Zeroed memory of the session; never NULL. */
+void *cr_session_get(cr_session *s, size_t size);
+#define CR_NEW(s, type)       ((type *)cr_session_get((s), sizeof(type)))
+#define CR_NEW_N(s, type, n)  ((type *)cr_session_get((s), sizeof(type) * (size_t)(n)))
+/* A copy of n items. */
+void *cr_session_copy(cr_session *s, const void *from, size_t size);
+char *cr_session_text(cr_session *s, const char *text);
+char *cr_session_printf(cr_session *s, const char *fmt, ...) CR_PRINTF(2, 3);
+
+/* Appends to a growable array of the session; grows by doubling, old room is left behind. */
+void *cr_session_grow(cr_session *s, void *at, size_t len, size_t *cap, size_t item);
+#define CR_PUSH(s, list, value)                                                                    \
+    do {                                                                                           \
+        if ((list)->len == (list)->cap)                                                            \
+            (list)->at = cr_session_grow((s), (list)->at, (list)->len, &(list)->cap,               \
+                                         sizeof *(list)->at);                                      \
+        (list)->at[(list)->len++] = (value);                                                       \
+    } while (0)
+
+#endif
