@@ -125,11 +125,12 @@ CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
 {
     cv_f32 a = cv_lesser_f32(CV_K(10.0f), cv_abs_f32(x)), z = x * x, t;
     cv_f32 e = cv_expreduce_f32(a + a, &t);
-    cv_f32 large = 1.0f - 2.0f / (cv_scalenormal_f32(1.0f + e, t) + 1.0f);
+    cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), t);
+    cv_f32 large = 1.0f - 2.0f / cv_fma_f32(two, e, two + 1.0f);
     cv_f32 small = CV_P6(z, 0.0019965102f, -0.00801249873f, 0.0216323454f, -0.0539340936f,
                          0.13333106f, -0.333333284f);
     small = cv_fma_f32(z * x, small, x);
-    return cv_select_f32(cv_gt_f32(a, CV_K(0.65f)), cv_copysign_f32(large, x), small);
+    return cv_copysign_f32(cv_select_f32(cv_gt_f32(a, CV_K(0.65f)), large, small), x);
 }
 
 CV_FN cv_f32 cv_sinh_f32(cv_f32 x)
@@ -177,8 +178,8 @@ CV_FN cv_f32 cv_logedge_f32(cv_f32 x, cv_f32 r)
     return cv_select_f32(cv_lt_f32(x, CV_K(CV_INF_f32)), r, x);
 }
 
-/* A logarithm from `body`, which maps e and f to r. */
-#define CV_DEFINE_LOG(name, body)                                                             \
+/* A logarithm from `join`, which maps e and f to it. */
+#define CV_DEFINE_LOG(name, join)                                                             \
     CV_FN cv_f32 cv_##name##_f32(cv_f32 x)                                                    \
     {                                                                                         \
         cv_m32 plain = cv_and_m32(cv_ge_f32(x, CV_K(CV_TINY_f32)),                            \
@@ -192,7 +193,8 @@ CV_FN cv_f32 cv_logedge_f32(cv_f32 x, cv_f32 r)
         }                                                                                     \
         f = cv_logreduce_f32(a, &e);                                                          \
         e -= lift;                                                                            \
-        body return odd ? cv_logedge_f32(x, r) : r;                                           \
+        r = join(e, f);                                                                       \
+        return odd ? cv_logedge_f32(x, r) : r;                                                \
     }
 
 #define CV_LN2_HIGH 0x1.62e4p-1f
@@ -205,17 +207,22 @@ CV_FN cv_f32 cv_logjoin_f32(cv_f32 e, cv_f32 f)
     return high + (cv_fma_f32(e, CV_K(CV_LN2_LOW), cv_logtail_f32(f)) + low);
 }
 
-CV_DEFINE_LOG(log, r = cv_logjoin_f32(e, f);)
-CV_DEFINE_LOG(log2, {
+CV_FN cv_f32 cv_log2join_f32(cv_f32 e, cv_f32 f)
+{
     cv_f32 tail = cv_logtail_f32(f), k = CV_K(0x1.715476p+0f);
-    r = e + cv_fma_f32(f, k, cv_fma_f32(tail, k, f * 0x1.4ae0cp-26f));
-})
-CV_DEFINE_LOG(log10, {
-    cv_f32 tail = cv_logtail_f32(f), k = CV_K(0x1.bcb7bp-2f);
-    cv_f32 low = cv_fma_f32(e, CV_K(0x1.3509f8p-18f), f * 0x1.bd8a94p-28f);
-    low = cv_fma_f32(f, k, cv_fma_f32(tail, k, low));
-    r = cv_fma_f32(e, CV_K(0x1.344p-2f), low);
-})
+    return e + cv_fma_f32(f, k, cv_fma_f32(tail, k, f * 0x1.4ae0cp-26f));
+}
+
+CV_FN cv_f32 cv_log10join_f32(cv_f32 e, cv_f32 f)
+{
+    cv_f32 tail = cv_logtail_f32(f), k = CV_K(0x1.bcb7b2p-2f);
+    cv_f32 low = cv_fma_f32(e, CV_K(0x1.3509f8p-18f), f * -0x1.5b235ep-27f);
+    return cv_fma_f32(e, CV_K(0x1.344p-2f), cv_fma_f32(f, k, cv_fma_f32(tail, k, low)));
+}
+
+CV_DEFINE_LOG(log, cv_logjoin_f32)
+CV_DEFINE_LOG(log2, cv_log2join_f32)
+CV_DEFINE_LOG(log10, cv_log10join_f32)
 
 /* 1 + x is rounded only to find e; f comes from x itself. */
 CV_FN cv_f32 cv_log1p_f32(cv_f32 x)
@@ -390,10 +397,11 @@ CV_FN cv_f32 cv_erf_f32(cv_f32 x)
     cv_f32 p = CV_P7(a, 1.12300095e-5f, -0.000322794018f, 0.0036424296f, -0.0237620194f,
                      0.106236845f, 0.635151327f, 0.12864849f);
     cv_f32 q = cv_expreduce_f32(cv_fma_f32(-a, p, -a), &t);
-    cv_f32 large = cv_copysign_f32(1.0f - cv_scalenormal_f32(1.0f + q, t), x);
+    cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), t);
+    cv_f32 large = cv_copysign_f32(cv_fma_f32(-two, q, 1.0f - two), x);
     cv_f32 small = CV_P7(z, 7.97126413e-5f, -0.000804409443f, 0.00519196037f, -0.0268555898f,
                          0.112836242f, -0.376126289f, 0.128379166f);
-    small = cv_fma_f32(small, x, x);
+    small = cv_exactfma_f32(small, x, x);
     return cv_select_f32(cv_gt_f32(a, CV_K(0.93f)), large, small);
 }
 
