@@ -153,9 +153,9 @@ SETS = {
             lambda u: max(u * u, EPS), mp.mpf(0), mp.mpf("0.63"), 3),
     # tan r = r + r^3 p(r^2)
     "tan": (odd(mp.tan), relative(mp.tan), mp.mpf(0), mp.mpf("0.63"), 7),
-    # tanh x = x + x^3 p(x^2)
+    # tanh x = x + x^3 p(x^2), below 0.95
     "tanh": (odd(mp.tanh), relative(mp.tanh), mp.mpf(0),
-             mp.mpf("0.45"), 6),
+             mp.mpf("0.91"), 7),
     # sinh x = x + x^3 p(x^2)
     "sinh": (odd(mp.sinh), relative(mp.sinh), mp.mpf(0), mp.mpf("1.01"),
              4),

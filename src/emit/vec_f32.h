@@ -127,10 +127,10 @@ CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
     cv_f32 e = cv_expreduce_f32(a + a, &t);
     cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), t);
     cv_f32 large = 1.0f - 2.0f / cv_fma_f32(two, e, two + 1.0f);
-    cv_f32 small = CV_P6(z, 0.0019965102f, -0.00801249873f, 0.0216323454f, -0.0539340936f,
-                         0.13333106f, -0.333333284f);
+    cv_f32 small = CV_P7(z, -0.000398180855f, 0.00242371392f, -0.0080927331f, 0.0215726122f,
+                         -0.0539051071f, 0.133326843f, -0.333333105f);
     small = cv_fma_f32(z * x, small, x);
-    return cv_copysign_f32(cv_select_f32(cv_gt_f32(a, CV_K(0.65f)), large, small), x);
+    return cv_copysign_f32(cv_select_f32(cv_gt_f32(a, CV_K(0.95f)), large, small), x);
 }
 
 CV_FN cv_f32 cv_sinh_f32(cv_f32 x)
