@@ -1,0 +1,19 @@
+/* blas.h - the system's BLAS, loaded at first use.
+ *
+ * It is used with one thread; callers cut the work themselves, so that there is
+ * one thread pool and the order of summation does not depend on its size. */
+#ifndef CR_KERN_BLAS_H
+#define CR_KERN_BLAS_H
+
+#include "num/dtype.h"
+
+typedef struct {
+#define CR_BLAS(result, name, args) result(*name) args;
+#include "kern/blas.def"
+#undef CR_BLAS
+} cr_blas_table;
+
+/* The functions, or NULL when the system has no BLAS. */
+const cr_blas_table *cr_blas(void);
+
+#endif

@@ -1,0 +1,311 @@
+/* oneDNN: loading, primitives, their cache.
+ *
+ * The cache is a table of sets; a key may lie in any place of its set, and the
+ * place used longest ago gives way.  An entry is counted, so that one thread may
+ * run what another evicts.  A key that oneDNN refuses is remembered too: asking
+ * costs about a millisecond. */
+#include "kern/dnnl.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "kern/library.h"
+#include "kern/pack.h"
+#include "base/map.h"
+#include <omp.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+_Static_assert(DNNL_VERSION_MAJOR == 2, "the interface of oneDNN 2 is used");
+
+static cr_dnnl_table table;
+static bool found;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const char *const names[] = {"libdnnl.so.2", NULL};
+static const cr_symbol symbols[] = {
+#define CR_DNNL(name, args)               {#name, &table.name},
+#define CR_DNNL_OTHER(result, name, args) {#name, &table.name},
+#include "kern/dnnl.def"
+#undef CR_DNNL
+#undef CR_DNNL_OTHER
+};
+
+static void load(void)
+{
+    found = cr_library_load(names, symbols, CR_LEN(symbols)) &&
+            !table.dnnl_engine_create(&table.engine, dnnl_cpu, 0) &&
+            !table.dnnl_stream_create(&table.stream, table.engine, dnnl_stream_default_flags);
+    if (!found)
+        cr_log("kern", 1, "no oneDNN: slower kernels are used");
+}
+
+const cr_dnnl_table *cr_dnnl(void)
+{
+    int n;
+
+    pthread_once(&once, load);
+    if (!found)
+        return NULL;
+    n = cr_threads();
+    if (!omp_in_parallel() && omp_get_max_threads() != n)
+        omp_set_num_threads(n);
+    return &table;
+}
+
+/* --- primitives --- */
+
+typedef struct {
+    int arg;
+    bool output;
+    dnnl_primitive_t reorder; /* NULL: the plain layout is the primitive's own */
+    dnnl_memory_desc_t plain, own;
+} operand;
+
+struct cr_dnnl_primitive {
+    _Atomic int count;
+    dnnl_primitive_t run; /* NULL: oneDNN refused the key */
+    int operands;
+    operand operand[CR_DNNL_OPERANDS];
+};
+
+void cr_dnnl_operand(cr_dnnl_recipe *r, int arg, bool output, const dnnl_memory_desc_t *plain)
+{
+    CR_ASSERT(r->count < CR_DNNL_OPERANDS);
+    r->operand[r->count].arg = arg;
+    r->operand[r->count].output = output;
+    r->operand[r->count++].plain = *plain;
+}
+
+static void primitive_free(cr_dnnl_primitive *p)
+{
+    for (int i = 0; i < p->operands; i++)
+        if (p->operand[i].reorder)
+            table.dnnl_primitive_destroy(p->operand[i].reorder);
+    if (p->run)
+        table.dnnl_primitive_destroy(p->run);
+    cr_free(p);
+}
+
+void cr_dnnl_release(cr_dnnl_primitive *p)
+{
+    if (p && atomic_fetch_sub(&p->count, 1) == 1)
+        primitive_free(p);
+}
+
+static bool make_reorder(operand *o)
+{
+    const dnnl_memory_desc_t *from = o->output ? &o->own : &o->plain;
+    const dnnl_memory_desc_t *to = o->output ? &o->plain : &o->own;
+    dnnl_primitive_desc_t desc;
+    bool ok;
+
+    if (table.dnnl_memory_desc_equal(from, to))
+        return true;
+    if (table.dnnl_reorder_primitive_desc_create(&desc, from, table.engine, to, table.engine, NULL))
+        return false;
+    ok = !table.dnnl_primitive_create(&o->reorder, desc);
+    table.dnnl_primitive_desc_destroy(desc);
+    return ok;
+}
+
+static bool add_operands(cr_dnnl_primitive *p, const cr_dnnl_recipe *r)
+{
+    for (int i = 0; i < r->count; i++) {
+        operand *o = &p->operand[p->operands++];
+        const dnnl_memory_desc_t *own = table.dnnl_primitive_desc_query_md(
+            r->desc, dnnl_query_exec_arg_md, r->operand[i].arg);
+
+        *o = (operand){.arg = r->operand[i].arg, .output = r->operand[i].output};
+        o->plain = r->operand[i].plain;
+        o->own = *own;
+        if (!make_reorder(o))
+            return false;
+    }
+    return true;
+}
+
+/* Leaves p->run NULL when oneDNN cannot. */
+static void build(cr_dnnl_primitive *p, const void *key, cr_dnnl_make make)
+{
+    cr_dnnl_recipe recipe = {0};
+
+    if (!make(&table, key, &recipe))
+        return;
+    if (add_operands(p, &recipe) && table.dnnl_primitive_create(&p->run, recipe.desc))
+        p->run = NULL;
+    table.dnnl_primitive_desc_destroy(recipe.desc);
+}
+
+/* --- the cache --- */
+
+#ifdef CR_MEAN
+enum { SETS = 1, WAYS = 1 };
+#else
+enum { SETS = 64, WAYS = 8 };
+#endif
+
+typedef struct {
+    uint64_t used; /* 0: empty */
+    uint64_t hash;
+    size_t size;
+    int threads;
+    cr_dnnl_make make;
+    cr_dnnl_primitive *primitive;
+    char key[CR_DNNL_KEY_BYTES];
+} place;
+
+static place cache[SETS][WAYS];
+static uint64_t now;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static place *find(uint64_t hash, const void *key, size_t size, int threads, cr_dnnl_make make)
+{
+    place *set = cache[hash % SETS];
+
+    for (int i = 0; i < WAYS; i++)
+        if (set[i].used && set[i].hash == hash && set[i].make == make && set[i].size == size &&
+            set[i].threads == threads && !memcmp(set[i].key, key, size))
+            return &set[i];
+    return NULL;
+}
+
+static cr_dnnl_primitive *lookup(uint64_t hash, const void *key, size_t size, int threads,
+                                 cr_dnnl_make make)
+{
+    cr_dnnl_primitive *p = NULL;
+    place *at;
+
+    pthread_mutex_lock(&lock);
+    at = find(hash, key, size, threads, make);
+    if (at) {
+        at->used = ++now;
+        p = at->primitive;
+        atomic_fetch_add(&p->count, 1);
+    }
+    pthread_mutex_unlock(&lock);
+    return p;
+}
+
+static void remember(cr_dnnl_primitive *p, uint64_t hash, const void *key, size_t size,
+                     int threads, cr_dnnl_make make)
+{
+    cr_dnnl_primitive *old;
+    place *set = cache[hash % SETS], *at = set;
+
+    pthread_mutex_lock(&lock);
+    for (int i = 1; i < WAYS; i++)
+        if (set[i].used < at->used)
+            at = &set[i];
+    old = at->used ? at->primitive : NULL;
+    at->used = ++now;
+    at->hash = hash;
+    at->size = size;
+    at->threads = threads;
+    at->make = make;
+    at->primitive = p;
+    memcpy(at->key, key, size);
+    atomic_fetch_add(&p->count, 1);
+    pthread_mutex_unlock(&lock);
+    cr_dnnl_release(old);
+}
+
+/* NULL for a remembered refusal. */
+static cr_dnnl_primitive *usable(cr_dnnl_primitive *p)
+{
+    if (p->run)
+        return p;
+    cr_dnnl_release(p);
+    return NULL;
+}
+
+cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make)
+{
+    uint64_t hash = cr_hash(key, size);
+    int threads = cr_threads();
+    cr_dnnl_primitive *p;
+
+    CR_ASSERT(size <= CR_DNNL_KEY_BYTES);
+    if (!cr_dnnl() || omp_in_parallel())
+        return NULL;
+    p = lookup(hash, key, size, threads, make);
+    if (p)
+        return usable(p);
+    p = cr_alloc_zero(sizeof *p);
+    if (!p)
+        return NULL;
+    p->count = 1;
+    build(p, key, make);
+    remember(p, hash, key, size, threads, make);
+    return usable(p);
+}
+
+/* --- running --- */
+
+typedef struct {
+    dnnl_memory_t plain, own; /* own is plain when no reorder is needed */
+    void *scratch;
+} binding;
+
+static cr_status failed(void)
+{
+    return cr_fail(CR_RUNTIME, "could not execute a primitive");
+}
+
+static cr_status execute(dnnl_primitive_t run, int n, const dnnl_exec_arg_t *args)
+{
+    return table.dnnl_primitive_execute(run, table.stream, n, args) ? failed() : CR_OK;
+}
+
+static cr_status reorder(const operand *o, const binding *b, bool into)
+{
+    dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, into ? b->plain : b->own},
+                               {DNNL_ARG_TO, into ? b->own : b->plain}};
+
+    return execute(o->reorder, 2, args);
+}
+
+static cr_status bind(const operand *o, binding *b, void *data)
+{
+    if (table.dnnl_memory_create(&b->plain, &o->plain, table.engine, data))
+        return failed();
+    if (!o->reorder) {
+        b->own = b->plain;
+        return CR_OK;
+    }
+    b->scratch = cr_aligned_alloc(table.dnnl_memory_desc_get_size(&o->own));
+    if (!b->scratch)
+        return CR_MEMORY;
+    if (table.dnnl_memory_create(&b->own, &o->own, table.engine, b->scratch))
+        return failed();
+    return o->output ? CR_OK : reorder(o, b, true);
+}
+
+static void unbind(binding *b)
+{
+    if (b->own && b->own != b->plain)
+        table.dnnl_memory_destroy(b->own);
+    if (b->plain)
+        table.dnnl_memory_destroy(b->plain);
+    cr_aligned_free(b->scratch);
+}
+
+cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data)
+{
+    binding b[CR_DNNL_OPERANDS] = {{0}};
+    dnnl_exec_arg_t args[CR_DNNL_OPERANDS];
+    cr_status st;
+
+    for (int i = 0; i < p->operands; i++) {
+        CR_GO(bind(&p->operand[i], &b[i], data[i]));
+        args[i] = (dnnl_exec_arg_t){p->operand[i].arg, b[i].own};
+    }
+    CR_GO(execute(p->run, p->operands, args));
+    for (int i = 0; i < p->operands; i++)
+        if (p->operand[i].output && p->operand[i].reorder)
+            CR_GO(reorder(&p->operand[i], &b[i], false));
+done:
+    for (int i = 0; i < p->operands; i++)
+        unbind(&b[i]);
+    return st;
+}

@@ -1,0 +1,33 @@
+/* Loading system libraries. */
+#include "kern/library.h"
+#include "base/log.h"
+#include <dlfcn.h>
+#include <string.h>
+
+static bool fill(void *handle, const cr_symbol *symbols, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        void *found = dlsym(handle, symbols[i].name);
+
+        if (!found)
+            return false;
+        memcpy(symbols[i].slot, &found, sizeof found);
+    }
+    return true;
+}
+
+bool cr_library_load(const char *const *names, const cr_symbol *symbols, size_t n)
+{
+    for (; *names; names++) {
+        void *handle = dlopen(*names, RTLD_NOW | RTLD_LOCAL);
+
+        if (!handle)
+            continue;
+        if (fill(handle, symbols, n)) {
+            cr_log("kern", 1, "loaded %s", *names);
+            return true;
+        }
+        dlclose(handle);
+    }
+    return false;
+}

@@ -1,0 +1,479 @@
+/* Matrix products.
+ *
+ * A product smaller than TINY multiplications runs in the loops of
+ * matmul_loops.h: a library call costs more than the work.  Larger ones go to
+ * oneDNN or BLAS, with transposed operands passed as such; only an operand
+ * that has no unit stride is copied.  BLAS is given row blocks whose height is
+ * fixed, so that threads take whole blocks and the sums do not depend on them. */
+#include "kern/matmul.h"
+#include "base/log.h"
+#include "base/parallel.h"
+#include "kern/blas.h"
+#include "kern/dnnl.h"
+#include "kern/pack.h"
+#include <limits.h>
+#include <string.h>
+
+enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), ROW_BLOCK = 256 };
+
+#define T       float
+#define NAME(x) f32_##x
+#include "kern/matmul_loops.h"
+#define T       double
+#define NAME(x) f64_##x
+#include "kern/matmul_loops.h"
+#define T       uint8_t
+#define NAME(x) i8_##x
+#include "kern/matmul_loops.h"
+#define T       uint16_t
+#define NAME(x) i16_##x
+#include "kern/matmul_loops.h"
+#define T       uint32_t
+#define NAME(x) i32_##x
+#include "kern/matmul_loops.h"
+#define T       uint64_t
+#define NAME(x) i64_##x
+#include "kern/matmul_loops.h"
+
+#define COMPLEX_OPS(type, real)                                                                    \
+    static inline type type##_mul(type a, type b)                                                  \
+    {                                                                                              \
+        return (type){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};                       \
+    }                                                                                              \
+    static inline type type##_add(type a, type b)                                                  \
+    {                                                                                              \
+        return (type){a.re + b.re, a.im + b.im};                                                   \
+    }
+COMPLEX_OPS(cr_complex_float, float)
+COMPLEX_OPS(cr_complex, double)
+
+#define T                   cr_complex_float
+#define NAME(x)             c64_##x
+#define T_MULADD(acc, a, b) cr_complex_float_add(acc, cr_complex_float_mul(a, b))
+#define T_SCALE(s, x)       cr_complex_float_mul(s, x)
+#define T_ADD(x, y)         cr_complex_float_add(x, y)
+#include "kern/matmul_loops.h"
+#undef T_MULADD
+#undef T_SCALE
+#undef T_ADD
+#define T                   cr_complex
+#define NAME(x)             c128_##x
+#define T_MULADD(acc, a, b) cr_complex_add(acc, cr_complex_mul(a, b))
+#define T_SCALE(s, x)       cr_complex_mul(s, x)
+#define T_ADD(x, y)         cr_complex_add(x, y)
+#include "kern/matmul_loops.h"
+#undef T_MULADD
+#undef T_SCALE
+#undef T_ADD
+
+static bool is_one(cr_scalar s)
+{
+    cr_complex z = cr_scalar_as_complex(s);
+
+    return z.re == 1.0 && z.im == 0.0;
+}
+
+static bool is_zero(cr_scalar s)
+{
+    cr_complex z = cr_scalar_as_complex(s);
+
+    return z.re == 0.0 && z.im == 0.0;
+}
+
+/* --- loops --- */
+
+static void turn(char *to, const cr_gemm *g)
+{
+    switch (g->dtype) {
+    case CR_F32: f32_turn(to, g); break;
+    case CR_F64: f64_turn(to, g); break;
+    case CR_C64: c64_turn(to, g); break;
+    case CR_C128: c128_turn(to, g); break;
+    case CR_I64: i64_turn(to, g); break;
+    case CR_I32: i32_turn(to, g); break;
+    case CR_I16: i16_turn(to, g); break;
+    default: i8_turn(to, g); break;
+    }
+}
+
+static void loop_rows(void *context, int64_t begin, int64_t end)
+{
+    const cr_gemm *g = context;
+    bool keep = !is_zero(g->beta), plain = !keep && is_one(g->alpha);
+    cr_complex s = cr_scalar_as_complex(g->alpha), t = cr_scalar_as_complex(g->beta);
+
+#define INTEGER(type, name)                                                                        \
+    name##_rows(g, begin, end, (type)cr_scalar_as_int(g->alpha), (type)cr_scalar_as_int(g->beta),  \
+                plain, keep)
+    switch (g->dtype) {
+    case CR_F32: f32_rows(g, begin, end, (float)s.re, (float)t.re, plain, keep); break;
+    case CR_F64: f64_rows(g, begin, end, s.re, t.re, plain, keep); break;
+    case CR_C64:
+        c64_rows(g, begin, end, (cr_complex_float){(float)s.re, (float)s.im},
+                 (cr_complex_float){(float)t.re, (float)t.im}, plain, keep);
+        break;
+    case CR_C128: c128_rows(g, begin, end, s, t, plain, keep); break;
+    case CR_I64: INTEGER(uint64_t, i64); break;
+    case CR_I32: INTEGER(uint32_t, i32); break;
+    case CR_I16: INTEGER(uint16_t, i16); break;
+    default: INTEGER(uint8_t, i8); break;
+    }
+#undef INTEGER
+}
+
+static cr_status loops(const cr_gemm *g)
+{
+    _Alignas(64) char stack[STACK_BYTES];
+    size_t bytes = (size_t)(g->k * g->n) * cr_dtype_size(g->dtype);
+    cr_gemm turned = *g;
+    char *owned = NULL;
+
+    if (g->b.col != 1 && g->n > 1) {
+        if (bytes > sizeof stack && !(owned = cr_aligned_alloc(bytes)))
+            return CR_MEMORY;
+        turned.b = (cr_matrix){owned ? owned : stack, g->n, 1};
+        turn(turned.b.data, g);
+    }
+    cr_parallel_for(g->m, 65536 / (g->n * g->k + 1) + 1, loop_rows, &turned);
+    cr_aligned_free(owned);
+    return CR_OK;
+}
+
+/* --- operands of libraries --- */
+
+/* How BLAS sees a rows x cols matrix in row-major terms; `owned` is a copy of one that
+ * has no unit stride. */
+typedef struct {
+    const void *data;
+    bool transposed;
+    int64_t step;
+    void *owned;
+} lib_operand;
+
+static cr_status copy_operand(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols,
+                              cr_dtype t)
+{
+    int64_t size[2] = {rows, cols}, stride[2] = {x->row, x->col};
+    cr_view v = {.data = x->data, .size = size, .stride = stride, .ndim = 2, .dtype = (uint8_t)t};
+
+    o->owned = cr_aligned_alloc((size_t)(rows * cols) * cr_dtype_size(t));
+    if (!o->owned)
+        return CR_MEMORY;
+    cr_pack(o->owned, t, &v);
+    o->data = o->owned;
+    o->step = cols;
+    return CR_OK;
+}
+
+static cr_status lib_operand_of(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols,
+                                cr_dtype t)
+{
+    *o = (lib_operand){.data = x->data};
+    if ((cols == 1 || x->col == 1) && (rows == 1 || x->row >= cols)) {
+        o->step = rows == 1 ? cols : x->row;
+        return CR_OK;
+    }
+    if ((rows == 1 || x->row == 1) && (cols == 1 || x->col >= rows)) {
+        o->transposed = true;
+        o->step = cols == 1 ? rows : x->col;
+        return CR_OK;
+    }
+    return copy_operand(o, x, rows, cols, t);
+}
+
+/* --- float32 --- */
+
+static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_operand *a,
+                           const lib_operand *b)
+{
+    dnnl_status_t st = d->dnnl_sgemm(
+        a->transposed ? 'T' : 'N', b->transposed ? 'T' : 'N', g->m, g->n, g->k,
+        (float)cr_scalar_as_double(g->alpha), a->data, a->step, b->data, b->step,
+        (float)cr_scalar_as_double(g->beta), (float *)(void *)g->c.data, g->m == 1 ? g->n : g->c.row);
+
+    if (st == dnnl_out_of_memory)
+        return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
+    return st ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
+}
+
+/* --- BLAS --- */
+
+typedef struct {
+    const cr_gemm *g;
+    const cr_blas_table *blas;
+    const lib_operand *a, *b;
+} blas_job;
+
+/* BLAS is column-major, so it is asked for the transposed product. */
+static void blas_block(const blas_job *w, int64_t begin, int64_t rows)
+{
+    const cr_gemm *g = w->g;
+    size_t item = cr_dtype_size(g->dtype);
+    int n = (int)g->n, m = (int)rows, k = (int)g->k, lda = (int)w->a->step, ldb = (int)w->b->step;
+    int ldc = (int)(g->m == 1 ? g->n : g->c.row);
+    const char *ta = w->a->transposed ? "T" : "N", *tb = w->b->transposed ? "T" : "N";
+    const void *a = (const char *)w->a->data +
+                    (size_t)(begin * (w->a->transposed ? 1 : w->a->step)) * item;
+    void *c = g->c.data + (size_t)(begin * g->c.row) * item;
+    cr_complex s = cr_scalar_as_complex(g->alpha), t = cr_scalar_as_complex(g->beta);
+    cr_complex_float sf = {(float)s.re, (float)s.im}, tf = {(float)t.re, (float)t.im};
+
+#define CALL(fn, alpha, beta)                                                                      \
+    w->blas->fn(tb, ta, &n, &m, &k, alpha, w->b->data, &ldb, a, &lda, beta, c, &ldc, 1, 1)
+    switch (g->dtype) {
+    case CR_F32: CALL(sgemm_, &sf.re, &tf.re); break;
+    case CR_F64: CALL(dgemm_, &s.re, &t.re); break;
+    case CR_C64: CALL(cgemm_, &sf, &tf); break;
+    default: CALL(zgemm_, &s, &t); break;
+    }
+#undef CALL
+}
+
+static void blas_blocks(void *context, int64_t begin, int64_t end)
+{
+    const blas_job *w = context;
+
+    for (int64_t i = begin; i < end; i++) {
+        int64_t at = i * ROW_BLOCK, left = w->g->m - at;
+        blas_block(w, at, left < ROW_BLOCK ? left : ROW_BLOCK);
+    }
+}
+
+static bool fits_blas(const cr_gemm *g, const lib_operand *a, const lib_operand *b)
+{
+    return g->m <= INT_MAX && g->n <= INT_MAX && g->k <= INT_MAX && a->step <= INT_MAX &&
+           b->step <= INT_MAX && g->c.row <= INT_MAX;
+}
+
+static cr_status library(const cr_gemm *g)
+{
+    const cr_dnnl_table *d = g->dtype == CR_F32 ? cr_dnnl() : NULL;
+    const cr_blas_table *blas = d ? NULL : cr_blas();
+    lib_operand a = {0}, b = {0};
+    cr_status st;
+
+    CR_GO(lib_operand_of(&a, &g->a, g->m, g->k, g->dtype));
+    CR_GO(lib_operand_of(&b, &g->b, g->k, g->n, g->dtype));
+    if (d) {
+        CR_GO(run_sgemm(g, d, &a, &b));
+    } else if (blas && fits_blas(g, &a, &b)) {
+        blas_job job = {g, blas, &a, &b};
+        cr_parallel_for((g->m + ROW_BLOCK - 1) / ROW_BLOCK, 1, blas_blocks, &job);
+    } else {
+        CR_GO(loops(g));
+    }
+done:
+    cr_aligned_free(a.owned);
+    cr_aligned_free(b.owned);
+    return st;
+}
+
+/* --- bfloat16 through oneDNN --- */
+
+typedef struct {
+    int64_t m, n, k, a[2], b[2], c;
+    float alpha, beta;
+} bf16_key;
+
+static void desc2(const cr_dnnl_table *d, dnnl_memory_desc_t *out, int64_t rows, int64_t cols,
+                  int64_t row, int64_t col)
+{
+    dnnl_dims_t size = {rows, cols}, stride = {row, col};
+
+    if (d->dnnl_memory_desc_init_by_strides(out, 2, size, dnnl_bf16, stride))
+        memset(out, 0, sizeof *out);
+}
+
+static bool set_scales(const cr_dnnl_table *d, dnnl_primitive_attr_t attr, const bf16_key *key)
+{
+    dnnl_post_ops_t post;
+    bool ok = true;
+
+    if (key->alpha != 1.0f)
+        ok = !d->dnnl_primitive_attr_set_output_scales(attr, 1, 0, &key->alpha);
+    if (key->beta == 0.0f || !ok)
+        return ok;
+    if (d->dnnl_post_ops_create(&post))
+        return false;
+    ok = !d->dnnl_post_ops_append_sum(post, key->beta) &&
+         !d->dnnl_primitive_attr_set_post_ops(attr, post);
+    d->dnnl_post_ops_destroy(post);
+    return ok;
+}
+
+static bool make_bf16(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe *out)
+{
+    const bf16_key *key = bytes;
+    dnnl_memory_desc_t a, b, c;
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_attr_t attr;
+    bool ok;
+
+    desc2(d, &a, key->m, key->k, key->a[0], key->a[1]);
+    desc2(d, &b, key->k, key->n, key->b[0], key->b[1]);
+    desc2(d, &c, key->m, key->n, key->c, 1);
+    if (d->dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) || d->dnnl_primitive_attr_create(&attr))
+        return false;
+    ok = set_scales(d, attr, key) &&
+         !d->dnnl_primitive_desc_create(&out->desc, &desc, attr, d->engine, NULL);
+    d->dnnl_primitive_attr_destroy(attr);
+    cr_dnnl_operand(out, DNNL_ARG_SRC, false, &a);
+    cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &b);
+    cr_dnnl_operand(out, DNNL_ARG_DST, true, &c);
+    return ok;
+}
+
+/* --- half types through float32 --- */
+
+static void set_view(cr_view *v, const cr_matrix *x, int64_t *size, int64_t *stride, cr_dtype t)
+{
+    stride[0] = x->row;
+    stride[1] = x->col;
+    *v = (cr_view){.data = x->data, .size = size, .stride = stride, .ndim = 2, .dtype = (uint8_t)t};
+}
+
+static cr_status widened(const cr_gemm *g)
+{
+    int64_t sa[2] = {g->m, g->k}, sb[2] = {g->k, g->n}, sc[2] = {g->m, g->n}, ta[2], tb[2], tc[2];
+    cr_view va, vb, vc;
+    cr_dense a = {0}, b = {0}, c = {0};
+    cr_gemm wide = *g;
+    cr_status st;
+
+    set_view(&va, &g->a, sa, ta, g->dtype);
+    set_view(&vb, &g->b, sb, tb, g->dtype);
+    set_view(&vc, &g->c, sc, tc, g->dtype);
+    CR_GO(cr_dense_in(&a, &va, CR_F32));
+    CR_GO(cr_dense_in(&b, &vb, CR_F32));
+    CR_GO(is_zero(g->beta) ? cr_dense_out(&c, &vc, CR_F32) : cr_dense_in(&c, &vc, CR_F32));
+    wide.dtype = CR_F32;
+    wide.a = (cr_matrix){a.data, g->k, 1};
+    wide.b = (cr_matrix){b.data, g->n, 1};
+    wide.c = (cr_matrix){c.data, g->n, 1};
+    CR_GO(cr_gemm_run(&wide));
+    cr_dense_store(&c, &vc, CR_F32);
+done:
+    cr_dense_drop(&a);
+    cr_dense_drop(&b);
+    cr_dense_drop(&c);
+    return st;
+}
+
+static cr_status bf16(const cr_gemm *g)
+{
+    bf16_key key = {.m = g->m, .n = g->n, .k = g->k, .a = {g->a.row, g->a.col},
+                    .b = {g->b.row, g->b.col}, .c = g->m == 1 ? g->n : g->c.row,
+                    .alpha = (float)cr_scalar_as_double(g->alpha),
+                    .beta = (float)cr_scalar_as_double(g->beta)};
+    void *data[] = {g->a.data, g->b.data, g->c.data};
+    cr_dnnl_primitive *p;
+    cr_status st;
+
+    if (g->m == 1)
+        key.a[0] = g->k;
+    if (g->n == 1)
+        key.b[1] = 1;
+    p = cr_dnnl_get(&key, sizeof key, make_bf16);
+    if (!p)
+        return widened(g);
+    st = cr_dnnl_run(p, data);
+    cr_dnnl_release(p);
+    return st;
+}
+
+/* --- entry points --- */
+
+/* c = beta * c, when there is nothing to add. */
+static cr_status scale_only(const cr_gemm *g)
+{
+    cr_gemm zero = *g;
+    size_t item = cr_dtype_size(g->dtype);
+
+    if (is_zero(g->beta)) {
+        for (int64_t i = 0; i < g->m; i++)
+            memset(g->c.data + (size_t)(i * g->c.row) * item, 0, (size_t)g->n * item);
+        return CR_OK;
+    }
+    zero.k = 0;
+    zero.b = (cr_matrix){NULL, 0, 1};
+    return g->dtype == CR_F16 || g->dtype == CR_BF16 ? widened(&zero) : loops(&zero);
+}
+
+static bool is_tiny(const cr_gemm *g)
+{
+    return g->m <= TINY && g->n <= TINY && g->k <= TINY && g->m * g->n <= TINY &&
+           g->m * g->n * g->k <= TINY;
+}
+
+cr_status cr_gemm_run(const cr_gemm *g)
+{
+    if (g->m == 0 || g->n == 0)
+        return CR_OK;
+    if (g->k == 0)
+        return scale_only(g);
+    switch (g->dtype) {
+    case CR_F16: return widened(g);
+    case CR_BF16: return bf16(g);
+    case CR_F32:
+    case CR_F64:
+    case CR_C64:
+    case CR_C128: return is_tiny(g) ? loops(g) : library(g);
+    default: return loops(g);
+    }
+}
+
+/* One element of a batch. */
+static cr_gemm batch_at(const cr_gemm_batch *b, int64_t i)
+{
+    int64_t item = (int64_t)cr_dtype_size(b->one.dtype), at[3] = {0};
+    cr_gemm g = b->one;
+
+    for (int d = b->ndim - 1; d >= 0; d--) {
+        int64_t j = i % b->size[d];
+
+        i /= b->size[d];
+        at[0] += j * b->a_stride[d];
+        at[1] += j * b->b_stride[d];
+        at[2] += j * b->c_stride[d];
+    }
+    g.a.data += at[0] * item;
+    g.b.data += at[1] * item;
+    g.c.data += at[2] * item;
+    return g;
+}
+
+typedef struct {
+    const cr_gemm_batch *batch;
+    _Atomic int failed; /* cr_status */
+} batch_job;
+
+static void batch_range(void *context, int64_t begin, int64_t end)
+{
+    batch_job *w = context;
+
+    for (int64_t i = begin; i < end && !w->failed; i++) {
+        cr_gemm g = batch_at(w->batch, i);
+        cr_status st = cr_gemm_run(&g);
+        if (st)
+            w->failed = (int)st;
+    }
+}
+
+cr_status cr_gemm_batch_run(const cr_gemm_batch *b)
+{
+    batch_job job = {b, CR_OK};
+    int64_t count = 1, work = b->one.m * b->one.n * (b->one.k + 1);
+    bool whole;
+
+    for (int d = 0; d < b->ndim; d++)
+        count *= b->size[d];
+    /* Threads take whole products, or each product takes the threads. */
+    whole = work > 100000 && (count < 2 * cr_threads() || b->one.dtype == CR_BF16);
+    if (whole)
+        batch_range(&job, 0, count);
+    else
+        cr_parallel_for(count, 100000 / (work + 1) + 1, batch_range, &job);
+    if (job.failed == CR_MEMORY)
+        return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
+    return (cr_status)job.failed;
+}

@@ -1,0 +1,48 @@
+/* matmul.h - matrix products on strided memory.
+ *
+ * One description serves every dtype: oneDNN for float32 and bfloat16, BLAS for
+ * float64 and complex, loops for integers and for products too small to be worth
+ * a library call.  The order in which an element's products are added depends on
+ * the sizes and layouts only, never on the number of threads. */
+#ifndef CR_KERN_MATMUL_H
+#define CR_KERN_MATMUL_H
+
+#include "num/view.h"
+
+/* Element (i, j) is at data + (i*row + j*col) * item size. */
+typedef struct {
+    char *data;
+    int64_t row, col;
+} cr_matrix;
+
+/* c = beta * c + alpha * a b, with a of m x k, b of k x n; c is m x n with unit
+ * column stride.  With beta 0, c may hold anything.  c overlaps neither operand. */
+typedef struct {
+    cr_dtype dtype; /* of a, b and c; not BOOL */
+    int64_t m, n, k;
+    cr_matrix a, b, c;
+    cr_scalar alpha, beta;
+} cr_gemm;
+
+/* Fails with CR_MEMORY only. */
+CR_MUST cr_status cr_gemm_run(const cr_gemm *g);
+
+/* The same product at many places: element i of the batch is at the sum of its
+ * index times `*_stride` (elements) over the batch dimensions. */
+typedef struct {
+    cr_gemm one; /* data pointers are those of batch index 0 */
+    int ndim;
+    int64_t size[CR_MAX_DIMS];
+    int64_t a_stride[CR_MAX_DIMS], b_stride[CR_MAX_DIMS], c_stride[CR_MAX_DIMS];
+} cr_gemm_batch;
+
+CR_MUST cr_status cr_gemm_batch_run(const cr_gemm_batch *b);
+
+/* A gemm with alpha 1 and beta 0 of the given dtype. */
+static inline cr_gemm cr_gemm_plain(cr_dtype dtype, int64_t m, int64_t n, int64_t k)
+{
+    return (cr_gemm){.dtype = dtype, .m = m, .n = n, .k = k,
+                     .alpha = cr_scalar_int(1), .beta = cr_scalar_int(0)};
+}
+
+#endif

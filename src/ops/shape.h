@@ -1,0 +1,15 @@
+/* shape.h - shape rules that entries name in `shape extern` clauses.
+ *
+ * arg[i] is the schema's i-th argument as the user gave it, tensors as CR_VIEW
+ * (data may be NULL).  A rule refuses wrong arguments in torch's words (dtypes
+ * too, before anything is allocated) and fills one cr_shape a result. */
+#ifndef CR_OPS_SHAPE_H
+#define CR_OPS_SHAPE_H
+
+#include "num/view.h"
+
+#define CR_SHAPE(name) cr_status name(const cr_value *arg, cr_shape *out);
+#include "ops/shape.def"
+#undef CR_SHAPE
+
+#endif
