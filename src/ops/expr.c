@@ -111,11 +111,26 @@ static cr_status parse_brackets(lexer *x, cr_rule **out)
     return set_args(x, *out, args, NULL, 2);
 }
 
+/* `max` or, naming an overload, `max.dim`. */
+static cr_status dotted_name(lexer *x, const char **out)
+{
+    const char *from = x->text, *overload;
+
+    CR_TRY(lex_name(x, out));
+    if (!lex_is(x, "."))
+        return CR_OK;
+    CR_TRY(lex_next(x));
+    size_t len = (size_t)(x->text + x->len - from);
+    CR_TRY(lex_name(x, &overload));
+    *out = cr_arena_text(x->arena, from, len);
+    return *out ? CR_OK : CR_MEMORY;
+}
+
 static cr_status parse_name(lexer *x, cr_rule **out)
 {
     const char *name;
 
-    CR_TRY(lex_name(x, &name));
+    CR_TRY(dotted_name(x, &name));
     if (!strcmp(name, "None"))
         return rule_new(x, out, CR_RULE_NONE, name);
     if (!strcmp(name, "True") || !strcmp(name, "False")) {

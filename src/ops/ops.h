@@ -113,7 +113,7 @@ struct cr_op {
     uint8_t param_count, result_count;
     uint8_t does;              /* cr_does */
     bool differentiable;       /* has a grad clause */
-    uint8_t fast_type;         /* tensor/: precomputed kind of the type rule */
+    uint8_t fast_type, fast_type_args; /* tensor/: what the type rule amounts to */
     uint32_t tensor_params;    /* bit i: parameter i is a Tensor or Tensor[] */
     cr_kernel kernel[CR_DTYPE_COUNT][CR_FORM_COUNT];
     cr_param *param;           /* param_count of them */

@@ -81,18 +81,21 @@ static cr_status resolve_name(scope *s, cr_rule *r)
     return complain(s, r, "nothing is called");
 }
 
-static bool is_arithmetic(const char *name)
-{
-    static const char *const names[] = {"add", "sub", "mul", "div", "floordiv", "remainder",
-                                        "pow", "neg", "eq",  "ne",  "lt",       "le",
-                                        "gt",  "ge",  "and", "or",  "not"};
-    for (size_t i = 0; i < CR_LEN(names); i++)
-        if (!strcmp(names[i], name))
-            return true;
-    return false;
-}
-
 static cr_status resolve(scope *s, cr_rule *r);
+
+static cr_status check_count(const scope *s, const cr_rule *r)
+{
+    static const struct {
+        int least, most;
+    } counts[] = {
+#define CR_BUILTIN(name, least, most) {least, most},
+#include "ops/builtin.def"
+#undef CR_BUILTIN
+    };
+    if (r->count < counts[r->builtin].least || r->count > counts[r->builtin].most)
+        return complain(s, r, "wrong number of arguments for");
+    return CR_OK;
+}
 
 static cr_status resolve_call(scope *s, cr_rule *r)
 {
@@ -101,9 +104,9 @@ static cr_status resolve_call(scope *s, cr_rule *r)
     r->builtin = builtin_number(r->name);
     r->op = cr_ops_find(!strcmp(r->name, "floordiv") ? "floor_divide" : r->name);
     /* Scalar code is read by loop/ by name; its lets also serve derivatives. */
-    if (!s->scalar_code && r->builtin < 0 && !r->op && !is_arithmetic(r->name))
+    if (!s->scalar_code && r->builtin < 0 && !r->op)
         return complain(s, r, "no operator or function is called");
-    return CR_OK;
+    return r->builtin < 0 || s->scalar_code ? CR_OK : check_count(s, r);
 }
 
 static cr_status resolve_each(scope *s, cr_rule *r)

@@ -67,7 +67,9 @@ static inline cr_tensor *cr_keep(cr_tensor *t)
         atomic_fetch_add_explicit(&t->count, 1, memory_order_relaxed);
     return t;
 }
-void cr_drop_values(cr_value *v, int n); /* drops the tensors in results */
+/* Drops the tensors in results.  A Tensor[] result's `list` is an array of cr_alloc that the
+ * results own; it is freed here too. */
+void cr_drop_values(cr_value *v, int n);
 void cr_storage_drop(cr_storage *s);
 static inline cr_storage *cr_storage_keep(cr_storage *s)
 {
@@ -86,7 +88,8 @@ CR_MUST cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device_kind 
 /* With strides for a dense layout given by the caller (elements, non-overlapping). */
 CR_MUST cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
                                         int ndim, const int64_t *size, const int64_t *stride);
-/* A tensor over `storage` (its count is taken over only on success). */
+/* A tensor over `storage`, whose count is taken over only on success: call
+ * cr_storage_keep(storage) after it when the caller keeps a count of its own. */
 CR_MUST cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, int ndim,
                                  const int64_t *size, const int64_t *stride, int64_t offset);
 /* A 0-d tensor holding `s` as `dtype`; `number` marks it weak in promotion. */

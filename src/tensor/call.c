@@ -1,0 +1,313 @@
+/* Calling operators: stages, then the kernel stage by kind of entry. */
+#include "tensor/internal.h"
+#include <string.h>
+
+CR_THREAD cr_thread_state cr_thread;
+
+cr_stage_fn cr_stage_fns[CR_STAGE_COUNT];
+
+static inline uint32_t list_stages(const cr_value *v)
+{
+    uint32_t bits = 0;
+
+    for (uint32_t i = 0; i < v->len; i++)
+        if (v->list[i].tag == CR_TENSOR)
+            bits |= v->list[i].t->stages;
+    return bits;
+}
+
+static inline uint32_t call_stages(const cr_op *op, const cr_value *arg)
+{
+    uint32_t bits = cr_thread.include;
+
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (CR_LIKELY(v->tag == CR_TENSOR))
+            bits |= v->t->stages;
+        else if (v->tag == CR_TENSORS)
+            bits |= list_stages(v);
+    }
+    return bits & ~cr_thread.exclude;
+}
+
+cr_status cr_call(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    uint32_t bits = call_stages(op, arg);
+
+    if (CR_LIKELY(!bits))
+        return op->kernel_stage(op, arg, result);
+    return cr_stage_fns[CR_CTZ(bits)](op, arg, result);
+}
+
+cr_status cr_call_below(cr_stage stage, const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    uint32_t was = cr_thread.exclude;
+
+    cr_thread.exclude = was | ((2u << stage) - 1);
+    cr_status st = cr_call(op, arg, result);
+    cr_thread.exclude = was;
+    return st;
+}
+
+/* Fakes run the same code: every kernel stops before touching bytes that are not there. */
+static cr_status fake_stage(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    return op->kernel_stage(op, arg, result);
+}
+
+static const cr_call_fn kernel_stages[] = {
+    [CR_DOES_BODY] = cr_run_body,       [CR_DOES_FOLD] = cr_run_fold,
+    [CR_DOES_MAP] = cr_run_map,         [CR_DOES_IS] = cr_run_composition,
+    [CR_DOES_EXTERN] = cr_run_extern,   [CR_DOES_WHOLE] = cr_run_whole,
+    [CR_DOES_INPLACE] = cr_run_inplace,
+};
+
+void cr_install_calls(void)
+{
+    cr_stage_fns[CR_STAGE_FAKE] = fake_stage;
+    for (int i = 0; i < cr_ops_count(); i++) {
+        cr_op *op = cr_ops_at(i);
+        op->kernel_stage = op->fused ? cr_run_fused : kernel_stages[op->does];
+        if (op->does == CR_DOES_INPLACE)
+            op->kernel_stage = cr_run_inplace;
+        cr_classify_type(op);
+    }
+}
+
+cr_status cr_call_named(const char *name, const cr_value *given, int n, cr_value *result)
+{
+    const cr_op *op = cr_ops_find(name);
+    cr_value arg[CR_MAX_ARGS];
+
+    if (!op)
+        return cr_fail(CR_RUNTIME, "no operator is called '%s'", name);
+    for (int i = 0; i < op->param_count; i++)
+        arg[i] = i < n ? given[i] : op->param[i].preset;
+    return cr_call(op, arg, result);
+}
+
+void cr_drop_values(cr_value *v, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (v[i].tag == CR_TENSOR)
+            cr_drop(v[i].t);
+        else if (v[i].tag == CR_TENSORS) {
+            cr_drop_values((cr_value *)v[i].list, (int)v[i].len);
+            cr_free((cr_value *)v[i].list);
+        }
+        v[i].tag = CR_NONE;
+    }
+}
+
+/* --- shared by the kinds --- */
+
+cr_status cr_as_tensor(cr_tensor **out, const cr_value *v)
+{
+    if (v->tag == CR_TENSOR) {
+        *out = cr_keep(v->t);
+        return CR_OK;
+    }
+    return cr_tensor_scalar(out, v->number, cr_value_dtype(v), true);
+}
+
+cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
+{
+    cr_tensor *made = NULL;
+    cr_status st;
+
+    if (t->dtype == dtype) {
+        *out = cr_keep(t);
+        return CR_OK;
+    }
+    cr_shape shape = {.ndim = t->ndim};
+    memcpy(shape.size, t->size, t->ndim * sizeof *t->size);
+    cr_value v = cr_of_tensor(t);
+    CR_TRY(cr_result_like(&made, dtype, (cr_device_kind)t->device, &shape, &v, 1));
+    cr_view to = cr_view_of(made), from = cr_view_of(t);
+    st = made->data && t->data ? cr_copy_elements(&to, &from) : CR_OK;
+    if (st) {
+        cr_drop(made);
+        return st;
+    }
+    made->number = t->number;
+    *out = made;
+    return CR_OK;
+}
+
+cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t)
+{
+    cr_tensor *made = NULL;
+
+    if (t->contiguous) {
+        *out = cr_keep(t);
+        return CR_OK;
+    }
+    CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, (cr_device_kind)t->device, t->ndim, t->size));
+    cr_view to = cr_view_of(made), from = cr_view_of(t);
+    cr_status st = made->data && t->data ? cr_copy_elements(&to, &from) : CR_OK;
+    if (st)
+        cr_drop(made);
+    else
+        *out = made;
+    return st;
+}
+
+void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dtype compute)
+{
+    int n = 0;
+
+    for (int i = 0; i < op->param_count; i++) {
+        switch (op->param[i].type) {
+        case CR_T_SCALAR:
+            if (arg[i].tag == CR_NUMBER)
+                cr_scalar_store(arg[i].number, compute, out->slot[n]);
+            n++;
+            break;
+        case CR_T_FLOAT:
+            if (arg[i].tag == CR_FLOAT)
+                cr_scalar_store(cr_scalar_float(arg[i].d), compute, out->slot[n]);
+            n++;
+            break;
+        case CR_T_INT:
+        case CR_T_BOOL:
+            if (arg[i].tag == CR_INT || arg[i].tag == CR_TRUTH)
+                cr_scalar_store(cr_scalar_int(arg[i].i), compute, out->slot[n]);
+            n++;
+            break;
+        default: break;
+        }
+    }
+}
+
+cr_status cr_common_device(cr_device_kind *out, const cr_op *op, const cr_value *arg)
+{
+    const cr_tensor *seen = NULL;
+
+    *out = CR_CPU;
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        uint32_t n = v->tag == CR_TENSORS ? v->len : 1;
+        for (uint32_t i = 0; i < n; i++) {
+            const cr_value *one = v->tag == CR_TENSORS ? &v->list[i] : v;
+            if (one->tag != CR_TENSOR)
+                continue;
+            if (seen && seen->device != one->t->device && seen->ndim && one->t->ndim)
+                return cr_fail(CR_RUNTIME,
+                               "Expected all tensors to be on the same device, but found at least "
+                               "two devices, %s and %s!",
+                               cr_device_of((cr_device_kind)seen->device)->name,
+                               cr_device_of((cr_device_kind)one->t->device)->name);
+            if (!seen || one->t->ndim)
+                seen = one->t;
+            if (one->t->device != CR_CPU)
+                *out = (cr_device_kind)one->t->device;
+        }
+    }
+    return CR_OK;
+}
+
+/* --- compositions --- */
+
+static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_frame *f)
+{
+    cr_value v;
+    cr_tensor *t;
+
+    CR_TRY(cr_frame_eval(f, op->body[k], &v));
+    if (v.tag == CR_TENSORS) {
+        cr_value *list = cr_alloc(v.len * sizeof *list + 1);
+        if (!list)
+            return CR_MEMORY;
+        for (uint32_t i = 0; i < v.len; i++) {
+            list[i] = v.list[i];
+            cr_keep(list[i].t);
+        }
+        *out = (cr_value){.tag = CR_TENSORS, .len = v.len, .list = list};
+        return CR_OK;
+    }
+    if (v.tag != CR_TENSOR) {
+        CR_TRY(cr_as_tensor(&t, &(cr_value){.tag = CR_NUMBER,
+                                            .number = v.tag == CR_FLOAT ? cr_scalar_float(v.d)
+                                                      : v.tag == CR_NUMBER ? v.number
+                                                                           : cr_scalar_int(v.i)}));
+        t->number = false;
+        *out = cr_of_tensor(t);
+        return CR_OK;
+    }
+    *out = cr_of_tensor(cr_keep(v.t));
+    return CR_OK;
+}
+
+/* `is (a, b, c)` or one expression whose value is the list of all results. */
+static cr_status composition_results(const cr_op *op, cr_frame *f, cr_value *result)
+{
+    cr_value v;
+
+    if (op->body_count == op->result_count) {
+        for (int i = 0; i < op->result_count; i++) {
+            cr_status st = composition_result(&result[i], op, i, f);
+            if (st) {
+                cr_drop_values(result, i);
+                return st;
+            }
+        }
+        return CR_OK;
+    }
+    CR_TRY(cr_frame_eval(f, op->body[0], &v));
+    CR_ASSERT(v.tag == CR_TENSORS && v.len >= op->result_count);
+    for (int i = 0; i < op->result_count; i++) {
+        result[i] = v.list[i];
+        if (result[i].tag == CR_TENSOR)
+            cr_keep(result[i].t);
+    }
+    return CR_OK;
+}
+
+cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_frame f;
+    cr_status st;
+
+    cr_frame_init(&f, op, arg);
+    st = op->check_count ? cr_run_checks(op, &f) : CR_OK;
+    if (!st)
+        st = composition_results(op, &f, result);
+    cr_frame_drop(&f);
+    return st;
+}
+
+cr_status cr_run_whole(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    if (op->check_count) {
+        cr_frame f;
+        cr_frame_init(&f, op, arg);
+        cr_status st = cr_run_checks(op, &f);
+        cr_frame_drop(&f);
+        CR_TRY(st);
+    }
+    return op->whole_fn(arg, result);
+}
+
+/* --- views --- */
+
+cr_status cr_run_map(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_tensor *self = arg[0].t, *made;
+    cr_geometry g;
+    cr_view view;
+
+    if (CR_UNLIKELY(op->check_count)) {
+        cr_frame f;
+        cr_frame_init(&f, op, arg);
+        cr_status st = cr_run_checks(op, &f);
+        cr_frame_drop(&f);
+        CR_TRY(st);
+    }
+    view = cr_view_of(self);
+    CR_TRY(op->map_fn(arg, &view, &g));
+    CR_TRY(cr_tensor_over(&made, self->storage, (cr_dtype)self->dtype, g.ndim, g.size, g.stride,
+                          self->offset + g.offset));
+    cr_storage_keep(self->storage);
+    result[0] = cr_of_tensor(made);
+    return CR_OK;
+}

@@ -1,0 +1,81 @@
+/* internal.h - shared between the files of tensor/ only. */
+#ifndef CR_TENSOR_INTERNAL_H
+#define CR_TENSOR_INTERNAL_H
+
+#include "tensor/tensor.h"
+
+/* --- types (type.c) --- */
+/* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped. */
+cr_dtype cr_promote_values(const cr_value *v, int n);
+/* The dtype of a tensor, number or dtype value. */
+cr_dtype cr_value_dtype(const cr_value *v);
+/* Compute type of a call, and the type of result k.  Errors are the entry's checks and
+ * "not implemented for". */
+CR_MUST cr_status cr_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg,
+                                  cr_frame *f);
+CR_MUST cr_status cr_result_type(cr_dtype *out, const cr_op *op, int k, cr_dtype compute,
+                                 cr_frame *f);
+/* Raises the first check that holds. */
+CR_MUST cr_status cr_run_checks(const cr_op *op, cr_frame *f);
+/* Decides op->fast_type once. */
+void cr_classify_type(cr_op *op);
+
+/* --- operands and tiles (tile.c) --- */
+enum { CR_MAX_OPERANDS = 16 };
+
+/* One operand of a kernel: where it is, how it is stored, how the kernel wants it. */
+typedef struct {
+    char *data;
+    const int64_t *size, *stride; /* elements; broadcast against the iteration space */
+    uint8_t ndim, dtype, want;    /* stored dtype; dtype the kernel reads or writes */
+} cr_operand_view;
+
+static inline cr_operand_view cr_operand_of(const cr_tensor *t, cr_dtype want)
+{
+    return (cr_operand_view){t->data, t->size, t->stride, t->ndim, t->dtype, (uint8_t)want};
+}
+
+/* Runs a pointwise kernel over the space `size`; the first `outputs` operands are written. */
+CR_MUST cr_status cr_tile_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs,
+                              int ndim, const int64_t *size, const void *param);
+
+/* --- results --- */
+/* Broadcast of the sizes of the tensors in `v`.  CR_RUNTIME in torch's words. */
+CR_MUST cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n);
+/* A result tensor for an elementwise call: strides follow the operands', as torch's do. */
+CR_MUST cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
+                                 const cr_shape *shape, const cr_value *v, int n);
+/* The device of the tensors in a call.  CR_RUNTIME when they differ. */
+CR_MUST cr_status cr_common_device(cr_device_kind *out, const cr_op *op, const cr_value *arg);
+/* The kernel of a form for a dtype; "not implemented for" when there is none. */
+CR_MUST cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_form form);
+
+/* Scalar arguments in schema order, in the compute type. */
+typedef struct {
+    _Alignas(16) char slot[CR_MAX_ARGS][CR_PARAM_BYTES];
+} cr_params;
+void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dtype compute);
+
+/* --- kernels by kind of entry; each is a cr_call_fn --- */
+cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result);
+cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result);
+cr_status cr_run_map(const cr_op *op, const cr_value *arg, cr_value *result);
+cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
+cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
+cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result);
+cr_status cr_run_whole(const cr_op *op, const cr_value *arg, cr_value *result);
+cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
+/* A body's results into given tensors (in-place and out= without a temporary). */
+CR_MUST cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out);
+
+/* Points every record at its kernel stage; once, at start-up. */
+void cr_install_calls(void);
+
+/* A tensor for a value that may be a number: a counted 0-d tensor then. */
+CR_MUST cr_status cr_as_tensor(cr_tensor **out, const cr_value *v);
+/* `t` converted to `dtype` (counted; `t` itself when it has that dtype), no autograd. */
+CR_MUST cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype);
+/* Row-major copy, or `t` itself (counted). */
+CR_MUST cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t);
+
+#endif

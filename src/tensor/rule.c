@@ -1,0 +1,807 @@
+/* Evaluating rule trees.
+ *
+ * Values are tagged, so one evaluator serves types, sizes, checks, compositions
+ * and derivatives.  Arithmetic is on numbers unless a tensor takes part; then it
+ * is a call of the operator.  Tensors made on the way belong to the frame. */
+#include "tensor/internal.h"
+#include <math.h>
+#include <string.h>
+
+void cr_frame_init(cr_frame *f, const cr_op *op, const cr_value *arg)
+{
+    f->op = op;
+    f->arg = arg;
+    f->known = 0;
+    f->tensor_count = 0;
+    f->more_tensors.at = NULL;
+    f->more_tensors.len = f->more_tensors.cap = 0;
+    f->used = 0;
+    f->more_bytes.last = NULL;
+}
+
+void cr_frame_drop(cr_frame *f)
+{
+    for (int i = 0; i < f->tensor_count; i++)
+        cr_drop(f->tensors[i]);
+    for (size_t i = 0; i < f->more_tensors.len; i++)
+        cr_drop(f->more_tensors.at[i]);
+    if (CR_UNLIKELY(f->more_tensors.at != NULL))
+        cr_vec_drop(&f->more_tensors);
+    if (CR_UNLIKELY(f->more_bytes.last != NULL))
+        cr_arena_drop(&f->more_bytes);
+}
+
+static void *frame_get(cr_frame *f, size_t size)
+{
+    size_t need = (size + 15) & ~(size_t)15;
+
+    if (sizeof f->bytes - f->used < need)
+        return cr_arena_get(&f->more_bytes, size);
+    void *p = f->bytes + f->used;
+    f->used += need;
+    return p;
+}
+
+/* The frame takes the count of `t`, on failure too. */
+static cr_status frame_own(cr_frame *f, cr_tensor *t)
+{
+    if (CR_LIKELY(f->tensor_count < CR_FRAME_TENSORS)) {
+        f->tensors[f->tensor_count++] = t;
+        return CR_OK;
+    }
+    cr_status st = cr_vec_reserve(&f->more_tensors, 1);
+    if (st)
+        cr_drop(t);
+    else
+        cr_vec_put(&f->more_tensors, t);
+    return st;
+}
+
+/* A result becomes the frame's: its tensors, and a list's array. */
+static cr_status own_value(cr_frame *f, cr_value *v)
+{
+    if (v->tag == CR_TENSOR)
+        return frame_own(f, v->t);
+    if (v->tag != CR_TENSORS)
+        return CR_OK;
+    cr_value *mine = frame_get(f, v->len * sizeof *mine + 1);
+    if (!mine) {
+        cr_drop_values(v, 1);
+        return CR_MEMORY;
+    }
+    memcpy(mine, v->list, v->len * sizeof *mine);
+    cr_free((cr_value *)v->list);
+    v->list = mine;
+    cr_status st = CR_OK;
+    for (uint32_t i = 0; i < v->len; i++)
+        if (mine[i].tag == CR_TENSOR) {
+            cr_status one = frame_own(f, mine[i].t);
+            st = st ? st : one;
+        }
+    return st;
+}
+
+static cr_status misuse(const cr_frame *f, const cr_rule *r, const char *what)
+{
+    return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s%s%s", f->op->file, r->line, f->op->name,
+                   r->name ? r->name : "", r->name ? ": " : "", what);
+}
+
+/* --- numbers --- */
+
+static bool is_tensor(const cr_value *v)
+{
+    return v->tag == CR_TENSOR || v->tag == CR_VIEW;
+}
+
+static bool is_number(const cr_value *v)
+{
+    return v->tag == CR_INT || v->tag == CR_FLOAT || v->tag == CR_TRUTH || v->tag == CR_NUMBER;
+}
+
+static cr_scalar number_of(const cr_value *v)
+{
+    switch (v->tag) {
+    case CR_NUMBER: return v->number;
+    case CR_FLOAT: return cr_scalar_float(v->d);
+    case CR_TRUTH: return (cr_scalar){.category = CR_CAT_BOOL, .i = v->i};
+    default: return cr_scalar_int(v->i);
+    }
+}
+
+static double real_of(const cr_value *v) { return cr_scalar_as_double(number_of(v)); }
+
+static bool is_whole(const cr_value *v) { return number_of(v).category <= CR_CAT_INT; }
+
+static bool truth_of(const cr_value *v)
+{
+    switch (v->tag) {
+    case CR_NONE: return false;
+    case CR_INT:
+    case CR_TRUTH: return v->i != 0;
+    case CR_FLOAT: return v->d != 0;
+    case CR_NUMBER: return cr_scalar_as_double(v->number) != 0;
+    case CR_INTS:
+    case CR_TENSORS: return v->len != 0;
+    default: return true;
+    }
+}
+
+static int64_t floor_div(int64_t a, int64_t b)
+{
+    int64_t q = a / b;
+    return q - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, int64_t b,
+                                cr_value *out)
+{
+    switch (r->builtin) {
+    case CR_BUILTIN_add: *out = cr_of_int(a + b); break;
+    case CR_BUILTIN_sub: *out = cr_of_int(a - b); break;
+    case CR_BUILTIN_mul: *out = cr_of_int(a * b); break;
+    case CR_BUILTIN_div: *out = cr_of_float((double)a / (double)b); break;
+    case CR_BUILTIN_pow: *out = cr_of_float(pow((double)a, (double)b)); break;
+    case CR_BUILTIN_least: *out = cr_of_int(a < b ? a : b); break;
+    case CR_BUILTIN_most: *out = cr_of_int(a > b ? a : b); break;
+    default:
+        if (!b)
+            return misuse(f, r, "division by zero");
+        *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? floor_div(a, b)
+                                                           : a - b * floor_div(a, b));
+    }
+    return CR_OK;
+}
+
+static void float_arithmetic(const cr_rule *r, double a, double b, cr_value *out)
+{
+    double v;
+
+    switch (r->builtin) {
+    case CR_BUILTIN_add: v = a + b; break;
+    case CR_BUILTIN_sub: v = a - b; break;
+    case CR_BUILTIN_mul: v = a * b; break;
+    case CR_BUILTIN_div: v = a / b; break;
+    case CR_BUILTIN_pow: v = pow(a, b); break;
+    case CR_BUILTIN_least: v = a < b ? a : b; break;
+    case CR_BUILTIN_most: v = a > b ? a : b; break;
+    case CR_BUILTIN_floordiv: v = floor(a / b); break;
+    default: v = a - b * floor(a / b);
+    }
+    *out = cr_of_float(v);
+}
+
+static bool is_complex_number(const cr_value *v)
+{
+    return v->tag == CR_NUMBER && v->number.category == CR_CAT_COMPLEX;
+}
+
+static cr_status complex_arithmetic(const cr_frame *f, const cr_rule *r, cr_complex a, cr_complex b,
+                                    cr_value *out)
+{
+    cr_complex c;
+    double d = b.re * b.re + b.im * b.im;
+
+    switch (r->builtin) {
+    case CR_BUILTIN_add: c = (cr_complex){a.re + b.re, a.im + b.im}; break;
+    case CR_BUILTIN_sub: c = (cr_complex){a.re - b.re, a.im - b.im}; break;
+    case CR_BUILTIN_mul:
+        c = (cr_complex){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+        break;
+    case CR_BUILTIN_div:
+        c = (cr_complex){(a.re * b.re + a.im * b.im) / d, (a.im * b.re - a.re * b.im) / d};
+        break;
+    default: return misuse(f, r, "not defined for complex numbers");
+    }
+    *out = cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = c});
+    return CR_OK;
+}
+
+static bool same_value(const cr_value *a, const cr_value *b)
+{
+    if (a->tag == CR_NONE || b->tag == CR_NONE)
+        return a->tag == b->tag;
+    if (is_number(a) && is_number(b)) {
+        cr_complex x = cr_scalar_as_complex(number_of(a)), y = cr_scalar_as_complex(number_of(b));
+        return x.re == y.re && x.im == y.im;
+    }
+    if (a->tag == CR_STRING && b->tag == CR_STRING)
+        return a->len == b->len && !memcmp(a->s, b->s, a->len);
+    if (a->tag == CR_INTS && b->tag == CR_INTS)
+        return a->len == b->len && !memcmp(a->ints, b->ints, a->len * sizeof *a->ints);
+    return a->tag == CR_DTYPE_VAL && b->tag == CR_DTYPE_VAL && a->i == b->i;
+}
+
+static cr_status compare(const cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    if (r->builtin == CR_BUILTIN_eq || r->builtin == CR_BUILTIN_ne) {
+        *out = cr_of_bool(same_value(&v[0], &v[1]) == (r->builtin == CR_BUILTIN_eq));
+        return CR_OK;
+    }
+    if (!is_number(&v[0]) || !is_number(&v[1]))
+        return misuse(f, r, "numbers expected");
+    double a = real_of(&v[0]), b = real_of(&v[1]);
+    *out = cr_of_bool(r->builtin == CR_BUILTIN_lt   ? a < b
+                      : r->builtin == CR_BUILTIN_le ? a <= b
+                      : r->builtin == CR_BUILTIN_gt ? a > b
+                                                    : a >= b);
+    return CR_OK;
+}
+
+static cr_status arithmetic(const cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    if (r->builtin >= CR_BUILTIN_eq && r->builtin <= CR_BUILTIN_ge)
+        return compare(f, r, v, out);
+    if (r->builtin == CR_BUILTIN_neg) {
+        cr_scalar s = number_of(&v[0]);
+        if (s.category == CR_CAT_COMPLEX)
+            *out = cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = {-s.c.re, -s.c.im}});
+        else
+            *out = is_whole(&v[0]) ? cr_of_int(-s.i) : cr_of_float(-s.d);
+        return CR_OK;
+    }
+    if (!is_number(&v[0]) || !is_number(&v[1]))
+        return misuse(f, r, "numbers expected");
+    if (is_complex_number(&v[0]) || is_complex_number(&v[1]))
+        return complex_arithmetic(f, r, cr_scalar_as_complex(number_of(&v[0])),
+                                  cr_scalar_as_complex(number_of(&v[1])), out);
+    if (is_whole(&v[0]) && is_whole(&v[1]))
+        return int_arithmetic(f, r, cr_scalar_as_int(number_of(&v[0])),
+                              cr_scalar_as_int(number_of(&v[1])), out);
+    float_arithmetic(r, real_of(&v[0]), real_of(&v[1]), out);
+    return CR_OK;
+}
+
+/* --- geometry --- */
+
+static int ndim_of(const cr_value *v) { return v->tag == CR_VIEW ? v->view->ndim : v->t->ndim; }
+
+static const int64_t *sizes_of(const cr_value *v)
+{
+    return v->tag == CR_VIEW ? v->view->size : v->t->size;
+}
+
+static int64_t numel_of(const cr_value *v)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < ndim_of(v); i++)
+        n *= sizes_of(v)[i];
+    return n;
+}
+
+static cr_status make_range(cr_frame *f, int64_t n, cr_value *out)
+{
+    int64_t *ints = frame_get(f, (size_t)n * sizeof *ints);
+
+    if (!ints)
+        return CR_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        ints[i] = i;
+    *out = cr_of_ints(ints, (size_t)n);
+    return CR_OK;
+}
+
+/* Which dims a reduction covers; None and the empty list mean all. */
+static cr_status dim_mask(uint64_t *out, const cr_value *dim, int ndim)
+{
+    int64_t d;
+
+    *out = 0;
+    if (dim->tag == CR_INT) {
+        CR_TRY(cr_wrap_dim(&d, dim->i, ndim));
+        *out = (uint64_t)1 << d;
+        return CR_OK;
+    }
+    if (dim->tag != CR_INTS || dim->len == 0) {
+        *out = ndim ? ~(uint64_t)0 >> (64 - ndim) : 0;
+        return CR_OK;
+    }
+    for (uint32_t i = 0; i < dim->len; i++) {
+        CR_TRY(cr_wrap_dim(&d, dim->ints[i], ndim));
+        if (*out >> d & 1)
+            return cr_fail(CR_RUNTIME, "dim %lld appears multiple times in the list of dims",
+                           (long long)d);
+        *out |= (uint64_t)1 << d;
+    }
+    return CR_OK;
+}
+
+static cr_status wrapped_dims(cr_frame *f, const cr_value *dim, int ndim, cr_value *out)
+{
+    uint64_t mask;
+    int64_t *ints = frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
+    size_t n = 0;
+
+    if (!ints)
+        return CR_MEMORY;
+    CR_TRY(dim_mask(&mask, dim, ndim));
+    for (int d = 0; d < ndim; d++)
+        if (mask >> d & 1)
+            ints[n++] = d;
+    *out = cr_of_ints(ints, n);
+    return CR_OK;
+}
+
+static cr_status reduced_sizes(cr_frame *f, const cr_value *v, int count, cr_value *out)
+{
+    int ndim = ndim_of(&v[0]);
+    bool keep = count > 2 && truth_of(&v[2]);
+    int64_t *ints = frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
+    uint64_t mask;
+    size_t n = 0;
+
+    if (!ints)
+        return CR_MEMORY;
+    CR_TRY(dim_mask(&mask, &v[1], ndim));
+    for (int d = 0; d < ndim; d++)
+        if (!(mask >> d & 1))
+            ints[n++] = sizes_of(&v[0])[d];
+        else if (keep)
+            ints[n++] = 1;
+    *out = cr_of_ints(ints, n);
+    return CR_OK;
+}
+
+static cr_status reduced_count(const cr_value *v, cr_value *out)
+{
+    uint64_t mask;
+    int64_t n = 1;
+
+    CR_TRY(dim_mask(&mask, &v[1], ndim_of(&v[0])));
+    for (int d = 0; d < ndim_of(&v[0]); d++)
+        if (mask >> d & 1)
+            n *= sizes_of(&v[0])[d];
+    *out = cr_of_int(n);
+    return CR_OK;
+}
+
+static cr_status size_of(const cr_value *v, int count, cr_value *out)
+{
+    int64_t d;
+
+    if (count == 1) {
+        *out = cr_of_ints(sizes_of(v), (size_t)ndim_of(v));
+        return CR_OK;
+    }
+    CR_TRY(cr_wrap_dim(&d, v[1].i, ndim_of(v)));
+    *out = cr_of_int(ndim_of(v) ? sizes_of(v)[d] : 1);
+    return CR_OK;
+}
+
+/* --- built-in functions --- */
+
+static cr_value dtype_value(cr_dtype t)
+{
+    return t == CR_DTYPE_NONE ? cr_of_none() : cr_of_dtype(t);
+}
+
+static cr_dtype type_function(int builtin, cr_dtype t)
+{
+    bool integral = t != CR_DTYPE_NONE && cr_dtype_category(t) < CR_CAT_FLOAT;
+
+    switch (builtin) {
+    case CR_BUILTIN_float: return integral ? cr_default_dtype() : t;
+    case CR_BUILTIN_accumulate: return integral ? CR_I64 : t;
+    case CR_BUILTIN_real: return cr_dtype_real(t);
+    case CR_BUILTIN_complex: return cr_dtype_complex(t);
+    default: return t;
+    }
+}
+
+static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out);
+
+static cr_status conjugate(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    *out = v[0];
+    if (v[0].tag == CR_TENSOR && cr_dtype_is_complex((cr_dtype)v[0].t->dtype))
+        return call_operator(f, r, v, out);
+    if (is_complex_number(&v[0]))
+        out->number.c.im = -out->number.c.im;
+    return CR_OK;
+}
+
+static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    int64_t n = 1;
+
+    switch (r->builtin) {
+    case CR_BUILTIN_len: *out = cr_of_int(v[0].len); return CR_OK;
+    case CR_BUILTIN_has:
+        for (uint32_t i = 0; i < v[0].len; i++)
+            if (v[0].ints[i] == v[1].i)
+                n = 0;
+        *out = cr_of_bool(n == 0);
+        return CR_OK;
+    case CR_BUILTIN_product:
+        for (uint32_t i = 0; i < v[0].len; i++)
+            n *= v[0].ints[i];
+        *out = cr_of_int(n);
+        return CR_OK;
+    case CR_BUILTIN_wrap:
+        CR_TRY(cr_wrap_dim(&n, v[0].i, v[1].i));
+        *out = cr_of_int(n);
+        return CR_OK;
+    case CR_BUILTIN_wraps: return wrapped_dims(f, &v[0], (int)v[1].i, out);
+    default: return misuse(f, r, "unknown function");
+    }
+}
+
+static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    if (!is_tensor(&v[0]))
+        return misuse(f, r, "a tensor expected");
+    switch (r->builtin) {
+    case CR_BUILTIN_size: return size_of(v, r->count, out);
+    case CR_BUILTIN_ndim: *out = cr_of_int(ndim_of(v)); return CR_OK;
+    case CR_BUILTIN_dims: return make_range(f, ndim_of(v), out);
+    case CR_BUILTIN_numel: *out = cr_of_int(numel_of(v)); return CR_OK;
+    case CR_BUILTIN_reduced: return reduced_sizes(f, v, r->count, out);
+    default: return reduced_count(v, out);
+    }
+}
+
+static cr_value category_test(int builtin, const cr_value *v)
+{
+    cr_dtype t = cr_value_dtype(v);
+
+    if (t == CR_DTYPE_NONE)
+        return cr_of_bool(false);
+    switch (builtin) {
+    case CR_BUILTIN_is_complex: return cr_of_bool(cr_dtype_is_complex(t));
+    case CR_BUILTIN_is_float: return cr_of_bool(cr_dtype_is_float(t));
+    default: return cr_of_bool(cr_dtype_category(t) < CR_CAT_FLOAT);
+    }
+}
+
+static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    switch (r->builtin) {
+    case CR_BUILTIN_promote: *out = dtype_value(cr_promote_values(v, r->count)); return CR_OK;
+    case CR_BUILTIN_float:
+    case CR_BUILTIN_accumulate:
+    case CR_BUILTIN_real:
+    case CR_BUILTIN_complex:
+    case CR_BUILTIN_dtype:
+        *out = dtype_value(type_function(r->builtin, cr_value_dtype(v)));
+        return CR_OK;
+    case CR_BUILTIN_default_dtype: *out = cr_of_dtype(cr_default_dtype()); return CR_OK;
+    case CR_BUILTIN_legacy:
+        *out = (cr_value){.tag = CR_STRING, .s = cr_dtype_infos[cr_value_dtype(v)].legacy};
+        out->len = (uint32_t)strlen(out->s);
+        return CR_OK;
+    case CR_BUILTIN_is_complex:
+    case CR_BUILTIN_is_float:
+    case CR_BUILTIN_is_integral: *out = category_test(r->builtin, v); return CR_OK;
+    case CR_BUILTIN_is_tensor: *out = cr_of_bool(is_tensor(v)); return CR_OK;
+    case CR_BUILTIN_needs_grad:
+        *out = cr_of_bool(v->tag == CR_TENSOR && v->t->requires_grad);
+        return CR_OK;
+    case CR_BUILTIN_conj: return conjugate(f, r, v, out);
+    case CR_BUILTIN_range: return make_range(f, v[0].i, out);
+    case CR_BUILTIN_len:
+    case CR_BUILTIN_has:
+    case CR_BUILTIN_product:
+    case CR_BUILTIN_wrap:
+    case CR_BUILTIN_wraps: return builtin_list(f, r, v, out);
+    case CR_BUILTIN_size:
+    case CR_BUILTIN_ndim:
+    case CR_BUILTIN_dims:
+    case CR_BUILTIN_numel:
+    case CR_BUILTIN_reduced:
+    case CR_BUILTIN_reduced_count: return builtin_tensor(f, r, v, out);
+    default: return arithmetic(f, r, v, out);
+    }
+}
+
+/* --- operator calls --- */
+
+/* `v` as an argument of type `p`; false when it does not fit. */
+static bool fit(cr_frame *f, const cr_param *p, const cr_value *v, cr_value *out)
+{
+    *out = *v;
+    if (v->tag == CR_NONE)
+        return p->optional || (p->has_default && p->preset.tag == CR_NONE);
+    switch (p->type) {
+    case CR_T_TENSOR:
+        if (is_tensor(v))
+            return true;
+        if (p->number && is_number(v))
+            *out = cr_of_number(number_of(v));
+        return p->number && is_number(v);
+    case CR_T_TENSORS: return v->tag == CR_TENSORS || (v->tag == CR_INTS && v->len == 0);
+    case CR_T_SCALAR:
+        if (is_number(v))
+            *out = cr_of_number(number_of(v));
+        return is_number(v);
+    case CR_T_FLOAT:
+        if (is_number(v))
+            *out = cr_of_float(real_of(v));
+        return is_number(v);
+    case CR_T_INT:
+        if (v->tag == CR_NUMBER || v->tag == CR_TRUTH)
+            *out = cr_of_int(cr_scalar_as_int(number_of(v)));
+        return is_number(v) && is_whole(v);
+    case CR_T_BOOL:
+        if (is_number(v))
+            *out = cr_of_bool(truth_of(v));
+        return is_number(v);
+    case CR_T_INTS:
+        if (v->tag == CR_INT) {
+            int64_t *one = frame_get(f, sizeof *one);
+            if (!one)
+                return false;
+            *one = v->i;
+            *out = cr_of_ints(one, 1);
+            return true;
+        }
+        return v->tag == CR_INTS;
+    case CR_T_BOOLS:
+        out->tag = CR_TRUTHS;
+        return v->tag == CR_TRUTHS || v->tag == CR_INTS;
+    case CR_T_DTYPE: return v->tag == CR_DTYPE_VAL;
+    case CR_T_STRING: return v->tag == CR_STRING;
+    default: return true;
+    }
+}
+
+static int parameter_of(const cr_op *op, const cr_rule *r, int i)
+{
+    if (!r->keyword[i])
+        return i < op->param_count && !op->param[i].keyword_only ? i : -1;
+    for (int p = 0; p < op->param_count; p++)
+        if (!strcmp(op->param[p].name, r->keyword[i]))
+            return p;
+    return -1;
+}
+
+/* Arguments of a call against one overload. */
+static bool bind(cr_frame *f, const cr_op *op, const cr_rule *r, const cr_value *v, cr_value *arg)
+{
+    uint32_t given = 0;
+
+    for (int i = 0; i < r->count; i++) {
+        int p = parameter_of(op, r, i);
+        if (p < 0 || !fit(f, &op->param[p], &v[i], &arg[p]))
+            return false;
+        given |= 1u << p;
+    }
+    for (int p = 0; p < op->param_count; p++) {
+        if (given >> p & 1)
+            continue;
+        if (!op->param[p].has_default && !op->param[p].optional)
+            return false;
+        arg[p] = op->param[p].preset;
+    }
+    return true;
+}
+
+/* Results as one value: a tensor, or a list of them. */
+static cr_status pack(cr_frame *f, const cr_op *op, cr_value *results, cr_value *out)
+{
+    cr_status st = CR_OK;
+
+    for (int i = 0; i < op->result_count; i++) {
+        cr_status one = own_value(f, &results[i]);
+        st = st ? st : one;
+    }
+    if (st)
+        return st;
+    if (op->result_count == 1) {
+        *out = results[0];
+        return CR_OK;
+    }
+    cr_value *list = frame_get(f, op->result_count * sizeof *list);
+    if (!list)
+        return CR_MEMORY;
+    memcpy(list, results, op->result_count * sizeof *list);
+    *out = (cr_value){.tag = CR_TENSORS, .len = op->result_count, .list = list};
+    return CR_OK;
+}
+
+static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+{
+    cr_value arg[CR_MAX_ARGS], results[CR_MAX_RESULTS];
+
+    for (const cr_op *op = r->op; op; op = op->next) {
+        if (!bind(f, op, r, v, arg))
+            continue;
+        CR_TRY(cr_call(op, arg, results));
+        return pack(f, op, results, out);
+    }
+    return misuse(f, r, "no overload takes these arguments");
+}
+
+static bool any_tensor(const cr_value *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (is_tensor(&v[i]))
+            return true;
+    return false;
+}
+
+static bool is_none_test(const cr_rule *r, const cr_value *v)
+{
+    return (r->builtin == CR_BUILTIN_eq || r->builtin == CR_BUILTIN_ne) &&
+           (v[0].tag == CR_NONE || v[1].tag == CR_NONE);
+}
+
+/* `and`, `or`, `not` on numbers stop early; on tensors they are the logical operators. */
+static cr_status eval_logic(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    CR_TRY(cr_frame_eval(f, r->args[0], out));
+    if (r->builtin == CR_BUILTIN_not) {
+        *out = cr_of_bool(!truth_of(out));
+        return CR_OK;
+    }
+    bool first = truth_of(out);
+    if (first == (r->builtin == CR_BUILTIN_or)) {
+        *out = cr_of_bool(first);
+        return CR_OK;
+    }
+    CR_TRY(cr_frame_eval(f, r->args[1], out));
+    *out = cr_of_bool(truth_of(out));
+    return CR_OK;
+}
+
+static cr_status eval_call(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value v[CR_MAX_ARGS];
+
+    if (r->builtin >= CR_BUILTIN_and && r->builtin <= CR_BUILTIN_not)
+        return eval_logic(f, r, out);
+    if (r->count > CR_MAX_ARGS)
+        return misuse(f, r, "too many arguments");
+    for (int i = 0; i < r->count; i++)
+        CR_TRY(cr_frame_eval(f, r->args[i], &v[i]));
+    if (r->builtin < 0)
+        return call_operator(f, r, v, out);
+    if (r->op && r->builtin >= CR_BUILTIN_add && any_tensor(v, r->count) && !is_none_test(r, v))
+        return call_operator(f, r, v, out);
+    return call_builtin(f, r, v, out);
+}
+
+/* --- lists --- */
+
+static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *out)
+{
+    bool whole = true, numbers = true;
+
+    for (int i = 0; i < n; i++) {
+        whole &= items[i].tag == CR_INT || items[i].tag == CR_TRUTH;
+        numbers &= is_number(&items[i]);
+    }
+    size_t item = whole ? sizeof(int64_t) : numbers ? sizeof(double) : sizeof(cr_value);
+    void *at = frame_get(f, (size_t)(n ? n : 1) * item);
+    if (!at)
+        return CR_MEMORY;
+    for (int i = 0; i < n; i++) {
+        if (whole)
+            ((int64_t *)at)[i] = items[i].i;
+        else if (numbers)
+            ((double *)at)[i] = real_of(&items[i]);
+        else
+            ((cr_value *)at)[i] = items[i];
+    }
+    *out = (cr_value){.tag = whole ? CR_INTS : numbers ? CR_FLOATS : CR_TENSORS,
+                      .len = (uint32_t)n};
+    out->ints = at;
+    return CR_OK;
+}
+
+static cr_status eval_list(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value items[CR_MAX_ARGS];
+
+    if (r->count > CR_MAX_ARGS)
+        return misuse(f, r, "too many items");
+    for (int i = 0; i < r->count; i++)
+        CR_TRY(cr_frame_eval(f, r->args[i], &items[i]));
+    return pack_list(f, items, r->count, out);
+}
+
+static cr_value item_of(const cr_value *list, uint32_t i)
+{
+    switch (list->tag) {
+    case CR_INTS: return cr_of_int(list->ints[i]);
+    case CR_TRUTHS: return cr_of_bool(list->ints[i] != 0);
+    case CR_FLOATS: return cr_of_float(list->floats[i]);
+    default: return list->list[i];
+    }
+}
+
+static cr_status eval_each(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value over, *items;
+    uint64_t was = f->known;
+
+    CR_TRY(cr_frame_eval(f, r->args[0], &over));
+    items = frame_get(f, (over.len ? over.len : 1) * sizeof *items);
+    if (!items)
+        return CR_MEMORY;
+    for (uint32_t i = 0; i < over.len; i++) {
+        cr_frame_set(f, r->slot, item_of(&over, i));
+        CR_TRY(cr_frame_eval(f, r->args[1], &items[i]));
+    }
+    f->known = (f->known & ~((uint64_t)1 << r->slot)) | was;
+    return pack_list(f, items, (int)over.len, out);
+}
+
+static cr_status eval_index(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_value list, at;
+
+    CR_TRY(cr_frame_eval(f, r->args[0], &list));
+    CR_TRY(cr_frame_eval(f, r->args[1], &at));
+    int64_t i = at.i < 0 ? at.i + list.len : at.i;
+    if (list.tag < CR_INTS || i < 0 || i >= list.len)
+        return misuse(f, r, "index out of range");
+    *out = item_of(&list, (uint32_t)i);
+    return CR_OK;
+}
+
+/* --- names --- */
+
+static cr_status eval_constant(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    cr_dtype t = cr_dtype_find(r->name);
+
+    if (t != CR_DTYPE_NONE)
+        *out = cr_of_dtype(t);
+    else if (!strcmp(r->name, "inf"))
+        *out = cr_of_float((double)INFINITY);
+    else if (!strcmp(r->name, "nan"))
+        *out = cr_of_float((double)NAN);
+    else if (!strcmp(r->name, "pi"))
+        *out = cr_of_float(3.141592653589793);
+    else if (!strcmp(r->name, "ln2"))
+        *out = cr_of_float(0.6931471805599453);
+    else
+        return misuse(f, r, "unknown name");
+    return CR_OK;
+}
+
+static cr_status eval_name(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    const cr_op *op = f->op;
+    int slot = r->slot;
+
+    if (slot < 0)
+        return eval_constant(f, r, out);
+    if (slot < op->param_count) {
+        *out = f->arg[slot];
+        return CR_OK;
+    }
+    if (!(f->known >> slot & 1)) {
+        int let = slot - op->first_let_slot;
+        cr_value v;
+        if (let < 0 || let >= op->let_count)
+            return misuse(f, r, "has no value here");
+        CR_TRY(cr_frame_eval(f, op->lets[let].rule, &v));
+        cr_frame_set(f, slot, v);
+    }
+    *out = f->slot[slot];
+    return CR_OK;
+}
+
+cr_status cr_frame_eval(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    switch (r->kind) {
+    case CR_RULE_NAME: return eval_name(f, r, out);
+    case CR_RULE_INT: *out = cr_of_int(r->integer); return CR_OK;
+    case CR_RULE_FLOAT: *out = cr_of_float(r->number); return CR_OK;
+    case CR_RULE_BOOL: *out = cr_of_bool(r->integer != 0); return CR_OK;
+    case CR_RULE_NONE: *out = cr_of_none(); return CR_OK;
+    case CR_RULE_STRING:
+        *out = (cr_value){.tag = CR_STRING, .len = (uint32_t)strlen(r->name), .s = r->name};
+        return CR_OK;
+    case CR_RULE_LIST: return eval_list(f, r, out);
+    case CR_RULE_CALL: return eval_call(f, r, out);
+    case CR_RULE_CHOOSE:
+        CR_TRY(cr_frame_eval(f, r->args[0], out));
+        return cr_frame_eval(f, r->args[truth_of(out) ? 1 : 2], out);
+    case CR_RULE_EACH: return eval_each(f, r, out);
+    case CR_RULE_INDEX: return eval_index(f, r, out);
+    }
+    return misuse(f, r, "unknown rule");
+}

@@ -1,0 +1,248 @@
+/* Type rules: promotion over call arguments, compute and result types, checks.
+ *
+ * Most entries promote their tensor arguments, or do so and turn integers into
+ * the default dtype; those two are decided without evaluating the rule. */
+#include "tensor/internal.h"
+
+static _Atomic int default_dtype = CR_F32;
+
+cr_dtype cr_default_dtype(void)
+{
+    return (cr_dtype)atomic_load_explicit(&default_dtype, memory_order_relaxed);
+}
+
+cr_status cr_set_default_dtype(cr_dtype t)
+{
+    if (!cr_dtype_is_float(t))
+        return cr_fail(CR_TYPE, "only floating-point types are supported as the default type");
+    atomic_store(&default_dtype, t);
+    return CR_OK;
+}
+
+static cr_dtype number_dtype(cr_category category)
+{
+    switch (category) {
+    case CR_CAT_BOOL: return CR_BOOL;
+    case CR_CAT_INT: return CR_I64;
+    case CR_CAT_FLOAT: return cr_default_dtype();
+    default: return cr_dtype_complex(cr_default_dtype());
+    }
+}
+
+cr_dtype cr_value_dtype(const cr_value *v)
+{
+    switch (v->tag) {
+    case CR_TENSOR: return (cr_dtype)v->t->dtype;
+    case CR_VIEW: return (cr_dtype)v->view->dtype;
+    case CR_DTYPE_VAL: return (cr_dtype)v->i;
+    case CR_NUMBER: return number_dtype(v->number.category);
+    case CR_INT: return CR_I64;
+    case CR_TRUTH: return CR_BOOL;
+    case CR_FLOAT: return cr_default_dtype();
+    default: return CR_DTYPE_NONE;
+    }
+}
+
+static cr_dtype promote_or_either(cr_dtype a, cr_dtype b)
+{
+    return a == CR_DTYPE_NONE ? b : b == CR_DTYPE_NONE ? a : cr_promote(a, b);
+}
+
+/* A weaker kind of operand changes the category only. */
+static cr_dtype combine(cr_dtype strong, cr_dtype weak)
+{
+    if (strong == CR_DTYPE_NONE || weak == CR_DTYPE_NONE)
+        return strong == CR_DTYPE_NONE ? weak : strong;
+    if (cr_dtype_category(weak) <= cr_dtype_category(strong))
+        return strong;
+    if (cr_dtype_is_complex(weak) && cr_dtype_is_float(strong))
+        return cr_dtype_complex(strong);
+    return weak;
+}
+
+/* Strength of an operand: dims, no dims, number. */
+static int strength(const cr_value *v)
+{
+    if (v->tag == CR_TENSOR)
+        return v->t->number ? 2 : v->t->ndim == 0;
+    if (v->tag == CR_VIEW)
+        return v->view->number ? 2 : v->view->ndim == 0;
+    return v->tag == CR_DTYPE_VAL ? 0 : 2;
+}
+
+static void gather(cr_dtype kinds[3], const cr_value *v)
+{
+    if (v->tag == CR_TENSORS) {
+        for (uint32_t i = 0; i < v->len; i++)
+            gather(kinds, &v->list[i]);
+        return;
+    }
+    cr_dtype t = cr_value_dtype(v);
+    if (t != CR_DTYPE_NONE) {
+        int k = strength(v);
+        kinds[k] = promote_or_either(kinds[k], t);
+    }
+}
+
+cr_dtype cr_promote_values(const cr_value *v, int n)
+{
+    cr_dtype kinds[3] = {CR_DTYPE_NONE, CR_DTYPE_NONE, CR_DTYPE_NONE};
+
+    for (int i = 0; i < n; i++)
+        gather(kinds, &v[i]);
+    return combine(kinds[0], combine(kinds[1], kinds[2]));
+}
+
+/* --- rules --- */
+
+enum { TYPE_RULE, TYPE_SELF, TYPE_PROMOTE, TYPE_FLOAT };
+
+/* `promote(...)` over exactly the leading tensor parameters, or one of them. */
+static bool is_promotion(const cr_op *op, const cr_rule *r, int *first)
+{
+    if (r->kind == CR_RULE_NAME && r->slot == 0 && op->param[0].type == CR_T_TENSOR) {
+        *first = 1;
+        return true;
+    }
+    if (r->kind != CR_RULE_CALL || r->builtin != CR_BUILTIN_promote)
+        return false;
+    for (int i = 0; i < r->count; i++)
+        if (r->args[i]->kind != CR_RULE_NAME || r->args[i]->slot != i)
+            return false;
+    *first = r->count;
+    return true;
+}
+
+void cr_classify_type(cr_op *op)
+{
+    const cr_rule *r = op->type;
+    int n = 0;
+
+    op->fast_type = TYPE_RULE;
+    if (!r && op->param_count && op->param[0].type == CR_T_TENSOR) {
+        op->fast_type = TYPE_SELF;
+        op->fast_type_args = 1;
+    } else if (r && is_promotion(op, r, &n)) {
+        op->fast_type = TYPE_PROMOTE;
+    } else if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_float &&
+               is_promotion(op, r->args[0], &n)) {
+        op->fast_type = TYPE_FLOAT;
+    }
+    if (n)
+        op->fast_type_args = (uint8_t)n;
+}
+
+/* All of them plain tensors of one dtype: nothing to promote. */
+static cr_dtype promote_leading(const cr_value *arg, int n)
+{
+    if (arg[0].tag == CR_TENSOR && n == 1 && !arg[0].t->number)
+        return (cr_dtype)arg[0].t->dtype;
+    if (n == 2 && arg[0].tag == CR_TENSOR && arg[1].tag == CR_TENSOR &&
+        arg[0].t->dtype == arg[1].t->dtype && !arg[0].t->number && !arg[1].t->number)
+        return (cr_dtype)arg[0].t->dtype;
+    return cr_promote_values(arg, n);
+}
+
+static cr_status eval_type(cr_dtype *out, const cr_op *op, const cr_rule *rule, cr_frame *f)
+{
+    cr_value v;
+
+    CR_TRY(cr_frame_eval(f, rule, &v));
+    *out = cr_value_dtype(&v);
+    if (*out == CR_DTYPE_NONE)
+        return cr_fail(CR_RUNTIME, "%s(): the result type cannot be inferred", op->name);
+    return CR_OK;
+}
+
+static cr_status refuse_dtype(const cr_op *op, cr_dtype t)
+{
+    return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op->name,
+                   cr_dtype_infos[t].legacy);
+}
+
+cr_status cr_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, cr_frame *f)
+{
+    cr_dtype t = CR_DTYPE_NONE;
+
+    switch (op->fast_type) {
+    case TYPE_SELF:
+    case TYPE_PROMOTE: t = promote_leading(arg, op->fast_type_args); break;
+    case TYPE_FLOAT:
+        t = promote_leading(arg, op->fast_type_args);
+        if (cr_dtype_category(t) < CR_CAT_FLOAT)
+            t = cr_default_dtype();
+        break;
+    default:
+        if (!op->type)
+            return cr_fail(CR_RUNTIME, "%s has no type rule", op->name);
+        CR_TRY(eval_type(&t, op, op->type, f));
+    }
+    if (CR_UNLIKELY(t == CR_DTYPE_NONE))
+        return cr_fail(CR_RUNTIME, "%s(): the result type cannot be inferred", op->name);
+    if (CR_UNLIKELY(!(op->dtypes >> t & 1)))
+        return refuse_dtype(op, t);
+    *out = t;
+    return CR_OK;
+}
+
+cr_status cr_result_type(cr_dtype *out, const cr_op *op, int k, cr_dtype compute, cr_frame *f)
+{
+    *out = compute;
+    return op->returns[k] ? eval_type(out, op, op->returns[k], f) : CR_OK;
+}
+
+cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_form form)
+{
+    *out = op->kernel[cr_dtype_compute(dtype)][form];
+    return *out ? CR_OK : refuse_dtype(op, dtype);
+}
+
+/* --- checks --- */
+
+static void print_value(cr_text *out, const cr_value *v)
+{
+    switch (v->tag) {
+    case CR_INT:
+    case CR_TRUTH: cr_text_printf(out, "%lld", (long long)v->i); break;
+    case CR_FLOAT: cr_text_printf(out, "%g", v->d); break;
+    case CR_NUMBER: cr_text_printf(out, "%g", cr_scalar_as_double(v->number)); break;
+    case CR_DTYPE_VAL: cr_text_put(out, cr_dtype_name((cr_dtype)v->i)); break;
+    case CR_STRING: cr_text_put_n(out, v->s, v->len); break;
+    case CR_INTS: cr_print_sizes(out, (int)v->len, v->ints); break;
+    case CR_NONE: cr_text_put(out, "None"); break;
+    default: cr_text_put(out, "?");
+    }
+}
+
+static cr_status raise_check(const cr_check *c, cr_frame *f)
+{
+    cr_text text = {0};
+    cr_status st = CR_OK;
+    int k = 0;
+
+    for (const char *p = c->message; *p; p++) {
+        if (p[0] == '{' && p[1] == '}' && k < c->count) {
+            cr_value v;
+            CR_GO(cr_frame_eval(f, c->args[k++], &v));
+            print_value(&text, &v);
+            p++;
+        } else {
+            cr_text_char(&text, *p);
+        }
+    }
+    st = cr_fail((cr_status)c->kind, "%s", cr_text_str(&text));
+done:
+    cr_text_drop(&text);
+    return st;
+}
+
+cr_status cr_run_checks(const cr_op *op, cr_frame *f)
+{
+    for (int i = 0; i < op->check_count; i++) {
+        cr_value v;
+        CR_TRY(cr_frame_eval(f, op->checks[i].when, &v));
+        if (CR_UNLIKELY(v.i))
+            return raise_check(&op->checks[i], f);
+    }
+    return CR_OK;
+}
