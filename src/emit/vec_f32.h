@@ -405,9 +405,24 @@ CV_FN cv_f32 cv_erf_f32(cv_f32 x)
     return cv_select_f32(cv_gt_f32(a, CV_K(0.93f)), large, small);
 }
 
+CV_FN cv_f32 cv_hypot_f32(cv_f32 x, cv_f32 y)
+{
+    cv_f32 a = cv_abs_f32(x), b = cv_abs_f32(y), zero = {0};
+    cv_f32 high = cv_maximum_f32(a, b), low = cv_minimum_f32(a, b), ratio = low / high;
+    cv_f32 r = high * cv_sqrt_f32(cv_fma_f32(ratio, ratio, CV_K(1.0f)));
+    r = cv_select_f32(cv_eq_f32(high, zero), zero, r);
+    cv_m32 endless = cv_or_m32(cv_isinf_f32(a), cv_isinf_f32(b));
+    return cv_select_f32(endless, CV_K(CV_INF_f32), r);
+}
+
+CV_FN cv_f32 cv_angle_f32(cv_f32 x)
+{
+    cv_f32 r = cv_select_f32(cv_lt_f32(x, CV_K(0.0f)), CV_K(2 * CV_HALFPI), (cv_f32){0});
+    return cv_select_f32(cv_isnan_f32(x), x, r);
+}
+
 CV_LANEWISE1(f32, erfc, __builtin_erfcf)
 CV_LANEWISE2(f32, pow, __builtin_powf)
-CV_LANEWISE2(f32, hypot, __builtin_hypotf)
 CV_LANEWISE2(f32, fmodlibm, __builtin_fmodf)
 
 /* A remainder is exact; a quotient below 2^22 is off by at most one. */

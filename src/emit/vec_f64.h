@@ -34,6 +34,17 @@ CV_LANEWISE2(f64, fmod, __builtin_fmod)
 
 CV_DEFINE_DIVISION(f64, m64)
 
-CV_FN cv_f64 cv_sigmoid_f64(cv_f64 a) { return 1.0 / (1.0 + cv_exp_f64(-a)); }
+CV_FN cv_f64 cv_sigmoid_f64(cv_f64 x)
+{
+    cv_f64 e = cv_exp_f64(-cv_abs_f64(x)), one = cv_set1_f64(1.0);
+    return cv_select_f64(cv_lt_f64(x, (cv_f64){0}), e, one) / (one + e);
+}
+
+CV_FN cv_f64 cv_angle_f64(cv_f64 x)
+{
+    cv_f64 pi = cv_set1_f64(3.14159265358979324);
+    cv_f64 r = cv_select_f64(cv_lt_f64(x, (cv_f64){0}), pi, (cv_f64){0});
+    return cv_select_f64(cv_isnan_f64(x), x, r);
+}
 
 #endif
