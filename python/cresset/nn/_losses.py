@@ -1,0 +1,320 @@
+"""Loss functions of torch.nn.functional."""
+import math
+import warnings
+
+import cresset
+from .._ops import ops
+from . import _reduction
+
+
+def _number(size_average, reduce, reduction):
+    if size_average is None and reduce is None:
+        return _reduction.get_enum(reduction)
+    return _reduction.legacy_get_enum(size_average, reduce)
+
+
+def _name(size_average, reduce, reduction):
+    if size_average is None and reduce is None:
+        return reduction
+    return _reduction.legacy_get_string(size_average, reduce)
+
+
+def _reduce(loss, reduction, message="{} is not valid"):
+    if reduction == "none":
+        return loss
+    if reduction == "mean":
+        return loss.mean()
+    if reduction == "sum":
+        return loss.sum()
+    raise ValueError(message.format(reduction))
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
+             zero_infinity=False):
+    """Minus the log-probability of all alignments of `targets` with the inputs."""
+    return ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
+                        _reduction.get_enum(reduction), zero_infinity)
+
+
+def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+             reduction="mean"):
+    """Minus the input at the target class."""
+    number = _number(size_average, reduce, reduction)
+    return ops.nll_loss_nd(input, target, weight, number, ignore_index)
+
+
+def cross_entropy(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
+                  reduction="mean", label_smoothing=0.0):
+    """nll_loss of log_softmax; `target` holds class numbers or probabilities."""
+    number = _number(size_average, reduce, reduction)
+    return ops.cross_entropy_loss(input, target, weight, number, ignore_index, label_smoothing)
+
+
+def _check_linear_cross_entropy(input, weight, bias):
+    if not 1 <= input.dim() <= 2:
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if weight.dim() < 2:
+        raise RuntimeError("expected linear_weight with dimensionality at least 2, got "
+                           f"{weight.dim()}")
+    if input.shape[-1] != weight.shape[-1]:
+        raise RuntimeError("expected equal input and linear_weight last dimensions "
+                           f"(in_features), got {input.shape[-1]} and {weight.shape[-1]}, "
+                           "respectively")
+    outputs = tuple(weight.shape[:-1])
+    if bias is not None and tuple(bias.shape) != outputs:
+        raise RuntimeError(
+            f"expected linear_bias shape {outputs}, got {tuple(bias.shape)}")
+    if len(outputs) > 1 and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(weight.shape)} requires "
+            f"batched input, (N, {input.shape[-1]}), got unbatched input with shape "
+            f"{tuple(input.shape)}")
+
+
+def linear_cross_entropy(input, linear_weight, target, *, linear_bias=None, weight=None,
+                         reduction="mean", ignore_index=None, label_smoothing=0.0):
+    """cross_entropy(linear(input, linear_weight, linear_bias), target)."""
+    _check_linear_cross_entropy(input, linear_weight, linear_bias)
+    shape = (*input.shape[:-1], *linear_weight.shape[:-1])
+    if target.shape == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    if linear_weight.dim() > 2:
+        linear_weight = linear_weight.reshape(-1, input.shape[-1])
+        linear_bias = None if linear_bias is None else linear_bias.reshape(-1)
+    logits = ops.linear(input, linear_weight, linear_bias).reshape(shape)
+    return cross_entropy(logits, target, weight=weight, reduction=reduction,
+                         ignore_index=-100 if ignore_index is None else ignore_index,
+                         label_smoothing=label_smoothing)
+
+
+def poisson_nll_loss(input, target, log_input=True, full=False, size_average=None, eps=1e-8,
+                     reduce=None, reduction="mean"):
+    """Minus the Poisson log-likelihood of `target`."""
+    reduction = _name(size_average, reduce, reduction)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not a valid value for reduction")
+    return ops.poisson_nll_loss(input, target, log_input, full, eps,
+                                _reduction.get_enum(reduction))
+
+
+def _gaussian_variance(input, var):
+    if isinstance(var, float):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = var * cresset.ones_like(input)
+    elif cresset.any(var < 0):
+        raise ValueError("var has negative entry/entries")
+    if var.size() == input.size():
+        return var
+    if input.size()[:-1] == var.size():
+        return var.unsqueeze(-1)
+    # One dimension of `var` may be 1 where the input's is larger.
+    if input.ndim != var.ndim or sum(
+            y for x, y in zip(input.size(), var.size()) if x != y) != 1:
+        raise ValueError("var is of incorrect size")
+    return var
+
+
+def gaussian_nll_loss(input, target, var, full=False, eps=1e-6, reduction="mean"):
+    """Minus the Gaussian log-likelihood of `target` with mean `input` and variance `var`."""
+    var = _gaussian_variance(input, var)
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    var = var.clone()
+    with cresset.no_grad():
+        var.clamp_(min=eps)
+    loss = 0.5 * (cresset.log(var) + (input - target) ** 2 / var)
+    if full:
+        loss += 0.5 * math.log(2 * math.pi)
+    return _reduce(loss, reduction)
+
+
+def kl_div(input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
+    """target * (log(target) - input)."""
+    if size_average is not None or reduce is not None:
+        number = _reduction.legacy_get_enum(size_average, reduce)
+    else:
+        if reduction == "mean":
+            warnings.warn(
+                "reduction: 'mean' divides the total loss by both the batch size and the support "
+                "size.'batchmean' divides only by the batch size, and aligns with the KL div "
+                "math definition.'mean' will be changed to behave the same as 'batchmean' in the "
+                "next major release.", stacklevel=2)
+        number = _reduction.get_enum("sum" if reduction == "batchmean" else reduction)
+    loss = ops.kl_div(input, target, number, log_target=log_target)
+    if reduction == "batchmean" and input.dim() != 0:
+        loss = loss / input.size()[0]
+    return loss
+
+
+def binary_cross_entropy(input, target, weight=None, size_average=None, reduce=None,
+                         reduction="mean"):
+    """-(target * log(input) + (1 - target) * log(1 - input))."""
+    number = _number(size_average, reduce, reduction)
+    if target.size() != input.size():
+        raise ValueError(
+            f"Using a target size ({target.size()}) that is different to the input size "
+            f"({input.size()}) is deprecated. Please ensure they have the same size.")
+    if weight is not None:
+        weight = weight.expand(cresset.broadcast_shapes(target.size(), weight.size()))
+    return ops.binary_cross_entropy(input, target, weight, number)
+
+
+def binary_cross_entropy_with_logits(input, target, weight=None, size_average=None, reduce=None,
+                                     reduction="mean", pos_weight=None):
+    """binary_cross_entropy of sigmoid(input), computed without overflow."""
+    number = _number(size_average, reduce, reduction)
+    if target.size() != input.size():
+        raise ValueError(f"Target size ({target.size()}) must be the same as input size "
+                         f"({input.size()})")
+    return ops.binary_cross_entropy_with_logits(input, target, weight, pos_weight, number)
+
+
+# Differences, elementwise.
+
+def _broadcast(input, target):
+    if target.size() == input.size():
+        return input, target
+    warnings.warn(
+        f"Using a target size ({target.size()}) that is different to the input size "
+        f"({input.size()}). This will likely lead to incorrect results due to broadcasting. "
+        "Please ensure they have the same size.", stacklevel=3)
+    return cresset.broadcast_tensors(input, target)
+
+
+def _weighted(loss, weight, size, reduction, divide_by_weight):
+    if weight.size() != size:
+        raise ValueError("Weights and input must have the same size.")
+    loss = loss * weight
+    if reduction == "mean" and divide_by_weight:
+        return cresset.sum(loss) / cresset.sum(weight)
+    return _reduce(loss, reduction,
+                   "Invalid reduction mode: {}. Expected one of 'none', 'mean', 'sum'.")
+
+
+def mse_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """(input - target) ** 2."""
+    a, b = _broadcast(input, target)
+    reduction = _name(size_average, reduce, reduction)
+    if weight is not None:
+        return _weighted(cresset.pow(a - b, 2), weight, input.size(), reduction, True)
+    return ops.mse_loss(a, b, _reduction.get_enum(reduction))
+
+
+def l1_loss(input, target, size_average=None, reduce=None, reduction="mean", weight=None):
+    """|input - target|."""
+    a, b = _broadcast(input, target)
+    reduction = _name(size_average, reduce, reduction)
+    if weight is not None:
+        return _weighted(cresset.abs(a - b), weight, input.size(), reduction, True)
+    return ops.l1_loss(a, b, _reduction.get_enum(reduction))
+
+
+def smooth_l1_loss(input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
+    """Squares below `beta`, absolute differences above."""
+    a, b = _broadcast(input, target)
+    number = _reduction.get_enum(_name(size_average, reduce, reduction))
+    if beta == 0.0:
+        return ops.l1_loss(a, b, number)
+    return ops.smooth_l1_loss(a, b, number, beta)
+
+
+def huber_loss(input, target, reduction="mean", delta=1.0, weight=None):
+    """delta * smooth_l1_loss with beta = delta."""
+    a, b = _broadcast(input, target)
+    if weight is not None:
+        loss = ops.huber_loss(a, b, _reduction.get_enum("none"), delta)
+        return _weighted(loss, weight, input.size(), reduction, False)
+    return ops.huber_loss(a, b, _reduction.get_enum(reduction), delta)
+
+
+# Margins.
+
+def margin_ranking_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
+                        reduction="mean"):
+    """max(0, -target * (input1 - input2) + margin)."""
+    number = _number(size_average, reduce, reduction)
+    if input1.dim() != input2.dim() or input1.dim() != target.dim():
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.size()}, input2: {input2.size()}, target: {target.size()} ")
+    return ops.margin_ranking_loss(input1, input2, target, margin, number)
+
+
+def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=None,
+                         reduction="mean"):
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    number = _number(size_average, reduce, reduction)
+    return ops.hinge_embedding_loss(input, target, margin, number)
+
+
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """Hinge loss between every labelled and every unlabelled class."""
+    return ops.multilabel_margin_loss(input, target, _number(size_average, reduce, reduction))
+
+
+def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """log(1 + exp(-target * input))."""
+    return ops.soft_margin_loss(input, target, _number(size_average, reduce, reduction))
+
+
+def multilabel_soft_margin_loss(input, target, weight=None, size_average=None, reduce=None,
+                                reduction="mean"):
+    """Mean over the classes of the binary cross entropies."""
+    reduction = _name(size_average, reduce, reduction)
+    loss = -(target * ops.log_sigmoid(input) + (1 - target) * ops.log_sigmoid(-input))
+    if weight is not None:
+        loss = loss * weight
+    dim = input.dim() - 1
+    return _reduce(loss.sum(dim=dim) / input.size(dim), reduction)
+
+
+def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, reduce=None,
+                          reduction="mean"):
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1."""
+    number = _number(size_average, reduce, reduction)
+    return ops.cosine_embedding_loss(input1, input2, target, margin, number)
+
+
+def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None,
+                      reduce=None, reduction="mean"):
+    """Hinge loss between the target class and every other."""
+    number = _number(size_average, reduce, reduction)
+    if p != 1 and p != 2:
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.dim() != 1:
+        raise ValueError("weight must be one-dimensional")
+    return ops.multi_margin_loss(input, target, p, margin, weight, number)
+
+
+def _check_margin(margin):
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+
+
+def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, swap=False,
+                        size_average=None, reduce=None, reduction="mean"):
+    """max(0, margin + |anchor - positive| - |anchor - negative|)."""
+    number = _number(size_average, reduce, reduction)
+    _check_margin(margin)
+    return ops.triplet_margin_loss(anchor, positive, negative, margin, p, eps, swap, number)
+
+
+def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None,
+                                      margin=1.0, swap=False, reduction="mean"):
+    """triplet_margin_loss with a distance of one's own."""
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(f"{reduction} is not a valid value for reduction")
+    _check_margin(margin)
+    dims = anchor.ndim, positive.ndim, negative.ndim
+    if len(set(dims)) > 1:
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {dims[0]}D, positive {dims[1]}D, and negative "
+            f"{dims[2]}D inputs")
+    distance = distance_function or ops.pairwise_distance
+    far = distance(anchor, negative)
+    near = distance(anchor, positive)
+    if swap:
+        far = cresset.minimum(far, distance(positive, negative))
+    return _reduce(cresset.clamp_min(margin + near - far, 0), reduction)

@@ -1,0 +1,249 @@
+"""Pooling functions of torch.nn.functional."""
+import cresset
+from .._ops import ops
+from .modules.utils import _list_with_default, _pair, _single, _triple
+
+
+def max_pool1d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
+                            ceil_mode=False, return_indices=False):
+    """max_pool1d and where the maxima are."""
+    return ops.max_pool1d_with_indices(input, kernel_size, [] if stride is None else stride,
+                                       padding, dilation, ceil_mode)
+
+
+def max_pool1d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+               return_indices=False):
+    """The maximum of every window of a sequence."""
+    function = ops.max_pool1d_with_indices if return_indices else ops.max_pool1d
+    return function(input, kernel_size, [] if stride is None else stride, padding, dilation,
+                    ceil_mode)
+
+
+def max_pool2d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
+                            ceil_mode=False, return_indices=False):
+    """max_pool2d and where the maxima are."""
+    return ops.max_pool2d_with_indices(input, kernel_size, [] if stride is None else stride,
+                                       padding, dilation, ceil_mode)
+
+
+def max_pool2d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+               return_indices=False):
+    """The maximum of every window of an image."""
+    function = ops.max_pool2d_with_indices if return_indices else ops.max_pool2d
+    return function(input, kernel_size, [] if stride is None else stride, padding, dilation,
+                    ceil_mode)
+
+
+def max_pool3d_with_indices(input, kernel_size, stride=None, padding=0, dilation=1,
+                            ceil_mode=False, return_indices=False):
+    """max_pool3d and where the maxima are."""
+    return ops.max_pool3d_with_indices(input, kernel_size, [] if stride is None else stride,
+                                       padding, dilation, ceil_mode)
+
+
+def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode=False,
+               return_indices=False):
+    """The maximum of every window of a volume."""
+    function = ops.max_pool3d_with_indices if return_indices else ops.max_pool3d
+    return function(input, kernel_size, [] if stride is None else stride, padding, dilation,
+                    ceil_mode)
+
+
+def _fractional_size(name, input, dims, output_size, output_ratio, expand):
+    if output_size is None and output_ratio is None:
+        raise ValueError(
+            f"{name} requires specifying either an output_size or an output_ratio")
+    if output_size is not None:
+        return output_size
+    if isinstance(output_ratio, (tuple, list)) and len(output_ratio) > dims:
+        raise ValueError(
+            f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
+    return [int(input.size(d - dims) * r) for d, r in enumerate(expand(output_ratio))]
+
+
+def _fractional_samples(input, dims, samples):
+    if samples is not None:
+        return samples
+    batch = 1 if input.dim() == dims + 1 else input.size(0)
+    return cresset.rand(batch, input.size(-dims - 1), dims, dtype=input.dtype,
+                        device=input.device)
+
+
+def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None,
+                                       return_indices=False, _random_samples=None):
+    """fractional_max_pool2d and where the maxima are."""
+    output_size = _fractional_size("fractional_max_pool2d", input, 2, output_size, output_ratio,
+                                   _pair)
+    samples = _fractional_samples(input, 2, _random_samples)
+    return ops.fractional_max_pool2d(input, kernel_size, output_size, samples)
+
+
+def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None,
+                          return_indices=False, _random_samples=None):
+    """Maxima of windows at random places of an image."""
+    out = fractional_max_pool2d_with_indices(input, kernel_size, output_size, output_ratio,
+                                             return_indices, _random_samples)
+    return out if return_indices else out[0]
+
+
+def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None,
+                                       return_indices=False, _random_samples=None):
+    """fractional_max_pool3d and where the maxima are."""
+    output_size = _fractional_size("fractional_max_pool3d", input, 3, output_size, output_ratio,
+                                   _triple)
+    samples = _fractional_samples(input, 3, _random_samples)
+    return ops.fractional_max_pool3d(input, kernel_size, output_size, samples)
+
+
+def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None,
+                          return_indices=False, _random_samples=None):
+    """Maxima of windows at random places of a volume."""
+    out = fractional_max_pool3d_with_indices(input, kernel_size, output_size, output_ratio,
+                                             return_indices, _random_samples)
+    return out if return_indices else out[0]
+
+
+# Unpooling.
+
+def _check_unpool_size(wanted, default, stride):
+    for d, (size, base, step) in enumerate(zip(wanted, default, stride)):
+        if not base - step < size < base + step:
+            raise ValueError(f'invalid output_size "{wanted}" (dim {d} must be between '
+                             f"{base - step} and {base + step})")
+
+
+def _unpool_output_size(input, kernel_size, stride, padding, output_size):
+    dims = len(kernel_size)
+    default = [(n - 1) * s + k - 2 * p for n, s, k, p in
+               zip(input.size()[-dims:], stride, kernel_size, padding)]
+    if output_size is None:
+        output_size = default
+    else:
+        if len(output_size) == dims + 2:
+            output_size = output_size[2:]
+        if len(output_size) != dims:
+            raise ValueError(
+                f"output_size should be a sequence containing {dims} or {dims + 2} elements, but "
+                f"it has a length of '{len(output_size)}'")
+        _check_unpool_size(output_size, default, stride)
+    for d, size in enumerate(output_size):
+        if size < 0:
+            raise ValueError("max_unpooling: output_size must contain non-negative spatial "
+                             f"dimensions, but got output_size[{d}]={size}")
+    return output_size
+
+
+def _unpool_arguments(expand, input, kernel_size, stride, padding, output_size):
+    kernel_size, padding = expand(kernel_size), expand(padding)
+    stride = kernel_size if stride is None else expand(stride)
+    return _unpool_output_size(input, kernel_size, stride, padding, output_size), stride, padding
+
+
+def max_unpool1d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+    """Puts maxima back where max_pool1d found them; zero elsewhere."""
+    size, _, _ = _unpool_arguments(_single, input, kernel_size, stride, padding, output_size)
+    out = ops.max_unpool2d(input.unsqueeze(-1), indices.unsqueeze(-1), [*size, 1])
+    return out.squeeze(-1)
+
+
+def max_unpool2d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+    """Puts maxima back where max_pool2d found them; zero elsewhere."""
+    size, _, _ = _unpool_arguments(_pair, input, kernel_size, stride, padding, output_size)
+    return ops.max_unpool2d(input, indices, size)
+
+
+def max_unpool3d(input, indices, kernel_size, stride=None, padding=0, output_size=None):
+    """Puts maxima back where max_pool3d found them; zero elsewhere."""
+    size, stride, padding = _unpool_arguments(_triple, input, kernel_size, stride, padding,
+                                              output_size)
+    return ops.max_unpool3d(input, indices, size, stride, padding)
+
+
+# Powers.
+
+def _lp_limit(max_pool, input, norm_type, kernel_size, stride, ceil_mode):
+    """The pool with an infinite norm, or None."""
+    if norm_type == float("inf"):
+        return max_pool(input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+    if norm_type == -float("inf"):
+        return -max_pool(-input.abs(), kernel_size, stride, 0, 1, ceil_mode)
+    return None
+
+
+def _lp_pool(avg_pool, input, norm_type, kernel_size, count, stride, ceil_mode):
+    mean = avg_pool(input.pow(norm_type), kernel_size, [] if stride is None else stride, 0,
+                    ceil_mode)
+    return (cresset.sign(mean) * cresset.relu(cresset.abs(mean))).mul(count).pow(1.0 / norm_type)
+
+
+def lp_pool1d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """The p-norm of every window of a sequence."""
+    out = _lp_limit(max_pool1d, input, norm_type, kernel_size, stride, ceil_mode)
+    if out is not None:
+        return out
+    return _lp_pool(ops.avg_pool1d, input, norm_type, kernel_size, _single(kernel_size)[0],
+                    stride, ceil_mode)
+
+
+def lp_pool2d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """The p-norm of every window of an image."""
+    out = _lp_limit(max_pool2d, input, norm_type, kernel_size, stride, ceil_mode)
+    if out is not None:
+        return out
+    kh, kw = _pair(kernel_size)
+    return _lp_pool(ops.avg_pool2d, input, norm_type, kernel_size, kh * kw, stride, ceil_mode)
+
+
+def lp_pool3d(input, norm_type, kernel_size, stride=None, ceil_mode=False):
+    """The p-norm of every window of a volume."""
+    out = _lp_limit(max_pool3d, input, norm_type, kernel_size, stride, ceil_mode)
+    if out is not None:
+        return out
+    kd, kh, kw = _triple(kernel_size)
+    return _lp_pool(ops.avg_pool3d, input, norm_type, kernel_size, kd * kh * kw, stride,
+                    ceil_mode)
+
+
+# Adaptive.
+
+def adaptive_max_pool1d_with_indices(input, output_size, return_indices=False):
+    """adaptive_max_pool1d and where the maxima are."""
+    return ops.adaptive_max_pool1d(input, output_size)
+
+
+def adaptive_max_pool1d(input, output_size, return_indices=False):
+    """Maxima of as many windows as the output has elements."""
+    out = ops.adaptive_max_pool1d(input, output_size)
+    return out if return_indices else out[0]
+
+
+def adaptive_max_pool2d_with_indices(input, output_size, return_indices=False):
+    """adaptive_max_pool2d and where the maxima are."""
+    return ops.adaptive_max_pool2d(input, _list_with_default(output_size, input.size()))
+
+
+def adaptive_max_pool2d(input, output_size, return_indices=False):
+    """Maxima of as many windows as the output has elements; None keeps a size."""
+    out = adaptive_max_pool2d_with_indices(input, output_size)
+    return out if return_indices else out[0]
+
+
+def adaptive_max_pool3d_with_indices(input, output_size, return_indices=False):
+    """adaptive_max_pool3d and where the maxima are."""
+    return ops.adaptive_max_pool3d(input, _list_with_default(output_size, input.size()))
+
+
+def adaptive_max_pool3d(input, output_size, return_indices=False):
+    """Maxima of as many windows as the output has elements; None keeps a size."""
+    out = adaptive_max_pool3d_with_indices(input, output_size)
+    return out if return_indices else out[0]
+
+
+def adaptive_avg_pool2d(input, output_size):
+    """Means of as many windows as the output has elements; None keeps a size."""
+    return ops.adaptive_avg_pool2d(input, _list_with_default(output_size, input.size()))
+
+
+def adaptive_avg_pool3d(input, output_size):
+    """Means of as many windows as the output has elements; None keeps a size."""
+    return ops.adaptive_avg_pool3d(input, _list_with_default(output_size, input.size()))

@@ -1,0 +1,159 @@
+"""Padding as modules: five ways for one, two and three dimensions."""
+from .. import functional as F
+from .module import Module
+from .utils import _ntuple
+
+__all__ = [f"{kind}Pad{n}d" for n in (1, 2, 3)
+           for kind in ("Circular", "Constant", "Reflection", "Replication", "Zero")]
+
+
+class _PadNd(Module):
+    """Pads `_dims` dimensions; `padding` is one number or (before, after) pairs."""
+
+    __constants__ = ["padding"]
+    _dims = 1
+
+    def __init__(self, padding):
+        super().__init__()
+        self.padding = _ntuple(2 * self._dims)(padding)
+
+    def extra_repr(self):
+        return f"{self.padding}"
+
+
+class _CircularPadNd(_PadNd):
+    """Continues with the other end."""
+
+    def _check_input_dim(self, input):
+        low = self._dims + 1
+        if input.dim() not in (low, low + 1):
+            raise ValueError(
+                f"expected {low}D or {low + 1}D input (got {input.dim()}D input)")
+
+    def forward(self, input):
+        self._check_input_dim(input)
+        return F.pad(input, self.padding, "circular")
+
+
+class _ConstantPadNd(_PadNd):
+    """Continues with `value`."""
+
+    __constants__ = ["padding", "value"]
+
+    def __init__(self, padding, value):
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input):
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self):
+        return f"padding={self.padding}, value={self.value}"
+
+
+class _ReflectionPadNd(_PadNd):
+    """Continues with the mirror image, without the edge."""
+
+    def forward(self, input):
+        return F.pad(input, self.padding, "reflect")
+
+
+class _ReplicationPadNd(_PadNd):
+    """Continues with the edge."""
+
+    def forward(self, input):
+        return F.pad(input, self.padding, "replicate")
+
+
+class CircularPad1d(_CircularPadNd):
+    """Pads sequences with their other end."""
+
+
+class CircularPad2d(_CircularPadNd):
+    """Pads images with their other end."""
+
+    _dims = 2
+
+
+class CircularPad3d(_CircularPadNd):
+    """Pads volumes with their other end."""
+
+    _dims = 3
+
+
+class ConstantPad1d(_ConstantPadNd):
+    """Pads sequences with a value."""
+
+
+class ConstantPad2d(_ConstantPadNd):
+    """Pads images with a value."""
+
+    _dims = 2
+
+
+class ConstantPad3d(_ConstantPadNd):
+    """Pads volumes with a value."""
+
+    _dims = 3
+
+
+class ReflectionPad1d(_ReflectionPadNd):
+    """Pads sequences with their mirror image."""
+
+
+class ReflectionPad2d(_ReflectionPadNd):
+    """Pads images with their mirror image."""
+
+    _dims = 2
+
+
+class ReflectionPad3d(_ReflectionPadNd):
+    """Pads volumes with their mirror image."""
+
+    _dims = 3
+
+
+class ReplicationPad1d(_ReplicationPadNd):
+    """Pads sequences with their edge."""
+
+
+class ReplicationPad2d(_ReplicationPadNd):
+    """Pads images with their edge."""
+
+    _dims = 2
+
+
+class ReplicationPad3d(_ReplicationPadNd):
+    """Pads volumes with their edge."""
+
+    _dims = 3
+
+
+class ZeroPad1d(ConstantPad1d):
+    """Pads sequences with zero."""
+
+    def __init__(self, padding):
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self):
+        return f"{self.padding}"
+
+
+class ZeroPad2d(ConstantPad2d):
+    """Pads images with zero."""
+
+    def __init__(self, padding):
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self):
+        return f"{self.padding}"
+
+
+class ZeroPad3d(ConstantPad3d):
+    """Pads volumes with zero."""
+
+    def __init__(self, padding):
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self):
+        return f"{self.padding}"

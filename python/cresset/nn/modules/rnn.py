@@ -1,0 +1,542 @@
+"""Recurrent networks, written with tensor operators.
+
+The products with the input are one product for the whole sequence; only those with the hidden
+state run step by step.  Packed sequences are walked by their batch sizes: rows leave (or, in the
+backward direction, enter) the batch where their sequence ends. """
+import math
+import warnings
+
+import cresset
+from ..._ops import ops
+from .. import init
+from ..parameter import Parameter
+from ..utils.rnn import PackedSequence
+from .module import Module
+
+__all__ = ["RNNBase", "RNN", "LSTM", "GRU", "RNNCellBase", "RNNCell", "LSTMCell", "GRUCell"]
+
+_GATES = {"LSTM": 4, "GRU": 3, "RNN_TANH": 1, "RNN_RELU": 1}
+
+
+# One step: (input's share of the gates, state, weights) -> state; state[0] is the output.
+
+def _tanh_step(gates, state, w):
+    return (cresset.tanh(gates + ops.linear(state[0], w["hh"], w["b_hh"])),)
+
+
+def _relu_step(gates, state, w):
+    return (cresset.relu(gates + ops.linear(state[0], w["hh"], w["b_hh"])),)
+
+
+def _lstm_step(gates, state, w):
+    gates = gates + ops.linear(state[0], w["hh"], w["b_hh"])
+    i, f, g, o = gates.chunk(4, 1)
+    c = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
+    h = o.sigmoid() * c.tanh()
+    if w.get("hr") is not None:
+        h = ops.linear(h, w["hr"])
+    return h, c
+
+
+def _gru_step(gates, state, w):
+    h = state[0]
+    x_r, x_z, x_n = gates.chunk(3, 1)
+    h_r, h_z, h_n = ops.linear(h, w["hh"], w["b_hh"]).chunk(3, 1)
+    z = (x_z + h_z).sigmoid()
+    n = (x_n + (x_r + h_r).sigmoid() * h_n).tanh()
+    return ((h - n) * z + n,)
+
+
+_STEPS = {"LSTM": _lstm_step, "GRU": _gru_step, "RNN_TANH": _tanh_step, "RNN_RELU": _relu_step}
+
+
+def _run(step, gates, state, w, reverse):
+    """One direction of one layer over (length, batch, ...) gates."""
+    steps = gates.unbind(0)
+    outputs = []
+    for x in (reversed(steps) if reverse else steps):
+        state = step(x, state, w)
+        outputs.append(state[0])
+    if reverse:
+        outputs.reverse()
+    return cresset.stack(outputs), state
+
+
+def _run_packed(step, gates, state, w, sizes):
+    """Forward over packed gates: finished rows leave at the end of the batch."""
+    outputs, finished = [], []
+    for x, size in zip(gates.split(sizes), sizes):
+        rows = state[0].size(0)
+        if size < rows:
+            finished.append([s.narrow(0, size, rows - size) for s in state])
+            state = tuple(s.narrow(0, 0, size) for s in state)
+        state = step(x, state, w)
+        outputs.append(state[0])
+    finished.append(state)
+    finished.reverse()
+    return cresset.cat(outputs), tuple(cresset.cat(parts) for parts in zip(*finished))
+
+
+def _run_packed_reverse(step, gates, start, w, sizes):
+    """Backward over packed gates: rows enter with their start state."""
+    state = tuple(s.narrow(0, 0, sizes[-1]) for s in start)
+    outputs = []
+    for x, size in reversed(list(zip(gates.split(sizes), sizes))):
+        rows = state[0].size(0)
+        if size > rows:
+            state = tuple(cresset.cat([s, first.narrow(0, rows, size - rows)])
+                          for s, first in zip(state, start))
+        state = step(x, state, w)
+        outputs.append(state[0])
+    outputs.reverse()
+    return cresset.cat(outputs), state
+
+
+def _apply_permutation(tensor, permutation, dim=1):
+    return tensor.index_select(dim, permutation)
+
+
+def apply_permutation(tensor, permutation, dim=1):
+    """Superseded by tensor.index_select(dim, permutation)."""
+    warnings.warn("`apply_permutation` is deprecated, please use `tensor.index_select(dim, "
+                  "permutation)` instead", FutureWarning, stacklevel=2)
+    return _apply_permutation(tensor, permutation, dim)
+
+
+def _check_size(name, value):
+    if not isinstance(value, int):
+        raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
+    if value <= 0:
+        raise ValueError(f"{name} must be greater than zero")
+
+
+def _check_flag(name, value):
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
+
+
+class RNNBase(Module):
+    """Layers and directions of a recurrent network; `mode` chooses the cell."""
+
+    __constants__ = ["mode", "input_size", "hidden_size", "num_layers", "bias", "batch_first",
+                     "dropout", "bidirectional", "proj_size"]
+    __jit_unused_properties__ = ["all_weights"]
+
+    def __init__(self, mode, input_size, hidden_size, num_layers=1, bias=True,
+                 batch_first=False, dropout=0.0, bidirectional=False, proj_size=0, device=None,
+                 dtype=None):
+        super().__init__()
+        self.mode = mode
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.bidirectional = bidirectional
+        self.proj_size = proj_size
+        self._check_arguments(dropout)
+        self._flat_weights_names = []
+        self._all_weights = []
+        for layer in range(num_layers):
+            for direction in range(2 if bidirectional else 1):
+                self._make_weights(layer, direction, {"device": device, "dtype": dtype})
+        self.reset_parameters()
+
+    def _check_arguments(self, dropout):
+        if (isinstance(dropout, bool) or not isinstance(dropout, (int, float))
+                or not 0 <= dropout <= 1):
+            raise ValueError("dropout should be a number in range [0, 1] representing the "
+                             "probability of an element being zeroed")
+        if dropout > 0 and self.num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero "
+                f"dropout expects num_layers greater than 1, but got dropout={dropout} and "
+                f"num_layers={self.num_layers}", stacklevel=4)
+        _check_flag("bias", self.bias)
+        _check_flag("batch_first", self.batch_first)
+        _check_size("input_size", self.input_size)
+        _check_size("hidden_size", self.hidden_size)
+        if self.num_layers <= 0:
+            raise ValueError("num_layers must be greater than zero")
+        if self.proj_size < 0:
+            raise ValueError(
+                "proj_size should be a positive integer or zero to disable projections")
+        if self.proj_size >= self.hidden_size:
+            raise ValueError("proj_size has to be smaller than hidden_size")
+        if self.mode not in _GATES:
+            raise ValueError("Unrecognized RNN mode: " + self.mode)
+
+    def _make_weights(self, layer, direction, factory_kwargs):
+        rows = _GATES[self.mode] * self.hidden_size
+        out = self.proj_size or self.hidden_size
+        inputs = self.input_size if layer == 0 else out * self._directions()
+        shapes = {"weight_ih": (rows, inputs), "weight_hh": (rows, out)}
+        if self.bias:
+            shapes.update(bias_ih=(rows,), bias_hh=(rows,))
+        if self.proj_size > 0:
+            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+        suffix = f"_l{layer}" + ("_reverse" if direction else "")
+        names = [name + suffix for name in shapes]
+        for name, shape in zip(names, shapes.values()):
+            setattr(self, name, Parameter(cresset.empty(shape, **factory_kwargs)))
+        self._flat_weights_names.extend(names)
+        self._all_weights.append(names)
+
+    def _directions(self):
+        return 2 if self.bidirectional else 1
+
+    @property
+    def _flat_weights(self):
+        return [getattr(self, name, None) for name in self._flat_weights_names]
+
+    @property
+    def all_weights(self):
+        """The weights of every layer and direction."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    def flatten_parameters(self):
+        """Nothing to do: the weights are used where they are."""
+
+    def reset_parameters(self):
+        bound = 1.0 / math.sqrt(self.hidden_size)
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def check_input(self, input, batch_sizes):
+        """Refuses an input of the wrong dtype, dimensions or size."""
+        dtype = self._flat_weights[0].dtype
+        if input.dtype != dtype and not cresset.is_autocast_enabled():
+            raise ValueError(
+                f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert "
+                f"input: input.to({dtype}), or convert model: model.to({input.dtype})")
+        expected = 2 if batch_sizes is not None else 3
+        if input.dim() != expected:
+            raise RuntimeError(f"input must have {expected} dimensions, got {input.dim()}")
+        if self.input_size != input.size(-1):
+            raise RuntimeError("input.size(-1) must be equal to input_size. Expected "
+                               f"{self.input_size}, got {input.size(-1)}")
+
+    def _state_size(self, input, batch_sizes, size):
+        if batch_sizes is not None:
+            batch = int(batch_sizes[0])
+        else:
+            batch = input.size(0 if self.batch_first else 1)
+        return self.num_layers * self._directions(), batch, size
+
+    def get_expected_hidden_size(self, input, batch_sizes):
+        """The size that the hidden state must have."""
+        return self._state_size(input, batch_sizes, self.proj_size or self.hidden_size)
+
+    def check_hidden_size(self, hx, expected_hidden_size,
+                          msg="Expected hidden size {}, got {}"):
+        """Refuses a state of another size."""
+        if tuple(hx.size()) != expected_hidden_size:
+            raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
+
+    def check_forward_args(self, input, hidden, batch_sizes):
+        """Refuses inputs and states that do not fit."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
+
+    def permute_hidden(self, hx, permutation):
+        """The state with its batch reordered."""
+        return hx if permutation is None else _apply_permutation(hx, permutation)
+
+    def extra_repr(self):
+        s = "{input_size}, {hidden_size}"
+        if self.proj_size != 0:
+            s += ", proj_size={proj_size}"
+        if self.num_layers != 1:
+            s += ", num_layers={num_layers}"
+        if self.bias is not True:
+            s += ", bias={bias}"
+        if self.batch_first is not False:
+            s += ", batch_first={batch_first}"
+        if self.dropout != 0:
+            s += ", dropout={dropout}"
+        if self.bidirectional is not False:
+            s += ", bidirectional={bidirectional}"
+        return s.format(**self.__dict__)
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self.__dict__.setdefault("proj_size", 0)
+
+    # Computing.  `states` below is a tuple: (hidden,) or (hidden, cell).
+
+    def _zeros(self, input, batch_sizes):
+        size = self.get_expected_hidden_size(input, batch_sizes)
+        return (cresset.zeros(size, dtype=input.dtype, device=input.device),)
+
+    def _weights(self, index):
+        names = self._all_weights[index]
+        w = {"b_ih": None, "b_hh": None}
+        for name in names:
+            kind, part, _ = name.split("_", 2)
+            w[part if kind == "weight" else "b_" + part] = getattr(self, name)
+        return w
+
+    def _direction(self, index, input, states, sizes):
+        """One layer and direction; returns (output, its last states)."""
+        w, step = self._weights(index), _STEPS[self.mode]
+        state = tuple(s[index] for s in states)
+        gates = ops.linear(input, w["ih"], w["b_ih"])
+        reverse = self.bidirectional and index % 2 == 1
+        if sizes is None:
+            return _run(step, gates, state, w, reverse)
+        run = _run_packed_reverse if reverse else _run_packed
+        return run(step, gates, state, w, sizes)
+
+    def _layers(self, input, states, sizes):
+        """All layers; input is (length, batch, size), or packed when `sizes` is given."""
+        if sizes is None and input.size(0) == 0:
+            raise RuntimeError("Expected sequence length to be larger than 0 in RNN")
+        last = []
+        n = self._directions()
+        for layer in range(self.num_layers):
+            done = [self._direction(layer * n + d, input, states, sizes) for d in range(n)]
+            outputs = [output for output, _ in done]
+            last += [state for _, state in done]
+            input = outputs[0] if n == 1 else cresset.cat(outputs, -1)
+            if self.dropout > 0 and self.training and layer < self.num_layers - 1:
+                input = ops.dropout(input, self.dropout, True)
+        return input, tuple(cresset.stack(parts) for parts in zip(*last))
+
+    def _forward_packed(self, packed, states):
+        data, batch_sizes, sorted_indices, unsorted_indices = packed
+        if states is None:
+            states = self._zeros(data, batch_sizes)
+        elif sorted_indices is not None:
+            states = tuple(_apply_permutation(s, sorted_indices) for s in states)
+        self._check_states(data, states, batch_sizes)
+        output, states = self._layers(data, states, batch_sizes.tolist())
+        if unsorted_indices is not None:
+            states = tuple(_apply_permutation(s, unsorted_indices) for s in states)
+        return PackedSequence(output, batch_sizes, sorted_indices, unsorted_indices), states
+
+    def _forward_padded(self, input, states):
+        batched = input.dim() == 3
+        if not batched:
+            input = input.unsqueeze(0 if self.batch_first else 1)
+            states = None if states is None else tuple(s.unsqueeze(1) for s in states)
+        if states is None:
+            states = self._zeros(input, None)
+        self._check_states(input, states, None)
+        output, states = self._layers(input.transpose(0, 1) if self.batch_first else input,
+                                      states, None)
+        output = output.transpose(0, 1) if self.batch_first else output
+        if not batched:
+            output = output.squeeze(0 if self.batch_first else 1)
+            states = tuple(s.squeeze(1) for s in states)
+        return output, states
+
+    def _check_states(self, input, states, batch_sizes):
+        self.check_forward_args(input, states[0], batch_sizes)
+
+
+def _no_projection(kwargs):
+    if "proj_size" in kwargs:
+        raise ValueError("proj_size argument is only supported for LSTM, not RNN or GRU")
+
+
+class _OneState(RNNBase):
+    """A network whose state is one tensor."""
+
+    def forward(self, input, hx=None):
+        states = None if hx is None else (hx,)
+        if isinstance(input, PackedSequence):
+            output, states = self._forward_packed(input, states)
+            return output, states[0]
+        if input.dim() not in (2, 3):
+            raise ValueError(f"{self._title}: Expected input to be 2D or 3D, got {input.dim()}D "
+                             f"{self._title_end}")
+        if hx is not None and hx.dim() != input.dim():
+            kind = "batched 3-D" if input.dim() == 3 else "unbatched 2-D"
+            raise RuntimeError(f"For {kind} input, hx should also be {input.dim()}-D but got "
+                               f"{hx.dim()}-D tensor")
+        output, states = self._forward_padded(input, states)
+        return output, states[0]
+
+
+class RNN(_OneState):
+    """h' = tanh(W_ih x + b_ih + W_hh h + b_hh), or relu instead of tanh."""
+
+    _title, _title_end = "RNN", "tensor instead"
+
+    def __init__(self, *args, **kwargs):
+        _no_projection(kwargs)
+        if len(args) > 3:
+            self.nonlinearity = args[3]
+            args = args[:3] + args[4:]
+        else:
+            self.nonlinearity = kwargs.pop("nonlinearity", "tanh")
+        if self.nonlinearity not in ("tanh", "relu"):
+            raise ValueError(f"Unknown nonlinearity '{self.nonlinearity}'. "
+                             "Select from 'tanh' or 'relu'.")
+        super().__init__("RNN_" + self.nonlinearity.upper(), *args, **kwargs)
+
+
+class GRU(_OneState):
+    """Gated recurrent units."""
+
+    _title, _title_end = "GRU", "instead"
+
+    def __init__(self, *args, **kwargs):
+        _no_projection(kwargs)
+        super().__init__("GRU", *args, **kwargs)
+
+
+class LSTM(RNNBase):
+    """Long short-term memory."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__("LSTM", *args, **kwargs)
+
+    def get_expected_cell_size(self, input, batch_sizes):
+        """The size that the cell state must have."""
+        return self._state_size(input, batch_sizes, self.hidden_size)
+
+    def check_forward_args(self, input, hidden, batch_sizes):
+        """Refuses inputs and states that do not fit."""
+        self.check_input(input, batch_sizes)
+        self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes),
+                               "Expected hidden[0] size {}, got {}")
+        self.check_hidden_size(hidden[1], self.get_expected_cell_size(input, batch_sizes),
+                               "Expected hidden[1] size {}, got {}")
+
+    def permute_hidden(self, hx, permutation):
+        """The states with their batch reordered."""
+        if permutation is None:
+            return hx
+        return tuple(_apply_permutation(h, permutation) for h in hx)
+
+    def _zeros(self, input, batch_sizes):
+        cell = self.get_expected_cell_size(input, batch_sizes)
+        return (*super()._zeros(input, batch_sizes),
+                cresset.zeros(cell, dtype=input.dtype, device=input.device))
+
+    def _check_states(self, input, states, batch_sizes):
+        self.check_forward_args(input, states, batch_sizes)
+
+    def forward(self, input, hx=None):
+        if isinstance(input, PackedSequence):
+            return self._forward_packed(input, hx)
+        if input.dim() not in (2, 3):
+            raise ValueError(f"LSTM: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        if hx is not None and any(h.dim() != input.dim() for h in hx[:2]):
+            kind = "batched 3-D" if input.dim() == 3 else "unbatched 2-D"
+            raise RuntimeError(
+                f"For {kind} input, hx and cx should also be {input.dim()}-D but got "
+                f"({hx[0].dim()}-D, {hx[1].dim()}-D) tensors")
+        return self._forward_padded(input, hx)
+
+
+class RNNCellBase(Module):
+    """The weights of one step."""
+
+    __constants__ = ["input_size", "hidden_size", "bias"]
+
+    def __init__(self, input_size, hidden_size, bias, num_chunks, device=None, dtype=None):
+        super().__init__()
+        self.input_size = input_size
+        self.hidden_size = hidden_size
+        self.bias = bias
+        rows = num_chunks * hidden_size
+        for name, shape in (("weight_ih", (rows, input_size)), ("weight_hh", (rows, hidden_size)),
+                            ("bias_ih", (rows,)), ("bias_hh", (rows,))):
+            param = None
+            if bias or name.startswith("weight"):
+                param = Parameter(cresset.empty(shape, device=device, dtype=dtype))
+            self.register_parameter(name, param)
+        self.reset_parameters()
+
+    def extra_repr(self):
+        s = "{input_size}, {hidden_size}"
+        if self.__dict__.get("bias", True) is not True:
+            s += ", bias={bias}"
+        if self.__dict__.get("nonlinearity", "tanh") != "tanh":
+            s += ", nonlinearity={nonlinearity}"
+        return s.format(**self.__dict__)
+
+    def reset_parameters(self):
+        bound = 1.0 / math.sqrt(self.hidden_size) if self.hidden_size > 0 else 0
+        for weight in self.parameters():
+            init.uniform_(weight, -bound, bound)
+
+    def _check_dims(self, name, value):
+        if value.dim() not in (1, 2):
+            raise ValueError(f"{type(self).__name__}: Expected {name} to be 1D or 2D, got "
+                             f"{value.dim()}D instead")
+
+    def _step(self, step, input, states):
+        """One step of a batch or of one sample; missing states are zero."""
+        batched = input.dim() == 2
+        input = input if batched else input.unsqueeze(0)
+        if not batched:
+            states = [s if s is None else s.unsqueeze(0) for s in states]
+        if states[0] is None:
+            size = (input.size(0), self.hidden_size)
+            states = [cresset.zeros(size, dtype=input.dtype, device=input.device)] * len(states)
+        self._check_sizes(input, states)
+        gates = ops.linear(input, self.weight_ih, self.bias_ih)
+        out = step(gates, states, {"hh": self.weight_hh, "b_hh": self.bias_hh})
+        return out if batched else tuple(s.squeeze(0) for s in out)
+
+    def _check_sizes(self, input, states):
+        if input.size(1) != self.input_size:
+            raise RuntimeError(f"input has inconsistent input_size: got {input.size(1)} expected "
+                               f"{self.input_size}")
+        for i, state in enumerate(states):
+            if input.size(0) != state.size(0):
+                raise RuntimeError(f"Input batch size {input.size(0)} doesn't match hidden{i} "
+                                   f"batch size {state.size(0)}")
+            if state.size(1) != self.hidden_size:
+                raise RuntimeError(f"hidden{i} has inconsistent hidden_size: got "
+                                   f"{state.size(1)}, expected {self.hidden_size}")
+
+
+class RNNCell(RNNCellBase):
+    """One step of RNN."""
+
+    __constants__ = ["input_size", "hidden_size", "bias", "nonlinearity"]
+
+    def __init__(self, input_size, hidden_size, bias=True, nonlinearity="tanh", device=None,
+                 dtype=None):
+        super().__init__(input_size, hidden_size, bias, 1, device=device, dtype=dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, input, hx=None):
+        self._check_dims("input", input)
+        if hx is not None:
+            self._check_dims("hidden", hx)
+        step = {"tanh": _tanh_step, "relu": _relu_step}.get(self.nonlinearity)
+        if step is None:
+            raise RuntimeError(f"Unknown nonlinearity: {self.nonlinearity}")
+        return self._step(step, input, [hx])[0]
+
+
+class LSTMCell(RNNCellBase):
+    """One step of LSTM; returns (hidden, cell)."""
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 4, device=device, dtype=dtype)
+
+    def forward(self, input, hx=None):
+        self._check_dims("input", input)
+        for i, value in enumerate(hx or ()):
+            self._check_dims(f"hx[{i}]", value)
+        return self._step(_lstm_step, input, [None, None] if hx is None else list(hx))
+
+
+class GRUCell(RNNCellBase):
+    """One step of GRU."""
+
+    def __init__(self, input_size, hidden_size, bias=True, device=None, dtype=None):
+        super().__init__(input_size, hidden_size, bias, 3, device=device, dtype=dtype)
+
+    def forward(self, input, hx=None):
+        self._check_dims("input", input)
+        if hx is not None:
+            self._check_dims("hidden", hx)
+        return self._step(_gru_step, input, [hx])[0]

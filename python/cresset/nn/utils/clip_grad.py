@@ -1,0 +1,70 @@
+"""Limiting gradients."""
+import types
+import warnings
+
+import cresset
+from ... import Tensor
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value_", "clip_grads_with_norm_",
+           "get_total_norm"]
+
+
+def _as_list(tensors):
+    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+
+
+def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """The norm of all tensors as if they were one vector."""
+    tensors, norm_type = _as_list(tensors), float(norm_type)
+    if not tensors:
+        return cresset.tensor(0.0)
+    device = tensors[0].device
+    with cresset.no_grad():
+        norms = [cresset.linalg.vector_norm(t, norm_type).to(device) for t in tensors]
+        total = cresset.linalg.vector_norm(cresset.stack(norms), norm_type)
+    if error_if_nonfinite and not total.isfinite():
+        raise RuntimeError(
+            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
+            "so it cannot be clipped. To disable this error and scale the gradients by the "
+            "non-finite norm anyway, set `error_if_nonfinite=False`")
+    return total
+
+
+def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
+    """Scales the gradients as if their norm, `total_norm`, became at most `max_norm`."""
+    grads = [p.grad for p in _as_list(parameters) if p.grad is not None]
+    with cresset.no_grad():
+        # Multiplying by one is cheaper than asking whether there is anything to do.
+        factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+        for grad in grads:
+            grad.mul_(factor.to(grad.device))
+
+
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False,
+                    foreach=None):
+    """Scales the gradients so that their common norm is at most `max_norm`; returns it."""
+    is_generator = isinstance(parameters, types.GeneratorType)
+    parameters = _as_list(parameters)
+    if is_generator and not parameters:
+        warnings.warn("`parameters` is an empty generator, no gradient clipping will occur.",
+                      stacklevel=2)
+    grads = [p.grad for p in parameters if p.grad is not None]
+    total = get_total_norm(grads, norm_type, error_if_nonfinite, foreach)
+    clip_grads_with_norm_(parameters, max_norm, total, foreach)
+    return total
+
+
+def clip_grad_norm(parameters, max_norm, norm_type=2.0, error_if_nonfinite=False, foreach=None):
+    """The old name of clip_grad_norm_."""
+    warnings.warn("`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+                  "`torch.nn.utils.clip_grad_norm_`.", FutureWarning, stacklevel=2)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
+def clip_grad_value_(parameters, clip_value, foreach=None):
+    """Limits every element of the gradients to [-clip_value, clip_value]."""
+    clip_value = float(clip_value)
+    with cresset.no_grad():
+        for param in _as_list(parameters):
+            if param.grad is not None:
+                param.grad.clamp_(min=-clip_value, max=clip_value)
