@@ -57,6 +57,14 @@ typedef enum {
     CR_GENERATOR   /* generator; NULL is the default one */
 } cr_tag;
 
+/* Values of tag CR_FORMAT_VAL. */
+enum {
+    CR_FORMAT_CONTIGUOUS,
+    CR_FORMAT_PRESERVE,
+    CR_FORMAT_CHANNELS_LAST,
+    CR_FORMAT_CHANNELS_LAST_3D
+};
+
 /* An argument or a result.  Lists and strings are borrowed. */
 typedef struct cr_value {
     uint8_t tag; /* cr_tag */

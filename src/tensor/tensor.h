@@ -30,6 +30,7 @@ typedef struct cr_storage {
     uint32_t size_class;
     uint8_t device;   /* cr_device_kind */
     bool pinned;
+    uint8_t header_class; /* block that holds this record and, when small, its bytes */
     /* Foreign memory or an alias of another storage: called once at the end. */
     void (*release)(void *owner);
     void *owner;
@@ -77,7 +78,8 @@ static inline cr_storage *cr_storage_keep(cr_storage *s)
     return s;
 }
 /* Set by autograd/: frees the slot. Set by py/: called when the last C count of a
- * tensor with a peer goes; returns true when the peer keeps the tensor alive. */
+ * tensor with a peer goes (it is 0 then); true when the peer keeps the tensor alive and
+ * has taken a count. */
 extern void (*cr_grad_meta_drop)(cr_grad_meta *m);
 extern bool (*cr_peer_revive)(cr_tensor *t);
 
@@ -92,6 +94,8 @@ CR_MUST cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_devi
  * cr_storage_keep(storage) after it when the caller keeps a count of its own. */
 CR_MUST cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, int ndim,
                                  const int64_t *size, const int64_t *stride, int64_t offset);
+/* A tensor over the storage of `base`; g->offset counts from base's first element. */
+CR_MUST cr_status cr_tensor_view(cr_tensor **out, const cr_tensor *base, const cr_geometry *g);
 /* A 0-d tensor holding `s` as `dtype`; `number` marks it weak in promotion. */
 CR_MUST cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool number);
 CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device_kind device, size_t size);
@@ -106,6 +110,11 @@ CR_MUST cr_status cr_tensor_alias(cr_tensor **out, const cr_tensor *t);
 CR_MUST cr_status cr_tensor_set_geometry(cr_tensor *t, const cr_geometry *g);
 /* set_/`.data =`: takes over the storage, geometry and dtype of `from`. */
 CR_MUST cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from);
+/* Gives `t` these sizes and strides from its offset on, growing the storage when needed
+ * (resize_, out=).  Other tensors over a storage that had to move keep the old bytes. */
+CR_MUST cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size,
+                                   const int64_t *stride);
+/* Never moves the bytes when they fit the block; see cr_tensor_resize. */
 CR_MUST cr_status cr_storage_resize(cr_storage *s, size_t size);
 
 /* The plain view of a tensor, valid while the tensor's geometry is. */
@@ -118,7 +127,7 @@ static inline cr_view cr_view_of(const cr_tensor *t)
 bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride);
 bool cr_is_channels_last(const cr_tensor *t); /* NCHW with NHWC strides */
 bool cr_is_dense(const cr_tensor *t);         /* no gaps, no overlap, in some order */
-/* Two different elements share memory (expand, overlapping as_strided). */
+/* Elements share memory through a stride of 0; like torch, it looks no further. */
 bool cr_has_internal_overlap(const cr_tensor *t);
 CR_MUST cr_status cr_item(cr_scalar *out, const cr_tensor *t); /* one element; CR_RUNTIME */
 CR_API cr_dtype cr_default_dtype(void);

@@ -1,0 +1,334 @@
+/* Caching allocator for host memory.
+ *
+ * Class c <= 16 has blocks of 64 c bytes; from there on there are four classes to a
+ * doubling, so at most a fifth of a block is unused.  A thread keeps released blocks up
+ * to 64 KB in lists of its own, without locks.  What overflows, and all larger blocks,
+ * go to a shared cache: a list for each class and one queue through all, in the order of
+ * release.  When the cache holds more than its limit, the oldest blocks go back to the
+ * system.  The limit follows the most that was ever in use, so a program that repeats
+ * itself finds its blocks again.
+ *
+ * Free blocks carry their links in their own first bytes. */
+#include "device/cpu/cpu.h"
+#include "base/memory.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    ALIGNMENT = 64,
+    SMALL_CLASSES = 16,   /* multiples of 64 up to 1 KB */
+    THREAD_CLASSES = 41,  /* classes below: up to 64 KB */
+    CLASSES = 17 + 4 * 37 /* up to 2^47 bytes */
+};
+static const size_t huge_page = (size_t)2 << 20;
+
+#ifdef CR_MEAN
+static const size_t thread_list_bytes = 1, least_limit = 1;
+#else
+static const size_t thread_list_bytes = 65536, least_limit = (size_t)256 << 20;
+#endif
+
+typedef struct block {
+    struct block *next;              /* of the same class */
+    struct block *before;
+    struct block *younger, *older;   /* of any class */
+    uint32_t size_class;
+} block;
+
+/* --- classes --- */
+
+static inline uint32_t class_of(size_t size)
+{
+    if (CR_LIKELY(size <= 1024))
+        return size ? (uint32_t)(size + 63) >> 6 : 1;
+    size_t n = size - 1;
+    unsigned k = 63 - CR_CLZ64(n);
+    return 17 + 4 * (k - 10) + (uint32_t)(n >> (k - 2) & 3);
+}
+
+size_t cr_cpu_class_bytes(uint32_t size_class)
+{
+    if (size_class <= SMALL_CLASSES)
+        return (size_t)size_class * 64;
+    uint32_t c = size_class - 17;
+    return (size_t)(5 + c % 4) << (c / 4 + 8);
+}
+
+/* --- a thread's lists --- */
+
+typedef struct {
+    void *first[THREAD_CLASSES];
+    int32_t room[THREAD_CLASSES]; /* blocks that the list may still take */
+    int64_t used;                 /* bytes not yet counted in `used_bytes` */
+    bool ready;
+} thread_lists;
+
+static CR_THREAD thread_lists mine;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end;
+static _Atomic int64_t used_bytes, peak_bytes;
+
+static struct {
+    block *first[CLASSES];
+    block *youngest, *oldest;
+    size_t bytes, count;
+} cache;
+
+static void count_used(int64_t bytes)
+{
+    int64_t now = atomic_fetch_add_explicit(&used_bytes, bytes, memory_order_relaxed) + bytes;
+    int64_t peak = atomic_load_explicit(&peak_bytes, memory_order_relaxed);
+
+    while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now))
+        ;
+}
+
+/* Small blocks are counted in the thread and handed on in steps. */
+static inline void count_small(int64_t bytes)
+{
+    mine.used += bytes;
+    if (CR_UNLIKELY(mine.used > 1 << 16 || mine.used < -(1 << 16))) {
+        count_used(mine.used);
+        mine.used = 0;
+    }
+}
+
+/* --- the system --- */
+
+static void *map_huge(size_t bytes)
+{
+    size_t room = bytes + huge_page;
+    char *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (p == MAP_FAILED)
+        return NULL;
+    size_t front = (huge_page - (uintptr_t)p % huge_page) % huge_page;
+    if (front)
+        munmap(p, front);
+    if (huge_page - front)
+        munmap(p + front + bytes, huge_page - front);
+    madvise(p + front, bytes, MADV_HUGEPAGE);
+    return p + front;
+}
+
+static void *system_get(uint32_t size_class)
+{
+    size_t bytes = cr_cpu_class_bytes(size_class);
+
+    return bytes >= huge_page ? map_huge(bytes) : aligned_alloc(ALIGNMENT, bytes);
+}
+
+static void system_release(void *p, uint32_t size_class)
+{
+    size_t bytes = cr_cpu_class_bytes(size_class);
+
+    if (bytes >= huge_page)
+        munmap(p, bytes);
+    else
+        free(p);
+}
+
+/* --- the shared cache; `lock` is held --- */
+
+static void cache_put(void *p, uint32_t size_class)
+{
+    block *b = p;
+
+    *b = (block){.next = cache.first[size_class], .older = cache.youngest,
+                 .size_class = size_class};
+    if (b->next)
+        b->next->before = b;
+    if (b->older)
+        b->older->younger = b;
+    cache.first[size_class] = cache.youngest = b;
+    if (!cache.oldest)
+        cache.oldest = b;
+    cache.bytes += cr_cpu_class_bytes(size_class);
+    cache.count++;
+}
+
+static void cache_remove(block *b)
+{
+    *(b->before ? &b->before->next : &cache.first[b->size_class]) = b->next;
+    if (b->next)
+        b->next->before = b->before;
+    *(b->younger ? &b->younger->older : &cache.youngest) = b->older;
+    *(b->older ? &b->older->younger : &cache.oldest) = b->younger;
+    cache.bytes -= cr_cpu_class_bytes(b->size_class);
+    cache.count--;
+}
+
+static bool cache_is_full(void)
+{
+#ifdef CR_MEAN
+    return cache.count > 1;
+#else
+    size_t limit = (size_t)atomic_load_explicit(&peak_bytes, memory_order_relaxed);
+    return cache.bytes > (limit > least_limit ? limit : least_limit);
+#endif
+}
+
+static void cache_trim(bool all)
+{
+    while (cache.oldest && (all || cache_is_full())) {
+        block *b = cache.oldest;
+        cache_remove(b);
+        system_release(b, b->size_class);
+    }
+}
+
+static void *shared_get(uint32_t size_class)
+{
+    pthread_mutex_lock(&lock);
+    block *b = cache.first[size_class];
+    if (b)
+        cache_remove(b);
+    pthread_mutex_unlock(&lock);
+    return b;
+}
+
+static void shared_release(void *p, uint32_t size_class)
+{
+    pthread_mutex_lock(&lock);
+    cache_put(p, size_class);
+    cache_trim(false);
+    pthread_mutex_unlock(&lock);
+}
+
+void cr_cpu_memory_trim(void)
+{
+    for (uint32_t c = 0; c < THREAD_CLASSES; c++)
+        while (mine.first[c]) {
+            void *p = mine.first[c];
+            mine.first[c] = *(void **)p;
+            mine.room[c]++;
+            system_release(p, c);
+        }
+    pthread_mutex_lock(&lock);
+    cache_trim(true);
+    pthread_mutex_unlock(&lock);
+}
+
+/* --- threads and forks --- */
+
+static void end_thread(void *lists)
+{
+    (void)lists;
+    for (uint32_t c = 0; c < THREAD_CLASSES; c++) {
+        mine.room[c] = 0;
+        while (mine.first[c]) {
+            void *p = mine.first[c];
+            mine.first[c] = *(void **)p;
+            shared_release(p, c);
+        }
+    }
+    count_used(mine.used);
+    mine.used = 0;
+    mine.ready = false;
+}
+
+static void before_fork(void) { pthread_mutex_lock(&lock); }
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
+
+static void start(void)
+{
+    pthread_key_create(&thread_end, end_thread);
+    pthread_atfork(before_fork, after_fork, after_fork);
+}
+
+static void start_thread(void)
+{
+    pthread_once(&once, start);
+    pthread_setspecific(thread_end, &mine);
+    for (uint32_t c = 1; c < THREAD_CLASSES; c++) {
+        size_t room = thread_list_bytes / cr_cpu_class_bytes(c);
+        mine.room[c] = room ? (int32_t)room : 1;
+    }
+    mine.ready = true;
+}
+
+/* --- get and release --- */
+
+static CR_NOINLINE void *no_memory(size_t size)
+{
+    cr_fail(CR_MEMORY, "DefaultCPUAllocator: can't allocate memory: you tried to allocate %zu "
+            "bytes. Error code 12 (Cannot allocate memory)", size);
+    return NULL;
+}
+
+static CR_NOINLINE void *get_slowly(size_t size, uint32_t size_class)
+{
+    if (CR_UNLIKELY(!mine.ready))
+        start_thread();
+    void *p = shared_get(size_class);
+    if (!p)
+        p = system_get(size_class);
+    if (!p) {
+        cr_cpu_memory_trim();
+        p = system_get(size_class);
+    }
+    if (!p)
+        return no_memory(size);
+    if (size_class < THREAD_CLASSES)
+        count_small((int64_t)cr_cpu_class_bytes(size_class));
+    else
+        count_used((int64_t)cr_cpu_class_bytes(size_class));
+    return p;
+}
+
+void *cr_cpu_get(size_t size, uint32_t *size_class)
+{
+    if (CR_UNLIKELY(size > (size_t)1 << 47 || cr_alloc_must_fail()))
+        return no_memory(size);
+    uint32_t c = *size_class = class_of(size);
+    if (CR_LIKELY(c < THREAD_CLASSES) && mine.first[c]) {
+        void *p = mine.first[c];
+        mine.first[c] = *(void **)p;
+        mine.room[c]++;
+        count_small((int64_t)cr_cpu_class_bytes(c));
+        return p;
+    }
+    return get_slowly(size, c);
+}
+
+void cr_cpu_release(void *p, uint32_t size_class)
+{
+    int64_t bytes = (int64_t)cr_cpu_class_bytes(size_class);
+
+#ifdef CR_MEAN
+    memset(p, 0xA5, (size_t)bytes);
+#endif
+    if (CR_LIKELY(size_class < THREAD_CLASSES) && CR_LIKELY(mine.room[size_class] > 0)) {
+        *(void **)p = mine.first[size_class];
+        mine.first[size_class] = p;
+        mine.room[size_class]--;
+        count_small(-bytes);
+        return;
+    }
+    count_used(-bytes);
+    shared_release(p, size_class);
+}
+
+const cr_device_ops cr_cpu_ops = {.name = "cpu", .get = cr_cpu_get, .release = cr_cpu_release};
+
+void cr_cpu_memory_stats(cr_memory_stats *out)
+{
+    int64_t cached = 0;
+
+    count_used(mine.used);
+    mine.used = 0;
+    for (uint32_t c = 1; c < THREAD_CLASSES; c++)
+        for (void *p = mine.first[c]; p; p = *(void **)p)
+            cached += (int64_t)cr_cpu_class_bytes(c);
+    pthread_mutex_lock(&lock);
+    cached += (int64_t)cache.bytes;
+    pthread_mutex_unlock(&lock);
+    *out = (cr_memory_stats){.used = atomic_load(&used_bytes), .cached = cached,
+                             .peak = atomic_load(&peak_bytes)};
+}

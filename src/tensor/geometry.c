@@ -1,0 +1,205 @@
+/* Sizes and strides: formats, density, extents. */
+#include "tensor/geometry.h"
+#include <string.h>
+
+int64_t cr_numel(int ndim, const int64_t *size)
+{
+    int64_t n = 1;
+
+    for (int i = 0; i < ndim; i++)
+        n *= size[i];
+    return n;
+}
+
+static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
+
+void cr_row_major(int ndim, const int64_t *size, int64_t *stride)
+{
+    int64_t step = 1;
+
+    for (int i = ndim - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= at_least_one(size[i]);
+    }
+}
+
+bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride)
+{
+    int64_t step = 1;
+    bool right = true;
+
+    for (int i = ndim - 1; i >= 0; i--) {
+        if (size[i] == 0)
+            return true;
+        right &= size[i] == 1 || stride[i] == step;
+        step *= size[i];
+    }
+    return right;
+}
+
+/* Whether dim a belongs inside dim b (-1), outside (1), or either (0): zero strides say nothing. */
+static int compare_dims(const int64_t *size, const int64_t *stride, int a, int b)
+{
+    if (stride[a] == 0 || stride[b] == 0)
+        return 0;
+    if (stride[a] != stride[b])
+        return stride[a] < stride[b] ? -1 : 1;
+    return size[a] > size[b] ? 1 : 0;
+}
+
+/* Dims from the innermost to the outermost; where strides do not tell, the last is innermost. */
+static void order_dims(int ndim, const int64_t *size, const int64_t *stride, int *order)
+{
+    for (int i = 0; i < ndim; i++)
+        order[i] = ndim - 1 - i;
+    for (int i = 1; i < ndim; i++) {
+        int moving = i;
+        for (int j = i - 1; j >= 0; j--) {
+            int c = compare_dims(size, stride, order[j], order[moving]);
+            if (c < 0)
+                break;
+            if (c > 0) {
+                int other = order[j];
+                order[j] = order[moving];
+                order[moving] = other;
+                moving = j;
+            }
+        }
+    }
+}
+
+static void strides_in_order(int ndim, const int64_t *size, const int *order, int64_t *stride)
+{
+    int64_t step = 1;
+
+    for (int i = 0; i < ndim; i++) {
+        stride[order[i]] = step;
+        step *= at_least_one(size[order[i]]);
+    }
+}
+
+void cr_dense_strides(int ndim, const int64_t *size, const int64_t *stride, int64_t *out)
+{
+    int order[CR_MAX_DIMS];
+
+    if (cr_is_dense_view(ndim, size, stride)) {
+        memmove(out, stride, (size_t)ndim * sizeof *out);
+        return;
+    }
+    order_dims(ndim, size, stride, order);
+    strides_in_order(ndim, size, order, out);
+}
+
+static const int channels_last_order[] = {1, 3, 2, 0}, channels_last_3d_order[] = {1, 4, 3, 2, 0};
+
+cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size, int64_t *stride)
+{
+    if (format == CR_FORMAT_CHANNELS_LAST) {
+        if (ndim != 4)
+            return cr_fail(CR_RUNTIME, "required rank 4 tensor to use channels_last format");
+        strides_in_order(4, size, channels_last_order, stride);
+    } else if (format == CR_FORMAT_CHANNELS_LAST_3D) {
+        if (ndim != 5)
+            return cr_fail(CR_RUNTIME, "required rank 5 tensor to use channels_last_3d format");
+        strides_in_order(5, size, channels_last_3d_order, stride);
+    } else {
+        cr_row_major(ndim, size, stride);
+    }
+    return CR_OK;
+}
+
+static bool lies_in_order(int ndim, const int64_t *size, const int64_t *stride, const int *order)
+{
+    int64_t step = 1;
+
+    for (int i = 0; i < ndim; i++) {
+        if (size[order[i]] != 1 && stride[order[i]] != step)
+            return false;
+        step *= size[order[i]];
+    }
+    return true;
+}
+
+bool cr_has_format(int64_t format, int ndim, const int64_t *size, const int64_t *stride)
+{
+    switch (format) {
+    case CR_FORMAT_CHANNELS_LAST:
+        return ndim == 4 && lies_in_order(4, size, stride, channels_last_order);
+    case CR_FORMAT_CHANNELS_LAST_3D:
+        return ndim == 5 && lies_in_order(5, size, stride, channels_last_3d_order);
+    default: return cr_is_contiguous(ndim, size, stride);
+    }
+}
+
+bool cr_is_channels_last(const cr_tensor *t)
+{
+    return cr_has_format(CR_FORMAT_CHANNELS_LAST, t->ndim, t->size, t->stride);
+}
+
+/* Dims of more than one element by stride, the smallest first. */
+static int sort_dims(int ndim, const int64_t *size, const int64_t *stride, int *order)
+{
+    int n = 0;
+
+    for (int i = 0; i < ndim; i++) {
+        int at = n;
+        if (size[i] == 1)
+            continue;
+        for (; at > 0 && stride[order[at - 1]] > stride[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+        n++;
+    }
+    return n;
+}
+
+bool cr_is_dense_view(int ndim, const int64_t *size, const int64_t *stride)
+{
+    int order[CR_MAX_DIMS];
+    int64_t step = 1;
+
+    for (int i = 0; i < ndim; i++)
+        if (size[i] == 0)
+            return true;
+    int n = sort_dims(ndim, size, stride, order);
+    for (int i = 0; i < n; i++) {
+        if (stride[order[i]] != step)
+            return false;
+        step *= size[order[i]];
+    }
+    return true;
+}
+
+bool cr_is_dense(const cr_tensor *t)
+{
+    return t->contiguous || cr_is_dense_view(t->ndim, t->size, t->stride);
+}
+
+bool cr_has_internal_overlap(const cr_tensor *t)
+{
+    if (t->contiguous)
+        return false;
+    for (int i = 0; i < t->ndim; i++)
+        if (t->stride[i] == 0 && t->size[i] > 1)
+            return true;
+    return false;
+}
+
+cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim)
+{
+    int64_t n = ndim > 0 ? ndim : 1;
+
+    if (CR_UNLIKELY(dim < -n || dim >= n))
+        return cr_fail(CR_INDEX, "Dimension out of range (expected to be in range of [%lld, "
+                       "%lld], but got %lld)", (long long)-n, (long long)(n - 1), (long long)dim);
+    *out = dim < 0 ? dim + n : dim;
+    return CR_OK;
+}
+
+void cr_print_sizes(cr_text *out, int ndim, const int64_t *size)
+{
+    cr_text_char(out, '[');
+    for (int i = 0; i < ndim; i++)
+        cr_text_printf(out, "%s%lld", i ? ", " : "", (long long)size[i]);
+    cr_text_char(out, ']');
+}

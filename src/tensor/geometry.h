@@ -1,0 +1,27 @@
+/* geometry.h - sizes and strides as plain numbers. */
+#ifndef CR_TENSOR_GEOMETRY_H
+#define CR_TENSOR_GEOMETRY_H
+
+#include "tensor/tensor.h"
+
+/* Elements of a size list; the sizes are known to be valid. */
+int64_t cr_numel(int ndim, const int64_t *size);
+/* Row-major strides, as torch gives them: a size of 0 counts as 1. */
+void cr_row_major(int ndim, const int64_t *size, int64_t *stride);
+/* Strides without gaps that keep the order of the given strides (empty_like's rule). */
+void cr_dense_strides(int ndim, const int64_t *size, const int64_t *stride, int64_t *out);
+/* Strides of a memory format (CR_FORMAT_*, not preserve).  CR_RUNTIME when the rank is wrong. */
+CR_MUST cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size,
+                                    int64_t *stride);
+/* Whether the elements lie as the format says (CR_FORMAT_*, not preserve). */
+bool cr_has_format(int64_t format, int ndim, const int64_t *size, const int64_t *stride);
+bool cr_is_dense_view(int ndim, const int64_t *size, const int64_t *stride);
+
+/* The first byte and the byte after the last that a view touches; both data when empty. */
+void cr_view_extent(const cr_view *v, const char **begin, const char **end);
+
+typedef enum { CR_APART, CR_SAME, CR_PARTLY, CR_UNSURE } cr_overlap;
+/* How the memory of two views meets; CR_UNSURE when either has gaps (torch asks no further). */
+cr_overlap cr_overlap_of(const cr_view *a, const cr_view *b);
+
+#endif

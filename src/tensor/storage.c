@@ -1,0 +1,176 @@
+/* Storages: bytes on a device.
+ *
+ * A small block of host memory lies behind its header in one allocation.  Tensors keep
+ * pointers into the bytes, so bytes that other tensors may point to are never given back
+ * before the storage itself: growing keeps them, shrinking keeps the block. */
+#include "device/cpu/cpu.h"
+#include "tensor/tensor.h"
+#include <string.h>
+
+enum { HEADER = 64, INLINE_BYTES = 1024 - HEADER };
+_Static_assert(sizeof(cr_storage) <= HEADER, "the bytes behind a header are 64-byte aligned");
+
+static cr_storage *header_new(size_t extra, cr_device_kind device, size_t size)
+{
+    uint32_t class;
+    cr_storage *s = cr_cpu_get(HEADER + extra, &class);
+
+    if (CR_UNLIKELY(!s))
+        return NULL;
+    *s = (cr_storage){.count = 1, .size = size, .device = (uint8_t)device,
+                      .header_class = (uint8_t)class};
+    return s;
+}
+
+/* Gives `s` a block of `size` bytes. */
+static cr_status get_bytes(cr_storage *s, size_t size)
+{
+    const cr_device_ops *ops = cr_device_of(s->device);
+    uint32_t class;
+
+    if (!ops)
+        return cr_fail(CR_RUNTIME, "this build has no memory for the device");
+    char *p = ops->get(size, &class);
+    if (!p && s->device != CR_META)
+        return CR_MEMORY;
+    s->bytes = p;
+    s->size_class = class;
+    return CR_OK;
+}
+
+cr_status cr_storage_new(cr_storage **out, cr_device_kind device, size_t size)
+{
+    bool together = device == CR_CPU && size - 1 < INLINE_BYTES;
+    cr_storage *s = header_new(together ? size : 0, device, size);
+
+    if (CR_UNLIKELY(!s))
+        return CR_MEMORY;
+    if (together) {
+        s->bytes = (char *)s + HEADER;
+    } else if (size) {
+        cr_status st = get_bytes(s, size);
+        if (st) {
+            cr_cpu_release(s, s->header_class);
+            return st;
+        }
+    }
+    *out = s;
+    return CR_OK;
+}
+
+cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size, void (*release)(void *),
+                             void *owner)
+{
+    cr_storage *s = header_new(0, CR_CPU, size);
+
+    if (!s)
+        return CR_MEMORY;
+    s->bytes = bytes;
+    s->release = release;
+    s->owner = owner;
+    *out = s;
+    return CR_OK;
+}
+
+static void drop_aliased(void *of) { cr_storage_drop(of); }
+
+cr_status cr_storage_alias(cr_storage **out, cr_storage *of)
+{
+    CR_TRY(cr_storage_foreign(out, of->bytes, of->size, drop_aliased, cr_storage_keep(of)));
+    (*out)->device = of->device;
+    (*out)->pinned = of->pinned;
+    return CR_OK;
+}
+
+static CR_NOINLINE void storage_free(cr_storage *s)
+{
+    if (s->release)
+        s->release(s->owner);
+    if (s->size_class)
+        cr_device_of(s->device)->release(s->bytes, s->size_class);
+    cr_cpu_release(s, s->header_class);
+}
+
+void cr_storage_drop(cr_storage *s)
+{
+    if (!s)
+        return;
+    if (atomic_load_explicit(&s->count, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel) == 1)
+        storage_free(s);
+}
+
+/* --- resizing --- */
+
+/* A block that a grown storage keeps for those who still point to it. */
+typedef struct {
+    char *bytes;
+    uint32_t size_class;
+    cr_device_kind device;
+    void (*release)(void *);
+    void *owner;
+} kept_block;
+
+static void drop_kept(void *p)
+{
+    kept_block *k = p;
+
+    if (k->release)
+        k->release(k->owner);
+    cr_device_of(k->device)->release(k->bytes, k->size_class);
+    cr_free(k);
+}
+
+/* Puts the present block aside. */
+static cr_status keep_block(cr_storage *s)
+{
+    kept_block *k;
+
+    if (!s->size_class)
+        return CR_OK;
+    k = cr_alloc(sizeof *k);
+    if (!k)
+        return CR_MEMORY;
+    *k = (kept_block){s->bytes, s->size_class, s->device, s->release, s->owner};
+    s->release = drop_kept;
+    s->owner = k;
+    return CR_OK;
+}
+
+static size_t room(const cr_storage *s)
+{
+    if (s->size_class)
+        return cr_cpu_class_bytes(s->size_class);
+    return s->bytes == (const char *)s + HEADER ? cr_cpu_class_bytes(s->header_class) - HEADER : 0;
+}
+
+static cr_status grow(cr_storage *s, size_t size)
+{
+    cr_storage *fresh = NULL;
+    bool shared = atomic_load(&s->count) > 1;
+
+    CR_TRY(cr_storage_new(&fresh, s->device, size > INLINE_BYTES ? size : INLINE_BYTES + 1));
+    if (s->size)
+        memcpy(fresh->bytes, s->bytes, s->size);
+    if (shared && keep_block(s)) {
+        cr_storage_drop(fresh);
+        return CR_MEMORY;
+    }
+    if (!shared && s->size_class)
+        cr_device_of(s->device)->release(s->bytes, s->size_class);
+    s->bytes = fresh->bytes;
+    s->size_class = fresh->size_class;
+    fresh->size_class = 0;
+    cr_storage_drop(fresh);
+    return CR_OK;
+}
+
+cr_status cr_storage_resize(cr_storage *s, size_t size)
+{
+    if (s->release && s->release != drop_aliased && s->release != drop_kept)
+        return cr_fail(CR_RUNTIME, "Trying to resize storage that is not resizable");
+    if (s->device == CR_CPU && size > room(s))
+        CR_TRY(grow(s, size));
+    s->size = size;
+    return CR_OK;
+}

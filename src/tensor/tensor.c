@@ -1,0 +1,371 @@
+/* Tensors: headers over storages, their counts, sizes and strides. */
+#include "tensor/tensor.h"
+#include "device/cpu/cpu.h"
+#include "tensor/geometry.h"
+#include <string.h>
+
+void (*cr_grad_meta_drop)(cr_grad_meta *m);
+bool (*cr_peer_revive)(cr_tensor *t);
+
+enum { HEADER_CLASS = (sizeof(cr_tensor) + 63) / 64 };
+
+/* --- headers --- */
+
+static cr_status get_dims(cr_tensor *t, int ndim)
+{
+    if (CR_LIKELY(ndim <= CR_INLINE_DIMS)) {
+        t->size = t->dims;
+        t->stride = t->dims + CR_INLINE_DIMS;
+        return CR_OK;
+    }
+    int64_t *dims = cr_alloc(2 * (size_t)ndim * sizeof *dims);
+    if (!dims)
+        return CR_MEMORY;
+    t->size = dims;
+    t->stride = dims + ndim;
+    return CR_OK;
+}
+
+static inline void release_dims(cr_tensor *t)
+{
+    if (CR_UNLIKELY(t->size != t->dims))
+        cr_free(t->size);
+}
+
+/* A header with room for `ndim` dims and without storage. */
+static inline cr_tensor *header_new(cr_dtype dtype, cr_device_kind device, int ndim)
+{
+    uint32_t class;
+    cr_tensor *t = cr_cpu_get(sizeof *t, &class);
+
+    if (CR_UNLIKELY(!t))
+        return NULL;
+    memset(t, 0, offsetof(cr_tensor, dims));
+    atomic_init(&t->count, 1);
+    t->dtype = (uint8_t)dtype;
+    t->device = (uint8_t)device;
+    t->ndim = (uint8_t)ndim;
+    t->stages = device == CR_META ? CR_STAGE_BIT(FAKE) : 0;
+    t->inference = cr_thread.inference;
+    if (CR_UNLIKELY(get_dims(t, ndim))) {
+        cr_cpu_release(t, HEADER_CLASS);
+        return NULL;
+    }
+    return t;
+}
+
+static inline void header_free(cr_tensor *t)
+{
+    release_dims(t);
+    cr_cpu_release(t, HEADER_CLASS);
+}
+
+/* Takes over the storage's count. */
+static inline void set_storage(cr_tensor *t, cr_storage *s, int64_t offset)
+{
+    t->storage = s;
+    t->offset = offset;
+    t->data = s->bytes ? s->bytes + offset * (int64_t)cr_dtype_size(t->dtype) : NULL;
+}
+
+/* --- counting --- */
+
+static CR_NOINLINE bool peer_keeps(cr_tensor *t)
+{
+    atomic_store_explicit(&t->count, 0, memory_order_relaxed);
+    return cr_peer_revive(t);
+}
+
+static void tensor_free(cr_tensor *t)
+{
+    if (t->peer && peer_keeps(t))
+        return;
+    if (t->grad)
+        cr_grad_meta_drop(t->grad);
+    cr_storage_drop(t->storage);
+    header_free(t);
+}
+
+/* A sole owner needs no atomic subtraction: nobody else can count up. */
+void cr_drop(cr_tensor *t)
+{
+    if (!t)
+        return;
+    if (atomic_load_explicit(&t->count, memory_order_acquire) == 1 ||
+        atomic_fetch_sub_explicit(&t->count, 1, memory_order_acq_rel) == 1)
+        tensor_free(t);
+}
+
+void cr_drop_values(cr_value *v, int n)
+{
+    for (int i = 0; i < n; i++) {
+        if (v[i].tag == CR_TENSOR)
+            cr_drop(v[i].t);
+        if (v[i].tag == CR_TENSORS) {
+            for (uint32_t k = 0; k < v[i].len; k++)
+                if (v[i].list[k].tag == CR_TENSOR)
+                    cr_drop(v[i].list[k].t);
+            cr_free((void *)v[i].list);
+        }
+        v[i] = cr_of_none();
+    }
+}
+
+/* --- sizes that cannot be --- */
+
+static CR_NOINLINE cr_status refuse_sizes(int ndim, const int64_t *size, const int64_t *stride)
+{
+    cr_text t = {0};
+    int bad = 0;
+
+    while (bad < ndim && size[bad] >= 0)
+        bad++;
+    cr_print_sizes(&t, ndim, size);
+    if (bad == ndim && stride) {
+        cr_text_put(&t, " and strides=");
+        cr_print_sizes(&t, ndim, stride);
+    }
+    if (bad < ndim)
+        cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+                (long long)size[bad], cr_text_str(&t));
+    else
+        cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s", cr_text_str(&t));
+    cr_text_drop(&t);
+    return CR_RUNTIME;
+}
+
+static cr_status refuse_rank(int ndim)
+{
+    return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions, not %d", CR_MAX_DIMS, ndim);
+}
+
+/* Row-major bytes.  False when they cannot be counted. */
+static inline bool count_bytes(int ndim, const int64_t *size, int64_t item, int64_t *numel,
+                               int64_t *bytes)
+{
+    int64_t n = 1;
+    bool bad = false;
+
+    for (int i = 0; i < ndim; i++)
+        bad |= size[i] < 0 || CR_MUL_OVERFLOW(n, size[i], &n);
+    *numel = n;
+    return !(bad || CR_MUL_OVERFLOW(n, item, bytes));
+}
+
+/* Bytes up to the last element of a strided view. */
+static bool count_strided(int ndim, const int64_t *size, const int64_t *stride, int64_t item,
+                          int64_t *numel, int64_t *bytes)
+{
+    int64_t last = 0, reach;
+
+    if (!count_bytes(ndim, size, item, numel, bytes))
+        return false;
+    for (int i = 0; i < ndim; i++)
+        if (stride[i] < 0)
+            return false;
+    if (*numel == 0)
+        return true;
+    for (int i = 0; i < ndim; i++)
+        if (CR_MUL_OVERFLOW(size[i] - 1, stride[i], &reach) || CR_ADD_OVERFLOW(last, reach, &last))
+            return false;
+    return !CR_ADD_OVERFLOW(last, 1, &last) && !CR_MUL_OVERFLOW(last, item, bytes);
+}
+
+/* --- making --- */
+
+cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device_kind device, int ndim,
+                        const int64_t *size)
+{
+    int64_t numel, bytes, step = 1;
+    cr_storage *s;
+
+    if (CR_UNLIKELY(ndim > CR_MAX_DIMS))
+        return refuse_rank(ndim);
+    if (CR_UNLIKELY(!count_bytes(ndim, size, (int64_t)cr_dtype_size(dtype), &numel, &bytes)))
+        return refuse_sizes(ndim, size, NULL);
+    cr_tensor *t = header_new(dtype, device, ndim);
+    if (CR_UNLIKELY(!t))
+        return CR_MEMORY;
+    cr_status st = cr_storage_new(&s, device, (size_t)bytes);
+    if (CR_UNLIKELY(st)) {
+        header_free(t);
+        return st;
+    }
+    for (int i = ndim - 1; i >= 0; i--) {
+        t->size[i] = size[i];
+        t->stride[i] = step;
+        step *= size[i] > 1 ? size[i] : 1;
+    }
+    t->numel = numel;
+    t->contiguous = true;
+    set_storage(t, s, 0);
+    *out = t;
+    return CR_OK;
+}
+
+static void set_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t *stride)
+{
+    t->ndim = (uint8_t)ndim;
+    t->numel = 1;
+    for (int i = 0; i < ndim; i++) {
+        t->numel *= size[i];
+        t->size[i] = size[i];
+        t->stride[i] = stride[i];
+    }
+    t->contiguous = cr_is_contiguous(ndim, t->size, t->stride);
+}
+
+cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device_kind device, int ndim,
+                                const int64_t *size, const int64_t *stride)
+{
+    int64_t numel, bytes;
+    cr_storage *s = NULL;
+    cr_status st;
+
+    if (ndim > CR_MAX_DIMS)
+        return refuse_rank(ndim);
+    if (!count_strided(ndim, size, stride, (int64_t)cr_dtype_size(dtype), &numel, &bytes))
+        return refuse_sizes(ndim, size, stride);
+    CR_TRY(cr_storage_new(&s, device, (size_t)bytes));
+    st = cr_tensor_over(out, s, dtype, ndim, size, stride, 0);
+    if (st)
+        cr_storage_drop(s);
+    return st;
+}
+
+cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, int ndim,
+                         const int64_t *size, const int64_t *stride, int64_t offset)
+{
+    if (CR_UNLIKELY(ndim > CR_MAX_DIMS))
+        return refuse_rank(ndim);
+    cr_tensor *t = header_new(dtype, storage->device, ndim);
+    if (CR_UNLIKELY(!t))
+        return CR_MEMORY;
+    set_dims(t, ndim, size, stride);
+    set_storage(t, storage, offset);
+    *out = t;
+    return CR_OK;
+}
+
+cr_status cr_tensor_view(cr_tensor **out, const cr_tensor *base, const cr_geometry *g)
+{
+    CR_TRY(cr_tensor_over(out, base->storage, base->dtype, g->ndim, g->size, g->stride,
+                          base->offset + g->offset));
+    cr_storage_keep(base->storage);
+    (*out)->inference = base->inference;
+    return CR_OK;
+}
+
+cr_status cr_tensor_alias(cr_tensor **out, const cr_tensor *t)
+{
+    CR_TRY(cr_tensor_over(out, t->storage, t->dtype, t->ndim, t->size, t->stride, t->offset));
+    cr_storage_keep(t->storage);
+    (*out)->inference = t->inference;
+    (*out)->number = t->number;
+    return CR_OK;
+}
+
+cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool number)
+{
+    cr_tensor *t;
+
+    CR_TRY(cr_tensor_new(&t, dtype, CR_CPU, 0, NULL));
+    cr_scalar_store(s, dtype, t->data);
+    t->number = number;
+    *out = t;
+    return CR_OK;
+}
+
+/* Gives `t` other sizes and strides; the arrays may be its own. */
+static cr_status replace_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t *stride)
+{
+    int64_t dims[2 * CR_MAX_DIMS], *old = t->size == t->dims ? NULL : t->size;
+
+    if (ndim > CR_MAX_DIMS)
+        return refuse_rank(ndim);
+    memcpy(dims, size, (size_t)ndim * sizeof *dims);
+    memcpy(dims + ndim, stride, (size_t)ndim * sizeof *dims);
+    CR_TRY(get_dims(t, ndim));
+    cr_free(old);
+    set_dims(t, ndim, dims, dims + ndim);
+    return CR_OK;
+}
+
+cr_status cr_tensor_set_geometry(cr_tensor *t, const cr_geometry *g)
+{
+    CR_TRY(replace_dims(t, g->ndim, g->size, g->stride));
+    set_storage(t, t->storage, t->offset + g->offset);
+    return CR_OK;
+}
+
+cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from)
+{
+    cr_storage *old = t->storage;
+
+    CR_TRY(replace_dims(t, from->ndim, from->size, from->stride));
+    t->dtype = from->dtype;
+    t->device = from->device;
+    t->stages = (t->stages & ~CR_STAGE_BIT(FAKE)) | (from->stages & CR_STAGE_BIT(FAKE));
+    set_storage(t, cr_storage_keep(from->storage), from->offset);
+    cr_storage_drop(old);
+    return CR_OK;
+}
+
+cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size, const int64_t *stride)
+{
+    int64_t item = (int64_t)cr_dtype_size(t->dtype), numel, bytes;
+
+    if (!count_strided(ndim, size, stride, item, &numel, &bytes) ||
+        CR_ADD_OVERFLOW(bytes, t->offset * item, &bytes))
+        return refuse_sizes(ndim, size, stride);
+    if (numel && (size_t)bytes > t->storage->size)
+        CR_TRY(cr_storage_resize(t->storage, (size_t)bytes));
+    CR_TRY(replace_dims(t, ndim, size, stride));
+    set_storage(t, t->storage, t->offset);
+    return CR_OK;
+}
+
+/* --- properties --- */
+
+cr_status cr_item(cr_scalar *out, const cr_tensor *t)
+{
+    if (t->numel != 1)
+        return cr_fail(CR_RUNTIME, "a Tensor with %lld elements cannot be converted to Scalar",
+                       (long long)t->numel);
+    if (!t->data)
+        return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
+    *out = cr_scalar_load(t->dtype, t->data);
+    return CR_OK;
+}
+
+static _Atomic int default_dtype = CR_F32;
+
+cr_dtype cr_default_dtype(void)
+{
+    return (cr_dtype)atomic_load_explicit(&default_dtype, memory_order_relaxed);
+}
+
+cr_status cr_set_default_dtype(cr_dtype t)
+{
+    if (!cr_dtype_is_float(t))
+        return cr_fail(CR_TYPE, "only floating-point types are supported as the default type");
+    atomic_store(&default_dtype, (int)t);
+    return CR_OK;
+}
+
+const char *cr_tensor_type_name(const cr_tensor *t)
+{
+    static const char *const host[] = {
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                       \
+    [CR_##NAME] = "torch." legacy "Tensor",
+#include "num/dtype.def"
+#undef CR_DTYPE
+    };
+    static const char *const cuda[] = {
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                       \
+    [CR_##NAME] = "torch.cuda." legacy "Tensor",
+#include "num/dtype.def"
+#undef CR_DTYPE
+    };
+    return (t->device == CR_CUDA ? cuda : host)[t->dtype];
+}
