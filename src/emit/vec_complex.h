@@ -114,6 +114,12 @@ typedef _Complex double cv_x_c128;
     CV_FN cv_##T cv_real_##C(cv_##C a) { return a.re; }                                       \
     CV_FN cv_##T cv_imag_##C(cv_##C a) { return a.im; }                                       \
     CV_FN cv_##T cv_abs_##C(cv_##C a) { return cv_hypot_##T(a.re, a.im); }                    \
+    CV_FN cv_##T cv_magnitude_##C(cv_##C a) { return cv_abs_##C(a); }                         \
+    CV_FN cv_##C cv_complex_##C(cv_##T re, cv_##T im) { return (cv_##C){re, im}; }            \
+    CV_FN cv_##C cv_polar_##C(cv_##T r, cv_##T angle)                                         \
+    {                                                                                         \
+        return cv_make_##C(r * cv_cos_##T(angle), r * cv_sin_##T(angle));                     \
+    }                                                                                         \
     CV_FN cv_##T cv_angle_##C(cv_##C a) { return cv_atan2_##T(a.im, a.re); }                  \
     CV_FN cv_##C cv_cast_##C##_##T(cv_##T a) { return cv_make_##C(a, (cv_##T){0}); }          \
     CV_FN cv_##C cv_frommask_##C(cv_##M m) { return cv_cast_##C##_##T(cv_frommask_##T(m)); }  \
