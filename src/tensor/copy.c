@@ -1,0 +1,316 @@
+/* Moving elements between views of any strides and dtypes.
+ *
+ * The dims of both sides become one list, ordered by the destination's strides and joined
+ * where both sides allow it.  The innermost is the row that a converter gets; a second
+ * one, the line, makes tiles of it.  When the source runs along the line and not along the
+ * row, tiles go through a small buffer: it is filled along the source's lines and emptied
+ * along the destination's rows, so every cache line is touched once on either side. */
+#include "device/cpu/cpu.h"
+#include "base/parallel.h"
+#include "tensor/convert.h"
+#include "tensor/geometry.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { TILE = 32, UNIT = 16384, GRAIN = 32768 };
+
+typedef struct {
+    int64_t size, to, from; /* strides in bytes */
+} dim;
+
+typedef struct {
+    char *to;
+    const char *from;
+    cr_convert_fn convert, move; /* move: within the destination's dtype */
+    int64_t item;                /* of the destination */
+    int count;
+    dim outer[CR_MAX_DIMS];      /* the first runs fastest */
+    dim row, line;
+    int64_t row_tile, line_tile, row_tiles, line_tiles;
+    bool crossed;                /* the source runs along the line */
+} plan;
+
+static int64_t magnitude(int64_t n) { return n < 0 ? -n : n; }
+
+/* The dims of more than one element, the destination's fastest first. */
+static int list_dims(dim *d, const cr_view *to, const cr_view *from)
+{
+    int64_t to_item = (int64_t)cr_dtype_size(to->dtype), n = 0;
+    int64_t from_item = (int64_t)cr_dtype_size(from->dtype);
+    int shift = from->ndim - to->ndim;
+
+    for (int i = to->ndim - 1; i >= 0; i--) {
+        dim one = {to->size[i], to->stride[i] * to_item, 0};
+        int64_t at = n;
+        if (one.size == 1)
+            continue;
+        if (i + shift >= 0 && from->size[i + shift] != 1) {
+            CR_ASSERT(from->size[i + shift] == one.size);
+            one.from = from->stride[i + shift] * from_item;
+        }
+        for (; at > 0 && magnitude(d[at - 1].to) > magnitude(one.to); at--)
+            d[at] = d[at - 1];
+        d[at] = one;
+        n++;
+    }
+    return (int)n;
+}
+
+static int join_dims(dim *d, int n)
+{
+    int last = 0;
+
+    for (int i = 1; i < n; i++) {
+        dim *in = &d[last];
+        if (d[i].to == in->to * in->size && d[i].from == in->from * in->size)
+            in->size *= d[i].size;
+        else
+            d[++last] = d[i];
+    }
+    return n ? last + 1 : 0;
+}
+
+/* The dim that the source would rather run along than the row, or 0. */
+static int crossing_dim(const dim *d, int n)
+{
+    int best = 0;
+
+    for (int i = 1; i < n; i++)
+        if (d[i].from && magnitude(d[i].from) < magnitude(d[best].from))
+            best = i;
+    return best;
+}
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+static void choose_tiles(plan *p)
+{
+    if (p->crossed) {
+        p->row_tile = p->line_tile = TILE;
+    } else {
+        p->row_tile = least(p->row.size, UNIT);
+        p->line_tile = least(p->line.size, UNIT / p->row_tile);
+    }
+    p->row_tiles = (p->row.size + p->row_tile - 1) / p->row_tile;
+    p->line_tiles = (p->line.size + p->line_tile - 1) / p->line_tile;
+}
+
+static void make_plan(plan *p, const cr_view *to, const cr_view *from)
+{
+    dim d[CR_MAX_DIMS];
+    int n = join_dims(d, list_dims(d, to, from)), cross = crossing_dim(d, n);
+
+    p->to = to->data;
+    p->from = from->data;
+    p->convert = cr_convert_row(to->dtype, from->dtype);
+    p->move = cr_convert_row(to->dtype, to->dtype);
+    p->item = (int64_t)cr_dtype_size(to->dtype);
+    p->crossed = cross > 0;
+    p->row = n > 0 ? d[0] : (dim){1, 0, 0};
+    p->line = n > 1 ? d[cross ? cross : 1] : (dim){1, 0, 0};
+    p->count = 0;
+    for (int i = 1; i < n; i++)
+        if (i != (cross ? cross : 1))
+            p->outer[p->count++] = d[i];
+    choose_tiles(p);
+}
+
+/* --- running a plan --- */
+
+static void run_crossed(const plan *p, char *to, const char *from, int64_t rows, int64_t lines)
+{
+    _Alignas(64) char buffer[TILE * TILE * sizeof(cr_complex)];
+    int64_t pitch = TILE * p->item;
+
+    for (int64_t r = 0; r < rows; r++)
+        p->convert(buffer + r * pitch, p->item, from + r * p->row.from, p->line.from, lines);
+    for (int64_t l = 0; l < lines; l++)
+        p->move(to + l * p->line.to, p->row.to, buffer + l * p->item, pitch, rows);
+}
+
+static void run_straight(const plan *p, char *to, const char *from, int64_t rows, int64_t lines)
+{
+    for (int64_t l = 0; l < lines; l++)
+        p->convert(to + l * p->line.to, p->row.to, from + l * p->line.from, p->row.from, rows);
+}
+
+typedef struct {
+    int64_t index[CR_MAX_DIMS], tile; /* tile: within the outer position */
+    char *to;
+    const char *from;
+} position;
+
+static void seek(const plan *p, position *at, int64_t unit)
+{
+    int64_t tiles = p->row_tiles * p->line_tiles, outer = unit / tiles;
+
+    at->tile = unit % tiles;
+    at->to = p->to;
+    at->from = p->from;
+    for (int i = 0; i < p->count; i++) {
+        at->index[i] = outer % p->outer[i].size;
+        outer /= p->outer[i].size;
+        at->to += at->index[i] * p->outer[i].to;
+        at->from += at->index[i] * p->outer[i].from;
+    }
+}
+
+static void advance(const plan *p, position *at)
+{
+    if (++at->tile < p->row_tiles * p->line_tiles)
+        return;
+    at->tile = 0;
+    for (int i = 0; i < p->count; i++) {
+        const dim *d = &p->outer[i];
+        at->to += d->to;
+        at->from += d->from;
+        if (++at->index[i] < d->size)
+            return;
+        at->to -= d->size * d->to;
+        at->from -= d->size * d->from;
+        at->index[i] = 0;
+    }
+}
+
+static void run_units(void *context, int64_t begin, int64_t end)
+{
+    const plan *p = context;
+    position at;
+
+    seek(p, &at, begin);
+    for (int64_t unit = begin; unit < end; unit++, advance(p, &at)) {
+        int64_t r = at.tile % p->row_tiles * p->row_tile, l = at.tile / p->row_tiles * p->line_tile;
+        char *to = at.to + r * p->row.to + l * p->line.to;
+        const char *from = at.from + r * p->row.from + l * p->line.from;
+        int64_t rows = least(p->row_tile, p->row.size - r);
+        int64_t lines = least(p->line_tile, p->line.size - l);
+        (p->crossed ? run_crossed : run_straight)(p, to, from, rows, lines);
+    }
+}
+
+/* A single row, cut between threads. */
+static void run_row(void *context, int64_t begin, int64_t end)
+{
+    const plan *p = context;
+
+    p->convert(p->to + begin * p->row.to, p->row.to, p->from + begin * p->row.from, p->row.from,
+               end - begin);
+}
+
+static void run(plan *p)
+{
+    int64_t units = p->row_tiles * p->line_tiles, tile = p->row_tile * p->line_tile;
+
+    if (p->line.size == 1 && p->count == 0) {
+        cr_parallel_for(p->row.size, GRAIN, run_row, p);
+        return;
+    }
+    for (int i = 0; i < p->count; i++)
+        units *= p->outer[i].size;
+    cr_parallel_for(units, (GRAIN + tile - 1) / tile, run_units, p);
+}
+
+/* --- entry points --- */
+
+static bool same_places(const cr_view *to, const cr_view *from)
+{
+    return to->dtype == from->dtype && cr_overlap_of(to, from) == CR_SAME;
+}
+
+static bool meets(const cr_view *a, const cr_view *b)
+{
+    const char *a0, *a1, *b0, *b1;
+
+    cr_view_extent(a, &a0, &a1);
+    cr_view_extent(b, &b0, &b1);
+    return a0 < b1 && b0 < a1;
+}
+
+/* Through a copy of the source. */
+static cr_status copy_apart(const cr_view *to, const cr_view *from)
+{
+    int64_t stride[CR_MAX_DIMS];
+    uint32_t class;
+    cr_view between = *from;
+
+    cr_row_major(from->ndim, from->size, stride);
+    between.stride = stride;
+    between.data = cr_cpu_get((size_t)cr_numel(from->ndim, from->size) *
+                              cr_dtype_size(from->dtype), &class);
+    if (!between.data)
+        return CR_MEMORY;
+    plan p;
+    make_plan(&p, &between, from);
+    run(&p);
+    make_plan(&p, to, &between);
+    run(&p);
+    cr_cpu_release(between.data, class);
+    return CR_OK;
+}
+
+static bool same_layout(const cr_view *a, const cr_view *b)
+{
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+           cr_is_contiguous(a->ndim, a->size, a->stride) &&
+           cr_is_contiguous(b->ndim, b->size, b->stride);
+}
+
+cr_status cr_copy_elements(const cr_view *to, const cr_view *from)
+{
+    int64_t n = cr_numel(to->ndim, to->size);
+    plan p;
+
+    if (n == 0 || !to->data || !from->data)
+        return CR_OK;
+    if (n <= GRAIN && same_layout(to, from)) {
+        memmove(to->data, from->data, (size_t)n * cr_dtype_size(to->dtype));
+        return CR_OK;
+    }
+    if (meets(to, from))
+        return same_places(to, from) ? CR_OK : copy_apart(to, from);
+    make_plan(&p, to, from);
+    run(&p);
+    return CR_OK;
+}
+
+static bool all_bytes_equal(const unsigned char *element, size_t item)
+{
+    for (size_t i = 1; i < item; i++)
+        if (element[i] != element[0])
+            return false;
+    return true;
+}
+
+typedef struct {
+    char *to;
+    int byte;
+} byte_fill;
+
+static void set_bytes(void *context, int64_t begin, int64_t end)
+{
+    const byte_fill *f = context;
+
+    memset(f->to + begin, f->byte, (size_t)(end - begin));
+}
+
+cr_status cr_fill_elements(const cr_view *to, cr_scalar value)
+{
+    _Alignas(16) unsigned char element[sizeof(cr_complex)] = {0};
+    cr_view from = {.data = (char *)element, .dtype = to->dtype};
+    int64_t n = cr_numel(to->ndim, to->size);
+    plan p;
+
+    if (n == 0 || !to->data)
+        return CR_OK;
+    cr_scalar_store(value, to->dtype, element);
+    make_plan(&p, to, &from);
+    if (p.line.size == 1 && p.count == 0 && (p.row.to == p.item || n == 1) &&
+        all_bytes_equal(element, (size_t)p.item)) {
+        byte_fill f = {to->data, element[0]};
+        cr_parallel_for(n * p.item, 4 * GRAIN, set_bytes, &f);
+    } else {
+        run(&p);
+    }
+    return CR_OK;
+}
