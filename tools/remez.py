@@ -163,13 +163,13 @@ SETS = {
     "atan": (odd(mp.atan), relative(mp.atan), mp.mpf(0), mp.mpf(1), 9),
     # asin z = z + z^3 p(z^2)
     "asin": (odd(mp.asin), relative(mp.asin), mp.mpf(0), mp.mpf("0.25"), 6),
-    # erf x = x + x p(x^2), below 0.93
+    # erf x = x + x p(x^2), below 0.82
     "erf": (lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1 if u > 1e-24
             else 2 / mp.sqrt(mp.pi) - 1,
-            lambda u: mp.mpf(1), mp.mpf(0), mp.mpf("0.87"), 7),
+            lambda u: mp.mpf(1), mp.mpf(0), mp.mpf("0.68"), 6),
     # log(1 - erf t) = -t - t p(t), above
     "erf_tail": (lambda t: -mp.log(mp.erfc(t)) / t - 1,
-                 lambda t: t * mp.erfc(t) / mp.erf(t), mp.mpf("0.92"), mp.mpf("3.95"), 7),
+                 lambda t: t * mp.erfc(t) / mp.erf(t), mp.mpf("0.81"), mp.mpf("3.95"), 7),
 }
 
 

@@ -359,33 +359,34 @@ CV_DEFINE_COMPARE(u8, m8, CV_I)
 
 /* --- memory --- */
 
-/* Copies n < 128 bytes without a call: tensors of a few elements live on this path. */
-CV_FN void cv_copyn(void *to, const void *from, cv_s_i64 n)
+/* Copies n <= size <= 64 bytes without a call, size being a constant: tensors of a few
+ * elements live on this path. */
+CV_FN void cv_copyn(void *to, const void *from, cv_s_i64 n, int size)
 {
     char *d = (char *)to;
     const char *s = (const char *)from;
 
-    if (n & 64) {
-        __builtin_memcpy(d, s, 64);
-        d += 64, s += 64;
+    if (n >= size) {
+        __builtin_memcpy(d, s, (cv_s_u64)size);
+        return;
     }
-    if (n & 32) {
+    if (size > 32 && n & 32) {
         __builtin_memcpy(d, s, 32);
         d += 32, s += 32;
     }
-    if (n & 16) {
+    if (size > 16 && n & 16) {
         __builtin_memcpy(d, s, 16);
         d += 16, s += 16;
     }
-    if (n & 8) {
+    if (size > 8 && n & 8) {
         __builtin_memcpy(d, s, 8);
         d += 8, s += 8;
     }
-    if (n & 4) {
+    if (size > 4 && n & 4) {
         __builtin_memcpy(d, s, 4);
         d += 4, s += 4;
     }
-    if (n & 2) {
+    if (size > 2 && n & 2) {
         __builtin_memcpy(d, s, 2);
         d += 2, s += 2;
     }
@@ -406,12 +407,12 @@ CV_DEFINE_MEMORY(u8)
     CV_FN cv_##T cv_loadn_##T(const void *p, cv_s_i64 n)                                      \
     {                                                                                         \
         cv_##T v = {0};                                                                       \
-        cv_copyn(&v, p, n * (cv_s_i64)sizeof(cv_s_##T));                                      \
+        cv_copyn(&v, p, n * (cv_s_i64)sizeof(cv_s_##T), CV_BYTES);                            \
         return v;                                                                             \
     }                                                                                         \
     CV_FN void cv_storen_##T(void *p, cv_##T v, cv_s_i64 n)                                   \
     {                                                                                         \
-        cv_copyn(p, &v, n * (cv_s_i64)sizeof(cv_s_##T));                                      \
+        cv_copyn(p, &v, n * (cv_s_i64)sizeof(cv_s_##T), CV_BYTES);                            \
     }
 
 #ifdef CV_AVX512
@@ -568,7 +569,7 @@ CV_FN void cv_storebn_8(void *p, cv_m8 m, cv_s_i64 n) { cv_storen_u8(p, (cv_u8)(
     CV_FN cv_m##W cv_loadbn_##W(const void *p, cv_s_i64 n)                                    \
     {                                                                                         \
         cv_mem_b##W b = {0};                                                                  \
-        cv_copyn(&b, p, n);                                                                   \
+        cv_copyn(&b, p, n, sizeof b);                                                         \
         return __builtin_convertvector(b, cv_i##W) != 0;                                      \
     }                                                                                         \
     CV_FN void cv_storeb_##W(void *p, cv_m##W m)                                              \
@@ -579,7 +580,7 @@ CV_FN void cv_storebn_8(void *p, cv_m8 m, cv_s_i64 n) { cv_storen_u8(p, (cv_u8)(
     CV_FN void cv_storebn_##W(void *p, cv_m##W m, cv_s_i64 n)                                 \
     {                                                                                         \
         cv_mem_b##W b = __builtin_convertvector(m & 1, cv_mem_b##W);                          \
-        cv_copyn(p, &b, n);                                                                   \
+        cv_copyn(p, &b, n, sizeof b);                                                         \
     }
 CV_DEFINE_BOOLS(32)
 CV_DEFINE_BOOLS(64)

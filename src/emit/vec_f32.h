@@ -394,15 +394,15 @@ CV_FN cv_f32 cv_atanh_f32(cv_f32 x)
 CV_FN cv_f32 cv_erf_f32(cv_f32 x)
 {
     cv_f32 a = cv_lesser_f32(CV_K(3.95f), cv_abs_f32(x)), z = x * x, t;
-    cv_f32 p = CV_P7(a, 1.12300095e-5f, -0.000322794018f, 0.0036424296f, -0.0237620194f,
-                     0.106236845f, 0.635151327f, 0.12864849f);
+    cv_f32 p = CV_P7(a, 6.19456796e-6f, -0.000273764512f, 0.00344890961f, -0.0233655479f,
+                     0.105791919f, 0.635410845f, 0.128586963f);
     cv_f32 q = cv_expreduce_f32(cv_fma_f32(-a, p, -a), &t);
     cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), t);
     cv_f32 large = cv_copysign_f32(cv_fma_f32(-two, q, 1.0f - two), x);
-    cv_f32 small = CV_P7(z, 7.97126413e-5f, -0.000804409443f, 0.00519196037f, -0.0268555898f,
-                         0.112836242f, -0.376126289f, 0.128379166f);
+    cv_f32 small = CV_P6(z, -0.000646105444f, 0.00507522793f, -0.0268165898f, 0.112830564f,
+                         -0.376126021f, 0.128379166f);
     small = cv_exactfma_f32(small, x, x);
-    return cv_select_f32(cv_gt_f32(a, CV_K(0.93f)), large, small);
+    return cv_select_f32(cv_gt_f32(a, CV_K(0.82f)), large, small);
 }
 
 CV_FN cv_f32 cv_hypot_f32(cv_f32 x, cv_f32 y)

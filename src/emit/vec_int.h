@@ -188,11 +188,12 @@ CV_DEFINE_INT_REDUCE(i64, 8)
         cv_u8 t = acc[0], one = {0};                                                          \
         for (int i = 1; i < CV_REDUCE_u8; i++)                                                \
             t = cv_##op##_u8(t, acc[i]);                                                      \
+        cv_u8 r = t;                                                                          \
         for (int l = 1; l < CV_LANES_u8; l++) {                                               \
             one[0] = t[l];                                                                    \
-            t = cv_##op##_u8(t, one);                                                         \
+            r = cv_##op##_u8(r, one);                                                         \
         }                                                                                     \
-        return t[0];                                                                          \
+        return r[0];                                                                          \
     }
 CV_DEFINE_BYTE_REDUCE(add)
 CV_DEFINE_BYTE_REDUCE(mul)

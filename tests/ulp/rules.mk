@@ -15,7 +15,7 @@ $(B)/ulp/kernels-%.o: tests/ulp/kernels.c tests/ulp/functions.def $(wildcard src
 	@mkdir -p $(@D)
 	$(CC) $(ULP_FLAGS) $(ULP_$*) -DULP_ISA=$* -c $< -o $@
 
-$(B)/ulp/lanes-%.o: tests/ulp/lanes.c tests/ulp/ulp.h $(wildcard src/emit/vec*.h)
+$(B)/ulp/lanes-%.o: tests/ulp/lanes.c tests/ulp/ulp.h tests/ulp/special.def $(wildcard src/emit/vec*.h)
 	@mkdir -p $(@D)
 	$(CC) $(ULP_FLAGS) $(ULP_$*) -DULP_ISA=$* -c $< -o $@
 
@@ -23,8 +23,9 @@ $(B)/ulp/ulp: tests/ulp/ulp.c tests/ulp/ulp.h tests/ulp/functions.def \
               $(ULP_SETS:%=$(B)/ulp/kernels-%.o)
 	$(CC) $(ULP_FLAGS) $< $(ULP_SETS:%=$(B)/ulp/kernels-%.o) -o $@ -lm
 
-$(B)/ulp/lanes: tests/ulp/lanes_main.c tests/ulp/ulp.h $(ULP_SETS:%=$(B)/ulp/lanes-%.o)
-	$(CC) $(ULP_FLAGS) $< $(ULP_SETS:%=$(B)/ulp/lanes-%.o) -o $@ -lm
+$(B)/ulp/lanes: tests/ulp/lanes_main.c tests/ulp/ulp.h src/num/philox.c \
+              $(ULP_SETS:%=$(B)/ulp/lanes-%.o)
+	$(CC) $(ULP_FLAGS) $< src/num/philox.c $(ULP_SETS:%=$(B)/ulp/lanes-%.o) -o $@ -lm
 
 .PHONY: test-ulp test-ulp-full
 test-ulp: $(B)/ulp/ulp $(B)/ulp/lanes

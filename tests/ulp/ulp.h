@@ -5,6 +5,16 @@
 /* n is a multiple of 16. */
 typedef void (*ulp_kernel)(float *to, const float *from, long n);
 
+enum { ULP_TRACE = 64 };
+
+/* Checks all that is not a matter of accuracy and returns the number of failures.  What must
+ * have the same bits on every instruction set is left in trace. */
+typedef int (*ulp_lanes)(unsigned long *trace);
+
+int ulp_lanes_avx512(unsigned long *trace);
+int ulp_lanes_avx2(unsigned long *trace);
+int ulp_lanes_base(unsigned long *trace);
+
 extern const ulp_kernel ulp_kernels_avx512[], ulp_kernels_avx2[], ulp_kernels_base[];
 
 #endif
