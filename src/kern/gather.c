@@ -9,6 +9,7 @@
  * each goes through its places in row-major order.  Two writes to one place therefore
  * happen in one thread, in index order. */
 #include "kern/gather.h"
+#include "kern/entries.h"
 #include "base/memory.h"
 #include "kern/element.h"
 #include "kern/walk.h"

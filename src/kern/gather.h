@@ -54,19 +54,5 @@ void cr_start_from(const cr_view *to, const cr_view *from);
  * the first that does not. */
 bool cr_indices_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad);
 
-cr_status cr_kern_gather(const cr_value *arg, cr_view *out);
-cr_status cr_kern_scatter(const cr_value *arg, cr_view *out);
-cr_status cr_kern_scatter_value(const cr_value *arg, cr_view *out);
-cr_status cr_kern_scatter_with(const cr_value *arg, cr_view *out); /* reduce= add, multiply */
-cr_status cr_kern_scatter_value_with(const cr_value *arg, cr_view *out);
-cr_status cr_kern_scatter_add(const cr_value *arg, cr_view *out);
-cr_status cr_kern_scatter_reduce(const cr_value *arg, cr_view *out);
-cr_status cr_kern_index_select(const cr_value *arg, cr_view *out);
-cr_status cr_kern_index_add(const cr_value *arg, cr_view *out);
-cr_status cr_kern_index_copy(const cr_value *arg, cr_view *out);
-cr_status cr_kern_index_fill(const cr_value *arg, cr_view *out);
-cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out);
-cr_status cr_kern_take(const cr_value *arg, cr_view *out);
-cr_status cr_kern_put(const cr_value *arg, cr_view *out);
 
 #endif

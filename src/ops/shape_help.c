@@ -1,0 +1,75 @@
+/* Shared pieces of shape rules. */
+#include "ops/shape_help.h"
+#include <stdio.h>
+#include <string.h>
+
+cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim)
+{
+    int64_t n = ndim ? ndim : 1;
+
+    if (dim < -n || dim >= n)
+        return cr_fail(CR_INDEX,
+                       "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
+                       (long long)-n, (long long)n - 1, (long long)dim);
+    *out = dim < 0 ? dim + n : dim;
+    return CR_OK;
+}
+
+const char *cr_shape_text(int ndim, const int64_t *size)
+{
+    enum { ROOM = 256, TEXTS = 4 };
+    static _Thread_local char text[TEXTS][ROOM];
+    static _Thread_local unsigned next;
+    char *to = text[next++ % TEXTS];
+    size_t at = 1;
+
+    to[0] = '[';
+    for (int d = 0; d < ndim && at < ROOM - 32; d++)
+        at += (size_t)snprintf(to + at, ROOM - at, "%s%lld", d ? ", " : "", (long long)size[d]);
+    snprintf(to + at, ROOM - at, "]");
+    return to;
+}
+
+void cr_shape_like(cr_shape *out, const cr_view *v)
+{
+    out->ndim = v->ndim;
+    memcpy(out->size, v->size, v->ndim * sizeof *v->size);
+}
+
+int64_t cr_shape_numel(int ndim, const int64_t *size)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < ndim; d++)
+        n *= size[d];
+    return n;
+}
+
+bool cr_same_sizes(const cr_view *a, const cr_view *b)
+{
+    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+bool cr_shape_broadcast(cr_shape *to, int ndim, const int64_t *size)
+{
+    int more = ndim - to->ndim;
+
+    if (more > 0) {
+        memmove(to->size + more, to->size, (size_t)to->ndim * sizeof *to->size);
+        for (int d = 0; d < more; d++)
+            to->size[d] = 1;
+        to->ndim = ndim;
+    }
+    for (int d = 0; d < ndim; d++) {
+        int64_t *have = &to->size[to->ndim - ndim + d];
+        if (*have != size[d] && *have != 1 && size[d] != 1)
+            return false;
+        *have = *have == 1 ? size[d] : *have;
+    }
+    return true;
+}
+
+cr_status cr_not_for_type(const char *name, const cr_view *v)
+{
+    return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name, cr_view_type(v));
+}

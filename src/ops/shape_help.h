@@ -1,0 +1,39 @@
+/* shape_help.h - what the shape rules of many operators share. */
+#ifndef CR_OPS_SHAPE_HELP_H
+#define CR_OPS_SHAPE_HELP_H
+
+#include "num/view.h"
+
+/* A dimension in -n..n-1 as 0..n-1, a scalar counting as one dimension; CR_INDEX. */
+CR_MUST cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim);
+
+/* Sizes as torch prints them, "[2, 3]", in the calling thread's buffer: good until the
+ * fourth next call. */
+const char *cr_shape_text(int ndim, const int64_t *size);
+static inline const char *cr_view_text(const cr_view *v) { return cr_shape_text(v->ndim, v->size); }
+
+/* "Float", as messages call dtypes. */
+static inline const char *cr_view_type(const cr_view *v) { return cr_dtype_infos[v->dtype].legacy; }
+
+static inline bool cr_is_index_type(const cr_view *v)
+{
+    return v->dtype == CR_I32 || v->dtype == CR_I64;
+}
+
+/* out becomes v's sizes. */
+void cr_shape_like(cr_shape *out, const cr_view *v);
+int64_t cr_shape_numel(int ndim, const int64_t *size);
+bool cr_same_sizes(const cr_view *a, const cr_view *b);
+/* The size along a dimension; a scalar has size 1. */
+static inline int64_t cr_dim_size(const cr_view *v, int64_t dim)
+{
+    return v->ndim ? v->size[dim] : 1;
+}
+
+/* Widens `to` so that `size` broadcasts with it; false when they do not. */
+bool cr_shape_broadcast(cr_shape *to, int ndim, const int64_t *size);
+
+/* '"name" not implemented for 'Bool'', CR_NOT_IMPLEMENTED. */
+cr_status cr_not_for_type(const char *name, const cr_view *v);
+
+#endif

@@ -1,0 +1,352 @@
+/* Shape rules of operators that join, repeat and replace parts. */
+#include "ops/shape.h"
+#include "ops/shape_help.h"
+#include <string.h>
+
+typedef long long ll; /* for printf */
+
+/* Joining. */
+
+static bool is_nothing(const cr_view *v) { return v->ndim == 1 && v->size[0] == 0; }
+
+/* The first tensor that is not an empty vector. */
+static const cr_view *first_real(const cr_value *list, uint32_t *at)
+{
+    for (*at = 0; *at < list->len; ++*at)
+        if (!is_nothing(list->list[*at].view))
+            return list->list[*at].view;
+    return NULL;
+}
+
+static cr_status check_joins(const cr_view *first, const cr_view *v, int64_t dim, uint32_t number)
+{
+    if (v->ndim != first->ndim)
+        return cr_fail(CR_RUNTIME, "Tensors must have same number of dimensions: got %d and %d",
+                       first->ndim, v->ndim);
+    for (int d = 0; d < v->ndim; d++)
+        if (d != dim && v->size[d] != first->size[d])
+            return cr_fail(CR_RUNTIME,
+                           "Sizes of tensors must match except in dimension %lld. Expected size %lld "
+                           "but got size %lld for tensor number %u in the list.",
+                           (ll)dim, (ll)first->size[d], (ll)v->size[d], number);
+    return CR_OK;
+}
+
+cr_status cr_shape_cat(const cr_value *arg, cr_shape *out)
+{
+    const cr_value *list = &arg[0];
+    const cr_view *first;
+    uint32_t start;
+    int64_t dim, total = 0;
+
+    if (!list->len)
+        return cr_fail(CR_VALUE, "torch.cat(): expected a non-empty list of Tensors");
+    for (uint32_t i = 0; i < list->len; i++)
+        if (!list->list[i].view->ndim)
+            return cr_fail(CR_RUNTIME, "zero-dimensional tensor (at position %u) cannot be concatenated",
+                           i);
+    first = first_real(list, &start);
+    if (!first) {
+        cr_shape_like(out, list->list[0].view);
+        return CR_OK;
+    }
+    CR_TRY(cr_shape_wrap(&dim, arg[1].i, first->ndim));
+    for (uint32_t i = start; i < list->len; i++) {
+        const cr_view *v = list->list[i].view;
+        if (is_nothing(v))
+            continue;
+        CR_TRY(check_joins(first, v, dim, i));
+        total += v->size[dim];
+    }
+    cr_shape_like(out, first);
+    out->size[dim] = total;
+    return CR_OK;
+}
+
+/* Turning and repeating. */
+
+static cr_status check_dims(const cr_value *dims, int ndim)
+{
+    bool seen[CR_MAX_DIMS] = {false};
+    int64_t d;
+
+    for (uint32_t i = 0; i < dims->len; i++) {
+        CR_TRY(cr_shape_wrap(&d, dims->ints[i], ndim));
+        if (seen[d])
+            return cr_fail(CR_RUNTIME, "dim %lld appears multiple times in the list of dims", (ll)d);
+        seen[d] = true;
+    }
+    return CR_OK;
+}
+
+cr_status cr_shape_flip(const cr_value *arg, cr_shape *out)
+{
+    CR_TRY(check_dims(&arg[1], arg[0].view->ndim));
+    cr_shape_like(out, arg[0].view);
+    return CR_OK;
+}
+
+cr_status cr_shape_roll(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t d;
+
+    if (!arg[1].len)
+        return cr_fail(CR_RUNTIME, "`shifts` required");
+    if (arg[1].len != arg[2].len && !(arg[1].len == 1 && !arg[2].len))
+        return cr_fail(CR_RUNTIME, "shifts and dimensions must align. shifts: %u, dims:%u", arg[1].len,
+                       arg[2].len);
+    for (uint32_t i = 0; i < arg[2].len && self->ndim; i++)
+        CR_TRY(cr_shape_wrap(&d, arg[2].ints[i], self->ndim));
+    cr_shape_like(out, self);
+    return CR_OK;
+}
+
+cr_status cr_shape_repeat(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int missing = (int)arg[1].len - self->ndim;
+
+    if (missing < 0)
+        return cr_fail(CR_RUNTIME, "Number of dimensions of repeat dims can not be smaller than number "
+                                   "of dimensions of tensor");
+    if (arg[1].len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "repeat: more than %d dimensions", CR_MAX_DIMS);
+    out->ndim = (int)arg[1].len;
+    for (int d = 0; d < out->ndim; d++)
+        out->size[d] = arg[1].ints[d] * (d < missing ? 1 : self->size[d - missing]);
+    for (int d = 0; d < out->ndim; d++)
+        if (out->size[d] < 0)
+            return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+                           (ll)out->size[d], cr_shape_text(out->ndim, out->size));
+    return CR_OK;
+}
+
+cr_status cr_shape_repeat_interleave(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t dim;
+
+    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    if (arg[1].i < 0)
+        return cr_fail(CR_RUNTIME, "Repeats must be non-negative");
+    cr_shape_like(out, self);
+    out->ndim = out->ndim ? out->ndim : 1;
+    out->size[dim] = cr_dim_size(self, dim) * arg[1].i;
+    return CR_OK;
+}
+
+/* The sum of the counts, which must not be negative. */
+static cr_status sum_counts(int64_t *out, const cr_view *repeats)
+{
+    int64_t n = cr_shape_numel(repeats->ndim, repeats->size);
+    int64_t step = repeats->ndim ? repeats->stride[0] : 0;
+
+    if (!cr_is_index_type(repeats))
+        return cr_not_for_type("repeat_interleave_cpu", repeats);
+    if (!repeats->data && n)
+        return cr_fail(CR_RUNTIME,
+                       "repeat_interleave: the size of the result depends on the values");
+    *out = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t k = repeats->dtype == CR_I32 ? ((const int32_t *)repeats->data)[i * step]
+                                             : ((const int64_t *)repeats->data)[i * step];
+        if (k < 0)
+            return cr_fail(CR_RUNTIME, "repeats can not be negative");
+        *out += k;
+    }
+    return CR_OK;
+}
+
+static cr_status check_output_size(const cr_value *given, int64_t size)
+{
+    if (given->tag == CR_NONE || given->i == size)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "allocated size does not match required size");
+}
+
+cr_status cr_shape_repeat_indices(const cr_value *arg, cr_shape *out)
+{
+    int64_t total;
+
+    if (arg[0].view->ndim != 1)
+        return cr_fail(CR_RUNTIME, "repeat_interleave only accept 1D vector as repeat");
+    CR_TRY(sum_counts(&total, arg[0].view));
+    CR_TRY(check_output_size(&arg[1], total));
+    out->ndim = 1;
+    out->size[0] = total;
+    return CR_OK;
+}
+
+cr_status cr_shape_repeat_interleave_each(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view, *repeats = arg[1].view;
+    int64_t dim, size, n = cr_shape_numel(repeats->ndim, repeats->size), total;
+
+    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    size = cr_dim_size(self, dim);
+    if (repeats->ndim > 1)
+        return cr_fail(CR_RUNTIME, "repeats must be 0-dim or 1-dim tensor");
+    if (n != size && n != 1)
+        return cr_fail(CR_RUNTIME,
+                       "repeats must have the same size as input along dim, but got repeats.size(0) = "
+                       "%lld and input.size(%lld) = %lld", (ll)n, (ll)dim, (ll)size);
+    CR_TRY(sum_counts(&total, repeats));
+    total = n == 1 ? total * size : total;
+    CR_TRY(check_output_size(&arg[3], total));
+    cr_shape_like(out, self);
+    out->ndim = out->ndim ? out->ndim : 1;
+    out->size[dim] = total;
+    return CR_OK;
+}
+
+/* Diagonals and parts. */
+
+static cr_status two_dims(int64_t *a, int64_t *b, int64_t dim1, int64_t dim2, int ndim)
+{
+    CR_TRY(cr_shape_wrap(a, dim1, ndim));
+    CR_TRY(cr_shape_wrap(b, dim2, ndim));
+    if (*a == *b)
+        return cr_fail(CR_RUNTIME, "diagonal dimensions cannot be identical %lld, %lld", (ll)dim1,
+                       (ll)dim2);
+    return CR_OK;
+}
+
+cr_status cr_shape_diag_embed(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t a, b, offset = arg[1].i, side;
+    int from = 0;
+
+    CR_TRY(two_dims(&a, &b, arg[2].i, arg[3].i, self->ndim + 1));
+    side = cr_dim_size(self, self->ndim - 1) + (offset < 0 ? -offset : offset);
+    out->ndim = self->ndim + 1;
+    for (int d = 0; d < out->ndim; d++)
+        out->size[d] = d == a || d == b ? side : self->size[from++];
+    return CR_OK;
+}
+
+static cr_status check_part(const cr_view *src, const cr_shape *slice)
+{
+    if (src->ndim == slice->ndim &&
+        !memcmp(src->size, slice->size, src->ndim * sizeof *src->size))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME,
+                   "expected src to have a size equal to the slice of self. src size = %s, slice size "
+                   "= %s", cr_view_text(src), cr_shape_text(slice->ndim, slice->size));
+}
+
+static int64_t diagonal_size(int64_t rows, int64_t columns, int64_t offset)
+{
+    int64_t n = offset >= 0 ? (columns - offset < rows ? columns - offset : rows)
+                            : (rows + offset < columns ? rows + offset : columns);
+
+    return n < 0 ? 0 : n;
+}
+
+cr_status cr_shape_diagonal_scatter(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t a, b;
+    cr_shape slice = {0};
+
+    CR_TRY(two_dims(&a, &b, arg[3].i, arg[4].i, self->ndim));
+    for (int d = 0; d < self->ndim; d++)
+        if (d != a && d != b)
+            slice.size[slice.ndim++] = self->size[d];
+    slice.size[slice.ndim++] = diagonal_size(self->size[a], self->size[b], arg[2].i);
+    CR_TRY(check_part(arg[1].view, &slice));
+    cr_shape_like(out, self);
+    return CR_OK;
+}
+
+cr_status cr_shape_select_scatter(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t dim, index = arg[3].i;
+    cr_shape slice = {0};
+
+    if (!self->ndim)
+        return cr_fail(CR_INDEX, "select() cannot be applied to a 0-dim tensor.");
+    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    if (index < -self->size[dim] || index >= self->size[dim])
+        return cr_fail(CR_INDEX, "select(): index %lld out of range for tensor of size %s at dimension "
+                       "%lld", (ll)index, cr_view_text(self), (ll)dim);
+    for (int d = 0; d < self->ndim; d++)
+        if (d != dim)
+            slice.size[slice.ndim++] = self->size[d];
+    CR_TRY(check_part(arg[1].view, &slice));
+    cr_shape_like(out, self);
+    return CR_OK;
+}
+
+static int64_t within(const cr_value *v, int64_t preset, int64_t size)
+{
+    int64_t x = v->tag == CR_NONE ? preset : v->i < 0 ? v->i + size : v->i;
+
+    return x < 0 ? 0 : x > size ? size : x;
+}
+
+cr_status cr_shape_slice_scatter(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t dim, start, end, step = arg[5].i;
+    cr_shape slice;
+
+    if (!self->ndim)
+        return cr_fail(CR_INDEX, "slice() cannot be applied to a 0-dim tensor.");
+    CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
+    if (step <= 0)
+        return cr_fail(CR_RUNTIME, "slice step must be positive");
+    start = within(&arg[3], 0, self->size[dim]);
+    end = within(&arg[4], self->size[dim], self->size[dim]);
+    cr_shape_like(&slice, self);
+    slice.size[dim] = end > start ? (end - start + step - 1) / step : 0;
+    CR_TRY(check_part(arg[1].view, &slice));
+    cr_shape_like(out, self);
+    return CR_OK;
+}
+
+cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t offset = arg[4].tag == CR_NONE ? 0 : arg[4].i, last = offset;
+    size_t item = cr_dtype_size((cr_dtype)self->dtype);
+    int64_t have = cr_shape_numel(self->ndim, self->size);
+    cr_shape slice = {.ndim = (int)arg[2].len};
+
+    if (arg[2].len != arg[3].len)
+        return cr_fail(CR_RUNTIME, "mismatch in length of strides and shape");
+    for (int d = 0; d < slice.ndim; d++) {
+        slice.size[d] = arg[2].ints[d];
+        last += (slice.size[d] - 1) * arg[3].ints[d];
+    }
+    CR_TRY(check_part(arg[1].view, &slice));
+    if (cr_shape_numel(slice.ndim, slice.size) && (last >= have || offset < 0))
+        return cr_fail(CR_RUNTIME,
+                       "setStorage: sizes %s, strides %s, storage offset %lld, and itemsize %zu "
+                       "requiring a storage size of %lld are out of bounds for storage of size %lld",
+                       cr_shape_text(slice.ndim, slice.size),
+                       cr_shape_text((int)arg[3].len, arg[3].ints), (ll)offset, item,
+                       (ll)((last + 1) * (int64_t)item), (ll)(have * (int64_t)item));
+    cr_shape_like(out, self);
+    return CR_OK;
+}
+
+static cr_status triangle_shape(const char *what, const cr_view *self, cr_shape *out)
+{
+    if (self->ndim < 2)
+        return cr_fail(CR_RUNTIME, "%s: input tensor must have at least 2 dimensions", what);
+    cr_shape_like(out, self);
+    return CR_OK;
+}
+
+cr_status cr_shape_tril(const cr_value *arg, cr_shape *out)
+{
+    return triangle_shape("tril", arg[0].view, out);
+}
+
+cr_status cr_shape_triu(const cr_value *arg, cr_shape *out)
+{
+    return triangle_shape("triu", arg[0].view, out);
+}
