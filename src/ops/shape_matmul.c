@@ -1,6 +1,6 @@
 /* Shape rules of the matrix products. */
 #include "ops/shape.h"
-#include <stdio.h>
+#include "ops/shape_text.h"
 
 typedef long long ll; /* for printf */
 
@@ -9,27 +9,6 @@ static void shape2(cr_shape *out, int64_t rows, int64_t cols)
     out->ndim = 2;
     out->size[0] = rows;
     out->size[1] = cols;
-}
-
-static const char *type_name(const cr_view *v) { return cr_dtype_infos[v->dtype].legacy; }
-
-/* The name of the C type, which some messages use. */
-static const char *c_type(const cr_view *v)
-{
-    switch (v->dtype) {
-    case CR_F32: return "float";
-    case CR_F64: return "double";
-    case CR_F16: return "c10::Half";
-    case CR_BF16: return "c10::BFloat16";
-    case CR_C64: return "c10::complex<float>";
-    case CR_C128: return "c10::complex<double>";
-    case CR_I64: return "long int";
-    case CR_I32: return "int";
-    case CR_I16: return "short int";
-    case CR_I8: return "signed char";
-    case CR_U8: return "unsigned char";
-    default: return "bool";
-    }
 }
 
 static cr_status refuse_bool(const cr_view *v, const char *kernel)
@@ -47,32 +26,19 @@ static cr_status check_product(int64_t m, int64_t k, int64_t k2, int64_t n)
                    (ll)m, (ll)k, (ll)k2, (ll)n);
 }
 
-/* Prints sizes as torch does, into a fixed buffer. */
-static const char *sizes_text(char *buffer, size_t room, int ndim, const int64_t *size)
-{
-    size_t at = 1;
-
-    buffer[0] = '[';
-    buffer[1] = 0;
-    for (int d = 0; d < ndim && at < room - 24; d++)
-        at += (size_t)snprintf(buffer + at, room - at, "%s%lld", d ? ", " : "", (ll)size[d]);
-    snprintf(buffer + at, room - at, "]");
-    return buffer;
-}
-
 /* Whether `v` broadcasts to the result, in the words of expand. */
 static cr_status check_expand(const cr_view *v, const cr_shape *to)
 {
-    char have[256], want[256];
+    char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
     int lead = to->ndim - v->ndim;
 
-    sizes_text(have, sizeof have, v->ndim, v->size);
-    sizes_text(want, sizeof want, to->ndim, to->size);
+    cr_sizes_text(have, v->ndim, v->size);
+    cr_sizes_text(want, to->ndim, to->size);
     if (lead < 0)
         return cr_fail(CR_RUNTIME,
                        "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
                        "be greater or equal to the number of dimensions in the tensor (%d)",
-                       type_name(v), have, want, to->ndim, v->ndim);
+                       cr_legacy_name(v), have, want, to->ndim, v->ndim);
     for (int d = v->ndim - 1; d >= 0; d--)
         if (v->size[d] != 1 && v->size[d] != to->size[lead + d])
             return cr_fail(CR_RUNTIME,
@@ -93,7 +59,7 @@ cr_status cr_shape_mm(const cr_value *arg, cr_shape *out)
     CR_TRY(check_product(a->size[0], a->size[1], b->size[0], b->size[1]));
     if (a->dtype != b->dtype)
         return cr_fail(CR_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
-                       c_type(a), c_type(b));
+                       cr_c_name(a), cr_c_name(b));
     CR_TRY(refuse_bool(a, "addmm_impl_cpu_"));
     shape2(out, a->size[0], b->size[1]);
     return CR_OK;
@@ -104,7 +70,7 @@ static cr_status check_pair(const cr_view *self, const cr_view *mat2)
     if (self->dtype == mat2->dtype)
         return CR_OK;
     return cr_fail(CR_RUNTIME, "self and mat2 must have the same dtype, but got %s and %s",
-                   type_name(self), type_name(mat2));
+                   cr_legacy_name(self), cr_legacy_name(mat2));
 }
 
 cr_status cr_shape_addmm(const cr_value *arg, cr_shape *out)
@@ -151,7 +117,7 @@ static cr_status check_scalar_types(const cr_view *a, const cr_view *b)
 {
     if (a->dtype == b->dtype)
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", type_name(a), type_name(b));
+    return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(a), cr_legacy_name(b));
 }
 
 cr_status cr_shape_bmm(const cr_value *arg, cr_shape *out)
@@ -171,7 +137,7 @@ cr_status cr_shape_baddbmm(const cr_value *arg, cr_shape *out)
     if (self->dtype != a->dtype)
         return cr_fail(CR_RUNTIME,
                        "Input dtypes must be the same, got: input %s, batch1: %s, batch2: %s",
-                       c_type(self), c_type(a), c_type(b));
+                       cr_c_name(self), cr_c_name(a), cr_c_name(b));
     return refuse_bool(a, "baddbmm");
 }
 
@@ -217,7 +183,7 @@ static cr_status vector_shape(const cr_view *self, const cr_view *mat, const cr_
     if (self->dtype != mat->dtype || mat->dtype != vec->dtype)
         return cr_fail(CR_RUNTIME,
                        "addmv input tensors must have the same dtype, but got %s, %s, and %s",
-                       type_name(self), type_name(mat), type_name(vec));
+                       cr_legacy_name(self), cr_legacy_name(mat), cr_legacy_name(vec));
     out->ndim = 1;
     out->size[0] = n;
     return refuse_bool(mat, "addmv_impl_cpu");
@@ -241,7 +207,7 @@ static cr_status vectors_shape(const cr_view *a, const cr_view *b, cr_shape *out
     if (a->dtype != b->dtype)
         return cr_fail(CR_RUNTIME,
                        "dot : expected both vectors to have same dtype, but found %s and %s",
-                       type_name(a), type_name(b));
+                       cr_legacy_name(a), cr_legacy_name(b));
     if (a->size[0] != b->size[0])
         return cr_fail(CR_RUNTIME,
                        "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the "
@@ -317,11 +283,11 @@ static cr_status check_matmul_types(const cr_view *a, const cr_view *b)
         return check_scalar_types(a, b);
     if (a->dtype != b->dtype && !vector)
         return cr_fail(CR_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
-                       c_type(a), c_type(b));
+                       cr_c_name(a), cr_c_name(b));
     if (a->dtype != b->dtype)
         return cr_fail(CR_RUNTIME,
                        "addmv input tensors must have the same dtype, but got %s, %s, and %s",
-                       type_name(b), type_name(a), type_name(b));
+                       cr_legacy_name(b), cr_legacy_name(a), cr_legacy_name(b));
     return refuse_bool(a, vector                          ? "addmv_impl_cpu"
                           : a->ndim < 3 && b->ndim < 3 ? "addmm_impl_cpu_"
                                                         : "bmm");
@@ -372,7 +338,7 @@ static cr_status check_linear_types(const cr_view *x, const cr_view *w, const cr
     }
     if (x->dtype != w->dtype)
         return cr_fail(CR_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
-                       c_type(x), c_type(w));
+                       cr_c_name(x), cr_c_name(w));
     return refuse_bool(x, "addmm_impl_cpu_");
 }
 

@@ -1,0 +1,50 @@
+/* conv.h - convolutions of dense arrays in one to three spatial dimensions.
+ *
+ * x is [batch, groups * ic, in...], w is [groups * oc, ic, kernel...], y is
+ * [batch, groups * oc, out...]; all row-major.  The three maps below are the
+ * convolution and its two transposes; a transposed convolution is cr_conv_to_x.
+ * `out` is given, not derived: it may be smaller than what fits. */
+#ifndef CR_KERN_CONV_H
+#define CR_KERN_CONV_H
+
+#include "num/view.h"
+
+enum { CR_CONV_DIMS = 3 };
+
+typedef struct {
+    int64_t dims; /* spatial dimensions, 1 to 3; the arrays below use the first ones */
+    int64_t batch, groups;
+    int64_t ic, oc; /* channels of one group */
+    int64_t in[CR_CONV_DIMS], out[CR_CONV_DIMS], kernel[CR_CONV_DIMS];
+    int64_t stride[CR_CONV_DIMS], pad[CR_CONV_DIMS], dilation[CR_CONV_DIMS];
+} cr_conv;
+
+/* y = x convolved with w, plus bias (one a channel of y, or NULL).  CR_MEMORY. */
+CR_MUST cr_status cr_conv_to_y(const cr_conv *c, cr_dtype t, char *x, char *w, char *bias, char *y);
+/* x = the transpose applied to y, plus bias (one a channel of x, or NULL).  CR_MEMORY. */
+CR_MUST cr_status cr_conv_to_x(const cr_conv *c, cr_dtype t, char *y, char *w, char *bias, char *x);
+/* w = sum over the batch of products of y and x.  CR_MEMORY. */
+CR_MUST cr_status cr_conv_to_w(const cr_conv *c, cr_dtype t, char *x, char *y, char *w);
+
+/* Unfolding: column (o) of `col` is the window of x at output position o.
+ * x is one group of one image, [ic, in...]; col is [ic * kernel..., out...]. */
+void cr_im2col(const cr_conv *c, cr_dtype t, const char *x, char *col);
+/* Adds every column back where it came from; x must be set beforehand. */
+void cr_col2im(const cr_conv *c, cr_dtype t, const char *col, char *x);
+
+/* oneDNN's kernels (conv_dnnl.c): false in *done when it has none for this case. */
+typedef enum { CR_CONV_Y, CR_CONV_X, CR_CONV_W } cr_conv_kind;
+CR_MUST cr_status cr_conv_dnnl(bool *done, cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *x,
+                               char *w, char *bias, char *y);
+
+/* Products of the sizes. */
+static inline int64_t cr_conv_volume(const cr_conv *c, const int64_t *size)
+{
+    int64_t n = 1;
+
+    for (int64_t d = 0; d < c->dims; d++)
+        n *= size[d];
+    return n;
+}
+
+#endif

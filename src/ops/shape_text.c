@@ -1,0 +1,31 @@
+/* Words of shape rules' messages. */
+#include "ops/shape_text.h"
+#include <stdio.h>
+
+const char *cr_sizes_text(char buffer[CR_SIZES_TEXT], int64_t ndim, const int64_t *size)
+{
+    size_t at = 1;
+
+    buffer[0] = '[';
+    for (int64_t d = 0; d < ndim && at < CR_SIZES_TEXT - 32; d++)
+        at += (size_t)snprintf(buffer + at, CR_SIZES_TEXT - at, "%s%lld", d ? ", " : "",
+                               (long long)size[d]);
+    snprintf(buffer + at, CR_SIZES_TEXT - at, "]");
+    return buffer;
+}
+
+const char *cr_legacy_name(const cr_view *v) { return cr_dtype_infos[v->dtype].legacy; }
+
+const char *cr_c_name(const cr_view *v)
+{
+    static const char *const names[CR_DTYPE_COUNT] = {
+        [CR_BOOL] = "bool",          [CR_U8] = "unsigned char",
+        [CR_I8] = "signed char",     [CR_I16] = "short int",
+        [CR_I32] = "int",            [CR_I64] = "long int",
+        [CR_F16] = "c10::Half",      [CR_BF16] = "c10::BFloat16",
+        [CR_F32] = "float",          [CR_F64] = "double",
+        [CR_C64] = "c10::complex<float>", [CR_C128] = "c10::complex<double>",
+    };
+
+    return names[v->dtype];
+}
