@@ -115,6 +115,8 @@ struct cr_op {
     bool differentiable;       /* has a grad clause */
     uint8_t fast_type, fast_type_args; /* tensor/: what the type rule amounts to */
     uint32_t tensor_params;    /* bit i: parameter i is a Tensor or Tensor[] */
+    uint32_t mask_params;      /* those that a kernel reads as bool: the type rule names
+                                  other tensors only */
     cr_kernel kernel[CR_DTYPE_COUNT][CR_FORM_COUNT];
     cr_param *param;           /* param_count of them */
     cr_result result[CR_MAX_RESULTS];

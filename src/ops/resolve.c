@@ -143,6 +143,26 @@ static cr_status resolve_some(scope *s, cr_rule **rules, int n)
     return CR_OK;
 }
 
+static bool names_slot(const cr_rule *r, int slot)
+{
+    if (r->kind == CR_RULE_NAME && r->slot == slot)
+        return true;
+    for (int i = 0; i < r->count; i++)
+        if (names_slot(r->args[i], slot))
+            return true;
+    return false;
+}
+
+static void find_masks(cr_op *op)
+{
+    uint32_t typed = 0;
+
+    for (int i = 0; op->type && i < op->param_count; i++)
+        if (op->param[i].type == CR_T_TENSOR && names_slot(op->type, i))
+            typed |= 1u << i;
+    op->mask_params = typed ? op->tensor_params & ~typed : 0;
+}
+
 static void lay_slots(cr_op *op)
 {
     op->first_result_slot = op->param_count;
@@ -174,6 +194,7 @@ static cr_status resolve_op(cr_op *op)
     }
     for (int i = 0; i < op->grad_count; i++)
         CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
+    find_masks(op);
     return CR_OK;
 }
 

@@ -20,6 +20,9 @@ CR_MUST cr_status cr_run_checks(const cr_op *op, cr_frame *f);
 /* Decides op->fast_type once. */
 void cr_classify_type(cr_op *op);
 
+/* Which dims a reduction covers, a bit each; None and the empty list mean all. */
+CR_MUST cr_status cr_dim_mask(uint64_t *out, const cr_value *dim, int ndim);
+
 /* --- operands and tiles (tile.c) --- */
 enum { CR_MAX_OPERANDS = 16 };
 

@@ -282,8 +282,7 @@ static cr_status make_range(cr_frame *f, int64_t n, cr_value *out)
     return CR_OK;
 }
 
-/* Which dims a reduction covers; None and the empty list mean all. */
-static cr_status dim_mask(uint64_t *out, const cr_value *dim, int ndim)
+cr_status cr_dim_mask(uint64_t *out, const cr_value *dim, int ndim)
 {
     int64_t d;
 
@@ -315,7 +314,7 @@ static cr_status wrapped_dims(cr_frame *f, const cr_value *dim, int ndim, cr_val
 
     if (!ints)
         return CR_MEMORY;
-    CR_TRY(dim_mask(&mask, dim, ndim));
+    CR_TRY(cr_dim_mask(&mask, dim, ndim));
     for (int d = 0; d < ndim; d++)
         if (mask >> d & 1)
             ints[n++] = d;
@@ -333,7 +332,7 @@ static cr_status reduced_sizes(cr_frame *f, const cr_value *v, int count, cr_val
 
     if (!ints)
         return CR_MEMORY;
-    CR_TRY(dim_mask(&mask, &v[1], ndim));
+    CR_TRY(cr_dim_mask(&mask, &v[1], ndim));
     for (int d = 0; d < ndim; d++)
         if (!(mask >> d & 1))
             ints[n++] = sizes_of(&v[0])[d];
@@ -348,7 +347,7 @@ static cr_status reduced_count(const cr_value *v, cr_value *out)
     uint64_t mask;
     int64_t n = 1;
 
-    CR_TRY(dim_mask(&mask, &v[1], ndim_of(&v[0])));
+    CR_TRY(cr_dim_mask(&mask, &v[1], ndim_of(&v[0])));
     for (int d = 0; d < ndim_of(&v[0]); d++)
         if (mask >> d & 1)
             n *= sizes_of(&v[0])[d];

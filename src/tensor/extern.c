@@ -1,0 +1,197 @@
+/* Entries that name a kern function: results are allocated by rule, then the
+ * function sees plain views in the compute type. */
+#include "tensor/internal.h"
+#include <string.h>
+
+/* The call as the function sees it, and what has to be dropped afterwards. */
+typedef struct {
+    cr_value arg[CR_MAX_ARGS];
+    cr_view view[CR_MAX_ARGS];
+    cr_view *list_view[CR_MAX_ARGS]; /* of a Tensor[] argument */
+    cr_value *list[CR_MAX_ARGS];
+    CR_VEC(cr_tensor *) made;        /* casts and numbers */
+} extern_call;
+
+static void call_drop(extern_call *c, int n)
+{
+    for (int i = 0; i < n; i++) {
+        cr_free(c->list_view[i]);
+        cr_free(c->list[i]);
+    }
+    for (size_t i = 0; i < c->made.len; i++)
+        cr_drop(c->made.at[i]);
+    cr_vec_drop(&c->made);
+}
+
+/* One tensor as a view, cast when the entry types this parameter. */
+static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bool typed,
+                         cr_view *view, cr_value *out)
+{
+    cr_tensor *t = NULL;
+
+    if (v->tag == CR_NONE) {
+        *out = *v;
+        return CR_OK;
+    }
+    CR_TRY(cr_vec_reserve(&c->made, 2));
+    CR_TRY(cr_as_tensor(&t, v));
+    cr_vec_put(&c->made, t);
+    if (typed && t->dtype != compute) {
+        CR_TRY(cr_cast_plain(&t, t, compute));
+        cr_vec_put(&c->made, t);
+    }
+    *view = cr_view_of(t);
+    *out = (cr_value){.tag = CR_VIEW, .view = view};
+    return CR_OK;
+}
+
+static cr_status present_list(extern_call *c, int i, const cr_value *v, cr_dtype compute,
+                              bool typed)
+{
+    c->list_view[i] = cr_alloc(v->len * sizeof *c->list_view[i]);
+    c->list[i] = cr_alloc(v->len * sizeof *c->list[i]);
+    if (!c->list_view[i] || !c->list[i])
+        return CR_MEMORY;
+    for (uint32_t k = 0; k < v->len; k++)
+        CR_TRY(present(c, &v->list[k], compute, typed, &c->list_view[i][k], &c->list[i][k]));
+    c->arg[i] = (cr_value){.tag = CR_TENSORS, .len = v->len, .list = c->list[i]};
+    return CR_OK;
+}
+
+/* Parameters of the compute type: all tensors, less those the type rule leaves out. */
+static cr_status present_all(extern_call *c, const cr_op *op, const cr_value *arg,
+                             cr_dtype compute)
+{
+    for (int i = 0; i < op->param_count; i++) {
+        bool typed = op->type && !(op->mask_params >> i & 1) && !op->param[i].written;
+        if (op->param[i].type == CR_T_TENSOR)
+            CR_TRY(present(c, &arg[i], compute, typed, &c->view[i], &c->arg[i]));
+        else if (op->param[i].type == CR_T_TENSORS && arg[i].tag == CR_TENSORS)
+            CR_TRY(present_list(c, i, &arg[i], compute, typed));
+        else
+            c->arg[i] = arg[i];
+    }
+    return CR_OK;
+}
+
+static cr_status rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
+{
+    cr_value v;
+
+    CR_TRY(cr_frame_eval(f, rule, &v));
+    if (v.tag != CR_INTS || v.len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "%s(): the size rule gives no list of sizes", f->op->name);
+    out->ndim = (int)v.len;
+    memcpy(out->size, v.ints, v.len * sizeof *v.ints);
+    return CR_OK;
+}
+
+static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value *viewed,
+                               const cr_value *arg, cr_frame *f)
+{
+    if (op->shape_fn)
+        return op->shape_fn(viewed, shape);
+    for (int k = 0; k < op->result_count; k++) {
+        if (op->shape[k])
+            CR_TRY(rule_shape(&shape[k], op->shape[k], f));
+        else if (op->shape[0])
+            shape[k] = shape[0];
+        else
+            CR_TRY(cr_broadcast(&shape[k], arg, op->param_count));
+    }
+    return CR_OK;
+}
+
+/* The parameter that result k is, for results marked as written. */
+static int written_param(const cr_op *op, int k)
+{
+    for (int i = 0; op->result[k].written && i < op->param_count; i++)
+        if (op->param[i].written && op->param[i].alias == op->result[k].alias)
+            return i;
+    return -1;
+}
+
+static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_value *arg,
+                             cr_dtype compute, const cr_shape *shape, cr_device_kind device,
+                             cr_frame *f)
+{
+    int self = written_param(op, k);
+    cr_dtype dtype;
+
+    if (self >= 0) {
+        *out = cr_keep(arg[self].t);
+        return CR_OK;
+    }
+    CR_TRY(cr_result_type(&dtype, op, k, compute, f));
+    return cr_tensor_new(out, dtype, device, shape[k].ndim, shape[k].size);
+}
+
+static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value *arg,
+                                extern_call *c, cr_dtype compute, cr_frame *f)
+{
+    cr_shape *shape = cr_alloc(op->result_count * sizeof *shape);
+    cr_device_kind device = CR_CPU;
+    cr_status st = shape ? CR_OK : CR_MEMORY;
+
+    if (!st)
+        st = cr_common_device(&device, op, arg);
+    if (!st && !(op->result_count == 1 && written_param(op, 0) >= 0))
+        st = result_shapes(shape, op, c->arg, arg, f);
+    for (int k = 0; !st && k < op->result_count; k++)
+        st = make_result(&out[k], op, k, arg, compute, shape, device, f);
+    cr_free(shape);
+    return st;
+}
+
+static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *out)
+{
+    cr_view views[CR_MAX_RESULTS];
+
+    for (int k = 0; k < op->result_count; k++) {
+        if (out[k]->device == CR_META)
+            return CR_OK;
+        views[k] = cr_view_of(out[k]);
+    }
+    CR_TRY(op->extern_fn(c->arg, views));
+    for (int k = 0; k < op->result_count; k++)
+        if (op->result[k].written)
+            out[k]->storage->version++;
+    return CR_OK;
+}
+
+static cr_status compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, cr_frame *f)
+{
+    *out = CR_F32;
+    if (!op->type && !(op->param_count && op->param[0].type == CR_T_TENSOR))
+        return CR_OK;
+    return cr_compute_type(out, op, arg, f);
+}
+
+cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    extern_call c;
+    cr_tensor *out[CR_MAX_RESULTS] = {0};
+    cr_dtype compute;
+    cr_frame f;
+    cr_status st;
+
+    memset(c.list, 0, sizeof c.list);
+    memset(c.list_view, 0, sizeof c.list_view);
+    memset(&c.made, 0, sizeof c.made);
+    cr_frame_init(&f, op, arg);
+    CR_GO(cr_run_checks(op, &f));
+    CR_GO(compute_type(&compute, op, arg, &f));
+    CR_GO(present_all(&c, op, arg, compute));
+    CR_GO(extern_results(out, op, arg, &c, compute, &f));
+    CR_GO(call_extern(op, &c, out));
+done:
+    for (int k = 0; k < op->result_count; k++) {
+        if (st)
+            cr_drop(out[k]);
+        else
+            result[k] = cr_of_tensor(out[k]);
+    }
+    cr_frame_drop(&f);
+    call_drop(&c, op->param_count);
+    return st;
+}

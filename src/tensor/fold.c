@@ -1,0 +1,464 @@
+/* Reductions.
+ *
+ * The input's dims are sorted by stride and merged; then the reduced ones are
+ * folded one at a time, fastest first.  A reduced dim that is contiguous is
+ * folded along rows, in chunks of CR_FOLD_CHUNK; any other down columns, in
+ * blocks of CR_FOLD_BLOCK rows.  Chunk and block results are folded again by
+ * the same rule, so the order depends on sizes and strides alone. */
+#include "base/parallel.h"
+#include "tensor/internal.h"
+#include <string.h>
+
+enum { GRAIN = 32768, STRIP = 2048 };
+
+typedef struct {
+    const cr_op *op;
+    cr_dtype compute, partial; /* dtype of elements, and of fold results */
+    bool joining;              /* folding results of folds */
+} folding;
+
+static cr_kernel kernel_of(const folding *f, cr_form form)
+{
+    if (f->joining)
+        form = form == CR_FORM_MAIN ? CR_FORM_JOIN : CR_FORM_JOIN_COLUMNS;
+    return f->op->kernel[f->compute][form];
+}
+
+/* --- one axis --- */
+
+/* Units of work over a tensor whose axis is being folded. */
+typedef struct {
+    cr_kernel kernel;
+    const void *param;
+    const char *in;
+    char *out;
+    int outer_ndim; /* dims other than the axis and, for columns, the contiguous one */
+    int64_t outer_size[CR_MAX_DIMS], outer_stride[CR_MAX_DIMS]; /* bytes */
+    int64_t outer;                /* their product */
+    int64_t length, axis_stride;  /* of the folded axis */
+    int64_t parts, part;          /* chunks or blocks, and their length */
+    int64_t columns, strips;      /* column folds */
+    int64_t item, out_item;
+} axis_job;
+
+static const char *outer_at(const axis_job *j, int64_t i)
+{
+    const char *p = j->in;
+
+    for (int d = j->outer_ndim - 1; d >= 0; d--) {
+        p += i % j->outer_size[d] * j->outer_stride[d];
+        i /= j->outer_size[d];
+    }
+    return p;
+}
+
+/* Rows [begin, end): each row is one fold of at most a chunk; neighbours in the last
+ * outer dim go to the kernel together. */
+static void run_rows(void *context, int64_t begin, int64_t end)
+{
+    const axis_job *j = context;
+    int last = j->outer_ndim - 1;
+    int64_t run = last >= 0 ? j->outer_size[last] : 1;
+
+    while (begin < end) {
+        int64_t left = run - begin % run, n = left < end - begin ? left : end - begin;
+        void *ptr[2] = {j->out + begin * j->out_item, (void *)outer_at(j, begin)};
+        int64_t stride[4] = {j->out_item, 0, last >= 0 ? j->outer_stride[last] : 0, j->item};
+        int64_t size[2] = {n, j->length};
+        j->kernel(ptr, stride, size, j->param);
+        begin += n;
+    }
+}
+
+/* Units (row, chunk) of rows longer than a chunk. */
+static void run_chunks(void *context, int64_t begin, int64_t end)
+{
+    const axis_job *j = context;
+
+    for (int64_t u = begin; u < end; u++) {
+        int64_t row = u / j->parts, from = u % j->parts * j->part;
+        int64_t size[2] = {1, j->length - from < j->part ? j->length - from : j->part};
+        void *ptr[2] = {j->out + u * j->out_item, (void *)(outer_at(j, row) + from * j->item)};
+        int64_t stride[4] = {0, 0, 0, j->item};
+        j->kernel(ptr, stride, size, j->param);
+    }
+}
+
+/* Units (outer, block, strip of columns). */
+static void run_blocks(void *context, int64_t begin, int64_t end)
+{
+    const axis_job *j = context;
+
+    for (int64_t u = begin; u < end; u++) {
+        int64_t strip = u % j->strips * STRIP, block = u / j->strips % j->parts;
+        int64_t row = block * j->part, o = u / j->strips / j->parts;
+        int64_t rows = j->length - row < j->part ? j->length - row : j->part;
+        int64_t columns = j->columns - strip < STRIP ? j->columns - strip : STRIP;
+        const char *in = outer_at(j, o) + row * j->axis_stride + strip * j->item;
+        char *out = j->out + ((o * j->parts + block) * j->columns + strip) * j->out_item;
+        void *ptr[2] = {out, (void *)in};
+        int64_t stride[4] = {0, j->out_item, j->axis_stride, j->item};
+        int64_t size[2] = {rows, columns};
+        j->kernel(ptr, stride, size, j->param);
+    }
+}
+
+/* Splits the dims of `t` into the axis and the others. */
+static void set_outer(axis_job *j, const cr_tensor *t, int axis, int column)
+{
+    j->outer_ndim = 0;
+    j->outer = 1;
+    for (int d = 0; d < t->ndim; d++) {
+        if (d == axis || d == column)
+            continue;
+        j->outer_size[j->outer_ndim] = t->size[d];
+        j->outer_stride[j->outer_ndim++] = t->stride[d] * j->item;
+        j->outer *= t->size[d];
+    }
+}
+
+static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
+                           const void *param);
+
+/* Folds the parts' results, which stand in dim `axis` of `partial`. */
+static cr_status join_parts(cr_tensor **out, folding *f, cr_tensor *partial, int axis,
+                            const void *param)
+{
+    bool was = f->joining;
+
+    f->joining = true;
+    cr_status st = fold_axis(out, f, partial, axis, param);
+    f->joining = was;
+    cr_drop(partial);
+    return st;
+}
+
+/* A dim of size `parts` at `axis`, the other dims of `t` in order. */
+static cr_status new_partial(cr_tensor **out, const folding *f, const cr_tensor *t, int axis,
+                             int64_t parts)
+{
+    int64_t size[CR_MAX_DIMS];
+    int n = 0;
+
+    for (int d = 0; d < t->ndim; d++)
+        if (d != axis || parts > 1)
+            size[n++] = d == axis ? parts : t->size[d];
+    return cr_tensor_new(out, f->partial, CR_CPU, n, size);
+}
+
+static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis, const void *param)
+{
+    axis_job j = {.kernel = kernel_of(f, CR_FORM_MAIN), .param = param, .in = t->data,
+                  .length = t->size[axis], .part = CR_FOLD_CHUNK};
+    cr_tensor *made;
+
+    j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    j.out_item = (int64_t)cr_dtype_size(f->partial);
+    j.parts = (j.length + j.part - 1) / j.part;
+    set_outer(&j, t, axis, -1);
+    CR_TRY(new_partial(&made, f, t, axis, j.parts));
+    j.out = made->data;
+    if (j.parts > 1) {
+        cr_parallel_for(j.outer * j.parts, GRAIN / CR_FOLD_CHUNK, run_chunks, &j);
+        return join_parts(out, f, made, axis, param);
+    }
+    cr_parallel_for(j.outer, 1 + GRAIN / j.length, run_rows, &j);
+    *out = made;
+    return CR_OK;
+}
+
+static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axis,
+                              const void *param)
+{
+    int column = t->ndim - 1;
+    axis_job j = {.kernel = kernel_of(f, CR_FORM_COLUMNS), .param = param, .in = t->data,
+                  .length = t->size[axis], .part = CR_FOLD_BLOCK, .columns = t->size[column]};
+    cr_tensor *made;
+
+    j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    j.out_item = (int64_t)cr_dtype_size(f->partial);
+    j.axis_stride = t->stride[axis] * j.item;
+    j.parts = (j.length + j.part - 1) / j.part;
+    j.strips = (j.columns + STRIP - 1) / STRIP;
+    set_outer(&j, t, axis, column);
+    /* Parts stand beside the columns: [outer..., parts, columns]. */
+    int64_t size[3] = {j.outer, j.parts, j.columns};
+    CR_TRY(cr_tensor_new(&made, f->partial, CR_CPU, 3, size));
+    j.out = made->data;
+    int64_t unit = (j.length < j.part ? j.length : j.part) *
+                   (j.columns < STRIP ? j.columns : STRIP);
+    cr_parallel_for(j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_blocks, &j);
+    if (j.parts > 1)
+        CR_TRY(join_parts(&made, f, made, 1, param));
+    cr_geometry g = {.ndim = 0};
+    int64_t step = j.columns * j.outer;
+    for (int d = 0; d < t->ndim; d++)
+        if (d != axis) {
+            g.size[g.ndim] = t->size[d];
+            step /= t->size[d];
+            g.stride[g.ndim++] = step;
+        }
+    cr_status st = cr_tensor_set_geometry(made, &g);
+    if (st)
+        cr_drop(made);
+    else
+        *out = made;
+    return st;
+}
+
+/* The last dim of `t` is its fastest; contiguous, or `t` is copied first. */
+static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis, const void *param)
+{
+    cr_tensor *dense = NULL;
+    int last = t->ndim - 1;
+    cr_status st;
+
+    if (t->size[last] != 1 && t->stride[last] != 1)
+        CR_TRY(cr_contiguous_plain(&dense, t));
+    t = dense ? dense : t;
+    st = axis == last ? fold_rows(out, f, t, axis, param) : fold_columns(out, f, t, axis, param);
+    cr_drop(dense);
+    return st;
+}
+
+/* --- the input's dims --- */
+
+typedef struct {
+    int ndim;
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    int dim[CR_MAX_DIMS]; /* a kept dim of the input, -1 for reduced, merged kept dims: first */
+    bool reduced[CR_MAX_DIMS];
+} sorted_dims;
+
+static int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
+
+static void sort_dims(sorted_dims *s, const cr_tensor *t, uint64_t mask)
+{
+    s->ndim = 0;
+    for (int d = 0; d < t->ndim; d++) {
+        if (t->size[d] == 1)
+            continue;
+        int at = s->ndim++;
+        while (at > 0 && magnitude(s->stride[at - 1]) < magnitude(t->stride[d])) {
+            s->size[at] = s->size[at - 1];
+            s->stride[at] = s->stride[at - 1];
+            s->dim[at] = s->dim[at - 1];
+            s->reduced[at] = s->reduced[at - 1];
+            at--;
+        }
+        s->size[at] = t->size[d];
+        s->stride[at] = t->stride[d];
+        s->dim[at] = d;
+        s->reduced[at] = mask >> d & 1;
+    }
+}
+
+/* Joins neighbours of one kind that lie behind each other; kept dims only in input order. */
+static void merge_dims(sorted_dims *s)
+{
+    for (int d = s->ndim - 2; d >= 0; d--) {
+        bool kin = s->reduced[d] == s->reduced[d + 1] && s->reduced[d];
+        if (!kin || s->stride[d] != s->stride[d + 1] * s->size[d + 1])
+            continue;
+        s->size[d] *= s->size[d + 1];
+        s->stride[d] = s->stride[d + 1];
+        for (int k = d + 1; k + 1 < s->ndim; k++) {
+            s->size[k] = s->size[k + 1];
+            s->stride[k] = s->stride[k + 1];
+            s->dim[k] = s->dim[k + 1];
+            s->reduced[k] = s->reduced[k + 1];
+        }
+        s->ndim--;
+    }
+}
+
+/* Something to fold: every entry maps its elements at least once. */
+static void require_axis(sorted_dims *s)
+{
+    for (int d = 0; d < s->ndim; d++)
+        if (s->reduced[d])
+            return;
+    s->size[s->ndim] = 1;
+    s->stride[s->ndim] = 1;
+    s->dim[s->ndim] = -1;
+    s->reduced[s->ndim++] = true;
+}
+
+static cr_status fold_all(cr_tensor **out, folding *f, cr_tensor *self, sorted_dims *s,
+                          const void *param)
+{
+    cr_geometry g = {.ndim = s->ndim};
+    cr_tensor *t;
+
+    memcpy(g.size, s->size, (size_t)s->ndim * sizeof *g.size);
+    memcpy(g.stride, s->stride, (size_t)s->ndim * sizeof *g.stride);
+    CR_TRY(cr_tensor_over(&t, self->storage, (cr_dtype)self->dtype, g.ndim, g.size, g.stride,
+                          self->offset));
+    cr_storage_keep(self->storage);
+    for (int d = s->ndim - 1; d >= 0; d--) {
+        if (!s->reduced[d])
+            continue;
+        cr_tensor *next = NULL;
+        cr_status st = fold_axis(&next, f, t, d, param);
+        cr_drop(t);
+        CR_TRY(st);
+        t = next;
+        f->joining = true;
+    }
+    *out = t;
+    return CR_OK;
+}
+
+/* --- results --- */
+
+static cr_status identity_of(cr_scalar *out, const cr_op *op)
+{
+    const char *name = op->fold->name;
+
+    if (!strcmp(name, "add") || !strcmp(name, "or"))
+        *out = cr_scalar_int(0);
+    else if (!strcmp(name, "mul") || !strcmp(name, "and"))
+        *out = cr_scalar_int(1);
+    else
+        return cr_fail(CR_INDEX,
+                       "%s(): Expected reduction dim to be specified for input.numel() == 0. "
+                       "Specify the reduction dim with the 'dim' argument.",
+                       op->name);
+    return CR_OK;
+}
+
+/* Where the element of a kept dim lies in the folded tensor: its dims are the kept ones
+ * in sorted order. */
+static void view_back(cr_geometry *g, const cr_tensor *folded, const sorted_dims *s,
+                      const cr_tensor *result, const int *kept_dim)
+{
+    g->ndim = result->ndim;
+    g->offset = 0;
+    for (int r = 0; r < result->ndim; r++) {
+        int k = 0;
+        g->size[r] = result->size[r];
+        g->stride[r] = 0;
+        for (int d = 0; d < s->ndim; d++) {
+            if (s->reduced[d])
+                continue;
+            if (s->dim[d] == kept_dim[r])
+                g->stride[r] = folded->stride[k];
+            k++;
+        }
+    }
+}
+
+typedef struct {
+    cr_dtype compute, result;
+    uint64_t mask;
+    bool keep;
+    int64_t count; /* elements that go into one result */
+} fold_facts;
+
+static cr_status new_result(cr_tensor **out, int *kept_dim, const cr_tensor *self,
+                            const fold_facts *x)
+{
+    int64_t size[CR_MAX_DIMS];
+    int n = 0;
+
+    for (int d = 0; d < self->ndim; d++) {
+        bool reduced = x->mask >> d & 1;
+        if (reduced && !x->keep)
+            continue;
+        kept_dim[n] = reduced ? -2 : d;
+        size[n++] = reduced ? 1 : self->size[d];
+    }
+    return cr_tensor_new(out, x->result, (cr_device_kind)self->device, n, size);
+}
+
+static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *op,
+                           const cr_value *arg, cr_tensor *self, const fold_facts *x)
+{
+    folding f = {.op = op, .compute = cr_dtype_compute(x->compute)};
+    cr_tensor *input = NULL, *folded = NULL;
+    sorted_dims s;
+    cr_params params;
+    cr_geometry g;
+    cr_status st;
+
+    bool logical = !strcmp(op->fold->name, "and") || !strcmp(op->fold->name, "or");
+    f.partial = logical ? CR_BOOL : f.compute;
+    CR_GO(kernel_of(&f, CR_FORM_MAIN) && kernel_of(&f, CR_FORM_COLUMNS)
+              ? CR_OK
+              : cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op->name,
+                        cr_dtype_infos[x->compute].legacy));
+    CR_GO(cr_cast_plain(&input, self, f.compute));
+    cr_fill_params(&params, op, arg, f.compute);
+    sort_dims(&s, input, x->mask);
+    merge_dims(&s);
+    require_axis(&s);
+    CR_GO(fold_all(&folded, &f, input, &s, params.slot));
+    view_back(&g, folded, &s, result, kept_dim);
+    cr_view to = cr_view_of(result);
+    cr_view from = {folded->data, g.size, g.stride, (uint8_t)g.ndim, folded->dtype, CR_CPU, false};
+    CR_GO(cr_copy_elements(&to, &from));
+done:
+    cr_drop(input);
+    cr_drop(folded);
+    return st;
+}
+
+static const cr_value *named_arg(const cr_op *op, const cr_value *arg, const char *name)
+{
+    static const cr_value none = {.tag = CR_NONE};
+
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return &arg[i];
+    return &none;
+}
+
+static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *arg)
+{
+    const cr_tensor *self = arg[0].t;
+    const cr_value *dim = named_arg(op, arg, "dim"), *keep = named_arg(op, arg, "keepdim");
+    cr_frame f;
+    cr_status st;
+
+    x->keep = keep->tag == CR_TRUTH && keep->i;
+    CR_TRY(cr_dim_mask(&x->mask, dim, self->ndim));
+    x->count = 1;
+    for (int d = 0; d < self->ndim; d++)
+        if (x->mask >> d & 1)
+            x->count *= self->size[d];
+    cr_frame_init(&f, op, arg);
+    st = cr_run_checks(op, &f);
+    if (!st)
+        st = cr_compute_type(&x->compute, op, arg, &f);
+    if (!st)
+        st = cr_result_type(&x->result, op, 0, x->compute, &f);
+    cr_frame_drop(&f);
+    return st;
+}
+
+cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    int kept_dim[CR_MAX_DIMS];
+    fold_facts x;
+    cr_tensor *out;
+    cr_scalar identity = {0};
+    cr_status st = CR_OK;
+
+    CR_TRY(gather_facts(&x, op, arg));
+    if (x.count == 0)
+        CR_TRY(identity_of(&identity, op));
+    CR_TRY(new_result(&out, kept_dim, arg[0].t, &x));
+    cr_view to = cr_view_of(out);
+    if (out->device == CR_META || !out->numel)
+        st = CR_OK;
+    else if (x.count == 0)
+        st = cr_fill_elements(&to, identity);
+    else
+        st = fold_into(out, kept_dim, op, arg, arg[0].t, &x);
+    if (st) {
+        cr_drop(out);
+        return st;
+    }
+    result[0] = cr_of_tensor(out);
+    return CR_OK;
+}

@@ -1,0 +1,205 @@
+/* In-place and out= forms.
+ *
+ * A body writes straight into its target when no operand overlaps it other than
+ * element for element; anything else computes a result and copies it. */
+#include "tensor/internal.h"
+#include <string.h>
+
+cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    if (!op->inplace)
+        return cr_fail(CR_RUNTIME, "%s has no in-place form", op->name);
+    return cr_call(op->inplace, arg, result);
+}
+
+/* --- overlap --- */
+
+static void extent(const cr_tensor *t, const char **low, const char **high)
+{
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype), down = 0, up = 0;
+
+    for (int d = 0; d < t->ndim; d++) {
+        int64_t reach = (t->size[d] - 1) * t->stride[d] * item;
+        *(reach < 0 ? &down : &up) += reach;
+    }
+    *low = t->data + down;
+    *high = t->data + up + item;
+}
+
+static bool same_elements(const cr_tensor *a, const cr_tensor *b)
+{
+    return a->data == b->data && a->ndim == b->ndim && a->dtype == b->dtype &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+           !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
+}
+
+static bool shares_memory(const cr_tensor *a, const cr_tensor *b)
+{
+    const char *al, *ah, *bl, *bh;
+
+    if (!a->numel || !b->numel || !a->data || !b->data)
+        return false;
+    extent(a, &al, &ah);
+    extent(b, &bl, &bh);
+    return al < bh && bl < ah;
+}
+
+static bool overlaps_operand(const cr_op *op, const cr_value *arg, const cr_tensor *out)
+{
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag == CR_TENSOR && shares_memory(out, v->t) && !same_elements(out, v->t))
+            return true;
+    }
+    return false;
+}
+
+static cr_status check_target(const cr_tensor *out)
+{
+    if (cr_has_internal_overlap(out))
+        return cr_fail(CR_RUNTIME,
+                       "unsupported operation: more than one element of the written-to tensor "
+                       "refers to a single memory location. Please clone() the tensor before "
+                       "performing the operation.");
+    return CR_OK;
+}
+
+/* --- in place --- */
+
+static cr_status check_inplace_size(const cr_op *op, const cr_value *arg)
+{
+    const cr_tensor *self = arg[0].t;
+    cr_shape shape;
+
+    CR_TRY(cr_broadcast(&shape, arg, op->param_count));
+    if (shape.ndim == self->ndim &&
+        !memcmp(shape.size, self->size, self->ndim * sizeof *self->size))
+        return CR_OK;
+    cr_text have = {0}, want = {0};
+    cr_print_sizes(&have, self->ndim, self->size);
+    cr_print_sizes(&want, shape.ndim, shape.size);
+    cr_status st = cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                           cr_text_str(&have), cr_text_str(&want));
+    cr_text_drop(&have);
+    cr_text_drop(&want);
+    return st;
+}
+
+static cr_status copy_into(cr_tensor *self, cr_tensor *from)
+{
+    cr_view to = cr_view_of(self), v = cr_view_of(from);
+
+    if (!cr_can_cast((cr_dtype)from->dtype, (cr_dtype)self->dtype))
+        return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
+                       cr_dtype_infos[from->dtype].legacy, cr_dtype_infos[self->dtype].legacy);
+    return self->data && from->data ? cr_copy_elements(&to, &v) : CR_OK;
+}
+
+static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg)
+{
+    cr_tensor *self = arg[0].t;
+    cr_value made[CR_MAX_RESULTS];
+
+    CR_TRY(op->kernel_stage(op, arg, made));
+    cr_tensor *from = made[0].t;
+    cr_status st = CR_OK;
+    if (from->ndim != self->ndim || memcmp(from->size, self->size, self->ndim * sizeof *self->size))
+        st = check_inplace_size(op, made);
+    if (!st)
+        st = copy_into(self, from);
+    cr_drop_values(made, op->result_count);
+    return st;
+}
+
+cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    const cr_op *of = op->inplace_of;
+    cr_tensor *self = arg[0].t;
+    cr_status st;
+
+    CR_TRY(check_target(self));
+    if (of->does == CR_DOES_BODY) {
+        CR_TRY(check_inplace_size(of, arg));
+        st = overlaps_operand(of, arg, self) ? inplace_by_copy(of, arg)
+                                             : cr_run_body_into(of, arg, &self);
+    } else {
+        st = inplace_by_copy(of, arg);
+    }
+    if (st)
+        return st;
+    self->storage->version++;
+    result[0] = cr_of_tensor(cr_keep(self));
+    return CR_OK;
+}
+
+/* --- out= --- */
+
+static bool any_requires_grad(const cr_op *op, const cr_value *arg)
+{
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag == CR_TENSOR && v->t->requires_grad)
+            return true;
+        for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+            if (v->list[i].tag == CR_TENSOR && v->list[i].t->requires_grad)
+                return true;
+    }
+    return false;
+}
+
+/* Gives `out` the result's size; torch lets an empty one grow silently. */
+static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
+{
+    cr_geometry g = {.ndim = made->ndim, .offset = 0};
+    int64_t step = 1;
+
+    if (out->ndim == made->ndim && !memcmp(out->size, made->size, made->ndim * sizeof *out->size))
+        return CR_OK;
+    for (int d = made->ndim - 1; d >= 0; d--) {
+        g.size[d] = made->size[d];
+        g.stride[d] = step;
+        step *= made->size[d];
+    }
+    size_t need = ((size_t)out->offset + (size_t)step) * cr_dtype_size((cr_dtype)out->dtype);
+    if (out->storage->size < need)
+        CR_TRY(cr_storage_resize(out->storage, need));
+    return cr_tensor_set_geometry(out, &g);
+}
+
+static cr_status deliver(const cr_value *made, cr_tensor *out)
+{
+    if (out->device != made->t->device)
+        return cr_fail(CR_RUNTIME,
+                       "Expected out tensor to have device %s, but got %s instead",
+                       cr_device_of((cr_device_kind)made->t->device)->name,
+                       cr_device_of((cr_device_kind)out->device)->name);
+    if (!cr_can_cast((cr_dtype)made->t->dtype, (cr_dtype)out->dtype))
+        return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
+                       cr_dtype_infos[made->t->dtype].legacy, cr_dtype_infos[out->dtype].legacy);
+    CR_TRY(check_target(out));
+    CR_TRY(fit_target(out, made->t));
+    CR_TRY(copy_into(out, made->t));
+    out->storage->version++;
+    return CR_OK;
+}
+
+cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out, cr_value *result)
+{
+    cr_value made[CR_MAX_RESULTS];
+    cr_status st = CR_OK;
+    bool recording = !cr_thread.no_grad;
+
+    for (int k = 0; k < op->result_count; k++)
+        if (recording && (any_requires_grad(op, arg) || out[k]->requires_grad))
+            return cr_fail(CR_RUNTIME,
+                           "%s(): functions with out=... arguments don't support automatic "
+                           "differentiation, but one of the arguments requires grad.",
+                           op->name);
+    CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, made));
+    for (int k = 0; !st && k < op->result_count; k++)
+        st = deliver(&made[k], out[k]);
+    cr_drop_values(made, op->result_count);
+    for (int k = 0; !st && k < op->result_count; k++)
+        result[k] = cr_of_tensor(cr_keep(out[k]));
+    return st;
+}

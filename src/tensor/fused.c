@@ -1,0 +1,247 @@
+/* Compositions with a row kernel of their own (clause `fused`).
+ *
+ * The full operands are brought to [rows, columns] with contiguous rows: in
+ * place when the rows run along the last dims, by a copy otherwise. */
+#include "base/parallel.h"
+#include "tensor/internal.h"
+#include <string.h>
+
+enum { GRAIN = 32768 };
+
+typedef struct {
+    const cr_op *op;
+    cr_dtype compute;
+    int ndim, dim;   /* of the full operands; dim: the row's, -1 when it is the last dims */
+    int lead;        /* dims before the row's when they are last */
+    int64_t rows, columns;
+    const cr_tensor *full;
+} row_space;
+
+static cr_status find_space(row_space *s, const cr_op *op, const cr_value *arg)
+{
+    const cr_value *along = &arg[op->fused_dim];
+    int64_t d = 0;
+
+    s->op = op;
+    s->full = NULL;
+    for (int i = 0; i < op->param_count && !s->full; i++)
+        if (op->param[i].type == CR_T_TENSOR && op->operand[i] == CR_OPERAND_FULL)
+            s->full = arg[i].t;
+    s->ndim = s->full->ndim;
+    s->dim = -1;
+    if (along->tag == CR_INT) {
+        CR_TRY(cr_wrap_dim(&d, along->i, s->ndim ? s->ndim : 1));
+        s->lead = s->ndim ? s->ndim - 1 : 0;
+        s->dim = s->ndim && d != s->ndim - 1 ? (int)d : -1;
+        s->columns = s->ndim ? s->full->size[d] : 1;
+    } else {
+        s->lead = s->ndim - (int)along->len;
+        s->columns = 1;
+        for (uint32_t i = 0; i < along->len; i++)
+            s->columns *= along->ints[i];
+    }
+    s->rows = s->columns ? s->full->numel / s->columns : 0;
+    return CR_OK;
+}
+
+/* Moves the row's dim last. */
+static cr_status moved(cr_tensor **out, const row_space *s, cr_tensor *t)
+{
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    int n = 0;
+
+    for (int d = 0; d < t->ndim; d++)
+        if (d != s->dim) {
+            size[n] = t->size[d];
+            stride[n++] = t->stride[d];
+        }
+    size[n] = t->size[s->dim];
+    stride[n] = t->stride[s->dim];
+    CR_TRY(cr_tensor_over(out, t->storage, (cr_dtype)t->dtype, t->ndim, size, stride, t->offset));
+    cr_storage_keep(t->storage);
+    return CR_OK;
+}
+
+/* An operand as the kernel reads it; counted. */
+static cr_status prepare(cr_tensor **out, const row_space *s, cr_tensor *t, cr_operand kind)
+{
+    cr_tensor *cast = NULL, *turned = NULL;
+    cr_status st;
+
+    CR_GO(cr_cast_plain(&cast, t, cr_dtype_compute(s->compute)));
+    if (kind == CR_OPERAND_FULL && s->dim >= 0)
+        CR_GO(moved(&turned, s, cast));
+    CR_GO(cr_contiguous_plain(out, turned ? turned : cast));
+done:
+    cr_drop(cast);
+    cr_drop(turned);
+    return st;
+}
+
+typedef struct {
+    cr_kernel kernel;
+    const void *param;
+    int count;
+    char *ptr[CR_MAX_OPERANDS];
+    int64_t stride[2 * CR_MAX_OPERANDS];
+    int64_t columns;
+} row_job;
+
+static void run_rows(void *context, int64_t begin, int64_t end)
+{
+    const row_job *j = context;
+    int64_t size[2] = {end - begin, j->columns};
+    void *ptr[CR_MAX_OPERANDS];
+
+    for (int k = 0; k < j->count; k++)
+        ptr[k] = j->ptr[k] + begin * j->stride[2 * k];
+    j->kernel(ptr, j->stride, size, j->param);
+}
+
+static void set_operand(row_job *j, int k, const cr_tensor *t, cr_operand kind)
+{
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+
+    j->ptr[k] = t->data;
+    j->stride[2 * k] = kind == CR_OPERAND_FULL  ? j->columns * item
+                       : kind == CR_OPERAND_ROW ? item
+                                                : 0;
+    j->stride[2 * k + 1] = kind == CR_OPERAND_ROW ? 0 : item;
+}
+
+/* Sizes of a result: the full operand's, or one value a row. */
+static void result_size(cr_shape *out, const row_space *s, cr_operand kind)
+{
+    out->ndim = s->ndim;
+    memcpy(out->size, s->full->size, (size_t)s->ndim * sizeof *out->size);
+    if (kind != CR_OPERAND_ROW)
+        return;
+    for (int d = 0; d < s->ndim; d++)
+        if (s->dim >= 0 ? d == s->dim : d >= s->lead)
+            out->size[d] = 1;
+}
+
+/* Copies a kernel's result (rows last) to where the caller expects it. */
+static cr_status deliver(cr_tensor *out, const row_space *s, cr_tensor *made, cr_operand kind)
+{
+    cr_tensor *turned = NULL;
+    cr_view to, from = cr_view_of(made);
+    cr_status st;
+
+    if (kind == CR_OPERAND_FULL && s->dim >= 0)
+        CR_TRY(moved(&turned, s, out));
+    to = cr_view_of(turned ? turned : out);
+    from.size = to.size;
+    st = cr_copy_elements(&to, &from);
+    cr_drop(turned);
+    return st;
+}
+
+static bool direct(const row_space *s, const cr_tensor *out)
+{
+    return s->dim < 0 && out->dtype == cr_dtype_compute(s->compute);
+}
+
+/* Where the kernel writes result k: the result itself, or a buffer of the kernel's layout. */
+static cr_status target(cr_tensor **out, const row_space *s, cr_tensor *result)
+{
+    int64_t size[CR_MAX_DIMS];
+    int n = 0;
+
+    if (direct(s, result)) {
+        *out = cr_keep(result);
+        return CR_OK;
+    }
+    for (int d = 0; d < result->ndim; d++)
+        if (d != s->dim)
+            size[n++] = result->size[d];
+    if (s->dim >= 0)
+        size[n++] = result->size[s->dim];
+    return cr_tensor_new(out, cr_dtype_compute(s->compute), CR_CPU, n, size);
+}
+
+static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *const *result,
+                            cr_kernel kernel)
+{
+    const cr_op *op = s->op;
+    cr_tensor *operand[CR_MAX_OPERANDS] = {0};
+    cr_params params;
+    row_job j = {.kernel = kernel, .columns = s->columns, .count = op->result_count};
+    cr_status st;
+
+    for (int k = 0; k < op->result_count; k++) {
+        CR_GO(target(&operand[k], s, result[k]));
+        set_operand(&j, k, operand[k], (cr_operand)op->fused_result[k]);
+    }
+    for (int i = 0; i < op->param_count; i++) {
+        if (op->param[i].type != CR_T_TENSOR)
+            continue;
+        cr_operand kind = (cr_operand)op->operand[i];
+        CR_GO(prepare(&operand[j.count], s, arg[i].t, kind));
+        set_operand(&j, j.count, operand[j.count], kind);
+        j.count++;
+    }
+    cr_fill_params(&params, op, arg, cr_dtype_compute(s->compute));
+    j.param = params.slot;
+    cr_parallel_for(s->rows, 1 + GRAIN / s->columns, run_rows, &j);
+    for (int k = 0; k < op->result_count; k++)
+        if (operand[k] != result[k])
+            CR_GO(deliver(result[k], s, operand[k], (cr_operand)op->fused_result[k]));
+done:
+    for (int k = 0; k < j.count + 1 && k < CR_MAX_OPERANDS; k++)
+        cr_drop(operand[k]);
+    return st;
+}
+
+static cr_status make_results(const row_space *s, cr_tensor **result, cr_frame *f)
+{
+    const cr_op *op = s->op;
+
+    for (int k = 0; k < op->result_count; k++) {
+        cr_dtype dtype;
+        cr_shape shape;
+        CR_TRY(cr_result_type(&dtype, op, k, s->compute, f));
+        result_size(&shape, s, (cr_operand)op->fused_result[k]);
+        CR_TRY(cr_tensor_new(&result[k], dtype, (cr_device_kind)s->full->device, shape.ndim,
+                             shape.size));
+    }
+    return CR_OK;
+}
+
+/* All tensors are there: an absent one leaves the kernel without an operand. */
+static bool has_all(const cr_op *op, const cr_value *arg)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].type == CR_T_TENSOR && arg[i].tag != CR_TENSOR)
+            return false;
+    return true;
+}
+
+cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_tensor *made[CR_MAX_RESULTS] = {0};
+    row_space s;
+    cr_kernel kernel;
+    cr_frame f;
+    cr_status st;
+
+    if (!has_all(op, arg))
+        return cr_run_composition(op, arg, result);
+    cr_frame_init(&f, op, arg);
+    CR_GO(cr_run_checks(op, &f));
+    CR_GO(cr_compute_type(&s.compute, op, arg, &f));
+    CR_GO(find_space(&s, op, arg));
+    CR_GO(cr_find_kernel(&kernel, op, s.compute, CR_FORM_MAIN));
+    CR_GO(make_results(&s, made, &f));
+    if (s.full->device != CR_META && s.full->numel)
+        CR_GO(run_kernel(&s, arg, made, kernel));
+done:
+    for (int k = 0; k < op->result_count; k++) {
+        if (st)
+            cr_drop(made[k]);
+        else
+            result[k] = cr_of_tensor(made[k]);
+    }
+    cr_frame_drop(&f);
+    return st;
+}

@@ -1,0 +1,269 @@
+/* Elementwise entries.
+ *
+ * The short way: all tensors contiguous, of one size and of the dtype that the
+ * kernel computes in; it makes one kernel call and no plan.  Everything else
+ * goes to the tile driver. */
+#include "base/parallel.h"
+#include "tensor/internal.h"
+#include <string.h>
+
+/* A call's operands in schema order: tensors, and numbers as values of the compute type. */
+typedef struct {
+    int count;
+    int param[CR_MAX_OPERANDS];
+    cr_operand_view view[CR_MAX_OPERANDS]; /* results first */
+    _Alignas(16) char number[CR_MAX_OPERANDS][16];
+} operands;
+
+/* The dtype a kernel reads a parameter in. */
+static cr_dtype wanted(const cr_op *op, int param, cr_dtype compute)
+{
+    return op->mask_params >> param & 1 ? CR_BOOL : cr_dtype_compute(compute);
+}
+
+/* Collects operands behind the `results` first places. */
+static cr_status collect(operands *o, const cr_op *op, const cr_value *arg, cr_dtype compute,
+                         int results)
+{
+    o->count = results;
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        int i = (int)CR_CTZ(mask);
+        const cr_value *v = &arg[i];
+        cr_dtype want = wanted(op, i, compute);
+        int k = o->count++;
+        if (v->tag == CR_TENSOR) {
+            o->view[k] = cr_operand_of(v->t, want);
+        } else if (v->tag == CR_NUMBER) {
+            cr_scalar_store(v->number, want, o->number[k]);
+            o->view[k] = (cr_operand_view){o->number[k], NULL, NULL, 0, (uint8_t)want,
+                                           (uint8_t)want};
+        } else {
+            return cr_fail(CR_TYPE, "%s(): argument '%s' must be Tensor, not None", op->name,
+                           op->param[i].name);
+        }
+    }
+    return CR_OK;
+}
+
+/* --- the short way --- */
+
+/* Sizes shared by all tensor arguments that are contiguous in the compute type. */
+static const cr_tensor *same_everywhere(const cr_op *op, const cr_value *arg, cr_dtype compute)
+{
+    const cr_tensor *first = NULL;
+
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag == CR_NUMBER)
+            continue;
+        if (v->tag != CR_TENSOR)
+            return NULL;
+        const cr_tensor *t = v->t;
+        if (t->dtype != wanted(op, (int)CR_CTZ(mask), compute) || !t->contiguous || !t->data)
+            return NULL;
+        if (!first)
+            first = t;
+        else if (t->ndim != first->ndim ||
+                 memcmp(t->size, first->size, t->ndim * sizeof *t->size))
+            return NULL;
+    }
+    return first;
+}
+
+typedef struct {
+    cr_kernel kernel;
+    void *const *ptr;
+    const int64_t *stride;
+    const void *param;
+    int64_t n;
+    int count;
+} span_call;
+
+enum { SPAN = 4096, GRAIN_SPANS = 8 };
+
+static void run_spans(void *context, int64_t begin, int64_t end)
+{
+    const span_call *c = context;
+    int64_t from = begin * SPAN, to = end * SPAN < c->n ? end * SPAN : c->n;
+    int64_t size[2] = {1, to - from};
+    void *ptr[CR_MAX_OPERANDS];
+
+    for (int k = 0; k < c->count; k++)
+        ptr[k] = (char *)c->ptr[k] + from * c->stride[2 * k + 1];
+    c->kernel(ptr, c->stride, size, c->param);
+}
+
+static void run_contiguous(cr_kernel kernel, void *const *ptr, const int64_t *stride, int count,
+                           int64_t n, const void *param)
+{
+    if (CR_LIKELY(n <= SPAN * GRAIN_SPANS)) {
+        int64_t size[2] = {1, n};
+        if (n)
+            kernel(ptr, stride, size, param);
+        return;
+    }
+    span_call c = {kernel, ptr, stride, param, n, count};
+    cr_parallel_for((n + SPAN - 1) / SPAN, GRAIN_SPANS, run_spans, &c);
+}
+
+/* One result, one kernel call. */
+static cr_status run_short(const cr_op *op, const cr_value *arg, cr_tensor *out,
+                           const cr_tensor *like, cr_dtype compute, cr_kernel kernel)
+{
+    void *ptr[CR_MAX_OPERANDS];
+    int64_t stride[2 * CR_MAX_OPERANDS];
+    _Alignas(16) char number[CR_MAX_OPERANDS][16];
+    cr_params params;
+    int k = 1;
+
+    ptr[0] = out->data;
+    stride[0] = 0;
+    stride[1] = (int64_t)cr_dtype_size((cr_dtype)out->dtype);
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1, k++) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        stride[2 * k] = 0;
+        if (v->tag == CR_TENSOR) {
+            ptr[k] = v->t->data;
+            stride[2 * k + 1] = (int64_t)cr_dtype_size((cr_dtype)v->t->dtype);
+        } else {
+            cr_scalar_store(v->number, wanted(op, (int)CR_CTZ(mask), compute), number[k]);
+            ptr[k] = number[k];
+            stride[2 * k + 1] = 0;
+        }
+    }
+    cr_fill_params(&params, op, arg, compute);
+    run_contiguous(kernel, ptr, stride, k, like->numel, params.slot);
+    return CR_OK;
+}
+
+/* --- the long way --- */
+
+static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                          cr_dtype compute, cr_kernel kernel, const cr_dtype *kernel_result)
+{
+    operands o;
+    cr_params params;
+
+    for (int k = 0; k < op->result_count; k++)
+        o.view[k] = cr_operand_of(out[k], kernel_result[k]);
+    CR_TRY(collect(&o, op, arg, compute, op->result_count));
+    cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
+    return cr_tile_run(kernel, o.view, o.count, op->result_count, out[0]->ndim, out[0]->size,
+                       params.slot);
+}
+
+/* The dtype a kernel writes result k in, from the entry's result type. */
+static cr_dtype kernel_result_type(cr_dtype result, cr_dtype compute)
+{
+    return result == compute ? cr_dtype_compute(compute) : cr_dtype_compute(result);
+}
+
+static bool is_fake(cr_tensor *const *out, int n)
+{
+    for (int k = 0; k < n; k++)
+        if (out[k]->device == CR_META)
+            return true;
+    return false;
+}
+
+static cr_status make_results(const cr_op *op, const cr_value *arg, const cr_dtype *dtypes,
+                              cr_tensor **out)
+{
+    cr_shape shape;
+    cr_device_kind device;
+
+    CR_TRY(cr_broadcast(&shape, arg, op->param_count));
+    CR_TRY(cr_common_device(&device, op, arg));
+    for (int k = 0; k < op->result_count; k++) {
+        cr_status st = cr_result_like(&out[k], dtypes[k], device, &shape, arg, op->param_count);
+        if (st) {
+            while (k--)
+                cr_drop(out[k]);
+            return st;
+        }
+    }
+    return CR_OK;
+}
+
+static cr_status run_long(const cr_op *op, const cr_value *arg, cr_value *result, cr_dtype compute,
+                          cr_kernel kernel, const cr_dtype *dtypes)
+{
+    cr_tensor *out[CR_MAX_RESULTS];
+    cr_dtype written[CR_MAX_RESULTS];
+    cr_status st = CR_OK;
+
+    CR_TRY(make_results(op, arg, dtypes, out));
+    for (int k = 0; k < op->result_count; k++)
+        written[k] = kernel_result_type(dtypes[k], compute);
+    if (!is_fake(out, op->result_count))
+        st = run_plan(op, arg, out, compute, kernel, written);
+    for (int k = 0; k < op->result_count; k++) {
+        result[k] = cr_of_tensor(out[k]);
+        if (st)
+            cr_drop(out[k]);
+    }
+    return st;
+}
+
+/* Types of a call; the frame is used only where a rule has to be evaluated. */
+static cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes,
+                        cr_kernel *kernel)
+{
+    cr_frame f;
+    cr_status st = CR_OK;
+
+    cr_frame_init(&f, op, arg);
+    if (op->check_count)
+        st = cr_run_checks(op, &f);
+    if (!st)
+        st = cr_compute_type(compute, op, arg, &f);
+    if (!st)
+        st = cr_find_kernel(kernel, op, *compute, CR_FORM_MAIN);
+    for (int k = 0; !st && k < op->result_count; k++)
+        st = cr_result_type(&dtypes[k], op, k, *compute, &f);
+    cr_frame_drop(&f);
+    return st;
+}
+
+cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_dtype compute, dtypes[CR_MAX_RESULTS];
+    cr_kernel kernel;
+    cr_tensor *out;
+
+    CR_TRY(decide(op, arg, &compute, dtypes, &kernel));
+    const cr_tensor *like = op->result_count == 1 && compute == cr_dtype_compute(compute)
+                                ? same_everywhere(op, arg, compute)
+                                : NULL;
+    if (!like || kernel_result_type(dtypes[0], compute) != dtypes[0])
+        return run_long(op, arg, result, compute, kernel, dtypes);
+    CR_TRY(cr_tensor_new(&out, dtypes[0], CR_CPU, like->ndim, like->size));
+    CR_TRY(run_short(op, arg, out, like, compute, kernel));
+    result[0] = cr_of_tensor(out);
+    return CR_OK;
+}
+
+cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out)
+{
+    cr_dtype compute, dtypes[CR_MAX_RESULTS], written[CR_MAX_RESULTS];
+    cr_kernel kernel;
+
+    CR_TRY(decide(op, arg, &compute, dtypes, &kernel));
+    for (int k = 0; k < op->result_count; k++) {
+        if (!cr_can_cast(dtypes[k], (cr_dtype)out[k]->dtype))
+            return cr_fail(CR_RUNTIME,
+                           "result type %s can't be cast to the desired output type %s",
+                           cr_dtype_infos[dtypes[k]].legacy,
+                           cr_dtype_infos[out[k]->dtype].legacy);
+        written[k] = kernel_result_type(dtypes[k], compute);
+    }
+    if (is_fake(out, op->result_count))
+        return CR_OK;
+    if (op->result_count == 1 && out[0]->dtype == compute && dtypes[0] == compute &&
+        compute == cr_dtype_compute(compute) && out[0]->contiguous) {
+        const cr_tensor *like = same_everywhere(op, arg, compute);
+        if (like && like->ndim == out[0]->ndim && like->numel == out[0]->numel)
+            return run_short(op, arg, out[0], like, compute, kernel);
+    }
+    return run_plan(op, arg, out, compute, kernel, written);
+}
