@@ -41,7 +41,7 @@ CV_FN cv_f32 cv_exactfma_f32(cv_f32 a, cv_f32 b, cv_f32 c)
 /* Adding this rounds to an integer and leaves the integer in the low bits. */
 #define CV_MAGIC 12582912.0f
 
-CV_FN cv_i32 cv_magic_int(cv_f32 t) { return (cv_i32)t - 0x4B400000; }
+CV_FN cv_i32 cv_magic_int(cv_f32 t) { return (cv_i32)((cv_u32)t - 0x4B400000u); }
 
 /* r times two to the n, in two steps: either may leave the range of one exponent. */
 CV_FN cv_f32 cv_scale_f32(cv_f32 r, cv_f32 t)
@@ -57,7 +57,7 @@ CV_FN cv_f32 cv_scale_f32(cv_f32 r, cv_f32 t)
 /* The same where r and the result are known to be normal. */
 CV_FN cv_f32 cv_scalenormal_f32(cv_f32 r, cv_f32 t)
 {
-    return (cv_f32)((cv_i32)r + (cv_magic_int(t) << 23));
+    return (cv_f32)((cv_u32)r + ((cv_u32)cv_magic_int(t) << 23));
 }
 
 /* q with e^x = 2^n (1 + q); *t is CV_MAGIC + n. */
@@ -165,9 +165,10 @@ CV_FN cv_f32 cv_logtail_f32(cv_f32 f)
 /* x = 2^e (1 + f). */
 CV_FN cv_f32 cv_logreduce_f32(cv_f32 x, cv_f32 *e)
 {
-    cv_i32 b = (cv_i32)x, n = (b - 0x3f3504f3) >> 23;
+    cv_u32 b = (cv_u32)x;
+    cv_i32 n = (cv_i32)(b - 0x3f3504f3u) >> 23;
     *e = __builtin_convertvector(n, cv_f32);
-    return (cv_f32)(b - (n << 23)) - 1.0f;
+    return (cv_f32)(b - ((cv_u32)n << 23)) - 1.0f;
 }
 
 /* What logarithms of zero, negative and infinite numbers are. */
@@ -228,8 +229,8 @@ CV_DEFINE_LOG(log10, cv_log10join_f32)
 CV_FN cv_f32 cv_log1p_f32(cv_f32 x)
 {
     cv_f32 u = 1.0f + x;
-    cv_i32 n = ((cv_i32)u - 0x3f3504f3) >> 23;
-    cv_f32 e = __builtin_convertvector(n, cv_f32), four = (cv_f32)((129 - n) << 23);
+    cv_i32 n = (cv_i32)((cv_u32)u - 0x3f3504f3u) >> 23;
+    cv_f32 e = __builtin_convertvector(n, cv_f32), four = (cv_f32)((129u - (cv_u32)n) << 23);
     cv_f32 f = cv_fma_f32(x * 0.25f, four, four * 0.25f - 1.0f);
     cv_f32 r = cv_logjoin_f32(e, f);
     cv_m32 plain = cv_and_m32(cv_gt_f32(x, CV_K(-1.0f)), cv_lt_f32(x, CV_K(CV_INF_f32)));

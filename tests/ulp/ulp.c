@@ -80,16 +80,16 @@ static double spacing(double want)
 static double error_of(float got, double want)
 {
     if (isnan(want) || isnan(got))
-        return isnan(want) && isnan(got) ? 0 : INFINITY;
+        return isnan(want) && isnan(got) ? 0 : HUGE_VAL;
     if ((double)got == want)
-        return want == 0 && !signbit(got) != !signbit(want) ? INFINITY : 0;
+        return want == 0 && !signbit(got) != !signbit(want) ? HUGE_VAL : 0;
     if (isinf(want))
-        return INFINITY;
+        return HUGE_VAL;
     double value = isinf(got) ? copysign(0x1p128, (double)got) : (double)got;
     if (isinf(got) && fabs(want) >= 0x1.ffffffp127)
         return 0;
     if (value == 0 && want != 0 && !signbit(got) != !signbit(want))
-        return INFINITY;
+        return HUGE_VAL;
     return fabs(value - want) / spacing(want);
 }
 
@@ -155,7 +155,7 @@ static void run_jobs(const function *f, uint64_t stride, int jobs, worst (*w)[SE
     for (int j = 0; j < jobs; j++) {
         int status;
         if (wait(&status) < 0 || status != 0)
-            w[0][0].error = INFINITY;
+            w[0][0].error = HUGE_VAL;
     }
     for (int j = 1; j < jobs; j++)
         for (int s = 0; s < SETS; s++)
@@ -195,7 +195,7 @@ static double speed(ulp_kernel kernel)
 {
     static float x[BLOCK], y[BLOCK];
     struct timespec a, b;
-    double best = INFINITY;
+    double best = HUGE_VAL;
 
     for (int i = 0; i < BLOCK; i++)
         x[i] = (float)(i + 1) * 0x1p-10f;
