@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "base/map.h"
 #include <string.h>
+#include <strings.h>
 
 static struct {
     cr_arena arena;
@@ -193,6 +194,23 @@ static cr_status read_let(lexer *x, cr_op *op)
     return CR_OK;
 }
 
+/* By the names of kinds.def, in any case; CR_OK when there is none. */
+static cr_status kind_of(const char *name)
+{
+    static const struct {
+        const char *name;
+        cr_status kind;
+    } kinds[] = {
+#define CR_KIND(name, pyclass) {#name, CR_##name},
+#include "base/kinds.def"
+#undef CR_KIND
+    };
+    for (size_t i = 0; i < CR_LEN(kinds); i++)
+        if (!strcasecmp(kinds[i].name, name))
+            return kinds[i].kind;
+    return CR_OK;
+}
+
 static cr_status read_check(lexer *x, cr_op *op)
 {
     cr_check *wide = cr_arena_get(x->arena, (size_t)(op->check_count + 1) * sizeof *wide);
@@ -209,12 +227,7 @@ static cr_status read_check(lexer *x, cr_op *op)
     CR_TRY(rule_parse(x, &c->when));
     CR_TRY(lex_expect(x, ":"));
     CR_TRY(lex_name(x, &kind));
-    c->kind = !strcmp(kind, "index")             ? CR_INDEX
-              : !strcmp(kind, "value")           ? CR_VALUE
-              : !strcmp(kind, "type")            ? CR_TYPE
-              : !strcmp(kind, "not_implemented") ? CR_NOT_IMPLEMENTED
-              : !strcmp(kind, "runtime")         ? CR_RUNTIME
-                                                 : CR_OK;
+    c->kind = (uint8_t)kind_of(kind);
     if (!c->kind || x->kind != TOKEN_STRING)
         return lex_error(x, "an error kind and a message expected");
     c->message = x->text;

@@ -1,0 +1,11 @@
+/* optim.h - `whole` functions of the optimizer entries (ops/table/optim.op). */
+#ifndef CR_TENSOR_OPTIM_H
+#define CR_TENSOR_OPTIM_H
+
+#include "num/view.h"
+
+CR_MUST cr_status cr_fused_sgd(const cr_value *arg, cr_value *result);
+CR_MUST cr_status cr_fused_adam(const cr_value *arg, cr_value *result);
+CR_MUST cr_status cr_fused_adamw(const cr_value *arg, cr_value *result);
+
+#endif
