@@ -208,6 +208,34 @@ static cr_status check_indices(const cr_view *index, int64_t size, int64_t dim)
                    (long long)bad, (long long)dim, (long long)size);
 }
 
+typedef struct {
+    int64_t *next;
+    bool is32;
+} copy_context;
+
+static void copy_indices_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    copy_context *c = context;
+
+    for (int64_t i = 0; i < n; i++)
+        *c->next++ = cr_index_at(at[0] + i * step[0], c->is32);
+}
+
+int64_t *cr_indices_copy(const cr_view *index)
+{
+    int64_t *copy = cr_alloc((size_t)cr_view_numel(index) * sizeof *copy);
+    copy_context c = {copy, index->dtype == CR_I32};
+    cr_walk w;
+
+    if (!copy)
+        return NULL;
+    cr_walk_start(&w, index->ndim, index->size, -1);
+    cr_walk_add(&w, index);
+    cr_walk_merge(&w);
+    cr_walk_range(&w, 0, w.total, copy_indices_row, &c);
+    return copy;
+}
+
 void cr_start_from(const cr_view *to, const cr_view *from)
 {
     if (to->data != from->data)
@@ -435,7 +463,7 @@ static void divide_row(void *context, char *const *at, const int64_t *step, int6
 static cr_status divide_by_count(const dim_places *sum, const cr_view *out, bool include_self)
 {
     static const divide_fn divides[] = {CR_TYPE_TABLE(divide, CR_AND_FLOATS_AND_COMPLEX)};
-    int64_t stride[CR_MAX_DIMS], next = 1, one = 1, total = cr_view_numel(out);
+    int64_t stride[CR_MAX_DIMS], one = 1, total = cr_view_numel(out);
     divide_fn divide = divides[out->dtype];
     dim_places p = *sum;
     cr_walk w;
@@ -444,8 +472,7 @@ static cr_status divide_by_count(const dim_places *sum, const cr_view *out, bool
 
     if (!count)
         return CR_MEMORY;
-    for (int d = out->ndim - 1; d >= 0; next *= out->size[d--])
-        stride[d] = next;
+    cr_dense_strides(stride, out->ndim, out->size);
     for (int64_t i = 0; i < total; i++)
         count[i] = include_self;
     set_table(&p, &counts, sum->dim);
@@ -530,28 +557,22 @@ static void combine_vector(const cr_view *out, const cr_value *arg, const cr_vie
 }
 
 /* A dense copy of `src` times `factor`; the caller frees its data. */
-static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src,
-                             cr_scalar factor)
+static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src, cr_scalar factor)
 {
-    static char none;
+    int64_t zero = 0;
+    size_t item = cr_view_item(src);
+    bool picked[CR_MAX_DIMS] = {false};
     cr_complex room;
     cr_view number = constant_view(&room, factor, (cr_dtype)src->dtype);
-    int64_t next = 1;
-    cr_places p = {src->ndim, src->size, NULL,   number.data, &none,
-                   stride,    still,     still,  0,           cr_view_item(src),
-                   cr_view_item(src),    sizeof(int64_t)};
-    bool picked[CR_MAX_DIMS] = {false};
-    int64_t zero = 0;
+    cr_places p = {src->ndim, src->size, NULL, number.data, (char *)&zero, stride,
+                   still,     still,     0,    item,        item,          sizeof zero};
 
-    p.index = (char *)&zero;
     *copy = *src;
     copy->stride = stride;
-    for (int d = src->ndim - 1; d >= 0; next *= src->size[d--])
-        stride[d] = next;
-    copy->data = p.table = cr_alloc((size_t)next * cr_view_item(src));
+    cr_dense_strides(stride, src->ndim, src->size);
+    copy->data = p.table = cr_dense_copy(src);
     if (!copy->data)
         return CR_MEMORY;
-    cr_copy_view(copy, src);
     cr_places_write(&p, cr_combine_for(CR_COMBINE_MUL, (cr_dtype)src->dtype), picked);
     return CR_OK;
 }
@@ -595,13 +616,10 @@ cr_status cr_kern_index_copy(const cr_value *arg, cr_view *out)
 /* A dense copy of an index with the negative ones wrapped. */
 static int64_t *wrapped_indices(const cr_view *index, int64_t size)
 {
-    int64_t n = cr_view_numel(index), step = index->ndim ? cr_view_step(index, 0) : 0;
-    int64_t *copy = cr_alloc((size_t)n * sizeof *copy);
+    int64_t n = cr_view_numel(index), *copy = cr_indices_copy(index);
 
-    for (int64_t i = 0; copy && i < n; i++) {
-        int64_t x = cr_index_at(index->data + i * step, index->dtype == CR_I32);
-        copy[i] = x < 0 ? x + size : x;
-    }
+    for (int64_t i = 0; copy && i < n; i++)
+        copy[i] += copy[i] < 0 ? size : 0;
     return copy;
 }
 
@@ -656,16 +674,10 @@ cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out)
 /* Byte offsets of the elements that `index` numbers row-major; owned, NULL without memory. */
 static int64_t *flat_offsets(const cr_view *self, const cr_view *index)
 {
-    int64_t numel = cr_view_numel(self), n = cr_view_numel(index), dense[CR_MAX_DIMS], next = 1;
-    int64_t *offset = cr_alloc((size_t)n * sizeof *offset);
-    cr_view copy = {(char *)offset, index->size, dense, index->ndim, CR_I64, 0, false};
+    int64_t numel = cr_view_numel(self), n = cr_view_numel(index);
+    int64_t *offset = cr_indices_copy(index);
 
-    if (!offset)
-        return NULL;
-    for (int d = index->ndim - 1; d >= 0; next *= index->size[d--])
-        dense[d] = next;
-    cr_copy_view(&copy, index);
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; offset && i < n; i++) {
         int64_t rest = offset[i] < 0 ? offset[i] + numel : offset[i], at = 0;
         for (int d = self->ndim - 1; d >= 0; d--) {
             at += rest % self->size[d] * self->stride[d];
@@ -676,25 +688,16 @@ static int64_t *flat_offsets(const cr_view *self, const cr_view *index)
     return offset;
 }
 
-static cr_status check_flat(const char *what, const char *verb, const cr_view *self,
-                            const cr_view *index)
+static cr_status check_flat(const char *empty, const cr_view *self, const cr_view *index)
 {
     int64_t numel = cr_view_numel(self), bad;
 
     if (numel == 0 && cr_view_numel(index))
-        return cr_fail(CR_INDEX, "%s(): tried to %s an empty tensor", what, verb);
+        return cr_fail(CR_INDEX, "%s an empty tensor", empty);
     if (cr_indices_within(index, -numel, numel, &bad))
         return CR_OK;
     return cr_fail(CR_INDEX, "out of range: tried to access index %lld on a tensor of %lld elements.",
                    (long long)bad, (long long)numel);
-}
-
-static void dense_strides(int64_t *stride, const cr_view *v)
-{
-    int64_t next = 1;
-
-    for (int d = v->ndim - 1; d >= 0; next *= v->size[d--])
-        stride[d] = next;
 }
 
 cr_status cr_kern_take(const cr_value *arg, cr_view *out)
@@ -704,11 +707,11 @@ cr_status cr_kern_take(const cr_value *arg, cr_view *out)
     cr_places p = {index->ndim, index->size, self->data, out->data,          NULL, still,
                    out->stride, dense,       1,          cr_view_item(self), 0,    sizeof(int64_t)};
 
-    CR_TRY(check_flat("take", "take from", self, index));
+    CR_TRY(check_flat("take(): tried to take from", self, index));
     offset = flat_offsets(self, index);
     if (!offset)
         return CR_MEMORY;
-    dense_strides(dense, index);
+    cr_dense_strides(dense, index->ndim, index->size);
     p.index = (char *)offset;
     p.other_item = p.item;
     cr_places_read(&p);
@@ -720,31 +723,24 @@ cr_status cr_kern_take(const cr_value *arg, cr_view *out)
 cr_status cr_kern_put(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *index = arg[1].view, *source = arg[2].view;
-    int64_t n = cr_view_numel(index), dense[CR_MAX_DIMS], *offset = NULL;
+    cr_combine how = arg[3].i ? CR_COMBINE_ADD : CR_COMBINE_SET;
+    int64_t n = cr_view_numel(index), *offset;
     size_t item = cr_view_item(self);
-    char *values = NULL;
-    cr_view flat = *source;
-    cr_status st = CR_MEMORY;
+    char *values;
     bool picked = true;
     cr_places p = {1, &n, out->data, NULL, NULL, still, once, once, 1, item, item, sizeof(int64_t)};
 
-    CR_TRY(check_flat("put_", "put into", self, index));
+    CR_TRY(check_flat("put_(): Tried to put elements into", self, index));
     offset = flat_offsets(out, index);
-    values = cr_alloc((size_t)n * item);
-    if (!offset || !values)
-        goto done;
-    dense_strides(dense, source);
-    flat.data = values;
-    flat.stride = dense;
-    cr_copy_view(&flat, source);
-    cr_start_from(out, self);
-    p.index = (char *)offset;
-    p.other = values;
-    cr_places_write(&p, cr_combine_for(arg[3].i ? CR_COMBINE_ADD : CR_COMBINE_SET,
-                                       (cr_dtype)self->dtype), &picked);
-    st = CR_OK;
-done:
+    values = cr_dense_copy(source);
+    if (offset && values) {
+        cr_start_from(out, self);
+        p.index = (char *)offset;
+        p.other = values;
+        cr_places_write(&p, cr_combine_for(how, (cr_dtype)self->dtype), &picked);
+    }
+    n = offset && values;
     cr_free(values);
     cr_free(offset);
-    return st;
+    return n ? CR_OK : CR_MEMORY;
 }

@@ -53,6 +53,7 @@ void cr_start_from(const cr_view *to, const cr_view *from);
 /* True when all elements of an int32 or int64 view lie in [low, high); otherwise *bad is
  * the first that does not. */
 bool cr_indices_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad);
-
+/* The indices row-major as int64; the caller frees them.  NULL with a CR_MEMORY record. */
+int64_t *cr_indices_copy(const cr_view *index);
 
 #endif

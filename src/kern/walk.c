@@ -1,5 +1,6 @@
 /* Walking several views at once. */
 #include "kern/walk.h"
+#include "base/memory.h"
 #include <string.h>
 
 void cr_walk_start(cr_walk *w, int ndim, const int64_t *size, int skip)
@@ -223,6 +224,37 @@ void cr_zero_view(const cr_view *dst)
         memset(dst->data, 0, (size_t)cr_view_numel(dst) * cr_view_item(dst));
     else
         cr_fill_view(dst, &zero);
+}
+
+void cr_dense_strides(int64_t *stride, int ndim, const int64_t *size)
+{
+    int64_t next = 1;
+
+    for (int d = ndim - 1; d >= 0; next *= size[d--])
+        stride[d] = next;
+}
+
+void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim, const int64_t *size)
+{
+    int missing = ndim - v->ndim;
+
+    for (int d = 0; d < ndim; d++) {
+        bool repeats = d < missing || (v->size[d - missing] == 1 && size[d] != 1);
+        stride[d] = repeats ? 0 : v->stride[d - missing];
+    }
+}
+
+char *cr_dense_copy(const cr_view *v)
+{
+    int64_t stride[CR_MAX_DIMS];
+    cr_view copy = *v;
+
+    cr_dense_strides(stride, v->ndim, v->size);
+    copy.stride = stride;
+    copy.data = cr_alloc((size_t)cr_view_numel(v) * cr_view_item(v));
+    if (copy.data)
+        cr_copy_view(&copy, v);
+    return copy.data;
 }
 
 int64_t cr_view_numel(const cr_view *v)

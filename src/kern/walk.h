@@ -53,6 +53,13 @@ void cr_copy_view(const cr_view *dst, const cr_view *src);
 void cr_fill_view(const cr_view *dst, const void *item);
 void cr_zero_view(const cr_view *dst);
 
+/* A row-major copy of v's elements; the caller frees it.  NULL with a CR_MEMORY record. */
+char *cr_dense_copy(const cr_view *v);
+/* Row-major strides of `size`. */
+void cr_dense_strides(int64_t *stride, int ndim, const int64_t *size);
+/* v's strides as if it were expanded to `ndim` dimensions of `size` by broadcasting. */
+void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim, const int64_t *size);
+
 int64_t cr_view_numel(const cr_view *v);
 bool cr_view_is_contiguous(const cr_view *v);
 static inline size_t cr_view_item(const cr_view *v) { return cr_dtype_size((cr_dtype)v->dtype); }

@@ -2,19 +2,18 @@
 #include "ops/shape_index.h"
 #include "ops/shape.h"
 #include "ops/shape_help.h"
+#include <stdio.h>
 #include <string.h>
 
 typedef long long ll; /* for printf */
 
 /* Lists of indices and masks. */
 
-static bool is_zero(const char *p, size_t item, cr_dtype t)
+static bool is_zero(const char *p, cr_dtype t)
 {
-    cr_scalar s;
+    cr_complex c = cr_scalar_as_complex(cr_scalar_load(t, p));
 
-    (void)item;
-    s = cr_scalar_load(t, p);
-    return cr_scalar_as_complex(s).re == 0 && cr_scalar_as_complex(s).im == 0;
+    return c.re == 0 && c.im == 0;
 }
 
 static int64_t count_dims(const char *data, int d, const cr_view *v)
@@ -23,7 +22,7 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
     int64_t n = 0;
 
     if (d == v->ndim)
-        return !is_zero(data, item, (cr_dtype)v->dtype);
+        return !is_zero(data, (cr_dtype)v->dtype);
     for (int64_t i = 0; i < v->size[d]; i++, data += v->stride[d] * (int64_t)item) {
         if (d == v->ndim - 1 && v->dtype == CR_BOOL)
             n += *data != 0;
@@ -83,12 +82,11 @@ static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_valu
 }
 
 /* torch names all shapes; masks go as vectors of their true elements. */
-static cr_status name_shapes(const cr_index_plan *p, const cr_value *indices)
+static cr_status name_shapes(const cr_value *indices)
 {
     char text[512];
     size_t at = 0;
 
-    (void)p;
     text[0] = 0;
     for (uint32_t i = 0; i < indices->len && at < sizeof text - 300; i++) {
         const cr_value *e = &indices->list[i];
@@ -98,10 +96,7 @@ static cr_status name_shapes(const cr_index_plan *p, const cr_value *indices)
             continue;
         n = cr_is_mask(e->view) ? cr_count_nonzero(e->view) : 0;
         one = cr_is_mask(e->view) ? cr_shape_text(1, &n) : cr_view_text(e->view);
-        if (at)
-            memcpy(text + at, ", ", 3), at += 2;
-        memcpy(text + at, one, strlen(one) + 1);
-        at += strlen(one);
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", one);
     }
     return cr_fail(CR_INDEX,
                    "shape mismatch: indexing tensors could not be broadcast together with shapes %s",
@@ -172,7 +167,7 @@ cr_status cr_index_plan_make(cr_index_plan *p, const cr_view *self, const cr_val
         const cr_value *entry = &indices->list[i];
         if (entry->tag != CR_NONE && plan_entry(p, self, entry, dim)) {
             if (!strncmp(cr_error_message(), "shape mismatch", 14))
-                return name_shapes(p, indices);
+                return name_shapes(indices);
             return cr_error_kind();
         }
         dim += entry_dims(entry);
@@ -258,7 +253,7 @@ cr_status cr_shape_masked_select(const cr_value *arg, cr_shape *out)
     if (mask->dtype != CR_BOOL)
         return cr_fail(CR_RUNTIME, "masked_select: expected BoolTensor for mask");
     CR_TRY(need_data(mask, "masked_select"));
-    CR_TRY(broadcast_pair(&wide, self, mask));
+    CR_TRY(broadcast_pair(&wide, mask, self));
     out->ndim = 1;
     out->size[0] = 0;
     if (cr_shape_numel(wide.ndim, wide.size))
@@ -279,7 +274,7 @@ cr_status cr_shape_masked_scatter(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME,
                        "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
                        cr_view_type(mask));
-    return broadcast_pair(out, self, mask);
+    return broadcast_pair(out, mask, self);
 }
 
 /* Gather and scatter. */

@@ -1,0 +1,373 @@
+/* Indexing by lists of tensors, and the operators that select by truth.
+ *
+ * The plan of ops/shape_index.h says which dimensions are picked and where they go.  The
+ * index tensors are folded into one block of byte offsets over the picked sizes; masks
+ * become the offsets of their true elements.  What is left is a walk of gather.c. */
+#include "base/memory.h"
+#include "kern/element.h"
+#include "kern/entries.h"
+#include "kern/gather.h"
+#include "kern/walk.h"
+#include "ops/shape_index.h"
+
+/* Calls visit(context, coordinates) for each true element, in row-major order. */
+typedef void (*true_fn)(void *context, const int64_t *coord);
+
+static bool is_true(const char *p, cr_dtype t)
+{
+    static const cr_complex zero;
+
+    switch (t) {
+    case CR_F16:
+    case CR_BF16: return (*(const uint16_t *)p & 0x7fff) != 0;
+    case CR_F32: return *(const float *)p != 0;
+    case CR_F64: return *(const double *)p != 0;
+    case CR_C64: return ((const float *)p)[0] != 0 || ((const float *)p)[1] != 0;
+    case CR_C128: return ((const double *)p)[0] != 0 || ((const double *)p)[1] != 0;
+    default: return memcmp(p, &zero, cr_dtype_size(t)) != 0;
+    }
+}
+
+static void each_true_from(const cr_view *v, int d, const char *data, int64_t *coord, true_fn visit,
+                           void *context)
+{
+    if (d == v->ndim) {
+        if (is_true(data, (cr_dtype)v->dtype))
+            visit(context, coord);
+        return;
+    }
+    for (coord[d] = 0; coord[d] < v->size[d]; coord[d]++, data += cr_view_step(v, d))
+        each_true_from(v, d + 1, data, coord, visit, context);
+}
+
+static void each_true(const cr_view *v, true_fn visit, void *context)
+{
+    int64_t coord[CR_MAX_DIMS];
+
+    each_true_from(v, 0, v->data, coord, visit, context);
+}
+
+/* Offsets. */
+
+typedef struct {
+    const cr_view *table;
+    int ndim, dim;
+    int64_t *next;
+} mask_context;
+
+static void put_offset(void *context, const int64_t *coord)
+{
+    mask_context *c = context;
+    int64_t offset = 0;
+
+    for (int d = 0; d < c->ndim; d++)
+        offset += coord[d] * cr_view_step(c->table, c->dim + d);
+    *c->next++ = offset;
+}
+
+typedef struct {
+    int64_t size, step; /* of the table's dimension; size 0: the index is an offset already */
+    bool is32;
+} add_context;
+
+static void add_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const add_context *c = context;
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t x = cr_index_at(at[1] + i * step[1], c->is32);
+        *(int64_t *)(at[0] + i * step[0]) += c->size ? (x < 0 ? x + c->size : x) * c->step : x;
+    }
+}
+
+/* Adds an index tensor, broadcast to the picked sizes, to all offsets. */
+static void add_index(int64_t *offset, const cr_shape *picked, const cr_view *index, add_context *c)
+{
+    int64_t dense[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    cr_walk w;
+
+    cr_dense_strides(dense, picked->ndim, picked->size);
+    cr_broadcast_strides(stride, index, picked->ndim, picked->size);
+    c->is32 = index->dtype == CR_I32;
+    cr_walk_start(&w, picked->ndim, picked->size, -1);
+    cr_walk_add_strides(&w, (char *)offset, dense, sizeof *offset);
+    cr_walk_add_strides(&w, index->data, stride, cr_view_item(index));
+    cr_walk_merge(&w);
+    cr_walk_run(&w, CR_WALK_GRAIN, add_row, c);
+}
+
+static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const cr_view *table)
+{
+    int64_t trues = p->index[k].trues, one = 1;
+    int64_t *found = cr_alloc((size_t)trues * sizeof *found);
+    cr_view vector = {(char *)found, &trues, &one, 1, CR_I64, 0, false};
+    mask_context c = {table, p->index[k].view->ndim, p->index[k].dim, found};
+    add_context add = {0};
+
+    if (!found)
+        return CR_MEMORY;
+    each_true(p->index[k].view, put_offset, &c);
+    add_index(offset, &p->picked, &vector, &add);
+    cr_free(found);
+    return CR_OK;
+}
+
+static cr_status check_bounds(const cr_index_plan *p, const cr_view *table)
+{
+    int64_t bad;
+
+    if (cr_view_numel(&(cr_view){.size = p->result.size, .ndim = (uint8_t)p->result.ndim}) == 0)
+        return CR_OK;
+    for (int k = 0; k < p->count; k++) {
+        int dim = p->index[k].dim;
+        if (p->index[k].trues < 0 &&
+            !cr_indices_within(p->index[k].view, -table->size[dim], table->size[dim], &bad))
+            return cr_fail(CR_INDEX, "index %lld is out of bounds for dimension %d with size %lld",
+                           (long long)bad, dim, (long long)table->size[dim]);
+    }
+    return CR_OK;
+}
+
+/* Byte offsets over the picked sizes; the caller frees *out. */
+static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_view *table)
+{
+    int64_t n = 1;
+    cr_status st = CR_OK;
+
+    for (int d = 0; d < p->picked.ndim; d++)
+        n *= p->picked.size[d];
+    *out = cr_alloc_zero((size_t)n * sizeof **out);
+    if (!*out)
+        return CR_MEMORY;
+    for (int k = 0; k < p->count && !st && n; k++) {
+        int dim = p->index[k].dim;
+        add_context c = {table->size[dim], cr_view_step(table, dim), false};
+        if (p->index[k].trues >= 0)
+            st = add_mask(*out, p, k, table);
+        else
+            add_index(*out, &p->picked, p->index[k].view, &c);
+    }
+    if (st)
+        cr_free(*out);
+    return st;
+}
+
+/* The walk's table and index strides in the result's dimensions. */
+typedef struct {
+    cr_places places;
+    int64_t table_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
+    bool picked[CR_MAX_DIMS];
+} index_walk;
+
+static void plan_walk(index_walk *w, const cr_index_plan *p, const cr_view *table, int64_t *offset)
+{
+    int64_t dense[CR_MAX_DIMS];
+    int from = 0;
+
+    cr_dense_strides(dense, p->picked.ndim, p->picked.size);
+    for (int d = 0; d < p->result.ndim; d++) {
+        int k = d - p->at;
+        w->picked[d] = k >= 0 && k < p->picked.ndim;
+        w->index_stride[d] = w->picked[d] ? dense[k] : 0;
+        w->table_stride[d] = 0;
+        if (w->picked[d])
+            continue;
+        while (p->by_index[from])
+            from++;
+        w->table_stride[d] = table->stride[from++];
+    }
+    w->places = (cr_places){.ndim = p->result.ndim, .size = p->result.size, .table = table->data,
+                            .index = (char *)offset, .table_stride = w->table_stride,
+                            .index_stride = w->index_stride, .unit = 1,
+                            .item = cr_view_item(table), .other_item = cr_view_item(table),
+                            .index_item = sizeof *offset};
+}
+
+cr_status cr_kern_index(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t *offset;
+    cr_index_plan p;
+    index_walk w;
+
+    CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
+    CR_TRY(check_bounds(&p, self));
+    CR_TRY(make_offsets(&offset, &p, self));
+    plan_walk(&w, &p, self, offset);
+    w.places.other = out->data;
+    w.places.other_stride = out->stride;
+    cr_places_read(&w.places);
+    cr_free(offset);
+    return CR_OK;
+}
+
+cr_status cr_kern_index_put(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *values = arg[2].view;
+    cr_combine how = arg[3].i ? CR_COMBINE_ADD : CR_COMBINE_SET;
+    int64_t *offset, stride[CR_MAX_DIMS];
+    cr_index_plan p;
+    index_walk w;
+
+    CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
+    CR_TRY(check_bounds(&p, self));
+    CR_TRY(make_offsets(&offset, &p, out));
+    cr_broadcast_strides(stride, values, p.result.ndim, p.result.size);
+    cr_start_from(out, self);
+    plan_walk(&w, &p, out, offset);
+    w.places.other = values->data;
+    w.places.other_stride = stride;
+    cr_places_write(&w.places, cr_combine_for(how, (cr_dtype)out->dtype), w.picked);
+    cr_free(offset);
+    return CR_OK;
+}
+
+/* Selecting by truth. */
+
+typedef struct {
+    int ndim;
+    int64_t *next;
+} nonzero_context;
+
+static void put_coordinates(void *context, const int64_t *coord)
+{
+    nonzero_context *c = context;
+
+    memcpy(c->next, coord, (size_t)c->ndim * sizeof *coord);
+    c->next += c->ndim;
+}
+
+cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
+{
+    nonzero_context c = {arg[0].view->ndim, (int64_t *)out->data};
+
+    if (cr_view_numel(out))
+        each_true(arg[0].view, put_coordinates, &c);
+    return CR_OK;
+}
+
+typedef struct {
+    char *dense; /* the next selected element, or the next source element */
+    size_t item;
+} select_context;
+
+static void select_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    select_context *c = context;
+
+    for (int64_t i = 0; i < n; i++)
+        if (at[1][i * step[1]]) {
+            memcpy(c->dense, at[0] + i * step[0], c->item);
+            c->dense += c->item;
+        }
+}
+
+/* The sizes of two views that broadcast together. */
+static void broadcast_sizes(cr_shape *out, const cr_view *a, const cr_view *b)
+{
+    out->ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
+    for (int d = 0; d < out->ndim; d++) {
+        int i = d - (out->ndim - a->ndim), j = d - (out->ndim - b->ndim);
+        int64_t x = i < 0 ? 1 : a->size[i], y = j < 0 ? 1 : b->size[j];
+        out->size[d] = x == 1 ? y : x;
+    }
+}
+
+cr_status cr_kern_masked_select(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *mask = arg[1].view;
+    int64_t from[CR_MAX_DIMS], by[CR_MAX_DIMS];
+    select_context c = {out->data, cr_view_item(self)};
+    cr_shape wide;
+    cr_walk w;
+
+    broadcast_sizes(&wide, self, mask);
+    cr_broadcast_strides(from, self, wide.ndim, wide.size);
+    cr_broadcast_strides(by, mask, wide.ndim, wide.size);
+    cr_walk_start(&w, wide.ndim, wide.size, -1);
+    cr_walk_add_strides(&w, self->data, from, cr_view_item(self));
+    cr_walk_add_strides(&w, mask->data, by, 1);
+    cr_walk_merge(&w);
+    cr_walk_range(&w, 0, w.total, select_row, &c);
+    return CR_OK;
+}
+
+static void take_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    select_context *c = context;
+
+    for (int64_t i = 0; i < n; i++)
+        if (at[1][i * step[1]]) {
+            memcpy(at[0] + i * step[0], c->dense, c->item);
+            c->dense += c->item;
+        }
+}
+
+/* self may be broadcast to the mask's sizes, which are out's. */
+cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *mask = arg[1].view, *source = arg[2].view;
+    int64_t by[CR_MAX_DIMS], from[CR_MAX_DIMS], each = 1;
+    cr_view start = *self;
+    select_context c = {NULL, cr_view_item(self)};
+    char *values;
+    cr_walk w;
+
+    if (cr_view_numel(mask))
+        each = cr_view_numel(out) / cr_view_numel(mask);
+    if (cr_count_nonzero(mask) * each > cr_view_numel(source))
+        return cr_fail(CR_RUNTIME, "Number of elements of source < number of ones in mask");
+    values = c.dense = cr_dense_copy(source);
+    if (!values)
+        return CR_MEMORY;
+    cr_broadcast_strides(by, mask, out->ndim, out->size);
+    cr_broadcast_strides(from, self, out->ndim, out->size);
+    start.ndim = out->ndim;
+    start.size = out->size;
+    start.stride = from;
+    cr_start_from(out, &start);
+    cr_walk_start(&w, out->ndim, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_walk_add_strides(&w, mask->data, by, 1);
+    cr_walk_merge(&w);
+    cr_walk_range(&w, 0, w.total, take_row, &c);
+    cr_free(values);
+    return CR_OK;
+}
+
+/* Counting. */
+
+static int64_t count_at(const cr_view *v, int64_t i)
+{
+    const char *p = v->data + i * cr_view_step(v, 0);
+
+    switch (v->dtype) {
+    case CR_U8: return load_u8(p);
+    case CR_I8: return load_i8(p);
+    case CR_I16: return load_i16(p);
+    case CR_I32: return load_i32(p);
+    default: return load_i64(p);
+    }
+}
+
+/* Weights arrive as float32 or float64: the entry's type rule sees to it. */
+cr_status cr_kern_bincount(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *weights = arg[1].tag == CR_NONE ? NULL : arg[1].view;
+
+    cr_zero_view(out);
+    for (int64_t i = 0; i < self->size[0]; i++) {
+        int64_t k = count_at(self, i);
+        const char *w = weights ? weights->data + i * cr_view_step(weights, 0) : NULL;
+        if (!weights)
+            ((int64_t *)out->data)[k]++;
+        else if (weights->dtype == CR_F32)
+            ((float *)out->data)[k] += *(const float *)w;
+        else
+            ((double *)out->data)[k] +=
+                weights->dtype == CR_F64
+                    ? *(const double *)w
+                    : cr_scalar_as_double(cr_scalar_load((cr_dtype)weights->dtype, w));
+    }
+    return CR_OK;
+}
