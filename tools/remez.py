@@ -1,4 +1,4 @@
-"""Coefficients of the polynomials in src/emit/vec_f32.h.
+"""Coefficients of the polynomials in src/emit/vec_f32.h and vec_f64.h.
 
     python tools/remez.py exp        print the coefficients of one polynomial
     python tools/remez.py            print all of them
@@ -170,6 +170,13 @@ SETS = {
     # log(1 - erf t) = -t - t p(t), above
     "erf_tail": (lambda t: -mp.log(mp.erfc(t)) / t - 1,
                  lambda t: t * mp.erfc(t) / mp.erf(t), mp.mpf("0.81"), mp.mpf("3.95"), 7),
+    # the same as exp, in float64
+    "exp64": (lambda f: (mp.exp(f) - 1 - f) / f ** 2 if abs(f) > 1e-15 else mp.mpf(1) / 2,
+              lambda f: max(f * f, EPS) / mp.exp(f), -HALF, HALF, 11, round64),
+    # log((1 + s) / (1 - s)) = 2 s + s z p(z) with z = s^2, in float64
+    "log64": (lambda z: (mp.log((1 + mp.sqrt(z)) / (1 - mp.sqrt(z))) / mp.sqrt(z) - 2) / z
+              if z > 1e-12 else mp.mpf(2) / 3 + 2 * z / 5,
+              lambda z: max(z, EPS), mp.mpf(0), mp.mpf("0.0296"), 7, round64),
 }
 
 
@@ -177,7 +184,7 @@ def show(name):
     coefficients, worst = rounded(*SETS[name])
     print(f"{name}: weighted error 2^{float(mp.log(worst, 2)):.1f}")
     for k, c in enumerate(coefficients):
-        print(f"  {k}: {mp.nstr(c, 9)}f")
+        print(f"  {k}: {mp.nstr(c, 9)}f" if len(SETS[name]) < 6 else f"  {k}: {float(c)!r}")
 
 
 if __name__ == "__main__":

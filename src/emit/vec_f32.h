@@ -129,7 +129,7 @@ CV_FN cv_f32 cv_tanh_f32(cv_f32 x)
     cv_f32 large = 1.0f - 2.0f / cv_fma_f32(two, e, two + 1.0f);
     cv_f32 small = CV_P7(z, -0.000398180855f, 0.00242371392f, -0.0080927331f, 0.0215726122f,
                          -0.0539051071f, 0.133326843f, -0.333333105f);
-    small = cv_fma_f32(z * x, small, x);
+    small = cv_exactfma_f32(z * x, small, x);
     return cv_copysign_f32(cv_select_f32(cv_gt_f32(a, CV_K(0.95f)), large, small), x);
 }
 
@@ -395,9 +395,10 @@ CV_FN cv_f32 cv_atanh_f32(cv_f32 x)
 CV_FN cv_f32 cv_erf_f32(cv_f32 x)
 {
     cv_f32 a = cv_lesser_f32(CV_K(3.95f), cv_abs_f32(x)), z = x * x, t;
-    cv_f32 p = CV_P7(a, 6.19456796e-6f, -0.000273764512f, 0.00344890961f, -0.0233655479f,
-                     0.105791919f, 0.635410845f, 0.128586963f);
-    cv_f32 q = cv_expreduce_f32(cv_fma_f32(-a, p, -a), &t);
+    cv_f32 p = CV_P6(a, 6.19456796e-6f, -0.000273764512f, 0.00344890961f, -0.0233655479f,
+                     0.105791919f, 0.635410845f);
+    p = cv_exactfma_f32(p, a, CV_K(0.128586963f));
+    cv_f32 q = cv_expreduce_f32(cv_exactfma_f32(-a, p, -a), &t);
     cv_f32 two = cv_scalenormal_f32(CV_K(1.0f), t);
     cv_f32 large = cv_copysign_f32(cv_fma_f32(-two, q, 1.0f - two), x);
     cv_f32 small = CV_P6(z, -0.000646105444f, 0.00507522793f, -0.0268165898f, 0.112830564f,
