@@ -211,7 +211,7 @@ static cr_status kind_of(const char *name)
     return CR_OK;
 }
 
-static cr_status read_check(lexer *x, cr_op *op)
+static cr_status read_one_check(lexer *x, cr_op *op)
 {
     cr_check *wide = cr_arena_get(x->arena, (size_t)(op->check_count + 1) * sizeof *wide);
     cr_rule *args[8];
@@ -240,6 +240,13 @@ static cr_status read_check(lexer *x, cr_op *op)
         return CR_MEMORY;
     memcpy(c->args, args, (size_t)c->count * sizeof *args);
     op->check_count++;
+    return CR_OK;
+}
+
+static cr_status read_check(lexer *x, cr_op *op)
+{
+    while (x->kind != TOKEN_END)
+        CR_TRY(read_one_check(x, op));
     return CR_OK;
 }
 
