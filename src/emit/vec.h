@@ -357,6 +357,16 @@ CV_DEFINE_COMPARE(i32, m32, CV_I)
 CV_DEFINE_COMPARE(i64, m64, CV_I)
 CV_DEFINE_COMPARE(u8, m8, CV_I)
 
+/* To bool, and to what a value already is. */
+#define CV_DEFINE_CAST(T, M)                                                                  \
+    CV_FN cv_##M cv_cast_bool_##T(cv_##T a) { return cv_ne_##T(a, (cv_##T){0}); }             \
+    CV_FN cv_##T cv_cast_##T##_##T(cv_##T a) { return a; }
+CV_DEFINE_CAST(f32, m32)
+CV_DEFINE_CAST(f64, m64)
+CV_DEFINE_CAST(i32, m32)
+CV_DEFINE_CAST(i64, m64)
+CV_DEFINE_CAST(u8, m8)
+
 /* --- memory --- */
 
 /* Copies n <= size <= 64 bytes without a call, size being a constant: tensors of a few

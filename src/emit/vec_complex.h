@@ -60,8 +60,8 @@ typedef _Complex double cv_x_c128;
 #define CV_ZIPHIGH_f64(a, b) __builtin_shufflevector(a, b, 1, 3)
 #endif
 
-/* C is the suffix, T that of its parts, M its mask. */
-#define CV_DEFINE_COMPLEX(C, T, M)                                                            \
+/* C is the suffix, T that of its parts, I integers as wide as a part, M the mask. */
+#define CV_DEFINE_COMPLEX(C, T, I, M)                                                         \
     CV_FN cv_##C cv_make_##C(cv_##T re, cv_##T im) { return (cv_##C){re, im}; }               \
     CV_FN cv_##C cv_set1_##C(cv_s_##C x)                                                      \
     {                                                                                         \
@@ -122,6 +122,17 @@ typedef _Complex double cv_x_c128;
     }                                                                                         \
     CV_FN cv_##T cv_angle_##C(cv_##C a) { return cv_atan2_##T(a.im, a.re); }                  \
     CV_FN cv_##C cv_cast_##C##_##T(cv_##T a) { return cv_make_##C(a, (cv_##T){0}); }          \
+    CV_FN cv_##T cv_cast_##T##_##C(cv_##C a) { return a.re; }                                 \
+    CV_FN cv_##C cv_cast_##C##_##C(cv_##C a) { return a; }                                    \
+    CV_FN cv_##C cv_cast_##C##_##I(cv_##I a)                                                  \
+    {                                                                                         \
+        return cv_make_##C(cv_cast_##T##_##I(a), (cv_##T){0});                                \
+    }                                                                                         \
+    CV_FN cv_##I cv_cast_##I##_##C(cv_##C a) { return cv_cast_##I##_##T(a.re); }              \
+    CV_FN cv_##M cv_cast_bool_##C(cv_##C a)                                                   \
+    {                                                                                         \
+        return cv_or_##M(cv_cast_bool_##T(a.re), cv_cast_bool_##T(a.im));                     \
+    }                                                                                         \
     CV_FN cv_##C cv_frommask_##C(cv_##M m) { return cv_cast_##C##_##T(cv_frommask_##T(m)); }  \
     CV_FN cv_##C cv_scaled_##C(cv_##C a, cv_##T k)                                            \
     {                                                                                         \
@@ -290,8 +301,8 @@ typedef _Complex double cv_x_c128;
         return t[0];                                                                          \
     }
 
-CV_DEFINE_COMPLEX(c64, f32, m32)
-CV_DEFINE_COMPLEX(c128, f64, m64)
+CV_DEFINE_COMPLEX(c64, f32, i32, m32)
+CV_DEFINE_COMPLEX(c128, f64, i64, m64)
 CV_DEFINE_COMPLEX_MATH(c64, f32, m32, f)
 CV_DEFINE_COMPLEX_MATH(c128, f64, m64, )
 CV_DEFINE_COMPLEX_REDUCE(c64, f32)

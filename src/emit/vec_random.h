@@ -1,8 +1,8 @@
 /* vec_random.h - the counter-based random stream of num/philox.h, on vectors.
  *
- * Element i of a call reads word i % 4 of block offset + i / 4.  cv_philox4 makes the words
- * of 4 * CV_LANES_i32 elements at once and wastes nothing; cv_philox takes any element to
- * start from and computes each block four times over. */
+ * Element i of a call reads word i % 4 of block offset + i / 4.  One run of the rounds makes
+ * two vectors of words.  cv_philox4 returns four and wastes nothing; cv_philox takes any
+ * element to start from and returns one. */
 #ifndef CR_EMIT_VEC_RANDOM_H
 #define CR_EMIT_VEC_RANDOM_H
 
@@ -45,43 +45,40 @@ CV_FN void cv_philoxblocks(cv_s_u64 seed, cv_u64 count, cv_u64 *word)
     word[3] = c3;
 }
 
+/* All words of CV_LANES_i64 blocks from `first` on, in order, into out[0..2). */
+CV_FN void cv_philoxline(cv_s_u64 seed, cv_s_u64 first, cv_i32 *out)
+{
+    cv_u64 word[4], a, b;
+
+    cv_philoxblocks(seed, (cv_u64)cv_iota_i64() + first, word);
+    a = word[0] | word[1] << 32;
+    b = word[2] | word[3] << 32;
+#if CV_BYTES == 64
+    out[0] = (cv_i32)__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
+    out[1] = (cv_i32)__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
+#elif CV_BYTES == 32
+    out[0] = (cv_i32)__builtin_shufflevector(a, b, 0, 4, 1, 5);
+    out[1] = (cv_i32)__builtin_shufflevector(a, b, 2, 6, 3, 7);
+#else
+    out[0] = (cv_i32)__builtin_shufflevector(a, b, 0, 2);
+    out[1] = (cv_i32)__builtin_shufflevector(a, b, 1, 3);
+#endif
+}
+
 /* Words of elements i, i + 1, ... as bits; i is any element. */
 CV_FN cv_i32 cv_philox(cv_s_u64 seed, cv_s_u64 offset, cv_s_u64 i)
 {
-    enum { BLOCKS = CV_LANES_i32 / 4 + 1, ROUNDS = (BLOCKS + CV_LANES_i64 - 1) / CV_LANES_i64 };
-    cv_s_u64 first = offset + i / 4;
-    cv_s_u32 line[ROUNDS * CV_LANES_i64 * 4];
+    cv_i32 line[2];
 
-    for (int r = 0; r < ROUNDS; r++) {
-        cv_u64 word[4], count = (cv_u64)cv_iota_i64() + (first + (cv_s_u64)(r * CV_LANES_i64));
-        cv_philoxblocks(seed, count, word);
-        for (int l = 0; l < CV_LANES_i64; l++)
-            for (int w = 0; w < 4; w++)
-                line[(r * CV_LANES_i64 + l) * 4 + w] = (cv_s_u32)word[w][l];
-    }
-    return cv_load_i32(line + i % 4);
+    cv_philoxline(seed, offset + i / 4, line);
+    return i % 4 == 0 ? line[0] : cv_load_i32((const cv_s_i32 *)line + i % 4);
 }
 
 /* Words of elements i ... i + 4 * CV_LANES_i32 - 1 into out[0..4); i is a multiple of 4. */
 CV_FN void cv_philox4(cv_s_u64 seed, cv_s_u64 offset, cv_s_u64 i, cv_i32 *out)
 {
-    cv_s_u64 first = offset + i / 4;
-
-    for (int r = 0; r < 2; r++) {
-        cv_u64 word[4], count = (cv_u64)cv_iota_i64() + (first + (cv_s_u64)(r * CV_LANES_i64));
-        cv_philoxblocks(seed, count, word);
-        cv_u64 a = word[0] | word[1] << 32, b = word[2] | word[3] << 32;
-#if CV_BYTES == 64
-        out[2 * r] = (cv_i32)__builtin_shufflevector(a, b, 0, 8, 1, 9, 2, 10, 3, 11);
-        out[2 * r + 1] = (cv_i32)__builtin_shufflevector(a, b, 4, 12, 5, 13, 6, 14, 7, 15);
-#elif CV_BYTES == 32
-        out[2 * r] = (cv_i32)__builtin_shufflevector(a, b, 0, 4, 1, 5);
-        out[2 * r + 1] = (cv_i32)__builtin_shufflevector(a, b, 2, 6, 3, 7);
-#else
-        out[2 * r] = (cv_i32)__builtin_shufflevector(a, b, 0, 2);
-        out[2 * r + 1] = (cv_i32)__builtin_shufflevector(a, b, 1, 3);
-#endif
-    }
+    cv_philoxline(seed, offset + i / 4, out);
+    cv_philoxline(seed, offset + i / 4 + CV_LANES_i64, out + 2);
 }
 
 /* Words as floats in [0, 1): the upper 24 bits. */
