@@ -1,0 +1,24 @@
+/* emit.h - nests as source text.
+ *
+ * A unit is one source file; kernels are appended to it.  One dialect a file: c.c prints
+ * C with vector extensions over vec.h. */
+#ifndef CR_EMIT_EMIT_H
+#define CR_EMIT_EMIT_H
+
+#include "loop/nest.h"
+
+typedef struct {
+    cr_text body;
+    unsigned dtypes;             /* bit per cr_dtype that some value has */
+    bool complex, special, random;
+    uint32_t chunks[CR_FN_COUNT];/* by combining function: bit per dtype, joins already defined */
+} cr_unit;
+
+/* Appends the nest as a function named CK(symbol).  Bails with CR_TYPE when the values of
+ * the nest need vectors of different lane widths. */
+void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol);
+/* The includes that the unit needs, for files compiled inside this project. */
+void cr_emit_c_includes(cr_text *out, const cr_unit *u);
+void cr_unit_drop(cr_unit *u);
+
+#endif

@@ -1,0 +1,69 @@
+/* Generated tables into operator records. */
+#include "jit/generated.h"
+#include <string.h>
+
+static void install_kernels(void)
+{
+    cr_isa isa = cr_isa_chosen();
+
+    for (int i = 0; i < cr_kernel_table_count; i++) {
+        const cr_kernel_entry *e = &cr_kernel_table[i];
+        cr_ops_at(e->op)->kernel[e->dtype][e->form] = e->fn[isa];
+    }
+    /* A plain fold's partial results are folded by the same kernel. */
+    for (int i = 0; i < cr_ops_count(); i++) {
+        cr_op *op = cr_ops_at(i);
+        for (int t = 0; op->does == CR_DOES_FOLD && t < CR_DTYPE_COUNT; t++) {
+            cr_kernel *k = op->kernel[t];
+            k[CR_FORM_JOIN] = k[CR_FORM_JOIN] ? k[CR_FORM_JOIN] : k[CR_FORM_MAIN];
+            k[CR_FORM_JOIN_COLUMNS] =
+                k[CR_FORM_JOIN_COLUMNS] ? k[CR_FORM_JOIN_COLUMNS] : k[CR_FORM_COLUMNS];
+        }
+    }
+}
+
+/* The function of that name in a list ended by a NULL name; the lists are short and
+ * this runs once. */
+#define FIND(list, wanted, out)                                                                    \
+    for (int i = 0; (list)[i].name; i++)                                                           \
+        if (!strcmp((list)[i].name, (wanted)))                                                     \
+            (out) = (list)[i].fn;
+
+static cr_status missing(const cr_op *op, const char *name)
+{
+    return cr_fail(CR_RUNTIME, "%s:%d: %s names the function %s, which is not linked", op->file,
+                   op->line, op->name, name);
+}
+
+static cr_status install_functions(cr_op *op)
+{
+    bool found = true;
+
+    if (op->shape_extern) {
+        FIND(cr_named_shapes, op->shape_extern, op->shape_fn)
+        if (!op->shape_fn)
+            return missing(op, op->shape_extern);
+    }
+    if (op->does == CR_DOES_EXTERN) {
+        FIND(cr_named_externs, op->extern_name, op->extern_fn)
+        found = op->extern_fn != NULL;
+    } else if (op->does == CR_DOES_MAP) {
+        FIND(cr_named_maps, op->extern_name, op->map_fn)
+        found = op->map_fn != NULL;
+    } else if (op->does == CR_DOES_WHOLE) {
+        FIND(cr_named_wholes, op->extern_name, op->whole_fn)
+        found = op->whole_fn != NULL;
+    }
+    return found ? CR_OK : missing(op, op->extern_name);
+}
+
+cr_status cr_generated_install(void)
+{
+    for (int i = 0; i < cr_table_text_count; i++)
+        CR_TRY(cr_ops_read(cr_table_texts[i].file, cr_table_texts[i].text, cr_table_texts[i].len));
+    CR_TRY(cr_ops_resolve());
+    for (int i = 0; i < cr_ops_count(); i++)
+        CR_TRY(install_functions(cr_ops_at(i)));
+    install_kernels();
+    return CR_OK;
+}

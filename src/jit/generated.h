@@ -1,0 +1,50 @@
+/* generated.h - the tables that opgen writes into the build folder's gen/.
+ *
+ * Kernels are listed once an entry, compute type and form, with one function per
+ * instruction set; functions named in entries are listed by kind, NULL where nothing
+ * of that name is linked. */
+#ifndef CR_JIT_GENERATED_H
+#define CR_JIT_GENERATED_H
+
+#include "jit/isa.h"
+#include "ops/ops.h"
+
+typedef struct {
+    uint16_t op; /* CR_OP_name, which is the entry's index */
+    uint8_t dtype, form;
+    cr_kernel fn[CR_ISA_COUNT];
+} cr_kernel_entry;
+
+extern const cr_kernel_entry cr_kernel_table[];
+extern const int cr_kernel_table_count;
+
+typedef struct {
+    const char *file, *text;
+    size_t len;
+} cr_table_text;
+
+/* The operator table, file by file, as cr_ops_read takes it. */
+extern const cr_table_text cr_table_texts[];
+extern const int cr_table_text_count;
+
+#define CR_NAMED(type)                                                                             \
+    struct {                                                                                       \
+        const char *name;                                                                          \
+        type fn;                                                                                   \
+    }
+typedef CR_NAMED(cr_extern_fn) cr_named_extern;
+typedef CR_NAMED(cr_map_fn) cr_named_map;
+typedef CR_NAMED(cr_whole_fn) cr_named_whole;
+typedef CR_NAMED(cr_shape_fn) cr_named_shape;
+
+/* Each ends with a NULL name. */
+extern const cr_named_extern cr_named_externs[];
+extern const cr_named_map cr_named_maps[];
+extern const cr_named_whole cr_named_wholes[];
+extern const cr_named_shape cr_named_shapes[];
+
+/* Reads the embedded table, resolves it, and fills in every record's kernels and named
+ * functions.  Once, at start-up.  CR_RUNTIME when a named function is not linked. */
+CR_MUST cr_status cr_generated_install(void);
+
+#endif

@@ -1,0 +1,54 @@
+/* Which instruction set this process uses. */
+#include "jit/isa.h"
+#include "base/env.h"
+#include "base/log.h"
+#include <pthread.h>
+#include <string.h>
+
+static const struct {
+    const char *name, *flags;
+} rows[] = {
+#define CR_ISA_ROW(name, flags) {#name, flags},
+    CR_ISA_ROWS(CR_ISA_ROW)
+#undef CR_ISA_ROW
+};
+
+const char *cr_isa_name(cr_isa isa) { return rows[isa].name; }
+const char *cr_isa_flags(cr_isa isa) { return rows[isa].flags; }
+
+#if defined(__x86_64__) || defined(__i386__)
+static cr_isa best(void)
+{
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+        return CR_ISA_base;
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return CR_ISA_avx512;
+    return CR_ISA_avx2;
+}
+#else
+static cr_isa best(void) { return CR_ISA_base; }
+#endif
+
+static cr_isa chosen;
+
+/* More than the processor has cannot be asked for. */
+static void choose(void)
+{
+    const char *wish = cr_env(CR_ENV_CR_ISA);
+
+    chosen = best();
+    for (int i = 0; i < CR_ISA_COUNT; i++)
+        if (!strcmp(wish, rows[i].name) && i < (int)chosen)
+            chosen = (cr_isa)i;
+    cr_log("jit", 1, "instruction set %s", rows[chosen].name);
+}
+
+cr_isa cr_isa_chosen(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, choose);
+    return chosen;
+}

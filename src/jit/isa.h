@@ -1,0 +1,27 @@
+/* isa.h - the instruction set that kernels are picked and compiled for.
+ *
+ * One a process: CR_ISA names it, else the best that the processor has. */
+#ifndef CR_JIT_ISA_H
+#define CR_JIT_ISA_H
+
+#include "base/error.h"
+
+/* CR_ISA_ROW(name, compiler flags), worst first. */
+#define CR_ISA_ROWS(ROW)                                                                           \
+    ROW(base, "")                                                                                  \
+    ROW(avx2, "-mavx2 -mfma -mf16c")                                                               \
+    ROW(avx512, "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c")
+
+typedef enum {
+#define CR_ISA_ROW(name, flags) CR_ISA_##name,
+    CR_ISA_ROWS(CR_ISA_ROW)
+#undef CR_ISA_ROW
+    CR_ISA_COUNT
+} cr_isa;
+
+/* The process's choice; the same at every call. */
+cr_isa cr_isa_chosen(void);
+const char *cr_isa_name(cr_isa isa);
+const char *cr_isa_flags(cr_isa isa);
+
+#endif

@@ -1,0 +1,743 @@
+/* Building programs from rule trees.
+ *
+ * A rule is evaluated over loop expressions.  In scalar code (bodies, folds) calls are
+ * loop functions; in compositions they are operators, whose own rules are evaluated in
+ * turn, so a composition of any depth becomes one expression a result.  Dimensions are
+ * not numbers here: whatever stands for "the dimensions a row runs along" is one opaque
+ * value, and a fold over it is a reduction over the columns. */
+#include "loop/build.h"
+#include <math.h>
+#include <string.h>
+
+typedef enum {
+    IS_NONE,
+    IS_EXPR,   /* a tensor, or a number known at run time */
+    IS_NUMBER, /* a literal: takes the type of its neighbours */
+    IS_SIZE,   /* an integer expression */
+    IS_TRUTH,
+    IS_STRING,
+    IS_DIMS, /* the dimensions of a row */
+    IS_DTYPE
+} kind_of;
+
+typedef struct {
+    kind_of kind;
+    bool tensor; /* EXPR: made from a tensor operand */
+    const cr_expr *e;
+    cr_scalar number;
+    const cr_sym *size;
+    bool truth;
+    const char *text;
+    cr_dtype dtype;
+} value;
+
+/* One entry under evaluation. */
+typedef struct {
+    cr_loop *l;
+    cr_session *s;
+    const cr_op *op;
+    cr_dtype t; /* compute type */
+    bool scalar_code;
+    bool known[CR_MAX_SLOTS];
+    value slot[CR_MAX_SLOTS];
+    cr_axis row, column;
+    int depth;
+} frame;
+
+enum { DEEPEST = 24 };
+
+CR_NORETURN static void refuse(frame *f, const cr_rule *r, const char *what)
+{
+    cr_text text = {0};
+    char *where;
+
+    if (r)
+        cr_rule_print(&text, r);
+    where = cr_session_text(f->s, cr_text_str(&text));
+    cr_text_drop(&text);
+    cr_bail(f->s, CR_VALUE, "%s:%d: %s: %s %s", f->op->file, r ? r->line : f->op->line,
+            f->op->name, what, where);
+}
+
+static value of_expr(const cr_expr *e, bool tensor)
+{
+    return (value){.kind = IS_EXPR, .e = e, .tensor = tensor};
+}
+
+static value of_size(const cr_sym *size) { return (value){.kind = IS_SIZE, .size = size}; }
+static value of_truth(bool b) { return (value){.kind = IS_TRUTH, .truth = b}; }
+
+static value of_number(cr_scalar n) { return (value){.kind = IS_NUMBER, .number = n}; }
+
+/* The value as an expression of type `t`. */
+static const cr_expr *as_expr(frame *f, const cr_rule *r, value v, cr_dtype t)
+{
+    switch (v.kind) {
+    case IS_EXPR: return cr_expr_cast(f->l, t, v.e);
+    case IS_NUMBER: return cr_expr_const(f->l, t, v.number);
+    case IS_SIZE: return cr_expr_integer(f->l, t, v.size);
+    case IS_TRUTH: return cr_expr_const(f->l, t, cr_scalar_int(v.truth));
+    default: refuse(f, r, "no value for a loop:");
+    }
+}
+
+/* --- types --- */
+
+static cr_dtype type_of(frame *f, const cr_rule *r);
+
+static cr_dtype type_promote(frame *f, const cr_rule *r)
+{
+    cr_dtype t = CR_DTYPE_NONE;
+
+    for (int i = 0; i < r->count; i++) {
+        cr_dtype a = type_of(f, r->args[i]);
+        t = a == CR_DTYPE_NONE ? t : t == CR_DTYPE_NONE ? a : cr_promote(t, a);
+    }
+    return t;
+}
+
+static cr_dtype type_of_name(frame *f, const cr_rule *r)
+{
+    value *v = r->slot >= 0 ? &f->slot[r->slot] : NULL;
+
+    if (!v)
+        return cr_dtype_find(r->name);
+    if (v->kind == IS_DTYPE)
+        return v->dtype;
+    return v->kind == IS_EXPR && v->tensor ? (cr_dtype)v->e->dtype : CR_DTYPE_NONE;
+}
+
+static cr_dtype type_of_call(frame *f, const cr_rule *r)
+{
+    cr_dtype t = type_of(f, r->args[0]);
+
+    if (!strcmp(r->name, "promote"))
+        return type_promote(f, r);
+    if (!strcmp(r->name, "or"))
+        return t != CR_DTYPE_NONE ? t : type_of(f, r->args[1]);
+    if (t == CR_DTYPE_NONE)
+        return t;
+    if (!strcmp(r->name, "float"))
+        return cr_dtype_category(t) <= CR_CAT_INT ? CR_F32 : t;
+    if (!strcmp(r->name, "accumulate"))
+        return cr_dtype_category(t) <= CR_CAT_INT ? CR_I64 : t;
+    if (!strcmp(r->name, "real"))
+        return cr_dtype_real(t);
+    if (!strcmp(r->name, "complex"))
+        return cr_dtype_complex(t);
+    return t;
+}
+
+static value eval(frame *f, const cr_rule *r);
+
+static cr_dtype type_of(frame *f, const cr_rule *r)
+{
+    if (r->kind == CR_RULE_NAME)
+        return type_of_name(f, r);
+    if (r->kind == CR_RULE_CHOOSE) {
+        value when = eval(f, r->args[0]);
+        return type_of(f, r->args[when.kind == IS_TRUTH && !when.truth ? 2 : 1]);
+    }
+    return r->kind == CR_RULE_CALL && r->count ? type_of_call(f, r) : CR_DTYPE_NONE;
+}
+
+static bool is_tensor_type(const cr_param *p) { return p->type == CR_T_TENSOR; }
+
+/* The compute type of a call whose arguments are bound; the composition's own type when
+ * no tensor decides. */
+static cr_dtype callee_type(frame *f, cr_dtype otherwise)
+{
+    cr_dtype t = CR_DTYPE_NONE;
+
+    if (f->op->type)
+        t = type_of(f, f->op->type);
+    else
+        for (int i = 0; i < f->op->param_count && t == CR_DTYPE_NONE; i++)
+            if (is_tensor_type(&f->op->param[i]) && f->slot[i].kind == IS_EXPR)
+                t = (cr_dtype)f->slot[i].e->dtype;
+    return t == CR_DTYPE_NONE ? otherwise : t;
+}
+
+/* The type of tensor operand `i` of `op` when it computes in `t`. */
+static cr_dtype operand_type(const cr_op *op, int i, cr_dtype t)
+{
+    return op->mask_params >> i & 1 ? CR_BOOL : t;
+}
+
+/* --- evaluation --- */
+
+static value eval_constant(frame *f, const cr_rule *r)
+{
+    static const struct {
+        const char *name;
+        double number;
+    } known[] = {{"inf", INFINITY}, {"nan", NAN}, {"pi", M_PI}, {"ln2", M_LN2}};
+    cr_dtype t = cr_dtype_find(r->name);
+
+    for (size_t i = 0; i < CR_LEN(known); i++)
+        if (!strcmp(known[i].name, r->name))
+            return of_number(cr_scalar_float(known[i].number));
+    if (t == CR_DTYPE_NONE)
+        refuse(f, r, "unknown name");
+    return (value){.kind = IS_DTYPE, .dtype = t};
+}
+
+static value eval_name(frame *f, const cr_rule *r)
+{
+    int let = r->slot - f->op->first_let_slot;
+
+    if (r->slot < 0)
+        return eval_constant(f, r);
+    if (!f->known[r->slot]) {
+        if (let < 0 || let >= f->op->let_count)
+            refuse(f, r, "no value here:");
+        f->slot[r->slot] = eval(f, f->op->lets[let].rule);
+        f->known[r->slot] = true;
+    }
+    return f->slot[r->slot];
+}
+
+/* The type that a call's arguments meet in: that of its tensors, then of run-time
+ * numbers, then the compute type. */
+static cr_dtype meet(frame *f, const value *v, int first, int n)
+{
+    cr_dtype t = CR_DTYPE_NONE, all = CR_DTYPE_NONE;
+
+    for (int i = first; i < n; i++)
+        if (v[i].kind == IS_EXPR) {
+            cr_dtype a = (cr_dtype)v[i].e->dtype;
+            all = all == CR_DTYPE_NONE ? a : cr_promote(all, a);
+            if (v[i].tensor)
+                t = t == CR_DTYPE_NONE ? a : cr_promote(t, a);
+        }
+    for (int i = first; i < n && t == CR_BOOL; i++)
+        if (v[i].kind == IS_NUMBER || v[i].kind == IS_SIZE)
+            t = f->t;
+    return t != CR_DTYPE_NONE ? t : all != CR_DTYPE_NONE ? all : f->t;
+}
+
+static bool any_tensor(const value *v, int n)
+{
+    for (int i = 0; i < n; i++)
+        if (v[i].tensor)
+            return true;
+    return false;
+}
+
+/* `and`, `or` and `not` between values are logic, whatever the type. */
+static value eval_logic(frame *f, const cr_rule *r, cr_fn fn, const value *v)
+{
+    const cr_expr *args[3];
+
+    for (int i = 0; i < r->count; i++)
+        args[i] = as_expr(f, r, v[i], CR_BOOL);
+    return of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
+}
+
+static bool is_logic(const char *name)
+{
+    return !strcmp(name, "and") || !strcmp(name, "or") || !strcmp(name, "not");
+}
+
+static value apply(frame *f, const cr_rule *r, cr_fn fn, const value *v)
+{
+    int first = cr_fn_infos[fn].kind == CR_FN_SELECT ? 1 : 0;
+    const cr_expr *args[3];
+    cr_dtype t = meet(f, v, first, r->count);
+
+    if (r->count != cr_fn_infos[fn].args || r->count > 3)
+        refuse(f, r, "wrong number of arguments in");
+    if (is_logic(r->name))
+        return eval_logic(f, r, fn, v);
+    for (int i = 0; i < r->count; i++)
+        args[i] = as_expr(f, r, v[i], i < first ? CR_BOOL : t);
+    return of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
+}
+
+static bool is_literal(const value *v)
+{
+    return v->kind == IS_NUMBER || v->kind == IS_TRUTH;
+}
+
+/* Arithmetic on two literals, so that 1 / 3 or -0.5 * ln2 is one constant. */
+static bool fold_numbers(const cr_rule *r, const value *v, value *out)
+{
+    double a = cr_scalar_as_double(v[0].number), b = 0, d;
+    bool whole = v[0].number.category <= CR_CAT_INT;
+
+    if (r->count > 1) {
+        b = cr_scalar_as_double(v[1].number);
+        whole = whole && v[1].number.category <= CR_CAT_INT;
+    }
+    if (!strcmp(r->name, "neg"))
+        d = -a;
+    else if (!strcmp(r->name, "sqrt"))
+        d = sqrt(a);
+    else if (!strcmp(r->name, "log"))
+        d = log(a);
+    else if (r->count < 2)
+        return false;
+    else if (!strcmp(r->name, "add"))
+        d = a + b;
+    else if (!strcmp(r->name, "sub"))
+        d = a - b;
+    else if (!strcmp(r->name, "mul"))
+        d = a * b;
+    else if (!strcmp(r->name, "div"))
+        d = a / b;
+    else if (!strcmp(r->name, "pow"))
+        d = pow(a, b);
+    else
+        return false;
+    whole = whole && d == floor(d) && fabs(d) < 0x1p53 && strcmp(r->name, "div");
+    *out = of_number(whole ? cr_scalar_int((int64_t)d) : cr_scalar_float(d));
+    return true;
+}
+
+/* Integers divide like this anyway. */
+static value eval_divtrunc(frame *f, const cr_rule *r)
+{
+    value v[3], q;
+
+    if (r->count != 2)
+        refuse(f, r, "wrong number of arguments in");
+    v[0] = eval(f, r->args[0]);
+    v[1] = eval(f, r->args[1]);
+    q = apply(f, r, CR_FN_div, v);
+    return of_expr(cr_expr_call1(f->l, CR_FN_trunc, q.e), q.tensor);
+}
+
+static value eval_loop_call(frame *f, const cr_rule *r)
+{
+    int fn = cr_fn_find(r->name);
+    value v[8], folded;
+    bool literal = r->count > 0;
+
+    if (!strcmp(r->name, "divtrunc"))
+        return eval_divtrunc(f, r);
+    if (fn < 0)
+        refuse(f, r, "no loop function in");
+    if (r->count > 3)
+        refuse(f, r, "too many arguments in");
+    for (int i = 0; i < r->count; i++) {
+        v[i] = eval(f, r->args[i]);
+        literal = literal && is_literal(&v[i]);
+    }
+    if (literal && fold_numbers(r, v, &folded))
+        return folded;
+    return apply(f, r, (cr_fn)fn, v);
+}
+
+/* Sizes in compositions.  A row's length is what any question about it answers. */
+static value eval_builtin(frame *f, const cr_rule *r)
+{
+    switch ((cr_builtin)r->builtin) {
+    case CR_BUILTIN_size:
+        if (r->count == 2 && eval(f, r->args[1]).kind == IS_DIMS)
+            return of_size(f->column.extent);
+        break;
+    case CR_BUILTIN_reduced_count:
+    case CR_BUILTIN_product: return of_size(f->column.extent);
+    case CR_BUILTIN_wrap:
+    case CR_BUILTIN_wraps:
+    case CR_BUILTIN_dims: return (value){.kind = IS_DIMS};
+    default: break;
+    }
+    refuse(f, r, "not known inside a fused kernel:");
+}
+
+static bool arithmetic_on_sizes(frame *f, const cr_rule *r, value *out)
+{
+    value a, b;
+
+    if (r->count != 2)
+        return false;
+    a = eval(f, r->args[0]);
+    b = eval(f, r->args[1]);
+    if (a.kind == IS_NUMBER && a.number.category <= CR_CAT_INT)
+        a = of_size(cr_sym_int(f->l->syms, a.number.i));
+    if (b.kind == IS_NUMBER && b.number.category <= CR_CAT_INT)
+        b = of_size(cr_sym_int(f->l->syms, b.number.i));
+    if (a.kind != IS_SIZE || b.kind != IS_SIZE)
+        return false;
+    if (!strcmp(r->name, "add"))
+        *out = of_size(cr_sym_add(f->l->syms, a.size, b.size));
+    else if (!strcmp(r->name, "sub"))
+        *out = of_size(cr_sym_sub(f->l->syms, a.size, b.size));
+    else if (!strcmp(r->name, "mul"))
+        *out = of_size(cr_sym_mul(f->l->syms, a.size, b.size));
+    else
+        return false;
+    return true;
+}
+
+static value call_op(frame *f, const cr_rule *r);
+
+/* A choice is made while building when it can be; between tensors it is a selection. */
+static value eval_choose(frame *f, const cr_rule *r)
+{
+    value v[3] = {eval(f, r->args[0])};
+
+    if (v[0].kind == IS_TRUTH)
+        return eval(f, r->args[v[0].truth ? 1 : 2]);
+    if (v[0].kind == IS_NUMBER)
+        return eval(f, r->args[v[0].number.i ? 1 : 2]);
+    v[1] = eval(f, r->args[1]);
+    v[2] = eval(f, r->args[2]);
+    return apply(f, &(cr_rule){.name = "where", .count = 3, .line = r->line}, CR_FN_where, v);
+}
+
+static bool truth_about_none(frame *f, const cr_rule *r, value *out)
+{
+    bool equal;
+    value a, b;
+
+    if (r->count != 2 || (strcmp(r->name, "eq") && strcmp(r->name, "ne")))
+        return false;
+    a = eval(f, r->args[0]);
+    b = eval(f, r->args[1]);
+    if (a.kind == IS_STRING && b.kind == IS_STRING)
+        equal = !strcmp(a.text, b.text);
+    else if (a.kind == IS_NONE || b.kind == IS_NONE)
+        equal = a.kind == b.kind;
+    else
+        return false;
+    *out = of_truth(equal == !strcmp(r->name, "eq"));
+    return true;
+}
+
+static value eval_call(frame *f, const cr_rule *r)
+{
+    value v;
+
+    if (truth_about_none(f, r, &v))
+        return v;
+    if (f->scalar_code)
+        return eval_loop_call(f, r);
+    if (r->builtin >= 0 && !r->op)
+        return eval_builtin(f, r);
+    if (arithmetic_on_sizes(f, r, &v))
+        return v;
+    if (r->op && !is_logic(r->name))
+        return call_op(f, r);
+    return eval_loop_call(f, r);
+}
+
+static value eval(frame *f, const cr_rule *r)
+{
+    switch (r->kind) {
+    case CR_RULE_NAME: return eval_name(f, r);
+    case CR_RULE_INT: return of_number(cr_scalar_int(r->integer));
+    case CR_RULE_FLOAT: return of_number(cr_scalar_float(r->number));
+    case CR_RULE_BOOL: return of_truth(r->integer);
+    case CR_RULE_NONE: return (value){.kind = IS_NONE};
+    case CR_RULE_STRING: return (value){.kind = IS_STRING, .text = r->name};
+    case CR_RULE_CALL: return eval_call(f, r);
+    case CR_RULE_CHOOSE: return eval_choose(f, r);
+    case CR_RULE_LIST:
+    case CR_RULE_EACH: return (value){.kind = IS_DIMS};
+    case CR_RULE_INDEX: break;
+    }
+    refuse(f, r, "no loop for");
+}
+
+/* --- calls of operators inside a composition --- */
+
+static value preset_value(frame *f, const cr_param *p)
+{
+    const cr_value *v = &p->preset;
+
+    if (!p->has_default)
+        return (value){.kind = IS_NONE};
+    switch ((cr_tag)v->tag) {
+    case CR_NUMBER: return of_number(v->number);
+    case CR_INT: return of_number(cr_scalar_int(v->i));
+    case CR_FLOAT: return of_number(cr_scalar_float(v->d));
+    case CR_TRUTH: return of_truth(v->i);
+    case CR_STRING: return (value){.kind = IS_STRING, .text = cr_session_text(f->s, v->s)};
+    default: return (value){.kind = IS_NONE};
+    }
+}
+
+static int param_named(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return i;
+    return -1;
+}
+
+/* Binds the call's arguments to the callee's parameters. */
+static void bind(frame *f, frame *callee, const cr_rule *r)
+{
+    const cr_op *op = callee->op;
+
+    for (int i = 0; i < op->param_count; i++) {
+        callee->slot[i] = preset_value(f, &op->param[i]);
+        callee->known[i] = true;
+    }
+    for (int i = 0; i < r->count; i++) {
+        int p = r->keyword[i] ? param_named(op, r->keyword[i]) : i;
+        if (p < 0 || p >= op->param_count)
+            refuse(f, r, "wrong arguments in");
+        callee->slot[p] = eval(f, r->args[i]);
+    }
+}
+
+/* Arguments as the callee computes: tensors and numbers in its type. */
+static void enter(frame *f, frame *callee, const cr_rule *r)
+{
+    const cr_op *op = callee->op;
+    bool tensor = any_tensor(callee->slot, op->param_count);
+
+    for (int i = 0; i < op->param_count; i++) {
+        value *v = &callee->slot[i];
+        cr_dtype t = operand_type(op, i, callee->t);
+        bool number = v->kind == IS_NUMBER || v->kind == IS_SIZE || v->kind == IS_EXPR;
+        if (is_tensor_type(&op->param[i]) && number)
+            *v = of_expr(as_expr(f, r, *v, t), v->tensor || !tensor);
+    }
+}
+
+static bool is_true(const value *v)
+{
+    return (v->kind == IS_TRUTH && v->truth) || (v->kind == IS_NUMBER && v->number.i);
+}
+
+static value reduce(frame *f, const cr_rule *r)
+{
+    const cr_rule *fold = f->op->fold;
+    int dim = param_named(f->op, "dim"), keep = param_named(f->op, "keepdim");
+    int fn = cr_fn_find(fold->name);
+    value v;
+
+    if (dim < 0 || f->slot[dim].kind != IS_DIMS || keep < 0 || !is_true(&f->slot[keep]))
+        refuse(f, r, "only reductions over the row's dimensions with keepdim=True fuse, not");
+    if (fn < 0 || fold->count != 1)
+        refuse(f, fold, "no fold:");
+    v = eval(f, fold->args[0]);
+    if (fn == CR_FN_and || fn == CR_FN_or)
+        v.e = as_expr(f, r, v, CR_BOOL);
+    return of_expr(cr_expr_reduce(f->l, (cr_fn)fn, f->column, as_expr(f, r, v, v.e->dtype)),
+                   true);
+}
+
+/* The type of result k: what `returns` says, else the compute type; NONE keeps what the
+ * expression has. */
+static cr_dtype returned(frame *f, int k)
+{
+    const cr_rule *r = f->op->returns[k];
+
+    if (!r)
+        return f->t;
+    if (r->kind == CR_RULE_CALL && !strcmp(r->name, "real"))
+        return cr_dtype_real(f->t);
+    if (r->kind == CR_RULE_CALL && !strcmp(r->name, "complex"))
+        return cr_dtype_complex(f->t);
+    return r->kind == CR_RULE_NAME && r->slot < 0 ? cr_dtype_find(r->name) : CR_DTYPE_NONE;
+}
+
+static const cr_expr *as_result(frame *f, int k, const cr_rule *r, value v)
+{
+    cr_dtype t = returned(f, k);
+
+    if (t == CR_DTYPE_NONE)
+        return v.kind == IS_EXPR ? v.e : as_expr(f, r, v, f->t);
+    return as_expr(f, r, v, t);
+}
+
+static value call_op(frame *f, const cr_rule *r)
+{
+    frame *callee = CR_NEW(f->s, frame);
+    value v;
+
+    *callee = (frame){.l = f->l, .s = f->s, .op = r->op, .row = f->row, .column = f->column,
+                      .depth = f->depth + 1};
+    if (callee->depth > DEEPEST)
+        refuse(f, r, "the composition calls itself:");
+    bind(f, callee, r);
+    callee->t = callee_type(callee, f->t);
+    enter(f, callee, r);
+    callee->scalar_code = r->op->does == CR_DOES_BODY || r->op->does == CR_DOES_FOLD;
+    switch ((cr_does)r->op->does) {
+    case CR_DOES_FOLD: return reduce(callee, r);
+    case CR_DOES_BODY:
+    case CR_DOES_IS:
+        v = eval(callee, r->op->body[0]);
+        return v.kind == IS_EXPR || callee->scalar_code
+                   ? of_expr(as_result(callee, 0, r, v), true)
+                   : v;
+    default: refuse(f, r, "not a composition of loops:");
+    }
+}
+
+/* --- whole entries --- */
+
+static bool takes_slot(const cr_param *p)
+{
+    return p->type == CR_T_SCALAR || p->type == CR_T_INT || p->type == CR_T_FLOAT ||
+           p->type == CR_T_BOOL;
+}
+
+static value operand(frame *f, int p, cr_operand kind)
+{
+    const cr_param *param = &f->op->param[p];
+    const cr_sym *size[2] = {f->row.extent, f->column.extent};
+    const cr_sym *index[2] = {f->row.index, f->column.index};
+    int from = kind == CR_OPERAND_COLUMN, n = kind == CR_OPERAND_FULL ? 2 : 1;
+    cr_buffer *b = cr_loop_buffer(f->l, CR_BUFFER_INPUT, param->name,
+                                  operand_type(f->op, p, f->t), n, size + from);
+
+    b->flexible = f->op->does == CR_DOES_BODY;
+    return of_expr(cr_expr_load(f->l, b, index + from), true);
+}
+
+static void declare_params(frame *f)
+{
+    const cr_op *op = f->op;
+    int slot = 0;
+
+    for (int i = 0; i < op->param_count; i++) {
+        const cr_param *p = &op->param[i];
+        bool dims = op->does == CR_DOES_FOLD && (!strcmp(p->name, "dim") ||
+                                                 !strcmp(p->name, "keepdim"));
+        f->known[i] = true;
+        if (is_tensor_type(p))
+            f->slot[i] = operand(f, i, op->fused ? (cr_operand)op->operand[i] : CR_OPERAND_FULL);
+        if (takes_slot(p)) {
+            f->slot[i] = of_expr(
+                cr_expr_param(f->l, cr_loop_param_new(f->l, p->name, f->t, slot++)), false);
+        }
+        if (dims || (op->fused && op->fused_dim == i))
+            f->slot[i] = (value){.kind = IS_DIMS};
+    }
+}
+
+static const char *result_name(frame *f, int k)
+{
+    const char *name = f->op->result[k].name;
+
+    if (!*name)
+        name = f->op->result_count > 1 ? cr_session_printf(f->s, "out%d", k) : "out";
+    while (cr_loop_find_buffer(f->l, name))
+        name = cr_session_printf(f->s, "%s_", name);
+    return name;
+}
+
+/* Defines result k over `kind` of space. */
+static void define(frame *f, int k, cr_operand kind, const cr_expr *e)
+{
+    cr_axis both[2] = {f->row, f->column};
+    const cr_sym *size[2] = {f->row.extent, f->column.extent};
+    int from = kind == CR_OPERAND_COLUMN, n = kind == CR_OPERAND_FULL ? 2 : 1;
+    cr_buffer *b = cr_loop_buffer(f->l, CR_BUFFER_OUTPUT, result_name(f, k),
+                                  (cr_dtype)e->dtype, n, size + from);
+
+    cr_loop_define(f->l, b, n, both + from, e);
+}
+
+static void build_body(frame *f)
+{
+    const cr_op *op = f->op;
+    const cr_expr *e[CR_MAX_RESULTS];
+
+    for (int k = 0; k < op->body_count; k++)
+        e[k] = as_result(f, k, op->body[k], eval(f, op->body[k]));
+    for (int k = 0; k < op->body_count; k++)
+        define(f, k, op->fused ? (cr_operand)op->fused_result[k] : CR_OPERAND_FULL, e[k]);
+}
+
+static void build_fold(frame *f, cr_form form)
+{
+    const cr_rule *fold = f->op->fold;
+    int fn = cr_fn_find(fold->name);
+    bool columns = form == CR_FORM_COLUMNS || form == CR_FORM_JOIN_COLUMNS;
+    value v;
+
+    if (fn < 0 || fold->count != 1)
+        refuse(f, fold, "no fold:");
+    v = eval(f, fold->args[0]);
+    if (fn == CR_FN_and || fn == CR_FN_or)
+        v = of_expr(as_expr(f, fold, v, CR_BOOL), true);
+    if (form >= CR_FORM_JOIN)
+        v.e = cr_expr_load(f->l,
+                           cr_loop_buffer(f->l, CR_BUFFER_INPUT, "part", (cr_dtype)v.e->dtype, 2,
+                                          (const cr_sym *[]){f->row.extent, f->column.extent}),
+                           (const cr_sym *[]){f->row.index, f->column.index});
+    define(f, 0, columns ? CR_OPERAND_COLUMN : CR_OPERAND_ROW,
+           cr_expr_reduce(f->l, (cr_fn)fn, columns ? f->row : f->column, v.e));
+}
+
+/* The inputs that a join does not read were declared to evaluate the fold. */
+static void keep_only_parts(cr_loop *l)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->buffers.len; i++) {
+        cr_buffer *b = l->buffers.at[i];
+        if (b->role == CR_BUFFER_INPUT && strcmp(b->name, "part"))
+            continue;
+        b->slot = 0;
+        l->buffers.at[n++] = b;
+    }
+    l->buffers.len = n;
+}
+
+static bool plain_fold(const cr_op *op)
+{
+    const cr_rule *arg = op->fold->args[0];
+
+    return arg->kind == CR_RULE_NAME && arg->slot == 0 && strcmp(op->fold->name, "and") &&
+           strcmp(op->fold->name, "or");
+}
+
+bool cr_loop_has_form(const cr_op *op, cr_form form)
+{
+    if (op->does == CR_DOES_FOLD)
+        return form < CR_FORM_JOIN || !plain_fold(op);
+    return form == CR_FORM_MAIN &&
+           (op->does == CR_DOES_BODY || (op->does == CR_DOES_IS && op->fused));
+}
+
+bool cr_loop_wants(const cr_op *op, cr_dtype t)
+{
+    const cr_rule *r = op->type;
+    cr_category c = cr_dtype_category(t);
+
+    if (op->dtypes && !(op->dtypes >> t & 1))
+        return false;
+    if (r && r->kind == CR_RULE_CALL && !strcmp(r->name, "float") && c <= CR_CAT_INT)
+        return false;
+    if (r && r->kind == CR_RULE_CALL && !strcmp(r->name, "accumulate") && c <= CR_CAT_INT)
+        return t == CR_I64;
+    if (r && r->kind == CR_RULE_NAME && r->slot < 0)
+        return cr_dtype_find(r->name) == t;
+    return true;
+}
+
+static cr_axis axis(cr_loop *l, const char *index, const char *extent)
+{
+    const cr_sym *n = cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH);
+
+    return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH), n};
+}
+
+cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
+{
+    cr_loop *l = cr_loop_new(s);
+    frame *f = CR_NEW(s, frame);
+
+    *f = (frame){.l = l, .s = s, .op = op, .t = t, .scalar_code = op->does != CR_DOES_IS,
+                 .row = axis(l, "i", "R"), .column = axis(l, "j", "C")};
+    l->name = *op->overload ? cr_session_printf(s, "%s_%s", op->name, op->overload)
+                            : cr_session_text(s, op->name);
+    l->origin = cr_session_printf(s, "%s:%d %s", op->file, op->line, l->name);
+    declare_params(f);
+    if (op->does == CR_DOES_FOLD)
+        build_fold(f, form);
+    else
+        build_body(f);
+    if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN)
+        keep_only_parts(l);
+    return l;
+}

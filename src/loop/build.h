@@ -1,0 +1,24 @@
+/* build.h - operator entries as loop programs.
+ *
+ * The program of an entry works on rows and columns: axes i < R and j < C.
+ *   body           out[i, j] = body(self[i, j], ...)
+ *   fold           out[i] = combine[j < C](expr), and its other forms
+ *   is with fused  operands as the entry declares them: [i, j], [i] or [j]
+ * Operands are the results, then the tensor parameters in schema order.  Parameters of
+ * type Scalar, int, float and bool take slots in schema order, in the compute type.
+ * A tensor parameter has the compute type; those in cr_op.mask_params are bool. */
+#ifndef CR_LOOP_BUILD_H
+#define CR_LOOP_BUILD_H
+
+#include "loop/loop.h"
+#include "ops/ops.h"
+
+/* Whether the entry has a kernel of its own in this form. */
+bool cr_loop_has_form(const cr_op *op, cr_form form);
+/* The program for compute type `t`.  Bails with CR_TYPE when a function of the entry
+ * does not exist for `t`, with CR_VALUE when the entry cannot be read as loops. */
+cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form);
+/* Whether the entry's `dtypes` and type rule allow compute type `t`. */
+bool cr_loop_wants(const cr_op *op, cr_dtype t);
+
+#endif

@@ -1,0 +1,169 @@
+/* loop.h - the loop IR: values over index spaces, before and after scheduling.
+ *
+ * A program is a list of definitions in order,
+ *
+ *     m[i<R] = maximum[j<C](x[i, j])
+ *     y[i<R, j<C] = exp(x[i, j] - m[i])
+ *
+ * each giving every element of one buffer.  Expressions are hash-consed in the
+ * program's session.  A reduction binds its axis and has the fixed order of
+ * DESIGN.md; nothing in here may change it.  Scheduling makes a nest (nest.h) of a
+ * program, and emit/ prints nests.
+ *
+ * Functions that build bail from the session (sym/session.h) when they refuse. */
+#ifndef CR_LOOP_LOOP_H
+#define CR_LOOP_LOOP_H
+
+#include "loop/fn.h"
+#include "num/view.h"
+#include "sym/sym.h"
+
+enum { CR_LOOP_DIMS = 8 };
+
+typedef enum {
+    CR_BUFFER_INPUT,
+    CR_BUFFER_OUTPUT,
+    CR_BUFFER_LOCAL /* defined and read inside the program only */
+} cr_buffer_role;
+
+typedef struct {
+    const char *name;
+    uint8_t dtype; /* cr_dtype */
+    uint8_t role;  /* cr_buffer_role */
+    bool flexible; /* input of a pointwise program: may have column stride 0 */
+    int ndim;
+    const cr_sym *size[CR_LOOP_DIMS];
+    int slot; /* operand number in its role */
+} cr_buffer;
+
+typedef struct {
+    const cr_sym *index, *extent; /* a name in [0, extent) */
+} cr_axis;
+
+typedef struct {
+    const char *name;
+    uint8_t dtype;
+    int slot; /* at param + slot * CR_PARAM_BYTES */
+} cr_loop_param;
+
+typedef enum {
+    CR_EXPR_CONST,  /* value */
+    CR_EXPR_PARAM,  /* param */
+    CR_EXPR_LOAD,   /* buffer at index[0..ndim) */
+    CR_EXPR_INTEGER,/* the integer expression index[0] as a number */
+    CR_EXPR_CALL,   /* fn(args) */
+    CR_EXPR_REDUCE  /* fn over axis of args[0] */
+} cr_expr_kind;
+
+typedef struct cr_expr cr_expr;
+struct cr_expr {
+    uint8_t kind;  /* cr_expr_kind */
+    uint8_t dtype; /* cr_dtype; BOOL is a truth value */
+    uint8_t fn;    /* cr_fn */
+    uint8_t count;
+    unsigned id;   /* in order of making: arguments come before their users */
+    const cr_expr *args[3];
+    cr_scalar value;
+    const cr_loop_param *param;
+    const cr_buffer *buffer;
+    const cr_sym *index[CR_LOOP_DIMS];
+    cr_axis axis;
+    const cr_expr *next; /* in its hash chain */
+};
+
+typedef struct {
+    cr_buffer *target;
+    int axes;
+    cr_axis axis[CR_LOOP_DIMS];
+    const cr_expr *value;
+} cr_def;
+
+typedef struct {
+    cr_session *session;
+    cr_syms *syms;
+    const cr_expr **chain;
+    size_t chains, nodes;
+    struct {
+        cr_buffer **at;
+        size_t len, cap;
+    } buffers;
+    struct {
+        cr_loop_param **at;
+        size_t len, cap;
+    } params;
+    struct {
+        cr_def **at;
+        size_t len, cap;
+    } defs;
+    const char *name, *origin; /* of the kernel: "silu", "activation.op:12 silu" */
+} cr_loop;
+
+cr_loop *cr_loop_new(cr_session *s);
+
+/* Declarations; a name is declared once. */
+cr_buffer *cr_loop_buffer(cr_loop *l, cr_buffer_role role, const char *name, cr_dtype t, int ndim,
+                          const cr_sym *const *size);
+cr_buffer *cr_loop_find_buffer(const cr_loop *l, const char *name);
+cr_loop_param *cr_loop_param_new(cr_loop *l, const char *name, cr_dtype t, int slot);
+cr_loop_param *cr_loop_find_param(const cr_loop *l, const char *name);
+/* Appends target[axes] = value; axes are names with extents. */
+cr_def *cr_loop_define(cr_loop *l, cr_buffer *target, int axes, const cr_axis *axis,
+                       const cr_expr *value);
+/* Operand numbers, outputs first then inputs, in order of declaration. */
+int cr_loop_operands(cr_loop *l, cr_buffer **out, int most);
+
+/* Expressions. */
+const cr_expr *cr_expr_const(cr_loop *l, cr_dtype t, cr_scalar value);
+const cr_expr *cr_expr_number(cr_loop *l, cr_dtype t, double value);
+const cr_expr *cr_expr_integer(cr_loop *l, cr_dtype t, const cr_sym *value);
+const cr_expr *cr_expr_param(cr_loop *l, const cr_loop_param *param);
+const cr_expr *cr_expr_load(cr_loop *l, const cr_buffer *b, const cr_sym *const *index);
+/* A call; argument types agree.  What has no meaning as written for truth values,
+ * integers or complex numbers is written out (maximum of bools is `or`).  CR_TYPE
+ * when the function does not exist for the type. */
+const cr_expr *cr_expr_call(cr_loop *l, cr_fn fn, int count, const cr_expr *const *args);
+const cr_expr *cr_expr_cast(cr_loop *l, cr_dtype t, const cr_expr *a);
+const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr *a);
+/* `like` with other arguments. */
+const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args);
+/* What a reduction starts from. */
+cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t);
+
+static inline const cr_expr *cr_expr_call1(cr_loop *l, cr_fn fn, const cr_expr *a)
+{
+    return cr_expr_call(l, fn, 1, &a);
+}
+static inline const cr_expr *cr_expr_call2(cr_loop *l, cr_fn fn, const cr_expr *a,
+                                           const cr_expr *b)
+{
+    return cr_expr_call(l, fn, 2, (const cr_expr *[]){a, b});
+}
+static inline const cr_expr *cr_expr_call3(cr_loop *l, cr_fn fn, const cr_expr *a,
+                                           const cr_expr *b, const cr_expr *c)
+{
+    return cr_expr_call(l, fn, 3, (const cr_expr *[]){a, b, c});
+}
+
+/* Marks a set of expressions, for walks that see each once. */
+typedef struct {
+    uint64_t *bits;
+    size_t words;
+} cr_expr_set;
+cr_expr_set cr_expr_set_new(const cr_loop *l);
+bool cr_expr_set_add(cr_expr_set *set, const cr_expr *e); /* false when it was in */
+bool cr_expr_set_has(const cr_expr_set *set, const cr_expr *e);
+
+/* --- passes, one a file --- */
+
+/* Rewrites that are exact for every value, signed zeros, infinities and NaN included. */
+void cr_loop_simplify(cr_loop *l);
+/* Computes locals where they are read; leaves only definitions of outputs. */
+void cr_loop_fuse(cr_loop *l);
+/* Bails with CR_RUNTIME when an invariant does not hold. */
+void cr_loop_verify(cr_loop *l);
+void cr_loop_print(cr_text *out, const cr_loop *l);
+void cr_expr_print(cr_text *out, const cr_expr *e);
+/* Reads a program; bails with CR_VALUE and "line N: ...". */
+cr_loop *cr_loop_parse(cr_session *s, const char *text);
+
+#endif

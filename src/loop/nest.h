@@ -1,0 +1,68 @@
+/* nest.h - scheduled programs: loops over rows and columns.
+ *
+ * A nest computes all outputs of a fused program.
+ *
+ *   ROWS     for each row, sweeps along its columns.  A sweep stores full values and
+ *            accumulates reductions; a reduction's result is one value a row, known
+ *            before the next sweep.  Pointwise programs are one sweep.
+ *   COLUMNS  each column of all rows becomes one value (the blocks of a column fold)
+ *
+ * A value needed in two sweeps is computed again when that is cheap; otherwise the
+ * first sweep keeps it where a later sweep will store its output row. */
+#ifndef CR_LOOP_NEST_H
+#define CR_LOOP_NEST_H
+
+#include "loop/loop.h"
+
+typedef enum { CR_NEST_ROWS, CR_NEST_COLUMNS } cr_nest_kind;
+
+/* Where a value lives: one for the kernel, one a row, one a column of a row. */
+typedef enum { CR_SCOPE_KERNEL, CR_SCOPE_ROW, CR_SCOPE_COLUMN } cr_scope;
+
+typedef struct {
+    const cr_buffer *buffer;
+    const cr_expr *value;
+} cr_store;
+
+typedef struct {
+    const cr_expr *const *at;
+    int count;
+} cr_exprs;
+
+typedef struct {
+    cr_exprs reduces; /* the reductions whose operands this sweep sees */
+    cr_store *store;  /* values written by this sweep, kept ones among them */
+    int stores;
+    int cost; /* of one step, in additions */
+} cr_sweep;
+
+typedef struct {
+    cr_loop *loop;
+    cr_nest_kind kind;
+    cr_axis row, column; /* a pointwise program of one axis has one row */
+    bool one_row;
+    cr_sweep *sweep;
+    int sweeps;
+    cr_store *row_store; /* one value a row */
+    int row_stores;
+    const uint8_t *scope;   /* cr_scope by expression id */
+    const uint8_t *level;   /* first sweep in which the value can be computed, by id */
+    const cr_store *keep;   /* kept values: read from buffer in sweeps after level */
+    int keeps;
+} cr_nest;
+
+/* Costs from which a loop is not unrolled and a value is kept rather than recomputed. */
+enum { CR_COST_HEAVY = 14, CR_COST_KEEP = 6 };
+
+/* Schedules a fused program.  Bails with CR_VALUE when it is no nest. */
+cr_nest *cr_nest_schedule(cr_loop *l);
+static inline cr_scope cr_nest_scope(const cr_nest *n, const cr_expr *e)
+{
+    return (cr_scope)n->scope[e->id];
+}
+/* The kept value's place, or NULL: `e` must be computed in sweep `at`. */
+const cr_buffer *cr_nest_kept(const cr_nest *n, const cr_expr *e, int at);
+/* The program and its sweeps as text. */
+void cr_nest_print(cr_text *out, const cr_nest *n);
+
+#endif

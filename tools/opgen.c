@@ -1,0 +1,381 @@
+/* opgen - the operator table as C.
+ *
+ *   opgen FOLDER N TABLE.op...
+ *
+ * writes into FOLDER: ops_enum.h, ops_text.c, externs.c, kern_0.c ... kern_<N-1>.c,
+ * kern_table.c, cresset_ops.h and ops_api.c.  A kernel that two entries share is written
+ * once.  Kernel files are compiled once an instruction set. */
+#include "base/map.h"
+#include "emit/emit.h"
+#include "loop/build.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MOST_FILES = 64 };
+
+static const cr_dtype prebuilt[] = {CR_F32, CR_F64, CR_I32, CR_I64,
+                                    CR_U8,  CR_BOOL, CR_C64, CR_C128};
+static const char *const isas[] = {"base", "avx2", "avx512"};
+
+typedef struct {
+    const char *folder;
+    int files;
+    cr_unit unit[MOST_FILES];
+    cr_map seen; /* text of a kernel -> its symbol */
+    cr_arena names;
+    cr_text table, prototypes;
+    int entries, kernels, skipped, wrong;
+} generator;
+
+static cr_status save(const generator *g, const char *name, const cr_text *text)
+{
+    cr_text path = {0};
+    cr_status st;
+
+    CR_TRY(cr_text_status(text));
+    cr_text_printf(&path, "%s/%s", g->folder, name);
+    st = cr_write_file(cr_text_str(&path), cr_text_str(text), text->len);
+    cr_text_drop(&path);
+    return st;
+}
+
+/* --- kernels --- */
+
+typedef struct {
+    generator *g;
+    const cr_op *op;
+    cr_dtype dtype;
+    cr_form form;
+    cr_unit *unit;
+    const char *symbol;
+} kernel_job;
+
+static const char *symbol_of(cr_session *s, const kernel_job *j)
+{
+    static const char *const form[] = {"", "_columns", "_join", "_join_columns"};
+
+    return cr_session_printf(s, "%s%s%s_%s%s", j->op->name, *j->op->overload ? "_" : "",
+                             j->op->overload, cr_dtype_infos[j->dtype].suffix, form[j->form]);
+}
+
+/* Keeps the text just emitted, or takes it back when it was emitted before. */
+static void keep_or_share(cr_session *s, kernel_job *j, size_t from, const uint32_t *chunks)
+{
+    cr_text *body = &j->unit->body;
+    const char *code = strstr(body->at + from, "\n{\n");
+    size_t len = body->len - (size_t)(code - body->at);
+    const char *known = cr_map_get(&j->g->seen, code, len);
+
+    if (known) {
+        j->symbol = known;
+        body->len = from;
+        body->at[from] = 0;
+        memcpy(j->unit->chunks, chunks, sizeof j->unit->chunks);
+        return;
+    }
+    j->symbol = cr_arena_text(&j->g->names, j->symbol, strlen(j->symbol));
+    if (!j->symbol)
+        cr_session_check(s, CR_MEMORY);
+    cr_session_check(s, cr_map_set(&j->g->seen, code, len, (void *)j->symbol));
+    j->g->kernels++;
+    for (size_t i = 0; i < CR_LEN(isas); i++)
+        cr_text_printf(&j->g->prototypes,
+                       "void ck_%s_%s(void *const *, const int64_t *, const int64_t *, "
+                       "const void *);\n",
+                       isas[i], j->symbol);
+}
+
+static void make_kernel(cr_session *s, void *context)
+{
+    kernel_job *j = context;
+    size_t from = j->unit->body.len;
+    uint32_t chunks[CR_FN_COUNT];
+
+    memcpy(chunks, j->unit->chunks, sizeof chunks);
+    j->symbol = symbol_of(s, j);
+    cr_loop *l = cr_loop_of_op(s, j->op, j->dtype, j->form);
+    cr_loop_simplify(l);
+    cr_emit_c(j->unit, cr_nest_schedule(l), j->symbol);
+    keep_or_share(s, j, from, chunks);
+}
+
+static cr_unit *shortest(generator *g)
+{
+    cr_unit *u = &g->unit[0];
+
+    for (int i = 1; i < g->files; i++)
+        if (g->unit[i].body.len < u->body.len)
+            u = &g->unit[i];
+    return u;
+}
+
+/* One row of the table of kernels. */
+static void add_row(generator *g, const kernel_job *j)
+{
+    static const char *const dtype[] = {
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) #NAME,
+#include "num/dtype.def"
+#undef CR_DTYPE
+    };
+
+    cr_text_printf(&g->table, "    {%d, CR_%s, %d, {", j->op->index, dtype[j->dtype], (int)j->form);
+    for (size_t i = 0; i < CR_LEN(isas); i++)
+        cr_text_printf(&g->table, "%sck_%s_%s", i ? ", " : "", isas[i], j->symbol);
+    cr_text_put(&g->table, "}},\n");
+    g->entries++;
+}
+
+/* CR_TYPE says that the entry has no meaning in this type, which is no error. */
+static bool add_kernel(generator *g, const cr_op *op, cr_dtype t, cr_form form)
+{
+    kernel_job j = {g, op, t, form, shortest(g), NULL};
+    cr_unit before = *j.unit;
+    cr_session s = {0};
+    cr_status st = cr_session_run(&s, make_kernel, &j);
+
+    cr_session_drop(&s);
+    if (!st) {
+        add_row(g, &j);
+        return true;
+    }
+    memcpy(j.unit->chunks, before.chunks, sizeof before.chunks);
+    j.unit->body.len = before.body.len;
+    g->skipped++;
+    if (st != CR_TYPE) {
+        fprintf(stderr, "opgen: %s\n", cr_error_message());
+        g->wrong++;
+    }
+    return false;
+}
+
+static void add_entry(generator *g, const cr_op *op)
+{
+    bool any = false, wanted = false;
+
+    for (size_t t = 0; t < CR_LEN(prebuilt); t++)
+        for (int form = 0; form < CR_FORM_COUNT; form++) {
+            if (!cr_loop_has_form(op, (cr_form)form) || !cr_loop_wants(op, prebuilt[t]))
+                continue;
+            wanted = true;
+            any = add_kernel(g, op, prebuilt[t], (cr_form)form) || any;
+        }
+    if (wanted && !any) {
+        fprintf(stderr, "opgen: %s:%d: %s has no kernel: %s\n", op->file, op->line, op->name,
+                cr_error_message());
+        g->wrong++;
+    }
+}
+
+static cr_status save_kernels(generator *g)
+{
+    for (int i = 0; i < g->files; i++) {
+        cr_text text = {0};
+        char name[32];
+        snprintf(name, sizeof name, "kern_%d.c", i);
+        cr_text_put(&text, "/* Generated by opgen. */\n");
+        cr_emit_c_includes(&text, &g->unit[i]);
+        cr_text_put_n(&text, cr_text_str(&g->unit[i].body), g->unit[i].body.len);
+        CR_TRY(save(g, name, &text));
+        cr_text_drop(&text);
+    }
+    return CR_OK;
+}
+
+static cr_status save_table(generator *g)
+{
+    cr_text text = {0};
+
+    cr_text_put(&text, "/* Generated by opgen. */\n#include \"jit/generated.h\"\n\n");
+    cr_text_put(&text, cr_text_str(&g->prototypes));
+    cr_text_put(&text, "\nconst cr_kernel_entry cr_kernel_table[] = {\n");
+    cr_text_put(&text, cr_text_str(&g->table));
+    cr_text_put(&text, "    {0, 0, 0, {0}},\n};\n");
+    cr_text_printf(&text, "const int cr_kernel_table_count = %d;\n", g->entries);
+    CR_TRY(save(g, "kern_table.c", &text));
+    cr_text_drop(&text);
+    return CR_OK;
+}
+
+/* --- names --- */
+
+static cr_status save_enum(generator *g)
+{
+    cr_text text = {0};
+
+    cr_text_put(&text, "/* Generated by opgen: entries by number. */\n"
+                       "#ifndef CR_OPS_ENUM_H\n#define CR_OPS_ENUM_H\n\ntypedef enum {\n");
+    for (int i = 0; i < cr_ops_count(); i++) {
+        const cr_op *op = cr_ops_at(i);
+        cr_text_printf(&text, "    CR_OP_%s%s%s = %d,\n", op->name, *op->overload ? "_" : "",
+                       op->overload, i);
+    }
+    cr_text_printf(&text, "    CR_OP_COUNT = %d\n} cr_op_index;\n\n#endif\n", cr_ops_count());
+    CR_TRY(save(g, "ops_enum.h", &text));
+    cr_text_drop(&text);
+    return CR_OK;
+}
+
+/* Which name an entry gives in one list. */
+typedef const char *(*name_fn)(const cr_op *op);
+
+static const char *extern_of(const cr_op *op)
+{
+    return op->does == CR_DOES_EXTERN ? op->extern_name : NULL;
+}
+static const char *map_of(const cr_op *op) { return op->does == CR_DOES_MAP ? op->extern_name : NULL; }
+static const char *whole_of(const cr_op *op)
+{
+    return op->does == CR_DOES_WHOLE ? op->extern_name : NULL;
+}
+static const char *shape_of(const cr_op *op) { return op->shape_extern; }
+
+static const struct {
+    const char *list, *arguments;
+    name_fn name;
+} lists[] = {
+    {"extern", "const cr_value *arg, cr_view *out", extern_of},
+    {"map", "const cr_value *arg, const cr_view *self, cr_geometry *out", map_of},
+    {"whole", "const cr_value *arg, cr_value *result", whole_of},
+    {"shape", "const cr_value *arg, cr_shape *out", shape_of},
+};
+
+/* Weak, so that the library links while a named function is still missing; start-up
+ * then refuses by name. */
+static cr_status write_list(cr_text *text, size_t k)
+{
+    cr_text rows = {0};
+    cr_map seen = {0};
+    cr_status st = CR_OK;
+
+    for (int i = 0; !st && i < cr_ops_count(); i++) {
+        const char *name = lists[k].name(cr_ops_at(i));
+        if (!name || cr_map_get(&seen, name, strlen(name)))
+            continue;
+        st = cr_map_set(&seen, name, strlen(name), &seen);
+        cr_text_printf(text, "__attribute__((weak)) cr_status %s(%s);\n", name,
+                       lists[k].arguments);
+        cr_text_printf(&rows, "    {\"%s\", %s},\n", name, name);
+    }
+    cr_text_printf(text, "\nconst cr_named_%s cr_named_%ss[] = {\n%s    {0},\n};\n\n",
+                   lists[k].list, lists[k].list, cr_text_str(&rows));
+    cr_text_drop(&rows);
+    cr_map_drop(&seen);
+    return st;
+}
+
+static cr_status save_externs(generator *g)
+{
+    cr_text text = {0};
+
+    cr_text_put(&text, "/* Generated by opgen: functions that entries name. */\n"
+                       "#include \"jit/generated.h\"\n\n");
+    for (size_t k = 0; k < CR_LEN(lists); k++)
+        CR_TRY(write_list(&text, k));
+    CR_TRY(save(g, "externs.c", &text));
+    cr_text_drop(&text);
+    return CR_OK;
+}
+
+/* --- the table's text --- */
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
+static void quote(cr_text *out, const char *s, size_t n)
+{
+    cr_text_put(out, "        \"");
+    for (size_t i = 0; i < n; i++) {
+        if (s[i] == '"' || s[i] == '\\')
+            cr_text_char(out, '\\');
+        if (s[i] == '\n')
+            cr_text_put(out, i + 1 < n ? "\\n\"\n        \"" : "\\n");
+        else
+            cr_text_char(out, s[i]);
+    }
+    cr_text_put(out, "\"");
+}
+
+static cr_status add_table_text(cr_text *out, const char *path)
+{
+    char *text;
+    size_t len;
+
+    CR_TRY(cr_read_file(&text, &len, path));
+    cr_text_printf(out, "    {\"%s\",\n", base_name(path));
+    quote(out, text, len);
+    cr_text_printf(out, ",\n     %zu},\n", len);
+    cr_free(text);
+    return CR_OK;
+}
+
+static cr_status save_text(generator *g, char **paths, int n)
+{
+    cr_text text = {0};
+
+    cr_text_put(&text, "/* Generated by opgen: the operator table. */\n"
+                       "#include \"jit/generated.h\"\n\n"
+                       "const cr_table_text cr_table_texts[] = {\n");
+    for (int i = 0; i < n; i++)
+        CR_TRY(add_table_text(&text, paths[i]));
+    cr_text_printf(&text, "};\nconst int cr_table_text_count = %d;\n", n);
+    CR_TRY(save(g, "ops_text.c", &text));
+    cr_text_drop(&text);
+    return CR_OK;
+}
+
+/* --- all of it --- */
+
+static cr_status read_table(char **paths, int n)
+{
+    for (int i = 0; i < n; i++) {
+        char *text;
+        size_t len;
+        CR_TRY(cr_read_file(&text, &len, paths[i]));
+        CR_TRY(cr_ops_read(base_name(paths[i]), text, len));
+        cr_free(text);
+    }
+    return cr_ops_resolve();
+}
+
+static cr_status generate(generator *g, char **paths, int n)
+{
+    CR_TRY(read_table(paths, n));
+    for (int i = 0; i < cr_ops_count(); i++)
+        add_entry(g, cr_ops_at(i));
+    CR_TRY(save_kernels(g));
+    CR_TRY(save_table(g));
+    CR_TRY(save_enum(g));
+    CR_TRY(save_externs(g));
+    CR_TRY(save_text(g, paths, n));
+    if (g->wrong)
+        return cr_fail(CR_VALUE, "%d entries cannot be made into kernels", g->wrong);
+    printf("opgen: %d entries, %d kernels for %d places, %d not meant\n", cr_ops_count(),
+           g->kernels, g->entries, g->skipped);
+    return CR_OK;
+}
+
+int main(int argc, char **argv)
+{
+    generator g = {0};
+
+    if (argc < 4) {
+        fprintf(stderr, "usage: opgen FOLDER FILES TABLE.op...\n");
+        return 2;
+    }
+    g.folder = argv[1];
+    g.files = atoi(argv[2]);
+    if (g.files < 1 || g.files > MOST_FILES) {
+        fprintf(stderr, "opgen: between 1 and %d files\n", MOST_FILES);
+        return 2;
+    }
+    if (generate(&g, argv + 3, argc - 3)) {
+        fprintf(stderr, "opgen: %s\n", cr_error_message());
+        return 1;
+    }
+    return 0;
+}
