@@ -1,0 +1,144 @@
+"""Trains a small convolutional network on scikit-learn's 8x8 handwritten digits.
+
+    python examples/digits.py [--epochs N] [--out FOLDER]
+
+Prints the loss and the time of every epoch and, last, the accuracy on the held-back fifth.
+Writes into FOLDER: digits.safetensors (the weights, reloaded and checked), loss.png (the loss
+of every step) and misread.png (the held-back digits that were read wrongly).
+"""
+import argparse
+import os
+import time
+
+import cresset as torch
+import cresset.nn as nn
+import cresset.nn.functional as F
+from cresset.utils.data import DataLoader, TensorDataset
+
+
+class DigitsNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(1, 16, kernel_size=3, padding=1)
+        self.conv2 = nn.Conv2d(16, 32, kernel_size=3, padding=1)
+        self.drop1 = nn.Dropout(0.25)
+        self.fc1 = nn.Linear(32 * 4 * 4, 64)
+        self.drop2 = nn.Dropout(0.5)
+        self.fc2 = nn.Linear(64, 10)
+
+    def forward(self, x):
+        x = F.relu(self.conv1(x))
+        x = F.max_pool2d(F.relu(self.conv2(x)), 2)
+        x = self.drop1(torch.flatten(x, 1))
+        x = self.drop2(F.relu(self.fc1(x)))
+        return F.log_softmax(self.fc2(x), dim=1)
+
+
+def load():
+    """Images [n, 1, 8, 8] in 0..1 and labels [n]: training set, held-back set."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    images = torch.from_numpy(digits.images).float().unsqueeze(1) / 16
+    labels = torch.from_numpy(digits.target).long()
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
+    held_back = len(labels) // 5
+    test, train = order[:held_back], order[held_back:]
+    return TensorDataset(images[train], labels[train]), TensorDataset(images[test], labels[test])
+
+
+def train(model, data, epochs):
+    """Returns the loss of every step."""
+    optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
+    losses, began = [], time.perf_counter()
+    for epoch in range(1, epochs + 1):
+        start, total, count = time.perf_counter(), 0.0, 0
+        model.train()
+        for images, labels in data:
+            optimizer.zero_grad()
+            loss = F.nll_loss(model(images), labels)
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+            total, count = total + losses[-1] * len(labels), count + len(labels)
+        seconds = time.perf_counter() - start
+        print(f"epoch {epoch:2d}/{epochs}  loss {total / count:.4f}  {seconds * 1000:6.1f} ms", flush=True)
+    print(f"{epochs} epochs in {time.perf_counter() - began:.2f} s")
+    return losses
+
+
+def predict(model, data):
+    """Labels that the network reads, and the true ones."""
+    model.eval()
+    with torch.no_grad():
+        images, labels = data.tensors
+        return model(images).argmax(1), labels
+
+
+def save_and_check(model, folder):
+    """Writes the weights, reads them into a fresh network, and compares."""
+    from cresset.safetensors import load_file, save_file
+
+    path = os.path.join(folder, "digits.safetensors")
+    save_file(model.state_dict(), path)
+    again = DigitsNet()
+    again.load_state_dict(load_file(path))
+    for (name, a), b in zip(model.named_parameters(), again.parameters()):
+        if not torch.equal(a, b):
+            raise RuntimeError(f"{name} differs after reloading {path}")
+    print(f"checkpoint {path}: {os.path.getsize(path)} bytes, reloaded, equal")
+    return again
+
+
+def draw(losses, images, read, labels, folder):
+    """loss.png and misread.png."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(figsize=(7, 4))
+    axes.plot(losses, linewidth=0.6, color="#b8b8b8", label="step")
+    width = 20
+    smooth = [sum(losses[max(0, i - width):i + 1]) / len(losses[max(0, i - width):i + 1]) for i in range(len(losses))]
+    axes.plot(smooth, color="#c0392b", label=f"mean of {width} steps")
+    axes.set(xlabel="step", ylabel="loss", yscale="log", title="Training on 8x8 digits")
+    axes.legend()
+    figure.tight_layout()
+    figure.savefig(os.path.join(folder, "loss.png"), dpi=100)
+
+    wrong = [i for i in range(len(labels)) if int(read[i]) != int(labels[i])]
+    columns = max(1, min(6, len(wrong)))
+    rows = max(1, -(-len(wrong) // columns))
+    figure, grid = plt.subplots(rows, columns, figsize=(1.6 * columns, 1.9 * rows), squeeze=False)
+    for k, axes in enumerate(grid.flat):
+        axes.axis("off")
+        if k < len(wrong):
+            i = wrong[k]
+            axes.imshow(images[i, 0].numpy(), cmap="gray_r")
+            axes.set_title(f"{int(labels[i])} read as {int(read[i])}", fontsize=9)
+    figure.tight_layout()
+    figure.savefig(os.path.join(folder, "misread.png"), dpi=100)
+    print(f"pictures: {os.path.join(folder, 'loss.png')}, {os.path.join(folder, 'misread.png')} ({len(wrong)} misread)")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--out", default="out")
+    args = parser.parse_args()
+    os.makedirs(args.out, exist_ok=True)
+    torch.manual_seed(0)
+    training, held_back = load()
+    model = DigitsNet()
+    print(model)
+    losses = train(model, DataLoader(training, batch_size=32, shuffle=True), args.epochs)
+    model = save_and_check(model, args.out)
+    read, labels = predict(model, held_back)
+    draw(losses, held_back.tensors[0], read, labels, args.out)
+    accuracy = (read == labels).float().mean().item()
+    print(f"held-back accuracy: {accuracy * 100:.1f} %")
+
+
+if __name__ == "__main__":
+    main()
