@@ -8,6 +8,7 @@
 #include "base/parallel.h"
 #include "kern/matmul.h"
 #include "kern/pack.h"
+#include "kern/window.h"
 #include <string.h>
 
 /* The problem with exactly three spatial dimensions. */
@@ -31,20 +32,11 @@ static cr_conv in_three(const cr_conv *c)
 
 /* --- unfolding --- */
 
-/* Output positions [*begin, *end) of dimension d whose input lies inside for kernel
- * position k; *at is the input position of *begin. */
 static void inside(const cr_conv *c, int d, int64_t k, int64_t *begin, int64_t *end, int64_t *at)
 {
-    int64_t shift = k * c->dilation[d] - c->pad[d], s = c->stride[d], last;
+    cr_window w = {c->in[d], c->out[d], c->stride[d], c->pad[d], c->dilation[d]};
 
-    *begin = shift >= 0 ? 0 : (-shift + s - 1) / s;
-    last = c->in[d] - 1 - shift;
-    *end = last < 0 ? 0 : last / s + 1;
-    if (*end > c->out[d])
-        *end = c->out[d];
-    if (*begin > *end)
-        *begin = *end;
-    *at = *begin * s + shift;
+    cr_window_range(&w, k, begin, end, at);
 }
 
 #define UNFOLDING(T, NAME, ADD)                                                                    \

@@ -1,0 +1,154 @@
+/* Pooling of planes: windows, and dispatch over element types and threads. */
+#include "kern/pool.h"
+#include "base/parallel.h"
+#include "kern/window.h"
+#include <math.h>
+#include <string.h>
+
+enum { SHARES = 128, GRAIN_ELEMENTS = 16384 };
+
+typedef struct {
+    const cr_pool *p;
+    const void *x;
+    void *y;
+    int64_t *index;
+    int64_t in, out; /* elements of a plane */
+} pool_job;
+
+typedef enum { SCATTER, PUT, GATHER } places_kind;
+
+typedef struct {
+    const cr_pool_places *p;
+    places_kind what;
+    const void *from;
+    void *to;
+    const int64_t *index;
+} places_job;
+
+static inline cr_window last_window(const cr_pool *p)
+{
+    return (cr_window){p->in[2], p->out[2], p->stride[2], p->pad[2], p->dilation[2]};
+}
+
+static inline int64_t extent(const cr_pool *p, int d, int64_t i)
+{
+    int64_t from = i * p->stride[d] - p->pad[d], to = from + p->kernel[d];
+
+    if (to > p->in[d] + p->pad[d])
+        to = p->in[d] + p->pad[d];
+    if (p->count_pad)
+        return to - from;
+    return (to < p->in[d] ? to : p->in[d]) - (from > 0 ? from : 0);
+}
+
+/* What the sum of a window is divided by; never zero. */
+static inline int64_t window_count(const cr_pool *p, int64_t i0, int64_t i1, int64_t i2)
+{
+    int64_t n;
+
+    if (p->divisor)
+        return p->divisor;
+    n = extent(p, 0, i0) * extent(p, 1, i1) * extent(p, 2, i2);
+    return n ? n : 1;
+}
+
+/* First and last (exclusive) positions of output o in each dimension. */
+static inline void adaptive_range(const cr_pool *p, const int64_t *o, int64_t *r)
+{
+    for (int d = 0; d < 3; d++) {
+        r[2 * d] = o[d] * p->in[d] / p->out[d];
+        r[2 * d + 1] = ((o[d] + 1) * p->in[d] + p->out[d] - 1) / p->out[d];
+    }
+}
+
+#define T       float
+#define NAME(x) f32_##x
+#define LOWEST  (-INFINITY)
+#define IS_NAN(v) ((v) != (v))
+#include "kern/pool_loops.h"
+#define T       double
+#define NAME(x) f64_##x
+#define LOWEST  ((double)-INFINITY)
+#define IS_NAN(v) ((v) != (v))
+#include "kern/pool_loops.h"
+#define T       int64_t
+#define NAME(x) i64_##x
+#define LOWEST  INT64_MIN
+#define IS_NAN(v) ((void)(v), false)
+#include "kern/pool_loops.h"
+
+static int64_t volume(const int64_t *size) { return size[0] * size[1] * size[2]; }
+
+static void run(const pool_job *w, cr_range_fn fn)
+{
+    int64_t window = w->p->adaptive ? w->in : w->out * volume(w->p->kernel);
+
+    if (w->in + w->out > 0)
+        cr_parallel_for(w->p->planes, GRAIN_ELEMENTS / (window + 1) + 1, fn, (void *)w);
+}
+
+static pool_job job_of(const cr_pool *p, const void *x, void *y, int64_t *index)
+{
+    return (pool_job){p, x, y, index, volume(p->in), volume(p->out)};
+}
+
+static cr_range_fn pick(cr_dtype t, cr_range_fn f32, cr_range_fn f64, cr_range_fn i64)
+{
+    return t == CR_F32 ? f32 : t == CR_F64 ? f64 : i64;
+}
+
+void cr_pool_max(const cr_pool *p, cr_dtype t, const void *x, void *y, int64_t *index)
+{
+    pool_job w = job_of(p, x, y, index);
+
+    run(&w, pick(t, f32_max_range, f64_max_range, i64_max_range));
+}
+
+void cr_pool_average(const cr_pool *p, cr_dtype t, const void *x, void *y)
+{
+    pool_job w = job_of(p, x, y, NULL);
+
+    run(&w, pick(t, f32_average_range, f64_average_range, i64_average_range));
+}
+
+void cr_pool_spread(const cr_pool *p, cr_dtype t, const void *y, void *x)
+{
+    pool_job w = job_of(p, y, x, NULL);
+
+    run(&w, pick(t, f32_spread_range, f64_spread_range, i64_spread_range));
+}
+
+static void places(const cr_pool_places *p, cr_dtype t, places_kind what, const void *from,
+                   const int64_t *index, void *to)
+{
+    places_job w = {p, what, from, to, index};
+
+    cr_parallel_for(p->planes, GRAIN_ELEMENTS / (p->n + p->m + 1) + 1,
+                    pick(t, f32_places_range, f64_places_range, i64_places_range), &w);
+}
+
+void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index, void *x)
+{
+    places(p, t, SCATTER, y, index, x);
+}
+
+void cr_pool_gather(const cr_pool_places *p, cr_dtype t, const void *x, const int64_t *index, void *y)
+{
+    places(p, t, GATHER, x, index, y);
+}
+
+void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index, void *x)
+{
+    places(p, t, PUT, y, index, x);
+}
+
+int64_t cr_pool_bad_index(const int64_t *index, int64_t n, int64_t m, bool *found)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (index[i] < 0 || index[i] >= m) {
+            *found = true;
+            return index[i];
+        }
+    *found = false;
+    return -1;
+}
