@@ -17,6 +17,11 @@ CR_MUST cr_status cr_format_strides(int64_t format, int ndim, const int64_t *siz
 bool cr_has_format(int64_t format, int ndim, const int64_t *size, const int64_t *stride);
 bool cr_is_dense_view(int ndim, const int64_t *size, const int64_t *stride);
 
+/* A size list with at most one -1, which is filled in.  CR_RUNTIME in torch's words. */
+CR_MUST cr_status cr_infer_sizes(int64_t *out, const cr_value *list, int64_t numel);
+/* Strides under which `v` has other sizes of the same product; false when there are none. */
+bool cr_view_strides(const cr_view *v, int ndim, const int64_t *size, int64_t *stride);
+
 /* The first byte and the byte after the last that a view touches; both data when empty. */
 void cr_view_extent(const cr_view *v, const char **begin, const char **end);
 

@@ -96,21 +96,6 @@ void cr_drop(cr_tensor *t)
         tensor_free(t);
 }
 
-void cr_drop_values(cr_value *v, int n)
-{
-    for (int i = 0; i < n; i++) {
-        if (v[i].tag == CR_TENSOR)
-            cr_drop(v[i].t);
-        if (v[i].tag == CR_TENSORS) {
-            for (uint32_t k = 0; k < v[i].len; k++)
-                if (v[i].list[k].tag == CR_TENSOR)
-                    cr_drop(v[i].list[k].t);
-            cr_free((void *)v[i].list);
-        }
-        v[i] = cr_of_none();
-    }
-}
-
 /* --- sizes that cannot be --- */
 
 static CR_NOINLINE cr_status refuse_sizes(int ndim, const int64_t *size, const int64_t *stride)
