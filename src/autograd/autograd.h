@@ -149,7 +149,6 @@ typedef struct {
     bool is_result;
     uint8_t state;
     void *packed;      /* what saved-tensor hooks made of it */
-    const struct cr_saved_hooks *hooks;
 } cr_saved;
 /* `t` may be NULL.  `is_result`: `t` is a result of the node that will own `out`. */
 CR_MUST cr_status cr_save(cr_saved *out, cr_tensor *t, bool is_result);

@@ -13,7 +13,9 @@
 #define CR_THREAD             __thread __attribute__((tls_model("initial-exec")))
 #define CR_LEN(array)         (sizeof(array) / sizeof((array)[0]))
 #define CR_CTZ(x)             ((unsigned)__builtin_ctz(x))
+#define CR_CTZ64(x)           ((unsigned)__builtin_ctzll(x))
 #define CR_CLZ64(x)           ((unsigned)__builtin_clzll(x))
+#define CR_POPCOUNT64(x)      ((unsigned)__builtin_popcountll(x))
 #define CR_MUL_OVERFLOW(a, b, out) __builtin_mul_overflow(a, b, out)
 #define CR_ADD_OVERFLOW(a, b, out) __builtin_add_overflow(a, b, out)
 

@@ -1,0 +1,102 @@
+/* The node of a leaf: adds what arrives into .grad.
+ *
+ * The first gradient is adopted when nobody else can see it and its layout is
+ * the leaf's; otherwise it is copied into the leaf's layout.  Later ones are
+ * added in place, unless the addition itself is to be differentiated. */
+#include "autograd/autograd_impl.h"
+#include <string.h>
+
+bool cr_is_sole(const cr_tensor *t)
+{
+    return atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer && t->storage &&
+           atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
+           !t->storage->release;
+}
+
+/* The strides that a gradient of `t` shall have. */
+static const int64_t *wanted_strides(const cr_tensor *t, int64_t *room)
+{
+    int64_t step = 1;
+
+    if (cr_is_dense(t))
+        return t->stride;
+    for (int i = t->ndim - 1; i >= 0; i--) {
+        room[i] = step;
+        step *= t->size[i] > 1 ? t->size[i] : 1;
+    }
+    return room;
+}
+
+static bool same_strides(const cr_tensor *t, const int64_t *stride)
+{
+    for (int i = 0; i < t->ndim; i++)
+        if (t->size[i] > 1 && t->stride[i] != stride[i])
+            return false;
+    return true;
+}
+
+static bool may_adopt(const cr_tensor *grad, const cr_tensor *leaf)
+{
+    int64_t room[CR_MAX_DIMS];
+
+    return !cr_recording() && cr_is_sole(grad) && same_strides(grad, wanted_strides(leaf, room));
+}
+
+cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
+{
+    int64_t room[CR_MAX_DIMS];
+
+    if (cr_recording() && cr_requires_grad(t))
+        return cr_call_unary(out, "clone", t);
+    cr_tensor *copy;
+    CR_TRY(cr_tensor_new_strided(&copy, t->dtype, t->device, t->ndim, t->size,
+                                 wanted_strides(like, room)));
+    cr_view to = cr_view_of(copy), from = cr_view_of(t);
+    cr_status st = cr_copy_elements(&to, &from);
+    if (st) {
+        cr_drop(copy);
+        return st;
+    }
+    *out = copy;
+    return CR_OK;
+}
+
+static cr_status first_grad(cr_tensor *leaf, cr_tensor *grad)
+{
+    cr_tensor *own = NULL;
+
+    if (may_adopt(grad, leaf))
+        own = cr_keep(grad);
+    else
+        CR_TRY(cr_clone_like(&own, grad, leaf));
+    leaf->grad->grad = own;
+    return CR_OK;
+}
+
+static cr_status add_grad(cr_tensor *leaf, cr_tensor *grad)
+{
+    cr_tensor *sum, *old = leaf->grad->grad;
+
+    if (!cr_recording())
+        return cr_call_add_inplace(old, grad);
+    CR_TRY(cr_call_add(&sum, old, grad));
+    leaf->grad->grad = sum;
+    cr_drop(old);
+    return CR_OK;
+}
+
+static cr_status accumulate(cr_node *n, cr_tensor *const *grads, cr_tensor **grads_out)
+{
+    cr_tensor *leaf = ((cr_accumulate *)n)->variable;
+
+    (void)grads_out;
+    if (!grads[0] || !leaf->requires_grad)
+        return CR_OK;
+    if (leaf->grad->grad)
+        CR_TRY(add_grad(leaf, grads[0]));
+    else
+        CR_TRY(first_grad(leaf, grads[0]));
+    return cr_run_accumulated(n, leaf);
+}
+
+const cr_node_kind cr_accumulate_kind = {.name = "AccumulateGrad", .apply = accumulate};

@@ -1,0 +1,99 @@
+/* Gradients are brought to the shape and dtype of what they belong to: summed
+ * over broadcast dims, converted; a real tensor takes the real part. */
+#include "autograd/autograd_impl.h"
+#include <stdio.h>
+
+cr_status cr_zeros(cr_tensor **out, cr_dtype dtype, int device, int ndim, const int64_t *size)
+{
+    cr_tensor *t;
+
+    CR_TRY(cr_tensor_new(&t, dtype, (cr_device_kind)device, ndim, size));
+    cr_view v = cr_view_of(t);
+    cr_status st = t->data ? cr_fill_elements(&v, cr_scalar_int(0)) : CR_OK;
+    if (st) {
+        cr_drop(t);
+        return st;
+    }
+    *out = t;
+    return CR_OK;
+}
+
+bool cr_target_of(cr_target *out, const cr_edge *edge)
+{
+    const cr_tensor *leaf = cr_node_variable(edge->node);
+
+    if (leaf) {
+        *out = (cr_target){leaf->size, leaf->ndim, leaf->dtype, leaf->device};
+        return true;
+    }
+    const cr_node_result *r = &edge->node->results[edge->input];
+    *out = (cr_target){r->size, r->ndim, r->dtype, r->device};
+    return r->known;
+}
+
+static bool can_sum_to(const cr_tensor *t, const cr_target *to)
+{
+    int lead = t->ndim - to->ndim;
+
+    if (lead < 0)
+        return false;
+    for (int i = 0; i < to->ndim; i++)
+        if (to->size[i] != 1 && to->size[i] != t->size[lead + i])
+            return false;
+    return true;
+}
+
+static void who(char *out, size_t size, cr_node *from, uint32_t index)
+{
+    if (from)
+        snprintf(out, size, "Function %s returned an invalid gradient at index %u",
+                 cr_node_name(from), index);
+    else
+        snprintf(out, size, "invalid gradient at index %u", index);
+}
+
+static cr_status bad_shape(const cr_tensor *t, const cr_target *to, cr_node *from, uint32_t index)
+{
+    cr_text have = {0}, want = {0};
+    char start[160];
+
+    who(start, sizeof start, from, index);
+    cr_print_sizes(&have, t->ndim, t->size);
+    cr_print_sizes(&want, to->ndim, to->size);
+    cr_fail(CR_RUNTIME, "%s - got %s but expected shape compatible with %s", start,
+            cr_text_str(&have), cr_text_str(&want));
+    cr_text_drop(&have);
+    cr_text_drop(&want);
+    return CR_RUNTIME;
+}
+
+static cr_status bad_device(const cr_tensor *t, const cr_target *to, cr_node *from, uint32_t index)
+{
+    char start[160];
+
+    who(start, sizeof start, from, index);
+    return cr_fail(CR_RUNTIME, "%s - expected device %s but got %s", start,
+                   cr_device_of((cr_device_kind)to->device)->name,
+                   cr_device_of((cr_device_kind)t->device)->name);
+}
+
+cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_t index)
+{
+    cr_tensor *t = *grad, *made;
+
+    if (CR_UNLIKELY(!cr_same_sizes(t, to->ndim, to->size))) {
+        if (!can_sum_to(t, to))
+            return bad_shape(t, to, from, index);
+        CR_TRY(cr_sum_to_size(&made, t, to->ndim, to->size));
+        cr_drop(t);
+        *grad = t = made;
+    }
+    if (CR_UNLIKELY(t->dtype != to->dtype)) {
+        CR_TRY(cr_call_cast(&made, t, (cr_dtype)to->dtype));
+        cr_drop(t);
+        *grad = t = made;
+    }
+    if (CR_UNLIKELY(t->device != to->device))
+        return bad_device(t, to, from, index);
+    return CR_OK;
+}

@@ -1,0 +1,377 @@
+/* Backward.
+ *
+ * Nodes whose cotangents have all arrived wait in a heap, newest first; leaves,
+ * as soon as they are complete.  Everything a run knows is in its task, so a
+ * hook may call backward again.  The engine runs in the calling thread and takes
+ * the Python lock only around kinds and hooks that ask for it. */
+#include "autograd/task.h"
+#include <string.h>
+
+void *(*cr_anomaly_record)(void);
+void (*cr_anomaly_report)(void *record, const char *node_name);
+void (*cr_anomaly_free)(void *record);
+
+static _Atomic bool anomaly, anomaly_nan;
+
+void cr_anomaly_set(bool on, bool check_nan)
+{
+    atomic_store(&anomaly, on);
+    atomic_store(&anomaly_nan, on && check_nan);
+}
+
+bool cr_anomaly_on(void) { return atomic_load_explicit(&anomaly, memory_order_relaxed); }
+bool cr_anomaly_checks_nan(void)
+{
+    return atomic_load_explicit(&anomaly_nan, memory_order_relaxed);
+}
+
+/* The node being applied, for cr_edge_wanted. */
+typedef struct {
+    const cr_task *task;
+    const cr_node *node;
+} applying;
+static CR_THREAD applying current;
+
+bool cr_edge_wanted(const cr_node *n, uint32_t i)
+{
+    if (!current.task || current.node != n || !current.task->pruned || !n->edges[i].node)
+        return true;
+    const cr_task_item *to = cr_task_find(current.task, n->edges[i].node);
+    return to && cr_task_wants(to);
+}
+
+/* --- anomaly mode --- */
+static cr_status check_nan(cr_node *n, cr_tensor *const *out)
+{
+    bool was = cr_thread.no_grad;
+    cr_status st = CR_OK;
+
+    cr_thread.no_grad = true;
+    for (uint32_t i = 0; i < n->edge_count && !st; i++) {
+        cr_tensor *is = NULL, *any = NULL;
+        cr_scalar s = cr_scalar_int(0);
+        if (!out[i])
+            continue;
+        st = cr_call_unary(&is, "isnan", out[i]);
+        if (!st)
+            st = cr_call_unary(&any, "any", is);
+        if (!st && any->data)
+            st = cr_item(&s, any);
+        if (!st && cr_scalar_as_int(s))
+            st = cr_fail(CR_RUNTIME, "Function '%s' returned nan values in its %uth output.",
+                         cr_node_name(n), i);
+        cr_drop(is);
+        cr_drop(any);
+    }
+    cr_thread.no_grad = was;
+    return st;
+}
+
+static void report(cr_node *n)
+{
+    if (cr_anomaly_on() && cr_anomaly_report && n->extra && n->extra->made_at)
+        cr_anomaly_report(n->extra->made_at, cr_node_name(n));
+}
+
+/* --- one node --- */
+static cr_status call_kind(const cr_task *t, cr_node *n, cr_tensor *const *in, cr_tensor **out)
+{
+    applying was = current;
+    bool python = n->kind->python;
+
+    current = (applying){t, n};
+    cr_lock(python);
+    cr_status st = n->kind->apply(n, in, out);
+    cr_unlock(python);
+    current = was;
+    return st;
+}
+
+/* Gradients to the shapes of what they go to; those that nobody wants are dropped. */
+static cr_status bring_all(const cr_task *t, cr_node *n, cr_tensor **out)
+{
+    for (uint32_t i = 0; i < n->edge_count; i++) {
+        cr_target to;
+        if (!out[i])
+            continue;
+        cr_task_item *item = n->edges[i].node ? cr_task_find(t, n->edges[i].node) : NULL;
+        if (!item || !cr_task_wants(item)) {
+            cr_drop(out[i]);
+            out[i] = NULL;
+        } else if (cr_target_of(&to, &n->edges[i])) {
+            CR_TRY(cr_bring(&out[i], &to, n, i));
+        }
+    }
+    return CR_OK;
+}
+
+static cr_status apply(const cr_task *t, cr_node *n, cr_tensor **in, cr_tensor **out)
+{
+    CR_TRY(cr_run_before(n, in));
+    CR_TRY(call_kind(t, n, in, out));
+    CR_TRY(bring_all(t, n, out));
+    if (CR_UNLIKELY(cr_anomaly_checks_nan()))
+        CR_TRY(check_nan(n, out));
+    CR_TRY(cr_run_after(n, out, in));
+    if (!t->call->retain_graph && n->kind->release) {
+        cr_lock(n->kind->python);
+        n->kind->release(n);
+        cr_unlock(n->kind->python);
+    }
+    return CR_OK;
+}
+
+/* Hands the gradients on.  An absent one still counts as arrived. */
+static cr_status distribute(cr_task *t, cr_node *n, cr_tensor **out)
+{
+    for (uint32_t i = 0; i < n->edge_count; i++) {
+        if (!n->edges[i].node)
+            continue;
+        cr_task_item *item = cr_task_find(t, n->edges[i].node);
+        if (out[i]) {
+            cr_tensor *g = out[i];
+            out[i] = NULL;
+            CR_TRY(cr_task_give(item, n->edges[i].input, g));
+        }
+        if (--item->dependencies == 0 && cr_task_wants(item))
+            CR_TRY(cr_task_push(t, (uint32_t)(item - t->items.at)));
+    }
+    return CR_OK;
+}
+
+static void drop_all(cr_tensor **t, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        cr_drop(t[i]);
+}
+
+static cr_status apply_and_distribute(cr_task *t, cr_node *n, cr_tensor **in)
+{
+    cr_tensor *few[8] = {0}, **out = few;
+    cr_status st;
+
+    if (n->edge_count > CR_LEN(few)) {
+        out = cr_alloc_zero(n->edge_count * sizeof *out);
+        if (!out)
+            return CR_MEMORY;
+    }
+    st = apply(t, n, in, out);
+    if (st)
+        report(n);
+    else
+        st = distribute(t, n, out);
+    drop_all(out, n->edge_count);
+    if (out != few)
+        cr_free(out);
+    return st;
+}
+
+static void keep_captured(cr_task *t, int32_t first, cr_tensor *const *in)
+{
+    for (int32_t k = first; k >= 0; k = t->next_capture[k])
+        t->results[k] = cr_keep(in[t->capture_input[k]]);
+}
+
+/* Captured gradients of a node that is applied too are those before its hooks, as torch's. */
+static cr_status evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool needed, int32_t first)
+{
+    if (needed)
+        keep_captured(t, first, in);
+    CR_TRY(cr_run_tensor_hooks(n, in));
+    if (!needed) {
+        keep_captured(t, first, in);
+        return CR_OK;
+    }
+    return apply_and_distribute(t, n, in);
+}
+
+static cr_status run_item(cr_task *t, uint32_t i)
+{
+    cr_task_item item = t->items.at[i];
+    uint32_t results = item.node->result_count;
+    cr_tensor **in = results == 1 ? &item.one : item.many;
+    cr_status st;
+
+    t->items.at[i].one = NULL;
+    t->items.at[i].many = NULL;
+    if (!in) {
+        in = cr_alloc_zero(results * sizeof *in + 1);
+        if (!in)
+            return CR_MEMORY;
+    }
+    st = evaluate(t, item.node, in, item.needed, item.capture);
+    drop_all(in, results);
+    if (in != &item.one)
+        cr_free(in);
+    return st;
+}
+
+/* --- roots --- */
+static cr_status mismatch(int i, const cr_tensor *grad, const cr_tensor *root)
+{
+    cr_text have = {0}, want = {0};
+
+    cr_print_sizes(&have, grad->ndim, grad->size);
+    cr_print_sizes(&want, root->ndim, root->size);
+    cr_fail(CR_RUNTIME,
+            "Mismatch in shape: grad_output[%d] has a shape of torch.Size(%s) and output[%d] has "
+            "a shape of torch.Size(%s).",
+            i, cr_text_str(&have), i, cr_text_str(&want));
+    cr_text_drop(&have);
+    cr_text_drop(&want);
+    return CR_RUNTIME;
+}
+
+static cr_status check_given(int i, const cr_tensor *grad, const cr_tensor *root)
+{
+    if (!cr_same_sizes(grad, root->ndim, root->size))
+        return mismatch(i, grad, root);
+    if (cr_dtype_is_complex((cr_dtype)grad->dtype) != cr_dtype_is_complex((cr_dtype)root->dtype))
+        return cr_fail(CR_RUNTIME,
+                       "For complex Tensors, both grad_output and output are required to have the "
+                       "same dtype. Mismatch in dtype: grad_output[%d] has a dtype of torch.%s "
+                       "and output[%d] has a dtype of torch.%s.",
+                       i, cr_dtype_name((cr_dtype)grad->dtype), i,
+                       cr_dtype_name((cr_dtype)root->dtype));
+    return CR_OK;
+}
+
+static cr_status check_implicit(const cr_tensor *root)
+{
+    if (root->numel != 1)
+        return cr_fail(CR_RUNTIME, "grad can be implicitly created only for scalar outputs");
+    if (!cr_dtype_is_float((cr_dtype)root->dtype))
+        return cr_fail(CR_RUNTIME,
+                       "grad can be implicitly created only for real scalar outputs but got "
+                       "torch.%s",
+                       cr_dtype_name((cr_dtype)root->dtype));
+    return CR_OK;
+}
+
+static cr_tensor *given_grad(const cr_backward_call *c, int i)
+{
+    return c->grads ? c->grads[i] : NULL;
+}
+
+static cr_status check_roots(const cr_backward_call *c)
+{
+    for (int i = 0; i < c->root_count; i++) {
+        const cr_tensor *root = c->roots[i], *grad = given_grad(c, i);
+        if (grad)
+            CR_TRY(check_given(i, grad, root));
+        else if (cr_requires_grad(root))
+            CR_TRY(check_implicit(root));
+    }
+    return CR_OK;
+}
+
+static cr_status find_roots(cr_task *t)
+{
+    const cr_backward_call *c = t->call;
+
+    t->root = cr_alloc_zero((size_t)c->root_count * sizeof *t->root + 1);
+    if (!t->root)
+        return CR_MEMORY;
+    for (int i = 0; i < c->root_count; i++) {
+        CR_TRY(cr_edge_of(&t->root[i], c->roots[i]));
+        if (!t->root[i].node)
+            return cr_fail(CR_RUNTIME,
+                           "element %d of tensors does not require grad and does not have a "
+                           "grad_fn",
+                           i);
+    }
+    return CR_OK;
+}
+
+static cr_status ones(cr_tensor **out, const cr_tensor *root)
+{
+    CR_TRY(cr_zeros(out, (cr_dtype)root->dtype, root->device, root->ndim, root->size));
+    cr_view v = cr_view_of(*out);
+    cr_status st = (*out)->data ? cr_fill_elements(&v, cr_scalar_int(1)) : CR_OK;
+    if (st)
+        cr_drop(*out);
+    return st;
+}
+
+static cr_status start_root(cr_task *t, int i)
+{
+    cr_tensor *grad = cr_keep(given_grad(t->call, i));
+    cr_task_item *item = cr_task_find(t, t->root[i].node);
+    cr_target to;
+    cr_status st = CR_OK;
+
+    if (!cr_task_wants(item)) {
+        cr_drop(grad);
+        return CR_OK;
+    }
+    if (!grad)
+        CR_TRY(ones(&grad, t->call->roots[i]));
+    if (cr_target_of(&to, &t->root[i]))
+        st = cr_bring(&grad, &to, NULL, (uint32_t)i);
+    if (st) {
+        cr_drop(grad);
+        return st;
+    }
+    return cr_task_give(item, t->root[i].input, grad);
+}
+
+static cr_status start(cr_task *t)
+{
+    for (int i = 0; i < t->call->root_count; i++)
+        CR_TRY(start_root(t, i));
+    for (int i = 0; i < t->call->root_count; i++) {
+        cr_task_item *item = cr_task_find(t, t->root[i].node);
+        if (item->dependencies || !cr_task_wants(item))
+            continue;
+        item->dependencies = UINT32_MAX; /* once, though several roots may be its results */
+        CR_TRY(cr_task_push(t, (uint32_t)(item - t->items.at)));
+    }
+    return CR_OK;
+}
+
+/* --- the run --- */
+static cr_status check_unused(const cr_task *t)
+{
+    const cr_backward_call *c = t->call;
+
+    if (!c->inputs || c->accumulate_inputs || c->allow_unused)
+        return CR_OK;
+    for (int k = 0; k < c->input_count; k++)
+        if (!t->results[k])
+            return cr_fail(CR_RUNTIME,
+                           "The differentiated Tensor at index %d appears to not have been used "
+                           "in the graph. Set allow_unused=True if this is the desired behavior.",
+                           k);
+    return CR_OK;
+}
+
+static cr_status run(cr_task *t)
+{
+    CR_TRY(check_roots(t->call));
+    CR_TRY(find_roots(t));
+    CR_TRY(cr_task_plan(t));
+    CR_TRY(start(t));
+    while (t->ready.len)
+        CR_TRY(run_item(t, cr_task_pop(t)));
+    return check_unused(t);
+}
+
+cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
+{
+    cr_task t = {.call = call, .results = results};
+    bool was = cr_thread.no_grad;
+
+    if (call->inputs && !call->input_count && call->accumulate_inputs)
+        return cr_fail(CR_RUNTIME, "`inputs` argument to `backward()` cannot be empty.");
+    for (int k = 0; results && k < call->input_count; k++)
+        results[k] = NULL;
+    cr_thread.no_grad = !call->create_graph;
+    cr_status st = run(&t);
+    cr_thread.no_grad = was;
+    cr_task_drop(&t);
+    for (int k = 0; st && results && k < call->input_count; k++) {
+        cr_drop(results[k]);
+        results[k] = NULL;
+    }
+    return st;
+}

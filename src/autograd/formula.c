@@ -1,0 +1,566 @@
+/* Nodes that evaluate derivatives from the table.
+ *
+ * One node serves all inputs of an operation.  It saves what the formulas of the
+ * inputs that want a gradient name (plan.c), and in backward evaluates those
+ * formulas in a frame that holds the saved values and the cotangents. */
+#include "autograd/autograd_impl.h"
+#include <string.h>
+
+typedef enum { HELD_VALUE, HELD_TENSOR, HELD_SHAPE, HELD_LIST, HELD_RESULT_SHAPE } held_as;
+
+/* One saved slot of the entry. */
+typedef struct {
+    uint8_t slot, as; /* held_as */
+    union {
+        cr_value value; /* lists lie in the node's tail */
+        cr_view shape;
+        cr_saved saved;
+        struct {
+            cr_saved *items;
+            uint32_t len;
+        } list;
+    };
+} held;
+
+typedef struct {
+    cr_node node;
+    uint32_t wanted;     /* bit d: derivative d */
+    uint8_t held_count;
+    bool has_tensors, released;
+    uint32_t *first_edge; /* of each derivative; NULL: derivative d has edge d */
+    char *tail;           /* free bytes of the tail */
+    held held[];
+} formula;
+
+static const cr_plan *plan_of(const cr_node *n) { return (const cr_plan *)n->kind; }
+
+/* --- sizes --- */
+static size_t round8(size_t n) { return (n + 7) & ~(size_t)7; }
+
+static size_t list_bytes(const cr_value *v, bool shape)
+{
+    size_t n = 0;
+
+    if (!shape)
+        return v->len * sizeof(cr_saved);
+    for (uint32_t i = 0; i < v->len; i++)
+        if (v->list[i].tag == CR_TENSOR)
+            n += v->list[i].t->ndim * sizeof(int64_t);
+    return n + v->len * (sizeof(cr_value) + sizeof(cr_view));
+}
+
+static size_t tail_bytes(const cr_value *v, bool shape)
+{
+    switch (v->tag) {
+    case CR_TENSOR: return shape ? v->t->ndim * sizeof(int64_t) : 0;
+    case CR_TENSORS: return list_bytes(v, shape);
+    case CR_INTS:
+    case CR_TRUTHS: return v->len * sizeof(int64_t);
+    case CR_FLOATS: return v->len * sizeof(double);
+    case CR_NUMBERS: return v->len * sizeof(cr_value);
+    case CR_STRING: return round8(v->len + 1);
+    default: return 0;
+    }
+}
+
+/* --- saving --- */
+static void *take_tail(formula *f, const void *from, size_t n)
+{
+    void *p = f->tail;
+
+    f->tail += round8(n);
+    return from && n ? memcpy(p, from, n) : p;
+}
+
+static cr_view shape_of(formula *f, const cr_tensor *t)
+{
+    return (cr_view){.size = take_tail(f, t->size, t->ndim * sizeof *t->size),
+                     .ndim = t->ndim,
+                     .dtype = t->dtype,
+                     .device = t->device,
+                     .number = t->number};
+}
+
+static cr_value copied(formula *f, const cr_value *v)
+{
+    cr_value c = *v;
+
+    switch (v->tag) {
+    case CR_INTS:
+    case CR_TRUTHS: c.ints = take_tail(f, v->ints, v->len * sizeof *v->ints); break;
+    case CR_FLOATS: c.floats = take_tail(f, v->floats, v->len * sizeof *v->floats); break;
+    case CR_NUMBERS: c.list = take_tail(f, v->list, v->len * sizeof *v->list); break;
+    case CR_STRING:
+        c.s = take_tail(f, NULL, v->len + 1);
+        memcpy((char *)c.s, v->s, v->len);
+        break;
+    default: break;
+    }
+    return c;
+}
+
+static cr_value shapes_of(formula *f, const cr_value *v)
+{
+    cr_value *list = take_tail(f, NULL, v->len * sizeof *list);
+    cr_view *views = take_tail(f, NULL, v->len * sizeof *views);
+
+    for (uint32_t i = 0; i < v->len; i++) {
+        list[i] = cr_of_none();
+        if (v->list[i].tag != CR_TENSOR)
+            continue;
+        views[i] = shape_of(f, v->list[i].t);
+        list[i] = (cr_value){.tag = CR_VIEW, .view = &views[i]};
+    }
+    return (cr_value){.tag = CR_TENSORS, .len = v->len, .list = list};
+}
+
+static cr_status hold_list(formula *f, held *h, const cr_value *v)
+{
+    h->as = HELD_LIST;
+    h->list.items = take_tail(f, NULL, v->len * sizeof(cr_saved));
+    f->has_tensors = true;
+    for (uint32_t i = 0; i < v->len; i++) {
+        CR_TRY(cr_save(&h->list.items[i], v->list[i].tag == CR_TENSOR ? v->list[i].t : NULL,
+                       false));
+        h->list.len = i + 1;
+    }
+    return CR_OK;
+}
+
+static cr_status hold(formula *f, int slot, const cr_value *v, bool shape)
+{
+    held *h = &f->held[f->held_count++];
+
+    h->slot = (uint8_t)slot;
+    if (v->tag == CR_TENSOR && shape) {
+        h->as = HELD_SHAPE;
+        h->shape = shape_of(f, v->t);
+    } else if (v->tag == CR_TENSOR) {
+        h->as = HELD_TENSOR;
+        f->has_tensors = true;
+        return cr_save(&h->saved, v->t, false);
+    } else if (v->tag == CR_TENSORS && !shape) {
+        return hold_list(f, h, v);
+    } else {
+        h->as = HELD_VALUE;
+        h->value = v->tag == CR_TENSORS ? shapes_of(f, v) : copied(f, v);
+    }
+    return CR_OK;
+}
+
+typedef struct {
+    uint64_t values, shapes; /* slots */
+    uint32_t edges;
+    size_t tail;
+} extent;
+
+static extent measure(const cr_plan *plan, const cr_value *arg, uint32_t wanted)
+{
+    extent x = {0};
+
+    for (int d = 0; d < plan->count; d++) {
+        const cr_value *v = &arg[plan->need[d].param];
+        x.edges += v->tag == CR_TENSORS ? v->len : 1;
+        if (!(wanted >> d & 1))
+            continue;
+        x.values |= plan->need[d].values;
+        x.shapes |= plan->need[d].shapes;
+    }
+    x.shapes &= ~x.values;
+    for (uint64_t m = x.values | x.shapes; m; m &= m - 1) {
+        int slot = (int)CR_CTZ64(m);
+        if (slot < plan->op->param_count)
+            x.tail += tail_bytes(&arg[slot], x.shapes >> slot & 1);
+    }
+    return x;
+}
+
+static cr_status edge_of_value(cr_edge *out, const cr_value *v)
+{
+    return v->tag == CR_TENSOR ? cr_edge_of(out, v->t) : CR_OK;
+}
+
+static cr_status fill_edges(formula *f, const cr_plan *plan, const cr_value *arg)
+{
+    uint32_t e = 0;
+
+    for (int d = 0; d < plan->count; d++) {
+        const cr_value *v = &arg[plan->need[d].param];
+        if (CR_UNLIKELY(f->first_edge != NULL))
+            f->first_edge[d] = e;
+        if (v->tag != CR_TENSORS) {
+            CR_TRY(edge_of_value(&f->node.edges[e++], v));
+            continue;
+        }
+        for (uint32_t i = 0; i < v->len; i++)
+            CR_TRY(edge_of_value(&f->node.edges[e++], &v->list[i]));
+    }
+    if (f->first_edge)
+        f->first_edge[plan->count] = e;
+    return CR_OK;
+}
+
+static cr_status save_arguments(formula *f, const cr_plan *plan, const cr_value *arg,
+                                const extent *x)
+{
+    for (uint64_t m = x->values | x->shapes; m; m &= m - 1) {
+        int slot = (int)CR_CTZ64(m);
+        if (slot < plan->op->param_count)
+            CR_TRY(hold(f, slot, &arg[slot], x->shapes >> slot & 1));
+    }
+    return CR_OK;
+}
+
+cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_value *arg, uint32_t wanted)
+{
+    extent x = measure(plan, arg, wanted);
+    size_t count = CR_POPCOUNT64(x.values | x.shapes);
+    size_t fixed = sizeof(formula) + count * sizeof(held);
+    size_t firsts = plan->lists ? round8((plan->count + 1u) * sizeof(uint32_t)) : 0;
+    uint32_t results = plan->list_result ? 0 : plan->op->result_count;
+    cr_node *n;
+    cr_status st;
+
+    CR_TRY(cr_node_new(&n, fixed + firsts + x.tail, &plan->kind, x.edges, results));
+    formula *f = (formula *)n;
+    f->wanted = wanted;
+    f->tail = (char *)f + fixed + firsts;
+    if (plan->lists)
+        f->first_edge = (uint32_t *)(void *)((char *)f + fixed);
+    CR_GO(fill_edges(f, plan, arg));
+    CR_GO(save_arguments(f, plan, arg, &x));
+    *out = n;
+    return CR_OK;
+done:
+    cr_node_drop(n);
+    return st;
+}
+
+/* Slots that the wanted formulas read, as values and as shapes. */
+static void slots_read(const formula *f, uint64_t *values, uint64_t *shapes)
+{
+    const cr_plan *plan = plan_of(&f->node);
+
+    *values = *shapes = 0;
+    for (int d = 0; d < plan->count; d++)
+        if (f->wanted >> d & 1) {
+            *values |= plan->need[d].values;
+            *shapes |= plan->need[d].shapes;
+        }
+}
+
+cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result)
+{
+    formula *f = (formula *)n;
+    int slot = plan_of(n)->op->first_result_slot + k;
+    uint64_t values, shapes;
+
+    slots_read(f, &values, &shapes);
+    if (!((values | shapes) >> slot & 1))
+        return CR_OK;
+    held *h = &f->held[f->held_count++];
+    h->slot = (uint8_t)slot;
+    h->as = HELD_RESULT_SHAPE;
+    if (!(values >> slot & 1))
+        return CR_OK;
+    h->as = HELD_TENSOR;
+    f->has_tensors = true;
+    return cr_save(&h->saved, result->tag == CR_TENSOR ? result->t : NULL, true);
+}
+
+static void release(cr_node *n)
+{
+    formula *f = (formula *)n;
+
+    if (!f->has_tensors || f->released)
+        return;
+    f->released = true;
+    for (int i = 0; i < f->held_count; i++) {
+        held *h = &f->held[i];
+        if (h->as == HELD_TENSOR)
+            cr_saved_drop(&h->saved);
+        for (uint32_t k = 0; h->as == HELD_LIST && k < h->list.len; k++)
+            cr_saved_drop(&h->list.items[k]);
+    }
+}
+
+/* --- evaluation --- */
+typedef struct {
+    cr_frame frame;
+    cr_value arg[CR_MAX_ARGS];
+    cr_view result_shape[CR_MAX_RESULTS];
+    CR_VEC(cr_tensor *) mine; /* beyond `few` */
+    cr_tensor *few[12];
+    int few_count;
+    cr_arena lists;
+} environment;
+
+static cr_status own(environment *e, cr_tensor *t)
+{
+    if (CR_LIKELY(e->few_count < (int)CR_LEN(e->few))) {
+        e->few[e->few_count++] = t;
+        return CR_OK;
+    }
+    if (cr_vec_reserve(&e->mine, 1)) {
+        cr_drop(t);
+        return CR_MEMORY;
+    }
+    cr_vec_put(&e->mine, t);
+    return CR_OK;
+}
+
+static void set_slot(environment *e, const cr_op *op, int slot, cr_value v)
+{
+    if (slot < op->param_count)
+        e->arg[slot] = v;
+    else
+        cr_frame_set(&e->frame, slot, v);
+}
+
+static cr_status unpack_one(environment *e, const cr_saved *s, cr_node *n, cr_value *out)
+{
+    cr_tensor *t;
+
+    CR_TRY(cr_saved_get(&t, s, n));
+    *out = cr_of_tensor(t);
+    return t ? own(e, t) : CR_OK;
+}
+
+static cr_status unpack_list(environment *e, const held *h, cr_node *n, cr_value *out)
+{
+    cr_value *list = cr_arena_get(&e->lists, (h->list.len + 1) * sizeof *list);
+
+    if (!list)
+        return CR_MEMORY;
+    for (uint32_t i = 0; i < h->list.len; i++)
+        CR_TRY(unpack_one(e, &h->list.items[i], n, &list[i]));
+    *out = (cr_value){.tag = CR_TENSORS, .len = h->list.len, .list = list};
+    return CR_OK;
+}
+
+static cr_value result_shape(environment *e, const formula *f, int k)
+{
+    const cr_node_result *r = &f->node.results[k];
+
+    e->result_shape[k] =
+        (cr_view){.size = r->size, .ndim = r->ndim, .dtype = r->dtype, .device = r->device};
+    return (cr_value){.tag = CR_VIEW, .view = &e->result_shape[k]};
+}
+
+static cr_status unpack(environment *e, formula *f)
+{
+    const cr_op *op = plan_of(&f->node)->op;
+
+    for (int i = 0; i < f->held_count; i++) {
+        const held *h = &f->held[i];
+        cr_value v = cr_of_none();
+        switch (h->as) {
+        case HELD_VALUE: v = h->value; break;
+        case HELD_SHAPE: v = (cr_value){.tag = CR_VIEW, .view = &h->shape}; break;
+        case HELD_RESULT_SHAPE: v = result_shape(e, f, h->slot - op->first_result_slot); break;
+        case HELD_TENSOR: CR_TRY(unpack_one(e, &h->saved, &f->node, &v)); break;
+        default: CR_TRY(unpack_list(e, h, &f->node, &v)); break;
+        }
+        set_slot(e, op, h->slot, v);
+    }
+    return CR_OK;
+}
+
+static cr_status cotangent(environment *e, const formula *f, cr_tensor *const *grads, uint32_t k,
+                           cr_value *out)
+{
+    cr_tensor *zeros;
+
+    *out = cr_of_tensor(grads[k]);
+    if (grads[k])
+        return CR_OK;
+    CR_TRY(cr_node_zeros(&zeros, &f->node, k));
+    *out = cr_of_tensor(zeros);
+    return own(e, zeros);
+}
+
+static cr_status list_cotangent(environment *e, const formula *f, cr_tensor *const *grads,
+                                cr_value *out)
+{
+    uint32_t n = f->node.result_count;
+    cr_value *list = cr_arena_get(&e->lists, (n + 1) * sizeof *list);
+
+    if (!list)
+        return CR_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        CR_TRY(cotangent(e, f, grads, i, &list[i]));
+    *out = (cr_value){.tag = CR_TENSORS, .len = n, .list = list};
+    return CR_OK;
+}
+
+/* Gives the cotangents that a formula reads; false in *any when all of them are absent. */
+static cr_status set_cotangents(environment *e, const formula *f, const cr_need *need,
+                                cr_tensor *const *grads, bool *any)
+{
+    const cr_plan *plan = plan_of(&f->node);
+    cr_value v;
+
+    *any = plan->list_result || !need->cotangents;
+    for (uint32_t m = need->cotangents; m && !*any; m &= m - 1)
+        *any = grads[CR_CTZ(m)] != NULL;
+    for (uint32_t m = need->cotangents; m && *any; m &= m - 1) {
+        uint32_t k = CR_CTZ(m);
+        int slot = plan->op->first_grad_slot + (int)k;
+        if (e->frame.known >> slot & 1)
+            continue;
+        if (plan->list_result)
+            CR_TRY(list_cotangent(e, f, grads, &v));
+        else
+            CR_TRY(cotangent(e, f, grads, k, &v));
+        cr_frame_set(&e->frame, slot, v);
+    }
+    return CR_OK;
+}
+
+/* A number as a gradient: that number everywhere. */
+static cr_status filled(cr_tensor **out, const cr_edge *edge, const cr_value *v)
+{
+    cr_target to;
+    cr_scalar s = v->tag == CR_NUMBER  ? v->number
+                  : v->tag == CR_FLOAT ? cr_scalar_float(v->d)
+                                       : cr_scalar_int(v->i);
+
+    if (!cr_target_of(&to, edge))
+        return cr_fail(CR_RUNTIME, "a number is no gradient of a tensor of unknown shape");
+    CR_TRY(cr_zeros(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size));
+    cr_view view = cr_view_of(*out);
+    cr_status st = (*out)->data ? cr_fill_elements(&view, s) : CR_OK;
+    if (st) {
+        cr_drop(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+static cr_status put(cr_tensor **out, const cr_edge *edge, const cr_value *v)
+{
+    if (!edge->node || v->tag == CR_NONE)
+        return CR_OK;
+    if (v->tag != CR_TENSOR)
+        return filled(out, edge, v);
+    *out = cr_keep(v->t);
+    return CR_OK;
+}
+
+static bool any_wanted(const formula *f, uint32_t from, uint32_t to)
+{
+    for (uint32_t i = from; i < to; i++)
+        if (f->node.edges[i].node && cr_edge_wanted(&f->node, i))
+            return true;
+    return false;
+}
+
+static cr_status derive(environment *e, formula *f, int d, cr_tensor *const *grads,
+                        cr_tensor **out)
+{
+    const cr_need *need = &plan_of(&f->node)->need[d];
+    uint32_t from = f->first_edge ? f->first_edge[d] : (uint32_t)d;
+    uint32_t to = f->first_edge ? f->first_edge[d + 1] : (uint32_t)d + 1;
+    cr_value v;
+    bool any;
+
+    if (!any_wanted(f, from, to))
+        return CR_OK;
+    CR_TRY(set_cotangents(e, f, need, grads, &any));
+    if (!any)
+        return CR_OK;
+    CR_TRY(cr_frame_eval(&e->frame, need->rule, &v));
+    if (v.tag != CR_TENSORS)
+        return put(&out[from], &f->node.edges[from], &v);
+    for (uint32_t i = from; i < to && i - from < v.len; i++)
+        CR_TRY(put(&out[i], &f->node.edges[i], &v.list[i - from]));
+    return CR_OK;
+}
+
+static void environment_init(environment *e, const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        e->arg[i] = cr_of_none();
+    cr_frame_init(&e->frame, op, e->arg);
+    e->mine.at = NULL;
+    e->mine.len = e->mine.cap = 0;
+    e->few_count = 0;
+    e->lists.last = NULL;
+}
+
+static void environment_drop(environment *e)
+{
+    cr_frame_drop(&e->frame);
+    for (int i = 0; i < e->few_count; i++)
+        cr_drop(e->few[i]);
+    for (size_t i = 0; i < e->mine.len; i++)
+        cr_drop(e->mine.at[i]);
+    cr_vec_drop(&e->mine);
+    cr_arena_drop(&e->lists);
+}
+
+static bool all_absent(const cr_node *n, cr_tensor *const *grads)
+{
+    for (uint32_t i = 0; i < n->result_count; i++)
+        if (grads[i])
+            return false;
+    return true;
+}
+
+static cr_status apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
+{
+    formula *f = (formula *)n;
+    const cr_plan *plan = plan_of(n);
+    environment e;
+    cr_status st;
+
+    if (f->released)
+        return cr_fail_released();
+    if (all_absent(n, grads))
+        return CR_OK;
+    environment_init(&e, plan->op);
+    st = unpack(&e, f);
+    for (int d = 0; d < plan->count && !st; d++)
+        if (f->wanted >> d & 1)
+            st = derive(&e, f, d, grads, out);
+    environment_drop(&e);
+    return st;
+}
+
+/* --- `_saved_NAME` --- */
+static const char *slot_name(const cr_op *op, int slot)
+{
+    if (slot < op->param_count)
+        return op->param[slot].name;
+    const char *name = op->result[slot - op->first_result_slot].name;
+    return *name ? name : "result";
+}
+
+cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i)
+{
+    formula *f = (formula *)n;
+    cr_tensor *t;
+    int at = 0;
+
+    *name = NULL;
+    if (n->kind->apply != apply)
+        return CR_OK;
+    for (int k = 0; k < f->held_count; k++) {
+        const held *h = &f->held[k];
+        if ((h->as != HELD_VALUE && h->as != HELD_TENSOR) || at++ != i)
+            continue;
+        *name = slot_name(plan_of(n)->op, h->slot);
+        if (h->as == HELD_VALUE) {
+            *out = h->value;
+            return CR_OK;
+        }
+        if (f->released)
+            return cr_fail_released();
+        CR_TRY(cr_saved_get(&t, &h->saved, n));
+        *out = cr_of_tensor(t);
+        return CR_OK;
+    }
+    return CR_OK;
+}
+
+cr_status cr_formula_start(void) { return cr_plans_start(apply, release); }

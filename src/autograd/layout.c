@@ -1,0 +1,371 @@
+/* A view and its base as two layouts over one block of memory.
+ *
+ * gather picks out of a tensor shaped like the base what the view sees; scatter
+ * is its transpose.  Each is the other's derivative, so a recorded call is one
+ * node.  Because both layouts lie over the same bytes, views of another dtype
+ * (real and imaginary parts) need no case of their own.  A base whose own
+ * elements overlap is not divided by the number of its aliases: bases are made
+ * by factories and by foreign memory, and views of views have the first's base. */
+#include "autograd/autograd_impl.h"
+#include <string.h>
+
+/* --- layouts --- */
+static cr_status layout_new(cr_layout *out, int ndim, const int64_t *size, const int64_t *stride)
+{
+    size_t bytes = (size_t)ndim * sizeof *size;
+    int64_t *block = cr_alloc(2 * bytes);
+
+    if (!block)
+        return CR_MEMORY;
+    memcpy(block, size, bytes);
+    memcpy(block + ndim, stride, bytes);
+    out->ndim = (uint8_t)ndim;
+    out->size = block;
+    out->stride = block + ndim;
+    return CR_OK;
+}
+
+cr_status cr_layout_of(cr_layout *out, const cr_tensor *t)
+{
+    CR_TRY(layout_new(out, t->ndim, t->size, t->stride));
+    out->dtype = t->dtype;
+    out->device = t->device;
+    out->offset = t->offset;
+    return CR_OK;
+}
+
+cr_status cr_layout_copy(cr_layout *out, const cr_layout *of)
+{
+    cr_layout copy = *of;
+
+    CR_TRY(layout_new(&copy, of->ndim, of->size, of->stride));
+    *out = copy;
+    return CR_OK;
+}
+
+void cr_layout_drop(cr_layout *l)
+{
+    cr_free(l->size);
+    *l = (cr_layout){0};
+}
+
+static int64_t first_byte(const cr_layout *l)
+{
+    return l->offset * (int64_t)cr_dtype_size((cr_dtype)l->dtype);
+}
+
+static int64_t end_byte(const cr_layout *l)
+{
+    int64_t last = l->offset;
+
+    for (int i = 0; i < l->ndim; i++) {
+        if (!l->size[i])
+            return first_byte(l);
+        last += (l->size[i] - 1) * l->stride[i];
+    }
+    return (last + 1) * (int64_t)cr_dtype_size((cr_dtype)l->dtype);
+}
+
+static cr_status over(cr_tensor **out, cr_storage *s, const cr_layout *l, int64_t start)
+{
+    int64_t at = (first_byte(l) - start) / (int64_t)cr_dtype_size((cr_dtype)l->dtype);
+
+    cr_storage_keep(s);
+    cr_status st = cr_tensor_over(out, s, (cr_dtype)l->dtype, l->ndim, l->size, l->stride, at);
+    if (st)
+        cr_storage_drop(s);
+    return st;
+}
+
+/* Both layouts as tensors over one new block; zeroed on request. */
+static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
+                           const cr_layout *view, bool zero)
+{
+    int64_t start = first_byte(base) < first_byte(view) ? first_byte(base) : first_byte(view);
+    int64_t end = end_byte(base) > end_byte(view) ? end_byte(base) : end_byte(view);
+    cr_storage *s;
+    cr_status st;
+
+    start -= start % (int64_t)cr_dtype_size((cr_dtype)base->dtype);
+    CR_TRY(cr_storage_new(&s, (cr_device_kind)base->device, (size_t)(end - start)));
+    if (zero && s->bytes)
+        memset(s->bytes, 0, (size_t)(end - start));
+    st = over(b, s, base, start);
+    if (!st) {
+        st = over(v, s, view, start);
+        if (st)
+            cr_drop(*b);
+    }
+    cr_storage_drop(s);
+    return st;
+}
+
+static cr_status copy(cr_tensor *to, cr_tensor *from)
+{
+    cr_view a = cr_view_of(to), b = cr_view_of(from);
+
+    return to->data && from->data ? cr_copy_elements(&a, &b) : CR_OK;
+}
+
+cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,
+                           const cr_layout *base, const cr_layout *view)
+{
+    cr_tensor *b, *v;
+
+    CR_TRY(make_pair(&b, &v, base, view, true));
+    cr_status st = copy(b, t);
+    if (st) {
+        cr_drop(v);
+        cr_drop(b);
+        return st;
+    }
+    *out = b;
+    *view_out = v;
+    return CR_OK;
+}
+
+/* --- gather --- */
+cr_status cr_layout_gather(cr_tensor **out, cr_tensor *t, const cr_layout *base,
+                           const cr_layout *view)
+{
+    cr_tensor *b, *v, *made = NULL;
+    cr_status st;
+
+    CR_TRY(cr_layout_spread(&b, &v, t, base, view));
+    CR_GO(cr_tensor_new(&made, (cr_dtype)v->dtype, (cr_device_kind)v->device, v->ndim, v->size));
+    CR_GO(copy(made, v));
+    *out = cr_keep(made);
+done:
+    cr_drop(made);
+    cr_drop(v);
+    cr_drop(b);
+    return st;
+}
+
+/* --- scatter --- */
+/* `t` without dimension `d`, at position `i` of it. */
+static cr_status slice(cr_tensor **out, cr_tensor *t, int d, int64_t i)
+{
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    int n = 0;
+
+    for (int k = 0; k < t->ndim; k++)
+        if (k != d) {
+            size[n] = t->size[k];
+            stride[n++] = t->stride[k];
+        }
+    cr_storage_keep(t->storage);
+    cr_status st = cr_tensor_over(out, t->storage, (cr_dtype)t->dtype, n, size, stride,
+                                  t->offset + i * t->stride[d]);
+    if (st)
+        cr_storage_drop(t->storage);
+    return st;
+}
+
+/* The shortest dimension longer than one: slices across it are added one by one. */
+static int dimension_to_peel(const cr_tensor *t)
+{
+    int best = -1;
+
+    for (int i = 0; i < t->ndim; i++)
+        if (t->size[i] > 1 && (best < 0 || t->size[i] < t->size[best]))
+            best = i;
+    return best;
+}
+
+static cr_status add_into(cr_tensor *v, cr_tensor *t);
+
+static cr_status add_slices(cr_tensor *v, cr_tensor *t, int d)
+{
+    cr_status st = CR_OK;
+
+    for (int64_t i = 0; i < v->size[d] && !st; i++) {
+        cr_tensor *to = NULL, *from = NULL;
+        st = slice(&to, v, d, i);
+        if (!st)
+            st = slice(&from, t, d, i);
+        if (!st)
+            st = add_into(to, from);
+        cr_drop(to);
+        cr_drop(from);
+    }
+    return st;
+}
+
+/* Depth is the number of dimensions. */
+static cr_status add_into(cr_tensor *v, cr_tensor *t)
+{
+    if (!v->numel || !v->data)
+        return CR_OK;
+    if (cr_has_internal_overlap(v))
+        return add_slices(v, t, dimension_to_peel(v));
+    return cr_call_add_inplace(v, t);
+}
+
+/* Dims of stride 0 are summed before, in one reduction. */
+static cr_status without_repeats(cr_tensor **v_out, cr_tensor **t_out, cr_tensor *v, cr_tensor *t)
+{
+    int64_t size[CR_MAX_DIMS];
+    bool any = false;
+
+    for (int i = 0; i < v->ndim; i++) {
+        size[i] = v->stride[i] ? v->size[i] : v->size[i] ? 1 : 0;
+        any |= size[i] != v->size[i];
+    }
+    *v_out = *t_out = NULL;
+    if (!any) {
+        *v_out = cr_keep(v);
+        *t_out = cr_keep(t);
+        return CR_OK;
+    }
+    CR_TRY(cr_sum_to_size(t_out, t, v->ndim, size));
+    cr_storage_keep(v->storage);
+    cr_status st = cr_tensor_over(v_out, v->storage, (cr_dtype)v->dtype, v->ndim, size, v->stride,
+                                  v->offset);
+    if (st)
+        cr_storage_drop(v->storage);
+    return st;
+}
+
+static cr_status scatter_into(cr_tensor *v, cr_tensor *t)
+{
+    cr_tensor *v1 = NULL, *t1 = NULL;
+
+    if (!cr_has_internal_overlap(v))
+        return copy(v, t);
+    cr_status st = without_repeats(&v1, &t1, v, t);
+    if (!st)
+        st = add_into(v1, t1);
+    cr_drop(v1);
+    cr_drop(t1);
+    return st;
+}
+
+cr_status cr_layout_scatter(cr_tensor **out, cr_tensor *t, const cr_layout *base,
+                            const cr_layout *view)
+{
+    bool was = cr_thread.no_grad;
+    cr_tensor *b, *v;
+
+    CR_TRY(make_pair(&b, &v, base, view, true));
+    cr_thread.no_grad = true;
+    cr_status st = scatter_into(v, t);
+    cr_thread.no_grad = was;
+    cr_drop(v);
+    if (st)
+        cr_drop(b);
+    else
+        *out = b;
+    return st;
+}
+
+/* --- nodes --- */
+typedef struct {
+    cr_node node;
+    cr_layout base, view;
+    const char *name;
+} layout_node;
+
+static void free_layouts(cr_node *n)
+{
+    cr_layout_drop(&((layout_node *)n)->base);
+    cr_layout_drop(&((layout_node *)n)->view);
+}
+
+static const char *view_name(cr_node *n)
+{
+    const char *name = ((layout_node *)n)->name;
+    return name ? name : "AsStridedBackward0";
+}
+
+static cr_status apply_view(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
+{
+    layout_node *l = (layout_node *)n;
+
+    if (!grads[0])
+        return CR_OK;
+    return cr_layout_scatter_recorded(&out[0], grads[0], &l->base, &l->view);
+}
+
+static cr_status apply_scatter(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
+{
+    layout_node *l = (layout_node *)n;
+
+    if (!grads[0])
+        return CR_OK;
+    return cr_layout_gather_recorded(&out[0], grads[0], &l->base, &l->view);
+}
+
+static const cr_node_kind view_kind = {
+    .name_of = view_name, .apply = apply_view, .free = free_layouts};
+static const cr_node_kind scatter_kind = {
+    .name = "AsStridedBackwardBackward0", .apply = apply_scatter, .free = free_layouts};
+
+static cr_status node_new(cr_node **out, const cr_node_kind *kind, cr_tensor *input,
+                          const cr_layout *base, const cr_layout *view)
+{
+    cr_node *n = NULL;
+    cr_status st;
+
+    CR_TRY(cr_node_new(&n, sizeof(layout_node), kind, 1, 1));
+    CR_GO(cr_layout_copy(&((layout_node *)n)->base, base));
+    CR_GO(cr_layout_copy(&((layout_node *)n)->view, view));
+    CR_GO(cr_edge_of(&n->edges[0], input));
+    *out = n;
+    return CR_OK;
+done:
+    cr_node_drop(n);
+    return st;
+}
+
+cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view, const char *name)
+{
+    cr_layout b, v;
+
+    b = (cr_layout){base->ndim, base->dtype, base->device, base->offset, base->size, base->stride};
+    v = (cr_layout){view->ndim, view->dtype, view->device, view->offset, view->size, view->stride};
+    CR_TRY(node_new(out, &view_kind, base, &b, &v));
+    ((layout_node *)*out)->name = name;
+    return CR_OK;
+}
+
+static cr_status recorded(cr_tensor *made, cr_tensor *t, const cr_node_kind *kind,
+                          const cr_layout *base, const cr_layout *view)
+{
+    cr_node *n;
+
+    if (!cr_recording() || !cr_requires_grad(t))
+        return CR_OK;
+    CR_TRY(node_new(&n, kind, t, base, view));
+    cr_status st = cr_set_history(made, n, 0);
+    cr_node_drop(n);
+    return st;
+}
+
+cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t, const cr_layout *base,
+                                    const cr_layout *view)
+{
+    cr_tensor *made;
+
+    CR_TRY(cr_layout_gather(&made, t, base, view));
+    cr_status st = recorded(made, t, &view_kind, base, view);
+    if (st)
+        cr_drop(made);
+    else
+        *out = made;
+    return st;
+}
+
+cr_status cr_layout_scatter_recorded(cr_tensor **out, cr_tensor *t, const cr_layout *base,
+                                     const cr_layout *view)
+{
+    cr_tensor *made;
+
+    CR_TRY(cr_layout_scatter(&made, t, base, view));
+    cr_status st = recorded(made, t, &scatter_kind, base, view);
+    if (st)
+        cr_drop(made);
+    else
+        *out = made;
+    return st;
+}

@@ -1,0 +1,201 @@
+/* Nodes: making, counting, names.
+ *
+ * A node is one block: the kind's structure, then edges, then result records.
+ * Dropping the last count of a chain's end would recurse through the chain, so
+ * dying nodes wait in a list of the thread and are freed one after the other.
+ *
+ * A count of an accumulate node is a count of its tensor: the tensor holds the
+ * node, so neither can outlive the other and there is no cycle. */
+#include "autograd/autograd_impl.h"
+#include <stdio.h>
+#include <string.h>
+
+void (*cr_lock_python)(void);
+void (*cr_unlock_python)(void);
+
+static CR_THREAD uint64_t made; /* order within the thread is all that is used */
+static CR_THREAD cr_node *dying;
+static CR_THREAD bool reaping;
+
+static size_t align8(size_t n) { return (n + 7) & ~(size_t)7; }
+
+cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *kind, uint32_t edges,
+                      uint32_t results)
+{
+    size_t at_edges = align8(size), at_results = at_edges + edges * sizeof(cr_edge);
+    size_t bytes = at_results + results * sizeof(cr_node_result);
+    cr_node *n = cr_pool_get(bytes);
+
+    if (CR_UNLIKELY(!n))
+        return CR_MEMORY;
+    memset(n, 0, at_results);
+    n->count = 1;
+    n->kind = kind;
+    n->bytes = (uint32_t)bytes;
+    n->sequence = made++;
+    n->edge_count = edges;
+    n->result_count = results;
+    n->edges = (cr_edge *)((char *)n + at_edges);
+    n->results = (cr_node_result *)((char *)n + at_results);
+    for (uint32_t i = 0; i < results; i++)
+        n->results[i].size = NULL, n->results[i].known = false;
+    if (CR_UNLIKELY(cr_anomaly_on() && cr_anomaly_record)) {
+        struct cr_node_extra *extra;
+        if (!cr_node_extra_of(&extra, n))
+            extra->made_at = cr_anomaly_record();
+    }
+    *out = n;
+    return CR_OK;
+}
+
+cr_status cr_node_set_results(cr_node *n, uint32_t count)
+{
+    CR_ASSERT(!n->result_count);
+    n->results = cr_alloc_zero(count * sizeof *n->results);
+    if (!n->results)
+        return CR_MEMORY;
+    n->result_count = count;
+    return CR_OK;
+}
+
+static bool results_apart(const cr_node *n)
+{
+    return (char *)n->results < (char *)n || (char *)n->results > (char *)n + n->bytes;
+}
+
+cr_status cr_node_extra_of(struct cr_node_extra **out, cr_node *n)
+{
+    if (!n->extra) {
+        n->extra = cr_alloc_zero(sizeof *n->extra);
+        if (!n->extra)
+            return CR_MEMORY;
+    }
+    *out = n->extra;
+    return CR_OK;
+}
+
+cr_status cr_node_result_set(cr_node_result *r, const cr_tensor *t)
+{
+    int64_t *size = r->dims;
+
+    if (CR_UNLIKELY(t->ndim > CR_LEN(r->dims))) {
+        size = cr_alloc(t->ndim * sizeof *size);
+        if (!size)
+            return CR_MEMORY;
+    }
+    if (CR_UNLIKELY(r->size && r->size != r->dims))
+        cr_free(r->size);
+    r->size = size;
+    for (int i = 0; i < t->ndim; i++)
+        size[i] = t->size[i];
+    r->ndim = t->ndim;
+    r->dtype = t->dtype;
+    r->device = t->device;
+    r->known = true;
+    return CR_OK;
+}
+
+static void extra_drop(struct cr_node_extra *e)
+{
+    cr_hooks_drop(e->tensor_hooks);
+    cr_hooks_drop(e->before);
+    cr_hooks_drop(e->after);
+    cr_hooks_drop(e->accumulated);
+    while (e->retains) {
+        cr_retain *r = e->retains;
+        e->retains = r->next;
+        cr_free(r);
+    }
+    if (e->made_at && cr_anomaly_free)
+        cr_anomaly_free(e->made_at);
+    cr_free(e);
+}
+
+void cr_node_destroy(cr_node *n)
+{
+    bool python = n->kind->python;
+
+    cr_lock(python);
+    if (n->kind->release)
+        n->kind->release(n);
+    if (n->kind->free)
+        n->kind->free(n);
+    cr_unlock(python);
+    for (uint32_t i = 0; i < n->edge_count; i++)
+        cr_node_drop(n->edges[i].node);
+    for (uint32_t i = 0; i < n->result_count; i++)
+        if (n->results[i].size && n->results[i].size != n->results[i].dims)
+            cr_free(n->results[i].size);
+    if (results_apart(n))
+        cr_free(n->results);
+    if (n->extra)
+        extra_drop(n->extra);
+    cr_pool_put(n, n->bytes);
+}
+
+static void reap(void)
+{
+    reaping = true;
+    while (dying) {
+        cr_node *n = dying;
+        dying = n->peer;
+        n->peer = NULL;
+        cr_node_destroy(n);
+    }
+    reaping = false;
+}
+
+cr_node *cr_node_keep(cr_node *n)
+{
+    if (!n)
+        return NULL;
+    if (n->kind == &cr_accumulate_kind)
+        cr_keep(((cr_accumulate *)n)->variable);
+    else
+        atomic_fetch_add_explicit(&n->count, 1, memory_order_relaxed);
+    return n;
+}
+
+void cr_node_drop(cr_node *n)
+{
+    if (!n)
+        return;
+    if (n->kind == &cr_accumulate_kind) {
+        cr_drop(((cr_accumulate *)n)->variable);
+        return;
+    }
+    if (atomic_fetch_sub_explicit(&n->count, 1, memory_order_acq_rel) != 1)
+        return;
+    n->peer = dying; /* no peer is left: it would hold a count */
+    dying = n;
+    if (!reaping)
+        reap();
+}
+
+const char *cr_node_name(cr_node *n)
+{
+    return n->kind->name ? n->kind->name : n->kind->name_of(n);
+}
+
+void cr_node_short_name(char *out, size_t size, cr_node *n)
+{
+    snprintf(out, size, "%s", cr_node_name(n));
+    size_t len = strlen(out);
+    while (len && out[len - 1] >= '0' && out[len - 1] <= '9')
+        len--;
+    if (len > 8 && !strncmp(out + len - 8, "Backward", 8))
+        out[len - 8] = 0;
+}
+
+cr_tensor *cr_node_variable(const cr_node *n)
+{
+    return n->kind == &cr_accumulate_kind ? ((const cr_accumulate *)n)->variable : NULL;
+}
+
+cr_status cr_node_zeros(cr_tensor **out, const cr_node *n, uint32_t i)
+{
+    const cr_node_result *r = &n->results[i];
+
+    CR_ASSERT(r->known);
+    return cr_zeros(out, r->dtype, r->device, r->ndim, r->size);
+}

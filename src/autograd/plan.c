@@ -1,0 +1,172 @@
+/* What each derivative of the table needs.
+ *
+ * A formula's free names decide what a node saves: names read as values are
+ * saved whole, names of which only sizes or types are asked are saved as plain
+ * shapes, so that they neither hold memory nor notice in-place changes. */
+#include "autograd/autograd_impl.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+cr_plan **cr_plans;
+
+typedef struct {
+    const cr_op *op;
+    cr_need *need;
+    uint64_t stands_for[CR_MAX_SLOTS]; /* loop variables: slots of the list they walk */
+} walk_state;
+
+/* Built-in functions that ask a tensor for its shape or type only. */
+static bool asks_shape(int builtin)
+{
+    switch (builtin) {
+    case CR_BUILTIN_promote:
+    case CR_BUILTIN_float:
+    case CR_BUILTIN_accumulate:
+    case CR_BUILTIN_real:
+    case CR_BUILTIN_complex:
+    case CR_BUILTIN_dtype:
+    case CR_BUILTIN_size:
+    case CR_BUILTIN_ndim:
+    case CR_BUILTIN_dims:
+    case CR_BUILTIN_numel:
+    case CR_BUILTIN_reduced:
+    case CR_BUILTIN_reduced_count:
+    case CR_BUILTIN_len:
+    case CR_BUILTIN_is_complex:
+    case CR_BUILTIN_is_float:
+    case CR_BUILTIN_is_integral:
+    case CR_BUILTIN_is_tensor: return true;
+    default: return false;
+    }
+}
+
+static void walk(walk_state *s, const cr_rule *r, bool shape);
+
+static void use_slot(walk_state *s, int slot, bool shape)
+{
+    const cr_op *op = s->op;
+
+    if (slot < 0)
+        return;
+    if (slot >= op->first_let_slot + op->let_count) {
+        if (shape)
+            s->need->shapes |= s->stands_for[slot];
+        else
+            s->need->values |= s->stands_for[slot];
+    } else if (slot >= op->first_let_slot)
+        walk(s, op->lets[slot - op->first_let_slot].rule, shape);
+    else if (slot >= op->first_grad_slot)
+        s->need->cotangents |= 1u << (slot - op->first_grad_slot);
+    else if (shape)
+        s->need->shapes |= (uint64_t)1 << slot;
+    else
+        s->need->values |= (uint64_t)1 << slot;
+}
+
+/* [x in list : body]: x is read as the list is. */
+static void walk_each(walk_state *s, const cr_rule *r)
+{
+    const cr_rule *over = r->args[0];
+    bool tensors = over->kind == CR_RULE_NAME && over->slot >= 0 &&
+                   over->slot < s->op->param_count &&
+                   s->op->param[over->slot].type == CR_T_TENSORS;
+
+    s->stands_for[r->slot] = tensors ? (uint64_t)1 << over->slot : 0;
+    walk(s, over, tensors);
+    walk(s, r->args[1], false);
+}
+
+static void walk(walk_state *s, const cr_rule *r, bool shape)
+{
+    if (r->kind == CR_RULE_NAME)
+        use_slot(s, r->slot, shape);
+    else if (r->kind == CR_RULE_EACH)
+        walk_each(s, r);
+    else
+        for (int i = 0; i < r->count; i++)
+            walk(s, r->args[i],
+                 r->kind == CR_RULE_CALL ? asks_shape(r->builtin)
+                                         : shape && r->kind != CR_RULE_CHOOSE);
+}
+
+static void find_need(cr_need *need, const cr_op *op, const cr_derivative *d)
+{
+    walk_state s = {.op = op, .need = need};
+
+    need->param = (uint8_t)d->arg;
+    need->rule = d->rule;
+    if (d->rule)
+        walk(&s, d->rule, false);
+    need->shapes &= ~need->values;
+}
+
+/* Torch's names: "log_softmax" is LogSoftmaxBackward and the number of the overload. */
+static void make_name(char *out, const cr_op *op)
+{
+    const char *s = op->name;
+    bool start = true;
+    int number = 0;
+
+    for (; *s; s++) {
+        if (isalpha((unsigned char)*s))
+            *out++ = (char)(start ? toupper((unsigned char)*s) : tolower((unsigned char)*s));
+        else if (*s != '_')
+            *out++ = *s;
+        start = !isalpha((unsigned char)*s);
+    }
+    for (const cr_op *o = cr_ops_find(op->name); o && o != op; o = o->next)
+        number++;
+    sprintf(out, "Backward%d", number);
+}
+
+static bool shares_memory(const cr_op *op)
+{
+    for (int k = 0; k < op->result_count; k++)
+        if (op->result[k].alias && !op->result[k].written)
+            return true;
+    return op->does == CR_DOES_MAP;
+}
+
+static cr_plan *make_plan(const cr_op *op)
+{
+    size_t name_size = strlen(op->name) + 24;
+    cr_plan *p = cr_alloc_zero(sizeof *p + (size_t)op->grad_count * sizeof *p->need + name_size);
+
+    if (!p)
+        return NULL;
+    p->op = op;
+    p->name = (char *)&p->need[op->grad_count];
+    for (int i = 0; i < op->grad_count; i++) {
+        if (!op->grads[i].rule)
+            continue;
+        find_need(&p->need[p->count], op, &op->grads[i]);
+        p->lists |= op->param[op->grads[i].arg].type == CR_T_TENSORS;
+        p->count++;
+    }
+    p->list_result = op->result_count && op->result[0].type == CR_T_TENSORS;
+    p->views = shares_memory(op);
+    make_name(p->name, op);
+    p->kind.name = p->name;
+    return p;
+}
+
+cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_tensor **),
+                         void (*release)(cr_node *))
+{
+    int n = cr_ops_table_count();
+    cr_plan **all = cr_alloc_zero((size_t)n * sizeof *all);
+
+    if (!all)
+        return CR_MEMORY;
+    for (int i = 0; i < n; i++) {
+        cr_plan *p = make_plan(cr_ops_at(i));
+        if (!p)
+            return CR_MEMORY;
+        p->kind.apply = apply;
+        p->kind.release = release;
+        all[i] = p;
+    }
+    cr_plans = all;
+    return CR_OK;
+}

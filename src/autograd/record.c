@@ -1,0 +1,372 @@
+/* The autograd stage: runs an operation below and puts its node on the tape.
+ *
+ * An entry with derivatives is one node; a composition without them records
+ * through the operators it is made of; anything else yields results that do not
+ * require a gradient.  Views are tracked whether or not anything requires one,
+ * because a later in-place change may make the base require it. */
+#include "autograd/autograd_impl.h"
+#include <string.h>
+
+static bool value_requires(const cr_value *v)
+{
+    if (CR_LIKELY(v->tag == CR_TENSOR))
+        return cr_requires_grad(v->t);
+    if (v->tag == CR_TENSORS)
+        for (uint32_t i = 0; i < v->len; i++)
+            if (value_requires(&v->list[i]))
+                return true;
+    return false;
+}
+
+static uint32_t wanted_of(const cr_plan *p, const cr_value *arg)
+{
+    uint32_t wanted = 0;
+
+    for (int d = 0; d < p->count; d++)
+        if (value_requires(&arg[p->need[d].param]))
+            wanted |= 1u << d;
+    return wanted;
+}
+
+static bool any_requires(const cr_op *op, const cr_value *arg)
+{
+    for (uint32_t m = op->tensor_params; m; m &= m - 1)
+        if (value_requires(&arg[CR_CTZ(m)]))
+            return true;
+    return false;
+}
+
+/* The parameter that result 0 is, for an operation in place; -1 for others. */
+static int written_param(const cr_op *op)
+{
+    if (CR_LIKELY(!op->result_count || !op->result[0].written))
+        return -1;
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].written && op->param[i].alias == op->result[0].alias)
+            return i;
+    return -1;
+}
+
+/* --- views --- */
+static cr_tensor *viewed(const cr_op *op, int k, const cr_value *arg)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (arg[i].tag == CR_TENSOR && op->param[i].alias &&
+            op->param[i].alias == op->result[k].alias)
+            return arg[i].t;
+    return op->does == CR_DOES_MAP && arg[0].tag == CR_TENSOR ? arg[0].t : NULL;
+}
+
+static cr_status track(cr_value *v, cr_tensor *of, cr_view_kind kind)
+{
+    if (v->tag == CR_TENSOR && v->t != of && v->t->storage == of->storage)
+        return cr_track_view(v->t, of, kind);
+    return CR_OK;
+}
+
+static cr_status track_views(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_view_kind kind = cr_thread.inference ? CR_VIEW_INFERENCE
+                        : cr_thread.no_grad ? CR_VIEW_NO_GRAD
+                                            : CR_VIEW_NORMAL;
+
+    for (int k = 0; k < op->result_count; k++) {
+        cr_tensor *of = viewed(op, k, arg);
+        if (!of || of->inference)
+            continue;
+        if (result[k].tag == CR_TENSOR)
+            CR_TRY(track(&result[k], of, kind));
+        for (uint32_t i = 0; result[k].tag == CR_TENSORS && i < result[k].len; i++)
+            CR_TRY(track((cr_value *)&result[k].list[i], of,
+                         kind == CR_VIEW_NORMAL ? CR_VIEW_MULTIPLE : kind));
+    }
+    return CR_OK;
+}
+
+/* Stands in for the kernel stage of entries that return views, so that views of tensors
+ * that no stage handles are tracked too. */
+static cr_status tracking_kernel(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    CR_TRY(cr_plan_of(op)->kernel_stage(op, arg, result));
+    if (cr_thread.exclude & CR_AUTOGRAD_BIT)
+        return CR_OK;
+    cr_status st = track_views(op, arg, result);
+    if (st)
+        cr_drop_values(result, op->result_count);
+    return st;
+}
+
+/* --- without a node --- */
+static cr_status pass(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result)
+{
+    int w = written_param(op);
+
+    if (CR_UNLIKELY(w >= 0 && arg[w].tag == CR_TENSOR))
+        CR_TRY(cr_check_inplace(arg[w].t, false));
+    if (op->does == CR_DOES_IS && !op->differentiable)
+        return op->kernel_stage(op, arg, result);
+    CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result));
+    if (CR_LIKELY(!p->views || w >= 0))
+        return CR_OK;
+    cr_status st = track_views(op, arg, result);
+    if (st)
+        cr_drop_values(result, op->result_count);
+    return st;
+}
+
+/* --- with a node --- */
+static bool is_argument(const cr_op *op, const cr_value *arg, const cr_tensor *t)
+{
+    for (uint32_t m = op->tensor_params; m; m &= m - 1)
+        if (arg[CR_CTZ(m)].tag == CR_TENSOR && arg[CR_CTZ(m)].t == t)
+            return true;
+    return false;
+}
+
+/* An argument handed back is not a result of the node. */
+static bool takes_history(const cr_op *op, const cr_value *arg, const cr_value *v)
+{
+    return v->tag == CR_TENSOR && cr_dtype_is_inexact(v->t->dtype) &&
+           !(op->does == CR_DOES_WHOLE && is_argument(op, arg, v->t));
+}
+
+static cr_status attach_list(const cr_op *op, cr_node *n, const cr_value *arg, cr_value *list)
+{
+    CR_TRY(cr_node_set_results(n, list->len));
+    for (uint32_t i = 0; i < list->len; i++)
+        if (takes_history(op, arg, &list->list[i]))
+            CR_TRY(cr_set_history(list->list[i].t, n, i));
+    return CR_OK;
+}
+
+static cr_status attach(const cr_op *op, cr_node *n, const cr_value *arg, cr_value *result)
+{
+    for (int k = 0; k < op->result_count; k++) {
+        if (result[k].tag == CR_TENSORS)
+            CR_TRY(attach_list(op, n, arg, &result[k]));
+        else if (takes_history(op, arg, &result[k]))
+            CR_TRY(cr_set_history(result[k].t, n, (uint32_t)k));
+        else if (result[k].tag == CR_TENSOR)
+            CR_TRY(cr_node_result_set(&n->results[k], result[k].t));
+        CR_TRY(cr_formula_save_result(n, k, &result[k]));
+    }
+    return CR_OK;
+}
+
+static cr_status record(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result,
+                        uint32_t wanted)
+{
+    cr_node *n;
+    cr_status st;
+
+    CR_TRY(cr_formula_new(&n, p, arg, wanted));
+    st = cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result);
+    if (CR_UNLIKELY(st)) {
+        cr_node_drop(n);
+        return st;
+    }
+    if (CR_UNLIKELY(p->views))
+        st = track_views(op, arg, result);
+    if (!st)
+        st = attach(op, n, arg, result);
+    cr_node_drop(n);
+    if (CR_UNLIKELY(st))
+        cr_drop_values(result, op->result_count);
+    return st;
+}
+
+/* A view whose entry states no derivative: the scatter of its cotangent. */
+static cr_status record_map(const cr_op *op, const cr_plan *p, const cr_value *arg,
+                            cr_value *result)
+{
+    cr_node *n = NULL;
+    cr_status st;
+
+    CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result));
+    CR_GO(track_views(op, arg, result));
+    CR_GO(cr_layout_node(&n, arg[0].t, result[0].t, p->name));
+    CR_GO(cr_set_history(result[0].t, n, 0));
+done:
+    cr_node_drop(n);
+    if (st)
+        cr_drop_values(result, op->result_count);
+    return st;
+}
+
+/* --- in place --- */
+/* The arguments with copies of what is about to be overwritten, when a formula reads it. */
+static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op, const cr_plan *p,
+                            const cr_value *arg, uint32_t wanted, int w)
+{
+    uint64_t values = 0;
+
+    *copy = NULL;
+    memcpy(out, arg, op->param_count * sizeof *out);
+    for (int d = 0; d < p->count; d++)
+        if (wanted >> d & 1)
+            values |= p->need[d].values;
+    for (int i = 0; i < op->param_count; i++) {
+        if (!(values >> i & 1) || arg[i].tag != CR_TENSOR || arg[i].t != arg[w].t)
+            continue;
+        if (!*copy)
+            CR_TRY(cr_call_unary(copy, "clone", arg[w].t));
+        out[i].t = *copy;
+    }
+    return CR_OK;
+}
+
+/* The edge to what a written argument was goes past its copy. */
+static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg, const cr_value *spared)
+{
+    for (int d = 0; d < p->count && !p->lists; d++) {
+        int i = p->need[d].param;
+        if (arg[i].tag != CR_TENSOR || arg[i].t == spared[i].t)
+            continue;
+        cr_edge edge;
+        CR_TRY(cr_edge_of(&edge, arg[i].t));
+        cr_node_drop(n->edges[d].node);
+        n->edges[d] = edge;
+    }
+    return CR_OK;
+}
+
+/* transpose_ and its kin change how a tensor looks at its memory, not the memory. */
+static bool changes_geometry(const cr_op *op)
+{
+    return op->inplace_of && op->inplace_of->does == CR_DOES_MAP;
+}
+
+static cr_status attach_inplace(const cr_op *op, cr_node *n, cr_tensor *t, cr_value *result)
+{
+    if (changes_geometry(op))
+        CR_TRY(cr_set_history(t, n, 0));
+    else
+        CR_TRY(cr_rebase_history(t, n, 0));
+    return cr_formula_save_result(n, 0, result);
+}
+
+static cr_status record_inplace(const cr_op *op, const cr_plan *p, const cr_value *arg,
+                                cr_value *result, uint32_t wanted, int w)
+{
+    cr_value spared[CR_MAX_ARGS];
+    cr_tensor *copy = NULL;
+    cr_node *n = NULL;
+    cr_status st;
+
+    CR_GO(spare_self(spared, &copy, op, p, arg, wanted, w));
+    CR_GO(cr_formula_new(&n, p, spared, wanted));
+    CR_GO(own_edges(n, p, arg, spared));
+    CR_GO(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result));
+    st = attach_inplace(op, n, arg[w].t, &result[0]);
+    if (st)
+        cr_drop_values(result, op->result_count);
+done:
+    cr_node_drop(n);
+    cr_drop(copy);
+    return st;
+}
+
+static cr_status check_fits(const cr_tensor *from, const cr_tensor *self)
+{
+    cr_text have = {0}, want = {0};
+
+    if (!cr_can_cast((cr_dtype)from->dtype, (cr_dtype)self->dtype))
+        return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
+                       cr_dtype_infos[from->dtype].legacy, cr_dtype_infos[self->dtype].legacy);
+    if (cr_same_sizes(from, self->ndim, self->size))
+        return CR_OK;
+    cr_print_sizes(&have, self->ndim, self->size);
+    cr_print_sizes(&want, from->ndim, from->size);
+    cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+            cr_text_str(&have), cr_text_str(&want));
+    cr_text_drop(&have);
+    cr_text_drop(&want);
+    return CR_RUNTIME;
+}
+
+/* Writes `from`, which was computed from a copy of `self`, and gives `self` its history. */
+static cr_status become(cr_tensor *self, cr_tensor *from)
+{
+    cr_tensor *cast = NULL;
+    cr_node *n;
+    cr_status st;
+
+    CR_TRY(check_fits(from, self));
+    CR_GO(cr_call_cast(&cast, from, (cr_dtype)self->dtype));
+    cr_view to = cr_view_of(self), v = cr_view_of(cast);
+    if (self->data && cast->data)
+        CR_GO(cr_copy_elements(&to, &v));
+    self->storage->version++;
+    CR_GO(cr_grad_fn(&n, cast));
+    if (n)
+        CR_GO(cr_rebase_history(self, n, cast->grad->output));
+done:
+    cr_drop(cast);
+    return st;
+}
+
+/* In-place form of a composition: its parts are recorded on a copy of self. */
+static cr_status record_composition(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_value spared[CR_MAX_ARGS], made[CR_MAX_RESULTS];
+    cr_tensor *copy = NULL, *self = arg[0].t;
+    cr_status st;
+
+    memcpy(spared, arg, op->param_count * sizeof *spared);
+    CR_TRY(cr_call_unary(&copy, "clone", self));
+    for (int i = 0; i < op->param_count; i++)
+        if (spared[i].tag == CR_TENSOR && spared[i].t == self)
+            spared[i].t = copy;
+    CR_GO(cr_call(op->inplace_of, spared, made));
+    st = become(self, made[0].t);
+    cr_drop_values(made, op->result_count);
+    if (!st)
+        result[0] = cr_of_tensor(cr_keep(self));
+done:
+    cr_drop(copy);
+    return st;
+}
+
+static cr_status stage_inplace(const cr_op *op, const cr_plan *p, const cr_value *arg,
+                               cr_value *result, uint32_t wanted, int w)
+{
+    if (arg[w].tag != CR_TENSOR || !any_requires(op, arg))
+        return pass(op, p, arg, result);
+    CR_TRY(cr_check_inplace(arg[w].t, true));
+    if (op->inplace_of && op->inplace_of->does == CR_DOES_IS && !op->differentiable)
+        return record_composition(op, arg, result);
+    if (!wanted && !cr_requires_grad(arg[w].t))
+        return cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result);
+    return record_inplace(op, p, arg, result, wanted, w);
+}
+
+cr_status cr_autograd_stage(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    const cr_plan *p = cr_plan_of(op);
+
+    if (!cr_recording())
+        return pass(op, p, arg, result);
+    uint32_t wanted = wanted_of(p, arg);
+    int w = written_param(op);
+    if (CR_UNLIKELY(w >= 0))
+        return stage_inplace(op, p, arg, result, wanted, w);
+    if (CR_LIKELY(wanted))
+        return record(op, p, arg, result, wanted);
+    if (op->does == CR_DOES_MAP && !op->differentiable && value_requires(&arg[0]) &&
+        cr_dtype_is_inexact(arg[0].t->dtype))
+        return record_map(op, p, arg, result);
+    return pass(op, p, arg, result);
+}
+
+cr_status cr_record_start(void)
+{
+    for (int i = 0; i < cr_ops_table_count(); i++) {
+        cr_op *op = cr_ops_at(i);
+        if (!cr_plans[i]->views || op->kernel_stage == tracking_kernel)
+            continue;
+        cr_plans[i]->kernel_stage = op->kernel_stage;
+        op->kernel_stage = tracking_kernel;
+    }
+    cr_stage_fns[CR_STAGE_AUTOGRAD] = cr_autograd_stage;
+    return CR_OK;
+}

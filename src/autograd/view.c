@@ -1,0 +1,340 @@
+/* Views and changes in place.
+ *
+ * A view knows its base (the first tensor, never itself a view).  Changing a
+ * view in place changes the base's history: the base becomes the result of a
+ * CopySlices node, which sends the cotangent of the changed part through the
+ * operation's node and the rest on to what the base was.  Other views of that
+ * base notice by the version and take a new grad_fn when they are next asked. */
+#include "autograd/autograd_impl.h"
+#include <stdio.h>
+
+cr_status cr_track_view(cr_tensor *view, cr_tensor *of, cr_view_kind kind)
+{
+    cr_grad_meta *m;
+
+    CR_TRY(cr_meta_of(&m, view));
+    if (m->base)
+        return CR_OK;
+    cr_tensor *base = cr_base_of(of);
+    m->base = cr_keep(base ? base : of);
+    m->view_kind = (uint8_t)(kind == CR_VIEW_NORMAL && base ? of->grad->view_kind : kind);
+    m->view_version = view->storage->version;
+    view->stages |= CR_AUTOGRAD_BIT;
+    return CR_OK;
+}
+
+cr_status cr_refresh_view(cr_tensor *t)
+{
+    cr_grad_meta *m = t->grad;
+    cr_node *n;
+
+    if (CR_LIKELY(m->view_version == t->storage->version))
+        return CR_OK;
+    if (!m->grad_fn && !m->base->requires_grad)
+        return CR_OK;
+    CR_TRY(cr_layout_node(&n, m->base, t, NULL));
+    cr_status st = cr_set_history(t, n, 0);
+    cr_node_drop(n);
+    return st;
+}
+
+/* --- what may be changed --- */
+static cr_status refuse_view(cr_tensor *t)
+{
+    char name[96], start[192] = "A view of a tensor is being modified inplace.";
+    cr_grad_meta *m = t->grad;
+    cr_node *n;
+
+    switch (m->view_kind) {
+    case CR_VIEW_NO_GRAD:
+        return cr_fail(CR_RUNTIME,
+                       "A view was created in no_grad mode and is being modified inplace with "
+                       "grad mode enabled. Given that this use case is ambiguous and "
+                       "error-prone, it is forbidden. You can clarify your code by moving both "
+                       "the view and the inplace either both inside the no_grad block (if you "
+                       "don't want the inplace to be tracked) or both outside (if you want the "
+                       "inplace to be tracked).");
+    case CR_VIEW_INFERENCE:
+        return cr_fail(CR_RUNTIME,
+                       "A view was created in inference mode and is being modified inplace in "
+                       "normal mode. Given that this use case is ambiguous and error-prone, it "
+                       "is forbidden. You can clarify your code by moving both the view and the "
+                       "inplace either both inside the inference_mode block (if you don't want "
+                       "the inplace to be tracked) or both outside (if you want the inplace to "
+                       "be tracked).");
+    default: break;
+    }
+    CR_TRY(cr_grad_fn(&n, t));
+    if (n) {
+        cr_node_short_name(name, sizeof name, n);
+        snprintf(start, sizeof start, "Output %u of %s is a view and is being modified inplace.",
+                 m->output, name);
+    }
+    if (m->view_kind == CR_VIEW_MULTIPLE)
+        return cr_fail(CR_RUNTIME,
+                       "%s This view is the output of a function that returns multiple views. "
+                       "Such functions do not allow the output views to be modified inplace. You "
+                       "should replace the inplace operation by an out-of-place one.",
+                       start);
+    return cr_fail(CR_RUNTIME,
+                   "%s This view was created inside a custom Function (or because an input was "
+                   "returned as-is) and the autograd logic to handle view+inplace would override "
+                   "the custom backward associated with the custom Function, leading to "
+                   "incorrect gradients. This behavior is forbidden. You can fix this by cloning "
+                   "the output of the custom Function.",
+                   start);
+}
+
+static cr_status check_recorded(cr_tensor *t)
+{
+    cr_tensor *base = cr_base_of(t);
+
+    if (base) {
+        if (t->grad->view_kind != CR_VIEW_NORMAL)
+            return refuse_view(t);
+        if (cr_requires_grad(t) && cr_is_leaf(base))
+            return cr_fail(CR_RUNTIME, "a view of a leaf Variable that requires grad is being "
+                                       "used in an in-place operation.");
+    }
+    if (cr_requires_grad(t) && cr_is_leaf(t))
+        return cr_fail(CR_RUNTIME, "a leaf Variable that requires grad is being used in an "
+                                   "in-place operation.");
+    return CR_OK;
+}
+
+cr_status cr_check_inplace(cr_tensor *t, bool recorded)
+{
+    if (recorded)
+        CR_TRY(check_recorded(t));
+    if (t->inference && !cr_thread.inference)
+        return cr_fail(CR_RUNTIME,
+                       "Inplace update to inference tensor outside InferenceMode is not "
+                       "allowed.You can make a clone to get a normal tensor before doing inplace "
+                       "update.See https://github.com/pytorch/rfcs/pull/17 for more details.");
+    return CR_OK;
+}
+
+/* --- CopySlices --- */
+typedef struct {
+    cr_node node;
+    cr_layout base, view;
+    cr_node *fn;      /* the operation on the view; its edges are also this node's */
+    int self_edge;    /* the base's edge, in place of the view's old one; -1: none */
+} copy_slices;
+
+static void slices_release(cr_node *n)
+{
+    cr_node *fn = ((copy_slices *)n)->fn;
+
+    if (!fn || !fn->kind->release)
+        return;
+    cr_lock(fn->kind->python);
+    fn->kind->release(fn);
+    cr_unlock(fn->kind->python);
+}
+
+static void slices_free(cr_node *n)
+{
+    copy_slices *c = (copy_slices *)n;
+
+    cr_layout_drop(&c->base);
+    cr_layout_drop(&c->view);
+    cr_node_drop(c->fn);
+}
+
+static cr_status apply_inner(cr_node *fn, cr_tensor *slice, cr_tensor **out)
+{
+    cr_tensor *grads[1] = {slice};
+
+    cr_lock(fn->kind->python);
+    cr_status st = fn->kind->apply(fn, grads, out);
+    cr_unlock(fn->kind->python);
+    return st;
+}
+
+/* The inner gradient of the changed part, in its shape; zeros where the operation gives none. */
+static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor **inner)
+{
+    cr_target to = {c->view.size, c->view.ndim, c->view.dtype, c->view.device};
+
+    if (c->self_edge < (int)c->fn->edge_count && *inner) {
+        *out = *inner;
+        *inner = NULL;
+        return cr_bring(out, &to, c->fn, (uint32_t)c->self_edge);
+    }
+    return cr_zeros(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size);
+}
+
+/* A boolean mask of the view's places in the base. */
+static cr_status mask_of(cr_tensor **out, const copy_slices *c)
+{
+    cr_tensor *ones = NULL, *places = NULL;
+    cr_view v;
+    cr_status st;
+
+    CR_GO(cr_tensor_new(&ones, (cr_dtype)c->view.dtype, (cr_device_kind)c->view.device,
+                        c->view.ndim, c->view.size));
+    v = cr_view_of(ones);
+    if (ones->data)
+        CR_GO(cr_fill_elements(&v, cr_scalar_int(1)));
+    CR_GO(cr_layout_scatter(&places, ones, &c->base, &c->view));
+    CR_GO(cr_call_cast(out, places, CR_BOOL));
+done:
+    cr_drop(places);
+    cr_drop(ones);
+    return st;
+}
+
+/* `grad` with the changed part replaced by `part`: by copying, when nothing records it. */
+static cr_status replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad, cr_tensor *part)
+{
+    cr_tensor *view;
+    cr_view to, from = cr_view_of(part);
+
+    CR_TRY(cr_layout_spread(out, &view, grad, &c->base, &c->view));
+    to = cr_view_of(view);
+    cr_status st = view->data ? cr_copy_elements(&to, &from) : CR_OK;
+    cr_drop(view);
+    if (st) {
+        cr_drop(*out);
+        *out = NULL;
+    }
+    return st;
+}
+
+/* Recorded, for views of the base's dtype. */
+static cr_status chosen(cr_tensor **out, const copy_slices *c, cr_tensor *grad, cr_tensor *spread)
+{
+    cr_tensor *mask = NULL;
+
+    CR_TRY(mask_of(&mask, c));
+    cr_status st = cr_call_where(out, mask, spread, grad);
+    cr_drop(mask);
+    return st;
+}
+
+/* Recorded, for views of one part of complex numbers: grad - spread(slice) + spread(part). */
+static cr_status exchanged(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
+                           cr_tensor *slice, cr_tensor *spread)
+{
+    cr_tensor *old = NULL, *minus = NULL, *rest = NULL;
+    cr_status st;
+
+    CR_GO(cr_layout_scatter_recorded(&old, slice, &c->base, &c->view));
+    CR_GO(cr_call_unary(&minus, "neg", old));
+    CR_GO(cr_call_add(&rest, grad, minus));
+    CR_GO(cr_call_add(out, rest, spread));
+done:
+    cr_drop(rest);
+    cr_drop(minus);
+    cr_drop(old);
+    return st;
+}
+
+static cr_status base_gradient(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
+                               cr_tensor *slice, cr_tensor *part)
+{
+    cr_tensor *spread = NULL;
+
+    if (!cr_recording())
+        return replaced(out, c, grad, part);
+    CR_TRY(cr_layout_scatter_recorded(&spread, part, &c->base, &c->view));
+    cr_status st = c->base.dtype == c->view.dtype ? chosen(out, c, grad, spread)
+                                                  : exchanged(out, c, grad, slice, spread);
+    cr_drop(spread);
+    return st;
+}
+
+static cr_status slices_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
+{
+    copy_slices *c = (copy_slices *)n;
+    cr_tensor *slice = NULL, *part = NULL, *none = NULL;
+    cr_status st;
+
+    if (!grads[0])
+        return CR_OK;
+    CR_GO(cr_layout_gather_recorded(&slice, grads[0], &c->base, &c->view));
+    CR_GO(apply_inner(c->fn, slice, out));
+    if (c->self_edge >= 0) {
+        bool own = c->self_edge < (int)c->fn->edge_count;
+        CR_GO(changed_part(&part, c, own ? &out[c->self_edge] : &none));
+        CR_GO(base_gradient(&out[c->self_edge], c, grads[0], slice, part));
+    }
+done:
+    cr_drop(part);
+    cr_drop(slice);
+    return st;
+}
+
+static const cr_node_kind copy_slices_kind = {
+    .name = "CopySlices", .apply = slices_apply, .release = slices_release, .free = slices_free};
+
+/* Which edge of `fn` leads to what `t` was: the same node and input. */
+static int edge_index(const cr_node *fn, const cr_edge *was)
+{
+    for (uint32_t i = 0; i < fn->edge_count && was->node; i++)
+        if (fn->edges[i].node == was->node && fn->edges[i].input == was->input)
+            return (int)i;
+    return -1;
+}
+
+static cr_status slices_new(cr_node **out, cr_tensor *base, cr_tensor *view, cr_node *fn,
+                            int self_edge)
+{
+    bool extra = self_edge < 0 && base->requires_grad;
+    cr_node *n;
+    cr_status st;
+
+    CR_TRY(cr_node_new(&n, sizeof(copy_slices), &copy_slices_kind, fn->edge_count + extra, 1));
+    copy_slices *c = (copy_slices *)n;
+    c->fn = cr_node_keep(fn);
+    c->self_edge = extra ? (int)fn->edge_count : self_edge;
+    CR_GO(cr_layout_of(&c->base, base));
+    CR_GO(cr_layout_of(&c->view, view));
+    for (uint32_t i = 0; i < fn->edge_count; i++)
+        if ((int)i != c->self_edge)
+            n->edges[i] = (cr_edge){cr_node_keep(fn->edges[i].node), fn->edges[i].input};
+    if (c->self_edge >= 0)
+        CR_GO(cr_edge_of(&n->edges[c->self_edge], base));
+    *out = n;
+    return CR_OK;
+done:
+    cr_node_drop(n);
+    return st;
+}
+
+/* The edge to what the view was before the change: without a refresh, the version has
+ * already moved on. */
+static cr_edge old_edge(const cr_tensor *t)
+{
+    const cr_grad_meta *m = t->grad;
+
+    if (m->grad_fn)
+        return (cr_edge){m->grad_fn, m->output};
+    return (cr_edge){m->accumulate, 0};
+}
+
+static cr_status rebase_view(cr_tensor *t, cr_node *fn)
+{
+    cr_tensor *base = cr_base_of(t);
+    cr_edge was = old_edge(t);
+    cr_node *n;
+
+    if (fn->result_count != 1)
+        return cr_fail(CR_RUNTIME,
+                       "Functions which modify views in-place must return a single Variable");
+    CR_TRY(cr_node_result_set(&fn->results[0], t));
+    CR_TRY(slices_new(&n, base, t, fn, edge_index(fn, &was)));
+    cr_status st = cr_set_history(base, n, 0);
+    cr_node_drop(n);
+    CR_TRY(st);
+    return cr_refresh_view(t);
+}
+
+cr_status cr_rebase_history(cr_tensor *t, cr_node *node, uint32_t output)
+{
+    if (!cr_base_of(t))
+        return cr_set_history(t, node, output);
+    CR_ASSERT(output == 0 || node->result_count != 1);
+    return rebase_view(t, node);
+}
