@@ -424,7 +424,6 @@ CV_FN cv_f32 cv_angle_f32(cv_f32 x)
 }
 
 CV_LANEWISE1(f32, erfc, __builtin_erfcf)
-CV_LANEWISE2(f32, pow, __builtin_powf)
 CV_LANEWISE2(f32, fmodlibm, __builtin_fmodf)
 
 /* A remainder is exact; a quotient below 2^22 is off by at most one. */

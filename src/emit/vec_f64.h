@@ -1,7 +1,8 @@
 /* vec_f64.h - float64 vectors.
  *
  * exp and log are polynomials within 1 ulp where there is a fused multiply-add; everything
- * else, and the baseline, goes to libm lane by lane. */
+ * else, and the baseline, goes to libm lane by lane.  float32's pow stands here because it is
+ * computed in float64. */
 #ifndef CR_EMIT_VEC_F64_H
 #define CR_EMIT_VEC_F64_H
 
@@ -125,5 +126,38 @@ CV_FN cv_f64 cv_angle_f64(cv_f64 x)
     cv_f64 r = cv_select_f64(cv_lt_f64(x, (cv_f64){0}), pi, (cv_f64){0});
     return cv_select_f64(cv_isnan_f64(x), x, r);
 }
+
+#ifdef CV_HAS_FMA
+/* |x|^y through float64, which has digits to spare; then what the sign of x, zeros, ones and
+ * infinities change.  Past 2^24 every float is even. */
+CV_FN cv_f32 cv_powsize_f32(cv_f32 x, cv_f32 y)
+{
+    typedef cv_s_f64 wide CV_VECTOR(2 * CV_BYTES);
+    union {
+        wide all;
+        cv_f64 half[2];
+    } a = {__builtin_convertvector(x, wide)}, b = {__builtin_convertvector(y, wide)};
+    a.half[0] = cv_exp_f64(b.half[0] * cv_log_f64(a.half[0]));
+    a.half[1] = cv_exp_f64(b.half[1] * cv_log_f64(a.half[1]));
+    return __builtin_convertvector(a.all, cv_f32);
+}
+
+CV_FN cv_f32 cv_pow_f32(cv_f32 x, cv_f32 y)
+{
+    cv_f32 zero = {0}, one = cv_set1_f32(1.0f), a = cv_abs_f32(x), half = y * 0.5f;
+    cv_f32 r = cv_powsize_f32(a, y);
+    cv_m32 whole = cv_eq_f32(cv_trunc_f32(y), y);
+    cv_m32 odd = cv_and_m32(whole, cv_ne_f32(cv_trunc_f32(half), half));
+    cv_m32 root = cv_and_m32(cv_lt_f32(x, zero), cv_not_m32(whole));
+    root = cv_and_m32(root, cv_and_m32(cv_isfinite_f32(x), cv_isfinite_f32(y)));
+    r = cv_select_f32(cv_and_m32(odd, cv_signbit_f32(x)), -r, r);
+    r = cv_select_f32(root, cv_set1_f32(CV_NAN_f32), r);
+    cv_m32 unit = cv_and_m32(cv_eq_f32(a, one), cv_isinf_f32(y));
+    unit = cv_or_m32(unit, cv_or_m32(cv_eq_f32(x, one), cv_eq_f32(y, zero)));
+    return cv_select_f32(unit, one, r);
+}
+#else
+CV_LANEWISE2(f32, pow, __builtin_powf)
+#endif
 
 #endif
