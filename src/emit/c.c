@@ -155,7 +155,7 @@ static const char *literal(printer *p, const cr_expr *e)
                                  real_literal(p, part, e->value.c.im));
     case CR_CAT_INT:
         if (e->value.i == INT64_MIN)
-            return "(-INT64_C(9223372036854775807) - 1)";
+            return "(-9223372036854775807 - 1)";
         break;
     case CR_CAT_BOOL: break;
     }
