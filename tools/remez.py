@@ -2,6 +2,8 @@
 
     python tools/remez.py exp        print the coefficients of one polynomial
     python tools/remez.py            print all of them
+    python tools/remez.py --check src/emit/vec_f32.h src/emit/vec_f64.h
+                                     fail if a header holds others
 
 A polynomial p approximates a function g on an interval so that the largest value of
 |w(x) (p(x) - g(x))| is least: the exchange algorithm of Remez, in 60 digits.  The weight w is
@@ -180,13 +182,32 @@ SETS = {
 }
 
 
-def show(name):
+def fitted(name):
+    """The coefficients as the headers spell them, lowest first, and their error."""
     coefficients, worst = rounded(*SETS[name])
+    if len(SETS[name]) == 6:
+        return [repr(float(c)) for c in coefficients], worst
+    return [mp.nstr(c, 9, strip_zeros=True) + "f" for c in coefficients], worst
+
+
+def show(name):
+    coefficients, worst = fitted(name)
     print(f"{name}: weighted error 2^{float(mp.log(worst, 2)):.1f}")
     for k, c in enumerate(coefficients):
-        print(f"  {k}: {mp.nstr(c, 9)}f" if len(SETS[name]) < 6 else f"  {k}: {float(c)!r}")
+        print(f"  {k}: {c}")
+
+
+def check(paths):
+    """Whether every coefficient stands in the headers; prints those that do not."""
+    text = "".join(open(path, encoding="utf-8").read() for path in paths)
+    missing = [(name, c) for name in SETS for c in fitted(name)[0] if c not in text]
+    for name, c in missing:
+        print(f"{name}: {c} is not in {' '.join(paths)}")
+    return not missing
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["--check"]:
+        sys.exit(0 if check(sys.argv[2:]) else 1)
     for wanted in sys.argv[1:] or SETS:
         show(wanted)

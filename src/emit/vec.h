@@ -6,8 +6,8 @@
  * It is plain C with vector extensions and no system header: the text is put before each
  * kernel that is compiled at run time, where reading system headers would cost more than
  * compiling the kernel.  Whoever embeds the text drops its #include lines; the order is vec.h,
- * vec_float.h, vec_f32.h, vec_f64.h, vec_int.h, vec_complex.h, vec_special.h; a dtype's
- * header is left out where no value has it, vec_special.h where none of its names is used.
+ * vec_float.h, vec_f32.h, vec_f64.h (float32's pow included), vec_int.h, vec_complex.h,
+ * vec_special.h, vec_random.h.  The last four are left out where none of their names is used.
  *
  * Compile with -O2 -ffp-contract=off: every fused multiply-add is spelled cv_fma_*.
  *

@@ -6,7 +6,7 @@
 #ifndef CR_EMIT_VEC_F64_H
 #define CR_EMIT_VEC_F64_H
 
-#include "emit/vec_float.h"
+#include "emit/vec_f32.h"
 
 CV_DEFINE_FLOAT(f64, i64, u64, m64, 8, )
 

@@ -10,6 +10,7 @@ ULP_avx2   := -mavx2 -mfma -mf16c
 ULP_base   :=
 ULP_SETS   := avx512 avx2 base
 ULP_JOBS   ?= 2
+PYTHON     ?= python3
 
 $(B)/ulp/kernels-%.o: tests/ulp/kernels.c tests/ulp/functions.def $(wildcard src/emit/vec*.h)
 	@mkdir -p $(@D)
@@ -35,3 +36,8 @@ test-ulp: $(B)/ulp/ulp $(B)/ulp/lanes
 test-ulp-full: $(B)/ulp/ulp $(B)/ulp/lanes
 	$(B)/ulp/lanes
 	$(B)/ulp/ulp --full --jobs=$(ULP_JOBS)
+
+# The polynomials' coefficients are what the script derives; needs Python with mpmath.
+.PHONY: test-remez
+test-remez:
+	$(PYTHON) tools/remez.py --check src/emit/vec_f32.h src/emit/vec_f64.h
