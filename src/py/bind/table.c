@@ -1,0 +1,167 @@
+/* The operator table as Python data: what tests, documentation and tools read. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+static const char *type_name(unsigned type)
+{
+    static const char *const names[] = {
+        [CR_T_TENSOR] = "Tensor", [CR_T_TENSORS] = "Tensor[]", [CR_T_SCALAR] = "Scalar",
+        [CR_T_SCALARS] = "Scalar[]", [CR_T_INT] = "int", [CR_T_INTS] = "int[]",
+        [CR_T_FLOAT] = "float", [CR_T_FLOATS] = "float[]", [CR_T_BOOL] = "bool",
+        [CR_T_BOOLS] = "bool[]", [CR_T_STRING] = "str", [CR_T_DTYPE] = "ScalarType",
+        [CR_T_LAYOUT] = "Layout", [CR_T_DEVICE] = "Device", [CR_T_FORMAT] = "MemoryFormat",
+        [CR_T_GENERATOR] = "Generator"};
+    return names[type];
+}
+
+static PyObject *ints_list(const cr_value *v)
+{
+    PyObject *list = PyList_New(v->len);
+
+    for (uint32_t i = 0; list && i < v->len; i++)
+        PyList_SET_ITEM(list, i, PyLong_FromLongLong(v->ints[i]));
+    return list;
+}
+
+static PyObject *preset_object(const cr_param *p)
+{
+    const cr_value *v = &p->preset;
+
+    switch (v->tag) {
+    case CR_INT: return PyLong_FromLongLong(v->i);
+    case CR_TRUTH: return PyBool_FromLong((long)v->i);
+    case CR_FLOAT: return PyFloat_FromDouble(v->d);
+    case CR_NUMBER: return cr_py_scalar_object(v->number);
+    case CR_STRING: return PyUnicode_FromStringAndSize(v->s, v->len);
+    case CR_INTS:
+    case CR_TRUTHS: return ints_list(v);
+    default: Py_RETURN_NONE;
+    }
+}
+
+static PyObject *param_object(const cr_op *op, int i)
+{
+    const cr_param *p = &op->param[i];
+    PyObject *preset = preset_object(p), *made;
+
+    if (!preset)
+        return NULL;
+    made = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
+                         type_name(p->type), "optional", p->optional ? Py_True : Py_False,
+                         "keyword_only", p->keyword_only ? Py_True : Py_False, "number",
+                         p->number ? Py_True : Py_False, "written",
+                         p->written ? Py_True : Py_False, "mask",
+                         op->mask_params >> i & 1 ? Py_True : Py_False, "has_default",
+                         p->has_default ? Py_True : Py_False, "default", preset);
+    return made;
+}
+
+typedef struct {
+    unsigned bit;
+    const char *name;
+} word;
+
+static PyObject *words_list(unsigned bits, const word *words, size_t n)
+{
+    PyObject *list = PyList_New(0);
+
+    for (size_t i = 0; list && i < n; i++) {
+        PyObject *s = bits & words[i].bit ? PyUnicode_FromString(words[i].name) : NULL;
+        if (s && PyList_Append(list, s))
+            Py_CLEAR(list);
+        Py_XDECREF(s);
+    }
+    return list;
+}
+
+static PyObject *dtypes_list(const cr_op *op)
+{
+    PyObject *list = PyList_New(0);
+
+    for (int t = 0; list && t < CR_DTYPE_COUNT; t++) {
+        PyObject *s = op->dtypes >> t & 1 ? PyUnicode_FromString(cr_dtype_name((cr_dtype)t)) : NULL;
+        if (s && PyList_Append(list, s))
+            Py_CLEAR(list);
+        Py_XDECREF(s);
+    }
+    return list;
+}
+
+static PyObject *params_list(const cr_op *op)
+{
+    PyObject *list = PyList_New(op->param_count);
+
+    for (int i = 0; list && i < op->param_count; i++) {
+        PyObject *p = param_object(op, i);
+        if (!p)
+            Py_CLEAR(list);
+        else
+            PyList_SET_ITEM(list, i, p);
+    }
+    return list;
+}
+
+static PyObject *names_list(const cr_op *op, bool grads)
+{
+    int n = grads ? op->grad_count : op->result_count;
+    PyObject *list = PyList_New(0);
+
+    for (int i = 0; list && i < n; i++) {
+        if (grads && !op->grads[i].rule)
+            continue;
+        PyObject *s = PyUnicode_FromString(grads ? op->grads[i].input : op->result[i].name);
+        if (!s || PyList_Append(list, s))
+            Py_CLEAR(list);
+        Py_XDECREF(s);
+    }
+    return list;
+}
+
+static bool makes_float(const cr_op *op)
+{
+    return op->type && op->type->kind == CR_RULE_CALL && op->type->builtin == CR_BUILTIN_float;
+}
+
+static PyObject *record_object(const cr_op *op)
+{
+    static const char *const does[] = {"body", "fold", "map", "is", "extern", "whole", "inplace"};
+    static const word forms[] = {{CR_AS_FUNCTION, "function"},
+                                 {CR_AS_METHOD, "method"},
+                                 {CR_AS_INPLACE, "inplace"},
+                                 {CR_AS_OUT, "out"},
+                                 {CR_AS_NN, "nn"}};
+    static const word words[] = {{CR_WORD_RANDOM, "random"},
+                                 {CR_WORD_THREADS, "threads"},
+                                 {CR_WORD_NO_ALIAS, "no_alias"},
+                                 {CR_WORD_NO_PROMOTE, "no_promote"}};
+    cr_text schema = {0};
+    PyObject *made;
+
+    cr_op_print_schema(&schema, op);
+    made = Py_BuildValue(
+        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N}", "name",
+        op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc", op->doc, "ref",
+        op->ref, "sample", op->sample, "does", does[op->does], "file", op->file, "line", op->line,
+        "fused", op->fused ? Py_True : Py_False, "makes_float",
+        makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params", params_list(op), "results",
+        names_list(op, false), "grads", names_list(op, true), "dtypes", dtypes_list(op), "forms",
+        words_list(op->forms, forms, CR_LEN(forms)), "words",
+        words_list(op->words, words, CR_LEN(words)));
+    cr_text_drop(&schema);
+    return made;
+}
+
+PyObject *cr_py_records(PyObject *module, PyObject *unused)
+{
+    PyObject *list = PyList_New(0);
+
+    (void)module;
+    (void)unused;
+    for (int i = 0; list && i < cr_ops_table_count(); i++) {
+        PyObject *r = record_object(cr_ops_at(i));
+        if (!r || PyList_Append(list, r))
+            Py_CLEAR(list);
+        Py_XDECREF(r);
+    }
+    return list;
+}

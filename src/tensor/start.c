@@ -1,0 +1,24 @@
+/* Start-up: the table, its kernels and functions, the stages below autograd. */
+#include "base/env.h"
+#include "base/memory.h"
+#include "jit/generated.h"
+#include "tensor/internal.h"
+#include <pthread.h>
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static cr_status started;
+
+static void start(void)
+{
+    started = cr_generated_install();
+    if (started)
+        return;
+    cr_install_calls();
+    cr_fail_alloc_after((uint64_t)cr_env_int(CR_ENV_CR_FAIL_ALLOC));
+}
+
+cr_status cr_tensor_start(void)
+{
+    pthread_once(&once, start);
+    return started;
+}

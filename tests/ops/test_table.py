@@ -1,0 +1,303 @@
+"""Every entry of the operator table, tested from what the table says (see table.py)."""
+import numpy
+import pytest
+
+import cresset as torch
+from cresset import _C
+
+from table import BY_KEY, COMPLEX, ENTRIES, FLOATS, HALVES, INTS, Draw, as_array, leaves, reference
+
+DRAWN = [e for e in ENTRIES if e.can_be_drawn()]
+WITH_REF = [e for e in DRAWN if e.ref]
+# Entries whose derivative is stated, or that are compositions of differentiable ones.
+WITH_GRAD = [e for e in DRAWN if e.grads and "random" not in e.words]
+
+
+def by_key(entries):
+    return pytest.mark.parametrize("key", [e.key for e in entries])
+
+
+def same(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and numpy.array_equal(as_array(a), as_array(b), equal_nan=True)
+
+
+def first_dtype(entry):
+    for d in ("float64", "complex128", "int64", "bool"):
+        if d in entry.dtypes:
+            return d
+    return "float32"
+
+
+TOLERANCE = {"float32": 2e-5, "complex64": 4e-5, "float16": 4e-3, "bfloat16": 3e-2}
+
+
+@by_key(WITH_REF)
+def test_values_and_dtypes(key):
+    """Against NumPy and SciPy, for every dtype the entry takes."""
+    entry = BY_KEY[key]
+    tried = 0
+    for dtype in FLOATS + HALVES + COMPLEX + INTS + ("bool",):
+        if dtype not in entry.dtypes:
+            continue
+        for case in entry.cases():
+            draw = Draw(entry, case, dtype)
+            got = list(leaves(draw.run()))[0]
+            with numpy.errstate(all="ignore"):
+                try:
+                    want = numpy.asarray(reference(entry, draw))
+                except TypeError:
+                    continue  # the reference has no such dtype; values are then covered by the others
+            tolerance = TOLERANCE.get(dtype, 1e-9)
+            if dtype in INTS + ("bool",) and got.is_floating_point():
+                tolerance = 2e-5
+            have = as_array(got)
+            assert tuple(have.shape) == tuple(want.shape), (dtype, case)
+            exact = not (got.is_floating_point() or got.is_complex())
+            if exact and want.dtype.kind in "iub" and have.dtype.kind in "iub":
+                numpy.testing.assert_array_equal(have.astype(numpy.int64), want.astype(have.dtype).astype(numpy.int64),
+                                                 err_msg=f"{dtype} {case}")
+            else:
+                numpy.testing.assert_allclose(have, want, rtol=tolerance, atol=tolerance, err_msg=f"{dtype} {case}")
+            tried += 1
+    assert tried
+
+
+@by_key(DRAWN)
+def test_refused_dtypes(key):
+    """A dtype that the entry leaves out raises, whatever it is."""
+    entry = BY_KEY[key]
+    if not entry.tensor_params or entry.does == "whole" or entry.does == "is":
+        return  # types are decided by what they call
+    for dtype in COMPLEX + ("bool",):
+        if dtype in entry.dtypes:
+            continue
+        try:
+            draw = Draw(entry, entry.cases()[0], dtype)
+        except (ValueError, RuntimeError):
+            continue
+        if not any(t.dtype == getattr(torch, dtype) for t in leaves(list(draw.values.values()))):
+            continue
+        if list(leaves(draw.values[entry.params[0]["name"]])) == []:
+            continue
+        if entry.makes_float and dtype == "bool":
+            continue
+        with pytest.raises((RuntimeError, TypeError, NotImplementedError)):
+            draw.run()
+
+
+@by_key(DRAWN)
+def test_strides_zero_size_and_fakes(key):
+    """Non-contiguous arguments give the same values; fakes give the same sizes and dtypes."""
+    entry = BY_KEY[key]
+    if "random" in entry.words or any(p["written"] for p in entry.params):
+        return
+    for case in entry.cases():
+        draw = Draw(entry, case, first_dtype(entry))
+        want = list(leaves(draw.run()))
+        spread = {k: scattered(v) for k, v in draw.values.items()}
+        for a, b in zip(want, leaves(draw.run(spread))):
+            assert a.shape == b.shape and a.dtype == b.dtype, case
+            numpy.testing.assert_allclose(as_array(b), as_array(a), rtol=1e-12, atol=1e-12, err_msg=case)
+        if entry.does in ("body", "fold", "map") or entry.fused:
+            fakes = {k: faked(v) for k, v in draw.values.items()}
+            for a, b in zip(want, leaves(draw.run(fakes))):
+                assert b.is_meta and a.shape == b.shape and a.dtype == b.dtype, case
+
+
+def scattered(v):
+    """The same values with a gap after each element and the dims stored in reverse."""
+    if isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v):
+        return [scattered(x) for x in v]
+    if not isinstance(v, torch.Tensor) or v.ndim == 0:
+        return v
+    a = as_array(v) if v.dtype not in (torch.float16, torch.bfloat16) else None
+    if a is None:
+        return v
+    order = list(range(v.ndim))[::-1]
+    wide = numpy.zeros([2 * n for n in a.transpose(order).shape], a.dtype)
+    part = wide[tuple(slice(None, None, 2) for _ in order)]
+    part[...] = a.transpose(order)
+    return torch.from_numpy(wide)[tuple(slice(None, None, 2) for _ in order)].permute(order)
+
+
+def faked(v):
+    if isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v):
+        return [faked(x) for x in v]
+    return v.to("meta") if isinstance(v, torch.Tensor) else v
+
+
+@by_key([e for e in DRAWN if e.does in ("body", "fold")])
+def test_zero_size(key):
+    """Nothing in, nothing out - or a reduction's identity."""
+    entry = BY_KEY[key]
+    if any("=" in c and "(" in c for c in entry.cases()):
+        return
+    draw = Draw(entry, entry.cases()[0], first_dtype(entry), shape=(0, 3))
+    if entry.does == "fold" and entry.name in ("amax", "amin"):
+        with pytest.raises(IndexError):
+            draw.run()
+        return
+    for t in leaves(draw.run()):
+        assert entry.does == "fold" or tuple(t.shape) == (0, 3)
+
+
+@by_key([e for e in DRAWN if e.does == "body" and len(e.results) == 1])
+def test_aliased_and_inplace(key):
+    """One tensor as all arguments; the in-place form; out= of another dtype and size."""
+    entry = BY_KEY[key]
+    draw = Draw(entry, entry.cases()[0], first_dtype(entry))
+    tensors = [p["name"] for p in entry.tensor_params if isinstance(draw.values[p["name"]], torch.Tensor) and not p["mask"]]
+    if "no_alias" not in entry.words and len(tensors) > 1:
+        one = draw.values[tensors[-1]]
+        twice = dict(draw.values, **{n: one for n in tensors})
+        apart = dict(draw.values, **{n: one.clone() for n in tensors})
+        assert same(draw.run(twice), draw.run(apart))
+    want = draw.run()
+    if "inplace" in entry.forms and want.dtype == draw.values[entry.params[0]["name"]].dtype:
+        values = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in draw.values.items()}
+        args, kwargs = draw.call_arguments(values)
+        back = getattr(args[0], entry.name + "_")(*args[1:], **kwargs)
+        assert back is args[0] and same(back, want)
+    if "out" in entry.forms:
+        out = torch.empty(0, dtype=want.dtype)
+        assert draw.run(out=out) is out and same(out, want)
+
+
+def numeric_gradient(f, values, name, index, weights, step=1e-6):
+    """d sum(f * weights) / d values[name][index] by central differences; complex in both parts."""
+    a = values[name] if index is None else values[name][index]
+    flat = a.detach().clone().reshape(-1)
+    grad = torch.zeros_like(flat)
+    parts = (1, 1j) if a.is_complex() else (1,)
+    for k in range(flat.numel()):
+        for part in parts:
+            both = []
+            for sign in (1, -1):
+                moved = flat.clone()
+                moved[k] = moved[k] + sign * step * part
+                moved = moved.reshape(a.shape)
+                v = dict(values)
+                v[name] = moved if index is None else [moved if i == index else x for i, x in enumerate(values[name])]
+                both.append(sum((o.detach() * w.conj()).sum().real if o.is_complex() else (o.detach() * w).sum()
+                                for o, w in zip(f(v), weights)).item())
+            grad[k] = grad[k] + (both[0] - both[1]) / (2 * step) * part
+    return grad.reshape(a.shape)
+
+
+def differentiable(outs):
+    return [o for o in leaves(outs) if o.requires_grad]
+
+
+def weights_for(outs, seed=5):
+    random = numpy.random.default_rng(seed)
+    made = []
+    for o in outs:
+        w = random.uniform(0.5, 1.5, tuple(o.shape))
+        if o.is_complex():
+            w = w + 1j * random.uniform(0.5, 1.5, tuple(o.shape))
+        made.append(torch.from_numpy(numpy.asarray(w)).to(o.dtype))
+    return made
+
+
+def inputs_of(entry, draw):
+    for p in entry.tensor_params:
+        v = draw.values[p["name"]]
+        if isinstance(v, torch.Tensor) and v.requires_grad:
+            yield p["name"], None, v
+        elif isinstance(v, (list, tuple)):
+            for i, x in enumerate(v):
+                if isinstance(x, torch.Tensor) and x.requires_grad:
+                    yield p["name"], i, x
+
+
+@by_key(WITH_GRAD)
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+def test_gradients(key, dtype):
+    """First derivatives against central differences."""
+    entry = BY_KEY[key]
+    if dtype not in entry.dtypes:
+        return
+    for case in entry.cases():
+        draw = Draw(entry, case, dtype, requires_grad=True)
+        inputs = list(inputs_of(entry, draw))
+        outs = differentiable(draw.run())
+        if not outs or not inputs:
+            continue
+        weights = weights_for(outs)
+        got = torch.autograd.grad(outs, [x for _, _, x in inputs], weights, allow_unused=True)
+        count = len(outs)
+        for (name, index, x), g in zip(inputs, got):
+            want = numeric_gradient(lambda v: pick(draw.run(v), outs), detached(draw.values), name, index, weights)
+            have = torch.zeros_like(x) if g is None else g
+            numpy.testing.assert_allclose(as_array(have), as_array(want), rtol=2e-5, atol=2e-5, err_msg=f"{name} {case}")
+
+
+def detached(values):
+    return {k: v.detach() if isinstance(v, torch.Tensor) else
+            [x.detach() if isinstance(x, torch.Tensor) else x for x in v] if isinstance(v, list) else v
+            for k, v in values.items()}
+
+
+def pick(outs, like):
+    """The results that were differentiable in the recorded run: those of a floating or complex dtype."""
+    found = [o for o in leaves(outs) if o.is_floating_point() or o.is_complex()]
+    return found[:len(like)]
+
+
+@by_key(WITH_GRAD)
+def test_second_gradients(key):
+    """Derivatives of the first derivatives against central differences of them."""
+    entry = BY_KEY[key]
+    if "float64" not in entry.dtypes:
+        return
+    case = entry.cases()[0]
+    draw = Draw(entry, case, "float64", requires_grad=True)
+    inputs = list(inputs_of(entry, draw))
+    outs = differentiable(draw.run())
+    if not outs or not inputs:
+        return
+    weights = weights_for(outs)
+
+    def first(values):
+        taken = {k: v.detach().requires_grad_(True) if isinstance(v, torch.Tensor) and v.is_floating_point() else
+                 [x.detach().requires_grad_(True) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+                  for x in v] if isinstance(v, list) else v for k, v in values.items()}
+        where = [taken[n] if i is None else taken[n][i] for n, i, _ in inputs]
+        o = differentiable(draw.run(taken))
+        g = torch.autograd.grad(o, where, weights, allow_unused=True, create_graph=True)
+        return where, [torch.zeros_like(x) if y is None else y for x, y in zip(where, g)]
+
+    where, grads = first(draw.values)
+    live = [g for g in grads if g.requires_grad]
+    if not live:
+        return
+    second_weights = weights_for(grads, seed=9)
+    got = torch.autograd.grad(live, where, [w for g, w in zip(grads, second_weights) if g.requires_grad],
+                              allow_unused=True)
+    for (name, index, x), g in zip(inputs, got):
+        want = numeric_gradient(lambda v: first(v)[1], detached(draw.values), name, index, second_weights)
+        have = torch.zeros_like(x) if g is None else g
+        numpy.testing.assert_allclose(as_array(have), as_array(want), rtol=2e-4, atol=2e-4, err_msg=name)
+
+
+@by_key([e for e in DRAWN if e.does == "body" and len(e.tensor_params) > 1 and "no_promote" not in e.words])
+def test_mismatched_sizes(key):
+    """Sizes that do not broadcast raise torch's text and leave nothing behind."""
+    entry = BY_KEY[key]
+    if any("=" in c and "t(" in c for c in entry.cases()):
+        return
+    draw = Draw(entry, entry.cases()[0], first_dtype(entry))
+    names = [p["name"] for p in entry.tensor_params if isinstance(draw.values[p["name"]], torch.Tensor)]
+    if len(names) < 2:
+        return
+    values = dict(draw.values, **{names[-1]: draw.values[names[-1]][:2]})
+    with pytest.raises(RuntimeError, match=r"The size of tensor a \(\d+\) must match the size of tensor b \(\d+\) at non-singleton dimension 0"):
+        draw.run(values)
+
+
+def test_the_table_is_complete():
+    """Every entry is documented, and what is not drawn says so."""
+    for e in ENTRIES:
+        assert e.doc.strip(), e.key
+    assert len(ENTRIES) > 200
+    assert _C.ops.add is not None
