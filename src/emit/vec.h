@@ -318,8 +318,14 @@ CV_DEFINE_SELECT(u8, m8)
 #endif
 
 CV_FN cv_m8 cv_select_m8(cv_m8 m, cv_m8 a, cv_m8 b) { return (m & a) | (~m & b); }
-CV_FN cv_m32 cv_select_m32(cv_m32 m, cv_m32 a, cv_m32 b) { return (cv_m32)((m & a) | (~m & b)); }
-CV_FN cv_m64 cv_select_m64(cv_m64 m, cv_m64 a, cv_m64 b) { return (cv_m64)((m & a) | (~m & b)); }
+CV_FN cv_m32 cv_select_m32(cv_m32 m, cv_m32 a, cv_m32 b)
+{
+    return (cv_m32)((m & a) | (~m & b));
+}
+CV_FN cv_m64 cv_select_m64(cv_m64 m, cv_m64 a, cv_m64 b)
+{
+    return (cv_m64)((m & a) | (~m & b));
+}
 
 #define CV_DEFINE_FROMMASK(T, M, one)                                                         \
     CV_FN cv_##T cv_frommask_##T(cv_##M m)                                                    \

@@ -223,7 +223,7 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     CV_DEFINE_LDEXP(T, I, suffix)                                                             \
     CV_FN cv_##T cv_cast_##T##_##I(cv_##I a) { return __builtin_convertvector(a, cv_##T); }   \
     CV_FN cv_##I cv_cast_##I##_##T(cv_##T a) { return __builtin_convertvector(a, cv_##I); }   \
-    CV_LANEWISE2(T, nextafter, __builtin_nextafter##suffix)                                                             \
+    CV_LANEWISE2(T, nextafter, __builtin_nextafter##suffix)                                   \
     CV_DEFINE_REDUCE(T, add, size)                                                            \
     CV_DEFINE_REDUCE(T, mul, size)                                                            \
     CV_DEFINE_REDUCE(T, maximum, size)                                                        \

@@ -16,7 +16,8 @@ $(B)/ulp/kernels-%.o: tests/ulp/kernels.c tests/ulp/functions.def $(wildcard src
 	@mkdir -p $(@D)
 	$(CC) $(ULP_FLAGS) $(ULP_$*) -DULP_ISA=$* -c $< -o $@
 
-$(B)/ulp/lanes-%.o: tests/ulp/lanes.c tests/ulp/ulp.h tests/ulp/special.def $(wildcard src/emit/vec*.h)
+$(B)/ulp/lanes-%.o: tests/ulp/lanes.c tests/ulp/ulp.h tests/ulp/special.def \
+                    $(wildcard src/emit/vec*.h)
 	@mkdir -p $(@D)
 	$(CC) $(ULP_FLAGS) $(ULP_$*) -DULP_ISA=$* -c $< -o $@
 
