@@ -4,7 +4,9 @@
 # B is the build folder; two builds in two folders do not meet.
 
 B       ?= build
-CC      ?= gcc
+ifeq ($(origin CC),default)
+CC      := gcc
+endif
 HOSTCC  ?= $(CC)
 PYTHON  ?= python3.11
 VENV    ?= .venv
