@@ -1,0 +1,611 @@
+/* Reading safetensors: a strict JSON parser for the one shape a header may have,
+ * then checks over all entries, then tensors over the bytes. */
+#include "io/safetensors.h"
+#include "base/map.h"
+#include "io/safetensors_impl.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { MOST_HEADER = 100000000 };
+
+/* The bytes of a file: mapped, or copied from memory.  Counted. */
+typedef struct {
+    _Atomic int count;
+    char *bytes;
+    size_t len;
+    bool mapped;
+} source;
+
+typedef struct {
+    const char *key, *value;
+} pair;
+
+struct cr_safetensors {
+    source *source;
+    const char *data;
+    size_t data_len;
+    cr_arena arena;
+    cr_map names; /* entry index + 1, before sorting */
+    CR_VEC(cr_safetensors_entry) entries;
+    CR_VEC(pair) metadata;
+};
+
+/* --- the source --- */
+static void source_drop(void *p)
+{
+    source *s = p;
+
+    if (!s || atomic_fetch_sub(&s->count, 1) != 1)
+        return;
+    if (s->mapped)
+        munmap(s->bytes, s->len);
+    else
+        cr_free(s->bytes);
+    cr_free(s);
+}
+
+static cr_status source_new(source **out, char *bytes, size_t len, bool mapped)
+{
+    source *s = cr_alloc(sizeof *s);
+
+    if (!s)
+        return CR_MEMORY;
+    *s = (source){.count = 1, .bytes = bytes, .len = len, .mapped = mapped};
+    *out = s;
+    return CR_OK;
+}
+
+static cr_status io_error(const char *path)
+{
+    return cr_fail(CR_IO, "[Errno %d] %s: '%s'", errno, strerror(errno), path);
+}
+
+static cr_status refuse(const char *why)
+{
+    return cr_fail(CR_VALUE, "Error while deserializing header: %s", why);
+}
+
+static cr_status map_file(source **out, const char *path)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    struct stat info;
+    cr_status st = CR_OK;
+
+    if (fd < 0)
+        return io_error(path);
+    if (fstat(fd, &info))
+        st = io_error(path);
+    else if (!S_ISREG(info.st_mode))
+        st = cr_fail(CR_IO, "not a regular file: '%s'", path);
+    else if (info.st_size < 8)
+        st = refuse("header too small");
+    if (st) {
+        close(fd);
+        return st;
+    }
+    size_t len = (size_t)info.st_size;
+    void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
+    st = p == MAP_FAILED ? io_error(path) : source_new(out, p, len, true);
+    if (st && p != MAP_FAILED)
+        munmap(p, len);
+    close(fd);
+    return st;
+}
+
+/* --- JSON --- */
+typedef struct {
+    const char *at, *end, *start;
+    cr_arena *arena;
+} parser;
+
+static cr_status bad(const parser *p, const char *what)
+{
+    return cr_fail(CR_VALUE, "Error while deserializing header: %s at byte %zu", what,
+                   (size_t)(p->at - p->start));
+}
+
+static void skip_space(parser *p)
+{
+    while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t'))
+        p->at++;
+}
+
+static bool accept(parser *p, char c)
+{
+    skip_space(p);
+    if (p->at == p->end || *p->at != c)
+        return false;
+    p->at++;
+    return true;
+}
+
+static cr_status expect(parser *p, char c)
+{
+    static const char *const what[128] = {
+        ['{'] = "'{' expected", ['}'] = "'}' expected", ['['] = "'[' expected",
+        [']'] = "']' expected", [':'] = "':' expected", [','] = "',' expected",
+        ['"'] = "a string expected"};
+
+    return accept(p, c) ? CR_OK : bad(p, what[(unsigned char)c]);
+}
+
+static cr_status hex4(parser *p, uint32_t *out)
+{
+    *out = 0;
+    for (int i = 0; i < 4; i++) {
+        if (p->at == p->end)
+            return bad(p, "an escape is cut short");
+        char c = *p->at;
+        int d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87 : -1;
+        if (d < 0)
+            return bad(p, "hexadecimal digits expected");
+        *out = *out * 16 + (uint32_t)d;
+        p->at++;
+    }
+    return CR_OK;
+}
+
+static void put_utf8(char **out, uint32_t c)
+{
+    char *o = *out;
+
+    if (c < 0x80) {
+        *o++ = (char)c;
+    } else if (c < 0x800) {
+        *o++ = (char)(0xC0 | c >> 6);
+        *o++ = (char)(0x80 | (c & 63));
+    } else if (c < 0x10000) {
+        *o++ = (char)(0xE0 | c >> 12);
+        *o++ = (char)(0x80 | (c >> 6 & 63));
+        *o++ = (char)(0x80 | (c & 63));
+    } else {
+        *o++ = (char)(0xF0 | c >> 18);
+        *o++ = (char)(0x80 | (c >> 12 & 63));
+        *o++ = (char)(0x80 | (c >> 6 & 63));
+        *o++ = (char)(0x80 | (c & 63));
+    }
+    *out = o;
+}
+
+static cr_status unicode_escape(parser *p, char **out)
+{
+    uint32_t c, low;
+
+    CR_TRY(hex4(p, &c));
+    if (c >= 0xDC00 && c < 0xE000)
+        return bad(p, "a lone surrogate");
+    if (c >= 0xD800 && c < 0xDC00) {
+        if (p->end - p->at < 2 || p->at[0] != '\\' || p->at[1] != 'u')
+            return bad(p, "a lone surrogate");
+        p->at += 2;
+        CR_TRY(hex4(p, &low));
+        if (low < 0xDC00 || low >= 0xE000)
+            return bad(p, "a lone surrogate");
+        c = 0x10000 + ((c - 0xD800) << 10) + (low - 0xDC00);
+    }
+    if (!c)
+        return bad(p, "a NUL character in a string");
+    put_utf8(out, c);
+    return CR_OK;
+}
+
+static cr_status escape(parser *p, char **out)
+{
+    static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
+
+    if (p->at == p->end)
+        return bad(p, "an escape is cut short");
+    char c = *p->at++;
+    if (c == 'u')
+        return unicode_escape(p, out);
+    const char *i = c ? strchr(from, c) : NULL;
+    if (!i)
+        return bad(p, "an unknown escape");
+    *(*out)++ = to[i - from];
+    return CR_OK;
+}
+
+/* Bytes of the well-formed UTF-8 sequence at `s`; 0 when it is none. */
+static int utf8_length(const unsigned char *s, size_t left)
+{
+    int n = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3
+            : s[0] >= 0xF0 && s[0] < 0xF5                 ? 4
+                                                          : 0;
+
+    if (!n || (size_t)n > left)
+        return 0;
+    for (int i = 1; i < n; i++)
+        if ((s[i] & 0xC0) != 0x80)
+            return 0;
+    if ((s[0] == 0xE0 && s[1] < 0xA0) || (s[0] == 0xED && s[1] > 0x9F) ||
+        (s[0] == 0xF0 && s[1] < 0x90) || (s[0] == 0xF4 && s[1] > 0x8F))
+        return 0;
+    return n;
+}
+
+static cr_status character(parser *p, char **out)
+{
+    const unsigned char *s = (const unsigned char *)p->at;
+
+    if (*s < 0x20)
+        return bad(p, "a control character in a string");
+    if (*s == '\\') {
+        p->at++;
+        return escape(p, out);
+    }
+    int n = utf8_length(s, (size_t)(p->end - p->at));
+    if (!n)
+        return bad(p, "invalid UTF-8");
+    memcpy(*out, s, (size_t)n);
+    *out += n;
+    p->at += n;
+    return CR_OK;
+}
+
+static cr_status string(parser *p, const char **out)
+{
+    CR_TRY(expect(p, '"'));
+    const char *close = p->at;
+    while (close < p->end && *close != '"')
+        close += *close == '\\' ? 2 : 1;
+    if (close >= p->end)
+        return bad(p, "a string is not closed");
+    /* No character grows: six bytes of an escape become three at most. */
+    char *text = cr_arena_get(p->arena, (size_t)(close - p->at) + 1), *o = text;
+    if (!text)
+        return CR_MEMORY;
+    while (p->at < p->end && *p->at != '"')
+        CR_TRY(character(p, &o));
+    *o = 0;
+    *out = text;
+    return expect(p, '"');
+}
+
+static cr_status integer(parser *p, uint64_t *out)
+{
+    skip_space(p);
+    const char *first = p->at;
+    *out = 0;
+    while (p->at < p->end && *p->at >= '0' && *p->at <= '9') {
+        uint64_t d = (uint64_t)(*p->at - '0');
+        if (CR_MUL_OVERFLOW(*out, (uint64_t)10, out) || CR_ADD_OVERFLOW(*out, d, out))
+            return bad(p, "a number is too large");
+        p->at++;
+    }
+    if (p->at == first)
+        return bad(p, "a non-negative integer expected");
+    if (*first == '0' && p->at - first > 1)
+        return bad(p, "a number begins with zero");
+    return CR_OK;
+}
+
+/* --- entries --- */
+static const char *const dtype_names[CR_DTYPE_COUNT] = {
+    [CR_BOOL] = "BOOL", [CR_U8] = "U8",     [CR_I8] = "I8",   [CR_I16] = "I16", [CR_I32] = "I32",
+    [CR_I64] = "I64",   [CR_F16] = "F16",   [CR_BF16] = "BF16", [CR_F32] = "F32", [CR_F64] = "F64",
+    [CR_C64] = "C64"};
+
+const char *cr_safetensors_dtype(cr_dtype t) { return dtype_names[t]; }
+
+static cr_status dtype(parser *p, cr_safetensors_entry *e)
+{
+    const char *name;
+
+    CR_TRY(string(p, &name));
+    for (int i = 0; i < CR_DTYPE_COUNT; i++)
+        if (dtype_names[i] && !strcmp(dtype_names[i], name)) {
+            e->dtype = (cr_dtype)i;
+            return CR_OK;
+        }
+    return cr_fail(CR_VALUE, "Error while deserializing header: dtype %.40s of tensor %.200s is not "
+                   "supported", name, e->name);
+}
+
+static cr_status shape(parser *p, cr_safetensors_entry *e)
+{
+    int64_t size[CR_MAX_DIMS];
+    uint64_t n;
+
+    CR_TRY(expect(p, '['));
+    while (!accept(p, ']')) {
+        if (e->ndim)
+            CR_TRY(expect(p, ','));
+        if (e->ndim == CR_MAX_DIMS)
+            return bad(p, "too many dimensions");
+        CR_TRY(integer(p, &n));
+        if (n > INT64_MAX)
+            return bad(p, "a number is too large");
+        size[e->ndim++] = (int64_t)n;
+    }
+    int64_t *own = cr_arena_get(p->arena, (size_t)e->ndim * sizeof *own + 1);
+    if (!own)
+        return CR_MEMORY;
+    memcpy(own, size, (size_t)e->ndim * sizeof *own);
+    e->size = own;
+    return CR_OK;
+}
+
+static cr_status offsets(parser *p, cr_safetensors_entry *e)
+{
+    CR_TRY(expect(p, '['));
+    CR_TRY(integer(p, &e->begin));
+    CR_TRY(expect(p, ','));
+    CR_TRY(integer(p, &e->end));
+    return expect(p, ']');
+}
+
+static cr_status entry(parser *p, cr_safetensors_entry *e)
+{
+    enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4 };
+    int seen = 0;
+
+    CR_TRY(expect(p, '{'));
+    while (!accept(p, '}')) {
+        const char *key;
+        if (seen)
+            CR_TRY(expect(p, ','));
+        CR_TRY(string(p, &key));
+        CR_TRY(expect(p, ':'));
+        int which = !strcmp(key, "dtype")          ? DTYPE
+                    : !strcmp(key, "shape")        ? SHAPE
+                    : !strcmp(key, "data_offsets") ? OFFSETS
+                                                   : 0;
+        if (!which || seen & which)
+            return bad(p, which ? "a field is given twice" : "an unknown field");
+        seen |= which;
+        CR_TRY(which == DTYPE ? dtype(p, e) : which == SHAPE ? shape(p, e) : offsets(p, e));
+    }
+    return seen == (DTYPE | SHAPE | OFFSETS) ? CR_OK : bad(p, "a field is missing");
+}
+
+static cr_status metadata(cr_safetensors *s, parser *p)
+{
+    CR_TRY(expect(p, '{'));
+    while (!accept(p, '}')) {
+        pair m;
+        if (s->metadata.len)
+            CR_TRY(expect(p, ','));
+        CR_TRY(string(p, &m.key));
+        CR_TRY(expect(p, ':'));
+        CR_TRY(string(p, &m.value));
+        CR_TRY(cr_vec_reserve(&s->metadata, 1));
+        cr_vec_put(&s->metadata, m);
+    }
+    return CR_OK;
+}
+
+static cr_status member(cr_safetensors *s, parser *p, bool *seen_metadata)
+{
+    cr_safetensors_entry e = {0};
+
+    CR_TRY(string(p, &e.name));
+    CR_TRY(expect(p, ':'));
+    if (!strcmp(e.name, "__metadata__")) {
+        if (*seen_metadata)
+            return bad(p, "__metadata__ is given twice");
+        *seen_metadata = true;
+        return metadata(s, p);
+    }
+    if (cr_map_get(&s->names, e.name, strlen(e.name)))
+        return bad(p, "a tensor is given twice");
+    CR_TRY(cr_map_set(&s->names, e.name, strlen(e.name), s));
+    CR_TRY(entry(p, &e));
+    CR_TRY(cr_vec_reserve(&s->entries, 1));
+    cr_vec_put(&s->entries, e);
+    return CR_OK;
+}
+
+static cr_status header(cr_safetensors *s, parser *p)
+{
+    bool first = true, seen_metadata = false;
+
+    if (p->at == p->end || *p->at != '{')
+        return refuse("the header does not begin with '{'");
+    p->at++;
+    while (!accept(p, '}')) {
+        if (!first)
+            CR_TRY(expect(p, ','));
+        first = false;
+        CR_TRY(member(s, p, &seen_metadata));
+    }
+    skip_space(p);
+    return p->at == p->end ? CR_OK : bad(p, "text after the header's end");
+}
+
+/* --- the whole --- */
+static cr_status check_size(const cr_safetensors_entry *e)
+{
+    uint64_t bytes = cr_dtype_size(e->dtype);
+    bool overflow = false;
+
+    for (int i = 0; i < e->ndim; i++)
+        overflow |= CR_MUL_OVERFLOW(bytes, (uint64_t)e->size[i], &bytes);
+    if (overflow || e->end < e->begin || e->end - e->begin != bytes)
+        return cr_fail(CR_VALUE, "Error while deserializing header: shape, dtype and offsets of "
+                       "tensor %.200s do not agree", e->name);
+    return CR_OK;
+}
+
+static int by_offset(const void *a, const void *b)
+{
+    const cr_safetensors_entry *x = a, *y = b;
+
+    if (x->begin != y->begin)
+        return x->begin < y->begin ? -1 : 1;
+    return x->end != y->end ? (x->end < y->end ? -1 : 1) : strcmp(x->name, y->name);
+}
+
+static cr_status check_entries(cr_safetensors *s)
+{
+    uint64_t at = 0;
+
+    if (s->entries.len)
+        qsort(s->entries.at, s->entries.len, sizeof *s->entries.at, by_offset);
+    for (size_t i = 0; i < s->entries.len; i++) {
+        const cr_safetensors_entry *e = &s->entries.at[i];
+        CR_TRY(check_size(e));
+        if (e->begin != at)
+            return cr_fail(CR_VALUE, "Error while deserializing header: invalid offset for tensor "
+                           "%.200s", e->name);
+        at = e->end;
+    }
+    if (at != s->data_len)
+        return refuse("the tensors do not fill the data exactly");
+    return CR_OK;
+}
+
+static cr_status read_all(cr_safetensors *s)
+{
+    const unsigned char *b = (const unsigned char *)s->source->bytes;
+    uint64_t n = 0;
+
+    if (s->source->len < 8)
+        return refuse("header too small");
+    for (int i = 7; i >= 0; i--)
+        n = n << 8 | b[i];
+    if (n > MOST_HEADER)
+        return refuse("header too large");
+    if (n > s->source->len - 8)
+        return refuse("invalid header length");
+    s->data = s->source->bytes + 8 + n;
+    s->data_len = s->source->len - 8 - (size_t)n;
+    parser p = {.at = s->source->bytes + 8, .end = s->data, .arena = &s->arena};
+    p.start = p.at;
+    CR_TRY(header(s, &p));
+    return check_entries(s);
+}
+
+void cr_safetensors_drop(cr_safetensors *s)
+{
+    if (!s)
+        return;
+    cr_vec_drop(&s->entries);
+    cr_vec_drop(&s->metadata);
+    cr_map_drop(&s->names);
+    cr_arena_drop(&s->arena);
+    source_drop(s->source);
+    cr_free(s);
+}
+
+/* Takes `from`, on failure too. */
+static cr_status over(cr_safetensors **out, source *from)
+{
+    cr_safetensors *s = cr_alloc_zero(sizeof *s);
+
+    if (!s) {
+        source_drop(from);
+        return CR_MEMORY;
+    }
+    s->source = from;
+    cr_status st = read_all(s);
+    if (st)
+        cr_safetensors_drop(s);
+    else
+        *out = s;
+    return st;
+}
+
+cr_status cr_safetensors_open(cr_safetensors **out, const char *path)
+{
+    source *from = NULL;
+
+    CR_TRY(map_file(&from, path));
+    return over(out, from);
+}
+
+cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t len)
+{
+    char *copy = cr_alloc(len);
+    source *from = NULL;
+
+    if (!copy)
+        return CR_MEMORY;
+    if (len)
+        memcpy(copy, bytes, len);
+    cr_status st = source_new(&from, copy, len, false);
+    if (st) {
+        cr_free(copy);
+        return st;
+    }
+    return over(out, from);
+}
+
+/* --- what is in it --- */
+int cr_safetensors_count(const cr_safetensors *s) { return (int)s->entries.len; }
+
+const cr_safetensors_entry *cr_safetensors_at(const cr_safetensors *s, int i)
+{
+    return &s->entries.at[i];
+}
+
+/* Linear: callers that look up many names build their own index from the entries. */
+int cr_safetensors_find(const cr_safetensors *s, const char *name)
+{
+    for (size_t i = 0; i < s->entries.len; i++)
+        if (!strcmp(s->entries.at[i].name, name))
+            return (int)i;
+    return -1;
+}
+
+bool cr_safetensors_metadata(const cr_safetensors *s, int i, const char **key, const char **value)
+{
+    if (i < 0 || (size_t)i >= s->metadata.len)
+        return false;
+    *key = s->metadata.at[i].key;
+    *value = s->metadata.at[i].value;
+    return true;
+}
+
+static void row_major(int64_t *stride, int ndim, const int64_t *size)
+{
+    int64_t step = 1;
+
+    for (int i = ndim - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= size[i] > 1 ? size[i] : 1;
+    }
+}
+
+static cr_status copied(cr_tensor **out, const cr_safetensors_entry *e, const char *bytes)
+{
+    CR_TRY(cr_tensor_new(out, e->dtype, CR_CPU, e->ndim, e->size));
+    if (e->end > e->begin)
+        memcpy((*out)->data, bytes, e->end - e->begin);
+    return CR_OK;
+}
+
+static cr_status shared(cr_tensor **out, const cr_safetensors *s, const cr_safetensors_entry *e)
+{
+    int64_t stride[CR_MAX_DIMS];
+    cr_storage *block;
+
+    atomic_fetch_add(&s->source->count, 1);
+    cr_status st = cr_storage_foreign(&block, (char *)s->data + e->begin, e->end - e->begin,
+                                      source_drop, s->source);
+    if (st) {
+        source_drop(s->source);
+        return st;
+    }
+    row_major(stride, e->ndim, e->size);
+    st = cr_tensor_over(out, block, e->dtype, e->ndim, e->size, stride, 0);
+    if (st)
+        cr_storage_drop(block);
+    return st;
+}
+
+cr_status cr_safetensors_tensor(cr_tensor **out, const cr_safetensors *s, int i)
+{
+    const cr_safetensors_entry *e = &s->entries.at[i];
+    const char *bytes = s->data + e->begin;
+    size_t item = cr_dtype_size(e->dtype), part = e->dtype == CR_C64 ? item / 2 : item;
+
+    if (e->end == e->begin || (uintptr_t)bytes % part)
+        return copied(out, e, bytes);
+    return shared(out, s, e);
+}
