@@ -1,8 +1,10 @@
 /* The convolutions' table entries: arguments to descriptions of problems. */
 #include "kern/conv.h"
+#include "base/parallel.h"
 #include "kern/entries.h"
 #include "kern/pack.h"
 #include "kern/walk.h"
+#include <string.h>
 
 static int64_t item(const cr_value *list, int64_t d)
 {
@@ -119,5 +121,90 @@ cr_status cr_kern_conv_weight_grad(const cr_value *arg, cr_view *out)
     CR_GO(cr_conv_to_w(&c, (cr_dtype)out->dtype, a.x.data, a.y.data, out->data));
 done:
     drop_all(&a);
+    return st;
+}
+
+/* --- sliding blocks --- */
+
+/* kernel_size, dilation, padding, stride; the image is the last three dimensions. */
+static cr_conv blocks(const cr_view *image, const cr_value *arg)
+{
+    const int64_t *size = image->size + image->ndim - 3;
+    cr_conv c = {.dims = 2, .batch = image->ndim == 4 ? image->size[0] : 1, .groups = 1,
+                 .ic = size[0]};
+
+    for (int d = 0; d < 2; d++) {
+        c.in[d] = size[d + 1];
+        c.kernel[d] = arg[0].ints[d];
+        c.dilation[d] = arg[1].ints[d];
+        c.pad[d] = arg[2].ints[d];
+        c.stride[d] = arg[3].ints[d];
+        c.out[d] = (c.in[d] + 2 * c.pad[d] - c.dilation[d] * (c.kernel[d] - 1) - 1) / c.stride[d] + 1;
+    }
+    return c;
+}
+
+typedef struct {
+    cr_conv c;
+    cr_dtype t;
+    bool fold;
+    char *image, *columns;
+    int64_t image_bytes, column_bytes;
+} block_job;
+
+static void block_range(void *context, int64_t begin, int64_t end)
+{
+    const block_job *w = context;
+
+    for (int64_t i = begin; i < end; i++) {
+        char *image = w->image + i * w->image_bytes, *columns = w->columns + i * w->column_bytes;
+        if (w->fold) {
+            memset(image, 0, (size_t)w->image_bytes);
+            cr_col2im(&w->c, w->t, columns, image);
+        } else {
+            cr_im2col(&w->c, w->t, image, columns);
+        }
+    }
+}
+
+static void run_blocks(const cr_conv *c, cr_dtype t, bool fold, char *image, char *columns)
+{
+    int64_t item = (int64_t)cr_dtype_size(t);
+    block_job w = {*c, t, fold, image, columns, 0, 0};
+
+    w.image_bytes = c->ic * cr_conv_volume(c, c->in) * item;
+    w.column_bytes = c->ic * cr_conv_volume(c, c->kernel) * cr_conv_volume(c, c->out) * item;
+    cr_parallel_for(c->batch, 32768 / (w.column_bytes + 1) + 1, block_range, &w);
+}
+
+/* (self, kernel_size, dilation, padding, stride) */
+cr_status cr_kern_im2col(const cr_value *arg, cr_view *out)
+{
+    const cr_view *x = arg[0].view;
+    cr_conv c = blocks(x, arg + 1);
+    cr_dense image;
+
+    CR_TRY(load(&image, x));
+    run_blocks(&c, (cr_dtype)x->dtype, false, image.data, out->data);
+    cr_dense_drop(&image);
+    return CR_OK;
+}
+
+/* (self, output_size, kernel_size, dilation, padding, stride); half types add up in float32. */
+cr_status cr_kern_col2im(const cr_value *arg, cr_view *out)
+{
+    const cr_view *x = arg[0].view;
+    cr_dtype t = x->dtype == CR_F16 || x->dtype == CR_BF16 ? CR_F32 : (cr_dtype)x->dtype;
+    cr_conv c = blocks(out, arg + 2);
+    cr_dense columns = {0}, image = {0};
+    cr_status st;
+
+    CR_GO(cr_dense_in(&columns, x, t));
+    CR_GO(cr_dense_out(&image, out, t));
+    run_blocks(&c, t, true, image.data, columns.data);
+    cr_dense_store(&image, out, t);
+done:
+    cr_dense_drop(&columns);
+    cr_dense_drop(&image);
     return st;
 }

@@ -343,3 +343,220 @@ cr_status cr_shape_max_unpool(const cr_value *arg, cr_shape *out)
     CR_TRY(check_unpool_input(arg[0].view, arg[1].view, arg[3].i));
     return adaptive_shape(arg[0].view, &arg[2], arg[3].i, out);
 }
+
+/* --- resampling --- */
+
+/* "(H: 2, W: 3)". */
+static const char *named_sizes(char *buffer, int64_t dims, const int64_t *size)
+{
+    size_t n = (size_t)snprintf(buffer, CR_SIZES_TEXT, "(");
+
+    for (int64_t d = 0; d < dims; d++)
+        n += (size_t)snprintf(buffer + n, CR_SIZES_TEXT - n, "%s%c: %lld", d ? ", " : "",
+                              "DHW"[3 - dims + d], (ll)size[d]);
+    snprintf(buffer + n, CR_SIZES_TEXT - n, ")");
+    return buffer;
+}
+
+static cr_status check_resample(const cr_view *v, const cr_shape *out, int64_t dims)
+{
+    char a[CR_SIZES_TEXT], b[CR_SIZES_TEXT];
+
+    for (int64_t d = 0; d < dims; d++)
+        if (v->size[d + 2] <= 0 || out->size[d + 2] <= 0)
+            return cr_fail(CR_RUNTIME,
+                           "Input and output sizes should be greater than 0, but got input %s output "
+                           "%s",
+                           named_sizes(a, dims, v->size + 2), named_sizes(b, dims, out->size + 2));
+    if (v->size[1] == 0)
+        return cr_fail(CR_RUNTIME, "Non-empty %lldD data tensor expected but got a tensor with sizes %s",
+                       (ll)(dims + 2), cr_sizes_text(a, v->ndim, v->size));
+    if (cr_dtype_category((cr_dtype)v->dtype) != CR_CAT_FLOAT)
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"upsample%lldd\" not implemented for '%s'", (ll)dims,
+                       cr_legacy_name(v));
+    return CR_OK;
+}
+
+/* (self, output_size or None, mode, align_corners, scales or None, dims) */
+cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *v = arg[0].view;
+    const cr_value *size = &arg[1], *scale = &arg[4];
+    bool given = size->tag == CR_INTS;
+    int64_t dims = arg[5].i, n = given ? size->len : scale->len;
+
+    if (given == (scale->tag == CR_FLOATS) && !given)
+        return cr_fail(CR_RUNTIME, "Must specify exactly one of output_size and scale_factors");
+    if (n != dims)
+        return cr_fail(CR_RUNTIME, "It is expected output_size equals to %lld, but got size %lld",
+                       (ll)dims, (ll)n);
+    if (v->ndim != dims + 2)
+        return cr_fail(CR_RUNTIME, "It is expected input_size equals to %lld, but got size %d",
+                       (ll)(dims + 2), v->ndim);
+    out->ndim = v->ndim;
+    for (int64_t d = 0; d < v->ndim; d++)
+        out->size[d] = d < 2 ? v->size[d]
+                       : given ? size->ints[d - 2]
+                               : (int64_t)((double)v->size[d] * scale->floats[d - 2]);
+    return check_resample(v, out, dims);
+}
+
+/* (input, grid, mode, padding, align_corners) */
+cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *x = arg[0].view, *grid = arg[1].view;
+    char a[CR_SIZES_TEXT], b[CR_SIZES_TEXT];
+    int dims = x->ndim - 2;
+
+    cr_sizes_text(a, x->ndim, x->size);
+    cr_sizes_text(b, grid->ndim, grid->size);
+    if (grid->ndim == 0 || x->ndim == 0 || x->size[0] != grid->size[0])
+        return cr_fail(CR_RUNTIME,
+                       "grid_sampler(): expected grid and input to have same batch size, but got "
+                       "input with sizes %s and grid with sizes %s",
+                       a, b);
+    if (grid->size[grid->ndim - 1] != dims)
+        return cr_fail(CR_RUNTIME,
+                       "grid_sampler(): expected grid to have size %d in last dimension, but got grid "
+                       "with sizes %s",
+                       dims, b);
+    if ((dims != 2 && dims != 3) || x->ndim != grid->ndim)
+        return cr_fail(CR_RUNTIME,
+                       "grid_sampler(): expected 4D or 5D input and grid with same number of "
+                       "dimensions, but got input with sizes %s and grid with sizes %s",
+                       a, b);
+    for (int d = 2; d < x->ndim; d++)
+        if (x->size[d] <= 0)
+            return cr_fail(CR_RUNTIME,
+                           "grid_sampler(): expected input to have non-empty spatial dimensions, but "
+                           "input has sizes %s with dimension %d being empty",
+                           a, d);
+    if (dims == 3 && arg[2].i == 2)
+        return cr_fail(CR_RUNTIME, "grid_sampler(): bicubic interpolation only supports 4D input");
+    if (x->dtype != grid->dtype)
+        return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(x),
+                       cr_legacy_name(grid));
+    out->ndim = x->ndim;
+    for (int d = 0; d < x->ndim; d++)
+        out->size[d] = d < 2 ? x->size[d] : grid->size[d - 1];
+    return refuse_types(x, "grid_sampler_", dims, false);
+}
+
+/* --- sliding blocks --- */
+
+static int64_t blocks(const cr_value *size, int64_t d, const cr_value *kernel, const cr_value *step)
+{
+    return floor_div(size->ints[d] + 2 * item(&step[1], d) -
+                         item(&step[0], d) * (item(kernel, d) - 1) - 1,
+                     item(&step[2], d)) + 1;
+}
+
+static cr_status check_two(const cr_value *list, const char *name)
+{
+    if (list->len == 2)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "It is expected %s equals to 2, but got size %u", name, list->len);
+}
+
+static cr_status check_over(const cr_value *list, int64_t least, const char *what, const char *word,
+                            const char *bound)
+{
+    if (list->ints[0] >= least && list->ints[1] >= least)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "%s should be %s, but got %s_height: %lld %s_width: %lld", what, bound,
+                   word, (ll)list->ints[0], word, (ll)list->ints[1]);
+}
+
+/* kernel_size, dilation, padding, stride */
+static cr_status check_blocks(const cr_value *arg)
+{
+    CR_TRY(check_two(&arg[0], "kernel_size"));
+    CR_TRY(check_two(&arg[1], "dilation"));
+    CR_TRY(check_two(&arg[2], "padding"));
+    CR_TRY(check_two(&arg[3], "stride"));
+    CR_TRY(check_over(&arg[0], 1, "kernel size", "kernel", "greater than zero"));
+    CR_TRY(check_over(&arg[1], 1, "dilation", "dilation", "greater than zero"));
+    CR_TRY(check_over(&arg[2], 0, "padding", "pad", "non-negative"));
+    return check_over(&arg[3], 1, "stride", "stride", "greater than zero");
+}
+
+#define PAIR(list) (ll)(list).ints[0], (ll)(list).ints[1]
+
+static cr_status bad_unfold_input(const cr_view *v)
+{
+    char text[CR_SIZES_TEXT];
+
+    return cr_fail(CR_RUNTIME,
+                   "Expected 3D or 4D (batch mode) tensor with possibly 0 batch size and other "
+                   "non-zero dimensions for input, but got: %s",
+                   cr_sizes_text(text, v->ndim, v->size));
+}
+
+/* (self, kernel_size, dilation, padding, stride) */
+cr_status cr_shape_im2col(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *v = arg[0].view;
+    int lead = v->ndim - 3;
+    cr_value size = {.tag = CR_INTS, .len = 2};
+    int64_t h, w;
+
+    CR_TRY(check_blocks(arg + 1));
+    if (lead != 0 && lead != 1)
+        return bad_unfold_input(v);
+    for (int d = lead; d < v->ndim; d++)
+        if (!v->size[d])
+            return bad_unfold_input(v);
+    size.ints = v->size + lead + 1;
+    h = blocks(&size, 0, &arg[1], &arg[2]);
+    w = blocks(&size, 1, &arg[1], &arg[2]);
+    if (h < 1 || w < 1)
+        return cr_fail(CR_RUNTIME,
+                       "Given input with spatial size (%lld, %lld), kernel_size=(%lld, %lld), "
+                       "dilation=(%lld, %lld), padding=(%lld, %lld), calculated shape of the array of "
+                       "sliding blocks as (%lld, %lld), but its components must be at least one.",
+                       PAIR(size), PAIR(arg[1]), PAIR(arg[2]), PAIR(arg[3]), (ll)h, (ll)w);
+    out->ndim = lead + 2;
+    out->size[0] = v->size[0];
+    out->size[lead] = v->size[lead] * arg[1].ints[0] * arg[1].ints[1];
+    out->size[lead + 1] = h * w;
+    return CR_OK;
+}
+
+/* (self, output_size, kernel_size, dilation, padding, stride) */
+cr_status cr_shape_col2im(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *v = arg[0].view;
+    char text[CR_SIZES_TEXT];
+    int lead = v->ndim - 2;
+    int64_t h, w, area;
+
+    CR_TRY(check_two(&arg[1], "output_size"));
+    CR_TRY(check_blocks(arg + 2));
+    if ((lead != 0 && lead != 1) || !v->size[lead] || !v->size[lead + 1])
+        return cr_fail(CR_RUNTIME,
+                       "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+                       "non-zero dimensions for input, but got: %s",
+                       cr_sizes_text(text, v->ndim, v->size));
+    area = arg[2].ints[0] * arg[2].ints[1];
+    if (v->size[lead] % area)
+        return cr_fail(CR_RUNTIME,
+                       "Expected size of input's dimension 1 to be divisible by the product of "
+                       "kernel_size, but got input.size(1)=%lld and kernel_size=(%lld, %lld).",
+                       (ll)v->size[lead], PAIR(arg[2]));
+    h = blocks(&arg[1], 0, &arg[2], &arg[3]);
+    w = blocks(&arg[1], 1, &arg[2], &arg[3]);
+    if (v->size[lead + 1] != h * w)
+        return cr_fail(CR_RUNTIME,
+                       "Given output_size=(%lld, %lld), kernel_size=(%lld, %lld), dilation=(%lld, "
+                       "%lld), padding=(%lld, %lld), stride=(%lld, %lld), expected size of input's "
+                       "dimension 2 to match the calculated number of sliding blocks %lld * %lld = "
+                       "%lld, but got input.size(2)=%lld.",
+                       PAIR(arg[1]), PAIR(arg[2]), PAIR(arg[3]), PAIR(arg[4]), PAIR(arg[5]), (ll)h,
+                       (ll)w, (ll)(h * w), (ll)v->size[lead + 1]);
+    out->ndim = lead + 3;
+    out->size[0] = v->size[0];
+    out->size[lead] = v->size[lead] / area;
+    out->size[lead + 1] = arg[1].ints[0];
+    out->size[lead + 2] = arg[1].ints[1];
+    return CR_OK;
+}

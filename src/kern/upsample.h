@@ -1,0 +1,33 @@
+/* upsample.h - resampling of planes, one dimension after another.
+ *
+ * Every way of resizing is a table of taps a dimension: output o is the sum of
+ * weight * input over the taps of o.  Dtypes are F32 and F64. */
+#ifndef CR_KERN_UPSAMPLE_H
+#define CR_KERN_UPSAMPLE_H
+
+#include "num/view.h"
+
+typedef enum {
+    CR_UPSAMPLE_NEAREST,
+    CR_UPSAMPLE_NEAREST_EXACT,
+    CR_UPSAMPLE_LINEAR,
+    CR_UPSAMPLE_CUBIC,
+    CR_UPSAMPLE_LINEAR_AA, /* with antialiasing */
+    CR_UPSAMPLE_CUBIC_AA,
+    CR_UPSAMPLE_MODES
+} cr_upsample_mode;
+
+/* Leading dimensions of size 1 where there are fewer than three. */
+typedef struct {
+    int64_t planes, in[3], out[3];
+    double scale[3]; /* the user's factor, 0 when only sizes were given */
+    cr_upsample_mode mode;
+    bool align_corners;
+} cr_upsample;
+
+/* y from x; CR_MEMORY. */
+CR_MUST cr_status cr_upsample_run(const cr_upsample *u, cr_dtype t, const void *x, void *y);
+/* The transpose: x from y; sets all of x.  CR_MEMORY. */
+CR_MUST cr_status cr_upsample_back(const cr_upsample *u, cr_dtype t, const void *y, void *x);
+
+#endif
