@@ -29,7 +29,7 @@ static cr_status get_bytes(cr_storage *s, size_t size)
     uint32_t class;
 
     if (!ops)
-        return cr_fail(CR_RUNTIME, "this build has no memory for the device");
+        return cr_fail(CR_ASSERTION, "Torch not compiled with CUDA enabled");
     char *p = ops->get(size, &class);
     if (!p && s->device != CR_META)
         return CR_MEMORY;

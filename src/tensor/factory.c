@@ -1,0 +1,215 @@
+/* Making tensors: empty, zeros, ones, full and their relatives. */
+#include "tensor/whole.h"
+
+/* What `dtype, layout, device, pin_memory` ask for. */
+typedef struct {
+    cr_dtype dtype;
+    cr_device_kind device;
+} options;
+
+static cr_status take_options(const cr_value *arg, cr_dtype dtype, cr_device_kind device,
+                              options *out)
+{
+    out->dtype = (cr_dtype)cr_int_or(&arg[0], dtype);
+    out->device = cr_kind_or(&arg[2], device);
+    if (cr_int_or(&arg[1], 0) != 0)
+        return cr_fail(CR_RUNTIME, "only the strided layout is supported");
+    if (cr_int_or(&arg[3], 0))
+        return cr_fail(CR_RUNTIME, "pin_memory=True requires a CUDA or other accelerator backend; "
+                       "no pinned memory allocator is available on this system.");
+    return CR_OK;
+}
+
+static cr_status make(cr_value *result, const options *o, const cr_value *size, int64_t format)
+{
+    int64_t stride[CR_MAX_DIMS];
+    cr_tensor *t;
+
+    if (format == CR_FORMAT_PRESERVE)
+        return cr_fail(CR_RUNTIME, "unsupported memory format Preserve");
+    if (format == CR_FORMAT_CONTIGUOUS) {
+        CR_TRY(cr_tensor_new(&t, o->dtype, o->device, (int)size->len, size->ints));
+    } else {
+        CR_TRY(cr_format_strides(format, (int)size->len, size->ints, stride));
+        CR_TRY(cr_tensor_new_strided(&t, o->dtype, o->device, (int)size->len, size->ints, stride));
+    }
+    *result = cr_of_tensor(t);
+    return CR_OK;
+}
+
+static cr_status make_strided(cr_value *result, const options *o, const cr_value *size,
+                              const cr_value *stride)
+{
+    cr_tensor *t;
+
+    if (size->len != stride->len)
+        return cr_fail(CR_RUNTIME, "dimensionality of sizes (%u) must match dimensionality of "
+                       "strides (%u)", size->len, stride->len);
+    CR_TRY(cr_tensor_new_strided(&t, o->dtype, o->device, (int)size->len, size->ints,
+                                 stride->ints));
+    *result = cr_of_tensor(t);
+    return CR_OK;
+}
+
+/* Fills a result; drops it on failure. */
+static cr_status filled(cr_value *result, cr_scalar value)
+{
+    cr_status st = cr_fill(result->t, value);
+
+    if (st)
+        cr_drop_values(result, 1);
+    return st;
+}
+
+static cr_status make_filled(cr_value *result, const options *o, const cr_value *size,
+                             cr_scalar value)
+{
+    CR_TRY(cr_check_fits(value, o->dtype));
+    CR_TRY(make(result, o, size, CR_FORMAT_CONTIGUOUS));
+    return filled(result, value);
+}
+
+/* The dtype that a number has by itself. */
+static cr_dtype dtype_of(cr_scalar s)
+{
+    switch (s.category) {
+    case CR_CAT_BOOL: return CR_BOOL;
+    case CR_CAT_INT: return CR_I64;
+    case CR_CAT_FLOAT: return cr_default_dtype();
+    default: return cr_dtype_complex(cr_default_dtype());
+    }
+}
+
+/* size, dtype, layout, device, pin_memory, memory_format */
+cr_status cr_do_empty(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 1, cr_default_dtype(), CR_CPU, &o));
+    return make(result, &o, &arg[0], cr_int_or(&arg[5], CR_FORMAT_CONTIGUOUS));
+}
+
+/* size, stride, options */
+cr_status cr_do_empty_strided(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 2, cr_default_dtype(), CR_CPU, &o));
+    return make_strided(result, &o, &arg[0], &arg[1]);
+}
+
+/* size, options */
+cr_status cr_do_zeros(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 1, cr_default_dtype(), CR_CPU, &o));
+    return make_filled(result, &o, &arg[0], cr_scalar_int(0));
+}
+
+cr_status cr_do_ones(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 1, cr_default_dtype(), CR_CPU, &o));
+    return make_filled(result, &o, &arg[0], cr_scalar_int(1));
+}
+
+/* size, fill_value, options */
+cr_status cr_do_full(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 2, dtype_of(arg[1].number), CR_CPU, &o));
+    return make_filled(result, &o, &arg[0], arg[1].number);
+}
+
+/* s, options */
+cr_status cr_do_scalar_tensor(const cr_value *arg, cr_value *result)
+{
+    cr_value none = cr_of_ints(NULL, 0);
+    options o;
+
+    CR_TRY(take_options(arg + 1, cr_default_dtype(), CR_CPU, &o));
+    return make_filled(result, &o, &none, arg[0].number);
+}
+
+/* --- like another tensor: self, options, memory_format --- */
+
+static cr_status make_like(cr_value *result, const cr_value *self, const cr_value *more)
+{
+    const cr_tensor *like = self->t;
+    cr_tensor *t;
+    options o;
+
+    CR_TRY(take_options(more, like->dtype, like->device, &o));
+    CR_TRY(cr_new_like(&t, like, o.dtype, o.device, cr_int_or(&more[4], CR_FORMAT_PRESERVE)));
+    *result = cr_of_tensor(t);
+    return CR_OK;
+}
+
+cr_status cr_do_empty_like(const cr_value *arg, cr_value *result)
+{
+    return make_like(result, &arg[0], arg + 1);
+}
+
+cr_status cr_do_zeros_like(const cr_value *arg, cr_value *result)
+{
+    CR_TRY(make_like(result, &arg[0], arg + 1));
+    return filled(result, cr_scalar_int(0));
+}
+
+cr_status cr_do_ones_like(const cr_value *arg, cr_value *result)
+{
+    CR_TRY(make_like(result, &arg[0], arg + 1));
+    return filled(result, cr_scalar_int(1));
+}
+
+cr_status cr_do_full_like(const cr_value *arg, cr_value *result)
+{
+    CR_TRY(cr_check_fits(arg[1].number, (cr_dtype)cr_int_or(&arg[2], arg[0].t->dtype)));
+    CR_TRY(make_like(result, &arg[0], arg + 2));
+    return filled(result, arg[1].number);
+}
+
+/* --- new sizes, dtype and device of another tensor: self, size, options --- */
+
+cr_status cr_do_new_empty(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 2, arg[0].t->dtype, arg[0].t->device, &o));
+    return make(result, &o, &arg[1], CR_FORMAT_CONTIGUOUS);
+}
+
+cr_status cr_do_new_empty_strided(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 3, arg[0].t->dtype, arg[0].t->device, &o));
+    return make_strided(result, &o, &arg[1], &arg[2]);
+}
+
+cr_status cr_do_new_zeros(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 2, arg[0].t->dtype, arg[0].t->device, &o));
+    return make_filled(result, &o, &arg[1], cr_scalar_int(0));
+}
+
+cr_status cr_do_new_ones(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 2, arg[0].t->dtype, arg[0].t->device, &o));
+    return make_filled(result, &o, &arg[1], cr_scalar_int(1));
+}
+
+cr_status cr_do_new_full(const cr_value *arg, cr_value *result)
+{
+    options o;
+
+    CR_TRY(take_options(arg + 3, arg[0].t->dtype, arg[0].t->device, &o));
+    return make_filled(result, &o, &arg[1], arg[2].number);
+}

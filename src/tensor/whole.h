@@ -1,0 +1,50 @@
+/* whole.h - what the files with whole functions share. */
+#ifndef CR_TENSOR_WHOLE_H
+#define CR_TENSOR_WHOLE_H
+
+#include "tensor/entries.h"
+#include "tensor/geometry.h"
+
+/* An operator that C code calls: looked up at the first call. */
+typedef struct {
+    const char *name;
+    const cr_op *op;
+} cr_op_ref;
+
+/* Calls it with n arguments, the others at their defaults, through all stages. */
+CR_MUST cr_status cr_call_ref(cr_value *result, cr_op_ref *ref, const cr_value *arg, int n);
+/* The same for an operator with one tensor as its result. */
+CR_MUST cr_status cr_call_tensor(cr_tensor **out, cr_op_ref *ref, const cr_value *arg, int n);
+
+/* An uninitialised tensor with the sizes of `like`, laid out by a memory format; preserve keeps
+ * the order of like's dims. */
+CR_MUST cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype,
+                              cr_device_kind device, int64_t format);
+/* The elements of `t` in another dtype and layout, without autograd. */
+CR_MUST cr_status cr_copy_as(cr_tensor **out, const cr_tensor *t, cr_dtype dtype,
+                             cr_device_kind device, int64_t format);
+/* CR_RUNTIME when a value cannot be stored in the dtype (fill_, full). */
+CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);
+/* Fills with a value that is known to fit. */
+CR_MUST cr_status cr_fill(cr_tensor *t, cr_scalar value);
+
+/* Values of optional arguments. */
+static inline int64_t cr_int_or(const cr_value *v, int64_t preset)
+{
+    return v->tag == CR_NONE ? preset : v->i;
+}
+static inline cr_device_kind cr_kind_or(const cr_value *v, cr_device_kind preset)
+{
+    return v->tag == CR_NONE ? preset : (cr_device_kind)(v->i & 0xff);
+}
+
+/* A list for a CR_TENSORS result, all CR_NONE; NULL with a record. */
+cr_value *cr_list_new(uint32_t n);
+static inline cr_value cr_of_list(cr_value *list, uint32_t n)
+{
+    return (cr_value){.tag = CR_TENSORS, .len = n, .list = list};
+}
+/* Drops the tensors in a list that did not become a result, and the list. */
+void cr_list_drop(cr_value *list, uint32_t n);
+
+#endif

@@ -1,0 +1,276 @@
+/* Derivatives of views: cotangents put back where their elements came from. */
+#include "tensor/whole.h"
+#include <string.h>
+
+/* --- one piece into zeros --- */
+
+static cr_status zeros(cr_tensor **out, const cr_tensor *like, int ndim, const int64_t *size)
+{
+    cr_tensor *t;
+
+    CR_TRY(cr_tensor_new(&t, like->dtype, like->device, ndim, size));
+    cr_status st = cr_fill(t, cr_scalar_int(0));
+    if (st)
+        cr_drop(t);
+    else
+        *out = t;
+    return st;
+}
+
+/* arg: cotangent, sizes, then the arguments of the map. */
+static cr_status put_back(const cr_value *arg, int count, cr_map_fn map, cr_value *result)
+{
+    cr_value given[CR_MAX_ARGS];
+    cr_tensor *whole = NULL;
+    cr_geometry g;
+    cr_status st;
+
+    CR_TRY(zeros(&whole, arg[0].t, (int)arg[1].len, arg[1].ints));
+    given[0] = cr_of_tensor(whole);
+    memcpy(given + 1, arg + 2, (size_t)count * sizeof *arg);
+    cr_view to = cr_view_of(whole), from = cr_view_of(arg[0].t);
+    CR_GO(map(given, &to, &g));
+    if (to.data)
+        to.data += g.offset * (int64_t)cr_dtype_size(whole->dtype);
+    to.ndim = (uint8_t)g.ndim;
+    to.size = g.size;
+    to.stride = g.stride;
+    CR_GO(cr_copy_elements(&to, &from));
+    *result = cr_of_tensor(whole);
+    whole = NULL;
+done:
+    cr_drop(whole);
+    return st;
+}
+
+cr_status cr_do_select_backward(const cr_value *arg, cr_value *result)
+{
+    return put_back(arg, 2, cr_map_select, result);
+}
+
+cr_status cr_do_slice_backward(const cr_value *arg, cr_value *result)
+{
+    return put_back(arg, 4, cr_map_slice, result);
+}
+
+cr_status cr_do_diagonal_backward(const cr_value *arg, cr_value *result)
+{
+    return put_back(arg, 3, cr_map_diagonal, result);
+}
+
+/* --- any strides --- */
+
+typedef struct {
+    int ndim;
+    const int64_t *size, *stride;
+    int64_t offset;
+} layout;
+
+static int64_t end_of(const layout *l)
+{
+    int64_t last = l->offset;
+
+    for (int i = 0; i < l->ndim; i++) {
+        if (l->size[i] == 0)
+            return l->offset;
+        last += (l->size[i] - 1) * l->stride[i];
+    }
+    return last + 1;
+}
+
+/* The positions that the layout's elements have in a row that starts at `first`. */
+static cr_status positions(cr_tensor **out, const layout *l, int64_t first, cr_device_kind device)
+{
+    int64_t n = cr_numel(l->ndim, l->size), *at;
+    cr_tensor *t;
+
+    CR_TRY(cr_tensor_new(&t, CR_I64, device, 1, &n));
+    at = (int64_t *)(void *)t->data;
+    for (int64_t i = 0; at && i < n; i++) {
+        int64_t rest = i, place = l->offset - first;
+        for (int d = l->ndim - 1; d >= 0; d--) {
+            place += rest % l->size[d] * l->stride[d];
+            rest /= l->size[d];
+        }
+        at[i] = place;
+    }
+    *out = t;
+    return CR_OK;
+}
+
+/* Zeros of `len` elements with `values` (any sizes) added where the layout says. */
+static cr_status scatter(cr_tensor **out, cr_tensor *values, const layout *l, int64_t first,
+                         int64_t len)
+{
+    static cr_op_ref add = {"index_add", NULL}, reshape = {"reshape", NULL};
+    const int64_t flat = -1;
+    cr_tensor *row = NULL, *at = NULL, *source = NULL;
+    cr_status st;
+
+    CR_GO(zeros(&row, values, 1, &len));
+    CR_GO(positions(&at, l, first, (cr_device_kind)values->device));
+    CR_GO(cr_call_tensor(&source, &reshape, (cr_value[]){cr_of_tensor(values), cr_of_ints(&flat, 1)},
+                         2));
+    CR_GO(cr_call_tensor(out, &add, (cr_value[]){cr_of_tensor(row), cr_of_int(0), cr_of_tensor(at),
+                                                 cr_of_tensor(source)}, 4));
+done:
+    cr_drop(source);
+    cr_drop(at);
+    cr_drop(row);
+    return st;
+}
+
+static cr_status ones(cr_tensor **out, const cr_tensor *like)
+{
+    CR_TRY(cr_tensor_new(out, like->dtype, like->device, like->ndim, like->size));
+    return cr_fill(*out, cr_scalar_int(1));
+}
+
+/* A base that shows an element in several places shares its cotangent among them. */
+static cr_status share(cr_tensor **row, const cr_tensor *self, const layout *base, int64_t first,
+                       int64_t len)
+{
+    static cr_op_ref div = {"div", NULL};
+    cr_tensor *one = NULL, *count = NULL, *shared = NULL;
+    cr_status st;
+
+    CR_GO(ones(&one, self));
+    CR_GO(scatter(&count, one, base, first, len));
+    CR_GO(cr_call_tensor(&shared, &div, (cr_value[]){cr_of_tensor(*row), cr_of_tensor(count)}, 2));
+    cr_drop(*row);
+    *row = shared;
+done:
+    cr_drop(count);
+    cr_drop(one);
+    return st;
+}
+
+/* Whether elements may meet: dims by stride, each has to step over all before it. */
+static bool may_meet(const layout *l)
+{
+    int64_t order[CR_MAX_DIMS], reach = 0;
+    int n = 0;
+
+    for (int i = 0; i < l->ndim; i++) {
+        int at = n;
+        if (l->size[i] < 2)
+            continue;
+        for (; at > 0 && l->stride[order[at - 1]] > l->stride[i]; at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+        n++;
+    }
+    for (int i = 0; i < n; i++) {
+        if (l->stride[order[i]] <= reach)
+            return true;
+        reach += (l->size[order[i]] - 1) * l->stride[order[i]];
+    }
+    return false;
+}
+
+cr_status cr_do_as_strided_backward(const cr_value *arg, cr_value *result)
+{
+    static cr_op_ref as_strided = {"as_strided", NULL};
+    cr_tensor *self = arg[1].t, *row = NULL, *view = NULL;
+    layout base = {self->ndim, self->size, self->stride, self->offset};
+    layout part = {(int)arg[2].len, arg[2].ints, arg[3].ints, cr_int_or(&arg[4], self->offset)};
+    int64_t first = base.offset < part.offset ? base.offset : part.offset;
+    int64_t end = end_of(&base) > end_of(&part) ? end_of(&base) : end_of(&part);
+    cr_status st;
+
+    CR_GO(scatter(&row, arg[0].t, &part, first, end - first));
+    if (may_meet(&base))
+        CR_GO(share(&row, self, &base, first, end - first));
+    CR_GO(cr_call_tensor(&view, &as_strided,
+                         (cr_value[]){cr_of_tensor(row), cr_of_ints(base.size, self->ndim),
+                                      cr_of_ints(base.stride, self->ndim),
+                                      cr_of_int(base.offset - first)}, 4));
+    *result = cr_of_tensor(view);
+done:
+    cr_drop(row);
+    return st;
+}
+
+/* --- many pieces --- */
+
+static const cr_tensor *any_of(const cr_value *list)
+{
+    for (uint32_t i = 0; i < list->len; i++)
+        if (list->list[i].tag == CR_TENSOR)
+            return list->list[i].t;
+    return NULL;
+}
+
+/* The list with zeros for what is missing; piece i has size length[i] along dim, or lacks the
+ * dim when length is NULL. */
+static cr_status fill_missing(cr_value *out, const cr_value *grads, const cr_value *sizes,
+                              int64_t dim, const int64_t *length)
+{
+    const cr_tensor *like = any_of(grads);
+    int64_t size[CR_MAX_DIMS];
+
+    for (uint32_t i = 0; i < grads->len; i++) {
+        int n = 0;
+        out[i] = grads->list[i];
+        if (out[i].tag == CR_TENSOR) {
+            cr_keep(out[i].t);
+            continue;
+        }
+        for (uint32_t d = 0; d < sizes->len; d++)
+            if (length || d != dim)
+                size[n++] = d == dim ? length[i] : sizes->ints[d];
+        cr_tensor *none;
+        CR_TRY(zeros(&none, like, n, size));
+        out[i] = cr_of_tensor(none);
+    }
+    return CR_OK;
+}
+
+static cr_status join(cr_op_ref *how, const cr_value *grads, const cr_value *sizes, int64_t dim,
+                      const int64_t *length, cr_value *result)
+{
+    cr_value *list;
+    cr_status st;
+
+    if (!any_of(grads))
+        return cr_fail(CR_RUNTIME, "%s: no cotangent is defined", how->name);
+    CR_TRY(cr_wrap_dim(&dim, dim, sizes->len));
+    list = cr_list_new(grads->len);
+    if (!list)
+        return CR_MEMORY;
+    CR_GO(fill_missing(list, grads, sizes, dim, length));
+    cr_value arg[2] = {cr_of_list(list, grads->len), cr_of_int(dim)};
+    CR_GO(cr_call_ref(result, how, arg, 2));
+done:
+    cr_list_drop(list, grads->len);
+    return st;
+}
+
+static cr_op_ref cat = {"cat", NULL}, stack = {"stack", NULL};
+
+cr_status cr_do_unbind_backward(const cr_value *arg, cr_value *result)
+{
+    return join(&stack, &arg[0], &arg[1], arg[2].i, NULL, result);
+}
+
+cr_status cr_do_split_sizes_backward(const cr_value *arg, cr_value *result)
+{
+    return join(&cat, &arg[0], &arg[1], arg[3].i, arg[2].ints, result);
+}
+
+cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
+{
+    uint32_t n = arg[0].len;
+    int64_t dim, *length, left;
+
+    CR_TRY(cr_wrap_dim(&dim, arg[3].i, arg[1].len));
+    length = cr_alloc(n * sizeof *length);
+    if (!length)
+        return CR_MEMORY;
+    left = arg[1].ints[dim];
+    for (uint32_t i = 0; i < n; i++, left -= arg[2].i)
+        length[i] = left < arg[2].i ? left : arg[2].i;
+    cr_status st = join(&cat, &arg[0], &arg[1], dim, length, result);
+    cr_free(length);
+    return st;
+}

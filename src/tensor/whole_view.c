@@ -1,0 +1,282 @@
+/* Views that need more than a map: dtypes change, copies may be needed, self changes. */
+#include "tensor/whole.h"
+#include <stdio.h>
+#include <string.h>
+
+/* --- other dtypes --- */
+
+static CR_PRINTF(2, 3) cr_status refuse_dtype(const cr_value *arg, const char *fmt, ...)
+{
+    cr_text t = {0};
+    va_list args;
+    char what[160];
+
+    va_start(args, fmt);
+    vsnprintf(what, sizeof what, fmt, args);
+    va_end(args);
+    const char *comma = strchr(what, ',');
+    int front = comma ? (int)(comma - what) : (int)strlen(what);
+    cr_text_printf(&t, "%.*s to view %s as %s (different element sizes)%s", front, what,
+                   cr_dtype_infos[arg[0].t->dtype].legacy, cr_dtype_infos[arg[1].i].legacy,
+                   comma ? comma : "");
+    cr_fail(CR_RUNTIME, "%s", cr_text_str(&t));
+    cr_text_drop(&t);
+    return CR_RUNTIME;
+}
+
+static cr_status need_unit_stride(const cr_value *arg, int64_t stride)
+{
+    if (stride == 1)
+        return CR_OK;
+    return refuse_dtype(arg, "self.stride(-1) must be 1, but got %lld", (long long)stride);
+}
+
+static cr_status smaller_elements(const cr_value *arg, int64_t ratio, cr_geometry *g)
+{
+    int last = g->ndim - 1;
+
+    CR_TRY(need_unit_stride(arg, g->stride[last]));
+    for (int i = 0; i < last; i++)
+        g->stride[i] *= ratio;
+    g->size[last] *= ratio;
+    g->offset *= ratio;
+    return CR_OK;
+}
+
+static cr_status larger_elements(const cr_value *arg, int64_t ratio, cr_geometry *g)
+{
+    int last = g->ndim - 1;
+    long long by = (long long)ratio;
+
+    if (g->size[last] % ratio)
+        return refuse_dtype(arg, "self.size(-1) must be divisible by %lld, but got %lld", by,
+                            (long long)g->size[last]);
+    if (g->offset % ratio)
+        return refuse_dtype(arg, "self.storage_offset() must be divisible by %lld, but got %lld",
+                            by, (long long)g->offset);
+    CR_TRY(need_unit_stride(arg, g->stride[last]));
+    for (int i = 0; i < last; i++) {
+        if (g->stride[i] % ratio)
+            return refuse_dtype(arg, "self.stride(%d) must be divisible by %lld, but got %lld", i,
+                                by, (long long)g->stride[i]);
+        g->stride[i] /= ratio;
+    }
+    g->size[last] /= ratio;
+    g->offset /= ratio;
+    return CR_OK;
+}
+
+/* g->offset counts from the storage's start. */
+static void geometry_of(const cr_tensor *t, cr_geometry *g)
+{
+    g->ndim = t->ndim;
+    g->offset = t->offset;
+    for (int i = 0; i < t->ndim; i++) {
+        g->size[i] = t->size[i];
+        g->stride[i] = t->stride[i];
+    }
+}
+
+static cr_status over_same(cr_value *result, const cr_tensor *t, cr_dtype dtype,
+                           const cr_geometry *g)
+{
+    cr_tensor *made;
+
+    CR_TRY(cr_tensor_over(&made, t->storage, dtype, g->ndim, g->size, g->stride, g->offset));
+    cr_storage_keep(t->storage);
+    made->inference = t->inference;
+    *result = cr_of_tensor(made);
+    return CR_OK;
+}
+
+cr_status cr_do_view_dtype(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *t = arg[0].t;
+    cr_dtype to = (cr_dtype)arg[1].i;
+    int64_t from_size = (int64_t)cr_dtype_size(t->dtype), to_size = (int64_t)cr_dtype_size(to);
+    cr_geometry g;
+
+    geometry_of(t, &g);
+    if (from_size != to_size && t->ndim == 0)
+        return refuse_dtype(arg, "self.dim() cannot be 0");
+    if (to_size < from_size)
+        CR_TRY(smaller_elements(arg, from_size / to_size, &g));
+    if (to_size > from_size)
+        CR_TRY(larger_elements(arg, to_size / from_size, &g));
+    return over_same(result, t, to, &g);
+}
+
+cr_status cr_do_view_as_real(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *t = arg[0].t;
+    cr_geometry g;
+
+    if (!cr_dtype_is_complex(t->dtype))
+        return cr_fail(CR_RUNTIME, "view_as_real is only supported for complex tensors");
+    if (t->ndim == CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
+    geometry_of(t, &g);
+    for (int i = 0; i < g.ndim; i++)
+        g.stride[i] *= 2;
+    g.offset *= 2;
+    g.size[g.ndim] = 2;
+    g.stride[g.ndim++] = 1;
+    return over_same(result, t, cr_dtype_real(t->dtype), &g);
+}
+
+static cr_status check_pairs(const cr_tensor *t)
+{
+    if (t->dtype != CR_F32 && t->dtype != CR_F64)
+        return cr_fail(CR_RUNTIME, "view_as_complex is only supported for half, float and double "
+                       "tensors, but got a tensor of scalar type: %s",
+                       cr_dtype_infos[t->dtype].legacy);
+    if (t->ndim == 0)
+        return cr_fail(CR_RUNTIME, "Input tensor must have one or more dimensions");
+    if (t->size[t->ndim - 1] != 2)
+        return cr_fail(CR_RUNTIME, "Tensor must have a last dimension of size 2");
+    if (t->stride[t->ndim - 1] != 1)
+        return cr_fail(CR_RUNTIME, "Tensor must have a last dimension with stride 1");
+    for (int i = 0; i < t->ndim - 1; i++)
+        if (t->stride[i] % 2)
+            return cr_fail(CR_RUNTIME, "Tensor must have a stride divisible by 2 for all but last "
+                           "dimension");
+    if (t->offset % 2)
+        return cr_fail(CR_RUNTIME, "Tensor must have a storage_offset divisible by 2");
+    return CR_OK;
+}
+
+cr_status cr_do_view_as_complex(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *t = arg[0].t;
+    cr_geometry g;
+
+    CR_TRY(check_pairs(t));
+    geometry_of(t, &g);
+    g.ndim--;
+    for (int i = 0; i < g.ndim; i++)
+        g.stride[i] /= 2;
+    g.offset /= 2;
+    return over_same(result, t, cr_dtype_complex(t->dtype), &g);
+}
+
+/* --- other sizes, copied where no view will do --- */
+
+static cr_status reshape(cr_value *result, cr_tensor *t, const int64_t *size, int ndim)
+{
+    static cr_op_ref view = {"view", NULL}, clone = {"clone", NULL}, over = {"_unsafe_view", NULL};
+    cr_value arg[2] = {cr_of_tensor(t), cr_of_ints(size, (size_t)ndim)};
+    cr_value format = {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS};
+    int64_t stride[CR_MAX_DIMS];
+    cr_view v = cr_view_of(t);
+    cr_tensor *copy = NULL;
+
+    if (cr_view_strides(&v, ndim, size, stride))
+        return cr_call_ref(result, &view, arg, 2);
+    CR_TRY(cr_call_tensor(&copy, &clone, (cr_value[]){arg[0], format}, 2));
+    arg[0].t = copy;
+    cr_status st = cr_call_ref(result, &over, arg, 2);
+    cr_drop(copy);
+    return st;
+}
+
+cr_status cr_do_reshape(const cr_value *arg, cr_value *result)
+{
+    int64_t size[CR_MAX_DIMS];
+
+    CR_TRY(cr_infer_sizes(size, &arg[1], arg[0].t->numel));
+    return reshape(result, arg[0].t, size, (int)arg[1].len);
+}
+
+cr_status cr_do_unsafe_view(const cr_value *arg, cr_value *result)
+{
+    cr_view v = cr_view_of(arg[0].t);
+    cr_geometry g;
+    cr_tensor *made;
+
+    CR_TRY(cr_map_view(arg, &v, &g));
+    CR_TRY(cr_tensor_view(&made, arg[0].t, &g));
+    *result = cr_of_tensor(made);
+    return CR_OK;
+}
+
+cr_status cr_do_flatten(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *t = arg[0].t;
+    int64_t first, last, size[CR_MAX_DIMS], n = 0;
+
+    CR_TRY(cr_wrap_dim(&first, arg[1].i, t->ndim));
+    CR_TRY(cr_wrap_dim(&last, arg[2].i, t->ndim));
+    if (first > last)
+        return cr_fail(CR_RUNTIME, "flatten() has invalid args: start_dim cannot come after "
+                       "end_dim");
+    if (t->ndim && first == last) {
+        *result = cr_of_tensor(cr_keep(t));
+        return CR_OK;
+    }
+    for (int i = 0; i < t->ndim; i++) {
+        if (i > first && i <= last)
+            size[n - 1] *= t->size[i];
+        else
+            size[n++] = t->size[i];
+    }
+    if (t->ndim == 0)
+        size[n++] = 1;
+    return reshape(result, t, size, (int)n);
+}
+
+cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
+{
+    static cr_op_ref narrow = {"narrow", NULL};
+    const cr_tensor *start = arg[2].t;
+    cr_scalar at;
+
+    if (start->ndim != 0 || cr_dtype_category(start->dtype) != CR_CAT_INT)
+        return cr_fail(CR_RUNTIME, "start must be an 0-dim integral Tensor.");
+    CR_TRY(cr_item(&at, start));
+    return cr_call_ref(result, &narrow, (cr_value[]){arg[0], arg[1], cr_of_int(at.i), arg[3]}, 4);
+}
+
+/* --- views of self that self becomes --- */
+
+static cr_status become(const cr_value *arg, cr_map_fn map, cr_value *result)
+{
+    cr_tensor *self = arg[0].t;
+    cr_view v = cr_view_of(self);
+    cr_geometry g;
+
+    CR_TRY(map(arg, &v, &g));
+    CR_TRY(cr_tensor_set_geometry(self, &g));
+    self->storage->version++;
+    *result = cr_of_tensor(cr_keep(self));
+    return CR_OK;
+}
+
+cr_status cr_do_as_strided_inplace(const cr_value *arg, cr_value *result)
+{
+    return become(arg, cr_map_as_strided, result);
+}
+
+cr_status cr_do_transpose_inplace(const cr_value *arg, cr_value *result)
+{
+    return become(arg, cr_map_transpose, result);
+}
+
+cr_status cr_do_t_inplace(const cr_value *arg, cr_value *result)
+{
+    return become(arg, cr_map_t, result);
+}
+
+cr_status cr_do_unsqueeze_inplace(const cr_value *arg, cr_value *result)
+{
+    return become(arg, cr_map_unsqueeze, result);
+}
+
+cr_status cr_do_squeeze_inplace(const cr_value *arg, cr_value *result)
+{
+    return become(arg, cr_map_squeeze, result);
+}
+
+cr_status cr_do_squeeze_dims_inplace(const cr_value *arg, cr_value *result)
+{
+    return become(arg, cr_map_squeeze_dims, result);
+}
