@@ -12,6 +12,8 @@ PYTHON  ?= python3.11
 VENV    ?= .venv
 FLAVOUR ?=
 JOBS    ?= $(shell nproc)
+V       ?=
+Q       := $(if $(V),,@)
 
 WARN    := -Wall -Wextra -Wshadow -Wundef -Wstrict-prototypes -Wmissing-prototypes \
            -Wdouble-promotion -Wvla -Werror
@@ -44,16 +46,16 @@ deps:
 # --- host tool -------------------------------------------------------------------
 $(B)/host/%.o: src/%.c
 	@mkdir -p $(@D)
-	$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc -MMD -c $< -o $@
+	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc -MMD -c $< -o $@
 
 $(B)/opgen: tools/opgen.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
-	$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc $^ -o $@ $(LIBS)
+	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc $^ -o $@ $(LIBS)
 
 # --- generated code --------------------------------------------------------------
 KERN_FILES := 0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15
 $(B)/gen/stamp: $(B)/opgen $(TABLE) $(VEC)
 	@mkdir -p $(B)/gen
-	$(B)/opgen $(B)/gen $(words $(KERN_FILES)) $(TABLE)
+	$(Q)$(B)/opgen $(B)/gen $(words $(KERN_FILES)) $(TABLE)
 	@touch $@
 
 ISA_base   :=
@@ -64,41 +66,43 @@ KFLAGS     := -std=gnu11 -O2 -fPIC -fvisibility=hidden -ffp-contract=off -Isrc -
 
 define isa_rules
 $(B)/gen/kern_%.$(1).o: $(B)/gen/stamp
-	$$(CC) $$(KFLAGS) $$(ISA_$(1)) -DCK_ISA=$(1) -c $(B)/gen/kern_$$*.c -o $$@
+	@echo "  kernels $$*.$(1)"
+	$$(Q)$$(CC) $$(KFLAGS) $$(ISA_$(1)) -DCK_ISA=$(1) -c $(B)/gen/kern_$$*.c -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rules,$(i))))
 KERN_OBJ := $(foreach i,$(ISAS),$(KERN_FILES:%=$(B)/gen/kern_%.$(i).o))
 
-GEN_NAMES := kern_table ops_text externs ops_api
+GEN_NAMES := kern_table ops_text externs
 $(B)/gen/%.o: $(B)/gen/stamp
-	$(CC) $(CFLAGS_ALL) -c $(B)/gen/$*.c -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) -c $(B)/gen/$*.c -o $@
 GEN_OBJ := $(GEN_NAMES:%=$(B)/gen/%.o)
 
 # --- library ---------------------------------------------------------------------
 $(B)/obj/%.o: src/%.c $(B)/gen/stamp
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
+	@echo "  $<"
+	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
 $(B)/obj/tensor/convert.o: OPT = -O3
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)
 
 $(B)/libcresset.a: $(LIB_OBJ)
 	@rm -f $@
-	ar rcs $@ $^
+	$(Q)ar rcs $@ $^
 $(B)/libcresset.so: $(LIB_OBJ)
-	$(CC) -shared -Wl,-soname,libcresset.so $(FLAVOUR) $^ -o $@ $(LIBS)
+	$(Q)$(CC) -shared -Wl,-soname,libcresset.so $(FLAVOUR) $^ -o $@ $(LIBS)
 lib: $(B)/libcresset.a $(B)/libcresset.so
 
 $(B)/crc: tools/crc.c $(B)/libcresset.a
-	$(CC) $(CFLAGS_ALL) $< $(B)/libcresset.a -o $@ $(LIBS) -rdynamic
+	$(Q)$(CC) $(CFLAGS_ALL) $< $(B)/libcresset.a -o $@ $(LIBS) -rdynamic
 
 # --- Python package --------------------------------------------------------------
 PY_INC  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
 PY_EXT  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
 $(B)/$(PYTHON)/%.o: src/py/bind/%.c $(B)/gen/stamp
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -I$(PY_INC) -MMD -c $< -o $@
+	$(Q)$(CC) $(CFLAGS_ALL) -I$(PY_INC) -MMD -c $< -o $@
 $(B)/$(PYTHON)/_C.so: $(PY_SRC:src/py/bind/%.c=$(B)/$(PYTHON)/%.o) $(B)/libcresset.a
-	$(CC) -shared $(FLAVOUR) $^ -o $@ $(LIBS)
+	$(Q)$(CC) -shared $(FLAVOUR) $^ -o $@ $(LIBS)
 
 # The package as it is imported: links to the Python files, and the extension.
 pkg: $(B)/$(PYTHON)/_C.so
@@ -109,7 +113,7 @@ pkg: $(B)/$(PYTHON)/_C.so
 # --- tests -----------------------------------------------------------------------
 $(B)/tests/%: src/%.c src/base/test_main.c $(B)/libcresset.a
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< src/base/test_main.c $(B)/libcresset.a -o $@ $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< src/base/test_main.c $(B)/libcresset.a -o $@ $(LIBS)
 TEST_BIN := $(TESTS_SRC:src/%.c=$(B)/tests/%)
 tests-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(TEST_BIN)
