@@ -132,6 +132,8 @@ bool cr_has_internal_overlap(const cr_tensor *t);
 CR_MUST cr_status cr_item(cr_scalar *out, const cr_tensor *t); /* one element; CR_RUNTIME */
 CR_API cr_dtype cr_default_dtype(void);
 CR_API cr_status cr_set_default_dtype(cr_dtype t);
+/* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped. */
+cr_dtype cr_promote_values(const cr_value *v, int n);
 /* Wraps a dimension; CR_INDEX in torch's words. */
 CR_MUST cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim);
 /* "[2, 3]" as torch prints sizes. */

@@ -1,0 +1,358 @@
+/* Arguments: from a Python object to a tagged value, by the schema's type. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+/* --- memory of one call --- */
+
+typedef struct block {
+    struct block *next;
+    _Alignas(16) char bytes[];
+} block;
+
+void *cr_py_args_get(cr_py_args *a, size_t size)
+{
+    size = (size + 15) & ~(size_t)15;
+    if (a->used + size <= sizeof a->scratch) {
+        void *p = a->scratch + a->used;
+        a->used += size;
+        return p;
+    }
+    block *b = PyMem_RawMalloc(sizeof *b + size);
+    if (!b) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    b->next = a->blocks;
+    a->blocks = b;
+    return b->bytes;
+}
+
+void cr_py_args_free_blocks(cr_py_args *a)
+{
+    while (a->blocks) {
+        block *b = a->blocks;
+        a->blocks = b->next;
+        PyMem_RawFree(b);
+    }
+}
+
+/* --- objects that handle calls themselves --- */
+
+/* Subclasses come before their base classes, else in the order of the arguments. */
+static void note_overloaded(cr_py_args *a, PyObject *x)
+{
+    int at = a->overloaded_count;
+
+    for (int i = 0; i < a->overloaded_count; i++)
+        if (Py_TYPE(a->overloaded[i]) == Py_TYPE(x))
+            return;
+    if (a->overloaded_count == CR_PY_MAX_OVERLOADED)
+        return;
+    for (int i = a->overloaded_count - 1; i >= 0; i--)
+        if (PyType_IsSubtype(Py_TYPE(x), Py_TYPE(a->overloaded[i])))
+            at = i;
+    memmove(a->overloaded + at + 1, a->overloaded + at,
+            (size_t)(a->overloaded_count - at) * sizeof *a->overloaded);
+    a->overloaded[at] = x;
+    a->overloaded_count++;
+}
+
+/* --- one value --- */
+
+static cr_py_fit to_tensor(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+{
+    if (CR_LIKELY(Py_IS_TYPE(x, cr_py_tensor_type))) {
+        *out = cr_of_tensor(cr_py_tensor_of(x));
+        return CR_PY_FITS;
+    }
+    if (x == Py_None) {
+        *out = cr_of_none();
+        return p->optional ? CR_PY_FITS : CR_PY_MISFIT;
+    }
+    bool subclass = cr_py_is_tensor(x);
+    if (cr_py_overrides(Py_TYPE(x)))
+        note_overloaded(a, x);
+    else if (!subclass && p->number) {
+        out->tag = CR_NUMBER;
+        return cr_py_scalar_from(x, &out->number);
+    } else if (!subclass)
+        return CR_PY_MISFIT;
+    *out = cr_of_tensor(subclass ? cr_py_tensor_of(x) : NULL);
+    return CR_PY_FITS;
+}
+
+/* A tensor of one element where a number is wanted. */
+static cr_py_fit scalar_of_tensor(PyObject *x, cr_scalar *out)
+{
+    const cr_tensor *t;
+
+    if (!cr_py_is_tensor(x))
+        return CR_PY_MISFIT;
+    t = cr_py_tensor_of(x);
+    if (t->ndim || t->requires_grad || t->device == CR_META)
+        return CR_PY_MISFIT;
+    cr_status st = cr_item(out, t);
+    if (!st)
+        return CR_PY_FITS;
+    cr_py_raise(st);
+    return CR_PY_RAISED;
+}
+
+static cr_py_fit to_scalar(PyObject *x, cr_scalar *out)
+{
+    cr_py_fit fit = cr_py_scalar_from(x, out);
+
+    return fit == CR_PY_MISFIT ? scalar_of_tensor(x, out) : fit;
+}
+
+static cr_py_fit to_number(PyObject *x, cr_value *out)
+{
+    out->tag = CR_NUMBER;
+    return to_scalar(x, &out->number);
+}
+
+static cr_py_fit to_float(PyObject *x, cr_value *out)
+{
+    cr_scalar s;
+    cr_py_fit fit;
+
+    if (CR_LIKELY(PyFloat_CheckExact(x))) {
+        *out = cr_of_float(PyFloat_AS_DOUBLE(x));
+        return CR_PY_FITS;
+    }
+    if (PyBool_Check(x))
+        return CR_PY_MISFIT;
+    fit = to_scalar(x, &s);
+    if (fit != CR_PY_FITS)
+        return fit;
+    *out = cr_of_float(cr_scalar_as_double(s));
+    return s.category == CR_CAT_COMPLEX ? CR_PY_MISFIT : CR_PY_FITS;
+}
+
+static cr_py_fit to_int(PyObject *x, cr_value *out)
+{
+    out->tag = CR_INT;
+    return cr_py_int_from(x, &out->i);
+}
+
+static cr_py_fit to_bool(PyObject *x, cr_value *out)
+{
+    cr_scalar s;
+
+    if (CR_LIKELY(PyBool_Check(x))) {
+        *out = cr_of_bool(x == Py_True);
+        return CR_PY_FITS;
+    }
+    if (!cr_py_is_numpy_scalar(x) || cr_py_scalar_from(x, &s) != CR_PY_FITS ||
+        s.category != CR_CAT_BOOL)
+        return PyErr_Occurred() ? CR_PY_RAISED : CR_PY_MISFIT;
+    *out = cr_of_bool(s.i != 0);
+    return CR_PY_FITS;
+}
+
+static cr_py_fit to_string(PyObject *x, cr_value *out)
+{
+    Py_ssize_t len;
+
+    if (!PyUnicode_Check(x))
+        return CR_PY_MISFIT;
+    const char *s = PyUnicode_AsUTF8AndSize(x, &len);
+    *out = (cr_value){.tag = CR_STRING, .len = (uint32_t)len, .s = s};
+    return s ? CR_PY_FITS : CR_PY_RAISED;
+}
+
+static cr_py_fit to_dtype(PyObject *x, cr_value *out)
+{
+    cr_dtype t = cr_py_dtype_from(x);
+
+    *out = cr_of_dtype(t);
+    return t == CR_DTYPE_NONE ? CR_PY_MISFIT : CR_PY_FITS;
+}
+
+static cr_py_fit to_device(PyObject *x, cr_value *out)
+{
+    int kind, index;
+    int done = cr_py_device_from(x, &kind, &index);
+
+    if (done <= 0)
+        return done < 0 ? CR_PY_RAISED : CR_PY_MISFIT;
+    *out = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_py_device_pack(kind, index)};
+    return CR_PY_FITS;
+}
+
+static cr_py_fit to_constant(PyObject *x, PyTypeObject *type, cr_tag tag, cr_value *out)
+{
+    if (!Py_IS_TYPE(x, type))
+        return CR_PY_MISFIT;
+    *out = (cr_value){.tag = (uint8_t)tag, .i = ((cr_py_constant *)x)->value};
+    return CR_PY_FITS;
+}
+
+static cr_py_fit to_generator(PyObject *x, cr_value *out)
+{
+    if (!Py_IS_TYPE(x, &cr_py_generator_type))
+        return CR_PY_MISFIT;
+    *out = (cr_value){.tag = CR_GENERATOR, .generator = ((cr_py_generator *)x)->generator};
+    return CR_PY_FITS;
+}
+
+/* --- lists --- */
+
+/* One value for every place of an int[2]. */
+static cr_py_fit spread(cr_py_args *a, const cr_param *p, cr_tag tag, int64_t i, cr_value *out)
+{
+    int64_t *ints = cr_py_args_get(a, (size_t)p->fixed * sizeof *ints);
+
+    if (!ints)
+        return CR_PY_RAISED;
+    for (int k = 0; k < p->fixed; k++)
+        ints[k] = i;
+    *out = (cr_value){.tag = (uint8_t)tag, .len = (uint32_t)p->fixed, .ints = ints};
+    return CR_PY_FITS;
+}
+
+static bool is_list(PyObject *x) { return PyTuple_Check(x) || PyList_Check(x); }
+
+static cr_py_fit item_int(PyObject *x, int64_t *out)
+{
+    if (PyBool_Check(x)) {
+        *out = x == Py_True;
+        return CR_PY_FITS;
+    }
+    return cr_py_int_from(x, out);
+}
+
+static cr_py_fit to_ints(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+{
+    int64_t one;
+
+    if (!is_list(x)) {
+        cr_py_fit fit = p->fixed ? cr_py_int_from(x, &one) : CR_PY_MISFIT;
+        return fit == CR_PY_FITS ? spread(a, p, CR_INTS, one, out) : fit;
+    }
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
+    int64_t *ints = cr_py_args_get(a, (size_t)n * sizeof *ints);
+    if (!ints)
+        return CR_PY_RAISED;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        cr_py_fit fit = item_int(PySequence_Fast_GET_ITEM(x, i), &ints[i]);
+        if (fit != CR_PY_FITS) {
+            a->bad_item = i;
+            return fit;
+        }
+    }
+    *out = cr_of_ints(ints, (size_t)n);
+    return CR_PY_FITS;
+}
+
+static cr_py_fit to_bools(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+{
+    if (PyBool_Check(x) && p->fixed)
+        return spread(a, p, CR_TRUTHS, x == Py_True, out);
+    if (!is_list(x))
+        return CR_PY_MISFIT;
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
+    int64_t *ints = cr_py_args_get(a, (size_t)n * sizeof *ints);
+    if (!ints)
+        return CR_PY_RAISED;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(x, i);
+        a->bad_item = i;
+        if (!PyBool_Check(item))
+            return CR_PY_MISFIT;
+        ints[i] = item == Py_True;
+    }
+    *out = (cr_value){.tag = CR_TRUTHS, .len = (uint32_t)n, .ints = ints};
+    return CR_PY_FITS;
+}
+
+static cr_py_fit to_floats(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+{
+    cr_value one;
+    bool single = !is_list(x) && p->fixed;
+
+    if (!is_list(x) && !single)
+        return CR_PY_MISFIT;
+    Py_ssize_t n = single ? p->fixed : PySequence_Fast_GET_SIZE(x);
+    double *floats = cr_py_args_get(a, (size_t)n * sizeof *floats);
+    if (!floats)
+        return CR_PY_RAISED;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        cr_py_fit fit = to_float(single ? x : PySequence_Fast_GET_ITEM(x, i), &one);
+        if (fit != CR_PY_FITS) {
+            a->bad_item = single ? -1 : i;
+            return fit;
+        }
+        floats[i] = one.d;
+    }
+    *out = (cr_value){.tag = CR_FLOATS, .len = (uint32_t)n, .floats = floats};
+    return CR_PY_FITS;
+}
+
+/* Lists whose items are values themselves. */
+static cr_py_fit to_values(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+{
+    const cr_param item = {.type = CR_T_TENSOR, .optional = p->item_optional};
+    bool tensors = p->type == CR_T_TENSORS;
+
+    if (!is_list(x))
+        return CR_PY_MISFIT;
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
+    cr_value *list = cr_py_args_get(a, (size_t)n * sizeof *list);
+    if (!list)
+        return CR_PY_RAISED;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *y = PySequence_Fast_GET_ITEM(x, i);
+        cr_py_fit fit = tensors ? to_tensor(a, &item, y, &list[i]) : to_number(y, &list[i]);
+        if (fit != CR_PY_FITS) {
+            a->bad_item = i;
+            return fit;
+        }
+    }
+    *out = (cr_value){.tag = tensors ? CR_TENSORS : CR_NUMBERS, .len = (uint32_t)n, .list = list};
+    return CR_PY_FITS;
+}
+
+cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+{
+    if (p->type == CR_T_TENSOR)
+        return to_tensor(a, p, x, out);
+    if (x == Py_None && p->optional) {
+        *out = cr_of_none();
+        return CR_PY_FITS;
+    }
+    a->bad_item = -1;
+    switch ((cr_type)p->type) {
+    case CR_T_TENSOR: return to_tensor(a, p, x, out);
+    case CR_T_TENSORS:
+    case CR_T_SCALARS: return to_values(a, p, x, out);
+    case CR_T_SCALAR: return to_number(x, out);
+    case CR_T_INT: return to_int(x, out);
+    case CR_T_INTS: return to_ints(a, p, x, out);
+    case CR_T_FLOAT: return to_float(x, out);
+    case CR_T_FLOATS: return to_floats(a, p, x, out);
+    case CR_T_BOOL: return to_bool(x, out);
+    case CR_T_BOOLS: return to_bools(a, p, x, out);
+    case CR_T_STRING: return to_string(x, out);
+    case CR_T_DTYPE: return to_dtype(x, out);
+    case CR_T_LAYOUT: return to_constant(x, &cr_py_layout_type, CR_LAYOUT_VAL, out);
+    case CR_T_DEVICE: return to_device(x, out);
+    case CR_T_FORMAT: return to_constant(x, &cr_py_format_type, CR_FORMAT_VAL, out);
+    case CR_T_GENERATOR: return to_generator(x, out);
+    }
+    return CR_PY_MISFIT;
+}
+
+const char *cr_py_type_text(const cr_param *p)
+{
+    static const char *const text[] = {
+        [CR_T_TENSOR] = "Tensor",          [CR_T_TENSORS] = "tuple of Tensors",
+        [CR_T_SCALAR] = "Number",          [CR_T_SCALARS] = "tuple of Scalars",
+        [CR_T_INT] = "int",                [CR_T_INTS] = "tuple of ints",
+        [CR_T_FLOAT] = "float",            [CR_T_FLOATS] = "tuple of floats",
+        [CR_T_BOOL] = "bool",              [CR_T_BOOLS] = "tuple of bools",
+        [CR_T_STRING] = "str",             [CR_T_DTYPE] = "torch.dtype",
+        [CR_T_LAYOUT] = "torch.layout",    [CR_T_DEVICE] = "torch.device",
+        [CR_T_FORMAT] = "torch.memory_format", [CR_T_GENERATOR] = "torch.Generator"};
+    return text[p->type];
+}

@@ -1,0 +1,454 @@
+/* Operators as Python callables, and their results as Python objects. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+/* --- calling --- */
+
+/* Elements in the arguments from which on a call runs without the interpreter lock: such
+ * a kernel takes tens of microseconds, the lock's hand-over one. */
+enum { LARGE = 1 << 15 };
+
+static int64_t elements(const cr_value *v)
+{
+    int64_t n = 0;
+
+    if (CR_LIKELY(v->tag == CR_TENSOR))
+        return v->t->numel;
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        n += v->list[i].tag == CR_TENSOR ? v->list[i].t->numel : 0;
+    return n;
+}
+
+/* Factories have no tensors: their sizes count. */
+static int64_t made_elements(const cr_op *op, const cr_value *arg)
+{
+    int64_t n = 1;
+
+    if (!op->param_count || arg[0].tag != CR_INTS)
+        return 0;
+    for (uint32_t i = 0; i < arg[0].len; i++)
+        if (CR_MUL_OVERFLOW(n, arg[0].ints[i], &n))
+            return 0;
+    return n;
+}
+
+static bool is_large(const cr_op *op, const cr_value *arg)
+{
+    int64_t n = 0;
+
+    if (op->does == CR_DOES_MAP)
+        return false;
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
+        n += elements(&arg[CR_CTZ(mask)]);
+    return CR_UNLIKELY(n >= LARGE) ||
+           (!op->tensor_params && made_elements(op, arg) >= LARGE);
+}
+
+cr_status cr_py_call(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_status st;
+
+    if (CR_LIKELY(!is_large(op, arg)))
+        return cr_call(op, arg, result);
+    CR_PY_UNLOCKED(st = cr_call(op, arg, result));
+    return st;
+}
+
+void cr_py_defaults(const cr_op *op, cr_value *arg, int from)
+{
+    for (int i = from; i < op->param_count; i++)
+        arg[i] = op->param[i].preset;
+}
+
+const cr_op *cr_py_find_op(const char *name)
+{
+    const cr_op *op = cr_ops_find(name);
+
+    if (!op)
+        PyErr_Format(PyExc_RuntimeError, "the operator table has no entry '%s'", name);
+    return op;
+}
+
+/* --- results --- */
+
+static PyObject *value_object(cr_value *v);
+
+static PyObject *list_object(cr_value *v)
+{
+    PyObject *out = PyTuple_New(v->len);
+
+    for (uint32_t i = 0; out && i < v->len; i++) {
+        cr_value one = v->list[i];
+        ((cr_value *)(uintptr_t)v->list)[i].tag = CR_NONE;
+        PyObject *item = value_object(&one);
+        if (!item) {
+            Py_CLEAR(out);
+            break;
+        }
+        PyTuple_SET_ITEM(out, i, item);
+    }
+    cr_drop_values(v, 1);
+    return out;
+}
+
+/* Takes what `v` holds. */
+static PyObject *value_object(cr_value *v)
+{
+    switch ((cr_tag)v->tag) {
+    case CR_TENSOR: return cr_py_wrap(v->t);
+    case CR_TENSORS: return list_object(v);
+    case CR_NUMBER: return cr_py_scalar_object(v->number);
+    case CR_INT: return PyLong_FromLongLong(v->i);
+    case CR_FLOAT: return PyFloat_FromDouble(v->d);
+    case CR_TRUTH: return PyBool_FromLong(v->i != 0);
+    case CR_STRING: return PyUnicode_FromStringAndSize(v->s, v->len);
+    case CR_INTS: return cr_py_ints_tuple(v->ints, v->len);
+    case CR_DTYPE_VAL: return Py_NewRef(cr_py_dtype_object((cr_dtype)v->i));
+    default: Py_RETURN_NONE;
+    }
+}
+
+/* torch.return_types.max(values=..., indices=...) over several lines. */
+static PyObject *named_repr(PyObject *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject *lines = PyList_New(0), *joined = NULL, *out = NULL, *sep;
+
+    for (Py_ssize_t i = 0; lines && i < PyTuple_GET_SIZE(self); i++) {
+        PyObject *line = PyUnicode_FromFormat("%s=%R", type->tp_members[i].name,
+                                              PyTuple_GET_ITEM(self, i));
+        if (!line || PyList_Append(lines, line) < 0)
+            Py_CLEAR(lines);
+        Py_XDECREF(line);
+    }
+    sep = lines ? PyUnicode_FromString(",\n") : NULL;
+    joined = sep ? PyUnicode_Join(sep, lines) : NULL;
+    if (joined)
+        out = PyUnicode_FromFormat("%s(\n%U)", type->tp_name, joined);
+    Py_XDECREF(joined);
+    Py_XDECREF(sep);
+    Py_XDECREF(lines);
+    return out;
+}
+
+static PyObject *return_types; /* name -> type */
+
+static bool is_named(const cr_op *op)
+{
+    for (int i = 0; i < op->result_count; i++)
+        if (!*op->result[i].name)
+            return false;
+    return op->result_count > 1 && (op->forms & CR_AS_FUNCTION);
+}
+
+static PyTypeObject *make_named(const cr_op *op)
+{
+    PyStructSequence_Field fields[CR_MAX_RESULTS + 1] = {{0}};
+    PyObject *full = PyUnicode_FromFormat("torch.return_types.%s", op->name);
+    PyTypeObject *type = NULL;
+
+    if (!full)
+        return NULL;
+    for (int i = 0; i < op->result_count; i++)
+        fields[i].name = op->result[i].name;
+    PyStructSequence_Desc desc = {PyUnicode_AsUTF8(full), NULL, fields, op->result_count};
+    type = PyStructSequence_NewType(&desc);
+    if (type)
+        type->tp_repr = named_repr;
+    if (type && PyDict_SetItemString(return_types, op->name, (PyObject *)type) < 0)
+        Py_CLEAR(type);
+    Py_DECREF(full);
+    Py_XDECREF(type); /* the dict keeps it */
+    return type;
+}
+
+static PyObject *new_results(const cr_op *op)
+{
+    if (!is_named(op))
+        return PyTuple_New(op->result_count);
+    PyTypeObject *type = (PyTypeObject *)PyDict_GetItemString(return_types, op->name);
+    if (!type)
+        type = make_named(op);
+    return type ? PyStructSequence_New(type) : NULL;
+}
+
+PyObject *cr_py_results(const cr_op *op, cr_value *result)
+{
+    if (CR_LIKELY(op->result_count == 1))
+        return value_object(&result[0]);
+    if (!op->result_count)
+        Py_RETURN_NONE;
+    PyObject *out = new_results(op);
+    if (!out) {
+        cr_drop_values(result, op->result_count);
+        return NULL;
+    }
+    for (int i = 0; i < op->result_count; i++) {
+        PyObject *item = value_object(&result[i]);
+        if (!item) {
+            cr_drop_values(result + i + 1, op->result_count - i - 1);
+            Py_DECREF(out);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(out, i, item); /* a named tuple is one, too */
+    }
+    return out;
+}
+
+PyObject *cr_py_call_wrap(const cr_op *op, const cr_value *arg)
+{
+    cr_value result[CR_MAX_RESULTS];
+    cr_status st = cr_py_call(op, arg, result);
+
+    return CR_LIKELY(!st) ? cr_py_results(op, result) : cr_py_raise(st);
+}
+
+/* --- out= --- */
+
+static PyObject *bad_out(const cr_py_op *self, const char *expected, PyObject *given)
+{
+    return PyErr_Format(PyExc_TypeError, "%U(): argument 'out' must be %s, not %s", self->name,
+                        expected, Py_TYPE(given)->tp_name);
+}
+
+/* The tensors of out=; false with an exception. */
+static bool out_tensors(const cr_py_op *self, const cr_op *op, PyObject *given, cr_tensor **out)
+{
+    if (op->result_count == 1) {
+        if (!cr_py_is_tensor(given))
+            return bad_out(self, "Tensor", given);
+        out[0] = cr_py_tensor_of(given);
+        return true;
+    }
+    if ((!PyTuple_Check(given) && !PyList_Check(given)) ||
+        PySequence_Fast_GET_SIZE(given) != op->result_count)
+        return bad_out(self, "tuple of Tensors", given);
+    for (int i = 0; i < op->result_count; i++) {
+        PyObject *x = PySequence_Fast_GET_ITEM(given, i);
+        if (!cr_py_is_tensor(x))
+            return bad_out(self, "tuple of Tensors", given);
+        out[i] = cr_py_tensor_of(x);
+    }
+    return true;
+}
+
+static PyObject *call_out(const cr_py_op *self, const cr_op *op, cr_py_args *a)
+{
+    cr_tensor *out[CR_MAX_RESULTS];
+    cr_value result[CR_MAX_RESULTS];
+    cr_status st;
+
+    if (!out_tensors(self, op, a->out, out))
+        return NULL;
+    if (is_large(op, a->value))
+        CR_PY_UNLOCKED(st = cr_call_out(op, a->value, out, result));
+    else
+        st = cr_call_out(op, a->value, out, result);
+    return st ? cr_py_raise(st) : cr_py_results(op, result);
+}
+
+/* --- the callables --- */
+
+static PyObject *run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
+{
+    cr_value result[CR_MAX_RESULTS];
+    cr_status st;
+
+    if (CR_UNLIKELY(a->out != NULL))
+        return call_out(self, s->op, a);
+    st = cr_py_call(s->op, a->value, result);
+    if (CR_UNLIKELY(st))
+        return cr_py_raise(st);
+    if (CR_UNLIKELY(a->requires_grad) && result[0].tag == CR_TENSOR) {
+        st = cr_set_requires_grad(result[0].t, true);
+        if (st) {
+            cr_drop_values(result, s->op->result_count);
+            return cr_py_raise(st);
+        }
+    }
+    return cr_py_results(s->op, result);
+}
+
+/* Tries the overloads in table order. */
+static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagged, PyObject *names)
+{
+    const cr_py_op *self = (cr_py_op *)callable;
+    const cr_py_given g = {args, PyVectorcall_NARGS(flagged), names};
+    cr_py_fit fit = CR_PY_MISFIT;
+    const cr_py_sig *s;
+    PyObject *out;
+    cr_py_args a;
+
+    if (CR_UNLIKELY(cr_py_mode_count))
+        return cr_py_mode_call(callable, &g);
+    if (CR_UNLIKELY(self->method && (!g.count || !cr_py_is_tensor(args[0]))))
+        return PyErr_Format(PyExc_TypeError,
+                            "descriptor '%U' for 'torch._C.TensorBase' objects doesn't apply to a '%s' object",
+                            self->name, g.count ? Py_TYPE(args[0])->tp_name : "missing");
+    cr_py_args_init(&a);
+    for (s = self->chain; s; s = s->next) {
+        fit = cr_py_bind(&a, s, &g, self->method);
+        if (fit != CR_PY_MISFIT)
+            break;
+        cr_py_args_drop(&a);
+        cr_py_args_init(&a);
+    }
+    if (CR_LIKELY(fit == CR_PY_FITS))
+        out = CR_UNLIKELY(a.overloaded_count > 0)
+                  ? cr_py_override_call(callable, a.overloaded, a.overloaded_count, &g)
+                  : run(self, s, &a);
+    else
+        out = fit == CR_PY_RAISED ? NULL
+                                  : cr_py_explain(PyUnicode_AsUTF8(self->name), self->chain, &g,
+                                                  self->method);
+    cr_py_args_drop(&a);
+    return out;
+}
+
+static PyObject *op_bind(PyObject *self, PyObject *obj, PyObject *type)
+{
+    (void)type;
+    return obj ? PyMethod_New(self, obj) : Py_NewRef(self);
+}
+
+static PyObject *op_repr(PyObject *self)
+{
+    const cr_py_op *o = (cr_py_op *)self;
+
+    return PyUnicode_FromFormat(o->method ? "<method '%U' of 'torch._C.TensorBase' objects>"
+                                          : "<built-in function %U>",
+                                o->name);
+}
+
+static PyObject *op_name(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((cr_py_op *)self)->name);
+}
+
+static PyObject *op_qualname(PyObject *self, void *unused)
+{
+    const cr_py_op *o = (cr_py_op *)self;
+
+    (void)unused;
+    return o->method ? PyUnicode_FromFormat("Tensor.%U", o->name) : Py_NewRef(o->name);
+}
+
+/* The table's sentence and every schema. */
+static PyObject *op_doc(PyObject *self, void *unused)
+{
+    const cr_py_op *o = (cr_py_op *)self;
+    cr_text text = {0};
+    PyObject *out = NULL;
+
+    (void)unused;
+    for (const cr_py_sig *s = o->chain; s; s = s->next) {
+        cr_op_print_schema(&text, s->op);
+        cr_text_printf(&text, "\n    %s\n", s->op->doc);
+    }
+    out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
+    cr_text_drop(&text);
+    return out;
+}
+
+static PyObject *op_module(PyObject *self, void *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyUnicode_InternFromString("cresset");
+}
+
+/* Pickled by name. */
+static PyObject *op_reduce(PyObject *self, PyObject *unused)
+{
+    const cr_py_op *o = (cr_py_op *)self;
+    PyObject *getter;
+
+    (void)unused;
+    if (!o->method)
+        return Py_NewRef(o->name);
+    getter = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+    return Py_BuildValue("O(OO)", getter, (PyObject *)cr_py_tensor_type, o->name);
+}
+
+static PyGetSetDef op_getset[] = {{"__name__", op_name, NULL, NULL, NULL},
+                                  {"__qualname__", op_qualname, NULL, NULL, NULL},
+                                  {"__doc__", op_doc, NULL, NULL, NULL},
+                                  {"__module__", op_module, NULL, NULL, NULL},
+                                  {0}};
+static PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, NULL}, {0}};
+
+PyTypeObject cr_py_function_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.function",
+    .tp_basicsize = sizeof(cr_py_op),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_vectorcall_offset = offsetof(cr_py_op, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_repr = op_repr,
+    .tp_methods = op_methods,
+    .tp_getset = op_getset,
+};
+PyTypeObject cr_py_method_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.method",
+    .tp_basicsize = sizeof(cr_py_op),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR |
+                Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_vectorcall_offset = offsetof(cr_py_op, vectorcall),
+    .tp_call = PyVectorcall_Call,
+    .tp_descr_get = op_bind,
+    .tp_repr = op_repr,
+    .tp_methods = op_methods,
+    .tp_getset = op_getset,
+};
+
+/* --- installing --- */
+
+static PyObject *op_new(const cr_op *op, unsigned forms, bool method)
+{
+    cr_py_sig *chain = cr_py_sig_chain(op, forms, method);
+    cr_py_op *self;
+
+    if (!chain)
+        return NULL;
+    self = PyObject_New(cr_py_op, method ? &cr_py_method_type : &cr_py_function_type);
+    if (!self)
+        return NULL;
+    self->vectorcall = op_call;
+    self->chain = chain;
+    self->method = method;
+    self->name = PyUnicode_InternFromString(op->name);
+    return (PyObject *)self;
+}
+
+/* Sets the callable of `op` on `where`, unless no overload has such a form. */
+static int install(PyObject *where, const cr_op *op, unsigned forms, bool method)
+{
+    PyObject *callable = op_new(op, forms, method);
+
+    if (!callable)
+        return PyErr_Occurred() ? -1 : 0;
+    int done = PyObject_SetAttr(where, ((cr_py_op *)callable)->name, callable);
+    Py_DECREF(callable);
+    return done;
+}
+
+int cr_py_op_start(PyObject *m)
+{
+    PyObject *ops = PyModule_New("cresset._C.ops"), *type = (PyObject *)cr_py_tensor_type;
+
+    return_types = PyDict_New();
+    if (!ops || !return_types || PyType_Ready(&cr_py_function_type) < 0 ||
+        PyType_Ready(&cr_py_method_type) < 0)
+        return -1;
+    for (int i = 0; i < cr_ops_count(); i++) {
+        const cr_op *op = cr_ops_at(i);
+        if (cr_ops_find(op->name) != op) /* the first overload stands for all */
+            continue;
+        if (install(ops, op, 0, false) < 0 || install(m, op, CR_AS_FUNCTION, false) < 0 ||
+            install(type, op, CR_AS_METHOD, true) < 0)
+            return -1;
+    }
+    if (PyModule_AddObjectRef(m, "_return_types", return_types) < 0)
+        return -1;
+    return PyModule_AddObject(m, "ops", ops);
+}

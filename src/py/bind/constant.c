@@ -1,0 +1,68 @@
+/* Enumerations that Python sees: layouts and memory formats. */
+#include "py/bind/bind.h"
+
+static PyObject *constant_repr(PyObject *self)
+{
+    return PyUnicode_FromFormat("torch.%s", ((cr_py_constant *)self)->name);
+}
+
+static PyObject *constant_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(((cr_py_constant *)self)->name);
+}
+
+static PyMethodDef constant_methods[] = {{"__reduce__", constant_reduce, METH_NOARGS, NULL}, {0}};
+
+PyTypeObject cr_py_layout_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.layout",
+    .tp_basicsize = sizeof(cr_py_constant),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "How a tensor's elements are stored.",
+    .tp_repr = constant_repr,
+    .tp_methods = constant_methods,
+};
+PyTypeObject cr_py_format_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.memory_format",
+    .tp_basicsize = sizeof(cr_py_constant),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "The order of a tensor's elements in memory.",
+    .tp_repr = constant_repr,
+    .tp_methods = constant_methods,
+};
+
+static const char *const layouts[] = {[CR_LAYOUT_STRIDED] = "strided"};
+static const char *const formats[] = {[CR_FORMAT_CONTIGUOUS] = "contiguous_format",
+                                      [CR_FORMAT_PRESERVE] = "preserve_format",
+                                      [CR_FORMAT_CHANNELS_LAST] = "channels_last",
+                                      [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d"};
+static PyObject *layout_objects[CR_LEN(layouts)], *format_objects[CR_LEN(formats)];
+
+PyObject *cr_py_layout_object(int value) { return layout_objects[value]; }
+
+PyObject *cr_py_format_object(int value) { return format_objects[value]; }
+
+static int add_all(PyObject *m, PyTypeObject *type, const char *const *names, size_t n,
+                   PyObject **objects)
+{
+    for (size_t i = 0; i < n; i++) {
+        cr_py_constant *c = PyObject_New(cr_py_constant, type);
+        if (!c)
+            return -1;
+        c->name = names[i];
+        c->value = (int)i;
+        objects[i] = (PyObject *)c;
+        if (PyModule_AddObjectRef(m, names[i], objects[i]) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+int cr_py_constant_start(PyObject *m)
+{
+    if (cr_py_add_type(m, "layout", &cr_py_layout_type) < 0 ||
+        cr_py_add_type(m, "memory_format", &cr_py_format_type) < 0 ||
+        add_all(m, &cr_py_layout_type, layouts, CR_LEN(layouts), layout_objects) < 0)
+        return -1;
+    return add_all(m, &cr_py_format_type, formats, CR_LEN(formats), format_objects);
+}

@@ -1,0 +1,166 @@
+/* Tensors to Python's own values: item, tolist, int(), float(), bool(), complex(). */
+#include "py/bind/bind.h"
+
+static PyObject *element(const cr_tensor *t, const char *at)
+{
+    return cr_py_scalar_object(cr_scalar_load((cr_dtype)t->dtype, at));
+}
+
+static PyObject *no_bytes(const char *what)
+{
+    return PyErr_Format(PyExc_RuntimeError, "Tensor.%s() cannot be called on meta tensors", what);
+}
+
+static PyObject *tensor_item(PyObject *self, PyObject *unused)
+{
+    const cr_tensor *t = cr_py_tensor_of(self);
+
+    (void)unused;
+    if (t->numel != 1)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "a Tensor with %lld elements cannot be converted to Scalar",
+                            (long long)t->numel);
+    return t->data ? element(t, t->data) : no_bytes("item");
+}
+
+static PyObject *list_level(const cr_tensor *t, int dim, const char *at)
+{
+    size_t bytes = cr_dtype_size((cr_dtype)t->dtype);
+    PyObject *list;
+
+    if (dim == t->ndim)
+        return element(t, at);
+    list = PyList_New(t->size[dim]);
+    for (int64_t i = 0; list && i < t->size[dim]; i++) {
+        PyObject *item = list_level(t, dim + 1, at + i * t->stride[dim] * (int64_t)bytes);
+        if (!item) {
+            Py_CLEAR(list);
+            break;
+        }
+        PyList_SET_ITEM(list, i, item);
+    }
+    return list;
+}
+
+static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
+{
+    const cr_tensor *t = cr_py_tensor_of(self);
+
+    (void)unused;
+    return t->data || !t->numel ? list_level(t, 0, t->data) : no_bytes("tolist");
+}
+
+/* The only element; ValueError in the words of int() and float() otherwise. */
+static bool only_element(PyObject *self, cr_scalar *out)
+{
+    const cr_tensor *t = cr_py_tensor_of(self);
+
+    if (t->numel != 1) {
+        PyErr_SetString(PyExc_ValueError,
+                        "only one element tensors can be converted to Python scalars");
+        return false;
+    }
+    cr_status st = cr_item(out, t);
+    if (st)
+        cr_py_raise(st);
+    return !st;
+}
+
+static PyObject *tensor_int(PyObject *self)
+{
+    cr_scalar s;
+
+    if (!only_element(self, &s))
+        return NULL;
+    if (s.category == CR_CAT_FLOAT)
+        return PyLong_FromDouble(s.d);
+    if (s.category == CR_CAT_COMPLEX)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "value cannot be converted to type int64_t without overflow");
+    return PyLong_FromLongLong(s.i);
+}
+
+static PyObject *tensor_float(PyObject *self)
+{
+    cr_scalar s;
+
+    if (!only_element(self, &s))
+        return NULL;
+    if (s.category == CR_CAT_COMPLEX && s.c.im != 0)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "value cannot be converted to type double without overflow");
+    return PyFloat_FromDouble(s.category == CR_CAT_COMPLEX ? s.c.re : cr_scalar_as_double(s));
+}
+
+static PyObject *tensor_index(PyObject *self)
+{
+    cr_scalar s;
+    const cr_tensor *t = cr_py_tensor_of(self);
+
+    if (t->numel != 1 || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT)
+        return PyErr_Format(PyExc_TypeError,
+                            "only integer tensors of a single element can be converted to an index");
+    return only_element(self, &s) ? PyLong_FromLongLong(s.i) : NULL;
+}
+
+static PyObject *tensor_complex(PyObject *self, PyObject *unused)
+{
+    cr_scalar s;
+
+    (void)unused;
+    if (!only_element(self, &s))
+        return NULL;
+    cr_complex c = cr_scalar_as_complex(s);
+    return PyComplex_FromDoubles(c.re, c.im);
+}
+
+static int tensor_bool(PyObject *self)
+{
+    const cr_tensor *t = cr_py_tensor_of(self);
+    cr_scalar s;
+
+    if (t->numel != 1) {
+        PyErr_SetString(PyExc_RuntimeError,
+                        t->numel ? "Boolean value of Tensor with more than one value is ambiguous"
+                                 : "Boolean value of Tensor with no values is ambiguous");
+        return -1;
+    }
+    cr_status st = cr_item(&s, t);
+    if (st)
+        return cr_py_raise_int(st);
+    if (s.category == CR_CAT_COMPLEX)
+        return s.c.re != 0 || s.c.im != 0;
+    return s.category == CR_CAT_FLOAT ? s.d != 0 : s.i != 0;
+}
+
+/* format(x, ".3f") of one element formats the number. */
+static PyObject *tensor_format(PyObject *self, PyObject *spec)
+{
+    const cr_tensor *t = cr_py_tensor_of(self);
+    PyObject *value, *out;
+
+    if (t->ndim || t->device == CR_META) {
+        if (PyUnicode_Check(spec) && PyUnicode_GET_LENGTH(spec))
+            return PyErr_Format(PyExc_TypeError,
+                                "unsupported format string passed to %s.__format__",
+                                Py_TYPE(self)->tp_name);
+        return PyObject_Str(self);
+    }
+    value = tensor_item(self, NULL);
+    out = value ? PyObject_Format(value, spec) : NULL;
+    Py_XDECREF(value);
+    return out;
+}
+
+PyMethodDef cr_py_convert_methods[] = {
+    {"item", tensor_item, METH_NOARGS, "The only element as a Python number."},
+    {"tolist", tensor_tolist, METH_NOARGS, "The elements as nested lists."},
+    {"__complex__", tensor_complex, METH_NOARGS, NULL},
+    {"__format__", tensor_format, METH_O, NULL},
+    {0}};
+
+const PyType_Slot cr_py_convert_slots[] = {{Py_nb_int, (void *)tensor_int},
+                                           {Py_nb_float, (void *)tensor_float},
+                                           {Py_nb_index, (void *)tensor_index},
+                                           {Py_nb_bool, (void *)tensor_bool},
+                                           {0, NULL}};

@@ -1,0 +1,331 @@
+/* DLPack: memory shared with other array libraries, by its public C layout. */
+#include "py/bind/bind.h"
+
+enum { DL_CPU = 1 };
+enum { DL_INT = 0, DL_UINT = 1, DL_FLOAT = 2, DL_BFLOAT = 4, DL_COMPLEX = 5, DL_BOOL = 6 };
+
+typedef struct {
+    int32_t device_type, device_id;
+} dl_device;
+typedef struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+} dl_dtype;
+typedef struct {
+    void *data;
+    dl_device device;
+    int32_t ndim;
+    dl_dtype dtype;
+    int64_t *shape, *strides;
+    uint64_t byte_offset;
+} dl_tensor;
+typedef struct dl_managed {
+    dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *self);
+} dl_managed;
+typedef struct dl_versioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct dl_versioned *self);
+    uint64_t flags;
+    dl_tensor tensor;
+} dl_versioned;
+
+static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versioned";
+
+/* --- element types --- */
+
+static dl_dtype to_dl(cr_dtype t)
+{
+    uint8_t code = t == CR_BOOL                          ? DL_BOOL
+                   : t == CR_U8                          ? DL_UINT
+                   : t == CR_BF16                        ? DL_BFLOAT
+                   : cr_dtype_category(t) == CR_CAT_INT  ? DL_INT
+                   : cr_dtype_category(t) == CR_CAT_FLOAT ? DL_FLOAT
+                                                          : DL_COMPLEX;
+    return (dl_dtype){code, (uint8_t)(8 * cr_dtype_size(t)), 1};
+}
+
+static cr_dtype from_dl(dl_dtype d)
+{
+    for (int t = 0; t < CR_DTYPE_COUNT; t++) {
+        dl_dtype own = to_dl((cr_dtype)t);
+        if (own.code == d.code && own.bits == d.bits && d.lanes == 1)
+            return (cr_dtype)t;
+    }
+    return CR_DTYPE_NONE;
+}
+
+/* --- out --- */
+
+/* A managed tensor of either kind, the sizes and strides behind it. */
+typedef struct {
+    union {
+        dl_managed plain;
+        dl_versioned versioned;
+    };
+    cr_tensor *t;
+    int64_t both[];
+} exported;
+
+static void exported_free(exported *e)
+{
+    cr_drop(e->t);
+    PyMem_RawFree(e);
+}
+
+static void delete_plain(dl_managed *self) { exported_free(self->context); }
+static void delete_versioned(dl_versioned *self) { exported_free(self->context); }
+
+static void fill_tensor(dl_tensor *d, exported *e)
+{
+    const cr_tensor *t = e->t;
+
+    for (int i = 0; i < t->ndim; i++) {
+        e->both[i] = t->size[i];
+        e->both[t->ndim + i] = t->size[i] > 1 ? t->stride[i] : 1;
+    }
+    *d = (dl_tensor){.data = t->data,
+                     .device = {DL_CPU, 0},
+                     .ndim = t->ndim,
+                     .dtype = to_dl((cr_dtype)t->dtype),
+                     .shape = e->both,
+                     .strides = e->both + t->ndim};
+}
+
+/* A capsule nobody took still owns its tensor. */
+static void capsule_end(PyObject *capsule)
+{
+    if (PyCapsule_IsValid(capsule, plain_name)) {
+        dl_managed *d = PyCapsule_GetPointer(capsule, plain_name);
+        if (d->deleter)
+            d->deleter(d);
+    } else if (PyCapsule_IsValid(capsule, versioned_name)) {
+        dl_versioned *d = PyCapsule_GetPointer(capsule, versioned_name);
+        if (d->deleter)
+            d->deleter(d);
+    }
+}
+
+static PyObject *export(cr_tensor *t, bool versioned)
+{
+    exported *e = PyMem_RawCalloc(1, sizeof *e + 2 * t->ndim * sizeof *e->both);
+    PyObject *capsule;
+
+    if (!e)
+        return PyErr_NoMemory();
+    e->t = cr_keep(t);
+    if (versioned) {
+        e->versioned = (dl_versioned){.major = 1, .context = e, .deleter = delete_versioned};
+        fill_tensor(&e->versioned.tensor, e);
+    } else {
+        e->plain = (dl_managed){.context = e, .deleter = delete_plain};
+        fill_tensor(&e->plain.tensor, e);
+    }
+    capsule = PyCapsule_New(e, versioned ? versioned_name : plain_name, capsule_end);
+    if (!capsule)
+        exported_free(e);
+    return capsule;
+}
+
+static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"stream", "max_version", "dl_device", "copy", NULL};
+    PyObject *stream = Py_None, *version = Py_None, *device = Py_None, *copy = Py_None, *source,
+             *out;
+    long major = 0;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version,
+                                     &device, &copy))
+        return NULL;
+    if (PyTuple_Check(version) && PyTuple_GET_SIZE(version) == 2)
+        major = PyLong_AsLong(PyTuple_GET_ITEM(version, 0));
+    if (cr_requires_grad(cr_py_tensor_of(self)))
+        return PyErr_Format(PyExc_BufferError,
+                            "Can't export tensors that require gradient, use tensor.detach()");
+    if (cr_py_tensor_of(self)->device != CR_CPU)
+        return PyErr_Format(PyExc_BufferError, "only CPU tensors can be exported");
+    source = copy == Py_True ? PyObject_CallMethod(self, "clone", NULL) : Py_NewRef(self);
+    out = source ? export(cr_py_tensor_of(source), major >= 1) : NULL;
+    Py_XDECREF(source);
+    return out;
+}
+
+static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    if (cr_py_tensor_of(self)->device != CR_CPU)
+        return PyErr_Format(PyExc_ValueError, "only CPU tensors can be exported");
+    return Py_BuildValue("(ii)", DL_CPU, 0);
+}
+
+/* --- in --- */
+
+static void release_plain(void *owner)
+{
+    dl_managed *d = owner;
+
+    if (d->deleter && Py_IsInitialized()) {
+        PyGILState_STATE lock = PyGILState_Ensure();
+        d->deleter(d);
+        PyGILState_Release(lock);
+    }
+}
+
+static void release_versioned(void *owner)
+{
+    dl_versioned *d = owner;
+
+    if (d->deleter && Py_IsInitialized()) {
+        PyGILState_STATE lock = PyGILState_Ensure();
+        d->deleter(d);
+        PyGILState_Release(lock);
+    }
+}
+
+static size_t extent(const dl_tensor *d, const int64_t *stride, size_t item)
+{
+    size_t last = 0;
+
+    for (int i = 0; i < d->ndim; i++) {
+        if (!d->shape[i])
+            return 0;
+        last += (size_t)(d->shape[i] - 1) * (size_t)stride[i];
+    }
+    return (last + 1) * item;
+}
+
+static int read_strides(const dl_tensor *d, int64_t *stride)
+{
+    int64_t step = 1;
+
+    for (int i = d->ndim - 1; i >= 0; i--) {
+        stride[i] = d->strides ? d->strides[i] : step;
+        step *= d->shape[i];
+        if (stride[i] < 0) {
+            PyErr_SetString(PyExc_BufferError, "tensors with negative strides are not supported");
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* A tensor over what `d` describes; on success it calls release(owner) at its end. */
+static cr_tensor *import(const dl_tensor *d, void (*release)(void *), void *owner)
+{
+    cr_dtype t = from_dl(d->dtype);
+    int64_t stride[CR_MAX_DIMS];
+    cr_storage *s;
+    cr_tensor *out;
+
+    if (d->device.device_type != DL_CPU || t == CR_DTYPE_NONE || d->ndim > CR_MAX_DIMS) {
+        PyErr_Format(PyExc_BufferError,
+                     "from_dlpack: device type %d, type code %d with %d bits are not supported",
+                     d->device.device_type, d->dtype.code, d->dtype.bits);
+        return NULL;
+    }
+    if (read_strides(d, stride) < 0)
+        return NULL;
+    cr_status st = cr_storage_foreign(&s, (char *)d->data + d->byte_offset,
+                                      extent(d, stride, cr_dtype_size(t)), release, owner);
+    if (!st) {
+        st = cr_tensor_over(&out, s, t, d->ndim, d->shape, stride, 0);
+        if (st) {
+            s->release = NULL; /* the capsule keeps it */
+            cr_storage_drop(s);
+        }
+    }
+    if (st)
+        cr_py_raise(st);
+    return st ? NULL : out;
+}
+
+static PyObject *from_capsule(PyObject *capsule)
+{
+    cr_tensor *t;
+
+    if (PyCapsule_IsValid(capsule, versioned_name)) {
+        dl_versioned *d = PyCapsule_GetPointer(capsule, versioned_name);
+        t = import(&d->tensor, release_versioned, d);
+        if (t)
+            PyCapsule_SetName(capsule, "used_dltensor_versioned");
+    } else if (PyCapsule_IsValid(capsule, plain_name)) {
+        dl_managed *d = PyCapsule_GetPointer(capsule, plain_name);
+        t = import(&d->tensor, release_plain, d);
+        if (t)
+            PyCapsule_SetName(capsule, "used_dltensor");
+    } else {
+        return PyErr_Format(PyExc_RuntimeError,
+                            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.");
+    }
+    return t ? cr_py_wrap(t) : NULL;
+}
+
+static PyObject *ask_for_capsule(PyObject *x)
+{
+    PyObject *method = PyObject_GetAttrString(x, "__dlpack__"), *kwargs, *none, *capsule = NULL;
+
+    if (!method)
+        return NULL;
+    kwargs = Py_BuildValue("{s(ii)}", "max_version", 1, 0);
+    none = PyTuple_New(0);
+    if (kwargs && none)
+        capsule = PyObject_Call(method, none, kwargs);
+    if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) { /* from before versions */
+        PyErr_Clear();
+        capsule = PyObject_CallNoArgs(method);
+    }
+    Py_XDECREF(kwargs);
+    Py_XDECREF(none);
+    Py_DECREF(method);
+    return capsule;
+}
+
+static PyObject *from_dlpack(PyObject *m, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"ext_tensor", "device", "copy", NULL};
+    PyObject *x, *device = Py_None, *copy = Py_None, *capsule, *out;
+
+    (void)m;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:from_dlpack", names, &x, &device, &copy))
+        return NULL;
+    capsule = PyCapsule_CheckExact(x) ? Py_NewRef(x) : ask_for_capsule(x);
+    out = capsule ? from_capsule(capsule) : NULL;
+    Py_XDECREF(capsule);
+    if (!out || copy != Py_True)
+        return out;
+    PyObject *clone = PyObject_CallMethod(out, "clone", NULL);
+    Py_DECREF(out);
+    return clone;
+}
+
+static PyObject *to_dlpack(PyObject *m, PyObject *x)
+{
+    PyObject *none = PyTuple_New(0), *out;
+
+    (void)m;
+    if (!none)
+        return NULL;
+    if (!cr_py_is_tensor(x)) {
+        Py_DECREF(none);
+        return PyErr_Format(PyExc_TypeError, "to_dlpack(): a tensor is expected, not %s",
+                            Py_TYPE(x)->tp_name);
+    }
+    out = tensor_dlpack(x, none, NULL);
+    Py_DECREF(none);
+    return out;
+}
+
+#define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
+PyMethodDef cr_py_dlpack_methods[] = {
+    {"__dlpack__", KEYWORDS(tensor_dlpack), "A DLPack capsule over the tensor's memory."},
+    {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, NULL},
+    {0}};
+
+static PyMethodDef functions[] = {
+    {"from_dlpack", KEYWORDS(from_dlpack), "A tensor over the memory of another library's array."},
+    {"to_dlpack", to_dlpack, METH_O, "A DLPack capsule over a tensor's memory."},
+    {0}};
+
+int cr_py_dlpack_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

@@ -1,0 +1,297 @@
+/* torch.dtype: one object an element type, and finfo/iinfo over them. */
+#include "py/bind/bind.h"
+#include <float.h>
+#include <string.h>
+
+static cr_py_dtype *objects[CR_DTYPE_COUNT];
+
+PyObject *cr_py_dtype_object(cr_dtype t) { return (PyObject *)objects[t]; }
+
+cr_dtype cr_py_dtype_from(PyObject *x)
+{
+    if (Py_IS_TYPE(x, &cr_py_dtype_type))
+        return ((cr_py_dtype *)x)->dtype;
+    if (x == (PyObject *)&PyFloat_Type)
+        return CR_F64;
+    if (x == (PyObject *)&PyBool_Type)
+        return CR_BOOL;
+    if (x == (PyObject *)&PyLong_Type)
+        return CR_I64;
+    return x == (PyObject *)&PyComplex_Type ? CR_C128 : CR_DTYPE_NONE;
+}
+
+static cr_dtype dtype_of(PyObject *self) { return ((cr_py_dtype *)self)->dtype; }
+
+static PyObject *dtype_repr(PyObject *self)
+{
+    return PyUnicode_FromFormat("torch.%s", cr_dtype_name(dtype_of(self)));
+}
+
+static PyObject *dtype_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(cr_dtype_name(dtype_of(self)));
+}
+
+static PyObject *dtype_is_float(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(cr_dtype_is_float(dtype_of(self)));
+}
+
+static PyObject *dtype_is_complex(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(cr_dtype_is_complex(dtype_of(self)));
+}
+
+static PyObject *dtype_is_signed(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(dtype_of(self) != CR_BOOL && dtype_of(self) != CR_U8);
+}
+
+static PyObject *dtype_itemsize(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(cr_dtype_size(dtype_of(self)));
+}
+
+static PyObject *dtype_to_real(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return Py_NewRef(cr_py_dtype_object(cr_dtype_real(dtype_of(self))));
+}
+
+static PyObject *dtype_to_complex(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return Py_NewRef(cr_py_dtype_object(cr_dtype_complex(dtype_of(self))));
+}
+
+static PyMethodDef dtype_methods[] = {
+    {"__reduce__", dtype_reduce, METH_NOARGS, NULL},
+    {"to_real", dtype_to_real, METH_NOARGS, "The real type of the same precision."},
+    {"to_complex", dtype_to_complex, METH_NOARGS, "The complex type of the same precision."},
+    {0}};
+
+static PyGetSetDef dtype_getset[] = {
+    {"is_floating_point", dtype_is_float, NULL, NULL, NULL},
+    {"is_complex", dtype_is_complex, NULL, NULL, NULL},
+    {"is_signed", dtype_is_signed, NULL, NULL, NULL},
+    {"itemsize", dtype_itemsize, NULL, "Bytes of one element.", NULL},
+    {0}};
+
+PyTypeObject cr_py_dtype_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.dtype",
+    .tp_basicsize = sizeof(cr_py_dtype),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_doc = "The type of a tensor's elements.",
+    .tp_repr = dtype_repr,
+    .tp_methods = dtype_methods,
+    .tp_getset = dtype_getset,
+};
+
+/* --- finfo, iinfo --- */
+
+typedef struct {
+    PyObject_HEAD
+    uint8_t dtype;
+} type_info;
+
+typedef struct {
+    double eps, max, min, tiny, resolution;
+} float_facts;
+
+static float_facts facts_of(cr_dtype t)
+{
+    switch (cr_dtype_real(t)) {
+    case CR_F16: return (float_facts){0x1p-10, 65504, -65504, 0x1p-14, 1e-3};
+    case CR_BF16: return (float_facts){0x1p-7, 0x1.fep127, -0x1.fep127, 0x1p-126, 1e-2};
+    case CR_F64: return (float_facts){DBL_EPSILON, DBL_MAX, -DBL_MAX, DBL_MIN, 1e-15};
+    default:
+        return (float_facts){(double)FLT_EPSILON, (double)FLT_MAX, -(double)FLT_MAX,
+                             (double)FLT_MIN, 1e-6};
+    }
+}
+
+static PyObject *info_dtype(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyUnicode_FromString(cr_dtype_name(((type_info *)self)->dtype));
+}
+
+static PyObject *info_bits(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(8 * cr_dtype_size(cr_dtype_real(((type_info *)self)->dtype)));
+}
+
+#define FACT(field)                                                                                \
+    static PyObject *finfo_##field(PyObject *self, void *unused)                                   \
+    {                                                                                              \
+        (void)unused;                                                                              \
+        return PyFloat_FromDouble(facts_of(((type_info *)self)->dtype).field);                     \
+    }
+FACT(eps)
+FACT(max)
+FACT(min)
+FACT(tiny)
+FACT(resolution)
+#undef FACT
+
+static PyObject *finfo_repr(PyObject *self)
+{
+    float_facts f = facts_of(((type_info *)self)->dtype);
+    char text[256];
+
+    snprintf(text, sizeof text,
+             "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, dtype=%s)",
+             f.resolution, f.min, f.max, f.eps, f.tiny, f.tiny,
+             cr_dtype_name(((type_info *)self)->dtype));
+    return PyUnicode_FromString(text);
+}
+
+static PyObject *iinfo_max(PyObject *self, void *unused)
+{
+    cr_dtype t = ((type_info *)self)->dtype;
+
+    (void)unused;
+    if (t == CR_U8)
+        return PyLong_FromLong(255);
+    return PyLong_FromLongLong(INT64_MAX >> (64 - 8 * cr_dtype_size(t)));
+}
+
+static PyObject *iinfo_min(PyObject *self, void *unused)
+{
+    cr_dtype t = ((type_info *)self)->dtype;
+
+    (void)unused;
+    if (t == CR_U8)
+        return PyLong_FromLong(0);
+    return PyLong_FromLongLong(INT64_MIN >> (64 - 8 * cr_dtype_size(t)));
+}
+
+static PyObject *iinfo_repr(PyObject *self)
+{
+    PyObject *low = iinfo_min(self, NULL), *high = iinfo_max(self, NULL), *text = NULL;
+
+    if (low && high)
+        text = PyUnicode_FromFormat("iinfo(min=%S, max=%S, dtype=%s)", low, high,
+                                    cr_dtype_name(((type_info *)self)->dtype));
+    Py_XDECREF(low);
+    Py_XDECREF(high);
+    return text;
+}
+
+static PyObject *info_new(PyTypeObject *type, cr_dtype t)
+{
+    type_info *self = (type_info *)type->tp_alloc(type, 0);
+
+    if (self)
+        self->dtype = (uint8_t)t;
+    return (PyObject *)self;
+}
+
+static PyObject *finfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"type", NULL};
+    PyObject *x = NULL;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:finfo", names, &x))
+        return NULL;
+    cr_dtype t = x ? cr_py_dtype_from(x) : cr_default_dtype();
+    if (t == CR_DTYPE_NONE || !cr_dtype_is_inexact(t)) {
+        PyErr_Format(PyExc_TypeError,
+                     "torch.finfo() requires a floating point input type. Use torch.iinfo to handle '%S'",
+                     x);
+        return NULL;
+    }
+    return info_new(type, cr_dtype_real(t));
+}
+
+static PyObject *iinfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"type", NULL};
+    PyObject *x;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:iinfo", names, &x))
+        return NULL;
+    cr_dtype t = cr_py_dtype_from(x);
+    if (t == CR_DTYPE_NONE || cr_dtype_category(t) != CR_CAT_INT) {
+        PyErr_Format(PyExc_TypeError,
+                     t == CR_BOOL ? "torch.bool is not supported by torch.iinfo"
+                                  : "torch.iinfo() requires an integer input type. Use torch.finfo to handle '%S'",
+                     x);
+        return NULL;
+    }
+    return info_new(type, t);
+}
+
+static PyObject *info_compare(PyObject *a, PyObject *b, int op)
+{
+    if (!Py_IS_TYPE(b, Py_TYPE(a)) || (op != Py_EQ && op != Py_NE))
+        Py_RETURN_NOTIMPLEMENTED;
+    bool same = ((type_info *)a)->dtype == ((type_info *)b)->dtype;
+    return PyBool_FromLong(same == (op == Py_EQ));
+}
+
+static PyGetSetDef finfo_getset[] = {{"dtype", info_dtype, NULL, NULL, NULL},
+                                     {"bits", info_bits, NULL, NULL, NULL},
+                                     {"eps", finfo_eps, NULL, NULL, NULL},
+                                     {"max", finfo_max, NULL, NULL, NULL},
+                                     {"min", finfo_min, NULL, NULL, NULL},
+                                     {"tiny", finfo_tiny, NULL, NULL, NULL},
+                                     {"smallest_normal", finfo_tiny, NULL, NULL, NULL},
+                                     {"resolution", finfo_resolution, NULL, NULL, NULL},
+                                     {0}};
+static PyGetSetDef iinfo_getset[] = {{"dtype", info_dtype, NULL, NULL, NULL},
+                                     {"bits", info_bits, NULL, NULL, NULL},
+                                     {"max", iinfo_max, NULL, NULL, NULL},
+                                     {"min", iinfo_min, NULL, NULL, NULL},
+                                     {0}};
+
+static PyTypeObject finfo_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.finfo",
+    .tp_basicsize = sizeof(type_info),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = finfo_new,
+    .tp_repr = finfo_repr,
+    .tp_richcompare = info_compare,
+    .tp_getset = finfo_getset,
+};
+static PyTypeObject iinfo_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.iinfo",
+    .tp_basicsize = sizeof(type_info),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_new = iinfo_new,
+    .tp_repr = iinfo_repr,
+    .tp_richcompare = info_compare,
+    .tp_getset = iinfo_getset,
+};
+
+/* torch's names of one type: "float32", "float". */
+static int add_names(PyObject *m, cr_dtype t)
+{
+    const cr_dtype_info *info = &cr_dtype_infos[t];
+
+    if (PyModule_AddObjectRef(m, info->name, (PyObject *)objects[t]) < 0)
+        return -1;
+    return info->alias ? PyModule_AddObjectRef(m, info->alias, (PyObject *)objects[t]) : 0;
+}
+
+int cr_py_dtype_start(PyObject *m)
+{
+    if (cr_py_add_type(m, "dtype", &cr_py_dtype_type) < 0 ||
+        cr_py_add_type(m, "finfo", &finfo_type) < 0 || cr_py_add_type(m, "iinfo", &iinfo_type) < 0)
+        return -1;
+    for (int t = 0; t < CR_DTYPE_COUNT; t++) {
+        objects[t] = PyObject_New(cr_py_dtype, &cr_py_dtype_type);
+        if (!objects[t])
+            return -1;
+        objects[t]->dtype = (uint8_t)t;
+        if (add_names(m, (cr_dtype)t) < 0)
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,377 @@
+/* backward, grad, and hooks on tensors. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+/* --- the interpreter lock, for the engine --- */
+
+enum { MAX_NESTING = 256 };
+static CR_THREAD uint64_t lock_states[MAX_NESTING / 64]; /* bit: the lock was not held */
+static CR_THREAD int lock_depth;
+
+static void lock_python(void)
+{
+    uint64_t bit = (uint64_t)1 << lock_depth % 64, *word = &lock_states[lock_depth / 64];
+
+    CR_ASSERT(lock_depth < MAX_NESTING);
+    *word = PyGILState_Ensure() == PyGILState_UNLOCKED ? *word | bit : *word & ~bit;
+    lock_depth++;
+}
+
+static void unlock_python(void)
+{
+    lock_depth--;
+    uint64_t was = lock_states[lock_depth / 64] >> lock_depth % 64 & 1;
+    PyGILState_Release(was ? PyGILState_UNLOCKED : PyGILState_LOCKED);
+}
+
+/* --- arguments --- */
+
+/* A borrowed list of the tensors in a tensor, a sequence or None. */
+typedef struct {
+    cr_tensor **at;
+    int count;
+} tensors;
+
+static bool take_tensor(tensors *out, PyObject *x, bool optional, const char *what, int i)
+{
+    if (x == Py_None && optional) {
+        out->at[i] = NULL;
+        return true;
+    }
+    if (!cr_py_is_tensor(x)) {
+        PyErr_Format(PyExc_TypeError, "element %d of %s is not a Tensor but %s", i, what,
+                     Py_TYPE(x)->tp_name);
+        return false;
+    }
+    out->at[i] = cr_py_tensor_of(x);
+    return true;
+}
+
+/* `x` is a tuple. */
+static bool read_tensors(tensors *out, PyObject *x, bool optional, const char *what)
+{
+    Py_ssize_t n = PyTuple_GET_SIZE(x);
+
+    out->at = PyMem_Malloc((size_t)(n + 1) * sizeof *out->at);
+    out->count = (int)n;
+    if (!out->at) {
+        PyErr_NoMemory();
+        return false;
+    }
+    for (int i = 0; i < out->count; i++)
+        if (!take_tensor(out, PyTuple_GET_ITEM(x, i), optional, what, i))
+            return false;
+    return true;
+}
+
+static bool same_shape(const cr_tensor *a, const cr_tensor *b)
+{
+    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+static bool shape_mismatch(int i, const cr_tensor *grad, const cr_tensor *root)
+{
+    cr_text a = {0}, b = {0};
+
+    cr_print_sizes(&a, grad->ndim, grad->size);
+    cr_print_sizes(&b, root->ndim, root->size);
+    PyErr_Format(PyExc_RuntimeError,
+                 "Mismatch in shape: grad_output[%d] has a shape of torch.Size(%s) and output[%d] has a shape of torch.Size(%s).",
+                 i, cr_text_str(&a), i, cr_text_str(&b));
+    cr_text_drop(&a);
+    cr_text_drop(&b);
+    return false;
+}
+
+static bool check_roots(const tensors *roots, const tensors *grads)
+{
+    if (roots->count != grads->count) {
+        PyErr_Format(PyExc_RuntimeError, "got %d tensors and %d gradients", roots->count,
+                     grads->count);
+        return false;
+    }
+    for (int i = 0; i < roots->count; i++) {
+        const cr_tensor *t = roots->at[i], *g = grads->at[i];
+        if (g && !same_shape(g, t))
+            return shape_mismatch(i, g, t);
+        if (g && cr_dtype_is_complex((cr_dtype)g->dtype) != cr_dtype_is_complex((cr_dtype)t->dtype)) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[%d] has a dtype of torch.%s and output[%d] has a dtype of torch.%s.",
+                         i, cr_dtype_name((cr_dtype)g->dtype), i, cr_dtype_name((cr_dtype)t->dtype));
+            return false;
+        }
+        if (!cr_requires_grad(t)) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "element %d of tensors does not require grad and does not have a grad_fn", i);
+            return false;
+        }
+        if (!g && t->numel != 1) {
+            PyErr_SetString(PyExc_RuntimeError,
+                            "grad can be implicitly created only for scalar outputs");
+            return false;
+        }
+        if (!g && !cr_dtype_is_float((cr_dtype)t->dtype)) {
+            PyErr_Format(PyExc_RuntimeError,
+                         "grad can be implicitly created only for real scalar outputs but got torch.%s",
+                         cr_dtype_name((cr_dtype)t->dtype));
+            return false;
+        }
+    }
+    return true;
+}
+
+/* --- running --- */
+
+static PyObject *results_tuple(cr_tensor **results, int n)
+{
+    PyObject *out = PyTuple_New(n);
+
+    for (int i = 0; i < n; i++) {
+        PyObject *item = results[i] ? cr_py_wrap(results[i]) : Py_NewRef(Py_None);
+        if (out && item)
+            PyTuple_SET_ITEM(out, i, item);
+        else
+            Py_CLEAR(out);
+    }
+    return out;
+}
+
+static PyObject *run(const cr_backward_call *call)
+{
+    bool gives = call->inputs && !call->accumulate_inputs;
+    cr_tensor **results = NULL;
+    PyObject *out = NULL;
+    cr_status st;
+
+    if (gives && !(results = PyMem_Calloc((size_t)call->input_count + 1, sizeof *results)))
+        return PyErr_NoMemory();
+    CR_PY_UNLOCKED(st = cr_backward(call, results));
+    if (st)
+        cr_py_raise(st);
+    else
+        out = gives ? results_tuple(results, call->input_count) : Py_NewRef(Py_None);
+    PyMem_Free(results);
+    return out;
+}
+
+/* _run_backward(tensors, grads, retain_graph, create_graph, inputs, accumulate,
+ * allow_unused); tuples, `inputs` may be None. */
+static PyObject *run_backward(PyObject *m, PyObject *args)
+{
+    PyObject *roots, *grads, *inputs, *out = NULL;
+    tensors r = {0}, g = {0}, in = {0};
+    int retain, create, accumulate, allow_unused;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "O!O!ppOpp:_run_backward", &PyTuple_Type, &roots, &PyTuple_Type,
+                          &grads, &retain, &create, &inputs, &accumulate, &allow_unused))
+        return NULL;
+    if (read_tensors(&r, roots, false, "tensors") && read_tensors(&g, grads, true, "gradients") &&
+        (inputs == Py_None || read_tensors(&in, inputs, false, "inputs")) && check_roots(&r, &g)) {
+        const cr_backward_call call = {.roots = r.at,
+                                       .grads = g.at,
+                                       .root_count = r.count,
+                                       .inputs = inputs == Py_None ? NULL : in.at,
+                                       .input_count = in.count,
+                                       .accumulate_inputs = accumulate != 0,
+                                       .retain_graph = retain != 0,
+                                       .create_graph = create != 0,
+                                       .allow_unused = allow_unused != 0};
+        out = run(&call);
+    }
+    PyMem_Free(r.at);
+    PyMem_Free(g.at);
+    PyMem_Free(in.at);
+    return out;
+}
+
+/* One tensor, a sequence of tensors, or None as a tuple. */
+static PyObject *as_tuple(PyObject *x)
+{
+    if (cr_py_is_tensor(x) || x == Py_None)
+        return PyTuple_Pack(1, x);
+    return PySequence_Tuple(x);
+}
+
+static PyObject *overridden(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, "backward"), *out;
+    PyObject *all[5] = {self};
+    Py_ssize_t n = PyTuple_GET_SIZE(args);
+
+    (void)kwargs;
+    for (Py_ssize_t i = 0; i < n && i < 4; i++)
+        all[i + 1] = PyTuple_GET_ITEM(args, i);
+    const cr_py_given g = {all, n < 4 ? n + 1 : 5, NULL};
+    out = function ? cr_py_override_call(function, &self, 1, &g) : NULL;
+    Py_XDECREF(function);
+    return out;
+}
+
+static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"gradient", "retain_graph", "create_graph", "inputs", NULL};
+    PyObject *gradient = Py_None, *retain = Py_None, *inputs = Py_None, *grads, *into = NULL,
+             *roots, *packed, *out = NULL;
+    int create = 0;
+
+    if (!Py_IS_TYPE(self, cr_py_tensor_type) && !kwargs && cr_py_overrides(Py_TYPE(self)))
+        return overridden(self, args, kwargs);
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOpO:backward", names, &gradient, &retain,
+                                     &create, &inputs))
+        return NULL;
+    if (gradient != Py_None && !cr_py_is_tensor(gradient))
+        return PyErr_Format(PyExc_TypeError, "gradients can be either Tensors or None, but got %s",
+                            Py_TYPE(gradient)->tp_name);
+    roots = PyTuple_Pack(1, self);
+    grads = PyTuple_Pack(1, gradient);
+    into = inputs == Py_None ? Py_NewRef(Py_None) : as_tuple(inputs);
+    if (into && into != Py_None && !PyTuple_GET_SIZE(into)) {
+        PyErr_SetString(PyExc_RuntimeError, "'inputs' argument to backward() cannot be empty.");
+    } else if (roots && grads && into) {
+        int keep = retain == Py_None ? create : PyObject_IsTrue(retain);
+        packed = Py_BuildValue("(OOiiOii)", roots, grads, keep, create, into, 1, 1);
+        out = packed ? run_backward(NULL, packed) : NULL;
+        Py_XDECREF(packed);
+    }
+    Py_XDECREF(roots);
+    Py_XDECREF(grads);
+    Py_XDECREF(into);
+    return out;
+}
+
+/* --- hooks --- */
+
+/* Registers `callable` in the tensor's dict of one kind. */
+static PyObject *add_hook(PyObject *self, PyObject **dict, PyObject *callable, bool accumulated)
+{
+    cr_tensor *t = cr_py_tensor_of(self);
+    cr_status st;
+    bool made;
+    PyObject *handle = cr_py_hook_dict_add(dict, callable, &made);
+
+    if (!handle || !made)
+        return handle;
+    cr_hook_call call = accumulated ? cr_py_accumulated_hooks(*dict) : cr_py_tensor_hooks(*dict);
+    Py_DECREF(*dict); /* the C hook holds it */
+    st = accumulated ? cr_hook_accumulated(NULL, t, &call) : cr_hook_tensor(NULL, t, &call);
+    if (!st)
+        return handle;
+    *dict = NULL;
+    call.drop(call.context);
+    Py_DECREF(handle);
+    return cr_py_raise(st);
+}
+
+static PyObject *tensor_register_hook(PyObject *self, PyObject *callable)
+{
+    if (!cr_requires_grad(cr_py_tensor_of(self)))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "cannot register a hook on a tensor that doesn't require gradient");
+    return add_hook(self, &((cr_py_tensor *)self)->hooks, callable, false);
+}
+
+static PyObject *tensor_register_accumulated(PyObject *self, PyObject *callable)
+{
+    cr_tensor *t = cr_py_tensor_of(self);
+
+    if (!cr_requires_grad(t))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "cannot register a hook on a tensor that doesn't require gradient");
+    if (!cr_is_leaf(t))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "post accumulate grad hooks cannot be registered on non-leaf tensors");
+    return add_hook(self, &((cr_py_tensor *)self)->accumulated, callable, true);
+}
+
+/* --- anomaly mode --- */
+
+static PyObject *set_anomaly(PyObject *m, PyObject *args)
+{
+    int on, check_nan = 1;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "p|p:_set_anomaly_enabled", &on, &check_nan))
+        return NULL;
+    cr_anomaly_set(on != 0, check_nan != 0);
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_anomaly(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_anomaly_on());
+}
+
+static PyObject *anomaly_checks_nan(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_anomaly_checks_nan());
+}
+
+/* The Python stack where a node is made, as text. */
+static void *record_stack(void)
+{
+    PyGILState_STATE lock = PyGILState_Ensure();
+    PyObject *m = PyImport_ImportModule("traceback");
+    PyObject *lines = m ? PyObject_CallMethod(m, "format_stack", NULL) : NULL;
+    PyObject *empty = lines ? PyUnicode_FromString("") : NULL;
+    PyObject *text = empty ? PyUnicode_Join(empty, lines) : NULL;
+
+    if (!text)
+        PyErr_Clear();
+    Py_XDECREF(m);
+    Py_XDECREF(lines);
+    Py_XDECREF(empty);
+    PyGILState_Release(lock);
+    return text;
+}
+
+static void report_stack(void *record, const char *node_name)
+{
+    PyGILState_STATE lock = PyGILState_Ensure();
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
+    if (PyErr_WarnFormat(PyExc_UserWarning, 1,
+                         "Error detected in %s. Traceback of forward call that caused the error:\n%S",
+                         node_name, record ? (PyObject *)record : Py_None) < 0)
+        PyErr_Clear();
+    PyErr_Restore(type, value, trace);
+    PyGILState_Release(lock);
+}
+
+static void free_stack(void *record)
+{
+    PyGILState_STATE lock = PyGILState_Ensure();
+
+    Py_XDECREF((PyObject *)record);
+    PyGILState_Release(lock);
+}
+
+PyMethodDef cr_py_engine_methods[] = {
+    {"backward", (PyCFunction)(void (*)(void))tensor_backward, METH_VARARGS | METH_KEYWORDS,
+     "Adds the gradients of this tensor to the .grad of the leaves."},
+    {"register_hook", tensor_register_hook, METH_O,
+     "Calls hook(grad) when the gradient of this tensor is known."},
+    {"register_post_accumulate_grad_hook", tensor_register_accumulated, METH_O,
+     "Calls hook(tensor) after .grad of this leaf was updated."},
+    {0}};
+
+static PyMethodDef functions[] = {{"_run_backward", run_backward, METH_VARARGS, NULL},
+                                  {"_set_anomaly_enabled", set_anomaly, METH_VARARGS, NULL},
+                                  {"is_anomaly_enabled", is_anomaly, METH_NOARGS, NULL},
+                                  {"is_anomaly_check_nan_enabled", anomaly_checks_nan, METH_NOARGS, NULL},
+                                  {0}};
+
+int cr_py_engine_start(PyObject *m)
+{
+    cr_lock_python = lock_python;
+    cr_unlock_python = unlock_python;
+    cr_anomaly_record = record_stack;
+    cr_anomaly_report = report_stack;
+    cr_anomaly_free = free_stack;
+    return PyModule_AddFunctions(m, functions);
+}

@@ -1,0 +1,329 @@
+/* Messages for calls that no signature takes, in torch's words. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+typedef struct {
+    const char *name;
+    const cr_py_given *g;
+    bool method;
+} call;
+
+static Py_ssize_t given_positional(const call *c) { return c->g->count - c->method; }
+
+static Py_ssize_t given_keywords(const call *c)
+{
+    return c->g->names ? PyTuple_GET_SIZE(c->g->names) : 0;
+}
+
+/* --- signatures as text --- */
+
+static void print_number(cr_text *out, cr_scalar s)
+{
+    if (s.category == CR_CAT_INT)
+        cr_text_printf(out, "%lld", (long long)s.i);
+    else
+        cr_text_printf(out, "%g", cr_scalar_as_double(s));
+}
+
+static void print_ints(cr_text *out, const cr_value *v)
+{
+    bool same = v->len > 0;
+
+    for (uint32_t i = 1; i < v->len; i++)
+        same &= v->ints[i] == v->ints[0];
+    if (same) {
+        cr_text_printf(out, "%lld", (long long)v->ints[0]);
+        return;
+    }
+    cr_text_char(out, '[');
+    for (uint32_t i = 0; i < v->len; i++)
+        cr_text_printf(out, "%s%lld", i ? ", " : "", (long long)v->ints[i]);
+    cr_text_char(out, ']');
+}
+
+static void print_default(cr_text *out, const cr_param *p)
+{
+    const cr_value *v = &p->preset;
+
+    switch (v->tag) {
+    case CR_TRUTH: cr_text_put(out, v->i ? "True" : "False"); break;
+    case CR_INT: cr_text_printf(out, "%lld", (long long)v->i); break;
+    case CR_FLOAT: cr_text_printf(out, "%g", v->d); break;
+    case CR_NUMBER: print_number(out, v->number); break;
+    case CR_STRING: cr_text_printf(out, "\"%.*s\"", (int)v->len, v->s); break;
+    case CR_INTS:
+    case CR_TRUTHS: print_ints(out, v); break;
+    default: cr_text_put(out, "None");
+    }
+}
+
+static void print_param(cr_text *out, const cr_py_sig *s, int i)
+{
+    const cr_param *p = &s->op->param[i];
+
+    cr_text_printf(out, "%s %s", cr_py_type_text(p), PyUnicode_AsUTF8(s->name[i]));
+    if (p->has_default) {
+        cr_text_put(out, " = ");
+        print_default(out, p);
+    }
+}
+
+/* "(Tensor input, Tensor other, *, Number alpha = 1, Tensor out = None)" */
+static void print_sig(cr_text *out, const cr_py_sig *s)
+{
+    bool star = false;
+    int n = 0;
+
+    cr_text_char(out, '(');
+    for (int k = s->self >= 0; k < s->positional; k++) {
+        cr_text_put(out, n++ ? ", " : "");
+        print_param(out, s, s->order[k]);
+    }
+    for (int i = 0; i < s->op->param_count; i++) {
+        if (!s->op->param[i].keyword_only)
+            continue;
+        cr_text_printf(out, "%s%s", n++ ? ", " : "", star ? "" : "*, ");
+        star = true;
+        print_param(out, s, i);
+    }
+    if (s->out)
+        cr_text_printf(out, "%s%sTensor out = None", n++ ? ", " : "", star ? "" : "*, ");
+    if (s->factory)
+        cr_text_printf(out, "%s%sbool requires_grad = False", n ? ", " : "",
+                       star || s->out ? "" : "*, ");
+    cr_text_char(out, ')');
+}
+
+static void print_given(cr_text *out, const call *c)
+{
+    Py_ssize_t n = given_positional(c), k = given_keywords(c);
+
+    cr_text_char(out, '(');
+    for (Py_ssize_t i = 0; i < n; i++)
+        cr_text_printf(out, "%s%s", i ? ", " : "", Py_TYPE(c->g->args[c->method + i])->tp_name);
+    for (Py_ssize_t i = 0; i < k; i++)
+        cr_text_printf(out, "%s%s=%s%s", n || i ? ", " : "",
+                       PyUnicode_AsUTF8(PyTuple_GET_ITEM(c->g->names, i)),
+                       Py_TYPE(c->g->args[c->g->count + i])->tp_name,
+                       !n && i + 1 == k ? ", " : "");
+    cr_text_char(out, ')');
+}
+
+/* --- several signatures --- */
+
+static const char *short_type(PyObject *x)
+{
+    const char *name = Py_TYPE(x)->tp_name, *dot = strrchr(name, '.');
+
+    return cr_py_is_tensor(x) && dot ? dot + 1 : name;
+}
+
+static bool fits(const cr_py_sig *s, int param, PyObject *x)
+{
+    cr_py_args a;
+    cr_value v;
+
+    cr_py_args_init(&a);
+    cr_py_fit fit = cr_py_convert(&a, &s->op->param[param], x, &v);
+    cr_py_args_drop(&a);
+    PyErr_Clear();
+    return fit == CR_PY_FITS;
+}
+
+/* Says which arguments have a wrong type, when the count is right. */
+static void print_wrong_types(cr_text *out, const call *c, const cr_py_sig *s)
+{
+    int first = c->method, n = (int)given_positional(c);
+
+    if (given_keywords(c) || n > s->positional - first || !n)
+        return;
+    for (int k = n + first; k < s->positional; k++)
+        if (!s->op->param[s->order[k]].has_default)
+            return;
+    cr_text_put(out, "\n      didn't match because some of the arguments have invalid types: (");
+    for (int i = 0; i < n; i++) {
+        PyObject *x = c->g->args[first + i];
+        const char *mark = fits(s, s->order[first + i], x) ? "" : "!";
+        cr_text_printf(out, "%s%s%s%s", i ? ", " : "", mark, short_type(x), mark);
+    }
+    cr_text_char(out, ')');
+}
+
+static bool knows_keyword(const cr_py_sig *s, PyObject *name)
+{
+    for (int i = 0; i < s->op->param_count; i++)
+        if (i != s->self && !PyUnicode_Compare(s->name[i], name))
+            return true;
+    return s->out && !PyUnicode_CompareWithASCIIString(name, "out");
+}
+
+static void print_wrong_keywords(cr_text *out, const call *c, const cr_py_sig *s)
+{
+    int n = 0;
+
+    for (Py_ssize_t i = 0; i < given_keywords(c); i++) {
+        PyObject *name = PyTuple_GET_ITEM(c->g->names, i);
+        if (knows_keyword(s, name))
+            continue;
+        cr_text_printf(out, "%s%s", n++ ? ", " : "\n      didn't match because some of the keywords were incorrect: ",
+                       PyUnicode_AsUTF8(name));
+    }
+}
+
+static PyObject *raise_text(cr_text *text)
+{
+    if (text->failed)
+        PyErr_NoMemory();
+    else
+        PyErr_SetString(PyExc_TypeError, cr_text_str(text));
+    cr_text_drop(text);
+    return NULL;
+}
+
+static PyObject *explain_many(const call *c, const cr_py_sig *chain)
+{
+    cr_text out = {0};
+
+    cr_text_printf(&out, "%s() received an invalid combination of arguments - got ", c->name);
+    print_given(&out, c);
+    cr_text_put(&out, ", but expected one of:\n");
+    for (const cr_py_sig *s = chain; s; s = s->next) {
+        cr_text_put(&out, " * ");
+        print_sig(&out, s);
+        print_wrong_keywords(&out, c, s);
+        print_wrong_types(&out, c, s);
+        cr_text_char(&out, '\n');
+    }
+    return raise_text(&out);
+}
+
+/* --- one signature --- */
+
+static int needed(const cr_py_sig *s)
+{
+    int n = 0;
+
+    for (int k = s->self >= 0; k < s->positional; k++)
+        n += !s->op->param[s->order[k]].has_default;
+    return n;
+}
+
+static PyObject *too_many(const call *c, const cr_py_sig *s)
+{
+    int most = s->positional - (s->self >= 0), least = needed(s);
+    Py_ssize_t n = given_positional(c);
+
+    if (least < most)
+        return PyErr_Format(PyExc_TypeError,
+                            "%s() takes from %d to %d positional arguments but %zd were given",
+                            c->name, least, most, n);
+    return PyErr_Format(PyExc_TypeError, "%s() takes %d positional argument%s but %zd %s given",
+                        c->name, most, most == 1 ? "" : "s", n, n == 1 ? "was" : "were");
+}
+
+static bool is_given(const call *c, const cr_py_sig *s, int k)
+{
+    if (k < c->g->count)
+        return true;
+    for (Py_ssize_t i = 0; i < given_keywords(c); i++)
+        if (!PyUnicode_Compare(PyTuple_GET_ITEM(c->g->names, i), s->name[s->order[k]]))
+            return true;
+    return false;
+}
+
+static PyObject *missing(const call *c, const cr_py_sig *s)
+{
+    cr_text names = {0}, out = {0};
+    int n = 0;
+
+    for (int k = 0; k < s->positional; k++) {
+        if (s->op->param[s->order[k]].has_default || is_given(c, s, k))
+            continue;
+        cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "", PyUnicode_AsUTF8(s->name[s->order[k]]));
+    }
+    cr_text_printf(&out, "%s() missing %d required positional arguments: %s", c->name, n,
+                   cr_text_str(&names));
+    cr_text_drop(&names);
+    return raise_text(&out);
+}
+
+static PyObject *wrong_type(const call *c, const cr_py_sig *s, const cr_py_args *a)
+{
+    const cr_param *p = &s->op->param[a->bad_param];
+    PyObject *name = s->name[a->bad_param], *x = a->bad_value;
+    char where[32] = "";
+
+    if (a->bad_position > 0)
+        snprintf(where, sizeof where, " (position %d)", a->bad_position);
+    if (p->type != CR_T_TENSOR && a->bad_item > 0 && p->type == CR_T_INTS) {
+        PyObject *item = PyTuple_Check(x) || PyList_Check(x)
+                             ? PySequence_Fast_GET_ITEM(x, a->bad_item)
+                             : x;
+        return PyErr_Format(PyExc_TypeError,
+                            "%s(): argument '%U' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but got %s\"",
+                            c->name, name, a->bad_item + 1, Py_TYPE(item)->tp_name);
+    }
+    if (p->type != CR_T_TENSOR && a->bad_item >= 0 && (PyTuple_Check(x) || PyList_Check(x)))
+        return PyErr_Format(PyExc_TypeError,
+                            "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
+                            c->name, name, where, cr_py_type_text(p),
+                            Py_TYPE(PySequence_Fast_GET_ITEM(x, a->bad_item))->tp_name,
+                            a->bad_item);
+    return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name, name,
+                        where, cr_py_type_text(p), short_type(x));
+}
+
+static PyObject *wrong_keyword(const call *c, const cr_py_sig *s, PyObject *keyword)
+{
+    const char *text = knows_keyword(s, keyword) ? "%s() got multiple values for argument '%U'"
+                                                 : "%s() got an unexpected keyword argument '%U'";
+
+    return PyErr_Format(PyExc_TypeError, text, c->name, keyword);
+}
+
+static PyObject *explain_one(const call *c, const cr_py_sig *s)
+{
+    cr_py_args a;
+    PyObject *done;
+
+    cr_py_args_init(&a);
+    a.bad_item = -1;
+    cr_py_fit fit = cr_py_bind(&a, s, c->g, c->method);
+    if (fit == CR_PY_RAISED)
+        done = NULL;
+    else if (given_positional(c) > s->positional - (s->self >= 0) && a.bad_param < 0 && !a.bad_value)
+        done = too_many(c, s);
+    else if (a.bad_param < 0)
+        done = wrong_keyword(c, s, a.bad_value);
+    else if (!a.bad_value)
+        done = missing(c, s);
+    else
+        done = wrong_type(c, s, &a);
+    cr_py_args_drop(&a);
+    return done;
+}
+
+/* Whether the number of arguments is possible for s. */
+static bool plausible(const call *c, const cr_py_sig *s)
+{
+    Py_ssize_t n = given_positional(c) + given_keywords(c);
+    int most = s->op->param_count - (s->self >= 0) + s->out + 3 * s->factory;
+
+    return n >= needed(s) && (n <= most || s->varargs >= 0);
+}
+
+PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g, bool method)
+{
+    const call c = {name, g, method};
+    const cr_py_sig *only = NULL;
+    int count = 0;
+
+    if (!chain->next)
+        return explain_one(&c, chain);
+    for (const cr_py_sig *s = chain; s; s = s->next)
+        if (plausible(&c, s)) {
+            only = s;
+            count++;
+        }
+    return count == 1 ? explain_one(&c, only) : explain_many(&c, chain);
+}

@@ -1,0 +1,205 @@
+/* torch.Generator and the functions over the default one. */
+#include "py/bind/bind.h"
+
+static PyObject *default_object;
+
+static cr_generator *generator_of(PyObject *self) { return ((cr_py_generator *)self)->generator; }
+
+static PyObject *generator_object(cr_generator *g) /* takes the count */
+{
+    cr_py_generator *self = PyObject_New(cr_py_generator, &cr_py_generator_type);
+
+    if (!self)
+        cr_generator_drop(g);
+    else
+        self->generator = g;
+    return (PyObject *)self;
+}
+
+static void generator_dealloc(PyObject *self)
+{
+    cr_generator_drop(generator_of(self));
+    PyObject_Free(self);
+}
+
+static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"device", NULL};
+    PyObject *device = NULL;
+    cr_generator *g;
+    int kind = CR_CPU, index;
+
+    (void)type;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", names, &device))
+        return NULL;
+    if (device && cr_py_device_from(device, &kind, &index) < 0)
+        return NULL;
+    if (kind != CR_CPU)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Device type %S is not supported for torch.Generator() api.", device);
+    cr_status st = cr_generator_new(&g, CR_GENERATOR_DEFAULT_SEED);
+    return st ? cr_py_raise(st) : generator_object(g);
+}
+
+/* Seeds are 64 bits wide; negative ones wrap, as torch allows. */
+static int seed_from(PyObject *x, uint64_t *out)
+{
+    PyObject *whole = PyNumber_Long(x);
+    int overflow;
+
+    if (!whole)
+        return -1;
+    long long i = PyLong_AsLongLongAndOverflow(whole, &overflow);
+    *out = overflow > 0 ? PyLong_AsUnsignedLongLong(whole) : (uint64_t)i;
+    Py_DECREF(whole);
+    if (overflow < 0 || PyErr_Occurred()) {
+        PyErr_SetString(PyExc_RuntimeError, "Overflow when unpacking long long");
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *generator_manual_seed(PyObject *self, PyObject *x)
+{
+    uint64_t seed;
+
+    if (seed_from(x, &seed) < 0)
+        return NULL;
+    cr_generator_seed(generator_of(self), seed);
+    return Py_NewRef(self);
+}
+
+static PyObject *generator_seed(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(cr_generator_reseed(generator_of(self)));
+}
+
+static PyObject *generator_initial_seed(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromUnsignedLongLong(cr_generator_initial_seed(generator_of(self)));
+}
+
+static PyObject *generator_get_state(PyObject *self, PyObject *unused)
+{
+    const int64_t size = CR_GENERATOR_STATE_BYTES;
+    cr_tensor *t;
+    cr_status st = cr_tensor_new(&t, CR_U8, CR_CPU, 1, &size);
+
+    (void)unused;
+    if (st)
+        return cr_py_raise(st);
+    cr_generator_get_state(generator_of(self), t->data);
+    return cr_py_wrap(t);
+}
+
+static PyObject *generator_set_state(PyObject *self, PyObject *x)
+{
+    if (!cr_py_is_tensor(x) || cr_py_tensor_of(x)->dtype != CR_U8 ||
+        cr_py_tensor_of(x)->device != CR_CPU || !cr_py_tensor_of(x)->contiguous)
+        return PyErr_Format(PyExc_TypeError, "expected a torch.ByteTensor, but got %s",
+                            Py_TYPE(x)->tp_name);
+    const cr_tensor *t = cr_py_tensor_of(x);
+    cr_status st = cr_generator_set_state(generator_of(self), t->data, (size_t)t->numel);
+    return st ? cr_py_raise(st) : Py_NewRef(self);
+}
+
+static PyObject *generator_clone(PyObject *self, PyObject *unused)
+{
+    cr_generator *g;
+    cr_status st = cr_generator_clone(&g, generator_of(self));
+
+    (void)unused;
+    return st ? cr_py_raise(st) : generator_object(g);
+}
+
+static PyObject *generator_device(PyObject *self, void *unused)
+{
+    (void)self;
+    (void)unused;
+    return cr_py_device_object(CR_CPU, -1);
+}
+
+/* Copies and pickles carry the state. */
+static PyObject *generator_reduce(PyObject *self, PyObject *unused)
+{
+    PyObject *state = generator_get_state(self, unused);
+
+    return state ? Py_BuildValue("O(s)N", Py_TYPE(self), "cpu", state) : NULL;
+}
+
+static PyMethodDef generator_methods[] = {
+    {"manual_seed", generator_manual_seed, METH_O, "Starts the stream that `seed` names."},
+    {"seed", generator_seed, METH_NOARGS, "Seeds from the system's entropy; returns the seed."},
+    {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed that was set last."},
+    {"get_state", generator_get_state, METH_NOARGS, "The state as a tensor of bytes."},
+    {"set_state", generator_set_state, METH_O, "Goes to a state that get_state returned."},
+    {"clone_state", generator_clone, METH_NOARGS, "A generator at the same place."},
+    {"__reduce__", generator_reduce, METH_NOARGS, NULL},
+    {"__setstate__", generator_set_state, METH_O, NULL},
+    {0}};
+static PyGetSetDef generator_getset[] = {{"device", generator_device, NULL, NULL, NULL}, {0}};
+
+PyTypeObject cr_py_generator_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.Generator",
+    .tp_basicsize = sizeof(cr_py_generator),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A source of random numbers.",
+    .tp_new = generator_new,
+    .tp_dealloc = generator_dealloc,
+    .tp_methods = generator_methods,
+    .tp_getset = generator_getset,
+};
+
+static PyObject *manual_seed(PyObject *m, PyObject *x)
+{
+    (void)m;
+    return generator_manual_seed(default_object, x);
+}
+
+static PyObject *seed(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    return generator_seed(default_object, unused);
+}
+
+static PyObject *initial_seed(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    return generator_initial_seed(default_object, unused);
+}
+
+static PyObject *get_rng_state(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    return generator_get_state(default_object, unused);
+}
+
+static PyObject *set_rng_state(PyObject *m, PyObject *x)
+{
+    (void)m;
+    PyObject *done = generator_set_state(default_object, x);
+    if (!done)
+        return NULL;
+    Py_DECREF(done);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"manual_seed", manual_seed, METH_O, "Seeds the default generator and returns it."},
+    {"seed", seed, METH_NOARGS, "Seeds the default generator from the system's entropy."},
+    {"initial_seed", initial_seed, METH_NOARGS, "The default generator's seed."},
+    {"get_rng_state", get_rng_state, METH_NOARGS, "The default generator's state."},
+    {"set_rng_state", set_rng_state, METH_O, "Sets the default generator's state."},
+    {0}};
+
+int cr_py_generator_start(PyObject *m)
+{
+    if (cr_py_add_type(m, "Generator", &cr_py_generator_type) < 0)
+        return -1;
+    default_object = generator_object(cr_generator_hold(cr_generator_default()));
+    if (!default_object || PyModule_AddObjectRef(m, "default_generator", default_object) < 0)
+        return -1;
+    return PyModule_AddFunctions(m, functions);
+}

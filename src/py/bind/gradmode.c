@@ -1,0 +1,230 @@
+/* no_grad, enable_grad, set_grad_enabled, inference_mode: context managers that are
+ * also decorators.  The mode itself is in cr_thread, where every call reads it. */
+#include "py/bind/bind.h"
+
+typedef enum { NO_GRAD, ENABLE_GRAD, SET_GRAD, INFERENCE } switch_kind;
+
+typedef struct {
+    PyObject_HEAD
+    uint8_t kind; /* switch_kind */
+    bool mode;    /* SET_GRAD, INFERENCE: what was asked for */
+    bool was_no_grad, was_inference;
+} grad_switch;
+
+static void apply(grad_switch *s)
+{
+    s->was_no_grad = cr_thread.no_grad;
+    s->was_inference = cr_thread.inference;
+    if (s->kind == INFERENCE) {
+        cr_thread.inference = s->mode;
+        cr_thread.no_grad = s->mode;
+    } else {
+        cr_thread.no_grad = !s->mode;
+    }
+}
+
+static void restore(const grad_switch *s)
+{
+    cr_thread.no_grad = s->was_no_grad;
+    if (s->kind == INFERENCE)
+        cr_thread.inference = s->was_inference;
+}
+
+static PyObject *switch_new(PyTypeObject *type, switch_kind kind, bool mode)
+{
+    grad_switch *s = (grad_switch *)type->tp_alloc(type, 0);
+
+    if (!s)
+        return NULL;
+    s->kind = (uint8_t)kind;
+    s->mode = mode;
+    if (kind == SET_GRAD) /* works from here on, with or without `with` */
+        apply(s);
+    return (PyObject *)s;
+}
+
+static PyObject *switch_enter(PyObject *self, PyObject *unused)
+{
+    grad_switch *s = (grad_switch *)self;
+
+    (void)unused;
+    if (s->kind == SET_GRAD)
+        cr_thread.no_grad = !s->mode;
+    else
+        apply(s);
+    Py_RETURN_NONE;
+}
+
+static PyObject *switch_exit(PyObject *self, PyObject *const *args, Py_ssize_t n)
+{
+    (void)args;
+    (void)n;
+    restore((grad_switch *)self);
+    Py_RETURN_FALSE;
+}
+
+static PyObject *switch_clone(PyObject *self, PyObject *unused)
+{
+    const grad_switch *s = (grad_switch *)self;
+
+    (void)unused;
+    if (s->kind == SET_GRAD || s->kind == INFERENCE)
+        return PyObject_CallFunction((PyObject *)Py_TYPE(self), "O", s->mode ? Py_True : Py_False);
+    return PyObject_CallNoArgs((PyObject *)Py_TYPE(self));
+}
+
+/* As a decorator: the rest is Python's functools. */
+static PyObject *decorate(PyObject *self, PyObject *function)
+{
+    PyObject *m = PyImport_ImportModule("cresset.autograd.grad_mode"), *out;
+
+    if (!m)
+        return NULL;
+    out = PyObject_CallMethod(m, "_decorate", "OO", self, function);
+    Py_DECREF(m);
+    return out;
+}
+
+static PyObject *switch_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    PyObject *function;
+
+    (void)kwargs;
+    if (!PyArg_ParseTuple(args, "O", &function))
+        return NULL;
+    if (((grad_switch *)self)->kind == SET_GRAD)
+        restore((grad_switch *)self);
+    return decorate(self, function);
+}
+
+/* no_grad() and @no_grad. */
+static PyObject *plain_new(PyTypeObject *type, PyObject *args, switch_kind kind, bool mode)
+{
+    PyObject *function = NULL, *self, *out;
+
+    if (!PyArg_ParseTuple(args, "|O", &function))
+        return NULL;
+    self = switch_new(type, kind, mode);
+    if (!self || !function)
+        return self;
+    out = decorate(self, function);
+    Py_DECREF(self);
+    return out;
+}
+
+static PyObject *no_grad_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    (void)kwargs;
+    return plain_new(type, args, NO_GRAD, false);
+}
+
+static PyObject *enable_grad_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    (void)kwargs;
+    return plain_new(type, args, ENABLE_GRAD, true);
+}
+
+static PyObject *set_grad_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"mode", NULL};
+    int mode;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "p:set_grad_enabled", names, &mode))
+        return NULL;
+    return switch_new(type, SET_GRAD, mode != 0);
+}
+
+static PyObject *inference_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"mode", NULL};
+    PyObject *mode = Py_True, *self, *out;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:inference_mode", names, &mode))
+        return NULL;
+    if (PyBool_Check(mode) || !PyCallable_Check(mode))
+        return switch_new(type, INFERENCE, PyObject_IsTrue(mode) > 0);
+    self = switch_new(type, INFERENCE, true);
+    out = self ? decorate(self, mode) : NULL;
+    Py_XDECREF(self);
+    return out;
+}
+
+/* Decorating @no_grad passes the function to tp_new; tp_init must accept it. */
+static int switch_init(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    (void)self;
+    (void)args;
+    (void)kwargs;
+    return 0;
+}
+
+static PyObject *switch_mode(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(((grad_switch *)self)->mode);
+}
+
+static PyMethodDef switch_methods[] = {
+    {"__enter__", switch_enter, METH_NOARGS, NULL},
+    {"__exit__", (PyCFunction)(void (*)(void))switch_exit, METH_FASTCALL, NULL},
+    {"clone", switch_clone, METH_NOARGS, "A fresh one of the same mode."},
+    {0}};
+static PyGetSetDef switch_getset[] = {{"mode", switch_mode, NULL, NULL, NULL}, {0}};
+
+#define SWITCH_TYPE(name_, new_, doc_)                                                             \
+    {                                                                                              \
+        PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.autograd.grad_mode." name_,              \
+        .tp_basicsize = sizeof(grad_switch),                                                       \
+        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .tp_doc = doc_, .tp_new = new_,      \
+        .tp_init = switch_init, .tp_call = switch_call, .tp_methods = switch_methods,              \
+        .tp_getset = switch_getset,                                                                \
+    }
+
+static PyTypeObject switch_types[] = {
+    SWITCH_TYPE("no_grad", no_grad_new, "Nothing is recorded inside."),
+    SWITCH_TYPE("enable_grad", enable_grad_new, "Operations are recorded inside."),
+    SWITCH_TYPE("set_grad_enabled", set_grad_new, "Recording on or off, from now on or inside."),
+    SWITCH_TYPE("inference_mode", inference_new,
+                "Nothing is recorded inside, and what is made there never can be."),
+};
+
+static PyObject *is_grad_enabled(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(!cr_thread.no_grad);
+}
+
+static PyObject *is_inference_mode_enabled(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_thread.inference);
+}
+
+static PyObject *set_grad_mode(PyObject *m, PyObject *x)
+{
+    int mode = PyObject_IsTrue(x);
+
+    (void)m;
+    if (mode < 0)
+        return NULL;
+    cr_thread.no_grad = !mode;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "Whether operations are recorded."},
+    {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL},
+    {"_set_grad_enabled", set_grad_mode, METH_O, NULL},
+    {0}};
+
+int cr_py_gradmode_start(PyObject *m)
+{
+    static const char *const names[] = {"no_grad", "enable_grad", "set_grad_enabled",
+                                        "inference_mode"};
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (cr_py_add_type(m, names[i], &switch_types[i]) < 0)
+            return -1;
+    return PyModule_AddFunctions(m, functions);
+}

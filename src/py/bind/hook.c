@@ -1,0 +1,218 @@
+/* Hooks written in Python.
+ *
+ * All hooks of one kind on one tensor or node live in an OrderedDict, which one C hook
+ * holds; a RemovableHandle takes its entry out of the dict.  So the order is Python's,
+ * and the collector sees one object. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+/* --- the dicts --- */
+
+static PyObject *import_from(const char *module, const char *name)
+{
+    PyObject *m = PyImport_ImportModule(module);
+    PyObject *found = m ? PyObject_GetAttrString(m, name) : NULL;
+
+    Py_XDECREF(m);
+    return found;
+}
+
+PyObject *cr_py_hook_dict_add(PyObject **dict, PyObject *callable, bool *made)
+{
+    static PyObject *ordered, *handle_type;
+    PyObject *handle, *id;
+
+    if (!ordered && !(ordered = import_from("collections", "OrderedDict")))
+        return NULL;
+    if (!handle_type && !(handle_type = import_from("cresset.utils.hooks", "RemovableHandle")))
+        return NULL;
+    *made = !*dict;
+    if (*made && !(*dict = PyObject_CallNoArgs(ordered)))
+        return NULL;
+    handle = PyObject_CallOneArg(handle_type, *dict);
+    id = handle ? PyObject_GetAttrString(handle, "id") : NULL;
+    if (!id || PyObject_SetItem(*dict, id, callable) < 0)
+        Py_CLEAR(handle);
+    Py_XDECREF(id);
+    return handle;
+}
+
+/* The callables of the dict at this moment, as a list. */
+static PyObject *callables(PyObject *dict)
+{
+    return PyObject_IsTrue(dict) > 0 ? PyMapping_Values(dict) : PyList_New(0);
+}
+
+/* --- replacing gradients --- */
+
+static cr_status wrong(const char *fmt, PyObject *x)
+{
+    PyErr_Format(PyExc_TypeError, fmt, Py_TYPE(x)->tp_name);
+    return CR_PYTHON;
+}
+
+/* `*grad` becomes the hook's answer. */
+static cr_status replace(cr_tensor **grad, PyObject *answer)
+{
+    cr_tensor *t;
+
+    if (answer == Py_None)
+        return CR_OK;
+    if (!cr_py_is_tensor(answer))
+        return wrong("expected Variable, but hook returned '%s'", answer);
+    t = cr_py_tensor_of(answer);
+    if (*grad && ((*grad)->ndim != t->ndim ||
+                  memcmp((*grad)->size, t->size, t->ndim * sizeof *t->size))) {
+        PyErr_SetString(PyExc_RuntimeError, "hook has changed the size of value");
+        return CR_PYTHON;
+    }
+    cr_keep(t);
+    cr_drop(*grad);
+    *grad = t;
+    return CR_OK;
+}
+
+static PyObject *tuple_of(cr_tensor *const *grads, int n)
+{
+    PyObject *out = PyTuple_New(n);
+
+    for (int i = 0; out && i < n; i++) {
+        PyObject *item = cr_py_wrap_keep(grads[i]);
+        if (!item) {
+            Py_CLEAR(out);
+            break;
+        }
+        PyTuple_SET_ITEM(out, i, item);
+    }
+    return out;
+}
+
+static cr_status replace_all(cr_tensor **grads, int n, PyObject *answer)
+{
+    if (answer == Py_None)
+        return CR_OK;
+    if (n == 1 && cr_py_is_tensor(answer))
+        return replace(grads, answer);
+    if (!PyTuple_Check(answer) && !PyList_Check(answer))
+        return wrong("expected a tuple of tensors, but hook returned '%s'", answer);
+    if (PySequence_Fast_GET_SIZE(answer) != n) {
+        PyErr_Format(PyExc_RuntimeError,
+                     "hook has returned an incorrect number of values (got %zd, but expected %d)",
+                     PySequence_Fast_GET_SIZE(answer), n);
+        return CR_PYTHON;
+    }
+    for (int i = 0; i < n; i++)
+        CR_TRY(replace(&grads[i], PySequence_Fast_GET_ITEM(answer, i)));
+    return CR_OK;
+}
+
+/* --- running --- */
+
+typedef cr_status (*run_one)(PyObject *callable, cr_tensor **grads, int n,
+                             cr_tensor *const *given, int given_n);
+
+static cr_status run_dict(PyObject *dict, run_one one, cr_tensor **grads, int n,
+                          cr_tensor *const *given, int given_n)
+{
+    PyObject *list = callables(dict);
+    cr_status st = list ? CR_OK : CR_PYTHON;
+
+    for (Py_ssize_t i = 0; !st && i < PyList_GET_SIZE(list); i++)
+        st = one(PyList_GET_ITEM(list, i), grads, n, given, given_n);
+    Py_XDECREF(list);
+    return st;
+}
+
+static cr_status tensor_one(PyObject *callable, cr_tensor **grads, int n, cr_tensor *const *given,
+                            int given_n)
+{
+    PyObject *grad, *answer;
+
+    (void)n;
+    (void)given;
+    (void)given_n;
+    if (!grads[0])
+        return CR_OK;
+    grad = cr_py_wrap_keep(grads[0]);
+    answer = grad ? PyObject_CallOneArg(callable, grad) : NULL;
+    Py_XDECREF(grad);
+    if (!answer)
+        return CR_PYTHON;
+    cr_status st = replace(&grads[0], answer);
+    Py_DECREF(answer);
+    return st;
+}
+
+static cr_status accumulated_one(PyObject *callable, cr_tensor **grads, int n,
+                                 cr_tensor *const *given, int given_n)
+{
+    PyObject *leaf = cr_py_wrap_keep(grads[0]);
+    PyObject *answer = leaf ? PyObject_CallOneArg(callable, leaf) : NULL;
+
+    (void)n;
+    (void)given;
+    (void)given_n;
+    Py_XDECREF(leaf);
+    if (!answer)
+        return CR_PYTHON;
+    bool none = answer == Py_None;
+    Py_DECREF(answer);
+    if (none)
+        return CR_OK;
+    PyErr_SetString(PyExc_RuntimeError, "Tensor post accumulate grad hooks should return None.");
+    return CR_PYTHON;
+}
+
+static cr_status before_one(PyObject *callable, cr_tensor **grads, int n, cr_tensor *const *given,
+                            int given_n)
+{
+    PyObject *args = tuple_of(grads, n);
+    PyObject *answer = args ? PyObject_CallOneArg(callable, args) : NULL;
+
+    (void)given;
+    (void)given_n;
+    Py_XDECREF(args);
+    if (!answer)
+        return CR_PYTHON;
+    cr_status st = replace_all(grads, n, answer);
+    Py_DECREF(answer);
+    return st;
+}
+
+static cr_status after_one(PyObject *callable, cr_tensor **grads, int n, cr_tensor *const *given,
+                           int given_n)
+{
+    PyObject *args[] = {tuple_of(grads, n), tuple_of(given, given_n)};
+    PyObject *answer = args[0] && args[1] ? PyObject_Vectorcall(callable, args, 2, NULL) : NULL;
+
+    Py_XDECREF(args[0]);
+    Py_XDECREF(args[1]);
+    if (!answer)
+        return CR_PYTHON;
+    cr_status st = replace_all(grads, n, answer);
+    Py_DECREF(answer);
+    return st;
+}
+
+#define RUN(kind)                                                                                  \
+    static cr_status run_##kind(void *context, cr_tensor **grads, int n, cr_tensor *const *given,  \
+                                int given_n)                                                       \
+    {                                                                                              \
+        return run_dict(context, kind##_one, grads, n, given, given_n);                            \
+    }                                                                                              \
+    cr_hook_call cr_py_##kind##_hooks(PyObject *dict)                                              \
+    {                                                                                              \
+        cr_py_graph_objects++;                                                                     \
+        return (cr_hook_call){run_##kind, Py_NewRef(dict), drop_dict, true};                       \
+    }
+
+static void drop_dict(void *dict)
+{
+    cr_py_graph_objects--;
+    Py_DECREF((PyObject *)dict);
+}
+
+RUN(tensor)
+RUN(accumulated)
+RUN(before)
+RUN(after)

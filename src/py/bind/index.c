@@ -1,0 +1,465 @@
+/* x[...] and x[...] = value.
+ *
+ * An index is worked off from left to right: ints, slices and None become views at
+ * once, tensors and sequences are collected by dimension, and what is collected
+ * becomes one `index` or `index_put_` on the view. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+enum { OP_select, OP_slice, OP_unsqueeze, OP_alias, OP_index, OP_index_put_, OP_copy_, OP_fill_,
+       OP_COUNT };
+static const char *const op_names[OP_COUNT] = {"select", "slice", "unsqueeze",  "alias",
+                                               "index",  "index_put_", "copy_", "fill_"};
+static const cr_op *ops[OP_COUNT];
+
+typedef struct {
+    cr_tensor *at; /* owned: the view so far */
+    int64_t dim;   /* of `at` that the next item is about */
+    int64_t ellipsis; /* dimensions that `...` stands for */
+    int64_t dropped;  /* dimensions that ints took away, less those that None added */
+    bool changed;
+    int64_t masked;   /* dimensions beyond one that masks took: they have no entry below */
+    cr_value index[CR_MAX_DIMS]; /* owned tensors or none */
+    uint32_t index_count;
+} walk;
+
+static void walk_drop(walk *w)
+{
+    cr_drop(w->at);
+    cr_drop_values(w->index, (int)w->index_count);
+}
+
+/* Calls ops[which]; arg[0] is given, as are the next n. */
+static cr_status call(int which, cr_value *arg, int n, cr_value *result)
+{
+    if (!ops[which])
+        return cr_fail(CR_RUNTIME, "the operator table has no entry '%s'", op_names[which]);
+    cr_py_defaults(ops[which], arg, n + 1);
+    return cr_py_call(ops[which], arg, result);
+}
+
+/* Replaces the view by a view of it. */
+static int view(walk *w, int which, cr_value *arg, int n)
+{
+    cr_value result;
+
+    arg[0] = cr_of_tensor(w->at);
+    cr_status st = call(which, arg, n, &result);
+    if (st)
+        return cr_py_raise_int(st);
+    cr_drop(w->at);
+    w->at = result.t;
+    w->changed = true;
+    return 0;
+}
+
+/* --- items --- */
+
+static int take_int(walk *w, int64_t i)
+{
+    cr_value arg[CR_MAX_ARGS];
+
+    if (!w->at->ndim) {
+        PyErr_SetString(PyExc_IndexError,
+                        "invalid index of a 0-dim tensor. Use `tensor.item()` in Python or "
+                        "`tensor.item<T>()` in C++ to convert a 0-dim tensor to a number");
+        return -1;
+    }
+    int64_t size = w->at->size[w->dim];
+    if (i < -size || i >= size) {
+        PyErr_Format(PyExc_IndexError,
+                     "index %lld is out of bounds for dimension %lld with size %lld", (long long)i,
+                     (long long)(w->dim + w->dropped), (long long)size);
+        return -1;
+    }
+    arg[1] = cr_of_int(w->dim);
+    arg[2] = cr_of_int(i);
+    w->dropped++;
+    return view(w, OP_select, arg, 2);
+}
+
+static int take_slice(walk *w, PyObject *x, bool always)
+{
+    cr_value arg[CR_MAX_ARGS];
+    Py_ssize_t start, stop, step;
+
+    if (PySlice_Unpack(x, &start, &stop, &step) < 0)
+        return -1;
+    if (step < 0) {
+        PyErr_SetString(PyExc_ValueError, "step must be greater than zero");
+        return -1;
+    }
+    if (!w->at->ndim) {
+        PyErr_SetString(PyExc_IndexError, "slice() cannot be applied to a 0-dim tensor.");
+        return -1;
+    }
+    int64_t dim = w->dim++;
+    if (!always && start == 0 && stop >= w->at->size[dim] && step == 1)
+        return 0;
+    arg[1] = cr_of_int(dim);
+    arg[2] = cr_of_int(start);
+    arg[3] = cr_of_int(stop);
+    arg[4] = cr_of_int(step);
+    return view(w, OP_slice, arg, 4);
+}
+
+static int take_none(walk *w)
+{
+    cr_value arg[CR_MAX_ARGS];
+
+    arg[1] = cr_of_int(w->dim++);
+    w->dropped--;
+    return view(w, OP_unsqueeze, arg, 1);
+}
+
+/* Takes the count of t, which indexes `dims` dimensions. */
+static int collect(walk *w, cr_tensor *t, int dims)
+{
+    while ((int64_t)w->index_count < w->dim - w->masked)
+        w->index[w->index_count++] = cr_of_none();
+    w->index[w->index_count++] = cr_of_tensor(t);
+    w->dim += dims;
+    w->masked += dims - 1;
+    return 0;
+}
+
+/* True selects a new dimension of size one, False one of size zero. */
+static int take_bool(walk *w, bool truth)
+{
+    const int64_t size = truth;
+    cr_tensor *t;
+
+    if (take_none(w) < 0)
+        return -1;
+    w->dim--;
+    cr_status st = cr_tensor_new(&t, CR_I64, CR_CPU, 1, &size);
+    if (st)
+        return cr_py_raise_int(st);
+    if (truth)
+        *(int64_t *)(void *)t->data = 0;
+    return collect(w, t, 1);
+}
+
+static bool is_mask(const cr_tensor *t) { return t->dtype == CR_BOOL || t->dtype == CR_U8; }
+
+static int take_tensor(walk *w, cr_tensor *t)
+{
+    cr_scalar s;
+
+    if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT || t->device == CR_META)
+        return collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
+    cr_status st = cr_item(&s, t);
+    if (st)
+        return cr_py_raise_int(st);
+    return is_mask(t) ? take_bool(w, s.i != 0) : take_int(w, s.i);
+}
+
+static int take_sequence(walk *w, PyObject *x)
+{
+    cr_tensor *t = cr_py_tensor_from_data(x, CR_DTYPE_NONE, CR_CPU);
+
+    if (!t)
+        return -1;
+    if (!t->numel && cr_dtype_is_float((cr_dtype)t->dtype)) { /* [] has no dtype of its own */
+        cr_tensor *longs;
+        cr_status st = cr_tensor_new(&longs, CR_I64, CR_CPU, t->ndim, t->size);
+        cr_drop(t);
+        if (st)
+            return cr_py_raise_int(st);
+        t = longs;
+    }
+    int done = take_tensor(w, t);
+    cr_drop(t);
+    return done;
+}
+
+static int take_other(walk *w, PyObject *x)
+{
+    int64_t i;
+    cr_py_fit fit = cr_py_int_from(x, &i);
+
+    if (fit == CR_PY_MISFIT && PySequence_Check(x))
+        return take_sequence(w, x);
+    if (fit == CR_PY_MISFIT)
+        PyErr_Format(PyExc_IndexError,
+                     "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
+                     "are valid indices (got %s)",
+                     Py_TYPE(x)->tp_name);
+    return fit == CR_PY_FITS ? take_int(w, i) : -1;
+}
+
+static int take(walk *w, PyObject *x, bool alone)
+{
+    if (PyLong_CheckExact(x)) {
+        int64_t i;
+        return cr_py_int_from(x, &i) == CR_PY_FITS ? take_int(w, i) : -1;
+    }
+    if (PySlice_Check(x))
+        return take_slice(w, x, alone);
+    if (x == Py_None)
+        return take_none(w);
+    if (x == Py_Ellipsis) {
+        w->dim += w->ellipsis;
+        return 0;
+    }
+    if (PyBool_Check(x))
+        return take_bool(w, x == Py_True);
+    return cr_py_is_tensor(x) ? take_tensor(w, cr_py_tensor_of(x)) : take_other(w, x);
+}
+
+/* Dimensions of the tensor that an item is about. */
+static int64_t covers(PyObject *x)
+{
+    if (x == Py_None || x == Py_Ellipsis || PyBool_Check(x))
+        return 0;
+    if (cr_py_is_tensor(x) && is_mask(cr_py_tensor_of(x)))
+        return cr_py_tensor_of(x)->ndim;
+    return 1;
+}
+
+/* Lists that hold slices or sequences were tuples to old programs. */
+static int is_old_tuple(PyObject *x)
+{
+    if (PyTuple_Check(x))
+        return 1;
+    if (cr_py_is_tensor(x) || !PyList_Check(x) || PyList_GET_SIZE(x) >= 32)
+        return 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(x); i++) {
+        PyObject *y = PyList_GET_ITEM(x, i);
+        if (!cr_py_is_tensor(y) && !PySequence_Check(y) && !PySlice_Check(y) && y != Py_Ellipsis &&
+            y != Py_None)
+            continue;
+        return PyErr_WarnEx(PyExc_UserWarning,
+                            "Using a non-tuple sequence for multidimensional indexing is "
+                            "deprecated; use x[tuple(seq)] instead of x[seq].",
+                            2) < 0
+                   ? -1
+                   : 1;
+    }
+    return 0;
+}
+
+static int take_all(walk *w, PyObject *items)
+{
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(items);
+    int64_t total = 0;
+
+    for (Py_ssize_t i = 0; i < n; i++)
+        total += covers(PySequence_Fast_GET_ITEM(items, i));
+    if (total > w->at->ndim) {
+        PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", w->at->ndim);
+        return -1;
+    }
+    w->ellipsis = w->at->ndim - total;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (take(w, PySequence_Fast_GET_ITEM(items, i), false) < 0)
+            return -1;
+    return 0;
+}
+
+static int walk_index(walk *w, cr_tensor *t, PyObject *index)
+{
+    int tuple = is_old_tuple(index);
+
+    w->at = cr_keep(t);
+    w->dim = w->ellipsis = w->dropped = w->masked = 0;
+    w->changed = false;
+    w->index_count = 0;
+    if (tuple < 0)
+        return -1;
+    if (tuple)
+        return take_all(w, index);
+    if (covers(index) > t->ndim && cr_py_is_tensor(index)) {
+        PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", t->ndim);
+        return -1;
+    }
+    return take(w, index, true);
+}
+
+/* --- reading --- */
+
+static cr_value collected(walk *w)
+{
+    return (cr_value){.tag = CR_TENSORS, .len = w->index_count, .list = w->index};
+}
+
+static PyObject *result_of(walk *w)
+{
+    cr_value arg[CR_MAX_ARGS], result;
+    cr_status st;
+
+    arg[0] = cr_of_tensor(w->at);
+    if (w->index_count) {
+        arg[1] = collected(w);
+        st = call(OP_index, arg, 1, &result);
+    } else if (w->changed) {
+        return cr_py_wrap_keep(w->at);
+    } else {
+        st = call(OP_alias, arg, 0, &result);
+    }
+    return st ? cr_py_raise(st) : cr_py_wrap(result.t);
+}
+
+/* A subclass may want to handle the access; the method is then called through it. */
+static PyObject *overridden(PyObject *self, PyObject *index, PyObject *value)
+{
+    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type,
+                                                value ? "__setitem__" : "__getitem__");
+    PyObject *args[] = {self, index, value};
+    const cr_py_given g = {args, value ? 3 : 2, NULL};
+    PyObject *out;
+
+    if (!function)
+        return NULL;
+    out = cr_py_mode_count ? cr_py_mode_call(function, &g)
+                           : cr_py_override_call(function, &self, 1, &g);
+    Py_DECREF(function);
+    return out;
+}
+
+static inline bool is_plain(PyObject *self)
+{
+    return CR_LIKELY(!cr_py_mode_count && (Py_IS_TYPE(self, cr_py_tensor_type) ||
+                                           !cr_py_overrides(Py_TYPE(self))));
+}
+
+/* x[3], the commonest case. */
+static PyObject *select_first(cr_tensor *t, PyObject *index)
+{
+    cr_value arg[CR_MAX_ARGS], result;
+    int overflow;
+    int64_t i = PyLong_AsLongLongAndOverflow(index, &overflow);
+
+    if (CR_UNLIKELY(overflow || !t->ndim || i < -t->size[0] || i >= t->size[0] ||
+                    !ops[OP_select]))
+        return NULL;
+    arg[0] = cr_of_tensor(t);
+    arg[1] = cr_of_int(0);
+    arg[2] = cr_of_int(i);
+    cr_status st = cr_call(ops[OP_select], arg, &result);
+    return st ? cr_py_raise(st) : cr_py_wrap(result.t);
+}
+
+PyObject *cr_py_subscript(PyObject *self, PyObject *index)
+{
+    cr_tensor *t = cr_py_tensor_of(self);
+    PyObject *out = NULL;
+    walk w;
+
+    if (!is_plain(self))
+        return overridden(self, index, NULL);
+    if (CR_LIKELY(PyLong_CheckExact(index))) {
+        out = select_first(t, index);
+        if (CR_LIKELY(out || PyErr_Occurred()))
+            return out;
+    }
+    if (walk_index(&w, t, index) == 0)
+        out = result_of(&w);
+    walk_drop(&w);
+    return out;
+}
+
+/* --- writing --- */
+
+/* The value as a tensor (owned): itself, or a number in the tensor's dtype. */
+static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number, cr_scalar *scalar)
+{
+    cr_tensor *made;
+
+    *number = false;
+    if (cr_py_is_tensor(value))
+        return cr_keep(cr_py_tensor_of(value));
+    cr_py_fit fit = cr_py_scalar_from(value, scalar);
+    if (fit == CR_PY_MISFIT)
+        PyErr_Format(PyExc_TypeError, "can't assign a %s to a %s", Py_TYPE(value)->tp_name,
+                     cr_tensor_type_name(t));
+    if (fit != CR_PY_FITS)
+        return NULL;
+    *number = true;
+    cr_status st = cr_tensor_scalar(&made, *scalar, (cr_dtype)t->dtype, false);
+    if (!st)
+        return made;
+    cr_py_raise(st);
+    return NULL;
+}
+
+/* Leading dimensions of size one are dropped until `t` has at most `ndim`. */
+static int drop_leading(cr_tensor **t, int ndim)
+{
+    cr_value arg[CR_MAX_ARGS], result;
+
+    while ((*t)->ndim > ndim && (*t)->size[0] == 1) {
+        arg[0] = cr_of_tensor(*t);
+        arg[1] = cr_of_int(0);
+        arg[2] = cr_of_int(0);
+        cr_status st = call(OP_select, arg, 2, &result);
+        if (st)
+            return cr_py_raise_int(st);
+        cr_drop(*t);
+        *t = result.t;
+    }
+    return 0;
+}
+
+static int write_value(walk *w, PyObject *value)
+{
+    cr_value arg[CR_MAX_ARGS], result;
+    cr_scalar scalar;
+    bool number;
+    cr_tensor *from = value_tensor(w->at, value, &number, &scalar);
+    cr_status st;
+
+    if (!from)
+        return -1;
+    arg[0] = cr_of_tensor(w->at);
+    if (number && !w->index_count) {
+        arg[1] = cr_of_number(scalar);
+        st = call(OP_fill_, arg, 1, &result);
+    } else if (!w->index_count) {
+        if (drop_leading(&from, w->at->ndim) < 0) {
+            cr_drop(from);
+            return -1;
+        }
+        arg[1] = cr_of_tensor(from);
+        st = call(OP_copy_, arg, 1, &result);
+    } else {
+        arg[1] = collected(w);
+        arg[2] = cr_of_tensor(from);
+        st = call(OP_index_put_, arg, 2, &result);
+    }
+    cr_drop(from);
+    if (st)
+        return cr_py_raise_int(st);
+    cr_drop(result.t);
+    return 0;
+}
+
+int cr_py_ass_subscript(PyObject *self, PyObject *index, PyObject *value)
+{
+    int done = -1;
+    walk w;
+
+    if (!value) {
+        PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
+        return -1;
+    }
+    if (!is_plain(self)) {
+        PyObject *out = overridden(self, index, value);
+        Py_XDECREF(out);
+        return out ? 0 : -1;
+    }
+    if (index == Py_False)
+        return 0;
+    if (walk_index(&w, cr_py_tensor_of(self), index == Py_True ? Py_None : index) == 0)
+        done = write_value(&w, value);
+    walk_drop(&w);
+    return done;
+}
+
+int cr_py_index_start(PyObject *m)
+{
+    (void)m;
+    for (int i = 0; i < OP_COUNT; i++)
+        ops[i] = cr_ops_find(op_names[i]);
+    return 0;
+}

@@ -1,0 +1,284 @@
+/* Constructors from before dtypes: torch.Tensor(2, 3), torch.FloatTensor([1]),
+ * x.new(2), x.type("torch.LongTensor"). */
+#include "py/bind/bind.h"
+#include <string.h>
+
+typedef struct {
+    PyObject_HEAD
+    uint8_t dtype;
+} tensor_type; /* torch.FloatTensor: not a class, but answers isinstance */
+
+static PyTypeObject tensor_type_type;
+static tensor_type *types[CR_DTYPE_COUNT];
+
+/* --- making --- */
+
+static cr_tensor *make_empty(cr_dtype dtype, int device, int ndim, const int64_t *size)
+{
+    cr_tensor *t = NULL;
+    cr_status st = CR_OK;
+
+    for (int i = 0; i < ndim && !st; i++)
+        if (size[i] < 0)
+            st = cr_fail(CR_RUNTIME,
+                         "Trying to create tensor with negative dimension %lld: dimensions must be non-negative",
+                         (long long)size[i]);
+    if (!st)
+        st = cr_tensor_new(&t, dtype, (cr_device_kind)device, ndim, size);
+    if (st)
+        cr_py_raise(st);
+    return st ? NULL : t;
+}
+
+static cr_tensor *from_other(cr_tensor *other, cr_dtype dtype)
+{
+    cr_tensor *t;
+
+    if (other->dtype != dtype) {
+        PyErr_Format(PyExc_TypeError, "expected a tensor of dtype %s (got %s)", cr_dtype_name(dtype),
+                     cr_dtype_name((cr_dtype)other->dtype));
+        return NULL;
+    }
+    cr_status st = cr_detach(&t, other);
+    if (st)
+        cr_py_raise(st);
+    return st ? NULL : t;
+}
+
+static cr_tensor *from_one(PyObject *x, cr_dtype dtype, int device)
+{
+    int64_t size[CR_MAX_DIMS];
+    int n;
+
+    if (cr_py_is_tensor(x) && cr_py_tensor_of(x)->ndim)
+        return from_other(cr_py_tensor_of(x), dtype);
+    if (Py_IS_TYPE(x, &cr_py_size_type))
+        return cr_py_ints_from(x, size, CR_MAX_DIMS, &n) == CR_PY_FITS
+                   ? make_empty(dtype, device, n, size)
+                   : NULL;
+    cr_py_fit fit = cr_py_int_from(x, size);
+    if (fit == CR_PY_RAISED)
+        return NULL;
+    if (fit == CR_PY_FITS)
+        return make_empty(dtype, device, 1, size);
+    if (cr_py_is_tensor(x))
+        return from_other(cr_py_tensor_of(x), dtype);
+    if (!PySequence_Check(x)) {
+        PyErr_Format(PyExc_TypeError, "new(): data must be a sequence (got %s)",
+                     Py_TYPE(x)->tp_name);
+        return NULL;
+    }
+    return cr_py_tensor_from_data(x, dtype, device);
+}
+
+/* The arguments of every such constructor: sizes, data, a tensor, or nothing. */
+static cr_tensor *construct(PyObject *args, PyObject *kwargs, cr_dtype dtype, int device)
+{
+    int64_t size[CR_MAX_DIMS] = {0};
+    int n, index;
+    PyObject *where = kwargs ? PyDict_GetItemString(kwargs, "device") : NULL;
+
+    if (where && where != Py_None && cr_py_device_from(where, &device, &index) <= 0) {
+        if (!PyErr_Occurred())
+            PyErr_Format(PyExc_TypeError, "new(): argument 'device' must be torch.device, not %s",
+                         Py_TYPE(where)->tp_name);
+        return NULL;
+    }
+    if (kwargs && PyDict_GET_SIZE(kwargs) > (where != NULL)) {
+        PyErr_Format(PyExc_TypeError,
+                     "new() received an invalid combination of arguments: only the keyword 'device' is possible, got %R",
+                     kwargs);
+        return NULL;
+    }
+    if (PyTuple_GET_SIZE(args) == 1)
+        return from_one(PyTuple_GET_ITEM(args, 0), dtype, device);
+    if (!PyTuple_GET_SIZE(args))
+        return make_empty(dtype, device, 1, size);
+    cr_py_fit fit = cr_py_ints_from(args, size, CR_MAX_DIMS, &n);
+    if (fit == CR_PY_MISFIT)
+        PyErr_Format(PyExc_TypeError,
+                     "new() received an invalid combination of arguments - got %R, but expected sizes or one sequence",
+                     args);
+    return fit == CR_PY_FITS ? make_empty(dtype, device, n, size) : NULL;
+}
+
+PyObject *cr_py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    cr_tensor *t = construct(args, kwargs, cr_default_dtype(), cr_py_default_device);
+
+    if (!t)
+        return NULL;
+    return type == cr_py_tensor_type ? cr_py_wrap(t) : cr_py_wrap_as(type, t);
+}
+
+static PyObject *tensor_new(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    const cr_tensor *like = cr_py_tensor_of(self);
+    cr_tensor *t = construct(args, kwargs, (cr_dtype)like->dtype, like->device);
+
+    return t ? cr_py_wrap(t) : NULL;
+}
+
+/* --- torch.FloatTensor and the like --- */
+
+static const char *legacy_name(PyObject *self)
+{
+    return cr_dtype_infos[((tensor_type *)self)->dtype].legacy;
+}
+
+static PyObject *type_call(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    cr_tensor *t = construct(args, kwargs, (cr_dtype)((tensor_type *)self)->dtype,
+                             cr_py_default_device);
+
+    return t ? cr_py_wrap(t) : NULL;
+}
+
+static PyObject *type_repr(PyObject *self)
+{
+    return PyUnicode_FromFormat("<class 'torch.%sTensor'>", legacy_name(self));
+}
+
+static PyObject *type_name(PyObject *self, void *unused)
+{
+    (void)unused;
+    return PyUnicode_FromFormat("%sTensor", legacy_name(self));
+}
+
+static PyObject *type_module(PyObject *self, void *unused)
+{
+    (void)self;
+    (void)unused;
+    return PyUnicode_FromString("torch");
+}
+
+static PyObject *type_dtype(PyObject *self, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(cr_py_dtype_object((cr_dtype)((tensor_type *)self)->dtype));
+}
+
+static PyObject *type_is_cuda(PyObject *self, void *unused)
+{
+    (void)self;
+    (void)unused;
+    Py_RETURN_FALSE;
+}
+
+static PyObject *type_instancecheck(PyObject *self, PyObject *x)
+{
+    return PyBool_FromLong(cr_py_is_tensor(x) && cr_py_tensor_of(x)->device == CR_CPU &&
+                           cr_py_tensor_of(x)->dtype == ((tensor_type *)self)->dtype);
+}
+
+static PyObject *type_reduce(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyUnicode_FromFormat("%sTensor", legacy_name(self));
+}
+
+static PyMethodDef type_methods[] = {{"__instancecheck__", type_instancecheck, METH_O, NULL},
+                                     {"__reduce__", type_reduce, METH_NOARGS, NULL},
+                                     {0}};
+static PyGetSetDef type_getset[] = {{"dtype", type_dtype, NULL, NULL, NULL},
+                                    {"is_cuda", type_is_cuda, NULL, NULL, NULL},
+                                    {"__name__", type_name, NULL, NULL, NULL},
+                                    {"__qualname__", type_name, NULL, NULL, NULL},
+                                    {"__module__", type_module, NULL, NULL, NULL},
+                                    {0}};
+
+static PyTypeObject tensor_type_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.tensortype",
+    .tp_basicsize = sizeof(tensor_type),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_call = type_call,
+    .tp_repr = type_repr,
+    .tp_methods = type_methods,
+    .tp_getset = type_getset,
+};
+
+/* --- x.type(...) --- */
+
+/* "torch.FloatTensor" to its dtype. */
+static cr_dtype dtype_of_name(const char *name)
+{
+    size_t n = strlen(name);
+
+    if (!strcmp(name, "torch.Tensor"))
+        return cr_default_dtype();
+    if (n < 13 || strncmp(name, "torch.", 6) || strcmp(name + n - 6, "Tensor"))
+        return CR_DTYPE_NONE;
+    for (int t = 0; t < CR_DTYPE_COUNT; t++)
+        if (strlen(cr_dtype_infos[t].legacy) == n - 12 &&
+            !strncmp(name + 6, cr_dtype_infos[t].legacy, n - 12))
+            return (cr_dtype)t;
+    return CR_DTYPE_NONE;
+}
+
+static cr_dtype dtype_named_by(PyObject *x)
+{
+    if (Py_IS_TYPE(x, &tensor_type_type))
+        return (cr_dtype)((tensor_type *)x)->dtype;
+    if (x == (PyObject *)cr_py_tensor_type)
+        return cr_default_dtype();
+    if (PyUnicode_Check(x))
+        return dtype_of_name(PyUnicode_AsUTF8(x));
+    return cr_py_dtype_from(x);
+}
+
+static PyObject *tensor_type_method(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dtype", "non_blocking", NULL};
+    PyObject *x = Py_None;
+    int unused;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|Op:type", names, &x, &unused))
+        return NULL;
+    if (x == Py_None)
+        return PyUnicode_FromString(cr_tensor_type_name(cr_py_tensor_of(self)));
+    cr_dtype t = dtype_named_by(x);
+    if (t == CR_DTYPE_NONE && PyUnicode_Check(x))
+        return PyErr_Format(PyExc_ValueError, "invalid type: %R", x);
+    if (t == CR_DTYPE_NONE)
+        return PyErr_Format(PyExc_TypeError,
+                            "dtype must be a type, str, or dtype object");
+    return PyObject_CallMethod(self, "to", "O", cr_py_dtype_object(t));
+}
+
+/* The dtype that a type object, string or dtype names, for set_default_tensor_type. */
+static PyObject *dtype_of_type(PyObject *m, PyObject *x)
+{
+    cr_dtype t = dtype_named_by(x);
+
+    (void)m;
+    if (t == CR_DTYPE_NONE)
+        return PyErr_Format(PyExc_TypeError, "invalid type object: %R", x);
+    return Py_NewRef(cr_py_dtype_object(t));
+}
+
+#define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
+PyMethodDef cr_py_legacy_methods[] = {
+    {"new", KEYWORDS(tensor_new), "A tensor of the same dtype, from sizes or data."},
+    {"type", KEYWORDS(tensor_type_method), "The type's name, or a conversion to a type."},
+    {0}};
+
+static PyMethodDef functions[] = {{"_dtype_of_type", dtype_of_type, METH_O, NULL}, {0}};
+
+int cr_py_legacy_start(PyObject *m)
+{
+    if (PyType_Ready(&tensor_type_type) < 0 || PyModule_AddFunctions(m, functions) < 0)
+        return -1;
+    for (int t = 0; t < CR_DTYPE_COUNT; t++) {
+        char name[64];
+        if (t == CR_C64 || t == CR_C128) /* torch has no such types */
+            continue;
+        types[t] = PyObject_New(tensor_type, &tensor_type_type);
+        if (!types[t])
+            return -1;
+        types[t]->dtype = (uint8_t)t;
+        snprintf(name, sizeof name, "%sTensor", cr_dtype_infos[t].legacy);
+        if (PyModule_AddObjectRef(m, name, (PyObject *)types[t]) < 0)
+            return -1;
+    }
+    return 0;
+}

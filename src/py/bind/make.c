@@ -1,0 +1,495 @@
+/* tensor(), as_tensor(), asarray(): data of any kind to a tensor. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+/* --- nested sequences --- */
+
+typedef struct {
+    cr_shape shape;
+    cr_dtype dtype; /* of the elements seen so far; CR_DTYPE_NONE before the first */
+    bool arrays;    /* NumPy arrays lie inside */
+} survey;
+
+static bool is_text(PyObject *x) { return PyUnicode_Check(x) || PyBytes_Check(x); }
+
+static bool is_sequence(PyObject *x)
+{
+    return PyList_Check(x) || PyTuple_Check(x) ||
+           (PySequence_Check(x) && !is_text(x) && !cr_py_is_tensor(x));
+}
+
+static int bad_text(PyObject *x)
+{
+    PyErr_Format(PyExc_TypeError, "new(): invalid data type '%s'", Py_TYPE(x)->tp_name);
+    return -1;
+}
+
+/* The sizes, read along the first items. */
+static int survey_shape(survey *s, PyObject *data)
+{
+    PyObject *x = Py_NewRef(data);
+
+    while (is_sequence(x)) {
+        Py_ssize_t n = PySequence_Size(x);
+        if (n < 0 || s->shape.ndim == CR_MAX_DIMS) {
+            if (n >= 0)
+                PyErr_Format(PyExc_ValueError, "too many dimensions '%s'", Py_TYPE(x)->tp_name);
+            Py_DECREF(x);
+            return -1;
+        }
+        s->shape.size[s->shape.ndim++] = n;
+        PyObject *first = n ? PySequence_GetItem(x, 0) : NULL;
+        Py_DECREF(x);
+        if (!n)
+            return 0;
+        if (!first)
+            return -1;
+        x = first;
+    }
+    if (cr_py_is_tensor(x))
+        for (int i = 0; i < cr_py_tensor_of(x)->ndim; i++)
+            s->shape.size[s->shape.ndim++] = cr_py_tensor_of(x)->size[i];
+    bool text = is_text(x) && s->shape.ndim;
+    if (text)
+        PyErr_Format(PyExc_ValueError, "too many dimensions '%s'", Py_TYPE(x)->tp_name);
+    Py_DECREF(x);
+    return text ? -1 : 0;
+}
+
+static void meet(survey *s, cr_dtype t)
+{
+    s->dtype = s->dtype == CR_DTYPE_NONE ? t : cr_promote(s->dtype, t);
+}
+
+static cr_dtype numpy_scalar_dtype(PyObject *x)
+{
+    PyObject *dtype = PyObject_GetAttrString(x, "dtype");
+    PyObject *name = dtype ? PyObject_GetAttrString(dtype, "name") : NULL;
+    const char *text = name ? PyUnicode_AsUTF8(name) : NULL;
+    cr_dtype t = text ? cr_dtype_find(text) : CR_DTYPE_NONE;
+
+    PyErr_Clear();
+    Py_XDECREF(dtype);
+    Py_XDECREF(name);
+    return t;
+}
+
+static int survey_scalar(survey *s, PyObject *x)
+{
+    cr_scalar value;
+
+    if (PyFloat_Check(x)) {
+        meet(s, cr_default_dtype());
+        return 0;
+    }
+    if (PyLong_Check(x)) {
+        meet(s, PyBool_Check(x) ? CR_BOOL : CR_I64);
+        return 0;
+    }
+    cr_dtype t = cr_py_is_numpy_scalar(x) ? numpy_scalar_dtype(x) : CR_DTYPE_NONE;
+    if (t != CR_DTYPE_NONE) {
+        meet(s, t);
+        return 0;
+    }
+    cr_py_fit fit = cr_py_scalar_from(x, &value);
+    if (fit == CR_PY_FITS)
+        meet(s, cr_py_dtype_of_scalar(value));
+    else if (fit == CR_PY_MISFIT)
+        PyErr_Format(PyExc_RuntimeError, "Could not infer dtype of %s", Py_TYPE(x)->tp_name);
+    return fit == CR_PY_FITS ? 0 : -1;
+}
+
+static int survey_dtype(survey *s, PyObject *x, int depth)
+{
+    if (cr_py_is_tensor(x)) {
+        meet(s, (cr_dtype)cr_py_tensor_of(x)->dtype);
+        return 0;
+    }
+    if (is_text(x))
+        return bad_text(x);
+    if (!is_sequence(x))
+        return survey_scalar(s, x);
+    if (depth > CR_MAX_DIMS) {
+        PyErr_Format(PyExc_ValueError, "too many dimensions '%s'", Py_TYPE(x)->tp_name);
+        return -1;
+    }
+    PyObject *fast = PySequence_Fast(x, "not a sequence");
+    int done = fast ? 0 : -1;
+    for (Py_ssize_t i = 0; !done && i < PySequence_Fast_GET_SIZE(fast); i++)
+        done = survey_dtype(s, PySequence_Fast_GET_ITEM(fast, i), depth + 1);
+    Py_XDECREF(fast);
+    return done;
+}
+
+/* --- storing --- */
+
+typedef struct {
+    cr_tensor *t; /* row-major */
+    size_t bytes;
+} sink;
+
+static int store_scalar(const sink *k, PyObject *x, char *at)
+{
+    cr_dtype t = (cr_dtype)k->t->dtype;
+    cr_scalar s;
+    cr_status st = CR_OK;
+
+    if (cr_py_is_tensor(x)) {
+        if (cr_py_tensor_of(x)->numel != 1) {
+            PyErr_SetString(PyExc_ValueError,
+                            "only one element tensors can be converted to Python scalars");
+            return -1;
+        }
+        st = cr_item(&s, cr_py_tensor_of(x));
+    } else {
+        cr_py_fit fit = cr_py_scalar_from(x, &s);
+        if (fit == CR_PY_MISFIT)
+            PyErr_Format(PyExc_TypeError, "'%s' object cannot be interpreted as %s",
+                         Py_TYPE(x)->tp_name,
+                         cr_dtype_category(t) <= CR_CAT_INT ? "an integer" : "a number");
+        if (fit == CR_PY_RAISED && PyErr_ExceptionMatches(PyExc_OverflowError)) {
+            PyErr_Clear();
+            PyErr_SetString(PyExc_ValueError, "Overflow when unpacking long long");
+        }
+        if (fit != CR_PY_FITS)
+            return -1;
+    }
+    if (st)
+        return cr_py_raise_int(st);
+    if (s.category == CR_CAT_COMPLEX && !cr_dtype_is_complex(t)) {
+        PyErr_SetString(PyExc_TypeError, "must be real number, not complex");
+        return -1;
+    }
+    if (!cr_scalar_fits(s, t)) {
+        PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
+                     cr_dtype_name(t));
+        return -1;
+    }
+    cr_scalar_store(s, t, at);
+    return 0;
+}
+
+/* The common lists: Python floats to float32 or float64, ints to int64. */
+static inline bool store_common(const sink *k, PyObject *x, char *at)
+{
+    int overflow;
+
+    if (PyFloat_CheckExact(x) && k->t->dtype == CR_F32) {
+        *(float *)(void *)at = (float)PyFloat_AS_DOUBLE(x);
+        return true;
+    }
+    if (PyFloat_CheckExact(x) && k->t->dtype == CR_F64) {
+        *(double *)(void *)at = PyFloat_AS_DOUBLE(x);
+        return true;
+    }
+    if (!PyLong_CheckExact(x) || k->t->dtype != CR_I64)
+        return false;
+    *(int64_t *)(void *)at = PyLong_AsLongLongAndOverflow(x, &overflow);
+    return !overflow;
+}
+
+static int store_tensor(const sink *k, PyObject *x, int dim, char *at)
+{
+    const cr_tensor *t = cr_py_tensor_of(x);
+    const cr_tensor *to = k->t;
+
+    if (dim == to->ndim)
+        return store_scalar(k, x, at);
+    if (t->ndim != to->ndim - dim || memcmp(t->size, to->size + dim, t->ndim * sizeof *t->size)) {
+        PyErr_Format(PyExc_ValueError, "expected sequence of length %lld at dim %d (got %lld)",
+                     (long long)to->size[dim], dim, (long long)(t->ndim ? t->size[0] : 0));
+        return -1;
+    }
+    cr_view from = cr_view_of(t), place = cr_view_of(to);
+    place.data = at;
+    place.size += dim;
+    place.stride += dim;
+    place.ndim = t->ndim;
+    cr_status st = cr_copy_elements(&place, &from);
+    return st ? cr_py_raise_int(st) : 0;
+}
+
+static int store(const sink *k, PyObject *x, int dim, char *at)
+{
+    const cr_tensor *t = k->t;
+
+    if (cr_py_is_tensor(x))
+        return store_tensor(k, x, dim, at);
+    if (dim == t->ndim)
+        return store_common(k, x, at) ? 0 : store_scalar(k, x, at);
+    PyObject *fast = PySequence_Fast(x, "not a sequence");
+    if (!fast)
+        return -1;
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
+    int done = n == t->size[dim] ? 0 : -1;
+    if (done)
+        PyErr_Format(PyExc_ValueError, "expected sequence of length %lld at dim %d (got %zd)",
+                     (long long)t->size[dim], dim, n);
+    int64_t step = t->stride[dim] * (int64_t)k->bytes;
+    for (Py_ssize_t i = 0; !done && i < n; i++)
+        done = store(k, PySequence_Fast_GET_ITEM(fast, i), dim + 1, at + i * step);
+    Py_DECREF(fast);
+    return done;
+}
+
+static cr_tensor *from_sequence(PyObject *data, cr_dtype dtype)
+{
+    survey s = {.dtype = dtype};
+    cr_tensor *t;
+
+    if (is_text(data)) {
+        bad_text(data);
+        return NULL;
+    }
+    if (survey_shape(&s, data) < 0)
+        return NULL;
+    if (dtype == CR_DTYPE_NONE && survey_dtype(&s, data, 0) < 0)
+        return NULL;
+    if (s.dtype == CR_DTYPE_NONE)
+        s.dtype = cr_default_dtype();
+    cr_status st = cr_tensor_new(&t, s.dtype, CR_CPU, s.shape.ndim, s.shape.size);
+    if (st) {
+        cr_py_raise(st);
+        return NULL;
+    }
+    const sink k = {t, cr_dtype_size(s.dtype)};
+    if (t->numel && store(&k, data, 0, t->data) < 0) {
+        cr_drop(t);
+        return NULL;
+    }
+    return t;
+}
+
+/* --- conversion --- */
+
+/* A copy of t as `dtype` on `device` (new memory); takes the count of t. */
+static cr_tensor *copy_as(cr_tensor *t, cr_dtype dtype, int device)
+{
+    cr_tensor *made = NULL;
+    cr_status st = cr_tensor_new(&made, dtype, (cr_device_kind)device, t->ndim, t->size);
+
+    if (!st && made->data && t->data) {
+        cr_view to = cr_view_of(made), from = cr_view_of(t);
+        st = cr_copy_elements(&to, &from);
+    }
+    cr_drop(t);
+    if (!st)
+        return made;
+    cr_drop(made);
+    cr_py_raise(st);
+    return NULL;
+}
+
+static cr_tensor *convert(cr_tensor *t, cr_dtype dtype, int device)
+{
+    if (!t || ((dtype == CR_DTYPE_NONE || dtype == t->dtype) && device == t->device))
+        return t;
+    return copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device);
+}
+
+cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, int device)
+{
+    cr_tensor *t;
+
+    if (cr_py_is_tensor(data)) {
+        t = cr_py_tensor_of(data);
+        return copy_as(cr_keep(t), dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device);
+    }
+    if (cr_py_is_array(data)) {
+        t = cr_py_tensor_from_array(data, false);
+        return t ? copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device) : NULL;
+    }
+    if (PyObject_HasAttrString(data, "__cuda_array_interface__")) {
+        PyErr_SetString(PyExc_RuntimeError, "this build has no CUDA");
+        return NULL;
+    }
+    return convert(from_sequence(data, dtype), dtype, device);
+}
+
+/* --- the functions --- */
+
+/* Reads dtype=, device=, ...; the types' errors are torch's. */
+static int read_options(const char *name, PyObject *dtype, PyObject *device, cr_py_options *out)
+{
+    int index;
+
+    if (dtype && dtype != Py_None) {
+        out->dtype = cr_py_dtype_from(dtype);
+        if (out->dtype == CR_DTYPE_NONE) {
+            PyErr_Format(PyExc_TypeError, "%s(): argument 'dtype' must be torch.dtype, not %s",
+                         name, Py_TYPE(dtype)->tp_name);
+            return -1;
+        }
+    }
+    if (!device || device == Py_None)
+        return 0;
+    int done = cr_py_device_from(device, &out->device, &index);
+    if (!done)
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'device' must be torch.device, not %s", name,
+                     Py_TYPE(device)->tp_name);
+    if (done > 0 && !cr_device_of((cr_device_kind)out->device)) {
+        PyErr_SetString(PyExc_AssertionError, "Torch not compiled with CUDA enabled");
+        return -1;
+    }
+    return done > 0 ? 0 : -1;
+}
+
+static PyObject *finish(cr_tensor *t, bool requires_grad)
+{
+    cr_status st;
+
+    if (!t)
+        return NULL;
+    st = requires_grad ? cr_set_requires_grad(t, true) : CR_OK;
+    if (!st)
+        return cr_py_wrap(t);
+    cr_drop(t);
+    return cr_py_raise(st);
+}
+
+static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
+    PyObject *data, *dtype = NULL, *device = NULL;
+    int requires_grad = 0, pin = 0;
+    cr_py_options o = {CR_DTYPE_NONE, -1, false};
+
+    (void)m;
+    if (PyTuple_GET_SIZE(args) > 1)
+        return PyErr_Format(PyExc_TypeError,
+                            "tensor() takes 1 positional argument but %zd were given",
+                            PyTuple_GET_SIZE(args));
+    if (!PyTuple_GET_SIZE(args) && !(kwargs && PyDict_GetItemString(kwargs, "data")))
+        return PyErr_Format(PyExc_TypeError,
+                            "tensor() missing 1 required positional arguments: \"data\"");
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype, &device,
+                                     &requires_grad, &pin) ||
+        read_options("tensor", dtype, device, &o) < 0)
+        return NULL;
+    if (cr_py_is_tensor(data) &&
+        PyErr_WarnEx(PyExc_UserWarning,
+                     "To copy construct from a tensor, it is recommended to use "
+                     "sourceTensor.detach().clone() or "
+                     "sourceTensor.detach().clone().requires_grad_(True), rather than "
+                     "torch.tensor(sourceTensor).",
+                     1) < 0)
+        return NULL;
+    int where = o.device >= 0           ? o.device
+                : cr_py_is_tensor(data) ? cr_py_tensor_of(data)->device
+                                        : cr_py_default_device;
+    return finish(cr_py_tensor_from_data(data, o.dtype, where), requires_grad);
+}
+
+/* Memory shared where possible: tensors, arrays, buffers. */
+static cr_tensor *share(PyObject *data, cr_dtype dtype)
+{
+    if (cr_py_is_tensor(data))
+        return cr_keep(cr_py_tensor_of(data));
+    if (cr_py_is_array(data))
+        return cr_py_tensor_from_array(data, true);
+    return from_sequence(data, dtype);
+}
+
+/* A tensor is converted through its method, so that the conversion is recorded. */
+static PyObject *convert_tensor(PyObject *data, const cr_py_options *o)
+{
+    const cr_tensor *t = cr_py_tensor_of(data);
+    PyObject *device, *dtype, *out;
+
+    if ((o->dtype == CR_DTYPE_NONE || o->dtype == t->dtype) &&
+        (o->device < 0 || o->device == t->device))
+        return Py_NewRef(data);
+    device = cr_py_device_object(o->device < 0 ? t->device : o->device, -1);
+    dtype = cr_py_dtype_object(o->dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : o->dtype);
+    out = device ? PyObject_CallMethod(data, "to", "OO", device, dtype) : NULL;
+    Py_XDECREF(device);
+    return out;
+}
+
+static PyObject *as_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"data", "dtype", "device", NULL};
+    PyObject *data, *dtype = NULL, *device = NULL;
+    cr_py_options o = {CR_DTYPE_NONE, -1, false};
+
+    (void)m;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", names, &data, &dtype,
+                                     &device) ||
+        read_options("as_tensor", dtype, device, &o) < 0)
+        return NULL;
+    if (cr_py_is_tensor(data))
+        return convert_tensor(data, &o);
+    int where = o.device >= 0 ? o.device : cr_py_default_device;
+    return finish(convert(share(data, o.dtype), o.dtype, where), false);
+}
+
+static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"obj", "dtype", "device", "copy", "requires_grad", NULL};
+    PyObject *data, *dtype = NULL, *device = NULL, *copy = Py_None, *shared, *out;
+    int requires_grad = 0;
+    cr_py_options o = {CR_DTYPE_NONE, -1, false};
+
+    (void)m;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp:asarray", names, &data, &dtype, &device,
+                                     &copy, &requires_grad) ||
+        read_options("asarray", dtype, device, &o) < 0)
+        return NULL;
+    bool is_tensor = cr_py_is_tensor(data), is_array = cr_py_is_array(data);
+    if (copy == Py_False && !is_tensor && !is_array)
+        return PyErr_Format(PyExc_ValueError, "can't alias arbitrary sequence into a tensor.");
+    cr_tensor *t = is_tensor ? cr_keep(cr_py_tensor_of(data)) : share(data, o.dtype);
+    if (!t)
+        return NULL;
+    int where = o.device >= 0 ? o.device : is_tensor ? t->device : cr_py_default_device;
+    bool changes = (o.dtype != CR_DTYPE_NONE && o.dtype != t->dtype) || where != t->device;
+    if (copy == Py_False && changes) {
+        cr_drop(t);
+        return PyErr_Format(PyExc_ValueError,
+                            "can't alias tensor with a different dtype or device.");
+    }
+    if (!changes && copy != Py_True && is_tensor && t->requires_grad == (bool)requires_grad) {
+        cr_drop(t);
+        return Py_NewRef(data);
+    }
+    shared = cr_py_wrap(t);
+    if (shared && is_tensor && !requires_grad) {
+        out = PyObject_CallMethod(shared, "detach", NULL);
+        Py_DECREF(shared);
+        shared = out;
+    }
+    if (!shared)
+        return NULL;
+    t = cr_keep(cr_py_tensor_of(shared));
+    Py_DECREF(shared);
+    cr_dtype to = o.dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : o.dtype;
+    return finish(changes || copy == Py_True ? copy_as(t, to, where) : t, requires_grad);
+}
+
+/* Tensor.new_tensor(data): like torch.tensor with this tensor's dtype and device. */
+static PyObject *new_tensor(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"data", "dtype", "device", "requires_grad", NULL};
+    const cr_tensor *t = cr_py_tensor_of(self);
+    PyObject *data, *dtype = NULL, *device = NULL;
+    int requires_grad = 0;
+    cr_py_options o = {(cr_dtype)t->dtype, t->device, false};
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOp:new_tensor", names, &data, &dtype,
+                                     &device, &requires_grad) ||
+        read_options("new_tensor", dtype, device, &o) < 0)
+        return NULL;
+    return finish(cr_py_tensor_from_data(data, o.dtype, o.device), requires_grad);
+}
+
+#define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
+static PyMethodDef functions[] = {
+    {"tensor", KEYWORDS(make_tensor), "A tensor with a copy of the data."},
+    {"as_tensor", KEYWORDS(as_tensor), "A tensor over the data, shared where possible."},
+    {"asarray", KEYWORDS(as_array), "A tensor over an array, a buffer or a sequence."},
+    {0}};
+
+PyMethodDef cr_py_make_methods[] = {
+    {"new_tensor", KEYWORDS(new_tensor), "A tensor like this one with a copy of the data."}, {0}};
+
+int cr_py_make_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

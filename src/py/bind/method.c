@@ -1,0 +1,566 @@
+/* Methods of tensors that are no table entries: facts about a tensor, conversion by
+ * to() and its short forms, new views of the same memory. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+#define SELF cr_py_tensor_of(self)
+#define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
+
+/* --- facts --- */
+
+/* size() and size(dim), and the same for strides. */
+static PyObject *all_or_one(PyObject *self, PyObject *args, PyObject *kwargs, const int64_t *list,
+                            bool size)
+{
+    static char *names[] = {"dim", NULL};
+    PyObject *dim = Py_None;
+    int64_t i;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, size ? "|O:size" : "|O:stride", names, &dim))
+        return NULL;
+    if (dim == Py_None)
+        return size ? cr_py_size(SELF->ndim, list) : cr_py_ints_tuple(list, SELF->ndim);
+    cr_py_fit fit = cr_py_int_from(dim, &i);
+    if (fit == CR_PY_RAISED)
+        return NULL;
+    if (fit == CR_PY_MISFIT)
+        return PyErr_Format(PyExc_TypeError, "%s(): argument 'dim' (position 1) must be int, not %s",
+                            size ? "size" : "stride", Py_TYPE(dim)->tp_name);
+    cr_status st = SELF->ndim ? cr_wrap_dim(&i, i, SELF->ndim)
+                              : cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                                        (long long)i);
+    return st ? cr_py_raise(st) : PyLong_FromLongLong(list[i]);
+}
+
+static PyObject *tensor_size(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    return all_or_one(self, args, kwargs, SELF->size, true);
+}
+
+static PyObject *tensor_stride(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    return all_or_one(self, args, kwargs, SELF->stride, false);
+}
+
+#define FACT(name, expression)                                                                     \
+    static PyObject *tensor_##name(PyObject *self, PyObject *unused)                               \
+    {                                                                                              \
+        (void)unused;                                                                              \
+        (void)self;                                                                                \
+        return expression;                                                                         \
+    }
+FACT(dim, PyLong_FromLong(SELF->ndim))
+FACT(numel, PyLong_FromLongLong(SELF->numel))
+FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
+FACT(storage_offset, PyLong_FromLongLong(SELF->offset))
+FACT(data_ptr, PyLong_FromVoidPtr(SELF->numel ? SELF->data : NULL))
+FACT(is_floating_point, PyBool_FromLong(cr_dtype_is_float((cr_dtype)SELF->dtype)))
+FACT(is_complex, PyBool_FromLong(cr_dtype_is_complex((cr_dtype)SELF->dtype)))
+FACT(is_signed, PyBool_FromLong(SELF->dtype != CR_BOOL && SELF->dtype != CR_U8))
+FACT(is_inference, PyBool_FromLong(SELF->inference))
+FACT(is_view, PyBool_FromLong(cr_base_of(SELF) != NULL))
+FACT(get_device, PyLong_FromLong(SELF->device == CR_CPU ? -1 : 0))
+FACT(no, PyBool_FromLong(0))
+FACT(untyped_storage, cr_py_storage_object(SELF->storage))
+FACT(reversed, PyObject_CallMethod(self, "flip", "i", 0))
+#undef FACT
+
+static bool is_channels_last_3d(const cr_tensor *t)
+{
+    int64_t expected = 1;
+    static const int order[] = {1, 4, 3, 2, 0};
+
+    if (t->ndim != 5)
+        return false;
+    for (int i = 0; i < 5; i++) {
+        if (t->size[order[i]] != 1 && t->stride[order[i]] != expected)
+            return false;
+        expected *= t->size[order[i]];
+    }
+    return true;
+}
+
+static PyObject *tensor_is_contiguous(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"memory_format", NULL};
+    PyObject *format = NULL;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:is_contiguous", names, &format))
+        return NULL;
+    if (format && !Py_IS_TYPE(format, &cr_py_format_type))
+        return PyErr_Format(PyExc_TypeError,
+                            "is_contiguous(): argument 'memory_format' must be torch.memory_format, not %s",
+                            Py_TYPE(format)->tp_name);
+    switch (format ? ((cr_py_constant *)format)->value : CR_FORMAT_CONTIGUOUS) {
+    case CR_FORMAT_CHANNELS_LAST: return PyBool_FromLong(cr_is_channels_last(SELF));
+    case CR_FORMAT_CHANNELS_LAST_3D: return PyBool_FromLong(is_channels_last_3d(SELF));
+    default: return PyBool_FromLong(SELF->contiguous);
+    }
+}
+
+static PyObject *tensor_iter(PyObject *self)
+{
+    PyObject *rows, *out;
+
+    if (!SELF->ndim)
+        return PyErr_Format(PyExc_TypeError, "iteration over a 0-d tensor");
+    rows = PyObject_CallMethod(self, "unbind", "i", 0);
+    out = rows ? PyObject_GetIter(rows) : NULL;
+    Py_XDECREF(rows);
+    return out;
+}
+
+/* --- autograd --- */
+
+static PyObject *tensor_requires_grad(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"requires_grad", NULL};
+    int on = 1;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", names, &on))
+        return NULL;
+    cr_status st = cr_set_requires_grad(SELF, on != 0);
+    return st ? cr_py_raise(st) : Py_NewRef(self);
+}
+
+static PyObject *tensor_retain_grad(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    cr_status st = cr_retain_grad(SELF);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+static PyObject *tensor_detach(PyObject *self, PyObject *unused)
+{
+    cr_tensor *t;
+    cr_status st;
+
+    (void)unused;
+    if (CR_UNLIKELY(!Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)))) {
+        PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, "detach");
+        const cr_py_given g = {&self, 1, NULL};
+        PyObject *out = function ? cr_py_override_call(function, &self, 1, &g) : NULL;
+        Py_XDECREF(function);
+        return out;
+    }
+    st = cr_detach(&t, SELF);
+    return st ? cr_py_raise(st) : cr_py_wrap(t);
+}
+
+static PyObject *tensor_detach_inplace(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    cr_status st = cr_detach_inplace(SELF);
+    return st ? cr_py_raise(st) : Py_NewRef(self);
+}
+
+/* --- conversion --- */
+
+typedef struct {
+    int dtype, device, format; /* -1: as it is */
+    bool copy;
+} target;
+
+/* The entry `_to_copy`, its arguments found by type. */
+static PyObject *to_copy(PyObject *self, const target *to)
+{
+    static const cr_op *op;
+    cr_value arg[CR_MAX_ARGS];
+
+    if (!op && !(op = cr_py_find_op("_to_copy")))
+        return NULL;
+    cr_py_defaults(op, arg, 1);
+    arg[0] = cr_of_tensor(SELF);
+    for (int i = 1; i < op->param_count; i++) {
+        if (op->param[i].type == CR_T_DTYPE && to->dtype >= 0)
+            arg[i] = cr_of_dtype((cr_dtype)to->dtype);
+        if (op->param[i].type == CR_T_DEVICE && to->device >= 0)
+            arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = to->device};
+        if (op->param[i].type == CR_T_FORMAT && to->format >= 0)
+            arg[i] = (cr_value){.tag = CR_FORMAT_VAL, .i = to->format};
+    }
+    return cr_py_call_wrap(op, arg);
+}
+
+static bool has_format(const cr_tensor *t, int format)
+{
+    return format < 0 || format == CR_FORMAT_PRESERVE ||
+           (format == CR_FORMAT_CONTIGUOUS && t->contiguous) ||
+           (format == CR_FORMAT_CHANNELS_LAST && cr_is_channels_last(t)) ||
+           (format == CR_FORMAT_CHANNELS_LAST_3D && is_channels_last_3d(t));
+}
+
+static PyObject *convert(PyObject *self, const target *to)
+{
+    const cr_tensor *t = SELF;
+
+    if (to->device >= 0 && !cr_device_of((cr_device_kind)to->device))
+        return PyErr_Format(PyExc_AssertionError, "Torch not compiled with CUDA enabled");
+    if (!to->copy && (to->dtype < 0 || to->dtype == t->dtype) &&
+        (to->device < 0 || to->device == t->device) && has_format(t, to->format))
+        return Py_NewRef(self);
+    return to_copy(self, to);
+}
+
+/* A subclass that overrides handles the conversion itself. */
+static PyObject *convert_as(PyObject *self, const char *name, const target *to)
+{
+    if (CR_LIKELY(Py_IS_TYPE(self, cr_py_tensor_type) || !cr_py_overrides(Py_TYPE(self))))
+        return convert(self, to);
+    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
+    const cr_py_given g = {&self, 1, NULL};
+    PyObject *out = function ? cr_py_override_call(function, &self, 1, &g) : NULL;
+    Py_XDECREF(function);
+    return out;
+}
+
+/* One positional argument of to(): a dtype, a device, a tensor.  0: none of them. */
+static int read_target(PyObject *x, target *to)
+{
+    int kind, index;
+
+    if (cr_py_is_tensor(x)) {
+        to->dtype = cr_py_tensor_of(x)->dtype;
+        to->device = cr_py_tensor_of(x)->device;
+        return 1;
+    }
+    cr_dtype t = cr_py_dtype_from(x);
+    if (t != CR_DTYPE_NONE) {
+        to->dtype = t;
+        return 1;
+    }
+    int done = cr_py_device_from(x, &kind, &index);
+    if (done > 0)
+        to->device = kind;
+    return done;
+}
+
+static int read_flag(PyObject *x, bool *out)
+{
+    if (!x || x == Py_None)
+        return 0;
+    int truth = PyObject_IsTrue(x);
+    *out = truth > 0;
+    return truth < 0 ? -1 : 0;
+}
+
+static PyObject *bad_to(PyObject *x)
+{
+    return PyErr_Format(PyExc_TypeError,
+                        "to() received an invalid combination of arguments - got (%s), but expected one of:\n"
+                        " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
+                        " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
+                        " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n",
+                        Py_TYPE(x)->tp_name);
+}
+
+/* The arguments of to() in all its forms; false with an exception. */
+static bool read_to(PyObject *args, PyObject *kwargs, target *to)
+{
+    static char *names[] = {"other", "dtype", "non_blocking", "copy", "device", "memory_format",
+                            "tensor", NULL};
+    PyObject *first = NULL, *second = NULL, *third = NULL, *fourth = NULL, *device = NULL,
+             *format = NULL, *tensor = NULL;
+    bool unused;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO$OOO:to", names, &first, &second, &third,
+                                     &fourth, &device, &format, &tensor))
+        return false;
+    first = first ? first : tensor;
+    PyObject *things[] = {first, device};
+    for (int i = 0; i < 2; i++) {
+        int done = things[i] && things[i] != Py_None ? read_target(things[i], to) : 1;
+        if (!done)
+            bad_to(things[i]);
+        if (done <= 0)
+            return false;
+    }
+    /* to(device, dtype, non_blocking, copy), but to(dtype, non_blocking, copy) */
+    cr_dtype t = second ? cr_py_dtype_from(second) : CR_DTYPE_NONE;
+    if (t != CR_DTYPE_NONE)
+        to->dtype = t;
+    else if (second && second != Py_None && third && !fourth && PyTuple_GET_SIZE(args) == 3)
+        fourth = third;
+    if (format && format != Py_None) {
+        if (!Py_IS_TYPE(format, &cr_py_format_type))
+            return bad_to(format);
+        to->format = ((cr_py_constant *)format)->value;
+    }
+    return read_flag(third, &unused) == 0 && read_flag(fourth, &to->copy) == 0;
+}
+
+static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    target to = {-1, -1, -1, false};
+
+    if (CR_UNLIKELY(!Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)))) {
+        PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, "to");
+        PyObject *all[8] = {self}, *out = NULL;
+        Py_ssize_t n = PyTuple_GET_SIZE(args);
+        for (Py_ssize_t i = 0; i < n && i < 7; i++)
+            all[i + 1] = PyTuple_GET_ITEM(args, i);
+        const cr_py_given g = {all, n < 7 ? n + 1 : 8, NULL};
+        if (function && !kwargs)
+            out = cr_py_override_call(function, &self, 1, &g);
+        else if (function && read_to(args, kwargs, &to))
+            out = convert(self, &to);
+        Py_XDECREF(function);
+        return out;
+    }
+    return read_to(args, kwargs, &to) ? convert(self, &to) : NULL;
+}
+
+/* x.half(), x.long(): keyword memory_format= is taken. */
+static PyObject *to_dtype(PyObject *self, PyObject *args, PyObject *kwargs, const char *name,
+                          cr_dtype t)
+{
+    static char *names[] = {"memory_format", NULL};
+    PyObject *format = NULL;
+    target to = {(int)t, -1, -1, false};
+
+    if ((PyTuple_GET_SIZE(args) || kwargs) &&
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "|$O", names, &format))
+        return NULL;
+    if (format && Py_IS_TYPE(format, &cr_py_format_type))
+        to.format = ((cr_py_constant *)format)->value;
+    return convert_as(self, name, &to);
+}
+
+#define SHORT_FORM(name, t)                                                                        \
+    static PyObject *tensor_##name(PyObject *self, PyObject *args, PyObject *kwargs)               \
+    {                                                                                              \
+        return to_dtype(self, args, kwargs, #name, t);                                             \
+    }
+SHORT_FORM(half, CR_F16)
+SHORT_FORM(bfloat16, CR_BF16)
+SHORT_FORM(float, CR_F32)
+SHORT_FORM(double, CR_F64)
+SHORT_FORM(byte, CR_U8)
+SHORT_FORM(char, CR_I8)
+SHORT_FORM(short, CR_I16)
+SHORT_FORM(int, CR_I32)
+SHORT_FORM(long, CR_I64)
+SHORT_FORM(bool, CR_BOOL)
+SHORT_FORM(cfloat, CR_C64)
+SHORT_FORM(cdouble, CR_C128)
+#undef SHORT_FORM
+
+static PyObject *tensor_cpu(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    const target to = {-1, CR_CPU, -1, false};
+
+    (void)args;
+    (void)kwargs;
+    return convert_as(self, "cpu", &to);
+}
+
+static PyObject *tensor_cuda(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    const target to = {-1, CR_CUDA, -1, false};
+
+    (void)args;
+    (void)kwargs;
+    return convert_as(self, "cuda", &to);
+}
+
+static PyObject *tensor_type_as(PyObject *self, PyObject *other)
+{
+    target to = {-1, -1, -1, false};
+
+    if (!cr_py_is_tensor(other))
+        return PyErr_Format(PyExc_TypeError,
+                            "type_as(): argument 'other' (position 1) must be Tensor, not %s",
+                            Py_TYPE(other)->tp_name);
+    read_target(other, &to);
+    return convert_as(self, "type_as", &to);
+}
+
+/* --- the same memory in another object --- */
+
+static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"cls", "data", "require_grad", NULL};
+    PyObject *cls, *data;
+    int requires_grad = 0;
+    cr_tensor *t;
+
+    (void)type;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|p:_make_subclass", names, &cls, &data,
+                                     &requires_grad))
+        return NULL;
+    if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type) ||
+        !cr_py_is_tensor(data))
+        return PyErr_Format(PyExc_TypeError, "_make_subclass(): a class and a tensor are expected");
+    cr_status st = cr_detach(&t, cr_py_tensor_of(data));
+    if (!st && requires_grad)
+        st = cr_set_requires_grad(t, true);
+    return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, t);
+}
+
+/* An alias that keeps the history. */
+static PyObject *as_subclass(PyObject *self, PyObject *cls)
+{
+    const cr_op *op = cr_py_find_op("alias");
+    cr_value arg[CR_MAX_ARGS] = {cr_of_tensor(SELF)}, result;
+
+    if (!op)
+        return NULL;
+    if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type))
+        return PyErr_Format(PyExc_TypeError,
+                            "as_subclass(): argument 'cls' (position 1) must be a subclass of Tensor");
+    cr_status st = cr_py_call(op, arg, &result);
+    return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, result.t);
+}
+
+static bool read_sizes(PyObject *x, int64_t *out, int *n)
+{
+    cr_py_fit fit = cr_py_ints_from(x, out, CR_MAX_DIMS, n);
+
+    if (fit == CR_PY_MISFIT)
+        PyErr_Format(PyExc_TypeError, "set_(): sizes and strides must be tuples of ints, not %s",
+                     Py_TYPE(x)->tp_name);
+    return fit == CR_PY_FITS;
+}
+
+static void row_major(const int64_t *size, int n, int64_t *stride)
+{
+    int64_t step = 1;
+
+    for (int i = n - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= size[i] > 1 ? size[i] : 1;
+    }
+}
+
+/* Bytes that a view needs must exist; a storage that is ours grows. */
+static cr_status fit_storage(cr_storage *s, cr_dtype t, const cr_geometry *g)
+{
+    int64_t last = g->offset, numel = 1;
+
+    for (int i = 0; i < g->ndim; i++) {
+        numel *= g->size[i];
+        last += (g->size[i] - 1) * g->stride[i];
+    }
+    size_t need = numel ? (size_t)(last + 1) * cr_dtype_size(t) : 0;
+    if (need <= s->size)
+        return CR_OK;
+    if (s->release)
+        return cr_fail(CR_RUNTIME,
+                       "setStorage: the sizes need a storage of %zu bytes, but it has %zu", need,
+                       s->size);
+    return cr_storage_resize(s, need);
+}
+
+static PyObject *set_over(PyObject *self, cr_storage *s, const cr_geometry *g)
+{
+    cr_dtype t = (cr_dtype)SELF->dtype;
+    cr_tensor *made;
+    cr_status st = fit_storage(s, t, g);
+
+    if (!st)
+        st = cr_tensor_over(&made, s, t, g->ndim, g->size, g->stride, g->offset);
+    if (st)
+        return cr_py_raise(st);
+    cr_storage_keep(s);
+    st = cr_tensor_set_from(SELF, made);
+    cr_drop(made);
+    return st ? cr_py_raise(st) : Py_NewRef(self);
+}
+
+/* set_(), set_(tensor), set_(storage, offset, size, stride) */
+static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"source", "storage_offset", "size", "stride", NULL};
+    PyObject *source = NULL, *size = NULL, *stride = NULL;
+    long long offset = 0;
+    int strides;
+    cr_geometry g = {.ndim = 1};
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OLOO:set_", names, &source, &offset, &size,
+                                     &stride))
+        return NULL;
+    if (source && cr_py_is_tensor(source) && !size) {
+        cr_status st = cr_tensor_set_from(SELF, cr_py_tensor_of(source));
+        return st ? cr_py_raise(st) : Py_NewRef(self);
+    }
+    if (source && PyObject_HasAttrString(source, "_untyped_storage")) {
+        source = PyObject_GetAttrString(source, "_untyped_storage");
+        Py_XDECREF(source); /* its owner keeps it */
+    }
+    if (source && !Py_IS_TYPE(source, &cr_py_storage_type) && !cr_py_is_tensor(source))
+        return PyErr_Format(PyExc_TypeError, "set_(): argument 'source' must be Storage, not %s",
+                            Py_TYPE(source)->tp_name);
+    g.offset = offset;
+    if (size && !read_sizes(size, g.size, &g.ndim))
+        return NULL;
+    if (stride && !read_sizes(stride, g.stride, &strides))
+        return NULL;
+    cr_storage *s = NULL;
+    if (source)
+        s = cr_py_is_tensor(source) ? cr_py_tensor_of(source)->storage : cr_py_storage_of(source);
+    if (s && !size)
+        g.size[0] = (int64_t)(s->size / cr_dtype_size((cr_dtype)SELF->dtype)) - offset;
+    if (!stride)
+        row_major(g.size, g.ndim, g.stride);
+    if (s)
+        return set_over(self, s, &g);
+    cr_status st = cr_storage_new(&s, (cr_device_kind)SELF->device, 0);
+    if (st)
+        return cr_py_raise(st);
+    g.size[0] = 0;
+    PyObject *out = set_over(self, s, &g);
+    cr_storage_drop(s);
+    return out;
+}
+
+PyMethodDef cr_py_methods[] = {
+    {"size", KEYWORDS(tensor_size), "The sizes, or the size of one dimension."},
+    {"stride", KEYWORDS(tensor_stride), "Elements from one index to the next, by dimension."},
+    {"dim", tensor_dim, METH_NOARGS, "The number of dimensions."},
+    {"ndimension", tensor_dim, METH_NOARGS, "The number of dimensions."},
+    {"numel", tensor_numel, METH_NOARGS, "The number of elements."},
+    {"nelement", tensor_numel, METH_NOARGS, "The number of elements."},
+    {"element_size", tensor_element_size, METH_NOARGS, "Bytes of one element."},
+    {"storage_offset", tensor_storage_offset, METH_NOARGS, "Elements before the first one."},
+    {"data_ptr", tensor_data_ptr, METH_NOARGS, "The address of the first element."},
+    {"is_contiguous", KEYWORDS(tensor_is_contiguous), "Whether elements lie in index order."},
+    {"is_floating_point", tensor_is_floating_point, METH_NOARGS, NULL},
+    {"is_complex", tensor_is_complex, METH_NOARGS, NULL},
+    {"is_signed", tensor_is_signed, METH_NOARGS, NULL},
+    {"is_inference", tensor_is_inference, METH_NOARGS, NULL},
+    {"is_pinned", tensor_no, METH_NOARGS, NULL},
+    {"is_shared", tensor_no, METH_NOARGS, NULL},
+    {"is_conj", tensor_no, METH_NOARGS, NULL},
+    {"is_neg", tensor_no, METH_NOARGS, NULL},
+    {"_is_view", tensor_is_view, METH_NOARGS, NULL},
+    {"get_device", tensor_get_device, METH_NOARGS, "The device's index, -1 for the CPU."},
+    {"untyped_storage", tensor_untyped_storage, METH_NOARGS, "The bytes under it."},
+    {"__reversed__", tensor_reversed, METH_NOARGS, NULL},
+    {"requires_grad_", KEYWORDS(tensor_requires_grad), "Sets requires_grad and returns self."},
+    {"retain_grad", tensor_retain_grad, METH_NOARGS, "Has backward keep its .grad."},
+    {"detach", tensor_detach, METH_NOARGS, "The same memory, without history."},
+    {"detach_", tensor_detach_inplace, METH_NOARGS, "Forgets the history."},
+    {"to", KEYWORDS(tensor_to), "Converted to a dtype or device; itself if nothing changes."},
+    {"cpu", KEYWORDS(tensor_cpu), "On the CPU."},
+    {"cuda", KEYWORDS(tensor_cuda), "On a CUDA device."},
+    {"type_as", tensor_type_as, METH_O, "With the dtype and device of another tensor."},
+    {"half", KEYWORDS(tensor_half), NULL},
+    {"bfloat16", KEYWORDS(tensor_bfloat16), NULL},
+    {"float", KEYWORDS(tensor_float), NULL},
+    {"double", KEYWORDS(tensor_double), NULL},
+    {"byte", KEYWORDS(tensor_byte), NULL},
+    {"char", KEYWORDS(tensor_char), NULL},
+    {"short", KEYWORDS(tensor_short), NULL},
+    {"int", KEYWORDS(tensor_int), NULL},
+    {"long", KEYWORDS(tensor_long), NULL},
+    {"bool", KEYWORDS(tensor_bool), NULL},
+    {"cfloat", KEYWORDS(tensor_cfloat), NULL},
+    {"cdouble", KEYWORDS(tensor_cdouble), NULL},
+    {"_make_subclass", KEYWORDS(make_subclass) | METH_STATIC, NULL},
+    {"as_subclass", as_subclass, METH_O, "The same tensor as an object of a subclass."},
+    {"set_", KEYWORDS(tensor_set), "Makes it a view of another memory."},
+    {0}};
+
+const PyType_Slot cr_py_method_slots[] = {{Py_tp_iter, (void *)tensor_iter}, {0, NULL}};

@@ -1,0 +1,39 @@
+/* cresset._C: the extension module.  Each file of this folder adds its part. */
+#include "py/bind/bind.h"
+
+static int (*const starts[])(PyObject *m) = {
+    cr_py_dtype_start,    cr_py_device_start,    cr_py_constant_start, cr_py_size_start,
+    cr_py_storage_start,  cr_py_tensor_start,    cr_py_generator_start, cr_py_op_start,
+    cr_py_override_start, cr_py_number_start,    cr_py_index_start,    cr_py_make_start,
+    cr_py_numpy_start,    cr_py_dlpack_start,    cr_py_legacy_start,   cr_py_gradmode_start,
+    cr_py_node_start,     cr_py_function_start,  cr_py_engine_start,   cr_py_settings_start,
+};
+
+static int start_library(void)
+{
+    cr_status st = cr_tensor_start();
+
+    if (!st)
+        st = cr_autograd_start();
+    return st ? cr_py_raise_int(st) : 0;
+}
+
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "cresset._C", .m_size = -1};
+
+CR_API PyMODINIT_FUNC PyInit__C(void);
+
+CR_API PyMODINIT_FUNC PyInit__C(void)
+{
+    PyObject *m = PyModule_Create(&module);
+
+    if (!m || cr_py_raise_start(m) < 0 || start_library() < 0) {
+        Py_XDECREF(m);
+        return NULL;
+    }
+    for (size_t i = 0; i < CR_LEN(starts); i++)
+        if (starts[i](m) < 0) {
+            Py_DECREF(m);
+            return NULL;
+        }
+    return m;
+}

@@ -1,0 +1,410 @@
+/* Memory shared with NumPy and other exporters of the buffer protocol.
+ *
+ * Nothing here links to NumPy: arrays come in as buffers, and go out through
+ * numpy.ndarray(shape, dtype, buffer, offset, strides) over an object that exports
+ * a storage's bytes. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+/* --- element types --- */
+
+/* Buffer formats in native order; several may mean one dtype. */
+static const struct {
+    const char *format;
+    uint8_t dtype;
+} formats[] = {{"?", CR_BOOL}, {"B", CR_U8},   {"b", CR_I8},   {"h", CR_I16},  {"i", CR_I32},
+               {"l", CR_I64},  {"q", CR_I64},  {"e", CR_F16},  {"f", CR_F32},  {"d", CR_F64},
+               {"Zf", CR_C64}, {"Zd", CR_C128}};
+
+static const char *format_of(cr_dtype t)
+{
+    for (size_t i = 0; i < CR_LEN(formats); i++)
+        if (formats[i].dtype == t)
+            return formats[i].format;
+    return NULL;
+}
+
+static cr_dtype dtype_of_format(const char *format, Py_ssize_t itemsize)
+{
+    if (*format == '@' || *format == '=' || *format == '<')
+        format++;
+    for (size_t i = 0; i < CR_LEN(formats); i++)
+        if (!strcmp(formats[i].format, format) &&
+            cr_dtype_size((cr_dtype)formats[i].dtype) == (size_t)itemsize)
+            return (cr_dtype)formats[i].dtype;
+    return CR_DTYPE_NONE;
+}
+
+/* --- in --- */
+
+bool cr_py_is_array(PyObject *x)
+{
+    if (PyList_Check(x) || PyTuple_Check(x) || PyLong_Check(x) || PyFloat_Check(x) ||
+        !PyObject_CheckBuffer(x))
+        return false;
+    for (PyTypeObject *t = Py_TYPE(x); t; t = t->tp_base)
+        if (!strcmp(t->tp_name, "numpy.ndarray"))
+            return true;
+    return false;
+}
+
+static void release_buffer(void *owner)
+{
+    Py_buffer *view = owner;
+
+    if (!Py_IsInitialized())
+        return;
+    PyGILState_STATE lock = PyGILState_Ensure();
+    PyBuffer_Release(view);
+    PyMem_RawFree(view);
+    PyGILState_Release(lock);
+}
+
+static int unsupported(PyObject *array)
+{
+    PyObject *dtype = PyObject_GetAttrString(array, "dtype");
+    PyObject *type = dtype ? PyObject_GetAttrString(dtype, "type") : NULL;
+    PyObject *order = dtype ? PyObject_GetAttrString(dtype, "byteorder") : NULL;
+
+    PyErr_Clear();
+    if (order && !PyUnicode_CompareWithASCIIString(order, ">"))
+        PyErr_SetString(PyExc_ValueError,
+                        "given numpy array has byte order different from the native byte order. "
+                        "Conversion between byte orders is currently not supported.");
+    else
+        PyErr_Format(PyExc_TypeError,
+                     "can't convert np.ndarray of type %s. The only supported types are: float64, "
+                     "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, "
+                     "and bool.",
+                     type && PyType_Check(type) ? ((PyTypeObject *)type)->tp_name
+                                                : Py_TYPE(array)->tp_name);
+    Py_XDECREF(dtype);
+    Py_XDECREF(type);
+    Py_XDECREF(order);
+    return -1;
+}
+
+/* Sizes and strides in elements; the refusals are torch's. */
+static int read_geometry(const Py_buffer *view, cr_geometry *g, size_t *bytes)
+{
+    size_t extent = (size_t)view->itemsize;
+
+    g->ndim = view->ndim;
+    for (int i = 0; i < view->ndim; i++) {
+        g->size[i] = view->shape[i];
+        if (view->strides[i] < 0) {
+            PyErr_SetString(PyExc_ValueError,
+                            "At least one stride in the given numpy array is negative, and tensors "
+                            "with negative strides are not currently supported. (You can probably "
+                            "work around this by making a copy of your array  with array.copy().) ");
+            return -1;
+        }
+        if (view->strides[i] % view->itemsize && view->shape[i] > 1) {
+            PyErr_SetString(PyExc_ValueError,
+                            "given numpy array strides not a multiple of the element byte size. "
+                            "Copy the numpy array to reallocate the memory.");
+            return -1;
+        }
+        g->stride[i] = view->strides[i] / view->itemsize;
+        if (view->shape[i] > 0)
+            extent += (size_t)(view->shape[i] - 1) * (size_t)view->strides[i];
+        else
+            extent = 0;
+    }
+    *bytes = view->len ? extent : 0;
+    return 0;
+}
+
+static int warn_read_only(const Py_buffer *view)
+{
+    if (!view->readonly)
+        return 0;
+    return PyErr_WarnEx(
+        PyExc_UserWarning,
+        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. "
+        "This means writing to this tensor will result in undefined behavior. You may want to copy "
+        "the array to protect its data or make it writable before converting it to a tensor. This "
+        "type of warning will be suppressed for the rest of this program.",
+        1);
+}
+
+/* A tensor over the buffer; takes `view`, which lives until the storage goes. */
+static cr_tensor *over_buffer(Py_buffer *view, cr_dtype t)
+{
+    cr_geometry g;
+    cr_storage *s = NULL;
+    cr_tensor *out = NULL;
+    size_t bytes;
+    cr_status st = CR_OK;
+
+    if (read_geometry(view, &g, &bytes) < 0) {
+        release_buffer(view);
+        return NULL;
+    }
+    st = cr_storage_foreign(&s, view->buf, bytes, release_buffer, view);
+    if (st) {
+        release_buffer(view);
+    } else {
+        st = cr_tensor_over(&out, s, t, g.ndim, g.size, g.stride, 0);
+        if (st)
+            cr_storage_drop(s);
+    }
+    if (st)
+        cr_py_raise(st);
+    return st ? NULL : out;
+}
+
+cr_tensor *cr_py_tensor_from_array(PyObject *array, bool warn)
+{
+    Py_buffer *view = PyMem_RawMalloc(sizeof *view);
+
+    if (!view) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    if (PyObject_GetBuffer(array, view, PyBUF_STRIDED_RO | PyBUF_FORMAT) < 0) {
+        PyMem_RawFree(view);
+        if (cr_py_is_array(array))
+            unsupported(array);
+        return NULL;
+    }
+    cr_dtype t = dtype_of_format(view->format ? view->format : "B", view->itemsize);
+    if (t == CR_DTYPE_NONE)
+        unsupported(array);
+    if (t == CR_DTYPE_NONE || (warn && warn_read_only(view) < 0)) {
+        release_buffer(view);
+        return NULL;
+    }
+    return over_buffer(view, t);
+}
+
+static PyObject *from_numpy(PyObject *m, PyObject *array)
+{
+    (void)m;
+    if (!cr_py_is_array(array))
+        return PyErr_Format(PyExc_TypeError, "expected np.ndarray (got %s)",
+                            Py_TYPE(array)->tp_name);
+    cr_tensor *t = cr_py_tensor_from_array(array, true);
+    return t ? cr_py_wrap(t) : NULL;
+}
+
+/* The part [offset, offset + count elements) of a buffer of bytes. */
+static int cut_buffer(Py_buffer *view, size_t item, Py_ssize_t offset, Py_ssize_t *count)
+{
+    Py_ssize_t rest = view->len - offset;
+
+    if (view->len <= 0 || *count == 0)
+        PyErr_Format(PyExc_ValueError,
+                     "both buffer length (%zd) and count (%zd) must not be 0", view->len, *count);
+    else if (offset < 0 || offset >= view->len)
+        PyErr_Format(PyExc_ValueError,
+                     "offset (%zd bytes) must be non-negative and no greater than buffer length (%zd bytes) minus 1",
+                     offset, view->len);
+    else if (*count < 0 && rest % (Py_ssize_t)item)
+        PyErr_Format(PyExc_ValueError,
+                     "buffer length (%zd bytes) after offset (%zd bytes) must be a multiple of element size (%zu)",
+                     rest, offset, item);
+    else if (*count > 0 && *count > rest / (Py_ssize_t)item)
+        PyErr_Format(PyExc_ValueError,
+                     "requested buffer length (%zd * %zu bytes) after offset (%zd bytes) must not be greater than actual buffer length (%zd bytes)",
+                     *count, item, offset, view->len);
+    else {
+        *count = *count < 0 ? rest / (Py_ssize_t)item : *count;
+        return 0;
+    }
+    return -1;
+}
+
+static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"buffer", "dtype", "count", "offset", "requires_grad", NULL};
+    PyObject *source, *dtype;
+    Py_ssize_t count = -1, offset = 0;
+    int requires_grad = 0;
+    Py_buffer *view;
+    cr_storage *s;
+    cr_tensor *out = NULL;
+
+    (void)m;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Onnp:frombuffer", names, &source, &dtype,
+                                     &count, &offset, &requires_grad))
+        return NULL;
+    cr_dtype t = cr_py_dtype_from(dtype);
+    if (t == CR_DTYPE_NONE)
+        return PyErr_Format(PyExc_TypeError,
+                            "frombuffer(): argument 'dtype' must be torch.dtype, not %s",
+                            Py_TYPE(dtype)->tp_name);
+    if (!(view = PyMem_RawMalloc(sizeof *view)))
+        return PyErr_NoMemory();
+    if (PyObject_GetBuffer(source, view, PyBUF_SIMPLE) < 0) {
+        PyMem_RawFree(view);
+        return NULL;
+    }
+    if (cut_buffer(view, cr_dtype_size(t), offset, &count) < 0 ||
+        (view->readonly &&
+         PyErr_WarnEx(PyExc_UserWarning,
+                      "The given buffer is not writable, and PyTorch does not support non-writable "
+                      "tensors. This means you can write to the underlying (supposedly "
+                      "non-writable) buffer using the tensor.",
+                      1) < 0)) {
+        release_buffer(view);
+        return NULL;
+    }
+    const int64_t size = count, stride = 1;
+    cr_status st = cr_storage_foreign(&s, (char *)view->buf + offset,
+                                      (size_t)count * cr_dtype_size(t), release_buffer, view);
+    if (st) {
+        release_buffer(view);
+        return cr_py_raise(st);
+    }
+    st = cr_tensor_over(&out, s, t, 1, &size, &stride, 0);
+    if (st)
+        cr_storage_drop(s);
+    if (!st && requires_grad)
+        st = cr_set_requires_grad(out, true);
+    if (!st)
+        return cr_py_wrap(out);
+    cr_drop(out);
+    return cr_py_raise(st);
+}
+
+/* --- out --- */
+
+/* The buffer protocol of Tensor.  internal: the sizes and strides in bytes. */
+int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    const cr_tensor *t = cr_py_tensor_of(self);
+    const char *format = format_of((cr_dtype)t->dtype);
+    Py_ssize_t item = (Py_ssize_t)cr_dtype_size((cr_dtype)t->dtype), *both;
+
+    view->obj = NULL;
+    if (cr_requires_grad(t) || !format || (!t->data && t->numel) ||
+        (!t->contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES)) {
+        PyErr_SetString(PyExc_BufferError, "this tensor cannot be exported as a buffer");
+        return -1;
+    }
+    both = PyMem_Malloc((size_t)(2 * t->ndim + 1) * sizeof *both);
+    if (!both) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int i = 0; i < t->ndim; i++) {
+        both[i] = (Py_ssize_t)t->size[i];
+        both[t->ndim + i] = (Py_ssize_t)t->stride[i] * item;
+    }
+    *view = (Py_buffer){.buf = t->data, .obj = Py_NewRef(self), .len = (Py_ssize_t)t->numel * item,
+                        .itemsize = item, .ndim = t->ndim, .internal = both};
+    view->format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL;
+    view->shape = flags & PyBUF_ND ? both : NULL;
+    view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? both + t->ndim : NULL;
+    return 0;
+}
+
+void cr_py_releasebuffer(PyObject *self, Py_buffer *view)
+{
+    (void)self;
+    PyMem_Free(view->internal);
+}
+
+static PyObject *strides_in_bytes(const cr_tensor *t)
+{
+    int64_t bytes[CR_MAX_DIMS];
+
+    for (int i = 0; i < t->ndim; i++)
+        bytes[i] = t->stride[i] * (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    return cr_py_ints_tuple(bytes, t->ndim);
+}
+
+static PyObject *make_array(const cr_tensor *t)
+{
+    static PyObject *ndarray;
+    PyObject *storage, *shape, *strides, *out = NULL;
+
+    if (!ndarray) {
+        PyObject *numpy = PyImport_ImportModule("numpy");
+        ndarray = numpy ? PyObject_GetAttrString(numpy, "ndarray") : NULL;
+        Py_XDECREF(numpy);
+        if (!ndarray)
+            return NULL;
+    }
+    storage = cr_py_storage_object(t->storage);
+    shape = cr_py_ints_tuple(t->size, t->ndim);
+    strides = strides_in_bytes(t);
+    int64_t offset = t->offset * (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    if (storage && shape && strides)
+        out = t->numel ? PyObject_CallFunction(ndarray, "OsOLO", shape,
+                                               cr_dtype_name((cr_dtype)t->dtype), storage,
+                                               (long long)offset, strides)
+                       : PyObject_CallFunction(ndarray, "Os", shape,
+                                               cr_dtype_name((cr_dtype)t->dtype));
+    Py_XDECREF(storage);
+    Py_XDECREF(shape);
+    Py_XDECREF(strides);
+    return out;
+}
+
+static bool exportable(const cr_tensor *t)
+{
+    if (t->device != CR_CPU)
+        PyErr_Format(PyExc_TypeError,
+                     "can't convert %s device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+                     cr_device_of((cr_device_kind)t->device)->name);
+    else if (!format_of((cr_dtype)t->dtype))
+        PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s",
+                     cr_dtype_infos[t->dtype].legacy);
+    else if (cr_requires_grad(t))
+        PyErr_SetString(PyExc_RuntimeError,
+                        "Can't call numpy() on Tensor that requires grad. Use "
+                        "tensor.detach().numpy() instead.");
+    else
+        return true;
+    return false;
+}
+
+static PyObject *tensor_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"force", NULL};
+    int force = 0;
+    PyObject *plain, *out;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p:numpy", names, &force))
+        return NULL;
+    if (!force)
+        return exportable(cr_py_tensor_of(self)) ? make_array(cr_py_tensor_of(self)) : NULL;
+    plain = PyObject_CallMethod(self, "detach", NULL);
+    out = plain && exportable(cr_py_tensor_of(plain)) ? make_array(cr_py_tensor_of(plain)) : NULL;
+    Py_XDECREF(plain);
+    return out;
+}
+
+/* __array__(dtype=None, copy=None) */
+static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"dtype", "copy", NULL};
+    PyObject *dtype = Py_None, *copy = Py_None, *array, *out;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy) ||
+        !exportable(cr_py_tensor_of(self)))
+        return NULL;
+    array = make_array(cr_py_tensor_of(self));
+    if (!array || (dtype == Py_None && copy != Py_True))
+        return array;
+    out = dtype == Py_None ? PyObject_CallMethod(array, "copy", NULL)
+                           : PyObject_CallMethod(array, "astype", "OssOO", dtype, "K", "unsafe",
+                                                 Py_True, copy == Py_True ? Py_True : Py_False);
+    Py_DECREF(array);
+    return out;
+}
+
+#define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
+static PyMethodDef functions[] = {
+    {"from_numpy", from_numpy, METH_O, "A tensor over the memory of a numpy.ndarray."},
+    {"frombuffer", KEYWORDS(from_buffer), "A vector over the memory of a buffer."},
+    {0}};
+
+PyMethodDef cr_py_numpy_methods[] = {
+    {"numpy", KEYWORDS(tensor_numpy), "A numpy.ndarray over the tensor's memory."},
+    {"__array__", KEYWORDS(tensor_array), NULL},
+    {0}};
+
+int cr_py_numpy_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

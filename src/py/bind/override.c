@@ -1,0 +1,300 @@
+/* __torch_function__: classes that handle calls on their objects themselves.
+ *
+ * Whether a class does is looked up once a class version; the plain Tensor, and
+ * subclasses whose __torch_function__ is _disabled_torch_function_impl, do not. */
+#include "py/bind/bind.h"
+
+CR_THREAD int cr_py_override_off, cr_py_mode_count;
+static CR_THREAD PyObject *modes; /* list of active TorchFunctionModes */
+
+static PyObject *handler_name, *disabled;
+
+/* --- whether --- */
+
+enum { CACHE = 256 };
+static struct {
+    PyTypeObject *type;
+    unsigned int version;
+    bool overrides;
+} cache[CACHE];
+
+static bool look_up(PyTypeObject *type)
+{
+    PyObject *handler = PyObject_GetAttr((PyObject *)type, handler_name);
+
+    if (!handler) {
+        PyErr_Clear();
+        return false;
+    }
+    bool own = handler != disabled;
+    Py_DECREF(handler);
+    return own;
+}
+
+bool cr_py_overrides(PyTypeObject *type)
+{
+    size_t at = ((uintptr_t)type >> 5) % CACHE;
+
+    if (type == cr_py_tensor_type || type == &PyLong_Type || type == &PyFloat_Type ||
+        type == &PyUnicode_Type || type == &PyBool_Type || cr_py_override_off)
+        return false;
+    if (cache[at].type == type && cache[at].version && cache[at].version == type->tp_version_tag)
+        return cache[at].overrides;
+    bool own = look_up(type);
+    cache[at].type = type;
+    cache[at].version = type->tp_version_tag;
+    cache[at].overrides = own;
+    return own;
+}
+
+/* --- calling --- */
+
+static PyObject *positional(const cr_py_given *g)
+{
+    PyObject *args = PyTuple_New(g->count);
+
+    for (Py_ssize_t i = 0; args && i < g->count; i++)
+        PyTuple_SET_ITEM(args, i, Py_NewRef(g->args[i]));
+    return args;
+}
+
+static PyObject *keywords(const cr_py_given *g)
+{
+    PyObject *kwargs = PyDict_New();
+    Py_ssize_t n = g->names ? PyTuple_GET_SIZE(g->names) : 0;
+
+    for (Py_ssize_t k = 0; kwargs && k < n; k++)
+        if (PyDict_SetItem(kwargs, PyTuple_GET_ITEM(g->names, k), g->args[g->count + k]) < 0)
+            Py_CLEAR(kwargs);
+    return kwargs;
+}
+
+static PyObject *types_of(PyObject *const *objects, int count)
+{
+    PyObject *types = PyTuple_New(count);
+
+    for (int i = 0; types && i < count; i++)
+        PyTuple_SET_ITEM(types, i, Py_NewRef((PyObject *)Py_TYPE(objects[i])));
+    return types;
+}
+
+/* The first answer that is not NotImplemented; NotImplemented when there is none. */
+static PyObject *ask_in_turn(PyObject *const *objects, int count, PyObject *const *packed)
+{
+    for (int i = 0; i < count; i++) {
+        PyObject *handler = PyObject_GetAttr((PyObject *)objects[i], handler_name);
+        if (!handler)
+            return NULL;
+        PyObject *answer = PyObject_Vectorcall(handler, packed, 4, NULL);
+        Py_DECREF(handler);
+        if (answer != Py_NotImplemented)
+            return answer;
+        Py_DECREF(answer);
+    }
+    return Py_NewRef(Py_NotImplemented);
+}
+
+static PyObject *nobody(PyObject *function, PyObject *types)
+{
+    PyObject *name = PyObject_GetAttrString(function, "__name__");
+
+    if (name)
+        PyErr_Format(PyExc_TypeError,
+                     "Multiple dispatch failed for 'torch.%U'; all __torch_function__ handlers returned NotImplemented: %R",
+                     name, types);
+    Py_XDECREF(name);
+    return NULL;
+}
+
+PyObject *cr_py_override_call(PyObject *function, PyObject *const *overloaded, int count,
+                              const cr_py_given *g)
+{
+    PyObject *packed[4] = {function, types_of(overloaded, count), positional(g), keywords(g)};
+    PyObject *answer = NULL;
+
+    if (packed[1] && packed[2] && packed[3])
+        answer = ask_in_turn(overloaded, count, packed);
+    if (answer == Py_NotImplemented) {
+        Py_DECREF(answer);
+        answer = nobody(function, packed[1]);
+    }
+    for (int i = 1; i < 4; i++)
+        Py_XDECREF(packed[i]);
+    return answer;
+}
+
+/* --- modes --- */
+
+/* The innermost mode is off while it handles a call. */
+PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g)
+{
+    Py_ssize_t last = PyList_GET_SIZE(modes) - 1;
+    PyObject *mode = Py_NewRef(PyList_GET_ITEM(modes, last)), *answer = NULL;
+    PyObject *args = positional(g), *kwargs = keywords(g), *types = PyTuple_New(0);
+
+    if (args && kwargs && types && PyList_SetSlice(modes, last, last + 1, NULL) == 0) {
+        cr_py_mode_count--;
+        answer = PyObject_CallMethod(mode, "__torch_function__", "OOOO", function, types, args,
+                                     kwargs);
+        cr_py_mode_count++;
+        if (PyList_Append(modes, mode) < 0)
+            Py_CLEAR(answer);
+    }
+    Py_DECREF(mode);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    Py_XDECREF(types);
+    return answer;
+}
+
+static PyObject *push_mode(PyObject *m, PyObject *mode)
+{
+    (void)m;
+    if ((!modes && !(modes = PyList_New(0))) || PyList_Append(modes, mode) < 0)
+        return NULL;
+    cr_py_mode_count++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *pop_mode(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    if (!cr_py_mode_count)
+        return PyErr_Format(PyExc_RuntimeError, "no function mode is active");
+    Py_ssize_t last = PyList_GET_SIZE(modes) - 1;
+    PyObject *mode = Py_NewRef(PyList_GET_ITEM(modes, last));
+    PyList_SetSlice(modes, last, last + 1, NULL);
+    cr_py_mode_count--;
+    return mode;
+}
+
+/* --- the default handler and its absence --- */
+
+static PyObject *convert(PyObject *x, PyObject *cls);
+
+static PyObject *convert_items(PyObject *x, PyObject *cls)
+{
+    PyObject *items = PySequence_List(x), *out;
+
+    for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items); i++) {
+        PyObject *y = convert(PyList_GET_ITEM(items, i), cls);
+        if (!y || PyList_SetItem(items, i, y) < 0)
+            Py_CLEAR(items);
+    }
+    if (!items || Py_IS_TYPE(x, &PyList_Type))
+        return items;
+    out = PyObject_CallOneArg((PyObject *)Py_TYPE(x), items);
+    Py_DECREF(items);
+    return out;
+}
+
+/* Tensors in `x` become objects of `cls`. */
+static PyObject *convert(PyObject *x, PyObject *cls)
+{
+    if (cr_py_is_tensor(x)) {
+        int already = PyObject_IsInstance(x, cls);
+        return already ? already < 0 ? NULL : Py_NewRef(x)
+                       : PyObject_CallMethod(x, "as_subclass", "O", cls);
+    }
+    return PyTuple_Check(x) || PyList_Check(x) ? convert_items(x, cls) : Py_NewRef(x);
+}
+
+static int all_bases(PyObject *cls, PyObject *types)
+{
+    PyObject *seq = PySequence_Fast(types, "types must be a sequence");
+    int good = seq ? 1 : -1;
+
+    for (Py_ssize_t i = 0; good > 0 && i < PySequence_Fast_GET_SIZE(seq); i++)
+        good = PyObject_IsSubclass(cls, PySequence_Fast_GET_ITEM(seq, i));
+    Py_XDECREF(seq);
+    return good;
+}
+
+/* Tensor.__torch_function__: runs the function plainly, results become `cls`. */
+static PyObject *default_handler(PyObject *cls, PyObject *args)
+{
+    PyObject *function, *types, *given = NULL, *kwargs = NULL, *plain, *out;
+
+    if (!PyArg_ParseTuple(args, "OO|OO:__torch_function__", &function, &types, &given, &kwargs))
+        return NULL;
+    int good = all_bases(cls, types);
+    if (good <= 0)
+        return good < 0 ? NULL : Py_NewRef(Py_NotImplemented);
+    PyObject *tuple = given ? PySequence_Tuple(given) : PyTuple_New(0);
+    if (!tuple)
+        return NULL;
+    cr_py_override_off++;
+    plain = PyObject_Call(function, tuple, kwargs == Py_None ? NULL : kwargs);
+    cr_py_override_off--;
+    Py_DECREF(tuple);
+    if (!plain || cls == (PyObject *)cr_py_tensor_type)
+        return plain;
+    out = convert(plain, cls);
+    Py_DECREF(plain);
+    return out;
+}
+
+static PyObject *disabled_handler(PyObject *m, PyObject *args)
+{
+    PyObject *function, *types, *given = NULL, *kwargs = NULL;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO|OO:_disabled_torch_function_impl", &function, &types, &given,
+                          &kwargs))
+        return NULL;
+    cr_py_override_off++;
+    PyObject *out = PyObject_Call(function, given, kwargs == Py_None ? NULL : kwargs);
+    cr_py_override_off--;
+    return out;
+}
+
+static PyObject *change_off(PyObject *m, PyObject *x)
+{
+    long by = PyLong_AsLong(x);
+
+    (void)m;
+    if (by == -1 && PyErr_Occurred())
+        return NULL;
+    cr_py_override_off += (int)by;
+    Py_RETURN_NONE;
+}
+
+/* The objects among the arguments that override, subclasses first; for Python functions. */
+static PyObject *has_torch_function(PyObject *m, PyObject *args)
+{
+    PyObject *seq = PySequence_Fast(args, "a sequence of arguments is expected");
+    bool found = cr_py_mode_count > 0;
+
+    (void)m;
+    if (!seq)
+        return NULL;
+    for (Py_ssize_t i = 0; !found && i < PySequence_Fast_GET_SIZE(seq); i++)
+        found = cr_py_overrides(Py_TYPE(PySequence_Fast_GET_ITEM(seq, i)));
+    Py_DECREF(seq);
+    return PyBool_FromLong(found);
+}
+
+static PyMethodDef handler_def = {"__torch_function__", default_handler, METH_VARARGS | METH_CLASS,
+                                  "Calls the function; results become objects of this class."};
+static PyMethodDef functions[] = {
+    {"_disabled_torch_function_impl", disabled_handler, METH_VARARGS,
+     "As __torch_function__: calls are handled as for plain tensors."},
+    {"_push_function_mode", push_mode, METH_O, NULL},
+    {"_pop_function_mode", pop_mode, METH_NOARGS, NULL},
+    {"_change_override_off", change_off, METH_O, NULL},
+    {"_has_torch_function", has_torch_function, METH_O, NULL},
+    {0}};
+
+int cr_py_override_start(PyObject *m)
+{
+    handler_name = PyUnicode_InternFromString("__torch_function__");
+    PyObject *handler = handler_name ? PyDescr_NewClassMethod(cr_py_tensor_type, &handler_def) : NULL;
+    if (!handler ||
+        PyObject_SetAttr((PyObject *)cr_py_tensor_type, handler_name, handler) < 0 ||
+        PyModule_AddFunctions(m, functions) < 0)
+        return -1;
+    Py_DECREF(handler);
+    disabled = PyObject_GetAttrString(m, "_disabled_torch_function_impl");
+    return disabled ? 0 : -1;
+}

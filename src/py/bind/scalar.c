@@ -1,0 +1,148 @@
+/* Numbers between Python and C. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+bool cr_py_is_numpy_scalar(PyObject *x)
+{
+    const char *name = Py_TYPE(x)->tp_name;
+
+    return !strncmp(name, "numpy.", 6) && strcmp(name, "numpy.ndarray") &&
+           PyObject_HasAttrString(x, "item");
+}
+
+static cr_py_fit int_value(PyObject *x, int64_t *out)
+{
+    int overflow;
+
+    *out = PyLong_AsLongLongAndOverflow(x, &overflow);
+    if (overflow) {
+        PyErr_SetString(PyExc_OverflowError, "int too big to convert");
+        return CR_PY_RAISED;
+    }
+    return *out == -1 && PyErr_Occurred() ? CR_PY_RAISED : CR_PY_FITS;
+}
+
+static cr_py_fit numpy_scalar(PyObject *x, cr_scalar *out)
+{
+    PyObject *item = PyObject_CallMethod(x, "item", NULL);
+
+    if (!item)
+        return CR_PY_RAISED;
+    cr_py_fit fit = cr_py_is_numpy_scalar(item) ? CR_PY_MISFIT : cr_py_scalar_from(item, out);
+    Py_DECREF(item);
+    return fit;
+}
+
+cr_py_fit cr_py_scalar_from(PyObject *x, cr_scalar *out)
+{
+    if (PyFloat_Check(x)) {
+        *out = cr_scalar_float(PyFloat_AS_DOUBLE(x));
+        return CR_PY_FITS;
+    }
+    if (PyBool_Check(x)) {
+        *out = (cr_scalar){.category = CR_CAT_BOOL, .i = x == Py_True};
+        return CR_PY_FITS;
+    }
+    if (PyLong_Check(x)) {
+        out->category = CR_CAT_INT;
+        return int_value(x, &out->i);
+    }
+    if (PyComplex_Check(x)) {
+        Py_complex c = PyComplex_AsCComplex(x);
+        *out = (cr_scalar){.category = CR_CAT_COMPLEX, .c = {c.real, c.imag}};
+        return CR_PY_FITS;
+    }
+    return cr_py_is_numpy_scalar(x) ? numpy_scalar(x, out) : CR_PY_MISFIT;
+}
+
+PyObject *cr_py_scalar_object(cr_scalar s)
+{
+    switch (s.category) {
+    case CR_CAT_BOOL: return PyBool_FromLong(s.i != 0);
+    case CR_CAT_INT: return PyLong_FromLongLong(s.i);
+    case CR_CAT_FLOAT: return PyFloat_FromDouble(s.d);
+    default: return PyComplex_FromDoubles(s.c.re, s.c.im);
+    }
+}
+
+static cr_py_fit int_of_tensor(const cr_tensor *t, int64_t *out)
+{
+    cr_scalar s;
+
+    if (t->numel != 1 || cr_dtype_category(t->dtype) > CR_CAT_INT)
+        return CR_PY_MISFIT;
+    cr_status st = cr_item(&s, t);
+    if (st) {
+        cr_py_raise(st);
+        return CR_PY_RAISED;
+    }
+    *out = s.i;
+    return CR_PY_FITS;
+}
+
+cr_py_fit cr_py_int_from(PyObject *x, int64_t *out)
+{
+    if (PyLong_Check(x))
+        return PyBool_Check(x) ? CR_PY_MISFIT : int_value(x, out);
+    if (cr_py_is_tensor(x))
+        return int_of_tensor(cr_py_tensor_of(x), out);
+    if (PyFloat_Check(x) || !PyIndex_Check(x) || PyType_Check(x))
+        return CR_PY_MISFIT;
+    PyObject *i = PyNumber_Index(x);
+    if (!i) {
+        PyErr_Clear();
+        return CR_PY_MISFIT;
+    }
+    cr_py_fit fit = int_value(i, out);
+    Py_DECREF(i);
+    return fit;
+}
+
+cr_dtype cr_py_dtype_of_scalar(cr_scalar s)
+{
+    switch (s.category) {
+    case CR_CAT_BOOL: return CR_BOOL;
+    case CR_CAT_INT: return CR_I64;
+    case CR_CAT_FLOAT: return cr_default_dtype();
+    default: return cr_dtype_complex(cr_default_dtype());
+    }
+}
+
+cr_py_fit cr_py_ints_from(PyObject *x, int64_t *out, int room, int *count)
+{
+    if (!PyTuple_Check(x) && !PyList_Check(x))
+        return CR_PY_MISFIT;
+    Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
+    if (n > room) {
+        PyErr_Format(PyExc_ValueError, "too many dimensions: %zd, at most %d are possible", n,
+                     room);
+        return CR_PY_RAISED;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *item = PySequence_Fast_GET_ITEM(x, i);
+        if (PyBool_Check(item)) {
+            out[i] = item == Py_True;
+            continue;
+        }
+        cr_py_fit fit = cr_py_int_from(item, &out[i]);
+        if (fit != CR_PY_FITS)
+            return fit;
+    }
+    *count = (int)n;
+    return CR_PY_FITS;
+}
+
+PyObject *cr_py_ints_tuple(const int64_t *v, size_t n)
+{
+    PyObject *out = PyTuple_New((Py_ssize_t)n);
+
+    for (size_t i = 0; out && i < n; i++) {
+        PyObject *item = PyLong_FromLongLong(v[i]);
+        if (!item) {
+            Py_DECREF(out);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(out, (Py_ssize_t)i, item);
+    }
+    return out;
+}

@@ -1,0 +1,142 @@
+/* Settings of the process and questions about dtypes. */
+#include "py/bind/bind.h"
+#include "base/parallel.h"
+
+/* --- default dtype --- */
+
+static PyObject *get_default_dtype(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return Py_NewRef(cr_py_dtype_object(cr_default_dtype()));
+}
+
+static PyObject *set_default_dtype(PyObject *m, PyObject *x)
+{
+    (void)m;
+    if (!Py_IS_TYPE(x, &cr_py_dtype_type))
+        return PyErr_Format(PyExc_TypeError, "invalid dtype object: %S", x);
+    cr_dtype t = cr_py_dtype_from(x);
+    if (!cr_dtype_is_float(t))
+        return PyErr_Format(PyExc_TypeError,
+                            "only floating-point types are supported as the default type");
+    cr_status st = cr_set_default_dtype(t);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+/* --- threads --- */
+
+static PyObject *get_num_threads(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyLong_FromLong(cr_threads());
+}
+
+static PyObject *set_num_threads(PyObject *m, PyObject *x)
+{
+    int64_t n;
+    cr_py_fit fit = cr_py_int_from(x, &n);
+
+    (void)m;
+    if (fit == CR_PY_RAISED)
+        return NULL;
+    if (fit == CR_PY_MISFIT)
+        return PyErr_Format(PyExc_TypeError, "set_num_threads expects an int, but got %s",
+                            Py_TYPE(x)->tp_name);
+    if (n <= 0)
+        return PyErr_Format(PyExc_RuntimeError, "set_num_threads expects a positive integer");
+    cr_status st = cr_set_threads((int)n);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+/* --- dtypes --- */
+
+static bool two_dtypes(PyObject *args, const char *format, cr_dtype *a, cr_dtype *b)
+{
+    PyObject *x, *y;
+
+    if (!PyArg_ParseTuple(args, format, &x, &y))
+        return false;
+    *a = cr_py_dtype_from(x);
+    *b = cr_py_dtype_from(y);
+    if (*a == CR_DTYPE_NONE || *b == CR_DTYPE_NONE)
+        PyErr_Format(PyExc_TypeError, "two dtypes are expected, not %s and %s",
+                     Py_TYPE(x)->tp_name, Py_TYPE(y)->tp_name);
+    return *a != CR_DTYPE_NONE && *b != CR_DTYPE_NONE;
+}
+
+static PyObject *promote_types(PyObject *m, PyObject *args)
+{
+    cr_dtype a, b;
+
+    (void)m;
+    if (!two_dtypes(args, "OO:promote_types", &a, &b))
+        return NULL;
+    return Py_NewRef(cr_py_dtype_object(cr_promote(a, b)));
+}
+
+static PyObject *can_cast(PyObject *m, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"from_", "to", NULL};
+    PyObject *x, *y;
+
+    (void)m;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO:can_cast", names, &x, &y))
+        return NULL;
+    cr_dtype a = cr_py_dtype_from(x), b = cr_py_dtype_from(y);
+    if (a == CR_DTYPE_NONE || b == CR_DTYPE_NONE)
+        return PyErr_Format(PyExc_TypeError, "can_cast(): dtypes are expected");
+    return PyBool_FromLong(cr_can_cast(a, b));
+}
+
+/* A tensor or a number as promotion sees it. */
+static bool promotion_value(PyObject *x, cr_value *out)
+{
+    if (cr_py_is_tensor(x)) {
+        *out = cr_of_tensor(cr_py_tensor_of(x));
+        return true;
+    }
+    out->tag = CR_NUMBER;
+    cr_py_fit fit = cr_py_scalar_from(x, &out->number);
+    if (fit == CR_PY_MISFIT)
+        PyErr_Format(PyExc_TypeError, "result_type(): tensors or numbers are expected, not %s",
+                     Py_TYPE(x)->tp_name);
+    return fit == CR_PY_FITS;
+}
+
+static PyObject *result_type(PyObject *m, PyObject *args)
+{
+    PyObject *x, *y;
+    cr_value v[2];
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO:result_type", &x, &y) || !promotion_value(x, &v[0]) ||
+        !promotion_value(y, &v[1]))
+        return NULL;
+    return Py_NewRef(cr_py_dtype_object(cr_promote_values(v, 2)));
+}
+
+static PyObject *is_tensor(PyObject *m, PyObject *x)
+{
+    (void)m;
+    return PyBool_FromLong(cr_py_is_tensor(x));
+}
+
+static PyMethodDef functions[] = {
+    {"get_default_dtype", get_default_dtype, METH_NOARGS, "The dtype of new floating tensors."},
+    {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating tensors."},
+    {"get_num_threads", get_num_threads, METH_NOARGS, "Threads that one operator may use."},
+    {"set_num_threads", set_num_threads, METH_O, "Sets how many threads one operator may use."},
+    {"promote_types", promote_types, METH_VARARGS, "The smallest dtype that holds both."},
+    {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,
+     "Whether results of one dtype may be stored in another."},
+    {"result_type", result_type, METH_VARARGS, "The dtype of an operation on both."},
+    {"is_tensor", is_tensor, METH_O, "Whether it is a Tensor."},
+    {0}};
+
+int cr_py_settings_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

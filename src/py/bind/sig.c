@@ -1,0 +1,273 @@
+/* Signatures: an overload as Python sees it, and binding a call to it.
+ *
+ * Binding first fills the positional parameters, then keywords, then defaults.
+ * It reports the first misfit in `args`, which explain.c turns into a message. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+/* --- making --- */
+
+static bool is_factory(const cr_op *op)
+{
+    bool dtype = false, device = false;
+
+    for (int i = 0; i < op->param_count; i++) {
+        dtype |= op->param[i].type == CR_T_DTYPE && op->param[i].keyword_only;
+        device |= op->param[i].type == CR_T_DEVICE && op->param[i].keyword_only;
+    }
+    return dtype && device && strncmp(op->name, "to", 2) && strncmp(op->name, "_to", 3);
+}
+
+static int find_param(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return i;
+    return -1;
+}
+
+/* Names as keywords; a function calls its tensor `self` input. */
+static int name_params(cr_py_sig *s, bool method)
+{
+    const cr_op *op = s->op;
+
+    s->name = PyMem_Calloc(op->param_count ? op->param_count : 1, sizeof *s->name);
+    if (!s->name) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    for (int i = 0; i < op->param_count; i++) {
+        bool self = !method && op->param[i].type == CR_T_TENSOR &&
+                    !strcmp(op->param[i].name, "self");
+        s->name[i] = PyUnicode_InternFromString(self ? "input" : op->param[i].name);
+        if (!s->name[i])
+            return -1;
+    }
+    return 0;
+}
+
+static void order_params(cr_py_sig *s, bool method)
+{
+    const cr_op *op = s->op;
+    int n = 0;
+
+    s->self = (int8_t)(method ? find_param(op, "self") : -1);
+    if (s->self >= 0)
+        s->order[n++] = (uint8_t)s->self;
+    for (int i = 0; i < op->param_count; i++)
+        if (i != s->self && !op->param[i].keyword_only)
+            s->order[n++] = (uint8_t)i;
+    s->positional = (uint8_t)n;
+    int first = s->self >= 0;
+    bool alone = n == first + 1 && op->param[s->order[first]].type == CR_T_INTS;
+    s->varargs = (int8_t)(alone ? s->order[first] : -1);
+}
+
+static cr_py_sig *sig_new(const cr_op *op, bool method)
+{
+    cr_py_sig *s = PyMem_Calloc(1, sizeof *s);
+
+    if (!s) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    s->op = op;
+    s->out = (op->forms & CR_AS_OUT) && !method;
+    s->factory = is_factory(op);
+    s->device = (int8_t)(s->factory && !op->tensor_params ? find_param(op, "device") : -1);
+    if (name_params(s, method) < 0)
+        return NULL;
+    order_params(s, method);
+    return s;
+}
+
+/* In-place records have no forms of their own. */
+static unsigned forms_of(const cr_op *op)
+{
+    return op->inplace_of ? CR_AS_METHOD | (op->inplace_of->forms & CR_AS_FUNCTION) : op->forms;
+}
+
+cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method)
+{
+    cr_py_sig *first = NULL, **last = &first;
+
+    for (; op; op = op->next) {
+        if ((forms && !(forms_of(op) & forms)) || (method && find_param(op, "self") < 0))
+            continue;
+        *last = sig_new(op, method);
+        if (!*last)
+            return NULL;
+        last = &(*last)->next;
+    }
+    return first;
+}
+
+/* --- binding --- */
+
+static cr_py_fit misfit(cr_py_args *a, int param, int position, PyObject *value)
+{
+    a->bad_param = param;
+    a->bad_position = position;
+    a->bad_value = value;
+    return CR_PY_MISFIT;
+}
+
+static cr_py_fit bind_one(cr_py_args *a, const cr_py_sig *s, int param, int position, PyObject *x)
+{
+    cr_py_fit fit = cr_py_convert(a, &s->op->param[param], x, &a->value[param]);
+
+    return CR_LIKELY(fit == CR_PY_FITS) ? fit
+           : fit == CR_PY_RAISED        ? fit
+                                        : misfit(a, param, position, x);
+}
+
+static bool starts_ints(PyObject *x)
+{
+    int64_t i;
+
+    if (PyLong_Check(x))
+        return !PyBool_Check(x);
+    if (PyTuple_Check(x) || PyList_Check(x) || PyFloat_Check(x))
+        return false;
+    return cr_py_int_from(x, &i) == CR_PY_FITS;
+}
+
+/* x.view(2, 3): the positional arguments from `first` on are the list. */
+static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, int first)
+{
+    Py_ssize_t n = g->count - first;
+    int64_t *ints = cr_py_args_get(a, (size_t)n * sizeof *ints);
+
+    if (!ints)
+        return CR_PY_RAISED;
+    for (Py_ssize_t i = 0; i < n; i++) {
+        cr_py_fit fit = cr_py_int_from(g->args[first + i], &ints[i]);
+        if (fit == CR_PY_FITS)
+            continue;
+        a->bad_item = i;
+        return fit == CR_PY_RAISED ? fit : misfit(a, s->varargs, first + 1, g->args[first + i]);
+    }
+    a->value[s->varargs] = cr_of_ints(ints, (size_t)n);
+    return CR_PY_FITS;
+}
+
+static bool same_name(PyObject *a, PyObject *b)
+{
+    return a == b || PyUnicode_Compare(a, b) == 0;
+}
+
+/* NumPy's names of torch's parameters. */
+static bool numpy_name(const char *torch, PyObject *given)
+{
+    static const char *const names[][4] = {{"dim", "axis", NULL, NULL},
+                                           {"keepdim", "keepdims", NULL, NULL},
+                                           {"input", "x", "a", "x1"},
+                                           {"other", "x2", NULL, NULL}};
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        for (int k = 1; k < 4 && names[i][k] && !strcmp(names[i][0], torch); k++)
+            if (!PyUnicode_CompareWithASCIIString(given, names[i][k]))
+                return true;
+    return false;
+}
+
+static int find_keyword(const cr_py_sig *s, PyObject *name)
+{
+    int n = s->op->param_count;
+
+    for (int i = 0; i < n; i++)
+        if (s->name[i] == name)
+            return i == s->self ? -1 : i;
+    for (int i = 0; i < n; i++)
+        if (i != s->self &&
+            (same_name(s->name[i], name) || numpy_name(PyUnicode_AsUTF8(s->name[i]), name) ||
+             !PyUnicode_CompareWithASCIIString(name, s->op->param[i].name)))
+            return i;
+    return -1;
+}
+
+/* Keywords that are no parameters: out=, and those that every factory takes. */
+static cr_py_fit bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, PyObject *x)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+
+    if (s->out && !strcmp(text, "out")) {
+        a->out = x == Py_None ? NULL : x;
+        return CR_PY_FITS;
+    }
+    if (!s->factory)
+        return misfit(a, -1, 0, name);
+    if (!strcmp(text, "requires_grad") && PyBool_Check(x)) {
+        a->requires_grad = x == Py_True;
+        return CR_PY_FITS;
+    }
+    if (!strcmp(text, "pin_memory") && (PyBool_Check(x) || x == Py_None))
+        return CR_PY_FITS;
+    if (!strcmp(text, "layout") && (Py_IS_TYPE(x, &cr_py_layout_type) || x == Py_None))
+        return CR_PY_FITS;
+    return misfit(a, -1, 0, name);
+}
+
+static cr_py_fit bind_keywords(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g,
+                               uint32_t *have)
+{
+    for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(g->names); k++) {
+        PyObject *name = PyTuple_GET_ITEM(g->names, k), *x = g->args[g->count + k];
+        int p = find_keyword(s, name);
+        cr_py_fit fit = p < 0              ? bind_extra(a, s, name, x)
+                        : *have >> p & 1u ? misfit(a, -1, 0, name)
+                                          : bind_one(a, s, p, 0, x);
+        if (fit != CR_PY_FITS)
+            return fit;
+        if (p >= 0)
+            *have |= 1u << p;
+    }
+    return CR_PY_FITS;
+}
+
+static cr_py_fit bind_defaults(cr_py_args *a, const cr_py_sig *s, uint32_t have)
+{
+    const cr_op *op = s->op;
+    uint32_t missing = ~have & (uint32_t)((1ull << op->param_count) - 1);
+
+    for (; missing; missing &= missing - 1) {
+        int i = (int)CR_CTZ(missing);
+        if (CR_UNLIKELY(!op->param[i].has_default))
+            return misfit(a, i, 0, NULL);
+        a->value[i] = op->param[i].preset;
+    }
+    return CR_PY_FITS;
+}
+
+cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bool method)
+{
+    uint32_t have = 0;
+    Py_ssize_t n = g->count;
+    int first = method;
+    cr_py_fit fit;
+
+    if (s->varargs >= 0 && n > first && starts_ints(g->args[first])) {
+        if (method && (fit = bind_one(a, s, s->self, 0, g->args[0])) != CR_PY_FITS)
+            return fit;
+        fit = bind_varargs(a, s, g, first);
+        if (fit != CR_PY_FITS)
+            return fit;
+        have = 1u << s->varargs | (method ? 1u << s->self : 0);
+    } else {
+        if (n > s->positional)
+            return misfit(a, -1, 0, NULL);
+        for (int i = 0; i < n; i++) {
+            int p = s->order[i];
+            fit = bind_one(a, s, p, i + 1 - first, g->args[i]);
+            if (fit != CR_PY_FITS)
+                return fit;
+            have |= 1u << p;
+        }
+    }
+    if (g->names && (fit = bind_keywords(a, s, g, &have)) != CR_PY_FITS)
+        return fit;
+    fit = bind_defaults(a, s, have);
+    if (CR_UNLIKELY(s->device >= 0) && fit == CR_PY_FITS && cr_py_default_device != CR_CPU &&
+        a->value[s->device].tag == CR_NONE)
+        a->value[s->device] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_py_default_device};
+    return fit;
+}

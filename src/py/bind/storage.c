@@ -1,0 +1,261 @@
+/* torch.UntypedStorage: the bytes under tensors.
+ *
+ * While a storage has a Python object it has only one, so that pickling and
+ * copying see which tensors share memory.  `known` maps storages to objects. */
+#include "py/bind/bind.h"
+#include <string.h>
+
+typedef struct {
+    PyObject_HEAD
+    cr_storage *storage;
+} py_storage;
+
+static PyObject *known; /* address of a storage -> address of its object (borrowed) */
+
+cr_storage *cr_py_storage_of(PyObject *x) { return ((py_storage *)x)->storage; }
+
+static PyObject *find_known(PyObject *key)
+{
+    PyObject *found = PyDict_GetItemWithError(known, key);
+
+    return found ? Py_NewRef((PyObject *)PyLong_AsVoidPtr(found)) : NULL;
+}
+
+static PyObject *make_known(PyObject *key, cr_storage *s)
+{
+    py_storage *self = PyObject_New(py_storage, &cr_py_storage_type);
+    PyObject *address = self ? PyLong_FromVoidPtr(self) : NULL;
+
+    if (self)
+        self->storage = cr_storage_keep(s);
+    if (!address || PyDict_SetItem(known, key, address) < 0)
+        Py_CLEAR(self);
+    Py_XDECREF(address);
+    return (PyObject *)self;
+}
+
+PyObject *cr_py_storage_object(cr_storage *s)
+{
+    PyObject *key = PyLong_FromVoidPtr(s), *self;
+
+    if (!key)
+        return NULL;
+    self = find_known(key);
+    if (!self && !PyErr_Occurred())
+        self = make_known(key, s);
+    Py_DECREF(key);
+    return self;
+}
+
+static void storage_dealloc(PyObject *self)
+{
+    cr_storage *s = cr_py_storage_of(self);
+    PyObject *key = PyLong_FromVoidPtr(s);
+
+    if (!key || PyDict_DelItem(known, key) < 0)
+        PyErr_Clear();
+    Py_XDECREF(key);
+    cr_storage_drop(s);
+    PyObject_Free(self);
+}
+
+static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"size", "device", NULL};
+    Py_ssize_t size = 0;
+    PyObject *device = NULL, *self;
+    int kind = CR_CPU, index;
+    cr_storage *s;
+
+    (void)type;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nO:UntypedStorage", names, &size, &device) ||
+        (device && cr_py_device_from(device, &kind, &index) < 0))
+        return NULL;
+    if (size < 0)
+        return PyErr_Format(PyExc_RuntimeError, "a storage cannot have %zd bytes", size);
+    cr_status st = cr_storage_new(&s, (cr_device_kind)kind, (size_t)size);
+    if (st)
+        return cr_py_raise(st);
+    self = cr_py_storage_object(s);
+    cr_storage_drop(s);
+    return self;
+}
+
+static PyObject *storage_nbytes(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(cr_py_storage_of(self)->size);
+}
+
+static Py_ssize_t storage_length(PyObject *self)
+{
+    return (Py_ssize_t)cr_py_storage_of(self)->size;
+}
+
+static PyObject *storage_data_ptr(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    return PyLong_FromVoidPtr(cr_py_storage_of(self)->bytes);
+}
+
+static PyObject *storage_device(PyObject *self, void *unused)
+{
+    (void)unused;
+    return cr_py_device_object(cr_py_storage_of(self)->device, -1);
+}
+
+static PyObject *storage_resize(PyObject *self, PyObject *x)
+{
+    int64_t size;
+
+    cr_py_fit fit = cr_py_int_from(x, &size);
+    if (fit == CR_PY_RAISED)
+        return NULL;
+    if (fit == CR_PY_MISFIT || size < 0)
+        return PyErr_Format(PyExc_TypeError, "resize_ expects a size, but got %R", x);
+    cr_status st = cr_storage_resize(cr_py_storage_of(self), (size_t)size);
+    return st ? cr_py_raise(st) : Py_NewRef(self);
+}
+
+static PyObject *storage_clone(PyObject *self, PyObject *unused)
+{
+    cr_storage *from = cr_py_storage_of(self), *s;
+    cr_status st = cr_storage_new(&s, (cr_device_kind)from->device, from->size);
+
+    (void)unused;
+    if (st)
+        return cr_py_raise(st);
+    if (from->bytes && from->size)
+        memcpy(s->bytes, from->bytes, from->size);
+    PyObject *copy = cr_py_storage_object(s);
+    cr_storage_drop(s);
+    return copy;
+}
+
+static PyObject *storage_copy_in(PyObject *self, PyObject *x)
+{
+    cr_storage *to = cr_py_storage_of(self);
+
+    if (!Py_IS_TYPE(x, &cr_py_storage_type))
+        return PyErr_Format(PyExc_TypeError, "a storage is expected, not %s", Py_TYPE(x)->tp_name);
+    cr_storage *from = cr_py_storage_of(x);
+    if (from->size != to->size)
+        return PyErr_Format(PyExc_RuntimeError, "size does not match, self was %zu bytes but src was %zu bytes",
+                            to->size, from->size);
+    if (to->bytes && from->bytes)
+        memmove(to->bytes, from->bytes, to->size);
+    to->version++;
+    return Py_NewRef(self);
+}
+
+static PyObject *storage_tobytes(PyObject *self, PyObject *unused)
+{
+    const cr_storage *s = cr_py_storage_of(self);
+
+    (void)unused;
+    if (!s->bytes && s->size)
+        return PyErr_Format(PyExc_NotImplementedError, "a meta storage has no bytes");
+    return PyBytes_FromStringAndSize(s->bytes, (Py_ssize_t)s->size);
+}
+
+static PyObject *storage_item(PyObject *self, Py_ssize_t i)
+{
+    const cr_storage *s = cr_py_storage_of(self);
+
+    if (i < 0 || (size_t)i >= s->size || !s->bytes)
+        return PyErr_Format(PyExc_IndexError, "index %zd out of range for storage of size %zu", i,
+                            s->size);
+    return PyLong_FromLong((unsigned char)s->bytes[i]);
+}
+
+/* UntypedStorage._from_bytes(bytes): a copy; how pickles come back. */
+static PyObject *storage_from_bytes(PyObject *type, PyObject *x)
+{
+    Py_buffer view;
+    cr_storage *s;
+
+    (void)type;
+    if (PyObject_GetBuffer(x, &view, PyBUF_SIMPLE) < 0)
+        return NULL;
+    cr_status st = cr_storage_new(&s, CR_CPU, (size_t)view.len);
+    if (!st && view.len)
+        memcpy(s->bytes, view.buf, (size_t)view.len);
+    PyBuffer_Release(&view);
+    if (st)
+        return cr_py_raise(st);
+    PyObject *self = cr_py_storage_object(s);
+    cr_storage_drop(s);
+    return self;
+}
+
+static PyObject *storage_reduce(PyObject *self, PyObject *unused)
+{
+    PyObject *make = PyObject_GetAttrString((PyObject *)&cr_py_storage_type, "_from_bytes");
+    PyObject *bytes = make ? storage_tobytes(self, unused) : NULL;
+
+    if (!bytes) {
+        Py_XDECREF(make);
+        return NULL;
+    }
+    return Py_BuildValue("N(N)", make, bytes);
+}
+
+static PyObject *storage_deepcopy(PyObject *self, PyObject *memo)
+{
+    PyObject *key = PyLong_FromVoidPtr(self), *copy = NULL;
+
+    if (!key)
+        return NULL;
+    copy = PyDict_Check(memo) ? PyDict_GetItemWithError(memo, key) : NULL;
+    if (copy) {
+        Py_INCREF(copy);
+    } else {
+        copy = storage_clone(self, NULL);
+        if (copy && PyDict_Check(memo) && PyDict_SetItem(memo, key, copy) < 0)
+            Py_CLEAR(copy);
+    }
+    Py_DECREF(key);
+    return copy;
+}
+
+static int storage_getbuffer(PyObject *self, Py_buffer *view, int flags)
+{
+    cr_storage *s = cr_py_storage_of(self);
+
+    return PyBuffer_FillInfo(view, self, s->bytes, s->bytes ? (Py_ssize_t)s->size : 0, 0, flags);
+}
+
+static PyMethodDef storage_methods[] = {
+    {"nbytes", storage_nbytes, METH_NOARGS, "Bytes."},
+    {"size", storage_nbytes, METH_NOARGS, "Bytes."},
+    {"data_ptr", storage_data_ptr, METH_NOARGS, "The address of the first byte."},
+    {"resize_", storage_resize, METH_O, "Changes the size; keeps what fits."},
+    {"clone", storage_clone, METH_NOARGS, "A copy."},
+    {"copy_", storage_copy_in, METH_O, "Copies the bytes of another storage in."},
+    {"tobytes", storage_tobytes, METH_NOARGS, "The bytes."},
+    {"_from_bytes", storage_from_bytes, METH_O | METH_STATIC, NULL},
+    {"__reduce__", storage_reduce, METH_NOARGS, NULL},
+    {"__deepcopy__", storage_deepcopy, METH_O, NULL},
+    {0}};
+static PyGetSetDef storage_getset[] = {{"device", storage_device, NULL, NULL, NULL}, {0}};
+static PySequenceMethods storage_sequence = {.sq_length = storage_length, .sq_item = storage_item};
+static PyBufferProcs storage_buffer = {.bf_getbuffer = storage_getbuffer};
+
+PyTypeObject cr_py_storage_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.UntypedStorage",
+    .tp_basicsize = sizeof(py_storage),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A block of bytes that tensors share.",
+    .tp_new = storage_new,
+    .tp_dealloc = storage_dealloc,
+    .tp_as_sequence = &storage_sequence,
+    .tp_as_buffer = &storage_buffer,
+    .tp_methods = storage_methods,
+    .tp_getset = storage_getset,
+};
+
+int cr_py_storage_start(PyObject *m)
+{
+    known = PyDict_New();
+    return known ? cr_py_add_type(m, "UntypedStorage", &cr_py_storage_type) : -1;
+}

@@ -1,0 +1,312 @@
+/* The Tensor type and the life of its objects.
+ *
+ * A wrapper normally owns one count of its C tensor.  When Python drops a wrapper
+ * that carries something (a subclass, a __dict__, weak references, hooks) while C
+ * still holds the tensor, ownership flips: the tensor's peer slot then owns the
+ * wrapper, until Python asks for it again or C drops the tensor.
+ *
+ * Wrappers of the plain class are recycled.  The collector enters the graph behind
+ * a tensor only while nothing else counts the tensor, so each reference it reports
+ * is one that it can break. */
+#include "py/bind/bind.h"
+
+PyTypeObject *cr_py_tensor_type;
+long cr_py_unlocked, cr_py_graph_objects;
+
+enum { KEEP_FREE = 256 };
+static cr_py_tensor *free_wrappers[KEEP_FREE];
+static int free_count;
+
+static cr_py_tensor *wrapper_of(PyObject *self) { return (cr_py_tensor *)self; }
+
+/* --- making --- */
+
+/* The wrapper that `t` already has. */
+static PyObject *wrap_again(cr_tensor *t)
+{
+    cr_py_tensor *w = t->peer;
+
+    if (w->owns) {
+        cr_drop(t);
+        return Py_NewRef((PyObject *)w);
+    }
+    w->owns = true; /* our count becomes the wrapper's, the peer's reference the caller's */
+    return (PyObject *)w;
+}
+
+static PyObject *wrap_new(PyTypeObject *type, cr_tensor *t)
+{
+    cr_py_tensor *w = (cr_py_tensor *)type->tp_alloc(type, 0);
+
+    if (!w) {
+        cr_drop(t);
+        return NULL;
+    }
+    w->t = t;
+    w->owns = true;
+    t->peer = w;
+    return (PyObject *)w;
+}
+
+PyObject *cr_py_wrap(cr_tensor *t)
+{
+    if (CR_UNLIKELY(t->peer != NULL))
+        return wrap_again(t);
+    if (CR_UNLIKELY(!free_count))
+        return wrap_new(cr_py_tensor_type, t);
+    cr_py_tensor *w = free_wrappers[--free_count];
+    PyObject_Init((PyObject *)w, cr_py_tensor_type);
+    w->t = t;
+    t->peer = w;
+    PyObject_GC_Track(w);
+    return (PyObject *)w;
+}
+
+PyObject *cr_py_wrap_keep(cr_tensor *t)
+{
+    if (!t)
+        Py_RETURN_NONE;
+    return cr_py_wrap(cr_keep(t));
+}
+
+PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t)
+{
+    CR_ASSERT(!t->peer);
+    return wrap_new(type, t);
+}
+
+/* --- the end --- */
+
+static int32_t counts(const cr_tensor *t)
+{
+    return atomic_load_explicit(&((cr_tensor *)(uintptr_t)t)->count, memory_order_acquire);
+}
+
+/* Whether something would be lost with the wrapper although the tensor lives on. */
+static bool must_outlive(const cr_py_tensor *w)
+{
+    return w->t && counts(w->t) > 1 &&
+           (w->dict || w->weak || w->hooks || w->accumulated ||
+            !Py_IS_TYPE(w, cr_py_tensor_type));
+}
+
+static void flip(cr_py_tensor *w)
+{
+    Py_SET_REFCNT((PyObject *)w, 1);
+    w->owns = false;
+    cr_drop(w->t); /* may revive at once, when C let go meanwhile */
+}
+
+static void tensor_dealloc(PyObject *self)
+{
+    cr_py_tensor *w = wrapper_of(self);
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (CR_UNLIKELY(must_outlive(w))) {
+        flip(w);
+        return;
+    }
+    PyObject_GC_UnTrack(self);
+    if (CR_UNLIKELY(w->weak != NULL))
+        PyObject_ClearWeakRefs(self);
+    if (CR_UNLIKELY(w->dict != NULL))
+        Py_CLEAR(w->dict);
+    w->hooks = w->accumulated = NULL;
+    if (CR_LIKELY(w->t != NULL)) {
+        cr_tensor *t = w->t;
+        w->t = NULL;
+        t->peer = NULL;
+        cr_drop(t);
+    }
+    if (CR_LIKELY(type == cr_py_tensor_type && free_count < KEEP_FREE))
+        free_wrappers[free_count++] = w;
+    else
+        type->tp_free(self);
+    Py_DECREF(type);
+}
+
+/* C dropped its last count of a tensor whose wrapper it owned. */
+static bool revive(cr_tensor *t)
+{
+    PyGILState_STATE lock = PyGILState_Ensure();
+    cr_py_tensor *w = t->peer;
+
+    atomic_store_explicit(&t->count, 1, memory_order_release);
+    w->owns = true;
+    Py_DECREF((PyObject *)w);
+    PyGILState_Release(lock);
+    return true;
+}
+
+/* --- the collector --- */
+
+enum { DEPTH = 512 };
+
+static int visit_node(cr_node *node, visitproc visit, void *arg)
+{
+    cr_node *stack[DEPTH];
+    int depth = 0;
+
+    stack[depth++] = node;
+    while (depth) {
+        cr_node *n = stack[--depth];
+        if (atomic_load_explicit(&n->count, memory_order_relaxed) != 1)
+            continue;
+        Py_VISIT(cr_py_node_context(n));
+        for (uint32_t i = 0; i < n->edge_count && depth < DEPTH; i++)
+            if (n->edges[i].node)
+                stack[depth++] = n->edges[i].node;
+    }
+    return 0;
+}
+
+static int visit_inside(cr_tensor *t, visitproc visit, void *arg)
+{
+    const cr_grad_meta *meta = t->grad;
+    int stop = 0;
+
+    if (!meta)
+        return 0;
+    if (meta->grad)
+        stop = cr_py_visit_tensor(meta->grad, visit, arg);
+    if (!stop && meta->grad_fn && cr_py_graph_objects)
+        stop = visit_node(meta->grad_fn, visit, arg);
+    return stop;
+}
+
+int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg)
+{
+    cr_py_tensor *w = t->peer;
+
+    if (cr_py_unlocked || counts(t) != 1 || (w && w->owns))
+        return 0;
+    if (!w)
+        return visit_inside(t, visit, arg);
+    Py_VISIT((PyObject *)w);
+    return 0;
+}
+
+/* Hooks hang at the node behind the tensor; a leaf's node is the tensor's own. */
+static bool holds_hooks(const cr_tensor *t)
+{
+    cr_node *n = t->grad->grad_fn;
+
+    return !n || atomic_load_explicit(&n->count, memory_order_relaxed) == 1;
+}
+
+static void clear_hooks(PyObject *dict)
+{
+    PyObject *done = dict ? PyObject_CallMethod(dict, "clear", NULL) : NULL;
+
+    if (dict && !done)
+        PyErr_Clear();
+    Py_XDECREF(done);
+}
+
+static int tensor_traverse(PyObject *self, visitproc visit, void *arg)
+{
+    cr_py_tensor *w = wrapper_of(self);
+
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(w->dict);
+    if (!w->t || cr_py_unlocked || counts(w->t) != 1 || !w->t->grad)
+        return 0;
+    if (holds_hooks(w->t)) {
+        Py_VISIT(w->hooks);
+        Py_VISIT(w->accumulated);
+    }
+    return visit_inside(w->t, visit, arg);
+}
+
+static int tensor_clear(PyObject *self)
+{
+    cr_py_tensor *w = wrapper_of(self);
+
+    Py_CLEAR(w->dict);
+    clear_hooks(w->hooks);
+    clear_hooks(w->accumulated);
+    return 0;
+}
+
+/* --- the type --- */
+
+static PyMemberDef members[] = {
+    {"__dictoffset__", T_PYSSIZET, offsetof(cr_py_tensor, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(cr_py_tensor, weak), READONLY, NULL},
+    {0}};
+
+static Py_ssize_t tensor_length(PyObject *self)
+{
+    const cr_tensor *t = cr_py_tensor_of(self);
+
+    if (t->ndim)
+        return (Py_ssize_t)t->size[0];
+    PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");
+    return -1;
+}
+
+static Py_hash_t tensor_hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
+
+static const PyType_Slot own_slots[] = {
+    {Py_tp_doc, (void *)(uintptr_t) "An n-dimensional array."},
+    {Py_tp_new, (void *)cr_py_tensor_new},
+    {Py_tp_dealloc, (void *)tensor_dealloc},
+    {Py_tp_traverse, (void *)tensor_traverse},
+    {Py_tp_clear, (void *)tensor_clear},
+    {Py_tp_members, members},
+    {Py_tp_getset, cr_py_properties},
+    {Py_tp_hash, (void *)tensor_hash},
+    {Py_tp_richcompare, (void *)cr_py_richcompare},
+    {Py_mp_length, (void *)tensor_length},
+    {Py_mp_subscript, (void *)cr_py_subscript},
+    {Py_mp_ass_subscript, (void *)cr_py_ass_subscript},
+    {Py_bf_getbuffer, (void *)cr_py_getbuffer},
+    {Py_bf_releasebuffer, (void *)cr_py_releasebuffer},
+};
+
+enum { MAX_SLOTS = 96, MAX_METHODS = 256 };
+
+static void add_slots(PyType_Slot *to, int *n, const PyType_Slot *from, size_t count)
+{
+    for (size_t i = 0; i < count && from[i].slot; i++) {
+        CR_ASSERT(*n < MAX_SLOTS - 2);
+        to[(*n)++] = from[i];
+    }
+}
+
+static void add_methods(PyMethodDef *to, int *n, const PyMethodDef *from)
+{
+    for (; from->ml_name; from++) {
+        CR_ASSERT(*n < MAX_METHODS - 1);
+        to[(*n)++] = *from;
+    }
+}
+
+int cr_py_tensor_start(PyObject *m)
+{
+    static PyMethodDef methods[MAX_METHODS];
+    PyType_Slot slots[MAX_SLOTS] = {0};
+    int slot_count = 0, method_count = 0;
+
+    add_methods(methods, &method_count, cr_py_methods);
+    add_methods(methods, &method_count, cr_py_convert_methods);
+    add_methods(methods, &method_count, cr_py_numpy_methods);
+    add_methods(methods, &method_count, cr_py_dlpack_methods);
+    add_methods(methods, &method_count, cr_py_legacy_methods);
+    add_methods(methods, &method_count, cr_py_engine_methods);
+    add_methods(methods, &method_count, cr_py_make_methods);
+    add_slots(slots, &slot_count, own_slots, CR_LEN(own_slots));
+    add_slots(slots, &slot_count, cr_py_number_slots, MAX_SLOTS);
+    add_slots(slots, &slot_count, cr_py_convert_slots, MAX_SLOTS);
+    add_slots(slots, &slot_count, cr_py_method_slots, MAX_SLOTS);
+    slots[slot_count] = (PyType_Slot){Py_tp_methods, methods};
+    PyType_Spec spec = {.name = "cresset.Tensor",
+                        .basicsize = sizeof(cr_py_tensor),
+                        .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                        .slots = slots};
+    cr_py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
+    if (!cr_py_tensor_type)
+        return -1;
+    cr_peer_revive = revive;
+    return PyModule_AddObjectRef(m, "Tensor", (PyObject *)cr_py_tensor_type);
+}
