@@ -4,21 +4,6 @@
  * the default dtype; those two are decided without evaluating the rule. */
 #include "tensor/internal.h"
 
-static _Atomic int default_dtype = CR_F32;
-
-cr_dtype cr_default_dtype(void)
-{
-    return (cr_dtype)atomic_load_explicit(&default_dtype, memory_order_relaxed);
-}
-
-cr_status cr_set_default_dtype(cr_dtype t)
-{
-    if (!cr_dtype_is_float(t))
-        return cr_fail(CR_TYPE, "only floating-point types are supported as the default type");
-    atomic_store(&default_dtype, t);
-    return CR_OK;
-}
-
 static cr_dtype number_dtype(cr_category category)
 {
     switch (category) {
