@@ -78,7 +78,7 @@ static void strides_in_order(int ndim, const int64_t *size, const int *order, in
     }
 }
 
-void cr_dense_strides(int ndim, const int64_t *size, const int64_t *stride, int64_t *out)
+void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64_t *out)
 {
     int order[CR_MAX_DIMS];
 

@@ -51,7 +51,7 @@ cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype,
     if (like->contiguous && format <= CR_FORMAT_PRESERVE)
         return cr_tensor_new(out, dtype, device, like->ndim, like->size);
     if (format == CR_FORMAT_PRESERVE)
-        cr_dense_strides(like->ndim, like->size, like->stride, stride);
+        cr_like_strides(like->ndim, like->size, like->stride, stride);
     else
         CR_TRY(cr_format_strides(format, like->ndim, like->size, stride));
     return cr_tensor_new_strided(out, dtype, device, like->ndim, like->size, stride);
