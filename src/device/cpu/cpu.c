@@ -27,7 +27,7 @@ enum {
 static const size_t huge_page = (size_t)2 << 20;
 
 #ifdef CR_MEAN
-static const size_t thread_list_bytes = 1, least_limit = 1;
+static const size_t thread_list_bytes = 1;
 #else
 static const size_t thread_list_bytes = 65536, least_limit = (size_t)256 << 20;
 #endif

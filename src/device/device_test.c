@@ -1,0 +1,130 @@
+/* Promises of device.h. */
+#include "base/memory.h"
+#include "base/test.h"
+#include "device/cpu/cpu.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TEST(blocks_are_aligned_and_as_large_as_asked)
+{
+    for (size_t size = 1; size < (size_t)5 << 20; size = size * 3 / 2 + 1) {
+        uint32_t class;
+        char *p = cr_cpu_get(size, &class);
+        CHECK(p && (uintptr_t)p % 64 == 0);
+        CHECK(cr_cpu_class_bytes(class) >= size);
+        CHECK(size <= 1024 || cr_cpu_class_bytes(class) * 4 <= size * 5);
+        memset(p, 1, size);
+        cr_cpu_release(p, class);
+    }
+}
+
+TEST(a_released_block_is_found_again)
+{
+    uint32_t class;
+    char *p = cr_cpu_get(3 << 20, &class);
+
+    cr_cpu_release(p, class);
+    char *q = cr_cpu_get(3 << 20, &class);
+    EQ(q, p);
+    cr_cpu_release(q, class);
+}
+
+TEST(bytes_in_use_are_counted)
+{
+    cr_memory_stats before, during, after;
+    uint32_t small, large;
+
+    cr_cpu_memory_stats(&before);
+    void *p = cr_cpu_get(100, &small), *q = cr_cpu_get(1 << 20, &large);
+    cr_cpu_memory_stats(&during);
+    EQ(during.used - before.used, 128 + (1 << 20));
+    CHECK(during.peak >= during.used);
+    cr_cpu_release(p, small);
+    cr_cpu_release(q, large);
+    cr_cpu_memory_stats(&after);
+    EQ(after.used, before.used);
+    cr_cpu_memory_trim();
+    cr_cpu_memory_stats(&after);
+    EQ(after.cached, 0);
+}
+
+TEST(what_cannot_be_had_is_refused_in_torchs_words)
+{
+    uint32_t class;
+
+    EQ(cr_cpu_get((size_t)1 << 60, &class), NULL);
+    EQ_STR(cr_error_message(), "DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+           "1152921504606846976 bytes. Error code 12 (Cannot allocate memory)");
+    EQ(cr_error_kind(), CR_MEMORY);
+    cr_fail_alloc_after(1);
+    EQ(cr_cpu_get(64, &class), NULL);
+    void *p = cr_cpu_get(64, &class);
+    CHECK(p != NULL);
+    cr_cpu_release(p, class);
+}
+
+static void *release_elsewhere(void *p)
+{
+    uint32_t class;
+    void *own = cr_cpu_get(64, &class);
+
+    cr_cpu_release(p, 1);
+    cr_cpu_release(own, class);
+    return NULL;
+}
+
+TEST(any_thread_may_release)
+{
+    uint32_t class;
+    pthread_t t;
+
+    for (int i = 0; i < 50; i++) {
+        void *p = cr_cpu_get(64, &class);
+        CHECK(!pthread_create(&t, NULL, release_elsewhere, p));
+        pthread_join(t, NULL);
+    }
+}
+
+TEST(a_forked_child_can_allocate)
+{
+    int status = -1;
+    pid_t child = fork();
+
+    if (child == 0) {
+        uint32_t class;
+        void *p = cr_cpu_get(10 << 20, &class);
+        if (p)
+            cr_cpu_release(p, class);
+        _exit(p ? 0 : 1);
+    }
+    waitpid(child, &status, 0);
+    EQ(status, 0);
+}
+
+TEST(device_text_is_parsed_as_torch_parses_it)
+{
+    int kind, index;
+
+    OK(cr_device_parse("cpu", &kind, &index));
+    EQ(kind, CR_CPU);
+    EQ(index, -1);
+    OK(cr_device_parse("cuda:1", &kind, &index));
+    EQ(kind, CR_CUDA);
+    EQ(index, 1);
+    FAILS(CR_RUNTIME, cr_device_parse("", &kind, &index));
+    EQ_STR(cr_error_message(), "Device string must not be empty");
+    FAILS(CR_RUNTIME, cr_device_parse("cuda:01", &kind, &index));
+    EQ_STR(cr_error_message(), "Invalid device string: 'cuda:01'");
+    FAILS(CR_RUNTIME, cr_device_parse("cpu:x", &kind, &index));
+    FAILS(CR_RUNTIME, cr_device_parse("foo", &kind, &index));
+}
+
+TEST(meta_has_no_bytes)
+{
+    uint32_t class;
+
+    EQ(cr_device_of(CR_META)->get((size_t)1 << 50, &class), NULL);
+    EQ(cr_device_of(CR_CUDA), NULL);
+}
