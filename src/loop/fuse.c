@@ -1,0 +1,287 @@
+/* Fusing: locals are computed where they are read.
+ *
+ * Reading a[p, q] of `a[i<.., j<..] = v` becomes v with p for i and q for j.  What is
+ * read several times at the same place is one expression again, since expressions are
+ * hash-consed, so nothing that a nest can share is computed twice.  Axes are first
+ * renamed so that equal loops have equal names: the k-th axis of every definition that
+ * runs to the same extent is the same axis.
+ *
+ * Invariant: an expression's free axes are those of its definition and of the
+ * reductions around it.  A bound axis that an index would capture is renamed. */
+#include "loop/loop.h"
+#include <string.h>
+
+typedef struct {
+    cr_loop *l;
+    cr_session *s;
+    cr_def **producer; /* by position in l->buffers; NULL for inputs */
+    int fresh;
+} work;
+
+static int position(const cr_loop *l, const cr_buffer *b)
+{
+    for (size_t i = 0; i < l->buffers.len; i++)
+        if (l->buffers.at[i] == b)
+            return (int)i;
+    CR_ASSERT(!"a buffer of this program");
+    return -1;
+}
+
+/* --- substitution --- */
+
+/* Axis `from[k]` becomes `to[k]`, everywhere at once. */
+typedef struct {
+    int count;
+    const cr_sym *from[CR_LOOP_DIMS + 1], *to[CR_LOOP_DIMS + 1];
+} renaming;
+
+/* Through names of its own, so that i -> j and j -> i do not meet. */
+static const cr_sym *rename_index(work *w, const cr_sym *e, const renaming *r)
+{
+    const cr_sym *between[CR_LOOP_DIMS + 1];
+
+    for (int k = 0; k < r->count; k++) {
+        between[k] = cr_sym_name(w->l->syms, cr_session_printf(w->s, "?%d", k), 0, CR_SYM_HIGH);
+        e = cr_sym_replace(w->l->syms, e, r->from[k], between[k]);
+    }
+    for (int k = 0; k < r->count; k++)
+        e = cr_sym_replace(w->l->syms, e, between[k], r->to[k]);
+    return e;
+}
+
+/* Results by id; grows as ids do. */
+typedef struct {
+    const cr_expr **at;
+    size_t room;
+} memo;
+
+static const cr_expr *recall(const memo *m, const cr_expr *e)
+{
+    return e->id < m->room ? m->at[e->id] : NULL;
+}
+
+static const cr_expr *remember(work *w, memo *m, const cr_expr *e, const cr_expr *result)
+{
+    if (e->id >= m->room) {
+        size_t room = (size_t)e->id * 2 + 16;
+        const cr_expr **at = CR_NEW_N(w->s, const cr_expr *, room);
+        if (m->room)
+            memcpy(at, m->at, m->room * sizeof *at);
+        m->at = at;
+        m->room = room;
+    }
+    return m->at[e->id] = result;
+}
+
+static const cr_expr *rename_axes(work *w, memo *m, const cr_expr *e, const renaming *r);
+
+static bool captures(const renaming *r, const cr_sym *axis)
+{
+    for (int k = 0; k < r->count; k++)
+        if (cr_sym_uses(r->to[k], axis))
+            return true;
+    return false;
+}
+
+static const cr_expr *rename_reduce(work *w, const cr_expr *e, const renaming *r)
+{
+    renaming inside = {.count = 0};
+    cr_axis axis = e->axis;
+    memo fresh = {0};
+
+    for (int k = 0; k < r->count; k++)
+        if (r->from[k] != axis.index) {
+            inside.from[inside.count] = r->from[k];
+            inside.to[inside.count++] = r->to[k];
+        }
+    if (captures(&inside, axis.index)) {
+        const char *name = cr_session_printf(w->s, "%s%d", axis.index->name, ++w->fresh);
+        inside.from[inside.count] = axis.index;
+        axis.index = cr_sym_name(w->l->syms, name, 0, CR_SYM_HIGH);
+        inside.to[inside.count++] = axis.index;
+    }
+    axis.extent = rename_index(w, axis.extent, r);
+    return cr_expr_reduce(w->l, (cr_fn)e->fn, axis, rename_axes(w, &fresh, e->args[0], &inside));
+}
+
+static const cr_expr *rename_leaf(work *w, const cr_expr *e, const renaming *r)
+{
+    const cr_sym *index[CR_LOOP_DIMS];
+
+    if (e->kind == CR_EXPR_INTEGER)
+        return cr_expr_integer(w->l, (cr_dtype)e->dtype, rename_index(w, e->index[0], r));
+    if (e->kind != CR_EXPR_LOAD)
+        return e;
+    for (int i = 0; i < e->buffer->ndim; i++)
+        index[i] = rename_index(w, e->index[i], r);
+    return cr_expr_load(w->l, e->buffer, index);
+}
+
+static const cr_expr *rename_axes(work *w, memo *m, const cr_expr *e, const renaming *r)
+{
+    const cr_expr *args[3], *known = recall(m, e);
+
+    if (known)
+        return known;
+    if (e->kind == CR_EXPR_REDUCE)
+        return remember(w, m, e, rename_reduce(w, e, r));
+    if (!e->count)
+        return remember(w, m, e, rename_leaf(w, e, r));
+    for (int i = 0; i < e->count; i++)
+        args[i] = rename_axes(w, m, e->args[i], r);
+    return remember(w, m, e, cr_expr_with(w->l, e, args));
+}
+
+/* --- equal names for equal loops --- */
+
+typedef struct {
+    cr_axis at[64];
+    int depth[64];
+    int count;
+} loops;
+
+/* The axis that stands for the `depth`-th loop to that extent.  A one-axis loop and a
+ * reduction take the axis of a two-axis loop to the same extent, when there is one. */
+static const cr_sym *shared_axis(loops *known, cr_axis a, int depth)
+{
+    for (int pass = 0; pass < 2; pass++)
+        for (int i = 0; i < known->count; i++)
+            if (known->at[i].extent == a.extent && (pass || known->depth[i] == depth))
+                return known->at[i].index;
+    if (known->count < (int)CR_LEN(known->at)) {
+        known->at[known->count] = a;
+        known->depth[known->count++] = depth;
+    }
+    return a.index;
+}
+
+static void learn_axes(work *w, loops *known)
+{
+    for (int axes = CR_LOOP_DIMS; axes > 0; axes--)
+        for (size_t i = 0; i < w->l->defs.len; i++) {
+            const cr_def *d = w->l->defs.at[i];
+            for (int k = 0; k < d->axes && d->axes == axes; k++)
+                shared_axis(known, d->axis[k], k);
+        }
+}
+
+/* A reduction over a known extent gets the known axis, unless its definition runs along
+ * that axis alone. */
+static const cr_expr *share_here(work *w, loops *known, const cr_def *d, const cr_expr *e)
+{
+    const cr_sym *axis = e->axis.index;
+    renaming r = {.count = 1};
+    memo m = {0};
+
+    bool found = false;
+
+    for (int i = 0; i < known->count && !found; i++) {
+        bool taken = d->axes == 1 && d->axis[0].index == known->at[i].index;
+        found = known->at[i].extent == e->axis.extent && known->depth[i] > 0 && !taken;
+        axis = found ? known->at[i].index : axis;
+    }
+    if (!found && known->count < (int)CR_LEN(known->at)) {
+        known->at[known->count] = e->axis;
+        known->depth[known->count++] = 1;
+    }
+    r.from[0] = e->axis.index;
+    r.to[0] = axis;
+    if (axis == e->axis.index)
+        return e;
+    return cr_expr_reduce(w->l, (cr_fn)e->fn, (cr_axis){axis, e->axis.extent},
+                          rename_axes(w, &m, e->args[0], &r));
+}
+
+static const cr_expr *share_reductions(work *w, memo *m, loops *known, const cr_def *d,
+                                       const cr_expr *e)
+{
+    const cr_expr *args[3], *r = recall(m, e);
+
+    if (r)
+        return r;
+    for (int i = 0; i < e->count; i++)
+        args[i] = share_reductions(w, m, known, d, e->args[i]);
+    r = e->count ? cr_expr_with(w->l, e, args) : e;
+    return remember(w, m, e, r->kind == CR_EXPR_REDUCE ? share_here(w, known, d, r) : r);
+}
+
+static void share_axes(work *w)
+{
+    loops known = {.count = 0};
+
+    learn_axes(w, &known);
+    for (size_t i = 0; i < w->l->defs.len; i++) {
+        cr_def *d = w->l->defs.at[i];
+        renaming r = {.count = d->axes};
+        memo m = {0}, again = {0};
+        for (int k = 0; k < d->axes; k++) {
+            r.from[k] = d->axis[k].index;
+            r.to[k] = d->axis[k].index = shared_axis(&known, d->axis[k], k);
+        }
+        d->value = rename_axes(w, &m, d->value, &r);
+        d->value = share_reductions(w, &again, &known, d, d->value);
+    }
+}
+
+/* --- joining --- */
+
+static const cr_expr *join(work *w, memo *m, const cr_expr *e);
+
+/* The producer's value at the place that is read. */
+static const cr_expr *value_at(work *w, const cr_expr *load)
+{
+    const cr_def *d = w->producer[position(w->l, load->buffer)];
+    renaming r = {.count = d->axes};
+    memo m = {0};
+    bool same = true;
+
+    for (int k = 0; k < d->axes; k++) {
+        r.from[k] = d->axis[k].index;
+        r.to[k] = load->index[k];
+        same = same && r.from[k] == r.to[k];
+    }
+    return same ? d->value : rename_axes(w, &m, d->value, &r);
+}
+
+static const cr_expr *join(work *w, memo *m, const cr_expr *e)
+{
+    const cr_expr *args[3], *known = recall(m, e);
+
+    if (known)
+        return known;
+    if (e->kind == CR_EXPR_LOAD && e->buffer->role == CR_BUFFER_LOCAL)
+        return remember(w, m, e, value_at(w, e));
+    for (int i = 0; i < e->count; i++)
+        args[i] = join(w, m, e->args[i]);
+    return remember(w, m, e, e->count ? cr_expr_with(w->l, e, args) : e);
+}
+
+static void drop_locals(cr_loop *l)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < l->defs.len; i++)
+        if (l->defs.at[i]->target->role != CR_BUFFER_LOCAL)
+            l->defs.at[n++] = l->defs.at[i];
+    l->defs.len = n;
+    n = 0;
+    for (size_t i = 0; i < l->buffers.len; i++)
+        if (l->buffers.at[i]->role != CR_BUFFER_LOCAL)
+            l->buffers.at[n++] = l->buffers.at[i];
+    l->buffers.len = n;
+}
+
+void cr_loop_fuse(cr_loop *l)
+{
+    work w = {.l = l, .s = l->session};
+
+    share_axes(&w);
+    w.producer = CR_NEW_N(w.s, cr_def *, l->buffers.len);
+    for (size_t i = 0; i < l->defs.len; i++) {
+        cr_def *d = l->defs.at[i];
+        memo m = {0};
+        d->value = join(&w, &m, d->value);
+        w.producer[position(l, d->target)] = d;
+    }
+    drop_locals(l);
+}

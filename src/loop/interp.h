@@ -1,0 +1,27 @@
+/* interp.h - running programs one element at a time: the oracle of tests.
+ *
+ * Slow and plain.  Reductions have the order of DESIGN.md; functions are libm's, so
+ * results equal those of kernels in bits where every function is exact (arithmetic, fma,
+ * comparison, selection, rounding, square root) and within their bounds elsewhere. */
+#ifndef CR_LOOP_INTERP_H
+#define CR_LOOP_INTERP_H
+
+#include "loop/loop.h"
+
+typedef struct {
+    const cr_sym *name;
+    int64_t value;
+} cr_loop_size;
+
+typedef struct {
+    const cr_loop_size *sizes; /* a value for every size's name */
+    int size_count;
+    void *const *operand; /* row-major; outputs, then inputs (cr_loop_operands) */
+    const void *param;    /* CR_PARAM_BYTES a slot */
+} cr_loop_run;
+
+/* Runs all definitions.  Bails with CR_VALUE when a name has no size, CR_INDEX when an
+ * index leaves its buffer. */
+void cr_loop_interpret(cr_loop *l, const cr_loop_run *run);
+
+#endif
