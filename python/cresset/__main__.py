@@ -1,0 +1,6 @@
+"""python -m cresset"""
+import sys
+
+from .run import main
+
+sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,132 @@
+"""Running programs that say `import torch`.
+
+`torch` and every `torch.x.y` become names of cresset's modules: the same module objects, so a
+class has one identity whichever name a program uses. """
+import os
+import sys
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import find_spec
+from types import ModuleType
+
+_NAMES = {"torch": "cresset"}
+
+USAGE = "usage: python -m cresset run SCRIPT [ARGS...]\n"
+
+
+class _Alias:
+    """Loads a module by giving another one its name as well."""
+
+    def __init__(self, target):
+        self.target = target
+
+    def create_module(self, spec):
+        from importlib import import_module
+        module = import_module(self.target)
+        self.spec = module.__spec__
+        return module
+
+    def exec_module(self, module):
+        module.__spec__ = self.spec  # the import system has just put the alias's there
+
+
+class _Finder:
+    """Finds `torch.x.y` where `cresset.x.y` is."""
+
+    @staticmethod
+    def find_spec(fullname, path=None, target=None):
+        root, dot, rest = fullname.partition(".")
+        if root not in _NAMES:
+            return None
+        name = _NAMES[root] + dot + rest
+        spec = find_spec(name)
+        if spec is None:
+            return None
+        return ModuleSpec(fullname, _Alias(name), origin=spec.origin,
+                          is_package=spec.submodule_search_locations is not None)
+
+
+def install():
+    """Makes `import torch` mean cresset from now on; doing it twice is fine."""
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
+
+
+def _restore(text):
+    install()
+    return text
+
+
+class _Argument(str):
+    """The script's name among the arguments.
+
+    Processes that multiprocessing spawns unpickle the arguments before they import the script
+    again; that is where they learn what torch is. """
+
+    def __reduce__(self):
+        return _restore, (str(self),)
+
+
+def _make_main(path):
+    """A fresh __main__ as Python makes it for a script."""
+    main = ModuleType("__main__")
+    main.__file__ = path
+    main.__loader__ = SourceFileLoader("__main__", path)
+    main.__builtins__ = sys.modules["builtins"]
+    main.__annotations__ = {}
+    main.__cached__ = None
+    return main
+
+
+def _report(error):
+    """Shows an uncaught exception without the frames of this file."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    error = error.with_traceback(trace)
+    sys.excepthook(type(error), error, trace)
+
+
+def _end_by_interrupt():
+    """Ends as Python does after an interrupt, so that a shell's loop ends, too."""
+    import signal
+    sys.stdout.flush()
+    sys.stderr.flush()
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def run_script(script, arguments):
+    """Runs `script` as `python script arguments...` would, with cresset as torch.
+
+    Returns the exit status; SystemExit passes through. """
+    path = os.path.abspath(script)
+    try:
+        with open(path, "rb") as file:
+            source = file.read()
+    except OSError as error:
+        print(f"{sys.executable}: can't open file {path!r}: [Errno {error.errno}] "
+              f"{error.strerror}", file=sys.stderr)
+        return 2
+    install()
+    sys.argv = [_Argument(script), *arguments]
+    sys.path[0] = os.path.dirname(os.path.realpath(path))
+    main = sys.modules["__main__"] = _make_main(path)
+    try:
+        exec(compile(source, path, "exec", dont_inherit=True), main.__dict__)
+    except SystemExit:
+        raise
+    except BaseException as error:
+        _report(error)
+        if isinstance(error, KeyboardInterrupt):
+            _end_by_interrupt()
+        return 1
+    return 0
+
+
+def main(arguments):
+    """The command line: `run SCRIPT [ARGS...]`.  Returns the exit status."""
+    if len(arguments) >= 2 and arguments[0] == "run":
+        return run_script(arguments[1], arguments[2:])
+    wants_help = arguments[:1] in (["-h"], ["--help"])
+    (sys.stdout if wants_help else sys.stderr).write(USAGE)
+    return 0 if wants_help else 2

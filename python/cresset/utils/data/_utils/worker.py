@@ -1,0 +1,169 @@
+"""What a worker process of the data loader does."""
+import os
+
+from . import MP_STATUS_CHECK_INTERVAL
+
+_worker_info = None
+
+
+class WorkerInfo:
+    """Who a worker is: id, num_workers, seed, dataset."""
+
+    __slots__ = ("id", "num_workers", "seed", "dataset", "rng", "worker_method")
+
+    def __init__(self, id, num_workers, seed, dataset, rng=None,
+                 worker_method="multiprocessing"):
+        for name, value in zip(self.__slots__, (id, num_workers, seed, dataset, rng,
+                                                worker_method)):
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"cannot assign to field {name!r}")
+
+    def __repr__(self):
+        fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in self.__slots__)
+        return f"WorkerInfo({fields})"
+
+
+def get_worker_info():
+    """The WorkerInfo of this process; None outside of workers."""
+    return _worker_info
+
+
+class _IterableDatasetStopIteration:
+    """A worker's iterable data set has ended."""
+
+    def __init__(self, worker_id):
+        self.worker_id = worker_id
+
+
+class _ResumeIteration:
+    """Begin the data set anew; sent back when that is done."""
+
+
+def _hash32(constant, multiplier):
+    """NumPy's seed sequence: a hash whose constant changes with every use."""
+    def step(value):
+        nonlocal constant
+        value = (value ^ constant) & 0xFFFFFFFF
+        constant = constant * multiplier & 0xFFFFFFFF
+        value = value * constant & 0xFFFFFFFF
+        return value ^ value >> 16
+
+    return step
+
+
+def _mix32(x, y):
+    value = (0xCA01F9DD * x - 0x4973F715 * y) & 0xFFFFFFFF
+    return value ^ value >> 16
+
+
+def _generate_state(base_seed, worker_id):
+    """Four words of seed, as numpy.random.SeedSequence makes them."""
+    first = _hash32(0x43B0D7E5, 0x931E8875)
+    pool = [first(x) for x in (worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0)]
+    for i in range(4):
+        for j in range(4):
+            if i != j:
+                pool[j] = _mix32(pool[j], first(pool[i]))
+    second = _hash32(0x8B51F9DD, 0x58F38DED)
+    return [second(x) for x in pool]
+
+
+def _seed(base_seed, worker_id):
+    """Seeds all generators of this process; NumPy's when the program uses NumPy."""
+    import random
+    import sys
+
+    import cresset
+    random.seed(base_seed + worker_id)
+    cresset.manual_seed(base_seed + worker_id)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(_generate_state(base_seed, worker_id))
+
+
+class _Worker:
+    """Serves requests (number, index) with results (number, data) until told to end."""
+
+    def __init__(self, job, requests, results, worker_id):
+        self.job, self.requests, self.results = job, requests, results
+        self.where = f"in DataLoader worker process {worker_id}"
+        self.id = worker_id
+        self.parent = os.getppid()
+        self.ended = False
+        self.fetcher = self.failure = None
+
+    def wrap(self):
+        from ...._utils import ExceptionWrapper
+        return ExceptionWrapper(where=self.where)
+
+    def start(self):
+        """The user's initialization; what it raises is the first result."""
+        try:
+            if self.job.init_fn is not None:
+                self.job.init_fn(self.id)
+            self.fetcher = self.job.make_fetcher()
+        except Exception:
+            self.failure = self.wrap()
+
+    def next_request(self):
+        """The next request; None when the worker should end."""
+        import queue
+        while True:
+            try:
+                return self.requests.get(timeout=MP_STATUS_CHECK_INTERVAL)
+            except queue.Empty:
+                if os.getppid() != self.parent:
+                    return None
+
+    def serve(self):
+        while (request := self.next_request()) is not None:
+            if isinstance(request, _ResumeIteration):
+                self.ended = False
+                self.fetcher = self.job.make_fetcher()
+                self.send((request, None))
+            elif not self.ended:
+                number, index = request
+                self.send((number, self.fetch(index)))
+
+    def fetch(self, index):
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
+            return failure
+        try:
+            return self.fetcher.fetch(index)
+        except StopIteration:
+            if not self.job.iterable:
+                return self.wrap()
+            self.ended = True
+            return _IterableDatasetStopIteration(self.id)
+        except Exception:
+            return self.wrap()
+
+    def send(self, result):
+        from .transport import pack
+        try:
+            message = pack(result)
+        except Exception:
+            message = pack((result[0], self.wrap()))
+        self.results.send_bytes(message)
+
+
+def _worker_loop(job, requests, results, worker_id, inherited):
+    """The main function of a worker.
+
+    `inherited` are other workers' pipe ends, which a forked process has too and must close. """
+    global _worker_info
+    import cresset
+    for connection in inherited:
+        connection.close()
+    try:
+        cresset.set_num_threads(1)
+        _seed(job.base_seed, worker_id)
+        _worker_info = WorkerInfo(worker_id, job.num_workers, job.base_seed + worker_id,
+                                  job.dataset)
+        worker = _Worker(job, requests, results, worker_id)
+        worker.start()
+        worker.serve()
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass  # the parent ends too, or has stopped listening
