@@ -1,7 +1,11 @@
-# make build   the package in .venv           make run    trains the digits network
-# make test    every quick test               make test-full   sanitizers, mean build, sweeps, fuzzers
+# make build     the package, ready in .venv     make run       trains the digits network
+# make test      every quick test                make test-full sanitizers, mean build, sweeps, fuzzers
+# make lib       libcresset.a and .so            make install   headers, libraries, pkg-config (PREFIX=)
+# make bench     speed beside torch (PEER=)      make docs      a page for every operator
+# make check-op  the tests of one operator (OP=logaddexp)
 #
-# B is the build folder; two builds in two folders do not meet.
+# B is the build folder; two builds in two folders do not meet.  PYTHON builds the package
+# for another interpreter, VENV names another environment, V=1 shows commands.
 
 B       ?= build
 ifeq ($(origin CC),default)
@@ -22,6 +26,9 @@ OPT     ?= -O2
 CFLAGS_ALL = $(CSTD) $(OPT) -g1 -fPIC -fvisibility=hidden -fopenmp -ffp-contract=off $(WARN) \
              -Isrc -Iinclude -I$(B)/gen $(FLAVOUR)
 LIBS    := -lm -lpthread -ldl -lz -fopenmp
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
+PREFIX  ?= /usr/local
+SHARED  ?= ../shared
 
 ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io
 LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c)))
@@ -29,19 +36,25 @@ HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test
 PY_SRC    := $(wildcard src/py/bind/*.c)
 TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
-VEC       := $(wildcard src/emit/vec*.h)
+VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h
 
-.PHONY: build run test test-full lib tests-c pkg clean deps docs install bench
+RUN_PY    = PYTHONPATH=$(abspath $(B))/pkg $(VENV)/bin/python
+
+.PHONY: build run test test-full lib tests-c pkg clean deps docs install bench check-op
 .DELETE_ON_ERROR:
 .SECONDARY:
 
 build: deps
-	$(MAKE) -j$(JOBS) pkg
+	$(MAKE) --no-print-directory -j$(JOBS) pkg
 	@$(VENV)/bin/python tools/link_venv.py $(B)/pkg
 	@$(VENV)/bin/python -c 'import cresset; print("cresset", cresset.__version__, "is ready in $(VENV)")'
 
 deps:
-	@sh tools/deps.sh $(PYTHON) $(VENV)
+	@sh tools/deps.sh $(PYTHON) $(VENV) numpy scipy pytest scikit-learn
+
+run: build
+	@sh tools/deps.sh $(PYTHON) $(VENV) matplotlib
+	$(VENV)/bin/python examples/digits.py
 
 # --- host tool -------------------------------------------------------------------
 $(B)/host/%.o: src/%.c
@@ -96,29 +109,28 @@ $(B)/crc: tools/crc.c $(B)/libcresset.a
 	$(Q)$(CC) $(CFLAGS_ALL) $< $(B)/libcresset.a -o $@ $(LIBS) -rdynamic
 
 # --- Python package --------------------------------------------------------------
+# One folder an interpreter, named by its ABI: builds for several share the rest.
+PY_TAG := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))' 2>/dev/null)
 PY_INC  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
-PY_EXT  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("EXT_SUFFIX"))')
-$(B)/$(PYTHON)/%.o: src/py/bind/%.c $(B)/gen/stamp
+PY_OBJ := $(B)/$(PY_TAG)
+$(PY_OBJ)/%.o: src/py/bind/%.c $(B)/gen/stamp
 	@mkdir -p $(@D)
+	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -I$(PY_INC) -MMD -c $< -o $@
-$(B)/$(PYTHON)/_C.so: $(PY_SRC:src/py/bind/%.c=$(B)/$(PYTHON)/%.o) $(B)/libcresset.a
+$(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(B)/libcresset.a
 	$(Q)$(CC) -shared $(FLAVOUR) $^ -o $@ $(LIBS)
 
 # The package as it is imported: links to the Python files, and the extension.
-pkg: $(B)/$(PYTHON)/_C.so
+pkg: $(PY_OBJ)/_C.so
 	@mkdir -p $(B)/pkg/cresset
 	@ln -sfn $(CURDIR)/python/cresset/* $(B)/pkg/cresset/
-	@cp -f $< $(B)/pkg/cresset/_C$(PY_EXT).new && mv -f $(B)/pkg/cresset/_C$(PY_EXT).new $(B)/pkg/cresset/_C$(PY_EXT)
+	@cp -f $< $(B)/pkg/cresset/_C.new && mv -f $(B)/pkg/cresset/_C.new $(B)/pkg/cresset/_C.$(PY_TAG).so
 
-# --- tests -----------------------------------------------------------------------
-$(B)/tests/%: src/%.c src/base/test_main.c $(B)/libcresset.a
-	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< src/base/test_main.c $(B)/libcresset.a -o $@ $(LIBS)
-TEST_BIN := $(TESTS_SRC:src/%.c=$(B)/tests/%)
-tests-c: $(TEST_BIN)
-	@sh tools/run_c_tests.sh $(TEST_BIN)
+# --- tests, installation, pages, figures -------------------------------------------
+include tools/tests.mk
+include tools/install.mk
 
 clean:
 	rm -rf $(B)
 
--include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/host/*/*.d $(B)/$(PYTHON)/*.d)
+-include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/host/*/*.d $(PY_OBJ)/*.d)

@@ -1,40 +1,54 @@
 #!/bin/sh
-# Makes sure that the packages and the virtual environment that the build needs are there.
-# As root it installs what is missing; otherwise it says what to install.
-#   deps.sh PYTHON VENV
+# Makes sure that what the build needs is there: system packages, the virtual environment,
+# and the Python packages named.  As root on Debian it installs what is missing; otherwise it
+# says what to install.
+#   deps.sh PYTHON VENV [PACKAGE...]
 set -eu
 python=$1 venv=$2
+shift 2
 
 missing=
-need() { # need TEST PACKAGE
-    if ! eval "$1" >/dev/null 2>&1; then missing="$missing $2"; fi
+need() { # need TEST PACKAGE...
+    if ! eval "$1" >/dev/null 2>&1; then
+        shift
+        missing="$missing $*"
+    fi
 }
-header() { echo "#include <$1>" | ${CC:-gcc} -E - >/dev/null 2>&1; }
-need 'command -v gcc' gcc
+header() { echo "#include <$1>" | "${CC:-gcc}" -E - ; }
+include() { "$python" -c 'import sysconfig; print(sysconfig.get_paths()["include"])'; }
+library() { /sbin/ldconfig -p | grep -q "$1"; }
+
+need 'command -v "${CC:-gcc}"' gcc
 need 'command -v make' make
 need 'header stdio.h' libc6-dev
 need 'header zlib.h' zlib1g-dev
 need 'header oneapi/dnnl/dnnl.h' libdnnl-dev
-need 'header cblas.h || header openblas/cblas.h || header x86_64-linux-gnu/cblas.h' libopenblas-dev
-need "command -v $python" python3
-need "header \"$($python -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null || echo none)/Python.h\" || test -f \"$($python -c 'import sysconfig; print(sysconfig.get_paths()["include"])' 2>/dev/null)/Python.h\"" "python3-dev"
-need "$python -m venv --help && $python -c 'import ensurepip'" python3-venv
+need 'library libopenblas.so.0' libopenblas0-pthread
+need 'command -v "$python"' python3
+need 'test -f "$(include)/Python.h"' python3-dev
+need '"$python" -c "import ensurepip, venv"' python3-venv
 
 if [ -n "$missing" ]; then
-    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-        echo "installing:$missing"
-        apt-get update -qq
-        DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $missing >/dev/null
-    else
-        echo "missing packages (Debian names):$missing" >&2
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "these packages are missing (Debian's names):$missing" >&2
         exit 1
     fi
+    echo "installing:$missing"
+    apt-get update -qq
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
 fi
 
-if [ ! -x "$venv/bin/python" ]; then
-    "$python" -m venv "$venv"
-fi
-# What tests and the digits need; the package itself needs nothing.
-if ! "$venv/bin/python" -c 'import numpy, scipy, pytest, sklearn' 2>/dev/null; then
-    "$venv/bin/python" -m pip install -q --disable-pip-version-check numpy scipy pytest scikit-learn
-fi
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+# Tests and the digits need these; the package itself needs nothing.
+missing=
+for package in "$@"; do
+    "$venv/bin/python" - "$package" <<'END' || missing="$missing $package"
+import sys
+from importlib.metadata import PackageNotFoundError, version
+try:
+    version(sys.argv[1])
+except PackageNotFoundError:
+    sys.exit(1)
+END
+done
+[ -z "$missing" ] || "$venv/bin/python" -m pip install -q --disable-pip-version-check $missing
