@@ -77,7 +77,7 @@ struct cr_grad_meta {
     uint32_t view_version; /* base version when grad_fn was made */
 };
 
-/* Installs the autograd stage and the slot functions; after cr_tensor_start. */
+/* Installs the autograd stage and the slot functions; after cr_tensor_start; idempotent. */
 CR_MUST cr_status cr_autograd_start(void);
 
 /* --- tensors --- */

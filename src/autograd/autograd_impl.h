@@ -9,9 +9,9 @@
 static inline bool cr_recording(void) { return !cr_thread.no_grad && !cr_thread.inference; }
 
 /* --- pool.c: blocks for nodes and slots, kept by each thread --- */
-void *cr_pool_get(size_t bytes); /* undefined; NULL with a record */
-void cr_pool_put(void *p, size_t bytes);
-CR_MUST cr_status cr_pool_start(void);
+void *cr_grad_pool_get(size_t bytes); /* undefined; NULL with a record */
+void cr_grad_pool_put(void *p, size_t bytes);
+CR_MUST cr_status cr_grad_pool_start(void);
 
 /* --- node.c --- */
 struct cr_hook {

@@ -8,7 +8,7 @@ static pthread_mutex_t slots = PTHREAD_MUTEX_INITIALIZER;
 
 static cr_grad_meta *meta_new(void)
 {
-    cr_grad_meta *m = cr_pool_get(sizeof *m);
+    cr_grad_meta *m = cr_grad_pool_get(sizeof *m);
 
     if (CR_LIKELY(m != NULL))
         memset(m, 0, sizeof *m);
@@ -27,7 +27,7 @@ cr_status cr_meta_of(cr_grad_meta **out, cr_tensor *t)
             t->grad = m;
         pthread_mutex_unlock(&slots);
         if (!first)
-            cr_pool_put(m, sizeof *m);
+            cr_grad_pool_put(m, sizeof *m);
     }
     *out = t->grad;
     return CR_OK;
@@ -157,7 +157,7 @@ static void meta_drop(cr_grad_meta *m)
     cr_drop(m->base);
     if (m->accumulate)
         cr_node_destroy(m->accumulate);
-    cr_pool_put(m, sizeof *m);
+    cr_grad_pool_put(m, sizeof *m);
 }
 
 cr_status cr_meta_set_grad_fn(cr_tensor *t, cr_node *node, uint32_t output)
@@ -406,8 +406,10 @@ cr_status cr_detach_inplace(cr_tensor *t)
 
 cr_status cr_autograd_start(void)
 {
+    if (cr_stage_fns[CR_STAGE_AUTOGRAD])
+        return CR_OK;
     cr_grad_meta_drop = meta_drop;
-    CR_TRY(cr_pool_start());
+    CR_TRY(cr_grad_pool_start());
     CR_TRY(cr_formula_start());
     return cr_record_start();
 }

@@ -24,7 +24,7 @@ cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *kind, uint
 {
     size_t at_edges = align8(size), at_results = at_edges + edges * sizeof(cr_edge);
     size_t bytes = at_results + results * sizeof(cr_node_result);
-    cr_node *n = cr_pool_get(bytes);
+    cr_node *n = cr_grad_pool_get(bytes);
 
     if (CR_UNLIKELY(!n))
         return CR_MEMORY;
@@ -130,7 +130,7 @@ void cr_node_destroy(cr_node *n)
         cr_free(n->results);
     if (n->extra)
         extra_drop(n->extra);
-    cr_pool_put(n, n->bytes);
+    cr_grad_pool_put(n, n->bytes);
 }
 
 static void reap(void)

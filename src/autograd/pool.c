@@ -40,14 +40,14 @@ static void empty(void *p)
     *own = (pool){0};
 }
 
-cr_status cr_pool_start(void)
+cr_status cr_grad_pool_start(void)
 {
     if (pthread_key_create(&at_exit, empty))
         return cr_fail(CR_MEMORY, "not enough memory: no thread key is left");
     return CR_OK;
 }
 
-void *cr_pool_get(size_t bytes)
+void *cr_grad_pool_get(size_t bytes)
 {
     size_t class = (bytes - 1) / UNIT;
 
@@ -63,7 +63,7 @@ void *cr_pool_get(size_t bytes)
     return cr_alloc(bytes);
 }
 
-void cr_pool_put(void *p, size_t bytes)
+void cr_grad_pool_put(void *p, size_t bytes)
 {
     size_t class = (bytes - 1) / UNIT;
     block *b = p;

@@ -1,8 +1,8 @@
 /* The autograd stage: runs an operation below and puts its node on the tape.
  *
- * An entry with derivatives is one node; a composition without them records
- * through the operators it is made of; anything else yields results that do not
- * require a gradient.  Views are tracked whether or not anything requires one,
+ * An entry with derivatives is one node; `is` and `whole` entries without them
+ * record through the operators that they call; anything else yields results that
+ * do not require a gradient.  Views are tracked whether or not anything requires one,
  * because a later in-place change may make the base require it. */
 #include "autograd/autograd_impl.h"
 #include <string.h>
@@ -97,13 +97,18 @@ static cr_status tracking_kernel(const cr_op *op, const cr_value *arg, cr_value 
 }
 
 /* --- without a node --- */
+static bool calls_others(const cr_op *op)
+{
+    return !op->differentiable && (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE);
+}
+
 static cr_status pass(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result)
 {
     int w = written_param(op);
 
     if (CR_UNLIKELY(w >= 0 && arg[w].tag == CR_TENSOR))
         CR_TRY(cr_check_inplace(arg[w].t, false));
-    if (op->does == CR_DOES_IS && !op->differentiable)
+    if (w < 0 && calls_others(op))
         return op->kernel_stage(op, arg, result);
     CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result));
     if (CR_LIKELY(!p->views || w >= 0))
@@ -231,17 +236,22 @@ static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg, co
 }
 
 /* transpose_ and its kin change how a tensor looks at its memory, not the memory. */
-static bool changes_geometry(const cr_op *op)
+static bool same_geometry(const cr_tensor *t, const cr_layout *was)
 {
-    return op->inplace_of && op->inplace_of->does == CR_DOES_MAP;
+    if (t->offset != was->offset || !cr_same_sizes(t, was->ndim, was->size))
+        return false;
+    for (int i = 0; i < t->ndim; i++)
+        if (t->stride[i] != was->stride[i])
+            return false;
+    return true;
 }
 
-static cr_status attach_inplace(const cr_op *op, cr_node *n, cr_tensor *t, cr_value *result)
+static cr_status attach_inplace(cr_node *n, cr_tensor *t, cr_value *result, const cr_layout *was)
 {
-    if (changes_geometry(op))
-        CR_TRY(cr_set_history(t, n, 0));
-    else
+    if (same_geometry(t, was))
         CR_TRY(cr_rebase_history(t, n, 0));
+    else
+        CR_TRY(cr_set_history(t, n, 0));
     return cr_formula_save_result(n, 0, result);
 }
 
@@ -250,19 +260,22 @@ static cr_status record_inplace(const cr_op *op, const cr_plan *p, const cr_valu
 {
     cr_value spared[CR_MAX_ARGS];
     cr_tensor *copy = NULL;
+    cr_layout was = {0};
     cr_node *n = NULL;
     cr_status st;
 
+    CR_GO(cr_layout_of(&was, arg[w].t));
     CR_GO(spare_self(spared, &copy, op, p, arg, wanted, w));
     CR_GO(cr_formula_new(&n, p, spared, wanted));
     CR_GO(own_edges(n, p, arg, spared));
     CR_GO(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, result));
-    st = attach_inplace(op, n, arg[w].t, &result[0]);
+    st = attach_inplace(n, arg[w].t, &result[0], &was);
     if (st)
         cr_drop_values(result, op->result_count);
 done:
     cr_node_drop(n);
     cr_drop(copy);
+    cr_layout_drop(&was);
     return st;
 }
 
