@@ -1,0 +1,17 @@
+/* compiler.h - running the system's C compiler. */
+#ifndef CR_JIT_COMPILER_H
+#define CR_JIT_COMPILER_H
+
+#include "base/text.h"
+
+/* The compiler's path; NULL when there is none.  Looked for once a value of CR_CC. */
+const char *cr_compiler_path(void);
+/* What a cached file depends on beside its source: the compiler's path, size and time,
+ * and the flags.  Empty when there is no compiler. */
+void cr_compiler_identity(cr_text *out);
+
+/* Compiles the C file into a shared object, waiting at most `seconds`.  CR_RUNTIME with
+ * the compiler's first complaint, or the reason why it could not run. */
+CR_MUST cr_status cr_compiler_run(const char *source, const char *object, double seconds);
+
+#endif

@@ -1,0 +1,21 @@
+/* vocabulary.h - the texts of emit/vec*.h and emit/kernel.h, as opgen embeds them:
+ * without their #include lines, in the order in which a kernel needs them. */
+#ifndef CR_JIT_VOCABULARY_H
+#define CR_JIT_VOCABULARY_H
+
+#include <stddef.h>
+
+typedef enum {
+    CR_VEC_BASE, /* vec.h, vec_float.h, vec_f32.h: always */
+    CR_VEC_F64,
+    CR_VEC_INT,
+    CR_VEC_COMPLEX,
+    CR_VEC_SPECIAL,
+    CR_VEC_RANDOM,
+    CR_VEC_KERNEL, /* kernel.h: always */
+    CR_VEC_COUNT
+} cr_vec_part;
+
+extern const char *const cr_vec_texts[CR_VEC_COUNT];
+
+#endif
