@@ -104,9 +104,11 @@ $(B)/libcresset.a: $(LIB_OBJ)
 $(B)/libcresset.so: $(LIB_OBJ)
 	$(Q)$(CC) -shared -Wl,-soname,libcresset.so $(FLAVOUR) $^ -o $@ $(LIBS)
 lib: $(B)/libcresset.a $(B)/libcresset.so
+# The table names functions by weak references, which pull nothing out of an archive.
+ARCHIVE = -Wl,--whole-archive $(B)/libcresset.a -Wl,--no-whole-archive
 
 $(B)/crc: tools/crc.c $(B)/libcresset.a
-	$(Q)$(CC) $(CFLAGS_ALL) $< $(B)/libcresset.a -o $@ $(LIBS) -rdynamic
+	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS) -rdynamic
 
 # --- Python package --------------------------------------------------------------
 # One folder an interpreter, named by its ABI: builds for several share the rest.
@@ -118,7 +120,7 @@ $(PY_OBJ)/%.o: src/py/bind/%.c $(B)/gen/stamp
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -I$(PY_INC) -MMD -c $< -o $@
 $(PY_OBJ)/_C.so: $(PY_SRC:src/py/bind/%.c=$(PY_OBJ)/%.o) $(B)/libcresset.a
-	$(Q)$(CC) -shared $(FLAVOUR) $^ -o $@ $(LIBS)
+	$(Q)$(CC) -shared $(FLAVOUR) $(filter %.o,$^) $(ARCHIVE) -o $@ $(LIBS)
 
 # The package as it is imported: links to the Python files, and the extension.
 pkg: $(PY_OBJ)/_C.so

@@ -6,7 +6,7 @@ include tests/ulp/rules.mk
 # --- C ---------------------------------------------------------------------------
 $(B)/tests/%: src/%.c src/base/test_main.c $(B)/libcresset.a
 	@mkdir -p $(@D)
-	$(Q)$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< src/base/test_main.c $(B)/libcresset.a -o $@ $(LIBS)
+	$(Q)$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< src/base/test_main.c $(ARCHIVE) -o $@ $(LIBS)
 TEST_BIN := $(TESTS_SRC:src/%.c=$(B)/tests/%)
 
 .PHONY: tests-build test-rooms test-headers test-text test-installed test-python
