@@ -1,0 +1,55 @@
+/* lapack.h - the system's LAPACK, loaded at first use, and matrices in its order.
+ *
+ * LAPACK wants columns one after another in int sizes; a job copies one matrix of a
+ * batch at a time into scratch memory of that order and back. */
+#ifndef CR_KERN_LAPACK_H
+#define CR_KERN_LAPACK_H
+
+#include "num/view.h"
+
+typedef struct {
+#define CR_LAPACK(field, s, d, c, z, args)  void(*field[4]) args;
+#define CR_LAPACK_REAL(field, s, d, args)   void(*field[2]) args;
+#include "kern/lapack.def"
+#undef CR_LAPACK
+#undef CR_LAPACK_REAL
+} cr_lapack_table;
+
+/* The functions, or NULL when the system has no LAPACK. */
+const cr_lapack_table *cr_lapack(void);
+
+enum { CR_LAPACK_SCRATCH = 16 };
+
+/* One call of an operator over a batch of matrices. */
+typedef struct {
+    const cr_lapack_table *l;
+    cr_dtype dtype;
+    int type;        /* 0 to 3: float32, float64, complex64, complex128 */
+    int pair;        /* type for functions that are separate for real and complex: 0 or 1 */
+    bool complex;
+    size_t item, real; /* bytes of an element, and of its real part */
+    int batch_dims;
+    const int64_t *batch_size;
+    int64_t batch;
+    void *scratch[CR_LAPACK_SCRATCH];
+    int scratch_count;
+} cr_lapack_job;
+
+/* A job over the batch dimensions of `like` (all but its last `last`), in its dtype.
+ * CR_RUNTIME when there is no LAPACK. */
+CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last);
+/* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and a record without memory. */
+void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item);
+void cr_lapack_end(cr_lapack_job *j);
+
+/* Where element i of the batch begins in `v`, whose last `last` dimensions are not batch;
+ * missing and unit dimensions broadcast. */
+char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i);
+/* Matrix i of `v` to or from columns with leading dimension `ld`. */
+void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns, int64_t ld);
+void cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i, const void *columns,
+                     int64_t ld);
+/* A workspace query's answer. */
+int cr_lapack_answer(const cr_lapack_job *j, const void *work);
+
+#endif
