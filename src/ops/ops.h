@@ -114,6 +114,7 @@ struct cr_op {
     uint8_t does;              /* cr_does */
     bool differentiable;       /* has a grad clause */
     uint8_t fast_type, fast_type_args; /* tensor/: what the type rule amounts to */
+    int8_t dim_param, keepdim_param;   /* FOLD: where `dim` and `keepdim` stand, or -1 */
     uint32_t tensor_params;    /* bit i: parameter i is a Tensor or Tensor[] */
     uint32_t mask_params;      /* those that a kernel reads as bool: the type rule names
                                   other tensors only */

@@ -143,6 +143,14 @@ static cr_status resolve_some(scope *s, cr_rule **rules, int n)
     return CR_OK;
 }
 
+static int8_t param_named(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return (int8_t)i;
+    return -1;
+}
+
 static bool names_slot(const cr_rule *r, int slot)
 {
     if (r->kind == CR_RULE_NAME && r->slot == slot)
@@ -195,6 +203,8 @@ static cr_status resolve_op(cr_op *op)
     for (int i = 0; i < op->grad_count; i++)
         CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
     find_masks(op);
+    op->dim_param = param_named(op, "dim");
+    op->keepdim_param = param_named(op, "keepdim");
     return CR_OK;
 }
 

@@ -403,20 +403,17 @@ done:
     return st;
 }
 
-static const cr_value *named_arg(const cr_op *op, const cr_value *arg, const char *name)
+static const cr_value *arg_at(const cr_value *arg, int at)
 {
     static const cr_value none = {.tag = CR_NONE};
 
-    for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
-            return &arg[i];
-    return &none;
+    return at < 0 ? &none : &arg[at];
 }
 
 static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *arg)
 {
     const cr_tensor *self = arg[0].t;
-    const cr_value *dim = named_arg(op, arg, "dim"), *keep = named_arg(op, arg, "keepdim");
+    const cr_value *dim = arg_at(arg, op->dim_param), *keep = arg_at(arg, op->keepdim_param);
     cr_frame f;
     cr_status st;
 
@@ -436,6 +433,34 @@ static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *ar
     return st;
 }
 
+/* The short way: all of a small contiguous tensor in the type the kernel computes in. */
+static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
+{
+    const cr_tensor *self = arg[0].t;
+
+    return self->contiguous && self->numel && self->numel <= CR_FOLD_CHUNK && !x->keep &&
+           x->count == self->numel && self->data && x->compute == self->dtype &&
+           x->result == self->dtype && cr_dtype_compute(x->compute) == x->compute &&
+           x->compute != CR_BOOL && op->kernel[x->compute][CR_FORM_MAIN] && !op->returns[0];
+}
+
+static cr_status run_short(const cr_op *op, const cr_value *arg, cr_value *result,
+                           const fold_facts *x)
+{
+    const cr_tensor *self = arg[0].t;
+    int64_t item = (int64_t)cr_dtype_size(x->compute), size[2] = {1, self->numel};
+    int64_t stride[4] = {item, 0, 0, item};
+    cr_params params;
+    cr_tensor *out;
+
+    CR_TRY(cr_tensor_new(&out, x->result, CR_CPU, 0, NULL));
+    cr_fill_params(&params, op, arg, x->compute);
+    op->kernel[x->compute][CR_FORM_MAIN]((void *[2]){out->data, self->data}, stride, size,
+                                         params.slot);
+    result[0] = cr_of_tensor(out);
+    return CR_OK;
+}
+
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     int kept_dim[CR_MAX_DIMS];
@@ -445,6 +470,8 @@ cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result)
     cr_status st = CR_OK;
 
     CR_TRY(gather_facts(&x, op, arg));
+    if (is_short(op, arg, &x))
+        return run_short(op, arg, result, &x);
     if (x.count == 0)
         CR_TRY(identity_of(&identity, op));
     CR_TRY(new_result(&out, kept_dim, arg[0].t, &x));

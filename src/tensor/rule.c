@@ -643,16 +643,42 @@ static cr_status eval_logic(cr_frame *f, const cr_rule *r, cr_value *out)
     return CR_OK;
 }
 
-static cr_status eval_call(cr_frame *f, const cr_rule *r, cr_value *out)
+/* Leaves without a call: most arguments are names of parameters. */
+static inline cr_status eval_argument(cr_frame *f, const cr_rule *r, cr_value *out)
+{
+    if (CR_LIKELY(r->kind == CR_RULE_NAME && (unsigned)r->slot < f->op->param_count)) {
+        *out = f->arg[r->slot];
+        return CR_OK;
+    }
+    if (r->kind == CR_RULE_NONE) {
+        *out = cr_of_none();
+        return CR_OK;
+    }
+    return cr_frame_eval(f, r, out);
+}
+
+/* `x == None` and the like: asked by most type rules. */
+static bool tests_none(const cr_rule *r)
+{
+    return r->builtin == CR_BUILTIN_eq && r->args[1]->kind == CR_RULE_NONE;
+}
+
+static CR_NOINLINE cr_status eval_call(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     cr_value v[CR_MAX_ARGS];
+
+    if (tests_none(r)) {
+        CR_TRY(eval_argument(f, r->args[0], &v[0]));
+        *out = cr_of_bool(v[0].tag == CR_NONE);
+        return CR_OK;
+    }
 
     if (r->builtin >= CR_BUILTIN_and && r->builtin <= CR_BUILTIN_not)
         return eval_logic(f, r, out);
     if (r->count > CR_MAX_ARGS)
         return misuse(f, r, "too many arguments");
     for (int i = 0; i < r->count; i++)
-        CR_TRY(cr_frame_eval(f, r->args[i], &v[i]));
+        CR_TRY(eval_argument(f, r->args[i], &v[i]));
     if (r->builtin < 0)
         return call_operator(f, r, v, out);
     if (r->op && r->builtin >= CR_BUILTIN_add && any_tensor(v, r->count) && !is_none_test(r, v))
@@ -688,7 +714,7 @@ static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *
     return CR_OK;
 }
 
-static cr_status eval_list(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_list(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     cr_value items[CR_MAX_ARGS];
 
@@ -709,7 +735,7 @@ static cr_value item_of(const cr_value *list, uint32_t i)
     }
 }
 
-static cr_status eval_each(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_each(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     cr_value over, *items;
     uint64_t was = f->known;
@@ -726,7 +752,7 @@ static cr_status eval_each(cr_frame *f, const cr_rule *r, cr_value *out)
     return pack_list(f, items, (int)over.len, out);
 }
 
-static cr_status eval_index(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_index(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     cr_value list, at;
 
@@ -760,7 +786,7 @@ static cr_status eval_constant(cr_frame *f, const cr_rule *r, cr_value *out)
     return CR_OK;
 }
 
-static cr_status eval_name(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_name(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     const cr_op *op = f->op;
     int slot = r->slot;
