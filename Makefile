@@ -85,7 +85,7 @@ endef
 $(foreach i,$(ISAS),$(eval $(call isa_rules,$(i))))
 KERN_OBJ := $(foreach i,$(ISAS),$(KERN_FILES:%=$(B)/gen/kern_%.$(i).o))
 
-GEN_NAMES := kern_table ops_text externs
+GEN_NAMES := kern_table ops_text externs vec_text
 $(B)/gen/%.o: $(B)/gen/stamp
 	$(Q)$(CC) $(CFLAGS_ALL) -c $(B)/gen/$*.c -o $@
 GEN_OBJ := $(GEN_NAMES:%=$(B)/gen/%.o)
