@@ -24,8 +24,8 @@ typedef struct {
     cr_unit unit[MOST_FILES];
     cr_map seen; /* text of a kernel -> its symbol */
     cr_arena names;
-    cr_text table, prototypes;
-    int entries, kernels, skipped, wrong;
+    cr_text table, functions, prototypes;
+    int entries, steps, kernels, wrong;
 } generator;
 
 static cr_status save(const generator *g, const char *name, const cr_text *text)
@@ -42,9 +42,11 @@ static cr_status save(const generator *g, const char *name, const cr_text *text)
 
 /* --- kernels --- */
 
+/* One kernel to make: of an entry, or of the loop function `fn` when op is NULL. */
 typedef struct {
     generator *g;
     const cr_op *op;
+    cr_fn fn;
     cr_dtype dtype;
     cr_form form;
     cr_unit *unit;
@@ -55,6 +57,9 @@ static const char *symbol_of(cr_session *s, const kernel_job *j)
 {
     static const char *const form[] = {"", "_columns", "_join", "_join_columns"};
 
+    if (!j->op)
+        return cr_session_printf(s, "fn_%s_%s%s", cr_fn_infos[j->fn].name,
+                                 cr_dtype_infos[j->dtype].suffix, j->form ? "_reduce" : "");
     return cr_session_printf(s, "%s%s%s_%s%s", j->op->name, *j->op->overload ? "_" : "",
                              j->op->overload, cr_dtype_infos[j->dtype].suffix, form[j->form]);
 }
@@ -94,7 +99,8 @@ static void make_kernel(cr_session *s, void *context)
 
     memcpy(chunks, j->unit->chunks, sizeof chunks);
     j->symbol = symbol_of(s, j);
-    cr_loop *l = cr_loop_of_op(s, j->op, j->dtype, j->form);
+    cr_loop *l = j->op ? cr_loop_of_op(s, j->op, j->dtype, j->form)
+                       : cr_loop_of_fn(s, j->fn, j->dtype, j->form);
     cr_loop_simplify(l);
     cr_emit_c(j->unit, cr_nest_schedule(l), j->symbol);
     keep_or_share(s, j, from, chunks);
@@ -119,20 +125,27 @@ static void add_row(generator *g, const kernel_job *j)
 #undef CR_DTYPE
     };
 
-    cr_text_printf(&g->table, "    {%d, CR_%s, %d, {", j->op->index, dtype[j->dtype], (int)j->form);
+    cr_text *out = j->op ? &g->table : &g->functions;
+
+    cr_text_printf(out, "    {%d, CR_%s, %d, {", j->op ? j->op->index : (int)j->fn,
+                   dtype[j->dtype], (int)j->form);
     for (size_t i = 0; i < CR_LEN(isas); i++)
-        cr_text_printf(&g->table, "%sck_%s_%s", i ? ", " : "", isas[i], j->symbol);
-    cr_text_put(&g->table, "}},\n");
-    g->entries++;
+        cr_text_printf(out, "%sck_%s_%s", i ? ", " : "", isas[i], j->symbol);
+    cr_text_put(out, "}},\n");
+    g->entries += j->op != NULL;
+    g->steps += !j->op;
 }
 
 /* CR_TYPE says that the entry has no meaning in this type, which is no error. */
-static bool add_kernel(generator *g, const cr_op *op, cr_dtype t, cr_form form)
+static bool add_kernel(generator *g, kernel_job j)
 {
-    kernel_job j = {g, op, t, form, shortest(g), NULL};
-    cr_unit before = *j.unit;
     cr_session s = {0};
-    cr_status st = cr_session_run(&s, make_kernel, &j);
+    cr_unit before;
+    cr_status st;
+
+    j.unit = shortest(g);
+    before = *j.unit;
+    st = cr_session_run(&s, make_kernel, &j);
 
     cr_session_drop(&s);
     if (!st) {
@@ -141,7 +154,6 @@ static bool add_kernel(generator *g, const cr_op *op, cr_dtype t, cr_form form)
     }
     memcpy(j.unit->chunks, before.chunks, sizeof before.chunks);
     j.unit->body.len = before.body.len;
-    g->skipped++;
     if (st != CR_TYPE) {
         fprintf(stderr, "opgen: %s\n", cr_error_message());
         g->wrong++;
@@ -158,13 +170,28 @@ static void add_entry(generator *g, const cr_op *op)
             if (!cr_loop_has_form(op, (cr_form)form) || !cr_loop_wants(op, prebuilt[t]))
                 continue;
             wanted = true;
-            any = add_kernel(g, op, prebuilt[t], (cr_form)form) || any;
+            any = add_kernel(g, (kernel_job){.g = g, .op = op, .dtype = prebuilt[t],
+                                             .form = (cr_form)form}) || any;
         }
     if (wanted && !any) {
         fprintf(stderr, "opgen: %s:%d: %s has no kernel: %s\n", op->file, op->line, op->name,
                 cr_error_message());
         g->wrong++;
     }
+}
+
+/* The steps of tier 0; most are also entries' kernels. */
+static void add_functions(generator *g)
+{
+    for (int fn = 0; fn < CR_FN_COUNT; fn++)
+        for (size_t t = 0; t < CR_LEN(prebuilt); t++)
+            for (int form = CR_FORM_MAIN; form <= CR_FORM_COLUMNS; form++) {
+                bool random = cr_fn_infos[fn].kind == CR_FN_RANDOM;
+                if (random ? prebuilt[t] != CR_F32 || form : !cr_fn_has((cr_fn)fn, prebuilt[t]))
+                    continue;
+                add_kernel(g, (kernel_job){.g = g, .fn = (cr_fn)fn, .dtype = prebuilt[t],
+                                           .form = (cr_form)form});
+            }
 }
 
 static cr_status save_kernels(generator *g)
@@ -192,6 +219,10 @@ static cr_status save_table(generator *g)
     cr_text_put(&text, cr_text_str(&g->table));
     cr_text_put(&text, "    {0, 0, 0, {0}},\n};\n");
     cr_text_printf(&text, "const int cr_kernel_table_count = %d;\n", g->entries);
+    cr_text_put(&text, "\nconst cr_fn_kernel_entry cr_fn_kernel_table[] = {\n");
+    cr_text_put(&text, cr_text_str(&g->functions));
+    cr_text_put(&text, "    {0, 0, 0, {0}},\n};\n");
+    cr_text_printf(&text, "const int cr_fn_kernel_count = %d;\n", g->steps);
     CR_TRY(save(g, "kern_table.c", &text));
     cr_text_drop(&text);
     return CR_OK;
@@ -609,6 +640,7 @@ static cr_status generate(generator *g, char **paths, int n)
     CR_TRY(read_table(paths, n));
     for (int i = 0; i < cr_ops_count(); i++)
         add_entry(g, cr_ops_at(i));
+    add_functions(g);
     CR_TRY(save_kernels(g));
     CR_TRY(save_table(g));
     CR_TRY(save_enum(g));
@@ -618,8 +650,8 @@ static cr_status generate(generator *g, char **paths, int n)
     CR_TRY(save_api(g));
     if (g->wrong)
         return cr_fail(CR_VALUE, "%d entries cannot be made into kernels", g->wrong);
-    printf("opgen: %d entries, %d kernels for %d places, %d not meant\n", cr_ops_count(),
-           g->kernels, g->entries, g->skipped);
+    printf("opgen: %d records, %d kernels for %d places of entries and %d steps\n",
+           cr_ops_count(), g->kernels, g->entries, g->steps);
     return CR_OK;
 }
 

@@ -100,7 +100,7 @@ static void print_integer(printer *p, cr_text *out, const cr_sym *e, const char 
     else if (e == n->column.extent && e->kind == CR_SYM_NAME)
         cr_text_put(out, "columns");
     else if (e == n->row.index)
-        cr_text_put(out, "r");
+        cr_text_put(out, n->kind == CR_NEST_ROWS ? "(row0 + r)" : "r");
     else if (e == n->column.index)
         cr_text_put(out, column);
     else if (e->kind == CR_SYM_INT)
@@ -247,6 +247,9 @@ static const char *scalar_of(printer *p, const cr_expr *e)
         return literal(p, e);
     if (e->kind == CR_EXPR_INTEGER)
         return integer(p, e->index[0], "at");
+    if (e->kind == CR_EXPR_CALL && (e->fn == CR_FN_add || e->fn == CR_FN_mul))
+        return cr_session_printf(p->s, "(%s %c %s)", scalar_of(p, e->args[0]),
+                                 e->fn == CR_FN_add ? '+' : '*', scalar_of(p, e->args[1]));
     cr_bail(p->s, CR_VALUE, "random() takes integers that are known before the loop");
 }
 
@@ -877,6 +880,8 @@ void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol)
     p.indent++;
     line(&p, "const cv_s_i64 rows = size[0], columns = size[1];");
     line(&p, "(void)param;");
+    if (n->counts_rows)
+        line(&p, "const cv_s_i64 row0 = size[2];");
     hoist_kernel(&p);
     if (n->kind == CR_NEST_ROWS)
         rows_nest(&p);

@@ -1,5 +1,6 @@
 /* Generated tables into operator records. */
 #include "jit/generated.h"
+#include <pthread.h>
 #include <string.h>
 
 static void install_kernels(void)
@@ -20,6 +21,26 @@ static void install_kernels(void)
                 k[CR_FORM_JOIN_COLUMNS] ? k[CR_FORM_JOIN_COLUMNS] : k[CR_FORM_COLUMNS];
         }
     }
+}
+
+static cr_kernel fn_kernel[CR_FN_COUNT][CR_DTYPE_COUNT][CR_FORM_COUNT];
+
+static void index_fn_kernels(void)
+{
+    cr_isa isa = cr_isa_chosen();
+
+    for (int i = 0; i < cr_fn_kernel_count; i++) {
+        const cr_fn_kernel_entry *e = &cr_fn_kernel_table[i];
+        fn_kernel[e->fn][e->dtype][e->form] = e->k[isa];
+    }
+}
+
+cr_kernel cr_fn_kernel(cr_fn fn, cr_dtype t, cr_form form)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, index_fn_kernels);
+    return fn_kernel[fn][t][form];
 }
 
 /* The function of that name in a list ended by a NULL name; the lists are short and

@@ -7,6 +7,7 @@
 #define CR_JIT_GENERATED_H
 
 #include "jit/isa.h"
+#include "loop/fn.h"
 #include "ops/ops.h"
 
 typedef struct {
@@ -17,6 +18,18 @@ typedef struct {
 
 extern const cr_kernel_entry cr_kernel_table[];
 extern const int cr_kernel_table_count;
+
+/* Single loop functions, the steps of tier 0 (loop/build.h, cr_loop_of_fn). */
+typedef struct {
+    uint8_t fn, dtype, form;
+    cr_kernel k[CR_ISA_COUNT];
+} cr_fn_kernel_entry;
+
+extern const cr_fn_kernel_entry cr_fn_kernel_table[];
+extern const int cr_fn_kernel_count;
+
+/* The chosen instruction set's kernel of one function, or NULL. */
+cr_kernel cr_fn_kernel(cr_fn fn, cr_dtype t, cr_form form);
 
 typedef struct {
     const char *file, *text;

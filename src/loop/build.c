@@ -741,3 +741,69 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
         keep_only_parts(l);
     return l;
 }
+
+/* --- single functions --- */
+
+static const cr_expr *operand_of_fn(cr_loop *l, const cr_axis *both, int k, cr_dtype t)
+{
+    static const char *const name[] = {"a", "b", "c"};
+    const cr_sym *size[2] = {both[0].extent, both[1].extent};
+    const cr_sym *index[2] = {both[0].index, both[1].index};
+    cr_buffer *b = cr_loop_buffer(l, CR_BUFFER_INPUT, name[k], t, 2, size);
+
+    b->flexible = true;
+    return cr_expr_load(l, b, index);
+}
+
+static const cr_expr *param_of_fn(cr_loop *l, const char *name)
+{
+    return cr_expr_param(l, cr_loop_param_new(l, name, CR_I64, (int)l->params.len));
+}
+
+static const cr_expr *random_of(cr_loop *l, const cr_axis *both)
+{
+    const cr_expr *seed = param_of_fn(l, "seed"), *offset = param_of_fn(l, "offset");
+    const cr_expr *first = param_of_fn(l, "first"), *length = param_of_fn(l, "length");
+    const cr_expr *i = cr_expr_integer(l, CR_I64, both[0].index);
+    const cr_expr *j = cr_expr_integer(l, CR_I64, both[1].index);
+    const cr_expr *row = cr_expr_call2(l, CR_FN_add, first, cr_expr_call2(l, CR_FN_mul, i, length));
+
+    return cr_expr_call3(l, CR_FN_random, seed, offset, cr_expr_call2(l, CR_FN_add, row, j));
+}
+
+static const cr_expr *value_of_fn(cr_loop *l, cr_fn fn, cr_dtype t, const cr_axis *both)
+{
+    const cr_fn_info *info = &cr_fn_infos[fn];
+    const cr_expr *args[3];
+
+    if (info->kind == CR_FN_RANDOM)
+        return random_of(l, both);
+    if (info->kind == CR_FN_CAST)
+        return cr_expr_cast(l, t, operand_of_fn(l, both, 0, CR_BOOL));
+    for (int k = 0; k < info->args; k++)
+        args[k] = operand_of_fn(l, both, k, info->kind == CR_FN_SELECT && !k ? CR_BOOL : t);
+    return cr_expr_call(l, fn, info->args, args);
+}
+
+cr_loop *cr_loop_of_fn(cr_session *s, cr_fn fn, cr_dtype t, cr_form form)
+{
+    cr_loop *l = cr_loop_new(s);
+    cr_axis both[2] = {axis(l, "i", "R"), axis(l, "j", "C")};
+    const cr_sym *size[2] = {both[0].extent, both[1].extent};
+    const cr_expr *e;
+    int axes = form == CR_FORM_MAIN ? 2 : 1;
+
+    if (cr_fn_infos[fn].kind != CR_FN_RANDOM && !cr_fn_has(fn, t))
+        cr_bail(s, CR_TYPE, "%s does not exist for %s", cr_fn_infos[fn].name, cr_dtype_name(t));
+    l->name = cr_session_printf(s, "fn_%s", cr_fn_infos[fn].name);
+    l->origin = l->name;
+    if (form == CR_FORM_MAIN)
+        e = value_of_fn(l, fn, t, both);
+    else
+        e = cr_expr_reduce(l, fn, both[1], operand_of_fn(l, both, 0, t));
+    for (size_t k = 0; k < l->buffers.len && form != CR_FORM_MAIN; k++)
+        l->buffers.at[k]->flexible = false;
+    cr_loop_define(l, cr_loop_buffer(l, CR_BUFFER_OUTPUT, "out", (cr_dtype)e->dtype, axes, size),
+                   axes, both, e);
+    return l;
+}

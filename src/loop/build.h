@@ -21,4 +21,12 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
 /* Whether the entry's `dtypes` and type rule allow compute type `t`. */
 bool cr_loop_wants(const cr_op *op, cr_dtype t);
 
+/* One loop function as a program of its own, the steps of tier 0:
+ *   CR_FORM_MAIN     out[i, j] = fn(a[i, j], ...); CAST reads bool;
+ *                    RANDOM: element first + i * length + j, with parameters seed,
+ *                    offset, first, length
+ *   CR_FORM_COLUMNS  out[i] = fn[j < C](a[i, j])
+ * `t` is the arguments' type.  Bails with CR_TYPE when the function does not exist. */
+cr_loop *cr_loop_of_fn(cr_session *s, cr_fn fn, cr_dtype t, cr_form form);
+
 #endif

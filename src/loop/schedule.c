@@ -119,6 +119,12 @@ static void visit_reduce(work *w, const cr_expr *e)
     w->level[e->id] = (uint8_t)(w->level[e->args[0]->id] + 1);
 }
 
+static void visit_integer(work *w, const cr_expr *e)
+{
+    w->scope[e->id] = (uint8_t)scope_of_index(w, e->index, 1);
+    w->n->counts_rows = w->n->counts_rows || cr_sym_uses(e->index[0], w->n->row.index);
+}
+
 static void visit(work *w, cr_expr_set *seen, const cr_expr *e)
 {
     if (!cr_expr_set_add(seen, e))
@@ -136,7 +142,7 @@ static void visit(work *w, cr_expr_set *seen, const cr_expr *e)
     if (e->kind == CR_EXPR_LOAD)
         visit_load(w, e);
     else if (e->kind == CR_EXPR_INTEGER)
-        w->scope[e->id] = (uint8_t)scope_of_index(w, e->index, 1);
+        visit_integer(w, e);
     else if (e->kind == CR_EXPR_REDUCE)
         visit_reduce(w, e);
 }
@@ -330,10 +336,21 @@ static void choose_kept(work *w)
     }
 }
 
+/* The sweep that stores the output that keeps `e`; nothing is kept after it. */
+static int stored_at(const cr_nest *n, const cr_store *kept)
+{
+    for (int k = n->sweeps - 1; k >= 0; k--)
+        for (int i = 0; i < n->sweep[k].stores; i++)
+            if (n->sweep[k].store[i].buffer == kept->buffer &&
+                n->sweep[k].store[i].value != kept->value)
+                return k;
+    return n->sweeps - 1;
+}
+
 const cr_buffer *cr_nest_kept(const cr_nest *n, const cr_expr *e, int at)
 {
     for (int q = 0; q < n->keeps; q++)
-        if (n->keep[q].value == e && n->level[e->id] < at)
+        if (n->keep[q].value == e && n->level[e->id] < at && at <= stored_at(n, &n->keep[q]))
             return n->keep[q].buffer;
     return NULL;
 }

@@ -106,7 +106,8 @@ static inline cr_value cr_of_ints(const int64_t *ints, size_t n)
  * ptr     outputs, then inputs
  * stride  bytes, two an operand: from row to row, then from element to element
  *         along a row; the latter is the item size, or 0 for one value a row
- * size    {rows, columns}
+ * size    {rows, columns}; fused kernels with random numbers also read a third, the
+ *         number of the first row
  * param   scalar arguments, one CR_PARAM_BYTES slot each, in the compute type */
 typedef void (*cr_kernel)(void *const *ptr, const int64_t *stride, const int64_t *size,
                           const void *param);
