@@ -1,0 +1,41 @@
+"""Cresset: tensors, automatic differentiation and neural networks with torch's interface.
+
+    import cresset as torch
+"""
+from . import _C
+from ._C import *  # operators, dtypes, Tensor; some names hide Python's own from here on
+from . import _tensor  # completes Tensor
+from .functional import *
+from ._settings import *
+from .version import __version__
+from math import e, inf, nan, pi
+
+newaxis = None
+
+# Loaded at first use, so that importing the package costs only what is used.
+_MODULES = frozenset((
+    "accelerator", "autograd", "backends", "cuda", "fft", "functional", "linalg", "nn", "optim",
+    "overrides", "random", "return_types", "special", "storage", "testing", "types", "utils",
+    "version"))
+_LAZY = {"set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
+         "printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
+         "TypedStorage": "storage"}
+
+# Modules of their own hold the families of operators.
+for _name in [n for n in globals() if n.startswith(("linalg_", "special_", "fft_"))]:
+    del globals()[_name]
+del _name, ops, Node
+
+
+def __getattr__(name):
+    from importlib import import_module
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
+    if name in _LAZY:
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+        return value
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+
+
+def __dir__():
+    return sorted({*globals(), *_MODULES, *_LAZY})

@@ -1,0 +1,181 @@
+"""Methods of Tensor that are convenient in Python: printing, copying, pickling, odds and ends.
+
+The class itself is in C; importing this module completes it.
+"""
+from . import _C
+from ._C import Tensor
+
+__all__ = ["Tensor"]
+
+
+def __repr__(self, *, tensor_contents=None):
+    if type(self) is not Tensor and _C._has_torch_function((self,)):
+        from .overrides import handle_torch_function
+        return handle_torch_function(Tensor.__repr__, (self,), self,
+                                     tensor_contents=tensor_contents)
+    from ._tensor_str import _str
+    return _str(self, tensor_contents=tensor_contents)
+
+
+# --- copying and pickling ---
+
+def _rebuild(cls, storage, dtype, size, stride, offset, requires_grad, state):
+    tensor = _C.empty(0, dtype=dtype)
+    tensor.set_(storage, offset, size, stride)
+    if cls is not Tensor:
+        tensor = Tensor._make_subclass(cls, tensor)
+    tensor.requires_grad_(requires_grad)
+    if state:
+        tensor.__dict__.update(state)
+    return tensor
+
+
+def _rebuild_meta(dtype, size, stride, requires_grad):
+    return _C.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+
+
+def __reduce_ex__(self, protocol):
+    if type(self).__reduce__ is not object.__reduce__ and type(self) is not Tensor:
+        return self.__reduce__()
+    if self.is_meta:
+        return _rebuild_meta, (self.dtype, tuple(self.shape), self.stride(), self.requires_grad)
+    if not self.is_leaf:
+        from warnings import warn
+        warn("a tensor with a history is pickled without it")
+    return _rebuild, (type(self), self.untyped_storage(), self.dtype, tuple(self.shape),
+                      self.stride(), self.storage_offset(), self.requires_grad,
+                      dict(self.__dict__) or None)
+
+
+def __deepcopy__(self, memo):
+    if not self.is_leaf:
+        raise RuntimeError(
+            "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+            "protocol at the moment.  If you were attempting to deepcopy a module, this may be "
+            "because of a torch.nn.utils.weight_norm usage, see "
+            "https://github.com/pytorch/pytorch/pull/103001")
+    if id(self) in memo:
+        return memo[id(self)]
+    from copy import deepcopy
+    with _C.no_grad():
+        if self.is_meta:
+            new = self.detach().clone()
+        else:
+            new = _C.empty(0, dtype=self.dtype)
+            new.set_(self.untyped_storage().__deepcopy__(memo), self.storage_offset(), self.shape,
+                     self.stride())
+        if type(self) is not Tensor:
+            new = Tensor._make_subclass(type(self), new)
+        new.requires_grad_(self.requires_grad)
+    memo[id(self)] = new
+    if self.grad is not None:
+        new.grad = self.grad.__deepcopy__(memo)
+    if self.__dict__:
+        new.__dict__.update(deepcopy(self.__dict__, memo))
+    return new
+
+
+def __setstate__(self, state):
+    self.__dict__.update(state)
+
+
+# --- NumPy ---
+
+def __array_wrap__(self, array, context=None, return_scalar=False):
+    if array.dtype == bool:
+        array = array.astype("uint8")
+    return _C.from_numpy(array) if array.ndim else _C.tensor(array.item(), dtype=_dtype_of(array))
+
+
+def _dtype_of(array):
+    return getattr(_C, array.dtype.name)
+
+
+# --- membership, attributes ---
+
+def __contains__(self, element):
+    if isinstance(element, (Tensor, int, float, complex, bool)):
+        return bool((element == self).any().item())
+    raise RuntimeError(
+        f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+
+
+def storage(self):
+    """The memory as a storage of this tensor's dtype."""
+    from .storage import TypedStorage
+    return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
+
+
+def storage_type(self):
+    """The class of storage()."""
+    from .storage import TypedStorage
+    return TypedStorage
+
+
+def apply_(self, callable):
+    """Replaces every element by callable(element); slow."""
+    flat = [callable(v) for v in self.detach().reshape(-1).tolist()]
+    self.detach().copy_(_C.tensor(flat, dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+def map_(self, tensor, callable):
+    """Replaces every element by callable(element, element of tensor); slow."""
+    other = tensor.detach().expand(self.shape).reshape(-1).tolist()
+    flat = [callable(a, b) for a, b in zip(self.detach().reshape(-1).tolist(), other)]
+    self.detach().copy_(_C.tensor(flat, dtype=self.dtype).reshape(self.shape))
+    return self
+
+
+def __dir__(self):
+    return sorted(set(dir(type(self))) | set(self.__dict__))
+
+
+def _unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The different elements; see torch.unique."""
+    from .functional import unique
+    return unique(self, sorted, return_inverse, return_counts, dim)
+
+
+def _unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
+    """Runs of equal elements as one; see torch.unique_consecutive."""
+    from .functional import unique_consecutive
+    return unique_consecutive(self, return_inverse, return_counts, dim)
+
+
+def _norm(self, p="fro", dim=None, keepdim=False, dtype=None):
+    """See torch.norm."""
+    from .functional import norm
+    return norm(self, p, dim, keepdim, dtype=dtype)
+
+
+def _stft(self, n_fft, hop_length=None, win_length=None, window=None, center=True,
+          pad_mode="reflect", normalized=False, onesided=None, return_complex=None):
+    """See torch.stft."""
+    from .functional import stft
+    return stft(self, n_fft, hop_length, win_length, window, center, pad_mode, normalized, onesided,
+                return_complex)
+
+
+def _istft(self, n_fft, hop_length=None, win_length=None, window=None, center=True,
+           normalized=False, onesided=None, length=None, return_complex=False):
+    """See torch.istft."""
+    from .functional import istft
+    return istft(self, n_fft, hop_length, win_length, window, center, normalized, onesided, length,
+                 return_complex)
+
+
+for _name, _method in {
+        "__repr__": __repr__, "__reduce_ex__": __reduce_ex__, "__deepcopy__": __deepcopy__,
+        "__setstate__": __setstate__, "__array_wrap__": __array_wrap__,
+        "__contains__": __contains__, "storage": storage, "_typed_storage": storage,
+        "storage_type": storage_type, "apply_": apply_, "map_": map_,
+        "__dir__": __dir__}.items():
+    setattr(Tensor, _name, _method)
+# Where the table lacks the operator below them, these names stay undefined.
+for _name, _method, _needs in [("unique", _unique, "_unique2"),
+                               ("unique_consecutive", _unique_consecutive, "unique_consecutive"),
+                               ("norm", _norm, "linalg_vector_norm"),
+                               ("stft", _stft, "stft"), ("istft", _istft, "istft")]:
+    if hasattr(_C.ops, _needs):
+        setattr(Tensor, _name, _method)

@@ -1,0 +1,143 @@
+"""Functions with a derivative of their own."""
+import functools
+import inspect
+
+from .. import _C
+from .._C import Tensor
+
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable",
+           "BackwardCFunction"]
+
+
+class FunctionCtx(_C._FunctionBase):
+    """What forward leaves for backward."""
+
+    def save_for_forward(self, *tensors):
+        """Keeps tensors for jvp."""
+        self.saved_for_forward = tensors
+
+
+class BackwardCFunction(FunctionCtx):
+    """The base of every Function's context class, which is its grad_fn, too."""
+
+
+class FunctionMeta(type):
+    """Gives each Function its context class, and finds out what it defines."""
+
+    def __init__(cls, name, bases, attrs):
+        context = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
+        context.__module__ = attrs.get("__module__", cls.__module__)
+        cls._backward_cls = context
+        cls._setup_function = None if cls.setup_context is _no_setup else cls.setup_context
+        super().__init__(name, bases, attrs)
+
+    @property
+    def _backward_function(cls):
+        backward, vjp = cls.backward, cls.vjp
+        if backward is not _no_backward and vjp is not _no_backward:
+            raise RuntimeError("Implementing both 'backward' and 'vjp' for a custom Function is "
+                               "not allowed. You should only implement one of them.")
+        return vjp if vjp is not _no_backward else backward
+
+
+def _no_forward(*args, **kwargs):
+    raise NotImplementedError("You must implement the forward function for custom "
+                              "autograd.Function.")
+
+
+def _no_setup(ctx, inputs, output):
+    raise NotImplementedError("setup_context is not implemented.")
+
+
+def _no_backward(ctx, *grad_outputs):
+    raise NotImplementedError("You must implement either the backward or vjp method for your "
+                              "custom autograd.Function to use it with backward mode AD.")
+
+
+def _no_jvp(ctx, *grad_inputs):
+    raise NotImplementedError("You must implement the jvp function for custom autograd.Function "
+                              "to use it with forward mode AD.")
+
+
+class Function(FunctionCtx, metaclass=FunctionMeta):
+    """Subclass it, write static methods `forward` and `backward`, and call `apply`.
+
+    forward(ctx, *inputs), or forward(*inputs) together with setup_context(ctx, inputs, output);
+    backward(ctx, *grad_outputs) returns one gradient an input.
+    """
+
+    forward = staticmethod(_no_forward)
+    setup_context = staticmethod(_no_setup)
+    backward = staticmethod(_no_backward)
+    vjp = staticmethod(_no_backward)
+    jvp = staticmethod(_no_jvp)
+    generate_vmap_rule = False
+
+    def __init__(self, *args, **kwargs):
+        import warnings
+        warnings.warn(f"{type(self)} should not be instantiated. Methods on autograd functions "
+                      "are all static, so you should invoke them on the class itself. "
+                      "Instantiating an autograd function will raise an error in a future version "
+                      "of PyTorch.", DeprecationWarning, stacklevel=2)
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError("Legacy autograd function with non-static forward method is "
+                           "deprecated. Please use new-style autograd function with static "
+                           "forward method. (Example: https://pytorch.org/docs/stable/autograd.html"
+                           "#torch.autograd.Function)")
+
+    @classmethod
+    def apply(cls, *args, **kwargs):
+        """Runs forward and records the call."""
+        if kwargs or cls._setup_function is not None:
+            args = _with_defaults(cls, args, kwargs)
+        return _C._apply_function(cls, args)
+
+
+def _with_defaults(cls, args, kwargs):
+    """setup_context sees every parameter of forward, defaults included."""
+    if cls._setup_function is None:
+        raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
+    bound = inspect.signature(cls.forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args
+
+
+class _Refuse(Function):
+    """Passes values on, and refuses to be differentiated."""
+
+    @staticmethod
+    def forward(ctx, message, *tensors):
+        ctx.message = message
+        return tuple(t.detach() for t in tensors)
+
+    @staticmethod
+    def backward(ctx, *grads):
+        raise RuntimeError(ctx.message)
+
+
+def once_differentiable(function):
+    """For a backward whose own derivative would be wrong: asking for it is an error."""
+    @functools.wraps(function)
+    def wrapper(ctx, *args):
+        with _C.no_grad():
+            outputs = function(ctx, *args)
+        if not _C.is_grad_enabled():
+            return outputs
+        if not any(isinstance(arg, Tensor) and arg.requires_grad for arg in args):
+            return outputs
+        several = isinstance(outputs, tuple)
+        values = outputs if several else (outputs,)
+        guarded = iter(_Refuse.apply(
+            "trying to differentiate twice a function that was marked with @once_differentiable",
+            *[v.detach().requires_grad_() for v in values if v is not None]))
+        values = tuple(None if v is None else next(guarded) for v in values)
+        return values if several else values[0]
+    return wrapper
+
+
+class InplaceFunction(Function):
+    """Only here because old programs derive from it."""
+
+    def __init__(self, inplace=False):
+        self.inplace = inplace

@@ -1,0 +1,5 @@
+"""oneDNN: not exposed as a layout."""
+
+
+def is_available():
+    return False

@@ -1,0 +1,247 @@
+"""Functions whose calls need Python: any number of tensors, defaults that depend on values.
+
+Each stands on table entries; where the table lacks one, the function is not defined.
+"""
+from . import _C
+from ._C import Tensor, ops
+from .overrides import handle_torch_function, has_torch_function
+
+__all__ = []
+
+
+def _export(*needs):
+    """Publishes a function if the table has what it needs."""
+    def keep(function):
+        if all(hasattr(ops, name) for name in needs):
+            __all__.append(function.__name__)
+        return function
+    return keep
+
+
+def _listed(tensors):
+    """f(a, b) and f([a, b]) mean the same."""
+    if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
+        return list(tensors[0])
+    return list(tensors)
+
+
+@_export("broadcast_tensors")
+def broadcast_tensors(*tensors):
+    """The tensors expanded to their common shape."""
+    if has_torch_function(tensors):
+        return handle_torch_function(broadcast_tensors, tensors, *tensors)
+    return ops.broadcast_tensors(_listed(tensors))
+
+
+@_export()
+def broadcast_shapes(*shapes):
+    """The shape that all of the shapes broadcast to."""
+    out = []
+    for shape in shapes:
+        shape = [shape] if isinstance(shape, int) else list(shape)
+        if any(n < 0 for n in shape):
+            raise RuntimeError(f"Trying to create tensor with negative dimension ({min(shape)}): "
+                               f"({min(shape)})")
+        out[:0] = [1] * (len(shape) - len(out))
+        for i in range(1, len(shape) + 1):
+            if shape[-i] == 1 or shape[-i] == out[-i]:
+                continue
+            if out[-i] != 1:
+                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
+            out[-i] = shape[-i]
+    return _C.Size(out)
+
+
+@_export("meshgrid")
+def meshgrid(*tensors, indexing=None):
+    """Grids of coordinates given by vectors."""
+    tensors = _listed(tensors)
+    if has_torch_function(tensors):
+        return handle_torch_function(meshgrid, tensors, *tensors, indexing=indexing)
+    if indexing is None:
+        return ops.meshgrid(tensors)
+    return ops.meshgrid(tensors, indexing=indexing)
+
+
+@_export("block_diag")
+def block_diag(*tensors):
+    """A matrix with the tensors as blocks along its diagonal."""
+    if has_torch_function(tensors):
+        return handle_torch_function(block_diag, tensors, *tensors)
+    return ops.block_diag(list(tensors))
+
+
+@_export("cartesian_prod")
+def cartesian_prod(*tensors):
+    """All combinations of the vectors' elements, as rows."""
+    if has_torch_function(tensors):
+        return handle_torch_function(cartesian_prod, tensors, *tensors)
+    return ops.cartesian_prod(_listed(tensors))
+
+
+@_export("atleast_1d")
+def atleast_1d(*tensors):
+    """The tensors with at least one dimension."""
+    if has_torch_function(tensors):
+        return handle_torch_function(atleast_1d, tensors, *tensors)
+    return ops.atleast_1d(tensors[0] if len(tensors) == 1 else list(tensors))
+
+
+@_export("atleast_2d")
+def atleast_2d(*tensors):
+    """The tensors with at least two dimensions."""
+    if has_torch_function(tensors):
+        return handle_torch_function(atleast_2d, tensors, *tensors)
+    return ops.atleast_2d(tensors[0] if len(tensors) == 1 else list(tensors))
+
+
+@_export("atleast_3d")
+def atleast_3d(*tensors):
+    """The tensors with at least three dimensions."""
+    if has_torch_function(tensors):
+        return handle_torch_function(atleast_3d, tensors, *tensors)
+    return ops.atleast_3d(tensors[0] if len(tensors) == 1 else list(tensors))
+
+
+@_export("chain_matmul")
+def chain_matmul(*matrices, out=None):
+    """The product of matrices, in the order that costs least."""
+    matrices = _listed(matrices)
+    return ops.chain_matmul(matrices) if out is None else ops.chain_matmul(matrices, out=out)
+
+
+def _sublists(args):
+    """einsum(op1, [0, 1], op2, [1, 2], [0, 2]): the equation and the operands."""
+    def letter(k):
+        if k is Ellipsis:
+            return "..."
+        if 0 <= k < 26:
+            return chr(ord("A") + k)
+        if 26 <= k < 52:
+            return chr(ord("a") + k - 26)
+        raise ValueError("einsum(): subscript in subscript list is not within the valid range "
+                         "[0, 52)")
+    text = ",".join("".join(map(letter, sub)) for sub in args[1::2])
+    if len(args) % 2:
+        pairs = args[:-1]
+        text = ",".join("".join(map(letter, sub)) for sub in pairs[1::2])
+        return text + "->" + "".join(map(letter, args[-1])), list(pairs[0::2])
+    return text, list(args[0::2])
+
+
+@_export("einsum")
+def einsum(*args):
+    """Sums of products of elements, by Einstein's notation."""
+    if len(args) < 2:
+        raise ValueError("einsum(): must specify the equation string and at least one operand, "
+                         "or at least one operand and its subscripts list")
+    if isinstance(args[0], Tensor):
+        equation, operands = _sublists(args)
+    else:
+        equation, operands = args[0], _listed(args[1:])
+    if has_torch_function(operands):
+        return handle_torch_function(einsum, operands, equation, *operands)
+    return ops.einsum(equation, operands)
+
+
+@_export("tensordot")
+def tensordot(a, b, dims=2, out=None):
+    """A sum over products of elements along several dimensions."""
+    if has_torch_function((a, b)):
+        return handle_torch_function(tensordot, (a, b), a, b, dims=dims, out=out)
+    if isinstance(dims, Tensor):
+        dims = dims.tolist()
+    if isinstance(dims, int):
+        if dims < 0:
+            raise RuntimeError(f"tensordot expects dims >= 0, but got dims={dims}")
+        if dims > min(a.dim(), b.dim()):
+            raise RuntimeError("tensordot expects dims < ndim_a or ndim_b, but got dims="
+                               f"{dims}")
+        dims_a, dims_b = list(range(-dims, 0)), list(range(dims))
+    else:
+        dims_a, dims_b = dims
+        dims_a = [dims_a] if isinstance(dims_a, int) else list(dims_a)
+        dims_b = [dims_b] if isinstance(dims_b, int) else list(dims_b)
+    result = ops.tensordot(a, b, dims_a, dims_b)
+    return result if out is None else out.resize_(result.shape).copy_(result)
+
+
+@_export("linalg_vector_norm")
+def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
+    """A vector norm over `dim`, or a matrix norm for p="nuc"."""
+    if has_torch_function((input,)):
+        return handle_torch_function(norm, (input,), input, p=p, dim=dim, keepdim=keepdim, out=out,
+                                     dtype=dtype)
+    kwargs = {"keepdim": keepdim, "dtype": dtype, **({} if out is None else {"out": out})}
+    dims = [dim] if isinstance(dim, int) else None if dim is None else list(dim)
+    if p == "nuc":
+        if dims is None:
+            dims = [-2, -1]
+        return ops.linalg_matrix_norm(input, "nuc", dims, **kwargs)
+    if isinstance(p, str) and p != "fro":
+        raise RuntimeError(f"only valid string values are 'fro' and 'nuc', found {p}")
+    return ops.linalg_vector_norm(input, 2 if p in ("fro", None) else p, dims, **kwargs)
+
+
+@_export("_unique2", "unique_dim")
+def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
+    """The different elements (or slices along dim), and where they came from."""
+    if has_torch_function((input,)):
+        return handle_torch_function(unique, (input,), input, sorted=sorted, dim=dim,
+                                     return_inverse=return_inverse, return_counts=return_counts)
+    if dim is None:
+        parts = ops._unique2(input, sorted, return_inverse, return_counts)
+    else:
+        parts = ops.unique_dim(input, dim, sorted, return_inverse, return_counts)
+    return _wanted(parts, return_inverse, return_counts)
+
+
+@_export("unique_consecutive")
+def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
+    """Every run of equal elements as one."""
+    if has_torch_function((input,)):
+        return handle_torch_function(unique_consecutive, (input,), input, dim=dim,
+                                     return_inverse=return_inverse, return_counts=return_counts)
+    parts = ops.unique_consecutive(input, return_inverse, return_counts, dim)
+    return _wanted(parts, return_inverse, return_counts)
+
+
+def _wanted(parts, inverse, counts):
+    values, places, numbers = parts
+    out = (values, *([places] if inverse else []), *([numbers] if counts else []))
+    return out if len(out) > 1 else values
+
+
+@_export("stft")
+def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
+         pad_mode="reflect", normalized=False, onesided=None, return_complex=None):
+    """The Fourier transforms of overlapping pieces of a signal."""
+    if center:
+        from .nn.functional import pad
+        extra = n_fft // 2
+        shape = (1,) * (3 - input.dim()) + tuple(input.shape)
+        padded = pad(input.view(shape), [extra, extra], pad_mode)
+        input = padded.view(padded.shape[-input.dim():])
+    return ops.stft(input, n_fft, hop_length, win_length, window, normalized, onesided,
+                    return_complex)
+
+
+@_export("istft")
+def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
+          normalized=False, onesided=None, length=None, return_complex=False):
+    """The signal that stft came from."""
+    return ops.istft(input, n_fft, hop_length, win_length, window, center, normalized, onesided,
+                     length, return_complex)
+
+
+@_export("arange")
+def unravel_index(indices, shape):
+    """The coordinates of positions in a row-major tensor of the shape."""
+    if indices.is_complex() or indices.is_floating_point() or indices.dtype == _C.bool:
+        raise ValueError("expected 'indices' to be integer dtype, but got " + str(indices.dtype))
+    shape = [shape] if isinstance(shape, int) else list(shape)
+    out = []
+    for n in reversed(shape):
+        out.append(indices % n)
+        indices = indices // n
+    return tuple(reversed(out))

@@ -1,0 +1,9 @@
+"""Linear algebra: the table's entries whose names begin with linalg_."""
+from . import _C
+from ._C import _LinAlgError as LinAlgError
+
+_PREFIX = "linalg_"
+__all__ = ["LinAlgError"] + [n[len(_PREFIX):] for n in dir(_C.ops)
+                             if n.startswith(_PREFIX) and not n.endswith("_")]
+for _name in __all__[1:]:
+    globals()[_name] = getattr(_C.ops, _PREFIX + _name)

@@ -1,0 +1,122 @@
+"""__torch_function__: how classes take part in calls of functions on their objects."""
+import contextlib
+import functools
+
+from . import _C
+from ._C import Tensor
+
+__all__ = ["handle_torch_function", "has_torch_function", "has_torch_function_unary",
+           "has_torch_function_variadic", "get_default_nowrap_functions", "is_tensor_like",
+           "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
+           "TorchFunctionMode"]
+
+_disabled_torch_function_impl = _C._disabled_torch_function_impl
+
+
+def has_torch_function(args):
+    """Whether one of the arguments wants to handle the call."""
+    return _C._has_torch_function(args)
+
+
+def has_torch_function_unary(arg):
+    return _C._has_torch_function((arg,))
+
+
+def has_torch_function_variadic(*args):
+    return _C._has_torch_function(args)
+
+
+def _overloaded(args):
+    """One argument a class, subclasses before their bases, else in order."""
+    found = []
+    for arg in args:
+        cls = type(arg)
+        if cls in map(type, found) or not _C._has_torch_function((arg,)):
+            continue
+        at = next((i for i, other in enumerate(found) if issubclass(cls, type(other))), len(found))
+        found.insert(at, arg)
+    return found
+
+
+def handle_torch_function(public_api, relevant_args, *args, **kwargs):
+    """Calls public_api through the handlers of the arguments that have one."""
+    overloaded = _overloaded(relevant_args)
+    types = tuple(map(type, overloaded))
+    for arg in overloaded:
+        result = arg.__torch_function__(public_api, types, args, kwargs)
+        if result is not NotImplemented:
+            return result
+    name = f"{public_api.__module__}.{public_api.__name__}"
+    raise TypeError(f"no implementation found for '{name}' on types that implement "
+                    f"__torch_function__: {[type(arg) for arg in overloaded]}")
+
+
+def wrap_torch_function(dispatcher):
+    """Makes a Python function overridable; dispatcher(*args) gives the relevant arguments."""
+    def decorate(function):
+        @functools.wraps(function)
+        def wrapped(*args, **kwargs):
+            relevant = dispatcher(*args, **kwargs)
+            if has_torch_function(relevant):
+                return handle_torch_function(wrapped, relevant, *args, **kwargs)
+            return function(*args, **kwargs)
+        return wrapped
+    return decorate
+
+
+def get_default_nowrap_functions():
+    """Functions whose results keep their class."""
+    return {Tensor._base.__get__, Tensor.grad.__get__, Tensor._grad.__get__}
+
+
+def is_tensor_like(x):
+    """A tensor, or something that handles torch's functions."""
+    return type(x) is Tensor or hasattr(x, "__torch_function__")
+
+
+def is_tensor_method_or_property(function):
+    return getattr(Tensor, getattr(function, "__name__", ""), None) is function or (
+        getattr(function, "__name__", "") == "__get__")
+
+
+def resolve_name(function):
+    """The public name of a function: "torch.add", "torch.Tensor.add"."""
+    name = getattr(function, "__qualname__", None)
+    if isinstance(function, type(_C.ops.add)) and name is not None:
+        return f"torch.{name}"
+    if name is None or function.__module__ is None:
+        return None
+    return f"{function.__module__}.{name}".replace("cresset.", "torch.", 1)
+
+
+class TorchFunctionMode:
+    """Subclass it with __torch_function__; inside a `with`, it handles every call."""
+
+    def __enter__(self):
+        _C._push_function_mode(self)
+        return self
+
+    def __exit__(self, *exc):
+        _C._pop_function_mode()
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        raise NotImplementedError
+
+
+class BaseTorchFunctionMode(TorchFunctionMode):
+    """Calls everything as it is."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def _off():
+    _C._change_override_off(1)
+    try:
+        yield
+    finally:
+        _C._change_override_off(-1)
+
+
+DisableTorchFunctionSubclass = DisableTorchFunction = _off

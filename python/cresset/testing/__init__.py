@@ -1,0 +1,5 @@
+"""Comparing results and making inputs for tests."""
+from ._comparison import assert_allclose, assert_close
+from ._creation import make_tensor
+
+__all__ = ["assert_close", "assert_allclose", "make_tensor"]
