@@ -38,8 +38,8 @@ static cr_status lex_string(lexer *x)
     size_t n = 0;
 
     while (x->at < x->end && *x->at != quote)
-        x->at++;
-    if (x->at == x->end)
+        x->at += *x->at == '\\' ? 2 : 1;
+    if (x->at >= x->end)
         return lex_error(x, "a string has no end");
     char *copy = cr_arena_get(x->arena, (size_t)(x->at - from) + 1);
     if (!copy)
