@@ -61,7 +61,7 @@ $(B)/host/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc -MMD -c $< -o $@
 
-$(B)/opgen: tools/opgen.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
+$(B)/opgen: tools/opgen.c tools/opgen_api.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
 	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc $^ -o $@ $(LIBS)
 
 # --- generated code --------------------------------------------------------------
@@ -85,7 +85,7 @@ endef
 $(foreach i,$(ISAS),$(eval $(call isa_rules,$(i))))
 KERN_OBJ := $(foreach i,$(ISAS),$(KERN_FILES:%=$(B)/gen/kern_%.$(i).o))
 
-GEN_NAMES := kern_table ops_text externs vec_text
+GEN_NAMES := kern_table ops_text externs vec_text ops_api
 $(B)/gen/%.o: $(B)/gen/stamp
 	$(Q)$(CC) $(CFLAGS_ALL) -c $(B)/gen/$*.c -o $@
 GEN_OBJ := $(GEN_NAMES:%=$(B)/gen/%.o)

@@ -8,6 +8,7 @@
 #include "base/map.h"
 #include "emit/emit.h"
 #include "loop/build.h"
+#include "opgen.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,16 +29,21 @@ typedef struct {
     int entries, steps, kernels, wrong;
 } generator;
 
-static cr_status save(const generator *g, const char *name, const cr_text *text)
+cr_status opgen_save(const char *folder, const char *name, const cr_text *text)
 {
     cr_text path = {0};
     cr_status st;
 
     CR_TRY(cr_text_status(text));
-    cr_text_printf(&path, "%s/%s", g->folder, name);
+    cr_text_printf(&path, "%s/%s", folder, name);
     st = cr_write_file(cr_text_str(&path), cr_text_str(text), text->len);
     cr_text_drop(&path);
     return st;
+}
+
+static cr_status save(const generator *g, const char *name, const cr_text *text)
+{
+    return opgen_save(g->folder, name, text);
 }
 
 /* --- kernels --- */
@@ -430,197 +436,6 @@ static cr_status save_vocabulary(generator *g, const char *table)
     return CR_OK;
 }
 
-/* --- typed C functions --- */
-
-/* How a parameter of a type is declared and made into a value; `opt` where None is
- * allowed.  @ stands for the name. */
-static const struct {
-    const char *declare, *value, *opt_declare, *opt_value;
-} c_types[] = {
-    [CR_T_TENSOR] = {"cr_tensor *@", "cr_of_tensor(@)", "cr_tensor *@", "cr_of_tensor(@)"},
-    [CR_T_TENSORS] = {"cr_tensor *const *@, size_t @_len", "list_of(&scope, @, @_len)",
-                      "cr_tensor *const *@, size_t @_len", "list_of(&scope, @, @_len)"},
-    [CR_T_SCALAR] = {"cr_scalar @", "cr_of_number(@)", "const cr_scalar *@",
-                     "@ ? cr_of_number(*@) : cr_of_none()"},
-    [CR_T_SCALARS] = {NULL, NULL, NULL, NULL},
-    [CR_T_INT] = {"int64_t @", "cr_of_int(@)", "const int64_t *@",
-                  "@ ? cr_of_int(*@) : cr_of_none()"},
-    [CR_T_INTS] = {"const int64_t *@, size_t @_len", "cr_of_ints(@, @_len)",
-                   "const int64_t *@, size_t @_len",
-                   "@ ? cr_of_ints(@, @_len) : cr_of_none()"},
-    [CR_T_FLOAT] = {"double @", "cr_of_float(@)", "const double *@",
-                    "@ ? cr_of_float(*@) : cr_of_none()"},
-    [CR_T_FLOATS] = {"const double *@, size_t @_len", "floats_of(@, @_len)",
-                     "const double *@, size_t @_len", "@ ? floats_of(@, @_len) : cr_of_none()"},
-    [CR_T_BOOL] = {"bool @", "cr_of_bool(@)", "const bool *@",
-                   "@ ? cr_of_bool(*@) : cr_of_none()"},
-    [CR_T_BOOLS] = {NULL, NULL, NULL, NULL},
-    [CR_T_STRING] = {"const char *@", "string_of(@)", "const char *@", "string_of(@)"},
-    [CR_T_DTYPE] = {"cr_dtype @", "dtype_of(@)", "cr_dtype @", "dtype_of(@)"},
-    [CR_T_LAYOUT] = {NULL, NULL, NULL, NULL},
-    [CR_T_DEVICE] = {NULL, NULL, NULL, NULL},
-    [CR_T_FORMAT] = {NULL, NULL, NULL, NULL},
-    [CR_T_GENERATOR] = {"struct cr_generator *@", "generator_of(@)", "struct cr_generator *@",
-                        "generator_of(@)"},
-};
-
-/* Types a C caller has no use for stay at their defaults, None where there is none. */
-static bool stays_preset(const cr_param *p) { return !c_types[p->type].declare; }
-
-/* A name that is no word of C. */
-static const char *c_name(const char *name)
-{
-    static const char *const taken[][2] = {{"default", "default_"}, {"int", "int_"},
-                                           {"float", "float_"},     {"double", "double_"},
-                                           {"long", "long_"},       {"short", "short_"},
-                                           {"char", "char_"},       {"bool", "bool_"},
-                                           {"out", "out_tensor"},   {"signed", "signed_"}};
-
-    for (size_t i = 0; i < CR_LEN(taken); i++)
-        if (!strcmp(taken[i][0], name))
-            return taken[i][1];
-    return name;
-}
-
-static void put_with_name(cr_text *out, const char *pattern, const char *name)
-{
-    for (const char *p = pattern; *p; p++)
-        if (*p == '@')
-            cr_text_put(out, name);
-        else
-            cr_text_char(out, *p);
-}
-
-/* Entries for users, whose results are tensors. */
-static bool has_c_function(const cr_op *op)
-{
-    for (int k = 0; k < op->result_count; k++)
-        if (op->result[k].type != CR_T_TENSOR)
-            return false;
-    for (int i = 0; i < op->param_count; i++)
-        if (stays_preset(&op->param[i]) && !op->param[i].has_default && !op->param[i].optional)
-            return false;
-    return op->name[0] != '_' && op->does != CR_DOES_INPLACE && op->forms && op->result_count > 0;
-}
-
-static void put_head(cr_text *out, const cr_op *op, bool inplace)
-{
-    cr_text_printf(out, "cr_status cr_%s%s%s%s(", op->name, *op->overload ? "_" : "", op->overload,
-                   inplace ? "_" : "");
-    for (int k = 0; k < op->result_count && !inplace; k++) {
-        const char *name = op->result[k].name;
-        cr_text_printf(out, "%scr_tensor **out%s%s", k ? ", " : "", *name ? "_" : "", name);
-    }
-    bool first = inplace;
-    for (int i = 0; i < op->param_count; i++) {
-        const cr_param *p = &op->param[i];
-        if (stays_preset(p))
-            continue;
-        cr_text_put(out, first ? "" : ", ");
-        first = false;
-        put_with_name(out, p->optional ? c_types[p->type].opt_declare : c_types[p->type].declare,
-                      c_name(p->name));
-    }
-    cr_text_char(out, ')');
-}
-
-static void put_args(cr_text *out, const cr_op *op)
-{
-    cr_text_printf(out, "    cr_value arg[%d];\n", op->param_count ? op->param_count : 1);
-    for (int i = 0; i < op->param_count; i++) {
-        const cr_param *p = &op->param[i];
-        cr_text_printf(out, "    arg[%d] = ", i);
-        if (stays_preset(p))
-            cr_text_printf(out, "op->param[%d].has_default ? op->param[%d].preset : cr_of_none()",
-                           i, i);
-        else
-            put_with_name(out, p->optional ? c_types[p->type].opt_value : c_types[p->type].value,
-                          c_name(p->name));
-        cr_text_put(out, ";\n");
-    }
-}
-
-static bool takes_lists(const cr_op *op)
-{
-    for (int i = 0; i < op->param_count; i++)
-        if (op->param[i].type == CR_T_TENSORS)
-            return true;
-    return false;
-}
-
-static void put_function(cr_text *out, const cr_op *op, bool inplace)
-{
-    put_head(out, op, inplace);
-    cr_text_printf(out, "\n{\n    const cr_op *op = cr_ops_at(%d);\n", op->index);
-    cr_text_printf(out, "    cr_value result[%d];\n    cr_status st;\n", op->result_count);
-    if (takes_lists(op))
-        cr_text_put(out, "    cr_arena scope = {0};\n");
-    put_args(out, op);
-    cr_text_printf(out, "    st = %s(op, arg, result);\n",
-                   inplace ? "cr_call_inplace" : "cr_call");
-    if (takes_lists(op))
-        cr_text_put(out, "    cr_arena_drop(&scope);\n");
-    cr_text_put(out, "    if (st)\n        return st;\n");
-    for (int k = 0; k < op->result_count; k++)
-        if (inplace)
-            cr_text_printf(out, "    cr_drop(result[%d].t);\n", k);
-        else
-            cr_text_printf(out, "    *out%s%s = result[%d].t;\n",
-                           *op->result[k].name ? "_" : "", op->result[k].name, k);
-    cr_text_put(out, "    return CR_OK;\n}\n\n");
-}
-
-static const char *const api_head =
-    "/* Generated by opgen: typed functions over cr_call. */\n"
-    "#include \"tensor/tensor.h\"\n#include \"cresset_ops.h\"\n#include <string.h>\n\n"
-    "static CR_UNUSED cr_value string_of(const char *s)\n{\n"
-    "    return s ? (cr_value){.tag = CR_STRING, .len = (uint32_t)strlen(s), .s = s}\n"
-    "             : cr_of_none();\n}\n"
-    "static CR_UNUSED cr_value dtype_of(cr_dtype t)\n{\n"
-    "    return t == CR_DTYPE_NONE ? cr_of_none() : cr_of_dtype(t);\n}\n"
-    "static CR_UNUSED cr_value floats_of(const double *v, size_t n)\n{\n"
-    "    return (cr_value){.tag = CR_FLOATS, .len = (uint32_t)n, .floats = v};\n}\n"
-    "static CR_UNUSED cr_value generator_of(struct cr_generator *g)\n{\n"
-    "    return g ? (cr_value){.tag = CR_GENERATOR, .generator = g} : cr_of_none();\n}\n"
-    "/* Nothing is called without memory: an empty list then fails the entry's checks. */\n"
-    "static CR_UNUSED cr_value list_of(cr_arena *scope, cr_tensor *const *v, size_t n)\n{\n"
-    "    cr_value *at = cr_arena_get(scope, (n ? n : 1) * sizeof *at);\n\n"
-    "    for (size_t i = 0; at && i < n; i++)\n        at[i] = cr_of_tensor(v[i]);\n"
-    "    return (cr_value){.tag = CR_TENSORS, .len = at ? (uint32_t)n : 0, .list = at};\n}\n\n";
-
-static const char *const api_header =
-    "/* Generated by opgen: every operator as a C function.\n *\n"
-    " * Arguments are borrowed, results owned by the caller and untouched on failure.\n"
-    " * NULL stands for None.  A name ending in _ works in place. */\n"
-    "#ifndef CRESSET_OPS_H\n#define CRESSET_OPS_H\n\n";
-
-static cr_status save_api(generator *g)
-{
-    cr_text header = {0}, code = {0};
-
-    cr_text_put(&header, api_header);
-    cr_text_put(&code, api_head);
-    for (int i = 0; i < cr_ops_count(); i++) {
-        const cr_op *op = cr_ops_at(i);
-        for (int inplace = 0; inplace < 2; inplace++) {
-            if (!has_c_function(op) || (inplace && !op->inplace))
-                continue;
-            if (!inplace)
-                cr_text_printf(&header, "/* %s */\n", op->doc);
-            cr_text_put(&header, "CR_API CR_MUST ");
-            put_head(&header, op, inplace);
-            cr_text_put(&header, ";\n");
-            put_function(&code, op, inplace);
-        }
-    }
-    cr_text_put(&header, "\n#endif\n");
-    CR_TRY(save(g, "cresset_ops.h", &header));
-    CR_TRY(save(g, "ops_api.c", &code));
-    cr_text_drop(&header);
-    cr_text_drop(&code);
-    return CR_OK;
-}
-
 /* --- all of it --- */
 
 static cr_status read_table(char **paths, int n)
@@ -647,7 +462,7 @@ static cr_status generate(generator *g, char **paths, int n)
     CR_TRY(save_externs(g));
     CR_TRY(save_text(g, paths, n));
     CR_TRY(save_vocabulary(g, paths[0]));
-    CR_TRY(save_api(g));
+    CR_TRY(opgen_api(g->folder));
     if (g->wrong)
         return cr_fail(CR_VALUE, "%d entries cannot be made into kernels", g->wrong);
     printf("opgen: %d records, %d kernels for %d places of entries and %d steps\n",

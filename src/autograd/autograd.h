@@ -105,7 +105,7 @@ static inline cr_tensor *cr_grad_of(const cr_tensor *t) /* .grad, borrowed; may 
 CR_MUST cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad);
 CR_MUST cr_status cr_retain_grad(cr_tensor *t);
 /* detach(): an alias without history, version shared. */
-CR_MUST cr_status cr_detach(cr_tensor **out, cr_tensor *t);
+CR_MUST cr_status cr_detached(cr_tensor **out, cr_tensor *t);
 CR_MUST cr_status cr_detach_inplace(cr_tensor *t);
 /* The tensor that `t` is a tracked view of (borrowed), or NULL: `_base`. */
 static inline cr_tensor *cr_base_of(const cr_tensor *t) { return t->grad ? t->grad->base : NULL; }

@@ -218,7 +218,7 @@ TEST(a_detached_tensor_shares_memory_and_version)
     cr_tensor *a = keep(LEAF(1, 2)), *b = OP("mul", T(a), N(2)), *d = NULL;
     cr_tensor *y = OP("mul", T(b), T(b));
 
-    OK(cr_detach(&d, b));
+    OK(cr_detached(&d, b));
     keep(d);
     CHECK(!cr_requires_grad(d) && d->data == b->data);
     EQ(cr_base_of(d), NULL);

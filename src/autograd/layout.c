@@ -218,7 +218,7 @@ static cr_status without_repeats(cr_tensor **v_out, cr_tensor **t_out, cr_tensor
         *t_out = cr_keep(t);
         return CR_OK;
     }
-    CR_TRY(cr_sum_to_size(t_out, t, v->ndim, size));
+    CR_TRY(cr_reduce_to_size(t_out, t, v->ndim, size));
     cr_storage_keep(v->storage);
     cr_status st = cr_tensor_over(v_out, v->storage, (cr_dtype)v->dtype, v->ndim, size, v->stride,
                                   v->offset);

@@ -380,7 +380,7 @@ cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad)
 }
 
 /* --- detach --- */
-cr_status cr_detach(cr_tensor **out, cr_tensor *t)
+cr_status cr_detached(cr_tensor **out, cr_tensor *t)
 {
     CR_TRY(cr_tensor_alias(out, t));
     (*out)->requires_grad = false;

@@ -40,7 +40,7 @@ static cr_status pack(cr_saved *out, cr_tensor *t, bool is_result)
 
     if (!p)
         return CR_MEMORY;
-    st = is_result ? cr_detach(&seen, t) : (seen = cr_keep(t), CR_OK);
+    st = is_result ? cr_detached(&seen, t) : (seen = cr_keep(t), CR_OK);
     if (!st && !is_result)
         st = cr_edge_of(&p->edge, t);
     if (!st) {
@@ -79,7 +79,7 @@ cr_status cr_save(cr_saved *out, cr_tensor *t, bool is_result)
     if (CR_UNLIKELY(hooks != NULL) && !t->number)
         return pack(out, t, is_result);
     if (is_result)
-        CR_TRY(cr_detach(&out->tensor, t));
+        CR_TRY(cr_detached(&out->tensor, t));
     else
         out->tensor = cr_keep(t);
     out->state = KEPT;
@@ -119,7 +119,7 @@ static cr_status modified(const cr_saved *s, cr_node *owner)
 static cr_status with_history(cr_tensor **out, cr_tensor *plain, cr_node *node, uint32_t output)
 {
     cr_tensor *t = NULL;
-    cr_status st = cr_detach(&t, plain);
+    cr_status st = cr_detached(&t, plain);
 
     cr_drop(plain);
     if (!st)

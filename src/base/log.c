@@ -23,7 +23,7 @@ bool cr_log_wants(const char *topic, int level)
     return false;
 }
 
-void cr_log(const char *topic, int level, const char *fmt, ...)
+void cr_log_line(const char *topic, int level, const char *fmt, ...)
 {
     cr_text line = {0};
     char text[2048];

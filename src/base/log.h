@@ -8,6 +8,6 @@
 /* Whether lines of `topic` at `level` (1 to 3) are wanted. */
 bool cr_log_wants(const char *topic, int level);
 /* Writes "[topic] text" when wanted; one write a line. */
-void cr_log(const char *topic, int level, const char *fmt, ...) CR_PRINTF(3, 4);
+void cr_log_line(const char *topic, int level, const char *fmt, ...) CR_PRINTF(3, 4);
 
 #endif

@@ -42,7 +42,7 @@ static void choose(void)
     for (int i = 0; i < CR_ISA_COUNT; i++)
         if (!strcmp(wish, rows[i].name) && i < (int)chosen)
             chosen = (cr_isa)i;
-    cr_log("jit", 1, "instruction set %s", rows[chosen].name);
+    cr_log_line("jit", 1, "instruction set %s", rows[chosen].name);
 }
 
 cr_isa cr_isa_chosen(void)

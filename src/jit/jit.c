@@ -206,7 +206,7 @@ static cr_status compile(cr_jit_kernel *k, paths *p)
     CR_TRY(cr_compiler_run(p->new_source.at, p->new_object.at, PATIENCE_SECONDS));
     CR_TRY(load(k, p->new_object.at));
     if (rename(p->new_source.at, p->source.at) || rename(p->new_object.at, p->object.at))
-        cr_log("jit", 1, "kernel %s is not kept: %s", k->symbol, strerror(errno));
+        cr_log_line("jit", 1, "kernel %s is not kept: %s", k->symbol, strerror(errno));
     return CR_OK;
 }
 
@@ -218,7 +218,7 @@ static cr_status make(cr_jit_kernel *k)
     if (!st && same_source(p.source.at, k->source) && !access(p.object.at, R_OK)) {
         k->from_disk = !load(k, p.object.at);
         if (!k->from_disk)
-            cr_log("jit", 1, "%s", cr_error_message());
+            cr_log_line("jit", 1, "%s", cr_error_message());
     }
     if (!st && !k->from_disk) {
         st = compile(k, &p);
@@ -235,9 +235,9 @@ static void report(cr_jit_kernel *k, cr_status st)
 {
     k->seconds = now() - k->asked;
     if (st)
-        cr_log("jit", 1, "kernel %s failed: %s", k->symbol, cr_error_message());
+        cr_log_line("jit", 1, "kernel %s failed: %s", k->symbol, cr_error_message());
     else
-        cr_log("jit", 1, "kernel %s is ready after %.1f ms%s", k->symbol, k->seconds * 1e3,
+        cr_log_line("jit", 1, "kernel %s is ready after %.1f ms%s", k->symbol, k->seconds * 1e3,
                k->from_disk ? ", from disk" : "");
 }
 
@@ -357,7 +357,7 @@ static cr_status request(cr_jit_kernel **out, const char *source, const char *sy
         pthread_cond_signal(&work);
         return CR_OK;
     }
-    cr_log("jit", 1, "no thread to compile in");
+    cr_log_line("jit", 1, "no thread to compile in");
     return CR_OK;
 }
 

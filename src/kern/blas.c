@@ -22,7 +22,7 @@ static void load(void)
 
     found = cr_library_load(names, symbols, CR_LEN(symbols));
     if (!found)
-        cr_log("kern", 1, "no BLAS: plain loops are used");
+        cr_log_line("kern", 1, "no BLAS: plain loops are used");
     if (cr_library_load(names, only, 1))
         set_threads(1);
 }

@@ -145,14 +145,14 @@ static void fold(const cr_conv *c, cr_dtype t, const char *col, char *x)
 #undef DO
 }
 
-void cr_im2col(const cr_conv *c, cr_dtype t, const char *x, char *col)
+void cr_conv_im2col(const cr_conv *c, cr_dtype t, const char *x, char *col)
 {
     cr_conv three = in_three(c);
 
     unfold(&three, t, x, col);
 }
 
-void cr_col2im(const cr_conv *c, cr_dtype t, const char *col, char *x)
+void cr_conv_col2im(const cr_conv *c, cr_dtype t, const char *col, char *x)
 {
     cr_conv three = in_three(c);
 

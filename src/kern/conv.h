@@ -28,9 +28,9 @@ CR_MUST cr_status cr_conv_to_w(const cr_conv *c, cr_dtype t, char *x, char *y, c
 
 /* Unfolding: column (o) of `col` is the window of x at output position o.
  * x is one group of one image, [ic, in...]; col is [ic * kernel..., out...]. */
-void cr_im2col(const cr_conv *c, cr_dtype t, const char *x, char *col);
+void cr_conv_im2col(const cr_conv *c, cr_dtype t, const char *x, char *col);
 /* Adds every column back where it came from; x must be set beforehand. */
-void cr_col2im(const cr_conv *c, cr_dtype t, const char *col, char *x);
+void cr_conv_col2im(const cr_conv *c, cr_dtype t, const char *col, char *x);
 
 /* oneDNN's kernels (conv_dnnl.c): false in *done when it has none for this case. */
 typedef enum { CR_CONV_Y, CR_CONV_X, CR_CONV_W } cr_conv_kind;

@@ -160,9 +160,9 @@ static void block_range(void *context, int64_t begin, int64_t end)
         char *image = w->image + i * w->image_bytes, *columns = w->columns + i * w->column_bytes;
         if (w->fold) {
             memset(image, 0, (size_t)w->image_bytes);
-            cr_col2im(&w->c, w->t, columns, image);
+            cr_conv_col2im(&w->c, w->t, columns, image);
         } else {
-            cr_im2col(&w->c, w->t, image, columns);
+            cr_conv_im2col(&w->c, w->t, image, columns);
         }
     }
 }

@@ -37,7 +37,7 @@ static void load(void)
             !table.dnnl_engine_create(&table.engine, dnnl_cpu, 0) &&
             !table.dnnl_stream_create(&table.stream, table.engine, dnnl_stream_default_flags);
     if (!found)
-        cr_log("kern", 1, "no oneDNN: slower kernels are used");
+        cr_log_line("kern", 1, "no oneDNN: slower kernels are used");
 }
 
 const cr_dnnl_table *cr_dnnl(void)

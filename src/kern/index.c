@@ -315,7 +315,7 @@ cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
 
     if (cr_view_numel(mask))
         each = cr_view_numel(out) / cr_view_numel(mask);
-    if (cr_count_nonzero(mask) * each > cr_view_numel(source))
+    if (cr_count_trues(mask) * each > cr_view_numel(source))
         return cr_fail(CR_RUNTIME, "Number of elements of source < number of ones in mask");
     values = c.dense = cr_dense_copy(source);
     if (!values)

@@ -24,7 +24,7 @@ bool cr_library_load(const char *const *names, const cr_symbol *symbols, size_t 
         if (!handle)
             continue;
         if (fill(handle, symbols, n)) {
-            cr_log("kern", 1, "loaded %s", *names);
+            cr_log_line("kern", 1, "loaded %s", *names);
             return true;
         }
         dlclose(handle);

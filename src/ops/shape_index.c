@@ -32,7 +32,7 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
     return n;
 }
 
-int64_t cr_count_nonzero(const cr_view *v) { return count_dims(v->data, 0, v); }
+int64_t cr_count_trues(const cr_view *v) { return count_dims(v->data, 0, v); }
 
 static cr_status too_many(const cr_view *self, int got)
 {
@@ -50,7 +50,7 @@ static cr_status plan_mask(cr_index_plan *p, const cr_view *self, const cr_view 
                            cr_view_text(mask), d, cr_view_text(self), dim + d);
     if (!mask->data && cr_shape_numel(mask->ndim, mask->size))
         return cr_fail(CR_RUNTIME, "the size of a result indexed by a mask depends on its values");
-    p->index[p->count].trues = cr_count_nonzero(mask);
+    p->index[p->count].trues = cr_count_trues(mask);
     return CR_OK;
 }
 
@@ -94,7 +94,7 @@ static cr_status name_shapes(const cr_value *indices)
         const char *one;
         if (e->tag == CR_NONE)
             continue;
-        n = cr_is_mask(e->view) ? cr_count_nonzero(e->view) : 0;
+        n = cr_is_mask(e->view) ? cr_count_trues(e->view) : 0;
         one = cr_is_mask(e->view) ? cr_shape_text(1, &n) : cr_view_text(e->view);
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", one);
     }
@@ -223,7 +223,7 @@ cr_status cr_shape_nonzero(const cr_value *arg, cr_shape *out)
 
     CR_TRY(need_data(self, "nonzero"));
     out->ndim = 2;
-    out->size[0] = cr_count_nonzero(self);
+    out->size[0] = cr_count_trues(self);
     out->size[1] = self->ndim;
     return CR_OK;
 }
@@ -257,7 +257,7 @@ cr_status cr_shape_masked_select(const cr_value *arg, cr_shape *out)
     out->ndim = 1;
     out->size[0] = 0;
     if (cr_shape_numel(wide.ndim, wide.size))
-        out->size[0] = cr_count_nonzero(mask) * (cr_shape_numel(wide.ndim, wide.size) /
+        out->size[0] = cr_count_trues(mask) * (cr_shape_numel(wide.ndim, wide.size) /
                                                  cr_shape_numel(mask->ndim, mask->size));
     return CR_OK;
 }

@@ -26,7 +26,7 @@ CR_MUST cr_status cr_index_plan_make(cr_index_plan *plan, const cr_view *self,
                                      const cr_value *indices);
 
 /* How many elements of a view of any dtype are not zero; its data must be there. */
-int64_t cr_count_nonzero(const cr_view *v);
+int64_t cr_count_trues(const cr_view *v);
 
 static inline bool cr_is_mask(const cr_view *v) { return v->dtype == CR_BOOL || v->dtype == CR_U8; }
 

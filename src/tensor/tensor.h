@@ -196,7 +196,7 @@ static inline void cr_frame_set(cr_frame *f, int slot, cr_value v)
 }
 void cr_frame_drop(cr_frame *f);
 /* Sum `t` down to `size` (broadcast backwards).  *out is owned. */
-CR_MUST cr_status cr_sum_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size);
+CR_MUST cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size);
 
 /* --- moving elements --- */
 /* Copies with conversion and broadcasting, without autograd; to and from may overlap. */

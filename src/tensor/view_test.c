@@ -273,12 +273,12 @@ TEST(sums_undo_broadcasts)
     int64_t size[2] = {3, 1};
 
     start();
-    OK(cr_sum_to_size(&s, t, 2, size));
+    OK(cr_reduce_to_size(&s, t, 2, size));
     shows(s, "[3, 1]", "[1, 1]", 0);
     EQ(((float *)(void *)s->data)[0], 0 + 1 + 2 + 3 + 12 + 13 + 14 + 15);
     cr_drop(s);
     size[0] = 5;
-    FAILS(CR_RUNTIME, cr_sum_to_size(&s, t, 2, size));
+    FAILS(CR_RUNTIME, cr_reduce_to_size(&s, t, 2, size));
     EQ_STR(cr_error_message(), "size {[5, 1]} is not expandable to size {[2, 3, 4]}.");
     cr_drop(t);
 }

@@ -411,7 +411,7 @@ static int dims_to_sum(const cr_tensor *t, int ndim, const int64_t *size, int64_
     return n;
 }
 
-cr_status cr_sum_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size)
+cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size)
 {
     static cr_op_ref sum = {"sum", NULL}, view = {"reshape", NULL};
     int64_t dims[CR_MAX_DIMS];
@@ -448,7 +448,7 @@ cr_status cr_do_sum_to_size(const cr_value *arg, cr_value *result)
     if (cr_dtype_category(t->dtype) < CR_CAT_FLOAT &&
         dims_to_sum(t, (int)arg[1].len, arg[1].ints, dims) > 0)
         CR_TRY(cr_call_tensor(&from, &wider, (cr_value[]){arg[0], cr_of_dtype(CR_I64)}, 2));
-    st = cr_sum_to_size(&made, from ? from : t, (int)arg[1].len, arg[1].ints);
+    st = cr_reduce_to_size(&made, from ? from : t, (int)arg[1].len, arg[1].ints);
     cr_drop(from);
     if (!st)
         *result = cr_of_tensor(made);

@@ -316,7 +316,7 @@ static cr_status alias_output(call *k, Py_ssize_t i)
 {
     cr_tensor *alias;
 
-    CR_TRY(cr_detach(&alias, cr_py_tensor_of(PyTuple_GET_ITEM(k->outputs, i))));
+    CR_TRY(cr_detached(&alias, cr_py_tensor_of(PyTuple_GET_ITEM(k->outputs, i))));
     return replace_output(k, i, alias);
 }
 

@@ -145,7 +145,7 @@ static PyObject *tensor_detach(PyObject *self, PyObject *unused)
         Py_XDECREF(function);
         return out;
     }
-    st = cr_detach(&t, SELF);
+    st = cr_detached(&t, SELF);
     return st ? cr_py_raise(st) : cr_py_wrap(t);
 }
 
@@ -393,7 +393,7 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
     if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type) ||
         !cr_py_is_tensor(data))
         return PyErr_Format(PyExc_TypeError, "_make_subclass(): a class and a tensor are expected");
-    cr_status st = cr_detach(&t, cr_py_tensor_of(data));
+    cr_status st = cr_detached(&t, cr_py_tensor_of(data));
     if (!st && requires_grad)
         st = cr_set_requires_grad(t, true);
     return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, t);
