@@ -191,7 +191,7 @@ static void add_functions(generator *g)
 {
     for (int fn = 0; fn < CR_FN_COUNT; fn++)
         for (size_t t = 0; t < CR_LEN(prebuilt); t++)
-            for (int form = CR_FORM_MAIN; form <= CR_FORM_COLUMNS; form++) {
+            for (int form = CR_FORM_MAIN; form <= CR_FORM_JOIN; form += CR_FORM_JOIN) {
                 bool random = cr_fn_infos[fn].kind == CR_FN_RANDOM;
                 if (random ? prebuilt[t] != CR_F32 || form : !cr_fn_has((cr_fn)fn, prebuilt[t]))
                     continue;

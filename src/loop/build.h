@@ -25,7 +25,7 @@ bool cr_loop_wants(const cr_op *op, cr_dtype t);
  *   CR_FORM_MAIN     out[i, j] = fn(a[i, j], ...); CAST reads bool;
  *                    RANDOM: element first + i * length + j, with parameters seed,
  *                    offset, first, length
- *   CR_FORM_COLUMNS  out[i] = fn[j < C](a[i, j])
+ *   CR_FORM_JOIN     out[i] = fn[j < C](a[i, j])
  * `t` is the arguments' type.  Bails with CR_TYPE when the function does not exist. */
 cr_loop *cr_loop_of_fn(cr_session *s, cr_fn fn, cr_dtype t, cr_form form);
 

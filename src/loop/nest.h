@@ -41,6 +41,7 @@ typedef struct {
     cr_nest_kind kind;
     cr_axis row, column; /* a pointwise program of one axis has one row */
     bool one_row;
+    bool counts_columns; /* a value depends on the column's number */
     bool counts_rows;    /* a value depends on the row's number: size[2] is the first row's */
     cr_sweep *sweep;
     int sweeps;

@@ -122,6 +122,7 @@ static void visit_reduce(work *w, const cr_expr *e)
 static void visit_integer(work *w, const cr_expr *e)
 {
     w->scope[e->id] = (uint8_t)scope_of_index(w, e->index, 1);
+    w->n->counts_columns = w->n->counts_columns || w->scope[e->id] == CR_SCOPE_COLUMN;
     w->n->counts_rows = w->n->counts_rows || cr_sym_uses(e->index[0], w->n->row.index);
 }
 

@@ -1,0 +1,158 @@
+/* Two tiers of one nest. */
+#include "jit/fused.h"
+#include "base/parallel.h"
+#include "jit/tile.h"
+#include <stdatomic.h>
+
+struct cr_fused {
+    cr_session session;
+    cr_loop_maker make;
+    void *context;
+    cr_nest *nest;
+    cr_tile *tile; /* NULL when a step has no prebuilt kernel: then native code is waited for */
+    cr_unit unit;
+    cr_jit_kernel *kernel;
+};
+
+enum { GRAIN = 16384, PATIENCE_SECONDS = 120 };
+
+static void build(cr_session *s, void *context)
+{
+    cr_fused *f = context;
+    cr_loop *l = f->make(s, f->context);
+
+    cr_loop_verify(l);
+    cr_loop_simplify(l);
+    cr_loop_fuse(l);
+    cr_loop_simplify(l);
+    cr_loop_verify(l);
+    f->nest = cr_nest_schedule(l);
+    cr_emit_c(&f->unit, f->nest, l->name);
+}
+
+static void plan(cr_session *s, void *context)
+{
+    cr_fused *f = context;
+
+    (void)s;
+    f->tile = cr_tile_plan(f->nest);
+}
+
+cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
+{
+    cr_fused *f = cr_alloc_zero(sizeof *f);
+    cr_status st;
+
+    if (!f)
+        return CR_MEMORY;
+    f->make = make;
+    f->context = context;
+    CR_GO(cr_session_run(&f->session, build, f));
+    if (cr_session_run(&f->session, plan, f))
+        f->tile = NULL;
+    CR_GO(cr_jit_request(&f->kernel, &f->unit, f->nest->loop->name));
+    *out = f;
+    return CR_OK;
+done:
+    cr_fused_drop(f);
+    return st;
+}
+
+void cr_fused_drop(cr_fused *f)
+{
+    if (!f)
+        return;
+    cr_unit_drop(&f->unit);
+    cr_session_drop(&f->session);
+    cr_free(f);
+}
+
+typedef struct {
+    const cr_fused *f;
+    cr_kernel native;
+    void *const *ptr;
+    const int64_t *stride;
+    int64_t columns;
+    const void *param;
+    _Atomic int status;
+} job;
+
+enum { MOST_OPERANDS = 32 };
+
+static void run_rows(void *context, int64_t begin, int64_t end);
+
+/* Elements of a program of one axis are shared out in spans, unless a value is their
+ * number. */
+enum { SPAN = 4096 };
+
+static bool is_flat(const cr_nest *n)
+{
+    return n->one_row && !n->counts_columns && !n->sweep[0].reduces.count && n->sweeps == 1;
+}
+
+static void run_spans(void *context, int64_t begin, int64_t end)
+{
+    job *j = context, part = {.f = j->f, .native = j->native, .stride = j->stride,
+                              .param = j->param};
+    void *ptr[MOST_OPERANDS];
+    cr_buffer *operand[MOST_OPERANDS];
+    int n = cr_loop_operands(j->f->nest->loop, operand, MOST_OPERANDS);
+
+    for (int k = 0; k < n; k++)
+        ptr[k] = (char *)j->ptr[k] + begin * SPAN * j->stride[2 * k + 1];
+    part.ptr = ptr;
+    part.columns = end * SPAN < j->columns ? (end - begin) * SPAN : j->columns - begin * SPAN;
+    run_rows(&part, 0, 1);
+    if (atomic_load(&part.status))
+        atomic_store(&j->status, atomic_load(&part.status));
+}
+
+static void run_rows(void *context, int64_t begin, int64_t end)
+{
+    job *j = context;
+    int64_t size[3] = {end - begin, j->columns, begin};
+    void *ptr[MOST_OPERANDS];
+    cr_buffer *operand[MOST_OPERANDS];
+    int n = cr_loop_operands(j->f->nest->loop, operand, MOST_OPERANDS);
+
+    for (int k = 0; k < n; k++)
+        ptr[k] = (char *)j->ptr[k] + begin * j->stride[2 * k];
+    if (j->native) {
+        j->native(ptr, j->stride, size, j->param);
+        return;
+    }
+    cr_status st = cr_tile_run(j->f->tile, ptr, j->stride, size, j->param);
+    if (st)
+        atomic_store(&j->status, (int)st);
+}
+
+cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *ptr,
+                          const int64_t *stride, int64_t rows, int64_t columns, const void *param)
+{
+    job j = {.f = f, .ptr = ptr, .stride = stride, .columns = columns, .param = param};
+    int64_t grain = columns >= GRAIN ? 1 : GRAIN / (columns > 0 ? columns : 1);
+
+    if (tier != CR_TIER_TILES)
+        j.native = cr_jit_function(f->kernel);
+    if (!j.native && tier == CR_TIER_BEST && !f->tile) {
+        cr_jit_wait(f->kernel, PATIENCE_SECONDS);
+        j.native = cr_jit_function(f->kernel);
+    }
+    if (!j.native && (tier == CR_TIER_NATIVE || !f->tile))
+        return cr_fail(CR_RUNTIME, "there is no native code for %s", f->nest->loop->name);
+    if (is_flat(f->nest) && rows == 1)
+        cr_parallel_for((columns + SPAN - 1) / SPAN, GRAIN / SPAN, run_spans, &j);
+    else
+        cr_parallel_for(rows, grain, run_rows, &j);
+    return (cr_status)atomic_load(&j.status);
+}
+
+cr_status cr_fused_run(const cr_fused *f, void *const *ptr, const int64_t *stride, int64_t rows,
+                       int64_t columns, const void *param)
+{
+    return cr_fused_run_by(f, CR_TIER_BEST, ptr, stride, rows, columns, param);
+}
+
+cr_jit_kernel *cr_fused_kernel(const cr_fused *f) { return f->kernel; }
+const cr_nest *cr_fused_nest(const cr_fused *f) { return f->nest; }
+const char *cr_fused_source(const cr_fused *f) { return cr_text_str(&f->unit.body); }
