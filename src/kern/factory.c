@@ -77,42 +77,6 @@ void cr_fill_arange(const cr_view *out, cr_scalar start, cr_scalar step)
     cr_parallel_for(s.n, CR_WALK_GRAIN, fill_range, &s);
 }
 
-static cr_status count_ints(int64_t *out, int64_t start, int64_t end, int64_t step)
-{
-    double size = ceil(((double)end - (double)start) / (double)step);
-
-    /* Large bounds lose digits as doubles; small ones may be divided exactly. */
-    if (fabs(size) < 0x1p52)
-        size = (double)((end - start) / step + ((end - start) % step != 0));
-    if (size > (double)INT64_MAX)
-        return cr_fail(CR_RUNTIME, "invalid size, possible overflow?");
-    *out = (int64_t)size;
-    return CR_OK;
-}
-
-cr_status cr_arange_size(int64_t *out, cr_scalar start, cr_scalar end, cr_scalar step,
-                         bool integral)
-{
-    double a = cr_scalar_as_double(start), b = cr_scalar_as_double(end);
-    double by = cr_scalar_as_double(step), size;
-
-    if (by == 0)
-        return cr_fail(CR_RUNTIME, "step must be nonzero");
-    if (!isfinite(a) || !isfinite(b))
-        return cr_fail(CR_RUNTIME, "unsupported range: %g -> %g", a, b);
-    if (by > 0 ? b < a : b > a)
-        return cr_fail(CR_RUNTIME,
-                       "upper bound and lower bound inconsistent with step sign");
-    if (integral)
-        return count_ints(out, cr_scalar_as_int(start), cr_scalar_as_int(end),
-                          cr_scalar_as_int(step));
-    size = ceil((b - a) / by);
-    if (!(size < (double)INT64_MAX))
-        return cr_fail(CR_RUNTIME, "invalid size, possible overflow?");
-    *out = (int64_t)size;
-    return CR_OK;
-}
-
 /* linspace and logspace. */
 
 /* The two halves are counted from their own ends, so both ends are exact. */
@@ -199,17 +163,6 @@ static void row_span(int64_t i, int64_t columns, int64_t offset, bool upper, int
     cut = cut < 0 ? 0 : cut > columns ? columns : cut;
     *first = upper ? cut : 0;
     *last = upper ? columns : cut;
-}
-
-int64_t cr_triangle_size(int64_t rows, int64_t columns, int64_t offset, bool upper)
-{
-    int64_t n = 0, first, last;
-
-    for (int64_t i = 0; i < rows; i++) {
-        row_span(i, columns, offset, upper, &first, &last);
-        n += last - first;
-    }
-    return n;
 }
 
 void cr_fill_triangle_indices(const cr_view *out, int64_t rows, int64_t columns, int64_t offset,

@@ -13,12 +13,8 @@ void cr_fill_linspace(const cr_view *out, cr_scalar start, cr_scalar end);
 void cr_fill_logspace(const cr_view *out, cr_scalar start, cr_scalar end, double base);
 /* Ones on the main diagonal of a matrix, zero elsewhere. */
 void cr_fill_eye(const cr_view *out);
-/* How many elements arange makes; CR_RUNTIME in torch's words for bad bounds. */
-CR_MUST cr_status cr_arange_size(int64_t *out, cr_scalar start, cr_scalar end, cr_scalar step,
-                                 bool integral);
-/* How many positions of a rows x columns matrix lie on or below (above) the diagonal. */
-int64_t cr_triangle_size(int64_t rows, int64_t columns, int64_t offset, bool upper);
-/* Their coordinates, {2, n}. */
+/* Coordinates of a triangle of a rows x columns matrix, {2, n}: column - row <= offset,
+ * or >= for the upper one. */
 void cr_fill_triangle_indices(const cr_view *out, int64_t rows, int64_t columns, int64_t offset,
                               bool upper);
 

@@ -58,6 +58,21 @@ cr_status cr_kern_cat(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
+/* Each tensor is a slice of size one along the new dimension. */
+cr_status cr_kern_stack(const cr_value *arg, cr_view *out)
+{
+    int64_t dim = cr_view_dim(out, arg[1].i);
+
+    for (uint32_t i = 0; i < arg[0].len; i++) {
+        part p;
+        part_of(&p, out);
+        narrow(&p, dim, i, 1);
+        remove_dim(&p, dim);
+        cr_copy_view(&p.v, arg[0].list[i].view);
+    }
+    return CR_OK;
+}
+
 /* Turning. */
 
 cr_status cr_kern_flip(const cr_value *arg, cr_view *out)

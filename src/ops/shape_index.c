@@ -649,6 +649,38 @@ cr_status cr_shape_embedding_backward(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
+static int64_t largest(const cr_view *v, int d, const int64_t *p)
+{
+    int64_t best = INT64_MIN;
+
+    if (d == v->ndim)
+        return *p;
+    for (int64_t i = 0; i < v->size[d]; i++, p += v->stride[d]) {
+        int64_t x = largest(v, d + 1, p);
+        best = x > best ? x : best;
+    }
+    return best;
+}
+
+/* (self, num_classes): -1 means one more than the largest number. */
+cr_status cr_shape_one_hot(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t classes = arg[1].i;
+
+    if (classes == -1) {
+        CR_TRY(need_data(self, "one_hot"));
+        classes = largest(self, 0, (const int64_t *)(const void *)self->data) + 1;
+        if (classes < 1)
+            return cr_fail(CR_RUNTIME, "Class values must be non-negative.");
+    } else if (classes < 1) {
+        return cr_fail(CR_RUNTIME, "num_classes should be positive");
+    }
+    cr_shape_like(out, self);
+    out->size[out->ndim++] = classes;
+    return CR_OK;
+}
+
 /* The first result; the others go with the bags. */
 cr_status cr_shape_embedding_bag(const cr_value *arg, cr_shape *out)
 {

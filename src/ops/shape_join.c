@@ -63,6 +63,27 @@ cr_status cr_shape_cat(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
+cr_status cr_shape_stack(const cr_value *arg, cr_shape *out)
+{
+    const cr_value *list = &arg[0];
+    const cr_view *first;
+    int64_t dim;
+
+    if (!list->len)
+        return cr_fail(CR_RUNTIME, "stack expects a non-empty TensorList");
+    first = list->list[0].view;
+    CR_TRY(cr_shape_wrap(&dim, arg[1].i, first->ndim + 1));
+    for (uint32_t i = 1; i < list->len; i++)
+        if (!cr_same_sizes(first, list->list[i].view))
+            return cr_fail(CR_RUNTIME,
+                           "stack expects each tensor to be equal size, but got %s at entry 0 and %s "
+                           "at entry %u", cr_view_text(first), cr_view_text(list->list[i].view), i);
+    out->ndim = first->ndim + 1;
+    for (int d = 0, from = 0; d < out->ndim; d++)
+        out->size[d] = d == dim ? (int64_t)list->len : first->size[from++];
+    return CR_OK;
+}
+
 /* Turning and repeating. */
 
 static cr_status check_dims(const cr_value *dims, int ndim)

@@ -1,0 +1,197 @@
+/* Shape rules of sequences and patterns. */
+#include "ops/shape.h"
+#include "ops/shape_help.h"
+#include <math.h>
+
+typedef long long ll; /* for printf */
+
+/* How the bounds print: as integers when they are. */
+static cr_status unsupported(cr_scalar start, cr_scalar end)
+{
+    return cr_fail(CR_RUNTIME, "unsupported range: %g -> %g", cr_scalar_as_double(start),
+                   cr_scalar_as_double(end));
+}
+
+static bool integral(cr_scalar s) { return s.category <= CR_CAT_INT; }
+
+/* The count of integers needs no rounding where it fits. */
+static double steps_between(cr_scalar start, cr_scalar end, cr_scalar step)
+{
+    double a = cr_scalar_as_double(start), b = cr_scalar_as_double(end);
+    double by = cr_scalar_as_double(step), n = (b - a) / by;
+
+    if (integral(start) && integral(end) && integral(step) && fabs(b - a) < 0x1p52)
+        n = (double)((end.i - start.i) / step.i) + ((end.i - start.i) % step.i != 0);
+    return n;
+}
+
+static cr_status check_bounds(cr_scalar start, cr_scalar end, cr_scalar step)
+{
+    double a, b, by;
+
+    if (start.category == CR_CAT_COMPLEX || end.category == CR_CAT_COMPLEX ||
+        step.category == CR_CAT_COMPLEX)
+        return cr_fail(CR_RUNTIME, "value cannot be converted to type double without overflow");
+    a = cr_scalar_as_double(start);
+    b = cr_scalar_as_double(end);
+    by = cr_scalar_as_double(step);
+    if (by == 0 || by != by)
+        return cr_fail(CR_RUNTIME, "step must be nonzero");
+    if (!isfinite(a) || !isfinite(b))
+        return unsupported(start, end);
+    if (by > 0 ? b < a : b > a)
+        return cr_fail(CR_RUNTIME, "upper bound and lower bound inconsistent with step sign");
+    return CR_OK;
+}
+
+static cr_status vector_of(cr_shape *out, double n)
+{
+    if (!(n >= 0 && n < (double)INT64_MAX))
+        return cr_fail(CR_RUNTIME, "invalid size, possible overflow?");
+    out->ndim = 1;
+    out->size[0] = (int64_t)n;
+    return CR_OK;
+}
+
+/* (start, end, step, *, dtype, ...) */
+cr_status cr_shape_arange(const cr_value *arg, cr_shape *out)
+{
+    cr_scalar start = arg[0].number, end = arg[1].number, step = arg[2].number;
+
+    CR_TRY(check_bounds(start, end, step));
+    /* An integral dtype cuts the bounds first. */
+    if (arg[3].tag != CR_NONE && cr_dtype_category((cr_dtype)arg[3].i) <= CR_CAT_INT) {
+        start = cr_scalar_int(cr_scalar_as_int(start));
+        end = cr_scalar_int(cr_scalar_as_int(end));
+        step = cr_scalar_int(cr_scalar_as_int(step));
+        CR_TRY(check_bounds(start, end, step));
+    }
+    return vector_of(out, ceil(steps_between(start, end, step)));
+}
+
+/* The same with the end included. */
+cr_status cr_shape_range(const cr_value *arg, cr_shape *out)
+{
+    cr_scalar start = arg[0].number, end = arg[1].number, step = arg[2].number;
+    double a, b;
+
+    CR_TRY(check_bounds(start, end, step));
+    a = cr_scalar_as_double(start);
+    b = cr_scalar_as_double(end);
+    return vector_of(out, floor((b - a) / cr_scalar_as_double(step)) + 1);
+}
+
+/* (start, end, steps, ...) */
+cr_status cr_shape_linspace(const cr_value *arg, cr_shape *out)
+{
+    if (arg[2].i < 0)
+        return cr_fail(CR_RUNTIME, "number of steps must be non-negative");
+    out->ndim = 1;
+    out->size[0] = arg[2].i;
+    return CR_OK;
+}
+
+static cr_status matrix_of(cr_shape *out, int64_t n, int64_t m)
+{
+    if (n < 0)
+        return cr_fail(CR_RUNTIME, "n must be greater or equal to 0, got %lld", (ll)n);
+    if (m < 0)
+        return cr_fail(CR_RUNTIME, "m must be greater or equal to 0, got %lld", (ll)m);
+    out->ndim = 2;
+    out->size[0] = n;
+    out->size[1] = m;
+    return CR_OK;
+}
+
+cr_status cr_shape_eye(const cr_value *arg, cr_shape *out)
+{
+    return matrix_of(out, arg[0].i, arg[0].i);
+}
+
+cr_status cr_shape_eye_m(const cr_value *arg, cr_shape *out)
+{
+    return matrix_of(out, arg[0].i, arg[1].i);
+}
+
+/* Positions of a matrix with column - row <= offset (>= for the upper triangle). */
+static int64_t triangle_size(int64_t rows, int64_t columns, int64_t offset, bool upper)
+{
+    int64_t n = 0;
+
+    for (int64_t i = 0; i < rows; i++) {
+        int64_t cut = upper ? i + offset : i + offset + 1;
+        cut = cut < 0 ? 0 : cut > columns ? columns : cut;
+        n += upper ? columns - cut : cut;
+    }
+    return n;
+}
+
+static cr_status triangle(const cr_value *arg, cr_shape *out, bool upper)
+{
+    if (arg[0].i < 0)
+        return cr_fail(CR_RUNTIME, "row must be non-negative, got%lld", (ll)arg[0].i);
+    if (arg[1].i < 0)
+        return cr_fail(CR_RUNTIME, "col must be non-negative, got%lld", (ll)arg[1].i);
+    out->ndim = 2;
+    out->size[0] = 2;
+    out->size[1] = triangle_size(arg[0].i, arg[1].i, arg[2].i, upper);
+    return CR_OK;
+}
+
+cr_status cr_shape_tril_indices(const cr_value *arg, cr_shape *out)
+{
+    return triangle(arg, out, false);
+}
+
+cr_status cr_shape_triu_indices(const cr_value *arg, cr_shape *out)
+{
+    return triangle(arg, out, true);
+}
+
+/* The size argument of a random factory, and its place. */
+static cr_status sized(const cr_value *size, cr_shape *out)
+{
+    if (size->len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "a tensor of more than %d dimensions", CR_MAX_DIMS);
+    out->ndim = (int)size->len;
+    for (int d = 0; d < out->ndim; d++) {
+        if (size->ints[d] < 0)
+            return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+                           (ll)size->ints[d], cr_shape_text((int)size->len, size->ints));
+        out->size[d] = size->ints[d];
+    }
+    return CR_OK;
+}
+
+cr_status cr_shape_size_0(const cr_value *arg, cr_shape *out) { return sized(&arg[0], out); }
+cr_status cr_shape_size_1(const cr_value *arg, cr_shape *out) { return sized(&arg[1], out); }
+cr_status cr_shape_size_2(const cr_value *arg, cr_shape *out) { return sized(&arg[2], out); }
+
+cr_status cr_shape_randperm(const cr_value *arg, cr_shape *out)
+{
+    cr_value size = cr_of_ints(&arg[0].i, 1);
+
+    return sized(&size, out);
+}
+
+/* (self, num_samples, replacement, ...) */
+cr_status cr_shape_multinomial(const cr_value *arg, cr_shape *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t n;
+
+    if (self->ndim != 1 && self->ndim != 2)
+        return cr_fail(CR_RUNTIME, "prob_dist must be 1 or 2 dim");
+    if (!cr_dtype_is_float((cr_dtype)self->dtype))
+        return cr_fail(CR_RUNTIME, "multinomial only supports floating-point dtypes for input, got: %s",
+                       cr_view_type(self));
+    if (arg[1].i <= 0)
+        return cr_fail(CR_RUNTIME, "cannot sample n_sample <= 0 samples");
+    n = self->size[self->ndim - 1];
+    if (!arg[2].i && arg[1].i > n)
+        return cr_fail(CR_RUNTIME,
+                       "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+    cr_shape_like(out, self);
+    out->size[self->ndim - 1] = arg[1].i;
+    return CR_OK;
+}
