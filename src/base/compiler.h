@@ -17,6 +17,13 @@
 #define CR_CLZ64(x)           ((unsigned)__builtin_clzll(x))
 #define CR_POPCOUNT64(x)      ((unsigned)__builtin_popcountll(x))
 #define CR_MUL_OVERFLOW(a, b, out) __builtin_mul_overflow(a, b, out)
+/* Compiled for several instruction sets; the loader picks.  For loops without rounding choices. */
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
+#define CR_WIDE __attribute__((target_clones("default", "avx2")))
+#else
+#define CR_WIDE
+#endif
 #define CR_ADD_OVERFLOW(a, b, out) __builtin_add_overflow(a, b, out)
 
 #endif
