@@ -30,7 +30,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
-ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io
+ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io api
 LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c)))
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c)))
 PY_SRC    := $(wildcard src/py/bind/*.c)
@@ -107,8 +107,8 @@ lib: $(B)/libcresset.a $(B)/libcresset.so
 # The table names functions by weak references, which pull nothing out of an archive.
 ARCHIVE = -Wl,--whole-archive $(B)/libcresset.a -Wl,--no-whole-archive
 
-$(B)/crc: tools/crc.c $(B)/libcresset.a
-	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS) -rdynamic
+$(B)/crc: $(wildcard tools/crc*.c) $(B)/libcresset.a
+	$(Q)$(CC) $(CFLAGS_ALL) $(filter %.c,$^) $(ARCHIVE) -o $@ $(LIBS) -rdynamic
 
 # --- Python package --------------------------------------------------------------
 # One folder an interpreter, named by its ABI: builds for several share the rest.
