@@ -1,0 +1,133 @@
+"""Optimizers and schedules on a small problem, as plain data to record and to check."""
+import warnings
+
+OPTIMIZERS = [
+    ("SGD", {"lr": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.01}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "maximize": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "fused": False}),
+    ("Adam", {"lr": 0.1}),
+    ("Adam", {"lr": 0.1, "amsgrad": True, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.1, "amsgrad": True, "fused": False}),
+    ("AdamW", {"lr": 0.1}),
+    ("AdamW", {"lr": 0.1, "amsgrad": True, "maximize": True}),
+    ("AdamW", {"fused": False}),
+    ("Adagrad", {"lr_decay": 0.1, "weight_decay": 0.1}),
+    ("Adadelta", {"weight_decay": 0.1}),
+    ("Adamax", {"weight_decay": 0.1}),
+    ("NAdam", {"weight_decay": 0.1}),
+    ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("RAdam", {"weight_decay": 0.1}),
+    ("RAdam", {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("RMSprop", {"centered": True, "momentum": 0.5}),
+    ("RMSprop", {"weight_decay": 0.1}),
+    ("Rprop", {}),
+    ("ASGD", {"t0": 2, "weight_decay": 0.1}),
+    ("LBFGS", {}),
+    ("LBFGS", {"line_search_fn": "strong_wolfe"}),
+    ("LBFGS", {"lr": 0.5, "history_size": 3, "max_iter": 5}),
+]
+
+SCHEDULES = {
+    "StepLR": lambda s, o: s.StepLR(o, 3),
+    "MultiStepLR": lambda s, o: s.MultiStepLR(o, [2, 5, 5, 9]),
+    "ExponentialLR": lambda s, o: s.ExponentialLR(o, 0.9),
+    "CosineAnnealingLR": lambda s, o: s.CosineAnnealingLR(o, 7, 0.01),
+    "CosineAnnealingWarmRestarts": lambda s, o: s.CosineAnnealingWarmRestarts(o, 3, 2),
+    "LambdaLR": lambda s, o: s.LambdaLR(o, lambda epoch: 0.9 ** epoch),
+    "MultiplicativeLR": lambda s, o: s.MultiplicativeLR(o, [lambda e: 0.9, lambda e: 0.8]),
+    "ConstantLR": lambda s, o: s.ConstantLR(o),
+    "LinearLR": lambda s, o: s.LinearLR(o),
+    "PolynomialLR": lambda s, o: s.PolynomialLR(o, 6, 2.0),
+    "CyclicLR triangular": lambda s, o: s.CyclicLR(o, 0.1, 1.0, 4, 3),
+    "CyclicLR triangular2": lambda s, o: s.CyclicLR(o, 0.1, 1.0, 4, mode="triangular2"),
+    "CyclicLR exp_range": lambda s, o: s.CyclicLR(o, 0.1, 1.0, 4, mode="exp_range", gamma=0.9),
+    "OneCycleLR": lambda s, o: s.OneCycleLR(o, 1.0, 40),
+    "OneCycleLR three": lambda s, o: s.OneCycleLR(o, [1.0, 2.0], 40, three_phase=True,
+                                                  anneal_strategy="linear"),
+    "ReduceLROnPlateau": lambda s, o: s.ReduceLROnPlateau(o, patience=2, cooldown=1),
+    "ReduceLROnPlateau max": lambda s, o: s.ReduceLROnPlateau(o, mode="max", patience=1,
+                                                              threshold_mode="abs"),
+    "SequentialLR": lambda s, o: s.SequentialLR(
+        o, [s.ConstantLR(o, 0.1, 2), s.ExponentialLR(o, 0.9)], [4]),
+    "ChainedScheduler": lambda s, o: s.ChainedScheduler(
+        [s.ConstantLR(o, 0.1, 2), s.ExponentialLR(o, 0.9)]),
+}
+
+
+def label(name, options):
+    return f"{name} {options}"
+
+
+def problem(t, complex_numbers=False):
+    """Three parameters and a function that computes gradients; the third has none once."""
+    def start(n):
+        x = (t.arange(n, dtype=t.float32) * 0.9 + 0.2).sin()
+        return t.complex(x, x.cos()) if complex_numbers else x
+
+    params = [t.nn.Parameter(start(12).reshape(3, 4)), t.nn.Parameter(start(5)),
+              t.nn.Parameter(start(1).reshape(()))]
+    step = 0
+
+    def loss():
+        nonlocal step
+        for p in params:
+            p.grad = None
+        x = (t.arange(12, dtype=t.float32) * 0.3 + step).cos().reshape(3, 4)
+        value = ((params[0].abs() * x - 1) ** 2).sum() + (params[1].abs() ** 3).sum()
+        if step != 2:
+            value = value + params[2].abs() ** 2
+        value.backward()
+        step += 1
+        return value
+
+    return params, loss
+
+
+def make(t, name, options, params):
+    groups = params
+    if name != "LBFGS":
+        groups = [{"params": params[:2]}, {"params": params[2:], "lr": 0.05}]
+    return getattr(t.optim, name)(groups, **options)
+
+
+def advance(name, optimizer, loss, steps):
+    for _ in range(steps):
+        if name == "LBFGS":
+            optimizer.step(loss)
+        else:
+            loss()
+            optimizer.step()
+
+
+def run_optimizer(t, name, options, complex_numbers=False):
+    """The parameters after seven steps, and what the state holds."""
+    params, loss = problem(t, complex_numbers)
+    optimizer = make(t, name, options, params)
+    advance(name, optimizer, loss, 7 if name != "LBFGS" else 2)
+    values = [v for p in params for v in _numbers(t, p.detach())]
+    state = {str(k): sorted(v) for k, v in optimizer.state_dict()["state"].items()}
+    return {"values": values, "state": state, "repr": repr(optimizer)}
+
+
+def _numbers(t, tensor):
+    if tensor.is_complex():
+        tensor = t.view_as_real(tensor)
+    return tensor.reshape(-1).tolist()
+
+
+def run_schedule(t, name, steps=24):
+    """Rates and momenta of both groups over the epochs."""
+    p, q = (t.nn.Parameter(t.zeros(2)) for _ in range(2))
+    optimizer = t.optim.SGD([{"params": [p]}, {"params": [q], "lr": 0.5}], lr=0.1, momentum=0.9)
+    out = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        scheduler = SCHEDULES[name](t.optim.lr_scheduler, optimizer)
+        for i in range(steps):
+            groups = optimizer.param_groups
+            out.append([g["lr"] for g in groups] + [g["momentum"] for g in groups])
+            optimizer.step()
+            metric = (1 / (1 + i // 4),) if name.startswith("Reduce") else ()
+            scheduler.step(*metric)
+    return out

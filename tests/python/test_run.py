@@ -1,0 +1,123 @@
+"""python -m cresset run SCRIPT: a script that imports torch, as Python would run it."""
+import os
+import subprocess
+import sys
+
+import pytest
+
+PREFIX = [sys.executable, "-m", "cresset"]
+
+
+def run(tmp_path, source, *arguments, name="script.py"):
+    (tmp_path / name).write_text(source)
+    return subprocess.run([*PREFIX, "run", name, *arguments], cwd=tmp_path, text=True,
+                          capture_output=True, timeout=120)
+
+
+def test_torch_is_cresset_under_every_name(tmp_path):
+    done = run(tmp_path, """
+import sys
+import torch
+import torch.nn as nn, torch.nn.functional as F
+import torch.utils.data
+from torch.optim import SGD
+from torch.optim.lr_scheduler import StepLR
+import cresset, cresset.nn.modules.conv
+import torch.nn.modules.conv
+assert torch is cresset and nn is cresset.nn and F is cresset.nn.functional
+assert torch.nn.modules.conv is cresset.nn.modules.conv and torch.optim.SGD is SGD
+assert nn.__name__ == nn.__spec__.name == "cresset.nn"
+assert sys.modules["torch.nn"] is sys.modules["cresset.nn"]
+net = nn.Linear(2, 1)
+loss = F.mse_loss(net(torch.ones(1, 2)), torch.zeros(1, 1))
+loss.backward()
+SGD(net.parameters(), lr=0.1).step()
+print("ok")
+""")
+    assert (done.stdout, done.stderr, done.returncode) == ("ok\n", "", 0)
+
+
+def test_a_missing_module_is_missing(tmp_path):
+    done = run(tmp_path, """
+try:
+    import torch.no_such_part
+except ModuleNotFoundError as error:
+    print(error, error.name)
+""")
+    assert done.stdout == "No module named 'torch.no_such_part' torch.no_such_part\n"
+
+
+def test_the_script_sees_what_python_would_show_it(tmp_path):
+    (tmp_path / "beside.py").write_text("value = 5\n")
+    done = run(tmp_path, """
+import os, sys
+import beside
+print(sys.argv, __name__, __file__, sys.path[0], beside.value)
+print(sys.modules["__main__"].sys is sys, __spec__, __package__, __doc__)
+""", "-x", "--run")
+    path = str(tmp_path / "script.py")
+    assert done.stdout.splitlines() == [
+        f"['script.py', '-x', '--run'] __main__ {path} {os.path.realpath(tmp_path)} 5",
+        "True None None None"]
+
+
+@pytest.mark.parametrize("source, code, stdout", [
+    ("import sys; sys.exit(7)", 7, ""), ("raise SystemExit", 0, ""),
+    ("import atexit; atexit.register(print, 'bye'); 1/0", 1, "bye\n")])
+def test_exit_codes_are_kept(tmp_path, source, code, stdout):
+    done = run(tmp_path, source)
+    assert (done.returncode, done.stdout) == (code, stdout)
+
+
+def test_tracebacks_begin_in_the_script(tmp_path):
+    source = "def f():\n    raise ValueError('no')\nf()\n"
+    done = run(tmp_path, source)
+    plain = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, text=True,
+                           capture_output=True)
+    assert done.stderr == plain.stderr and "run.py" not in done.stderr
+    broken = run(tmp_path, "x = (\n")
+    plain = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, text=True,
+                           capture_output=True)
+    assert broken.stderr == plain.stderr and broken.returncode == 1
+
+
+def test_an_interrupt_ends_by_the_signal(tmp_path):
+    done = run(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    assert done.returncode == -2 and "KeyboardInterrupt" in done.stderr
+
+
+def test_a_missing_script_is_named(tmp_path):
+    done = subprocess.run([*PREFIX, "run", "nope.py"], cwd=tmp_path, text=True,
+                          capture_output=True)
+    assert done.returncode == 2
+    assert done.stderr == (f"{sys.executable}: can't open file '{tmp_path}/nope.py': [Errno 2] "
+                           "No such file or directory\n")
+
+
+def test_the_command_line_explains_itself():
+    done = subprocess.run(PREFIX, text=True, capture_output=True)
+    assert done.returncode == 2 and done.stderr.startswith("usage: python -m cresset run")
+    done = subprocess.run([*PREFIX, "--help"], text=True, capture_output=True)
+    assert done.returncode == 0 and done.stdout.startswith("usage: python -m cresset run")
+
+
+def test_spawned_processes_know_torch(tmp_path):
+    done = run(tmp_path, """
+import multiprocessing
+import torch
+def work(queue):
+    queue.put((torch.__name__, torch.ones(2).sum().item()))
+if __name__ == "__main__":
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=work, args=(queue,))
+    process.start()
+    print(queue.get(timeout=60))
+    process.join()
+""")
+    assert (done.stdout, done.stderr) == ("('cresset', 2.0)\n", "")
+
+
+def test_sources_can_be_inspected(tmp_path):
+    done = run(tmp_path, "import inspect\ndef f():\n    return 1\nprint(inspect.getsource(f))\n")
+    assert done.stdout == "def f():\n    return 1\n\n"
