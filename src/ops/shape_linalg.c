@@ -425,3 +425,16 @@ cr_status cr_shape_pivots_to_matrix(const cr_value *arg, cr_shape *out)
     push(out, arg[1].i);
     return CR_OK;
 }
+
+/* (self) */
+cr_status cr_shape_matrix_exp(const cr_value *arg, cr_shape *out)
+{
+    static const cr_value name = {.tag = CR_STRING, .len = 17, .s = "linalg.matrix_exp"};
+    const cr_view *v = arg[0].view;
+
+    if (!cr_dtype_is_inexact((cr_dtype)v->dtype))
+        return check_inexact(v, &name);
+    CR_TRY(check_square(v, &name));
+    matrix(out, v, rows(v), cols(v));
+    return CR_OK;
+}
