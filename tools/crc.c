@@ -1,0 +1,132 @@
+/* crc - the compiler by hand: text in, text out.
+ *
+ *   crc PASS... FILE          a program after print, simplify, fuse, verify, schedule or c
+ *   crc text [-w] FILE...     golden tests; -w writes what came out
+ *   crc run FILE [N=V]...     a program through every tier, measured and compared
+ *   crc explain OP            all that is derived from an entry of the operator table
+ *   crc ops                   the operator table's entries
+ *   crc env                   environment variables */
+#include "crc.h"
+#include "base/env.h"
+#include "emit/emit.h"
+#include <stdio.h>
+#include <string.h>
+
+int crc_failed(void)
+{
+    fprintf(stderr, "crc: %s\n", cr_error_message());
+    return 1;
+}
+
+/* --- passes --- */
+
+typedef struct {
+    const char *text;
+    char passes[128];
+    cr_text *out;
+} pass_job;
+
+/* Passes that end a chain print something else than the program. */
+static bool last_pass(cr_session *s, pass_job *j, cr_loop *l, const char *pass)
+{
+    if (!strcmp(pass, "schedule")) {
+        cr_nest_print(j->out, cr_nest_schedule(l));
+    } else if (!strcmp(pass, "c")) {
+        cr_unit u = {.body = {0}};
+        cr_emit_c(&u, cr_nest_schedule(l), l->name);
+        cr_text_put(j->out, cr_text_str(&u.body));
+        cr_unit_drop(&u);
+    } else {
+        cr_bail(s, CR_VALUE, "no pass is called '%s'", pass);
+    }
+    return true;
+}
+
+static void run_passes(cr_session *s, void *context)
+{
+    pass_job *j = context;
+    cr_loop *l = cr_loop_parse(s, j->text);
+    char *rest = j->passes, *pass;
+    bool printed = false;
+
+    while (!printed && (pass = strtok_r(rest, " ", &rest))) {
+        if (!strcmp(pass, "print") || !strcmp(pass, "verify"))
+            cr_loop_verify(l);
+        else if (!strcmp(pass, "simplify"))
+            cr_loop_simplify(l);
+        else if (!strcmp(pass, "fuse"))
+            cr_loop_fuse(l);
+        else
+            printed = last_pass(s, j, l, pass);
+    }
+    if (!printed)
+        cr_loop_print(j->out, l);
+}
+
+cr_status crc_pass(cr_text *out, const char *passes, const char *text)
+{
+    pass_job j = {.text = text, .out = out};
+    cr_session s = {.status = CR_OK};
+    cr_status st;
+
+    snprintf(j.passes, sizeof j.passes, "%s", passes);
+    st = cr_session_run(&s, run_passes, &j);
+    cr_session_drop(&s);
+    return st;
+}
+
+static int run_on_file(int argc, char **argv)
+{
+    cr_text passes = {0}, out = {0};
+    char *text = NULL;
+    size_t len;
+    cr_status st;
+
+    for (int i = 1; i < argc - 1; i++)
+        cr_text_printf(&passes, "%s ", argv[i]);
+    st = cr_read_file(&text, &len, argv[argc - 1]);
+    if (!st)
+        st = crc_pass(&out, cr_text_str(&passes), text);
+    fputs(cr_text_str(&out), stdout);
+    cr_text_drop(&out);
+    cr_text_drop(&passes);
+    cr_free(text);
+    return st ? crc_failed() : 0;
+}
+
+static int env(void)
+{
+    cr_text out = {0};
+
+    cr_env_describe(&out);
+    fputs(cr_text_str(&out), stdout);
+    cr_text_drop(&out);
+    return 0;
+}
+
+static int usage(void)
+{
+    fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
+          " ops | env\n"
+          "passes: print simplify fuse verify schedule c\n",
+          stderr);
+    return 2;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int argc, char **argv);
+    } commands[] = {
+        {"text", crc_text}, {"run", crc_run}, {"explain", crc_explain}, {"ops", crc_ops}};
+
+    if (argc < 2)
+        return usage();
+    for (size_t i = 0; i < CR_LEN(commands); i++)
+        if (!strcmp(argv[1], commands[i].name))
+            return commands[i].run(argc - 1, argv + 1);
+    if (!strcmp(argv[1], "env"))
+        return env();
+    return argc < 3 ? usage() : run_on_file(argc, argv);
+}
