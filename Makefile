@@ -77,8 +77,12 @@ ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c
 ISAS       := base avx2 avx512
 KFLAGS     := -std=gnu11 -O2 -fPIC -fvisibility=hidden -ffp-contract=off -Isrc -I$(B)/gen $(FLAVOUR)
 
+# opgen leaves a file alone that would not change; what is made from it then stays too.
+$(B)/gen/%.c: $(B)/gen/stamp
+	@:
+
 define isa_rules
-$(B)/gen/kern_%.$(1).o: $(B)/gen/stamp
+$(B)/gen/kern_%.$(1).o: $(B)/gen/kern_%.c $(VEC) src/emit/kernel.h
 	@echo "  kernels $$*.$(1)"
 	$$(Q)$$(CC) $$(KFLAGS) $$(ISA_$(1)) -DCK_ISA=$(1) -c $(B)/gen/kern_$$*.c -o $$@
 endef
@@ -86,12 +90,12 @@ $(foreach i,$(ISAS),$(eval $(call isa_rules,$(i))))
 KERN_OBJ := $(foreach i,$(ISAS),$(KERN_FILES:%=$(B)/gen/kern_%.$(i).o))
 
 GEN_NAMES := kern_table ops_text externs vec_text ops_api
-$(B)/gen/%.o: $(B)/gen/stamp
+$(B)/gen/%.o: $(B)/gen/%.c
 	$(Q)$(CC) $(CFLAGS_ALL) -c $(B)/gen/$*.c -o $@
 GEN_OBJ := $(GEN_NAMES:%=$(B)/gen/%.o)
 
 # --- library ---------------------------------------------------------------------
-$(B)/obj/%.o: src/%.c $(B)/gen/stamp
+$(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
@@ -115,7 +119,7 @@ $(B)/crc: $(wildcard tools/crc*.c) $(B)/libcresset.a
 PY_TAG := $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_config_var("SOABI"))' 2>/dev/null)
 PY_INC  = $(shell $(PYTHON) -c 'import sysconfig; print(sysconfig.get_paths()["include"])')
 PY_OBJ := $(B)/$(PY_TAG)
-$(PY_OBJ)/%.o: src/py/bind/%.c $(B)/gen/stamp
+$(PY_OBJ)/%.o: src/py/bind/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -I$(PY_INC) -MMD -c $< -o $@

@@ -87,10 +87,10 @@ static inline bool cr_requires_grad(const cr_tensor *t)
     return t->requires_grad || (t->grad && t->grad->base && t->grad->base->requires_grad);
 }
 /* Torch's errors for non-leaves, dtypes, inference tensors: CR_RUNTIME. */
-CR_MUST cr_status cr_set_requires_grad(cr_tensor *t, bool on);
+CR_API CR_MUST cr_status cr_set_requires_grad(cr_tensor *t, bool on);
 /* Not the result of a recorded operation.  Views are refreshed first, so this may fail
  * to allocate; it then answers true. */
-bool cr_is_leaf(cr_tensor *t);
+CR_API bool cr_is_leaf(cr_tensor *t);
 /* The node behind `t` (borrowed): grad_fn, refreshed when the base of a view was
  * changed in place; NULL for a leaf. */
 CR_MUST cr_status cr_grad_fn(cr_node **out, cr_tensor *t);
@@ -102,8 +102,8 @@ static inline cr_tensor *cr_grad_of(const cr_tensor *t) /* .grad, borrowed; may 
     return t->grad ? t->grad->grad : NULL;
 }
 /* .grad = grad (counted; NULL clears).  Checks in torch's words. */
-CR_MUST cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad);
-CR_MUST cr_status cr_retain_grad(cr_tensor *t);
+CR_API CR_MUST cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad);
+CR_API CR_MUST cr_status cr_retain_grad(cr_tensor *t);
 /* detach(): an alias without history, version shared. */
 CR_MUST cr_status cr_detached(cr_tensor **out, cr_tensor *t);
 CR_MUST cr_status cr_detach_inplace(cr_tensor *t);

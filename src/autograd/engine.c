@@ -56,7 +56,7 @@ static cr_status check_nan(cr_node *n, cr_tensor *const *out)
         if (!st)
             st = cr_call_unary(&any, "any", is);
         if (!st && any->data)
-            st = cr_item(&s, any);
+            st = cr_tensor_item(&s, any);
         if (!st && cr_scalar_as_int(s))
             st = cr_fail(CR_RUNTIME, "Function '%s' returned nan values in its %uth output.",
                          cr_node_name(n), i);
@@ -285,7 +285,7 @@ static cr_status find_roots(cr_task *t)
 
 static cr_status ones(cr_tensor **out, const cr_tensor *root)
 {
-    CR_TRY(cr_zeros(out, (cr_dtype)root->dtype, root->device, root->ndim, root->size));
+    CR_TRY(cr_zero_tensor(out, (cr_dtype)root->dtype, root->device, root->ndim, root->size));
     cr_view v = cr_view_of(*out);
     cr_status st = (*out)->data ? cr_fill_elements(&v, cr_scalar_int(1)) : CR_OK;
     if (st)

@@ -65,7 +65,7 @@ cr_dtype cr_dtype_compute(cr_dtype t);
 /* Whether torch lets a result of type `from` be stored in `to` (in-place, out=). */
 bool cr_can_cast(cr_dtype from, cr_dtype to);
 /* By torch name, alias or suffix; CR_DTYPE_NONE when there is none. */
-cr_dtype cr_dtype_find(const char *name);
+CR_API cr_dtype cr_dtype_find(const char *name);
 
 /* A number with a category: what Python's bool, int, float, complex become. */
 typedef struct {
@@ -85,9 +85,9 @@ static inline cr_scalar cr_scalar_float(double d)
 {
     return (cr_scalar){.category = CR_CAT_FLOAT, .d = d};
 }
-double cr_scalar_as_double(cr_scalar s);
-int64_t cr_scalar_as_int(cr_scalar s);
-cr_complex cr_scalar_as_complex(cr_scalar s);
+CR_API double cr_scalar_as_double(cr_scalar s);
+CR_API int64_t cr_scalar_as_int(cr_scalar s);
+CR_API cr_complex cr_scalar_as_complex(cr_scalar s);
 /* Writes `s` as one element of type `t`, wrapping and rounding as a cast does. */
 void cr_scalar_store(cr_scalar s, cr_dtype t, void *element);
 cr_scalar cr_scalar_load(cr_dtype t, const void *element);

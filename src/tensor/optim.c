@@ -86,7 +86,7 @@ static cr_status adam(const char *name, const cr_value *arg, bool decoupled)
     CR_TRY(check_lists(name, arg, 6));
     for (uint32_t i = 0; i < arg[0].len; i++) {
         cr_scalar step;
-        CR_TRY(cr_item(&step, item(&arg[5], i)));
+        CR_TRY(cr_tensor_item(&step, item(&arg[5], i)));
         CR_TRY(adam_one(arg, i, cr_scalar_as_double(step), decoupled));
     }
     return CR_OK;

@@ -312,7 +312,7 @@ cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size, const in
 
 /* --- properties --- */
 
-cr_status cr_item(cr_scalar *out, const cr_tensor *t)
+cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
 {
     if (t->numel != 1)
         return cr_fail(CR_RUNTIME, "a Tensor with %lld elements cannot be converted to Scalar",

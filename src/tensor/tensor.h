@@ -129,7 +129,7 @@ bool cr_is_channels_last(const cr_tensor *t); /* NCHW with NHWC strides */
 bool cr_is_dense(const cr_tensor *t);         /* no gaps, no overlap, in some order */
 /* Elements share memory through a stride of 0; like torch, it looks no further. */
 bool cr_has_internal_overlap(const cr_tensor *t);
-CR_MUST cr_status cr_item(cr_scalar *out, const cr_tensor *t); /* one element; CR_RUNTIME */
+CR_MUST cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t); /* one element; CR_RUNTIME */
 CR_API cr_dtype cr_default_dtype(void);
 CR_API cr_status cr_set_default_dtype(cr_dtype t);
 /* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped. */

@@ -207,12 +207,12 @@ TEST(single_elements)
 
     OK(cr_tensor_scalar(&t, cr_scalar_float(2.5), CR_BF16, true));
     CHECK(t->number);
-    OK(cr_item(&s, t));
+    OK(cr_tensor_item(&s, t));
     NEAR(s.d, 2.5, 0);
     EQ_STR(cr_tensor_type_name(t), "torch.BFloat16Tensor");
     cr_drop(t);
     t = make(1, (int64_t[]){12});
-    FAILS(CR_RUNTIME, cr_item(&s, t));
+    FAILS(CR_RUNTIME, cr_tensor_item(&s, t));
     EQ_STR(cr_error_message(), "a Tensor with 12 elements cannot be converted to Scalar");
     cr_drop(t);
 }

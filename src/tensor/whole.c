@@ -312,7 +312,7 @@ cr_status cr_do_item(const cr_value *arg, cr_value *result)
 {
     cr_scalar s;
 
-    CR_TRY(cr_item(&s, arg[0].t));
+    CR_TRY(cr_tensor_item(&s, arg[0].t));
     *result = cr_of_number(s);
     return CR_OK;
 }
@@ -331,7 +331,7 @@ cr_status cr_do_is_nonzero(const cr_value *arg, cr_value *result)
     if (arg[0].t->numel != 1)
         return cr_fail(CR_RUNTIME, "Boolean value of Tensor with %s is ambiguous",
                        arg[0].t->numel ? "more than one value" : "no values");
-    CR_TRY(cr_item(&s, arg[0].t));
+    CR_TRY(cr_tensor_item(&s, arg[0].t));
     *result = cr_of_bool(is_nonzero(s));
     return CR_OK;
 }
@@ -491,7 +491,7 @@ static void replace(const replacement *r, char *data, int64_t n)
     }
 }
 
-cr_status cr_nan_to_num(const cr_value *arg, cr_value *result)
+cr_status cr_do_nan_to_num(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *t = arg[0].t;
     double most = largest_of(t->dtype);

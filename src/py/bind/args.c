@@ -91,7 +91,7 @@ static cr_py_fit scalar_of_tensor(PyObject *x, cr_scalar *out)
     t = cr_py_tensor_of(x);
     if (t->ndim || t->requires_grad || t->device == CR_META)
         return CR_PY_MISFIT;
-    cr_status st = cr_item(out, t);
+    cr_status st = cr_tensor_item(out, t);
     if (!st)
         return CR_PY_FITS;
     cr_py_raise(st);

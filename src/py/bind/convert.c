@@ -60,7 +60,7 @@ static bool only_element(PyObject *self, cr_scalar *out)
                         "only one element tensors can be converted to Python scalars");
         return false;
     }
-    cr_status st = cr_item(out, t);
+    cr_status st = cr_tensor_item(out, t);
     if (st)
         cr_py_raise(st);
     return !st;
@@ -125,7 +125,7 @@ static int tensor_bool(PyObject *self)
                                  : "Boolean value of Tensor with no values is ambiguous");
         return -1;
     }
-    cr_status st = cr_item(&s, t);
+    cr_status st = cr_tensor_item(&s, t);
     if (st)
         return cr_py_raise_int(st);
     if (s.category == CR_CAT_COMPLEX)

@@ -148,7 +148,7 @@ static int take_tensor(walk *w, cr_tensor *t)
 
     if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT || t->device == CR_META)
         return collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
-    cr_status st = cr_item(&s, t);
+    cr_status st = cr_tensor_item(&s, t);
     if (st)
         return cr_py_raise_int(st);
     return is_mask(t) ? take_bool(w, s.i != 0) : take_int(w, s.i);

@@ -140,7 +140,7 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
                             "only one element tensors can be converted to Python scalars");
             return -1;
         }
-        st = cr_item(&s, cr_py_tensor_of(x));
+        st = cr_tensor_item(&s, cr_py_tensor_of(x));
     } else {
         cr_py_fit fit = cr_py_scalar_from(x, &s);
         if (fit == CR_PY_MISFIT)

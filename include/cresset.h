@@ -1,0 +1,250 @@
+/* cresset.h - tensors, operators and automatic differentiation for C and C++ programs.
+ *
+ *     cr_tensor *x = NULL, *y = NULL;
+ *     int64_t size[] = {2, 3};
+ *
+ *     if (cr_init() || cr_randn(&x, size, 2, CR_DTYPE_NONE) || cr_exp(&y, x))
+ *         fprintf(stderr, "%s\n", cr_error_message());
+ *     cr_drop(y);
+ *     cr_drop(x);
+ *
+ * Compile and link with `pkg-config --cflags --libs cresset`.
+ *
+ * Functions that can fail return a cr_status, zero on success, and leave their results as
+ * they were on failure.  Arguments are borrowed.  Results are owned by the caller, who
+ * gives tensors back with cr_drop.  Dropping NULL is fine.  Functions may be called from
+ * any thread; a tensor must not be changed by one thread while another uses it. */
+#ifndef CRESSET_H
+#define CRESSET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The library's own sources have these declarations elsewhere; tests/c/facts.h checks
+ * that both say the same. */
+#ifndef CR_INSIDE
+
+#define CR_API  __attribute__((visibility("default")))
+#define CR_MUST __attribute__((warn_unused_result))
+
+/* Kinds of errors: CR_RUNTIME, CR_VALUE, CR_TYPE, CR_INDEX, CR_MEMORY, ... */
+typedef enum {
+    CR_OK = 0,
+#define CR_KIND(name, pyclass) CR_##name,
+#include "cresset/kinds.def"
+#undef CR_KIND
+    CR_KIND_COUNT
+} cr_status;
+
+/* Types of elements: CR_BOOL, CR_U8, CR_I8, CR_I16, CR_I32, CR_I64, CR_F16, CR_BF16, CR_F32,
+ * CR_F64, CR_C64, CR_C128. */
+typedef enum {
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) CR_##NAME,
+#include "cresset/dtype.def"
+#undef CR_DTYPE
+    CR_DTYPE_COUNT,
+    CR_DTYPE_NONE = 0xff /* where an operator may choose */
+} cr_dtype;
+
+/* Where elements are; CR_META tensors have sizes and no elements. */
+typedef enum { CR_CPU, CR_META, CR_CUDA, CR_DEVICE_COUNT } cr_device_kind;
+
+typedef struct {
+    double re, im;
+} cr_complex;
+
+/* A number with its kind, which takes part in promotion. */
+typedef enum { CR_CAT_BOOL, CR_CAT_INT, CR_CAT_FLOAT, CR_CAT_COMPLEX } cr_category;
+typedef struct {
+    cr_category category;
+    union {
+        int64_t i; /* BOOL, INT */
+        double d;  /* FLOAT */
+        cr_complex c;
+    };
+} cr_scalar;
+
+static inline cr_scalar cr_scalar_int(int64_t i)
+{
+    cr_scalar s;
+    s.category = CR_CAT_INT;
+    s.i = i;
+    return s;
+}
+static inline cr_scalar cr_scalar_float(double d)
+{
+    cr_scalar s;
+    s.category = CR_CAT_FLOAT;
+    s.d = d;
+    return s;
+}
+
+typedef struct cr_tensor cr_tensor;
+typedef struct cr_generator cr_generator;
+typedef struct cr_safetensors cr_safetensors;
+
+typedef struct {
+    cr_tensor *const *roots;
+    cr_tensor *const *grads; /* cotangents of the roots; NULL (entries): ones, for single elements */
+    int root_count;
+    cr_tensor *const *inputs; /* NULL: gradients are added to the leaves' */
+    int input_count;
+    bool accumulate_inputs;   /* added to the gradients of the inputs only */
+    bool retain_graph;        /* the graph can be walked again */
+    bool create_graph;        /* gradients can be differentiated themselves */
+    bool allow_unused;        /* inputs that the roots do not depend on are no error */
+} cr_backward_call;
+
+/* Bytes held by tensors, by the allocator's cache, and the peak of the first. */
+typedef struct {
+    int64_t used, cached, peak;
+} cr_memory_stats;
+
+/* One tensor of a safetensors file; everything is borrowed from the file. */
+typedef struct {
+    const char *name;
+    cr_dtype dtype;
+    int ndim;
+    const int64_t *size;
+    uint64_t begin, end; /* bytes from the start of the data */
+} cr_safetensors_entry;
+
+#endif /* CR_INSIDE */
+
+/* --- start --------------------------------------------------------------------- */
+
+/* Before anything else; doing it twice is fine. */
+CR_API CR_MUST cr_status cr_init(void);
+
+/* --- errors -------------------------------------------------------------------- */
+
+/* The calling thread's last error: its text, borrowed until the next one, and its kind.
+ * "" and CR_OK when there was none. */
+CR_API const char *cr_error_message(void);
+CR_API cr_status cr_error_kind(void);
+
+/* --- tensors ------------------------------------------------------------------- */
+
+/* Operators make most tensors: cr_zeros, cr_arange, cr_randn, ... in cresset_ops.h. */
+
+/* A copy of elements in row-major order. */
+CR_API CR_MUST cr_status cr_tensor_from(cr_tensor **out, cr_dtype dtype, int ndim,
+                                        const int64_t *size, const void *elements);
+/* A tensor over the caller's elements, row-major.  `release(owner)` is called once, when the
+ * last tensor over them goes; it is not called on failure.  It may be NULL. */
+CR_API CR_MUST cr_status cr_tensor_borrow(cr_tensor **out, cr_dtype dtype, int ndim,
+                                          const int64_t *size, void *elements,
+                                          void (*release)(void *owner), void *owner);
+
+/* Counts one more owner and returns t. */
+CR_API cr_tensor *cr_hold(cr_tensor *t);
+CR_API void cr_drop(cr_tensor *t);
+/* Frees the array of a list result. */
+CR_API void cr_free(void *p);
+
+CR_API cr_dtype cr_tensor_dtype(const cr_tensor *t);
+CR_API cr_device_kind cr_tensor_device(const cr_tensor *t);
+CR_API int cr_tensor_ndim(const cr_tensor *t);
+CR_API int64_t cr_tensor_numel(const cr_tensor *t);
+/* ndim sizes, and strides counted in elements; borrowed while t's shape stays. */
+CR_API const int64_t *cr_tensor_size(const cr_tensor *t);
+CR_API const int64_t *cr_tensor_stride(const cr_tensor *t);
+/* Row-major without gaps. */
+CR_API bool cr_tensor_is_contiguous(const cr_tensor *t);
+/* The first element, borrowed; NULL for CR_META.  Writing through it is not recorded. */
+CR_API void *cr_tensor_data(const cr_tensor *t);
+
+/* Bytes of an element; "float32"; the type called "float32", "float" or "f32"
+ * (CR_DTYPE_NONE when there is none). */
+CR_API size_t cr_dtype_bytes(cr_dtype dtype);
+CR_API const char *cr_dtype_text(cr_dtype dtype);
+CR_API cr_dtype cr_dtype_find(const char *name);
+/* What factories make when no type is named. */
+CR_API cr_dtype cr_default_dtype(void);
+CR_API cr_status cr_set_default_dtype(cr_dtype t);
+
+CR_API double cr_scalar_as_double(cr_scalar s);
+CR_API int64_t cr_scalar_as_int(cr_scalar s);
+CR_API cr_complex cr_scalar_as_complex(cr_scalar s);
+
+/* --- gradients ----------------------------------------------------------------- */
+
+/* A leaf that requires a gradient has one after a backward that reaches it. */
+CR_API CR_MUST cr_status cr_set_requires_grad(cr_tensor *t, bool on);
+CR_API bool cr_tensor_requires_grad(const cr_tensor *t);
+CR_API bool cr_is_leaf(cr_tensor *t);
+/* Keeps the gradient of a tensor that is no leaf. */
+CR_API CR_MUST cr_status cr_retain_grad(cr_tensor *t);
+/* The gradient, borrowed, or NULL. */
+CR_API cr_tensor *cr_tensor_grad(const cr_tensor *t);
+/* Counts grad; NULL clears. */
+CR_API CR_MUST cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad);
+/* From the roots back.  With call->inputs, results[i] is the gradient of input i (owned; NULL
+ * where unused). */
+CR_API CR_MUST cr_status cr_backward(const cr_backward_call *call, cr_tensor **results);
+/* Whether the calling thread's operations are recorded; returns what it was. */
+CR_API bool cr_set_grad_enabled(bool on);
+
+/* --- random numbers -------------------------------------------------------------- */
+
+/* Where an operator takes a generator, NULL is the default one.  Its stream is that of
+ * torch's CPU generator. */
+CR_API CR_MUST cr_status cr_generator_new(cr_generator **out, uint64_t seed);
+CR_API CR_MUST cr_status cr_generator_clone(cr_generator **out, cr_generator *from);
+CR_API void cr_generator_drop(cr_generator *g);
+CR_API cr_generator *cr_generator_default(void);
+CR_API void cr_generator_seed(cr_generator *g, uint64_t seed);
+CR_API uint64_t cr_generator_initial_seed(cr_generator *g);
+/* Seeds from the system and returns the seed. */
+CR_API uint64_t cr_generator_reseed(cr_generator *g);
+enum { CR_GENERATOR_BYTES = 5056 };
+CR_API void cr_generator_get_state(cr_generator *g, void *bytes);
+CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size);
+
+/* --- threads and memory ---------------------------------------------------------- */
+
+/* Threads that one operator may use. */
+CR_API int cr_threads(void);
+CR_API cr_status cr_set_threads(int n);
+CR_API void cr_cpu_memory_stats(cr_memory_stats *out);
+/* Gives cached blocks back to the system. */
+CR_API void cr_cpu_memory_trim(void);
+
+/* --- files ----------------------------------------------------------------------- */
+
+/* Checks the whole file first; its tensors share a private mapping of it. */
+CR_API CR_MUST cr_status cr_safetensors_open(cr_safetensors **out, const char *path);
+/* From memory, which is copied. */
+CR_API CR_MUST cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t len);
+CR_API void cr_safetensors_drop(cr_safetensors *s);
+CR_API int cr_safetensors_count(const cr_safetensors *s);
+CR_API const cr_safetensors_entry *cr_safetensors_at(const cr_safetensors *s, int i);
+/* -1 when there is none. */
+CR_API int cr_safetensors_find(const cr_safetensors *s, const char *name);
+/* Pairs of "__metadata__", in the file's order; false past the last. */
+CR_API bool cr_safetensors_metadata(const cr_safetensors *s, int i, const char **key,
+                                    const char **value);
+CR_API CR_MUST cr_status cr_safetensors_tensor(cr_tensor **out, const cr_safetensors *s, int i);
+/* Readers see the old file or the new one.  `metadata` is pairs of key and value, NULL at the
+ * end; or NULL. */
+CR_API CR_MUST cr_status cr_safetensors_write(const char *path, const char *const *names,
+                                              cr_tensor *const *tensors, int count,
+                                              const char *const *metadata);
+/* 8 bits a channel, rows from the top, channels interleaved: 1 gray, 3 RGB, 4 RGBA. */
+CR_API CR_MUST cr_status cr_png_write(const char *path, int64_t width, int64_t height, int channels,
+                                      const uint8_t *pixels, int64_t row_bytes);
+
+/* --- operators ------------------------------------------------------------------- */
+
+#include "cresset_ops.h"
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,114 @@
+/* What C programs call and the library itself has as inline functions or in pieces.
+ *
+ * Including the public header here makes the compiler compare its declarations with
+ * the rooms' own. */
+#include "autograd/autograd.h"
+#include "base/parallel.h"
+#include "device/device.h"
+#include "io/png.h"
+#include "io/safetensors.h"
+#include "num/generator.h"
+#include <string.h>
+
+#define CR_INSIDE
+#define cr_view cr_view_operator /* a type here, an operator there */
+#include "cresset.h"
+#undef cr_view
+
+_Static_assert((int)CR_GENERATOR_BYTES == (int)CR_GENERATOR_STATE_BYTES,
+               "one size of a generator's state");
+
+cr_status cr_init(void)
+{
+    CR_TRY(cr_tensor_start());
+    return cr_autograd_start();
+}
+
+/* --- making --- */
+
+static cr_status check_kind(cr_dtype dtype, int ndim)
+{
+    if ((unsigned)dtype >= CR_DTYPE_COUNT)
+        return cr_fail(CR_VALUE, "%d is no dtype", (int)dtype);
+    if (ndim < 0 || ndim > CR_MAX_DIMS)
+        return cr_fail(CR_VALUE, "a tensor has between 0 and %d dimensions, not %d", CR_MAX_DIMS, ndim);
+    return CR_OK;
+}
+
+cr_status cr_tensor_from(cr_tensor **out, cr_dtype dtype, int ndim, const int64_t *size,
+                         const void *elements)
+{
+    cr_tensor *t = NULL;
+
+    CR_TRY(check_kind(dtype, ndim));
+    CR_TRY(cr_tensor_new(&t, dtype, CR_CPU, ndim, size));
+    if (t->numel)
+        memcpy(t->data, elements, (size_t)t->numel * cr_dtype_size(dtype));
+    *out = t;
+    return CR_OK;
+}
+
+static cr_status row_major(int64_t *stride, int64_t *bytes, cr_dtype dtype, int ndim,
+                           const int64_t *size)
+{
+    int64_t step = 1;
+
+    for (int d = ndim - 1; d >= 0; d--) {
+        stride[d] = step;
+        if (size[d] < 0 || CR_MUL_OVERFLOW(step, size[d] > 1 ? size[d] : 1, &step))
+            return cr_fail(CR_RUNTIME, "size %lld of dimension %d is not possible",
+                           (long long)size[d], d);
+    }
+    if (CR_MUL_OVERFLOW(step, (int64_t)cr_dtype_size(dtype), bytes))
+        return cr_fail(CR_RUNTIME, "the tensor's size in bytes is not possible");
+    return CR_OK;
+}
+
+cr_status cr_tensor_borrow(cr_tensor **out, cr_dtype dtype, int ndim, const int64_t *size,
+                           void *elements, void (*release)(void *owner), void *owner)
+{
+    int64_t stride[CR_MAX_DIMS], bytes = 0;
+    cr_storage *s = NULL;
+    cr_status st;
+
+    CR_TRY(check_kind(dtype, ndim));
+    CR_TRY(row_major(stride, &bytes, dtype, ndim, size));
+    CR_TRY(cr_storage_foreign(&s, elements, (size_t)bytes, NULL, NULL));
+    st = cr_tensor_over(out, s, dtype, ndim, size, stride, 0);
+    if (st) {
+        cr_storage_drop(s);
+        return st;
+    }
+    s->release = release; /* not before: a failure leaves the elements with the caller */
+    s->owner = owner;
+    return CR_OK;
+}
+
+cr_tensor *cr_hold(cr_tensor *t) { return cr_keep(t); }
+
+/* --- properties --- */
+
+cr_dtype cr_tensor_dtype(const cr_tensor *t) { return (cr_dtype)t->dtype; }
+cr_device_kind cr_tensor_device(const cr_tensor *t) { return (cr_device_kind)t->device; }
+int cr_tensor_ndim(const cr_tensor *t) { return t->ndim; }
+int64_t cr_tensor_numel(const cr_tensor *t) { return t->numel; }
+const int64_t *cr_tensor_size(const cr_tensor *t) { return t->size; }
+const int64_t *cr_tensor_stride(const cr_tensor *t) { return t->stride; }
+bool cr_tensor_is_contiguous(const cr_tensor *t) { return t->contiguous; }
+void *cr_tensor_data(const cr_tensor *t) { return t->data; }
+
+size_t cr_dtype_bytes(cr_dtype dtype) { return cr_dtype_size(dtype); }
+const char *cr_dtype_text(cr_dtype dtype) { return cr_dtype_name(dtype); }
+
+/* --- gradients --- */
+
+bool cr_tensor_requires_grad(const cr_tensor *t) { return cr_requires_grad(t); }
+cr_tensor *cr_tensor_grad(const cr_tensor *t) { return cr_grad_of(t); }
+
+bool cr_set_grad_enabled(bool on)
+{
+    bool before = !cr_thread.no_grad;
+
+    cr_thread.no_grad = !on;
+    return before;
+}
