@@ -13,3 +13,10 @@ from .radam import RAdam
 from .rmsprop import RMSprop
 from .rprop import Rprop
 from .sgd import SGD
+
+
+def __getattr__(name):
+    if name == "swa_utils":
+        from importlib import import_module
+        return import_module(f"{__name__}.swa_utils")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -1,5 +1,6 @@
 """All modules, by name."""
 from .activation import *
+from .adaptive import *
 from .batchnorm import *
 from .channelshuffle import *
 from .container import *

@@ -1,0 +1,92 @@
+"""Calling a module with other tensors in the place of its own."""
+import warnings
+from contextlib import contextmanager
+
+__all__ = ["functional_call"]
+
+
+def _untie(module, tensors):
+    """Names that share one tensor all get the value that one of them is given."""
+    owners = {}
+    members = (*module.named_parameters(remove_duplicate=False),
+               *module.named_buffers(remove_duplicate=False))
+    for name, tensor in members:
+        owners.setdefault(tensor, []).append(name)
+    out = dict(tensors)
+    for names in owners.values():
+        given = [name for name in names if name in tensors]
+        if len({id(tensors[name]) for name in given}) > 1:
+            raise ValueError(f"functional_call got multiple values for keys {sorted(names)}, "
+                             "which are tied. Consider using tie_weights=False")
+        for name in names if given else ():
+            out[name] = tensors[given[0]]
+    return out
+
+
+def _check_keys(module, tensors):
+    known = {n for n, _ in module.named_parameters(remove_duplicate=False)}
+    known.update(n for n, _ in module.named_buffers(remove_duplicate=False))
+    errors = []
+    for title, keys in (("Unexpected", sorted(set(tensors) - known)),
+                        ("Missing", sorted(known - set(tensors)))):
+        if keys:
+            errors.append(f"{title} key(s): {', '.join(map(repr, keys))}.")
+    if errors:
+        raise RuntimeError("Error(s) in reparametrizing for {}:\n\t{}".format(
+            module._get_name(), "\n\t".join(errors)))
+
+
+def _swap(module, name, tensor):
+    """Puts `tensor` under a dotted name; returns what was there."""
+    path, _, name = name.rpartition(".")
+    owner = module.get_submodule(path)
+    for table in (owner._parameters, owner._buffers):
+        if name in table:
+            old, table[name] = table[name], tensor
+            return old
+    old = getattr(owner, name)
+    setattr(owner, name, tensor)
+    return old
+
+
+@contextmanager
+def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False,
+                          stack_weights=False):
+    """Inside, the module has the given tensors; afterwards the dict has what they became."""
+    tensors = parameters_and_buffers
+    if tie_weights:
+        tensors = _untie(module, tensors)
+    if strict:
+        _check_keys(module, tensors)
+    originals = {}
+    try:
+        for name, tensor in tensors.items():
+            originals[name] = _swap(module, name, tensor)
+        yield
+    finally:
+        for name, tensor in reversed(list(originals.items())):
+            now = _swap(module, name, tensor)
+            if name in parameters_and_buffers:
+                parameters_and_buffers[name] = now
+
+
+def _functional_call(module, parameters_and_buffers, args=None, kwargs=None, *,
+                     tie_weights=True, strict=False):
+    """module(*args, **kwargs) computed with the given tensors."""
+    if args is None:
+        args = ()
+    elif not isinstance(args, tuple):
+        args = (args,)
+    with _reparametrize_module(module, parameters_and_buffers, tie_weights, strict):
+        return module(*args, **(kwargs or {}))
+
+
+def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *,
+                    tie_weights=True, strict=False):
+    """The older place of torch.func.functional_call."""
+    warnings.warn(
+        "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be "
+        "removed in a future version of PyTorch. Please use `torch.func.functional_call` instead "
+        "which is a drop-in replacement.", FutureWarning, stacklevel=2)
+    return _functional_call(module, parameters_and_buffers, args, kwargs,
+                            tie_weights=tie_weights, strict=strict)
