@@ -15,18 +15,15 @@ cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim)
     return CR_OK;
 }
 
-const char *cr_shape_text(int ndim, const int64_t *size)
+const char *cr_shape_print(char to[CR_SHAPE_TEXT], int ndim, const int64_t *size)
 {
-    enum { ROOM = 256, TEXTS = 4 };
-    static _Thread_local char text[TEXTS][ROOM];
-    static _Thread_local unsigned next;
-    char *to = text[next++ % TEXTS];
     size_t at = 1;
 
     to[0] = '[';
-    for (int d = 0; d < ndim && at < ROOM - 32; d++)
-        at += (size_t)snprintf(to + at, ROOM - at, "%s%lld", d ? ", " : "", (long long)size[d]);
-    snprintf(to + at, ROOM - at, "]");
+    for (int d = 0; d < ndim && at < CR_SHAPE_TEXT - 32; d++)
+        at += (size_t)snprintf(to + at, CR_SHAPE_TEXT - at, "%s%lld", d ? ", " : "",
+                               (long long)size[d]);
+    snprintf(to + at, CR_SHAPE_TEXT - at, "]");
     return to;
 }
 

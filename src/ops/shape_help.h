@@ -7,10 +7,12 @@
 /* A dimension in -n..n-1 as 0..n-1, a scalar counting as one dimension; CR_INDEX. */
 CR_MUST cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim);
 
-/* Sizes as torch prints them, "[2, 3]", in the calling thread's buffer: good until the
- * fourth next call. */
-const char *cr_shape_text(int ndim, const int64_t *size);
-static inline const char *cr_view_text(const cr_view *v) { return cr_shape_text(v->ndim, v->size); }
+/* Sizes as torch prints them, "[2, 3]", in `to`. */
+enum { CR_SHAPE_TEXT = 256 };
+const char *cr_shape_print(char to[CR_SHAPE_TEXT], int ndim, const int64_t *size);
+/* The same in a buffer that lives as long as the block it is written in. */
+#define cr_shape_text(ndim, size) cr_shape_print((char[CR_SHAPE_TEXT]){0}, ndim, size)
+#define cr_view_text(v)           cr_shape_text((v)->ndim, (v)->size)
 
 /* "Float", as messages call dtypes. */
 static inline const char *cr_view_type(const cr_view *v) { return cr_dtype_infos[v->dtype].legacy; }
