@@ -3,7 +3,7 @@
 #include "autograd/autograd_impl.h"
 #include <stdio.h>
 
-cr_status cr_zeros(cr_tensor **out, cr_dtype dtype, int device, int ndim, const int64_t *size)
+cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, int device, int ndim, const int64_t *size)
 {
     cr_tensor *t;
 

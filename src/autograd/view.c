@@ -162,7 +162,7 @@ static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor *
         *inner = NULL;
         return cr_bring(out, &to, c->fn, (uint32_t)c->self_edge);
     }
-    return cr_zeros(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size);
+    return cr_zero_tensor(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size);
 }
 
 /* A boolean mask of the view's places in the base. */

@@ -1,24 +1,70 @@
-/* The error record is a fixed buffer per thread: recording needs no memory, so
- * running out of memory can be recorded too. */
+/* A thread's record is made at its first failure, and a short one stands in when there is
+ * no memory for it.  It is not thread-local storage itself: a module that is loaded late
+ * gets only some hundred bytes of that. */
 #include "base/error.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGE_BYTES = 4096 };
+enum { MESSAGE_BYTES = 4096, SHORT_BYTES = 64, SCRATCHES = 4 };
 
-static CR_THREAD struct {
-    cr_status kind;
+typedef struct {
     char message[MESSAGE_BYTES];
-} record;
+    char scratch[SCRATCHES][CR_SCRATCH_BYTES];
+    unsigned next_scratch;
+} texts;
+
+static CR_THREAD texts *mine;
+static CR_THREAD cr_status kind_of_last;
+static CR_THREAD char short_message[SHORT_BYTES];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t thread_end;
+
+static void forget(void *p)
+{
+    mine = NULL;
+    free(p);
+}
+
+static void make_key(void) { pthread_key_create(&thread_end, forget); }
+
+/* NULL when there is no memory. */
+static texts *own_texts(void)
+{
+    if (!mine) {
+        pthread_once(&once, make_key);
+        mine = calloc(1, sizeof *mine); /* not cr_alloc: that one records its failures here */
+        pthread_setspecific(thread_end, mine);
+    }
+    return mine;
+}
+
+static void keep_message(const char *text)
+{
+    texts *t = own_texts();
+
+    if (t)
+        memcpy(t->message, text, strlen(text) + 1);
+    else
+        snprintf(short_message, sizeof short_message, "%s", text);
+}
+
+char *cr_error_scratch(void)
+{
+    static char nobody[CR_SCRATCH_BYTES];
+    texts *t = own_texts();
+
+    return t ? t->scratch[t->next_scratch++ % SCRATCHES] : nobody;
+}
 
 cr_status cr_fail_va(cr_status kind, const char *fmt, va_list args)
 {
     char text[MESSAGE_BYTES];
 
     vsnprintf(text, sizeof text, fmt, args); /* arguments may point into the record */
-    memcpy(record.message, text, strlen(text) + 1);
-    record.kind = kind;
+    keep_message(text);
+    kind_of_last = kind;
     return kind;
 }
 
@@ -43,13 +89,13 @@ void cr_error_prefix(const char *fmt, ...)
     va_end(args);
     if (n < 0 || (size_t)n >= sizeof text)
         return;
-    snprintf(text + n, sizeof text - (size_t)n, "%s", record.message);
-    memcpy(record.message, text, strlen(text) + 1);
+    snprintf(text + n, sizeof text - (size_t)n, "%s", cr_error_message());
+    keep_message(text);
 }
 
-const char *cr_error_message(void) { return record.message; }
+const char *cr_error_message(void) { return mine ? mine->message : short_message; }
 
-cr_status cr_error_kind(void) { return record.kind; }
+cr_status cr_error_kind(void) { return kind_of_last; }
 
 const char *cr_kind_class(cr_status kind)
 {

@@ -29,6 +29,10 @@ cr_status cr_fail_va(cr_status kind, const char *fmt, va_list args);
 CR_API const char *cr_error_message(void);
 CR_API cr_status cr_error_kind(void);
 
+/* Room for a text inside a message: CR_SCRATCH_BYTES, the thread's until four more calls. */
+enum { CR_SCRATCH_BYTES = 256 };
+char *cr_error_scratch(void);
+
 /* Puts text before the message of the current record. */
 void cr_error_prefix(const char *fmt, ...) CR_PRINTF(1, 2);
 

@@ -39,7 +39,7 @@ static inline cr_operand_view cr_operand_of(const cr_tensor *t, cr_dtype want)
 }
 
 /* Runs a pointwise kernel over the space `size`; the first `outputs` operands are written. */
-CR_MUST cr_status cr_tile_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs,
+CR_MUST cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs,
                               int ndim, const int64_t *size, const void *param);
 
 /* --- results --- */

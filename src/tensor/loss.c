@@ -1,5 +1,6 @@
 /* cross_entropy_loss: by classes through nll_loss, by probabilities through log_softmax,
  * with label smoothing in both. */
+#include "tensor/entries.h"
 #include "tensor/internal.h"
 #include <string.h>
 
@@ -37,8 +38,7 @@ static cr_status by_classes(cr_value *result, cr_tensor *logp, const loss_args *
     return cr_call_named("nll_loss_nd", arg, 5, result);
 }
 
-cr_status cr_cross_entropy_loss(const cr_value *arg, cr_value *result);
-cr_status cr_cross_entropy_loss(const cr_value *arg, cr_value *result)
+cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
 {
     cr_tensor *self = arg[0].t, *target = arg[1].t, *logp = NULL;
     loss_args a = {arg[1], arg[2], arg[3], arg[4], arg[5].d};

@@ -148,7 +148,7 @@ static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const
         o.view[k] = cr_operand_of(out[k], kernel_result[k]);
     CR_TRY(collect(&o, op, arg, compute, op->result_count));
     cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
-    return cr_tile_run(kernel, o.view, o.count, op->result_count, out[0]->ndim, out[0]->size,
+    return cr_operands_run(kernel, o.view, o.count, op->result_count, out[0]->ndim, out[0]->size,
                        params.slot);
 }
 

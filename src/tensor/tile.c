@@ -283,7 +283,7 @@ static void run(plan *p)
         cr_parallel_for(rows, 1 + GRAIN / columns, run_rows, p);
 }
 
-cr_status cr_tile_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs, int ndim,
+cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs, int ndim,
                       const int64_t *size, const void *param)
 {
     plan p;

@@ -362,13 +362,13 @@ static PyObject *op_module(PyObject *self, void *unused)
 static PyObject *op_reduce(PyObject *self, PyObject *unused)
 {
     const cr_py_op *o = (cr_py_op *)self;
-    PyObject *getter;
+    PyObject *get_attribute;
 
     (void)unused;
     if (!o->method)
         return Py_NewRef(o->name);
-    getter = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
-    return Py_BuildValue("O(OO)", getter, (PyObject *)cr_py_tensor_type, o->name);
+    get_attribute = PyDict_GetItemString(PyEval_GetBuiltins(), "getattr");
+    return Py_BuildValue("O(OO)", get_attribute, (PyObject *)cr_py_tensor_type, o->name);
 }
 
 static PyGetSetDef op_getset[] = {{"__name__", op_name, NULL, NULL, NULL},
@@ -427,6 +427,10 @@ static int install(PyObject *where, const cr_op *op, unsigned forms, bool method
 
     if (!callable)
         return PyErr_Occurred() ? -1 : 0;
+    if (method && PyDict_Contains(cr_py_tensor_type->tp_dict, ((cr_py_op *)callable)->name)) {
+        Py_DECREF(callable); /* written by hand: detach, item, set_ */
+        return 0;
+    }
     int done = PyObject_SetAttr(where, ((cr_py_op *)callable)->name, callable);
     Py_DECREF(callable);
     return done;
