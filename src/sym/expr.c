@@ -303,7 +303,8 @@ static size_t merge(cr_syms *t, terms *list)
 {
     size_t n = 0;
 
-    qsort(list->at, list->len, sizeof *list->at, compare_terms);
+    if (list->len)
+        qsort(list->at, list->len, sizeof *list->at, compare_terms);
     for (size_t i = 0; i < list->len; i++) {
         if (n && !compare_terms(&list->at[n - 1], &list->at[i]))
             list->at[n - 1].factor = checked_add(t, list->at[n - 1].factor, list->at[i].factor);
@@ -365,7 +366,8 @@ static term multiply(cr_syms *t, const term *a, const term *b)
         memcpy(atoms, a->atoms, sizeof *atoms * (size_t)a->count);
     if (b->count)
         memcpy(atoms + a->count, b->atoms, sizeof *atoms * (size_t)b->count);
-    qsort(atoms, (size_t)n, sizeof *atoms, compare_ids);
+    if (n)
+        qsort(atoms, (size_t)n, sizeof *atoms, compare_ids);
     return (term){checked_mul(t, a->factor, b->factor), atoms, n};
 }
 

@@ -1,0 +1,126 @@
+/* dim.h - sizes that are plain integers, or symbols while shapes are being traced.
+ *
+ * A cr_dim is an int64_t.  Ordinary sizes are themselves; a value below CR_DIM_SYMBOLS
+ * stands for an integer expression of the calling thread's context.  Shape rules are
+ * written once over these functions, which cost one comparison on plain sizes.
+ *
+ * A symbol carries a hint: the size seen when it was recorded.  A question that cannot be
+ * answered for all sizes is answered for the hint and noted as a guard of the context:
+ * what was derived holds wherever all guards hold. */
+#ifndef CR_SYM_DIM_H
+#define CR_SYM_DIM_H
+
+#include "base/text.h"
+#include "sym/sym.h"
+
+typedef int64_t cr_dim;
+#define CR_DIM_SYMBOLS (INT64_MIN / 2)
+
+typedef struct cr_dims cr_dims;
+
+CR_MUST cr_status cr_dims_new(cr_dims **out);
+void cr_dims_drop(cr_dims *d);
+/* Makes `d` (or none, NULL) the calling thread's context; returns the one before. */
+cr_dims *cr_dims_use(cr_dims *d);
+/* The first failure in the context since the last call of this: results computed after
+ * it mean nothing. */
+CR_MUST cr_status cr_dims_status(cr_dims *d);
+
+/* A size that may take any value from `low` on; seen as `hint`.  A context is in use.
+ * The name is copied; asking again for a name gives the same symbol. */
+cr_dim cr_dim_symbol(const char *name, int64_t hint, int64_t low);
+
+static inline bool cr_dim_is_symbol(cr_dim a) { return CR_UNLIKELY(a < CR_DIM_SYMBOLS); }
+static inline bool cr_dim_any_symbol(cr_dim a, cr_dim b)
+{
+    return CR_UNLIKELY(a < CR_DIM_SYMBOLS || b < CR_DIM_SYMBOLS);
+}
+
+/* The slow ways, for symbols. */
+typedef enum {
+    CR_DIM_ADD,
+    CR_DIM_SUB,
+    CR_DIM_MUL,
+    CR_DIM_FLOORDIV,
+    CR_DIM_MOD,
+    CR_DIM_MIN,
+    CR_DIM_MAX
+} cr_dim_fn;
+typedef enum { CR_DIM_EQ, CR_DIM_LT, CR_DIM_LE } cr_dim_test;
+cr_dim cr_dim_symbolic(cr_dim_fn fn, cr_dim a, cr_dim b);
+bool cr_dim_guard(cr_dim_test test, cr_dim a, cr_dim b);
+int64_t cr_dim_plain_floordiv(int64_t a, int64_t b);
+
+static inline cr_dim cr_dim_add(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_ADD, a, b) : a + b;
+}
+static inline cr_dim cr_dim_sub(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_SUB, a, b) : a - b;
+}
+static inline cr_dim cr_dim_mul(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_MUL, a, b) : a * b;
+}
+/* Rounds down; b is not zero. */
+static inline cr_dim cr_dim_floordiv(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_FLOORDIV, a, b)
+                                   : cr_dim_plain_floordiv(a, b);
+}
+static inline cr_dim cr_dim_mod(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_MOD, a, b)
+                                   : a - b * cr_dim_plain_floordiv(a, b);
+}
+static inline cr_dim cr_dim_min(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_MIN, a, b) : a < b ? a : b;
+}
+static inline cr_dim cr_dim_max(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_MAX, a, b) : a > b ? a : b;
+}
+
+/* Questions; the answer about symbols may become a guard. */
+static inline bool cr_dim_eq(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_guard(CR_DIM_EQ, a, b) : a == b;
+}
+static inline bool cr_dim_lt(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_guard(CR_DIM_LT, a, b) : a < b;
+}
+static inline bool cr_dim_le(cr_dim a, cr_dim b)
+{
+    return cr_dim_any_symbol(a, b) ? cr_dim_guard(CR_DIM_LE, a, b) : a <= b;
+}
+
+/* The size seen, without a guard: for decisions that cannot be wrong. */
+int64_t cr_dim_hint(cr_dim a);
+/* The expression, in the context's table (integers too); NULL after a failure. */
+const cr_sym *cr_dim_expression(cr_dim a);
+/* A size for an expression of the context's table. */
+cr_dim cr_dim_of(const cr_sym *e);
+/* "3*s0 + 1". */
+void cr_dim_print(cr_text *out, cr_dim a);
+
+/* --- guards --- */
+
+/* One relation that was taken to hold: a test between expressions, or its contrary. */
+typedef struct {
+    uint8_t test; /* cr_dim_test */
+    bool holds;
+    const cr_sym *left, *right;
+} cr_dim_relation;
+
+int cr_dims_guard_count(const cr_dims *d);
+const cr_dim_relation *cr_dims_guard(const cr_dims *d, int i);
+/* Whether all guards hold for these values; value(context, name). */
+bool cr_dims_guards_hold(const cr_dims *d, cr_sym_value_fn value, void *context);
+/* "s0 == s1 and s2 < 8"; "True" when there are none. */
+void cr_dims_print_guards(cr_text *out, const cr_dims *d);
+cr_syms *cr_dims_syms(cr_dims *d);
+
+#endif
