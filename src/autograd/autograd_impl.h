@@ -41,7 +41,8 @@ CR_MUST cr_status cr_node_result_set(cr_node_result *r, const cr_tensor *t);
 
 /* --- meta.c --- */
 CR_MUST cr_status cr_meta_of(cr_grad_meta **out, cr_tensor *t);
-/* As cr_set_history, but takes over one count of `node`, on success only. */
+/* As cr_set_history for a tensor without one, but takes over one count of `node`, on
+ * success only. */
 CR_MUST cr_status cr_set_history_take(cr_tensor *t, cr_node *node, uint32_t output);
 /* Replaces grad_fn (counted) and moves what retain_grad registered. */
 CR_MUST cr_status cr_meta_set_grad_fn(cr_tensor *t, cr_node *node, uint32_t output);
@@ -113,7 +114,7 @@ static inline bool cr_same_sizes(const cr_tensor *t, int ndim, const int64_t *si
             return false;
     return true;
 }
-CR_MUST cr_status cr_zeros(cr_tensor **out, cr_dtype dtype, int device, int ndim,
+CR_MUST cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, int device, int ndim,
                            const int64_t *size);
 
 /* --- calls.c: operators that backward itself needs, through every stage --- */

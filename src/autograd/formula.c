@@ -26,7 +26,7 @@ typedef struct {
     cr_node node;
     uint32_t wanted;     /* bit d: derivative d */
     uint8_t held_count;
-    bool has_tensors, released;
+    bool has_tensors, released, reads_results;
     uint32_t *first_edge; /* of each derivative; NULL: derivative d has edge d */
     char *tail;           /* free bytes of the tail */
     held held[];
@@ -224,6 +224,7 @@ cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_value *arg
     CR_TRY(cr_node_new(&n, fixed + firsts + x.tail, &plan->kind, x.edges, results));
     formula *f = (formula *)n;
     f->wanted = wanted;
+    f->reads_results = (x.values | x.shapes) >> plan->op->param_count != 0;
     f->tail = (char *)f + fixed + firsts;
     if (plan->lists)
         f->first_edge = (uint32_t *)(void *)((char *)f + fixed);
@@ -255,6 +256,8 @@ cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result)
     int slot = plan_of(n)->op->first_result_slot + k;
     uint64_t values, shapes;
 
+    if (CR_LIKELY(!f->reads_results))
+        return CR_OK;
     slots_read(f, &values, &shapes);
     if (!((values | shapes) >> slot & 1))
         return CR_OK;
@@ -427,7 +430,7 @@ static cr_status filled(cr_tensor **out, const cr_edge *edge, const cr_value *v)
 
     if (!cr_target_of(&to, edge))
         return cr_fail(CR_RUNTIME, "a number is no gradient of a tensor of unknown shape");
-    CR_TRY(cr_zeros(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size));
+    CR_TRY(cr_zero_tensor(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size));
     cr_view view = cr_view_of(*out);
     cr_status st = (*out)->data ? cr_fill_elements(&view, s) : CR_OK;
     if (st) {

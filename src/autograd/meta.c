@@ -21,6 +21,10 @@ cr_status cr_meta_of(cr_grad_meta **out, cr_tensor *t)
         cr_grad_meta *m = meta_new();
         if (!m)
             return CR_MEMORY;
+        if (CR_LIKELY(atomic_load_explicit(&t->count, memory_order_relaxed) == 1)) {
+            *out = t->grad = m;
+            return CR_OK;
+        }
         pthread_mutex_lock(&slots);
         bool first = !t->grad;
         if (first)
@@ -192,19 +196,14 @@ cr_status cr_set_history(cr_tensor *t, cr_node *node, uint32_t output)
 
 cr_status cr_set_history_take(cr_tensor *t, cr_node *node, uint32_t output)
 {
-    if (CR_UNLIKELY(t->grad != NULL)) {
-        CR_TRY(cr_set_history(t, node, output));
-        cr_node_drop(node);
-        return CR_OK;
-    }
+    cr_grad_meta *m;
+
     CR_TRY(cr_node_result_set(&node->results[output], t));
-    cr_grad_meta *m = meta_new();
-    if (CR_UNLIKELY(!m))
-        return CR_MEMORY;
+    CR_TRY(cr_meta_of(&m, t));
+    CR_ASSERT(!m->grad_fn);
     m->grad_fn = node;
     m->output = output;
     m->view_version = t->storage ? t->storage->version : 0;
-    t->grad = m;
     t->requires_grad = true;
     t->stages |= CR_AUTOGRAD_BIT;
     return CR_OK;

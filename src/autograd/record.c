@@ -158,6 +158,25 @@ static cr_status attach(const cr_op *op, cr_node *n, const cr_value *arg, cr_val
     return CR_OK;
 }
 
+/* What most operations are: one new tensor, which takes the node over. */
+static inline bool is_plain(const cr_op *op, const cr_value *result)
+{
+    return op->result_count == 1 && result->tag == CR_TENSOR && op->does != CR_DOES_WHOLE &&
+           cr_dtype_is_inexact((cr_dtype)result->t->dtype) &&
+           !(result->t->grad && result->t->grad->grad_fn);
+}
+
+static cr_status attach_plain(cr_node *n, cr_value *result)
+{
+    cr_status st = cr_set_history_take(result->t, n, 0);
+
+    if (CR_UNLIKELY(st)) {
+        cr_node_drop(n);
+        return st;
+    }
+    return cr_formula_save_result(n, 0, result);
+}
+
 static cr_status record(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result,
                         uint32_t wanted)
 {
@@ -172,9 +191,12 @@ static cr_status record(const cr_op *op, const cr_plan *p, const cr_value *arg, 
     }
     if (CR_UNLIKELY(p->views))
         st = track_views(op, arg, result);
-    if (!st)
-        st = attach(op, n, arg, result);
-    cr_node_drop(n);
+    if (CR_LIKELY(!st && is_plain(op, result))) {
+        st = attach_plain(n, result);
+    } else {
+        st = st ? st : attach(op, n, arg, result);
+        cr_node_drop(n);
+    }
     if (CR_UNLIKELY(st))
         cr_drop_values(result, op->result_count);
     return st;
