@@ -140,29 +140,40 @@ typedef struct {
     int count;
 } loops;
 
-/* The axis that stands for the `depth`-th loop to that extent.  A one-axis loop and a
- * reduction take the axis of a two-axis loop to the same extent, when there is one. */
-static const cr_sym *shared_axis(loops *known, cr_axis a, int depth)
+static void learn_axis(loops *known, cr_axis a, int depth)
 {
-    for (int pass = 0; pass < 2; pass++)
-        for (int i = 0; i < known->count; i++)
-            if (known->at[i].extent == a.extent && (pass || known->depth[i] == depth))
-                return known->at[i].index;
+    for (int i = 0; i < known->count; i++)
+        if (known->at[i].extent == a.extent && known->depth[i] == depth)
+            return;
     if (known->count < (int)CR_LEN(known->at)) {
         known->at[known->count] = a;
         known->depth[known->count++] = depth;
     }
-    return a.index;
 }
 
+/* The definitions with the most axes name the loops. */
 static void learn_axes(work *w, loops *known)
 {
     for (int axes = CR_LOOP_DIMS; axes > 0; axes--)
         for (size_t i = 0; i < w->l->defs.len; i++) {
             const cr_def *d = w->l->defs.at[i];
-            for (int k = 0; k < d->axes && d->axes == axes; k++)
-                shared_axis(known, d->axis[k], k);
+            bool fits = d->axes == axes && (axes > 1 || !known->count);
+            for (int k = 0; k < d->axes && fits; k++)
+                learn_axis(known, d->axis[k], k);
         }
+}
+
+/* The axis that stands for the `depth`-th loop of a definition.  A definition of one axis
+ * takes any loop of its extent, the outer one first. */
+static const cr_sym *shared_axis(const loops *known, const cr_def *d, int depth)
+{
+    for (int i = 0; i < known->count; i++)
+        if (known->at[i].extent == d->axis[depth].extent && known->depth[i] == depth)
+            return known->at[i].index;
+    for (int i = 0; i < known->count && d->axes == 1; i++)
+        if (known->at[i].extent == d->axis[0].extent)
+            return known->at[i].index;
+    return d->axis[depth].index;
 }
 
 /* A reduction over a known extent gets the known axis, unless its definition runs along
@@ -216,7 +227,7 @@ static void share_axes(work *w)
         memo m = {0}, again = {0};
         for (int k = 0; k < d->axes; k++) {
             r.from[k] = d->axis[k].index;
-            r.to[k] = d->axis[k].index = shared_axis(&known, d->axis[k], k);
+            r.to[k] = d->axis[k].index = shared_axis(&known, d, k);
         }
         d->value = rename_axes(w, &m, d->value, &r);
         d->value = share_reductions(w, &again, &known, d, d->value);

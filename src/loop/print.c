@@ -298,13 +298,13 @@ void cr_loop_print(cr_text *out, const cr_loop *l)
 
 /* --- nests --- */
 
-static void print_sweep(cr_text *out, const cr_nest *n, int k)
+static void print_sweep(cr_text *out, const cr_nest *n, int k, int *reduction)
 {
     const cr_sweep *s = &n->sweep[k];
 
     cr_text_printf(out, "sweep %d cost %d\n", k, s->cost);
     for (int i = 0; i < s->reduces.count; i++) {
-        cr_text_printf(out, "    r%u = ", s->reduces.at[i]->id);
+        cr_text_printf(out, "    r%d = ", ++*reduction);
         cr_expr_print(out, s->reduces.at[i]);
         cr_text_char(out, '\n');
     }
@@ -321,6 +321,8 @@ static void print_sweep(cr_text *out, const cr_nest *n, int k)
 
 void cr_nest_print(cr_text *out, const cr_nest *n)
 {
+    int reduction = 0;
+
     cr_text_put(out, n->kind == CR_NEST_ROWS ? "rows " : "columns ");
     if (n->one_row)
         cr_text_put(out, "1");
@@ -330,7 +332,7 @@ void cr_nest_print(cr_text *out, const cr_nest *n)
     print_axis(out, &n->column);
     cr_text_char(out, '\n');
     for (int k = 0; k < n->sweeps; k++)
-        print_sweep(out, n, k);
+        print_sweep(out, n, k, &reduction);
     for (int i = 0; i < n->row_stores; i++) {
         cr_text_printf(out, "once a %s: %s = ", n->kind == CR_NEST_ROWS ? "row" : "column",
                        n->row_store[i].buffer->name);

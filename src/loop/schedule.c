@@ -103,6 +103,9 @@ static bool reads_in_order(work *w, const cr_expr *e)
 
 static void visit_load(work *w, const cr_expr *e)
 {
+    if (e->buffer->role != CR_BUFFER_INPUT)
+        cr_bail(w->s, CR_VALUE, "'%s' is made by the program that reads it: fuse it first",
+                e->buffer->name);
     if (!reads_in_order(w, e))
         cr_bail(w->s, CR_VALUE, "'%s' is not read row by row", e->buffer->name);
     w->scope[e->id] = (uint8_t)scope_of_index(w, e->index, e->buffer->ndim);
