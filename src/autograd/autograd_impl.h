@@ -8,6 +8,12 @@
 
 static inline bool cr_recording(void) { return !cr_thread.no_grad && !cr_thread.inference; }
 
+extern _Atomic bool cr_anomaly_flag;
+static inline bool cr_anomaly(void)
+{
+    return atomic_load_explicit(&cr_anomaly_flag, memory_order_relaxed);
+}
+
 /* --- pool.c: blocks for nodes and slots, kept by each thread --- */
 void *cr_grad_pool_get(size_t bytes); /* undefined; NULL with a record */
 void cr_grad_pool_put(void *p, size_t bytes);

@@ -11,15 +11,16 @@ void *(*cr_anomaly_record)(void);
 void (*cr_anomaly_report)(void *record, const char *node_name);
 void (*cr_anomaly_free)(void *record);
 
-static _Atomic bool anomaly, anomaly_nan;
+_Atomic bool cr_anomaly_flag;
+static _Atomic bool anomaly_nan;
 
 void cr_anomaly_set(bool on, bool check_nan)
 {
-    atomic_store(&anomaly, on);
+    atomic_store(&cr_anomaly_flag, on);
     atomic_store(&anomaly_nan, on && check_nan);
 }
 
-bool cr_anomaly_on(void) { return atomic_load_explicit(&anomaly, memory_order_relaxed); }
+bool cr_anomaly_on(void) { return cr_anomaly(); }
 bool cr_anomaly_checks_nan(void)
 {
     return atomic_load_explicit(&anomaly_nan, memory_order_relaxed);

@@ -242,11 +242,19 @@ cr_status cr_grad_fn(cr_node **out, cr_tensor *t)
 
 cr_status cr_edge_of(cr_edge *out, cr_tensor *t)
 {
+    cr_grad_meta *m = t->grad;
     cr_node *n;
 
     *out = (cr_edge){0};
     if (!cr_requires_grad(t))
         return CR_OK;
+    if (CR_LIKELY(m && !m->base)) {
+        n = m->grad_fn ? m->grad_fn : m->accumulate;
+        if (CR_LIKELY(n != NULL)) {
+            *out = (cr_edge){cr_node_keep(n), m->grad_fn ? m->output : 0};
+            return CR_OK;
+        }
+    }
     CR_TRY(cr_grad_fn(&n, t));
     if (!n)
         CR_TRY(cr_accumulate_of(&n, t));

@@ -29,7 +29,7 @@ cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *kind, uint
     if (CR_UNLIKELY(!n))
         return CR_MEMORY;
     memset(n, 0, at_results);
-    n->count = 1;
+    atomic_init(&n->count, 1);
     n->kind = kind;
     n->bytes = (uint32_t)bytes;
     n->sequence = made++;
@@ -39,7 +39,7 @@ cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *kind, uint
     n->results = (cr_node_result *)((char *)n + at_results);
     for (uint32_t i = 0; i < results; i++)
         n->results[i].size = NULL, n->results[i].known = false;
-    if (CR_UNLIKELY(cr_anomaly_on() && cr_anomaly_record)) {
+    if (CR_UNLIKELY(cr_anomaly() && cr_anomaly_record)) {
         struct cr_node_extra *extra;
         if (!cr_node_extra_of(&extra, n))
             extra->made_at = cr_anomaly_record();
@@ -164,7 +164,9 @@ void cr_node_drop(cr_node *n)
         cr_drop(((cr_accumulate *)n)->variable);
         return;
     }
-    if (atomic_fetch_sub_explicit(&n->count, 1, memory_order_acq_rel) != 1)
+    /* A count that is one can only be ours. */
+    if (atomic_load_explicit(&n->count, memory_order_acquire) != 1 &&
+        atomic_fetch_sub_explicit(&n->count, 1, memory_order_acq_rel) != 1)
         return;
     n->peer = dying; /* no peer is left: it would hold a count */
     dying = n;
