@@ -20,6 +20,7 @@ library() { /sbin/ldconfig -p | grep -q "$1"; }
 
 need 'command -v "${CC:-gcc}"' gcc
 need 'command -v make' make
+need 'command -v pkg-config' pkg-config
 need 'header stdio.h' libc6-dev
 need 'header zlib.h' zlib1g-dev
 need 'header oneapi/dnnl/dnnl.h' libdnnl-dev

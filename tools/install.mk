@@ -1,1 +1,44 @@
-# Installing for C programs, and the pages about operators.  Included by the Makefile.
+# Installing for C programs.  Included by the Makefile.
+#
+#   make install PREFIX=/usr/local [DESTDIR=...]
+
+define pc_text
+prefix=$(PREFIX)
+includedir=$${prefix}/include
+libdir=$${prefix}/lib
+
+Name: cresset
+Description: Tensors, automatic differentiation and neural networks
+Version: $(VERSION)
+Cflags: -I$${includedir}
+Libs: -L$${libdir} -lcresset
+Libs.private: $(LIBS)
+endef
+export pc_text
+
+.PHONY: install
+install: lib
+	@mkdir -p $(DESTDIR)$(PREFIX)/include/cresset $(DESTDIR)$(PREFIX)/lib/pkgconfig
+	cp include/cresset.h $(B)/gen/cresset_ops.h $(DESTDIR)$(PREFIX)/include/
+	cp src/base/kinds.def src/num/dtype.def $(DESTDIR)$(PREFIX)/include/cresset/
+	cp $(B)/libcresset.a $(B)/libcresset.so $(DESTDIR)$(PREFIX)/lib/
+	@echo "$$pc_text" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/cresset.pc
+
+# A program that sees the installed files only: built against both libraries, and run.
+INSTALLED  = $(abspath $(B))/installed
+PC         = PKG_CONFIG_PATH=$(INSTALLED)/lib/pkgconfig pkg-config
+.PHONY: test-installed
+test-installed: tests/c/train.c tests/c/facts.c
+	@rm -rf $(INSTALLED)
+	@$(MAKE) --no-print-directory -s install PREFIX=$(INSTALLED)
+	$(Q)$(CC) -std=c11 -pedantic $(WARN) $(FLAVOUR) tests/c/train.c $$($(PC) --cflags --libs cresset) \
+	    -Wl,-rpath,$(INSTALLED)/lib -o $(B)/train
+	$(Q)$(CC) -std=c11 $(WARN) $(FLAVOUR) tests/c/train.c $$($(PC) --cflags cresset) $(B)/libcresset.a \
+	    $(LIBS) -o $(B)/train-static
+	$(B)/train $(B)/train.safetensors
+	$(B)/train-static $(B)/train.safetensors
+	@if nm -D --defined-only $(B)/libcresset.so | grep -v ' cr_'; then \
+	    echo "libcresset.so exports more than the API"; exit 1; fi
+	$(Q)$(CC) $(CFLAGS_ALL) -DINSIDE tests/c/facts.c -c -o $(B)/facts_inside.o
+	$(Q)$(CC) -std=c11 $(WARN) tests/c/facts.c $$($(PC) --cflags cresset) $(B)/facts_inside.o -o $(B)/facts
+	$(B)/facts

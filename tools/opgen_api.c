@@ -49,8 +49,39 @@ static const struct {
     [CR_T_GENERATOR] = {0},
 };
 
-/* Types a C caller has no use for stay at their defaults, None where there is none. */
-static bool stays_preset(const cr_param *p) { return !params[p->type].declare; }
+/* One C function of an entry: in place or not, with numbers for the later operands or not. */
+typedef struct {
+    const cr_op *op;
+    bool inplace, number;
+} form;
+
+/* Where and how a tensor is placed stays at its default, None where there is none. */
+static bool stays_preset(const cr_param *p)
+{
+    return !params[p->type].declare || !strcmp(p->name, "pin_memory");
+}
+
+static cr_type type_of(const form *f, int i)
+{
+    const cr_param *p = &f->op->param[i];
+
+    return f->number && i > 0 && p->number ? CR_T_SCALAR : (cr_type)p->type;
+}
+
+/* Of a parameter in one form; NULL where it stays at its default. */
+static const char *declaration(const form *f, int i)
+{
+    const cr_param *p = &f->op->param[i];
+
+    return p->optional ? params[type_of(f, i)].opt_declare : params[type_of(f, i)].declare;
+}
+
+static const char *valuation(const form *f, int i)
+{
+    const cr_param *p = &f->op->param[i];
+
+    return p->optional ? params[type_of(f, i)].opt_value : params[type_of(f, i)].value;
+}
 
 /* A parameter's name that is no word of C or C++. */
 static const char *c_name(const char *name)
@@ -109,14 +140,25 @@ static bool has_c_function(const cr_op *op)
            has_result_types(op) && has_param_types(op);
 }
 
-/* add, add_ (in place), max_dim, fill_Scalar_: the mark of writing comes last. */
-static void put_name(cr_text *out, const cr_op *op, bool inplace)
+/* An operand after the first may be a number. */
+static bool takes_numbers(const cr_op *op)
 {
-    bool writes = inplace || ends_in_place(op);
+    for (int i = 1; i < op->param_count; i++)
+        if (op->param[i].number)
+            return true;
+    return false;
+}
+
+/* add, add_ (in place), max_dim, fill_Scalar_: the mark of writing comes last. */
+static void put_name(cr_text *out, const form *f)
+{
+    const cr_op *op = f->op;
+    bool writes = f->inplace || ends_in_place(op);
 
     cr_text_printf(out, "cr_%.*s", (int)strlen(op->name) - (ends_in_place(op) ? 1 : 0), op->name);
     if (*op->overload)
         cr_text_printf(out, "_%s", op->overload);
+    cr_text_put(out, f->number ? "_Scalar" : "");
     cr_text_put(out, writes ? "_" : "");
 }
 
@@ -132,14 +174,36 @@ static void put_result_name(cr_text *out, const cr_op *op, int k)
 
 /* --- text of one function --- */
 
-static void put_head(cr_text *out, const cr_op *op, bool inplace)
+enum { COLUMNS = 96 };
+
+/* Appends `line`, broken after commas into lines of at most COLUMNS. */
+static void put_wrapped(cr_text *out, const char *line)
 {
+    size_t column = 0;
+
+    while (*line) {
+        const char *comma = strstr(line, ", ");
+        size_t n = comma ? (size_t)(comma - line) + 2 : strlen(line);
+        if (column && column + n > COLUMNS) {
+            out->len -= out->at[out->len - 1] == ' ';
+            cr_text_put(out, "\n    ");
+            column = 4;
+        }
+        cr_text_put_n(out, line, n);
+        column += n;
+        line += n;
+    }
+}
+
+static void put_head(cr_text *out, const form *f)
+{
+    const cr_op *op = f->op;
     const char *comma = "";
 
     cr_text_put(out, "cr_status ");
-    put_name(out, op, inplace);
+    put_name(out, f);
     cr_text_char(out, '(');
-    for (int k = 0; k < op->result_count && !inplace; k++) {
+    for (int k = 0; k < op->result_count && !f->inplace; k++) {
         cr_text name = {0};
         if (!is_returned(op, k))
             continue;
@@ -154,15 +218,16 @@ static void put_head(cr_text *out, const cr_op *op, bool inplace)
         if (stays_preset(p))
             continue;
         cr_text_put(out, comma);
-        put_pattern(out, p->optional ? params[p->type].opt_declare : params[p->type].declare,
-                    c_name(p->name), "");
+        put_pattern(out, declaration(f, i), c_name(p->name), "");
         comma = ", ";
     }
     cr_text_put(out, *comma ? ")" : "void)");
 }
 
-static void put_args(cr_text *out, const cr_op *op)
+static void put_args(cr_text *out, const form *f)
 {
+    const cr_op *op = f->op;
+
     cr_text_printf(out, "    cr_value arg[%d];\n", op->param_count ? op->param_count : 1);
     for (int i = 0; i < op->param_count; i++) {
         const cr_param *p = &op->param[i];
@@ -171,8 +236,7 @@ static void put_args(cr_text *out, const cr_op *op)
             cr_text_printf(out, "op->param[%d].has_default ? op->param[%d].preset : cr_of_none()",
                            i, i);
         else
-            put_pattern(out, p->optional ? params[p->type].opt_value : params[p->type].value,
-                        c_name(p->name), "");
+            put_pattern(out, valuation(f, i), c_name(p->name), "");
         cr_text_put(out, ";\n");
     }
 }
@@ -185,14 +249,16 @@ static bool takes_lists(const cr_op *op)
     return false;
 }
 
-static void put_results(cr_text *out, const cr_op *op, bool inplace)
+static void put_results(cr_text *out, const form *f)
 {
+    const cr_op *op = f->op;
+
     for (int k = 0; k < op->result_count; k++) {
         cr_text name = {0}, value = {0};
         cr_text_printf(&value, "result[%d]", k);
         put_result_name(&name, op, k);
         cr_text_put(out, "    ");
-        if (inplace || !is_returned(op, k))
+        if (f->inplace || !is_returned(op, k))
             cr_text_printf(out, "cr_drop_values(&%s, 1);", cr_text_str(&value));
         else
             put_pattern(out, results[op->result[k].type].store, cr_text_str(&name),
@@ -203,22 +269,24 @@ static void put_results(cr_text *out, const cr_op *op, bool inplace)
     }
 }
 
-static void put_function(cr_text *out, const cr_op *op, bool inplace)
+static void put_function(cr_text *out, const form *f)
 {
-    put_head(out, op, inplace);
+    const cr_op *op = f->op;
+
+    put_head(out, f);
     cr_text_printf(out, "\n{\n    const cr_op *op = cr_ops_at(%d);\n", op->index);
     cr_text_printf(out, "    cr_value result[%d];\n    cr_status st = CR_OK;\n",
                    op->result_count ? op->result_count : 1);
     if (takes_lists(op))
         cr_text_put(out, "    cr_arena scope = {0};\n");
-    put_args(out, op);
+    put_args(out, f);
     cr_text_printf(out, "    %sst = %s(op, arg, result);\n",
                    takes_lists(op) ? "if (!st)\n        " : "",
-                   inplace ? "cr_call_inplace" : "cr_call");
+                   f->inplace ? "cr_call_inplace" : "cr_call");
     if (takes_lists(op))
         cr_text_put(out, "    cr_arena_drop(&scope);\n");
     cr_text_put(out, "    if (st)\n        return st;\n");
-    put_results(out, op, inplace);
+    put_results(out, f);
     cr_text_put(out, "    return CR_OK;\n}\n\n");
 }
 
@@ -258,18 +326,30 @@ static const char *const code_head =
 static const char *const header_head =
     "/* Generated by opgen: every operator as a C function.\n *\n"
     " * Arguments are borrowed; results are owned by the caller and untouched on failure.\n"
-    " * NULL stands for None, CR_DTYPE_NONE for no dtype.  A name ending in _ works in place.\n"
+    " * NULL stands for None, CR_DTYPE_NONE for no dtype.  A name ending in _ works in\n * place; one with Scalar takes a number as its later operand.\n"
     " * A list result is an array to free with cr_free after its tensors were dropped. */\n"
     "#ifndef CRESSET_OPS_H\n#define CRESSET_OPS_H\n\n";
 
-static void put_entry(cr_text *header, cr_text *code, const cr_op *op, bool inplace)
+static void put_form(cr_text *header, cr_text *code, const form *f)
 {
-    if (!inplace)
-        cr_text_printf(header, "/* %s */\n", op->doc);
+    cr_text head = {0};
+
+    put_head(&head, f);
+    cr_text_put(&head, ";\n");
     cr_text_put(header, "CR_API CR_MUST ");
-    put_head(header, op, inplace);
-    cr_text_put(header, ";\n");
-    put_function(code, op, inplace);
+    put_wrapped(header, cr_text_str(&head));
+    cr_text_drop(&head);
+    put_function(code, f);
+}
+
+static void put_entry(cr_text *header, cr_text *code, const cr_op *op)
+{
+    cr_text_printf(header, "/* %s */\n", op->doc);
+    for (int number = 0; number <= takes_numbers(op); number++) {
+        put_form(header, code, &(form){op, false, number});
+        if (op->inplace)
+            put_form(header, code, &(form){op, true, number});
+    }
 }
 
 cr_status opgen_api(const char *folder)
@@ -280,11 +360,8 @@ cr_status opgen_api(const char *folder)
     cr_text_put(&code, code_head);
     for (int i = 0; i < cr_ops_count(); i++) {
         const cr_op *op = cr_ops_at(i);
-        if (!has_c_function(op))
-            continue;
-        put_entry(&header, &code, op, false);
-        if (op->inplace)
-            put_entry(&header, &code, op, true);
+        if (has_c_function(op))
+            put_entry(&header, &code, op);
     }
     cr_text_put(&header, "\n#endif\n");
     CR_TRY(opgen_save(folder, "cresset_ops.h", &header));
