@@ -222,6 +222,8 @@ cr_status cr_py_call(const cr_op *op, const cr_value *arg, cr_value *result);
 PyObject *cr_py_call_wrap(const cr_op *op, const cr_value *arg);
 /* Results to Python: a tensor, a tuple, a named tuple, a number.  Takes them. */
 PyObject *cr_py_results(const cr_op *op, cr_value *result);
+/* A factory's requires_grad=True; the message is the factories' own. */
+CR_MUST cr_status cr_py_ask_grad(cr_tensor *t);
 /* Fills arg[from..] with the defaults of op. */
 void cr_py_defaults(const cr_op *op, cr_value *arg, int from);
 /* An operator that the binding itself uses; raises when the table lacks it. */
@@ -314,5 +316,10 @@ int cr_py_override_start(PyObject *m);
 int cr_py_settings_start(PyObject *m);
 /* Adds a static type under `name`. */
 int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);
+
+/* --- the operator table as data (table.c) --- */
+
+/* _records(): a list of dicts, one an entry, in table order. */
+int cr_py_table_start(PyObject *m);
 
 #endif

@@ -151,7 +151,7 @@ static PyObject *record_object(const cr_op *op)
     return made;
 }
 
-PyObject *cr_py_records(PyObject *module, PyObject *unused)
+static PyObject *records(PyObject *module, PyObject *unused)
 {
     PyObject *list = PyList_New(0);
 
@@ -165,3 +165,9 @@ PyObject *cr_py_records(PyObject *module, PyObject *unused)
     }
     return list;
 }
+
+static PyMethodDef functions[] = {
+    {"_records", records, METH_NOARGS, "The operator table: a list of dicts, one an entry."},
+    {NULL, NULL, 0, NULL}};
+
+int cr_py_table_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }
