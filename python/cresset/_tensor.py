@@ -62,7 +62,7 @@ def __deepcopy__(self, memo):
             new = self.detach().clone()
         else:
             new = _C.empty(0, dtype=self.dtype)
-            new.set_(self.untyped_storage().__deepcopy__(memo), self.storage_offset(), self.shape,
+            new.set_(deepcopy(self.untyped_storage(), memo), self.storage_offset(), self.shape,
                      self.stride())
         if type(self) is not Tensor:
             new = Tensor._make_subclass(type(self), new)

@@ -249,6 +249,14 @@ static PyObject *call_out(const cr_py_op *self, const cr_op *op, cr_py_args *a)
 
 /* --- the callables --- */
 
+cr_status cr_py_ask_grad(cr_tensor *t)
+{
+    if (!cr_dtype_is_inexact((cr_dtype)t->dtype))
+        return cr_fail(CR_RUNTIME,
+                       "Only Tensors of floating point and complex dtype can require gradients");
+    return cr_set_requires_grad(t, true);
+}
+
 static PyObject *run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
 {
     cr_value result[CR_MAX_RESULTS];
@@ -260,7 +268,7 @@ static PyObject *run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
     if (CR_UNLIKELY(st))
         return cr_py_raise(st);
     if (CR_UNLIKELY(a->requires_grad) && result[0].tag == CR_TENSOR) {
-        st = cr_set_requires_grad(result[0].t, true);
+        st = cr_py_ask_grad(result[0].t);
         if (st) {
             cr_drop_values(result, s->op->result_count);
             return cr_py_raise(st);

@@ -15,6 +15,19 @@ static Py_ssize_t given_keywords(const call *c)
     return c->g->names ? PyTuple_GET_SIZE(c->g->names) : 0;
 }
 
+/* The class of x as torch names it. */
+static const char *type_name(PyObject *x)
+{
+    const char *name = Py_TYPE(x)->tp_name;
+    char *own;
+
+    if (strncmp(name, "cresset.", 8))
+        return name;
+    own = cr_error_scratch();
+    snprintf(own, CR_SCRATCH_BYTES, "torch.%s", name + 8);
+    return own;
+}
+
 /* --- signatures as text --- */
 
 static void print_number(cr_text *out, cr_scalar s)
@@ -100,23 +113,16 @@ static void print_given(cr_text *out, const call *c)
 
     cr_text_char(out, '(');
     for (Py_ssize_t i = 0; i < n; i++)
-        cr_text_printf(out, "%s%s", i ? ", " : "", Py_TYPE(c->g->args[c->method + i])->tp_name);
+        cr_text_printf(out, "%s%s", i ? ", " : "", type_name(c->g->args[c->method + i]));
     for (Py_ssize_t i = 0; i < k; i++)
         cr_text_printf(out, "%s%s=%s%s", n || i ? ", " : "",
                        PyUnicode_AsUTF8(PyTuple_GET_ITEM(c->g->names, i)),
-                       Py_TYPE(c->g->args[c->g->count + i])->tp_name,
+                       type_name(c->g->args[c->g->count + i]),
                        !n && i + 1 == k ? ", " : "");
     cr_text_char(out, ')');
 }
 
 /* --- several signatures --- */
-
-static const char *short_type(PyObject *x)
-{
-    const char *name = Py_TYPE(x)->tp_name, *dot = strrchr(name, '.');
-
-    return cr_py_is_tensor(x) && dot ? dot + 1 : name;
-}
 
 static bool fits(const cr_py_sig *s, int param, PyObject *x)
 {
@@ -144,7 +150,7 @@ static void print_wrong_types(cr_text *out, const call *c, const cr_py_sig *s)
     for (int i = 0; i < n; i++) {
         PyObject *x = c->g->args[first + i];
         const char *mark = fits(s, s->order[first + i], x) ? "" : "!";
-        cr_text_printf(out, "%s%s%s%s", i ? ", " : "", mark, short_type(x), mark);
+        cr_text_printf(out, "%s%s%s%s", i ? ", " : "", mark, type_name(x), mark);
     }
     cr_text_char(out, ')');
 }
@@ -261,16 +267,16 @@ static PyObject *wrong_type(const call *c, const cr_py_sig *s, const cr_py_args 
                              : x;
         return PyErr_Format(PyExc_TypeError,
                             "%s(): argument '%U' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but got %s\"",
-                            c->name, name, a->bad_item + 1, Py_TYPE(item)->tp_name);
+                            c->name, name, a->bad_item + 1, type_name(item));
     }
     if (p->type != CR_T_TENSOR && a->bad_item >= 0 && (PyTuple_Check(x) || PyList_Check(x)))
         return PyErr_Format(PyExc_TypeError,
                             "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
                             c->name, name, where, cr_py_type_text(p),
-                            Py_TYPE(PySequence_Fast_GET_ITEM(x, a->bad_item))->tp_name,
+                            type_name(PySequence_Fast_GET_ITEM(x, a->bad_item)),
                             a->bad_item);
     return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name, name,
-                        where, cr_py_type_text(p), short_type(x));
+                        where, cr_py_type_text(p), type_name(x));
 }
 
 static PyObject *wrong_keyword(const call *c, const cr_py_sig *s, PyObject *keyword)

@@ -7,7 +7,6 @@
 typedef struct {
     cr_shape shape;
     cr_dtype dtype; /* of the elements seen so far; CR_DTYPE_NONE before the first */
-    bool arrays;    /* NumPy arrays lie inside */
 } survey;
 
 static bool is_text(PyObject *x) { return PyUnicode_Check(x) || PyBytes_Check(x); }
@@ -46,9 +45,6 @@ static int survey_shape(survey *s, PyObject *data)
             return -1;
         x = first;
     }
-    if (cr_py_is_tensor(x))
-        for (int i = 0; i < cr_py_tensor_of(x)->ndim; i++)
-            s->shape.size[s->shape.ndim++] = cr_py_tensor_of(x)->size[i];
     bool text = is_text(x) && s->shape.ndim;
     if (text)
         PyErr_Format(PyExc_ValueError, "too many dimensions '%s'", Py_TYPE(x)->tp_name);
@@ -188,38 +184,18 @@ static inline bool store_common(const sink *k, PyObject *x, char *at)
     return !overflow;
 }
 
-static int store_tensor(const sink *k, PyObject *x, int dim, char *at)
-{
-    const cr_tensor *t = cr_py_tensor_of(x);
-    const cr_tensor *to = k->t;
-
-    if (dim == to->ndim)
-        return store_scalar(k, x, at);
-    if (t->ndim != to->ndim - dim || memcmp(t->size, to->size + dim, t->ndim * sizeof *t->size)) {
-        PyErr_Format(PyExc_ValueError, "expected sequence of length %lld at dim %d (got %lld)",
-                     (long long)to->size[dim], dim, (long long)(t->ndim ? t->size[0] : 0));
-        return -1;
-    }
-    cr_view from = cr_view_of(t), place = cr_view_of(to);
-    place.data = at;
-    place.size += dim;
-    place.stride += dim;
-    place.ndim = t->ndim;
-    cr_status st = cr_copy_elements(&place, &from);
-    return st ? cr_py_raise_int(st) : 0;
-}
-
 static int store(const sink *k, PyObject *x, int dim, char *at)
 {
     const cr_tensor *t = k->t;
 
-    if (cr_py_is_tensor(x))
-        return store_tensor(k, x, dim, at);
     if (dim == t->ndim)
         return store_common(k, x, at) ? 0 : store_scalar(k, x, at);
-    PyObject *fast = PySequence_Fast(x, "not a sequence");
-    if (!fast)
+    PyObject *fast = is_sequence(x) ? PySequence_Fast(x, "not a sequence") : NULL;
+    if (!fast) {
+        if (!PyErr_Occurred())
+            PyErr_SetString(PyExc_TypeError, "not a sequence");
         return -1;
+    }
     Py_ssize_t n = PySequence_Fast_GET_SIZE(fast);
     int done = n == t->size[dim] ? 0 : -1;
     if (done)
@@ -340,7 +316,7 @@ static PyObject *finish(cr_tensor *t, bool requires_grad)
 
     if (!t)
         return NULL;
-    st = requires_grad ? cr_set_requires_grad(t, true) : CR_OK;
+    st = requires_grad ? cr_py_ask_grad(t) : CR_OK;
     if (!st)
         return cr_py_wrap(t);
     cr_drop(t);

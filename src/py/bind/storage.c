@@ -200,22 +200,11 @@ static PyObject *storage_reduce(PyObject *self, PyObject *unused)
     return Py_BuildValue("N(N)", make, bytes);
 }
 
+/* copy.deepcopy notes the copy and keeps this object, so tensors share in the copy, too. */
 static PyObject *storage_deepcopy(PyObject *self, PyObject *memo)
 {
-    PyObject *key = PyLong_FromVoidPtr(self), *copy = NULL;
-
-    if (!key)
-        return NULL;
-    copy = PyDict_Check(memo) ? PyDict_GetItemWithError(memo, key) : NULL;
-    if (copy) {
-        Py_INCREF(copy);
-    } else {
-        copy = storage_clone(self, NULL);
-        if (copy && PyDict_Check(memo) && PyDict_SetItem(memo, key, copy) < 0)
-            Py_CLEAR(copy);
-    }
-    Py_DECREF(key);
-    return copy;
+    (void)memo;
+    return storage_clone(self, NULL);
 }
 
 static int storage_getbuffer(PyObject *self, Py_buffer *view, int flags)

@@ -307,6 +307,7 @@ int cr_py_tensor_start(PyObject *m)
     cr_py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
     if (!cr_py_tensor_type)
         return -1;
+    cr_py_tensor_type->tp_name = "Tensor"; /* as messages name a class */
     cr_peer_revive = revive;
     return PyModule_AddObjectRef(m, "Tensor", (PyObject *)cr_py_tensor_type);
 }
