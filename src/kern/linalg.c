@@ -393,13 +393,14 @@ static cr_status factor_qr(cr_lapack_job *j, int m, int n, char *a, char *tau, c
     int info, query = -1;
     cr_status st;
 
+    if (!m || !n)
+        return CR_OK;
     if (!*work) {
         j->l->geqrf[j->type](&m, &n, a, &m, tau, answer, &query, &info);
         *size = cr_lapack_answer(j, answer);
         TAKE(j, *work, *size, j->item);
     }
-    if (m && n)
-        j->l->geqrf[j->type](&m, &n, a, &m, tau, *work, size, &info);
+    j->l->geqrf[j->type](&m, &n, a, &m, tau, *work, size, &info);
     st = CR_OK;
 done:
     return st;
@@ -435,13 +436,14 @@ static cr_status form_q(cr_lapack_job *j, int m, int width, int k, char *q, cons
     int info, query = -1;
     cr_status st;
 
+    if (!m || !width)
+        return CR_OK;
     if (!*work) {
         j->l->orgqr[j->type](&m, &width, &k, q, &m, tau, answer, &query, &info);
         *size = cr_lapack_answer(j, answer);
         TAKE(j, *work, *size, j->item);
     }
-    if (m && width)
-        j->l->orgqr[j->type](&m, &width, &k, q, &m, tau, *work, size, &info);
+    j->l->orgqr[j->type](&m, &width, &k, q, &m, tau, *work, size, &info);
     st = CR_OK;
 done:
     return st;

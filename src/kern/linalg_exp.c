@@ -5,6 +5,7 @@
 #include "kern/lapack.h"
 #include "kern/matmul.h"
 #include "kern/pack.h"
+#include "kern/walk.h"
 #include <math.h>
 #include <string.h>
 
@@ -149,11 +150,25 @@ static cr_status run(cr_lapack_job *j, const cr_view *self, char *out)
     return CR_OK;
 }
 
-/* (self) */
+/* The result in its own type; half types go through float32. */
+static void narrow(cr_dense *d, const cr_view *out, cr_dtype t)
+{
+    float *f = (float *)(void *)d->data;
+    const double *wide = (const double *)(const void *)d->data;
+
+    if (out->dtype == CR_F16 || out->dtype == CR_BF16) {
+        for (int64_t i = 0; i < cr_view_numel(out); i++)
+            f[i] = (float)wide[i];
+        t = CR_F32;
+    }
+    cr_dense_store(d, out, t);
+}
+
+/* (self); in double precision, because squaring loses digits of the small elements. */
 cr_status cr_kern_matrix_exp(const cr_value *arg, cr_view *out)
 {
     cr_view self = *arg[0].view;
-    cr_dtype t = self.dtype == CR_F16 || self.dtype == CR_BF16 ? CR_F32 : (cr_dtype)self.dtype;
+    cr_dtype t = cr_dtype_is_complex((cr_dtype)self.dtype) ? CR_C128 : CR_F64;
     cr_dense result = {0};
     cr_lapack_job j;
     cr_status st;
@@ -163,7 +178,7 @@ cr_status cr_kern_matrix_exp(const cr_value *arg, cr_view *out)
     CR_GO(cr_dense_out(&result, out, t));
     cr_pack(result.data, t, arg[0].view);
     CR_GO(run(&j, &self, result.data));
-    cr_dense_store(&result, out, t);
+    narrow(&result, out, t);
 done:
     cr_dense_drop(&result);
     cr_lapack_end(&j);

@@ -433,13 +433,18 @@ static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *ar
     return st;
 }
 
+static bool covers_all(const cr_tensor *t, uint64_t mask)
+{
+    return t->ndim == 0 || mask == ~(uint64_t)0 >> (64 - t->ndim);
+}
+
 /* The short way: all of a small contiguous tensor in the type the kernel computes in. */
 static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
 {
     const cr_tensor *self = arg[0].t;
 
     return self->contiguous && self->numel && self->numel <= CR_FOLD_CHUNK && !x->keep &&
-           x->count == self->numel && self->data && x->compute == self->dtype &&
+           covers_all(self, x->mask) && self->data && x->compute == self->dtype &&
            x->result == self->dtype && cr_dtype_compute(x->compute) == x->compute &&
            x->compute != CR_BOOL && op->kernel[x->compute][CR_FORM_MAIN] && !op->returns[0];
 }
