@@ -16,12 +16,21 @@ Libs.private: $(LIBS)
 endef
 export pc_text
 
+# One object: the table's weak references would pull nothing out of an archive of many.
+# Hidden names become local.
+$(B)/installable/libcresset.a: $(LIB_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)$(CC) -r -nostdlib $^ -o $(@D)/cresset.o
+	$(Q)objcopy --localize-hidden $(@D)/cresset.o
+	$(Q)ar rcs $@ $(@D)/cresset.o
+
 .PHONY: install
-install: lib
+install: $(B)/installable/libcresset.a $(B)/libcresset.so
 	@mkdir -p $(DESTDIR)$(PREFIX)/include/cresset $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	cp include/cresset.h $(B)/gen/cresset_ops.h $(DESTDIR)$(PREFIX)/include/
 	cp src/base/kinds.def src/num/dtype.def $(DESTDIR)$(PREFIX)/include/cresset/
-	cp $(B)/libcresset.a $(B)/libcresset.so $(DESTDIR)$(PREFIX)/lib/
+	cp $(B)/installable/libcresset.a $(B)/libcresset.so $(DESTDIR)$(PREFIX)/lib/
 	@echo "$$pc_text" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/cresset.pc
 
 # A program that sees the installed files only: built against both libraries, and run.
@@ -33,7 +42,7 @@ test-installed: tests/c/train.c tests/c/facts.c
 	@$(MAKE) --no-print-directory -s install PREFIX=$(INSTALLED)
 	$(Q)$(CC) -std=c11 -pedantic $(WARN) $(FLAVOUR) tests/c/train.c $$($(PC) --cflags --libs cresset) \
 	    -Wl,-rpath,$(INSTALLED)/lib -o $(B)/train
-	$(Q)$(CC) -std=c11 $(WARN) $(FLAVOUR) tests/c/train.c $$($(PC) --cflags cresset) $(B)/libcresset.a \
+	$(Q)$(CC) -std=c11 $(WARN) $(FLAVOUR) tests/c/train.c $$($(PC) --cflags cresset) $(INSTALLED)/lib/libcresset.a \
 	    $(LIBS) -o $(B)/train-static
 	$(B)/train $(B)/train.safetensors
 	$(B)/train-static $(B)/train.safetensors

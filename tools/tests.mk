@@ -21,6 +21,10 @@ test-rooms: $(B)/libcresset.a
 test-headers: $(B)/gen/stamp
 	@sh tools/headers.sh $(CC) $(CSTD) -fopenmp $(WARN) -Isrc -Iinclude -I$(B)/gen -I$(PY_INC)
 
+# Golden texts of the compiler's passes.
+test-text: $(B)/crc
+	@$(B)/crc text tests/text/*.txt
+
 # --- Python ------------------------------------------------------------------------
 # What ../shared holds is tested where it is.
 SHARED_TESTS = $(if $(wildcard $(SHARED)/programs),tests/shared)
@@ -36,7 +40,7 @@ check-op: pkg
 
 # --- together ------------------------------------------------------------------------
 test: build
-	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes lib
-	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-headers
+	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/crc lib
+	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-headers test-text test-installed
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)

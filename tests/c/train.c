@@ -5,7 +5,7 @@
 #include <cresset.h>
 #include <stdio.h>
 
-enum { POINTS = 256, HIDDEN = 32, STEPS = 800, WEIGHTS = 4, MEAN = 1 };
+enum { POINTS = 256, HIDDEN = 32, STEPS = 4000, WEIGHTS = 4, MEAN = 1 };
 
 #define TRY(call)                                                                                  \
     do {                                                                                           \
@@ -90,7 +90,7 @@ static int step(network *n, cr_tensor *x, cr_tensor *y, double *loss_out)
                  cr_backward(&back, NULL) || cr_item(&value, loss);
 
     for (int i = 0; !failed && i < WEIGHTS; i++)
-        failed = descend(n->at[i], 0.1);
+        failed = descend(n->at[i], 0.15);
     *loss_out = cr_scalar_as_double(value);
     cr_drop(loss);
     cr_drop(guess);
