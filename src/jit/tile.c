@@ -170,11 +170,30 @@ static ref plan(planner *p, const cr_expr *e)
     return st.out;
 }
 
+/* Puts `from` where `to` is.  x as it is: the larger of x and x. */
+static void plan_copy(planner *p, const cr_expr *e, ref from, ref to)
+{
+    cr_dtype t = (cr_dtype)e->dtype;
+    cr_fn fn = cr_dtype_category(t) <= CR_CAT_INT ? CR_FN_or : CR_FN_maximum;
+    step st = {.kind = STEP_FUNCTION, .scope = CR_SCOPE_COLUMN, .dtype = (uint8_t)t, .count = 2,
+               .e = e};
+
+    st.kernel = kernel_of(p, fn, t, CR_FORM_MAIN);
+    st.in[0] = st.in[1] = from;
+    st.out = to;
+    CR_PUSH(p->t->s, &p->t->column[p->sweep], st);
+}
+
 static void plan_reduce(planner *p, const cr_expr *e)
 {
     step st = {.kind = STEP_REDUCE, .scope = CR_SCOPE_COLUMN, .dtype = e->dtype, .e = e, .count = 1};
 
     st.in[0] = plan(p, e->args[0]);
+    if (!st.in[0].full) {
+        ref wide = new_place(p, e->args[0], CR_SCOPE_COLUMN);
+        plan_copy(p, e->args[0], st.in[0], wide);
+        st.in[0] = wide;
+    }
     st.kernel = st.join = kernel_of(p, (cr_fn)e->fn, (cr_dtype)e->dtype, CR_FORM_JOIN);
     st.out = new_place(p, e, CR_SCOPE_ROW);
     p->known[e->id] = st.out;
@@ -206,20 +225,6 @@ static bool may_write_through(planner *p, const cr_store *store)
            (alone || !holds_kept(p, store->buffer));
 }
 
-/* x as it is: the larger of x and x. */
-static void plan_copy(planner *p, const cr_store *store, ref from)
-{
-    cr_dtype t = (cr_dtype)store->value->dtype;
-    cr_fn fn = t == CR_BOOL || cr_dtype_category(t) == CR_CAT_INT ? CR_FN_or : CR_FN_maximum;
-    step st = {.kind = STEP_FUNCTION, .scope = CR_SCOPE_COLUMN, .dtype = (uint8_t)t, .count = 2,
-               .e = store->value};
-
-    st.kernel = kernel_of(p, fn, t, CR_FORM_MAIN);
-    st.in[0] = st.in[1] = from;
-    st.out = operand_ref(p->t, store->buffer, true);
-    CR_PUSH(p->t->s, &p->t->column[p->sweep], st);
-}
-
 /* True when the value is written where it belongs, false when it has to be copied. */
 static bool plan_store(planner *p, const cr_store *store)
 {
@@ -247,7 +252,8 @@ static void plan_sweep(planner *p, int k)
         plan_reduce(p, sweep->reduces.at[i]);
     for (int i = 0; i < sweep->stores; i++)
         if (!written[i])
-            plan_copy(p, &sweep->store[i], plan(p, sweep->store[i].value));
+            plan_copy(p, sweep->store[i].value, plan(p, sweep->store[i].value),
+                      operand_ref(p->t, sweep->store[i].buffer, true));
     p->t->tiles = p->tiles > p->t->tiles ? p->tiles : p->t->tiles;
 }
 

@@ -1,0 +1,306 @@
+/* Programs: passes keep meaning, compared in the interpreter. */
+#include "base/test.h"
+#include "loop/build.h"
+#include "loop/interp.h"
+#include "loop/nest.h"
+#include <math.h>
+
+typedef struct {
+    const char *text;
+    void (*check)(cr_session *s, cr_loop *l);
+} job;
+
+static void parse_and_check(cr_session *s, void *context)
+{
+    job *j = context;
+
+    j->check(s, cr_loop_parse(s, j->text));
+}
+
+static void with_program(const char *text, void (*check)(cr_session *, cr_loop *))
+{
+    cr_session s = {.status = CR_OK};
+    job j = {text, check};
+
+    OK(cr_session_run(&s, parse_and_check, &j));
+    cr_session_drop(&s);
+}
+
+static void run(cr_loop *l, int64_t rows, int64_t columns, void *const *operand, const void *param)
+{
+    cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), rows}, {cr_sym_find(l->syms, "C"), columns}};
+
+    cr_loop_interpret(l, &(cr_loop_run){sizes, 2, operand, param});
+}
+
+static const char softmax[] = "m[i<R] = maximum[j<C](x[i, j])\n"
+                              "e[i<R, j<C] = exp(x[i, j] - m[i])\n"
+                              "t[i<R] = add[j<C](e[i, j])\n"
+                              "y[i<R, j<C] = e[i, j] / t[i]\n";
+
+static void softmax_sums_to_one(cr_session *s, cr_loop *l)
+{
+    float x[12] = {1, 2, 3, 4, 0, 0, 0, 0, -1, 5, -100, 2}, y[12];
+    void *operand[2] = {y, x};
+
+    (void)s;
+    run(l, 3, 4, operand, NULL);
+    for (int i = 0; i < 3; i++)
+        NEAR(y[4 * i] + y[4 * i + 1] + y[4 * i + 2] + y[4 * i + 3], 1, 1e-6);
+    NEAR(y[4], 0.25, 0);
+}
+
+TEST(a_program_computes_what_it_says) { with_program(softmax, softmax_sums_to_one); }
+
+static void fused_is_unfused(cr_session *s, cr_loop *l)
+{
+    float x[15], before[15], after[15];
+    void *operand[2] = {before, x};
+
+    (void)s;
+    for (int i = 0; i < 15; i++)
+        x[i] = sinf((float)(i * i));
+    run(l, 3, 5, operand, NULL);
+    cr_loop_simplify(l);
+    cr_loop_fuse(l);
+    cr_loop_verify(l);
+    EQ(l->defs.len, 1);
+    operand[0] = after;
+    run(l, 3, 5, operand, NULL);
+    EQ(memcmp(before, after, sizeof before), 0);
+}
+
+TEST(fusing_changes_no_bit) { with_program(softmax, fused_is_unfused); }
+
+static void has_three_sweeps(cr_session *s, cr_loop *l)
+{
+    cr_nest *n;
+
+    (void)s;
+    cr_loop_fuse(l);
+    n = cr_nest_schedule(l);
+    EQ(n->kind, CR_NEST_ROWS);
+    EQ(n->sweeps, 3);
+    EQ(n->keeps, 1);
+    EQ(n->sweep[0].reduces.count, 1);
+    EQ(n->sweep[1].reduces.count, 1);
+    EQ(n->sweep[2].stores, 1);
+}
+
+TEST(a_softmax_is_three_sweeps_that_keep_the_exponentials)
+{
+    with_program(softmax, has_three_sweeps);
+}
+
+/* The order of reductions, against sums written out here. */
+static float row_sum(const float *x, int64_t n)
+{
+    float lane[32] = {0}, part[64];
+
+    if (n > CR_FOLD_CHUNK) {
+        int64_t parts = 0;
+        for (; parts * CR_FOLD_CHUNK < n; parts++) {
+            int64_t left = n - parts * CR_FOLD_CHUNK;
+            part[parts] = row_sum(x + parts * CR_FOLD_CHUNK,
+                                  left < CR_FOLD_CHUNK ? left : CR_FOLD_CHUNK);
+        }
+        return row_sum(part, parts);
+    }
+    for (int64_t i = 0; i < n; i++)
+        lane[i % 32] += x[i];
+    for (int half = 16; half; half /= 2)
+        for (int k = 0; k < half; k++)
+            lane[k] += lane[k + half];
+    return lane[0];
+}
+
+static void sums_in_order(cr_session *s, cr_loop *l)
+{
+    enum { N = 20000 };
+    float *x = CR_NEW_N(s, float, N), y[1];
+    void *operand[2] = {y, x};
+
+    for (int i = 0; i < N; i++)
+        x[i] = sinf((float)i) * 100;
+    for (int n = 1; n <= N; n = n * 3 + 1) {
+        run(l, 1, n, operand, NULL);
+        EQ(memcmp(&y[0], &(float){row_sum(x, n)}, 4), 0);
+    }
+}
+
+TEST(rows_are_summed_in_the_fixed_order)
+{
+    with_program("y[i<R] = add[j<C](x[i, j])", sums_in_order);
+}
+
+static void sums_columns_in_order(cr_session *s, cr_loop *l)
+{
+    enum { N = 64 };
+    float x[N], y[1], a[4] = {0};
+    void *operand[2] = {y, x};
+
+    (void)s;
+    for (int i = 0; i < N; i++) {
+        x[i] = sinf((float)i) * 100;
+        a[i % 4] += x[i];
+    }
+    run(l, N, 1, operand, NULL);
+    EQ(memcmp(&y[0], &(float){(a[0] + a[1]) + (a[2] + a[3])}, 4), 0);
+}
+
+TEST(columns_are_summed_in_the_fixed_order)
+{
+    with_program("y[j<C] = add[i<R](x[i, j])", sums_columns_in_order);
+}
+
+static void keeps_special_values(cr_session *s, cr_loop *l)
+{
+    float x[6] = {-0.0f, 0.0f, INFINITY, -INFINITY, NAN, 1}, before[6], after[6];
+    void *operand[2] = {before, x};
+
+    (void)s;
+    run(l, 1, 6, operand, NULL);
+    cr_loop_simplify(l);
+    operand[0] = after;
+    run(l, 1, 6, operand, NULL);
+    for (int i = 0; i < 6; i++)
+        CHECK(!memcmp(&before[i], &after[i], 4) || (isnan(before[i]) && isnan(after[i])));
+}
+
+TEST(simplifying_keeps_signed_zeros_infinities_and_nan)
+{
+    static const char *const texts[] = {
+        "y[i<R, j<C] = x[i, j] * 1",         "y[i<R, j<C] = x[i, j] - 0",
+        "y[i<R, j<C] = x[i, j] + -0",        "y[i<R, j<C] = x[i, j] + 0",
+        "y[i<R, j<C] = neg(neg(x[i, j]))",   "y[i<R, j<C] = x[i, j] * 0",
+        "y[i<R, j<C] = x[i, j] / 1 * 1 - 0", "y[i<R, j<C] = where(x[i, j] < 1, x[i, j], x[i, j])"};
+
+    for (size_t i = 0; i < CR_LEN(texts); i++)
+        with_program(texts[i], keeps_special_values);
+}
+
+static void index_out_of_range(cr_session *s, void *context)
+{
+    float x[4] = {0}, y[4];
+    void *operand[2] = {y, x};
+    cr_loop *l = cr_loop_parse(s, "input x: f32[R, C]\ny[i<R, j<C] = x[i, j + 1]");
+
+    (void)context;
+    run(l, 2, 2, operand, NULL);
+}
+
+TEST(the_interpreter_refuses_an_index_outside_its_buffer)
+{
+    cr_session s = {.status = CR_OK};
+
+    FAILS(CR_INDEX, cr_session_run(&s, index_out_of_range, NULL));
+    cr_session_drop(&s);
+}
+
+/* --- entries --- */
+
+static const char table[] =
+    "op twice(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor\n"
+    "  type    promote(self, other)\n"
+    "  body    where(self == other, self, self + alpha * other)\n"
+    "op pick(Tensor condition, Tensor self) -> Tensor\n"
+    "  type    self\n"
+    "  body    where(condition, self, -self)\n"
+    "op total(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor\n"
+    "  fold    add(self)\n"
+    "op some(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor\n"
+    "  returns bool\n"
+    "  fold    or(self != 0)\n"
+    "op center(Tensor self, int dim) -> Tensor\n"
+    "  dtypes  float\n"
+    "  fused   dim\n"
+    "  is      twice(self, total(self, dim, True), alpha=-1)\n";
+
+static void read_table(void)
+{
+    static bool done;
+
+    if (!done) {
+        OK(cr_ops_read("test.op", table, sizeof table - 1));
+        OK(cr_ops_resolve());
+    }
+    done = true;
+}
+
+typedef struct {
+    const char *op;
+    cr_dtype t;
+    cr_form form;
+    const char *wanted;
+} entry_job;
+
+static void build_entry(cr_session *s, void *context)
+{
+    entry_job *j = context;
+    cr_loop *l = cr_loop_of_op(s, cr_ops_find(j->op), j->t, j->form);
+    cr_text t = {0};
+
+    cr_loop_verify(l);
+    cr_loop_print(&t, l);
+    EQ_STR(cr_text_str(&t), j->wanted);
+    cr_text_drop(&t);
+}
+
+static cr_status build(const char *op, cr_dtype t, cr_form form, const char *wanted)
+{
+    entry_job j = {op, t, form, wanted};
+    cr_session s = {.status = CR_OK};
+    cr_status st;
+
+    read_table();
+    st = cr_session_run(&s, build_entry, &j);
+    cr_session_drop(&s);
+    return st;
+}
+
+TEST(a_body_becomes_a_definition_over_rows_and_columns)
+{
+    OK(build("twice", CR_F32, CR_FORM_MAIN,
+             "out[i<R, j<C] = where(self[i, j] == other[i, j], self[i, j], "
+             "self[i, j] + alpha * other[i, j])\n"));
+}
+
+TEST(arithmetic_on_bools_is_logic)
+{
+    OK(build("twice", CR_BOOL, CR_FORM_MAIN,
+             "input self: bool[R, C]\ninput other: bool[R, C]\nparam alpha: bool @0\n"
+             "out[i<R, j<C] = where(not(xor(self[i, j], other[i, j])), self[i, j], "
+             "or(self[i, j], and(alpha, other[i, j])))\n"));
+}
+
+TEST(a_tensor_that_the_type_leaves_out_is_a_mask)
+{
+    OK(build("pick", CR_F32, CR_FORM_MAIN,
+             "input condition: bool[R, C]\ninput self: f32[R, C]\n"
+             "out[i<R, j<C] = where(condition[i, j], self[i, j], -self[i, j])\n"));
+}
+
+TEST(a_fold_has_its_forms)
+{
+    OK(build("total", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[i<R] = add[j<C](self[i, j])\n"));
+    OK(build("total", CR_F32, CR_FORM_COLUMNS, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[j<C] = add[i<R](self[i, j])\n"));
+    OK(build("some", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[i<R] = or[j<C](self[i, j] != 0)\n"));
+    OK(build("some", CR_F32, CR_FORM_JOIN,
+             "input part: bool[R, C]\nparam keepdim: f32 @0\nout[i<R] = or[j<C](part[i, j])\n"));
+    CHECK(!cr_loop_has_form(cr_ops_find("total"), CR_FORM_JOIN));
+    CHECK(cr_loop_has_form(cr_ops_find("some"), CR_FORM_JOIN));
+}
+
+TEST(a_composition_is_one_program)
+{
+    OK(build("center", CR_F32, CR_FORM_MAIN,
+             "input self: f32[R, C]\nparam dim: f32 @0\n"
+             "out[i<R, j<C] = where(self[i, j] == add[j<C](self[i, j]), self[i, j], "
+             "self[i, j] + -1 * add[j<C](self[i, j]))\n"));
+}
+
+TEST(what_a_type_cannot_do_is_a_type_error)
+{
+    read_table();
+    FAILS(CR_TYPE, build("pick", CR_BOOL, CR_FORM_MAIN, ""));
+}
