@@ -170,7 +170,7 @@ bool cr_scalar_fits(cr_scalar s, cr_dtype t)
 {
     double d = cr_scalar_as_double(s), largest;
 
-    if (s.category == CR_CAT_COMPLEX && !cr_dtype_is_complex(t) && s.c.im != 0)
+    if (s.category == CR_CAT_COMPLEX && t > CR_BOOL && !cr_dtype_is_complex(t) && s.c.im != 0)
         return false;
     if (cr_dtype_category(t) == CR_CAT_INT)
         return t == CR_I64 && s.category <= CR_CAT_INT ? true : int_fits(d, t);

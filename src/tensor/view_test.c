@@ -91,7 +91,7 @@ TEST(views_have_torchs_geometry)
          "[4, 2]", 1);
     view("slice.Tensor", ARGS(cr_of_int(0), cr_of_int(5), cr_of_int(10), cr_of_int(2)), "[0, 4]",
          "[8, 1]", 12);
-    view("narrow", ARGS(cr_of_int(0), cr_of_int(-1), cr_of_int(1)), "[1, 4]", "[4, 1]", 8);
+    view("narrow.default", ARGS(cr_of_int(0), cr_of_int(-1), cr_of_int(1)), "[1, 4]", "[4, 1]", 8);
     view("expand", ARGS(INTS(2, -1, -1)), "[2, 3, 4]", "[0, 4, 1]", 0);
     view("unsqueeze", ARGS(cr_of_int(-1)), "[3, 4, 1]", "[4, 1, 1]", 0);
     view("unsqueeze", ARGS(cr_of_int(0)), "[1, 3, 4]", "[12, 4, 1]", 0);
@@ -126,7 +126,7 @@ TEST(impossible_views_are_refused_in_torchs_words)
             "dimension 0");
     refused(CR_INDEX, "select.int", ARGS(cr_of_int(0), cr_of_int(5)),
             "select(): index 5 out of range for tensor of size [3, 4] at dimension 0");
-    refused(CR_RUNTIME, "narrow", ARGS(cr_of_int(0), cr_of_int(1), cr_of_int(5)),
+    refused(CR_RUNTIME, "narrow.default", ARGS(cr_of_int(0), cr_of_int(1), cr_of_int(5)),
             "start (1) + length (5) exceeds dimension size (3).");
     refused(CR_RUNTIME, "permute", ARGS(INTS(0, 0)), "permute(): duplicate dims are not allowed.");
     refused(CR_RUNTIME, "as_strided", ARGS(INTS(200), INTS(1)),

@@ -226,7 +226,7 @@ cr_status cr_do_flatten(const cr_value *arg, cr_value *result)
 
 cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref narrow = {"narrow", NULL};
+    static cr_op_ref narrow = {"narrow.default", NULL};
     const cr_tensor *start = arg[2].t;
     cr_scalar at;
 

@@ -9,7 +9,7 @@
 enum { OP_select, OP_slice, OP_unsqueeze, OP_alias, OP_index, OP_index_put_, OP_copy_, OP_fill_,
        OP_COUNT };
 static const char *const op_names[OP_COUNT] = {"select", "slice", "unsqueeze",  "alias",
-                                               "index",  "index_put_", "copy_", "fill_"};
+                                               "index",  "index_put_", "copy_", "fill_.Scalar"};
 static const cr_op *ops[OP_COUNT];
 
 typedef struct {
