@@ -1,7 +1,7 @@
 #!/bin/sh
-# Compiles every header of src/ and include/ by itself: headers.sh COMPILER FLAGS...
+# Compiles every header of src/ by itself: headers.sh COMPILER FLAGS...
 failed=0 count=0
-for header in $(find src include -name '*.h' | sort); do
+for header in $(find src -name '*.h' | sort); do
     count=$((count + 1))
     echo "#include \"${header#*/}\"" | "$@" -fsyntax-only -x c - || failed=$((failed + 1))
 done

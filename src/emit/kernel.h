@@ -5,6 +5,8 @@
 #ifndef CR_EMIT_KERNEL_H
 #define CR_EMIT_KERNEL_H
 
+#include "emit/vec.h"
+
 #ifndef CK_ISA
 #define CK_ISA jit
 #endif

@@ -16,10 +16,10 @@ typedef struct {
 
 #define T       float
 #define NAME(x) f32_##x
-#include "kern/grid_loops.h"
+#include "kern/grid_loops.inc"
 #define T       double
 #define NAME(x) f64_##x
-#include "kern/grid_loops.h"
+#include "kern/grid_loops.inc"
 
 static void run(grid_job *w, int64_t units, int64_t grain, cr_range_fn fn)
 {

@@ -1,7 +1,7 @@
 /* Matrix products.
  *
  * A product smaller than TINY multiplications runs in the loops of
- * matmul_loops.h: a library call costs more than the work.  Larger ones go to
+ * matmul_loops.inc: a library call costs more than the work.  Larger ones go to
  * oneDNN or BLAS, with transposed operands passed as such; only an operand
  * that has no unit stride is copied.  BLAS is given row blocks whose height is
  * fixed, so that threads take whole blocks and the sums do not depend on them. */
@@ -18,22 +18,22 @@ enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), ROW_BLOCK = 256 };
 
 #define T       float
 #define NAME(x) f32_##x
-#include "kern/matmul_loops.h"
+#include "kern/matmul_loops.inc"
 #define T       double
 #define NAME(x) f64_##x
-#include "kern/matmul_loops.h"
+#include "kern/matmul_loops.inc"
 #define T       uint8_t
 #define NAME(x) i8_##x
-#include "kern/matmul_loops.h"
+#include "kern/matmul_loops.inc"
 #define T       uint16_t
 #define NAME(x) i16_##x
-#include "kern/matmul_loops.h"
+#include "kern/matmul_loops.inc"
 #define T       uint32_t
 #define NAME(x) i32_##x
-#include "kern/matmul_loops.h"
+#include "kern/matmul_loops.inc"
 #define T       uint64_t
 #define NAME(x) i64_##x
-#include "kern/matmul_loops.h"
+#include "kern/matmul_loops.inc"
 
 #define COMPLEX_OPS(type, real)                                                                    \
     static inline type type##_mul(type a, type b)                                                  \
@@ -52,7 +52,7 @@ COMPLEX_OPS(cr_complex, double)
 #define T_MULADD(acc, a, b) cr_complex_float_add(acc, cr_complex_float_mul(a, b))
 #define T_SCALE(s, x)       cr_complex_float_mul(s, x)
 #define T_ADD(x, y)         cr_complex_float_add(x, y)
-#include "kern/matmul_loops.h"
+#include "kern/matmul_loops.inc"
 #undef T_MULADD
 #undef T_SCALE
 #undef T_ADD
@@ -61,7 +61,7 @@ COMPLEX_OPS(cr_complex, double)
 #define T_MULADD(acc, a, b) cr_complex_add(acc, cr_complex_mul(a, b))
 #define T_SCALE(s, x)       cr_complex_mul(s, x)
 #define T_ADD(x, y)         cr_complex_add(x, y)
-#include "kern/matmul_loops.h"
+#include "kern/matmul_loops.inc"
 #undef T_MULADD
 #undef T_SCALE
 #undef T_ADD

@@ -65,17 +65,17 @@ static inline void adaptive_range(const cr_pool *p, const int64_t *o, int64_t *r
 #define NAME(x) f32_##x
 #define LOWEST  (-INFINITY)
 #define IS_NAN(v) ((v) != (v))
-#include "kern/pool_loops.h"
+#include "kern/pool_loops.inc"
 #define T       double
 #define NAME(x) f64_##x
 #define LOWEST  ((double)-INFINITY)
 #define IS_NAN(v) ((v) != (v))
-#include "kern/pool_loops.h"
+#include "kern/pool_loops.inc"
 #define T       int64_t
 #define NAME(x) i64_##x
 #define LOWEST  INT64_MIN
 #define IS_NAN(v) ((void)(v), false)
-#include "kern/pool_loops.h"
+#include "kern/pool_loops.inc"
 
 static int64_t volume(const int64_t *size) { return size[0] * size[1] * size[2]; }
 

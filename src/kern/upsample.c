@@ -49,10 +49,10 @@ static void nearest_taps(const axis *a, bool exact)
 
 #define T       float
 #define NAME(x) f32_##x
-#include "kern/upsample_loops.h"
+#include "kern/upsample_loops.inc"
 #define T       double
 #define NAME(x) f64_##x
-#include "kern/upsample_loops.h"
+#include "kern/upsample_loops.inc"
 
 static int64_t tap_count(const cr_upsample *u, int d)
 {
