@@ -257,17 +257,17 @@ GETTER(transposed)
 {
     const cr_tensor *t = SELF;
     int64_t reversed[CR_MAX_DIMS];
+    static bool said;
 
     (void)unused;
     for (int i = 0; i < t->ndim; i++)
         reversed[i] = t->ndim - 1 - i;
     if (t->ndim != 2 && t->ndim != 0 &&
-        PyErr_WarnEx(PyExc_UserWarning,
+        cr_py_warn_once(&said,
                      "The use of `x.T` on tensors of dimension other than 2 to reverse their shape "
                      "is deprecated and it will throw an error in a future release. Consider "
                      "`x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - "
-                     "1, -1, -1))` to reverse the dimensions of a tensor.",
-                     1) < 0)
+                     "1, -1, -1))` to reverse the dimensions of a tensor.") < 0)
         return NULL;
     PyObject *dims = cr_py_ints_tuple(reversed, t->ndim);
     PyObject *out = dims ? PyObject_CallMethod(self, "permute", "(O)", dims) : NULL;
@@ -280,11 +280,11 @@ static PyObject *swap_last(PyObject *self, const char *what, bool conjugate)
     const cr_tensor *t = SELF;
     PyObject *swapped, *out;
 
-    if (t->ndim < 2)
+    if (t->ndim == 1)
         return PyErr_Format(PyExc_RuntimeError,
-                            "tensor.%s is only supported on matrices or batches of matrices. Got %d-D tensor.",
-                            what, t->ndim);
-    swapped = PyObject_CallMethod(self, "transpose", "ii", -2, -1);
+                            "tensor.%s is only supported on matrices or batches of matrices. Got 1-D tensor.",
+                            what);
+    swapped = t->ndim ? PyObject_CallMethod(self, "transpose", "ii", -2, -1) : Py_NewRef(self);
     if (!swapped || !conjugate || !cr_dtype_is_complex((cr_dtype)t->dtype))
         return swapped;
     out = PyObject_CallMethod(swapped, "conj", NULL);
