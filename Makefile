@@ -141,5 +141,9 @@ clean:
 
 -include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/host/*/*.d $(PY_OBJ)/*.d)
 # A header that is gone: what included it is compiled again.
-src/%.h src/%.def src/%.inc:
+src/%.h:
+	@:
+src/%.inc:
+	@:
+src/%.def:
 	@:
