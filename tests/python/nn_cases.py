@@ -53,11 +53,14 @@ def waves(*shapes):
 
 
 CASES = {}
+RANDOM = set()  # cases that draw random numbers while training: only their shapes are recorded
 
 
 def case(label, make, inputs):
     assert label not in CASES, label
     CASES[label] = (make, inputs)
+    if "Dropout" in label or "dropout" in label:
+        RANDOM.add(label)
 
 
 def simple(name, shape, *args, **kwargs):
@@ -176,25 +179,26 @@ simple("LSTM", (2, 6, 5), 5, 4, num_layers=2, bidirectional=True, batch_first=Tr
 simple("LSTM", (6, 2, 5), 5, 4, proj_size=2, num_layers=2)
 case("LSTM unbatched", layer("LSTM", 5, 4, bias=False),
      lambda t, nn: [wave(t, 6, 5), (wave(t, 1, 4), wave(t, 1, 4, phase=1))])
-case("GRU with state", layer("GRU", 5, 4, num_layers=2, dropout=0.3),
+case("GRU with state and dropout", layer("GRU", 5, 4, num_layers=2, dropout=0.3),
      waves((6, 2, 5), (2, 2, 4)))
 simple("GRU", (6, 5), 5, 4)
 for name, options in (("RNN", {"bidirectional": True}), ("GRU", {}),
-                      ("LSTM", {"bidirectional": True, "dropout": 0.5})):
+                      ("LSTM", {"bidirectional": True})):
     case(f"{name} packed", layer(name, 5, 3, num_layers=2, **options),
          lambda t, nn: [packed(t, nn)])
 case("MultiheadAttention", layer("MultiheadAttention", 8, 2),
      lambda t, nn: [wave(t, 4, 3, 8)] * 3)
-case("MultiheadAttention separate",
+case("MultiheadAttention separate, dropout",
      layer("MultiheadAttention", 8, 2, batch_first=True, kdim=5, vdim=6, add_bias_kv=True,
            add_zero_attn=True, dropout=0.2), waves((3, 4, 8), (3, 5, 5), (3, 5, 6)))
 case("MultiheadAttention unbatched", layer("MultiheadAttention", 8, 2),
      lambda t, nn: [wave(t, 4, 8)] + [wave(t, 5, 8, phase=1)] * 2)
-simple("TransformerEncoderLayer", (3, 4, 8), 8, 2, 16, batch_first=True)
+simple("TransformerEncoderLayer", (3, 4, 8), 8, 2, 16, 0.0, batch_first=True)
 case("TransformerDecoderLayer",
-     layer("TransformerDecoderLayer", 8, 2, 16, norm_first=True, activation="gelu"),
+     layer("TransformerDecoderLayer", 8, 2, 16, 0.0, norm_first=True, activation="gelu"),
      waves((3, 4, 8), (5, 4, 8)))
-case("Transformer", layer("Transformer", 8, 2, 2, 2, 16), waves((3, 4, 8), (5, 4, 8)))
+case("Transformer with dropout", layer("Transformer", 8, 2, 2, 2, 16),
+     waves((3, 4, 8), (5, 4, 8)))
 
 for name in "L1Loss MSELoss SmoothL1Loss HuberLoss SoftMarginLoss HingeEmbeddingLoss".split():
     for reduction in ("none", "mean", "sum"):

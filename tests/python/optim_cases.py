@@ -59,8 +59,10 @@ def label(name, options):
     return f"{name} {options}"
 
 
-def problem(t, complex_numbers=False):
-    """Three parameters and a function that computes gradients; the third has none once."""
+def problem(t, complex_numbers=False, fixed=False):
+    """Three parameters and a function that computes gradients.
+
+    Unless `fixed`, the problem changes with every call, and once the third has no gradient. """
     def start(n):
         x = (t.arange(n, dtype=t.float32) * 0.9 + 0.2).sin()
         return t.complex(x, x.cos()) if complex_numbers else x
@@ -78,7 +80,7 @@ def problem(t, complex_numbers=False):
         if step != 2:
             value = value + params[2].abs() ** 2
         value.backward()
-        step += 1
+        step += not fixed
         return value
 
     return params, loss
@@ -102,7 +104,7 @@ def advance(name, optimizer, loss, steps):
 
 def run_optimizer(t, name, options, complex_numbers=False):
     """The parameters after seven steps, and what the state holds."""
-    params, loss = problem(t, complex_numbers)
+    params, loss = problem(t, complex_numbers, fixed=name == "LBFGS")
     optimizer = make(t, name, options, params)
     advance(name, optimizer, loss, 7 if name != "LBFGS" else 2)
     values = [v for p in params for v in _numbers(t, p.detach())]

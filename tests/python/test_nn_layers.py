@@ -27,11 +27,45 @@ def test_layer_does_what_was_recorded(label):
     for part in ("state", "train", "train gradients", "eval", "eval gradients", "state after"):
         assert len(got[part]) == len(expected[part]), part
         for mine, recorded in zip(got[part], expected[part]):
-            assert same(mine, recorded), part
+            if label in nn_cases.RANDOM and part.startswith("train"):
+                assert mine[0] == recorded[0], part
+            else:
+                assert same(mine, recorded), part
+
+
+def drop(layer, shape, seed=0):
+    cresset.manual_seed(seed)
+    return layer(cresset.ones(shape))
+
+
+@pytest.mark.parametrize("layer, shape, whole", [
+    (nn.Dropout(0.25), (50, 40), 1), (nn.Dropout1d(0.25), (50, 40, 3), 3),
+    (nn.Dropout2d(0.25), (50, 40, 2, 2), 4), (nn.Dropout3d(0.25), (50, 40, 2, 1, 2), 4)])
+def test_dropout_zeroes_a_share_and_scales_the_rest(layer, shape, whole):
+    out = drop(layer, shape).reshape(-1, whole)
+    kept = out[:, 0] != 0
+    assert 0.7 < kept.double().mean().item() < 0.8
+    assert cresset.equal(out[kept], cresset.full_like(out[kept], 4 / 3))
+    assert not out[~kept].any()  # channels go as a whole
+    assert cresset.equal(drop(layer, shape), drop(layer, shape))
+    assert not cresset.equal(drop(layer, shape), drop(layer, shape, seed=1))
+
+
+def test_alpha_dropout_keeps_mean_and_variance():
+    cresset.manual_seed(0)
+    out = nn.AlphaDropout(0.3)(cresset.randn(200, 200))
+    assert abs(out.mean().item()) < 0.02 and abs(out.std().item() - 1) < 0.02
+
+
+def test_dropout_masks_the_gradient_alike():
+    x = cresset.ones(100, requires_grad=True)
+    out = nn.Dropout(0.5)(x)
+    out.sum().backward()
+    assert cresset.equal(x.grad, out.detach())
 
 
 def test_every_layer_is_covered():
-    tested = {label.split("(")[0].split()[0] for label in nn_cases.CASES}
+    tested = {label.split("(")[0].split()[0].rstrip(",") for label in nn_cases.CASES}
     elsewhere = {"Module", "Container", "Sequential", "ModuleList", "ModuleDict",
                  "ParameterList", "ParameterDict", "RNNBase", "RNNCellBase", "NLLLoss2d",
                  "TransformerEncoder", "TransformerDecoder", "AdaptiveLogSoftmaxWithLoss",

@@ -2,7 +2,7 @@
 from .. import Tensor
 from .._ops import ops
 from .optimizer import (ElementwiseOptimizer, _check_fused, _check_fusible, _check_lr,
-                        _to_scalar)
+                        _to_scalar, _zeros_like)
 
 __all__ = ["SGD"]
 
@@ -54,24 +54,33 @@ class SGD(ElementwiseOptimizer):
             self._step_fused(group, params, grads)
 
     def _step_fused(self, group, params, grads):
-        """All parameters by one operator; those without a buffer first, by another call."""
+        """All parameters by one operator; those without a buffer by a call of their own."""
         if group["momentum"] == 0:
             return self._call_fused(group, params, grads, [], False)
         states = [self.state[p] for p in params]
+        if all(s.get("momentum_buffer") is not None for s in states):
+            buffers = [s["momentum_buffer"] for s in states]
+            return self._call_fused(group, params, grads, buffers, False)
         new = [s.get("momentum_buffer") is None for s in states]
-        for param, state, missing in zip(params, states, new):
-            if missing:
-                state["momentum_buffer"] = param.detach().clone()
-        for first in ((True, False) if any(new) else (False,)):
+        for first in (True, False):
             chosen = [i for i, missing in enumerate(new) if missing == first]
             if chosen:
+                buffers = [self._buffer(states[i], params[i]) for i in chosen]
                 self._call_fused(group, [params[i] for i in chosen], [grads[i] for i in chosen],
-                                 [states[i]["momentum_buffer"] for i in chosen], first)
+                                 buffers, first)
+
+    @staticmethod
+    def _buffer(state, param):
+        if state.get("momentum_buffer") is None:
+            state["momentum_buffer"] = _zeros_like(param)
+        return state["momentum_buffer"]
 
     def _call_fused(self, group, params, grads, buffers, first):
         scaling = {}
         if getattr(self, "found_inf", None) is not None:
             scaling = {"grad_scale": self.grad_scale, "found_inf": self.found_inf}
+        # A zero buffer makes the first step like any other, but for the dampening.
+        first = first and group["dampening"] != 0
         ops._fused_sgd_(params, grads, buffers, weight_decay=group["weight_decay"],
                         momentum=group["momentum"], lr=group["lr"],
                         dampening=group["dampening"], nesterov=group["nesterov"],
