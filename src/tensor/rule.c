@@ -5,6 +5,7 @@
  * is a call of the operator.  Tensors made on the way belong to the frame. */
 #include "tensor/internal.h"
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 void cr_frame_init(cr_frame *f, const cr_op *op, const cr_value *arg)
@@ -417,6 +418,12 @@ static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, 
             n *= v[0].ints[i];
         *out = cr_of_int(n);
         return CR_OK;
+    case CR_BUILTIN_total:
+        n = 0;
+        for (uint32_t i = 0; i < v[0].len; i++)
+            n += v[0].ints[i];
+        *out = cr_of_int(n);
+        return CR_OK;
     case CR_BUILTIN_wrap:
         CR_TRY(cr_wrap_dim(&n, v[0].i, v[1].i));
         *out = cr_of_int(n);
@@ -453,6 +460,30 @@ static cr_value category_test(int builtin, const cr_value *v)
     }
 }
 
+static double epsilon_of(cr_dtype t)
+{
+    switch (cr_dtype_real(t)) {
+    case CR_F16: return 0x1p-10;
+    case CR_BF16: return 0x1p-7;
+    case CR_F64: return 0x1p-52;
+    default: return 0x1p-23;
+    }
+}
+
+static cr_status listed(cr_frame *f, const cr_value *v, cr_value *out)
+{
+    char *text = frame_get(f, v->len * 24 + 1);
+    int n = 0;
+
+    if (!text)
+        return CR_MEMORY;
+    text[0] = 0;
+    for (uint32_t i = 0; i < v->len; i++)
+        n += snprintf(text + n, 24, "%s%lld", i ? ", " : "", (long long)v->ints[i]);
+    *out = (cr_value){.tag = CR_STRING, .len = (uint32_t)n, .s = text};
+    return CR_OK;
+}
+
 static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     switch (r->builtin) {
@@ -469,6 +500,8 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
         *out = (cr_value){.tag = CR_STRING, .s = cr_dtype_infos[cr_value_dtype(v)].legacy};
         out->len = (uint32_t)strlen(out->s);
         return CR_OK;
+    case CR_BUILTIN_listed: return listed(f, v, out);
+    case CR_BUILTIN_epsilon: *out = cr_of_float(epsilon_of(cr_value_dtype(v))); return CR_OK;
     case CR_BUILTIN_is_complex:
     case CR_BUILTIN_is_float:
     case CR_BUILTIN_is_integral: *out = category_test(r->builtin, v); return CR_OK;
@@ -481,6 +514,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_len:
     case CR_BUILTIN_has:
     case CR_BUILTIN_product:
+    case CR_BUILTIN_total:
     case CR_BUILTIN_wrap:
     case CR_BUILTIN_wraps: return builtin_list(f, r, v, out);
     case CR_BUILTIN_size:

@@ -1,0 +1,201 @@
+/* Norms that keep running statistics: the statistics are updated here, in place and
+ * without history; everything differentiable is an entry. */
+#include "tensor/entries.h"
+#include "tensor/whole.h"
+
+enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, MOMENTUM, EPS };
+
+static const char *const names[] = {"input", "weight", "bias", "running_mean", "running_var"};
+
+static cr_status check_sizes(const cr_value *arg)
+{
+    const cr_tensor *x = arg[INPUT].t;
+
+    if (x->ndim < 2)
+        return cr_fail(CR_RUNTIME, "batch_norm expects at least 2 dimensions, got %d", x->ndim);
+    for (int i = WEIGHT; i <= VAR; i++)
+        if (arg[i].tag == CR_TENSOR && arg[i].t->numel != x->size[1])
+            return cr_fail(CR_RUNTIME, "%s should contain %lld elements not %lld", names[i],
+                           (long long)x->size[1], (long long)arg[i].t->numel);
+    return CR_OK;
+}
+
+static cr_status call_inplace(const char *name, const cr_value *arg)
+{
+    cr_value r;
+
+    CR_TRY(cr_call_inplace(cr_ops_find(name), arg, &r));
+    cr_drop_values(&r, 1);
+    return CR_OK;
+}
+
+/* running = running * (1 - momentum) + value * momentum * scale */
+static cr_status update(cr_tensor *running, cr_tensor *value, double momentum, double scale)
+{
+    uint32_t was = cr_thread.exclude;
+    cr_value shrink[] = {cr_of_tensor(running),
+                         cr_of_number(cr_scalar_float(1 - momentum))};
+    cr_value grow[] = {cr_of_tensor(running), cr_of_tensor(value),
+                       cr_of_number(cr_scalar_float(momentum * scale))};
+    cr_status st;
+
+    cr_thread.exclude |= CR_STAGE_BIT(AUTOGRAD);
+    st = call_inplace("mul", shrink);
+    if (!st)
+        st = call_inplace("add", grow);
+    cr_thread.exclude = was;
+    return st;
+}
+
+/* n / (n - 1), which makes the variance unbiased. */
+static double unbiased(int64_t n) { return (double)n / ((double)n - 1); }
+
+static cr_status update_both(const cr_value *arg, const cr_value *stats, int64_t n)
+{
+    double momentum = arg[MOMENTUM].d;
+
+    if (arg[MEAN].tag == CR_TENSOR)
+        CR_TRY(update(arg[MEAN].t, stats[1].t, momentum, 1));
+    if (arg[VAR].tag == CR_TENSOR)
+        CR_TRY(update(arg[VAR].t, stats[3].t, momentum, unbiased(n)));
+    return CR_OK;
+}
+
+static cr_status train(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *x = arg[INPUT].t;
+    cr_value call[] = {arg[INPUT], arg[WEIGHT], arg[BIAS], arg[EPS]}, stats[4];
+
+    CR_TRY(cr_call_named("_batch_norm_train", call, 4, stats));
+    cr_status st = update_both(arg, stats, x->size[1] ? x->numel / x->size[1] : 0);
+    if (st) {
+        cr_drop_values(stats, 4);
+        return st;
+    }
+    cr_drop_values(&stats[3], 1);
+    for (int k = 0; k < 3; k++)
+        result[k] = stats[k];
+    return CR_OK;
+}
+
+static cr_status evaluate(const cr_value *arg, cr_value *result)
+{
+    cr_value call[] = {arg[INPUT], arg[WEIGHT], arg[BIAS], arg[MEAN], arg[VAR], arg[EPS]};
+    int64_t none = 0;
+    cr_tensor *empty = NULL;
+
+    for (int i = MEAN; i <= VAR; i++)
+        if (arg[i].tag != CR_TENSOR)
+            return cr_fail(CR_RUNTIME, "%s must be defined in evaluation mode", names[i]);
+    CR_TRY(cr_tensor_new(&empty, CR_F32, (cr_device_kind)arg[INPUT].t->device, 1, &none));
+    cr_status st = cr_call_named("_batch_norm_eval", call, 6, result);
+    if (st) {
+        cr_drop(empty);
+        return st;
+    }
+    result[1] = cr_of_tensor(empty);
+    result[2] = cr_of_tensor(cr_keep(empty));
+    return CR_OK;
+}
+
+cr_status cr_do_native_batch_norm(const cr_value *arg, cr_value *result)
+{
+    CR_TRY(check_sizes(arg));
+    return arg[TRAINING].i ? train(arg, result) : evaluate(arg, result);
+}
+
+/* --- instance norm --- */
+
+/* The statistics of [1, N*C, ...] as [C]: the mean over the samples. */
+static cr_status per_channel(cr_tensor **out, cr_tensor *stat, int64_t samples, int64_t channels)
+{
+    int64_t size[2] = {samples, channels}, dim = 0;
+    cr_value reshape[] = {cr_of_tensor(stat), cr_of_ints(size, 2)}, grid, mean;
+
+    CR_TRY(cr_call_named("reshape", reshape, 2, &grid));
+    cr_value call[] = {grid, cr_of_ints(&dim, 1)};
+    cr_status st = cr_call_named("mean", call, 2, &mean);
+    cr_drop_values(&grid, 1);
+    if (!st)
+        *out = mean.t;
+    return st;
+}
+
+static cr_status update_instance(const cr_value *arg, const cr_value *stats, int64_t n)
+{
+    const cr_tensor *x = arg[INPUT].t;
+    cr_tensor *mean = NULL, *var = NULL;
+    cr_status st = CR_OK;
+
+    if (arg[MEAN].tag != CR_TENSOR || arg[VAR].tag != CR_TENSOR)
+        return CR_OK;
+    CR_GO(per_channel(&mean, stats[1].t, x->size[0], x->size[1]));
+    CR_GO(per_channel(&var, stats[3].t, x->size[0], x->size[1]));
+    CR_GO(update(arg[MEAN].t, mean, arg[MOMENTUM].d, 1));
+    CR_GO(update(arg[VAR].t, var, arg[MOMENTUM].d, unbiased(n)));
+done:
+    cr_drop(mean);
+    cr_drop(var);
+    return st;
+}
+
+/* x * weight + bias, one value a channel. */
+static cr_status affine(cr_value *result, const cr_value *arg, cr_value *x)
+{
+    static const char *const op[] = {"mul", "add"};
+
+    for (int i = WEIGHT; i <= BIAS; i++) {
+        cr_value shape[] = {arg[i], cr_of_int(arg[INPUT].t->ndim)}, one, next;
+        if (arg[i].tag != CR_TENSOR)
+            continue;
+        CR_TRY(cr_call_named("_per_channel", shape, 2, &one));
+        cr_value call[] = {*x, one};
+        cr_status st = cr_call_named(op[i - WEIGHT], call, 2, &next);
+        cr_drop_values(&one, 1);
+        CR_TRY(st);
+        cr_drop_values(x, 1);
+        *x = next;
+    }
+    *result = *x;
+    *x = cr_of_none();
+    return CR_OK;
+}
+
+static cr_status by_instance(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *x = arg[INPUT].t;
+    int64_t size[CR_MAX_DIMS], places = x->size[0] * x->size[1];
+    cr_value flat = cr_of_none(), back = cr_of_none(), stats[4] = {{0}};
+    cr_status st;
+
+    size[0] = 1;
+    size[1] = places;
+    for (int d = 2; d < x->ndim; d++)
+        size[d] = x->size[d];
+    cr_value reshape[] = {arg[INPUT], cr_of_ints(size, x->ndim)};
+    CR_GO(cr_call_named("reshape", reshape, 2, &flat));
+    cr_value call[] = {flat, cr_of_none(), cr_of_none(), arg[EPS]};
+    CR_GO(cr_call_named("_batch_norm_train", call, 4, stats));
+    CR_GO(update_instance(arg, stats, places ? x->numel / places : 0));
+    cr_value restore[] = {stats[0], cr_of_ints(x->size, x->ndim)};
+    CR_GO(cr_call_named("reshape", restore, 2, &back));
+    CR_GO(affine(result, arg, &back));
+done:
+    cr_drop_values(&flat, 1);
+    cr_drop_values(&back, 1);
+    cr_drop_values(stats, 4);
+    return st;
+}
+
+cr_status cr_do_instance_norm(const cr_value *arg, cr_value *result)
+{
+    cr_value all[3];
+
+    CR_TRY(check_sizes(arg));
+    if (arg[TRAINING].i)
+        return by_instance(arg, result);
+    CR_TRY(evaluate(arg, all));
+    cr_drop_values(&all[1], 2);
+    result[0] = all[0];
+    return CR_OK;
+}
