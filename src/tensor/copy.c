@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TILE = 32, UNIT = 16384, GRAIN = 32768 };
+/* A tile of 64 x 64 small elements or 32 x 32 large ones fits the buffer. */
+enum { BUFFER = 16384, UNIT = 16384, GRAIN = 32768 };
 
 typedef struct {
     int64_t size, to, from; /* strides in bytes */
@@ -86,7 +87,7 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 static void choose_tiles(plan *p)
 {
     if (p->crossed) {
-        p->row_tile = p->line_tile = TILE;
+        p->row_tile = p->line_tile = p->item <= 4 ? 64 : 32;
     } else {
         p->row_tile = least(p->row.size, UNIT);
         p->line_tile = least(p->line.size, UNIT / p->row_tile);
@@ -119,8 +120,8 @@ static void make_plan(plan *p, const cr_view *to, const cr_view *from)
 
 static void run_crossed(const plan *p, char *to, const char *from, int64_t rows, int64_t lines)
 {
-    _Alignas(64) char buffer[TILE * TILE * sizeof(cr_complex)];
-    int64_t pitch = TILE * p->item;
+    _Alignas(64) char buffer[BUFFER];
+    int64_t pitch = p->line_tile * p->item;
 
     for (int64_t r = 0; r < rows; r++)
         p->convert(buffer + r * pitch, p->item, from + r * p->row.from, p->line.from, lines);
