@@ -32,6 +32,7 @@ typedef struct {
     int sweep, indent;
     access how;
     bool stepping; /* operands have steps d<k> of their own */
+    bool batched;  /* random words of four vectors lie in q<id>[4] */
 } printer;
 
 static void line(printer *p, const char *fmt, ...) CR_PRINTF(2, 3);
@@ -239,18 +240,27 @@ static const char *integer_vector(printer *p, const cr_expr *e)
 }
 
 /* The arguments of random() are plain integers. */
-static const char *scalar_of(printer *p, const cr_expr *e)
+static const char *scalar_of(printer *p, const cr_expr *e, const char *column)
 {
     if (e->kind == CR_EXPR_PARAM)
         return scalar_param(p, e);
     if (e->kind == CR_EXPR_CONST)
         return literal(p, e);
     if (e->kind == CR_EXPR_INTEGER)
-        return integer(p, e->index[0], "at");
+        return integer(p, e->index[0], column);
     if (e->kind == CR_EXPR_CALL && (e->fn == CR_FN_add || e->fn == CR_FN_mul))
-        return cr_session_printf(p->s, "(%s %c %s)", scalar_of(p, e->args[0]),
-                                 e->fn == CR_FN_add ? '+' : '*', scalar_of(p, e->args[1]));
+        return cr_session_printf(p->s, "(%s %c %s)", scalar_of(p, e->args[0], column),
+                                 e->fn == CR_FN_add ? '+' : '*',
+                                 scalar_of(p, e->args[1], column));
     cr_bail(p->s, CR_VALUE, "random() takes integers that are known before the loop");
+}
+
+/* Seed, offset and the element that column `column` has. */
+static const char *random_arguments(printer *p, const cr_expr *e, const char *column)
+{
+    return cr_session_printf(p->s, "(cv_s_u64)(%s), (cv_s_u64)(%s), (cv_s_u64)(%s)",
+                             scalar_of(p, e->args[0], column), scalar_of(p, e->args[1], column),
+                             scalar_of(p, e->args[2], column));
 }
 
 static const char *cast(printer *p, const cr_expr *e)
@@ -271,10 +281,11 @@ static const char *call(printer *p, const cr_expr *e)
 
     if (info->kind == CR_FN_CAST)
         return cast(p, e);
+    if (info->kind == CR_FN_RANDOM && p->batched)
+        return cr_session_printf(p->s, "cv_uniform_f32(q%u[k])", e->id);
     if (info->kind == CR_FN_RANDOM)
-        return cr_session_printf(p->s, "cv_random_%s((cv_s_u64)(%s), (cv_s_u64)(%s), (cv_s_u64)(%s))",
-                                 suffix((cr_dtype)e->dtype), scalar_of(p, e->args[0]),
-                                 scalar_of(p, e->args[1]), scalar_of(p, e->args[2]));
+        return cr_session_printf(p->s, "cv_random_%s(%s)", suffix((cr_dtype)e->dtype),
+                                 random_arguments(p, e, "at"));
     if (info->kind == CR_FN_JOIN)
         t = (cr_dtype)e->dtype;
     name = cr_session_printf(p->s, "cv_%s_%s(v%u", name, vector(p, t), e->args[0]->id);
@@ -464,11 +475,73 @@ static void single_steps(printer *p, access how, const char *end, const char *ac
     shut(p);
 }
 
+/* The random numbers that the sweep's stores need. */
+typedef struct {
+    const cr_expr *at[8];
+    int count;
+} randoms;
+
+static void find_randoms(printer *p, cr_expr_set *seen, const cr_expr *e, randoms *out)
+{
+    if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(seen, e) ||
+        cr_nest_kept(p->n, e, p->sweep))
+        return;
+    if (takes_scalars(e)) {
+        if (out->count < (int)CR_LEN(out->at))
+            out->at[out->count] = e;
+        out->count++;
+        return;
+    }
+    for (int i = 0; i < e->count; i++)
+        find_randoms(p, seen, e->args[i], out);
+}
+
+/* Four vectors at once share the blocks of the random stream, where their first element
+ * begins a block. */
+static void random_loop(printer *p, const char *end, const randoms *r)
+{
+    const char *test = "";
+
+    for (int i = 0; i < r->count; i++)
+        test = cr_session_printf(p->s, "%s%s(%s) %% 4 == 0", test, i ? " && " : "",
+                                 scalar_of(p, r->at[i]->args[2], "j"));
+    open(p, cr_session_printf(p->s, "if (%s)", test));
+    p->how = WHOLE;
+    p->batched = true;
+    open(p, cr_session_printf(p->s, "for (; j + 4 * CV_LANES_f32 <= %s; j += 4 * CV_LANES_f32)",
+                              end));
+    for (int i = 0; i < r->count; i++) {
+        line(p, "cv_i32 q%u[4];", r->at[i]->id);
+        line(p, "cv_philox4(%s, q%u);", random_arguments(p, r->at[i], "j"), r->at[i]->id);
+    }
+    line(p, "CK_UNROLL(4)");
+    open(p, "for (int k = 0; k < 4; k++)");
+    line(p, "const cv_s_i64 at = j + k * CV_LANES_f32;");
+    body(p, "k");
+    shut(p);
+    shut(p);
+    shut(p);
+    p->batched = false;
+}
+
+static void try_random_loop(printer *p, const char *end)
+{
+    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    cr_expr_set seen = cr_expr_set_new(p->n->loop);
+    randoms r = {.count = 0};
+
+    for (int i = 0; i < sweep->stores; i++)
+        find_randoms(p, &seen, sweep->store[i].value, &r);
+    if (!sweep->reduces.count && p->lane == CR_F32 && r.count && r.count <= (int)CR_LEN(r.at))
+        random_loop(p, end, &r);
+}
+
 static void heavy_loop(printer *p, const char *end)
 {
     bool reduces = p->n->sweep[p->sweep].reduces.count > 0;
     const char *name = vector(p, p->lane);
 
+    try_random_loop(p, end);
     single_steps(p, EITHER, end, reduces ? cr_session_printf(p->s, "CV_REDUCE_%s", name) : "");
 }
 
