@@ -61,41 +61,62 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
     return CR_OK;
 }
 
-static cr_status first_grad(cr_tensor *leaf, cr_tensor *grad)
+static cr_status first_grad(cr_tensor **out, cr_tensor *leaf, cr_tensor *grad)
 {
-    cr_tensor *own = NULL;
-
-    if (may_adopt(grad, leaf))
-        own = cr_keep(grad);
-    else
-        CR_TRY(cr_clone_like(&own, grad, leaf));
-    leaf->grad->grad = own;
+    if (!may_adopt(grad, leaf))
+        return cr_clone_like(out, grad, leaf);
+    *out = cr_keep(grad);
     return CR_OK;
 }
 
-static cr_status add_grad(cr_tensor *leaf, cr_tensor *grad)
+/* *sum += grad; on failure *sum stays. */
+static cr_status add_grad(cr_tensor **sum, cr_tensor *grad)
 {
-    cr_tensor *sum, *old = leaf->grad->grad;
+    cr_tensor *made;
 
     if (!cr_recording())
-        return cr_call_add_inplace(old, grad);
-    CR_TRY(cr_call_add(&sum, old, grad));
-    leaf->grad->grad = sum;
-    cr_drop(old);
+        return cr_call_add_inplace(*sum, grad);
+    CR_TRY(cr_call_add(&made, *sum, grad));
+    cr_drop(*sum);
+    *sum = made;
     return CR_OK;
+}
+
+/* Other threads may add to the same leaf.  No lock is held while adding: the gradient is
+ * taken out meanwhile, and what another thread put there is merged when ours goes back. */
+static cr_status publish(cr_grad_meta *m, cr_tensor *sum)
+{
+    cr_status st = CR_OK;
+
+    for (;;) {
+        cr_tensor *other = cr_exchange_grad(m, sum);
+        if (!other)
+            return st;
+        sum = cr_exchange_grad(m, NULL);
+        if (!sum) {
+            sum = other;
+            continue;
+        }
+        cr_status one = add_grad(&sum, other);
+        st = st ? st : one;
+        cr_drop(other);
+    }
 }
 
 static cr_status accumulate(cr_node *n, cr_tensor *const *grads, cr_tensor **grads_out)
 {
-    cr_tensor *leaf = ((cr_accumulate *)n)->variable;
+    cr_tensor *leaf = ((cr_accumulate *)n)->variable, *sum;
+    cr_status st, end = CR_OK;
 
     (void)grads_out;
     if (!grads[0] || !leaf->requires_grad)
         return CR_OK;
-    if (leaf->grad->grad)
-        CR_TRY(add_grad(leaf, grads[0]));
-    else
-        CR_TRY(first_grad(leaf, grads[0]));
+    sum = cr_exchange_grad(leaf->grad, NULL);
+    st = sum ? add_grad(&sum, grads[0]) : first_grad(&sum, leaf, grads[0]);
+    if (sum)
+        end = publish(leaf->grad, sum);
+    CR_TRY(st);
+    CR_TRY(end);
     return cr_run_accumulated(n, leaf);
 }
 

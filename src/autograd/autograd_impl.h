@@ -53,6 +53,8 @@ CR_MUST cr_status cr_set_history_take(cr_tensor *t, cr_node *node, uint32_t outp
 /* Replaces grad_fn (counted) and moves what retain_grad registered. */
 CR_MUST cr_status cr_meta_set_grad_fn(cr_tensor *t, cr_node *node, uint32_t output);
 CR_MUST cr_status cr_accumulate_of(cr_node **out, cr_tensor *t); /* borrowed */
+/* Puts `t` (taken) into .grad and returns what was there (owned). */
+cr_tensor *cr_exchange_grad(cr_grad_meta *m, cr_tensor *t);
 /* Adds the cotangents that retain_grad asked for into .grad. */
 CR_MUST cr_status cr_run_retains(cr_node *n, cr_tensor *const *grads);
 

@@ -170,13 +170,15 @@ cr_status cr_meta_set_grad_fn(cr_tensor *t, cr_node *node, uint32_t output)
     cr_node *old = m->grad_fn;
     cr_retain *r = m->retains_grad && old ? take_retain(old, m) : NULL;
 
-    if (r && node)
-        CR_TRY(put_retain(node, r, output));
-    else
+    cr_status st = r && node ? put_retain(node, r, output) : CR_OK;
+
+    m->retains_grad = r && node && !st;
+    if (!m->retains_grad)
         cr_free(r);
+    if (st)
+        return st;
     m->grad_fn = cr_node_keep(node);
     m->output = output;
-    m->retains_grad = r && node;
     cr_node_drop(old);
     return CR_OK;
 }
@@ -371,6 +373,15 @@ static cr_status check_grad(const cr_tensor *t, const cr_tensor *grad)
     return check_grad_size(t, grad);
 }
 
+cr_tensor *cr_exchange_grad(cr_grad_meta *m, cr_tensor *t)
+{
+    pthread_mutex_lock(&slots);
+    cr_tensor *was = m->grad;
+    m->grad = t;
+    pthread_mutex_unlock(&slots);
+    return was;
+}
+
 cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad)
 {
     cr_grad_meta *m;
@@ -380,9 +391,7 @@ cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad)
     if (grad)
         CR_TRY(check_grad(t, grad));
     CR_TRY(cr_meta_of(&m, t));
-    cr_tensor *old = m->grad;
-    m->grad = cr_keep(grad);
-    cr_drop(old);
+    cr_drop(cr_exchange_grad(m, cr_keep(grad)));
     return CR_OK;
 }
 
