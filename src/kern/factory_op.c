@@ -43,3 +43,33 @@ cr_status cr_kern_triu_indices(const cr_value *arg, cr_view *out)
     cr_fill_triangle_indices(out, arg[0].i, arg[1].i, arg[2].i, true);
     return CR_OK;
 }
+
+/* The next choice in order, in place; false after the last. */
+static bool next_choice(int64_t *choice, int64_t n, int64_t r, bool again)
+{
+    int64_t k = r - 1;
+
+    while (k >= 0 && choice[k] == (again ? n - 1 : n - r + k))
+        k--;
+    if (k < 0)
+        return false;
+    choice[k]++;
+    for (int64_t j = k + 1; j < r; j++)
+        choice[j] = choice[j - 1] + !again;
+    return true;
+}
+
+/* (n, r, with_replacement): each row starts as a copy of the one before. */
+cr_status cr_kern_combinations(const cr_value *arg, cr_view *out)
+{
+    int64_t n = arg[0].i, r = arg[1].i, *row = (int64_t *)(void *)out->data;
+    bool again = arg[2].i;
+
+    for (int64_t i = 0; i < out->size[0]; i++, row += r) {
+        for (int64_t k = 0; k < r; k++)
+            row[k] = i ? row[k - r] : again ? 0 : k;
+        if (i)
+            (void)next_choice(row, n, r, again);
+    }
+    return CR_OK;
+}

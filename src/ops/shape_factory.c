@@ -195,3 +195,37 @@ cr_status cr_shape_multinomial(const cr_value *arg, cr_shape *out)
     out->size[self->ndim - 1] = arg[1].i;
     return CR_OK;
 }
+
+/* Binomial coefficients from the left, exact while they fit. */
+static cr_status choices(int64_t *out, int64_t n, int64_t r)
+{
+    int64_t c = 1;
+
+    for (int64_t k = 1; k <= r && c; k++) {
+        if (n - r + k <= 0) {
+            c = 0;
+            break;
+        }
+        if (CR_MUL_OVERFLOW(c, n - r + k, &c))
+            return cr_fail(CR_RUNTIME, "combinations: too many");
+        c /= k;
+    }
+    *out = c;
+    return CR_OK;
+}
+
+/* (n, r, with_replacement) */
+cr_status cr_shape_combinations(const cr_value *arg, cr_shape *out)
+{
+    int64_t n = arg[0].i, r = arg[1].i;
+
+    out->ndim = 2;
+    out->size[1] = r;
+    if (arg[2].i)
+        n = n ? n + r - 1 : 0;
+    if (r > n)
+        out->size[0] = 0;
+    else
+        CR_TRY(choices(&out->size[0], n, r));
+    return CR_OK;
+}

@@ -117,7 +117,10 @@ cr_status cr_shape_roll(const cr_value *arg, cr_shape *out)
     if (arg[1].len != arg[2].len && !(arg[1].len == 1 && !arg[2].len))
         return cr_fail(CR_RUNTIME, "shifts and dimensions must align. shifts: %u, dims:%u", arg[1].len,
                        arg[2].len);
-    for (uint32_t i = 0; i < arg[2].len && self->ndim; i++)
+    if (arg[2].len && !self->ndim)
+        return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                       (ll)arg[2].ints[0]);
+    for (uint32_t i = 0; i < arg[2].len; i++)
         CR_TRY(cr_shape_wrap(&d, arg[2].ints[i], self->ndim));
     cr_shape_like(out, self);
     return CR_OK;

@@ -1,0 +1,108 @@
+/* Operators whose results' sizes are known only after looking at the values. */
+#include "kern/unique.h"
+#include "tensor/whole.h"
+#include <string.h>
+
+static cr_status int64_tensor(cr_value *out, cr_tensor *like, int ndim, const int64_t *size)
+{
+    cr_tensor *t;
+
+    CR_TRY(cr_tensor_new(&t, CR_I64, (cr_device_kind)like->device, ndim, size));
+    *out = cr_of_tensor(t);
+    return CR_OK;
+}
+
+/* The groups' first items picked from self: elements, or slices along dim. */
+static cr_status pick_first(cr_value *out, cr_tensor *self, const cr_groups *g, bool slices,
+                            int64_t dim)
+{
+    static cr_op_ref take = {"take", NULL}, select = {"index_select", NULL};
+    cr_value index, args[3];
+    cr_tensor *t = NULL;
+    cr_status st;
+
+    CR_TRY(int64_tensor(&index, self, 1, &g->count));
+    cr_groups_describe(g, (int64_t *)(void *)index.t->data, NULL, NULL);
+    args[0] = cr_of_tensor(self);
+    args[1] = slices ? cr_of_int(dim) : index;
+    args[2] = index;
+    st = cr_call_tensor(&t, slices ? &select : &take, args, slices ? 3 : 2);
+    cr_drop_values(&index, 1);
+    if (!st)
+        *out = cr_of_tensor(t);
+    return st;
+}
+
+/* The inverse and the counts; empty vectors when they are not wanted. */
+static cr_status describe(cr_value *result, cr_tensor *self, const cr_groups *g, bool slices,
+                          bool inverse, bool counts)
+{
+    static const int64_t none;
+    bool whole = inverse && !slices;
+
+    CR_TRY(int64_tensor(&result[1], self, whole ? self->ndim : 1,
+                        whole ? self->size : inverse ? &g->n : &none));
+    CR_TRY(int64_tensor(&result[2], self, 1, counts ? &g->count : &none));
+    cr_groups_describe(g, NULL, counts ? (int64_t *)(void *)result[2].t->data : NULL,
+                       inverse ? (int64_t *)(void *)result[1].t->data : NULL);
+    return CR_OK;
+}
+
+/* dim is NULL for elements. */
+static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, bool sorted,
+                        bool inverse, bool counts)
+{
+    cr_view v = cr_view_of(self);
+    cr_groups g = {0};
+    cr_status st;
+
+    if (self->device == CR_META)
+        return cr_fail(CR_RUNTIME, "unique: the size of the result depends on the values");
+    if (cr_dtype_is_complex((cr_dtype)self->dtype))
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"unique\" not implemented for '%s'",
+                       cr_dtype_infos[self->dtype].legacy);
+    memset(result, 0, 3 * sizeof *result);
+    CR_TRY(dim ? cr_group_slices(&g, &v, *dim, sorted) : cr_group_elements(&g, &v, sorted));
+    st = pick_first(&result[0], self, &g, dim, dim ? *dim : 0);
+    if (!st)
+        st = describe(result, self, &g, dim, inverse, counts);
+    cr_groups_drop(&g);
+    if (st)
+        cr_drop_values(result, 3);
+    return st;
+}
+
+/* (self, sorted, return_inverse, return_counts) */
+cr_status cr_do_unique2(const cr_value *arg, cr_value *result)
+{
+    return unique(result, arg[0].t, NULL, true, arg[2].i, arg[3].i);
+}
+
+static cr_status unique_along(const cr_value *arg, int64_t dim, bool sorted, bool inverse,
+                              bool counts, cr_value *result)
+{
+    const cr_tensor *self = arg[0].t;
+
+    CR_TRY(cr_wrap_dim(&dim, dim, self->ndim));
+    if (!self->ndim)
+        return unique(result, arg[0].t, NULL, sorted, inverse, counts);
+    for (int d = 0; d < self->ndim; d++)
+        if (d != dim && self->size[d] == 0 && self->size[dim] != 0)
+            return cr_fail(CR_RUNTIME, "There are 0 sized dimensions, and they aren't selected, so "
+                                       "unique cannot be applied");
+    return unique(result, arg[0].t, &dim, sorted, inverse, counts);
+}
+
+/* (self, dim, sorted, return_inverse, return_counts) */
+cr_status cr_do_unique_dim(const cr_value *arg, cr_value *result)
+{
+    return unique_along(arg, arg[1].i, true, arg[3].i, arg[4].i, result);
+}
+
+/* (self, return_inverse, return_counts, dim) */
+cr_status cr_do_unique_consecutive(const cr_value *arg, cr_value *result)
+{
+    if (arg[3].tag == CR_NONE)
+        return unique(result, arg[0].t, NULL, false, arg[1].i, arg[2].i);
+    return unique_along(arg, arg[3].i, false, arg[1].i, arg[2].i, result);
+}
