@@ -1,0 +1,285 @@
+"""Nested containers as a list of leaves and a description of the nesting.
+
+Tuples, lists, dicts, named tuples, ordered and default dicts and deques are containers; programs
+register their own classes.  Everything else is a leaf. """
+from collections import OrderedDict, defaultdict, deque, namedtuple
+
+__all__ = ["PyTree", "TreeSpec", "LeafSpec", "register_pytree_node", "tree_flatten",
+           "tree_unflatten", "tree_leaves", "tree_structure", "tree_iter", "tree_map",
+           "tree_map_", "tree_map_only", "tree_map_only_", "tree_any", "tree_all",
+           "tree_any_only", "tree_all_only", "tree_flatten_with_path", "tree_map_with_path",
+           "keystr", "SequenceKey", "MappingKey", "GetAttrKey"]
+
+PyTree = object
+SequenceKey = namedtuple("SequenceKey", "idx")
+MappingKey = namedtuple("MappingKey", "key")
+GetAttrKey = namedtuple("GetAttrKey", "name")
+NodeDef = namedtuple("NodeDef", "type flatten_fn unflatten_fn keys_fn")
+
+
+def keystr(path):
+    """A path of keys as Python would write the access."""
+    out = []
+    for key in path:
+        if isinstance(key, GetAttrKey):
+            out.append(f".{key.name}")
+        else:
+            out.append(f"[{key[0]!r}]")
+    return "".join(out)
+
+
+def _sequence_keys(tree):
+    return [SequenceKey(i) for i in range(len(tree))]
+
+
+def _mapping_keys(tree):
+    return [MappingKey(key) for key in tree]
+
+
+def _flatten_mapping(tree):
+    return list(tree.values()), list(tree)
+
+
+SUPPORTED_NODES = {}
+
+
+def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None,
+                         to_dumpable_context=None, from_dumpable_context=None,
+                         flatten_with_keys_fn=None):
+    """Makes `cls` a container: flatten_fn(obj) -> (children, context), and back."""
+    if cls in SUPPORTED_NODES:
+        raise ValueError(f"{cls} is already registered as pytree node.")
+    keys_fn = None
+    if flatten_with_keys_fn is not None:
+        keys_fn = lambda tree: [key for key, _ in flatten_with_keys_fn(tree)[0]]
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten_fn, unflatten_fn, keys_fn)
+
+
+def _add(cls, flatten, unflatten, keys):
+    SUPPORTED_NODES[cls] = NodeDef(cls, flatten, unflatten, keys)
+
+
+_add(tuple, lambda t: (list(t), None), lambda c, _: tuple(c), _sequence_keys)
+_add(list, lambda t: (t, None), lambda c, _: list(c), _sequence_keys)
+_add(dict, _flatten_mapping, lambda c, keys: dict(zip(keys, c)), _mapping_keys)
+_add(OrderedDict, _flatten_mapping, lambda c, keys: OrderedDict(zip(keys, c)), _mapping_keys)
+_add(defaultdict, lambda t: (list(t.values()), [t.default_factory, list(t)]),
+     lambda c, context: defaultdict(context[0], zip(context[1], c)), _mapping_keys)
+_add(deque, lambda t: (list(t), t.maxlen), lambda c, maxlen: deque(c, maxlen=maxlen),
+     _sequence_keys)
+_add(namedtuple, lambda t: (list(t), type(t)), lambda c, cls: cls(*c),
+     lambda t: [GetAttrKey(name) for name in t._fields])
+
+
+def _node_type(tree):
+    cls = type(tree)
+    if cls in SUPPORTED_NODES:
+        return cls
+    if cls.__bases__ == (tuple,) and hasattr(cls, "_fields"):
+        return namedtuple
+    return None
+
+
+class TreeSpec:
+    """How a tree is nested: the container, its context, its children's specs."""
+
+    __slots__ = ("type", "context", "children_specs", "num_nodes", "num_leaves",
+                 "num_children")
+
+    def __init__(self, type, context, children_specs):
+        self.type = type
+        self.context = context
+        self.children_specs = children_specs
+        self.num_nodes = 1 + sum(c.num_nodes for c in children_specs)
+        self.num_leaves = sum(c.num_leaves for c in children_specs) if type is not None else 1
+        self.num_children = len(children_specs)
+
+    def children(self):
+        """The specs of the children."""
+        return list(self.children_specs)
+
+    def child(self, index):
+        """The spec of one child."""
+        return self.children_specs[index]
+
+    def is_leaf(self):
+        """Whether this is the spec of one leaf."""
+        return self.type is None
+
+    def _identity(self):
+        return self.type, self.context, self.children_specs
+
+    def __eq__(self, other):
+        return isinstance(other, TreeSpec) and self._identity() == other._identity()
+
+    def __hash__(self):
+        return hash((self.type, repr(self.context), tuple(self.children_specs)))
+
+    def __repr__(self):
+        if self.type is None:
+            return "*"
+        children = ", ".join(map(repr, self.children_specs))
+        return f"TreeSpec({self.type.__name__}, {self.context}, [{children}])"
+
+    def unflatten(self, leaves):
+        """The tree with these leaves."""
+        leaves = list(leaves)
+        if len(leaves) != self.num_leaves:
+            raise ValueError(f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but "
+                             f"the spec refers to a pytree that holds {self.num_leaves} items "
+                             f"({self}).")
+        return self._build(iter(leaves))
+
+    def _build(self, leaves):
+        if self.type is None:
+            return next(leaves)
+        children = [child._build(leaves) for child in self.children_specs]
+        return SUPPORTED_NODES[self.type].unflatten_fn(children, self.context)
+
+    def flatten_up_to(self, tree):
+        """The parts of `tree` where this spec has its leaves."""
+        out = []
+        self._collect(tree, out)
+        return out
+
+    def _collect(self, tree, out):
+        if self.type is None:
+            out.append(tree)
+            return
+        if _node_type(tree) is not self.type:
+            raise ValueError(f"Type mismatch; expected {self.type!r}, but got {type(tree)!r}.")
+        children, context = SUPPORTED_NODES[self.type].flatten_fn(tree)
+        if self.type in (dict, OrderedDict) and context != self.context:
+            if set(context) != set(self.context):
+                raise ValueError(f"Node keys mismatch; expected {self.context}, got {context}.")
+            children = [tree[key] for key in self.context]
+        if len(children) != self.num_children:
+            raise ValueError(f"Node arity mismatch; expected {self.num_children}, but got "
+                             f"{len(children)}.")
+        for spec, child in zip(self.children_specs, children):
+            spec._collect(child, out)
+
+
+class LeafSpec(TreeSpec):
+    """The spec of one leaf."""
+
+    __slots__ = ()
+
+    def __init__(self):
+        super().__init__(None, None, [])
+
+
+_LEAF = LeafSpec()
+
+
+def _flatten(tree, leaves, is_leaf):
+    kind = None if is_leaf is not None and is_leaf(tree) else _node_type(tree)
+    if kind is None:
+        leaves.append(tree)
+        return _LEAF
+    children, context = SUPPORTED_NODES[kind].flatten_fn(tree)
+    return TreeSpec(kind, context, [_flatten(c, leaves, is_leaf) for c in children])
+
+
+def tree_flatten(tree, is_leaf=None):
+    """(leaves, spec); `is_leaf(part)` may end the descent early."""
+    leaves = []
+    spec = _flatten(tree, leaves, is_leaf)
+    return leaves, spec
+
+
+def tree_unflatten(leaves, treespec):
+    """The tree that tree_flatten would take apart into these."""
+    if not isinstance(treespec, TreeSpec):
+        raise TypeError("tree_unflatten(leaves, treespec): Expected `treespec` to be instance of "
+                        f"TreeSpec but got item of type {type(treespec)}.")
+    return treespec.unflatten(leaves)
+
+
+def tree_leaves(tree, is_leaf=None):
+    """The leaves from left to right."""
+    return tree_flatten(tree, is_leaf)[0]
+
+
+def tree_iter(tree, is_leaf=None):
+    """Iterates over the leaves."""
+    yield from tree_leaves(tree, is_leaf)
+
+
+def tree_structure(tree, is_leaf=None):
+    """The spec alone."""
+    return tree_flatten(tree, is_leaf)[1]
+
+
+def tree_map(func, tree, *rests, is_leaf=None):
+    """The tree with func(leaf, ...) in the place of every leaf."""
+    leaves, spec = tree_flatten(tree, is_leaf)
+    return spec.unflatten(map(func, leaves, *(spec.flatten_up_to(r) for r in rests)))
+
+
+def tree_map_(func, tree, *rests, is_leaf=None):
+    """Calls func on every leaf; returns the tree."""
+    tree_map(func, tree, *rests, is_leaf=is_leaf)
+    return tree
+
+
+def _only(kind, func, other):
+    test = kind if callable(kind) and not isinstance(kind, type) else (
+        lambda x: isinstance(x, kind))
+    return lambda x: func(x) if test(x) else other(x)
+
+
+def tree_map_only(type_or_pred, func, tree, is_leaf=None):
+    """tree_map for the leaves of one class (or for which a test holds)."""
+    return tree_map(_only(type_or_pred, func, lambda x: x), tree, is_leaf=is_leaf)
+
+
+def tree_map_only_(type_or_pred, func, tree, is_leaf=None):
+    """tree_map_ for the leaves of one class (or for which a test holds)."""
+    return tree_map_(_only(type_or_pred, func, lambda x: x), tree, is_leaf=is_leaf)
+
+
+def tree_all(pred, tree, is_leaf=None):
+    """Whether pred holds for all leaves."""
+    return all(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_any(pred, tree, is_leaf=None):
+    """Whether pred holds for some leaf."""
+    return any(map(pred, tree_iter(tree, is_leaf)))
+
+
+def tree_all_only(type_or_pred, pred, tree, is_leaf=None):
+    """Whether pred holds for all leaves of one class."""
+    return tree_all(_only(type_or_pred, pred, lambda x: True), tree, is_leaf)
+
+
+def tree_any_only(type_or_pred, pred, tree, is_leaf=None):
+    """Whether pred holds for some leaf of one class."""
+    return tree_any(_only(type_or_pred, pred, lambda x: False), tree, is_leaf)
+
+
+def _paths(tree, path, is_leaf):
+    kind = None if is_leaf is not None and is_leaf(tree) else _node_type(tree)
+    if kind is None:
+        yield path, tree
+        return
+    node = SUPPORTED_NODES[kind]
+    if node.keys_fn is None:
+        raise ValueError("Did not find a flatten_with_keys_fn for type: "
+                         f"{kind}. Please pass a flatten_with_keys_fn argument to "
+                         "register_pytree_node.")
+    for key, child in zip(node.keys_fn(tree), node.flatten_fn(tree)[0]):
+        yield from _paths(child, (*path, key), is_leaf)
+
+
+def tree_flatten_with_path(tree, is_leaf=None):
+    """([(path, leaf), ...], spec)."""
+    return list(_paths(tree, (), is_leaf)), tree_structure(tree, is_leaf)
+
+
+def tree_map_with_path(func, tree, *rests, is_leaf=None):
+    """The tree with func(path, leaf, ...) in the place of every leaf."""
+    pairs, spec = tree_flatten_with_path(tree, is_leaf)
+    others = [spec.flatten_up_to(r) for r in rests]
+    return spec.unflatten(func(*pair, *rest) for pair, *rest in zip(pairs, *others))
