@@ -28,10 +28,16 @@ test-text: $(B)/crc
 # --- Python ------------------------------------------------------------------------
 # What ../shared holds is tested where it is.
 SHARED_TESTS = $(if $(wildcard $(SHARED)/programs),tests/shared)
-PYTEST       = SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B)) $(RUN_PY) -m pytest -q
+PY_TEST_ENV  = SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B))
+PYTEST       = $(PY_TEST_ENV) $(RUN_PY) -m pytest -q
 PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: pkg
 	$(PYTEST) $(PY_TESTS)
+
+# Writes anew which operators differ from torch's recorded samples.
+.PHONY: bless-conformance
+bless-conformance: pkg
+	$(PY_TEST_ENV) $(RUN_PY) tests/shared/test_conformance.py
 
 # One operator's generated tests: make check-op OP=logaddexp
 check-op: pkg
