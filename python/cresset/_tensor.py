@@ -94,8 +94,9 @@ def _dtype_of(array):
 # --- membership, attributes ---
 
 def __contains__(self, element):
-    if isinstance(element, (Tensor, int, float, complex, bool)):
-        return bool((element == self).any().item())
+    from numbers import Number
+    if isinstance(element, (Tensor, Number)):
+        return bool((self == element).any().item())
     raise RuntimeError(
         f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
 

@@ -36,19 +36,19 @@ def broadcast_tensors(*tensors):
 @_export()
 def broadcast_shapes(*shapes):
     """The shape that all of the shapes broadcast to."""
-    out = []
-    for shape in shapes:
-        shape = [shape] if isinstance(shape, int) else list(shape)
-        if any(n < 0 for n in shape):
-            raise RuntimeError(f"Trying to create tensor with negative dimension ({min(shape)}): "
-                               f"({min(shape)})")
-        out[:0] = [1] * (len(shape) - len(out))
-        for i in range(1, len(shape) + 1):
-            if shape[-i] == 1 or shape[-i] == out[-i]:
-                continue
-            if out[-i] != 1:
-                raise RuntimeError("Shape mismatch: objects cannot be broadcast to a single shape")
-            out[-i] = shape[-i]
+    shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
+    out = [1] * max(map(len, shapes), default=0)
+    for number, shape in enumerate(shapes):
+        for i in range(-1, -1 - len(shape), -1):
+            if shape[i] < 0:
+                raise ValueError("Attempting to broadcast a dimension with negative length!")
+            if out[i] == 1:
+                out[i] = shape[i]
+            elif shape[i] not in (1, out[i]):
+                raise RuntimeError(
+                    f"Attempting to broadcast a dimension of length {shape[i]} at {i}! "
+                    f"Mismatching argument at index {number} had {shape}; but expected shape "
+                    f"should be broadcastable to {out}")
     return _C.Size(out)
 
 
@@ -214,9 +214,12 @@ def _wanted(parts, inverse, counts):
 
 @_export("stft")
 def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
-         pad_mode="reflect", normalized=False, onesided=None, return_complex=None):
+         pad_mode="reflect", normalized=False, onesided=None, return_complex=None,
+         align_to_window=None):
     """The Fourier transforms of overlapping pieces of a signal."""
     if center:
+        if align_to_window is not None:
+            raise RuntimeError("stft align_to_window should only be set when center = False.")
         from .nn.functional import pad
         extra = n_fft // 2
         shape = (1,) * (3 - input.dim()) + tuple(input.shape)

@@ -83,7 +83,7 @@ def _materialize(result, inputs):
     if any(r is None and not (x.is_floating_point() or x.is_complex())
            for r, x in zip(result, inputs)):
         raise RuntimeError("the gradients of integral inputs cannot be materialized")
-    return tuple(_C.zeros_like(x, requires_grad=True) if r is None else r
+    return tuple(_C.zeros_like(x) if r is None else r
                  for r, x in zip(result, inputs))
 
 

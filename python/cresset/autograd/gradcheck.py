@@ -22,7 +22,7 @@ def _checked(inputs):
     chosen = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     if not chosen:
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but "
-                         "none of the them have requires_grad=True.")
+                         "none of them have requires_grad=True.")
     for x in chosen:
         if x.dtype not in (_C.float64, _C.complex128):
             import warnings
@@ -181,9 +181,11 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
     chosen = [i for i, x in enumerate(inputs) if isinstance(x, Tensor) and x.requires_grad]
 
     def gradients(*args):
-        outputs = _outputs(func, args[:count])
-        return tuple(g for g in grad(outputs, [args[i] for i in chosen], args[count:],
-                                     create_graph=True, allow_unused=True) if g is not None)
+        with _C.enable_grad():
+            outputs = _outputs(func, args[:count])
+            found = grad(outputs, [args[i] for i in chosen], args[count:], create_graph=True,
+                         allow_unused=True)
+        return tuple(g for g in found if g is not None)
 
     return gradcheck(gradients, (*inputs, *grad_outputs), eps=eps, atol=atol, rtol=rtol,
                      raise_exception=raise_exception, nondet_tol=nondet_tol,

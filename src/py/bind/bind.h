@@ -66,6 +66,8 @@ PyObject *cr_py_raise(cr_status st);
 /* The same for functions that return int: always -1. */
 int cr_py_raise_int(cr_status st);
 extern PyObject *cr_py_linalg_error;
+/* A UserWarning, at the first call with this flag only. */
+int cr_py_warn_once(bool *said, const char *text);
 
 /* --- small objects --- */
 

@@ -55,6 +55,18 @@ int cr_py_device_from(PyObject *x, int *kind, int *index)
     return 1;
 }
 
+static PyObject *bad_device(PyObject *args)
+{
+    bool one = PyTuple_GET_SIZE(args) == 1;
+    const char *type = one ? Py_TYPE(PyTuple_GET_ITEM(args, 0))->tp_name : "";
+    const char *why = "\n      didn't match because some of the arguments have invalid types: (!";
+
+    return PyErr_Format(PyExc_TypeError,
+                        "device() received an invalid combination of arguments - got (%s), but expected one of:\n"
+                        " * (torch.device device)%s%s%s\n * (str type, int index = -1)\n",
+                        type, one ? why : "", type, one ? "!)" : "");
+}
+
 static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *by_type[] = {"type", "index", NULL}, *whole[] = {"device", NULL};
@@ -62,6 +74,8 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     int index = -1, kind, own;
 
     (void)type;
+    if (!PyTuple_GET_SIZE(args) && !kwargs)
+        return bad_device(args);
     if (kwargs && PyDict_GetItemString(kwargs, "device")) {
         if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:device", whole, &x))
             return NULL;
@@ -72,8 +86,7 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (done < 0)
         return NULL;
     if (!done)
-        return PyErr_Format(PyExc_TypeError,
-                            "device(): argument 'type' must be str, not %s", Py_TYPE(x)->tp_name);
+        return bad_device(args);
     if (index >= 0 && own >= 0)
         return PyErr_Format(PyExc_RuntimeError,
                             "type (string) must not include an index because index was passed explicitly: %U",

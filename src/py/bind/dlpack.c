@@ -264,8 +264,11 @@ static PyObject *from_capsule(PyObject *capsule)
 
 static PyObject *ask_for_capsule(PyObject *x)
 {
-    PyObject *method = PyObject_GetAttrString(x, "__dlpack__"), *kwargs, *none, *capsule = NULL;
+    PyObject *method, *kwargs, *none, *capsule = NULL;
 
+    if (!PyObject_HasAttrString(x, "__dlpack__"))
+        return Py_NewRef(x); /* no capsule either: from_capsule says so */
+    method = PyObject_GetAttrString(x, "__dlpack__");
     if (!method)
         return NULL;
     kwargs = Py_BuildValue("{s(ii)}", "max_version", 1, 0);

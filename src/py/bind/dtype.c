@@ -172,16 +172,17 @@ static PyObject *iinfo_min(PyObject *self, void *unused)
     return PyLong_FromLongLong(INT64_MIN >> (64 - 8 * cr_dtype_size(t)));
 }
 
+/* torch prints the limits as floats. */
 static PyObject *iinfo_repr(PyObject *self)
 {
-    PyObject *low = iinfo_min(self, NULL), *high = iinfo_max(self, NULL), *text = NULL;
+    cr_dtype t = ((type_info *)self)->dtype;
+    int bits = 8 * (int)cr_dtype_size(t);
+    char text[128];
 
-    if (low && high)
-        text = PyUnicode_FromFormat("iinfo(min=%S, max=%S, dtype=%s)", low, high,
-                                    cr_dtype_name(((type_info *)self)->dtype));
-    Py_XDECREF(low);
-    Py_XDECREF(high);
-    return text;
+    snprintf(text, sizeof text, "iinfo(min=%g, max=%g, dtype=%s)",
+             t == CR_U8 ? 0.0 : (double)(INT64_MIN >> (64 - bits)),
+             t == CR_U8 ? 255.0 : (double)(INT64_MAX >> (64 - bits)), cr_dtype_name(t));
+    return PyUnicode_FromString(text);
 }
 
 static PyObject *info_new(PyTypeObject *type, cr_dtype t)
@@ -203,8 +204,7 @@ static PyObject *finfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     cr_dtype t = x ? cr_py_dtype_from(x) : cr_default_dtype();
     if (t == CR_DTYPE_NONE || !cr_dtype_is_inexact(t)) {
         PyErr_Format(PyExc_TypeError,
-                     "torch.finfo() requires a floating point input type. Use torch.iinfo to handle '%S'",
-                     x);
+                     "torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'");
         return NULL;
     }
     return info_new(type, cr_dtype_real(t));
@@ -221,8 +221,7 @@ static PyObject *iinfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     if (t == CR_DTYPE_NONE || cr_dtype_category(t) != CR_CAT_INT) {
         PyErr_Format(PyExc_TypeError,
                      t == CR_BOOL ? "torch.bool is not supported by torch.iinfo"
-                                  : "torch.iinfo() requires an integer input type. Use torch.finfo to handle '%S'",
-                     x);
+                                  : "torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'");
         return NULL;
     }
     return info_new(type, t);

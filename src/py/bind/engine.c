@@ -227,7 +227,7 @@ static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwarg
     grads = PyTuple_Pack(1, gradient);
     into = inputs == Py_None ? Py_NewRef(Py_None) : as_tuple(inputs);
     if (into && into != Py_None && !PyTuple_GET_SIZE(into)) {
-        PyErr_SetString(PyExc_RuntimeError, "'inputs' argument to backward() cannot be empty.");
+        PyErr_SetString(PyExc_RuntimeError, "`inputs` argument to `backward()` cannot be empty.");
     } else if (roots && grads && into) {
         int keep = retain == Py_None ? create : PyObject_IsTrue(retain);
         packed = Py_BuildValue("(OOiiOii)", roots, grads, keep, create, into, 1, 1);

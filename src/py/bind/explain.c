@@ -100,7 +100,8 @@ static void print_sig(cr_text *out, const cr_py_sig *s)
         print_param(out, s, i);
     }
     if (s->out)
-        cr_text_printf(out, "%s%sTensor out = None", n++ ? ", " : "", star ? "" : "*, ");
+        cr_text_printf(out, "%s%s%s out = None", n++ ? ", " : "", star ? "" : "*, ",
+                       s->op->result_count > 1 ? "tuple of Tensors" : "Tensor");
     if (s->factory)
         cr_text_printf(out, "%s%sbool requires_grad = False", n ? ", " : "",
                        star || s->out ? "" : "*, ");
@@ -136,21 +137,45 @@ static bool fits(const cr_py_sig *s, int param, PyObject *x)
     return fit == CR_PY_FITS;
 }
 
+/* How many parameters print_sig shows; "()" counts as one. */
+static int shown(const cr_py_sig *s)
+{
+    int n = s->positional - (s->self >= 0) + s->out + s->factory;
+
+    for (int i = 0; i < s->op->param_count; i++)
+        n += s->op->param[i].keyword_only;
+    return n ? n : 1;
+}
+
+/* "int", but "tuple of (int, float)" for sequences. */
+static void print_type(cr_text *out, PyObject *x)
+{
+    bool list = PyList_Check(x);
+
+    cr_text_put(out, type_name(x));
+    if (!(list || PyTuple_Check(x)) || !PySequence_Fast_GET_SIZE(x))
+        return;
+    for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(x); i++)
+        cr_text_printf(out, "%s%s", i ? ", " : list ? " of [" : " of (",
+                       type_name(PySequence_Fast_GET_ITEM(x, i)));
+    cr_text_char(out, list ? ']' : ')');
+}
+
 /* Says which arguments have a wrong type, when the count is right. */
 static void print_wrong_types(cr_text *out, const call *c, const cr_py_sig *s)
 {
     int first = c->method, n = (int)given_positional(c);
 
-    if (given_keywords(c) || n > s->positional - first || !n)
+    if (given_keywords(c) || n != shown(s))
         return;
-    for (int k = n + first; k < s->positional; k++)
-        if (!s->op->param[s->order[k]].has_default)
-            return;
     cr_text_put(out, "\n      didn't match because some of the arguments have invalid types: (");
     for (int i = 0; i < n; i++) {
         PyObject *x = c->g->args[first + i];
-        const char *mark = fits(s, s->order[first + i], x) ? "" : "!";
-        cr_text_printf(out, "%s%s%s%s", i ? ", " : "", mark, type_name(x), mark);
+        bool good = first + i < s->positional && fits(s, s->order[first + i], x);
+        cr_text_put(out, i ? ", " : "");
+        cr_text_put(out, good ? "" : "!");
+        print_type(out, x);
+        cr_text_put(out, good ? "" : "!");
     }
     cr_text_char(out, ')');
 }
@@ -253,12 +278,28 @@ static PyObject *missing(const call *c, const cr_py_sig *s)
     return raise_text(&out);
 }
 
+/* The place of a parameter among the positional ones, self not counted. */
+static int argument_number(const cr_py_sig *s, int param)
+{
+    int first = s->self >= 0;
+
+    for (int k = first; k < s->positional; k++)
+        if (s->order[k] == param)
+            return k - first;
+    return s->positional - first;
+}
+
 static PyObject *wrong_type(const call *c, const cr_py_sig *s, const cr_py_args *a)
 {
     const cr_param *p = &s->op->param[a->bad_param];
     PyObject *name = s->name[a->bad_param], *x = a->bad_value;
     char where[32] = "";
 
+    if (p->type == CR_T_TENSORS && a->bad_item >= 0 && (PyTuple_Check(x) || PyList_Check(x)))
+        return PyErr_Format(PyExc_TypeError,
+                            "expected Tensor as element %zd in argument %d, but got %s",
+                            a->bad_item, argument_number(s, a->bad_param),
+                            type_name(PySequence_Fast_GET_ITEM(x, a->bad_item)));
     if (a->bad_position > 0)
         snprintf(where, sizeof where, " (position %d)", a->bad_position);
     if (p->type != CR_T_TENSOR && a->bad_item > 0 && p->type == CR_T_INTS) {

@@ -335,6 +335,9 @@ static cr_status record_output(call *k, Py_ssize_t i)
         return input && !dirty ? alias_output(k, i) : CR_OK;
     }
     if (dirty && input) {
+        if (cr_requires_grad(t) && cr_is_leaf(t))
+            return cr_fail(CR_RUNTIME,
+                           "a leaf Variable that requires grad has been used in an in-place operation.");
         CR_TRY(cr_check_inplace(t, true));
         return cr_rebase_history(t, c->node, (uint32_t)i);
     }

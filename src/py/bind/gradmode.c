@@ -158,6 +158,12 @@ static int switch_init(PyObject *self, PyObject *args, PyObject *kwargs)
     return 0;
 }
 
+static PyObject *set_grad_repr(PyObject *self)
+{
+    return PyUnicode_FromFormat("torch.autograd.grad_mode.set_grad_enabled(mode=%s)",
+                                ((grad_switch *)self)->mode ? "True" : "False");
+}
+
 static PyObject *switch_mode(PyObject *self, void *unused)
 {
     (void)unused;
@@ -223,6 +229,7 @@ int cr_py_gradmode_start(PyObject *m)
 {
     static const char *const names[] = {"no_grad", "enable_grad", "set_grad_enabled",
                                         "inference_mode"};
+    switch_types[2].tp_repr = set_grad_repr;
     for (size_t i = 0; i < CR_LEN(names); i++)
         if (cr_py_add_type(m, names[i], &switch_types[i]) < 0)
             return -1;

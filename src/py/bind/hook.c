@@ -51,8 +51,19 @@ static cr_status wrong(const char *fmt, PyObject *x)
     return CR_PYTHON;
 }
 
+static cr_status wrong_size(PyObject *hook)
+{
+    PyObject *name = PyObject_GetAttrString(hook, "__name__");
+
+    PyErr_Clear();
+    PyErr_Format(PyExc_RuntimeError, "hook '%S' has changed the size of value",
+                 name ? name : (PyObject *)Py_TYPE(hook));
+    Py_XDECREF(name);
+    return CR_PYTHON;
+}
+
 /* `*grad` becomes the hook's answer. */
-static cr_status replace(cr_tensor **grad, PyObject *answer)
+static cr_status replace(cr_tensor **grad, PyObject *answer, PyObject *hook)
 {
     cr_tensor *t;
 
@@ -62,10 +73,8 @@ static cr_status replace(cr_tensor **grad, PyObject *answer)
         return wrong("expected Variable, but hook returned '%s'", answer);
     t = cr_py_tensor_of(answer);
     if (*grad && ((*grad)->ndim != t->ndim ||
-                  memcmp((*grad)->size, t->size, t->ndim * sizeof *t->size))) {
-        PyErr_SetString(PyExc_RuntimeError, "hook has changed the size of value");
-        return CR_PYTHON;
-    }
+                  memcmp((*grad)->size, t->size, t->ndim * sizeof *t->size)))
+        return wrong_size(hook);
     cr_keep(t);
     cr_drop(*grad);
     *grad = t;
@@ -87,12 +96,12 @@ static PyObject *tuple_of(cr_tensor *const *grads, int n)
     return out;
 }
 
-static cr_status replace_all(cr_tensor **grads, int n, PyObject *answer)
+static cr_status replace_all(cr_tensor **grads, int n, PyObject *answer, PyObject *hook)
 {
     if (answer == Py_None)
         return CR_OK;
     if (n == 1 && cr_py_is_tensor(answer))
-        return replace(grads, answer);
+        return replace(grads, answer, hook);
     if (!PyTuple_Check(answer) && !PyList_Check(answer))
         return wrong("expected a tuple of tensors, but hook returned '%s'", answer);
     if (PySequence_Fast_GET_SIZE(answer) != n) {
@@ -102,7 +111,7 @@ static cr_status replace_all(cr_tensor **grads, int n, PyObject *answer)
         return CR_PYTHON;
     }
     for (int i = 0; i < n; i++)
-        CR_TRY(replace(&grads[i], PySequence_Fast_GET_ITEM(answer, i)));
+        CR_TRY(replace(&grads[i], PySequence_Fast_GET_ITEM(answer, i), hook));
     return CR_OK;
 }
 
@@ -138,7 +147,7 @@ static cr_status tensor_one(PyObject *callable, cr_tensor **grads, int n, cr_ten
     Py_XDECREF(grad);
     if (!answer)
         return CR_PYTHON;
-    cr_status st = replace(&grads[0], answer);
+    cr_status st = replace(&grads[0], answer, callable);
     Py_DECREF(answer);
     return st;
 }
@@ -174,7 +183,7 @@ static cr_status before_one(PyObject *callable, cr_tensor **grads, int n, cr_ten
     Py_XDECREF(args);
     if (!answer)
         return CR_PYTHON;
-    cr_status st = replace_all(grads, n, answer);
+    cr_status st = replace_all(grads, n, answer, callable);
     Py_DECREF(answer);
     return st;
 }
@@ -189,7 +198,7 @@ static cr_status after_one(PyObject *callable, cr_tensor **grads, int n, cr_tens
     Py_XDECREF(args[1]);
     if (!answer)
         return CR_PYTHON;
-    cr_status st = replace_all(grads, n, answer);
+    cr_status st = replace_all(grads, n, answer, callable);
     Py_DECREF(answer);
     return st;
 }

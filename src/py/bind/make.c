@@ -74,7 +74,7 @@ static int survey_scalar(survey *s, PyObject *x)
 {
     cr_scalar value;
 
-    if (PyFloat_Check(x)) {
+    if (PyFloat_CheckExact(x)) {
         meet(s, cr_default_dtype());
         return 0;
     }
@@ -323,6 +323,25 @@ static PyObject *finish(cr_tensor *t, bool requires_grad)
     return cr_py_raise(st);
 }
 
+/* Refuses a keyword that is not in `names`, in torch's words. */
+static bool known_keywords(const char *function, PyObject *kwargs, char **names)
+{
+    PyObject *key, *value;
+    Py_ssize_t at = 0;
+
+    while (kwargs && PyDict_Next(kwargs, &at, &key, &value)) {
+        int i = 0;
+        while (names[i] && PyUnicode_CompareWithASCIIString(key, names[i]))
+            i++;
+        if (!names[i]) {
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
+                         key);
+            return false;
+        }
+    }
+    return true;
+}
+
 static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
@@ -338,7 +357,8 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     if (!PyTuple_GET_SIZE(args) && !(kwargs && PyDict_GetItemString(kwargs, "data")))
         return PyErr_Format(PyExc_TypeError,
                             "tensor() missing 1 required positional arguments: \"data\"");
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype, &device,
+    if (!known_keywords("tensor", kwargs, names) ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype, &device,
                                      &requires_grad, &pin) ||
         read_options("tensor", dtype, device, &o) < 0)
         return NULL;

@@ -65,6 +65,17 @@ FACT(untyped_storage, cr_py_storage_object(SELF->storage))
 FACT(reversed, PyObject_CallMethod(self, "flip", "i", 0))
 #undef FACT
 
+static PyObject *tensor_is_same_size(PyObject *self, PyObject *other)
+{
+    if (!cr_py_is_tensor(other))
+        return PyErr_Format(PyExc_TypeError,
+                            "is_same_size(): argument 'other' (position 1) must be Tensor, not %s",
+                            Py_TYPE(other)->tp_name);
+    const cr_tensor *a = SELF, *b = cr_py_tensor_of(other);
+    return PyBool_FromLong(a->ndim == b->ndim &&
+                           !memcmp(a->size, b->size, a->ndim * sizeof *a->size));
+}
+
 static bool is_channels_last_3d(const cr_tensor *t)
 {
     int64_t expected = 1;
@@ -115,11 +126,18 @@ static PyObject *tensor_iter(PyObject *self)
 static PyObject *tensor_requires_grad(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"requires_grad", NULL};
-    int on = 1;
+    PyObject *on = Py_True;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p:requires_grad_", names, &on))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:requires_grad_", names, &on))
         return NULL;
-    cr_status st = cr_set_requires_grad(SELF, on != 0);
+    if (!PyBool_Check(on))
+        return PyErr_Format(PyExc_TypeError,
+                            "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not %s",
+                            Py_TYPE(on)->tp_name);
+    if (on == Py_True && !cr_dtype_is_inexact((cr_dtype)SELF->dtype))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "only Tensors of floating point dtype can require gradients");
+    cr_status st = cr_set_requires_grad(SELF, on == Py_True);
     return st ? cr_py_raise(st) : Py_NewRef(self);
 }
 
@@ -526,6 +544,7 @@ PyMethodDef cr_py_methods[] = {
     {"storage_offset", tensor_storage_offset, METH_NOARGS, "Elements before the first one."},
     {"data_ptr", tensor_data_ptr, METH_NOARGS, "The address of the first element."},
     {"is_contiguous", KEYWORDS(tensor_is_contiguous), "Whether elements lie in index order."},
+    {"is_same_size", tensor_is_same_size, METH_O, NULL},
     {"is_floating_point", tensor_is_floating_point, METH_NOARGS, NULL},
     {"is_complex", tensor_is_complex, METH_NOARGS, NULL},
     {"is_signed", tensor_is_signed, METH_NOARGS, NULL},

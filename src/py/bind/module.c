@@ -25,8 +25,11 @@ CR_API PyMODINIT_FUNC PyInit__C(void);
 
 CR_API PyMODINIT_FUNC PyInit__C(void)
 {
-    PyObject *m = PyModule_Create(&module);
+    static PyObject *made; /* one library, whatever names it is imported by */
+    PyObject *m = made ? Py_NewRef(made) : PyModule_Create(&module);
 
+    if (made)
+        return m;
     if (!m || cr_py_raise_start(m) < 0 || start_library() < 0) {
         Py_XDECREF(m);
         return NULL;
@@ -36,5 +39,6 @@ CR_API PyMODINIT_FUNC PyInit__C(void)
             Py_DECREF(m);
             return NULL;
         }
+    made = Py_NewRef(m);
     return m;
 }

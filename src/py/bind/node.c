@@ -87,6 +87,8 @@ static PyObject *node_name(PyObject *self, PyObject *unused)
     cr_node *n = node_of(self);
 
     (void)unused;
+    if (n && cr_node_variable(n))
+        return PyUnicode_FromString("torch::autograd::AccumulateGrad");
     return n ? PyUnicode_FromString(cr_node_name(n)) : NULL;
 }
 

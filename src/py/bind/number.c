@@ -221,18 +221,33 @@ static PyObject *nb_inplace_pow(PyObject *a, PyObject *b, PyObject *modulus)
     return two_inplace(&binaries[BINARY_pow], a, b);
 }
 
+static PyObject *with_array(const binary *o, PyObject *a, PyObject *array)
+{
+    cr_tensor *t = cr_py_tensor_from_array(array, false);
+    PyObject *b = t ? cr_py_wrap(t) : NULL;
+    PyObject *out = b ? two(o, a, b) : NULL;
+
+    Py_XDECREF(b);
+    return out;
+}
+
 PyObject *cr_py_richcompare(PyObject *a, PyObject *b, int op)
 {
     static const int which[] = {[Py_LT] = BINARY_lt, [Py_LE] = BINARY_le, [Py_EQ] = BINARY_eq,
                                 [Py_NE] = BINARY_ne, [Py_GT] = BINARY_gt, [Py_GE] = BINARY_ge};
-    return two(&binaries[which[op]], a, b);
+    PyObject *answer = two(&binaries[which[op]], a, b);
+
+    if (answer != Py_NotImplemented || (op != Py_EQ && op != Py_NE) || !cr_py_is_array(b))
+        return answer;
+    Py_DECREF(answer); /* NumPy defers to us, so the array is ours to compare */
+    return with_array(&binaries[which[op]], a, b);
 }
 
-enum { UNARY_neg, UNARY_abs, UNARY_not, UNARY_positive, UNARY_COUNT };
+enum { UNARY_neg, UNARY_abs, UNARY_not, UNARY_COUNT };
 static struct {
     const char *name;
     PyObject *method;
-} unaries[UNARY_COUNT] = {{"neg", NULL}, {"abs", NULL}, {"bitwise_not", NULL}, {"positive", NULL}};
+} unaries[UNARY_COUNT] = {{"neg", NULL}, {"abs", NULL}, {"bitwise_not", NULL}};
 
 static PyObject *one(int which, PyObject *a)
 {
@@ -244,8 +259,22 @@ static PyObject *one(int which, PyObject *a)
 
 static PyObject *nb_negative(PyObject *a) { return one(UNARY_neg, a); }
 static PyObject *nb_absolute(PyObject *a) { return one(UNARY_abs, a); }
-static PyObject *nb_invert(PyObject *a) { return one(UNARY_not, a); }
-static PyObject *nb_positive(PyObject *a) { return one(UNARY_positive, a); }
+
+static PyObject *nb_invert(PyObject *a)
+{
+    if (cr_dtype_category((cr_dtype)cr_py_tensor_of(a)->dtype) > CR_CAT_INT)
+        return PyErr_Format(PyExc_TypeError,
+                            "~ (operator.invert) is only implemented on integer and Boolean-type tensors");
+    return one(UNARY_not, a);
+}
+
+static PyObject *nb_positive(PyObject *a)
+{
+    if (cr_py_tensor_of(a)->dtype == CR_BOOL)
+        return PyErr_Format(PyExc_RuntimeError,
+                            "The `+` operator, on a bool tensor is not supported.");
+    return Py_NewRef(a);
+}
 
 #define X(id, name, slot, inplace_slot, reflect)                                                   \
     {Py_##slot, (void *)nb_##id}, {Py_##inplace_slot, (void *)nb_inplace_##id},

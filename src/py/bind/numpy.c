@@ -62,6 +62,7 @@ static void release_buffer(void *owner)
 
 static int unsupported(PyObject *array)
 {
+    PyErr_Clear();
     PyObject *dtype = PyObject_GetAttrString(array, "dtype");
     PyObject *type = dtype ? PyObject_GetAttrString(dtype, "type") : NULL;
     PyObject *order = dtype ? PyObject_GetAttrString(dtype, "byteorder") : NULL;
@@ -117,15 +118,16 @@ static int read_geometry(const Py_buffer *view, cr_geometry *g, size_t *bytes)
 
 static int warn_read_only(const Py_buffer *view)
 {
+    static bool said;
+
     if (!view->readonly)
         return 0;
-    return PyErr_WarnEx(
-        PyExc_UserWarning,
+    return cr_py_warn_once(
+        &said,
         "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. "
         "This means writing to this tensor will result in undefined behavior. You may want to copy "
         "the array to protect its data or make it writable before converting it to a tensor. This "
-        "type of warning will be suppressed for the rest of this program.",
-        1);
+        "type of warning will be suppressed for the rest of this program.");
 }
 
 /* A tensor over the buffer; takes `view`, which lives until the storage goes. */

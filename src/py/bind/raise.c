@@ -28,6 +28,14 @@ int cr_py_raise_int(cr_status st)
     return -1;
 }
 
+int cr_py_warn_once(bool *said, const char *text)
+{
+    if (*said)
+        return 0;
+    *said = true;
+    return PyErr_WarnEx(PyExc_UserWarning, text, 1);
+}
+
 /* A class by its name in kinds.def: a built-in one, or LinAlgError. */
 static PyObject *class_named(const char *name)
 {

@@ -15,7 +15,8 @@ static PyObject *set_default_dtype(PyObject *m, PyObject *x)
 {
     (void)m;
     if (!Py_IS_TYPE(x, &cr_py_dtype_type))
-        return PyErr_Format(PyExc_TypeError, "invalid dtype object: %S", x);
+        return PyErr_Format(PyExc_TypeError,
+                            "invalid dtype object: only floating-point types are supported as the default type");
     cr_dtype t = cr_py_dtype_from(x);
     if (!cr_dtype_is_float(t))
         return PyErr_Format(PyExc_TypeError,
