@@ -98,6 +98,45 @@ cr_status cr_do_empty_strided(const cr_value *arg, cr_value *result)
     return make_strided(result, &o, &arg[0], &arg[1]);
 }
 
+static cr_status check_order(const cr_value *size, const cr_value *order)
+{
+    uint64_t seen = 0;
+
+    if (size->len != order->len)
+        return cr_fail(CR_RUNTIME, "Number of dimensions in size does not match the length of the "
+                       "physical_layout; i.e. len(size) = %u is not equal to len(physical_layout) "
+                       "= %u", size->len, order->len);
+    for (uint32_t i = 0; i < order->len; i++) {
+        int64_t dim = order->ints[i];
+        if (dim < 0 || dim >= (int64_t)order->len || dim >= CR_MAX_DIMS)
+            return cr_fail(CR_RUNTIME, "Dimension out of range (expected to be between 0 and %u, "
+                           "but got %lld at index %u).  NB: negative dims not currently supported; "
+                           "file an issue if you want it.", order->len - 1, (long long)dim, i);
+        if (seen >> dim & 1)
+            return cr_fail(CR_RUNTIME, "Duplicate dim not allowed");
+        seen |= (uint64_t)1 << dim;
+    }
+    return CR_OK;
+}
+
+/* size, physical_layout, options */
+cr_status cr_do_empty_permuted(const cr_value *arg, cr_value *result)
+{
+    int64_t stride[CR_MAX_DIMS], step = 1;
+    options o;
+
+    CR_TRY(take_options(arg + 2, cr_default_dtype(), CR_CPU, &o));
+    CR_TRY(check_order(&arg[0], &arg[1]));
+    for (uint32_t i = arg[1].len; i-- > 0;) {
+        int64_t dim = arg[1].ints[i], size = arg[0].ints[dim];
+        stride[dim] = step;
+        if (size > 1 && CR_MUL_OVERFLOW(step, size, &step))
+            step = INT64_MAX;
+    }
+    cr_value strides = cr_of_ints(stride, arg[0].len);
+    return make_strided(result, &o, &arg[0], &strides);
+}
+
 /* size, options */
 cr_status cr_do_zeros(const cr_value *arg, cr_value *result)
 {

@@ -11,7 +11,15 @@ int64_t cr_numel(int ndim, const int64_t *size)
     return n;
 }
 
-static int64_t at_least_one(int64_t n) { return n > 1 ? n : 1; }
+/* The stride of the next dim outwards; sizes that overflow are refused later. */
+static int64_t step_over(int64_t step, int64_t size)
+{
+    int64_t next;
+
+    if (size <= 1)
+        return step;
+    return CR_MUL_OVERFLOW(step, size, &next) ? INT64_MAX : next;
+}
 
 void cr_row_major(int ndim, const int64_t *size, int64_t *stride)
 {
@@ -19,7 +27,7 @@ void cr_row_major(int ndim, const int64_t *size, int64_t *stride)
 
     for (int i = ndim - 1; i >= 0; i--) {
         stride[i] = step;
-        step *= at_least_one(size[i]);
+        step = step_over(step, size[i]);
     }
 }
 
@@ -74,7 +82,7 @@ static void strides_in_order(int ndim, const int64_t *size, const int *order, in
 
     for (int i = 0; i < ndim; i++) {
         stride[order[i]] = step;
-        step *= at_least_one(size[order[i]]);
+        step = step_over(step, size[order[i]]);
     }
 }
 

@@ -98,6 +98,13 @@ cr_status cr_do_clone(const cr_value *arg, cr_value *result)
     return copy_to_result(result, t, t->dtype, t->device, cr_int_or(&arg[1], CR_FORMAT_PRESERVE));
 }
 
+cr_status cr_do_plain_copy(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *t = arg[0].t;
+
+    return copy_to_result(result, t, t->dtype, t->device, CR_FORMAT_CONTIGUOUS);
+}
+
 cr_status cr_do_contiguous(const cr_value *arg, cr_value *result)
 {
     static cr_op_ref clone = {"clone", NULL};
@@ -339,6 +346,21 @@ cr_status cr_do_is_nonzero(const cr_value *arg, cr_value *result)
 static bool same_sizes(const cr_tensor *a, const cr_tensor *b)
 {
     return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+cr_status cr_do_is_same_size(const cr_value *arg, cr_value *result)
+{
+    *result = cr_of_bool(same_sizes(arg[0].t, arg[1].t));
+    return CR_OK;
+}
+
+cr_status cr_do_is_set_to(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *a = arg[0].t, *b = arg[1].t;
+    bool same = a->storage == b->storage && a->offset == b->offset && same_sizes(a, b);
+
+    *result = cr_of_bool(same && !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride));
+    return CR_OK;
 }
 
 static cr_status all_true(const cr_tensor *t, cr_value *result)
