@@ -149,7 +149,7 @@ static cr_status attach(const cr_op *op, cr_node *n, const cr_value *arg, cr_val
     for (int k = 0; k < op->result_count; k++) {
         if (result[k].tag == CR_TENSORS)
             CR_TRY(attach_list(op, n, arg, &result[k]));
-        else if (takes_history(op, arg, &result[k]))
+        else if (!op->result[k].constant && takes_history(op, arg, &result[k]))
             CR_TRY(cr_set_history(result[k].t, n, (uint32_t)k));
         else if (result[k].tag == CR_TENSOR)
             CR_TRY(cr_node_result_set(&n->results[k], result[k].t));

@@ -52,6 +52,7 @@ typedef struct {
     uint8_t type;
     char alias;
     bool written;
+    bool constant; /* carries no gradient (clause `constant`) */
 } cr_result;
 
 /* What an entry does. */

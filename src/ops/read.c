@@ -358,6 +358,20 @@ static cr_status read_grad(lexer *x, cr_op *op)
     return CR_OK;
 }
 
+/* Results that carry no gradient. */
+static cr_status read_constant(lexer *x, cr_op *op)
+{
+    while (x->kind != TOKEN_END) {
+        const char *name;
+        CR_TRY(lex_name(x, &name));
+        int r = find_result(op, name);
+        if (r < 0)
+            return lex_error(x, "%s has no result '%s'", op->name, name);
+        op->result[r].constant = true;
+    }
+    return CR_OK;
+}
+
 static cr_status read_ulp(lexer *x, cr_op *op)
 {
     op->ulp = x->number;
@@ -374,6 +388,7 @@ static const struct {
     {"shape", read_shape}, {"let", read_let},       {"check", read_check},   {"body", read_body},
     {"fold", read_fold},   {"map", read_map},       {"is", read_is},         {"extern", read_extern},
     {"whole", read_whole}, {"fused", read_fused},   {"grad", read_grad},     {"ulp", read_ulp},
+    {"constant", read_constant},
 };
 
 static bool is_free_text(const char *name)

@@ -6,7 +6,7 @@ settings by `;`:
     NAME LOW HIGH     the range of a tensor's values
     NAME = EXPR       the argument itself; t(3, 4) is a random tensor of the tested dtype, i(n, 3, 4)
                       random indices below n, b(3, 4) random truth values, ones/zeros as named
-    none              the entry is not drawn (it is tested where the reason stands)
+    none: WHY         the entry is not drawn
 """
 import math
 
@@ -40,7 +40,7 @@ class Entry:
         return [c.strip() for c in self.sample.split("|")] if self.sample else [""]
 
     def can_be_drawn(self):
-        return self.sample.strip() != "none"
+        return not self.sample.startswith("none")
 
 
 ENTRIES = [Entry(r) for r in _C._records()]
@@ -82,7 +82,7 @@ class Draw:
         return x.astype(self.dtype if self.dtype in FLOATS else "float32")
 
     def tensor(self, array):
-        t = torch.from_numpy(numpy.ascontiguousarray(array))
+        t = torch.from_numpy(numpy.array(array, order="C"))
         if self.dtype in HALVES and t.dtype == torch.float32:
             t = t.to(getattr(torch, self.dtype))
         if self.requires_grad and (t.is_floating_point() or t.is_complex()):
@@ -99,6 +99,8 @@ class Draw:
             for d in INTS + FLOATS + HALVES + COMPLEX + ("bool",):
                 words[d] = getattr(torch, d)
             return eval(self.given[name], words)
+        if p["optional"] and not p["has_default"]:
+            return None
         if p["type"] == "Tensor" and not p["has_default"]:
             if p["mask"]:
                 return torch.from_numpy(self.random.random(self.shape) < 0.5)
@@ -135,11 +137,13 @@ class Draw:
         return self.entry.call(args, kwargs, **more)
 
     def names(self):
-        """Names of a `ref` expression: arrays (half types as float32) and plain values."""
+        """Names of a `ref` expression: arrays (half types as float32, integers as int64) and plain values."""
         def plain(v):
             if isinstance(v, torch.Tensor):
                 v = v.detach()
-                return (v.float() if v.dtype in (torch.float16, torch.bfloat16) else v).numpy()
+                if v.dtype in (torch.float16, torch.bfloat16):
+                    return v.float().numpy()
+                return v.numpy().astype(numpy.int64) if str(v.dtype)[6:] in INTS else v.numpy()
             if isinstance(v, (list, tuple)) and any(isinstance(x, torch.Tensor) for x in v):
                 return [plain(x) for x in v]
             return v
