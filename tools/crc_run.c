@@ -7,6 +7,7 @@
  * A line "# run R=4096 C=768 s=0.5" in the file, or arguments, give sizes and
  * parameters; parameters not named are 1. */
 #include "crc.h"
+#include "crc_eager.h"
 #include "base/map.h"
 #include "base/parallel.h"
 #include "jit/fused.h"
@@ -175,6 +176,7 @@ typedef struct {
     cr_text text;
     cr_expr_set seen;
     const cr_nest *n;
+    int64_t rows, columns;
 } splitter;
 
 static bool is_array(const splitter *w, const cr_expr *e)
@@ -201,8 +203,28 @@ static void put_index(splitter *w, const cr_expr *e, bool axes)
     cr_text_drop(&c);
 }
 
+static int64_t value_of_size(void *context, const cr_sym *name)
+{
+    const splitter *w = context;
+
+    return name == w->n->row.extent ? w->rows : w->columns;
+}
+
+/* A lone operation may not have the loops whose sizes it uses, so sizes are numbers. */
+static void put_size(splitter *w, const cr_expr *e)
+{
+    bool wrong = false;
+
+    cr_text_printf(&w->text, "%s(%lld)", cr_dtype_infos[e->dtype].suffix,
+                   (long long)cr_sym_eval(e->index[0], value_of_size, w, &wrong));
+}
+
 static void put_value(splitter *w, const cr_expr *e)
 {
+    if (e->kind == CR_EXPR_INTEGER && !is_array(w, e)) {
+        put_size(w, e);
+        return;
+    }
     if (!is_array(w, e) || e->kind == CR_EXPR_LOAD || e->kind == CR_EXPR_INTEGER) {
         cr_expr_print(&w->text, e);
         return;
@@ -304,6 +326,27 @@ static void *array(operation *o, const cr_buffer *b, int64_t bytes)
     return p;
 }
 
+/* Expressions of several sessions are compared as text. */
+static bool same_extent(const cr_sym *a, const cr_sym *b)
+{
+    cr_text p = {0}, q = {0};
+    bool same;
+
+    cr_sym_print(&p, a);
+    cr_sym_print(&q, b);
+    same = !strcmp(cr_text_str(&p), cr_text_str(&q));
+    cr_text_drop(&p);
+    cr_text_drop(&q);
+    return same;
+}
+
+static int64_t extent_value(const experiment *x, const cr_sym *e)
+{
+    const cr_nest *n = cr_fused_nest(x->fused);
+
+    return same_extent(e, n->row.extent) ? x->rows : x->columns;
+}
+
 static void run_operation(cr_session *s, void *context)
 {
     operation *o = context;
@@ -321,28 +364,18 @@ static void run_operation(cr_session *s, void *context)
     n = cr_nest_schedule(l);
     j.tile = cr_tile_plan(n);
     j.operands = cr_loop_operands(l, operand, MOST);
+    if (n->one_row)
+        j.columns = extent_value(o->x, n->column.extent);
     for (int k = 0; k < j.operands; k++) {
         const cr_buffer *b = operand[k];
         int64_t item = (int64_t)cr_dtype_size((cr_dtype)b->dtype);
-        bool one = o->x->stride[0] == 0 && n->one_row;
-        bool column = b->ndim == 2 || one ||
-                      (b->ndim == 1 && b->size[0] == cr_fused_nest(o->x->fused)->column.extent);
-        stride[2 * k] = b->ndim == 2 ? o->x->columns * item : column ? 0 : item;
-        stride[2 * k + 1] = column ? item : 0;
-        /* The schedule sees names of its own; sizes are compared by text. */
-        if (b->ndim == 1 && !one) {
-            cr_text a = {0}, c = {0};
-            cr_sym_print(&a, b->size[0]);
-            cr_sym_print(&c, cr_fused_nest(o->x->fused)->column.extent);
-            column = !strcmp(cr_text_str(&a), cr_text_str(&c));
-            stride[2 * k] = column ? 0 : item;
-            stride[2 * k + 1] = column ? item : 0;
-            cr_text_drop(&a);
-            cr_text_drop(&c);
-        }
-        ptr[k] = array(o, b, (b->ndim == 2 ? o->x->rows * o->x->columns
-                              : column     ? o->x->columns
-                                           : o->x->rows) * item);
+        int64_t length = extent_value(o->x, b->size[0]);
+        bool along = b->ndim == 2 || n->one_row ||
+                     (same_extent(b->size[0], n->column.extent) &&
+                      !same_extent(n->row.extent, n->column.extent));
+        stride[2 * k] = b->ndim == 2 ? j.columns * item : along ? 0 : item;
+        stride[2 * k + 1] = along ? item : 0;
+        ptr[k] = array(o, b, (b->ndim == 2 ? length * j.columns : length) * item);
     }
     j.ptr = ptr;
     j.stride = stride;
@@ -424,7 +457,8 @@ static void order(splitter *w, cr_expr_set *seen, expr_order *o, const cr_expr *
 static bool run_eager(experiment *x, void **out, double *seconds, cr_map *arrays, bool show)
 {
     const cr_nest *n = cr_fused_nest(x->fused);
-    splitter w = {.n = n, .seen = cr_expr_set_new(n->loop)};
+    splitter w = {.n = n, .seen = cr_expr_set_new(n->loop), .rows = x->rows,
+                  .columns = x->columns};
     cr_expr_set seen = cr_expr_set_new(n->loop);
     expr_order o = {.count = 0};
     bool ok = true;
@@ -570,6 +604,50 @@ static void scramble(experiment *x)
         memset(x->memory[k], 0xA5, (size_t)x->bytes[k]);
 }
 
+/* --- the tensor library --- */
+
+static bool find_setting(const void *context, const char *name, double *out)
+{
+    return find(context, name, out);
+}
+
+/* The program's first output by the operators of the "# eager" lines, into `out`. */
+static cr_status run_operators(experiment *x, void *out)
+{
+    const cr_nest *n = cr_fused_nest(x->fused);
+    crc_array inputs[MOST];
+    crc_eager e = {x->text, inputs, 0, find_setting, x};
+
+    for (int k = x->outputs; k < x->operands; k++) {
+        const cr_buffer *b = x->operand[k];
+        crc_array *a = &inputs[e.count++];
+        *a = (crc_array){b->name, (cr_dtype)b->dtype, b->ndim, {0}, x->memory[k]};
+        for (int i = 0; i < b->ndim && i < 2; i++)
+            a->size[i] = b->size[i] == n->row.extent ? x->rows : x->columns;
+    }
+    return crc_eager_run(&e, out, (size_t)x->bytes[0]);
+}
+
+static int compare_operators(experiment *x, void *reference)
+{
+    void *out = malloc((size_t)x->bytes[0]);
+    int wrong = 0;
+
+    for (int threads = 1; out && threads <= 2; threads++) {
+        if (cr_set_threads(threads) || run_operators(x, out)) {
+            free(out);
+            crc_failed();
+            return 1;
+        }
+        int64_t n = differing((cr_dtype)x->operand[0]->dtype, reference, out, x->bytes[0]);
+        printf("  operators, %d thread%-13s %lld differing elements\n", threads,
+               threads > 1 ? "s" : "", (long long)n);
+        wrong += n != 0;
+    }
+    free(out);
+    return wrong;
+}
+
 /* --- the oracle --- */
 
 typedef struct {
@@ -660,6 +738,8 @@ static int report(experiment *x)
         }
         cr_map_drop(&once);
     }
+    if (strstr(x->text, "# eager "))
+        wrong += compare_operators(x, reference[0]);
     if (cr_session_run(&s, run_oracle, &o))
         return crc_failed();
     printf("  %-28s %.3g largest relative difference\n", "interpreter (libm)", o.worst);

@@ -140,6 +140,17 @@ static ref *slot_of(planner *p, const cr_expr *e, cr_scope scope)
     return scope == CR_SCOPE_COLUMN ? &p->tile_known[e->id] : &p->known[e->id];
 }
 
+/* Of the sizes a call knows only that of its columns. */
+static void check_integer(planner *p, const cr_sym *e, cr_scope scope)
+{
+    if (scope != CR_SCOPE_KERNEL)
+        cr_bail(p->t->s, CR_VALUE, "numbers of rows and columns have no prebuilt kernel");
+    if (e->kind == CR_SYM_NAME && e != p->t->n->column.extent)
+        cr_bail(p->t->s, CR_VALUE, "the size '%s' is not that of the columns", e->name);
+    for (int i = 0; i < e->count; i++)
+        check_integer(p, e->args[i], scope);
+}
+
 /* Adds the steps that compute `e`; returns where it will be. */
 static ref plan(planner *p, const cr_expr *e)
 {
@@ -162,8 +173,8 @@ static ref plan(planner *p, const cr_expr *e)
     case CR_EXPR_LOAD:
     case CR_EXPR_REDUCE: cr_bail(p->t->s, CR_VALUE, "a reduction is read before it is made");
     }
-    if (st.kind == STEP_INTEGER && scope != CR_SCOPE_KERNEL)
-        cr_bail(p->t->s, CR_VALUE, "numbers of rows and columns have no prebuilt kernel");
+    if (st.kind == STEP_INTEGER)
+        check_integer(p, e->index[0], scope);
     st.out = new_place(p, e, scope);
     *known = st.out;
     CR_PUSH(p->t->s, list_for(p, scope), st);
