@@ -212,6 +212,22 @@ def _wanted(parts, inverse, counts):
     return out if len(out) > 1 else values
 
 
+@_export("_lu_with_info")
+def lu(A, pivot=True, get_infos=False, out=None):
+    """The LU factorization in compact form, with the reports when get_infos."""
+    if has_torch_function((A,)):
+        return handle_torch_function(lu, (A,), A, pivot=pivot, get_infos=get_infos, out=out)
+    result = tuple(ops._lu_with_info(A, pivot=pivot, check_errors=not get_infos))
+    result = result if get_infos else result[:2]
+    if out is None:
+        return result
+    if len(out) != len(result):
+        raise TypeError(f"expected tuple of {len(result)} elements but got {len(out)}")
+    for to, value in zip(out, result):
+        to.resize_as_(value).copy_(value)
+    return out
+
+
 @_export("stft")
 def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
          pad_mode="reflect", normalized=False, onesided=None, return_complex=None,
