@@ -8,15 +8,18 @@
 
 cr_status cr_call_ref(cr_value *result, cr_op_ref *ref, const cr_value *given, int n)
 {
+    const cr_op *op = atomic_load_explicit(&ref->op, memory_order_relaxed);
     cr_value arg[CR_MAX_ARGS];
 
-    if (CR_UNLIKELY(!ref->op))
-        ref->op = cr_ops_find(ref->name);
-    if (CR_UNLIKELY(!ref->op))
-        return cr_fail(CR_RUNTIME, "no operator is called '%s'", ref->name);
-    for (int i = 0; i < ref->op->param_count; i++)
-        arg[i] = i < n ? given[i] : ref->op->param[i].preset;
-    return cr_call(ref->op, arg, result);
+    if (CR_UNLIKELY(!op)) {
+        op = cr_ops_find(ref->name);
+        if (!op)
+            return cr_fail(CR_RUNTIME, "no operator is called '%s'", ref->name);
+        atomic_store_explicit(&ref->op, op, memory_order_relaxed);
+    }
+    for (int i = 0; i < op->param_count; i++)
+        arg[i] = i < n ? given[i] : op->param[i].preset;
+    return cr_call(op, arg, result);
 }
 
 cr_status cr_call_tensor(cr_tensor **out, cr_op_ref *ref, const cr_value *arg, int n)

@@ -8,7 +8,7 @@
 /* An operator that C code calls: looked up at the first call. */
 typedef struct {
     const char *name;
-    const cr_op *op;
+    const cr_op *_Atomic op;
 } cr_op_ref;
 
 /* Calls it with n arguments, the others at their defaults, through all stages. */
