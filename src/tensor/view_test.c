@@ -335,3 +335,65 @@ TEST(fakes_have_the_same_geometry)
     cr_drop(v);
     cr_drop(t);
 }
+
+/* --- failing allocations --- */
+
+static cr_status and_drop(const char *name, const cr_value *arg, int n)
+{
+    cr_value result = cr_of_none();
+    cr_status st = cr_call_named(name, arg, n, &result);
+
+    if (!st)
+        cr_drop_values(&result, 1);
+    return st;
+}
+
+static cr_status scenario(cr_tensor *t)
+{
+    cr_value self = cr_of_tensor(t), axes[2] = {self, self};
+    cr_tensor *row = NULL, *turned = NULL, *sum = NULL;
+    cr_status st;
+
+    CR_GO(and_drop("split.Tensor", ARGS(self, cr_of_int(2))));
+    CR_GO(and_drop("chunk", ARGS(self, cr_of_int(2))));
+    CR_GO(and_drop("tensor_split.indices", ARGS(self, INTS(1, 2))));
+    CR_GO(and_drop("unbind.int", ARGS(self)));
+    CR_GO(and_drop("unsqueeze", ARGS(self, cr_of_int(0))));
+    CR_GO(and_drop("view", ARGS(self, INTS(1, 1, 1, 1, 1, 3, 1, 4))));
+    CR_GO(cr_call_tensor(&turned, &(cr_op_ref){"t", NULL}, &self, 1));
+    CR_GO(and_drop("reshape", ARGS(cr_of_tensor(turned), INTS(12))));
+    CR_GO(and_drop("select_backward", ARGS(self, INTS(2, 3, 4), cr_of_int(0), cr_of_int(1))));
+    CR_GO(and_drop("broadcast_tensors", &(cr_value){.tag = CR_TENSORS, .len = 2, .list = axes}, 1));
+    CR_GO(cr_tensor_new(&row, CR_F32, CR_CPU, 1, &(int64_t){3}));
+    axes[0] = axes[1] = cr_of_tensor(row);
+    CR_GO(and_drop("meshgrid", &(cr_value){.tag = CR_TENSORS, .len = 2, .list = axes}, 1));
+    CR_GO(and_drop("resize_", ARGS(cr_of_tensor(row), INTS(3000))));
+    CR_GO(and_drop("full_like", ARGS(self, cr_of_number(cr_scalar_int(3)))));
+    CR_GO(cr_reduce_to_size(&sum, t, 1, &(int64_t){4}));
+done:
+    cr_drop(sum);
+    cr_drop(turned);
+    cr_drop(row);
+    return st;
+}
+
+TEST(every_allocation_may_fail_and_nothing_is_lost)
+{
+    cr_tensor *t = count(CR_F32, 2, (int64_t[]){3, 4});
+    cr_memory_stats before, after;
+    cr_status st = CR_MEMORY;
+    uint64_t n = 0;
+
+    cr_cpu_memory_stats(&before);
+    while (st && ++n < 1000) {
+        cr_fail_alloc_after(n);
+        st = scenario(t);
+        CHECK(!st || st == CR_MEMORY);
+        cr_fail_alloc_after(0);
+        cr_cpu_memory_stats(&after);
+        EQ(after.used, before.used);
+    }
+    OK(st);
+    CHECK(n > 40);
+    cr_drop(t);
+}
