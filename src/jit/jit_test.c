@@ -10,6 +10,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#ifdef __SANITIZE_THREAD__
+/* The thread sanitizer gives up in a forked child that starts threads; here that is tested. */
+const char *__tsan_default_options(void);
+const char *__tsan_default_options(void) { return "die_after_fork=0"; }
+#endif
+
 static char cache[128];
 
 /* Each test has a cache of its own. */

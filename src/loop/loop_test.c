@@ -206,7 +206,7 @@ static const char table[] =
     "op pick(Tensor condition, Tensor self) -> Tensor\n"
     "  type    self\n"
     "  body    where(condition, self, -self)\n"
-    "op total(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor\n"
+    "op addup(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor\n"
     "  fold    add(self)\n"
     "op some(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor\n"
     "  returns bool\n"
@@ -214,7 +214,7 @@ static const char table[] =
     "op center(Tensor self, int dim) -> Tensor\n"
     "  dtypes  float\n"
     "  fused   dim\n"
-    "  is      twice(self, total(self, dim, True), alpha=-1)\n";
+    "  is      twice(self, addup(self, dim, True), alpha=-1)\n";
 
 static void read_table(void)
 {
@@ -282,12 +282,12 @@ TEST(a_tensor_that_the_type_leaves_out_is_a_mask)
 
 TEST(a_fold_has_its_forms)
 {
-    OK(build("total", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[i<R] = add[j<C](self[i, j])\n"));
-    OK(build("total", CR_F32, CR_FORM_COLUMNS, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[j<C] = add[i<R](self[i, j])\n"));
+    OK(build("addup", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[i<R] = add[j<C](self[i, j])\n"));
+    OK(build("addup", CR_F32, CR_FORM_COLUMNS, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[j<C] = add[i<R](self[i, j])\n"));
     OK(build("some", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[i<R] = or[j<C](self[i, j] != 0)\n"));
     OK(build("some", CR_F32, CR_FORM_JOIN,
              "input part: bool[R, C]\nparam keepdim: f32 @0\nout[i<R] = or[j<C](part[i, j])\n"));
-    CHECK(!cr_loop_has_form(cr_ops_find("total"), CR_FORM_JOIN));
+    CHECK(!cr_loop_has_form(cr_ops_find("addup"), CR_FORM_JOIN));
     CHECK(cr_loop_has_form(cr_ops_find("some"), CR_FORM_JOIN));
 }
 
