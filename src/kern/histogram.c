@@ -99,20 +99,20 @@ cr_status cr_kern_histogramdd(const cr_value *arg, cr_view *out)
     return good ? CR_OK : CR_MEMORY;
 }
 
-/* (self, bins, range, dim) -> the edges of equal bins along one coordinate: from the
+/* (self, bins, range, axis) -> the edges of equal bins along one coordinate: from the
  * smallest to the largest value, or over the given range. */
 cr_status cr_kern_histogram_edges(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int64_t n = cr_view_numel(self), bins = arg[1].i;
+    int64_t n = cr_view_numel(self), bins = arg[1].i, axis = arg[3].i;
     char *data = cr_dense_copy(self);
     double low = 0, high = 0;
 
     if (!data)
         return CR_MEMORY;
-    if (arg[2].tag != CR_NONE && arg[2].len == 2) {
-        low = arg[2].floats[0];
-        high = arg[2].floats[1];
+    if (arg[2].tag != CR_NONE && arg[2].len >= 2 * (uint32_t)axis + 2) {
+        low = arg[2].floats[2 * axis];
+        high = arg[2].floats[2 * axis + 1];
     } else if (n) {
         low = high = value_at(self, data);
         for (int64_t i = 0; i < n; i++) {

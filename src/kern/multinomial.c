@@ -75,7 +75,7 @@ static cr_status draw_apart(const drawing *d)
     divide_by_exponentials(d);
     for (int64_t r = 0; r < d->rows; r++) {
         cr_line line = {d->data + r * d->n * item, item, d->n, d->dtype, true};
-        cr_line_sort_first(&line, d->draws, d->out + r * d->draws, room);
+        cr_line_top(&line, d->draws, d->out + r * d->draws, room);
     }
     cr_free(room);
     return CR_OK;

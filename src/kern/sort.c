@@ -17,7 +17,7 @@ struct line_job {
     int64_t n, k; /* length of a line; the operator's own number */
     int64_t step, value_step, index_step;
     size_t item;
-    bool descending, skip_nan;
+    bool descending, skip_nan, loose;
     _Atomic bool no_memory;
 };
 
@@ -110,14 +110,17 @@ static void put_order(const line_job *job, const cr_line *line, char *value, cha
 static void sort_line(const line_job *job, const cr_line *line, char *value, char *index,
                       int64_t *order, void *room)
 {
-    cr_line_sort(line, order, room);
+    if (job->loose)
+        cr_line_sort_loose(line, order, room);
+    else
+        cr_line_sort(line, order, room);
     put_order(job, line, value, index, order, line->n);
 }
 
 static void topk_line(const line_job *job, const cr_line *line, char *value, char *index,
                       int64_t *order, void *room)
 {
-    cr_line_sort_first(line, job->k, order, room);
+    cr_line_top(line, job->k, order, room);
     put_order(job, line, value, index, order, job->k);
 }
 
@@ -128,25 +131,35 @@ static void rank_line(const line_job *job, const cr_line *line, char *value, cha
     put_order(job, line, value, index, order, 1);
 }
 
+static int64_t first_nan(const cr_line *line)
+{
+    cr_line one = *line;
+    int64_t i = 0;
+
+    for (one.n = 1; !cr_line_nans(&one); i++)
+        one.data += line->step;
+    return i;
+}
+
 /* The lower middle; NaN when there is one, unless NaNs are left out. */
 static void median_line(const line_job *job, const cr_line *line, char *value, char *index,
                         int64_t *order, void *room)
 {
     int64_t nans = cr_line_nans(line), numbers = line->n - nans;
-    int64_t rank = nans && !job->skip_nan ? numbers : numbers ? (numbers - 1) / 2 : 0;
+    int64_t rank = numbers ? (numbers - 1) / 2 : 0;
 
-    order[0] = cr_line_rank(line, rank, room);
+    order[0] = nans && !job->skip_nan ? first_nan(line) : cr_line_middle(line, rank, room);
     put_order(job, line, value, index, order, 1);
 }
 
-/* The smallest of the most frequent values, at its last position. */
+/* The smallest of the most frequent values, at the last of its positions in order. */
 static void mode_line(const line_job *job, const cr_line *line, char *value, char *index,
                       int64_t *order, void *room)
 {
     int64_t best = 0, most = 0, run = 0;
     uint64_t last = 0;
 
-    cr_line_sort(line, order, room);
+    cr_line_sort_loose(line, order, room);
     for (int64_t i = 0; i < line->n; i++) {
         uint64_t key = cr_sort_key(line->dtype, line->data + order[i] * line->step);
         run = i && key == last ? run + 1 : 1;
@@ -162,7 +175,7 @@ static void mode_line(const line_job *job, const cr_line *line, char *value, cha
 /* (self, dim, descending) -> values, indices */
 cr_status cr_kern_sort(const cr_value *arg, cr_view *out)
 {
-    line_job job = {.fn = sort_line, .descending = arg[2].i};
+    line_job job = {.fn = sort_line, .descending = arg[2].i, .loose = true};
 
     return run_lines(&job, arg[0].view, arg[1].i, out);
 }
@@ -170,7 +183,8 @@ cr_status cr_kern_sort(const cr_value *arg, cr_view *out)
 /* (self, *, stable, dim, descending) -> values, indices */
 cr_status cr_kern_sort_stable(const cr_value *arg, cr_view *out)
 {
-    line_job job = {.fn = sort_line, .descending = arg[3].i};
+    line_job job = {.fn = sort_line, .descending = arg[3].i,
+                    .loose = arg[1].tag == CR_NONE || !arg[1].i};
 
     return run_lines(&job, arg[0].view, arg[2].i, out);
 }

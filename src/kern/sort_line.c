@@ -1,12 +1,16 @@
 /* Sorting lines.
  *
  * Types of up to four bytes are packed with their position into one 64-bit item, key
- * above position, so any sort of the items is stable.  The others are pairs.  Short
- * arrays are merged, long ones sorted by digits. */
+ * above position, so any sort of whole items is stable.  The others are pairs.  Short
+ * arrays are merged, long ones sorted by digits.
+ *
+ * torch's default sort is not stable.  Without ties that makes no difference, so the
+ * stable sort comes first and introsort only follows where it met equal keys; in lines
+ * from LOOSE_BELOW on, where the sort by digits is several times faster, it does not. */
 #include "kern/sort_line.h"
 #include "kern/element.h"
 
-enum { RUN = 16, RADIX_FROM = 768, BUCKETS = 256 };
+enum { RUN = 16, RADIX_FROM = 768, BUCKETS = 256, LOOSE_BELOW = 32768 };
 
 /* Keys. */
 
@@ -96,23 +100,28 @@ typedef struct {
     uint64_t key, at;
 } pair;
 
-#define ITEM        uint64_t
-#define LESS(a, b)  ((a) < (b))
-#define DIGIT(a, d) (((a) >> (32 + 8 * (d))) & 255)
-#define DIGITS      4
-#define NAME(f)     packed_##f
+#define ITEM         uint64_t
+#define LESS(a, b)   ((a) < (b))
+#define BEFORE(a, b) ((a) >> 32 < (b) >> 32)
+#define DIGIT(a, d)  (((a) >> (32 + 8 * (d))) & 255)
+#define DIGITS       4
+#define NAME(f)      packed_##f
 #include "kern/sort_items.inc"
+#include "kern/sort_intro.inc"
 #undef ITEM
 #undef LESS
+#undef BEFORE
 #undef DIGIT
 #undef DIGITS
 #undef NAME
-#define ITEM        pair
-#define LESS(a, b)  ((a).key < (b).key || ((a).key == (b).key && (a).at < (b).at))
-#define DIGIT(a, d) (((a).key >> (8 * (d))) & 255)
-#define DIGITS      8
-#define NAME(f)     pair_##f
+#define ITEM         pair
+#define LESS(a, b)   ((a).key < (b).key || ((a).key == (b).key && (a).at < (b).at))
+#define BEFORE(a, b) ((a).key < (b).key)
+#define DIGIT(a, d)  (((a).key >> (8 * (d))) & 255)
+#define DIGITS       8
+#define NAME(f)      pair_##f
 #include "kern/sort_items.inc"
+#include "kern/sort_intro.inc"
 
 /* A position must fit beside the key. */
 static bool is_packed(cr_dtype t, int64_t n)
@@ -157,41 +166,127 @@ static void make_pairs(pair *to, const cr_line *l)
         to[i] = (pair){cr_sort_key(l->dtype, l->data + i * l->step) ^ flip, (uint64_t)i};
 }
 
-/* With k below n only the first k ranks are put in order. */
-static void sort_packed(const cr_line *l, int64_t k, int64_t *index, uint64_t *item)
+static void put_packed(int64_t *index, const uint64_t *item, int64_t n)
 {
-    pack(item, l);
-    if (k < l->n)
-        packed_select(item, l->n, k);
-    packed_sort(item, item + l->n, k);
-    for (int64_t i = 0; i < k; i++)
+    for (int64_t i = 0; i < n; i++)
         index[i] = (int64_t)(item[i] & 0xffffffffu);
 }
 
-static void sort_pairs(const cr_line *l, int64_t k, int64_t *index, pair *item)
+static void put_pairs(int64_t *index, const pair *item, int64_t n)
 {
-    make_pairs(item, l);
-    if (k < l->n)
-        pair_select(item, l->n, k);
-    pair_sort(item, item + l->n, k);
-    for (int64_t i = 0; i < k; i++)
+    for (int64_t i = 0; i < n; i++)
         index[i] = (int64_t)item[i].at;
 }
 
-void cr_line_sort_first(const cr_line *l, int64_t k, int64_t *index, void *room)
+static bool packed_ties(const uint64_t *item, int64_t n)
 {
-    if (is_packed(l->dtype, l->n))
-        sort_packed(l, k, index, room);
-    else
-        sort_pairs(l, k, index, room);
+    bool ties = false;
+
+    for (int64_t i = 1; i < n; i++)
+        ties |= item[i] >> 32 == item[i - 1] >> 32;
+    return ties;
+}
+
+static bool pair_ties(const pair *item, int64_t n)
+{
+    bool ties = false;
+
+    for (int64_t i = 1; i < n; i++)
+        ties |= item[i].key == item[i - 1].key;
+    return ties;
+}
+
+static void sort_packed(const cr_line *l, int64_t *index, uint64_t *item, bool loose)
+{
+    pack(item, l);
+    packed_sort(item, item + l->n, l->n);
+    if (loose && packed_ties(item, l->n)) {
+        pack(item, l);
+        packed_intro_sort(item, l->n);
+    }
+    put_packed(index, item, l->n);
+}
+
+static void sort_pairs(const cr_line *l, int64_t *index, pair *item, bool loose)
+{
+    make_pairs(item, l);
+    pair_sort(item, item + l->n, l->n);
+    if (loose && pair_ties(item, l->n)) {
+        make_pairs(item, l);
+        pair_intro_sort(item, l->n);
+    }
+    put_pairs(index, item, l->n);
 }
 
 void cr_line_sort(const cr_line *l, int64_t *index, void *room)
 {
-    cr_line_sort_first(l, l->n, index, room);
+    if (is_packed(l->dtype, l->n))
+        sort_packed(l, index, room, false);
+    else
+        sort_pairs(l, index, room, false);
+}
+
+void cr_line_sort_loose(const cr_line *l, int64_t *index, void *room)
+{
+    bool loose = l->n > RUN && l->n < LOOSE_BELOW;
+
+    if (is_packed(l->dtype, l->n))
+        sort_packed(l, index, room, loose);
+    else
+        sort_pairs(l, index, room, loose);
+}
+
+/* torch takes a heap for few out of many, otherwise a selection that it then sorts. */
+static bool few(const cr_line *l, int64_t k) { return k * 64 <= l->n; }
+
+static void top_packed(const cr_line *l, int64_t k, int64_t *index, uint64_t *item)
+{
+    pack(item, l);
+    if (few(l, k)) {
+        packed_partial_sort(item, k, l->n);
+    } else {
+        packed_intro_select(item, l->n, k - 1);
+        packed_intro_sort(item, k - 1);
+    }
+    put_packed(index, item, k);
+}
+
+static void top_pairs(const cr_line *l, int64_t k, int64_t *index, pair *item)
+{
+    make_pairs(item, l);
+    if (few(l, k)) {
+        pair_partial_sort(item, k, l->n);
+    } else {
+        pair_intro_select(item, l->n, k - 1);
+        pair_intro_sort(item, k - 1);
+    }
+    put_pairs(index, item, k);
+}
+
+void cr_line_top(const cr_line *l, int64_t k, int64_t *index, void *room)
+{
+    if (k == 0)
+        return;
+    if (is_packed(l->dtype, l->n))
+        top_packed(l, k, index, room);
+    else
+        top_pairs(l, k, index, room);
 }
 
 int64_t cr_line_rank(const cr_line *l, int64_t k, void *room)
+{
+    if (is_packed(l->dtype, l->n)) {
+        uint64_t *item = room;
+        pack(item, l);
+        packed_quick_select(item, l->n, k);
+        return (int64_t)(item[k] & 0xffffffffu);
+    }
+    make_pairs(room, l);
+    pair_quick_select(room, l->n, k);
+    return (int64_t)((pair *)room)[k].at;
+}
+
+int64_t cr_line_middle(const cr_line *l, int64_t k, void *room)
 {
     if (is_packed(l->dtype, l->n)) {
         uint64_t *item = room;
