@@ -40,12 +40,15 @@ cr_status cr_device_parse(const char *text, int *kind, int *index)
 
     if (!*text)
         return cr_fail(CR_RUNTIME, "Device string must not be empty");
-    if (len == 0 || len != strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") ||
+    if (len == 0 ||
+        len != strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_") ||
         (colon && !is_index(colon + 1)))
         return cr_fail(CR_RUNTIME, "Invalid device string: '%s'", text);
     if (find_kind(text, len) < 0)
         return cr_fail(CR_RUNTIME,
-                       "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, privateuseone device type at start of device string: %.*s",
+                       "Expected one of cpu, cuda, ipu, xpu, mkldnn, opengl, opencl, ideep, "
+                       "hip, ve, fpga, maia, xla, lazy, vulkan, mps, meta, hpu, mtia, "
+                       "privateuseone device type at start of device string: %.*s",
                        (int)len, text);
     if (colon && strlen(colon + 1) > 3)
         return cr_fail(CR_RUNTIME, "Could not parse device index '%s' in device string '%s'",

@@ -55,7 +55,8 @@ TEST(what_cannot_be_had_is_refused_in_torchs_words)
     uint32_t class;
 
     EQ(cr_cpu_get((size_t)1 << 60, &class), NULL);
-    EQ_STR(cr_error_message(), "DefaultCPUAllocator: can't allocate memory: you tried to allocate "
+    EQ_STR(cr_error_message(),
+           "DefaultCPUAllocator: can't allocate memory: you tried to allocate "
            "1152921504606846976 bytes. Error code 12 (Cannot allocate memory)");
     EQ(cr_error_kind(), CR_MEMORY);
     cr_fail_alloc_after(1);

@@ -27,8 +27,8 @@ static inline float half_to_float(uint16_t h)
     return bits_float(float_bits(f) | top | (uint32_t)(h & 0x8000u) << 16);
 }
 
-/* The sum with a half rounds a subnormal result at 2^-24.  Chosen by masks: a conditional around
- * the sum would keep the loop from being vectorised. */
+/* The sum with a half rounds a subnormal result at 2^-24.  Chosen by masks: a conditional
+ * around the sum would keep the loop from being vectorised. */
 static inline uint16_t float_to_half(float f)
 {
     uint32_t u = float_bits(f), rest = u & 0x7fffffffu;
@@ -41,7 +41,10 @@ static inline uint16_t float_to_half(float f)
     return (uint16_t)(h | (u >> 16 & 0x8000u));
 }
 
-static inline float bfloat_to_float(uint16_t h) { return bits_float((uint32_t)h << 16); }
+static inline float bfloat_to_float(uint16_t h)
+{
+    return bits_float((uint32_t)h << 16);
+}
 
 static inline uint16_t float_to_bfloat(float f)
 {
@@ -50,7 +53,8 @@ static inline uint16_t float_to_bfloat(float f)
     return (uint16_t)((u & 0x7fffffffu) > 0x7f800000u ? 0x7fc0u : rounded);
 }
 
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) typedef ctype raw_##NAME;
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
+    typedef ctype raw_##NAME;
 #include "num/dtype.def"
 #undef CR_DTYPE
 
@@ -96,26 +100,27 @@ static inline uint16_t float_to_bfloat(float f)
 #define TO_C128(F, x) ((cr_complex){(double)NUM_##F(x), (double)IMAG_##F(x)})
 
 #define ROW(T, F) ROW_FOR(, T, F)
-#define ROW_FOR(targets, T, F)                                                                     \
-    targets static void T##_from_##F(void *to, int64_t to_step, const void *from, int64_t from_step,      \
-                             int64_t n)                                                            \
-    {                                                                                              \
-        raw_##T *restrict t = to;                                                                  \
-        const raw_##F *restrict f = from;                                                          \
-        if (to_step == (int64_t)sizeof *t && from_step == (int64_t)sizeof *f) {                    \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                t[i] = TO_##T(F, f[i]);                                                            \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            const raw_##F *e = (const raw_##F *)((const char *)from + i * from_step);              \
-            *(raw_##T *)((char *)to + i * to_step) = TO_##T(F, *e);                                \
-        }                                                                                          \
+#define ROW_FOR(targets, T, F)                                                                 \
+    targets static void T##_from_##F(void *to, int64_t to_step, const void *from,              \
+                                     int64_t from_step, int64_t n)                             \
+    {                                                                                          \
+        raw_##T *restrict t = to;                                                              \
+        const raw_##F *restrict f = from;                                                      \
+        if (to_step == (int64_t)sizeof *t && from_step == (int64_t)sizeof *f) {                \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                t[i] = TO_##T(F, f[i]);                                                        \
+            return;                                                                            \
+        }                                                                                      \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            const raw_##F *e = (const raw_##F *)((const char *)from + i * from_step);          \
+            *(raw_##T *)((char *)to + i * to_step) = TO_##T(F, *e);                            \
+        }                                                                                      \
     }
 
-#define ROWS(T)                                                                                    \
-    ROW(T, BOOL) ROW(T, U8) ROW(T, I8) ROW(T, I16) ROW(T, I32) ROW(T, I64)                         \
-    ROW(T, F16) ROW(T, BF16) ROW(T, F64) ROW(T, C64) ROW(T, C128)
+#define ROWS(T)                                                                                \
+    ROW(T, BOOL)                                                                               \
+    ROW(T, U8) ROW(T, I8) ROW(T, I16) ROW(T, I32) ROW(T, I64) ROW(T, F16) ROW(T, BF16)         \
+        ROW(T, F64) ROW(T, C64) ROW(T, C128)
 
 ROWS(BOOL)
 ROWS(U8)
@@ -131,23 +136,23 @@ ROWS(C64)
 ROWS(C128)
 
 /* Copies of elements by their size. */
-#define COPY(bytes, type)                                                                          \
-    static void copy_##bytes(void *to, int64_t to_step, const void *from, int64_t from_step,      \
-                             int64_t n)                                                            \
-    {                                                                                              \
-        if (to_step == bytes && from_step == bytes) {                                              \
-            memmove(to, from, (size_t)n * bytes);                                                  \
-            return;                                                                                \
-        }                                                                                          \
-        if (to_step == bytes && from_step == 0) {                                                  \
-            type one;                                                                              \
-            memcpy(&one, from, bytes);                                                             \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                ((type *)to)[i] = one;                                                             \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            memcpy((char *)to + i * to_step, (const char *)from + i * from_step, bytes);           \
+#define COPY(bytes, type)                                                                      \
+    static void copy_##bytes(void *to, int64_t to_step, const void *from, int64_t from_step,   \
+                             int64_t n)                                                        \
+    {                                                                                          \
+        if (to_step == bytes && from_step == bytes) {                                          \
+            memmove(to, from, (size_t)n * bytes);                                              \
+            return;                                                                            \
+        }                                                                                      \
+        if (to_step == bytes && from_step == 0) {                                              \
+            type one;                                                                          \
+            memcpy(&one, from, bytes);                                                         \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                ((type *)to)[i] = one;                                                         \
+            return;                                                                            \
+        }                                                                                      \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            memcpy((char *)to + i * to_step, (const char *)from + i * from_step, bytes);       \
     }
 
 COPY(1, uint8_t)
@@ -170,24 +175,23 @@ ROW(F64, F32)
 ROW(C64, F32)
 ROW(C128, F32)
 
-#define LINE(T)                                                                                    \
-    {                                                                                              \
-        [CR_BOOL] = T##_from_BOOL, [CR_U8] = T##_from_U8, [CR_I8] = T##_from_I8,                   \
-        [CR_I16] = T##_from_I16, [CR_I32] = T##_from_I32, [CR_I64] = T##_from_I64,                 \
-        [CR_F16] = T##_from_F16, [CR_BF16] = T##_from_BF16, [CR_F32] = T##_from_F32,               \
-        [CR_F64] = T##_from_F64, [CR_C64] = T##_from_C64, [CR_C128] = T##_from_C128                \
-    }
+#define LINE(T)                                                                                \
+    {[CR_BOOL] = T##_from_BOOL, [CR_U8] = T##_from_U8,     [CR_I8] = T##_from_I8,              \
+     [CR_I16] = T##_from_I16,   [CR_I32] = T##_from_I32,   [CR_I64] = T##_from_I64,            \
+     [CR_F16] = T##_from_F16,   [CR_BF16] = T##_from_BF16, [CR_F32] = T##_from_F32,            \
+     [CR_F64] = T##_from_F64,   [CR_C64] = T##_from_C64,   [CR_C128] = T##_from_C128}
 
 static const cr_convert_fn rows[CR_DTYPE_COUNT][CR_DTYPE_COUNT] = {
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) [CR_##NAME] = LINE(NAME),
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
+    [CR_##NAME] = LINE(NAME),
 #include "num/dtype.def"
 #undef CR_DTYPE
 };
 
 cr_convert_fn cr_convert_row(cr_dtype to, cr_dtype from)
 {
-    static const cr_convert_fn copiers[] = {[1] = copy_1, [2] = copy_2, [4] = copy_4,
-                                            [8] = copy_8, [16] = copy_16};
+    static const cr_convert_fn copiers[] = {
+        [1] = copy_1, [2] = copy_2, [4] = copy_4, [8] = copy_8, [16] = copy_16};
 
     return to == from ? copiers[cr_dtype_size(to)] : rows[to][from];
 }

@@ -5,8 +5,8 @@
  * one, the line, makes tiles of it.  When the source runs along the line and not along the
  * row, tiles go through a small buffer: it is filled along the source's lines and emptied
  * along the destination's rows, so every cache line is touched once on either side. */
-#include "device/cpu/cpu.h"
 #include "base/parallel.h"
+#include "device/cpu/cpu.h"
 #include "tensor/convert.h"
 #include "tensor/geometry.h"
 #include <stdlib.h>
@@ -25,13 +25,16 @@ typedef struct {
     cr_convert_fn convert, move; /* move: within the destination's dtype */
     int64_t item;                /* of the destination */
     int count;
-    dim outer[CR_MAX_DIMS];      /* the first runs fastest */
+    dim outer[CR_MAX_DIMS]; /* the first runs fastest */
     dim row, line;
     int64_t row_tile, line_tile, row_tiles, line_tiles;
-    bool crossed;                /* the source runs along the line */
+    bool crossed; /* the source runs along the line */
 } plan;
 
-static int64_t magnitude(int64_t n) { return n < 0 ? -n : n; }
+static int64_t magnitude(int64_t n)
+{
+    return n < 0 ? -n : n;
+}
 
 /* The dims of more than one element, the destination's fastest first. */
 static int list_dims(dim *d, const cr_view *to, const cr_view *from)
@@ -82,7 +85,10 @@ static int crossing_dim(const dim *d, int n)
     return best;
 }
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 static void choose_tiles(plan *p)
 {
@@ -180,7 +186,8 @@ static void run_units(void *context, int64_t begin, int64_t end)
 
     seek(p, &at, begin);
     for (int64_t unit = begin; unit < end; unit++, advance(p, &at)) {
-        int64_t r = at.tile % p->row_tiles * p->row_tile, l = at.tile / p->row_tiles * p->line_tile;
+        int64_t r = at.tile % p->row_tiles * p->row_tile,
+                l = at.tile / p->row_tiles * p->line_tile;
         char *to = at.to + r * p->row.to + l * p->line.to;
         const char *from = at.from + r * p->row.from + l * p->line.from;
         int64_t rows = least(p->row_tile, p->row.size - r);
@@ -236,8 +243,8 @@ static cr_status copy_apart(const cr_view *to, const cr_view *from)
 
     cr_row_major(from->ndim, from->size, stride);
     between.stride = stride;
-    between.data = cr_cpu_get((size_t)cr_numel(from->ndim, from->size) *
-                              cr_dtype_size(from->dtype), &class);
+    between.data = cr_cpu_get(
+        (size_t)cr_numel(from->ndim, from->size) * cr_dtype_size(from->dtype), &class);
     if (!between.data)
         return CR_MEMORY;
     plan p;

@@ -15,7 +15,8 @@ static cr_status take_options(const cr_value *arg, cr_dtype dtype, cr_device_kin
     if (cr_int_or(&arg[1], 0) != 0)
         return cr_fail(CR_RUNTIME, "only the strided layout is supported");
     if (cr_int_or(&arg[3], 0))
-        return cr_fail(CR_RUNTIME, "pin_memory=True requires a CUDA or other accelerator backend; "
+        return cr_fail(CR_RUNTIME,
+                       "pin_memory=True requires a CUDA or other accelerator backend; "
                        "no pinned memory allocator is available on this system.");
     return CR_OK;
 }
@@ -31,7 +32,8 @@ static cr_status make(cr_value *result, const options *o, const cr_value *size, 
         CR_TRY(cr_tensor_new(&t, o->dtype, o->device, (int)size->len, size->ints));
     } else {
         CR_TRY(cr_format_strides(format, (int)size->len, size->ints, stride));
-        CR_TRY(cr_tensor_new_strided(&t, o->dtype, o->device, (int)size->len, size->ints, stride));
+        CR_TRY(
+            cr_tensor_new_strided(&t, o->dtype, o->device, (int)size->len, size->ints, stride));
     }
     *result = cr_of_tensor(t);
     return CR_OK;
@@ -43,8 +45,10 @@ static cr_status make_strided(cr_value *result, const options *o, const cr_value
     cr_tensor *t;
 
     if (size->len != stride->len)
-        return cr_fail(CR_RUNTIME, "dimensionality of sizes (%u) must match dimensionality of "
-                       "strides (%u)", size->len, stride->len);
+        return cr_fail(CR_RUNTIME,
+                       "dimensionality of sizes (%u) must match dimensionality of "
+                       "strides (%u)",
+                       size->len, stride->len);
     CR_TRY(cr_tensor_new_strided(&t, o->dtype, o->device, (int)size->len, size->ints,
                                  stride->ints));
     *result = cr_of_tensor(t);
@@ -103,15 +107,21 @@ static cr_status check_order(const cr_value *size, const cr_value *order)
     uint64_t seen = 0;
 
     if (size->len != order->len)
-        return cr_fail(CR_RUNTIME, "Number of dimensions in size does not match the length of the "
-                       "physical_layout; i.e. len(size) = %u is not equal to len(physical_layout) "
-                       "= %u", size->len, order->len);
+        return cr_fail(
+            CR_RUNTIME,
+            "Number of dimensions in size does not match the length of the "
+            "physical_layout; i.e. len(size) = %u is not equal to len(physical_layout) "
+            "= %u",
+            size->len, order->len);
     for (uint32_t i = 0; i < order->len; i++) {
         int64_t dim = order->ints[i];
         if (dim < 0 || dim >= (int64_t)order->len || dim >= CR_MAX_DIMS)
-            return cr_fail(CR_RUNTIME, "Dimension out of range (expected to be between 0 and %u, "
-                           "but got %lld at index %u).  NB: negative dims not currently supported; "
-                           "file an issue if you want it.", order->len - 1, (long long)dim, i);
+            return cr_fail(
+                CR_RUNTIME,
+                "Dimension out of range (expected to be between 0 and %u, "
+                "but got %lld at index %u).  NB: negative dims not currently supported; "
+                "file an issue if you want it.",
+                order->len - 1, (long long)dim, i);
         if (seen >> dim & 1)
             return cr_fail(CR_RUNTIME, "Duplicate dim not allowed");
         seen |= (uint64_t)1 << dim;

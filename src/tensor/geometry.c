@@ -45,7 +45,8 @@ bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride)
     return right;
 }
 
-/* Whether dim a belongs inside dim b (-1), outside (1), or either (0): zero strides say nothing. */
+/* Whether dim a belongs inside dim b (-1), outside (1), or either (0): zero strides say
+ * nothing. */
 static int compare_dims(const int64_t *size, const int64_t *stride, int a, int b)
 {
     if (stride[a] == 0 || stride[b] == 0)
@@ -55,7 +56,8 @@ static int compare_dims(const int64_t *size, const int64_t *stride, int a, int b
     return size[a] > size[b] ? 1 : 0;
 }
 
-/* Dims from the innermost to the outermost; where strides do not tell, the last is innermost. */
+/* Dims from the innermost to the outermost; where strides do not tell, the last is innermost.
+ */
 static void order_dims(int ndim, const int64_t *size, const int64_t *stride, int *order)
 {
     for (int i = 0; i < ndim; i++)
@@ -98,7 +100,8 @@ void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64
     strides_in_order(ndim, size, order, out);
 }
 
-static const int channels_last_order[] = {1, 3, 2, 0}, channels_last_3d_order[] = {1, 4, 3, 2, 0};
+static const int channels_last_order[] = {1, 3, 2, 0},
+                 channels_last_3d_order[] = {1, 4, 3, 2, 0};
 
 cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size, int64_t *stride)
 {
@@ -116,7 +119,8 @@ cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size, int64
     return CR_OK;
 }
 
-static bool lies_in_order(int ndim, const int64_t *size, const int64_t *stride, const int *order)
+static bool lies_in_order(int ndim, const int64_t *size, const int64_t *stride,
+                          const int *order)
 {
     int64_t step = 1;
 
@@ -198,8 +202,10 @@ cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim)
     int64_t n = ndim > 0 ? ndim : 1;
 
     if (CR_UNLIKELY(dim < -n || dim >= n))
-        return cr_fail(CR_INDEX, "Dimension out of range (expected to be in range of [%lld, "
-                       "%lld], but got %lld)", (long long)-n, (long long)(n - 1), (long long)dim);
+        return cr_fail(CR_INDEX,
+                       "Dimension out of range (expected to be in range of [%lld, "
+                       "%lld], but got %lld)",
+                       (long long)-n, (long long)(n - 1), (long long)dim);
     *out = dim < 0 ? dim + n : dim;
     return CR_OK;
 }

@@ -19,7 +19,8 @@ void cr_view_extent(const cr_view *v, const char **begin, const char **end)
 
 static bool same_places(const cr_view *a, const cr_view *b)
 {
-    if (a->data != b->data || a->ndim != b->ndim || cr_dtype_size(a->dtype) != cr_dtype_size(b->dtype))
+    if (a->data != b->data || a->ndim != b->ndim ||
+        cr_dtype_size(a->dtype) != cr_dtype_size(b->dtype))
         return false;
     for (int i = 0; i < a->ndim; i++)
         if (a->size[i] != b->size[i] || (a->size[i] != 1 && a->stride[i] != b->stride[i]))

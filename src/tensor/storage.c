@@ -17,8 +17,8 @@ static cr_storage *header_new(size_t extra, cr_device_kind device, size_t size)
 
     if (CR_UNLIKELY(!s))
         return NULL;
-    *s = (cr_storage){.count = 1, .size = size, .device = (uint8_t)device,
-                      .header_class = (uint8_t)class};
+    *s = (cr_storage){
+        .count = 1, .size = size, .device = (uint8_t)device, .header_class = (uint8_t)class};
     return s;
 }
 
@@ -58,8 +58,8 @@ cr_status cr_storage_new(cr_storage **out, cr_device_kind device, size_t size)
     return CR_OK;
 }
 
-cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size, void (*release)(void *),
-                             void *owner)
+cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
+                             void (*release)(void *), void *owner)
 {
     cr_storage *s = header_new(0, CR_CPU, size);
 
@@ -72,7 +72,10 @@ cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size, void (*
     return CR_OK;
 }
 
-static void drop_aliased(void *of) { cr_storage_drop(of); }
+static void drop_aliased(void *of)
+{
+    cr_storage_drop(of);
+}
 
 cr_status cr_storage_alias(cr_storage **out, cr_storage *of)
 {
@@ -141,7 +144,8 @@ static size_t room(const cr_storage *s)
 {
     if (s->size_class)
         return cr_cpu_class_bytes(s->size_class);
-    return s->bytes == (const char *)s + HEADER ? cr_cpu_class_bytes(s->header_class) - HEADER : 0;
+    return s->bytes == (const char *)s + HEADER ? cr_cpu_class_bytes(s->header_class) - HEADER
+                                                : 0;
 }
 
 static cr_status grow(cr_storage *s, size_t size)

@@ -114,7 +114,8 @@ static CR_NOINLINE cr_status refuse_sizes(int ndim, const int64_t *size, const i
         cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
                 (long long)size[bad], cr_text_str(&t));
     else
-        cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s", cr_text_str(&t));
+        cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s",
+                cr_text_str(&t));
     cr_text_drop(&t);
     return CR_RUNTIME;
 }
@@ -151,7 +152,8 @@ static bool count_strided(int ndim, const int64_t *size, const int64_t *stride, 
     if (*numel == 0)
         return true;
     for (int i = 0; i < ndim; i++)
-        if (CR_MUL_OVERFLOW(size[i] - 1, stride[i], &reach) || CR_ADD_OVERFLOW(last, reach, &last))
+        if (CR_MUL_OVERFLOW(size[i] - 1, stride[i], &reach) ||
+            CR_ADD_OVERFLOW(last, reach, &last))
             return false;
     return !CR_ADD_OVERFLOW(last, 1, &last) && !CR_MUL_OVERFLOW(last, item, bytes);
 }
@@ -200,8 +202,8 @@ static void set_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t 
     t->contiguous = cr_is_contiguous(ndim, t->size, t->stride);
 }
 
-cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device_kind device, int ndim,
-                                const int64_t *size, const int64_t *stride)
+cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
+                                int ndim, const int64_t *size, const int64_t *stride)
 {
     int64_t numel, bytes;
     cr_storage *s = NULL;
@@ -262,7 +264,8 @@ cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool nu
 }
 
 /* Gives `t` other sizes and strides; the arrays may be its own. */
-static cr_status replace_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t *stride)
+static cr_status replace_dims(cr_tensor *t, int ndim, const int64_t *size,
+                              const int64_t *stride)
 {
     int64_t dims[2 * CR_MAX_DIMS], *old = t->size == t->dims ? NULL : t->size;
 
@@ -341,13 +344,13 @@ cr_status cr_set_default_dtype(cr_dtype t)
 const char *cr_tensor_type_name(const cr_tensor *t)
 {
     static const char *const host[] = {
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                       \
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
     [CR_##NAME] = "torch." legacy "Tensor",
 #include "num/dtype.def"
 #undef CR_DTYPE
     };
     static const char *const cuda[] = {
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                       \
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
     [CR_##NAME] = "torch.cuda." legacy "Tensor",
 #include "num/dtype.def"
 #undef CR_DTYPE

@@ -48,8 +48,8 @@ TEST(impossible_sizes_are_refused_and_out_is_untouched)
     EQ_STR(cr_error_message(),
            "Storage size calculation overflowed with sizes=[4611686018427387904, 4]");
     FAILS(CR_RUNTIME, cr_tensor_new(&t, CR_F32, CR_CPU, 1, (int64_t[]){(int64_t)1 << 61}));
-    FAILS(CR_RUNTIME, cr_tensor_new_strided(&t, CR_F32, CR_CPU, 2, (int64_t[]){2, 3},
-                                            (int64_t[]){-1, 1}));
+    FAILS(CR_RUNTIME,
+          cr_tensor_new_strided(&t, CR_F32, CR_CPU, 2, (int64_t[]){2, 3}, (int64_t[]){-1, 1}));
     EQ_STR(cr_error_message(),
            "Storage size calculation overflowed with sizes=[2, 3] and strides=[-1, 1]");
     EQ(t, NULL);
@@ -146,8 +146,8 @@ TEST(an_alias_has_a_version_of_its_own)
 TEST(geometry_can_be_replaced)
 {
     cr_tensor *t = make(2, (int64_t[]){2, 6});
-    cr_geometry g = {.ndim = 7, .offset = 1, .size = {1, 1, 1, 1, 1, 2, 2},
-                     .stride = {1, 1, 1, 1, 1, 6, 2}};
+    cr_geometry g = {
+        .ndim = 7, .offset = 1, .size = {1, 1, 1, 1, 1, 2, 2}, .stride = {1, 1, 1, 1, 1, 6, 2}};
 
     OK(cr_tensor_set_geometry(t, &g));
     EQ(t->ndim, 7);

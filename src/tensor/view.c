@@ -35,7 +35,8 @@ static cr_status refuse_rank(const cr_value *list)
 {
     if (list->len <= CR_MAX_DIMS)
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions, not %u", CR_MAX_DIMS, list->len);
+    return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions, not %u", CR_MAX_DIMS,
+                   list->len);
 }
 
 cr_status cr_map_alias(const cr_value *arg, const cr_view *self, cr_geometry *out)
@@ -88,8 +89,9 @@ cr_status cr_infer_sizes(int64_t *out, const cr_value *list, int64_t numel)
             overflow |= CR_MUL_OVERFLOW(known, out[i], &known);
     }
     if (open >= 0 && known == 0 && numel == 0)
-        return refuse(CR_RUNTIME, "cannot reshape tensor of 0 elements into shape ", (int)list->len,
-                      list->ints, " because the unspecified dimension size -1 can be any value "
+        return refuse(CR_RUNTIME, "cannot reshape tensor of 0 elements into shape ",
+                      (int)list->len, list->ints,
+                      " because the unspecified dimension size -1 can be any value "
                       "and is ambiguous");
     if (overflow || (open < 0 ? known != numel : known <= 0 || numel % known))
         return refuse_shape(list, numel);
@@ -140,7 +142,8 @@ static cr_status view_as(const cr_view *self, cr_geometry *out)
     out->offset = 0;
     if (cr_view_strides(self, out->ndim, out->size, out->stride))
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "view size is not compatible with input tensor's size and stride "
+    return cr_fail(CR_RUNTIME,
+                   "view size is not compatible with input tensor's size and stride "
                    "(at least one dimension spans across two contiguous subspaces). Use "
                    ".reshape(...) instead.");
 }
@@ -157,8 +160,10 @@ static cr_status refuse_unflatten(const cr_value *list, int64_t dim, int64_t siz
     cr_text t = {0};
 
     cr_print_sizes(&t, (int)list->len, list->ints);
-    cr_fail(CR_RUNTIME, "unflatten: Provided sizes %s don't multiply up to the size of dim %lld "
-            "(%lld) in the input tensor", cr_text_str(&t), (long long)dim, (long long)size);
+    cr_fail(CR_RUNTIME,
+            "unflatten: Provided sizes %s don't multiply up to the size of dim %lld "
+            "(%lld) in the input tensor",
+            cr_text_str(&t), (long long)dim, (long long)size);
     cr_text_drop(&t);
     return CR_RUNTIME;
 }
@@ -172,7 +177,7 @@ static cr_status infer_unflatten(int64_t *out, const cr_value *list, int64_t dim
         out[i] = list->ints[i];
         if (out[i] == -1 && open >= 0)
             return cr_fail(CR_RUNTIME, "unflatten got an unexpected error:\n"
-                           "only one dimension can be inferred");
+                                       "only one dimension can be inferred");
         if (out[i] < -1)
             return refuse_negative(list, i);
         if (out[i] == -1)
@@ -220,8 +225,10 @@ static cr_status refuse_expand(const cr_value *list, const cr_view *self, int di
 {
     cr_text t = {0};
 
-    cr_text_printf(&t, "The expanded size of the tensor (%lld) must match the existing size (%lld) "
-                   "at non-singleton dimension %d.  Target sizes: ", (long long)list->ints[dim],
+    cr_text_printf(&t,
+                   "The expanded size of the tensor (%lld) must match the existing size (%lld) "
+                   "at non-singleton dimension %d.  Target sizes: ",
+                   (long long)list->ints[dim],
                    (long long)self->size[dim - ((int)list->len - self->ndim)], dim);
     cr_print_sizes(&t, (int)list->len, list->ints);
     cr_text_put(&t, ".  Tensor sizes: ");
@@ -239,8 +246,10 @@ static cr_status refuse_fewer(const cr_value *arg, const cr_view *self)
     cr_print_sizes(&t, self->ndim, self->size);
     cr_text_put(&t, "}, size=");
     cr_print_sizes(&t, (int)arg[1].len, arg[1].ints);
-    cr_fail(CR_RUNTIME, "%s): the number of sizes provided (%u) must be greater or equal to the "
-            "number of dimensions in the tensor (%d)", cr_text_str(&t), arg[1].len, self->ndim);
+    cr_fail(CR_RUNTIME,
+            "%s): the number of sizes provided (%u) must be greater or equal to the "
+            "number of dimensions in the tensor (%d)",
+            cr_text_str(&t), arg[1].len, self->ndim);
     cr_text_drop(&t);
     return CR_RUNTIME;
 }
@@ -249,8 +258,10 @@ static cr_status refuse_fewer(const cr_value *arg, const cr_view *self)
 static cr_status expand_new(const cr_value *list, int dim, cr_geometry *out)
 {
     if (list->ints[dim] < 0)
-        return cr_fail(CR_RUNTIME, "The expanded size of the tensor (%lld) isn't allowed in a "
-                       "leading, non-existing dimension %d", (long long)list->ints[dim], dim);
+        return cr_fail(CR_RUNTIME,
+                       "The expanded size of the tensor (%lld) isn't allowed in a "
+                       "leading, non-existing dimension %d",
+                       (long long)list->ints[dim], dim);
     out->size[dim] = list->ints[dim];
     out->stride[dim] = 0;
     if (list->ints[dim] == 1)
@@ -294,9 +305,11 @@ static cr_status refuse_bounds(const cr_value *arg, int64_t offset, int64_t need
     cr_print_sizes(&text, (int)arg[1].len, arg[1].ints);
     cr_text_put(&text, ", strides ");
     cr_print_sizes(&text, (int)arg[2].len, arg[2].ints);
-    cr_fail(CR_RUNTIME, "%s, storage offset %lld, and itemsize %zu requiring a storage size of "
-            "%lld are out of bounds for storage of size %zu", cr_text_str(&text), (long long)offset,
-            cr_dtype_size(t->dtype), (long long)need, t->storage->size);
+    cr_fail(CR_RUNTIME,
+            "%s, storage offset %lld, and itemsize %zu requiring a storage size of "
+            "%lld are out of bounds for storage of size %zu",
+            cr_text_str(&text), (long long)offset, cr_dtype_size(t->dtype), (long long)need,
+            t->storage->size);
     cr_text_drop(&text);
     return CR_RUNTIME;
 }
@@ -308,7 +321,8 @@ static cr_status refuse_strided(const cr_value *arg)
     cr_print_sizes(&text, (int)arg[1].len, arg[1].ints);
     cr_text_put(&text, " and strides=");
     cr_print_sizes(&text, (int)arg[2].len, arg[2].ints);
-    cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s", cr_text_str(&text));
+    cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s",
+            cr_text_str(&text));
     cr_text_drop(&text);
     return CR_RUNTIME;
 }
@@ -317,8 +331,10 @@ static cr_status check_strides(const cr_value *arg, int64_t offset)
 {
     for (uint32_t i = 0; i < arg[2].len; i++)
         if (arg[2].ints[i] < 0)
-            return refuse(CR_RUNTIME, "as_strided: Negative strides are not supported at the "
-                          "moment, got strides: ", (int)arg[2].len, arg[2].ints, "");
+            return refuse(CR_RUNTIME,
+                          "as_strided: Negative strides are not supported at the "
+                          "moment, got strides: ",
+                          (int)arg[2].len, arg[2].ints, "");
     for (uint32_t i = 0; i < arg[1].len; i++)
         if (arg[1].ints[i] < 0)
             return refuse_strided(arg);
@@ -410,7 +426,7 @@ cr_status cr_map_mT(const cr_value *arg, const cr_view *self, cr_geometry *out)
     (void)arg;
     if (self->ndim == 1)
         return cr_fail(CR_RUNTIME, "tensor.mT is only supported on matrices or batches of "
-                       "matrices. Got 1-D tensor.");
+                                   "matrices. Got 1-D tensor.");
     same(self, out);
     if (self->ndim)
         exchange(out, self->ndim - 2, self->ndim - 1);
@@ -423,9 +439,11 @@ static cr_status take_order(int64_t *order, const cr_value *dims, const cr_view 
     uint64_t seen = 0;
 
     if (dims->len != self->ndim)
-        return cr_fail(CR_RUNTIME, "permute(sparse_coo): number of dimensions in the tensor input "
+        return cr_fail(CR_RUNTIME,
+                       "permute(sparse_coo): number of dimensions in the tensor input "
                        "does not match the length of the desired ordering of dimensions i.e. "
-                       "input.dim() = %d is not equal to len(dims) = %u", self->ndim, dims->len);
+                       "input.dim() = %d is not equal to len(dims) = %u",
+                       self->ndim, dims->len);
     for (uint32_t i = 0; i < dims->len; i++) {
         CR_TRY(cr_wrap_dim(&order[i], dims->ints[i], self->ndim));
         if (seen >> order[i] & 1)
@@ -505,7 +523,8 @@ cr_status cr_map_movedim(const cr_value *arg, const cr_view *self, cr_geometry *
         return refuse_move(&source, &destination);
     if (source.len > CR_MAX_DIMS)
         return refuse_rank(&source);
-    CR_TRY(take_moved(from, &taken, &source, self->ndim, "movedim: repeated dim in `source` ("));
+    CR_TRY(
+        take_moved(from, &taken, &source, self->ndim, "movedim: repeated dim in `source` ("));
     CR_TRY(take_moved(to, &placed, &destination, self->ndim,
                       "movedim: repeated dim in `destination` ("));
     for (uint32_t i = 0; i < source.len; i++)
@@ -528,7 +547,8 @@ static CR_NOINLINE cr_status refuse_index(int64_t index, const cr_view *self, in
     cr_text t = {0};
 
     cr_print_sizes(&t, self->ndim, self->size);
-    cr_fail(CR_INDEX, "select(): index %lld out of range for tensor of size %s at dimension %lld",
+    cr_fail(CR_INDEX,
+            "select(): index %lld out of range for tensor of size %s at dimension %lld",
             (long long)index, cr_text_str(&t), (long long)dim);
     cr_text_drop(&t);
     return CR_INDEX;
@@ -588,11 +608,14 @@ cr_status cr_map_narrow(const cr_value *arg, const cr_view *self, cr_geometry *o
     CR_TRY(cr_wrap_dim(&dim, arg[1].i, self->ndim));
     size = self->size[dim];
     if (start < -size || start > size)
-        return cr_fail(CR_INDEX, "start out of range (expected to be in range of [%lld, %lld], but "
-                       "got %lld)", (long long)-size, (long long)size, (long long)start);
+        return cr_fail(CR_INDEX,
+                       "start out of range (expected to be in range of [%lld, %lld], but "
+                       "got %lld)",
+                       (long long)-size, (long long)size, (long long)start);
     start = start < 0 ? start + size : start;
     if (start > size - length)
-        return cr_fail(CR_RUNTIME, "start (%lld) + length (%lld) exceeds dimension size (%lld).",
+        return cr_fail(CR_RUNTIME,
+                       "start (%lld) + length (%lld) exceeds dimension size (%lld).",
                        (long long)start, (long long)length, (long long)size);
     same(self, out);
     out->size[dim] = length;
@@ -654,7 +677,10 @@ cr_status cr_map_squeeze_dims(const cr_value *arg, const cr_view *self, cr_geome
 
 /* --- diagonals and windows --- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
 
 cr_status cr_map_diagonal(const cr_value *arg, const cr_view *self, cr_geometry *out)
 {
@@ -689,8 +715,10 @@ cr_status cr_map_unfold(const cr_value *arg, const cr_view *self, cr_geometry *o
     if (size < 0)
         return cr_fail(CR_RUNTIME, "size is %lld but must be >= 0", (long long)size);
     if (size > most)
-        return cr_fail(CR_RUNTIME, "maximum size for tensor at dimension %lld is %lld but size is "
-                       "%lld", (long long)dim, (long long)most, (long long)size);
+        return cr_fail(CR_RUNTIME,
+                       "maximum size for tensor at dimension %lld is %lld but size is "
+                       "%lld",
+                       (long long)dim, (long long)most, (long long)size);
     if (step <= 0)
         return cr_fail(CR_RUNTIME, "step is %lld but must be > 0", (long long)step);
     if (self->ndim == CR_MAX_DIMS)

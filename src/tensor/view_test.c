@@ -3,11 +3,12 @@
 #include "tensor/whole.h"
 #include <string.h>
 
-#define INTS(...)                                                                                  \
-    cr_of_ints((const int64_t[]){__VA_ARGS__},                                                     \
+#define INTS(...)                                                                              \
+    cr_of_ints((const int64_t[]){__VA_ARGS__},                                                 \
                sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-#define ARGS(...)                                                                                  \
-    (const cr_value[]){__VA_ARGS__}, (int)(sizeof((const cr_value[]){__VA_ARGS__}) / sizeof(cr_value))
+#define ARGS(...)                                                                              \
+    (const cr_value[]){__VA_ARGS__},                                                           \
+        (int)(sizeof((const cr_value[]){__VA_ARGS__}) / sizeof(cr_value))
 
 static void start(void)
 {
@@ -89,9 +90,10 @@ TEST(views_have_torchs_geometry)
     view("select.int", ARGS(cr_of_int(1), cr_of_int(2)), "[3]", "[4]", 2);
     view("slice.Tensor", ARGS(cr_of_int(1), cr_of_int(1), cr_of_none(), cr_of_int(2)), "[3, 2]",
          "[4, 2]", 1);
-    view("slice.Tensor", ARGS(cr_of_int(0), cr_of_int(5), cr_of_int(10), cr_of_int(2)), "[0, 4]",
-         "[8, 1]", 12);
-    view("narrow.default", ARGS(cr_of_int(0), cr_of_int(-1), cr_of_int(1)), "[1, 4]", "[4, 1]", 8);
+    view("slice.Tensor", ARGS(cr_of_int(0), cr_of_int(5), cr_of_int(10), cr_of_int(2)),
+         "[0, 4]", "[8, 1]", 12);
+    view("narrow.default", ARGS(cr_of_int(0), cr_of_int(-1), cr_of_int(1)), "[1, 4]", "[4, 1]",
+         8);
     view("expand", ARGS(INTS(2, -1, -1)), "[2, 3, 4]", "[0, 4, 1]", 0);
     view("unsqueeze", ARGS(cr_of_int(-1)), "[3, 4, 1]", "[4, 1, 1]", 0);
     view("unsqueeze", ARGS(cr_of_int(0)), "[1, 3, 4]", "[12, 4, 1]", 0);
@@ -115,12 +117,14 @@ TEST(impossible_views_are_refused_in_torchs_words)
             "invalid shape dimension -2 at index 0 of shape [-2, 6]");
     refused(CR_INDEX, "transpose.int", ARGS(cr_of_int(0), cr_of_int(5)),
             "Dimension out of range (expected to be in range of [-2, 1], but got 5)");
-    refused(CR_RUNTIME, "expand", ARGS(INTS(4, 4)),
-            "The expanded size of the tensor (4) must match the existing size (3) at non-singleton "
-            "dimension 0.  Target sizes: [4, 4].  Tensor sizes: [3, 4]");
-    refused(CR_RUNTIME, "expand", ARGS(INTS(4)),
-            "expand(torch.FloatTensor{[3, 4]}, size=[4]): the number of sizes provided (1) must be "
-            "greater or equal to the number of dimensions in the tensor (2)");
+    refused(
+        CR_RUNTIME, "expand", ARGS(INTS(4, 4)),
+        "The expanded size of the tensor (4) must match the existing size (3) at non-singleton "
+        "dimension 0.  Target sizes: [4, 4].  Tensor sizes: [3, 4]");
+    refused(
+        CR_RUNTIME, "expand", ARGS(INTS(4)),
+        "expand(torch.FloatTensor{[3, 4]}, size=[4]): the number of sizes provided (1) must be "
+        "greater or equal to the number of dimensions in the tensor (2)");
     refused(CR_RUNTIME, "expand", ARGS(INTS(-1, 3, 4)),
             "The expanded size of the tensor (-1) isn't allowed in a leading, non-existing "
             "dimension 0");
@@ -128,20 +132,23 @@ TEST(impossible_views_are_refused_in_torchs_words)
             "select(): index 5 out of range for tensor of size [3, 4] at dimension 0");
     refused(CR_RUNTIME, "narrow.default", ARGS(cr_of_int(0), cr_of_int(1), cr_of_int(5)),
             "start (1) + length (5) exceeds dimension size (3).");
-    refused(CR_RUNTIME, "permute", ARGS(INTS(0, 0)), "permute(): duplicate dims are not allowed.");
-    refused(CR_RUNTIME, "as_strided", ARGS(INTS(200), INTS(1)),
-            "setStorage: sizes [200], strides [1], storage offset 0, and itemsize 4 requiring a "
-            "storage size of 800 are out of bounds for storage of size 48");
+    refused(CR_RUNTIME, "permute", ARGS(INTS(0, 0)),
+            "permute(): duplicate dims are not allowed.");
+    refused(
+        CR_RUNTIME, "as_strided", ARGS(INTS(200), INTS(1)),
+        "setStorage: sizes [200], strides [1], storage offset 0, and itemsize 4 requiring a "
+        "storage size of 800 are out of bounds for storage of size 48");
     refused(CR_RUNTIME, "split.sizes", ARGS(INTS(1, 1)),
             "split_with_sizes expects split_sizes to sum exactly to 3 (input tensor's size at "
             "dimension 0), but got split_sizes=[1, 1]");
-    refused(CR_RUNTIME, "unflatten.int", ARGS(cr_of_int(0), INTS(2, 2)),
-            "unflatten: Provided sizes [2, 2] don't multiply up to the size of dim 0 (3) in the "
-            "input tensor");
+    refused(
+        CR_RUNTIME, "unflatten.int", ARGS(cr_of_int(0), INTS(2, 2)),
+        "unflatten: Provided sizes [2, 2] don't multiply up to the size of dim 0 (3) in the "
+        "input tensor");
     refused(CR_RUNTIME, "imag", ARGS(cr_of_none()),
             "imag is not implemented for tensors with non-complex dtypes.");
-    refused(CR_RUNTIME, "clone", ARGS(((cr_value){.tag = CR_FORMAT_VAL,
-                                                 .i = CR_FORMAT_CHANNELS_LAST})),
+    refused(CR_RUNTIME, "clone",
+            ARGS(((cr_value){.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CHANNELS_LAST})),
             "required rank 4 tensor to use channels_last format");
 }
 
@@ -151,7 +158,8 @@ TEST(a_transposed_matrix_is_viewed_only_where_it_can_be)
     cr_value result;
 
     FAILS(CR_RUNTIME, cr_call_named("view", ARGS(cr_of_tensor(s), INTS(12)), &result));
-    EQ_STR(cr_error_message(), "view size is not compatible with input tensor's size and stride (at "
+    EQ_STR(cr_error_message(),
+           "view size is not compatible with input tensor's size and stride (at "
            "least one dimension spans across two contiguous subspaces). Use .reshape(...) "
            "instead.");
     cr_tensor *r = call("reshape", ARGS(cr_of_tensor(s), INTS(12)));
@@ -165,7 +173,8 @@ TEST(a_transposed_matrix_is_viewed_only_where_it_can_be)
     cr_drop(t);
 }
 
-static void pieces(const char *name, const cr_value *more, int n, int expected, const char *last)
+static void pieces(const char *name, const cr_value *more, int n, int expected,
+                   const char *last)
 {
     cr_tensor *t = count(CR_F32, 2, (int64_t[]){3, 4});
     cr_value arg[4] = {cr_of_tensor(t)}, result;
@@ -216,10 +225,12 @@ TEST(copies_broadcast_convert_and_keep_the_order_of_dims)
 
     cr_drop(call("copy_", ARGS(cr_of_tensor(t), cr_of_tensor(row))));
     EQ(((float *)(void *)t->data)[7], 3);
-    FAILS(CR_RUNTIME, cr_call_named("copy_", ARGS(cr_of_tensor(row), cr_of_tensor(t)), &result));
-    EQ_STR(cr_error_message(), "output with shape [4] doesn't match the broadcast shape [3, 4]");
-    cr_tensor *turned = call("t", ARGS(cr_of_tensor(t))), *copy = call("clone",
-                                                                      ARGS(cr_of_tensor(turned)));
+    FAILS(CR_RUNTIME,
+          cr_call_named("copy_", ARGS(cr_of_tensor(row), cr_of_tensor(t)), &result));
+    EQ_STR(cr_error_message(),
+           "output with shape [4] doesn't match the broadcast shape [3, 4]");
+    cr_tensor *turned = call("t", ARGS(cr_of_tensor(t))),
+              *copy = call("clone", ARGS(cr_of_tensor(turned)));
     shows(copy, "[4, 3]", "[1, 4]", 0);
     CHECK(copy->storage != t->storage);
     cr_tensor *plain = call("contiguous", ARGS(cr_of_tensor(turned)));
@@ -242,9 +253,9 @@ TEST(fills_and_factories)
     cr_tensor *t = count(CR_I8, 2, (int64_t[]){3, 4});
     cr_value result;
 
-    FAILS(CR_RUNTIME, cr_call_named("fill_.Scalar", ARGS(cr_of_tensor(t),
-                                                         cr_of_number(cr_scalar_int(1000))),
-                                    &result));
+    FAILS(CR_RUNTIME,
+          cr_call_named("fill_.Scalar",
+                        ARGS(cr_of_tensor(t), cr_of_number(cr_scalar_int(1000))), &result));
     EQ_STR(cr_error_message(), "value cannot be converted to type int8_t without overflow");
     cr_drop(call("fill_.Scalar", ARGS(cr_of_tensor(t), cr_of_number(cr_scalar_int(-7)))));
     EQ(t->data[11], -7);
@@ -309,7 +320,8 @@ TEST(comparisons_give_numbers)
 
     OK(cr_call_named("equal", ARGS(cr_of_tensor(a), cr_of_tensor(b)), &result));
     EQ(result.i, 1);
-    FAILS(CR_RUNTIME, cr_call_named("allclose", ARGS(cr_of_tensor(a), cr_of_tensor(b)), &result));
+    FAILS(CR_RUNTIME,
+          cr_call_named("allclose", ARGS(cr_of_tensor(a), cr_of_tensor(b)), &result));
     EQ_STR(cr_error_message(), "Float did not match Double");
     OK(cr_call_named("allclose", ARGS(cr_of_tensor(a), cr_of_tensor(a)), &result));
     EQ(result.i, 1);
@@ -363,7 +375,8 @@ static cr_status scenario(cr_tensor *t)
     CR_GO(cr_call_tensor(&turned, &(cr_op_ref){"t", NULL}, &self, 1));
     CR_GO(and_drop("reshape", ARGS(cr_of_tensor(turned), INTS(12))));
     CR_GO(and_drop("select_backward", ARGS(self, INTS(2, 3, 4), cr_of_int(0), cr_of_int(1))));
-    CR_GO(and_drop("broadcast_tensors", &(cr_value){.tag = CR_TENSORS, .len = 2, .list = axes}, 1));
+    CR_GO(and_drop("broadcast_tensors", &(cr_value){.tag = CR_TENSORS, .len = 2, .list = axes},
+                   1));
     CR_GO(cr_tensor_new(&row, CR_F32, CR_CPU, 1, &(int64_t){3}));
     axes[0] = axes[1] = cr_of_tensor(row);
     CR_GO(and_drop("meshgrid", &(cr_value){.tag = CR_TENSORS, .len = 2, .list = axes}, 1));

@@ -98,7 +98,8 @@ cr_status cr_do_clone(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *t = arg[0].t;
 
-    return copy_to_result(result, t, t->dtype, t->device, cr_int_or(&arg[1], CR_FORMAT_PRESERVE));
+    return copy_to_result(result, t, t->dtype, t->device,
+                          cr_int_or(&arg[1], CR_FORMAT_PRESERVE));
 }
 
 cr_status cr_do_plain_copy(const cr_value *arg, cr_value *result)
@@ -148,7 +149,8 @@ cr_status cr_do_to_copy(const cr_value *arg, cr_value *result)
     const cr_tensor *t = arg[0].t;
 
     return copy_to_result(result, t, (cr_dtype)cr_int_or(&arg[1], t->dtype),
-                          cr_kind_or(&arg[3], t->device), cr_int_or(&arg[6], CR_FORMAT_PRESERVE));
+                          cr_kind_or(&arg[3], t->device),
+                          cr_int_or(&arg[6], CR_FORMAT_PRESERVE));
 }
 
 /* Whether `from` broadcasts to exactly the sizes of `to`. */
@@ -182,9 +184,11 @@ static CR_NOINLINE cr_status refuse_source(const cr_value *arg)
 
 static cr_status refuse_repeated(void)
 {
-    return cr_fail(CR_RUNTIME, "unsupported operation: more than one element of the written-to "
-                   "tensor refers to a single memory location. Please clone() the tensor before "
-                   "performing the operation.");
+    return cr_fail(
+        CR_RUNTIME,
+        "unsupported operation: more than one element of the written-to "
+        "tensor refers to a single memory location. Please clone() the tensor before "
+        "performing the operation.");
 }
 
 cr_status cr_do_copy(const cr_value *arg, cr_value *result)
@@ -206,12 +210,18 @@ cr_status cr_do_copy(const cr_value *arg, cr_value *result)
 
 static const char *c_type_name(cr_dtype t)
 {
-    static const char *const names[CR_DTYPE_COUNT] = {
-        [CR_BOOL] = "bool",     [CR_U8] = "uint8_t",   [CR_I8] = "int8_t",
-        [CR_I16] = "int16_t",   [CR_I32] = "int",      [CR_I64] = "int64_t",
-        [CR_F16] = "c10::Half", [CR_BF16] = "c10::BFloat16", [CR_F32] = "float",
-        [CR_F64] = "double",    [CR_C64] = "c10::complex<float>",
-        [CR_C128] = "c10::complex<double>"};
+    static const char *const names[CR_DTYPE_COUNT] = {[CR_BOOL] = "bool",
+                                                      [CR_U8] = "uint8_t",
+                                                      [CR_I8] = "int8_t",
+                                                      [CR_I16] = "int16_t",
+                                                      [CR_I32] = "int",
+                                                      [CR_I64] = "int64_t",
+                                                      [CR_F16] = "c10::Half",
+                                                      [CR_BF16] = "c10::BFloat16",
+                                                      [CR_F32] = "float",
+                                                      [CR_F64] = "double",
+                                                      [CR_C64] = "c10::complex<float>",
+                                                      [CR_C128] = "c10::complex<double>"};
     return names[t];
 }
 
@@ -242,8 +252,10 @@ cr_status cr_do_fill_tensor(const cr_value *arg, cr_value *result)
     cr_view to = cr_view_of(arg[0].t), value = cr_view_of(arg[1].t);
 
     if (value.ndim)
-        return cr_fail(CR_RUNTIME, "fill_ only supports 0-dimension value tensor but got tensor "
-                       "with %d dimensions.", value.ndim);
+        return cr_fail(CR_RUNTIME,
+                       "fill_ only supports 0-dimension value tensor but got tensor "
+                       "with %d dimensions.",
+                       value.ndim);
     CR_TRY(refuse_meta(arg[0].t, arg[1].t));
     CR_TRY(cr_copy_elements(&to, &value));
     return give_changed(result, arg[0].t);
@@ -281,8 +293,8 @@ static cr_status resize(cr_tensor *t, int ndim, const int64_t *size, int64_t for
 
 cr_status cr_do_resize(const cr_value *arg, cr_value *result)
 {
-    return resize(arg[0].t, (int)arg[1].len, arg[1].ints, cr_int_or(&arg[2], CR_FORMAT_CONTIGUOUS),
-                  result);
+    return resize(arg[0].t, (int)arg[1].len, arg[1].ints,
+                  cr_int_or(&arg[2], CR_FORMAT_CONTIGUOUS), result);
 }
 
 cr_status cr_do_resize_as(const cr_value *arg, cr_value *result)
@@ -292,7 +304,7 @@ cr_status cr_do_resize_as(const cr_value *arg, cr_value *result)
 
     if (format == CR_FORMAT_PRESERVE)
         format = cr_is_channels_last(as) && !as->contiguous ? CR_FORMAT_CHANNELS_LAST
-                                                           : CR_FORMAT_CONTIGUOUS;
+                                                            : CR_FORMAT_CONTIGUOUS;
     return resize(arg[0].t, as->ndim, as->size, format, result);
 }
 

@@ -79,7 +79,8 @@ static int64_t end_of(const layout *l)
 }
 
 /* The positions that the layout's elements have in a row that starts at `first`. */
-static cr_status positions(cr_tensor **out, const layout *l, int64_t first, cr_device_kind device)
+static cr_status positions(cr_tensor **out, const layout *l, int64_t first,
+                           cr_device_kind device)
 {
     int64_t n = cr_numel(l->ndim, l->size), *at;
     cr_tensor *t;
@@ -109,10 +110,12 @@ static cr_status scatter(cr_tensor **out, cr_tensor *values, const layout *l, in
 
     CR_GO(zeros(&row, values, 1, &len));
     CR_GO(positions(&at, l, first, (cr_device_kind)values->device));
-    CR_GO(cr_call_tensor(&source, &reshape, (cr_value[]){cr_of_tensor(values), cr_of_ints(&flat, 1)},
-                         2));
-    CR_GO(cr_call_tensor(out, &add, (cr_value[]){cr_of_tensor(row), cr_of_int(0), cr_of_tensor(at),
-                                                 cr_of_tensor(source)}, 4));
+    CR_GO(cr_call_tensor(&source, &reshape,
+                         (cr_value[]){cr_of_tensor(values), cr_of_ints(&flat, 1)}, 2));
+    CR_GO(cr_call_tensor(
+        out, &add,
+        (cr_value[]){cr_of_tensor(row), cr_of_int(0), cr_of_tensor(at), cr_of_tensor(source)},
+        4));
 done:
     cr_drop(source);
     cr_drop(at);
@@ -127,8 +130,8 @@ static cr_status ones(cr_tensor **out, const cr_tensor *like)
 }
 
 /* A base that shows an element in several places shares its cotangent among them. */
-static cr_status share(cr_tensor **row, const cr_tensor *self, const layout *base, int64_t first,
-                       int64_t len)
+static cr_status share(cr_tensor **row, const cr_tensor *self, const layout *base,
+                       int64_t first, int64_t len)
 {
     static cr_op_ref div = {"div", NULL};
     cr_tensor *one = NULL, *count = NULL, *shared = NULL;
@@ -136,7 +139,8 @@ static cr_status share(cr_tensor **row, const cr_tensor *self, const layout *bas
 
     CR_GO(ones(&one, self));
     CR_GO(scatter(&count, one, base, first, len));
-    CR_GO(cr_call_tensor(&shared, &div, (cr_value[]){cr_of_tensor(*row), cr_of_tensor(count)}, 2));
+    CR_GO(cr_call_tensor(&shared, &div, (cr_value[]){cr_of_tensor(*row), cr_of_tensor(count)},
+                         2));
     cr_drop(*row);
     *row = shared;
 done:
@@ -184,7 +188,8 @@ cr_status cr_do_as_strided_backward(const cr_value *arg, cr_value *result)
     CR_GO(cr_call_tensor(&view, &as_strided,
                          (cr_value[]){cr_of_tensor(row), cr_of_ints(base.size, self->ndim),
                                       cr_of_ints(base.stride, self->ndim),
-                                      cr_of_int(base.offset - first)}, 4));
+                                      cr_of_int(base.offset - first)},
+                         4));
     *result = cr_of_tensor(view);
 done:
     cr_drop(row);

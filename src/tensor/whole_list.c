@@ -71,7 +71,9 @@ static cr_status pieces(cr_value *result, const cr_tensor *t, int64_t dim, uint3
     int64_t start = 0;
 
     for (uint32_t i = 0; !st && i < n; i++) {
-        int64_t left = t->size[dim] - start, one = length ? length[i] : step < left ? step : left;
+        int64_t left = t->size[dim] - start, one = length        ? length[i]
+                                                   : step < left ? step
+                                                                 : left;
         st = piece(&list[i], t, dim, start, one);
         start += one;
     }
@@ -90,12 +92,16 @@ cr_status cr_do_split(const cr_value *arg, cr_value *result)
     if (t->ndim == 0)
         return cr_fail(CR_RUNTIME, "split expects at least a 1-dimensional tensor");
     if (step < 0)
-        return cr_fail(CR_RUNTIME, "split expects split_size be non-negative, but got "
-                       "split_size=%lld", (long long)step);
+        return cr_fail(CR_RUNTIME,
+                       "split expects split_size be non-negative, but got "
+                       "split_size=%lld",
+                       (long long)step);
     CR_TRY(cr_wrap_dim(&dim, arg[2].i, t->ndim));
     if (step == 0 && t->size[dim])
-        return cr_fail(CR_RUNTIME, "split_size can only be 0 if dimension size is 0, but got "
-                       "dimension size of %lld", (long long)t->size[dim]);
+        return cr_fail(CR_RUNTIME,
+                       "split_size can only be 0 if dimension size is 0, but got "
+                       "dimension size of %lld",
+                       (long long)t->size[dim]);
     int64_t n = step ? (t->size[dim] + step - 1) / step : 1;
     return pieces(result, t, dim, (uint32_t)(n ? n : 1), NULL, step);
 }
@@ -105,8 +111,10 @@ static cr_status refuse_negative(const cr_value *sizes)
     cr_text t = {0};
 
     cr_print_sizes(&t, (int)sizes->len, sizes->ints);
-    cr_fail(CR_RUNTIME, "split_with_sizes expects split_sizes have only non-negative entries, but "
-            "got split_sizes=%s", cr_text_str(&t));
+    cr_fail(CR_RUNTIME,
+            "split_with_sizes expects split_sizes have only non-negative entries, but "
+            "got split_sizes=%s",
+            cr_text_str(&t));
     cr_text_drop(&t);
     return CR_RUNTIME;
 }
@@ -116,9 +124,10 @@ static cr_status refuse_sum(const cr_value *sizes, int64_t size, int64_t dim)
     cr_text t = {0};
 
     cr_print_sizes(&t, (int)sizes->len, sizes->ints);
-    cr_fail(CR_RUNTIME, "split_with_sizes expects split_sizes to sum exactly to %lld (input "
-            "tensor's size at dimension %lld), but got split_sizes=%s", (long long)size,
-            (long long)dim, cr_text_str(&t));
+    cr_fail(CR_RUNTIME,
+            "split_with_sizes expects split_sizes to sum exactly to %lld (input "
+            "tensor's size at dimension %lld), but got split_sizes=%s",
+            (long long)size, (long long)dim, cr_text_str(&t));
     cr_text_drop(&t);
     return CR_RUNTIME;
 }
@@ -183,7 +192,8 @@ cr_status cr_do_chunk(const cr_value *arg, cr_value *result)
 static cr_status check_split(const cr_tensor *t, int64_t dim, int64_t *wrapped)
 {
     if (t->ndim == 0)
-        return cr_fail(CR_RUNTIME, "tensor_split expected at least a 1-dimensional tensor, but got "
+        return cr_fail(CR_RUNTIME,
+                       "tensor_split expected at least a 1-dimensional tensor, but got "
                        "a tensor with 0 dims");
     return cr_wrap_dim(wrapped, dim, t->ndim);
 }
@@ -231,12 +241,16 @@ cr_status cr_do_tensor_split_at(const cr_value *arg, cr_value *result)
 static cr_status check_split_tensor(const cr_tensor *by)
 {
     if (by->dtype != CR_I64)
-        return cr_fail(CR_RUNTIME, "tensor_split expected tensor_indices_or_sections to have dtype "
-                       "of long, but got %s", cr_dtype_infos[by->dtype].legacy);
+        return cr_fail(CR_RUNTIME,
+                       "tensor_split expected tensor_indices_or_sections to have dtype "
+                       "of long, but got %s",
+                       cr_dtype_infos[by->dtype].legacy);
     if (by->ndim > 1)
-        return cr_fail(CR_RUNTIME, "tensor_split expected tensor_indices_or_sections to be a "
-                       "zero-dimensional or one-dimensional tensor, but got a tensor with %d dims",
-                       by->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "tensor_split expected tensor_indices_or_sections to be a "
+            "zero-dimensional or one-dimensional tensor, but got a tensor with %d dims",
+            by->ndim);
     if (!by->data && by->numel)
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
     return CR_OK;
@@ -265,8 +279,10 @@ static cr_status check_stacked(const cr_tensor *t, const char *name, int least)
 {
     if (t->ndim >= least)
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "torch.%s requires a tensor with at least %d dimension, but got a "
-                   "tensor with %d dimensions!", name, least, t->ndim);
+    return cr_fail(CR_RUNTIME,
+                   "torch.%s requires a tensor with at least %d dimension, but got a "
+                   "tensor with %d dimensions!",
+                   name, least, t->ndim);
 }
 
 static cr_status split_equally(const cr_value *arg, const char *name, int64_t dim,
@@ -275,9 +291,10 @@ static cr_status split_equally(const cr_value *arg, const char *name, int64_t di
     int64_t n = arg[1].i, size = arg[0].t->size[dim];
 
     if (n == 0 || size % n)
-        return cr_fail(CR_RUNTIME, "torch.%s attempted to split along dimension %lld, but the size "
-                       "of the dimension %lld is not divisible by the split_size %lld!", name,
-                       (long long)dim, (long long)size, (long long)n);
+        return cr_fail(CR_RUNTIME,
+                       "torch.%s attempted to split along dimension %lld, but the size "
+                       "of the dimension %lld is not divisible by the split_size %lld!",
+                       name, (long long)dim, (long long)size, (long long)n);
     return cr_do_tensor_split((cr_value[]){arg[0], arg[1], cr_of_int(dim)}, result);
 }
 
@@ -346,8 +363,7 @@ static cr_status expand_to(cr_value *out, cr_value v, void *context)
     static cr_op_ref expand = {"expand", NULL};
     const cr_shape *s = context;
 
-    return cr_call_ref(out, &expand,
-                       (cr_value[]){v, cr_of_ints(s->size, (size_t)s->ndim)}, 2);
+    return cr_call_ref(out, &expand, (cr_value[]){v, cr_of_ints(s->size, (size_t)s->ndim)}, 2);
 }
 
 cr_status cr_do_broadcast_tensors(const cr_value *arg, cr_value *result)
@@ -391,8 +407,10 @@ static cr_status refuse_axis(const cr_tensor *t)
     cr_text_printf(&text, "%s{", cr_tensor_type_name(t));
     for (int i = 0; i < t->ndim; i++)
         cr_text_printf(&text, "%s%lld", i ? "," : "", (long long)t->size[i]);
-    cr_fail(CR_RUNTIME, "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: [ "
-            "%s} ]", cr_text_str(&text));
+    cr_fail(CR_RUNTIME,
+            "torch.meshgrid: Expected 0D or 1D tensor in the tensor list but got: [ "
+            "%s} ]",
+            cr_text_str(&text));
     cr_text_drop(&text);
     return CR_RUNTIME;
 }
@@ -423,7 +441,8 @@ static cr_status one_axis(cr_value *out, const cr_value *axis, const cr_shape *g
 
     for (int i = 0; i < grid->ndim; i++)
         size[i] = i == at ? axis->t->numel : 1;
-    CR_TRY(cr_call_tensor(&t, &view, (cr_value[]){*axis, cr_of_ints(size, (size_t)grid->ndim)}, 2));
+    CR_TRY(cr_call_tensor(&t, &view, (cr_value[]){*axis, cr_of_ints(size, (size_t)grid->ndim)},
+                          2));
     cr_status st = expand_to(out, cr_of_tensor(t), (void *)grid);
     cr_drop(t);
     return st;
@@ -438,8 +457,10 @@ static cr_status take_indexing(const cr_value *indexing, uint32_t axes, bool *ex
     if (len == 2 && !memcmp(s, "ij", 2))
         return CR_OK;
     if (len != 2 || memcmp(s, "xy", 2))
-        return cr_fail(CR_RUNTIME, "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but "
-                       "received: %.*s", (int)len, s);
+        return cr_fail(CR_RUNTIME,
+                       "torch.meshgrid: indexing must be one of \"xy\" or \"ij\", but "
+                       "received: %.*s",
+                       (int)len, s);
     *exchange = axes > 1;
     return CR_OK;
 }

@@ -13,22 +13,28 @@ static cr_status shuffle(cr_value *result, const cr_value *self, const cr_shape 
 
     CR_GO(cr_call_tensor(&a, &reshape, (cr_value[]){*self, cr_of_ints(fine->size, n)}, 2));
     CR_GO(cr_call_tensor(&b, &permute, (cr_value[]){cr_of_tensor(a), cr_of_ints(order, n)}, 2));
-    CR_GO(cr_call_ref(result, &reshape,
-                      (cr_value[]){cr_of_tensor(b), cr_of_ints(sizes->size, (size_t)sizes->ndim)},
-                      2));
+    CR_GO(cr_call_ref(
+        result, &reshape,
+        (cr_value[]){cr_of_tensor(b), cr_of_ints(sizes->size, (size_t)sizes->ndim)}, 2));
 done:
     cr_drop(b);
     cr_drop(a);
     return st;
 }
 
-static void put(cr_shape *s, int64_t size) { s->size[s->ndim++] = size; }
+static void put(cr_shape *s, int64_t size)
+{
+    s->size[s->ndim++] = size;
+}
 
-static cr_status check_pixels(const cr_tensor *t, const char *name, const char *factor, int64_t f)
+static cr_status check_pixels(const cr_tensor *t, const char *name, const char *factor,
+                              int64_t f)
 {
     if (t->ndim < 3)
-        return cr_fail(CR_RUNTIME, "%s expects input to have at least 3 dimensions, but got input "
-                       "with %d dimension(s)", name, t->ndim);
+        return cr_fail(CR_RUNTIME,
+                       "%s expects input to have at least 3 dimensions, but got input "
+                       "with %d dimension(s)",
+                       name, t->ndim);
     if (f <= 0)
         return cr_fail(CR_RUNTIME, "%s expects a positive %s, but got %lld", name, factor,
                        (long long)f);
@@ -47,9 +53,12 @@ cr_status cr_do_pixel_shuffle(const cr_value *arg, cr_value *result)
 
     CR_TRY(check_pixels(t, "pixel_shuffle", "upscale_factor", f));
     if (t->size[n] % (f * f))
-        return cr_fail(CR_RUNTIME, "pixel_shuffle expects its input's 'channel' dimension to be "
-                       "divisible by the square of upscale_factor, but input.size(-3)=%lld is not "
-                       "divisible by %lld", (long long)t->size[n], (long long)(f * f));
+        return cr_fail(
+            CR_RUNTIME,
+            "pixel_shuffle expects its input's 'channel' dimension to be "
+            "divisible by the square of upscale_factor, but input.size(-3)=%lld is not "
+            "divisible by %lld",
+            (long long)t->size[n], (long long)(f * f));
     for (int i = 0; i < n; i++) {
         put(&fine, t->size[i]);
         put(&sizes, t->size[i]);
@@ -69,9 +78,10 @@ cr_status cr_do_pixel_shuffle(const cr_value *arg, cr_value *result)
 
 static cr_status refuse_side(const char *side, int64_t dim, int64_t size, int64_t f)
 {
-    return cr_fail(CR_RUNTIME, "pixel_unshuffle expects %s to be divisible by downscale_factor, "
-                   "but input.size(%lld)=%lld is not divisible by %lld", side, (long long)dim,
-                   (long long)size, (long long)f);
+    return cr_fail(CR_RUNTIME,
+                   "pixel_unshuffle expects %s to be divisible by downscale_factor, "
+                   "but input.size(%lld)=%lld is not divisible by %lld",
+                   side, (long long)dim, (long long)size, (long long)f);
 }
 
 /* [..., c, h, f, w, f] to [..., c, f, f, h, w] */
@@ -110,17 +120,23 @@ static cr_status check_groups(const cr_tensor *t, int64_t groups)
 
     if (t->ndim <= 2) {
         cr_print_sizes(&text, t->ndim, t->size);
-        cr_fail(CR_RUNTIME, "channel_shuffle expects input with > 2 dims, but got input with sizes "
-                "%s", cr_text_str(&text));
+        cr_fail(CR_RUNTIME,
+                "channel_shuffle expects input with > 2 dims, but got input with sizes "
+                "%s",
+                cr_text_str(&text));
         cr_text_drop(&text);
         return CR_RUNTIME;
     }
     if (groups <= 0)
-        return cr_fail(CR_RUNTIME, "Number of groups to divide channels in must be positive. Value "
-                       "of groups:%lld", (long long)groups);
+        return cr_fail(CR_RUNTIME,
+                       "Number of groups to divide channels in must be positive. Value "
+                       "of groups:%lld",
+                       (long long)groups);
     if (t->size[1] % groups)
-        return cr_fail(CR_RUNTIME, "Number of channels must be divisible by groups. Got %lld "
-                       "channels and %lld groups.", (long long)t->size[1], (long long)groups);
+        return cr_fail(CR_RUNTIME,
+                       "Number of channels must be divisible by groups. Got %lld "
+                       "channels and %lld groups.",
+                       (long long)t->size[1], (long long)groups);
     return CR_OK;
 }
 

@@ -52,13 +52,14 @@ static cr_status larger_elements(const cr_value *arg, int64_t ratio, cr_geometry
         return refuse_dtype(arg, "self.size(-1) must be divisible by %lld, but got %lld", by,
                             (long long)g->size[last]);
     if (g->offset % ratio)
-        return refuse_dtype(arg, "self.storage_offset() must be divisible by %lld, but got %lld",
-                            by, (long long)g->offset);
+        return refuse_dtype(arg,
+                            "self.storage_offset() must be divisible by %lld, but got %lld", by,
+                            (long long)g->offset);
     CR_TRY(need_unit_stride(arg, g->stride[last]));
     for (int i = 0; i < last; i++) {
         if (g->stride[i] % ratio)
-            return refuse_dtype(arg, "self.stride(%d) must be divisible by %lld, but got %lld", i,
-                                by, (long long)g->stride[i]);
+            return refuse_dtype(arg, "self.stride(%d) must be divisible by %lld, but got %lld",
+                                i, by, (long long)g->stride[i]);
         g->stride[i] /= ratio;
     }
     g->size[last] /= ratio;
@@ -127,7 +128,8 @@ cr_status cr_do_view_as_real(const cr_value *arg, cr_value *result)
 static cr_status check_pairs(const cr_tensor *t)
 {
     if (t->dtype != CR_F32 && t->dtype != CR_F64)
-        return cr_fail(CR_RUNTIME, "view_as_complex is only supported for half, float and double "
+        return cr_fail(CR_RUNTIME,
+                       "view_as_complex is only supported for half, float and double "
                        "tensors, but got a tensor of scalar type: %s",
                        cr_dtype_infos[t->dtype].legacy);
     if (t->ndim == 0)
@@ -138,7 +140,8 @@ static cr_status check_pairs(const cr_tensor *t)
         return cr_fail(CR_RUNTIME, "Tensor must have a last dimension with stride 1");
     for (int i = 0; i < t->ndim - 1; i++)
         if (t->stride[i] % 2)
-            return cr_fail(CR_RUNTIME, "Tensor must have a stride divisible by 2 for all but last "
+            return cr_fail(CR_RUNTIME,
+                           "Tensor must have a stride divisible by 2 for all but last "
                            "dimension");
     if (t->offset % 2)
         return cr_fail(CR_RUNTIME, "Tensor must have a storage_offset divisible by 2");
@@ -163,7 +166,8 @@ cr_status cr_do_view_as_complex(const cr_value *arg, cr_value *result)
 
 static cr_status reshape(cr_value *result, cr_tensor *t, const int64_t *size, int ndim)
 {
-    static cr_op_ref view = {"view", NULL}, clone = {"clone", NULL}, over = {"_unsafe_view", NULL};
+    static cr_op_ref view = {"view", NULL}, clone = {"clone", NULL},
+                     over = {"_unsafe_view", NULL};
     cr_value arg[2] = {cr_of_tensor(t), cr_of_ints(size, (size_t)ndim)};
     cr_value format = {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS};
     int64_t stride[CR_MAX_DIMS];
@@ -208,7 +212,7 @@ cr_status cr_do_flatten(const cr_value *arg, cr_value *result)
     CR_TRY(cr_wrap_dim(&last, arg[2].i, t->ndim));
     if (first > last)
         return cr_fail(CR_RUNTIME, "flatten() has invalid args: start_dim cannot come after "
-                       "end_dim");
+                                   "end_dim");
     if (t->ndim && first == last) {
         *result = cr_of_tensor(cr_keep(t));
         return CR_OK;
@@ -233,7 +237,8 @@ cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
     if (start->ndim != 0 || cr_dtype_category(start->dtype) != CR_CAT_INT)
         return cr_fail(CR_RUNTIME, "start must be an 0-dim integral Tensor.");
     CR_TRY(cr_tensor_item(&at, start));
-    return cr_call_ref(result, &narrow, (cr_value[]){arg[0], arg[1], cr_of_int(at.i), arg[3]}, 4);
+    return cr_call_ref(result, &narrow, (cr_value[]){arg[0], arg[1], cr_of_int(at.i), arg[3]},
+                       4);
 }
 
 /* --- views of self that self becomes --- */

@@ -33,9 +33,9 @@ static const size_t thread_list_bytes = 65536, least_limit = (size_t)256 << 20;
 #endif
 
 typedef struct block {
-    struct block *next;              /* of the same class */
+    struct block *next; /* of the same class */
     struct block *before;
-    struct block *younger, *older;   /* of any class */
+    struct block *younger, *older; /* of any class */
     uint32_t size_class;
 } block;
 
@@ -140,8 +140,8 @@ static void cache_put(void *p, uint32_t size_class)
 {
     block *b = p;
 
-    *b = (block){.next = cache.first[size_class], .older = cache.youngest,
-                 .size_class = size_class};
+    *b = (block){
+        .next = cache.first[size_class], .older = cache.youngest, .size_class = size_class};
     if (b->next)
         b->next->before = b;
     if (b->older)
@@ -233,8 +233,14 @@ static void end_thread(void *lists)
     mine.ready = false;
 }
 
-static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void after_fork(void) { pthread_mutex_unlock(&lock); }
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+}
+static void after_fork(void)
+{
+    pthread_mutex_unlock(&lock);
+}
 
 static void start(void)
 {
@@ -257,8 +263,10 @@ static void start_thread(void)
 
 static CR_NOINLINE void *no_memory(size_t size)
 {
-    cr_fail(CR_MEMORY, "DefaultCPUAllocator: can't allocate memory: you tried to allocate %zu "
-            "bytes. Error code 12 (Cannot allocate memory)", size);
+    cr_fail(CR_MEMORY,
+            "DefaultCPUAllocator: can't allocate memory: you tried to allocate %zu "
+            "bytes. Error code 12 (Cannot allocate memory)",
+            size);
     return NULL;
 }
 
@@ -329,6 +337,6 @@ void cr_cpu_memory_stats(cr_memory_stats *out)
     pthread_mutex_lock(&lock);
     cached += (int64_t)cache.bytes;
     pthread_mutex_unlock(&lock);
-    *out = (cr_memory_stats){.used = atomic_load(&used_bytes), .cached = cached,
-                             .peak = atomic_load(&peak_bytes)};
+    *out = (cr_memory_stats){
+        .used = atomic_load(&used_bytes), .cached = cached, .peak = atomic_load(&peak_bytes)};
 }
