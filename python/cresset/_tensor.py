@@ -144,6 +144,12 @@ def _unique_consecutive(self, return_inverse=False, return_counts=False, dim=Non
     return unique_consecutive(self, return_inverse, return_counts, dim)
 
 
+def _nonzero(self, *, as_tuple=False):
+    """The coordinates of the elements that are not zero; see torch.nonzero."""
+    from .functional import nonzero
+    return nonzero(self, as_tuple=as_tuple)
+
+
 def _norm(self, p="fro", dim=None, keepdim=False, dtype=None):
     """See torch.norm."""
     from .functional import norm
@@ -176,6 +182,7 @@ for _name, _method in {
 # Where the table lacks the operator below them, these names stay undefined.
 for _name, _method, _needs in [("unique", _unique, "_unique2"),
                                ("unique_consecutive", _unique_consecutive, "unique_consecutive"),
+                               ("nonzero", _nonzero, "nonzero"),
                                ("norm", _norm, "linalg_vector_norm"),
                                ("stft", _stft, "stft"), ("istft", _istft, "istft")]:
     if hasattr(_C.ops, _needs):

@@ -52,6 +52,26 @@ def broadcast_shapes(*shapes):
     return _C.Size(out)
 
 
+@_export("split")
+def split(tensor, split_size_or_sections, dim=0):
+    """Pieces of one size (the last may be smaller), or of the sizes given."""
+    if has_torch_function((tensor,)):
+        return handle_torch_function(split, (tensor,), tensor, split_size_or_sections, dim=dim)
+    return tensor.split(split_size_or_sections, dim)
+
+
+@_export("nonzero")
+def nonzero(input, *, out=None, as_tuple=False):
+    """The coordinates of the elements that are not zero: rows, or one vector a dimension."""
+    if has_torch_function((input,)):
+        return handle_torch_function(nonzero, (input,), input, out=out, as_tuple=as_tuple)
+    if not as_tuple:
+        return ops.nonzero(input, out=out)
+    if out is not None:
+        raise TypeError("nonzero(): with as_tuple=True there is no out=")
+    return ops.nonzero(input.reshape(1) if input.dim() == 0 else input).unbind(1)
+
+
 @_export("meshgrid")
 def meshgrid(*tensors, indexing=None):
     """Grids of coordinates given by vectors."""
