@@ -1,6 +1,7 @@
 /* Two tiers of one nest. */
 #include "jit/fused.h"
 #include "base/parallel.h"
+#include "jit/oracle.h"
 #include "jit/tile.h"
 #include <stdatomic.h>
 
@@ -12,6 +13,7 @@ struct cr_fused {
     cr_tile *tile; /* NULL when a step has no prebuilt kernel: then native code is waited for */
     cr_unit unit;
     cr_jit_kernel *kernel;
+    cr_text text; /* the program as it was made, when CR_ORACLE asks */
 };
 
 enum { GRAIN = 16384, PATIENCE_SECONDS = 120 };
@@ -21,6 +23,8 @@ static void build(cr_session *s, void *context)
     cr_fused *f = context;
     cr_loop *l = f->make(s, f->context);
 
+    if (cr_oracle_wanted())
+        cr_loop_print(&f->text, l);
     cr_loop_verify(l);
     cr_loop_simplify(l);
     cr_loop_fuse(l);
@@ -63,6 +67,7 @@ void cr_fused_drop(cr_fused *f)
     if (!f)
         return;
     cr_unit_drop(&f->unit);
+    cr_text_drop(&f->text);
     cr_session_drop(&f->session);
     cr_free(f);
 }
@@ -144,7 +149,8 @@ cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *ptr,
         cr_parallel_for((columns + SPAN - 1) / SPAN, GRAIN / SPAN, run_spans, &j);
     else
         cr_parallel_for(rows, grain, run_rows, &j);
-    return (cr_status)atomic_load(&j.status);
+    CR_TRY((cr_status)atomic_load(&j.status));
+    return f->text.len ? cr_oracle_check(f->text.at, ptr, stride, rows, columns, param) : CR_OK;
 }
 
 cr_status cr_fused_run(const cr_fused *f, void *const *ptr, const int64_t *stride, int64_t rows,

@@ -3,6 +3,7 @@
 #include "base/test.h"
 #include "jit/fused.h"
 #include "jit/isa.h"
+#include "jit/oracle.h"
 #include "loop/interp.h"
 #include <math.h>
 #include <stdio.h>
@@ -319,6 +320,31 @@ TEST(random_programs_equal_the_interpreter_in_bits)
         check_program(cr_text_str(&text), true);
         cr_text_drop(&text);
     }
+    remove_cache();
+}
+
+/* An output that is changed behind the kernel's back is noticed. */
+TEST(the_oracle_sees_a_wrong_element)
+{
+    float x[12], y[12], m[3];
+    void *ptr[3] = {m, y, x};
+    int64_t stride[6] = {4, 0, 16, 4, 16, 4};
+    const char *text = "m[i<R] = add[j<C](x[i, j])\nn[i<R] = m[i] * 2\n"
+                       "y[i<R, j<C] = exp(x[i, j] - m[i])\n";
+    cr_fused *f = NULL;
+
+    for (int i = 0; i < 12; i++)
+        x[i] = (float)i * 0.125f;
+    use_cache();
+    setenv("CR_ORACLE", "1", 1);
+    OK(cr_fused_new(&f, parse, (void *)text));
+    OK(cr_fused_run(f, ptr, stride, 3, 4, NULL));
+    unsetenv("CR_ORACLE");
+    OK(cr_oracle_check(text, ptr, stride, 3, 4, NULL));
+    y[7] += 0.5f;
+    FAILS(CR_RUNTIME, cr_oracle_check(text, ptr, stride, 3, 4, NULL));
+    CHECK(strstr(cr_error_message(), "element 7 of 'y'") != NULL);
+    cr_fused_drop(f);
     remove_cache();
 }
 
