@@ -1,4 +1,4 @@
-"""Small helpers that several parts of the package share."""
+"""What several parts of the package share."""
 import sys
 
 

@@ -30,9 +30,3 @@ def legacy_get_enum(size_average, reduce, emit_warning=True):
     """The number that the old arguments stand for."""
     return get_enum(legacy_get_string(size_average, reduce, emit_warning))
 
-
-def resolve(size_average, reduce, reduction):
-    """The reduction's name when old and new arguments may be given."""
-    if size_average is None and reduce is None:
-        return reduction
-    return legacy_get_string(size_average, reduce)

@@ -3,6 +3,7 @@ from collections import OrderedDict
 
 import cresset
 from .. import Tensor
+from .._C import _disabled_torch_function_impl
 from .._utils import _rebuild_parameter, _rebuild_parameter_with_state
 
 __all__ = ["Parameter", "Buffer"]
@@ -17,6 +18,9 @@ class _ParameterMeta(type(Tensor)):
 
 class Parameter(Tensor, metaclass=_ParameterMeta):
     """A tensor that a module registers when it is assigned as an attribute."""
+
+    # Results of operators on parameters and buffers are plain tensors.
+    __torch_function__ = _disabled_torch_function_impl
 
     def __new__(cls, data=None, requires_grad=True):
         if data is None:
@@ -61,6 +65,8 @@ class _BufferMeta(type(Tensor)):
 class Buffer(Tensor, metaclass=_BufferMeta):
     """Makes a tensor that a module registers as a buffer when it is assigned."""
 
+    __torch_function__ = _disabled_torch_function_impl
+
     def __new__(cls, data=None, *, persistent=True):
         if data is None:
             data = cresset.empty(0)
@@ -69,11 +75,3 @@ class Buffer(Tensor, metaclass=_BufferMeta):
         buffer._is_buffer = True
         return buffer
 
-
-# Results of operators on a parameter are plain tensors.
-try:
-    from .._C import _disabled_torch_function_impl as _plain
-except ImportError:
-    pass
-else:
-    Parameter.__torch_function__ = Buffer.__torch_function__ = _plain

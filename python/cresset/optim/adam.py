@@ -17,17 +17,6 @@ def _check_tensor(name, value, foreach, capturable):
             raise ValueError(f"Tensor {name} must be 1-element")
 
 
-def _add_one(steps):
-    for step in steps:
-        step += 1
-
-
-_count_all = _add_one
-if hasattr(ops, "_foreach_add_"):
-    def _count_all(steps):
-        ops._foreach_add_(steps, 1)
-
-
 class Adam(ElementwiseOptimizer):
     """Adam; with decoupled_weight_decay it is AdamW.
 
@@ -105,7 +94,8 @@ class Adam(ElementwiseOptimizer):
         found_inf, scaling = getattr(self, "found_inf", None), {}
         if found_inf is not None:
             scaling = {"grad_scale": self.grad_scale, "found_inf": found_inf}
-        _count_all(steps)
+        for step in steps:
+            step += 1
         update(params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
                maxima, steps, lr=group["lr"], beta1=group["betas"][0], beta2=group["betas"][1],
                weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],

@@ -1,4 +1,4 @@
-"""Helpers for arguments that are one number or one per dimension."""
+"""Arguments that are one number or one per dimension."""
 
 __all__ = ["consume_prefix_in_state_dict_if_present"]
 

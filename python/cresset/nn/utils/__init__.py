@@ -1,4 +1,4 @@
-"""Helpers around parameters, gradients and sequences."""
+"""Functions around parameters, gradients and sequences."""
 from . import rnn
 from .clip_grad import (clip_grad_norm, clip_grad_norm_, clip_grad_value_,
                         clip_grads_with_norm_, get_total_norm)
