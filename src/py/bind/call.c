@@ -428,25 +428,25 @@ static PyObject *op_new(const cr_op *op, unsigned forms, bool method)
     return (PyObject *)self;
 }
 
-/* Sets the callable of `op` on `where`, unless no overload has such a form. */
+/* Puts the callable of `op` into the dict `where`, unless no overload has such a form. */
 static int install(PyObject *where, const cr_op *op, unsigned forms, bool method)
 {
     PyObject *callable = op_new(op, forms, method);
 
     if (!callable)
         return PyErr_Occurred() ? -1 : 0;
-    if (method && PyDict_Contains(cr_py_tensor_type->tp_dict, ((cr_py_op *)callable)->name)) {
-        Py_DECREF(callable); /* written by hand: detach, item, set_ */
-        return 0;
-    }
-    int done = PyObject_SetAttr(where, ((cr_py_op *)callable)->name, callable);
+    PyObject *name = ((cr_py_op *)callable)->name;
+    int done = 0;
+    if (!PyDict_Contains(where, name)) /* else written by hand: detach, item, set_ */
+        done = PyDict_SetItem(where, name, callable);
     Py_DECREF(callable);
     return done;
 }
 
 int cr_py_op_start(PyObject *m)
 {
-    PyObject *ops = PyModule_New("cresset._C.ops"), *type = (PyObject *)cr_py_tensor_type;
+    PyObject *ops = PyModule_New("cresset._C.ops");
+    PyObject *methods = cr_py_tensor_type->tp_dict, *functions = PyModule_GetDict(m);
 
     return_types = PyDict_New();
     if (!ops || !return_types || PyType_Ready(&cr_py_function_type) < 0 ||
@@ -456,10 +456,12 @@ int cr_py_op_start(PyObject *m)
         const cr_op *op = cr_ops_at(i);
         if (cr_ops_find(op->name) != op) /* the first overload stands for all */
             continue;
-        if (install(ops, op, 0, false) < 0 || install(m, op, CR_AS_FUNCTION, false) < 0 ||
-            install(type, op, CR_AS_METHOD, true) < 0)
+        if (install(PyModule_GetDict(ops), op, 0, false) < 0 ||
+            install(functions, op, CR_AS_FUNCTION, false) < 0 ||
+            install(methods, op, CR_AS_METHOD, true) < 0)
             return -1;
     }
+    PyType_Modified(cr_py_tensor_type);
     if (PyModule_AddObjectRef(m, "_return_types", return_types) < 0)
         return -1;
     return PyModule_AddObject(m, "ops", ops);
