@@ -5,8 +5,6 @@
 
 typedef long long ll; /* for printf */
 
-static bool is_complex(const cr_view *v) { return cr_dtype_is_complex((cr_dtype)v->dtype); }
-
 /* self's sizes without dim, or with size 1 there. */
 static void reduced(cr_shape *out, const cr_view *self, int64_t dim, bool keep)
 {
@@ -44,9 +42,6 @@ static cr_status arg_extreme(const char *what, const cr_value *arg, cr_shape *ou
     const cr_view *self = arg[0].view;
     int64_t dim;
 
-    if (is_complex(self) || self->dtype == CR_BOOL)
-        return cr_fail(CR_RUNTIME, "%s(): does not support %s input", what,
-                       is_complex(self) ? "complex" : "bool");
     if (arg[1].tag == CR_NONE) {
         if (!cr_shape_numel(self->ndim, self->size))
             return cr_fail(CR_INDEX, "%s(): Expected reduction dim to be specified for input.numel() "
@@ -65,41 +60,25 @@ static cr_status arg_extreme(const char *what, const cr_value *arg, cr_shape *ou
 cr_status cr_shape_argmax(const cr_value *arg, cr_shape *out) { return arg_extreme("argmax", arg, out); }
 cr_status cr_shape_argmin(const cr_value *arg, cr_shape *out) { return arg_extreme("argmin", arg, out); }
 
-static cr_status extreme_dim(const char *what, const cr_value *arg, cr_shape *out)
+cr_status cr_shape_max_dim(const cr_value *arg, cr_shape *out)
 {
-    if (is_complex(arg[0].view))
-        return cr_fail(CR_RUNTIME, "%s(): does not support complex input", what);
-    return pair_of_lines(what, arg[0].view, arg[1].i, arg[2].i, out);
+    return pair_of_lines("max", arg[0].view, arg[1].i, arg[2].i, out);
 }
 
-cr_status cr_shape_max_dim(const cr_value *arg, cr_shape *out) { return extreme_dim("max", arg, out); }
-cr_status cr_shape_min_dim(const cr_value *arg, cr_shape *out) { return extreme_dim("min", arg, out); }
+cr_status cr_shape_min_dim(const cr_value *arg, cr_shape *out)
+{
+    return pair_of_lines("min", arg[0].view, arg[1].i, arg[2].i, out);
+}
 
 /* Ranks. */
 
-static cr_status refuse_unordered(const char *kernel, const cr_view *self, bool bools)
-{
-    if (is_complex(self) || (bools && self->dtype == CR_BOOL))
-        return cr_not_for_type(kernel, self);
-    return CR_OK;
-}
-
-cr_status cr_shape_median(const cr_value *arg, cr_shape *out)
-{
-    CR_TRY(refuse_unordered("median_cpu", arg[0].view, true));
-    out->ndim = 0;
-    return CR_OK;
-}
-
 cr_status cr_shape_median_dim(const cr_value *arg, cr_shape *out)
 {
-    CR_TRY(refuse_unordered("median_out", arg[0].view, true));
     return pair_of_lines("median", arg[0].view, arg[1].i, arg[2].i, out);
 }
 
 cr_status cr_shape_mode(const cr_value *arg, cr_shape *out)
 {
-    CR_TRY(refuse_unordered("mode_cpu", arg[0].view, false));
     return pair_of_lines("mode", arg[0].view, arg[1].i, arg[2].i, out);
 }
 
@@ -108,7 +87,6 @@ cr_status cr_shape_kthvalue(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view;
     int64_t dim;
 
-    CR_TRY(refuse_unordered("kthvalue_cpu", self, true));
     CR_TRY(pair_of_lines("kthvalue", self, arg[2].i, arg[3].i, out));
     CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
     if (arg[1].i < 1 || arg[1].i > cr_dim_size(self, dim))
@@ -120,8 +98,6 @@ cr_status cr_shape_kthvalue(const cr_value *arg, cr_shape *out)
 static cr_status sorted_shape(const cr_view *self, int64_t dim, cr_shape *out)
 {
     CR_TRY(cr_shape_wrap(&dim, dim, self->ndim));
-    if (is_complex(self))
-        return cr_fail(CR_RUNTIME, " Sort does not support complex dtypes on CPU");
     cr_shape_like(&out[0], self);
     out[1] = out[0];
     return CR_OK;
@@ -143,10 +119,6 @@ cr_status cr_shape_topk(const cr_value *arg, cr_shape *out)
     int64_t dim;
 
     CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
-    if (is_complex(self))
-        return cr_fail(CR_RUNTIME, " topk does not support complex dtypes on CPU");
-    if (self->dtype == CR_BOOL)
-        return cr_fail(CR_RUNTIME, "topk does not support bool dtypes on CPU");
     if (arg[1].i < 0 || arg[1].i > cr_dim_size(self, dim))
         return cr_fail(CR_RUNTIME, "selected index k out of range");
     cr_shape_like(&out[0], self);
@@ -167,24 +139,9 @@ cr_status cr_shape_scan(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-cr_status cr_shape_logcumsumexp(const cr_value *arg, cr_shape *out)
+/* Values and indices. */
+cr_status cr_shape_scan_pair(const cr_value *arg, cr_shape *out)
 {
-    if (!cr_dtype_is_inexact((cr_dtype)arg[0].view->dtype))
-        return cr_not_for_type("logcumsumexp_out_cpu", arg[0].view);
-    return cr_shape_scan(arg, out);
-}
-
-cr_status cr_shape_cummax(const cr_value *arg, cr_shape *out)
-{
-    CR_TRY(refuse_unordered("cummax_cpu", arg[0].view, false));
-    CR_TRY(cr_shape_scan(arg, &out[0]));
-    out[1] = out[0];
-    return CR_OK;
-}
-
-cr_status cr_shape_cummin(const cr_value *arg, cr_shape *out)
-{
-    CR_TRY(refuse_unordered("cummin_cpu", arg[0].view, false));
     CR_TRY(cr_shape_scan(arg, &out[0]));
     out[1] = out[0];
     return CR_OK;
@@ -253,8 +210,6 @@ cr_status cr_shape_searchsorted(const cr_value *arg, cr_shape *out)
     CR_TRY(check_rows(sequence, self));
     if (arg[5].tag != CR_NONE)
         CR_TRY(check_sorter(sequence, arg[5].view));
-    CR_TRY(refuse_unordered("searchsorted_out_cpu", sequence, true));
-    CR_TRY(refuse_unordered("searchsorted_out_cpu", self, true));
     cr_shape_like(out, self);
     return CR_OK;
 }
@@ -267,8 +222,6 @@ cr_status cr_shape_bucketize(const cr_value *arg, cr_shape *out)
     if (boundaries->ndim != 1)
         return cr_fail(CR_RUNTIME, "boundaries tensor must be 1 dimension, but got dim(%d)",
                        boundaries->ndim);
-    CR_TRY(refuse_unordered("searchsorted_out_cpu", self, true));
-    CR_TRY(refuse_unordered("searchsorted_out_cpu", boundaries, true));
     cr_shape_like(out, self);
     return CR_OK;
 }
