@@ -197,7 +197,8 @@ static void plan_copy(planner *p, const cr_expr *e, ref from, ref to)
 
 static void plan_reduce(planner *p, const cr_expr *e)
 {
-    step st = {.kind = STEP_REDUCE, .scope = CR_SCOPE_COLUMN, .dtype = e->dtype, .e = e, .count = 1};
+    step st = {.kind = STEP_REDUCE, .scope = CR_SCOPE_COLUMN, .dtype = e->dtype, .count = 1,
+               .e = e};
 
     st.in[0] = plan(p, e->args[0]);
     if (!st.in[0].full) {

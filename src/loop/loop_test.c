@@ -28,7 +28,8 @@ static void with_program(const char *text, void (*check)(cr_session *, cr_loop *
 
 static void run(cr_loop *l, int64_t rows, int64_t columns, void *const *operand, const void *param)
 {
-    cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), rows}, {cr_sym_find(l->syms, "C"), columns}};
+    cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), rows},
+                             {cr_sym_find(l->syms, "C"), columns}};
 
     cr_loop_interpret(l, &(cr_loop_run){sizes, 2, operand, param});
 }
@@ -282,9 +283,12 @@ TEST(a_tensor_that_the_type_leaves_out_is_a_mask)
 
 TEST(a_fold_has_its_forms)
 {
-    OK(build("addup", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[i<R] = add[j<C](self[i, j])\n"));
-    OK(build("addup", CR_F32, CR_FORM_COLUMNS, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[j<C] = add[i<R](self[i, j])\n"));
-    OK(build("some", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\nout[i<R] = or[j<C](self[i, j] != 0)\n"));
+    OK(build("addup", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\n"
+             "out[i<R] = add[j<C](self[i, j])\n"));
+    OK(build("addup", CR_F32, CR_FORM_COLUMNS, "input self: f32[R, C]\nparam keepdim: f32 @0\n"
+             "out[j<C] = add[i<R](self[i, j])\n"));
+    OK(build("some", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\n"
+             "out[i<R] = or[j<C](self[i, j] != 0)\n"));
     OK(build("some", CR_F32, CR_FORM_JOIN,
              "input part: bool[R, C]\nparam keepdim: f32 @0\nout[i<R] = or[j<C](part[i, j])\n"));
     CHECK(!cr_loop_has_form(cr_ops_find("addup"), CR_FORM_JOIN));

@@ -38,7 +38,10 @@ static const cr_expr *simplify_pair(const cr_expr *e)
     }
 }
 
-static bool undoes_itself(cr_fn fn) { return fn == CR_FN_neg || fn == CR_FN_not || fn == CR_FN_conj; }
+static bool undoes_itself(cr_fn fn)
+{
+    return fn == CR_FN_neg || fn == CR_FN_not || fn == CR_FN_conj;
+}
 
 static const cr_expr *simplify_call(const cr_expr *e)
 {
