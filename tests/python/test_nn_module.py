@@ -537,6 +537,9 @@ def test_parameter_list_and_dict():
     (lambda: nn.LSTM(2, 0), ValueError, "hidden_size must be greater than zero"),
     (lambda: nn.LSTM(2, 3)(torch.ones(4, 1, 5)), RuntimeError,
      "input.size(-1) must be equal to input_size. Expected 2, got 5"),
+    (lambda: nn.LSTM(2, 3)(torch.ones(4, 1, 2).double()), ValueError,
+     "RNN input dtype (torch.float64) does not match weight dtype (torch.float32). Convert "
+     "input: input.to(torch.float32), or convert model: model.to(torch.float64)"),
     (lambda: nn.LSTM(2, 3)(torch.ones(2)), ValueError,
      "LSTM: Expected input to be 2D or 3D, got 1D instead"),
     (lambda: nn.GRU(2, 3)(torch.ones(4, 1, 2), torch.ones(1, 2, 3)), RuntimeError,

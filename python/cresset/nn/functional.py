@@ -156,7 +156,7 @@ def hardtanh(input, min_val=-1.0, max_val=1.0, inplace=False):
 
 def relu6(input, inplace=False):
     """min(max(0, input), 6)."""
-    return ops.relu6_(input) if inplace else ops.relu6(input)
+    return (ops.hardtanh_ if inplace else ops.hardtanh)(input, 0.0, 6.0)
 
 
 def elu(input, alpha=1.0, inplace=False):

@@ -103,6 +103,12 @@ def apply_permutation(tensor, permutation, dim=1):
     return _apply_permutation(tensor, permutation, dim)
 
 
+def _casts_by_itself():
+    """Whether operators choose their own types now, as far as this build can do that."""
+    enabled = getattr(cresset, "is_autocast_enabled", None)
+    return enabled is not None and enabled()
+
+
 def _check_size(name, value):
     if not isinstance(value, int):
         raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
@@ -206,7 +212,7 @@ class RNNBase(Module):
     def check_input(self, input, batch_sizes):
         """Refuses an input of the wrong dtype, dimensions or size."""
         dtype = self._flat_weights[0].dtype
-        if input.dtype != dtype and not cresset.is_autocast_enabled():
+        if input.dtype != dtype and not _casts_by_itself():
             raise ValueError(
                 f"RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}). Convert "
                 f"input: input.to({dtype}), or convert model: model.to({input.dtype})")
