@@ -1,6 +1,8 @@
 /* Entries that make sequences and patterns. */
+#include "kern/element.h"
 #include "kern/entries.h"
 #include "kern/factory.h"
+#include "kern/walk.h"
 
 static cr_scalar number(const cr_value *v) { return v->number; }
 
@@ -72,4 +74,73 @@ cr_status cr_kern_combinations(const cr_value *arg, cr_view *out)
             (void)next_choice(row, n, r, again);
     }
     return CR_OK;
+}
+
+/* Windows: w(k) over `span` steps; a periodic one is a symmetric one without its end. */
+
+static const double PI = 3.14159265358979323846;
+
+typedef double (*window_fn)(double k, double span, const double *param);
+
+static double cosine_sum(double k, double span, const double *a)
+{
+    double angle = 2 * PI * k / span;
+
+    return a[0] - a[1] * cos(angle) + a[2] * cos(2 * angle);
+}
+
+static double triangle(double k, double span, const double *unused)
+{
+    (void)unused;
+    return k <= span / 2 ? 2 * k / span : 2 - 2 * k / span;
+}
+
+/* The modified Bessel function of order zero, by its power series. */
+static double bessel_i0(double x)
+{
+    double term = 1, sum = 1;
+
+    for (int k = 1; term > sum * 0x1p-54; k++) {
+        term *= x / (2 * k) * (x / (2 * k));
+        sum += term;
+    }
+    return sum;
+}
+
+static double kaiser(double k, double span, const double *beta)
+{
+    double x = 2 * k / span - 1;
+
+    return bessel_i0(beta[0] * sqrt(x * x < 1 ? 1 - x * x : 0)) / bessel_i0(beta[0]);
+}
+
+static cr_status fill_window(window_fn fn, const double *param, bool periodic, cr_view *out)
+{
+    int64_t n = cr_view_numel(out), item = (int64_t)cr_view_item(out);
+    double span = (double)(periodic ? n : n - 1);
+
+    for (int64_t k = 0; k < n; k++)
+        cr_scalar_store(cr_scalar_float(n == 1 ? 1 : fn((double)k, span, param)),
+                        (cr_dtype)out->dtype, out->data + k * item);
+    return CR_OK;
+}
+
+/* (length, periodic, a0, a1, a2, ...): a0 - a1 cos + a2 cos 2 */
+cr_status cr_kern_cosine_window(const cr_value *arg, cr_view *out)
+{
+    double a[3] = {arg[2].d, arg[3].d, arg[4].d};
+
+    return fill_window(cosine_sum, a, arg[1].i, out);
+}
+
+/* (length, periodic, ...) */
+cr_status cr_kern_bartlett_window(const cr_value *arg, cr_view *out)
+{
+    return fill_window(triangle, NULL, arg[1].i, out);
+}
+
+/* (length, periodic, beta, ...) */
+cr_status cr_kern_kaiser_window(const cr_value *arg, cr_view *out)
+{
+    return fill_window(kaiser, &arg[2].d, arg[1].i, out);
 }

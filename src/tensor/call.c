@@ -203,6 +203,10 @@ cr_status cr_common_device(cr_device_kind *out, const cr_op *op, const cr_value 
                 *out = (cr_device_kind)one->t->device;
         }
     }
+    /* A factory says where its result goes. */
+    for (int i = 0; !seen && i < op->param_count; i++)
+        if (op->param[i].type == CR_T_DEVICE && arg[i].tag == CR_DEVICE_VAL)
+            *out = (cr_device_kind)(arg[i].i & 0xff);
     return CR_OK;
 }
 
