@@ -92,7 +92,8 @@ CR_API CR_MUST cr_status cr_set_requires_grad(cr_tensor *t, bool on);
  * to allocate; it then answers true. */
 CR_API bool cr_is_leaf(cr_tensor *t);
 /* The node behind `t` (borrowed): grad_fn, refreshed when the base of a view was
- * changed in place; NULL for a leaf. */
+ * changed in place; NULL for a leaf.  CR_RUNTIME when such a view has no history that
+ * could be refreshed (one of several views, made under no_grad, ...). */
 CR_MUST cr_status cr_grad_fn(cr_node **out, cr_tensor *t);
 /* Edge for `t` as an input: its grad_fn, or its accumulate node when it is a leaf that
  * requires a gradient, or NULL (counted). */
@@ -111,6 +112,12 @@ CR_MUST cr_status cr_detach_inplace(cr_tensor *t);
 static inline cr_tensor *cr_base_of(const cr_tensor *t) { return t->grad ? t->grad->base : NULL; }
 /* Tracks `view` as a view of `of` (or of its base); nothing when it is one already. */
 CR_MUST cr_status cr_track_view(cr_tensor *view, cr_tensor *of, cr_view_kind kind);
+/* For a tracked view: how it came to be, from now on. */
+static inline void cr_set_view_kind(cr_tensor *t, cr_view_kind kind)
+{
+    if (cr_base_of(t))
+        t->grad->view_kind = (uint8_t)kind;
+}
 /* `_version`; fails for inference tensors. */
 CR_MUST cr_status cr_version(uint32_t *out, const cr_tensor *t);
 
@@ -215,6 +222,9 @@ bool cr_anomaly_on(void);
 bool cr_anomaly_checks_nan(void);
 
 /* Set by py/; NULL in C programs. */
+/* `t`, which has a peer, got another grad_fn: hooks that are added from now on belong to it,
+ * and those added before stay with the old one. */
+extern void (*cr_history_changed)(cr_tensor *t);
 extern void (*cr_lock_python)(void);
 extern void (*cr_unlock_python)(void);
 /* Anomaly mode: where a node is made (owned, opaque); prints it as a warning when the

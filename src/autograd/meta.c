@@ -152,6 +152,8 @@ cr_status cr_retain_grad(cr_tensor *t)
 }
 
 /* --- history --- */
+void (*cr_history_changed)(cr_tensor *t);
+
 static void meta_drop(cr_grad_meta *m)
 {
     if (m->retains_grad && m->grad_fn)
@@ -180,6 +182,8 @@ cr_status cr_meta_set_grad_fn(cr_tensor *t, cr_node *node, uint32_t output)
     m->grad_fn = cr_node_keep(node);
     m->output = output;
     cr_node_drop(old);
+    if (t->peer && cr_history_changed)
+        cr_history_changed(t);
     return CR_OK;
 }
 
@@ -281,7 +285,7 @@ static void set_flag(cr_tensor *t, bool on)
     t->requires_grad = on;
     if (on)
         t->stages |= CR_AUTOGRAD_BIT;
-    else if (!cr_base_of(t))
+    else if (!cr_base_of(t) && !t->inference)
         t->stages &= ~CR_AUTOGRAD_BIT;
 }
 
@@ -398,10 +402,7 @@ cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad)
 /* --- detach --- */
 cr_status cr_detached(cr_tensor **out, cr_tensor *t)
 {
-    CR_TRY(cr_tensor_alias(out, t));
-    (*out)->requires_grad = false;
-    (*out)->stages &= ~CR_AUTOGRAD_BIT;
-    return CR_OK;
+    return cr_tensor_alias(out, t);
 }
 
 cr_status cr_detach_inplace(cr_tensor *t)

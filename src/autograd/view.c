@@ -23,53 +23,35 @@ cr_status cr_track_view(cr_tensor *view, cr_tensor *of, cr_view_kind kind)
     return CR_OK;
 }
 
-cr_status cr_refresh_view(cr_tensor *t)
-{
-    cr_grad_meta *m = t->grad;
-    cr_node *n;
-
-    if (CR_LIKELY(m->view_version == t->storage->version))
-        return CR_OK;
-    if (!m->grad_fn && !m->base->requires_grad)
-        return CR_OK;
-    CR_TRY(cr_layout_node(&n, m->base, t, NULL));
-    cr_status st = cr_set_history(t, n, 0);
-    cr_node_drop(n);
-    return st;
-}
-
 /* --- what may be changed --- */
-static cr_status refuse_view(cr_tensor *t)
+/* Why a view of this kind cannot take part in a change: `direct`, of itself, or of its base. */
+static cr_status refuse_view(cr_tensor *t, bool direct)
 {
-    char name[96], start[192] = "A view of a tensor is being modified inplace.";
-    cr_grad_meta *m = t->grad;
-    cr_node *n;
+    const cr_grad_meta *m = t->grad;
+    const char *what = direct ? "is being modified inplace"
+                              : "its base or another view of its base has been modified inplace";
+    char name[96], start[256];
 
-    switch (m->view_kind) {
-    case CR_VIEW_NO_GRAD:
+    if (m->view_kind == CR_VIEW_NO_GRAD)
         return cr_fail(CR_RUNTIME,
-                       "A view was created in no_grad mode and is being modified inplace with "
-                       "grad mode enabled. Given that this use case is ambiguous and "
-                       "error-prone, it is forbidden. You can clarify your code by moving both "
-                       "the view and the inplace either both inside the no_grad block (if you "
-                       "don't want the inplace to be tracked) or both outside (if you want the "
-                       "inplace to be tracked).");
-    case CR_VIEW_INFERENCE:
+                       "A view was created in no_grad mode and %s with grad mode enabled. Given "
+                       "that this use case is ambiguous and error-prone, it is forbidden. You can "
+                       "clarify your code by moving both the view and the inplace either both "
+                       "inside the no_grad block (if you don't want the inplace to be tracked) or "
+                       "both outside (if you want the inplace to be tracked).",
+                       what);
+    if (m->view_kind == CR_VIEW_INFERENCE)
         return cr_fail(CR_RUNTIME,
-                       "A view was created in inference mode and is being modified inplace in "
-                       "normal mode. Given that this use case is ambiguous and error-prone, it "
-                       "is forbidden. You can clarify your code by moving both the view and the "
-                       "inplace either both inside the inference_mode block (if you don't want "
-                       "the inplace to be tracked) or both outside (if you want the inplace to "
-                       "be tracked).");
-    default: break;
-    }
-    CR_TRY(cr_grad_fn(&n, t));
-    if (n) {
-        cr_node_short_name(name, sizeof name, n);
-        snprintf(start, sizeof start, "Output %u of %s is a view and is being modified inplace.",
-                 m->output, name);
-    }
+                       "A view was created in inference mode and %s in normal mode. Given that "
+                       "this use case is ambiguous and error-prone, it is forbidden. You can "
+                       "clarify your code by moving both the view and the inplace either both "
+                       "inside the inference_mode block (if you don't want the inplace to be "
+                       "tracked) or both outside (if you want the inplace to be tracked).",
+                       what);
+    if (m->grad_fn)
+        cr_node_short_name(name, sizeof name, m->grad_fn);
+    snprintf(start, sizeof start, "Output %u of %s is a view and %s.", m->output,
+             m->grad_fn ? name : "an operation", what);
     if (m->view_kind == CR_VIEW_MULTIPLE)
         return cr_fail(CR_RUNTIME,
                        "%s This view is the output of a function that returns multiple views. "
@@ -85,13 +67,30 @@ static cr_status refuse_view(cr_tensor *t)
                    start);
 }
 
+cr_status cr_refresh_view(cr_tensor *t)
+{
+    cr_grad_meta *m = t->grad;
+    cr_node *n;
+
+    if (CR_LIKELY(m->view_version == t->storage->version))
+        return CR_OK;
+    if (!m->grad_fn && !m->base->requires_grad)
+        return CR_OK;
+    if (CR_UNLIKELY(m->view_kind != CR_VIEW_NORMAL))
+        return refuse_view(t, false);
+    CR_TRY(cr_layout_node(&n, m->base, t, NULL));
+    cr_status st = cr_set_history(t, n, 0);
+    cr_node_drop(n);
+    return st;
+}
+
 static cr_status check_recorded(cr_tensor *t)
 {
     cr_tensor *base = cr_base_of(t);
 
     if (base) {
         if (t->grad->view_kind != CR_VIEW_NORMAL)
-            return refuse_view(t);
+            return refuse_view(t, true);
         if (cr_requires_grad(t) && cr_is_leaf(base))
             return cr_fail(CR_RUNTIME, "a view of a leaf Variable that requires grad is being "
                                        "used in an in-place operation.");

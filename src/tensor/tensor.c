@@ -32,6 +32,13 @@ static inline void release_dims(cr_tensor *t)
         cr_free(t->size);
 }
 
+/* The autograd stage refuses to change or to save such a tensor outside inference mode. */
+static inline void set_inference(cr_tensor *t, bool on)
+{
+    t->inference = on;
+    t->stages = (t->stages & ~CR_STAGE_BIT(AUTOGRAD)) | (uint32_t)on << CR_STAGE_AUTOGRAD;
+}
+
 /* A header with room for `ndim` dims and without storage. */
 static inline cr_tensor *header_new(cr_dtype dtype, cr_device_kind device, int ndim)
 {
@@ -46,7 +53,7 @@ static inline cr_tensor *header_new(cr_dtype dtype, cr_device_kind device, int n
     t->device = (uint8_t)device;
     t->ndim = (uint8_t)ndim;
     t->stages = device == CR_META ? CR_STAGE_BIT(FAKE) : 0;
-    t->inference = cr_thread.inference;
+    set_inference(t, cr_thread.inference);
     if (CR_UNLIKELY(get_dims(t, ndim))) {
         cr_cpu_release(t, HEADER_CLASS);
         return NULL;
@@ -239,7 +246,7 @@ cr_status cr_tensor_view(cr_tensor **out, const cr_tensor *base, const cr_geomet
     CR_TRY(cr_tensor_over(out, base->storage, base->dtype, g->ndim, g->size, g->stride,
                           base->offset + g->offset));
     cr_storage_keep(base->storage);
-    (*out)->inference = base->inference;
+    set_inference(*out, base->inference);
     return CR_OK;
 }
 
@@ -247,7 +254,7 @@ cr_status cr_tensor_alias(cr_tensor **out, const cr_tensor *t)
 {
     CR_TRY(cr_tensor_over(out, t->storage, t->dtype, t->ndim, t->size, t->stride, t->offset));
     cr_storage_keep(t->storage);
-    (*out)->inference = t->inference;
+    set_inference(*out, t->inference);
     (*out)->number = t->number;
     return CR_OK;
 }

@@ -366,8 +366,12 @@ static PyMethodDef functions[] = {{"_run_backward", run_backward, METH_VARARGS, 
                                   {"is_anomaly_check_nan_enabled", anomaly_checks_nan, METH_NOARGS, NULL},
                                   {0}};
 
+/* The dict belongs to the old history, whose C hook holds it. */
+static void forget_hooks(cr_tensor *t) { ((cr_py_tensor *)t->peer)->hooks = NULL; }
+
 int cr_py_engine_start(PyObject *m)
 {
+    cr_history_changed = forget_hooks;
     cr_lock_python = lock_python;
     cr_unlock_python = unlock_python;
     cr_anomaly_record = record_stack;

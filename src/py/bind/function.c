@@ -341,10 +341,14 @@ static cr_status record_output(call *k, Py_ssize_t i)
         CR_TRY(cr_check_inplace(t, true));
         return cr_rebase_history(t, c->node, (uint32_t)i);
     }
-    if (input || cr_requires_grad(t)) {
+    if (input || (cr_requires_grad(t) && !cr_base_of(t))) {
         CR_TRY(alias_output(k, i));
-        t = cr_py_tensor_of(PyTuple_GET_ITEM(k->outputs, i));
+        cr_tensor *alias = cr_py_tensor_of(PyTuple_GET_ITEM(k->outputs, i));
+        if (input)
+            CR_TRY(cr_track_view(alias, t, CR_VIEW_FUNCTION));
+        t = alias;
     }
+    cr_set_view_kind(t, PyTuple_GET_SIZE(k->outputs) > 1 ? CR_VIEW_MULTIPLE : CR_VIEW_FUNCTION);
     return cr_set_history(t, c->node, (uint32_t)i);
 }
 
