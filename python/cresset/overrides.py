@@ -1,5 +1,4 @@
 """__torch_function__: how classes take part in calls of functions on their objects."""
-import contextlib
 import functools
 
 from . import _C
@@ -110,13 +109,4 @@ class BaseTorchFunctionMode(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-@contextlib.contextmanager
-def _off():
-    _C._change_override_off(1)
-    try:
-        yield
-    finally:
-        _C._change_override_off(-1)
-
-
-DisableTorchFunctionSubclass = DisableTorchFunction = _off
+DisableTorchFunctionSubclass = DisableTorchFunction = _C.DisableTorchFunctionSubclass

@@ -249,17 +249,6 @@ static PyObject *disabled_handler(PyObject *m, PyObject *args)
     return out;
 }
 
-static PyObject *change_off(PyObject *m, PyObject *x)
-{
-    long by = PyLong_AsLong(x);
-
-    (void)m;
-    if (by == -1 && PyErr_Occurred())
-        return NULL;
-    cr_py_override_off += (int)by;
-    Py_RETURN_NONE;
-}
-
 /* The objects among the arguments that override, subclasses first; for Python functions. */
 static PyObject *has_torch_function(PyObject *m, PyObject *args)
 {
@@ -275,6 +264,34 @@ static PyObject *has_torch_function(PyObject *m, PyObject *args)
     return PyBool_FromLong(found);
 }
 
+/* with DisableTorchFunctionSubclass(): subclasses are treated as plain. */
+static PyObject *off_enter(PyObject *self, PyObject *unused)
+{
+    (void)unused;
+    cr_py_override_off++;
+    return Py_NewRef(self);
+}
+
+static PyObject *off_exit(PyObject *self, PyObject *args)
+{
+    (void)self;
+    (void)args;
+    cr_py_override_off--;
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef off_methods[] = {{"__enter__", off_enter, METH_NOARGS, NULL},
+                                    {"__exit__", off_exit, METH_VARARGS, NULL},
+                                    {0}};
+static PyTypeObject off_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.DisableTorchFunctionSubclass",
+    .tp_basicsize = sizeof(PyObject),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Inside, __torch_function__ of subclasses is not asked.",
+    .tp_new = PyType_GenericNew,
+    .tp_methods = off_methods,
+};
+
 static PyMethodDef handler_def = {"__torch_function__", default_handler, METH_VARARGS | METH_CLASS,
                                   "Calls the function; results become objects of this class."};
 static PyMethodDef functions[] = {
@@ -282,13 +299,14 @@ static PyMethodDef functions[] = {
      "As __torch_function__: calls are handled as for plain tensors."},
     {"_push_function_mode", push_mode, METH_O, NULL},
     {"_pop_function_mode", pop_mode, METH_NOARGS, NULL},
-    {"_change_override_off", change_off, METH_O, NULL},
     {"_has_torch_function", has_torch_function, METH_O, NULL},
     {0}};
 
 int cr_py_override_start(PyObject *m)
 {
     handler_name = PyUnicode_InternFromString("__torch_function__");
+    if (cr_py_add_type(m, "DisableTorchFunctionSubclass", &off_type) < 0)
+        return -1;
     PyObject *handler = handler_name ? PyDescr_NewClassMethod(cr_py_tensor_type, &handler_def) : NULL;
     if (!handler ||
         PyObject_SetAttr((PyObject *)cr_py_tensor_type, handler_name, handler) < 0 ||

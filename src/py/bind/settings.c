@@ -128,7 +128,43 @@ static PyObject *is_tensor(PyObject *m, PyObject *x)
     return PyBool_FromLong(cr_py_is_tensor(x));
 }
 
+/* torch.numel(x) and the like: the method of the same name. */
+static PyObject *by_method(PyObject *x, const char *name)
+{
+    if (!cr_py_is_tensor(x) && !cr_py_overrides(Py_TYPE(x)))
+        return PyErr_Format(PyExc_TypeError,
+                            "%s(): argument 'input' (position 1) must be Tensor, not %s", name,
+                            Py_TYPE(x)->tp_name);
+    return PyObject_CallMethod(x, name, NULL);
+}
+
+#define BY_METHOD(name)                                                                            \
+    static PyObject *call_##name(PyObject *m, PyObject *x)                                         \
+    {                                                                                              \
+        (void)m;                                                                                   \
+        return by_method(x, #name);                                                                \
+    }
+BY_METHOD(numel)
+BY_METHOD(is_floating_point)
+BY_METHOD(is_complex)
+BY_METHOD(is_signed)
+BY_METHOD(is_inference)
+BY_METHOD(is_conj)
+BY_METHOD(is_neg)
+BY_METHOD(get_device)
+BY_METHOD(detach_)
+#undef BY_METHOD
+
 static PyMethodDef functions[] = {
+    {"numel", call_numel, METH_O, "The number of elements."},
+    {"is_floating_point", call_is_floating_point, METH_O, NULL},
+    {"is_complex", call_is_complex, METH_O, NULL},
+    {"is_signed", call_is_signed, METH_O, NULL},
+    {"is_inference", call_is_inference, METH_O, NULL},
+    {"is_conj", call_is_conj, METH_O, NULL},
+    {"is_neg", call_is_neg, METH_O, NULL},
+    {"get_device", call_get_device, METH_O, "The device's index, -1 for the CPU."},
+    {"detach_", call_detach_, METH_O, "Forgets the history."},
     {"get_default_dtype", get_default_dtype, METH_NOARGS, "The dtype of new floating tensors."},
     {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating tensors."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "Threads that one operator may use."},
