@@ -411,6 +411,18 @@ def test_cycles_through_dict_and_hooks_are_collected():
     assert reference() is None
 
 
+def test_cycles_through_a_leaf_that_only_the_graph_holds_are_collected():
+    class Probe:
+        pass
+    x = torch.zeros(2, requires_grad=True)
+    x.probe = Probe()
+    x.result = x * 2
+    reference = weakref.ref(x.probe)
+    del x
+    gc.collect()
+    assert reference() is None
+
+
 def test_cycles_through_functions_are_collected():
     class Keep(torch.autograd.Function):
         @staticmethod

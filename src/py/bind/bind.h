@@ -46,7 +46,7 @@ int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg);
 /* Regions of C that run without the interpreter lock; the collector must not enter
  * graphs meanwhile. */
 extern long cr_py_unlocked;
-/* Python objects that graphs hold: while 0, the collector need not enter graphs. */
+/* Python objects that only C holds: while 0, the collector need not enter graphs. */
 extern long cr_py_graph_objects;
 
 /* Leaves and re-enters the interpreter around `code`. */

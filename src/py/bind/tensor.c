@@ -31,6 +31,7 @@ static PyObject *wrap_again(cr_tensor *t)
         return Py_NewRef((PyObject *)w);
     }
     w->owns = true; /* our count becomes the wrapper's, the peer's reference the caller's */
+    cr_py_graph_objects--;
     return (PyObject *)w;
 }
 
@@ -94,6 +95,7 @@ static void flip(cr_py_tensor *w)
 {
     Py_SET_REFCNT((PyObject *)w, 1);
     w->owns = false;
+    cr_py_graph_objects++;
     cr_drop(w->t); /* may revive at once, when C let go meanwhile */
 }
 
@@ -133,6 +135,7 @@ static bool revive(cr_tensor *t)
 
     atomic_store_explicit(&t->count, 1, memory_order_release);
     w->owns = true;
+    cr_py_graph_objects--;
     Py_DECREF((PyObject *)w);
     PyGILState_Release(lock);
     return true;
@@ -150,6 +153,13 @@ static int visit_node(cr_node *node, visitproc visit, void *arg)
     stack[depth++] = node;
     while (depth) {
         cr_node *n = stack[--depth];
+        cr_tensor *leaf = cr_node_variable(n);
+        if (leaf) { /* its node is part of it; the edge that led here counts it */
+            int stop = cr_py_visit_tensor(leaf, visit, arg);
+            if (stop)
+                return stop;
+            continue;
+        }
         if (atomic_load_explicit(&n->count, memory_order_relaxed) != 1)
             continue;
         Py_VISIT(cr_py_node_context(n));
