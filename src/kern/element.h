@@ -93,12 +93,9 @@ static inline void store_i8(void *p, int64_t x) { *(int8_t *)p = (int8_t)x; }
 static inline void store_i16(void *p, int64_t x) { *(int16_t *)p = (int16_t)x; }
 static inline void store_i32(void *p, int64_t x) { *(int32_t *)p = (int32_t)x; }
 static inline void store_i64(void *p, int64_t x) { *(int64_t *)p = x; }
-static inline void store_f16(void *p, double x) { *(uint16_t *)p = cr_float_to_half((float)x); }
-static inline void store_bf16(void *p, double x)
-{
-    *(uint16_t *)p = cr_float_to_bfloat((float)x);
-}
-static inline void store_f32(void *p, double x) { *(float *)p = (float)x; }
+static inline void store_f16(void *p, float x) { *(uint16_t *)p = cr_float_to_half(x); }
+static inline void store_bf16(void *p, float x) { *(uint16_t *)p = cr_float_to_bfloat(x); }
+static inline void store_f32(void *p, float x) { *(float *)p = x; }
 static inline void store_f64(void *p, double x) { *(double *)p = x; }
 static inline void store_c64(void *p, double _Complex z)
 {

@@ -13,8 +13,8 @@ typedef struct {
     void *owned; /* NULL when `data` is the view's own */
 } cr_dense;
 
-/* Bytes aligned for vector loads; freed with cr_aligned_free.  NULL and a record
- * when there are none. */
+/* Scratch memory from the device's cache, aligned for vector loads; freed with
+ * cr_aligned_free.  NULL and a record when there is none. */
 void *cr_aligned_alloc(size_t size);
 void cr_aligned_free(void *p);
 

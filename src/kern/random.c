@@ -39,9 +39,9 @@ struct draw {
 static void store_double(cr_dtype t, char *to, double x)
 {
     switch (t) {
-    case CR_F16: store_f16(to, x); return;
-    case CR_BF16: store_bf16(to, x); return;
-    case CR_F32: store_f32(to, x); return;
+    case CR_F16: store_f16(to, (float)x); return;
+    case CR_BF16: store_bf16(to, (float)x); return;
+    case CR_F32: store_f32(to, (float)x); return;
     case CR_F64: store_f64(to, x); return;
     default: cr_scalar_store(cr_scalar_float(x), t, to); return;
     }

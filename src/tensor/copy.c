@@ -7,7 +7,7 @@
  * along the destination's rows, so every cache line is touched once on either side. */
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
-#include "tensor/convert.h"
+#include "num/convert.h"
 #include "tensor/geometry.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* Copies compared with one element at a time, over random sizes, strides and dtypes. */
 #include "base/memory.h"
 #include "base/test.h"
-#include "tensor/convert.h"
+#include "num/convert.h"
 #include "tensor/geometry.h"
 #include <stdlib.h>
 #include <string.h>

@@ -36,7 +36,7 @@ cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
 {
     static const int plain[] = {0}, with_buffer[] = {0, 2};
     double decay = arg[3].d, momentum = arg[4].d, lr = arg[5].d;
-    double damping = arg[9].i ? 1 : 1 - arg[6].d;
+    double damping = 1 - arg[6].d;
     const cr_op *op = cr_ops_find(momentum != 0 ? "_sgd_momentum_step" : "_sgd_step");
 
     (void)result;
@@ -48,10 +48,8 @@ cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
             CR_TRY(step_in_place(op, a, 1, plain));
             continue;
         }
-        /* The first step copies the gradient: a zero buffer without dampening. */
         cr_value a[] = {p, g, cr_of_tensor(item(&arg[2], i)), cr_of_float(lr), cr_of_float(decay),
-                        cr_of_float(arg[9].i ? 0 : momentum), cr_of_float(damping), arg[7],
-                        arg[8]};
+                        cr_of_float(momentum), cr_of_float(damping), arg[7], arg[8], arg[9]};
         CR_TRY(step_in_place(op, a, 2, with_buffer));
     }
     return CR_OK;

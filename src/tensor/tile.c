@@ -6,7 +6,7 @@
  * row is contiguous or one value, is used in place; any other goes through a
  * tile: converted in before the call, converted out after it. */
 #include "base/parallel.h"
-#include "tensor/convert.h"
+#include "num/convert.h"
 #include "tensor/internal.h"
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Rows of elements from one dtype to another: one function for each pair.
  *
  * Half types are converted without branches, so that the contiguous loops vectorise. */
-#include "tensor/convert.h"
+#include "num/convert.h"
 #include <string.h>
 
 static inline uint32_t float_bits(float f)

@@ -3,8 +3,8 @@
  * Conversions are those of C casts and of torch: floating point to integers drops the
  * fraction, anything to bool asks for nonzero, complex to real drops the imaginary part,
  * half types round to nearest even. */
-#ifndef CR_TENSOR_CONVERT_H
-#define CR_TENSOR_CONVERT_H
+#ifndef CR_NUM_CONVERT_H
+#define CR_NUM_CONVERT_H
 
 #include "num/dtype.h"
 
