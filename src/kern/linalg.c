@@ -224,6 +224,27 @@ static void solve_lu(const cr_lapack_job *j, int n, int nrhs, const void *lu, co
                              &n, &info, 1);
 }
 
+/* Row numbers that a factorization gave, from 1 to n (down to -n for blocks of two): the
+ * solvers index with them unchecked. */
+static cr_status check_pivots(const char *name, const cr_dense *p, const cr_view *view, int64_t n,
+                              bool blocks)
+{
+    const int32_t *at = (const int32_t *)(const void *)p->data;
+    int64_t count = 1;
+
+    for (int d = 0; d < view->ndim; d++)
+        count *= view->size[d];
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = blocks && at[i] < 0 ? -(int64_t)at[i] : at[i];
+        if (row < 1 || row > n)
+            return cr_fail(CR_RUNTIME,
+                           "%s: pivots are expected to be between 1 and %lld, but %d was given. "
+                           "Did you properly pass the result of the factorization?",
+                           name, (long long)n, (int)at[i]);
+    }
+    return CR_OK;
+}
+
 /* (LU, pivots, B, adjoint) -> X, the result's batch covering both */
 cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 {
@@ -236,6 +257,7 @@ cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_lapack_begin(&j, "linalg.lu_solve", out, 2));
     CR_GO(cr_dense_in(&pivots, arg[1].view, CR_I32));
+    CR_GO(check_pivots("linalg.lu_solve", &pivots, arg[1].view, n, false));
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
@@ -245,6 +267,7 @@ cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
             stride[d] = step, step *= dense.size[d];
         dense.data = pivots.data;
         dense.stride = stride;
+        dense.dtype = CR_I32;
         cr_lapack_load(&j, lu, i, a, n);
         cr_lapack_load(&j, b, i, x, n);
         solve_lu(&j, n, nrhs, a, (int *)(void *)cr_lapack_at(&j, &dense, 1, i), x, arg[3].i);
@@ -950,11 +973,18 @@ cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *ld = arg[0].view, *pivots = arg[1].view, *b = arg[2].view;
     int n = cols(ld), nrhs = cols(out), info = 0, *p;
+    cr_dense checked = {0};
     cr_lapack_job j;
     cr_status st;
     char *a, *x;
 
+    if (pivots->dtype != CR_I32)
+        return cr_fail(CR_RUNTIME, "torch.linalg.ldl_solve: Expected pivots to be integers. Got %s",
+                       cr_dtype_infos[pivots->dtype].legacy);
+
     CR_TRY(cr_lapack_begin(&j, "linalg.ldl_solve", out, 2));
+    CR_GO(cr_dense_in(&checked, pivots, CR_I32));
+    CR_GO(check_pivots("linalg.ldl_solve", &checked, pivots, n, true));
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     TAKE(&j, p, n, sizeof *p);
@@ -968,6 +998,7 @@ cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
         cr_lapack_store(&j, out, i, x, n);
     }
 done:
+    cr_dense_drop(&checked);
     cr_lapack_end(&j);
     return st;
 }
@@ -986,6 +1017,7 @@ cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
 
     CR_GO(st);
     CR_GO(cr_dense_in(&p, pivots, CR_I32));
+    CR_GO(check_pivots("lu_unpack", &p, pivots, m, false));
     for (int d = 0; d + 1 < pivots->ndim; d++)
         batch *= pivots->size[d];
     memset(out->data, 0, (size_t)(batch * m * m) * item);
