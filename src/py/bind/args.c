@@ -62,7 +62,7 @@ static void note_overloaded(cr_py_args *a, PyObject *x)
 static cr_py_fit to_tensor(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
     if (CR_LIKELY(Py_IS_TYPE(x, cr_py_tensor_type))) {
-        *out = cr_of_tensor(cr_py_tensor_of(x));
+        cr_py_set_tensor(out, cr_py_tensor_of(x));
         return CR_PY_FITS;
     }
     if (x == Py_None) {
@@ -117,7 +117,8 @@ static cr_py_fit to_float(PyObject *x, cr_value *out)
     cr_py_fit fit;
 
     if (CR_LIKELY(PyFloat_CheckExact(x))) {
-        *out = cr_of_float(PyFloat_AS_DOUBLE(x));
+        out->tag = CR_FLOAT;
+        out->d = PyFloat_AS_DOUBLE(x);
         return CR_PY_FITS;
     }
     if (PyBool_Check(x))
@@ -140,7 +141,8 @@ static cr_py_fit to_bool(PyObject *x, cr_value *out)
     cr_scalar s;
 
     if (CR_LIKELY(PyBool_Check(x))) {
-        *out = cr_of_bool(x == Py_True);
+        out->tag = CR_TRUTH;
+        out->i = x == Py_True;
         return CR_PY_FITS;
     }
     if (!cr_py_is_numpy_scalar(x) || cr_py_scalar_from(x, &s) != CR_PY_FITS ||

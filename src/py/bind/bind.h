@@ -141,6 +141,18 @@ PyObject *cr_py_ints_tuple(const int64_t *v, size_t n);
 
 /* --- calling operators (args.c, sig.c, call.c) --- */
 
+/* Field by field: a value that is assembled and then copied whole costs a stalled load. */
+static inline void cr_py_set_tensor(cr_value *v, cr_tensor *t)
+{
+    v->tag = CR_TENSOR;
+    v->t = t;
+}
+static inline void cr_py_set_int(cr_value *v, int64_t i)
+{
+    v->tag = CR_INT;
+    v->i = i;
+}
+
 /* One overload as Python sees it. */
 typedef struct cr_py_sig {
     const cr_op *op;

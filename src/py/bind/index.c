@@ -333,9 +333,9 @@ static PyObject *select_first(cr_tensor *t, PyObject *index)
     if (CR_UNLIKELY(overflow || !t->ndim || i < -t->size[0] || i >= t->size[0] ||
                     !ops[OP_select]))
         return NULL;
-    arg[0] = cr_of_tensor(t);
-    arg[1] = cr_of_int(0);
-    arg[2] = cr_of_int(i);
+    cr_py_set_tensor(&arg[0], t);
+    cr_py_set_int(&arg[1], 0);
+    cr_py_set_int(&arg[2], i);
     cr_status st = cr_call(ops[OP_select], arg, &result);
     return st ? cr_py_raise(st) : cr_py_wrap(result.t);
 }

@@ -68,19 +68,21 @@ static const cr_op *op_rsub, *op_reciprocal, *op_mul;
 static inline bool operand(const cr_param *p, PyObject *x, cr_value *out)
 {
     if (CR_LIKELY(Py_IS_TYPE(x, cr_py_tensor_type))) {
-        *out = cr_of_tensor(cr_py_tensor_of(x));
+        cr_py_set_tensor(out, cr_py_tensor_of(x));
         return true;
     }
     if (!p->number)
         return false;
     out->tag = CR_NUMBER;
     if (PyFloat_CheckExact(x)) {
-        out->number = cr_scalar_float(PyFloat_AS_DOUBLE(x));
+        out->number.category = CR_CAT_FLOAT;
+        out->number.d = PyFloat_AS_DOUBLE(x);
         return true;
     }
     if (PyLong_CheckExact(x)) {
         int overflow;
-        out->number = cr_scalar_int(PyLong_AsLongLongAndOverflow(x, &overflow));
+        out->number.category = CR_CAT_INT;
+        out->number.i = PyLong_AsLongLongAndOverflow(x, &overflow);
         return !overflow;
     }
     return false;
@@ -170,7 +172,7 @@ static PyObject *two(const binary *o, PyObject *a, PyObject *b)
 
     if (CR_LIKELY(o->op && Py_IS_TYPE(a, cr_py_tensor_type) && !cr_py_mode_count) &&
         operand(&o->op->param[1], b, &v[1])) {
-        v[0] = cr_of_tensor(cr_py_tensor_of(a));
+        cr_py_set_tensor(&v[0], cr_py_tensor_of(a));
         return run(o->op, v);
     }
     return cr_py_is_tensor(a) ? call_two(o->method, a, b) : reflected(o, a, b);
@@ -182,7 +184,7 @@ static PyObject *two_inplace(const binary *o, PyObject *a, PyObject *b)
 
     if (o->inplace && Py_IS_TYPE(a, cr_py_tensor_type) && !cr_py_mode_count &&
         operand(&o->op->param[1], b, &v[1])) {
-        v[0] = cr_of_tensor(cr_py_tensor_of(a));
+        cr_py_set_tensor(&v[0], cr_py_tensor_of(a));
         return run(o->inplace, v);
     }
     return call_two(o->method_inplace, a, b);
