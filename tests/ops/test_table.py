@@ -41,7 +41,11 @@ def test_values_and_dtypes(key):
             continue
         for case in entry.cases():
             draw = Draw(entry, case, dtype)
-            got = list(leaves(draw.run()))[0]
+            try:
+                got = list(leaves(draw.run()))[0]
+            except NotImplementedError:
+                assert dtype in INTS + ("bool",), (dtype, case)
+                continue  # refused by the kernel, in torch's words
             with numpy.errstate(all="ignore"):
                 try:
                     want = numpy.asarray(reference(entry, draw))
