@@ -41,7 +41,7 @@ struct cr_node_extra {
 CR_MUST cr_status cr_node_extra_of(struct cr_node_extra **out, cr_node *n);
 /* Calls release and free of the kind under the right lock, then returns the block. */
 void cr_node_destroy(cr_node *n);
-/* "Add" for AddBackward0: as torch names nodes inside messages. */
+/* "Add" for AddBackward0, "Sum1" for SumBackward1: as torch names nodes inside messages. */
 void cr_node_short_name(char *out, size_t size, cr_node *n);
 CR_MUST cr_status cr_node_result_set(cr_node_result *r, const cr_tensor *t);
 
@@ -92,6 +92,9 @@ CR_MUST cr_status cr_layout_scatter(cr_tensor **out, cr_tensor *t, const cr_layo
 /* Node of a view over `base` (edge counted by the node); `name`: see cr_view_node. */
 CR_MUST cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view,
                                  const char *name);
+/* The same over result 0 of `to`. */
+CR_MUST cr_status cr_layout_node_of(cr_node **out, cr_node *to, const cr_layout *base,
+                                    const cr_layout *view);
 /* Both maps, recorded when grad mode is on and `t` requires a gradient. */
 CR_MUST cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t, const cr_layout *base,
                                             const cr_layout *view);
@@ -99,6 +102,10 @@ CR_MUST cr_status cr_layout_scatter_recorded(cr_tensor **out, cr_tensor *t,
                                              const cr_layout *base, const cr_layout *view);
 
 /* --- view.c --- */
+/* As cr_set_history, for a saved result that `node` reads back: when the node changed a view
+ * in place, the result is that view of what CopySlices made. */
+bool cr_changes_view(const cr_node *node); /* it is being applied for such a change */
+CR_MUST cr_status cr_set_result_history(cr_tensor *t, cr_node *node, uint32_t output);
 /* Brings grad_fn of a view up to date with its base. */
 CR_MUST cr_status cr_refresh_view(cr_tensor *t);
 

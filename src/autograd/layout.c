@@ -162,6 +162,28 @@ static cr_status slice(cr_tensor **out, cr_tensor *t, int d, int64_t i)
     return st;
 }
 
+/* Whether two elements may lie in one place: false only when each stride steps over all
+ * that the smaller ones span. */
+static bool may_overlap(const cr_tensor *t)
+{
+    int64_t span = 1;
+    uint64_t done = 0;
+
+    for (int n = 0; n < t->ndim; n++) {
+        int next = -1;
+        for (int i = 0; i < t->ndim; i++)
+            if (!(done >> i & 1) && (next < 0 || t->stride[i] < t->stride[next]))
+                next = i;
+        done |= (uint64_t)1 << next;
+        if (t->size[next] <= 1)
+            continue;
+        if (t->stride[next] < span)
+            return true;
+        span += (t->size[next] - 1) * t->stride[next];
+    }
+    return false;
+}
+
 /* The shortest dimension longer than one: slices across it are added one by one. */
 static int dimension_to_peel(const cr_tensor *t)
 {
@@ -197,7 +219,7 @@ static cr_status add_into(cr_tensor *v, cr_tensor *t)
 {
     if (!v->numel || !v->data)
         return CR_OK;
-    if (cr_has_internal_overlap(v))
+    if (may_overlap(v))
         return add_slices(v, t, dimension_to_peel(v));
     return cr_call_add_inplace(v, t);
 }
@@ -231,7 +253,7 @@ static cr_status scatter_into(cr_tensor *v, cr_tensor *t)
 {
     cr_tensor *v1 = NULL, *t1 = NULL;
 
-    if (!cr_has_internal_overlap(v))
+    if (!may_overlap(v))
         return copy(v, t);
     cr_status st = without_repeats(&v1, &t1, v, t);
     if (!st)
@@ -327,6 +349,23 @@ cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view, 
     CR_TRY(node_new(out, &view_kind, base, &b, &v));
     ((layout_node *)*out)->name = name;
     return CR_OK;
+}
+
+cr_status cr_layout_node_of(cr_node **out, cr_node *to, const cr_layout *base,
+                            const cr_layout *view)
+{
+    cr_node *n = NULL;
+    cr_status st;
+
+    CR_TRY(cr_node_new(&n, sizeof(layout_node), &view_kind, 1, 1));
+    CR_GO(cr_layout_copy(&((layout_node *)n)->base, base));
+    CR_GO(cr_layout_copy(&((layout_node *)n)->view, view));
+    n->edges[0] = (cr_edge){cr_node_keep(to), 0};
+    *out = n;
+    return CR_OK;
+done:
+    cr_node_drop(n);
+    return st;
 }
 
 static cr_status recorded(cr_tensor *made, cr_tensor *t, const cr_node_kind *kind,

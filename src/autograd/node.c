@@ -182,11 +182,13 @@ const char *cr_node_name(cr_node *n)
 void cr_node_short_name(char *out, size_t size, cr_node *n)
 {
     snprintf(out, size, "%s", cr_node_name(n));
-    size_t len = strlen(out);
-    while (len && out[len - 1] >= '0' && out[len - 1] <= '9')
-        len--;
-    if (len > 8 && !strncmp(out + len - 8, "Backward", 8))
-        out[len - 8] = 0;
+    char *at = strstr(out, "Backward");
+    if (!at)
+        return;
+    const char *number = at + 8;
+    if (!strcmp(number, "0"))
+        number = "";
+    memmove(at, number, strlen(number) + 1);
 }
 
 cr_tensor *cr_node_variable(const cr_node *n)

@@ -96,7 +96,10 @@ static cr_status modified(const cr_saved *s, cr_node *owner)
     if (!n && !cr_grad_fn(&n, s->tensor) && n)
         output = s->tensor->grad->output;
     if (n) {
-        cr_node_short_name(name, sizeof name, n);
+        if (cr_changes_view(n))
+            snprintf(name, sizeof name, "AsStrided");
+        else
+            cr_node_short_name(name, sizeof name, n);
         snprintf(of, sizeof of, ", which is output %u of %s,", output, name);
     }
     cr_print_sizes(&sizes, s->tensor->ndim, s->tensor->size);
@@ -123,7 +126,7 @@ static cr_status with_history(cr_tensor **out, cr_tensor *plain, cr_node *node, 
 
     cr_drop(plain);
     if (!st)
-        st = cr_set_history(t, node, output);
+        st = cr_set_result_history(t, node, output);
     if (st) {
         cr_drop(t);
         return st;

@@ -24,47 +24,58 @@ cr_status cr_track_view(cr_tensor *view, cr_tensor *of, cr_view_kind kind)
 }
 
 /* --- what may be changed --- */
-/* Why a view of this kind cannot take part in a change: `direct`, of itself, or of its base. */
-static cr_status refuse_view(cr_tensor *t, bool direct)
+/* Where the view comes from, as torch begins: `direct`, it is itself changed, or its base. */
+static void describe_view(char *out, size_t size, const cr_tensor *t, bool direct)
 {
     const cr_grad_meta *m = t->grad;
     const char *what = direct ? "is being modified inplace"
                               : "its base or another view of its base has been modified inplace";
-    char name[96], start[256];
+    char name[96] = "", from[160] = "A view was";
 
-    if (m->view_kind == CR_VIEW_NO_GRAD)
-        return cr_fail(CR_RUNTIME,
-                       "A view was created in no_grad mode and %s with grad mode enabled. Given "
-                       "that this use case is ambiguous and error-prone, it is forbidden. You can "
-                       "clarify your code by moving both the view and the inplace either both "
-                       "inside the no_grad block (if you don't want the inplace to be tracked) or "
-                       "both outside (if you want the inplace to be tracked).",
-                       what);
-    if (m->view_kind == CR_VIEW_INFERENCE)
-        return cr_fail(CR_RUNTIME,
-                       "A view was created in inference mode and %s in normal mode. Given that "
-                       "this use case is ambiguous and error-prone, it is forbidden. You can "
-                       "clarify your code by moving both the view and the inplace either both "
-                       "inside the inference_mode block (if you don't want the inplace to be "
-                       "tracked) or both outside (if you want the inplace to be tracked).",
-                       what);
     if (m->grad_fn)
         cr_node_short_name(name, sizeof name, m->grad_fn);
-    snprintf(start, sizeof start, "Output %u of %s is a view and %s.", m->output,
-             m->grad_fn ? name : "an operation", what);
-    if (m->view_kind == CR_VIEW_MULTIPLE)
-        return cr_fail(CR_RUNTIME,
-                       "%s This view is the output of a function that returns multiple views. "
-                       "Such functions do not allow the output views to be modified inplace. You "
-                       "should replace the inplace operation by an out-of-place one.",
-                       start);
-    return cr_fail(CR_RUNTIME,
-                   "%s This view was created inside a custom Function (or because an input was "
-                   "returned as-is) and the autograd logic to handle view+inplace would override "
-                   "the custom backward associated with the custom Function, leading to "
-                   "incorrect gradients. This behavior is forbidden. You can fix this by cloning "
-                   "the output of the custom Function.",
-                   start);
+    if (m->grad_fn && m->view_kind != CR_VIEW_NO_GRAD && m->view_kind != CR_VIEW_INFERENCE) {
+        snprintf(out, size, "Output %u of %s is a view and %s.", m->output, name, what);
+        return;
+    }
+    if (m->grad_fn)
+        snprintf(from, sizeof from, "Output %u of %s is a view of a view which was", m->output,
+                 name);
+    if (m->view_kind == CR_VIEW_INFERENCE)
+        snprintf(out, size, "%s created in inference mode and %s in normal mode.", from, what);
+    else
+        snprintf(out, size, "%s created in no_grad mode and %s with grad mode enabled.", from,
+                 what);
+}
+
+static cr_status refuse_view(const cr_tensor *t, bool direct)
+{
+    static const char *const reason[] = {
+        [CR_VIEW_NO_GRAD] =
+            "Given that this use case is ambiguous and error-prone, it is forbidden. You can "
+            "clarify your code by moving both the view and the inplace either both inside the "
+            "no_grad block (if you don't want the inplace to be tracked) or both outside (if you "
+            "want the inplace to be tracked).",
+        [CR_VIEW_INFERENCE] =
+            "Given that this use case is ambiguous and error-prone, it is forbidden. You can "
+            "clarify your code by moving both the view and the inplace either both inside the "
+            "inference_mode block (if you don't want the inplace to be tracked) or both outside "
+            "(if you want the inplace to be tracked).",
+        [CR_VIEW_MULTIPLE] =
+            "This view is the output of a function that returns multiple views. Such functions do "
+            "not allow the output views to be modified inplace. You should replace the inplace "
+            "operation by an out-of-place one.",
+        [CR_VIEW_FUNCTION] =
+            "This view was created inside a custom Function (or because an input was returned "
+            "as-is) and the autograd logic to handle view+inplace would override the custom "
+            "backward associated with the custom Function, leading to incorrect gradients. This "
+            "behavior is forbidden. You can fix this by cloning the output of the custom "
+            "Function.",
+    };
+    char start[384];
+
+    describe_view(start, sizeof start, t, direct);
+    return cr_fail(CR_RUNTIME, "%s %s", start, reason[t->grad->view_kind]);
 }
 
 cr_status cr_refresh_view(cr_tensor *t)
@@ -141,13 +152,34 @@ static void slices_free(cr_node *n)
     cr_node_drop(c->fn);
 }
 
-static cr_status apply_inner(cr_node *fn, cr_tensor *slice, cr_tensor **out)
+/* The CopySlices whose operation is being applied. */
+static CR_THREAD copy_slices *around;
+
+static cr_status apply_inner(copy_slices *c, cr_tensor *slice, cr_tensor **out)
 {
     cr_tensor *grads[1] = {slice};
+    copy_slices *was = around;
+    cr_node *fn = c->fn;
 
+    around = c;
     cr_lock(fn->kind->python);
     cr_status st = fn->kind->apply(fn, grads, out);
     cr_unlock(fn->kind->python);
+    around = was;
+    return st;
+}
+
+bool cr_changes_view(const cr_node *node) { return around && around->fn == node; }
+
+cr_status cr_set_result_history(cr_tensor *t, cr_node *node, uint32_t output)
+{
+    cr_node *n;
+
+    if (!cr_changes_view(node))
+        return cr_set_history(t, node, output);
+    CR_TRY(cr_layout_node_of(&n, &around->node, &around->base, &around->view));
+    cr_status st = cr_set_history(t, n, 0);
+    cr_node_drop(n);
     return st;
 }
 
@@ -253,7 +285,7 @@ static cr_status slices_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **o
     if (!grads[0])
         return CR_OK;
     CR_GO(cr_layout_gather_recorded(&slice, grads[0], &c->base, &c->view));
-    CR_GO(apply_inner(c->fn, slice, out));
+    CR_GO(apply_inner(c, slice, out));
     if (c->self_edge >= 0) {
         bool own = c->self_edge < (int)c->fn->edge_count;
         CR_GO(changed_part(&part, c, own ? &out[c->self_edge] : &none));

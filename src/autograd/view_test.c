@@ -240,3 +240,28 @@ TEST(overlapping_views_add_up)
     SAME(cr_grad_of(w), 1, 2, 2, 1);
     drop_kept();
 }
+
+TEST(overlapping_views_add_up_after_a_change_of_their_base)
+{
+    cr_tensor *w = keep(LEAF(1, 2, 3)), *a = OP("mul", T(w), N(1));
+    cr_tensor *windows = OP("as_strided", T(a), cr_of_ints((int64_t[]){2, 2}, 2),
+                            cr_of_ints((int64_t[]){1, 1}, 2));
+    cr_tensor *rows = OP("expand", T(a), cr_of_ints((int64_t[]){4, 3}, 2));
+
+    OK(INPLACE("mul", T(a), N(2)));
+    OK(backward_from(OP("add", T(OP("sum", T(windows))), T(OP("sum", T(rows)))), false, false));
+    SAME(cr_grad_of(w), 2 * (1 + 4), 2 * (2 + 4), 2 * (1 + 4));
+    drop_kept();
+}
+
+TEST(a_result_saved_by_a_change_of_a_view_is_a_view_of_the_base_again)
+{
+    cr_tensor *w = keep(LEAF(0.5, 1)), *a = OP("mul", T(w), N(1)), *v = at(a, 0);
+
+    OK(INPLACE("exp", T(v)));
+    cr_tensor *g = gradient(OP("sum", T(a)), w, true), *y = OP("sum", T(OP("mul", T(g), T(a))));
+    SAME(g, 1.6487212707001282, 1);
+    OK(backward_from(y, false, false)); /* exp(w0)^2 + w1 */
+    SAME(cr_grad_of(w), 2 * 2.718281828459045, 1);
+    drop_kept();
+}
