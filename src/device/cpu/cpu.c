@@ -26,7 +26,14 @@ enum {
 };
 static const size_t huge_page = (size_t)2 << 20;
 
-#ifdef CR_MEAN
+#ifdef CR_SANITIZE
+#include <sanitizer/asan_interface.h>
+enum { MOST_CACHED = 0 };
+#else
+enum { MOST_CACHED = 1 };
+#endif
+
+#if defined(CR_MEAN) || defined(CR_SANITIZE)
 static const size_t thread_list_bytes = 1;
 #else
 static const size_t thread_list_bytes = 65536, least_limit = (size_t)256 << 20;
@@ -166,8 +173,8 @@ static void cache_remove(block *b)
 
 static bool cache_is_full(void)
 {
-#ifdef CR_MEAN
-    return cache.count > 1;
+#if defined(CR_MEAN) || defined(CR_SANITIZE)
+    return cache.count > MOST_CACHED;
 #else
     size_t limit = (size_t)atomic_load_explicit(&peak_bytes, memory_order_relaxed);
     return cache.bytes > (limit > least_limit ? limit : least_limit);
@@ -254,7 +261,7 @@ static void start_thread(void)
     pthread_setspecific(thread_end, &mine);
     for (uint32_t c = 1; c < THREAD_CLASSES; c++) {
         size_t room = thread_list_bytes / cr_cpu_class_bytes(c);
-        mine.room[c] = room ? (int32_t)room : 1;
+        mine.room[c] = room ? (int32_t)room : MOST_CACHED;
     }
     mine.ready = true;
 }
@@ -290,6 +297,25 @@ static CR_NOINLINE void *get_slowly(size_t size, uint32_t size_class)
     return p;
 }
 
+/* Sanitizers see the end of the bytes asked for, not that of the block. */
+static inline void *fenced(void *p, size_t size, uint32_t size_class)
+{
+#ifdef CR_SANITIZE
+    if (p)
+        ASAN_POISON_MEMORY_REGION((char *)p + size, cr_cpu_class_bytes(size_class) - size);
+#endif
+    (void)size, (void)size_class;
+    return p;
+}
+
+static inline void unfenced(void *p, uint32_t size_class)
+{
+#ifdef CR_SANITIZE
+    ASAN_UNPOISON_MEMORY_REGION(p, cr_cpu_class_bytes(size_class));
+#endif
+    (void)p, (void)size_class;
+}
+
 void *cr_cpu_get(size_t size, uint32_t *size_class)
 {
     if (CR_UNLIKELY(size > (size_t)1 << 47 || cr_alloc_must_fail()))
@@ -302,13 +328,14 @@ void *cr_cpu_get(size_t size, uint32_t *size_class)
         count_small((int64_t)cr_cpu_class_bytes(c));
         return p;
     }
-    return get_slowly(size, c);
+    return fenced(get_slowly(size, c), size, c);
 }
 
 void cr_cpu_release(void *p, uint32_t size_class)
 {
     int64_t bytes = (int64_t)cr_cpu_class_bytes(size_class);
 
+    unfenced(p, size_class);
 #ifdef CR_MEAN
     memset(p, 0xA5, (size_t)bytes);
 #endif
