@@ -29,13 +29,6 @@ def _reduce(loss, reduction, message="{} is not valid"):
     raise ValueError(message.format(reduction))
 
 
-def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
-             zero_infinity=False):
-    """Minus the log-probability of all alignments of `targets` with the inputs."""
-    return ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
-                        _reduction.get_enum(reduction), zero_infinity)
-
-
 def nll_loss(input, target, weight=None, size_average=None, ignore_index=-100, reduce=None,
              reduction="mean"):
     """Minus the input at the target class."""
@@ -246,11 +239,6 @@ def hinge_embedding_loss(input, target, margin=1.0, size_average=None, reduce=No
     """input where target is 1, max(0, margin - input) where it is -1."""
     number = _number(size_average, reduce, reduction)
     return ops.hinge_embedding_loss(input, target, margin, number)
-
-
-def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
-    """Hinge loss between every labelled and every unlabelled class."""
-    return ops.multilabel_margin_loss(input, target, _number(size_average, reduce, reduction))
 
 
 def soft_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):

@@ -49,58 +49,12 @@ def max_pool3d(input, kernel_size, stride=None, padding=0, dilation=1, ceil_mode
                     ceil_mode)
 
 
-def _fractional_size(name, input, dims, output_size, output_ratio, expand):
-    if output_size is None and output_ratio is None:
-        raise ValueError(
-            f"{name} requires specifying either an output_size or an output_ratio")
-    if output_size is not None:
-        return output_size
-    if isinstance(output_ratio, (tuple, list)) and len(output_ratio) > dims:
-        raise ValueError(
-            f"{name} requires output_ratio to either be a single Int or tuple of Ints.")
-    return [int(input.size(d - dims) * r) for d, r in enumerate(expand(output_ratio))]
-
-
 def _fractional_samples(input, dims, samples):
     if samples is not None:
         return samples
     batch = 1 if input.dim() == dims + 1 else input.size(0)
     return cresset.rand(batch, input.size(-dims - 1), dims, dtype=input.dtype,
                         device=input.device)
-
-
-def fractional_max_pool2d_with_indices(input, kernel_size, output_size=None, output_ratio=None,
-                                       return_indices=False, _random_samples=None):
-    """fractional_max_pool2d and where the maxima are."""
-    output_size = _fractional_size("fractional_max_pool2d", input, 2, output_size, output_ratio,
-                                   _pair)
-    samples = _fractional_samples(input, 2, _random_samples)
-    return ops.fractional_max_pool2d(input, kernel_size, output_size, samples)
-
-
-def fractional_max_pool2d(input, kernel_size, output_size=None, output_ratio=None,
-                          return_indices=False, _random_samples=None):
-    """Maxima of windows at random places of an image."""
-    out = fractional_max_pool2d_with_indices(input, kernel_size, output_size, output_ratio,
-                                             return_indices, _random_samples)
-    return out if return_indices else out[0]
-
-
-def fractional_max_pool3d_with_indices(input, kernel_size, output_size=None, output_ratio=None,
-                                       return_indices=False, _random_samples=None):
-    """fractional_max_pool3d and where the maxima are."""
-    output_size = _fractional_size("fractional_max_pool3d", input, 3, output_size, output_ratio,
-                                   _triple)
-    samples = _fractional_samples(input, 3, _random_samples)
-    return ops.fractional_max_pool3d(input, kernel_size, output_size, samples)
-
-
-def fractional_max_pool3d(input, kernel_size, output_size=None, output_ratio=None,
-                          return_indices=False, _random_samples=None):
-    """Maxima of windows at random places of a volume."""
-    out = fractional_max_pool3d_with_indices(input, kernel_size, output_size, output_ratio,
-                                             return_indices, _random_samples)
-    return out if return_indices else out[0]
 
 
 # Unpooling.

@@ -168,18 +168,3 @@ def _check_affine(theta, size):
     if theta.dim() != 3 or theta.shape[-2] != n or theta.shape[-1] != n + 1:
         raise ValueError(f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for "
                          f"size {size}. Got {theta.shape}.")
-
-
-def affine_grid(theta, size, align_corners=None):
-    """The grid of sampling points of a batch of affine maps."""
-    if align_corners is None:
-        align_corners = _default_align_corners()
-    _check_affine(theta, size)
-    if align_corners and min(size[2:]) == 1:
-        warnings.warn(
-            "Since version 1.3.0, affine_grid behavior has changed for unit-size grids when "
-            "align_corners=True. This is not an intended use case of affine_grid. See the "
-            "documentation of affine_grid for details.", stacklevel=2)
-    elif min(size) <= 0:
-        raise ValueError(f"Expected non-zero, positive output size. Got {size}")
-    return cresset.affine_grid_generator(theta, size, align_corners)

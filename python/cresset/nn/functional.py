@@ -10,22 +10,19 @@ from .._ops import bind, ops
 from ._attention import (_canonical_mask, _in_projection, _in_projection_packed,
                          _mha_shape_check, _none_or_dtype, multi_head_attention_forward)
 from ._losses import (binary_cross_entropy, binary_cross_entropy_with_logits,
-                      cosine_embedding_loss, cross_entropy, ctc_loss, gaussian_nll_loss,
+                      cosine_embedding_loss, cross_entropy, gaussian_nll_loss,
                       hinge_embedding_loss, huber_loss, kl_div, l1_loss, linear_cross_entropy,
-                      margin_ranking_loss, mse_loss, multi_margin_loss, multilabel_margin_loss,
-                      multilabel_soft_margin_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
+                      margin_ranking_loss, mse_loss, multi_margin_loss, multilabel_soft_margin_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
                       soft_margin_loss, triplet_margin_loss, triplet_margin_with_distance_loss)
 from ._pooling import (adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d,
                        adaptive_max_pool1d_with_indices, adaptive_max_pool2d,
                        adaptive_max_pool2d_with_indices, adaptive_max_pool3d,
-                       adaptive_max_pool3d_with_indices, fractional_max_pool2d,
-                       fractional_max_pool2d_with_indices, fractional_max_pool3d,
-                       fractional_max_pool3d_with_indices, lp_pool1d, lp_pool2d, lp_pool3d,
+                       adaptive_max_pool3d_with_indices, lp_pool1d, lp_pool2d, lp_pool3d,
                        max_pool1d, max_pool1d_with_indices, max_pool2d,
                        max_pool2d_with_indices, max_pool3d, max_pool3d_with_indices,
                        max_unpool1d, max_unpool2d, max_unpool3d)
 from ._resampling import (GRID_SAMPLE_INTERPOLATION_MODES, GRID_SAMPLE_PADDING_MODES,
-                          affine_grid, grid_sample, interpolate, upsample, upsample_bilinear,
+                          grid_sample, interpolate, upsample, upsample_bilinear,
                           upsample_nearest)
 from .modules.utils import _pair
 
@@ -33,9 +30,9 @@ bind(globals(), """
     linear bilinear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     conv_tbc avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
     gelu hardshrink softshrink softplus prelu
-    threshold_ relu_ hardtanh_ elu_ selu_ celu_ leaky_relu_ rrelu_
+    threshold_ relu_ hardtanh_ elu_ selu_ celu_ leaky_relu_
     pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
-    pairwise_distance pdist cosine_similarity one_hot scaled_dot_product_attention
+    pairwise_distance cosine_similarity one_hot scaled_dot_product_attention
 """)
 if hasattr(ops, "log_sigmoid"):
     logsigmoid = ops.log_sigmoid
@@ -179,11 +176,6 @@ def leaky_relu(input, negative_slope=0.01, inplace=False):
     return (ops.leaky_relu_ if inplace else ops.leaky_relu)(input, negative_slope)
 
 
-def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
-    """leaky_relu whose slope is drawn from [lower, upper] while training."""
-    return (ops.rrelu_ if inplace else ops.rrelu)(input, lower, upper, training)
-
-
 def tanhshrink(input):
     """input - tanh(input)."""
     return input - input.tanh()
@@ -275,14 +267,19 @@ def _embedding_padding(padding_idx, rows):
     return padding_idx + rows if padding_idx < 0 else padding_idx
 
 
+def _limit_rows(weight, input, max_norm, norm_type):
+    """Scales the rows of `weight` that `input` picks down to max_norm, in place."""
+    with cresset.no_grad():
+        rows, table = input.reshape(-1), weight.detach()
+        table.index_copy_(0, rows, ops.renorm(table.index_select(0, rows), norm_type, 0, max_norm))
+
+
 def embedding(input, weight, padding_idx=None, max_norm=None, norm_type=2.0,
               scale_grad_by_freq=False, sparse=False):
     """The rows of `weight` picked by `input`."""
     padding_idx = _embedding_padding(padding_idx, weight.size(0))
     if max_norm is not None:
-        input = input.contiguous()
-        with cresset.no_grad():
-            ops.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+        _limit_rows(weight, input, max_norm, norm_type)
     return ops.embedding(weight, input, padding_idx, scale_grad_by_freq, sparse)
 
 
@@ -340,8 +337,7 @@ def embedding_bag(input, weight, offsets=None, max_norm=None, norm_type=2,
     include_last_offset = include_last_offset and not flat
     number = _bag_mode(mode, scale_grad_by_freq, sparse, per_sample_weights)
     if max_norm is not None:
-        with cresset.no_grad():
-            ops.embedding_renorm_(weight.detach(), input, max_norm, norm_type)
+        _limit_rows(weight, input, max_norm, norm_type)
     if per_sample_weights is not None and mode != "sum":
         raise NotImplementedError(
             "embedding_bag: per_sample_weights was not None. per_sample_weights is only "

@@ -9,7 +9,7 @@ from .linear import NonDynamicallyQuantizableLinear
 from .module import Module
 
 __all__ = [
-    "Threshold", "ReLU", "RReLU", "Hardtanh", "ReLU6", "Sigmoid", "Hardsigmoid", "Tanh", "SiLU",
+    "Threshold", "ReLU", "Hardtanh", "ReLU6", "Sigmoid", "Hardsigmoid", "Tanh", "SiLU",
     "Mish", "Hardswish", "ELU", "CELU", "SELU", "GLU", "GELU", "Hardshrink", "LeakyReLU",
     "LogSigmoid", "Softplus", "Softshrink", "MultiheadAttention", "PReLU", "Softsign",
     "Tanhshrink", "Softmin", "Softmax", "Softmax2d", "LogSoftmax"]
@@ -69,24 +69,6 @@ class ReLU(_Inplace):
 
     def forward(self, input):
         return F.relu(input, self.inplace)
-
-
-class RReLU(Module):
-    """A leaky ReLU with a random slope while training."""
-
-    __constants__ = ["lower", "upper", "inplace"]
-
-    def __init__(self, lower=1.0 / 8, upper=1.0 / 3, inplace=False):
-        super().__init__()
-        self.lower = lower
-        self.upper = upper
-        self.inplace = inplace
-
-    def forward(self, input):
-        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
-
-    def extra_repr(self):
-        return f"lower={self.lower}, upper={self.upper}{_also_inplace(self)}"
 
 
 class Hardtanh(Module):

@@ -5,7 +5,7 @@ from .utils import _pair, _single, _triple
 
 __all__ = [
     "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
-    "AvgPool1d", "AvgPool2d", "AvgPool3d", "FractionalMaxPool2d", "FractionalMaxPool3d",
+    "AvgPool1d", "AvgPool2d", "AvgPool3d",
     "LPPool1d", "LPPool2d", "LPPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d"]
 
@@ -156,58 +156,6 @@ class AvgPool3d(_AvgPool):
         self.__dict__.setdefault("padding", 0)
         self.__dict__.setdefault("ceil_mode", False)
         self.__dict__.setdefault("count_include_pad", True)
-
-
-class _FractionalMaxPoolNd(Module):
-    __constants__ = ["kernel_size", "return_indices", "output_size", "output_ratio"]
-
-    def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False,
-                 _random_samples=None):
-        super().__init__()
-        expand = type(self)._expand
-        self.kernel_size = expand(kernel_size)
-        self.return_indices = return_indices
-        self.register_buffer("_random_samples", _random_samples)
-        self.output_size = None if output_size is None else expand(output_size)
-        self.output_ratio = None if output_ratio is None else expand(output_ratio)
-        if output_size is None and output_ratio is None:
-            raise ValueError(f"{self._title} requires specifying either an output size, or a "
-                             "pooling ratio")
-        if output_size is not None and output_ratio is not None:
-            raise ValueError("only one of output_size and output_ratio may be specified")
-        if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
-            raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
-
-
-class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """Maxima of windows at random places of an image."""
-
-    _title = "FractionalMaxPool2d"
-    _expand = staticmethod(_pair)
-
-    def forward(self, input):
-        return F.fractional_max_pool2d(
-            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
-            _random_samples=self._random_samples)
-
-
-class FractionalMaxPool3d(_FractionalMaxPoolNd):
-    """Maxima of windows at random places of a volume."""
-
-    _title = "FractionalMaxPool3d"
-    _expand = staticmethod(_triple)
-
-    def __init__(self, kernel_size, output_size=None, output_ratio=None, return_indices=False,
-                 _random_samples=None):
-        sizes = kernel_size if isinstance(kernel_size, (tuple, list)) else (kernel_size,)
-        if not all(k > 0 for k in sizes):
-            raise ValueError(f"kernel_size must be greater than 0, but got {kernel_size}")
-        super().__init__(kernel_size, output_size, output_ratio, return_indices, _random_samples)
-
-    def forward(self, input):
-        return F.fractional_max_pool3d(
-            input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices,
-            _random_samples=self._random_samples)
 
 
 class _LPPoolNd(Module):

@@ -198,7 +198,15 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
     if not hasattr(sequences, "__iter__"):
         raise RuntimeError("pad_sequence: Expected iterable for input sequences, but got arg of "
                            f"type: {type(sequences)}")
-    return ops.pad_sequence(list(sequences), batch_first, padding_value, padding_side)
+    if padding_side not in ("left", "right"):
+        raise RuntimeError(f"Expected padding_side to be one of left or right, but got {padding_side}.")
+    sequences = list(sequences)
+    longest = max(s.size(0) for s in sequences)
+    padded = []
+    for s in sequences:
+        gap = [longest - s.size(0), 0] if padding_side == "left" else [0, longest - s.size(0)]
+        padded.append(ops.constant_pad_nd(s, [0, 0] * (s.dim() - 1) + gap, padding_value))
+    return ops.stack(padded, 0 if batch_first else 1)
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
