@@ -305,6 +305,10 @@ cr_status cr_set_requires_grad(cr_tensor *t, bool on)
                        "to use a computed variable in a subgraph that doesn't require "
                        "differentiation use var_no_grad = var.detach().");
     }
+    /* The leaf's node is made now: threads that share the leaf then only read. */
+    cr_node *n;
+    if (on)
+        CR_TRY(cr_accumulate_of(&n, t));
     set_flag(t, on);
     return CR_OK;
 }
