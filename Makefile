@@ -38,7 +38,8 @@ TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h
 
-RUN_PY    = PYTHONPATH=$(abspath $(B))/pkg $(VENV)/bin/python
+# RUN_UNDER: variables that a flavour needs.
+RUN_PY    = $(RUN_UNDER) PYTHONPATH=$(abspath $(B))/pkg $(VENV)/bin/python
 
 .PHONY: build run test test-full lib tests-c pkg clean deps docs install bench check-op
 .DELETE_ON_ERROR:

@@ -51,3 +51,19 @@ test-installed: tests/c/train.c tests/c/facts.c
 	$(Q)$(CC) $(CFLAGS_ALL) -DINSIDE tests/c/facts.c -c -o $(B)/facts_inside.o
 	$(Q)$(CC) -std=c11 $(WARN) tests/c/facts.c $$($(PC) --cflags cresset) $(B)/facts_inside.o -o $(B)/facts
 	$(B)/facts
+
+# --- figures -------------------------------------------------------------------------
+# The ceiling is measured with the instruction set that the kernels use.
+BENCH_ISA  = $(shell grep -q avx512bw /proc/cpuinfo && echo avx512 || (grep -q avx2 /proc/cpuinfo && echo avx2 || echo base))
+PEER      ?= $(VENV)/bin/python
+THREADS   ?= 1
+$(B)/ceiling: bench/ceiling.c $(VEC)
+	@mkdir -p $(@D)
+	$(Q)$(CC) -std=gnu11 -O2 $(ISA_$(BENCH_ISA)) -Isrc $< -o $@
+bench: pkg $(B)/ceiling $(B)/libcresset.a
+	$(RUN_PY) bench/startup.py --peer $(PEER) --library $(B)/libcresset.a
+	$(RUN_PY) bench/run.py --peer $(PEER) --threads $(THREADS) --ceiling $(B)/ceiling $(if $(ONLY),--only "$(ONLY)")
+
+# --- pages ---------------------------------------------------------------------------
+docs: pkg
+	$(RUN_PY) tools/op_pages.py docs/ops

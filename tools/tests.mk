@@ -50,3 +50,61 @@ test: build
 	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-headers test-text test-installed
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)
+
+# --- flavours --------------------------------------------------------------------------
+# Each is a build of its own below B.
+ASAN_FLAVOUR = -fsanitize=address,undefined -fno-sanitize-recover=undefined \
+               -fno-omit-frame-pointer -DCR_SANITIZE
+ASAN_PY      = LD_PRELOAD="$(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so)" \
+               ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
+FUZZ_SECONDS ?= 60
+FUZZ_SRC    := $(wildcard tests/fuzz/*.c)
+FUZZ_BIN     = $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
+
+$(B)/fuzz/%: tests/fuzz/%.c $(B)/libcresset.a
+	@mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS)
+
+.PHONY: test-fuzz test-flavour-c test-flavour-python test-asan test-mean test-clang test-cxx
+fuzz-build: $(FUZZ_BIN)
+test-fuzz: $(FUZZ_BIN)
+	$(foreach f,$^,$(f) $(FUZZ_SECONDS) &&) true
+
+test-flavour-c: $(TEST_BIN)
+	@sh tools/run_c_tests.sh $(TEST_BIN)
+test-flavour-python: pkg
+	$(PYTEST) -x tests/ops tests/python tests/faults
+
+# Leaks are looked for in C programs, in one thread: the leak checker does not survive the
+# threads of the matrix libraries.  Python keeps objects until its end, so not there.
+test-asan:
+	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' -j$(JOBS) tests-build pkg fuzz-build
+	ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
+	    $(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' test-flavour-c test-fuzz
+	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' RUN_UNDER='$(ASAN_PY)' test-flavour-python
+
+# Capacity one everywhere, growth always moves, released blocks are overwritten.
+test-mean:
+	$(MAKE) --no-print-directory B=$(B)/mean FLAVOUR=-DCR_MEAN -j$(JOBS) tests-build pkg
+	$(MAKE) --no-print-directory B=$(B)/mean FLAVOUR=-DCR_MEAN test-flavour-c test-flavour-python
+
+# Another compiler takes every file without a warning.
+CLANG ?= clang-14
+test-clang:
+	$(MAKE) --no-print-directory B=$(B)/clang CC=$(CLANG) HOSTCC=$(CLANG) -j$(JOBS) tests-build lib pkg $(B)/clang/crc
+	$(MAKE) --no-print-directory B=$(B)/clang CC=$(CLANG) HOSTCC=$(CLANG) tests-c
+
+# The public header from C++.
+CXX ?= g++
+test-cxx: test-installed
+	echo '#include <cresset.h>' | $(CXX) -std=c++11 -Wall -Wextra -pedantic -Werror -fsyntax-only \
+	    $$($(PC) --cflags cresset) -x c++ -
+
+test-full: test
+	@sh tools/deps.sh $(PYTHON) $(VENV) mpmath
+	$(MAKE) --no-print-directory test-ulp-full test-remez PYTHON=$(VENV)/bin/python
+	$(MAKE) --no-print-directory test-clang
+	$(MAKE) --no-print-directory test-cxx
+	$(MAKE) --no-print-directory test-mean
+	$(MAKE) --no-print-directory test-asan
+	@echo "test-full: everything passed"
