@@ -186,6 +186,8 @@ void cr_node_short_name(char *out, size_t size, cr_node *n)
     if (!at)
         return;
     const char *number = at + 8;
+    if (number[strspn(number, "0123456789")])
+        return;
     if (!strcmp(number, "0"))
         number = "";
     memmove(at, number, strlen(number) + 1);

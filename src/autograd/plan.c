@@ -101,13 +101,18 @@ static void find_need(cr_need *need, const cr_op *op, const cr_derivative *d)
     need->shapes &= ~need->values;
 }
 
-/* Torch's names: "log_softmax" is LogSoftmaxBackward and the number of the overload. */
+/* Torch's names: "log_softmax" is LogSoftmaxBackward and the number of the overload, unless
+ * the entry's tags say node=NAME. */
 static void make_name(char *out, const cr_op *op)
 {
-    const char *s = op->name;
+    const char *s = op->name, *stated = strstr(op->tags, "node=");
     bool start = true;
     int number = 0;
 
+    if (stated) {
+        sprintf(out, "%.*s", (int)strcspn(stated + 5, " "), stated + 5);
+        return;
+    }
     for (; *s; s++) {
         if (isalpha((unsigned char)*s))
             *out++ = (char)(start ? toupper((unsigned char)*s) : tolower((unsigned char)*s));
@@ -130,7 +135,7 @@ static bool shares_memory(const cr_op *op)
 
 static cr_plan *make_plan(const cr_op *op)
 {
-    size_t name_size = strlen(op->name) + 24;
+    size_t name_size = strlen(op->name) + strlen(op->tags) + 24;
     cr_plan *p = cr_alloc_zero(sizeof *p + (size_t)op->grad_count * sizeof *p->need + name_size);
 
     if (!p)
