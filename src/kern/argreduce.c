@@ -11,63 +11,63 @@
 enum { TILE = 64, BLOCK = 16 };
 
 /* Positions of the extremes of `lines` lines of `n` elements. */
-typedef void (*extreme_fn)(const char *p, int64_t line_step, int64_t lines, int64_t step, int64_t n,
-                           int64_t *index);
+typedef void (*extreme_fn)(const char *p, int64_t line_step, int64_t lines, int64_t step,
+                           int64_t n, int64_t *index);
 
 #define BETTER_MAX(x, best) ((x) > (best) || ((x) != (x) && (best) == (best)))
 #define BETTER_MIN(x, best) ((x) < (best) || ((x) != (x) && (best) == (best)))
 
 /* A dense line: a block is looked at element by element only when one of its lanes is
  * better than all before. */
-#define EXTREME(name, suffix, BETTER)                                                              \
-    static int64_t name##_dense_##suffix(const char *p, int64_t n)                                 \
-    {                                                                                              \
-        enum { ITEM = sizeof(item_##suffix) };                                                     \
-        wide_##suffix best = load_##suffix(p);                                                     \
-        int64_t at = 0, i = 0;                                                                     \
-        for (; i + BLOCK <= n; i += BLOCK) {                                                       \
-            unsigned any = 0;                                                                      \
-            for (int k = 0; k < BLOCK; k++) {                                                      \
-                wide_##suffix x = load_##suffix(p + (i + k) * ITEM);                               \
-                any |= (unsigned)BETTER(x, best);                                                  \
-            }                                                                                      \
-            for (int k = 0; any && k < BLOCK; k++) {                                               \
-                wide_##suffix x = load_##suffix(p + (i + k) * ITEM);                               \
-                at = BETTER(x, best) ? i + k : at;                                                 \
-                best = BETTER(x, best) ? x : best;                                                 \
-            }                                                                                      \
-        }                                                                                          \
-        for (; i < n; i++) {                                                                       \
-            wide_##suffix x = load_##suffix(p + i * ITEM);                                         \
-            at = BETTER(x, best) ? i : at;                                                         \
-            best = BETTER(x, best) ? x : best;                                                     \
-        }                                                                                          \
-        return at;                                                                                 \
-    }                                                                                              \
-    static void name##_tile_##suffix(const char *p, int64_t line_step, int64_t lines,              \
-                                     int64_t step, int64_t n, int64_t *index)                      \
-    {                                                                                              \
-        wide_##suffix best[TILE];                                                                  \
-        for (int64_t j = 0; j < lines; j++) {                                                      \
-            best[j] = load_##suffix(p + j * line_step);                                            \
-            index[j] = 0;                                                                          \
-        }                                                                                          \
-        for (int64_t i = 1; i < n; i++)                                                            \
-            for (int64_t j = 0; j < lines; j++) {                                                  \
-                wide_##suffix x = load_##suffix(p + i * step + j * line_step);                     \
-                bool better = BETTER(x, best[j]);                                                  \
-                best[j] = better ? x : best[j];                                                    \
-                index[j] = better ? i : index[j];                                                  \
-            }                                                                                      \
-    }                                                                                              \
-    static void name##_##suffix(const char *p, int64_t line_step, int64_t lines, int64_t step,     \
-                                int64_t n, int64_t *index)                                         \
-    {                                                                                              \
-        if (step == (int64_t)sizeof(item_##suffix))                                                \
-            for (int64_t j = 0; j < lines; j++)                                                    \
-                index[j] = name##_dense_##suffix(p + j * line_step, n);                            \
-        else                                                                                       \
-            name##_tile_##suffix(p, line_step, lines, step, n, index);                             \
+#define EXTREME(name, suffix, BETTER)                                                          \
+    static int64_t name##_dense_##suffix(const char *p, int64_t n)                             \
+    {                                                                                          \
+        enum { ITEM = sizeof(item_##suffix) };                                                 \
+        wide_##suffix best = load_##suffix(p);                                                 \
+        int64_t at = 0, i = 0;                                                                 \
+        for (; i + BLOCK <= n; i += BLOCK) {                                                   \
+            unsigned any = 0;                                                                  \
+            for (int k = 0; k < BLOCK; k++) {                                                  \
+                wide_##suffix x = load_##suffix(p + (i + k) * ITEM);                           \
+                any |= (unsigned)BETTER(x, best);                                              \
+            }                                                                                  \
+            for (int k = 0; any && k < BLOCK; k++) {                                           \
+                wide_##suffix x = load_##suffix(p + (i + k) * ITEM);                           \
+                at = BETTER(x, best) ? i + k : at;                                             \
+                best = BETTER(x, best) ? x : best;                                             \
+            }                                                                                  \
+        }                                                                                      \
+        for (; i < n; i++) {                                                                   \
+            wide_##suffix x = load_##suffix(p + i * ITEM);                                     \
+            at = BETTER(x, best) ? i : at;                                                     \
+            best = BETTER(x, best) ? x : best;                                                 \
+        }                                                                                      \
+        return at;                                                                             \
+    }                                                                                          \
+    static void name##_tile_##suffix(const char *p, int64_t line_step, int64_t lines,          \
+                                     int64_t step, int64_t n, int64_t *index)                  \
+    {                                                                                          \
+        wide_##suffix best[TILE];                                                              \
+        for (int64_t j = 0; j < lines; j++) {                                                  \
+            best[j] = load_##suffix(p + j * line_step);                                        \
+            index[j] = 0;                                                                      \
+        }                                                                                      \
+        for (int64_t i = 1; i < n; i++)                                                        \
+            for (int64_t j = 0; j < lines; j++) {                                              \
+                wide_##suffix x = load_##suffix(p + i * step + j * line_step);                 \
+                bool better = BETTER(x, best[j]);                                              \
+                best[j] = better ? x : best[j];                                                \
+                index[j] = better ? i : index[j];                                              \
+            }                                                                                  \
+    }                                                                                          \
+    static void name##_##suffix(const char *p, int64_t line_step, int64_t lines, int64_t step, \
+                                int64_t n, int64_t *index)                                     \
+    {                                                                                          \
+        if (step == (int64_t)sizeof(item_##suffix))                                            \
+            for (int64_t j = 0; j < lines; j++)                                                \
+                index[j] = name##_dense_##suffix(p + j * line_step, n);                        \
+        else                                                                                   \
+            name##_tile_##suffix(p, line_step, lines, step, n, index);                         \
     }
 
 #define BOTH(suffix) EXTREME(max, suffix, BETTER_MAX) EXTREME(min, suffix, BETTER_MIN)
@@ -113,8 +113,8 @@ static void kept_strides(int64_t *stride, const cr_view *out, int ndim, int64_t 
         stride[d] = d == dim ? 0 : out->stride[kept || d < dim ? d : d - 1];
 }
 
-static void extreme_along(const extreme_fn *fns, const cr_view *self, int64_t dim, cr_view *index,
-                          cr_view *value)
+static void extreme_along(const extreme_fn *fns, const cr_view *self, int64_t dim,
+                          cr_view *index, cr_view *value)
 {
     int64_t stride[CR_MAX_DIMS];
     line_context c = {fns[self->dtype], cr_view_size(self, dim), cr_view_step(self, dim),
@@ -199,7 +199,19 @@ static cr_status extreme_dim(const extreme_fn *fns, const cr_value *arg, cr_view
     return CR_OK;
 }
 
-cr_status cr_kern_argmax(const cr_value *arg, cr_view *out) { return arg_extreme(max_fns, arg, out); }
-cr_status cr_kern_argmin(const cr_value *arg, cr_view *out) { return arg_extreme(min_fns, arg, out); }
-cr_status cr_kern_max_dim(const cr_value *arg, cr_view *out) { return extreme_dim(max_fns, arg, out); }
-cr_status cr_kern_min_dim(const cr_value *arg, cr_view *out) { return extreme_dim(min_fns, arg, out); }
+cr_status cr_kern_argmax(const cr_value *arg, cr_view *out)
+{
+    return arg_extreme(max_fns, arg, out);
+}
+cr_status cr_kern_argmin(const cr_value *arg, cr_view *out)
+{
+    return arg_extreme(min_fns, arg, out);
+}
+cr_status cr_kern_max_dim(const cr_value *arg, cr_view *out)
+{
+    return extreme_dim(max_fns, arg, out);
+}
+cr_status cr_kern_min_dim(const cr_value *arg, cr_view *out)
+{
+    return extreme_dim(min_fns, arg, out);
+}

@@ -30,22 +30,22 @@ static void mask_blocks(void *context, int64_t begin, int64_t end)
 
 enum { OUT, INPUT, MASK };
 
-#define KEEP(suffix)                                                                               \
-    static void keep_##suffix(void *context, char *const *at, const int64_t *step, int64_t n)      \
-    {                                                                                              \
-        wide_##suffix scale = (wide_##suffix)((const dropout *)context)->scale;                    \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            wide_##suffix x = load_##suffix(at[INPUT] + i * step[INPUT]);                          \
-            wide_##suffix kept = at[MASK][i * step[MASK]] ? x * scale : 0;                         \
-            store_##suffix(at[OUT] + i * step[OUT], kept);                                         \
-        }                                                                                          \
+#define KEEP(suffix)                                                                           \
+    static void keep_##suffix(void *context, char *const *at, const int64_t *step, int64_t n)  \
+    {                                                                                          \
+        wide_##suffix scale = (wide_##suffix)((const dropout *)context)->scale;                \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            wide_##suffix x = load_##suffix(at[INPUT] + i * step[INPUT]);                      \
+            wide_##suffix kept = at[MASK][i * step[MASK]] ? x * scale : 0;                     \
+            store_##suffix(at[OUT] + i * step[OUT], kept);                                     \
+        }                                                                                      \
     }
 CR_FLOAT_TYPES(KEEP)
 CR_COMPLEX_TYPES(KEEP)
 
-static const cr_row_fn keep_rows[CR_DTYPE_COUNT] = {
-    [CR_F16] = keep_f16, [CR_BF16] = keep_bf16, [CR_F32] = keep_f32,
-    [CR_F64] = keep_f64, [CR_C64] = keep_c64,   [CR_C128] = keep_c128};
+static const cr_row_fn keep_rows[CR_DTYPE_COUNT] = {[CR_F16] = keep_f16, [CR_BF16] = keep_bf16,
+                                                    [CR_F32] = keep_f32, [CR_F64] = keep_f64,
+                                                    [CR_C64] = keep_c64, [CR_C128] = keep_c128};
 
 /* Fills the mask out[1] from the stream and out[0] from it. */
 static void apply(dropout *d, const cr_view *input, cr_view *out)
@@ -63,7 +63,9 @@ static void apply(dropout *d, const cr_view *input, cr_view *out)
 
 static dropout dropout_of(cr_view *out, double p)
 {
-    return (dropout){.n = cr_view_numel(&out[0]), .p = p, .scale = p < 1 ? 1 / (1 - p) : 0,
+    return (dropout){.n = cr_view_numel(&out[0]),
+                     .p = p,
+                     .scale = p < 1 ? 1 / (1 - p) : 0,
                      .kept = (bool *)out[1].data};
 }
 

@@ -2,7 +2,8 @@
  *
  * For each dtype suffix: wide_<suffix> is the type arithmetic is done in, sum_<suffix> the
  * one long sums are kept in (torch's CPU choice: double for floats), load_<suffix> and
- * store_<suffix> convert.  (bool is b8 here: its own name is a macro.)  CR_ALL_TYPES(M) and its narrower sisters apply M to suffixes. */
+ * store_<suffix> convert.  (bool is b8 here: its own name is a macro.)  CR_ALL_TYPES(M) and its
+ * narrower sisters apply M to suffixes. */
 #ifndef CR_KERN_ELEMENT_H
 #define CR_KERN_ELEMENT_H
 
@@ -18,11 +19,13 @@
 #define CR_ALL_TYPES(M)     CR_REAL_TYPES(M) CR_COMPLEX_TYPES(M)
 
 /* A table of one function a dtype, in dtype.def's order. */
-#define CR_TYPE_TABLE(name, M) [CR_BOOL] = name##_b8, [CR_U8] = name##_u8, [CR_I8] = name##_i8,  \
-    [CR_I16] = name##_i16, [CR_I32] = name##_i32, [CR_I64] = name##_i64 M(name)
-#define CR_AND_FLOATS(name)                                                                        \
-    , [CR_F16] = name##_f16, [CR_BF16] = name##_bf16, [CR_F32] = name##_f32, [CR_F64] = name##_f64
-#define CR_AND_FLOATS_AND_COMPLEX(name)                                                            \
+#define CR_TYPE_TABLE(name, M)                                                                 \
+    [CR_BOOL] = name##_b8, [CR_U8] = name##_u8, [CR_I8] = name##_i8, [CR_I16] = name##_i16,    \
+    [CR_I32] = name##_i32, [CR_I64] = name##_i64 M(name)
+#define CR_AND_FLOATS(name)                                                                    \
+    , [CR_F16] = name##_f16, [CR_BF16] = name##_bf16, [CR_F32] = name##_f32,                   \
+      [CR_F64] = name##_f64
+#define CR_AND_FLOATS_AND_COMPLEX(name)                                                        \
     CR_AND_FLOATS(name), [CR_C64] = name##_c64, [CR_C128] = name##_c128
 
 typedef uint8_t item_b8, item_u8;
@@ -46,23 +49,50 @@ typedef float sum_f16, sum_bf16;
 typedef double sum_f32, sum_f64;
 typedef double _Complex sum_c64, sum_c128;
 
-static inline wide_b8 load_b8(const void *p) { return *(const uint8_t *)p != 0; }
-static inline wide_u8 load_u8(const void *p) { return *(const uint8_t *)p; }
-static inline wide_i8 load_i8(const void *p) { return *(const int8_t *)p; }
-static inline wide_i16 load_i16(const void *p) { return *(const int16_t *)p; }
-static inline wide_i32 load_i32(const void *p) { return *(const int32_t *)p; }
-static inline wide_i64 load_i64(const void *p) { return *(const int64_t *)p; }
-static inline wide_f16 load_f16(const void *p) { return cr_half_to_float(*(const uint16_t *)p); }
+static inline wide_b8 load_b8(const void *p)
+{
+    return *(const uint8_t *)p != 0;
+}
+static inline wide_u8 load_u8(const void *p)
+{
+    return *(const uint8_t *)p;
+}
+static inline wide_i8 load_i8(const void *p)
+{
+    return *(const int8_t *)p;
+}
+static inline wide_i16 load_i16(const void *p)
+{
+    return *(const int16_t *)p;
+}
+static inline wide_i32 load_i32(const void *p)
+{
+    return *(const int32_t *)p;
+}
+static inline wide_i64 load_i64(const void *p)
+{
+    return *(const int64_t *)p;
+}
+static inline wide_f16 load_f16(const void *p)
+{
+    return cr_half_to_float(*(const uint16_t *)p);
+}
 static inline wide_bf16 load_bf16(const void *p)
 {
-    uint32_t bits = (uint32_t) * (const uint16_t *)p << 16;
+    uint32_t bits = (uint32_t)*(const uint16_t *)p << 16;
     float f;
 
     memcpy(&f, &bits, sizeof f);
     return f;
 }
-static inline wide_f32 load_f32(const void *p) { return *(const float *)p; }
-static inline wide_f64 load_f64(const void *p) { return *(const double *)p; }
+static inline wide_f32 load_f32(const void *p)
+{
+    return *(const float *)p;
+}
+static inline wide_f64 load_f64(const void *p)
+{
+    return *(const double *)p;
+}
 
 /* C11 makes a complex number of any real and imaginary part only through its layout. */
 static inline double _Complex cr_join_complex(double re, double im)
@@ -87,16 +117,46 @@ static inline wide_c128 load_c128(const void *p)
 }
 
 /* Integers wrap as torch's do. */
-static inline void store_b8(void *p, int64_t x) { *(uint8_t *)p = x != 0; }
-static inline void store_u8(void *p, int64_t x) { *(uint8_t *)p = (uint8_t)x; }
-static inline void store_i8(void *p, int64_t x) { *(int8_t *)p = (int8_t)x; }
-static inline void store_i16(void *p, int64_t x) { *(int16_t *)p = (int16_t)x; }
-static inline void store_i32(void *p, int64_t x) { *(int32_t *)p = (int32_t)x; }
-static inline void store_i64(void *p, int64_t x) { *(int64_t *)p = x; }
-static inline void store_f16(void *p, float x) { *(uint16_t *)p = cr_float_to_half(x); }
-static inline void store_bf16(void *p, float x) { *(uint16_t *)p = cr_float_to_bfloat(x); }
-static inline void store_f32(void *p, float x) { *(float *)p = x; }
-static inline void store_f64(void *p, double x) { *(double *)p = x; }
+static inline void store_b8(void *p, int64_t x)
+{
+    *(uint8_t *)p = x != 0;
+}
+static inline void store_u8(void *p, int64_t x)
+{
+    *(uint8_t *)p = (uint8_t)x;
+}
+static inline void store_i8(void *p, int64_t x)
+{
+    *(int8_t *)p = (int8_t)x;
+}
+static inline void store_i16(void *p, int64_t x)
+{
+    *(int16_t *)p = (int16_t)x;
+}
+static inline void store_i32(void *p, int64_t x)
+{
+    *(int32_t *)p = (int32_t)x;
+}
+static inline void store_i64(void *p, int64_t x)
+{
+    *(int64_t *)p = x;
+}
+static inline void store_f16(void *p, float x)
+{
+    *(uint16_t *)p = cr_float_to_half(x);
+}
+static inline void store_bf16(void *p, float x)
+{
+    *(uint16_t *)p = cr_float_to_bfloat(x);
+}
+static inline void store_f32(void *p, float x)
+{
+    *(float *)p = x;
+}
+static inline void store_f64(void *p, double x)
+{
+    *(double *)p = x;
+}
 static inline void store_c64(void *p, double _Complex z)
 {
     *(cr_complex_float *)p = (cr_complex_float){(float)creal(z), (float)cimag(z)};

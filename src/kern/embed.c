@@ -20,11 +20,18 @@ cr_status cr_kern_embedding(const cr_value *arg, cr_view *out)
     const cr_view *weight = arg[0].view, *indices = arg[1].view;
     int64_t table[CR_MAX_DIMS] = {0}, index[CR_MAX_DIMS] = {0};
     int n = indices->ndim;
-    cr_places p = {.ndim = n + 1,          .size = out->size,        .table = weight->data,
-                   .other = out->data,     .index = indices->data,   .table_stride = table,
-                   .index_stride = index,  .other_stride = out->stride,
-                   .unit = cr_view_step(weight, 0), .item = cr_view_item(weight),
-                   .other_item = cr_view_item(weight), .index_item = cr_view_item(indices)};
+    cr_places p = {.ndim = n + 1,
+                   .size = out->size,
+                   .table = weight->data,
+                   .other = out->data,
+                   .index = indices->data,
+                   .table_stride = table,
+                   .index_stride = index,
+                   .other_stride = out->stride,
+                   .unit = cr_view_step(weight, 0),
+                   .item = cr_view_item(weight),
+                   .other_item = cr_view_item(weight),
+                   .index_item = cr_view_item(indices)};
 
     CR_TRY(check_rows(indices, weight->size[0]));
     memcpy(index, indices->stride, (size_t)n * sizeof *index);
@@ -36,8 +43,8 @@ cr_status cr_kern_embedding(const cr_value *arg, cr_view *out)
 /* The gradient of the table: rows of grad added up by number. */
 
 typedef struct {
-    const int64_t *row;     /* of the table, for each row of grad */
-    const int64_t *grad_row;/* NULL: the i-th */
+    const int64_t *row;      /* of the table, for each row of grad */
+    const int64_t *grad_row; /* NULL: the i-th */
     int64_t n, skip;
     const char *grad;
     char *table;
@@ -56,17 +63,19 @@ static void add_columns(void *context, int64_t begin, int64_t end)
         int64_t from = s->grad_row ? s->grad_row[i] : i;
         cr_combine_row r = {.dst = s->table + s->row[i] * s->table_step + begin * item,
                             .src = s->grad + from * s->grad_step + begin * item,
-                            .dst_step = item, .src_step = item, .n = end - begin};
+                            .dst_step = item,
+                            .src_step = item,
+                            .n = end - begin};
         if (s->row[i] != s->skip)
             s->add(&r);
     }
 }
 
-#define DIVIDE(suffix)                                                                             \
-    static void divide_##suffix(char *row, int64_t n, int64_t count)                               \
-    {                                                                                              \
-        for (int64_t i = 0; i < n; i++, row += sizeof(item_##suffix))                              \
-            store_##suffix(row, load_##suffix(row) / (wide_##suffix)count);                        \
+#define DIVIDE(suffix)                                                                         \
+    static void divide_##suffix(char *row, int64_t n, int64_t count)                           \
+    {                                                                                          \
+        for (int64_t i = 0; i < n; i++, row += sizeof(item_##suffix))                          \
+            store_##suffix(row, load_##suffix(row) / (wide_##suffix)count);                    \
     }
 CR_FLOAT_TYPES(DIVIDE)
 CR_COMPLEX_TYPES(DIVIDE)
@@ -101,8 +110,12 @@ cr_status cr_kern_embedding_backward(const cr_value *arg, cr_view *out)
     int64_t n = cr_view_numel(indices), columns = out->size[1], *row;
     int64_t step = columns * (int64_t)cr_view_item(out);
     char *copy = NULL;
-    row_sums s = {.n = n, .skip = arg[3].i < 0 ? -1 : arg[3].i, .grad = grad->data,
-                  .table = out->data, .grad_step = step, .table_step = step,
+    row_sums s = {.n = n,
+                  .skip = arg[3].i < 0 ? -1 : arg[3].i,
+                  .grad = grad->data,
+                  .table = out->data,
+                  .grad_step = step,
+                  .table_step = step,
                   .item = cr_view_item(out),
                   .add = cr_combine_for(CR_COMBINE_ADD, (cr_dtype)out->dtype)};
     cr_status st = CR_MEMORY;
@@ -153,40 +166,40 @@ typedef struct {
 } bags;
 
 /* A block of columns of one bag; sums are kept in the wide type. */
-#define BAG(suffix)                                                                                \
-    static void bag_##suffix(const bags *b, int64_t bag, int64_t first, int64_t columns)           \
-    {                                                                                              \
-        const cr_view *t = b->weight;                                                              \
-        int64_t row_step = cr_view_step(t, 0), step = cr_view_step(t, 1), n = 0;                   \
-        wide_##suffix acc[BAG_BLOCK] = {0};                                                        \
-        char *to = b->out->data + (bag * t->size[1] + first) * (int64_t)sizeof(item_##suffix);     \
-        int64_t *most = b->most + bag * t->size[1] + first;                                        \
-        for (int64_t i = b->start[bag]; i < b->start[bag + 1]; i++) {                              \
-            const char *p = t->data + b->row[i] * row_step + first * step;                         \
-            wide_##suffix w = 1;                                                                   \
-            if (b->row[i] == b->skip)                                                              \
-                continue;                                                                          \
-            if (b->samples)                                                                        \
-                w = load_##suffix(b->samples->data + i * cr_view_step(b->samples, 0));             \
-            for (int64_t c = 0; c < columns; c++, p += step) {                                     \
-                wide_##suffix x = load_##suffix(p);                                                \
-                if (b->mode != BAG_MAX) {                                                          \
-                    acc[c] += x * w;                                                               \
-                } else if (n == 0 || x > acc[c] || x != x) {                                       \
-                    acc[c] = x;                                                                    \
-                    most[c] = b->row[i];                                                           \
-                }                                                                                  \
-            }                                                                                      \
-            n++;                                                                                   \
-        }                                                                                          \
-        for (int64_t c = 0; c < columns; c++) {                                                    \
-            if (b->mode == BAG_MEAN && n > 1)                                                      \
-                acc[c] /= (wide_##suffix)n;                                                        \
-            if (n == 0)                                                                            \
-                most[c] = -1;                                                                      \
-            store_##suffix(to + c * (int64_t)sizeof(item_##suffix), acc[c]);                       \
-        }                                                                                          \
-        b->size[bag] = n;                                                                          \
+#define BAG(suffix)                                                                            \
+    static void bag_##suffix(const bags *b, int64_t bag, int64_t first, int64_t columns)       \
+    {                                                                                          \
+        const cr_view *t = b->weight;                                                          \
+        int64_t row_step = cr_view_step(t, 0), step = cr_view_step(t, 1), n = 0;               \
+        wide_##suffix acc[BAG_BLOCK] = {0};                                                    \
+        char *to = b->out->data + (bag * t->size[1] + first) * (int64_t)sizeof(item_##suffix); \
+        int64_t *most = b->most + bag * t->size[1] + first;                                    \
+        for (int64_t i = b->start[bag]; i < b->start[bag + 1]; i++) {                          \
+            const char *p = t->data + b->row[i] * row_step + first * step;                     \
+            wide_##suffix w = 1;                                                               \
+            if (b->row[i] == b->skip)                                                          \
+                continue;                                                                      \
+            if (b->samples)                                                                    \
+                w = load_##suffix(b->samples->data + i * cr_view_step(b->samples, 0));         \
+            for (int64_t c = 0; c < columns; c++, p += step) {                                 \
+                wide_##suffix x = load_##suffix(p);                                            \
+                if (b->mode != BAG_MAX) {                                                      \
+                    acc[c] += x * w;                                                           \
+                } else if (n == 0 || x > acc[c] || x != x) {                                   \
+                    acc[c] = x;                                                                \
+                    most[c] = b->row[i];                                                       \
+                }                                                                              \
+            }                                                                                  \
+            n++;                                                                               \
+        }                                                                                      \
+        for (int64_t c = 0; c < columns; c++) {                                                \
+            if (b->mode == BAG_MEAN && n > 1)                                                  \
+                acc[c] /= (wide_##suffix)n;                                                    \
+            if (n == 0)                                                                        \
+                most[c] = -1;                                                                  \
+            store_##suffix(to + c * (int64_t)sizeof(item_##suffix), acc[c]);                   \
+        }                                                                                      \
+        b->size[bag] = n;                                                                      \
     }
 CR_FLOAT_TYPES(BAG)
 
@@ -204,15 +217,18 @@ static void bag_range(void *context, int64_t begin, int64_t end)
         for (int64_t i = b->start[bag]; i < b->start[bag + 1]; i++)
             b->bag_of[i] = bag;
         for (int64_t c = 0; c < columns; c += BAG_BLOCK)
-            bag_fns[b->out->dtype](b, bag, c, columns - c < BAG_BLOCK ? columns - c : BAG_BLOCK);
+            bag_fns[b->out->dtype](b, bag, c,
+                                   columns - c < BAG_BLOCK ? columns - c : BAG_BLOCK);
     }
 }
 
 /* The starts of all bags and the end of the last; owned.  *st tells why it is NULL. */
-static int64_t *bag_starts(const cr_view *offsets, int64_t bags_wanted, int64_t n, cr_status *st)
+static int64_t *bag_starts(const cr_view *offsets, int64_t bags_wanted, int64_t n,
+                           cr_status *st)
 {
     int64_t *given = cr_indices_copy(offsets);
-    int64_t *start = given ? cr_realloc(given, (size_t)(bags_wanted + 1) * sizeof *start) : NULL;
+    int64_t *start =
+        given ? cr_realloc(given, (size_t)(bags_wanted + 1) * sizeof *start) : NULL;
 
     *st = CR_MEMORY;
     if (!start) {
@@ -222,14 +238,17 @@ static int64_t *bag_starts(const cr_view *offsets, int64_t bags_wanted, int64_t 
     if (offsets->size[0] == bags_wanted)
         start[bags_wanted] = n;
     *st = bags_wanted && start[0] != 0
-              ? cr_fail(CR_RUNTIME, "offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
-                                    "has to start from position 0. However, got %lld",
+              ? cr_fail(CR_RUNTIME,
+                        "offsets[0] has to be 0, i.e., the first sequence in the mini-batch "
+                        "has to start from position 0. However, got %lld",
                         (long long)start[0])
               : CR_OK;
     for (int64_t b = 0; b < bags_wanted && !*st; b++)
         if (start[b + 1] < start[b] || start[b + 1] > n)
-            *st = cr_fail(CR_RUNTIME, "offsets[-1] can not be greater than input's length(%lld), but got "
-                                      "offsets[-1] of %lld", (long long)n, (long long)start[b + 1]);
+            *st = cr_fail(CR_RUNTIME,
+                          "offsets[-1] can not be greater than input's length(%lld), but got "
+                          "offsets[-1] of %lld",
+                          (long long)n, (long long)start[b + 1]);
     if (!*st)
         return start;
     cr_free(start);
@@ -243,9 +262,13 @@ cr_status cr_kern_embedding_bag(const cr_value *arg, cr_view *out)
     const cr_view *weight = arg[0].view, *indices = arg[1].view;
     int64_t n = indices->size[0], count = out[0].size[0], *row, *start;
     cr_status st;
-    bags b = {.weight = weight, .samples = arg[6].tag == CR_NONE ? NULL : arg[6].view,
-              .skip = arg[8].i, .mode = arg[4].i, .out = &out[0],
-              .bag_of = (int64_t *)out[1].data, .size = (int64_t *)out[2].data,
+    bags b = {.weight = weight,
+              .samples = arg[6].tag == CR_NONE ? NULL : arg[6].view,
+              .skip = arg[8].i,
+              .mode = arg[4].i,
+              .out = &out[0],
+              .bag_of = (int64_t *)out[1].data,
+              .size = (int64_t *)out[2].data,
               .most = (int64_t *)out[3].data};
 
     CR_TRY(check_rows(indices, weight->size[0]));
@@ -262,16 +285,16 @@ cr_status cr_kern_embedding_bag(const cr_value *arg, cr_view *out)
 }
 
 /* One sample's share of its bag's gradient. */
-#define SHARE(suffix)                                                                              \
-    static void share_##suffix(char *to, const char *grad, int64_t step, int64_t columns,          \
-                               const char *weight, int64_t divisor)                                \
-    {                                                                                              \
-        wide_##suffix w = weight ? load_##suffix(weight) : 1;                                      \
-        for (int64_t c = 0; c < columns; c++) {                                                    \
-            wide_##suffix g = load_##suffix(grad + c * step) * w / (wide_##suffix)divisor;         \
-            char *p = to + c * (int64_t)sizeof(item_##suffix);                                     \
-            store_##suffix(p, load_##suffix(p) + g);                                               \
-        }                                                                                          \
+#define SHARE(suffix)                                                                          \
+    static void share_##suffix(char *to, const char *grad, int64_t step, int64_t columns,      \
+                               const char *weight, int64_t divisor)                            \
+    {                                                                                          \
+        wide_##suffix w = weight ? load_##suffix(weight) : 1;                                  \
+        for (int64_t c = 0; c < columns; c++) {                                                \
+            wide_##suffix g = load_##suffix(grad + c * step) * w / (wide_##suffix)divisor;     \
+            char *p = to + c * (int64_t)sizeof(item_##suffix);                                 \
+            store_##suffix(p, load_##suffix(p) + g);                                           \
+        }                                                                                      \
     }
 CR_FLOAT_TYPES(SHARE)
 
@@ -290,10 +313,10 @@ static void add_shares(cr_view *out, const cr_value *arg, const int64_t *row)
     for (int64_t i = 0; i < arg[1].view->size[0]; i++) {
         int64_t bag = bag_of[i], divisor = arg[7].i == BAG_MEAN && size[bag] ? size[bag] : 1;
         if (row[i] != arg[9].i)
-            shares[out->dtype](out->data + row[i] * step, grad->data + bag * cr_view_step(grad, 0),
-                               cr_view_step(grad, 1), out->size[1],
-                               samples ? samples->data + i * cr_view_step(samples, 0) : NULL,
-                               divisor);
+            shares[out->dtype](
+                out->data + row[i] * step, grad->data + bag * cr_view_step(grad, 0),
+                cr_view_step(grad, 1), out->size[1],
+                samples ? samples->data + i * cr_view_step(samples, 0) : NULL, divisor);
     }
 }
 
@@ -332,15 +355,15 @@ cr_status cr_kern_embedding_bag_backward(const cr_value *arg, cr_view *out)
     return st;
 }
 
-#define DOT(suffix)                                                                                \
-    static void dot_##suffix(char *to, const char *a, int64_t a_step, const char *b,               \
-                             int64_t b_step, int64_t n)                                            \
-    {                                                                                              \
-        sum_##suffix sum = 0;                                                                      \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            sum += (sum_##suffix)load_##suffix(a + i * a_step) *                                  \
-                   (sum_##suffix)load_##suffix(b + i * b_step);                                    \
-        store_##suffix(to, sum);                                                                   \
+#define DOT(suffix)                                                                            \
+    static void dot_##suffix(char *to, const char *a, int64_t a_step, const char *b,           \
+                             int64_t b_step, int64_t n)                                        \
+    {                                                                                          \
+        sum_##suffix sum = 0;                                                                  \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            sum += (sum_##suffix)load_##suffix(a + i * a_step) *                               \
+                   (sum_##suffix)load_##suffix(b + i * b_step);                                \
+        store_##suffix(to, sum);                                                               \
     }
 CR_FLOAT_TYPES(DOT)
 
@@ -362,7 +385,8 @@ cr_status cr_kern_embedding_bag_samples_backward(const cr_value *arg, cr_view *o
     for (int64_t i = 0; i < out->size[0]; i++)
         if (row[i] != arg[4].i)
             dots[out->dtype](out->data + i * cr_view_step(out, 0),
-                             grad->data + bag_of[i] * cr_view_step(grad, 0), cr_view_step(grad, 1),
+                             grad->data + bag_of[i] * cr_view_step(grad, 0),
+                             cr_view_step(grad, 1),
                              weight->data + row[i] * cr_view_step(weight, 0),
                              cr_view_step(weight, 1), weight->size[1]);
     cr_free(row);

@@ -35,7 +35,10 @@ static sequence sequence_over(const cr_view *out)
                       .dtype = (cr_dtype)out->dtype};
 }
 
-static bool is_integral(cr_dtype t) { return cr_dtype_category(t) <= CR_CAT_INT; }
+static bool is_integral(cr_dtype t)
+{
+    return cr_dtype_category(t) <= CR_CAT_INT;
+}
 
 static void put_number(const sequence *s, char *to, cr_complex c)
 {
@@ -50,8 +53,8 @@ static void put_number(const sequence *s, char *to, cr_complex c)
 
 static void put_int(const sequence *s, char *to, int64_t i)
 {
-    cr_scalar_store(cr_scalar_int(cr_wrap_add(s->int_start, cr_wrap_mul(i, s->int_step))), s->dtype,
-                    to);
+    cr_scalar_store(cr_scalar_int(cr_wrap_add(s->int_start, cr_wrap_mul(i, s->int_step))),
+                    s->dtype, to);
 }
 
 static void put_f32(const sequence *s, char *to, int64_t i)
@@ -61,8 +64,9 @@ static void put_f32(const sequence *s, char *to, int64_t i)
 
 static void put_float(const sequence *s, char *to, int64_t i)
 {
-    put_number(s, to, (cr_complex){s->start.re + (double)i * s->by.re,
-                                   s->start.im + (double)i * s->by.im});
+    put_number(
+        s, to,
+        (cr_complex){s->start.re + (double)i * s->by.re, s->start.im + (double)i * s->by.im});
 }
 
 void cr_fill_arange(const cr_view *out, cr_scalar start, cr_scalar step)
@@ -90,7 +94,10 @@ static cr_complex spaced(const sequence *s, int64_t i)
     return (cr_complex){s->end.re - s->by.re * k, s->end.im - s->by.im * k};
 }
 
-static void put_spaced(const sequence *s, char *to, int64_t i) { put_number(s, to, spaced(s, i)); }
+static void put_spaced(const sequence *s, char *to, int64_t i)
+{
+    put_number(s, to, spaced(s, i));
+}
 
 static void put_power(const sequence *s, char *to, int64_t i)
 {

@@ -4,7 +4,10 @@
 #include "kern/factory.h"
 #include "kern/walk.h"
 
-static cr_scalar number(const cr_value *v) { return v->number; }
+static cr_scalar number(const cr_value *v)
+{
+    return v->number;
+}
 
 /* (start, end, step, ...) */
 cr_status cr_kern_arange(const cr_value *arg, cr_view *out)

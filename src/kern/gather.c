@@ -9,9 +9,9 @@
  * each goes through its places in row-major order.  Two writes to one place therefore
  * happen in one thread, in index order. */
 #include "kern/gather.h"
-#include "kern/entries.h"
 #include "base/memory.h"
 #include "kern/element.h"
+#include "kern/entries.h"
 #include "kern/walk.h"
 #include <stdatomic.h>
 
@@ -24,24 +24,24 @@ typedef struct {
 
 enum { OTHER, TABLE, INDEX, MARK };
 
-#define READ(name, type)                                                                           \
-    static void name(void *context, char *const *at, const int64_t *step, int64_t n)               \
-    {                                                                                              \
-        const read_context *c = context;                                                           \
-        char *d = at[OTHER];                                                                       \
-        const char *s = at[TABLE], *k = at[INDEX];                                                 \
-        if (!step[INDEX]) {                                                                        \
-            s += c->unit * cr_index_at(k, c->is32);                                                \
-            if (step[OTHER] == (int64_t)sizeof(type) && step[TABLE] == step[OTHER])                \
-                memcpy(d, s, (size_t)n * sizeof(type));                                            \
-            else                                                                                   \
-                for (int64_t i = 0; i < n; i++)                                                    \
-                    memcpy(d + i * step[OTHER], s + i * step[TABLE], sizeof(type));                \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < n; i++, k += step[INDEX])                                          \
-            memcpy(d + i * step[OTHER],                                                            \
-                   s + i * step[TABLE] + c->unit * cr_index_at(k, c->is32), sizeof(type));         \
+#define READ(name, type)                                                                       \
+    static void name(void *context, char *const *at, const int64_t *step, int64_t n)           \
+    {                                                                                          \
+        const read_context *c = context;                                                       \
+        char *d = at[OTHER];                                                                   \
+        const char *s = at[TABLE], *k = at[INDEX];                                             \
+        if (!step[INDEX]) {                                                                    \
+            s += c->unit * cr_index_at(k, c->is32);                                            \
+            if (step[OTHER] == (int64_t)sizeof(type) && step[TABLE] == step[OTHER])            \
+                memcpy(d, s, (size_t)n * sizeof(type));                                        \
+            else                                                                               \
+                for (int64_t i = 0; i < n; i++)                                                \
+                    memcpy(d + i * step[OTHER], s + i * step[TABLE], sizeof(type));            \
+            return;                                                                            \
+        }                                                                                      \
+        for (int64_t i = 0; i < n; i++, k += step[INDEX])                                      \
+            memcpy(d + i * step[OTHER],                                                        \
+                   s + i * step[TABLE] + c->unit * cr_index_at(k, c->is32), sizeof(type));     \
     }
 READ(read_1, uint8_t)
 READ(read_2, uint16_t)
@@ -81,8 +81,8 @@ typedef struct {
 static void write_row(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     const write_context *c = context;
-    cr_combine_row r = {at[TABLE],   at[OTHER],   at[INDEX], step[TABLE], step[OTHER],
-                        step[INDEX], c->unit,     n,         c->is32};
+    cr_combine_row r = {at[TABLE],   at[OTHER], at[INDEX], step[TABLE], step[OTHER],
+                        step[INDEX], c->unit,   n,         c->is32};
 
     if (!step[INDEX]) {
         r.dst += c->unit * cr_index_at(r.index, c->is32);
@@ -307,7 +307,10 @@ static void set_index_vector(dim_places *p, const cr_view *table, const cr_view 
 }
 
 /* An empty index is accepted whatever its other sizes and dtype are. */
-static bool is_empty(const cr_view *index) { return cr_view_numel(index) == 0; }
+static bool is_empty(const cr_view *index)
+{
+    return cr_view_numel(index) == 0;
+}
 
 cr_status cr_kern_gather(const cr_value *arg, cr_view *out)
 {
@@ -409,9 +412,9 @@ static reduction reduction_named(const cr_value *name)
 
 static cr_scalar lowest(cr_dtype t, bool highest)
 {
-    static const int64_t top[] = {[CR_BOOL] = 1,           [CR_U8] = UINT8_MAX,
-                                  [CR_I8] = INT8_MAX,      [CR_I16] = INT16_MAX,
-                                  [CR_I32] = INT32_MAX,    [CR_I64] = INT64_MAX};
+    static const int64_t top[] = {[CR_BOOL] = 1,        [CR_U8] = UINT8_MAX,
+                                  [CR_I8] = INT8_MAX,   [CR_I16] = INT16_MAX,
+                                  [CR_I32] = INT32_MAX, [CR_I64] = INT64_MAX};
 
     if (cr_dtype_category(t) >= CR_CAT_FLOAT)
         return cr_scalar_float(highest ? (double)INFINITY : -(double)INFINITY);
@@ -431,16 +434,16 @@ static cr_scalar identity(reduction r, cr_dtype t)
     }
 }
 
-#define DIVIDE_INT(suffix)                                                                         \
-    static void divide_##suffix(char *p, int64_t n)                                                \
-    {                                                                                              \
-        int64_t a = load_##suffix(p), q = a / n;                                                   \
-        store_##suffix(p, q - (a % n != 0 && a < 0));                                              \
+#define DIVIDE_INT(suffix)                                                                     \
+    static void divide_##suffix(char *p, int64_t n)                                            \
+    {                                                                                          \
+        int64_t a = load_##suffix(p), q = a / n;                                               \
+        store_##suffix(p, q - (a % n != 0 && a < 0));                                          \
     }
-#define DIVIDE(suffix)                                                                             \
-    static void divide_##suffix(char *p, int64_t n)                                                \
-    {                                                                                              \
-        store_##suffix(p, load_##suffix(p) / (wide_##suffix)n);                                    \
+#define DIVIDE(suffix)                                                                         \
+    static void divide_##suffix(char *p, int64_t n)                                            \
+    {                                                                                          \
+        store_##suffix(p, load_##suffix(p) / (wide_##suffix)n);                                \
     }
 CR_INT_TYPES(DIVIDE_INT)
 CR_FLOAT_TYPES(DIVIDE)
@@ -494,13 +497,15 @@ static cr_status divide_by_count(const dim_places *sum, const cr_view *out, bool
 static cr_status reduce_into(dim_places *p, const cr_view *out, reduction r, bool include_self)
 {
     cr_complex room;
-    cr_view first = constant_view(&room, identity(r, (cr_dtype)out->dtype), (cr_dtype)out->dtype);
+    cr_view first =
+        constant_view(&room, identity(r, (cr_dtype)out->dtype), (cr_dtype)out->dtype);
 
     if (!include_self) {
         cr_places start = p->places;
         start.other = first.data;
         start.other_stride = still;
-        cr_places_write(&start, cr_combine_for(CR_COMBINE_SET, (cr_dtype)out->dtype), p->picked);
+        cr_places_write(&start, cr_combine_for(CR_COMBINE_SET, (cr_dtype)out->dtype),
+                        p->picked);
     }
     cr_places_write(&p->places, cr_combine_for(r.how, (cr_dtype)out->dtype), p->picked);
     return r.mean ? divide_by_count(p, out, include_self) : CR_OK;
@@ -557,7 +562,8 @@ static void combine_vector(const cr_view *out, const cr_value *arg, const cr_vie
 }
 
 /* A dense copy of `src` times `factor`; the caller frees its data. */
-static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src, cr_scalar factor)
+static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src,
+                             cr_scalar factor)
 {
     int64_t zero = 0;
     size_t item = cr_view_item(src);
@@ -605,9 +611,10 @@ cr_status cr_kern_index_copy(const cr_value *arg, cr_view *out)
     int64_t dim = cr_view_dim(self, arg[1].i), size = cr_view_size(self, dim), bad;
 
     if (!cr_indices_within(arg[2].view, 0, size, &bad))
-        return cr_fail(CR_INDEX,
-                       "index_copy_(): index %lld is out of bounds for dimension %lld with size %lld",
-                       (long long)bad, (long long)dim, (long long)size);
+        return cr_fail(
+            CR_INDEX,
+            "index_copy_(): index %lld is out of bounds for dimension %lld with size %lld",
+            (long long)bad, (long long)dim, (long long)size);
     cr_start_from(out, self);
     combine_vector(out, arg, arg[3].view, CR_COMBINE_SET);
     return CR_OK;
@@ -639,7 +646,8 @@ cr_status cr_kern_index_fill(const cr_value *arg, cr_view *out)
     cr_view dense = {NULL, &count, &stride, 1, CR_I64, 0, false};
 
     if (!cr_indices_within(index, -size, size, &bad))
-        return cr_fail(CR_INDEX, "index %lld is out of bounds for dimension %lld with size %lld",
+        return cr_fail(CR_INDEX,
+                       "index %lld is out of bounds for dimension %lld with size %lld",
                        (long long)bad, (long long)dim, (long long)size);
     wrapped = wrapped_indices(index, size);
     if (!wrapped)
@@ -696,7 +704,8 @@ static cr_status check_flat(const char *empty, const cr_view *self, const cr_vie
         return cr_fail(CR_INDEX, "%s an empty tensor", empty);
     if (cr_indices_within(index, -numel, numel, &bad))
         return CR_OK;
-    return cr_fail(CR_INDEX, "out of range: tried to access index %lld on a tensor of %lld elements.",
+    return cr_fail(CR_INDEX,
+                   "out of range: tried to access index %lld on a tensor of %lld elements.",
                    (long long)bad, (long long)numel);
 }
 
@@ -704,8 +713,9 @@ cr_status cr_kern_take(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *index = arg[1].view;
     int64_t dense[CR_MAX_DIMS], *offset;
-    cr_places p = {index->ndim, index->size, self->data, out->data,          NULL, still,
-                   out->stride, dense,       1,          cr_view_item(self), 0,    sizeof(int64_t)};
+    cr_places p = {index->ndim, index->size,    self->data, out->data, NULL,
+                   still,       out->stride,    dense,      1,         cr_view_item(self),
+                   0,           sizeof(int64_t)};
 
     CR_TRY(check_flat("take(): tried to take from", self, index));
     offset = flat_offsets(self, index);
@@ -728,7 +738,8 @@ cr_status cr_kern_put(const cr_value *arg, cr_view *out)
     size_t item = cr_view_item(self);
     char *values;
     bool picked = true;
-    cr_places p = {1, &n, out->data, NULL, NULL, still, once, once, 1, item, item, sizeof(int64_t)};
+    cr_places p = {1,    &n,   out->data, NULL, NULL, still,
+                   once, once, 1,         item, item, sizeof(int64_t)};
 
     CR_TRY(check_flat("put_(): Tried to put elements into", self, index));
     offset = flat_offsets(out, index);

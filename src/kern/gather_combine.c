@@ -2,65 +2,65 @@
 #include "kern/element.h"
 #include "kern/gather.h"
 
-#define ADD_INT(a, b)     cr_wrap_add(a, b)
-#define MUL_INT(a, b)     cr_wrap_mul(a, b)
-#define ADD_NUMBER(a, b)  ((a) + (b))
-#define MUL_NUMBER(a, b)  ((a) * (b))
+#define ADD_INT(a, b)    cr_wrap_add(a, b)
+#define MUL_INT(a, b)    cr_wrap_mul(a, b)
+#define ADD_NUMBER(a, b) ((a) + (b))
+#define MUL_NUMBER(a, b) ((a) * (b))
 /* A NaN wins; of equal values the one already there stays. */
-#define MIN_INT(a, b)     ((b) < (a) ? (b) : (a))
-#define MAX_INT(a, b)     ((a) < (b) ? (b) : (a))
-#define MIN_NUMBER(a, b)  ((b) < (a) || (b) != (b) ? (b) : (a))
-#define MAX_NUMBER(a, b)  ((a) < (b) || (b) != (b) ? (b) : (a))
+#define MIN_INT(a, b)    ((b) < (a) ? (b) : (a))
+#define MAX_INT(a, b)    ((a) < (b) ? (b) : (a))
+#define MIN_NUMBER(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
+#define MAX_NUMBER(a, b) ((a) < (b) || (b) != (b) ? (b) : (a))
 
 /* A row that is dense on both sides is left to the compiler's vectors. */
-#define COMBINE(op, suffix, expression)                                                            \
-    static void op##_##suffix(const cr_combine_row *r)                                             \
-    {                                                                                              \
-        enum { ITEM = sizeof(item_##suffix) };                                                     \
-        const char *s = r->src;                                                                    \
-        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM) {                             \
-            for (int64_t i = 0; i < r->n; i++) {                                                   \
-                wide_##suffix a = load_##suffix(r->dst + i * ITEM);                                \
-                wide_##suffix b = load_##suffix(s + i * ITEM);                                     \
-                store_##suffix(r->dst + i * ITEM, expression(a, b));                               \
-            }                                                                                      \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < r->n; i++, s += r->src_step) {                                     \
-            char *d = r->dst + i * r->dst_step;                                                    \
-            if (r->index)                                                                          \
-                d += r->unit * cr_index_at(r->index + i * r->index_step, r->is32);                 \
-            wide_##suffix a = load_##suffix(d), b = load_##suffix(s);                              \
-            store_##suffix(d, expression(a, b));                                                   \
-        }                                                                                          \
+#define COMBINE(op, suffix, expression)                                                        \
+    static void op##_##suffix(const cr_combine_row *r)                                         \
+    {                                                                                          \
+        enum { ITEM = sizeof(item_##suffix) };                                                 \
+        const char *s = r->src;                                                                \
+        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM) {                         \
+            for (int64_t i = 0; i < r->n; i++) {                                               \
+                wide_##suffix a = load_##suffix(r->dst + i * ITEM);                            \
+                wide_##suffix b = load_##suffix(s + i * ITEM);                                 \
+                store_##suffix(r->dst + i * ITEM, expression(a, b));                           \
+            }                                                                                  \
+            return;                                                                            \
+        }                                                                                      \
+        for (int64_t i = 0; i < r->n; i++, s += r->src_step) {                                 \
+            char *d = r->dst + i * r->dst_step;                                                \
+            if (r->index)                                                                      \
+                d += r->unit * cr_index_at(r->index + i * r->index_step, r->is32);             \
+            wide_##suffix a = load_##suffix(d), b = load_##suffix(s);                          \
+            store_##suffix(d, expression(a, b));                                               \
+        }                                                                                      \
     }
 
-#define INT_ROWS(s)                                                                                \
-    COMBINE(add, s, ADD_INT) COMBINE(mul, s, MUL_INT) COMBINE(min, s, MIN_INT)                     \
-    COMBINE(max, s, MAX_INT)
-#define FLOAT_ROWS(s)                                                                              \
-    COMBINE(add, s, ADD_NUMBER) COMBINE(mul, s, MUL_NUMBER) COMBINE(min, s, MIN_NUMBER)            \
-    COMBINE(max, s, MAX_NUMBER)
+#define INT_ROWS(s)                                                                            \
+    COMBINE(add, s, ADD_INT)                                                                   \
+    COMBINE(mul, s, MUL_INT) COMBINE(min, s, MIN_INT) COMBINE(max, s, MAX_INT)
+#define FLOAT_ROWS(s)                                                                          \
+    COMBINE(add, s, ADD_NUMBER)                                                                \
+    COMBINE(mul, s, MUL_NUMBER) COMBINE(min, s, MIN_NUMBER) COMBINE(max, s, MAX_NUMBER)
 #define COMPLEX_ROWS(s) COMBINE(add, s, ADD_NUMBER) COMBINE(mul, s, MUL_NUMBER)
 CR_INT_TYPES(INT_ROWS)
 CR_FLOAT_TYPES(FLOAT_ROWS)
 CR_COMPLEX_TYPES(COMPLEX_ROWS)
 
-#define SET(name, type)                                                                            \
-    static void name(const cr_combine_row *r)                                                      \
-    {                                                                                              \
-        enum { ITEM = sizeof(type) };                                                              \
-        const char *s = r->src;                                                                    \
-        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM) {                             \
-            memcpy(r->dst, s, (size_t)r->n * ITEM);                                                \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < r->n; i++, s += r->src_step) {                                     \
-            char *d = r->dst + i * r->dst_step;                                                    \
-            if (r->index)                                                                          \
-                d += r->unit * cr_index_at(r->index + i * r->index_step, r->is32);                 \
-            memcpy(d, s, ITEM);                                                                    \
-        }                                                                                          \
+#define SET(name, type)                                                                        \
+    static void name(const cr_combine_row *r)                                                  \
+    {                                                                                          \
+        enum { ITEM = sizeof(type) };                                                          \
+        const char *s = r->src;                                                                \
+        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM) {                         \
+            memcpy(r->dst, s, (size_t)r->n * ITEM);                                            \
+            return;                                                                            \
+        }                                                                                      \
+        for (int64_t i = 0; i < r->n; i++, s += r->src_step) {                                 \
+            char *d = r->dst + i * r->dst_step;                                                \
+            if (r->index)                                                                      \
+                d += r->unit * cr_index_at(r->index + i * r->index_step, r->is32);             \
+            memcpy(d, s, ITEM);                                                                \
+        }                                                                                      \
     }
 SET(set_1, uint8_t)
 SET(set_2, uint16_t)

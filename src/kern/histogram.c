@@ -43,8 +43,8 @@ static double bin_volume(const cr_value *edges, uint32_t dims, int64_t bin)
     return volume;
 }
 
-static void store_counts(cr_view *out, const double *count, const cr_value *edges, uint32_t dims,
-                         bool density)
+static void store_counts(cr_view *out, const double *count, const cr_value *edges,
+                         uint32_t dims, bool density)
 {
     int64_t n = cr_view_numel(out);
     double sum = 0;
@@ -69,8 +69,8 @@ static void count_points(double *count, const cr_view *like, const char *points,
     for (int64_t i = 0; i < n; i++) {
         int64_t bin = 0;
         for (uint32_t d = 0; d < dims && bin >= 0; d++) {
-            int64_t k = bin_of(edges[d].view,
-                               value_at(like, points + (i * (int64_t)dims + d) * item));
+            int64_t k =
+                bin_of(edges[d].view, value_at(like, points + (i * (int64_t)dims + d) * item));
             bin = k < 0 ? -1 : bin * (edges[d].view->size[0] - 1) + k;
         }
         if (bin >= 0)
@@ -89,8 +89,8 @@ cr_status cr_kern_histogramdd(const cr_value *arg, cr_view *out)
     bool good = points && count && (weight || arg[2].tag == CR_NONE);
 
     if (good) {
-        count_points(count, self, points, dims ? cr_view_numel(self) / dims : 0, arg[1].list, dims,
-                     weight);
+        count_points(count, self, points, dims ? cr_view_numel(self) / dims : 0, arg[1].list,
+                     dims, weight);
         store_counts(out, count, arg[1].list, dims, arg[3].i);
     }
     cr_free(count);
@@ -125,8 +125,9 @@ cr_status cr_kern_histogram_edges(const cr_value *arg, cr_view *out)
     if (!isfinite(low) || !isfinite(high))
         return cr_fail(CR_RUNTIME, "torch.histogram: range [%g, %g] is not finite", low, high);
     if (low > high)
-        return cr_fail(CR_RUNTIME, "torch.histogram: min should not exceed max, but got min %g max %g",
-                       low, high);
+        return cr_fail(CR_RUNTIME,
+                       "torch.histogram: min should not exceed max, but got min %g max %g", low,
+                       high);
     if (low == high) {
         low -= 0.5;
         high += 0.5;

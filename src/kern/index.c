@@ -28,8 +28,8 @@ static bool is_true(const char *p, cr_dtype t)
     }
 }
 
-static void each_true_from(const cr_view *v, int d, const char *data, int64_t *coord, true_fn visit,
-                           void *context)
+static void each_true_from(const cr_view *v, int d, const char *data, int64_t *coord,
+                           true_fn visit, void *context)
 {
     if (d == v->ndim) {
         if (is_true(data, (cr_dtype)v->dtype))
@@ -81,7 +81,8 @@ static void add_row(void *context, char *const *at, const int64_t *step, int64_t
 }
 
 /* Adds an index tensor, broadcast to the picked sizes, to all offsets. */
-static void add_index(int64_t *offset, const cr_shape *picked, const cr_view *index, add_context *c)
+static void add_index(int64_t *offset, const cr_shape *picked, const cr_view *index,
+                      add_context *c)
 {
     int64_t dense[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     cr_walk w;
@@ -122,7 +123,8 @@ static cr_status check_bounds(const cr_index_plan *p, const cr_view *table)
         int dim = p->index[k].dim;
         if (p->index[k].trues < 0 &&
             !cr_indices_within(p->index[k].view, -table->size[dim], table->size[dim], &bad))
-            return cr_fail(CR_INDEX, "index %lld is out of bounds for dimension %d with size %lld",
+            return cr_fail(CR_INDEX,
+                           "index %lld is out of bounds for dimension %d with size %lld",
                            (long long)bad, dim, (long long)table->size[dim]);
     }
     return CR_OK;
@@ -159,7 +161,8 @@ typedef struct {
     bool picked[CR_MAX_DIMS];
 } index_walk;
 
-static void plan_walk(index_walk *w, const cr_index_plan *p, const cr_view *table, int64_t *offset)
+static void plan_walk(index_walk *w, const cr_index_plan *p, const cr_view *table,
+                      int64_t *offset)
 {
     int64_t dense[CR_MAX_DIMS];
     int from = 0;
@@ -176,10 +179,15 @@ static void plan_walk(index_walk *w, const cr_index_plan *p, const cr_view *tabl
             from++;
         w->table_stride[d] = table->stride[from++];
     }
-    w->places = (cr_places){.ndim = p->result.ndim, .size = p->result.size, .table = table->data,
-                            .index = (char *)offset, .table_stride = w->table_stride,
-                            .index_stride = w->index_stride, .unit = 1,
-                            .item = cr_view_item(table), .other_item = cr_view_item(table),
+    w->places = (cr_places){.ndim = p->result.ndim,
+                            .size = p->result.size,
+                            .table = table->data,
+                            .index = (char *)offset,
+                            .table_stride = w->table_stride,
+                            .index_stride = w->index_stride,
+                            .unit = 1,
+                            .item = cr_view_item(table),
+                            .other_item = cr_view_item(table),
                             .index_item = sizeof *offset};
 }
 

@@ -66,13 +66,15 @@ TEST(wrong_indices_are_named_in_torchs_words)
     float out[12];
 
     FAILS(CR_INDEX, cr_shape_index(ARGS(self, LIST(of_view(VIEW(mask, CR_BOOL, 5)))), &shape));
-    EQ_STR(cr_error_message(), "The shape of the mask [5] at index 0 does not match the shape of the "
-                               "indexed tensor [2, 3, 4] at index 0");
+    EQ_STR(cr_error_message(),
+           "The shape of the mask [5] at index 0 does not match the shape of the "
+           "indexed tensor [2, 3, 4] at index 0");
     FAILS(CR_INDEX, cr_shape_index(ARGS(self, LIST(of_view(VIEW(two, CR_I64, 2)),
                                                    of_view(VIEW(three, CR_I64, 3)))),
                                    &shape));
-    EQ_STR(cr_error_message(), "shape mismatch: indexing tensors could not be broadcast together with "
-                               "shapes [2], [3]");
+    EQ_STR(cr_error_message(),
+           "shape mismatch: indexing tensors could not be broadcast together with "
+           "shapes [2], [3]");
     FAILS(CR_INDEX, cr_kern_index(ARGS(self, LIST(of_view(VIEW(j, CR_I64, 1)))),
                                   VIEW(out, CR_F32, 1, 3, 4)));
     EQ_STR(cr_error_message(), "index 2 is out of bounds for dimension 0 with size 2");

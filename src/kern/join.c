@@ -1,7 +1,7 @@
 /* Moving elements: each operator is a few copies between parts of views. */
-#include "kern/entries.h"
 #include "base/memory.h"
 #include "kern/element.h"
+#include "kern/entries.h"
 #include "kern/gather.h"
 #include "kern/walk.h"
 
@@ -39,7 +39,10 @@ static void remove_dim(part *p, int64_t dim)
 /* Joining. */
 
 /* An empty vector joins anything: torch has kept this since it had no empty shapes. */
-static bool is_nothing(const cr_view *v) { return v->ndim == 1 && v->size[0] == 0; }
+static bool is_nothing(const cr_view *v)
+{
+    return v->ndim == 1 && v->size[0] == 0;
+}
 
 cr_status cr_kern_cat(const cr_value *arg, cr_view *out)
 {
@@ -353,7 +356,8 @@ typedef struct {
     bool upper;
 } triangle;
 
-static void copy_span(const triangle *t, char *to, const char *from, int64_t first, int64_t last)
+static void copy_span(const triangle *t, char *to, const char *from, int64_t first,
+                      int64_t last)
 {
     for (int64_t j = first; j < last; j++)
         memcpy(to + j * t->to_column, from + j * t->from_column, t->item);
@@ -393,8 +397,9 @@ static cr_status copy_triangle(const cr_value *arg, cr_view *out, bool upper)
 {
     const cr_view *self = arg[0].view;
     int r = out->ndim - 2, c = out->ndim - 1;
-    triangle t = {out->size[r], out->size[c], arg[1].i, cr_view_step(out, r), cr_view_step(out, c),
-                  cr_view_step(self, r), cr_view_step(self, c), cr_view_item(out), upper};
+    triangle t = {out->size[r],          out->size[c],         arg[1].i,
+                  cr_view_step(out, r),  cr_view_step(out, c), cr_view_step(self, r),
+                  cr_view_step(self, c), cr_view_item(out),    upper};
     cr_walk w;
 
     cr_walk_start(&w, r, out->size, -1);
@@ -405,8 +410,14 @@ static cr_status copy_triangle(const cr_value *arg, cr_view *out, bool upper)
     return CR_OK;
 }
 
-cr_status cr_kern_tril(const cr_value *arg, cr_view *out) { return copy_triangle(arg, out, false); }
-cr_status cr_kern_triu(const cr_value *arg, cr_view *out) { return copy_triangle(arg, out, true); }
+cr_status cr_kern_tril(const cr_value *arg, cr_view *out)
+{
+    return copy_triangle(arg, out, false);
+}
+cr_status cr_kern_triu(const cr_value *arg, cr_view *out)
+{
+    return copy_triangle(arg, out, true);
+}
 
 /* grad has one dimension more than out: its last one runs within a window.  Windows that
  * overlap are added one after the other. */
@@ -431,9 +442,10 @@ cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
             narrow(&to, dim, k, windows);
             to.stride[dim] *= step;
         }
-        p = (cr_places){to.v.ndim,   to.v.size, to.v.data, from.v.data,       (char *)&zero,
-                        to.v.stride, from.v.stride, still, 0,                 cr_view_item(out),
-                        cr_view_item(out), sizeof zero};
+        p = (cr_places){
+            to.v.ndim,         to.v.size,     to.v.data, from.v.data, (char *)&zero,
+            to.v.stride,       from.v.stride, still,     0,           cr_view_item(out),
+            cr_view_item(out), sizeof zero};
         cr_places_write(&p, add, picked);
     }
     return CR_OK;

@@ -64,9 +64,9 @@ TEST(a_pads_gradient_adds_up_what_was_repeated)
 {
     float g[] = {1, 1, 1, 1, 1, 1, 1}, x[3] = {0}, out[3];
 
-    OK(cr_kern_replication_pad_backward(ARGS(of_view(VIEW(g, CR_F32, 1, 7)),
-                                             of_view(VIEW(x, CR_F32, 1, 3)), INTS(2, 2)),
-                                        VIEW(out, CR_F32, 1, 3)));
+    OK(cr_kern_replication_pad_backward(
+        ARGS(of_view(VIEW(g, CR_F32, 1, 7)), of_view(VIEW(x, CR_F32, 1, 3)), INTS(2, 2)),
+        VIEW(out, CR_F32, 1, 3)));
     SAME_FLOATS(out, 3, 1, 3);
 }
 
@@ -74,9 +74,9 @@ TEST(windows_that_overlap_add_up)
 {
     float g[] = {1, 2, 3, 4}, out[3]; /* windows of 2, one apart */
 
-    OK(cr_kern_unfold_backward(ARGS(of_view(VIEW(g, CR_F32, 2, 2)), INTS(3), cr_of_int(0),
-                                    cr_of_int(2), cr_of_int(1)),
-                               VIEW(out, CR_F32, 3)));
+    OK(cr_kern_unfold_backward(
+        ARGS(of_view(VIEW(g, CR_F32, 2, 2)), INTS(3), cr_of_int(0), cr_of_int(2), cr_of_int(1)),
+        VIEW(out, CR_F32, 3)));
     SAME_FLOATS(out, 1, 5, 4);
 }
 
@@ -85,9 +85,9 @@ TEST(sequences_hit_both_ends)
     float line[5];
     int64_t count[4];
 
-    OK(cr_kern_linspace(ARGS(cr_of_number(cr_scalar_float(0)), cr_of_number(cr_scalar_float(1)),
-                             cr_of_int(5)),
-                        VIEW(line, CR_F32, 5)));
+    OK(cr_kern_linspace(
+        ARGS(cr_of_number(cr_scalar_float(0)), cr_of_number(cr_scalar_float(1)), cr_of_int(5)),
+        VIEW(line, CR_F32, 5)));
     SAME_FLOATS(line, 0, 0.25, 0.5, 0.75, 1);
     OK(cr_kern_arange(ARGS(cr_of_number(cr_scalar_int(7)), cr_of_number(cr_scalar_int(-5)),
                            cr_of_number(cr_scalar_int(-3))),

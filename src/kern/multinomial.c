@@ -26,7 +26,8 @@ static double draw_double(cr_generator *g)
 
 static double weight_at(const drawing *d, int64_t i)
 {
-    return cr_scalar_as_double(cr_scalar_load(d->dtype, d->data + i * (int64_t)cr_dtype_size(d->dtype)));
+    return cr_scalar_as_double(
+        cr_scalar_load(d->dtype, d->data + i * (int64_t)cr_dtype_size(d->dtype)));
 }
 
 /* Every row needs a weight; without replacement torch looks at all weights at once. */
@@ -37,11 +38,12 @@ static cr_status check_weights(const drawing *d, bool replacement)
         for (int64_t i = 0; i < d->n; i++) {
             double w = weight_at(d, r * d->n + i);
             if (!(w >= 0) || isinf(w))
-                return cr_fail(CR_RUNTIME, replacement
-                                               ? "invalid multinomial distribution (encountering "
-                                                 "probability entry < 0, infinity or NaN)"
-                                               : "probability tensor contains either `inf`, `nan` or "
-                                                 "element < 0");
+                return cr_fail(CR_RUNTIME,
+                               replacement
+                                   ? "invalid multinomial distribution (encountering "
+                                     "probability entry < 0, infinity or NaN)"
+                                   : "probability tensor contains either `inf`, `nan` or "
+                                     "element < 0");
             sum += w;
         }
         if (!(sum > 0))
@@ -131,8 +133,12 @@ cr_status cr_kern_multinomial(const cr_value *arg, cr_view *out)
     const cr_view *self = arg[0].view;
     bool apart = !arg[2].i || arg[1].i == 1;
     int64_t n = self->size[self->ndim - 1];
-    drawing d = {.weights = self, .rows = self->ndim == 2 ? self->size[0] : 1, .n = n,
-                 .draws = arg[1].i, .dtype = (cr_dtype)self->dtype, .out = (int64_t *)(void *)out->data};
+    drawing d = {.weights = self,
+                 .rows = self->ndim == 2 ? self->size[0] : 1,
+                 .n = n,
+                 .draws = arg[1].i,
+                 .dtype = (cr_dtype)self->dtype,
+                 .out = (int64_t *)(void *)out->data};
     bool given = arg[3].tag == CR_GENERATOR && arg[3].generator;
     cr_status st;
 

@@ -3,9 +3,9 @@
  * A constant pad is a fill and a copy.  The others repeat elements of the input: every
  * output position of the padded dimensions gets the byte offset of the element it shows,
  * and the walk of gather.c reads through these offsets, or adds back through them. */
-#include "kern/entries.h"
 #include "base/memory.h"
 #include "kern/element.h"
+#include "kern/entries.h"
 #include "kern/gather.h"
 #include "kern/walk.h"
 
@@ -106,8 +106,8 @@ static int64_t *pad_offsets(const cr_view *large, const cr_view *small, const cr
     for (int d = n - 1; offset && d >= first; inner *= large->size[d--]) {
         int64_t *share = offset + total;
         for (int64_t i = 0; i < large->size[d]; i++)
-            share[i] = cr_view_step(small, d) * source(i, small->size[d], pad_before(pad, n, d),
-                                                       pad_after(pad, n, d));
+            share[i] = cr_view_step(small, d) *
+                       source(i, small->size[d], pad_before(pad, n, d), pad_after(pad, n, d));
         add_dim(offset, total, inner, large->size[d], share);
     }
     return offset;
@@ -119,9 +119,18 @@ static void plan_pad(pad_plan *p, const cr_view *large, const cr_view *small,
     int n = large->ndim, first = n - (int)(pad->len / 2);
     int64_t next = 1;
 
-    p->places = (cr_places){n, large->size, small->data, large->data, (char *)offset,
-                            p->table_stride, large->stride, p->index_stride, 1,
-                            cr_view_item(small), cr_view_item(large), sizeof(int64_t)};
+    p->places = (cr_places){n,
+                            large->size,
+                            small->data,
+                            large->data,
+                            (char *)offset,
+                            p->table_stride,
+                            large->stride,
+                            p->index_stride,
+                            1,
+                            cr_view_item(small),
+                            cr_view_item(large),
+                            sizeof(int64_t)};
     for (int d = n - 1; d >= 0; d--) {
         p->picked[d] = d >= first;
         p->table_stride[d] = d >= first ? 0 : small->stride[d];

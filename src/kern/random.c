@@ -98,10 +98,22 @@ static cr_status fill_drawn(const cr_view *out, const cr_value *generator, draw_
     return CR_OK;
 }
 
-static double draw_normal(const draw *d) { return cr_generator_normal(d->g) * d->b + d->a; }
-static double draw_log_normal(const draw *d) { return exp(draw_normal(d)); }
-static double draw_exponential(const draw *d) { return -1 / d->a * log1p(-draw_double(d->g)); }
-static double draw_bernoulli(const draw *d) { return draw_double(d->g) < d->a; }
+static double draw_normal(const draw *d)
+{
+    return cr_generator_normal(d->g) * d->b + d->a;
+}
+static double draw_log_normal(const draw *d)
+{
+    return exp(draw_normal(d));
+}
+static double draw_exponential(const draw *d)
+{
+    return -1 / d->a * log1p(-draw_double(d->g));
+}
+static double draw_bernoulli(const draw *d)
+{
+    return draw_double(d->g) < d->a;
+}
 static double draw_geometric(const draw *d)
 {
     return ceil(log(draw_double(d->g)) / log1p(-d->a));
@@ -114,31 +126,35 @@ static double draw_cauchy(const draw *d)
 
 /* Uniform numbers.  A number that rounding has carried to the end becomes the start. */
 
-#define UNIFORM(suffix, unit, next)                                                                \
-    static void uniform_##suffix(void *context, char *const *at, const int64_t *step, int64_t n)   \
-    {                                                                                              \
-        const draw *d = context;                                                                   \
-        cr_mt19937 *mt = cr_generator_words(d->g);                                                 \
-        item_##suffix from, to;                                                                    \
-        store_##suffix(&from, d->a);                                                               \
-        store_##suffix(&to, d->b);                                                                 \
-        wide_##suffix low = load_##suffix(&from), high = load_##suffix(&to);                       \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            char *p = at[0] + i * step[0];                                                         \
-            store_##suffix(p, unit(next(mt)) * (high - low) + low);                                \
-            if (load_##suffix(p) == high)                                                          \
-                store_##suffix(p, low);                                                            \
-        }                                                                                          \
+#define UNIFORM(suffix, unit, next)                                                            \
+    static void uniform_##suffix(void *context, char *const *at, const int64_t *step,          \
+                                 int64_t n)                                                    \
+    {                                                                                          \
+        const draw *d = context;                                                               \
+        cr_mt19937 *mt = cr_generator_words(d->g);                                             \
+        item_##suffix from, to;                                                                \
+        store_##suffix(&from, d->a);                                                           \
+        store_##suffix(&to, d->b);                                                             \
+        wide_##suffix low = load_##suffix(&from), high = load_##suffix(&to);                   \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            char *p = at[0] + i * step[0];                                                     \
+            store_##suffix(p, unit(next(mt)) * (high - low) + low);                            \
+            if (load_##suffix(p) == high)                                                      \
+                store_##suffix(p, low);                                                        \
+        }                                                                                      \
     }
 UNIFORM(f16, cr_unit_float, cr_mt_next)
 UNIFORM(bf16, cr_unit_float, cr_mt_next)
 UNIFORM(f32, cr_unit_float, cr_mt_next)
 UNIFORM(f64, cr_unit_double, cr_mt_next64)
 
-static cr_status fill_uniform(const cr_view *out, const cr_value *generator, double from, double to)
+static cr_status fill_uniform(const cr_view *out, const cr_value *generator, double from,
+                              double to)
 {
-    static const cr_row_fn rows[CR_DTYPE_COUNT] = {[CR_F16] = uniform_f16, [CR_BF16] = uniform_bf16,
-                                                   [CR_F32] = uniform_f32, [CR_F64] = uniform_f64};
+    static const cr_row_fn rows[CR_DTYPE_COUNT] = {[CR_F16] = uniform_f16,
+                                                   [CR_BF16] = uniform_bf16,
+                                                   [CR_F32] = uniform_f32,
+                                                   [CR_F64] = uniform_f64};
     int64_t size[CR_MAX_DIMS + 1], stride[CR_MAX_DIMS + 1];
     cr_view parts = real_parts(out, size, stride);
     draw d = {.g = generator_of(generator), .a = from, .b = to};
@@ -259,7 +275,8 @@ static void dense_normal(const cr_view *out, cr_generator *g, double mean, doubl
 }
 
 /* The variance of a complex number is shared by its parts. */
-static cr_status fill_normal(const cr_view *out, const cr_value *generator, double mean, double std)
+static cr_status fill_normal(const cr_view *out, const cr_value *generator, double mean,
+                             double std)
 {
     int64_t size[CR_MAX_DIMS + 1], stride[CR_MAX_DIMS + 1];
     cr_view parts = real_parts(out, size, stride);
@@ -284,16 +301,17 @@ typedef struct {
 
 enum { NARROW_RANGE = 1 << 28 }; /* torch draws two words from here on */
 
-#define INTEGERS(suffix)                                                                           \
-    static void integers_##suffix(void *context, char *const *at, const int64_t *step, int64_t n)  \
-    {                                                                                              \
-        const integers *c = context;                                                               \
-        cr_mt19937 *mt = cr_generator_words(c->g);                                                 \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            uint64_t x = c->wide ? cr_mt_next64(mt) : cr_mt_next(mt);                              \
-            int64_t value = (int64_t)((c->range ? x % c->range : x) + (uint64_t)c->from);          \
-            store_##suffix(at[0] + i * step[0], PUT(value));                                       \
-        }                                                                                          \
+#define INTEGERS(suffix)                                                                       \
+    static void integers_##suffix(void *context, char *const *at, const int64_t *step,         \
+                                  int64_t n)                                                   \
+    {                                                                                          \
+        const integers *c = context;                                                           \
+        cr_mt19937 *mt = cr_generator_words(c->g);                                             \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            uint64_t x = c->wide ? cr_mt_next64(mt) : cr_mt_next(mt);                          \
+            int64_t value = (int64_t)((c->range ? x % c->range : x) + (uint64_t)c->from);      \
+            store_##suffix(at[0] + i * step[0], PUT(value));                                   \
+        }                                                                                      \
     }
 #define PUT(x) (x)
 CR_INT_TYPES(INTEGERS)
@@ -314,10 +332,11 @@ static cr_status refuse_complex(const char *kernel, const cr_view *out)
 /* What messages call the C type of a dtype. */
 static const char *c_name(cr_dtype t)
 {
-    static const char *const names[] = {
-        [CR_BOOL] = "bool", [CR_U8] = "unsigned char", [CR_I8] = "signed char",
-        [CR_I16] = "short", [CR_I32] = "int", [CR_I64] = "long", [CR_F16] = "c10::Half",
-        [CR_BF16] = "c10::BFloat16", [CR_F32] = "float", [CR_F64] = "double"};
+    static const char *const names[] = {[CR_BOOL] = "bool",      [CR_U8] = "unsigned char",
+                                        [CR_I8] = "signed char", [CR_I16] = "short",
+                                        [CR_I32] = "int",        [CR_I64] = "long",
+                                        [CR_F16] = "c10::Half",  [CR_BF16] = "c10::BFloat16",
+                                        [CR_F32] = "float",      [CR_F64] = "double"};
 
     return names[t];
 }
@@ -336,9 +355,10 @@ static cr_status check_range(const cr_view *out, int64_t from, int64_t to)
 
     CR_TRY(refuse_complex("random_from_to_kernel_cpu", out));
     if (from >= to)
-        return cr_fail(CR_RUNTIME,
-                       "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
-                       (long long)from, (long long)to);
+        return cr_fail(
+            CR_RUNTIME,
+            "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+            (long long)from, (long long)to);
     if (!holds(t, from))
         return cr_fail(CR_RUNTIME, "from is out of bounds for %s", c_name(t));
     if (!holds(t, to - 1))
@@ -365,10 +385,16 @@ static cr_status fill_between(const cr_view *out, const cr_value *generator, int
 /* The whole range of the dtype: all its integers, or those a float counts exactly. */
 static uint64_t full_range(cr_dtype t)
 {
-    static const uint64_t range[] = {
-        [CR_BOOL] = 2, [CR_U8] = 1ull << 8, [CR_I8] = 1ull << 7, [CR_I16] = 1ull << 15,
-        [CR_I32] = 1ull << 31, [CR_I64] = 1ull << 63, [CR_F16] = (1ull << 11) + 1,
-        [CR_BF16] = (1ull << 8) + 1, [CR_F32] = (1ull << 24) + 1, [CR_F64] = (1ull << 53) + 1};
+    static const uint64_t range[] = {[CR_BOOL] = 2,
+                                     [CR_U8] = 1ull << 8,
+                                     [CR_I8] = 1ull << 7,
+                                     [CR_I16] = 1ull << 15,
+                                     [CR_I32] = 1ull << 31,
+                                     [CR_I64] = 1ull << 63,
+                                     [CR_F16] = (1ull << 11) + 1,
+                                     [CR_BF16] = (1ull << 8) + 1,
+                                     [CR_F32] = (1ull << 24) + 1,
+                                     [CR_F64] = (1ull << 53) + 1};
 
     return range[t];
 }
@@ -423,9 +449,10 @@ cr_status cr_kern_random_to(const cr_value *arg, cr_view *out)
 cr_status cr_kern_uniform(const cr_value *arg, cr_view *out)
 {
     if (arg[1].d > arg[2].d)
-        return cr_fail(CR_RUNTIME,
-                       "uniform_ expects to return a [from, to) range, but found from=%g > to=%g",
-                       arg[1].d, arg[2].d);
+        return cr_fail(
+            CR_RUNTIME,
+            "uniform_ expects to return a [from, to) range, but found from=%g > to=%g",
+            arg[1].d, arg[2].d);
     return fill_uniform(out, &arg[3], arg[1].d, arg[2].d);
 }
 
@@ -467,7 +494,8 @@ cr_status cr_kern_exponential(const cr_value *arg, cr_view *out)
 cr_status cr_kern_geometric(const cr_value *arg, cr_view *out)
 {
     if (!(arg[1].d > 0 && arg[1].d < 1))
-        return cr_fail(CR_RUNTIME, "geometric_ expects p to be in (0, 1), but got p=%g", arg[1].d);
+        return cr_fail(CR_RUNTIME, "geometric_ expects p to be in (0, 1), but got p=%g",
+                       arg[1].d);
     return fill_drawn(out, &arg[2], draw_geometric, arg[1].d, 0);
 }
 
@@ -475,7 +503,8 @@ cr_status cr_kern_geometric(const cr_value *arg, cr_view *out)
 cr_status cr_kern_bernoulli_float(const cr_value *arg, cr_view *out)
 {
     if (!(arg[1].d >= 0 && arg[1].d <= 1))
-        return cr_fail(CR_RUNTIME, "bernoulli_ expects p to be in [0, 1], but got p=%g", arg[1].d);
+        return cr_fail(CR_RUNTIME, "bernoulli_ expects p to be in [0, 1], but got p=%g",
+                       arg[1].d);
     return fill_drawn(out, &arg[2], draw_bernoulli, arg[1].d, 0);
 }
 
@@ -503,12 +532,14 @@ static void bernoulli_row(void *context, char *const *at, const int64_t *step, i
 
 static cr_status fill_bernoulli(const cr_view *out, const cr_view *p, const cr_value *generator)
 {
-    bernoulli_context c = {generator_of(generator), (cr_dtype)p->dtype, (cr_dtype)out->dtype, false};
+    bernoulli_context c = {generator_of(generator), (cr_dtype)p->dtype, (cr_dtype)out->dtype,
+                           false};
     int64_t stride[CR_MAX_DIMS];
     cr_walk w;
 
     if (!cr_dtype_is_float(c.p_type))
-        return cr_fail(CR_NOT_IMPLEMENTED, "\"bernoulli_tensor_cpu_p_\" not implemented for '%s'",
+        return cr_fail(CR_NOT_IMPLEMENTED,
+                       "\"bernoulli_tensor_cpu_p_\" not implemented for '%s'",
                        cr_dtype_infos[p->dtype].legacy);
     cr_broadcast_strides(stride, p, out->ndim, out->size);
     cr_walk_start(&w, out->ndim, out->size, -1);
@@ -520,9 +551,10 @@ static cr_status fill_bernoulli(const cr_view *out, const cr_view *p, const cr_v
     cr_walk_range(&w, 0, w.total, bernoulli_row, &c);
     cr_generator_unlock(c.g);
     if (c.wrong)
-        return cr_fail(CR_RUNTIME, "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could "
-                                   "this error message be improved?  If so, please report an "
-                                   "enhancement request to PyTorch.)");
+        return cr_fail(CR_RUNTIME,
+                       "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could "
+                       "this error message be improved?  If so, please report an "
+                       "enhancement request to PyTorch.)");
     return CR_OK;
 }
 
@@ -541,8 +573,14 @@ cr_status cr_kern_bernoulli(const cr_value *arg, cr_view *out)
 /* Factories: out is new and dense. */
 
 /* (size, *, generator, ...) */
-cr_status cr_kern_rand(const cr_value *arg, cr_view *out) { return fill_uniform(out, &arg[1], 0, 1); }
-cr_status cr_kern_randn(const cr_value *arg, cr_view *out) { return fill_normal(out, &arg[1], 0, 1); }
+cr_status cr_kern_rand(const cr_value *arg, cr_view *out)
+{
+    return fill_uniform(out, &arg[1], 0, 1);
+}
+cr_status cr_kern_randn(const cr_value *arg, cr_view *out)
+{
+    return fill_normal(out, &arg[1], 0, 1);
+}
 
 /* (high, size, *, generator, ...) and (low, high, size, *, generator, ...) */
 cr_status cr_kern_randint(const cr_value *arg, cr_view *out)
@@ -699,7 +737,8 @@ static double large_poisson(cr_generator *g, double rate)
             return k;
         if (k < 0 || (us < 0.013 && v > us))
             continue;
-        if (log(v) + log(inverse) - log(a / (us * us) + b) <= -rate + k * logarithm - lgamma(k + 1))
+        if (log(v) + log(inverse) - log(a / (us * us) + b) <=
+            -rate + k * logarithm - lgamma(k + 1))
             return k;
     }
 }
@@ -713,7 +752,7 @@ static void poisson_row(void *context, char *const *at, const int64_t *step, int
         c->wrong = !(rate >= 0);
         if (!c->wrong)
             store_double(c->dtype, at[0] + i * step[0],
-                         rate == 0     ? 0
+                         rate == 0    ? 0
                          : rate >= 10 ? large_poisson(c->g, rate)
                                       : small_poisson(c->g, rate));
     }
@@ -723,7 +762,8 @@ static void poisson_row(void *context, char *const *at, const int64_t *step, int
 cr_status cr_kern_poisson(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    bernoulli_context c = {generator_of(&arg[1]), (cr_dtype)self->dtype, (cr_dtype)out->dtype, false};
+    bernoulli_context c = {generator_of(&arg[1]), (cr_dtype)self->dtype, (cr_dtype)out->dtype,
+                           false};
     cr_walk w;
 
     cr_walk_start(&w, out->ndim, out->size, -1);

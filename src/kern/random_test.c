@@ -33,7 +33,8 @@ TEST(memory_order_decides_which_number_goes_where)
 
     OK(cr_generator_new(&g, 0));
     OK(cr_kern_rand(ARGS(cr_of_none(), seeded(g, 1)), VIEW(a, CR_F32, 2, 3)));
-    OK(cr_kern_rand(ARGS(cr_of_none(), seeded(g, 1)), test_turned(VIEW(b, CR_F32, 2, 3), 0, 1)));
+    OK(cr_kern_rand(ARGS(cr_of_none(), seeded(g, 1)),
+                    test_turned(VIEW(b, CR_F32, 2, 3), 0, 1)));
     EQ(memcmp(a, b, sizeof a), 0);
     cr_generator_drop(g);
 }
@@ -43,12 +44,13 @@ TEST(ranges_are_checked_against_the_dtype)
     uint8_t x[2];
     cr_view *v = VIEW(x, CR_U8, 2);
 
-    FAILS(CR_RUNTIME, cr_kern_random_from(ARGS(of_view(v), cr_of_int(0), cr_of_int(300),
-                                               cr_of_none()), v));
+    FAILS(CR_RUNTIME,
+          cr_kern_random_from(ARGS(of_view(v), cr_of_int(0), cr_of_int(300), cr_of_none()), v));
     EQ_STR(cr_error_message(), "to - 1 is out of bounds for unsigned char");
-    FAILS(CR_RUNTIME, cr_kern_random_from(ARGS(of_view(v), cr_of_int(5), cr_of_int(2),
-                                               cr_of_none()), v));
-    EQ_STR(cr_error_message(), "random_ expects 'from' to be less than 'to', but got from=5 >= to=2");
+    FAILS(CR_RUNTIME,
+          cr_kern_random_from(ARGS(of_view(v), cr_of_int(5), cr_of_int(2), cr_of_none()), v));
+    EQ_STR(cr_error_message(),
+           "random_ expects 'from' to be less than 'to', but got from=5 >= to=2");
 }
 
 TEST(a_dropped_mask_can_be_made_again)
@@ -67,9 +69,9 @@ TEST(a_dropped_mask_can_be_made_again)
     OK(cr_kern_native_dropout(ARGS(self, cr_of_float(0.5), cr_of_bool(true)), first));
     cr_generator_philox(cr_generator_default(), &seed, &after);
     EQ(after - offset, (N + 3) / 4);
-    OK(cr_kern_philox_dropout(ARGS(self, cr_of_float(0.5), cr_of_int((int64_t)seed),
-                                   cr_of_int((int64_t)offset)),
-                              second));
+    OK(cr_kern_philox_dropout(
+        ARGS(self, cr_of_float(0.5), cr_of_int((int64_t)seed), cr_of_int((int64_t)offset)),
+        second));
     EQ(memcmp(kept, again, N), 0);
     EQ(memcmp(a, b, sizeof a), 0);
     for (int i = 0; i < N; i++)
@@ -81,9 +83,9 @@ TEST(categories_without_weight_are_not_drawn)
     float w[] = {0, 3, 0, 1}, none[] = {0, 0};
     int64_t out[50];
 
-    OK(cr_kern_multinomial(ARGS(of_view(VIEW(w, CR_F32, 4)), cr_of_int(50), cr_of_bool(true),
-                                cr_of_none()),
-                           VIEW(out, CR_I64, 50)));
+    OK(cr_kern_multinomial(
+        ARGS(of_view(VIEW(w, CR_F32, 4)), cr_of_int(50), cr_of_bool(true), cr_of_none()),
+        VIEW(out, CR_I64, 50)));
     for (int i = 0; i < 50; i++)
         CHECK(out[i] == 1 || out[i] == 3);
     FAILS(CR_RUNTIME, cr_kern_multinomial(ARGS(of_view(VIEW(none, CR_F32, 2)), cr_of_int(1),

@@ -21,27 +21,27 @@ typedef struct {
 typedef void (*scan_fn)(const scan_tile *t);
 
 /* A running value a line: acc = combine(acc, x). */
-#define SCAN(name, suffix, type, start, combine)                                                   \
-    static void name##_##suffix(const scan_tile *t)                                                \
-    {                                                                                              \
-        type acc[TILE];                                                                            \
-        for (int64_t j = 0; j < t->lines; j++)                                                     \
-            acc[j] = start;                                                                        \
-        for (int64_t i = 0; i < t->n; i++)                                                         \
-            for (int64_t j = 0; j < t->lines; j++) {                                               \
-                type x = (type)load_##suffix(t->from + i * t->from_step + j * t->from_line);       \
-                acc[j] = combine(acc[j], x);                                                       \
-                store_##suffix(t->to + i * t->to_step + j * t->to_line, acc[j]);                   \
-            }                                                                                      \
+#define SCAN(name, suffix, type, start, combine)                                               \
+    static void name##_##suffix(const scan_tile *t)                                            \
+    {                                                                                          \
+        type acc[TILE];                                                                        \
+        for (int64_t j = 0; j < t->lines; j++)                                                 \
+            acc[j] = start;                                                                    \
+        for (int64_t i = 0; i < t->n; i++)                                                     \
+            for (int64_t j = 0; j < t->lines; j++) {                                           \
+                type x = (type)load_##suffix(t->from + i * t->from_step + j * t->from_line);   \
+                acc[j] = combine(acc[j], x);                                                   \
+                store_##suffix(t->to + i * t->to_step + j * t->to_line, acc[j]);               \
+            }                                                                                  \
     }
 
 #define PLUS(a, x)  ((a) + (x))
 #define TIMES(a, x) ((a) * (x))
-#define INT_SCANS(s)                                                                               \
-    SCAN(running_sum, s, sum_##s, 0, cr_wrap_add)                                                          \
+#define INT_SCANS(s)                                                                           \
+    SCAN(running_sum, s, sum_##s, 0, cr_wrap_add)                                              \
     SCAN(running_product, s, sum_##s, 1, cr_wrap_mul)
-#define NUMBER_SCANS(s)                                                                            \
-    SCAN(running_sum, s, sum_##s, 0, PLUS)                                                                 \
+#define NUMBER_SCANS(s)                                                                        \
+    SCAN(running_sum, s, sum_##s, 0, PLUS)                                                     \
     SCAN(running_product, s, sum_##s, 1, TIMES)
 CR_INT_TYPES(INT_SCANS)
 CR_FLOAT_TYPES(NUMBER_SCANS)
@@ -74,30 +74,31 @@ static double _Complex log_add_complex(double _Complex a, double _Complex x)
     return high + clog(one + cexp(low - high));
 }
 
-#define NOTHING         (-(double)INFINITY)
-#define NOTHING_COMPLEX cr_join_complex(-(double)INFINITY, 0)
-#define LOG_SCAN(s)     SCAN(logsum, s, double, NOTHING, log_add)
-#define LOG_SCAN_COMPLEX(s)                                                                        \
-    SCAN(logsum, s, double _Complex, NOTHING_COMPLEX, log_add_complex)
+#define NOTHING             (-(double)INFINITY)
+#define NOTHING_COMPLEX     cr_join_complex(-(double)INFINITY, 0)
+#define LOG_SCAN(s)         SCAN(logsum, s, double, NOTHING, log_add)
+#define LOG_SCAN_COMPLEX(s) SCAN(logsum, s, double _Complex, NOTHING_COMPLEX, log_add_complex)
 
 CR_FLOAT_TYPES(LOG_SCAN)
 CR_COMPLEX_TYPES(LOG_SCAN_COMPLEX)
 
 /* Of equal extremes the last counts; a NaN stays once it has come. */
-#define EXTREME(name, suffix, BETTER)                                                              \
-    static void name##_##suffix(const scan_tile *t)                                                \
-    {                                                                                              \
-        wide_##suffix best[TILE] = {0};                                                            \
-        int64_t at[TILE] = {0};                                                                    \
-        for (int64_t i = 0; i < t->n; i++)                                                         \
-            for (int64_t j = 0; j < t->lines; j++) {                                               \
-                wide_##suffix x = load_##suffix(t->from + i * t->from_step + j * t->from_line);    \
-                bool take = i == 0 || x != x || (best[j] == best[j] && BETTER(x, best[j]));        \
-                best[j] = take ? x : best[j];                                                      \
-                at[j] = take ? i : at[j];                                                          \
-                store_##suffix(t->to + i * t->to_step + j * t->to_line, best[j]);                  \
-                *(int64_t *)((char *)t->index + i * t->index_step + j * t->index_line) = at[j];    \
-            }                                                                                      \
+#define EXTREME(name, suffix, BETTER)                                                          \
+    static void name##_##suffix(const scan_tile *t)                                            \
+    {                                                                                          \
+        wide_##suffix best[TILE] = {0};                                                        \
+        int64_t at[TILE] = {0};                                                                \
+        for (int64_t i = 0; i < t->n; i++)                                                     \
+            for (int64_t j = 0; j < t->lines; j++) {                                           \
+                wide_##suffix x =                                                              \
+                    load_##suffix(t->from + i * t->from_step + j * t->from_line);              \
+                bool take = i == 0 || x != x || (best[j] == best[j] && BETTER(x, best[j]));    \
+                best[j] = take ? x : best[j];                                                  \
+                at[j] = take ? i : at[j];                                                      \
+                store_##suffix(t->to + i * t->to_step + j * t->to_line, best[j]);              \
+                *(int64_t *)((char *)t->index + i * t->index_step + j * t->index_line) =       \
+                    at[j];                                                                     \
+            }                                                                                  \
     }
 #define AT_LEAST(x, best) ((x) >= (best))
 #define AT_MOST(x, best)  ((x) <= (best))
@@ -135,10 +136,11 @@ static cr_status scan(scan_fn fn, const cr_value *arg, cr_view *out, cr_view *in
 {
     const cr_view *self = arg[0].view;
     int64_t dim = cr_view_dim(self, arg[1].i), n = cr_view_size(self, dim);
-    scan_context c = {fn, {.n = n,
-                           .to_step = cr_view_step(out, dim),
-                           .from_step = cr_view_step(self, dim),
-                           .index_step = index ? cr_view_step(index, dim) : 0}};
+    scan_context c = {fn,
+                      {.n = n,
+                       .to_step = cr_view_step(out, dim),
+                       .from_step = cr_view_step(self, dim),
+                       .index_step = index ? cr_view_step(index, dim) : 0}};
     cr_walk w;
 
     if (index && !index->ndim)
@@ -169,9 +171,9 @@ cr_status cr_kern_cumprod(const cr_value *arg, cr_view *out)
 
 cr_status cr_kern_logcumsumexp(const cr_value *arg, cr_view *out)
 {
-    static const scan_fn fns[CR_DTYPE_COUNT] = {
-        [CR_F16] = logsum_f16, [CR_BF16] = logsum_bf16, [CR_F32] = logsum_f32,
-        [CR_F64] = logsum_f64, [CR_C64] = logsum_c64,   [CR_C128] = logsum_c128};
+    static const scan_fn fns[CR_DTYPE_COUNT] = {[CR_F16] = logsum_f16, [CR_BF16] = logsum_bf16,
+                                                [CR_F32] = logsum_f32, [CR_F64] = logsum_f64,
+                                                [CR_C64] = logsum_c64, [CR_C128] = logsum_c128};
 
     return scan(fns[out->dtype], arg, out, NULL);
 }

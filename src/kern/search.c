@@ -7,29 +7,29 @@
 /* Binary search. */
 
 typedef struct {
-    const char *row;     /* boundaries */
-    const char *sorter;  /* int64 positions that put the row in order, or NULL */
+    const char *row;    /* boundaries */
+    const char *sorter; /* int64 positions that put the row in order, or NULL */
     int64_t step, sorter_step, n;
     bool right;
 } sorted_row;
 
 typedef int64_t (*search_fn)(const sorted_row *r, const char *value);
 
-#define SEARCH(suffix)                                                                             \
-    static int64_t search_##suffix(const sorted_row *r, const char *value)                         \
-    {                                                                                              \
-        wide_##suffix x = load_##suffix(value);                                                    \
-        int64_t low = 0, high = r->n;                                                              \
-        while (low < high) {                                                                       \
-            int64_t mid = low + (high - low) / 2, at = mid;                                        \
-            if (r->sorter)                                                                         \
-                at = *(const int64_t *)(r->sorter + mid * r->sorter_step);                         \
-            wide_##suffix b = load_##suffix(r->row + at * r->step);                                \
-            bool before = r->right ? !(b > x) : !(b >= x);                                         \
-            low = before ? mid + 1 : low;                                                          \
-            high = before ? high : mid;                                                            \
-        }                                                                                          \
-        return low;                                                                                \
+#define SEARCH(suffix)                                                                         \
+    static int64_t search_##suffix(const sorted_row *r, const char *value)                     \
+    {                                                                                          \
+        wide_##suffix x = load_##suffix(value);                                                \
+        int64_t low = 0, high = r->n;                                                          \
+        while (low < high) {                                                                   \
+            int64_t mid = low + (high - low) / 2, at = mid;                                    \
+            if (r->sorter)                                                                     \
+                at = *(const int64_t *)(r->sorter + mid * r->sorter_step);                     \
+            wide_##suffix b = load_##suffix(r->row + at * r->step);                            \
+            bool before = r->right ? !(b > x) : !(b >= x);                                     \
+            low = before ? mid + 1 : low;                                                      \
+            high = before ? high : mid;                                                        \
+        }                                                                                      \
+        return low;                                                                            \
     }
 CR_REAL_TYPES(SEARCH)
 static const search_fn searches[CR_DTYPE_COUNT] = {CR_TYPE_TABLE(search, CR_AND_FLOATS)};
@@ -67,13 +67,15 @@ static void row_strides(int64_t *stride, const cr_view *rows, int ndim)
         stride[d] = rows->ndim > 1 && d < ndim - 1 ? rows->stride[d] : 0;
 }
 
-static void search(const cr_view *rows, const cr_view *values, const cr_view *sorter, bool right,
-                   cr_view *out)
+static void search(const cr_view *rows, const cr_view *values, const cr_view *sorter,
+                   bool right, cr_view *out)
 {
     int last = rows->ndim - 1;
     int64_t stride[CR_MAX_DIMS];
     search_context c = {searches[values->dtype],
-                        {.step = cr_view_step(rows, last), .n = rows->size[last], .right = right,
+                        {.step = cr_view_step(rows, last),
+                         .n = rows->size[last],
+                         .right = right,
                          .sorter_step = sorter ? cr_view_step(sorter, last) : 0},
                         out->dtype == CR_I32};
     cr_walk w;
@@ -101,7 +103,8 @@ static cr_status check_sorter(const cr_view *sorter)
     for (int64_t i = 0; i < n; i++)
         good &= at[i] >= 0 && at[i] < limit;
     cr_free(at);
-    return good ? CR_OK : cr_fail(CR_RUNTIME, "torch.searchsorted(): sorter index out of range");
+    return good ? CR_OK
+                : cr_fail(CR_RUNTIME, "torch.searchsorted(): sorter index out of range");
 }
 
 cr_status cr_kern_searchsorted(const cr_value *arg, cr_view *out)
@@ -133,40 +136,40 @@ typedef struct {
 } histogram;
 
 /* Rounds to the element type, as torch does after every step for half types. */
-#define ROUND(suffix)                                                                              \
-    static inline wide_##suffix round_##suffix(wide_##suffix x)                                    \
-    {                                                                                              \
-        item_##suffix item;                                                                        \
-        store_##suffix(&item, (double)x);                                                          \
-        return load_##suffix(&item);                                                               \
+#define ROUND(suffix)                                                                          \
+    static inline wide_##suffix round_##suffix(wide_##suffix x)                                \
+    {                                                                                          \
+        item_##suffix item;                                                                    \
+        store_##suffix(&item, (double)x);                                                      \
+        return load_##suffix(&item);                                                           \
     }
 CR_FLOAT_TYPES(ROUND)
 
-#define COUNT(suffix)                                                                              \
-    static void count_##suffix(const histogram *h, const char *p)                                  \
-    {                                                                                              \
-        wide_##suffix low = round_##suffix((wide_##suffix)h->low);                                 \
-        wide_##suffix high = round_##suffix((wide_##suffix)h->high);                               \
-        wide_##suffix bins = round_##suffix((wide_##suffix)h->bins), span;                         \
-        span = round_##suffix(high - low);                                                         \
-        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                           \
-            wide_##suffix x = load_##suffix(p);                                                    \
-            int64_t bin;                                                                           \
-            if (!(x >= low && x <= high))                                                          \
-                continue;                                                                          \
-            x = round_##suffix(round_##suffix(x - low) * bins);                                    \
-            bin = (int64_t)round_##suffix(x / span);                                               \
-            h->count[bin < h->bins ? bin : h->bins - 1]++;                                         \
-        }                                                                                          \
-    }                                                                                              \
-    static void range_##suffix(histogram *h, const char *p)                                        \
-    {                                                                                              \
-        h->low = h->high = h->n ? (double)load_##suffix(p) : 0;                                    \
-        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                           \
-            double x = (double)load_##suffix(p);                                                   \
-            h->low = x < h->low || x != x ? x : h->low;                                            \
-            h->high = x > h->high || x != x ? x : h->high;                                         \
-        }                                                                                          \
+#define COUNT(suffix)                                                                          \
+    static void count_##suffix(const histogram *h, const char *p)                              \
+    {                                                                                          \
+        wide_##suffix low = round_##suffix((wide_##suffix)h->low);                             \
+        wide_##suffix high = round_##suffix((wide_##suffix)h->high);                           \
+        wide_##suffix bins = round_##suffix((wide_##suffix)h->bins), span;                     \
+        span = round_##suffix(high - low);                                                     \
+        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                       \
+            wide_##suffix x = load_##suffix(p);                                                \
+            int64_t bin;                                                                       \
+            if (!(x >= low && x <= high))                                                      \
+                continue;                                                                      \
+            x = round_##suffix(round_##suffix(x - low) * bins);                                \
+            bin = (int64_t)round_##suffix(x / span);                                           \
+            h->count[bin < h->bins ? bin : h->bins - 1]++;                                     \
+        }                                                                                      \
+    }                                                                                          \
+    static void range_##suffix(histogram *h, const char *p)                                    \
+    {                                                                                          \
+        h->low = h->high = h->n ? (double)load_##suffix(p) : 0;                                \
+        for (int64_t i = 0; i < h->n; i++, p += sizeof(item_##suffix)) {                       \
+            double x = (double)load_##suffix(p);                                               \
+            h->low = x < h->low || x != x ? x : h->low;                                        \
+            h->high = x > h->high || x != x ? x : h->high;                                     \
+        }                                                                                      \
     }
 CR_FLOAT_TYPES(COUNT)
 
@@ -183,7 +186,8 @@ static cr_status choose_range(histogram *h, const char *data, const cr_value *ar
     if (h->low == h->high && h->n)
         ranges[t](h, data);
     if (!isfinite(h->low) || !isfinite(h->high))
-        return cr_fail(CR_RUNTIME, "torch.histc: range of [%g, %g] is not finite", h->low, h->high);
+        return cr_fail(CR_RUNTIME, "torch.histc: range of [%g, %g] is not finite", h->low,
+                       h->high);
     if (h->low == h->high) {
         h->low -= 1;
         h->high += 1;
@@ -207,7 +211,8 @@ cr_status cr_kern_histc(const cr_value *arg, cr_view *out)
     if (!st) {
         counts[t](&h, data);
         for (int64_t i = 0; i < h.bins; i++)
-            cr_scalar_store(cr_scalar_float(h.count[i]), t, out->data + i * cr_view_step(out, 0));
+            cr_scalar_store(cr_scalar_float(h.count[i]), t,
+                            out->data + i * cr_view_step(out, 0));
     }
     cr_free(h.count);
     cr_free(data);

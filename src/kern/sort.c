@@ -34,7 +34,8 @@ static void job_row(void *context, char *const *at, const int64_t *step, int64_t
         return;
     }
     for (int64_t j = 0; j < n; j++) {
-        cr_line line = {at[SELF] + j * step[SELF], job->step, job->n, job->dtype, job->descending};
+        cr_line line = {at[SELF] + j * step[SELF], job->step, job->n, job->dtype,
+                        job->descending};
         job->fn(job, &line, at[VALUE] + j * step[VALUE], at[INDEX] + j * step[INDEX],
                 (int64_t *)(memory + room), memory);
     }
@@ -82,14 +83,15 @@ static cr_status run_lines(line_job *job, const cr_view *self, int64_t dim, cr_v
 }
 
 /* Writes `count` elements and their positions in the given order. */
-#define PUT(name, type)                                                                            \
-    static void name(const line_job *job, const cr_line *line, char *value, char *index,           \
-                     const int64_t *order, int64_t count)                                          \
-    {                                                                                              \
-        for (int64_t i = 0; i < count; i++) {                                                      \
-            memcpy(value + i * job->value_step, line->data + order[i] * line->step, sizeof(type)); \
-            *(int64_t *)(index + i * job->index_step) = order[i];                                  \
-        }                                                                                          \
+#define PUT(name, type)                                                                        \
+    static void name(const line_job *job, const cr_line *line, char *value, char *index,       \
+                     const int64_t *order, int64_t count)                                      \
+    {                                                                                          \
+        for (int64_t i = 0; i < count; i++) {                                                  \
+            memcpy(value + i * job->value_step, line->data + order[i] * line->step,            \
+                   sizeof(type));                                                              \
+            *(int64_t *)(index + i * job->index_step) = order[i];                              \
+        }                                                                                      \
     }
 PUT(put_1, uint8_t)
 PUT(put_2, uint16_t)
@@ -183,8 +185,8 @@ cr_status cr_kern_sort(const cr_value *arg, cr_view *out)
 /* (self, *, stable, dim, descending) -> values, indices */
 cr_status cr_kern_sort_stable(const cr_value *arg, cr_view *out)
 {
-    line_job job = {.fn = sort_line, .descending = arg[3].i,
-                    .loose = arg[1].tag == CR_NONE || !arg[1].i};
+    line_job job = {
+        .fn = sort_line, .descending = arg[3].i, .loose = arg[1].tag == CR_NONE || !arg[1].i};
 
     return run_lines(&job, arg[0].view, arg[2].i, out);
 }
@@ -249,7 +251,10 @@ static cr_status median_of_all(const cr_value *arg, cr_view *out, bool skip_nan)
     return st;
 }
 
-cr_status cr_kern_median(const cr_value *arg, cr_view *out) { return median_of_all(arg, out, false); }
+cr_status cr_kern_median(const cr_value *arg, cr_view *out)
+{
+    return median_of_all(arg, out, false);
+}
 cr_status cr_kern_nanmedian(const cr_value *arg, cr_view *out)
 {
     return median_of_all(arg, out, true);

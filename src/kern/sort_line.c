@@ -52,11 +52,26 @@ static uint64_t bits64(const char *p)
     return x;
 }
 
-static inline uint32_t key_b8(const char *p) { return (uint32_t)load_b8(p); }
-static inline uint32_t key_u8(const char *p) { return *(const uint8_t *)p; }
-static inline uint32_t key_i8(const char *p) { return (uint32_t)(*(const int8_t *)p + 128); }
-static inline uint32_t key_i16(const char *p) { return (uint32_t)(*(const int16_t *)p + 32768); }
-static inline uint32_t key_i32(const char *p) { return bits32(p) ^ 0x80000000u; }
+static inline uint32_t key_b8(const char *p)
+{
+    return (uint32_t)load_b8(p);
+}
+static inline uint32_t key_u8(const char *p)
+{
+    return *(const uint8_t *)p;
+}
+static inline uint32_t key_i8(const char *p)
+{
+    return (uint32_t)(*(const int8_t *)p + 128);
+}
+static inline uint32_t key_i16(const char *p)
+{
+    return (uint32_t)(*(const int16_t *)p + 32768);
+}
+static inline uint32_t key_i32(const char *p)
+{
+    return bits32(p) ^ 0x80000000u;
+}
 static inline uint32_t key_f16(const char *p)
 {
     return float_key(*(const uint16_t *)p, 0x8000, 0x7c00);
@@ -75,8 +90,14 @@ static inline uint32_t key_f32(const char *p)
         bits = 0;
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
-static inline uint64_t key_i64(const char *p) { return bits64(p) ^ (1ull << 63); }
-static inline uint64_t key_f64(const char *p) { return double_key(bits64(p)); }
+static inline uint64_t key_i64(const char *p)
+{
+    return bits64(p) ^ (1ull << 63);
+}
+static inline uint64_t key_f64(const char *p)
+{
+    return double_key(bits64(p));
+}
 
 uint64_t cr_sort_key(cr_dtype t, const char *p)
 {
@@ -106,8 +127,8 @@ typedef struct {
 #define DIGIT(a, d)  (((a) >> (32 + 8 * (d))) & 255)
 #define DIGITS       4
 #define NAME(f)      packed_##f
-#include "kern/sort_items.inc"
 #include "kern/sort_intro.inc"
+#include "kern/sort_items.inc"
 #undef ITEM
 #undef LESS
 #undef BEFORE
@@ -120,8 +141,8 @@ typedef struct {
 #define DIGIT(a, d)  (((a).key >> (8 * (d))) & 255)
 #define DIGITS       8
 #define NAME(f)      pair_##f
-#include "kern/sort_items.inc"
 #include "kern/sort_intro.inc"
+#include "kern/sort_items.inc"
 
 /* A position must fit beside the key. */
 static bool is_packed(cr_dtype t, int64_t n)
@@ -134,11 +155,12 @@ size_t cr_line_room(cr_dtype t, int64_t n)
     return 2 * (size_t)n * (is_packed(t, n) ? sizeof(uint64_t) : sizeof(pair));
 }
 
-#define PACK(suffix)                                                                               \
-    static void pack_##suffix(uint64_t *to, const cr_line *l, uint32_t flip)                       \
-    {                                                                                              \
-        for (int64_t i = 0; i < l->n; i++)                                                         \
-            to[i] = (uint64_t)(key_##suffix(l->data + i * l->step) ^ flip) << 32 | (uint64_t)i;    \
+#define PACK(suffix)                                                                           \
+    static void pack_##suffix(uint64_t *to, const cr_line *l, uint32_t flip)                   \
+    {                                                                                          \
+        for (int64_t i = 0; i < l->n; i++)                                                     \
+            to[i] =                                                                            \
+                (uint64_t)(key_##suffix(l->data + i * l->step) ^ flip) << 32 | (uint64_t)i;    \
     }
 PACK(b8)
 PACK(u8)
@@ -237,7 +259,10 @@ void cr_line_sort_loose(const cr_line *l, int64_t *index, void *room)
 }
 
 /* torch takes a heap for few out of many, otherwise a selection that it then sorts. */
-static bool few(const cr_line *l, int64_t k) { return k * 64 <= l->n; }
+static bool few(const cr_line *l, int64_t k)
+{
+    return k * 64 <= l->n;
+}
 
 static void top_packed(const cr_line *l, int64_t k, int64_t *index, uint64_t *item)
 {

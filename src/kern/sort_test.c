@@ -25,9 +25,8 @@ static void check_stable(cr_dtype t, int64_t n)
 
     for (int64_t i = 0; i < n; i++)
         cr_scalar_store(cr_scalar_int(i * 37 % 101 - 50), t, x + i * item);
-    OK(cr_kern_sort_stable(ARGS(of_view(VIEW(x, t, n)), cr_of_bool(true), cr_of_int(0),
-                                cr_of_bool(false)),
-                           out));
+    OK(cr_kern_sort_stable(
+        ARGS(of_view(VIEW(x, t, n)), cr_of_bool(true), cr_of_int(0), cr_of_bool(false)), out));
     for (int64_t i = 0; i < n; i++) {
         int64_t now = cr_scalar_as_int(cr_scalar_load(t, value + i * item));
         CHECK(now >= last && now == index[i] * 37 % 101 - 50);
@@ -41,7 +40,8 @@ static void check_stable(cr_dtype t, int64_t n)
 
 TEST(a_stable_sort_keeps_equal_elements_in_order)
 {
-    static const cr_dtype types[] = {CR_I8, CR_I16, CR_I32, CR_I64, CR_F16, CR_BF16, CR_F32, CR_F64};
+    static const cr_dtype types[] = {CR_I8,  CR_I16,  CR_I32, CR_I64,
+                                     CR_F16, CR_BF16, CR_F32, CR_F64};
     static const int64_t sizes[] = {1, 2, 16, 17, 100, 767, 768, 5000};
 
     for (size_t t = 0; t < CR_LEN(types); t++)
@@ -54,8 +54,8 @@ TEST(topk_gives_the_largest_in_order)
     int64_t x[] = {3, 9, -1, 9, 4}, value[3], index[3];
     cr_view out[2] = {*VIEW(value, CR_I64, 3), *VIEW(index, CR_I64, 3)};
 
-    OK(cr_kern_topk(ARGS(of_view(VIEW(x, CR_I64, 5)), cr_of_int(3), cr_of_int(-1), cr_of_bool(true),
-                         cr_of_bool(true)),
+    OK(cr_kern_topk(ARGS(of_view(VIEW(x, CR_I64, 5)), cr_of_int(3), cr_of_int(-1),
+                         cr_of_bool(true), cr_of_bool(true)),
                     out));
     SAME_INTS(value, 9, 9, 4);
     EQ(index[0] + index[1], 4);
@@ -93,7 +93,8 @@ TEST(lines_of_any_dim_are_sorted)
     int64_t index[4];
     cr_view out[2] = {*VIEW(value, CR_F32, 2, 2), *VIEW(index, CR_I64, 2, 2)};
 
-    OK(cr_kern_sort(ARGS(of_view(VIEW(x, CR_F32, 2, 2)), cr_of_int(0), cr_of_bool(false)), out));
+    OK(cr_kern_sort(ARGS(of_view(VIEW(x, CR_F32, 2, 2)), cr_of_int(0), cr_of_bool(false)),
+                    out));
     SAME_FLOATS(value, 2, 0, 3, 1);
     SAME_INTS(index, 1, 1, 0, 0);
 }
@@ -157,7 +158,8 @@ TEST(running_logarithms_survive_infinities)
 {
     double x[] = {-(double)INFINITY, 1000, 1000}, out[3];
 
-    OK(cr_kern_logcumsumexp(ARGS(of_view(VIEW(x, CR_F64, 3)), cr_of_int(0)), VIEW(out, CR_F64, 3)));
+    OK(cr_kern_logcumsumexp(ARGS(of_view(VIEW(x, CR_F64, 3)), cr_of_int(0)),
+                            VIEW(out, CR_F64, 3)));
     CHECK(out[0] == -(double)INFINITY);
     NEAR(out[1], 1000, 0);
     NEAR(out[2], 1000.6931471805599, 1e-9);
@@ -169,8 +171,10 @@ TEST(searches_tell_both_sides_of_equal_boundaries)
     int64_t left[3], right[3];
     cr_value r = of_view(VIEW(row, CR_F32, 4)), v = of_view(VIEW(x, CR_F32, 3));
 
-    OK(cr_kern_bucketize(ARGS(v, r, cr_of_bool(false), cr_of_bool(false)), VIEW(left, CR_I64, 3)));
-    OK(cr_kern_bucketize(ARGS(v, r, cr_of_bool(false), cr_of_bool(true)), VIEW(right, CR_I64, 3)));
+    OK(cr_kern_bucketize(ARGS(v, r, cr_of_bool(false), cr_of_bool(false)),
+                         VIEW(left, CR_I64, 3)));
+    OK(cr_kern_bucketize(ARGS(v, r, cr_of_bool(false), cr_of_bool(true)),
+                         VIEW(right, CR_I64, 3)));
     SAME_INTS(left, 1, 0, 4);
     SAME_INTS(right, 3, 0, 4);
 }

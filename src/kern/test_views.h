@@ -24,7 +24,7 @@ static inline cr_view *test_dense(test_view *room, void *data, cr_dtype t, const
 }
 
 /* VIEW(data, CR_F32, 2, 3): good until the end of the block it is written in. */
-#define VIEW(data, type, ...)                                                                      \
+#define VIEW(data, type, ...)                                                                  \
     test_dense(&(test_view){0}, data, type, (const int64_t[]){__VA_ARGS__, -1})
 #define SCALAR_VIEW(data, type) test_dense(&(test_view){0}, data, type, (const int64_t[]){-1})
 
@@ -42,30 +42,33 @@ static inline cr_view *test_turned(cr_view *v, int a, int b)
     return v;
 }
 
-static inline cr_value of_view(const cr_view *v) { return (cr_value){.tag = CR_VIEW, .view = v}; }
+static inline cr_value of_view(const cr_view *v)
+{
+    return (cr_value){.tag = CR_VIEW, .view = v};
+}
 static inline cr_value of_text(const char *s)
 {
     return (cr_value){.tag = CR_STRING, .s = s, .len = (uint32_t)strlen(s)};
 }
 #define ARGS(...) ((const cr_value[]){__VA_ARGS__})
-#define INTS(...)                                                                                  \
+#define INTS(...)                                                                              \
     cr_of_ints((const int64_t[]){__VA_ARGS__}, sizeof((const int64_t[]){__VA_ARGS__}) / 8)
-#define LIST(...)                                                                                  \
-    ((cr_value){.tag = CR_TENSORS,                                                                 \
-                .len = sizeof(ARGS(__VA_ARGS__)) / sizeof(cr_value),                               \
+#define LIST(...)                                                                              \
+    ((cr_value){.tag = CR_TENSORS,                                                             \
+                .len = sizeof(ARGS(__VA_ARGS__)) / sizeof(cr_value),                           \
                 .list = ARGS(__VA_ARGS__)})
 
-#define SAME_INTS(have, ...)                                                                       \
-    do {                                                                                           \
-        const int64_t want_[] = {__VA_ARGS__};                                                     \
-        for (size_t i_ = 0; i_ < CR_LEN(want_); i_++)                                              \
-            EQ((have)[i_], want_[i_]);                                                             \
+#define SAME_INTS(have, ...)                                                                   \
+    do {                                                                                       \
+        const int64_t want_[] = {__VA_ARGS__};                                                 \
+        for (size_t i_ = 0; i_ < CR_LEN(want_); i_++)                                          \
+            EQ((have)[i_], want_[i_]);                                                         \
     } while (0)
-#define SAME_FLOATS(have, ...)                                                                     \
-    do {                                                                                           \
-        const double want_[] = {__VA_ARGS__};                                                      \
-        for (size_t i_ = 0; i_ < CR_LEN(want_); i_++)                                              \
-            NEAR((have)[i_], want_[i_], 1e-6);                                                     \
+#define SAME_FLOATS(have, ...)                                                                 \
+    do {                                                                                       \
+        const double want_[] = {__VA_ARGS__};                                                  \
+        for (size_t i_ = 0; i_ < CR_LEN(want_); i_++)                                          \
+            NEAR((have)[i_], want_[i_], 1e-6);                                                 \
     } while (0)
 
 #endif

@@ -95,7 +95,10 @@ typedef struct {
     int64_t length, item;
 } rows;
 
-static const char *row_at(const rows *r, int64_t i) { return r->data + i * r->length * r->item; }
+static const char *row_at(const rows *r, int64_t i)
+{
+    return r->data + i * r->length * r->item;
+}
 
 static bool row_less(const rows *r, int64_t a, int64_t b)
 {

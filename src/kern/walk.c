@@ -66,7 +66,10 @@ void cr_walk_merge(cr_walk *w)
     w->ndim = n;
 }
 
-static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
+static int64_t magnitude(int64_t x)
+{
+    return x < 0 ? -x : x;
+}
 
 static void swap_dims(cr_walk *w, int a, int b)
 {
@@ -167,18 +170,18 @@ void cr_walk_run(const cr_walk *w, int64_t grain, cr_row_fn fn, void *context)
 
 /* Copies. */
 
-#define COPY(name, type)                                                                           \
-    static void name(void *context, char *const *at, const int64_t *step, int64_t n)               \
-    {                                                                                              \
-        char *d = at[0];                                                                           \
-        const char *s = at[1];                                                                     \
-        (void)context;                                                                             \
-        if (step[0] == (int64_t)sizeof(type) && step[1] == step[0]) {                              \
-            memmove(d, s, (size_t)n * sizeof(type));                                               \
-            return;                                                                                \
-        }                                                                                          \
-        for (int64_t i = 0; i < n; i++, d += step[0], s += step[1])                                \
-            memcpy(d, s, sizeof(type));                                                            \
+#define COPY(name, type)                                                                       \
+    static void name(void *context, char *const *at, const int64_t *step, int64_t n)           \
+    {                                                                                          \
+        char *d = at[0];                                                                       \
+        const char *s = at[1];                                                                 \
+        (void)context;                                                                         \
+        if (step[0] == (int64_t)sizeof(type) && step[1] == step[0]) {                          \
+            memmove(d, s, (size_t)n * sizeof(type));                                           \
+            return;                                                                            \
+        }                                                                                      \
+        for (int64_t i = 0; i < n; i++, d += step[0], s += step[1])                            \
+            memcpy(d, s, sizeof(type));                                                        \
     }
 COPY(copy_1, uint8_t)
 COPY(copy_2, uint16_t)

@@ -62,7 +62,10 @@ void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim, const int
 
 int64_t cr_view_numel(const cr_view *v);
 bool cr_view_is_contiguous(const cr_view *v);
-static inline size_t cr_view_item(const cr_view *v) { return cr_dtype_size((cr_dtype)v->dtype); }
+static inline size_t cr_view_item(const cr_view *v)
+{
+    return cr_dtype_size((cr_dtype)v->dtype);
+}
 /* Size and stride along a dimension; a scalar has one line of one element. */
 static inline int64_t cr_view_size(const cr_view *v, int64_t dim)
 {

@@ -110,9 +110,18 @@ cr_generator *cr_generator_default(void)
     return &standard;
 }
 
-void cr_generator_lock(cr_generator *g) { pthread_mutex_lock(&g->lock); }
-void cr_generator_unlock(cr_generator *g) { pthread_mutex_unlock(&g->lock); }
-cr_mt19937 *cr_generator_words(cr_generator *g) { return &g->mt; }
+void cr_generator_lock(cr_generator *g)
+{
+    pthread_mutex_lock(&g->lock);
+}
+void cr_generator_unlock(cr_generator *g)
+{
+    pthread_mutex_unlock(&g->lock);
+}
+cr_mt19937 *cr_generator_words(cr_generator *g)
+{
+    return &g->mt;
+}
 
 void cr_generator_seed(cr_generator *g, uint64_t seed)
 {
@@ -189,9 +198,11 @@ cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size
     saved_state s;
 
     if (size != sizeof s)
-        return cr_fail(CR_RUNTIME, "Expected either a CPUGeneratorImplStateLegacy of size 5048 or a "
-                                   "CPUGeneratorImplState of size %zu but found the input RNG state "
-                                   "size to be %zu", sizeof s, size);
+        return cr_fail(CR_RUNTIME,
+                       "Expected either a CPUGeneratorImplStateLegacy of size 5048 or a "
+                       "CPUGeneratorImplState of size %zu but found the input RNG state "
+                       "size to be %zu",
+                       sizeof s, size);
     memcpy(&s, bytes, sizeof s);
     if (!is_sound(&s))
         return cr_fail(CR_RUNTIME, "Invalid mt19937 state");

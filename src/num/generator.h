@@ -32,7 +32,8 @@ CR_API uint64_t cr_generator_reseed(cr_generator *g);
 /* torch's CPU generator state, byte for byte. */
 CR_API void cr_generator_get_state(cr_generator *g, void *bytes);
 /* Fails with CR_RUNTIME where the size or the content is no such state. */
-CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size);
+CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes,
+                                                size_t size);
 /* The Philox stream's seed and next free block.  Setting is for replay. */
 CR_API void cr_generator_philox(cr_generator *g, uint64_t *seed, uint64_t *offset);
 CR_API void cr_generator_set_philox_offset(cr_generator *g, uint64_t offset);

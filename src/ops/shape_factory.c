@@ -12,7 +12,10 @@ static cr_status unsupported(cr_scalar start, cr_scalar end)
                    cr_scalar_as_double(end));
 }
 
-static bool integral(cr_scalar s) { return s.category <= CR_CAT_INT; }
+static bool integral(cr_scalar s)
+{
+    return s.category <= CR_CAT_INT;
+}
 
 /* The count of integers needs no rounding where it fits. */
 static double steps_between(cr_scalar start, cr_scalar end, cr_scalar step)
@@ -156,16 +159,26 @@ static cr_status sized(const cr_value *size, cr_shape *out)
     out->ndim = (int)size->len;
     for (int d = 0; d < out->ndim; d++) {
         if (size->ints[d] < 0)
-            return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+            return cr_fail(CR_RUNTIME,
+                           "Trying to create tensor with negative dimension %lld: %s",
                            (ll)size->ints[d], cr_shape_text((int)size->len, size->ints));
         out->size[d] = size->ints[d];
     }
     return CR_OK;
 }
 
-cr_status cr_shape_size_0(const cr_value *arg, cr_shape *out) { return sized(&arg[0], out); }
-cr_status cr_shape_size_1(const cr_value *arg, cr_shape *out) { return sized(&arg[1], out); }
-cr_status cr_shape_size_2(const cr_value *arg, cr_shape *out) { return sized(&arg[2], out); }
+cr_status cr_shape_size_0(const cr_value *arg, cr_shape *out)
+{
+    return sized(&arg[0], out);
+}
+cr_status cr_shape_size_1(const cr_value *arg, cr_shape *out)
+{
+    return sized(&arg[1], out);
+}
+cr_status cr_shape_size_2(const cr_value *arg, cr_shape *out)
+{
+    return sized(&arg[2], out);
+}
 
 cr_status cr_shape_randperm(const cr_value *arg, cr_shape *out)
 {
@@ -183,14 +196,16 @@ cr_status cr_shape_multinomial(const cr_value *arg, cr_shape *out)
     if (self->ndim != 1 && self->ndim != 2)
         return cr_fail(CR_RUNTIME, "prob_dist must be 1 or 2 dim");
     if (!cr_dtype_is_float((cr_dtype)self->dtype))
-        return cr_fail(CR_RUNTIME, "multinomial only supports floating-point dtypes for input, got: %s",
+        return cr_fail(CR_RUNTIME,
+                       "multinomial only supports floating-point dtypes for input, got: %s",
                        cr_view_type(self));
     if (arg[1].i <= 0)
         return cr_fail(CR_RUNTIME, "cannot sample n_sample <= 0 samples");
     n = self->size[self->ndim - 1];
     if (!arg[2].i && arg[1].i > n)
-        return cr_fail(CR_RUNTIME,
-                       "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
+        return cr_fail(
+            CR_RUNTIME,
+            "cannot sample n_sample > prob_dist.size(-1) samples without replacement");
     cr_shape_like(out, self);
     out->size[self->ndim - 1] = arg[1].i;
     return CR_OK;

@@ -8,9 +8,10 @@ cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim)
     int64_t n = ndim ? ndim : 1;
 
     if (dim < -n || dim >= n)
-        return cr_fail(CR_INDEX,
-                       "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
-                       (long long)-n, (long long)n - 1, (long long)dim);
+        return cr_fail(
+            CR_INDEX,
+            "Dimension out of range (expected to be in range of [%lld, %lld], but got %lld)",
+            (long long)-n, (long long)n - 1, (long long)dim);
     *out = dim < 0 ? dim + n : dim;
     return CR_OK;
 }
@@ -68,5 +69,6 @@ bool cr_shape_broadcast(cr_shape *to, int ndim, const int64_t *size)
 
 cr_status cr_not_for_type(const char *name, const cr_view *v)
 {
-    return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name, cr_view_type(v));
+    return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name,
+                   cr_view_type(v));
 }

@@ -15,7 +15,10 @@ const char *cr_shape_print(char to[CR_SHAPE_TEXT], int ndim, const int64_t *size
 #define cr_view_text(v)           cr_shape_text((v)->ndim, (v)->size)
 
 /* "Float", as messages call dtypes. */
-static inline const char *cr_view_type(const cr_view *v) { return cr_dtype_infos[v->dtype].legacy; }
+static inline const char *cr_view_type(const cr_view *v)
+{
+    return cr_dtype_infos[v->dtype].legacy;
+}
 
 static inline bool cr_is_index_type(const cr_view *v)
 {

@@ -32,7 +32,10 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
     return n;
 }
 
-int64_t cr_count_trues(const cr_view *v) { return count_dims(v->data, 0, v); }
+int64_t cr_count_trues(const cr_view *v)
+{
+    return count_dims(v->data, 0, v);
+}
 
 static cr_status too_many(const cr_view *self, int got)
 {
@@ -44,12 +47,14 @@ static cr_status plan_mask(cr_index_plan *p, const cr_view *self, const cr_view 
 {
     for (int d = 0; d < mask->ndim; d++)
         if (dim + d >= self->ndim || mask->size[d] != self->size[dim + d])
-            return cr_fail(CR_INDEX,
-                           "The shape of the mask %s at index %d does not match the shape of the "
-                           "indexed tensor %s at index %d",
-                           cr_view_text(mask), d, cr_view_text(self), dim + d);
+            return cr_fail(
+                CR_INDEX,
+                "The shape of the mask %s at index %d does not match the shape of the "
+                "indexed tensor %s at index %d",
+                cr_view_text(mask), d, cr_view_text(self), dim + d);
     if (!mask->data && cr_shape_numel(mask->ndim, mask->size))
-        return cr_fail(CR_RUNTIME, "the size of a result indexed by a mask depends on its values");
+        return cr_fail(CR_RUNTIME,
+                       "the size of a result indexed by a mask depends on its values");
     p->index[p->count].trues = cr_count_trues(mask);
     return CR_OK;
 }
@@ -60,7 +65,8 @@ static int entry_dims(const cr_value *v)
     return v->tag != CR_NONE && cr_is_mask(v->view) ? v->view->ndim : 1;
 }
 
-static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_value *entry, int dim)
+static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_value *entry,
+                            int dim)
 {
     const cr_view *v = entry->view;
     int64_t trues;
@@ -69,7 +75,8 @@ static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_valu
     p->index[p->count].dim = dim;
     p->index[p->count].trues = -1;
     if (!cr_is_mask(v) && !cr_is_index_type(v))
-        return cr_fail(CR_INDEX, "tensors used as indices must be long, int, byte or bool tensors");
+        return cr_fail(CR_INDEX,
+                       "tensors used as indices must be long, int, byte or bool tensors");
     if (cr_is_mask(v))
         CR_TRY(plan_mask(p, self, v, dim));
     for (int d = dim; d < dim + entry_dims(entry) && d < self->ndim; d++)
@@ -78,7 +85,8 @@ static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_valu
     if (trues < 0 ? cr_shape_broadcast(&p->picked, v->ndim, v->size)
                   : cr_shape_broadcast(&p->picked, 1, &trues))
         return CR_OK;
-    return cr_fail(CR_INDEX, "shape mismatch: indexing tensors could not be broadcast together");
+    return cr_fail(CR_INDEX,
+                   "shape mismatch: indexing tensors could not be broadcast together");
 }
 
 /* torch names all shapes; masks go as vectors of their true elements. */
@@ -98,9 +106,10 @@ static cr_status name_shapes(const cr_value *indices)
         one = cr_is_mask(e->view) ? cr_shape_text(1, &n) : cr_view_text(e->view);
         at += (size_t)snprintf(text + at, sizeof text - at, "%s%s", at ? ", " : "", one);
     }
-    return cr_fail(CR_INDEX,
-                   "shape mismatch: indexing tensors could not be broadcast together with shapes %s",
-                   text);
+    return cr_fail(
+        CR_INDEX,
+        "shape mismatch: indexing tensors could not be broadcast together with shapes %s",
+        text);
 }
 
 /* Where the picked sizes go: in the place of the picked dimensions when these follow each
@@ -192,18 +201,20 @@ cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
     cr_shape wide;
 
     if (self->dtype != values->dtype)
-        return cr_fail(CR_RUNTIME,
-                       "Index put requires the source and destination dtypes match, got %s for the "
-                       "destination and %s for the source.",
-                       cr_view_type(self), cr_view_type(values));
+        return cr_fail(
+            CR_RUNTIME,
+            "Index put requires the source and destination dtypes match, got %s for the "
+            "destination and %s for the source.",
+            cr_view_type(self), cr_view_type(values));
     CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
     wide = p.result;
     if (!cr_shape_broadcast(&wide, values->ndim, values->size) || wide.ndim != p.result.ndim ||
         memcmp(wide.size, p.result.size, (size_t)wide.ndim * sizeof *wide.size))
-        return cr_fail(CR_RUNTIME,
-                       "shape mismatch: value tensor of shape %s cannot be broadcast to indexing "
-                       "result of shape %s",
-                       cr_view_text(values), cr_shape_text(p.result.ndim, p.result.size));
+        return cr_fail(
+            CR_RUNTIME,
+            "shape mismatch: value tensor of shape %s cannot be broadcast to indexing "
+            "result of shape %s",
+            cr_view_text(values), cr_shape_text(p.result.ndim, p.result.size));
     cr_shape_like(out, self);
     return CR_OK;
 }
@@ -238,9 +249,11 @@ static cr_status broadcast_pair(cr_shape *out, const cr_view *a, const cr_view *
         int64_t x = a->size[a->ndim - i], y = b->size[b->ndim - i];
         int dim = (a->ndim > b->ndim ? a->ndim : b->ndim) - i;
         if (x != y && x != 1 && y != 1)
-            return cr_fail(CR_RUNTIME,
-                           "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
-                           "non-singleton dimension %d", (ll)x, (ll)y, dim);
+            return cr_fail(
+                CR_RUNTIME,
+                "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
+                "non-singleton dimension %d",
+                (ll)x, (ll)y, dim);
     }
     return cr_fail(CR_RUNTIME, "the tensors do not broadcast");
 }
@@ -258,7 +271,7 @@ cr_status cr_shape_masked_select(const cr_value *arg, cr_shape *out)
     out->size[0] = 0;
     if (cr_shape_numel(wide.ndim, wide.size))
         out->size[0] = cr_count_trues(mask) * (cr_shape_numel(wide.ndim, wide.size) /
-                                                 cr_shape_numel(mask->ndim, mask->size));
+                                               cr_shape_numel(mask->ndim, mask->size));
     return CR_OK;
 }
 
@@ -267,13 +280,15 @@ cr_status cr_shape_masked_scatter(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view, *mask = arg[1].view, *source = arg[2].view;
 
     if (self->dtype != source->dtype)
-        return cr_fail(CR_RUNTIME,
-                       "masked_scatter: expected self and source to have same dtypes but got%s and %s",
-                       cr_view_type(self), cr_view_type(source));
+        return cr_fail(
+            CR_RUNTIME,
+            "masked_scatter: expected self and source to have same dtypes but got%s and %s",
+            cr_view_type(self), cr_view_type(source));
     if (mask->dtype != CR_BOOL)
-        return cr_fail(CR_RUNTIME,
-                       "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
-                       cr_view_type(mask));
+        return cr_fail(
+            CR_RUNTIME,
+            "masked_scatter_ only supports boolean masks, but got mask with dtype %s",
+            cr_view_type(mask));
     return broadcast_pair(out, mask, self);
 }
 
@@ -286,10 +301,16 @@ static cr_status check_index_dtype(const char *what, const cr_view *index)
     return cr_fail(CR_RUNTIME, "%s(): Expected dtype int32/int64 for index", what);
 }
 
-static int dims_or_one(const cr_view *v) { return v->ndim ? v->ndim : 1; }
+static int dims_or_one(const cr_view *v)
+{
+    return v->ndim ? v->ndim : 1;
+}
 
 /* A scalar counts as a vector of one. */
-static int64_t size_or_one(const cr_view *v, int d) { return v->ndim ? v->size[d] : 1; }
+static int64_t size_or_one(const cr_view *v, int d)
+{
+    return v->ndim ? v->size[d] : 1;
+}
 
 cr_status cr_shape_gather(const cr_value *arg, cr_shape *out)
 {
@@ -306,16 +327,17 @@ cr_status cr_shape_gather(const cr_value *arg, cr_shape *out)
                        "Index tensor must have the same number of dimensions as input tensor");
     for (int d = 0; d < dims_or_one(self); d++)
         if (d != dim && size_or_one(index, d) > size_or_one(self, d))
-            return cr_fail(CR_RUNTIME,
-                           "Size does not match at dimension %d expected index %s to be no larger "
-                           "than self %s apart from dimension %lld",
-                           d, cr_view_text(index), cr_view_text(self), (ll)dim);
+            return cr_fail(
+                CR_RUNTIME,
+                "Size does not match at dimension %d expected index %s to be no larger "
+                "than self %s apart from dimension %lld",
+                d, cr_view_text(index), cr_view_text(self), (ll)dim);
     return CR_OK;
 }
 
 /* src is NULL for a number. */
-static cr_status check_scatter_sizes(const cr_view *self, const cr_view *index, const cr_view *src,
-                                     int64_t dim)
+static cr_status check_scatter_sizes(const cr_view *self, const cr_view *index,
+                                     const cr_view *src, int64_t dim)
 {
     bool bad = false;
 
@@ -330,14 +352,16 @@ static cr_status check_scatter_sizes(const cr_view *self, const cr_view *index, 
         bad |= src && size_or_one(index, d) > size_or_one(src, d);
     }
     if (bad && src)
-        return cr_fail(CR_RUNTIME,
-                       "Expected index %s to be no larger than self %s apart from dimension %lld and "
-                       "to be no larger size than src %s",
-                       cr_view_text(index), cr_view_text(self), (ll)dim, cr_view_text(src));
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected index %s to be no larger than self %s apart from dimension %lld and "
+            "to be no larger size than src %s",
+            cr_view_text(index), cr_view_text(self), (ll)dim, cr_view_text(src));
     if (bad)
-        return cr_fail(CR_RUNTIME,
-                       "Expected index %s to be no larger than self %s apart from dimension %lld",
-                       cr_view_text(index), cr_view_text(self), (ll)dim);
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected index %s to be no larger than self %s apart from dimension %lld",
+            cr_view_text(index), cr_view_text(self), (ll)dim);
     return CR_OK;
 }
 
@@ -420,9 +444,10 @@ cr_status cr_shape_index_select(const cr_value *arg, cr_shape *out)
     if (!cr_is_index_type(index))
         return cr_fail(CR_RUNTIME, "index_select(): Expected dtype int32 or int64 for index");
     if (!self->ndim && size_or_one(index, 0) != 1)
-        return cr_fail(CR_INDEX,
-                       "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
-                       (ll)size_or_one(index, 0));
+        return cr_fail(
+            CR_INDEX,
+            "index_select(): Index to scalar can have only 1 value, got %lld value(s)",
+            (ll)size_or_one(index, 0));
     cr_shape_like(out, self);
     if (self->ndim)
         out->size[dim] = size_or_one(index, 0);
@@ -451,24 +476,32 @@ static cr_status index_accumulate_shape(const char *what, const cr_value *arg, c
 
     CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
     if (index->ndim > 1)
-        return cr_fail(CR_INDEX,
-                       "%s(): Index is supposed to be a vector, but got dim: %d with type: %s and "
-                       "size: %s", what, index->ndim, cr_view_type(index), cr_view_text(index));
+        return cr_fail(
+            CR_INDEX,
+            "%s(): Index is supposed to be a vector, but got dim: %d with type: %s and "
+            "size: %s",
+            what, index->ndim, cr_view_type(index), cr_view_text(index));
     if (!cr_is_index_type(index))
-        return cr_fail(CR_RUNTIME, "%s(): Expected dtype int32/int64 for index but got: %s", what,
-                       cr_view_type(index));
+        return cr_fail(CR_RUNTIME, "%s(): Expected dtype int32/int64 for index but got: %s",
+                       what, cr_view_type(index));
     if (self->dtype != source->dtype)
-        return cr_fail(CR_RUNTIME, "%s(): self (%s) and source (%s) must have the same scalar type",
-                       what, cr_view_type(self), cr_view_type(source));
-    if (dim && dim >= source->ndim)
-        return cr_fail(CR_INDEX, "%s(): Indexing dim %lld is out of bounds of the source tensor with "
-                       "dim %d", what, (ll)dim, source->ndim);
-    if (!source->ndim && n > 1)
-        return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions", (ll)dim);
-    if (n != size_or_one(source, (int)dim))
         return cr_fail(CR_RUNTIME,
-                       "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), "
-                       "for dim: %lld", what, (ll)n, (ll)size_or_one(source, (int)dim), (ll)dim);
+                       "%s(): self (%s) and source (%s) must have the same scalar type", what,
+                       cr_view_type(self), cr_view_type(source));
+    if (dim && dim >= source->ndim)
+        return cr_fail(CR_INDEX,
+                       "%s(): Indexing dim %lld is out of bounds of the source tensor with "
+                       "dim %d",
+                       what, (ll)dim, source->ndim);
+    if (!source->ndim && n > 1)
+        return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                       (ll)dim);
+    if (n != size_or_one(source, (int)dim))
+        return cr_fail(
+            CR_RUNTIME,
+            "%s(): Number of indices (%lld) should be equal to source.size(dim): (%lld), "
+            "for dim: %lld",
+            what, (ll)n, (ll)size_or_one(source, (int)dim), (ll)dim);
     CR_TRY(check_slices(self, source, dim));
     cr_shape_like(out, self);
     return CR_OK;
@@ -485,9 +518,11 @@ cr_status cr_shape_index_reduce(const cr_value *arg, cr_shape *out)
     bool ordered = is_text(r, "amax") || is_text(r, "amin");
 
     if (!ordered && !is_text(r, "prod") && !is_text(r, "mean"))
-        return cr_fail(CR_RUNTIME,
-                       "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
-                       "%.*s.", (int)r->len, r->s);
+        return cr_fail(
+            CR_RUNTIME,
+            "index_reduce(): Expected reduce to be one of prod, mean, amax or amin but got "
+            "%.*s.",
+            (int)r->len, r->s);
     if (ordered && cr_dtype_is_complex((cr_dtype)arg[0].view->dtype))
         return cr_not_for_type("index_reduce", arg[0].view);
     return index_accumulate_shape("index_reduce_", arg, out);
@@ -511,15 +546,17 @@ static cr_status check_copied_slices(const cr_view *self, const cr_view *source,
         char left[256];
         strncpy(left, cr_shape_text(n, a) + 1, sizeof left - 1);
         left[strlen(left) - 1] = 0;
-        return cr_fail(CR_RUNTIME,
-                       "index_copy_(): Source/destination tensor must have same slice shapes. "
-                       "Destination slice shape: %s at dimension %lld and source slice shape: %.*s at "
-                       "dimension 0.", left, (ll)dim, (int)strlen(cr_shape_text(m, b)) - 2,
-                       cr_shape_text(m, b) + 1);
+        return cr_fail(
+            CR_RUNTIME,
+            "index_copy_(): Source/destination tensor must have same slice shapes. "
+            "Destination slice shape: %s at dimension %lld and source slice shape: %.*s at "
+            "dimension 0.",
+            left, (ll)dim, (int)strlen(cr_shape_text(m, b)) - 2, cr_shape_text(m, b) + 1);
     }
 }
 
-static cr_status check_copy_dims(const cr_view *self, const cr_view *index, const cr_view *source)
+static cr_status check_copy_dims(const cr_view *self, const cr_view *index,
+                                 const cr_view *source)
 {
     int64_t n = cr_shape_numel(index->ndim, index->size);
 
@@ -527,14 +564,16 @@ static cr_status check_copy_dims(const cr_view *self, const cr_view *index, cons
         return cr_fail(CR_INDEX, "index_copy_(): Index should have dimension 1 or 0 (got %d)",
                        index->ndim);
     if (!source->ndim && n != 1)
-        return cr_fail(CR_INDEX,
-                       "index_copy_(): When source is scalar, index should have one element (got %lld)",
-                       (ll)n);
+        return cr_fail(
+            CR_INDEX,
+            "index_copy_(): When source is scalar, index should have one element (got %lld)",
+            (ll)n);
     if (source->ndim != self->ndim && source->ndim && self->ndim)
         return cr_fail(CR_INDEX,
                        "index_copy_(): When source and destination are not scalars, their "
                        "dimensionality must match. Source dimensionality (%d), destination "
-                       "dimensionality (%d)", source->ndim, self->ndim);
+                       "dimensionality (%d)",
+                       source->ndim, self->ndim);
     return CR_OK;
 }
 
@@ -546,17 +585,22 @@ cr_status cr_shape_index_copy(const cr_value *arg, cr_shape *out)
     CR_TRY(cr_shape_wrap(&dim, arg[1].i, self->ndim));
     CR_TRY(check_copy_dims(self, index, source));
     if (index->dtype != CR_I64)
-        return cr_fail(CR_RUNTIME, "index_copy_(): Expected a long tensor for index, but got %s",
+        return cr_fail(CR_RUNTIME,
+                       "index_copy_(): Expected a long tensor for index, but got %s",
                        cr_view_type(index));
     if (self->dtype != source->dtype)
-        return cr_fail(CR_RUNTIME,
-                       "index_copy_(): self and source expected to have the same dtype, but got (self) "
-                       "%s and (source) %s", cr_view_type(self), cr_view_type(source));
+        return cr_fail(
+            CR_RUNTIME,
+            "index_copy_(): self and source expected to have the same dtype, but got (self) "
+            "%s and (source) %s",
+            cr_view_type(self), cr_view_type(source));
     CR_TRY(check_copied_slices(self, source, dim));
     if (source->ndim && n != source->size[dim])
-        return cr_fail(CR_INDEX,
-                       "index_copy_(): Number of indices (%lld) should be equal to source.size(dim) "
-                       "(%lld)", (ll)n, (ll)source->size[dim]);
+        return cr_fail(
+            CR_INDEX,
+            "index_copy_(): Number of indices (%lld) should be equal to source.size(dim) "
+            "(%lld)",
+            (ll)n, (ll)source->size[dim]);
     cr_shape_like(out, self);
     return CR_OK;
 }
@@ -572,14 +616,17 @@ cr_status cr_shape_index_fill(const cr_value *arg, cr_shape *out)
     if (index->ndim > 1)
         return cr_fail(CR_RUNTIME, "Index has to be a vector/scalar");
     if (arg[3].tag == CR_VIEW && arg[3].view->ndim)
-        return cr_fail(CR_RUNTIME,
-                       "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d "
-                       "dimension(s).", arg[3].view->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "index_fill_ only supports a 0-dimensional value tensor, but got tensor with %d "
+            "dimension(s).",
+            arg[3].view->ndim);
     if (!cr_dtype_is_complex((cr_dtype)self->dtype) &&
         (arg[3].tag == CR_NUMBER ? arg[3].number.category == CR_CAT_COMPLEX
                                  : cr_dtype_is_complex((cr_dtype)arg[3].view->dtype)))
-        return cr_fail(CR_RUNTIME,
-                       "index_fill_(): Converting complex Scalar to non-complex type is not supported");
+        return cr_fail(
+            CR_RUNTIME,
+            "index_fill_(): Converting complex Scalar to non-complex type is not supported");
     cr_shape_like(out, self);
     return CR_OK;
 }
@@ -605,13 +652,17 @@ cr_status cr_shape_put(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME, "put_(): Expected a long tensor for index, but got %s",
                        cr_view_type(index));
     if (self->dtype != source->dtype)
-        return cr_fail(CR_RUNTIME,
-                       "put_(): self and source expected to have the same dtype, but got self.dtype = %s "
-                       "and source.dtype = %s", cr_view_type(self), cr_view_type(source));
+        return cr_fail(
+            CR_RUNTIME,
+            "put_(): self and source expected to have the same dtype, but got self.dtype = %s "
+            "and source.dtype = %s",
+            cr_view_type(self), cr_view_type(source));
     if (n != m)
-        return cr_fail(CR_INDEX,
-                       "put_(): Expected source and index to have the same number of elements, but got "
-                       "source.numel() = %lld, index.numel() = %lld", (ll)m, (ll)n);
+        return cr_fail(
+            CR_INDEX,
+            "put_(): Expected source and index to have the same number of elements, but got "
+            "source.numel() = %lld, index.numel() = %lld",
+            (ll)m, (ll)n);
     cr_shape_like(out, self);
     return CR_OK;
 }
@@ -625,10 +676,12 @@ cr_status cr_shape_embedding(const cr_value *arg, cr_shape *out)
     if (weight->ndim != 2)
         return cr_fail(CR_RUNTIME, "'weight' must be 2-D");
     if (!cr_is_index_type(indices))
-        return cr_fail(CR_RUNTIME,
-                       "Expected tensor for argument #1 'indices' to have one of the following scalar "
-                       "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
-                       "embedding)", cr_view_type(indices));
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected tensor for argument #1 'indices' to have one of the following scalar "
+            "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
+            "embedding)",
+            cr_view_type(indices));
     cr_shape_like(out, indices);
     out->size[out->ndim++] = weight->size[1];
     return CR_OK;
@@ -639,10 +692,12 @@ cr_status cr_shape_embedding_backward(const cr_value *arg, cr_shape *out)
     const cr_view *grad = arg[0].view, *indices = arg[1].view;
 
     if (!cr_is_index_type(indices))
-        return cr_fail(CR_RUNTIME,
-                       "Expected tensor for argument #2 'indices' to have one of the following scalar "
-                       "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
-                       "embedding_backward)", cr_view_type(indices));
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected tensor for argument #2 'indices' to have one of the following scalar "
+            "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
+            "embedding_backward)",
+            cr_view_type(indices));
     out->ndim = 2;
     out->size[0] = arg[2].i;
     out->size[1] = grad->size[grad->ndim - 1];
@@ -688,25 +743,33 @@ cr_status cr_shape_embedding_bag(const cr_value *arg, cr_shape *out)
     int64_t bags = offsets->size[0] - (arg[7].i ? 1 : 0);
 
     if (weight->ndim != 2 || indices->ndim != 1 || offsets->ndim != 1)
-        return cr_fail(CR_VALUE, "input has to be a 1D or 2D Tensor, but got Tensor of dimension %d",
+        return cr_fail(CR_VALUE,
+                       "input has to be a 1D or 2D Tensor, but got Tensor of dimension %d",
                        indices->ndim);
     if (!cr_is_index_type(indices))
-        return cr_fail(CR_RUNTIME,
-                       "Expected tensor for argument #1 'indices' to have one of the following scalar "
-                       "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
-                       "embedding_bag)", cr_view_type(indices));
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected tensor for argument #1 'indices' to have one of the following scalar "
+            "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
+            "embedding_bag)",
+            cr_view_type(indices));
     if (!cr_is_index_type(offsets))
-        return cr_fail(CR_RUNTIME,
-                       "Expected tensor for argument #1 'offsets' to have one of the following scalar "
-                       "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
-                       "embedding_bag)", cr_view_type(offsets));
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected tensor for argument #1 'offsets' to have one of the following scalar "
+            "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
+            "embedding_bag)",
+            cr_view_type(offsets));
     if (arg[7].i && offsets->size[0] < 1)
-        return cr_fail(CR_RUNTIME, "include_last_offset: number of offset should be at least 1");
-    if (arg[6].tag != CR_NONE && arg[4].i != 0)
         return cr_fail(CR_RUNTIME,
-                       "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
-                       "supported for mode='sum' (got mode='%s'). Please open a feature request on "
-                       "GitHub.", arg[4].i == 1 ? "mean" : "max");
+                       "include_last_offset: number of offset should be at least 1");
+    if (arg[6].tag != CR_NONE && arg[4].i != 0)
+        return cr_fail(
+            CR_RUNTIME,
+            "embedding_bag: per_sample_weights was not None. per_sample_weights is only "
+            "supported for mode='sum' (got mode='%s'). Please open a feature request on "
+            "GitHub.",
+            arg[4].i == 1 ? "mean" : "max");
     out[0] = (cr_shape){.ndim = 2, .size = {bags, weight->size[1]}};
     out[1] = (cr_shape){.ndim = 1, .size = {indices->size[0]}};
     out[2] = (cr_shape){.ndim = 1, .size = {bags}};
@@ -733,9 +796,11 @@ cr_status cr_shape_bincount(const cr_value *arg, cr_shape *out)
     CR_TRY(need_data(self, "bincount"));
     for (int64_t i = 0; i < self->size[0]; i++) {
         int64_t step = self->stride[0] * (int64_t)cr_dtype_size((cr_dtype)self->dtype);
-        int64_t x = cr_scalar_as_int(cr_scalar_load((cr_dtype)self->dtype, self->data + i * step));
+        int64_t x =
+            cr_scalar_as_int(cr_scalar_load((cr_dtype)self->dtype, self->data + i * step));
         if (x < 0)
-            return cr_fail(CR_RUNTIME, "bincount only supports 1-d non-negative integral inputs.");
+            return cr_fail(CR_RUNTIME,
+                           "bincount only supports 1-d non-negative integral inputs.");
         most = x > most ? x : most;
     }
     out->ndim = 1;
@@ -748,7 +813,8 @@ cr_status cr_shape_histc(const cr_value *arg, cr_shape *out)
     const cr_view *self = arg[0].view;
 
     if (arg[1].i <= 0)
-        return cr_fail(CR_RUNTIME, "torch.histogram(): bins must be > 0, but got %lld for dimension 0",
+        return cr_fail(CR_RUNTIME,
+                       "torch.histogram(): bins must be > 0, but got %lld for dimension 0",
                        (ll)arg[1].i);
     if (!cr_dtype_is_float((cr_dtype)self->dtype))
         return cr_not_for_type("histogram_cpu", self);

@@ -14,8 +14,8 @@ typedef struct {
         int dim;       /* first dimension that it picks from */
         int64_t trues; /* of a mask: how many elements are true; -1: not a mask */
     } index[CR_MAX_DIMS];
-    cr_shape picked;      /* what the index tensors broadcast to */
-    int at;               /* the result's dimension where these sizes stand */
+    cr_shape picked;            /* what the index tensors broadcast to */
+    int at;                     /* the result's dimension where these sizes stand */
     bool by_index[CR_MAX_DIMS]; /* the dimensions of self that indices pick from */
     cr_shape result;
 } cr_index_plan;
@@ -28,6 +28,9 @@ CR_MUST cr_status cr_index_plan_make(cr_index_plan *plan, const cr_view *self,
 /* How many elements of a view of any dtype are not zero; its data must be there. */
 int64_t cr_count_trues(const cr_view *v);
 
-static inline bool cr_is_mask(const cr_view *v) { return v->dtype == CR_BOOL || v->dtype == CR_U8; }
+static inline bool cr_is_mask(const cr_view *v)
+{
+    return v->dtype == CR_BOOL || v->dtype == CR_U8;
+}
 
 #endif

@@ -7,7 +7,10 @@ typedef long long ll; /* for printf */
 
 /* Joining. */
 
-static bool is_nothing(const cr_view *v) { return v->ndim == 1 && v->size[0] == 0; }
+static bool is_nothing(const cr_view *v)
+{
+    return v->ndim == 1 && v->size[0] == 0;
+}
 
 /* The first tensor that is not an empty vector. */
 static const cr_view *first_real(const cr_value *list, uint32_t *at)
@@ -18,17 +21,19 @@ static const cr_view *first_real(const cr_value *list, uint32_t *at)
     return NULL;
 }
 
-static cr_status check_joins(const cr_view *first, const cr_view *v, int64_t dim, uint32_t number)
+static cr_status check_joins(const cr_view *first, const cr_view *v, int64_t dim,
+                             uint32_t number)
 {
     if (v->ndim != first->ndim)
         return cr_fail(CR_RUNTIME, "Tensors must have same number of dimensions: got %d and %d",
                        first->ndim, v->ndim);
     for (int d = 0; d < v->ndim; d++)
         if (d != dim && v->size[d] != first->size[d])
-            return cr_fail(CR_RUNTIME,
-                           "Sizes of tensors must match except in dimension %lld. Expected size %lld "
-                           "but got size %lld for tensor number %u in the list.",
-                           (ll)dim, (ll)first->size[d], (ll)v->size[d], number);
+            return cr_fail(
+                CR_RUNTIME,
+                "Sizes of tensors must match except in dimension %lld. Expected size %lld "
+                "but got size %lld for tensor number %u in the list.",
+                (ll)dim, (ll)first->size[d], (ll)v->size[d], number);
     return CR_OK;
 }
 
@@ -43,7 +48,8 @@ cr_status cr_shape_cat(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_VALUE, "torch.cat(): expected a non-empty list of Tensors");
     for (uint32_t i = 0; i < list->len; i++)
         if (!list->list[i].view->ndim)
-            return cr_fail(CR_RUNTIME, "zero-dimensional tensor (at position %u) cannot be concatenated",
+            return cr_fail(CR_RUNTIME,
+                           "zero-dimensional tensor (at position %u) cannot be concatenated",
                            i);
     first = first_real(list, &start);
     if (!first) {
@@ -75,9 +81,11 @@ cr_status cr_shape_stack(const cr_value *arg, cr_shape *out)
     CR_TRY(cr_shape_wrap(&dim, arg[1].i, first->ndim + 1));
     for (uint32_t i = 1; i < list->len; i++)
         if (!cr_same_sizes(first, list->list[i].view))
-            return cr_fail(CR_RUNTIME,
-                           "stack expects each tensor to be equal size, but got %s at entry 0 and %s "
-                           "at entry %u", cr_view_text(first), cr_view_text(list->list[i].view), i);
+            return cr_fail(
+                CR_RUNTIME,
+                "stack expects each tensor to be equal size, but got %s at entry 0 and %s "
+                "at entry %u",
+                cr_view_text(first), cr_view_text(list->list[i].view), i);
     out->ndim = first->ndim + 1;
     for (int d = 0, from = 0; d < out->ndim; d++)
         out->size[d] = d == dim ? (int64_t)list->len : first->size[from++];
@@ -94,7 +102,8 @@ static cr_status check_dims(const cr_value *dims, int ndim)
     for (uint32_t i = 0; i < dims->len; i++) {
         CR_TRY(cr_shape_wrap(&d, dims->ints[i], ndim));
         if (seen[d])
-            return cr_fail(CR_RUNTIME, "dim %lld appears multiple times in the list of dims", (ll)d);
+            return cr_fail(CR_RUNTIME, "dim %lld appears multiple times in the list of dims",
+                           (ll)d);
         seen[d] = true;
     }
     return CR_OK;
@@ -115,8 +124,8 @@ cr_status cr_shape_roll(const cr_value *arg, cr_shape *out)
     if (!arg[1].len)
         return cr_fail(CR_RUNTIME, "`shifts` required");
     if (arg[1].len != arg[2].len && !(arg[1].len == 1 && !arg[2].len))
-        return cr_fail(CR_RUNTIME, "shifts and dimensions must align. shifts: %u, dims:%u", arg[1].len,
-                       arg[2].len);
+        return cr_fail(CR_RUNTIME, "shifts and dimensions must align. shifts: %u, dims:%u",
+                       arg[1].len, arg[2].len);
     if (arg[2].len && !self->ndim)
         return cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
                        (ll)arg[2].ints[0]);
@@ -132,8 +141,9 @@ cr_status cr_shape_repeat(const cr_value *arg, cr_shape *out)
     int missing = (int)arg[1].len - self->ndim;
 
     if (missing < 0)
-        return cr_fail(CR_RUNTIME, "Number of dimensions of repeat dims can not be smaller than number "
-                                   "of dimensions of tensor");
+        return cr_fail(CR_RUNTIME,
+                       "Number of dimensions of repeat dims can not be smaller than number "
+                       "of dimensions of tensor");
     if (arg[1].len > CR_MAX_DIMS)
         return cr_fail(CR_RUNTIME, "repeat: more than %d dimensions", CR_MAX_DIMS);
     out->ndim = (int)arg[1].len;
@@ -141,7 +151,8 @@ cr_status cr_shape_repeat(const cr_value *arg, cr_shape *out)
         out->size[d] = arg[1].ints[d] * (d < missing ? 1 : self->size[d - missing]);
     for (int d = 0; d < out->ndim; d++)
         if (out->size[d] < 0)
-            return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+            return cr_fail(CR_RUNTIME,
+                           "Trying to create tensor with negative dimension %lld: %s",
                            (ll)out->size[d], cr_shape_text(out->ndim, out->size));
     return CR_OK;
 }
@@ -212,9 +223,11 @@ cr_status cr_shape_repeat_interleave_each(const cr_value *arg, cr_shape *out)
     if (repeats->ndim > 1)
         return cr_fail(CR_RUNTIME, "repeats must be 0-dim or 1-dim tensor");
     if (n != size && n != 1)
-        return cr_fail(CR_RUNTIME,
-                       "repeats must have the same size as input along dim, but got repeats.size(0) = "
-                       "%lld and input.size(%lld) = %lld", (ll)n, (ll)dim, (ll)size);
+        return cr_fail(
+            CR_RUNTIME,
+            "repeats must have the same size as input along dim, but got repeats.size(0) = "
+            "%lld and input.size(%lld) = %lld",
+            (ll)n, (ll)dim, (ll)size);
     CR_TRY(sum_counts(&total, repeats));
     total = n == 1 ? total * size : total;
     CR_TRY(check_output_size(&arg[3], total));
@@ -231,8 +244,8 @@ static cr_status two_dims(int64_t *a, int64_t *b, int64_t dim1, int64_t dim2, in
     CR_TRY(cr_shape_wrap(a, dim1, ndim));
     CR_TRY(cr_shape_wrap(b, dim2, ndim));
     if (*a == *b)
-        return cr_fail(CR_RUNTIME, "diagonal dimensions cannot be identical %lld, %lld", (ll)dim1,
-                       (ll)dim2);
+        return cr_fail(CR_RUNTIME, "diagonal dimensions cannot be identical %lld, %lld",
+                       (ll)dim1, (ll)dim2);
     return CR_OK;
 }
 
@@ -255,9 +268,11 @@ static cr_status check_part(const cr_view *src, const cr_shape *slice)
     if (src->ndim == slice->ndim &&
         !memcmp(src->size, slice->size, src->ndim * sizeof *src->size))
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "expected src to have a size equal to the slice of self. src size = %s, slice size "
-                   "= %s", cr_view_text(src), cr_shape_text(slice->ndim, slice->size));
+    return cr_fail(
+        CR_RUNTIME,
+        "expected src to have a size equal to the slice of self. src size = %s, slice size "
+        "= %s",
+        cr_view_text(src), cr_shape_text(slice->ndim, slice->size));
 }
 
 static int64_t diagonal_size(int64_t rows, int64_t columns, int64_t offset)
@@ -294,8 +309,10 @@ cr_status cr_shape_select_scatter(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_INDEX, "select() cannot be applied to a 0-dim tensor.");
     CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
     if (index < -self->size[dim] || index >= self->size[dim])
-        return cr_fail(CR_INDEX, "select(): index %lld out of range for tensor of size %s at dimension "
-                       "%lld", (ll)index, cr_view_text(self), (ll)dim);
+        return cr_fail(CR_INDEX,
+                       "select(): index %lld out of range for tensor of size %s at dimension "
+                       "%lld",
+                       (ll)index, cr_view_text(self), (ll)dim);
     for (int d = 0; d < self->ndim; d++)
         if (d != dim)
             slice.size[slice.ndim++] = self->size[d];
@@ -347,12 +364,12 @@ cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
     }
     CR_TRY(check_part(arg[1].view, &slice));
     if (cr_shape_numel(slice.ndim, slice.size) && (last >= have || offset < 0))
-        return cr_fail(CR_RUNTIME,
-                       "setStorage: sizes %s, strides %s, storage offset %lld, and itemsize %zu "
-                       "requiring a storage size of %lld are out of bounds for storage of size %lld",
-                       cr_shape_text(slice.ndim, slice.size),
-                       cr_shape_text((int)arg[3].len, arg[3].ints), (ll)offset, item,
-                       (ll)((last + 1) * (int64_t)item), (ll)(have * (int64_t)item));
+        return cr_fail(
+            CR_RUNTIME,
+            "setStorage: sizes %s, strides %s, storage offset %lld, and itemsize %zu "
+            "requiring a storage size of %lld are out of bounds for storage of size %lld",
+            cr_shape_text(slice.ndim, slice.size), cr_shape_text((int)arg[3].len, arg[3].ints),
+            (ll)offset, item, (ll)((last + 1) * (int64_t)item), (ll)(have * (int64_t)item));
     cr_shape_like(out, self);
     return CR_OK;
 }

@@ -4,7 +4,10 @@
 
 typedef long long ll; /* for printf */
 
-static int64_t before(const cr_value *pad, int ndim, int d) { return pad->ints[2 * (ndim - 1 - d)]; }
+static int64_t before(const cr_value *pad, int ndim, int d)
+{
+    return pad->ints[2 * (ndim - 1 - d)];
+}
 static int64_t after(const cr_value *pad, int ndim, int d)
 {
     return pad->ints[2 * (ndim - 1 - d) + 1];
@@ -26,18 +29,22 @@ cr_status cr_shape_constant_pad(const cr_value *arg, cr_shape *out)
     int n = self->ndim;
 
     if (pad->len % 2)
-        return cr_fail(CR_RUNTIME, "Length of pad must be even but instead it equals %u", pad->len);
+        return cr_fail(CR_RUNTIME, "Length of pad must be even but instead it equals %u",
+                       pad->len);
     if (pad->len > 2u * self->ndim)
-        return cr_fail(CR_RUNTIME,
-                       "Length of pad should be no more than twice the number of dimensions of the "
-                       "input. Pad length is %uwhile the input has %ddimensions.", pad->len, n);
+        return cr_fail(
+            CR_RUNTIME,
+            "Length of pad should be no more than twice the number of dimensions of the "
+            "input. Pad length is %uwhile the input has %ddimensions.",
+            pad->len, n);
     padded(out, self, pad);
     for (int d = n - (int)(pad->len / 2); d < n; d++)
         if (out->size[d] < 0)
-            return cr_fail(CR_RUNTIME,
-                           "The input size %lld, plus negative padding %lld and %lld resulted in a "
-                           "negative output size, which is invalid. Check dimension %d of your input.",
-                           (ll)self->size[d], (ll)before(pad, n, d), (ll)after(pad, n, d), d);
+            return cr_fail(
+                CR_RUNTIME,
+                "The input size %lld, plus negative padding %lld and %lld resulted in a "
+                "negative output size, which is invalid. Check dimension %d of your input.",
+                (ll)self->size[d], (ll)before(pad, n, d), (ll)after(pad, n, d), d);
     return CR_OK;
 }
 
@@ -50,17 +57,19 @@ static cr_status check_input(const cr_view *self, int spatial)
         good = self->size[d] != 0;
     if (good)
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "Expected %dD or %dD (batch mode) tensor with possibly 0 batch size and other "
-                   "non-zero dimensions for input, but got: %s",
-                   spatial + 1, spatial + 2, cr_view_text(self));
+    return cr_fail(
+        CR_RUNTIME,
+        "Expected %dD or %dD (batch mode) tensor with possibly 0 batch size and other "
+        "non-zero dimensions for input, but got: %s",
+        spatial + 1, spatial + 2, cr_view_text(self));
 }
 
 static cr_status check_length(const cr_value *pad, int spatial)
 {
     if ((int)pad->len == 2 * spatial)
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "padding size is expected to be %d, but got: %u", 2 * spatial, pad->len);
+    return cr_fail(CR_RUNTIME, "padding size is expected to be %d, but got: %u", 2 * spatial,
+                   pad->len);
 }
 
 /* "W", "H" and "D" in torch's messages, last dimension first. */
@@ -80,14 +89,17 @@ static cr_status check_output(const cr_shape *out, const cr_view *self, int spat
         return cr_fail(CR_RUNTIME, "input (%s: %lld) is too small. Calculated output %s: %lld",
                        names[0], (ll)self->size[n - 1], names[0], (ll)out->size[n - 1]);
     if (spatial == 2)
-        return cr_fail(CR_RUNTIME,
-                       "input (H: %lld, W: %lld) is too small. Calculated output H: %lld W: %lld",
-                       (ll)self->size[n - 2], (ll)self->size[n - 1], (ll)out->size[n - 2],
-                       (ll)out->size[n - 1]);
-    return cr_fail(CR_RUNTIME,
-                   "input (D: %lld H: %lld, W: %lld) is too small. Calculated output D: %lld H: %lld W: "
-                   "%lld", (ll)self->size[n - 3], (ll)self->size[n - 2], (ll)self->size[n - 1],
-                   (ll)out->size[n - 3], (ll)out->size[n - 2], (ll)out->size[n - 1]);
+        return cr_fail(
+            CR_RUNTIME,
+            "input (H: %lld, W: %lld) is too small. Calculated output H: %lld W: %lld",
+            (ll)self->size[n - 2], (ll)self->size[n - 1], (ll)out->size[n - 2],
+            (ll)out->size[n - 1]);
+    return cr_fail(
+        CR_RUNTIME,
+        "input (D: %lld H: %lld, W: %lld) is too small. Calculated output D: %lld H: %lld W: "
+        "%lld",
+        (ll)self->size[n - 3], (ll)self->size[n - 2], (ll)self->size[n - 1],
+        (ll)out->size[n - 3], (ll)out->size[n - 2], (ll)out->size[n - 1]);
 }
 
 static cr_status check_reflection(const cr_view *self, const cr_value *pad, int spatial)
@@ -96,11 +108,12 @@ static cr_status check_reflection(const cr_view *self, const cr_value *pad, int 
 
     for (int d = n - 1; d >= n - spatial; d--)
         if (before(pad, n, d) >= self->size[d] || after(pad, n, d) >= self->size[d])
-            return cr_fail(CR_RUNTIME,
-                           "Argument #%d: Padding size should be less than the corresponding input "
-                           "dimension, but got: padding (%lld, %lld) at dimension %d of input %s",
-                           4 + 2 * (n - 1 - d), (ll)before(pad, n, d), (ll)after(pad, n, d), d,
-                           cr_view_text(self));
+            return cr_fail(
+                CR_RUNTIME,
+                "Argument #%d: Padding size should be less than the corresponding input "
+                "dimension, but got: padding (%lld, %lld) at dimension %d of input %s",
+                4 + 2 * (n - 1 - d), (ll)before(pad, n, d), (ll)after(pad, n, d), d,
+                cr_view_text(self));
     return CR_OK;
 }
 
@@ -148,16 +161,18 @@ cr_status cr_shape_circular_pad(const cr_value *arg, cr_shape *out)
     int n = self->ndim, spatial = (int)(pad->len / 2);
 
     if (pad->len % 2 || (n != spatial + 1 && n != spatial + 2))
-        return cr_fail(CR_RUNTIME,
-                       "Invalid padding size, expected 1 or 2 non-padded dimensions, which would be "
-                       "equivalent to padding of length %d or %d respectively but got %u",
-                       2 * (n - 1), 2 * (n - 2), pad->len);
+        return cr_fail(
+            CR_RUNTIME,
+            "Invalid padding size, expected 1 or 2 non-padded dimensions, which would be "
+            "equivalent to padding of length %d or %d respectively but got %u",
+            2 * (n - 1), 2 * (n - 2), pad->len);
     padded(out, self, pad);
     for (int d = n - spatial; d < n; d++) {
         if (before(pad, n, d) > self->size[d] || after(pad, n, d) > self->size[d])
             return cr_fail(CR_RUNTIME, "Padding value causes wrapping around more than once.");
         if (out->size[d] < 0)
-            return cr_fail(CR_RUNTIME, "Negative padding value is resulting in an empty dimension");
+            return cr_fail(CR_RUNTIME,
+                           "Negative padding value is resulting in an empty dimension");
     }
     return CR_OK;
 }
@@ -171,7 +186,8 @@ cr_status cr_shape_pad_backward(const cr_value *arg, cr_shape *out)
     for (int d = 0; d < expected.ndim; d++)
         if (arg[0].view->ndim != expected.ndim || arg[0].view->size[d] != expected.size[d])
             return cr_fail(CR_RUNTIME, "grad_output has sizes %s, expected %s",
-                           cr_view_text(arg[0].view), cr_shape_text(expected.ndim, expected.size));
+                           cr_view_text(arg[0].view),
+                           cr_shape_text(expected.ndim, expected.size));
     cr_shape_like(out, arg[1].view);
     return CR_OK;
 }

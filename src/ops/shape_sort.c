@@ -15,7 +15,8 @@ static void reduced(cr_shape *out, const cr_view *self, int64_t dim, bool keep)
         out->size[dim] = 1;
         return;
     }
-    memmove(out->size + dim, out->size + dim + 1, (size_t)(self->ndim - 1 - dim) * sizeof *out->size);
+    memmove(out->size + dim, out->size + dim + 1,
+            (size_t)(self->ndim - 1 - dim) * sizeof *out->size);
     out->ndim--;
 }
 
@@ -23,7 +24,8 @@ static cr_status refuse_empty(const char *what, const cr_view *self, int64_t dim
 {
     if (cr_dim_size(self, dim))
         return CR_OK;
-    return cr_fail(CR_INDEX, "%s(): Expected reduction dim %lld to have non-zero size.", what, (ll)dim);
+    return cr_fail(CR_INDEX, "%s(): Expected reduction dim %lld to have non-zero size.", what,
+                   (ll)dim);
 }
 
 /* One value a line, twice: values and indices. */
@@ -44,8 +46,10 @@ static cr_status arg_extreme(const char *what, const cr_value *arg, cr_shape *ou
 
     if (arg[1].tag == CR_NONE) {
         if (!cr_shape_numel(self->ndim, self->size))
-            return cr_fail(CR_INDEX, "%s(): Expected reduction dim to be specified for input.numel() "
-                                     "== 0.", what);
+            return cr_fail(CR_INDEX,
+                           "%s(): Expected reduction dim to be specified for input.numel() "
+                           "== 0.",
+                           what);
         out->ndim = arg[2].i ? self->ndim : 0;
         for (int d = 0; d < out->ndim; d++)
             out->size[d] = 1;
@@ -57,8 +61,14 @@ static cr_status arg_extreme(const char *what, const cr_value *arg, cr_shape *ou
     return CR_OK;
 }
 
-cr_status cr_shape_argmax(const cr_value *arg, cr_shape *out) { return arg_extreme("argmax", arg, out); }
-cr_status cr_shape_argmin(const cr_value *arg, cr_shape *out) { return arg_extreme("argmin", arg, out); }
+cr_status cr_shape_argmax(const cr_value *arg, cr_shape *out)
+{
+    return arg_extreme("argmax", arg, out);
+}
+cr_status cr_shape_argmin(const cr_value *arg, cr_shape *out)
+{
+    return arg_extreme("argmin", arg, out);
+}
 
 cr_status cr_shape_max_dim(const cr_value *arg, cr_shape *out)
 {
@@ -90,7 +100,8 @@ cr_status cr_shape_kthvalue(const cr_value *arg, cr_shape *out)
     CR_TRY(pair_of_lines("kthvalue", self, arg[2].i, arg[3].i, out));
     CR_TRY(cr_shape_wrap(&dim, arg[2].i, self->ndim));
     if (arg[1].i < 1 || arg[1].i > cr_dim_size(self, dim))
-        return cr_fail(CR_RUNTIME, "kthvalue(): selected number k out of range for dimension %lld",
+        return cr_fail(CR_RUNTIME,
+                       "kthvalue(): selected number k out of range for dimension %lld",
                        (ll)dim);
     return CR_OK;
 }
@@ -161,22 +172,25 @@ static cr_status check_side(const cr_value *right, const cr_value *side)
                        "torch.searchsorted(): side can only be 'left' or 'right' but got %.*s",
                        (int)side->len, side->s);
     if (right->i && is_left)
-        return cr_fail(CR_RUNTIME, "torch.searchsorted(): side and right can't be set to opposites, got "
-                                   "side of left while right was True");
+        return cr_fail(CR_RUNTIME,
+                       "torch.searchsorted(): side and right can't be set to opposites, got "
+                       "side of left while right was True");
     return CR_OK;
 }
 
 static cr_status check_sorter(const cr_view *sequence, const cr_view *sorter)
 {
     if (!cr_same_sizes(sequence, sorter))
-        return cr_fail(CR_RUNTIME,
-                       "torch.searchsorted(): boundary and sorter must have the same size, but got "
-                       "boundary tensor %sand got sorter tensor %s",
-                       cr_view_text(sequence), cr_view_text(sorter));
+        return cr_fail(
+            CR_RUNTIME,
+            "torch.searchsorted(): boundary and sorter must have the same size, but got "
+            "boundary tensor %sand got sorter tensor %s",
+            cr_view_text(sequence), cr_view_text(sorter));
     if (sorter->dtype != CR_I64)
-        return cr_fail(CR_RUNTIME,
-                       "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype %s",
-                       cr_view_type(sorter));
+        return cr_fail(
+            CR_RUNTIME,
+            "torch.searchsorted(): sorter must be a tensor of long dtype but got dtype %s",
+            cr_view_type(sorter));
     return CR_OK;
 }
 
@@ -188,17 +202,20 @@ static cr_status check_rows(const cr_view *sequence, const cr_view *self)
     for (int d = 0; rows && d < self->ndim - 1; d++)
         rows = sequence->size[d] == self->size[d];
     if (self->ndim == 0 && sequence->ndim != 1)
-        return cr_fail(CR_RUNTIME,
-                       "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
-                       "dimension is 1, but we got boundaries tensor dim(%d) and input value's dim(0) "
-                       "numel(1)", sequence->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
+            "dimension is 1, but we got boundaries tensor dim(%d) and input value's dim(0) "
+            "numel(1)",
+            sequence->ndim);
     if (sequence->ndim == 1 || rows)
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
-                   "dimensions of boundaries tensor and input value tensor must match, but we got "
-                   "boundaries tensor %s and input value tensor %s",
-                   cr_view_text(sequence), cr_view_text(self));
+    return cr_fail(
+        CR_RUNTIME,
+        "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+        "dimensions of boundaries tensor and input value tensor must match, but we got "
+        "boundaries tensor %s and input value tensor %s",
+        cr_view_text(sequence), cr_view_text(self));
 }
 
 /* (sorted_sequence, self, *, out_int32, right, side, sorter) */

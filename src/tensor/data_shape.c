@@ -41,7 +41,9 @@ static cr_status describe(cr_value *result, cr_tensor *self, const cr_groups *g,
     bool whole = inverse && !slices;
 
     CR_TRY(int64_tensor(&result[1], self, whole ? self->ndim : 1,
-                        whole ? self->size : inverse ? &g->n : &none));
+                        whole     ? self->size
+                        : inverse ? &g->n
+                                  : &none));
     CR_TRY(int64_tensor(&result[2], self, 1, counts ? &g->count : &none));
     cr_groups_describe(g, NULL, counts ? (int64_t *)(void *)result[2].t->data : NULL,
                        inverse ? (int64_t *)(void *)result[1].t->data : NULL);
@@ -88,8 +90,9 @@ static cr_status unique_along(const cr_value *arg, int64_t dim, bool sorted, boo
         return unique(result, arg[0].t, NULL, sorted, inverse, counts);
     for (int d = 0; d < self->ndim; d++)
         if (d != dim && self->size[d] == 0 && self->size[dim] != 0)
-            return cr_fail(CR_RUNTIME, "There are 0 sized dimensions, and they aren't selected, so "
-                                       "unique cannot be applied");
+            return cr_fail(CR_RUNTIME,
+                           "There are 0 sized dimensions, and they aren't selected, so "
+                           "unique cannot be applied");
     return unique(result, arg[0].t, &dim, sorted, inverse, counts);
 }
 
