@@ -263,6 +263,31 @@ static cr_status scatter_into(cr_tensor *v, cr_tensor *t)
     return st;
 }
 
+/* A base that repeats an element (stride 0) shares the element's cotangent among the places
+ * that show it, so that summing them back gives it once. */
+static cr_status share_repeats(cr_tensor *b)
+{
+    int64_t size[CR_MAX_DIMS], repeats = 1;
+    cr_tensor *once;
+    cr_value made;
+
+    for (int i = 0; i < b->ndim; i++) {
+        size[i] = b->stride[i] ? b->size[i] : 1;
+        repeats *= b->size[i] / size[i];
+    }
+    if (repeats <= 1 || !b->data)
+        return CR_OK;
+    CR_TRY(cr_tensor_over(&once, b->storage, (cr_dtype)b->dtype, b->ndim, size, b->stride,
+                          b->offset));
+    cr_storage_keep(b->storage);
+    cr_value arg[] = {cr_of_tensor(once), cr_of_number(cr_scalar_int(repeats))};
+    cr_status st = cr_call_inplace(cr_ops_find("div"), arg, &made);
+    if (!st)
+        cr_drop_values(&made, 1);
+    cr_drop(once);
+    return st;
+}
+
 cr_status cr_layout_scatter(cr_tensor **out, cr_tensor *t, const cr_layout *base,
                             const cr_layout *view)
 {
@@ -272,6 +297,8 @@ cr_status cr_layout_scatter(cr_tensor **out, cr_tensor *t, const cr_layout *base
     CR_TRY(make_pair(&b, &v, base, view, true));
     cr_thread.no_grad = true;
     cr_status st = scatter_into(v, t);
+    if (!st)
+        st = share_repeats(b);
     cr_thread.no_grad = was;
     cr_drop(v);
     if (st)
