@@ -6,6 +6,9 @@
 
 #define CR_AUTOGRAD_BIT CR_STAGE_BIT(AUTOGRAD)
 
+/* Floating-point and complex dtypes come after all others (num/dtype.def). */
+static inline bool cr_is_inexact(const cr_tensor *t) { return t->dtype >= CR_F16; }
+
 static inline bool cr_recording(void) { return !cr_thread.no_grad && !cr_thread.inference; }
 
 extern _Atomic bool cr_anomaly_flag;
@@ -38,6 +41,9 @@ struct cr_node_extra {
     cr_retain *retains;
     void *made_at; /* anomaly mode */
 };
+/* A node whose edges are empty and whose fields beyond struct cr_node are undefined. */
+CR_MUST cr_status cr_node_make(cr_node **out, size_t size, const cr_node_kind *kind,
+                               uint32_t edges, uint32_t results);
 CR_MUST cr_status cr_node_extra_of(struct cr_node_extra **out, cr_node *n);
 /* Calls release and free of the kind under the right lock, then returns the block. */
 void cr_node_destroy(cr_node *n);
@@ -149,6 +155,12 @@ typedef struct {
     uint8_t param;   /* the input it is for */
     const cr_rule *rule;
 } cr_need;
+/* The slots that some of an entry's derivatives read together. */
+typedef struct {
+    uint64_t values, shapes; /* disjoint */
+    uint32_t count;          /* of both */
+} cr_reads;
+enum { CR_READS = 8 }; /* subsets of the first three derivatives */
 typedef struct {
     cr_node_kind kind; /* first: a node's kind leads to its plan */
     const cr_op *op;   /* the functional entry */
@@ -156,17 +168,20 @@ typedef struct {
     bool lists;        /* some input of a derivative is a list */
     bool list_result;  /* the result is a list */
     bool views;        /* results may share memory with an argument */
+    int8_t written;    /* the parameter that result 0 is, or -1 */
+    cr_reads reads[CR_READS]; /* by the bits of the derivatives */
     cr_call_fn kernel_stage; /* views: the entry's own, behind the one that tracks */
     uint8_t count;
     cr_need need[];
 } cr_plan;
-extern cr_plan **cr_plans; /* by index of the functional entry */
+extern cr_plan **cr_plans; /* by index of the record; in-place forms share their entry's */
 CR_MUST cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_tensor **),
                                  void (*release)(cr_node *));
 static inline const cr_plan *cr_plan_of(const cr_op *op)
 {
-    return cr_plans[(op->inplace_of ? op->inplace_of : op)->index];
+    return cr_plans[op->index];
 }
+cr_reads cr_plan_reads(const cr_plan *p, uint32_t wanted);
 
 /* --- formula.c: nodes that evaluate derivatives from the table --- */
 /* A node with its edges and the saved arguments; bit d of `wanted`: derivative d. */

@@ -117,6 +117,7 @@ static cr_value shapes_of(formula *f, const cr_value *v)
 static cr_status hold_list(formula *f, held *h, const cr_value *v)
 {
     h->as = HELD_LIST;
+    h->list.len = 0;
     h->list.items = take_tail(f, NULL, v->len * sizeof(cr_saved));
     f->has_tensors = true;
     for (uint32_t i = 0; i < v->len; i++) {
@@ -148,31 +149,30 @@ static cr_status hold(formula *f, int slot, const cr_value *v, bool shape)
     return CR_OK;
 }
 
-typedef struct {
-    uint64_t values, shapes; /* slots */
-    uint32_t edges;
-    size_t tail;
-} extent;
-
-static extent measure(const cr_plan *plan, const cr_value *arg, uint32_t wanted)
+static uint32_t count_edges(const cr_plan *plan, const cr_value *arg)
 {
-    extent x = {0};
+    uint32_t n = 0;
 
+    if (CR_LIKELY(!plan->lists))
+        return plan->count;
     for (int d = 0; d < plan->count; d++) {
         const cr_value *v = &arg[plan->need[d].param];
-        x.edges += v->tag == CR_TENSORS ? v->len : 1;
-        if (!(wanted >> d & 1))
-            continue;
-        x.values |= plan->need[d].values;
-        x.shapes |= plan->need[d].shapes;
+        n += v->tag == CR_TENSORS ? v->len : 1;
     }
-    x.shapes &= ~x.values;
-    for (uint64_t m = x.values | x.shapes; m; m &= m - 1) {
+    return n;
+}
+
+/* Bytes of what is saved of the arguments beside the slots themselves. */
+static size_t measure(const cr_op *op, const cr_reads *r, const cr_value *arg)
+{
+    size_t n = 0;
+
+    for (uint64_t m = r->values | r->shapes; m; m &= m - 1) {
         int slot = (int)CR_CTZ64(m);
-        if (slot < plan->op->param_count)
-            x.tail += tail_bytes(&arg[slot], x.shapes >> slot & 1);
+        if (slot < op->param_count)
+            n += round8(tail_bytes(&arg[slot], r->shapes >> slot & 1));
     }
-    return x;
+    return n;
 }
 
 static cr_status edge_of_value(cr_edge *out, const cr_value *v)
@@ -200,36 +200,39 @@ static cr_status fill_edges(formula *f, const cr_plan *plan, const cr_value *arg
     return CR_OK;
 }
 
-static cr_status save_arguments(formula *f, const cr_plan *plan, const cr_value *arg,
-                                const extent *x)
+static cr_status save_arguments(formula *f, const cr_op *op, const cr_value *arg,
+                                const cr_reads *r)
 {
-    for (uint64_t m = x->values | x->shapes; m; m &= m - 1) {
+    for (uint64_t m = r->values | r->shapes; m; m &= m - 1) {
         int slot = (int)CR_CTZ64(m);
-        if (slot < plan->op->param_count)
-            CR_TRY(hold(f, slot, &arg[slot], x->shapes >> slot & 1));
+        if (slot < op->param_count)
+            CR_TRY(hold(f, slot, &arg[slot], r->shapes >> slot & 1));
     }
     return CR_OK;
 }
 
 cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_value *arg, uint32_t wanted)
 {
-    extent x = measure(plan, arg, wanted);
-    size_t count = CR_POPCOUNT64(x.values | x.shapes);
-    size_t fixed = sizeof(formula) + count * sizeof(held);
+    const cr_op *op = plan->op;
+    cr_reads r = cr_plan_reads(plan, wanted);
+    uint64_t slots = r.values | r.shapes;
+    size_t fixed = sizeof(formula) + r.count * sizeof(held);
     size_t firsts = plan->lists ? round8((plan->count + 1u) * sizeof(uint32_t)) : 0;
-    uint32_t results = plan->list_result ? 0 : plan->op->result_count;
+    size_t tail = slots ? measure(op, &r, arg) : 0;
     cr_node *n;
     cr_status st;
 
-    CR_TRY(cr_node_new(&n, fixed + firsts + x.tail, &plan->kind, x.edges, results));
+    CR_TRY(cr_node_make(&n, fixed + firsts + tail, &plan->kind, count_edges(plan, arg),
+                        plan->list_result ? 0 : op->result_count));
     formula *f = (formula *)n;
     f->wanted = wanted;
-    f->reads_results = (x.values | x.shapes) >> plan->op->param_count != 0;
+    f->held_count = 0;
+    f->has_tensors = f->released = false;
+    f->reads_results = slots >> op->param_count != 0;
     f->tail = (char *)f + fixed + firsts;
-    if (plan->lists)
-        f->first_edge = (uint32_t *)(void *)((char *)f + fixed);
+    f->first_edge = plan->lists ? (uint32_t *)(void *)((char *)f + fixed) : NULL;
     CR_GO(fill_edges(f, plan, arg));
-    CR_GO(save_arguments(f, plan, arg, &x));
+    CR_GO(save_arguments(f, op, arg, &r));
     *out = n;
     return CR_OK;
 done:
@@ -237,34 +240,20 @@ done:
     return st;
 }
 
-/* Slots that the wanted formulas read, as values and as shapes. */
-static void slots_read(const formula *f, uint64_t *values, uint64_t *shapes)
-{
-    const cr_plan *plan = plan_of(&f->node);
-
-    *values = *shapes = 0;
-    for (int d = 0; d < plan->count; d++)
-        if (f->wanted >> d & 1) {
-            *values |= plan->need[d].values;
-            *shapes |= plan->need[d].shapes;
-        }
-}
-
 cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result)
 {
     formula *f = (formula *)n;
     int slot = plan_of(n)->op->first_result_slot + k;
-    uint64_t values, shapes;
 
     if (CR_LIKELY(!f->reads_results))
         return CR_OK;
-    slots_read(f, &values, &shapes);
-    if (!((values | shapes) >> slot & 1))
+    cr_reads r = cr_plan_reads(plan_of(n), f->wanted);
+    if (!((r.values | r.shapes) >> slot & 1))
         return CR_OK;
     held *h = &f->held[f->held_count++];
     h->slot = (uint8_t)slot;
     h->as = HELD_RESULT_SHAPE;
-    if (!(values >> slot & 1))
+    if (!(r.values >> slot & 1))
         return CR_OK;
     h->as = HELD_TENSOR;
     f->has_tensors = true;

@@ -19,8 +19,16 @@ static CR_THREAD bool reaping;
 
 static size_t align8(size_t n) { return (n + 7) & ~(size_t)7; }
 
-cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *kind, uint32_t edges,
-                      uint32_t results)
+static void note_place(cr_node *n)
+{
+    struct cr_node_extra *extra;
+
+    if (cr_anomaly_record && !cr_node_extra_of(&extra, n))
+        extra->made_at = cr_anomaly_record();
+}
+
+cr_status cr_node_make(cr_node **out, size_t size, const cr_node_kind *kind, uint32_t edges,
+                       uint32_t results)
 {
     size_t at_edges = align8(size), at_results = at_edges + edges * sizeof(cr_edge);
     size_t bytes = at_results + results * sizeof(cr_node_result);
@@ -28,7 +36,6 @@ cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *kind, uint
 
     if (CR_UNLIKELY(!n))
         return CR_MEMORY;
-    memset(n, 0, at_results);
     atomic_init(&n->count, 1);
     n->kind = kind;
     n->bytes = (uint32_t)bytes;
@@ -37,14 +44,23 @@ cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *kind, uint
     n->result_count = results;
     n->edges = (cr_edge *)((char *)n + at_edges);
     n->results = (cr_node_result *)((char *)n + at_results);
+    n->extra = NULL;
+    n->peer = NULL;
+    for (uint32_t i = 0; i < edges; i++)
+        n->edges[i] = (cr_edge){0};
     for (uint32_t i = 0; i < results; i++)
         n->results[i].size = NULL, n->results[i].known = false;
-    if (CR_UNLIKELY(cr_anomaly() && cr_anomaly_record)) {
-        struct cr_node_extra *extra;
-        if (!cr_node_extra_of(&extra, n))
-            extra->made_at = cr_anomaly_record();
-    }
+    if (CR_UNLIKELY(cr_anomaly()))
+        note_place(n);
     *out = n;
+    return CR_OK;
+}
+
+cr_status cr_node_new(cr_node **out, size_t size, const cr_node_kind *kind, uint32_t edges,
+                      uint32_t results)
+{
+    CR_TRY(cr_node_make(out, size, kind, edges, results));
+    memset(*out + 1, 0, size - sizeof **out);
     return CR_OK;
 }
 

@@ -133,6 +133,35 @@ static bool shares_memory(const cr_op *op)
     return op->does == CR_DOES_MAP;
 }
 
+static int8_t written_param(const cr_op *op)
+{
+    if (!op->result_count || !op->result[0].written)
+        return -1;
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].written && op->param[i].alias == op->result[0].alias)
+            return (int8_t)i;
+    return -1;
+}
+
+static cr_reads join(const cr_plan *p, uint32_t wanted)
+{
+    cr_reads r = {0};
+
+    for (int d = 0; d < p->count; d++)
+        if (wanted >> d & 1) {
+            r.values |= p->need[d].values;
+            r.shapes |= p->need[d].shapes;
+        }
+    r.shapes &= ~r.values;
+    r.count = CR_POPCOUNT64(r.values | r.shapes);
+    return r;
+}
+
+cr_reads cr_plan_reads(const cr_plan *p, uint32_t wanted)
+{
+    return CR_LIKELY(wanted < CR_READS) ? p->reads[wanted] : join(p, wanted);
+}
+
 static cr_plan *make_plan(const cr_op *op)
 {
     size_t name_size = strlen(op->name) + strlen(op->tags) + 24;
@@ -151,6 +180,9 @@ static cr_plan *make_plan(const cr_op *op)
     }
     p->list_result = op->result_count && op->result[0].type == CR_T_TENSORS;
     p->views = shares_memory(op);
+    p->written = written_param(op);
+    for (uint32_t wanted = 0; wanted < CR_READS; wanted++)
+        p->reads[wanted] = join(p, wanted);
     make_name(p->name, op);
     p->kind.name = p->name;
     return p;
@@ -159,8 +191,8 @@ static cr_plan *make_plan(const cr_op *op)
 cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_tensor **),
                          void (*release)(cr_node *))
 {
-    int n = cr_ops_table_count();
-    cr_plan **all = cr_alloc_zero((size_t)n * sizeof *all);
+    int n = cr_ops_table_count(), records = cr_ops_count();
+    cr_plan **all = cr_alloc_zero((size_t)records * sizeof *all);
 
     if (!all)
         return CR_MEMORY;
@@ -172,6 +204,8 @@ cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_te
         p->kind.release = release;
         all[i] = p;
     }
+    for (int i = n; i < records; i++)
+        all[i] = all[cr_ops_at(i)->inplace_of->index];
     cr_plans = all;
     return CR_OK;
 }

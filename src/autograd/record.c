@@ -36,15 +36,10 @@ static bool any_requires(const cr_op *op, const cr_value *arg)
     return false;
 }
 
-/* The parameter that result 0 is, for an operation in place; -1 for others. */
-static int written_param(const cr_op *op)
+/* The parameter that is changed in place; -1 for none. */
+static inline int written_param(const cr_op *op, const cr_plan *p)
 {
-    if (CR_LIKELY(!op->result_count || !op->result[0].written))
-        return -1;
-    for (int i = 0; i < op->param_count; i++)
-        if (op->param[i].written && op->param[i].alias == op->result[0].alias)
-            return i;
-    return -1;
+    return op->does == CR_DOES_INPLACE ? 0 : p->written;
 }
 
 /* --- views --- */
@@ -104,7 +99,7 @@ static bool calls_others(const cr_op *op)
 
 static cr_status pass(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result)
 {
-    int w = written_param(op);
+    int w = written_param(op, p);
 
     if (CR_UNLIKELY(w >= 0 && arg[w].tag == CR_TENSOR))
         CR_TRY(cr_check_inplace(arg[w].t, false));
@@ -131,7 +126,7 @@ static bool is_argument(const cr_op *op, const cr_value *arg, const cr_tensor *t
 /* An argument handed back is not a result of the node. */
 static bool takes_history(const cr_op *op, const cr_value *arg, const cr_value *v)
 {
-    return v->tag == CR_TENSOR && cr_dtype_is_inexact(v->t->dtype) &&
+    return v->tag == CR_TENSOR && cr_is_inexact(v->t) &&
            !(op->does == CR_DOES_WHOLE && is_argument(op, arg, v->t));
 }
 
@@ -162,7 +157,7 @@ static cr_status attach(const cr_op *op, cr_node *n, const cr_value *arg, cr_val
 static inline bool is_plain(const cr_op *op, const cr_value *result)
 {
     return op->result_count == 1 && result->tag == CR_TENSOR && op->does != CR_DOES_WHOLE &&
-           cr_dtype_is_inexact((cr_dtype)result->t->dtype) &&
+           cr_is_inexact(result->t) &&
            !(result->t->grad && result->t->grad->grad_fn);
 }
 
@@ -225,13 +220,10 @@ done:
 static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op, const cr_plan *p,
                             const cr_value *arg, uint32_t wanted, int w)
 {
-    uint64_t values = 0;
+    uint64_t values = cr_plan_reads(p, wanted).values;
 
     *copy = NULL;
     memcpy(out, arg, op->param_count * sizeof *out);
-    for (int d = 0; d < p->count; d++)
-        if (wanted >> d & 1)
-            values |= p->need[d].values;
     for (int i = 0; i < op->param_count; i++) {
         if (!(values >> i & 1) || arg[i].tag != CR_TENSOR || arg[i].t != arg[w].t)
             continue;
@@ -382,13 +374,13 @@ cr_status cr_autograd_stage(const cr_op *op, const cr_value *arg, cr_value *resu
     if (!cr_recording())
         return pass(op, p, arg, result);
     uint32_t wanted = wanted_of(p, arg);
-    int w = written_param(op);
+    int w = written_param(op, p);
     if (CR_UNLIKELY(w >= 0))
         return stage_inplace(op, p, arg, result, wanted, w);
     if (CR_LIKELY(wanted))
         return record(op, p, arg, result, wanted);
     if (op->does == CR_DOES_MAP && !op->differentiable && value_requires(&arg[0]) &&
-        cr_dtype_is_inexact(arg[0].t->dtype))
+        cr_is_inexact(arg[0].t))
         return record_map(op, p, arg, result);
     return pass(op, p, arg, result);
 }
