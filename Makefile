@@ -38,6 +38,9 @@ TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h
 
+# Threads that wait by spinning cost others, and themselves, a hundredfold where the
+# processors are shared.
+PASSIVE   = OMP_WAIT_POLICY=passive
 # RUN_UNDER: variables that a flavour needs.
 RUN_PY    = $(RUN_UNDER) PYTHONPATH=$(abspath $(B))/pkg $(VENV)/bin/python
 
@@ -55,7 +58,7 @@ deps:
 
 run: build
 	@sh tools/deps.sh $(PYTHON) $(VENV) matplotlib
-	$(VENV)/bin/python examples/digits.py
+	$(PASSIVE) $(VENV)/bin/python examples/digits.py
 
 # --- host tool -------------------------------------------------------------------
 $(B)/host/%.o: src/%.c

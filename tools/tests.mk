@@ -28,7 +28,7 @@ test-text: $(B)/crc
 # --- Python ------------------------------------------------------------------------
 # What ../shared holds is tested where it is.
 SHARED_TESTS = $(if $(wildcard $(SHARED)/programs),tests/shared)
-PY_TEST_ENV  = SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B))
+PY_TEST_ENV  = $(PASSIVE) SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B))
 PYTEST       = $(PY_TEST_ENV) $(RUN_PY) -m pytest -q
 PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: pkg
