@@ -8,6 +8,7 @@
 
 typedef struct sequence sequence;
 typedef void (*put_fn)(const sequence *s, char *to, int64_t i);
+typedef void (*fill_fn)(void *context, int64_t begin, int64_t end);
 
 struct sequence {
     put_fn put;
@@ -57,11 +58,6 @@ static void put_int(const sequence *s, char *to, int64_t i)
                     s->dtype, to);
 }
 
-static void put_f32(const sequence *s, char *to, int64_t i)
-{
-    *(float *)to = (float)(s->start.re + (double)i * s->by.re);
-}
-
 static void put_float(const sequence *s, char *to, int64_t i)
 {
     put_number(
@@ -69,16 +65,31 @@ static void put_float(const sequence *s, char *to, int64_t i)
         (cr_complex){s->start.re + (double)i * s->by.re, s->start.im + (double)i * s->by.im});
 }
 
+/* The common types without a call an element. */
+#define FILL(name, type, value)                                                                \
+    static void name(void *context, int64_t begin, int64_t end)                                \
+    {                                                                                          \
+        const sequence *s = context;                                                           \
+        for (int64_t i = begin; i < end; i++)                                                  \
+            *(type *)(void *)(s->data + i * s->step) = (type)(value);                          \
+    }
+FILL(fill_i64, int64_t, cr_wrap_add(s->int_start, cr_wrap_mul(i, s->int_step)))
+FILL(fill_i32, int32_t, cr_wrap_add(s->int_start, cr_wrap_mul(i, s->int_step)))
+FILL(fill_f32, float, s->start.re + (double)i * s->by.re)
+FILL(fill_f64, double, s->start.re + (double)i * s->by.re)
+
 void cr_fill_arange(const cr_view *out, cr_scalar start, cr_scalar step)
 {
+    static const fill_fn fills[CR_DTYPE_COUNT] = {
+        [CR_I64] = fill_i64, [CR_I32] = fill_i32, [CR_F32] = fill_f32, [CR_F64] = fill_f64};
     sequence s = sequence_over(out);
 
     s.int_start = is_integral(s.dtype) ? cr_scalar_as_int(start) : 0;
     s.int_step = is_integral(s.dtype) ? cr_scalar_as_int(step) : 0;
     s.start = cr_scalar_as_complex(start);
     s.by = cr_scalar_as_complex(step);
-    s.put = is_integral(s.dtype) ? put_int : s.dtype == CR_F32 ? put_f32 : put_float;
-    cr_parallel_for(s.n, CR_WALK_GRAIN, fill_range, &s);
+    s.put = is_integral(s.dtype) ? put_int : put_float;
+    cr_parallel_for(s.n, CR_WALK_GRAIN, fills[s.dtype] ? fills[s.dtype] : fill_range, &s);
 }
 
 /* linspace and logspace. */

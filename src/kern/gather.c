@@ -24,24 +24,29 @@ typedef struct {
 
 enum { OTHER, TABLE, INDEX, MARK };
 
+/* Where the i-th element of a row comes from. */
+#define PLACE(index_type)                                                                      \
+    (at[TABLE] + i * step[TABLE] + c->unit * *(const index_type *)(at[INDEX] + i * step[INDEX]))
+
 #define READ(name, type)                                                                       \
     static void name(void *context, char *const *at, const int64_t *step, int64_t n)           \
     {                                                                                          \
         const read_context *c = context;                                                       \
         char *d = at[OTHER];                                                                   \
-        const char *s = at[TABLE], *k = at[INDEX];                                             \
         if (!step[INDEX]) {                                                                    \
-            s += c->unit * cr_index_at(k, c->is32);                                            \
+            const char *s = at[TABLE] + c->unit * cr_index_at(at[INDEX], c->is32);             \
             if (step[OTHER] == (int64_t)sizeof(type) && step[TABLE] == step[OTHER])            \
                 memcpy(d, s, (size_t)n * sizeof(type));                                        \
             else                                                                               \
                 for (int64_t i = 0; i < n; i++)                                                \
                     memcpy(d + i * step[OTHER], s + i * step[TABLE], sizeof(type));            \
-            return;                                                                            \
+        } else if (c->is32) {                                                                  \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                memcpy(d + i * step[OTHER], PLACE(int32_t), sizeof(type));                     \
+        } else {                                                                               \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                memcpy(d + i * step[OTHER], PLACE(int64_t), sizeof(type));                     \
         }                                                                                      \
-        for (int64_t i = 0; i < n; i++, k += step[INDEX])                                      \
-            memcpy(d + i * step[OTHER],                                                        \
-                   s + i * step[TABLE] + c->unit * cr_index_at(k, c->is32), sizeof(type));     \
     }
 READ(read_1, uint8_t)
 READ(read_2, uint16_t)
@@ -152,16 +157,28 @@ typedef struct {
     _Atomic bool outside;
 } within_context;
 
+/* One comparison tells both ends: what lies below `low` wraps to a large number. */
+#define OUTSIDE(type, name)                                                                    \
+    static bool name(const char *p, int64_t step, int64_t n, int64_t low, uint64_t range)      \
+    {                                                                                          \
+        bool outside = false;                                                                  \
+        if (step == (int64_t)sizeof(type))                                                     \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                outside |= (uint64_t)((const type *)p)[i] - (uint64_t)low >= range;            \
+        else                                                                                   \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                outside |= (uint64_t)*(const type *)(p + i * step) - (uint64_t)low >= range;   \
+        return outside;                                                                        \
+    }
+OUTSIDE(int32_t, outside_32)
+OUTSIDE(int64_t, outside_64)
+
 static void within_row(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     within_context *c = context;
-    bool outside = false;
+    uint64_t range = (uint64_t)c->high - (uint64_t)c->low;
 
-    for (int64_t i = 0; i < n; i++) {
-        int64_t x = cr_index_at(at[0] + i * step[0], c->is32);
-        outside |= x < c->low || x >= c->high;
-    }
-    if (outside)
+    if ((c->is32 ? outside_32 : outside_64)(at[0], step[0], n, c->low, range))
         atomic_store(&c->outside, true);
 }
 

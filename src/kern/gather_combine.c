@@ -2,6 +2,10 @@
 #include "kern/element.h"
 #include "kern/gather.h"
 
+/* Where the i-th element of an indexed row goes. */
+#define PLACE(type)                                                                            \
+    (r->dst + i * r->dst_step + r->unit * *(const type *)(r->index + i * r->index_step))
+
 #define ADD_INT(a, b)    cr_wrap_add(a, b)
 #define MUL_INT(a, b)    cr_wrap_mul(a, b)
 #define ADD_NUMBER(a, b) ((a) + (b))
@@ -12,27 +16,39 @@
 #define MIN_NUMBER(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
 #define MAX_NUMBER(a, b) ((a) < (b) || (b) != (b) ? (b) : (a))
 
-/* A row that is dense on both sides is left to the compiler's vectors. */
+/* Elements that follow each other on both sides: blocks of a fixed length become vectors.
+ * Otherwise element by element, the index of either width. */
+enum { BLOCK = 16 };
+
 #define COMBINE(op, suffix, expression)                                                        \
+    static inline void op##_one_##suffix(char *d, const char *s)                               \
+    {                                                                                          \
+        wide_##suffix a = load_##suffix(d), b = load_##suffix(s);                              \
+        store_##suffix(d, expression(a, b));                                                   \
+    }                                                                                          \
+    static void op##_dense_##suffix(char *restrict d, const char *restrict s, int64_t n)       \
+    {                                                                                          \
+        enum { ITEM = sizeof(item_##suffix) };                                                 \
+        for (; n >= BLOCK; n -= BLOCK, d += BLOCK * ITEM, s += BLOCK * ITEM)                   \
+            for (int k = 0; k < BLOCK; k++)                                                    \
+                op##_one_##suffix(d + k * ITEM, s + k * ITEM);                                 \
+        for (int64_t k = 0; k < n; k++)                                                        \
+            op##_one_##suffix(d + k * ITEM, s + k * ITEM);                                     \
+    }                                                                                          \
     static void op##_##suffix(const cr_combine_row *r)                                         \
     {                                                                                          \
         enum { ITEM = sizeof(item_##suffix) };                                                 \
-        const char *s = r->src;                                                                \
-        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM) {                         \
-            for (int64_t i = 0; i < r->n; i++) {                                               \
-                wide_##suffix a = load_##suffix(r->dst + i * ITEM);                            \
-                wide_##suffix b = load_##suffix(s + i * ITEM);                                 \
-                store_##suffix(r->dst + i * ITEM, expression(a, b));                           \
-            }                                                                                  \
-            return;                                                                            \
-        }                                                                                      \
-        for (int64_t i = 0; i < r->n; i++, s += r->src_step) {                                 \
-            char *d = r->dst + i * r->dst_step;                                                \
-            if (r->index)                                                                      \
-                d += r->unit * cr_index_at(r->index + i * r->index_step, r->is32);             \
-            wide_##suffix a = load_##suffix(d), b = load_##suffix(s);                          \
-            store_##suffix(d, expression(a, b));                                               \
-        }                                                                                      \
+        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM)                           \
+            op##_dense_##suffix(r->dst, r->src, r->n);                                         \
+        else if (!r->index)                                                                    \
+            for (int64_t i = 0; i < r->n; i++)                                                 \
+                op##_one_##suffix(r->dst + i * r->dst_step, r->src + i * r->src_step);         \
+        else if (r->is32)                                                                      \
+            for (int64_t i = 0; i < r->n; i++)                                                 \
+                op##_one_##suffix(PLACE(int32_t), r->src + i * r->src_step);                   \
+        else                                                                                   \
+            for (int64_t i = 0; i < r->n; i++)                                                 \
+                op##_one_##suffix(PLACE(int64_t), r->src + i * r->src_step);                   \
     }
 
 #define INT_ROWS(s)                                                                            \
@@ -50,17 +66,17 @@ CR_COMPLEX_TYPES(COMPLEX_ROWS)
     static void name(const cr_combine_row *r)                                                  \
     {                                                                                          \
         enum { ITEM = sizeof(type) };                                                          \
-        const char *s = r->src;                                                                \
-        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM) {                         \
-            memcpy(r->dst, s, (size_t)r->n * ITEM);                                            \
-            return;                                                                            \
-        }                                                                                      \
-        for (int64_t i = 0; i < r->n; i++, s += r->src_step) {                                 \
-            char *d = r->dst + i * r->dst_step;                                                \
-            if (r->index)                                                                      \
-                d += r->unit * cr_index_at(r->index + i * r->index_step, r->is32);             \
-            memcpy(d, s, ITEM);                                                                \
-        }                                                                                      \
+        if (!r->index && r->dst_step == ITEM && r->src_step == ITEM)                           \
+            memcpy(r->dst, r->src, (size_t)r->n * ITEM);                                       \
+        else if (!r->index)                                                                    \
+            for (int64_t i = 0; i < r->n; i++)                                                 \
+                memcpy(r->dst + i * r->dst_step, r->src + i * r->src_step, ITEM);              \
+        else if (r->is32)                                                                      \
+            for (int64_t i = 0; i < r->n; i++)                                                 \
+                memcpy(PLACE(int32_t), r->src + i * r->src_step, ITEM);                        \
+        else                                                                                   \
+            for (int64_t i = 0; i < r->n; i++)                                                 \
+                memcpy(PLACE(int64_t), r->src + i * r->src_step, ITEM);                        \
     }
 SET(set_1, uint8_t)
 SET(set_2, uint16_t)

@@ -10,9 +10,6 @@
 #include "kern/walk.h"
 #include "ops/shape_index.h"
 
-/* Calls visit(context, coordinates) for each true element, in row-major order. */
-typedef void (*true_fn)(void *context, const int64_t *coord);
-
 static bool is_true(const char *p, cr_dtype t)
 {
     static const cr_complex zero;
@@ -28,41 +25,24 @@ static bool is_true(const char *p, cr_dtype t)
     }
 }
 
-static void each_true_from(const cr_view *v, int d, const char *data, int64_t *coord,
-                           true_fn visit, void *context)
-{
-    if (d == v->ndim) {
-        if (is_true(data, (cr_dtype)v->dtype))
-            visit(context, coord);
-        return;
-    }
-    for (coord[d] = 0; coord[d] < v->size[d]; coord[d]++, data += cr_view_step(v, d))
-        each_true_from(v, d + 1, data, coord, visit, context);
-}
-
-static void each_true(const cr_view *v, true_fn visit, void *context)
-{
-    int64_t coord[CR_MAX_DIMS];
-
-    each_true_from(v, 0, v->data, coord, visit, context);
-}
-
 /* Offsets. */
 
-typedef struct {
-    const cr_view *table;
-    int ndim, dim;
-    int64_t *next;
-} mask_context;
-
-static void put_offset(void *context, const int64_t *coord)
+/* Appends the table's offset for every true element below `data`.  Every element writes and
+ * only true ones advance, so there must be room for one more than they are. */
+static int64_t *put_offsets(int64_t *next, const cr_view *mask, int d, const char *data,
+                            const cr_view *table, int dim, int64_t offset)
 {
-    mask_context *c = context;
-    int64_t offset = 0;
+    int64_t step = cr_view_step(mask, d), by = cr_view_step(table, dim);
 
-    for (int d = 0; d < c->ndim; d++)
-        offset += coord[d] * cr_view_step(c->table, c->dim + d);
-    *c->next++ = offset;
+    for (int64_t k = 0; k < mask->size[d]; k++, data += step, offset += by) {
+        if (d < mask->ndim - 1) {
+            next = put_offsets(next, mask, d + 1, data, table, dim + 1, offset);
+        } else {
+            *next = offset;
+            next += *data != 0;
+        }
+    }
+    return next;
 }
 
 typedef struct {
@@ -100,14 +80,14 @@ static void add_index(int64_t *offset, const cr_shape *picked, const cr_view *in
 static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const cr_view *table)
 {
     int64_t trues = p->index[k].trues, one = 1;
-    int64_t *found = cr_alloc((size_t)trues * sizeof *found);
+    const cr_view *mask = p->index[k].view;
+    int64_t *found = cr_alloc((size_t)(trues + 1) * sizeof *found);
     cr_view vector = {(char *)found, &trues, &one, 1, CR_I64, 0, false};
-    mask_context c = {table, p->index[k].view->ndim, p->index[k].dim, found};
     add_context add = {0};
 
     if (!found)
         return CR_MEMORY;
-    each_true(p->index[k].view, put_offset, &c);
+    put_offsets(found, mask, 0, mask->data, table, p->index[k].dim, 0);
     add_index(offset, &p->picked, &vector, &add);
     cr_free(found);
     return CR_OK;
@@ -232,25 +212,36 @@ cr_status cr_kern_index_put(const cr_value *arg, cr_view *out)
 
 /* Selecting by truth. */
 
+/* Coordinates of true elements; the last one fills the result. */
 typedef struct {
-    int ndim;
-    int64_t *next;
+    const cr_view *self;
+    int64_t coord[CR_MAX_DIMS];
+    int64_t *next, *end;
 } nonzero_context;
 
-static void put_coordinates(void *context, const int64_t *coord)
+static void put_coordinates(nonzero_context *c, int d, const char *data)
 {
-    nonzero_context *c = context;
+    const cr_view *v = c->self;
+    int64_t step = cr_view_step(v, d);
 
-    memcpy(c->next, coord, (size_t)c->ndim * sizeof *coord);
-    c->next += c->ndim;
+    for (int64_t k = 0; k < v->size[d] && c->next < c->end; k++, data += step) {
+        c->coord[d] = k;
+        if (d < v->ndim - 1) {
+            put_coordinates(c, d + 1, data);
+        } else {
+            memcpy(c->next, c->coord, v->ndim * sizeof *c->next);
+            c->next += is_true(data, (cr_dtype)v->dtype) ? v->ndim : 0;
+        }
+    }
 }
 
 cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
 {
-    nonzero_context c = {arg[0].view->ndim, (int64_t *)out->data};
+    int64_t *first = (int64_t *)(void *)out->data, n = cr_view_numel(out);
+    nonzero_context c = {.self = arg[0].view, .next = first, .end = first + n};
 
-    if (cr_view_numel(out))
-        each_true(arg[0].view, put_coordinates, &c);
+    if (n)
+        put_coordinates(&c, 0, c.self->data);
     return CR_OK;
 }
 
@@ -345,37 +336,38 @@ cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
 
 /* Counting. */
 
-static int64_t count_at(const cr_view *v, int64_t i)
+/* Weights arrive as float32 or float64: the entry's type rule sees to it. */
+static void add_weights(cr_view *out, const int64_t *number, const cr_view *weights)
 {
-    const char *p = v->data + i * cr_view_step(v, 0);
+    int64_t step = cr_view_step(weights, 0);
+    const char *w = weights->data;
+    cr_dtype t = (cr_dtype)weights->dtype;
 
-    switch (v->dtype) {
-    case CR_U8: return load_u8(p);
-    case CR_I8: return load_i8(p);
-    case CR_I16: return load_i16(p);
-    case CR_I32: return load_i32(p);
-    default: return load_i64(p);
+    for (int64_t i = 0; i < weights->size[0]; i++, w += step) {
+        if (t == CR_F32)
+            ((float *)(void *)out->data)[number[i]] += *(const float *)(const void *)w;
+        else
+            ((double *)(void *)out->data)[number[i]] +=
+                cr_scalar_as_double(cr_scalar_load(t, w));
     }
 }
 
-/* Weights arrive as float32 or float64: the entry's type rule sees to it. */
 cr_status cr_kern_bincount(const cr_value *arg, cr_view *out)
 {
-    const cr_view *self = arg[0].view, *weights = arg[1].tag == CR_NONE ? NULL : arg[1].view;
+    const cr_view *self = arg[0].view;
+    int64_t n = self->size[0], step = cr_view_step(self, 0);
+    int64_t *number = cr_alloc((size_t)n * sizeof *number);
 
+    if (!number)
+        return CR_MEMORY;
+    for (int64_t i = 0; i < n; i++)
+        number[i] = cr_integer_at(self, self->data + i * step);
     cr_zero_view(out);
-    for (int64_t i = 0; i < self->size[0]; i++) {
-        int64_t k = count_at(self, i);
-        const char *w = weights ? weights->data + i * cr_view_step(weights, 0) : NULL;
-        if (!weights)
-            ((int64_t *)out->data)[k]++;
-        else if (weights->dtype == CR_F32)
-            ((float *)out->data)[k] += *(const float *)w;
-        else
-            ((double *)out->data)[k] +=
-                weights->dtype == CR_F64
-                    ? *(const double *)w
-                    : cr_scalar_as_double(cr_scalar_load((cr_dtype)weights->dtype, w));
-    }
+    if (arg[1].tag != CR_NONE)
+        add_weights(out, number, arg[1].view);
+    else
+        for (int64_t i = 0; i < n; i++)
+            ((int64_t *)(void *)out->data)[number[i]]++;
+    cr_free(number);
     return CR_OK;
 }

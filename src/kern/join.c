@@ -359,12 +359,24 @@ typedef struct {
 static void copy_span(const triangle *t, char *to, const char *from, int64_t first,
                       int64_t last)
 {
+    int64_t item = (int64_t)t->item;
+
+    if (t->to_column == item && t->from_column == item) {
+        memcpy(to + first * item, from + first * item, (size_t)((last - first) * item));
+        return;
+    }
     for (int64_t j = first; j < last; j++)
         memcpy(to + j * t->to_column, from + j * t->from_column, t->item);
 }
 
 static void zero_span(const triangle *t, char *to, int64_t first, int64_t last)
 {
+    int64_t item = (int64_t)t->item;
+
+    if (t->to_column == item) {
+        memset(to + first * item, 0, (size_t)((last - first) * item));
+        return;
+    }
     for (int64_t j = first; j < last; j++)
         memset(to + j * t->to_column, 0, t->item);
 }

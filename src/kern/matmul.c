@@ -1,16 +1,15 @@
 /* Matrix products.
  *
  * A product smaller than TINY multiplications runs in the loops of
- * matmul_loops.inc: any setting up costs more than the work.  Larger ones go to
- * the tiles of gemm.c, oneDNN (bfloat16) or BLAS (complex), with transposed operands
- * passed as such; only an operand that has no unit stride is copied.  BLAS is given row blocks whose height is fixed, so that threads take whole
- * blocks and the sums do not depend on them. */
+ * matmul_loops.inc: a library call costs more than the work.  Larger ones go to
+ * oneDNN or BLAS, with transposed operands passed as such; only an operand
+ * that has no unit stride is copied.  BLAS is given row blocks whose height is
+ * fixed, so that threads take whole blocks and the sums do not depend on them. */
 #include "kern/matmul.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "kern/blas.h"
 #include "kern/dnnl.h"
-#include "kern/gemm.h"
 #include "kern/pack.h"
 #include <limits.h>
 #include <string.h>
@@ -182,6 +181,21 @@ static cr_status lib_operand_of(lib_operand *o, const cr_matrix *x, int64_t rows
     return copy_operand(o, x, rows, cols, t);
 }
 
+/* --- float32 --- */
+
+static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_operand *a,
+                           const lib_operand *b)
+{
+    dnnl_status_t st = d->dnnl_sgemm(
+        a->transposed ? 'T' : 'N', b->transposed ? 'T' : 'N', g->m, g->n, g->k,
+        (float)cr_scalar_as_double(g->alpha), a->data, a->step, b->data, b->step,
+        (float)cr_scalar_as_double(g->beta), (float *)(void *)g->c.data, g->m == 1 ? g->n : g->c.row);
+
+    if (st == dnnl_out_of_memory)
+        return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
+    return st ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
+}
+
 /* --- BLAS --- */
 
 typedef struct {
@@ -206,10 +220,12 @@ static void blas_block(const blas_job *w, int64_t begin, int64_t rows)
 
 #define CALL(fn, alpha, beta)                                                                      \
     w->blas->fn(tb, ta, &n, &m, &k, alpha, w->b->data, &ldb, a, &lda, beta, c, &ldc, 1, 1)
-    if (g->dtype == CR_C64)
-        CALL(cgemm_, &sf, &tf);
-    else
-        CALL(zgemm_, &s, &t);
+    switch (g->dtype) {
+    case CR_F32: CALL(sgemm_, &sf.re, &tf.re); break;
+    case CR_F64: CALL(dgemm_, &s.re, &t.re); break;
+    case CR_C64: CALL(cgemm_, &sf, &tf); break;
+    default: CALL(zgemm_, &s, &t); break;
+    }
 #undef CALL
 }
 
@@ -231,13 +247,16 @@ static bool fits_blas(const cr_gemm *g, const lib_operand *a, const lib_operand 
 
 static cr_status library(const cr_gemm *g)
 {
-    const cr_blas_table *blas = cr_blas();
+    const cr_dnnl_table *d = g->dtype == CR_F32 ? cr_dnnl() : NULL;
+    const cr_blas_table *blas = d ? NULL : cr_blas();
     lib_operand a = {0}, b = {0};
     cr_status st;
 
     CR_GO(lib_operand_of(&a, &g->a, g->m, g->k, g->dtype));
     CR_GO(lib_operand_of(&b, &g->b, g->k, g->n, g->dtype));
-    if (blas && fits_blas(g, &a, &b)) {
+    if (d) {
+        CR_GO(run_sgemm(g, d, &a, &b));
+    } else if (blas && fits_blas(g, &a, &b)) {
         blas_job job = {g, blas, &a, &b};
         cr_parallel_for((g->m + ROW_BLOCK - 1) / ROW_BLOCK, 1, blas_blocks, &job);
     } else {
@@ -396,7 +415,7 @@ cr_status cr_gemm_run(const cr_gemm *g)
     case CR_F16: return widened(g);
     case CR_BF16: return bf16(g);
     case CR_F32:
-    case CR_F64: return is_tiny(g) ? loops(g) : cr_gemm_tiled(g);
+    case CR_F64:
     case CR_C64:
     case CR_C128: return is_tiny(g) ? loops(g) : library(g);
     default: return loops(g);

@@ -1,7 +1,8 @@
 /* matmul.h - matrix products on strided memory.
  *
- * One description serves every dtype: our tiles for float32 and float64, oneDNN
- * for bfloat16, BLAS for complex, loops for integers and for small products.  The order in which an element's products are added depends on
+ * One description serves every dtype: oneDNN for float32 and bfloat16, BLAS for
+ * float64 and complex, loops for integers and for products too small to be worth
+ * a library call.  The order in which an element's products are added depends on
  * the sizes and layouts only, never on the number of threads. */
 #ifndef CR_KERN_MATMUL_H
 #define CR_KERN_MATMUL_H

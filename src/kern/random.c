@@ -602,31 +602,42 @@ cr_status cr_kern_randint_like_low(const cr_value *arg, cr_view *out)
     return fill_between(out, &arg[3], arg[1].i, arg[2].i);
 }
 
-/* Swaps each position with one of those not yet done; (n, *, generator, ...). */
-cr_status cr_kern_randperm(const cr_value *arg, cr_view *out)
+/* Swaps each position with one of those not yet done.  From UINT32_MAX / 20 positions on
+ * two words decide. */
+static void shuffle(cr_mt19937 *mt, int64_t *order, int64_t n)
 {
-    int64_t n = arg[0].i;
-    uint64_t *order = cr_alloc((size_t)n * sizeof *order);
-    cr_generator *g = generator_of(&arg[1]);
-    cr_mt19937 *mt = cr_generator_words(g);
     bool wide = n >= (int64_t)UINT32_MAX / 20;
 
-    if (!order)
-        return CR_MEMORY;
-    for (int64_t i = 0; i < n; i++)
-        order[i] = (uint64_t)i;
-    cr_generator_lock(g);
     for (int64_t i = 0; i < n - 1; i++) {
-        uint64_t x = wide ? cr_mt_next64(mt) : cr_mt_next(mt);
-        int64_t k = i + (int64_t)(x % (uint64_t)(n - i));
-        uint64_t swap = order[i];
+        uint64_t left = (uint64_t)(n - i);
+        int64_t k =
+            i + (int64_t)(wide ? cr_mt_next64(mt) % left : cr_mt_next(mt) % (uint32_t)left);
+        int64_t swap = order[i];
         order[i] = order[k];
         order[k] = swap;
     }
-    cr_generator_unlock(g);
+}
+
+/* (n, *, generator, ...) */
+cr_status cr_kern_randperm(const cr_value *arg, cr_view *out)
+{
+    int64_t n = arg[0].i, item = (int64_t)cr_view_item(out);
+    bool direct = out->dtype == CR_I64 && cr_view_is_contiguous(out);
+    int64_t *order =
+        direct ? (int64_t *)(void *)out->data : cr_alloc((size_t)n * sizeof *order);
+    cr_generator *g = generator_of(&arg[1]);
+
+    if (!order)
+        return n ? CR_MEMORY : CR_OK;
     for (int64_t i = 0; i < n; i++)
-        cr_scalar_store(cr_scalar_int((int64_t)order[i]), (cr_dtype)out->dtype,
-                        out->data + i * (int64_t)cr_view_item(out));
+        order[i] = i;
+    cr_generator_lock(g);
+    shuffle(cr_generator_words(g), order, n);
+    cr_generator_unlock(g);
+    if (direct)
+        return CR_OK;
+    for (int64_t i = 0; i < n; i++)
+        cr_scalar_store(cr_scalar_int(order[i]), (cr_dtype)out->dtype, out->data + i * item);
     cr_free(order);
     return CR_OK;
 }

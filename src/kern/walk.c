@@ -189,6 +189,9 @@ COPY(copy_4, uint32_t)
 COPY(copy_8, uint64_t)
 COPY(copy_16, cr_complex)
 
+/* What a thread should have to move: less is done before another one wakes. */
+enum { COPY_BYTES = 1 << 19 };
+
 /* By log2 of the item size. */
 static const cr_row_fn copies[] = {copy_1, copy_2, copy_4, copy_8, copy_16};
 
@@ -201,7 +204,8 @@ void cr_copy_view(const cr_view *dst, const cr_view *src)
     cr_walk_add(&w, src);
     cr_walk_sort(&w);
     cr_walk_merge(&w);
-    cr_walk_run(&w, CR_WALK_GRAIN, copies[CR_CTZ(cr_view_item(dst))], NULL);
+    cr_walk_run(&w, COPY_BYTES / (int64_t)cr_view_item(dst), copies[CR_CTZ(cr_view_item(dst))],
+                NULL);
 }
 
 void cr_fill_view(const cr_view *dst, const void *item)
