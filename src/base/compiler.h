@@ -26,8 +26,6 @@
 #else
 #define CR_WIDE
 #endif
-/* The compiler forgets how the variable was computed, and keeps it in a register. */
-#define CR_OPAQUE(x)          __asm__("" : "+r"(x))
 #define CR_ADD_OVERFLOW(a, b, out) __builtin_add_overflow(a, b, out)
 
 #endif

@@ -53,6 +53,14 @@ const cr_dnnl_table *cr_dnnl(void)
     return &table;
 }
 
+int cr_dnnl_threads(int n)
+{
+    int was = omp_get_max_threads();
+
+    omp_set_num_threads(n);
+    return was;
+}
+
 /* --- primitives --- */
 
 typedef struct {

@@ -23,6 +23,9 @@ typedef struct {
  * thread count of OpenMP in the calling thread to cr_threads(). */
 const cr_dnnl_table *cr_dnnl(void);
 
+/* Sets the threads that calls from this thread may use; returns the number before. */
+int cr_dnnl_threads(int n);
+
 enum { CR_DNNL_OPERANDS = 5 };
 
 /* What a primitive is made of; the descriptor is taken over. */

@@ -183,17 +183,61 @@ static cr_status lib_operand_of(lib_operand *o, const cr_matrix *x, int64_t rows
 
 /* --- float32 --- */
 
+typedef struct {
+    const cr_gemm *g;
+    const cr_dnnl_table *d;
+    const lib_operand *a, *b;
+    _Atomic int failed; /* dnnl_status_t */
+} sgemm_job;
+
+/* Rows [i, i + m), columns [j, j + n) of the product. */
+static void sgemm_part(sgemm_job *w, int64_t i, int64_t m, int64_t j, int64_t n)
+{
+    const cr_gemm *g = w->g;
+    const float *a = w->a->data, *b = w->b->data;
+    int64_t c_step = g->m == 1 ? g->n : g->c.row;
+    dnnl_status_t st = w->d->dnnl_sgemm(
+        w->a->transposed ? 'T' : 'N', w->b->transposed ? 'T' : 'N', m, n, g->k,
+        (float)cr_scalar_as_double(g->alpha), a + i * (w->a->transposed ? 1 : w->a->step), w->a->step,
+        b + j * (w->b->transposed ? w->b->step : 1), w->b->step, (float)cr_scalar_as_double(g->beta),
+        (float *)(void *)g->c.data + i * c_step + j, c_step);
+
+    if (st)
+        w->failed = (int)st;
+}
+
+/* A product with a vector, in parts of fixed length: given the threads, oneDNN would divide
+ * k among them, and the sums would depend on their number. */
+static void sgemm_vector_parts(void *context, int64_t begin, int64_t end)
+{
+    sgemm_job *w = context;
+    int64_t count = w->g->n == 1 ? w->g->m : w->g->n;
+    int was = cr_dnnl_threads(1);
+
+    for (int64_t p = begin; p < end; p++) {
+        int64_t at = p * ROW_BLOCK, left = count - at < ROW_BLOCK ? count - at : ROW_BLOCK;
+        if (w->g->n == 1)
+            sgemm_part(w, at, left, 0, 1);
+        else
+            sgemm_part(w, 0, 1, at, left);
+    }
+    cr_dnnl_threads(was);
+}
+
 static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_operand *a,
                            const lib_operand *b)
 {
-    dnnl_status_t st = d->dnnl_sgemm(
-        a->transposed ? 'T' : 'N', b->transposed ? 'T' : 'N', g->m, g->n, g->k,
-        (float)cr_scalar_as_double(g->alpha), a->data, a->step, b->data, b->step,
-        (float)cr_scalar_as_double(g->beta), (float *)(void *)g->c.data, g->m == 1 ? g->n : g->c.row);
+    sgemm_job w = {g, d, a, b, dnnl_success};
+    int64_t count = g->n == 1 ? g->m : g->n;
 
-    if (st == dnnl_out_of_memory)
+    if (g->m == 1 || g->n == 1)
+        cr_parallel_for((count + ROW_BLOCK - 1) / ROW_BLOCK, 131072 / (g->k * ROW_BLOCK) + 1,
+                        sgemm_vector_parts, &w);
+    else
+        sgemm_part(&w, 0, g->m, 0, g->n);
+    if (w.failed == dnnl_out_of_memory)
         return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
-    return st ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
+    return w.failed ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
 }
 
 /* --- BLAS --- */

@@ -1,9 +1,11 @@
 /* Products against the definition, for every dtype, layout and size class. */
+#include "base/parallel.h"
 #include "base/test.h"
 #include "kern/entries.h"
 #include "kern/matmul.h"
 #include "kern/pack.h"
 #include <math.h>
+#include <stdlib.h>
 
 /* Small integers, so that every dtype holds the products exactly. */
 static cr_scalar value_at(int64_t i) { return cr_scalar_int((i * 7 + 3) % 5); }
@@ -121,4 +123,52 @@ TEST(addmm_scales_both_terms_and_ignores_the_first_when_its_factor_is_zero)
         }
         cr_free(self.bytes), cr_free(a.bytes), cr_free(b.bytes), cr_free(c.bytes);
     }
+}
+
+/* Random data: exact sums would hide a change of order. */
+static void randomize(matrix *m)
+{
+    for (int64_t i = 0; i < m->size[0] * m->size[1]; i++)
+        cr_scalar_store(cr_scalar_float((double)rand() / RAND_MAX - 0.5), (cr_dtype)m->view.dtype,
+                        m->bytes + (size_t)i * cr_dtype_size((cr_dtype)m->view.dtype));
+}
+
+static bool same_bits_for_threads(cr_dtype t, int64_t m, int64_t n, int64_t k, bool turned)
+{
+    matrix a, b, c, d;
+    cr_value arg[2] = {{.tag = CR_VIEW}, {.tag = CR_VIEW}};
+    bool same = true;
+
+    make(&a, t, m, k, false, 0);
+    make(&b, t, k, n, turned, 0);
+    make(&c, t, m, n, false, 0);
+    make(&d, t, m, n, false, 0);
+    randomize(&a);
+    randomize(&b);
+    arg[0].view = &a.view, arg[1].view = &b.view;
+    OK(cr_set_threads(1));
+    OK(cr_kern_mm(arg, &c.view));
+    for (int threads = 2; threads < 5; threads++) {
+        OK(cr_set_threads(threads));
+        OK(cr_kern_mm(arg, &d.view));
+        same = same && !memcmp(c.bytes, d.bytes, (size_t)(m * n) * cr_dtype_size(t));
+    }
+    OK(cr_set_threads(1));
+    cr_free(a.bytes), cr_free(b.bytes), cr_free(c.bytes), cr_free(d.bytes);
+    return same;
+}
+
+TEST(products_have_the_same_bits_for_any_number_of_threads)
+{
+    static const cr_dtype types[] = {CR_F32, CR_F64, CR_C64, CR_I64};
+    static const int64_t size[][3] = {
+        {64, 10, 784}, {1, 1003, 512}, {1000, 1, 700},  {256, 256, 256}, {100, 33, 77},   {10, 784, 64},
+        {16, 16, 9000}, {7, 5, 20000}, {500, 300, 30}, {128, 300, 768}, {1, 1, 100000}, {3, 2048, 300}};
+
+    for (size_t t = 0; t < CR_LEN(types); t++)
+        for (size_t s = 0; s < CR_LEN(size); s++)
+            for (int turned = 0; turned < 2; turned++)
+                if (!same_bits_for_threads(types[t], size[s][0], size[s][1], size[s][2], turned))
+                    cr_test_failed(__FILE__, __LINE__, "%s, size %zu, turned %d", cr_dtype_name(types[t]),
+                                   s, turned);
 }
