@@ -14,6 +14,7 @@ import re
 import statistics
 import subprocess
 import sys
+import sysconfig
 import time
 
 TIMES = 11
@@ -60,7 +61,7 @@ def parts(folder):
         folders[:] = [f for f in folders if f != "__pycache__"]
         for name in files:
             path = os.path.join(where, name)
-            if re.match(r"_C\..*\.so$", name):
+            if name == "_C" + sysconfig.get_config_var("EXT_SUFFIX"):
                 sizes["extension"] += stripped_size(path)
             elif name.endswith(".py"):
                 part = os.path.relpath(path, folder).split(os.sep)[0]

@@ -12,16 +12,17 @@
 
 static bool is_true(const char *p, cr_dtype t)
 {
-    static const cr_complex zero;
-
     switch (t) {
+    case CR_I16: return load_i16(p) != 0;
+    case CR_I32: return load_i32(p) != 0;
+    case CR_I64: return load_i64(p) != 0;
     case CR_F16:
-    case CR_BF16: return (*(const uint16_t *)p & 0x7fff) != 0;
-    case CR_F32: return *(const float *)p != 0;
-    case CR_F64: return *(const double *)p != 0;
-    case CR_C64: return ((const float *)p)[0] != 0 || ((const float *)p)[1] != 0;
-    case CR_C128: return ((const double *)p)[0] != 0 || ((const double *)p)[1] != 0;
-    default: return memcmp(p, &zero, cr_dtype_size(t)) != 0;
+    case CR_BF16: return (*(const uint16_t *)(const void *)p & 0x7fff) != 0;
+    case CR_F32: return load_f32(p) != 0;
+    case CR_F64: return load_f64(p) != 0;
+    case CR_C64:
+    case CR_C128: return cabs(t == CR_C64 ? load_c64(p) : load_c128(p)) != 0;
+    default: return *p != 0;
     }
 }
 
@@ -229,7 +230,8 @@ static void put_coordinates(nonzero_context *c, int d, const char *data)
         if (d < v->ndim - 1) {
             put_coordinates(c, d + 1, data);
         } else {
-            memcpy(c->next, c->coord, v->ndim * sizeof *c->next);
+            for (int j = 0; j < v->ndim; j++)
+                c->next[j] = c->coord[j];
             c->next += is_true(data, (cr_dtype)v->dtype) ? v->ndim : 0;
         }
     }

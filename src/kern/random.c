@@ -9,6 +9,7 @@
 #include "kern/sort_line.h"
 #include "kern/walk.h"
 #include "num/generator.h"
+#include "ops/ops.h"
 
 static const double PI = 3.14159265358979323846;
 
@@ -167,11 +168,12 @@ static cr_status fill_uniform(const cr_view *out, const cr_value *generator, dou
  * normal ones, number i of the first half with number i of the second.  A remainder is
  * made by drawing the last 16 anew. */
 
-enum { BLOCK = 16, HALF = BLOCK / 2, BUFFER = 4096 };
+enum { BLOCK = 16, HALF = BLOCK / 2 };
 
 typedef struct {
     char *data;
     double mean, std;
+    cr_kernel pairs; /* vectors of pairs, or NULL */
 } normal_blocks;
 
 static void block_f32(float *x, float mean, float std)
@@ -192,20 +194,60 @@ static void block_f64(double *x, double mean, double std)
     }
 }
 
+/* The entry _normal_pairs as a kernel over `n` blocks: its results take the place of the
+ * uniform numbers, so these go through a buffer where the halves are apart. */
+#define PAIRS(name, type)                                                                      \
+    static void name(const normal_blocks *b, type *x, int64_t n)                               \
+    {                                                                                          \
+        type u[AHEAD * HALF], v[AHEAD * HALF];                                                 \
+        _Alignas(CR_PARAM_BYTES) char param[2 * CR_PARAM_BYTES];                               \
+        void *const ptr[] = {u, v, u, v};                                                      \
+        int64_t e = sizeof(type), stride[] = {0, e, 0, e, 0, e, 0, e}, size[] = {1, n * HALF}; \
+        type mean = (type)b->mean, std = (type)b->std;                                         \
+        memcpy(param, &mean, sizeof mean);                                                     \
+        memcpy(param + CR_PARAM_BYTES, &std, sizeof std);                                      \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            memcpy(u + i * HALF, x + i * BLOCK, HALF * sizeof(type));                          \
+            memcpy(v + i * HALF, x + i * BLOCK + HALF, HALF * sizeof(type));                   \
+        }                                                                                      \
+        b->pairs(ptr, stride, size, param);                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            memcpy(x + i * BLOCK, u + i * HALF, HALF * sizeof(type));                          \
+            memcpy(x + i * BLOCK + HALF, v + i * HALF, HALF * sizeof(type));                   \
+        }                                                                                      \
+    }
+enum { AHEAD = 64 };
+PAIRS(pairs_f32, float)
+PAIRS(pairs_f64, double)
+
+/* Without the table's kernels, as in unit tests, block by block. */
 static void blocks_f32(void *context, int64_t begin, int64_t end)
 {
     const normal_blocks *b = context;
+    float *x = (float *)(void *)b->data;
 
-    for (int64_t i = begin; i < end; i++)
-        block_f32((float *)(void *)b->data + i * BLOCK, (float)b->mean, (float)b->std);
+    for (int64_t i = begin; b->pairs && i < end; i += AHEAD)
+        pairs_f32(b, x + i * BLOCK, end - i < AHEAD ? end - i : AHEAD);
+    for (int64_t i = begin; !b->pairs && i < end; i++)
+        block_f32(x + i * BLOCK, (float)b->mean, (float)b->std);
 }
 
 static void blocks_f64(void *context, int64_t begin, int64_t end)
 {
     const normal_blocks *b = context;
+    double *x = (double *)(void *)b->data;
 
-    for (int64_t i = begin; i < end; i++)
-        block_f64((double *)(void *)b->data + i * BLOCK, b->mean, b->std);
+    for (int64_t i = begin; b->pairs && i < end; i += AHEAD)
+        pairs_f64(b, x + i * BLOCK, end - i < AHEAD ? end - i : AHEAD);
+    for (int64_t i = begin; !b->pairs && i < end; i++)
+        block_f64(x + i * BLOCK, b->mean, b->std);
+}
+
+static cr_kernel pairs_kernel(cr_dtype t)
+{
+    const cr_op *op = cr_ops_find("_normal_pairs");
+
+    return op ? op->kernel[t][CR_FORM_MAIN] : NULL;
 }
 
 static void draw_floats(cr_mt19937 *mt, float *x, int64_t n)
@@ -222,25 +264,27 @@ static void draw_doubles(cr_mt19937 *mt, double *x, int64_t n)
 
 static void dense_normal_f32(cr_mt19937 *mt, float *x, int64_t n, double mean, double std)
 {
-    normal_blocks b = {(char *)x, mean, std};
+    normal_blocks b = {(char *)x, mean, std, pairs_kernel(CR_F32)};
 
     draw_floats(mt, x, n);
     cr_parallel_for(n / BLOCK, 256, blocks_f32, &b);
     if (n % BLOCK) {
+        b.data = (char *)(x + n - BLOCK);
         draw_floats(mt, x + n - BLOCK, BLOCK);
-        block_f32(x + n - BLOCK, (float)mean, (float)std);
+        blocks_f32(&b, 0, 1);
     }
 }
 
 static void dense_normal_f64(cr_mt19937 *mt, double *x, int64_t n, double mean, double std)
 {
-    normal_blocks b = {(char *)x, mean, std};
+    normal_blocks b = {(char *)x, mean, std, pairs_kernel(CR_F64)};
 
     draw_doubles(mt, x, n);
     cr_parallel_for(n / BLOCK, 256, blocks_f64, &b);
     if (n % BLOCK) {
+        b.data = (char *)(x + n - BLOCK);
         draw_doubles(mt, x + n - BLOCK, BLOCK);
-        block_f64(x + n - BLOCK, mean, std);
+        blocks_f64(&b, 0, 1);
     }
 }
 

@@ -16,6 +16,23 @@ static bool is_zero(const char *p, cr_dtype t)
     return c.re == 0 && c.im == 0;
 }
 
+/* Bools are 0 or 1: their sum, in blocks that become vectors. */
+static int64_t count_bytes(const char *p, int64_t n)
+{
+    enum { BLOCK = 128 };
+    int64_t sum = 0;
+
+    for (; n >= BLOCK; n -= BLOCK, p += BLOCK) {
+        uint8_t part = 0;
+        for (int k = 0; k < BLOCK; k++)
+            part = (uint8_t)(part + (uint8_t)p[k]);
+        sum += part;
+    }
+    for (int64_t k = 0; k < n; k++)
+        sum += p[k] != 0;
+    return sum;
+}
+
 static int64_t count_dims(const char *data, int d, const cr_view *v)
 {
     size_t item = cr_dtype_size((cr_dtype)v->dtype);
@@ -23,6 +40,8 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
 
     if (d == v->ndim)
         return !is_zero(data, (cr_dtype)v->dtype);
+    if (d == v->ndim - 1 && v->dtype == CR_BOOL && v->stride[d] == 1)
+        return count_bytes(data, v->size[d]);
     for (int64_t i = 0; i < v->size[d]; i++, data += v->stride[d] * (int64_t)item) {
         if (d == v->ndim - 1 && v->dtype == CR_BOOL)
             n += *data != 0;
@@ -782,7 +801,7 @@ cr_status cr_shape_embedding_bag(const cr_value *arg, cr_shape *out)
 cr_status cr_shape_bincount(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view;
-    int64_t most = -1;
+    int64_t most = -1, step;
 
     if (arg[2].i < 0)
         return cr_fail(CR_RUNTIME, "minlength should be >= 0");
@@ -794,10 +813,9 @@ cr_status cr_shape_bincount(const cr_value *arg, cr_shape *out)
         (arg[1].view->ndim != 1 || arg[1].view->size[0] != self->size[0]))
         return cr_fail(CR_RUNTIME, "weights should be 1-d and have the same length as input");
     CR_TRY(need_data(self, "bincount"));
+    step = self->stride[0] * (int64_t)cr_dtype_size((cr_dtype)self->dtype);
     for (int64_t i = 0; i < self->size[0]; i++) {
-        int64_t step = self->stride[0] * (int64_t)cr_dtype_size((cr_dtype)self->dtype);
-        int64_t x =
-            cr_scalar_as_int(cr_scalar_load((cr_dtype)self->dtype, self->data + i * step));
+        int64_t x = cr_integer_at(self, self->data + i * step);
         if (x < 0)
             return cr_fail(CR_RUNTIME,
                            "bincount only supports 1-d non-negative integral inputs.");

@@ -28,6 +28,18 @@ CR_MUST cr_status cr_index_plan_make(cr_index_plan *plan, const cr_view *self,
 /* How many elements of a view of any dtype are not zero; its data must be there. */
 int64_t cr_count_trues(const cr_view *v);
 
+/* An element of an integral dtype. */
+static inline int64_t cr_integer_at(const cr_view *v, const char *p)
+{
+    switch (v->dtype) {
+    case CR_I64: return *(const int64_t *)(const void *)p;
+    case CR_I32: return *(const int32_t *)(const void *)p;
+    case CR_I16: return *(const int16_t *)(const void *)p;
+    case CR_I8: return *(const int8_t *)p;
+    default: return *(const uint8_t *)p;
+    }
+}
+
 static inline bool cr_is_mask(const cr_view *v)
 {
     return v->dtype == CR_BOOL || v->dtype == CR_U8;
