@@ -3,7 +3,7 @@
  *     cr_tensor *x = NULL, *y = NULL;
  *     int64_t size[] = {2, 3};
  *
- *     if (cr_init() || cr_randn(&x, size, 2, CR_DTYPE_NONE) || cr_exp(&y, x))
+ *     if (cr_init() || cr_randn(&x, size, 2, NULL, CR_DTYPE_NONE) || cr_exp(&y, x))
  *         fprintf(stderr, "%s\n", cr_error_message());
  *     cr_drop(y);
  *     cr_drop(x);
