@@ -47,18 +47,33 @@ static int64_t *put_offsets(int64_t *next, const cr_view *mask, int d, const cha
 }
 
 typedef struct {
-    int64_t size, step; /* of the table's dimension; size 0: the index is an offset already */
-    bool is32;
+    int64_t size, step; /* of the table's dimension; offsets have size 0 and step 1 */
+    bool is32, first;   /* first: nothing is there to add to */
 } add_context;
+
+/* One form for each width and for the first index, which sets what others add to. */
+#define ADD(name, type, assign)                                                                \
+    static void name(const add_context *c, char *const *at, const int64_t *step, int64_t n)    \
+    {                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            int64_t x = *(const type *)(at[1] + i * step[1]);                                  \
+            x = (x < 0 ? x + c->size : x) * c->step;                                           \
+            *(int64_t *)(at[0] + i * step[0]) assign x;                                        \
+        }                                                                                      \
+    }
+ADD(set_32, int32_t, =)
+ADD(set_64, int64_t, =)
+ADD(add_32, int32_t, +=)
+ADD(add_64, int64_t, +=)
 
 static void add_row(void *context, char *const *at, const int64_t *step, int64_t n)
 {
     const add_context *c = context;
 
-    for (int64_t i = 0; i < n; i++) {
-        int64_t x = cr_index_at(at[1] + i * step[1], c->is32);
-        *(int64_t *)(at[0] + i * step[0]) += c->size ? (x < 0 ? x + c->size : x) * c->step : x;
-    }
+    if (c->is32)
+        (c->first ? set_32 : add_32)(c, at, step, n);
+    else
+        (c->first ? set_64 : add_64)(c, at, step, n);
 }
 
 /* Adds an index tensor, broadcast to the picked sizes, to all offsets. */
@@ -84,7 +99,7 @@ static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const 
     const cr_view *mask = p->index[k].view;
     int64_t *found = cr_alloc((size_t)(trues + 1) * sizeof *found);
     cr_view vector = {(char *)found, &trues, &one, 1, CR_I64, 0, false};
-    add_context add = {0};
+    add_context add = {0, 1, false, k == 0};
 
     if (!found)
         return CR_MEMORY;
@@ -119,12 +134,12 @@ static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_vi
 
     for (int d = 0; d < p->picked.ndim; d++)
         n *= p->picked.size[d];
-    *out = cr_alloc_zero((size_t)n * sizeof **out);
+    *out = cr_alloc((size_t)n * sizeof **out);
     if (!*out)
         return CR_MEMORY;
     for (int k = 0; k < p->count && !st && n; k++) {
         int dim = p->index[k].dim;
-        add_context c = {table->size[dim], cr_view_step(table, dim), false};
+        add_context c = {table->size[dim], cr_view_step(table, dim), false, k == 0};
         if (p->index[k].trues >= 0)
             st = add_mask(*out, p, k, table);
         else

@@ -44,35 +44,65 @@ static bool is_nothing(const cr_view *v)
     return v->ndim == 1 && v->size[0] == 0;
 }
 
+/* The i-th piece of `out` along dim, for each tensor of the list. */
+typedef struct {
+    const cr_view *out;
+    const cr_value *list;
+    int64_t dim;
+    bool stacked; /* the pieces lack dim */
+} join_context;
+
+static int64_t length_of(const join_context *c, uint32_t i)
+{
+    const cr_view *v = c->list[i].view;
+
+    return c->stacked ? 1 : is_nothing(v) ? 0 : v->size[c->dim];
+}
+
+static void copy_pieces(void *context, int64_t begin, int64_t end)
+{
+    const join_context *c = context;
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < end; at += length_of(c, (uint32_t)i++)) {
+        part p;
+        if (i < begin || !length_of(c, (uint32_t)i))
+            continue;
+        part_of(&p, c->out);
+        narrow(&p, c->dim, at, length_of(c, (uint32_t)i));
+        if (c->stacked)
+            remove_dim(&p, c->dim);
+        cr_copy_view(&p.v, c->list[i].view);
+    }
+}
+
+/* Many pieces of one size are shared out whole, which wakes the threads once; other
+ * lists go one piece after the other, each shared out by itself. */
+static void copy_all(const join_context *c, uint32_t n)
+{
+    int64_t longest = 0, total = c->out->ndim ? c->out->size[c->dim] : 0;
+    int64_t bytes = cr_view_numel(c->out) * (int64_t)cr_view_item(c->out);
+    bool even;
+
+    for (uint32_t i = 0; i < n; i++)
+        longest = length_of(c, i) > longest ? length_of(c, i) : longest;
+    even = longest * (int64_t)n <= 2 * total && n >= 4 && bytes >= CR_WALK_GRAIN * 16;
+    cr_parallel_for(n, even ? 1 : (int64_t)n, copy_pieces, (void *)(uintptr_t)c);
+}
+
 cr_status cr_kern_cat(const cr_value *arg, cr_view *out)
 {
-    int64_t dim = cr_view_dim(out, arg[1].i), at = 0;
+    join_context c = {out, arg[0].list, cr_view_dim(out, arg[1].i), false};
 
-    for (uint32_t i = 0; i < arg[0].len; i++) {
-        const cr_view *v = arg[0].list[i].view;
-        part p;
-        if (is_nothing(v))
-            continue;
-        part_of(&p, out);
-        narrow(&p, dim, at, v->size[dim]);
-        cr_copy_view(&p.v, v);
-        at += v->size[dim];
-    }
+    copy_all(&c, arg[0].len);
     return CR_OK;
 }
 
-/* Each tensor is a slice of size one along the new dimension. */
 cr_status cr_kern_stack(const cr_value *arg, cr_view *out)
 {
-    int64_t dim = cr_view_dim(out, arg[1].i);
+    join_context c = {out, arg[0].list, cr_view_dim(out, arg[1].i), true};
 
-    for (uint32_t i = 0; i < arg[0].len; i++) {
-        part p;
-        part_of(&p, out);
-        narrow(&p, dim, i, 1);
-        remove_dim(&p, dim);
-        cr_copy_view(&p.v, arg[0].list[i].view);
-    }
+    copy_all(&c, arg[0].len);
     return CR_OK;
 }
 

@@ -1,8 +1,8 @@
 /* Padding.
  *
- * A constant pad is a fill and a copy.  The others repeat elements of the input: every
- * output position of the padded dimensions gets the byte offset of the element it shows,
- * and the walk of gather.c reads through these offsets, or adds back through them. */
+ * A constant pad is a fill and a copy.  The others repeat elements of the input: the
+ * walk of gather.c reads through offsets of the rows shown, or adds back through them,
+ * for one run of columns after the other. */
 #include "base/memory.h"
 #include "kern/element.h"
 #include "kern/entries.h"
@@ -74,84 +74,124 @@ static int64_t around(int64_t i, int64_t size, int64_t before, int64_t after)
     return cut + (i % left + left) % left;
 }
 
-/* The padded dimensions are the last `count` of both views. */
+/* The padded dimensions are the last ones of both views.  All but the very last go
+ * through an index of offsets; the last is cut into runs along which the source moves
+ * by one step: on, back, or not at all. */
 typedef struct {
-    cr_places places;
-    int64_t table_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
-    bool picked[CR_MAX_DIMS];
+    const cr_view *large, *small;
+    const cr_value *pad;
+    source_fn source;
+    int64_t *offset; /* over the padded dimensions but the last */
+    int first;       /* padded dimension */
 } pad_plan;
 
+static int64_t source_of(const pad_plan *p, int d, int64_t i)
+{
+    int n = p->large->ndim;
+
+    return p->source(i, p->small->size[d], pad_before(p->pad, n, d), pad_after(p->pad, n, d));
+}
+
 /* Adds dimension d's share to every offset. */
-static void add_dim(int64_t *offset, int64_t total, int64_t inner, int64_t size,
-                    const int64_t *share)
+static void add_dim(const pad_plan *p, int d, int64_t total, int64_t inner)
 {
-    for (int64_t i = 0; i < total; i += inner * size)
-        for (int64_t j = 0; j < size; j++)
+    int64_t size = p->large->size[d], step = cr_view_step(p->small, d);
+
+    for (int64_t j = 0; j < size; j++) {
+        int64_t share = source_of(p, d, j) * step;
+        for (int64_t i = j * inner; i < total; i += inner * size)
             for (int64_t k = 0; k < inner; k++)
-                offset[i + j * inner + k] += share[j];
+                p->offset[i + k] += share;
+    }
 }
 
-/* Offsets into `small` for each position of `large`'s padded dimensions; owned. */
-static int64_t *pad_offsets(const cr_view *large, const cr_view *small, const cr_value *pad,
-                            source_fn source)
+static cr_status make_plan(pad_plan *p, const cr_view *large, const cr_view *small,
+                           const cr_value *pad, source_fn source)
 {
-    int n = large->ndim, first = n - (int)(pad->len / 2);
-    int64_t total = 1, inner = 1, longest = 0, *offset;
+    int64_t total = 1, inner = 1;
 
-    for (int d = first; d < n; d++) {
+    *p = (pad_plan){.large = large,
+                    .small = small,
+                    .pad = pad,
+                    .source = source,
+                    .first = large->ndim - (int)(pad->len / 2)};
+    for (int d = p->first; d < large->ndim - 1; d++)
         total *= large->size[d];
-        longest = large->size[d] > longest ? large->size[d] : longest;
-    }
-    offset = cr_alloc_zero((size_t)(total + longest) * sizeof *offset);
-    for (int d = n - 1; offset && d >= first; inner *= large->size[d--]) {
-        int64_t *share = offset + total;
-        for (int64_t i = 0; i < large->size[d]; i++)
-            share[i] = cr_view_step(small, d) *
-                       source(i, small->size[d], pad_before(pad, n, d), pad_after(pad, n, d));
-        add_dim(offset, total, inner, large->size[d], share);
-    }
-    return offset;
+    p->offset = cr_alloc_zero((size_t)total * sizeof *p->offset);
+    for (int d = large->ndim - 2; p->offset && d >= p->first; inner *= large->size[d--])
+        add_dim(p, d, total, inner);
+    return p->offset ? CR_OK : CR_MEMORY;
 }
 
-static void plan_pad(pad_plan *p, const cr_view *large, const cr_view *small,
-                     const cr_value *pad, int64_t *offset)
+/* How far a run from i reaches along the last dimension; *by is its step in the source. */
+static int64_t run_end(const pad_plan *p, int64_t i, int64_t *by)
 {
-    int n = large->ndim, first = n - (int)(pad->len / 2);
-    int64_t next = 1;
+    int last = p->large->ndim - 1;
+    int64_t size = p->large->size[last], at = source_of(p, last, i), end = i + 1;
 
-    p->places = (cr_places){n,
-                            large->size,
-                            small->data,
-                            large->data,
-                            (char *)offset,
-                            p->table_stride,
-                            large->stride,
-                            p->index_stride,
-                            1,
-                            cr_view_item(small),
-                            cr_view_item(large),
-                            sizeof(int64_t)};
+    *by = end < size ? source_of(p, last, end) - at : 0;
+    if (*by < -1 || *by > 1)
+        *by = 0;
+    while (end < size && source_of(p, last, end) == at + (end - i) * *by)
+        end++;
+    return end;
+}
+
+/* The walk over columns [begin, end): a run along the last dimension. */
+static void each_run(const pad_plan *p, int64_t begin, int64_t end, int64_t by,
+                     cr_combine_fn add)
+{
+    int n = p->large->ndim, last = n - 1;
+    int64_t size[CR_MAX_DIMS], table[CR_MAX_DIMS], index[CR_MAX_DIMS], next = 1;
+    bool picked[CR_MAX_DIMS];
+    cr_places w = {n,
+                   size,
+                   p->small->data,
+                   p->large->data,
+                   (char *)p->offset,
+                   table,
+                   p->large->stride,
+                   index,
+                   1,
+                   cr_view_item(p->small),
+                   cr_view_item(p->large),
+                   sizeof(int64_t)};
+
     for (int d = n - 1; d >= 0; d--) {
-        p->picked[d] = d >= first;
-        p->table_stride[d] = d >= first ? 0 : small->stride[d];
-        p->index_stride[d] = d >= first ? next : 0;
-        next *= large->size[d];
+        picked[d] = d >= p->first;
+        size[d] = d == last ? end - begin : p->large->size[d];
+        table[d] = d == last ? by * p->small->stride[d] : picked[d] ? 0 : p->small->stride[d];
+        index[d] = picked[d] && d < last ? next : 0;
+        next *= picked[d] && d < last ? size[d] : 1;
+    }
+    w.table += source_of(p, last, begin) * cr_view_step(p->small, last);
+    w.other += begin * cr_view_step(p->large, last);
+    if (add)
+        cr_places_write(&w, add, picked);
+    else
+        cr_places_read(&w);
+}
+
+/* Reads, or adds back when there is something to add with. */
+static void all_runs(const pad_plan *p, cr_combine_fn add)
+{
+    int64_t size = p->large->size[p->large->ndim - 1], by;
+
+    for (int64_t i = 0, end; i < size; i = end) {
+        end = run_end(p, i, &by);
+        each_run(p, i, end, by, add);
     }
 }
 
 static cr_status pad_by(source_fn source, const cr_value *arg, cr_view *out)
 {
     pad_plan p;
-    int64_t *offset;
 
     if (!cr_view_numel(out))
         return CR_OK;
-    offset = pad_offsets(out, arg[0].view, &arg[1], source);
-    if (!offset)
-        return CR_MEMORY;
-    plan_pad(&p, out, arg[0].view, &arg[1], offset);
-    cr_places_read(&p.places);
-    cr_free(offset);
+    CR_TRY(make_plan(&p, out, arg[0].view, &arg[1], source));
+    all_runs(&p, NULL);
+    cr_free(p.offset);
     return CR_OK;
 }
 
@@ -159,17 +199,13 @@ static cr_status pad_back(source_fn source, const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view;
     pad_plan p;
-    int64_t *offset;
 
     cr_zero_view(out);
     if (!cr_view_numel(grad))
         return CR_OK;
-    offset = pad_offsets(grad, out, &arg[2], source);
-    if (!offset)
-        return CR_MEMORY;
-    plan_pad(&p, grad, out, &arg[2], offset);
-    cr_places_write(&p.places, cr_combine_for(CR_COMBINE_ADD, (cr_dtype)out->dtype), p.picked);
-    cr_free(offset);
+    CR_TRY(make_plan(&p, grad, out, &arg[2], source));
+    all_runs(&p, cr_combine_for(CR_COMBINE_ADD, (cr_dtype)out->dtype));
+    cr_free(p.offset);
     return CR_OK;
 }
 

@@ -7,7 +7,8 @@
 #include "kern/entries.h"
 #include "kern/walk.h"
 
-enum { TILE = 32 };
+/* Lines that lie side by side go TILE at a time; others FEW, so that their chains overlap. */
+enum { TILE = 32, FEW = 4 };
 
 /* `lines` lines of `n` elements; steps in bytes, along lines and from line to line. */
 typedef struct {
@@ -21,18 +22,23 @@ typedef struct {
 typedef void (*scan_fn)(const scan_tile *t);
 
 /* A running value a line: acc = combine(acc, x). */
+#define STEPS(suffix, type, combine, count)                                                    \
+    for (int64_t i = 0; i < t->n; i++)                                                         \
+        for (int64_t j = 0; j < (count); j++) {                                                \
+            type x = (type)load_##suffix(t->from + i * t->from_step + j * t->from_line);       \
+            acc[j] = combine(acc[j], x);                                                       \
+            store_##suffix(t->to + i * t->to_step + j * t->to_line, acc[j]);                   \
+        }
 #define SCAN(name, suffix, type, start, combine)                                               \
     static void name##_##suffix(const scan_tile *t)                                            \
     {                                                                                          \
         type acc[TILE];                                                                        \
         for (int64_t j = 0; j < t->lines; j++)                                                 \
             acc[j] = start;                                                                    \
-        for (int64_t i = 0; i < t->n; i++)                                                     \
-            for (int64_t j = 0; j < t->lines; j++) {                                           \
-                type x = (type)load_##suffix(t->from + i * t->from_step + j * t->from_line);   \
-                acc[j] = combine(acc[j], x);                                                   \
-                store_##suffix(t->to + i * t->to_step + j * t->to_line, acc[j]);               \
-            }                                                                                  \
+        if (t->lines == FEW)                                                                   \
+            STEPS(suffix, type, combine, FEW)                                                  \
+        else                                                                                   \
+            STEPS(suffix, type, combine, t->lines)                                             \
     }
 
 #define PLUS(a, x)  ((a) + (x))
@@ -117,8 +123,7 @@ static void scan_row(void *context, char *const *at, const int64_t *step, int64_
     const scan_context *c = context;
     scan_tile t = c->shape;
     int64_t near = step[FROM] < 0 ? -step[FROM] : step[FROM];
-    /* Together only when neighbours are closer than the elements of a line. */
-    int64_t together = near && near < t.from_step ? TILE : 1;
+    int64_t together = near && near < t.from_step ? TILE : FEW;
 
     t.to_line = step[TO];
     t.from_line = step[FROM];

@@ -190,7 +190,7 @@ COPY(copy_8, uint64_t)
 COPY(copy_16, cr_complex)
 
 /* What a thread should have to move: less is done before another one wakes. */
-enum { COPY_BYTES = 1 << 19 };
+enum { COPY_BYTES = 1 << 18 };
 
 /* By log2 of the item size. */
 static const cr_row_fn copies[] = {copy_1, copy_2, copy_4, copy_8, copy_16};

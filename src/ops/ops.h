@@ -169,7 +169,8 @@ enum {
     CR_WORD_RANDOM = 1,      /* result depends on a generator */
     CR_WORD_THREADS = 2,     /* bits may depend on the thread count */
     CR_WORD_NO_ALIAS = 4,    /* tests: no aliased arguments */
-    CR_WORD_NO_PROMOTE = 8   /* arguments must have one dtype */
+    CR_WORD_NO_PROMOTE = 8,  /* arguments must have one dtype */
+    CR_WORD_INPLACE = 16     /* an extern kernel that may be given self as its result */
 };
 
 /* Reads table text into records, adding to those read before.  `file` names it in

@@ -92,7 +92,8 @@ static cr_status read_exceptions(lexer *x, cr_op *op)
     static const word words[] = {{"random", CR_WORD_RANDOM},
                                  {"threads", CR_WORD_THREADS},
                                  {"no_alias", CR_WORD_NO_ALIAS},
-                                 {"no_promote", CR_WORD_NO_PROMOTE}};
+                                 {"no_promote", CR_WORD_NO_PROMOTE},
+                                 {"inplace", CR_WORD_INPLACE}};
     return read_words(x, words, CR_LEN(words), &op->words);
 }
 

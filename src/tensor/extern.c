@@ -9,7 +9,7 @@ typedef struct {
     cr_view view[CR_MAX_ARGS];
     cr_view *list_view[CR_MAX_ARGS]; /* of a Tensor[] argument */
     cr_value *list[CR_MAX_ARGS];
-    CR_VEC(cr_tensor *) made;        /* casts and numbers */
+    CR_VEC(cr_tensor *) made; /* casts and numbers */
 } extern_call;
 
 static void call_drop(extern_call *c, int n)
@@ -126,8 +126,9 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
     return cr_tensor_new(out, dtype, device, shape[k].ndim, shape[k].size);
 }
 
+/* `into` takes the place of the only result, or is NULL. */
 static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value *arg,
-                                extern_call *c, cr_dtype compute, cr_frame *f)
+                                extern_call *c, cr_dtype compute, cr_frame *f, cr_tensor *into)
 {
     cr_shape *shape = cr_alloc(op->result_count * sizeof *shape);
     cr_device_kind device = CR_CPU;
@@ -137,8 +138,10 @@ static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value
         st = cr_common_device(&device, op, arg);
     if (!st && !(op->result_count == 1 && written_param(op, 0) >= 0))
         st = result_shapes(shape, op, c->arg, arg, f);
-    for (int k = 0; !st && k < op->result_count; k++)
+    for (int k = 0; !st && !into && k < op->result_count; k++)
         st = make_result(&out[k], op, k, arg, compute, shape, device, f);
+    if (!st && into)
+        out[0] = cr_keep(into);
     cr_free(shape);
     return st;
 }
@@ -167,7 +170,8 @@ static cr_status compute_type(cr_dtype *out, const cr_op *op, const cr_value *ar
     return cr_compute_type(out, op, arg, f);
 }
 
-cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result)
+static cr_status run_extern(const cr_op *op, const cr_value *arg, cr_tensor *into,
+                            cr_value *result)
 {
     extern_call c;
     cr_tensor *out[CR_MAX_RESULTS] = {0};
@@ -182,7 +186,7 @@ cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result)
     CR_GO(cr_run_checks(op, &f));
     CR_GO(compute_type(&compute, op, arg, &f));
     CR_GO(present_all(&c, op, arg, compute));
-    CR_GO(extern_results(out, op, arg, &c, compute, &f));
+    CR_GO(extern_results(out, op, arg, &c, compute, &f, into));
     CR_GO(call_extern(op, &c, out));
 done:
     for (int k = 0; k < op->result_count; k++) {
@@ -194,4 +198,18 @@ done:
     cr_frame_drop(&f);
     call_drop(&c, op->param_count);
     return st;
+}
+
+cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    return run_extern(op, arg, NULL, result);
+}
+
+cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *out)
+{
+    cr_value result;
+
+    CR_TRY(run_extern(op, arg, out, &result));
+    cr_drop_values(&result, 1);
+    return CR_OK;
 }

@@ -78,8 +78,9 @@ static cr_status check_inplace_size(const cr_op *op, const cr_value *arg)
     cr_text have = {0}, want = {0};
     cr_print_sizes(&have, self->ndim, self->size);
     cr_print_sizes(&want, shape.ndim, shape.size);
-    cr_status st = cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
-                           cr_text_str(&have), cr_text_str(&want));
+    cr_status st =
+        cr_fail(CR_RUNTIME, "output with shape %s doesn't match the broadcast shape %s",
+                cr_text_str(&have), cr_text_str(&want));
     cr_text_drop(&have);
     cr_text_drop(&want);
     return st;
@@ -103,12 +104,26 @@ static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg)
     CR_TRY(op->kernel_stage(op, arg, made));
     cr_tensor *from = made[0].t;
     cr_status st = CR_OK;
-    if (from->ndim != self->ndim || memcmp(from->size, self->size, self->ndim * sizeof *self->size))
+    if (from->ndim != self->ndim ||
+        memcmp(from->size, self->size, self->ndim * sizeof *self->size))
         st = check_inplace_size(op, made);
     if (!st)
         st = copy_into(self, from);
     cr_drop_values(made, op->result_count);
     return st;
+}
+
+/* A kernel that changes places of self one after the other must not read them. */
+static bool may_run_in_place(const cr_op *op, const cr_value *arg)
+{
+    if (op->does != CR_DOES_EXTERN || !(op->words & CR_WORD_INPLACE))
+        return false;
+    for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag == CR_TENSOR && shares_memory(arg[0].t, v->t))
+            return false;
+    }
+    return true;
 }
 
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -122,6 +137,8 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
         CR_TRY(check_inplace_size(of, arg));
         st = overlaps_operand(of, arg, self) ? inplace_by_copy(of, arg)
                                              : cr_run_body_into(of, arg, &self);
+    } else if (may_run_in_place(of, arg)) {
+        st = cr_run_extern_into(of, arg, self);
     } else {
         st = inplace_by_copy(of, arg);
     }
@@ -153,7 +170,8 @@ static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
     cr_geometry g = {.ndim = made->ndim, .offset = 0};
     int64_t step = 1;
 
-    if (out->ndim == made->ndim && !memcmp(out->size, made->size, made->ndim * sizeof *out->size))
+    if (out->ndim == made->ndim &&
+        !memcmp(out->size, made->size, made->ndim * sizeof *out->size))
         return CR_OK;
     for (int d = made->ndim - 1; d >= 0; d--) {
         g.size[d] = made->size[d];
@@ -169,13 +187,13 @@ static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
 static cr_status deliver(const cr_value *made, cr_tensor *out)
 {
     if (out->device != made->t->device)
-        return cr_fail(CR_RUNTIME,
-                       "Expected out tensor to have device %s, but got %s instead",
+        return cr_fail(CR_RUNTIME, "Expected out tensor to have device %s, but got %s instead",
                        cr_device_of((cr_device_kind)made->t->device)->name,
                        cr_device_of((cr_device_kind)out->device)->name);
     if (!cr_can_cast((cr_dtype)made->t->dtype, (cr_dtype)out->dtype))
         return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
-                       cr_dtype_infos[made->t->dtype].legacy, cr_dtype_infos[out->dtype].legacy);
+                       cr_dtype_infos[made->t->dtype].legacy,
+                       cr_dtype_infos[out->dtype].legacy);
     CR_TRY(check_target(out));
     CR_TRY(fit_target(out, made->t));
     CR_TRY(copy_into(out, made->t));
@@ -183,7 +201,8 @@ static cr_status deliver(const cr_value *made, cr_tensor *out)
     return CR_OK;
 }
 
-cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out, cr_value *result)
+cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                      cr_value *result)
 {
     cr_value made[CR_MAX_RESULTS];
     cr_status st = CR_OK;

@@ -66,6 +66,8 @@ cr_status cr_run_map(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result);
+/* The same with `out` as the only result: of the size and dtype that the rules give. */
+cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
 cr_status cr_run_whole(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
 /* A body's results into given tensors (in-place and out= without a temporary). */
