@@ -36,7 +36,7 @@ cr_status cr_kern_embedding(const cr_value *arg, cr_view *out)
     CR_TRY(check_rows(indices, weight->size[0]));
     memcpy(index, indices->stride, (size_t)n * sizeof *index);
     table[n] = weight->stride[1];
-    cr_places_read(&p);
+    (void)cr_places_read(&p);
     return CR_OK;
 }
 

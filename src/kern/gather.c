@@ -19,34 +19,56 @@
 
 typedef struct {
     int64_t unit;
+    uint64_t limit;
     bool is32;
+    _Atomic bool outside;
 } read_context;
 
 enum { OTHER, TABLE, INDEX, MARK };
 
-/* Where the i-th element of a row comes from. */
-#define PLACE(index_type)                                                                      \
-    (at[TABLE] + i * step[TABLE] + c->unit * *(const index_type *)(at[INDEX] + i * step[INDEX]))
+/* Element by element, an index of either width; a wrong index counts as 0. */
+#define PICK(index_type, type)                                                                 \
+    for (int64_t i = 0; i < n; i++) {                                                          \
+        int64_t k = *(const index_type *)(at[INDEX] + i * step[INDEX]);                        \
+        bool wrong = (uint64_t)k >= limit;                                                     \
+        outside |= wrong;                                                                      \
+        k = wrong ? 0 : k;                                                                     \
+        memcpy(d + i * step[OTHER], at[TABLE] + i * step[TABLE] + unit * k, sizeof(type));     \
+    }
+
+/* One index for the whole row. */
+static const char *row_source(read_context *c, const char *table, const char *index)
+{
+    int64_t k = cr_index_at(index, c->is32);
+
+    if ((uint64_t)k < c->limit)
+        return table + c->unit * k;
+    atomic_store(&c->outside, true);
+    return table;
+}
 
 #define READ(name, type)                                                                       \
     static void name(void *context, char *const *at, const int64_t *step, int64_t n)           \
     {                                                                                          \
-        const read_context *c = context;                                                       \
+        read_context *c = context;                                                             \
+        int64_t unit = c->unit;                                                                \
+        uint64_t limit = c->limit;                                                             \
+        bool outside = false;                                                                  \
         char *d = at[OTHER];                                                                   \
         if (!step[INDEX]) {                                                                    \
-            const char *s = at[TABLE] + c->unit * cr_index_at(at[INDEX], c->is32);             \
+            const char *s = row_source(c, at[TABLE], at[INDEX]);                               \
             if (step[OTHER] == (int64_t)sizeof(type) && step[TABLE] == step[OTHER])            \
                 memcpy(d, s, (size_t)n * sizeof(type));                                        \
             else                                                                               \
                 for (int64_t i = 0; i < n; i++)                                                \
                     memcpy(d + i * step[OTHER], s + i * step[TABLE], sizeof(type));            \
         } else if (c->is32) {                                                                  \
-            for (int64_t i = 0; i < n; i++)                                                    \
-                memcpy(d + i * step[OTHER], PLACE(int32_t), sizeof(type));                     \
+            PICK(int32_t, type)                                                                \
         } else {                                                                               \
-            for (int64_t i = 0; i < n; i++)                                                    \
-                memcpy(d + i * step[OTHER], PLACE(int64_t), sizeof(type));                     \
+            PICK(int64_t, type)                                                                \
         }                                                                                      \
+        if (outside)                                                                           \
+            atomic_store(&c->outside, true);                                                   \
     }
 READ(read_1, uint8_t)
 READ(read_2, uint16_t)
@@ -62,15 +84,18 @@ static void places_walk(cr_walk *w, const cr_places *p)
     cr_walk_add_strides(w, p->index, p->index_stride, p->index_item);
 }
 
-void cr_places_read(const cr_places *p)
+bool cr_places_read(const cr_places *p)
 {
     static const cr_row_fn rows[] = {read_1, read_2, read_4, read_8, read_16};
-    read_context c = {p->unit, p->index_item == sizeof(int32_t)};
+    read_context c = {.unit = p->unit,
+                      .limit = p->limit ? p->limit : UINT64_MAX,
+                      .is32 = p->index_item == sizeof(int32_t)};
     cr_walk w;
 
     places_walk(&w, p);
     cr_walk_merge(&w);
     cr_walk_run(&w, CR_WALK_GRAIN, rows[CR_CTZ(p->item)], &c);
+    return !atomic_load(&c.outside);
 }
 
 /* Writing. */
@@ -279,6 +304,7 @@ static void set_table(dim_places *p, const cr_view *table, int64_t dim)
 
     p->dim = dim < 0 ? dim + n : dim;
     p->places.ndim = n;
+    p->places.limit = 0;
     p->places.table = table->data;
     p->places.item = p->places.other_item = cr_view_item(table);
     p->places.unit = cr_view_step(table, p->dim);
@@ -337,10 +363,11 @@ cr_status cr_kern_gather(const cr_value *arg, cr_view *out)
     if (is_empty(index))
         return CR_OK;
     set_table(&p, self, arg[1].i);
-    CR_TRY(check_indices(index, cr_view_size(self, p.dim), p.dim));
     set_index(&p, index);
     set_other(&p, out);
-    cr_places_read(&p.places);
+    p.places.limit = (uint64_t)cr_view_size(self, p.dim);
+    if (!p.places.limit || !cr_places_read(&p.places))
+        return check_indices(index, cr_view_size(self, p.dim), p.dim);
     return CR_OK;
 }
 
@@ -563,7 +590,7 @@ cr_status cr_kern_index_select(const cr_value *arg, cr_view *out)
     set_index_vector(&p, self, index);
     set_other(&p, out);
     if (cr_view_numel(out))
-        cr_places_read(&p.places);
+        (void)cr_places_read(&p.places);
     return CR_OK;
 }
 
@@ -587,8 +614,8 @@ static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src
     bool picked[CR_MAX_DIMS] = {false};
     cr_complex room;
     cr_view number = constant_view(&room, factor, (cr_dtype)src->dtype);
-    cr_places p = {src->ndim, src->size, NULL, number.data, (char *)&zero, stride,
-                   still,     still,     0,    item,        item,          sizeof zero};
+    cr_places p = {src->ndim, src->size, NULL, number.data, (char *)&zero, stride, still,
+                   still,     0,         item, item,        sizeof zero,   0};
 
     *copy = *src;
     copy->stride = stride;
@@ -730,9 +757,9 @@ cr_status cr_kern_take(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *index = arg[1].view;
     int64_t dense[CR_MAX_DIMS], *offset;
-    cr_places p = {index->ndim, index->size,    self->data, out->data, NULL,
-                   still,       out->stride,    dense,      1,         cr_view_item(self),
-                   0,           sizeof(int64_t)};
+    cr_places p = {index->ndim, index->size,     self->data, out->data, NULL,
+                   still,       out->stride,     dense,      1,         cr_view_item(self),
+                   0,           sizeof(int64_t), 0};
 
     CR_TRY(check_flat("take(): tried to take from", self, index));
     offset = flat_offsets(self, index);
@@ -741,7 +768,7 @@ cr_status cr_kern_take(const cr_value *arg, cr_view *out)
     cr_dense_strides(dense, index->ndim, index->size);
     p.index = (char *)offset;
     p.other_item = p.item;
-    cr_places_read(&p);
+    (void)cr_places_read(&p);
     cr_free(offset);
     return CR_OK;
 }
@@ -755,8 +782,8 @@ cr_status cr_kern_put(const cr_value *arg, cr_view *out)
     size_t item = cr_view_item(self);
     char *values;
     bool picked = true;
-    cr_places p = {1,    &n,   out->data, NULL, NULL, still,
-                   once, once, 1,         item, item, sizeof(int64_t)};
+    cr_places p = {1,    &n,   out->data,       NULL, NULL, still, once, once, 1,
+                   item, item, sizeof(int64_t), 0};
 
     CR_TRY(check_flat("put_(): Tried to put elements into", self, index));
     offset = flat_offsets(out, index);

@@ -40,10 +40,12 @@ typedef struct {
     const int64_t *table_stride, *other_stride, *index_stride; /* elements */
     int64_t unit;                                              /* bytes an index counts */
     size_t item, other_item, index_item;
+    uint64_t limit; /* reading: indices must be below it; 0: they are known to be right */
 } cr_places;
 
-/* other[p] = table[p + index[p] * unit]. */
-void cr_places_read(const cr_places *p);
+/* other[p] = table[p + index[p] * unit].  False when an index is not below the limit: the
+ * first entry is then read in its place. */
+bool cr_places_read(const cr_places *p);
 /* table[p + index[p] * unit] is combined with other[p].  picked[d] tells which
  * dimensions the index picks from: these are never cut between threads. */
 void cr_places_write(const cr_places *p, cr_combine_fn fn, const bool *picked);

@@ -200,7 +200,7 @@ cr_status cr_kern_index(const cr_value *arg, cr_view *out)
     plan_walk(&w, &p, self, offset);
     w.places.other = out->data;
     w.places.other_stride = out->stride;
-    cr_places_read(&w.places);
+    (void)cr_places_read(&w.places);
     cr_free(offset);
     return CR_OK;
 }
@@ -369,22 +369,30 @@ static void add_weights(cr_view *out, const int64_t *number, const cr_view *weig
     }
 }
 
+static void count_numbers(int64_t *count, const int64_t *number, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        count[number[i]]++;
+}
+
+/* Numbers that are not a dense row of int64 are first made one. */
 cr_status cr_kern_bincount(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int64_t n = self->size[0], step = cr_view_step(self, 0);
-    int64_t *number = cr_alloc((size_t)n * sizeof *number);
+    int64_t n = self->size[0], step = cr_view_step(self, 0), *copy = NULL;
+    const int64_t *number = (const int64_t *)(const void *)self->data;
 
-    if (!number)
+    if (self->dtype != CR_I64 || step != sizeof *number)
+        number = copy = cr_alloc((size_t)n * sizeof *copy);
+    if (!number && n)
         return CR_MEMORY;
-    for (int64_t i = 0; i < n; i++)
-        number[i] = cr_integer_at(self, self->data + i * step);
+    for (int64_t i = 0; copy && i < n; i++)
+        copy[i] = cr_integer_at(self, self->data + i * step);
     cr_zero_view(out);
     if (arg[1].tag != CR_NONE)
         add_weights(out, number, arg[1].view);
     else
-        for (int64_t i = 0; i < n; i++)
-            ((int64_t *)(void *)out->data)[number[i]]++;
-    cr_free(number);
+        count_numbers((int64_t *)(void *)out->data, number, n);
+    cr_free(copy);
     return CR_OK;
 }

@@ -487,7 +487,7 @@ cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
         p = (cr_places){
             to.v.ndim,         to.v.size,     to.v.data, from.v.data, (char *)&zero,
             to.v.stride,       from.v.stride, still,     0,           cr_view_item(out),
-            cr_view_item(out), sizeof zero};
+            cr_view_item(out), sizeof zero,   0};
         cr_places_write(&p, add, picked);
     }
     return CR_OK;

@@ -155,7 +155,8 @@ static void each_run(const pad_plan *p, int64_t begin, int64_t end, int64_t by,
                    1,
                    cr_view_item(p->small),
                    cr_view_item(p->large),
-                   sizeof(int64_t)};
+                   sizeof(int64_t),
+                   0};
 
     for (int d = n - 1; d >= 0; d--) {
         picked[d] = d >= p->first;
@@ -169,7 +170,7 @@ static void each_run(const pad_plan *p, int64_t begin, int64_t end, int64_t by,
     if (add)
         cr_places_write(&w, add, picked);
     else
-        cr_places_read(&w);
+        (void)cr_places_read(&w);
 }
 
 /* Reads, or adds back when there is something to add with. */

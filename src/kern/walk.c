@@ -195,8 +195,102 @@ enum { COPY_BYTES = 1 << 18 };
 /* By log2 of the item size. */
 static const cr_row_fn copies[] = {copy_1, copy_2, copy_4, copy_8, copy_16};
 
+/* Turning: dst is dense along the walk's last dimension, src along another one.  Blocks
+ * of both stay in the cache while one is read along its rows and the other written along
+ * its own. */
+
+enum { TURN_BLOCK = 32 };
+
+typedef struct {
+    int64_t rows, columns; /* along src's dense dimension and along dst's */
+    int64_t dst_row, src_column;
+} turn_context;
+
+#define TURN(name, type)                                                                       \
+    static void name(const turn_context *c, char *d, const char *s, int64_t first)             \
+    {                                                                                          \
+        enum { ITEM = sizeof(type) };                                                          \
+        int64_t end = first + TURN_BLOCK < c->rows ? first + TURN_BLOCK : c->rows;             \
+        for (int64_t from = 0; from < c->columns; from += TURN_BLOCK) {                        \
+            int64_t to = from + TURN_BLOCK < c->columns ? from + TURN_BLOCK : c->columns;      \
+            for (int64_t i = first; i < end; i++)                                              \
+                for (int64_t j = from; j < to; j++)                                            \
+                    memcpy(d + i * c->dst_row + j * ITEM, s + i * ITEM + j * c->src_column,    \
+                           ITEM);                                                              \
+        }                                                                                      \
+    }
+TURN(turn_4, uint32_t)
+TURN(turn_8, uint64_t)
+
+static void turn_rows_4(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t i = 0; i < ((turn_context *)context)->rows; i += TURN_BLOCK)
+            turn_4(context, at[0] + k * step[0], at[1] + k * step[1], i);
+}
+
+static void turn_rows_8(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++)
+        for (int64_t i = 0; i < ((turn_context *)context)->rows; i += TURN_BLOCK)
+            turn_8(context, at[0] + k * step[0], at[1] + k * step[1], i);
+}
+
+/* The dimension along which src is dense when it is worth turning; -1 otherwise.  Strips
+ * of TURN_BLOCK rows become a dimension of their own, for the threads to share. */
+static int dim_to_turn(const cr_walk *w, int64_t item)
+{
+    int last = w->ndim - 1;
+
+    if (last < 1 || (item != 4 && item != 8) || w->step[0][last] != item ||
+        w->step[1][last] == item || w->size[last] < TURN_BLOCK)
+        return -1;
+    for (int d = 0; d < last; d++)
+        if (w->step[1][d] == item && w->size[d] >= TURN_BLOCK)
+            return d;
+    return -1;
+}
+
+/* Moves dimensions `dim` and the last from the walk to the context. */
+static turn_context take_plane(cr_walk *w, int dim)
+{
+    int last = w->ndim - 1;
+    turn_context c = {w->size[dim], w->size[last], w->step[0][dim], w->step[1][last]};
+
+    w->total /= c.rows * c.columns;
+    for (int d = dim; d < last - 1; d++)
+        move_dim(w, d, d + 1);
+    w->ndim -= 2;
+    return c;
+}
+
+/* A plane that is alone is cut into strips, which become the walk. */
+static void cut_plane(cr_walk *w, turn_context *c, int64_t item)
+{
+    int64_t strips = c->rows / TURN_BLOCK;
+
+    if (w->total > 1 || strips < 2 || c->rows % TURN_BLOCK)
+        return;
+    w->ndim = 1;
+    w->size[0] = w->total = strips;
+    w->step[0][0] = TURN_BLOCK * c->dst_row;
+    w->step[1][0] = TURN_BLOCK * item;
+    c->rows = TURN_BLOCK;
+}
+
+static void turn(cr_walk *w, int dim, int64_t item)
+{
+    turn_context c = take_plane(w, dim);
+
+    cut_plane(w, &c, item);
+    cr_walk_run(w, cr_walk_grain(c.rows * c.columns), item == 4 ? turn_rows_4 : turn_rows_8,
+                &c);
+}
+
 void cr_copy_view(const cr_view *dst, const cr_view *src)
 {
+    int64_t item = (int64_t)cr_view_item(dst);
+    int dim;
     cr_walk w;
 
     cr_walk_start(&w, dst->ndim, dst->size, -1);
@@ -204,8 +298,11 @@ void cr_copy_view(const cr_view *dst, const cr_view *src)
     cr_walk_add(&w, src);
     cr_walk_sort(&w);
     cr_walk_merge(&w);
-    cr_walk_run(&w, COPY_BYTES / (int64_t)cr_view_item(dst), copies[CR_CTZ(cr_view_item(dst))],
-                NULL);
+    dim = dim_to_turn(&w, item);
+    if (dim >= 0)
+        turn(&w, dim, item);
+    else
+        cr_walk_run(&w, COPY_BYTES / item, copies[CR_CTZ(item)], NULL);
 }
 
 void cr_fill_view(const cr_view *dst, const void *item)
