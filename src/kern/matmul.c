@@ -3,8 +3,9 @@
  * A product smaller than TINY multiplications runs in the loops of
  * matmul_loops.inc: a library call costs more than the work.  Larger ones go to
  * oneDNN or BLAS, with transposed operands passed as such; only an operand
- * that has no unit stride is copied.  BLAS is given row blocks whose height is
- * fixed, so that threads take whole blocks and the sums do not depend on them. */
+ * that has no unit stride is copied.  Libraries are given blocks whose sizes follow
+ * from those of the product, so that threads take whole blocks and the sums do not
+ * depend on them. */
 #include "kern/matmul.h"
 #include "base/log.h"
 #include "base/parallel.h"
@@ -14,7 +15,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), ROW_BLOCK = 256 };
+enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), BLOCK = 256, BLOCK_GRAIN = 1 << 19 };
 
 #define T       float
 #define NAME(x) f32_##x
@@ -187,7 +188,9 @@ typedef struct {
     const cr_gemm *g;
     const cr_dnnl_table *d;
     const lib_operand *a, *b;
-    _Atomic int failed; /* dnnl_status_t */
+    int64_t rows, columns; /* of a block */
+    int64_t across;        /* blocks in a row of blocks */
+    _Atomic int failed;    /* dnnl_status_t */
 } sgemm_job;
 
 /* Rows [i, i + m), columns [j, j + n) of the product. */
@@ -206,35 +209,38 @@ static void sgemm_part(sgemm_job *w, int64_t i, int64_t m, int64_t j, int64_t n)
         w->failed = (int)st;
 }
 
-/* A product with a vector, in parts of fixed length: given the threads, oneDNN would divide
- * k among them, and the sums would depend on their number. */
-static void sgemm_vector_parts(void *context, int64_t begin, int64_t end)
+/* Blocks of one dimension: as few as keep within BLOCK, and equal up to a multiple of 16. */
+static int64_t block_size(int64_t n)
+{
+    int64_t blocks = (n + BLOCK - 1) / BLOCK;
+
+    return ((n + blocks - 1) / blocks + 15) / 16 * 16;
+}
+
+static void sgemm_blocks(void *context, int64_t begin, int64_t end)
 {
     sgemm_job *w = context;
-    int64_t count = w->g->n == 1 ? w->g->m : w->g->n;
+    const cr_gemm *g = w->g;
     int was = cr_dnnl_threads(1);
 
     for (int64_t p = begin; p < end; p++) {
-        int64_t at = p * ROW_BLOCK, left = count - at < ROW_BLOCK ? count - at : ROW_BLOCK;
-        if (w->g->n == 1)
-            sgemm_part(w, at, left, 0, 1);
-        else
-            sgemm_part(w, 0, 1, at, left);
+        int64_t i = p / w->across * w->rows, j = p % w->across * w->columns;
+        sgemm_part(w, i, g->m - i < w->rows ? g->m - i : w->rows, j,
+                   g->n - j < w->columns ? g->n - j : w->columns);
     }
     cr_dnnl_threads(was);
 }
 
+/* In blocks given by the sizes alone, each by one thread: left to divide the work itself,
+ * oneDNN would let the sums depend on the number of threads. */
 static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_operand *a,
                            const lib_operand *b)
 {
-    sgemm_job w = {g, d, a, b, dnnl_success};
-    int64_t count = g->n == 1 ? g->m : g->n;
+    sgemm_job w = {.g = g, .d = d, .a = a, .b = b, .rows = block_size(g->m), .columns = block_size(g->n)};
+    int64_t down = (g->m + w.rows - 1) / w.rows;
 
-    if (g->m == 1 || g->n == 1)
-        cr_parallel_for((count + ROW_BLOCK - 1) / ROW_BLOCK, 131072 / (g->k * ROW_BLOCK) + 1,
-                        sgemm_vector_parts, &w);
-    else
-        sgemm_part(&w, 0, g->m, 0, g->n);
+    w.across = (g->n + w.columns - 1) / w.columns;
+    cr_parallel_for(down * w.across, BLOCK_GRAIN / (g->k * w.rows * w.columns + 1) + 1, sgemm_blocks, &w);
     if (w.failed == dnnl_out_of_memory)
         return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
     return w.failed ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
@@ -278,8 +284,8 @@ static void blas_blocks(void *context, int64_t begin, int64_t end)
     const blas_job *w = context;
 
     for (int64_t i = begin; i < end; i++) {
-        int64_t at = i * ROW_BLOCK, left = w->g->m - at;
-        blas_block(w, at, left < ROW_BLOCK ? left : ROW_BLOCK);
+        int64_t at = i * BLOCK, left = w->g->m - at;
+        blas_block(w, at, left < BLOCK ? left : BLOCK);
     }
 }
 
@@ -302,7 +308,7 @@ static cr_status library(const cr_gemm *g)
         CR_GO(run_sgemm(g, d, &a, &b));
     } else if (blas && fits_blas(g, &a, &b)) {
         blas_job job = {g, blas, &a, &b};
-        cr_parallel_for((g->m + ROW_BLOCK - 1) / ROW_BLOCK, 1, blas_blocks, &job);
+        cr_parallel_for((g->m + BLOCK - 1) / BLOCK, 1, blas_blocks, &job);
     } else {
         CR_GO(loops(g));
     }
