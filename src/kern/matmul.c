@@ -9,13 +9,16 @@
 #include "kern/matmul.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "jit/isa.h"
 #include "kern/blas.h"
 #include "kern/dnnl.h"
 #include "kern/pack.h"
+#include "kern/walk.h"
 #include <limits.h>
 #include <string.h>
 
-enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), BLOCK = 256, BLOCK_GRAIN = 1 << 19 };
+enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), BLOCK = 256, SMALLEST = 32,
+       BLOCKS = 16, BLOCK_WORK = 1 << 20, LINE_PITCH = 1024, SPREAD_ROWS = 32, SPREAD = 16 };
 
 #define T       float
 #define NAME(x) f32_##x
@@ -151,18 +154,20 @@ typedef struct {
     void *owned;
 } lib_operand;
 
-static cr_status copy_operand(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols,
+/* A copy whose rows begin `step` elements apart. */
+static cr_status copy_operand(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols, int64_t step,
                               cr_dtype t)
 {
-    int64_t size[2] = {rows, cols}, stride[2] = {x->row, x->col};
-    cr_view v = {.data = x->data, .size = size, .stride = stride, .ndim = 2, .dtype = (uint8_t)t};
+    int64_t size[2] = {rows, cols}, from[2] = {x->row, x->col}, to[2] = {step, 1};
+    cr_view src = {.data = x->data, .size = size, .stride = from, .ndim = 2, .dtype = (uint8_t)t};
+    cr_view dst = {.size = size, .stride = to, .ndim = 2, .dtype = (uint8_t)t};
 
-    o->owned = cr_aligned_alloc((size_t)(rows * cols) * cr_dtype_size(t));
+    o->owned = dst.data = cr_aligned_alloc((size_t)(rows * step) * cr_dtype_size(t));
     if (!o->owned)
         return CR_MEMORY;
-    cr_pack(o->owned, t, &v);
+    cr_copy_view(&dst, &src);
     o->data = o->owned;
-    o->step = cols;
+    o->step = step;
     return CR_OK;
 }
 
@@ -179,7 +184,7 @@ static cr_status lib_operand_of(lib_operand *o, const cr_matrix *x, int64_t rows
         o->step = cols == 1 ? rows : x->col;
         return CR_OK;
     }
-    return copy_operand(o, x, rows, cols, t);
+    return copy_operand(o, x, rows, cols, cols, t);
 }
 
 /* --- float32 --- */
@@ -189,7 +194,7 @@ typedef struct {
     const cr_dnnl_table *d;
     const lib_operand *a, *b;
     int64_t rows, columns; /* of a block */
-    int64_t across;        /* blocks in a row of blocks */
+    int64_t down, across;  /* blocks */
     _Atomic int failed;    /* dnnl_status_t */
 } sgemm_job;
 
@@ -209,12 +214,32 @@ static void sgemm_part(sgemm_job *w, int64_t i, int64_t m, int64_t j, int64_t n)
         w->failed = (int)st;
 }
 
-/* Blocks of one dimension: as few as keep within BLOCK, and equal up to a multiple of 16. */
-static int64_t block_size(int64_t n)
+static int64_t part(int64_t n, int64_t parts)
 {
-    int64_t blocks = (n + BLOCK - 1) / BLOCK;
+    return ((n + parts - 1) / parts + 15) / 16 * 16;
+}
 
-    return ((n + blocks - 1) / blocks + 15) / 16 * 16;
+static int64_t count_of(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+/* Blocks of at most BLOCK each way, and smaller while there are few for many threads. */
+static void choose_blocks(sgemm_job *w)
+{
+    const cr_gemm *g = w->g;
+    int64_t down = count_of(g->m, BLOCK), across = count_of(g->n, BLOCK);
+
+    for (;;) {
+        w->rows = part(g->m, down);
+        w->columns = part(g->n, across);
+        if (down * across >= BLOCKS || g->k * w->rows * w->columns < 2 * BLOCK_WORK ||
+            (w->rows <= SMALLEST && w->columns <= SMALLEST))
+            break;
+        *(w->rows >= w->columns ? &down : &across) *= 2;
+    }
+    w->down = count_of(g->m, w->rows);
+    w->across = count_of(g->n, w->columns);
 }
 
 static void sgemm_blocks(void *context, int64_t begin, int64_t end)
@@ -231,16 +256,25 @@ static void sgemm_blocks(void *context, int64_t begin, int64_t end)
     cr_dnnl_threads(was);
 }
 
+/* Without AVX-512 oneDNN reads b where it lies; rows at distances of a kilobyte then fall on
+ * the same lines of the cache, and a copy with other distances is paid back twice over. */
+static cr_status spread_rows(lib_operand *o, const cr_gemm *g)
+{
+    if (cr_isa_chosen() == CR_ISA_avx512 || o->transposed || o->owned || o->step % (LINE_PITCH / 4) ||
+        g->m < SPREAD_ROWS || g->k < SPREAD_ROWS)
+        return CR_OK;
+    return copy_operand(o, &g->b, g->k, g->n, g->n + SPREAD, CR_F32);
+}
+
 /* In blocks given by the sizes alone, each by one thread: left to divide the work itself,
  * oneDNN would let the sums depend on the number of threads. */
 static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_operand *a,
                            const lib_operand *b)
 {
-    sgemm_job w = {.g = g, .d = d, .a = a, .b = b, .rows = block_size(g->m), .columns = block_size(g->n)};
-    int64_t down = (g->m + w.rows - 1) / w.rows;
+    sgemm_job w = {.g = g, .d = d, .a = a, .b = b};
 
-    w.across = (g->n + w.columns - 1) / w.columns;
-    cr_parallel_for(down * w.across, BLOCK_GRAIN / (g->k * w.rows * w.columns + 1) + 1, sgemm_blocks, &w);
+    choose_blocks(&w);
+    cr_parallel_for(w.down * w.across, BLOCK_WORK / (g->k * w.rows * w.columns + 1) + 1, sgemm_blocks, &w);
     if (w.failed == dnnl_out_of_memory)
         return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
     return w.failed ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
@@ -305,6 +339,7 @@ static cr_status library(const cr_gemm *g)
     CR_GO(lib_operand_of(&a, &g->a, g->m, g->k, g->dtype));
     CR_GO(lib_operand_of(&b, &g->b, g->k, g->n, g->dtype));
     if (d) {
+        CR_GO(spread_rows(&b, g));
         CR_GO(run_sgemm(g, d, &a, &b));
     } else if (blas && fits_blas(g, &a, &b)) {
         blas_job job = {g, blas, &a, &b};
