@@ -107,11 +107,13 @@ static bool is_nonzero(cr_scalar s)
     }
 }
 
+static cr_complex_float narrow(cr_complex c)
+{
+    return (cr_complex_float){(float)c.re, (float)c.im};
+}
+
 void cr_scalar_store(cr_scalar s, cr_dtype t, void *element)
 {
-    double d = cr_scalar_as_double(s);
-    cr_complex c = cr_scalar_as_complex(s);
-
     switch (t) {
     case CR_BOOL: *(uint8_t *)element = is_nonzero(s); break;
     case CR_U8: *(uint8_t *)element = (uint8_t)cr_scalar_as_int(s); break;
@@ -119,12 +121,12 @@ void cr_scalar_store(cr_scalar s, cr_dtype t, void *element)
     case CR_I16: *(int16_t *)element = (int16_t)cr_scalar_as_int(s); break;
     case CR_I32: *(int32_t *)element = (int32_t)cr_scalar_as_int(s); break;
     case CR_I64: *(int64_t *)element = cr_scalar_as_int(s); break;
-    case CR_F16: *(uint16_t *)element = cr_float_to_half((float)d); break;
-    case CR_BF16: *(uint16_t *)element = cr_float_to_bfloat((float)d); break;
-    case CR_F32: *(float *)element = (float)d; break;
-    case CR_F64: *(double *)element = d; break;
-    case CR_C64: *(cr_complex_float *)element = (cr_complex_float){(float)c.re, (float)c.im}; break;
-    case CR_C128: *(cr_complex *)element = c; break;
+    case CR_F16: *(uint16_t *)element = cr_float_to_half((float)cr_scalar_as_double(s)); break;
+    case CR_BF16: *(uint16_t *)element = cr_float_to_bfloat((float)cr_scalar_as_double(s)); break;
+    case CR_F32: *(float *)element = (float)cr_scalar_as_double(s); break;
+    case CR_F64: *(double *)element = cr_scalar_as_double(s); break;
+    case CR_C64: *(cr_complex_float *)element = narrow(cr_scalar_as_complex(s)); break;
+    case CR_C128: *(cr_complex *)element = cr_scalar_as_complex(s); break;
     default: CR_ASSERT(!"dtype");
     }
 }

@@ -119,6 +119,10 @@ struct cr_op {
     uint32_t tensor_params;    /* bit i: parameter i is a Tensor or Tensor[] */
     uint32_t mask_params;      /* those that a kernel reads as bool: the type rule names
                                   other tensors only */
+    bool steady;               /* tensor/: checks and types follow from the tensors' types and
+                                  these other arguments, while they have their defaults */
+    uint32_t steady_params;
+    _Atomic uint64_t decided;  /* tensor/: the last types seen, and what followed from them */
     cr_kernel kernel[CR_DTYPE_COUNT][CR_FORM_COUNT];
     cr_param *param;           /* param_count of them */
     cr_result result[CR_MAX_RESULTS];

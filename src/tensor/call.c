@@ -71,6 +71,7 @@ void cr_install_calls(void)
         if (op->does == CR_DOES_INPLACE)
             op->kernel_stage = cr_run_inplace;
         cr_classify_type(op);
+        cr_classify_steady(op);
     }
 }
 

@@ -414,8 +414,6 @@ static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *ar
 {
     const cr_tensor *self = arg[0].t;
     const cr_value *dim = arg_at(arg, op->dim_param), *keep = arg_at(arg, op->keepdim_param);
-    cr_frame f;
-    cr_status st;
 
     x->keep = keep->tag == CR_TRUTH && keep->i;
     CR_TRY(cr_dim_mask(&x->mask, dim, self->ndim));
@@ -423,14 +421,7 @@ static cr_status gather_facts(fold_facts *x, const cr_op *op, const cr_value *ar
     for (int d = 0; d < self->ndim; d++)
         if (x->mask >> d & 1)
             x->count *= self->size[d];
-    cr_frame_init(&f, op, arg);
-    st = cr_run_checks(op, &f);
-    if (!st)
-        st = cr_compute_type(&x->compute, op, arg, &f);
-    if (!st)
-        st = cr_result_type(&x->result, op, 0, x->compute, &f);
-    cr_frame_drop(&f);
-    return st;
+    return cr_decide_types(op, arg, &x->compute, &x->result);
 }
 
 static bool covers_all(const cr_tensor *t, uint64_t mask)

@@ -205,24 +205,12 @@ static cr_status run_long(const cr_op *op, const cr_value *arg, cr_value *result
     return st;
 }
 
-/* Types of a call; the frame is used only where a rule has to be evaluated. */
+/* Types of a call and the kernel for them. */
 static cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes,
                         cr_kernel *kernel)
 {
-    cr_frame f;
-    cr_status st = CR_OK;
-
-    cr_frame_init(&f, op, arg);
-    if (op->check_count)
-        st = cr_run_checks(op, &f);
-    if (!st)
-        st = cr_compute_type(compute, op, arg, &f);
-    if (!st)
-        st = cr_find_kernel(kernel, op, *compute, CR_FORM_MAIN);
-    for (int k = 0; !st && k < op->result_count; k++)
-        st = cr_result_type(&dtypes[k], op, k, *compute, &f);
-    cr_frame_drop(&f);
-    return st;
+    CR_TRY(cr_decide_types(op, arg, compute, dtypes));
+    return cr_find_kernel(kernel, op, *compute, CR_FORM_MAIN);
 }
 
 cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result)

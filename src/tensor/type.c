@@ -182,6 +182,160 @@ cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_for
     return *out ? CR_OK : refuse_dtype(op, dtype);
 }
 
+/* --- what was decided before --- */
+
+/* Most calls repeat the types of the last one.  Where checks and types follow from types
+ * alone, one word a record remembers the last types and what followed from them. */
+
+enum { KEY_BITS = 7, KEY_TENSORS = 4, TYPE_BITS = 5, KEY_WIDTH = 34, STEADY_RESULTS = 4 };
+_Static_assert(CR_DTYPE_COUNT < 1 << TYPE_BITS && KEY_BITS * KEY_TENSORS + TYPE_BITS < KEY_WIDTH &&
+                   KEY_WIDTH + TYPE_BITS * (1 + STEADY_RESULTS) <= 64,
+               "a decision fits a word");
+
+static bool asks_types_only(int builtin)
+{
+    switch (builtin) {
+    case CR_BUILTIN_promote:
+    case CR_BUILTIN_float:
+    case CR_BUILTIN_accumulate:
+    case CR_BUILTIN_real:
+    case CR_BUILTIN_complex:
+    case CR_BUILTIN_dtype:
+    case CR_BUILTIN_is_complex:
+    case CR_BUILTIN_is_float:
+    case CR_BUILTIN_is_integral:
+    case CR_BUILTIN_is_tensor: return true;
+    default: return false;
+    }
+}
+
+/* True when the rule's value follows from types; adds the other arguments it names to
+ * `others`.  `typed`: the rule stands where only its type is asked for. */
+static bool is_steady(const cr_op *op, const cr_rule *r, bool typed, uint32_t *others)
+{
+    if (!r)
+        return true;
+    if (r->kind == CR_RULE_NAME) {
+        if (r->slot < 0)
+            return true; /* a dtype's name */
+        if (r->slot >= op->param_count)
+            return false;
+        if (op->tensor_params >> r->slot & 1)
+            return typed;
+        *others |= 1u << r->slot;
+        return op->param[r->slot].has_default;
+    }
+    if (r->kind == CR_RULE_EACH || r->kind == CR_RULE_INDEX || r->kind == CR_RULE_LIST ||
+        (r->kind == CR_RULE_CALL && (r->op || r->builtin < 0)))
+        return false;
+    typed = r->kind == CR_RULE_CALL && asks_types_only(r->builtin);
+    for (int i = 0; i < r->count; i++)
+        if (!is_steady(op, r->args[i], typed, others))
+            return false;
+    return true;
+}
+
+void cr_classify_steady(cr_op *op)
+{
+    int tensors = 0;
+
+    op->steady_params = 0;
+    op->steady = is_steady(op, op->type, true, &op->steady_params) &&
+                 op->result_count <= STEADY_RESULTS;
+    for (int i = 0; op->steady && i < op->check_count; i++)
+        op->steady = is_steady(op, op->checks[i].when, false, &op->steady_params);
+    for (int k = 0; op->steady && k < op->result_count; k++)
+        op->steady = is_steady(op, op->returns[k], true, &op->steady_params);
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1, tensors++)
+        op->steady = op->steady && op->param[CR_CTZ(mask)].type == CR_T_TENSOR;
+    op->steady = op->steady && tensors && tensors <= KEY_TENSORS;
+}
+
+/* Same tag and bits; numbers by their category, too. */
+static inline bool is_preset(const cr_value *v, const cr_value *preset)
+{
+    if (v->tag != preset->tag)
+        return false;
+    switch (v->tag) {
+    case CR_NONE: return true;
+    case CR_NUMBER:
+        return v->number.category == preset->number.category && v->number.i == preset->number.i &&
+               v->number.category != CR_CAT_COMPLEX;
+    case CR_INT:
+    case CR_TRUTH:
+    case CR_FLOAT:
+    case CR_DTYPE_VAL: return v->i == preset->i;
+    default: return false;
+    }
+}
+
+/* The types of a call; 0 when nothing may be remembered about it. */
+static inline uint64_t types_key(const cr_op *op, const cr_value *arg)
+{
+    uint64_t key = 1 << TYPE_BITS | (uint64_t)cr_default_dtype();
+
+    for (uint32_t mask = op->steady_params; mask; mask &= mask - 1)
+        if (!is_preset(&arg[CR_CTZ(mask)], &op->param[CR_CTZ(mask)].preset))
+            return 0;
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        uint64_t one;
+        if (CR_LIKELY(v->tag == CR_TENSOR))
+            one = (uint64_t)v->t->dtype << 2 | (v->t->number ? 2u : v->t->ndim == 0);
+        else if (v->tag == CR_NUMBER)
+            one = (uint64_t)v->number.category << 2 | 3;
+        else
+            return 0;
+        key = key << KEY_BITS | one;
+    }
+    return key;
+}
+
+static inline cr_dtype field(uint64_t word, int k)
+{
+    return (cr_dtype)(word >> (KEY_WIDTH + TYPE_BITS * k) & ((1 << TYPE_BITS) - 1));
+}
+
+static cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes)
+{
+    cr_frame f;
+    cr_status st = CR_OK;
+
+    cr_frame_init(&f, op, arg);
+    if (op->check_count)
+        st = cr_run_checks(op, &f);
+    if (!st)
+        st = cr_compute_type(compute, op, arg, &f);
+    for (int k = 0; !st && k < op->result_count; k++)
+        st = cr_result_type(&dtypes[k], op, k, *compute, &f);
+    cr_frame_drop(&f);
+    return st;
+}
+
+cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes)
+{
+    _Atomic uint64_t *decided = &((cr_op *)(uintptr_t)op)->decided;
+    uint64_t key = op->steady ? types_key(op, arg) : 0, word;
+
+    if (CR_LIKELY(key != 0)) {
+        word = atomic_load_explicit(decided, memory_order_relaxed);
+        if (CR_LIKELY((word & (((uint64_t)1 << KEY_WIDTH) - 1)) == key)) {
+            *compute = field(word, 0);
+            for (int k = 0; k < op->result_count; k++)
+                dtypes[k] = field(word, k + 1);
+            return CR_OK;
+        }
+    }
+    CR_TRY(decide(op, arg, compute, dtypes));
+    if (key) {
+        word = key | (uint64_t)*compute << KEY_WIDTH;
+        for (int k = 0; k < op->result_count; k++)
+            word |= (uint64_t)dtypes[k] << (KEY_WIDTH + TYPE_BITS * (k + 1));
+        atomic_store_explicit(decided, word, memory_order_relaxed);
+    }
+    return CR_OK;
+}
+
 /* --- checks --- */
 
 static void print_value(cr_text *out, const cr_value *v)
