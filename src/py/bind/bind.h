@@ -336,5 +336,6 @@ int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);
 /* _records(): a list of dicts, one an entry, in table order. */
 int cr_py_table_start(PyObject *m);
 int cr_py_safetensors_start(PyObject *m); /* safetensors.c */
+int cr_py_nn_module_start(PyObject *m);   /* nn_module.c */
 
 #endif

@@ -8,7 +8,7 @@ import weakref
 from collections import OrderedDict, namedtuple
 
 import cresset
-from ... import Tensor
+from ... import Tensor, _C
 from ..._utils import typename
 from ...utils.hooks import BackwardHook, RemovableHandle
 from ..parameter import Buffer, Parameter
@@ -189,7 +189,7 @@ def _parse_to(*args, **kwargs):
     return values["device"], values["dtype"], values["non_blocking"], memory_format
 
 
-class Module:
+class Module(_C.ModuleBase):
     """Subclass it, make submodules and parameters in `__init__`, compute in `forward`."""
 
     dump_patches = False
@@ -221,25 +221,20 @@ class Module:
     # Calling.
 
     def _call_impl(self, *args, **kwargs):
-        if (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks
-                or self._backward_pre_hooks or _global_forward_hooks
-                or _global_forward_pre_hooks or _global_backward_hooks
-                or _global_backward_pre_hooks):
+        if (self._backward_hooks or self._backward_pre_hooks or self._forward_hooks
+                or self._forward_pre_hooks or _global_backward_pre_hooks
+                or _global_backward_hooks or _global_forward_hooks
+                or _global_forward_pre_hooks):
             return _HookedCall(self, args, kwargs).run()
         return self.forward(*args, **kwargs)
 
-    def __call__(self, *args, **kwargs):
-        # The same as _call_impl, written out: each frame costs every call of every module.
-        if self._compiled_call_impl is not None:
-            return self._compiled_call_impl(*args, **kwargs)
-        if (self._forward_hooks or self._forward_pre_hooks or self._backward_hooks
-                or self._backward_pre_hooks or _global_forward_hooks
-                or _global_forward_pre_hooks or _global_backward_hooks
-                or _global_backward_pre_hooks):
-            return _HookedCall(self, args, kwargs).run()
-        return self.forward(*args, **kwargs)
+    # `__call__` is _C.ModuleBase's: the compiled form, else _call_impl when there are hooks, else
+    # forward.
+    _wrapped_call_impl = _C.ModuleBase.__call__
 
-    _wrapped_call_impl = __call__
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        _C._quicken_module(cls)
 
     def compile(self, *args, **kwargs):
         """Compiles this module's forward (and what it calls) in place."""
@@ -867,6 +862,11 @@ class Module:
         elif extra_lines or child_lines:
             inside = "\n  " + "\n  ".join(extra_lines + child_lines) + "\n"
         return f"{self._get_name()}({inside})"
+
+
+_C._set_module_parts(Module.__getattr__, _global_forward_hooks, _global_forward_pre_hooks,
+                     _global_backward_hooks, _global_backward_pre_hooks)
+_C._quicken_module(Module)
 
 
 def _check_module_dtype(dtype):
