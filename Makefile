@@ -103,7 +103,7 @@ $(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
-$(B)/obj/num/convert.o: OPT = -O3
+$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/dropout.o: OPT = -O3
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)
 
 $(B)/libcresset.a: $(LIB_OBJ)

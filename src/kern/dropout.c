@@ -1,12 +1,67 @@
-/* Dropout: counter-based, so that any thread or tier makes the same mask.
+/* Dropout's masks.
  *
- * Element i (row-major) is kept when word i%4 of Philox block offset + i/4, as a float
- * in [0, 1), is at least p.  A call takes ceil(n/4) blocks of the default generator. */
+ * The eager mask takes two words of torch's stream an element, in the order of the
+ * input's memory.  The counter-based one, for fused code, is the same whatever thread or
+ * tier makes it: element i (row-major) is kept when word i%4 of Philox block offset + i/4,
+ * as a float in [0, 1), is at least p. */
 #include "kern/element.h"
 #include "kern/entries.h"
 #include "kern/walk.h"
 #include "num/generator.h"
 #include "num/philox.h"
+
+/* Drawn in this thread: the stream has an order. */
+
+enum { AHEAD = 512 };
+
+typedef struct {
+    cr_mt19937 *mt;
+    uint64_t below; /* the first of the 2^53 numbers that is too large */
+} drawing;
+
+CR_WIDE static void compare(uint8_t *kept, const uint32_t *word, int64_t n, uint64_t below)
+{
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t x = (uint64_t)(word[2 * i] & 0x1fffffu) << 32 | word[2 * i + 1];
+        kept[i] = x < below;
+    }
+}
+
+static void draw_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const drawing *d = context;
+    uint32_t word[2 * AHEAD];
+    uint8_t kept[AHEAD];
+
+    for (int64_t i = 0; i < n; i += AHEAD) {
+        int64_t some = n - i < AHEAD ? n - i : AHEAD;
+        cr_mt_fill(d->mt, word, 2 * some);
+        compare(kept, word, some, d->below);
+        for (int64_t k = 0; k < some; k++)
+            at[1][(i + k) * step[1]] = (char)kept[k];
+    }
+}
+
+/* (input, p): true with probability p. */
+cr_status cr_kern_dropout_mask(const cr_value *arg, cr_view *out)
+{
+    cr_generator *g = cr_generator_default();
+    drawing d = {cr_generator_words(g), (uint64_t)ceil(arg[1].d * 0x1p53)};
+    const cr_view *input = arg[0].view;
+    cr_walk w;
+
+    cr_walk_start(&w, input->ndim, input->size, -1);
+    cr_walk_add(&w, input);
+    cr_walk_add(&w, out);
+    cr_walk_sort(&w);
+    cr_walk_merge(&w);
+    cr_generator_lock(g);
+    cr_walk_range(&w, 0, w.total, draw_row, &d);
+    cr_generator_unlock(g);
+    return CR_OK;
+}
+
+/* Counted, in any thread. */
 
 typedef struct {
     uint64_t seed, offset;
@@ -47,51 +102,24 @@ static const cr_row_fn keep_rows[CR_DTYPE_COUNT] = {[CR_F16] = keep_f16, [CR_BF1
                                                     [CR_F32] = keep_f32, [CR_F64] = keep_f64,
                                                     [CR_C64] = keep_c64, [CR_C128] = keep_c128};
 
-/* Fills the mask out[1] from the stream and out[0] from it. */
-static void apply(dropout *d, const cr_view *input, cr_view *out)
+/* (input, p, seed, offset) -> output, mask: with a reservation made before. */
+cr_status cr_kern_philox_dropout(const cr_value *arg, cr_view *out)
 {
+    const cr_view *input = arg[0].view;
+    double p = arg[1].d;
+    dropout d = {.seed = (uint64_t)arg[2].i, .offset = (uint64_t)arg[3].i};
     cr_walk w;
 
-    cr_parallel_for((d->n + 3) / 4, CR_WALK_GRAIN / 32, mask_blocks, d);
+    d.n = cr_view_numel(&out[0]);
+    d.p = p;
+    d.scale = p < 1 ? 1 / (1 - p) : 0;
+    d.kept = (bool *)out[1].data;
+    cr_parallel_for((d.n + 3) / 4, CR_WALK_GRAIN / 32, mask_blocks, &d);
     cr_walk_start(&w, input->ndim, input->size, -1);
     cr_walk_add(&w, &out[0]);
     cr_walk_add(&w, input);
     cr_walk_add(&w, &out[1]);
     cr_walk_merge(&w);
-    cr_walk_run(&w, CR_WALK_GRAIN, keep_rows[input->dtype], d);
-}
-
-static dropout dropout_of(cr_view *out, double p)
-{
-    return (dropout){.n = cr_view_numel(&out[0]),
-                     .p = p,
-                     .scale = p < 1 ? 1 / (1 - p) : 0,
-                     .kept = (bool *)out[1].data};
-}
-
-/* (input, p, train) -> output, mask */
-cr_status cr_kern_native_dropout(const cr_value *arg, cr_view *out)
-{
-    bool train = arg[2].tag == CR_NONE || arg[2].i;
-    dropout d = dropout_of(out, arg[1].d);
-
-    if (!train) {
-        cr_copy_view(&out[0], arg[0].view);
-        memset(out[1].data, 1, (size_t)d.n);
-        return CR_OK;
-    }
-    cr_generator_reserve(cr_generator_default(), (uint64_t)(d.n + 3) / 4, &d.seed, &d.offset);
-    apply(&d, arg[0].view, out);
-    return CR_OK;
-}
-
-/* (input, p, seed, offset) -> output, mask: the same with a reservation made before. */
-cr_status cr_kern_philox_dropout(const cr_value *arg, cr_view *out)
-{
-    dropout d = dropout_of(out, arg[1].d);
-
-    d.seed = (uint64_t)arg[2].i;
-    d.offset = (uint64_t)arg[3].i;
-    apply(&d, arg[0].view, out);
+    cr_walk_run(&w, CR_WALK_GRAIN, keep_rows[input->dtype], &d);
     return CR_OK;
 }

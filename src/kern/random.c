@@ -250,10 +250,18 @@ static cr_kernel pairs_kernel(cr_dtype t)
     return op ? op->kernel[t][CR_FORM_MAIN] : NULL;
 }
 
+enum { AT_ONCE = 512 };
+
 static void draw_floats(cr_mt19937 *mt, float *x, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++)
-        x[i] = cr_unit_float(cr_mt_next(mt));
+    uint32_t word[AT_ONCE];
+
+    for (int64_t i = 0; i < n; i += AT_ONCE) {
+        int64_t some = n - i < AT_ONCE ? n - i : AT_ONCE;
+        cr_mt_fill(mt, word, some);
+        for (int64_t k = 0; k < some; k++)
+            x[i + k] = cr_unit_float(word[k]);
+    }
 }
 
 static void draw_doubles(cr_mt19937 *mt, double *x, int64_t n)

@@ -53,29 +53,58 @@ TEST(ranges_are_checked_against_the_dtype)
            "random_ expects 'from' to be less than 'to', but got from=5 >= to=2");
 }
 
-TEST(a_dropped_mask_can_be_made_again)
+TEST(a_counted_mask_can_be_made_again)
 {
     enum { N = 1001 };
     float x[N], a[N], b[N];
     uint8_t kept[N], again[N];
-    uint64_t seed, offset, after;
     cr_view first[2] = {*VIEW(a, CR_F32, N), *VIEW(kept, CR_BOOL, N)};
     cr_view second[2] = {*VIEW(b, CR_F32, N), *VIEW(again, CR_BOOL, N)};
     cr_value self = of_view(VIEW(x, CR_F32, N));
+    cr_value half = cr_of_float(0.5), seed = cr_of_int(42), offset = cr_of_int(7);
 
     for (int i = 0; i < N; i++)
         x[i] = 1;
-    cr_generator_philox(cr_generator_default(), &seed, &offset);
-    OK(cr_kern_native_dropout(ARGS(self, cr_of_float(0.5), cr_of_bool(true)), first));
-    cr_generator_philox(cr_generator_default(), &seed, &after);
-    EQ(after - offset, (N + 3) / 4);
-    OK(cr_kern_philox_dropout(
-        ARGS(self, cr_of_float(0.5), cr_of_int((int64_t)seed), cr_of_int((int64_t)offset)),
-        second));
+    OK(cr_kern_philox_dropout(ARGS(self, half, seed, offset), first));
+    OK(cr_kern_philox_dropout(ARGS(self, half, seed, offset), second));
     EQ(memcmp(kept, again, N), 0);
     EQ(memcmp(a, b, sizeof a), 0);
     for (int i = 0; i < N; i++)
         CHECK(a[i] == (kept[i] ? 2.0f : 0.0f));
+}
+
+TEST(a_mask_is_what_bernoulli_draws)
+{
+    enum { N = 1001 };
+    float x[N];
+    uint8_t kept[N];
+    cr_value self = of_view(VIEW(x, CR_F32, N)), p = cr_of_float(0.3);
+
+    cr_generator_seed(cr_generator_default(), 5);
+    OK(cr_kern_bernoulli_float(ARGS(self, p, cr_of_none()), VIEW(x, CR_F32, N)));
+    cr_generator_seed(cr_generator_default(), 5);
+    OK(cr_kern_dropout_mask(ARGS(self, p), VIEW(kept, CR_BOOL, N)));
+    for (int i = 0; i < N; i++)
+        EQ(kept[i], (uint8_t)x[i]);
+}
+
+TEST(a_mask_is_drawn_in_the_order_of_the_inputs_memory)
+{
+    float x[6] = {0};
+    uint8_t rows[6], columns[6];
+    cr_view turned = *VIEW(x, CR_F32, 3, 2);
+    int64_t stride[] = {1, 3};
+    turned.stride = stride;
+
+    cr_generator_seed(cr_generator_default(), 5);
+    OK(cr_kern_dropout_mask(ARGS(of_view(VIEW(x, CR_F32, 2, 3)), cr_of_float(0.5)),
+                            VIEW(rows, CR_BOOL, 2, 3)));
+    cr_generator_seed(cr_generator_default(), 5);
+    OK(cr_kern_dropout_mask(ARGS(of_view(&turned), cr_of_float(0.5)),
+                            VIEW(columns, CR_BOOL, 3, 2)));
+    for (int i = 0; i < 3; i++)
+        for (int j = 0; j < 2; j++)
+            EQ(columns[i * 2 + j], rows[j * 3 + i]);
 }
 
 TEST(categories_without_weight_are_not_drawn)

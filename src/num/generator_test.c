@@ -11,6 +11,23 @@ TEST(words_are_those_of_the_published_twister)
     EQ(cr_mt_next(&mt), 4123659995u); /* the C++ standard's check value */
 }
 
+TEST(many_words_at_once_are_the_same_words)
+{
+    static uint32_t word[2000];
+    cr_mt19937 one, many;
+    int at = 0;
+
+    cr_mt_seed(&one, 7);
+    cr_mt_seed(&many, 7);
+    for (int n = 0; at + n <= 2000; at += n, n = n * 2 + 1)
+        cr_mt_fill(&many, word + at, n);
+    for (int i = 0; i < at; i++)
+        EQ(word[i], cr_mt_next(&one));
+    EQ(cr_mt_next(&many), cr_mt_next(&one));
+    EQ(one.left, many.left);
+    EQ(one.next, many.next);
+}
+
 TEST(normal_numbers_after_seed_zero_are_torchs)
 {
     cr_generator *g = NULL;

@@ -16,10 +16,11 @@ static uint32_t twist(uint32_t high, uint32_t low)
 {
     uint32_t y = (high & 0x80000000u) | (low & 0x7fffffffu);
 
-    return (y >> 1) ^ (low & 1 ? 0x9908b0dfu : 0);
+    return (y >> 1) ^ (-(low & 1) & 0x9908b0dfu);
 }
 
-void cr_mt_turn(cr_mt19937 *mt)
+/* Each loop's writes stay M or N - M words away from its reads, so both are vectorized. */
+CR_WIDE void cr_mt_turn(cr_mt19937 *mt)
 {
     enum { N = CR_MT_SIZE, M = CR_MT_SHIFT };
     uint32_t *s = mt->state;
@@ -31,4 +32,26 @@ void cr_mt_turn(cr_mt19937 *mt)
     s[N - 1] = s[M - 1] ^ twist(s[N - 1], s[0]);
     mt->left = N;
     mt->next = 0;
+}
+
+CR_WIDE static void temper(uint32_t *word, const uint32_t *state, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        word[i] = cr_mt_temper(state[i]);
+}
+
+void cr_mt_fill(cr_mt19937 *mt, uint32_t *word, int64_t n)
+{
+    while (n > 0) {
+        if (mt->left == 1) {
+            cr_mt_turn(mt);
+            mt->left++; /* cr_mt_next takes its word in the same breath */
+        }
+        int64_t some = n < mt->left - 1 ? n : mt->left - 1;
+        temper(word, mt->state + mt->next, some);
+        mt->next += (uint32_t)some;
+        mt->left -= (int32_t)some;
+        word += some;
+        n -= some;
+    }
 }
