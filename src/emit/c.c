@@ -662,6 +662,8 @@ static void pointwise(printer *p)
     }
     lay_out_scalars(p);
     p->stepping = true;
+    if (light)
+        unrolled(p, "columns", "2");
     single_steps(p, light ? REST : EITHER, "columns", "");
     p->stepping = false;
 }
