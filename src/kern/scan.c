@@ -35,7 +35,9 @@ typedef void (*scan_fn)(const scan_tile *t);
         type acc[TILE];                                                                        \
         for (int64_t j = 0; j < t->lines; j++)                                                 \
             acc[j] = start;                                                                    \
-        if (t->lines == FEW)                                                                   \
+        if (t->lines == 1)                                                                     \
+            STEPS(suffix, type, combine, 1)                                                    \
+        else if (t->lines == FEW)                                                              \
             STEPS(suffix, type, combine, FEW)                                                  \
         else                                                                                   \
             STEPS(suffix, type, combine, t->lines)                                             \

@@ -139,10 +139,11 @@ static cr_status eval_type(cr_dtype *out, const cr_op *op, const cr_rule *rule, 
     return CR_OK;
 }
 
+/* An entry that is another one's part speaks in that one's name. */
 static cr_status refuse_dtype(const cr_op *op, cr_dtype t)
 {
-    return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op->name,
-                   cr_dtype_infos[t].legacy);
+    return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'",
+                   op->name + (*op->name == '_'), cr_dtype_infos[t].legacy);
 }
 
 cr_status cr_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, cr_frame *f)
