@@ -1,7 +1,8 @@
 # Vector vocabulary: errors of the functions, and what every lane must do.
 #
 # Included by the main Makefile, which sets CC and B.  `test-ulp` takes seconds and belongs to
-# `make test`; `test-ulp-full` sweeps all floats, takes minutes and belongs to `make test-full`.
+# `make test`; `test-ulp-full` takes every 7th float, which takes minutes, and belongs to
+# `make test-full`; `test-ulp-every` takes every float, for hours.
 
 ULP_FLAGS := -std=gnu11 -O2 -ffp-contract=off -Isrc -Wall -Wextra -Wshadow -Wundef \
              -Wstrict-prototypes -Wmissing-prototypes -Wdouble-promotion -Wvla -Werror
@@ -29,7 +30,7 @@ $(B)/ulp/lanes: tests/ulp/lanes_main.c tests/ulp/ulp.h src/num/philox.c \
               $(ULP_SETS:%=$(B)/ulp/lanes-%.o)
 	$(CC) $(ULP_FLAGS) $< src/num/philox.c $(ULP_SETS:%=$(B)/ulp/lanes-%.o) -o $@ -lm
 
-.PHONY: test-ulp test-ulp-full
+.PHONY: test-ulp test-ulp-full test-ulp-every
 test-ulp: $(B)/ulp/ulp $(B)/ulp/lanes
 	$(B)/ulp/lanes
 	$(B)/ulp/ulp --jobs=$(ULP_JOBS)
@@ -37,6 +38,9 @@ test-ulp: $(B)/ulp/ulp $(B)/ulp/lanes
 test-ulp-full: $(B)/ulp/ulp $(B)/ulp/lanes
 	$(B)/ulp/lanes
 	$(B)/ulp/ulp --full --jobs=$(ULP_JOBS)
+
+test-ulp-every: $(B)/ulp/ulp
+	$(B)/ulp/ulp --every --jobs=$(ULP_JOBS)
 
 # The polynomials' coefficients are what the script derives; needs Python with mpmath.
 .PHONY: test-remez

@@ -1,6 +1,6 @@
 /* ulp.c - errors of the float32 functions, in units in the last place.
  *
- *   ulp [--full] [--jobs=N] [function...]
+ *   ulp [--full|--every] [--jobs=N] [function...]
  *
  * Sweeps floats in bit order against the double functions of libm, for every instruction set
  * that this machine has, and prints the largest error with its argument.  --full visits the
@@ -228,13 +228,15 @@ int main(int argc, char **argv)
     size_t size = sizeof(worst[MOST_JOBS][SETS]);
     worst(*w)[SETS] = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
                            -1, 0);
-    int full = 0, jobs = 1, bad = 0;
+    int full = 0, every = 0, jobs = 1, bad = 0;
 
     if (w == MAP_FAILED)
         return 2;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--full") == 0)
             full = 1;
+        if (strcmp(argv[i], "--every") == 0)
+            every = 1;
         if (strncmp(argv[i], "--jobs=", 7) == 0)
             jobs = atoi(argv[i] + 7);
         if (strcmp(argv[i], "--speed") == 0) {
@@ -246,7 +248,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < FUNCTIONS; i++) {
         if (!wanted(functions[i].name, argc, argv))
             continue;
-        run_jobs(&functions[i], full ? functions[i].stride : 997, jobs, w);
+        run_jobs(&functions[i], every ? 1 : full ? functions[i].stride : 997, jobs, w);
         bad |= report(&functions[i], w[0]);
     }
     return bad;
