@@ -14,12 +14,12 @@ newaxis = None
 
 # Loaded at first use, so that importing the package costs only what is used.
 _MODULES = frozenset((
-    "accelerator", "autograd", "backends", "cuda", "fft", "functional", "linalg", "nn", "optim",
+    "accelerator", "amp", "autograd", "backends", "cpu", "cuda", "fft", "functional", "linalg", "nn", "optim",
     "overrides", "random", "return_types", "safetensors", "serialization", "special", "storage",
     "testing", "types", "utils", "version"))
 _LAZY = {"set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
-         "TypedStorage": "storage", "save": "serialization", "load": "serialization"}
+         "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization", "load": "serialization"}
 
 # Modules of their own hold the families of operators.
 for _name in [n for n in globals() if n.startswith(("linalg_", "special_", "fft_"))]:

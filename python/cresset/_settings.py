@@ -1,11 +1,16 @@
 """Settings of the process that need no C: what programs ask for and read back."""
+from warnings import warn
+
 from . import _C
 
 __all__ = ["set_default_tensor_type", "use_deterministic_algorithms",
            "are_deterministic_algorithms_enabled",
            "is_deterministic_algorithms_warn_only_enabled", "set_float32_matmul_precision",
            "get_float32_matmul_precision", "is_storage", "is_warn_always_enabled",
-           "set_warn_always", "get_num_interop_threads", "set_num_interop_threads"]
+           "set_warn_always", "get_num_interop_threads", "set_num_interop_threads",
+           "get_deterministic_debug_mode", "set_deterministic_debug_mode",
+           "is_autocast_cpu_enabled", "set_autocast_cpu_enabled", "get_autocast_cpu_dtype",
+           "set_autocast_cpu_dtype", "get_autocast_gpu_dtype", "set_autocast_gpu_dtype", "_assert"]
 
 _state = {"deterministic": False, "warn_only": False, "precision": "highest", "warn": False,
           "interop": 1}
@@ -13,6 +18,9 @@ _state = {"deterministic": False, "warn_only": False, "precision": "highest", "w
 
 def set_default_tensor_type(t):
     """The old way to set the default dtype."""
+    warn("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
+         "torch.set_default_dtype() and torch.set_default_device() as alternatives.",
+         stacklevel=2)
     _C.set_default_dtype(_C._dtype_of_type(t))
 
 
@@ -29,10 +37,31 @@ def is_deterministic_algorithms_warn_only_enabled():
     return _state["warn_only"]
 
 
+def get_deterministic_debug_mode():
+    """0: not asked for; 1: warn; 2: refuse."""
+    return 0 if not _state["deterministic"] else 1 if _state["warn_only"] else 2
+
+
+def set_deterministic_debug_mode(debug_mode):
+    """use_deterministic_algorithms by number or name: default, warn, error."""
+    modes = {"default": 0, "warn": 1, "error": 2}
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"debug_mode must be str or int, but got {type(debug_mode)}")
+    if isinstance(debug_mode, str) and debug_mode not in modes:
+        raise RuntimeError("invalid value of debug_mode, expected one of `default`, `warn`, "
+                           f"`error`, but got {debug_mode}")
+    mode = modes.get(debug_mode, debug_mode)
+    if mode not in (0, 1, 2):
+        raise RuntimeError(f"invalid value of debug_mode, expected 0, 1, or 2, but got {mode}")
+    use_deterministic_algorithms(mode > 0, warn_only=mode == 1)
+
+
 def set_float32_matmul_precision(precision):
     """Products of float32 are computed in float32 whatever is set."""
     if precision not in ("highest", "high", "medium"):
-        raise RuntimeError(f"precision must be 'highest', 'high' or 'medium', not {precision!r}")
+        warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current"
+             "setFloat32MatmulPrecision call has no effect.", stacklevel=2)
+        return
     _state["precision"] = precision
 
 
@@ -64,3 +93,32 @@ def is_storage(obj):
     """Whether it is a storage."""
     from .storage import TypedStorage, UntypedStorage
     return isinstance(obj, (UntypedStorage, TypedStorage))
+
+
+def _assert(condition, message):
+    """An assertion that capturing functions understand."""
+    if type(condition) is not _C.Tensor and _C._has_torch_function((condition,)):
+        from .overrides import handle_torch_function
+        return handle_torch_function(_assert, (condition,), condition, message)
+    assert condition, message
+
+
+def _old_autocast(name, device, function):
+    """A function of before device types were arguments."""
+    new = name.replace(f"_{device}", "")
+    kind = {"gpu": "cuda"}.get(device, device)
+
+    def old(*args):
+        arguments = "".join(f", {what}" for what in ("value",) * len(args))
+        warn(f"torch.{name}({'' if not args else 'value'}) is deprecated. Please use "
+             f"torch.{new}('{kind}'{arguments}) instead.", DeprecationWarning, stacklevel=2)
+        return function(kind, *args)
+    old.__name__ = old.__qualname__ = name
+    return old
+
+
+for _name in __all__:
+    if _name.startswith(("is_autocast_", "get_autocast_", "set_autocast_")):
+        _device = "cpu" if "_cpu_" in _name else "gpu"
+        globals()[_name] = _old_autocast(_name, _device,
+                                         getattr(_C, _name.replace(f"_{_device}", "")))

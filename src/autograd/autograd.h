@@ -177,6 +177,19 @@ typedef struct cr_saved_hooks {
 void cr_saved_hooks_push(cr_saved_hooks *h);
 void cr_saved_hooks_pop(void);
 
+/* --- autocast: per thread and device --- */
+bool cr_autocast_on(cr_device_kind device);
+CR_MUST cr_status cr_autocast_set(cr_device_kind device, bool on);
+/* The lower precision: what was set, else bfloat16, on CUDA float16. */
+cr_dtype cr_autocast_dtype(cr_device_kind device);
+CR_MUST cr_status cr_autocast_set_dtype(cr_device_kind device, cr_dtype dtype);
+/* Whether converted weights are kept; they are until cr_autocast_clear. */
+bool cr_autocast_caches(void);
+CR_MUST cr_status cr_autocast_set_caches(bool on);
+void cr_autocast_clear(void);
+/* Adds `by` to the number of autocasts that are open and says how many are. */
+CR_MUST cr_status cr_autocast_nest(int by, int *depth);
+
 /* --- hooks --- */
 /* Tensor and node pre-hooks: `grads` are the cotangents coming in; an entry may be replaced
  * (drop the old, store an owned one).  Post hooks: `grads` are the gradients going out and
@@ -214,6 +227,12 @@ typedef struct {
     bool retain_graph, create_graph, allow_unused;
 } cr_backward_call;
 CR_API CR_MUST cr_status cr_backward(const cr_backward_call *call, cr_tensor **results);
+
+/* Of the innermost backward that runs in the calling thread: a number no other run has, -1
+ * outside; whether a node takes part; whether its gradients go into leaves, not to inputs. */
+int64_t cr_backward_number(void);
+bool cr_backward_reaches(const cr_node *n);
+bool cr_backward_accumulates(void);
 
 /* Anomaly mode, whole process: nodes record where they were made, and gradients are
  * searched for NaN when `check_nan`. */

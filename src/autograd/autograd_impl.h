@@ -51,6 +51,9 @@ void cr_node_destroy(cr_node *n);
 void cr_node_short_name(char *out, size_t size, cr_node *n);
 CR_MUST cr_status cr_node_result_set(cr_node_result *r, const cr_tensor *t);
 
+/* --- autocast.c --- */
+void cr_autocast_start(void);
+
 /* --- meta.c --- */
 CR_MUST cr_status cr_meta_of(cr_grad_meta **out, cr_tensor *t);
 /* As cr_set_history for a tensor without one, but takes over one count of `node`, on

@@ -357,9 +357,24 @@ static cr_status run(cr_task *t)
     return check_unused(t);
 }
 
+static CR_THREAD const cr_task *running; /* the innermost */
+
+int64_t cr_backward_number(void) { return running ? running->number : -1; }
+
+bool cr_backward_reaches(const cr_node *n)
+{
+    const cr_task_item *item = running ? cr_task_find(running, n) : NULL;
+
+    return item && (cr_task_wants(item) || item->counted);
+}
+
+bool cr_backward_accumulates(void) { return !running || !running->call->inputs; }
+
 cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
 {
-    cr_task t = {.call = call, .results = results};
+    static _Atomic int64_t last;
+    cr_task t = {.call = call, .results = results, .number = last++};
+    const cr_task *outer = running;
     bool was = cr_thread.no_grad;
 
     if (call->inputs && !call->input_count && call->accumulate_inputs)
@@ -367,7 +382,9 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
     for (int k = 0; results && k < call->input_count; k++)
         results[k] = NULL;
     cr_thread.no_grad = !call->create_graph;
+    running = &t;
     cr_status st = run(&t);
+    running = outer;
     cr_thread.no_grad = was;
     cr_task_drop(&t);
     for (int k = 0; st && results && k < call->input_count; k++) {

@@ -430,6 +430,7 @@ cr_status cr_autograd_start(void)
     if (cr_stage_fns[CR_STAGE_AUTOGRAD])
         return CR_OK;
     cr_grad_meta_drop = meta_drop;
+    cr_autocast_start();
     CR_TRY(cr_grad_pool_start());
     CR_TRY(cr_formula_start());
     return cr_record_start();

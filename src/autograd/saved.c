@@ -143,7 +143,7 @@ static cr_status unpack(cr_tensor **out, const cr_saved *s, cr_node *node)
     CR_TRY(p->hooks->unpack(p->object, &t));
     if (s->is_result)
         return with_history(out, t, node, s->output);
-    if (p->edge.node && p->edge.node->kind != &cr_accumulate_kind && !t->grad)
+    if (p->edge.node && !t->grad) /* of a leaf too: its node takes what arrives */
         return with_history(out, t, p->edge.node, p->edge.input);
     *out = t;
     return CR_OK;

@@ -16,6 +16,7 @@ typedef struct {
 
 typedef struct {
     const cr_backward_call *call;
+    int64_t number;        /* of this run */
     cr_tensor **results;   /* of inputs, or NULL */
     int32_t *next_capture; /* inputs of the same node, linked */
     uint32_t *capture_input;

@@ -97,6 +97,14 @@ typedef struct {
 
 typedef enum { CR_OPERAND_FULL, CR_OPERAND_ROW, CR_OPERAND_COLUMN } cr_operand;
 
+/* In what type floating-point arguments come while autocast is on (clause `autocast`). */
+typedef enum {
+    CR_AUTOCAST_AS_GIVEN,
+    CR_AUTOCAST_LOWER,   /* the lower precision that the user chose */
+    CR_AUTOCAST_FLOAT32,
+    CR_AUTOCAST_PROMOTE  /* the widest of theirs */
+} cr_autocast_way;
+
 struct cr_tensor;
 typedef struct cr_op cr_op;
 
@@ -114,6 +122,7 @@ struct cr_op {
     uint8_t param_count, result_count;
     uint8_t does;              /* cr_does */
     bool differentiable;       /* has a grad clause */
+    uint8_t autocast;          /* cr_autocast_way */
     uint8_t fast_type, fast_type_args; /* tensor/: what the type rule amounts to */
     int8_t dim_param, keepdim_param;   /* FOLD: where `dim` and `keepdim` stand, or -1 */
     uint32_t tensor_params;    /* bit i: parameter i is a Tensor or Tensor[] */
@@ -130,6 +139,7 @@ struct cr_op {
     const char *name;     /* "add" */
     const char *overload; /* "" or "dim" */
     const char *doc, *ref, *sample, *tags;
+    const char *also;     /* further Python names of all overloads: "clip" */
     const char *file;     /* table file, for messages */
     int line;
     unsigned forms;

@@ -56,6 +56,7 @@ static cr_status read_doc(lexer *x, cr_op *op) { return rest_as_text(x, &op->doc
 static cr_status read_ref(lexer *x, cr_op *op) { return rest_as_text(x, &op->ref); }
 static cr_status read_sample(lexer *x, cr_op *op) { return rest_as_text(x, &op->sample); }
 static cr_status read_tags(lexer *x, cr_op *op) { return rest_as_text(x, &op->tags); }
+static cr_status read_also(lexer *x, cr_op *op) { return rest_as_text(x, &op->also); }
 
 typedef struct {
     const char *name;
@@ -85,6 +86,18 @@ static cr_status read_forms(lexer *x, cr_op *op)
                                  {"out", CR_AS_OUT},
                                  {"nn", CR_AS_NN}};
     return read_words(x, words, CR_LEN(words), &op->forms);
+}
+
+static cr_status read_autocast(lexer *x, cr_op *op)
+{
+    static const word words[] = {{"lower", CR_AUTOCAST_LOWER},
+                                 {"float32", CR_AUTOCAST_FLOAT32},
+                                 {"promote", CR_AUTOCAST_PROMOTE}};
+    unsigned way = 0;
+
+    CR_TRY(read_words(x, words, CR_LEN(words), &way));
+    op->autocast = (uint8_t)way;
+    return CR_OK;
 }
 
 static cr_status read_exceptions(lexer *x, cr_op *op)
@@ -389,13 +402,13 @@ static const struct {
     {"shape", read_shape}, {"let", read_let},       {"check", read_check},   {"body", read_body},
     {"fold", read_fold},   {"map", read_map},       {"is", read_is},         {"extern", read_extern},
     {"whole", read_whole}, {"fused", read_fused},   {"grad", read_grad},     {"ulp", read_ulp},
-    {"constant", read_constant},
+    {"constant", read_constant}, {"also", read_also}, {"autocast", read_autocast},
 };
 
 static bool is_free_text(const char *name)
 {
     return !strcmp(name, "doc") || !strcmp(name, "ref") || !strcmp(name, "sample") ||
-           !strcmp(name, "tags");
+           !strcmp(name, "tags") || !strcmp(name, "also");
 }
 
 static cr_status read_clause(cr_op *op, const char *file, int line, const char *text, size_t len)
@@ -493,6 +506,7 @@ cr_status ops_add_inplace(cr_op *op)
     made->result[0].written = true;
     made->next = NULL;
     made->inplace_of = op;
+    made->autocast = 0;
     op->inplace = made;
     return enter(made);
 }
@@ -528,7 +542,7 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     op->does = 0xff;
     op->file = file;
     op->line = line;
-    op->doc = op->ref = op->sample = op->tags = "";
+    op->doc = op->ref = op->sample = op->tags = op->also = "";
     CR_TRY(lex_start(&x, file, line, text, len, &table.arena));
     CR_TRY(schema_parse(&x, op));
     *out = op;

@@ -49,6 +49,14 @@ cr_status cr_call_below(cr_stage stage, const cr_op *op, const cr_value *arg, cr
     return st;
 }
 
+cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    uint32_t bits = call_stages(op, arg) & ~((2u << stage) - 1);
+
+    return bits ? cr_stage_fns[CR_CTZ(bits)](op, arg, result)
+                : op->kernel_stage(op, arg, result);
+}
+
 /* Fakes run the same code: every kernel stops before touching bytes that are not there. */
 static cr_status fake_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {

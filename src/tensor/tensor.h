@@ -157,6 +157,9 @@ CR_API CR_MUST cr_status cr_call(const cr_op *op, const cr_value *arg, cr_value 
 /* From the stage after `stage` on. */
 CR_MUST cr_status cr_call_below(cr_stage stage, const cr_op *op, const cr_value *arg,
                                 cr_value *result);
+/* The same for this call only: what it calls goes through all stages again. */
+CR_MUST cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *arg,
+                               cr_value *result);
 /* The in-place form: cr_call of op->inplace, a record whose first parameter is written
  * (so every stage sees that); the result is arg[0] again, counted.  Stages recognise an
  * in-place call by op->param[0].written, and the entry it computes by op->inplace_of. */

@@ -1,7 +1,14 @@
-"""The graph's nodes."""
-from .._C import Node
+"""The graph's nodes, what they save, and hooks on both."""
+import contextlib
+import functools
+import threading
 
-__all__ = ["Node", "get_gradient_edge", "GradientEdge"]
+from .. import _C
+from .._C import Node, Tensor
+from ..utils.hooks import RemovableHandle
+
+__all__ = ["Node", "get_gradient_edge", "GradientEdge", "saved_tensors_hooks", "save_on_cpu",
+           "disable_saved_tensors_hooks", "register_multi_grad_hook", "increment_version"]
 
 
 class GradientEdge(tuple):
@@ -25,3 +32,117 @@ def get_gradient_edge(tensor):
         return GradientEdge(tensor.grad_fn, tensor.output_nr)
     # A leaf's node shows itself in any view of the leaf.
     return GradientEdge(tensor.view_as(tensor).grad_fn.next_functions[0][0], 0)
+
+
+def increment_version(tensor):
+    """Tells autograd that the memory of a tensor, or of several, was changed."""
+    for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
+        _C._increment_version(t)
+
+
+class saved_tensors_hooks:
+    """Inside, pack_hook(tensor) is what is saved for backward, and unpack_hook gives it back."""
+
+    def __init__(self, pack_hook, unpack_hook):
+        self.pack_hook = pack_hook
+        self.unpack_hook = unpack_hook
+
+    def __enter__(self):
+        _C._push_saved_tensors_hooks(self.pack_hook, self.unpack_hook)
+
+    def __exit__(self, *exc):
+        _C._pop_saved_tensors_hooks()
+
+
+class save_on_cpu(saved_tensors_hooks):
+    """Inside, tensors saved for backward wait on the CPU."""
+
+    def __init__(self, pin_memory=False, device_type="cuda"):
+        def pack(tensor):
+            if not pin_memory:
+                return tensor.device, tensor.cpu()
+            packed = _C.empty(tensor.size(), dtype=tensor.dtype, pin_memory=True)
+            packed.copy_(tensor)
+            return tensor.device, packed
+
+        def unpack(packed):
+            device, tensor = packed
+            return tensor.to(device, non_blocking=pin_memory)
+
+        super().__init__(pack, unpack)
+
+
+@contextlib.contextmanager
+def disable_saved_tensors_hooks(error_message):
+    """Inside, using saved_tensors_hooks raises an error with this message."""
+    before = _C._disable_saved_tensors_hooks(error_message)
+    try:
+        yield
+    finally:
+        _C._disable_saved_tensors_hooks(before)
+
+
+class _MultiHandle(RemovableHandle):
+    """Removes several hooks at once."""
+
+    handles = ()
+
+    def __init__(self, handles):
+        self.handles = tuple(handles)
+
+    def remove(self):
+        for handle in self.handles:
+            handle.remove()
+
+    def __getstate__(self):
+        return self.handles
+
+    def __setstate__(self, state):
+        self.handles = state
+
+
+def register_multi_grad_hook(tensors, fn, *, mode="all"):
+    """Calls fn once a backward: with all gradients (None where there is none) when the last of
+    those that come has come, or, mode="any", with the first."""
+    if mode not in ("all", "any"):
+        raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
+    return _hook_any(tensors, fn) if mode == "any" else _hook_all(tensors, fn)
+
+
+def _hook_all(tensors, fn):
+    counts, wanted, buffers = {}, {}, {}
+    nodes = [get_gradient_edge(t)[0] for t in tensors]
+    lock = threading.Lock()
+
+    def seen(index, grad):
+        run = _C._current_graph_task_id()
+        with lock:
+            if run not in counts:
+                counts[run] = 0
+                buffers[run] = [None] * len(tensors)
+                wanted[run] = sum(_C._will_engine_execute_node(n) for n in nodes)
+            buffers[run][index] = grad
+            counts[run] += 1
+            last = counts[run] == wanted[run]
+            grads = buffers[run]
+            if last:
+                del counts[run], buffers[run], wanted[run]
+        if last:
+            fn(grads)
+
+    return _MultiHandle(t.register_hook(functools.partial(seen, i)) for i, t in enumerate(tensors))
+
+
+def _hook_any(tensors, fn):
+    ran, lock = {}, threading.Lock()
+
+    @functools.wraps(fn)
+    def first(grad):
+        run = _C._current_graph_task_id()
+        with lock:
+            if ran.get("run") == run:
+                return
+            ran["run"] = run
+        fn(grad)
+
+    return _MultiHandle(t.register_hook(first) for t in tensors if t.requires_grad)

@@ -3,7 +3,7 @@ from . import hooks
 
 
 def __getattr__(name):
-    if name in ("data", "_pytree"):
+    if name in ("data", "checkpoint", "dlpack", "_pytree"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

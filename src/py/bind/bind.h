@@ -292,6 +292,8 @@ bool cr_py_is_array(PyObject *x);
 
 /* The Python object of a node; borrows n. */
 PyObject *cr_py_node_object(cr_node *n);
+/* The node of a grad_fn, borrowed; NULL with an exception. */
+cr_node *cr_py_node_of(PyObject *grad_fn);
 /* The Function context that a Python node owns (borrowed), or NULL; and back. */
 PyObject *cr_py_node_context(cr_node *n);
 cr_node *cr_py_context_node(PyObject *context);
@@ -323,6 +325,8 @@ int cr_py_numpy_start(PyObject *m);
 int cr_py_dlpack_start(PyObject *m);
 int cr_py_legacy_start(PyObject *m);
 int cr_py_gradmode_start(PyObject *m);
+int cr_py_autocast_start(PyObject *m);
+int cr_py_saved_hooks_start(PyObject *m);
 int cr_py_node_start(PyObject *m);
 int cr_py_function_start(PyObject *m);
 int cr_py_engine_start(PyObject *m);

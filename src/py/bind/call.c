@@ -411,7 +411,7 @@ PyTypeObject cr_py_method_type = {
 
 /* --- installing --- */
 
-static PyObject *op_new(const cr_op *op, unsigned forms, bool method)
+static PyObject *op_new(const cr_op *op, const char *name, unsigned forms, bool method)
 {
     cr_py_sig *chain = cr_py_sig_chain(op, forms, method);
     cr_py_op *self;
@@ -424,14 +424,14 @@ static PyObject *op_new(const cr_op *op, unsigned forms, bool method)
     self->vectorcall = op_call;
     self->chain = chain;
     self->method = method;
-    self->name = PyUnicode_InternFromString(op->name);
+    self->name = PyUnicode_InternFromString(name);
     return (PyObject *)self;
 }
 
 /* Puts the callable of `op` into the dict `where`, unless no overload has such a form. */
-static int install(PyObject *where, const cr_op *op, unsigned forms, bool method)
+static int install(PyObject *where, const cr_op *op, const char *as, unsigned forms, bool method)
 {
-    PyObject *callable = op_new(op, forms, method);
+    PyObject *callable = op_new(op, as, forms, method);
 
     if (!callable)
         return PyErr_Occurred() ? -1 : 0;
@@ -443,10 +443,33 @@ static int install(PyObject *where, const cr_op *op, unsigned forms, bool method
     return done;
 }
 
+static int install_all(PyObject *m, PyObject *ops, const cr_op *op, const char *as)
+{
+    if (install(PyModule_GetDict(ops), op, as, 0, false) < 0 ||
+        install(PyModule_GetDict(m), op, as, CR_AS_FUNCTION, false) < 0)
+        return -1;
+    return install(cr_py_tensor_type->tp_dict, op, as, CR_AS_METHOD, true);
+}
+
+/* Clause `also`: further names; the in-place form of "clip" is "clip_". */
+static int install_also(PyObject *m, PyObject *ops, const cr_op *op)
+{
+    const char *p = (op->inplace_of ? op->inplace_of : op)->also;
+    char name[64];
+
+    for (p += strspn(p, " "); *p; p += strspn(p, " ")) {
+        int n = (int)strcspn(p, " ");
+        snprintf(name, sizeof name, "%.*s%s", n, p, op->inplace_of ? "_" : "");
+        if (install_all(m, ops, op, name) < 0)
+            return -1;
+        p += n;
+    }
+    return 0;
+}
+
 int cr_py_op_start(PyObject *m)
 {
     PyObject *ops = PyModule_New("cresset._C.ops");
-    PyObject *methods = cr_py_tensor_type->tp_dict, *functions = PyModule_GetDict(m);
 
     return_types = PyDict_New();
     if (!ops || !return_types || PyType_Ready(&cr_py_function_type) < 0 ||
@@ -456,9 +479,7 @@ int cr_py_op_start(PyObject *m)
         const cr_op *op = cr_ops_at(i);
         if (cr_ops_find(op->name) != op) /* the first overload stands for all */
             continue;
-        if (install(PyModule_GetDict(ops), op, 0, false) < 0 ||
-            install(functions, op, CR_AS_FUNCTION, false) < 0 ||
-            install(methods, op, CR_AS_METHOD, true) < 0)
+        if (install_all(m, ops, op, op->name) < 0 || install_also(m, ops, op) < 0)
             return -1;
     }
     PyType_Modified(cr_py_tensor_type);

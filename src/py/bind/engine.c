@@ -284,6 +284,40 @@ static PyObject *tensor_register_accumulated(PyObject *self, PyObject *callable)
     return add_hook(self, &((cr_py_tensor *)self)->accumulated, callable, true);
 }
 
+/* --- the run --- */
+
+static PyObject *graph_task_id(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyLong_FromLongLong(cr_backward_number());
+}
+
+static PyObject *will_execute(PyObject *m, PyObject *node)
+{
+    cr_node *n = cr_py_node_of(node);
+
+    (void)m;
+    return n ? PyBool_FromLong(cr_backward_reaches(n)) : NULL;
+}
+
+static PyObject *checkpoint_valid(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_backward_accumulates());
+}
+
+static PyObject *increment_version(PyObject *m, PyObject *x)
+{
+    (void)m;
+    if (!cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_TypeError, "increment_version expects a Tensor, not %s",
+                            Py_TYPE(x)->tp_name);
+    cr_py_tensor_of(x)->storage->version++;
+    Py_RETURN_NONE;
+}
+
 /* --- anomaly mode --- */
 
 static PyObject *set_anomaly(PyObject *m, PyObject *args)
@@ -361,6 +395,10 @@ PyMethodDef cr_py_engine_methods[] = {
     {0}};
 
 static PyMethodDef functions[] = {{"_run_backward", run_backward, METH_VARARGS, NULL},
+                                  {"_current_graph_task_id", graph_task_id, METH_NOARGS, NULL},
+                                  {"_will_engine_execute_node", will_execute, METH_O, NULL},
+                                  {"_is_checkpoint_valid", checkpoint_valid, METH_NOARGS, NULL},
+                                  {"_increment_version", increment_version, METH_O, NULL},
                                   {"_set_anomaly_enabled", set_anomaly, METH_VARARGS, NULL},
                                   {"is_anomaly_enabled", is_anomaly, METH_NOARGS, NULL},
                                   {"is_anomaly_check_nan_enabled", anomaly_checks_nan, METH_NOARGS, NULL},

@@ -16,7 +16,7 @@ typedef struct {
 static PyTypeObject node_type;
 static PyObject *classes; /* name -> class */
 
-static cr_node *node_of(PyObject *self)
+cr_node *cr_py_node_of(PyObject *self)
 {
     cr_node *n = PyObject_TypeCheck(self, &node_type) ? ((py_node *)self)->node
                                                       : cr_py_context_node(self);
@@ -35,7 +35,7 @@ static PyObject *class_of(const char *name)
     if (cls)
         return cls;
     bases = Py_BuildValue("(O)", (PyObject *)&node_type);
-    dict = Py_BuildValue("{s()ss}", "__slots__", "__module__", "torch.autograd");
+    dict = Py_BuildValue("{s()ss}", "__slots__", "__module__", "builtins");
     cls = bases && dict ? PyObject_CallFunction((PyObject *)&PyType_Type, "sOO", name, bases, dict)
                         : NULL;
     Py_XDECREF(bases);
@@ -84,7 +84,7 @@ static void node_dealloc(PyObject *self)
 
 static PyObject *node_name(PyObject *self, PyObject *unused)
 {
-    cr_node *n = node_of(self);
+    cr_node *n = cr_py_node_of(self);
 
     (void)unused;
     if (n && cr_node_variable(n))
@@ -101,7 +101,7 @@ static PyObject *edge_object(const cr_edge *e)
 
 static PyObject *node_next_functions(PyObject *self, void *unused)
 {
-    cr_node *n = node_of(self);
+    cr_node *n = cr_py_node_of(self);
     PyObject *out = n ? PyTuple_New(n->edge_count) : NULL;
 
     (void)unused;
@@ -130,7 +130,7 @@ static PyObject *node_metadata(PyObject *self, void *unused)
 
 static PyObject *node_variable(PyObject *self, void *unused)
 {
-    cr_node *n = node_of(self);
+    cr_node *n = cr_py_node_of(self);
     cr_tensor *leaf = n ? cr_node_variable(n) : NULL;
 
     (void)unused;
@@ -142,7 +142,7 @@ static PyObject *node_variable(PyObject *self, void *unused)
 
 static PyObject *node_sequence(PyObject *self, PyObject *unused)
 {
-    cr_node *n = node_of(self);
+    cr_node *n = cr_py_node_of(self);
 
     (void)unused;
     return n ? PyLong_FromUnsignedLongLong(n->sequence) : NULL;
@@ -151,7 +151,7 @@ static PyObject *node_sequence(PyObject *self, PyObject *unused)
 /* Registers `callable` in the node's dict of its kind. */
 static PyObject *add_hook(PyObject *self, PyObject *callable, bool after)
 {
-    cr_node *n = node_of(self);
+    cr_node *n = cr_py_node_of(self);
     PyObject *none = NULL, **dict = &none, *handle;
     bool made, own = PyObject_TypeCheck(self, &node_type);
     cr_status st = CR_OK;

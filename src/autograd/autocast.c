@@ -1,0 +1,265 @@
+/* Autocast: floating-point arguments of chosen operators come in another precision.
+ *
+ * Which operators, and in what precision, is said by their entries (clause `autocast`).
+ * The stage costs nothing while autocast is off: its bit is then not set in the thread.
+ * An operator that is called with converted arguments runs below the stage; every other
+ * one goes on as if the stage were not there, so that what it calls is converted.
+ *
+ * Leaves that require a gradient - weights - are converted once for as long as the
+ * outermost autocast lasts.  A conversion made without recording is of no use where it
+ * would have to be recorded, so the cache remembers which it was. */
+#include "autograd/autograd_impl.h"
+#include <string.h>
+
+typedef struct {
+    cr_tensor *leaf, *cast; /* counted */
+    uint32_t version;       /* of the leaf when it was converted */
+    bool recorded;
+} cached;
+
+typedef struct {
+    CR_VEC(cached) cache;
+    int nesting;
+    bool on[CR_DEVICE_COUNT], no_cache;
+    uint8_t dtype[CR_DEVICE_COUNT]; /* CR_BOOL: the device's own choice */
+} state;
+
+static CR_THREAD state *own;
+
+/* NULL without memory. */
+static state *state_of_thread(void)
+{
+    if (!own)
+        own = cr_alloc_zero(sizeof *own);
+    return own;
+}
+
+/* --- settings --- */
+bool cr_autocast_on(cr_device_kind device) { return own && own->on[device]; }
+
+cr_status cr_autocast_set(cr_device_kind device, bool on)
+{
+    state *s = state_of_thread();
+    bool any = false;
+
+    if (!s)
+        return CR_MEMORY;
+    s->on[device] = on;
+    for (int i = 0; i < CR_DEVICE_COUNT; i++)
+        any |= s->on[i];
+    if (any)
+        cr_thread.include |= CR_STAGE_BIT(AUTOCAST);
+    else
+        cr_thread.include &= ~CR_STAGE_BIT(AUTOCAST);
+    return CR_OK;
+}
+
+cr_dtype cr_autocast_dtype(cr_device_kind device)
+{
+    if (own && own->dtype[device])
+        return (cr_dtype)own->dtype[device];
+    return device == CR_CUDA ? CR_F16 : CR_BF16;
+}
+
+cr_status cr_autocast_set_dtype(cr_device_kind device, cr_dtype dtype)
+{
+    state *s = state_of_thread();
+
+    if (!s)
+        return CR_MEMORY;
+    s->dtype[device] = (uint8_t)dtype;
+    return CR_OK;
+}
+
+bool cr_autocast_caches(void) { return !own || !own->no_cache; }
+
+cr_status cr_autocast_set_caches(bool on)
+{
+    state *s = state_of_thread();
+
+    if (!s)
+        return CR_MEMORY;
+    s->no_cache = !on;
+    return CR_OK;
+}
+
+void cr_autocast_clear(void)
+{
+    size_t n = own ? own->cache.len : 0;
+
+    for (size_t i = 0; i < n; i++) {
+        cr_drop(own->cache.at[i].leaf);
+        cr_drop(own->cache.at[i].cast);
+    }
+    if (own) {
+        own->cache.len = 0;
+        cr_vec_drop(&own->cache);
+    }
+}
+
+cr_status cr_autocast_nest(int by, int *depth)
+{
+    state *s = state_of_thread();
+
+    if (!s)
+        return CR_MEMORY;
+    s->nesting += by;
+    *depth = s->nesting;
+    return CR_OK;
+}
+
+/* --- converting --- */
+/* float64 is asked for on purpose and stays. */
+static bool eligible(const cr_tensor *t)
+{
+    return (t->dtype == CR_F16 || t->dtype == CR_BF16 || t->dtype == CR_F32) && !t->number &&
+           own->on[t->device];
+}
+
+static bool worth_keeping(cr_tensor *t, cr_dtype to)
+{
+    return !own->no_cache && t->dtype == CR_F32 && to == cr_autocast_dtype((cr_device_kind)t->device) &&
+           t->requires_grad && cr_is_leaf(t) && !cr_base_of(t);
+}
+
+static cr_status keep_cast(cr_tensor *t, cr_tensor *cast)
+{
+    CR_TRY(cr_vec_reserve(&own->cache, 1));
+    cached c = {cr_keep(t), cr_keep(cast), t->storage->version, cr_recording()};
+    cr_vec_put(&own->cache, c);
+    return CR_OK;
+}
+
+/* The few weights of a layer are searched, all of a model's rarely: newest first. */
+static cr_tensor *find_cast(const cr_tensor *t, cr_dtype to)
+{
+    for (size_t i = own->cache.len; i-- > 0;) {
+        const cached *c = &own->cache.at[i];
+        if (c->leaf == t && c->cast->dtype == to && c->recorded == cr_recording() &&
+            c->version == t->storage->version)
+            return cr_keep(c->cast);
+    }
+    return NULL;
+}
+
+static cr_status convert(cr_tensor **out, cr_tensor *t, cr_dtype to)
+{
+    bool keep;
+
+    if (t->dtype == to) {
+        *out = cr_keep(t);
+        return CR_OK;
+    }
+    keep = worth_keeping(t, to);
+    if (keep && (*out = find_cast(t, to)))
+        return CR_OK;
+    CR_TRY(cr_call_cast(out, t, to));
+    return keep ? keep_cast(t, *out) : CR_OK;
+}
+
+/* --- the stage --- */
+typedef struct {
+    cr_value arg[CR_MAX_ARGS];
+    CR_VEC(cr_tensor *) made;
+    CR_VEC(cr_value *) lists;
+} casts;
+
+static void casts_drop(casts *c)
+{
+    for (size_t i = 0; i < c->made.len; i++)
+        cr_drop(c->made.at[i]);
+    for (size_t i = 0; i < c->lists.len; i++)
+        cr_free(c->lists.at[i]);
+    cr_vec_drop(&c->made);
+    cr_vec_drop(&c->lists);
+}
+
+static cr_dtype wanted_for(cr_autocast_way way, cr_dtype widest, const cr_tensor *t)
+{
+    return way == CR_AUTOCAST_LOWER     ? cr_autocast_dtype((cr_device_kind)t->device)
+           : way == CR_AUTOCAST_FLOAT32 ? CR_F32
+                                        : widest;
+}
+
+static cr_status convert_value(casts *c, cr_value *v, cr_autocast_way way, cr_dtype widest)
+{
+    cr_tensor *t = NULL;
+
+    if (v->tag != CR_TENSOR || !eligible(v->t))
+        return CR_OK;
+    CR_TRY(cr_vec_reserve(&c->made, 1));
+    CR_TRY(convert(&t, v->t, wanted_for(way, widest, v->t)));
+    cr_vec_put(&c->made, t);
+    v->t = t;
+    return CR_OK;
+}
+
+static cr_status convert_list(casts *c, cr_value *v, cr_autocast_way way, cr_dtype widest)
+{
+    cr_value *list;
+
+    CR_TRY(cr_vec_reserve(&c->lists, 1));
+    list = cr_alloc(v->len * sizeof *list + 1);
+    if (!list)
+        return CR_MEMORY;
+    cr_vec_put(&c->lists, list);
+    memcpy(list, v->list, v->len * sizeof *list);
+    for (uint32_t i = 0; i < v->len; i++)
+        CR_TRY(convert_value(c, &list[i], way, widest));
+    v->list = list;
+    return CR_OK;
+}
+
+static bool is_wide(const cr_value *v)
+{
+    if (v->tag == CR_TENSOR)
+        return eligible(v->t) && v->t->dtype != cr_autocast_dtype((cr_device_kind)v->t->device);
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+        if (is_wide(&v->list[i]))
+            return true;
+    return false;
+}
+
+/* float32 unless all have the lower precision already. */
+static cr_dtype widest_of(const cr_op *op, const cr_value *arg)
+{
+    for (uint32_t m = op->tensor_params; m; m &= m - 1)
+        if (is_wide(&arg[CR_CTZ(m)]))
+            return CR_F32;
+    return cr_autocast_dtype(CR_CPU);
+}
+
+static cr_status convert_all(casts *c, const cr_op *op, const cr_value *arg)
+{
+    cr_autocast_way way = (cr_autocast_way)op->autocast;
+    cr_dtype widest = way == CR_AUTOCAST_PROMOTE ? widest_of(op, arg) : CR_F32;
+
+    memcpy(c->arg, arg, op->param_count * sizeof *arg);
+    for (uint32_t m = op->tensor_params; m; m &= m - 1) {
+        cr_value *v = &c->arg[CR_CTZ(m)];
+        CR_TRY(v->tag == CR_TENSORS ? convert_list(c, v, way, widest)
+                                    : convert_value(c, v, way, widest));
+    }
+    return CR_OK;
+}
+
+static cr_status autocast_stage(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    casts c;
+    uint32_t was = cr_thread.exclude;
+    cr_status st;
+
+    if (CR_LIKELY(op->autocast == CR_AUTOCAST_AS_GIVEN))
+        return cr_call_past(CR_STAGE_AUTOCAST, op, arg, result);
+    memset(&c.made, 0, sizeof c.made);
+    memset(&c.lists, 0, sizeof c.lists);
+    cr_thread.exclude = was | CR_STAGE_BIT(AUTOCAST);
+    st = convert_all(&c, op, arg);
+    if (!st)
+        st = cr_call(op, c.arg, result);
+    cr_thread.exclude = was;
+    casts_drop(&c);
+    return st;
+}
+
+void cr_autocast_start(void) { cr_stage_fns[CR_STAGE_AUTOCAST] = autocast_stage; }

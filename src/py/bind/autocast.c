@@ -1,0 +1,128 @@
+/* Autocast's settings, as torch names them; the context managers are Python's (amp/). */
+#include "py/bind/bind.h"
+
+static int device_kind(PyObject *x, cr_device_kind *out)
+{
+    int kind = CR_CUDA, index;
+
+    if (x && !PyUnicode_Check(x)) {
+        PyErr_Format(PyExc_TypeError, "device_type must be a str, not %s", Py_TYPE(x)->tp_name);
+        return -1;
+    }
+    if (x && cr_py_device_from(x, &kind, &index) != 1)
+        return -1;
+    *out = (cr_device_kind)kind;
+    return 0;
+}
+
+static PyObject *done(cr_status st)
+{
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+/* is_autocast_enabled(), of CUDA, or of the device named. */
+static PyObject *is_enabled(PyObject *m, PyObject *args)
+{
+    PyObject *device = NULL;
+    cr_device_kind kind;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "|O:is_autocast_enabled", &device) ||
+        device_kind(device, &kind) < 0)
+        return NULL;
+    return PyBool_FromLong(cr_autocast_on(kind));
+}
+
+/* set_autocast_enabled(device_type, enabled), or (enabled) for CUDA. */
+static PyObject *set_enabled(PyObject *m, PyObject *args)
+{
+    PyObject *first, *second = NULL;
+    cr_device_kind kind;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "O|O:set_autocast_enabled", &first, &second) ||
+        device_kind(second ? first : NULL, &kind) < 0)
+        return NULL;
+    return done(cr_autocast_set(kind, PyObject_IsTrue(second ? second : first) > 0));
+}
+
+static PyObject *get_dtype(PyObject *m, PyObject *device)
+{
+    cr_device_kind kind;
+
+    (void)m;
+    if (device_kind(device, &kind) < 0)
+        return NULL;
+    return Py_NewRef(cr_py_dtype_object(cr_autocast_dtype(kind)));
+}
+
+static PyObject *set_dtype(PyObject *m, PyObject *args)
+{
+    PyObject *device, *dtype;
+    cr_device_kind kind;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO!:set_autocast_dtype", &device, &cr_py_dtype_type, &dtype) ||
+        device_kind(device, &kind) < 0)
+        return NULL;
+    return done(cr_autocast_set_dtype(kind, cr_py_dtype_from(dtype)));
+}
+
+static PyObject *caches(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_autocast_caches());
+}
+
+static PyObject *set_caches(PyObject *m, PyObject *x)
+{
+    (void)m;
+    return done(cr_autocast_set_caches(PyObject_IsTrue(x) > 0));
+}
+
+static PyObject *clear(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    cr_autocast_clear();
+    Py_RETURN_NONE;
+}
+
+static PyObject *nest(int by)
+{
+    int depth;
+    cr_status st = cr_autocast_nest(by, &depth);
+
+    return st ? cr_py_raise(st) : PyLong_FromLong(depth);
+}
+
+static PyObject *increment(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return nest(1);
+}
+
+static PyObject *decrement(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return nest(-1);
+}
+
+static PyMethodDef functions[] = {
+    {"is_autocast_enabled", is_enabled, METH_VARARGS, "Whether autocast is on for a device type."},
+    {"set_autocast_enabled", set_enabled, METH_VARARGS, "Switches autocast for a device type."},
+    {"get_autocast_dtype", get_dtype, METH_O, "The lower precision of a device type."},
+    {"set_autocast_dtype", set_dtype, METH_VARARGS, "Sets the lower precision of a device type."},
+    {"is_autocast_cache_enabled", caches, METH_NOARGS, "Whether converted weights are kept."},
+    {"set_autocast_cache_enabled", set_caches, METH_O, "Whether converted weights are kept."},
+    {"clear_autocast_cache", clear, METH_NOARGS, "Forgets converted weights."},
+    {"autocast_increment_nesting", increment, METH_NOARGS, "One more autocast is open."},
+    {"autocast_decrement_nesting", decrement, METH_NOARGS, "One fewer autocast is open."},
+    {0}};
+
+int cr_py_autocast_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

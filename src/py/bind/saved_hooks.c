@@ -1,0 +1,142 @@
+/* Hooks on tensors saved for backward: Python's two functions as cr_saved_hooks.
+ *
+ * What was packed keeps the hooks alive that can unpack it. */
+#include "py/bind/bind.h"
+
+typedef struct {
+    cr_saved_hooks c; /* first: what autograd sees */
+    PyObject *pack, *unpack;
+    int count;        /* 1 while on the stack, and what was packed; under the lock */
+} py_hooks;
+
+typedef struct {
+    py_hooks *hooks;
+    PyObject *object;
+} py_packed;
+
+static CR_THREAD py_hooks *top;
+static CR_THREAD PyObject *disabled; /* the message, while hooks may not be used */
+
+static void hooks_drop(py_hooks *h)
+{
+    if (--h->count)
+        return;
+    Py_DECREF(h->pack);
+    Py_DECREF(h->unpack);
+    PyMem_Free(h);
+}
+
+static cr_status pack(void *context, cr_tensor *t, void **out)
+{
+    PyGILState_STATE lock = PyGILState_Ensure();
+    py_hooks *h = context;
+    py_packed *p = PyMem_Malloc(sizeof *p);
+    PyObject *tensor = p ? cr_py_wrap_keep(t) : PyErr_NoMemory();
+    PyObject *object = tensor ? PyObject_CallOneArg(h->pack, tensor) : NULL;
+
+    Py_XDECREF(tensor);
+    if (object) {
+        h->count++;
+        *p = (py_packed){h, object};
+        *out = p;
+    } else {
+        PyMem_Free(p);
+    }
+    PyGILState_Release(lock);
+    return object ? CR_OK : CR_PYTHON;
+}
+
+static cr_status unpacked(cr_tensor **out, PyObject *x)
+{
+    if (!x)
+        return CR_PYTHON;
+    if (!cr_py_is_tensor(x)) {
+        PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor "
+                                      "but got result of type %R", Py_TYPE(x));
+        return CR_PYTHON;
+    }
+    *out = cr_keep(cr_py_tensor_of(x));
+    return CR_OK;
+}
+
+static cr_status unpack(void *packed, cr_tensor **out)
+{
+    PyGILState_STATE lock = PyGILState_Ensure();
+    py_packed *p = packed;
+    PyObject *x = PyObject_CallOneArg(p->hooks->unpack, p->object);
+    cr_status st = unpacked(out, x);
+
+    Py_XDECREF(x);
+    PyGILState_Release(lock);
+    return st;
+}
+
+static void drop(void *packed)
+{
+    PyGILState_STATE lock = PyGILState_Ensure();
+    py_packed *p = packed;
+    PyObject *type, *value, *trace;
+
+    PyErr_Fetch(&type, &value, &trace);
+    Py_DECREF(p->object);
+    hooks_drop(p->hooks);
+    PyMem_Free(p);
+    PyErr_Restore(type, value, trace);
+    PyGILState_Release(lock);
+}
+
+static PyObject *push(PyObject *m, PyObject *args)
+{
+    PyObject *pack_fn, *unpack_fn;
+    py_hooks *h;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OO", &pack_fn, &unpack_fn))
+        return NULL;
+    if (disabled)
+        return PyErr_Format(PyExc_RuntimeError, "%U", disabled);
+    h = PyMem_Calloc(1, sizeof *h);
+    if (!h)
+        return PyErr_NoMemory();
+    h->c = (cr_saved_hooks){.pack = pack, .unpack = unpack, .drop = drop, .context = h};
+    h->pack = Py_NewRef(pack_fn);
+    h->unpack = Py_NewRef(unpack_fn);
+    h->count = 1;
+    cr_saved_hooks_push(&h->c);
+    top = h;
+    Py_RETURN_NONE;
+}
+
+static PyObject *pop(PyObject *m, PyObject *unused)
+{
+    py_hooks *h = top;
+
+    (void)m;
+    (void)unused;
+    if (!h)
+        return PyErr_Format(PyExc_RuntimeError, "there are no saved tensor hooks to remove");
+    cr_saved_hooks_pop();
+    top = (py_hooks *)h->c.outer;
+    hooks_drop(h);
+    Py_RETURN_NONE;
+}
+
+/* _saved_tensors_hooks_disable(message or None): what was there before. */
+static PyObject *disable(PyObject *m, PyObject *message)
+{
+    PyObject *was = disabled ? disabled : Py_NewRef(Py_None);
+
+    (void)m;
+    if (top && message != Py_None && !disabled)
+        return PyErr_Format(PyExc_RuntimeError, "%U", message);
+    disabled = message == Py_None ? NULL : Py_NewRef(message);
+    return was;
+}
+
+static PyMethodDef functions[] = {
+    {"_push_saved_tensors_hooks", push, METH_VARARGS, NULL},
+    {"_pop_saved_tensors_hooks", pop, METH_NOARGS, NULL},
+    {"_disable_saved_tensors_hooks", disable, METH_O, NULL},
+    {0}};
+
+int cr_py_saved_hooks_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

@@ -1,0 +1,105 @@
+"""Small programs that people write every day, and what they answer.
+
+A case is a name and up to a dozen lines, run as at Python's prompt: the value of every expression
+that is not None is shown by repr, beside what is printed, warned and raised.
+`python everyday_cases.py --record` runs all of them with torch and writes everyday_expected.json.
+The cases themselves are text, in everyday_cases.txt: `# group` begins a group, `== name` a case."""
+import ast
+import contextlib
+import importlib
+import io
+import json
+import pathlib
+import re
+import sys
+import warnings
+
+HERE = pathlib.Path(__file__).parent
+
+
+def read_cases():
+    """{"group: name": lines}, in the file's order."""
+    cases, group, name = {}, None, None
+    for line in (HERE / "everyday_cases.txt").read_text().splitlines():
+        if line.startswith("# "):
+            group = line[2:].strip()
+        elif line.startswith("== "):
+            name = f"{group}: {line[3:].strip()}"
+            if name in cases:
+                raise ValueError(f"two cases are called {name!r}")
+            cases[name] = ""
+        elif name:
+            cases[name] += line + "\n"
+    return {name: text.strip("\n") for name, text in cases.items()}
+
+
+def neutral(text):
+    """Without what depends on the machine, and with one name for the library."""
+    text = text.replace("cresset", "torch")
+    text = re.sub(r"0x[0-9a-f]+", "0x...", text)
+    text = re.sub(r" \(Triggered internally at .*?\)", "", text)
+    text = re.sub(r"\nException raised from .*", "", text, flags=re.S)
+    return text
+
+
+def reset(t):
+    t.set_default_dtype(t.float32)
+    t.set_default_device(None)
+    t.set_grad_enabled(True)
+    t.set_printoptions(profile="default")
+    t.use_deterministic_algorithms(False)
+    t.set_warn_always(True)
+    t.manual_seed(0)
+
+
+def run(module, text):
+    """The lines that a case makes."""
+    t = importlib.import_module(module)
+    text = re.sub(r"\b(from|import) torch\b", rf"\1 {module}", text)
+    import numpy
+    names = {"torch": t, "nn": importlib.import_module(module + ".nn"), "np": numpy,
+             "F": importlib.import_module(module + ".nn.functional"), "__name__": "case"}
+    out = []
+    reset(t)
+
+    def warned(message, category, *rest, **more):
+        out.append(f"{category.__name__}: {message}")
+
+    printed = io.StringIO()
+
+    def take_printed():
+        if printed.getvalue():
+            out.append(printed.getvalue().rstrip("\n"))
+            printed.seek(0)
+            printed.truncate()
+
+    with warnings.catch_warnings(), contextlib.redirect_stdout(printed):
+        warnings.simplefilter("always")
+        warnings.showwarning = warned
+        try:
+            for step in ast.parse(text).body:
+                if isinstance(step, ast.Expr):
+                    value = eval(compile(ast.Expression(step.value), "case", "eval"), names)
+                    take_printed()
+                    if value is not None:
+                        out.append(repr(value))
+                else:
+                    exec(compile(ast.Module([step], []), "case", "exec"), names)
+                take_printed()
+        except Exception as error:
+            take_printed()
+            out.append(f"{type(error).__name__}: {error}")
+    reset(t)
+    return neutral("\n".join(out)).splitlines()
+
+
+def main(args):
+    if args[:1] != ["--record"]:
+        sys.exit(__doc__)
+    got = {name: run("torch", text) for name, text in read_cases().items()}
+    (HERE / "everyday_expected.json").write_text(json.dumps(got, indent=0, ensure_ascii=False) + "\n")
+    print(len(got), "cases")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
