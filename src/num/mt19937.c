@@ -20,17 +20,21 @@ static uint32_t twist(uint32_t high, uint32_t low)
 }
 
 /* Each loop's writes stay M or N - M words away from its reads, so both are vectorized. */
-CR_WIDE void cr_mt_turn(cr_mt19937 *mt)
+CR_WIDE static void turn(uint32_t *s)
 {
     enum { N = CR_MT_SIZE, M = CR_MT_SHIFT };
-    uint32_t *s = mt->state;
 
     for (int i = 0; i < N - M; i++)
         s[i] = s[i + M] ^ twist(s[i], s[i + 1]);
     for (int i = N - M; i < N - 1; i++)
         s[i] = s[i + M - N] ^ twist(s[i], s[i + 1]);
     s[N - 1] = s[M - 1] ^ twist(s[N - 1], s[0]);
-    mt->left = N;
+}
+
+void cr_mt_turn(cr_mt19937 *mt)
+{
+    turn(mt->state);
+    mt->left = CR_MT_SIZE;
     mt->next = 0;
 }
 

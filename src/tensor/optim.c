@@ -1,103 +1,311 @@
-/* Optimizer steps over lists of parameters: each parameter is one kernel call in place. */
-#include "tensor/internal.h"
+/* Optimizer steps over lists of parameters: which arithmetic, and its numbers. */
 #include "tensor/optim.h"
+#include "tensor/internal.h"
+#include "tensor/update.h"
 #include <math.h>
 
-static cr_status check_lists(const char *name, const cr_value *arg, int lists)
+/* --- what amp's scaler hands over --- */
+
+static cr_status number_of(double *out, const cr_value *v)
 {
-    for (int i = 1; i < lists; i++)
-        if (arg[i].tag == CR_TENSORS && arg[i].len && arg[i].len != arg[0].len)
-            return cr_fail(CR_RUNTIME, "%s: lists of %u and %u tensors", name, arg[0].len,
-                           arg[i].len);
+    cr_scalar s;
+
+    CR_TRY(cr_tensor_item(&s, v->t));
+    *out = cr_scalar_as_double(s);
     return CR_OK;
 }
 
-static cr_tensor *item(const cr_value *list, uint32_t i) { return list->list[i].t; }
-
-/* Runs a body whose first `written` tensors are also its results, in place. */
-static cr_status step_in_place(const cr_op *op, const cr_value *arg, int written,
-                               const int *result_param)
+/* Divides the gradients by the scale, as torch's fused steps leave them. */
+static cr_status unscale(const cr_value *grads, const cr_value *scale)
 {
-    cr_tensor *out[CR_MAX_RESULTS];
+    const cr_op *op = cr_ops_find("div_");
 
-    for (int k = 0; k < written; k++) {
-        out[k] = arg[result_param[k]].t;
-        if (out[k]->inference && !cr_thread.inference)
-            return cr_fail(CR_RUNTIME, "Inplace update to inference tensor outside InferenceMode "
-                                       "is not allowed.");
+    for (uint32_t i = 0; i < grads->len; i++) {
+        cr_value arg[] = {grads->list[i], *scale}, result = {0};
+        CR_TRY(cr_call(op, arg, &result));
+        cr_drop_values(&result, 1);
     }
-    CR_TRY(cr_run_body_into(op, arg, out));
-    for (int k = 0; k < written; k++)
-        out[k]->storage->version++;
     return CR_OK;
+}
+
+/* Runs the update unless an infinite gradient was found. */
+static cr_status run(const cr_update *u, const cr_value *scale, const cr_value *found_inf)
+{
+    double found = 0;
+
+    CR_TRY(cr_update_check(u));
+    if (found_inf->tag == CR_TENSOR)
+        CR_TRY(number_of(&found, found_inf));
+    if (found != 0)
+        return CR_OK;
+    if (scale->tag == CR_TENSOR)
+        CR_TRY(unscale(u->list[1], scale));
+    return cr_update_run(u);
+}
+
+/* --- gradient descent --- */
+
+static void sgd_numbers(const cr_update *u, uint32_t i, cr_value *to)
+{
+    const cr_value *arg = u->context; /* decay, momentum, lr, dampening, nesterov, ... */
+    int n = 0;
+
+    (void)i;
+    to[n++] = arg[2];
+    to[n++] = arg[0];
+    if (u->lists == 3) {
+        to[n++] = arg[1];
+        to[n++] = cr_of_float(1 - arg[3].d);
+        to[n++] = arg[4];
+    }
+    to[n++] = arg[5];
+    if (u->lists == 3)
+        to[n++] = arg[6];
 }
 
 cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
 {
-    static const int plain[] = {0}, with_buffer[] = {0, 2};
-    double decay = arg[3].d, momentum = arg[4].d, lr = arg[5].d;
-    double damping = 1 - arg[6].d;
-    const cr_op *op = cr_ops_find(momentum != 0 ? "_sgd_momentum_step" : "_sgd_step");
+    bool momentum = arg[4].d != 0;
+    cr_update u = {.name = "_fused_sgd_",
+                   .op = cr_ops_find(momentum ? "_sgd_momentum_step" : "_sgd_step"),
+                   .lists = momentum ? 3 : 2,
+                   .written = momentum ? 1 | 4 : 1,
+                   .list = {&arg[0], &arg[1], &arg[2]},
+                   .numbers = sgd_numbers,
+                   .context = arg + 3};
 
     (void)result;
-    CR_TRY(check_lists("_fused_sgd_", arg, momentum != 0 ? 3 : 2));
-    for (uint32_t i = 0; i < arg[0].len; i++) {
-        cr_value p = cr_of_tensor(item(&arg[0], i)), g = cr_of_tensor(item(&arg[1], i));
-        if (momentum == 0) {
-            cr_value a[] = {p, g, cr_of_float(lr), cr_of_float(decay), arg[8]};
-            CR_TRY(step_in_place(op, a, 1, plain));
-            continue;
-        }
-        cr_value a[] = {p, g, cr_of_tensor(item(&arg[2], i)), cr_of_float(lr), cr_of_float(decay),
-                        cr_of_float(momentum), cr_of_float(damping), arg[7], arg[8], arg[9]};
-        CR_TRY(step_in_place(op, a, 2, with_buffer));
-    }
+    return run(&u, &arg[10], &arg[11]);
+}
+
+/* --- steps that are counted --- */
+
+static double step_of(const cr_value *steps, uint32_t i)
+{
+    const cr_tensor *t = steps->list[i].t;
+
+    return cr_scalar_as_double(cr_scalar_load((cr_dtype)t->dtype, t->data));
+}
+
+static cr_status check_steps(const cr_value *steps, const cr_value *params)
+{
+    if (steps->len != params->len)
+        return cr_fail(CR_RUNTIME, "lists of %u parameters and %u steps", params->len, steps->len);
+    for (uint32_t i = 0; i < steps->len; i++)
+        if (steps->list[i].t->numel != 1 || steps->list[i].t->device != CR_CPU)
+            return cr_fail(CR_RUNTIME, "a step must be one number on the CPU");
     return CR_OK;
 }
 
-static cr_status adam_one(const cr_value *arg, uint32_t i, double step, bool decoupled)
+static void count_up(const cr_value *steps)
 {
-    static const int plain[] = {0, 2, 3}, with_max[] = {0, 2, 3, 4};
-    double lr = arg[6].d, beta1 = arg[7].d, beta2 = arg[8].d, decay = arg[9].d;
-    bool amsgrad = arg[11].i;
-    cr_value a[15];
+    for (uint32_t i = 0; i < steps->len; i++) {
+        cr_tensor *t = steps->list[i].t;
+        cr_scalar_store(cr_scalar_float(step_of(steps, i) + 1), (cr_dtype)t->dtype, t->data);
+        t->storage->version++;
+    }
+}
+
+/* --- Adam --- */
+
+typedef struct {
+    const cr_value *steps;
+    bool counts; /* the steps are counted up here, not by the caller */
+    double lr, beta1, beta2, decay;
+    cr_value eps, maximize;
+    bool decoupled;
+} adam;
+
+/* The numbers of one step. */
+static void adam_numbers(const cr_update *u, uint32_t i, cr_value *to)
+{
+    const adam *a = u->context;
+    double step = step_of(a->steps, i);
     int n = 0;
 
-    for (int list = 0; list < (amsgrad ? 5 : 4); list++)
-        a[n++] = cr_of_tensor(item(&arg[list], i));
-    a[n++] = cr_of_float(decoupled ? 1 - lr * decay : 1);
-    a[n++] = cr_of_float(decoupled ? 0 : decay);
-    a[n++] = cr_of_float(beta1);
-    a[n++] = cr_of_float(1 - beta1);
-    a[n++] = cr_of_float(beta2);
-    a[n++] = cr_of_float(1 - beta2);
-    a[n++] = cr_of_float(lr / (1 - pow(beta1, step)));
-    a[n++] = cr_of_float(sqrt(1 - pow(beta2, step)));
-    a[n++] = arg[10];
-    a[n++] = arg[12];
-    const cr_op *op = cr_ops_find(amsgrad ? "_amsgrad_step" : "_adam_step");
-    return step_in_place(op, a, amsgrad ? 4 : 3, amsgrad ? with_max : plain);
+    to[n++] = cr_of_float(a->decoupled ? 1 - a->lr * a->decay : 1);
+    to[n++] = cr_of_float(a->decoupled ? 0 : a->decay);
+    to[n++] = cr_of_float(a->beta1);
+    to[n++] = cr_of_float(1 - a->beta1);
+    to[n++] = cr_of_float(a->beta2);
+    to[n++] = cr_of_float(1 - a->beta2);
+    to[n++] = cr_of_float(a->lr / (1 - pow(a->beta1, step)));
+    to[n++] = cr_of_float(sqrt(1 - pow(a->beta2, step)));
+    to[n++] = a->eps;
+    to[n++] = a->maximize;
 }
 
-static cr_status adam(const char *name, const cr_value *arg, bool decoupled)
+static cr_status adam_start(const cr_update *u)
 {
-    CR_TRY(check_lists(name, arg, 6));
-    for (uint32_t i = 0; i < arg[0].len; i++) {
-        cr_scalar step;
-        CR_TRY(cr_tensor_item(&step, item(&arg[5], i)));
-        CR_TRY(adam_one(arg, i, cr_scalar_as_double(step), decoupled));
-    }
+    const adam *a = u->context;
+
+    if (a->counts)
+        count_up(a->steps);
     return CR_OK;
+}
+
+/* (params, grads, means, squares, maxima, steps, lr, beta1, beta2, weight_decay, eps, amsgrad,
+ * maximize, grad_scale, found_inf) */
+static cr_status step_adam(const char *name, const cr_value *arg, bool decoupled, bool counts)
+{
+    bool amsgrad = arg[11].i;
+    adam a = {&arg[5],   counts,   arg[6].d,  arg[7].d, arg[8].d,
+              arg[9].d, arg[10], arg[12], decoupled};
+    cr_update u = {.name = name,
+                   .op = cr_ops_find(amsgrad ? "_amsgrad_step" : "_adam_step"),
+                   .lists = amsgrad ? 5 : 4,
+                   .written = amsgrad ? 1 | 4 | 8 | 16 : 1 | 4 | 8,
+                   .list = {&arg[0], &arg[1], &arg[2], &arg[3], &arg[4]},
+                   .numbers = adam_numbers,
+                   .start = adam_start,
+                   .context = &a};
+
+    CR_TRY(check_steps(&arg[5], &arg[0]));
+    return run(&u, &arg[13], &arg[14]);
 }
 
 cr_status cr_fused_adam(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return adam("_fused_adam_", arg, false);
+    return step_adam("_fused_adam_", arg, false, false);
 }
 
 cr_status cr_fused_adamw(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return adam("_fused_adamw_", arg, true);
+    return step_adam("_fused_adamw_", arg, true, false);
+}
+
+/* The same with `decoupled` behind, counting the steps. */
+cr_status cr_counted_adam(const cr_value *arg, cr_value *result)
+{
+    (void)result;
+    return step_adam("_counted_adam_", arg, arg[15].i, true);
+}
+
+/* --- Adagrad --- */
+
+typedef struct {
+    const cr_value *steps;
+    bool counts;
+    double lr, lr_decay;
+    cr_value decay, eps, maximize;
+} adagrad;
+
+static void adagrad_numbers(const cr_update *u, uint32_t i, cr_value *to)
+{
+    const adagrad *a = u->context;
+
+    to[0] = cr_of_float(a->lr / (1 + (step_of(a->steps, i) - 1) * a->lr_decay));
+    to[1] = a->decay;
+    to[2] = a->eps;
+    to[3] = a->maximize;
+}
+
+static cr_status adagrad_start(const cr_update *u)
+{
+    const adagrad *a = u->context;
+
+    if (a->counts)
+        count_up(a->steps);
+    return CR_OK;
+}
+
+/* (params, grads, sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf) */
+static cr_status step_adagrad(const char *name, const cr_value *arg, bool counts)
+{
+    adagrad a = {&arg[3], counts, arg[4].d, arg[5].d, arg[6], arg[7], arg[8]};
+    cr_update u = {.name = name,
+                   .op = cr_ops_find("_adagrad_step"),
+                   .lists = 3,
+                   .written = 1 | 4,
+                   .list = {&arg[0], &arg[1], &arg[2]},
+                   .numbers = adagrad_numbers,
+                   .start = adagrad_start,
+                   .context = &a};
+
+    CR_TRY(check_steps(&arg[3], &arg[0]));
+    return run(&u, &arg[9], &arg[10]);
+}
+
+cr_status cr_fused_adagrad(const cr_value *arg, cr_value *result)
+{
+    (void)result;
+    return step_adagrad("_fused_adagrad_", arg, false);
+}
+
+cr_status cr_counted_adagrad(const cr_value *arg, cr_value *result)
+{
+    (void)result;
+    return step_adagrad("_counted_adagrad_", arg, true);
+}
+
+/* --- RMSprop and Adadelta: their numbers are the same for every parameter --- */
+
+typedef struct {
+    const cr_value *steps, *number;
+    int numbers;
+} counted;
+
+static void counted_numbers(const cr_update *u, uint32_t i, cr_value *to)
+{
+    const counted *c = u->context;
+
+    (void)i;
+    for (int n = 0; n < c->numbers; n++)
+        to[n] = c->number[n];
+}
+
+static cr_status counted_start(const cr_update *u)
+{
+    count_up(((const counted *)u->context)->steps);
+    return CR_OK;
+}
+
+static cr_status run_counted(cr_update *u, counted *c)
+{
+    cr_value none = cr_of_none();
+
+    CR_TRY(check_steps(c->steps, u->list[0]));
+    u->numbers = counted_numbers;
+    u->start = counted_start;
+    u->context = c;
+    return run(u, &none, &none);
+}
+
+/* (params, grads, squares, means, buffers, steps, lr, alpha, one_alpha, eps, weight_decay,
+ * momentum, maximize): means when centered, buffers with momentum. */
+cr_status cr_counted_rmsprop(const cr_value *arg, cr_value *result)
+{
+    static const char *const names[] = {"_rmsprop_step", "_rmsprop_momentum_step",
+                                        "_rmsprop_centered_step",
+                                        "_rmsprop_centered_momentum_step"};
+    bool centered = arg[3].len > 0, momentum = arg[4].len > 0;
+    counted c = {&arg[5], &arg[6], 7};
+    cr_update u = {.name = "_counted_rmsprop_",
+                   .op = cr_ops_find(names[2 * centered + momentum]),
+                   .lists = 3,
+                   .list = {&arg[0], &arg[1], &arg[2]}};
+
+    (void)result;
+    if (centered)
+        u.list[u.lists++] = &arg[3];
+    if (momentum)
+        u.list[u.lists++] = &arg[4];
+    u.written = (1u << u.lists) - 1 - 2;
+    return run_counted(&u, &c);
+}
+
+/* (params, grads, squares, updates, steps, lr, rho, one_rho, eps, weight_decay, maximize) */
+cr_status cr_counted_adadelta(const cr_value *arg, cr_value *result)
+{
+    counted c = {&arg[4], &arg[5], 6};
+    cr_update u = {.name = "_counted_adadelta_",
+                   .op = cr_ops_find("_adadelta_step"),
+                   .lists = 4,
+                   .written = 1 | 4 | 8,
+                   .list = {&arg[0], &arg[1], &arg[2], &arg[3]}};
+
+    (void)result;
+    return run_counted(&u, &c);
 }

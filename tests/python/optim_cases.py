@@ -23,6 +23,19 @@ OPTIMIZERS = [
     ("RMSprop", {"weight_decay": 0.1}),
     ("Rprop", {}),
     ("ASGD", {"t0": 2, "weight_decay": 0.1}),
+    ("ASGD", {"t0": 2, "foreach": True}),
+    ("Adagrad", {"initial_accumulator_value": 0.1, "maximize": True}),
+    ("Adagrad", {"fused": True, "lr": 0.1}),
+    ("Adadelta", {"lr": 0.5, "rho": 0.8, "maximize": True, "foreach": True}),
+    ("Adam", {"lr": 0.1, "betas": (0.8, 0.95), "foreach": True, "maximize": True}),
+    ("AdamW", {"lr": 0.1, "fused": True, "weight_decay": 0.2}),
+    ("SGD", {"lr": 0.1, "momentum": 0.8, "fused": True}),
+    ("RMSprop", {"centered": True}),
+    ("RMSprop", {"momentum": 0.9, "lr": 0.05, "maximize": True, "foreach": True}),
+    ("NAdam", {"foreach": True}),
+    ("RAdam", {"foreach": True, "maximize": True}),
+    ("Adamax", {"foreach": True}),
+    ("Rprop", {"foreach": True, "maximize": True}),
     ("LBFGS", {"max_iter": 6}),
     ("LBFGS", {"line_search_fn": "strong_wolfe", "max_iter": 6}),
     ("LBFGS", {"lr": 0.5, "history_size": 3, "max_iter": 5}),
@@ -45,6 +58,17 @@ SCHEDULES = {
     "OneCycleLR": lambda s, o: s.OneCycleLR(o, 1.0, 40),
     "OneCycleLR three": lambda s, o: s.OneCycleLR(o, [1.0, 2.0], 40, three_phase=True,
                                                   anneal_strategy="linear"),
+    "CosineAnnealingWarmRestarts 1": lambda s, o: s.CosineAnnealingWarmRestarts(o, 5, 1, 0.02),
+    "LinearLR whole": lambda s, o: s.LinearLR(o, 0.25, 0.75, 8),
+    "LambdaLR two": lambda s, o: s.LambdaLR(o, [lambda e: 1 / (e + 1), lambda e: 0.5]),
+    "CyclicLR scale": lambda s, o: s.CyclicLR(o, [0.1, 0.2], [1.0, 2.0], 3, 2, scale_fn=lambda x: 0.7 ** x,
+                                              scale_mode="iterations", cycle_momentum=False),
+    "OneCycleLR epochs": lambda s, o: s.OneCycleLR(o, 0.8, epochs=5, steps_per_epoch=5, pct_start=0.4,
+                                                   div_factor=10, final_div_factor=100),
+    "SequentialLR of three": lambda s, o: s.SequentialLR(
+        o, [s.LinearLR(o, 0.1, 1.0, 3), s.CosineAnnealingLR(o, 6), s.StepLR(o, 2)], [3, 9]),
+    "ChainedScheduler of three": lambda s, o: s.ChainedScheduler(
+        [s.LinearLR(o, 0.5), s.ExponentialLR(o, 0.95), s.StepLR(o, 5, 0.5)], optimizer=o),
     "ReduceLROnPlateau": lambda s, o: s.ReduceLROnPlateau(o, patience=2, cooldown=1),
     "ReduceLROnPlateau max": lambda s, o: s.ReduceLROnPlateau(o, mode="max", patience=1,
                                                               threshold_mode="abs"),
@@ -118,6 +142,59 @@ def _numbers(t, tensor):
     return tensor.reshape(-1).tolist()
 
 
+def freeze(t, value):
+    """A saved state as JSON holds it: tensors with their type and sizes, keys in their order."""
+    if isinstance(value, t.Tensor):
+        return {"tensor": _numbers(t, value), "dtype": str(value.dtype).split(".")[1],
+                "size": list(value.shape)}
+    if isinstance(value, dict):
+        return {"dict": [[k, freeze(t, v)] for k, v in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [freeze(t, v) for v in value]}
+    return [freeze(t, v) for v in value] if isinstance(value, list) else value
+
+
+def thaw(t, value):
+    if isinstance(value, list):
+        return [thaw(t, v) for v in value]
+    if not isinstance(value, dict):
+        return value
+    if "dict" in value:
+        return {k: thaw(t, v) for k, v in value["dict"]}
+    if "tuple" in value:
+        return tuple(thaw(t, v) for v in value["tuple"])
+    return t.tensor(value["tensor"], dtype=getattr(t, value["dtype"])).reshape(value["size"])
+
+
+def some_steps(name):
+    return 3 if name != "LBFGS" else 1
+
+
+def run_saved(t, name, options):
+    """The state and the parameters after some steps, and the parameters after as many more."""
+    params, loss = problem(t, fixed=name == "LBFGS")
+    optimizer = make(t, name, options, params)
+    advance(name, optimizer, loss, some_steps(name))
+    saved = freeze(t, optimizer.state_dict())
+    start = [freeze(t, p.detach()) for p in params]
+    advance(name, optimizer, loss, some_steps(name))
+    return {"state": saved, "start": start, "values": [v for p in params for v in _numbers(t, p.detach())]}
+
+
+def run_resumed(t, name, options, recorded):
+    """Steps from a recorded state: the same parameters as if there had been no stop."""
+    params, loss = problem(t, fixed=name == "LBFGS")
+    with t.no_grad():
+        for p, value in zip(params, recorded["start"]):
+            p.copy_(thaw(t, value))
+    optimizer = make(t, name, options, params)
+    for _ in range(some_steps(name) if name != "LBFGS" else 0):
+        loss()  # the problem counts its calls
+    optimizer.load_state_dict(thaw(t, recorded["state"]))
+    advance(name, optimizer, loss, some_steps(name))
+    return [v for p in params for v in _numbers(t, p.detach())]
+
+
 def run_schedule(t, name, steps=24):
     """Rates and momenta of both groups over the epochs."""
     p, q = (t.nn.Parameter(t.zeros(2)) for _ in range(2))
@@ -133,3 +210,26 @@ def run_schedule(t, name, steps=24):
             metric = (1 / (1 + i // 4),) if name.startswith("Reduce") else ()
             scheduler.step(*metric)
     return out
+
+
+def run_schedule_state(t, name):
+    """The keys of a schedule's saved state, its plain values, and the last rates."""
+    p, q = (t.nn.Parameter(t.zeros(2)) for _ in range(2))
+    optimizer = t.optim.SGD([{"params": [p]}, {"params": [q], "lr": 0.5}], lr=0.1, momentum=0.9)
+    scheduler = SCHEDULES[name](t.optim.lr_scheduler, optimizer)
+    for _ in range(5):
+        optimizer.step()
+        scheduler.step(*((1.0,) if name.startswith("Reduce") else ()))
+    state = scheduler.state_dict()
+    plain = {k: v for k, v in state.items() if isinstance(v, (int, float, str, bool))}
+    return {"keys": sorted(state), "plain": plain, "last": scheduler.get_last_lr()}
+
+
+def record(t):
+    """All that optim_expected.json holds, from the torch given."""
+    return {"optimizers": {label(*c): run_optimizer(t, *c) for c in OPTIMIZERS},
+            "complex": {label(*c): run_optimizer(t, *c, complex_numbers=True)["values"]
+                        for c in OPTIMIZERS if not c[1].get("fused")},
+            "saved": {label(*c): run_saved(t, *c) for c in OPTIMIZERS},
+            "schedules": {name: run_schedule(t, name) for name in SCHEDULES},
+            "schedule states": {name: run_schedule_state(t, name) for name in SCHEDULES}}

@@ -43,6 +43,37 @@ def test_steps_give_the_recorded_numbers(name, options):
 
 
 @pytest.mark.parametrize("name, options", cases.OPTIMIZERS, ids=IDS)
+def test_a_state_saved_by_torch_is_gone_on_from(name, options):
+    recorded = EXPECTED["saved"][cases.label(name, options)]
+    got = cases.run_resumed(torch, name, options, recorded)
+    tolerance = 1e-3 if name == "LBFGS" else 2e-5
+    assert got == pytest.approx(recorded["values"], rel=tolerance, abs=tolerance)
+
+
+def outline(value):
+    """A frozen state without its numbers and the order of its keys."""
+    if isinstance(value, dict):
+        if "tensor" in value:
+            return value["dtype"], value["size"]
+        if "dict" in value:
+            return {k: outline(v) for k, v in value["dict"]}
+        return {k: outline(v) for k, v in value.items()}
+    return [outline(v) for v in value] if isinstance(value, list) else type(value)
+
+
+@pytest.mark.parametrize("name, options", cases.OPTIMIZERS, ids=IDS)
+def test_a_saved_state_is_laid_out_as_torchs(name, options):
+    got = json.loads(json.dumps(cases.run_saved(torch, name, options)["state"]))
+    recorded = EXPECTED["saved"][cases.label(name, options)]["state"]
+    assert outline(got) == outline(recorded)
+    keys = [[k for k, _ in one["dict"]] for one in got["dict"][1][1]]
+    assert keys == [[k for k, _ in one["dict"]] for one in recorded["dict"][1][1]]
+
+
+NOT_FUSED = [c for c in cases.OPTIMIZERS if not c[1].get("fused")]
+
+
+@pytest.mark.parametrize("name, options", NOT_FUSED, ids=[cases.label(*c) for c in NOT_FUSED])
 def test_complex_parameters_are_pairs(name, options):
     got = cases.run_optimizer(torch, name, options, complex_numbers=True)["values"]
     tolerance = 1e-3 if name == "LBFGS" else 2e-5
@@ -274,6 +305,14 @@ def test_schedules_go_on_from_a_saved_state(name):
         g["lr"] for g in first[0].param_groups]
 
 
+@pytest.mark.parametrize("name", cases.SCHEDULES)
+def test_a_schedules_state_has_torchs_keys(name):
+    got, recorded = cases.run_schedule_state(torch, name), EXPECTED["schedule states"][name]
+    assert got["keys"] == recorded["keys"]
+    assert got["plain"] == pytest.approx(recorded["plain"])
+    assert got["last"] == pytest.approx(recorded["last"])
+
+
 def test_a_rate_that_is_a_tensor_keeps_its_identity():
     rate = torch.tensor(0.5)
     optimizer = optim.SGD([with_grad()], lr=rate)
@@ -340,3 +379,102 @@ def test_an_ordinary_loop_is_silent():
         for _ in range(5):
             optimizer.step()
             scheduler.step()
+
+
+# The fused update.
+
+def many_parameters():
+    """Sizes from nothing to several spans, one transposed, one of half precision, one double."""
+    torch.manual_seed(0)
+    params = [torch.randn(n) for n in (1, 3, 255, 256, 257, 100, 70000, 0)]
+    params += [torch.randn(40, 30).t(), torch.randn(50, dtype=torch.float64), torch.randn(60).bfloat16()]
+    params = [nn.Parameter(p) for p in params]
+    for p in params:
+        p.grad = torch.randn_like(p)
+    return params
+
+
+FUSED = [("SGD", {"lr": 0.1}), ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}), ("Adam", {}),
+         ("Adam", {"amsgrad": True, "maximize": True}), ("AdamW", {}), ("Adagrad", {"lr_decay": 0.1})]
+
+
+@pytest.mark.parametrize("name, options", FUSED, ids=[cases.label(*c) for c in FUSED])
+def test_one_call_updates_parameters_of_all_kinds(name, options):
+    fused, plain = many_parameters(), many_parameters()
+    for params, choice in ((fused, None), (plain, False)):
+        optimizer = getattr(optim, name)(params, fused=choice, weight_decay=0.1, **options)
+        for _ in range(3):
+            optimizer.step()
+    for a, b in zip(fused, plain):
+        tolerance = 2e-2 if a.dtype == torch.bfloat16 else 1e-5
+        assert torch.allclose(a, b, rtol=tolerance, atol=tolerance), a.shape
+
+
+@pytest.mark.parametrize("name, options", [
+    ("RMSprop", {}), ("RMSprop", {"momentum": 0.5}), ("RMSprop", {"centered": True}),
+    ("RMSprop", {"centered": True, "momentum": 0.5}), ("Adadelta", {})])
+def test_a_rate_that_is_a_tensor_takes_the_plain_way_to_the_same_numbers(name, options):
+    fused, plain = many_parameters(), many_parameters()
+    for params, rate in ((fused, 0.25), (plain, torch.tensor(0.25))):
+        optimizer = getattr(optim, name)(params, lr=rate, weight_decay=0.1, **options)
+        for _ in range(3):
+            optimizer.step()
+    for a, b in zip(fused, plain):
+        tolerance = 1e-1 if a.dtype == torch.bfloat16 else 1e-4
+        assert torch.allclose(a, b, rtol=tolerance, atol=tolerance), a.shape
+
+
+def test_a_parameter_listed_twice_is_updated_twice_in_order():
+    p = with_grad(*map(float, range(100000)))
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        optimizer = optim.SGD([p, p], lr=1.0)
+    optimizer.step()
+    assert torch.equal(p, torch.arange(100000.0) - 2)
+
+
+def test_parameters_that_joined_later_have_their_own_step():
+    a, b = with_grad(), with_grad()
+    b.grad = None
+    optimizer = optim.Adam([a, b], lr=0.5)
+    optimizer.step()
+    b.grad = torch.ones(2)
+    optimizer.step()
+    assert optimizer.state[a]["step"].item() == 2 and optimizer.state[b]["step"].item() == 1
+    assert b.tolist() == pytest.approx([0.5, 1.5])
+
+
+def test_a_step_moves_the_versions():
+    p = with_grad()
+    optimizer = optim.Adam([p])
+    before = p._version
+    optimizer.step()
+    assert p._version == before + 1 and optimizer.state[p]["step"]._version == 1
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_a_scaled_step_unscales_or_rests(name):
+    plain, scaled = with_grad(), with_grad()
+    getattr(optim, name)([plain], lr=0.1).step()
+    optimizer = getattr(optim, name)([scaled], lr=0.1, fused=True)
+    optimizer.grad_scale, optimizer.found_inf = torch.tensor(4.0), torch.tensor(1.0)
+    scaled.grad = scaled.grad * 4
+    optimizer.step()
+    assert scaled.tolist() == [1.0, 2.0]
+    assert all(s["step"].item() == 0 for s in optimizer.state.values() if "step" in s)
+    optimizer.found_inf = torch.tensor(0.0)
+    optimizer.step()
+    assert torch.equal(scaled, plain) and scaled.grad.tolist() == [1.0, 1.0]
+
+
+def test_lists_that_do_not_belong_together_are_refused():
+    from cresset._ops import ops
+    p, g, s = (torch.ones(3) for _ in range(3))
+    step = torch.tensor(1.0)
+    rest = dict(lr=0.1, lr_decay=0, weight_decay=0, eps=1e-8, maximize=False)
+    assert message(RuntimeError, lambda: ops._fused_adagrad_([p], [g, g], [s], [step], **rest)) == (
+        "_fused_adagrad_: lists of 1 and 2 tensors")
+    assert "same sizes" in message(
+        RuntimeError, lambda: ops._fused_adagrad_([p], [torch.ones(4)], [s], [step], **rest))
+    assert message(RuntimeError, lambda: ops._fused_adagrad_([p], [g], [s], [g], **rest)) == (
+        "a step must be one number on the CPU")
+    assert p.tolist() == [1.0] * 3 and s.tolist() == [1.0] * 3

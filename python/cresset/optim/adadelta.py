@@ -1,4 +1,5 @@
 """Adadelta."""
+from .._ops import ops
 from .optimizer import (ElementwiseOptimizer, _check_lr, _check_nonnegative, _count, _decayed,
                         _zeros_like)
 
@@ -23,6 +24,15 @@ class Adadelta(ElementwiseOptimizer):
     def _new_state(self, param, grad, group):
         return {"step": self._scalar(0.0, param, group), "square_avg": _zeros_like(param),
                 "acc_delta": _zeros_like(param)}
+
+    _fused_numbers = ("lr", "rho", "eps", "weight_decay")
+
+    def _step_fused(self, group, params, grads, states):
+        ops._counted_adadelta_(
+            params, grads, [s["square_avg"] for s in states], [s["acc_delta"] for s in states],
+            [s["step"] for s in states], lr=group["lr"], rho=group["rho"],
+            one_rho=1 - group["rho"], eps=group["eps"], weight_decay=group["weight_decay"],
+            maximize=group["maximize"])
 
     def _update(self, param, grad, state, group, lr):
         rho, eps = group["rho"], group["eps"]

@@ -1,6 +1,7 @@
 """Adagrad."""
 import cresset
-from .optimizer import (ElementwiseOptimizer, _check_fused, _check_lr, _check_nonnegative,
+from .._ops import ops
+from .optimizer import (ElementwiseOptimizer, _check_fused, _check_fusible, _check_lr, _check_nonnegative,
                         _decayed, _to_scalar)
 
 __all__ = ["Adagrad"]
@@ -43,19 +44,32 @@ class Adagrad(ElementwiseOptimizer):
             for param in group["params"]:
                 self.state[param]["sum"].share_memory_()
 
+    _fused_numbers = ("lr", "lr_decay", "eps", "weight_decay")
+
+    def _refuse_sparse(self):
+        """Sparse gradients have an update of their own."""
+
     def _step_group(self, group):
+        params, grads, states = self._collect(group)
+        if not params:
+            return
+        if group["fused"]:
+            _check_fusible(params)
+        if self._may_fuse(group, params) and not any(g.is_sparse for g in grads):
+            return self._step_fused(group, params, grads, states)
         lr = _to_scalar(group["lr"])
-        for param in group["params"]:
-            if param.grad is None:
-                continue
-            state, grad = self.state[param], param.grad
-            if not state:
-                state.update(self._new_state(param, grad, group))
+        for param, grad, state in zip(params, grads, states):
             state["step"] += 1
             rate = lr / (1 + (state["step"].item() - 1) * group["lr_decay"])
             grad = -grad if group["maximize"] else grad
             update = self._update_sparse if grad.is_sparse else self._update_dense
             update(param, grad, state["sum"], rate, group)
+
+    def _step_fused(self, group, params, grads, states):
+        ops._counted_adagrad_(
+            params, grads, [s["sum"] for s in states], [s["step"] for s in states],
+            lr=group["lr"], lr_decay=group["lr_decay"], weight_decay=group["weight_decay"],
+            eps=group["eps"], maximize=group["maximize"], **self._scaling())
 
     def _update_dense(self, param, grad, total, rate, group):
         grad = _decayed(param, grad, group)

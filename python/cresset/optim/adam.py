@@ -60,19 +60,19 @@ class Adam(ElementwiseOptimizer):
         raise RuntimeError("Adam does not support sparse gradients, please consider SparseAdam "
                            "instead")
 
+    def _may_fuse(self, group, params):
+        return super()._may_fuse(group, params) and not any(
+            isinstance(beta, Tensor) for beta in group["betas"])
+
     def _step_group(self, group):
         params, grads, states = self._collect(group)
         if not params:
             return
         self._check_group(group, params, states)
-        numbers = (group["lr"], group["weight_decay"], *group["betas"])
-        if (group["fused"] is False or group["differentiable"] or group["capturable"]
-                or any(isinstance(x, Tensor) for x in numbers)
-                or not all(p.is_floating_point() for p in params)):
-            for param, grad, state in zip(params, grads, states):
-                self._update(param, -grad if group["maximize"] else grad, state, group)
-        else:
-            self._step_fused(group, params, grads, states)
+        if self._may_fuse(group, params):
+            return self._step_fused(group, params, grads, states)
+        for param, grad, state in zip(params, grads, states):
+            self._update(param, -grad if group["maximize"] else grad, state, group)
 
     def _check_group(self, group, params, states):
         if group["fused"]:
@@ -86,23 +86,16 @@ class Adam(ElementwiseOptimizer):
             raise RuntimeError("lr as a Tensor is not supported for capturable=False and "
                                "foreach=True")
 
+    _fused_numbers = ("lr", "weight_decay")
+
     def _step_fused(self, group, params, grads, states):
-        """All parameters by one operator."""
-        steps = [s["step"] for s in states]
         maxima = [s["max_exp_avg_sq"] for s in states] if group["amsgrad"] else []
-        update = ops._fused_adamw_ if group["decoupled_weight_decay"] else ops._fused_adam_
-        found_inf, scaling = getattr(self, "found_inf", None), {}
-        if found_inf is not None:
-            scaling = {"grad_scale": self.grad_scale, "found_inf": found_inf}
-        for step in steps:
-            step += 1
-        update(params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
-               maxima, steps, lr=group["lr"], beta1=group["betas"][0], beta2=group["betas"][1],
-               weight_decay=group["weight_decay"], eps=group["eps"], amsgrad=group["amsgrad"],
-               maximize=group["maximize"], **scaling)
-        if found_inf is not None:
-            for step in steps:  # a step with infinite gradients did not happen
-                step -= found_inf.to(step.device)
+        ops._counted_adam_(
+            params, grads, [s["exp_avg"] for s in states], [s["exp_avg_sq"] for s in states],
+            maxima, [s["step"] for s in states], lr=group["lr"], beta1=group["betas"][0],
+            beta2=group["betas"][1], weight_decay=group["weight_decay"], eps=group["eps"],
+            amsgrad=group["amsgrad"], maximize=group["maximize"],
+            decoupled=group["decoupled_weight_decay"], **self._scaling())
 
     def _update(self, param, grad, state, group):
         """One parameter by tensor operators: the plain version of the fused one."""

@@ -371,7 +371,8 @@ class ElementwiseOptimizer(Optimizer):
     """An optimizer that updates each parameter from its own gradient and state.
 
     A subclass gives `_new_state` and `_update`, which does the arithmetic for one parameter.
-    Complex parameters reach `_update` as real ones with one more dimension. """
+    Complex parameters reach `_update` as real ones with one more dimension.  Where it names
+    `_fused_numbers`, its `_step_fused` updates all parameters of a group by one operator. """
 
     # Options that groups of old checkpoints lack, and states that were plain numbers there.
     _late_options = {"foreach": None, "maximize": False, "differentiable": False,
@@ -433,10 +434,31 @@ class ElementwiseOptimizer(Optimizer):
     def _refuse_sparse(self):
         raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
+    # Names of options that have to be plain numbers for _step_fused; empty: there is none.
+    _fused_numbers = ()
+
+    def _may_fuse(self, group, params):
+        """Whether all parameters can be updated by one operator."""
+        return (bool(self._fused_numbers) and group.get("fused") is not False
+                and not group["differentiable"] and not group.get("capturable")
+                and not any(isinstance(group[name], Tensor) for name in self._fused_numbers)
+                and all(p.is_floating_point() for p in params))
+
+    def _scaling(self):
+        """What amp's scaler has left for a fused step."""
+        found_inf = getattr(self, "found_inf", None)
+        if found_inf is None:
+            return {}
+        return {"grad_scale": self.grad_scale, "found_inf": found_inf}
+
     def _step_group(self, group):
         params, grads, states = self._collect(group)
+        if not params:
+            return
         if group["capturable"]:
             _check_capturable(states, params)
+        if self._may_fuse(group, params):
+            return self._step_fused(group, params, grads, states)
         lr = _to_scalar(group["lr"])
         for param, grad, state in zip(params, grads, states):
             if group["maximize"]:

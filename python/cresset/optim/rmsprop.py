@@ -1,4 +1,5 @@
 """RMSprop."""
+from .._ops import ops
 from .optimizer import (ElementwiseOptimizer, _check_lr, _check_nonnegative, _count, _decayed,
                         _zeros_like)
 
@@ -31,6 +32,17 @@ class RMSprop(ElementwiseOptimizer):
         if group["centered"]:
             state["grad_avg"] = _zeros_like(param)
         return state
+
+    _fused_numbers = ("lr", "alpha", "eps", "weight_decay", "momentum")
+
+    def _step_fused(self, group, params, grads, states):
+        means = [s["grad_avg"] for s in states] if group["centered"] else []
+        buffers = [s["momentum_buffer"] for s in states] if group["momentum"] > 0 else []
+        ops._counted_rmsprop_(
+            params, grads, [s["square_avg"] for s in states], means, buffers,
+            [s["step"] for s in states], lr=group["lr"], alpha=group["alpha"],
+            one_alpha=1 - group["alpha"], eps=group["eps"], weight_decay=group["weight_decay"],
+            momentum=group["momentum"], maximize=group["maximize"])
 
     def _update(self, param, grad, state, group, lr):
         alpha, eps, square = group["alpha"], group["eps"], state["square_avg"]

@@ -76,15 +76,12 @@ class SGD(ElementwiseOptimizer):
         return state["momentum_buffer"]
 
     def _call_fused(self, group, params, grads, buffers, first):
-        scaling = {}
-        if getattr(self, "found_inf", None) is not None:
-            scaling = {"grad_scale": self.grad_scale, "found_inf": self.found_inf}
         # A zero buffer makes the first step like any other, but for the dampening.
         first = first and group["dampening"] != 0
         ops._fused_sgd_(params, grads, buffers, weight_decay=group["weight_decay"],
                         momentum=group["momentum"], lr=group["lr"],
                         dampening=group["dampening"], nesterov=group["nesterov"],
-                        maximize=group["maximize"], is_first_step=first, **scaling)
+                        maximize=group["maximize"], is_first_step=first, **self._scaling())
 
     def _step_plain(self, group, params, grads):
         momentum, lr = group["momentum"], _to_scalar(group["lr"])

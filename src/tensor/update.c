@@ -1,0 +1,263 @@
+/* One arithmetic over many parameters: the steps of optimizers.
+ *
+ * Parameters whose tensors lie dense in the type of the arithmetic and share the step's
+ * numbers form a batch, which is one parallel region over spans of all of them, so that a
+ * hundred small parameters cost one region and no dispatch.  Others are calls of their own.
+ *
+ * Everything that can be refused or that takes memory comes before the first write. */
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "tensor/update.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* A call of the kernel costs about as much as a short span. */
+enum { SPAN = 256, GRAIN_SPANS = 128 };
+
+/* One parameter of a batch. */
+typedef struct {
+    char *ptr[CR_UPDATE_LISTS];
+    int64_t n, first; /* elements; the number of its first span in the batch */
+} piece;
+
+typedef struct {
+    const cr_update *u;
+    cr_kernel kernel;
+    cr_params params;
+    cr_dtype dtype;
+    int64_t spans;
+    uint32_t count;
+    bool repeats;
+    piece *piece; /* room for all parameters */
+} batch;
+
+static cr_tensor *item(const cr_update *u, int list, uint32_t i) { return u->list[list]->list[i].t; }
+
+/* --- refusals --- */
+
+static cr_status check_lengths(const cr_update *u)
+{
+    for (int k = 1; k < u->lists; k++)
+        if (u->list[k]->len != u->list[0]->len)
+            return cr_fail(CR_RUNTIME, "%s: lists of %u and %u tensors", u->name,
+                           u->list[0]->len, u->list[k]->len);
+    return CR_OK;
+}
+
+static cr_status check_written(const cr_tensor *t)
+{
+    if (t->inference && !cr_thread.inference)
+        return cr_fail(CR_RUNTIME, "Inplace update to inference tensor outside InferenceMode "
+                                   "is not allowed.");
+    return CR_OK;
+}
+
+static bool same_sizes(const cr_tensor *a, const cr_tensor *b)
+{
+    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+static cr_status check_item(const cr_update *u, uint32_t i)
+{
+    const cr_tensor *param = item(u, 0, i);
+
+    if (!cr_dtype_is_float((cr_dtype)param->dtype))
+        return cr_fail(CR_RUNTIME, "%s: parameters must be of a floating point type, not %s",
+                       u->name, cr_dtype_infos[param->dtype].legacy);
+    for (int k = 0; k < u->lists; k++) {
+        const cr_tensor *t = item(u, k, i);
+        if (!same_sizes(t, param) || t->device != param->device)
+            return cr_fail(CR_RUNTIME,
+                           "%s: a parameter, its gradient and its state must have the same "
+                           "sizes and device", u->name);
+        if (u->written >> k & 1)
+            CR_TRY(check_written(t));
+    }
+    return CR_OK;
+}
+
+cr_status cr_update_check(const cr_update *u)
+{
+    CR_TRY(check_lengths(u));
+    for (uint32_t i = 0; i < u->list[0]->len; i++)
+        CR_TRY(check_item(u, i));
+    return CR_OK;
+}
+
+/* --- batches --- */
+
+static int by_address(const void *a, const void *b)
+{
+    const char *x = *(char *const *)a, *y = *(char *const *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Whether a parameter is listed twice: then each has to wait for the one before. */
+static cr_status find_repeats(bool *out, const cr_update *u)
+{
+    uint32_t n = u->list[0]->len;
+    char **at = cr_alloc(n * sizeof *at);
+
+    if (!at)
+        return CR_MEMORY;
+    for (uint32_t i = 0; i < n; i++)
+        at[i] = item(u, 0, i)->data;
+    qsort(at, n, sizeof *at, by_address);
+    *out = false;
+    for (uint32_t i = 1; i < n; i++)
+        *out |= at[i] == at[i - 1] && at[i];
+    cr_free(at);
+    return CR_OK;
+}
+
+/* Whether all tensors of a parameter are runs of the arithmetic's own type. */
+static bool is_plain(const cr_update *u, uint32_t i)
+{
+    cr_dtype dtype = (cr_dtype)item(u, 0, i)->dtype;
+
+    if (dtype != cr_dtype_compute(dtype))
+        return false;
+    for (int k = 0; k < u->lists; k++) {
+        const cr_tensor *t = item(u, k, i);
+        if (t->dtype != dtype || !t->contiguous || t->device != CR_CPU || (t->numel && !t->data))
+            return false;
+    }
+    return true;
+}
+
+/* Calls the kernel for the part [from, to) of a parameter. */
+static void run_part(const batch *b, const piece *p, int64_t from, int64_t to)
+{
+    void *ptr[CR_UPDATE_LISTS + CR_MAX_RESULTS];
+    int64_t stride[2 * (CR_UPDATE_LISTS + CR_MAX_RESULTS)], size[2] = {1, to - from};
+    int64_t width = (int64_t)cr_dtype_size(b->dtype);
+    int n = 0;
+
+    for (int k = 0; k < b->u->lists; k++)
+        if (b->u->written >> k & 1)
+            ptr[n++] = p->ptr[k] + from * width;
+    for (int k = 0; k < b->u->lists; k++)
+        ptr[n++] = p->ptr[k] + from * width;
+    for (int k = 0; k < n; k++) {
+        stride[2 * k] = 0;
+        stride[2 * k + 1] = width;
+    }
+    b->kernel(ptr, stride, size, b->params.slot);
+}
+
+/* The piece that span `s` belongs to. */
+static uint32_t find_piece(const batch *b, int64_t s)
+{
+    uint32_t low = 0, high = b->count;
+
+    while (high - low > 1) {
+        uint32_t middle = low + (high - low) / 2;
+        if (b->piece[middle].first <= s)
+            low = middle;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void run_spans(void *context, int64_t begin, int64_t end)
+{
+    const batch *b = context;
+
+    for (uint32_t i = find_piece(b, begin); i < b->count && b->piece[i].first < end; i++) {
+        const piece *p = &b->piece[i];
+        int64_t from = begin > p->first ? (begin - p->first) * SPAN : 0;
+        int64_t to = (end - p->first) * SPAN < p->n ? (end - p->first) * SPAN : p->n;
+        if (from < to)
+            run_part(b, p, from, to);
+    }
+}
+
+static void run_batch(batch *b)
+{
+    cr_parallel_for(b->spans, GRAIN_SPANS, run_spans, b);
+    b->count = 0;
+    b->spans = 0;
+}
+
+static void add_piece(batch *b, uint32_t i)
+{
+    piece *p = &b->piece[b->count++];
+
+    for (int k = 0; k < b->u->lists; k++)
+        p->ptr[k] = item(b->u, k, i)->data;
+    p->n = item(b->u, 0, i)->numel;
+    p->first = b->spans;
+    b->spans += (p->n + SPAN - 1) / SPAN;
+}
+
+/* --- one by one --- */
+
+static cr_status run_alone(const cr_update *u, const cr_value *arg)
+{
+    cr_tensor *out[CR_UPDATE_LISTS];
+    int n = 0;
+
+    for (int k = 0; k < u->lists; k++)
+        if (u->written >> k & 1)
+            out[n++] = arg[k].t;
+    return cr_run_body_into(u->op, arg, out);
+}
+
+static void raise_versions(const cr_update *u, uint32_t i)
+{
+    for (int k = 0; k < u->lists; k++)
+        if (u->written >> k & 1)
+            item(u, k, i)->storage->version++;
+}
+
+static cr_status run_one(batch *b, uint32_t i)
+{
+    const cr_update *u = b->u;
+    cr_value arg[CR_MAX_ARGS];
+    cr_params params = {0};
+    cr_dtype dtype = (cr_dtype)item(u, 0, i)->dtype;
+
+    for (int k = 0; k < u->lists; k++)
+        arg[k] = cr_of_tensor(item(u, k, i));
+    u->numbers(u, i, arg + u->lists);
+    raise_versions(u, i);
+    if (!is_plain(u, i)) {
+        if (b->repeats)
+            run_batch(b);
+        return run_alone(u, arg);
+    }
+    cr_fill_params(&params, u->op, arg, dtype);
+    if (b->count && (b->repeats || dtype != b->dtype || memcmp(&params, &b->params, sizeof params)))
+        run_batch(b);
+    if (!b->count) {
+        b->params = params;
+        b->dtype = dtype;
+        CR_TRY(cr_find_kernel(&b->kernel, u->op, dtype, CR_FORM_MAIN));
+    }
+    add_piece(b, i);
+    return CR_OK;
+}
+
+cr_status cr_update_run(const cr_update *u)
+{
+    uint32_t n = u->list[0]->len;
+    batch b = {.u = u};
+    cr_status st = CR_OK;
+
+    if (!n)
+        return CR_OK;
+    b.piece = cr_alloc(n * sizeof *b.piece);
+    if (!b.piece)
+        return CR_MEMORY;
+    CR_GO(find_repeats(&b.repeats, u));
+    if (u->start)
+        CR_GO(u->start(u));
+    for (uint32_t i = 0; i < n; i++)
+        CR_GO(run_one(&b, i));
+    run_batch(&b);
+done:
+    cr_free(b.piece);
+    return st;
+}

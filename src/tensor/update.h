@@ -1,0 +1,32 @@
+/* update.h - an elementwise entry over lists of parameters, gradients and states, in place.
+ *
+ * The entry's tensor parameters come first, one a list; those of `written` are its results
+ * as well, in order.  The numbers that follow may differ from parameter to parameter. */
+#ifndef CR_TENSOR_UPDATE_H
+#define CR_TENSOR_UPDATE_H
+
+#include "tensor/internal.h"
+
+enum { CR_UPDATE_LISTS = 6 };
+
+typedef struct cr_update cr_update;
+
+struct cr_update {
+    const char *name; /* of the caller, for messages */
+    const cr_op *op;
+    int lists;
+    unsigned written; /* a bit a list */
+    const cr_value *list[CR_UPDATE_LISTS];
+    /* Fills the entry's arguments behind the tensors, for parameter i. */
+    void (*numbers)(const cr_update *u, uint32_t i, cr_value *arg);
+    /* Runs when memory is there and before the first write; may be NULL. */
+    cr_status (*start)(const cr_update *u);
+    const void *context;
+};
+
+/* CR_RUNTIME where the lists do not belong together or may not be written. */
+CR_MUST cr_status cr_update_check(const cr_update *u);
+/* After the check it fails with CR_MEMORY only, and then has changed nothing. */
+CR_MUST cr_status cr_update_run(const cr_update *u);
+
+#endif
