@@ -37,14 +37,19 @@ static void install(void)
     atomic_compare_exchange_strong(&wanted, &none, decide());
 }
 
+static CR_THREAD_COLD int limit; /* of the calling thread; 0: none */
+
+void cr_set_thread_limit(int n) { limit = n; }
+
 int cr_threads(void)
 {
     int n = atomic_load_explicit(&wanted, memory_order_relaxed);
 
-    if (CR_LIKELY(n > 0))
-        return n;
-    pthread_once(&once, install);
-    return atomic_load(&wanted);
+    if (CR_UNLIKELY(n <= 0)) {
+        pthread_once(&once, install);
+        n = atomic_load(&wanted);
+    }
+    return limit > 0 && limit < n ? limit : n;
 }
 
 cr_status cr_set_threads(int n)

@@ -17,6 +17,9 @@ CR_API void cr_parallel_for(int64_t n, int64_t grain, cr_range_fn fn, void *cont
 /* Threads that one operator may use; at least 1. */
 CR_API int cr_threads(void);
 CR_API cr_status cr_set_threads(int n);
+/* At most n threads for operators that the calling thread runs; 0 takes the limit away.
+ * For threads that are many themselves. */
+CR_API void cr_set_thread_limit(int n);
 /* True inside a region. */
 bool cr_in_parallel(void);
 

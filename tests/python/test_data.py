@@ -201,43 +201,47 @@ def test_converting_keeps_structure():
 
 # The loader.  Expectations with and without workers are the same.
 
-WORKERS = (0, 1, 2)
+PROCESSES = ({}, {"num_workers": 1}, {"num_workers": 2})
+KINDS = PROCESSES + ({"num_workers": 1, "worker_method": "thread"},
+                     {"num_workers": 2, "worker_method": "thread"})
+THREADS = {"num_workers": 2, "worker_method": "thread"}
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", KINDS, ids=str)
 def test_batches_come_in_order(workers):
-    loader = DataLoader(Squares(), 4, num_workers=workers)
+    loader = DataLoader(Squares(), 4, **workers)
     assert len(loader) == 3
     assert epochs(loader) == [[[0, 1, 4, 9], [16, 25, 36, 49], [64, 81]]] * 2
-    assert epochs(DataLoader(Squares(), 4, drop_last=True, num_workers=workers), 1) == [
+    assert epochs(DataLoader(Squares(), 4, drop_last=True, **workers), 1) == [
         [[0, 1, 4, 9], [16, 25, 36, 49]]]
-    assert epochs(DataLoader(Squares(), None, num_workers=workers), 1) == [
+    assert epochs(DataLoader(Squares(), None, **workers), 1) == [
         [i * i for i in range(10)]]
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", KINDS, ids=str)
 def test_shuffles_are_the_recorded_ones(workers):
     torch.manual_seed(5)
-    loader = DataLoader(range(6), 4, shuffle=True, num_workers=workers)
+    loader = DataLoader(range(6), 4, shuffle=True, **workers)
     assert epochs(loader) == [[[2, 3, 4, 5], [1, 0]], [[1, 3, 5, 2], [0, 4]]]
     generator = torch.Generator().manual_seed(9)
-    loader = DataLoader(range(6), 6, shuffle=True, generator=generator, num_workers=workers)
+    loader = DataLoader(range(6), 6, shuffle=True, generator=generator, **workers)
     assert epochs(loader) == [[[0, 3, 4, 5, 1, 2]], [[4, 1, 2, 3, 5, 0]]]
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", KINDS, ids=str)
 def test_iterable_data_sets_end(workers):
-    loader = DataLoader(Counting(5), 2, num_workers=workers)
+    loader = DataLoader(Counting(5), 2, **workers)
     whole = [[0, 1], [2, 3], [4]]
     other = [[100, 101], [102, 103]]
-    expected = {0: whole, 1: whole, 2: [[0, 1], [100, 101], [2, 3], [102, 103], [4]]}[workers]
+    two = workers.get("num_workers", 0) == 2
+    expected = [[0, 1], [100, 101], [2, 3], [102, 103], [4]] if two else whole
     assert epochs(loader) == [expected] * 2
-    assert sorted(map(str, expected)) == sorted(map(str, whole + other * (workers == 2)))
+    assert sorted(map(str, expected)) == sorted(map(str, whole + other * two))
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", KINDS, ids=str)
 def test_too_many_samples_warn(workers):
-    loader = DataLoader(Counting(3, announced=1), None, num_workers=workers)
+    loader = DataLoader(Counting(3, announced=1), None, **workers)
     assert len(loader) == 1
     with pytest.warns(UserWarning) as caught:
         list(loader)
@@ -245,9 +249,9 @@ def test_too_many_samples_warn(workers):
         caught[0].message)
 
 
-@pytest.mark.parametrize("workers", WORKERS)
+@pytest.mark.parametrize("workers", KINDS, ids=str)
 def test_own_samplers_and_collating(workers):
-    options = {"num_workers": workers, "collate_fn": sum}
+    options = {**workers, "collate_fn": sum}
     assert list(DataLoader(Squares(), 2, sampler=[3, 1, 2], **options)) == [10, 4]
     assert list(DataLoader(Squares(), batch_sampler=[[1], [2, 3]], **options)) == [1, 13]
 
@@ -270,6 +274,16 @@ def test_an_error_of_a_worker_is_raised_here():
         "Caught KeyError in DataLoader worker process 1.\nOriginal Traceback (most recent call "
         "last):\n")
     assert text.rstrip().endswith("KeyError: 'boom'") and "__getitem__" in text
+    assert lists(next(loader)) == [2]
+
+
+def test_an_error_of_a_worker_thread_is_raised_here():
+    loader = iter(DataLoader(Fails(), **THREADS))
+    assert lists(next(loader)) == [0]
+    text = message(KeyError, lambda: next(loader))
+    assert text.startswith(
+        "Caught KeyError in DataLoader worker thread 1.\nOriginal Traceback (most recent call "
+        "last):\n")
     assert lists(next(loader)) == [2]
 
 
@@ -328,6 +342,126 @@ def test_workers_know_who_they_are():
         torch.manual_seed(row[2])
         assert row[5:] == [random.random(), torch.rand(()).item()]
     assert get_worker_info() is None
+
+
+class Streams(data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        info = get_worker_info()
+        return (info.id, info.num_workers, info.seed, info.worker_method,
+                info.rng.random_generator.random(),
+                torch.rand((), generator=info.rng.torch_generator).item(), torch.get_num_threads())
+
+
+def test_worker_threads_have_streams_of_their_own():
+    torch.manual_seed(5)
+    rows = list(DataLoader(Streams(), None, **THREADS))
+    torch.manual_seed(5)
+    assert rows == list(DataLoader(Streams(), None, **THREADS))
+    assert [row[:2] for row in rows] == [[0, 2], [1, 2]] * 2
+    assert rows[0][2] == 4095051218741643470 and rows[1][2] == rows[0][2] + 1
+    for row in rows[:2]:
+        assert row[4:6] == [random.Random(row[2]).random(),
+                            torch.rand((), generator=torch.Generator().manual_seed(row[2])).item()]
+    assert {row[3] for row in rows} == {"thread"} and {row[6] for row in rows} == {1}
+    assert get_worker_info() is None and rows[0][4] != rows[2][4]
+
+
+def test_worker_threads_hand_over_what_they_made():
+    samples = [object() for _ in range(4)]
+    assert list(DataLoader(samples, None, **THREADS)) == samples
+    import threading
+    before = threading.active_count()
+    iterator = iter(DataLoader(samples, None, **THREADS))
+    assert next(iterator) is samples[0] and threading.active_count() == before + 2
+    del iterator
+    gc.collect()
+    assert threading.active_count() == before
+
+
+def test_worker_threads_may_be_persistent():
+    loader = DataLoader(Streams(), None, persistent_workers=True, **THREADS)
+    first, second = list(loader), list(loader)
+    assert [row[:3] for row in first] == [row[:3] for row in second]
+    assert first[0][5] != second[0][5]
+
+
+def test_slow_worker_threads_time_out():
+    loader = DataLoader([1], timeout=0.1, collate_fn=lambda b: time.sleep(0.4), **THREADS)
+    assert message(RuntimeError, lambda: list(loader)) == (
+        "DataLoader timed out after 0.1 seconds")
+
+
+# Forks after threads.
+
+def learn(steps=3):
+    """Steps that leave threads behind: products, a convolution, backward."""
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 26 * 26, 64),
+                              torch.nn.ReLU(), torch.nn.Linear(64, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for _ in range(steps):
+        loss = torch.nn.functional.cross_entropy(net(torch.randn(32, 1, 28, 28)), torch.arange(32) % 10)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    return net
+
+
+@pytest.fixture
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_a_forked_child_multiplies(two_threads):
+    a = torch.randn(300, 300)
+    expected = a @ a
+    child = os.fork()
+    if child == 0:
+        try:
+            same = torch.equal(a @ a, expected) and torch.isfinite(learn(1)[2].weight).all()
+            os._exit(0 if same else 1)
+        finally:
+            os._exit(2)
+    deadline = time.time() + 60
+    while time.time() < deadline:
+        pid, status = os.waitpid(child, os.WNOHANG)
+        if pid:
+            break
+        time.sleep(0.01)
+    else:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child did not return")
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert torch.equal(a @ a, expected)
+
+
+class Products(data.Dataset):
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        a = torch.full((200, 200), float(i))
+        return (a @ a)[0, 0]
+
+
+@pytest.mark.parametrize("method", ["multiprocessing", "thread"])
+def test_workers_multiply_after_training_steps(two_threads, method):
+    net = learn()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # more workers than processors
+        loader = DataLoader(Products(), 2, num_workers=4, worker_method=method, timeout=60)
+        got = []
+        for batch in loader:
+            got += batch.tolist()
+            net(torch.zeros(4, 1, 28, 28))
+    assert got == [200.0 * i * i for i in range(8)]
 
 
 class Pid(data.Dataset):
@@ -427,6 +561,10 @@ def test_workers_can_be_spawned():
     ({"batch_size": 0}, "batch_size should be a positive integer value, but got batch_size=0"),
     ({"multiprocessing_context": "fork"}, "multiprocessing_context can only be used with "
      "multi-process loading (num_workers > 0), but got num_workers=0"),
+    ({"worker_method": "fork"}, "worker_method option should be 'multiprocessing' or 'thread', but got "
+     "worker_method='fork'"),
+    ({"num_workers": 1, "worker_method": "thread", "multiprocessing_context": "fork"},
+     "multiprocessing_context option is for worker processes; it cannot be used with worker_method='thread'"),
     ({"num_workers": 1, "multiprocessing_context": "x"}, "multiprocessing_context option should "
      "specify a valid start method in ['fork', 'spawn', 'forkserver'], but got "
      "multiprocessing_context='x'"),

@@ -55,6 +55,17 @@ static PyObject *set_num_threads(PyObject *m, PyObject *x)
     Py_RETURN_NONE;
 }
 
+static PyObject *set_thread_limit(PyObject *m, PyObject *x)
+{
+    long n = PyLong_AsLong(x);
+
+    (void)m;
+    if (n == -1 && PyErr_Occurred())
+        return NULL;
+    cr_set_thread_limit(n < 0 || n > 1024 ? 0 : (int)n);
+    Py_RETURN_NONE;
+}
+
 /* --- dtypes --- */
 
 static bool two_dtypes(PyObject *args, const char *format, cr_dtype *a, cr_dtype *b)
@@ -168,6 +179,8 @@ static PyMethodDef functions[] = {
     {"get_default_dtype", get_default_dtype, METH_NOARGS, "The dtype of new floating tensors."},
     {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating tensors."},
     {"get_num_threads", get_num_threads, METH_NOARGS, "Threads that one operator may use."},
+    {"_set_thread_limit", set_thread_limit, METH_O,
+     "At most so many threads for operators that the calling thread runs; 0: no limit."},
     {"set_num_threads", set_num_threads, METH_O, "Sets how many threads one operator may use."},
     {"promote_types", promote_types, METH_VARARGS, "The smallest dtype that holds both."},
     {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,

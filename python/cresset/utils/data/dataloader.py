@@ -1,8 +1,8 @@
-"""The data loader: batches in this process, or from worker processes.
+"""The data loader: batches in this process, from worker processes or from worker threads.
 
 With workers, requests (number, indices) go to the workers in turn and results come back by a
-pipe each.  Results are handed out in the order of their numbers; early ones wait in
-`_task_info`.  A worker's death is seen by its sentinel. """
+pipe each, or by one queue from threads.  Results are handed out in the order of their numbers;
+early ones wait in `_task_info`.  A worker process's death is seen by its sentinel. """
 import os
 import warnings
 from itertools import cycle
@@ -56,6 +56,15 @@ def _check_numbers(num_workers, timeout, prefetch_factor, persistent_workers):
         raise ValueError("persistent_workers option needs num_workers > 0")
 
 
+def _check_method(worker_method, multiprocessing_context):
+    if worker_method not in ("multiprocessing", "thread"):
+        raise ValueError("worker_method option should be 'multiprocessing' or 'thread', but got "
+                         f"worker_method={worker_method!r}")
+    if worker_method == "thread" and multiprocessing_context is not None:
+        raise ValueError("multiprocessing_context option is for worker processes; it cannot be "
+                         "used with worker_method='thread'")
+
+
 def _check_iterable(**options):
     for name, value in options.items():
         if value is not None and not (name == "shuffle" and value is False):
@@ -82,7 +91,13 @@ def _cpu_count():
 
 
 class DataLoader:
-    """Iterates over the batches of a data set."""
+    """Iterates over the batches of a data set.
+
+    The options are torch's, and one is Cresset's own: worker_method="thread" makes the workers
+    threads of this process in place of processes.  They start at once, batches are handed over
+    without copying, and the data set needs no pickling; Python code of the data set runs one
+    thread at a time, large tensor operations run side by side.  All share one data set and the
+    process's random streams: a worker's own streams are `get_worker_info().rng`. """
 
     __class_getitem__ = classmethod(GenericAlias)
     __initialized = False
@@ -91,8 +106,9 @@ class DataLoader:
                  num_workers=0, collate_fn=None, pin_memory=False, drop_last=False, timeout=0,
                  worker_init_fn=None, multiprocessing_context=None, generator=None, *,
                  prefetch_factor=None, persistent_workers=False, pin_memory_device="",
-                 in_order=True):
+                 in_order=True, worker_method="multiprocessing"):
         _check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
+        _check_method(worker_method, multiprocessing_context)
         if num_workers > 0 and prefetch_factor is None:
             prefetch_factor = 2
         self.dataset = dataset
@@ -104,6 +120,7 @@ class DataLoader:
         self.worker_init_fn = worker_init_fn
         self.multiprocessing_context = multiprocessing_context
         self.in_order = in_order
+        self.worker_method = worker_method
         if isinstance(dataset, IterableDataset):
             self._dataset_kind = _DatasetKind.Iterable
             _check_iterable(shuffle=shuffle, sampler=sampler, batch_sampler=batch_sampler)
@@ -359,7 +376,7 @@ class _WorkerPool:
         _WorkerPool.live.add(self)
         self._wait = wait
         self._owner = os.getpid()
-        self.processes, self.requests, self.results, self.alive = [], [], [], []
+        self.workers, self.requests, self.results, self.alive = [], [], [], []
         try:
             for _ in range(job.num_workers):
                 self._start(context, job)
@@ -377,7 +394,7 @@ class _WorkerPool:
             inherited += pool.results
         process = context.Process(
             target=_utils.worker._worker_loop, daemon=True,
-            args=(job, requests, worker_end, len(self.processes), inherited))
+            args=(job, requests, worker_end, len(self.workers), inherited))
         try:
             process.start()
         except BaseException:
@@ -385,30 +402,33 @@ class _WorkerPool:
             raise
         finally:
             worker_end.close()
-        for items, item in ((self.processes, process), (self.requests, requests),
+        for items, item in ((self.workers, process), (self.requests, requests),
                             (self.results, results), (self.alive, True)):
             items.append(item)
 
     def receive(self, timeout):
-        """(worker, message) of the next result; None when none came in time."""
+        """(number, data) of the next result; None when none came in time."""
+        from ._utils.transport import unpack
         workers = {self.results[i]: i for i, alive in enumerate(self.alive) if alive}
-        sentinels = {self.processes[i].sentinel: i for i in workers.values()}
+        sentinels = {self.workers[i].sentinel: i for i in workers.values()}
         ready = self._wait([*workers, *sentinels], timeout)
         for connection in ready:
             if connection in workers:
+                worker = workers[connection]
                 try:
-                    return workers[connection], connection.recv_bytes()
+                    message = connection.recv_bytes()
                 except EOFError:
-                    self._fail([workers[connection]])
+                    self._fail([worker])
+                return unpack(message, self.workers[worker].pid)
         self._fail([sentinels[s] for s in ready])
         return None
 
     def _fail(self, workers):
         if not workers:
             return
-        failed = [self.processes[i] for i in workers]
+        failed = [self.workers[i] for i in workers]
         for i in workers:
-            self.processes[i].join()
+            self.workers[i].join()
             self.alive[i] = False
         pids = ", ".join(str(p.pid) for p in failed)
         raise RuntimeError(f"DataLoader worker (pid(s) {pids}) exited unexpectedly") from (
@@ -424,7 +444,7 @@ class _WorkerPool:
         from ._utils.transport import sweep
         if os.getpid() != self._owner:
             return  # a forked process dropped its copy
-        processes, self.processes = self.processes, []
+        processes, self.workers = self.workers, []
         for i in range(len(processes)):
             self.requests[i].put(None)
             self.results[i].close()  # a worker that is sending notices
@@ -440,6 +460,47 @@ class _WorkerPool:
             sweep(process.pid)
 
 
+class _ThreadPool:
+    """The worker threads, each with a queue of requests; all put results into one."""
+
+    def __init__(self, job):
+        import queue
+        import threading
+        self._empty = queue.Empty
+        self._results = queue.Queue()
+        self.requests = [queue.SimpleQueue() for _ in range(job.num_workers)]
+        self.workers = [
+            threading.Thread(target=_utils.worker._thread_loop, daemon=True,
+                             name=f"DataLoader worker thread {i}",
+                             args=(job, requests, self._results, i))
+            for i, requests in enumerate(self.requests)]
+        for worker in self.workers:
+            worker.start()
+
+    def receive(self, timeout):
+        """(number, data) of the next result; None when none came in time."""
+        try:
+            return self._results.get(timeout=timeout)[1]
+        except self._empty:
+            return None
+
+    def end(self, worker):
+        """Tells one worker that there is nothing more to do."""
+        self.requests[worker].put(None)
+
+    def shutdown(self):
+        """Ends all workers; one that is stuck in the data set's code is left behind."""
+        import threading
+        workers, self.workers = self.workers, []
+        for requests in self.requests:
+            while not requests.empty():
+                requests.get()
+            requests.put(None)
+        for worker in workers:
+            if worker is not threading.current_thread():
+                worker.join(timeout=_utils.MP_STATUS_CHECK_INTERVAL)
+
+
 class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def __init__(self, loader):
         super().__init__(loader)
@@ -450,9 +511,13 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
         if self._prefetch_factor <= 0:
             raise AssertionError(
                 "prefetch_factor must be greater than 0 for MultiProcessingDataLoaderIter")
-        context = loader.multiprocessing_context or multiprocessing.get_context()
-        self._pool = _WorkerPool(context, _Job(self, loader.worker_init_fn))
-        self._workers = list(self._pool.processes)
+        job = _Job(self, loader.worker_init_fn)
+        if loader.worker_method == "thread":
+            self._pool = _ThreadPool(job)
+        else:
+            context = loader.multiprocessing_context or multiprocessing.get_context()
+            self._pool = _WorkerPool(context, job)
+        self._workers = list(self._pool.workers)
         # Runs when the iterator is dropped, and at the latest when Python ends.
         self._finalize = weakref.finalize(self, self._pool.shutdown)
         self._reset(loader, first_iter=True)
@@ -482,12 +547,10 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
 
     def _get_data(self):
         """The next result that any worker sends."""
-        from ._utils.transport import unpack
         while True:
             got = self._pool.receive(self._timeout or _utils.MP_STATUS_CHECK_INTERVAL)
             if got is not None:
-                worker, message = got
-                return unpack(message, self._workers[worker].pid)
+                return got
             if self._timeout > 0:
                 raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
 

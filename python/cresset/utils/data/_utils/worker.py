@@ -1,13 +1,29 @@
-"""What a worker process of the data loader does."""
+"""What a worker of the data loader does, a process or a thread."""
 import os
+import threading
 
 from . import MP_STATUS_CHECK_INTERVAL
 
-_worker_info = None
+_worker_info = None  # of a worker process
+_here = threading.local()  # _here.info: of a worker thread
+
+
+class _RNG:
+    """A worker thread's own streams; numpy_generator is None where NumPy is not loaded."""
+
+    def __init__(self, seed, words):
+        import random
+        import sys
+
+        import cresset
+        numpy = sys.modules.get("numpy")
+        self.random_generator = random.Random(seed)
+        self.torch_generator = cresset.Generator().manual_seed(seed)
+        self.numpy_generator = None if numpy is None else numpy.random.default_rng(words)
 
 
 class WorkerInfo:
-    """Who a worker is: id, num_workers, seed, dataset."""
+    """Who a worker is: id, num_workers, seed, dataset; of a thread also rng, its streams."""
 
     __slots__ = ("id", "num_workers", "seed", "dataset", "rng", "worker_method")
 
@@ -26,8 +42,8 @@ class WorkerInfo:
 
 
 def get_worker_info():
-    """The WorkerInfo of this process; None outside of workers."""
-    return _worker_info
+    """The WorkerInfo of this process or thread; None outside of workers."""
+    return getattr(_here, "info", None) or _worker_info
 
 
 class _IterableDatasetStopIteration:
@@ -85,9 +101,11 @@ def _seed(base_seed, worker_id):
 class _Worker:
     """Serves requests (number, index) with results (number, data) until told to end."""
 
+    kind = "process"
+
     def __init__(self, job, requests, results, worker_id):
         self.job, self.requests, self.results = job, requests, results
-        self.where = f"in DataLoader worker process {worker_id}"
+        self.where = f"in DataLoader worker {self.kind} {worker_id}"
         self.id = worker_id
         self.parent = os.getppid()
         self.ended = False
@@ -167,3 +185,27 @@ def _worker_loop(job, requests, results, worker_id, inherited):
         worker.serve()
     except (KeyboardInterrupt, BrokenPipeError):
         pass  # the parent ends too, or has stopped listening
+
+
+class _ThreadWorker(_Worker):
+    """The same in a thread: results are handed over as they are."""
+
+    kind = "thread"
+
+    def next_request(self):
+        return self.requests.get()
+
+    def send(self, result):
+        self.results.put((self.id, result))
+
+
+def _thread_loop(job, requests, results, worker_id):
+    """The main function of a worker thread.  The process's streams are not seeded."""
+    from ...._C import _set_thread_limit
+    seed = job.base_seed + worker_id
+    _here.info = WorkerInfo(worker_id, job.num_workers, seed, job.dataset,
+                            _RNG(seed, _generate_state(job.base_seed, worker_id)), "thread")
+    _set_thread_limit(1)
+    worker = _ThreadWorker(job, requests, results, worker_id)
+    worker.start()
+    worker.serve()
