@@ -36,6 +36,37 @@ def convolutional_step():
     return [loss.detach()] + [p.detach() for p in model.parameters()]
 
 
+class Samples(torch.utils.data.Dataset):
+    """Every kind of container that batches are made of."""
+
+    def __init__(self):
+        self.images = torch.randn(6, 1, 6, 6)
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        return {"image": self.images[i], "label": i % 3, "rest": (float(i), [self.images[i, 0, 0], str(i)])}
+
+
+def loaded_steps():
+    """Batches from the loader through convolution and batch norm, Adam and a schedule."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+    optimizer = torch.optim.Adam([{"params": model[0].parameters()},
+                                  {"params": [*model[1].parameters(), *model[4].parameters()], "lr": 0.1}],
+                                 lr=0.01, amsgrad=True)
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    for batch in torch.utils.data.DataLoader(Samples(), 3, shuffle=True):
+        loss = F.cross_entropy(model(batch["image"]) * batch["rest"][1][0].mean(), batch["label"])
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        schedule.step()
+    return [loss.detach(), *(t.clone() for t in model.state_dict().values())]
+
+
 def second_derivative():
     torch.manual_seed(0)
     x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
@@ -103,10 +134,51 @@ def sweep(scenario):
     return failed
 
 
-@pytest.mark.parametrize("scenario", [convolutional_step, second_derivative, views_and_indices, recurrent])
+@pytest.mark.parametrize("scenario", [convolutional_step, loaded_steps, second_derivative, views_and_indices, recurrent])
 def test_any_allocation_may_fail(scenario):
     assert sweep(scenario) > 50
 
 
 def test_any_allocation_of_a_checkpoint_may_fail(tmp_path):
     assert sweep(checkpoint(str(tmp_path / "weights.safetensors"))) > 3
+
+
+def frozen(model, optimizer):
+    """Parameters and the numbers of the optimizer's state."""
+    states = [optimizer.state.get(p, {}) for p in model.parameters()]
+    return [p.detach().clone() for p in model.parameters()], [
+        {k: v.clone() for k, v in s.items()} for s in states]
+
+
+OPTIMIZERS = [("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {"amsgrad": True}), ("Adagrad", {}),
+              ("RMSprop", {"momentum": 0.9, "centered": True}), ("Adadelta", {})]
+
+
+@pytest.mark.parametrize("name, options", OPTIMIZERS, ids=[o[0] for o in OPTIMIZERS])
+def test_a_step_that_fails_has_changed_no_parameter(name, options):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 3))
+    optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.1, **options)
+    F.cross_entropy(model(torch.randn(3, 1, 6, 6)), torch.tensor([0, 1, 2])).backward()
+    failed = 0
+    for _ in range(2):  # the first step makes the state, the second finds it
+        params, _ = frozen(model, optimizer)
+        n, row = 0, 0
+        while row < 3:
+            n += 1
+            before = frozen(model, optimizer)
+            done = attempt(lambda: optimizer.step() or True, n)
+            after = frozen(model, optimizer)
+            if done:
+                row += 1
+                assert not torch.equal(after[0][0], before[0][0])
+                continue
+            failed += 1
+            assert all(map(torch.equal, before[0], after[0])), n
+            for old, new in zip(before[1], after[1]):
+                for key, value in new.items():  # what is new is zero, what was there is as it was
+                    assert torch.equal(value, old[key]) if key in old else not value.any(), (n, key)
+        optimizer.step()
+    assert failed > 3
+    steps = {s["step"].item() for s in optimizer.state.values() if "step" in s}
+    assert len(steps) <= 1

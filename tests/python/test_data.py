@@ -119,6 +119,11 @@ def test_subsets_and_splits():
         data.random_split(range(2), [0.9, 0.1])
 
 
+def test_iterable_data_sets_have_to_define_iteration():
+    assert message(TypeError, data.IterableDataset).startswith(
+        "Can't instantiate abstract class IterableDataset with")
+
+
 def test_a_data_set_class_takes_a_type():
     class Numbers(data.Dataset[int]):
         def __len__(self):
@@ -313,6 +318,25 @@ def test_a_dead_worker_is_reported():
     assert text.startswith("DataLoader worker (pid(s) ")
     assert text.endswith(") exited unexpectedly")
     assert "is killed by signal: Killed" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("end, cause", [
+    (lambda: os._exit(3), "exited unexpectedly with exit code 3. Details are lost due to multiprocessing. "
+                          "Rerunning with num_workers=0 may give better error trace."),
+    (lambda: os.kill(os.getpid(), signal.SIGTERM), "is killed by signal: Terminated. ")])
+def test_the_cause_of_a_death_is_told(end, cause):
+    with pytest.raises(RuntimeError) as caught:
+        list(DataLoader([1], num_workers=1, collate_fn=lambda batch: end()))
+    assert str(caught.value).endswith(") exited unexpectedly")
+    assert str(caught.value.__cause__).endswith(cause)
+
+
+def test_memory_is_pinned_only_with_an_accelerator():
+    with pytest.warns(UserWarning) as caught:
+        list(DataLoader([1], pin_memory=True))
+    assert str(caught[0].message) == (
+        "'pin_memory' argument is set as true but no accelerator is found, then device pinned memory "
+        "won't be used.")
 
 
 def test_a_slow_worker_times_out():

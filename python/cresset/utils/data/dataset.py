@@ -2,6 +2,7 @@
 import math
 import warnings
 from bisect import bisect_right
+from collections.abc import Iterable
 from itertools import accumulate
 from types import GenericAlias
 
@@ -23,11 +24,8 @@ class Dataset:
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset):
+class IterableDataset(Dataset, Iterable):
     """Samples one after another; subclasses define __iter__."""
-
-    def __iter__(self):
-        raise NotImplementedError("Subclasses of IterableDataset should implement __iter__.")
 
     def __add__(self, other):
         return ChainDataset([self, other])
