@@ -30,7 +30,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
-ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io api
+ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io nn api
 LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c)))
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c)))
 PY_SRC    := $(wildcard src/py/bind/*.c)
@@ -65,7 +65,7 @@ $(B)/host/%.o: src/%.c
 	@mkdir -p $(@D)
 	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc -MMD -c $< -o $@
 
-$(B)/opgen: tools/opgen.c tools/opgen_api.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
+$(B)/opgen: tools/opgen.c tools/opgen_api.c tools/opgen_easy.c $(HOST_SRC:src/%.c=$(B)/host/%.o)
 	$(Q)$(HOSTCC) $(CSTD) -O1 -g1 $(WARN) -fopenmp -Isrc $^ -o $@ $(LIBS)
 
 # --- generated code --------------------------------------------------------------

@@ -105,6 +105,42 @@ typedef struct {
     int64_t used, cached, peak;
 } cr_memory_stats;
 
+/* What an argument given by place or by name is; see cresset_call.h. */
+typedef enum {
+    CR_ARG_END, /* after the last one */
+    CR_ARG_NONE,
+    CR_ARG_TENSOR,  /* t; NULL stands for None */
+    CR_ARG_BOOL,    /* i */
+    CR_ARG_INT,     /* i; also a cr_dtype, where a dtype is wanted */
+    CR_ARG_FLOAT,   /* d */
+    CR_ARG_COMPLEX, /* c */
+    CR_ARG_STRING,  /* s; NULL stands for None */
+    CR_ARG_INTS,    /* ints, len */
+    CR_ARG_FLOATS,  /* floats, len */
+    CR_ARG_TENSORS, /* tensors, len */
+    CR_ARG_GENERATOR,
+    CR_ARG_RESULT   /* result: where a further result of the operator goes */
+} cr_arg_kind;
+
+/* One argument; lists and strings are borrowed. */
+typedef struct cr_arg {
+    const char *name; /* of the parameter; NULL: by its place */
+    cr_arg_kind kind;
+    uint32_t len;
+    union {
+        cr_tensor *t;
+        int64_t i;
+        double d;
+        cr_complex c;
+        const char *s;
+        const int64_t *ints;
+        const double *floats;
+        cr_tensor *const *tensors;
+        cr_generator *generator;
+        cr_tensor **result;
+    };
+} cr_arg;
+
 /* One tensor of a safetensors file; everything is borrowed from the file. */
 typedef struct {
     const char *name;

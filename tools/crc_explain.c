@@ -24,7 +24,7 @@ static void put_rule(cr_text *out, const char *label, const cr_rule *r)
 
 static void put_forms(cr_text *out, const cr_op *op)
 {
-    static const char *const names[] = {"function", "method", "inplace", "out", "nn"};
+    static const char *const names[] = {"function", "method", "inplace", "out", "nn", "c"};
 
     cr_text_put(out, "  forms   ");
     for (size_t i = 0; i < CR_LEN(names); i++)

@@ -472,6 +472,7 @@ static cr_status generate(generator *g, char **paths, int n)
     CR_TRY(save_text(g, paths, n));
     CR_TRY(save_vocabulary(g, paths[0]));
     CR_TRY(opgen_api(g->folder));
+    CR_TRY(opgen_easy(g->folder));
     if (g->wrong)
         return cr_fail(CR_VALUE, "%d entries cannot be made into kernels", g->wrong);
     printf("opgen: %d records, %d kernels for %d places of entries and %d steps\n",

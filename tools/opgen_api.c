@@ -133,8 +133,8 @@ static bool has_param_types(const cr_op *op)
     return true;
 }
 
-/* Entries for users; `name` starts with _ where Python alone uses one. */
-static bool has_c_function(const cr_op *op)
+/* `name` starts with _ where Python alone uses one. */
+bool opgen_has_c_function(const cr_op *op)
 {
     return op->name[0] != '_' && op->does != CR_DOES_INPLACE && op->forms &&
            has_result_types(op) && has_param_types(op);
@@ -360,7 +360,7 @@ cr_status opgen_api(const char *folder)
     cr_text_put(&code, code_head);
     for (int i = 0; i < cr_ops_count(); i++) {
         const cr_op *op = cr_ops_at(i);
-        if (has_c_function(op))
+        if (opgen_has_c_function(op))
             put_entry(&header, &code, op);
     }
     cr_text_put(&header, "\n#endif\n");

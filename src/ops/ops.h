@@ -72,7 +72,8 @@ enum {
     CR_AS_METHOD = 2,   /* Tensor.name(...) */
     CR_AS_INPLACE = 4,  /* name_ : method, and function where torch has one */
     CR_AS_OUT = 8,      /* out= */
-    CR_AS_NN = 16       /* torch._C._nn / nn.functional only */
+    CR_AS_NN = 16,      /* torch._C._nn / nn.functional only */
+    CR_AS_C = 32        /* a C function; Python has other words for it */
 };
 
 typedef struct {
@@ -190,6 +191,9 @@ enum {
 /* Reads table text into records, adding to those read before.  `file` names it in
  * messages.  Fails with CR_VALUE and a message "file:line: ...". */
 CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
+/* Reads a schema alone, "name(int n, bool bias=True) -> Tensor": the names, parameters and
+ * results of *op, which must be zero; strings go to `arena`.  CR_VALUE. */
+CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema);
 /* Parses one expression into `arena`; used by tests and text tools.  CR_VALUE. */
 CR_MUST cr_status cr_rule_parse(cr_rule **out, cr_arena *arena, const char *text, size_t len);
 /* Resolves names and calls in all rule trees, once, after the last read. */

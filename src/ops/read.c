@@ -84,7 +84,8 @@ static cr_status read_forms(lexer *x, cr_op *op)
                                  {"method", CR_AS_METHOD},
                                  {"inplace", CR_AS_INPLACE},
                                  {"out", CR_AS_OUT},
-                                 {"nn", CR_AS_NN}};
+                                 {"nn", CR_AS_NN},
+                                 {"c", CR_AS_C}};
     return read_words(x, words, CR_LEN(words), &op->forms);
 }
 
@@ -547,6 +548,14 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     CR_TRY(schema_parse(&x, op));
     *out = op;
     return CR_OK;
+}
+
+cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema)
+{
+    lexer x;
+
+    CR_TRY(lex_start(&x, schema, 1, schema, strlen(schema), arena));
+    return schema_parse(&x, op);
 }
 
 cr_status cr_ops_read(const char *file, const char *text, size_t len)

@@ -6,6 +6,7 @@
 #include "autograd/autograd.h"
 #include "device/device.h"
 #include "io/safetensors.h"
+#include "tensor/arg.h"
 #define FACTS cr_facts_inside
 #else
 #include <cresset.h>
@@ -40,6 +41,10 @@ const fact FACTS[] = {
     FIELD(cr_backward_call, input_count), FIELD(cr_backward_call, accumulate_inputs),
     FIELD(cr_backward_call, retain_graph), FIELD(cr_backward_call, create_graph),
     FIELD(cr_backward_call, allow_unused),
+    SIZE(cr_arg_kind), VALUE(CR_ARG_END), VALUE(CR_ARG_TENSOR), VALUE(CR_ARG_INTS),
+    VALUE(CR_ARG_RESULT),
+    SIZE(cr_arg), FIELD(cr_arg, name), FIELD(cr_arg, kind), FIELD(cr_arg, len), FIELD(cr_arg, t),
+    FIELD(cr_arg, c), FIELD(cr_arg, result),
     SIZE(cr_memory_stats), FIELD(cr_memory_stats, used), FIELD(cr_memory_stats, cached),
     FIELD(cr_memory_stats, peak),
     SIZE(cr_safetensors_entry), FIELD(cr_safetensors_entry, name),

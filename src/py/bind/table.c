@@ -129,7 +129,8 @@ static PyObject *record_object(const cr_op *op)
                                  {CR_AS_METHOD, "method"},
                                  {CR_AS_INPLACE, "inplace"},
                                  {CR_AS_OUT, "out"},
-                                 {CR_AS_NN, "nn"}};
+                                 {CR_AS_NN, "nn"},
+                                 {CR_AS_C, "c"}};
     static const word words[] = {{CR_WORD_RANDOM, "random"},
                                  {CR_WORD_THREADS, "threads"},
                                  {CR_WORD_NO_ALIAS, "no_alias"},

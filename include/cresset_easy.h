@@ -1,0 +1,294 @@
+/* cresset_easy.h - the same library for programs that read like their Python twins.
+ *
+ *     cr_tensor *x = ct_linspace(-1, 1, 100), *w = ct_requires_grad(ct_randn(3, 1));
+ *
+ *     for (int step = 0; step < 200; step++)
+ *         ct_scope {
+ *             cr_tensor *loss = ct_mse_loss(ct_matmul(features(x), w), y);
+ *             ct_backward(loss);
+ *             ct_no_grad {
+ *                 ct_sub_(w, ct_grad(w), CT(alpha, 0.1));
+ *             }
+ *             ct_clear_grad(w);
+ *         }
+ *
+ * Values.  Every operator is a macro ct_NAME (cresset_easy_ops.h) that takes tensors, numbers,
+ * lists CT_LIST(2, 3), CT_FLOATS(0.5, 1), CT_TENSORS(a, b) and named arguments CT(dim, 1) as
+ * Python does, and returns its result.  Further results go to `cr_tensor **` arguments:
+ * values = ct_topk(x, 5, &indices).  NULL stands for None.
+ *
+ * Owners.  What a call returns belongs to the innermost open scope of its thread and goes with
+ * it; there is always an outermost one.  ct_keep gives something to the scope around it.
+ * Tensors that modules, optimizers and loaders hold live as long as those.  What the base
+ * layer made (cr_add, ...) is given to the scope with ct_owned.
+ *
+ * Errors.  An error ends the program: "FILE:LINE: ct_add: RuntimeError: ..." on stderr, status
+ * 1.  A program may set a handler instead.  If that returns, the call that failed and all that
+ * follow in this thread return NULL or 0 without doing anything, until ct_clear_error.
+ *
+ * The library is initialized by the first call. */
+#ifndef CRESSET_EASY_H
+#define CRESSET_EASY_H
+
+#include "cresset_nn.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* --- errors -------------------------------------------------------------------------- */
+
+typedef struct {
+    cr_status kind;
+    const char *kind_name; /* the Python class: "RuntimeError" */
+    const char *message, *call, *file;
+    int line;
+} ct_error;
+
+/* Called for the first error; it may end the program, jump out, or return.  NULL brings back
+ * the default.  For all threads; called in the one that failed. */
+typedef void (*ct_handler)(const ct_error *e, void *context);
+CR_API void cr_easy_set_handler(ct_handler handler, void *context);
+/* The calling thread's error since the last ct_clear_error; NULL when there was none. */
+CR_API const ct_error *cr_easy_error(void);
+CR_API void cr_easy_clear_error(void);
+/* For a program's own base-layer calls: ct_check(cr_add(&out, a, b, one)). */
+CR_API bool cr_easy_check(const char *file, int line, const char *call, cr_status st);
+
+#define ct_set_handler(handler, context) cr_easy_set_handler(handler, context)
+#define ct_failed()                      cr_easy_error()
+#define ct_clear_error()                 cr_easy_clear_error()
+#define ct_check(call)                   cr_easy_check(__FILE__, __LINE__, #call, call)
+
+/* --- scopes -------------------------------------------------------------------------- */
+
+/* ct_scope { ... }: what calls return in the block goes with it, however the block is left:
+ * `break` and `continue` leave the block only, `return` the function. */
+typedef struct {
+    size_t depth;
+    bool once;
+    bool grad; /* ct_no_grad: what recording was before */
+} ct_block;
+CR_API ct_block cr_easy_enter(void);
+CR_API void cr_easy_leave(ct_block *b);
+CR_API ct_block cr_easy_enter_no_grad(void);
+CR_API void cr_easy_leave_no_grad(ct_block *b);
+#define CT_PASTE_(a, b) a##b
+#define CT_PASTE(a, b)  CT_PASTE_(a, b)
+#define CT_BLOCK(name, enter, leave)                                                               \
+    for (ct_block name __attribute__((cleanup(leave))) = enter(); name.once; name.once = false)
+#define ct_scope        CT_BLOCK(CT_PASTE(ct_scope_, __LINE__), cr_easy_enter, cr_easy_leave)
+/* ct_no_grad { ... }: a scope whose operations are not recorded. */
+#define ct_no_grad                                                                                 \
+    CT_BLOCK(CT_PASTE(ct_no_grad_, __LINE__), cr_easy_enter_no_grad, cr_easy_leave_no_grad)
+
+/* Gives t to the scope around the innermost one, and returns it. */
+CR_API cr_tensor *cr_easy_keep(cr_tensor *t);
+/* Gives t, which the caller owns, to the innermost scope, and returns it. */
+CR_API cr_tensor *cr_easy_owned(cr_tensor *t);
+/* Ends every scope of the calling thread; threads and the program do so at their end. */
+CR_API void cr_easy_end(void);
+#define ct_keep(t)  cr_easy_keep(t)
+#define ct_owned(t) cr_easy_owned(t)
+
+/* --- calling ------------------------------------------------------------------------- */
+
+#define CT(name, value) CR_NAMED(name, value)
+#define CT_NONE         CR_NONE_ARG
+/* The size of a tensor without dimensions: ct_randn(CT_SCALAR). */
+#define CT_SCALAR       CR_EMPTY_LIST
+#define CT_PI           3.14159265358979323846
+#define CT_LIST(...)    CR_LIST(__VA_ARGS__)
+#define CT_FLOATS(...)  CR_FLOATS(__VA_ARGS__)
+#define CT_TENSORS(...) CR_TENSORS(__VA_ARGS__)
+
+/* An operator by name; what the macros of cresset_easy_ops.h expand to. */
+CR_API cr_tensor *cr_easy_tensor(const char *file, int line, const char *name, const cr_arg *args);
+/* The list belongs to the scope, like its tensors. */
+CR_API cr_tensors cr_easy_tensors(const char *file, int line, const char *name, const cr_arg *args);
+CR_API double cr_easy_number(const char *file, int line, const char *name, const cr_arg *args);
+CR_API bool cr_easy_bool(const char *file, int line, const char *name, const cr_arg *args);
+#define CT_CALL_TENSOR(name, ...)  cr_easy_tensor(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
+#define CT_CALL_TENSORS(name, ...) cr_easy_tensors(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
+#define CT_CALL_NUMBER(name, ...)  cr_easy_number(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
+#define CT_CALL_BOOL(name, ...)    cr_easy_bool(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
+
+/* --- tensors ------------------------------------------------------------------------- */
+
+/* A tensor of given numbers: one, CT_LIST(...) or CT_FLOATS(...), optional dtype:
+ * ct_tensor(CT_FLOATS(1, 2)), ct_tensor(CT_LIST(1, 2), CT(dtype, CR_F32)). */
+CR_API cr_tensor *cr_easy_make(const char *file, int line, const cr_arg *args);
+#define ct_tensor(...) cr_easy_make(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))
+/* A copy of elements that lie in memory: ct_from(numbers, CR_F32, CT_LIST(2, 3)). */
+CR_API cr_tensor *cr_easy_from(const char *file, int line, const void *elements, cr_dtype dtype,
+                               cr_arg size);
+#define ct_from(elements, dtype, size) cr_easy_from(__FILE__, __LINE__, elements, dtype, size)
+
+/* The size of dimension `dim`, which may be negative; CR_INDEX where there is none. */
+CR_API int64_t cr_easy_size(const char *file, int line, const cr_tensor *t, int64_t dim);
+#define ct_size(t, dim) cr_easy_size(__FILE__, __LINE__, t, dim)
+/* The elements, for reading and writing; t must have the type, and no gaps. */
+CR_API void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dtype);
+#define ct_floats(t)  ((float *)cr_easy_data(__FILE__, __LINE__, t, CR_F32))
+#define ct_doubles(t) ((double *)cr_easy_data(__FILE__, __LINE__, t, CR_F64))
+#define ct_ints(t)    ((int64_t *)cr_easy_data(__FILE__, __LINE__, t, CR_I64))
+
+/* --- gradients ----------------------------------------------------------------------- */
+
+/* Asks for a gradient, and returns t. */
+CR_API cr_tensor *cr_easy_requires_grad(const char *file, int line, cr_tensor *t);
+#define ct_requires_grad(t) cr_easy_requires_grad(__FILE__, __LINE__, t)
+/* ct_backward(loss), with gradient=None, retain_graph=False, create_graph=False. */
+CR_API void cr_easy_backward(const char *file, int line, const cr_arg *args);
+#define ct_backward(...) cr_easy_backward(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))
+/* The gradient, borrowed from t; NULL when there is none. */
+#define ct_grad(t) cr_tensor_grad(t)
+#define ct_clear_grad(t) ct_check(cr_set_grad(t, 0))
+/* The gradient of an output with respect to an input: ct_gradient(y, x), with gradient=None,
+ * retain_graph=create_graph, create_graph=False. */
+CR_API cr_tensor *cr_easy_gradient(const char *file, int line, const cr_arg *args);
+#define ct_gradient(...) cr_easy_gradient(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))
+
+/* Seeds the default generator. */
+CR_API void cr_easy_seed(const char *file, int line, uint64_t seed);
+#define ct_manual_seed(seed) cr_easy_seed(__FILE__, __LINE__, seed)
+/* A generator with a seed; it belongs to the scope. */
+CR_API cr_generator *cr_easy_generator(const char *file, int line, uint64_t seed);
+#define ct_generator(seed) cr_easy_generator(__FILE__, __LINE__, seed)
+
+/* --- modules ------------------------------------------------------------------------- */
+
+/* Layers: ct_Linear(2, 3), or by name, ct_module("Linear", 2, 3) and CT_LAYER("ReLU").
+ * Modules belong to the scope, and to the modules that they are put into. */
+CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind, const cr_arg *args);
+#define ct_module(kind, ...) cr_easy_module(__FILE__, __LINE__, kind, CR_ARGS(__VA_ARGS__))
+#define CT_LAYER(kind)       cr_easy_module(__FILE__, __LINE__, kind, CR_NO_ARGS)
+#define ct_Linear(...)            ct_module("Linear", __VA_ARGS__)
+#define ct_Conv1d(...)            ct_module("Conv1d", __VA_ARGS__)
+#define ct_Conv2d(...)            ct_module("Conv2d", __VA_ARGS__)
+#define ct_Conv3d(...)            ct_module("Conv3d", __VA_ARGS__)
+#define ct_BatchNorm1d(...)       ct_module("BatchNorm1d", __VA_ARGS__)
+#define ct_BatchNorm2d(...)       ct_module("BatchNorm2d", __VA_ARGS__)
+#define ct_BatchNorm3d(...)       ct_module("BatchNorm3d", __VA_ARGS__)
+#define ct_LayerNorm(...)         ct_module("LayerNorm", __VA_ARGS__)
+#define ct_RMSNorm(...)           ct_module("RMSNorm", __VA_ARGS__)
+#define ct_GroupNorm(...)         ct_module("GroupNorm", __VA_ARGS__)
+#define ct_Embedding(...)         ct_module("Embedding", __VA_ARGS__)
+#define ct_Dropout(...)           ct_module("Dropout", __VA_ARGS__)
+#define ct_MaxPool1d(...)         ct_module("MaxPool1d", __VA_ARGS__)
+#define ct_MaxPool2d(...)         ct_module("MaxPool2d", __VA_ARGS__)
+#define ct_AvgPool1d(...)         ct_module("AvgPool1d", __VA_ARGS__)
+#define ct_AvgPool2d(...)         ct_module("AvgPool2d", __VA_ARGS__)
+#define ct_AdaptiveAvgPool2d(...) ct_module("AdaptiveAvgPool2d", __VA_ARGS__)
+#define ct_Softmax(...)           ct_module("Softmax", __VA_ARGS__)
+#define ct_LogSoftmax(...)        ct_module("LogSoftmax", __VA_ARGS__)
+#define ct_ReLU()                 CT_LAYER("ReLU")
+#define ct_GELU()                 CT_LAYER("GELU")
+#define ct_SiLU()                 CT_LAYER("SiLU")
+#define ct_Tanh()                 CT_LAYER("Tanh")
+#define ct_Sigmoid()              CT_LAYER("Sigmoid")
+#define ct_Identity()             CT_LAYER("Identity")
+#define ct_Flatten()              CT_LAYER("Flatten")
+
+/* ct_Sequential(ct_Linear(2, 3), ct_ReLU(), ct_Linear(3, 1)): drawn in the order written. */
+CR_API cr_module *cr_easy_sequential(const char *file, int line, cr_module *const *modules,
+                                     size_t count);
+#ifndef __cplusplus
+#define ct_Sequential(...)                                                                         \
+    cr_easy_sequential(__FILE__, __LINE__, (cr_module *const[]){__VA_ARGS__},                      \
+                       sizeof((cr_module *const[]){__VA_ARGS__}) / sizeof(cr_module *))
+#endif
+
+/* A module of the program's own, and what is put into it; each returns what it was given. */
+CR_API cr_module *cr_easy_define(const char *file, int line, const char *kind, cr_forward forward,
+                                 void *context);
+CR_API cr_module *cr_easy_add(const char *file, int line, cr_module *m, const char *name,
+                              cr_module *child);
+CR_API cr_tensor *cr_easy_parameter(const char *file, int line, cr_module *m, const char *name,
+                                    cr_tensor *t);
+CR_API cr_tensor *cr_easy_buffer(const char *file, int line, cr_module *m, const char *name,
+                                 cr_tensor *t);
+#define ct_Module(kind)             cr_easy_define(__FILE__, __LINE__, kind, 0, 0)
+#define ct_add_module(m, name, sub) cr_easy_add(__FILE__, __LINE__, m, name, sub)
+#define ct_parameter(m, name, t)    cr_easy_parameter(__FILE__, __LINE__, m, name, t)
+#define ct_buffer(m, name, t)       cr_easy_buffer(__FILE__, __LINE__, m, name, t)
+
+/* ct_forward(net, x) calls a module, ct_call(net, "conv1", x) the one at a path in it. */
+CR_API cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, const char *path,
+                                  cr_tensor *x);
+#define ct_forward(m, x)    cr_easy_forward(__FILE__, __LINE__, m, "", x)
+#define ct_call(m, path, x) cr_easy_forward(__FILE__, __LINE__, m, path, x)
+
+#define ct_train(m)            ct_check(cr_module_train(m, true))
+#define ct_eval(m)             ct_check(cr_module_train(m, false))
+/* Prints a module as Python does. */
+CR_API void cr_easy_print(const char *file, int line, cr_module *m);
+#define ct_print(m)            cr_easy_print(__FILE__, __LINE__, m)
+/* The list belongs to the scope; its tensors to the module. */
+CR_API cr_tensors cr_easy_parameters(const char *file, int line, cr_module *m);
+#define ct_parameters(m)       cr_easy_parameters(__FILE__, __LINE__, m)
+/* The state to a safetensors file, and back (strictly). */
+CR_API void cr_easy_save(const char *file, int line, cr_module *m, const char *path);
+CR_API void cr_easy_load(const char *file, int line, cr_module *m, const char *path);
+#define ct_save(m, path)       cr_easy_save(__FILE__, __LINE__, m, path)
+#define ct_load(m, path)       cr_easy_load(__FILE__, __LINE__, m, path)
+
+/* --- optimizers ---------------------------------------------------------------------- */
+
+/* ct_SGD(ct_parameters(net), CT(lr, 0.1), CT(momentum, 0.9)); a list, then the numbers by name.
+ * Optimizers belong to the scope. */
+CR_API cr_optim *cr_easy_optim(const char *file, int line, const char *kind, const cr_arg *args);
+#define ct_SGD(...)       cr_easy_optim(__FILE__, __LINE__, "SGD", CR_ARGS(__VA_ARGS__))
+#define ct_Adam(...)      cr_easy_optim(__FILE__, __LINE__, "Adam", CR_ARGS(__VA_ARGS__))
+#define ct_AdamW(...)     cr_easy_optim(__FILE__, __LINE__, "AdamW", CR_ARGS(__VA_ARGS__))
+#define ct_zero_grad(o)   ct_check(cr_optim_zero_grad(o))
+#define ct_step(o)        ct_check(cr_optim_step(o))
+#define ct_set_lr(o, lr)  ct_check(cr_optim_set_lr(o, lr))
+
+/* --- data ---------------------------------------------------------------------------- */
+
+/* ct_loader(CT_TENSORS(images, labels), CT(batch_size, 32), CT(shuffle, true)) */
+CR_API cr_loader *cr_easy_loader(const char *file, int line, const cr_arg *args);
+#define ct_loader(...) cr_easy_loader(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))
+
+/* ct_for_batches(loader, &images, &labels) { ... }: an epoch, a scope a batch; `break` ends
+ * the epoch. */
+typedef struct {
+    cr_loader *loader;
+    ct_block block;
+} ct_epoch;
+CR_API ct_epoch cr_easy_epoch(const char *file, int line, cr_loader *l);
+CR_API bool cr_easy_next(const char *file, int line, ct_epoch *e, const cr_arg *batch);
+CR_API void cr_easy_epoch_end(ct_epoch *e);
+#define ct_for_batches(loader, ...)                                                                \
+    CT_EPOCH(CT_PASTE(ct_epoch_, __LINE__), loader, __VA_ARGS__)
+#define CT_EPOCH(name, loader, ...)                                                                \
+    for (ct_epoch name __attribute__((cleanup(cr_easy_epoch_end))) =                               \
+             cr_easy_epoch(__FILE__, __LINE__, loader);                                            \
+         cr_easy_next(__FILE__, __LINE__, &name, CR_ARGS(__VA_ARGS__));)
+
+/* float64 [rows, columns] of a text file, with delimiter=None, skiprows=0; an IDX file. */
+CR_API cr_tensor *cr_easy_read_text(const char *file, int line, const cr_arg *args);
+CR_API cr_tensor *cr_easy_read_idx(const char *file, int line, const char *path);
+#define ct_read_text(...) cr_easy_read_text(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))
+#define ct_read_idx(path) cr_easy_read_idx(__FILE__, __LINE__, path)
+
+#ifdef __cplusplus
+}
+
+extern "C++" {
+template <class... types>
+static inline cr_module *cr_easy_sequence(const char *file, int line, types... modules)
+{
+    cr_module *const at[] = {modules...};
+    return cr_easy_sequential(file, line, at, sizeof...(modules));
+}
+}
+#define ct_Sequential(...) cr_easy_sequence(__FILE__, __LINE__, __VA_ARGS__)
+#endif
+
+#ifndef CR_INSIDE
+#include "cresset_easy_ops.h"
+#endif
+
+#endif

@@ -1,0 +1,203 @@
+/* Minibatches of tensors, in order or shuffled as torch's DataLoader shuffles. */
+#include "nn/nn_impl.h"
+
+struct cr_loader {
+    cr_tensor **tensor, **batch; /* count of each; batch: what was given out last */
+    size_t count;
+    int64_t size, batch_size, at; /* samples; at: the next one */
+    bool shuffle, drop_last;
+    cr_generator *generator; /* NULL: the default one */
+    cr_tensor *order;        /* int64 [size]; NULL: as they lie */
+};
+
+static const char schema[] =
+    "loader(int batch_size=1, bool shuffle=False, *, bool drop_last=False, "
+    "Generator? generator=None) -> Tensor";
+
+static cr_status check_tensors(cr_tensor *const *tensors, size_t count)
+{
+    if (!count)
+        return cr_fail(CR_VALUE, "DataLoader needs at least one tensor");
+    for (size_t i = 0; i < count; i++) {
+        CR_TRY(nn_need(tensors[i], "TensorDataset", "tensors", "Tensor"));
+        if (!tensors[i]->ndim || tensors[i]->size[0] != tensors[0]->size[0])
+            return cr_fail(CR_ASSERTION, "Size mismatch between tensors");
+    }
+    return CR_OK;
+}
+
+static cr_status set_up(cr_loader *l, cr_tensor *const *tensors, size_t count, const cr_arg *args)
+{
+    cr_value arg[CR_MAX_ARGS];
+    cr_arena arena = {0};
+    const cr_op *signature;
+
+    CR_TRY(nn_bind(&signature, arg, &arena, schema, "DataLoader", args));
+    CR_TRY(check_tensors(tensors, count));
+    l->size = tensors[0]->size[0];
+    l->batch_size = arg[0].i;
+    l->shuffle = arg[1].i != 0;
+    l->drop_last = arg[2].i != 0;
+    if (l->batch_size <= 0)
+        return cr_fail(CR_VALUE, "batch_size should be a positive integer value, but got "
+                                 "batch_size=%lld", (long long)l->batch_size);
+    if (l->shuffle && !l->size)
+        return cr_fail(CR_VALUE, "num_samples should be a positive integer value, but got "
+                                 "num_samples=0");
+    l->generator = arg[3].tag == CR_GENERATOR ? cr_generator_hold(arg[3].generator) : NULL;
+    l->at = l->size;
+    l->tensor = cr_alloc_zero(count * sizeof *l->tensor);
+    l->batch = cr_alloc_zero(count * sizeof *l->batch);
+    if (!l->tensor || !l->batch)
+        return CR_MEMORY;
+    for (; l->count < count; l->count++)
+        l->tensor[l->count] = cr_keep(tensors[l->count]);
+    return CR_OK;
+}
+
+cr_status cr_loader_new(cr_loader **out, cr_tensor *const *tensors, size_t count,
+                        const cr_arg *args)
+{
+    CR_TRY(nn_need(tensors, "DataLoader", "tensors", "tuple of Tensors"));
+    cr_loader *l = cr_alloc_zero(sizeof *l);
+
+    if (!l)
+        return CR_MEMORY;
+    cr_status st = set_up(l, tensors, count, args);
+    if (st) {
+        cr_loader_drop(l);
+        return st;
+    }
+    *out = l;
+    return CR_OK;
+}
+
+static void drop_batch(cr_loader *l)
+{
+    for (size_t i = 0; i < l->count; i++) {
+        cr_drop(l->batch[i]);
+        l->batch[i] = NULL;
+    }
+}
+
+void cr_loader_drop(cr_loader *l)
+{
+    if (!l)
+        return;
+    drop_batch(l);
+    for (size_t i = 0; i < l->count; i++)
+        cr_drop(l->tensor[i]);
+    cr_drop(l->order);
+    if (l->generator)
+        cr_generator_drop(l->generator);
+    cr_free(l->tensor);
+    cr_free(l->batch);
+    cr_free(l);
+}
+
+static cr_value generator_value(cr_generator *g)
+{
+    return g ? (cr_value){.tag = CR_GENERATOR, .generator = g} : cr_of_none();
+}
+
+/* What torch draws where it wants a seed. */
+static cr_status draw_seed(int64_t *out, cr_generator *from)
+{
+    cr_tensor *t = NULL, *same = NULL;
+
+    CR_TRY(cr_tensor_new(&t, CR_I64, CR_CPU, 0, NULL));
+    cr_value arg[] = {cr_of_tensor(t), generator_value(from)};
+    cr_status st = nn_call(&same, "random_", arg, 2);
+    if (!st) {
+        *out = *(int64_t *)(void *)t->data;
+        cr_drop(same);
+    }
+    cr_drop(t);
+    return st;
+}
+
+/* With a generator of the caller's the order is drawn from it, else from one with a seed
+ * that the default one gives. */
+static cr_status draw_order(cr_loader *l)
+{
+    cr_generator *own = NULL;
+    cr_tensor *order = NULL;
+    int64_t seed;
+
+    if (!l->generator) {
+        CR_TRY(draw_seed(&seed, NULL));
+        CR_TRY(cr_generator_new(&own, (uint64_t)seed));
+    }
+    cr_value arg[] = {cr_of_int(l->size), generator_value(own ? own : l->generator)};
+    cr_status st = nn_call(&order, "randperm", arg, 2);
+    if (own)
+        cr_generator_drop(own);
+    CR_TRY(st);
+    cr_drop(l->order);
+    l->order = order;
+    return CR_OK;
+}
+
+cr_status cr_loader_start(cr_loader *l)
+{
+    int64_t unused;
+
+    CR_TRY(nn_need(l, "DataLoader", "self", "DataLoader"));
+    drop_batch(l);
+    /* torch draws a seed for its workers first, whether it has any or not. */
+    CR_TRY(draw_seed(&unused, l->generator));
+    if (l->shuffle)
+        CR_TRY(draw_order(l));
+    l->at = 0;
+    return CR_OK;
+}
+
+static cr_status narrow(cr_tensor **out, cr_tensor *t, int64_t from, int64_t n)
+{
+    cr_value arg[] = {cr_of_tensor(t), cr_of_int(0), cr_of_int(from), cr_of_int(from + n)};
+
+    return nn_call(out, "slice", arg, 4);
+}
+
+static cr_status pick(cr_tensor **out, cr_tensor *t, cr_tensor *rows)
+{
+    cr_value arg[] = {cr_of_tensor(t), cr_of_int(0), cr_of_tensor(rows)};
+
+    return nn_call(out, "index_select", arg, 3);
+}
+
+static cr_status make_batch(cr_loader *l, int64_t n)
+{
+    cr_tensor *rows = NULL;
+    cr_status st = l->shuffle ? narrow(&rows, l->order, l->at, n) : CR_OK;
+
+    for (size_t i = 0; !st && i < l->count; i++)
+        st = rows ? pick(&l->batch[i], l->tensor[i], rows)
+                  : narrow(&l->batch[i], l->tensor[i], l->at, n);
+    cr_drop(rows);
+    return st;
+}
+
+cr_status cr_loader_next(cr_loader *l, bool *more, cr_tensor **batch)
+{
+    CR_TRY(nn_need(l, "DataLoader", "self", "DataLoader"));
+    int64_t left = l->size - l->at, n = left < l->batch_size ? left : l->batch_size;
+
+    drop_batch(l);
+    *more = n > 0 && !(l->drop_last && n < l->batch_size);
+    if (!*more)
+        return CR_OK;
+    CR_TRY(make_batch(l, n));
+    l->at += n;
+    for (size_t i = 0; i < l->count; i++)
+        batch[i] = l->batch[i];
+    return CR_OK;
+}
+
+int64_t cr_loader_batches(const cr_loader *l)
+{
+    return !l ? 0 : l->drop_last ? l->size / l->batch_size
+                                 : (l->size + l->batch_size - 1) / l->batch_size;
+}
+
+size_t cr_loader_tensors(const cr_loader *l) { return l ? l->count : 0; }

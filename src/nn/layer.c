@@ -1,0 +1,472 @@
+/* Layers: arguments, weights drawn in torch's order, and forward. */
+#include "base/map.h"
+#include "nn/nn_impl.h"
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+/* --- arguments --- */
+
+cr_value nn_arg(const cr_module *m, const char *name)
+{
+    for (int i = 0; i < m->signature->param_count; i++)
+        if (!strcmp(m->signature->param[i].name, name))
+            return m->arg[i];
+    return cr_of_none();
+}
+
+static bool is_on(const cr_module *m, const char *name) { return nn_arg(m, name).i != 0; }
+
+/* --- weights --- */
+
+static cr_dtype dtype_of(const cr_module *m)
+{
+    cr_value v = nn_arg(m, "dtype");
+
+    return v.tag == CR_DTYPE_VAL ? (cr_dtype)v.i : cr_default_dtype();
+}
+
+static cr_status make_tensor(cr_tensor **out, const char *op, const int64_t *size, int ndim,
+                             cr_dtype dtype)
+{
+    cr_value arg[] = {cr_of_ints(size, (size_t)ndim), cr_of_dtype(dtype)};
+
+    return nn_call(out, op, arg, 2);
+}
+
+static cr_status add_param(cr_module *m, const char *name, const char *op, const int64_t *size,
+                           int ndim)
+{
+    cr_tensor *t = NULL;
+
+    CR_TRY(make_tensor(&t, op, size, ndim, dtype_of(m)));
+    cr_status st = cr_module_set_parameter(m, name, t);
+    cr_drop(t);
+    return st;
+}
+
+/* The tensor's own random filling, `uniform_` or `normal_`, which is not recorded. */
+static cr_status fill_random(cr_tensor *t, const char *op, double a, double b)
+{
+    cr_value arg[] = {cr_of_tensor(t), cr_of_float(a), cr_of_float(b)};
+    cr_tensor *same = NULL;
+    bool before = cr_thread.no_grad;
+
+    cr_thread.no_grad = true;
+    cr_status st = nn_call(&same, op, arg, 3);
+    cr_thread.no_grad = before;
+    if (!st)
+        cr_drop(same);
+    return st;
+}
+
+/* The weight and the bias of linear maps and convolutions: uniform, by the fan in. */
+static cr_status draw_weights(cr_module *m)
+{
+    cr_tensor *weight = nn_own(m, "weight"), *bias = nn_own(m, "bias");
+    double slope = sqrt(5), gain = sqrt(2.0 / (1 + slope * slope)), fan_in;
+
+    if (!weight->numel && !(bias && bias->numel))
+        return CR_OK;
+    fan_in = (double)weight->size[1];
+    for (int d = 2; d < weight->ndim; d++)
+        fan_in *= (double)weight->size[d];
+    double bound = sqrt(3.0) * (gain / sqrt(fan_in));
+    if (weight->numel)
+        CR_TRY(fill_random(weight, "uniform_", -bound, bound));
+    bound = fan_in > 0 ? 1 / sqrt(fan_in) : 0;
+    return bias ? fill_random(bias, "uniform_", -bound, bound) : CR_OK;
+}
+
+/* A parameter, or its name alone. */
+static cr_status add_optional(cr_module *m, const char *name, bool wanted, const char *op,
+                              const int64_t *size, int ndim)
+{
+    return wanted ? add_param(m, name, op, size, ndim) : cr_module_set_parameter(m, name, NULL);
+}
+
+static cr_status make_linear(cr_module *m)
+{
+    int64_t size[] = {nn_arg(m, "out_features").i, nn_arg(m, "in_features").i};
+
+    CR_TRY(add_param(m, "weight", "empty", size, 2));
+    CR_TRY(add_optional(m, "bias", is_on(m, "bias"), "empty", size, 1));
+    return draw_weights(m);
+}
+
+static cr_status check_conv(int64_t in, int64_t out, int64_t groups)
+{
+    if (groups <= 0)
+        return cr_fail(CR_VALUE, "groups must be a positive integer");
+    if (in % groups)
+        return cr_fail(CR_VALUE, "in_channels must be divisible by groups");
+    return out % groups ? cr_fail(CR_VALUE, "out_channels must be divisible by groups") : CR_OK;
+}
+
+static cr_status make_conv(cr_module *m)
+{
+    int64_t in = nn_arg(m, "in_channels").i, out = nn_arg(m, "out_channels").i;
+    int64_t groups = nn_arg(m, "groups").i;
+    cr_value kernel = nn_arg(m, "kernel_size");
+
+    CR_TRY(check_conv(in, out, groups));
+    int64_t size[5] = {out, in / groups};
+    if (kernel.len > 3)
+        return cr_fail(CR_VALUE, "kernel_size has %u numbers", kernel.len);
+    for (uint32_t i = 0; i < kernel.len; i++)
+        size[2 + i] = kernel.ints[i];
+    CR_TRY(add_param(m, "weight", "empty", size, 2 + (int)kernel.len));
+    CR_TRY(add_optional(m, "bias", is_on(m, "bias"), "empty", size, 1));
+    return draw_weights(m);
+}
+
+static cr_status add_buffer(cr_module *m, const char *name, const char *op, const int64_t *size,
+                            int ndim, cr_dtype dtype)
+{
+    cr_tensor *t = NULL;
+
+    if (op)
+        CR_TRY(make_tensor(&t, op, size, ndim, dtype));
+    cr_status st = cr_module_set_buffer(m, name, t, true);
+    cr_drop(t);
+    return st;
+}
+
+static cr_status make_batch_norm(cr_module *m)
+{
+    int64_t size[] = {nn_arg(m, "num_features").i};
+    bool affine = is_on(m, "affine"), track = is_on(m, "track_running_stats");
+
+    CR_TRY(add_optional(m, "weight", affine, "ones", size, 1));
+    CR_TRY(add_optional(m, "bias", affine && is_on(m, "bias"), "zeros", size, 1));
+    CR_TRY(add_buffer(m, "running_mean", track ? "zeros" : NULL, size, 1, dtype_of(m)));
+    CR_TRY(add_buffer(m, "running_var", track ? "ones" : NULL, size, 1, dtype_of(m)));
+    return add_buffer(m, "num_batches_tracked", track ? "zeros" : NULL, size, 0, CR_I64);
+}
+
+static cr_status make_layer_norm(cr_module *m)
+{
+    cr_value shape = nn_arg(m, "normalized_shape"), bias = nn_arg(m, "bias");
+    bool affine = is_on(m, "elementwise_affine");
+
+    CR_TRY(add_optional(m, "weight", affine, "ones", shape.ints, (int)shape.len));
+    if (bias.tag == CR_NONE) /* RMSNorm */
+        return CR_OK;
+    return add_optional(m, "bias", affine && bias.i, "zeros", shape.ints, (int)shape.len);
+}
+
+static cr_status make_group_norm(cr_module *m)
+{
+    int64_t groups = nn_arg(m, "num_groups").i, size[] = {nn_arg(m, "num_channels").i};
+    bool affine = is_on(m, "affine");
+
+    if (groups <= 0 || size[0] % groups)
+        return cr_fail(CR_VALUE, "num_channels (%lld) must be divisible by num_groups (%lld)",
+                       (long long)size[0], (long long)groups);
+    CR_TRY(add_optional(m, "weight", affine, "ones", size, 1));
+    return add_optional(m, "bias", affine && is_on(m, "bias"), "zeros", size, 1);
+}
+
+/* Sets an argument to what it amounts to. */
+static void set_arg(cr_module *m, const char *name, cr_value v)
+{
+    for (int i = 0; i < m->signature->param_count; i++)
+        if (!strcmp(m->signature->param[i].name, name))
+            m->arg[i] = v;
+}
+
+static cr_status zero_row(cr_tensor *t, int64_t row)
+{
+    int64_t width = t->size[1];
+    size_t bytes = cr_dtype_size((cr_dtype)t->dtype);
+
+    memset(t->data + row * width * (int64_t)bytes, 0, (size_t)width * bytes);
+    return CR_OK;
+}
+
+static cr_status make_embedding(cr_module *m)
+{
+    int64_t size[] = {nn_arg(m, "num_embeddings").i, nn_arg(m, "embedding_dim").i};
+    cr_value padding = nn_arg(m, "padding_idx");
+
+    if (padding.tag == CR_INT) {
+        if (padding.i < -size[0] || padding.i >= size[0])
+            return cr_fail(CR_ASSERTION, "Padding_idx must be within num_embeddings");
+        padding.i += padding.i < 0 ? size[0] : 0;
+        set_arg(m, "padding_idx", padding);
+    }
+    CR_TRY(add_param(m, "weight", "empty", size, 2));
+    CR_TRY(fill_random(nn_own(m, "weight"), "normal_", 0, 1));
+    return padding.tag == CR_INT ? zero_row(nn_own(m, "weight"), padding.i) : CR_OK;
+}
+
+static cr_status make_dropout(cr_module *m)
+{
+    double p = nn_arg(m, "p").d;
+
+    if (!(p >= 0 && p <= 1))
+        return cr_fail(CR_VALUE, "dropout probability has to be between 0 and 1, but got %g", p);
+    return CR_OK;
+}
+
+static cr_status make_pool(cr_module *m)
+{
+    if (!nn_arg(m, "stride").len)
+        set_arg(m, "stride", nn_arg(m, "kernel_size"));
+    return CR_OK;
+}
+
+/* --- forward --- */
+
+static cr_status forward_identity(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    (void)m;
+    *out = cr_keep(x);
+    return CR_OK;
+}
+
+static cr_status by_operator(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    int n = m->signature->param_count;
+    cr_value arg[CR_MAX_ARGS];
+
+    arg[0] = cr_of_tensor(x);
+    memcpy(arg + 1, m->arg, (size_t)n * sizeof *arg);
+    return nn_call(out, m->layer->op, arg, n + 1);
+}
+
+static cr_value own_value(const cr_module *m, const char *name)
+{
+    return cr_of_tensor(nn_own(m, name));
+}
+
+static cr_status forward_linear(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value arg[] = {cr_of_tensor(x), own_value(m, "weight"), own_value(m, "bias")};
+
+    return nn_call(out, "linear", arg, 3);
+}
+
+static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value arg[] = {cr_of_tensor(x),      own_value(m, "weight"), own_value(m, "bias"),
+                      nn_arg(m, "stride"),  nn_arg(m, "padding"),   nn_arg(m, "dilation"),
+                      nn_arg(m, "groups")};
+
+    return nn_call(out, m->layer->op, arg, 7);
+}
+
+/* BatchNorm1d takes (N, C) and (N, C, L), the others one number of dimensions. */
+static cr_status check_dims(const cr_module *m, const cr_tensor *x)
+{
+    int space = m->kind[strlen("BatchNorm")] - '0', ndim = x->ndim;
+
+    if (space == 1)
+        return ndim == 2 || ndim == 3
+                   ? CR_OK
+                   : cr_fail(CR_VALUE, "expected 2D or 3D input (got %dD input)", ndim);
+    return ndim == space + 2 ? CR_OK
+                             : cr_fail(CR_VALUE, "expected %dD input (got %dD input)", space + 2, ndim);
+}
+
+static cr_status check_batch(const cr_tensor *x)
+{
+    cr_text size = {0};
+    int64_t n = x->size[0];
+
+    for (int d = 2; d < x->ndim; d++)
+        n *= x->size[d];
+    if (n != 1)
+        return CR_OK;
+    cr_print_sizes(&size, x->ndim, x->size);
+    cr_status st = cr_fail(CR_VALUE, "Expected more than 1 value per channel when training, got "
+                                     "input size torch.Size(%s)", cr_text_str(&size));
+    cr_text_drop(&size);
+    return st;
+}
+
+/* Counts a batch; *factor is the new batch's share of the running statistics. */
+static cr_status count_batch(cr_module *m, double *factor)
+{
+    cr_tensor *count = nn_own(m, "num_batches_tracked");
+    cr_value momentum = nn_arg(m, "momentum");
+
+    if (!count || !count->data)
+        return CR_OK;
+    int64_t n = ++*(int64_t *)(void *)count->data;
+    count->storage->version++;
+    if (momentum.tag == CR_NONE)
+        *factor = 1.0 / (double)n;
+    return CR_OK;
+}
+
+static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value mean = own_value(m, "running_mean"), var = own_value(m, "running_var");
+    cr_value momentum = nn_arg(m, "momentum");
+    double factor = momentum.tag == CR_NONE ? 0 : momentum.d, eps = nn_arg(m, "eps").d;
+    bool batch = m->training || (mean.tag == CR_NONE && var.tag == CR_NONE);
+
+    CR_TRY(check_dims(m, x));
+    if (batch)
+        CR_TRY(check_batch(x));
+    if (m->training && is_on(m, "track_running_stats"))
+        CR_TRY(count_batch(m, &factor));
+    if (batch ? eps <= 0 : eps < 0)
+        return cr_fail(CR_VALUE, batch ? "batch_norm eps must be positive during training, but got %g"
+                                       : "batch_norm eps must be non-negative, but got %g", eps);
+    cr_value arg[] = {cr_of_tensor(x),     own_value(m, "weight"), own_value(m, "bias"), mean, var,
+                      cr_of_bool(batch),   cr_of_float(factor),    cr_of_float(eps),
+                      cr_of_bool(true)};
+    return nn_call(out, "batch_norm", arg, 9);
+}
+
+static cr_status forward_layer_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "normalized_shape"), own_value(m, "weight"),
+                      own_value(m, "bias"), nn_arg(m, "eps"), cr_of_bool(true)};
+
+    return nn_call(out, "layer_norm", arg, 6);
+}
+
+static cr_status forward_rms_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "normalized_shape"), own_value(m, "weight"),
+                      nn_arg(m, "eps")};
+
+    return nn_call(out, "rms_norm", arg, 4);
+}
+
+static cr_status forward_group_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "num_groups"), own_value(m, "weight"),
+                      own_value(m, "bias"), nn_arg(m, "eps"), cr_of_bool(true)};
+
+    return nn_call(out, "group_norm", arg, 6);
+}
+
+static cr_status forward_embedding(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value padding = nn_arg(m, "padding_idx");
+    cr_value arg[] = {own_value(m, "weight"), cr_of_tensor(x),
+                      padding.tag == CR_INT ? padding : cr_of_int(-1)};
+
+    return nn_call(out, "embedding", arg, 3);
+}
+
+static cr_status forward_dropout(cr_tensor **out, cr_module *m, cr_tensor *x)
+{
+    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "p"), cr_of_bool(m->training)};
+
+    return nn_call(out, "dropout", arg, 3);
+}
+
+/* --- the list --- */
+
+static const nn_layer layers[] = {
+#define CR_LAYER(kind, params, make, forward, op, text)                                            \
+    {kind, "layer(" params ") -> Tensor", text, make, forward, op},
+#include "nn/layers.def"
+#undef CR_LAYER
+};
+
+const nn_layer *nn_find_layer(const char *kind)
+{
+    for (size_t i = 0; i < CR_LEN(layers); i++)
+        if (!strcmp(layers[i].kind, kind))
+            return &layers[i];
+    return NULL;
+}
+
+/* Schemas that were read, by their text; there is one a kind. */
+static pthread_mutex_t schemas_lock = PTHREAD_MUTEX_INITIALIZER;
+static cr_map schemas;
+static cr_arena schemas_arena;
+
+static cr_status find_schema(const cr_op **out, const char *schema)
+{
+    cr_op *op = cr_map_get(&schemas, schema, strlen(schema));
+    cr_status st = CR_OK;
+
+    if (!op) {
+        op = cr_arena_get(&schemas_arena, sizeof *op);
+        st = op ? cr_schema_read(op, &schemas_arena, schema) : CR_MEMORY;
+        st = st ? st : cr_map_set(&schemas, schema, strlen(schema), op);
+    }
+    *out = op;
+    return st;
+}
+
+/* Lists and strings are copied, as the caller's go. */
+static cr_status copy_value(cr_value *v, cr_arena *arena)
+{
+    size_t item = v->tag == CR_INTS || v->tag == CR_TRUTHS ? sizeof *v->ints
+                  : v->tag == CR_FLOATS                    ? sizeof *v->floats
+                                                           : 0;
+
+    if (v->tag == CR_STRING) {
+        v->s = cr_arena_text(arena, v->s, v->len);
+        return v->s ? CR_OK : CR_MEMORY;
+    }
+    if (!item)
+        return CR_OK;
+    void *copy = cr_arena_get(arena, (v->len ? v->len : 1) * item);
+    if (!copy)
+        return CR_MEMORY;
+    memcpy(copy, v->ints, v->len * item);
+    v->ints = copy;
+    return CR_OK;
+}
+
+cr_status nn_bind(const cr_op **signature, cr_value *value, cr_arena *arena, const char *schema,
+                  const char *name, const cr_arg *args)
+{
+    static const cr_arg no_args[] = {{.kind = CR_ARG_END}};
+    cr_binding b;
+    cr_status st;
+
+    pthread_mutex_lock(&schemas_lock);
+    st = find_schema(signature, schema);
+    pthread_mutex_unlock(&schemas_lock);
+    CR_TRY(st);
+    CR_GO(cr_bind(&b, signature, *signature, name, args ? args : no_args));
+    for (int i = 0; i < (*signature)->param_count; i++) {
+        CR_GO(copy_value(&b.value[i], arena));
+        value[i] = b.value[i];
+    }
+done:
+    cr_binding_drop(&b);
+    return st;
+}
+
+static cr_status bind_layer(cr_module *m, const cr_arg *args)
+{
+    char name[64];
+
+    m->arg = cr_arena_get(&m->arena, CR_MAX_ARGS * sizeof *m->arg);
+    if (!m->arg)
+        return CR_MEMORY;
+    snprintf(name, sizeof name, "%s.__init__", m->kind);
+    CR_TRY(nn_bind(&m->signature, m->arg, &m->arena, m->layer->schema, name, args));
+    return m->layer->make ? m->layer->make(m) : CR_OK;
+}
+
+cr_status cr_module_new(cr_module **out, const char *kind, const cr_arg *args)
+{
+    cr_module *m = NULL;
+
+    CR_TRY(nn_need(kind, "Module", "kind", "str"));
+    const nn_layer *layer = nn_find_layer(kind);
+    if (!layer)
+        return cr_fail(CR_ATTRIBUTE, "module 'torch.nn' has no attribute '%s'", kind);
+    CR_TRY(cr_module_define(&m, kind, NULL, NULL));
+    m->layer = layer;
+    cr_status st = bind_layer(m, args);
+    if (st) {
+        cr_module_drop(m);
+        return st;
+    }
+    *out = m;
+    return CR_OK;
+}

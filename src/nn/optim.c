@@ -1,0 +1,302 @@
+/* Optimizers: the state of the update operators that Python's optimizers call.
+ *
+ * A step gathers the parameters that have gradients and their state into lists and makes
+ * one call of `_fused_sgd_`, `_fused_adam_` or `_fused_adamw_`. */
+#include "nn/nn_impl.h"
+#include <string.h>
+
+/* State tensors of a parameter: SGD's buffer; Adam's means and count. */
+enum { MEAN, SQUARE, MAXIMUM, STEP, STATES, BUFFER = MEAN };
+
+typedef struct {
+    cr_tensor *param, *state[STATES]; /* counted; state is NULL before the first step */
+} slot;
+
+typedef struct {
+    const char *kind, *schema;
+    cr_status (*check)(const cr_optim *o);
+    cr_status (*step)(cr_optim *o);
+} optim_kind;
+
+struct cr_optim {
+    const optim_kind *kind;
+    const cr_op *signature;
+    cr_value arg[CR_MAX_ARGS];
+    cr_arena arena;
+    slot *slots;
+    size_t count;
+    cr_value *list; /* room for the lists of one step: STATES + 2 of count */
+};
+
+static cr_value arg_of(const cr_optim *o, const char *name)
+{
+    for (int i = 0; i < o->signature->param_count; i++)
+        if (!strcmp(o->signature->param[i].name, name))
+            return o->arg[i];
+    return cr_of_none();
+}
+
+static double number(const cr_optim *o, const char *name) { return arg_of(o, name).d; }
+static bool is_on(const cr_optim *o, const char *name) { return arg_of(o, name).i != 0; }
+
+/* --- checks --- */
+
+static cr_status check_least(const cr_optim *o, const char *name, const char *what)
+{
+    double x = number(o, name);
+
+    return x >= 0 ? CR_OK : cr_fail(CR_VALUE, "Invalid %s: %.12g", what, x);
+}
+
+static cr_status check_sgd(const cr_optim *o)
+{
+    double momentum = number(o, "momentum");
+
+    CR_TRY(check_least(o, "lr", "learning rate"));
+    CR_TRY(check_least(o, "momentum", "momentum value"));
+    CR_TRY(check_least(o, "weight_decay", "weight_decay value"));
+    if (is_on(o, "nesterov") && (momentum <= 0 || number(o, "dampening") != 0))
+        return cr_fail(CR_VALUE, "Nesterov momentum requires a momentum and zero dampening");
+    return CR_OK;
+}
+
+static void betas_of(const cr_optim *o, double *beta)
+{
+    cr_value v = arg_of(o, "betas");
+
+    beta[0] = v.tag == CR_FLOATS ? v.floats[0] : 0.9;
+    beta[1] = v.tag == CR_FLOATS ? v.floats[1] : 0.999;
+}
+
+static cr_status check_adam(const cr_optim *o)
+{
+    double beta[2];
+    cr_value v = arg_of(o, "betas");
+
+    CR_TRY(check_least(o, "lr", "learning rate"));
+    CR_TRY(check_least(o, "eps", "epsilon value"));
+    if (v.tag == CR_FLOATS && v.len != 2)
+        return cr_fail(CR_VALUE, "betas must be two numbers, not %u", v.len);
+    betas_of(o, beta);
+    for (int i = 0; i < 2; i++)
+        if (!(beta[i] >= 0 && beta[i] < 1))
+            return cr_fail(CR_VALUE, "Invalid beta parameter at index %d: %.12g", i, beta[i]);
+    return check_least(o, "weight_decay", "weight_decay value");
+}
+
+/* --- steps --- */
+
+static cr_tensor *grad_of(const slot *s) { return cr_grad_of(s->param); }
+
+static cr_status zeros_like(cr_tensor **out, cr_tensor *t)
+{
+    cr_value arg[] = {cr_of_tensor(t)};
+
+    return nn_call(out, "zeros_like", arg, 1);
+}
+
+/* One of the step's lists, of the slots that have a gradient; the next free room. */
+static cr_value list_of(const cr_optim *o, cr_value **room, cr_tensor *(*pick)(const slot *s))
+{
+    cr_value v = {.tag = CR_TENSORS, .list = *room};
+
+    for (size_t i = 0; i < o->count; i++)
+        if (grad_of(&o->slots[i]))
+            (*room)[v.len++] = cr_of_tensor(pick(&o->slots[i]));
+    *room += v.len;
+    return v;
+}
+
+static cr_tensor *pick_param(const slot *s) { return s->param; }
+static cr_tensor *pick_mean(const slot *s) { return s->state[MEAN]; }
+static cr_tensor *pick_square(const slot *s) { return s->state[SQUARE]; }
+static cr_tensor *pick_maximum(const slot *s) { return s->state[MAXIMUM]; }
+static cr_tensor *pick_step(const slot *s) { return s->state[STEP]; }
+
+static cr_status call_update(const char *name, const cr_value *arg, int n)
+{
+    cr_value result[CR_MAX_RESULTS];
+
+    return cr_call_named(name, arg, n, result);
+}
+
+/* A first step with dampening takes the gradient whole, so it is a call of its own. */
+static cr_status sgd_call(cr_optim *o, bool fresh)
+{
+    double momentum = number(o, "momentum"), dampening = number(o, "dampening");
+    cr_value params = {.tag = CR_TENSORS}, grads = params, buffers = params, *room = o->list;
+
+    params.list = room;
+    grads.list = room + o->count;
+    buffers.list = room + 2 * o->count;
+    for (size_t i = 0; i < o->count; i++) {
+        slot *s = &o->slots[i];
+        if (!grad_of(s) || (momentum != 0 && fresh != !s->state[BUFFER]))
+            continue;
+        if (momentum != 0 && fresh)
+            CR_TRY(zeros_like(&s->state[BUFFER], s->param));
+        room[params.len++] = cr_of_tensor(s->param);
+        room[o->count + grads.len++] = cr_of_tensor(grad_of(s));
+        if (momentum != 0)
+            room[2 * o->count + buffers.len++] = cr_of_tensor(s->state[BUFFER]);
+    }
+    cr_value arg[] = {params, grads, buffers, arg_of(o, "weight_decay"), cr_of_float(momentum),
+                      arg_of(o, "lr"), cr_of_float(dampening), arg_of(o, "nesterov"),
+                      arg_of(o, "maximize"), cr_of_bool(fresh && dampening != 0)};
+    return params.len ? call_update("_fused_sgd_", arg, 10) : CR_OK;
+}
+
+static cr_status step_sgd(cr_optim *o)
+{
+    /* Those with a buffer first: the other call makes buffers. */
+    CR_TRY(sgd_call(o, false));
+    return number(o, "momentum") != 0 ? sgd_call(o, true) : CR_OK;
+}
+
+static cr_status start_adam(cr_optim *o, slot *s)
+{
+    cr_value arg[] = {cr_of_ints(NULL, 0), cr_of_dtype(CR_F32)};
+
+    if (s->state[STEP])
+        return CR_OK;
+    CR_TRY(zeros_like(&s->state[MEAN], s->param));
+    CR_TRY(zeros_like(&s->state[SQUARE], s->param));
+    if (is_on(o, "amsgrad"))
+        CR_TRY(zeros_like(&s->state[MAXIMUM], s->param));
+    return nn_call(&s->state[STEP], "zeros", arg, 2);
+}
+
+static cr_status step_adam(cr_optim *o)
+{
+    double beta[2];
+    cr_value *room = o->list, none = {.tag = CR_TENSORS, .list = o->list};
+
+    betas_of(o, beta);
+    for (size_t i = 0; i < o->count; i++)
+        if (grad_of(&o->slots[i])) {
+            CR_TRY(start_adam(o, &o->slots[i]));
+            *(float *)(void *)o->slots[i].state[STEP]->data += 1;
+        }
+    cr_value params = list_of(o, &room, pick_param), grads = list_of(o, &room, grad_of);
+    cr_value means = list_of(o, &room, pick_mean), squares = list_of(o, &room, pick_square);
+    cr_value maxima = is_on(o, "amsgrad") ? list_of(o, &room, pick_maximum) : none;
+    cr_value steps = list_of(o, &room, pick_step);
+    cr_value arg[] = {params, grads, means, squares, maxima, steps, arg_of(o, "lr"),
+                      cr_of_float(beta[0]), cr_of_float(beta[1]), arg_of(o, "weight_decay"),
+                      arg_of(o, "eps"), arg_of(o, "amsgrad"), arg_of(o, "maximize")};
+    return params.len ? call_update(strcmp(o->kind->kind, "Adam") ? "_fused_adamw_" : "_fused_adam_",
+                                    arg, 13)
+                      : CR_OK;
+}
+
+/* --- the kinds --- */
+
+#define ADAM(decay)                                                                                \
+    "optim(float lr=0.001, float[2]? betas=None, float eps=1e-08, float weight_decay=" decay       \
+    ", bool amsgrad=False, *, bool maximize=False) -> Tensor"
+
+static const optim_kind kinds[] = {
+    {"SGD",
+     "optim(float lr=0.001, float momentum=0, float dampening=0, float weight_decay=0, "
+     "bool nesterov=False, *, bool maximize=False) -> Tensor",
+     check_sgd, step_sgd},
+    {"Adam", ADAM("0"), check_adam, step_adam},
+    {"AdamW", ADAM("0.01"), check_adam, step_adam},
+};
+
+static cr_status check_params(cr_tensor *const *params, size_t count)
+{
+    if (!count)
+        return cr_fail(CR_VALUE, "optimizer got an empty parameter list");
+    for (size_t i = 0; i < count; i++) {
+        if (!params[i])
+            return cr_fail(CR_TYPE, "optimizer can only optimize Tensors, but one of the params is "
+                                    "NoneType");
+        if (!cr_is_leaf(params[i]))
+            return cr_fail(CR_VALUE, "can't optimize a non-leaf Tensor");
+    }
+    return CR_OK;
+}
+
+static cr_status set_up(cr_optim *o, cr_tensor *const *params, size_t count, const cr_arg *args)
+{
+    CR_TRY(nn_bind(&o->signature, o->arg, &o->arena, o->kind->schema, o->kind->kind, args));
+    CR_TRY(o->kind->check(o));
+    CR_TRY(check_params(params, count));
+    o->slots = cr_alloc_zero(count * sizeof *o->slots);
+    o->list = cr_alloc((STATES + 2) * count * sizeof *o->list);
+    if (!o->slots || !o->list)
+        return CR_MEMORY;
+    for (; o->count < count; o->count++)
+        o->slots[o->count].param = cr_keep(params[o->count]);
+    return CR_OK;
+}
+
+cr_status cr_optim_new(cr_optim **out, const char *kind, cr_tensor *const *params, size_t count,
+                       const cr_arg *args)
+{
+    size_t k = 0;
+
+    CR_TRY(nn_need(kind, "Optimizer", "kind", "str"));
+    CR_TRY(nn_need(count ? params : (const void *)kind, kind, "params", "iterable"));
+    while (k < CR_LEN(kinds) && strcmp(kinds[k].kind, kind))
+        k++;
+    if (k == CR_LEN(kinds))
+        return cr_fail(CR_ATTRIBUTE, "module 'torch.optim' has no attribute '%s'", kind);
+    cr_optim *o = cr_alloc_zero(sizeof *o);
+    if (!o)
+        return CR_MEMORY;
+    o->kind = &kinds[k];
+    cr_status st = set_up(o, params, count, args);
+    if (st) {
+        cr_optim_drop(o);
+        return st;
+    }
+    *out = o;
+    return CR_OK;
+}
+
+void cr_optim_drop(cr_optim *o)
+{
+    if (!o)
+        return;
+    for (size_t i = 0; i < o->count; i++) {
+        for (int k = 0; k < STATES; k++)
+            cr_drop(o->slots[i].state[k]);
+        cr_drop(o->slots[i].param);
+    }
+    cr_arena_drop(&o->arena);
+    cr_free(o->slots);
+    cr_free(o->list);
+    cr_free(o);
+}
+
+cr_status cr_optim_step(cr_optim *o)
+{
+    bool before = cr_thread.no_grad;
+
+    CR_TRY(nn_need(o, "step", "self", "Optimizer"));
+    cr_thread.no_grad = true;
+    cr_status st = o->kind->step(o);
+    cr_thread.no_grad = before;
+    return st;
+}
+
+cr_status cr_optim_zero_grad(cr_optim *o)
+{
+    CR_TRY(nn_need(o, "zero_grad", "self", "Optimizer"));
+    for (size_t i = 0; i < o->count; i++)
+        CR_TRY(cr_set_grad(o->slots[i].param, NULL));
+    return CR_OK;
+}
+
+double cr_optim_lr(const cr_optim *o) { return o ? number(o, "lr") : 0; }
+
+cr_status cr_optim_set_lr(cr_optim *o, double lr)
+{
+    CR_TRY(nn_need(o, "set_lr", "self", "Optimizer"));
+    if (!(lr >= 0))
+        return cr_fail(CR_VALUE, "Invalid learning rate: %.12g", lr);
+    o->arg[0] = cr_of_float(lr); /* every schema starts with it */
+    return CR_OK;
+}

@@ -1,0 +1,125 @@
+/* Modules as text, as Python prints them. */
+#include "nn/nn_impl.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The shortest digits that read back as d, with a point or an exponent. */
+static void print_float(cr_text *out, double d)
+{
+    char text[40];
+
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, d);
+        if (strtod(text, NULL) == d)
+            break;
+    }
+    cr_text_put(out, text);
+    if (!strpbrk(text, ".en"))
+        cr_text_put(out, ".0");
+}
+
+static void print_ints(cr_text *out, const cr_value *v, bool join)
+{
+    bool same = join && v->len;
+
+    for (uint32_t i = 1; i < v->len; i++)
+        same = same && v->ints[i] == v->ints[0];
+    if (same) {
+        cr_text_printf(out, "%lld", (long long)v->ints[0]);
+        return;
+    }
+    cr_text_char(out, '(');
+    for (uint32_t i = 0; i < v->len; i++)
+        cr_text_printf(out, "%s%lld", i ? ", " : "", (long long)v->ints[i]);
+    cr_text_put(out, v->len == 1 ? ",)" : ")");
+}
+
+static void print_value(cr_text *out, const cr_value *v, bool join)
+{
+    switch ((cr_tag)v->tag) {
+    case CR_INT: cr_text_printf(out, "%lld", (long long)v->i); break;
+    case CR_TRUTH: cr_text_put(out, v->i ? "True" : "False"); break;
+    case CR_FLOAT: print_float(out, v->d); break;
+    case CR_NUMBER:
+        if (v->number.category == CR_CAT_INT)
+            cr_text_printf(out, "%lld", (long long)v->number.i);
+        else
+            print_float(out, cr_scalar_as_double(v->number));
+        break;
+    case CR_STRING: cr_text_printf(out, "'%.*s'", (int)v->len, v->s); break;
+    case CR_INTS: print_ints(out, v, join); break;
+    default: cr_text_put(out, "None");
+    }
+}
+
+static int find(const cr_module *m, const char *name, size_t len)
+{
+    for (int i = 0; i < m->signature->param_count; i++)
+        if (strlen(m->signature->param[i].name) == len &&
+            !memcmp(m->signature->param[i].name, name, len))
+            return i;
+    return -1;
+}
+
+static bool is_default(const cr_module *m, int i)
+{
+    const cr_value *v = &m->arg[i], *preset = &m->signature->param[i].preset;
+
+    if (v->tag != CR_INTS)
+        return v->tag == preset->tag && v->i == preset->i;
+    for (uint32_t k = 0; k < v->len; k++)
+        if (v->ints[k] != preset->ints[0])
+            return false;
+    return true;
+}
+
+/* A layer's text of layers.def with its arguments. */
+static void print_layer(cr_text *out, const cr_module *m)
+{
+    for (const char *p = m->layer->repr; *p; p++) {
+        size_t len = strcspn(p + 1, " }*");
+        int i = *p == '{' || *p == '[' ? find(m, p + 1, len) : -1;
+        if (*p == '[' && is_default(m, i))
+            p += strcspn(p, "]");
+        else if (*p == '[')
+            p += len + 1;
+        else if (*p == '{') {
+            print_value(out, &m->arg[i], p[len + 1] == '*');
+            p += strcspn(p, "}");
+        } else if (*p != ']')
+            cr_text_char(out, *p);
+    }
+}
+
+static void print_module(cr_text *out, const cr_module *m, size_t indent)
+{
+    cr_text_printf(out, "%s(", m->kind);
+    if (m->layer)
+        print_layer(out, m);
+    for (size_t i = 0; i < m->children.len; i++) {
+        cr_text_char(out, '\n');
+        cr_text_pad(out, indent + 2, ' ');
+        cr_text_printf(out, "(%s): ", m->children.at[i].name);
+        print_module(out, m->children.at[i].m, indent + 2);
+    }
+    if (m->children.len) {
+        cr_text_char(out, '\n');
+        cr_text_pad(out, indent, ' ');
+    }
+    cr_text_char(out, ')');
+}
+
+cr_status cr_module_text(char **out, cr_module *m)
+{
+    cr_text text = {0};
+
+    CR_TRY(nn_need(m, "repr", "self", "Module"));
+    print_module(&text, m, 0);
+    cr_status st = cr_text_status(&text);
+    if (st)
+        cr_text_drop(&text);
+    else
+        *out = text.at;
+    return st;
+}

@@ -1,0 +1,522 @@
+/* Binding the arguments of C programs to an operator's parameters.
+ *
+ * Overloads are tried in the table's order, as for Python: first with integers that are
+ * no truth values, then with 0 and 1 for False and True, because C's `true` is an int. */
+#include "tensor/arg.h"
+#include "num/generator.h"
+#include <stdio.h>
+#include <string.h>
+
+/* A call, and the first misfit that binding it to one overload found. */
+typedef struct {
+    const char *name;
+    const cr_arg *args;
+    int count;      /* without END; results are left out of `given` */
+    bool lenient;   /* 0 and 1 are truth values */
+    int bad_param;  /* -1: too many arguments, or a keyword that is not known */
+    const cr_arg *bad; /* NULL: the parameter has no value */
+    int position;   /* from 1; 0 for a keyword */
+    int bad_item;
+} call;
+
+/* --- one value --- */
+
+static bool is_none(const cr_arg *a)
+{
+    return a->kind == CR_ARG_NONE || (a->kind == CR_ARG_TENSOR && !a->t) ||
+           (a->kind == CR_ARG_STRING && !a->s) || (a->kind == CR_ARG_GENERATOR && !a->generator) ||
+           (a->kind == CR_ARG_INTS && !a->ints && a->len);
+}
+
+static bool to_number(const cr_arg *a, cr_value *out)
+{
+    out->tag = CR_NUMBER;
+    switch (a->kind) {
+    case CR_ARG_BOOL:
+    case CR_ARG_INT:
+        out->number = cr_scalar_int(a->i);
+        out->number.category = a->kind == CR_ARG_BOOL ? CR_CAT_BOOL : CR_CAT_INT;
+        return true;
+    case CR_ARG_FLOAT: out->number = cr_scalar_float(a->d); return true;
+    case CR_ARG_COMPLEX:
+        out->number = (cr_scalar){.category = CR_CAT_COMPLEX, .c = a->c};
+        return true;
+    default: return false;
+    }
+}
+
+/* A tensor of one element where a number is wanted. */
+static bool item_number(const cr_arg *a, cr_value *out)
+{
+    out->tag = CR_NUMBER;
+    return a->kind == CR_ARG_TENSOR && !a->t->ndim && !a->t->requires_grad &&
+           a->t->device != CR_META && !cr_tensor_item(&out->number, a->t);
+}
+
+static bool to_int(const cr_arg *a, cr_value *out)
+{
+    *out = cr_of_int(a->i);
+    return a->kind == CR_ARG_INT;
+}
+
+static bool to_float(const cr_arg *a, cr_value *out)
+{
+    *out = cr_of_float(a->kind == CR_ARG_INT ? (double)a->i : a->d);
+    return a->kind == CR_ARG_FLOAT || a->kind == CR_ARG_INT;
+}
+
+static bool to_bool(const call *c, const cr_arg *a, cr_value *out)
+{
+    *out = cr_of_bool(a->i != 0);
+    return a->kind == CR_ARG_BOOL ||
+           (a->kind == CR_ARG_INT && (c->lenient || a->name) && (a->i == 0 || a->i == 1));
+}
+
+static bool to_string(const cr_arg *a, cr_value *out)
+{
+    if (a->kind != CR_ARG_STRING)
+        return false;
+    *out = (cr_value){.tag = CR_STRING, .len = (uint32_t)strlen(a->s), .s = a->s};
+    return true;
+}
+
+static bool to_dtype(const cr_arg *a, cr_value *out)
+{
+    cr_dtype t = a->kind == CR_ARG_STRING                                       ? cr_dtype_find(a->s)
+                 : a->kind == CR_ARG_INT && (uint64_t)a->i < CR_DTYPE_COUNT ? (cr_dtype)a->i
+                                                                                : CR_DTYPE_NONE;
+    *out = cr_of_dtype(t);
+    return t != CR_DTYPE_NONE;
+}
+
+/* Devices and memory formats by torch's names. */
+static bool to_named(const cr_arg *a, cr_tag tag, cr_value *out)
+{
+    static const struct {
+        const char *name;
+        cr_tag tag;
+        int value;
+    } names[] = {{"cpu", CR_DEVICE_VAL, CR_CPU},
+                 {"meta", CR_DEVICE_VAL, CR_META},
+                 {"contiguous_format", CR_FORMAT_VAL, CR_FORMAT_CONTIGUOUS},
+                 {"preserve_format", CR_FORMAT_VAL, CR_FORMAT_PRESERVE},
+                 {"channels_last", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST},
+                 {"channels_last_3d", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST_3D}};
+
+    for (size_t i = 0; a->kind == CR_ARG_STRING && i < CR_LEN(names); i++)
+        if (names[i].tag == tag && !strcmp(names[i].name, a->s)) {
+            *out = (cr_value){.tag = (uint8_t)tag, .i = names[i].value};
+            return true;
+        }
+    return false;
+}
+
+static bool to_tensor(const cr_param *p, const cr_arg *a, cr_value *out)
+{
+    if (a->kind == CR_ARG_TENSOR) {
+        *out = cr_of_tensor(a->t);
+        return true;
+    }
+    return p->number && to_number(a, out);
+}
+
+/* --- lists --- */
+
+static int64_t *take_ints(cr_binding *b, int n)
+{
+    int64_t *at = b->ints + b->ints_used;
+
+    if (b->ints_used + n > CR_MAX_GIVEN)
+        return cr_arena_get(&b->lists, (size_t)n * sizeof *at);
+    b->ints_used += n;
+    return at;
+}
+
+/* One value for every place of an int[2]. */
+static bool spread(cr_binding *b, const cr_param *p, cr_tag tag, int64_t i, cr_value *out)
+{
+    int64_t *ints = take_ints(b, p->fixed);
+
+    for (int k = 0; ints && k < p->fixed; k++)
+        ints[k] = i;
+    *out = (cr_value){.tag = (uint8_t)tag, .len = (uint32_t)p->fixed, .ints = ints};
+    return ints != NULL;
+}
+
+static bool to_ints(cr_binding *b, const cr_param *p, const cr_arg *a, cr_tag tag, cr_value *out)
+{
+    *out = (cr_value){.tag = (uint8_t)tag, .len = a->len, .ints = a->ints};
+    if (a->kind == CR_ARG_INTS)
+        return true;
+    return (a->kind == CR_ARG_INT || (tag == CR_TRUTHS && a->kind == CR_ARG_BOOL)) && p->fixed &&
+           spread(b, p, tag, a->i, out);
+}
+
+static bool to_floats(cr_binding *b, const cr_param *p, const cr_arg *a, cr_value *out)
+{
+    bool single = a->kind == CR_ARG_INT || a->kind == CR_ARG_FLOAT;
+    uint32_t n = single ? (uint32_t)p->fixed : a->len;
+
+    *out = (cr_value){.tag = CR_FLOATS, .len = n, .floats = a->floats};
+    if (a->kind == CR_ARG_FLOATS)
+        return true;
+    if (a->kind != CR_ARG_INTS && !(single && n))
+        return false;
+    double *floats = cr_arena_get(&b->lists, (n ? n : 1) * sizeof *floats);
+    for (uint32_t i = 0; floats && i < n; i++)
+        floats[i] = a->kind == CR_ARG_INTS  ? (double)a->ints[i]
+                    : a->kind == CR_ARG_INT ? (double)a->i
+                                            : a->d;
+    out->floats = floats;
+    return floats != NULL;
+}
+
+static bool to_tensors(cr_binding *b, call *c, const cr_param *p, const cr_arg *a, cr_value *out)
+{
+    if (a->kind != CR_ARG_TENSORS)
+        return false;
+    cr_value *list = cr_arena_get(&b->lists, (a->len ? a->len : 1) * sizeof *list);
+    for (uint32_t i = 0; list && i < a->len; i++) {
+        list[i] = cr_of_tensor(a->tensors[i]);
+        if (!a->tensors[i] && !p->item_optional) {
+            c->bad_item = (int)i;
+            return false;
+        }
+    }
+    *out = (cr_value){.tag = CR_TENSORS, .len = a->len, .list = list};
+    return list != NULL;
+}
+
+static bool convert(cr_binding *b, call *c, const cr_param *p, const cr_arg *a, cr_value *out)
+{
+    c->bad_item = -1;
+    if (is_none(a)) {
+        *out = cr_of_none();
+        return p->optional;
+    }
+    switch ((cr_type)p->type) {
+    case CR_T_TENSOR: return to_tensor(p, a, out);
+    case CR_T_TENSORS: return to_tensors(b, c, p, a, out);
+    case CR_T_SCALAR: return to_number(a, out) || item_number(a, out);
+    case CR_T_INT: return to_int(a, out);
+    case CR_T_INTS: return to_ints(b, p, a, CR_INTS, out);
+    case CR_T_FLOAT: return to_float(a, out);
+    case CR_T_FLOATS: return to_floats(b, p, a, out);
+    case CR_T_BOOL: return to_bool(c, a, out);
+    case CR_T_BOOLS: return to_ints(b, p, a, CR_TRUTHS, out);
+    case CR_T_STRING: return to_string(a, out);
+    case CR_T_DTYPE: return to_dtype(a, out);
+    case CR_T_DEVICE: return to_named(a, CR_DEVICE_VAL, out);
+    case CR_T_FORMAT: return to_named(a, CR_FORMAT_VAL, out);
+    case CR_T_GENERATOR:
+        *out = (cr_value){.tag = CR_GENERATOR, .generator = a->generator};
+        return a->kind == CR_ARG_GENERATOR;
+    case CR_T_LAYOUT:
+    case CR_T_SCALARS: break;
+    }
+    return false;
+}
+
+/* --- one overload --- */
+
+static bool misfit(call *c, int param, const cr_arg *a, int position)
+{
+    c->bad_param = param;
+    c->bad = a;
+    c->position = position;
+    return false;
+}
+
+static int find_param(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return i;
+    return !strcmp(name, "input") ? find_param(op, "self") : -1;
+}
+
+static int positional(const cr_op *op)
+{
+    int n = 0;
+
+    while (n < op->param_count && !op->param[n].keyword_only)
+        n++;
+    return n;
+}
+
+/* The list that x.view(2, 3) gives item by item: the only parameter by place after self. */
+static int varargs(const cr_op *op)
+{
+    int n = positional(op), at = n && !strcmp(op->param[0].name, "self");
+
+    return n == at + 1 && op->param[at].type == CR_T_INTS ? at : -1;
+}
+
+/* Takes the integers from args[from] on; how many there were. */
+static int bind_varargs(cr_binding *b, const call *c, int from, int param)
+{
+    int64_t *ints = b->ints + b->ints_used;
+    int n = 0;
+
+    for (; from + n < c->count && c->args[from + n].kind == CR_ARG_INT && !c->args[from + n].name &&
+           b->ints_used + n < CR_MAX_GIVEN;
+         n++)
+        ints[n] = c->args[from + n].i;
+    b->ints_used += n;
+    b->value[param] = cr_of_ints(ints, (size_t)n);
+    return n;
+}
+
+static bool bind_place(cr_binding *b, call *c, const cr_op *op, int *at, int *place, uint32_t *have)
+{
+    const cr_arg *a = &c->args[*at];
+    int p = (*place)++;
+
+    if (p >= positional(op))
+        return misfit(c, -1, NULL, 0);
+    *have |= 1u << p;
+    if (p == varargs(op) && a->kind == CR_ARG_INT) {
+        *at += bind_varargs(b, c, *at, p) - 1;
+        return true;
+    }
+    return convert(b, c, &op->param[p], a, &b->value[p]) || misfit(c, p, a, p + 1);
+}
+
+static bool bind_name(cr_binding *b, call *c, const cr_op *op, const cr_arg *a, uint32_t *have)
+{
+    int p = find_param(op, a->name);
+
+    if (p < 0 || *have >> p & 1u)
+        return misfit(c, -1, a, 0);
+    *have |= 1u << p;
+    return convert(b, c, &op->param[p], a, &b->value[p]) || misfit(c, p, a, 0);
+}
+
+static bool bind_defaults(cr_binding *b, call *c, const cr_op *op, uint32_t have)
+{
+    for (int i = 0; i < op->param_count; i++) {
+        if (have >> i & 1u)
+            continue;
+        if (!op->param[i].has_default)
+            return misfit(c, i, NULL, 0);
+        b->value[i] = op->param[i].preset;
+    }
+    return true;
+}
+
+static bool bind_one(cr_binding *b, call *c, const cr_op *op)
+{
+    uint32_t have = 0;
+    int place = 0;
+
+    b->result_count = 0;
+    b->ints_used = 0;
+    for (int i = 0; i < c->count; i++) {
+        const cr_arg *a = &c->args[i];
+        if (a->kind == CR_ARG_RESULT) {
+            if (b->result_count + 1 >= op->result_count)
+                return misfit(c, -1, NULL, 0);
+            b->result[b->result_count++] = a->result;
+        } else if (!(a->name ? bind_name(b, c, op, a, &have)
+                             : bind_place(b, c, op, &i, &place, &have)))
+            return false;
+    }
+    return bind_defaults(b, c, op, have);
+}
+
+/* --- messages --- */
+
+static const char *param_name(const cr_param *p)
+{
+    return strcmp(p->name, "self") ? p->name : "input";
+}
+
+static const char *type_text(const cr_param *p)
+{
+    static const char *const text[] = {
+        [CR_T_TENSOR] = "Tensor",          [CR_T_TENSORS] = "tuple of Tensors",
+        [CR_T_SCALAR] = "Number",          [CR_T_SCALARS] = "tuple of Scalars",
+        [CR_T_INT] = "int",                [CR_T_INTS] = "tuple of ints",
+        [CR_T_FLOAT] = "float",            [CR_T_FLOATS] = "tuple of floats",
+        [CR_T_BOOL] = "bool",              [CR_T_BOOLS] = "tuple of bools",
+        [CR_T_STRING] = "str",             [CR_T_DTYPE] = "torch.dtype",
+        [CR_T_LAYOUT] = "torch.layout",    [CR_T_DEVICE] = "torch.device",
+        [CR_T_FORMAT] = "torch.memory_format", [CR_T_GENERATOR] = "torch.Generator"};
+    return text[p->type];
+}
+
+static const char *given_text(const cr_arg *a)
+{
+    static const char *const text[] = {
+        [CR_ARG_TENSOR] = "Tensor",   [CR_ARG_BOOL] = "bool",
+        [CR_ARG_INT] = "int",         [CR_ARG_FLOAT] = "float",
+        [CR_ARG_COMPLEX] = "complex", [CR_ARG_STRING] = "str",
+        [CR_ARG_INTS] = "tuple",      [CR_ARG_FLOATS] = "tuple",
+        [CR_ARG_TENSORS] = "tuple",   [CR_ARG_GENERATOR] = "torch.Generator"};
+    return is_none(a) ? "NoneType" : text[a->kind];
+}
+
+static void print_given(cr_text *out, const call *c)
+{
+    const char *comma = "";
+
+    for (int i = 0; i < c->count; i++) {
+        if (c->args[i].kind == CR_ARG_RESULT)
+            continue;
+        cr_text_put(out, comma);
+        if (c->args[i].name)
+            cr_text_printf(out, "%s=", c->args[i].name);
+        cr_text_put(out, given_text(&c->args[i]));
+        comma = ", ";
+    }
+}
+
+static void print_params(cr_text *out, const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++) {
+        const cr_param *p = &op->param[i];
+        bool star = p->keyword_only && (!i || !op->param[i - 1].keyword_only);
+        cr_text_printf(out, "%s%s%s %s", i ? ", " : "", star ? "*, " : "", type_text(p),
+                       param_name(p));
+    }
+}
+
+static cr_status explain_many(const call *c, const cr_op *op)
+{
+    cr_text out = {0};
+
+    cr_text_printf(&out, "%s() received an invalid combination of arguments - got (", c->name);
+    print_given(&out, c);
+    cr_text_put(&out, "), but expected one of:\n");
+    for (; op; op = op->next) {
+        cr_text_put(&out, " * (");
+        print_params(&out, op);
+        cr_text_put(&out, ")\n");
+    }
+    cr_status st = cr_fail(CR_TYPE, "%s", cr_text_str(&out));
+    cr_text_drop(&out);
+    return st;
+}
+
+static int needed(const cr_op *op)
+{
+    int n = 0;
+
+    while (n < positional(op) && !op->param[n].has_default)
+        n++;
+    return n;
+}
+
+static cr_status too_many(const call *c, const cr_op *op)
+{
+    int most = positional(op), least = needed(op), given = 0, results = 0;
+
+    for (int i = 0; i < c->count; i++) {
+        given += !c->args[i].name && c->args[i].kind != CR_ARG_RESULT;
+        results += c->args[i].kind == CR_ARG_RESULT;
+    }
+    if (given <= most)
+        return cr_fail(CR_TYPE, "%s() returns %d values, but %d were asked for", c->name,
+                       op->result_count, results + 1);
+    if (least < most)
+        return cr_fail(CR_TYPE, "%s() takes from %d to %d positional arguments but %d were given",
+                       c->name, least, most, given);
+    return cr_fail(CR_TYPE, "%s() takes %d positional argument%s but %d %s given", c->name, most,
+                   most == 1 ? "" : "s", given, given == 1 ? "was" : "were");
+}
+
+static bool is_given(const call *c, const cr_op *op, int param)
+{
+    int place = 0;
+
+    for (int i = 0; i < c->count; i++)
+        if (c->args[i].kind == CR_ARG_RESULT)
+            continue;
+        else if (c->args[i].name ? find_param(op, c->args[i].name) == param : place++ == param)
+            return true;
+    return false;
+}
+
+static cr_status missing(const call *c, const cr_op *op)
+{
+    cr_text names = {0};
+    int n = 0;
+
+    for (int i = 0; i < op->param_count; i++)
+        if (!op->param[i].has_default && !is_given(c, op, i))
+            cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "", param_name(&op->param[i]));
+    cr_status st = cr_fail(CR_TYPE, "%s() missing %d required positional arguments: %s", c->name, n,
+                           cr_text_str(&names));
+    cr_text_drop(&names);
+    return st;
+}
+
+static cr_status wrong_type(const call *c, const cr_op *op)
+{
+    const cr_param *p = &op->param[c->bad_param];
+    char where[32] = "";
+
+    if (p->type == CR_T_TENSORS && c->bad_item >= 0)
+        return cr_fail(CR_TYPE, "expected Tensor as element %d in argument %d, but got NoneType",
+                       c->bad_item, c->bad_param);
+    if (c->position > 0)
+        snprintf(where, sizeof where, " (position %d)", c->position);
+    return cr_fail(CR_TYPE, "%s(): argument '%s'%s must be %s, not %s", c->name, param_name(p),
+                   where, type_text(p), given_text(c->bad));
+}
+
+static cr_status explain_one(const call *c, const cr_op *op)
+{
+    if (c->bad_param >= 0)
+        return c->bad ? wrong_type(c, op) : missing(c, op);
+    if (!c->bad)
+        return too_many(c, op);
+    return cr_fail(CR_TYPE,
+                   find_param(op, c->bad->name) < 0
+                       ? "%s() got an unexpected keyword argument '%s'"
+                       : "%s() got multiple values for argument '%s'",
+                   c->name, c->bad->name);
+}
+
+/* --- together --- */
+
+cr_status cr_bind(cr_binding *b, const cr_op **bound, const cr_op *op, const char *name,
+                  const cr_arg *args)
+{
+    call c = {.name = name, .args = args};
+
+    b->lists = (cr_arena){0};
+    while (args[c.count].kind != CR_ARG_END)
+        c.count++;
+    for (int lenient = 0; lenient <= 1; lenient++) {
+        c.lenient = lenient;
+        for (const cr_op *o = op; o; o = o->next)
+            if (bind_one(b, &c, o)) {
+                *bound = o;
+                return CR_OK;
+            }
+    }
+    return op->next ? explain_many(&c, op) : explain_one(&c, op);
+}
+
+void cr_binding_drop(cr_binding *b) { cr_arena_drop(&b->lists); }
+
+cr_status cr_call_args(const char *name, const cr_arg *args, const cr_op **called, cr_value *result)
+{
+    const cr_op *op = cr_ops_find(name);
+    cr_binding b;
+    cr_status st;
+
+    if (!op)
+        return cr_fail(CR_ATTRIBUTE, "no operator is called '%s'", name);
+    CR_GO(cr_bind(&b, &op, op, name, args));
+    CR_GO(cr_call(op, b.value, result));
+    for (int k = 0; k < b.result_count; k++) {
+        *b.result[k] = result[k + 1].t;
+        result[k + 1] = cr_of_none();
+    }
+    *called = op;
+done:
+    cr_binding_drop(&b);
+    return st;
+}
