@@ -2,7 +2,7 @@
 # Makes sure that what the build needs is there: system packages, the virtual environment,
 # and the Python packages named.  As root on Debian it installs what is missing; otherwise it
 # says what to install.
-#   deps.sh PYTHON VENV [PACKAGE...]
+#   [TOOLS="DEBIAN..."] deps.sh PYTHON VENV [PACKAGE...]
 set -eu
 python=$1 venv=$2
 shift 2
@@ -28,6 +28,9 @@ need 'library libopenblas.so.0' libopenblas0-pthread
 need 'command -v "$python"' python3
 need 'test -f "$(include)/Python.h"' python3-dev
 need '"$python" -c "import ensurepip, venv"' python3-venv
+for tool in ${TOOLS:-}; do
+    need 'command -v "$tool" || dpkg -s "$tool"' "$tool"
+done
 
 if [ -n "$missing" ]; then
     if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then

@@ -52,6 +52,14 @@ test-installed: tests/c/train.c tests/c/facts.c
 	$(Q)$(CC) -std=c11 $(WARN) tests/c/facts.c $$($(PC) --cflags cresset) $(B)/facts_inside.o -o $(B)/facts
 	$(B)/facts
 
+# C programs beside their Python twins; with VALGRIND=1, under valgrind.
+.PHONY: test-c-programs test-valgrind
+test-c-programs: test-installed pkg
+	$(PYTEST) tests/c
+test-valgrind:
+	@TOOLS="valgrind libc6-dbg" sh tools/deps.sh $(PYTHON) $(VENV)
+	VALGRIND=1 $(MAKE) --no-print-directory test-c-programs
+
 # --- figures -------------------------------------------------------------------------
 # The ceiling is measured with the instruction set that the kernels use.
 BENCH_ISA  = $(shell grep -q avx512bw /proc/cpuinfo && echo avx512 || (grep -q avx2 /proc/cpuinfo && echo avx2 || echo base))

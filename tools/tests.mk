@@ -47,7 +47,7 @@ check-op: pkg
 # --- together ------------------------------------------------------------------------
 test: build
 	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/crc lib
-	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-headers test-text test-installed
+	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-headers test-text test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)
 
@@ -96,17 +96,22 @@ test-clang:
 	$(MAKE) --no-print-directory B=$(B)/clang CC=$(CLANG) HOSTCC=$(CLANG) -j$(JOBS) tests-build lib pkg $(B)/clang/crc
 	$(MAKE) --no-print-directory B=$(B)/clang CC=$(CLANG) HOSTCC=$(CLANG) tests-c
 
-# The public header from C++.
+# The public headers from C++, each alone, and a program.
 CXX ?= g++
+CXXWARN = -std=c++11 -Wall -Wextra -Wshadow -pedantic -Werror
 test-cxx: test-installed
-	echo '#include <cresset.h>' | $(CXX) -std=c++11 -Wall -Wextra -pedantic -Werror -fsyntax-only \
-	    $$($(PC) --cflags cresset) -x c++ -
+	for h in cresset cresset_call cresset_nn cresset_easy; do \
+	    echo "#include <$$h.h>" | $(CXX) $(CXXWARN) -fsyntax-only $$($(PC) --cflags cresset) -x c++ - || exit 1; \
+	done
+	$(CXX) $(CXXWARN) tests/c/easy.cc $$($(PC) --cflags --libs cresset) -Wl,-rpath,$(INSTALLED)/lib -o $(B)/easy-cxx
+	$(B)/easy-cxx
 
 test-full: test
 	@sh tools/deps.sh $(PYTHON) $(VENV) mpmath
 	$(MAKE) --no-print-directory test-ulp-full test-remez PYTHON=$(VENV)/bin/python
 	$(MAKE) --no-print-directory test-clang
 	$(MAKE) --no-print-directory test-cxx
+	$(MAKE) --no-print-directory test-valgrind
 	$(MAKE) --no-print-directory test-mean
 	$(MAKE) --no-print-directory test-asan
 	@echo "test-full: everything passed"

@@ -35,12 +35,25 @@ static cr_status check_kind(cr_dtype dtype, int ndim)
     return CR_OK;
 }
 
+/* No elements are needed where a size is zero. */
+static cr_status check_memory(int ndim, const int64_t *size, const void *elements)
+{
+    bool none = false;
+
+    if (ndim && !size)
+        return cr_fail(CR_TYPE, "a tensor of %d dimensions needs sizes, not NULL", ndim);
+    for (int d = 0; d < ndim; d++)
+        none |= size[d] <= 0;
+    return elements || none ? CR_OK : cr_fail(CR_TYPE, "a tensor needs elements, not NULL");
+}
+
 cr_status cr_tensor_from(cr_tensor **out, cr_dtype dtype, int ndim, const int64_t *size,
                          const void *elements)
 {
     cr_tensor *t = NULL;
 
     CR_TRY(check_kind(dtype, ndim));
+    CR_TRY(check_memory(ndim, size, elements));
     CR_TRY(cr_tensor_new(&t, dtype, CR_CPU, ndim, size));
     if (t->numel)
         memcpy(t->data, elements, (size_t)t->numel * cr_dtype_size(dtype));
@@ -72,6 +85,7 @@ cr_status cr_tensor_borrow(cr_tensor **out, cr_dtype dtype, int ndim, const int6
     cr_status st;
 
     CR_TRY(check_kind(dtype, ndim));
+    CR_TRY(check_memory(ndim, size, elements));
     CR_TRY(row_major(stride, &bytes, dtype, ndim, size));
     CR_TRY(cr_storage_foreign(&s, elements, (size_t)bytes, NULL, NULL));
     st = cr_tensor_over(out, s, dtype, ndim, size, stride, 0);
@@ -88,22 +102,26 @@ cr_tensor *cr_hold(cr_tensor *t) { return cr_keep(t); }
 
 /* --- properties --- */
 
-cr_dtype cr_tensor_dtype(const cr_tensor *t) { return (cr_dtype)t->dtype; }
-cr_device_kind cr_tensor_device(const cr_tensor *t) { return (cr_device_kind)t->device; }
-int cr_tensor_ndim(const cr_tensor *t) { return t->ndim; }
-int64_t cr_tensor_numel(const cr_tensor *t) { return t->numel; }
-const int64_t *cr_tensor_size(const cr_tensor *t) { return t->size; }
-const int64_t *cr_tensor_stride(const cr_tensor *t) { return t->stride; }
-bool cr_tensor_is_contiguous(const cr_tensor *t) { return t->contiguous; }
-void *cr_tensor_data(const cr_tensor *t) { return t->data; }
+cr_dtype cr_tensor_dtype(const cr_tensor *t) { return t ? (cr_dtype)t->dtype : CR_DTYPE_NONE; }
+cr_device_kind cr_tensor_device(const cr_tensor *t)
+{
+    return t ? (cr_device_kind)t->device : CR_CPU;
+}
+int cr_tensor_ndim(const cr_tensor *t) { return t ? t->ndim : 0; }
+int64_t cr_tensor_numel(const cr_tensor *t) { return t ? t->numel : 0; }
+const int64_t *cr_tensor_size(const cr_tensor *t) { return t ? t->size : NULL; }
+const int64_t *cr_tensor_stride(const cr_tensor *t) { return t ? t->stride : NULL; }
+bool cr_tensor_is_contiguous(const cr_tensor *t) { return t && t->contiguous; }
+void *cr_tensor_data(const cr_tensor *t) { return t ? t->data : NULL; }
 
-size_t cr_dtype_bytes(cr_dtype dtype) { return cr_dtype_size(dtype); }
-const char *cr_dtype_text(cr_dtype dtype) { return cr_dtype_name(dtype); }
+static bool is_dtype(cr_dtype t) { return (unsigned)t < CR_DTYPE_COUNT; }
+size_t cr_dtype_bytes(cr_dtype dtype) { return is_dtype(dtype) ? cr_dtype_size(dtype) : 0; }
+const char *cr_dtype_text(cr_dtype dtype) { return is_dtype(dtype) ? cr_dtype_name(dtype) : ""; }
 
 /* --- gradients --- */
 
-bool cr_tensor_requires_grad(const cr_tensor *t) { return cr_requires_grad(t); }
-cr_tensor *cr_tensor_grad(const cr_tensor *t) { return cr_grad_of(t); }
+bool cr_tensor_requires_grad(const cr_tensor *t) { return t && cr_requires_grad(t); }
+cr_tensor *cr_tensor_grad(const cr_tensor *t) { return t ? cr_grad_of(t) : NULL; }
 
 bool cr_set_grad_enabled(bool on)
 {

@@ -377,6 +377,14 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
     const cr_task *outer = running;
     bool was = cr_thread.no_grad;
 
+    for (int k = 0; k < call->root_count; k++)
+        if (!call->roots || !call->roots[k])
+            return cr_fail(CR_TYPE, "expected Tensor as element %d in argument 0, but got NoneType",
+                           k);
+    for (int k = 0; call->inputs && k < call->input_count; k++)
+        if (!call->inputs[k])
+            return cr_fail(CR_TYPE, "expected Tensor as element %d in argument 5, but got NoneType",
+                           k);
     if (call->inputs && !call->input_count && call->accumulate_inputs)
         return cr_fail(CR_RUNTIME, "`inputs` argument to `backward()` cannot be empty.");
     for (int k = 0; results && k < call->input_count; k++)

@@ -104,6 +104,8 @@ cr_status cr_png_write(const char *path, int64_t width, int64_t height, int chan
     cr_output o;
     cr_status st;
 
+    if (!path || !pixels)
+        return cr_fail(CR_TYPE, "a PNG image needs a path and pixels");
     if (channels != 1 && channels != 3 && channels != 4)
         return cr_fail(CR_VALUE, "a PNG image has 1, 3 or 4 channels, but got %d", channels);
     /* One IDAT chunk holds less than 2 GiB. */

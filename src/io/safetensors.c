@@ -515,15 +515,19 @@ cr_status cr_safetensors_open(cr_safetensors **out, const char *path)
 {
     source *from = NULL;
 
+    if (!path)
+        return cr_fail(CR_TYPE, "safe_open(): argument 'filename' must be str, not NoneType");
     CR_TRY(map_file(&from, path));
     return over(out, from);
 }
 
 cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t len)
 {
-    char *copy = cr_alloc(len);
+    char *copy = bytes || !len ? cr_alloc(len) : NULL;
     source *from = NULL;
 
+    if (!bytes && len)
+        return cr_fail(CR_TYPE, "deserialize(): argument 'bytes' must be bytes, not NoneType");
     if (!copy)
         return CR_MEMORY;
     if (len)
@@ -537,17 +541,17 @@ cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t l
 }
 
 /* --- what is in it --- */
-int cr_safetensors_count(const cr_safetensors *s) { return (int)s->entries.len; }
+int cr_safetensors_count(const cr_safetensors *s) { return s ? (int)s->entries.len : 0; }
 
 const cr_safetensors_entry *cr_safetensors_at(const cr_safetensors *s, int i)
 {
-    return &s->entries.at[i];
+    return i < 0 || i >= cr_safetensors_count(s) ? NULL : &s->entries.at[i];
 }
 
 /* Linear: callers that look up many names build their own index from the entries. */
 int cr_safetensors_find(const cr_safetensors *s, const char *name)
 {
-    for (size_t i = 0; i < s->entries.len; i++)
+    for (size_t i = 0; s && name && i < s->entries.len; i++)
         if (!strcmp(s->entries.at[i].name, name))
             return (int)i;
     return -1;
@@ -555,7 +559,7 @@ int cr_safetensors_find(const cr_safetensors *s, const char *name)
 
 bool cr_safetensors_metadata(const cr_safetensors *s, int i, const char **key, const char **value)
 {
-    if (i < 0 || (size_t)i >= s->metadata.len)
+    if (!s || i < 0 || (size_t)i >= s->metadata.len)
         return false;
     *key = s->metadata.at[i].key;
     *value = s->metadata.at[i].value;
@@ -601,7 +605,10 @@ static cr_status shared(cr_tensor **out, const cr_safetensors *s, const cr_safet
 
 cr_status cr_safetensors_tensor(cr_tensor **out, const cr_safetensors *s, int i)
 {
-    const cr_safetensors_entry *e = &s->entries.at[i];
+    const cr_safetensors_entry *e = cr_safetensors_at(s, i);
+
+    if (!e)
+        return cr_fail(CR_INDEX, "the file has no tensor number %d", i);
     const char *bytes = s->data + e->begin;
     size_t item = cr_dtype_size(e->dtype), part = e->dtype == CR_C64 ? item / 2 : item;
 

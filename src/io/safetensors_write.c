@@ -174,6 +174,11 @@ done:
 cr_status cr_safetensors_write(const char *path, const char *const *names,
                                cr_tensor *const *tensors, int count, const char *const *metadata)
 {
+    for (int i = 0; i < count; i++)
+        if (!names || !names[i] || !tensors || !tensors[i])
+            return cr_fail(CR_TYPE, "save_file(): entry %d has no name or no tensor", i);
+    if (!path)
+        return cr_fail(CR_TYPE, "save_file(): argument 'filename' must be str, not NoneType");
     item *items = cr_alloc((size_t)count * sizeof *items + 1);
 
     if (!items)

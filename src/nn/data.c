@@ -116,6 +116,13 @@ static cr_status draw_seed(int64_t *out, cr_generator *from)
     return st;
 }
 
+static cr_status draw_permutation(cr_tensor **out, int64_t n, cr_generator *g)
+{
+    cr_value arg[] = {cr_of_int(n), generator_value(g)};
+
+    return nn_call(out, "randperm", arg, 2);
+}
+
 /* With a generator of the caller's the order is drawn from it, else from one with a seed
  * that the default one gives. */
 static cr_status draw_order(cr_loader *l)
@@ -128,8 +135,7 @@ static cr_status draw_order(cr_loader *l)
         CR_TRY(draw_seed(&seed, NULL));
         CR_TRY(cr_generator_new(&own, (uint64_t)seed));
     }
-    cr_value arg[] = {cr_of_int(l->size), generator_value(own ? own : l->generator)};
-    cr_status st = nn_call(&order, "randperm", arg, 2);
+    cr_status st = draw_permutation(&order, l->size, own ? own : l->generator);
     if (own)
         cr_generator_drop(own);
     CR_TRY(st);
@@ -178,6 +184,21 @@ static cr_status make_batch(cr_loader *l, int64_t n)
     return st;
 }
 
+/* torch draws an order for the samples beyond a multiple of all, of which there are none:
+ * that moves the caller's generator. */
+static cr_status end_epoch(cr_loader *l)
+{
+    cr_tensor *unused = NULL;
+
+    if (l->shuffle && l->generator && l->order)
+        CR_TRY(draw_permutation(&unused, l->size, l->generator));
+    cr_drop(unused);
+    cr_drop(l->order);
+    l->order = NULL;
+    l->at = l->size;
+    return CR_OK;
+}
+
 cr_status cr_loader_next(cr_loader *l, bool *more, cr_tensor **batch)
 {
     CR_TRY(nn_need(l, "DataLoader", "self", "DataLoader"));
@@ -186,7 +207,7 @@ cr_status cr_loader_next(cr_loader *l, bool *more, cr_tensor **batch)
     drop_batch(l);
     *more = n > 0 && !(l->drop_last && n < l->batch_size);
     if (!*more)
-        return CR_OK;
+        return end_epoch(l);
     CR_TRY(make_batch(l, n));
     l->at += n;
     for (size_t i = 0; i < l->count; i++)

@@ -4,16 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The shortest digits that read back as d, with a point or an exponent. */
+/* As Python prints a float: the shortest digits that read back as d, with a point or, far
+ * from one, an exponent. */
 static void print_float(cr_text *out, double d)
 {
     char text[40];
+    int digits = 0, exponent;
 
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, d);
-        if (strtod(text, NULL) == d)
-            break;
-    }
+    do
+        snprintf(text, sizeof text, "%.*e", digits, d);
+    while (strtod(text, NULL) != d && ++digits < 17);
+    exponent = strchr(text, 'e') ? atoi(strchr(text, 'e') + 1) : 0;
+    if (exponent >= -4 && exponent < 16)
+        snprintf(text, sizeof text, "%.*f", digits > exponent ? digits - exponent : 0, d);
     cr_text_put(out, text);
     if (!strpbrk(text, ".en"))
         cr_text_put(out, ".0");

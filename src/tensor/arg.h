@@ -60,6 +60,10 @@ CR_MUST cr_status cr_bind(cr_binding *b, const cr_op **bound, const cr_op *op, c
                           const cr_arg *args);
 void cr_binding_drop(cr_binding *b);
 
+/* Whether values of a typed call can be right at all: CR_TYPE in torch's words where something
+ * needed is missing, CR_VALUE for a number that is no dtype. */
+CR_MUST cr_status cr_check_args(const cr_op *op, const cr_value *value);
+
 /* Calls the operator `name` ("add", or "add_" in place) with `args`.  Results are owned by
  * the caller, who knows their number from *called; those that arguments asked for are
  * given away and are CR_NONE in `result`. */

@@ -501,6 +501,34 @@ cr_status cr_bind(cr_binding *b, const cr_op **bound, const cr_op *op, const cha
 
 void cr_binding_drop(cr_binding *b) { cr_arena_drop(&b->lists); }
 
+static const char *missing_of(const cr_param *p, const cr_value *v)
+{
+    bool list = v->tag == CR_INTS || v->tag == CR_FLOATS || v->tag == CR_TENSORS;
+
+    if (v->tag == CR_NONE && !p->optional)
+        return type_text(p);
+    if (list && v->len && !v->ints)
+        return type_text(p);
+    for (uint32_t i = 0; v->tag == CR_TENSORS && !p->item_optional && i < v->len; i++)
+        if (v->list[i].tag == CR_NONE)
+            return "tuple of Tensors";
+    return NULL;
+}
+
+cr_status cr_check_args(const cr_op *op, const cr_value *value)
+{
+    for (int i = 0; i < op->param_count; i++) {
+        const cr_param *p = &op->param[i];
+        const char *missing = missing_of(p, &value[i]);
+        if (CR_UNLIKELY(missing != NULL))
+            return cr_fail(CR_TYPE, "%s(): argument '%s' (position %d) must be %s, not NoneType",
+                           op->name, param_name(p), i + 1, missing);
+        if (value[i].tag == CR_DTYPE_VAL && (uint64_t)value[i].i >= CR_DTYPE_COUNT)
+            return cr_fail(CR_VALUE, "%lld is no dtype", (long long)value[i].i);
+    }
+    return CR_OK;
+}
+
 cr_status cr_call_args(const char *name, const cr_arg *args, const cr_op **called, cr_value *result)
 {
     const cr_op *op = cr_ops_find(name);
@@ -510,6 +538,7 @@ cr_status cr_call_args(const char *name, const cr_arg *args, const cr_op **calle
     if (!op)
         return cr_fail(CR_ATTRIBUTE, "no operator is called '%s'", name);
     CR_GO(cr_bind(&b, &op, op, name, args));
+    CR_GO(cr_check_args(op, b.value));
     CR_GO(cr_call(op, b.value, result));
     for (int k = 0; k < b.result_count; k++) {
         *b.result[k] = result[k + 1].t;

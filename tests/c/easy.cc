@@ -1,0 +1,48 @@
+// The easy layer from C++11: the same macros, arguments by overloading.
+#include <cresset_easy.h>
+#include <stdio.h>
+
+static void count(const ct_error *e, void *context)
+{
+    printf("refused: %s: %s\n", e->kind_name, e->message);
+    ++*static_cast<int *>(context);
+}
+
+static double fit()
+{
+    double last = 0;
+
+    ct_manual_seed(0);
+    cr_tensor *x = ct_randn(64, 2), *y = ct_sum(ct_mul(x, ct_tensor(CT_FLOATS(2, -1))), 1, true);
+    cr_module *net = ct_Sequential(ct_Linear(2, 16), ct_Tanh(), ct_Linear(16, 1));
+    cr_loader *data = ct_loader(CT_TENSORS(x, y), CT(batch_size, 16), CT(shuffle, true));
+    cr_optim *optimizer = ct_Adam(ct_parameters(net), CT(lr, 0.01));
+    cr_tensor *a, *b;
+    for (int epoch = 0; epoch < 100; epoch++)
+        ct_for_batches(data, &a, &b) {
+            ct_zero_grad(optimizer);
+            cr_tensor *loss = ct_mse_loss(ct_forward(net, a), b);
+            ct_backward(loss);
+            ct_step(optimizer);
+            last = ct_item(loss);
+        }
+    return last;
+}
+
+int main()
+{
+    int errors = 0;
+    double loss = 1;
+
+    ct_scope {
+        loss = fit();
+    }
+    printf("loss %.4f\n", loss);
+    ct_set_handler(count, &errors);
+    ct_scope {
+        cr_tensor *where = nullptr, *values = ct_topk(ct_arange(5), 2, &where);
+        errors += !(ct_item(ct_select(values, 0, 0)) == 4 && ct_size(where, 0) == 2);
+        ct_reshape(values, CT_LIST(3, 3));
+    }
+    return !(loss < 0.05 && errors == 1);
+}

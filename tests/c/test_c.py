@@ -1,0 +1,302 @@
+"""C programs against the installed package: `make test-c-programs`.
+
+The examples print what their Python twins print, and are at most half as long again.  Layers,
+optimizers and loaders give Python's bits.  VALGRIND=1 runs the programs under valgrind.
+"""
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+import cresset as torch
+import cresset.nn as nn
+from cresset.safetensors import load_file, save_file
+from cresset.utils.data import DataLoader, TensorDataset
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+EXAMPLES = os.path.join(ROOT, "examples", "c")
+INSTALLED = os.path.join(os.environ.get("CRESSET_BUILD", os.path.join(ROOT, "build")), "installed")
+VALGRIND = ["valgrind", "-q", "--leak-check=full", "--show-leak-kinds=definite",
+            "--errors-for-leak-kinds=definite", "--error-exitcode=9"]
+FLAGS = ["-std=c11", "-pedantic", "-O1", "-g", "-Wall", "-Wextra", "-Wshadow", "-Werror"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def one_thread():
+    """The order of some sums depends on the number of threads."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def pkg_config():
+    env = dict(os.environ, PKG_CONFIG_PATH=os.path.join(INSTALLED, "lib", "pkgconfig"))
+    out = subprocess.run(["pkg-config", "--cflags", "--libs", "cresset"], env=env, check=True,
+                         capture_output=True, text=True).stdout
+    return out.split() + [f"-Wl,-rpath,{INSTALLED}/lib"]
+
+
+@pytest.fixture(scope="module")
+def run_c(tmp_path_factory):
+    """Compiles a C file once and runs it; returns what it printed."""
+    folder, made = tmp_path_factory.mktemp("c"), {}
+
+    def run(source, *args):
+        name = os.path.splitext(os.path.basename(source))[0]
+        if source not in made:
+            made[source] = str(folder / name)
+            compiler = [os.environ.get("CC", "gcc"), *FLAGS, source, "-o", made[source]]
+            subprocess.run([*compiler, *pkg_config()], check=True)
+        command, env = [made[source], *map(str, args)], dict(os.environ, OMP_NUM_THREADS="1")
+        if os.environ.get("VALGRIND"):
+            # oneDNN's AVX2 code reads beyond its own buffers.
+            command, env["DNNL_MAX_CPU_ISA"] = VALGRIND + command, "SSE41"
+        out = subprocess.run(command, capture_output=True, text=True, env=env)
+        assert out.returncode == 0, out.stdout + out.stderr
+        return out.stdout
+
+    return run
+
+
+def run_twin(name, *args):
+    out = subprocess.run([sys.executable, os.path.join(EXAMPLES, name + ".py"), *map(str, args)],
+                         env=dict(os.environ, OMP_NUM_THREADS="1"), capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr
+    return out.stdout
+
+
+def lines_of_code(path):
+    """Lines that are neither blank nor comment."""
+    text = open(path).read()
+    if path.endswith(".py"):
+        text = re.sub(r'""".*?"""', "", text, flags=re.S)
+        text = re.sub(r"^\s*#.*$", "", text, flags=re.M)
+    else:
+        text = re.sub(r"/\*.*?\*/", "", text, flags=re.S)
+        text = re.sub(r"//.*$", "", text, flags=re.M)
+    return sum(bool(line.strip()) for line in text.split("\n"))
+
+
+def assert_same_numbers(c, python):
+    """The same text; under valgrind other instructions compute, so the last digits may differ."""
+    if not os.environ.get("VALGRIND"):
+        assert c == python
+        return
+    number = re.compile(r"-?\d+\.\d+")
+    assert number.sub("#", c) == number.sub("#", python)
+    for a, b in zip(number.findall(c), number.findall(python)):
+        assert float(a) == pytest.approx(float(b), rel=2e-3, abs=2e-4)
+
+
+@pytest.mark.parametrize("name", ["polynomial", "spirals", "digits"])
+def test_an_example_is_not_much_longer_than_its_twin(name):
+    c, python = (lines_of_code(os.path.join(EXAMPLES, name + end)) for end in (".c", ".py"))
+    assert c <= 1.5 * python, f"{c} lines of C, {python} of Python"
+
+
+def test_the_polynomial_prints_what_its_twin_prints(run_c):
+    c = run_c(os.path.join(EXAMPLES, "polynomial.c"))
+    assert len(c.splitlines()) == 21
+    assert_same_numbers(c, run_twin("polynomial"))
+
+
+def test_the_spirals_print_what_their_twin_prints(run_c):
+    data = os.path.join(EXAMPLES, "spirals.csv")
+    c = run_c(os.path.join(EXAMPLES, "spirals.c"), data)
+    assert float(re.search(r"right: (.*) %", c).group(1)) > 95
+    assert_same_numbers(c, run_twin("spirals", data))
+
+
+@pytest.fixture(scope="module")
+def trained_digits(tmp_path_factory):
+    """The checkpoint of examples/digits.py after three epochs, and its accuracy."""
+    sys.path.insert(0, os.path.dirname(EXAMPLES))
+    import digits
+
+    folder = tmp_path_factory.mktemp("digits")
+    torch.manual_seed(0)
+    training, held_back = digits.load()
+    model = digits.DigitsNet()
+    digits.train(model, DataLoader(training, batch_size=32, shuffle=True), 3)
+    digits.save_and_check(model, str(folder))
+    read, labels = digits.predict(model, held_back)
+    accuracy = (read == labels).float().mean().item()
+    return folder / "digits.safetensors", f"held-back accuracy: {accuracy * 100:.1f} %"
+
+
+def digits_csv():
+    import sklearn.datasets
+
+    return os.path.join(os.path.dirname(sklearn.datasets.__file__), "data", "digits.csv.gz")
+
+
+def test_the_digits_are_read_as_python_reads_them(run_c, trained_digits):
+    weights, accuracy = trained_digits
+    c = run_c(os.path.join(EXAMPLES, "digits.c"), weights, digits_csv())
+    assert c.splitlines()[-1] == accuracy
+    assert_same_numbers(c, run_twin("digits", weights, digits_csv()))
+
+
+def test_an_error_ends_an_example_with_its_place_and_torchs_words(tmp_path):
+    source, program = os.path.join(EXAMPLES, "digits.c"), str(tmp_path / "digits")
+    subprocess.run([os.environ.get("CC", "gcc"), *FLAGS, source, "-o", program, *pkg_config()],
+                   check=True)
+    out = subprocess.run([program, "/nowhere", digits_csv()], capture_output=True, text=True)
+    assert out.returncode == 1
+    assert re.fullmatch(r".*digits\.c:\d+: ct_load: OSError: \[Errno 2\] No such file or directory: "
+                        r"'/nowhere'\n", out.stderr)
+    wrong = tmp_path / "wrong.safetensors"
+    save_file({"conv1.weight": torch.zeros(2, 2), "fc9.bias": torch.zeros(3)}, str(wrong))
+    out = subprocess.run([program, wrong, digits_csv()], capture_output=True, text=True)
+    assert out.returncode == 1
+    assert "Error(s) in loading state_dict for DigitsNet:\n\tMissing key(s)" in out.stderr
+    assert '\n\tUnexpected key(s) in state_dict: "fc9.bias". \n\tsize mismatch for conv1.weight: ' \
+           "copying a param with shape torch.Size([2, 2]) from checkpoint, the shape in current " \
+           "model is torch.Size([16, 1, 3, 3])." in out.stderr
+
+
+# Layers, optimizers, samples: what layers.c does, in Python.
+
+def randn(*size, **options):
+    return lambda: torch.randn(*size, **options)
+
+
+LAYERS = {
+    "linear": (lambda: nn.Linear(5, 3), randn(4, 5)),
+    "linear-plain": (lambda: nn.Linear(5, 3, bias=False), randn(2, 4, 5)),
+    "linear-double": (lambda: nn.Linear(5, 3, dtype=torch.float64),
+                      randn(4, 5, dtype=torch.float64)),
+    "conv1d": (lambda: nn.Conv1d(4, 6, 3, padding=1, groups=2), randn(2, 4, 9)),
+    "conv2d": (lambda: nn.Conv2d(3, 5, 3, stride=2, padding=1), randn(2, 3, 8, 7)),
+    "conv2d-oblong": (lambda: nn.Conv2d(3, 5, (3, 2), dilation=(1, 2), bias=False),
+                      randn(2, 3, 8, 7)),
+    "conv3d": (lambda: nn.Conv3d(2, 3, 2), randn(2, 2, 4, 5, 6)),
+    "batch1": (lambda: nn.BatchNorm1d(4), randn(5, 4)),
+    "batch1-long": (lambda: nn.BatchNorm1d(4, momentum=None), randn(5, 4, 3)),
+    "batch2": (lambda: nn.BatchNorm2d(3, eps=1e-3, momentum=0.3), randn(2, 3, 4, 5)),
+    "batch2-plain": (lambda: nn.BatchNorm2d(3, affine=False, track_running_stats=False),
+                     randn(2, 3, 4, 5)),
+    "batch3": (lambda: nn.BatchNorm3d(2), randn(2, 2, 3, 4, 5)),
+    "layer": (lambda: nn.LayerNorm(5), randn(4, 5)),
+    "layer-two": (lambda: nn.LayerNorm((4, 5), bias=False), randn(3, 4, 5)),
+    "rms": (lambda: nn.RMSNorm(5), randn(4, 5)),
+    "group": (lambda: nn.GroupNorm(2, 6), randn(2, 6, 5)),
+    "embedding": (lambda: nn.Embedding(7, 4, padding_idx=-2), lambda: torch.randint(0, 7, (3, 5))),
+    "dropout": (lambda: nn.Dropout(0.3), randn(8, 9)),
+    "flatten": (lambda: nn.Flatten(), randn(2, 3, 4)),
+    "maxpool1": (lambda: nn.MaxPool1d(3, stride=2), randn(2, 3, 9)),
+    "maxpool2": (lambda: nn.MaxPool2d(2), randn(2, 3, 8, 7)),
+    "avgpool1": (lambda: nn.AvgPool1d(2), randn(2, 3, 9)),
+    "avgpool2": (lambda: nn.AvgPool2d((2, 3), padding=(1, 0)), randn(2, 3, 8, 7)),
+    "adaptive": (lambda: nn.AdaptiveAvgPool2d((2, 1)), randn(2, 3, 8, 7)),
+    "sequential": (lambda: nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(),
+                                         nn.Dropout(), nn.Linear(8, 2)), randn(6, 4)),
+    "softmax": (lambda: nn.Softmax(1), randn(4, 5)),
+    "logsoftmax": (lambda: nn.LogSoftmax(dim=-1), randn(4, 5)),
+    "gelu-tanh": (lambda: nn.GELU(approximate="tanh"), randn(4, 5)),
+}
+ACTIVATIONS = ("ReLU ReLU6 LeakyReLU ELU SELU GELU SiLU Mish Hardswish Hardsigmoid Sigmoid "
+               "LogSigmoid Tanh Softplus Softsign Identity").split()
+OPTIMIZERS = {
+    "sgd": lambda p: torch.optim.SGD(p, lr=0.1),
+    "sgd-momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+    "sgd-dampening": lambda p: torch.optim.SGD(p, 0.1, 0.9, 0.5, maximize=True),
+    "sgd-nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+    "adam": lambda p: torch.optim.Adam(p, lr=0.01),
+    "adam-all": lambda p: torch.optim.Adam(p, 0.01, (0.8, 0.99), 1e-6, 0.1, amsgrad=True),
+    "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+}
+
+
+@pytest.fixture(scope="module")
+def from_c(run_c, tmp_path_factory):
+    path = tmp_path_factory.mktemp("layers") / "layers.safetensors"
+    run_c(os.path.join(HERE, "layers.c"), path)
+    return load_file(str(path))
+
+
+def assert_same(c, python, what):
+    assert c.dtype == python.dtype and c.shape == python.shape, what
+    if os.environ.get("VALGRIND"):
+        assert torch.allclose(c, python, rtol=1e-4, atol=1e-5), what
+    else:
+        assert torch.equal(c, python), what
+
+
+def part(tensors, name):
+    return {key[len(name) + 1:]: t for key, t in tensors.items() if key.startswith(name + "/")}
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_layer_of_c_is_python_s(from_c, name):
+    make, draw = LAYERS[name]
+    torch.manual_seed(len(name) + 1)
+    layer = make()
+    want = {"before." + key: t.clone() for key, t in layer.state_dict().items()}
+    x = draw()
+    out = want["out"] = layer(x)
+    if list(layer.parameters()):
+        (out * out).sum().backward()
+    want.update((f"grad.{i}", p.grad) for i, p in enumerate(layer.parameters())
+                if p.grad is not None)
+    want.update(("after." + key, t) for key, t in layer.state_dict().items())
+    layer.eval()
+    want["eval"] = layer(x)
+    got = part(from_c, name)
+    assert got.keys() == want.keys()
+    for key in want:
+        assert_same(got[key], want[key].detach(), key)
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_an_activation_of_c_is_python_s(from_c, name):
+    torch.manual_seed(len("activation") + 1)
+    assert_same(from_c[name + "/out"], getattr(nn, name)()(torch.randn(3, 40)), name)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_optimizer_of_c_steps_as_python_s(from_c, name):
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    optimizer = OPTIMIZERS[name](net.parameters())
+    for step in range(4):
+        x = torch.randn(6, 4)
+        optimizer.zero_grad()
+        net(x).pow(2).mean().backward()
+        if step == 3:
+            optimizer.param_groups[0]["lr"] = 0.05
+        optimizer.step()
+    for i, p in enumerate(net.parameters()):
+        assert_same(from_c[f"{name}/{i}"], p.detach(), i)
+
+
+def test_samples_come_in_python_s_order(from_c):
+    torch.manual_seed(11)
+    data = TensorDataset(torch.arange(23))
+    loaders = [DataLoader(data, batch_size=5, shuffle=True),
+               DataLoader(data, batch_size=4, shuffle=True, drop_last=True,
+                          generator=torch.Generator().manual_seed(7)),
+               DataLoader(data, batch_size=10)]
+    want = [batch for _ in range(2) for loader in loaders for (batch,) in loader]
+    for i, batch in enumerate(want):
+        assert torch.equal(from_c[f"samples/{i}"], batch), i
+    assert f"samples/{len(want)}" not in from_c
+    assert torch.equal(from_c["samples/next"], torch.randn(3))
+
+
+def test_a_module_prints_as_in_python(run_c):
+    printed = run_c(os.path.join(HERE, "print.c"))
+    assert printed == "".join(f"{make()}\n" for make in (
+        lambda: nn.Sequential(
+            nn.Linear(2, 3, bias=False), nn.Conv1d(2, 3, 4), nn.Conv2d(1, 2, (3, 2), padding=1),
+            nn.Conv3d(2, 4, 3, stride=2, groups=2, dilation=2, bias=False),
+            nn.BatchNorm1d(3), nn.BatchNorm2d(3, momentum=None, eps=0.25), nn.LayerNorm((3, 4)),
+            nn.RMSNorm(5), nn.GroupNorm(2, 4), nn.Embedding(5, 6), nn.Embedding(5, 6, -1),
+            nn.Dropout(0.25), nn.Flatten(), nn.MaxPool1d(2), nn.MaxPool2d(3, stride=(2, 1)),
+            nn.AvgPool1d(2), nn.AvgPool2d(2), nn.AdaptiveAvgPool2d(1),
+            nn.Sequential(nn.ReLU(), nn.GELU(), nn.Softmax(1), nn.LogSoftmax(-1)),
+            nn.LeakyReLU(), nn.ELU(), nn.Softplus(), nn.Identity(), nn.Sequential()),))
