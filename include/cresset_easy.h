@@ -241,6 +241,8 @@ CR_API cr_optim *cr_easy_optim(const char *file, int line, const char *kind, con
 #define ct_SGD(...)       cr_easy_optim(__FILE__, __LINE__, "SGD", CR_ARGS(__VA_ARGS__))
 #define ct_Adam(...)      cr_easy_optim(__FILE__, __LINE__, "Adam", CR_ARGS(__VA_ARGS__))
 #define ct_AdamW(...)     cr_easy_optim(__FILE__, __LINE__, "AdamW", CR_ARGS(__VA_ARGS__))
+#define ct_Adagrad(...)   cr_easy_optim(__FILE__, __LINE__, "Adagrad", CR_ARGS(__VA_ARGS__))
+#define ct_RMSprop(...)   cr_easy_optim(__FILE__, __LINE__, "RMSprop", CR_ARGS(__VA_ARGS__))
 #define ct_zero_grad(o)   ct_check(cr_optim_zero_grad(o))
 #define ct_step(o)        ct_check(cr_optim_step(o))
 #define ct_set_lr(o, lr)  ct_check(cr_optim_set_lr(o, lr))

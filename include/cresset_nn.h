@@ -117,6 +117,10 @@ typedef struct cr_optim cr_optim;
  *     SGD    lr=0.001, momentum=0, dampening=0, weight_decay=0, nesterov=False, maximize=False
  *     Adam   lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0, amsgrad=False, maximize=False
  *     AdamW  the same with weight_decay=0.01
+ *     Adagrad  lr=0.01, lr_decay=0, weight_decay=0, initial_accumulator_value=0, eps=1e-10,
+ *              maximize=False
+ *     RMSprop  lr=0.01, alpha=0.99, eps=1e-08, weight_decay=0, momentum=0, centered=False,
+ *              maximize=False
  * CR_VALUE for impossible numbers, no parameters, and tensors that are no leaves. */
 CR_API CR_MUST cr_status cr_optim_new(cr_optim **out, const char *kind, cr_tensor *const *params,
                                       size_t count, const cr_arg *args);

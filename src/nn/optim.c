@@ -1,12 +1,13 @@
 /* Optimizers: the state of the update operators that Python's optimizers call.
  *
  * A step gathers the parameters that have gradients and their state into lists and makes
- * one call of `_fused_sgd_`, `_fused_adam_` or `_fused_adamw_`. */
+ * one call of the operator that updates them all. */
 #include "nn/nn_impl.h"
 #include <string.h>
 
-/* State tensors of a parameter: SGD's buffer; Adam's means and count. */
-enum { MEAN, SQUARE, MAXIMUM, STEP, STATES, BUFFER = MEAN };
+/* State tensors of a parameter: SGD's buffer; Adam's mean, square and maximum; Adagrad's sum;
+ * RMSprop's square, mean and buffer; and the count of steps. */
+enum { FIRST, SECOND, THIRD, STEP, STATES, BUFFER = FIRST };
 
 typedef struct {
     cr_tensor *param, *state[STATES]; /* counted; state is NULL before the first step */
@@ -108,9 +109,9 @@ static cr_value list_of(const cr_optim *o, cr_value **room, cr_tensor *(*pick)(c
 }
 
 static cr_tensor *pick_param(const slot *s) { return s->param; }
-static cr_tensor *pick_mean(const slot *s) { return s->state[MEAN]; }
-static cr_tensor *pick_square(const slot *s) { return s->state[SQUARE]; }
-static cr_tensor *pick_maximum(const slot *s) { return s->state[MAXIMUM]; }
+static cr_tensor *pick_first(const slot *s) { return s->state[FIRST]; }
+static cr_tensor *pick_second(const slot *s) { return s->state[SECOND]; }
+static cr_tensor *pick_third(const slot *s) { return s->state[THIRD]; }
 static cr_tensor *pick_step(const slot *s) { return s->state[STEP]; }
 
 static cr_status call_update(const char *name, const cr_value *arg, int n)
@@ -153,40 +154,105 @@ static cr_status step_sgd(cr_optim *o)
     return number(o, "momentum") != 0 ? sgd_call(o, true) : CR_OK;
 }
 
-static cr_status start_adam(cr_optim *o, slot *s)
+/* What a step of the other kinds keeps: a tensor like the parameter for every bit of `kept`,
+ * filled with `value`, and the count of steps. */
+static cr_status start(slot *s, unsigned kept, double value)
 {
-    cr_value arg[] = {cr_of_ints(NULL, 0), cr_of_dtype(CR_F32)};
+    cr_value zero[] = {cr_of_ints(NULL, 0), cr_of_dtype(CR_F32)};
+    cr_value like[] = {cr_of_tensor(s->param), cr_of_number(cr_scalar_float(value))};
 
-    if (s->state[STEP])
+    if (!grad_of(s) || s->state[STEP])
         return CR_OK;
-    CR_TRY(zeros_like(&s->state[MEAN], s->param));
-    CR_TRY(zeros_like(&s->state[SQUARE], s->param));
-    if (is_on(o, "amsgrad"))
-        CR_TRY(zeros_like(&s->state[MAXIMUM], s->param));
-    return nn_call(&s->state[STEP], "zeros", arg, 2);
+    for (int k = 0; k < STEP; k++)
+        if (kept >> k & 1)
+            CR_TRY(nn_call(&s->state[k], "full_like", like, 2));
+    return nn_call(&s->state[STEP], "zeros", zero, 2);
+}
+
+static cr_status start_all(cr_optim *o, unsigned kept, double value)
+{
+    for (size_t i = 0; i < o->count; i++)
+        CR_TRY(start(&o->slots[i], kept, value));
+    return CR_OK;
+}
+
+/* Lists of the slots' tensors, one after the other; a list that is not `kept` is empty. */
+static cr_status call_lists(cr_optim *o, const char *op, unsigned kept, int lists, cr_value *arg,
+                            int n)
+{
+    cr_tensor *(*const state[])(const slot *) = {pick_first, pick_second, pick_third};
+    cr_value *room = o->list;
+
+    arg[0] = list_of(o, &room, pick_param);
+    arg[1] = list_of(o, &room, grad_of);
+    for (int k = 0; k < lists; k++)
+        arg[2 + k] = kept >> k & 1 ? list_of(o, &room, state[k])
+                                   : (cr_value){.tag = CR_TENSORS, .list = room};
+    arg[2 + lists] = list_of(o, &room, pick_step);
+    return arg[0].len ? call_update(op, arg, n) : CR_OK;
 }
 
 static cr_status step_adam(cr_optim *o)
 {
+    unsigned kept = is_on(o, "amsgrad") ? 7 : 3;
     double beta[2];
-    cr_value *room = o->list, none = {.tag = CR_TENSORS, .list = o->list};
 
     betas_of(o, beta);
-    for (size_t i = 0; i < o->count; i++)
-        if (grad_of(&o->slots[i])) {
-            CR_TRY(start_adam(o, &o->slots[i]));
-            *(float *)(void *)o->slots[i].state[STEP]->data += 1;
-        }
-    cr_value params = list_of(o, &room, pick_param), grads = list_of(o, &room, grad_of);
-    cr_value means = list_of(o, &room, pick_mean), squares = list_of(o, &room, pick_square);
-    cr_value maxima = is_on(o, "amsgrad") ? list_of(o, &room, pick_maximum) : none;
-    cr_value steps = list_of(o, &room, pick_step);
-    cr_value arg[] = {params, grads, means, squares, maxima, steps, arg_of(o, "lr"),
-                      cr_of_float(beta[0]), cr_of_float(beta[1]), arg_of(o, "weight_decay"),
-                      arg_of(o, "eps"), arg_of(o, "amsgrad"), arg_of(o, "maximize")};
-    return params.len ? call_update(strcmp(o->kind->kind, "Adam") ? "_fused_adamw_" : "_fused_adam_",
-                                    arg, 13)
-                      : CR_OK;
+    CR_TRY(start_all(o, kept, 0));
+    cr_value arg[16] = {[6] = arg_of(o, "lr"),
+                        [7] = cr_of_float(beta[0]),
+                        [8] = cr_of_float(beta[1]),
+                        [9] = arg_of(o, "weight_decay"),
+                        [10] = arg_of(o, "eps"),
+                        [11] = arg_of(o, "amsgrad"),
+                        [12] = arg_of(o, "maximize"),
+                        [15] = cr_of_bool(!strcmp(o->kind->kind, "AdamW"))};
+    return call_lists(o, "_counted_adam_", kept, 3, arg, 16);
+}
+
+static cr_status check_adagrad(const cr_optim *o)
+{
+    CR_TRY(check_least(o, "lr", "learning rate"));
+    CR_TRY(check_least(o, "lr_decay", "lr_decay value"));
+    CR_TRY(check_least(o, "weight_decay", "weight_decay value"));
+    CR_TRY(check_least(o, "initial_accumulator_value", "initial_accumulator_value value"));
+    return check_least(o, "eps", "epsilon value");
+}
+
+static cr_status step_adagrad(cr_optim *o)
+{
+    CR_TRY(start_all(o, 1, number(o, "initial_accumulator_value")));
+    cr_value arg[9] = {[4] = arg_of(o, "lr"),
+                       [5] = arg_of(o, "lr_decay"),
+                       [6] = arg_of(o, "weight_decay"),
+                       [7] = arg_of(o, "eps"),
+                       [8] = arg_of(o, "maximize")};
+    return call_lists(o, "_counted_adagrad_", 1, 1, arg, 9);
+}
+
+static cr_status check_rmsprop(const cr_optim *o)
+{
+    CR_TRY(check_least(o, "lr", "learning rate"));
+    CR_TRY(check_least(o, "eps", "epsilon value"));
+    CR_TRY(check_least(o, "momentum", "momentum value"));
+    CR_TRY(check_least(o, "weight_decay", "weight_decay value"));
+    return check_least(o, "alpha", "alpha value");
+}
+
+static cr_status step_rmsprop(cr_optim *o)
+{
+    double alpha = number(o, "alpha");
+    unsigned kept = 1u | (is_on(o, "centered") ? 2u : 0) | (number(o, "momentum") > 0 ? 4u : 0);
+
+    CR_TRY(start_all(o, kept, 0));
+    cr_value arg[13] = {[6] = arg_of(o, "lr"),
+                        [7] = cr_of_float(alpha),
+                        [8] = cr_of_float(1 - alpha),
+                        [9] = arg_of(o, "eps"),
+                        [10] = arg_of(o, "weight_decay"),
+                        [11] = arg_of(o, "momentum"),
+                        [12] = arg_of(o, "maximize")};
+    return call_lists(o, "_counted_rmsprop_", kept, 3, arg, 13);
 }
 
 /* --- the kinds --- */
@@ -202,6 +268,14 @@ static const optim_kind kinds[] = {
      check_sgd, step_sgd},
     {"Adam", ADAM("0"), check_adam, step_adam},
     {"AdamW", ADAM("0.01"), check_adam, step_adam},
+    {"Adagrad",
+     "optim(float lr=0.01, float lr_decay=0, float weight_decay=0, "
+     "float initial_accumulator_value=0, float eps=1e-10, *, bool maximize=False) -> Tensor",
+     check_adagrad, step_adagrad},
+    {"RMSprop",
+     "optim(float lr=0.01, float alpha=0.99, float eps=1e-08, float weight_decay=0, "
+     "float momentum=0, bool centered=False, bool maximize=False) -> Tensor",
+     check_rmsprop, step_rmsprop},
 };
 
 static cr_status check_params(cr_tensor *const *params, size_t count)

@@ -143,6 +143,10 @@ static void optimizers(void)
     OPTIMIZER("adam", ct_Adam(p, CT(lr, 0.01)));
     OPTIMIZER("adam-all", ct_Adam(p, 0.01, CT_FLOATS(0.8, 0.99), 1e-6, 0.1, CT(amsgrad, true)));
     OPTIMIZER("adamw", ct_AdamW(p, CT(lr, 0.01)));
+    OPTIMIZER("adagrad", ct_Adagrad(p, CT(lr, 0.1), CT(lr_decay, 0.1), CT(weight_decay, 0.01)));
+    OPTIMIZER("adagrad-start", ct_Adagrad(p, CT(initial_accumulator_value, 0.5)));
+    OPTIMIZER("rmsprop", ct_RMSprop(p, CT(lr, 0.01)));
+    OPTIMIZER("rmsprop-all", ct_RMSprop(p, 0.01, 0.9, CT(momentum, 0.8), CT(centered, true)));
 }
 
 static void samples(void)

@@ -209,6 +209,10 @@ OPTIMIZERS = {
     "adam": lambda p: torch.optim.Adam(p, lr=0.01),
     "adam-all": lambda p: torch.optim.Adam(p, 0.01, (0.8, 0.99), 1e-6, 0.1, amsgrad=True),
     "adamw": lambda p: torch.optim.AdamW(p, lr=0.01),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1, lr_decay=0.1, weight_decay=0.01),
+    "adagrad-start": lambda p: torch.optim.Adagrad(p, initial_accumulator_value=0.5),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01),
+    "rmsprop-all": lambda p: torch.optim.RMSprop(p, 0.01, 0.9, momentum=0.8, centered=True),
 }
 
 
