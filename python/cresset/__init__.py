@@ -19,7 +19,11 @@ _MODULES = frozenset((
     "testing", "types", "utils", "version"))
 _LAZY = {"set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
          "printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
-         "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization", "load": "serialization"}
+         "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
+         "load": "serialization",
+         **{f"{kind}Storage": "storage" for kind in (
+             "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
+             "ComplexFloat", "ComplexDouble")}}
 
 # Modules of their own hold the families of operators.
 for _name in [n for n in globals() if n.startswith(("linalg_", "special_", "fft_"))]:

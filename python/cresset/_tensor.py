@@ -19,32 +19,43 @@ def __repr__(self, *, tensor_contents=None):
 
 # --- copying and pickling ---
 
-def _rebuild(cls, storage, dtype, size, stride, offset, requires_grad, state):
-    tensor = _C.empty(0, dtype=dtype)
-    tensor.set_(storage, offset, size, stride)
-    if cls is not Tensor:
-        tensor = Tensor._make_subclass(cls, tensor)
-    tensor.requires_grad_(requires_grad)
-    if state:
-        tensor.__dict__.update(state)
+def _rebuild_from_type_v2(func, new_type, args, state):
+    """A tensor of a subclass, or one with attributes, as torch's checkpoints describe it."""
+    tensor = func(*args)
+    if type(tensor) is not new_type:
+        tensor = tensor.as_subclass(new_type)
+    if getattr(tensor.__class__, "__setstate__", __setstate__) is not __setstate__:
+        tensor.__setstate__(state)
+        return tensor
+    slots = None
+    if isinstance(state, tuple):
+        state, slots = state
+    for name, value in {**(state or {}), **(slots or {})}.items():
+        setattr(tensor, name, value)
     return tensor
 
 
-def _rebuild_meta(dtype, size, stride, requires_grad):
-    return _C.empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+def _rebuild_args(self):
+    """The function and its arguments that make a tensor like this one."""
+    from . import _utils
+    from collections import OrderedDict
+    from .utils.hooks import warn_if_has_hooks
+    warn_if_has_hooks(self)
+    if self.is_meta:
+        return _utils._rebuild_meta_tensor_no_storage, (
+            self.dtype, tuple(self.shape), self.stride(), self.requires_grad)
+    return _utils._rebuild_tensor_v2, (
+        storage(self), self.storage_offset(), tuple(self.shape), self.stride(), self.requires_grad,
+        OrderedDict())
 
 
 def __reduce_ex__(self, protocol):
     if type(self).__reduce__ is not object.__reduce__ and type(self) is not Tensor:
         return self.__reduce__()
-    if self.is_meta:
-        return _rebuild_meta, (self.dtype, tuple(self.shape), self.stride(), self.requires_grad)
-    if not self.is_leaf:
-        from warnings import warn
-        warn("a tensor with a history is pickled without it")
-    return _rebuild, (type(self), self.untyped_storage(), self.dtype, tuple(self.shape),
-                      self.stride(), self.storage_offset(), self.requires_grad,
-                      dict(self.__dict__) or None)
+    func, args = _rebuild_args(self)
+    if type(self) is Tensor and not self.__dict__:
+        return func, args
+    return _rebuild_from_type_v2, (func, type(self), args, dict(self.__dict__))
 
 
 def __deepcopy__(self, memo):
@@ -76,7 +87,18 @@ def __deepcopy__(self, memo):
 
 
 def __setstate__(self, state):
-    self.__dict__.update(state)
+    if isinstance(state, dict):
+        self.__dict__.update(state)
+        return
+    if not self.is_leaf:
+        raise RuntimeError("__setstate__() can be only called on leaf Tensors")
+    if len(state) == 4:  # files of torch 0.1: the memory
+        self.set_(*state)
+        return
+    if len(state) == 5:
+        self.data = state[0]
+        state = (state[3], state[4], state[2])
+    self.requires_grad = bool(state[0])
 
 
 # --- NumPy ---

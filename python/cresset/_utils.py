@@ -13,6 +13,40 @@ def typename(obj):
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
+def _rebuild_tensor(storage, storage_offset, size, stride):
+    from ._C import _rebuild_tensor
+    return _rebuild_tensor(storage._untyped_storage, storage.dtype, storage_offset, size, stride)
+
+
+def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks,
+                       metadata=None):
+    """A tensor over a storage: what a pickled tensor calls."""
+    tensor = _rebuild_tensor(storage, storage_offset, size, stride)
+    for mark in ("conj", "neg"):
+        if metadata and metadata.get(mark):
+            tensor = getattr(tensor, mark)()
+    tensor.requires_grad = requires_grad
+    return tensor
+
+
+def _rebuild_tensor_v3(storage, storage_offset, size, stride, requires_grad, backward_hooks, dtype,
+                       metadata=None):
+    from .storage import _typed
+    return _rebuild_tensor_v2(_typed(storage._untyped_storage, dtype), storage_offset, size, stride,
+                              requires_grad, backward_hooks, metadata)
+
+
+def _rebuild_meta_tensor_no_storage(dtype, size, stride, requires_grad):
+    from . import empty_strided
+    return empty_strided(size, stride, dtype=dtype, device="meta", requires_grad=requires_grad)
+
+
+def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
+    tensor = data.to(dtype=dtype, device=device)
+    tensor.requires_grad = requires_grad
+    return tensor
+
+
 def _rebuild_parameter(data, requires_grad, backward_hooks):
     from .nn.parameter import Parameter
     param = Parameter(data, requires_grad)

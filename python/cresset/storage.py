@@ -5,6 +5,10 @@ from ._C import UntypedStorage
 __all__ = ["UntypedStorage", "TypedStorage"]
 
 
+def _typed(storage, dtype):
+    return TypedStorage(wrap_storage=storage, dtype=dtype)
+
+
 class TypedStorage:
     """The elements of a storage, seen as one dtype."""
 
@@ -13,6 +17,13 @@ class TypedStorage:
         if wrap_storage is None:
             wrap_storage = UntypedStorage(size * self.dtype.itemsize, device=device or "cpu")
         self._untyped_storage = wrap_storage
+
+    def __reduce__(self):
+        return _typed, (self._untyped_storage, self.dtype)
+
+    def _pickle_class(self):
+        """The class whose name stands for the dtype in checkpoints."""
+        return _BY_DTYPE[self.dtype]
 
     def _tensor(self):
         return _C.empty(0, dtype=self.dtype, device=self.device).set_(self._untyped_storage)
@@ -28,6 +39,8 @@ class TypedStorage:
 
     def __len__(self):
         return self._untyped_storage.nbytes() // self.dtype.itemsize
+
+    _size = __len__
 
     def nbytes(self):
         return self._untyped_storage.nbytes()
@@ -77,3 +90,32 @@ class TypedStorage:
     def __repr__(self):
         lines = "\n ".join(map(str, self.tolist()))
         return f" {lines}\n[torch.storage.TypedStorage(dtype={self.dtype}, device={self.device}) of size {len(self)}]"
+
+
+# --- a class for each dtype: torch.FloatStorage ---
+
+class _DtypeClass(type):
+    def __instancecheck__(cls, instance):
+        return isinstance(instance, TypedStorage) and instance.dtype == cls.dtype
+
+
+def _class_of(dtype, name):
+    def __new__(cls, size=0, *, wrap_storage=None, device=None):
+        """A storage of this dtype: of a size, of a sequence's values, or over another storage."""
+        if isinstance(size, int):
+            return TypedStorage(size, wrap_storage=wrap_storage, dtype=cls.dtype, device=device)
+        return _typed(_C.tensor(size, dtype=cls.dtype, device=device).untyped_storage(), cls.dtype)
+
+    return _DtypeClass(name, (), {"__new__": __new__, "__module__": "cresset", "dtype": dtype})
+
+
+_BY_DTYPE = {}
+for _name, _dtype in {
+        "BoolStorage": _C.bool, "ByteStorage": _C.uint8, "CharStorage": _C.int8,
+        "ShortStorage": _C.int16, "IntStorage": _C.int32, "LongStorage": _C.int64,
+        "HalfStorage": _C.float16, "BFloat16Storage": _C.bfloat16, "FloatStorage": _C.float32,
+        "DoubleStorage": _C.float64, "ComplexFloatStorage": _C.complex64,
+        "ComplexDoubleStorage": _C.complex128}.items():
+    globals()[_name] = _BY_DTYPE[_dtype] = _class_of(_dtype, _name)
+    __all__.append(_name)
+del _name, _dtype

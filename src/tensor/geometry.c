@@ -217,3 +217,51 @@ void cr_print_sizes(cr_text *out, int ndim, const int64_t *size)
         cr_text_printf(out, "%s%lld", i ? ", " : "", (long long)size[i]);
     cr_text_char(out, ']');
 }
+
+/* --- what a view needs --- */
+static cr_status refuse_extent(int ndim, const int64_t *size, const int64_t *stride)
+{
+    cr_text text = {0};
+
+    cr_text_put(&text, "sizes=");
+    cr_print_sizes(&text, ndim, size);
+    cr_text_put(&text, " and strides=");
+    cr_print_sizes(&text, ndim, stride);
+    cr_status st = cr_fail(CR_RUNTIME, "Storage size calculation overflowed with %s", cr_text_str(&text));
+    cr_text_drop(&text);
+    return st;
+}
+
+static cr_status check_numel(cr_dtype dtype, int ndim, const int64_t *size, bool *empty)
+{
+    int64_t bytes = (int64_t)cr_dtype_size(dtype);
+    bool overflow = false;
+
+    *empty = false;
+    for (int i = 0; i < ndim; i++) {
+        *empty |= size[i] == 0;
+        overflow |= size[i] < 0 || CR_MUL_OVERFLOW(bytes, size[i] ? size[i] : 1, &bytes);
+    }
+    return overflow ? cr_fail(CR_RUNTIME, "numel: integer multiplication overflow") : CR_OK;
+}
+
+cr_status cr_view_bytes(uint64_t *out, cr_dtype dtype, int64_t offset, int ndim, const int64_t *size,
+                        const int64_t *stride)
+{
+    int64_t last = offset, step;
+    bool empty, overflow = false;
+
+    if (offset < 0)
+        return cr_fail(CR_RUNTIME, "Tensor: invalid storage offset %lld", (long long)offset);
+    CR_TRY(check_numel(dtype, ndim, size, &empty));
+    for (int i = 0; i < ndim; i++) {
+        int64_t steps = size[i] ? size[i] - 1 : 0;
+        overflow |= stride[i] < 0 || CR_MUL_OVERFLOW(steps, stride[i], &step) ||
+                    CR_ADD_OVERFLOW(last, step, &last);
+    }
+    if (overflow || CR_ADD_OVERFLOW(last, 1, &last) ||
+        CR_MUL_OVERFLOW(last, (int64_t)cr_dtype_size(dtype), &last))
+        return refuse_extent(ndim, size, stride);
+    *out = empty ? 0 : (uint64_t)last;
+    return CR_OK;
+}

@@ -48,7 +48,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return "Parameter containing:\n" + super().__repr__()
 
     def __reduce_ex__(self, proto):
-        args = (self.data, self.requires_grad, OrderedDict())
+        # Unlike `.data`, a detached tensor has this one's storage, so ties survive.
+        args = (self.detach(), self.requires_grad, OrderedDict())
         state = getattr(self, "__dict__", None)
         if not state:
             return _rebuild_parameter, args

@@ -1,6 +1,7 @@
 /* Methods of tensors that are no table entries: facts about a tensor, conversion by
  * to() and its short forms, new views of the same memory. */
 #include "py/bind/bind.h"
+#include "tensor/geometry.h"
 #include <string.h>
 
 #define SELF cr_py_tensor_of(self)
@@ -455,20 +456,16 @@ static void row_major(const int64_t *size, int n, int64_t *stride)
 /* Bytes that a view needs must exist; a storage that is ours grows. */
 static cr_status fit_storage(cr_storage *s, cr_dtype t, const cr_geometry *g)
 {
-    int64_t last = g->offset, numel = 1;
+    uint64_t need;
 
-    for (int i = 0; i < g->ndim; i++) {
-        numel *= g->size[i];
-        last += (g->size[i] - 1) * g->stride[i];
-    }
-    size_t need = numel ? (size_t)(last + 1) * cr_dtype_size(t) : 0;
+    CR_TRY(cr_view_bytes(&need, t, g->offset, g->ndim, g->size, g->stride));
     if (need <= s->size)
         return CR_OK;
     if (s->release)
         return cr_fail(CR_RUNTIME,
-                       "setStorage: the sizes need a storage of %zu bytes, but it has %zu", need,
-                       s->size);
-    return cr_storage_resize(s, need);
+                       "setStorage: the sizes need a storage of %llu bytes, but it has %zu",
+                       (unsigned long long)need, s->size);
+    return cr_storage_resize(s, (size_t)need);
 }
 
 static PyObject *set_over(PyObject *self, cr_storage *s, const cr_geometry *g)
@@ -520,6 +517,9 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
         s = cr_py_is_tensor(source) ? cr_py_tensor_of(source)->storage : cr_py_storage_of(source);
     if (s && !size)
         g.size[0] = (int64_t)(s->size / cr_dtype_size((cr_dtype)SELF->dtype)) - offset;
+    if (stride && strides != g.ndim)
+        return PyErr_Format(PyExc_RuntimeError, "unequal size length (%d) and stride length (%d)",
+                            g.ndim, strides);
     if (!stride)
         row_major(g.size, g.ndim, g.stride);
     if (s)

@@ -12,13 +12,36 @@ static const char *const class_names[CR_KIND_COUNT] = {
 
 static PyObject *classes[CR_KIND_COUNT];
 
+/* A class of a module is imported when it is first raised. */
+static PyObject *import_class(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    PyObject *text = PyUnicode_FromStringAndSize(name, dot - name);
+    PyObject *module = text ? PyImport_Import(text) : NULL;
+    PyObject *class = module ? PyObject_GetAttrString(module, dot + 1) : NULL;
+
+    Py_XDECREF(text);
+    Py_XDECREF(module);
+    PyErr_Clear();
+    return class;
+}
+
+/* Borrowed; NULL when there is none. */
+static PyObject *class_of(cr_status st)
+{
+    if (st <= CR_OK || st >= CR_KIND_COUNT)
+        return NULL;
+    if (!classes[st] && class_names[st])
+        classes[st] = import_class(class_names[st]);
+    return classes[st];
+}
+
 PyObject *cr_py_raise(cr_status st)
 {
     if (st == CR_PYTHON && PyErr_Occurred())
         return NULL;
-    PyErr_SetString(st > CR_OK && st < CR_KIND_COUNT && classes[st] ? classes[st]
-                                                                    : PyExc_RuntimeError,
-                    cr_error_message());
+    PyObject *class = class_of(st);
+    PyErr_SetString(class ? class : PyExc_RuntimeError, cr_error_message());
     return NULL;
 }
 
@@ -36,10 +59,10 @@ int cr_py_warn_once(bool *said, const char *text)
     return PyErr_WarnEx(PyExc_UserWarning, text, 1);
 }
 
-/* A class by its name in kinds.def: a built-in one, or LinAlgError. */
+/* A class by its name in kinds.def when it is there already: a built-in one, or LinAlgError. */
 static PyObject *class_named(const char *name)
 {
-    if (strchr(name, '.'))
+    if (!strcmp(name, "cresset.linalg.LinAlgError"))
         return cr_py_linalg_error;
     return PyDict_GetItemString(PyEval_GetBuiltins(), name);
 }
@@ -63,7 +86,17 @@ int cr_py_raise_start(PyObject *m)
 
 int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type)
 {
+    const char *dot = strrchr(type->tp_name, '.');
+
     if (PyType_Ready(type) < 0)
         return -1;
+    /* Static types do not have it, and pickle asks objects that are named (dtypes) for it. */
+    PyObject *home = dot ? PyUnicode_FromStringAndSize(type->tp_name, dot - type->tp_name) : NULL;
+    if (dot && (!home || PyDict_SetItemString(type->tp_dict, "__module__", home) < 0)) {
+        Py_XDECREF(home);
+        return -1;
+    }
+    Py_XDECREF(home);
+    PyType_Modified(type);
     return PyModule_AddObjectRef(m, name, (PyObject *)type);
 }

@@ -1,0 +1,321 @@
+/* Reading archives: find the directory from the file's end, read it, check it whole. */
+#include "io/zip.h"
+#include "base/map.h"
+#include "base/memory.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { END_BYTES = 22, END64_BYTES = 56, LOCATOR_BYTES = 20, ENTRY_BYTES = 46, LOCAL_BYTES = 30 };
+enum { MOST_COMMENT = 65535 };
+
+struct cr_zip {
+    cr_source *source;
+    cr_arena arena;
+    cr_map names; /* entry number + 1 */
+    CR_VEC(cr_zip_entry) entries;
+    const char *folder;
+    size_t folder_len;
+};
+
+/* Where the directory lies. */
+typedef struct {
+    uint64_t at, size, count, end; /* end: where the records that close the file begin */
+} directory;
+
+static uint16_t get16(const unsigned char *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static uint32_t get32(const unsigned char *p)
+{
+    return (uint32_t)get16(p) | (uint32_t)get16(p + 2) << 16;
+}
+static uint64_t get64(const unsigned char *p) { return get32(p) | (uint64_t)get32(p + 4) << 32; }
+
+/* `what` is "reading zip archive" or names a record. */
+static cr_status refuse(const char *what, const char *why)
+{
+    return cr_fail(CR_RUNTIME,
+                   "PytorchStreamReader failed %s: %s. This is an internal miniz error. If you are "
+                   "seeing this error, there is a high likelihood that your checkpoint file is "
+                   "corrupted. This can happen if the checkpoint was not saved properly, was "
+                   "transferred incorrectly, or the file was modified after saving.",
+                   what, why);
+}
+
+static cr_status refuse_archive(const char *why) { return refuse("reading zip archive", why); }
+
+static cr_status refuse_record(const char *doing, const char *name, const char *why)
+{
+    char what[160];
+
+    snprintf(what, sizeof what, "%s file %.120s", doing, name);
+    return refuse(what, why);
+}
+
+static cr_status corrupted(void) { return refuse_archive("invalid header or archive is corrupted"); }
+
+bool cr_zip_begins(const cr_source *source)
+{
+    char first[4];
+
+    return cr_source_size(source) >= sizeof first && !cr_source_read(source, 0, sizeof first, first) &&
+           !memcmp(first, "PK\3\4", 4);
+}
+
+/* --- the end records --- */
+
+/* The position of the end record in the last bytes of the file; -1 when there is none. */
+static int64_t find_end(const unsigned char *tail, size_t len)
+{
+    for (int64_t i = (int64_t)len - END_BYTES; i >= 0; i--)
+        if (!memcmp(tail + i, "PK\5\6", 4) && get16(tail + i + 20) <= len - (size_t)i - END_BYTES)
+            return i;
+    return -1;
+}
+
+/* Takes sizes from the 64-bit end record when a locator stands before the end record. */
+static cr_status wide_end(const cr_source *source, uint64_t end_at, directory *d)
+{
+    unsigned char locator[LOCATOR_BYTES], end[END64_BYTES];
+
+    if (end_at < LOCATOR_BYTES)
+        return CR_OK;
+    CR_TRY(cr_source_read(source, end_at - LOCATOR_BYTES, sizeof locator, locator));
+    if (memcmp(locator, "PK\6\7", 4))
+        return CR_OK;
+    uint64_t at = get64(locator + 8), latest = end_at - LOCATOR_BYTES;
+    if (latest < END64_BYTES || at > latest - END64_BYTES)
+        return corrupted();
+    CR_TRY(cr_source_read(source, at, sizeof end, end));
+    if (memcmp(end, "PK\6\6", 4))
+        return corrupted();
+    *d = (directory){get64(end + 48), get64(end + 40), get64(end + 32), at};
+    return CR_OK;
+}
+
+static cr_status find_directory(const cr_source *source, directory *d)
+{
+    uint64_t size = cr_source_size(source);
+    size_t len = size < END_BYTES + MOST_COMMENT ? (size_t)size : END_BYTES + MOST_COMMENT;
+    unsigned char *tail = NULL;
+    cr_status st;
+
+    if (size < END_BYTES)
+        return refuse_archive("not a ZIP archive");
+    tail = cr_alloc(len);
+    if (!tail)
+        return CR_MEMORY;
+    CR_GO(cr_source_read(source, size - len, len, tail));
+    int64_t i = find_end(tail, len);
+    CR_GO(i < 0 ? refuse_archive("failed finding central directory") : CR_OK);
+    const unsigned char *end = tail + i;
+    uint64_t end_at = size - len + (uint64_t)i;
+    *d = (directory){get32(end + 16), get32(end + 12), get16(end + 10), end_at};
+    CR_GO(wide_end(source, end_at, d));
+    if (d->at > d->end || d->size > d->end - d->at || d->count > d->size / ENTRY_BYTES)
+        st = corrupted();
+done:
+    cr_free(tail);
+    return st;
+}
+
+/* --- entries --- */
+
+/* A wide field of the entry, from its 64-bit extra field when the narrow one is full. */
+static bool widen(uint64_t *value, const unsigned char **extra, size_t *left)
+{
+    if (*value != UINT32_MAX)
+        return true;
+    if (*left < 8)
+        return false;
+    *value = get64(*extra);
+    *extra += 8;
+    *left -= 8;
+    return true;
+}
+
+static bool widen_all(const unsigned char *extra, size_t len, uint64_t *size, uint64_t *packed,
+                      uint64_t *local)
+{
+    while (len >= 4) {
+        size_t n = get16(extra + 2);
+        if (n > len - 4)
+            return false;
+        if (get16(extra) == 1) {
+            const unsigned char *field = extra + 4;
+            return widen(size, &field, &n) && widen(packed, &field, &n) && widen(local, &field, &n);
+        }
+        extra += 4 + n;
+        len -= 4 + n;
+    }
+    return *size != UINT32_MAX && *packed != UINT32_MAX && *local != UINT32_MAX;
+}
+
+/* The data follows the local header, whose name and extra field have sizes of their own. */
+static cr_status find_data(const cr_zip *z, cr_zip_entry *e, uint64_t local, uint64_t limit)
+{
+    unsigned char head[LOCAL_BYTES];
+
+    if (limit < LOCAL_BYTES || local > limit - LOCAL_BYTES)
+        return corrupted();
+    CR_TRY(cr_source_read(z->source, local, sizeof head, head));
+    e->at = local + LOCAL_BYTES + get16(head + 26) + get16(head + 28);
+    if (memcmp(head, "PK\3\4", 4) || e->at > limit || e->size > limit - e->at)
+        return corrupted();
+    return CR_OK;
+}
+
+/* The folder is that of the first record. */
+static cr_status take_folder(cr_zip *z, const char *name)
+{
+    const char *slash = strchr(name, '/');
+
+    if (!slash)
+        return cr_fail(CR_RUNTIME, "file in archive is not in a subdirectory: %.200s", name);
+    z->folder = name;
+    z->folder_len = (size_t)(slash - name) + 1;
+    return CR_OK;
+}
+
+static cr_status add_entry(cr_zip *z, const char *name, cr_zip_entry e)
+{
+    if (!z->folder)
+        CR_TRY(take_folder(z, name));
+    if (strncmp(name, z->folder, z->folder_len))
+        return CR_OK; /* not torch's; it is not looked at */
+    e.name = name + z->folder_len;
+    CR_TRY(cr_vec_reserve(&z->entries, 1));
+    cr_vec_put(&z->entries, e);
+    size_t len = strlen(e.name);
+    if (cr_map_get(&z->names, e.name, len))
+        return CR_OK; /* the first of a name is found */
+    return cr_map_set(&z->names, e.name, len, (void *)(uintptr_t)z->entries.len);
+}
+
+/* One entry of the directory's bytes; *used is its length. */
+static cr_status read_entry(cr_zip *z, const unsigned char *p, size_t left, uint64_t limit,
+                            size_t *used)
+{
+    if (left < ENTRY_BYTES || memcmp(p, "PK\1\2", 4))
+        return corrupted();
+    size_t name_len = get16(p + 28), extra_len = get16(p + 30);
+    *used = ENTRY_BYTES + name_len + extra_len + get16(p + 32);
+    if (*used > left || memchr(p + ENTRY_BYTES, 0, name_len))
+        return corrupted();
+    uint64_t size = get32(p + 24), packed = get32(p + 20), local = get32(p + 42);
+    if ((size == UINT32_MAX || packed == UINT32_MAX || local == UINT32_MAX) &&
+        !widen_all(p + ENTRY_BYTES + name_len, extra_len, &size, &packed, &local))
+        return corrupted();
+    char *name = cr_arena_text(&z->arena, (const char *)p + ENTRY_BYTES, name_len);
+    if (!name)
+        return CR_MEMORY;
+    /* torch stores; a compressed record could be a thousand times its size. */
+    if (get16(p + 10) || packed != size || get16(p + 8) & 1)
+        return refuse_record("reading", name, "unsupported method");
+    cr_zip_entry e = {.size = size, .crc = get32(p + 16)};
+    CR_TRY(find_data(z, &e, local, limit));
+    return add_entry(z, name, e);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const cr_zip_entry *x = *(const cr_zip_entry *const *)a, *y = *(const cr_zip_entry *const *)b;
+
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return x->size < y->size ? -1 : x->size > y->size;
+}
+
+/* Records that share bytes would let a small file fill the memory. */
+static cr_status check_overlap(const cr_zip *z)
+{
+    const cr_zip_entry **sorted = cr_alloc(z->entries.len * sizeof *sorted + 1);
+    cr_status st = CR_OK;
+
+    if (!sorted)
+        return CR_MEMORY;
+    for (size_t i = 0; i < z->entries.len; i++)
+        sorted[i] = &z->entries.at[i];
+    if (z->entries.len)
+        qsort(sorted, z->entries.len, sizeof *sorted, by_place);
+    for (size_t i = 1; !st && i < z->entries.len; i++)
+        if (sorted[i]->at - sorted[i - 1]->at < sorted[i - 1]->size)
+            st = corrupted();
+    cr_free(sorted);
+    return st;
+}
+
+static cr_status read_entries(cr_zip *z, const directory *d, const unsigned char *bytes)
+{
+    size_t at = 0, used = 0;
+
+    for (uint64_t i = 0; i < d->count; i++) {
+        CR_TRY(read_entry(z, bytes + at, (size_t)d->size - at, d->at, &used));
+        at += used;
+    }
+    return check_overlap(z);
+}
+
+static cr_status read_directory(cr_zip *z)
+{
+    directory d = {0};
+    cr_status st;
+
+    CR_TRY(find_directory(z->source, &d));
+    unsigned char *bytes = cr_alloc((size_t)d.size + 1);
+    if (!bytes)
+        return CR_MEMORY;
+    CR_GO(cr_source_read(z->source, d.at, (size_t)d.size, bytes));
+    CR_GO(read_entries(z, &d, bytes));
+done:
+    cr_free(bytes);
+    return st;
+}
+
+/* --- the whole --- */
+cr_status cr_zip_open(cr_zip **out, cr_source *source)
+{
+    cr_zip *z = cr_alloc_zero(sizeof *z);
+
+    if (!z)
+        return CR_MEMORY;
+    z->source = cr_source_keep(source);
+    cr_status st = read_directory(z);
+    if (st)
+        cr_zip_drop(z);
+    else
+        *out = z;
+    return st;
+}
+
+void cr_zip_drop(cr_zip *z)
+{
+    if (!z)
+        return;
+    cr_vec_drop(&z->entries);
+    cr_map_drop(&z->names);
+    cr_arena_drop(&z->arena);
+    cr_source_drop(z->source);
+    cr_free(z);
+}
+
+const cr_zip_entry *cr_zip_find(const cr_zip *z, const char *name)
+{
+    size_t i = (size_t)(uintptr_t)cr_map_get(&z->names, name, strlen(name));
+
+    return i ? &z->entries.at[i - 1] : NULL;
+}
+
+cr_status cr_zip_need(const cr_zip_entry **out, const cr_zip *z, const char *name)
+{
+    *out = cr_zip_find(z, name);
+    return *out ? CR_OK : refuse_record("locating", name, "file not found");
+}
+
+cr_status cr_zip_read(const cr_zip *z, const cr_zip_entry *e, void *to)
+{
+    CR_TRY(cr_source_read(z->source, e->at, (size_t)e->size, to));
+    if (e->crc && crc32_z(0, to, (size_t)e->size) != e->crc)
+        return refuse_record("reading", e->name, "CRC-32 check failed");
+    return CR_OK;
+}
