@@ -14,8 +14,9 @@ def typename(obj):
 
 
 def _rebuild_tensor(storage, storage_offset, size, stride):
-    from ._C import _rebuild_tensor
-    return _rebuild_tensor(storage._untyped_storage, storage.dtype, storage_offset, size, stride)
+    from . import _C
+    dtype = storage.dtype
+    return _C._rebuild_tensor(storage._untyped_storage, dtype, storage_offset, size, stride)
 
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks,

@@ -191,7 +191,7 @@ static cr_status with_operands(reader *r, cr_step_kind kind, const uint32_t *ope
 /* Takes the top n values and pushes the one made of them. */
 static cr_status combine(reader *r, cr_step_kind kind, size_t n)
 {
-    uint32_t made;
+    uint32_t made = 0;
 
     if (r->stack.len - floor_of(r) < n)
         return no_top(r);
@@ -265,7 +265,7 @@ static cr_status change_marked(reader *r, cr_step_kind kind)
 /* --- the memo --- */
 static cr_status remember(reader *r, uint64_t i)
 {
-    uint32_t value;
+    uint32_t value = 0;
 
     CR_TRY(top(r, &value));
     if (i >= (uint64_t)(r->end - r->start)) {
@@ -387,8 +387,8 @@ static cr_status add_name_n(reader *r, const char *module, size_t module_len, co
 
 static cr_status global(reader *r)
 {
-    const char *module, *name;
-    size_t module_len, name_len;
+    const char *module = NULL, *name = NULL;
+    size_t module_len = 0, name_len = 0;
 
     CR_TRY(line(r, &module, &module_len));
     CR_TRY(line(r, &name, &name_len));
@@ -397,7 +397,7 @@ static cr_status global(reader *r)
 
 static cr_status stack_global(reader *r)
 {
-    uint32_t name, module;
+    uint32_t name = 0, module = 0;
 
     CR_TRY(pop(r, &name));
     CR_TRY(pop(r, &module));
@@ -464,7 +464,8 @@ static cr_status storage_type(const reader *r, const cr_step *s, cr_dtype *out)
         return cr_fail(CR_ATTRIBUTE, "'%s' object has no attribute 'dtype'", class_of(s));
     const cr_pickle_name *n = &r->p->names.at[s->i];
     if (n->global.use != CR_USE_STORAGE)
-        return cr_fail(CR_ATTRIBUTE, "'%s.%s' has no attribute 'dtype'", n->module, n->name);
+        return cr_fail(CR_ATTRIBUTE, "'%s' object has no attribute 'dtype'",
+                       n->global.use == CR_USE_DTYPE ? "torch.dtype" : "type");
     *out = n->global.dtype;
     return CR_OK;
 }
@@ -483,7 +484,7 @@ static cr_status storage_bytes(cr_dtype t, const cr_step *s, const char *what, u
     int64_t n = 0;
 
     CR_TRY(small_int(s, what, &n));
-    if (CR_MUL_OVERFLOW((uint64_t)n, (uint64_t)cr_dtype_size(t), out) || *out > INT64_MAX)
+    if (CR_MUL_OVERFLOW((uint64_t)n, (uint64_t)cr_dtype_size(t), out))
         return cr_fail(CR_UNPICKLING, "%s of a storage is too large: %lld", what, (long long)n);
     return CR_OK;
 }
@@ -554,7 +555,7 @@ static cr_status container(reader *r, const cr_step *pid)
 
 static cr_status persistent(reader *r)
 {
-    uint32_t id;
+    uint32_t id = 0;
 
     CR_TRY(pop(r, &id));
     const cr_step pid = *step_at(r, id);
@@ -640,8 +641,8 @@ static cr_status digits(reader *r)
 static cr_status text_float(reader *r)
 {
     char text[64], *end;
-    const char *at;
-    size_t len;
+    const char *at = NULL;
+    size_t len = 0;
 
     CR_TRY(line(r, &at, &len));
     if (!len || len >= sizeof text)
@@ -683,8 +684,8 @@ static cr_status unicode_line(reader *r)
 
 static cr_status decimal_memo(reader *r, uint64_t *out)
 {
-    const char *at;
-    size_t len;
+    const char *at = NULL;
+    size_t len = 0;
 
     CR_TRY(line(r, &at, &len));
     *out = 0;
@@ -726,6 +727,8 @@ static cr_status memo_op(reader *r, unsigned n, cr_status (*act)(reader *, uint6
 static cr_status stop(reader *r)
 {
     r->stopped = true;
+    if (!r->rules->weights_only && r->marks.len)
+        return cr_fail(CR_UNPICKLING, "unexpected MARK found");
     return pop(r, &r->p->result);
 }
 
@@ -774,7 +777,7 @@ static cr_status common(reader *r, unsigned op, bool *known)
 
 static cr_status drop_top(reader *r)
 {
-    uint32_t unused;
+    uint32_t unused = 0;
     size_t first = 0;
 
     /* POP takes a mark away when that is on top. */
@@ -794,7 +797,7 @@ static cr_status drop_marked(reader *r)
 
 static cr_status duplicate(reader *r)
 {
-    uint32_t v;
+    uint32_t v = 0;
 
     CR_TRY(top(r, &v));
     return push(r, v);
@@ -828,9 +831,19 @@ static cr_status object(reader *r)
 
 static cr_status skip(reader *r, unsigned n)
 {
-    uint64_t unused;
+    uint64_t unused = 0;
 
     return number(r, n, &unused);
+}
+
+/* Protocol 0 writes ids as text, which no storage's is. */
+static cr_status text_id(reader *r)
+{
+    const char *at = NULL;
+    size_t len = 0;
+
+    CR_TRY(line(r, &at, &len));
+    return cr_fail(CR_ASSERTION, "saved_id must be a tuple, got str");
 }
 
 static cr_status text_memo_op(reader *r, cr_status (*act)(reader *, uint64_t))
@@ -868,6 +881,7 @@ static cr_status rare(reader *r, unsigned op)
     case 'o': return object(r);
     case 'g': return text_memo_op(r, recall);
     case 'p': return text_memo_op(r, remember);
+    case 'P': return text_id(r);
     case 0x94: return remember(r, r->next_memo++);
     case 0x92: return combine(r, CR_STEP_NEWOBJ_EX, 3);
     case 0x93: return stack_global(r);
