@@ -1,0 +1,468 @@
+/* Modules, optimizers and data: what they promise, and what they refuse. */
+#include "base/test.h"
+#include "nn/nn.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void says(const char *text) { EQ_STR(cr_error_message(), text); }
+
+static void start(void)
+{
+    OK(cr_tensor_start());
+    OK(cr_autograd_start());
+    cr_generator_seed(cr_generator_default(), 0);
+}
+
+static cr_module *layer(const char *kind, const cr_arg *args)
+{
+    cr_module *m = NULL;
+
+    start();
+    OK(cr_module_new(&m, kind, args));
+    return m;
+}
+
+static cr_tensor *filled(double value, int64_t a, int64_t b)
+{
+    int64_t size[] = {a, b};
+    cr_tensor *t = NULL;
+
+    start();
+    OK(cr_tensor_new(&t, CR_F32, CR_CPU, 2, size));
+    for (int64_t i = 0; i < a * b; i++)
+        ((float *)(void *)t->data)[i] = (float)value;
+    return t;
+}
+
+/* Linear(2, 3), ReLU, BatchNorm1d(3) */
+static cr_module *small_net(void)
+{
+    cr_module *net = layer("Sequential", CR_NO_ARGS);
+    cr_module *parts[] = {layer("Linear", CR_ARGS(2, 3)), layer("ReLU", CR_NO_ARGS),
+                          layer("BatchNorm1d", CR_ARGS(3))};
+
+    for (size_t i = 0; i < CR_LEN(parts); i++) {
+        OK(cr_module_append(net, parts[i]));
+        cr_module_drop(parts[i]);
+    }
+    return net;
+}
+
+/* A new file's name, to be removed and freed by the caller. */
+static char *new_file(const char *content, size_t len)
+{
+    char *path = cr_strdup("/tmp/cresset_nn_test_XXXXXX");
+    int fd = mkstemp(path);
+
+    CHECK(fd >= 0 && write(fd, content, len) == (ssize_t)len);
+    close(fd);
+    return path;
+}
+
+static void remove_file(char *path)
+{
+    unlink(path);
+    cr_free(path);
+}
+
+/* --- modules --- */
+
+TEST(parameters_come_in_torchs_order_and_ask_for_gradients)
+{
+    cr_module *net = small_net();
+    cr_tensors p = {NULL, 0};
+
+    OK(cr_module_parameters(&p, net));
+    EQ(p.len, 4);
+    EQ(p.at[0], cr_module_tensor(net, "0.weight"));
+    EQ(p.at[3], cr_module_tensor(net, "2.bias"));
+    CHECK(cr_requires_grad(p.at[2]));
+    EQ(cr_module_tensor(net, "2.running_mean")->requires_grad, false);
+    EQ(cr_module_tensor(net, "0.nothing"), NULL);
+    EQ(cr_module_at(net, "3"), NULL);
+    EQ(cr_module_at(net, ""), net);
+    EQ_STR(cr_module_kind(cr_module_at(net, "1")), "ReLU");
+    cr_free(p.at);
+    cr_module_drop(net);
+}
+
+TEST(a_shared_parameter_is_listed_once)
+{
+    cr_module *net = layer("Sequential", CR_NO_ARGS), *one = layer("Linear", CR_ARGS(2, 2));
+    cr_tensors p = {NULL, 0};
+
+    OK(cr_module_append(net, one));
+    OK(cr_module_append(net, one));
+    OK(cr_module_parameters(&p, net));
+    EQ(p.len, 2);
+    cr_free(p.at);
+    cr_module_drop(one);
+    cr_module_drop(net);
+}
+
+TEST(evaluation_reaches_every_layer)
+{
+    cr_module *net = small_net();
+
+    CHECK(cr_module_training(cr_module_at(net, "2")));
+    OK(cr_module_train(net, false));
+    CHECK(!cr_module_training(net) && !cr_module_training(cr_module_at(net, "2")));
+    cr_module_drop(net);
+}
+
+static cr_status twice(cr_tensor **out, cr_module *m, cr_tensor *x, void *context)
+{
+    cr_value arg[] = {cr_of_tensor(x), cr_of_number(cr_scalar_int(2))}, result[1];
+
+    (void)m;
+    ++*(int *)context;
+    CR_TRY(cr_call_named("mul", arg, 2, result));
+    *out = result[0].t;
+    return CR_OK;
+}
+
+TEST(a_programs_own_module_is_called_in_a_sequential)
+{
+    cr_module *net = layer("Sequential", CR_NO_ARGS), *own = NULL;
+    cr_tensor *x = filled(3, 1, 1), *y = NULL;
+    int calls = 0;
+
+    OK(cr_module_define(&own, "Twice", twice, &calls));
+    OK(cr_module_append(net, own));
+    OK(cr_module_append(net, own));
+    OK(cr_module_forward(&y, net, x));
+    NEAR(*(float *)(void *)y->data, 12, 0);
+    EQ(calls, 2);
+    cr_drop(y);
+    cr_drop(x);
+    cr_module_drop(own);
+    cr_module_drop(net);
+}
+
+TEST(names_that_torch_refuses_are_refused)
+{
+    cr_module *net = small_net(), *other = layer("ReLU", CR_NO_ARGS);
+    cr_tensor *t = filled(0, 1, 1);
+
+    FAILS(CR_KEY, cr_module_add(net, "a.b", other));
+    says("module name can't contain \".\", got: a.b");
+    FAILS(CR_KEY, cr_module_add(net, "", other));
+    says("module name can't be empty string \"\"");
+    FAILS(CR_KEY, cr_module_set_parameter(net, "0", t));
+    says("attribute '0' already exists");
+    FAILS(CR_KEY, cr_module_set_buffer(net, "a.b", t, true));
+    says("buffer name can't contain \".\"");
+    FAILS(CR_VALUE, cr_module_add(cr_module_at(net, "0"), "up", net));
+    cr_drop(t);
+    cr_module_drop(other);
+    cr_module_drop(net);
+}
+
+TEST(impossible_layers_are_refused_in_torchs_words)
+{
+    cr_module *m = NULL;
+
+    start();
+    FAILS(CR_ATTRIBUTE, cr_module_new(&m, "Linea", CR_ARGS(1, 2)));
+    FAILS(CR_TYPE, cr_module_new(&m, "Linear", CR_ARGS(1)));
+    says("Linear.__init__() missing 1 required positional arguments: \"out_features\"");
+    FAILS(CR_TYPE, cr_module_new(&m, "Linear", CR_ARGS(1, 2.5)));
+    says("Linear.__init__(): argument 'out_features' (position 2) must be int, not float");
+    FAILS(CR_RUNTIME, cr_module_new(&m, "Linear", CR_ARGS(-3, 2)));
+    says("Trying to create tensor with negative dimension -3: [2, -3]");
+    FAILS(CR_VALUE, cr_module_new(&m, "Conv2d", CR_ARGS(3, 2, 3, CR_NAMED(groups, 2))));
+    says("in_channels must be divisible by groups");
+    FAILS(CR_VALUE, cr_module_new(&m, "Dropout", CR_ARGS(2)));
+    says("dropout probability has to be between 0 and 1, but got 2");
+    FAILS(CR_VALUE, cr_module_new(&m, "GroupNorm", CR_ARGS(2, 3)));
+    says("num_channels (3) must be divisible by num_groups (2)");
+    FAILS(CR_ASSERTION, cr_module_new(&m, "Embedding", CR_ARGS(3, 4, 7)));
+    says("Padding_idx must be within num_embeddings");
+    FAILS(CR_TYPE, cr_module_new(&m, NULL, CR_NO_ARGS));
+    EQ(m, NULL);
+}
+
+TEST(inputs_that_do_not_fit_are_refused_in_torchs_words)
+{
+    cr_module *norm = layer("BatchNorm2d", CR_ARGS(3)), *line = layer("Linear", CR_ARGS(2, 3));
+    cr_module *norm1 = layer("BatchNorm1d", CR_ARGS(3));
+    cr_tensor *x = filled(0, 1, 3), *y = NULL;
+
+    FAILS(CR_VALUE, cr_module_forward(&y, norm, x));
+    says("expected 4D input (got 2D input)");
+    FAILS(CR_VALUE, cr_module_forward(&y, norm1, x));
+    says("Expected more than 1 value per channel when training, got input size torch.Size([1, 3])");
+    FAILS(CR_RUNTIME, cr_module_forward(&y, line, x));
+    says("mat1 and mat2 shapes cannot be multiplied (1x3 and 2x3)");
+    FAILS(CR_TYPE, cr_module_forward(&y, line, NULL));
+    FAILS(CR_TYPE, cr_module_forward(&y, NULL, x));
+    FAILS(CR_TYPE, cr_module_forward(NULL, line, x));
+    EQ(y, NULL);
+    cr_drop(x);
+    cr_module_drop(norm1);
+    cr_module_drop(line);
+    cr_module_drop(norm);
+}
+
+TEST(a_converted_module_keeps_its_tensors_identity)
+{
+    cr_module *net = small_net();
+    cr_tensor *weight = cr_module_tensor(net, "0.weight");
+
+    OK(cr_module_to(net, CR_F64));
+    EQ(cr_module_tensor(net, "0.weight"), weight);
+    EQ(weight->dtype, CR_F64);
+    CHECK(weight->requires_grad);
+    EQ(cr_module_tensor(net, "2.num_batches_tracked")->dtype, CR_I64);
+    FAILS(CR_TYPE, cr_module_to(net, CR_I64));
+    cr_module_drop(net);
+}
+
+/* --- state --- */
+
+TEST(a_state_goes_through_a_file_and_back)
+{
+    cr_module *a = small_net(), *b = small_net();
+    char *path = new_file("", 0);
+    cr_state *s = NULL, *read = NULL;
+
+    OK(cr_module_state(&s, a));
+    EQ(cr_state_count(s), 7);
+    EQ_STR(cr_state_name(s, 6), "2.num_batches_tracked");
+    EQ(cr_state_tensor(s, 0)->data, cr_module_tensor(a, "0.weight")->data);
+    OK(cr_state_write(s, path));
+    memset(cr_module_tensor(b, "0.weight")->data, 0, 24);
+    OK(cr_state_read(&read, path));
+    OK(cr_module_load_state(b, read, true));
+    EQ(memcmp(cr_module_tensor(b, "0.weight")->data, cr_module_tensor(a, "0.weight")->data, 24), 0);
+    CHECK(cr_module_tensor(b, "0.weight")->requires_grad);
+    cr_state_drop(read);
+    cr_state_drop(s);
+    remove_file(path);
+    cr_module_drop(b);
+    cr_module_drop(a);
+}
+
+TEST(a_state_that_does_not_fit_is_told_key_by_key)
+{
+    cr_module *net = small_net();
+    cr_tensor *wrong = filled(1, 4, 5), *right = filled(7, 3, 2);
+    cr_state *s = NULL;
+
+    OK(cr_state_new(&s));
+    OK(cr_state_set(s, "0.bias", wrong));
+    OK(cr_state_set(s, "x", wrong));
+    OK(cr_state_set(s, "0.weight", right));
+    FAILS(CR_RUNTIME, cr_module_load_state(net, s, true));
+    says("Error(s) in loading state_dict for Sequential:\n"
+         "\tMissing key(s) in state_dict: \"2.weight\", \"2.bias\", \"2.running_mean\", "
+         "\"2.running_var\". \n"
+         "\tUnexpected key(s) in state_dict: \"x\". \n"
+         "\tsize mismatch for 0.bias: copying a param with shape torch.Size([4, 5]) from "
+         "checkpoint, the shape in current model is torch.Size([3]).");
+    NEAR(*(float *)(void *)cr_module_tensor(net, "0.weight")->data, 7, 0);
+    FAILS(CR_RUNTIME, cr_module_load_state(net, s, false));
+    cr_tensor *bias = filled(0, 1, 3);
+    bias->ndim = 1;
+    bias->size[0] = 3;
+    OK(cr_state_set(s, "0.bias", bias));
+    OK(cr_module_load_state(net, s, false));
+    FAILS(CR_TYPE, cr_module_load_state(net, NULL, true));
+    FAILS(CR_TYPE, cr_state_set(s, "y", NULL));
+    cr_drop(bias);
+    cr_state_drop(s);
+    cr_drop(right);
+    cr_drop(wrong);
+    cr_module_drop(net);
+}
+
+TEST(damaged_files_are_refused)
+{
+    char *path = new_file("no safetensors", 14);
+    cr_state *s = NULL;
+
+    start();
+    FAILS(CR_VALUE, cr_state_read(&s, path));
+    FAILS(CR_IO, cr_state_read(&s, "/nowhere/at/all"));
+    FAILS(CR_TYPE, cr_state_read(&s, NULL));
+    EQ(s, NULL);
+    remove_file(path);
+}
+
+/* --- optimizers --- */
+
+TEST(impossible_optimizers_are_refused_in_torchs_words)
+{
+    cr_tensor *p = filled(1, 1, 2), *none = NULL;
+    cr_optim *o = NULL;
+
+    OK(cr_set_requires_grad(p, true));
+    FAILS(CR_VALUE, cr_optim_new(&o, "SGD", &p, 1, CR_ARGS(CR_NAMED(lr, -1))));
+    says("Invalid learning rate: -1");
+    FAILS(CR_VALUE, cr_optim_new(&o, "SGD", &p, 1, CR_ARGS(0.1, CR_NAMED(nesterov, true))));
+    says("Nesterov momentum requires a momentum and zero dampening");
+    FAILS(CR_VALUE, cr_optim_new(&o, "Adam", &p, 1, CR_ARGS(0.1, CR_FLOATS(1, 2))));
+    says("Invalid beta parameter at index 0: 1");
+    FAILS(CR_VALUE, cr_optim_new(&o, "Adam", &p, 1, CR_ARGS(CR_NAMED(weight_decay, -1))));
+    says("Invalid weight_decay value: -1");
+    FAILS(CR_VALUE, cr_optim_new(&o, "SGD", &p, 0, CR_NO_ARGS));
+    says("optimizer got an empty parameter list");
+    FAILS(CR_TYPE, cr_optim_new(&o, "SGD", &none, 1, CR_NO_ARGS));
+    FAILS(CR_TYPE, cr_optim_new(&o, "SGD", NULL, 1, CR_NO_ARGS));
+    FAILS(CR_ATTRIBUTE, cr_optim_new(&o, "Sgd", &p, 1, CR_NO_ARGS));
+    FAILS(CR_TYPE, cr_optim_step(NULL));
+    EQ(o, NULL);
+    cr_drop(p);
+}
+
+TEST(parameters_without_gradients_stay)
+{
+    cr_tensor *p[] = {filled(1, 1, 1), filled(1, 1, 1)}, *grad = filled(2, 1, 1);
+    cr_optim *o = NULL;
+
+    OK(cr_set_requires_grad(p[0], true));
+    OK(cr_set_requires_grad(p[1], true));
+    OK(cr_optim_new(&o, "SGD", p, 2, CR_ARGS(CR_NAMED(lr, 0.25), CR_NAMED(momentum, 0.5))));
+    OK(cr_optim_step(o));
+    OK(cr_set_grad(p[0], grad));
+    OK(cr_optim_step(o));
+    NEAR(*(float *)(void *)p[0]->data, 0.5, 0);
+    NEAR(*(float *)(void *)p[1]->data, 1, 0);
+    OK(cr_set_grad(p[1], grad));
+    OK(cr_optim_step(o)); /* one buffer is old, one new */
+    NEAR(*(float *)(void *)p[0]->data, -0.25, 0);
+    NEAR(*(float *)(void *)p[1]->data, 0.5, 0);
+    OK(cr_optim_zero_grad(o));
+    EQ(cr_grad_of(p[1]), NULL);
+    FAILS(CR_VALUE, cr_optim_set_lr(o, NAN));
+    NEAR(cr_optim_lr(o), 0.25, 0);
+    cr_optim_drop(o);
+    cr_drop(grad);
+    cr_drop(p[1]);
+    cr_drop(p[0]);
+}
+
+/* --- data --- */
+
+TEST(impossible_loaders_are_refused_in_torchs_words)
+{
+    cr_tensor *t[] = {filled(0, 4, 1), filled(0, 3, 1)}, *empty = filled(0, 0, 2);
+    cr_loader *l = NULL;
+
+    FAILS(CR_ASSERTION, cr_loader_new(&l, t, 2, CR_NO_ARGS));
+    says("Size mismatch between tensors");
+    FAILS(CR_VALUE, cr_loader_new(&l, t, 1, CR_ARGS(0)));
+    says("batch_size should be a positive integer value, but got batch_size=0");
+    FAILS(CR_VALUE, cr_loader_new(&l, &empty, 1, CR_ARGS(1, true)));
+    says("num_samples should be a positive integer value, but got num_samples=0");
+    FAILS(CR_TYPE, cr_loader_new(&l, t, 1, CR_ARGS(CR_NAMED(size, 3))));
+    FAILS(CR_TYPE, cr_loader_new(&l, NULL, 1, CR_NO_ARGS));
+    FAILS(CR_TYPE, cr_loader_start(NULL));
+    EQ(l, NULL);
+    cr_drop(empty);
+    cr_drop(t[1]);
+    cr_drop(t[0]);
+}
+
+TEST(a_loader_gives_every_sample_once_and_says_how_many_batches)
+{
+    cr_tensor *t = filled(0, 7, 1), *batch = NULL;
+    cr_loader *l = NULL;
+    bool more;
+    int seen = 0;
+
+    for (int i = 0; i < 7; i++)
+        ((float *)(void *)t->data)[i] = (float)i;
+    OK(cr_loader_new(&l, &t, 1, CR_ARGS(3, true)));
+    EQ(cr_loader_batches(l), 3);
+    OK(cr_loader_start(l));
+    do {
+        OK(cr_loader_next(l, &more, &batch));
+        for (int64_t i = 0; more && i < batch->numel; i++)
+            seen |= 1 << (int)((float *)(void *)batch->data)[i];
+    } while (more);
+    EQ(seen, 127);
+    OK(cr_loader_next(l, &more, &batch));
+    CHECK(!more);
+    cr_loader_drop(l);
+    cr_drop(t);
+}
+
+/* --- files of numbers --- */
+
+static void refuses_text(const char *text, const char *delimiter, const char *message)
+{
+    char *path = new_file(text, strlen(text));
+    cr_tensor *t = NULL;
+
+    FAILS(CR_VALUE, cr_read_text(&t, path, CR_ARGS(CR_NAMED(delimiter, delimiter))));
+    EQ_STR(cr_error_message() + strlen(path), message);
+    EQ(t, NULL);
+    remove_file(path);
+}
+
+TEST(text_becomes_rows)
+{
+    const char *text = "x,y\n1, 2.5\n# no row\n\n-3e2,4 # a row\n";
+    char *path = new_file(text, strlen(text));
+    cr_tensor *t = NULL;
+
+    start();
+    OK(cr_read_text(&t, path, CR_ARGS(CR_NAMED(delimiter, ","), CR_NAMED(skiprows, 1))));
+    EQ(t->dtype, CR_F64);
+    EQ(t->size[0], 2);
+    EQ(t->size[1], 2);
+    NEAR(((double *)(void *)t->data)[2], -300, 0);
+    cr_drop(t);
+    remove_file(path);
+    refuses_text("1,2\n3,x\n", ",", ":2: could not convert string 'x' to float64");
+    refuses_text("1,2\n\n3\n", ",", ":3: the number of columns changed from 2 to 1");
+    refuses_text("1,,2\n", ",", ":1: could not convert string '' to float64");
+    refuses_text("1 2\n3 4x\n", NULL, ":2: could not convert string '4x' to float64");
+    refuses_text("1 2\n", ",", ":1: ',' expected, not '2'");
+    FAILS(CR_IO, cr_read_text(&t, "/nowhere/at/all", CR_NO_ARGS));
+    says("[Errno 2] No such file or directory: '/nowhere/at/all'");
+}
+
+TEST(idx_files_keep_their_dtype_and_sizes)
+{
+    const char bytes[] = "\0\0\x0b\x02\0\0\0\1\0\0\0\3\0\1\1\0\xff\xff";
+    char *path = new_file(bytes, 18);
+    cr_tensor *t = NULL;
+
+    start();
+    OK(cr_read_idx(&t, path));
+    EQ(t->dtype, CR_I16);
+    EQ(t->ndim, 2);
+    EQ(t->size[1], 3);
+    EQ(((int16_t *)(void *)t->data)[0], 1);
+    EQ(((int16_t *)(void *)t->data)[1], 256);
+    EQ(((int16_t *)(void *)t->data)[2], -1);
+    cr_drop(t);
+    remove_file(path);
+}
+
+TEST(damaged_idx_files_are_refused)
+{
+    static const struct {
+        const char *bytes;
+        size_t len;
+    } bad[] = {{"", 0},
+               {"\0\0\x08", 3},
+               {"\0\0\x07\1\0\0\0\0", 8},
+               {"\0\0\x08\2\0\0\0\1", 8},
+               {"\0\0\x08\1\0\0\0\3ab", 10},
+               {"\0\0\x08\1\0\0\0\1ab", 10},
+               {"\0\0\x0e\3\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", 16}};
+
+    start();
+    for (size_t i = 0; i < CR_LEN(bad); i++) {
+        char *path = new_file(bad[i].bytes, bad[i].len);
+        cr_tensor *t = NULL;
+        FAILS(CR_VALUE, cr_read_idx(&t, path));
+        EQ(t, NULL);
+        remove_file(path);
+    }
+}
