@@ -124,6 +124,9 @@ CR_API cr_tensor *cr_easy_from(const char *file, int line, const void *elements,
                                cr_arg size);
 #define ct_from(elements, dtype, size) cr_easy_from(__FILE__, __LINE__, elements, dtype, size)
 
+/* The one element as an integer; ct_item gives a double. */
+CR_API int64_t cr_easy_int(const char *file, int line, cr_tensor *t);
+#define ct_item_int(t) cr_easy_int(__FILE__, __LINE__, t)
 /* The size of dimension `dim`, which may be negative; CR_INDEX where there is none. */
 CR_API int64_t cr_easy_size(const char *file, int line, const cr_tensor *t, int64_t dim);
 #define ct_size(t, dim) cr_easy_size(__FILE__, __LINE__, t, dim)

@@ -422,6 +422,19 @@ static cr_status need(const void *p, const char *function, const char *type)
                                function, type);
 }
 
+int64_t cr_easy_int(const char *file, int line, cr_tensor *t)
+{
+    cr_scalar number = cr_scalar_int(0);
+
+    if (!ready(file, line, "ct_item_int"))
+        return 0;
+    cr_status st = need(t, "item", "Tensor");
+    st = st ? st : cr_tensor_item(&number, t);
+    if (st)
+        report(file, line, "ct_item_int", st);
+    return cr_scalar_as_int(number);
+}
+
 int64_t cr_easy_size(const char *file, int line, const cr_tensor *t, int64_t dim)
 {
     if (!ready(file, line, "ct_size"))

@@ -3,6 +3,7 @@
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "nn/nn.h"
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdio.h>
 
@@ -272,6 +273,40 @@ TEST(wrong_modules_optimizers_and_data_are_told_too)
         EQ_STR(message(), "OSError: [Errno 2] No such file or directory: '/nowhere/at/all'");
     }
     ct_set_handler(NULL, NULL);
+}
+
+static void *work(void *result)
+{
+    cr_tensor *x = ct_full(CT_LIST(1000), 3.0);
+
+    ct_scope {
+        *(double *)result = ct_item(ct_sum(ct_mul(x, x)));
+    }
+    return NULL;
+}
+
+TEST(a_thread_has_scopes_of_its_own_that_end_with_it)
+{
+    pthread_t threads[3];
+    double result[3];
+    ct_zeros(1);
+    int64_t before = bytes();
+
+    for (int i = 0; i < 3; i++)
+        EQ(pthread_create(&threads[i], NULL, work, &result[i]), 0);
+    for (int i = 0; i < 3; i++) {
+        pthread_join(threads[i], NULL);
+        NEAR(result[i], 9000, 0);
+    }
+    EQ(bytes(), before);
+}
+
+TEST(large_integers_are_exact)
+{
+    ct_scope {
+        EQ(ct_item_int(ct_add(ct_tensor(((int64_t)1 << 53)), 1)), ((int64_t)1 << 53) + 1);
+        EQ(ct_item_int(ct_tensor(CT_LIST(7))), 7);
+    }
 }
 
 TEST(an_epoch_drops_every_batch_and_may_be_left)

@@ -272,10 +272,10 @@ static bool bind_place(cr_binding *b, call *c, const cr_op *op, int *at, int *pl
     const cr_arg *a = &c->args[*at];
     int p = (*place)++;
 
-    if (p >= positional(op))
+    if (p >= op->param_count || op->param[p].keyword_only)
         return misfit(c, -1, NULL, 0);
     *have |= 1u << p;
-    if (p == varargs(op) && a->kind == CR_ARG_INT) {
+    if (a->kind == CR_ARG_INT && p == varargs(op)) {
         *at += bind_varargs(b, c, *at, p) - 1;
         return true;
     }
@@ -538,7 +538,6 @@ cr_status cr_call_args(const char *name, const cr_arg *args, const cr_op **calle
     if (!op)
         return cr_fail(CR_ATTRIBUTE, "no operator is called '%s'", name);
     CR_GO(cr_bind(&b, &op, op, name, args));
-    CR_GO(cr_check_args(op, b.value));
     CR_GO(cr_call(op, b.value, result));
     for (int k = 0; k < b.result_count; k++) {
         *b.result[k] = result[k + 1].t;
