@@ -230,11 +230,14 @@ CR_API void cr_easy_print(const char *file, int line, cr_module *m);
 /* The list belongs to the scope; its tensors to the module. */
 CR_API cr_tensors cr_easy_parameters(const char *file, int line, cr_module *m);
 #define ct_parameters(m)       cr_easy_parameters(__FILE__, __LINE__, m)
-/* The state to a safetensors file, and back (strictly). */
+/* The state to a safetensors file; and from one, or from torch.save's, strictly. */
 CR_API void cr_easy_save(const char *file, int line, cr_module *m, const char *path);
-CR_API void cr_easy_load(const char *file, int line, cr_module *m, const char *path);
+CR_API void cr_easy_load(const char *file, int line, cr_module *m, const char *path,
+                         const char *prefix);
 #define ct_save(m, path)       cr_easy_save(__FILE__, __LINE__, m, path)
-#define ct_load(m, path)       cr_easy_load(__FILE__, __LINE__, m, path)
+#define ct_load(m, path)       cr_easy_load(__FILE__, __LINE__, m, path, 0)
+/* What lies under a name in the file: ct_load_under(net, "checkpoint.pt", "model"). */
+#define ct_load_under(m, path, prefix) cr_easy_load(__FILE__, __LINE__, m, path, prefix)
 
 /* --- optimizers ---------------------------------------------------------------------- */
 

@@ -98,15 +98,20 @@ CR_API CR_MUST cr_status cr_module_load_state(cr_module *m, const cr_state *s, b
 CR_API CR_MUST cr_status cr_state_new(cr_state **out);
 /* Counts t; replaces what has the name. */
 CR_API CR_MUST cr_status cr_state_set(cr_state *s, const char *name, cr_tensor *t);
+/* The tensors below "PREFIX.", without it: the model of {"model": ..., "optimizer": ...}.
+ * CR_KEY where there is none. */
+CR_API CR_MUST cr_status cr_state_under(cr_state **out, const cr_state *s, const char *prefix);
 CR_API void cr_state_drop(cr_state *s);
 CR_API size_t cr_state_count(const cr_state *s);
 /* Borrowed; NULL past the last and where there is no such name. */
 CR_API const char *cr_state_name(const cr_state *s, size_t i);
 CR_API cr_tensor *cr_state_tensor(const cr_state *s, size_t i);
 CR_API cr_tensor *cr_state_find(const cr_state *s, const char *name);
-/* safetensors files.  CR_IO where the file cannot be read or written, CR_VALUE where it is
- * damaged. */
+/* Reads a safetensors file or what torch.save wrote, whose tensors are named by their paths
+ * through its dicts; no code of the file is run.  CR_IO where the file cannot be read, CR_VALUE,
+ * CR_RUNTIME or CR_UNPICKLING where it is damaged. */
 CR_API CR_MUST cr_status cr_state_read(cr_state **out, const char *path);
+/* Writes a safetensors file; readers see the old one or the new.  CR_IO. */
 CR_API CR_MUST cr_status cr_state_write(const cr_state *s, const char *path);
 
 /* --- optimizers -------------------------------------------------------------------- */

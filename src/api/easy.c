@@ -675,12 +675,17 @@ static cr_status save(cr_module *m, const char *path)
     return st;
 }
 
-static cr_status load(cr_module *m, const char *path)
+static cr_status load(cr_module *m, const char *path, const char *prefix)
 {
-    cr_state *s = NULL;
+    cr_state *s = NULL, *part = NULL;
+    cr_status st;
 
-    CR_TRY(cr_state_read(&s, path));
-    cr_status st = cr_module_load_state(m, s, true);
+    CR_GO(cr_state_read(&s, path));
+    if (prefix)
+        CR_GO(cr_state_under(&part, s, prefix));
+    CR_GO(cr_module_load_state(m, part ? part : s, true));
+done:
+    cr_state_drop(part);
     cr_state_drop(s);
     return st;
 }
@@ -691,10 +696,10 @@ void cr_easy_save(const char *file, int line, cr_module *m, const char *path)
         cr_easy_check(file, line, "ct_save", save(m, path));
 }
 
-void cr_easy_load(const char *file, int line, cr_module *m, const char *path)
+void cr_easy_load(const char *file, int line, cr_module *m, const char *path, const char *prefix)
 {
     if (ready(file, line, "ct_load"))
-        cr_easy_check(file, line, "ct_load", load(m, path));
+        cr_easy_check(file, line, "ct_load", load(m, path, prefix));
 }
 
 /* --- optimizers and data --- */

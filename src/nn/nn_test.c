@@ -278,6 +278,25 @@ TEST(a_state_that_does_not_fit_is_told_key_by_key)
     cr_module_drop(net);
 }
 
+TEST(a_part_of_a_state_is_what_lies_under_a_name)
+{
+    cr_tensor *t = filled(1, 1, 1);
+    cr_state *s = NULL, *part = NULL;
+
+    OK(cr_state_new(&s));
+    OK(cr_state_set(s, "model.a", t));
+    OK(cr_state_set(s, "model2.b", t));
+    OK(cr_state_under(&part, s, "model"));
+    EQ(cr_state_count(part), 1);
+    EQ(cr_state_find(part, "a"), t);
+    cr_state_drop(part);
+    part = NULL;
+    FAILS(CR_KEY, cr_state_under(&part, s, "mode"));
+    EQ(part, NULL);
+    cr_state_drop(s);
+    cr_drop(t);
+}
+
 TEST(damaged_files_are_refused)
 {
     char *path = new_file("no safetensors", 14);

@@ -1,7 +1,9 @@
 /* State: tensors under names, from a module or a file, and back. */
 #include "base/map.h"
+#include "io/checkpoint.h"
 #include "io/safetensors.h"
 #include "nn/nn_impl.h"
+#include <stdio.h>
 #include <string.h>
 
 struct cr_state {
@@ -74,6 +76,34 @@ cr_tensor *cr_state_find(const cr_state *s, const char *name)
     nn_tensor *found = s && name ? find(s, name) : NULL;
 
     return found ? found->t : NULL;
+}
+
+static cr_status copy_under(cr_state *to, const cr_state *s, const char *prefix)
+{
+    size_t len = strlen(prefix);
+
+    for (size_t i = 0; i < s->entries.len; i++) {
+        const nn_tensor *e = &s->entries.at[i];
+        if (!strncmp(e->name, prefix, len) && e->name[len] == '.')
+            CR_TRY(cr_state_set(to, e->name + len + 1, e->t));
+    }
+    return to->entries.len ? CR_OK : cr_fail(CR_KEY, "'%s'", prefix);
+}
+
+cr_status cr_state_under(cr_state **out, const cr_state *s, const char *prefix)
+{
+    cr_state *made = NULL;
+
+    CR_TRY(nn_need(s, "state", "state", "dict"));
+    CR_TRY(nn_need(prefix, "state", "prefix", "str"));
+    CR_TRY(cr_state_new(&made));
+    cr_status st = copy_under(made, s, prefix);
+    if (st) {
+        cr_state_drop(made);
+        return st;
+    }
+    *out = made;
+    return CR_OK;
 }
 
 /* --- of a module --- */
@@ -253,22 +283,53 @@ static cr_status fill(cr_state *s, const cr_safetensors *file)
     return CR_OK;
 }
 
-cr_status cr_state_read(cr_state **out, const char *path)
+static cr_status read_safetensors(cr_state *s, const char *path)
 {
     cr_safetensors *file = NULL;
-    cr_state *s = NULL;
-    cr_status st;
 
-    CR_TRY(nn_need(path, "load", "path", "str"));
-    CR_GO(cr_safetensors_open(&file, path));
-    CR_GO(cr_state_new(&s));
-    CR_GO(fill(s, file));
-    *out = s;
-    s = NULL;
-done:
-    cr_state_drop(s);
+    CR_TRY(cr_safetensors_open(&file, path));
+    cr_status st = fill(s, file);
     cr_safetensors_drop(file);
     return st;
+}
+
+static cr_status read_checkpoint(cr_state *s, const char *path)
+{
+    cr_named_tensors *named = NULL;
+    cr_status st = cr_checkpoint_load(&named, path);
+
+    for (int i = 0; !st && i < cr_named_tensors_count(named); i++)
+        st = cr_state_set(s, cr_named_tensors_name(named, i), cr_named_tensors_at(named, i));
+    cr_named_tensors_drop(named);
+    return st;
+}
+
+/* Archives begin with PK, torch's older files with a pickle; the header of safetensors is JSON
+ * behind its length, whose bytes may look like anything. */
+static bool is_checkpoint(const char *path)
+{
+    unsigned char head[9] = {0};
+    FILE *file = fopen(path, "rb");
+    size_t n = file ? fread(head, 1, sizeof head, file) : 0;
+
+    if (file)
+        fclose(file);
+    return n > 2 && head[8] != '{' && ((head[0] == 'P' && head[1] == 'K') || head[0] == 0x80);
+}
+
+cr_status cr_state_read(cr_state **out, const char *path)
+{
+    cr_state *s = NULL;
+
+    CR_TRY(nn_need(path, "load", "path", "str"));
+    CR_TRY(cr_state_new(&s));
+    cr_status st = is_checkpoint(path) ? read_checkpoint(s, path) : read_safetensors(s, path);
+    if (st) {
+        cr_state_drop(s);
+        return st;
+    }
+    *out = s;
+    return CR_OK;
 }
 
 cr_status cr_state_write(const cr_state *s, const char *path)

@@ -159,6 +159,15 @@ def test_an_error_ends_an_example_with_its_place_and_torchs_words(tmp_path):
            "model is torch.Size([16, 1, 3, 3])." in out.stderr
 
 
+@pytest.mark.parametrize("zip", [True, False])
+def test_the_digits_are_read_from_torch_s_checkpoints_too(run_c, trained_digits, tmp_path, zip):
+    weights, accuracy = trained_digits
+    path = tmp_path / "digits.pt"
+    torch.save(load_file(str(weights)), path, _use_new_zipfile_serialization=zip)
+    c = run_c(os.path.join(EXAMPLES, "digits.c"), path, digits_csv())
+    assert c.splitlines()[-1] == accuracy
+
+
 # Layers, optimizers, samples: what layers.c does, in Python.
 
 def randn(*size, **options):
