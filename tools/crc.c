@@ -1,6 +1,7 @@
 /* crc - the compiler by hand: text in, text out.
  *
- *   crc PASS... FILE          a program after print, simplify, fuse, verify, schedule or c
+ *   crc PASS... FILE          a program after print, simplify, fuse, verify, schedule or c;
+ *                             a graph after print, verify, dead, common, fold, simplify or run
  *   crc text [-w] FILE...     golden tests; -w writes what came out
  *   crc run FILE [N=V]...     a program through every tier, measured and compared
  *   crc explain OP            all that is derived from an entry of the operator table
@@ -69,6 +70,8 @@ cr_status crc_pass(cr_text *out, const char *passes, const char *text)
     cr_session s = {.status = CR_OK};
     cr_status st;
 
+    if (crc_is_graph(text))
+        return crc_graph_pass(out, passes, text);
     snprintf(j.passes, sizeof j.passes, "%s", passes);
     st = cr_session_run(&s, run_passes, &j);
     cr_session_drop(&s);
@@ -108,7 +111,8 @@ static int usage(void)
 {
     fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
           " ops | env\n"
-          "passes: print simplify fuse verify schedule c\n",
+          "passes: print simplify fuse verify schedule c; of a graph: print verify dead common fold"
+          " simplify run\n",
           stderr);
     return 2;
 }

@@ -10,6 +10,10 @@
  * passes refuse. */
 CR_MUST cr_status crc_pass(cr_text *out, const char *passes, const char *text);
 
+/* The same for a graph, whose text begins with "graph"; also runs it. */
+bool crc_is_graph(const char *text);
+CR_MUST cr_status crc_graph_pass(cr_text *out, const char *passes, const char *text);
+
 /* The commands; each returns the exit status. */
 int crc_text(int argc, char **argv);
 int crc_run(int argc, char **argv);

@@ -1,0 +1,250 @@
+/* Making graphs: values and their names, nodes, copies of arguments. */
+#include "graph/graph.h"
+#include "base/map.h"
+#include <string.h>
+
+cr_graph *cr_graph_new(cr_session *s)
+{
+    cr_graph *g = CR_NEW(s, cr_graph);
+
+    g->session = s;
+    g->body = cr_graph_block(g);
+    return g;
+}
+
+void cr_graph_drop(cr_graph *g)
+{
+    if (!g)
+        return;
+    for (size_t i = 0; i < g->constants.len; i++)
+        cr_drop(g->constants.at[i]);
+    g->constants.len = 0;
+}
+
+cr_gblock *cr_graph_block(cr_graph *g) { return CR_NEW(g->session, cr_gblock); }
+
+/* --- names --- */
+
+/* The place of a name in the table, an open hash; its own or a free one. */
+static struct cr_gname *find_name(const cr_graph *g, const char *name)
+{
+    size_t i = (size_t)cr_hash(name, strlen(name)) & (g->name_room - 1);
+
+    while (g->names[i].name && strcmp(g->names[i].name, name))
+        i = (i + 1) & (g->name_room - 1);
+    return &g->names[i];
+}
+
+static void grow_names(cr_graph *g)
+{
+    struct cr_gname *old = g->names;
+    size_t room = g->name_room;
+
+    g->name_room = room ? 2 * room : 16;
+    g->names = CR_NEW_N(g->session, struct cr_gname, g->name_room);
+    for (size_t i = 0; i < room; i++)
+        if (old[i].name)
+            *find_name(g, old[i].name) = old[i];
+}
+
+static struct cr_gname *enter_name(cr_graph *g, const char *name)
+{
+    if (2 * (g->name_count + 1) > g->name_room)
+        grow_names(g);
+    struct cr_gname *n = find_name(g, name);
+    if (!n->name) {
+        n->name = cr_session_text(g->session, name);
+        g->name_count++;
+    }
+    return n;
+}
+
+/* "add", then "add_1", "add_2": as torch.fx numbers them. */
+static const char *unique_name(cr_graph *g, const char *wanted)
+{
+    struct cr_gname *n = enter_name(g, wanted);
+    const char *name = n->name;
+
+    while (n->used) {
+        name = cr_session_printf(g->session, "%s_%d", wanted, enter_name(g, wanted)->used++);
+        n = enter_name(g, name);
+    }
+    n->used = 1;
+    return n->name;
+}
+
+cr_gvalue *cr_graph_find(const cr_graph *g, const char *name)
+{
+    return g->name_room ? find_name(g, name)->value : NULL;
+}
+
+/* --- values and nodes --- */
+
+static cr_gvalue *value_new(cr_graph *g, const char *name, cr_gnode *by, int index)
+{
+    cr_gvalue *v = CR_NEW(g->session, cr_gvalue);
+
+    v->name = unique_name(g, name);
+    find_name(g, v->name)->value = v;
+    v->id = g->values++;
+    v->by = by;
+    v->index = index;
+    return v;
+}
+
+cr_gvalue *cr_graph_input(cr_graph *g, const char *name, const cr_gtype *type)
+{
+    cr_gvalue *v = value_new(g, name ? name : "arg", NULL, g->input_count);
+    cr_gvalue **more = CR_NEW_N(g->session, cr_gvalue *, g->input_count + 1);
+
+    if (type)
+        v->type = *type;
+    memcpy(more, g->input, (size_t)g->input_count * sizeof *more);
+    more[g->input_count++] = v;
+    g->input = more;
+    return v;
+}
+
+static cr_gnode *node_new(cr_graph *g, cr_gblock *b, cr_gnode_kind kind, int args, int results)
+{
+    cr_gnode *n = CR_NEW(g->session, cr_gnode);
+
+    n->kind = (uint8_t)kind;
+    n->arg_count = args;
+    n->arg = CR_NEW_N(g->session, cr_garg, args);
+    n->result_count = results;
+    n->result = CR_NEW_N(g->session, cr_gvalue *, results);
+    CR_PUSH(g->session, b, n);
+    return n;
+}
+
+/* A result is called as its node's operator, or as the schema names it. */
+static const char *result_name(const cr_op *op, int k)
+{
+    if (op->result_count > 1 && k < op->result_count && *op->result[k].name)
+        return op->result[k].name;
+    return op->name;
+}
+
+cr_gnode *cr_graph_call(cr_graph *g, cr_gblock *b, const cr_op *op, const cr_garg *arg, int results,
+                        const char *const *names)
+{
+    cr_gnode *n = node_new(g, b, CR_GNODE_CALL, op->param_count, results);
+
+    n->op = op;
+    for (int i = 0; i < n->arg_count; i++)
+        n->arg[i] = cr_garg_copy(g, &arg[i], NULL, NULL);
+    for (int k = 0; k < results; k++)
+        n->result[k] = value_new(g, names ? names[k] : result_name(op, k), n, k);
+    return n;
+}
+
+cr_gvalue *cr_graph_constant(cr_graph *g, cr_gblock *b, cr_tensor *t, const char *name)
+{
+    cr_gnode *n = node_new(g, b, CR_GNODE_CONSTANT, 0, 1);
+
+    CR_PUSH(g->session, &g->constants, t);
+    n->constant = cr_keep(t);
+    n->result[0] = value_new(g, name ? name : "constant", n, 0);
+    n->result[0]->type = cr_gtype_of(g->session, t);
+    return n->result[0];
+}
+
+cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock *then, cr_gblock *other,
+                      const char *const *names)
+{
+    cr_gnode *n;
+
+    if (then->output_count != other->output_count)
+        cr_bail(g->session, CR_VALUE, "the blocks of a choice return %d and %d values",
+                then->output_count, other->output_count);
+    n = node_new(g, b, CR_GNODE_IF, 1, then->output_count);
+    n->arg[0] = cr_garg_value(condition);
+    n->block[0] = then;
+    n->block[1] = other;
+    for (int k = 0; k < n->result_count; k++) {
+        n->result[k] = value_new(g, names ? names[k] : "cond", n, k);
+        if (then->output[k].tag == CR_TENSOR)
+            n->result[k]->type = then->output[k].value->type;
+    }
+    return n;
+}
+
+void cr_gblock_return(cr_graph *g, cr_gblock *b, const cr_garg *output, int n)
+{
+    b->output = cr_session_copy(g->session, output, (size_t)n * sizeof *output);
+    b->output_count = n;
+}
+
+/* --- types --- */
+
+cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t)
+{
+    size_t bytes = t->ndim * sizeof *t->size;
+
+    return (cr_gtype){.known = true,
+                      .requires_grad = t->requires_grad,
+                      .dtype = t->dtype,
+                      .device = t->device,
+                      .ndim = t->ndim,
+                      .size = cr_session_copy(s, t->size, bytes),
+                      .stride = t->contiguous ? NULL : cr_session_copy(s, t->stride, bytes)};
+}
+
+/* --- arguments --- */
+
+static cr_gvalue *mapped(cr_gvalue *v, cr_gvalue_map map, void *context)
+{
+    return map ? map(context, v) : v;
+}
+
+cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *context)
+{
+    cr_session *s = g->session;
+    cr_garg out = *a;
+
+    switch (a->tag) {
+    case CR_TENSOR: out.value = mapped(a->value, map, context); break;
+    case CR_STRING: out.s = cr_session_printf(s, "%.*s", (int)a->len, a->s); break;
+    case CR_INTS:
+    case CR_TRUTHS: out.ints = cr_session_copy(s, a->ints, a->len * sizeof *a->ints); break;
+    case CR_FLOATS: out.floats = cr_session_copy(s, a->floats, a->len * sizeof *a->floats); break;
+    case CR_TENSORS:
+    case CR_NUMBERS: {
+        cr_garg *list = CR_NEW_N(s, cr_garg, a->len);
+        for (uint32_t i = 0; i < a->len; i++)
+            list[i] = cr_garg_copy(g, &a->list[i], map, context);
+        out.list = list;
+        break;
+    }
+    default: break;
+    }
+    return out;
+}
+
+void cr_garg_each(const cr_garg *a, void (*fn)(void *context, cr_gvalue *v), void *context)
+{
+    if (a->tag == CR_TENSOR)
+        fn(context, a->value);
+    for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
+        cr_garg_each(&a->list[i], fn, context);
+}
+
+bool cr_gnode_has_effect(const cr_gnode *n)
+{
+    if (n->kind == CR_GNODE_IF) {
+        for (int k = 0; k < 2; k++)
+            for (size_t i = 0; i < n->block[k]->len; i++)
+                if (cr_gnode_has_effect(n->block[k]->at[i]))
+                    return true;
+        return false;
+    }
+    if (n->kind == CR_GNODE_CONSTANT)
+        return false;
+    if (n->op->words & CR_WORD_RANDOM)
+        return true;
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->op->param[i].written)
+            return true;
+    return false;
+}

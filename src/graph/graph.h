@@ -1,0 +1,176 @@
+/* graph.h - the graph IR: calls of operators as nodes, in single assignment.
+ *
+ *     graph(%x: f32[8, 4], %w: f32[4]) {
+ *       %mul = mul(%x, %w) : f32[8, 4]
+ *       %values: f32[8], %indices: i64[8] = max.dim(%mul, 1)
+ *       return %values
+ *     }
+ *
+ * A node is a call of an entry of the operator table, a constant, or a choice between two
+ * nested blocks.  Values are tensors; all other arguments are literals in the node.  A block
+ * reads the values of the blocks around it.  What is known of a value's tensor (dtype, sizes,
+ * strides) stands beside it and may be missing.
+ *
+ * Nodes live in the session of their graph; a pass makes a new graph, in the same session or
+ * another, and forgets the old one.  Functions that build bail from the session. */
+#ifndef CR_GRAPH_GRAPH_H
+#define CR_GRAPH_GRAPH_H
+
+#include "sym/session.h"
+#include "tensor/tensor.h"
+
+typedef struct cr_graph cr_graph;
+typedef struct cr_gblock cr_gblock;
+typedef struct cr_gnode cr_gnode;
+typedef struct cr_gvalue cr_gvalue;
+
+/* What is known of a tensor; `known` false: nothing. */
+typedef struct {
+    bool known, requires_grad;
+    uint8_t dtype, device, ndim;
+    const int64_t *size, *stride; /* stride NULL: row-major */
+} cr_gtype;
+
+struct cr_gvalue {
+    const char *name; /* without the %; unique in its graph */
+    unsigned id;      /* below cr_graph.values; in order of making */
+    cr_gnode *by;     /* NULL: an input of the graph */
+    int index;        /* which input or result */
+    cr_gtype type;
+};
+
+/* An argument: as a cr_value, with values for tensors.  CR_TENSOR: value; CR_TENSORS: list. */
+typedef struct cr_garg {
+    uint8_t tag; /* cr_tag */
+    uint32_t len;
+    union {
+        cr_gvalue *value;
+        cr_scalar number;
+        int64_t i;
+        double d;
+        const char *s;
+        const int64_t *ints;
+        const double *floats;
+        const struct cr_garg *list;
+    };
+} cr_garg;
+
+typedef enum { CR_GNODE_CALL, CR_GNODE_CONSTANT, CR_GNODE_IF } cr_gnode_kind;
+
+struct cr_gnode {
+    uint8_t kind;        /* cr_gnode_kind */
+    const cr_op *op;     /* CALL */
+    int arg_count;       /* CALL: op->param_count; IF: 1, the condition */
+    cr_garg *arg;
+    int result_count;    /* CALL: op->result_count; a Tensor[] result counts its items */
+    cr_gvalue **result;
+    cr_tensor *constant; /* CONSTANT: the graph's count */
+    cr_gblock *block[2]; /* IF: then, else */
+    const char *source;  /* "file.py:12", or NULL */
+};
+
+struct cr_gblock {
+    size_t len, cap;
+    cr_gnode **at;
+    int output_count;
+    cr_garg *output; /* CR_TENSOR or CR_NONE */
+};
+
+struct cr_graph {
+    cr_session *session;
+    int input_count;
+    cr_gvalue **input;
+    cr_gblock *body;
+    unsigned values;                                /* made so far */
+    struct cr_gname { const char *name; int used; cr_gvalue *value; } *names;
+    size_t name_count, name_room;
+    struct { size_t len, cap; cr_tensor **at; } constants; /* counted */
+};
+
+/* --- making --- */
+cr_graph *cr_graph_new(cr_session *s);
+/* Gives back the tensors of constants; the session keeps everything else. */
+void cr_graph_drop(cr_graph *g);
+/* `name` may be NULL; it is made unique. */
+cr_gvalue *cr_graph_input(cr_graph *g, const char *name, const cr_gtype *type);
+cr_gblock *cr_graph_block(cr_graph *g);
+/* Appends a call.  `arg` is copied; `results` counts the items of a Tensor[] result.  `names`
+ * are those wanted for the results, made unique; NULL: the operator's. */
+cr_gnode *cr_graph_call(cr_graph *g, cr_gblock *b, const cr_op *op, const cr_garg *arg, int results,
+                        const char *const *names);
+/* Appends a constant; counts `t`. */
+cr_gvalue *cr_graph_constant(cr_graph *g, cr_gblock *b, cr_tensor *t, const char *name);
+/* Appends a choice; the blocks' outputs are its results, equally many in both. */
+cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock *then, cr_gblock *other,
+                      const char *const *names);
+/* The value of that name, or NULL. */
+cr_gvalue *cr_graph_find(const cr_graph *g, const char *name);
+void cr_gblock_return(cr_graph *g, cr_gblock *b, const cr_garg *output, int n);
+/* What is known of `t`, with the session's own sizes. */
+cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t);
+/* A copy of an argument in the graph's session; `map(context, value)` gives the values. */
+typedef cr_gvalue *(*cr_gvalue_map)(void *context, cr_gvalue *v);
+cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *context);
+
+static inline cr_garg cr_garg_value(cr_gvalue *v)
+{
+    return (cr_garg){.tag = v ? CR_TENSOR : CR_NONE, .value = v};
+}
+
+/* Calls fn(context, value) for every value that an argument names. */
+void cr_garg_each(const cr_garg *a, void (*fn)(void *context, cr_gvalue *v), void *context);
+
+/* --- text --- */
+void cr_graph_print(cr_text *out, const cr_graph *g);
+/* Bails with CR_VALUE: "line 3: ...". */
+cr_graph *cr_graph_parse(cr_session *s, const char *text);
+
+/* --- checking --- */
+/* Every value is made once and before it is read, literals have their parameters' types, the
+ * blocks of a choice return equally many.  Bails with CR_VALUE naming the node. */
+void cr_graph_verify(const cr_graph *g);
+
+/* --- passes; each makes a new graph in g's session --- */
+/* Without nodes whose results nobody reads and that write and draw nothing. */
+cr_graph *cr_graph_dead(const cr_graph *g);
+/* Equal calls of the same values become one, where nothing was written in between. */
+cr_graph *cr_graph_common(const cr_graph *g);
+/* Calls of constants become constants, up to CR_GRAPH_FOLD_BYTES each. */
+enum { CR_GRAPH_FOLD_BYTES = 1 << 16 };
+cr_graph *cr_graph_fold(const cr_graph *g);
+/* Rewrites that are exact for every value, -0, infinities and NaN included. */
+cr_graph *cr_graph_simplify(const cr_graph *g);
+/* The call that picks pass `name`: "dead", "common", "fold" or "simplify"; NULL: no such pass. */
+typedef cr_graph *(*cr_graph_pass)(const cr_graph *g);
+cr_graph_pass cr_graph_find_pass(const char *name);
+
+/* --- facts about nodes --- */
+/* The node writes an argument, or draws random numbers: it stays and keeps its place. */
+bool cr_gnode_has_effect(const cr_gnode *n);
+
+/* --- running --- */
+/* Calls the nodes in order through all stages.  `input` is borrowed; output[k] is owned by the
+ * caller, NULL where the graph returns None.  On failure nothing is owned. */
+CR_MUST cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
+
+/* --- recording --- */
+/* Watches the calls of the thread between start and stop.  Calls inside an operator are part
+ * of it and not seen. */
+typedef struct cr_recorder cr_recorder;
+CR_MUST cr_status cr_recorder_new(cr_recorder **out);
+void cr_recorder_drop(cr_recorder *r);
+/* The next input of the graph. */
+CR_MUST cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name);
+/* Makes `r` the thread's recorder; fails with CR_RUNTIME when there is one. */
+CR_MUST cr_status cr_recorder_start(cr_recorder *r);
+void cr_recorder_stop(cr_recorder *r);
+/* Ends the graph with these outputs (NULL: None) and verifies it.  The graph lives as long as
+ * the recorder.  A tensor that came from elsewhere is a constant. */
+CR_MUST cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *output, int n);
+/* Tells the recorder where in the program the next calls are; "" or NULL: unknown. */
+void cr_recorder_at(cr_recorder *r, const char *source);
+cr_recorder *cr_recorder_active(void);
+/* Installs the stage; once, after cr_tensor_start. */
+void cr_graph_start(void);
+
+#endif

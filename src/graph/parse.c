@@ -1,0 +1,506 @@
+/* Reads what print.c writes. */
+#include "graph/graph.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+    cr_session *s;
+    cr_graph *g;
+    const char *at;
+    int line;
+} reader;
+
+/* --- tokens --- */
+
+CR_NORETURN static void complain(reader *r, const char *what, const char *name)
+{
+    cr_bail(r->s, CR_VALUE, "line %d: %s%s%s", r->line, what, *name ? " " : "", name);
+}
+
+static void skip(reader *r)
+{
+    for (;; r->at++) {
+        if (*r->at == '#')
+            while (*r->at && *r->at != '\n')
+                r->at++;
+        if (*r->at == '\n')
+            r->line++;
+        if (!*r->at || !isspace((unsigned char)*r->at))
+            return;
+    }
+}
+
+static bool take(reader *r, const char *sign)
+{
+    size_t n = strlen(sign);
+
+    skip(r);
+    if (strncmp(r->at, sign, n) || (isalnum((unsigned char)sign[n - 1]) &&
+                                    (isalnum((unsigned char)r->at[n]) || r->at[n] == '_')))
+        return false;
+    r->at += n;
+    return true;
+}
+
+static void expect(reader *r, const char *sign)
+{
+    if (!take(r, sign))
+        complain(r, "expected", sign);
+}
+
+static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+static const char *word(reader *r)
+{
+    const char *from;
+
+    skip(r);
+    from = r->at;
+    while (is_word(*r->at) || (*r->at == '.' && is_word(r->at[1])))
+        r->at++;
+    if (r->at == from)
+        complain(r, "expected a name", "");
+    return cr_session_printf(r->s, "%.*s", (int)(r->at - from), from);
+}
+
+static int64_t integer(reader *r)
+{
+    char *end;
+
+    skip(r);
+    int64_t i = strtoll(r->at, &end, 10);
+    if (end == r->at)
+        complain(r, "expected an integer", "");
+    r->at = end;
+    return i;
+}
+
+/* --- values --- */
+
+/* A name that is to be made. */
+static const char *new_name(reader *r)
+{
+    expect(r, "%");
+    const char *name = word(r);
+    if (cr_graph_find(r->g, name))
+        complain(r, "a value is made twice:", name);
+    return name;
+}
+
+static cr_gvalue *value(reader *r)
+{
+    const char *name;
+
+    expect(r, "%");
+    name = word(r);
+    cr_gvalue *v = cr_graph_find(r->g, name);
+    if (!v)
+        complain(r, "no value is called", name);
+    return v;
+}
+
+static bool dtype_of(const char *name, cr_dtype *out)
+{
+    for (int t = 0; t < CR_DTYPE_COUNT; t++)
+        if (!strcmp(cr_dtype_name((cr_dtype)t), name)) {
+            *out = (cr_dtype)t;
+            return true;
+        }
+    return false;
+}
+
+static cr_dtype dtype(reader *r)
+{
+    const char *name = word(r);
+    cr_dtype t;
+
+    if (!dtype_of(name, &t))
+        complain(r, "no dtype is called", name);
+    return t;
+}
+
+static cr_device_kind device(reader *r, const char *name)
+{
+    for (int k = 0; k < CR_DEVICE_COUNT; k++)
+        if (cr_device_of((cr_device_kind)k) && !strcmp(cr_device_of((cr_device_kind)k)->name, name))
+            return (cr_device_kind)k;
+    complain(r, "no device is called", name);
+}
+
+static const int64_t *int_list(reader *r, uint32_t *n)
+{
+    struct {
+        size_t len, cap;
+        int64_t *at;
+    } list = {0};
+
+    expect(r, "[");
+    if (!take(r, "]")) {
+        do
+            CR_PUSH(r->s, &list, integer(r));
+        while (take(r, ","));
+        expect(r, "]");
+    }
+    *n = (uint32_t)list.len;
+    return list.at;
+}
+
+static cr_gtype type(reader *r)
+{
+    cr_gtype t = {.known = true, .device = CR_CPU};
+    uint32_t n;
+
+    t.dtype = (uint8_t)dtype(r);
+    t.size = int_list(r, &n);
+    if (n > CR_MAX_DIMS)
+        complain(r, "too many sizes", "");
+    t.ndim = (uint8_t)n;
+    if (take(r, "by")) {
+        t.stride = int_list(r, &n);
+        if (n != t.ndim)
+            complain(r, "as many strides as sizes are needed", "");
+    }
+    if (take(r, "on"))
+        t.device = (uint8_t)device(r, word(r));
+    t.requires_grad = take(r, "grad");
+    return t;
+}
+
+static cr_gtype maybe_type(reader *r)
+{
+    return take(r, ":") ? type(r) : (cr_gtype){.known = false};
+}
+
+/* --- literals --- */
+
+static double real(reader *r)
+{
+    char *end;
+
+    skip(r);
+    double d = strtod(r->at, &end);
+    if (end == r->at)
+        complain(r, "expected a number", "");
+    r->at = end;
+    return d;
+}
+
+static cr_scalar number(reader *r)
+{
+    const char *from;
+    cr_scalar out = {.category = CR_CAT_COMPLEX};
+
+    if (take(r, "True") || take(r, "False"))
+        return (cr_scalar){.category = CR_CAT_BOOL, .i = r->at[-1] == 'e' && r->at[-2] == 'u'};
+    if (take(r, "complex")) {
+        expect(r, "(");
+        out.c.re = real(r);
+        expect(r, ",");
+        out.c.im = real(r);
+        expect(r, ")");
+        return out;
+    }
+    skip(r);
+    from = r->at;
+    double d = real(r);
+    if (memchr(from, '.', (size_t)(r->at - from)) || isnan(d) || isinf(d) ||
+        memchr(from, 'e', (size_t)(r->at - from)))
+        return cr_scalar_float(d);
+    return cr_scalar_int(strtoll(from, NULL, 10));
+}
+
+static cr_garg string(reader *r)
+{
+    cr_text t = {0};
+    cr_garg a = {.tag = CR_STRING};
+
+    expect(r, "\"");
+    for (; *r->at && *r->at != '"'; r->at++) {
+        if (*r->at == '\\' && r->at[1])
+            r->at++;
+        cr_text_char(&t, *r->at == 'n' && r->at[-1] == '\\' ? '\n' : *r->at);
+    }
+    a.len = (uint32_t)t.len;
+    a.s = cr_session_printf(r->s, "%s", cr_text_str(&t));
+    cr_text_drop(&t);
+    expect(r, "\"");
+    return a;
+}
+
+static cr_garg literal(reader *r, const cr_param *p, cr_type t);
+
+static cr_garg list(reader *r, const cr_param *p, cr_type item, cr_tag tag)
+{
+    struct {
+        size_t len, cap;
+        cr_garg *at;
+    } items = {0};
+
+    expect(r, "[");
+    if (!take(r, "]")) {
+        do
+            CR_PUSH(r->s, &items, literal(r, p, item));
+        while (take(r, ","));
+        expect(r, "]");
+    }
+    return (cr_garg){.tag = (uint8_t)tag, .len = (uint32_t)items.len, .list = items.at};
+}
+
+/* A list of plain integers, truths or floats. */
+static cr_garg plain_list(reader *r, const cr_param *p, cr_type item, cr_tag tag)
+{
+    cr_garg items = list(r, p, item, tag);
+    int64_t *ints = CR_NEW_N(r->s, int64_t, items.len);
+    double *floats = CR_NEW_N(r->s, double, items.len);
+
+    for (uint32_t i = 0; i < items.len; i++) {
+        ints[i] = items.list[i].tag == CR_FLOAT ? 0 : items.list[i].i;
+        floats[i] = items.list[i].d;
+    }
+    if (tag == CR_FLOATS)
+        return (cr_garg){.tag = CR_FLOATS, .len = items.len, .floats = floats};
+    return (cr_garg){.tag = (uint8_t)tag, .len = items.len, .ints = ints};
+}
+
+static cr_garg format(reader *r)
+{
+    static const char *const names[] = {[CR_FORMAT_CONTIGUOUS] = "contiguous_format",
+                                        [CR_FORMAT_PRESERVE] = "preserve_format",
+                                        [CR_FORMAT_CHANNELS_LAST] = "channels_last",
+                                        [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d"};
+    const char *name = word(r);
+
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strcmp(names[i], name))
+            return (cr_garg){.tag = CR_FORMAT_VAL, .i = (int64_t)i};
+    complain(r, "no memory format is called", name);
+}
+
+static cr_garg literal(reader *r, const cr_param *p, cr_type t)
+{
+    skip(r);
+    if (*r->at == '%')
+        return cr_garg_value(value(r));
+    if (take(r, "None"))
+        return (cr_garg){.tag = CR_NONE};
+    switch (t) {
+    case CR_T_TENSOR:
+    case CR_T_SCALAR: return (cr_garg){.tag = CR_NUMBER, .number = number(r)};
+    case CR_T_INT: return (cr_garg){.tag = CR_INT, .i = integer(r)};
+    case CR_T_FLOAT: return (cr_garg){.tag = CR_FLOAT, .d = real(r)};
+    case CR_T_BOOL: return (cr_garg){.tag = CR_TRUTH, .i = number(r).i};
+    case CR_T_TENSORS: return list(r, p, CR_T_TENSOR, CR_TENSORS);
+    case CR_T_SCALARS: return list(r, p, CR_T_SCALAR, CR_NUMBERS);
+    case CR_T_INTS: return plain_list(r, p, CR_T_INT, CR_INTS);
+    case CR_T_FLOATS: return plain_list(r, p, CR_T_FLOAT, CR_FLOATS);
+    case CR_T_BOOLS: return plain_list(r, p, CR_T_BOOL, CR_TRUTHS);
+    case CR_T_STRING: return string(r);
+    case CR_T_DTYPE: return (cr_garg){.tag = CR_DTYPE_VAL, .i = dtype(r)};
+    case CR_T_DEVICE: return (cr_garg){.tag = CR_DEVICE_VAL, .i = device(r, string(r).s)};
+    case CR_T_LAYOUT: expect(r, "strided"); return (cr_garg){.tag = CR_LAYOUT_VAL};
+    case CR_T_FORMAT: return format(r);
+    default: complain(r, "no literal can be given for", p->name);
+    }
+}
+
+/* --- nodes --- */
+
+typedef struct {
+    int count;
+    const char **name;
+    cr_gtype *type;
+} results;
+
+static results result_list(reader *r)
+{
+    results out = {0};
+    size_t room = 0, types = 0;
+
+    do {
+        if ((size_t)out.count == room) {
+            out.name = cr_session_grow(r->s, out.name, (size_t)out.count, &room, sizeof *out.name);
+            out.type = cr_session_grow(r->s, out.type, (size_t)out.count, &types, sizeof *out.type);
+        }
+        out.name[out.count] = new_name(r);
+        out.type[out.count++] = maybe_type(r);
+    } while (take(r, ","));
+    expect(r, "=");
+    return out;
+}
+
+static int param_called(reader *r, const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return i;
+    complain(r, "the operator has no parameter", name);
+}
+
+/* "name=" at the position, else NULL and nothing is read. */
+static const char *keyword(reader *r)
+{
+    const char *from;
+
+    skip(r);
+    from = r->at;
+    while (is_word(*r->at))
+        r->at++;
+    if (r->at > from && *r->at == '=' && isalpha((unsigned char)*from)) {
+        const char *name = cr_session_printf(r->s, "%.*s", (int)(r->at - from), from);
+        r->at++;
+        return name;
+    }
+    r->at = from;
+    return NULL;
+}
+
+static void arguments(reader *r, const cr_op *op, cr_garg *arg)
+{
+    uint64_t given = 0;
+    int next = 0;
+
+    expect(r, "(");
+    if (!take(r, ")")) {
+        do {
+            const char *name = keyword(r);
+            int i = name ? param_called(r, op, name) : next++;
+            if (i >= op->param_count)
+                complain(r, "too many arguments for", op->name);
+            arg[i] = literal(r, &op->param[i], (cr_type)op->param[i].type);
+            given |= (uint64_t)1 << i;
+        } while (take(r, ","));
+        expect(r, ")");
+    }
+    for (int i = 0; i < op->param_count; i++) {
+        const cr_value *d = &op->param[i].preset;
+        if (given >> i & 1)
+            continue;
+        if (!op->param[i].has_default)
+            complain(r, "an argument is missing:", op->param[i].name);
+        arg[i] = (cr_garg){.tag = d->tag, .len = d->len};
+        memcpy(&arg[i].number, &d->number, sizeof d->number);
+    }
+}
+
+static void constant(reader *r, cr_gblock *b, const results *to)
+{
+    cr_gtype t = to->count ? to->type[0] : (cr_gtype){0};
+    cr_tensor *made = NULL;
+
+    if (to->count != 1 || !t.known)
+        complain(r, "a constant has one result of a known type", "");
+    expect(r, "(");
+    if (take(r, "..."))
+        complain(r, "the constant's values are not in the text", "");
+    cr_session_check(r->s, cr_tensor_new(&made, (cr_dtype)t.dtype, CR_CPU, t.ndim, t.size));
+    cr_graph_constant(r->g, b, made, to->name[0]); /* the graph's from here on */
+    cr_drop(made);
+    for (int64_t i = 0; i < made->numel; i++) {
+        if (i)
+            expect(r, ",");
+        cr_scalar_store(number(r), (cr_dtype)t.dtype,
+                        made->data + (size_t)i * cr_dtype_size((cr_dtype)t.dtype));
+    }
+    expect(r, ")");
+}
+
+static void check_count(reader *r, int count, const results *to)
+{
+    if (count != to->count)
+        complain(r, "the number of results is not the operator's", "");
+}
+
+static void set_types(const cr_gnode *n, const results *to)
+{
+    for (int k = 0; k < to->count; k++)
+        n->result[k]->type = to->type[k];
+}
+
+static void block(reader *r, cr_gblock *b);
+
+static void choice(reader *r, cr_gblock *b, const results *to)
+{
+    cr_gvalue *condition = value(r);
+    cr_gblock *then = cr_graph_block(r->g), *other = cr_graph_block(r->g);
+
+    expect(r, "{");
+    block(r, then);
+    expect(r, "}");
+    expect(r, "else");
+    expect(r, "{");
+    block(r, other);
+    expect(r, "}");
+    check_count(r, then->output_count, to);
+    set_types(cr_graph_if(r->g, b, condition, then, other, to->name), to);
+}
+
+static void call(reader *r, cr_gblock *b, const results *to)
+{
+    const char *name = word(r);
+    const cr_op *op = cr_ops_find(name);
+    cr_garg arg[CR_MAX_ARGS];
+
+    if (!op)
+        complain(r, "no operator is called", name);
+    arguments(r, op, arg);
+    bool listed = op->result_count == 1 && op->result[0].type == CR_T_TENSORS;
+    check_count(r, listed ? to->count : op->result_count, to);
+    set_types(cr_graph_call(r->g, b, op, arg, to->count, to->name), to);
+}
+
+static void node(reader *r, cr_gblock *b)
+{
+    results to = {0};
+
+    skip(r);
+    if (*r->at == '%')
+        to = result_list(r);
+    if (take(r, "constant"))
+        constant(r, b, &to);
+    else if (take(r, "if"))
+        choice(r, b, &to);
+    else
+        call(r, b, &to);
+}
+
+static void block(reader *r, cr_gblock *b)
+{
+    struct {
+        size_t len, cap;
+        cr_garg *at;
+    } out = {0};
+
+    while (!take(r, "return"))
+        node(r, b);
+    skip(r);
+    if (*r->at != '}')
+        do
+            CR_PUSH(r->s, &out, take(r, "None") ? (cr_garg){.tag = CR_NONE} : cr_garg_value(value(r)));
+        while (take(r, ","));
+    cr_gblock_return(r->g, b, out.at, (int)out.len);
+}
+
+cr_graph *cr_graph_parse(cr_session *s, const char *text)
+{
+    reader r = {.s = s, .g = cr_graph_new(s), .at = text, .line = 1};
+
+    expect(&r, "graph");
+    expect(&r, "(");
+    if (!take(&r, ")")) {
+        do {
+            const char *name = new_name(&r);
+            cr_gtype t = maybe_type(&r);
+            cr_graph_input(r.g, name, &t);
+        } while (take(&r, ","));
+        expect(&r, ")");
+    }
+    expect(&r, "{");
+    block(&r, r.g->body);
+    expect(&r, "}");
+    skip(&r);
+    if (*r.at)
+        complain(&r, "expected the end of the text", "");
+    return r.g;
+}

@@ -1,0 +1,315 @@
+/* Passes that remove and merge: dead nodes, common subexpressions, constants, exact rewrites.
+ *
+ * Where a graph writes to tensors, values that are equal when they are made may differ later:
+ * such a graph is left as it is by all but the first. */
+#include "graph/rewrite.h"
+#include "base/map.h"
+#include <string.h>
+
+static bool writes_somewhere(const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gnode *n = b->at[i];
+        for (int k = 0; n->kind == CR_GNODE_CALL && k < n->arg_count; k++)
+            if (n->op->param[k].written)
+                return true;
+        for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++)
+            if (writes_somewhere(n->block[k]))
+                return true;
+    }
+    return false;
+}
+
+/* What leaves the graph stays a tensor of its own: the caller may write to it. */
+static bool is_output(const cr_graph *g, const cr_gvalue *v)
+{
+    for (int i = 0; i < g->body->output_count; i++)
+        if (g->body->output[i].tag == CR_TENSOR && g->body->output[i].value == v)
+            return true;
+    return false;
+}
+
+/* --- dead nodes --- */
+
+typedef struct {
+    bool *read; /* by id */
+} live_set;
+
+static void mark(void *context, cr_gvalue *v) { ((live_set *)context)->read[v->id] = true; }
+
+static bool is_read(const live_set *l, const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (l->read[n->result[k]->id])
+            return true;
+    return cr_gnode_has_effect(n);
+}
+
+/* Backwards, so that readers are seen before what they read. */
+static void mark_block(live_set *l, const cr_gblock *b)
+{
+    for (int i = 0; i < b->output_count; i++)
+        cr_garg_each(&b->output[i], mark, l);
+    for (size_t i = b->len; i-- > 0;) {
+        const cr_gnode *n = b->at[i];
+        if (!is_read(l, n))
+            continue;
+        for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++)
+            mark_block(l, n->block[k]);
+        for (int k = 0; k < n->arg_count; k++)
+            cr_garg_each(&n->arg[k], mark, l);
+    }
+}
+
+static bool drop_dead(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+{
+    (void)to;
+    return !is_read(w->context, n);
+}
+
+cr_graph *cr_graph_dead(const cr_graph *g)
+{
+    live_set l = {CR_NEW_N(g->session, bool, g->values)};
+    cr_rewrite w = {.from = g, .node = drop_dead, .context = &l};
+
+    mark_block(&l, g->body);
+    return cr_rewrite_run(&w);
+}
+
+/* --- common subexpressions --- */
+
+/* Calls seen, by a text of block, operator and arguments. */
+typedef struct {
+    const cr_graph *g;
+    cr_graph *out;
+    cr_map seen;
+    cr_text key;
+} call_table;
+
+static void put_bytes(cr_text *t, const void *p, size_t n) { cr_text_put_n(t, p, n); }
+
+static void put_arg(cr_rewrite *w, cr_text *t, const cr_garg *a)
+{
+    put_bytes(t, &a->tag, sizeof a->tag);
+    put_bytes(t, &a->len, sizeof a->len);
+    switch (a->tag) {
+    case CR_NONE: break;
+    case CR_TENSOR: put_bytes(t, &w->now[a->value->id]->id, sizeof(unsigned)); break;
+    case CR_NUMBER:
+        put_bytes(t, &a->number.category, sizeof a->number.category);
+        put_bytes(t, &a->number.c, a->number.category == CR_CAT_COMPLEX ? 16 : 8);
+        break;
+    case CR_STRING: put_bytes(t, a->s, a->len); break;
+    case CR_INTS:
+    case CR_TRUTHS: put_bytes(t, a->ints, a->len * sizeof *a->ints); break;
+    case CR_FLOATS: put_bytes(t, a->floats, a->len * sizeof *a->floats); break;
+    case CR_TENSORS:
+    case CR_NUMBERS:
+        for (uint32_t i = 0; i < a->len; i++)
+            put_arg(w, t, &a->list[i]);
+        break;
+    default: put_bytes(t, &a->i, sizeof a->i);
+    }
+}
+
+static bool share(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+{
+    call_table *c = w->context;
+    cr_gnode *old;
+
+    if (n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n))
+        return false;
+    c->key.len = 0;
+    put_bytes(&c->key, &to, sizeof to);
+    put_bytes(&c->key, &n->op, sizeof n->op);
+    for (int i = 0; i < n->arg_count; i++)
+        put_arg(w, &c->key, &n->arg[i]);
+    cr_session_check(w->to->session, cr_text_status(&c->key));
+    old = cr_map_get(&c->seen, c->key.at, c->key.len);
+    for (int k = 0; old && k < n->result_count; k++)
+        if (is_output(c->g, n->result[k]))
+            return false;
+    if (!old) {
+        old = cr_rewrite_copy(w, to, n);
+        cr_session_check(w->to->session, cr_map_set(&c->seen, c->key.at, c->key.len, old));
+    }
+    for (int k = 0; k < n->result_count; k++)
+        w->now[n->result[k]->id] = old->result[k];
+    return true;
+}
+
+static void run_common(cr_session *s, void *context)
+{
+    call_table *c = context;
+    cr_rewrite w = {.from = c->g, .node = share, .context = c};
+
+    (void)s;
+    c->out = cr_rewrite_run(&w);
+}
+
+cr_graph *cr_graph_common(const cr_graph *g)
+{
+    call_table c = {.g = g, .out = (cr_graph *)(uintptr_t)g};
+    cr_status st = writes_somewhere(g->body) ? CR_OK : cr_session_run(g->session, run_common, &c);
+
+    cr_map_drop(&c.seen);
+    cr_text_drop(&c.key);
+    cr_session_check(g->session, st);
+    return c.out;
+}
+
+/* --- constants --- */
+
+static bool is_constant(const cr_rewrite *w, const cr_garg *a)
+{
+    if (a->tag == CR_TENSOR) {
+        const cr_gvalue *v = w->now[a->value->id];
+        return v->by && v->by->kind == CR_GNODE_CONSTANT;
+    }
+    for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
+        if (!is_constant(w, &a->list[i]))
+            return false;
+    return true;
+}
+
+static bool any_value(const cr_garg *a)
+{
+    for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
+        if (any_value(&a->list[i]))
+            return true;
+    return a->tag == CR_TENSOR;
+}
+
+static bool may_fold(const cr_rewrite *w, const cr_gnode *n)
+{
+    bool any = false;
+
+    if (n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n) || n->op->result_count != 1 ||
+        n->op->result[0].type != CR_T_TENSOR || n->op->result[0].alias || n->op->does == CR_DOES_MAP)
+        return false;
+    for (int i = 0; i < n->arg_count; i++) {
+        if (!is_constant(w, &n->arg[i]))
+            return false;
+        any |= any_value(&n->arg[i]);
+    }
+    return any;
+}
+
+/* The node's result, computed now; NULL when that fails, so that the error comes at run time. */
+static cr_tensor *compute(const cr_rewrite *w, const cr_gnode *n)
+{
+    cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+
+    for (int i = 0; i < n->arg_count; i++) {
+        const cr_garg *a = &n->arg[i];
+        if (a->tag == CR_TENSORS || a->tag == CR_NUMBERS)
+            return NULL;
+        arg[i] = (cr_value){.tag = a->tag, .len = a->len};
+        if (a->tag == CR_TENSOR)
+            arg[i].t = w->now[a->value->id]->by->constant;
+        else
+            memcpy(&arg[i].number, &a->number, sizeof a->number);
+    }
+    return cr_call(n->op, arg, result) ? NULL : result[0].t;
+}
+
+static bool fold(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+{
+    cr_tensor *t = may_fold(w, n) ? compute(w, n) : NULL;
+
+    if (!t || t->numel * (int64_t)cr_dtype_size((cr_dtype)t->dtype) > CR_GRAPH_FOLD_BYTES) {
+        cr_drop(t);
+        return false;
+    }
+    w->now[n->result[0]->id] = cr_graph_constant(w->to, to, t, n->result[0]->name);
+    cr_drop(t);
+    return true;
+}
+
+cr_graph *cr_graph_fold(const cr_graph *g)
+{
+    cr_rewrite w = {.from = g, .node = fold};
+
+    return writes_somewhere(g->body) ? (cr_graph *)(uintptr_t)g : cr_rewrite_run(&w);
+}
+
+/* --- exact rewrites --- */
+
+/* x op 1 or x op 0 that gives x for every x of x's own type. */
+static bool gives_first(const cr_gnode *n)
+{
+    const char *name = n->op->name;
+    const cr_garg *a = n->arg;
+
+    if (n->arg_count < 2 || a[0].tag != CR_TENSOR || a[1].tag != CR_NUMBER || a[1].number.category == CR_CAT_COMPLEX)
+        return false;
+    double y = cr_scalar_as_double(a[1].number);
+    if (!strcmp(name, "mul") || !strcmp(name, "div") || !strcmp(name, "pow"))
+        return y == 1 && (strcmp(name, "div") || n->arg_count == 2 || a[2].tag == CR_NONE);
+    return !strcmp(name, "sub") && y == 0 && !__builtin_signbit(y);
+}
+
+static bool same_type(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->known && b->known && a->dtype == b->dtype && a->device == b->device && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) && !a->stride && !b->stride;
+}
+
+/* neg(neg(x)), logical_not twice on bools and the like: the value that comes back. */
+static cr_gvalue *undone(const cr_rewrite *w, const cr_gnode *n)
+{
+    static const char *const inverse[] = {"neg", "conj", "bitwise_not"};
+    cr_gnode *by;
+
+    if (n->arg_count != 1 || n->arg[0].tag != CR_TENSOR)
+        return NULL;
+    by = w->now[n->arg[0].value->id]->by;
+    if (!by || by->kind != CR_GNODE_CALL || by->op != n->op)
+        return NULL;
+    for (size_t i = 0; i < CR_LEN(inverse); i++)
+        if (!strcmp(n->op->name, inverse[i]))
+            return by->arg[0].tag == CR_TENSOR ? by->arg[0].value : NULL;
+    return NULL;
+}
+
+static bool simplify(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+{
+    cr_gvalue *same = NULL;
+
+    (void)to;
+    if (n->kind != CR_GNODE_CALL || n->result_count != 1 || is_output(w->from, n->result[0]))
+        return false;
+    if (gives_first(n))
+        same = w->now[n->arg[0].value->id];
+    else
+        same = undone(w, n);
+    if (!same || !same_type(&same->type, &n->result[0]->type))
+        return false;
+    w->now[n->result[0]->id] = same;
+    return true;
+}
+
+cr_graph *cr_graph_simplify(const cr_graph *g)
+{
+    cr_rewrite w = {.from = g, .node = simplify};
+
+    return writes_somewhere(g->body) ? (cr_graph *)(uintptr_t)g : cr_rewrite_run(&w);
+}
+
+/* --- by name --- */
+
+cr_graph_pass cr_graph_find_pass(const char *name)
+{
+    static const struct {
+        const char *name;
+        cr_graph_pass pass;
+    } passes[] = {{"dead", cr_graph_dead},
+                  {"common", cr_graph_common},
+                  {"fold", cr_graph_fold},
+                  {"simplify", cr_graph_simplify}};
+
+    for (size_t i = 0; i < CR_LEN(passes); i++)
+        if (!strcmp(passes[i].name, name))
+            return passes[i].pass;
+    return NULL;
+}

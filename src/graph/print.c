@@ -1,0 +1,248 @@
+/* Graphs as text; parse.c reads the same. */
+#include "graph/graph.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Constants up to this many elements print their values. */
+enum { SHOWN = 16 };
+
+/* --- literals --- */
+
+/* Shortest digits that read back as the same number, with a point or an exponent. */
+static void print_float(cr_text *out, double d)
+{
+    char text[32];
+
+    if (isnan(d) || isinf(d)) {
+        cr_text_put(out, isnan(d) ? "nan" : d < 0 ? "-inf" : "inf");
+        return;
+    }
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, d);
+        if (strtod(text, NULL) == d)
+            break;
+    }
+    cr_text_put(out, text);
+    if (!strpbrk(text, ".e"))
+        cr_text_put(out, ".0");
+}
+
+static void print_number(cr_text *out, cr_scalar n)
+{
+    switch (n.category) {
+    case CR_CAT_BOOL: cr_text_put(out, n.i ? "True" : "False"); break;
+    case CR_CAT_INT: cr_text_printf(out, "%lld", (long long)n.i); break;
+    case CR_CAT_FLOAT: print_float(out, n.d); break;
+    default:
+        cr_text_put(out, "complex(");
+        print_float(out, n.c.re);
+        cr_text_put(out, ", ");
+        print_float(out, n.c.im);
+        cr_text_char(out, ')');
+    }
+}
+
+static void print_string(cr_text *out, const char *s, uint32_t n)
+{
+    cr_text_char(out, '"');
+    for (uint32_t i = 0; i < n; i++) {
+        if (s[i] == '"' || s[i] == '\\')
+            cr_text_char(out, '\\');
+        if (s[i] == '\n')
+            cr_text_put(out, "\\n");
+        else
+            cr_text_char(out, s[i]);
+    }
+    cr_text_char(out, '"');
+}
+
+static void print_arg(cr_text *out, const cr_garg *a);
+
+static void print_item(cr_text *out, const cr_garg *a, uint32_t i)
+{
+    switch (a->tag) {
+    case CR_INTS: cr_text_printf(out, "%lld", (long long)a->ints[i]); break;
+    case CR_TRUTHS: cr_text_put(out, a->ints[i] ? "True" : "False"); break;
+    case CR_FLOATS: print_float(out, a->floats[i]); break;
+    default: print_arg(out, &a->list[i]);
+    }
+}
+
+static const char *const formats[] = {[CR_FORMAT_CONTIGUOUS] = "contiguous_format",
+                                      [CR_FORMAT_PRESERVE] = "preserve_format",
+                                      [CR_FORMAT_CHANNELS_LAST] = "channels_last",
+                                      [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d"};
+
+static void print_arg(cr_text *out, const cr_garg *a)
+{
+    switch (a->tag) {
+    case CR_NONE: cr_text_put(out, "None"); break;
+    case CR_TENSOR: cr_text_printf(out, "%%%s", a->value->name); break;
+    case CR_NUMBER: print_number(out, a->number); break;
+    case CR_INT: cr_text_printf(out, "%lld", (long long)a->i); break;
+    case CR_FLOAT: print_float(out, a->d); break;
+    case CR_TRUTH: cr_text_put(out, a->i ? "True" : "False"); break;
+    case CR_DTYPE_VAL: cr_text_put(out, cr_dtype_name((cr_dtype)a->i)); break;
+    case CR_DEVICE_VAL:
+        print_string(out, cr_device_of((cr_device_kind)(a->i & 0xff))->name,
+                     (uint32_t)strlen(cr_device_of((cr_device_kind)(a->i & 0xff))->name));
+        break;
+    case CR_LAYOUT_VAL: cr_text_put(out, "strided"); break;
+    case CR_FORMAT_VAL: cr_text_put(out, formats[a->i]); break;
+    case CR_STRING: print_string(out, a->s, a->len); break;
+    case CR_GENERATOR: cr_text_put(out, "generator"); break;
+    default:
+        cr_text_char(out, '[');
+        for (uint32_t i = 0; i < a->len; i++) {
+            cr_text_put(out, i ? ", " : "");
+            print_item(out, a, i);
+        }
+        cr_text_char(out, ']');
+    }
+}
+
+/* --- types --- */
+
+static void print_list(cr_text *out, int n, const int64_t *at)
+{
+    for (int i = 0; i < n; i++)
+        cr_text_printf(out, "%s%lld", i ? ", " : "", (long long)at[i]);
+}
+
+static void print_type(cr_text *out, const cr_gtype *t)
+{
+    if (!t->known)
+        return;
+    cr_text_printf(out, ": %s[", cr_dtype_name((cr_dtype)t->dtype));
+    print_list(out, t->ndim, t->size);
+    cr_text_char(out, ']');
+    if (t->stride) {
+        cr_text_put(out, " by [");
+        print_list(out, t->ndim, t->stride);
+        cr_text_char(out, ']');
+    }
+    if (t->device != CR_CPU)
+        cr_text_printf(out, " on %s", cr_device_of((cr_device_kind)t->device)->name);
+    if (t->requires_grad)
+        cr_text_put(out, " grad");
+}
+
+/* --- nodes --- */
+
+static bool is_default(const cr_garg *a, const cr_param *p)
+{
+    const cr_value *d = &p->preset;
+
+    if (!p->has_default || a->tag != d->tag)
+        return false;
+    switch (a->tag) {
+    case CR_NONE: return true;
+    case CR_NUMBER:
+        return a->number.category == d->number.category &&
+               cr_scalar_as_double(a->number) == cr_scalar_as_double(d->number);
+    case CR_INT:
+    case CR_TRUTH:
+    case CR_DTYPE_VAL:
+    case CR_FORMAT_VAL:
+    case CR_LAYOUT_VAL: return a->i == d->i;
+    case CR_FLOAT: return a->d == d->d;
+    case CR_STRING: return a->len == d->len && !memcmp(a->s, d->s, a->len);
+    case CR_INTS:
+    case CR_TRUTHS: return a->len == d->len && !memcmp(a->ints, d->ints, a->len * sizeof *a->ints);
+    default: return false;
+    }
+}
+
+/* Arguments by position up to the first that has its default; then by name. */
+static void print_args(cr_text *out, const cr_gnode *n)
+{
+    const char *comma = "";
+    bool named = false;
+
+    for (int i = 0; i < n->arg_count; i++) {
+        const cr_param *p = &n->op->param[i];
+        if (is_default(&n->arg[i], p)) {
+            named = true;
+            continue;
+        }
+        cr_text_put(out, comma);
+        if (named || p->keyword_only)
+            cr_text_printf(out, "%s=", p->name);
+        print_arg(out, &n->arg[i]);
+        comma = ", ";
+    }
+}
+
+static void print_constant(cr_text *out, const cr_gnode *n)
+{
+    const cr_tensor *t = n->constant;
+    const char *p = t->data;
+
+    cr_text_put(out, "constant(");
+    if (t->numel > SHOWN || !t->contiguous || !p) {
+        cr_text_put(out, "...)");
+        return;
+    }
+    for (int64_t i = 0; i < t->numel; i++, p += cr_dtype_size((cr_dtype)t->dtype)) {
+        cr_text_put(out, i ? ", " : "");
+        print_number(out, cr_scalar_load((cr_dtype)t->dtype, p));
+    }
+    cr_text_char(out, ')');
+}
+
+static void print_block(cr_text *out, const cr_gblock *b, size_t indent);
+
+static void print_node(cr_text *out, const cr_gnode *n, size_t indent)
+{
+    cr_text_pad(out, indent, ' ');
+    for (int k = 0; k < n->result_count; k++) {
+        cr_text_printf(out, "%s%%%s", k ? ", " : "", n->result[k]->name);
+        print_type(out, &n->result[k]->type);
+    }
+    cr_text_put(out, n->result_count ? " = " : "");
+    if (n->kind == CR_GNODE_CONSTANT) {
+        print_constant(out, n);
+    } else if (n->kind == CR_GNODE_IF) {
+        cr_text_printf(out, "if %%%s {\n", n->arg[0].value->name);
+        print_block(out, n->block[0], indent + 2);
+        cr_text_pad(out, indent, ' ');
+        cr_text_put(out, "} else {\n");
+        print_block(out, n->block[1], indent + 2);
+        cr_text_pad(out, indent, ' ');
+        cr_text_char(out, '}');
+    } else {
+        cr_text_printf(out, "%s%s%s(", n->op->name, *n->op->overload ? "." : "", n->op->overload);
+        print_args(out, n);
+        cr_text_char(out, ')');
+    }
+    if (n->source)
+        cr_text_printf(out, "  # %s", n->source);
+    cr_text_char(out, '\n');
+}
+
+static void print_block(cr_text *out, const cr_gblock *b, size_t indent)
+{
+    for (size_t i = 0; i < b->len; i++)
+        print_node(out, b->at[i], indent);
+    cr_text_pad(out, indent, ' ');
+    cr_text_put(out, "return");
+    for (int i = 0; i < b->output_count; i++) {
+        cr_text_put(out, i ? ", " : " ");
+        print_arg(out, &b->output[i]);
+    }
+    cr_text_char(out, '\n');
+}
+
+void cr_graph_print(cr_text *out, const cr_graph *g)
+{
+    cr_text_put(out, "graph(");
+    for (int i = 0; i < g->input_count; i++) {
+        cr_text_printf(out, "%s%%%s", i ? ", " : "", g->input[i]->name);
+        print_type(out, &g->input[i]->type);
+    }
+    cr_text_put(out, ") {\n");
+    print_block(out, g->body, 2);
+    cr_text_put(out, "}\n");
+}

@@ -1,0 +1,278 @@
+/* Recording: the first stage writes down every call of the thread.
+ *
+ * A tensor is known by its address; the recorder counts every tensor it has seen, so that no
+ * address comes back as another tensor.  A tensor that nothing recorded has made becomes a
+ * constant of the graph - unless it shares the storage of a tensor that was recorded: then a
+ * view was made by a way that leaves no call, and the graph would silently lose the link. */
+#include "graph/graph.h"
+#include "base/map.h"
+#include <stdio.h>
+#include <string.h>
+
+struct cr_recorder {
+    cr_session session;
+    cr_graph *g;
+    cr_map values;   /* cr_tensor * -> cr_gvalue */
+    cr_map storages; /* cr_storage * of the values */
+    CR_VEC(cr_tensor *) seen;
+    const char *source;
+    cr_status failed; /* the first failure: the record is incomplete */
+    char why[CR_SCRATCH_BYTES];
+    uint32_t was_included;
+};
+
+static CR_THREAD cr_recorder *active;
+
+cr_recorder *cr_recorder_active(void) { return active; }
+
+static void new_graph(cr_session *s, void *context)
+{
+    ((cr_recorder *)context)->g = cr_graph_new(s);
+}
+
+cr_status cr_recorder_new(cr_recorder **out)
+{
+    cr_recorder *r = cr_alloc_zero(sizeof *r);
+    cr_status st;
+
+    if (!r)
+        return CR_MEMORY;
+    st = cr_session_run(&r->session, new_graph, r);
+    if (st) {
+        cr_recorder_drop(r);
+        return st;
+    }
+    *out = r;
+    return CR_OK;
+}
+
+void cr_recorder_drop(cr_recorder *r)
+{
+    if (!r)
+        return;
+    if (active == r)
+        cr_recorder_stop(r);
+    for (size_t i = 0; i < r->seen.len; i++)
+        cr_drop(r->seen.at[i]);
+    cr_vec_drop(&r->seen);
+    cr_map_drop(&r->values);
+    cr_map_drop(&r->storages);
+    cr_graph_drop(r->g);
+    cr_session_drop(&r->session);
+    cr_free(r);
+}
+
+/* --- tensors and values --- */
+
+static cr_gvalue *known(const cr_recorder *r, const cr_tensor *t)
+{
+    return cr_map_get(&r->values, (const char *)&t, sizeof t);
+}
+
+static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
+{
+    cr_session *s = &r->session;
+
+    cr_session_check(s, cr_vec_reserve(&r->seen, 1));
+    cr_session_check(s, cr_map_set(&r->values, (const char *)&t, sizeof t, v));
+    cr_session_check(s, cr_map_set(&r->storages, (const char *)&t->storage, sizeof t->storage, v));
+    cr_vec_put(&r->seen, cr_keep(t));
+}
+
+static cr_gvalue *value_of(cr_recorder *r, cr_tensor *t)
+{
+    cr_gvalue *v = known(r, t), *base;
+
+    if (v)
+        return v;
+    base = cr_map_get(&r->storages, (const char *)&t->storage, sizeof t->storage);
+    if (base)
+        cr_bail(&r->session, CR_RUNTIME,
+                "a view of %%%s was made in a way that recording does not see", base->name);
+    v = cr_graph_constant(r->g, r->g->body, t, NULL);
+    know(r, t, v);
+    return v;
+}
+
+/* --- one call --- */
+
+typedef struct {
+    cr_recorder *r;
+    const cr_op *op;
+    const cr_value *arg;
+    cr_value *result;
+    cr_garg made[CR_MAX_ARGS];
+} call_record;
+
+static cr_garg arg_of(call_record *c, const cr_value *v)
+{
+    cr_garg a = {.tag = v->tag, .len = v->len};
+
+    switch (v->tag) {
+    case CR_TENSOR:
+        /* A number that was wrapped on the way is a literal again. */
+        if (v->t->number && !known(c->r, v->t)) {
+            cr_scalar s;
+            cr_session_check(&c->r->session, cr_tensor_item(&s, v->t));
+            return (cr_garg){.tag = CR_NUMBER, .number = s};
+        }
+        return cr_garg_value(value_of(c->r, v->t));
+    case CR_TENSORS:
+    case CR_NUMBERS: {
+        cr_garg *list = CR_NEW_N(&c->r->session, cr_garg, v->len);
+        for (uint32_t i = 0; i < v->len; i++)
+            list[i] = arg_of(c, &v->list[i]);
+        a.list = list;
+        return a;
+    }
+    case CR_VIEW: cr_bail(&c->r->session, CR_RUNTIME, "%s reads plain memory", c->op->name);
+    case CR_GENERATOR:
+        if (v->generator)
+            cr_bail(&c->r->session, CR_RUNTIME, "%s draws from a generator of its own", c->op->name);
+        return a;
+    default: memcpy(&a.number, &v->number, sizeof a.number); return a;
+    }
+}
+
+static void record_args(cr_session *s, void *context)
+{
+    call_record *c = context;
+
+    (void)s;
+    for (int i = 0; i < c->op->param_count; i++)
+        c->made[i] = arg_of(c, &c->arg[i]);
+}
+
+static void know_result(call_record *c, cr_gvalue *v, cr_tensor *t)
+{
+    v->type = cr_gtype_of(&c->r->session, t);
+    know(c->r, t, v);
+}
+
+static void record_results(cr_session *s, void *context)
+{
+    call_record *c = context;
+    cr_recorder *r = c->r;
+    const cr_value *list = c->result;
+    int n = c->op->result_count;
+
+    (void)s;
+    if (n == 1 && c->result[0].tag == CR_TENSORS) {
+        list = c->result[0].list;
+        n = (int)c->result[0].len;
+    }
+    cr_gnode *node = cr_graph_call(r->g, r->g->body, c->op, c->made, n, NULL);
+    node->source = r->source;
+    for (int k = 0; k < n; k++) {
+        if (list[k].tag == CR_TENSOR)
+            know_result(c, node->result[k], list[k].t);
+        else if (list[k].tag != CR_NONE)
+            cr_bail(&r->session, CR_RUNTIME, "%s gives a number, which no graph holds", c->op->name);
+    }
+}
+
+static void note_failure(cr_recorder *r, cr_status st)
+{
+    if (!st || r->failed)
+        return;
+    r->failed = st;
+    snprintf(r->why, sizeof r->why, "%s", cr_error_message());
+}
+
+static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    call_record c = {.r = active, .op = op, .arg = arg, .result = result};
+
+    if (!active || active->failed)
+        return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    note_failure(active, cr_session_run(&active->session, record_args, &c));
+    CR_TRY(cr_call_below(CR_STAGE_CAPTURE, op, arg, result));
+    if (active && !active->failed)
+        note_failure(active, cr_session_run(&active->session, record_results, &c));
+    return CR_OK;
+}
+
+/* --- from start to end --- */
+
+typedef struct {
+    cr_recorder *r;
+    cr_tensor *t;
+    const char *name;
+    cr_tensor *const *output;
+    int n;
+} step;
+
+static void add_input(cr_session *s, void *context)
+{
+    step *x = context;
+    cr_gtype type = cr_gtype_of(s, x->t);
+
+    if (known(x->r, x->t))
+        cr_bail(s, CR_VALUE, "a tensor is an input twice");
+    know(x->r, x->t, cr_graph_input(x->r->g, x->name, &type));
+}
+
+cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name)
+{
+    step x = {.r = r, .t = t, .name = name};
+
+    return cr_session_run(&r->session, add_input, &x);
+}
+
+cr_status cr_recorder_start(cr_recorder *r)
+{
+    if (active)
+        return cr_fail(CR_RUNTIME, "calls of this thread are being recorded already");
+    active = r;
+    r->was_included = cr_thread.include & CR_STAGE_BIT(CAPTURE);
+    cr_thread.include |= CR_STAGE_BIT(CAPTURE);
+    return CR_OK;
+}
+
+void cr_recorder_stop(cr_recorder *r)
+{
+    if (active != r)
+        return;
+    active = NULL;
+    cr_thread.include = (cr_thread.include & ~CR_STAGE_BIT(CAPTURE)) | r->was_included;
+}
+
+static void set_source(cr_session *s, void *context)
+{
+    step *x = context;
+
+    x->r->source = cr_session_text(s, x->name);
+}
+
+void cr_recorder_at(cr_recorder *r, const char *source)
+{
+    step x = {.r = r, .name = source};
+
+    if (!source || !*source || cr_session_run(&r->session, set_source, &x))
+        r->source = NULL;
+}
+
+static void finish(cr_session *s, void *context)
+{
+    step *x = context;
+    cr_garg *out = CR_NEW_N(s, cr_garg, x->n);
+
+    for (int i = 0; i < x->n; i++)
+        out[i] = cr_garg_value(x->output[i] ? value_of(x->r, x->output[i]) : NULL);
+    cr_gblock_return(x->r->g, x->r->g->body, out, x->n);
+    cr_graph_verify(x->r->g);
+}
+
+cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *output, int n)
+{
+    step x = {.r = r, .output = output, .n = n};
+
+    cr_recorder_stop(r);
+    if (r->failed)
+        return cr_fail(r->failed, "%s", r->why);
+    CR_TRY(cr_session_run(&r->session, finish, &x));
+    *out = r->g;
+    return CR_OK;
+}
+
+void cr_graph_start(void) { cr_stage_fns[CR_STAGE_CAPTURE] = capture_stage; }

@@ -1,0 +1,68 @@
+/* Copying a graph node by node. */
+#include "graph/rewrite.h"
+
+cr_gvalue *cr_rewrite_value(void *rewrite, cr_gvalue *v)
+{
+    return ((cr_rewrite *)rewrite)->now[v->id];
+}
+
+static void copy_block(cr_rewrite *w, cr_gblock *to, const cr_gblock *from)
+{
+    cr_garg *output = CR_NEW_N(w->to->session, cr_garg, from->output_count);
+
+    for (size_t i = 0; i < from->len; i++)
+        if (!w->node(w, to, from->at[i]))
+            cr_rewrite_copy(w, to, from->at[i]);
+    for (int i = 0; i < from->output_count; i++)
+        output[i] = cr_garg_copy(w->to, &from->output[i], cr_rewrite_value, w);
+    cr_gblock_return(w->to, to, output, from->output_count);
+}
+
+static cr_gnode *copy_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, const char *const *names)
+{
+    cr_garg arg[CR_MAX_ARGS];
+    cr_gblock *block[2];
+
+    for (int i = 0; i < n->arg_count; i++)
+        arg[i] = cr_garg_copy(w->to, &n->arg[i], cr_rewrite_value, w);
+    switch ((cr_gnode_kind)n->kind) {
+    case CR_GNODE_CONSTANT: return cr_graph_constant(w->to, to, n->constant, names[0])->by;
+    case CR_GNODE_IF:
+        for (int k = 0; k < 2; k++) {
+            block[k] = cr_graph_block(w->to);
+            copy_block(w, block[k], n->block[k]);
+        }
+        return cr_graph_if(w->to, to, arg[0].value, block[0], block[1], names);
+    case CR_GNODE_CALL: break;
+    }
+    return cr_graph_call(w->to, to, n->op, arg, n->result_count, names);
+}
+
+cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+{
+    const char **names = CR_NEW_N(w->to->session, const char *, n->result_count);
+    cr_gnode *copy;
+
+    for (int k = 0; k < n->result_count; k++)
+        names[k] = n->result[k]->name;
+    copy = copy_node(w, to, n, names);
+    copy->source = n->source;
+    for (int k = 0; k < n->result_count; k++) {
+        copy->result[k]->type = n->result[k]->type;
+        w->now[n->result[k]->id] = copy->result[k];
+    }
+    return copy;
+}
+
+cr_graph *cr_rewrite_run(cr_rewrite *w)
+{
+    cr_session *s = w->from->session;
+
+    w->to = cr_graph_new(s);
+    w->now = CR_NEW_N(s, cr_gvalue *, w->from->values);
+    for (int i = 0; i < w->from->input_count; i++)
+        w->now[w->from->input[i]->id] =
+            cr_graph_input(w->to, w->from->input[i]->name, &w->from->input[i]->type);
+    copy_block(w, w->to->body, w->from->body);
+    return w->to;
+}

@@ -1,0 +1,183 @@
+/* Running a graph: its nodes in order, through all stages. */
+#include "graph/graph.h"
+#include <string.h>
+
+/* Tensors by value id; a value goes when its last reader has run. */
+typedef struct {
+    const cr_graph *g;
+    cr_tensor **at;
+    uint32_t *readers; /* still to come */
+} machine;
+
+/* --- readers --- */
+
+static void count_reader(void *context, cr_gvalue *v) { ((machine *)context)->readers[v->id]++; }
+
+static void count_block(machine *m, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gnode *n = b->at[i];
+        for (int k = 0; k < n->arg_count; k++)
+            cr_garg_each(&n->arg[k], count_reader, m);
+        for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++)
+            count_block(m, n->block[k]);
+    }
+    for (int i = 0; i < b->output_count; i++)
+        cr_garg_each(&b->output[i], count_reader, m);
+}
+
+static void put(machine *m, const cr_gvalue *v, cr_tensor *t)
+{
+    cr_drop(m->at[v->id]);
+    m->at[v->id] = m->readers[v->id] ? t : NULL;
+    if (!m->readers[v->id])
+        cr_drop(t);
+}
+
+static void read_once(void *context, cr_gvalue *v)
+{
+    machine *m = context;
+
+    if (--m->readers[v->id])
+        return;
+    cr_drop(m->at[v->id]);
+    m->at[v->id] = NULL;
+}
+
+static void read_block(machine *m, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gnode *n = b->at[i];
+        for (int k = 0; k < n->arg_count; k++)
+            cr_garg_each(&n->arg[k], read_once, m);
+        for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++)
+            read_block(m, n->block[k]);
+    }
+    for (int i = 0; i < b->output_count; i++)
+        cr_garg_each(&b->output[i], read_once, m);
+}
+
+/* --- arguments --- */
+
+static cr_status load(cr_value *out, const machine *m, const cr_garg *a, cr_arena *room)
+{
+    *out = (cr_value){.tag = a->tag, .len = a->len};
+    if (a->tag == CR_TENSOR) {
+        *out = cr_of_tensor(m->at[a->value->id]);
+        return CR_OK;
+    }
+    if (a->tag != CR_TENSORS && a->tag != CR_NUMBERS) {
+        memcpy(&out->number, &a->number, sizeof a->number); /* the largest member */
+        return CR_OK;
+    }
+    cr_value *list = cr_arena_get(room, a->len * sizeof *list + 1);
+    if (!list)
+        return CR_MEMORY;
+    for (uint32_t i = 0; i < a->len; i++)
+        CR_TRY(load(&list[i], m, &a->list[i], room));
+    out->list = list;
+    return CR_OK;
+}
+
+/* --- nodes --- */
+
+static cr_status run_block(machine *m, const cr_gblock *b);
+
+/* The items of a Tensor[] result. */
+static void put_list(machine *m, const cr_gnode *n, cr_value *v)
+{
+    cr_value *list = (cr_value *)(uintptr_t)v->list;
+
+    for (uint32_t i = 0; i < v->len && (int)i < n->result_count; i++) {
+        put(m, n->result[i], list[i].tag == CR_TENSOR ? list[i].t : NULL);
+        list[i].tag = CR_NONE;
+    }
+    cr_drop_values(v, 1);
+}
+
+static cr_status run_call(machine *m, const cr_gnode *n)
+{
+    cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+    cr_arena room = {0};
+    cr_status st = CR_OK;
+
+    for (int i = 0; !st && i < n->arg_count; i++)
+        st = load(&arg[i], m, &n->arg[i], &room);
+    if (!st)
+        st = cr_call(n->op, arg, result);
+    cr_arena_drop(&room);
+    CR_TRY(st);
+    if (n->op->result_count == 1 && result[0].tag == CR_TENSORS) {
+        if ((int)result[0].len != n->result_count) {
+            cr_drop_values(result, 1);
+            return cr_fail(CR_RUNTIME, "%s returned %u tensors, the graph has %d", n->op->name,
+                           (unsigned)result[0].len, n->result_count);
+        }
+        put_list(m, n, &result[0]);
+    } else {
+        for (int k = 0; k < n->result_count; k++)
+            put(m, n->result[k], result[k].tag == CR_TENSOR ? result[k].t : NULL);
+    }
+    return CR_OK;
+}
+
+static cr_status run_if(machine *m, const cr_gnode *n)
+{
+    cr_scalar truth;
+    cr_tensor *out;
+
+    CR_TRY(cr_tensor_item(&truth, m->at[n->arg[0].value->id]));
+    int k = cr_scalar_as_double(truth) != 0 ? 0 : 1;
+    CR_TRY(run_block(m, n->block[k]));
+    for (int i = 0; i < n->result_count; i++) {
+        const cr_garg *a = &n->block[k]->output[i];
+        out = a->tag == CR_TENSOR ? cr_keep(m->at[a->value->id]) : NULL;
+        cr_garg_each(a, read_once, m);
+        put(m, n->result[i], out);
+    }
+    read_block(m, n->block[!k]);
+    return CR_OK;
+}
+
+static cr_status run_node(machine *m, const cr_gnode *n)
+{
+    if (n->kind == CR_GNODE_CONSTANT)
+        put(m, n->result[0], cr_keep(n->constant));
+    else if (n->kind == CR_GNODE_IF)
+        CR_TRY(run_if(m, n));
+    else
+        CR_TRY(run_call(m, n));
+    for (int i = 0; i < n->arg_count; i++)
+        cr_garg_each(&n->arg[i], read_once, m);
+    return CR_OK;
+}
+
+static cr_status run_block(machine *m, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++)
+        CR_TRY(run_node(m, b->at[i]));
+    return CR_OK;
+}
+
+cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
+{
+    machine m = {g, cr_alloc_zero((g->values + 1) * sizeof *m.at),
+                 cr_alloc_zero((g->values + 1) * sizeof *m.readers)};
+    cr_status st = m.at && m.readers ? CR_OK : CR_MEMORY;
+
+    if (!st) {
+        count_block(&m, g->body);
+        for (int i = 0; i < g->input_count; i++)
+            put(&m, g->input[i], cr_keep(input[i]));
+        st = run_block(&m, g->body);
+    }
+    for (int i = 0; !st && i < g->body->output_count; i++) {
+        const cr_garg *a = &g->body->output[i];
+        output[i] = a->tag == CR_TENSOR ? cr_keep(m.at[a->value->id]) : NULL;
+    }
+    for (unsigned i = 0; m.at && i < g->values; i++)
+        cr_drop(m.at[i]);
+    cr_free(m.at);
+    cr_free(m.readers);
+    return st;
+}

@@ -1,0 +1,118 @@
+/* What must hold of every graph. */
+#include "graph/graph.h"
+
+typedef struct {
+    const cr_graph *g;
+    const cr_gnode *node;
+    bool *made; /* by value id */
+} checker;
+
+CR_NORETURN static void wrong(checker *c, const char *what, const char *name)
+{
+    cr_text t = {0};
+    const cr_gnode *n = c->node;
+    const char *where = n && n->result_count ? n->result[0]->name : n ? n->op->name : "return";
+    char *text;
+
+    cr_text_printf(&t, "%s%s: %s%s%s", n && n->result_count ? "%" : "", where, what, *name ? " " : "", name);
+    text = cr_session_text(c->g->session, cr_text_str(&t));
+    cr_text_drop(&t);
+    cr_bail(c->g->session, CR_VALUE, "%s", text);
+}
+
+static void check_read(void *context, cr_gvalue *v)
+{
+    checker *c = context;
+
+    if (!v || v->id >= c->g->values || !c->made[v->id])
+        wrong(c, "reads a value that is not made before:", v ? v->name : "(none)");
+}
+
+static void make(checker *c, const cr_gvalue *v)
+{
+    if (v->id >= c->g->values || c->made[v->id])
+        wrong(c, "makes a value twice:", v->name);
+    c->made[v->id] = true;
+}
+
+/* The tags that a literal of a type may have. */
+static bool fits(const cr_param *p, const cr_garg *a)
+{
+    if (a->tag == CR_NONE)
+        return p->optional || p->type == CR_T_TENSOR || (p->has_default && p->preset.tag == CR_NONE);
+    switch ((cr_type)p->type) {
+    case CR_T_TENSOR: return a->tag == CR_TENSOR || (a->tag == CR_NUMBER && p->number);
+    case CR_T_TENSORS: return a->tag == CR_TENSORS;
+    case CR_T_SCALAR: return a->tag == CR_NUMBER;
+    case CR_T_SCALARS: return a->tag == CR_NUMBERS;
+    case CR_T_INT: return a->tag == CR_INT;
+    case CR_T_INTS: return a->tag == CR_INTS;
+    case CR_T_FLOAT: return a->tag == CR_FLOAT;
+    case CR_T_FLOATS: return a->tag == CR_FLOATS;
+    case CR_T_BOOL: return a->tag == CR_TRUTH;
+    case CR_T_BOOLS: return a->tag == CR_TRUTHS;
+    case CR_T_STRING: return a->tag == CR_STRING;
+    case CR_T_DTYPE: return a->tag == CR_DTYPE_VAL;
+    case CR_T_LAYOUT: return a->tag == CR_LAYOUT_VAL;
+    case CR_T_DEVICE: return a->tag == CR_DEVICE_VAL;
+    case CR_T_FORMAT: return a->tag == CR_FORMAT_VAL;
+    case CR_T_GENERATOR: return a->tag == CR_GENERATOR;
+    }
+    return false;
+}
+
+static void check_call(checker *c, const cr_gnode *n)
+{
+    if (n->arg_count != n->op->param_count)
+        wrong(c, "has a wrong number of arguments for", n->op->name);
+    for (int i = 0; i < n->arg_count; i++)
+        if (!fits(&n->op->param[i], &n->arg[i]))
+            wrong(c, "a literal does not fit the parameter", n->op->param[i].name);
+}
+
+static void check_block(checker *c, const cr_gblock *b);
+
+static void check_node(checker *c, const cr_gnode *n)
+{
+    c->node = n;
+    for (int i = 0; i < n->arg_count; i++)
+        cr_garg_each(&n->arg[i], check_read, c);
+    if (n->kind == CR_GNODE_CALL)
+        check_call(c, n);
+    for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++) {
+        check_block(c, n->block[k]);
+        c->node = n;
+        if (n->block[k]->output_count != n->result_count)
+            wrong(c, "a block returns another number of values than", n->result[0]->name);
+    }
+    for (int k = 0; k < n->result_count; k++)
+        make(c, n->result[k]);
+}
+
+static void forget(checker *c, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++)
+        for (int k = 0; k < b->at[i]->result_count; k++)
+            c->made[b->at[i]->result[k]->id] = false;
+}
+
+static void check_block(checker *c, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++)
+        check_node(c, b->at[i]);
+    c->node = NULL;
+    for (int i = 0; i < b->output_count; i++)
+        if (b->output[i].tag != CR_NONE)
+            check_read(c, b->output[i].tag == CR_TENSOR ? b->output[i].value : NULL);
+    if (b != c->g->body)
+        forget(c, b); /* not to be read outside */
+}
+
+void cr_graph_verify(const cr_graph *g)
+{
+    checker c = {.g = g, .made = CR_NEW_N(g->session, bool, g->values)};
+
+    for (int i = 0; i < g->input_count; i++)
+        make(&c, g->input[i]);
+    check_block(&c, g->body);
+}

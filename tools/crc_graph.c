@@ -1,0 +1,104 @@
+/* Graphs in crc: text in, passes, text out. */
+#include "crc.h"
+#include "autograd/autograd.h"
+#include "graph/graph.h"
+#include <stdio.h>
+#include <string.h>
+
+typedef struct {
+    const char *text;
+    char passes[128];
+    cr_text *out;
+    cr_graph *last; /* holds the constants */
+} graph_job;
+
+bool crc_is_graph(const char *text)
+{
+    while (*text == '#')
+        text = strchr(text, '\n') ? strchr(text, '\n') + 1 : "";
+    return !strncmp(text, "graph", 5);
+}
+
+/* Inputs for `run`: 1, 2, 3, ... in the type stated. */
+static cr_tensor *ramp(cr_session *s, const cr_gvalue *v)
+{
+    cr_tensor *t = NULL;
+
+    if (!v->type.known)
+        cr_bail(s, CR_VALUE, "%%%s needs a type", v->name);
+    cr_session_check(s, cr_tensor_new(&t, (cr_dtype)v->type.dtype, CR_CPU, v->type.ndim, v->type.size));
+    for (int64_t i = 0; i < t->numel; i++)
+        cr_scalar_store(cr_scalar_int(i + 1), (cr_dtype)t->dtype,
+                        t->data + (size_t)i * cr_dtype_size((cr_dtype)t->dtype));
+    return t;
+}
+
+static void print_tensor(cr_text *out, const cr_tensor *t)
+{
+    for (int64_t i = 0; t && i < t->numel; i++)
+        cr_text_printf(out, "%s%.9g", i ? " " : "",
+                       cr_scalar_as_double(cr_scalar_load((cr_dtype)t->dtype,
+                                                          t->data + (size_t)i * cr_dtype_size((cr_dtype)t->dtype))));
+    cr_text_put(out, t ? "\n" : "None\n");
+}
+
+static void run(cr_session *s, graph_job *j, const cr_graph *g)
+{
+    cr_tensor **in = CR_NEW_N(s, cr_tensor *, g->input_count);
+    cr_tensor **out = CR_NEW_N(s, cr_tensor *, g->body->output_count);
+    cr_status st;
+
+    for (int i = 0; i < g->input_count; i++)
+        in[i] = ramp(s, g->input[i]);
+    st = cr_graph_run(g, in, out);
+    for (int i = 0; i < g->input_count; i++)
+        cr_drop(in[i]);
+    cr_session_check(s, st);
+    for (int i = 0; i < g->body->output_count; i++) {
+        print_tensor(j->out, out[i]);
+        cr_drop(out[i]);
+    }
+}
+
+static void run_passes(cr_session *s, void *context)
+{
+    graph_job *j = context;
+    cr_graph *g = j->last = cr_graph_parse(s, j->text);
+    char *rest = j->passes, *name;
+
+    while ((name = strtok_r(rest, " ", &rest))) {
+        cr_graph_pass pass = cr_graph_find_pass(name);
+        cr_graph_verify(g);
+        if (!strcmp(name, "run")) {
+            run(s, j, g);
+            return;
+        }
+        if (!strcmp(name, "print") || !strcmp(name, "verify"))
+            continue;
+        if (!pass)
+            cr_bail(s, CR_VALUE, "no pass is called '%s'", name);
+        cr_graph *next = pass(g);
+        if (next != g) {
+            cr_graph_drop(g);
+            j->last = g = next;
+        }
+        cr_graph_verify(g);
+    }
+    cr_graph_print(j->out, g);
+}
+
+cr_status crc_graph_pass(cr_text *out, const char *passes, const char *text)
+{
+    graph_job j = {.text = text, .out = out};
+    cr_session s = {.status = CR_OK};
+    cr_status st = cr_tensor_start();
+
+    snprintf(j.passes, sizeof j.passes, "%s", passes);
+    if (!st)
+        st = cr_autograd_start();
+    if (!st)
+        st = cr_session_run(&s, run_passes, &j);
+    cr_graph_drop(j.last);
+    cr_session_drop(&s);
+    return st;
+}
