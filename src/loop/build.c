@@ -171,7 +171,7 @@ static value eval_constant(frame *f, const cr_rule *r)
     static const struct {
         const char *name;
         double number;
-    } known[] = {{"inf", INFINITY}, {"nan", NAN}, {"pi", M_PI}, {"ln2", M_LN2}};
+    } known[] = {{"inf", (double)INFINITY}, {"nan", (double)NAN}, {"pi", M_PI}, {"ln2", M_LN2}};
     cr_dtype t = cr_dtype_find(r->name);
 
     for (size_t i = 0; i < CR_LEN(known); i++)

@@ -386,9 +386,9 @@ cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t)
     case CR_FN_mul: return cr_scalar_int(1);
     case CR_FN_and: return cr_scalar_int(-1);
     case CR_FN_maximum:
-        return !whole ? cr_scalar_float(-INFINITY) : cr_scalar_int(t == CR_U8 ? 0 : -most - 1);
+        return !whole ? cr_scalar_float(-(double)INFINITY) : cr_scalar_int(t == CR_U8 ? 0 : -most - 1);
     case CR_FN_minimum:
-        return !whole ? cr_scalar_float(INFINITY) : cr_scalar_int(t == CR_U8 ? 255 : most);
+        return !whole ? cr_scalar_float((double)INFINITY) : cr_scalar_int(t == CR_U8 ? 255 : most);
     default: return cr_scalar_int(0);
     }
 }

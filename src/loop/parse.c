@@ -223,9 +223,9 @@ static operand parse_param(parser *p, const char *name)
 static bool parse_constant(const char *name, operand *out)
 {
     if (!strcmp(name, "inf"))
-        *out = of_number(cr_scalar_float(INFINITY));
+        *out = of_number(cr_scalar_float((double)INFINITY));
     else if (!strcmp(name, "nan"))
-        *out = of_number(cr_scalar_float(NAN));
+        *out = of_number(cr_scalar_float((double)NAN));
     else
         return false;
     return true;
