@@ -107,7 +107,7 @@ test-cxx: test-installed
 	$(B)/easy-cxx
 
 test-full: test
-	@TOOLS="valgrind clang-14 libomp-14-dev" sh tools/deps.sh $(PYTHON) $(VENV) mpmath
+	@TOOLS="clang-14 libomp-14-dev" sh tools/deps.sh $(PYTHON) $(VENV) mpmath
 	$(MAKE) --no-print-directory test-ulp-full test-remez PYTHON=$(VENV)/bin/python
 	$(MAKE) --no-print-directory test-clang
 	$(MAKE) --no-print-directory test-cxx
