@@ -85,6 +85,26 @@ test-asan:
 	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' RUN_UNDER='$(ASAN_PY)' \
 	    FLAVOUR_PYTEST=--ignore=tests/python/test_data.py test-flavour-python
 
+# Races of threads: of a region (plain ones in this flavour, see base/parallel.c), of the
+# compiler, of backward, of the loader.  Reports go to files, since pytest keeps what its tests
+# print, and children's too; a child may be forked although there were threads.
+TSAN_FLAVOUR = -fsanitize=thread -fno-omit-frame-pointer
+TSAN_LOG     = $(abspath $(B))/report
+TSAN_ENV     = CR_THREADS=4 OPENBLAS_NUM_THREADS=1 \
+               TSAN_OPTIONS=suppressions=$(abspath tools/tsan.supp):die_after_fork=0:history_size=4:log_path=$(TSAN_LOG)
+TSAN_PY      = LD_PRELOAD="$(shell $(CC) -print-file-name=libtsan.so)" PYTHONMALLOC=malloc $(TSAN_ENV)
+TSAN_TESTS   = tests/python/test_threads.py tests/python/test_data.py tests/python/test_optim.py
+.PHONY: test-tsan test-tsan-flavour
+test-tsan:
+	$(MAKE) --no-print-directory B=$(B)/tsan FLAVOUR='$(TSAN_FLAVOUR)' -j$(JOBS) tests-build pkg
+	$(MAKE) --no-print-directory B=$(B)/tsan FLAVOUR='$(TSAN_FLAVOUR)' test-tsan-flavour
+test-tsan-flavour: RUN_UNDER = $(TSAN_PY)
+test-tsan-flavour:
+	@rm -f $(TSAN_LOG).*
+	@$(TSAN_ENV) sh tools/run_c_tests.sh $(TEST_BIN) || { cat $(TSAN_LOG).*; exit 1; }
+	$(PYTEST) -x $(TSAN_TESTS)
+	@! cat $(TSAN_LOG).* 2>/dev/null
+
 # Capacity one everywhere, growth always moves, released blocks are overwritten.
 test-mean:
 	$(MAKE) --no-print-directory B=$(B)/mean FLAVOUR=-DCR_MEAN -j$(JOBS) tests-build pkg
@@ -114,4 +134,5 @@ test-full: test
 	$(MAKE) --no-print-directory test-valgrind
 	$(MAKE) --no-print-directory test-mean
 	$(MAKE) --no-print-directory test-asan
+	$(MAKE) --no-print-directory test-tsan
 	@echo "test-full: everything passed"

@@ -13,7 +13,7 @@ static _Atomic int wanted; /* 0: not yet decided */
 
 static void before_fork(void)
 {
-    if (!omp_in_parallel())
+    if (!cr_in_parallel())
         omp_pause_resource_all(omp_pause_hard);
 }
 
@@ -61,7 +61,64 @@ cr_status cr_set_threads(int n)
     return CR_OK;
 }
 
+#ifndef __SANITIZE_THREAD__
+
 bool cr_in_parallel(void) { return omp_in_parallel(); }
+
+static void run_parts(int64_t n, int64_t parts, cr_range_fn fn, void *context)
+{
+#pragma omp parallel for num_threads((int)parts) schedule(static, 1)
+    for (int64_t p = 0; p < parts; p++)
+        fn(context, n * p / parts, n * (p + 1) / parts);
+}
+
+#else
+
+/* The sanitizer does not see libgomp's barriers, so it is given a region of plain threads. */
+
+static CR_THREAD_COLD bool inside;
+
+bool cr_in_parallel(void) { return inside; }
+
+typedef struct {
+    pthread_t thread;
+    bool started;
+    int64_t begin, end;
+    cr_range_fn fn;
+    void *context;
+} part;
+
+static void *run_part(void *p)
+{
+    part *one = p;
+
+    inside = true;
+    one->fn(one->context, one->begin, one->end);
+    inside = false;
+    return NULL;
+}
+
+enum { MOST_PARTS = 64 };
+
+static void run_parts(int64_t n, int64_t parts, cr_range_fn fn, void *context)
+{
+    part list[MOST_PARTS];
+
+    parts = parts > MOST_PARTS ? MOST_PARTS : parts;
+    for (int64_t p = 0; p < parts; p++)
+        list[p] = (part){.begin = n * p / parts, .end = n * (p + 1) / parts, .fn = fn,
+                         .context = context};
+    for (int64_t p = 1; p < parts; p++)
+        list[p].started = !pthread_create(&list[p].thread, NULL, run_part, &list[p]);
+    for (int64_t p = 0; p < parts; p++)
+        if (!list[p].started)
+            run_part(&list[p]);
+    for (int64_t p = 1; p < parts; p++)
+        if (list[p].started)
+            pthread_join(list[p].thread, NULL);
+}
+
+#endif
 
 void cr_parallel_for(int64_t n, int64_t grain, cr_range_fn fn, void *context)
 {
@@ -70,14 +127,10 @@ void cr_parallel_for(int64_t n, int64_t grain, cr_range_fn fn, void *context)
     if (n <= 0)
         return;
     threads = n <= grain ? 1 : cr_threads();
-    if (threads <= 1 || omp_in_parallel()) {
+    if (threads <= 1 || cr_in_parallel()) {
         fn(context, 0, n);
         return;
     }
     parts = (n + grain - 1) / grain;
-    if (parts > threads)
-        parts = threads;
-#pragma omp parallel for num_threads((int)parts) schedule(static, 1)
-    for (int64_t p = 0; p < parts; p++)
-        fn(context, n * p / parts, n * (p + 1) / parts);
+    run_parts(n, parts > threads ? threads : parts, fn, context);
 }

@@ -48,7 +48,7 @@ const cr_dnnl_table *cr_dnnl(void)
     if (!found)
         return NULL;
     n = cr_threads();
-    if (!omp_in_parallel() && omp_get_max_threads() != n)
+    if (!cr_in_parallel() && omp_get_max_threads() != n)
         omp_set_num_threads(n);
     return &table;
 }
@@ -234,7 +234,7 @@ cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make)
     cr_dnnl_primitive *p;
 
     CR_ASSERT(size <= CR_DNNL_KEY_BYTES);
-    if (!cr_dnnl() || omp_in_parallel())
+    if (!cr_dnnl() || cr_in_parallel())
         return NULL;
     p = lookup(hash, key, size, threads, make);
     if (p)

@@ -1,0 +1,127 @@
+"""Several Python threads in the library at once."""
+import threading
+
+import pytest
+
+import cresset as torch
+import cresset.nn as nn
+import cresset.nn.functional as F
+from cresset.utils.data import DataLoader, TensorDataset
+
+THREADS = 4
+
+
+def together(work):
+    """The results of work(i) in threads that start at the same time; the first error is raised."""
+    results, errors, gate = [None] * THREADS, [], threading.Barrier(THREADS)
+
+    def run(i):
+        try:
+            gate.wait()
+            results[i] = work(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(THREADS)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results
+
+
+@pytest.fixture(autouse=True)
+def two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def make_net(seed):
+    generator = torch.Generator().manual_seed(seed)
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 100, 10))
+    with torch.no_grad():
+        for p in net.parameters():
+            p.copy_(torch.rand(p.shape, generator=generator) * 0.2 - 0.1)
+    return net, torch.rand(16, 1, 12, 12, generator=generator)
+
+
+def train(seed, steps=5):
+    net, x = make_net(seed)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        F.cross_entropy(net(x), torch.arange(16) % 10).backward()
+        optimizer.step()
+    return [p.detach() for p in net.parameters()]
+
+
+def test_each_thread_trains_a_network():
+    for seed, params in enumerate(together(train)):
+        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(params, train(seed)))
+
+
+def test_threads_share_a_network_and_its_gradients():
+    net, x = make_net(0)
+    net.eval()
+    outputs = together(lambda i: [net(x).sum() for _ in range(5)][-1])
+    assert all(torch.equal(outputs[0], y) for y in outputs)
+    net.zero_grad()
+    outputs[0].backward()
+    once = [p.grad.clone() for p in net.parameters()]
+    net.zero_grad()
+    together(lambda i: net(x).sum().backward())
+    for p, grad in zip(net.parameters(), once):
+        assert torch.allclose(p.grad, grad * THREADS, rtol=1e-4, atol=1e-4)
+
+
+def test_threads_draw_from_one_stream():
+    torch.manual_seed(3)
+    expected = sorted(torch.rand(THREADS * 50).tolist())
+    torch.manual_seed(3)
+    drawn = together(lambda i: [torch.rand(1).item() for _ in range(50)])
+    assert sorted(sum(drawn, [])) == expected
+    together(lambda i: [F.dropout(torch.ones(5000), 0.5) for _ in range(10)])
+
+
+def test_memory_goes_from_thread_to_thread():
+    made = together(lambda i: [torch.full((n,), i) for n in (1, 100, 10000, 1000000)])
+    together(lambda i: made[i].clear() or [torch.ones(100000) for _ in range(20)])
+    kept = torch.ones(10)
+    views = together(lambda i: [kept[j:] for j in range(10)])
+    assert all(v.sum() == 10 - j for part in views for j, v in enumerate(part))
+
+
+def test_large_work_of_several_threads():
+    a = torch.rand(200, 200)
+    x = torch.rand(100000)
+    expected = a @ a, x.sort().values, x.cumsum(0), x.exp().sum()
+    for got in together(lambda i: (a @ a, x.sort().values, x.cumsum(0), x.exp().sum())):
+        assert all(map(torch.equal, got, expected))
+
+
+def test_threads_use_the_operators_for_the_first_time():
+    """Their records remember types; the calls here differ from thread to thread."""
+    dtypes = [torch.float32, torch.float64, torch.int64, torch.bfloat16]
+
+    def work(i):
+        x = torch.arange(1, 50).to(dtypes[i])
+        return [str((x * x + x).sum().dtype) for _ in range(50)]
+
+    for i, names in enumerate(together(work)):
+        assert set(names) == {str(dtypes[i])}
+
+
+def test_a_loader_of_threads_feeds_training():
+    torch.manual_seed(0)
+    net, x = make_net(0)
+    data = TensorDataset(x.repeat(4, 1, 1, 1), torch.arange(64) % 10)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    for images, labels in DataLoader(data, 8, num_workers=2, worker_method="thread"):
+        optimizer.zero_grad()
+        F.cross_entropy(net(images), labels).backward()
+        optimizer.step()
+    assert all(p.isfinite().all() for p in net.parameters())
