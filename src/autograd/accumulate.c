@@ -46,7 +46,8 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
 {
     int64_t room[CR_MAX_DIMS];
 
-    if (cr_recording() && cr_requires_grad(t))
+    /* A copy that somebody watches is a call. */
+    if ((cr_recording() && cr_requires_grad(t)) || cr_thread.include & CR_STAGE_BIT(CAPTURE))
         return cr_call_unary(out, "clone", t);
     cr_tensor *copy;
     CR_TRY(cr_tensor_new_strided(&copy, t->dtype, t->device, t->ndim, t->size,

@@ -154,10 +154,11 @@ bool cr_gnode_has_effect(const cr_gnode *n);
 CR_MUST cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
 
 /* --- recording --- */
-/* Watches the calls of the thread between start and stop.  Calls inside an operator are part
- * of it and not seen. */
+/* Watches the calls of the thread between start and stop, those of the backward pass included.
+ * Calls inside an operator are part of it and not seen; with `parts`, a composition without a
+ * derivative of its own is its parts, so that what autograd saves is in the graph. */
 typedef struct cr_recorder cr_recorder;
-CR_MUST cr_status cr_recorder_new(cr_recorder **out);
+CR_MUST cr_status cr_recorder_new(cr_recorder **out, bool parts);
 void cr_recorder_drop(cr_recorder *r);
 /* The next input of the graph. */
 CR_MUST cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name);

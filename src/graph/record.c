@@ -1,9 +1,10 @@
 /* Recording: the first stage writes down every call of the thread.
  *
  * A tensor is known by its address; the recorder counts every tensor it has seen, so that no
- * address comes back as another tensor.  A tensor that nothing recorded has made becomes a
- * constant of the graph - unless it shares the storage of a tensor that was recorded: then a
- * view was made by a way that leaves no call, and the graph would silently lose the link. */
+ * address comes back as another tensor.  A tensor that nothing recorded has made is a constant
+ * of the graph - unless it shares the storage of one that was recorded.  Then it is that value
+ * when it looks at the same elements (what autograd saved, a detached tensor); any other view
+ * was made by a way that leaves no call, and the graph would silently lose the link. */
 #include "graph/graph.h"
 #include "base/map.h"
 #include <stdio.h>
@@ -11,6 +12,7 @@
 
 struct cr_recorder {
     cr_session session;
+    bool parts;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
     cr_map storages; /* cr_storage * of the values */
@@ -30,13 +32,14 @@ static void new_graph(cr_session *s, void *context)
     ((cr_recorder *)context)->g = cr_graph_new(s);
 }
 
-cr_status cr_recorder_new(cr_recorder **out)
+cr_status cr_recorder_new(cr_recorder **out, bool parts)
 {
     cr_recorder *r = cr_alloc_zero(sizeof *r);
     cr_status st;
 
     if (!r)
         return CR_MEMORY;
+    r->parts = parts;
     st = cr_session_run(&r->session, new_graph, r);
     if (st) {
         cr_recorder_drop(r);
@@ -79,6 +82,22 @@ static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
     cr_vec_put(&r->seen, cr_keep(t));
 }
 
+static bool same_elements(const cr_tensor *a, const cr_tensor *b)
+{
+    return a->storage == b->storage && a->offset == b->offset && a->dtype == b->dtype &&
+           a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+           !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
+}
+
+/* The last value that looks at the elements of `t`, or NULL. */
+static cr_gvalue *twin(const cr_recorder *r, const cr_tensor *t)
+{
+    for (size_t i = r->seen.len; i-- > 0;)
+        if (same_elements(r->seen.at[i], t))
+            return known(r, r->seen.at[i]);
+    return NULL;
+}
+
 static cr_gvalue *value_of(cr_recorder *r, cr_tensor *t)
 {
     cr_gvalue *v = known(r, t), *base;
@@ -86,6 +105,9 @@ static cr_gvalue *value_of(cr_recorder *r, cr_tensor *t)
     if (v)
         return v;
     base = cr_map_get(&r->storages, (const char *)&t->storage, sizeof t->storage);
+    v = base ? twin(r, t) : NULL;
+    if (v)
+        return v;
     if (base)
         cr_bail(&r->session, CR_RUNTIME,
                 "a view of %%%s was made in a way that recording does not see", base->name);
@@ -179,15 +201,39 @@ static void note_failure(cr_recorder *r, cr_status st)
     snprintf(r->why, sizeof r->why, "%s", cr_error_message());
 }
 
+/* Autograd records such an entry through what it calls; so may we.  What an entry writes may
+ * be written without a call. */
+static bool has_parts(const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].written)
+            return false;
+    return (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE) && !op->differentiable &&
+           !op->fused && !(op->words & CR_WORD_RANDOM);
+}
+
+static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
+{
+    for (int k = 0; k < n; k++) {
+        if (v[k].tag == CR_TENSORS ? !knows_all(r, v[k].list, (int)v[k].len)
+                                   : v[k].tag == CR_TENSOR && !known(r, v[k].t) && !twin(r, v[k].t))
+            return false;
+    }
+    return true;
+}
+
+/* A result that no part has made (it was copied without a call) is the entry's own. */
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     call_record c = {.r = active, .op = op, .arg = arg, .result = result};
+    bool parts;
 
     if (!active || active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    parts = active->parts && has_parts(op);
     note_failure(active, cr_session_run(&active->session, record_args, &c));
-    CR_TRY(cr_call_below(CR_STAGE_CAPTURE, op, arg, result));
-    if (active && !active->failed)
+    CR_TRY(parts ? op->kernel_stage(op, arg, result) : cr_call_below(CR_STAGE_CAPTURE, op, arg, result));
+    if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
         note_failure(active, cr_session_run(&active->session, record_results, &c));
     return CR_OK;
 }

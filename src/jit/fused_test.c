@@ -215,8 +215,8 @@ TEST(exact_programs_equal_the_interpreter_in_bits)
 {
     static const char *const texts[] = {
         "y[i<R, j<C] = (x[i, j] + z[i, j]) * (x[i, j] - b[j]) / (s + z[i, j])\n",
-        "m[i<R] = maximum[j<C](x[i, j])\nt[i<R] = add[j<C](x[i, j] - m[i])\n"
-        "y[i<R, j<C] = sqrt(abs(x[i, j])) * t[i] + m[i]\n",
+        ("m[i<R] = maximum[j<C](x[i, j])\nt[i<R] = add[j<C](x[i, j] - m[i])\n"
+         "y[i<R, j<C] = sqrt(abs(x[i, j])) * t[i] + m[i]\n"),
         "p[i<R] = mul[j<C](x[i, j])\nq[i<R] = minimum[j<C](x[i, j])\n",
         "y[i<R, j<C] = floor(x[i, j]) + round(z[i, j]) - copysign(1, x[i, j])\n",
     };

@@ -69,7 +69,7 @@ static cr_status parse_type(lexer *x, type_spec *t)
     return lex_take(x, "?", &t->optional);
 }
 
-/* Words that stand for integers in ATen's defaults. */
+/* Words that stand for integers in ATen's defaults; contiguous_format is 0. */
 static int64_t named_default(const char *name)
 {
     return !strcmp(name, "Mean") ? 1 : !strcmp(name, "Sum") ? 2 : 0;
@@ -105,6 +105,7 @@ static cr_value number_default(cr_param *p, bool whole, int64_t i, double d)
         p->preset_is_int = whole;
         return cr_of_number(whole ? cr_scalar_int(i) : cr_scalar_float(d));
     case CR_T_BOOL: return cr_of_bool(i != 0);
+    case CR_T_FORMAT: return (cr_value){.tag = CR_FORMAT_VAL, .i = i};
     default: return cr_of_int(i);
     }
 }

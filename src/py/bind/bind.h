@@ -341,6 +341,7 @@ int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);
 int cr_py_table_start(PyObject *m);
 int cr_py_safetensors_start(PyObject *m); /* safetensors.c */
 int cr_py_nn_module_start(PyObject *m);   /* nn_module.c */
+int cr_py_graph_start(PyObject *m);       /* graph.c */
 int cr_py_checkpoint_start(PyObject *m);  /* checkpoint.c */
 
 #endif

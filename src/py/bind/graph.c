@@ -1,0 +1,455 @@
+/* cresset._C.Recorder and cresset._C.Graph: calls written down as a graph (graph/graph.h).
+ *
+ * A Graph keeps the object whose session its nodes live in: the recorder, or the graph that a
+ * pass began with. */
+#include "py/bind/bind.h"
+#include "graph/graph.h"
+
+/* --- graphs --- */
+
+typedef struct {
+    PyObject_HEAD
+    cr_graph *g;
+    PyObject *keeper;    /* the object whose session it is in, or NULL */
+    cr_session *session; /* its own, or NULL */
+    bool owns;           /* the graph's constants, which its dropping gives back */
+} graph_object;
+
+typedef struct {
+    PyObject_HEAD
+    cr_recorder *r;
+} recorder_object;
+
+static PyTypeObject graph_type, recorder_type;
+
+static void graph_dealloc(PyObject *x)
+{
+    graph_object *self = (graph_object *)x;
+
+    if (self->owns)
+        cr_graph_drop(self->g);
+    if (self->session) {
+        cr_session_drop(self->session);
+        cr_free(self->session);
+    }
+    Py_XDECREF(self->keeper);
+    PyObject_Free(self);
+}
+
+static PyObject *graph_repr(PyObject *x)
+{
+    cr_text t = {0};
+    PyObject *out;
+
+    cr_graph_print(&t, ((graph_object *)x)->g);
+    out = t.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&t));
+    cr_text_drop(&t);
+    return out;
+}
+
+/* --- running --- */
+
+static PyObject *outputs_tuple(const cr_graph *g, cr_tensor **output)
+{
+    PyObject *out = PyTuple_New(g->body->output_count);
+
+    for (int i = 0; i < g->body->output_count; i++) {
+        PyObject *item = !out ? NULL : output[i] ? cr_py_wrap(output[i]) : Py_NewRef(Py_None);
+        if (!out)
+            cr_drop(output[i]);
+        else if (!item)
+            Py_CLEAR(out);
+        else
+            PyTuple_SET_ITEM(out, i, item);
+    }
+    return out;
+}
+
+static PyObject *run(const cr_graph *g, PyObject *args, cr_tensor **input, cr_tensor **output)
+{
+    for (int i = 0; i < g->input_count; i++) {
+        PyObject *x = PySequence_Fast_GET_ITEM(args, i);
+        if (!cr_py_is_tensor(x))
+            return PyErr_Format(PyExc_TypeError, "input %d must be Tensor, not %s", i, Py_TYPE(x)->tp_name);
+        input[i] = cr_py_tensor_of(x);
+    }
+    cr_status st = cr_graph_run(g, input, output);
+    return st ? cr_py_raise(st) : outputs_tuple(g, output);
+}
+
+/* run(inputs) -> tuple of outputs */
+static PyObject *graph_run(PyObject *x, PyObject *given)
+{
+    const cr_graph *g = ((graph_object *)x)->g;
+    PyObject *args = PySequence_Fast(given, "inputs are a list of tensors"), *out = NULL;
+    cr_tensor **room;
+
+    if (!args)
+        return NULL;
+    room = PyMem_Calloc((size_t)(g->input_count + g->body->output_count + 1), sizeof *room);
+    if (!room)
+        PyErr_NoMemory();
+    else if (PySequence_Fast_GET_SIZE(args) != g->input_count)
+        PyErr_Format(PyExc_TypeError, "the graph takes %d inputs, not %zd", g->input_count,
+                     PySequence_Fast_GET_SIZE(args));
+    else
+        out = run(g, args, room, room + g->input_count);
+    PyMem_Free(room);
+    Py_DECREF(args);
+    return out;
+}
+
+/* --- passes and text --- */
+
+typedef struct {
+    const cr_graph *from;
+    const char *text;
+    cr_graph_pass pass;
+    cr_graph *out;
+} graph_job;
+
+static void parse(cr_session *s, void *context)
+{
+    graph_job *j = context;
+
+    j->out = cr_graph_parse(s, j->text);
+    cr_graph_verify(j->out);
+}
+
+static void apply(cr_session *s, void *context)
+{
+    graph_job *j = context;
+
+    (void)s;
+    j->out = j->pass(j->from);
+    cr_graph_verify(j->out);
+}
+
+static PyObject *graph_new(cr_graph *g, PyObject *keeper, cr_session *session, bool owns)
+{
+    graph_object *self = PyObject_New(graph_object, &graph_type);
+
+    if (!self)
+        return NULL;
+    self->g = g;
+    self->keeper = Py_XNewRef(keeper);
+    self->session = session;
+    self->owns = owns;
+    return (PyObject *)self;
+}
+
+/* apply("dead"): a pass by name.  The new graph lives in the session of the old one. */
+static PyObject *graph_apply(PyObject *x, PyObject *name)
+{
+    const graph_object *self = (graph_object *)x;
+    const char *text = PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    graph_job j = {.from = self->g, .pass = text ? cr_graph_find_pass(text) : NULL};
+    cr_status st;
+
+    if (!text)
+        return PyErr_Format(PyExc_TypeError, "the name of a pass is a str");
+    if (!j.pass)
+        return PyErr_Format(PyExc_ValueError, "no pass is called '%s'", text);
+    st = cr_session_run(self->g->session, apply, &j);
+    return st ? cr_py_raise(st) : graph_new(j.out, x, NULL, j.out != self->g);
+}
+
+/* Graph(text) */
+static PyObject *graph_parse(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    graph_job j = {0};
+    cr_session *s;
+    PyObject *out = NULL;
+    cr_status st;
+
+    (void)type;
+    if (kwargs || !PyArg_ParseTuple(args, "s", &j.text))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "Graph() takes a text");
+    s = cr_alloc_zero(sizeof *s);
+    st = s ? cr_session_run(s, parse, &j) : CR_MEMORY;
+    if (st)
+        cr_py_raise(st);
+    else
+        out = graph_new(j.out, NULL, s, true);
+    if (!out && s) {
+        cr_graph_drop(j.out);
+        cr_session_drop(s);
+        cr_free(s);
+    }
+    return out;
+}
+
+/* --- nodes as Python sees them --- */
+
+static PyObject *arg_object(const cr_garg *a);
+
+static PyObject *list_object(const cr_garg *a)
+{
+    PyObject *out = PyList_New(a->len);
+
+    for (uint32_t i = 0; out && i < a->len; i++) {
+        cr_garg item = {0};
+        if (a->tag == CR_FLOATS)
+            item = (cr_garg){.tag = CR_FLOAT, .d = a->floats[i]};
+        else if (a->tag == CR_INTS || a->tag == CR_TRUTHS)
+            item = (cr_garg){.tag = a->tag == CR_INTS ? CR_INT : CR_TRUTH, .i = a->ints[i]};
+        else
+            item = a->list[i];
+        PyObject *x = arg_object(&item);
+        if (!x)
+            Py_CLEAR(out);
+        else
+            PyList_SET_ITEM(out, i, x);
+    }
+    return out;
+}
+
+/* A value is a tuple of its name. */
+static PyObject *arg_object(const cr_garg *a)
+{
+    switch ((cr_tag)a->tag) {
+    case CR_TENSOR: return Py_BuildValue("(s)", a->value->name);
+    case CR_NUMBER: return cr_py_scalar_object(a->number);
+    case CR_INT: return PyLong_FromLongLong(a->i);
+    case CR_FLOAT: return PyFloat_FromDouble(a->d);
+    case CR_TRUTH: return PyBool_FromLong(a->i != 0);
+    case CR_STRING: return PyUnicode_FromStringAndSize(a->s, a->len);
+    case CR_DTYPE_VAL: return Py_NewRef(cr_py_dtype_object((cr_dtype)a->i));
+    case CR_LAYOUT_VAL: return Py_NewRef(cr_py_layout_object((int)a->i));
+    case CR_FORMAT_VAL: return Py_NewRef(cr_py_format_object((int)a->i));
+    case CR_DEVICE_VAL: return cr_py_device_object((int)(a->i & 0xff), (int)(a->i >> 8));
+    case CR_INTS:
+    case CR_TRUTHS:
+    case CR_FLOATS:
+    case CR_NUMBERS:
+    case CR_TENSORS: return list_object(a);
+    default: Py_RETURN_NONE;
+    }
+}
+
+static PyObject *args_object(const cr_gnode *n)
+{
+    PyObject *out = PyDict_New();
+
+    for (int i = 0; out && i < n->arg_count; i++) {
+        PyObject *x = arg_object(&n->arg[i]);
+        if (!x || PyDict_SetItemString(out, n->op->param[i].name, x) < 0)
+            Py_CLEAR(out);
+        Py_XDECREF(x);
+    }
+    return out;
+}
+
+static PyObject *names_object(cr_gvalue *const *v, int n)
+{
+    PyObject *out = PyTuple_New(n);
+
+    for (int i = 0; out && i < n; i++) {
+        PyObject *name = PyUnicode_FromString(v[i]->name);
+        if (!name)
+            Py_CLEAR(out);
+        else
+            PyTuple_SET_ITEM(out, i, name);
+    }
+    return out;
+}
+
+/* (results, operator, overload, {parameter: argument}, source); a constant: (results, None,
+ * tensor).  An argument that is a value is the tuple of its name. */
+static PyObject *node_object(const cr_gnode *n)
+{
+    if (n->kind == CR_GNODE_CONSTANT)
+        return Py_BuildValue("(NON)", names_object(n->result, n->result_count), Py_None,
+                             cr_py_wrap_keep(n->constant));
+    if (n->kind == CR_GNODE_IF)
+        return PyErr_Format(PyExc_NotImplementedError, "a choice has no node in fx");
+    return Py_BuildValue("(NssNz)", names_object(n->result, n->result_count), n->op->name,
+                         n->op->overload, args_object(n), n->source);
+}
+
+static PyObject *graph_nodes(PyObject *x, PyObject *unused)
+{
+    const cr_gblock *b = ((graph_object *)x)->g->body;
+    PyObject *out = PyList_New((Py_ssize_t)b->len);
+
+    (void)unused;
+    for (size_t i = 0; out && i < b->len; i++) {
+        PyObject *node = node_object(b->at[i]);
+        if (!node)
+            Py_CLEAR(out);
+        else
+            PyList_SET_ITEM(out, (Py_ssize_t)i, node);
+    }
+    return out;
+}
+
+static PyObject *graph_inputs(PyObject *x, void *unused)
+{
+    const cr_graph *g = ((graph_object *)x)->g;
+
+    (void)unused;
+    return names_object(g->input, g->input_count);
+}
+
+/* The names of the outputs, None where the graph returns none. */
+static PyObject *graph_outputs(PyObject *x, void *unused)
+{
+    const cr_gblock *b = ((graph_object *)x)->g->body;
+    PyObject *out = PyTuple_New(b->output_count);
+
+    (void)unused;
+    for (int i = 0; out && i < b->output_count; i++) {
+        PyObject *name = b->output[i].tag == CR_TENSOR ? PyUnicode_FromString(b->output[i].value->name)
+                                                       : Py_NewRef(Py_None);
+        if (!name)
+            Py_CLEAR(out);
+        else
+            PyTuple_SET_ITEM(out, i, name);
+    }
+    return out;
+}
+
+static PyMethodDef graph_methods[] = {
+    {"run", graph_run, METH_O, "run(inputs) -> outputs: calls the nodes in order."},
+    {"apply", graph_apply, METH_O, "apply(name) -> Graph: after the pass of that name."},
+    {"nodes", graph_nodes, METH_NOARGS,
+     "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},
+    {0}};
+static PyGetSetDef graph_getset[] = {{"inputs", graph_inputs, NULL, "Names of the inputs.", NULL},
+                                     {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
+                                     {0}};
+static PyTypeObject graph_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Graph",
+    .tp_basicsize = sizeof(graph_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Graph(text): calls of operators in single assignment; str() gives the text again.",
+    .tp_new = graph_parse,
+    .tp_dealloc = graph_dealloc,
+    .tp_repr = graph_repr,
+    .tp_methods = graph_methods,
+    .tp_getset = graph_getset,
+};
+
+/* --- recorders --- */
+
+static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    static char *names[] = {"parts", NULL};
+    recorder_object *self;
+    int parts = 0;
+
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &parts))
+        return NULL;
+    self = PyObject_New(recorder_object, type);
+    if (!self)
+        return NULL;
+    self->r = NULL;
+    cr_status st = cr_recorder_new(&self->r, parts);
+    if (!st)
+        return (PyObject *)self;
+    Py_DECREF(self);
+    return cr_py_raise(st);
+}
+
+static void recorder_dealloc(PyObject *x)
+{
+    cr_recorder_drop(((recorder_object *)x)->r);
+    PyObject_Free(x);
+}
+
+static PyObject *done(cr_status st)
+{
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recorder_input(PyObject *x, PyObject *args)
+{
+    PyObject *t;
+    const char *name = NULL;
+
+    if (!PyArg_ParseTuple(args, "O|z", &t, &name))
+        return NULL;
+    if (!cr_py_is_tensor(t))
+        return PyErr_Format(PyExc_TypeError, "an input is a Tensor, not %s", Py_TYPE(t)->tp_name);
+    return done(cr_recorder_input(((recorder_object *)x)->r, cr_py_tensor_of(t), name));
+}
+
+static PyObject *recorder_start(PyObject *x, PyObject *unused)
+{
+    (void)unused;
+    return done(cr_recorder_start(((recorder_object *)x)->r));
+}
+
+static PyObject *recorder_stop(PyObject *x, PyObject *unused)
+{
+    (void)unused;
+    cr_recorder_stop(((recorder_object *)x)->r);
+    Py_RETURN_NONE;
+}
+
+static PyObject *recorder_at(PyObject *x, PyObject *source)
+{
+    const char *text = source == Py_None ? NULL : PyUnicode_AsUTF8(source);
+
+    if (PyErr_Occurred())
+        return NULL;
+    cr_recorder_at(((recorder_object *)x)->r, text);
+    Py_RETURN_NONE;
+}
+
+/* finish(outputs): tensors or None */
+static PyObject *recorder_finish(PyObject *x, PyObject *given)
+{
+    PyObject *list = PySequence_Fast(given, "outputs are a list"), *out = NULL;
+    Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(list) : 0;
+    cr_tensor **output = list ? PyMem_Calloc((size_t)n + 1, sizeof *output) : NULL;
+    cr_graph *g = NULL;
+    cr_status st;
+
+    if (!output) {
+        Py_XDECREF(list);
+        return PyErr_Occurred() ? NULL : PyErr_NoMemory();
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        PyObject *t = PySequence_Fast_GET_ITEM(list, i);
+        if (t != Py_None && !cr_py_is_tensor(t)) {
+            PyErr_Format(PyExc_TypeError, "an output is a Tensor or None, not %s", Py_TYPE(t)->tp_name);
+            goto done;
+        }
+        output[i] = t == Py_None ? NULL : cr_py_tensor_of(t);
+    }
+    st = cr_recorder_finish(&g, ((recorder_object *)x)->r, output, (int)n);
+    out = st ? cr_py_raise(st) : graph_new(g, x, NULL, false);
+done:
+    PyMem_Free(output);
+    Py_DECREF(list);
+    return out;
+}
+
+static PyMethodDef recorder_methods[] = {
+    {"input", recorder_input, METH_VARARGS, "input(tensor, name=None): the next input of the graph."},
+    {"start", recorder_start, METH_NOARGS, "Begins to write down the calls of this thread."},
+    {"stop", recorder_stop, METH_NOARGS, "Ends that."},
+    {"at", recorder_at, METH_O, "at(source): where the next calls are, \"file.py:12\"."},
+    {"finish", recorder_finish, METH_O, "finish(outputs) -> Graph."},
+    {0}};
+static PyTypeObject recorder_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Recorder",
+    .tp_basicsize = sizeof(recorder_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "Recorder(parts=False): writes down the operator calls of a thread as a graph; with parts,\n"
+              "a composition without a derivative of its own is its parts.",
+    .tp_new = recorder_new,
+    .tp_dealloc = recorder_dealloc,
+    .tp_methods = recorder_methods,
+};
+
+int cr_py_graph_start(PyObject *m)
+{
+    cr_graph_start();
+    if (cr_py_add_type(m, "Graph", &graph_type) < 0)
+        return -1;
+    return cr_py_add_type(m, "Recorder", &recorder_type);
+}

@@ -1,0 +1,274 @@
+"""Graphs: recorded calls replay with equal bits, text reads back, passes change nothing."""
+import gc
+import random
+import weakref
+
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+from cresset import _C, nn
+
+
+def record(f, *inputs, parts=False):
+    """The graph of f(*inputs) and what the call returned."""
+    recorder = _C.Recorder(parts=parts)
+    for x in inputs:
+        recorder.input(x)
+    recorder.start()
+    try:
+        out = f(*inputs)
+    finally:
+        recorder.stop()
+    return recorder.finish(list(out) if isinstance(out, (tuple, list)) else [out]), out
+
+
+def operators(graph):
+    return [node[1] for node in graph.nodes()]
+
+
+def same(a, b):
+    return a.dtype == b.dtype and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b)) and \
+        torch.equal(a.isnan(), b.isnan())
+
+
+# --- recording ---
+
+PROGRAMS = {
+    "pointwise": lambda x, y: (x * 2 + y).sigmoid() / (1 + y.abs()),
+    "reductions": lambda x, y: (x.sum(0), y.mean(), (x - y).amax(dim=1, keepdim=True), x.argmax(1)),
+    "views": lambda x, y: x.t().reshape(2, -1)[1:, ::2] + y.view(-1)[:2].unsqueeze(0).expand(1, 2).sum(),
+    "joins": lambda x, y: torch.cat([x, y, x[:1]], 0).chunk(3)[1],
+    "products": lambda x, y: F.linear(x, y) @ torch.eye(4, dtype=x.dtype),
+    "softmax": lambda x, y: F.log_softmax(x, -1) + F.gelu(y, approximate="tanh"),
+    "choices": lambda x, y: torch.where(x > y, x, -y).clamp(min=-0.5),
+    "indexing": lambda x, y: x[torch.tensor([0, 2])] + y[:, [0]].sum(),
+    "in place": lambda x, y: x.clone().add_(y).mul_(2).t_(),
+    "integers": lambda x, y: (x > 0).long().cumsum(0) // 2,
+    "sorting": lambda x, y: torch.sort(x, dim=1, descending=True),
+    "factories": lambda x, y: x + torch.ones_like(y) * torch.arange(4.0) + torch.full((4, 4), 0.5),
+    "norms": lambda x, y: F.layer_norm(x, (4,), y[0], y[1]) + F.normalize(y),
+}
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_recorded_program_replays_with_equal_bits_on_other_inputs(name, parts):
+    torch.manual_seed(1)
+    graph, _ = record(PROGRAMS[name], torch.randn(4, 4), torch.randn(4, 4), parts=parts)
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    want = PROGRAMS[name](x.clone(), y.clone())
+    want = want if isinstance(want, tuple) else (want,)
+    got = graph.run([x, y])
+    assert len(got) == len(want) and all(same(a, b) for a, b in zip(got, want))
+
+
+def test_a_module_replays_and_its_gradients_too():
+    torch.manual_seed(2)
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0)
+    x = torch.randn(2, 5, 16)
+    graph, out = record(layer, x)
+    assert torch.equal(graph.run([x])[0], out)
+    a = torch.autograd.grad(out.square().sum(), list(layer.parameters()))
+    b = torch.autograd.grad(graph.run([x])[0].square().sum(), list(layer.parameters()))
+    assert all(torch.equal(p, q) for p, q in zip(a, b))
+
+
+def make_step(optimizer):
+    torch.manual_seed(3)
+    net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 3))
+    opt = optimizer(net.parameters())
+    x, t = torch.randn(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
+
+    def step(x, t, *params):
+        opt.zero_grad()
+        loss = F.cross_entropy(net(x), t)
+        loss.backward()
+        opt.step()
+        return loss
+    return net, step, x, t
+
+
+def test_a_training_step_is_one_graph_and_replays_bit_for_bit():
+    net, step, x, t = make_step(lambda p: torch.optim.SGD(p, lr=0.1))
+    other = [p.detach().clone() for p in net.parameters()]
+    graph, first = record(step, x, t, *net.parameters(), parts=True)
+    with torch.no_grad():
+        replayed = [graph.run([x, t, *other])[0] for _ in range(5)]
+    losses = [first] + [step(x, t) for _ in range(4)]
+    assert all(torch.equal(a, b) for a, b in zip(losses, replayed))
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), other))
+    constants = [node for node in graph.nodes() if node[1] is None]
+    assert len(constants) == 1  # the cotangent of the loss
+
+
+def test_calls_inside_an_operator_are_not_seen_unless_it_is_its_parts():
+    x, t = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
+    whole, _ = record(lambda x, t: F.cross_entropy(x, t), x, t)
+    parts, _ = record(lambda x, t: F.cross_entropy(x, t), x, t, parts=True)
+    assert operators(whole) == ["cross_entropy_loss"]
+    assert operators(parts) == ["_log_softmax", "nll_loss_forward"]
+
+
+def test_a_closed_over_tensor_is_a_constant_and_a_number_a_literal():
+    c = torch.tensor([1.0, 2.0])
+    graph, _ = record(lambda x: x * c + 3, torch.zeros(2))
+    assert "constant(1.0, 2.0)" in str(graph) and "add(%mul, 3)" in str(graph)
+
+
+def test_random_numbers_are_drawn_anew_in_program_order():
+    graph, _ = record(lambda x: F.dropout(x, 0.5, True) + torch.rand(8), torch.ones(8))
+    torch.manual_seed(7)
+    got = graph.run([torch.ones(8)])[0]
+    torch.manual_seed(7)
+    assert torch.equal(got, F.dropout(torch.ones(8), 0.5, True) + torch.rand(8))
+
+
+def test_a_view_that_left_no_call_is_refused():
+    recorder = _C.Recorder()
+    x = torch.randn(4)
+    recorder.input(x)
+    recorder.start()
+    y = x * 2
+    recorder.stop()
+    z = y[1:3]  # not recorded
+    recorder.start()
+    out = z + 1
+    recorder.stop()
+    with pytest.raises(RuntimeError, match="a view of %mul was made in a way that recording does not see"):
+        recorder.finish([out])
+
+
+def test_one_recorder_at_a_time_and_a_failed_call_leaves_no_node():
+    a, b = _C.Recorder(), _C.Recorder()
+    a.start()
+    with pytest.raises(RuntimeError, match="being recorded already"):
+        b.start()
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError):
+        x + torch.ones(4)
+    y = x * 2
+    a.stop()
+    assert operators(a.finish([y])) == ["ones", "ones", "mul"]
+
+
+def test_a_recorder_gives_its_tensors_back():
+    x = torch.randn(4)
+    graph, out = record(lambda x: (x * 2).relu(), x)
+    seen = weakref.ref(out)
+    del graph, out
+    gc.collect()
+    assert seen() is None
+
+
+# --- text ---
+
+def test_text_reads_back_as_the_same_graph():
+    torch.manual_seed(4)
+    graph, out = record(PROGRAMS["norms"], torch.randn(4, 4), torch.randn(4, 4))
+    again = _C.Graph(str(graph))
+    assert str(again) == str(graph)
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    assert torch.equal(again.run([x, y])[0], PROGRAMS["norms"](x, y))
+
+
+@pytest.mark.parametrize("text, message", [
+    ("graph(%x) { return %y }", "no value is called y"),
+    ("graph(%x) { %x = neg(%x) return %x }", "a value is made twice: x"),
+    ("graph(%x) { %y = nothing(%x) return %y }", "no operator is called nothing"),
+    ("graph(%x) { %y = add(%x, 1, colour=2) return %y }", "the operator has no parameter colour"),
+    ("graph(%x) { %y = sum(%x, [1.5]) return %y }", "line 1"),
+    ("graph(%x) { %y = constant(1) return %y }", "a constant has one result of a known type"),
+    ("graph(%x: float33[2]) { return %x }", "no dtype is called float33"),
+    ("graph(%x) { %a, %b = neg(%x) return %a }", "the number of results"),
+    ("graph(%x) { return %x } more", "expected the end of the text"),
+    ("", "expected graph"),
+])
+def test_bad_text_is_refused_with_its_line(text, message):
+    with pytest.raises(ValueError, match=message):
+        _C.Graph(text)
+
+
+def test_wrong_inputs_and_passes_are_refused():
+    graph = _C.Graph("graph(%x) { %y = neg(%x) return %y }")
+    with pytest.raises(TypeError, match="takes 1 inputs, not 2"):
+        graph.run([torch.ones(1), torch.ones(1)])
+    with pytest.raises(TypeError, match="input 0 must be Tensor, not int"):
+        graph.run([1])
+    with pytest.raises(ValueError, match="no pass is called 'magic'"):
+        graph.apply("magic")
+
+
+# --- passes ---
+
+UNARY = ["neg", "exp", "tanh", "relu", "abs", "sigmoid", "t"]
+BINARY = ["add", "sub", "mul", "maximum"]
+
+
+def random_program(r, length):
+    """Lines of a graph over two 3 x 3 inputs; repeats calls and ends in dead code on purpose."""
+    values, lines = ["%x", "%y"], []
+    for k in range(length):
+        kind = r.random()
+        a, b = r.choice(values), r.choice(values)
+        if kind < 0.15 and lines:
+            text = r.choice(lines).split(" = ")[1]
+        elif kind < 0.45:
+            text = f"{r.choice(UNARY)}({a})"
+        elif kind < 0.6:
+            text = f"{r.choice(['mul', 'sub', 'div', 'add'])}({a}, {r.choice(['1', '0', '2.5', '-1'])})"
+            text = text.replace("div(" + a + ", 0)", "div(" + a + ", 1)")
+        elif kind < 0.9:
+            text = f"{r.choice(BINARY)}({a}, {b})"
+        else:
+            text = f"softmax({a}, {r.choice(['0', '1'])})"
+        lines.append(f"%v{k} = {text}")
+        values.append(f"%v{k}")
+    return lines, [r.choice(values) for _ in range(3)]
+
+
+def build(lines, outputs):
+    body = "\n  ".join(lines)
+    return _C.Graph(f"graph(%x: float32[3, 3], %y: float32[3, 3]) {{\n  {body}\n  return {', '.join(outputs)}\n}}")
+
+
+def differs(lines, outputs, inputs):
+    graph = build(lines, outputs)
+    want = graph.run(inputs)
+    for chain in (["dead"], ["common"], ["simplify"], ["fold"], ["common", "simplify", "fold", "common", "dead"]):
+        after = graph
+        for name in chain:
+            after = after.apply(name)
+        if not all(same(a, b) for a, b in zip(after.run(inputs), want)):
+            return True
+    return False
+
+
+def shrunk(lines, outputs, inputs):
+    """The shortest program found that still differs: drops one line at a time."""
+    k = len(lines) - 1
+    while k >= 0:
+        name = lines[k].split(" = ")[0] + ","
+        fewer = lines[:k] + lines[k + 1:]
+        used = any(name[:-1] + end in line for line in fewer for end in ",)") or name[:-1] in outputs
+        if not used and differs(fewer, outputs, inputs):
+            lines = fewer
+        k -= 1
+    return "\n".join(lines + ["return " + ", ".join(outputs)])
+
+
+def test_passes_change_no_bit_of_random_graphs():
+    r = random.Random(0)
+    torch.manual_seed(5)
+    inputs = [torch.randn(3, 3), torch.tensor([[0.0, -0.0, float("inf")], [float("nan"), 1.0, -2.0],
+                                                [3e38, 1e-45, -float("inf")]])]
+    for _ in range(300):
+        lines, outputs = random_program(r, r.randrange(3, 25))
+        assert not differs(lines, outputs, inputs), shrunk(lines, outputs, inputs)
+
+
+def test_a_pass_over_a_long_graph_is_linear():
+    n = 20000
+    lines = ["%v0 = neg(%x)"] + [f"%v{k} = {'neg' if k % 2 else 'exp'}(%v{k - 1})" for k in range(1, n)]
+    graph = build(lines, [f"%v{n - 1}", "%x", "%y"])
+    assert len(graph.apply("dead").apply("common").nodes()) == n
