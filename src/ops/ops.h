@@ -217,5 +217,7 @@ cr_op *cr_ops_find(const char *name);
 /* Prints the schema line; parses back to the same. */
 void cr_op_print_schema(cr_text *out, const cr_op *op);
 void cr_rule_print(cr_text *out, const cr_rule *rule);
+/* A parameter's type as messages name it: "tuple of ints". */
+const char *cr_param_type_text(const cr_param *p);
 
 #endif

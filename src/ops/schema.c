@@ -334,3 +334,17 @@ void cr_op_print_schema(cr_text *out, const cr_op *op)
     if (op->result_count != 1)
         cr_text_put(out, ")");
 }
+
+const char *cr_param_type_text(const cr_param *p)
+{
+    static const char *const text[] = {
+        [CR_T_TENSOR] = "Tensor",          [CR_T_TENSORS] = "tuple of Tensors",
+        [CR_T_SCALAR] = "Number",          [CR_T_SCALARS] = "tuple of Scalars",
+        [CR_T_INT] = "int",                [CR_T_INTS] = "tuple of ints",
+        [CR_T_FLOAT] = "float",            [CR_T_FLOATS] = "tuple of floats",
+        [CR_T_BOOL] = "bool",              [CR_T_BOOLS] = "tuple of bools",
+        [CR_T_STRING] = "str",             [CR_T_DTYPE] = "torch.dtype",
+        [CR_T_LAYOUT] = "torch.layout",    [CR_T_DEVICE] = "torch.device",
+        [CR_T_FORMAT] = "torch.memory_format", [CR_T_GENERATOR] = "torch.Generator"};
+    return text[p->type];
+}

@@ -331,20 +331,6 @@ static const char *param_name(const cr_param *p)
     return strcmp(p->name, "self") ? p->name : "input";
 }
 
-static const char *type_text(const cr_param *p)
-{
-    static const char *const text[] = {
-        [CR_T_TENSOR] = "Tensor",          [CR_T_TENSORS] = "tuple of Tensors",
-        [CR_T_SCALAR] = "Number",          [CR_T_SCALARS] = "tuple of Scalars",
-        [CR_T_INT] = "int",                [CR_T_INTS] = "tuple of ints",
-        [CR_T_FLOAT] = "float",            [CR_T_FLOATS] = "tuple of floats",
-        [CR_T_BOOL] = "bool",              [CR_T_BOOLS] = "tuple of bools",
-        [CR_T_STRING] = "str",             [CR_T_DTYPE] = "torch.dtype",
-        [CR_T_LAYOUT] = "torch.layout",    [CR_T_DEVICE] = "torch.device",
-        [CR_T_FORMAT] = "torch.memory_format", [CR_T_GENERATOR] = "torch.Generator"};
-    return text[p->type];
-}
-
 static const char *given_text(const cr_arg *a)
 {
     static const char *const text[] = {
@@ -376,7 +362,7 @@ static void print_params(cr_text *out, const cr_op *op)
     for (int i = 0; i < op->param_count; i++) {
         const cr_param *p = &op->param[i];
         bool star = p->keyword_only && (!i || !op->param[i - 1].keyword_only);
-        cr_text_printf(out, "%s%s%s %s", i ? ", " : "", star ? "*, " : "", type_text(p),
+        cr_text_printf(out, "%s%s%s %s", i ? ", " : "", star ? "*, " : "", cr_param_type_text(p),
                        param_name(p));
     }
 }
@@ -462,7 +448,7 @@ static cr_status wrong_type(const call *c, const cr_op *op)
     if (c->position > 0)
         snprintf(where, sizeof where, " (position %d)", c->position);
     return cr_fail(CR_TYPE, "%s(): argument '%s'%s must be %s, not %s", c->name, param_name(p),
-                   where, type_text(p), given_text(c->bad));
+                   where, cr_param_type_text(p), given_text(c->bad));
 }
 
 static cr_status explain_one(const call *c, const cr_op *op)
@@ -506,9 +492,9 @@ static const char *missing_of(const cr_param *p, const cr_value *v)
     bool list = v->tag == CR_INTS || v->tag == CR_FLOATS || v->tag == CR_TENSORS;
 
     if (v->tag == CR_NONE && !p->optional)
-        return type_text(p);
+        return cr_param_type_text(p);
     if (list && v->len && !v->ints)
-        return type_text(p);
+        return cr_param_type_text(p);
     for (uint32_t i = 0; v->tag == CR_TENSORS && !p->item_optional && i < v->len; i++)
         if (v->list[i].tag == CR_NONE)
             return "tuple of Tensors";

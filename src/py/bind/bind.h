@@ -214,8 +214,6 @@ static inline void cr_py_args_drop(cr_py_args *a)
 void *cr_py_args_get(cr_py_args *a, size_t size);
 /* Converts x for parameter p. */
 cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out);
-/* What messages call the parameter's type: "tuple of ints". */
-const char *cr_py_type_text(const cr_param *p);
 cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bool method);
 /* Raises torch's TypeError for a call that no signature takes.  Always NULL. */
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,

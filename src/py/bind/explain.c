@@ -74,7 +74,7 @@ static void print_param(cr_text *out, const cr_py_sig *s, int i)
 {
     const cr_param *p = &s->op->param[i];
 
-    cr_text_printf(out, "%s %s", cr_py_type_text(p), PyUnicode_AsUTF8(s->name[i]));
+    cr_text_printf(out, "%s %s", cr_param_type_text(p), PyUnicode_AsUTF8(s->name[i]));
     if (p->has_default) {
         cr_text_put(out, " = ");
         print_default(out, p);
@@ -313,11 +313,11 @@ static PyObject *wrong_type(const call *c, const cr_py_sig *s, const cr_py_args 
     if (p->type != CR_T_TENSOR && a->bad_item >= 0 && (PyTuple_Check(x) || PyList_Check(x)))
         return PyErr_Format(PyExc_TypeError,
                             "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
-                            c->name, name, where, cr_py_type_text(p),
+                            c->name, name, where, cr_param_type_text(p),
                             type_name(PySequence_Fast_GET_ITEM(x, a->bad_item)),
                             a->bad_item);
     return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name, name,
-                        where, cr_py_type_text(p), type_name(x));
+                        where, cr_param_type_text(p), type_name(x));
 }
 
 static PyObject *wrong_keyword(const call *c, const cr_py_sig *s, PyObject *keyword)
