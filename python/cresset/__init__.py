@@ -14,11 +14,11 @@ newaxis = None
 
 # Loaded at first use, so that importing the package costs only what is used.
 _MODULES = frozenset((
-    "accelerator", "amp", "autograd", "backends", "cpu", "cuda", "fft", "functional", "linalg", "nn", "optim",
+    "accelerator", "amp", "autograd", "backends", "cpu", "cuda", "fft", "func", "functional", "linalg",
+    "mps", "nn", "optim",
     "overrides", "random", "return_types", "safetensors", "serialization", "special", "storage",
-    "testing", "types", "utils", "version"))
-_LAZY = {"set_printoptions": "_tensor_str", "get_printoptions": "_tensor_str",
-         "printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
+    "testing", "torch_version", "types", "utils", "version", "xpu"))
+_LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
          "load": "serialization",
          **{f"{kind}Storage": "storage" for kind in (

@@ -34,7 +34,7 @@ def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=N
     edgeitems: elements shown at each end of a summarised dimension; linewidth: characters a line;
     profile: "default", "short" or "full"; sci_mode: True or False instead of choosing by value.
     """
-    if profile is not None:
+    if profile in _PROFILES:
         PRINT_OPTS.__dict__.update(_PROFILES[profile])
     given = {"precision": precision, "threshold": threshold, "edgeitems": edgeitems,
              "linewidth": linewidth}
@@ -196,7 +196,7 @@ def _str(self, *, tensor_contents=None):
     suffixes = []
     with _C.no_grad():
         data = self.detach().as_subclass(_C.Tensor) if type(self) is not _C.Tensor else self.detach()
-        if data.device.type != _C.get_default_device().type:
+        if data.is_meta or data.device.type != _C.get_default_device().type:
             suffixes.append(f"device='{data.device}'")
         if data.is_meta:
             suffixes.append("size=" + str(tuple(data.shape)))

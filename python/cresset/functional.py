@@ -79,6 +79,9 @@ def meshgrid(*tensors, indexing=None):
     if has_torch_function(tensors):
         return handle_torch_function(meshgrid, tensors, *tensors, indexing=indexing)
     if indexing is None:
+        from warnings import warn
+        warn("torch.meshgrid: in an upcoming release, it will be required to pass the indexing "
+             "argument.", stacklevel=2)
         return ops.meshgrid(tensors)
     return ops.meshgrid(tensors, indexing=indexing)
 

@@ -358,6 +358,51 @@ static cr_status unpack(environment *e, formula *f)
     return CR_OK;
 }
 
+/* As unpack, for asking what a node is called: only shapes of tensors, nothing of lists, and
+ * of an argument that was not saved whether a gradient goes to it. */
+static void outline(environment *e, formula *f)
+{
+    static const cr_view released;
+    const cr_plan *plan = plan_of(&f->node);
+    cr_view *seen = (cr_view *)(e + 1);
+
+    for (int d = 0; d < plan->count && !f->first_edge; d++)
+        if (f->node.edges[d].node)
+            e->arg[plan->need[d].param] = (cr_value){.tag = CR_VIEW, .view = &released};
+    for (int i = 0; i < f->held_count; i++) {
+        const held *h = &f->held[i];
+        const cr_tensor *t = h->as == HELD_TENSOR ? h->saved.tensor : NULL;
+        cr_value v = {.tag = CR_VIEW, .view = h->as == HELD_SHAPE ? &h->shape : &released};
+        if (h->slot >= plan->op->param_count || h->as == HELD_LIST)
+            continue;
+        if (t) {
+            seen[i] = cr_view_of(t);
+            v.view = &seen[i];
+        }
+        e->arg[h->slot] = h->as == HELD_VALUE ? h->value : v;
+    }
+    for (int k = 0; k < plan->op->result_count && !plan->list_result; k++)
+        cr_frame_set(&e->frame, plan->op->first_result_slot + k, result_shape(e, f, k));
+}
+
+const char *cr_formula_name(cr_node *n)
+{
+    const cr_plan *plan = plan_of(n);
+    environment *e = cr_alloc_zero(sizeof *e + ((formula *)n)->held_count * sizeof(cr_view));
+    const char *name = plan->name;
+    cr_value v;
+
+    if (!e)
+        return name;
+    cr_frame_init(&e->frame, plan->op, e->arg);
+    outline(e, (formula *)n);
+    if (!cr_frame_eval(&e->frame, plan->op->node, &v) && v.tag == CR_STRING)
+        name = v.s;
+    cr_frame_drop(&e->frame);
+    cr_free(e);
+    return name;
+}
+
 static cr_status cotangent(environment *e, const formula *f, cr_tensor *const *grads, uint32_t k,
                            cr_value *out)
 {

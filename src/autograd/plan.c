@@ -102,15 +102,15 @@ static void find_need(cr_need *need, const cr_op *op, const cr_derivative *d)
 }
 
 /* Torch's names: "log_softmax" is LogSoftmaxBackward and the number of the overload, unless
- * the entry's tags say node=NAME. */
+ * the entry says another. */
 static void make_name(char *out, const cr_op *op)
 {
-    const char *s = op->name, *stated = strstr(op->tags, "node=");
+    const char *s = op->name;
     bool start = true;
     int number = 0;
 
-    if (stated) {
-        sprintf(out, "%.*s", (int)strcspn(stated + 5, " "), stated + 5);
+    if (op->node && op->node->kind == CR_RULE_STRING) {
+        strcpy(out, op->node->name);
         return;
     }
     for (; *s; s++) {
@@ -164,7 +164,8 @@ cr_reads cr_plan_reads(const cr_plan *p, uint32_t wanted)
 
 static cr_plan *make_plan(const cr_op *op)
 {
-    size_t name_size = strlen(op->name) + strlen(op->tags) + 24;
+    bool stated = op->node && op->node->kind == CR_RULE_STRING;
+    size_t name_size = strlen(stated ? op->node->name : op->name) + 24;
     cr_plan *p = cr_alloc_zero(sizeof *p + (size_t)op->grad_count * sizeof *p->need + name_size);
 
     if (!p)
@@ -184,7 +185,8 @@ static cr_plan *make_plan(const cr_op *op)
     for (uint32_t wanted = 0; wanted < CR_READS; wanted++)
         p->reads[wanted] = join(p, wanted);
     make_name(p->name, op);
-    p->kind.name = p->name;
+    p->kind.name = op->node && !stated ? NULL : p->name;
+    p->kind.name_of = cr_formula_name;
     return p;
 }
 

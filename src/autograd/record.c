@@ -52,8 +52,11 @@ static cr_tensor *viewed(const cr_op *op, int k, const cr_value *arg)
     return op->does == CR_DOES_MAP && arg[0].tag == CR_TENSOR ? arg[0].t : NULL;
 }
 
+/* Bytes seen as integers (view.dtype) carry no gradient and are no tracked view. */
 static cr_status track(cr_value *v, cr_tensor *of, cr_view_kind kind)
 {
+    if (v->tag == CR_TENSOR && !cr_is_inexact(v->t) && cr_is_inexact(of))
+        return CR_OK;
     if (v->tag == CR_TENSOR && v->t != of && v->t->storage == of->storage)
         return cr_track_view(v->t, of, kind);
     return CR_OK;

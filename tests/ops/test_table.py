@@ -206,6 +206,8 @@ def weights_for(outs, seed=5):
 def inputs_of(entry, draw):
     for p in entry.tensor_params:
         v = draw.values[p["name"]]
+        if f"underived={p['name']}" in entry.tags:
+            continue
         if isinstance(v, torch.Tensor) and v.requires_grad:
             yield p["name"], None, v
         elif isinstance(v, (list, tuple)):

@@ -153,7 +153,7 @@ case("CosineSimilarity", layer("CosineSimilarity"), waves((3, 4), (3, 4)))
 
 for name in ("ReLU ReLU6 Sigmoid Hardsigmoid Tanh SiLU Mish Hardswish ELU CELU SELU GELU "
              "Hardshrink LeakyReLU LogSigmoid Softplus Softshrink Softsign Tanhshrink "
-             "Hardtanh GLU").split():
+             "Hardtanh GLU RReLU").split():
     simple(name, (3, 4))
 simple("GELU", (3, 4), approximate="tanh")
 simple("Threshold", (3, 4), 0.1, 20.0)
@@ -222,6 +222,8 @@ case("BCEWithLogitsLoss", lambda t, nn: nn.BCEWithLogitsLoss(pos_weight=share(t,
      lambda t, nn: [wave(t, 3, 4), share(t, 3, 4, phase=1)])
 case("MultiLabelSoftMarginLoss", layer("MultiLabelSoftMarginLoss"),
      lambda t, nn: [wave(t, 3, 4), share(t, 3, 4).round()])
+case("MultiLabelMarginLoss", layer("MultiLabelMarginLoss"),
+     lambda t, nn: [wave(t, 3, 4), ids(t, 5, 3, 4) - 1])
 case("CosineEmbeddingLoss", layer("CosineEmbeddingLoss", 0.1),
      lambda t, nn: [wave(t, 3, 4), wave(t, 3, 4, phase=1), sign(t, 3)])
 case("MarginRankingLoss", layer("MarginRankingLoss", 0.1),

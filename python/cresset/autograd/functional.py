@@ -5,15 +5,15 @@ from .._C import Tensor
 __all__ = ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"]
 
 
-def _as_tuple(x, name):
+def _as_tuple(x, name, function):
     """(is a tuple, the tuple); everything in it must be a tensor."""
     several = isinstance(x, (tuple, list))
     items = tuple(x) if several else (x,)
     for i, item in enumerate(items):
         if not isinstance(item, Tensor):
-            where = f"Value at index {i}" if several else "The value"
-            raise TypeError(f"The {name} must be either a Tensor or a tuple of Tensors. {where} has "
-                            f"type {type(item)}.")
+            where = f"value at index {i}" if several else f"given {name}"
+            raise TypeError(f"The {name} given to {function} must be either a Tensor or a tuple "
+                            f"of Tensors but the {where} has type {type(item)}.")
     return several, items
 
 
@@ -23,12 +23,13 @@ def _fresh(inputs, create_graph):
                  x.detach().requires_grad_() for x in inputs)
 
 
-def _run(func, inputs, create_graph):
+def _run(func, inputs, create_graph, name):
     with _C.enable_grad():
-        several, inputs = _as_tuple(inputs, "inputs given to the function")
+        several, inputs = _as_tuple(inputs, "inputs", name)
         fresh = _fresh(inputs, create_graph)
         outputs = func(*fresh)
-        is_tuple, outputs = _as_tuple(outputs, "outputs of the user-provided function")
+        is_tuple, outputs = _as_tuple(outputs, "outputs of the user-provided function",
+                                     name)
     return several, fresh, is_tuple, outputs
 
 
@@ -54,7 +55,7 @@ def _vectors(v, like, name):
             raise RuntimeError(f"The vector v can only be None if the {name} is a single Tensor "
                                "with a single element.")
         return (_C.ones_like(like[0]),)
-    _, v = _as_tuple(v, "v")
+    _, v = _as_tuple(v, "v", name)
     if len(v) != len(like):
         raise RuntimeError(f"v is a tuple of invalid length: should be {len(like)} but got "
                            f"{len(v)}.")
@@ -71,7 +72,7 @@ def _result(values, several, create_graph):
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
     """(func(inputs), the product of v with the Jacobian)."""
-    several, fresh, is_tuple, outputs = _run(func, inputs, create_graph)
+    several, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "vjp")
     with _C.enable_grad():
         v = _vectors(v, outputs, "function")
         grads = _grad(outputs, fresh, v, create_graph, strict, "vjp")
@@ -80,7 +81,7 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
     """(func(inputs), the product of the Jacobian with v), by differentiating vjp in its vector."""
-    several, fresh, is_tuple, outputs = _run(func, inputs, create_graph)
+    several, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "jvp")
     with _C.enable_grad():
         v = _vectors(v, fresh, "input to the user-provided function")
         dual = tuple(_C.zeros_like(y, requires_grad=True) for y in outputs)
@@ -95,7 +96,7 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False,
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError("Expected strategy to be either 'forward-mode' or 'reverse-mode'. "
                              f"Found {strategy}.")
-    several, fresh, is_tuple, outputs = _run(func, inputs, create_graph)
+    several, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "jacobian")
     table = []
     with _C.enable_grad():
         for y in outputs:
@@ -115,7 +116,7 @@ def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False,
 def _scalar(func):
     def checked(*args):
         out = func(*args)
-        _, tensors = _as_tuple(out, "outputs of the user-provided function")
+        _, tensors = _as_tuple(out, "outputs of the user-provided function", "hessian")
         if len(tensors) != 1 or tensors[0].numel() != 1:
             raise RuntimeError("The Tensor returned by the function given to hessian should "
                                "contain a single element")
@@ -126,7 +127,7 @@ def _scalar(func):
 def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
             outer_jacobian_strategy="reverse-mode"):
     """The second derivatives of a function with one number as its value."""
-    several, items = _as_tuple(inputs, "inputs given to hessian")
+    several, items = _as_tuple(inputs, "inputs", "hessian")
     single = _scalar(func)
 
     def gradient(*args):
@@ -139,7 +140,7 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
     """(func(inputs), the product of v with the Hessian)."""
-    several, fresh, _, outputs = _run(_scalar(func), inputs, True)
+    several, fresh, _, outputs = _run(_scalar(func), inputs, True, "vhp")
     with _C.enable_grad():
         v = _vectors(v, fresh, "input to the user-provided function")
         first = _grad(outputs, fresh, [None], True, strict, "vhp")
@@ -149,7 +150,7 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
     """(func(inputs), the product of the Hessian with v)."""
-    several, fresh, _, outputs = _run(_scalar(func), inputs, True)
+    several, fresh, _, outputs = _run(_scalar(func), inputs, True, "hvp")
     with _C.enable_grad():
         v = _vectors(v, fresh, "input to the user-provided function")
         first = _grad(outputs, fresh, [None], True, strict, "hvp")

@@ -23,12 +23,12 @@ def _checked(inputs):
     if not chosen:
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but "
                          "none of them have requires_grad=True.")
-    for x in chosen:
-        if x.dtype not in (_C.float64, _C.complex128):
+    for i, x in enumerate(inputs):
+        if isinstance(x, Tensor) and x.requires_grad and x.dtype not in (_C.float64, _C.complex128):
             import warnings
-            warnings.warn("An input requires gradient and is not a double precision floating point "
-                          "or complex. This check will likely fail if all the inputs are not of "
-                          "double precision floating point or complex.", stacklevel=3)
+            warnings.warn(f"Input #{i} requires gradient and is not a double precision floating "
+                          "point or complex. This check will likely fail if all the inputs are "
+                          "not of double precision floating point or complex. ", stacklevel=3)
     return chosen
 
 

@@ -16,4 +16,8 @@ class Variable(metaclass=_VariableMeta):
         if data is None:
             from .._C import empty
             data = empty(0)
+        if volatile is not None:
+            from warnings import warn
+            warn("volatile was removed and now has no effect. Use `with torch.no_grad():` "
+                 "instead.", stacklevel=2)
         return data.detach().requires_grad_(requires_grad)

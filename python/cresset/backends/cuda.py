@@ -1,4 +1,5 @@
-"""CUDA: not in this build."""
+"""CUDA: not in this build; the switches keep what programs set."""
+from contextlib import contextmanager
 
 
 def is_built():
@@ -12,15 +13,48 @@ class _Matmul:
 
 
 matmul = _Matmul()
+_attention = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
 
 
 def flash_sdp_enabled():
-    return False
+    return _attention["flash"]
+
+
+def enable_flash_sdp(enabled):
+    _attention["flash"] = bool(enabled)
 
 
 def mem_efficient_sdp_enabled():
-    return False
+    return _attention["mem_efficient"]
+
+
+def enable_mem_efficient_sdp(enabled):
+    _attention["mem_efficient"] = bool(enabled)
 
 
 def math_sdp_enabled():
-    return True
+    return _attention["math"]
+
+
+def enable_math_sdp(enabled):
+    _attention["math"] = bool(enabled)
+
+
+def cudnn_sdp_enabled():
+    return _attention["cudnn"]
+
+
+def enable_cudnn_sdp(enabled):
+    _attention["cudnn"] = bool(enabled)
+
+
+@contextmanager
+def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
+    """Inside, the switches of attention have these values."""
+    before = dict(_attention)
+    _attention.update(flash=bool(enable_flash), math=bool(enable_math), cudnn=bool(enable_cudnn),
+                      mem_efficient=bool(enable_mem_efficient))
+    try:
+        yield
+    finally:
+        _attention.update(before)

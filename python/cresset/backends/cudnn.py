@@ -1,6 +1,9 @@
 """cuDNN: not in this build; the switches keep what programs set."""
+from contextlib import contextmanager
+
 enabled = True
 benchmark = False
+benchmark_limit = 10
 deterministic = False
 allow_tf32 = True
 
@@ -11,3 +14,29 @@ def is_available():
 
 def version():
     return None
+
+
+def is_acceptable(tensor):
+    """Whether cuDNN would compute with the tensor."""
+    return False
+
+
+def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None,
+              _allow_tf32=None):
+    """Sets what is given and returns what was there."""
+    given = {"enabled": _enabled, "benchmark": _benchmark, "benchmark_limit": _benchmark_limit,
+             "deterministic": _deterministic, "allow_tf32": _allow_tf32}
+    before = tuple(globals()[name] for name in given)
+    globals().update({name: value for name, value in given.items() if value is not None})
+    return before
+
+
+@contextmanager
+def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=False,
+          allow_tf32=True):
+    """Inside, the switches have these values."""
+    before = set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+    try:
+        yield
+    finally:
+        set_flags(*before)

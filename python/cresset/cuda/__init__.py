@@ -2,7 +2,7 @@
 
 __all__ = ["is_available", "device_count", "current_device", "synchronize", "empty_cache",
            "manual_seed", "manual_seed_all", "is_initialized", "init", "get_device_name",
-           "get_device_properties", "set_device", "memory_allocated", "max_memory_allocated"]
+           "get_device_properties", "set_device", "memory_allocated", "max_memory_allocated", "amp"]
 
 
 def is_available():
@@ -65,3 +65,10 @@ def _refuse(*args, **kwargs):
 init = _lazy_init = current_device = set_device = synchronize = _refuse
 get_device_name = get_device_properties = get_device_capability = mem_get_info = _refuse
 current_stream = default_stream = ipc_collect = _refuse
+
+
+def __getattr__(name):
+    if name == "amp":
+        from importlib import import_module
+        return import_module(f"{__name__}.amp")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

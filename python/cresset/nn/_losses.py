@@ -306,3 +306,8 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
     if swap:
         far = cresset.minimum(far, distance(positive, negative))
     return _reduce(cresset.clamp_min(margin + near - far, 0), reduction)
+
+
+def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
+    """The margins between the labels of each sample and all other classes."""
+    return ops.multilabel_margin_loss(input, target, _number(size_average, reduce, reduction))

@@ -168,3 +168,13 @@ def _check_affine(theta, size):
     if theta.dim() != 3 or theta.shape[-2] != n or theta.shape[-1] != n + 1:
         raise ValueError(f"Expected a batch of {n}D affine matrices of shape Nx{n}x{n + 1} for "
                          f"size {size}. Got {theta.shape}.")
+
+
+def affine_grid(theta, size, align_corners=None):
+    """The points that grid_sample reads for affine maps `theta` of images of `size`."""
+    if align_corners is None:
+        align_corners = _default_align_corners()
+    _check_affine(theta, size)
+    if min(size) <= 0:
+        raise ValueError(f"Expected non-zero, positive output size. Got {tuple(size)}")
+    return ops.affine_grid_generator(theta, size, align_corners)

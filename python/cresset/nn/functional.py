@@ -12,7 +12,8 @@ from ._attention import (_canonical_mask, _in_projection, _in_projection_packed,
 from ._losses import (binary_cross_entropy, binary_cross_entropy_with_logits,
                       cosine_embedding_loss, cross_entropy, gaussian_nll_loss,
                       hinge_embedding_loss, huber_loss, kl_div, l1_loss, linear_cross_entropy,
-                      margin_ranking_loss, mse_loss, multi_margin_loss, multilabel_soft_margin_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
+                      margin_ranking_loss, mse_loss, multi_margin_loss,
+                      multilabel_margin_loss, multilabel_soft_margin_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
                       soft_margin_loss, triplet_margin_loss, triplet_margin_with_distance_loss)
 from ._pooling import (adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool1d,
                        adaptive_max_pool1d_with_indices, adaptive_max_pool2d,
@@ -22,7 +23,7 @@ from ._pooling import (adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_po
                        max_pool2d_with_indices, max_pool3d, max_pool3d_with_indices,
                        max_unpool1d, max_unpool2d, max_unpool3d)
 from ._resampling import (GRID_SAMPLE_INTERPOLATION_MODES, GRID_SAMPLE_PADDING_MODES,
-                          grid_sample, interpolate, upsample, upsample_bilinear,
+                          affine_grid, grid_sample, interpolate, upsample, upsample_bilinear,
                           upsample_nearest)
 from .modules.utils import _pair
 
@@ -32,7 +33,7 @@ bind(globals(), """
     gelu hardshrink softshrink softplus prelu
     threshold_ relu_ hardtanh_ elu_ selu_ celu_ leaky_relu_
     pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle
-    pairwise_distance cosine_similarity one_hot scaled_dot_product_attention
+    pairwise_distance cosine_similarity pdist rrelu_ one_hot scaled_dot_product_attention
 """)
 if hasattr(ops, "log_sigmoid"):
     logsigmoid = ops.log_sigmoid
@@ -135,6 +136,11 @@ _threshold = threshold
 def relu(input, inplace=False):
     """max(0, input)."""
     return ops.relu_(input) if inplace else ops.relu(input)
+
+
+def rrelu(input, lower=1.0 / 8, upper=1.0 / 3, training=False, inplace=False):
+    """input, negative elements times a number between `lower` and `upper`."""
+    return (ops.rrelu_ if inplace else ops.rrelu)(input, lower, upper, training)
 
 
 def glu(input, dim=-1):

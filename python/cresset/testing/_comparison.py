@@ -77,8 +77,8 @@ def _worst(values, mask):
 
 def _describe(a, b, close, rtol, atol, kind):
     count, total = int((~close).sum().item()), close.numel()
-    wide = _C.complex128 if a.is_complex() else _C.int64 if _exact(a.dtype) else _C.float64
-    a, b = a.to(wide), b.to(wide)
+    if _exact(a.dtype):
+        a, b = a.to(_C.int64), b.to(_C.int64)
     distance = (a - b).abs()
     exact = not rtol and not atol
     if kind == "Scalars":

@@ -89,6 +89,8 @@ static PyObject *node_name(PyObject *self, PyObject *unused)
     (void)unused;
     if (n && cr_node_variable(n))
         return PyUnicode_FromString("torch::autograd::AccumulateGrad");
+    if (n && !strncmp(cr_node_name(n), "Copy", 4)) /* CopyBackwards, CopySlices */
+        return PyUnicode_FromFormat("torch::autograd::%s", cr_node_name(n));
     return n ? PyUnicode_FromString(cr_node_name(n)) : NULL;
 }
 

@@ -140,9 +140,9 @@ static PyObject *record_object(const cr_op *op)
 
     cr_op_print_schema(&schema, op);
     made = Py_BuildValue(
-        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N}", "name",
+        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N}", "name",
         op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc", op->doc, "ref",
-        op->ref, "sample", op->sample, "does", does[op->does], "file", op->file, "line", op->line,
+        op->ref, "sample", op->sample, "tags", op->tags, "does", does[op->does], "file", op->file, "line", op->line,
         "fused", op->fused ? Py_True : Py_False, "makes_float",
         makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params", params_list(op), "results",
         names_list(op, false), "grads", names_list(op, true), "dtypes", dtypes_list(op), "forms",

@@ -1,0 +1,45 @@
+"""Calling modules as functions of their parameters."""
+from ..nn.utils.stateless import _functional_call
+
+__all__ = ["functional_call", "stack_module_state"]
+
+
+def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *,
+                    tie_weights=True, strict=False):
+    """module(*args, **kwargs) computed with the given tensors: a dict of names, or several."""
+    dicts = parameter_and_buffer_dicts
+    if not isinstance(dicts, dict):
+        if not isinstance(dicts, (list, tuple)):
+            raise ValueError("Expected parameter_and_buffer_dicts to be a dict, or a list/tuple "
+                             f"of dicts, but got {type(dicts)}")
+        if not all(isinstance(d, dict) for d in dicts):
+            raise ValueError("Expected all elements of parameter_and_buffer_dicts to be "
+                             "dictionaries")
+        repeated = [k for k in {k for d in dicts for k in d} if sum(k in d for d in dicts) > 1]
+        if repeated:
+            raise ValueError(f"{repeated} appeared in multiple dictionaries; behavior of "
+                             "functional call is ambiguous")
+        dicts = {k: v for d in dicts for k, v in d.items()}
+    return _functional_call(module, dicts, args, kwargs, tie_weights=tie_weights, strict=strict)
+
+
+def stack_module_state(models):
+    """The parameters and the buffers of equal modules, stacked along a new first dimension."""
+    from .. import stack
+    if not models:
+        raise RuntimeError("stack_module_state: Expected at least one model, got 0.")
+    if len({m.training for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to have the same "
+                           "training/eval mode.")
+    if len({type(m) for m in models}) > 1:
+        raise RuntimeError("stack_module_state: Expected all models to be of the same class.")
+
+    def stacked(name, of):
+        values = [dict(of(m))[name] for m in models]
+        made = stack(values)
+        return made.detach().requires_grad_(values[0].requires_grad)
+
+    params = {k: stacked(k, lambda m: m.named_parameters()) for k, _ in
+              models[0].named_parameters()}
+    buffers = {k: stacked(k, lambda m: m.named_buffers()) for k, _ in models[0].named_buffers()}
+    return params, buffers
