@@ -3,7 +3,7 @@
  * A Graph keeps the object whose session its nodes live in: the recorder, or the graph that a
  * pass began with. */
 #include "py/bind/bind.h"
-#include "graph/graph.h"
+#include "aot/aot.h"
 
 /* --- graphs --- */
 
@@ -152,6 +152,48 @@ static PyObject *graph_apply(PyObject *x, PyObject *name)
         return PyErr_Format(PyExc_ValueError, "no pass is called '%s'", text);
     st = cr_session_run(self->g->session, apply, &j);
     return st ? cr_py_raise(st) : graph_new(j.out, x, NULL, j.out != self->g);
+}
+
+typedef struct {
+    const cr_graph *joint;
+    int primals, outputs;
+    cr_aot_policy policy;
+    cr_aot_parts parts;
+} cut_job;
+
+static void cut(cr_session *s, void *context)
+{
+    cut_job *j = context;
+
+    (void)s;
+    j->parts = cr_aot_partition(j->joint, j->primals, j->outputs, j->policy);
+    cr_graph_verify(j->parts.forward);
+    cr_graph_verify(j->parts.backward);
+}
+
+/* partition(primals, outputs, recompute=True) -> (forward, backward, saved, bytes, recomputed) */
+static PyObject *graph_partition(PyObject *x, PyObject *args)
+{
+    cut_job j = {.joint = ((graph_object *)x)->g};
+    int recompute = 1;
+    PyObject *forward, *backward;
+    cr_status st;
+
+    if (!PyArg_ParseTuple(args, "ii|p", &j.primals, &j.outputs, &recompute))
+        return NULL;
+    j.policy = recompute ? CR_AOT_MIN_CUT : CR_AOT_SAVE;
+    st = cr_session_run(j.joint->session, cut, &j);
+    if (st)
+        return cr_py_raise(st);
+    forward = graph_new(j.parts.forward, x, NULL, true);
+    backward = graph_new(j.parts.backward, x, NULL, true);
+    if (!forward || !backward) {
+        Py_XDECREF(forward);
+        Py_XDECREF(backward);
+        return NULL;
+    }
+    return Py_BuildValue("(NNiLi)", forward, backward, j.parts.saved, (long long)j.parts.saved_bytes,
+                         j.parts.recomputed);
 }
 
 /* Graph(text) */
@@ -312,6 +354,9 @@ static PyObject *graph_outputs(PyObject *x, void *unused)
 static PyMethodDef graph_methods[] = {
     {"run", graph_run, METH_O, "run(inputs) -> outputs: calls the nodes in order."},
     {"apply", graph_apply, METH_O, "apply(name) -> Graph: after the pass of that name."},
+    {"partition", graph_partition, METH_VARARGS,
+     "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved values, their\n"
+     "bytes without primals, number of nodes computed twice): cuts a joint graph (aot/aot.h)."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},
     {0}};

@@ -1,0 +1,38 @@
+/* aot.h - forward and backward ahead of time: one joint graph, cut in two.
+ *
+ * A joint graph takes the primals and then the cotangents of the outputs, and returns the
+ * outputs and then the gradients.  It is recorded from a call and its backward pass
+ * (graph/graph.h, with parts).  The forward graph returns the outputs and what the backward
+ * graph needs of the way; which values those are decides how much memory a training step
+ * holds and how much is computed twice. */
+#ifndef CR_AOT_AOT_H
+#define CR_AOT_AOT_H
+
+#include "graph/graph.h"
+
+typedef enum {
+    CR_AOT_SAVE,   /* whatever the backward part reads of the forward part */
+    CR_AOT_MIN_CUT /* the fewest bytes, where what is cheap may be computed again */
+} cr_aot_policy;
+
+typedef struct {
+    cr_graph *forward;  /* primals -> outputs, saved values */
+    cr_graph *backward; /* saved values, cotangents -> gradients */
+    int saved;
+    int64_t saved_bytes; /* primals not counted: they are held anyway */
+    int recomputed;      /* nodes that are in both graphs */
+} cr_aot_parts;
+
+/* Cuts `joint`, whose first `primals` inputs and first `outputs` outputs are the forward
+ * part's.  Both graphs are made in joint's session; cr_graph_drop gives their constants back.
+ * Bails with CR_VALUE where an output depends on a cotangent, and with CR_RUNTIME for a graph
+ * that writes to tensors or has a choice. */
+cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, cr_aot_policy policy);
+
+/* A value's bytes as stated by its type; 8 where nothing is known. */
+int64_t cr_gvalue_bytes(const cr_gvalue *v);
+/* Computing the node again costs little beside reading its result: pointwise work, views,
+ * fills - no products, reductions, sorts or random numbers. */
+bool cr_gnode_is_cheap(const cr_gnode *n);
+
+#endif
