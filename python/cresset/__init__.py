@@ -14,8 +14,9 @@ newaxis = None
 
 # Loaded at first use, so that importing the package costs only what is used.
 _MODULES = frozenset((
-    "accelerator", "amp", "autograd", "backends", "cpu", "cuda", "fft", "func", "functional", "linalg",
-    "mps", "nn", "optim",
+    "accelerator", "amp", "autograd", "backends", "cpu", "cuda", "fft", "func", "functional",
+    "fx", "linalg",
+    "mps", "nn", "ops", "optim",
     "overrides", "random", "return_types", "safetensors", "serialization", "special", "storage",
     "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",

@@ -1,7 +1,9 @@
 """Where Python code finds the operators of the table.
 
-`ops.<name>` is the table's entry of that (ATen) name, callable with ATen's arguments.
-"""
+`ops.<name>` is the table's entry of that (ATen) name, callable with ATen's arguments.  Programs see
+packets of overloads instead (`torch.ops.aten.add.Tensor`), which are made from the same records. """
+from types import ModuleType
+
 from . import _C
 
 ops = _C.ops
@@ -13,3 +15,197 @@ def bind(namespace, names):
         function = getattr(ops, name, None)
         if function is not None:
             namespace[name] = function
+
+
+_JIT_NAMES = {"Scalar": "number", "ScalarType": "int", "Layout": "int", "MemoryFormat": "int"}
+
+
+class Argument:
+    """A parameter or result of an operator."""
+
+    def __init__(self, name, type, *, optional=False, default=None, has_default=False,
+                 kwarg_only=False, written=False):
+        self.name = name
+        one, is_list = type.removesuffix("[]"), type.endswith("[]")
+        text = _JIT_NAMES.get(one, one)
+        text = f"List[{text}]" if is_list else text
+        self.type = f"Optional[{text}]" if optional else text
+        self.default_value = default
+        self.kwarg_only = kwarg_only
+        self.is_write = written
+        self._has_default = has_default
+
+    def has_default_value(self):
+        """Whether the argument can be left out."""
+        return self._has_default
+
+    def __repr__(self):
+        return f"<torch.Argument {self.name}: {self.type}>"
+
+
+class FunctionSchema:
+    """The name, parameters and results of an overload."""
+
+    def __init__(self, name, made):
+        self._text = made["schema"]
+        self.name = f"aten::{name}"
+        self.overload_name = "" if made["name"] == "default" else made["name"]
+        self.arguments = [self._argument(p, made, 1 << i)
+                          for i, p in enumerate(made["record"]["params"])
+                          if not made["absent"] >> i & 1]
+        self.returns = [Argument(name, "Tensor") for name in made["record"]["results"]]
+        self.is_mutable = any(argument.is_write for argument in self.arguments)
+
+    @staticmethod
+    def _argument(p, made, bit):
+        kind = "Scalar" if made["scalars"] & bit else p["type"]
+        return Argument(p["name"], kind, optional=p["optional"], default=p["default"],
+                        has_default=p["has_default"] and not made["required"] & bit,
+                        kwarg_only=p["keyword_only"], written=p["written"])
+
+    def __str__(self):
+        return self._text
+
+    __repr__ = __str__
+
+    def refuse(self, args, kwargs):
+        """Raises for a call with arguments too many, missing or of unknown names."""
+        head, positional = f"{self.name}()", [a for a in self.arguments if not a.kwarg_only]
+        tail = f"Declaration: {self}"
+        if len(args) > len(positional):
+            raise RuntimeError(f"{head} expected at most {len(positional)} argument(s) but received "
+                               f"{len(args)} argument(s). {tail}")
+        given = {a.name for a in positional[:len(args)]} | set(kwargs)
+        for argument in self.arguments:
+            if argument.name not in given and not argument.has_default_value():
+                raise RuntimeError(
+                    f"{head} is missing value for argument '{argument.name}'. {tail}")
+        unknown = set(kwargs) - {a.name for a in self.arguments} - {"out"}
+        if unknown:
+            raise RuntimeError(f"Unknown keyword argument '{sorted(unknown)[0]}' for operator "
+                               f"'{self.name}'. Schema: {self}")
+
+
+class OpOverload:
+    """One overload of an operator: a callable that graphs hold as a target."""
+
+    namespace = "aten"
+
+    def __init__(self, packet, made):
+        self.overloadpacket = packet
+        self._overloadname = made["name"]
+        self._opname = packet.__name__
+        self.__name__ = f"{packet.__name__}.{made['name']}"
+        self.__qualname__ = self.__name__
+        self.__module__ = packet.__module__
+        self._schema = FunctionSchema(packet.__name__, made)
+        self._nondeterministic_seeded = made["random"]
+        self.is_view = made["view"]
+        self._op = made["callable"]
+        _C._set_shown(self._op, self)
+
+    def __call__(self, /, *args, **kwargs):
+        try:
+            return self._op(*args, **kwargs)
+        except TypeError:
+            self._schema.refuse(args, kwargs)
+            raise
+
+    def name(self):
+        """The full name: "aten::add.Tensor"."""
+        return self._schema.name + (f".{self._schema.overload_name}"
+                                    if self._schema.overload_name else "")
+
+    def __str__(self):
+        return f"aten.{self.__name__}"
+
+    def __repr__(self):
+        return f"<OpOverload(op='aten.{self._opname}', overload='{self._overloadname}')>"
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __copy__(self):
+        return self
+
+    def __reduce__(self):
+        return getattr, (self.overloadpacket, self._overloadname)
+
+
+class OpOverloadPacket:
+    """All overloads of an operator; a call chooses one by its arguments."""
+
+    def __init__(self, name, made):
+        self.__name__ = self.__qualname__ = name
+        self.__module__ = "cresset._ops.aten"
+        self._qualified_op_name = f"aten::{name}"
+        self._made = {m["name"]: m for m in made}
+        self._op = _C._all_overloads(name)
+        _C._set_shown(self._op, self)
+
+    def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(f"'{self}' can't have an overload name beginning with '__' and "
+                                 f"the underlying op has no attribute {name} either.")
+        made = self.__dict__.get("_made", {}).get(name)
+        if made is None:
+            raise AttributeError(f"The underlying op of '{self}' has no overload name '{name}'")
+        overload = self.__dict__[name] = OpOverload(self, made)
+        return overload
+
+    def __call__(self, /, *args, **kwargs):
+        return self._op(*args, **kwargs)
+
+    def overloads(self):
+        """The names of the overloads."""
+        return list(self._made)
+
+    def __iter__(self):
+        return iter(self._made)
+
+    def __dir__(self):
+        return [*super().__dir__(), *self._made]
+
+    def __str__(self):
+        return f"aten.{self.__name__}"
+
+    def __repr__(self):
+        return f"<OpOverloadPacket(op='aten.{self.__name__}')>"
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return _packet, (self.__name__,)
+
+
+class _OpNamespace(ModuleType):
+    """The operators of a library; the table's are `aten`'s."""
+
+    def __init__(self, name):
+        super().__init__(f"torch.ops.{name}")
+        self.__file__ = "torch.ops"
+        self.name = name
+
+    def __getattr__(self, name):
+        made = _C._overloads(name) if self.name == "aten" and not name.startswith("__") else None
+        if not made:
+            raise AttributeError(f"'_OpNamespace' '{self.name}' object has no attribute '{name}'")
+        packet = self.__dict__[name] = OpOverloadPacket(name, made)
+        return packet
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *(n for n in dir(ops) if n[0] != "_")})
+
+
+def _packet(name):
+    from . import ops as public
+    return getattr(public.aten, name)
+
+
+def schemas_of_function(function):
+    """The schemas of the overloads of a function of the table; None for any other."""
+    if not isinstance(function, type(ops.add)):
+        return None
+    packet = _packet(function.__name__)
+    return [getattr(packet, name)._schema for name in packet.overloads()]

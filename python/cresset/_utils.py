@@ -48,6 +48,12 @@ def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
     return tensor
 
 
+def torch_name(module):
+    """The name of one of our modules as programs written for torch know it."""
+    root, dot, rest = module.partition(".")
+    return f"torch{dot}{rest}" if root == "cresset" else module
+
+
 def _rebuild_parameter(data, requires_grad, backward_hooks):
     from .nn.parameter import Parameter
     param = Parameter(data, requires_grad)

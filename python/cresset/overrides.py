@@ -1,5 +1,6 @@
 """__torch_function__: how classes take part in calls of functions on their objects."""
 import functools
+import inspect
 
 from . import _C
 from ._C import Tensor
@@ -41,6 +42,9 @@ def handle_torch_function(public_api, relevant_args, *args, **kwargs):
     """Calls public_api through the handlers of the arguments that have one."""
     overloaded = _overloaded(relevant_args)
     types = tuple(map(type, overloaded))
+    result = _C._ask_mode(public_api, types, args, kwargs)
+    if result is not NotImplemented:
+        return result
     for arg in overloaded:
         result = arg.__torch_function__(public_api, types, args, kwargs)
         if result is not NotImplemented:
@@ -61,6 +65,21 @@ def wrap_torch_function(dispatcher):
             return function(*args, **kwargs)
         return wrapped
     return decorate
+
+
+def _call_overridden(function, args, kwargs):
+    """A call of a function that _C.overridable made, where an argument or a mode handles it.
+
+    They see what has a default as a keyword, and defaults filled in, however it was called. """
+    signature = inspect.signature(function)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    relevant, named = list(bound.arguments.values()), bound.arguments
+    required = [n for n in named if signature.parameters[n].default is inspect.Parameter.empty]
+    return handle_torch_function(function, relevant, *map(named.pop, required), **named)
+
+
+_C._set_override_handler(_call_overridden)
 
 
 def get_default_nowrap_functions():

@@ -35,6 +35,11 @@ CR_MUST cr_status rule_parse(lexer *x, struct cr_rule **out);
 
 struct cr_op;
 CR_MUST cr_status schema_parse(lexer *x, struct cr_op *op);
+/* Clause `aten`, and what holds without it. */
+CR_MUST cr_status overload_read(lexer *x, struct cr_op *op);
+CR_MUST cr_status overload_imply(struct cr_op *op, cr_arena *arena);
+/* The overloads of an in-place form: those of its entry whose self is a tensor. */
+CR_MUST cr_status overload_imply_inplace(struct cr_op *made, cr_arena *arena);
 /* Enters the in-place form of an entry. */
 CR_MUST cr_status ops_add_inplace(struct cr_op *op);
 

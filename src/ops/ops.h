@@ -96,6 +96,15 @@ typedef struct {
     int slot;
 } cr_let;
 
+/* torch's overloads of an entry (clause `aten`, else by rule): "Tensor", "Scalar", "default". */
+typedef struct {
+    const char *name;
+    /* Bit i says of parameter i what differs there: */
+    uint32_t scalars;  /* it is a Scalar, where the entry also takes a Tensor */
+    uint32_t absent;   /* it is not there */
+    uint32_t required; /* it has no default */
+} cr_overload;
+
 typedef enum { CR_OPERAND_FULL, CR_OPERAND_ROW, CR_OPERAND_COLUMN } cr_operand;
 
 /* In what type floating-point arguments come while autocast is on (clause `autocast`). */
@@ -140,6 +149,10 @@ struct cr_op {
     const char *name;     /* "add" */
     const char *overload; /* "" or "dim" */
     const char *doc, *ref, *sample, *tags;
+    int aten_count;       /* torch's overloads that this entry serves */
+    cr_overload *aten;
+    int aten_inplace_count; /* the same of its in-place form, where they are not simply these */
+    cr_overload *aten_inplace;
     const char *also;     /* further Python names of all overloads: "clip" */
     const char *file;     /* table file, for messages */
     int line;
@@ -215,6 +228,10 @@ cr_op *cr_ops_at(int index);
 /* The first overload of `name` ("add") or exactly one ("max.dim"); NULL when absent. */
 cr_op *cr_ops_find(const char *name);
 
+/* Prints torch's schema of one of op->aten: "aten::add.Scalar(Tensor self, ...) -> Tensor".
+ * `name` is the entry's, or one of clause `also`. */
+void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
+                          const cr_overload *overload);
 /* Prints the schema line; parses back to the same. */
 void cr_op_print_schema(cr_text *out, const cr_op *op);
 void cr_rule_print(cr_text *out, const cr_rule *rule);

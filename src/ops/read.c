@@ -406,7 +406,7 @@ static const struct {
     {"fold", read_fold},   {"map", read_map},       {"is", read_is},         {"extern", read_extern},
     {"whole", read_whole}, {"fused", read_fused},   {"grad", read_grad},     {"ulp", read_ulp},
     {"constant", read_constant}, {"also", read_also}, {"autocast", read_autocast},
-    {"node", read_node},
+    {"node", read_node},         {"aten", overload_read},
 };
 
 static bool is_free_text(const char *name)
@@ -483,6 +483,7 @@ static cr_status finish_entry(cr_op *op)
         return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->file, op->line, op->name);
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
+    CR_TRY(overload_imply(op, &table.arena));
     CR_TRY(enter(op));
     table.entries = (int)table.ops.len;
     return CR_OK;
@@ -511,7 +512,10 @@ cr_status ops_add_inplace(cr_op *op)
     made->next = NULL;
     made->inplace_of = op;
     made->autocast = 0;
+    made->aten = NULL;
+    made->aten_count = 0;
     op->inplace = made;
+    CR_TRY(overload_imply_inplace(made, &table.arena));
     return enter(made);
 }
 

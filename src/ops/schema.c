@@ -311,14 +311,24 @@ static void print_param(cr_text *out, const cr_param *p)
     }
 }
 
-void cr_op_print_schema(cr_text *out, const cr_op *op)
+static void print_call(cr_text *out, const cr_op *op, const cr_overload *differs)
 {
-    cr_text_printf(out, "%s%s%s(", op->name, *op->overload ? "." : "", op->overload);
+    const char *comma = "";
+    bool keywords = false;
+
     for (int i = 0; i < op->param_count; i++) {
-        cr_text_put(out, i ? ", " : "");
-        if (op->param[i].keyword_only && (i == 0 || !op->param[i - 1].keyword_only))
-            cr_text_put(out, "*, ");
-        print_param(out, &op->param[i]);
+        cr_param p = op->param[i];
+        if (differs->absent >> i & 1)
+            continue;
+        cr_text_put(out, comma);
+        cr_text_put(out, p.keyword_only && !keywords ? "*, " : "");
+        if (differs->scalars >> i & 1)
+            p.type = CR_T_SCALAR;
+        if (differs->required >> i & 1)
+            p.has_default = false;
+        print_param(out, &p);
+        keywords = p.keyword_only;
+        comma = ", ";
     }
     cr_text_put(out, op->result_count == 1 ? ") -> " : ") -> (");
     for (int i = 0; i < op->result_count; i++) {
@@ -347,4 +357,19 @@ const char *cr_param_type_text(const cr_param *p)
         [CR_T_LAYOUT] = "torch.layout",    [CR_T_DEVICE] = "torch.device",
         [CR_T_FORMAT] = "torch.memory_format", [CR_T_GENERATOR] = "torch.Generator"};
     return text[p->type];
+}
+
+void cr_op_print_schema(cr_text *out, const cr_op *op)
+{
+    cr_text_printf(out, "%s%s%s(", op->name, *op->overload ? "." : "", op->overload);
+    print_call(out, op, &(cr_overload){0});
+}
+
+void cr_op_print_overload(cr_text *out, const cr_op *op, const char *name,
+                          const cr_overload *overload)
+{
+    bool named = strcmp(overload->name, "default") != 0;
+
+    cr_text_printf(out, "aten::%s%s%s(", name, named ? "." : "", named ? overload->name : "");
+    print_call(out, op, overload);
 }

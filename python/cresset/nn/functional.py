@@ -3,9 +3,12 @@
 A function here only checks what users get wrong, chooses the operator and calls it.  Those that
 take the operator's own arguments are the operator itself (see the lists given to `bind`). """
 import math
+import types
 import warnings
 
 import cresset
+from .. import overrides  # handles calls of overridable functions
+from .._C import overridable
 from .._ops import bind, ops
 from ._attention import (_canonical_mask, _in_projection, _in_projection_packed,
                          _mha_shape_check, _none_or_dtype, multi_head_attention_forward)
@@ -125,12 +128,12 @@ def dropout3d(input, p=0.5, training=True, inplace=False):
 
 # Activations.
 
-def threshold(input, threshold, value, inplace=False):
+def _threshold(input, threshold, value, inplace=False):
     """input where it is above `threshold`, else `value`."""
     return (ops.threshold_ if inplace else ops.threshold)(input, threshold, value)
 
 
-_threshold = threshold
+threshold = _threshold
 
 
 def relu(input, inplace=False):
@@ -449,3 +452,12 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
     """Adds columns of sliding blocks up into an image."""
     return ops.col2im(input, _pair(output_size), _pair(kernel_size), _pair(dilation),
                       _pair(padding), _pair(stride))
+
+
+# All of them take part in __torch_function__, under the name that programs know.
+for _name, _function in list(globals().items()):
+    if isinstance(_function, types.FunctionType) and not _name.startswith("_"):
+        _function.__module__ = __name__
+        globals()[_name] = overridable(_function)
+_threshold = threshold
+del _name, _function

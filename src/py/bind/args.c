@@ -315,17 +315,28 @@ static cr_py_fit to_values(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
     return CR_PY_FITS;
 }
 
-cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+bool cr_py_handles_call(cr_py_args *a, const cr_param *p, PyObject *x)
 {
-    if (p->type == CR_T_TENSOR)
-        return to_tensor(a, p, x, out);
+    bool found = !cr_py_is_tensor(x) && cr_py_overrides(Py_TYPE(x));
+
+    if (found)
+        note_overloaded(a, x);
+    else if ((p->type == CR_T_INTS || p->type == CR_T_SCALARS || p->type == CR_T_FLOATS) &&
+             is_list(x))
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(x); i++)
+            found |= cr_py_handles_call(a, &(cr_param){.type = CR_T_INT}, PySequence_Fast_GET_ITEM(x, i));
+    return found;
+}
+
+static cr_py_fit to_other(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+{
     if (x == Py_None && p->optional) {
         *out = cr_of_none();
         return CR_PY_FITS;
     }
     a->bad_item = -1;
     switch ((cr_type)p->type) {
-    case CR_T_TENSOR: return to_tensor(a, p, x, out);
+    case CR_T_TENSOR: break;
     case CR_T_TENSORS:
     case CR_T_SCALARS: return to_values(a, p, x, out);
     case CR_T_SCALAR: return to_number(x, out);
@@ -343,4 +354,17 @@ cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value 
     case CR_T_GENERATOR: return to_generator(x, out);
     }
     return CR_PY_MISFIT;
+}
+
+cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+{
+    cr_py_fit fit;
+
+    if (p->type == CR_T_TENSOR)
+        return to_tensor(a, p, x, out);
+    fit = to_other(a, p, x, out);
+    if (CR_LIKELY(fit != CR_PY_MISFIT) || !cr_py_handles_call(a, p, x))
+        return fit;
+    *out = cr_of_none(); /* the call goes to the object */
+    return CR_PY_FITS;
 }

@@ -171,6 +171,11 @@ typedef struct cr_py_sig {
  * them); NULL with an exception, or without one when there is none.  It lives forever. */
 cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method);
 
+/* The signature of one overload alone; NULL with an exception. */
+cr_py_sig *cr_py_sig_one(const cr_op *op);
+/* Python's forms of an entry or an in-place form. */
+unsigned cr_py_forms(const cr_op *op);
+
 /* A call as the interpreter makes it. */
 typedef struct {
     PyObject *const *args; /* positional ones, then the values of the keywords */
@@ -214,10 +219,19 @@ static inline void cr_py_args_drop(cr_py_args *a)
 void *cr_py_args_get(cr_py_args *a, size_t size);
 /* Converts x for parameter p. */
 cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out);
+/* Whether `x`, or an item of it where a list is wanted, has a __torch_function__; noted in `a`. */
+bool cr_py_handles_call(cr_py_args *a, const cr_param *p, PyObject *x);
 cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bool method);
 /* Raises torch's TypeError for a call that no signature takes.  Always NULL. */
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,
                         bool method);
+
+/* The arguments of a call as a tuple and a dict. */
+PyObject *cr_py_given_args(const cr_py_given *g);
+PyObject *cr_py_given_kwargs(const cr_py_given *g);
+
+/* An entry as Python data (table.c). */
+PyObject *cr_py_record(const cr_op *op);
 
 /* The callable of an operator name. */
 typedef struct {
@@ -225,9 +239,12 @@ typedef struct {
     vectorcallfunc vectorcall;
     cr_py_sig *chain;
     PyObject *name;
+    PyObject *shown; /* what __torch_function__ gets instead of the callable, or NULL */
     bool method;
 } cr_py_op;
 extern PyTypeObject cr_py_function_type, cr_py_method_type;
+/* A callable of that name with these signatures; NULL with an exception. */
+PyObject *cr_py_op_callable(cr_py_sig *chain, const char *name, bool method);
 /* Calls an operator, without the interpreter lock when it is large.  Results are owned. */
 cr_status cr_py_call(const cr_op *op, const cr_value *arg, cr_value *result);
 /* Calls and wraps the result. */
@@ -337,6 +354,8 @@ int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);
 
 /* _records(): a list of dicts, one an entry, in table order. */
 int cr_py_table_start(PyObject *m);
+int cr_py_overload_start(PyObject *m);    /* overload.c */
+int cr_py_overridable_start(PyObject *m); /* overridable.c */
 int cr_py_safetensors_start(PyObject *m); /* safetensors.c */
 int cr_py_nn_module_start(PyObject *m);   /* nn_module.c */
 int cr_py_graph_start(PyObject *m);       /* graph.c */

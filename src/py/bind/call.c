@@ -277,6 +277,11 @@ static PyObject *run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
     return cr_py_results(s->op, result);
 }
 
+static PyObject *shown(const cr_py_op *self)
+{
+    return self->shown ? self->shown : (PyObject *)(uintptr_t)self;
+}
+
 /* Tries the overloads in table order. */
 static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagged, PyObject *names)
 {
@@ -288,7 +293,7 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
     cr_py_args a;
 
     if (CR_UNLIKELY(cr_py_mode_count))
-        return cr_py_mode_call(callable, &g);
+        return cr_py_mode_call(shown(self), &g);
     if (CR_UNLIKELY(self->method && (!g.count || !cr_py_is_tensor(args[0]))))
         return PyErr_Format(PyExc_TypeError,
                             "descriptor '%U' for 'torch._C.TensorBase' objects doesn't apply to a '%s' object",
@@ -303,7 +308,7 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
     }
     if (CR_LIKELY(fit == CR_PY_FITS))
         out = CR_UNLIKELY(a.overloaded_count > 0)
-                  ? cr_py_override_call(callable, a.overloaded, a.overloaded_count, &g)
+                  ? cr_py_override_call(shown(self), a.overloaded, a.overloaded_count, &g)
                   : run(self, s, &a);
     else
         out = fit == CR_PY_RAISED ? NULL
@@ -359,10 +364,40 @@ static PyObject *op_doc(PyObject *self, void *unused)
     return out;
 }
 
+/* Modules of functions that are not in the package's own namespace, as in torch. */
+static const struct {
+    const char *module, *prefix; /* no prefix: what only nn.functional has */
+} families[] = {{"cresset._C._nn", NULL},
+                {"cresset._C._linalg", "linalg_"},
+                {"cresset._C._fft", "fft_"},
+                {"cresset._C._special", "special_"}};
+
+static bool is_family(size_t i, const char *name, unsigned forms)
+{
+    const char *prefix = families[i].prefix;
+
+    return prefix ? !strncmp(name, prefix, strlen(prefix))
+                  : (forms & CR_AS_NN) && !(forms & CR_AS_FUNCTION);
+}
+
+static unsigned all_forms(const cr_py_op *o)
+{
+    unsigned forms = 0;
+
+    for (const cr_py_sig *s = o->chain; s; s = s->next)
+        forms |= cr_py_forms(s->op);
+    return forms;
+}
+
 static PyObject *op_module(PyObject *self, void *unused)
 {
-    (void)self;
+    const cr_py_op *o = (cr_py_op *)self;
+    const char *name = PyUnicode_AsUTF8(o->name);
+
     (void)unused;
+    for (size_t i = 0; i < CR_LEN(families) && !o->method; i++)
+        if (is_family(i, name, all_forms(o)))
+            return PyUnicode_InternFromString(families[i].module);
     return PyUnicode_InternFromString("cresset");
 }
 
@@ -411,21 +446,25 @@ PyTypeObject cr_py_method_type = {
 
 /* --- installing --- */
 
-static PyObject *op_new(const cr_op *op, const char *name, unsigned forms, bool method)
+PyObject *cr_py_op_callable(cr_py_sig *chain, const char *name, bool method)
 {
-    cr_py_sig *chain = cr_py_sig_chain(op, forms, method);
-    cr_py_op *self;
+    cr_py_op *self = PyObject_New(cr_py_op, method ? &cr_py_method_type : &cr_py_function_type);
 
-    if (!chain)
-        return NULL;
-    self = PyObject_New(cr_py_op, method ? &cr_py_method_type : &cr_py_function_type);
     if (!self)
         return NULL;
     self->vectorcall = op_call;
     self->chain = chain;
     self->method = method;
+    self->shown = NULL;
     self->name = PyUnicode_InternFromString(name);
     return (PyObject *)self;
+}
+
+static PyObject *op_new(const cr_op *op, const char *name, unsigned forms, bool method)
+{
+    cr_py_sig *chain = cr_py_sig_chain(op, forms, method);
+
+    return chain ? cr_py_op_callable(chain, name, method) : NULL;
 }
 
 /* Puts the callable of `op` into the dict `where`, unless no overload has such a form. */
@@ -467,6 +506,25 @@ static int install_also(PyObject *m, PyObject *ops, const cr_op *op)
     return 0;
 }
 
+/* The modules of families[], which hold the objects that `ops` holds. */
+static int install_families(PyObject *m, PyObject *ops)
+{
+    PyObject *name, *callable;
+
+    for (size_t i = 0; i < CR_LEN(families); i++) {
+        PyObject *module = PyImport_AddModule(families[i].module); /* borrowed */
+        Py_ssize_t at = 0;
+        if (!module || PyModule_AddObjectRef(m, strrchr(families[i].module, '.') + 1, module) < 0)
+            return -1;
+        while (PyDict_Next(PyModule_GetDict(ops), &at, &name, &callable))
+            if (Py_IS_TYPE(callable, &cr_py_function_type) &&
+                is_family(i, PyUnicode_AsUTF8(name), all_forms((cr_py_op *)callable)) &&
+                PyModule_AddObjectRef(module, PyUnicode_AsUTF8(name), callable) < 0)
+                return -1;
+    }
+    return 0;
+}
+
 int cr_py_op_start(PyObject *m)
 {
     PyObject *ops = PyModule_New("cresset._C.ops");
@@ -483,6 +541,8 @@ int cr_py_op_start(PyObject *m)
             return -1;
     }
     PyType_Modified(cr_py_tensor_type);
+    if (install_families(m, ops) < 0)
+        return -1;
     if (PyModule_AddObjectRef(m, "_return_types", return_types) < 0)
         return -1;
     return PyModule_AddObject(m, "ops", ops);

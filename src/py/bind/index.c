@@ -300,19 +300,37 @@ static PyObject *result_of(walk *w)
     return st ? cr_py_raise(st) : cr_py_wrap(result.t);
 }
 
-/* A subclass may want to handle the access; the method is then called through it. */
+/* self and the indices that handle the access themselves. */
+static int handlers(PyObject *self, PyObject *index, PyObject **found)
+{
+    bool many = PyTuple_Check(index);
+    int n = 0;
+
+    if (cr_py_overrides(Py_TYPE(self)))
+        found[n++] = self;
+    for (Py_ssize_t i = 0; i < (many ? PyTuple_GET_SIZE(index) : 1); i++) {
+        PyObject *x = many ? PyTuple_GET_ITEM(index, i) : index;
+        if (n < CR_PY_MAX_OVERLOADED && cr_py_overrides(Py_TYPE(x)))
+            found[n++] = x;
+    }
+    return n;
+}
+
+/* A subclass, or an index that is not a tensor, may want to handle the access; the method is
+ * then called through it. */
 static PyObject *overridden(PyObject *self, PyObject *index, PyObject *value)
 {
     PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type,
                                                 value ? "__setitem__" : "__getitem__");
     PyObject *args[] = {self, index, value};
     const cr_py_given g = {args, value ? 3 : 2, NULL};
-    PyObject *out;
+    PyObject *found[CR_PY_MAX_OVERLOADED], *out;
 
     if (!function)
         return NULL;
-    out = cr_py_mode_count ? cr_py_mode_call(function, &g)
-                           : cr_py_override_call(function, &self, 1, &g);
+    out = cr_py_mode_count
+              ? cr_py_mode_call(function, &g)
+              : cr_py_override_call(function, found, handlers(self, index, found), &g);
     Py_DECREF(function);
     return out;
 }
@@ -321,6 +339,23 @@ static inline bool is_plain(PyObject *self)
 {
     return CR_LIKELY(!cr_py_mode_count && (Py_IS_TYPE(self, cr_py_tensor_type) ||
                                            !cr_py_overrides(Py_TYPE(self))));
+}
+
+static inline bool is_foreign(PyObject *x)
+{
+    return !Py_IS_TYPE(x, &PyLong_Type) && !Py_IS_TYPE(x, &PySlice_Type) && !cr_py_is_tensor(x) &&
+           cr_py_overrides(Py_TYPE(x));
+}
+
+/* An index that is no tensor and has a __torch_function__. */
+static inline bool has_foreign(PyObject *index)
+{
+    if (!PyTuple_Check(index))
+        return is_foreign(index);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(index); i++)
+        if (is_foreign(PyTuple_GET_ITEM(index, i)))
+            return true;
+    return false;
 }
 
 /* x[3], the commonest case. */
@@ -353,6 +388,8 @@ PyObject *cr_py_subscript(PyObject *self, PyObject *index)
         if (CR_LIKELY(out || PyErr_Occurred()))
             return out;
     }
+    if (CR_UNLIKELY(has_foreign(index)))
+        return overridden(self, index, NULL);
     if (walk_index(&w, t, index) == 0)
         out = result_of(&w);
     walk_drop(&w);
@@ -443,7 +480,7 @@ int cr_py_ass_subscript(PyObject *self, PyObject *index, PyObject *value)
         PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
         return -1;
     }
-    if (!is_plain(self)) {
+    if (!is_plain(self) || has_foreign(index)) {
         PyObject *out = overridden(self, index, value);
         Py_XDECREF(out);
         return out ? 0 : -1;

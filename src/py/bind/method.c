@@ -384,10 +384,24 @@ static PyObject *tensor_cuda(PyObject *self, PyObject *args, PyObject *kwargs)
     return convert_as(self, "cuda", &to);
 }
 
+/* Another object than a tensor handles the call of a method with it. */
+static PyObject *call_handler(PyObject *self, PyObject *other, const char *name)
+{
+    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
+    PyObject *args[] = {self, other};
+    const cr_py_given g = {args, 2, NULL};
+    PyObject *out = function ? cr_py_override_call(function, &other, 1, &g) : NULL;
+
+    Py_XDECREF(function);
+    return out;
+}
+
 static PyObject *tensor_type_as(PyObject *self, PyObject *other)
 {
     target to = {-1, -1, -1, false};
 
+    if (!cr_py_is_tensor(other) && cr_py_overrides(Py_TYPE(other)))
+        return call_handler(self, other, "type_as");
     if (!cr_py_is_tensor(other))
         return PyErr_Format(PyExc_TypeError,
                             "type_as(): argument 'other' (position 1) must be Tensor, not %s",

@@ -10,6 +10,7 @@ static int (*const starts[])(PyObject *m) = {
     cr_py_table_start,    cr_py_safetensors_start, cr_py_nn_module_start,
     cr_py_graph_start, cr_py_autocast_start,
     cr_py_saved_hooks_start, cr_py_checkpoint_start,
+    cr_py_overload_start, cr_py_overridable_start,
 };
 
 static int start_library(void)

@@ -49,7 +49,7 @@ bool cr_py_overrides(PyTypeObject *type)
 
 /* --- calling --- */
 
-static PyObject *positional(const cr_py_given *g)
+PyObject *cr_py_given_args(const cr_py_given *g)
 {
     PyObject *args = PyTuple_New(g->count);
 
@@ -58,7 +58,7 @@ static PyObject *positional(const cr_py_given *g)
     return args;
 }
 
-static PyObject *keywords(const cr_py_given *g)
+PyObject *cr_py_given_kwargs(const cr_py_given *g)
 {
     PyObject *kwargs = PyDict_New();
     Py_ssize_t n = g->names ? PyTuple_GET_SIZE(g->names) : 0;
@@ -109,7 +109,7 @@ static PyObject *nobody(PyObject *function, PyObject *types)
 PyObject *cr_py_override_call(PyObject *function, PyObject *const *overloaded, int count,
                               const cr_py_given *g)
 {
-    PyObject *packed[4] = {function, types_of(overloaded, count), positional(g), keywords(g)};
+    PyObject *packed[4] = {function, types_of(overloaded, count), cr_py_given_args(g), cr_py_given_kwargs(g)};
     PyObject *answer = NULL;
 
     if (packed[1] && packed[2] && packed[3])
@@ -126,13 +126,12 @@ PyObject *cr_py_override_call(PyObject *function, PyObject *const *overloaded, i
 /* --- modes --- */
 
 /* The innermost mode is off while it handles a call. */
-PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g)
+static PyObject *ask_mode(PyObject *function, PyObject *types, PyObject *args, PyObject *kwargs)
 {
     Py_ssize_t last = PyList_GET_SIZE(modes) - 1;
     PyObject *mode = Py_NewRef(PyList_GET_ITEM(modes, last)), *answer = NULL;
-    PyObject *args = positional(g), *kwargs = keywords(g), *types = PyTuple_New(0);
 
-    if (args && kwargs && types && PyList_SetSlice(modes, last, last + 1, NULL) == 0) {
+    if (PyList_SetSlice(modes, last, last + 1, NULL) == 0) {
         cr_py_mode_count--;
         answer = PyObject_CallMethod(mode, "__torch_function__", "OOOO", function, types, args,
                                      kwargs);
@@ -141,10 +140,32 @@ PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g)
             Py_CLEAR(answer);
     }
     Py_DECREF(mode);
+    return answer;
+}
+
+PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g)
+{
+    PyObject *args = cr_py_given_args(g), *kwargs = cr_py_given_kwargs(g);
+    PyObject *types = PyTuple_New(0), *answer = NULL;
+
+    if (args && kwargs && types)
+        answer = ask_mode(function, types, args, kwargs);
     Py_XDECREF(args);
     Py_XDECREF(kwargs);
     Py_XDECREF(types);
     return answer;
+}
+
+/* _ask_mode(function, types, args, kwargs); NotImplemented when no mode is active. */
+static PyObject *ask_mode_from_python(PyObject *m, PyObject *args)
+{
+    PyObject *function, *types, *given, *kwargs;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "OOOO", &function, &types, &given, &kwargs))
+        return NULL;
+    return cr_py_mode_count ? ask_mode(function, types, given, kwargs)
+                            : Py_NewRef(Py_NotImplemented);
 }
 
 static PyObject *push_mode(PyObject *m, PyObject *mode)
@@ -297,6 +318,7 @@ static PyMethodDef handler_def = {"__torch_function__", default_handler, METH_VA
 static PyMethodDef functions[] = {
     {"_disabled_torch_function_impl", disabled_handler, METH_VARARGS,
      "As __torch_function__: calls are handled as for plain tensors."},
+    {"_ask_mode", ask_mode_from_python, METH_VARARGS, NULL},
     {"_push_function_mode", push_mode, METH_O, NULL},
     {"_pop_function_mode", pop_mode, METH_NOARGS, NULL},
     {"_has_torch_function", has_torch_function, METH_O, NULL},

@@ -140,9 +140,16 @@ static PyObject *is_tensor(PyObject *m, PyObject *x)
 }
 
 /* torch.numel(x) and the like: the method of the same name. */
-static PyObject *by_method(PyObject *x, const char *name)
+static PyObject *by_method(PyObject *m, PyObject *x, const char *name)
 {
-    if (!cr_py_is_tensor(x) && !cr_py_overrides(Py_TYPE(x)))
+    if (CR_UNLIKELY(cr_py_overrides(Py_TYPE(x)))) {
+        const cr_py_given g = {&x, 1, NULL};
+        PyObject *function = PyObject_GetAttrString(m, name);
+        PyObject *out = function ? cr_py_override_call(function, &x, 1, &g) : NULL;
+        Py_XDECREF(function);
+        return out;
+    }
+    if (!cr_py_is_tensor(x))
         return PyErr_Format(PyExc_TypeError,
                             "%s(): argument 'input' (position 1) must be Tensor, not %s", name,
                             Py_TYPE(x)->tp_name);
@@ -152,8 +159,7 @@ static PyObject *by_method(PyObject *x, const char *name)
 #define BY_METHOD(name)                                                                            \
     static PyObject *call_##name(PyObject *m, PyObject *x)                                         \
     {                                                                                              \
-        (void)m;                                                                                   \
-        return by_method(x, #name);                                                                \
+        return by_method(m, x, #name);                                                             \
     }
 BY_METHOD(numel)
 BY_METHOD(is_floating_point)

@@ -81,10 +81,13 @@ static cr_py_sig *sig_new(const cr_op *op, bool method)
     return s;
 }
 
+cr_py_sig *cr_py_sig_one(const cr_op *op) { return sig_new(op, false); }
+
 /* In-place records have no forms of their own. */
-static unsigned forms_of(const cr_op *op)
+unsigned cr_py_forms(const cr_op *op)
 {
-    return op->inplace_of ? CR_AS_METHOD | (op->inplace_of->forms & CR_AS_FUNCTION) : op->forms;
+    return op->inplace_of ? CR_AS_METHOD | (op->inplace_of->forms & (CR_AS_FUNCTION | CR_AS_NN))
+                          : op->forms;
 }
 
 cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method)
@@ -92,7 +95,7 @@ cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method)
     cr_py_sig *first = NULL, **last = &first;
 
     for (; op; op = op->next) {
-        if ((forms && !(forms_of(op) & forms)) || (method && find_param(op, "self") < 0))
+        if ((forms && !(cr_py_forms(op) & forms)) || (method && find_param(op, "self") < 0))
             continue;
         *last = sig_new(op, method);
         if (!*last)
@@ -129,7 +132,8 @@ static bool starts_ints(PyObject *x)
         return !PyBool_Check(x);
     if (PyTuple_Check(x) || PyList_Check(x) || PyFloat_Check(x))
         return false;
-    return cr_py_int_from(x, &i) == CR_PY_FITS;
+    return cr_py_int_from(x, &i) == CR_PY_FITS ||
+           (!cr_py_is_tensor(x) && cr_py_overrides(Py_TYPE(x)));
 }
 
 /* x.view(2, 3): the positional arguments from `first` on are the list. */
@@ -142,7 +146,8 @@ static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_giv
         return CR_PY_RAISED;
     for (Py_ssize_t i = 0; i < n; i++) {
         cr_py_fit fit = cr_py_int_from(g->args[first + i], &ints[i]);
-        if (fit == CR_PY_FITS)
+        if (fit == CR_PY_FITS ||
+            cr_py_handles_call(a, &s->op->param[s->varargs], g->args[first + i]))
             continue;
         a->bad_item = i;
         return fit == CR_PY_RAISED ? fit : misfit(a, s->varargs, first + 1, g->args[first + i]);

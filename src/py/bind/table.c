@@ -122,7 +122,7 @@ static bool makes_float(const cr_op *op)
     return op->type && op->type->kind == CR_RULE_CALL && op->type->builtin == CR_BUILTIN_float;
 }
 
-static PyObject *record_object(const cr_op *op)
+PyObject *cr_py_record(const cr_op *op)
 {
     static const char *const does[] = {"body", "fold", "map", "is", "extern", "whole", "inplace"};
     static const word forms[] = {{CR_AS_FUNCTION, "function"},
@@ -159,7 +159,7 @@ static PyObject *records(PyObject *module, PyObject *unused)
     (void)module;
     (void)unused;
     for (int i = 0; list && i < cr_ops_table_count(); i++) {
-        PyObject *r = record_object(cr_ops_at(i));
+        PyObject *r = cr_py_record(cr_ops_at(i));
         if (!r || PyList_Append(list, r))
             Py_CLEAR(list);
         Py_XDECREF(r);

@@ -1,0 +1,1 @@
+"""Recording that looks below Python functions."""

@@ -1,0 +1,2 @@
+"""Passes over graphs."""
+from . import shape_prop, split_module

@@ -1,0 +1,119 @@
+/* torch's names of an entry's overloads.
+ *
+ * torch has one overload for `Tensor other` and one for `Scalar other` where the table has one
+ * entry that takes both.  By rule an entry without such parameters is the overload of its own
+ * name, or "default"; one with them is "Tensor" and "Scalar", the last of them being the scalar;
+ * "Tensor_mode" has "Scalar_mode" beside it.  Clause `aten` states what differs, as in
+ * `default(-dim) dim(+dim) Scalar(other)`: a parameter that is not there, one without its default,
+ * and one that is a Scalar. */
+#include "ops/lex.h"
+#include "ops/ops.h"
+#include <string.h>
+
+static cr_status add(cr_overload **list, int *count, cr_arena *arena, cr_overload one)
+{
+    cr_overload *wide = cr_arena_get(arena, (size_t)(*count + 1) * sizeof *wide);
+
+    if (!wide)
+        return CR_MEMORY;
+    if (*count)
+        memcpy(wide, *list, (size_t)*count * sizeof *wide);
+    wide[(*count)++] = one;
+    *list = wide;
+    return CR_OK;
+}
+
+/* name, -name or +name. */
+static cr_status read_difference(lexer *x, const cr_op *op, cr_overload *one)
+{
+    const char *name;
+    bool minus, plus;
+    int i = 0;
+
+    CR_TRY(lex_take(x, "-", &minus));
+    CR_TRY(lex_take(x, "+", &plus));
+    CR_TRY(lex_name(x, &name));
+    while (i < op->param_count && strcmp(op->param[i].name, name))
+        i++;
+    if (i == op->param_count)
+        return lex_error(x, "%s has no parameter '%s'", op->name, name);
+    *(minus ? &one->absent : plus ? &one->required : &one->scalars) |= 1u << i;
+    return CR_OK;
+}
+
+static cr_status read_differences(lexer *x, const cr_op *op, cr_overload *one)
+{
+    bool more;
+
+    CR_TRY(lex_take(x, "(", &more));
+    while (more && !lex_is(x, ")"))
+        CR_TRY(read_difference(x, op, one));
+    return more ? lex_next(x) : CR_OK;
+}
+
+cr_status overload_read(lexer *x, cr_op *op)
+{
+    bool inplace = false;
+
+    while (x->kind != TOKEN_END) {
+        cr_overload one = {0};
+        CR_TRY(lex_name(x, &one.name));
+        if (!strcmp(one.name, "inplace")) {
+            inplace = true;
+            continue;
+        }
+        CR_TRY(read_differences(x, op, &one));
+        if (inplace)
+            CR_TRY(add(&op->aten_inplace, &op->aten_inplace_count, x->arena, one));
+        else
+            CR_TRY(add(&op->aten, &op->aten_count, x->arena, one));
+    }
+    return CR_OK;
+}
+
+/* The last parameter that takes numbers, as a bit; 0 when there is none. */
+static uint32_t last_number(const cr_op *op)
+{
+    uint32_t bit = 0;
+
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].number)
+            bit = 1u << i;
+    return bit;
+}
+
+/* "Tensor_mode" to "Scalar_mode". */
+static const char *scalar_name(const char *name, cr_arena *arena)
+{
+    char *made = cr_arena_text(arena, name, strlen(name));
+
+    if (made && !strncmp(made, "Tensor", 6))
+        memcpy(made, "Scalar", 6);
+    return made;
+}
+
+cr_status overload_imply(cr_op *op, cr_arena *arena)
+{
+    uint32_t number = last_number(op);
+    cr_overload one = {.name = *op->overload ? op->overload : number ? "Tensor" : "default"};
+
+    if (op->aten_count)
+        return CR_OK;
+    CR_TRY(add(&op->aten, &op->aten_count, arena, one));
+    if (!number)
+        return CR_OK;
+    one = (cr_overload){.name = scalar_name(one.name, arena), .scalars = number};
+    return one.name ? add(&op->aten, &op->aten_count, arena, one) : CR_MEMORY;
+}
+
+cr_status overload_imply_inplace(cr_op *made, cr_arena *arena)
+{
+    const cr_op *op = made->inplace_of;
+
+    made->aten = op->aten_inplace;
+    made->aten_count = op->aten_inplace_count;
+    for (int i = 0; i < op->aten_count && !op->aten_inplace_count; i++)
+        if (!(op->aten[i].scalars & 1))
+            CR_TRY(add(&made->aten, &made->aten_count, arena, op->aten[i]));
+    return CR_OK;
+}

@@ -1,0 +1,94 @@
+/* torch's overloads as Python data: what cresset.ops.aten is made of. */
+#include "py/bind/bind.h"
+
+static PyObject *schema_text(const cr_op *op, const char *name, const cr_overload *o)
+{
+    cr_text text = {0};
+    PyObject *out = NULL;
+
+    cr_op_print_overload(&text, op, name, o);
+    out = text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&text));
+    cr_text_drop(&text);
+    return out;
+}
+
+/* A callable of this overload alone, shown to __torch_function__ as what set_shown says. */
+static PyObject *callable_of(const cr_op *op, const char *name)
+{
+    cr_py_sig *sig = cr_py_sig_one(op);
+
+    return sig ? cr_py_op_callable(sig, name, false) : NULL;
+}
+
+static PyObject *overload_object(const cr_op *op, const char *name, const cr_overload *o)
+{
+    const cr_op *entry = op->inplace_of ? op->inplace_of : op;
+
+    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:I,s:I,s:I,s:O,s:O}", "name", o->name, "schema",
+                         schema_text(op, name, o), "callable", callable_of(op, name), "record",
+                         cr_py_record(op), "scalars", (unsigned)o->scalars, "absent",
+                         (unsigned)o->absent, "required", (unsigned)o->required, "random",
+                         entry->words & CR_WORD_RANDOM ? Py_True : Py_False, "view",
+                         op->does == CR_DOES_MAP ? Py_True : Py_False);
+}
+
+static int append_overloads(PyObject *list, const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->aten_count; i++) {
+        PyObject *o = overload_object(op, name, &op->aten[i]);
+        int done = o ? PyList_Append(list, o) : -1;
+        Py_XDECREF(o);
+        if (done < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* The callable that `ops` has for a name; NULL, without an exception, for none. */
+static const cr_py_op *find_callable(PyObject *module, PyObject *name)
+{
+    PyObject *ops = PyObject_GetAttrString(module, "ops");
+    PyObject *found = ops ? PyDict_GetItemWithError(PyModule_GetDict(ops), name) : NULL;
+
+    Py_XDECREF(ops); /* the module holds it */
+    return found && Py_IS_TYPE(found, &cr_py_function_type) ? (const cr_py_op *)found : NULL;
+}
+
+static PyObject *overloads(PyObject *module, PyObject *name)
+{
+    const cr_py_op *callable = find_callable(module, name);
+    PyObject *list = PyErr_Occurred() ? NULL : PyList_New(0);
+
+    for (const cr_py_sig *s = callable ? callable->chain : NULL; list && s; s = s->next)
+        if (append_overloads(list, s->op, PyUnicode_AsUTF8(name)) < 0)
+            Py_CLEAR(list);
+    return list;
+}
+
+static PyObject *all_overloads(PyObject *module, PyObject *name)
+{
+    const cr_py_op *callable = find_callable(module, name);
+
+    if (!callable)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_KeyError, "%R", name);
+    return cr_py_op_callable(callable->chain, PyUnicode_AsUTF8(name), false);
+}
+
+static PyObject *set_shown(PyObject *module, PyObject *args)
+{
+    PyObject *callable, *shown;
+
+    (void)module;
+    if (!PyArg_ParseTuple(args, "O!O", &cr_py_function_type, &callable, &shown))
+        return NULL;
+    Py_XSETREF(((cr_py_op *)callable)->shown, Py_NewRef(shown));
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {
+    {"_overloads", overloads, METH_O, "torch's overloads of an operator: a list of dicts."},
+    {"_all_overloads", all_overloads, METH_O, "A callable that chooses among the overloads."},
+    {"_set_shown", set_shown, METH_VARARGS, "What __torch_function__ gets for a callable."},
+    {NULL, NULL, 0, NULL}};
+
+int cr_py_overload_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }
