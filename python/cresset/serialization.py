@@ -9,6 +9,7 @@ import io
 import os
 import pickle
 import re
+import stat
 import sys
 import warnings
 from enum import Enum
@@ -147,9 +148,7 @@ def _own_object(module, name):
     return (found, _NAMED) if constant or parts and callable(found) else None
 
 
-def _finder(weights_only):
-    allowed = _allowed_names()
-
+def _finder(allowed, weights_only):
     def find(module, name):
         found = allowed.get(f"{module}.{name}")
         if found is not None:
@@ -295,14 +294,11 @@ def _check_seekable(f):
 
 
 def _descriptor(f):
-    """The descriptor of a real, uncompressed file; None for others."""
-    if type(f).__module__ == "gzip":
+    """The descriptor of a regular file whose bytes are what read() gives; None for others."""
+    raw = getattr(f, "raw", f)
+    if not isinstance(raw, io.FileIO) or not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
         return None
-    try:
-        descriptor = f.fileno()
-    except (OSError, AttributeError):
-        return None
-    return descriptor if descriptor >= 0 else None
+    return raw.fileno()
 
 
 class _opened:
@@ -477,10 +473,16 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL,
         records = _archive(obj, pickle_module, pickle_protocol, _disable_byteorder_record)
     else:
         records = _old_layout(obj, pickle_module, pickle_protocol)
-    to = f.write if path is None else os.fsencode(path)
-    _C._checkpoint_save(to, folder, records, _options["crc32"])
-    if path is None and hasattr(f, "flush"):
-        f.flush()
+    if path is None:
+        _C._checkpoint_save(f.write, folder, records, _options["crc32"])
+        if hasattr(f, "flush"):
+            f.flush()
+    elif os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a pipe
+        with open(path, "wb") as file:
+            _C._checkpoint_save(file.write, folder, records, _options["crc32"])
+    else:
+        # The file that a link leads to is replaced, not the link.
+        _C._checkpoint_save(os.fsencode(os.path.realpath(path)), folder, records, _options["crc32"])
 
 
 # --- loading ---
@@ -586,10 +588,11 @@ def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=No
             _refuse_tar(only)
         if mmap:
             _check_mmap(f, is_archive)
+        allowed = _allowed_names()
         try:
             result, end = _C._checkpoint_load(
-                file, start, _finder(only), _restore_function(map_location), only, bool(mmap),
-                _options["endianness"] is LoadEndianness.BIG,
+                file, start, _finder(allowed, only), allowed, _restore_function(map_location), only,
+                bool(mmap), _options["endianness"] is LoadEndianness.BIG,
                 pickle_load_args.get("encoding", "utf-8"), _is_meta(map_location),
                 map_location is None or str(map_location) == "cpu")
         except pickle.UnpicklingError as e:

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static cr_status file_error(const cr_output *o)
@@ -17,6 +18,9 @@ cr_status cr_output_open(cr_output *o, const char *path)
     static _Atomic unsigned number;
 
     *o = (cr_output){.fd = -1, .path = path};
+    struct stat info;
+    if (!stat(path, &info) && !S_ISREG(info.st_mode)) /* renaming would replace a device by a file */
+        return cr_fail(CR_IO, "not a regular file: '%s'", path);
     cr_text_printf(&o->part, "%s.%ld.%u.part", path, (long)getpid(), atomic_fetch_add(&number, 1));
     cr_status st = cr_text_status(&o->part);
     if (!st) {

@@ -1,6 +1,7 @@
 """Every allocation of a scenario fails in turn: a clean error, nothing kept, and the next try works."""
 import ctypes
 import gc
+import os
 
 import pytest
 
@@ -106,6 +107,17 @@ def checkpoint(path):
     return scenario
 
 
+def torch_checkpoint(path, old):
+    def scenario():
+        torch.manual_seed(0)
+        base = torch.randn(3, 4)
+        torch.save({"a": base, "b": [base.t(), nn.Parameter(torch.arange(5.0))], "c": {"d": torch.ones(300)}}, path,
+                   _use_new_zipfile_serialization=not old)
+        back = torch.load(path)
+        return [back["a"], *back["b"], back["c"]["d"]]
+    return scenario
+
+
 def attempt(scenario, n):
     """The results, or None after the error that the n-th allocation must give."""
     LIBRARY.cr_fail_alloc_after(ctypes.c_uint64(n))
@@ -141,6 +153,12 @@ def test_any_allocation_may_fail(scenario):
 
 def test_any_allocation_of_a_checkpoint_may_fail(tmp_path):
     assert sweep(checkpoint(str(tmp_path / "weights.safetensors"))) > 3
+
+
+@pytest.mark.parametrize("old", [False, True])
+def test_any_allocation_of_torchs_checkpoints_may_fail(tmp_path, old):
+    assert sweep(torch_checkpoint(str(tmp_path / "weights.pt"), old)) > 30
+    assert os.listdir(tmp_path) == ["weights.pt"]
 
 
 def frozen(model, optimizer):

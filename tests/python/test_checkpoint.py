@@ -1,6 +1,5 @@
 """Checkpoints: torch's files are read, the same bytes are written, and nothing in a file is trusted."""
 import copy
-import gzip
 import io
 import json
 import os
@@ -306,6 +305,14 @@ class State:
         self.kept = state["kept"] + 1
 
 
+class TupleState:
+    def __getstate__(self):
+        return self.kept, 2, 3
+
+    def __setstate__(self, state):
+        self.kept = state
+
+
 class Sub(torch.Tensor):
     pass
 
@@ -320,18 +327,18 @@ class Reduced:
 
 
 def test_allowed_classes_come_back_and_others_are_named():
-    slots, state = Slots(), State()
-    slots.a, slots.b, state.kept = 1, torch.ones(2), 1
-    everything = [Plain(torch.ones(2)), slots, state, Reduced()]
+    slots, state, tuples = Slots(), State(), TupleState()
+    slots.a, slots.b, state.kept, tuples.kept = 1, torch.ones(2), 1, 1
+    everything = [Plain(torch.ones(2)), slots, state, Reduced(), tuples]
     for obj in everything:
         with pytest.raises(pickle.UnpicklingError, match=f"GLOBAL {__name__}.* was not an allowed global"):
             through(obj)
         with pytest.raises(pickle.UnpicklingError, match="also with weights_only=False"):
             through(obj, {"weights_only": False})
     for weights_only in (True, False):
-        with safe_globals([Plain, Slots, State, make_pair]):
-            a, b, c, d = (through(x, {"weights_only": weights_only}) for x in everything)
-        assert torch.equal(a.x, torch.ones(2)) and (b.a, c.kept, d[0]) == (1, 2, 1)
+        with safe_globals([Plain, Slots, State, TupleState, make_pair]):
+            a, b, c, d, e = (through(x, {"weights_only": weights_only}) for x in everything)
+        assert torch.equal(a.x, torch.ones(2)) and (b.a, c.kept, d[0], e.kept) == (1, 2, 1, (1, 2, 3))
     assert serialization.get_safe_globals() == []
     add_safe_globals([Plain, (Slots, "somewhere.Else")])
     assert sorted(map(str, serialization.get_safe_globals())) == sorted(
@@ -354,6 +361,18 @@ def test_subclasses_of_tensor_and_attributes():
     assert type(y) is Sub and y.note == "n" and torch.equal(y, x)
 
 
+def test_numbers_and_arrays_of_numpy_when_they_are_allowed():
+    numpy = pytest.importorskip("numpy")
+    x = {"best": numpy.float64(1.5), "array": numpy.arange(3.0)}
+    reconstruct = numpy.arange(1).__reduce__()[0]
+    scalar = numpy.float64(1).__reduce__()[0]
+    with pytest.raises(pickle.UnpicklingError, match="GLOBAL numpy"):
+        through(x)
+    with safe_globals([scalar, reconstruct, numpy.ndarray, numpy.dtype, type(numpy.dtype("float64"))]):
+        y = through(x)
+    assert y["best"] == 1.5 and y["array"].tolist() == [0, 1, 2]
+
+
 def test_names_of_a_checkpoint_that_are_not_allowed(tmp_path):
     torch.save([Plain(1), Reduced(), OrderedDict(a=torch.ones(1))], tmp_path / "x.pt")
     names = {f"{__name__}.Plain", f"{__name__}.make_pair"}
@@ -367,7 +386,7 @@ def test_names_of_a_checkpoint_that_are_not_allowed(tmp_path):
 
 
 def test_more_containers_when_everything_is_asked_for():
-    x = [defaultdict(list, {1: [2]}), deque([1, 2], 5), frozenset([1]), slice(1, 2), range(3), {1, 2}, int]
+    x = [defaultdict(list, {1: [2]}), deque([1, (2, 3)], 5), frozenset([1]), slice(1, 2), range(3), {1, 2}, int]
     y = through(x, {"weights_only": False})
     assert y == x and y[0].default_factory is list and y[1].maxlen == 5
     assert through(x, {"weights_only": False}, pickle_protocol=0) == x
@@ -512,10 +531,28 @@ def test_files_of_all_kinds(new, tmp_path):
         torch.save(x, file, _use_new_zipfile_serialization=new)
         file.seek(6)
         assert torch.equal(torch.load(file)["a"], x["a"])
-    with gzip.open(tmp_path / "x.gz", "wb") as file:
-        torch.save(x, file, _use_new_zipfile_serialization=new)
-    with gzip.open(tmp_path / "x.gz") as file:
-        assert torch.equal(torch.load(file)["a"], x["a"])
+
+
+def test_links_stay_links_and_devices_devices(tmp_path):
+    torch.save(1, tmp_path / "x.pt")
+    (tmp_path / "link.pt").symlink_to("x.pt")
+    torch.save(2, tmp_path / "link.pt")
+    assert (tmp_path / "link.pt").is_symlink() and torch.load(tmp_path / "x.pt") == 2
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", tmp_path / "pipe"], stdout=subprocess.PIPE)
+    torch.save(3, tmp_path / "pipe")
+    assert torch.load(io.BytesIO(reader.communicate()[0])) == 3 and (tmp_path / "pipe").is_fifo()
+    with pytest.raises(OSError, match="not a regular file"):
+        torch.safetensors.save_file({}, tmp_path / "pipe")
+
+
+@pytest.mark.parametrize("module", ["gzip", "bz2", "lzma"])
+def test_files_that_unpack(module, tmp_path):
+    opener = pytest.importorskip(module).open
+    with opener(tmp_path / "x", "wb") as file:
+        torch.save({"a": torch.arange(3)}, file)
+    with opener(tmp_path / "x") as file:
+        assert torch.load(file)["a"].tolist() == [0, 1, 2]
 
 
 def test_old_checkpoints_follow_one_another_in_a_file(tmp_path):

@@ -17,6 +17,7 @@ typedef enum { USE_NAME, USE_NEW, USE_CALL } use;
 
 typedef struct {
     PyObject *find;     /* (module, name) -> (object, use), or None */
+    PyObject *allowed;  /* dict of what the user allowed, by name */
     PyObject *restore;  /* (storage, location) -> storage; NULL: storages stay where they are */
     PyObject *found;    /* "module.name" -> what find gave */
     PyObject *unpickling_error;
@@ -281,11 +282,18 @@ static PyObject *make_frozenset(loader *l, const cr_step *s)
     return made;
 }
 
+/* int.from_bytes(bytes, "little", signed=True) */
 static PyObject *make_long(const cr_step *s)
 {
-    if (s->text.len)
-        return _PyLong_FromByteArray((const unsigned char *)s->text.at, s->text.len, 1, 1);
-    return PyLong_FromLong(0);
+    PyObject *from = PyObject_GetAttrString((PyObject *)&PyLong_Type, "from_bytes");
+    PyObject *args = Py_BuildValue("(y#s)", s->text.at, (Py_ssize_t)s->text.len, "little");
+    PyObject *kwargs = Py_BuildValue("{sO}", "signed", Py_True);
+    PyObject *made = from && args && kwargs ? PyObject_Call(from, args, kwargs) : NULL;
+
+    Py_XDECREF(from);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return made;
 }
 
 static PyObject *make_digits(const cr_step *s)
@@ -535,11 +543,23 @@ static PyObject *object_step(loader *l, const cr_step *s)
 }
 
 /* --- changes --- */
+
+/* x.name(arg), whose result is dropped.  A format of "O" would take a tuple apart. */
+static int call_discard(PyObject *x, const char *name, PyObject *arg)
+{
+    PyObject *text = PyUnicode_InternFromString(name);
+    PyObject *done = text ? PyObject_CallMethodObjArgs(x, text, arg, NULL) : NULL;
+
+    Py_XDECREF(text);
+    Py_XDECREF(done);
+    return done ? 0 : -1;
+}
+
 static PyObject *type_of(PyObject *x) { return (PyObject *)Py_TYPE(x); }
 
 static int extend(loader *l, const cr_step *s)
 {
-    PyObject *list = operand(l, s, 0), *done;
+    PyObject *list = operand(l, s, 0);
 
     if (!list)
         return -1;
@@ -550,17 +570,9 @@ static int extend(loader *l, const cr_step *s)
     }
     for (uint32_t i = 1; i < s->count; i++) {
         PyObject *item = operand(l, s, i);
-        if (!item)
+        if (!item || (PyList_CheckExact(list) ? PyList_Append(list, item)
+                                              : call_discard(list, "append", item)))
             return -1;
-        if (PyList_CheckExact(list)) {
-            if (PyList_Append(list, item))
-                return -1;
-            continue;
-        }
-        done = PyObject_CallMethod(list, "append", "O", item);
-        if (!done)
-            return -1;
-        Py_DECREF(done);
     }
     return 0;
 }
@@ -603,14 +615,6 @@ static int add_items(loader *l, const cr_step *s)
     return set ? 0 : -1;
 }
 
-static int call_discard(PyObject *x, const char *name, PyObject *arg)
-{
-    PyObject *done = PyObject_CallMethod(x, name, "O", arg);
-
-    Py_XDECREF(done);
-    return done ? 0 : -1;
-}
-
 static int update_dict_of(PyObject *x, PyObject *state)
 {
     PyObject *dict = PyObject_GetAttrString(x, "__dict__");
@@ -650,9 +654,22 @@ static int set_state(PyObject *x, PyObject *state)
     return slots && PyObject_IsTrue(slots) ? set_slots(x, slots) : 0;
 }
 
-/* A class that the pickle named and may make instances of. */
+static bool user_allows(const loader *l, PyObject *cls)
+{
+    Py_ssize_t at = 0;
+    PyObject *key, *value;
+
+    while (PyDict_Next(l->allowed, &at, &key, &value))
+        if (value == cls)
+            return true;
+    return false;
+}
+
+/* A class that the user allowed, or that the pickle named and may make instances of. */
 static int may_build(loader *l, PyObject *cls)
 {
+    if (user_allows(l, cls))
+        return 1;
     for (size_t i = 0; i < l->p->names.len; i++) {
         const cr_pickle_name *n = &l->p->names.at[i];
         cr_step f = {.kind = CR_STEP_GLOBAL, .i = (int64_t)i};
@@ -856,7 +873,7 @@ static cr_source *source_of(PyObject *file, unsigned long long start, bool map)
 
 static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"file", "start", "find", "restore", "weights_only", "mmap",
+    static char *names[] = {"file", "start", "find", "allowed", "restore", "weights_only", "mmap",
                             "swapped", "encoding", "meta", "keep_cpu", NULL};
     PyObject *file;
     unsigned long long start;
@@ -864,8 +881,8 @@ static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
     loader l = {0};
 
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKOOpppspp", names, &file, &start, &l.find,
-                                     &l.restore, &weights_only, &map, &swapped, &l.encoding, &meta,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKOO!Opppspp", names, &file, &start, &l.find,
+                                     &PyDict_Type, &l.allowed, &l.restore, &weights_only, &map, &swapped, &l.encoding, &meta,
                                      &keep_cpu))
         return NULL;
     l.weights_only = weights_only;
