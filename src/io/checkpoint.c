@@ -274,10 +274,11 @@ static cr_status place_keys(cr_checkpoint *c, cursor *at, const cr_map *number, 
         return cr_fail(CR_RUNTIME, "a list of storage keys was expected; the file might be corrupted");
     for (size_t i = 0; i < list->steps.len; i++) {
         const cr_step *s = &list->steps.at[i];
+        if (s->kind != CR_STEP_APPEND)
+            continue;
         const uint32_t *operand = cr_step_operands(list, s);
-        if (s->kind == CR_STEP_APPEND && operand[0] == list->result)
-            for (uint32_t k = 1; k < s->count; k++)
-                CR_TRY(place_key(c, at, number, &list->steps.at[operand[k]]));
+        for (uint32_t k = 1; operand[0] == list->result && k < s->count; k++)
+            CR_TRY(place_key(c, at, number, &list->steps.at[operand[k]]));
     }
     return CR_OK;
 }

@@ -38,7 +38,7 @@ static void seed_archive(cr_text *out)
     w.unchecked = draw(2);
     for (size_t i = 0; !st && i < CR_LEN(names); i++)
         if (draw(4))
-            st = i == 1 ? cr_zip_add(&w, names[i], draw(2) ? "big" : "little", 6)
+            st = i == 1 ? cr_zip_add(&w, names[i], "little", draw(2) ? 6 : 3)
                         : cr_zip_add(&w, names[i], data, draw(sizeof data));
     if (st || cr_zip_end(&w))
         abort();

@@ -286,6 +286,39 @@ def test_random_damage_is_refused_or_read():
             cases.outcome(torch, bytes(data), {"weights_only": draw.random() < 0.5})
 
 
+FRAGMENTS = [b"(", b"(", b"(", b"t", b"e", b"u", b"s", b"a", b"R", b"R", b"b", b"b", b"\x81", b"\x81", b"\x85", b"\x86",
+             b"\x87", b"N", b"\x88", b"]", b"}", b")", b")", b"\x8f", b"K\1", b"K\2", b"J\xff\xff\xff\xff", b"q\0", b"h\0",
+             b"q\1", b"h\1", b"G?\xf8\0\0\0\0\0\0", cases.long1(1 << 62), cases.text(b"a"), cases.text(b"latin1"),
+             b"ctorch\nfloat32\n", b"ctorch\nSize\n", b"ctorch\ndevice\n", b"ctorch\nTensor\n", b"ctorch\nFloatTensor\n",
+             b"ctorch\nFloatStorage\n", b"ctorch.nn.parameter\nParameter\n", b"ccollections\nOrderedDict\n",
+             b"ccollections\nCounter\n", b"cbuiltins\nset\n", b"cbuiltins\nbytearray\n", b"cbuiltins\ncomplex\n",
+             b"c_codecs\nencode\n", b"ctorch._utils\n_rebuild_tensor_v2\n", b"ctorch._utils\n_rebuild_tensor_v3\n",
+             b"ctorch._utils\n_rebuild_parameter\n", b"ctorch._utils\n_rebuild_parameter_with_state\n",
+             b"ctorch._tensor\n_rebuild_from_type_v2\n", b"ctorch._utils\n_rebuild_meta_tensor_no_storage\n",
+             b"c__user__\nPlain\n", b"c__user__\nSub\n", b"(" + cases.text(b"storage") + b"ctorch\nFloatStorage\n"
+             + cases.text(b"0") + cases.text(b"cpu") + b"K\4tQ", cases.tensor_pickle()[2:-1],
+             cases.tensor_pickle()[2 + 1 + 6:-2]]
+MORE = [b"0", b"1", b"2", b"l", b"d", b"o", b"\x90", b"\x91", b"\x92", b"\x94", b"ccollections\ndeque\n", b"cbuiltins\nint\n",
+        b"ccollections\ndefaultdict\n", b"cbuiltins\nslice\n", b"cbuiltins\nrange\n", b"cbuiltins\nfrozenset\n",
+        b"ccopyreg\n_reconstructor\n", b"cbuiltins\nobject\n", b"ccopyreg\n__newobj__\n", b"cbuiltins\ntuple\n",
+        b"ctorch.nn.modules.linear\nLinear\n", b"ctorch.nn.modules.container\nSequential\n", b"ctorch.optim.sgd\nSGD\n",
+        b"ctorch.nn.functional\nrelu\n", b"ctorch\nstrided\n", b"ctorch\ncontiguous_format\n"]
+
+
+def test_random_instructions_are_refused_or_carried_out():
+    archive, draw, fine = (DATA / "small.pt").read_bytes(), random.Random(1), 0
+    add_safe_globals([(Plain, "__user__.Plain"), (Sub, "__user__.Sub")])
+    for _ in range(4000):
+        weights_only = draw.random() < 0.5
+        pool = FRAGMENTS if weights_only else FRAGMENTS + MORE
+        pieces = draw.choices(pool, k=draw.randint(1, 14))
+        data = cases.with_record(archive, "data.pkl", b"\x80\x02" + b"".join(pieces) + b".")
+        said = cases.outcome(torch, data, {"weights_only": weights_only})
+        assert "SystemError" not in said and "MemoryError" not in said, pieces
+        fine += ": " not in said
+    assert fine > 100
+
+
 # --- what is allowed ---
 
 class Plain:

@@ -609,7 +609,7 @@ static int add_items(loader *l, const cr_step *s)
 
     for (uint32_t i = 1; set && i < s->count; i++) {
         PyObject *item = operand(l, s, i);
-        if (!item || PySet_Add(set, item))
+        if (!item || (PySet_Check(set) ? PySet_Add(set, item) : call_discard(set, "add", item)))
             return -1;
     }
     return set ? 0 : -1;
