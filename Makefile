@@ -75,9 +75,12 @@ $(B)/gen/stamp: $(B)/opgen $(TABLE) $(VEC)
 	$(Q)$(B)/opgen $(B)/gen $(words $(KERN_FILES)) $(TABLE)
 	@touch $@
 
+# gcc copies vectors by halves unless told, and loads of what was stored by halves wait.
+MOVES      := $(shell $(CC) -mmove-max=256 -mstore-max=256 -E -x c /dev/null >/dev/null 2>&1 && \
+                echo -mmove-max=256 -mstore-max=256)
 ISA_base   :=
-ISA_avx2   := -mavx2 -mfma -mf16c
-ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c
+ISA_avx2   := -mavx2 -mfma -mf16c $(MOVES)
+ISA_avx512 := -mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c $(MOVES:256=512)
 ISAS       := base avx2 avx512
 KFLAGS     := -std=gnu11 -O2 -fPIC -fvisibility=hidden -ffp-contract=off -Isrc -I$(B)/gen $(FLAVOUR)
 
@@ -103,7 +106,7 @@ $(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
-$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/dropout.o: OPT = -O3
+$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/dropout.o $(B)/obj/kern/pool.o: OPT = -O3
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)
 
 $(B)/libcresset.a: $(LIB_OBJ)

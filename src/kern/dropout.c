@@ -35,9 +35,11 @@ static void draw_row(void *context, char *const *at, const int64_t *step, int64_
 
     for (int64_t i = 0; i < n; i += AHEAD) {
         int64_t some = n - i < AHEAD ? n - i : AHEAD;
+        bool dense = step[1] == 1;
+        uint8_t *to = dense ? (uint8_t *)at[1] + i : kept;
         cr_mt_fill(d->mt, word, 2 * some);
-        compare(kept, word, some, d->below);
-        for (int64_t k = 0; k < some; k++)
+        compare(to, word, some, d->below);
+        for (int64_t k = 0; k < some && !dense; k++)
             at[1][(i + k) * step[1]] = (char)kept[k];
     }
 }

@@ -61,6 +61,16 @@ static inline void adaptive_range(const cr_pool *p, const int64_t *o, int64_t *r
     }
 }
 
+/* Whether the windows are squares of 2 x 2 side by side, all inside. */
+static bool has_squares(const cr_pool *p)
+{
+    for (int d = 1; d < 3; d++)
+        if (p->kernel[d] != 2 || p->stride[d] != 2 || p->pad[d] || p->dilation[d] != 1 ||
+            2 * p->out[d] > p->in[d])
+            return false;
+    return p->kernel[0] == 1 && p->out[0] == 1 && p->in[0] == 1 && !p->pad[0];
+}
+
 #define T       float
 #define NAME(x) f32_##x
 #define LOWEST  (-INFINITY)

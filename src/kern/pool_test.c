@@ -10,6 +10,8 @@ static const cr_pool cases[] = {
     {2, {1, 5, 6}, {1, 3, 4}, {1, 3, 3}, {1, 2, 2}, {0, 1, 1}, {1, 1, 1}, false, 0, false},
     {2, {4, 5, 6}, {4, 5, 6}, {3, 3, 3}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, true, 0, false},
     {2, {4, 5, 300}, {2, 2, 100}, {2, 3, 4}, {2, 2, 3}, {0, 1, 2}, {1, 1, 1}, true, 7, false},
+    {3, {1, 7, 35}, {1, 3, 17}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true, 0, false},
+    {1, {1, 2, 1200}, {1, 1, 600}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true, 0, false},
     {2, {1, 1, 9}, {1, 1, 3}, {1, 1, 3}, {1, 1, 3}, {0, 0, 0}, {1, 1, 1}, true, 0, false},
 };
 
@@ -122,6 +124,30 @@ TEST(a_nan_wins_and_the_first_of_equals_is_taken)
     cr_pool_max(&p, CR_F32, x, y, index);
     CHECK(isnan(y[0]));
     EQ(index[1], 2);
+}
+
+/* Every order of four values of which some are equal and some no numbers, in rows of 16. */
+TEST(squares_choose_as_other_windows_do)
+{
+    static const float values[] = {1, 2, NAN, -INFINITY};
+    enum { N = 256 };
+    float x[4 * N], y[N];
+    int64_t index[N];
+    cr_pool p = {1, {1, 2, 2 * N}, {1, 1, N}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true, 0, false};
+
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < 4; k++)
+            x[k / 2 * 2 * N + 2 * i + k % 2] = values[i >> 2 * k & 3];
+    cr_pool_max(&p, CR_F32, x, y, index);
+    for (int i = 0; i < N; i++) {
+        int64_t best = 2 * i;
+        for (int k = 1; k < 4; k++) {
+            int64_t at = k / 2 * 2 * N + 2 * i + k % 2;
+            best = x[at] > x[best] || isnan(x[at]) ? at : best;
+        }
+        EQ(index[i], best);
+        CHECK(y[i] == x[best] || isnan(x[best]));
+    }
 }
 
 TEST(minus_infinity_alone_still_has_a_position)
