@@ -70,8 +70,9 @@ def get_float32_matmul_precision():
 
 
 def set_warn_always(on):
-    """Warnings are left to Python's filters whatever is set."""
+    """Whether warnings that are said once only are said always."""
     _state["warn"] = bool(on)
+    _C._set_warn_always(on)
 
 
 def is_warn_always_enabled():

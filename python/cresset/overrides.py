@@ -8,6 +8,7 @@ from ._C import Tensor
 __all__ = ["handle_torch_function", "has_torch_function", "has_torch_function_unary",
            "has_torch_function_variadic", "get_default_nowrap_functions", "is_tensor_like",
            "is_tensor_method_or_property", "resolve_name", "wrap_torch_function",
+           "get_overridable_functions", "get_ignored_functions", "get_testing_overrides",
            "TorchFunctionMode"]
 
 _disabled_torch_function_impl = _C._disabled_torch_function_impl
@@ -105,6 +106,48 @@ def resolve_name(function):
     if name is None or function.__module__ is None:
         return None
     return f"{function.__module__}.{name}".replace("cresset.", "torch.", 1)
+
+
+def _takes_tensors(function):
+    """Whether the table knows a tensor among the arguments of a function."""
+    return "(Tensor" in (function.__doc__ or "") or ", Tensor" in (function.__doc__ or "")
+
+
+@functools.lru_cache(None)
+def _functions():
+    """(overridable functions by the module or class they are in, functions that take no tensor)."""
+    from importlib import import_module
+    root = __name__.partition(".")[0]
+    found, without = {}, set()
+    for name in ("", ".nn.functional", ".linalg", ".fft", ".special"):
+        module = import_module(root + name)
+        for key, value in list(vars(module).items()):
+            if key.startswith("_") or isinstance(value, type) or not callable(value):
+                continue
+            known = isinstance(value, type(_C.ops.add))
+            if known and not _takes_tensors(value):
+                without.add(value)
+            elif known or getattr(value, "__module__", "").startswith(root):
+                found.setdefault(module, []).append(value)
+    found[Tensor] = [value for key, value in vars(Tensor).items()
+                     if callable(value) and (not key.startswith("_") or key.startswith("__"))]
+    return found, without
+
+
+def get_overridable_functions():
+    """The functions that __torch_function__ is asked for, in lists by module or class."""
+    return {place: list(functions) for place, functions in _functions()[0].items()}
+
+
+def get_ignored_functions():
+    """Functions that take no tensors, so that __torch_function__ is not asked."""
+    return set(_functions()[1])
+
+
+def get_testing_overrides():
+    """For every overridable function one that takes the same call and returns -1."""
+    return {function: lambda *args, **kwargs: -1
+            for functions in _functions()[0].values() for function in functions}
 
 
 class TorchFunctionMode:

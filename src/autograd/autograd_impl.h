@@ -171,6 +171,7 @@ typedef struct {
     bool lists;        /* some input of a derivative is a list */
     bool list_result;  /* the result is a list */
     bool views;        /* results may share memory with an argument */
+    bool no_history;   /* a tensor that requires a gradient is refused */
     int8_t written;    /* the parameter that result 0 is, or -1 */
     cr_reads reads[CR_READS]; /* by the bits of the derivatives */
     cr_call_fn kernel_stage; /* views: the entry's own, behind the one that tracks */

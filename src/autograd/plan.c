@@ -181,6 +181,7 @@ static cr_plan *make_plan(const cr_op *op)
     }
     p->list_result = op->result_count && op->result[0].type == CR_T_TENSORS;
     p->views = shares_memory(op);
+    p->no_history = strstr(op->tags, "no_history") != NULL;
     p->written = written_param(op);
     for (uint32_t wanted = 0; wanted < CR_READS; wanted++)
         p->reads[wanted] = join(p, wanted);

@@ -362,6 +362,8 @@ static cr_status stage_inplace(const cr_op *op, const cr_plan *p, const cr_value
 {
     if (arg[w].tag != CR_TENSOR || !any_requires(op, arg))
         return pass(op, p, arg, result);
+    if (CR_UNLIKELY(p->no_history && cr_requires_grad(arg[w].t)))
+        return cr_fail(CR_RUNTIME, "cannot resize variables that require grad");
     CR_TRY(cr_check_inplace(arg[w].t, true));
     if (op->inplace_of && op->inplace_of->does == CR_DOES_IS && !op->differentiable)
         return record_composition(op, arg, result);

@@ -64,7 +64,7 @@ static double weight_of(const nll *x, int64_t class)
 static cr_status check_classes(const nll *x)
 {
     if (x->target->dtype != CR_I64 && x->target->dtype != CR_U8)
-        return cr_fail(CR_RUNTIME, "expected scalar type Long but found %s",
+        return cr_fail(CR_RUNTIME, "expected target dtype to be Long or Byte, but got %s",
                        cr_dtype_infos[x->target->dtype].legacy);
     for (int64_t r = 0; r < x->rows; r++) {
         int64_t c = class_at(x, r);

@@ -199,8 +199,7 @@ cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size
 
     if (size != sizeof s)
         return cr_fail(CR_RUNTIME,
-                       "Expected either a CPUGeneratorImplStateLegacy of size 5048 or a "
-                       "CPUGeneratorImplState of size %zu but found the input RNG state "
+                       "Expected a CPUGeneratorImplState of size %zu but found the input RNG state "
                        "size to be %zu",
                        sizeof s, size);
     memcpy(&s, bytes, sizeof s);

@@ -147,12 +147,12 @@ static cr_status check_reach(const call *c)
 
 static cr_status check_types(const call *c)
 {
-    if (c->input->dtype != c->weight->dtype)
-        return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(c->input),
-                       cr_legacy_name(c->weight));
     if (c->bias && c->bias->dtype != c->input->dtype)
         return cr_fail(CR_RUNTIME, "Input type (%s) and bias type (%s) should be the same",
                        cr_c_name(c->input), cr_c_name(c->bias));
+    if (c->input->dtype != c->weight->dtype)
+        return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(c->input),
+                       cr_legacy_name(c->weight));
     if (c->input->dtype == CR_BOOL)
         return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'",
                        c->transposed ? "slow_conv_transpose2d_out_cpu" : "slow_conv2d_cpu");

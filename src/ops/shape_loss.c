@@ -14,9 +14,9 @@ cr_status cr_shape_nll(const cr_value *arg, cr_shape *out)
                        "0D or 1D target tensor expected, multi-target not supported");
     int64_t n = target->ndim ? target->size[0] : 1;
     if (batched && self->size[0] != n)
-        return cr_fail(CR_RUNTIME,
-                       "size mismatch (got input: [%lld, %lld], target: [%lld])",
-                       (long long)self->size[0], (long long)self->size[1], (long long)n);
+        return cr_fail(CR_VALUE,
+                       "Expected input batch_size (%lld) to match target batch_size (%lld).",
+                       (long long)self->size[0], (long long)n);
     if (arg[2].tag == CR_VIEW &&
         (arg[2].view->ndim != 1 || arg[2].view->size[0] != self->size[self->ndim - 1]))
         return cr_fail(CR_RUNTIME,

@@ -332,10 +332,11 @@ static cr_status check_linear(const cr_view *x, const cr_view *w)
 
 static cr_status check_linear_types(const cr_view *x, const cr_view *w, const cr_view *bias)
 {
-    if (bias) {
-        CR_TRY(check_pair(bias, x));
-        CR_TRY(check_pair(x, w));
-    }
+    if (bias)
+        CR_TRY(check_pair(bias, w));
+    if (bias && x->dtype != w->dtype)
+        return cr_fail(CR_RUNTIME, "mat1 and mat2 must have the same dtype, but got %s and %s",
+                       cr_legacy_name(x), cr_legacy_name(w));
     if (x->dtype != w->dtype)
         return cr_fail(CR_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
                        cr_c_name(x), cr_c_name(w));

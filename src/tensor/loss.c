@@ -58,3 +58,39 @@ cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
     cr_drop(logp);
     return st;
 }
+
+/* NaN is not between 0 and 1 either. */
+static cr_status all_shares(bool *out, cr_tensor *t)
+{
+    cr_value zero[] = {cr_of_tensor(t), cr_of_number(cr_scalar_int(0))};
+    cr_value one[] = {cr_of_tensor(t), cr_of_number(cr_scalar_int(1))};
+    cr_tensor *low = NULL, *high = NULL, *both = NULL, *all = NULL;
+    cr_scalar s;
+    cr_status st;
+
+    CR_GO(call(&low, "ge", zero, 2));
+    CR_GO(call(&high, "le", one, 2));
+    CR_GO(call(&both, "logical_and", (cr_value[]){cr_of_tensor(low), cr_of_tensor(high)}, 2));
+    CR_GO(call(&all, "all", (cr_value[]){cr_of_tensor(both)}, 1));
+    CR_GO(cr_tensor_item(&s, all));
+    *out = s.i != 0;
+done:
+    cr_drop(low);
+    cr_drop(high);
+    cr_drop(both);
+    cr_drop(all);
+    return st;
+}
+
+/* Binary cross entropy of anything else is a mistake: logits, mostly. */
+cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
+{
+    bool good = true;
+
+    if (arg[0].t->device != CR_META)
+        CR_TRY(all_shares(&good, arg[0].t));
+    if (!good)
+        return cr_fail(CR_RUNTIME, "all elements of input should be between 0 and 1");
+    result[0] = cr_of_tensor(cr_keep(arg[0].t));
+    return CR_OK;
+}

@@ -10,13 +10,16 @@ static const char *const names[] = {"input", "weight", "bias", "running_mean", "
 static cr_status check_sizes(const cr_value *arg)
 {
     const cr_tensor *x = arg[INPUT].t;
+    static const uint8_t order[] = {MEAN, VAR, WEIGHT, BIAS};
 
     if (x->ndim < 2)
         return cr_fail(CR_RUNTIME, "batch_norm expects at least 2 dimensions, got %d", x->ndim);
-    for (int i = WEIGHT; i <= VAR; i++)
+    for (size_t k = 0; k < CR_LEN(order); k++) {
+        int i = order[k];
         if (arg[i].tag == CR_TENSOR && arg[i].t->numel != x->size[1])
             return cr_fail(CR_RUNTIME, "%s should contain %lld elements not %lld", names[i],
                            (long long)x->size[1], (long long)arg[i].t->numel);
+    }
     return CR_OK;
 }
 

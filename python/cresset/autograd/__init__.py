@@ -30,7 +30,7 @@ def _grads_for(outputs, grads):
         if grad is not None and not isinstance(grad, Tensor):
             raise TypeError("gradients can be either Tensors or None, but got "
                             + type(grad).__name__)
-    return grads
+    return grads[:len(outputs)]  # torch pairs them off, too
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,

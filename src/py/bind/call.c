@@ -232,19 +232,65 @@ static bool out_tensors(const cr_py_op *self, const cr_op *op, PyObject *given, 
     return true;
 }
 
+typedef struct {
+    int ndim;
+    int64_t numel, size[CR_MAX_DIMS];
+} sizes;
+
+static sizes sizes_of(const cr_tensor *t)
+{
+    sizes s = {.ndim = t->ndim, .numel = t->numel};
+
+    memcpy(s.size, t->size, t->ndim * sizeof *t->size);
+    return s;
+}
+
+/* An out= that had elements and was given other sizes. */
+static int warn_resized(const sizes *had, const cr_tensor *now)
+{
+    cr_text before = {0}, after = {0};
+    int done;
+
+    if (!had->numel || (had->ndim == now->ndim &&
+                        !memcmp(had->size, now->size, now->ndim * sizeof *now->size)))
+        return 0;
+    cr_print_sizes(&before, had->ndim, had->size);
+    cr_print_sizes(&after, now->ndim, now->size);
+    done = PyErr_WarnFormat(
+        PyExc_UserWarning, 1,
+        "An output with one or more elements was resized since it had shape %s, which does not "
+        "match the required output shape %s. This behavior is deprecated, and in a future PyTorch "
+        "release outputs will not be resized unless they have zero elements. You can explicitly "
+        "reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
+        cr_text_str(&before), cr_text_str(&after));
+    cr_text_drop(&before);
+    cr_text_drop(&after);
+    return done;
+}
+
 static PyObject *call_out(const cr_py_op *self, const cr_op *op, cr_py_args *a)
 {
     cr_tensor *out[CR_MAX_RESULTS];
     cr_value result[CR_MAX_RESULTS];
+    sizes had[CR_MAX_RESULTS];
     cr_status st;
 
     if (!out_tensors(self, op, a->out, out))
         return NULL;
+    for (int k = 0; k < op->result_count; k++)
+        had[k] = sizes_of(out[k]);
     if (is_large(op, a->value))
         CR_PY_UNLOCKED(st = cr_call_out(op, a->value, out, result));
     else
         st = cr_call_out(op, a->value, out, result);
-    return st ? cr_py_raise(st) : cr_py_results(op, result);
+    if (st)
+        return cr_py_raise(st);
+    for (int k = 0; k < op->result_count; k++)
+        if (warn_resized(&had[k], out[k]) < 0) {
+            cr_drop_values(result, op->result_count);
+            return NULL;
+        }
+    return cr_py_results(op, result);
 }
 
 /* --- the callables --- */

@@ -82,11 +82,16 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     } else if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|i:device", by_type, &x, &index)) {
         return NULL;
     }
+    if (PyLong_Check(x) && !PyBool_Check(x))
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Cannot access accelerator device when none is available.");
     int done = cr_py_device_from(x, &kind, &own);
     if (done < 0)
         return NULL;
     if (!done)
         return bad_device(args);
+    if (index < -1)
+        return PyErr_Format(PyExc_RuntimeError, "Device index must not be negative");
     if (index >= 0 && own >= 0)
         return PyErr_Format(PyExc_RuntimeError,
                             "type (string) must not include an index because index was passed explicitly: %U",

@@ -98,8 +98,7 @@ static PyObject *generator_set_state(PyObject *self, PyObject *x)
 {
     if (!cr_py_is_tensor(x) || cr_py_tensor_of(x)->dtype != CR_U8 ||
         cr_py_tensor_of(x)->device != CR_CPU || !cr_py_tensor_of(x)->contiguous)
-        return PyErr_Format(PyExc_TypeError, "expected a torch.ByteTensor, but got %s",
-                            Py_TYPE(x)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "RNG state must be a torch.ByteTensor");
     const cr_tensor *t = cr_py_tensor_of(x);
     cr_status st = cr_generator_set_state(generator_of(self), t->data, (size_t)t->numel);
     return st ? cr_py_raise(st) : Py_NewRef(self);
@@ -141,8 +140,14 @@ static PyMethodDef generator_methods[] = {
     {0}};
 static PyGetSetDef generator_getset[] = {{"device", generator_device, NULL, NULL, NULL}, {0}};
 
+static PyObject *generator_repr(PyObject *self)
+{
+    return PyUnicode_FromFormat("<torch._C.Generator object at %p>", (void *)self);
+}
+
 PyTypeObject cr_py_generator_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.Generator",
+    .tp_repr = generator_repr,
     .tp_basicsize = sizeof(cr_py_generator),
     .tp_flags = Py_TPFLAGS_DEFAULT,
     .tp_doc = "A source of random numbers.",

@@ -144,8 +144,13 @@ static bool is_mask(const cr_tensor *t) { return t->dtype == CR_BOOL || t->dtype
 
 static int take_tensor(walk *w, cr_tensor *t)
 {
+    static bool said;
     cr_scalar s;
 
+    if (t->dtype == CR_U8 &&
+        cr_py_warn_once(&said, "indexing with dtype torch.uint8 is now deprecated, please use a "
+                               "dtype torch.bool instead.") < 0)
+        return -1;
     if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT || t->device == CR_META)
         return collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
     cr_status st = cr_tensor_item(&s, t);
@@ -438,6 +443,28 @@ static int drop_leading(cr_tensor **t, int ndim)
     return 0;
 }
 
+/* copy_ would name the sizes of both; an assignment says that value does not expand. */
+static cr_status check_expands(const cr_tensor *to, const cr_tensor *from)
+{
+    cr_text want = {0}, have = {0};
+
+    for (int i = 1; i <= from->ndim && i <= to->ndim; i++) {
+        int64_t n = from->size[from->ndim - i], m = to->size[to->ndim - i];
+        if (n == m || n == 1)
+            continue;
+        cr_print_sizes(&want, to->ndim, to->size);
+        cr_print_sizes(&have, from->ndim, from->size);
+        cr_fail(CR_RUNTIME,
+                "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
+                "non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
+                (long long)m, (long long)n, to->ndim - i, cr_text_str(&want), cr_text_str(&have));
+        cr_text_drop(&want);
+        cr_text_drop(&have);
+        return CR_RUNTIME;
+    }
+    return CR_OK;
+}
+
 static int write_value(walk *w, PyObject *value)
 {
     cr_value arg[CR_MAX_ARGS], result;
@@ -458,7 +485,8 @@ static int write_value(walk *w, PyObject *value)
             return -1;
         }
         arg[1] = cr_of_tensor(from);
-        st = call(OP_copy_, arg, 1, &result);
+        st = check_expands(w->at, from);
+        st = st ? st : call(OP_copy_, arg, 1, &result);
     } else {
         arg[1] = collected(w);
         arg[2] = cr_of_tensor(from);

@@ -419,6 +419,29 @@ static PyObject *as_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     return finish(convert(share(data, o.dtype), o.dtype, where), false);
 }
 
+/* bytes, array.array, memoryview: a vector of `dtype` over them. */
+static PyObject *over_buffer(PyObject *m, PyObject *data, cr_dtype dtype)
+{
+    PyObject *function = PyObject_GetAttrString(m, "frombuffer"), *args, *kwargs, *out = NULL;
+
+    if (dtype == CR_DTYPE_NONE)
+        dtype = cr_default_dtype();
+    args = PyTuple_Pack(1, data);
+    kwargs = Py_BuildValue("{sO}", "dtype", cr_py_dtype_object(dtype));
+    if (function && args && kwargs)
+        out = PyObject_Call(function, args, kwargs);
+    Py_XDECREF(function);
+    Py_XDECREF(args);
+    Py_XDECREF(kwargs);
+    return out;
+}
+
+static bool is_buffer(PyObject *x)
+{
+    return PyObject_CheckBuffer(x) && !PyNumber_Check(x) && !cr_py_is_tensor(x) &&
+           !cr_py_is_array(x);
+}
+
 static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"obj", "dtype", "device", "copy", "requires_grad", NULL};
@@ -431,6 +454,14 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
                                      &copy, &requires_grad) ||
         read_options("asarray", dtype, device, &o) < 0)
         return NULL;
+    if (is_buffer(data)) {
+        PyObject *vector = over_buffer(m, data, o.dtype);
+        PyObject *again = vector ? PyTuple_Pack(1, vector) : NULL;
+        out = again ? as_array(m, again, kwargs) : NULL;
+        Py_XDECREF(vector);
+        Py_XDECREF(again);
+        return out;
+    }
     bool is_tensor = cr_py_is_tensor(data), is_array = cr_py_is_array(data);
     if (copy == Py_False && !is_tensor && !is_array)
         return PyErr_Format(PyExc_ValueError, "can't alias arbitrary sequence into a tensor.");

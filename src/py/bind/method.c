@@ -224,8 +224,20 @@ static PyObject *convert(PyObject *self, const target *to)
 }
 
 /* A subclass that overrides handles the conversion itself. */
+static int warn_of_parts(const cr_tensor *t, const target *to)
+{
+    static bool said;
+
+    if (to->dtype < 0 || !cr_dtype_is_complex((cr_dtype)t->dtype) ||
+        cr_dtype_is_complex((cr_dtype)to->dtype) || to->dtype == CR_BOOL)
+        return 0;
+    return cr_py_warn_once(&said, "Casting complex values to real discards the imaginary part");
+}
+
 static PyObject *convert_as(PyObject *self, const char *name, const target *to)
 {
+    if (CR_UNLIKELY(warn_of_parts(SELF, to) < 0))
+        return NULL;
     if (CR_LIKELY(Py_IS_TYPE(self, cr_py_tensor_type) || !cr_py_overrides(Py_TYPE(self))))
         return convert(self, to);
     PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
@@ -428,7 +440,7 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
         return PyErr_Format(PyExc_TypeError, "_make_subclass(): a class and a tensor are expected");
     cr_status st = cr_detached(&t, cr_py_tensor_of(data));
     if (!st && requires_grad)
-        st = cr_set_requires_grad(t, true);
+        st = cr_py_ask_grad(t);
     return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, t);
 }
 
@@ -442,7 +454,8 @@ static PyObject *as_subclass(PyObject *self, PyObject *cls)
         return NULL;
     if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type))
         return PyErr_Format(PyExc_TypeError,
-                            "as_subclass(): argument 'cls' (position 1) must be a subclass of Tensor");
+                            "Creating a Tensor subclass from a class that does not inherit from "
+                            "Tensor is not possible. Make sure your class inherits from Tensor.");
     cr_status st = cr_py_call(op, arg, &result);
     return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, result.t);
 }

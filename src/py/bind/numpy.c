@@ -247,7 +247,9 @@ static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
          PyErr_WarnEx(PyExc_UserWarning,
                       "The given buffer is not writable, and PyTorch does not support non-writable "
                       "tensors. This means you can write to the underlying (supposedly "
-                      "non-writable) buffer using the tensor.",
+                      "non-writable) buffer using the tensor. You may want to copy the buffer to "
+                      "protect its data or make it writable before converting it to a tensor. "
+                      "This type of warning will be suppressed for the rest of this program.",
                       1) < 0)) {
         release_buffer(view);
         return NULL;

@@ -97,11 +97,20 @@ static PyObject *ask_in_turn(PyObject *const *objects, int count, PyObject *cons
 static PyObject *nobody(PyObject *function, PyObject *types)
 {
     PyObject *name = PyObject_GetAttrString(function, "__name__");
+    PyObject *list = name ? PyUnicode_FromString("") : NULL;
 
-    if (name)
+    for (Py_ssize_t i = 0; list && i < PyTuple_GET_SIZE(types); i++) {
+        PyObject *longer = PyUnicode_FromFormat("%U\n\n  - tensor subclass %R", list,
+                                                PyTuple_GET_ITEM(types, i));
+        Py_SETREF(list, longer);
+    }
+    if (list)
         PyErr_Format(PyExc_TypeError,
-                     "Multiple dispatch failed for 'torch.%U'; all __torch_function__ handlers returned NotImplemented: %R",
-                     name, types);
+                     "Multiple dispatch failed for 'torch.%U'; all __torch_function__ handlers "
+                     "returned NotImplemented:%U\n\nFor more information, try re-running with "
+                     "TORCH_LOGS=not_implemented",
+                     name, list);
+    Py_XDECREF(list);
     Py_XDECREF(name);
     return NULL;
 }

@@ -107,7 +107,8 @@ static int warn_non_leaf(cr_tensor *t)
         "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
         "attribute won't be populated during autograd.backward(). If you indeed want the .grad "
         "field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If "
-        "you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead.",
+        "you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. "
+        "See github.com/pytorch/pytorch/pull/30531 for more information.",
         1);
 }
 
@@ -233,6 +234,8 @@ GETTER(data)
     if (st)
         return cr_py_raise(st);
     st = cr_tensor_over(&made, alias, (cr_dtype)t->dtype, t->ndim, t->size, t->stride, t->offset);
+    if (!st && !Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)))
+        return cr_py_wrap_as(Py_TYPE(self), made);
     if (!st)
         return cr_py_wrap(made);
     cr_storage_drop(alias);

@@ -53,7 +53,7 @@ int cr_py_raise_int(cr_status st)
 
 int cr_py_warn_once(bool *said, const char *text)
 {
-    if (*said)
+    if (*said && !cr_thread.warn_always)
         return 0;
     *said = true;
     return PyErr_WarnEx(PyExc_UserWarning, text, 1);
@@ -70,7 +70,7 @@ static PyObject *class_named(const char *name)
 int cr_py_raise_start(PyObject *m)
 {
     cr_py_linalg_error =
-        PyErr_NewExceptionWithDoc("cresset.linalg.LinAlgError",
+        PyErr_NewExceptionWithDoc("torch._C._LinAlgError",
                                   "A matrix does not have the property that a routine needs.",
                                   PyExc_RuntimeError, NULL);
     if (!cr_py_linalg_error ||

@@ -1,5 +1,8 @@
 /* Settings of the process and questions about dtypes. */
 #include "py/bind/bind.h"
+#ifdef __SSE2__
+#include <xmmintrin.h>
+#endif
 #include "base/parallel.h"
 
 /* --- default dtype --- */
@@ -45,7 +48,7 @@ static PyObject *set_num_threads(PyObject *m, PyObject *x)
     if (fit == CR_PY_RAISED)
         return NULL;
     if (fit == CR_PY_MISFIT)
-        return PyErr_Format(PyExc_TypeError, "set_num_threads expects an int, but got %s",
+        return PyErr_Format(PyExc_RuntimeError, "set_num_threads expects an int, but got %s",
                             Py_TYPE(x)->tp_name);
     if (n <= 0)
         return PyErr_Format(PyExc_RuntimeError, "set_num_threads expects a positive integer");
@@ -172,7 +175,30 @@ BY_METHOD(get_device)
 BY_METHOD(detach_)
 #undef BY_METHOD
 
+static PyObject *set_warn_always(PyObject *m, PyObject *on)
+{
+    (void)m;
+    cr_thread.warn_always = PyObject_IsTrue(on) > 0;
+    Py_RETURN_NONE;
+}
+
+/* Denormal numbers as zeros, in the calling thread; false where the processor cannot. */
+static PyObject *set_flush_denormal(PyObject *m, PyObject *on)
+{
+    (void)m;
+#ifdef __SSE2__
+    unsigned bits = _MM_FLUSH_ZERO_ON | 0x40u; /* and denormals that are read */
+    _mm_setcsr(PyObject_IsTrue(on) > 0 ? _mm_getcsr() | bits : _mm_getcsr() & ~bits);
+    Py_RETURN_TRUE;
+#else
+    (void)on;
+    Py_RETURN_FALSE;
+#endif
+}
+
 static PyMethodDef functions[] = {
+    {"_set_warn_always", set_warn_always, METH_O, NULL},
+    {"set_flush_denormal", set_flush_denormal, METH_O, "Computes with denormal numbers as zeros."},
     {"numel", call_numel, METH_O, "The number of elements."},
     {"is_floating_point", call_is_floating_point, METH_O, NULL},
     {"is_complex", call_is_complex, METH_O, NULL},

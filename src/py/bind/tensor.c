@@ -255,7 +255,8 @@ static Py_ssize_t tensor_length(PyObject *self)
     return -1;
 }
 
-static Py_hash_t tensor_hash(PyObject *self) { return (Py_hash_t)((uintptr_t)self >> 4); }
+/* id(self), as torch's. */
+static Py_hash_t tensor_hash(PyObject *self) { return (Py_hash_t)(uintptr_t)self; }
 
 static const PyType_Slot own_slots[] = {
     {Py_tp_doc, (void *)(uintptr_t) "An n-dimensional array."},
