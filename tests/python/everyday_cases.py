@@ -90,6 +90,7 @@ def run(module, text):
             take_printed()
             out.append(f"{type(error).__name__}: {error}")
     reset(t)
+    t.set_warn_always(False)
     return neutral("\n".join(out)).splitlines()
 
 
