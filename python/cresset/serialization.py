@@ -130,7 +130,7 @@ _NAMED, _MADE, _CALLED = range(3)  # may be named, made by __new__, called (chec
 
 def _own_object(module, name):
     """This package's object of a torch name, and what a checkpoint may do with it; or None."""
-    root, *parts = module.split(".")
+    root, *parts = ("torch.nn.functional" if module == "torch._C._nn" else module).split(".")
     if root != "torch" or (parts and parts[0] not in ("nn", "optim")):
         return None
     from importlib import import_module
@@ -138,14 +138,18 @@ def _own_object(module, name):
         found = getattr(import_module(".".join(["cresset", *parts])), name)
     except (ImportError, AttributeError):
         return None
+    # Constants, and functions that modules keep (an activation).
+    if isinstance(found, (_C.layout, _C.memory_format, type(_C.add))):
+        return found, _NAMED
+    # A module's names are also what it imports; only what it defines is meant.
+    if not str(getattr(found, "__module__", None)).startswith("cresset."):
+        return None
+    if not isinstance(found, type):
+        return (found, _NAMED) if parts == ["nn", "functional"] and callable(found) else None
     from .nn import Module
     from .optim import Optimizer
     from .optim.lr_scheduler import LRScheduler
-    if isinstance(found, type):
-        return found, _MADE if issubclass(found, (Module, Optimizer, LRScheduler)) else _NAMED
-    # Constants of the package, and functions that modules keep (an activation).
-    constant = isinstance(found, (_C.layout, _C.memory_format))
-    return (found, _NAMED) if constant or parts and callable(found) else None
+    return found, _MADE if issubclass(found, (Module, Optimizer, LRScheduler)) else _NAMED
 
 
 def _finder(allowed, weights_only):
@@ -322,8 +326,8 @@ class _opened:
             if self.own is None and f.writable():
                 f.flush()
             return descriptor, self.start, head
-        if type(f) is io.BytesIO:
-            return f.getbuffer()[self.start:], 0, head
+        if type(f) is io.BytesIO:  # getvalue() copies nothing, getbuffer() may
+            return memoryview(f.getvalue())[self.start:], 0, head
         return f.read(), 0, head
 
     def __exit__(self, kind, value, traceback):

@@ -3,31 +3,21 @@
 #include "io/safetensors.h"
 #include "base/map.h"
 #include "io/safetensors_impl.h"
+#include "io/source.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 enum { MOST_HEADER = 100000000 };
-
-/* The bytes of a file: mapped, or copied from memory.  Counted. */
-typedef struct {
-    _Atomic int count;
-    char *bytes;
-    size_t len;
-    bool mapped;
-} source;
 
 typedef struct {
     const char *key, *value;
 } pair;
 
 struct cr_safetensors {
-    source *source;
+    cr_source *source;
     const char *data;
     size_t data_len;
     cr_arena arena;
@@ -36,64 +26,21 @@ struct cr_safetensors {
     CR_VEC(pair) metadata;
 };
 
-/* --- the source --- */
-static void source_drop(void *p)
-{
-    source *s = p;
-
-    if (!s || atomic_fetch_sub(&s->count, 1) != 1)
-        return;
-    if (s->mapped)
-        munmap(s->bytes, s->len);
-    else
-        cr_free(s->bytes);
-    cr_free(s);
-}
-
-static cr_status source_new(source **out, char *bytes, size_t len, bool mapped)
-{
-    source *s = cr_alloc(sizeof *s);
-
-    if (!s)
-        return CR_MEMORY;
-    *s = (source){.count = 1, .bytes = bytes, .len = len, .mapped = mapped};
-    *out = s;
-    return CR_OK;
-}
-
-static cr_status io_error(const char *path)
-{
-    return cr_fail(CR_IO, "[Errno %d] %s: '%s'", errno, strerror(errno), path);
-}
-
 static cr_status refuse(const char *why)
 {
     return cr_fail(CR_VALUE, "Error while deserializing header: %s", why);
 }
 
-static cr_status map_file(source **out, const char *path)
+/* --- the source --- */
+static void release_source(void *source) { cr_source_drop(source); }
+
+static cr_status map_file(cr_source **out, const char *path)
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    struct stat info;
-    cr_status st = CR_OK;
 
     if (fd < 0)
-        return io_error(path);
-    if (fstat(fd, &info))
-        st = io_error(path);
-    else if (!S_ISREG(info.st_mode))
-        st = cr_fail(CR_IO, "not a regular file: '%s'", path);
-    else if (info.st_size < 8)
-        st = refuse("header too small");
-    if (st) {
-        close(fd);
-        return st;
-    }
-    size_t len = (size_t)info.st_size;
-    void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE, fd, 0);
-    st = p == MAP_FAILED ? io_error(path) : source_new(out, p, len, true);
-    if (st && p != MAP_FAILED)
-        munmap(p, len);
+        return cr_fail(CR_IO, "[Errno %d] %s: '%s'", errno, strerror(errno), path);
+    cr_status st = cr_source_map(out, fd);
     close(fd);
     return st;
 }
@@ -462,20 +409,21 @@ static cr_status check_entries(cr_safetensors *s)
 
 static cr_status read_all(cr_safetensors *s)
 {
-    const unsigned char *b = (const unsigned char *)s->source->bytes;
-    uint64_t n = 0;
+    const char *start = cr_source_bytes(s->source, 0);
+    const unsigned char *b = (const unsigned char *)start;
+    uint64_t n = 0, len = cr_source_size(s->source);
 
-    if (s->source->len < 8)
+    if (len < 8)
         return refuse("header too small");
     for (int i = 7; i >= 0; i--)
         n = n << 8 | b[i];
     if (n > MOST_HEADER)
         return refuse("header too large");
-    if (n > s->source->len - 8)
+    if (n > len - 8)
         return refuse("invalid header length");
-    s->data = s->source->bytes + 8 + n;
-    s->data_len = s->source->len - 8 - (size_t)n;
-    parser p = {.at = s->source->bytes + 8, .end = s->data, .arena = &s->arena};
+    s->data = start + 8 + n;
+    s->data_len = (size_t)(len - 8 - n);
+    parser p = {.at = start + 8, .end = s->data, .arena = &s->arena};
     p.start = p.at;
     CR_TRY(header(s, &p));
     return check_entries(s);
@@ -489,17 +437,17 @@ void cr_safetensors_drop(cr_safetensors *s)
     cr_vec_drop(&s->metadata);
     cr_map_drop(&s->names);
     cr_arena_drop(&s->arena);
-    source_drop(s->source);
+    cr_source_drop(s->source);
     cr_free(s);
 }
 
 /* Takes `from`, on failure too. */
-static cr_status over(cr_safetensors **out, source *from)
+static cr_status over(cr_safetensors **out, cr_source *from)
 {
     cr_safetensors *s = cr_alloc_zero(sizeof *s);
 
     if (!s) {
-        source_drop(from);
+        cr_source_drop(from);
         return CR_MEMORY;
     }
     s->source = from;
@@ -513,7 +461,7 @@ static cr_status over(cr_safetensors **out, source *from)
 
 cr_status cr_safetensors_open(cr_safetensors **out, const char *path)
 {
-    source *from = NULL;
+    cr_source *from = NULL;
 
     if (!path)
         return cr_fail(CR_TYPE, "safe_open(): argument 'filename' must be str, not NoneType");
@@ -524,7 +472,7 @@ cr_status cr_safetensors_open(cr_safetensors **out, const char *path)
 cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t len)
 {
     char *copy = bytes || !len ? cr_alloc(len) : NULL;
-    source *from = NULL;
+    cr_source *from = NULL;
 
     if (!bytes && len)
         return cr_fail(CR_TYPE, "deserialize(): argument 'bytes' must be bytes, not NoneType");
@@ -532,7 +480,7 @@ cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t l
         return CR_MEMORY;
     if (len)
         memcpy(copy, bytes, len);
-    cr_status st = source_new(&from, copy, len, false);
+    cr_status st = cr_source_memory(&from, copy, len, cr_free, copy);
     if (st) {
         cr_free(copy);
         return st;
@@ -589,11 +537,10 @@ static cr_status shared(cr_tensor **out, const cr_safetensors *s, const cr_safet
     int64_t stride[CR_MAX_DIMS];
     cr_storage *block;
 
-    atomic_fetch_add(&s->source->count, 1);
     cr_status st = cr_storage_foreign(&block, (char *)s->data + e->begin, e->end - e->begin,
-                                      source_drop, s->source);
+                                      release_source, cr_source_keep(s->source));
     if (st) {
-        source_drop(s->source);
+        cr_source_drop(s->source);
         return st;
     }
     row_major(stride, e->ndim, e->size);

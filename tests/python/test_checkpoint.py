@@ -104,6 +104,11 @@ def test_modules_come_back_as_a_whole():
     assert type(model) is nn.Sequential and type(model[1]) is nn.BatchNorm1d
     x = torch.arange(6.0).reshape(2, 3)
     assert torch.equal(model.eval()(x), cases.network(torch).eval()(x))
+    for f in (nn.functional.relu, nn.functional.gelu, torch.tanh):
+        assert through([f], {"weights_only": False})[0] is f
+    for name in (b"torch.nn.modules.module\nOrderedDict", b"torch.nn.init\nuniform_", b"torch\nload", b"torch.run\nmain",
+                 b"torch.nn.modules.module\nwarnings", b"torch.nn.functional\n__builtins__"):
+        refused("also with weights_only=False", b"\x80\x02c" + name + b"\n.", False)
     layer = nn.TransformerEncoderLayer(8, 2, dim_feedforward=4)
     again = through(layer, {"weights_only": False})
     assert again.activation is layer.activation
