@@ -10,11 +10,14 @@ ops = _C.ops
 
 
 def bind(namespace, names):
-    """Puts the operators `names` into `namespace`; one the table lacks stays undefined."""
+    """Puts the operators `names` into `namespace`; one the table lacks stays undefined.
+
+    What is also a function of the package is the same object there, as in torch. """
     for name in names.split():
         function = getattr(ops, name, None)
         if function is not None:
-            namespace[name] = function
+            public = getattr(_C, name, None)
+            namespace[name] = public if type(public) is type(function) else function
 
 
 _JIT_NAMES = {"Scalar": "number", "ScalarType": "int", "Layout": "int", "MemoryFormat": "int"}

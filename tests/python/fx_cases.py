@@ -944,6 +944,121 @@ def mutable_operations():
     tracer.trace(lambda x: torch.relu_(x))
 
 
+# Passes as objects, and the parts that a backend takes.
+
+def passes(name):
+    return importlib.import_module(f"{torch.__name__}.fx.passes.{name}")
+
+
+@case
+def pass_managers():
+    base, manager = passes("infra.pass_base"), passes("infra.pass_manager")
+
+    class ReluToNeg(base.PassBase):
+        def requires(self, graph_module):
+            print("requires")
+
+        def call(self, graph_module):
+            nodes = graph_module.graph.find_nodes(op="call_function", target=torch.relu)
+            for node in nodes:
+                node.target = torch.neg
+            return base.PassResult(graph_module, bool(nodes))
+
+    def nothing(gm):
+        return None
+    first, second = ReluToNeg(), manager.pass_result_wrapper(nothing)
+    pm = manager.PassManager([first, second], steps=3, constraints=[
+        manager.this_before_that_pass_constraint(second, first)])
+    pm.add_checks(lambda m: print("check"))
+    result = pm(fx.symbolic_trace(lambda x: torch.relu(x)))
+    print(result.modified, result.graph_module.code, pm.passes[0] is second)
+    pm.add_pass(lambda gm: 3)
+    try:
+        pm(fx.symbolic_trace(lambda x: torch.relu(x)))
+    except Exception as error:
+        print(error, "|", error.__cause__)
+    for i, j in ((0, 1), (1, 0)):
+        order = [first, second]
+        pm.add_constraint(manager.this_before_that_pass_constraint(order[i], order[j]))
+    try:
+        pm.solve_constraints()
+    except RuntimeError as error:
+        print(str(error).split(":")[0])
+    pm.add_checks(lambda: None)
+
+
+def branches(x, y):
+    a = torch.relu(x) + 1
+    b = torch.sigmoid(a) * y
+    c = torch.tanh(b)
+    first, second = torch.chunk(c * 2 + a, 2)
+    return torch.relu(first) - second + torch.neg(y).sum(), c.view(-1)
+
+
+class Supported:
+    """All functions but those of these names."""
+
+    def __new__(cls, *names):
+        support = passes("operator_support")
+        return support.create_op_support(
+            lambda modules, node: node.op == "call_function" and node.target.__name__ not in names)
+
+
+@case
+def partitions():
+    partitioner = passes("infra.partitioner").CapabilityBasedPartitioner
+    for names in (("sigmoid",), ("relu", "chunk"), ("tanh", "add"), (), ("getitem",),
+                  ("mul", "neg")):
+        for more in ({}, {"allows_single_node_partition": True}, {"skip_horizontal_fusion": True},
+                     {"non_compute_ops": ["torch.neg", "_operator.mul"]}):
+            gm = fx.symbolic_trace(branches)
+            p = partitioner(gm, Supported(*names), **more)
+            found = p.propose_partitions()
+            print(names, more, found)
+            p.remove_bookend_non_compute_ops(found)
+            print(found)
+
+
+@case
+def fused_parts():
+    partitioner = passes("infra.partitioner").CapabilityBasedPartitioner
+    gm = fx.symbolic_trace(branches)
+    made = partitioner(gm, Supported("sigmoid", "chunk")).partition_and_fuse("part_")
+    for name, child in made.named_children():
+        print(name, child.code)
+    x = torch.arange(8.0).reshape(4, 2)
+    same = all(map(torch.equal, made(x, x), branches(x, x)))
+    return show(made), same
+
+
+@case
+def operator_supports():
+    support = passes("operator_support")
+    gm = fx.symbolic_trace(Net().eval())
+    ShapeProp(gm).propagate(IMAGE)
+    modules = dict(gm.named_modules())
+    known = support.OperatorSupport({
+        "torch.nn.modules.conv.Conv2d": None, "_operator.mul": (((torch.float64,), None), {}),
+        "_operator.add": (((torch.float32,), None), {}), "softmax": None})
+    for s in (known, support.OpSupports.decline_if_input_dtype(torch.float32),
+              support.chain(known, support.OpSupports.decline_if_node_in_names({"add"})),
+              support.any_chain(known, support.OpSupports.decline_if_node_in_names({"add"}))):
+        print([n.name for n in gm.graph.nodes if s.is_node_supported(modules, n)])
+
+
+@case
+def sorting():
+    tools = passes("tools_common")
+    gm = fx.symbolic_trace(branches)
+    nodes = list(gm.graph.nodes)
+    nodes[3].append(nodes[2])
+    nodes[-1].prepend(nodes[4])
+    print(tools.stable_topological_sort(gm).graph)
+    nodes = list(gm.graph.nodes)
+    nodes[4].append(nodes[3])
+    print(tools.legalize_graph(gm).graph)
+
+
 # Classes and functions as leaves.
 
 class Pair(metaclass=fx.ProxyableClassMeta):

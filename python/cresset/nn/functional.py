@@ -454,10 +454,14 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
                       _pair(padding), _pair(stride))
 
 
-# All of them take part in __torch_function__, under the name that programs know.
+# They take part in __torch_function__, under the name that programs know.  Those that only call
+# another one are seen as that.
+_forwarding = {tanh, sigmoid, upsample, upsample_bilinear, upsample_nearest}
 for _name, _function in list(globals().items()):
     if isinstance(_function, types.FunctionType) and not _name.startswith("_"):
         _function.__module__ = __name__
-        globals()[_name] = overridable(_function)
+        if _function not in _forwarding:
+            # The file that it comes from calls it by that name, too.
+            globals()[_name] = _function.__globals__[_function.__name__] = overridable(_function)
 _threshold = threshold
-del _name, _function
+del _name, _function, _forwarding

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import cresset
 from ...graph_module import _get_attr
 from ...node import Node
+from .fuser_utils import validate_partition
 
 __all__ = ["SubgraphMatcher", "InternalMatch"]
 
@@ -22,26 +23,6 @@ class InternalMatch:
     def __copy__(self):
         return InternalMatch(self.anchors, dict(self.nodes_map), list(self.placeholder_nodes),
                              list(self.returning_nodes))
-
-
-def _reaches(starts, goals):
-    """Whether users of `starts`, users of those and so on come to one of `goals`."""
-    seen, queue = set(), list(starts)
-    while queue:
-        node = queue.pop()
-        if node in goals:
-            return True
-        if node not in seen:
-            seen.add(node)
-            queue.extend(node.users)
-    return False
-
-
-def validate_partition(partition):
-    """Whether the nodes can be one operation: no path leaves them and comes back."""
-    inside = set(partition)
-    return not _reaches([user for node in inside for user in node.users if user not in inside],
-                        inside)
 
 
 def _computes(node):

@@ -1,0 +1,1 @@
+"""Passes as objects, running several of them, and choosing what a backend takes."""
