@@ -30,7 +30,7 @@ VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
-ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io graph aot nn api
+ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io graph aot compile nn api
 LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c)))
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c)))
 PY_SRC    := $(wildcard src/py/bind/*.c)

@@ -90,8 +90,8 @@ static void sort_values(cutter *c)
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
         bool forward = is_forward(c, n);
-        if (n->kind == CR_GNODE_IF)
-            cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with a choice cannot be cut", n->result[0]->name);
+        if (cr_gnode_blocks(n))
+            cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut", n->result[0]->name);
         for (int k = 0; k < n->arg_count; k++)
             if (n->kind == CR_GNODE_CALL && n->op->param[k].written)
                 cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",

@@ -150,6 +150,26 @@ cr_gvalue *cr_graph_constant(cr_graph *g, cr_gblock *b, cr_tensor *t, const char
     return n->result[0];
 }
 
+/* Results that are called and typed as a block's outputs. */
+static void block_results(cr_graph *g, cr_gnode *n, const cr_gblock *b, const char *name,
+                          const char *const *names)
+{
+    for (int k = 0; k < n->result_count; k++) {
+        n->result[k] = value_new(g, names ? names[k] : name, n, k);
+        if (b->output[k].tag == CR_TENSOR)
+            n->result[k]->type = b->output[k].value->type;
+    }
+}
+
+cr_gnode *cr_graph_group(cr_graph *g, cr_gblock *b, cr_gblock *inner, const char *const *names)
+{
+    cr_gnode *n = node_new(g, b, CR_GNODE_GROUP, 0, inner->output_count);
+
+    n->block[0] = inner;
+    block_results(g, n, inner, "group", names);
+    return n;
+}
+
 cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock *then, cr_gblock *other,
                       const char *const *names)
 {
@@ -162,11 +182,7 @@ cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock
     n->arg[0] = cr_garg_value(condition);
     n->block[0] = then;
     n->block[1] = other;
-    for (int k = 0; k < n->result_count; k++) {
-        n->result[k] = value_new(g, names ? names[k] : "cond", n, k);
-        if (then->output[k].tag == CR_TENSOR)
-            n->result[k]->type = then->output[k].value->type;
-    }
+    block_results(g, n, then, "cond", names);
     return n;
 }
 
@@ -232,14 +248,11 @@ void cr_garg_each(const cr_garg *a, void (*fn)(void *context, cr_gvalue *v), voi
 
 bool cr_gnode_has_effect(const cr_gnode *n)
 {
-    if (n->kind == CR_GNODE_IF) {
-        for (int k = 0; k < 2; k++)
-            for (size_t i = 0; i < n->block[k]->len; i++)
-                if (cr_gnode_has_effect(n->block[k]->at[i]))
-                    return true;
-        return false;
-    }
-    if (n->kind == CR_GNODE_CONSTANT)
+    for (int k = 0; k < cr_gnode_blocks(n); k++)
+        for (size_t i = 0; i < n->block[k]->len; i++)
+            if (cr_gnode_has_effect(n->block[k]->at[i]))
+                return true;
+    if (n->kind != CR_GNODE_CALL)
         return false;
     if (n->op->words & CR_WORD_RANDOM)
         return true;

@@ -6,9 +6,9 @@
  *       return %values
  *     }
  *
- * A node is a call of an entry of the operator table, a constant, or a choice between two
- * nested blocks.  Values are tensors; all other arguments are literals in the node.  A block
- * reads the values of the blocks around it.  What is known of a value's tensor (dtype, sizes,
+ * A node is a call of an entry of the operator table, a constant, a choice between two nested
+ * blocks, or a group: a block that is computed as one.  Values are tensors; all other arguments
+ * are literals in the node.  A block reads the values of the blocks around it.  What is known of a value's tensor (dtype, sizes,
  * strides) stands beside it and may be missing.
  *
  * Nodes live in the session of their graph; a pass makes a new graph, in the same session or
@@ -55,19 +55,28 @@ typedef struct cr_garg {
     };
 } cr_garg;
 
-typedef enum { CR_GNODE_CALL, CR_GNODE_CONSTANT, CR_GNODE_IF } cr_gnode_kind;
+typedef enum { CR_GNODE_CALL, CR_GNODE_CONSTANT, CR_GNODE_IF, CR_GNODE_GROUP } cr_gnode_kind;
 
 struct cr_gnode {
     uint8_t kind;        /* cr_gnode_kind */
     const cr_op *op;     /* CALL */
-    int arg_count;       /* CALL: op->param_count; IF: 1, the condition */
+    int arg_count;       /* CALL: op->param_count; IF: 1, the condition; else 0 */
     cr_garg *arg;
     int result_count;    /* CALL: op->result_count; a Tensor[] result counts its items */
     cr_gvalue **result;
     cr_tensor *constant; /* CONSTANT: the graph's count */
-    cr_gblock *block[2]; /* IF: then, else */
+    cr_gblock *block[2]; /* IF: then, else; GROUP: one */
+    const struct cr_gcode *code; /* GROUP: computes it, or NULL: its nodes are called */
     const char *source;  /* "file.py:12", or NULL */
 };
+
+/* Code of a group: output[k] from the values that it reads of the blocks around it. */
+typedef struct cr_gcode {
+    int read_count;
+    cr_gvalue **read;
+    /* Results are owned by the caller; on failure nothing is. */
+    cr_status (*run)(const struct cr_gcode *code, cr_tensor *const *read, cr_tensor **output);
+} cr_gcode;
 
 struct cr_gblock {
     size_t len, cap;
@@ -105,6 +114,13 @@ cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock
                       const char *const *names);
 /* The value of that name, or NULL. */
 cr_gvalue *cr_graph_find(const cr_graph *g, const char *name);
+/* Appends a group; its block's outputs are its results. */
+cr_gnode *cr_graph_group(cr_graph *g, cr_gblock *b, cr_gblock *inner, const char *const *names);
+/* How many blocks lie in a node. */
+static inline int cr_gnode_blocks(const cr_gnode *n)
+{
+    return n->kind == CR_GNODE_IF ? 2 : n->kind == CR_GNODE_GROUP;
+}
 void cr_gblock_return(cr_graph *g, cr_gblock *b, const cr_garg *output, int n);
 /* What is known of `t`, with the session's own sizes. */
 cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t);

@@ -436,6 +436,17 @@ static void choice(reader *r, cr_gblock *b, const results *to)
     set_types(cr_graph_if(r->g, b, condition, then, other, to->name), to);
 }
 
+static void group(reader *r, cr_gblock *b, const results *to)
+{
+    cr_gblock *inner = cr_graph_block(r->g);
+
+    expect(r, "{");
+    block(r, inner);
+    expect(r, "}");
+    check_count(r, inner->output_count, to);
+    set_types(cr_graph_group(r->g, b, inner, to->name), to);
+}
+
 static void call(reader *r, cr_gblock *b, const results *to)
 {
     const char *name = word(r);
@@ -461,6 +472,8 @@ static void node(reader *r, cr_gblock *b)
         constant(r, b, &to);
     else if (take(r, "if"))
         choice(r, b, &to);
+    else if (take(r, "group"))
+        group(r, b, &to);
     else
         call(r, b, &to);
 }

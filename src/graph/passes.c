@@ -13,7 +13,7 @@ static bool writes_somewhere(const cr_gblock *b)
         for (int k = 0; n->kind == CR_GNODE_CALL && k < n->arg_count; k++)
             if (n->op->param[k].written)
                 return true;
-        for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++)
+        for (int k = 0; k < cr_gnode_blocks(n); k++)
             if (writes_somewhere(n->block[k]))
                 return true;
     }
@@ -54,7 +54,7 @@ static void mark_block(live_set *l, const cr_gblock *b)
         const cr_gnode *n = b->at[i];
         if (!is_read(l, n))
             continue;
-        for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++)
+        for (int k = 0; k < cr_gnode_blocks(n); k++)
             mark_block(l, n->block[k]);
         for (int k = 0; k < n->arg_count; k++)
             cr_garg_each(&n->arg[k], mark, l);

@@ -212,6 +212,11 @@ static void print_node(cr_text *out, const cr_gnode *n, size_t indent)
         print_block(out, n->block[1], indent + 2);
         cr_text_pad(out, indent, ' ');
         cr_text_char(out, '}');
+    } else if (n->kind == CR_GNODE_GROUP) {
+        cr_text_put(out, "group {\n");
+        print_block(out, n->block[0], indent + 2);
+        cr_text_pad(out, indent, ' ');
+        cr_text_char(out, '}');
     } else {
         cr_text_printf(out, "%s%s%s(", n->op->name, *n->op->overload ? "." : "", n->op->overload);
         print_args(out, n);

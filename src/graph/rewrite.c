@@ -33,6 +33,10 @@ static cr_gnode *copy_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, cons
             copy_block(w, block[k], n->block[k]);
         }
         return cr_graph_if(w->to, to, arg[0].value, block[0], block[1], names);
+    case CR_GNODE_GROUP:
+        block[0] = cr_graph_block(w->to);
+        copy_block(w, block[0], n->block[0]);
+        return cr_graph_group(w->to, to, block[0], names);
     case CR_GNODE_CALL: break;
     }
     return cr_graph_call(w->to, to, n->op, arg, n->result_count, names);

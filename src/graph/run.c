@@ -19,7 +19,7 @@ static void count_block(machine *m, const cr_gblock *b)
         const cr_gnode *n = b->at[i];
         for (int k = 0; k < n->arg_count; k++)
             cr_garg_each(&n->arg[k], count_reader, m);
-        for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++)
+        for (int k = 0; k < cr_gnode_blocks(n); k++)
             count_block(m, n->block[k]);
     }
     for (int i = 0; i < b->output_count; i++)
@@ -50,7 +50,7 @@ static void read_block(machine *m, const cr_gblock *b)
         const cr_gnode *n = b->at[i];
         for (int k = 0; k < n->arg_count; k++)
             cr_garg_each(&n->arg[k], read_once, m);
-        for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++)
+        for (int k = 0; k < cr_gnode_blocks(n); k++)
             read_block(m, n->block[k]);
     }
     for (int i = 0; i < b->output_count; i++)
@@ -121,22 +121,49 @@ static cr_status run_call(machine *m, const cr_gnode *n)
     return CR_OK;
 }
 
-static cr_status run_if(machine *m, const cr_gnode *n)
+/* Runs a block in a node; its outputs are the node's results. */
+static cr_status run_inner(machine *m, const cr_gnode *n, const cr_gblock *b)
 {
-    cr_scalar truth;
-    cr_tensor *out;
-
-    CR_TRY(cr_tensor_item(&truth, m->at[n->arg[0].value->id]));
-    int k = cr_scalar_as_double(truth) != 0 ? 0 : 1;
-    CR_TRY(run_block(m, n->block[k]));
+    CR_TRY(run_block(m, b));
     for (int i = 0; i < n->result_count; i++) {
-        const cr_garg *a = &n->block[k]->output[i];
-        out = a->tag == CR_TENSOR ? cr_keep(m->at[a->value->id]) : NULL;
+        const cr_garg *a = &b->output[i];
+        cr_tensor *out = a->tag == CR_TENSOR ? cr_keep(m->at[a->value->id]) : NULL;
         cr_garg_each(a, read_once, m);
         put(m, n->result[i], out);
     }
+    return CR_OK;
+}
+
+static cr_status run_if(machine *m, const cr_gnode *n)
+{
+    cr_scalar truth;
+
+    CR_TRY(cr_tensor_item(&truth, m->at[n->arg[0].value->id]));
+    int k = cr_scalar_as_double(truth) != 0 ? 0 : 1;
+    CR_TRY(run_inner(m, n, n->block[k]));
     read_block(m, n->block[!k]);
     return CR_OK;
+}
+
+static cr_status run_group(machine *m, const cr_gnode *n)
+{
+    const cr_gcode *code = n->code;
+    cr_tensor **room;
+    cr_status st;
+
+    if (!code)
+        return run_inner(m, n, n->block[0]);
+    room = cr_alloc((size_t)(code->read_count + n->result_count) * sizeof *room + 1);
+    if (!room)
+        return CR_MEMORY;
+    for (int i = 0; i < code->read_count; i++)
+        room[i] = m->at[code->read[i]->id];
+    st = code->run(code, room, room + code->read_count);
+    for (int k = 0; !st && k < n->result_count; k++)
+        put(m, n->result[k], room[code->read_count + k]);
+    cr_free(room);
+    read_block(m, n->block[0]);
+    return st;
 }
 
 static cr_status run_node(machine *m, const cr_gnode *n)
@@ -145,6 +172,8 @@ static cr_status run_node(machine *m, const cr_gnode *n)
         put(m, n->result[0], cr_keep(n->constant));
     else if (n->kind == CR_GNODE_IF)
         CR_TRY(run_if(m, n));
+    else if (n->kind == CR_GNODE_GROUP)
+        CR_TRY(run_group(m, n));
     else
         CR_TRY(run_call(m, n));
     for (int i = 0; i < n->arg_count; i++)

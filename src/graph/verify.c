@@ -79,7 +79,7 @@ static void check_node(checker *c, const cr_gnode *n)
         cr_garg_each(&n->arg[i], check_read, c);
     if (n->kind == CR_GNODE_CALL)
         check_call(c, n);
-    for (int k = 0; n->kind == CR_GNODE_IF && k < 2; k++) {
+    for (int k = 0; k < cr_gnode_blocks(n); k++) {
         check_block(c, n->block[k]);
         c->node = n;
         if (n->block[k]->output_count != n->result_count)

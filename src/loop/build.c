@@ -331,6 +331,21 @@ static value eval_loop_call(frame *f, const cr_rule *r)
 /* Sizes in compositions.  A row's length is what any question about it answers. */
 static value eval_builtin(frame *f, const cr_rule *r)
 {
+    value v;
+
+    switch ((cr_builtin)r->builtin) {
+    case CR_BUILTIN_is_tensor:
+        v = eval(f, r->args[0]);
+        return of_truth(v.kind == IS_EXPR && v.tensor);
+    case CR_BUILTIN_is_float:
+        v = eval(f, r->args[0]);
+        if (v.kind != IS_EXPR)
+            break;
+        return of_truth(cr_dtype_category((cr_dtype)v.e->dtype) == CR_CAT_FLOAT);
+    default: break;
+    }
+    if (!f->column.extent) /* no row to speak of */
+        refuse(f, r, "not known inside a group:");
     switch ((cr_builtin)r->builtin) {
     case CR_BUILTIN_size:
         if (r->count == 2 && eval(f, r->args[1]).kind == IS_DIMS)
@@ -387,7 +402,8 @@ static value eval_choose(frame *f, const cr_rule *r)
     return apply(f, &(cr_rule){.name = "where", .count = 3, .line = r->line}, CR_FN_where, v);
 }
 
-static bool truth_about_none(frame *f, const cr_rule *r, value *out)
+/* Equality of what is known while building: None, texts, literals. */
+static bool known_equality(frame *f, const cr_rule *r, value *out)
 {
     bool equal;
     value a, b;
@@ -400,9 +416,28 @@ static bool truth_about_none(frame *f, const cr_rule *r, value *out)
         equal = !strcmp(a.text, b.text);
     else if (a.kind == IS_NONE || b.kind == IS_NONE)
         equal = a.kind == b.kind;
+    else if (!f->scalar_code && a.kind == IS_NUMBER && b.kind == IS_NUMBER)
+        equal = cr_scalar_as_double(a.number) == cr_scalar_as_double(b.number);
     else
         return false;
     *out = of_truth(equal == !strcmp(r->name, "eq"));
+    return true;
+}
+
+/* `not`, and `and` and `or` whose left side is known. */
+static bool known_logic(frame *f, const cr_rule *r, value *out)
+{
+    bool either = !strcmp(r->name, "or");
+    value a;
+
+    if (f->scalar_code || !is_logic(r->name))
+        return false;
+    a = eval(f, r->args[0]);
+    if (a.kind != IS_TRUTH)
+        return false;
+    *out = r->count == 1        ? of_truth(!a.truth)
+           : a.truth == either ? a
+                               : eval(f, r->args[1]);
     return true;
 }
 
@@ -410,7 +445,7 @@ static value eval_call(frame *f, const cr_rule *r)
 {
     value v;
 
-    if (truth_about_none(f, r, &v))
+    if (known_equality(f, r, &v) || known_logic(f, r, &v))
         return v;
     if (f->scalar_code)
         return eval_loop_call(f, r);
@@ -511,7 +546,7 @@ static value reduce(frame *f, const cr_rule *r)
     int fn = cr_fn_find(fold->name);
     value v;
 
-    if (dim < 0 || f->slot[dim].kind != IS_DIMS || keep < 0 || !is_true(&f->slot[keep]))
+    if (dim < 0 || f->slot[dim].kind != IS_DIMS || keep < 0 || !is_true(&f->slot[keep]) || !f->column.extent)
         refuse(f, r, "only reductions over the row's dimensions with keepdim=True fuse, not");
     if (fn < 0 || fold->count != 1)
         refuse(f, fold, "no fold:");
@@ -740,6 +775,38 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
     if (op->does == CR_DOES_FOLD && form >= CR_FORM_JOIN)
         keep_only_parts(l);
     return l;
+}
+
+/* --- entries inside a larger program --- */
+
+static value given(frame *f, int i, const cr_loop_arg *a)
+{
+    switch ((cr_loop_arg_kind)a->kind) {
+    case CR_LOOP_TENSOR: return of_expr(as_expr(f, NULL, of_expr(a->e, true), operand_type(f->op, i, f->t)), true);
+    case CR_LOOP_PARAM: return of_expr(a->e, is_tensor_type(&f->op->param[i]));
+    case CR_LOOP_NUMBER:
+        if (is_tensor_type(&f->op->param[i]) && f->scalar_code)
+            return of_expr(as_expr(f, NULL, of_number(a->number), operand_type(f->op, i, f->t)), true);
+        return of_number(a->number);
+    case CR_LOOP_TRUTH: return of_truth(a->number.i != 0);
+    case CR_LOOP_STRING: return (value){.kind = IS_STRING, .text = a->text};
+    case CR_LOOP_NONE: break;
+    }
+    return (value){.kind = IS_NONE};
+}
+
+void cr_loop_apply(cr_loop *l, const cr_op *op, cr_dtype t, const cr_loop_arg *arg,
+                   const cr_expr **result)
+{
+    frame *f = CR_NEW(l->session, frame);
+
+    *f = (frame){.l = l, .s = l->session, .op = op, .t = t, .scalar_code = op->does == CR_DOES_BODY};
+    for (int i = 0; i < op->param_count; i++) {
+        f->slot[i] = given(f, i, &arg[i]);
+        f->known[i] = true;
+    }
+    for (int k = 0; k < op->body_count; k++)
+        result[k] = as_result(f, k, op->body[k], eval(f, op->body[k]));
 }
 
 /* --- single functions --- */

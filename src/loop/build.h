@@ -21,6 +21,20 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
 /* Whether the entry's `dtypes` and type rule allow compute type `t`. */
 bool cr_loop_wants(const cr_op *op, cr_dtype t);
 
+/* What stands for a parameter of an entry inside a larger program. */
+typedef enum { CR_LOOP_NONE, CR_LOOP_TENSOR, CR_LOOP_PARAM, CR_LOOP_NUMBER, CR_LOOP_TRUTH, CR_LOOP_STRING } cr_loop_arg_kind;
+typedef struct {
+    uint8_t kind;      /* cr_loop_arg_kind */
+    const cr_expr *e;  /* TENSOR, PARAM: a value read when the program runs */
+    cr_scalar number;  /* NUMBER: a literal; TRUTH: i */
+    const char *text;  /* STRING */
+} cr_loop_arg;
+
+/* The entry, a body or a composition of bodies, as expressions: result[k] from the arguments,
+ * when it computes in `t`.  Bails as cr_loop_of_op does. */
+void cr_loop_apply(cr_loop *l, const cr_op *op, cr_dtype t, const cr_loop_arg *arg,
+                   const cr_expr **result);
+
 /* One loop function as a program of its own, the steps of tier 0:
  *   CR_FORM_MAIN     out[i, j] = fn(a[i, j], ...); CAST reads bool;
  *                    RANDOM: element first + i * length + j, with parameters seed,

@@ -17,9 +17,6 @@ CR_MUST cr_status cr_result_type(cr_dtype *out, const cr_op *op, int k, cr_dtype
                                  cr_frame *f);
 /* Raises the first check that holds. */
 CR_MUST cr_status cr_run_checks(const cr_op *op, cr_frame *f);
-/* The checks, and then the types: of the computation and of every result. */
-CR_MUST cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
-                                  cr_dtype *dtypes);
 /* Decide op->fast_type and op->steady once. */
 void cr_classify_type(cr_op *op);
 void cr_classify_steady(cr_op *op);

@@ -171,6 +171,9 @@ CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *c
 CR_MUST cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr_value *result);
 
 /* --- rules --- */
+/* An entry's checks, and then its types: of the computation and of every result. */
+CR_MUST cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
+                                  cr_dtype *dtypes);
 /* Evaluates rule trees in an environment of slots (ops.h).  Used for compositions,
  * derivatives, shapes and checks.  A frame is a local variable; it allocates only for
  * long lists. */

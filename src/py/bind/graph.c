@@ -4,6 +4,7 @@
  * pass began with. */
 #include "py/bind/bind.h"
 #include "aot/aot.h"
+#include "compile/compile.h"
 
 /* --- graphs --- */
 
@@ -13,6 +14,7 @@ typedef struct {
     PyObject *keeper;    /* the object whose session it is in, or NULL */
     cr_session *session; /* its own, or NULL */
     bool owns;           /* the graph's constants, which its dropping gives back */
+    cr_compiled *code;   /* of its groups, or NULL */
 } graph_object;
 
 typedef struct {
@@ -26,6 +28,7 @@ static void graph_dealloc(PyObject *x)
 {
     graph_object *self = (graph_object *)x;
 
+    cr_compiled_drop(self->code);
     if (self->owns)
         cr_graph_drop(self->g);
     if (self->session) {
@@ -135,6 +138,7 @@ static PyObject *graph_new(cr_graph *g, PyObject *keeper, cr_session *session, b
     self->keeper = Py_XNewRef(keeper);
     self->session = session;
     self->owns = owns;
+    self->code = NULL;
     return (PyObject *)self;
 }
 
@@ -153,6 +157,76 @@ static PyObject *graph_apply(PyObject *x, PyObject *name)
     st = cr_session_run(self->g->session, apply, &j);
     return st ? cr_py_raise(st) : graph_new(j.out, x, NULL, j.out != self->g);
 }
+
+/* --- code --- */
+
+static void gather_groups(cr_session *s, void *context)
+{
+    graph_job *j = context;
+
+    (void)s;
+    j->out = cr_compile_group(j->from);
+    cr_graph_verify(j->out);
+}
+
+/* compile() -> Graph: pointwise nodes in groups that have code. */
+static PyObject *graph_compile(PyObject *x, PyObject *unused)
+{
+    graph_job j = {.from = ((graph_object *)x)->g};
+    cr_status st = cr_session_run(j.from->session, gather_groups, &j);
+    PyObject *out;
+
+    (void)unused;
+    if (st)
+        return cr_py_raise(st);
+    out = graph_new(j.out, x, NULL, true);
+    if (!out) {
+        cr_graph_drop(j.out);
+        return NULL;
+    }
+    st = cr_compile_code(&((graph_object *)out)->code, j.out);
+    if (!st)
+        return out;
+    Py_DECREF(out);
+    return cr_py_raise(st);
+}
+
+static int group_count(const graph_object *self) { return self->code ? cr_compiled_groups(self->code) : 0; }
+
+/* wait(seconds) -> the number of groups whose native code is there by then. */
+static PyObject *graph_wait(PyObject *x, PyObject *seconds)
+{
+    const graph_object *self = (graph_object *)x;
+    double left = PyFloat_AsDouble(seconds);
+    int ready = 0;
+
+    if (PyErr_Occurred())
+        return NULL;
+    for (int k = 0; k < group_count(self); k++) {
+        cr_jit_kernel *kernel = cr_fused_kernel(cr_compiled_fused(self->code, k));
+        CR_PY_UNLOCKED(ready += cr_jit_wait(kernel, left) == CR_JIT_READY);
+    }
+    return PyLong_FromLong(ready);
+}
+
+/* The C of every group. */
+static PyObject *graph_sources(PyObject *x, void *unused)
+{
+    const graph_object *self = (graph_object *)x;
+    PyObject *out = PyTuple_New(group_count(self));
+
+    (void)unused;
+    for (int k = 0; out && k < group_count(self); k++) {
+        PyObject *text = PyUnicode_FromString(cr_fused_source(cr_compiled_fused(self->code, k)));
+        if (!text)
+            Py_CLEAR(out);
+        else
+            PyTuple_SET_ITEM(out, k, text);
+    }
+    return out;
+}
+
+/* --- forward and backward --- */
 
 typedef struct {
     const cr_graph *joint;
@@ -303,8 +377,8 @@ static PyObject *node_object(const cr_gnode *n)
     if (n->kind == CR_GNODE_CONSTANT)
         return Py_BuildValue("(NON)", names_object(n->result, n->result_count), Py_None,
                              cr_py_wrap_keep(n->constant));
-    if (n->kind == CR_GNODE_IF)
-        return PyErr_Format(PyExc_NotImplementedError, "a choice has no node in fx");
+    if (cr_gnode_blocks(n))
+        return PyErr_Format(PyExc_RuntimeError, "%%%s: nested blocks have no node in fx", n->result[0]->name);
     return Py_BuildValue("(NssNz)", names_object(n->result, n->result_count), n->op->name,
                          n->op->overload, args_object(n), n->source);
 }
@@ -357,11 +431,16 @@ static PyMethodDef graph_methods[] = {
     {"partition", graph_partition, METH_VARARGS,
      "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved values, their\n"
      "bytes without primals, number of nodes computed twice): cuts a joint graph (aot/aot.h)."},
+    {"compile", graph_compile, METH_NOARGS,
+     "compile() -> Graph: pointwise nodes in groups, which are computed by tiles at once and by native\n"
+     "code when it is ready, with the bits of the nodes called one by one."},
+    {"wait", graph_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},
     {0}};
 static PyGetSetDef graph_getset[] = {{"inputs", graph_inputs, NULL, "Names of the inputs.", NULL},
                                      {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
+                                     {"sources", graph_sources, NULL, "The C of every group.", NULL},
                                      {0}};
 static PyTypeObject graph_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Graph",

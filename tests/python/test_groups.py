@@ -1,0 +1,154 @@
+"""Groups of pointwise nodes: the bits of the nodes called one by one, by tiles and by native code."""
+import random
+
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+from cresset import _C
+
+from test_graph import record, same
+
+FEW, FINE = 1e-9, 60.0  # seconds to wait for native code
+
+
+def check(f, *inputs, groups=1):
+    """Compiles the recording of f and compares with eager: at once, then with native code, on new values."""
+    graph, _ = record(f, *inputs, parts=True)
+    compiled = graph.compile()
+    assert str(compiled).count("= group {") == groups
+    with torch.no_grad():
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            for wait in (FEW, FINE):
+                ready = compiled.wait(wait)
+                assert wait == FEW or ready == groups
+                new = [torch.randn_like(x) if x.dtype.is_floating_point else x for x in inputs]
+                want = f(*new)
+                want = want if isinstance(want, tuple) else (want,)
+                got = compiled.run(new)
+                assert all(same(a, b) and a.stride() == b.stride() for a, b in zip(got, want))
+    return compiled
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    threads = torch.get_num_threads()
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_chain_is_one_group(dtype):
+    compiled = check(lambda x, y: (F.gelu(x * 1.7 + y).sigmoid() * 2 - y).relu(), torch.randn(64, 100, dtype=dtype),
+                     torch.randn(64, 100, dtype=dtype))
+    assert len(compiled.sources) == 1 and "gelu" in compiled.sources[0]
+
+
+def test_rows_columns_and_numbers_are_operands():
+    check(lambda x, b, r, s: (x * b + r).tanh() * s - r, torch.randn(7, 5, 33), torch.randn(33), torch.randn(7, 5, 1),
+          torch.randn(()))
+
+
+def test_reductions_and_products_stand_between_groups():
+    check(lambda x, w: (((x * 2).exp() @ w + 1).sigmoid() * 3).sum(1) * 2, torch.randn(20, 30), torch.randn(30, 10),
+          groups=2)
+
+
+def test_several_results_and_types():
+    check(lambda x, i: ((x > 0) & (x < 1), torch.where(x > 0, x, -x) * i, (i * 3 + 1) % 5, ~(i > 3)), torch.randn(50),
+          torch.arange(50), groups=4)  # 32 and 64 bits in one kernel are refused
+
+
+def test_sizes_without_elements():
+    check(lambda x, y: (x + y).exp() * 2, torch.randn(0, 4), torch.randn(0, 4))
+
+
+def test_large_tensors_are_shared_out_over_threads():
+    check(lambda x, y: (x * y + 1).tanh() - y, torch.randn(300001), torch.randn(300001))
+
+
+def test_inputs_of_another_kind_are_refused():
+    graph, _ = record(lambda x: (x * 2).exp(), torch.randn(4))
+    compiled = graph.compile()
+    for wrong in (torch.randn(5), torch.randn(4, dtype=torch.float64), torch.randn(8)[::2], torch.randn(4, 1)):
+        with pytest.raises(RuntimeError, match="is not what its group was made for"):
+            compiled.run([wrong])
+    with pytest.raises(RuntimeError, match="records no gradient"):
+        compiled.run([torch.randn(4, requires_grad=True)])
+
+
+def test_a_training_step_keeps_its_bits():
+    torch.manual_seed(3)
+    w = [torch.randn(16, 8), torch.zeros(16), torch.randn(4, 16)]
+
+    def step(x, t, *params):
+        leaves = [p.detach().requires_grad_() for p in params]
+        hidden = F.silu(F.linear(x, leaves[0], leaves[1])) * 1.5
+        loss = F.mse_loss(F.linear(hidden, leaves[2]), t)
+        with torch.no_grad():
+            return (loss, *(p - 0.1 * g for p, g in zip(params, torch.autograd.grad(loss, leaves))))
+    x, t = torch.randn(32, 8), torch.randn(32, 4)
+    graph, want = record(step, x, t, *w, parts=True)
+    compiled = graph.compile()
+    assert "group {" in str(compiled)
+    with torch.no_grad():
+        for wait in (FEW, FINE):
+            compiled.wait(wait)
+            assert all(torch.equal(a, b) for a, b in zip(compiled.run([x, t, *w]), want))
+
+
+UNARY = [torch.neg, torch.exp, torch.tanh, torch.relu, torch.abs, torch.sigmoid, F.silu, lambda x: x * 3,
+         lambda x: 1 - x, lambda x: x / 7, lambda x: x ** 2, lambda x: x.clamp(-1, 1), torch.erf, lambda x: x.sqrt()]
+BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: a / (b.abs() + 1),
+          lambda a, b: torch.where(a > b, a, b * 2), lambda a, b: torch.add(a, b, alpha=0.3)]
+BARRIER = [lambda x: x.sum(-1, keepdim=True), lambda x: x.softmax(-1), lambda x: x.t().contiguous().t(),
+           lambda x: x.cumsum(0)]
+
+
+def random_function(r):
+    plan = [(r.choice(BINARY), r.randrange(99), r.randrange(99)) if r.random() < 0.4
+            else (r.choice(BARRIER if r.random() < 0.15 else UNARY), r.randrange(99))
+            for _ in range(r.randrange(3, 18))]
+    outputs = [r.randrange(99) for _ in range(3)]
+
+    def f(*inputs):
+        values = list(inputs)
+        for fn, *at in plan:
+            values.append(fn(*(values[-1 - i % len(values)] for i in at)))
+        return tuple(values[len(inputs):][i % len(plan)] for i in outputs)
+    return f
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_random_programs_keep_their_bits_by_tiles(seed):
+    r = random.Random(seed)
+    for _ in range(12):
+        f = random_function(r)
+        inputs = [torch.randn(9, 13), torch.randn(9, 13), torch.randn(13), torch.randn(9, 1), torch.randn(())]
+        graph, want = record(f, *inputs, parts=True)
+        with torch.no_grad():
+            got = graph.compile().run(inputs)
+        assert all(same(a, b) for a, b in zip(got, want)), str(graph)
+
+
+def test_random_programs_keep_their_bits_by_native_code():
+    r = random.Random(100)
+    for _ in range(4):
+        f = random_function(r)
+        inputs = [torch.randn(31, 17), torch.randn(31, 17), torch.randn(17), torch.randn(31, 1), torch.randn(())]
+        graph, want = record(f, *inputs, parts=True)
+        compiled = graph.compile()
+        compiled.wait(FINE)
+        with torch.no_grad():
+            got = compiled.run(inputs)
+        assert all(same(a, b) for a, b in zip(got, want)), str(graph)
+
+
+def test_a_long_chain_is_gathered_in_time():
+    lines = ["%v0: float32[8] = neg(%x)"]
+    lines += [f"%v{k}: float32[8] = {'neg' if k % 2 else 'abs'}(%v{k - 1})" for k in range(1, 3000)]
+    graph = _C.Graph("graph(%x: float32[8]) { " + "\n".join(lines) + " return %v2999 }")
+    x = torch.randn(8)
+    assert torch.equal(graph.compile().run([x])[0], graph.run([x])[0])
