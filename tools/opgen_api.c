@@ -133,10 +133,18 @@ static bool has_param_types(const cr_op *op)
     return true;
 }
 
+/* Steps of differentiation trust the sizes that autograd gives them. */
+static bool is_backward(const cr_op *op)
+{
+    const char *end = strstr(op->name, "_backward");
+
+    return end && !strcmp(end, "_backward");
+}
+
 /* `name` starts with _ where Python alone uses one. */
 bool opgen_has_c_function(const cr_op *op)
 {
-    return op->name[0] != '_' && op->does != CR_DOES_INPLACE && op->forms &&
+    return op->name[0] != '_' && !is_backward(op) && op->does != CR_DOES_INPLACE && op->forms &&
            has_result_types(op) && has_param_types(op);
 }
 

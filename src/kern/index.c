@@ -103,7 +103,9 @@ static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const 
 
     if (!found)
         return CR_MEMORY;
-    put_offsets(found, mask, 0, mask->data, table, p->index[k].dim, 0);
+    found[0] = 0; /* of a mask without dimensions */
+    if (mask->ndim)
+        put_offsets(found, mask, 0, mask->data, table, p->index[k].dim, 0);
     add_index(offset, &p->picked, &vector, &add);
     cr_free(found);
     return CR_OK;
@@ -134,7 +136,7 @@ static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_vi
 
     for (int d = 0; d < p->picked.ndim; d++)
         n *= p->picked.size[d];
-    *out = cr_alloc((size_t)n * sizeof **out);
+    *out = cr_alloc_zero((size_t)n * sizeof **out); /* there may be no index at all */
     if (!*out)
         return CR_MEMORY;
     for (int k = 0; k < p->count && !st && n; k++) {

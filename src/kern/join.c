@@ -92,6 +92,8 @@ static void copy_all(const join_context *c, uint32_t n)
 
 cr_status cr_kern_cat(const cr_value *arg, cr_view *out)
 {
+    if (!cr_view_numel(out)) /* of empty vectors, along any dim */
+        return CR_OK;
     join_context c = {out, arg[0].list, cr_view_dim(out, arg[1].i), false};
 
     copy_all(&c, arg[0].len);
@@ -210,12 +212,14 @@ static void interleave(const cr_view *out, const cr_view *self, int64_t dim, int
 
     part_of(&to, out);
     part_of(&from, self);
+    if (!self->ndim)
+        from.stride[0] = 0;
     for (int d = out->ndim; d > dim + 1; d--) {
         to.size[d] = to.size[d - 1];
         to.stride[d] = to.stride[d - 1];
         from.stride[d] = from.stride[d - 1];
     }
-    to.size[dim] = self->size[dim];
+    to.size[dim] = self->ndim ? self->size[dim] : 1;
     to.size[dim + 1] = repeats;
     to.stride[dim + 1] = to.stride[dim];
     to.stride[dim] *= repeats;

@@ -56,8 +56,9 @@ static inline int64_t window_count(const cr_pool *p, int64_t i0, int64_t i1, int
 static inline void adaptive_range(const cr_pool *p, const int64_t *o, int64_t *r)
 {
     for (int d = 0; d < 3; d++) {
-        r[2 * d] = o[d] * p->in[d] / p->out[d];
-        r[2 * d + 1] = ((o[d] + 1) * p->in[d] + p->out[d] - 1) / p->out[d];
+        int64_t n = p->out[d] ? p->out[d] : 1; /* without outputs the first is asked for, too */
+        r[2 * d] = o[d] * p->in[d] / n;
+        r[2 * d + 1] = ((o[d] + 1) * p->in[d] + n - 1) / n;
     }
 }
 

@@ -167,7 +167,8 @@ cr_status cr_shape_repeat_interleave(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME, "Repeats must be non-negative");
     cr_shape_like(out, self);
     out->ndim = out->ndim ? out->ndim : 1;
-    out->size[dim] = cr_dim_size(self, dim) * arg[1].i;
+    if (CR_MUL_OVERFLOW(cr_dim_size(self, dim), arg[1].i, &out->size[dim]))
+        return cr_fail(CR_RUNTIME, "numel: integer multiplication overflow");
     return CR_OK;
 }
 

@@ -166,6 +166,14 @@ cr_status cr_shape_lu_solve(const cr_value *arg, cr_shape *out)
     if (pivots->ndim == 0 || cols(lu) != pivots->size[pivots->ndim - 1])
         return cr_fail(CR_RUNTIME, "linalg.lu_solve: Number of pivots per batch should be same as the "
                                    "dimension of the matrix");
+    if (pivots->ndim != lu->ndim - 1 ||
+        memcmp(pivots->size, lu->size, (size_t)pivots->ndim * sizeof *lu->size)) {
+        char text[CR_SIZES_TEXT];
+        return cr_fail(CR_RUNTIME,
+                       "linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but "
+                       "got pivots with shape %s instead",
+                       cr_sizes_text(text, pivots->ndim, pivots->size));
+    }
     return solution_shape(lu, b, out);
 }
 
@@ -420,7 +428,12 @@ cr_status cr_shape_ldl_solve(const cr_value *arg, cr_shape *out)
 /* (pivots, m, dtype) */
 cr_status cr_shape_pivots_to_matrix(const cr_value *arg, cr_shape *out)
 {
-    batch_of(out, arg[0].view, 1);
+    const cr_view *pivots = arg[0].view;
+
+    if (!pivots->ndim || pivots->size[pivots->ndim - 1] > arg[1].i)
+        return cr_fail(CR_RUNTIME, "lu_unpack: there are more pivots than the %lld rows they exchange",
+                       (long long)arg[1].i);
+    batch_of(out, pivots, 1);
     push(out, arg[1].i);
     push(out, arg[1].i);
     return CR_OK;

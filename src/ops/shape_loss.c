@@ -13,6 +13,10 @@ cr_status cr_shape_nll(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME,
                        "0D or 1D target tensor expected, multi-target not supported");
     int64_t n = target->ndim ? target->size[0] : 1;
+    if (!batched && n != 1)
+        return cr_fail(CR_VALUE,
+                       "For 1D input, 1D target must have size 1, but got target size: %lld",
+                       (long long)n);
     if (batched && self->size[0] != n)
         return cr_fail(CR_VALUE,
                        "Expected input batch_size (%lld) to match target batch_size (%lld).",

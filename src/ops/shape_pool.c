@@ -79,11 +79,21 @@ static int64_t floor_div(int64_t a, int64_t b)
     return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+/* torch computes with ints; so nothing here overflows. */
+static cr_status check_range(int64_t a)
+{
+    return a >= INT32_MIN && a <= INT32_MAX ? CR_OK : cr_fail(CR_RUNTIME, "integer out of range");
+}
+
 static cr_status output_size(const call *c, int64_t d, int64_t *out)
 {
     int64_t in = c->self->size[c->self->ndim - c->dims + d], k = kernel_at(c, d);
     int64_t s = stride_at(c, d), pad = item(c->padding, d), dil = dilation_at(c, d);
 
+    CR_TRY(check_range(k));
+    CR_TRY(check_range(s));
+    CR_TRY(check_range(pad));
+    CR_TRY(check_range(dil));
     if (s == 0)
         return cr_fail(CR_RUNTIME, "stride should not be zero");
     if (pad < 0)

@@ -117,7 +117,7 @@ static bool to_tensor(const cr_param *p, const cr_arg *a, cr_value *out)
         *out = cr_of_tensor(a->t);
         return true;
     }
-    return p->number && to_number(a, out);
+    return p->number && !p->written && to_number(a, out);
 }
 
 /* --- lists --- */

@@ -57,9 +57,30 @@ cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *arg, cr_
                 : op->kernel_stage(op, arg, result);
 }
 
+/* The first tensor with dimensions decides the device: one with elements takes no fakes. */
+static cr_status check_device(const cr_op *op, const cr_value *arg)
+{
+    bool real = false, known = false;
+
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag != CR_TENSOR)
+            continue;
+        if (known && real && v->t->device == CR_META)
+            return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
+        if (!known && v->t->ndim) {
+            real = v->t->device == CR_CPU;
+            known = true;
+        }
+    }
+    return CR_OK;
+}
+
 /* Fakes run the same code: every kernel stops before touching bytes that are not there. */
 static cr_status fake_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
+    if (op->does != CR_DOES_WHOLE)
+        CR_TRY(check_device(op, arg));
     return op->kernel_stage(op, arg, result);
 }
 

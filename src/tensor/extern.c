@@ -10,6 +10,7 @@ typedef struct {
     cr_view *list_view[CR_MAX_ARGS]; /* of a Tensor[] argument */
     cr_value *list[CR_MAX_ARGS];
     CR_VEC(cr_tensor *) made; /* casts and numbers */
+    bool fake;                /* some tensor has no elements */
 } extern_call;
 
 static void call_drop(extern_call *c, int n)
@@ -36,6 +37,7 @@ static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bo
     CR_TRY(cr_vec_reserve(&c->made, 2));
     CR_TRY(cr_as_tensor(&t, v));
     cr_vec_put(&c->made, t);
+    c->fake |= t->device == CR_META;
     if (typed && t->dtype != compute) {
         CR_TRY(cr_cast_plain(&t, t, compute));
         cr_vec_put(&c->made, t);
@@ -155,6 +157,8 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
             return CR_OK;
         views[k] = cr_view_of(out[k]);
     }
+    if (c->fake)
+        return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
     CR_TRY(op->extern_fn(c->arg, views));
     for (int k = 0; k < op->result_count; k++)
         if (op->result[k].written)
@@ -182,6 +186,7 @@ static cr_status run_extern(const cr_op *op, const cr_value *arg, cr_tensor *int
     memset(c.list, 0, sizeof c.list);
     memset(c.list_view, 0, sizeof c.list_view);
     memset(&c.made, 0, sizeof c.made);
+    c.fake = false;
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
     CR_GO(compute_type(&compute, op, arg, &f));

@@ -66,12 +66,12 @@ static cr_status check_target(const cr_tensor *out)
 
 /* --- in place --- */
 
-static cr_status check_inplace_size(const cr_op *op, const cr_value *arg)
+/* `n` values that are broadcast together, self or not among them. */
+static cr_status check_inplace_size(const cr_tensor *self, const cr_value *arg, int n)
 {
-    const cr_tensor *self = arg[0].t;
     cr_shape shape;
 
-    CR_TRY(cr_broadcast(&shape, arg, op->param_count));
+    CR_TRY(cr_broadcast(&shape, arg, n));
     if (shape.ndim == self->ndim &&
         !memcmp(shape.size, self->size, self->ndim * sizeof *self->size))
         return CR_OK;
@@ -106,7 +106,7 @@ static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg)
     cr_status st = CR_OK;
     if (from->ndim != self->ndim ||
         memcmp(from->size, self->size, self->ndim * sizeof *self->size))
-        st = check_inplace_size(op, made);
+        st = check_inplace_size(self, made, 1);
     if (!st)
         st = copy_into(self, from);
     cr_drop_values(made, op->result_count);
@@ -126,6 +126,19 @@ static bool may_run_in_place(const cr_op *op, const cr_value *arg)
     return true;
 }
 
+/* Fakes have no elements that could be written to a tensor that has. */
+static cr_status check_device(const cr_op *op, const cr_value *arg)
+{
+    if (arg[0].t->device == CR_META)
+        return CR_OK;
+    for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        if (v->tag == CR_TENSOR && v->t->device == CR_META)
+            return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
+    }
+    return CR_OK;
+}
+
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     const cr_op *of = op->inplace_of;
@@ -133,8 +146,9 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
     cr_status st;
 
     CR_TRY(check_target(self));
+    CR_TRY(check_device(of, arg));
     if (of->does == CR_DOES_BODY) {
-        CR_TRY(check_inplace_size(of, arg));
+        CR_TRY(check_inplace_size(self, arg, of->param_count));
         st = overlaps_operand(of, arg, self) ? inplace_by_copy(of, arg)
                                              : cr_run_body_into(of, arg, &self);
     } else if (may_run_in_place(of, arg)) {

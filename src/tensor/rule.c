@@ -148,8 +148,11 @@ static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, 
     default:
         if (!b)
             return misuse(f, r, "division by zero");
-        *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? floor_div(a, b)
-                                                           : a - b * floor_div(a, b));
+        if (b == -1) /* the least integer has no opposite */
+            *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? (int64_t)(0 - (uint64_t)a) : 0);
+        else
+            *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? floor_div(a, b)
+                                                               : a - b * floor_div(a, b));
     }
     return CR_OK;
 }
@@ -273,6 +276,7 @@ static int64_t numel_of(const cr_value *v)
 
 static cr_status make_range(cr_frame *f, int64_t n, cr_value *out)
 {
+    n = n > 0 ? n : 0;
     int64_t *ints = frame_get(f, (size_t)n * sizeof *ints);
 
     if (!ints)

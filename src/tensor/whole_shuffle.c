@@ -52,7 +52,7 @@ cr_status cr_do_pixel_shuffle(const cr_value *arg, cr_value *result)
     cr_shape fine = {0}, sizes = {0};
 
     CR_TRY(check_pixels(t, "pixel_shuffle", "upscale_factor", f));
-    if (t->size[n] % (f * f))
+    if (f > INT32_MAX || t->size[n] % (f * f))
         return cr_fail(
             CR_RUNTIME,
             "pixel_shuffle expects its input's 'channel' dimension to be "
