@@ -94,3 +94,118 @@ cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
     result[0] = cr_of_tensor(cr_keep(arg[0].t));
     return CR_OK;
 }
+
+/* --- ctc_loss: log_probs, targets, input_lengths, target_lengths, blank, reduction,
+ * zero_infinity --- */
+
+static cr_status lengths_tensor(cr_tensor **out, const cr_value *lengths, cr_dtype dtype)
+{
+    const int64_t n = lengths->len;
+
+    CR_TRY(cr_tensor_new(out, dtype, CR_CPU, 1, &n));
+    for (int64_t i = 0; i < n; i++) {
+        int64_t least = lengths->ints[i] > 1 ? lengths->ints[i] : 1;
+        cr_scalar_store(cr_scalar_int(least), dtype,
+                        (*out)->data + i * (int64_t)cr_dtype_size(dtype));
+    }
+    return CR_OK;
+}
+
+/* Takes `losses` over, on failure too. */
+static cr_status without_infinity(cr_tensor **out, cr_tensor *losses)
+{
+    cr_tensor *mask = NULL;
+    cr_status st;
+
+    CR_GO(call(&mask, "isinf", (cr_value[]){cr_of_tensor(losses)}, 1));
+    CR_GO(call(out, "masked_fill", (cr_value[]){cr_of_tensor(losses), cr_of_tensor(mask),
+                                                cr_of_number(cr_scalar_int(0))}, 3));
+done:
+    cr_drop(mask);
+    cr_drop(losses);
+    return st;
+}
+
+static cr_status reduced_ctc(cr_tensor **out, cr_tensor *losses, const cr_value *labels,
+                             int64_t reduction)
+{
+    cr_tensor *lengths = NULL, *shares = NULL;
+    cr_status st;
+
+    if (reduction == 2)
+        return call(out, "sum", (cr_value[]){cr_of_tensor(losses)}, 1);
+    CR_GO(lengths_tensor(&lengths, labels, (cr_dtype)losses->dtype));
+    CR_GO(call(&shares, "div", (cr_value[]){cr_of_tensor(losses), cr_of_tensor(lengths)}, 2));
+    CR_GO(call(out, "mean", (cr_value[]){cr_of_tensor(shares)}, 1));
+done:
+    cr_drop(lengths);
+    cr_drop(shares);
+    return st;
+}
+
+cr_status cr_do_ctc_loss(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *batch = NULL, *losses = NULL, *out = NULL;
+    bool single = arg[0].t->ndim == 2;
+    cr_status st;
+
+    if (single)
+        CR_GO(call(&batch, "unsqueeze", (cr_value[]){arg[0], cr_of_int(1)}, 2));
+    else
+        batch = cr_keep(arg[0].t);
+    cr_value given[] = {cr_of_tensor(batch), arg[1], arg[2], arg[3], arg[4], arg[6]}, r[2];
+    CR_GO(cr_call_named("_ctc_loss", given, 6, r));
+    cr_drop(r[1].t);
+    losses = r[0].t;
+    if (arg[6].i) {
+        cr_tensor *taken = losses;
+        losses = NULL;
+        CR_GO(without_infinity(&losses, taken));
+    }
+    if (arg[5].i)
+        CR_GO(reduced_ctc(&out, losses, &arg[3], arg[5].i));
+    else if (single)
+        CR_GO(call(&out, "squeeze.dim", (cr_value[]){cr_of_tensor(losses), cr_of_int(0)}, 2));
+    else
+        out = cr_keep(losses);
+    result[0] = cr_of_tensor(out);
+done:
+    cr_drop(batch);
+    cr_drop(losses);
+    return st;
+}
+
+static cr_status read_lengths(cr_value *out, int64_t **ints, const cr_tensor *t)
+{
+    cr_view to, from = cr_view_of(t);
+    cr_tensor *plain = NULL;
+
+    if (cr_dtype_category((cr_dtype)t->dtype) != CR_CAT_INT)
+        return cr_fail(CR_RUNTIME, "input_lengths and target_lengths must be integral");
+    CR_TRY(cr_tensor_new(&plain, CR_I64, CR_CPU, t->ndim, t->size));
+    to = cr_view_of(plain);
+    cr_status st = cr_copy_elements(&to, &from);
+    *ints = st ? NULL : cr_alloc((size_t)t->numel * sizeof **ints + 1);
+    if (*ints) {
+        memcpy(*ints, plain->data, (size_t)t->numel * sizeof **ints);
+        *out = cr_of_ints(*ints, (size_t)t->numel);
+    }
+    cr_drop(plain);
+    return st ? st : *ints ? CR_OK : CR_MEMORY;
+}
+
+cr_status cr_do_ctc_loss_tensors(const cr_value *arg, cr_value *result)
+{
+    cr_value given[7];
+    int64_t *steps = NULL, *labels = NULL;
+    cr_status st;
+
+    memcpy(given, arg, sizeof given);
+    CR_GO(read_lengths(&given[2], &steps, arg[2].t));
+    CR_GO(read_lengths(&given[3], &labels, arg[3].t));
+    CR_GO(cr_call_named("ctc_loss.IntList", given, 7, result));
+done:
+    cr_free(steps);
+    cr_free(labels);
+    return st;
+}

@@ -222,6 +222,9 @@ case("BCEWithLogitsLoss", lambda t, nn: nn.BCEWithLogitsLoss(pos_weight=share(t,
      lambda t, nn: [wave(t, 3, 4), share(t, 3, 4, phase=1)])
 case("MultiLabelSoftMarginLoss", layer("MultiLabelSoftMarginLoss"),
      lambda t, nn: [wave(t, 3, 4), share(t, 3, 4).round()])
+case("CTCLoss", layer("CTCLoss"),
+     lambda t, nn: [wave(t, 10, 2, 5).log_softmax(2), ids(t, 4, 2, 3) + 1, t.tensor([10, 8]),
+                    t.tensor([3, 2])])
 case("MultiLabelMarginLoss", layer("MultiLabelMarginLoss"),
      lambda t, nn: [wave(t, 3, 4), ids(t, 5, 3, 4) - 1])
 case("CosineEmbeddingLoss", layer("CosineEmbeddingLoss", 0.1),

@@ -311,3 +311,10 @@ def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_fu
 def multilabel_margin_loss(input, target, size_average=None, reduce=None, reduction="mean"):
     """The margins between the labels of each sample and all other classes."""
     return ops.multilabel_margin_loss(input, target, _number(size_average, reduce, reduction))
+
+
+def ctc_loss(log_probs, targets, input_lengths, target_lengths, blank=0, reduction="mean",
+             zero_infinity=False):
+    """Minus the log-probability of all alignments of label sequences with inputs."""
+    return ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank,
+                        _reduction.get_enum(reduction), zero_infinity)

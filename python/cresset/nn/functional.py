@@ -13,7 +13,7 @@ from .._ops import bind, ops
 from ._attention import (_canonical_mask, _in_projection, _in_projection_packed,
                          _mha_shape_check, _none_or_dtype, multi_head_attention_forward)
 from ._losses import (binary_cross_entropy, binary_cross_entropy_with_logits,
-                      cosine_embedding_loss, cross_entropy, gaussian_nll_loss,
+                      cosine_embedding_loss, cross_entropy, ctc_loss, gaussian_nll_loss,
                       hinge_embedding_loss, huber_loss, kl_div, l1_loss, linear_cross_entropy,
                       margin_ranking_loss, mse_loss, multi_margin_loss,
                       multilabel_margin_loss, multilabel_soft_margin_loss, nll_loss, poisson_nll_loss, smooth_l1_loss,
