@@ -262,6 +262,16 @@ def two_groups_of_one():
     (lambda: optim.Adam([with_grad()], capturable=True).step(), AssertionError,
      "If capturable=True, params and state_steps must be on supported devices: ['cuda', 'xpu', "
      "'hpu', 'privateuseone', 'xla']."),
+    (lambda: optim.Adadelta([with_grad()], capturable=True).step(), AssertionError,
+     "If capturable=True, params and state_steps must be on supported devices: ['cuda', 'xpu', "
+     "'hpu', 'privateuseone']."),
+    (lambda: optim.ASGD([with_grad()], capturable=True).step(), AssertionError,
+     "If capturable=True, params, mus, etas, and state_steps must be on supported devices: ['cuda', "
+     "'xpu', 'hpu', 'privateuseone', 'xla']."),
+    (lambda: optim.RMSprop([with_grad()], foreach=True, differentiable=True).step(), AssertionError,
+     "_foreach ops don't support autograd"),
+    (lambda: optim.AdamW([with_grad()], foreach=True, differentiable=True).step(), AssertionError,
+     "_foreach ops don't support autograd"),
 ])
 def test_what_is_refused(make, kind, text):
     assert message(kind, make) == text

@@ -9,6 +9,8 @@ __all__ = ["Adadelta"]
 class Adadelta(ElementwiseOptimizer):
     """Scales by the root mean square of past updates over that of past gradients."""
 
+    _capturable_devices = ["cuda", "xpu", "hpu", "privateuseone"]
+
     def __init__(self, params, lr=1.0, rho=0.9, eps=1e-6, weight_decay=0, foreach=None, *,
                  capturable=False, maximize=False, differentiable=False):
         _check_lr(lr)

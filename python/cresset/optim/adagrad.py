@@ -1,7 +1,7 @@
 """Adagrad."""
 import cresset
 from .._ops import ops
-from .optimizer import (ElementwiseOptimizer, _check_fused, _check_fusible, _check_lr, _check_nonnegative,
+from .optimizer import (ElementwiseOptimizer, _check_fused, _check_foreach, _check_fusible, _check_lr, _check_nonnegative,
                         _decayed, _to_scalar)
 
 __all__ = ["Adagrad"]
@@ -55,6 +55,7 @@ class Adagrad(ElementwiseOptimizer):
             return
         if group["fused"]:
             _check_fusible(params)
+        _check_foreach(group)
         if self._may_fuse(group, params) and not any(g.is_sparse for g in grads):
             return self._step_fused(group, params, grads, states)
         lr = _to_scalar(group["lr"])

@@ -3,7 +3,7 @@ import cresset
 from .. import Tensor
 from .._ops import ops
 from .optimizer import (ElementwiseOptimizer, _check_betas, _check_capturable, _check_fused,
-                        _check_fusible, _check_nonnegative, _to_scalar, _zeros_like)
+                        _check_foreach, _check_fusible, _check_nonnegative, _to_scalar, _zeros_like)
 
 __all__ = ["Adam"]
 
@@ -77,6 +77,7 @@ class Adam(ElementwiseOptimizer):
     def _check_group(self, group, params, states):
         if group["fused"]:
             _check_fusible(params)
+        _check_foreach(group)
         if group["capturable"]:
             _check_capturable(states, params)
         if group["differentiable"] and any(s["step"].requires_grad for s in states):

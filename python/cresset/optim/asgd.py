@@ -11,6 +11,8 @@ class ASGD(ElementwiseOptimizer):
 
     _scalars = ("step", "eta", "mu")
 
+    _capturable_names = "params, mus, etas, and state_steps"
+
     def __init__(self, params, lr=1e-2, lambd=1e-4, alpha=0.75, t0=1e6, weight_decay=0,
                  foreach=None, maximize=False, differentiable=False, capturable=False):
         _check_lr(lr)

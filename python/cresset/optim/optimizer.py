@@ -92,12 +92,19 @@ def _check_betas(betas):
             raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
-def _check_capturable(state, params, names="params and state_steps"):
+_CAPTURABLE_DEVICES = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
+
+
+def _check_capturable(state, params, names="params and state_steps", devices=_CAPTURABLE_DEVICES):
     """capturable=True keeps numbers on the parameters' device, which must be a GPU."""
     if not all(p.device.type == s["step"].device.type == "cuda" for p, s in zip(params, state)):
-        devices = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
         raise AssertionError(
             f"If capturable=True, {names} must be on supported devices: {devices}.")
+
+
+def _check_foreach(group):
+    if group["foreach"] and group["differentiable"]:
+        raise AssertionError("_foreach ops don't support autograd")
 
 
 class Optimizer:
@@ -378,6 +385,9 @@ class ElementwiseOptimizer(Optimizer):
     _late_options = {"foreach": None, "maximize": False, "differentiable": False,
                      "capturable": False}
     _scalars = ("step",)
+    # What messages say that capturable=True needs.
+    _capturable_names = "params and state_steps"
+    _capturable_devices = _CAPTURABLE_DEVICES
 
     def __setstate__(self, state):
         super().__setstate__(state)
@@ -455,8 +465,9 @@ class ElementwiseOptimizer(Optimizer):
         params, grads, states = self._collect(group)
         if not params:
             return
+        _check_foreach(group)
         if group["capturable"]:
-            _check_capturable(states, params)
+            _check_capturable(states, params, self._capturable_names, self._capturable_devices)
         if self._may_fuse(group, params):
             return self._step_fused(group, params, grads, states)
         lr = _to_scalar(group["lr"])
