@@ -8,7 +8,7 @@ from importlib.machinery import ModuleSpec, SourceFileLoader
 from importlib.util import find_spec
 from types import ModuleType
 
-_NAMES = {"torch": "cresset"}
+_NAMES = {"torch": "cresset", "functorch": "cresset.functorch"}
 
 USAGE = "usage: python -m cresset run SCRIPT [ARGS...]\n"
 

@@ -1,8 +1,8 @@
 /* Cutting a joint graph.
  *
- * A value is the forward part's when it follows from primals alone; what follows from a
- * cotangent is the backward part's.  The backward part reads values of the forward part,
- * which are saved or computed again from saved ones.
+ * A value is the forward part's when it follows from primals alone (and, where everything that
+ * is read is saved, when an output follows from it); the rest is the backward part's, which
+ * reads values of the forward part.  These are saved, or computed again from saved ones.
  *
  * The minimum cut (Chen et al. 2016 recompute by segments; the cut by flow is functorch's): a
  * value of the forward part is two points with an edge of its bytes between them; a node leads
@@ -81,33 +81,74 @@ static void need(void *context, cr_gvalue *v)
         c->needed[v->id] = true;
 }
 
-static void sort_values(cutter *c)
+static void check_node(cutter *c, const cr_gnode *n)
+{
+    if (cr_gnode_blocks(n))
+        cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut", n->result[0]->name);
+    for (int k = 0; k < n->arg_count; k++)
+        if (n->kind == CR_GNODE_CALL && n->op->param[k].written)
+            cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",
+                    n->result_count ? n->result[0]->name : n->op->name);
+}
+
+static void find_forward(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
 
     for (int i = 0; i < c->primals; i++)
         c->forward[c->joint->input[i]->id] = true;
     for (size_t i = 0; i < b->len; i++) {
+        bool forward = is_forward(c, b->at[i]);
+        check_node(c, b->at[i]);
+        for (int k = 0; k < b->at[i]->result_count; k++)
+            c->forward[b->at[i]->result[k]->id] = forward;
+    }
+    for (int k = 0; k < c->outputs; k++)
+        if (output_value(c, k) && !c->forward[output_value(c, k)->id])
+            cr_bail(c->s, CR_VALUE, "output %d depends on a cotangent", k);
+}
+
+static void want(void *context, cr_gvalue *v) { ((cutter *)context)->wanted[v->id] = true; }
+
+static bool any_wanted(const cutter *c, const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (c->wanted[n->result[k]->id])
+            return true;
+    return false;
+}
+
+/* The forward part is what the outputs follow from; the rest waits for the backward part. */
+static void keep_what_outputs_need(cutter *c)
+{
+    const cr_gblock *b = c->joint->body;
+
+    c->wanted = CR_NEW_N(c->s, bool, c->joint->values);
+    for (int k = 0; k < c->outputs; k++)
+        cr_garg_each(&b->output[k], want, c);
+    for (size_t i = b->len; i-- > 0;) {
         const cr_gnode *n = b->at[i];
-        bool forward = is_forward(c, n);
-        if (cr_gnode_blocks(n))
-            cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut", n->result[0]->name);
-        for (int k = 0; k < n->arg_count; k++)
-            if (n->kind == CR_GNODE_CALL && n->op->param[k].written)
-                cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",
-                        n->result_count ? n->result[0]->name : n->op->name);
+        bool keep = any_wanted(c, n) || cr_gnode_has_effect(n);
+        for (int k = 0; k < n->arg_count && keep; k++)
+            cr_garg_each(&n->arg[k], want, c);
         for (int k = 0; k < n->result_count; k++)
-            c->forward[n->result[k]->id] = forward;
+            c->forward[n->result[k]->id] = c->forward[n->result[k]->id] && keep;
+    }
+}
+
+static void find_needed(cutter *c)
+{
+    const cr_gblock *b = c->joint->body;
+
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gnode *n = b->at[i];
+        bool forward = n->result_count && c->forward[n->result[0]->id];
         for (int k = 0; k < n->arg_count && !forward; k++)
             cr_garg_each(&n->arg[k], need, c);
     }
-    for (int k = 0; k < b->output_count; k++) {
-        cr_gvalue *v = output_value(c, k);
-        if (k < c->outputs && v && !c->forward[v->id])
-            cr_bail(c->s, CR_VALUE, "output %d depends on a cotangent", k);
-        if (k >= c->outputs && v)
-            need(c, v);
-    }
+    for (int k = c->outputs; k < b->output_count; k++)
+        if (output_value(c, k))
+            need(c, output_value(c, k));
 }
 
 /* --- the cut --- */
@@ -178,8 +219,6 @@ static void find_cut(cutter *c)
 }
 
 /* --- the two graphs --- */
-
-static void want(void *context, cr_gvalue *v) { ((cutter *)context)->wanted[v->id] = true; }
 
 /* Marks what the wanted values follow from, down to those that `given` says are inputs. */
 static void want_sources(cutter *c, const bool *given)
@@ -320,7 +359,10 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, c
     if (primals < 0 || primals > joint->input_count || outputs < 0 || outputs > joint->body->output_count)
         cr_bail(s, CR_VALUE, "the graph has %d inputs and %d outputs, not %d primals and %d outputs",
                 joint->input_count, joint->body->output_count, primals, outputs);
-    sort_values(&c);
+    find_forward(&c);
+    if (policy == CR_AOT_SAVE)
+        keep_what_outputs_need(&c);
+    find_needed(&c);
     if (policy == CR_AOT_MIN_CUT)
         find_cut(&c);
     else

@@ -1,0 +1,1 @@
+"""Functions over graphs and derivatives."""

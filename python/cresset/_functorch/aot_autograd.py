@@ -1,0 +1,226 @@
+"""Forward and backward graphs ahead of time, for compilers that take graphs.
+
+A call is recorded together with its backward pass; the joint graph is cut in two (aot/aot.h), both parts
+go to the compilers, and calls run what the compilers return as one autograd node.  A new graph is made
+for new sizes, dtypes and needs of gradients. """
+import functools
+import warnings
+
+from .. import Tensor, enable_grad, is_grad_enabled, no_grad
+from ..autograd import Function, grad
+from ..fx.experimental.proxy_tensor import record, to_graph_module
+from ..utils._pytree import tree_flatten, tree_unflatten
+
+__all__ = ["aot_function", "aot_module", "compiled_function", "compiled_module", "default_partition",
+           "min_cut_rematerialization_partition", "make_boxed_compiler", "make_boxed_func", "nop",
+           "print_compile"]
+
+
+# --- calling conventions ---
+
+def make_boxed_func(f):
+    """A function of one list of arguments, which it may empty, from one of arguments."""
+    def boxed(args):
+        return f(*args)
+    boxed._boxed_call = True
+    return boxed
+
+
+def make_boxed_compiler(compiler):
+    """A compiler whose results take boxed arguments."""
+    @functools.wraps(compiler)
+    def wrapped(module, example_inputs):
+        return make_boxed_func(compiler(module, example_inputs))
+    return wrapped
+
+
+def _caller(compiled):
+    if getattr(compiled, "_boxed_call", False):
+        return lambda args: compiled(list(args))
+    return lambda args: compiled(*args)
+
+
+def nop(fx_g, _):
+    """The compiler that changes nothing."""
+    return make_boxed_func(fx_g)
+
+
+def print_compile(fx_g, _):
+    """The compiler that prints the graph's code."""
+    print(fx_g.code)
+    return fx_g
+
+
+# --- cutting ---
+
+def _partition(joint_module, num_fwd_outputs, recompute):
+    joint = joint_module.meta["joint_graph"]
+    primals = joint_module.meta["primals"]
+    forward, backward, saved, _, _ = joint.partition(primals, num_fwd_outputs, recompute)
+    names = [node.name for node in joint_module.graph.nodes if node.op == "placeholder"]
+    known = dict(zip(joint.inputs, names))
+    return (to_graph_module(forward, [known[v] for v in forward.inputs]),
+            to_graph_module(backward, [known.get(v, v) for v in backward.inputs]))
+
+
+def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **unused):
+    """(forward, backward): whatever the backward part reads of the forward part is saved."""
+    return _partition(joint_module, num_fwd_outputs, False)
+
+
+def min_cut_rematerialization_partition(joint_module, _joint_inputs, compiler="inductor", *, num_fwd_outputs,
+                                        **unused):
+    """(forward, backward): the fewest bytes are saved, cheap nodes are computed again."""
+    return _partition(joint_module, num_fwd_outputs, True)
+
+
+# --- one set of sizes ---
+
+def _is_output(x):
+    return isinstance(x, Tensor)
+
+
+class _Compiled:
+    """What the compilers made of `fn` for one kind of arguments: inputs -> leaves of the result."""
+
+    def __init__(self, fn, inputs, options):
+        self.options = options
+        needs = [x.requires_grad for x in inputs]
+        # Recorded on leaves of their own, so that nothing reaches the caller's graph.
+        own = [x.detach().requires_grad_(need) for x, need in zip(inputs, needs)]
+        if is_grad_enabled() and any(needs):
+            self._with_backward(fn, own)
+        else:
+            self._forward_only(fn, own)
+
+    def _remember(self, leaves, spec):
+        self.leaves = [None if _is_output(x) else x for x in leaves]
+        self.places = [i for i, x in enumerate(leaves) if _is_output(x)]
+        self.spec = spec
+
+    def _forward_only(self, fn, own):
+        with no_grad():
+            recorded, leaves, spec = record(lambda: fn(*own), own)
+        self._remember(leaves, spec)
+        module = to_graph_module(recorded, [f"arg{i}_1" for i in range(len(own))])
+        self.run = _caller(self.options["inference"](module, own))
+
+    def _with_backward(self, fn, own):
+        outs, leaves, spec = self._eager(fn, own)
+        self._remember(leaves, spec)
+        self.differentiable = [i for i, x in enumerate(outs) if x.requires_grad]
+        tangents = [outs[i].detach().clone() for i in self.differentiable]
+        wanted = [x for x in own if x.requires_grad]
+
+        def joint():
+            outs = self._eager(fn, own)[0]
+            grads = iter(grad([outs[i] for i in self.differentiable], wanted, tangents, allow_unused=True))
+            return [x.detach() for x in outs] + [next(grads) if x.requires_grad else None for x in own]
+        recorded, out, _ = record(joint, own + tangents)
+        self.absent = [x is None for x in out[len(outs):]]
+        names = ([f"primals_{i + 1}" for i in range(len(own))] +
+                 [f"tangents_{i + 1}" for i in range(len(tangents))])
+        module = to_graph_module(recorded, names, "joint")
+        module.meta.update(joint_graph=recorded, primals=len(own))
+        forward, backward = self.options["partition"](module, own + tangents, num_fwd_outputs=len(outs))
+        with no_grad():
+            made = forward(*own)
+        saved = list(made[len(outs):])
+        self.node = self._function(_caller(self.options["forward"](forward, own)),
+                                   _caller(self.options["backward"](backward, saved + tangents)), len(outs))
+        self.run = lambda args: self.node.apply(*args)
+
+    @staticmethod
+    def _eager(fn, own):
+        with enable_grad():
+            leaves, spec = tree_flatten(fn(*own))
+        return [x for x in leaves if _is_output(x)], leaves, spec
+
+    def _function(self, forward, backward, outputs):
+        compiled = self
+
+        class CompiledFunction(Function):
+            @staticmethod
+            def forward(ctx, *args):
+                with no_grad():
+                    out = forward(args)
+                ctx.save_for_backward(*(x for x in out[outputs:]))
+                plain = [x for i, x in enumerate(out[:outputs]) if i not in compiled.differentiable]
+                ctx.mark_non_differentiable(*plain)
+                return tuple(out[:outputs])
+
+            @staticmethod
+            def backward(ctx, *cotangents):
+                given = [cotangents[i].contiguous() for i in compiled.differentiable]
+                with no_grad():
+                    grads = iter(backward([*ctx.saved_tensors, *given]))
+                return tuple(None if absent else next(grads) for absent in compiled.absent)
+        return CompiledFunction
+
+    def __call__(self, inputs):
+        leaves = list(self.leaves)
+        out = self.run(inputs)
+        for place, x in zip(self.places, out if isinstance(out, (tuple, list)) else [out]):
+            leaves[place] = x
+        return tree_unflatten(leaves, self.spec)
+
+
+# --- functions and modules ---
+
+def _kind(x):
+    if isinstance(x, Tensor):
+        return x.dtype, tuple(x.shape), x.stride(), x.requires_grad
+    return type(x), x
+
+
+def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partition, decompositions=None,
+                 num_params_buffers=0, keep_inference_input_mutations=False, inference_compiler=None, **unused):
+    """`fn` by way of graphs: fw_compiler(module, example_inputs) and bw_compiler return what is run.
+
+    Arguments are tensors, numbers and containers of them; a new kind of arguments is compiled anew.
+    A function that writes to its arguments is refused with RuntimeError. """
+    if decompositions:
+        raise RuntimeError("aot_function: decompositions need a retraced joint graph, which this build does "
+                           "not have; give them to make_fx")
+    options = {"forward": fw_compiler, "backward": bw_compiler or fw_compiler, "partition": partition_fn,
+               "inference": inference_compiler or fw_compiler}
+    cache = {}
+
+    @functools.wraps(fn)
+    def returned(*args, **kwargs):
+        leaves, spec = tree_flatten((args, kwargs))
+        places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+        inputs = [leaves[i] for i in places]
+        key = spec, is_grad_enabled(), tuple(map(_kind, leaves))
+        if key not in cache:
+            def call(*tensors):
+                given = list(leaves)
+                for place, x in zip(places, tensors):
+                    given[place] = x
+                args, kwargs = tree_unflatten(given, spec)
+                return fn(*args, **kwargs)
+            cache[key] = _Compiled(call, inputs, options)
+        return cache[key](inputs)
+    return returned
+
+
+def aot_module(mod, *args, **kwargs):
+    """A module whose forward goes through `aot_function`; its parameters are inputs of the graphs."""
+    from ..nn import Module
+    from ..nn.utils.stateless import _functional_call
+
+    def functional(state, inputs, keywords):
+        return _functional_call(mod, state, inputs, keywords)
+    compiled = aot_function(functional, *args, **kwargs)
+
+    class AOTModule(Module):
+        def __init__(self):
+            super().__init__()
+            self.orig_module = mod
+
+        def forward(self, *inputs, **keywords):
+            return compiled({**dict(mod.named_parameters()), **dict(mod.named_buffers())}, inputs, keywords)
+    return AOTModule()
+
+
+compiled_function, compiled_module = aot_function, aot_module

@@ -1,0 +1,2 @@
+"""torch's functorch package: compilers that receive forward and backward graphs."""
+from . import compile
