@@ -10,6 +10,7 @@ from .dropout import *
 from .flatten import *
 from .fold import *
 from .instancenorm import *
+from .lazy import *
 from .linear import *
 from .loss import *
 from .module import Module

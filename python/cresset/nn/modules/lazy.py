@@ -1,0 +1,177 @@
+"""Modules that learn the size of their input from the first one they are given."""
+import cresset
+from ..parameter import UninitializedParameter, is_lazy
+from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
+from .linear import Linear
+from .module import Module
+
+__all__ = ["LazyLinear", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTranspose1d",
+           "LazyConvTranspose2d", "LazyConvTranspose3d", "LazyBatchNorm1d", "LazyBatchNorm2d",
+           "LazyBatchNorm3d"]
+
+
+class LazyModuleMixin(Module.__base__):  # the same base, so that objects may change class
+    """Stands before a module's class; initialize_parameters(input) gives the parameters sizes.
+
+    That happens in the first call, or when a state is loaded; after the first call the object is
+    one of `cls_to_become`.
+    """
+
+    cls_to_become = None
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self._infer_handle = self.register_forward_pre_hook(_infer)
+
+    def initialize_parameters(self, *args, **kwargs):
+        raise NotImplementedError("initialize_parameters is not implemented for "
+                                  f"{type(self).__name__}")
+
+    def has_uninitialized_params(self):
+        """Whether a parameter has no size yet."""
+        return any(is_lazy(p) for p in self._parameters.values())
+
+    def reset_parameters(self):
+        if not self.has_uninitialized_params() and self._sized():
+            super().reset_parameters()
+
+    def _save_to_state_dict(self, destination, prefix, keep_vars):
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        for name, param in self._parameters.items():
+            if is_lazy(param):
+                destination[prefix + name] = param
+
+    def _load_from_state_dict(self, state_dict, prefix, *args, **kwargs):
+        for name, param in self._parameters.items():
+            given = state_dict.get(prefix + name)
+            if given is not None and is_lazy(param) and not is_lazy(given):
+                param.materialize(given.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _infer(module, inputs):
+    module.initialize_parameters(*inputs)
+    if module.has_uninitialized_params():
+        raise RuntimeError(f"module {module._get_name()} has not been fully initialized")
+    module._infer_handle.remove()
+    del module._infer_handle
+    module.__class__ = module.cls_to_become
+
+
+class LazyLinear(LazyModuleMixin, Linear):
+    """A Linear whose in_features is the last size of its first input."""
+
+    cls_to_become = Linear
+
+    def __init__(self, out_features, bias=True, device=None, dtype=None):
+        super().__init__(0, 0, False, device, dtype)
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_features = out_features
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def _sized(self):
+        return self.in_features != 0
+
+    def initialize_parameters(self, input):
+        """Sizes from `input`."""
+        if self.has_uninitialized_params():
+            self.in_features = input.shape[-1]
+            self.weight.materialize((self.out_features, self.in_features))
+            if self.bias is not None:
+                self.bias.materialize((self.out_features,))
+            self.reset_parameters()
+        if self.in_features == 0:
+            if input.shape[-1] != self.weight.shape[-1]:
+                raise AssertionError("The in_features inferred from input: "
+                                     f"{input.shape[-1]} is not equal to in_features from "
+                                     f"self.weight: {self.weight.shape[-1]}")
+            self.in_features = input.shape[-1]
+
+
+class _LazyConv(LazyModuleMixin):
+    _spatial = 0
+
+    def __init__(self, out_channels, kernel_size, *args, bias=True, device=None, dtype=None,
+                 **kwargs):
+        super().__init__(0, 0, kernel_size, *args, bias=False, device=device, dtype=dtype,
+                         **kwargs)
+        self.weight = UninitializedParameter(device=device, dtype=dtype)
+        self.out_channels = out_channels
+        if bias:
+            self.bias = UninitializedParameter(device=device, dtype=dtype)
+
+    def _sized(self):
+        return self.in_channels != 0
+
+    def _channels(self, input):
+        without = self._spatial + 1
+        if input.dim() not in (without, without + 1):
+            raise RuntimeError(
+                f"Expected {without}D (unbatched) or {without + 1}D (batched) input to "
+                f"{type(self).__name__}, but got input of size: {input.shape}")
+        return input.shape[1] if input.dim() == without + 1 else input.shape[0]
+
+    def initialize_parameters(self, input, *unused):
+        """Sizes from `input`."""
+        if not self.has_uninitialized_params():
+            return
+        self.in_channels = self._channels(input)
+        if self.in_channels % self.groups:
+            raise ValueError("in_channels must be divisible by groups")
+        first, second = self.out_channels, self.in_channels // self.groups
+        if self.transposed:
+            first, second = self.in_channels, self.out_channels // self.groups
+        self.weight.materialize((first, second, *self.kernel_size))
+        if self.bias is not None:
+            self.bias.materialize((self.out_channels,))
+        self.reset_parameters()
+
+
+class _LazyBatchNorm(LazyModuleMixin):
+    def __init__(self, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True, device=None,
+                 dtype=None, *, bias=True):
+        super().__init__(0, eps, momentum, False, False, device, dtype)
+        self.affine = affine
+        self.track_running_stats = track_running_stats
+        options = {"device": device, "dtype": dtype}
+        if affine:
+            self.weight = UninitializedParameter(**options)
+            if bias:
+                self.bias = UninitializedParameter(**options)
+        self._options = options
+
+    def _sized(self):
+        return self.num_features != 0
+
+    def initialize_parameters(self, input):
+        """Sizes from `input`."""
+        if self.num_features:
+            return
+        self.num_features = input.shape[1]
+        for param in self._parameters.values():
+            if is_lazy(param):
+                param.materialize((self.num_features,))
+        if self.track_running_stats:
+            self.running_mean = cresset.zeros(self.num_features, **self._options)
+            self.running_var = cresset.ones(self.num_features, **self._options)
+            self.num_batches_tracked = cresset.tensor(0, device=self._options["device"])
+        del self._options
+        self.reset_parameters()
+
+
+def _family(base, kind, dims):
+    """LazyX of X, for a class of the module above."""
+    name = "Lazy" + kind.__name__
+    doc = f"A {kind.__name__} whose input size is that of its first input."
+    made = type(name, (base, kind), {"cls_to_become": kind, "_spatial": dims, "__doc__": doc,
+                                     "__module__": __name__})
+    globals()[name] = made
+
+
+for _dims, _kinds in enumerate(((Conv1d, ConvTranspose1d, BatchNorm1d),
+                                (Conv2d, ConvTranspose2d, BatchNorm2d),
+                                (Conv3d, ConvTranspose3d, BatchNorm3d)), 1):
+    for _kind in _kinds:
+        _family(_LazyBatchNorm if "Norm" in _kind.__name__ else _LazyConv, _kind, _dims)
