@@ -58,7 +58,7 @@ ASAN_FLAVOUR = -fsanitize=address,undefined -fno-sanitize-recover=undefined \
 ASAN_PY      = LD_PRELOAD="$(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so)" \
                ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
 FUZZ_SECONDS ?= 60
-FUZZ_SRC    := $(wildcard tests/fuzz/*.c)
+FUZZ_SRC    := $(filter-out tests/fuzz/calls_fuzz.c,$(wildcard tests/fuzz/*.c))
 FUZZ_BIN     = $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
 
 $(B)/fuzz/%: tests/fuzz/%.c $(B)/libcresset.a
@@ -69,6 +69,11 @@ $(B)/fuzz/%: tests/fuzz/%.c $(B)/libcresset.a
 fuzz-build: $(FUZZ_BIN)
 test-fuzz: $(FUZZ_BIN)
 	$(foreach f,$^,$(f) $(FUZZ_SECONDS) &&) true
+
+# Random calls of every operator; SEED repeats a run, OP=NAME looks at one operator.
+.PHONY: test-calls
+test-calls: $(B)/fuzz/calls_fuzz
+	OMP_NUM_THREADS=1 $< $(FUZZ_SECONDS) $(or $(SEED),1) $(OP)
 
 test-flavour-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(TEST_BIN)
