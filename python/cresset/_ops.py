@@ -56,7 +56,7 @@ class FunctionSchema:
         self.arguments = [self._argument(p, made, 1 << i)
                           for i, p in enumerate(made["record"]["params"])
                           if not made["absent"] >> i & 1]
-        self.returns = [Argument(name, "Tensor") for name in made["record"]["results"]]
+        self.returns = [Argument(name, kind) for name, kind in made["returns"]]
         self.is_mutable = any(argument.is_write for argument in self.arguments)
 
     @staticmethod
@@ -204,6 +204,33 @@ class _OpNamespace(ModuleType):
 def _packet(name):
     from . import ops as public
     return getattr(public.aten, name)
+
+
+def _serves(made, overload, given):
+    """Whether one of torch's overloads is a call of a record; `given` is its arguments by name, and
+    a value is a tuple there. """
+    record = made["record"]
+    if record["overload"] != overload:
+        return False
+    for i, p in enumerate(record["params"]):
+        value, bit = given[p["name"]], 1 << i
+        usual = p["has_default"] and value == p["default"]
+        if (made["absent"] & bit and not usual) or (made["required"] & bit and usual):
+            return False
+        if p["number"]:
+            takes_number = (made["scalars"] | made["numbers"]) & bit
+            takes_tensor = not made["scalars"] & bit
+            if not (takes_tensor if isinstance(value, tuple) else takes_number):
+                return False
+    return True
+
+
+def overload_of(name, overload, given):
+    """The OpOverload that torch would call where a record calls `name.overload`."""
+    packet = _packet(name)
+    fitting = [n for n, made in packet._made.items() if _serves(made, overload, given)]
+    own = [n for n, made in packet._made.items() if made["record"]["overload"] == overload]
+    return getattr(packet, (fitting or own)[0])
 
 
 def schemas_of_function(function):

@@ -101,6 +101,7 @@ typedef struct {
     const char *name;
     /* Bit i says of parameter i what differs there: */
     uint32_t scalars;  /* it is a Scalar, where the entry also takes a Tensor */
+    uint32_t numbers;  /* it is a Tensor, and torch takes a Python number for it all the same */
     uint32_t absent;   /* it is not there */
     uint32_t required; /* it has no default */
 } cr_overload;

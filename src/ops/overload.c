@@ -4,8 +4,8 @@
  * entry that takes both.  By rule an entry without such parameters is the overload of its own
  * name, or "default"; one with them is "Tensor" and "Scalar", the last of them being the scalar;
  * "Tensor_mode" has "Scalar_mode" beside it.  Clause `aten` states what differs, as in
- * `default(-dim) dim(+dim) Scalar(other)`: a parameter that is not there, one without its default,
- * and one that is a Scalar. */
+ * `default(-dim) dim(+dim) Scalar(other) Tensor(=other)`: a parameter that is not there, one without
+ * its default, one that is a Scalar, and a tensor for which torch prefers to take numbers. */
 #include "ops/lex.h"
 #include "ops/ops.h"
 #include <string.h>
@@ -23,21 +23,25 @@ static cr_status add(cr_overload **list, int *count, cr_arena *arena, cr_overloa
     return CR_OK;
 }
 
-/* name, -name or +name. */
+/* name, -name, +name or =name. */
 static cr_status read_difference(lexer *x, const cr_op *op, cr_overload *one)
 {
     const char *name;
-    bool minus, plus;
+    bool minus, plus, equals;
     int i = 0;
 
     CR_TRY(lex_take(x, "-", &minus));
     CR_TRY(lex_take(x, "+", &plus));
+    CR_TRY(lex_take(x, "=", &equals));
     CR_TRY(lex_name(x, &name));
     while (i < op->param_count && strcmp(op->param[i].name, name))
         i++;
     if (i == op->param_count)
         return lex_error(x, "%s has no parameter '%s'", op->name, name);
-    *(minus ? &one->absent : plus ? &one->required : &one->scalars) |= 1u << i;
+    *(minus    ? &one->absent
+      : plus   ? &one->required
+      : equals ? &one->numbers
+               : &one->scalars) |= 1u << i;
     return CR_OK;
 }
 

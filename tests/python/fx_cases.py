@@ -944,6 +944,65 @@ def mutable_operations():
     tracer.trace(lambda x: torch.relu_(x))
 
 
+# Recording operators.
+
+make_fx = importlib.import_module(f"{torch.__name__}.fx.experimental.proxy_tensor").make_fx
+
+
+def changes_in_place(x, y):
+    z = x.clone()
+    z.add_(1).mul_(y)
+    return z.max(1)
+
+
+RECORDED = {
+    "pointwise": lambda x, y: torch.relu(x) + 1 - y * 2 / (x + y),
+    "numbers": lambda x, y: (x ** 2 > 0, 2 - x, 1 / x, x // 2, x % 3, x == 1, torch.add(x, y, alpha=2)),
+    "reductions": lambda x, y: {"a": x.sum(1), "b": [x.mean(), y.sum(), x.amax(0)]},
+    "views": lambda x, y: (x.t(), x[0], x[:, 1:], y.view(-1), x.permute(1, 0), x.expand(3, 2, 2)),
+    "joins": lambda x, y: (torch.cat([x, y]), torch.stack([x, y], 1), x.unsqueeze(0).squeeze(0)),
+    "in place": changes_in_place,
+    "choices": lambda x, y: torch.where(x > y, x, y).clamp(0, 1),
+    "functions": lambda x, y: F.relu(x) + F.leaky_relu(y, 0.2) + F.silu(x),
+    "types": lambda x, y: (x.to(torch.float64), x.long().cumsum(0)),
+    "no result": lambda x, y: (x, None, 3),
+    "several results": lambda x, y: torch.sort(x, dim=0, descending=True)[1],
+}
+
+
+def _recorded(function):
+    def text():
+        x, y = torch.ones(2, 2), torch.zeros(2, 2) + 2
+        gm = make_fx(function)(x, y)
+        gm.graph.lint()
+        return f"{show(gm)} {gm(x, y)}"
+    return text
+
+
+for _name, _function in RECORDED.items():
+    CASES[f"recorded: {_name}"] = _recorded(_function)
+
+
+@case
+def recorded_nested_arguments():
+    args = {"a": torch.ones(2), "b": [torch.ones(2) * 2]}, torch.ones(2) * 3
+    gm = make_fx(lambda d, x: {"c": d["a"] + d["b"][0], "d": x.neg()})(*args)
+    return f"{show(gm)} {gm(*args)}"
+
+
+@case
+def recorded_with_too_many_arguments():
+    make_fx(torch_sigmoid)(torch.ones(1), torch.ones(1))
+
+
+@case
+def recorded_decompositions():
+    table = {torch.ops.aten.silu.default: lambda x: x * torch.sigmoid(x),
+             torch.ops.aten.sigmoid.default: lambda x: 1 / (torch.exp(-x) + 1)}
+    gm = make_fx(lambda x: F.silu(x).neg(), decomposition_table=table)(torch.zeros(2))
+    return f"{show(gm)} {gm(torch.zeros(2))}"
+
+
 # Passes as objects, and the parts that a backend takes.
 
 def passes(name):

@@ -232,3 +232,37 @@ def test_every_overload_has_a_schema_and_an_operator():
 def test_names_of_functions_are_importable():
     for function in (F.linear, F.gelu, F.conv2d, torch.linalg.inv, torch.fft.fft, torch.add):
         assert pickle.loads(pickle.dumps(function)) is function
+
+
+# Recording operators.
+
+def test_recorded_backward():
+    from cresset.fx.experimental.proxy_tensor import make_fx
+    layer = nn.Linear(3, 2)
+
+    def gradient(x, w):
+        return torch.autograd.grad(F.linear(x, w, layer.bias).tanh().square().sum(), w)
+    x, w = torch.randn(4, 3), torch.randn(2, 3, requires_grad=True)
+    gm = make_fx(gradient)(x, w)
+    other, v = torch.randn(4, 3), torch.randn(2, 3, requires_grad=True)
+    assert torch.equal(gm(other, v)[0], gradient(other, v)[0])
+    assert gm._param_constant0 is layer.bias
+    assert {n.op for n in gm.graph.nodes} == {"placeholder", "get_attr", "call_function", "output"}
+
+
+@pytest.mark.parametrize("make", [
+    lambda: nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+                          nn.Flatten(), nn.Linear(36, 2)).eval(),
+    lambda: nn.Sequential(nn.Flatten(2), nn.TransformerEncoderLayer(64, 4, 16, dropout=0.0)),
+    lambda: nn.Sequential(nn.Flatten(2), nn.GRU(64, 3))])
+def test_recorded_modules(make):
+    from cresset.fx.experimental.proxy_tensor import make_fx
+    torch.manual_seed(0)
+    module = make()
+    gm = make_fx(module)(torch.randn(2, 3, 8, 8))
+    x = torch.randn(2, 3, 8, 8)
+    for a, b in zip(torch.utils._pytree.tree_leaves(gm(x)),
+                    torch.utils._pytree.tree_leaves(module(x))):
+        assert torch.equal(a, b)
+    assert all(isinstance(n.target, torch._ops.OpOverload) or n.target.__name__ == "getitem"
+               for n in gm.graph.nodes if n.op == "call_function")

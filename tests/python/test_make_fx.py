@@ -44,7 +44,8 @@ def test_several_results_containers_and_changes_in_place():
         "getitem_1 = max_1[1];  max_1 = None",
         "cat = torch.ops.aten.cat.default([add_, add_]);  add_ = None",
         "split = torch.ops.aten.split.Tensor(cat, 3);  cat = None",
-        "getitem_2 = split[0];  split = None",
+        "getitem_2 = split[0]",
+        "getitem_3 = split[1];  split = getitem_3 = None",
         "return (getitem, getitem_2, {'k': getitem_1})"]
     x = torch.randn(3, 4)
     got, want = module(x), f(x)

@@ -77,6 +77,9 @@ def _node_type(tree):
         return cls
     if cls.__bases__ == (tuple,) and hasattr(cls, "_fields"):
         return namedtuple
+    if cls.__bases__ == (tuple,) and hasattr(cls, "n_sequence_fields"):  # torch.return_types
+        _add(cls, lambda t: (list(t), None), lambda children, _: cls(children), _sequence_keys)
+        return cls
     return None
 
 

@@ -230,6 +230,8 @@ PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_gi
 PyObject *cr_py_given_args(const cr_py_given *g);
 PyObject *cr_py_given_kwargs(const cr_py_given *g);
 
+/* A schema's type as a word: "Tensor[]". */
+const char *cr_py_schema_type(unsigned type);
 /* An entry as Python data (table.c). */
 PyObject *cr_py_record(const cr_op *op);
 

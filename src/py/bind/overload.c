@@ -20,13 +20,30 @@ static PyObject *callable_of(const cr_op *op, const char *name)
     return sig ? cr_py_op_callable(sig, name, false) : NULL;
 }
 
+/* (name, type) of every result. */
+static PyObject *returns_of(const cr_op *op)
+{
+    PyObject *out = PyList_New(op->result_count);
+
+    for (int i = 0; out && i < op->result_count; i++) {
+        PyObject *item = Py_BuildValue("(ss)", op->result[i].name,
+                                       cr_py_schema_type(op->result[i].type));
+        if (!item)
+            Py_CLEAR(out);
+        else
+            PyList_SET_ITEM(out, i, item);
+    }
+    return out;
+}
+
 static PyObject *overload_object(const cr_op *op, const char *name, const cr_overload *o)
 {
     const cr_op *entry = op->inplace_of ? op->inplace_of : op;
 
-    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:I,s:I,s:I,s:O,s:O}", "name", o->name, "schema",
+    return Py_BuildValue("{s:s,s:N,s:N,s:N,s:N,s:I,s:I,s:I,s:I,s:O,s:O}", "name", o->name, "schema",
                          schema_text(op, name, o), "callable", callable_of(op, name), "record",
-                         cr_py_record(op), "scalars", (unsigned)o->scalars, "absent",
+                         cr_py_record(op), "returns", returns_of(op), "scalars", (unsigned)o->scalars, "numbers",
+                         (unsigned)o->numbers, "absent",
                          (unsigned)o->absent, "required", (unsigned)o->required, "random",
                          entry->words & CR_WORD_RANDOM ? Py_True : Py_False, "view",
                          op->does == CR_DOES_MAP ? Py_True : Py_False);

@@ -2,7 +2,7 @@
 #include "py/bind/bind.h"
 #include <string.h>
 
-static const char *type_name(unsigned type)
+const char *cr_py_schema_type(unsigned type)
 {
     static const char *const names[] = {
         [CR_T_TENSOR] = "Tensor", [CR_T_TENSORS] = "Tensor[]", [CR_T_SCALAR] = "Scalar",
@@ -47,7 +47,7 @@ static PyObject *param_object(const cr_op *op, int i)
     if (!preset)
         return NULL;
     made = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
-                         type_name(p->type), "optional", p->optional ? Py_True : Py_False,
+                         cr_py_schema_type(p->type), "optional", p->optional ? Py_True : Py_False,
                          "keyword_only", p->keyword_only ? Py_True : Py_False, "number",
                          p->number ? Py_True : Py_False, "written",
                          p->written ? Py_True : Py_False, "mask",

@@ -7,10 +7,10 @@ import functools
 import inspect
 import operator
 
-from ... import Tensor, _C, no_grad
-from ..._ops import _packet
-from ...utils._pytree import tree_flatten, tree_unflatten
-from ..graph import Graph
+from ... import Tensor, _C, nn, no_grad
+from ..._ops import overload_of
+from ...utils._pytree import tree_flatten, tree_leaves, tree_structure, tree_unflatten
+from ..graph import Graph, _PyTreeCodeGen, _PyTreeInfo
 from ..graph_module import GraphModule
 from ..interpreter import Interpreter
 
@@ -19,38 +19,20 @@ __all__ = ["make_fx"]
 
 # --- operators as torch names them ---
 
-def _is_default(value, parameter):
-    default = parameter["default"]
-    return parameter["has_default"] and type(value) is type(default) and value == default
-
-
-@functools.lru_cache(maxsize=None)
-def _overloads_of(name, overload):
-    made = [m for m in _C._overloads(name) or () if m["record"]["overload"] == overload and not m["scalars"]]
-    if not made:
-        raise RuntimeError(f"the operator {name}{overload and '.'}{overload} has no name in torch.ops.aten")
-    return made
-
-
-def _target(name, overload, arguments):
-    """The overload whose parameters hold the arguments, and its own parameters."""
-    for made in _overloads_of(name, overload):
-        params = made["record"]["params"]
-        absent = [p for i, p in enumerate(params) if made["absent"] >> i & 1]
-        if all(_is_default(arguments[p["name"]], p) for p in absent):
-            kept = [p for i, p in enumerate(params) if not made["absent"] >> i & 1]
-            return getattr(_packet(name), made["name"]), kept
-    raise RuntimeError(f"no overload of aten.{name} takes these arguments")
-
-
-def _split(parameters, arguments):
+def _split(schema, given):
     """Arguments by position and by name, without those that the defaults give."""
-    args = [p for p in parameters if not p["keyword_only"]]
-    while args and _is_default(arguments[args[-1]["name"]], args[-1]):
+    args, kwargs = [], {}
+    for argument in schema.arguments:
+        value = given[argument.name]
+        usual = (argument.has_default_value() and type(value) is type(argument.default_value) and
+                 value == argument.default_value)
+        if not argument.kwarg_only:
+            args.append((value, usual))
+        elif not usual:
+            kwargs[argument.name] = value
+    while args and args[-1][1]:
         args.pop()
-    kwargs = {p["name"]: arguments[p["name"]] for p in parameters
-              if p["keyword_only"] and not _is_default(arguments[p["name"]], p)}
-    return [arguments[p["name"]] for p in args], kwargs
+    return [value for value, _ in args], kwargs
 
 
 # --- from the recorded graph to fx ---
@@ -68,13 +50,14 @@ class _Builder:
         return [self.value(item) for item in x] if isinstance(x, list) else x
 
     def constant(self, name, tensor):
-        attribute = f"_tensor_constant{len(self.attributes)}"
+        kind = "_param_constant" if isinstance(tensor, nn.Parameter) else "_tensor_constant"
+        attribute = f"{kind}{sum(name.startswith(kind) for name in self.attributes)}"
         self.attributes[attribute] = tensor
         self.env[name] = self.graph.create_node("get_attr", attribute)
 
     def call(self, names, op, overload, arguments, source):
-        target, parameters = _target(op, overload, arguments)
-        args, kwargs = _split(parameters, arguments)
+        target = overload_of(op, overload, arguments)
+        args, kwargs = _split(target._schema, arguments)
         node = self.graph.call_function(target, tuple(map(self.value, args)),
                                         {key: self.value(x) for key, x in kwargs.items()}, name=op)
         if source:
@@ -126,16 +109,15 @@ def record(fn, tensors):
     return recorder.finish([x for x in leaves if isinstance(x, Tensor)]), leaves, spec
 
 
-def _argument_names(fn, args, leaves):
-    """`x_1` for a parameter x, as torch names placeholders; `arg0_1` where there is no name."""
-    try:
-        names = [p.name for p in inspect.signature(fn).parameters.values()
-                 if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-    except (TypeError, ValueError):
-        names = []
-    if len(args) == len(leaves) and len(names) >= len(args):
-        return [f"{name}_1" for name in names[:len(args)]]
-    return [f"arg{i}_1" for i in range(len(leaves))]
+def _parameter_names(fn, count):
+    """The names of a function's parameters; arg0, arg1 where they have none of their own."""
+    code = getattr(fn, "__code__", None)
+    if code is None or inspect.ismethod(fn) or code.co_flags & inspect.CO_VARARGS:
+        return [f"arg{i}" for i in range(count)]
+    if code.co_argcount != count:
+        raise RuntimeError(f"Tracing expected {code.co_argcount} arguments but got {count} "
+                           "concrete arguments")
+    return list(code.co_varnames[:count])
 
 
 class _Decomposed(Interpreter):
@@ -149,20 +131,36 @@ class _Decomposed(Interpreter):
         return super().call_function(self.table.get(target, target), args, kwargs)
 
 
-def _trace(fn, args):
-    leaves, spec = tree_flatten(args)
+def _trace(fn, args, names):
+    """The builder of a graph whose inputs are the leaves of `args`, and what it returns."""
+    leaves = tree_leaves(args)
     # A tensor that is given twice is one input; numbers are placeholders that nobody reads.
     tensors = list({id(x): x for x in leaves if isinstance(x, Tensor)}.values())
-    recorded, out, out_spec = record(lambda: fn(*tree_unflatten(leaves, spec)), tensors)
+    recorded, out, out_spec = record(lambda: fn(*args), tensors)
     b, place = _Builder(recorded), {id(t): name for t, name in zip(tensors, recorded.inputs)}
-    for x, name in zip(leaves, _argument_names(fn, args, leaves)):
-        node = b.graph.create_node("placeholder", name, name=name)
+    for x, name in zip(leaves, names):
+        node = b.graph.placeholder(name)
         if isinstance(x, Tensor):
-            b.env.setdefault(place[id(x)], node)
+            b.env[place[id(x)]] = node
     b.nodes()
     values = iter(recorded.outputs)
-    return b.module(tree_unflatten([b.env[next(values)] if isinstance(x, Tensor) else x for x in out], out_spec),
-                    getattr(fn, "__name__", "GraphModule"))
+    b.graph.output(tree_unflatten(
+        [b.env[next(values)] if isinstance(x, Tensor) else x for x in out], out_spec))
+    return b
+
+
+def _nest(graph, names, args):
+    """Has the code of a graph of leaves take nested arguments and return nested results."""
+    in_spec = tree_structure(tuple(args))
+    if not all(child.is_leaf() for child in in_spec.children()):
+        output = graph.output_node()
+        leaves, out_spec = tree_flatten(output.args[0])
+        output.args = (leaves,)
+        graph.set_codegen(_PyTreeCodeGen(_PyTreeInfo(list(names), in_spec, out_spec)))
+
+
+def _uses(graph, table):
+    return any(node.op == "call_function" and node.target in table for node in graph.nodes)
 
 
 def make_fx(f, decomposition_table=None, tracing_mode="real", _allow_non_fake_inputs=False, *,
@@ -177,22 +175,19 @@ def make_fx(f, decomposition_table=None, tracing_mode="real", _allow_non_fake_in
         raise RuntimeError("make_fx: tracing_mode='symbolic' needs symbolic sizes, which this build "
                            "does not have")
 
+    table = decomposition_table or {}
+
     @functools.wraps(f)
     def wrapped(*args):
-        module = _trace(f, args)
-        if decomposition_table:
-            leaves = tree_flatten(args)[0]
+        parameters, leaves = _parameter_names(f, len(args)), tree_leaves(args)
+        # `x_1` for a parameter x, as torch names placeholders; a container's leaves are counted.
+        names = [f"{name}_{i}" for name, arg in zip(parameters, args)
+                 for i in range(1, len(tree_leaves(arg)) + 1)]
+        b = _trace(f, args, names)
+        while _uses(b.graph, table):
+            module = GraphModule(b.attributes, b.graph)
             with no_grad():
-                names = [node.target for node in module.graph.nodes if node.op == "placeholder"]
-                module = _trace(_named(_Decomposed(module, decomposition_table).run, names), leaves)
-        return module
+                b = _trace(_Decomposed(module, table).run, leaves, names)
+        _nest(b.graph, parameters, args)
+        return GraphModule(b.attributes, b.graph, getattr(f, "__name__", "GraphModule"))
     return wrapped
-
-
-def _named(run, names):
-    """`run` with parameters that are called as the placeholders were, without their "_1"."""
-    def call(*args):
-        return run(*args)
-    call.__signature__ = inspect.Signature([
-        inspect.Parameter(name.removesuffix("_1"), inspect.Parameter.POSITIONAL_ONLY) for name in names])
-    return call
