@@ -355,7 +355,7 @@ TEST(parameters_without_gradients_stay)
     NEAR(*(float *)(void *)p[1]->data, 0.5, 0);
     OK(cr_optim_zero_grad(o));
     EQ(cr_grad_of(p[1]), NULL);
-    FAILS(CR_VALUE, cr_optim_set_lr(o, NAN));
+    FAILS(CR_VALUE, cr_optim_set_lr(o, (double)NAN));
     NEAR(cr_optim_lr(o), 0.25, 0);
     cr_optim_drop(o);
     cr_drop(grad);
