@@ -1,6 +1,5 @@
 """__torch_function__: how classes take part in calls of functions on their objects."""
 import functools
-import inspect
 
 from . import _C
 from ._C import Tensor
@@ -72,6 +71,7 @@ def _call_overridden(function, args, kwargs):
     """A call of a function that _C.overridable made, where an argument or a mode handles it.
 
     They see what has a default as a keyword, and defaults filled in, however it was called. """
+    import inspect  # rarely needed, and slow to load
     signature = inspect.signature(function)
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
