@@ -295,7 +295,7 @@ _CHECKS = {"default": _described, "none": lambda x: None}
 
 def _without_reentrance(function, args, kwargs, preserve, context_fn, check, debug, early_stop):
     if check not in _CHECKS:
-        raise ValueError("determinism_check should be one of ['default', 'none'] but got "
+        raise ValueError("determinism_check should be one of ['default', 'none'], but got "
                          f"{check}")
     first, second = context_fn()
     if not _C.is_grad_enabled():

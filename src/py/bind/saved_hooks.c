@@ -52,7 +52,7 @@ static cr_status unpacked(cr_tensor **out, PyObject *x)
         return CR_PYTHON;
     if (!cr_py_is_tensor(x)) {
         PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor "
-                                      "but got result of type %R", Py_TYPE(x));
+                                      "but got result of type %s", Py_TYPE(x)->tp_name);
         return CR_PYTHON;
     }
     *out = cr_keep(cr_py_tensor_of(x));
