@@ -1,0 +1,71 @@
+/* torch's overloads of an entry: by rule, and by clause `aten`. */
+#include "base/test.h"
+#include "ops/ops.h"
+
+static char shown[1024];
+
+/* The schemas of an entry's overloads, one a line. */
+static const char *overloads(const char *name)
+{
+    const cr_op *op = cr_ops_find(name);
+    cr_text t = {0};
+
+    for (int i = 0; op && i < op->aten_count; i++) {
+        cr_op_print_overload(&t, op, op->name, &op->aten[i]);
+        cr_text_put(&t, "\n");
+    }
+    strcpy(shown, cr_text_str(&t));
+    cr_text_drop(&t);
+    return shown;
+}
+
+static cr_status read(const char *text) { return cr_ops_read("test.op", text, strlen(text)); }
+
+TEST(an_entry_of_tensors_is_the_default_overload)
+{
+    OK(read("op twice(Tensor self) -> Tensor\n  body    self * 2\n"));
+    EQ_STR(overloads("twice"), "aten::twice(Tensor self) -> Tensor\n");
+}
+
+TEST(an_entry_that_takes_numbers_is_two_overloads)
+{
+    OK(read("op plus(Tensor self, Tensor other) -> Tensor\n  numbers self other\n"
+            "  body    self + other\n"));
+    EQ_STR(overloads("plus"), "aten::plus.Tensor(Tensor self, Tensor other) -> Tensor\n"
+                              "aten::plus.Scalar(Tensor self, Scalar other) -> Tensor\n");
+}
+
+TEST(a_clause_states_what_differs)
+{
+    OK(read("op most(Tensor self, int? dim=None, *, bool keep=False) -> Tensor\n"
+            "  aten    default(-dim -keep) dim(+dim)\n  body    self\n"));
+    EQ_STR(overloads("most"), "aten::most(Tensor self) -> Tensor\n"
+                              "aten::most.dim(Tensor self, int? dim, *, bool keep=False) -> Tensor\n");
+    OK(read("op power(Tensor self, Tensor exponent) -> Tensor\n  numbers self exponent\n"
+            "  aten    Tensor_Tensor Scalar(self) Tensor_Scalar(exponent)\n  body    self\n"));
+    EQ_STR(overloads("power"), "aten::power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor\n"
+                               "aten::power.Scalar(Scalar self, Tensor exponent) -> Tensor\n"
+                               "aten::power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor\n");
+}
+
+TEST(a_clause_names_parameters_that_are_there)
+{
+    FAILS(CR_VALUE, read("op wrong(Tensor self) -> Tensor\n  aten    Scalar(other)\n  body    self\n"));
+    EQ_STR(cr_error_message(), "test.op:2: wrong has no parameter 'other'");
+}
+
+TEST(an_in_place_form_has_the_overloads_whose_self_is_a_tensor)
+{
+    OK(read("op raise(Tensor self, Tensor other) -> Tensor\n  numbers self other\n"
+            "  forms   method inplace\n  aten    Tensor Scalar(other) Scalar_Tensor(self)\n"
+            "  body    self + other\n"
+            "op lower(Tensor self, Tensor other) -> Tensor\n  numbers self other\n"
+            "  forms   method inplace\n  aten    default inplace Tensor Scalar(other)\n"
+            "  body    self - other\n"));
+    OK(cr_ops_resolve());
+    EQ_STR(overloads("raise_"), "aten::raise_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)\n"
+                                "aten::raise_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)\n");
+    EQ_STR(overloads("lower_"), "aten::lower_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)\n"
+                                "aten::lower_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)\n");
+    EQ_STR(overloads("lower"), "aten::lower(Tensor self, Tensor other) -> Tensor\n");
+}
