@@ -266,3 +266,59 @@ def test_recorded_modules(make):
         assert torch.equal(a, b)
     assert all(isinstance(n.target, torch._ops.OpOverload) or n.target.__name__ == "getitem"
                for n in gm.graph.nodes if n.op == "call_function")
+
+
+# Random programs: whatever is done to a graph that should not change it does not.
+
+def draw(seed):
+    """A function of two 3x3 tensors, from a seed."""
+    import random
+    rng = random.Random(seed)
+    steps = [
+        lambda a, b: a + b, lambda a, b: a * 2 - b, lambda a, b: torch.relu(a), lambda a, b: a @ b,
+        lambda a, b: F.softmax(a, dim=-1), lambda a, b: torch.cat([a, b])[1:4], lambda a, b: -a.t(),
+        lambda a, b: torch.where(a > b, a, b), lambda a, b: a.sum(0, keepdim=True) / 3 + b,
+        lambda a, b: torch.max(a, 1)[0] + b, lambda a, b: torch.chunk(a, 3)[1] * b,
+        lambda a, b: F.layer_norm(a, (3,)), lambda a, b: a.reshape(b.shape[0], -1)]
+    plan = [(rng.choice(steps), rng.random(), rng.random()) for _ in range(rng.randint(3, 25))]
+
+    def program(x, y):
+        values = [x, y]
+        for step, i, j in plan:
+            values.append(step(values[int(i * len(values))], values[int(j * len(values))]))
+        return values[-1], [values[-2], {"k": values[len(values) // 2]}]
+    return program, rng
+
+
+def outputs(function, *args):
+    a, (b, c) = function(*args)
+    return a, b, c["k"]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_programs(seed):
+    from cresset.fx.experimental.proxy_tensor import make_fx
+    from cresset.fx.passes.infra.partitioner import CapabilityBasedPartitioner
+    from cresset.fx.passes.operator_support import create_op_support
+    from cresset.fx.passes.split_module import split_module
+    program, rng = draw(seed)
+    torch.manual_seed(seed)
+    x, y = torch.randn(3, 3), torch.randn(3, 3)
+    want = outputs(program, x, y)
+    gm = fx.symbolic_trace(program)
+    gm.graph.lint()
+    parts = dict(zip(gm.graph.nodes, sorted(rng.randint(0, 2) for _ in gm.graph.nodes)))
+    taken = {n.name for n in gm.graph.nodes if rng.random() < 0.6}
+    support = create_op_support(lambda modules, n: n.op == "call_function" and n.name in taken)
+    changed = copy.deepcopy(gm)
+    changed.graph.eliminate_dead_code()
+    changed.recompile()
+    fused = CapabilityBasedPartitioner(copy.deepcopy(gm), support).partition_and_fuse()
+    for name, made in {
+            "code": gm, "interpreter": fx.Interpreter(gm).run, "copy": copy.deepcopy(gm),
+            "pickle": pickle.loads(pickle.dumps(gm)), "transformer": fx.Transformer(gm).transform(),
+            "dead code": changed, "split": split_module(gm, None, parts.get), "fused": fused,
+            "operators": make_fx(program)(x, y), "operators of code": make_fx(gm.forward)(x, y),
+            }.items():
+        got = outputs(made, x, y)
+        assert all(map(torch.equal, got, want)), name
