@@ -439,9 +439,13 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
         !cr_py_is_tensor(data))
         return PyErr_Format(PyExc_TypeError, "_make_subclass(): a class and a tensor are expected");
     cr_status st = cr_detached(&t, cr_py_tensor_of(data));
-    if (!st && requires_grad)
-        st = cr_py_ask_grad(t);
-    return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, t);
+    if (st)
+        return cr_py_raise(st);
+    st = requires_grad ? cr_py_ask_grad(t) : CR_OK;
+    if (!st)
+        return cr_py_wrap_as((PyTypeObject *)cls, t);
+    cr_drop(t);
+    return cr_py_raise(st);
 }
 
 /* An alias that keeps the history. */
