@@ -308,7 +308,8 @@ static cr_graph *forward_graph(cutter *c, const value_list *saved)
     bool *given = CR_NEW_N(c->s, bool, c->joint->values);
 
     c->wanted = CR_NEW_N(c->s, bool, c->joint->values);
-    memcpy(out, c->joint->body->output, (size_t)c->outputs * sizeof *out);
+    if (c->outputs)
+        memcpy(out, c->joint->body->output, (size_t)c->outputs * sizeof *out);
     for (size_t i = 0; i < saved->len; i++)
         out[c->outputs + (int)i] = cr_garg_value(saved->at[i]);
     for (int i = 0; i < n; i++)
@@ -328,7 +329,8 @@ static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recompu
 
     if (saved->len)
         memcpy(input, saved->at, saved->len * sizeof *input);
-    memcpy(input + saved->len, joint->input + c->primals, (size_t)cotangents * sizeof *input);
+    if (cotangents)
+        memcpy(input + saved->len, joint->input + c->primals, (size_t)cotangents * sizeof *input);
     for (int i = 0; i < n; i++)
         given[input[i]->id] = true;
     c->wanted = CR_NEW_N(c->s, bool, joint->values);

@@ -99,7 +99,8 @@ cr_gvalue *cr_graph_input(cr_graph *g, const char *name, const cr_gtype *type)
 
     if (type)
         v->type = *type;
-    memcpy(more, g->input, (size_t)g->input_count * sizeof *more);
+    if (g->input_count)
+        memcpy(more, g->input, (size_t)g->input_count * sizeof *more);
     more[g->input_count++] = v;
     g->input = more;
     return v;
