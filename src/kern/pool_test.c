@@ -34,7 +34,7 @@ typedef struct {
 
 static window look(const cr_pool *p, const float *x, const int64_t *o)
 {
-    window w = {-INFINITY, 0, -1, 0, 0};
+    window w = {-(double)INFINITY, 0, -1, 0, 0};
     int64_t at[3], k[3];
 
     for (k[0] = 0; k[0] < p->kernel[0]; k[0]++)
