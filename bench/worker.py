@@ -1,7 +1,7 @@
 """Times benchmark cases in one process: worker.py MODULE [THREADS].
 
-Reads case names from standard input and answers each with the nanoseconds of one call
-(the median of several batches); run.py talks to one worker for each library in turn."""
+Reads case names from standard input and answers each with the nanoseconds of one call (the median
+of several batches, less that of an empty call); run.py talks to one worker for each library."""
 import importlib
 import statistics
 import sys
@@ -126,8 +126,8 @@ for shape in ((8, 64, 56, 64, 3), (8, 128, 28, 128, 3), (32, 16, 8, 32, 3), (8, 
     conv(*shape)
 
 
-def measure(name):
-    f = CASES[name]()
+def seconds(f):
+    """The median over batches of what one call of f takes."""
     f()
     start = time.perf_counter()
     f()
@@ -139,7 +139,12 @@ def measure(name):
         for _ in range(batch):
             f()
         times.append((time.perf_counter() - start) / batch)
-    return statistics.median(times) * 1e9
+    return statistics.median(times)
+
+
+def measure(name):
+    """Nanoseconds of the case, without those of calling a function that does nothing."""
+    return (seconds(CASES[name]()) - seconds(lambda: None)) * 1e9
 
 
 if __name__ == "__main__":
