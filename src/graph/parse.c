@@ -266,14 +266,10 @@ static cr_garg plain_list(reader *r, const cr_param *p, cr_type item, cr_tag tag
 
 static cr_garg format(reader *r)
 {
-    static const char *const names[] = {[CR_FORMAT_CONTIGUOUS] = "contiguous_format",
-                                        [CR_FORMAT_PRESERVE] = "preserve_format",
-                                        [CR_FORMAT_CHANNELS_LAST] = "channels_last",
-                                        [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d"};
     const char *name = word(r);
 
-    for (size_t i = 0; i < CR_LEN(names); i++)
-        if (!strcmp(names[i], name))
+    for (size_t i = 0; i < CR_FORMAT_COUNT; i++)
+        if (!strcmp(cr_format_names[i], name))
             return (cr_garg){.tag = CR_FORMAT_VAL, .i = (int64_t)i};
     complain(r, "no memory format is called", name);
 }

@@ -164,7 +164,7 @@ static bool is_constant(const cr_rewrite *w, const cr_garg *a)
 {
     if (a->tag == CR_TENSOR) {
         const cr_gvalue *v = w->now[a->value->id];
-        return v->by && v->by->kind == CR_GNODE_CONSTANT;
+        return v->by && v->by->kind == CR_GNODE_CONSTANT && !v->by->constant->requires_grad;
     }
     for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
         if (!is_constant(w, &a->list[i]))

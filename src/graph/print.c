@@ -70,11 +70,6 @@ static void print_item(cr_text *out, const cr_garg *a, uint32_t i)
     }
 }
 
-static const char *const formats[] = {[CR_FORMAT_CONTIGUOUS] = "contiguous_format",
-                                      [CR_FORMAT_PRESERVE] = "preserve_format",
-                                      [CR_FORMAT_CHANNELS_LAST] = "channels_last",
-                                      [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d"};
-
 static void print_arg(cr_text *out, const cr_garg *a)
 {
     switch (a->tag) {
@@ -90,7 +85,7 @@ static void print_arg(cr_text *out, const cr_garg *a)
                      (uint32_t)strlen(cr_device_of((cr_device_kind)(a->i & 0xff))->name));
         break;
     case CR_LAYOUT_VAL: cr_text_put(out, "strided"); break;
-    case CR_FORMAT_VAL: cr_text_put(out, formats[a->i]); break;
+    case CR_FORMAT_VAL: cr_text_put(out, cr_format_names[a->i]); break;
     case CR_STRING: print_string(out, a->s, a->len); break;
     case CR_GENERATOR: cr_text_put(out, "generator"); break;
     default:
@@ -139,18 +134,19 @@ static bool is_default(const cr_garg *a, const cr_param *p)
         return false;
     switch (a->tag) {
     case CR_NONE: return true;
+    /* Bits, so that -0.0 is not 0.0. */
     case CR_NUMBER:
-        return a->number.category == d->number.category &&
-               cr_scalar_as_double(a->number) == cr_scalar_as_double(d->number);
+        return a->number.category == d->number.category && a->number.category != CR_CAT_COMPLEX &&
+               a->number.i == d->number.i;
+    case CR_FLOAT:
     case CR_INT:
     case CR_TRUTH:
     case CR_DTYPE_VAL:
     case CR_FORMAT_VAL:
     case CR_LAYOUT_VAL: return a->i == d->i;
-    case CR_FLOAT: return a->d == d->d;
-    case CR_STRING: return a->len == d->len && !memcmp(a->s, d->s, a->len);
+    case CR_STRING: return a->len == d->len && (!a->len || !memcmp(a->s, d->s, a->len));
     case CR_INTS:
-    case CR_TRUTHS: return a->len == d->len && !memcmp(a->ints, d->ints, a->len * sizeof *a->ints);
+    case CR_TRUTHS: return a->len == d->len && (!a->len || !memcmp(a->ints, d->ints, a->len * sizeof *a->ints));
     default: return false;
     }
 }

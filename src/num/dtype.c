@@ -1,5 +1,6 @@
 /* Element types, promotion, scalars, half types. */
 #include "num/dtype.h"
+#include "num/view.h"
 #include <math.h>
 #include <string.h>
 
@@ -234,3 +235,8 @@ uint16_t cr_float_to_half(float f)
     }
     return (uint16_t)(sign | ((rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13));
 }
+
+const char *const cr_format_names[CR_FORMAT_COUNT] = {[CR_FORMAT_CONTIGUOUS] = "contiguous_format",
+                                                      [CR_FORMAT_PRESERVE] = "preserve_format",
+                                                      [CR_FORMAT_CHANNELS_LAST] = "channels_last",
+                                                      [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d"};

@@ -62,8 +62,11 @@ enum {
     CR_FORMAT_CONTIGUOUS,
     CR_FORMAT_PRESERVE,
     CR_FORMAT_CHANNELS_LAST,
-    CR_FORMAT_CHANNELS_LAST_3D
+    CR_FORMAT_CHANNELS_LAST_3D,
+    CR_FORMAT_COUNT
 };
+/* "channels_last" */
+extern const char *const cr_format_names[CR_FORMAT_COUNT];
 
 /* An argument or a result.  Lists and strings are borrowed. */
 typedef struct cr_value {

@@ -189,6 +189,21 @@ def test_bad_text_is_refused_with_its_line(text, message):
         _C.Graph(text)
 
 
+def test_a_negative_zero_is_not_the_default_zero():
+    graph = _C.Graph("graph(%x) { %y = nan_to_num(%x, -0.0) return %y }")
+    assert "-0.0" in str(graph) and str(_C.Graph(str(graph))) == str(graph)
+
+
+def test_a_constant_that_requires_a_gradient_is_not_folded():
+    w = torch.ones(2, requires_grad=True)
+    graph, _ = record(lambda x: x * w.exp(), torch.ones(2))
+    folded = graph.apply("fold")
+    for _ in range(2):
+        w.grad = None
+        folded.run([torch.ones(2)])[0].sum().backward()
+        assert torch.equal(w.grad, w.detach().exp())
+
+
 def test_wrong_inputs_and_passes_are_refused():
     graph = _C.Graph("graph(%x) { %y = neg(%x) return %y }")
     with pytest.raises(TypeError, match="takes 1 inputs, not 2"):

@@ -223,6 +223,8 @@ def test_what_no_graph_can_hold_is_refused():
     f = aot_function(lambda x, y: y.add_(x), nop)
     with pytest.raises(RuntimeError, match="a graph that writes to tensors cannot be cut"):
         f(torch.randn(2, requires_grad=True), torch.randn(2))
+    with torch.autocast("cpu"), pytest.raises(RuntimeError, match="under autocast"):
+        aot_function(lambda x: x * 2, nop)(torch.ones(2))
     with pytest.raises(RuntimeError, match="give them to make_fx"):
         aot_function(lambda x: x, nop, decompositions={1: 2})
 

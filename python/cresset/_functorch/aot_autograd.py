@@ -6,7 +6,8 @@ for new sizes, dtypes and needs of gradients. """
 import functools
 import warnings
 
-from .. import Tensor, enable_grad, is_grad_enabled, no_grad
+from .. import (Tensor, enable_grad, get_default_dtype, is_autocast_enabled, is_grad_enabled,
+                no_grad)
 from ..autograd import Function, grad
 from ..fx.experimental.proxy_tensor import record, to_graph_module
 from ..utils._pytree import tree_flatten, tree_unflatten
@@ -188,10 +189,12 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partiti
 
     @functools.wraps(fn)
     def returned(*args, **kwargs):
+        if is_autocast_enabled("cpu"):
+            raise RuntimeError("aot_function: recording under autocast is a part this build does not have")
         leaves, spec = tree_flatten((args, kwargs))
         places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
         inputs = [leaves[i] for i in places]
-        key = spec, is_grad_enabled(), tuple(map(_kind, leaves))
+        key = spec, is_grad_enabled(), get_default_dtype(), tuple(map(_kind, leaves))
         if key not in cache:
             def call(*tensors):
                 given = list(leaves)

@@ -32,11 +32,7 @@ PyTypeObject cr_py_format_type = {
 };
 
 static const char *const layouts[] = {[CR_LAYOUT_STRIDED] = "strided"};
-static const char *const formats[] = {[CR_FORMAT_CONTIGUOUS] = "contiguous_format",
-                                      [CR_FORMAT_PRESERVE] = "preserve_format",
-                                      [CR_FORMAT_CHANNELS_LAST] = "channels_last",
-                                      [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d"};
-static PyObject *layout_objects[CR_LEN(layouts)], *format_objects[CR_LEN(formats)];
+static PyObject *layout_objects[CR_LEN(layouts)], *format_objects[CR_FORMAT_COUNT];
 
 PyObject *cr_py_layout_object(int value) { return layout_objects[value]; }
 
@@ -64,5 +60,5 @@ int cr_py_constant_start(PyObject *m)
         cr_py_add_type(m, "memory_format", &cr_py_format_type) < 0 ||
         add_all(m, &cr_py_layout_type, layouts, CR_LEN(layouts), layout_objects) < 0)
         return -1;
-    return add_all(m, &cr_py_format_type, formats, CR_LEN(formats), format_objects);
+    return add_all(m, &cr_py_format_type, cr_format_names, CR_FORMAT_COUNT, format_objects);
 }
