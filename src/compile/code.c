@@ -48,27 +48,33 @@ static cr_status run_group(const cr_gcode *code, cr_tensor *const *read, cr_tens
 {
     const group_code *c = (const group_code *)code;
     void *ptr[MOST_OPERANDS];
-    int made = 0;
     cr_status st = CR_OK;
 
     for (int i = 0; i < code->read_count; i++) {
-        if (!fits(read[i], c->type[c->outputs + i]))
-            return refuse(code->read[i], read[i]);
-        if (read[i]->requires_grad && !cr_thread.no_grad)
-            return cr_fail(CR_RUNTIME, "a compiled group records no gradient, and %%%s requires one",
-                           code->read[i]->name);
+        if (!fits(read[i], c->type[c->outputs + i])) {
+            st = refuse(code->read[i], read[i]);
+            goto done;
+        }
+        if (read[i]->requires_grad && !cr_thread.no_grad) {
+            st = cr_fail(CR_RUNTIME, "a compiled group records no gradient, and %%%s requires one",
+                         code->read[i]->name);
+            goto done;
+        }
         ptr[c->outputs + i] = read[i]->data;
     }
-    for (; made < c->outputs && !st; made += !st) {
-        const cr_gtype *t = c->type[made];
-        st = cr_tensor_new(&output[made], (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size);
-        if (!st)
-            ptr[made] = output[made]->data;
+    for (int k = 0; k < c->outputs; k++) {
+        const cr_gtype *t = c->type[k];
+        if (!output[k])
+            CR_GO(cr_tensor_new(&output[k], (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+        ptr[k] = output[k]->data;
     }
-    if (!st && c->rows && c->columns)
+    if (c->rows && c->columns)
         st = cr_fused_run(c->fused, ptr, c->stride, c->rows, c->columns, c->param);
-    for (int k = 0; st && k < made; k++)
+done:
+    for (int k = 0; st && k < c->outputs; k++) {
         cr_drop(output[k]);
+        output[k] = NULL;
+    }
     return st;
 }
 
@@ -285,6 +291,22 @@ static void code_drop(group_code *c)
     cr_free(c);
 }
 
+/* Reads that the result may be written over: those of every element, where one pass computes one
+ * value an element and its store comes last. */
+static uint32_t overwritten(const builder *b)
+{
+    const cr_nest *n = cr_fused_nest(b->c->fused);
+    uint32_t reads = 0;
+
+    if (n->kind != CR_NEST_ROWS || n->sweeps != 1 || n->sweep[0].stores != 1 || n->sweep[0].reduces.count ||
+        n->row_stores)
+        return 0;
+    for (int i = 0; i < b->c->code.read_count && i < 32; i++)
+        if (b->over[b->c->outputs + i] == CR_OVER_ALL)
+            reads |= 1u << i;
+    return reads;
+}
+
 static cr_status make_code(group_code **out, const cr_graph *g, const cr_gnode *n)
 {
     group_code *c = cr_alloc_zero(sizeof *c);
@@ -298,6 +320,7 @@ static cr_status make_code(group_code **out, const cr_graph *g, const cr_gnode *
     CR_GO(cr_session_run(g->session, find_reads, &b));
     lay_out(&b);
     CR_GO(cr_fused_new(&c->fused, make_program, &b));
+    c->code.overwrites = overwritten(&b);
     *out = c;
     return CR_OK;
 done:

@@ -74,7 +74,9 @@ struct cr_gnode {
 typedef struct cr_gcode {
     int read_count;
     cr_gvalue **read;
-    /* Results are owned by the caller; on failure nothing is. */
+    uint32_t overwrites; /* bit i: the only result may be written over the elements of read i */
+    /* output[k] is NULL, or a tensor of the result's type, counted, that becomes it.  Results are
+     * owned by the caller; on failure nothing is. */
     cr_status (*run)(const struct cr_gcode *code, cr_tensor *const *read, cr_tensor **output);
 } cr_gcode;
 

@@ -153,7 +153,7 @@ static cr_status run_group(machine *m, const cr_gnode *n)
 
     if (!code)
         return run_inner(m, n, n->block[0]);
-    room = cr_alloc((size_t)(code->read_count + n->result_count) * sizeof *room + 1);
+    room = cr_alloc_zero((size_t)(code->read_count + n->result_count) * sizeof *room + 1);
     if (!room)
         return CR_MEMORY;
     for (int i = 0; i < code->read_count; i++)

@@ -361,6 +361,10 @@ int cr_py_overridable_start(PyObject *m); /* overridable.c */
 int cr_py_safetensors_start(PyObject *m); /* safetensors.c */
 int cr_py_nn_module_start(PyObject *m);   /* nn_module.c */
 int cr_py_graph_start(PyObject *m);       /* graph.c */
+int cr_py_program_start(PyObject *m);     /* program.c */
+/* The Program of `g`, which `graph` keeps. */
+struct cr_graph;
+PyObject *cr_py_program_new(PyObject *graph, const struct cr_graph *g);
 int cr_py_checkpoint_start(PyObject *m);  /* checkpoint.c */
 
 #endif

@@ -191,6 +191,13 @@ static PyObject *graph_compile(PyObject *x, PyObject *unused)
     return cr_py_raise(st);
 }
 
+/* program() -> Program: the graph after the passes, in groups, as a list of steps. */
+static PyObject *graph_program(PyObject *x, PyObject *unused)
+{
+    (void)unused;
+    return cr_py_program_new(x, ((graph_object *)x)->g);
+}
+
 static int group_count(const graph_object *self) { return self->code ? cr_compiled_groups(self->code) : 0; }
 
 /* wait(seconds) -> the number of groups whose native code is there by then. */
@@ -434,6 +441,8 @@ static PyMethodDef graph_methods[] = {
     {"compile", graph_compile, METH_NOARGS,
      "compile() -> Graph: pointwise nodes in groups, which are computed by tiles at once and by native\n"
      "code when it is ready, with the bits of the nodes called one by one."},
+    {"program", graph_program, METH_NOARGS,
+     "program() -> Program: the graph after the passes, with groups, as a flat list of steps."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},

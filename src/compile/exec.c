@@ -1,0 +1,280 @@
+/* Running a program.
+ *
+ * A frame is the tensors by slot, room for lists of tensors and for the operands of a group.
+ * Small ones are on the stack; a program keeps one large one for its next run. */
+#include "compile/program_impl.h"
+#include <string.h>
+
+typedef struct {
+    const cr_program *p;
+    cr_tensor **slot;
+    cr_value *lists;
+    cr_tensor **operands;
+    uint32_t tracking; /* the thread's stages for calls that autograd has to see */
+    bool direct;       /* other calls go straight to their kernels */
+} machine;
+
+/* --- inputs --- */
+
+static CR_NOINLINE cr_status refuse(const cr_gvalue *v, const cr_tensor *t)
+{
+    cr_text sizes = {0};
+
+    cr_print_sizes(&sizes, t->ndim, t->size);
+    cr_fail(CR_RUNTIME, "%%%s is not what the program was made for: a tensor of %s and dtype %s", v->name,
+            cr_text_str(&sizes), cr_dtype_name((cr_dtype)t->dtype));
+    cr_text_drop(&sizes);
+    return CR_RUNTIME;
+}
+
+static bool has_strides(const cr_tensor *t, const int64_t *stride)
+{
+    for (int d = 0; d < t->ndim; d++)
+        if (t->size[d] > 1 && t->stride[d] != stride[d])
+            return false;
+    return true;
+}
+
+static bool is_of_type(const cr_tensor *t, const cr_gtype *type)
+{
+    if (!type->known)
+        return true;
+    return t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
+           !memcmp(t->size, type->size, type->ndim * sizeof *type->size) &&
+           (type->stride ? t->contiguous || has_strides(t, type->stride) : t->contiguous);
+}
+
+static cr_status take_inputs(const machine *m, cr_tensor *const *input)
+{
+    const cr_program *p = m->p;
+
+    for (uint32_t i = 0; i < p->inputs; i++) {
+        if (CR_UNLIKELY(!is_of_type(input[i], &p->g->input[i]->type)))
+            return refuse(p->g->input[i], input[i]);
+        m->slot[i] = input[i];
+    }
+    if (p->constants.len)
+        memcpy(m->slot + p->inputs, p->constants.at, p->constants.len * sizeof *p->constants.at);
+    memset(m->slot + p->first_made, 0, (p->slots - p->first_made) * sizeof *m->slot);
+    return CR_OK;
+}
+
+/* --- steps --- */
+
+/* Takes over `t`. */
+static inline void put(const machine *m, uint32_t slot, cr_tensor *t)
+{
+    if (CR_LIKELY(slot != CR_NO_SLOT))
+        m->slot[slot] = t;
+    else
+        cr_drop(t);
+}
+
+/* Nobody else has the tensor or its bytes, and they are as the plan says. */
+static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
+{
+    return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer && !t->grad &&
+           atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 && !t->storage->release &&
+           is_of_type(t, type) && t->contiguous;
+}
+
+static void load_args(const machine *m, const cr_step *s, cr_value *arg)
+{
+    cr_value *list = m->lists;
+    cr_value *at[CR_MAX_ARGS];
+
+    memcpy(arg, s->arg, s->arg_count * sizeof *arg);
+    for (int i = 0; s->list_room && i < s->arg_count; i++)
+        if (arg[i].tag == CR_TENSORS) {
+            at[i] = memcpy(list, arg[i].list, arg[i].len * sizeof *list);
+            arg[i].list = list;
+            list += arg[i].len;
+        }
+    for (uint32_t k = 0; k < s->patches; k++) {
+        const cr_patch *h = &s->patch[k];
+        *(h->in_list ? &at[h->arg][h->item] : &arg[h->arg]) = cr_of_tensor(m->slot[h->slot]);
+    }
+}
+
+/* The items of a Tensor[] result. */
+static cr_status put_list(const machine *m, const cr_step *s, cr_value *v)
+{
+    cr_value *list = (cr_value *)(uintptr_t)v->list;
+
+    if (v->len != s->results) {
+        uint32_t n = v->len;
+        cr_drop_values(v, 1);
+        return cr_fail(CR_RUNTIME, "%s returned %u tensors, the graph has %u", s->op->name, (unsigned)n,
+                       (unsigned)s->results);
+    }
+    for (uint32_t k = 0; k < v->len; k++) {
+        put(m, s->result[k], list[k].tag == CR_TENSOR ? list[k].t : NULL);
+        list[k].tag = CR_NONE;
+    }
+    cr_drop_values(v, 1);
+    return CR_OK;
+}
+
+static cr_status call_tracked(const machine *m, const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    uint32_t was = cr_thread.exclude;
+
+    cr_thread.exclude = m->tracking;
+    cr_status st = cr_call(op, arg, result);
+    cr_thread.exclude = was;
+    return st;
+}
+
+static cr_status run_call(const machine *m, const cr_step *s)
+{
+    cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+    const cr_op *op = s->op;
+    cr_status st;
+
+    load_args(m, s, arg);
+    if (s->reuse_read >= 0 && may_take_over(arg[0].t, &s->made_value[0]->type))
+        op = op->inplace;
+    st = s->tracked || !m->direct ? call_tracked(m, op, arg, result) : op->kernel_stage(op, arg, result);
+    CR_TRY(st);
+    if (s->list_result)
+        return put_list(m, s, &result[0]);
+    for (uint32_t k = 0; k < s->results; k++)
+        put(m, s->result[k], result[k].tag == CR_TENSOR ? result[k].t : NULL);
+    return CR_OK;
+}
+
+static cr_status run_group(const machine *m, const cr_step *s)
+{
+    cr_tensor **read = m->operands, **output = read + s->reads;
+    uint32_t taken = s->reuse_read >= 0 ? s->read[s->reuse_read] : 0;
+
+    for (uint32_t i = 0; i < s->reads; i++)
+        read[i] = m->slot[s->read[i]];
+    memset(output, 0, s->results * sizeof *output);
+    if (s->reuse_read >= 0 && may_take_over(m->slot[taken], &s->made_value[0]->type)) {
+        output[0] = m->slot[taken];
+        m->slot[taken] = NULL;
+    }
+    CR_TRY(s->code->run(s->code, read, output));
+    for (uint32_t k = 0; k < s->results; k++)
+        put(m, s->result[k], output[k]);
+    return CR_OK;
+}
+
+static cr_status choose(const machine *m, const cr_step *s, size_t *next)
+{
+    cr_scalar truth;
+
+    CR_TRY(cr_tensor_item(&truth, m->slot[s->read[0]]));
+    if (cr_scalar_as_double(truth) == 0)
+        *next = s->to;
+    return CR_OK;
+}
+
+static inline cr_status run_step(const machine *m, const cr_step *s, size_t *next)
+{
+    switch ((cr_step_kind)s->kind) {
+    case CR_STEP_CALL: return run_call(m, s);
+    case CR_STEP_GROUP: return run_group(m, s);
+    case CR_STEP_MOVE: put(m, s->result[0], s->reads ? cr_keep(m->slot[s->read[0]]) : NULL); return CR_OK;
+    case CR_STEP_CHOOSE: return choose(m, s, next);
+    case CR_STEP_JUMP: *next = s->to; return CR_OK;
+    case CR_STEP_NONE: return CR_OK;
+    }
+    return CR_OK;
+}
+
+static cr_status run_steps(const machine *m)
+{
+    const cr_step *steps = m->p->steps.at;
+
+    for (size_t i = 0, next; i < m->p->steps.len; i = next) {
+        const cr_step *s = &steps[i];
+        next = i + 1;
+        CR_TRY(run_step(m, s, &next));
+        for (uint32_t k = 0; k < s->releases; k++) {
+            cr_drop(m->slot[s->release[k]]);
+            m->slot[s->release[k]] = NULL;
+        }
+    }
+    return CR_OK;
+}
+
+static void give_outputs(const machine *m, cr_tensor **output)
+{
+    const cr_program *p = m->p;
+
+    for (uint32_t i = 0; i < p->outputs; i++) {
+        uint32_t slot = p->output[i];
+        output[i] = slot == CR_NO_SLOT ? NULL : m->slot[slot];
+        if (p->output_moves[i])
+            m->slot[slot] = NULL;
+        else
+            cr_keep(output[i]);
+    }
+}
+
+/* --- the whole --- */
+
+static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
+{
+    cr_thread_state *t = &cr_thread;
+    uint32_t was = t->exclude;
+    bool no_grad = t->no_grad;
+    cr_status st;
+
+    CR_TRY(take_inputs(m, input));
+    m->direct = !(t->include & ~was & CR_STAGE_BIT(AUTOCAST));
+    m->tracking = was | CR_STAGE_BIT(CAPTURE);
+    t->exclude = m->direct ? was | (CR_STAGE_BIT(FAKE) - 1) : m->tracking;
+    t->no_grad = true;
+    st = run_steps(m);
+    t->exclude = was;
+    t->no_grad = no_grad;
+    if (!st) {
+        give_outputs(m, output);
+        return CR_OK;
+    }
+    for (uint32_t i = m->p->first_made; i < m->p->slots; i++)
+        cr_drop(m->slot[i]);
+    return st;
+}
+
+enum { SMALL_FRAME = 1024 };
+
+static size_t frame_bytes(const cr_program *p)
+{
+    return (p->slots + p->operands) * sizeof(cr_tensor *) + p->list_room * sizeof(cr_value) + sizeof(cr_value);
+}
+
+static void lay_out(machine *m, void *frame)
+{
+    m->lists = frame;
+    m->slot = (cr_tensor **)(void *)(m->lists + m->p->list_room);
+    m->operands = m->slot + m->p->slots;
+}
+
+static cr_status run_large(machine *m, cr_tensor *const *input, cr_tensor **output)
+{
+    void *frame = atomic_exchange(&((cr_program *)(uintptr_t)m->p)->spare, NULL);
+    cr_status st;
+
+    if (!frame && !(frame = cr_alloc(frame_bytes(m->p))))
+        return CR_MEMORY;
+    lay_out(m, frame);
+    st = run_in(m, input, output);
+    cr_free(atomic_exchange(&((cr_program *)(uintptr_t)m->p)->spare, frame));
+    return st;
+}
+
+cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
+{
+    _Alignas(cr_value) char frame[SMALL_FRAME];
+    machine m = {.p = p};
+
+    (void)number; /* graphs have no symbolic numbers yet */
+    if (frame_bytes(p) > sizeof frame)
+        return run_large(&m, input, output);
+    lay_out(&m, frame);
+    return run_in(&m, input, output);
+}

@@ -1,0 +1,347 @@
+/* Where tensors live and die.
+ *
+ * A value dies at the step that reads it last; what a branch of a choice reads of the values
+ * around dies where the branches meet.  Values share a storage when one is a view of the other
+ * or was written in its place; a storage dies with the last of them.
+ *
+ * A result takes over the tensor of a value that dies at its step when both are of one type,
+ * nothing else lives in the storage, and the kernel reads every element before it writes it.
+ * The run asks once more whether anybody else has a count of the tensor. */
+#include "compile/program_impl.h"
+#include "jit/oracle.h"
+#include <string.h>
+
+enum { NEVER = -1 };
+
+/* A storage that the program makes.  Steps are counted from 0. */
+typedef struct {
+    int64_t bytes, born, dies;
+    int holds; /* a storage that lives as long as this one: the result may be a view of it; or -1 */
+} storage;
+
+typedef struct {
+    cr_program *p;
+    cr_session *s;
+    int64_t *made, *last; /* by value id: the step that makes it, and that reads it last */
+    int *in;              /* by value id: its storage, or -1 */
+    uint32_t *slot;       /* by value id */
+    struct { size_t len, cap; storage *at; } storages;
+    struct { size_t len, cap; struct open_if { int64_t choose, end; } *at; } open;
+    struct { size_t len, cap; uint32_t *at; } spare; /* slots that are free again */
+} planner;
+
+/* --- life --- */
+
+/* The step at which a value that is read at step i can go. */
+static int64_t death_at(const planner *x, const cr_gvalue *v, int64_t i)
+{
+    for (size_t k = 0; k < x->open.len; k++)
+        if (x->open.at[k].choose > x->made[v->id])
+            return x->open.at[k].end;
+    return i;
+}
+
+static void open_and_close(planner *x, int64_t i)
+{
+    const cr_step *s = &x->p->steps.at[i];
+
+    while (x->open.len && x->open.at[x->open.len - 1].end == i)
+        x->open.len--;
+    if (s->kind == CR_STEP_CHOOSE)
+        CR_PUSH(x->s, &x->open, ((struct open_if){i, (int64_t)x->p->steps.at[s->to - 1].to}));
+}
+
+static void find_lives(planner *x)
+{
+    cr_program *p = x->p;
+
+    for (unsigned v = 0; v < p->g->values; v++)
+        x->made[v] = x->last[v] = NEVER;
+    for (size_t i = 0; i < p->steps.len; i++) {
+        const cr_step *s = &p->steps.at[i];
+        open_and_close(x, (int64_t)i);
+        for (uint32_t k = 0; k < s->reads; k++) {
+            const cr_gvalue *v = cr_program_value(p, s->read_value[k]);
+            x->last[v->id] = death_at(x, v, (int64_t)i);
+        }
+        for (uint32_t k = 0; k < s->results; k++)
+            if (x->made[s->made_value[k]->id] == NEVER)
+                x->made[s->made_value[k]->id] = (int64_t)i;
+    }
+    for (uint32_t i = 0; i < p->outputs; i++)
+        if (p->output_value[i])
+            x->last[p->output_value[i]->id] = (int64_t)p->steps.len;
+}
+
+/* --- storages --- */
+
+static int64_t bytes_of(const cr_gtype *t)
+{
+    int64_t n = t->known ? (int64_t)cr_dtype_size((cr_dtype)t->dtype) : 0;
+
+    for (int d = 0; n && d < t->ndim; d++)
+        n *= t->size[d];
+    return n;
+}
+
+static bool same_type(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->known && b->known && a->dtype == b->dtype && a->device == b->device && a->ndim == b->ndim &&
+           !a->stride && !b->stride && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+/* The argument that result k of a call is, or may be, a view of; NULL: none. */
+static cr_gvalue *viewed(const cr_step *s, uint32_t k)
+{
+    const cr_op *op = s->op;
+    const cr_result *r = &op->result[s->list_result ? 0 : k];
+
+    for (int i = 0; i < op->param_count; i++)
+        if (s->node->arg[i].tag == CR_TENSOR &&
+            (r->alias ? op->param[i].alias == r->alias : op->does == CR_DOES_MAP && !i))
+            return s->node->arg[i].value;
+    return NULL;
+}
+
+/* Results that are views for certain: of maps, writes, and of what copies only when it must
+ * (reshape, contiguous, to), when nothing has to change. */
+static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
+{
+    const cr_gtype *a = &of->type, *b = &s->made_value[k]->type;
+
+    if (s->op->does == CR_DOES_MAP || s->tracked || s->op->result[s->list_result ? 0 : k].written)
+        return true;
+    for (int i = 0; i < s->arg_count; i++)
+        if (!strcmp(s->op->param[i].name, "copy") && s->arg[i].tag == CR_TRUTH && s->arg[i].i)
+            return false;
+    return a->known && b->known && a->dtype == b->dtype && !a->stride && !b->stride && bytes_of(a) == bytes_of(b);
+}
+
+static int new_storage(planner *x, const cr_gvalue *v, int64_t i)
+{
+    CR_PUSH(x->s, &x->storages, ((storage){bytes_of(&v->type), i, x->last[v->id], -1}));
+    return (int)x->storages.len - 1;
+}
+
+static void live_until(planner *x, int k, int64_t step)
+{
+    for (; k >= 0 && x->storages.at[k].dies < step; k = x->storages.at[k].holds)
+        x->storages.at[k].dies = step;
+}
+
+/* A value read nowhere dies where it is made. */
+static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
+{
+    const cr_gvalue *v = s->made_value[k];
+    cr_gvalue *of = s->kind == CR_STEP_CALL ? viewed(s, k) : s->kind == CR_STEP_MOVE && s->reads ? s->read_value[0] : NULL;
+    int other = of ? x->in[cr_program_value(x->p, of)->id] : -1;
+
+    if (x->last[v->id] == NEVER)
+        x->last[v->id] = i;
+    if (of && (s->kind == CR_STEP_MOVE || is_view(s, k, of))) {
+        x->in[v->id] = other;
+    } else {
+        x->in[v->id] = new_storage(x, v, i);
+        x->storages.at[x->in[v->id]].holds = other;
+    }
+    live_until(x, x->in[v->id], x->last[v->id]);
+    live_until(x, other, x->last[v->id]);
+}
+
+/* A choice's results are moved in both branches: the storages of both live on. */
+static void find_storages(planner *x)
+{
+    cr_program *p = x->p;
+
+    for (unsigned v = 0; v < p->g->values; v++)
+        x->in[v] = -1;
+    for (size_t i = 0; i < p->steps.len; i++)
+        for (uint32_t k = 0; k < p->steps.at[i].results; k++)
+            give_storage(x, &p->steps.at[i], k, (int64_t)i);
+}
+
+/* --- reuse --- */
+
+/* Which reads of the step its result may overwrite. */
+static bool may_overwrite(const cr_step *s, uint32_t k)
+{
+    if (s->kind == CR_STEP_GROUP)
+        return s->code->overwrites >> k & 1;
+    return s->kind == CR_STEP_CALL && s->op->does == CR_DOES_BODY && s->op->inplace && !s->tracked && !k &&
+           s->patches && s->patch[0].arg == 0 && !s->patch[0].in_list;
+}
+
+/* A value occurs once among the reads of a call, which checks operands for overlap itself. */
+static void find_reuse(planner *x, size_t i)
+{
+    cr_step *s = &x->p->steps.at[i];
+
+    if (s->results != 1 || cr_oracle_wanted() || x->last[s->made_value[0]->id] <= (int64_t)i)
+        return;
+    for (uint32_t k = 0; k < s->reads && k < 32; k++) {
+        const cr_gvalue *v = cr_program_value(x->p, s->read_value[k]);
+        int in = x->in[v->id];
+        if (!may_overwrite(s, k) || in < 0 || (v->by && v->by->kind == CR_GNODE_IF) || x->made[v->id] == NEVER || x->storages.at[in].dies != (int64_t)i ||
+            x->storages.at[in].holds >= 0 || !same_type(&v->type, &s->made_value[0]->type))
+            continue;
+        int gone = x->in[s->made_value[0]->id];
+        x->storages.at[gone].bytes = 0;
+        live_until(x, in, x->storages.at[gone].dies);
+        x->in[s->made_value[0]->id] = in;
+        s->reuse_read = (int32_t)k;
+        x->p->reused++;
+        return;
+    }
+}
+
+/* Views of the result found their storage before: they follow. */
+static void follow(planner *x, size_t i)
+{
+    const cr_step *s = &x->p->steps.at[i];
+
+    for (uint32_t k = 0; s->kind == CR_STEP_CALL && k < s->results; k++) {
+        cr_gvalue *of = viewed(s, k);
+        if (of && x->in[s->made_value[k]->id] >= 0 && is_view(s, k, of))
+            x->in[s->made_value[k]->id] = x->in[cr_program_value(x->p, of)->id];
+    }
+}
+
+/* --- slots --- */
+
+static uint32_t new_slot(planner *x)
+{
+    return x->spare.len ? x->spare.at[--x->spare.len] : x->p->slots++;
+}
+
+static void give_result_slots(planner *x, cr_step *s)
+{
+    s->result = CR_NEW_N(x->s, uint32_t, s->results);
+    for (uint32_t k = 0; k < s->results; k++) {
+        uint32_t *slot = &x->slot[s->made_value[k]->id];
+        if (*slot == CR_NO_SLOT && x->last[s->made_value[k]->id] > x->made[s->made_value[k]->id])
+            *slot = new_slot(x);
+        s->result[k] = *slot;
+    }
+}
+
+static void set_read_slots(planner *x, cr_step *s)
+{
+    s->read = CR_NEW_N(x->s, uint32_t, s->reads);
+    for (uint32_t k = 0; k < s->reads; k++)
+        s->read[k] = x->slot[cr_program_value(x->p, s->read_value[k])->id];
+    for (uint32_t k = 0; k < s->patches; k++)
+        s->patch[k].slot = s->read[s->patch[k].slot];
+}
+
+static void release_dying(planner *x, cr_step *s)
+{
+    s->release = CR_NEW_N(x->s, uint32_t, s->deaths);
+    for (uint32_t k = 0; k < s->deaths; k++) {
+        s->release[s->releases++] = x->slot[s->dies[k]->id];
+        CR_PUSH(x->s, &x->spare, x->slot[s->dies[k]->id]);
+    }
+}
+
+/* The values made by the program, at the steps where they die. */
+static void list_deaths(planner *x)
+{
+    cr_program *p = x->p;
+    bool *seen = CR_NEW_N(x->s, bool, p->g->values);
+    uint32_t *count = CR_NEW_N(x->s, uint32_t, p->steps.len + 1);
+
+    for (int fill = 0; fill < 2; fill++) {
+        memset(seen, 0, p->g->values * sizeof *seen);
+        for (size_t i = 0; i < p->steps.len; i++)
+            for (uint32_t k = 0; k < p->steps.at[i].results; k++) {
+                cr_gvalue *v = p->steps.at[i].made_value[k];
+                int64_t at = x->last[v->id];
+                if (seen[v->id] || at <= x->made[v->id] || at >= (int64_t)p->steps.len)
+                    continue;
+                seen[v->id] = true;
+                if (fill)
+                    p->steps.at[at].dies[p->steps.at[at].deaths++] = v;
+                else
+                    count[at]++;
+            }
+        for (size_t i = 0; !fill && i < p->steps.len; i++)
+            p->steps.at[i].dies = CR_NEW_N(x->s, cr_gvalue *, count[i]);
+    }
+}
+
+static void give_slots(planner *x)
+{
+    cr_program *p = x->p;
+
+    for (unsigned v = 0; v < p->g->values; v++)
+        x->slot[v] = CR_NO_SLOT;
+    for (uint32_t i = 0; i < p->inputs; i++)
+        x->slot[p->g->input[i]->id] = p->slots++;
+    for (size_t i = 0; i < p->constants.len; i++)
+        x->slot[p->constant_values.at[i]->id] = p->slots++;
+    p->first_made = p->slots;
+    for (size_t i = 0; i < p->steps.len; i++) {
+        cr_step *s = &p->steps.at[i];
+        give_result_slots(x, s);
+        set_read_slots(x, s);
+        release_dying(x, s);
+    }
+}
+
+static void give_output_slots(planner *x)
+{
+    cr_program *p = x->p;
+    bool *taken = CR_NEW_N(x->s, bool, p->slots);
+
+    p->output = CR_NEW_N(x->s, uint32_t, p->outputs);
+    p->output_moves = CR_NEW_N(x->s, bool, p->outputs);
+    for (uint32_t i = p->outputs; i-- > 0;) {
+        uint32_t slot = p->output_value[i] ? x->slot[p->output_value[i]->id] : CR_NO_SLOT;
+        p->output[i] = slot;
+        p->output_moves[i] = slot != CR_NO_SLOT && slot >= p->first_made && !taken[slot];
+        if (slot != CR_NO_SLOT)
+            taken[slot] = true;
+    }
+}
+
+/* --- the peak --- */
+
+/* Branches are counted as if both ran. */
+static void find_peak(planner *x)
+{
+    cr_program *p = x->p;
+    int64_t *change = CR_NEW_N(x->s, int64_t, p->steps.len + 2), now = 0;
+
+    for (size_t k = 0; k < x->storages.len; k++) {
+        const storage *t = &x->storages.at[k];
+        change[t->born] += t->bytes;
+        change[(t->dies < (int64_t)p->steps.len ? t->dies : (int64_t)p->steps.len) + 1] -= t->bytes;
+    }
+    for (size_t i = 0; i < p->steps.len; i++) {
+        p->steps.at[i].alive = now += change[i];
+        if (now > p->peak) {
+            p->peak = now;
+            p->peak_at = i;
+        }
+    }
+}
+
+void cr_program_plan(cr_program *p)
+{
+    planner x = {.p = p, .s = p->s};
+    size_t values = p->g->values;
+
+    x.made = CR_NEW_N(p->s, int64_t, values);
+    x.last = CR_NEW_N(p->s, int64_t, values);
+    x.in = CR_NEW_N(p->s, int, values);
+    x.slot = CR_NEW_N(p->s, uint32_t, values);
+    find_lives(&x);
+    find_storages(&x);
+    for (size_t i = 0; i < p->steps.len; i++) {
+        follow(&x, i);
+        find_reuse(&x, i);
+    }
+    list_deaths(&x);
+    give_slots(&x);
+    give_output_slots(&x);
+    find_peak(&x);
+}

@@ -1,0 +1,411 @@
+/* Making a program: the passes, then the blocks of the graph as one flat list of steps.
+ *
+ * A choice becomes jumps; a group without code becomes the calls of its nodes, and its results
+ * are the values of the block by other names. */
+#include "compile/program_impl.h"
+#include "base/log.h"
+#include <string.h>
+#include <time.h>
+
+/* --- the graph that is run --- */
+
+/* The graph after `pass`; one that only the program had is given back. */
+static void apply(cr_program *p, cr_graph_pass pass)
+{
+    cr_graph *next = pass(p->g);
+
+    if (next == p->g)
+        return;
+    cr_graph_drop(p->own);
+    p->g = p->own = next;
+}
+
+static void prepare(cr_session *s, void *context)
+{
+    static const cr_graph_pass passes[] = {cr_graph_dead, cr_graph_common, cr_graph_fold, cr_graph_simplify,
+                                           cr_graph_dead, cr_compile_group};
+
+    (void)s;
+    for (size_t i = 0; i < CR_LEN(passes); i++)
+        apply(context, passes[i]);
+}
+
+/* --- arguments --- */
+
+typedef struct {
+    cr_program *p;
+    cr_step *step;
+    uint32_t patches, lists;
+} filler;
+
+static void count_value(void *context, cr_gvalue *v)
+{
+    (void)v;
+    ++*(uint32_t *)context;
+}
+
+static void read_value(filler *f, cr_gvalue *v) { f->step->read_value[f->step->reads++] = v; }
+
+/* The slot of a patch is the place in read_value until slots are known. */
+static void patch(filler *f, int arg, bool in_list, uint32_t item, cr_gvalue *v)
+{
+    f->step->patch[f->step->patches++] = (cr_patch){(uint16_t)arg, in_list, item, f->step->reads};
+    read_value(f, v);
+}
+
+static cr_value literal(const cr_garg *a)
+{
+    cr_value v = {.tag = a->tag, .len = a->len};
+
+    memcpy(&v.number, &a->number, sizeof a->number); /* the largest member */
+    return v;
+}
+
+/* Lists of tensors are put together in the frame of a run. */
+static void fill_list(filler *f, int i, const cr_garg *a)
+{
+    cr_value *list = CR_NEW_N(f->p->s, cr_value, a->len);
+
+    for (uint32_t k = 0; k < a->len; k++) {
+        if (a->list[k].tag == CR_TENSOR)
+            patch(f, i, true, k, a->list[k].value);
+        else
+            list[k] = literal(&a->list[k]);
+    }
+    f->step->arg[i] = (cr_value){.tag = a->tag, .len = a->len, .list = list};
+    if (a->tag == CR_TENSORS)
+        f->step->list_room += a->len;
+}
+
+static void fill_args(filler *f, const cr_gnode *n)
+{
+    uint32_t reads = 0;
+
+    for (int i = 0; i < n->arg_count; i++)
+        cr_garg_each(&n->arg[i], count_value, &reads);
+    f->step->arg = CR_NEW_N(f->p->s, cr_value, n->arg_count);
+    f->step->arg_count = (uint16_t)n->arg_count;
+    f->step->patch = CR_NEW_N(f->p->s, cr_patch, reads);
+    f->step->read_value = CR_NEW_N(f->p->s, cr_gvalue *, reads);
+    for (int i = 0; i < n->arg_count; i++) {
+        if (n->arg[i].tag == CR_TENSOR)
+            patch(f, i, false, 0, n->arg[i].value);
+        else if (n->arg[i].tag == CR_TENSORS || n->arg[i].tag == CR_NUMBERS)
+            fill_list(f, i, &n->arg[i]);
+        else
+            f->step->arg[i] = literal(&n->arg[i]);
+    }
+    if (f->step->list_room > f->p->list_room)
+        f->p->list_room = f->step->list_room;
+}
+
+/* --- steps --- */
+
+static cr_step *add_step(cr_program *p, cr_step_kind kind, const cr_gnode *n)
+{
+    CR_PUSH(p->s, &p->steps, ((cr_step){.kind = (uint8_t)kind, .node = n, .reuse_read = -1}));
+    return &p->steps.at[p->steps.len - 1];
+}
+
+static void add_results(cr_step *s, const cr_gnode *n)
+{
+    s->made_value = n->result;
+    s->results = (uint32_t)n->result_count;
+}
+
+static bool writes(const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].written)
+            return true;
+    return false;
+}
+
+static void add_call(cr_program *p, const cr_gnode *n)
+{
+    cr_step *s = add_step(p, CR_STEP_CALL, n);
+    filler f = {.p = p, .step = s};
+
+    s->op = n->op;
+    s->tracked = writes(n->op);
+    s->list_result = n->op->result_count == 1 && n->op->result[0].type == CR_T_TENSORS;
+    fill_args(&f, n);
+    add_results(s, n);
+}
+
+/* A step that reads one value (or nothing) and makes one (or nothing). */
+static cr_step *add_plain(cr_program *p, cr_step_kind kind, const cr_gnode *n, cr_gvalue *read, cr_gvalue **made)
+{
+    cr_step *s = add_step(p, kind, n);
+
+    s->read_value = CR_NEW(p->s, cr_gvalue *);
+    s->read_value[0] = read;
+    s->reads = read != NULL;
+    s->made_value = made;
+    s->results = made != NULL;
+    return s;
+}
+
+static void add_block(cr_program *p, const cr_gblock *b);
+
+static void add_branch(cr_program *p, const cr_gnode *n, const cr_gblock *b)
+{
+    add_block(p, b);
+    for (int i = 0; i < n->result_count; i++)
+        add_plain(p, CR_STEP_MOVE, n, b->output[i].tag == CR_TENSOR ? b->output[i].value : NULL, &n->result[i]);
+}
+
+static void add_if(cr_program *p, const cr_gnode *n)
+{
+    size_t choose = p->steps.len, jump;
+
+    add_plain(p, CR_STEP_CHOOSE, n, n->arg[0].value, NULL);
+    add_branch(p, n, n->block[0]);
+    jump = p->steps.len;
+    add_plain(p, CR_STEP_JUMP, n, NULL, NULL);
+    p->steps.at[choose].to = p->steps.len;
+    add_branch(p, n, n->block[1]);
+    p->steps.at[jump].to = p->steps.len;
+    add_plain(p, CR_STEP_NONE, n, NULL, NULL);
+}
+
+static void add_group(cr_program *p, const cr_gnode *n)
+{
+    const cr_gblock *b = n->block[0];
+
+    if (n->code) {
+        cr_step *s = add_step(p, CR_STEP_GROUP, n);
+        s->code = n->code;
+        s->read_value = n->code->read;
+        s->reads = (uint32_t)n->code->read_count;
+        add_results(s, n);
+        if (s->reads + s->results > p->operands)
+            p->operands = s->reads + s->results;
+        return;
+    }
+    add_block(p, b);
+    for (int i = 0; i < n->result_count; i++)
+        p->stands_for[n->result[i]->id] = b->output[i].value;
+}
+
+static void add_constant(cr_program *p, const cr_gnode *n)
+{
+    CR_PUSH(p->s, &p->constants, n->constant);
+    CR_PUSH(p->s, &p->constant_values, n->result[0]);
+}
+
+static void add_block(cr_program *p, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gnode *n = b->at[i];
+        switch ((cr_gnode_kind)n->kind) {
+        case CR_GNODE_CALL: add_call(p, n); break;
+        case CR_GNODE_CONSTANT: add_constant(p, n); break;
+        case CR_GNODE_IF: add_if(p, n); break;
+        case CR_GNODE_GROUP: add_group(p, n); break;
+        }
+    }
+}
+
+/* --- views of what is the caller's --- */
+
+static const cr_param *aliased_param(const cr_op *op, int k)
+{
+    for (int i = 0; i < op->param_count && op->result[k].alias; i++)
+        if (op->param[i].alias == op->result[k].alias)
+            return &op->param[i];
+    return op->does == CR_DOES_MAP ? &op->param[0] : NULL;
+}
+
+/* An output that may be a view of an input is made as eager makes it, with its base, and so are
+ * the views between the two. */
+static void track_outputs(cr_program *p)
+{
+    bool *leaves = CR_NEW_N(p->s, bool, p->g->values);
+
+    for (int i = 0; i < p->g->body->output_count; i++)
+        if (p->g->body->output[i].tag == CR_TENSOR)
+            leaves[cr_program_value(p, p->g->body->output[i].value)->id] = true;
+    for (size_t i = p->steps.len; i-- > 0;) {
+        cr_step *s = &p->steps.at[i];
+        bool any = false;
+        for (uint32_t k = 0; k < s->results; k++)
+            any |= leaves[s->made_value[k]->id];
+        if (!any || s->kind == CR_STEP_GROUP || (s->kind == CR_STEP_CALL && !aliased_param(s->op, 0)))
+            continue;
+        s->tracked = s->kind == CR_STEP_CALL;
+        for (uint32_t k = 0; k < s->reads; k++)
+            leaves[cr_program_value(p, s->read_value[k])->id] = true;
+    }
+}
+
+/* --- the whole --- */
+
+static void add_outputs(cr_program *p)
+{
+    const cr_gblock *b = p->g->body;
+
+    p->outputs = (uint32_t)b->output_count;
+    p->output_value = CR_NEW_N(p->s, cr_gvalue *, b->output_count);
+    for (int i = 0; i < b->output_count; i++)
+        p->output_value[i] = b->output[i].tag == CR_TENSOR ? cr_program_value(p, b->output[i].value) : NULL;
+}
+
+static void build(cr_session *s, void *context)
+{
+    cr_program *p = context;
+
+    (void)s;
+    p->stands_for = CR_NEW_N(p->s, cr_gvalue *, p->g->values);
+    p->inputs = (uint32_t)p->g->input_count;
+    add_block(p, p->g->body);
+    add_outputs(p);
+    track_outputs(p);
+    cr_program_plan(p);
+}
+
+static cr_status make(cr_program *p)
+{
+    CR_TRY(cr_session_run(p->s, prepare, p));
+    CR_TRY(cr_compile_code(&p->code, p->own));
+    return cr_session_run(p->s, build, p);
+}
+
+static void log_program(const cr_program *p)
+{
+    cr_text t = {0};
+
+    if (!cr_log_wants("memory", 1))
+        return;
+    cr_program_print(&t, p);
+    cr_log_line("memory", 1, "%s", cr_text_str(&t));
+    cr_text_drop(&t);
+}
+
+cr_status cr_program_new(cr_program **out, const cr_graph *g)
+{
+    cr_program *p = cr_alloc_zero(sizeof *p);
+    uint32_t was = cr_thread.exclude;
+    bool no_grad = cr_thread.no_grad;
+
+    if (!p)
+        return CR_MEMORY;
+    p->g = g;
+    p->s = g->session;
+    cr_thread.exclude = was | CR_STAGE_BIT(CAPTURE); /* folding calls operators */
+    cr_thread.no_grad = true;
+    cr_status st = make(p);
+    cr_thread.exclude = was;
+    cr_thread.no_grad = no_grad;
+    if (st) {
+        cr_program_drop(p);
+        return st;
+    }
+    log_program(p);
+    *out = p;
+    return CR_OK;
+}
+
+void cr_program_drop(cr_program *p)
+{
+    if (!p)
+        return;
+    cr_free(atomic_load(&p->spare));
+    cr_compiled_drop(p->code);
+    cr_graph_drop(p->own);
+    cr_free(p);
+}
+
+int cr_program_inputs(const cr_program *p) { return (int)p->inputs; }
+int cr_program_outputs(const cr_program *p) { return (int)p->outputs; }
+int64_t cr_program_peak(const cr_program *p) { return p->peak; }
+const cr_graph *cr_program_graph(const cr_program *p) { return p->g; }
+int cr_program_groups(const cr_program *p) { return cr_compiled_groups(p->code); }
+
+static double now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+int cr_program_wait(const cr_program *p, double seconds)
+{
+    double until = now() + seconds;
+    int ready = 0;
+
+    for (int k = 0; k < cr_compiled_groups(p->code); k++) {
+        double left = until - now();
+        ready += cr_jit_wait(cr_fused_kernel(cr_compiled_fused(p->code, k)), left > 0 ? left : 1e-9) == CR_JIT_READY;
+    }
+    return ready;
+}
+
+/* --- text --- */
+
+static void print_names(cr_text *t, cr_gvalue *const *v, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++)
+        cr_text_printf(t, "%s%%%s", i ? ", " : "", v[i]->name);
+}
+
+static void print_group(cr_text *t, const cr_step *s)
+{
+    const cr_gblock *b = s->node->block[0];
+
+    cr_text_put(t, "group[");
+    for (size_t i = 0; i < b->len; i++)
+        cr_text_printf(t, "%s%s", i ? " " : "", b->at[i]->op->name);
+    cr_text_put(t, "]");
+}
+
+static void print_what(cr_text *t, const cr_step *s)
+{
+    switch ((cr_step_kind)s->kind) {
+    case CR_STEP_CALL:
+        cr_text_put(t, s->op->name);
+        if (*s->op->overload)
+            cr_text_printf(t, ".%s", s->op->overload);
+        break;
+    case CR_STEP_GROUP: print_group(t, s); break;
+    case CR_STEP_MOVE: cr_text_put(t, "move"); break;
+    case CR_STEP_CHOOSE: cr_text_printf(t, "unless goto %zu", s->to); break;
+    case CR_STEP_JUMP: cr_text_printf(t, "goto %zu", s->to); break;
+    case CR_STEP_NONE: cr_text_put(t, "end"); break;
+    }
+}
+
+static void print_step(cr_text *t, const cr_program *p, size_t i)
+{
+    const cr_step *s = &p->steps.at[i];
+
+    cr_text_printf(t, "  %zu: ", i);
+    print_names(t, s->made_value, s->results);
+    cr_text_put(t, s->results ? " = " : "");
+    print_what(t, s);
+    cr_text_put(t, "(");
+    print_names(t, s->read_value, s->reads);
+    cr_text_put(t, ")");
+    if (s->reuse_read >= 0)
+        cr_text_printf(t, " in %%%s", s->read_value[s->reuse_read]->name);
+    if (s->deaths)
+        cr_text_put(t, " frees ");
+    print_names(t, s->dies, s->deaths);
+    cr_text_printf(t, " | %lld\n", (long long)s->alive);
+}
+
+void cr_program_print(cr_text *out, const cr_program *p)
+{
+    cr_text_put(out, "program(");
+    print_names(out, p->g->input, p->inputs);
+    cr_text_put(out, ") {\n");
+    for (size_t i = 0; i < p->steps.len; i++)
+        print_step(out, p, i);
+    cr_text_put(out, "  return ");
+    for (uint32_t i = 0; i < p->outputs; i++)
+        cr_text_printf(out, "%s%s%s", i ? ", " : "", p->output_value[i] ? "%" : "",
+                       p->output_value[i] ? p->output_value[i]->name : "None");
+    cr_text_printf(out, "\n}\n%u slots, %d results in the bytes of others, at most %lld bytes alive (step %zu)\n",
+                   (unsigned)p->slots, p->reused, (long long)p->peak, p->peak_at);
+}

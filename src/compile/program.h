@@ -1,0 +1,43 @@
+/* program.h - a graph as a program that runs often.
+ *
+ *     graph --passes--> graph --group, code--> graph with groups --steps, plan--> program
+ *
+ * A program is a flat list of steps that is made once: arguments are laid out, every tensor has
+ * a place, and where it dies is known.  Running it goes straight to the kernels, past autograd,
+ * autocast and recording.  Its sizes are those that the graph states. */
+#ifndef CR_COMPILE_PROGRAM_H
+#define CR_COMPILE_PROGRAM_H
+
+#include "graph/graph.h"
+
+typedef struct cr_program cr_program;
+
+/* The program of a recorded graph, after the passes dead, common, fold and simplify, with its
+ * pointwise nodes in groups.  `g` is borrowed and must outlive the program, whose own graphs
+ * live in g's session.  The caller owns *out. */
+CR_MUST cr_status cr_program_new(cr_program **out, const cr_graph *g);
+void cr_program_drop(cr_program *p);
+
+/* input[i] is borrowed; output[k] is owned by the caller, NULL for None.  Nothing is owned on
+ * failure; what the graph had written until then stays written.  No gradient is recorded.  May
+ * be called by several threads at once.  `number`: values of the graph's symbolic numbers; NULL
+ * while graphs have none.  CR_RUNTIME when an input is not of the type that the graph states. */
+CR_MUST cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number,
+                                 cr_tensor **output);
+
+int cr_program_inputs(const cr_program *p);
+int cr_program_outputs(const cr_program *p);
+/* The most bytes that tensors made by the program, outputs among them, hold at one time; what
+ * operators need while they run is not in it.  A value of unknown type counts nothing. */
+int64_t cr_program_peak(const cr_program *p);
+/* Steps, what dies where, whose bytes are reused, and the peak. */
+void cr_program_print(cr_text *out, const cr_program *p);
+
+/* Groups that have code, and how many of them have native code when all have it or `seconds`
+ * are over. */
+int cr_program_groups(const cr_program *p);
+int cr_program_wait(const cr_program *p, double seconds);
+/* The graph that is run, groups included; borrowed. */
+const cr_graph *cr_program_graph(const cr_program *p);
+
+#endif

@@ -1,0 +1,262 @@
+"""Programs: the bits of the graph run node by node, however they reuse memory."""
+import random
+import threading
+
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+from cresset import _C, nn
+
+from test_graph import PROGRAMS, record, same
+from test_groups import BARRIER, BINARY, FEW, FINE, UNARY
+
+
+@pytest.fixture(autouse=True)
+def settings():
+    threads = torch.get_num_threads()
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(threads)
+
+
+def agree(graph, inputs, program=None):
+    """Both ways of running, on copies, as they may write; what they wrote is compared too."""
+    program = program or graph.program()
+    one, other = [x.clone() for x in inputs], [x.clone() for x in inputs]
+    with torch.no_grad():
+        want = graph.run(one)
+        got = program.run(other)
+    assert len(want) == len(got)
+    for a, b in zip([*want, *one], [*got, *other]):
+        assert (a is None and b is None) or (same(a, b) and a.stride() == b.stride()), f"{graph}\n{program}"
+    return program
+
+
+def parsed(*lines, outputs, inputs="%x: float32[6, 8], %y: float32[6, 8]"):
+    return _C.Graph(f"graph({inputs}) {{\n" + "\n".join(lines) + f"\nreturn {outputs}\n}}")
+
+
+def two():
+    return [torch.randn(6, 8), torch.randn(6, 8)]
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_recorded_programs_keep_their_bits(name, parts):
+    x, y = torch.randn(4, 4), torch.randn(4, 4)
+    graph, _ = record(PROGRAMS[name], x.clone(), y.clone(), parts=parts)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        program = agree(graph, [x, y])
+        agree(graph, [torch.randn(4, 4), torch.randn(4, 4)], program)
+    program.wait(FINE)
+    agree(graph, [x, y], program)
+
+
+# --- what dies, what is reused ---
+
+def test_a_result_is_written_over_a_value_that_dies():
+    graph = parsed("%a: float32[6, 8] = softmax(%x, -1)", "%b: float32[6, 8] = exp(%a)",
+                   "%c: float32[6, 8] = mul(%b, %y)", "%d: float32[6, 8] = softmax(%c, -1)",
+                   "%e: float32[6, 8] = neg(%d)", outputs="%e")
+    program = agree(graph, two())
+    assert "group[exp mul](%a, %y) in %a" in str(program) and "neg(%d) in %d" in str(program)
+    assert program.peak == 2 * 6 * 8 * 4
+
+
+def test_inputs_constants_and_outputs_are_not_written_over():
+    graph = parsed("%n: float32[6, 8] = neg(%x)", "%s: float32[6, 8] = softmax(%n, -1)",
+                   "%e: float32[6, 8] = exp(%s)", "%t: float32[6, 8] = softmax(%e, -1)",
+                   outputs="%s, %t, %s, %x")
+    inputs = two()
+    program = agree(graph, inputs)
+    assert " in %" not in str(program)
+    out = program.run(inputs)
+    assert out[0] is out[2] and out[3] is inputs[0]
+
+
+def test_a_storage_dies_with_its_last_view():
+    graph = parsed("%a: float32[6, 8] = softmax(%x, -1)", "%v: float32[8, 6] by [1, 8] = t(%a)",
+                   "%b: float32[6, 8] = neg(%a)", "%c: float32[8, 6] = softmax(%v, 0)", outputs="%b, %c")
+    program = agree(graph, two())
+    assert "neg(%a) in" not in str(program)  # %v still looks at it
+    assert program.peak == 3 * 6 * 8 * 4
+
+
+def test_the_peak_counts_what_is_alive_together():
+    lines = ["%v0: float32[6, 8] = softmax(%x, -1)"]
+    lines += [f"%v{i}: float32[6, 8] = softmax(%v{i - 1}, -1)" for i in range(1, 20)]
+    assert agree(parsed(*lines, outputs="%v19"), two()).peak == 2 * 6 * 8 * 4
+    assert agree(parsed(*lines, outputs="%v19, %v3, %v7"), two()).peak == 4 * 6 * 8 * 4
+
+
+def test_what_a_run_holds_is_at_most_the_peak():
+    graph, _ = record(lambda x, w: ((x @ w).relu() @ w).softmax(-1).exp() @ w, torch.randn(256, 256),
+                      torch.randn(256, 256))
+    program = graph.program()
+    inputs = [torch.randn(256, 256), torch.randn(256, 256)]
+    program.run(inputs)
+    assert 256 * 256 * 4 * 2 <= program.peak <= 256 * 256 * 4 * 3
+
+
+# --- writes ---
+
+def test_writes_keep_their_places():
+    graph = parsed("%a: float32[6, 8] = add(%x, %y)", "%b: float32[6, 8] = mul_(%x, %y)",
+                   "%c: float32[6, 8] = add(%x, %y)", "%v: float32[3, 8] = slice.Tensor(%a, start=1, end=4)",
+                   "%w: float32[3, 8] = zero_(%v)", "%d: float32[6, 8] = exp(%a)", outputs="%c, %d, %b")
+    inputs = two()
+    agree(graph, inputs)
+    assert graph.program().run(inputs)[2] is inputs[0]
+
+
+def test_writing_counts_a_version_as_eager_does():
+    graph = parsed("%b: float32[6, 8] = mul_(%x, %y)", outputs="%b")
+    x, y = two()
+    graph.program().run([x, y])
+    assert x._version == 1
+    leaf = torch.randn(6, 8, requires_grad=True)
+    graph.program().run([leaf, y])  # as under no_grad
+    assert leaf._version == 1 and leaf.grad_fn is None
+
+
+def test_an_output_that_views_an_input_has_its_base():
+    graph, _ = record(lambda x: x.t()[1:], torch.randn(4, 4))
+    x = torch.randn(4, 4)
+    out, = graph.program().run([x])
+    assert out._base is x
+    out.zero_()
+    assert x[:, 1:].eq(0).all() and not x[:, 0].eq(0).any()
+
+
+# --- the rest ---
+
+def test_choices_run_one_branch():
+    graph = parsed("%p: bool[] = any(%y)", "%a: float32[6, 8] = softmax(%x, -1)",
+                   "%r: float32[6, 8], %q: float32[6, 8] = if %p {", "  %b: float32[6, 8] = exp(%a)",
+                   "  %c: float32[6, 8] = neg(%b)", "  return %c, %x", "} else {", "  %d: float32[6, 8] = mul(%a, %a)",
+                   "  return %d, %a", "}", "%z: float32[6, 8] = sub(%r, %q)", outputs="%r, %z")
+    program = agree(graph, two())
+    agree(graph, [torch.randn(6, 8), torch.zeros(6, 8)], program)
+
+
+def test_lists_of_tensors_in_and_out():
+    graph, _ = record(lambda x, y: torch.cat([t * 2 for t in x.split(2)] + [y, x.chunk(3)[1]]).sum(1), *two())
+    agree(graph, two())
+
+
+def test_inputs_of_another_kind_are_refused():
+    program = record(lambda x: (x * 2).exp(), torch.randn(4))[0].program()
+    for wrong in (torch.randn(5), torch.randn(4, dtype=torch.float64), torch.randn(8)[::2], torch.randn(4, 1)):
+        with pytest.raises(RuntimeError, match="%.* is not what the program was made for"):
+            program.run([wrong])
+    with pytest.raises(TypeError, match="the program takes 1 inputs, not 2"):
+        program.run([torch.randn(4), torch.randn(4)])
+    assert program.run([torch.randn(4, requires_grad=True)])[0].grad_fn is None
+
+
+def test_an_error_in_the_middle_leaves_nothing_behind():
+    graph = parsed("%a = softmax(%x, -1)", "%i: int64[1] = constant(9)", "%b = index_select(%a, 0, %i)",
+                   outputs="%b")
+    program = graph.program()
+    for _ in range(3):
+        with pytest.raises(IndexError):
+            program.run(two())
+
+
+def test_a_training_step_keeps_its_bits():
+    net = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                        nn.Linear(16, 3))
+    weights = [p.detach().clone() for p in net.parameters()]
+
+    def step(x, t, *params):
+        leaves = [p.detach().requires_grad_() for p in params]
+        h = F.max_pool2d(F.conv2d(x, leaves[0], leaves[1]).relu(), 2).flatten(1)
+        loss = F.cross_entropy(F.linear(h, leaves[4], leaves[5]), t)
+        with torch.no_grad():
+            grads = torch.autograd.grad(loss, [leaves[0], leaves[1], leaves[4], leaves[5]])
+            return (loss, *(g * 2 for g in grads))
+    inputs = [torch.randn(5, 1, 6, 6), torch.randint(0, 3, (5,)), *weights]
+    graph, want = record(step, *inputs, parts=True)
+    program = graph.program()
+    for _ in range(2):
+        assert all(torch.equal(a, b) for a, b in zip(program.run(inputs), want))
+        program.wait(FINE)
+
+
+VIEWS = [lambda x: x.t().contiguous().t(), lambda x: x.flip(0), lambda x: x.t().t(), lambda x: x.contiguous().view(-1).view(9, 9),
+         lambda x: x[:, 1:2].expand(9, 9), lambda x: x.reshape(27, 3).reshape(9, 9), lambda x: x.transpose(0, 1),
+         lambda x: x.contiguous(), lambda x: torch.cat([x[4:], x[:4]]), lambda x: torch.stack(x.unbind(1)),
+         lambda x: x.narrow(0, 0, 9), lambda x: x.detach()]
+WRITES = [lambda x: x.clone().add_(1), lambda x: x.clone().t_(), lambda x: _zero_row(x.clone()),
+          lambda x: x.clone().mul_(x), lambda x: x.neg().relu_()]
+
+
+def _zero_row(x):
+    x[1].zero_()
+    return x
+
+
+def random_function(r):
+    def kind():
+        return r.choices([BINARY, UNARY, BARRIER, VIEWS, WRITES], [4, 5, 2, 3, 1])[0]
+    plan = [(r.choice(kind()), r.randrange(99), r.randrange(99)) for _ in range(r.randrange(3, 24))]
+    outputs = [r.randrange(99) for _ in range(3)]
+
+    def f(*inputs):
+        values = list(inputs)
+        for fn, i, k in plan:
+            a, b = values[-1 - i % len(values)], values[-1 - k % len(values)]
+            values.append(fn(a, b) if fn in BINARY else fn(a.expand(9, 9)))
+        return tuple(values[len(inputs):][i % len(plan)] for i in outputs)
+    return f
+
+
+def random_inputs():
+    return [torch.randn(9, 9), torch.randn(9, 9), torch.randn(9), torch.randn(9, 1), torch.randn(())]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs_keep_their_bits(seed):
+    r = random.Random(seed)
+    for _ in range(25):
+        graph, _ = record(random_function(r), *random_inputs(), parts=r.random() < 0.5)
+        program = agree(graph, random_inputs())
+        agree(graph, random_inputs(), program)
+
+
+def test_random_programs_keep_their_bits_by_native_code():
+    r = random.Random(100)
+    for _ in range(4):
+        graph, _ = record(random_function(r), *random_inputs(), parts=True)
+        program = graph.program()
+        assert program.wait(FINE) == program.groups
+        agree(graph, random_inputs(), program)
+
+
+def test_several_threads_run_one_program():
+    r = random.Random(7)
+    for _ in range(3):
+        graph, _ = record(random_function(r), *random_inputs(), parts=True)
+        program, wrong = graph.program(), []
+
+        def work():
+            for _ in range(20):
+                inputs = random_inputs()
+                with torch.no_grad():
+                    ok = all(same(a, b) for a, b in zip(graph.run([x.clone() for x in inputs]), program.run(inputs)))
+                if not ok:
+                    wrong.append(inputs)
+        workers = [threading.Thread(target=work) for _ in range(4)]
+        [w.start() for w in workers]
+        [w.join() for w in workers]
+        assert not wrong
+
+
+def test_a_long_program_has_few_slots():
+    lines = ["%v0: float32[8] = cumsum(%x, 0)"] + [f"%v{i}: float32[8] = cumsum(%v{i - 1}, 0)" for i in range(1, 5000)]
+    graph = parsed(*lines, outputs="%v4999", inputs="%x: float32[8]")
+    program = graph.program()
+    assert str(program).rstrip().rsplit("\n", 1)[1].startswith("3 slots")
+    agree(graph, [torch.randn(8)], program)
