@@ -246,19 +246,3 @@ void cr_garg_each(const cr_garg *a, void (*fn)(void *context, cr_gvalue *v), voi
     for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
         cr_garg_each(&a->list[i], fn, context);
 }
-
-bool cr_gnode_has_effect(const cr_gnode *n)
-{
-    for (int k = 0; k < cr_gnode_blocks(n); k++)
-        for (size_t i = 0; i < n->block[k]->len; i++)
-            if (cr_gnode_has_effect(n->block[k]->at[i]))
-                return true;
-    if (n->kind != CR_GNODE_CALL)
-        return false;
-    if (n->op->words & CR_WORD_RANDOM)
-        return true;
-    for (int i = 0; i < n->arg_count; i++)
-        if (n->op->param[i].written)
-            return true;
-    return false;
-}

@@ -158,13 +158,20 @@ enum { CR_GRAPH_FOLD_BYTES = 1 << 16 };
 cr_graph *cr_graph_fold(const cr_graph *g);
 /* Rewrites that are exact for every value, -0, infinities and NaN included. */
 cr_graph *cr_graph_simplify(const cr_graph *g);
-/* The call that picks pass `name`: "dead", "common", "fold" or "simplify"; NULL: no such pass. */
+/* Without writes, but for copies to inputs and constants at the end, and draws: see
+ * functional.c.  The bits are those of the graph as it was; inputs must not share memory. */
+cr_graph *cr_graph_functional(const cr_graph *g);
+/* The pass called "dead", "common", "fold", "simplify" or "functional"; NULL: no such pass. */
 typedef cr_graph *(*cr_graph_pass)(const cr_graph *g);
 cr_graph_pass cr_graph_find_pass(const char *name);
 
 /* --- facts about nodes --- */
 /* The node writes an argument, or draws random numbers: it stays and keeps its place. */
 bool cr_gnode_has_effect(const cr_gnode *n);
+/* The node, or one in its blocks, writes elements or sizes of an argument. */
+bool cr_gnode_writes(const cr_gnode *n);
+/* The entry, or one that it calls, draws random numbers. */
+bool cr_op_draws(const cr_op *op);
 
 /* --- running --- */
 /* Calls the nodes in order through all stages.  `input` is borrowed; output[k] is owned by the

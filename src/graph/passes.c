@@ -1,33 +1,11 @@
-/* Passes that remove and merge: dead nodes, common subexpressions, constants, exact rewrites.
+/* Passes that remove and merge: dead nodes, common subexpressions, constants.
  *
  * Where a graph writes to tensors, values that are equal when they are made may differ later:
- * such a graph is left as it is by all but the first. */
+ * all but the first leave such a graph as it is, unless it only copies to inputs and constants at
+ * its end, as functional.c has it. */
 #include "graph/rewrite.h"
 #include "base/map.h"
 #include <string.h>
-
-static bool writes_somewhere(const cr_gblock *b)
-{
-    for (size_t i = 0; i < b->len; i++) {
-        const cr_gnode *n = b->at[i];
-        for (int k = 0; n->kind == CR_GNODE_CALL && k < n->arg_count; k++)
-            if (n->op->param[k].written)
-                return true;
-        for (int k = 0; k < cr_gnode_blocks(n); k++)
-            if (writes_somewhere(n->block[k]))
-                return true;
-    }
-    return false;
-}
-
-/* What leaves the graph stays a tensor of its own: the caller may write to it. */
-static bool is_output(const cr_graph *g, const cr_gvalue *v)
-{
-    for (int i = 0; i < g->body->output_count; i++)
-        if (g->body->output[i].tag == CR_TENSOR && g->body->output[i].value == v)
-            return true;
-    return false;
-}
 
 /* --- dead nodes --- */
 
@@ -82,6 +60,8 @@ cr_graph *cr_graph_dead(const cr_graph *g)
 typedef struct {
     const cr_graph *g;
     cr_graph *out;
+    cr_owners owners;
+    size_t at;
     cr_map seen;
     cr_text key;
 } call_table;
@@ -117,7 +97,7 @@ static bool share(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     call_table *c = w->context;
     cr_gnode *old;
 
-    if (n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n))
+    if (cr_owners_past(&c->owners, w, to, &c->at) || n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n))
         return false;
     c->key.len = 0;
     put_bytes(&c->key, &to, sizeof to);
@@ -126,9 +106,8 @@ static bool share(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
         put_arg(w, &c->key, &n->arg[i]);
     cr_session_check(w->to->session, cr_text_status(&c->key));
     old = cr_map_get(&c->seen, c->key.at, c->key.len);
-    for (int k = 0; old && k < n->result_count; k++)
-        if (is_output(c->g, n->result[k]))
-            return false;
+    if (old && cr_owners_has(&c->owners, n))
+        return false;
     if (!old) {
         old = cr_rewrite_copy(w, to, n);
         cr_session_check(w->to->session, cr_map_set(&c->seen, c->key.at, c->key.len, old));
@@ -150,7 +129,7 @@ static void run_common(cr_session *s, void *context)
 cr_graph *cr_graph_common(const cr_graph *g)
 {
     call_table c = {.g = g, .out = (cr_graph *)(uintptr_t)g};
-    cr_status st = writes_somewhere(g->body) ? CR_OK : cr_session_run(g->session, run_common, &c);
+    cr_status st = cr_owners_find(&c.owners, g) ? cr_session_run(g->session, run_common, &c) : CR_OK;
 
     cr_map_drop(&c.seen);
     cr_text_drop(&c.key);
@@ -160,11 +139,18 @@ cr_graph *cr_graph_common(const cr_graph *g)
 
 /* --- constants --- */
 
+typedef struct {
+    cr_owners owners;
+    size_t at;
+} folding;
+
+/* A constant that nothing writes. */
 static bool is_constant(const cr_rewrite *w, const cr_garg *a)
 {
     if (a->tag == CR_TENSOR) {
         const cr_gvalue *v = w->now[a->value->id];
-        return v->by && v->by->kind == CR_GNODE_CONSTANT && !v->by->constant->requires_grad;
+        return v->by && v->by->kind == CR_GNODE_CONSTANT && !v->by->constant->requires_grad &&
+               !((const folding *)w->context)->owners.own[a->value->id];
     }
     for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
         if (!is_constant(w, &a->list[i]))
@@ -215,7 +201,9 @@ static cr_tensor *compute(const cr_rewrite *w, const cr_gnode *n)
 
 static bool fold(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 {
-    cr_tensor *t = may_fold(w, n) ? compute(w, n) : NULL;
+    folding *f = w->context;
+    bool past = cr_owners_past(&f->owners, w, to, &f->at);
+    cr_tensor *t = !past && may_fold(w, n) && !cr_owners_has(&f->owners, n) ? compute(w, n) : NULL;
 
     if (!t || t->numel * (int64_t)cr_dtype_size((cr_dtype)t->dtype) > CR_GRAPH_FOLD_BYTES) {
         cr_drop(t);
@@ -228,72 +216,10 @@ static bool fold(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 
 cr_graph *cr_graph_fold(const cr_graph *g)
 {
-    cr_rewrite w = {.from = g, .node = fold};
+    folding f = {.at = 0};
+    cr_rewrite w = {.from = g, .node = fold, .context = &f};
 
-    return writes_somewhere(g->body) ? (cr_graph *)(uintptr_t)g : cr_rewrite_run(&w);
-}
-
-/* --- exact rewrites --- */
-
-/* x op 1 or x op 0 that gives x for every x of x's own type. */
-static bool gives_first(const cr_gnode *n)
-{
-    const char *name = n->op->name;
-    const cr_garg *a = n->arg;
-
-    if (n->arg_count < 2 || a[0].tag != CR_TENSOR || a[1].tag != CR_NUMBER || a[1].number.category == CR_CAT_COMPLEX)
-        return false;
-    double y = cr_scalar_as_double(a[1].number);
-    if (!strcmp(name, "mul") || !strcmp(name, "div") || !strcmp(name, "pow"))
-        return y == 1 && (strcmp(name, "div") || n->arg_count == 2 || a[2].tag == CR_NONE);
-    return !strcmp(name, "sub") && y == 0 && !__builtin_signbit(y);
-}
-
-static bool same_type(const cr_gtype *a, const cr_gtype *b)
-{
-    return a->known && b->known && a->dtype == b->dtype && a->device == b->device && a->ndim == b->ndim &&
-           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) && !a->stride && !b->stride;
-}
-
-/* neg(neg(x)), logical_not twice on bools and the like: the value that comes back. */
-static cr_gvalue *undone(const cr_rewrite *w, const cr_gnode *n)
-{
-    static const char *const inverse[] = {"neg", "conj", "bitwise_not"};
-    cr_gnode *by;
-
-    if (n->arg_count != 1 || n->arg[0].tag != CR_TENSOR)
-        return NULL;
-    by = w->now[n->arg[0].value->id]->by;
-    if (!by || by->kind != CR_GNODE_CALL || by->op != n->op)
-        return NULL;
-    for (size_t i = 0; i < CR_LEN(inverse); i++)
-        if (!strcmp(n->op->name, inverse[i]))
-            return by->arg[0].tag == CR_TENSOR ? by->arg[0].value : NULL;
-    return NULL;
-}
-
-static bool simplify(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
-{
-    cr_gvalue *same = NULL;
-
-    (void)to;
-    if (n->kind != CR_GNODE_CALL || n->result_count != 1 || is_output(w->from, n->result[0]))
-        return false;
-    if (gives_first(n))
-        same = w->now[n->arg[0].value->id];
-    else
-        same = undone(w, n);
-    if (!same || !same_type(&same->type, &n->result[0]->type))
-        return false;
-    w->now[n->result[0]->id] = same;
-    return true;
-}
-
-cr_graph *cr_graph_simplify(const cr_graph *g)
-{
-    cr_rewrite w = {.from = g, .node = simplify};
-
-    return writes_somewhere(g->body) ? (cr_graph *)(uintptr_t)g : cr_rewrite_run(&w);
+    return cr_owners_find(&f.owners, g) ? cr_rewrite_run(&w) : (cr_graph *)(uintptr_t)g;
 }
 
 /* --- by name --- */
@@ -306,7 +232,8 @@ cr_graph_pass cr_graph_find_pass(const char *name)
     } passes[] = {{"dead", cr_graph_dead},
                   {"common", cr_graph_common},
                   {"fold", cr_graph_fold},
-                  {"simplify", cr_graph_simplify}};
+                  {"simplify", cr_graph_simplify},
+                  {"functional", cr_graph_functional}};
 
     for (size_t i = 0; i < CR_LEN(passes); i++)
         if (!strcmp(passes[i].name, name))

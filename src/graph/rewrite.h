@@ -22,4 +22,17 @@ cr_gvalue *cr_rewrite_value(void *rewrite, cr_gvalue *v);
 /* Appends a copy of `n` with new values. */
 cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n);
 
+/* --- what must stay a tensor of its own (owner.c) --- */
+typedef struct {
+    bool *own;  /* by value id */
+    size_t end; /* the node that writes first */
+} cr_owners;
+/* False where the graph writes otherwise than functional.c leaves it: copies to inputs and
+ * constants. */
+bool cr_owners_find(cr_owners *o, const cr_graph *g);
+/* A result of the node is one of them. */
+bool cr_owners_has(const cr_owners *o, const cr_gnode *n);
+/* Whether a rewrite has come to the first write; *at counts the nodes of the graph's body. */
+bool cr_owners_past(const cr_owners *o, const cr_rewrite *w, const cr_gblock *to, size_t *at);
+
 #endif

@@ -200,7 +200,9 @@ enum {
     CR_WORD_THREADS = 2,     /* bits may depend on the thread count */
     CR_WORD_NO_ALIAS = 4,    /* tests: no aliased arguments */
     CR_WORD_NO_PROMOTE = 8,  /* arguments must have one dtype */
-    CR_WORD_INPLACE = 16     /* an extern kernel that may be given self as its result */
+    CR_WORD_INPLACE = 16,    /* an extern kernel that may be given self as its result */
+    CR_WORD_UPDATES = 32     /* writes running_mean and running_var, which its schema (torch's)
+                                does not mark, when its first bool says so */
 };
 
 /* Reads table text into records, adding to those read before.  `file` names it in

@@ -107,7 +107,8 @@ static cr_status read_exceptions(lexer *x, cr_op *op)
                                  {"threads", CR_WORD_THREADS},
                                  {"no_alias", CR_WORD_NO_ALIAS},
                                  {"no_promote", CR_WORD_NO_PROMOTE},
-                                 {"inplace", CR_WORD_INPLACE}};
+                                 {"inplace", CR_WORD_INPLACE},
+                                 {"updates", CR_WORD_UPDATES}};
     return read_words(x, words, CR_LEN(words), &op->words);
 }
 

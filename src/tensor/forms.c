@@ -198,6 +198,29 @@ static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
     return cr_tensor_set_geometry(out, &g);
 }
 
+static cr_status call_on(const char *name, cr_tensor *out, cr_value arg)
+{
+    cr_value result;
+
+    CR_TRY(cr_call_named(name, (cr_value[]){cr_of_tensor(out), arg}, 2, &result));
+    cr_drop_values(&result, 1);
+    return CR_OK;
+}
+
+/* The same by calls, which a recorder sees. */
+static cr_status deliver_by_calls(cr_tensor *made, cr_tensor *out)
+{
+    if (out->ndim != made->ndim ||
+        memcmp(out->size, made->size, made->ndim * sizeof *out->size))
+        CR_TRY(call_on("resize_", out, cr_of_ints(made->size, made->ndim)));
+    return call_on("copy_", out, cr_of_tensor(made));
+}
+
+static bool is_captured(void)
+{
+    return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE);
+}
+
 static cr_status deliver(const cr_value *made, cr_tensor *out)
 {
     if (out->device != made->t->device)
@@ -209,17 +232,31 @@ static cr_status deliver(const cr_value *made, cr_tensor *out)
                        cr_dtype_infos[made->t->dtype].legacy,
                        cr_dtype_infos[out->dtype].legacy);
     CR_TRY(check_target(out));
+    if (is_captured())
+        return deliver_by_calls(made->t, out);
     CR_TRY(fit_target(out, made->t));
     CR_TRY(copy_into(out, made->t));
     out->storage->version++;
     return CR_OK;
 }
 
-cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
-                      cr_value *result)
+static cr_status call_and_deliver(const cr_op *op, const cr_value *arg, cr_tensor *const *out)
 {
     cr_value made[CR_MAX_RESULTS];
     cr_status st = CR_OK;
+
+    CR_TRY(cr_call(op, arg, made));
+    for (int k = 0; !st && k < op->result_count; k++)
+        st = deliver(&made[k], out[k]);
+    cr_drop_values(made, op->result_count);
+    return st;
+}
+
+cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                      cr_value *result)
+{
+    cr_status st;
+    uint32_t was;
     bool recording = !cr_thread.no_grad;
 
     for (int k = 0; k < op->result_count; k++)
@@ -228,10 +265,10 @@ cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *ou
                            "%s(): functions with out=... arguments don't support automatic "
                            "differentiation, but one of the arguments requires grad.",
                            op->name);
-    CR_TRY(cr_call_below(CR_STAGE_AUTOGRAD, op, arg, made));
-    for (int k = 0; !st && k < op->result_count; k++)
-        st = deliver(&made[k], out[k]);
-    cr_drop_values(made, op->result_count);
+    was = cr_thread.exclude;
+    cr_thread.exclude = was | (CR_STAGE_BIT(FAKE) - 1 - CR_STAGE_BIT(CAPTURE));
+    st = call_and_deliver(op, arg, out);
+    cr_thread.exclude = was;
     for (int k = 0; !st && k < op->result_count; k++)
         result[k] = cr_of_tensor(cr_keep(out[k]));
     return st;

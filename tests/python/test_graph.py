@@ -287,3 +287,131 @@ def test_a_pass_over_a_long_graph_is_linear():
     lines = ["%v0 = neg(%x)"] + [f"%v{k} = {'neg' if k % 2 else 'exp'}(%v{k - 1})" for k in range(1, n)]
     graph = build(lines, [f"%v{n - 1}", "%x", "%y"])
     assert len(graph.apply("dead").apply("common").nodes()) == n
+
+
+# --- functionalization ---
+
+def check_functional(f, *inputs, parts=True, left=None):
+    """Records f, and runs the record and its functional form on copies: equal bits, strides, aliases, draws."""
+    graph, _ = record(f, *[x.clone() for x in inputs], parts=parts)
+    functional = graph.apply("functional")
+    found = []
+    for g in (graph, functional):
+        torch.manual_seed(11)
+        args = [x.clone() for x in inputs]
+        with torch.no_grad():
+            out = g.run(args)
+        tensors = [*out, *args]
+        found.append((tensors, [[a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() for a in tensors]
+                                for b in tensors], torch.rand(1)))
+    (a, shared, drawn), (b, shared_too, drawn_too) = found
+    assert all(same(x, y) and x.stride() == y.stride() for x, y in zip(a, b)), str(functional)
+    assert shared == shared_too and torch.equal(drawn, drawn_too)
+    draws = {"normal_", "uniform_", "bernoulli_", "dropout_"}
+    names = [name for name in operators(functional) if name not in draws]
+    writes = [name for name in names if name and name.endswith("_")]
+    if left is None:
+        assert all(name == "copy_" for name in writes), str(functional)
+    else:
+        assert writes == left
+    return functional
+
+
+def with_index(x, y):
+    x[1:, ::2] = y[:3, :1] * 2
+    x[0, 0] += 1
+    x.t()[1].exp_()
+    return x.sum(0), x[1]
+
+
+def with_out(x, y):
+    z = torch.empty(0)
+    torch.mul(x, y, out=z)
+    torch.add(x, z, out=y)
+    torch.cumsum(y, 0, out=z)
+    return z, y
+
+
+def with_norm(x, mean):
+    var = torch.ones(4)
+    return F.batch_norm(x, mean[0], var, training=True), var
+
+
+def with_draws(x, y):
+    x.normal_()
+    F.dropout(y, 0.5, True, inplace=True)
+    z = torch.rand(4)
+    x[0].uniform_(2, 3)
+    return x * z, y.bernoulli_(0.25)
+
+
+def with_aliases(x, y):
+    z = torch.zeros(4, 4)
+    a, b = z.unbind()[0], z.view(16)[4:8]
+    a.add_(x[0])
+    b.copy_(a)
+    z.t_().mul_(y)
+    w = torch.empty_like(x).copy_(x)
+    x.zero_()
+    return a, z, w, x[2], y, z.diagonal()
+
+
+def with_types(x, y):
+    i = torch.arange(16).view(4, 4)
+    i.copy_(x * 10)
+    i[:, 1].add_(7)
+    m = i > 3
+    m.logical_xor_(y > 0)
+    c = torch.view_as_complex(x.view(4, 2, 2))
+    c.mul_(2j)
+    x.view(torch.int32).bitwise_and_(-2)
+    return i, m, x
+
+
+@pytest.mark.parametrize("f", [with_index, with_out, with_draws, with_aliases, with_norm])
+def test_writes_become_values_and_copies_at_the_end(f):
+    torch.manual_seed(6)
+    check_functional(f, torch.randn(4, 4), torch.randn(4, 4))
+
+
+def test_views_of_other_dtypes_stay_or_are_made_again():
+    torch.manual_seed(6)
+    check_functional(with_types, torch.randn(4, 4), torch.randn(4, 4), left=["mul_", "bitwise_and_"])
+
+
+def test_what_a_closed_over_tensor_becomes_is_copied_back():
+    total = torch.zeros(3)
+
+    def f(x):
+        total.add_(x)
+        return total * 2
+    graph, _ = record(f, torch.ones(3))
+    functional = graph.apply("functional").apply("fold").apply("dead")
+    assert torch.equal(functional.run([torch.ones(3)])[0], torch.full((3,), 4.0))
+    assert total.tolist() == [2, 2, 2]
+
+
+def test_a_training_step_is_functional_but_for_what_it_keeps():
+    net, _, x, t = make_step(lambda p: torch.optim.SGD(p, lr=0.1))
+    moments = [torch.zeros_like(p) for p in net.parameters()]
+
+    def step(x, t, *params):
+        loss = F.cross_entropy(net(x), t)
+        grads = torch.autograd.grad(loss, params)
+        with torch.no_grad():
+            for p, m, g in zip(params, moments, grads):
+                p.sub_(m.mul_(0.9).add_(g), alpha=0.1)
+        return loss.detach()
+    graph, _ = record(step, x, t, *net.parameters(), parts=True)
+    functional = graph.apply("functional").apply("common").apply("simplify").apply("dead")
+    body = operators(functional)
+    assert body[-8:] == ["copy_"] * 8 and not any(name and name.endswith("_") for name in body[:-8])
+    params = list(net.parameters())
+    with torch.no_grad():
+        start = [p.clone() for p in [*params, *moments]]
+        a = functional.run([x, t, *params])[0]
+        after = [p.clone() for p in [*params, *moments]]
+        for p, q in zip([*params, *moments], start):
+            p.copy_(q)
+    assert torch.equal(a, step(x, t, *params))
+    assert all(torch.equal(p, q) for p, q in zip([*params, *moments], after))

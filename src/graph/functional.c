@@ -1,0 +1,1193 @@
+/* Functionalization: nodes that write become nodes that compute.
+ *
+ * The graph is first called on tensors without bytes, which share storages as the real ones
+ * will: a *region* is such a storage, an *object* a tensor over it - the base that covers it, or
+ * a view that a node made of another object.  A region's elements are in one value at a time,
+ * that of its base.  A write becomes the node that computes the written elements; written through
+ * a view, they go back into the view's base by the inverse view or a scatter; other views are
+ * made again from the new base when somebody reads them.  What became of an input (or of a
+ * constant, which belongs to the program) is copied back at the end, and outputs that share its
+ * memory are made of it after that.
+ *
+ * Every value has the sizes and strides of the tensor it stands for, as bits may depend on them.
+ * Where this cannot be kept, or an entry has no functional twin, the regions concerned stay as
+ * recorded: nodes that write them are copied in place and in order, and the walk begins again. */
+#include "graph/rewrite.h"
+#include "tensor/geometry.h"
+#include <string.h>
+
+typedef struct object object;
+
+typedef struct region {
+    cr_storage *storage;
+    object *base;
+    cr_gvalue *home;    /* the input or constant whose memory it is; NULL: the graph's own */
+    bool written;       /* some node changes elements of it */
+    bool stays;         /* ... and does so after the pass, too */
+    /* while the new graph is made */
+    cr_gvalue *now;     /* the base's elements */
+    struct region *lender; /* ... which this other region held first, or NULL */
+    struct region *memory; /* ... and which are elements of this one's home */
+    unsigned version;   /* counts the writes */
+    size_t order;       /* with a home: which copy back it is */
+} region;
+
+struct object {
+    cr_tensor *t; /* borrowed from the walk; its sizes and strides stay */
+    region *in;
+    object *from; /* a view: of this object ... */
+    const cr_op *op; /* ... by this entry and the arguments of this node */
+    const cr_gnode *view;
+    int index;
+    object *became; /* the same tensor after transpose_ and the like */
+    cr_gvalue *value;
+    unsigned version; /* of the region, when `value` was made */
+    bool aliases;     /* `value` is the view itself, not what was written to it */
+};
+
+/* What is known of a node. */
+typedef struct {
+    object *turned; /* the object that its first argument becomes */
+    bool writes;    /* elements */
+    bool resized;   /* an empty base gets sizes */
+} node_fact;
+
+typedef struct {
+    const cr_graph *g;
+    cr_session *s;
+    cr_graph *out;
+    object **of;       /* by value id; NULL: no tensor */
+    cr_gvalue **plain; /* by value id: its copy, where its region is not rewritten */
+    node_fact *fact;   /* by node */
+    struct {
+        size_t len, cap;
+        cr_tensor **at;
+    } made; /* counted */
+    struct {
+        size_t len, cap;
+        region **at;
+    } regions;
+    struct {
+        size_t len, cap;
+        region **at;
+    } changed; /* regions with a home, in the order of their first write */
+    cr_arena room;
+    bool again;    /* a region stays, as was found on the way */
+    bool give_up;  /* the graph stays as it is */
+    const char *source;
+} walk;
+
+static object *resolve(object *o)
+{
+    while (o && o->became)
+        o = o->became;
+    return o;
+}
+
+static object *object_of(const walk *x, const cr_gvalue *v) { return resolve(x->of[v->id]); }
+
+static bool is_rewritten(const region *r) { return r->written && !r->stays; }
+
+/* --- the first walk: who shares memory with whom, and who writes --- */
+
+static void own(walk *x, cr_tensor *t)
+{
+    CR_PUSH(x->s, &x->made, t);
+}
+
+static region *region_new(walk *x, cr_tensor *t)
+{
+    region *r = CR_NEW(x->s, region);
+
+    r->storage = t->storage;
+    CR_PUSH(x->s, &x->regions, r);
+    return r;
+}
+
+static object *object_new(walk *x, cr_tensor *t, region *r)
+{
+    object *o = CR_NEW(x->s, object);
+
+    o->t = t;
+    o->in = r;
+    o->aliases = true;
+    if (!r->base)
+        r->base = o;
+    return o;
+}
+
+/* A tensor without bytes of that type, and its object. */
+static object *fake_of(walk *x, const cr_gtype *type)
+{
+    cr_tensor *t = NULL;
+
+    if (!type->known)
+        return NULL;
+    if (type->stride)
+        cr_session_check(x->s, cr_tensor_new_strided(&t, (cr_dtype)type->dtype, CR_META, type->ndim, type->size,
+                                                     type->stride));
+    else
+        cr_session_check(x->s, cr_tensor_new(&t, (cr_dtype)type->dtype, CR_META, type->ndim, type->size));
+    own(x, t);
+    return object_new(x, t, region_new(x, t));
+}
+
+static cr_value load(walk *x, const cr_garg *a)
+{
+    cr_value v = {.tag = a->tag, .len = a->len};
+    cr_value *list;
+
+    if (a->tag == CR_TENSOR)
+        return cr_of_tensor(object_of(x, a->value) ? object_of(x, a->value)->t : NULL);
+    if (a->tag != CR_TENSORS && a->tag != CR_NUMBERS) {
+        memcpy(&v.number, &a->number, sizeof a->number); /* the largest member */
+        return v;
+    }
+    list = cr_arena_get(&x->room, a->len * sizeof *list + 1);
+    if (!list)
+        cr_bail(x->s, CR_MEMORY, "out of memory");
+    for (uint32_t i = 0; i < a->len; i++)
+        list[i] = load(x, &a->list[i]);
+    v.list = list;
+    return v;
+}
+
+static void load_all(walk *x, const cr_gnode *n, cr_value *arg)
+{
+    bool tensors = false;
+
+    for (int i = 0; i < n->arg_count; i++) {
+        arg[i] = load(x, &n->arg[i]);
+        tensors |= arg[i].tag == CR_TENSOR || arg[i].tag == CR_TENSORS;
+    }
+    /* Whatever is made, it is made without bytes, and nothing is drawn. */
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->op->param[i].type == CR_T_DEVICE && (arg[i].tag == CR_DEVICE_VAL || !tensors))
+            arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = CR_META};
+}
+
+typedef void (*object_fn)(walk *x, object *o, void *context);
+
+static void each_object(walk *x, const cr_garg *a, object_fn fn, void *context)
+{
+    if (a->tag == CR_TENSOR && object_of(x, a->value))
+        fn(x, object_of(x, a->value), context);
+    for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
+        each_object(x, &a->list[i], fn, context);
+}
+
+static void note_written(walk *x, object *o, void *written)
+{
+    (void)x;
+    o->in->written = true;
+    *(bool *)written = true;
+}
+
+/* Marks and versions say what was written: fakes run the code that counts versions. */
+static void note_update(walk *x, object *o, void *written)
+{
+    if (o->in->version != o->in->storage->version)
+        note_written(x, o, written);
+    o->in->version = o->in->storage->version;
+}
+
+typedef struct {
+    const cr_tensor *t;
+    object *same, *shares;
+    int objects; /* how many there are */
+} search;
+
+static void look(walk *x, object *o, void *context)
+{
+    search *s = context;
+
+    (void)x;
+    s->objects++;
+    if (o->t == s->t)
+        s->same = o;
+    if (o->t->storage == s->t->storage && !s->shares)
+        s->shares = o;
+}
+
+static search search_args(walk *x, const cr_gnode *n, const cr_tensor *t)
+{
+    search s = {.t = t};
+
+    for (int i = 0; i < n->arg_count; i++)
+        each_object(x, &n->arg[i], look, &s);
+    return s;
+}
+
+/* Whether the node can be called again to make a view of what its first tensor has become. */
+static bool may_repeat(const cr_gnode *n, const search *s)
+{
+    return s->objects == 1 && !cr_gnode_has_effect(n) && strcmp(n->op->name, "as_strided");
+}
+
+static object *result_object(walk *x, const cr_gnode *n, int k, cr_tensor *t)
+{
+    search s = search_args(x, n, t);
+    object *o;
+
+    own(x, t);
+    if (s.same)
+        return s.same;
+    o = object_new(x, t, s.shares ? s.shares->in : region_new(x, t));
+    o->from = s.shares;
+    o->view = n;
+    o->op = n->op;
+    o->index = k;
+    if (s.shares && !may_repeat(n, &s))
+        o->in->stays = true;
+    return o;
+}
+
+/* NAME of NAME_ with the same parameters: computes what NAME_ writes, or the view that self
+ * becomes. */
+static const cr_op *twin_of(const cr_op *op)
+{
+    char name[64];
+    size_t n = strlen(op->name);
+
+    if (op->inplace_of)
+        return op->inplace_of;
+    if (n >= sizeof name || n < 2 || op->name[n - 1] != '_' || (op->words & CR_WORD_RANDOM))
+        return NULL;
+    memcpy(name, op->name, n - 1);
+    name[n - 1] = 0;
+    for (const cr_op *t = cr_ops_find(name); t; t = t->next) {
+        bool same = t->param_count == op->param_count && t->result_count == op->result_count;
+        for (int i = 0; same && i < t->param_count; i++)
+            same = t->param[i].type == op->param[i].type;
+        if (same)
+            return t;
+    }
+    return NULL;
+}
+
+/* self becomes another view of its storage. */
+static bool is_turn(const cr_op *op)
+{
+    const cr_op *twin = op->param_count && op->param[0].written && !op->inplace_of ? twin_of(op) : NULL;
+
+    return twin && twin->result[0].alias && strcmp(twin->name, "as_strided");
+}
+
+static bool changes_storage(const cr_op *op)
+{
+    return !strncmp(op->name, "set_", 4) || !strncmp(op->name, "resize_", 7) || !strcmp(op->name, "as_strided_");
+}
+
+/* out= with a tensor of no elements gives it sizes first: then it is a new tensor. */
+static bool may_resize(walk *x, const cr_gnode *n)
+{
+    object *o = object_of(x, n->arg[0].value);
+
+    if (strcmp(n->op->name, "resize_") || o->from || o->t->numel || o->in->home)
+        return false;
+    for (size_t i = 0; i < x->g->values; i++)
+        if (x->of[i] && x->of[i]->from == o)
+            return false;
+    return n->arg[2].tag == CR_NONE;
+}
+
+/* The object keeps its sizes and strides; a new one has those that its tensor gets. */
+static object *turn(walk *x, const cr_gnode *n)
+{
+    object *o = object_of(x, n->arg[0].value), *after;
+    cr_tensor *before;
+
+    if (o->in->home && o == o->in->base) {
+        x->give_up = true; /* the caller's tensor changes its sizes */
+        return NULL;
+    }
+    cr_session_check(x->s, cr_tensor_alias(&before, o->t));
+    own(x, before);
+    after = object_new(x, o->t, o->in);
+    o->t = before;
+    after->from = o;
+    after->view = n;
+    after->op = twin_of(n->op);
+    return after;
+}
+
+static void results_of(walk *x, const cr_gnode *n, const cr_value *result)
+{
+    const cr_value *list = result;
+    int count = n->op->result_count;
+
+    if (count == 1 && result[0].tag == CR_TENSORS) {
+        list = result[0].list;
+        count = (int)result[0].len;
+    }
+    for (int k = 0; k < count && k < n->result_count; k++)
+        if (list[k].tag == CR_TENSOR)
+            x->of[n->result[k]->id] = result_object(x, n, k, cr_keep(list[k].t));
+}
+
+/* A node whose sizes nobody knows before it runs: its results are as stated, and its own. */
+static void results_as_stated(walk *x, const cr_gnode *n)
+{
+    if (cr_gnode_writes(n))
+        x->give_up = true;
+    for (int k = 0; k < n->result_count; k++) {
+        if (!n->result[k]->type.known || n->op->result[n->op->result_count > 1 ? k : 0].alias)
+            x->give_up = true;
+        x->of[n->result[k]->id] = fake_of(x, &n->result[k]->type);
+    }
+}
+
+static void see_call(walk *x, const cr_gnode *n, node_fact *f)
+{
+    cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+    bool turns = is_turn(n->op);
+
+    if (n->op->param_count && n->op->param[0].written && changes_storage(n->op)) {
+        f->resized = may_resize(x, n);
+        x->give_up |= !f->resized;
+        turns = true;
+    }
+    load_all(x, n, arg);
+    if (turns && !x->give_up)
+        f->turned = turn(x, n);
+    if (x->give_up)
+        return;
+    if (cr_call(n->op, arg, result)) {
+        results_as_stated(x, n);
+        return;
+    }
+    if (f->turned) {
+        f->turned->in->version = f->turned->in->storage->version;
+        object_of(x, n->arg[0].value)->became = f->turned;
+        x->of[n->result[0]->id] = f->turned;
+        cr_drop_values(result, 1);
+        return;
+    }
+    results_of(x, n, result);
+    cr_drop_values(result, n->op->result_count);
+    for (int i = 0; i < n->arg_count; i++)
+        each_object(x, &n->arg[i], n->op->param[i].written ? note_written : note_update, &f->writes);
+    for (int i = 0; i < n->arg_count; i++)
+        each_object(x, &n->arg[i], note_update, &f->writes);
+}
+
+/* A constant's fake; constants of one storage are one region, which stays. */
+static void see_constant(walk *x, const cr_gnode *n)
+{
+    const cr_tensor *t = n->constant;
+    object *o = fake_of(x, &n->result[0]->type);
+
+    x->of[n->result[0]->id] = o;
+    o->in->home = n->result[0];
+    o->t->number = t->number;
+    for (size_t i = 0; i < x->g->constants.len; i++)
+        if (x->g->constants.at[i] != t && x->g->constants.at[i]->storage == t->storage)
+            o->in->stays = true;
+}
+
+static void see_graph(walk *x)
+{
+    const cr_gblock *b = x->g->body;
+
+    for (int i = 0; i < x->g->input_count; i++) {
+        object *o = x->of[x->g->input[i]->id] = fake_of(x, &x->g->input[i]->type);
+        if (!o) {
+            x->give_up = true;
+            return;
+        }
+        o->in->home = x->g->input[i];
+    }
+    for (size_t i = 0; i < b->len && !x->give_up; i++) {
+        if (b->at[i]->kind == CR_GNODE_CALL)
+            see_call(x, b->at[i], &x->fact[i]);
+        else if (b->at[i]->kind == CR_GNODE_CONSTANT)
+            see_constant(x, b->at[i]);
+        else
+            x->give_up = true;
+    }
+}
+
+/* --- making nodes --- */
+
+/* A value of the new graph with a tensor like the one it stands for. */
+typedef struct {
+    cr_gvalue *v;
+    cr_tensor *t; /* borrowed from the walk */
+} pair;
+
+static cr_gtype type_of(walk *x, const cr_tensor *t)
+{
+    cr_gtype type = cr_gtype_of(x->s, t);
+
+    type.device = CR_CPU;
+    return type;
+}
+
+/* Calls `op`; tensor arguments are `tensor` in order. */
+static pair make_op(walk *x, const cr_op *op, const cr_value *arg, const pair *tensor)
+{
+    cr_garg made[CR_MAX_ARGS];
+    cr_value call[CR_MAX_ARGS], result;
+
+    for (int i = 0, k = 0; i < op->param_count; i++) {
+        call[i] = arg[i];
+        made[i] = (cr_garg){.tag = arg[i].tag, .len = arg[i].len};
+        memcpy(&made[i].number, &arg[i].number, sizeof arg[i].number);
+        if (arg[i].tag == CR_TENSOR) {
+            call[i].t = tensor[k].t;
+            made[i] = cr_garg_value(tensor[k++].v);
+        }
+    }
+    cr_session_check(x->s, cr_call(op, call, &result));
+    own(x, result.t);
+    cr_gnode *n = cr_graph_call(x->out, x->out->body, op, made, 1, NULL);
+    n->source = x->source;
+    n->result[0]->type = type_of(x, result.t);
+    return (pair){n->result[0], result.t};
+}
+
+/* The same by name, with the last arguments at their defaults; TENSOR stands for a tensor. */
+#define TENSOR ((cr_value){.tag = CR_TENSOR})
+static pair make(walk *x, const char *name, const cr_value *given, int n, const pair *tensor)
+{
+    const cr_op *op = cr_ops_find(name);
+    cr_value arg[CR_MAX_ARGS];
+
+    CR_ASSERT(op);
+    for (int i = 0; i < op->param_count; i++)
+        arg[i] = i < n ? given[i] : op->param[i].preset;
+    return make_op(x, op, arg, tensor);
+}
+
+#define ARGS(...) (cr_value[]){__VA_ARGS__}, (int)CR_LEN(((cr_value[]){__VA_ARGS__}))
+
+/* --- strides --- */
+
+static bool same_sizes(const cr_tensor *a, const cr_tensor *b)
+{
+    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+/* Where a dim has one position at most, its stride says nothing. */
+static bool same_strides(const cr_tensor *a, const cr_tensor *b)
+{
+    for (int d = 0; d < a->ndim && a->numel; d++)
+        if (a->size[d] > 1 && a->stride[d] != b->stride[d])
+            return false;
+    return true;
+}
+
+static bool same_geometry(const cr_tensor *a, const cr_tensor *b)
+{
+    return a->dtype == b->dtype && same_sizes(a, b) && same_strides(a, b);
+}
+
+/* dims[k]: the dim with the k-th largest stride; back: the inverse. */
+static void order_of(const cr_tensor *t, int64_t *dims, int64_t *back)
+{
+    for (int d = 0; d < t->ndim; d++)
+        dims[d] = d;
+    for (int k = 1; k < t->ndim; k++)
+        for (int i = k; i > 0 && t->stride[dims[i - 1]] < t->stride[dims[i]]; i--) {
+            int64_t d = dims[i];
+            dims[i] = dims[i - 1];
+            dims[i - 1] = d;
+        }
+    for (int k = 0; k < t->ndim; k++)
+        back[dims[k]] = k;
+}
+
+static pair permuted(walk *x, pair p, const int64_t *dims)
+{
+    return make(x, "permute", ARGS(TENSOR, cr_of_ints(dims, p.t->ndim)), &p);
+}
+
+/* A copy of `p`, dense, its dims in memory ordered as those of `like`. */
+static pair copied(walk *x, pair p, const cr_tensor *like)
+{
+    int64_t dims[CR_MAX_DIMS], back[CR_MAX_DIMS];
+    cr_value format = {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS};
+
+    if (like->contiguous)
+        return make(x, "clone", ARGS(TENSOR, format), &p);
+    order_of(like, dims, back);
+    p = permuted(x, p, dims);
+    p = make(x, "clone", ARGS(TENSOR, format), &p);
+    return permuted(x, p, back);
+}
+
+/* `p` with the strides of `like`; no value where no copy has such. */
+static pair with_strides(walk *x, pair p, const cr_tensor *like)
+{
+    if (same_strides(p.t, like))
+        return p;
+    if (!cr_is_dense(like))
+        return (pair){NULL, NULL};
+    return copied(x, p, like);
+}
+
+/* --- objects in the new graph --- */
+
+static cr_gvalue *value_of(walk *x, object *o);
+
+typedef struct {
+    walk *x;
+    const object *from; /* stands for itself by ... */
+    cr_gvalue *value;   /* ... this */
+} view_map;
+
+static cr_gvalue *now_of(walk *x, cr_gvalue *v)
+{
+    object *o = object_of(x, v);
+
+    return o && is_rewritten(o->in) ? value_of(x, o) : x->plain[v->id];
+}
+
+/* The view's node as recorded: what its tensor arguments were then. */
+static cr_gvalue *view_arg(void *context, cr_gvalue *v)
+{
+    view_map *m = context;
+    object *o = m->x->of[v->id];
+
+    /* a later form of the object that the view was made of */
+    for (; o; o = o->became)
+        if (o == m->from)
+            return m->value;
+    return now_of(m->x, v);
+}
+
+static void set_value(object *o, cr_gvalue *v)
+{
+    o->value = v;
+    o->version = o->in->version;
+    o->aliases = true;
+}
+
+/* Makes the view again from `from`, and what the node made beside it. */
+static void make_view(walk *x, object *o, cr_gvalue *from)
+{
+    const cr_gnode *n = o->view;
+    cr_garg arg[CR_MAX_ARGS];
+    view_map m = {x, o->from, from};
+    cr_gnode *made;
+
+    for (int i = 0; i < n->arg_count; i++)
+        arg[i] = cr_garg_copy(x->out, &n->arg[i], view_arg, &m);
+    made = cr_graph_call(x->out, x->out->body, o->op, arg, o->op == n->op ? n->result_count : 1, NULL);
+    made->source = n->source;
+    for (int k = 0; k < made->result_count; k++) {
+        object *other = o->op == n->op ? x->of[n->result[k]->id] : o;
+        if (other)
+            made->result[k]->type = type_of(x, other->t);
+        if (other && other->view == n && other->from == o->from && other->in == o->in)
+            set_value(other, made->result[k]);
+    }
+}
+
+/* The object's elements now; views that are older than the last write are made again. */
+static cr_gvalue *value_of(walk *x, object *o)
+{
+    struct {
+        size_t len, cap;
+        object **at;
+    } stale = {0};
+
+    while (!o->value || o->version != o->in->version) {
+        if (!o->from) {
+            set_value(o, o->in->now);
+            break;
+        }
+        CR_PUSH(x->s, &stale, o);
+        o = o->from;
+    }
+    while (stale.len) {
+        object *next = stale.at[--stale.len];
+        make_view(x, next, o->value);
+        o = next;
+    }
+    return o->value;
+}
+
+/* --- writing --- */
+
+static void stay(walk *x, region *r)
+{
+    r->stays = true;
+    x->again = true;
+}
+
+/* How a view's positions lie in what it was made of. */
+typedef enum { SAME, RESHAPED, PERMUTED, SLICED, SELECTED, DIAGONAL, AS_REAL, OTHERWISE } view_kind;
+
+typedef struct {
+    view_kind kind;
+    int64_t dims[CR_MAX_DIMS]; /* PERMUTED: back */
+    int64_t dim, start, step;  /* SLICED, SELECTED */
+} view_way;
+
+static bool is_reshaped(const cr_tensor *p, const cr_tensor *v)
+{
+    cr_view view = cr_view_of(p);
+    int64_t stride[CR_MAX_DIMS];
+
+    if (p->numel != v->numel || p->offset != v->offset || !cr_view_strides(&view, v->ndim, v->size, stride))
+        return false;
+    for (int d = 0; d < v->ndim; d++)
+        if (v->size[d] > 1 && v->stride[d] != stride[d])
+            return false;
+    return true;
+}
+
+static bool is_permuted(const cr_tensor *p, const cr_tensor *v, int64_t *back)
+{
+    bool taken[CR_MAX_DIMS] = {false};
+
+    if (p->ndim != v->ndim || p->offset != v->offset)
+        return false;
+    for (int d = 0; d < p->ndim; d++) {
+        int k = 0;
+        while (k < v->ndim && (taken[k] || v->size[k] != p->size[d] || v->stride[k] != p->stride[d]))
+            k++;
+        if (k == v->ndim)
+            return false;
+        taken[k] = true;
+        back[d] = k;
+    }
+    return true;
+}
+
+/* Where the offset leads along dim d of p; false: not to a position of it. */
+static bool position(const cr_tensor *p, const cr_tensor *v, int d, int64_t *out)
+{
+    int64_t step = p->stride[d], off = v->offset - p->offset;
+
+    if (off && (!step || off % step))
+        return false;
+    *out = off ? off / step : 0;
+    return *out >= 0 && *out < p->size[d];
+}
+
+static bool is_sliced(const cr_tensor *p, const cr_tensor *v, view_way *w)
+{
+    int at = -1;
+
+    if (p->ndim != v->ndim)
+        return false;
+    for (int d = 0; d < p->ndim; d++) {
+        if (p->size[d] == v->size[d] && (p->stride[d] == v->stride[d] || p->size[d] == 1))
+            continue;
+        if (at >= 0)
+            return false;
+        at = d;
+    }
+    if (at < 0 || !position(p, v, at, &w->start))
+        return false;
+    w->dim = at;
+    w->step = v->size[at] > 1 && p->stride[at] ? v->stride[at] / p->stride[at] : 1;
+    return w->step > 0 && (v->size[at] == 1 || w->step * p->stride[at] == v->stride[at]) &&
+           w->start + (v->size[at] - 1) * w->step < p->size[at];
+}
+
+static bool is_selected(const cr_tensor *p, const cr_tensor *v, view_way *w)
+{
+    if (p->ndim != v->ndim + 1)
+        return false;
+    for (int d = 0; d < p->ndim; d++) {
+        bool same = true;
+        for (int i = 0; same && i < v->ndim; i++) {
+            int k = i + (i >= d);
+            same = p->size[k] == v->size[i] && (p->stride[k] == v->stride[i] || v->size[i] == 1);
+        }
+        w->dim = d;
+        if (same && position(p, v, d, &w->start))
+            return true;
+    }
+    return false;
+}
+
+/* By sizes and strides alone, whatever made the view: they say which elements it has. */
+static view_way way_of(const object *o)
+{
+    const cr_tensor *p = o->from->t, *v = o->t;
+    view_way w = {.kind = OTHERWISE};
+
+    if (p->dtype != v->dtype) {
+        if (!strcmp(o->op->name, "view_as_real"))
+            w.kind = AS_REAL;
+    } else if (p->offset == v->offset && same_geometry(p, v)) {
+        w.kind = SAME;
+    } else if (is_permuted(p, v, w.dims)) {
+        w.kind = PERMUTED;
+    } else if (is_reshaped(p, v)) {
+        w.kind = RESHAPED;
+    } else if (is_sliced(p, v, &w)) {
+        w.kind = SLICED;
+    } else if (is_selected(p, v, &w)) {
+        w.kind = SELECTED;
+    } else if (!strcmp(o->op->name, "diagonal")) {
+        w.kind = DIAGONAL;
+    }
+    return w;
+}
+
+static pair diagonal_back(walk *x, const object *o, const pair *both)
+{
+    const cr_garg *a = o->view->arg;
+
+    return make(x, "diagonal_scatter", ARGS(TENSOR, TENSOR, cr_of_int(a[1].i), cr_of_int(a[2].i), cr_of_int(a[3].i)),
+                both);
+}
+
+/* What the view's parent holds when the view holds `to`. */
+static pair written_back(walk *x, const object *o, pair to)
+{
+    view_way w = way_of(o);
+    const cr_tensor *p = o->from->t;
+    pair both[2];
+
+    switch (w.kind) {
+    case SAME: return to;
+    case RESHAPED: return make(x, "reshape", ARGS(TENSOR, cr_of_ints(p->size, p->ndim)), &to);
+    case PERMUTED: return permuted(x, to, w.dims);
+    case AS_REAL:
+        to = make(x, "contiguous", ARGS(TENSOR), &to);
+        return make(x, "view_as_complex", ARGS(TENSOR), &to);
+    case OTHERWISE: return (pair){NULL, NULL};
+    default: break;
+    }
+    both[0] = (pair){value_of(x, o->from), o->from->t};
+    both[1] = to;
+    if (w.kind == DIAGONAL)
+        return diagonal_back(x, o, both);
+    if (w.kind == SELECTED)
+        return make(x, "select_scatter", ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start)), both);
+    return make(x, "slice_scatter",
+                ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start),
+                     cr_of_int(w.start + (o->t->size[w.dim] - 1) * w.step + 1), cr_of_int(w.step)),
+                both);
+}
+
+static void note_change(walk *x, region *r)
+{
+    if (!r->home || r->version)
+        return;
+    r->order = x->changed.len;
+    CR_PUSH(x->s, &x->changed, r);
+}
+
+static bool is_copy(view_kind kind) { return kind == SLICED || kind == SELECTED || kind == DIAGONAL; }
+
+static void lend(region *to, region *lender)
+{
+    to->lender = lender == to ? NULL : lender;
+    to->memory = !to->lender ? NULL : lender->home && !lender->version ? lender : lender->memory;
+}
+
+/* `to` has the object's sizes and dtype: from here on the object holds it. */
+static void write_to(walk *x, object *o, pair to, region *lender)
+{
+    region *r = o->in;
+    object *base = o;
+    pair all = to;
+
+    if (!o->t->numel)
+        return;
+    for (; base->from && all.v; base = base->from) {
+        all = written_back(x, base, all);
+        lender = is_copy(way_of(base).kind) ? NULL : lender;
+    }
+    if (all.v && !same_strides(all.t, base->t)) {
+        all = with_strides(x, all, base->t);
+        lender = NULL;
+    }
+    if (!all.v) {
+        stay(x, r);
+        return;
+    }
+    note_change(x, r);
+    r->now = all.v;
+    lend(r, lender);
+    r->version++;
+    set_value(base, all.v);
+    if (o == base || !same_strides(to.t, o->t))
+        return;
+    set_value(o, to.v);
+    o->aliases = false;
+}
+
+/* `p` in the dtype and sizes of `like`; *copy becomes true where it is not p itself. */
+static pair fitted(walk *x, pair p, const cr_tensor *like, bool *copy)
+{
+    if (p.t->dtype != like->dtype) {
+        p = make(x, "_to_dtype", ARGS(TENSOR, cr_of_dtype((cr_dtype)like->dtype)), &p);
+        *copy = true;
+    }
+    if (!same_sizes(p.t, like))
+        p = make(x, "expand", ARGS(TENSOR, cr_of_ints(like->size, like->ndim)), &p);
+    return p;
+}
+
+/* copy_, fill_.Tensor: the elements of another tensor.  It is copied where its memory may be
+ * written later. */
+static void write_copy(walk *x, object *o, cr_gvalue *from)
+{
+    object *other = object_of(x, from);
+    bool copy = false;
+    pair p = fitted(x, (pair){now_of(x, from), other->t}, o->t, &copy);
+
+    if (!copy && other->in->written && other->in->stays) {
+        p = copied(x, p, cr_is_dense(o->t) ? o->t : p.t);
+        copy = true;
+    }
+    write_to(x, o, p, copy ? NULL : other->in);
+}
+
+/* A draw into a tensor of its own. */
+static bool write_draw(walk *x, object *o, const cr_gnode *n)
+{
+    pair self = {value_of(x, o), o->t};
+    cr_value arg[CR_MAX_ARGS];
+    pair tensor[CR_MAX_ARGS];
+    int k = 0;
+
+    if (!cr_is_dense(o->t))
+        return false;
+    tensor[k++] = make(x, "empty_like", ARGS(TENSOR), &self);
+    for (int i = 0; i < n->arg_count; i++) {
+        arg[i] = load(x, &n->arg[i]);
+        if (i && arg[i].tag == CR_TENSOR)
+            tensor[k++] = (pair){now_of(x, n->arg[i].value), arg[i].t};
+    }
+    write_to(x, o, make_op(x, n->op, arg, tensor), NULL);
+    return true;
+}
+
+/* The node's twin, called with what its arguments hold now. */
+static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
+{
+    cr_garg arg[CR_MAX_ARGS];
+    cr_value call[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+    cr_gnode *made;
+    bool copy = false;
+    search lent;
+
+    for (int i = 0; i < n->arg_count; i++)
+        call[i] = load(x, &n->arg[i]);
+    if (twin->result_count != 1 || cr_call(twin, call, result))
+        return false;
+    own(x, result[0].t);
+    for (int i = 0; i < n->arg_count; i++)
+        arg[i] = cr_garg_copy(x->out, &n->arg[i], view_arg, &(view_map){.x = x});
+    made = cr_graph_call(x->out, x->out->body, twin, arg, 1, NULL);
+    made->source = n->source;
+    made->result[0]->type = type_of(x, result[0].t);
+    pair p = fitted(x, (pair){made->result[0], result[0].t}, o->t, &copy);
+    if (!same_sizes(p.t, o->t))
+        return false;
+    /* dropout that drops nothing gives its argument back */
+    lent = search_args(x, n, result[0].t);
+    write_to(x, o, p, lent.shares && !copy ? lent.shares->in : NULL);
+    return true;
+}
+
+static bool write_filled(walk *x, object *o, const char *name, const cr_value *number, int numbers)
+{
+    pair self = {value_of(x, o), o->t};
+    cr_value arg[3] = {TENSOR};
+
+    memcpy(arg + 1, number, (size_t)numbers * sizeof *number);
+    write_to(x, o, make(x, name, arg, 1 + numbers, &self), NULL);
+    return true;
+}
+
+/* The node in a form that writes nothing; false: there is none. */
+static bool write_node(walk *x, const cr_gnode *n)
+{
+    const char *name = n->op->name;
+    const cr_garg *a = n->arg;
+    object *o = a[0].tag == CR_TENSOR ? object_of(x, a[0].value) : NULL;
+    int written = 0;
+
+    for (int i = 0; i < n->arg_count; i++)
+        written += n->op->param[i].written;
+    if (!o || !n->op->param[0].written || written != 1 || (n->op->words & CR_WORD_UPDATES))
+        return false;
+    if (!strcmp(name, "copy_") || (!strcmp(name, "fill_") && a[1].tag == CR_TENSOR)) {
+        write_copy(x, o, a[1].value);
+        return true;
+    }
+    if (!strcmp(name, "fill_"))
+        return write_filled(x, o, "full_like", &(cr_value){.tag = CR_NUMBER, .number = a[1].number}, 1);
+    if (!strcmp(name, "zero_"))
+        return write_filled(x, o, "zeros_like", NULL, 0);
+    if (!strcmp(name, "fill_diagonal_"))
+        return write_filled(x, o, "_fill_diagonal",
+                            (cr_value[]){{.tag = CR_NUMBER, .number = a[1].number}, cr_of_bool(a[2].i)}, 2);
+    if (n->op->words & CR_WORD_RANDOM)
+        return write_draw(x, o, n);
+    return twin_of(n->op) && write_twin(x, o, n, twin_of(n->op));
+}
+
+static void stay_all(walk *x, object *o, void *unused)
+{
+    (void)unused;
+    if (is_rewritten(o->in))
+        stay(x, o->in);
+}
+
+/* --- the second walk --- */
+
+static cr_gvalue *plain_arg(void *walk_, cr_gvalue *v) { return now_of(walk_, v); }
+
+static void copy_call(walk *x, const cr_gnode *n)
+{
+    cr_garg arg[CR_MAX_ARGS];
+    const char **names = CR_NEW_N(x->s, const char *, n->result_count);
+
+    for (int i = 0; i < n->arg_count; i++)
+        arg[i] = cr_garg_copy(x->out, &n->arg[i], plain_arg, x);
+    for (int k = 0; k < n->result_count; k++)
+        names[k] = n->result[k]->name;
+    cr_gnode *copy = cr_graph_call(x->out, x->out->body, n->op, arg, n->result_count, names);
+    copy->source = n->source;
+    for (int k = 0; k < n->result_count; k++) {
+        object *o = x->of[n->result[k]->id];
+        x->plain[n->result[k]->id] = copy->result[k];
+        copy->result[k]->type = n->result[k]->type;
+        if (!o)
+            continue;
+        if (!copy->result[k]->type.known)
+            copy->result[k]->type = type_of(x, o->t);
+        if (o->view != n || o->op != n->op)
+            continue; /* an argument that came back */
+        set_value(o, copy->result[k]);
+        if (!o->from)
+            o->in->now = copy->result[k];
+    }
+}
+
+static void write_call(walk *x, const cr_gnode *n)
+{
+    bool rewritten = false, kept = false, marked = false;
+    cr_gvalue *self;
+
+    for (int i = 0; i < n->arg_count; i++) {
+        const cr_garg *a = &n->arg[i];
+        marked |= n->op->param[i].written;
+        if (a->tag == CR_TENSOR && n->op->param[i].written)
+            *(is_rewritten(object_of(x, a->value)->in) ? &rewritten : &kept) = true;
+    }
+    if (rewritten && !kept && write_node(x, n)) {
+        /* the results are self */
+        self = n->arg[0].value;
+        for (int k = 0; k < n->result_count; k++)
+            x->plain[n->result[k]->id] = x->plain[self->id];
+        return;
+    }
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->op->param[i].written || !marked)
+            each_object(x, &n->arg[i], stay_all, NULL);
+    copy_call(x, n);
+}
+
+/* resize_ of a tensor without elements: a new one. */
+static void resize_call(walk *x, object *o)
+{
+    cr_value size = cr_of_ints(o->t->size, o->t->ndim);
+    const cr_op *op = cr_ops_find("empty");
+    cr_garg arg[CR_MAX_ARGS];
+
+    for (int i = 0; i < op->param_count; i++) {
+        arg[i] = (cr_garg){.tag = op->param[i].preset.tag, .len = op->param[i].preset.len};
+        memcpy(&arg[i].number, &op->param[i].preset.number, sizeof arg[i].number);
+        if (op->param[i].type == CR_T_DTYPE)
+            arg[i] = (cr_garg){.tag = CR_DTYPE_VAL, .i = o->t->dtype};
+    }
+    arg[0] = (cr_garg){.tag = CR_INTS, .len = size.len, .ints = size.ints};
+    cr_gnode *n = cr_graph_call(x->out, x->out->body, op, arg, 1, NULL);
+    n->result[0]->type = type_of(x, o->t);
+    o->from = NULL;
+    o->in->base = o;
+    o->in->now = n->result[0];
+    o->in->version++;
+    set_value(o, n->result[0]);
+}
+
+static void copy_node(walk *x, const cr_gnode *n, const node_fact *f)
+{
+    object *o;
+
+    x->source = n->source;
+    if (n->kind == CR_GNODE_CONSTANT) {
+        cr_gvalue *v = cr_graph_constant(x->out, x->out->body, n->constant, n->result[0]->name);
+        o = x->of[n->result[0]->id];
+        x->plain[n->result[0]->id] = v;
+        o->in->home = o->in->now = v;
+        set_value(o, v);
+    } else if (f->turned) {
+        o = f->turned;
+        object_of(x, n->arg[0].value)->became = o;
+        if (f->resized)
+            resize_call(x, o);
+        for (int k = 0; k < n->result_count; k++)
+            x->plain[n->result[k]->id] = value_of(x, o);
+        for (size_t i = 0; i < x->g->values; i++) /* all names of the tensor; few are turned */
+            if (x->of[i] && resolve(x->of[i]) == o && x->plain[i])
+                x->plain[i] = value_of(x, o);
+    } else if (f->writes) {
+        write_call(x, n);
+    } else {
+        copy_call(x, n);
+    }
+}
+
+/* --- the end --- */
+
+static object *output_object(walk *x, int k)
+{
+    const cr_garg *a = &x->g->body->output[k];
+
+    return a->tag == CR_TENSOR ? object_of(x, a->value) : NULL;
+}
+
+static void give_own_memory(walk *x, region *r)
+{
+    pair p = {r->now, r->base->t};
+
+    r->now = copied(x, p, r->base->t).v;
+    r->lender = r->memory = NULL;
+    r->version++;
+}
+
+static void copy_back(walk *x, region *r)
+{
+    pair both[2] = {{r->home, r->base->t}, {r->now, r->base->t}};
+
+    r->now = make(x, "copy_", ARGS(TENSOR, TENSOR), both).v;
+    r->version++;
+}
+
+static cr_gvalue *output_value(walk *x, int k)
+{
+    object *o = output_object(x, k);
+
+    if (!o || !is_rewritten(o->in))
+        return x->plain[x->g->body->output[k].value->id];
+    for (object *p = o; p; p = p->from) /* the view itself */
+        if (!p->aliases)
+            p->value = NULL;
+    return value_of(x, o);
+}
+
+static void end_graph(walk *x)
+{
+    const cr_gblock *b = x->g->body;
+    cr_garg *out = CR_NEW_N(x->s, cr_garg, b->output_count);
+
+    x->source = NULL;
+    for (int k = 0; k < b->output_count; k++) {
+        object *o = output_object(x, k);
+        if (o && is_rewritten(o->in) && !o->in->home && o->in->lender)
+            give_own_memory(x, o->in);
+    }
+    /* not to be changed by an earlier copy */
+    for (size_t i = 0; i < x->changed.len; i++) {
+        const region *memory = x->changed.at[i]->memory;
+        if (memory && memory->version && memory->order < i)
+            give_own_memory(x, x->changed.at[i]);
+    }
+    for (size_t i = 0; i < x->changed.len; i++)
+        copy_back(x, x->changed.at[i]);
+    for (int k = 0; k < b->output_count; k++)
+        if (b->output[k].tag == CR_TENSOR)
+            out[k] = cr_garg_value(output_value(x, k));
+    cr_gblock_return(x->out, x->out->body, out, b->output_count);
+}
+
+static void forget(walk *x)
+{
+    for (size_t i = 0; i < x->g->values; i++)
+        for (object *o = x->of[i], *next; o; o = next) {
+            next = o->became;
+            o->became = NULL;
+            o->value = NULL;
+        }
+    for (size_t i = 0; i < x->regions.len; i++) {
+        x->regions.at[i]->now = NULL;
+        x->regions.at[i]->version = 0;
+        x->regions.at[i]->lender = x->regions.at[i]->memory = NULL;
+    }
+    x->changed.len = 0;
+    x->again = false;
+}
+
+static void make_graph(walk *x)
+{
+    const cr_gblock *b = x->g->body;
+
+    forget(x);
+    x->out = cr_graph_new(x->s);
+    for (int i = 0; i < x->g->input_count; i++) {
+        const cr_gvalue *v = x->g->input[i];
+        object *o = x->of[v->id];
+        cr_gvalue *in = cr_graph_input(x->out, v->name, &v->type);
+        x->plain[v->id] = o->in->home = o->in->now = in;
+        set_value(o, in);
+    }
+    for (size_t i = 0; i < b->len; i++)
+        copy_node(x, b->at[i], &x->fact[i]);
+    end_graph(x);
+}
+
+static bool writes(const cr_graph *g)
+{
+    for (size_t i = 0; i < g->body->len; i++)
+        if (cr_gnode_writes(g->body->at[i]))
+            return true;
+    return false;
+}
+
+/* Below autograd, so that fakes are all there is to see. */
+static void walk_twice(cr_session *s, void *context)
+{
+    walk *x = context;
+
+    (void)s;
+    x->of = CR_NEW_N(x->s, object *, x->g->values);
+    x->plain = CR_NEW_N(x->s, cr_gvalue *, x->g->values);
+    x->fact = CR_NEW_N(x->s, node_fact, x->g->body->len);
+    see_graph(x);
+    while (!x->give_up) {
+        make_graph(x);
+        if (!x->again)
+            return;
+        cr_graph_drop(x->out);
+        x->out = NULL;
+    }
+}
+
+cr_graph *cr_graph_functional(const cr_graph *g)
+{
+    walk x = {.g = g, .s = g->session};
+    cr_thread_state was = cr_thread;
+    cr_status st;
+
+    if (!writes(g))
+        return (cr_graph *)(uintptr_t)g;
+    cr_thread.include = 0;
+    cr_thread.exclude |= CR_STAGE_BIT(FAKE) - 1;
+    cr_thread.no_grad = true;
+    st = cr_session_run(g->session, walk_twice, &x);
+    cr_thread = was;
+    for (size_t i = 0; i < x.made.len; i++)
+        cr_drop(x.made.at[i]);
+    cr_arena_drop(&x.room);
+    if (st && x.out)
+        cr_graph_drop(x.out);
+    cr_session_check(g->session, st);
+    if (x.give_up)
+        return (cr_graph *)(uintptr_t)g;
+    cr_graph *out = cr_graph_dead(x.out);
+    cr_graph_drop(x.out);
+    return out;
+}

@@ -1,0 +1,84 @@
+/* Values that may not come to share memory with another.
+ *
+ * They leave the graph, or are read after something was written, or such a value may be a view
+ * of them: what is equal when it is made would differ later. */
+#include "graph/rewrite.h"
+#include <string.h>
+
+static void own(void *context, cr_gvalue *v) { ((cr_owners *)context)->own[v->id] = true; }
+
+static void own_outputs(cr_owners *o, const cr_gblock *b)
+{
+    for (int i = 0; i < b->output_count; i++)
+        cr_garg_each(&b->output[i], own, o);
+}
+
+static bool is_copy_back(const cr_gnode *n)
+{
+    const cr_gvalue *to = n->kind == CR_GNODE_CALL && !strcmp(n->op->name, "copy_") ? n->arg[0].value : NULL;
+
+    return to && (!to->by || to->by->kind == CR_GNODE_CONSTANT);
+}
+
+static bool may_be_view(const cr_gnode *n)
+{
+    const cr_op *op = n->op;
+
+    return n->kind != CR_GNODE_CALL || op->does == CR_DOES_MAP ||
+           (!op->fused && (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE));
+}
+
+static void own_sources(cr_owners *o, const cr_gnode *n);
+
+static void own_block(cr_owners *o, const cr_gblock *b)
+{
+    own_outputs(o, b);
+    for (size_t i = b->len; i-- > 0;)
+        own_sources(o, b->at[i]);
+}
+
+static void own_sources(cr_owners *o, const cr_gnode *n)
+{
+    bool owned = false;
+
+    for (int k = 0; k < n->result_count; k++)
+        owned |= o->own[n->result[k]->id];
+    for (int k = 0; k < cr_gnode_blocks(n); k++)
+        own_block(o, n->block[k]);
+    for (int i = 0; i < n->arg_count && owned && may_be_view(n); i++)
+        cr_garg_each(&n->arg[i], own, o);
+}
+
+bool cr_owners_find(cr_owners *o, const cr_graph *g)
+{
+    const cr_gblock *b = g->body;
+
+    *o = (cr_owners){.own = CR_NEW_N(g->session, bool, g->values), .end = b->len};
+    for (size_t i = b->len; i-- > 0;) {
+        if (!cr_gnode_writes(b->at[i]))
+            continue;
+        if (!is_copy_back(b->at[i]))
+            return false;
+        o->end = i;
+    }
+    own_outputs(o, b);
+    for (size_t i = b->len; i-- > o->end;)
+        for (int k = 0; k < b->at[i]->arg_count; k++)
+            cr_garg_each(&b->at[i]->arg[k], own, o);
+    for (size_t i = o->end; i-- > 0;)
+        own_sources(o, b->at[i]);
+    return true;
+}
+
+bool cr_owners_has(const cr_owners *o, const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (o->own[n->result[k]->id])
+            return true;
+    return false;
+}
+
+bool cr_owners_past(const cr_owners *o, const cr_rewrite *w, const cr_gblock *to, size_t *at)
+{
+    return (to == w->to->body ? (*at)++ : *at) >= o->end;
+}

@@ -1,0 +1,260 @@
+/* Exact rewrites: the bits stay for every value, -0, infinities and NaN included.
+ *
+ * A node is looked at once, its arguments being rewritten already, so that chains fold in one
+ * walk.  What must stay a tensor of its own (owner.c) is not replaced by another value; a chain
+ * of views may still become one view of its root. */
+#include "graph/rewrite.h"
+#include <string.h>
+
+typedef struct {
+    cr_owners owners;
+    size_t at;
+} simplifier;
+
+static bool is_call(const cr_gnode *n, const char *name)
+{
+    return n && n->kind == CR_GNODE_CALL && !strcmp(n->op->name, name);
+}
+
+static bool is_any(const cr_gnode *n, const char *const *names)
+{
+    for (; *names; names++)
+        if (is_call(n, *names))
+            return true;
+    return false;
+}
+
+static cr_gvalue *arg_value(const cr_rewrite *w, const cr_gnode *n)
+{
+    return n->arg_count && n->arg[0].tag == CR_TENSOR ? w->now[n->arg[0].value->id] : NULL;
+}
+
+/* --- types --- */
+
+static bool same_sizes(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->ndim == b->ndim && (!a->ndim || !memcmp(a->size, b->size, a->ndim * sizeof *a->size));
+}
+
+static bool same_strides(const cr_gtype *a, const cr_gtype *b)
+{
+    if (!a->stride || !b->stride)
+        return !a->stride && !b->stride;
+    return !a->ndim || !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
+}
+
+static bool same_type(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->known && b->known && a->dtype == b->dtype && a->device == b->device && same_sizes(a, b) &&
+           same_strides(a, b);
+}
+
+/* --- numbers --- */
+
+/* x op 1 or x op 0 that gives x for every x of x's own type. */
+static bool gives_first(const cr_gnode *n, const cr_gtype *x)
+{
+    const cr_garg *a = n->arg;
+    bool whole = x->known && !cr_dtype_is_inexact((cr_dtype)x->dtype);
+
+    if (n->arg_count < 2 || a[1].tag != CR_NUMBER || a[1].number.category == CR_CAT_COMPLEX)
+        return false;
+    double y = cr_scalar_as_double(a[1].number);
+    if (is_call(n, "mul") || is_call(n, "pow"))
+        return y == 1;
+    if (is_call(n, "div"))
+        return y == 1 && (n->arg_count == 2 || a[2].tag == CR_NONE);
+    if (y != 0 || (n->arg_count > 2 && a[2].tag == CR_NUMBER && cr_scalar_as_double(a[2].number) != 1))
+        return false;
+    if (is_call(n, "sub"))
+        return whole || !__builtin_signbit(y);
+    return is_call(n, "add") && (whole || __builtin_signbit(y));
+}
+
+/* Its own inverse. */
+static bool is_undone(const cr_gnode *n, const cr_gnode *by)
+{
+    static const char *const always[] = {"neg", "conj", "bitwise_not", NULL};
+
+    if (!by || by->op != n->op || n->arg_count != 1)
+        return false;
+    return is_any(n, always) || (is_call(n, "logical_not") && by->arg[0].value->type.known &&
+                                 by->arg[0].value->type.dtype == CR_BOOL);
+}
+
+static bool is_idempotent(const cr_gnode *n, const cr_gnode *by)
+{
+    static const char *const ops[] = {"abs", "floor", "ceil", "trunc", NULL};
+
+    return by && by->op == n->op && n->arg_count == 1 && is_any(n, ops);
+}
+
+/* --- dtypes --- */
+
+/* Every value of `from` is one of `to`. */
+static bool holds(cr_dtype to, cr_dtype from)
+{
+    if (cr_dtype_category(from) == CR_CAT_BOOL || to == from)
+        return true;
+    return cr_dtype_category(from) == cr_dtype_category(to) && cr_promote(to, from) == to;
+}
+
+static bool is_cast(const cr_gnode *n) { return is_call(n, "to_dtype") || is_call(n, "_to_dtype"); }
+
+/* Cast to a wider type and back. */
+static bool is_cast_back(const cr_gnode *n, const cr_gnode *by)
+{
+    const cr_gtype *x;
+
+    if (!is_cast(n) || !by || !is_cast(by))
+        return false;
+    x = &by->arg[0].value->type;
+    return x->known && by->result[0]->type.known && (cr_dtype)n->arg[1].i == (cr_dtype)x->dtype &&
+           holds((cr_dtype)by->result[0]->type.dtype, (cr_dtype)x->dtype);
+}
+
+/* --- the value that a node gives back --- */
+
+/* Nodes that give their first argument back where its type is the result's. */
+static bool keeps_equal(const cr_gnode *n)
+{
+    static const char *const ops[] = {"to_dtype", "_to_dtype", "contiguous", "clone", "expand",  "expand_as",
+                                      "broadcast_to", "view", "reshape", "_unsafe_view", "alias", "positive",
+                                      "squeeze", "flatten", "_plain_copy", NULL};
+
+    return is_any(n, ops) && !*n->op->overload;
+}
+
+static bool is_plain_view(const cr_gnode *n)
+{
+    return is_call(n, "flatten") || (is_call(n, "squeeze") && *n->op->overload);
+}
+
+static cr_gvalue *given_back(const cr_rewrite *w, const cr_gnode *n)
+{
+    cr_gvalue *x = arg_value(w, n);
+    const cr_gnode *by = x ? x->by : NULL;
+
+    if (!x)
+        return NULL;
+    if (!by || by->kind != CR_GNODE_CALL || !by->arg_count || by->arg[0].tag != CR_TENSOR)
+        by = NULL;
+    if (gives_first(n, &x->type) || keeps_equal(n) || is_plain_view(n) || is_idempotent(n, by))
+        return x;
+    return is_undone(n, by) || is_cast_back(n, by) ? by->arg[0].value : NULL;
+}
+
+/* --- chains of views --- */
+
+/* The row-major elements under other sizes. */
+static bool is_reshape(const cr_gnode *n)
+{
+    static const char *const ops[] = {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze",
+                                      "flatten", "unflatten", "ravel", NULL};
+
+    return n && is_any(n, ops) && strcmp(n->op->overload, "dtype") && n->result[0]->type.known &&
+           !n->result[0]->type.stride && n->arg[0].tag == CR_TENSOR && n->arg[0].value->type.known &&
+           !n->arg[0].value->type.stride;
+}
+
+/* dims[k]: the dim of the argument that is dim k of the result; false: it is no such view. */
+static bool is_permutation(const cr_gnode *n, int64_t *dims)
+{
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    const cr_gtype *x = n && n->kind == CR_GNODE_CALL && n->arg_count && n->arg[0].tag == CR_TENSOR
+                            ? &n->arg[0].value->type : NULL;
+    static const char *const ops[] = {"transpose", "swapaxes", "swapdims", "t", "permute", "numpy_T",
+                                      "mT", "movedim", "moveaxis", "_permute_back", NULL};
+    cr_value arg[CR_MAX_ARGS];
+    cr_geometry g;
+
+    if (!x || !x->known || !is_any(n, ops) || n->op->does != CR_DOES_MAP)
+        return false;
+    for (int d = 0; d < x->ndim; d++) {
+        size[d] = x->size[d];
+        stride[d] = d; /* a mark that says where the dim came from */
+    }
+    for (int i = 0; i < n->arg_count; i++) {
+        arg[i] = (cr_value){.tag = n->arg[i].tag, .len = n->arg[i].len};
+        memcpy(&arg[i].number, &n->arg[i].number, sizeof arg[i].number);
+    }
+    if (n->op->map_fn(arg, &(cr_view){.size = size, .stride = stride, .ndim = x->ndim}, &g) || g.ndim != x->ndim)
+        return false;
+    memcpy(dims, g.stride, (size_t)g.ndim * sizeof *dims);
+    return true;
+}
+
+static cr_gvalue *call_with_ints(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, const char *name, cr_gvalue *x,
+                                 const int64_t *ints, int count)
+{
+    cr_garg arg[2] = {cr_garg_value(x), {.tag = CR_INTS, .len = (uint32_t)count, .ints = ints}};
+    cr_gnode *made = cr_graph_call(w->to, to, cr_ops_find(name), arg, 1, &n->result[0]->name);
+
+    made->source = n->source;
+    made->result[0]->type = n->result[0]->type;
+    return made->result[0];
+}
+
+static bool join_reshapes(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, bool own)
+{
+    cr_gvalue *x = arg_value(w, n), *root;
+    const cr_gtype *t = &n->result[0]->type;
+
+    if (!is_reshape(n) || !x || !is_reshape(x->by))
+        return false;
+    root = x->by->arg[0].value;
+    if (!own && same_type(&root->type, t))
+        w->now[n->result[0]->id] = root;
+    else
+        w->now[n->result[0]->id] = call_with_ints(w, to, n, "view", root, t->size, t->ndim);
+    return true;
+}
+
+static bool join_permutations(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, bool own)
+{
+    int64_t outer[CR_MAX_DIMS], inner[CR_MAX_DIMS], both[CR_MAX_DIMS];
+    cr_gvalue *x = arg_value(w, n);
+    bool same = true, chained;
+    int ndim;
+
+    if (!x || !is_permutation(n, outer))
+        return false;
+    ndim = n->arg[0].value->type.ndim;
+    chained = is_permutation(x->by, inner);
+    for (int d = 0; d < ndim; d++) {
+        both[d] = chained ? inner[outer[d]] : outer[d];
+        same = same && both[d] == d;
+    }
+    if (same && !own)
+        w->now[n->result[0]->id] = chained ? x->by->arg[0].value : x;
+    else if (chained)
+        w->now[n->result[0]->id] = call_with_ints(w, to, n, "permute", x->by->arg[0].value, both, ndim);
+    return chained || (same && !own);
+}
+
+/* --- the walk --- */
+
+static bool simplify(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+{
+    simplifier *s = w->context;
+    cr_gvalue *same;
+    bool own = cr_owners_has(&s->owners, n);
+
+    if (cr_owners_past(&s->owners, w, to, &s->at) || n->kind != CR_GNODE_CALL || n->result_count != 1 ||
+        cr_gnode_has_effect(n))
+        return false;
+    same = own ? NULL : given_back(w, n);
+    if (same && same_type(&same->type, &n->result[0]->type)) {
+        w->now[n->result[0]->id] = same;
+        return true;
+    }
+    return join_reshapes(w, to, n, own) || join_permutations(w, to, n, own);
+}
+
+cr_graph *cr_graph_simplify(const cr_graph *g)
+{
+    simplifier s = {.at = 0};
+    cr_rewrite w = {.from = g, .node = simplify, .context = &s};
+
+    return cr_owners_find(&s.owners, g) ? cr_rewrite_run(&w) : (cr_graph *)(uintptr_t)g;
+}
