@@ -10,6 +10,26 @@
 
 #include "graph/graph.h"
 
+/* The joint graph of a recorded call: the call is replayed on tensors without bytes, and its
+ * backward pass recorded.
+ *
+ *     inputs    those of `g`, then a cotangent for every output that has a gradient
+ *     outputs   those of `g`, then a gradient for every input that requires one, in order;
+ *               None where no output depends on it
+ *
+ * An output that is an input, or an earlier output again, has no cotangent of its own. */
+typedef struct {
+    cr_recorder *recorder; /* owns the graph */
+    cr_graph *graph;
+    int cotangents;
+    const bool *differentiable; /* by output of `g`: has a cotangent */
+} cr_aot_joint;
+
+/* Fails with CR_RUNTIME where the replay has gradients in other places than the recording
+ * (a custom Function stands between).  `g` has no constants (cr_graph_lift). */
+CR_MUST cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g);
+void cr_aot_joint_drop(cr_aot_joint *j);
+
 typedef enum {
     CR_AOT_SAVE,   /* whatever the backward part reads of the forward part */
     CR_AOT_MIN_CUT /* the fewest bytes, where what is cheap may be computed again */

@@ -95,14 +95,17 @@ static cr_gvalue *value_new(cr_graph *g, const char *name, cr_gnode *by, int ind
 cr_gvalue *cr_graph_input(cr_graph *g, const char *name, const cr_gtype *type)
 {
     cr_gvalue *v = value_new(g, name ? name : "arg", NULL, g->input_count);
-    cr_gvalue **more = CR_NEW_N(g->session, cr_gvalue *, g->input_count + 1);
+    int n = g->input_count;
 
     if (type)
         v->type = *type;
-    if (g->input_count)
-        memcpy(more, g->input, (size_t)g->input_count * sizeof *more);
-    more[g->input_count++] = v;
-    g->input = more;
+    if (!(n & (n - 1))) { /* full: there is room up to the next power of two */
+        cr_gvalue **more = CR_NEW_N(g->session, cr_gvalue *, n ? 2 * n : 1);
+        if (n)
+            memcpy(more, g->input, (size_t)n * sizeof *more);
+        g->input = more;
+    }
+    g->input[g->input_count++] = v;
     return v;
 }
 

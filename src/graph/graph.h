@@ -165,6 +165,18 @@ cr_graph *cr_graph_functional(const cr_graph *g);
 typedef cr_graph *(*cr_graph_pass)(const cr_graph *g);
 cr_graph_pass cr_graph_find_pass(const char *name);
 
+/* A graph that takes its constants as inputs, after those of `g` that are read: input k is input
+ * from[k] of `g`, or the constant constant[k] (borrowed of `g`) where that is not NULL.  The arrays
+ * are the session's. */
+typedef struct {
+    cr_graph *graph;
+    const int *from;
+    cr_tensor *const *constant;
+} cr_lifted;
+cr_lifted cr_graph_lift(const cr_graph *g);
+/* A copy in another session. */
+cr_graph *cr_graph_copy(cr_session *s, const cr_graph *g);
+
 /* --- facts about nodes --- */
 /* The node writes an argument, or draws random numbers: it stays and keeps its place. */
 bool cr_gnode_has_effect(const cr_gnode *n);
@@ -177,6 +189,9 @@ bool cr_op_draws(const cr_op *op);
 /* Calls the nodes in order through all stages.  `input` is borrowed; output[k] is owned by the
  * caller, NULL where the graph returns None.  On failure nothing is owned. */
 CR_MUST cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
+/* The same on tensors without bytes: factories make such, and a call whose results were recorded
+ * without a gradient has none. */
+CR_MUST cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
 
 /* --- recording --- */
 /* Watches the calls of the thread between start and stop, those of the backward pass included.
@@ -196,6 +211,15 @@ CR_MUST cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *
 /* Tells the recorder where in the program the next calls are; "" or NULL: unknown. */
 void cr_recorder_at(cr_recorder *r, const char *source);
 cr_recorder *cr_recorder_active(void);
+/* Of the thread's recorder, if it has one: `t` was made of plain data by the program that runs;
+ * it is a constant and nothing that the program found. */
+void cr_recorder_literal(cr_tensor *t);
+/* The program did what no graph can stand for (it looked at an element): finishing fails with
+ * CR_RUNTIME and these words. */
+void cr_recorder_refuse(const char *why);
+/* Tensors that the recorded calls read and that nothing recorded has made: not inputs, not
+ * literals.  Borrowed; they are constants of the graph. */
+size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out);
 /* Installs the stage; once, after cr_tensor_start. */
 void cr_graph_start(void);
 

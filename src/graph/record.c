@@ -2,7 +2,7 @@
  *
  * A tensor is known by its address; the recorder counts every tensor it has seen, so that no
  * address comes back as another tensor.  A tensor that nothing recorded has made is a constant
- * of the graph - unless it shares the storage of one that was recorded.  Then it is that value
+ * of the graph - unless it shares the bytes of one that was recorded.  Then it is that value
  * when it looks at the same elements (what autograd saved, a detached tensor); any other view
  * was made by a way that leaves no call, and the graph would silently lose the link. */
 #include "graph/graph.h"
@@ -15,8 +15,10 @@ struct cr_recorder {
     bool parts;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
-    cr_map storages; /* cr_storage * of the values */
+    cr_map storages; /* bytes of the values -> a chain of `seen` by place, counted from 1 */
     CR_VEC(cr_tensor *) seen;
+    CR_VEC(size_t) before; /* of seen[i]: the one before over the same bytes; 0: none */
+    CR_VEC(cr_tensor *) foreign; /* constants that the call found, not made; borrowed of seen */
     const char *source;
     cr_status failed; /* the first failure: the record is incomplete */
     char why[CR_SCRATCH_BYTES];
@@ -58,6 +60,8 @@ void cr_recorder_drop(cr_recorder *r)
     for (size_t i = 0; i < r->seen.len; i++)
         cr_drop(r->seen.at[i]);
     cr_vec_drop(&r->seen);
+    cr_vec_drop(&r->before);
+    cr_vec_drop(&r->foreign);
     cr_map_drop(&r->values);
     cr_map_drop(&r->storages);
     cr_graph_drop(r->g);
@@ -72,47 +76,84 @@ static cr_gvalue *known(const cr_recorder *r, const cr_tensor *t)
     return cr_map_get(&r->values, (const char *)&t, sizeof t);
 }
 
+/* What tensors over the same bytes have in common, `.data` included. */
+static const void *bytes_of(const cr_tensor *t)
+{
+    return t->storage->bytes ? (const void *)t->storage->bytes : (const void *)t->storage;
+}
+
+static size_t last_over(const cr_recorder *r, const void *bytes)
+{
+    return (size_t)(uintptr_t)cr_map_get(&r->storages, (const char *)&bytes, sizeof bytes);
+}
+
 static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 {
     cr_session *s = &r->session;
+    const void *bytes = bytes_of(t);
 
     cr_session_check(s, cr_vec_reserve(&r->seen, 1));
+    cr_session_check(s, cr_vec_reserve(&r->before, 1));
     cr_session_check(s, cr_map_set(&r->values, (const char *)&t, sizeof t, v));
-    cr_session_check(s, cr_map_set(&r->storages, (const char *)&t->storage, sizeof t->storage, v));
+    cr_vec_put(&r->before, last_over(r, bytes));
     cr_vec_put(&r->seen, cr_keep(t));
+    cr_session_check(s, cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes,
+                                   (void *)(uintptr_t)r->seen.len));
 }
 
 static bool same_elements(const cr_tensor *a, const cr_tensor *b)
 {
-    return a->storage == b->storage && a->offset == b->offset && a->dtype == b->dtype &&
-           a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+    return a->data == b->data && a->offset == b->offset && a->dtype == b->dtype && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
            !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
 }
 
-/* The last value that looks at the elements of `t`, or NULL. */
-static cr_gvalue *twin(const cr_recorder *r, const cr_tensor *t)
+/* The last tensor that looks at the elements of `t`, or NULL; *shared: another one looks at
+ * its bytes. */
+static cr_tensor *twin(const cr_recorder *r, const cr_tensor *t, const cr_tensor **shared)
 {
-    for (size_t i = r->seen.len; i-- > 0;)
-        if (same_elements(r->seen.at[i], t))
-            return known(r, r->seen.at[i]);
+    size_t i = last_over(r, bytes_of(t));
+
+    *shared = i ? r->seen.at[i - 1] : NULL;
+    for (; i; i = r->before.at[i - 1])
+        if (same_elements(r->seen.at[i - 1], t))
+            return r->seen.at[i - 1];
     return NULL;
+}
+
+/* Without a history what has one is another value. */
+static cr_gvalue *detached(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
+{
+    const cr_op *op = cr_ops_find("detach");
+    cr_garg arg = cr_garg_value(v);
+    cr_gnode *n = cr_graph_call(r->g, r->g->body, op, &arg, 1, NULL);
+
+    n->source = r->source;
+    n->result[0]->type = cr_gtype_of(&r->session, t);
+    know(r, t, n->result[0]);
+    return n->result[0];
 }
 
 static cr_gvalue *value_of(cr_recorder *r, cr_tensor *t)
 {
-    cr_gvalue *v = known(r, t), *base;
+    cr_gvalue *v = known(r, t);
+    const cr_tensor *shared;
+    cr_tensor *same;
 
     if (v)
         return v;
-    base = cr_map_get(&r->storages, (const char *)&t->storage, sizeof t->storage);
-    v = base ? twin(r, t) : NULL;
-    if (v)
-        return v;
-    if (base)
-        cr_bail(&r->session, CR_RUNTIME,
-                "a view of %%%s was made in a way that recording does not see", base->name);
+    same = twin(r, t, &shared);
+    if (same && !r->parts && same->requires_grad && !t->requires_grad)
+        return detached(r, t, known(r, same));
+    if (same)
+        return known(r, same);
+    if (shared)
+        cr_bail(&r->session, CR_RUNTIME, "a view of %%%s was made in a way that recording does not see",
+                known(r, shared)->name);
     v = cr_graph_constant(r->g, r->g->body, t, NULL);
     know(r, t, v);
+    cr_session_check(&r->session, cr_vec_reserve(&r->foreign, 1));
+    cr_vec_put(&r->foreign, t);
     return v;
 }
 
@@ -201,6 +242,35 @@ static void note_failure(cr_recorder *r, cr_status st)
     snprintf(r->why, sizeof r->why, "%s", cr_error_message());
 }
 
+static void add_literal(cr_session *s, void *context)
+{
+    call_record *c = context;
+    cr_tensor *t = c->arg[0].t;
+
+    (void)s;
+    know(c->r, t, cr_graph_constant(c->r->g, c->r->g->body, t, NULL));
+}
+
+void cr_recorder_literal(cr_tensor *t)
+{
+    call_record c = {.r = active, .arg = &(cr_value){.tag = CR_TENSOR, .t = t}};
+
+    if (active && !active->failed && !known(active, t))
+        note_failure(active, cr_session_run(&active->session, add_literal, &c));
+}
+
+void cr_recorder_refuse(const char *why)
+{
+    if (active && !active->failed)
+        note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
+}
+
+size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out)
+{
+    *out = r->foreign.at;
+    return r->foreign.len;
+}
+
 /* Autograd records such an entry through what it calls; so may we.  What an entry writes may
  * be written without a call. */
 static bool has_parts(const cr_op *op)
@@ -214,9 +284,11 @@ static bool has_parts(const cr_op *op)
 
 static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
 {
+    const cr_tensor *shared;
+
     for (int k = 0; k < n; k++) {
         if (v[k].tag == CR_TENSORS ? !knows_all(r, v[k].list, (int)v[k].len)
-                                   : v[k].tag == CR_TENSOR && !known(r, v[k].t) && !twin(r, v[k].t))
+                                   : v[k].tag == CR_TENSOR && !known(r, v[k].t) && !twin(r, v[k].t, &shared))
             return false;
     }
     return true;

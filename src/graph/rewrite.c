@@ -6,6 +6,28 @@ cr_gvalue *cr_rewrite_value(void *rewrite, cr_gvalue *v)
     return ((cr_rewrite *)rewrite)->now[v->id];
 }
 
+/* What another session's graph says of a tensor is copied: that session may go first. */
+static cr_gtype copy_type(cr_rewrite *w, const cr_gtype *from)
+{
+    cr_gtype t = *from;
+    size_t bytes = t.ndim * sizeof *t.size;
+
+    if (w->to->session == w->from->session)
+        return t;
+    if (t.size)
+        t.size = cr_session_copy(w->to->session, t.size, bytes);
+    if (t.stride)
+        t.stride = cr_session_copy(w->to->session, t.stride, bytes);
+    return t;
+}
+
+static const char *copy_source(cr_rewrite *w, const char *source)
+{
+    if (!source || w->to->session == w->from->session)
+        return source;
+    return cr_session_text(w->to->session, source);
+}
+
 static void copy_block(cr_rewrite *w, cr_gblock *to, const cr_gblock *from)
 {
     cr_garg *output = CR_NEW_N(w->to->session, cr_garg, from->output_count);
@@ -50,9 +72,9 @@ cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     for (int k = 0; k < n->result_count; k++)
         names[k] = n->result[k]->name;
     copy = copy_node(w, to, n, names);
-    copy->source = n->source;
+    copy->source = copy_source(w, n->source);
     for (int k = 0; k < n->result_count; k++) {
-        copy->result[k]->type = n->result[k]->type;
+        copy->result[k]->type = copy_type(w, &n->result[k]->type);
         w->now[n->result[k]->id] = copy->result[k];
     }
     return copy;
@@ -60,13 +82,16 @@ cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 
 cr_graph *cr_rewrite_run(cr_rewrite *w)
 {
-    cr_session *s = w->from->session;
+    cr_session *s = w->into ? w->into : w->from->session;
 
     w->to = cr_graph_new(s);
     w->now = CR_NEW_N(s, cr_gvalue *, w->from->values);
-    for (int i = 0; i < w->from->input_count; i++)
-        w->now[w->from->input[i]->id] =
-            cr_graph_input(w->to, w->from->input[i]->name, &w->from->input[i]->type);
+    for (int i = 0; i < w->from->input_count; i++) {
+        if (w->keeps_input && !w->keeps_input[w->from->input[i]->id])
+            continue;
+        cr_gtype type = copy_type(w, &w->from->input[i]->type);
+        w->now[w->from->input[i]->id] = cr_graph_input(w->to, w->from->input[i]->name, &type);
+    }
     copy_block(w, w->to->body, w->from->body);
     return w->to;
 }

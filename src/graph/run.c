@@ -7,6 +7,7 @@ typedef struct {
     const cr_graph *g;
     cr_tensor **at;
     uint32_t *readers; /* still to come */
+    bool fakes;        /* tensors have no bytes */
 } machine;
 
 /* --- readers --- */
@@ -95,6 +96,27 @@ static void put_list(machine *m, const cr_gnode *n, cr_value *v)
     cr_drop_values(v, 1);
 }
 
+static bool has_gradient(const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (!n->result[k]->type.known || n->result[k]->type.requires_grad)
+            return true;
+    return false;
+}
+
+static cr_status call_fakes(const cr_gnode *n, cr_value *arg, cr_value *result)
+{
+    bool was = cr_thread.no_grad;
+
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->op->param[i].type == CR_T_DEVICE)
+            arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = CR_META};
+    cr_thread.no_grad = was || !has_gradient(n);
+    cr_status st = cr_call(n->op, arg, result);
+    cr_thread.no_grad = was;
+    return st;
+}
+
 static cr_status run_call(machine *m, const cr_gnode *n)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
@@ -104,7 +126,7 @@ static cr_status run_call(machine *m, const cr_gnode *n)
     for (int i = 0; !st && i < n->arg_count; i++)
         st = load(&arg[i], m, &n->arg[i], &room);
     if (!st)
-        st = cr_call(n->op, arg, result);
+        st = m->fakes ? call_fakes(n, arg, result) : cr_call(n->op, arg, result);
     cr_arena_drop(&room);
     CR_TRY(st);
     if (n->op->result_count == 1 && result[0].tag == CR_TENSORS) {
@@ -188,10 +210,10 @@ static cr_status run_block(machine *m, const cr_gblock *b)
     return CR_OK;
 }
 
-cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
+static cr_status run_graph(const cr_graph *g, bool fakes, cr_tensor *const *input, cr_tensor **output)
 {
     machine m = {g, cr_alloc_zero((g->values + 1) * sizeof *m.at),
-                 cr_alloc_zero((g->values + 1) * sizeof *m.readers)};
+                 cr_alloc_zero((g->values + 1) * sizeof *m.readers), fakes};
     cr_status st = m.at && m.readers ? CR_OK : CR_MEMORY;
 
     if (!st) {
@@ -209,4 +231,14 @@ cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **o
     cr_free(m.at);
     cr_free(m.readers);
     return st;
+}
+
+cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
+{
+    return run_graph(g, false, input, output);
+}
+
+cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
+{
+    return run_graph(g, true, input, output);
 }

@@ -91,6 +91,7 @@ static cr_py_fit scalar_of_tensor(PyObject *x, cr_scalar *out)
     t = cr_py_tensor_of(x);
     if (t->ndim || t->requires_grad || t->device == CR_META)
         return CR_PY_MISFIT;
+    cr_py_note_read(t, "a number is wanted");
     cr_status st = cr_tensor_item(out, t);
     if (!st)
         return CR_PY_FITS;

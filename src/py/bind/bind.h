@@ -122,6 +122,11 @@ extern PyTypeObject cr_py_storage_type;
 PyObject *cr_py_storage_object(cr_storage *s);
 cr_storage *cr_py_storage_of(PyObject *x);
 
+/* --- recordings (compiled.c) --- */
+
+/* The program looks at what is in `t`: a recording under way cannot stand for other values. */
+void cr_py_note_read(const cr_tensor *t, const char *by);
+
 /* --- numbers (scalar.c) --- */
 
 /* Whether and how a value was taken. */

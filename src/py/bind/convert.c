@@ -20,6 +20,7 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
         return PyErr_Format(PyExc_RuntimeError,
                             "a Tensor with %lld elements cannot be converted to Scalar",
                             (long long)t->numel);
+    cr_py_note_read(t, "item()");
     return t->data ? element(t, t->data) : no_bytes("item");
 }
 
@@ -47,6 +48,7 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
     const cr_tensor *t = cr_py_tensor_of(self);
 
     (void)unused;
+    cr_py_note_read(t, "tolist()");
     return t->data || !t->numel ? list_level(t, 0, t->data) : no_bytes("tolist");
 }
 
@@ -60,6 +62,7 @@ static bool only_element(PyObject *self, cr_scalar *out)
                         "only one element tensors can be converted to Python scalars");
         return false;
     }
+    cr_py_note_read(t, "a conversion to a number");
     cr_status st = cr_tensor_item(out, t);
     if (st)
         cr_py_raise(st);
@@ -125,6 +128,7 @@ static int tensor_bool(PyObject *self)
                                  : "Boolean value of Tensor with no values is ambiguous");
         return -1;
     }
+    cr_py_note_read(t, "data-dependent branching, such as `if x.sum() > 0`");
     cr_status st = cr_tensor_item(&s, t);
     if (st)
         return cr_py_raise_int(st);

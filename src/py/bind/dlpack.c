@@ -82,6 +82,7 @@ static void fill_tensor(dl_tensor *d, exported *e)
 {
     const cr_tensor *t = e->t;
 
+    cr_py_note_read(t, "DLPack");
     for (int i = 0; i < t->ndim; i++) {
         e->both[i] = t->size[i];
         e->both[t->ndim + i] = t->size[i] > 1 ? t->stride[i] : 1;

@@ -3,6 +3,7 @@
  * The context (`ctx`) is an instance of the class that Python's metaclass makes for each
  * Function.  A recorded call makes a node that owns the context; the context knows its
  * node without owning it, and serves as its grad_fn. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -431,6 +432,8 @@ static PyObject *apply_call(PyObject *cls, call *k)
     raw = run_unrecorded(cls, k);
     if (!raw)
         return NULL;
+    if (k->recorded)
+        cr_recorder_refuse("a custom autograd.Function has a backward pass of its own");
     bool single = !PyTuple_Check(raw);
     k->outputs = PyTuple_New(single ? 1 : PyTuple_GET_SIZE(raw));
     for (Py_ssize_t i = 0; k->outputs && i < PyTuple_GET_SIZE(k->outputs); i++)

@@ -5,6 +5,7 @@
 #include "py/bind/bind.h"
 #include "aot/aot.h"
 #include "compile/compile.h"
+#include "py/bind/compiled.h"
 
 /* --- graphs --- */
 
@@ -196,6 +197,40 @@ static PyObject *graph_program(PyObject *x, PyObject *unused)
 {
     (void)unused;
     return cr_py_program_new(x, ((graph_object *)x)->g);
+}
+
+static void lift(cr_session *s, void *context)
+{
+    cr_lifted *x = ((void **)context)[1];
+
+    (void)s;
+    *x = cr_graph_lift(((void **)context)[0]);
+}
+
+/* call(grad) -> (Call, [number of the graph's input or a constant, by input of the call]) */
+static PyObject *graph_call(PyObject *x, PyObject *grad)
+{
+    const cr_graph *g = ((graph_object *)x)->g;
+    cr_lifted lifted;
+    void *pair[] = {(void *)(uintptr_t)g, &lifted};
+    cr_status st = cr_session_run(g->session, lift, pair);
+    PyObject *from, *call;
+
+    if (st)
+        return cr_py_raise(st);
+    call = cr_py_compiled_call(lifted.graph, PyObject_IsTrue(grad) == 1);
+    from = call ? PyList_New(lifted.graph->input_count) : NULL;
+    for (int i = 0; from && i < lifted.graph->input_count; i++) {
+        PyObject *one = lifted.constant[i] ? cr_py_wrap_keep(lifted.constant[i]) : PyLong_FromLong(lifted.from[i]);
+        if (!one)
+            Py_CLEAR(from);
+        else
+            PyList_SET_ITEM(from, i, one);
+    }
+    if (from)
+        return Py_BuildValue("(NN)", call, from);
+    Py_XDECREF(call);
+    return NULL;
 }
 
 static int group_count(const graph_object *self) { return self->code ? cr_compiled_groups(self->code) : 0; }
@@ -443,6 +478,9 @@ static PyMethodDef graph_methods[] = {
      "code when it is ready, with the bits of the nodes called one by one."},
     {"program", graph_program, METH_NOARGS,
      "program() -> Program: the graph after the passes, with groups, as a flat list of steps."},
+    {"call", graph_call, METH_O,
+     "call(grad) -> (Call, origins): the recording as programs; origins says by input of the call which\n"
+     "input of the graph it is, or gives the constant."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},
@@ -561,7 +599,27 @@ done:
     return out;
 }
 
+/* foreign() -> tensors that the calls read and that are neither inputs nor made by them. */
+static PyObject *recorder_foreign(PyObject *x, PyObject *unused)
+{
+    cr_tensor *const *at;
+    size_t n = cr_recorder_foreign(((recorder_object *)x)->r, &at);
+    PyObject *out = PyList_New((Py_ssize_t)n);
+
+    (void)unused;
+    for (size_t i = 0; out && i < n; i++) {
+        PyObject *t = cr_py_wrap_keep(at[i]);
+        if (!t)
+            Py_CLEAR(out);
+        else
+            PyList_SET_ITEM(out, (Py_ssize_t)i, t);
+    }
+    return out;
+}
+
 static PyMethodDef recorder_methods[] = {
+    {"foreign", recorder_foreign, METH_NOARGS,
+     "foreign() -> tensors that the calls read and that are neither inputs nor made by them."},
     {"input", recorder_input, METH_VARARGS, "input(tensor, name=None): the next input of the graph."},
     {"start", recorder_start, METH_NOARGS, "Begins to write down the calls of this thread."},
     {"stop", recorder_stop, METH_NOARGS, "Ends that."},

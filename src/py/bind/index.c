@@ -153,6 +153,7 @@ static int take_tensor(walk *w, cr_tensor *t)
         return -1;
     if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT || t->device == CR_META)
         return collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
+    cr_py_note_read(t, "an index");
     cr_status st = cr_tensor_item(&s, t);
     if (st)
         return cr_py_raise_int(st);

@@ -1,4 +1,5 @@
 /* tensor(), as_tensor(), asarray(): data of any kind to a tensor. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -136,6 +137,7 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
                             "only one element tensors can be converted to Python scalars");
             return -1;
         }
+        cr_py_note_read(cr_py_tensor_of(x), "tensor()");
         st = cr_tensor_item(&s, cr_py_tensor_of(x));
     } else {
         cr_py_fit fit = cr_py_scalar_from(x, &s);
@@ -279,7 +281,10 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, int device)
         PyErr_SetString(PyExc_RuntimeError, "this build has no CUDA");
         return NULL;
     }
-    return convert(from_sequence(data, dtype), dtype, device);
+    t = convert(from_sequence(data, dtype), dtype, device);
+    if (t)
+        cr_recorder_literal(t);
+    return t;
 }
 
 /* --- the functions --- */

@@ -282,6 +282,7 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
     Py_ssize_t item = (Py_ssize_t)cr_dtype_size((cr_dtype)t->dtype), *both;
 
     view->obj = NULL;
+    cr_py_note_read(t, "a buffer");
     if (cr_requires_grad(t) || !format || (!t->data && t->numel) ||
         (!t->contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES)) {
         PyErr_SetString(PyExc_BufferError, "this tensor cannot be exported as a buffer");
@@ -373,6 +374,7 @@ static PyObject *tensor_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$p:numpy", names, &force))
         return NULL;
+    cr_py_note_read(cr_py_tensor_of(self), "numpy()");
     if (!force)
         return exportable(cr_py_tensor_of(self)) ? make_array(cr_py_tensor_of(self)) : NULL;
     plain = PyObject_CallMethod(self, "detach", NULL);
@@ -387,6 +389,7 @@ static PyObject *tensor_array(PyObject *self, PyObject *args, PyObject *kwargs)
     static char *names[] = {"dtype", "copy", NULL};
     PyObject *dtype = Py_None, *copy = Py_None, *array, *out;
 
+    cr_py_note_read(cr_py_tensor_of(self), "__array__()");
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OO:__array__", names, &dtype, &copy) ||
         !exportable(cr_py_tensor_of(self)))
         return NULL;

@@ -1,0 +1,190 @@
+/* Joint graphs by replay. */
+#include "aot/aot.h"
+#include "autograd/autograd.h"
+#include <string.h>
+
+typedef struct {
+    const cr_graph *g;
+    cr_recorder *r;
+    int outputs, inputs, wanted;
+    cr_tensor **input, **output, **cotangent, **gradient; /* owned */
+    cr_tensor **root, **leaf;                             /* borrowed */
+    bool *differentiable;
+    int roots;
+} replay;
+
+/* --- fakes --- */
+
+static cr_status fake_input(cr_tensor **out, const cr_gvalue *v)
+{
+    const cr_gtype *t = &v->type;
+
+    if (!t->known)
+        return cr_fail(CR_VALUE, "%%%s has no type", v->name);
+    if (t->stride)
+        CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
+    else
+        CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
+    return t->requires_grad ? cr_set_requires_grad(*out, true) : CR_OK;
+}
+
+static cr_status make_inputs(replay *x)
+{
+    for (int i = 0; i < x->inputs; i++) {
+        CR_TRY(fake_input(&x->input[i], x->g->input[i]));
+        CR_TRY(cr_recorder_input(x->r, x->input[i], x->g->input[i]->name));
+        if (x->g->input[i]->type.requires_grad)
+            x->leaf[x->wanted++] = x->input[i];
+    }
+    return CR_OK;
+}
+
+/* --- outputs --- */
+
+static bool seen_before(const replay *x, const cr_tensor *t, int k)
+{
+    for (int i = 0; i < x->inputs; i++)
+        if (x->input[i] == t)
+            return true;
+    for (int i = 0; i < k; i++)
+        if (x->output[i] == t)
+            return true;
+    return false;
+}
+
+static cr_status check_gradient(const replay *x, int k)
+{
+    const cr_garg *a = &x->g->body->output[k];
+    bool wanted = a->tag == CR_TENSOR && a->value->type.requires_grad;
+
+    if (wanted == (x->output[k] && x->output[k]->requires_grad))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "output %d %s a gradient in the call and %s in its replay", k,
+                   wanted ? "has" : "has not", wanted ? "none" : "has one");
+}
+
+static cr_status make_cotangents(replay *x)
+{
+    for (int k = 0; k < x->outputs; k++) {
+        cr_tensor *t = x->output[k];
+        CR_TRY(check_gradient(x, k));
+        if (!t || !t->requires_grad || seen_before(x, t, k))
+            continue;
+        CR_TRY(cr_tensor_new(&x->cotangent[x->roots], (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
+        CR_TRY(cr_recorder_input(x->r, x->cotangent[x->roots], "cotangent"));
+        x->root[x->roots++] = t;
+        x->differentiable[k] = true;
+    }
+    return CR_OK;
+}
+
+static cr_status run_backward(replay *x)
+{
+    cr_backward_call call = {.roots = x->root, .grads = x->cotangent, .root_count = x->roots,
+                             .inputs = x->leaf, .input_count = x->wanted, .allow_unused = true};
+
+    return x->roots && x->wanted ? cr_backward(&call, x->gradient) : CR_OK;
+}
+
+/* --- the whole --- */
+
+static cr_status record_all(replay *x)
+{
+    CR_TRY(cr_graph_replay(x->g, x->input, x->output));
+    CR_TRY(make_cotangents(x));
+    return run_backward(x);
+}
+
+/* A factory's device is what it was in the call. */
+static void restore_devices(cr_graph *g)
+{
+    for (size_t i = 0; i < g->body->len; i++) {
+        cr_gnode *n = g->body->at[i];
+        for (int k = 0; n->kind == CR_GNODE_CALL && k < n->arg_count; k++)
+            if (n->arg[k].tag == CR_DEVICE_VAL && n->arg[k].i == CR_META)
+                n->arg[k].i = CR_CPU;
+        for (int k = 0; k < n->result_count; k++)
+            n->result[k]->type.device = CR_CPU;
+    }
+    for (int i = 0; i < g->input_count; i++)
+        g->input[i]->type.device = CR_CPU;
+}
+
+static cr_status finish(replay *x, cr_aot_joint *out)
+{
+    cr_tensor **all = cr_alloc((size_t)(x->outputs + x->wanted + 1) * sizeof *all);
+    cr_status st;
+
+    if (!all)
+        return CR_MEMORY;
+    memcpy(all, x->output, (size_t)x->outputs * sizeof *all);
+    memcpy(all + x->outputs, x->gradient, (size_t)x->wanted * sizeof *all);
+    st = cr_recorder_finish(&out->graph, x->r, all, x->outputs + x->wanted);
+    cr_free(all);
+    if (!st)
+        restore_devices(out->graph);
+    return st;
+}
+
+static void drop_all(cr_tensor **t, int n)
+{
+    for (int i = 0; i < n; i++)
+        cr_drop(t[i]);
+}
+
+static cr_status make_joint(replay *x, cr_aot_joint *out)
+{
+    cr_thread_state was = cr_thread;
+    cr_status st;
+
+    CR_TRY(make_inputs(x));
+    CR_TRY(cr_recorder_start(x->r));
+    cr_thread.no_grad = cr_thread.inference = false;
+    st = record_all(x);
+    cr_recorder_stop(x->r);
+    cr_thread.no_grad = was.no_grad;
+    cr_thread.inference = was.inference;
+    CR_TRY(st);
+    CR_TRY(finish(x, out));
+    out->recorder = x->r;
+    out->cotangents = x->roots;
+    return CR_OK;
+}
+
+cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g)
+{
+    size_t in = (size_t)g->input_count, outs = (size_t)g->body->output_count;
+    cr_tensor **room = cr_alloc_zero((3 * in + 3 * outs + 1) * sizeof *room);
+    replay x = {.g = g, .inputs = (int)in, .outputs = (int)outs};
+    cr_status st = room ? cr_recorder_new(&x.r, true) : CR_MEMORY;
+
+    *out = (cr_aot_joint){0};
+    if (!st) {
+        x.input = room;
+        x.leaf = room + in;
+        x.gradient = room + 2 * in;
+        x.output = room + 3 * in;
+        x.cotangent = x.output + outs;
+        x.root = x.cotangent + outs;
+        out->differentiable = x.differentiable = cr_alloc_zero(outs + 1);
+        st = x.differentiable ? make_joint(&x, out) : CR_MEMORY;
+        drop_all(x.input, x.inputs);
+        drop_all(x.gradient, x.wanted);
+        drop_all(x.output, x.outputs);
+        drop_all(x.cotangent, x.roots);
+        if (st) {
+            cr_free(x.differentiable);
+            cr_recorder_drop(x.r);
+            *out = (cr_aot_joint){0};
+        }
+    }
+    cr_free(room);
+    return st;
+}
+
+void cr_aot_joint_drop(cr_aot_joint *j)
+{
+    cr_recorder_drop(j->recorder);
+    cr_free((bool *)(uintptr_t)j->differentiable);
+    *j = (cr_aot_joint){0};
+}

@@ -1,0 +1,368 @@
+/* Compiled calls. */
+#include "compile/call.h"
+#include "autograd/autograd.h"
+#include "compile/compile.h"
+#include <string.h>
+
+/* A graph that runs. */
+typedef struct {
+    cr_graph *g;
+    cr_compiled *code;
+} part;
+
+struct cr_compiled_call {
+    _Atomic int32_t count;
+    cr_session session; /* of an inference graph */
+    cr_aot_joint joint; /* of a training graph */
+    part forward, backward;
+    int inputs, outputs, saved, cotangents;
+    bool *marks;         /* the block of the arrays below; NULL: there is no backward part */
+    bool *wants;         /* by input: has a gradient */
+    bool *reached;       /* by input: the backward program gives it */
+    bool *differentiable; /* by output: has a cotangent */
+};
+
+/* --- making --- */
+
+typedef struct {
+    cr_compiled_call *c;
+    cr_graph *from;
+    cr_aot_parts parts;
+    part *part;
+} job;
+
+static void part_drop(part *p)
+{
+    cr_compiled_drop(p->code);
+    cr_graph_drop(p->g);
+}
+
+static void group(cr_session *s, void *context)
+{
+    job *j = context;
+    cr_graph *g = j->part->g;
+
+    (void)s;
+    j->part->g = cr_compile_group(g);
+    cr_graph_drop(g);
+}
+
+/* Takes `g`. */
+static cr_status make_part(part *p, cr_graph *g)
+{
+    job j = {.part = p};
+
+    p->g = g;
+    CR_TRY(cr_session_run(g->session, group, &j));
+    return cr_compile_code(&p->code, p->g);
+}
+
+static void copy(cr_session *s, void *context)
+{
+    job *j = context;
+
+    j->from = cr_graph_copy(s, j->from);
+}
+
+static cr_status make_inference(cr_compiled_call *c, const cr_graph *g)
+{
+    job j = {.c = c, .from = (cr_graph *)(uintptr_t)g};
+
+    CR_TRY(cr_session_run(&c->session, copy, &j));
+    return make_part(&c->forward, j.from);
+}
+
+static void cut(cr_session *s, void *context)
+{
+    job *j = context;
+
+    (void)s;
+    j->parts = cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
+}
+
+/* Which gradients there are; the graph returns the others no more. */
+static void drop_absent(cr_compiled_call *c, const cr_graph *g)
+{
+    int k = c->outputs;
+
+    for (int i = 0; i < c->inputs; i++) {
+        c->wants[i] = g->input[i]->type.requires_grad;
+        c->reached[i] = c->wants[i] && c->joint.graph->body->output[k++].tag == CR_TENSOR;
+    }
+}
+
+static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
+{
+    job j = {.c = c};
+
+    CR_TRY(cr_aot_joint_new(&c->joint, g));
+    j.from = c->joint.graph;
+    c->cotangents = c->joint.cotangents;
+    c->marks = cr_alloc_zero((size_t)(2 * c->inputs + c->outputs) + 1);
+    if (!c->marks)
+        return CR_MEMORY;
+    c->wants = c->marks;
+    c->reached = c->wants + c->inputs;
+    c->differentiable = c->reached + c->inputs;
+    memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
+    drop_absent(c, g);
+    CR_TRY(cr_session_run(c->joint.graph->session, cut, &j));
+    c->saved = j.parts.saved;
+    CR_TRY(make_part(&c->forward, j.parts.forward));
+    return make_part(&c->backward, j.parts.backward);
+}
+
+static bool wants_gradient(const cr_graph *g)
+{
+    bool in = false, out = false;
+
+    for (int i = 0; i < g->input_count; i++)
+        in = in || g->input[i]->type.requires_grad;
+    for (int k = 0; k < g->body->output_count; k++) {
+        const cr_garg *a = &g->body->output[k];
+        out = out || (a->tag == CR_TENSOR && a->value->type.requires_grad && a->value->by);
+    }
+    return in && out;
+}
+
+cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad)
+{
+    cr_compiled_call *c = cr_alloc_zero(sizeof *c);
+    cr_status st;
+
+    if (!c)
+        return CR_MEMORY;
+    atomic_store(&c->count, 1);
+    c->inputs = g->input_count;
+    c->outputs = g->body->output_count;
+    st = grad && wants_gradient(g) ? make_training(c, g) : make_inference(c, g);
+    if (st)
+        cr_compiled_call_drop(c);
+    else
+        *out = c;
+    return st;
+}
+
+cr_compiled_call *cr_compiled_call_keep(cr_compiled_call *c)
+{
+    atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
+    return c;
+}
+
+void cr_compiled_call_drop(cr_compiled_call *c)
+{
+    if (!c || atomic_fetch_sub_explicit(&c->count, 1, memory_order_acq_rel) != 1)
+        return;
+    part_drop(&c->forward);
+    part_drop(&c->backward);
+    cr_aot_joint_drop(&c->joint);
+    cr_session_drop(&c->session);
+    cr_free(c->marks);
+    cr_free(c);
+}
+
+/* --- running --- */
+
+static cr_status run_part(part *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
+{
+    bool was = cr_thread.no_grad;
+
+    (void)number;
+    cr_thread.no_grad = true;
+    cr_status st = cr_graph_run(p->g, input, output);
+    cr_thread.no_grad = was;
+    return st;
+}
+
+static void drop_all(cr_tensor **t, int n)
+{
+    for (int i = 0; i < n; i++)
+        cr_drop(t[i]);
+}
+
+/* --- the node --- */
+
+typedef struct {
+    cr_node node;
+    cr_compiled_call *call; /* counted; NULL once freed */
+    bool released;
+    int saved_count;
+    cr_saved *saved;
+} call_node;
+
+static cr_status load_saved(call_node *n, cr_tensor **out)
+{
+    for (int i = 0; i < n->saved_count; i++)
+        CR_TRY(cr_saved_get(&out[i], &n->saved[i], &n->node));
+    return CR_OK;
+}
+
+/* Cotangents as the graph has them: row-major, zeros where there are none. */
+static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tensor **out)
+{
+    const cr_compiled_call *c = n->call;
+    int k = 0;
+
+    for (int i = 0; i < c->outputs; i++) {
+        cr_value arg[CR_MAX_ARGS], result;
+        if (!c->differentiable[i])
+            continue;
+        cr_tensor *g = grads[i];
+        if (!g) {
+            CR_TRY(cr_node_zeros(&out[k++], &n->node, (uint32_t)i));
+        } else if (g->contiguous) {
+            out[k++] = cr_keep(g);
+        } else {
+            arg[0] = cr_of_tensor(g);
+            CR_TRY(cr_call_named("contiguous", arg, 1, &result));
+            out[k++] = result.t;
+        }
+    }
+    return CR_OK;
+}
+
+static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor **room, cr_tensor **grads_out)
+{
+    cr_compiled_call *c = n->call;
+    cr_tensor **out = room + n->saved_count + c->cotangents;
+    int k = 0, edge = 0;
+
+    CR_TRY(load_saved(n, room));
+    CR_TRY(load_cotangents(n, grads, room + n->saved_count));
+    CR_TRY(run_part(&c->backward, room, NULL, out));
+    for (int i = 0; i < c->inputs; i++)
+        if (c->wants[i])
+            grads_out[edge++] = out[k++];
+    return CR_OK;
+}
+
+static cr_status node_apply(cr_node *node, cr_tensor *const *grads, cr_tensor **grads_out)
+{
+    call_node *n = (call_node *)node;
+    int most = n->saved_count + n->call->cotangents;
+    cr_tensor **room;
+    cr_status st;
+
+    if (n->released)
+        return cr_fail_released();
+    if (!cr_thread.no_grad)
+        return cr_fail(CR_RUNTIME, "torch.compile with aot_autograd does not currently support double backward");
+    room = cr_alloc_zero((size_t)(most + n->call->inputs + 1) * sizeof *room);
+    if (!room)
+        return CR_MEMORY;
+    st = run_backward(n, grads, room, grads_out);
+    drop_all(room, most);
+    cr_free(room);
+    return st;
+}
+
+static void node_release(cr_node *node)
+{
+    call_node *n = (call_node *)node;
+
+    for (int i = 0; i < n->saved_count; i++)
+        cr_saved_drop(&n->saved[i]);
+    n->saved_count = 0;
+    n->released = true;
+}
+
+static void node_free(cr_node *node)
+{
+    call_node *n = (call_node *)node;
+
+    node_release(node);
+    cr_free(n->saved);
+    cr_compiled_call_drop(n->call);
+    n->call = NULL;
+}
+
+static const cr_node_kind node_kind = {.name = "CompiledFunctionBackward", .apply = node_apply,
+                                       .release = node_release, .free = node_free};
+
+static cr_status fill_node(call_node *n, cr_tensor *const *input, cr_tensor **output)
+{
+    const cr_compiled_call *c = n->call;
+    cr_tensor **saved = output + c->outputs;
+    int edge = 0;
+
+    for (int i = 0; i < c->inputs; i++)
+        if (c->wants[i])
+            CR_TRY(cr_edge_of(&n->node.edges[edge++], input[i]));
+    for (int k = 0; k < c->outputs; k++)
+        if (c->differentiable[k])
+            CR_TRY(cr_set_history(output[k], &n->node, (uint32_t)k));
+    for (int i = 0; i < c->saved; i++) {
+        bool is_result = false;
+        for (int k = 0; k < c->outputs; k++)
+            is_result = is_result || (c->differentiable[k] && saved[i] == output[k]);
+        CR_TRY(cr_save(&n->saved[i], saved[i], is_result));
+        n->saved_count = i + 1;
+    }
+    return CR_OK;
+}
+
+static cr_status make_node(cr_compiled_call *c, cr_tensor *const *input, cr_tensor **output)
+{
+    cr_node *node;
+    call_node *n;
+    uint32_t edges = 0;
+    cr_status st;
+
+    for (int i = 0; i < c->inputs; i++)
+        edges += c->wants[i];
+    CR_TRY(cr_node_new(&node, sizeof *n, &node_kind, edges, (uint32_t)c->outputs));
+    n = (call_node *)node;
+    n->call = cr_compiled_call_keep(c);
+    n->saved = cr_alloc_zero((size_t)(c->saved + 1) * sizeof *n->saved);
+    st = n->saved ? fill_node(n, input, output) : CR_MEMORY;
+    cr_node_drop(node);
+    return st;
+}
+
+cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, const cr_scalar *number,
+                               cr_tensor **output)
+{
+    cr_tensor **all;
+    cr_status st;
+
+    if (!c->marks)
+        return run_part(&c->forward, input, number, output);
+    all = cr_alloc_zero((size_t)(c->outputs + c->saved + 1) * sizeof *all);
+    if (!all)
+        return CR_MEMORY;
+    st = run_part(&c->forward, input, number, all);
+    if (!st && !cr_thread.no_grad)
+        st = make_node(c, input, all);
+    if (st) {
+        drop_all(all, c->outputs + c->saved);
+    } else {
+        memcpy(output, all, (size_t)c->outputs * sizeof *all);
+        drop_all(all + c->outputs, c->saved);
+    }
+    cr_free(all);
+    return st;
+}
+
+/* --- for people --- */
+
+const cr_graph *cr_compiled_call_forward(const cr_compiled_call *c) { return c->forward.g; }
+const cr_graph *cr_compiled_call_backward(const cr_compiled_call *c) { return c->backward.g; }
+
+int cr_compiled_call_groups(const cr_compiled_call *c)
+{
+    return cr_compiled_groups(c->forward.code) + (c->backward.code ? cr_compiled_groups(c->backward.code) : 0);
+}
+
+static int wait_part(const part *p, double seconds)
+{
+    int ready = 0;
+
+    for (int k = 0; p->code && k < cr_compiled_groups(p->code); k++)
+        ready += cr_jit_wait(cr_fused_kernel(cr_compiled_fused(p->code, k)), seconds) == CR_JIT_READY;
+    return ready;
+}
+
+int cr_compiled_call_wait(cr_compiled_call *c, double seconds)
+{
+    return wait_part(&c->forward, seconds) + wait_part(&c->backward, seconds);
+}

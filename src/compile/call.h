@@ -1,0 +1,30 @@
+/* call.h - a recorded call that can be made again: its forward program, and where an input
+ * required a gradient the backward program behind one node of the tape. */
+#ifndef CR_COMPILE_CALL_H
+#define CR_COMPILE_CALL_H
+
+#include "aot/aot.h"
+
+/* Counted: a node of the tape may outlive the function that made it. */
+typedef struct cr_compiled_call cr_compiled_call;
+
+/* From the recording of a call (graph/graph.h) without constants (cr_graph_lift).  `g` is
+ * borrowed until cr_compiled_call_new returns.  Where an input requires a gradient and `grad`,
+ * the backward program is made too. */
+CR_MUST cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad);
+cr_compiled_call *cr_compiled_call_keep(cr_compiled_call *c);
+void cr_compiled_call_drop(cr_compiled_call *c);
+
+/* input[i] borrowed, as the recording's were in dtype, sizes and strides; output[k] owned by the
+ * caller, NULL for None.  On failure nothing is owned.  Several threads may call at once. */
+CR_MUST cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input,
+                                       const cr_scalar *number, cr_tensor **output);
+
+/* For people: the graphs with their groups; whether there is a backward one. */
+const cr_graph *cr_compiled_call_forward(const cr_compiled_call *c);
+const cr_graph *cr_compiled_call_backward(const cr_compiled_call *c); /* or NULL */
+/* Waits until native code is there; the number of groups that have it. */
+int cr_compiled_call_wait(cr_compiled_call *c, double seconds);
+int cr_compiled_call_groups(const cr_compiled_call *c);
+
+#endif

@@ -1,0 +1,685 @@
+/* Compiled functions: a Python callable that makes recorded calls again.
+ *
+ *     _C.Graph.call(grad)     the recording as programs (compile/call.h): a Call
+ *     _C.CompiledEntry        a Call with the guard it holds under, and how its outputs become
+ *                             what the function returned
+ *     _C.CompiledFunction     the function with its entries; a call that no entry fits goes to
+ *                             `miss`, which is Python's side (_dynamo/capture.py) */
+#include "py/bind/compiled.h"
+#include "base/parallel.h"
+#include "compile/call.h"
+#include "graph/graph.h"
+#include "py/bind/guard.h"
+#include <stdio.h>
+
+void cr_py_note_read(const cr_tensor *t, const char *by)
+{
+    char why[256];
+
+    if (CR_LIKELY(!cr_recorder_active()) || t->number)
+        return;
+    snprintf(why, sizeof why, "the value of a tensor is read (%s); what the program does next may depend on it", by);
+    cr_recorder_refuse(why);
+}
+
+/* --- calls --- */
+
+typedef struct {
+    PyObject_HEAD
+    cr_compiled_call *c;
+    int inputs, outputs;
+} call_object;
+
+static PyTypeObject call_type, entry_type, function_type;
+
+PyObject *cr_py_compiled_call(const cr_graph *g, bool grad)
+{
+    call_object *self = PyObject_New(call_object, &call_type);
+    cr_status st;
+
+    if (!self)
+        return NULL;
+    self->c = NULL;
+    self->inputs = g->input_count;
+    self->outputs = g->body->output_count;
+    st = cr_compiled_call_new(&self->c, g, grad);
+    if (!st)
+        return (PyObject *)self;
+    Py_DECREF(self);
+    return cr_py_raise(st);
+}
+
+static void call_dealloc(PyObject *x)
+{
+    cr_compiled_call_drop(((call_object *)x)->c);
+    PyObject_Free(x);
+}
+
+static PyObject *call_wait(PyObject *x, PyObject *seconds)
+{
+    double most = PyFloat_AsDouble(seconds);
+    int ready;
+
+    if (PyErr_Occurred())
+        return NULL;
+    CR_PY_UNLOCKED(ready = cr_compiled_call_wait(((call_object *)x)->c, most));
+    return PyLong_FromLong(ready);
+}
+
+static PyObject *graph_text(const cr_graph *g)
+{
+    cr_text t = {0};
+    PyObject *out;
+
+    if (!g)
+        Py_RETURN_NONE;
+    cr_graph_print(&t, g);
+    out = PyUnicode_FromString(cr_text_str(&t));
+    cr_text_drop(&t);
+    return out;
+}
+
+static PyObject *call_forward(PyObject *x, void *unused)
+{
+    (void)unused;
+    return graph_text(cr_compiled_call_forward(((call_object *)x)->c));
+}
+
+static PyObject *call_backward(PyObject *x, void *unused)
+{
+    (void)unused;
+    return graph_text(cr_compiled_call_backward(((call_object *)x)->c));
+}
+
+static PyObject *call_groups(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(cr_compiled_call_groups(((call_object *)x)->c));
+}
+
+static PyMethodDef call_methods[] = {
+    {"wait", call_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."}, {0}};
+static PyGetSetDef call_getset[] = {{"forward", call_forward, NULL, "The forward graph as text.", NULL},
+                                    {"backward", call_backward, NULL, "The backward graph as text, or None.", NULL},
+                                    {"groups", call_groups, NULL, "How many groups have code.", NULL},
+                                    {0}};
+static PyTypeObject call_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Call",
+    .tp_basicsize = sizeof(call_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A recorded call as programs.",
+    .tp_dealloc = call_dealloc,
+    .tp_methods = call_methods,
+    .tp_getset = call_getset,
+};
+
+/* --- entries --- */
+
+enum { FEW = 16 };
+typedef enum { RETURNS_ONE, RETURNS_TUPLE, RETURNS_LIST, RETURNS_TREE } returns_kind;
+
+typedef struct {
+    int node;   /* of the guard: a tensor */
+    int output; /* becomes its .grad; -1: None does */
+} new_grad;
+
+typedef struct {
+    PyObject_HEAD
+    cr_guard *guard;
+    PyObject *names;   /* of keywords, or NULL */
+    Py_ssize_t positional;
+    uint32_t mode;     /* see mode_now */
+    PyObject *runner;  /* a Call, or a Python callable of the inputs */
+    int inputs, outputs, numbers;
+    PyObject *constants; /* list by input: a tensor, or None where the guard gives it */
+    int *origin;         /* by input: the first input over the same storage; NULL: nothing is written */
+    returns_kind returns;
+    PyObject *leaves;    /* list: what is returned, None in the place of tensors */
+    Py_ssize_t *place;   /* by output: its place in leaves, -1: not returned */
+    PyObject *unflatten; /* TREE: leaves -> what is returned */
+    int grads;
+    new_grad *grad;
+    bool heavy;          /* worth leaving the interpreter's lock */
+    int64_t calls;
+} entry;
+
+/* What of the thread a recording depends on. */
+static uint32_t mode_now(void)
+{
+    uint32_t m = (uint32_t)cr_thread.no_grad | (uint32_t)cr_thread.inference << 1 | (uint32_t)cr_default_dtype() << 8;
+
+    if (cr_thread.include & CR_STAGE_BIT(AUTOCAST))
+        m |= 4u | (uint32_t)cr_autocast_on(CR_CPU) << 3 | (uint32_t)cr_autocast_dtype(CR_CPU) << 16;
+    return m;
+}
+
+static int entry_traverse(PyObject *x, visitproc visit, void *arg)
+{
+    entry *e = (entry *)x;
+
+    Py_VISIT(e->names);
+    Py_VISIT(e->runner);
+    Py_VISIT(e->constants);
+    Py_VISIT(e->leaves);
+    Py_VISIT(e->unflatten);
+    return cr_guard_traverse(e->guard, visit, arg);
+}
+
+static int entry_clear(PyObject *x)
+{
+    entry *e = (entry *)x;
+    cr_guard *g = e->guard;
+
+    e->guard = NULL;
+    cr_guard_drop(g);
+    Py_CLEAR(e->names);
+    Py_CLEAR(e->runner);
+    Py_CLEAR(e->constants);
+    Py_CLEAR(e->leaves);
+    Py_CLEAR(e->unflatten);
+    return 0;
+}
+
+static void entry_dealloc(PyObject *x)
+{
+    entry *e = (entry *)x;
+
+    PyObject_GC_UnTrack(x);
+    entry_clear(x);
+    PyMem_Free(e->origin);
+    PyMem_Free(e->place);
+    PyMem_Free(e->grad);
+    Py_TYPE(x)->tp_free(x);
+}
+
+static int read_outputs(entry *e, PyObject *places)
+{
+    e->outputs = (int)PyList_GET_SIZE(places);
+    e->place = PyMem_Calloc((size_t)e->outputs + 1, sizeof *e->place);
+    for (int k = 0; e->place && k < e->outputs; k++)
+        e->place[k] = PyLong_AsSsize_t(PyList_GET_ITEM(places, k));
+    return e->place && !PyErr_Occurred() ? 0 : -1;
+}
+
+static int read_grads(entry *e, PyObject *pairs)
+{
+    e->grads = (int)PyList_GET_SIZE(pairs);
+    e->grad = PyMem_Calloc((size_t)e->grads + 1, sizeof *e->grad);
+    for (int k = 0; e->grad && k < e->grads; k++)
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(pairs, k), "ii", &e->grad[k].node, &e->grad[k].output))
+            return -1;
+    return e->grad ? 0 : -1;
+}
+
+static int read_origins(entry *e, PyObject *origins)
+{
+    if (origins == Py_None)
+        return 0;
+    e->origin = PyMem_Calloc((size_t)e->inputs + 1, sizeof *e->origin);
+    for (int k = 0; e->origin && k < e->inputs; k++)
+        e->origin[k] = (int)PyLong_AsLong(PyList_GET_ITEM(origins, k));
+    return e->origin && !PyErr_Occurred() ? 0 : -1;
+}
+
+/* CompiledEntry(guard, positional, names, runner, constants, origins, returns, leaves, places,
+ * unflatten, grads, heavy) */
+static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *grads;
+    Py_ssize_t positional;
+    int how, heavy;
+    entry *e;
+
+    if (kwargs || !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!p", &PyList_Type, &guard, &positional, &names, &runner,
+                                    &PyList_Type, &constants, &origins, &how, &PyList_Type, &leaves,
+                                    &PyList_Type, &places, &unflatten, &PyList_Type, &grads, &heavy))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
+    e = (entry *)type->tp_alloc(type, 0);
+    if (!e)
+        return NULL;
+    e->names = names == Py_None ? NULL : Py_NewRef(names);
+    e->positional = positional;
+    e->mode = mode_now();
+    e->runner = Py_NewRef(runner);
+    e->constants = Py_NewRef(constants);
+    e->inputs = (int)PyList_GET_SIZE(constants);
+    e->returns = (returns_kind)how;
+    e->leaves = Py_NewRef(leaves);
+    e->unflatten = Py_NewRef(unflatten);
+    e->heavy = heavy;
+    e->guard = cr_guard_new(guard);
+    if (e->guard && read_outputs(e, places) == 0 && read_grads(e, grads) == 0 && read_origins(e, origins) == 0)
+        return (PyObject *)e;
+    if (!PyErr_Occurred())
+        PyErr_NoMemory();
+    Py_DECREF(e);
+    return NULL;
+}
+
+/* --- making a call again --- */
+
+static bool same_names(PyObject *a, PyObject *b)
+{
+    Py_ssize_t n = a ? PyTuple_GET_SIZE(a) : 0;
+
+    if (n != (b ? PyTuple_GET_SIZE(b) : 0))
+        return false;
+    for (Py_ssize_t i = 0; i < n; i++)
+        if (PyTuple_GET_ITEM(a, i) != PyTuple_GET_ITEM(b, i) &&
+            PyUnicode_Compare(PyTuple_GET_ITEM(a, i), PyTuple_GET_ITEM(b, i)))
+            return false;
+    return true;
+}
+
+/* Inputs lie over each other exactly as they did. */
+static bool same_origins(const entry *e, cr_tensor *const *input)
+{
+    enum { ROOM = 4096 };
+    uint16_t room[ROOM] = {0}; /* hash of storages: input + 1 */
+
+    if (e->inputs >= ROOM / 2)
+        return false;
+    for (int i = 0; i < e->inputs; i++) {
+        size_t h = ((uintptr_t)input[i]->storage >> 4) * 0x9E3779B97F4A7C15u >> 52;
+        while (room[h] && input[room[h] - 1]->storage != input[i]->storage)
+            h = (h + 1) % ROOM;
+        if (!room[h])
+            room[h] = (uint16_t)(i + 1);
+        if (room[h] - 1 != e->origin[i])
+            return false;
+    }
+    return true;
+}
+
+static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names, cr_tensor **input)
+{
+    cr_scalar number[1];
+
+    if (positional != e->positional || e->mode != mode_now() || !same_names(e->names, names) || !e->guard)
+        return false;
+    if (cr_guard_check(e->guard, args, positional, input, number) >= 0)
+        return false;
+    for (int i = 0; i < e->inputs; i++) {
+        PyObject *constant = PyList_GET_ITEM(e->constants, i);
+        if (constant != Py_None)
+            input[i] = cr_py_tensor_of(constant);
+    }
+    return !e->origin || same_origins(e, input);
+}
+
+/* Outputs as Python objects in the places of a copy of the leaves.  Takes the outputs. */
+static PyObject *pack(entry *e, cr_tensor **output)
+{
+    PyObject *leaves, *out;
+
+    if (e->returns == RETURNS_ONE && e->outputs == 1)
+        return cr_py_wrap(output[0]);
+    leaves = e->returns == RETURNS_TUPLE ? PyList_AsTuple(e->leaves)
+                                         : PyList_GetSlice(e->leaves, 0, PyList_GET_SIZE(e->leaves));
+    for (int k = 0; k < e->outputs; k++) {
+        PyObject *x = leaves && e->place[k] >= 0 && output[k] ? cr_py_wrap(output[k]) : NULL;
+        if (!x) {
+            if (!(leaves && e->place[k] >= 0 && output[k]))
+                cr_drop(output[k]);
+            if (PyErr_Occurred())
+                Py_CLEAR(leaves);
+            continue;
+        }
+        if (e->returns == RETURNS_TUPLE) {
+            PyObject *old = PyTuple_GET_ITEM(leaves, e->place[k]);
+            PyTuple_SET_ITEM(leaves, e->place[k], x);
+            Py_DECREF(old);
+        } else {
+            PyList_SetItem(leaves, e->place[k], x);
+        }
+    }
+    if (!leaves || e->returns == RETURNS_TUPLE || e->returns == RETURNS_LIST)
+        return leaves;
+    if (e->returns == RETURNS_ONE)
+        out = Py_NewRef(PyList_GET_ITEM(leaves, 0));
+    else
+        out = PyObject_CallOneArg(e->unflatten, leaves);
+    Py_DECREF(leaves);
+    return out;
+}
+
+/* .grad of leaves that the recorded call gave or took away. */
+static cr_status set_grads(entry *e, cr_tensor **output)
+{
+    for (int k = 0; k < e->grads; k++) {
+        cr_tensor *leaf = cr_py_tensor_of(cr_guard_object(e->guard, e->grad[k].node));
+        CR_TRY(cr_set_grad(leaf, e->grad[k].output < 0 ? NULL : output[e->grad[k].output]));
+    }
+    return CR_OK;
+}
+
+static void drop_all(cr_tensor **t, int n)
+{
+    for (int i = 0; i < n; i++)
+        cr_drop(t[i]);
+}
+
+static PyObject *run_python(entry *e, cr_tensor *const *input)
+{
+    PyObject *args = PyTuple_New(e->inputs), *out;
+
+    for (int i = 0; args && i < e->inputs; i++) {
+        PyObject *x = cr_py_wrap_keep(input[i]);
+        if (!x) {
+            Py_DECREF(args);
+            return NULL;
+        }
+        PyTuple_SET_ITEM(args, i, x);
+    }
+    out = args ? PyObject_CallObject(e->runner, args) : NULL;
+    Py_XDECREF(args);
+    return out;
+}
+
+/* What a backend's function returned, as outputs. */
+static int take_python(entry *e, PyObject *returned, cr_tensor **output)
+{
+    PyObject *list = PyTuple_Check(returned) || PyList_Check(returned) ? PySequence_Fast(returned, "") : PyTuple_Pack(1, returned);
+    Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(list) : 0;
+
+    if (list && n != e->outputs)
+        PyErr_Format(PyExc_RuntimeError, "the compiled graph returned %zd values, the graph has %d outputs", n, e->outputs);
+    for (int k = 0; !PyErr_Occurred() && k < e->outputs; k++) {
+        PyObject *x = PySequence_Fast_GET_ITEM(list, k);
+        if (x != Py_None && !cr_py_is_tensor(x))
+            PyErr_Format(PyExc_RuntimeError, "output %d of the compiled graph must be Tensor, not %s", k, Py_TYPE(x)->tp_name);
+        else
+            output[k] = x == Py_None ? NULL : cr_keep(cr_py_tensor_of(x));
+    }
+    Py_XDECREF(list);
+    return PyErr_Occurred() ? -1 : 0;
+}
+
+static int compute(entry *e, cr_tensor *const *input, cr_tensor **output)
+{
+    PyObject *out;
+    cr_status st;
+
+    if (Py_IS_TYPE(e->runner, &call_type)) {
+        cr_compiled_call *c = ((call_object *)e->runner)->c;
+        if (e->heavy)
+            CR_PY_UNLOCKED(st = cr_compiled_call_run(c, input, NULL, output));
+        else
+            st = cr_compiled_call_run(c, input, NULL, output);
+        return st ? cr_py_raise_int(st) : 0;
+    }
+    out = run_python(e, input);
+    if (!out)
+        return -1;
+    int bad = take_python(e, out, output);
+    Py_DECREF(out);
+    return bad;
+}
+
+static PyObject *run(entry *e, cr_tensor **input)
+{
+    cr_tensor *few[FEW], **output = few;
+    PyObject *out = NULL;
+
+    if (e->outputs > FEW && !(output = PyMem_Malloc((size_t)e->outputs * sizeof *output)))
+        return PyErr_NoMemory();
+    for (int k = 0; k < e->outputs; k++)
+        output[k] = NULL;
+    for (int i = 0; i < e->inputs; i++)
+        cr_keep(input[i]);
+    e->calls++;
+    Py_INCREF(e);
+    if (compute(e, input, output) == 0) {
+        cr_status st = set_grads(e, output);
+        if (st)
+            drop_all(output, e->outputs);
+        out = st ? cr_py_raise(st) : pack(e, output);
+    } else {
+        drop_all(output, e->outputs);
+    }
+    Py_DECREF(e);
+    drop_all(input, e->inputs);
+    if (output != few)
+        PyMem_Free(output);
+    return out;
+}
+
+/* --- functions --- */
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc vectorcall;
+    PyObject *function, *miss, *entries, *dict, *weak;
+    bool off; /* calls go to the function */
+} function;
+
+static CR_THREAD int stances_off; /* > 0: every compiled function is its function */
+
+static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positional, PyObject *names)
+{
+    const cr_py_given g = {args, positional, names};
+    PyObject *packed[] = {(PyObject *)f, cr_py_given_args(&g), cr_py_given_kwargs(&g)}, *out = NULL;
+
+    if (packed[1] && packed[2])
+        out = PyObject_Vectorcall(f->miss, packed, 3, NULL);
+    Py_XDECREF(packed[1]);
+    Py_XDECREF(packed[2]);
+    return out;
+}
+
+static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names, bool *fitted)
+{
+    cr_tensor *few[2 * FEW], **input = few;
+    PyObject *out = NULL;
+
+    *fitted = false;
+    if (e->inputs > 2 * FEW && !(input = PyMem_Malloc((size_t)e->inputs * sizeof *input)))
+        return PyErr_NoMemory();
+    *fitted = fits(e, args, positional, names, input);
+    if (*fitted)
+        out = run(e, input);
+    if (input != few)
+        PyMem_Free(input);
+    return out;
+}
+
+static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagged, PyObject *names)
+{
+    function *f = (function *)x;
+    Py_ssize_t positional = PyVectorcall_NARGS(flagged);
+
+    if (CR_UNLIKELY(f->off || stances_off || cr_recorder_active() || cr_py_mode_count || cr_py_override_off))
+        return PyObject_Vectorcall(f->function, args, flagged, names);
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
+        bool fitted;
+        PyObject *out = try_entry((entry *)PyList_GET_ITEM(f->entries, i), args, positional, names, &fitted);
+        if (fitted || PyErr_Occurred())
+            return out;
+    }
+    return call_miss(f, args, positional, names);
+}
+
+static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+{
+    PyObject *fn, *miss;
+    function *f;
+
+    if (kwargs || !PyArg_ParseTuple(args, "OO", &fn, &miss))
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "CompiledFunction() takes no keywords");
+    f = (function *)type->tp_alloc(type, 0);
+    if (!f)
+        return NULL;
+    f->vectorcall = function_call;
+    f->function = Py_NewRef(fn);
+    f->miss = Py_NewRef(miss);
+    f->entries = PyList_New(0);
+    f->dict = PyDict_New();
+    if (f->entries && f->dict)
+        return (PyObject *)f;
+    Py_DECREF(f);
+    return NULL;
+}
+
+static int function_traverse(PyObject *x, visitproc visit, void *arg)
+{
+    function *f = (function *)x;
+
+    Py_VISIT(f->function);
+    Py_VISIT(f->miss);
+    Py_VISIT(f->entries);
+    Py_VISIT(f->dict);
+    return 0;
+}
+
+static int function_clear(PyObject *x)
+{
+    function *f = (function *)x;
+
+    Py_CLEAR(f->function);
+    Py_CLEAR(f->miss);
+    Py_CLEAR(f->entries);
+    Py_CLEAR(f->dict);
+    return 0;
+}
+
+static void function_dealloc(PyObject *x)
+{
+    PyObject_GC_UnTrack(x);
+    if (((function *)x)->weak)
+        PyObject_ClearWeakRefs(x);
+    function_clear(x);
+    Py_TYPE(x)->tp_free(x);
+}
+
+/* As a method: bound like any function. */
+static PyObject *function_bind(PyObject *x, PyObject *self, PyObject *type)
+{
+    (void)type;
+    return self && self != Py_None ? PyMethod_New(x, self) : Py_NewRef(x);
+}
+
+static PyObject *entry_fails(PyObject *x, PyObject *given)
+{
+    PyObject *args, *kwargs, *names, *all[64];
+    cr_tensor **input;
+    cr_scalar number[1];
+    entry *e = (entry *)x;
+    Py_ssize_t n, k = 0;
+    int failed;
+
+    if (!PyArg_ParseTuple(given, "O!O!", &PyTuple_Type, &args, &PyDict_Type, &kwargs))
+        return NULL;
+    n = PyTuple_GET_SIZE(args);
+    if (n != e->positional || n + PyDict_GET_SIZE(kwargs) > (Py_ssize_t)CR_LEN(all))
+        return PyLong_FromLong(-2);
+    for (; k < n; k++)
+        all[k] = PyTuple_GET_ITEM(args, k);
+    names = e->names;
+    for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
+        all[k] = PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names, i));
+        if (!all[k++])
+            return PyErr_Occurred() ? NULL : PyLong_FromLong(-2);
+    }
+    if (k - n != PyDict_GET_SIZE(kwargs))
+        return PyLong_FromLong(-2);
+    if (e->mode != mode_now())
+        return PyLong_FromLong(-3);
+    input = PyMem_Calloc((size_t)e->inputs + 1, sizeof *input);
+    if (!input)
+        return PyErr_NoMemory();
+    failed = cr_guard_check(e->guard, all, n, input, number);
+    PyMem_Free(input);
+    return failed < 0 ? (Py_INCREF(Py_None), Py_None) : PyLong_FromLong(failed);
+}
+
+static PyMethodDef entry_methods[] = {
+    {"fails", entry_fails, METH_VARARGS,
+     "fails(args, kwargs) -> the guard's node that does not hold; -2: another way of calling, -3: another\n"
+     "mode; None when the entry fits."},
+    {0}};
+static PyMemberDef entry_members[] = {
+    {"runner", T_OBJECT_EX, offsetof(entry, runner), READONLY, "The Call, or the backend's function."},
+    {"calls", T_LONGLONG, offsetof(entry, calls), READONLY, "How often it was used."},
+    {0}};
+static PyTypeObject entry_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.CompiledEntry",
+    .tp_basicsize = sizeof(entry),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+    .tp_doc = "One recording of a compiled function.",
+    .tp_new = entry_new,
+    .tp_dealloc = entry_dealloc,
+    .tp_traverse = entry_traverse,
+    .tp_clear = entry_clear,
+    .tp_methods = entry_methods,
+    .tp_members = entry_members,
+};
+
+static PyMemberDef function_members[] = {
+    {"_function", T_OBJECT_EX, offsetof(function, function), READONLY, "The function as it was given."},
+    {"_entries", T_OBJECT_EX, offsetof(function, entries), READONLY, "Its recordings."},
+    {"_off", T_BOOL, offsetof(function, off), 0, "Calls go to the function."},
+    {"__dictoffset__", T_PYSSIZET, offsetof(function, dict), READONLY, NULL},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(function, weak), READONLY, NULL},
+    {0}};
+static PyGetSetDef function_getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {0}};
+static PyTypeObject function_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.CompiledFunction",
+    .tp_basicsize = sizeof(function),
+    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
+    .tp_doc = "CompiledFunction(function, miss): calls that no entry fits are miss(self, args, kwargs).",
+    .tp_new = function_new,
+    .tp_dealloc = function_dealloc,
+    .tp_traverse = function_traverse,
+    .tp_clear = function_clear,
+    .tp_call = PyVectorcall_Call,
+    .tp_vectorcall_offset = offsetof(function, vectorcall),
+    .tp_descr_get = function_bind,
+    .tp_dictoffset = offsetof(function, dict),
+    .tp_weaklistoffset = offsetof(function, weak),
+    .tp_members = function_members,
+    .tp_getset = function_getset,
+};
+
+/* _compiled_off(by) -> whether compiled functions of this thread are plain now. */
+static PyObject *compiled_off(PyObject *m, PyObject *by)
+{
+    long n = PyLong_AsLong(by);
+
+    (void)m;
+    if (PyErr_Occurred())
+        return NULL;
+    stances_off += (int)n;
+    return PyBool_FromLong(stances_off > 0);
+}
+
+/* _refuse_recording(why): no graph can stand for the call that is being recorded. */
+static PyObject *refuse_recording(PyObject *m, PyObject *why)
+{
+    const char *text = PyUnicode_AsUTF8(why);
+
+    (void)m;
+    if (!text)
+        return NULL;
+    cr_recorder_refuse(text);
+    Py_RETURN_NONE;
+}
+
+static PyObject *is_recording(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_recorder_active() != NULL);
+}
+
+static PyMethodDef functions[] = {{"_compiled_off", compiled_off, METH_O, NULL},
+                                  {"_refuse_recording", refuse_recording, METH_O, NULL},
+                                  {"_is_recording", is_recording, METH_NOARGS, NULL},
+                                  {0}};
+
+int cr_py_compiled_start(PyObject *m)
+{
+    if (cr_py_add_type(m, "Call", &call_type) < 0 || cr_py_add_type(m, "CompiledEntry", &entry_type) < 0 ||
+        cr_py_add_type(m, "CompiledFunction", &function_type) < 0)
+        return -1;
+    return PyModule_AddFunctions(m, functions);
+}

@@ -1,0 +1,344 @@
+/* Guards: see guard.h. */
+#include "py/bind/guard.h"
+#include <string.h>
+
+typedef enum { FROM_ARG, FROM_KWARG, FROM_CONST, FROM_ITEM, FROM_NONE, FROM_AT, FROM_CELL, FROM_DICT, FROM_ATTR, FROM_TYPE, FROM_GRAD } source_kind;
+typedef enum { IS_ANY, IS_OBJECT, IS_SAME, IS_INSTANCE, IS_EQUAL, IS_NUMBER, IS_LIST, IS_MAPPING, IS_TENSOR } check_kind;
+
+static const char *const source_names[] = {"arg", "kwarg", "const", "item", "none", "at", "cell", "dict", "attr", "type", "grad"};
+static const char *const check_names[] = {"any", "is", "same", "instance", "equal", "number", "list", "mapping", "tensor"};
+
+typedef struct {
+    uint8_t dtype, device, ndim;
+    bool contiguous, requires_grad, inference;
+    int64_t *size; /* and strides */
+} tensor_facts;
+
+typedef struct {
+    uint8_t source, check;
+    bool stable;       /* a dict or tuple that holds the objects of the last check */
+    int parent, slot;
+    int leaves;        /* nodes after this one that are plain values in it */
+    Py_ssize_t place;  /* ARG, KWARG, AT */
+    Py_ssize_t wanted; /* a length, or the number of a node */
+    PyObject *key, *expected;
+    PyTypeObject *type; /* borrowed of `expected` */
+    tensor_facts facts;
+    uint64_t version;
+    PyObject *seen; /* the object; borrowed, meaningful while the parent is stable */
+    PyObject *held; /* counted: an attribute that was made for the check */
+} node;
+
+struct cr_guard {
+    int count;
+    node *at;
+};
+
+/* A number that no other state of any dict has had; 0 where dicts have none. */
+static uint64_t dict_version(PyObject *dict)
+{
+#if PY_VERSION_HEX < 0x030d0000
+#ifdef __GNUC__
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
+#endif
+    return ((PyDictObject *)dict)->ma_version_tag;
+#ifdef __GNUC__
+#pragma GCC diagnostic pop
+#endif
+#else
+    (void)dict;
+    return 0;
+#endif
+}
+
+/* --- making --- */
+
+static int find_name(const char *const *names, size_t n, PyObject *name)
+{
+    const char *text = PyUnicode_AsUTF8(name);
+
+    for (size_t i = 0; text && i < n; i++)
+        if (!strcmp(names[i], text))
+            return (int)i;
+    if (text)
+        PyErr_Format(PyExc_ValueError, "a guard has no '%s'", text);
+    return -1;
+}
+
+static int set_facts(tensor_facts *f, const cr_tensor *t)
+{
+    size_t bytes = t->ndim * sizeof *t->size;
+
+    *f = (tensor_facts){.dtype = t->dtype, .device = t->device, .ndim = t->ndim, .contiguous = t->contiguous,
+                        .requires_grad = cr_requires_grad(t), .inference = t->inference};
+    f->size = PyMem_Malloc(2 * bytes + 1);
+    if (!f->size) {
+        PyErr_NoMemory();
+        return -1;
+    }
+    memcpy(f->size, t->size, bytes);
+    memcpy(f->size + t->ndim, t->stride, bytes);
+    return 0;
+}
+
+static int set_expected(node *d)
+{
+    switch ((check_kind)d->check) {
+    case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
+    case IS_LIST:
+    case IS_MAPPING: return PyArg_ParseTuple(d->expected, "O!n", &PyType_Type, &d->type, &d->wanted) ? 0 : -1;
+    case IS_INSTANCE:
+    case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
+    case IS_TENSOR: /* the guard keeps no tensor alive */
+        if (set_facts(&d->facts, cr_py_tensor_of(d->expected)) < 0)
+            return -1;
+        d->type = Py_TYPE(d->expected);
+        Py_SETREF(d->expected, Py_NewRef(d->type));
+        return 0;
+    default: return 0;
+    }
+}
+
+static int set_node(node *d, PyObject *tuple)
+{
+    PyObject *from, *is, *key, *expected;
+    int source, check;
+
+    if (!PyArg_ParseTuple(tuple, "UiOUOi", &from, &d->parent, &key, &is, &expected, &d->slot))
+        return -1;
+    d->key = Py_NewRef(key);
+    d->expected = Py_NewRef(expected);
+    source = find_name(source_names, CR_LEN(source_names), from);
+    check = source < 0 ? -1 : find_name(check_names, CR_LEN(check_names), is);
+    if (check < 0)
+        return -1;
+    d->source = (uint8_t)source;
+    d->check = (uint8_t)check;
+    if (source == FROM_ARG || source == FROM_KWARG || source == FROM_AT) {
+        d->place = PyLong_AsSsize_t(key);
+        if (PyErr_Occurred())
+            return -1;
+    }
+    return set_expected(d);
+}
+
+static bool is_leaf(const node *d, int parent)
+{
+    return d->parent == parent && (d->source == FROM_NONE || ((d->source == FROM_ITEM || d->source == FROM_AT) &&
+                                                              (d->check == IS_OBJECT || d->check == IS_EQUAL)));
+}
+
+static void count_leaves(cr_guard *g)
+{
+    for (int i = 0; i < g->count; i++)
+        while (i + 1 + g->at[i].leaves < g->count && is_leaf(&g->at[i + 1 + g->at[i].leaves], i))
+            g->at[i].leaves++;
+}
+
+cr_guard *cr_guard_new(PyObject *nodes)
+{
+    cr_guard *g = PyMem_Calloc(1, sizeof *g);
+    Py_ssize_t n = PyList_GET_SIZE(nodes);
+
+    if (!g || !(g->at = PyMem_Calloc((size_t)n + 1, sizeof *g->at))) {
+        PyMem_Free(g);
+        PyErr_NoMemory();
+        return NULL;
+    }
+    for (; g->count < n; g->count++)
+        if (set_node(&g->at[g->count], PyList_GET_ITEM(nodes, g->count)) < 0) {
+            g->count++;
+            cr_guard_drop(g);
+            return NULL;
+        }
+    count_leaves(g);
+    return g;
+}
+
+void cr_guard_drop(cr_guard *g)
+{
+    if (!g)
+        return;
+    for (int i = 0; i < g->count; i++) {
+        Py_XDECREF(g->at[i].key);
+        Py_XDECREF(g->at[i].expected);
+        Py_XDECREF(g->at[i].held);
+        PyMem_Free(g->at[i].facts.size);
+    }
+    PyMem_Free(g->at);
+    PyMem_Free(g);
+}
+
+int cr_guard_traverse(const cr_guard *g, visitproc visit, void *arg)
+{
+    for (int i = 0; g && i < g->count; i++) {
+        Py_VISIT(g->at[i].key);
+        Py_VISIT(g->at[i].expected);
+    }
+    return 0;
+}
+
+/* --- checking --- */
+
+static bool has_facts(const tensor_facts *f, const cr_tensor *t)
+{
+    size_t bytes = f->ndim * sizeof *f->size;
+
+    return t->dtype == f->dtype && t->ndim == f->ndim && t->device == f->device && t->contiguous == f->contiguous &&
+           cr_requires_grad(t) == f->requires_grad && t->inference == f->inference && !t->number &&
+           !memcmp(t->size, f->size, bytes) && (f->contiguous || !memcmp(t->stride, f->size + f->ndim, bytes));
+}
+
+/* Floats are equal when their bits are: -0.0 is not 0.0, NaN is NaN. */
+static bool equals(PyObject *o, PyObject *expected)
+{
+    if (o == expected)
+        return true;
+    if (Py_TYPE(o) != Py_TYPE(expected))
+        return false;
+    if (PyFloat_CheckExact(o)) {
+        double a = PyFloat_AS_DOUBLE(o), b = PyFloat_AS_DOUBLE(expected);
+        return !memcmp(&a, &b, sizeof a);
+    }
+    int same = PyObject_RichCompareBool(o, expected, Py_EQ);
+    if (same < 0)
+        PyErr_Clear();
+    return same == 1;
+}
+
+static bool take_number(PyObject *o, cr_scalar *out)
+{
+    if (PyFloat_CheckExact(o)) {
+        *out = cr_scalar_float(PyFloat_AS_DOUBLE(o));
+        return true;
+    }
+    long long i = PyLong_AsLongLong(o);
+    if (i == -1 && PyErr_Occurred()) {
+        PyErr_Clear();
+        return false;
+    }
+    *out = cr_scalar_int(i);
+    return true;
+}
+
+/* Whether the container holds what it held at the last check. */
+static bool is_stable(const cr_guard *g, node *d, PyObject *o)
+{
+    if (PyTuple_CheckExact(o)) { /* it cannot change, but another may stand in its place */
+        bool kept = d->parent >= 0 && g->at[d->parent].stable && d->source != FROM_ARG && d->source != FROM_KWARG;
+        return kept && o == d->seen;
+    }
+    if (!PyDict_Check(o))
+        return false;
+    uint64_t now = dict_version(o);
+    bool same = now && o == d->seen && now == d->version;
+    d->version = now;
+    return same;
+}
+
+/* Holds a counted object for the length of the check: attributes may be made on the way. */
+static PyObject *attribute(PyObject *o, PyObject *name, PyObject **held)
+{
+    PyObject *x = PyObject_GetAttr(o, name);
+
+    if (!x)
+        PyErr_Clear();
+    Py_XSETREF(*held, x);
+    return x;
+}
+
+static PyObject *find(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t positional)
+{
+    node *up = d->parent >= 0 ? &g->at[d->parent] : NULL;
+    PyObject *o = up ? up->seen : NULL;
+
+    switch ((source_kind)d->source) {
+    case FROM_ARG: return args[d->place];
+    case FROM_KWARG: return args[positional + d->place];
+    case FROM_CONST: return d->key;
+    case FROM_ITEM:
+        if (up->stable)
+            return d->seen;
+        o = PyDict_GetItemWithError(o, d->key);
+        if (!o)
+            PyErr_Clear();
+        return o;
+    case FROM_NONE:
+        if (up->stable)
+            return Py_None;
+        o = PyDict_GetItemWithError(o, d->key);
+        PyErr_Clear();
+        return o ? NULL : Py_None;
+    case FROM_AT: return PyTuple_Check(o) ? PyTuple_GET_ITEM(o, d->place) : PyList_GET_ITEM(o, d->place);
+    case FROM_CELL: return PyCell_GET(o);
+    case FROM_DICT: {
+        PyObject **dict = _PyObject_GetDictPtr(o);
+        if (dict && *dict)
+            return *dict;
+        o = PyObject_GenericGetDict(o, NULL);
+        if (!o)
+            PyErr_Clear();
+        else
+            Py_DECREF(o); /* its object holds it */
+        return o;
+    }
+    case FROM_ATTR: return attribute(o, d->key, &d->held);
+    case FROM_TYPE: return _PyType_Lookup((PyTypeObject *)(PyType_Check(o) ? o : (PyObject *)Py_TYPE(o)), d->key);
+    case FROM_GRAD: {
+        cr_tensor *grad = cr_grad_of(cr_py_tensor_of(o));
+        return grad ? (grad->peer ? (PyObject *)grad->peer : attribute(o, d->key, &d->held)) : Py_None;
+    }
+    }
+    return NULL;
+}
+
+static bool holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr_scalar *number)
+{
+    switch ((check_kind)d->check) {
+    case IS_ANY: return true;
+    case IS_OBJECT: return o == d->expected;
+    case IS_SAME: return o == g->at[d->wanted].seen;
+    case IS_INSTANCE: return Py_TYPE(o) == d->type;
+    case IS_EQUAL: return equals(o, d->expected);
+    case IS_NUMBER: return Py_TYPE(o) == d->type && take_number(o, &number[d->slot]);
+    case IS_LIST:
+        return Py_TYPE(o) == d->type && (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted;
+    case IS_MAPPING: return Py_TYPE(o) == d->type && PyDict_GET_SIZE(o) == d->wanted;
+    case IS_TENSOR:
+        if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)))
+            return false;
+        if (d->slot >= 0)
+            input[d->slot] = cr_py_tensor_of(o);
+        return true;
+    }
+    return false;
+}
+
+int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input, cr_scalar *number)
+{
+    for (int i = 0; i < g->count; i++) {
+        node *d = &g->at[i];
+        PyObject *o = find(g, d, args, positional);
+        if (!o || !holds(g, d, o, input, number)) {
+            cr_guard_forget(g);
+            return i;
+        }
+        d->stable = is_stable(g, d, o);
+        d->seen = o;
+        if (d->stable)
+            i += d->leaves;
+    }
+    return -1;
+}
+
+PyObject *cr_guard_object(const cr_guard *g, int i) { return g->at[i].seen; }
+
+void cr_guard_forget(cr_guard *g)
+{
+    for (int i = 0; i < g->count; i++) {
+        g->at[i].stable = false;
+        g->at[i].version = 0;
+        g->at[i].seen = NULL;
+    }
+}
