@@ -14,14 +14,14 @@ newaxis = None
 
 # Loaded at first use, so that importing the package costs only what is used.
 _MODULES = frozenset((
-    "accelerator", "amp", "autograd", "backends", "cpu", "cuda", "fft", "func", "functional",
+    "_dynamo", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "fft", "func", "functional",
     "fx", "linalg",
     "mps", "nn", "ops", "optim",
     "overrides", "random", "return_types", "safetensors", "serialization", "special", "storage",
     "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
-         "load": "serialization",
+         "load": "serialization", "compile": "_compile",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
              "ComplexFloat", "ComplexDouble")}}

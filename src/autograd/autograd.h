@@ -176,6 +176,7 @@ typedef struct cr_saved_hooks {
 } cr_saved_hooks;
 void cr_saved_hooks_push(cr_saved_hooks *h);
 void cr_saved_hooks_pop(void);
+bool cr_saved_hooks_active(void);
 
 /* --- autocast: per thread and device --- */
 bool cr_autocast_on(cr_device_kind device);

@@ -22,6 +22,8 @@ void cr_saved_hooks_push(cr_saved_hooks *h)
     hooks = h;
 }
 
+bool cr_saved_hooks_active(void) { return hooks != NULL; }
+
 void cr_saved_hooks_pop(void)
 {
     if (hooks)

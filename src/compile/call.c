@@ -1,20 +1,16 @@
 /* Compiled calls. */
 #include "compile/call.h"
 #include "autograd/autograd.h"
-#include "compile/compile.h"
+#include "compile/program.h"
 #include <string.h>
-
-/* A graph that runs. */
-typedef struct {
-    cr_graph *g;
-    cr_compiled *code;
-} part;
 
 struct cr_compiled_call {
     _Atomic int32_t count;
     cr_session session; /* of an inference graph */
     cr_aot_joint joint; /* of a training graph */
-    part forward, backward;
+    cr_graph *graph;    /* of inference: a copy */
+    cr_aot_parts parts; /* of training */
+    cr_program *forward, *backward;
     int inputs, outputs, saved, cotangents;
     bool *marks;         /* the block of the arrays below; NULL: there is no backward part */
     bool *wants;         /* by input: has a gradient */
@@ -26,50 +22,22 @@ struct cr_compiled_call {
 
 typedef struct {
     cr_compiled_call *c;
-    cr_graph *from;
-    cr_aot_parts parts;
-    part *part;
+    const cr_graph *from;
 } job;
-
-static void part_drop(part *p)
-{
-    cr_compiled_drop(p->code);
-    cr_graph_drop(p->g);
-}
-
-static void group(cr_session *s, void *context)
-{
-    job *j = context;
-    cr_graph *g = j->part->g;
-
-    (void)s;
-    j->part->g = cr_compile_group(g);
-    cr_graph_drop(g);
-}
-
-/* Takes `g`. */
-static cr_status make_part(part *p, cr_graph *g)
-{
-    job j = {.part = p};
-
-    p->g = g;
-    CR_TRY(cr_session_run(g->session, group, &j));
-    return cr_compile_code(&p->code, p->g);
-}
 
 static void copy(cr_session *s, void *context)
 {
     job *j = context;
 
-    j->from = cr_graph_copy(s, j->from);
+    j->c->graph = cr_graph_copy(s, j->from);
 }
 
 static cr_status make_inference(cr_compiled_call *c, const cr_graph *g)
 {
-    job j = {.c = c, .from = (cr_graph *)(uintptr_t)g};
+    job j = {c, g};
 
     CR_TRY(cr_session_run(&c->session, copy, &j));
-    return make_part(&c->forward, j.from);
+    return cr_program_new(&c->forward, c->graph);
 }
 
 static void cut(cr_session *s, void *context)
@@ -77,7 +45,7 @@ static void cut(cr_session *s, void *context)
     job *j = context;
 
     (void)s;
-    j->parts = cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
+    j->c->parts = cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
 }
 
 /* Which gradients there are; the graph returns the others no more. */
@@ -107,9 +75,9 @@ static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
     memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
     drop_absent(c, g);
     CR_TRY(cr_session_run(c->joint.graph->session, cut, &j));
-    c->saved = j.parts.saved;
-    CR_TRY(make_part(&c->forward, j.parts.forward));
-    return make_part(&c->backward, j.parts.backward);
+    c->saved = c->parts.saved;
+    CR_TRY(cr_program_new(&c->forward, c->parts.forward));
+    return cr_program_new(&c->backward, c->parts.backward);
 }
 
 static bool wants_gradient(const cr_graph *g)
@@ -153,8 +121,11 @@ void cr_compiled_call_drop(cr_compiled_call *c)
 {
     if (!c || atomic_fetch_sub_explicit(&c->count, 1, memory_order_acq_rel) != 1)
         return;
-    part_drop(&c->forward);
-    part_drop(&c->backward);
+    cr_program_drop(c->forward);
+    cr_program_drop(c->backward);
+    cr_graph_drop(c->graph);
+    cr_graph_drop(c->parts.forward);
+    cr_graph_drop(c->parts.backward);
     cr_aot_joint_drop(&c->joint);
     cr_session_drop(&c->session);
     cr_free(c->marks);
@@ -162,17 +133,6 @@ void cr_compiled_call_drop(cr_compiled_call *c)
 }
 
 /* --- running --- */
-
-static cr_status run_part(part *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
-{
-    bool was = cr_thread.no_grad;
-
-    (void)number;
-    cr_thread.no_grad = true;
-    cr_status st = cr_graph_run(p->g, input, output);
-    cr_thread.no_grad = was;
-    return st;
-}
 
 static void drop_all(cr_tensor **t, int n)
 {
@@ -229,7 +189,7 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
 
     CR_TRY(load_saved(n, room));
     CR_TRY(load_cotangents(n, grads, room + n->saved_count));
-    CR_TRY(run_part(&c->backward, room, NULL, out));
+    CR_TRY(cr_program_run(c->backward, room, NULL, out));
     for (int i = 0; i < c->inputs; i++)
         if (c->wants[i])
             grads_out[edge++] = out[k++];
@@ -326,11 +286,11 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, con
     cr_status st;
 
     if (!c->marks)
-        return run_part(&c->forward, input, number, output);
+        return cr_program_run(c->forward, input, number, output);
     all = cr_alloc_zero((size_t)(c->outputs + c->saved + 1) * sizeof *all);
     if (!all)
         return CR_MEMORY;
-    st = run_part(&c->forward, input, number, all);
+    st = cr_program_run(c->forward, input, number, all);
     if (!st && !cr_thread.no_grad)
         st = make_node(c, input, all);
     if (st) {
@@ -345,24 +305,5 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, con
 
 /* --- for people --- */
 
-const cr_graph *cr_compiled_call_forward(const cr_compiled_call *c) { return c->forward.g; }
-const cr_graph *cr_compiled_call_backward(const cr_compiled_call *c) { return c->backward.g; }
-
-int cr_compiled_call_groups(const cr_compiled_call *c)
-{
-    return cr_compiled_groups(c->forward.code) + (c->backward.code ? cr_compiled_groups(c->backward.code) : 0);
-}
-
-static int wait_part(const part *p, double seconds)
-{
-    int ready = 0;
-
-    for (int k = 0; p->code && k < cr_compiled_groups(p->code); k++)
-        ready += cr_jit_wait(cr_fused_kernel(cr_compiled_fused(p->code, k)), seconds) == CR_JIT_READY;
-    return ready;
-}
-
-int cr_compiled_call_wait(cr_compiled_call *c, double seconds)
-{
-    return wait_part(&c->forward, seconds) + wait_part(&c->backward, seconds);
-}
+const cr_program *cr_compiled_call_forward(const cr_compiled_call *c) { return c->forward; }
+const cr_program *cr_compiled_call_backward(const cr_compiled_call *c) { return c->backward; }

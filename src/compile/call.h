@@ -4,6 +4,7 @@
 #define CR_COMPILE_CALL_H
 
 #include "aot/aot.h"
+#include "compile/program.h"
 
 /* Counted: a node of the tape may outlive the function that made it. */
 typedef struct cr_compiled_call cr_compiled_call;
@@ -20,11 +21,8 @@ void cr_compiled_call_drop(cr_compiled_call *c);
 CR_MUST cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input,
                                        const cr_scalar *number, cr_tensor **output);
 
-/* For people: the graphs with their groups; whether there is a backward one. */
-const cr_graph *cr_compiled_call_forward(const cr_compiled_call *c);
-const cr_graph *cr_compiled_call_backward(const cr_compiled_call *c); /* or NULL */
-/* Waits until native code is there; the number of groups that have it. */
-int cr_compiled_call_wait(cr_compiled_call *c, double seconds);
-int cr_compiled_call_groups(const cr_compiled_call *c);
+/* The programs, borrowed; the backward one is NULL where there is none. */
+const cr_program *cr_compiled_call_forward(const cr_compiled_call *c);
+const cr_program *cr_compiled_call_backward(const cr_compiled_call *c);
 
 #endif

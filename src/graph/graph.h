@@ -184,6 +184,8 @@ bool cr_gnode_has_effect(const cr_gnode *n);
 bool cr_gnode_writes(const cr_gnode *n);
 /* The entry, or one that it calls, draws random numbers. */
 bool cr_op_draws(const cr_op *op);
+/* Some node writes a tensor. */
+bool cr_graph_writes(const cr_graph *g);
 
 /* --- running --- */
 /* Calls the nodes in order through all stages.  `input` is borrowed; output[k] is owned by the
@@ -217,6 +219,9 @@ void cr_recorder_literal(cr_tensor *t);
 /* The program did what no graph can stand for (it looked at an element): finishing fails with
  * CR_RUNTIME and these words. */
 void cr_recorder_refuse(const char *why);
+/* A backward pass runs: its calls are recorded, too. */
+void cr_recorder_note_backward(void);
+bool cr_recorder_saw_backward(const cr_recorder *r);
 /* Tensors that the recorded calls read and that nothing recorded has made: not inputs, not
  * literals.  Borrowed; they are constants of the graph. */
 size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out);

@@ -2,6 +2,14 @@
 #include "graph/rewrite.h"
 #include <string.h>
 
+bool cr_graph_writes(const cr_graph *g)
+{
+    for (size_t i = 0; i < g->body->len; i++)
+        if (cr_gnode_writes(g->body->at[i]))
+            return true;
+    return false;
+}
+
 typedef struct {
     cr_session *s;
     bool *read;    /* by value id of the old graph */
@@ -12,19 +20,10 @@ typedef struct {
 
 static void mark_read(void *context, cr_gvalue *v) { ((lifter *)context)->read[v->id] = true; }
 
-static bool writes(const cr_gnode *n)
-{
-    for (int i = 0; n->kind == CR_GNODE_CALL && i < n->arg_count; i++)
-        if (n->op->param[i].written)
-            return true;
-    return false;
-}
-
 static void mark_block(lifter *x, const cr_gblock *b)
 {
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
-        x->writes = x->writes || writes(n);
         for (int k = 0; k < n->arg_count; k++)
             cr_garg_each(&n->arg[k], mark_read, x);
         for (int k = 0; k < cr_gnode_blocks(n); k++)
@@ -68,7 +67,7 @@ cr_lifted cr_graph_lift(const cr_graph *g)
 {
     cr_session *s = g->session;
     size_t most = (size_t)g->input_count + count_constants(g->body);
-    lifter x = {.s = s, .read = CR_NEW_N(s, bool, g->values), .from = CR_NEW_N(s, int, most),
+    lifter x = {.s = s, .writes = cr_graph_writes(g), .read = CR_NEW_N(s, bool, g->values), .from = CR_NEW_N(s, int, most),
                 .constant = CR_NEW_N(s, cr_tensor *, most)};
     cr_rewrite w = {.from = g, .node = lift, .context = &x};
 

@@ -12,7 +12,7 @@
 
 struct cr_recorder {
     cr_session session;
-    bool parts;
+    bool parts, backward;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
     cr_map storages; /* bytes of the values -> a chain of `seen` by place, counted from 1 */
@@ -264,6 +264,14 @@ void cr_recorder_refuse(const char *why)
     if (active && !active->failed)
         note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
 }
+
+void cr_recorder_note_backward(void)
+{
+    if (active)
+        active->backward = true;
+}
+
+bool cr_recorder_saw_backward(const cr_recorder *r) { return r->backward; }
 
 size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out)
 {

@@ -6,7 +6,7 @@
  *     _C.CompiledFunction     the function with its entries; a call that no entry fits goes to
  *                             `miss`, which is Python's side (_dynamo/capture.py) */
 #include "py/bind/compiled.h"
-#include "base/parallel.h"
+#include "base/log.h"
 #include "compile/call.h"
 #include "graph/graph.h"
 #include "py/bind/guard.h"
@@ -31,6 +31,8 @@ typedef struct {
 } call_object;
 
 static PyTypeObject call_type, entry_type, function_type;
+
+static cr_compiled_call *call_of(PyObject *x) { return ((call_object *)x)->c; }
 
 PyObject *cr_py_compiled_call(const cr_graph *g, bool grad)
 {
@@ -58,51 +60,60 @@ static void call_dealloc(PyObject *x)
 static PyObject *call_wait(PyObject *x, PyObject *seconds)
 {
     double most = PyFloat_AsDouble(seconds);
-    int ready;
+    const cr_program *part[] = {cr_compiled_call_forward(call_of(x)), cr_compiled_call_backward(call_of(x))};
+    int ready = 0;
 
     if (PyErr_Occurred())
         return NULL;
-    CR_PY_UNLOCKED(ready = cr_compiled_call_wait(((call_object *)x)->c, most));
+    for (int k = 0; k < 2; k++)
+        if (part[k])
+            CR_PY_UNLOCKED(ready += cr_program_wait(part[k], most));
     return PyLong_FromLong(ready);
 }
 
-static PyObject *graph_text(const cr_graph *g)
+static PyObject *program_text(const cr_program *p, bool steps)
 {
     cr_text t = {0};
     PyObject *out;
 
-    if (!g)
+    if (!p)
         Py_RETURN_NONE;
-    cr_graph_print(&t, g);
+    if (steps)
+        cr_program_print(&t, p);
+    else
+        cr_graph_print(&t, cr_program_graph(p));
     out = PyUnicode_FromString(cr_text_str(&t));
     cr_text_drop(&t);
     return out;
 }
 
-static PyObject *call_forward(PyObject *x, void *unused)
-{
-    (void)unused;
-    return graph_text(cr_compiled_call_forward(((call_object *)x)->c));
-}
-
-static PyObject *call_backward(PyObject *x, void *unused)
-{
-    (void)unused;
-    return graph_text(cr_compiled_call_backward(((call_object *)x)->c));
-}
-
-static PyObject *call_groups(PyObject *x, void *unused)
-{
-    (void)unused;
-    return PyLong_FromLong(cr_compiled_call_groups(((call_object *)x)->c));
-}
+#define CALL_FACT(name, expression)                                                                                    \
+    static PyObject *call_##name(PyObject *x, void *unused)                                                            \
+    {                                                                                                                  \
+        const cr_program *forward = cr_compiled_call_forward(call_of(x)), *backward = cr_compiled_call_backward(call_of(x)); \
+        (void)unused;                                                                                                  \
+        (void)forward;                                                                                                 \
+        (void)backward;                                                                                                \
+        return expression;                                                                                             \
+    }
+CALL_FACT(forward, program_text(forward, false))
+CALL_FACT(backward, program_text(backward, false))
+CALL_FACT(forward_steps, program_text(forward, true))
+CALL_FACT(backward_steps, program_text(backward, true))
+CALL_FACT(groups, PyLong_FromLong(cr_program_groups(forward) + (backward ? cr_program_groups(backward) : 0)))
+CALL_FACT(peak, PyLong_FromLongLong(cr_program_peak(forward)))
+#undef CALL_FACT
 
 static PyMethodDef call_methods[] = {
     {"wait", call_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."}, {0}};
-static PyGetSetDef call_getset[] = {{"forward", call_forward, NULL, "The forward graph as text.", NULL},
-                                    {"backward", call_backward, NULL, "The backward graph as text, or None.", NULL},
-                                    {"groups", call_groups, NULL, "How many groups have code.", NULL},
-                                    {0}};
+static PyGetSetDef call_getset[] = {
+    {"forward", call_forward, NULL, "The forward graph, with its groups, as text.", NULL},
+    {"backward", call_backward, NULL, "The backward graph, or None.", NULL},
+    {"forward_steps", call_forward_steps, NULL, "The forward program.", NULL},
+    {"backward_steps", call_backward_steps, NULL, "The backward program, or None.", NULL},
+    {"groups", call_groups, NULL, "How many groups have code.", NULL},
+    {"peak", call_peak, NULL, "Bytes that the forward program's tensors hold at most.", NULL},
+    {0}};
 static PyTypeObject call_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Call",
     .tp_basicsize = sizeof(call_object),
@@ -401,7 +412,7 @@ static int compute(entry *e, cr_tensor *const *input, cr_tensor **output)
     cr_status st;
 
     if (Py_IS_TYPE(e->runner, &call_type)) {
-        cr_compiled_call *c = ((call_object *)e->runner)->c;
+        cr_compiled_call *c = call_of(e->runner);
         if (e->heavy)
             CR_PY_UNLOCKED(st = cr_compiled_call_run(c, input, NULL, output));
         else
@@ -671,7 +682,47 @@ static PyObject *is_recording(PyObject *m, PyObject *unused)
     return PyBool_FromLong(cr_recorder_active() != NULL);
 }
 
-static PyMethodDef functions[] = {{"_compiled_off", compiled_off, METH_O, NULL},
+/* _is_meta_or_subclass(t): recordings do not see what happens to it. */
+static PyObject *is_odd_tensor(PyObject *m, PyObject *x)
+{
+    (void)m;
+    return PyBool_FromLong(!cr_py_is_tensor(x) || cr_py_tensor_of(x)->device != CR_CPU || cr_py_overrides(Py_TYPE(x)));
+}
+
+static PyObject *saved_hooks_active(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyBool_FromLong(cr_saved_hooks_active());
+}
+
+/* _storage_key(t): the same for tensors over the same storage. */
+static PyObject *storage_key(PyObject *m, PyObject *x)
+{
+    (void)m;
+    if (!cr_py_is_tensor(x))
+        return PyErr_Format(PyExc_TypeError, "_storage_key() takes a tensor");
+    return PyLong_FromVoidPtr(cr_py_tensor_of(x)->storage);
+}
+
+/* _log(topic, level, text) */
+static PyObject *log_line(PyObject *m, PyObject *args)
+{
+    const char *topic, *text;
+    int level;
+
+    (void)m;
+    if (!PyArg_ParseTuple(args, "sis", &topic, &level, &text))
+        return NULL;
+    cr_log_line(topic, level, "%s", text);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef functions[] = {{"_is_meta_or_subclass", is_odd_tensor, METH_O, NULL},
+                                  {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
+                                  {"_storage_key", storage_key, METH_O, NULL},
+                                  {"_log", log_line, METH_VARARGS, NULL},
+                                  {"_compiled_off", compiled_off, METH_O, NULL},
                                   {"_refuse_recording", refuse_recording, METH_O, NULL},
                                   {"_is_recording", is_recording, METH_NOARGS, NULL},
                                   {0}};

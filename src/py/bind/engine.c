@@ -1,4 +1,5 @@
 /* backward, grad, and hooks on tensors. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -145,6 +146,7 @@ static PyObject *run(const cr_backward_call *call)
 
     if (gives && !(results = PyMem_Calloc((size_t)call->input_count + 1, sizeof *results)))
         return PyErr_NoMemory();
+    cr_recorder_note_backward();
     CR_PY_UNLOCKED(st = cr_backward(call, results));
     if (st)
         cr_py_raise(st);

@@ -207,19 +207,20 @@ static void lift(cr_session *s, void *context)
     *x = cr_graph_lift(((void **)context)[0]);
 }
 
-/* call(grad) -> (Call, [number of the graph's input or a constant, by input of the call]) */
-static PyObject *graph_call(PyObject *x, PyObject *grad)
+/* lift() -> (Graph, [number of this graph's input or a constant, by input of the new one]) */
+static PyObject *graph_lift(PyObject *x, PyObject *unused)
 {
     const cr_graph *g = ((graph_object *)x)->g;
     cr_lifted lifted;
     void *pair[] = {(void *)(uintptr_t)g, &lifted};
     cr_status st = cr_session_run(g->session, lift, pair);
-    PyObject *from, *call;
+    PyObject *from, *made;
 
+    (void)unused;
     if (st)
         return cr_py_raise(st);
-    call = cr_py_compiled_call(lifted.graph, PyObject_IsTrue(grad) == 1);
-    from = call ? PyList_New(lifted.graph->input_count) : NULL;
+    made = graph_new(lifted.graph, x, NULL, true);
+    from = made ? PyList_New(lifted.graph->input_count) : NULL;
     for (int i = 0; from && i < lifted.graph->input_count; i++) {
         PyObject *one = lifted.constant[i] ? cr_py_wrap_keep(lifted.constant[i]) : PyLong_FromLong(lifted.from[i]);
         if (!one)
@@ -228,9 +229,21 @@ static PyObject *graph_call(PyObject *x, PyObject *grad)
             PyList_SET_ITEM(from, i, one);
     }
     if (from)
-        return Py_BuildValue("(NN)", call, from);
-    Py_XDECREF(call);
+        return Py_BuildValue("(NN)", made, from);
+    Py_XDECREF(made);
     return NULL;
+}
+
+/* call(grad) -> Call */
+static PyObject *graph_call(PyObject *x, PyObject *grad)
+{
+    return cr_py_compiled_call(((graph_object *)x)->g, PyObject_IsTrue(grad) == 1);
+}
+
+static PyObject *graph_writes(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(cr_graph_writes(((graph_object *)x)->g));
 }
 
 static int group_count(const graph_object *self) { return self->code ? cr_compiled_groups(self->code) : 0; }
@@ -478,15 +491,17 @@ static PyMethodDef graph_methods[] = {
      "code when it is ready, with the bits of the nodes called one by one."},
     {"program", graph_program, METH_NOARGS,
      "program() -> Program: the graph after the passes, with groups, as a flat list of steps."},
-    {"call", graph_call, METH_O,
-     "call(grad) -> (Call, origins): the recording as programs; origins says by input of the call which\n"
-     "input of the graph it is, or gives the constant."},
+    {"lift", graph_lift, METH_NOARGS,
+     "lift() -> (Graph, origins): constants are inputs, inputs that nothing reads are gone; origins says by\n"
+     "input which input of this graph it is, or gives the constant."},
+    {"call", graph_call, METH_O, "call(grad) -> Call: a recording without constants as programs."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},
     {0}};
 static PyGetSetDef graph_getset[] = {{"inputs", graph_inputs, NULL, "Names of the inputs.", NULL},
                                      {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
+                                     {"writes", graph_writes, NULL, "Whether a node writes a tensor.", NULL},
                                      {"sources", graph_sources, NULL, "The C of every group.", NULL},
                                      {0}};
 static PyTypeObject graph_type = {
@@ -617,6 +632,14 @@ static PyObject *recorder_foreign(PyObject *x, PyObject *unused)
     return out;
 }
 
+static PyObject *recorder_backward(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyBool_FromLong(cr_recorder_saw_backward(((recorder_object *)x)->r));
+}
+
+static PyGetSetDef recorder_getset[] = {
+    {"backward", recorder_backward, NULL, "Whether a backward pass is among the calls.", NULL}, {0}};
 static PyMethodDef recorder_methods[] = {
     {"foreign", recorder_foreign, METH_NOARGS,
      "foreign() -> tensors that the calls read and that are neither inputs nor made by them."},
@@ -635,6 +658,7 @@ static PyTypeObject recorder_type = {
     .tp_new = recorder_new,
     .tp_dealloc = recorder_dealloc,
     .tp_methods = recorder_methods,
+    .tp_getset = recorder_getset,
 };
 
 int cr_py_graph_start(PyObject *m)

@@ -1,0 +1,35 @@
+"""compile()."""
+
+_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None,
+            disable=False):
+    """A function or module that runs as fused programs.
+
+    The first call runs eagerly and is recorded; later calls for which all that the function read is
+    as it was run the recording.  A decorator when `model` is None.
+
+    fullgraph  an error where the function cannot be one graph; otherwise it then runs eagerly
+    dynamic    True: sizes are symbols from the first call on; False: never; None: once they change
+    backend    "inductor" (this package's programs), "eager", "aot_eager", or a callable of a
+               GraphModule and example inputs
+    mode       "default"; "reduce-overhead" (the same on CPUs); "max-autotune": schedules are measured
+    options    settings of the backend by name
+    disable    returns `model` as it is """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if mode is not None and backend in ("inductor", "cresset") and mode not in _MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
+    if model is None:
+        def decorate(model):
+            if model is None:
+                raise RuntimeError("Model can't be None")
+            return compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode,
+                           options=options, disable=disable)
+        return decorate
+    from ._dynamo.eval_frame import How
+    how = How(backend, fullgraph, dynamic, disable)
+    if options is not None or mode is not None:
+        how.set_options(mode, options)
+    return how(model)

@@ -1,0 +1,19 @@
+"""Names of torch._dynamo over recordings (capture.py)."""
+from . import config, exc
+from .backends import list_backends, lookup_backend, register_backend
+from .capture import reset
+from .eval_frame import OptimizedModule, disable, optimize, optimize_assert
+from .explaining import ExplainOutput, explain
+from .utilities import (allow_in_graph, assume_constant_result, disallow_in_graph, forbid_in_graph, graph_break,
+                        is_compiling, mark_dynamic, mark_static, mark_static_address, maybe_mark_dynamic,
+                        nonstrict_trace, run, set_stance, skip, substitute_in_graph, skip_code)
+
+__all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "exc", "explain",
+           "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "lookup_backend", "mark_dynamic",
+           "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "optimize",
+           "optimize_assert", "OptimizedModule", "register_backend", "reset", "run", "set_stance",
+           "substitute_in_graph"]
+
+
+def reset_code_caches():
+    reset()

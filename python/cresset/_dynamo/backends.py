@@ -1,0 +1,61 @@
+"""What graphs are given to.
+
+A backend is a function (GraphModule, example inputs) -> callable of the same inputs.  The name
+"cresset" (also "inductor") stands for this package's own programs, which need no GraphModule. """
+from .exc import InvalidBackend
+
+_registered = {}
+
+
+def register_backend(compiler_fn=None, name=None, tags=()):
+    """Gives a backend a name; as a decorator or a function."""
+    if compiler_fn is None:
+        return lambda fn: register_backend(fn, name, tags)
+    name = name or compiler_fn.__name__
+    if name in _registered:
+        raise AssertionError(f"duplicate name: {name}")
+    _registered[name] = compiler_fn
+    compiler_fn._tags = tuple(tags)
+    return compiler_fn
+
+
+def eager(gm, fake_tensor_inputs, **kwargs):
+    """Runs the graph as it is."""
+    return gm.forward
+
+
+def aot_eager(gm, fake_tensor_inputs, **kwargs):
+    """Forward and backward graphs, run as they are."""
+    from ..functorch.compile import aot_function, nop
+    return aot_function(gm.forward, nop)
+
+
+def inductor(gm, example_inputs, **kwargs):
+    """This package's programs, for backends that pass graphs on."""
+    from .capture import compile_function
+    return compile_function(gm.forward, None, "inductor", False, None)
+
+
+_OWN = ("inductor", "cresset")
+_DEBUG = {"eager": eager, "aot_eager": aot_eager}
+
+
+def list_backends(exclude_tags=("debug", "experimental")):
+    """The names that compile(backend=...) takes."""
+    debug = list(_DEBUG) if not exclude_tags or "debug" not in exclude_tags else []
+    others = [name for name, fn in _registered.items() if not set(fn._tags) & set(exclude_tags or ())]
+    return sorted([*_OWN, *debug, *others])
+
+
+def lookup_backend(backend):
+    """The function of a name; None for this package's own programs."""
+    if not isinstance(backend, str):
+        if not callable(backend):
+            raise InvalidBackend(backend)
+        return backend
+    if backend in _OWN:
+        return None
+    found = _registered.get(backend) or _DEBUG.get(backend)
+    if found is None:
+        raise InvalidBackend(backend)
+    return found

@@ -1,0 +1,259 @@
+"""Compiling by recording.
+
+The first call of a compiled function runs eagerly, operators are written down, and its result is
+what the caller gets.  From the recording come programs (`_C.Graph.call`) or whatever a backend
+makes of the graph; they serve later calls for which everything that the function can read is as
+it was (`guards.Walk`).  A call that fits no recording is recorded anew, up to
+`config.recompile_limit` times. """
+import warnings
+import weakref
+
+from .. import Tensor, _C, is_grad_enabled
+from ..utils._pytree import tree_flatten, tree_unflatten
+from . import config
+from .exc import (BackendCompilerFailed, FailOnRecompileLimitHit, InternalTorchDynamoError, RecompileError,
+                  TorchDynamoException, Unsupported)
+from .guards import Refused, Walk, _late_methods
+
+_ATTEMPTS = 3  # calls that change what they read (a state made at first use) before it is refused
+_LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
+
+
+class Compiler:
+    """How one function is compiled: options, and what went wrong so far."""
+
+    def __init__(self, fn, backend, backend_name, fullgraph, dynamic):
+        self.fn, self.backend, self.backend_name = fn, backend, backend_name
+        self.fullgraph, self.dynamic = fullgraph, dynamic
+        self.attempts = 0
+        self.refusal, self.said_limit = None, False
+        self.records = []  # (Walk, CompiledEntry)
+
+    @property
+    def name(self):
+        return getattr(self.fn, "__qualname__", None) or type(self.fn).__name__
+
+    # --- a call that no entry fits ---
+
+    def miss(self, compiled, args, kwargs):
+        if self.records:
+            self.note_recompilation(args, kwargs)
+        if len(self.records) >= config.recompile_limit:
+            return self.over_limit(compiled, args, kwargs)
+        return _Recording(self, compiled, args, kwargs).result()
+
+    def reasons(self, args, kwargs):
+        """Why each recording does not fit a call, newest first."""
+        out = []
+        for walk, entry in reversed(self.records):
+            node = entry.fails(args, kwargs)
+            if node is not None:
+                out.append("the function is called in another way" if node == -2 else
+                           "grad mode, autocast or the default dtype is another" if node == -3 else
+                           walk.reason(node))
+        return out
+
+    def note_recompilation(self, args, kwargs):
+        reasons = self.reasons(args, kwargs)
+        _C._log("recompile", 1, f"{self.name} is recorded again: {'; '.join(reasons[:2])}")
+        if config.error_on_recompile:
+            raise RecompileError(f"Recompiling function {self.name}\n    triggered by the following guard "
+                                 f"failure(s):\n    - {reasons[0] if reasons else 'unknown'}")
+
+    def over_limit(self, compiled, args, kwargs):
+        text = (f"torch._dynamo hit config.recompile_limit ({config.recompile_limit})\n   function: '{self.name}'\n"
+                f"   last reason: {(self.reasons(args, kwargs) or ['unknown'])[0]}")
+        if self.fullgraph or config.fail_on_recompile_limit_hit:
+            raise FailOnRecompileLimitHit(text)
+        if not self.said_limit:
+            self.said_limit = True
+            warnings.warn(text + "\nOther calls run eagerly.", stacklevel=3)
+        return compiled._function(*args, **kwargs)
+
+    def refuse(self, compiled, why):
+        """Eager from now on; an error when the whole function has to be a graph."""
+        self.refusal = str(why)
+        _C._log("graph", 1, f"{self.name} runs eagerly: {why}")
+        if self.fullgraph:
+            raise Unsupported(f"{self.name} cannot be one graph: {why}")
+        compiled._off = True
+        warnings.warn(f"torch.compile: {self.name} runs eagerly: {why}", stacklevel=4)
+
+
+class _Recording:
+    """One call, recorded."""
+
+    def __init__(self, compiler, compiled, args, kwargs):
+        self.compiler, self.compiled, self.args, self.kwargs = compiler, compiled, args, kwargs
+        self.fn = compiled._function
+        self.walk = Walk()
+
+    def result(self):
+        """What the function returns; the entry is made on the way."""
+        try:
+            self.look()
+        except Refused as why:
+            return self.eagerly(why)
+        recorder = _C.Recorder(parts=bool(self.walk.wants_gradients))
+        for t, _ in self.walk.tensors:
+            recorder.input(t)
+        recorder.start()
+        try:
+            out = self.fn(*self.args, **self.kwargs)
+        finally:
+            recorder.stop()
+        try:
+            self.finish(recorder, out)
+        except Refused as why:
+            self.compiler.refuse(self.compiled, why)
+        except TorchDynamoException:
+            raise
+        except Exception as e:
+            if not config.suppress_errors and self.compiler.fullgraph:
+                raise InternalTorchDynamoError(f"{type(e).__name__}: {e}") from e
+            self.compiler.refuse(self.compiled, f"{type(e).__name__}: {e}")
+        return out
+
+    def eagerly(self, why):
+        self.compiler.refuse(self.compiled, why)
+        return self.fn(*self.args, **self.kwargs)
+
+    # --- before the call ---
+
+    def look(self):
+        w = self.walk
+        for i, x in enumerate(self.args):
+            w.visit(x, "arg", -1, i)
+        for i, x in enumerate(self.kwargs.values()):
+            w.visit(x, "kwarg", -1, i)
+        w.root(self.fn)
+        w.close()
+        self.plain = len(w.nodes)
+        self.grads = w.gradients() if w.wants_gradients else []
+        for t, _ in w.tensors:
+            if _C._is_meta_or_subclass(t):
+                raise Refused("a tensor without bytes, or of a class that handles calls itself, is read")
+        if _C._saved_hooks_active():
+            raise Refused("saved-tensor hooks are active")
+
+    # --- after it ---
+
+    def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, grads, heavy):
+        return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
+                                returns, leaves, places, unflatten, grads, heavy)
+
+    def check_unchanged(self):
+        """What the call read is as it was, gradients apart."""
+        probe = self.entry([tuple(n) for n in self.walk.nodes[:self.plain]], None, [], None, 0, [], [], None, [], False)
+        node = probe.fails(self.args, self.kwargs)
+        if node is None:
+            return True
+        self.compiler.attempts += 1
+        if self.compiler.attempts < _ATTEMPTS:
+            return False
+        raise Refused(f"each call changes what it reads: {self.walk.reason(node)}" if node >= 0 else
+                      "each call changes the mode")
+
+    def finish(self, recorder, out):
+        if not self.check_unchanged():
+            return
+        leaves, spec = tree_flatten(out)
+        tensors = [x for x in leaves if isinstance(x, Tensor)]
+        for x in leaves:
+            if not isinstance(x, Tensor) and type(x) not in _LEAVES:
+                raise Refused(f"it returns an object of type {type(x).__name__}")
+        places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
+        grads = []
+        for leaf, node, before, _ in self.grads:
+            after = leaf.grad
+            if after is before:
+                continue
+            grads.append((node, -1 if after is None else len(tensors)))
+            if after is not None:
+                tensors.append(after)
+                places.append(-1)
+        try:
+            graph = recorder.finish(tensors)
+        except RuntimeError as why:
+            raise Refused(str(why)) from None
+        if recorder.foreign():
+            raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
+        backward_ran = recorder.backward or bool(grads)
+        self.compile(graph, tensors, leaves, places, spec, grads, is_grad_enabled() and not backward_ran)
+
+    def compile(self, graph, tensors, leaves, places, spec, grads, differentiate):
+        lifted, origins = graph.lift()
+        inputs = [self.walk.tensors[o] if isinstance(o, int) else None for o in origins]
+        constants = [None if isinstance(o, int) else o for o in origins]
+        for slot, found in enumerate(inputs):
+            if found:
+                self.walk.nodes[found[1]][5] = slot
+        runner = self.runner(lifted, [found[0] if found else c for found, c in zip(inputs, constants)], differentiate)
+        returns, unflatten = _how_returned(spec, len(leaves))
+        plain = [None if isinstance(x, Tensor) else x for x in leaves]
+        given = [found[0] if found else c for found, c in zip(inputs, constants)]
+        entry = self.entry([tuple(n) for n in self.walk.nodes], runner, constants,
+                           _origins(given) if lifted.writes else None, returns, plain, places, unflatten, grads,
+                           len(graph.nodes()) > 2 or sum(x.numel() for x in given) > 30_000)
+        self.walk.tensors.clear()
+        self.walk.kept.clear()
+        for node in self.walk.nodes:
+            if node[3] == "tensor":
+                node[4] = None
+        self.walk.known.clear()
+        self.compiled._entries.insert(0, entry)
+        self.compiler.records.append((self.walk, entry))
+
+    def runner(self, graph, given, differentiate):
+        backend = self.compiler.backend
+        if backend is None:
+            return graph.call(differentiate)
+        from ..fx.experimental.proxy_tensor import to_graph_module
+        names = [f"L_{self.walk.path(node).strip('_').replace('.', '_').replace('[', '_').replace(']', '_')}_"
+                 for _, node in sorted(((self.walk.nodes[n][5], n) for _, n in self.walk.tensors
+                                        if self.walk.nodes[n][5] >= 0))]
+        names += [f"constant_{i}" for i in range(len(given) - len(names))]
+        module = to_graph_module(graph, names)
+        try:
+            return backend(module, given)
+        except Exception as e:
+            if config.suppress_errors:
+                raise Refused(f"the backend raised {type(e).__name__}: {e}") from e
+            raise BackendCompilerFailed(backend, e) from e
+
+
+def _origins(tensors):
+    first = {}
+    return [first.setdefault(_C._storage_key(t), i) for i, t in enumerate(tensors)]
+
+
+def _how_returned(spec, count):
+    """(0 one leaf, 1 tuple, 2 list, 3 anything; what puts the leaves together)"""
+    if spec.is_leaf():
+        return 0, None
+    if spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()):
+        return (1 if spec.type is tuple else 2), None
+    return 3, lambda leaves: tree_unflatten(leaves, spec)
+
+
+def compile_function(fn, backend, backend_name, fullgraph, dynamic):
+    """The compiled form of a callable."""
+    _late_methods()
+    compiler = Compiler(fn, backend, backend_name, fullgraph, dynamic)
+    compiled = _C.CompiledFunction(fn, compiler.miss)
+    compiled._compiler = compiler
+    _all.add(compiled)
+    return compiled
+
+
+_all = weakref.WeakSet()
+
+
+def reset():
+    """Forgets every recording."""
+    for compiled in list(_all):
+        compiler = compiled._compiler
+        compiled._entries.clear()
+        compiled._off = False
+        compiler.records.clear()
+        compiler.attempts, compiler.refusal, compiler.said_limit = 0, None, False

@@ -1,0 +1,55 @@
+"""explain(): what compile() would make of a function."""
+from .capture import compile_function
+
+
+class ExplainOutput:
+    """What was recorded: graphs, operators, why there is no graph, guards."""
+
+    def __init__(self, graphs, break_reasons, ops_per_graph, out_guards):
+        self.graphs, self.graph_count = graphs, len(graphs)
+        self.break_reasons, self.graph_break_count = break_reasons, len(break_reasons)
+        self.ops_per_graph, self.op_count = ops_per_graph, sum(map(len, ops_per_graph))
+        self.out_guards = out_guards
+        self.compile_times = None
+
+    def __str__(self):
+        lines = [f"Graph Count: {self.graph_count}", f"Graph Break Count: {self.graph_break_count}",
+                 f"Op Count: {self.op_count}", "Break Reasons:"]
+        for i, reason in enumerate(self.break_reasons):
+            lines += [f"  Break Reason {i + 1}:", f"    Reason: {reason}"]
+        lines.append("Ops per Graph:")
+        for i, ops in enumerate(self.ops_per_graph):
+            lines += [f"  Ops {i + 1}:", *(f"    {op}" for op in ops)]
+        if self.out_guards is not None:
+            lines.append("Out Guards:")
+            for i, guard in enumerate(self.out_guards):
+                lines += [f"  Guard {i + 1}:", f"    {guard}"]
+        return "\n".join(lines) + "\n"
+
+    __repr__ = __str__
+
+
+def explain(f, *extra_args, **extra_kwargs):
+    """explain(f)(*args): the ExplainOutput of that call of f."""
+    def inner(*args, **kwargs):
+        from ..nn import Module
+        import warnings
+        graphs = []
+
+        def keep(module, example_inputs):
+            graphs.append(module)
+            return module.forward
+        target = f.__call__ if isinstance(f, Module) else getattr(f, "_torchdynamo_orig_callable", f)
+        compiled = compile_function(target, keep, "explain", False, False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for _ in range(3):  # state that is made at first use is there at the second call
+                compiled(*args, **kwargs)
+                if graphs or compiled._off:
+                    break
+        compiler = compiled._compiler
+        ops = [[node.target for node in module.graph.nodes if node.op == "call_function"] for module in graphs]
+        guards = [walk.reason(i).replace(" is not what it was", "") for walk, _ in compiler.records
+                  for i in range(len(walk.nodes)) if walk.nodes[i][3] != "any"]
+        return ExplainOutput(graphs, [compiler.refusal] if compiler.refusal else [], ops, guards)
+    return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

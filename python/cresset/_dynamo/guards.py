@@ -1,0 +1,371 @@
+"""What a recording takes for granted.
+
+`Walk` goes over everything that a function's code can read - arguments, globals, closure cells,
+attributes of modules and objects - and writes down a guard (src/py/bind/guard.h), one node an
+object.  Tensors on the way become inputs of the recording.
+
+Code of this package and of the standard library is taken to read nothing but its arguments.  What
+cannot be guarded raises `Refused`. """
+import builtins
+import enum
+import functools
+import opcode
+import sys
+import types
+from collections import OrderedDict, defaultdict
+
+from .. import Generator, Size, Tensor, device, dtype, layout, memory_format
+from .._C import CompiledFunction
+from ..nn import Module
+
+
+class Refused(Exception):
+    """No graph can stand for calls of the function; the text says why."""
+
+
+_ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.BuiltinFunctionType,
+          types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+          types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType, dtype, layout, memory_format,
+          Generator, property, staticmethod, classmethod)
+_VALUES = (int, float, complex, str, bytes, device)
+_ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
+
+# Builtins and modules through which a call does more than computing its result.
+_IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
+                              "breakpoint", "__import__", "setattr", "delattr", "next"))
+_IMPURE_MODULES = frozenset(("random", "time", "os", "datetime", "secrets", "uuid", "logging", "subprocess",
+                             "socket", "threading", "multiprocessing", "sys", "io", "pathlib", "tempfile"))
+_PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_threads", "set_rng_state",
+                           "set_default_device"))
+_STDLIB = sys.stdlib_module_names
+_MOST_NODES = 100_000
+
+
+def _is_trusted(module_name):
+    """Whether code of that module reads nothing but what it is given."""
+    root = (module_name or "").partition(".")[0]
+    return root == "cresset" or root == "torch" or root in _STDLIB and root != "__main__"
+
+
+# --- code ---
+
+_LOADS = {opcode.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME") if name in opcode.opmap}
+_SHIFTED = sys.version_info >= (3, 11)
+
+
+@functools.lru_cache(maxsize=4096)
+def _facts_of_code(code):
+    """(globals read, all names, of the code and the codes in it)."""
+    loaded, names = set(), set(code.co_names)
+    raw, high = code.co_code, 0
+    for at in range(0, len(raw), 2):
+        op, arg = raw[at], raw[at + 1] | high
+        high = arg << 8 if op == opcode.EXTENDED_ARG else 0
+        if op in _LOADS:
+            index = arg >> 1 if _SHIFTED and opcode.opname[op] == "LOAD_GLOBAL" else arg
+            if index < len(code.co_names):
+                loaded.add(code.co_names[index])
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            inner_loaded, inner_names = _facts_of_code(constant)
+            loaded |= inner_loaded
+            names |= inner_names
+    return frozenset(loaded), frozenset(names)
+
+
+class Walk:
+    """Nodes of a guard, and the tensors met.
+
+    nodes    lists [source, parent, key, check, expected, slot]
+    tensors  [(tensor, node)], each tensor once """
+
+    def __init__(self):
+        self.nodes, self.tensors, self.kept = [], [], []
+        self.known = {}         # id -> node, of tensors and of what holds others
+        self.names = set()      # all names in the code met
+        self.codes = set()
+        self.classes = {}       # classes of the user's whose code may run -> names looked up in them
+        self.modules = {}       # modules of the user's that code reads -> names looked up in them
+        self.optimizers = 0
+
+    def add(self, source, parent, key, check, expected=None):
+        if len(self.nodes) >= _MOST_NODES:
+            raise Refused(f"the function can read more than {_MOST_NODES} objects")
+        self.nodes.append([source, parent, key, check, expected, -1])
+        return len(self.nodes) - 1
+
+    # --- objects ---
+
+    def visit(self, x, source, parent, key):
+        """The node of x, found from `parent` by `source` and `key`."""
+        t = type(x)
+        if t in _ATOM_SET:
+            return self.atom(x, source, parent, key)
+        if t in _VALUE_SET:
+            return self.add(source, parent, key, "equal", x)
+        known = self.known.get(id(x))
+        if known is not None:
+            return self.add(source, parent, key, "same", known)
+        if isinstance(x, Tensor):
+            return self.tensor(x, source, parent, key)
+        self.kept.append(x)
+        for kinds, method in _METHODS:
+            if isinstance(x, kinds):
+                return method(self, x, source, parent, key)
+        return self.object(x, source, parent, key)
+
+    def atom(self, x, source, parent, key):
+        node = self.add(source, parent, key, "is", x)
+        if isinstance(x, type):
+            self.reach_class(x)
+        bound = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
+        if bound is not None and not isinstance(bound, types.ModuleType):
+            self.visit(bound, "const", -1, bound)
+        return node
+
+    def tensor(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
+        self.tensors.append((x, node))
+        return node
+
+    def sequence(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "list", (type(x), len(x)))
+        self.items(enumerate(x), "at", node)
+        return node
+
+    def mapping(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), len(x)))
+        self.items(x.items(), "item", node)
+        return node
+
+    def items(self, pairs, source, node):
+        """Plain values first: a check passes over them while their container is unchanged."""
+        later = []
+        for key, x in pairs:
+            t = type(x)
+            if t in _ATOM_SET or t in _VALUE_SET:
+                self.visit(x, source, node, key)
+            else:
+                later.append((key, x))
+        for key, x in later:
+            self.visit(x, source, node, key)
+
+    def set(self, x, source, parent, key):
+        if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
+            raise Refused("a set of objects is read")
+        return self.add(source, parent, key, "equal", type(x)(x))
+
+    def function(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        self.reach_function(x, node)
+        return node
+
+    def method(self, x, source, parent, key):
+        """Methods are made at every access: what they are bound to is looked at."""
+        node = self.add(source, parent, key, "instance", types.MethodType)
+        if type(x) is types.MethodType:
+            self.visit(x.__self__, "attr", node, "__self__")
+            self.visit(x.__func__, "attr", node, "__func__")
+        return node
+
+    def partial(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        self.visit(x.func, "const", -1, x.func)
+        for part in (x.args, x.keywords):
+            self.visit(part, "const", -1, part)
+        return node
+
+    def compiled(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        self.visit(x._function, "const", -1, x._function)
+        return node
+
+    def python_module(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        root = x.__name__.partition(".")[0]
+        if root in _IMPURE_MODULES:
+            raise Refused(f"the function uses the module '{x.__name__}'")
+        if not _is_trusted(x.__name__):
+            self.modules[node] = (x, set())
+        return node
+
+    def nn_module(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        state = x.__dict__
+        inner = self.add("dict", node, None, "mapping", (dict, len(state)))
+        if "_orig_mod" in state.get("_modules", ()):
+            pass
+        self.items(state.items(), "item", inner)
+        self.reach_class(type(x))
+        return node
+
+    def optimizer(self, x, source, parent, key):
+        node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+        self.optimizers += 1
+        inner = self.add("dict", node, None, "any")
+        for name in ("param_groups", "state"):
+            self.visit(x.__dict__[name], "item", inner, name)
+        return node
+
+    def object(self, x, source, parent, key):
+        t = type(x)
+        if isinstance(x, (types.GeneratorType, types.CoroutineType)) or hasattr(t, "__next__"):
+            raise Refused(f"an iterator of type {t.__name__} is read, which a call would use up")
+        if t.__module__.partition(".")[0] == "numpy":
+            raise Refused(f"a NumPy object of type {t.__name__} is read")
+        state = getattr(x, "__dict__", None)
+        if not isinstance(state, dict):
+            node = self.known[id(x)] = self.add(source, parent, key, "is", x)
+            return node
+        node = self.known[id(x)] = self.add(source, parent, key, "instance", t)
+        inner = self.add("dict", node, None, "mapping", (dict, len(state)))
+        self.items(state.items(), "item", inner)
+        self.reach_class(t)
+        return node
+
+    # --- code ---
+
+    def reach_function(self, f, node=None):
+        if _is_trusted(f.__module__) or f in self.codes:
+            return
+        self.codes.add(f)
+        node = self.add("const", -1, f, "any") if node is None else node
+        code = f.__code__
+        loaded, names = _facts_of_code(code)
+        self.names |= names
+        for cell_name, cell in zip(code.co_freevars, f.__closure__ or ()):
+            at = self.add("const", -1, cell, "any")
+            try:
+                x = cell.cell_contents
+            except ValueError:
+                continue
+            self.visit(x, "cell", at, cell_name)
+        for part in (f.__defaults__, f.__kwdefaults__):
+            if part:
+                self.visit(part, "const", -1, part)
+        self.globals(f, sorted(loaded))
+
+    def globals(self, f, loaded):
+        table, at = f.__globals__, self.add("const", -1, f.__globals__, "any")
+        found = [name for name in loaded if name in table]
+        for name in loaded:
+            if name in table:
+                continue
+            self.add("none", at, name, "any")
+            if name in _IMPURE_BUILTINS and hasattr(builtins, name):
+                raise Refused(f"the function calls {name}()")
+        self.items([(name, table[name]) for name in found], "item", at)
+
+    def reach_class(self, t):
+        """Code of a user's class may run; its attributes are looked at once their names are met."""
+        for base in t.__mro__[:-1]:
+            if not _is_trusted(base.__module__):
+                self.classes.setdefault(base, set())
+
+    def close(self):
+        """Follows names until nothing new is met."""
+        if self.names & _PURE_SETTERS:
+            raise Refused(f"the function calls {min(self.names & _PURE_SETTERS)}()")
+        before = -1
+        while before != (before := len(self.nodes) + len(self.names) + len(self.codes)) or before < 0:
+            for t, done in list(self.classes.items()):
+                for name in (self.names | {"forward", "__call__"}) - done:
+                    done.add(name)
+                    self.class_attribute(t, name)
+            for node, (module, done) in list(self.modules.items()):
+                for name in self.names - done:
+                    done.add(name)
+                    if name in module.__dict__:
+                        at = self.add("dict", node, None, "any")
+                        self.visit(module.__dict__[name], "item", at, name)
+            if before == len(self.nodes) + len(self.names) + len(self.codes):
+                break
+
+    def class_attribute(self, t, name):
+        x = t.__dict__.get(name, self)
+        if x is self:
+            return
+        at = self.add("const", -1, t, "any")
+        if isinstance(x, (staticmethod, classmethod)):
+            self.add("type", at, name, "is", x)
+            x = x.__func__
+        elif isinstance(x, property):
+            self.add("type", at, name, "is", x)
+            x = x.fget
+        elif not isinstance(x, types.FunctionType):
+            self.visit(x, "type", at, name)
+            return
+        else:
+            self.add("type", at, name, "is", x)
+        if isinstance(x, types.FunctionType):
+            self.reach_function(x)
+
+    # --- the whole ---
+
+    def root(self, f):
+        """The function itself."""
+        if isinstance(f, types.FunctionType):
+            self.reach_function(f)
+        else:
+            self.visit(f, "const", -1, f)
+            call = getattr(type(f), "__call__", None)
+            if isinstance(call, types.FunctionType):
+                self.reach_function(call)
+
+    def gradients(self):
+        """Nodes of .grad, for functions that read or write it."""
+        made = []
+        for t, node in list(self.tensors):
+            if t.requires_grad and t.is_leaf:
+                made.append((t, node, t.grad, self.visit(t.grad, "grad", node, "grad")))
+        return made
+
+    @property
+    def wants_gradients(self):
+        return self.optimizers or "grad" in self.names or "backward" in self.names
+
+    # --- words ---
+
+    def path(self, node):
+        source, parent, key, *_ = self.nodes[node]
+        if source == "arg":
+            return f"args[{key}]"
+        if source == "kwarg":
+            return f"kwargs[{key}]"
+        up = self.path(parent) if parent >= 0 else ""
+        if source == "const":
+            return getattr(key, "__qualname__", "") or ("globals" if isinstance(key, dict) else type(key).__name__)
+        if source == "cell":
+            return str(key)
+        if source == "dict":
+            return up
+        if source in ("attr", "type", "grad"):
+            return f"{up}.{key}"
+        if source in ("item", "none") and isinstance(key, str):
+            return f"{up}.{key}"
+        return f"{up}[{key!r}]" if not isinstance(key, Tensor) else f"{up}[...]"
+
+    def reason(self, node):
+        check, expected = self.nodes[node][3:5]
+        what = {"equal": f" == {expected!r}", "list": " of the same length", "mapping": " with the same keys",
+                "tensor": " with the same dtype, sizes, strides and requires_grad"}
+        return f"{self.path(node)} is not what it was{what.get(check, '')}"
+
+
+_METHODS = [
+    (Module, Walk.nn_module),
+    ((tuple, list), Walk.sequence),
+    ((dict, OrderedDict, defaultdict), Walk.mapping),
+    ((set, frozenset), Walk.set),
+    (types.FunctionType, Walk.function),
+    (types.MethodType, Walk.method),
+    (functools.partial, Walk.partial),
+    (CompiledFunction, Walk.compiled),
+    (types.ModuleType, Walk.python_module),
+    (enum.Enum, lambda self, x, source, parent, key: self.add(source, parent, key, "is", x)),
+]
+
+
+def _late_methods():
+    from ..optim import Optimizer
+    _METHODS.insert(0, (Optimizer, Walk.optimizer))
