@@ -177,7 +177,7 @@ class _Recording:
         except RuntimeError as why:
             raise Refused(str(why)) from None
         if recorder.foreign():
-            raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
+            print(graph, recorder.foreign()); raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
         backward_ran = recorder.backward or bool(grads)
         self.compile(graph, tensors, leaves, places, spec, grads, is_grad_enabled() and not backward_ran)
 

@@ -156,6 +156,42 @@ static PyObject *run(const cr_backward_call *call)
     return out;
 }
 
+/* While a call is recorded, cotangents that were not given are made by an operator: the engine's
+ * own ones would come from nowhere.  Made ones are in `made`, counted. */
+static int make_ones(const tensors *roots, tensors *grads, cr_tensor **made)
+{
+    cr_value result;
+
+    for (int i = 0; i < roots->count; i++) {
+        cr_value arg = cr_of_tensor(roots->at[i]);
+        if (grads->at[i])
+            continue;
+        cr_status st = cr_call_named("ones_like", &arg, 1, &result);
+        if (st)
+            return cr_py_raise_int(st);
+        grads->at[i] = made[i] = result.t;
+    }
+    return 0;
+}
+
+static PyObject *run_recorded(const cr_backward_call *call, const tensors *roots, tensors *grads)
+{
+    cr_tensor **made;
+    PyObject *out = NULL;
+
+    if (!cr_recorder_active())
+        return run(call);
+    made = PyMem_Calloc((size_t)roots->count + 1, sizeof *made);
+    if (!made)
+        return PyErr_NoMemory();
+    if (make_ones(roots, grads, made) == 0)
+        out = run(call);
+    for (int i = 0; i < roots->count; i++)
+        cr_drop(made[i]);
+    PyMem_Free(made);
+    return out;
+}
+
 /* _run_backward(tensors, grads, retain_graph, create_graph, inputs, accumulate,
  * allow_unused); tuples, `inputs` may be None. */
 static PyObject *run_backward(PyObject *m, PyObject *args)
@@ -179,7 +215,7 @@ static PyObject *run_backward(PyObject *m, PyObject *args)
                                        .retain_graph = retain != 0,
                                        .create_graph = create != 0,
                                        .allow_unused = allow_unused != 0};
-        out = run(&call);
+        out = run_recorded(&call, &r, &g);
     }
     PyMem_Free(r.at);
     PyMem_Free(g.at);
