@@ -112,7 +112,13 @@ int64_t cr_tensor_numel(const cr_tensor *t) { return t ? t->numel : 0; }
 const int64_t *cr_tensor_size(const cr_tensor *t) { return t ? t->size : NULL; }
 const int64_t *cr_tensor_stride(const cr_tensor *t) { return t ? t->stride : NULL; }
 bool cr_tensor_is_contiguous(const cr_tensor *t) { return t && t->contiguous; }
-void *cr_tensor_data(const cr_tensor *t) { return t ? t->data : NULL; }
+void *cr_tensor_data(const cr_tensor *t)
+{
+    if (!t)
+        return NULL;
+    t->storage->exposed = true;
+    return t->data;
+}
 
 static bool is_dtype(cr_dtype t) { return (unsigned)t < CR_DTYPE_COUNT; }
 size_t cr_dtype_bytes(cr_dtype dtype) { return is_dtype(dtype) ? cr_dtype_size(dtype) : 0; }

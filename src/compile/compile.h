@@ -23,6 +23,10 @@ typedef enum {
  * known; a node without them stays a call. */
 cr_graph *cr_compile_group(const cr_graph *g);
 
+/* Batch norm by given statistics as its parts, with what belongs to the channels apart from the
+ * elements, in g's session; g itself when there is none. */
+cr_graph *cr_compile_norms(const cr_graph *g);
+
 /* The groups' code.  It belongs to the graph's owner: drop it before the graph. */
 typedef struct cr_compiled cr_compiled;
 /* Gives every group of `g` code; a group that cannot have any keeps calling its nodes, and the

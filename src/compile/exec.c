@@ -6,7 +6,7 @@
 #include <string.h>
 
 typedef struct {
-    const cr_program *p;
+    const cr_plan *p;
     cr_tensor **slot;
     cr_value *lists;
     cr_tensor **operands;
@@ -35,7 +35,7 @@ static bool has_strides(const cr_tensor *t, const int64_t *stride)
     return true;
 }
 
-static bool is_of_type(const cr_tensor *t, const cr_gtype *type)
+bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type)
 {
     if (!type->known)
         return true;
@@ -46,10 +46,10 @@ static bool is_of_type(const cr_tensor *t, const cr_gtype *type)
 
 static cr_status take_inputs(const machine *m, cr_tensor *const *input)
 {
-    const cr_program *p = m->p;
+    const cr_plan *p = m->p;
 
     for (uint32_t i = 0; i < p->inputs; i++) {
-        if (CR_UNLIKELY(!is_of_type(input[i], &p->g->input[i]->type)))
+        if (CR_UNLIKELY(!cr_tensor_is_of(input[i], &p->g->input[i]->type)))
             return refuse(p->g->input[i], input[i]);
         m->slot[i] = input[i];
     }
@@ -75,7 +75,7 @@ static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
 {
     return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer && !t->grad &&
            atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 && !t->storage->release &&
-           is_of_type(t, type) && t->contiguous;
+           cr_tensor_is_of(t, type) && t->contiguous;
 }
 
 static void load_args(const machine *m, const cr_step *s, cr_value *arg)
@@ -155,7 +155,7 @@ static cr_status run_group(const machine *m, const cr_step *s)
         output[0] = m->slot[taken];
         m->slot[taken] = NULL;
     }
-    CR_TRY(s->code->run(s->code, read, output));
+    CR_TRY(s->kind == CR_STEP_OWN ? s->own->run(s->own, read, output) : s->code->run(s->code, read, output));
     for (uint32_t k = 0; k < s->results; k++)
         put(m, s->result[k], output[k]);
     return CR_OK;
@@ -175,7 +175,8 @@ static inline cr_status run_step(const machine *m, const cr_step *s, size_t *nex
 {
     switch ((cr_step_kind)s->kind) {
     case CR_STEP_CALL: return run_call(m, s);
-    case CR_STEP_GROUP: return run_group(m, s);
+    case CR_STEP_GROUP:
+    case CR_STEP_OWN: return run_group(m, s);
     case CR_STEP_MOVE: put(m, s->result[0], s->reads ? cr_keep(m->slot[s->read[0]]) : NULL); return CR_OK;
     case CR_STEP_CHOOSE: return choose(m, s, next);
     case CR_STEP_JUMP: *next = s->to; return CR_OK;
@@ -202,7 +203,7 @@ static cr_status run_steps(const machine *m)
 
 static void give_outputs(const machine *m, cr_tensor **output)
 {
-    const cr_program *p = m->p;
+    const cr_plan *p = m->p;
 
     for (uint32_t i = 0; i < p->outputs; i++) {
         uint32_t slot = p->output[i];
@@ -242,7 +243,7 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
 
 enum { SMALL_FRAME = 1024 };
 
-static size_t frame_bytes(const cr_program *p)
+static size_t frame_bytes(const cr_plan *p)
 {
     return (p->slots + p->operands) * sizeof(cr_tensor *) + p->list_room * sizeof(cr_value) + sizeof(cr_value);
 }
@@ -256,24 +257,27 @@ static void lay_out(machine *m, void *frame)
 
 static cr_status run_large(machine *m, cr_tensor *const *input, cr_tensor **output)
 {
-    void *frame = atomic_exchange(&((cr_program *)(uintptr_t)m->p)->spare, NULL);
+    void *frame = atomic_exchange(&((cr_plan *)(uintptr_t)m->p)->spare, NULL);
     cr_status st;
 
     if (!frame && !(frame = cr_alloc(frame_bytes(m->p))))
         return CR_MEMORY;
     lay_out(m, frame);
     st = run_in(m, input, output);
-    cr_free(atomic_exchange(&((cr_program *)(uintptr_t)m->p)->spare, frame));
+    cr_free(atomic_exchange(&((cr_plan *)(uintptr_t)m->p)->spare, frame));
     return st;
 }
 
 cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
 {
     _Alignas(cr_value) char frame[SMALL_FRAME];
-    machine m = {.p = p};
+    machine m = {0};
+    cr_plan *plan;
 
     (void)number; /* graphs have no symbolic numbers yet */
-    if (frame_bytes(p) > sizeof frame)
+    CR_TRY(cr_program_plan(&plan, p));
+    m.p = plan;
+    if (frame_bytes(plan) > sizeof frame)
         return run_large(&m, input, output);
     lay_out(&m, frame);
     return run_in(&m, input, output);

@@ -20,7 +20,7 @@ typedef struct {
 } storage;
 
 typedef struct {
-    cr_program *p;
+    cr_plan *p;
     cr_session *s;
     int64_t *made, *last; /* by value id: the step that makes it, and that reads it last */
     int *in;              /* by value id: its storage, or -1 */
@@ -53,15 +53,15 @@ static void open_and_close(planner *x, int64_t i)
 
 static void find_lives(planner *x)
 {
-    cr_program *p = x->p;
+    cr_plan *p = x->p;
 
-    for (unsigned v = 0; v < p->g->values; v++)
+    for (unsigned v = 0; v < p->values; v++)
         x->made[v] = x->last[v] = NEVER;
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
         open_and_close(x, (int64_t)i);
         for (uint32_t k = 0; k < s->reads; k++) {
-            const cr_gvalue *v = cr_program_value(p, s->read_value[k]);
+            const cr_gvalue *v = cr_plan_value(p, s->read_value[k]);
             x->last[v->id] = death_at(x, v, (int64_t)i);
         }
         for (uint32_t k = 0; k < s->results; k++)
@@ -134,7 +134,7 @@ static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
 {
     const cr_gvalue *v = s->made_value[k];
     cr_gvalue *of = s->kind == CR_STEP_CALL ? viewed(s, k) : s->kind == CR_STEP_MOVE && s->reads ? s->read_value[0] : NULL;
-    int other = of ? x->in[cr_program_value(x->p, of)->id] : -1;
+    int other = of ? x->in[cr_plan_value(x->p, of)->id] : -1;
 
     if (x->last[v->id] == NEVER)
         x->last[v->id] = i;
@@ -151,9 +151,9 @@ static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
 /* A choice's results are moved in both branches: the storages of both live on. */
 static void find_storages(planner *x)
 {
-    cr_program *p = x->p;
+    cr_plan *p = x->p;
 
-    for (unsigned v = 0; v < p->g->values; v++)
+    for (unsigned v = 0; v < p->values; v++)
         x->in[v] = -1;
     for (size_t i = 0; i < p->steps.len; i++)
         for (uint32_t k = 0; k < p->steps.at[i].results; k++)
@@ -167,6 +167,8 @@ static bool may_overwrite(const cr_step *s, uint32_t k)
 {
     if (s->kind == CR_STEP_GROUP)
         return s->code->overwrites >> k & 1;
+    if (s->kind == CR_STEP_OWN)
+        return s->own->overwrites >> k & 1;
     return s->kind == CR_STEP_CALL && s->op->does == CR_DOES_BODY && s->op->inplace && !s->tracked && !k &&
            s->patches && s->patch[0].arg == 0 && !s->patch[0].in_list;
 }
@@ -179,7 +181,7 @@ static void find_reuse(planner *x, size_t i)
     if (s->results != 1 || cr_oracle_wanted() || x->last[s->made_value[0]->id] <= (int64_t)i)
         return;
     for (uint32_t k = 0; k < s->reads && k < 32; k++) {
-        const cr_gvalue *v = cr_program_value(x->p, s->read_value[k]);
+        const cr_gvalue *v = cr_plan_value(x->p, s->read_value[k]);
         int in = x->in[v->id];
         if (!may_overwrite(s, k) || in < 0 || (v->by && v->by->kind == CR_GNODE_IF) || x->made[v->id] == NEVER || x->storages.at[in].dies != (int64_t)i ||
             x->storages.at[in].holds >= 0 || !same_type(&v->type, &s->made_value[0]->type))
@@ -202,7 +204,7 @@ static void follow(planner *x, size_t i)
     for (uint32_t k = 0; s->kind == CR_STEP_CALL && k < s->results; k++) {
         cr_gvalue *of = viewed(s, k);
         if (of && x->in[s->made_value[k]->id] >= 0 && is_view(s, k, of))
-            x->in[s->made_value[k]->id] = x->in[cr_program_value(x->p, of)->id];
+            x->in[s->made_value[k]->id] = x->in[cr_plan_value(x->p, of)->id];
     }
 }
 
@@ -228,7 +230,7 @@ static void set_read_slots(planner *x, cr_step *s)
 {
     s->read = CR_NEW_N(x->s, uint32_t, s->reads);
     for (uint32_t k = 0; k < s->reads; k++)
-        s->read[k] = x->slot[cr_program_value(x->p, s->read_value[k])->id];
+        s->read[k] = x->slot[cr_plan_value(x->p, s->read_value[k])->id];
     for (uint32_t k = 0; k < s->patches; k++)
         s->patch[k].slot = s->read[s->patch[k].slot];
 }
@@ -245,12 +247,12 @@ static void release_dying(planner *x, cr_step *s)
 /* The values made by the program, at the steps where they die. */
 static void list_deaths(planner *x)
 {
-    cr_program *p = x->p;
-    bool *seen = CR_NEW_N(x->s, bool, p->g->values);
+    cr_plan *p = x->p;
+    bool *seen = CR_NEW_N(x->s, bool, p->values);
     uint32_t *count = CR_NEW_N(x->s, uint32_t, p->steps.len + 1);
 
     for (int fill = 0; fill < 2; fill++) {
-        memset(seen, 0, p->g->values * sizeof *seen);
+        memset(seen, 0, p->values * sizeof *seen);
         for (size_t i = 0; i < p->steps.len; i++)
             for (uint32_t k = 0; k < p->steps.at[i].results; k++) {
                 cr_gvalue *v = p->steps.at[i].made_value[k];
@@ -270,9 +272,9 @@ static void list_deaths(planner *x)
 
 static void give_slots(planner *x)
 {
-    cr_program *p = x->p;
+    cr_plan *p = x->p;
 
-    for (unsigned v = 0; v < p->g->values; v++)
+    for (unsigned v = 0; v < p->values; v++)
         x->slot[v] = CR_NO_SLOT;
     for (uint32_t i = 0; i < p->inputs; i++)
         x->slot[p->g->input[i]->id] = p->slots++;
@@ -289,7 +291,7 @@ static void give_slots(planner *x)
 
 static void give_output_slots(planner *x)
 {
-    cr_program *p = x->p;
+    cr_plan *p = x->p;
     bool *taken = CR_NEW_N(x->s, bool, p->slots);
 
     p->output = CR_NEW_N(x->s, uint32_t, p->outputs);
@@ -308,7 +310,7 @@ static void give_output_slots(planner *x)
 /* Branches are counted as if both ran. */
 static void find_peak(planner *x)
 {
-    cr_program *p = x->p;
+    cr_plan *p = x->p;
     int64_t *change = CR_NEW_N(x->s, int64_t, p->steps.len + 2), now = 0;
 
     for (size_t k = 0; k < x->storages.len; k++) {
@@ -325,10 +327,10 @@ static void find_peak(planner *x)
     }
 }
 
-void cr_program_plan(cr_program *p)
+void cr_plan_lives(cr_plan *p)
 {
     planner x = {.p = p, .s = p->s};
-    size_t values = p->g->values;
+    size_t values = p->values;
 
     x.made = CR_NEW_N(p->s, int64_t, values);
     x.last = CR_NEW_N(p->s, int64_t, values);

@@ -4,6 +4,7 @@
  * are the values of the block by other names. */
 #include "compile/program_impl.h"
 #include "base/log.h"
+#include "base/parallel.h"
 #include <string.h>
 #include <time.h>
 
@@ -22,7 +23,7 @@ static void apply(cr_program *p, cr_graph_pass pass)
 
 static void prepare(cr_session *s, void *context)
 {
-    static const cr_graph_pass passes[] = {cr_graph_dead, cr_graph_common, cr_graph_fold, cr_graph_simplify,
+    static const cr_graph_pass passes[] = {cr_compile_norms, cr_graph_dead, cr_graph_common, cr_graph_fold, cr_graph_simplify,
                                            cr_graph_dead, cr_compile_group};
 
     (void)s;
@@ -33,7 +34,7 @@ static void prepare(cr_session *s, void *context)
 /* --- arguments --- */
 
 typedef struct {
-    cr_program *p;
+    cr_plan *p;
     cr_step *step;
     uint32_t patches, lists;
 } filler;
@@ -101,7 +102,7 @@ static void fill_args(filler *f, const cr_gnode *n)
 
 /* --- steps --- */
 
-static cr_step *add_step(cr_program *p, cr_step_kind kind, const cr_gnode *n)
+static cr_step *add_step(cr_plan *p, cr_step_kind kind, const cr_gnode *n)
 {
     CR_PUSH(p->s, &p->steps, ((cr_step){.kind = (uint8_t)kind, .node = n, .reuse_read = -1}));
     return &p->steps.at[p->steps.len - 1];
@@ -121,7 +122,7 @@ static bool writes(const cr_op *op)
     return false;
 }
 
-static void add_call(cr_program *p, const cr_gnode *n)
+static void add_call(cr_plan *p, const cr_gnode *n)
 {
     cr_step *s = add_step(p, CR_STEP_CALL, n);
     filler f = {.p = p, .step = s};
@@ -134,7 +135,7 @@ static void add_call(cr_program *p, const cr_gnode *n)
 }
 
 /* A step that reads one value (or nothing) and makes one (or nothing). */
-static cr_step *add_plain(cr_program *p, cr_step_kind kind, const cr_gnode *n, cr_gvalue *read, cr_gvalue **made)
+static cr_step *add_plain(cr_plan *p, cr_step_kind kind, const cr_gnode *n, cr_gvalue *read, cr_gvalue **made)
 {
     cr_step *s = add_step(p, kind, n);
 
@@ -146,16 +147,16 @@ static cr_step *add_plain(cr_program *p, cr_step_kind kind, const cr_gnode *n, c
     return s;
 }
 
-static void add_block(cr_program *p, const cr_gblock *b);
+static void add_block(cr_plan *p, const cr_gblock *b);
 
-static void add_branch(cr_program *p, const cr_gnode *n, const cr_gblock *b)
+static void add_branch(cr_plan *p, const cr_gnode *n, const cr_gblock *b)
 {
     add_block(p, b);
     for (int i = 0; i < n->result_count; i++)
         add_plain(p, CR_STEP_MOVE, n, b->output[i].tag == CR_TENSOR ? b->output[i].value : NULL, &n->result[i]);
 }
 
-static void add_if(cr_program *p, const cr_gnode *n)
+static void add_if(cr_plan *p, const cr_gnode *n)
 {
     size_t choose = p->steps.len, jump;
 
@@ -169,7 +170,7 @@ static void add_if(cr_program *p, const cr_gnode *n)
     add_plain(p, CR_STEP_NONE, n, NULL, NULL);
 }
 
-static void add_group(cr_program *p, const cr_gnode *n)
+static void add_group(cr_plan *p, const cr_gnode *n)
 {
     const cr_gblock *b = n->block[0];
 
@@ -188,13 +189,13 @@ static void add_group(cr_program *p, const cr_gnode *n)
         p->stands_for[n->result[i]->id] = b->output[i].value;
 }
 
-static void add_constant(cr_program *p, const cr_gnode *n)
+static void add_constant(cr_plan *p, const cr_gnode *n)
 {
     CR_PUSH(p->s, &p->constants, n->constant);
     CR_PUSH(p->s, &p->constant_values, n->result[0]);
 }
 
-static void add_block(cr_program *p, const cr_gblock *b)
+static void add_block(cr_plan *p, const cr_gblock *b)
 {
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
@@ -219,13 +220,13 @@ static const cr_param *aliased_param(const cr_op *op, int k)
 
 /* An output that may be a view of an input is made as eager makes it, with its base, and so are
  * the views between the two. */
-static void track_outputs(cr_program *p)
+static void track_outputs(cr_plan *p)
 {
     bool *leaves = CR_NEW_N(p->s, bool, p->g->values);
 
     for (int i = 0; i < p->g->body->output_count; i++)
         if (p->g->body->output[i].tag == CR_TENSOR)
-            leaves[cr_program_value(p, p->g->body->output[i].value)->id] = true;
+            leaves[cr_plan_value(p, p->g->body->output[i].value)->id] = true;
     for (size_t i = p->steps.len; i-- > 0;) {
         cr_step *s = &p->steps.at[i];
         bool any = false;
@@ -235,51 +236,121 @@ static void track_outputs(cr_program *p)
             continue;
         s->tracked = s->kind == CR_STEP_CALL;
         for (uint32_t k = 0; k < s->reads; k++)
-            leaves[cr_program_value(p, s->read_value[k])->id] = true;
+            leaves[cr_plan_value(p, s->read_value[k])->id] = true;
     }
 }
 
-/* --- the whole --- */
+/* --- plans --- */
 
-static void add_outputs(cr_program *p)
+static void add_outputs(cr_plan *p)
 {
     const cr_gblock *b = p->g->body;
 
     p->outputs = (uint32_t)b->output_count;
     p->output_value = CR_NEW_N(p->s, cr_gvalue *, b->output_count);
     for (int i = 0; i < b->output_count; i++)
-        p->output_value[i] = b->output[i].tag == CR_TENSOR ? cr_program_value(p, b->output[i].value) : NULL;
+        p->output_value[i] = b->output[i].tag == CR_TENSOR ? cr_plan_value(p, b->output[i].value) : NULL;
 }
 
 static void build(cr_session *s, void *context)
 {
-    cr_program *p = context;
+    cr_plan *p = context;
 
-    (void)s;
-    p->stands_for = CR_NEW_N(p->s, cr_gvalue *, p->g->values);
+    p->s = s;
+    p->values = p->g->values;
+    p->stands_for = CR_NEW_N(s, cr_gvalue *, p->g->values);
     p->inputs = (uint32_t)p->g->input_count;
     add_block(p, p->g->body);
     add_outputs(p);
     track_outputs(p);
-    cr_program_plan(p);
+    if (p->threads)
+        cr_plan_layouts(p);
+    cr_plan_lives(p);
 }
+
+void cr_plan_own(cr_plan *p, cr_own *own)
+{
+    own->next = p->own;
+    p->own = own;
+}
+
+static void plan_drop(cr_plan *p)
+{
+    while (p->own) {
+        cr_own *next = p->own->next;
+        p->own->drop(p->own);
+        p->own = next;
+    }
+    cr_free(atomic_load(&p->spare));
+    cr_session_drop(&p->session);
+    cr_free(p);
+}
+
+static void log_plan(const cr_plan *p);
+
+static cr_status plan_new(cr_plan **out, const cr_program *of, int threads)
+{
+    cr_plan *p = cr_alloc_zero(sizeof *p);
+    cr_status st;
+
+    if (!p)
+        return CR_MEMORY;
+    p->g = of->g;
+    p->threads = threads;
+    st = cr_session_run(&p->session, build, p);
+    if (st) {
+        plan_drop(p);
+        return st;
+    }
+    log_plan(p);
+    *out = p;
+    return CR_OK;
+}
+
+static cr_plan *find_plan(cr_program *p, int threads)
+{
+    cr_plan *x = atomic_load_explicit(&p->plans, memory_order_acquire);
+
+    while (x && x->threads != threads)
+        x = x->next;
+    return x;
+}
+
+static CR_NOINLINE cr_status add_plan(cr_plan **out, cr_program *p, int threads)
+{
+    cr_status st = CR_OK;
+
+    pthread_mutex_lock(&p->lock);
+    *out = find_plan(p, threads);
+    if (!*out) {
+        st = plan_new(out, p, threads);
+        if (!st) {
+            (*out)->next = atomic_load(&p->plans);
+            atomic_store_explicit(&p->plans, *out, memory_order_release);
+        }
+    }
+    pthread_mutex_unlock(&p->lock);
+    return st;
+}
+
+cr_status cr_program_plan(cr_plan **out, cr_program *p)
+{
+    int threads = p->layouts && !cr_in_parallel() ? cr_threads() : 0;
+
+    *out = find_plan(p, threads);
+    return CR_LIKELY(*out) ? CR_OK : add_plan(out, p, threads);
+}
+
+/* --- the whole --- */
 
 static cr_status make(cr_program *p)
 {
-    CR_TRY(cr_session_run(p->s, prepare, p));
+    cr_plan *plan;
+
+    CR_TRY(cr_session_run(p->g->session, prepare, p));
     CR_TRY(cr_compile_code(&p->code, p->own));
-    return cr_session_run(p->s, build, p);
-}
-
-static void log_program(const cr_program *p)
-{
-    cr_text t = {0};
-
-    if (!cr_log_wants("memory", 1))
-        return;
-    cr_program_print(&t, p);
-    cr_log_line("memory", 1, "%s", cr_text_str(&t));
-    cr_text_drop(&t);
+    p->layouts = cr_has_layouts(p->g);
+    return cr_program_plan(&plan, p);
 }
 
 cr_status cr_program_new(cr_program **out, const cr_graph *g)
@@ -291,7 +362,7 @@ cr_status cr_program_new(cr_program **out, const cr_graph *g)
     if (!p)
         return CR_MEMORY;
     p->g = g;
-    p->s = g->session;
+    pthread_mutex_init(&p->lock, NULL);
     cr_thread.exclude = was | CR_STAGE_BIT(CAPTURE); /* folding calls operators */
     cr_thread.no_grad = true;
     cr_status st = make(p);
@@ -301,7 +372,6 @@ cr_status cr_program_new(cr_program **out, const cr_graph *g)
         cr_program_drop(p);
         return st;
     }
-    log_program(p);
     *out = p;
     return CR_OK;
 }
@@ -310,15 +380,19 @@ void cr_program_drop(cr_program *p)
 {
     if (!p)
         return;
-    cr_free(atomic_load(&p->spare));
+    for (cr_plan *x = atomic_load(&p->plans), *next; x; x = next) {
+        next = x->next;
+        plan_drop(x);
+    }
+    pthread_mutex_destroy(&p->lock);
     cr_compiled_drop(p->code);
     cr_graph_drop(p->own);
     cr_free(p);
 }
 
-int cr_program_inputs(const cr_program *p) { return (int)p->inputs; }
-int cr_program_outputs(const cr_program *p) { return (int)p->outputs; }
-int64_t cr_program_peak(const cr_program *p) { return p->peak; }
+int cr_program_inputs(const cr_program *p) { return p->g->input_count; }
+int cr_program_outputs(const cr_program *p) { return p->g->body->output_count; }
+int64_t cr_program_peak(const cr_program *p) { return atomic_load(&p->plans)->peak; }
 const cr_graph *cr_program_graph(const cr_program *p) { return p->g; }
 int cr_program_groups(const cr_program *p) { return cr_compiled_groups(p->code); }
 
@@ -369,6 +443,7 @@ static void print_what(cr_text *t, const cr_step *s)
             cr_text_printf(t, ".%s", s->op->overload);
         break;
     case CR_STEP_GROUP: print_group(t, s); break;
+    case CR_STEP_OWN: cr_text_put(t, s->own->name); break;
     case CR_STEP_MOVE: cr_text_put(t, "move"); break;
     case CR_STEP_CHOOSE: cr_text_printf(t, "unless goto %zu", s->to); break;
     case CR_STEP_JUMP: cr_text_printf(t, "goto %zu", s->to); break;
@@ -376,7 +451,7 @@ static void print_what(cr_text *t, const cr_step *s)
     }
 }
 
-static void print_step(cr_text *t, const cr_program *p, size_t i)
+static void print_step(cr_text *t, const cr_plan *p, size_t i)
 {
     const cr_step *s = &p->steps.at[i];
 
@@ -395,7 +470,7 @@ static void print_step(cr_text *t, const cr_program *p, size_t i)
     cr_text_printf(t, " | %lld\n", (long long)s->alive);
 }
 
-void cr_program_print(cr_text *out, const cr_program *p)
+static void print_plan(cr_text *out, const cr_plan *p)
 {
     cr_text_put(out, "program(");
     print_names(out, p->g->input, p->inputs);
@@ -408,4 +483,17 @@ void cr_program_print(cr_text *out, const cr_program *p)
                        p->output_value[i] ? p->output_value[i]->name : "None");
     cr_text_printf(out, "\n}\n%u slots, %d results in the bytes of others, at most %lld bytes alive (step %zu)\n",
                    (unsigned)p->slots, p->reused, (long long)p->peak, p->peak_at);
+}
+
+void cr_program_print(cr_text *out, const cr_program *p) { print_plan(out, atomic_load(&p->plans)); }
+
+static void log_plan(const cr_plan *p)
+{
+    cr_text t = {0};
+
+    if (!cr_log_wants("memory", 1))
+        return;
+    print_plan(&t, p);
+    cr_log_line("memory", 1, "%s", cr_text_str(&t));
+    cr_text_drop(&t);
 }

@@ -1,9 +1,10 @@
-/* program_impl.h - what program.c makes, plan.c completes and exec.c runs. */
+/* program_impl.h - what program.c makes, layout.c changes, plan.c completes and exec.c runs. */
 #ifndef CR_COMPILE_PROGRAM_IMPL_H
 #define CR_COMPILE_PROGRAM_IMPL_H
 
 #include "compile/compile.h"
 #include "compile/program.h"
+#include <pthread.h>
 
 enum { CR_NO_SLOT = UINT32_MAX };
 
@@ -18,11 +19,22 @@ typedef struct {
 typedef enum {
     CR_STEP_CALL,
     CR_STEP_GROUP,
+    CR_STEP_OWN,    /* a function of our own: cr_own */
     CR_STEP_MOVE,   /* a second count of a tensor: result[0] = read[0] */
     CR_STEP_CHOOSE, /* goes to step `to` when read[0] is false */
     CR_STEP_JUMP,   /* goes to step `to` */
     CR_STEP_NONE    /* a place where tensors die */
 } cr_step_kind;
+
+/* A step that is neither an operator nor a group (layout.c): as a cr_gcode. */
+typedef struct cr_own cr_own;
+struct cr_own {
+    cr_status (*run)(cr_own *own, cr_tensor *const *read, cr_tensor **output);
+    void (*drop)(cr_own *own);
+    const char *name;
+    uint32_t overwrites;
+    cr_own *next; /* of the plan */
+};
 
 typedef struct {
     uint8_t kind;
@@ -36,6 +48,7 @@ typedef struct {
     cr_value *arg; /* complete but for the patches */
     cr_patch *patch;
     const cr_gcode *code;
+    cr_own *own;
     uint32_t *read;    /* slots, once planned */
     uint32_t *result;  /* slots; CR_NO_SLOT: nobody reads it */
     uint32_t *release; /* slots whose tensors are dropped afterwards */
@@ -47,36 +60,78 @@ typedef struct {
     int64_t alive;    /* bytes of the program's tensors while the step runs */
 } cr_step;
 
-/* Slots: inputs and constants, which are borrowed, then tensors that the program makes. */
-struct cr_program {
-    cr_session *s;     /* the graph's */
+/* The steps for one number of threads.  Slots: inputs and constants, which are borrowed, then
+ * tensors that the program makes. */
+typedef struct cr_plan {
+    cr_session session;
+    cr_session *s;     /* the same */
     const cr_graph *g; /* that is run */
-    cr_graph *own;     /* the same when the program made it, or NULL */
-    cr_compiled *code;
+    int threads;       /* the layouts are those of so many; 0: plain layouts, any number */
+    struct cr_plan *next;
     struct { size_t len, cap; cr_step *at; } steps;
     struct { size_t len, cap; cr_tensor **at; } constants; /* g's */
     struct { size_t len, cap; cr_gvalue **at; } constant_values;
+    cr_own *own;            /* all of the steps' */
+    unsigned values;        /* ids of values are below this */
     uint32_t inputs, first_made, slots, list_room, outputs;
-    uint32_t operands; /* the most that a group reads and makes */
+    uint32_t operands;      /* the most that a group reads and makes */
     cr_gvalue **output_value;
     uint32_t *output;       /* slots; CR_NO_SLOT: None */
     bool *output_moves;     /* the output takes the slot's count */
     int64_t peak;
     size_t peak_at;         /* the step during which it is reached */
     int reused;             /* results that take over a dying tensor */
-    cr_gvalue **stands_for; /* by value id: the value whose slot it has, or NULL */
+    cr_gvalue **stands_for; /* by id of g's values: the value whose slot it has, or NULL */
     _Atomic(void *) spare;  /* a frame that no run uses */
+} cr_plan;
+
+struct cr_program {
+    const cr_graph *g; /* that is run */
+    cr_graph *own;     /* the same when the program made it, or NULL */
+    cr_compiled *code;
+    bool layouts;      /* plans differ by the number of threads */
+    pthread_mutex_t lock;     /* of making a plan */
+    _Atomic(cr_plan *) plans; /* newest first; they stay until the program goes */
 };
 
+/* The plan for the calling thread, made when it is new. */
+CR_MUST cr_status cr_program_plan(cr_plan **out, cr_program *p);
+
+/* Steps that keep blocked layouts between convolutions, with weights packed once; bails. */
+void cr_plan_layouts(cr_plan *p);
+/* Whether cr_plan_layouts may find something. */
+bool cr_has_layouts(const cr_graph *g);
 /* Liveness, slots, reuse and the peak; bails. */
-void cr_program_plan(cr_program *p);
+void cr_plan_lives(cr_plan *p);
 
 /* The value whose slot `v` has. */
-static inline cr_gvalue *cr_program_value(const cr_program *p, cr_gvalue *v)
+static inline cr_gvalue *cr_plan_value(const cr_plan *p, cr_gvalue *v)
 {
-    while (p->stands_for[v->id])
+    while (v->id < p->g->values && p->stands_for[v->id])
         v = p->stands_for[v->id];
     return v;
 }
+
+/* What a run asks of a tensor: that it is of the type, with its strides. */
+bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type);
+
+/* --- steps of our own; each bails, and belongs to the plan --- */
+void cr_plan_own(cr_plan *p, cr_own *own);
+/* Pointwise nodes over blocked tensors. */
+typedef struct {
+    cr_gnode *const *node; /* in order; every one has one result */
+    size_t nodes;
+    cr_gvalue **read;      /* of the plan */
+    int reads;
+    cr_gvalue *const *made;/* results of nodes that are results of the step */
+    int results;
+    const cr_gtype *space; /* [N, C, ...] */
+    int64_t block;
+} cr_blocked_work;
+/* How an operand lies over a blocked space. */
+typedef enum { CR_LIES_OVER_ALL, CR_LIES_OVER_CHANNELS, CR_LIES_OVER_NOTHING, CR_LIES_NOWHERE } cr_lies;
+cr_lies cr_lies_over(const cr_gtype *space, const cr_gtype *in);
+/* NULL: the nodes cannot be done. */
+cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w);
 
 #endif

@@ -37,6 +37,14 @@ typedef enum { CR_CONV_Y, CR_CONV_X, CR_CONV_W } cr_conv_kind;
 CR_MUST cr_status cr_conv_dnnl(bool *done, cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *x,
                                char *w, char *bias, char *y);
 
+/* The oneDNN primitive that cr_conv_to_y runs for the problem with cr_threads() threads, its
+ * operands x, w, y and the bias, when there is one; counted.  NULL: another way is taken. */
+struct cr_dnnl_primitive;
+enum { CR_CONV_ARG_X, CR_CONV_ARG_W, CR_CONV_ARG_Y, CR_CONV_ARG_BIAS };
+struct cr_dnnl_primitive *cr_conv_primitive(const cr_conv *c, cr_dtype t, bool bias);
+/* The problem of a call of entry `convolution` with these views; not transposed. */
+cr_conv cr_conv_problem(const cr_view *x, const cr_view *w, const cr_view *y, const cr_value *arg);
+
 /* Products of the sizes. */
 static inline int64_t cr_conv_volume(const cr_conv *c, const int64_t *size)
 {

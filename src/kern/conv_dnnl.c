@@ -147,22 +147,31 @@ static bool too_few_channels(cr_conv_kind kind, const cr_conv *c)
     return c->groups == 1 && c->ic <= (kind == CR_CONV_X ? 4 : 1);
 }
 
+static cr_dnnl_primitive *primitive(cr_conv_kind kind, const cr_conv *c, cr_dtype t, bool bias)
+{
+    conv_key key = {.conv = *c, .kind = kind, .dtype = t, .bias = bias};
+
+    if ((t != CR_F32 && t != CR_BF16) || (t == CR_F32 && too_few_channels(kind, c)))
+        return NULL;
+    return cr_dnnl_get(&key, sizeof key, make);
+}
+
+cr_dnnl_primitive *cr_conv_primitive(const cr_conv *c, cr_dtype t, bool bias)
+{
+    return primitive(CR_CONV_Y, c, t, bias);
+}
+
 cr_status cr_conv_dnnl(bool *done, cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *x,
                        char *w, char *bias, char *y)
 {
-    conv_key key = {.conv = *c, .kind = kind, .dtype = t, .bias = bias != NULL};
+    cr_dnnl_primitive *p = primitive(kind, c, t, bias != NULL);
     void *data[] = {x, w, y, bias};
-    cr_dnnl_primitive *p;
     cr_status st;
 
-    *done = false;
-    if ((t != CR_F32 && t != CR_BF16) || (t == CR_F32 && too_few_channels(kind, c)))
-        return CR_OK;
-    p = cr_dnnl_get(&key, sizeof key, make);
+    *done = p != NULL;
     if (!p)
         return CR_OK;
     st = cr_dnnl_run(p, data);
     cr_dnnl_release(p);
-    *done = true;
     return st;
 }

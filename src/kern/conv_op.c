@@ -30,6 +30,11 @@ static cr_conv problem(const cr_view *x, const cr_view *w, const cr_view *y, con
     return c;
 }
 
+cr_conv cr_conv_problem(const cr_view *x, const cr_view *w, const cr_view *y, const cr_value *arg)
+{
+    return problem(x, w, y, arg + 3, arg[8].i);
+}
+
 /* x, w and y of one call; the one that is computed may be NULL in `from`. */
 typedef struct {
     cr_dense x, w, bias, y;

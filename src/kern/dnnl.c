@@ -273,11 +273,11 @@ static cr_status reorder(const operand *o, const binding *b, bool into)
     return execute(o->reorder, 2, args);
 }
 
-static cr_status bind(const operand *o, binding *b, void *data)
+static cr_status bind(const operand *o, binding *b, void *data, bool own)
 {
-    if (table.dnnl_memory_create(&b->plain, &o->plain, table.engine, data))
+    if (table.dnnl_memory_create(&b->plain, own ? &o->own : &o->plain, table.engine, data))
         return failed();
-    if (!o->reorder) {
+    if (!o->reorder || own) {
         b->own = b->plain;
         return CR_OK;
     }
@@ -298,22 +298,66 @@ static void unbind(binding *b)
     cr_aligned_free(b->scratch);
 }
 
-cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data)
+cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data) { return cr_dnnl_run_own(p, data, 0); }
+
+cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own)
 {
     binding b[CR_DNNL_OPERANDS] = {{0}};
     dnnl_exec_arg_t args[CR_DNNL_OPERANDS];
     cr_status st;
 
     for (int i = 0; i < p->operands; i++) {
-        CR_GO(bind(&p->operand[i], &b[i], data[i]));
+        CR_GO(bind(&p->operand[i], &b[i], data[i], own >> i & 1));
         args[i] = (dnnl_exec_arg_t){p->operand[i].arg, b[i].own};
     }
     CR_GO(execute(p->run, p->operands, args));
     for (int i = 0; i < p->operands; i++)
-        if (p->operand[i].output && p->operand[i].reorder)
+        if (p->operand[i].output && b[i].own != b[i].plain)
             CR_GO(reorder(&p->operand[i], &b[i], false));
 done:
     for (int i = 0; i < p->operands; i++)
         unbind(&b[i]);
+    return st;
+}
+
+/* --- layouts --- */
+
+size_t cr_dnnl_own_bytes(const cr_dnnl_primitive *p, int i)
+{
+    return table.dnnl_memory_desc_get_size(&p->operand[i].own);
+}
+
+bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i) { return !p->operand[i].reorder; }
+
+int64_t cr_dnnl_own_block(const cr_dnnl_primitive *p, int i)
+{
+    const dnnl_memory_desc_t *d = &p->operand[i].own;
+    const dnnl_blocking_desc_t *b = &d->format_desc.blocking;
+    int64_t step;
+
+    if (d->format_kind != dnnl_blocked || b->inner_nblks != 1 || b->inner_idxs[0] != 1 || d->offset0 ||
+        memcmp(d->dims, d->padded_dims, (size_t)d->ndims * sizeof *d->dims))
+        return 0;
+    step = b->inner_blks[0];
+    for (int k = d->ndims - 1; k >= 0; k--) {
+        if (b->strides[k] != step)
+            return 0;
+        step *= k == 1 ? d->dims[k] / b->inner_blks[0] : d->dims[k];
+    }
+    return b->inner_blks[0];
+}
+
+cr_status cr_dnnl_pack(cr_dnnl_primitive *p, int i, void *plain, void *own)
+{
+    const operand *o = &p->operand[i];
+    binding b = {0};
+    cr_status st = CR_OK;
+
+    if (table.dnnl_memory_create(&b.plain, &o->plain, table.engine, plain) ||
+        table.dnnl_memory_create(&b.own, &o->own, table.engine, own))
+        st = failed();
+    if (!st)
+        st = reorder(o, &b, true);
+    unbind(&b);
     return st;
 }

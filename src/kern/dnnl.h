@@ -54,6 +54,17 @@ void cr_dnnl_release(cr_dnnl_primitive *p);
 /* Runs on `data`, one pointer for each operand of the recipe.  CR_MEMORY. */
 CR_MUST cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data);
 
+/* --- operands in the primitive's own layout --- */
+/* Bit i of `own`: data[i] is in the layout that the primitive wants, not in the plain one. */
+CR_MUST cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own);
+/* Bytes of operand i in that layout, and whether it is the plain one. */
+size_t cr_dnnl_own_bytes(const cr_dnnl_primitive *p, int i);
+bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i);
+/* b when the layout is [N][C / b][...][b] without padding, else 0. */
+int64_t cr_dnnl_own_block(const cr_dnnl_primitive *p, int i);
+/* An input from the plain layout to the primitive's own. */
+CR_MUST cr_status cr_dnnl_pack(cr_dnnl_primitive *p, int i, void *plain, void *own);
+
 /* Appends the operand to a recipe. */
 void cr_dnnl_operand(cr_dnnl_recipe *r, int arg, bool output, const dnnl_memory_desc_t *plain);
 

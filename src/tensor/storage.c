@@ -72,14 +72,31 @@ cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
     return CR_OK;
 }
 
+/* --- who may change the bytes --- */
+
+void cr_storage_lend(cr_storage *s) { atomic_fetch_add(&s->aliases, 1); }
+
+void cr_storage_return(cr_storage *s)
+{
+    s->hidden++;
+    atomic_fetch_sub(&s->aliases, 1);
+}
+
+bool cr_storage_is_watched(const cr_storage *s)
+{
+    return !s->release && !s->exposed && !atomic_load(&s->aliases);
+}
+
 static void drop_aliased(void *of)
 {
+    cr_storage_return(of);
     cr_storage_drop(of);
 }
 
 cr_status cr_storage_alias(cr_storage **out, cr_storage *of)
 {
     CR_TRY(cr_storage_foreign(out, of->bytes, of->size, drop_aliased, cr_storage_keep(of)));
+    cr_storage_lend(of);
     (*out)->device = of->device;
     (*out)->pinned = of->pinned;
     return CR_OK;

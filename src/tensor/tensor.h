@@ -31,6 +31,9 @@ typedef struct cr_storage {
     uint8_t device;   /* cr_device_kind */
     bool pinned;
     uint8_t header_class; /* block that holds this record and, when small, its bytes */
+    bool exposed;     /* somebody was given the address: the bytes may change without a version */
+    _Atomic int32_t aliases; /* storages, arrays... over these bytes that count no version here */
+    _Atomic uint32_t hidden; /* counts those that are gone again, with what they may have changed */
     /* Foreign memory or an alias of another storage: called once at the end. */
     void (*release)(void *owner);
     void *owner;
@@ -104,6 +107,11 @@ CR_MUST cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                                      void (*release)(void *), void *owner);
 /* Another storage object over the same bytes with a version of its own (`.data`). */
 CR_MUST cr_status cr_storage_alias(cr_storage **out, cr_storage *of);
+/* The bytes are lent to somebody who may change them without counting a version, and given back. */
+void cr_storage_lend(cr_storage *s);
+void cr_storage_return(cr_storage *s);
+/* Whether every change of the bytes can be seen in `version` and `hidden`. */
+bool cr_storage_is_watched(const cr_storage *s);
 /* A second tensor over the same storage, sizes and strides; no gradient, no peer. */
 CR_MUST cr_status cr_tensor_alias(cr_tensor **out, const cr_tensor *t);
 /* Makes `t` another view of its storage (in-place transpose_, squeeze_, resize_). */

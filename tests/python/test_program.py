@@ -260,3 +260,133 @@ def test_a_long_program_has_few_slots():
     program = graph.program()
     assert str(program).rstrip().rsplit("\n", 1)[1].startswith("3 slots")
     agree(graph, [torch.randn(8)], program)
+
+
+# --- convolutions ---
+
+class Block(nn.Module):
+    def __init__(self, channels, kernel=3, bias=False):
+        super().__init__()
+        self.a = nn.Conv2d(channels, channels, kernel, padding=kernel // 2, bias=bias)
+        self.b = nn.BatchNorm2d(channels)
+        self.c = nn.Conv2d(channels, channels, 1, bias=bias)
+        self.d = nn.BatchNorm2d(channels)
+
+    def forward(self, x):
+        return F.relu(x + self.d(self.c(F.relu(self.b(self.a(x))))))
+
+
+def trained(module):
+    """With statistics that are not those of a new module."""
+    for m in module.modules():
+        if isinstance(m, nn.BatchNorm2d):
+            m.running_mean.normal_()
+            m.running_var.uniform_(0.5, 2)
+            nn.init.normal_(m.weight)
+            nn.init.normal_(m.bias)
+    return module.eval()
+
+
+def convolutional():
+    return trained(nn.Sequential(nn.Conv2d(3, 32, 5, stride=2, padding=2), nn.BatchNorm2d(32), nn.ReLU(), Block(32),
+                                 nn.MaxPool2d(2), Block(32, bias=True), nn.Conv2d(32, 20, 3), nn.GELU(),
+                                 nn.Conv2d(20, 24, 1), nn.Sigmoid(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                                 nn.Linear(24, 5)))
+
+
+def lifted(module, x):
+    """The recording of a module whose parameters and buffers are inputs, and these."""
+    tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}
+    names = list(tensors)
+
+    def call(x, *values):
+        return torch.func.functional_call(module, dict(zip(names, values)), (x,))
+    values = [t.detach() for t in tensors.values()]
+    with torch.no_grad():
+        return record(call, x, *values, parts=True)[0], values
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_convolutions_keep_their_blocks_and_bits(threads):
+    torch.set_num_threads(threads)
+    module, x = convolutional(), torch.randn(2, 3, 37, 40)
+    with torch.no_grad():
+        graph, want = record(module, x, parts=True)
+    program = graph.program()
+    for wait in (FEW, FINE):
+        program.wait(wait)
+        assert torch.equal(program.run([x])[0], want)
+    torch.set_num_threads(3 - threads)
+    with torch.no_grad():
+        y = torch.randn(2, 3, 37, 40)
+        assert torch.equal(program.run([y])[0], module(y))
+        y[0, 0, 0, 0], y[1, 2, 5, 5] = float("nan"), float("inf")
+        assert same(program.run([y])[0], module(y))
+
+
+def test_changed_weights_are_packed_again():
+    module, x = convolutional(), torch.randn(1, 3, 24, 24)
+    graph, values = lifted(module, x)
+    program = graph.program()
+
+    def check():
+        with torch.no_grad():
+            assert torch.equal(program.run([x, *values])[0], graph.run([x, *values])[0])
+    weight = values[0]
+    check()
+    for change in (lambda: weight.mul_(2), lambda: weight.data.add_(1), lambda: weight.numpy().__imul__(0.5),
+                   lambda: torch.from_dlpack(weight).sub_(1), lambda: weight[1:2].zero_()):
+        change()
+        check()
+        check()
+    kept = weight.data
+    for _ in range(3):
+        kept.mul_(1.5)  # counts no version of weight
+        check()
+    values[0] = weight * 2
+    check()
+    values[0] = torch.empty(5, 5, 32, 3).permute(2, 3, 0, 1).copy_(weight)
+    with pytest.raises(RuntimeError, match="is not what the program was made for"):
+        program.run([x, *values])
+
+
+def test_the_step_before_the_plain_reader_takes_blocks_apart():
+    module, x = trained(nn.Sequential(nn.Conv2d(16, 32, 1), nn.ReLU(), nn.Conv2d(32, 16, 1))), torch.randn(1, 16, 8, 8)
+    with torch.no_grad():
+        graph, want = record(module, x, parts=True)
+        text = str(graph.program())
+    assert torch.equal(graph.program().run([x])[0], want)
+    if "unblock" in text:  # without oneDNN there are no blocks
+        assert text.count("unblock") == 1 and "blocked_relu" in text
+
+
+def test_threads_share_packed_weights():
+    module, x = convolutional(), torch.randn(1, 3, 24, 24)
+    graph, values = lifted(module, x)
+    program, wrong = graph.program(), []
+    torch.set_num_threads(1)
+
+    def work(scale):
+        mine = [v * scale if v.dim() == 4 else v for v in values]
+        with torch.no_grad():
+            want = graph.run([x, *mine])[0]
+            for i in range(10):
+                wrong.extend([scale] * (not torch.equal(program.run([x, *mine])[0], want)))
+    workers = [threading.Thread(target=work, args=(s,)) for s in (1, 2, 3)]
+    [w.start() for w in workers]
+    [w.join() for w in workers]
+    assert not wrong
+
+
+def test_odd_channels_and_groups():
+    for module in (nn.Conv2d(6, 9, 3, groups=3), nn.Conv2d(5, 7, 3), nn.Conv2d(32, 32, 3, groups=32), nn.Conv2d(1, 8, 3),
+                   nn.Conv2d(16, 16, 3, dilation=2, stride=2), nn.ConvTranspose2d(4, 4, 3)):
+        net = trained(nn.Sequential(module, nn.BatchNorm2d(module.out_channels), nn.ReLU()))
+        x = torch.randn(2, module.in_channels, 11, 12)
+        with torch.no_grad():
+            graph, want = record(net, x, parts=True)
+        assert torch.equal(graph.program().run([x])[0], want)
+    net, x = trained(nn.Sequential(nn.Conv1d(8, 16, 3), nn.ReLU(), nn.Conv1d(16, 8, 3))), torch.randn(2, 8, 20)
+    with torch.no_grad():
+        graph, want = record(net, x, parts=True)
+    assert torch.equal(graph.program().run([x])[0], want)

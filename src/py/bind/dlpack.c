@@ -66,11 +66,14 @@ typedef struct {
         dl_versioned versioned;
     };
     cr_tensor *t;
+    cr_storage *lent; /* t may be given another */
     int64_t both[];
 } exported;
 
 static void exported_free(exported *e)
 {
+    cr_storage_return(e->lent);
+    cr_storage_drop(e->lent);
     cr_drop(e->t);
     PyMem_RawFree(e);
 }
@@ -117,6 +120,8 @@ static PyObject *export(cr_tensor *t, bool versioned)
     if (!e)
         return PyErr_NoMemory();
     e->t = cr_keep(t);
+    e->lent = cr_storage_keep(t->storage);
+    cr_storage_lend(e->lent);
     if (versioned) {
         e->versioned = (dl_versioned){.major = 1, .context = e, .deleter = delete_versioned};
         fill_tensor(&e->versioned.tensor, e);

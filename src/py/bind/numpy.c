@@ -274,7 +274,7 @@ static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
 
 /* --- out --- */
 
-/* The buffer protocol of Tensor.  internal: the sizes and strides in bytes. */
+/* The buffer protocol of Tensor.  internal: the sizes and strides in bytes, and the storage. */
 int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     const cr_tensor *t = cr_py_tensor_of(self);
@@ -299,6 +299,8 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
     }
     *view = (Py_buffer){.buf = t->data, .obj = Py_NewRef(self), .len = (Py_ssize_t)t->numel * item,
                         .itemsize = item, .ndim = t->ndim, .internal = both};
+    cr_storage_lend(t->storage);
+    both[2 * t->ndim] = (Py_ssize_t)(uintptr_t)cr_storage_keep(t->storage); /* t may be given another */
     view->format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL;
     view->shape = flags & PyBUF_ND ? both : NULL;
     view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? both + t->ndim : NULL;
@@ -307,8 +309,13 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
 void cr_py_releasebuffer(PyObject *self, Py_buffer *view)
 {
+    Py_ssize_t *both = view->internal;
+    cr_storage *lent = (cr_storage *)(uintptr_t)both[2 * view->ndim];
+
     (void)self;
-    PyMem_Free(view->internal);
+    cr_storage_return(lent);
+    cr_storage_drop(lent);
+    PyMem_Free(both);
 }
 
 static PyObject *strides_in_bytes(const cr_tensor *t)

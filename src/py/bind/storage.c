@@ -95,6 +95,7 @@ static Py_ssize_t storage_length(PyObject *self)
 static PyObject *storage_data_ptr(PyObject *self, PyObject *unused)
 {
     (void)unused;
+    cr_py_storage_of(self)->exposed = true;
     return PyLong_FromVoidPtr(cr_py_storage_of(self)->bytes);
 }
 
@@ -211,6 +212,7 @@ static int storage_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     cr_storage *s = cr_py_storage_of(self);
 
+    s->exposed = true;
     return PyBuffer_FillInfo(view, self, s->bytes, s->bytes ? (Py_ssize_t)s->size : 0, 0, flags);
 }
 

@@ -1,0 +1,479 @@
+/* Layouts between convolutions, and weights packed once.
+ *
+ * oneDNN's convolutions want their channels in blocks; eager brings every operand there and every
+ * result back.  Here a result stays as it was written while those who read it are convolutions or
+ * pointwise, and goes back to its plain layout for everybody else.  The primitives are eager's,
+ * so the bits are.  A packed weight is used again while the version and the bytes of its
+ * storage are those that were packed.
+ *
+ * Graphs that write or choose keep their plain layouts. */
+#include "compile/program_impl.h"
+#include "base/parallel.h"
+#include "kern/conv.h"
+#include "kern/dnnl.h"
+#include "kern/pack.h"
+#include <string.h>
+
+enum { X, W, BIAS, TRANSPOSED = 6 };
+
+static bool is_convolution(const cr_gnode *n)
+{
+    return n && n->kind == CR_GNODE_CALL && !strcmp(n->op->name, "convolution") && !n->arg[TRANSPOSED].i;
+}
+
+bool cr_has_layouts(const cr_graph *g)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < g->body->len; i++) {
+        const cr_gnode *n = g->body->at[i];
+        if (n->kind == CR_GNODE_IF)
+            return false;
+        for (int k = 0; n->kind == CR_GNODE_CALL && k < n->arg_count; k++)
+            if (n->op->param[k].written)
+                return false;
+        any = any || is_convolution(n);
+    }
+    return any;
+}
+
+/* --- packed weights --- */
+
+typedef struct {
+    _Atomic int count;
+    cr_storage *storage; /* counted, so that its address stays its own */
+    const char *data;
+    uint32_t version, hidden;
+    void *bytes;
+} packed;
+
+typedef struct {
+    cr_own own;
+    cr_dnnl_primitive *primitive;
+    bool x_blocked, y_own; /* X comes and Y goes in the primitive's layout */
+    bool has_bias;
+    const cr_gtype *type[3]; /* of X when it is plain, of W and of the bias */
+    const cr_gtype *made;    /* Y's: that of the graph, or one dimension */
+    pthread_mutex_t lock;    /* of the two below */
+    packed *weight;
+    int changes; /* how often the weight was another */
+} convolution;
+
+enum { MOST_CHANGES = 3 }; /* a weight that changes so often is packed for each run alone */
+
+static void packed_drop(packed *p)
+{
+    if (!p || atomic_fetch_sub(&p->count, 1) > 1)
+        return;
+    cr_storage_drop(p->storage);
+    cr_aligned_free(p->bytes);
+    cr_free(p);
+}
+
+static bool is_packed(const packed *p, const cr_tensor *w)
+{
+    return p && p->storage == w->storage && p->data == w->data && p->version == w->storage->version &&
+           p->hidden == w->storage->hidden;
+}
+
+static cr_status pack(packed **out, const convolution *c, cr_tensor *w)
+{
+    packed *p = cr_alloc_zero(sizeof *p);
+    cr_status st;
+
+    if (!p)
+        return CR_MEMORY;
+    p->count = 1;
+    p->storage = cr_storage_keep(w->storage);
+    p->data = w->data;
+    p->version = w->storage->version;
+    p->hidden = w->storage->hidden;
+    p->bytes = cr_aligned_alloc(cr_dnnl_own_bytes(c->primitive, CR_CONV_ARG_W));
+    st = p->bytes ? cr_dnnl_pack(c->primitive, CR_CONV_ARG_W, w->data, p->bytes) : CR_MEMORY;
+    if (st)
+        packed_drop(p);
+    else
+        *out = p;
+    return st;
+}
+
+/* The program keeps `p` for later runs. */
+static void remember(convolution *c, packed *p)
+{
+    packed *old;
+
+    pthread_mutex_lock(&c->lock);
+    old = c->weight;
+    c->changes += old != NULL;
+    c->weight = c->changes < MOST_CHANGES ? p : NULL;
+    if (c->weight)
+        atomic_fetch_add(&p->count, 1);
+    pthread_mutex_unlock(&c->lock);
+    packed_drop(old);
+}
+
+static cr_status packed_weight(packed **out, convolution *c, cr_tensor *w)
+{
+    packed *p;
+
+    pthread_mutex_lock(&c->lock);
+    p = is_packed(c->weight, w) ? c->weight : NULL;
+    if (p)
+        atomic_fetch_add(&p->count, 1);
+    pthread_mutex_unlock(&c->lock);
+    if (!p || !cr_storage_is_watched(w->storage)) {
+        packed_drop(p);
+        CR_TRY(pack(&p, c, w));
+        if (cr_storage_is_watched(w->storage))
+            remember(c, p);
+    }
+    *out = p;
+    return CR_OK;
+}
+
+/* --- convolutions --- */
+
+static cr_status check(const convolution *c, cr_tensor *const *read)
+{
+    for (int i = 0; i < 2 + c->has_bias; i++)
+        if (c->type[i] && !(cr_tensor_is_of(read[i], c->type[i]) && read[i]->contiguous))
+            return cr_fail(CR_RUNTIME, "convolution: an argument is not what the program was made for");
+    return CR_OK;
+}
+
+static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor **output)
+{
+    convolution *c = (convolution *)own;
+    unsigned in_own = (unsigned)c->x_blocked << CR_CONV_ARG_X | (unsigned)c->y_own << CR_CONV_ARG_Y;
+    packed *weight = NULL;
+    cr_tensor *y = NULL;
+    cr_status st;
+
+    CR_GO(check(c, read));
+    cr_dnnl(); /* sets the thread count of OpenMP */
+    void *data[] = {read[X]->data, read[W]->data, NULL, c->has_bias ? read[BIAS]->data : NULL};
+    if (!cr_dnnl_own_is_plain(c->primitive, CR_CONV_ARG_W)) {
+        CR_GO(packed_weight(&weight, c, read[W]));
+        data[CR_CONV_ARG_W] = weight->bytes;
+        in_own |= 1u << CR_CONV_ARG_W;
+    }
+    CR_GO(cr_tensor_new(&y, CR_F32, CR_CPU, c->made->ndim, c->made->size));
+    data[CR_CONV_ARG_Y] = y->data;
+    CR_GO(cr_dnnl_run_own(c->primitive, data, in_own));
+    output[0] = y;
+    y = NULL;
+done:
+    cr_drop(y);
+    packed_drop(weight);
+    return st;
+}
+
+static void drop_convolution(cr_own *own)
+{
+    convolution *c = (convolution *)own;
+
+    packed_drop(c->weight);
+    cr_dnnl_release(c->primitive);
+    pthread_mutex_destroy(&c->lock);
+    cr_free(c);
+}
+
+/* --- back to the plain layout --- */
+
+typedef struct {
+    cr_own own;
+    const cr_gtype *plain;
+    int64_t block, points;
+} unblocking;
+
+typedef struct {
+    const unblocking *u;
+    const float *from;
+    float *to;
+} unblock_job;
+
+static void unblock_range(void *context, int64_t begin, int64_t end)
+{
+    const unblock_job *j = context;
+    int64_t block = j->u->block, points = j->u->points;
+
+    for (int64_t i = begin; i < end; i++) {
+        const float *from = j->from + i * block * points;
+        float *to = j->to + i * block * points;
+        for (int64_t k = 0; k < block; k++)
+            for (int64_t n = 0; n < points; n++)
+                to[k * points + n] = from[n * block + k];
+    }
+}
+
+static cr_status run_unblocking(cr_own *own, cr_tensor *const *read, cr_tensor **output)
+{
+    const unblocking *u = (const unblocking *)own;
+    unblock_job j = {.u = u, .from = (const void *)read[0]->data};
+
+    CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_CPU, u->plain->ndim, u->plain->size));
+    j.to = (void *)output[0]->data;
+    cr_parallel_for(output[0]->numel / (u->block * u->points), 16384 / (u->block * u->points) + 1, unblock_range, &j);
+    return CR_OK;
+}
+
+static void drop_unblocking(cr_own *own) { cr_free(own); }
+
+/* --- choosing --- */
+
+typedef struct {
+    cr_plan *p;
+    cr_session *s;
+    struct { size_t len, cap; cr_step *at; } steps; /* the new ones */
+    cr_gvalue **blocked; /* by id of the graph's values: the same in blocks, or NULL */
+    int64_t *block;
+    bool *no_plain;      /* the value is there in blocks only */
+} layouter;
+
+static cr_step *add(layouter *x, const cr_step *like, cr_own *own, int reads, cr_gvalue **made, uint32_t results)
+{
+    CR_PUSH(x->s, &x->steps, ((cr_step){.kind = CR_STEP_OWN, .own = own, .node = like->node, .reuse_read = -1}));
+    cr_step *s = &x->steps.at[x->steps.len - 1];
+
+    s->read_value = CR_NEW_N(x->s, cr_gvalue *, reads);
+    s->reads = (uint32_t)reads;
+    s->made_value = made;
+    s->results = results;
+    if (s->reads + s->results > x->p->operands)
+        x->p->operands = s->reads + s->results;
+    return s;
+}
+
+/* The value's twin in blocks. */
+static cr_gvalue *new_blocked(layouter *x, cr_gvalue *v, int64_t block)
+{
+    cr_gvalue *b = CR_NEW(x->s, cr_gvalue);
+    int64_t *size = CR_NEW(x->s, int64_t);
+
+    *size = 1;
+    for (int d = 0; d < v->type.ndim; d++)
+        *size *= v->type.size[d];
+    *b = (cr_gvalue){.name = cr_session_printf(x->s, "%s.%d", v->name, (int)block), .id = x->p->values++, .by = v->by};
+    b->type = (cr_gtype){.known = true, .dtype = CR_F32, .device = CR_CPU, .ndim = 1, .size = size};
+    x->blocked[v->id] = b;
+    x->block[v->id] = block;
+    x->no_plain[v->id] = true;
+    return b;
+}
+
+static cr_gvalue **one_value(layouter *x, cr_gvalue *v)
+{
+    cr_gvalue **at = CR_NEW(x->s, cr_gvalue *);
+
+    *at = v;
+    return at;
+}
+
+/* Makes the plain twin of a value that is there in blocks only. */
+static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
+{
+    unblocking *u;
+
+    v = cr_plan_value(x->p, v);
+    if (!x->no_plain[v->id])
+        return;
+    x->no_plain[v->id] = false;
+    u = cr_alloc_zero(sizeof *u);
+    cr_session_check(x->s, u ? CR_OK : CR_MEMORY);
+    u->own = (cr_own){.run = run_unblocking, .drop = drop_unblocking, .name = "unblock"};
+    cr_plan_own(x->p, &u->own);
+    u->plain = &v->type;
+    u->block = x->block[v->id];
+    u->points = 1;
+    for (int d = 2; d < v->type.ndim; d++)
+        u->points *= v->type.size[d];
+    add(x, like, &u->own, 1, one_value(x, v), 1)->read_value[0] = x->blocked[v->id];
+}
+
+static bool is_row_major(const cr_gtype *t, cr_dtype dtype)
+{
+    return t->known && t->dtype == dtype && t->device == CR_CPU && !t->stride;
+}
+
+static cr_view view_of(const cr_gtype *t) { return (cr_view){.size = t->size, .ndim = t->ndim, .dtype = t->dtype}; }
+
+static bool has_elements(const cr_gtype *t)
+{
+    for (int d = 0; d < t->ndim; d++)
+        if (!t->size[d])
+            return false;
+    return true;
+}
+
+/* The primitive that eager takes for the step; NULL: none, or something is not known. */
+static cr_dnnl_primitive *primitive_of(const cr_step *s)
+{
+    const cr_gnode *n = s->node;
+    const cr_gtype *y = &n->result[0]->type;
+
+    if (!is_row_major(y, CR_F32) || y->ndim < 3 || !has_elements(y))
+        return NULL;
+    for (int i = X; i <= BIAS; i++)
+        if (n->arg[i].tag == CR_TENSOR &&
+            (!is_row_major(&n->arg[i].value->type, CR_F32) || !has_elements(&n->arg[i].value->type)))
+            return NULL;
+    cr_view vx = view_of(&n->arg[X].value->type), vw = view_of(&n->arg[W].value->type), vy = view_of(y);
+    if (vx.ndim != vy.ndim || vw.ndim != vy.ndim)
+        return NULL;
+    cr_conv c = cr_conv_problem(&vx, &vw, &vy, s->arg);
+    return cr_conv_primitive(&c, CR_F32, n->arg[BIAS].tag == CR_TENSOR);
+}
+
+static convolution *new_convolution(layouter *x, cr_dnnl_primitive *primitive)
+{
+    convolution *c = cr_alloc_zero(sizeof *c);
+
+    if (!c) {
+        cr_dnnl_release(primitive);
+        cr_session_check(x->s, CR_MEMORY);
+    }
+    c->primitive = primitive;
+    c->own = (cr_own){.run = run_convolution, .drop = drop_convolution, .name = "convolution"};
+    pthread_mutex_init(&c->lock, NULL);
+    cr_plan_own(x->p, &c->own);
+    return c;
+}
+
+static bool convolve(layouter *x, const cr_step *s)
+{
+    const cr_gnode *n = s->node;
+    cr_dnnl_primitive *primitive = s->kind == CR_STEP_CALL && is_convolution(n) ? primitive_of(s) : NULL;
+    cr_gvalue *in, *out, *bias;
+
+    if (!primitive)
+        return false;
+    convolution *c = new_convolution(x, primitive);
+    int64_t x_block = cr_dnnl_own_block(primitive, CR_CONV_ARG_X), y_block = cr_dnnl_own_block(primitive, CR_CONV_ARG_Y);
+    in = cr_plan_value(x->p, n->arg[X].value);
+    bias = n->arg[BIAS].tag == CR_TENSOR ? cr_plan_value(x->p, n->arg[BIAS].value) : NULL;
+    c->x_blocked = x_block && x->blocked[in->id] && x->block[in->id] == x_block;
+    if (!c->x_blocked)
+        need_plain(x, s, in);
+    need_plain(x, s, n->arg[W].value);
+    if (bias)
+        need_plain(x, s, bias);
+    out = y_block ? new_blocked(x, n->result[0], y_block) : n->result[0];
+    c->has_bias = bias != NULL;
+    c->y_own = y_block != 0;
+    c->made = &out->type;
+    c->type[X] = c->x_blocked ? NULL : &in->type;
+    c->type[W] = &n->arg[W].value->type;
+    c->type[BIAS] = bias ? &bias->type : NULL;
+    cr_step *made = add(x, s, &c->own, 2 + c->has_bias, one_value(x, out), 1);
+    made->read_value[X] = c->x_blocked ? x->blocked[in->id] : in;
+    made->read_value[W] = cr_plan_value(x->p, n->arg[W].value);
+    if (bias)
+        made->read_value[BIAS] = bias;
+    return true;
+}
+
+/* --- pointwise steps --- */
+
+/* Whether all that lies over the whole space is there in blocks of one size; 0: no. */
+static int64_t common_block(const layouter *x, const cr_step *s, const cr_gtype *space)
+{
+    int64_t block = 0;
+
+    for (uint32_t k = 0; k < s->reads; k++) {
+        const cr_gvalue *v = cr_plan_value(x->p, s->read_value[k]);
+        cr_lies lies = cr_lies_over(space, &v->type);
+        if (lies == CR_LIES_NOWHERE || (lies == CR_LIES_OVER_ALL && !x->blocked[v->id]) ||
+            (lies == CR_LIES_OVER_ALL && block && block != x->block[v->id]))
+            return 0;
+        if (lies == CR_LIES_OVER_ALL)
+            block = x->block[v->id];
+    }
+    return block;
+}
+
+static bool results_fill(const cr_step *s, const cr_gtype *space)
+{
+    for (uint32_t k = 0; k < s->results; k++) {
+        const cr_gtype *t = &s->made_value[k]->type;
+        if (!is_row_major(t, CR_F32) || t->ndim != space->ndim || t->ndim < 3 ||
+            memcmp(t->size, space->size, t->ndim * sizeof *t->size))
+            return false;
+    }
+    return true;
+}
+
+/* The distinct reads of a step, as the nodes name them. */
+static int distinct_reads(cr_gvalue **out, const cr_step *s)
+{
+    int n = 0;
+
+    for (uint32_t k = 0; k < s->reads; k++) {
+        bool seen = false;
+        for (int i = 0; i < n; i++)
+            seen |= out[i] == s->read_value[k];
+        if (!seen)
+            out[n++] = s->read_value[k];
+    }
+    return n;
+}
+
+static bool stay_blocked(layouter *x, const cr_step *s)
+{
+    const cr_gnode *n = s->node;
+    cr_blocked_work w = {0};
+
+    if ((s->kind != CR_STEP_CALL && s->kind != CR_STEP_GROUP) || !s->results || s->list_result ||
+        (s->kind == CR_STEP_CALL && n->result_count != 1))
+        return false;
+    w.space = &s->made_value[0]->type;
+    if (!results_fill(s, w.space) || !(w.block = common_block(x, s, w.space)))
+        return false;
+    w.node = s->kind == CR_STEP_GROUP ? n->block[0]->at : (cr_gnode *const *)&s->node;
+    w.nodes = s->kind == CR_STEP_GROUP ? n->block[0]->len : 1;
+    w.read = CR_NEW_N(x->s, cr_gvalue *, s->reads);
+    w.reads = distinct_reads(w.read, s);
+    w.results = (int)s->results;
+    cr_gvalue **inner = CR_NEW_N(x->s, cr_gvalue *, s->results);
+    for (uint32_t k = 0; k < s->results; k++)
+        inner[k] = s->kind == CR_STEP_GROUP ? n->block[0]->output[k].value : n->result[0];
+    w.made = inner;
+    cr_own *own = cr_blocked_new(x->p, &w);
+    if (!own)
+        return false;
+    cr_gvalue **made = CR_NEW_N(x->s, cr_gvalue *, s->results);
+    for (int k = 0; k < w.reads; k++)
+        if (cr_lies_over(w.space, &w.read[k]->type) != CR_LIES_OVER_ALL)
+            need_plain(x, s, w.read[k]);
+    for (uint32_t k = 0; k < s->results; k++)
+        made[k] = new_blocked(x, s->made_value[k], w.block);
+    cr_step *step = add(x, s, own, w.reads, made, s->results);
+    for (int k = 0; k < w.reads; k++) {
+        cr_gvalue *v = cr_plan_value(x->p, w.read[k]);
+        step->read_value[k] = cr_lies_over(w.space, &v->type) == CR_LIES_OVER_ALL ? x->blocked[v->id] : v;
+    }
+    return true;
+}
+
+void cr_plan_layouts(cr_plan *p)
+{
+    layouter x = {.p = p, .s = p->s};
+    static const cr_step last = {0};
+
+    x.blocked = CR_NEW_N(p->s, cr_gvalue *, p->g->values);
+    x.block = CR_NEW_N(p->s, int64_t, p->g->values);
+    x.no_plain = CR_NEW_N(p->s, bool, p->g->values);
+    for (size_t i = 0; i < p->steps.len; i++) {
+        const cr_step *s = &p->steps.at[i];
+        if (convolve(&x, s) || stay_blocked(&x, s))
+            continue;
+        for (uint32_t k = 0; k < s->reads; k++)
+            need_plain(&x, s, s->read_value[k]);
+        CR_PUSH(x.s, &x.steps, *s);
+    }
+    for (uint32_t i = 0; i < p->outputs; i++)
+        if (p->output_value[i])
+            need_plain(&x, &last, p->output_value[i]);
+    p->steps.at = x.steps.at;
+    p->steps.len = x.steps.len;
+    p->steps.cap = x.steps.cap;
+}

@@ -1,0 +1,141 @@
+/* Batch norm by given statistics as its parts.
+ *
+ * Eager computes (x - mean) * (rsqrt(var + eps) * weight) + bias one operator after the other, and
+ * so do the parts, with equal bits; what has one value a channel stays a vector, so that constant
+ * statistics are folded. */
+#include "compile/compile.h"
+#include "graph/rewrite.h"
+#include <string.h>
+
+enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, MOMENTUM, EPS };
+
+typedef struct {
+    bool *read; /* by value id */
+    bool any;
+} norms;
+
+static void mark(void *context, cr_gvalue *v) { ((norms *)context)->read[v->id] = true; }
+
+static bool floats(const cr_garg *a, cr_dtype t)
+{
+    return a->tag == CR_NONE || (a->tag == CR_TENSOR && a->value->type.known && a->value->type.dtype == t &&
+                                 a->value->type.device == CR_CPU);
+}
+
+static bool is_norm(const norms *x, const cr_gnode *n)
+{
+    const cr_gtype *t;
+
+    if (n->kind != CR_GNODE_CALL || strcmp(n->op->name, "native_batch_norm") || n->arg[TRAINING].i ||
+        x->read[n->result[1]->id] || x->read[n->result[2]->id])
+        return false;
+    t = &n->arg[INPUT].value->type;
+    if (!t->known || t->ndim < 2 || t->stride || (t->dtype != CR_F32 && t->dtype != CR_F64))
+        return false;
+    for (int i = INPUT; i <= VAR; i++)
+        if (!floats(&n->arg[i], (cr_dtype)t->dtype) || (i && n->arg[i].tag == CR_TENSOR && n->arg[i].value->type.ndim != 1))
+            return false;
+    return n->arg[MEAN].tag == CR_TENSOR && n->arg[VAR].tag == CR_TENSOR;
+}
+
+/* A call with defaults behind the arguments given; its result is of type `t`. */
+static cr_gvalue *call(cr_rewrite *w, cr_gblock *to, const char *name, const cr_garg *given, int n, const cr_gtype *t,
+                       const char *source)
+{
+    const cr_op *op = cr_ops_find(name);
+    cr_garg arg[CR_MAX_ARGS];
+
+    for (int i = 0; i < op->param_count; i++) {
+        arg[i] = (cr_garg){.tag = op->param[i].preset.tag};
+        memcpy(&arg[i].number, &op->param[i].preset.number, sizeof arg[i].number);
+        if (i < n)
+            arg[i] = given[i];
+    }
+    cr_gnode *made = cr_graph_call(w->to, to, op, arg, 1, NULL);
+    made->source = source;
+    made->result[0]->type = *t;
+    made->result[0]->type.requires_grad = false;
+    return made->result[0];
+}
+
+typedef struct {
+    cr_rewrite *w;
+    cr_gblock *to;
+    const cr_gnode *n;
+} norm;
+
+static cr_gvalue *two(const norm *x, const char *name, cr_gvalue *a, cr_gvalue *b, const cr_gtype *t)
+{
+    return call(x->w, x->to, name, (cr_garg[]){cr_garg_value(a), cr_garg_value(b)}, 2, t, x->n->source);
+}
+
+static cr_gvalue *argument(const norm *x, int i)
+{
+    return x->n->arg[i].tag == CR_TENSOR ? x->w->now[x->n->arg[i].value->id] : NULL;
+}
+
+/* rsqrt(var + eps) * weight */
+static cr_gvalue *scale(const norm *x)
+{
+    cr_gvalue *var = argument(x, VAR), *weight = argument(x, WEIGHT);
+    cr_garg plus[] = {cr_garg_value(var), {.tag = CR_NUMBER, .number = cr_scalar_float(x->n->arg[EPS].d)}};
+    cr_gvalue *sum = call(x->w, x->to, "add", plus, 2, &var->type, x->n->source);
+    cr_gvalue *r = call(x->w, x->to, "rsqrt", (cr_garg[]){cr_garg_value(sum)}, 1, &var->type, x->n->source);
+
+    return weight ? two(x, "mul", r, weight, &var->type) : r;
+}
+
+/* A vector of one value a channel, to be broadcast over the input. */
+static cr_gvalue *per_channel(const norm *x, cr_gvalue *v)
+{
+    cr_session *s = x->w->to->session;
+    int ndim = x->n->arg[INPUT].value->type.ndim;
+    int64_t *size = CR_NEW_N(s, int64_t, ndim);
+    cr_gtype t = v->type;
+
+    for (int d = 0; d < ndim; d++)
+        size[d] = d == 1 ? v->type.size[0] : 1;
+    t.ndim = (uint8_t)ndim;
+    t.size = size;
+    t.stride = NULL;
+    return call(x->w, x->to, "reshape",
+                (cr_garg[]){cr_garg_value(v), {.tag = CR_INTS, .len = (uint32_t)ndim, .ints = size}}, 2, &t, x->n->source);
+}
+
+static bool take_apart(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+{
+    norm x = {w, to, n};
+
+    if (!is_norm(w->context, n))
+        return false;
+    const cr_gtype *t = n->result[0]->type.known ? &n->result[0]->type : &n->arg[INPUT].value->type;
+    cr_gvalue *y = two(&x, "sub", argument(&x, INPUT), per_channel(&x, argument(&x, MEAN)), t);
+    y = two(&x, "mul", y, per_channel(&x, scale(&x)), t);
+    if (argument(&x, BIAS))
+        y = two(&x, "add", y, per_channel(&x, argument(&x, BIAS)), t);
+    w->now[n->result[0]->id] = y;
+    return true;
+}
+
+static void mark_block(norms *x, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        for (int k = 0; k < b->at[i]->arg_count; k++)
+            cr_garg_each(&b->at[i]->arg[k], mark, x);
+        for (int k = 0; k < cr_gnode_blocks(b->at[i]); k++)
+            mark_block(x, b->at[i]->block[k]);
+    }
+    for (int i = 0; i < b->output_count; i++)
+        cr_garg_each(&b->output[i], mark, x);
+}
+
+cr_graph *cr_compile_norms(const cr_graph *g)
+{
+    norms x = {.read = CR_NEW_N(g->session, bool, g->values)};
+    cr_rewrite w = {.from = g, .node = take_apart, .context = &x};
+
+    mark_block(&x, g->body);
+    for (size_t i = 0; i < g->body->len; i++)
+        x.any = x.any || is_norm(&x, g->body->at[i]);
+    return x.any ? cr_rewrite_run(&w) : (cr_graph *)(uintptr_t)g;
+}
