@@ -56,37 +56,66 @@ static double now(void)
 
 /* --- source --- */
 
-void cr_jit_source(cr_text *out, const cr_unit *u)
+/* The texts of the vocabulary that a unit needs, a bit each. */
+static unsigned wanted_texts(const cr_unit *u)
 {
     unsigned ints = 1u << CR_I32 | 1u << CR_I64 | 1u << CR_U8;
-    bool want[CR_VEC_COUNT] = {
-        [CR_VEC_BASE] = true,
-        [CR_VEC_F64] = u->dtypes >> CR_F64 & 1 || u->complex || u->special,
-        [CR_VEC_INT] = (u->dtypes & ints) != 0,
-        [CR_VEC_COMPLEX] = u->complex,
-        [CR_VEC_SPECIAL] = u->special,
-        [CR_VEC_RANDOM] = u->random,
-        [CR_VEC_KERNEL] = true,
-    };
+    unsigned want = 1u << CR_VEC_BASE | 1u << CR_VEC_KERNEL;
+
+    if (u->dtypes >> CR_F64 & 1 || u->complex || u->special)
+        want |= 1u << CR_VEC_F64;
+    if (u->dtypes & ints)
+        want |= 1u << CR_VEC_INT;
+    return want | (unsigned)u->complex << CR_VEC_COMPLEX | (unsigned)u->special << CR_VEC_SPECIAL |
+           (unsigned)u->random << CR_VEC_RANDOM;
+}
+
+void cr_jit_source(cr_text *out, const cr_unit *u)
+{
+    unsigned want = wanted_texts(u);
 
     for (int i = 0; i < CR_VEC_COUNT; i++)
-        if (want[i])
+        if (want >> i & 1)
             cr_text_put(out, cr_vec_texts[i]);
     cr_text_put(out, cr_text_str(&u->body));
 }
 
 /* Two hashes of the same bytes, which differ in what they start from. */
-static void hash_kernel(uint64_t hash[2], const char *source)
+static void add_bytes(uint64_t hash[2], const void *bytes, size_t n)
+{
+    uint64_t h = cr_hash(bytes, n);
+
+    hash[0] = (hash[0] ^ h) * 0x9E3779B97F4A7C15u;
+    for (const char *p = bytes, *end = p + n; p < end; p++)
+        hash[1] = (hash[1] ^ (uint8_t)*p) * 0xC2B2AE3D27D4EB4Fu;
+}
+
+/* The vocabulary and the compiler stay what they are: their hashes are made once. */
+static uint64_t fixed[CR_VEC_COUNT][2];
+static pthread_once_t fixed_once = PTHREAD_ONCE_INIT;
+
+static void hash_fixed(void)
 {
     cr_text identity = {0};
 
     cr_compiler_identity(&identity);
-    hash[0] = cr_hash(source, strlen(source));
-    hash[1] = hash[0] * 0x9E3779B97F4A7C15u ^ strlen(source);
-    for (const char *p = source; *p; p++)
-        hash[1] = (hash[1] ^ (uint8_t)*p) * 0xC2B2AE3D27D4EB4Fu;
-    hash[0] ^= cr_hash(cr_text_str(&identity), identity.len);
+    for (int i = 0; i < CR_VEC_COUNT; i++) {
+        add_bytes(fixed[i], cr_vec_texts[i], strlen(cr_vec_texts[i]));
+        add_bytes(fixed[i], cr_text_str(&identity), identity.len);
+    }
     cr_text_drop(&identity);
+}
+
+static void hash_kernel(uint64_t hash[2], const cr_unit *u)
+{
+    unsigned want = wanted_texts(u);
+
+    pthread_once(&fixed_once, hash_fixed);
+    hash[0] = hash[1] = u->body.len;
+    for (int i = 0; i < CR_VEC_COUNT; i++)
+        if (want >> i & 1)
+            add_bytes(hash, fixed[i], sizeof fixed[i]);
+    add_bytes(hash, cr_text_str(&u->body), u->body.len);
 }
 
 /* --- disk --- */
@@ -332,8 +361,20 @@ static cr_jit_kernel *kernel_new(const char *source, const char *symbol)
     return NULL;
 }
 
+static cr_jit_kernel *new_of_unit(const cr_unit *u, const char *symbol)
+{
+    cr_text source = {0};
+    cr_jit_kernel *k = NULL;
+
+    cr_jit_source(&source, u);
+    if (!cr_text_status(&source))
+        k = kernel_new(cr_text_str(&source), symbol);
+    cr_text_drop(&source);
+    return k;
+}
+
 /* In the lock. */
-static cr_status request(cr_jit_kernel **out, const char *source, const char *symbol,
+static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symbol,
                          const uint64_t hash[2])
 {
     cr_jit_kernel *k = cr_map_get(&known, (const char *)hash, 16);
@@ -344,7 +385,7 @@ static cr_status request(cr_jit_kernel **out, const char *source, const char *sy
         *out = k;
         return CR_OK;
     }
-    k = kernel_new(source, symbol);
+    k = new_of_unit(u, symbol);
     if (!k)
         return CR_MEMORY;
     k->hash[0] = hash[0];
@@ -363,21 +404,15 @@ static cr_status request(cr_jit_kernel **out, const char *source, const char *sy
 
 cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol)
 {
-    cr_text source = {0};
     uint64_t hash[2];
     cr_status st;
 
-    cr_jit_source(&source, u);
-    st = cr_text_status(&source);
-    if (!st) {
-        hash_kernel(hash, cr_text_str(&source));
-        pthread_mutex_lock(&lock);
-        if (!prepared)
-            prepared = !pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-        st = request(out, cr_text_str(&source), symbol, hash);
-        pthread_mutex_unlock(&lock);
-    }
-    cr_text_drop(&source);
+    hash_kernel(hash, u);
+    pthread_mutex_lock(&lock);
+    if (!prepared)
+        prepared = !pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+    st = request(out, u, symbol, hash);
+    pthread_mutex_unlock(&lock);
     return st;
 }
 
