@@ -45,8 +45,9 @@ typedef struct {
 
 /* Cuts `joint`, whose first `primals` inputs and first `outputs` outputs are the forward
  * part's.  Both graphs are made in joint's session; cr_graph_drop gives their constants back.
- * Bails with CR_VALUE where an output depends on a cotangent, and with CR_RUNTIME for a graph
- * that writes to tensors or has nested blocks. */
+ * Draws and copies back to inputs that follow from primals are in `forward` alone.  Bails with
+ * CR_VALUE where an output depends on a cotangent, and with CR_RUNTIME for a graph that writes
+ * otherwise than functional ones do (cr_graph_functional) or has nested blocks. */
 cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, cr_aot_policy policy);
 
 /* A value's bytes as stated by its type; 8 where nothing is known. */

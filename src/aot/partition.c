@@ -8,7 +8,13 @@
  * value of the forward part is two points with an edge of its bytes between them; a node leads
  * from its arguments' second points to its results' first.  The source leads to primals and to
  * results of nodes that must not be repeated; what the backward part reads leads to the sink.
- * The edges cut are the values to save. */
+ * The edges cut are the values to save.
+ *
+ * Effects.  A draw that follows from primals is the forward part's, whoever reads it, and never
+ * repeated.  The graph is functional (graph/functional.c): it writes inputs and constants by
+ * copies at its end.  Those whose source follows from primals end the forward part; the backward
+ * part needs what such an input held before, so that is saved as a clone made before the copies,
+ * and views of it are made again from the clone. */
 #include "aot/aot.h"
 #include "aot/flow.h"
 #include "graph/rewrite.h"
@@ -18,6 +24,8 @@ typedef struct {
     const cr_graph *joint;
     cr_session *s;
     int primals, outputs;
+    bool *overwritten; /* by value id: an input or constant that the forward part copies to ... */
+    bool *stale;   /* ... or what may be a view of one */
     bool *forward; /* by value id: follows from primals alone */
     bool *needed;  /* read by the backward part, or returned as a gradient */
     bool *saved;
@@ -37,13 +45,25 @@ int64_t cr_gvalue_bytes(const cr_gvalue *v)
     return n * (int64_t)cr_dtype_size((cr_dtype)v->type.dtype);
 }
 
-static bool is_view(const cr_op *op) { return op->does == CR_DOES_MAP || op->result[0].alias; }
+static bool is_view(const cr_op *op)
+{
+    return op->does == CR_DOES_MAP || (op->result_count && op->result[0].alias && !op->result[0].written);
+}
+
+/* A sum over a few elements is no more than its call. */
+enum { SMALL_FOLD = 4096 };
+
+static bool is_small_fold(const cr_gnode *n)
+{
+    return n->op->does == CR_DOES_FOLD && n->arg[0].tag == CR_TENSOR && n->arg[0].value->type.known &&
+           cr_gvalue_bytes(n->arg[0].value) <= SMALL_FOLD;
+}
 
 bool cr_gnode_is_cheap(const cr_gnode *n)
 {
     if (n->kind != CR_GNODE_CALL)
         return n->kind == CR_GNODE_CONSTANT;
-    return !cr_gnode_has_effect(n) && (is_view(n->op) || n->op->does == CR_DOES_BODY);
+    return !cr_gnode_has_effect(n) && (cr_op_is_cheap(n->op) || is_small_fold(n));
 }
 
 static cr_gvalue *output_value(const cutter *c, int k)
@@ -73,6 +93,11 @@ static bool is_forward(cutter *c, const cr_gnode *n)
     return all;
 }
 
+static bool is_forward_node(const cutter *c, const cr_gnode *n)
+{
+    return n->result_count && c->forward[n->result[0]->id];
+}
+
 static void need(void *context, cr_gvalue *v)
 {
     cutter *c = context;
@@ -81,14 +106,22 @@ static void need(void *context, cr_gvalue *v)
         c->needed[v->id] = true;
 }
 
+/* A draw into a tensor that was made for it. */
+static bool fills_new(const cr_gnode *n)
+{
+    const cr_gvalue *to = n->arg_count && n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL;
+
+    return to && to->by && (n->op->words & CR_WORD_RANDOM) && to->by->kind == CR_GNODE_CALL &&
+           !strncmp(to->by->op->name, "empty", 5);
+}
+
 static void check_node(cutter *c, const cr_gnode *n)
 {
     if (cr_gnode_blocks(n))
         cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut", n->result[0]->name);
-    for (int k = 0; k < n->arg_count; k++)
-        if (n->kind == CR_GNODE_CALL && n->op->param[k].written)
-            cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",
-                    n->result_count ? n->result[0]->name : n->op->name);
+    if (cr_gnode_writes(n) && !cr_gnode_copies_back(n) && !fills_new(n))
+        cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",
+                n->result_count ? n->result[0]->name : n->op->name);
 }
 
 static void find_forward(cutter *c)
@@ -128,12 +161,55 @@ static void keep_what_outputs_need(cutter *c)
         cr_garg_each(&b->output[k], want, c);
     for (size_t i = b->len; i-- > 0;) {
         const cr_gnode *n = b->at[i];
-        bool keep = any_wanted(c, n) || cr_gnode_has_effect(n);
+        bool keep = any_wanted(c, n) || (is_forward_node(c, n) && cr_gnode_has_effect(n));
         for (int k = 0; k < n->arg_count && keep; k++)
             cr_garg_each(&n->arg[k], want, c);
         for (int k = 0; k < n->result_count; k++)
             c->forward[n->result[k]->id] = c->forward[n->result[k]->id] && keep;
     }
+}
+
+/* --- what the forward part overwrites --- */
+
+static void any_stale(void *context, cr_gvalue *v)
+{
+    void **pair = context;
+
+    if (((cutter *)pair[0])->stale[v->id])
+        *(bool *)pair[1] = true;
+}
+
+static void spread_stale(cutter *c, const cr_gnode *n)
+{
+    bool stale = false;
+    void *pair[2] = {c, &stale};
+
+    if (!cr_gnode_may_view(n) || n->kind != CR_GNODE_CALL || (n->op->words & CR_WORD_CHEAP))
+        return;
+    for (int i = 0; i < n->arg_count; i++)
+        cr_garg_each(&n->arg[i], any_stale, pair);
+    for (int k = 0; k < n->result_count; k++)
+        c->stale[n->result[k]->id] = stale;
+}
+
+/* Copies follow all that reads what they write; after them, their results stand for the input. */
+static void find_overwritten(cutter *c)
+{
+    const cr_gblock *b = c->joint->body;
+    bool any = false;
+
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gnode *n = b->at[i];
+        if (!cr_gnode_copies_back(n))
+            continue;
+        const cr_gvalue *to = n->arg[0].value;
+        if (!is_forward_node(c, n) && c->overwritten[to->id])
+            cr_bail(c->s, CR_RUNTIME, "%%%s: both parts of a graph write to %%%s", n->result[0]->name, to->name);
+        any |= c->overwritten[to->id] = c->stale[to->id] = is_forward_node(c, n);
+    }
+    for (size_t i = 0; i < b->len && any; i++)
+        if (!cr_gnode_writes(b->at[i]))
+            spread_stale(c, b->at[i]);
 }
 
 static void find_needed(cutter *c)
@@ -142,7 +218,7 @@ static void find_needed(cutter *c)
 
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
-        bool forward = n->result_count && c->forward[n->result[0]->id];
+        bool forward = is_forward_node(c, n);
         for (int k = 0; k < n->arg_count && !forward; k++)
             cr_garg_each(&n->arg[k], need, c);
     }
@@ -171,19 +247,23 @@ static void lead(void *context, cr_gvalue *v)
 }
 
 /* Views cost nothing to save when their base is saved, and hold all of it when it is not: they
- * are better computed again. */
-static int64_t price(const cr_gvalue *v)
+ * are better computed again.  One of a clone always is, with the strides that it has. */
+static int64_t price(const cutter *c, const cr_gvalue *v)
 {
     int64_t bytes = cr_gvalue_bytes(v);
 
+    if (!v->by)
+        return c->overwritten[v->id] ? bytes + 1 : 1;
+    if (c->stale[v->id] && v->by->kind == CR_GNODE_CALL && is_view(v->by->op))
+        return CR_FLOW_MUCH;
     return v->by && v->by->kind == CR_GNODE_CALL && is_view(v->by->op) ? 2 * bytes + 1 : bytes + 1;
 }
 
 static void value_edges(cutter *c, cr_flow *flow, const cr_gvalue *v)
 {
-    bool again = v->by && cr_gnode_is_cheap(v->by);
+    bool again = v->by && cr_gnode_is_cheap(v->by) && !c->overwritten[v->id];
 
-    cr_flow_edge(flow, in_point(v), out_point(v), v->by ? price(v) : 1);
+    cr_flow_edge(flow, in_point(v), out_point(v), price(c, v));
     if (!again)
         cr_flow_edge(flow, CR_FLOW_SOURCE, in_point(v), CR_FLOW_MUCH);
     if (c->needed[v->id])
@@ -220,60 +300,87 @@ static void find_cut(cutter *c)
 
 /* --- the two graphs --- */
 
-/* Marks what the wanted values follow from, down to those that `given` says are inputs. */
-static void want_sources(cutter *c, const bool *given)
-{
-    const cr_gblock *b = c->joint->body;
-
-    for (size_t i = b->len; i-- > 0;) {
-        const cr_gnode *n = b->at[i];
-        bool read = false;
-        for (int k = 0; k < n->result_count; k++)
-            read |= c->wanted[n->result[k]->id] && !given[n->result[k]->id];
-        for (int k = 0; k < n->arg_count && read; k++)
-            cr_garg_each(&n->arg[k], want, c);
-    }
-}
-
+/* One of them as it is made. */
 typedef struct {
     cutter *c;
-    const bool *given;
-    int copied_forward;
-} copy_context;
+    bool forward;
+    const bool *given;  /* by value id: an input of it */
+    cr_gvalue **saved;  /* by value id: the clone that is saved instead */
+    int copied_forward; /* nodes of the forward part */
+} part;
 
-/* Random numbers keep their place in the forward graph whether or not they are read. */
-static bool skip(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+/* Draws and copies of the part are made whoever reads them. */
+static bool is_made(const part *p, const cr_gnode *n)
 {
-    copy_context *x = w->context;
-    bool read = false;
+    bool read = is_forward_node(p->c, n) == p->forward && cr_gnode_has_effect(n);
 
-    (void)to;
     for (int k = 0; k < n->result_count; k++)
-        read |= x->c->wanted[n->result[k]->id] && !x->given[n->result[k]->id];
-    if (read && n->kind == CR_GNODE_CALL && x->c->forward[n->result[0]->id])
-        x->copied_forward++;
-    return !read;
+        read |= p->c->wanted[n->result[k]->id] && !p->given[n->result[k]->id];
+    return read;
 }
 
-/* Copies the nodes that are wanted; `input` are the new graph's inputs in order. */
-static cr_graph *copy_part(cutter *c, cr_gvalue *const *input, int inputs, const cr_garg *output, int outputs,
-                           const bool *given, int *forward_nodes)
+/* Marks what the wanted values follow from, down to the inputs. */
+static void want_sources(const part *p)
 {
-    copy_context x = {c, given, 0};
-    cr_graph *g = cr_graph_new(c->s);
-    cr_rewrite w = {.from = c->joint, .to = g, .node = skip, .context = &x};
-    cr_garg *out = CR_NEW_N(c->s, cr_garg, outputs);
+    const cr_gblock *b = p->c->joint->body;
 
-    w.now = CR_NEW_N(c->s, cr_gvalue *, c->joint->values);
+    for (size_t i = b->len; i-- > 0;)
+        for (int k = 0; k < b->at[i]->arg_count && is_made(p, b->at[i]); k++)
+            cr_garg_each(&b->at[i]->arg[k], want, p->c);
+}
+
+static void clone_saved(part *p, cr_rewrite *w, const cr_gvalue *v)
+{
+    const cr_op *op = cr_ops_find("clone");
+    cr_garg arg[CR_MAX_ARGS] = {cr_garg_value(w->now[v->id])};
+
+    if (!p->c->saved[v->id] || !p->c->stale[v->id] || !w->now[v->id])
+        return;
+    p->saved[v->id] = cr_graph_call(w->to, w->to->body, op, arg, 1, NULL)->result[0];
+    p->saved[v->id]->type = v->type;
+}
+
+/* What is saved of memory that is about to be overwritten. */
+static void clone_stale(part *p, cr_rewrite *w)
+{
+    const cr_graph *g = p->c->joint;
+
+    for (int i = 0; i < g->input_count; i++)
+        clone_saved(p, w, g->input[i]);
+    for (size_t i = 0; i < g->body->len; i++)
+        for (int k = 0; k < g->body->at[i]->result_count; k++)
+            clone_saved(p, w, g->body->at[i]->result[k]);
+}
+
+/* Copies the nodes that are wanted; `input` are the new graph's inputs in order, `output` its
+ * results and, behind the first `results`, what it saves. */
+static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const cr_garg *output, int outputs, int results)
+{
+    const cr_graph *joint = p->c->joint;
+    cr_graph *g = cr_graph_new(p->c->s);
+    cr_rewrite w = {.from = joint, .to = g, .now = CR_NEW_N(p->c->s, cr_gvalue *, joint->values)};
+    cr_garg *out = CR_NEW_N(p->c->s, cr_garg, outputs);
+    bool cloned = false;
+
+    p->saved = CR_NEW_N(p->c->s, cr_gvalue *, joint->values);
     for (int i = 0; i < inputs; i++)
         w.now[input[i]->id] = cr_graph_input(g, input[i]->name, &input[i]->type);
-    for (size_t i = 0; i < c->joint->body->len; i++)
-        if (!skip(&w, g->body, c->joint->body->at[i]))
-            cr_rewrite_copy(&w, g->body, c->joint->body->at[i]);
-    for (int i = 0; i < outputs; i++)
-        out[i] = cr_garg_copy(g, &output[i], cr_rewrite_value, &w);
+    for (size_t i = 0; i < joint->body->len; i++) {
+        const cr_gnode *n = joint->body->at[i];
+        if (!is_made(p, n))
+            continue;
+        if (!cloned && p->forward && cr_gnode_copies_back(n)) {
+            clone_stale(p, &w);
+            cloned = true;
+        }
+        p->copied_forward += n->kind == CR_GNODE_CALL && is_forward_node(p->c, n);
+        cr_rewrite_copy(&w, g->body, n);
+    }
+    for (int i = 0; i < outputs; i++) {
+        cr_gvalue *clone = i >= results && output[i].tag == CR_TENSOR ? p->saved[output[i].value->id] : NULL;
+        out[i] = clone ? cr_garg_value(clone) : cr_garg_copy(g, &output[i], cr_rewrite_value, &w);
+    }
     cr_gblock_return(g, g->body, out, outputs);
-    *forward_nodes = x.copied_forward;
     return g;
 }
 
@@ -303,9 +410,9 @@ static value_list saved_values(cutter *c)
 
 static cr_graph *forward_graph(cutter *c, const value_list *saved)
 {
-    int n = c->outputs + (int)saved->len, nodes;
+    int n = c->outputs + (int)saved->len;
     cr_garg *out = CR_NEW_N(c->s, cr_garg, n);
-    bool *given = CR_NEW_N(c->s, bool, c->joint->values);
+    part p = {.c = c, .forward = true, .given = CR_NEW_N(c->s, bool, c->joint->values)};
 
     c->wanted = CR_NEW_N(c->s, bool, c->joint->values);
     if (c->outputs)
@@ -314,8 +421,8 @@ static cr_graph *forward_graph(cutter *c, const value_list *saved)
         out[c->outputs + (int)i] = cr_garg_value(saved->at[i]);
     for (int i = 0; i < n; i++)
         cr_garg_each(&out[i], want, c);
-    want_sources(c, given);
-    return copy_part(c, c->joint->input, c->primals, out, n, given, &nodes);
+    want_sources(&p);
+    return copy_part(&p, c->joint->input, c->primals, out, n, c->outputs);
 }
 
 static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recomputed)
@@ -326,6 +433,7 @@ static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recompu
     const cr_garg *out = joint->body->output + c->outputs;
     cr_gvalue **input = CR_NEW_N(c->s, cr_gvalue *, n);
     bool *given = CR_NEW_N(c->s, bool, joint->values);
+    part p = {.c = c, .given = given};
 
     if (saved->len)
         memcpy(input, saved->at, saved->len * sizeof *input);
@@ -336,18 +444,33 @@ static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recompu
     c->wanted = CR_NEW_N(c->s, bool, joint->values);
     for (int i = 0; i < gradients; i++)
         cr_garg_each(&out[i], want, c);
-    want_sources(c, given);
-    return copy_part(c, input, n, out, gradients, given, recomputed);
+    want_sources(&p);
+    cr_graph *g = copy_part(&p, input, n, out, gradients, gradients);
+    *recomputed = p.copied_forward;
+    return g;
 }
 
+static void save(void *context, cr_gvalue *v) { ((cutter *)context)->saved[v->id] = true; }
+
+/* Constants are in both parts, and so are views of what is overwritten. */
 static void save_needed(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
 
     memcpy(c->saved, c->needed, c->joint->values * sizeof *c->saved);
-    for (size_t i = 0; i < b->len; i++)
-        if (b->at[i]->kind == CR_GNODE_CONSTANT)
-            c->saved[b->at[i]->result[0]->id] = false;
+    for (size_t i = b->len; i-- > 0;) {
+        const cr_gnode *n = b->at[i];
+        bool again = n->kind == CR_GNODE_CALL && n->result_count && is_view(n->op), read = false;
+        if (n->kind == CR_GNODE_CONSTANT && !c->overwritten[n->result[0]->id])
+            c->saved[n->result[0]->id] = false;
+        for (int k = 0; k < n->result_count && again; k++) {
+            cr_gvalue *v = n->result[k];
+            read |= c->saved[v->id] && c->stale[v->id];
+            c->saved[v->id] = c->saved[v->id] && !c->stale[v->id];
+        }
+        for (int k = 0; k < n->arg_count && read; k++)
+            cr_garg_each(&n->arg[k], save, c);
+    }
 }
 
 cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, cr_aot_policy policy)
@@ -355,7 +478,8 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, c
     cr_session *s = joint->session;
     cutter c = {.joint = joint, .s = s, .primals = primals, .outputs = outputs,
                 .forward = CR_NEW_N(s, bool, joint->values), .needed = CR_NEW_N(s, bool, joint->values),
-                .saved = CR_NEW_N(s, bool, joint->values)};
+                .saved = CR_NEW_N(s, bool, joint->values), .overwritten = CR_NEW_N(s, bool, joint->values),
+                .stale = CR_NEW_N(s, bool, joint->values)};
     cr_aot_parts parts = {0};
 
     if (primals < 0 || primals > joint->input_count || outputs < 0 || outputs > joint->body->output_count)
@@ -364,6 +488,7 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, c
     find_forward(&c);
     if (policy == CR_AOT_SAVE)
         keep_what_outputs_need(&c);
+    find_overwritten(&c);
     find_needed(&c);
     if (policy == CR_AOT_MIN_CUT)
         find_cut(&c);
@@ -374,6 +499,6 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, c
     parts.backward = backward_graph(&c, &saved, &parts.recomputed);
     parts.saved = (int)saved.len;
     for (size_t i = 0; i < saved.len; i++)
-        parts.saved_bytes += saved.at[i]->by ? cr_gvalue_bytes(saved.at[i]) : 0;
+        parts.saved_bytes += saved.at[i]->by || c.stale[saved.at[i]->id] ? cr_gvalue_bytes(saved.at[i]) : 0;
     return parts;
 }

@@ -186,6 +186,13 @@ bool cr_gnode_writes(const cr_gnode *n);
 bool cr_op_draws(const cr_op *op);
 /* Some node writes a tensor. */
 bool cr_graph_writes(const cr_graph *g);
+/* All that the entry calls is pointwise work, views, copies and fills: computing it again costs
+ * about as much as reading its result. */
+bool cr_op_is_cheap(const cr_op *op);
+/* A result may share memory with an argument. */
+bool cr_gnode_may_view(const cr_gnode *n);
+/* A copy to an input or a constant, as functional graphs have them at their end. */
+bool cr_gnode_copies_back(const cr_gnode *n);
 
 /* --- running --- */
 /* Calls the nodes in order through all stages.  `input` is borrowed; output[k] is owned by the

@@ -3,7 +3,6 @@
  * They leave the graph, or are read after something was written, or such a value may be a view
  * of them: what is equal when it is made would differ later. */
 #include "graph/rewrite.h"
-#include <string.h>
 
 static void own(void *context, cr_gvalue *v) { ((cr_owners *)context)->own[v->id] = true; }
 
@@ -11,21 +10,6 @@ static void own_outputs(cr_owners *o, const cr_gblock *b)
 {
     for (int i = 0; i < b->output_count; i++)
         cr_garg_each(&b->output[i], own, o);
-}
-
-static bool is_copy_back(const cr_gnode *n)
-{
-    const cr_gvalue *to = n->kind == CR_GNODE_CALL && !strcmp(n->op->name, "copy_") ? n->arg[0].value : NULL;
-
-    return to && (!to->by || to->by->kind == CR_GNODE_CONSTANT);
-}
-
-static bool may_be_view(const cr_gnode *n)
-{
-    const cr_op *op = n->op;
-
-    return n->kind != CR_GNODE_CALL || op->does == CR_DOES_MAP ||
-           (!op->fused && (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE));
 }
 
 static void own_sources(cr_owners *o, const cr_gnode *n);
@@ -45,7 +29,7 @@ static void own_sources(cr_owners *o, const cr_gnode *n)
         owned |= o->own[n->result[k]->id];
     for (int k = 0; k < cr_gnode_blocks(n); k++)
         own_block(o, n->block[k]);
-    for (int i = 0; i < n->arg_count && owned && may_be_view(n); i++)
+    for (int i = 0; i < n->arg_count && owned && cr_gnode_may_view(n); i++)
         cr_garg_each(&n->arg[i], own, o);
 }
 
@@ -57,7 +41,7 @@ bool cr_owners_find(cr_owners *o, const cr_graph *g)
     for (size_t i = b->len; i-- > 0;) {
         if (!cr_gnode_writes(b->at[i]))
             continue;
-        if (!is_copy_back(b->at[i]))
+        if (!cr_gnode_copies_back(b->at[i]))
             return false;
         o->end = i;
     }

@@ -201,8 +201,9 @@ enum {
     CR_WORD_NO_ALIAS = 4,    /* tests: no aliased arguments */
     CR_WORD_NO_PROMOTE = 8,  /* arguments must have one dtype */
     CR_WORD_INPLACE = 16,    /* an extern kernel that may be given self as its result */
-    CR_WORD_UPDATES = 32     /* writes running_mean and running_var, which its schema (torch's)
+    CR_WORD_UPDATES = 32,    /* writes running_mean and running_var, which its schema (torch's)
                                 does not mark, when its first bool says so */
+    CR_WORD_CHEAP = 64       /* a copy or a fill: as quickly computed as its result is read */
 };
 
 /* Reads table text into records, adding to those read before.  `file` names it in

@@ -108,7 +108,8 @@ static cr_status read_exceptions(lexer *x, cr_op *op)
                                  {"no_alias", CR_WORD_NO_ALIAS},
                                  {"no_promote", CR_WORD_NO_PROMOTE},
                                  {"inplace", CR_WORD_INPLACE},
-                                 {"updates", CR_WORD_UPDATES}};
+                                 {"updates", CR_WORD_UPDATES},
+                                 {"cheap", CR_WORD_CHEAP}};
     return read_words(x, words, CR_LEN(words), &op->words);
 }
 

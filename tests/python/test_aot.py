@@ -97,6 +97,129 @@ def test_a_graph_that_writes_is_refused():
         graph.partition(1, 1)
 
 
+# --- effects ---
+
+def check_effects(f, inputs, wanted, forward_ops=None):
+    """Records the joint graph of f, which writes; functional, cut both ways, the parts give eager's bits and effects."""
+    def joint(*args):
+        out = f(*args[:-1])
+        first = out[0] if isinstance(out, tuple) else out
+        return (*(out if isinstance(out, tuple) else (out,)),
+                *torch.autograd.grad(first, [args[i] for i in wanted], args[-1]))
+
+    def copies():
+        return [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
+    want_inputs = copies()
+    torch.manual_seed(3)
+    first = f(*copies())
+    g = torch.randn_like(first[0] if isinstance(first, tuple) else first)
+    graph, _ = record(joint, *copies(), g, parts=True)
+    torch.manual_seed(4)
+    want = [x.detach().clone() for x in joint(*want_inputs, g)]
+    after = torch.rand(2)
+    outputs = len(want) - len(wanted)
+    functional = graph.apply("functional").apply("common").apply("simplify").apply("dead")
+    made = []
+    for recompute in (False, True):
+        forward, backward, saved, nbytes, _ = functional.partition(len(inputs), outputs, recompute)
+        got_inputs = copies()
+        torch.manual_seed(4)
+        with torch.no_grad():
+            out = forward.run(got_inputs)
+            drawn = torch.rand(2)
+            seen = [x.clone() for x in out[:outputs]]
+            assert torch.equal(drawn, after)
+            grads = backward.run([*out[outputs:], g])
+        assert torch.equal(torch.rand(1), torch.rand(1)) is False  # the generator goes on
+        assert all(torch.equal(a, b) for a, b in zip([*seen, *grads], want)), str(backward)
+        assert all(torch.equal(a, b) for a, b in zip(got_inputs, want_inputs))
+        assert not any(name in DRAWS or name == "copy_" for name in operators(backward)), str(backward)
+        for a, b in zip(out, first if isinstance(first, tuple) else (first,)):
+            assert a.stride() == b.stride()
+        made.append((forward, backward, nbytes))
+    return made
+
+
+DRAWS = {"_dropout_mask", "native_dropout", "dropout", "rand", "randn", "uniform_", "normal_", "bernoulli_", "rand_like"}
+
+
+def test_dropout_is_drawn_once():
+    check_effects(lambda x, w: F.dropout((x @ w).exp(), 0.5, True).sin() * torch.rand(4), [leaf(4, 4), leaf(4, 4)], [0, 1])
+
+
+def test_running_statistics_are_copied_back_by_the_forward_part():
+    parts = check_effects(lambda x, w, b, m, v: F.batch_norm(x.exp(), m, v, w, b, training=True).tanh(),
+                          [leaf(6, 3), leaf(3), leaf(3), torch.zeros(3), torch.ones(3)], [0, 1, 2])
+    assert all(operators(forward)[-2:] == ["copy_", "copy_"] for forward, _, _ in parts)
+
+
+def test_what_an_overwritten_input_held_is_saved():
+    def f(x, w, state):
+        y = x * w * state.clone()
+        state.mul_(2).add_(1)
+        return y.exp()
+    parts = check_effects(f, [leaf(4, 4), leaf(4, 4), torch.randn(4, 4)], [0, 1])
+    assert all("clone" in operators(forward) for forward, _, _ in parts)
+
+
+def test_views_of_an_overwritten_input_are_made_of_what_was_saved():
+    def f(x, state):
+        old = state.clone()
+        y = (x.t() * old[1:, :2].t()) @ old[1:]
+        state.zero_()
+        return y
+    check_effects(f, [leaf(3, 2), torch.randn(4, 4)], [0])
+
+
+def test_outputs_that_are_inputs_stay_so():
+    def f(x, state):
+        y = (x * state.clone()).sin()
+        state.add_(y.detach())
+        return y, state, state[1]
+    parts = check_effects(f, [leaf(3, 3), torch.randn(3, 3)], [0])
+    for forward, _, _ in parts:
+        state = torch.zeros(3, 3)
+        out = forward.run([torch.ones(3, 3), state])
+        out[2].fill_(7)
+        assert out[1].data_ptr() == state.data_ptr() and state[1].tolist() == [7, 7, 7]
+
+
+def test_numbers_drawn_into_an_input_are_kept():
+    def f(x, noise):
+        noise.uniform_()
+        return (x * noise.clone()).exp() + noise.normal_()
+    check_effects(f, [leaf(5), torch.zeros(5)], [0])
+
+
+def test_a_swap_and_a_closed_over_counter():
+    def f(x, a, b):
+        t = a.clone()
+        a.copy_(b)
+        b.copy_(t)
+        return x * a * b * t
+    check_effects(f, [leaf(3), torch.randn(3), torch.randn(3)], [0])
+    graph = _C.Graph("""graph(%x: float32[2], %g: float32[2]) {
+      %c: float32[2] = constant(1.0, 2.0)
+      %y: float32[2] = mul(%x, %c)
+      %z: float32[2] = mul(%g, %c)
+      %d: float32[2] = add(%c, 1)
+      %e: float32[2] = copy_(%c, %d)
+      return %y, %z }""")
+    for recompute in (False, True):
+        forward, backward, *_ = graph.partition(1, 1, recompute)
+        out = forward.run([torch.ones(2)])
+        one = out[0].clone()
+        assert torch.equal(backward.run([*out[1:], torch.ones(2)])[0], one)
+
+
+def test_small_sums_and_compositions_may_be_repeated_but_not_large_ones():
+    small, _, _ = joint_graph(lambda x: (x - x.sum(0)).exp().sum(0).sin(), [leaf(4, 4)], [0])
+    large, _, _ = joint_graph(lambda x: (x - x.sum(0)).exp().sum(0).sin(), [leaf(400, 400)], [0])
+    assert small.partition(1, 1, True)[3] == 0
+    backward = large.partition(1, 1, True)[1]
+    assert large.partition(1, 1, True)[3] > 0 and operators(backward).count("sum") < operators(large).count("sum")
+
+
 UNARY = [torch.sin, torch.tanh, torch.sigmoid, torch.exp, lambda x: x * 2, lambda x: x.t(), lambda x: x.softmax(-1),
          lambda x: x - x.mean(), F.gelu]
 BINARY = [torch.add, torch.mul, torch.matmul, torch.maximum, lambda a, b: a - b]
