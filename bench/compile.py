@@ -1,0 +1,157 @@
+"""compile() beside torch.compile, as one Markdown table.
+
+    python bench/compile.py [--peer PYTHON] [--threads N] [--only TEXT] [--save FILE] [--load FILE]
+
+Every row runs in fresh processes: eager, compiled with empty caches ("cold"), compiled with the
+caches that the second left ("warm"), compiled at sizes where only the cost of a call is left, and,
+for Cresset, without a C compiler.  --peer is an interpreter that has torch (left out: this one;
+without torch its columns are empty).  --save writes the peer's figures, --load reads them instead of
+measuring again.
+
+    eager       ms of a call, once warm
+    first       ms of the first compiled call, with empty caches; beside the first eager call
+    native      ms from the end of the first call until every kernel is native, calls repeated
+    warm        ms of the first compiled call, and until native, in a process that finds the caches
+    steady      ms of a compiled call
+    overhead    us of a call at the smallest sizes
+    peak        MB over what the process had before the first call; of eager, of compiled
+    x           torch.compile's steady time over ours: above 1 is faster
+"""
+import argparse
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from compile_cases import CASES
+from run import has_torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+LIMIT = 1800  # seconds for one process
+
+
+def environment(folder, threads, **more):
+    """Caches of its own, for either library."""
+    caches = {name: os.path.join(folder, name) for name in ("CR_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
+    return dict(os.environ, OMP_NUM_THREADS=str(threads), **caches, **more)
+
+
+def child(python, module, name, how, threads, env, *words):
+    done = subprocess.run([python, os.path.join(HERE, "compile_worker.py"), module, name, how, str(threads), *words],
+                          env=env, capture_output=True, text=True, timeout=LIMIT)
+    if done.returncode:
+        print(f"{module}, {name}, {how}: {done.stderr.strip().splitlines()[-1] if done.stderr.strip() else 'ended by a signal'}",
+              file=sys.stderr)
+        return {}
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(python, module, name, threads):
+    """All figures of one row: a dictionary by way of running."""
+    row = {}
+    folder = tempfile.mkdtemp(prefix="cresset_bench_")
+    try:
+        env = environment(folder, threads)
+        row["eager"] = child(python, module, name, "eager", threads, env)
+        row["cold"] = child(python, module, name, "compiled", threads, env)
+        row["warm"] = child(python, module, name, "compiled", threads, env)
+        row["small"] = child(python, module, name, "compiled", threads, env, "small")
+        if module == "cresset":
+            bare = environment(os.path.join(folder, "bare"), threads, CR_CC="no-compiler")
+            row["bare"] = child(python, module, name, "compiled", threads, bare)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return row
+
+
+def number(row, way, what, scale=1e3):
+    v = row.get(way, {}).get(what)
+    return math.nan if v is None else v * scale
+
+
+def show(v, digits=2):
+    return "" if math.isnan(v) else f"{v:.{digits}f}"
+
+
+def cells(row):
+    """One library's columns."""
+    return [show(number(row, "eager", "steady"), 3),
+            f"{show(number(row, 'cold', 'first'))} ({show(number(row, 'eager', 'first'))})",
+            show(number(row, "cold", "native"), 0),
+            f"{show(number(row, 'warm', 'first'))} + {show(number(row, 'warm', 'native'), 0)}",
+            show(number(row, "cold", "steady"), 3),
+            show(number(row, "small", "steady", 1e6), 1),
+            f"{show(number(row, 'eager', 'peak', 1), 0)}, {show(number(row, 'cold', 'peak', 1), 0)}"]
+
+
+TITLES = ["eager ms", "first ms (eager's)", "native ms", "warm: first + native ms", "steady ms", "overhead us",
+          "peak MB: eager, compiled"]
+
+
+def mean(values):
+    values = [v for v in values if not math.isnan(v)]
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def table(ours, theirs, threads):
+    print(f"\n| {threads} thread(s) | library | {' | '.join(TITLES)} | x |\n|{'---|' * (len(TITLES) + 3)}")
+    for name in CASES:
+        for library, rows in (("cresset", ours), ("torch", theirs)):
+            if name in rows:
+                ratio = number(theirs.get(name, {}), "cold", "steady") / number(ours.get(name, {}), "cold", "steady")
+                print(f"| {name} | {library} | {' | '.join(cells(rows[name]))} | "
+                      f"{show(ratio) if library == 'cresset' else ''} |")
+    faults = [f"{name}: the first compiled call took {show(number(r, 'cold', 'first'))} ms, eager's "
+              f"{show(number(r, 'eager', 'first'))}" for name, r in ours.items()
+              if number(r, "cold", "first") > max(1.2 * number(r, "eager", "first"), number(r, "eager", "first") + 5)]
+    faults += [f"{name}: the bits differ between {how} and eager" for name, r in ours.items() for how in ("cold", "warm", "bare")
+               if r.get(how) and r[how].get("bits") != r["eager"].get("bits")]
+    print("\n" + "\n".join(faults) if faults else "")
+    ratios = [number(theirs[n], "cold", "steady") / number(r, "cold", "steady") for n, r in ours.items() if n in theirs]
+    print(f"steady: geometric mean {show(mean(ratios))} times torch.compile's speed, "
+          f"worst {show(min(ratios, default=math.nan))}")
+    own = [number(r, "eager", "steady") / number(r, "cold", "steady") for r in ours.values()]
+    print(f"steady: geometric mean {show(mean(own))} times our eager speed, worst {show(min(own, default=math.nan))}")
+
+
+def bare_table(ours):
+    print("\n| no C compiler | steady ms | with one | times as long |\n|---|---|---|---|")
+    for name, row in ours.items():
+        bare, full = number(row, "bare", "steady"), number(row, "cold", "steady")
+        print(f"| {name} | {show(bare, 3)} | {show(full, 3)} | {show(bare / full)} |")
+
+
+def main():
+    ap = argparse.ArgumentParser()
+    ap.add_argument("--peer", default=sys.executable)
+    ap.add_argument("--threads", type=int, default=2)
+    ap.add_argument("--only", default="")
+    ap.add_argument("--save", default="")
+    ap.add_argument("--load", default="")
+    ap.add_argument("--peer-only", action="store_true")
+    a = ap.parse_args()
+    names = [n for n in CASES if a.only in n]
+    ours, theirs = {}, {}
+    if a.load:
+        with open(a.load) as f:
+            theirs = {n: r for n, r in json.load(f).items() if n in names}
+    peer = not a.load and has_torch(a.peer)
+    for name in names:
+        if not a.peer_only:
+            ours[name] = measure(sys.executable, "cresset", name, a.threads)
+        if peer:
+            theirs[name] = measure(a.peer, "torch", name, a.threads)
+        print(f"{name}: measured", file=sys.stderr, flush=True)
+        if a.save and peer:
+            with open(a.save, "w") as f:
+                json.dump(theirs, f, indent=1)
+    table(ours, theirs, a.threads)
+    if ours:
+        bare_table(ours)
+
+
+if __name__ == "__main__":
+    main()

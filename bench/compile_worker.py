@@ -1,0 +1,98 @@
+"""Measures one case of bench/compile.py in this process and prints a line of JSON.
+
+    python compile_worker.py MODULE CASE eager|compiled THREADS [small]
+"""
+import hashlib
+import importlib
+import json
+import re
+import statistics
+import sys
+import time
+
+from compile_cases import CASES
+
+module, name, how, threads = *sys.argv[1:4], int(sys.argv[4])
+small = "small" in sys.argv[5:]
+torch = importlib.import_module(module)
+nn = importlib.import_module(module + ".nn")
+F = importlib.import_module(module + ".nn.functional")
+torch.set_num_threads(threads)
+torch.manual_seed(0)
+now = time.perf_counter
+LONGEST = 120.0  # seconds to wait for native code
+
+
+def resident(line):
+    """VmRSS or VmHWM in MB."""
+    return int(re.search(line + r":\s+(\d+)", open("/proc/self/status").read()).group(1)) / 1024
+
+
+def forget_peak():
+    try:
+        with open("/proc/self/clear_refs", "w") as f:
+            f.write("5")
+    except OSError:
+        pass
+
+
+def pending():
+    """Kernels that are asked for and not there; torch compiles before it answers."""
+    f = getattr(torch._C, "_jit_pending", None)
+    return f() if f else 0
+
+
+def bits(result):
+    """A digest of every bit of the result."""
+    digest = hashlib.sha256()
+    for t in result if isinstance(result, (tuple, list)) else [result]:
+        digest.update(t.detach().contiguous().numpy().tobytes())
+    return digest.hexdigest()[:16]
+
+
+def steady(f):
+    """Seconds of one call: the median of batches, over about a second."""
+    start = now()
+    f()
+    once = max(now() - start, 1e-7)
+    batch = max(1, int(0.02 / once))
+    times, end = [], now() + min(max(1.0, 7 * once), 20)
+    while len(times) < 5 or now() < end:
+        start = now()
+        for _ in range(batch):
+            f()
+        times.append((now() - start) / batch)
+    return statistics.median(times)
+
+
+part, step = CASES[name][0](torch, nn, F, small)
+before = resident("VmRSS")
+forget_peak()
+start = now()
+if how == "compiled":
+    part = torch.compile(part)
+result = step(part)
+answer = {"first": now() - start}
+digest = [bits(result)]
+start = now()
+while pending() and now() - start < LONGEST:
+    step(part)
+answer["native"] = now() - start
+for _ in range(3):  # training steps compile what they meet in their second and third call
+    result = step(part)
+while pending() and now() - start < LONGEST:
+    step(part)
+answer["steady"] = steady(lambda: step(part))
+answer["peak"] = resident("VmHWM") - before
+
+# The bits of five steps from the start, by code that is there.
+torch.manual_seed(0)
+again, step = CASES[name][0](torch, nn, F, small)
+if how == "compiled":
+    again = torch.compile(again)
+for _ in range(5):
+    result = step(again)
+while pending() and not CASES[name][1].get("training") and now() - start < LONGEST:
+    result = step(again)
+answer["bits"] = digest[0] + bits(result)
+print(json.dumps(answer), flush=True)
