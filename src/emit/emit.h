@@ -14,7 +14,8 @@ typedef struct {
     uint32_t chunks[CR_FN_COUNT];/* by combining function: bit per dtype, joins already defined */
 } cr_unit;
 
-/* Appends the nest as a function named CK(symbol).  Bails with CR_TYPE when the values of
+/* Appends the nest as a function named CK(symbol), after a line CK_DEFINE_CHUNKS(...) for every
+ * join that the unit does not have yet.  Bails with CR_TYPE when the values of
  * the nest need vectors of different lane widths. */
 void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol);
 /* The includes that the unit needs, for files compiled inside this project. */

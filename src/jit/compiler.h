@@ -10,8 +10,15 @@ const char *cr_compiler_path(void);
  * and the flags.  Empty when there is no compiler. */
 void cr_compiler_identity(cr_text *out);
 
-/* Compiles the C file into a shared object, waiting at most `seconds`.  CR_RUNTIME with
- * the compiler's first complaint, or the reason why it could not run. */
-CR_MUST cr_status cr_compiler_run(const char *source, const char *object, double seconds);
+/* Compiles the C file into a shared object, waiting at most `seconds`; temporary files, a log
+ * among them, go to `folder`, which is removed should this process end meanwhile.  CR_RUNTIME
+ * with the compiler's first complaint, or the reason why it could not run; one that took too
+ * long is not run again. */
+CR_MUST cr_status cr_compiler_run(const char *folder, const char *source, const char *object, double seconds);
+
+/* For jit.c's fork handlers: a child must not hold what its parent's compilers wait on. */
+void cr_compiler_before_fork(void);
+void cr_compiler_after_fork_in_parent(void);
+void cr_compiler_after_fork_in_child(void);
 
 #endif

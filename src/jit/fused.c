@@ -42,6 +42,16 @@ static void plan(cr_session *s, void *context)
     f->tile = cr_tile_plan(f->nest);
 }
 
+/* Tiles lose the most where little is done to an element; without tiles somebody waits. */
+static cr_jit_urgency urgency(const cr_fused *f)
+{
+    int cost = 0;
+
+    for (int k = 0; k < f->nest->sweeps; k++)
+        cost += f->nest->sweep[k].cost;
+    return !f->tile ? CR_JIT_AWAITED : cost < CR_COST_HEAVY ? CR_JIT_CHEAP : CR_JIT_COSTLY;
+}
+
 cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
 {
     cr_fused *f = cr_alloc_zero(sizeof *f);
@@ -54,7 +64,7 @@ cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
     CR_GO(cr_session_run(&f->session, build, f));
     if (cr_session_run(&f->session, plan, f))
         f->tile = NULL;
-    CR_GO(cr_jit_request(&f->kernel, &f->unit, f->nest->loop->name));
+    CR_GO(cr_jit_request(&f->kernel, &f->unit, f->nest->loop->name, urgency(f)));
     *out = f;
     return CR_OK;
 done:

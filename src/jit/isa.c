@@ -6,15 +6,16 @@
 #include <string.h>
 
 static const struct {
-    const char *name, *flags;
+    const char *name, *flags, *moves;
 } rows[] = {
-#define CR_ISA_ROW(name, flags) {#name, flags},
+#define CR_ISA_ROW(name, flags, moves) {#name, flags, moves},
     CR_ISA_ROWS(CR_ISA_ROW)
 #undef CR_ISA_ROW
 };
 
 const char *cr_isa_name(cr_isa isa) { return rows[isa].name; }
 const char *cr_isa_flags(cr_isa isa) { return rows[isa].flags; }
+const char *cr_isa_moves(cr_isa isa) { return rows[isa].moves; }
 
 #if defined(__x86_64__) || defined(__i386__)
 static cr_isa best(void)

@@ -1,49 +1,62 @@
-/* The kernel cache and its worker.
+/* Kernels and their workers.
  *
- * A kernel is known by the hash of all that decides its code: source, compiler, flags.
- * On disk it is <hash>.so beside <hash>.c; the source is compared on loading, so that a
- * collision or a torn file is only a miss.  Both are written under other names and
- * renamed, the source first: whoever sees the .so sees its source.
+ * A kernel is known by a key: the hash of its source, the vocabulary, the compiler and its
+ * flags.  Workers look for it on disk; those that are not there are compiled, all that wait
+ * in one run of the compiler, since what a run costs beside its kernels (35 ms with gcc 12)
+ * is more than two kernels cost (13 ms each).  The symbols of a run carry their keys, so that
+ * kernels of one name can stand in one file.
  *
- * One lock guards the table and the queue.  The worker starts with the first request; a
- * forked child starts its own when it waits for or asks for something, and compiles again
- * what its parent was compiling. */
+ * Those with the most to gain come first: what somebody waits for, then cheap chains, whose
+ * tiles take two to three times as long.  There are two workers where there are two processors;
+ * the second begins when there is enough for both.
+ *
+ * One lock guards table, queues and counts.  A forked child starts workers of its own when it
+ * waits for or asks for something, and compiles again what its parent was compiling. */
 #include "jit/jit.h"
-#include "base/env.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "jit/cache.h"
 #include "jit/compiler.h"
 #include "jit/isa.h"
 #include "jit/vocabulary.h"
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 struct cr_jit_kernel {
-    char *source, *symbol;
-    uint64_t hash[2];
+    char *body, *symbol;
+    char key[CR_CACHE_KEY + 1];
+    cr_unit unit; /* what the body needs; its text is `body` */
+    cr_jit_urgency urgency;
     _Atomic(void *) function;
     _Atomic int state;
     bool from_disk;
     double asked, seconds;
-    cr_jit_kernel *next; /* in the queue */
+    cr_jit_kernel *next;  /* in its queue */
+    cr_jit_kernel *older; /* of all */
 };
 
-enum { PATIENCE_SECONDS = 60 };
+enum { PATIENCE_SECONDS = 60, MOST_WORKERS = 2, ENOUGH_FOR_TWO = 4, MOST_IN_RUN = 12 };
+
+typedef struct {
+    cr_jit_kernel *first, **last;
+    int count;
+} queue;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
-static cr_map known; /* hash -> kernel */
-static cr_jit_kernel *first, **last = &first, *current;
-static bool running, prepared;
+static cr_map known; /* key -> kernel */
+static cr_jit_kernel *newest;
+static queue asked[CR_JIT_URGENCIES], missing[CR_JIT_URGENCIES]; /* not looked for, not on disk */
+static int running, compiling;
+static bool prepared;
 static cr_jit_counts counts;
 
 static double now(void)
@@ -56,328 +69,507 @@ static double now(void)
 
 /* --- source --- */
 
-/* The texts of the vocabulary that a unit needs, a bit each. */
-static unsigned wanted_texts(const cr_unit *u)
+static void need(bool want[CR_VEC_COUNT], const cr_unit *u)
 {
     unsigned ints = 1u << CR_I32 | 1u << CR_I64 | 1u << CR_U8;
-    unsigned want = 1u << CR_VEC_BASE | 1u << CR_VEC_KERNEL;
 
-    if (u->dtypes >> CR_F64 & 1 || u->complex || u->special)
-        want |= 1u << CR_VEC_F64;
-    if (u->dtypes & ints)
-        want |= 1u << CR_VEC_INT;
-    return want | (unsigned)u->complex << CR_VEC_COMPLEX | (unsigned)u->special << CR_VEC_SPECIAL |
-           (unsigned)u->random << CR_VEC_RANDOM;
+    want[CR_VEC_BASE] = want[CR_VEC_KERNEL] = true;
+    want[CR_VEC_F64] = want[CR_VEC_F64] || u->dtypes >> CR_F64 & 1 || u->complex || u->special;
+    want[CR_VEC_INT] = want[CR_VEC_INT] || u->dtypes & ints;
+    want[CR_VEC_COMPLEX] = want[CR_VEC_COMPLEX] || u->complex;
+    want[CR_VEC_SPECIAL] = want[CR_VEC_SPECIAL] || u->special;
+    want[CR_VEC_RANDOM] = want[CR_VEC_RANDOM] || u->random;
+}
+
+static void put_vocabulary(cr_text *out, const bool want[CR_VEC_COUNT])
+{
+    for (int i = 0; i < CR_VEC_COUNT; i++)
+        if (want[i])
+            cr_text_put(out, cr_vec_texts[i]);
 }
 
 void cr_jit_source(cr_text *out, const cr_unit *u)
 {
-    unsigned want = wanted_texts(u);
+    bool want[CR_VEC_COUNT] = {0};
 
-    for (int i = 0; i < CR_VEC_COUNT; i++)
-        if (want >> i & 1)
-            cr_text_put(out, cr_vec_texts[i]);
+    need(want, u);
+    put_vocabulary(out, want);
     cr_text_put(out, cr_text_str(&u->body));
 }
 
-/* Two hashes of the same bytes, which differ in what they start from. */
-static void add_bytes(uint64_t hash[2], const void *bytes, size_t n)
-{
-    uint64_t h = cr_hash(bytes, n);
+static const char define_chunks[] = "CK_DEFINE_CHUNKS(";
 
-    hash[0] = (hash[0] ^ h) * 0x9E3779B97F4A7C15u;
-    for (const char *p = bytes, *end = p + n; p < end; p++)
-        hash[1] = (hash[1] ^ (uint8_t)*p) * 0xC2B2AE3D27D4EB4Fu;
+/* The body after the definitions of joins that it begins with, which several kernels may share;
+ * those that `out` does not have yet are put there. */
+static const char *put_joins(cr_text *out, const char *body)
+{
+    while (!strncmp(body, define_chunks, strlen(define_chunks)) || *body == '\n') {
+        size_t n = strcspn(body, "\n") + 1;
+        if (n > 1 && (!out->at || !memmem(out->at, out->len, body, n)))
+            cr_text_put_n(out, body, n);
+        body += n;
+    }
+    return body;
 }
 
-/* The vocabulary and the compiler stay what they are: their hashes are made once. */
-static uint64_t fixed[CR_VEC_COUNT][2];
-static pthread_once_t fixed_once = PTHREAD_ONCE_INIT;
-
-static void hash_fixed(void)
+/* One file with all of them. */
+static void put_source(cr_text *out, cr_jit_kernel *const *k, int n)
 {
-    cr_text identity = {0};
+    bool want[CR_VEC_COUNT] = {0};
+    cr_text joins = {0}, bodies = {0};
 
-    cr_compiler_identity(&identity);
-    for (int i = 0; i < CR_VEC_COUNT; i++) {
-        add_bytes(fixed[i], cr_vec_texts[i], strlen(cr_vec_texts[i]));
-        add_bytes(fixed[i], cr_text_str(&identity), identity.len);
+    for (int i = 0; i < n; i++) {
+        need(want, &k[i]->unit);
+        cr_text_printf(&bodies, "#undef CK_ISA\n#define CK_ISA k%s\n", k[i]->key);
+        cr_text_put(&bodies, put_joins(&joins, k[i]->body));
     }
+    put_vocabulary(out, want);
+    cr_text_put(out, cr_text_str(&joins));
+    cr_text_put(out, cr_text_str(&bodies));
+    if (joins.failed || bodies.failed)
+        out->failed = CR_MEMORY;
+    cr_text_drop(&joins);
+    cr_text_drop(&bodies);
+}
+
+static uint64_t vocabulary_hash;
+
+static void hash_vocabulary(void)
+{
+    for (int i = 0; i < CR_VEC_COUNT; i++)
+        vocabulary_hash = vocabulary_hash * 31 + cr_hash(cr_vec_texts[i], strlen(cr_vec_texts[i]));
+}
+
+/* Two hashes of the same bytes, which differ in what they start from. */
+static void set_key(char key[CR_CACHE_KEY + 1], const char *body)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    cr_text identity = {0};
+    uint64_t a, b;
+
+    pthread_once(&once, hash_vocabulary);
+    cr_compiler_identity(&identity);
+    a = cr_hash(body, strlen(body));
+    b = a * 0x9E3779B97F4A7C15u ^ vocabulary_hash;
+    for (const char *p = body; *p; p++)
+        b = (b ^ (uint8_t)*p) * 0xC2B2AE3D27D4EB4Fu;
+    a ^= cr_hash(cr_text_str(&identity), identity.len);
+    snprintf(key, CR_CACHE_KEY + 1, "%016" PRIx64 "%016" PRIx64, a, b);
     cr_text_drop(&identity);
 }
 
-static void hash_kernel(uint64_t hash[2], const cr_unit *u)
-{
-    unsigned want = wanted_texts(u);
+/* --- queues; in the lock --- */
 
-    pthread_once(&fixed_once, hash_fixed);
-    hash[0] = hash[1] = u->body.len;
-    for (int i = 0; i < CR_VEC_COUNT; i++)
-        if (want >> i & 1)
-            add_bytes(hash, fixed[i], sizeof fixed[i]);
-    add_bytes(hash, cr_text_str(&u->body), u->body.len);
+static void enqueue(queue *all, cr_jit_kernel *k)
+{
+    queue *q = &all[k->urgency];
+
+    k->next = NULL;
+    if (!q->first)
+        q->last = &q->first;
+    *q->last = k;
+    q->last = &k->next;
+    q->count++;
 }
 
-/* --- disk --- */
-
-static void folder(cr_text *out)
+static int waiting(const queue *all)
 {
-    const char *own = cr_env(CR_ENV_CR_CACHE), *xdg = cr_env(CR_ENV_XDG_CACHE_HOME);
-    const char *home = cr_env(CR_ENV_HOME);
+    int n = 0;
 
-    if (*own)
-        cr_text_put(out, own);
-    else if (*xdg)
-        cr_text_printf(out, "%s/cresset", xdg);
-    else if (*home)
-        cr_text_printf(out, "%s/.cache/cresset", home);
-    else
-        cr_text_printf(out, "/tmp/cresset-%ld", (long)getuid());
+    for (int i = 0; i < CR_JIT_URGENCIES; i++)
+        n += all[i].count;
+    return n;
 }
 
-static cr_status make_folder(const char *path)
+/* The most urgent, or NULL. */
+static cr_jit_kernel *dequeue(queue *all)
 {
-    char part[1024];
-    size_t n = strlen(path);
-
-    if (n >= sizeof part)
-        return cr_fail(CR_IO, "the cache's path is too long: %.80s...", path);
-    for (size_t i = 1; i <= n; i++) {
-        if (path[i] != '/' && path[i])
+    for (int i = 0; i < CR_JIT_URGENCIES; i++) {
+        cr_jit_kernel *k = all[i].first;
+        if (!k)
             continue;
-        memcpy(part, path, i);
-        part[i] = 0;
-        if (mkdir(part, 0700) && errno != EEXIST)
-            return cr_fail(CR_IO, "cannot create %s: %s", part, strerror(errno));
-    }
-    return CR_OK;
-}
-
-/* Names of one kernel's files. */
-typedef struct {
-    cr_text source, object, new_source, new_object;
-} paths;
-
-static cr_status set_paths(paths *p, const cr_jit_kernel *k)
-{
-    static _Atomic int turn;
-    cr_text base = {0};
-    int mine = atomic_fetch_add(&turn, 1);
-
-    folder(&base);
-    cr_status st = make_folder(cr_text_str(&base));
-    cr_text_printf(&base, "/%016llx%016llx", (unsigned long long)k->hash[0],
-                   (unsigned long long)k->hash[1]);
-    cr_text_printf(&p->source, "%s.c", cr_text_str(&base));
-    cr_text_printf(&p->object, "%s.so", cr_text_str(&base));
-    cr_text_printf(&p->new_source, "%s.%ld.%d.c", cr_text_str(&base), (long)getpid(), mine);
-    cr_text_printf(&p->new_object, "%s.%ld.%d.so", cr_text_str(&base), (long)getpid(), mine);
-    cr_text_drop(&base);
-    return st ? st : cr_text_status(&p->new_object);
-}
-
-static void drop_paths(paths *p)
-{
-    cr_text_drop(&p->source);
-    cr_text_drop(&p->object);
-    cr_text_drop(&p->new_source);
-    cr_text_drop(&p->new_object);
-}
-
-/* Not synced: a file lost with the machine's power is only a miss. */
-static cr_status write_plain(const char *path, const char *text)
-{
-    size_t left = strlen(text);
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-
-    while (fd >= 0 && left) {
-        ssize_t n = write(fd, text, left);
-        if (n < 0 && errno != EINTR)
-            break;
-        text += n > 0 ? n : 0;
-        left -= n > 0 ? (size_t)n : 0;
-    }
-    if (fd < 0 || left || close(fd))
-        return cr_fail(CR_IO, "cannot write %s: %s", path, strerror(errno));
-    return CR_OK;
-}
-
-static bool same_source(const char *path, const char *source)
-{
-    char *text = NULL;
-    size_t len;
-    bool same = !access(path, R_OK) && !cr_read_file(&text, &len, path) && !strcmp(text, source);
-
-    cr_free(text);
-    return same;
-}
-
-static cr_status load(cr_jit_kernel *k, const char *object)
-{
-    char name[256];
-    void *library = dlopen(object, RTLD_NOW | RTLD_LOCAL), *function;
-
-    if (!library)
-        return cr_fail(CR_RUNTIME, "cannot load %s: %s", object, dlerror());
-    snprintf(name, sizeof name, "ck_jit_%s", k->symbol);
-    function = dlsym(library, name);
-    if (!function) {
-        dlclose(library);
-        return cr_fail(CR_RUNTIME, "%s has no %s", object, name);
-    }
-    atomic_store_explicit(&k->function, function, memory_order_release);
-    return CR_OK;
-}
-
-static cr_status compile(cr_jit_kernel *k, paths *p)
-{
-    CR_TRY(write_plain(p->new_source.at, k->source));
-    CR_TRY(cr_compiler_run(p->new_source.at, p->new_object.at, PATIENCE_SECONDS));
-    CR_TRY(load(k, p->new_object.at));
-    if (rename(p->new_source.at, p->source.at) || rename(p->new_object.at, p->object.at))
-        cr_log_line("jit", 1, "kernel %s is not kept: %s", k->symbol, strerror(errno));
-    return CR_OK;
-}
-
-static cr_status make(cr_jit_kernel *k)
-{
-    paths p = {{0}, {0}, {0}, {0}};
-    cr_status st = set_paths(&p, k);
-
-    if (!st && same_source(p.source.at, k->source) && !access(p.object.at, R_OK)) {
-        k->from_disk = !load(k, p.object.at);
-        if (!k->from_disk)
-            cr_log_line("jit", 1, "%s", cr_error_message());
-    }
-    if (!st && !k->from_disk) {
-        st = compile(k, &p);
-        unlink(p.new_source.at);
-        unlink(p.new_object.at);
-    }
-    drop_paths(&p);
-    return st;
-}
-
-/* --- worker --- */
-
-static void report(cr_jit_kernel *k, cr_status st)
-{
-    k->seconds = now() - k->asked;
-    if (st)
-        cr_log_line("jit", 1, "kernel %s failed: %s", k->symbol, cr_error_message());
-    else
-        cr_log_line("jit", 1, "kernel %s is ready after %.1f ms%s", k->symbol, k->seconds * 1e3,
-               k->from_disk ? ", from disk" : "");
-}
-
-static void finish(cr_jit_kernel *k, cr_status st)
-{
-    pthread_mutex_lock(&lock);
-    counts.failed += st != CR_OK;
-    counts.from_disk += !st && k->from_disk;
-    counts.compiled += !st && !k->from_disk;
-    current = NULL;
-    atomic_store(&k->state, st ? CR_JIT_FAILED : CR_JIT_READY);
-    pthread_cond_broadcast(&done);
-    pthread_mutex_unlock(&lock);
-}
-
-static void *worker(void *unused)
-{
-    (void)unused;
-    for (;;) {
-        pthread_mutex_lock(&lock);
-        while (!first)
-            pthread_cond_wait(&work, &lock);
-        cr_jit_kernel *k = current = first;
-        first = k->next;
-        if (!first)
-            last = &first;
-        pthread_mutex_unlock(&lock);
-        cr_status st = make(k);
-        report(k, st);
-        finish(k, st);
+        all[i].first = k->next;
+        all[i].count--;
+        return k;
     }
     return NULL;
 }
 
-/* In the lock.  Signals are for the program's own threads. */
+static bool take_out(queue *all, cr_jit_kernel *k)
+{
+    queue *q = &all[k->urgency];
+
+    for (cr_jit_kernel **at = &q->first; *at; at = &(*at)->next) {
+        if (*at != k)
+            continue;
+        *at = k->next;
+        if (q->last == &k->next)
+            q->last = at;
+        q->count--;
+        return true;
+    }
+    return false;
+}
+
+static void hurry(cr_jit_kernel *k)
+{
+    queue *all = take_out(asked, k) ? asked : take_out(missing, k) ? missing : NULL;
+
+    k->urgency = CR_JIT_AWAITED;
+    if (all)
+        enqueue(all, k);
+}
+
+/* --- making --- */
+
+static const char *function_name(char out[256], const cr_jit_kernel *k)
+{
+    snprintf(out, 256, "ck_k%s_%s", k->key, k->symbol);
+    return out;
+}
+
+static void put_function(cr_jit_kernel *k, void *function)
+{
+    atomic_store_explicit(&k->function, function, memory_order_release);
+}
+
+static bool find_on_disk(cr_jit_kernel *k)
+{
+    char name[256];
+    void *function = cr_cache_find(k->key, function_name(name, k), k->body);
+
+    if (!function)
+        return false;
+    k->from_disk = true;
+    put_function(k, function);
+    return true;
+}
+
+static cr_status write_plain(const char *path, const cr_text *text)
+{
+    size_t left = text->len;
+    const char *at = text->at;
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), failed = fd < 0 ? errno : 0;
+
+    while (!failed && left) {
+        ssize_t n = write(fd, at, left);
+        failed = n < 0 && errno != EINTR ? errno : 0;
+        at += n > 0 ? n : 0;
+        left -= n > 0 ? (size_t)n : 0;
+    }
+    if (fd >= 0 && close(fd) && !failed)
+        failed = errno;
+    return failed ? cr_fail(CR_IO, "cannot write the source: %s", strerror(failed)) : CR_OK;
+}
+
+static cr_status load_all(cr_jit_kernel *const *k, int n, const char *object)
+{
+    char name[256];
+    void *function[MOST_IN_RUN];
+
+    for (int i = 0; i < n; i++)
+        if (!(function[i] = cr_cache_load(object, function_name(name, k[i]))))
+            return CR_RUNTIME;
+    for (int i = 0; i < n; i++)
+        put_function(k[i], function[i]);
+    return CR_OK;
+}
+
+static void keep(cr_jit_kernel *const *k, int n, const char *object)
+{
+    const char *key[MOST_IN_RUN], *source[MOST_IN_RUN];
+
+    for (int i = 0; i < n; i++) {
+        key[i] = k[i]->key;
+        source[i] = k[i]->body;
+    }
+    if (cr_cache_keep(object, n, key, source))
+        cr_log_line("cache", 1, "%d kernels are not kept: %s", n, cr_error_message());
+}
+
+static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *source, const char *folder)
+{
+    cr_text in = {0}, object = {0};
+    cr_status st;
+
+    cr_text_printf(&in, "%s/kernels.c", folder);
+    cr_text_printf(&object, "%s/kernels.so", folder);
+    CR_GO(cr_text_status(&in));
+    CR_GO(cr_text_status(&object));
+    CR_GO(write_plain(in.at, source));
+    CR_GO(cr_compiler_run(folder, in.at, object.at, PATIENCE_SECONDS));
+    CR_GO(load_all(k, n, object.at));
+    keep(k, n, object.at);
+done:
+    cr_text_drop(&in);
+    cr_text_drop(&object);
+    return st;
+}
+
+/* Where temporary files cannot be written or not be run, the cache may do. */
+static bool is_of_place(cr_status st)
+{
+    const char *why = cr_error_message();
+
+    return st == CR_IO || strstr(why, strerror(ENOSPC)) || strstr(why, strerror(EACCES)) ||
+           strstr(why, strerror(EROFS)) || strstr(why, strerror(EPERM)) || strstr(why, "cannot load");
+}
+
+static cr_status compile(cr_jit_kernel *const *k, int n)
+{
+    cr_text source = {0};
+    cr_status st;
+
+    put_source(&source, k, n);
+    st = cr_text_status(&source);
+    if (!st && !cr_compiler_path())
+        st = cr_fail(CR_RUNTIME, "no C compiler was found (CR_CC, gcc, clang, cc)");
+    for (int place = 0; (!place && !st) || (place && place < CR_CACHE_PLACES && is_of_place(st)); place++) {
+        cr_text folder = {0};
+        st = cr_cache_work(&folder, place);
+        if (!st) {
+            st = compile_in(k, n, &source, folder.at);
+            cr_cache_work_end(folder.at);
+        }
+        cr_text_drop(&folder);
+    }
+    cr_text_drop(&source);
+    return st;
+}
+
+/* --- what became of them --- */
+
+static void finish(cr_jit_kernel *const *k, int n, cr_status st)
+{
+    pthread_mutex_lock(&lock);
+    for (int i = 0; i < n; i++) {
+        k[i]->seconds = now() - k[i]->asked;
+        counts.failed += st != CR_OK;
+        counts.from_disk += !st && k[i]->from_disk;
+        counts.compiled += !st && !k[i]->from_disk;
+        counts.waiting--;
+        atomic_store(&k[i]->state, st ? CR_JIT_FAILED : CR_JIT_READY);
+    }
+    pthread_cond_broadcast(&done);
+    pthread_mutex_unlock(&lock);
+}
+
+/* A reason is said once. */
+static void report(cr_jit_kernel *const *k, int n, cr_status st, double seconds)
+{
+    static _Atomic uint64_t said;
+    const char *why = cr_error_message();
+
+    if (!st) {
+        cr_log_line("jit", 1, "%d kernel%s ready after %.1f ms, %s first", n, n > 1 ? "s are" : " is", seconds * 1e3,
+                    k[0]->symbol);
+        return;
+    }
+    if (atomic_exchange(&said, cr_hash(why, strlen(why))) != cr_hash(why, strlen(why)))
+        cr_log_line("jit", 1, "%d kernel%s, %s first, %s tiles: %s", n, n > 1 ? "s" : "", k[0]->symbol,
+                    n > 1 ? "stay" : "stays", why);
+}
+
+static cr_status compile_and_report(cr_jit_kernel *const *k, int n)
+{
+    double start = now();
+    cr_status st = compile(k, n);
+
+    report(k, n, st, now() - start);
+    if (!st || n == 1)
+        finish(k, n, st);
+    return st;
+}
+
+/* One kernel that the compiler refuses shall not cost the others theirs; but where the first
+ * fails alone, too, nothing works. */
+static void compile_run(cr_jit_kernel *const *k, int n)
+{
+    cr_status st = compile_and_report(k, n);
+
+    if (!st || n == 1)
+        return;
+    st = compile_and_report(k, 1);
+    if (st)
+        finish(k + 1, n - 1, st);
+    for (int i = 1; !st && i < n; i++)
+        (void)!compile_and_report(k + i, 1);
+}
+
+/* --- workers --- */
+
+static bool start_worker(void);
+
+/* Requests come in bursts: until none has come for a millisecond.  In the lock. */
+static void await_burst(void)
+{
+    struct timespec nap = {0, 1000000};
+    int before = -1;
+
+    for (int i = 0; i < 10 && !asked[CR_JIT_AWAITED].count && before != waiting(missing) + waiting(asked); i++) {
+        before = waiting(missing) + waiting(asked);
+        pthread_mutex_unlock(&lock);
+        nanosleep(&nap, NULL);
+        pthread_mutex_lock(&lock);
+    }
+}
+
+/* How many of the missing are the caller's.  In the lock. */
+static int share(void)
+{
+    int n = waiting(missing);
+
+    if (n >= ENOUGH_FOR_TWO && !compiling && start_worker() && running > 1) {
+        pthread_cond_signal(&work);
+        n = (n + 1) / 2;
+    }
+    return n < MOST_IN_RUN ? n : MOST_IN_RUN;
+}
+
+/* In the lock, which is released meanwhile. */
+static void look_on_disk(void)
+{
+    cr_jit_kernel *k = dequeue(asked);
+
+    pthread_mutex_unlock(&lock);
+    bool found = find_on_disk(k);
+    if (found)
+        finish(&k, 1, CR_OK);
+    pthread_mutex_lock(&lock);
+    if (!found)
+        enqueue(missing, k);
+}
+
+static void compile_some(void)
+{
+    cr_jit_kernel *k[MOST_IN_RUN];
+    int n = share();
+
+    compiling++;
+    for (int i = 0; i < n; i++)
+        k[i] = dequeue(missing);
+    pthread_mutex_unlock(&lock);
+    compile_run(k, n);
+    pthread_mutex_lock(&lock);
+    compiling--;
+}
+
+static void *worker(void *unused)
+{
+    bool tidy = true;
+
+    (void)unused;
+    pthread_mutex_lock(&lock);
+    for (;;) {
+        while (!waiting(asked) && !waiting(missing))
+            pthread_cond_wait(&work, &lock);
+        while (waiting(asked))
+            look_on_disk();
+        if (!waiting(missing))
+            continue;
+        await_burst();
+        if (waiting(asked) || !waiting(missing)) /* the other worker may have them */
+            continue;
+        compile_some();
+        if (tidy && !waiting(missing)) { /* once a worker, with nothing else to do */
+            tidy = false;
+            pthread_mutex_unlock(&lock);
+            cr_cache_tidy();
+            pthread_mutex_lock(&lock);
+        }
+    }
+    return NULL;
+}
+
+static int most_workers(void)
+{
+    long n = sysconf(_SC_NPROCESSORS_ONLN);
+
+    return n < 2 ? 1 : MOST_WORKERS;
+}
+
+/* One more, if there may be.  False when there is none at all.  In the lock.  Signals are for the
+ * program's own threads. */
 static bool start_worker(void)
 {
     pthread_attr_t how;
     pthread_t thread;
     sigset_t all, before;
 
-    if (running)
+    if (running >= most_workers())
         return true;
     sigfillset(&all);
     pthread_attr_init(&how);
     pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    running = !pthread_create(&thread, &how, worker, NULL);
+    running += !pthread_create(&thread, &how, worker, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     pthread_attr_destroy(&how);
-    return running;
-}
-
-static void enqueue(cr_jit_kernel *k)
-{
-    k->next = NULL;
-    *last = k;
-    last = &k->next;
+    return running > 0;
 }
 
 /* --- fork --- */
 
-static void before_fork(void) { pthread_mutex_lock(&lock); }
-static void after_fork_in_parent(void) { pthread_mutex_unlock(&lock); }
+static void before_fork(void)
+{
+    pthread_mutex_lock(&lock);
+    cr_compiler_before_fork();
+}
+
+static void after_fork_in_parent(void)
+{
+    cr_compiler_after_fork_in_parent();
+    pthread_mutex_unlock(&lock);
+}
 
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
     pthread_cond_init(&work, NULL);
     pthread_cond_init(&done, NULL);
-    running = false;
-    if (current)
-        enqueue(current);
-    current = NULL;
+    cr_compiler_after_fork_in_child();
+    running = compiling = 0;
+    memset(asked, 0, sizeof asked);
+    memset(missing, 0, sizeof missing);
+    for (cr_jit_kernel *k = newest; k; k = k->older)
+        if (atomic_load(&k->state) == CR_JIT_WAITING)
+            enqueue(asked, k);
 }
 
 /* --- requests --- */
 
-static cr_jit_kernel *kernel_new(const char *source, const char *symbol)
+static void kernel_drop(cr_jit_kernel *k)
+{
+    if (!k)
+        return;
+    cr_free(k->body);
+    cr_free(k->symbol);
+    cr_free(k);
+}
+
+static cr_jit_kernel *kernel_new(const cr_unit *u, const char *symbol, const char *key)
 {
     cr_jit_kernel *k = cr_alloc_zero(sizeof *k);
 
     if (!k)
         return NULL;
-    k->source = cr_strdup(source);
+    k->unit = *u;
+    k->unit.body = (cr_text){0};
+    k->body = cr_strdup(cr_text_str(&u->body));
     k->symbol = cr_strdup(symbol);
-    if (k->source && k->symbol)
+    k->asked = now();
+    memcpy(k->key, key, sizeof k->key);
+    if (k->body && k->symbol)
         return k;
-    cr_free(k->source);
-    cr_free(k->symbol);
-    cr_free(k);
+    kernel_drop(k);
     return NULL;
 }
 
-static cr_jit_kernel *new_of_unit(const cr_unit *u, const char *symbol)
-{
-    cr_text source = {0};
-    cr_jit_kernel *k = NULL;
-
-    cr_jit_source(&source, u);
-    if (!cr_text_status(&source))
-        k = kernel_new(cr_text_str(&source), symbol);
-    cr_text_drop(&source);
-    return k;
-}
-
 /* In the lock. */
-static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symbol,
-                         const uint64_t hash[2])
+static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symbol, cr_jit_urgency urgency,
+                         const char *key)
 {
-    cr_jit_kernel *k = cr_map_get(&known, (const char *)hash, 16);
+    cr_jit_kernel *k = cr_map_get(&known, key, CR_CACHE_KEY);
 
     counts.requested++;
     if (k) {
@@ -385,33 +577,33 @@ static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symb
         *out = k;
         return CR_OK;
     }
-    k = new_of_unit(u, symbol);
-    if (!k)
+    k = kernel_new(u, symbol, key);
+    if (!k || cr_map_set(&known, key, CR_CACHE_KEY, k)) {
+        kernel_drop(k);
         return CR_MEMORY;
-    k->hash[0] = hash[0];
-    k->hash[1] = hash[1];
-    k->asked = now();
-    CR_TRY(cr_map_set(&known, (const char *)hash, 16, k));
-    *out = k;
-    enqueue(k);
-    if (start_worker()) {
-        pthread_cond_signal(&work);
-        return CR_OK;
     }
-    cr_log_line("jit", 1, "no thread to compile in");
+    k->urgency = urgency;
+    k->older = newest;
+    newest = *out = k;
+    counts.waiting++;
+    enqueue(asked, k);
+    if (running || start_worker())
+        pthread_cond_signal(&work);
+    else
+        cr_log_line("jit", 1, "no thread to compile in");
     return CR_OK;
 }
 
-cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol)
+cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol, cr_jit_urgency urgency)
 {
-    uint64_t hash[2];
+    char key[CR_CACHE_KEY + 1];
     cr_status st;
 
-    hash_kernel(hash, u);
+    set_key(key, cr_text_str(&u->body));
     pthread_mutex_lock(&lock);
     if (!prepared)
         prepared = !pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
-    st = request(out, u, symbol, hash);
+    st = request(out, u, symbol, urgency, key);
     pthread_mutex_unlock(&lock);
     return st;
 }
@@ -431,7 +623,7 @@ cr_jit_state cr_jit_state_of(const cr_jit_kernel *k)
     return (cr_jit_state)atomic_load(&((cr_jit_kernel *)k)->state);
 }
 
-cr_jit_state cr_jit_wait(cr_jit_kernel *k, double seconds)
+static struct timespec time_in(double seconds)
 {
     struct timespec until;
 
@@ -442,14 +634,45 @@ cr_jit_state cr_jit_wait(cr_jit_kernel *k, double seconds)
         until.tv_nsec -= 1000000000;
         until.tv_sec++;
     }
-    pthread_mutex_lock(&lock);
-    if (atomic_load(&k->state) == CR_JIT_WAITING && start_worker())
+    return until;
+}
+
+/* A forked child has no worker until somebody waits.  In the lock. */
+static void wake(void)
+{
+    if (running || start_worker())
         pthread_cond_signal(&work);
+}
+
+cr_jit_state cr_jit_wait(cr_jit_kernel *k, double seconds)
+{
+    struct timespec until = time_in(seconds);
+
+    pthread_mutex_lock(&lock);
+    if (atomic_load(&k->state) == CR_JIT_WAITING) {
+        hurry(k);
+        wake();
+    }
     while (atomic_load(&k->state) == CR_JIT_WAITING &&
            pthread_cond_timedwait(&done, &lock, &until) != ETIMEDOUT) {
     }
     pthread_mutex_unlock(&lock);
     return cr_jit_state_of(k);
+}
+
+int64_t cr_jit_wait_all(double seconds)
+{
+    struct timespec until = time_in(seconds);
+    int64_t left;
+
+    pthread_mutex_lock(&lock);
+    if (counts.waiting)
+        wake();
+    while (counts.waiting && pthread_cond_timedwait(&done, &lock, &until) != ETIMEDOUT) {
+    }
+    left = counts.waiting;
+    pthread_mutex_unlock(&lock);
+    return left;
 }
 
 double cr_jit_seconds(const cr_jit_kernel *k) { return k->seconds; }

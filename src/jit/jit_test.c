@@ -1,10 +1,14 @@
 /* Run-time compilation: its failures, its caches, several processes, forks. */
 #include "base/test.h"
+#include "jit/cache.h"
 #include "jit/compiler.h"
 #include "jit/fused.h"
 #include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -26,6 +30,7 @@ static void fresh_cache(void)
     snprintf(cache, sizeof cache, "/tmp/cr_jit_test.%ld.%d/deep/er", (long)getpid(), turn++);
     setenv("CR_CACHE", cache, 1);
     unsetenv("CR_CC");
+    unsetenv("TMPDIR");
 }
 
 static void remove_cache(void)
@@ -93,9 +98,49 @@ TEST(a_kernel_is_compiled_loaded_and_right)
     NEAR(run_once(f, CR_TIER_NATIVE, 2), 7, 0);
     CHECK(!cr_jit_from_disk(cr_fused_kernel(f)));
     EQ(files_ending(".so"), 1);
-    EQ(files_ending(".c"), 1);
-    EQ(all_files(), 2);
+    EQ(all_files(), 1);
     cr_fused_drop(f);
+    remove_cache();
+}
+
+enum { MANY = 9 };
+
+/* Asks for programs with factors from `first` on, and waits for all. */
+static void ask_many(cr_fused *f[MANY], int first)
+{
+    for (int i = 0; i < MANY; i++)
+        f[i] = ask(first + i);
+    for (int i = 0; i < MANY; i++)
+        EQ(cr_jit_wait(cr_fused_kernel(f[i]), 60), CR_JIT_READY);
+}
+
+static void many_are_right(cr_fused *f[MANY], int first)
+{
+    for (int i = 0; i < MANY; i++) {
+        NEAR(run_once(f[i], CR_TIER_NATIVE, 2), 2 * (first + i) + 1, 0);
+        cr_fused_drop(f[i]);
+    }
+}
+
+TEST(what_waits_together_is_compiled_together_and_found_apart)
+{
+    cr_fused *f[MANY];
+    pid_t child;
+    int status = -1;
+
+    fresh_cache();
+    ask_many(f, 600);
+    many_are_right(f, 600);
+    EQ(files_ending(".so"), MANY);
+    EQ(all_files(), MANY);
+    child = fork();
+    if (!child) {
+        cr_fused *one = ask(600 + MANY - 1);
+        cr_jit_wait(cr_fused_kernel(one), 60);
+        _exit(run_once(one, CR_TIER_NATIVE, 1) != 600 + MANY);
+    }
+    waitpid(child, &status, 0);
+    EQ(status, 0);
     remove_cache();
 }
 
@@ -170,24 +215,48 @@ TEST(several_processes_compile_one_kernel_at_once)
         waitpid(child[i], &status, 0);
         EQ(status, 0);
     }
-    EQ(all_files(), 2);
+    EQ(all_files(), 1);
     remove_cache();
 }
 
-TEST(a_torn_file_on_disk_is_only_a_miss)
+static void spoil(const char *how)
 {
-    char name[512], command[768];
+    char command[1024];
 
+    snprintf(command, sizeof command, "cd %s && for f in *.so; do %s; done", cache, how);
+    EQ(system(command), 0);
+}
+
+TEST(a_spoilt_file_on_disk_is_only_a_miss)
+{
+    static const char *const ways[] = {
+        "echo torn > $f",
+        ": > $f",
+        "truncate -s $(($(stat -c %s $f) / 2)) $f",
+        "truncate -s -1 $f",
+        "printf x | dd of=$f bs=1 seek=5000 conv=notrunc status=none",
+        "rm $f && mkdir $f && touch $f/x && rm -r $f",
+    };
+
+    for (int i = 0; i < (int)CR_LEN(ways); i++) {
+        fresh_cache();
+        EQ(child_asks(1700 + i), 0);
+        spoil(ways[i]);
+        EQ(child_asks(1700 + i), 0);
+        EQ(child_asks(1700 + i), 1);
+        remove_cache();
+    }
+}
+
+TEST(another_kernels_file_is_only_a_miss)
+{
     fresh_cache();
-    EQ(child_asks(17), 0);
-    snprintf(command, sizeof command, "for f in %s/*.so; do echo torn > $f; done", cache);
-    EQ(system(command), 0);
-    EQ(child_asks(17), 0);
-    EQ(child_asks(17), 1);
-    snprintf(command, sizeof command, "for f in %s/*.c; do echo other > $f; done", cache);
-    EQ(system(command), 0);
-    EQ(child_asks(17), 0);
-    snprintf(name, sizeof name, "%s", cache);
+    EQ(child_asks(1801), 0);
+    spoil("mv $f ../first");
+    EQ(child_asks(1802), 0);
+    spoil("cp ../first $f");
+    EQ(child_asks(1802), 0);
+    EQ(child_asks(1802), 1);
     remove_cache();
 }
 
@@ -204,11 +273,19 @@ static void fails_softly(int factor)
     remove_cache();
 }
 
+/* The compiler that is there, by its path: scripts of tests start it. */
+static const char *real_compiler(void)
+{
+    unsetenv("CR_CC");
+    return cr_compiler_path();
+}
+
 static void write_script(char *path, size_t room, const char *text)
 {
+    static int turn; /* a compiler is known by its path */
     FILE *f;
 
-    snprintf(path, room, "/tmp/cr_jit_test.%ld.cc", (long)getpid());
+    snprintf(path, room, "/tmp/cr_jit_test.%ld.cc%d", (long)getpid(), turn++);
     f = fopen(path, "w");
     CHECK(f != NULL);
     fputs(text, f);
@@ -245,31 +322,344 @@ TEST(a_compiler_that_writes_nonsense_is_no_error)
     fails_softly(29);
 }
 
+TEST(a_compiler_that_cannot_take_several_at_once_gets_one_at_a_time)
+{
+    char path[128], text[512];
+    cr_fused *f[MANY];
+
+    fresh_cache();
+    snprintf(text, sizeof text, "#!/bin/sh\nfor f; do case $f in *.c) n=$(grep -c '^#undef CK_ISA' $f);; esac; done\n"
+                                "[ $n = 1 ] || { echo 'error: too many' >&2; exit 1; }\nexec %s \"$@\"\n",
+             real_compiler());
+    write_script(path, sizeof path, text);
+    setenv("CR_CC", path, 1);
+    ask_many(f, 700);
+    many_are_right(f, 700);
+    remove_cache();
+}
+
+TEST(a_compiler_that_does_not_know_how_to_move_does_without)
+{
+    char path[128], text[512];
+    cr_fused *f;
+
+    fresh_cache();
+    snprintf(text, sizeof text, "#!/bin/sh\ncase \"$*\" in *-mmove-max*) echo \"error: unknown '-mmove-max'\" >&2; exit 1;;\n"
+                                "esac\nexec %s \"$@\"\n", real_compiler());
+    write_script(path, sizeof path, text);
+    setenv("CR_CC", path, 1);
+    f = ask(37);
+    EQ(cr_jit_wait(cr_fused_kernel(f), 60), CR_JIT_READY);
+    NEAR(run_once(f, CR_TIER_NATIVE, 2), 75, 0);
+    cr_fused_drop(f);
+    remove_cache();
+}
+
+/* A compiler that sleeps, in a way that tells it from those of other test runs: writes its script, and
+ * the word that its processes' command lines have. */
+static void write_sleeper(char word[32], char *path, size_t room)
+{
+    static int turn;
+    char text[128];
+
+    snprintf(word, 32, "%d000.%ld", ++turn, (long)getpid());
+    snprintf(text, sizeof text, "#!/bin/sh\nsleep %s &\nwait\n", word);
+    write_script(path, room, text);
+}
+
+/* Processes whose command line has the word. */
+static int processes_with(const char *word)
+{
+    char command[256], text[32] = "";
+    FILE *f;
+
+    /* the search's own shells have it in brackets: [w]ord is no match for itself */
+    snprintf(command, sizeof command, "grep -alz '[%c]%s' /proc/[0-9]*/cmdline 2>/dev/null | wc -l", *word, word + 1);
+    f = popen(command, "r");
+    CHECK(f && fgets(text, sizeof text, f));
+    pclose(f);
+    return atoi(text);
+}
+
+static int work_folders(const char *in)
+{
+    DIR *d = opendir(in);
+    struct dirent *e;
+    int n = 0;
+
+    while (d && (e = readdir(d)))
+        n += !strncmp(e->d_name, "cresset-work-", 13);
+    if (d)
+        closedir(d);
+    return n;
+}
+
+static void nap(void)
+{
+    nanosleep(&(struct timespec){0, 20000000}, NULL);
+}
+
+/* False when no process has the word for ten seconds. */
+static bool comes_up(const char *word)
+{
+    int tries = 0;
+
+    while (!processes_with(word) && tries++ < 300)
+        nap();
+    return tries < 300;
+}
+
+static bool goes_away(const char *word)
+{
+    int tries = 0;
+
+    while (processes_with(word) && tries++ < 300)
+        nap();
+    return tries < 300;
+}
+
 TEST(a_compiler_that_hangs_is_ended_with_its_children)
 {
-    char path[128], source[256], object[256];
+    char path[128], word[32];
+    cr_text folder = {0};
     struct timespec a, b;
 
     fresh_cache();
-    write_script(path, sizeof path, "#!/bin/sh\nsleep 1000 &\nwait\n");
+    write_sleeper(word, path, sizeof path);
     setenv("CR_CC", path, 1);
-    snprintf(source, sizeof source, "/tmp/cr_jit_test.%ld.x.c", (long)getpid());
-    snprintf(object, sizeof object, "/tmp/cr_jit_test.%ld.x.so", (long)getpid());
+    OK(cr_cache_work(&folder, 1));
     clock_gettime(CLOCK_MONOTONIC, &a);
-    FAILS(CR_RUNTIME, cr_compiler_run(source, object, 0.2));
+    FAILS(CR_RUNTIME, cr_compiler_run(folder.at, "x.c", "x.so", 0.2));
     clock_gettime(CLOCK_MONOTONIC, &b);
     CHECK(b.tv_sec - a.tv_sec < 20);
     CHECK(strstr(cr_error_message(), "took longer") != NULL);
+    EQ(processes_with(word), 0);
+    /* It is not tried again. */
+    FAILS(CR_RUNTIME, cr_compiler_run(folder.at, "x.c", "x.so", 0.2));
+    CHECK(strstr(cr_error_message(), "too long before") != NULL);
+    cr_cache_work_end(folder.at);
+    EQ(work_folders(cache), 0);
+    cr_text_drop(&folder);
     remove_cache();
+}
+
+/* A child asks for a kernel and ends, as `how` says, while its compiler hangs. */
+static void ends_while_compiling(const char *how)
+{
+    char path[128], temporary[160], word[32];
+    int tries = 0, status = -1;
+
+    fresh_cache();
+    write_sleeper(word, path, sizeof path);
+    setenv("CR_CC", path, 1);
+    snprintf(temporary, sizeof temporary, "/tmp/cr_jit_test.%ld.tmp", (long)getpid());
+    mkdir(temporary, 0700);
+    setenv("TMPDIR", temporary, 1);
+    pid_t child = fork();
+    if (!child) {
+        ask(41);
+        if (!comes_up(word) || work_folders(temporary) != 1)
+            _exit(1);
+        if (!strcmp(how, "kill"))
+            kill(getpid(), SIGKILL);
+        if (!strcmp(how, "exit"))
+            exit(0);
+        execl("/bin/true", "true", (char *)NULL);
+        _exit(1);
+    }
+    waitpid(child, &status, 0);
+    CHECK(WIFSIGNALED(status) || WEXITSTATUS(status) == 0);
+    CHECK(goes_away(word));
+    while (work_folders(temporary) && tries++ < 300)
+        nap();
+    EQ(work_folders(temporary), 0);
+    unsetenv("TMPDIR");
+    remove_cache();
+}
+
+TEST(a_process_that_ends_takes_its_compiler_along)
+{
+    ends_while_compiling("kill");
+    ends_while_compiling("exit");
+    ends_while_compiling("exec");
+}
+
+TEST(a_child_forked_while_compiling_does_not_keep_the_compiler)
+{
+    char path[128], word[32];
+    int to[2];
+
+    fresh_cache();
+    EQ(pipe(to), 0);
+    write_sleeper(word, path, sizeof path);
+    setenv("CR_CC", path, 1);
+    pid_t child = fork();
+    if (!child) {
+        ask(43);
+        if (!comes_up(word))
+            _exit(1);
+        pid_t grandchild = fork();
+        if (!grandchild) {
+            char byte;
+            close(to[1]);
+            _exit(read(to[0], &byte, 1) != 0); /* stays while the test does */
+        }
+        kill(getpid(), SIGKILL);
+    }
+    waitpid(child, NULL, 0);
+    CHECK(goes_away(word));
+    close(to[0]);
+    close(to[1]);
+    remove_cache();
+}
+
+/* Kernels are compiled all the same, and not kept. */
+static void is_not_kept(int factor)
+{
+    cr_fused *f = ask(factor);
+
+    EQ(cr_jit_wait(cr_fused_kernel(f), 60), CR_JIT_READY);
+    NEAR(run_once(f, CR_TIER_NATIVE, 2), 2 * factor + 1, 0);
+    cr_fused_drop(f);
 }
 
 TEST(a_cache_that_cannot_be_written_is_no_error)
 {
+    char path[128];
+
     fresh_cache();
     setenv("CR_CACHE", "/proc/nowhere", 1);
-    cr_fused *f = ask(31);
+    is_not_kept(31);
+    fresh_cache();
+    snprintf(path, sizeof path, "/tmp/cr_jit_test.%ld.file", (long)getpid());
+    OK(cr_write_file(path, "x", 1));
+    strcat(path, "/cache");
+    setenv("CR_CACHE", path, 1);
+    is_not_kept(47);
+    remove_cache();
+}
 
+TEST(temporary_files_go_to_the_cache_where_they_have_no_place)
+{
+    fresh_cache();
+    setenv("TMPDIR", "/proc/nowhere", 1);
+    is_not_kept(53); /* kept, in fact */
+    EQ(files_ending(".so"), 1);
+    EQ(work_folders(cache), 0);
+    setenv("CR_CACHE", "/proc/nowhere", 1);
+    cr_fused *f = ask(59);
     EQ(cr_jit_wait(cr_fused_kernel(f), 60), CR_JIT_FAILED);
-    NEAR(run_once(f, CR_TIER_BEST, 2), 63, 0);
+    NEAR(run_once(f, CR_TIER_BEST, 2), 119, 0);
     cr_fused_drop(f);
+    unsetenv("TMPDIR");
+    remove_cache();
+}
+
+TEST(files_that_cannot_be_written_whole_are_no_error)
+{
+    int status = -1;
+
+    fresh_cache();
+    pid_t child = fork();
+    if (!child) {
+        signal(SIGXFSZ, SIG_IGN);
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){2000, 2000});
+        cr_fused *f = ask(61);
+        bool failed = cr_jit_wait(cr_fused_kernel(f), 60) == CR_JIT_FAILED;
+        _exit(!failed || run_once(f, CR_TIER_BEST, 2) != 123.0f || all_files() > 0);
+    }
+    waitpid(child, &status, 0);
+    EQ(status, 0);
+    remove_cache();
+}
+
+/* --- tidying --- */
+
+static void put_file(const char *name, size_t bytes, int age)
+{
+    char path[512];
+    char *zeros = calloc(1, bytes + 1);
+    struct timespec when[2] = {{time(NULL) - age, 0}, {time(NULL) - age, 0}};
+
+    snprintf(path, sizeof path, "%s/%s", cache, name);
+    OK(cr_write_file(path, zeros, bytes));
+    EQ(utimensat(AT_FDCWD, path, when, 0), 0);
+    free(zeros);
+}
+
+static bool is_there(const char *name)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/%s", cache, name);
+    return !access(path, F_OK);
+}
+
+TEST(the_longest_unused_kernels_make_room)
+{
+    static const char *const name[] = {
+        "00000000000000000000000000000000.so", "00000000000000000000000000000001.so",
+        "00000000000000000000000000000002.so", "00000000000000000000000000000003.so"};
+    char command[512];
+
+    fresh_cache();
+    setenv("CR_CACHE_LIMIT", "1", 1);
+    snprintf(command, sizeof command, "mkdir -p %s", cache);
+    EQ(system(command), 0);
+    put_file(name[0], 300000, 50);
+    put_file(name[1], 400000, 70);
+    put_file(name[2], 400000, 90);
+    put_file("notes.txt", 2000000, 99);
+    snprintf(command, sizeof command, "cd %s && ln %s %s", cache, name[2], name[3]);
+    EQ(system(command), 0);
+    cr_cache_tidy();
+    CHECK(is_there(name[0]) && is_there(name[1]));
+    CHECK(!is_there(name[2]) && !is_there(name[3]));
+    CHECK(is_there("notes.txt"));
+    cr_cache_tidy(); /* within the limit */
+    CHECK(is_there(name[1]));
+    unsetenv("CR_CACHE_LIMIT");
+    remove_cache();
+}
+
+TEST(what_ended_processes_left_is_removed_in_time)
+{
+    cr_text old = {0}, fresh = {0};
+    struct timespec when[2] = {{time(NULL) - 5000, 0}, {time(NULL) - 5000, 0}};
+
+    fresh_cache();
+    OK(cr_cache_work(&old, 1));
+    OK(cr_cache_work(&fresh, 1));
+    put_file("new.1.0", 10, 5000);
+    put_file("new.1.1", 10, 5);
+    EQ(utimensat(AT_FDCWD, old.at, when, 0), 0);
+    cr_cache_tidy();
+    CHECK(access(old.at, F_OK) != 0);
+    CHECK(access(fresh.at, F_OK) == 0);
+    CHECK(!is_there("new.1.0") && is_there("new.1.1"));
+    cr_cache_work_end(fresh.at);
+    cr_text_drop(&old);
+    cr_text_drop(&fresh);
+    remove_cache();
+}
+
+TEST(no_memory_is_an_error_of_the_request_or_none)
+{
+    fresh_cache();
+    for (int n = 1; n < 400; n += n < 40 ? 1 : 13) {
+        cr_fused *f = NULL;
+        int factor = 2000 + n;
+        cr_fail_alloc_after((uint64_t)n);
+        cr_status st = cr_fused_new(&f, scaled, &factor);
+        if (!st)
+            cr_jit_wait(cr_fused_kernel(f), 60);
+        cr_fail_alloc_after(0);
+        CHECK(st == CR_OK || st == CR_MEMORY);
+        if (!st)
+            NEAR(run_once(f, CR_TIER_BEST, 2), 2 * factor + 1, 0);
+        cr_fused_drop(f);
+    }
+    EQ(work_folders(cache), 0);
+    EQ(all_files(), files_ending(".so"));
+    remove_cache();
 }

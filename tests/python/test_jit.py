@@ -1,0 +1,207 @@
+"""Native code of compiled functions: wherever it comes from or fails to, the results are eager's."""
+import os
+import signal
+import stat
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+# One function of several kernels; prints what the compiler of kernels did and whether the results are eager's.
+PROGRAM = """
+import sys
+import cresset as torch
+import cresset.nn.functional as F
+
+def f(x, y, s):
+    a = F.gelu(x * 1.5 + y).sum(-1, keepdim=True)
+    b = ((x - y).tanh() * a).softmax(-1)
+    return (b * s + x).sigmoid() @ y.t().exp()
+
+torch.manual_seed(0)
+x, y = torch.randn(40, 30), torch.randn(40, 30)
+g = torch.compile(f)
+same = all(torch.equal(g(x, y, 0.5), f(x, y, 0.5)) for _ in range(3))
+{middle}
+torch._C._jit_wait(60.0)
+same = same and all(torch.equal(g(x, y, 0.5), f(x, y, 0.5)) for _ in range(3))
+c = torch._C._jit_counts()
+print(same, c["compiled"], c["from_disk"], c["failed"], c["waiting"])
+"""
+
+
+def start(cache, middle="", before="", **more):
+    program = before + PROGRAM.replace("{middle}", textwrap.dedent(middle))
+    env = {**os.environ, "CR_CACHE": str(cache), "OMP_NUM_THREADS": "1", **more}
+    return subprocess.Popen([sys.executable, "-c", program], env=env, text=True, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE)
+
+
+def outcome(process):
+    """(same, compiled, from_disk, failed, waiting), log lines."""
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    same, *counts = out.split()
+    assert same == "True", err
+    return [int(c) for c in counts], err.splitlines()
+
+
+def run(cache, middle="", before="", **more):
+    return outcome(start(cache, middle, before, **more))
+
+
+def script(path, text):
+    path.write_text("#!/bin/sh\n" + text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def left(folder):
+    return [f.name for f in folder.iterdir() if f.name.startswith(("cresset-work-", "new."))] if folder.exists() else []
+
+
+def test_compiled_once_found_by_the_next_process(tmp_path):
+    (compiled, found, failed, waiting), _ = run(tmp_path)
+    assert compiled >= 2 and (found, failed, waiting) == (0, 0, 0)
+    assert len(list(tmp_path.iterdir())) == compiled
+    assert run(tmp_path)[0] == [0, compiled, 0, 0]
+
+
+@pytest.mark.parametrize("text, why", [
+    (None, "no C compiler was found"),
+    ("echo 'x.c:1: error: out of order' >&2; exit 1\n", "out of order"),
+    ("echo garbage; exit 1\n", "garbage"),
+    ("exit 1\n", "the compiler failed"),
+    ("kill -9 $$\n", "the compiler failed"),
+    ("while [ \"$1\" != -o ]; do shift; done; echo nonsense > \"$2\"\n", "cannot load"),
+    ("exit 0\n", "cannot load"),
+])
+def test_a_compiler_that_is_missing_or_broken_is_one_line(tmp_path, text, why):
+    cc = script(tmp_path / "cc", text) if text else str(tmp_path / "cc")
+    (compiled, found, failed, waiting), log = run(tmp_path / "cache", CR_CC=cc, CR_LOG="jit", TMPDIR=str(tmp_path))
+    assert (compiled, found, waiting) == (0, 0, 0) and failed >= 2
+    lines = [line for line in log if "tiles" in line]
+    assert len(lines) == 1 and why in lines[0]
+    assert not left(tmp_path) and not left(tmp_path / "cache")
+
+
+def test_without_a_compiler_on_the_path(tmp_path):
+    counts, log = run(tmp_path, PATH=str(tmp_path), CR_LOG="jit")
+    assert counts[:2] == [0, 0] and counts[2] >= 2
+    assert sum("no C compiler was found" in line for line in log) == 1
+
+
+def test_a_compiler_that_hangs_goes_with_the_process(tmp_path):
+    note = tmp_path / "pid"
+    cc = script(tmp_path / "cc", f"sleep 600 & echo $! > {note}.new; mv {note}.new {note}; wait\n")
+    process = start(tmp_path / "cache", CR_CC=cc, TMPDIR=str(tmp_path))
+    end = time.monotonic() + 30
+    while not note.exists() and time.monotonic() < end:
+        time.sleep(0.01)
+    pid = int(note.read_text())
+    assert left(tmp_path)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+    def runs():
+        try:
+            return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z"
+        except OSError:
+            return False
+    while (runs() or left(tmp_path)) and time.monotonic() < end:
+        time.sleep(0.01)
+    assert not runs() and not left(tmp_path)
+
+
+def test_calls_do_not_wait_for_a_compiler_that_hangs(tmp_path):
+    cc = script(tmp_path / "cc", "exec sleep 600\n")
+    out, err = start(tmp_path / "cache", "print(same); raise SystemExit", CR_CC=cc, TMPDIR=str(tmp_path)).communicate(timeout=60)
+    assert out == "True\n", err
+
+
+def test_a_cache_that_cannot_be_written(tmp_path):
+    (compiled, _, failed, _), log = run("/proc/nowhere", CR_LOG="jit,cache")
+    assert compiled >= 2 and not failed
+    assert any("not kept: cannot create /proc/nowhere" in line for line in log)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only for root")
+def test_a_read_only_cache_is_read(tmp_path):
+    (compiled, *_), _ = run(tmp_path)
+    tmp_path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    try:
+        assert run(tmp_path)[0] == [0, compiled, 0, 0]
+        assert run(tmp_path, "g(x[:3], y[:3], 0.5)")[0][2] == 0
+    finally:
+        tmp_path.chmod(stat.S_IRWXU)
+
+
+@pytest.mark.parametrize("spoil", [lambda b: b[:len(b) // 2], lambda b: b"", lambda b: b[:-1], lambda b: b"x" * len(b),
+                                   lambda b: b[:4096] + bytes([b[4096] ^ 1]) + b[4097:]])
+def test_a_spoilt_cache_is_made_anew(tmp_path, spoil):
+    (compiled, *_), _ = run(tmp_path)
+    for f in tmp_path.iterdir():
+        bytes_ = spoil(f.read_bytes())
+        f.unlink()
+        f.write_bytes(bytes_)
+    counts, log = run(tmp_path, CR_LOG="cache")
+    assert counts == [compiled, 0, 0, 0]
+    assert any("is not used: it is torn" in line for line in log)
+    assert run(tmp_path)[0] == [0, compiled, 0, 0]
+
+
+def test_kernels_under_each_others_names_are_made_anew(tmp_path):
+    (compiled, *_), _ = run(tmp_path)
+    names = sorted(tmp_path.iterdir())
+    other = tmp_path.with_name("other")
+    run(other, "g(x.double(), y.double(), 0.5)")
+    last = max(other.iterdir(), key=lambda f: f.stat().st_mtime_ns).read_bytes()  # without those of float32
+    for f in names:
+        f.unlink()
+        f.write_bytes(last)
+    assert run(tmp_path)[0] == [compiled, 0, 0, 0]
+
+
+def test_processes_share_an_empty_cache(tmp_path):
+    processes = [start(tmp_path) for _ in range(4)]
+    totals = [outcome(p)[0] for p in processes]
+    assert len({compiled + found for compiled, found, *_ in totals}) == 1
+    assert all(failed == waiting == 0 for *_, failed, waiting in totals)
+    assert len(list(tmp_path.iterdir())) == sum(totals[0][:2])
+
+
+@pytest.mark.parametrize("wait", ["", "torch._C._jit_wait(60.0)"])
+def test_fork_while_compiling_and_after(tmp_path, wait):
+    counts, _ = run(tmp_path, f"""
+        import os
+        {wait}
+        pid = os.fork()
+        same = same and torch.equal(g(x, y, 0.5), f(x, y, 0.5))
+        if not pid:
+            torch._C._jit_wait(60.0)
+            same = same and torch.equal(g(x, y, 0.5), f(x, y, 0.5)) and torch._C._jit_counts()["waiting"] == 0
+            os._exit(0 if same else 1)
+        same = same and os.waitpid(pid, 0)[1] == 0
+        """)
+    assert counts[2:] == [0, 0]
+
+
+def test_files_of_limited_size(tmp_path):
+    limit = "import resource, signal\nsignal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" \
+            "resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))\n"
+    counts, log = run(tmp_path / "cache", before=limit, CR_LOG="jit,cache", TMPDIR=str(tmp_path))
+    assert counts[0] == counts[1] == counts[3] == 0 and counts[2] >= 2
+    assert sum("cannot write" in line for line in log) == 1
+    assert not left(tmp_path) and not left(tmp_path / "cache")
+
+
+def test_the_cache_is_bounded(tmp_path):
+    old = tmp_path / ("0" * 32 + ".so")
+    old.write_bytes(bytes(3_000_000))
+    os.utime(old, (1, 1))
+    (compiled, *_), log = run(tmp_path, "import time; torch._C._jit_wait(60.0); time.sleep(0.5)", CR_CACHE_LIMIT="2",
+                              CR_LOG="cache")
+    assert not old.exists() and len(list(tmp_path.iterdir())) == compiled
+    assert any("longest unused" in line for line in log)
