@@ -1,356 +1,561 @@
 /* Groups as fused programs.
  *
- * A group whose operands are all over the whole space is a program of one axis and may be cut
- * anywhere for the threads; otherwise it has rows and columns, and what is one for all is one
- * for every row.  Numbers are
- * parameters, so that groups that differ in numbers only are one kernel, and buffers are called
- * by their place, so that equal groups are. */
-#include "compile/compile.h"
+ * A plan says where every operand lies in the space of rows and columns, what each node reads,
+ * and which numbers are parameters.  What is left when sizes, strides and numbers are taken
+ * away is the structure: groups of equal structure share one program, which is looked for
+ * before it is built, so that twelve equal layers are built, printed and compiled once. */
+#include "compile/code.h"
 #include "base/log.h"
+#include "base/map.h"
+#include <pthread.h>
 #include <string.h>
 
-enum { MOST_OPERANDS = 32, MOST_PARAMS = 64 };
-
-typedef struct {
-    cr_gcode code;
-    cr_fused *fused;
-    int outputs;
-    const cr_gtype *type[MOST_OPERANDS];     /* of results, then of what is read */
-    int64_t stride[2 * MOST_OPERANDS];       /* bytes */
-    int64_t rows, columns;
-    _Alignas(16) char param[MOST_PARAMS * CR_PARAM_BYTES];
-} group_code;
-
 struct cr_compiled {
-    CR_VEC(group_code *) groups;
+    CR_VEC(cr_group_code *) groups;
+    int built;
 };
 
-/* --- running --- */
-
-static CR_NOINLINE cr_status refuse(const cr_gvalue *v, const cr_tensor *t)
-{
-    cr_text sizes = {0};
-
-    cr_print_sizes(&sizes, t->ndim, t->size);
-    cr_fail(CR_RUNTIME, "%%%s is not what its group was made for: a tensor of %s and dtype %s", v->name,
-            cr_text_str(&sizes), cr_dtype_name((cr_dtype)t->dtype));
-    cr_text_drop(&sizes);
-    return CR_RUNTIME;
-}
-
-static bool fits(const cr_tensor *t, const cr_gtype *type)
-{
-    return t && t->dtype == type->dtype && t->ndim == type->ndim && t->contiguous && t->device == type->device &&
-           !memcmp(t->size, type->size, type->ndim * sizeof *type->size);
-}
-
-static cr_status run_group(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output)
-{
-    const group_code *c = (const group_code *)code;
-    void *ptr[MOST_OPERANDS];
-    cr_status st = CR_OK;
-
-    for (int i = 0; i < code->read_count; i++) {
-        if (!fits(read[i], c->type[c->outputs + i])) {
-            st = refuse(code->read[i], read[i]);
-            goto done;
-        }
-        if (read[i]->requires_grad && !cr_thread.no_grad) {
-            st = cr_fail(CR_RUNTIME, "a compiled group records no gradient, and %%%s requires one",
-                         code->read[i]->name);
-            goto done;
-        }
-        ptr[c->outputs + i] = read[i]->data;
-    }
-    for (int k = 0; k < c->outputs; k++) {
-        const cr_gtype *t = c->type[k];
-        if (!output[k])
-            CR_GO(cr_tensor_new(&output[k], (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
-        ptr[k] = output[k]->data;
-    }
-    if (c->rows && c->columns)
-        st = cr_fused_run(c->fused, ptr, c->stride, c->rows, c->columns, c->param);
-done:
-    for (int k = 0; st && k < c->outputs; k++) {
-        cr_drop(output[k]);
-        output[k] = NULL;
-    }
-    return st;
-}
-
-/* --- building --- */
-
+/* One node of the group, views left out. */
 typedef struct {
     const cr_gnode *n;
-    group_code *c;
-    bool flat;
-    cr_over over[MOST_OPERANDS];
+    const cr_facts *facts;
+    int16_t ref[CR_MAX_ARGS]; /* of tensors: an operand, or -1 - the number of a value made inside */
+    int first;                /* number of its first result */
+} planned;
+
+typedef struct {
+    cr_session *s;
+    cr_facts_cache *facts;
+    int32_t *place; /* by value id: 1 + the number of a value made inside */
+    cr_group_code *c;
+    const cr_gnode *group;
+    planned *node;
+    int nodes, values, params, reads;
+    const cr_gvalue *read[CR_GROUP_OPERANDS];
+    int output[CR_GROUP_OPERANDS]; /* numbers of the values that leave */
+    cr_space space;
+    int64_t numel, columns;
+    int column_dims;
     /* the program at hand */
     cr_loop *l;
-    const cr_expr **expr; /* by value id */
-    unsigned values;
-    int params;
+    const cr_expr **expr; /* by number */
+    const planned *at;
+    int slot;
 } builder;
+
+static int64_t numel_of(const cr_gtype *t) { return cr_sizes_numel(t->ndim, t->size); }
+
+/* --- the space --- */
+
+static const cr_gtype *shape_of(const planned *p)
+{
+    return p->facts->kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n) : &p->n->result[0]->type;
+}
+
+static void gather_nodes(builder *b)
+{
+    const cr_gblock *block = b->group->block[0];
+
+    b->node = CR_NEW_N(b->s, planned, block->len);
+    for (size_t i = 0; i < block->len; i++) {
+        const cr_gnode *n = block->at[i];
+        const cr_facts *f = cr_facts_of(b->facts, n);
+        if (f->kind == CR_FACT_VIEW && b->place[n->arg[0].value->id]) {
+            b->place[n->result[0]->id] = b->place[n->arg[0].value->id];
+            continue;
+        }
+        if (f->kind == CR_FACT_CALL || f->kind == CR_FACT_VIEW)
+            cr_bail(b->s, CR_VALUE, "no loop for %%%s", n->result[0]->name);
+        b->node[b->nodes++] = (planned){.n = n, .facts = f, .first = b->values};
+        for (int k = 0; k < n->result_count; k++)
+            b->place[n->result[k]->id] = ++b->values;
+    }
+}
+
+static void find_space(builder *b)
+{
+    for (int i = 0; i < b->nodes; i++) {
+        int64_t n = numel_of(shape_of(&b->node[i]));
+        b->numel = n > b->numel ? n : b->numel;
+        if (b->node[i].facts->kind == CR_FACT_ROWS)
+            b->columns = cr_node_columns(b->node[i].n);
+    }
+    bool fine = !b->columns || cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
+    for (int i = 0; fine && i < b->nodes; i++) {
+        const cr_gtype *t = shape_of(&b->node[i]);
+        int64_t size[CR_MAX_DIMS];
+        bool row = numel_of(t) != b->numel;
+        memcpy(size, t->size, t->ndim * sizeof *size);
+        if (row)
+            size[t->ndim] = b->columns;
+        fine = cr_space_refine(&b->space, t->ndim + row, size);
+    }
+    if (!fine)
+        cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
+    b->column_dims = b->columns ? cr_space_columns(&b->space, b->columns) : 0;
+}
+
+/* --- operands --- */
+
+static bool same_operand(const cr_operand_plan *a, const cr_operand_plan *b)
+{
+    return a->read == b->read && a->lane == b->lane && !memcmp(a->step, b->step, sizeof a->step);
+}
+
+static int add_operand(builder *b, const cr_operand_plan *o)
+{
+    cr_group_code *c = b->c;
+
+    for (int k = c->outputs; k < c->operands && o->read >= 0; k++)
+        if (same_operand(&c->operand[k], o))
+            return k;
+    if (c->operands == CR_GROUP_OPERANDS)
+        cr_bail(b->s, CR_VALUE, "too many operands");
+    c->operand[c->operands] = *o;
+    return c->operands++;
+}
+
+static int read_number_of(builder *b, const cr_gvalue *v)
+{
+    for (int i = 0; i < b->reads; i++)
+        if (b->read[i] == v)
+            return i;
+    if (b->reads == CR_GROUP_OPERANDS)
+        cr_bail(b->s, CR_VALUE, "too many operands");
+    b->read[b->reads] = v;
+    return b->reads++;
+}
+
+static cr_operand_plan lie(builder *b, const cr_gtype *shape, const cr_gtype *type)
+{
+    cr_operand_plan o = {.type = type, .read = -1, .dtype = type->dtype, .lane = (uint8_t)cr_lane_type(type->dtype)};
+    bool row = numel_of(shape) != b->numel;
+
+    if (b->numel)
+        cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), shape->ndim, shape->size, type);
+    o.row = row;
+    return o;
+}
+
+static void add_outputs(builder *b)
+{
+    const cr_gblock *block = b->group->block[0];
+
+    b->c->outputs = block->output_count;
+    for (int k = 0; k < block->output_count; k++) {
+        cr_operand_plan o = lie(b, &b->group->result[k]->type, &b->group->result[k]->type);
+        b->output[k] = b->place[block->output[k].value->id] - 1;
+        if (b->c->operands == CR_GROUP_OPERANDS)
+            cr_bail(b->s, CR_VALUE, "too many operands");
+        b->c->operand[b->c->operands++] = o;
+    }
+}
+
+static void add_reads(builder *b, planned *p)
+{
+    for (int i = 0; i < p->n->arg_count; i++) {
+        if (p->n->arg[i].tag != CR_TENSOR)
+            continue;
+        const cr_gvalue *v = p->n->arg[i].value;
+        if (b->place[v->id]) {
+            p->ref[i] = (int16_t)-b->place[v->id];
+            continue;
+        }
+        cr_operand_plan o = lie(b, shape_of(p), &v->type);
+        o.read = (int16_t)read_number_of(b, v);
+        o.lane = (uint8_t)cr_node_wants(p->n, p->facts, i);
+        p->ref[i] = (int16_t)add_operand(b, &o);
+    }
+}
+
+/* --- dims --- */
+
+static bool merges(const cr_operand_plan *o, const int64_t *size, int d)
+{
+    return o->copied || o->step[d] == o->step[d + 1] * size[d + 1];
+}
+
+static void mark_copied(builder *b)
+{
+    cr_group_code *c = b->c;
+
+    for (int k = c->outputs; k < c->operands; k++)
+        for (int d = c->ndim - b->column_dims; d + 1 < c->ndim; d++)
+            c->operand[k].copied = c->operand[k].copied || !merges(&c->operand[k], c->size, d);
+}
+
+static void merge_dim(cr_group_code *c, int d)
+{
+    c->size[d] *= c->size[d + 1];
+    for (int i = d + 1; i + 1 < c->ndim; i++)
+        c->size[i] = c->size[i + 1];
+    for (int k = 0; k < c->operands; k++)
+        for (int i = d; i + 1 < c->ndim; i++)
+            c->operand[k].step[i] = c->operand[k].step[i + 1];
+    c->ndim--;
+}
+
+/* Neighbours become one dim where every operand has one step along both; rows and columns stay
+ * apart where they are told apart. */
+static void merge_dims(builder *b)
+{
+    cr_group_code *c = b->c;
+    int rows = c->ndim - b->column_dims;
+
+    for (int d = c->ndim - 2; d >= 0; d--) {
+        bool all = d + 1 != rows;
+        for (int k = 0; k < c->operands && all; k++)
+            all = merges(&c->operand[k], c->size, d);
+        if (all)
+            merge_dim(c, d);
+    }
+}
+
+static void set_ways(builder *b)
+{
+    cr_group_code *c = b->c;
+    int last = c->ndim - 1;
+
+    for (int k = 0; k < c->operands; k++) {
+        cr_operand_plan *o = &c->operand[k];
+        int64_t step = o->copied ? 1 : o->step[last];
+        o->row = o->row || (k >= c->outputs && !step && (b->columns || c->size[last] > 1));
+        o->staged = o->dtype != o->lane || (!o->row && step != 1 && c->size[last] > 1);
+        c->staged = c->staged || o->staged;
+    }
+}
+
+static void lay_out(builder *b)
+{
+    cr_group_code *c = b->c;
+
+    c->empty = !b->numel;
+    c->ndim = b->space.ndim;
+    memcpy(c->size, b->space.size, sizeof c->size);
+    mark_copied(b);
+    for (int k = 0; k < c->operands; k++)
+        if (c->operand[k].copied)
+            c->operand[k].spread = cr_session_copy(b->s, c->operand[k].step, sizeof c->operand[k].step);
+    c->space = b->space;
+    merge_dims(b);
+    if (!c->ndim)
+        c->size[c->ndim++] = 1;
+    c->rows = 1;
+    for (int d = 0; d + 1 < c->ndim; d++)
+        c->rows *= c->size[d];
+    c->columns = c->size[c->ndim - 1];
+    set_ways(b);
+}
+
+/* --- numbers --- */
+
+static void store_params(builder *b)
+{
+    cr_group_code *c = b->c;
+    int slot = 0;
+
+    for (int i = 0; i < b->nodes; i++)
+        for (int k = 0; k < b->node[i].n->arg_count; k++)
+            b->params += cr_node_reads_number(b->node[i].n, k);
+    if (b->params > CR_GROUP_PARAMS)
+        cr_bail(b->s, CR_VALUE, "too many numbers");
+    c->param = cr_session_get(b->s, (size_t)(b->params + 1) * CR_PARAM_BYTES);
+    for (int i = 0; i < b->nodes; i++)
+        for (int k = 0; k < b->node[i].n->arg_count; k++)
+            if (cr_node_reads_number(b->node[i].n, k))
+                cr_scalar_store(cr_node_number(b->node[i].n, k), cr_node_wants(b->node[i].n, b->node[i].facts, k),
+                                c->param + slot++ * CR_PARAM_BYTES);
+}
+
+/* --- the structure --- */
+
+static void put_byte(cr_text *t, int v) { cr_text_put_n(t, &(char){(char)v}, 1); }
+static void put_short(cr_text *t, int v)
+{
+    put_byte(t, v);
+    put_byte(t, v >> 8);
+}
+
+static void put_arg(cr_text *t, const planned *p, int i)
+{
+    const cr_garg *a = &p->n->arg[i];
+
+    put_byte(t, a->tag);
+    if (a->tag == CR_TENSOR)
+        put_short(t, p->ref[i]);
+    else if (cr_node_reads_number(p->n, i))
+        put_byte(t, 255);
+    else if (a->tag == CR_NUMBER)
+        cr_text_put_n(t, (const char *)&a->number, sizeof a->number);
+    else if (a->tag == CR_STRING)
+        cr_text_put_n(t, a->s, a->len);
+    else if (a->tag != CR_INTS)
+        cr_text_put_n(t, (const char *)&a->i, sizeof a->i);
+}
+
+/* All that the program depends on. */
+static void put_structure(cr_text *t, const builder *b)
+{
+    for (int k = 0; k < b->c->operands; k++) {
+        put_byte(t, b->c->operand[k].lane);
+        put_byte(t, b->c->operand[k].row);
+    }
+    for (int k = 0; k < b->c->outputs; k++)
+        put_short(t, b->output[k]);
+    for (int i = 0; i < b->nodes; i++) {
+        const planned *p = &b->node[i];
+        put_short(t, p->n->op->index);
+        for (int k = 0; k < p->n->result_count; k++)
+            put_byte(t, p->n->result[k]->type.dtype);
+        put_byte(t, p->facts->entry);
+        for (int k = 0; k < p->n->arg_count; k++)
+            put_arg(t, p, k);
+    }
+}
+
+/* --- the program --- */
 
 static cr_axis axis(cr_loop *l, const char *index, const char *extent)
 {
     return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH), cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH)};
 }
 
-/* An operand's buffer: over rows and columns, or over elements. */
-static cr_buffer *buffer(builder *b, cr_buffer_role role, const char *name, cr_dtype t, cr_over over,
-                         const cr_sym **index, int *n)
+static cr_buffer *buffer(builder *b, cr_buffer_role role, const char *name, const cr_operand_plan *o)
 {
-    cr_axis row = axis(b->l, "i", "R"), column = axis(b->l, "j", "C");
-    const cr_sym *size[2];
+    const cr_sym *size[2] = {axis(b->l, "i", "R").extent, axis(b->l, "j", "C").extent};
 
-    *n = 0;
-    if (!b->flat && over != CR_OVER_COLUMNS) {
-        size[*n] = row.extent;
-        index[(*n)++] = row.index;
-    }
-    if (b->flat || over == CR_OVER_ALL || over == CR_OVER_COLUMNS) {
-        size[*n] = column.extent;
-        index[(*n)++] = column.index;
-    }
-    return cr_loop_buffer(b->l, role, name, t, *n, size);
+    return cr_loop_buffer(b->l, role, name, (cr_dtype)o->lane, o->row ? 1 : 2, size);
 }
 
-static int place_of(const builder *b, const cr_gvalue *v)
-{
-    for (int i = 0; i < b->c->code.read_count; i++)
-        if (b->c->code.read[i] == v)
-            return i;
-    return -1;
-}
-
-static const cr_expr *read_value(void *context, cr_gvalue *v)
+static const cr_expr *read_value(void *context, int i)
 {
     builder *b = context;
-    const cr_sym *index[2];
-    int n, k = place_of(b, v);
+    cr_dtype want = cr_node_wants(b->at->n, b->at->facts, i);
+    int ref = b->at->ref[i];
 
-    if (b->expr[v->id])
-        return b->expr[v->id];
-    CR_ASSERT(k >= 0);
-    cr_buffer *made = buffer(b, CR_BUFFER_INPUT, cr_session_printf(b->l->session, "x%d", k), (cr_dtype)v->type.dtype,
-                             b->over[b->c->outputs + k], index, &n);
-    return b->expr[v->id] = cr_expr_load(b->l, made, index);
+    return cr_expr_cast(b->l, want, ref < 0 ? b->expr[-1 - ref] : b->expr[b->values + ref]);
 }
 
 static const cr_expr *read_number(void *context, cr_scalar number, cr_dtype t)
 {
     builder *b = context;
-    int slot = b->params++;
+    int slot = b->slot++;
 
-    if (slot == MOST_PARAMS)
-        cr_bail(b->l->session, CR_VALUE, "too many numbers");
-    cr_scalar_store(number, t, b->c->param + slot * CR_PARAM_BYTES);
+    (void)number;
     return cr_expr_param(b->l, cr_loop_param_new(b->l, cr_session_printf(b->l->session, "p%d", slot), t, slot));
 }
 
 /* "add_mul_exp": the first operators, for people who read the emitted code. */
-static const char *program_name(cr_session *s, const cr_gblock *b)
+static const char *program_name(cr_session *s, const builder *b)
 {
     cr_text t = {0};
     char *name;
 
     cr_text_put(&t, "group");
-    for (size_t i = 0; i < b->len && i < 4; i++)
-        cr_text_printf(&t, "_%s", b->at[i]->op->name);
+    for (int i = 0; i < b->nodes && i < 4; i++)
+        cr_text_printf(&t, "_%s", b->node[i].n->op->name);
     name = cr_session_text(s, cr_text_str(&t));
     cr_text_drop(&t);
     return name;
 }
 
+static void load_operands(builder *b)
+{
+    const cr_sym *index[2] = {axis(b->l, "i", "R").index, axis(b->l, "j", "C").index};
+
+    for (int k = b->c->outputs; k < b->c->operands; k++) {
+        const char *name = cr_session_printf(b->l->session, "x%d", k - b->c->outputs);
+        b->expr[b->values + k] =
+            cr_expr_load(b->l, buffer(b, CR_BUFFER_INPUT, name, &b->c->operand[k]), index);
+    }
+}
+
 static cr_loop *make_program(cr_session *s, void *context)
 {
     builder *b = context;
-    const cr_gblock *block = b->n->block[0];
     cr_node_reader reader = {read_value, read_number, b};
     cr_axis both[2];
-    int n;
 
     b->l = cr_loop_new(s);
-    b->expr = CR_NEW_N(s, const cr_expr *, b->values);
-    b->l->name = b->l->origin = program_name(s, block);
-    for (int k = 0; k < b->c->code.read_count; k++) /* operands in the order of the code's */
-        read_value(b, b->c->code.read[k]);
-    for (size_t i = 0; i < block->len; i++)
-        b->expr[block->at[i]->result[0]->id] = cr_compile_node(b->l, block->at[i], &reader);
+    b->slot = 0;
+    b->expr = CR_NEW_N(s, const cr_expr *, b->values + b->c->operands);
+    b->l->name = b->l->origin = program_name(s, b);
+    load_operands(b);
+    for (int i = 0; i < b->nodes; i++) {
+        b->at = &b->node[i];
+        cr_compile_node(b->l, b->at->n, b->at->facts, &reader, b->expr + b->at->first);
+    }
     both[0] = axis(b->l, "i", "R");
     both[1] = axis(b->l, "j", "C");
-    for (int k = 0; k < block->output_count; k++) {
-        const cr_expr *e = b->expr[block->output[k].value->id];
-        const cr_sym *index[2];
-        cr_buffer *out = buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), (cr_dtype)e->dtype, CR_OVER_ALL,
-                                index, &n);
-        cr_loop_define(b->l, out, n, both + (b->flat ? 1 : 0), e);
+    for (int k = 0; k < b->c->outputs; k++) {
+        const cr_operand_plan *o = &b->c->operand[k];
+        cr_loop_define(b->l, buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), o), o->row ? 1 : 2, both,
+                       b->expr[b->output[k]]);
     }
     return b->l;
 }
 
-/* --- operands --- */
+/* --- shared programs --- */
 
-typedef struct {
-    cr_session *s;
-    struct {
-        size_t len, cap;
-        cr_gvalue **at;
-    } reads;
-    const cr_gblock *block;
-} reads_of;
+static struct {
+    pthread_mutex_t lock;
+    cr_map by_structure;
+    bool prepared;
+} shared = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static bool made_inside(const cr_gblock *b, const cr_gvalue *v)
+static void before_fork(void) { pthread_mutex_lock(&shared.lock); }
+static void after_fork(void) { pthread_mutex_unlock(&shared.lock); }
+
+/* In the lock.  Entries stay, their code goes with its last user. */
+static cr_status take_program(cr_group_program **out, builder *b, const cr_text *key, int *built)
 {
-    for (size_t i = 0; i < b->len; i++)
-        if (b->at[i] == v->by)
-            return true;
-    return false;
-}
+    cr_group_program *p = cr_map_get(&shared.by_structure, key->at, key->len);
 
-static void add_read(void *context, cr_gvalue *v)
-{
-    reads_of *r = context;
-
-    for (size_t i = 0; i < r->reads.len; i++)
-        if (r->reads.at[i] == v)
-            return;
-    if (!made_inside(r->block, v))
-        CR_PUSH(r->s, &r->reads, v);
-}
-
-static void find_reads(cr_session *s, void *context)
-{
-    builder *b = context;
-    reads_of r = {.s = s, .block = b->n->block[0]};
-
-    for (size_t i = 0; i < r.block->len; i++)
-        for (int k = 0; k < r.block->at[i]->arg_count; k++)
-            cr_garg_each(&r.block->at[i]->arg[k], add_read, &r);
-    if (r.reads.len + (size_t)b->n->result_count > MOST_OPERANDS)
-        cr_bail(s, CR_VALUE, "too many operands");
-    b->c->code.read = r.reads.at;
-    b->c->code.read_count = (int)r.reads.len;
-}
-
-static void set_strides(group_code *c, int k, cr_over over, int64_t item)
-{
-    c->stride[2 * k] = over == CR_OVER_ALL ? c->columns * item : over == CR_OVER_ROWS ? item : 0;
-    c->stride[2 * k + 1] = over == CR_OVER_ALL || over == CR_OVER_COLUMNS ? item : 0;
-}
-
-/* Where no operand asks for rows, the last dimension is a row's; a long vector is cut in
- * halves, so that there is something to share out. */
-enum { LONG_ROW = 16384 };
-
-static void set_rows(group_code *c, const cr_gtype *space, int split)
-{
-    c->rows = c->columns = 1;
-    for (int d = 0; d < space->ndim; d++)
-        *(d < split ? &c->rows : &c->columns) *= space->size[d];
-}
-
-static void cut_rows(group_code *c, const cr_gtype *space)
-{
-    set_rows(c, space, space->ndim - 1);
-    while (c->columns > LONG_ROW && c->columns % 2 == 0) {
-        c->columns /= 2;
-        c->rows *= 2;
+    if (!p) {
+        p = cr_alloc_zero(sizeof *p);
+        if (!p)
+            return CR_MEMORY;
+        cr_status st = cr_map_set(&shared.by_structure, key->at, key->len, p);
+        if (st) {
+            cr_free(p);
+            return st;
+        }
     }
-}
-
-/* The space, and where every operand lies in it. */
-static void lay_out(builder *b)
-{
-    group_code *c = b->c;
-    const cr_gtype *space = &b->n->result[0]->type;
-    int split = -1, n = c->outputs + c->code.read_count;
-
-    b->flat = true;
-    for (int k = 0; k < n; k++) {
-        c->type[k] = k < c->outputs ? &b->n->result[k]->type : &c->code.read[k - c->outputs]->type;
-        if (!cr_operand_over(&b->over[k], &split, space->ndim, space->size, c->type[k]))
-            CR_ASSERT(!"an operand lies outside its group");
-        b->flat = b->flat && b->over[k] == CR_OVER_ALL;
+    if (!p->fused) {
+        CR_TRY(cr_fused_new(&p->fused, make_program, b));
+        ++*built;
     }
-    if (b->flat)
-        set_rows(c, space, 0);
-    else if (split < 0)
-        cut_rows(c, space);
-    else
-        set_rows(c, space, split);
-    for (int k = 0; k < n; k++)
-        set_strides(c, k, b->over[k], (int64_t)cr_dtype_size((cr_dtype)c->type[k]->dtype));
+    p->users++;
+    *out = p;
+    return CR_OK;
 }
 
-static void code_drop(group_code *c)
+static cr_status find_program(builder *b, int *built)
 {
-    if (c)
-        cr_fused_drop(c->fused);
-    cr_free(c);
+    cr_text key = {0};
+    cr_status st;
+
+    put_structure(&key, b);
+    st = cr_text_status(&key);
+    if (!st) {
+        pthread_mutex_lock(&shared.lock);
+        if (!shared.prepared)
+            shared.prepared = !pthread_atfork(before_fork, after_fork, after_fork);
+        st = take_program(&b->c->program, b, &key, built);
+        pthread_mutex_unlock(&shared.lock);
+    }
+    cr_text_drop(&key);
+    return st;
 }
+
+static void leave_program(cr_group_program *p)
+{
+    if (!p)
+        return;
+    pthread_mutex_lock(&shared.lock);
+    if (!--p->users) {
+        cr_fused_drop(p->fused);
+        p->fused = NULL;
+    }
+    pthread_mutex_unlock(&shared.lock);
+}
+
+/* --- all groups --- */
 
 /* Reads that the result may be written over: those of every element, where one pass computes one
  * value an element and its store comes last. */
-static uint32_t overwritten(const builder *b)
+static bool may_overwrite(const cr_group_code *c, int k)
 {
-    const cr_nest *n = cr_fused_nest(b->c->fused);
+    const cr_operand_plan *o = &c->operand[k], *y = &c->operand[0];
+
+    if (o->row || o->staged || o->copied || y->staged || memcmp(o->step, y->step, c->ndim * sizeof *o->step))
+        return false;
+    for (int q = c->outputs; q < c->operands; q++)
+        if (q != k && c->operand[q].read == o->read)
+            return false;
+    return true;
+}
+
+static uint32_t overwritten(const cr_group_code *c)
+{
+    const cr_nest *n = cr_fused_nest(c->program->fused);
     uint32_t reads = 0;
 
     if (n->kind != CR_NEST_ROWS || n->sweeps != 1 || n->sweep[0].stores != 1 || n->sweep[0].reduces.count ||
         n->row_stores)
         return 0;
-    for (int i = 0; i < b->c->code.read_count && i < 32; i++)
-        if (b->over[b->c->outputs + i] == CR_OVER_ALL)
-            reads |= 1u << i;
+    for (int k = c->outputs; k < c->operands; k++)
+        if (may_overwrite(c, k))
+            reads |= (uint32_t)1 << c->operand[k].read;
     return reads;
 }
 
-static cr_status make_code(group_code **out, const cr_graph *g, const cr_gnode *n)
+static void plan(cr_session *s, void *context)
 {
-    group_code *c = cr_alloc_zero(sizeof *c);
-    builder b = {.n = n, .c = c, .values = g->values};
-    cr_status st;
+    builder *b = context;
 
-    if (!c)
-        return CR_MEMORY;
-    c->outputs = n->result_count;
-    c->code.run = run_group;
-    CR_GO(cr_session_run(g->session, find_reads, &b));
-    lay_out(&b);
-    CR_GO(cr_fused_new(&c->fused, make_program, &b));
-    c->code.overwrites = overwritten(&b);
-    *out = c;
+    b->c = CR_NEW(s, cr_group_code);
+    b->c->operand = CR_NEW_N(s, cr_operand_plan, CR_GROUP_OPERANDS);
+    b->c->code.run = cr_group_run;
+    gather_nodes(b);
+    find_space(b);
+    add_outputs(b);
+    for (int i = 0; i < b->nodes; i++)
+        add_reads(b, &b->node[i]);
+    b->c->code.read = cr_session_copy(s, b->read, (size_t)b->reads * sizeof *b->read);
+    b->c->code.read_count = b->reads;
+    lay_out(b);
+    store_params(b);
+}
+
+static cr_status make_code(cr_compiled *all, builder *b)
+{
+    CR_TRY(cr_session_run(b->s, plan, b));
+    CR_TRY(find_program(b, &all->built));
+    b->c->cuts = cr_fused_cuts_rows(b->c->program->fused);
+    b->c->code.overwrites = overwritten(b->c);
+    cr_vec_put(&all->groups, b->c);
     return CR_OK;
-done:
-    code_drop(c);
-    return st;
+}
+
+static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
+{
+    for (size_t i = 0; i < g->body->len; i++) {
+        cr_gnode *n = g->body->at[i];
+        builder b = *start;
+        if (n->kind != CR_GNODE_GROUP)
+            continue;
+        b.group = n;
+        CR_TRY(cr_vec_reserve(&all->groups, 1));
+        cr_status st = make_code(all, &b);
+        if (st == CR_MEMORY)
+            return st;
+        if (st)
+            cr_log_line("fusion", 1, "%%%s stays calls: %s", n->result[0]->name, cr_error_message());
+        else
+            n->code = &b.c->code;
+    }
+    return CR_OK;
+}
+
+static void start(cr_session *s, void *context)
+{
+    builder *b = context;
+
+    b->s = s;
+    b->facts = cr_facts_cache_new(s);
+    b->place = CR_NEW_N(s, int32_t, b->values);
+    b->values = 0;
 }
 
 cr_status cr_compile_code(cr_compiled **out, cr_graph *g)
 {
     cr_compiled *all = cr_alloc_zero(sizeof *all);
-    cr_status st = all ? CR_OK : CR_MEMORY;
+    builder b = {.values = (int)g->values};
+    cr_status st = all ? cr_session_run(g->session, start, &b) : CR_MEMORY;
 
-    for (size_t i = 0; !st && i < g->body->len; i++) {
-        cr_gnode *n = g->body->at[i];
-        group_code *c;
-        if (n->kind != CR_GNODE_GROUP)
-            continue;
-        CR_GO(cr_vec_reserve(&all->groups, 1));
-        st = make_code(&c, g, n);
-        if (st == CR_MEMORY)
-            goto done;
-        if (st) {
-            cr_log_line("fusion", 1, "%%%s stays calls: %s", n->result[0]->name, cr_error_message());
-            st = CR_OK;
-            continue;
-        }
-        n->code = &c->code;
-        cr_vec_put(&all->groups, c);
-    }
-done:
+    if (!st)
+        st = make_all(all, g, &b);
     if (st) {
         for (size_t i = 0; i < g->body->len; i++)
             g->body->at[i]->code = NULL;
@@ -366,11 +571,12 @@ void cr_compiled_drop(cr_compiled *c)
     if (!c)
         return;
     for (size_t i = 0; i < c->groups.len; i++)
-        code_drop(c->groups.at[i]);
+        leave_program(c->groups.at[i]->program);
     cr_vec_drop(&c->groups);
     cr_free(c);
 }
 
 int cr_compiled_groups(const cr_compiled *c) { return (int)c->groups.len; }
+int cr_compiled_built(const cr_compiled *c) { return c->built; }
 
-const cr_fused *cr_compiled_fused(const cr_compiled *c, int k) { return c->groups.at[k]->fused; }
+const cr_fused *cr_compiled_fused(const cr_compiled *c, int k) { return c->groups.at[k]->program->fused; }

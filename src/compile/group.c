@@ -1,23 +1,28 @@
-/* Gathering pointwise nodes into groups.
+/* Gathering nodes into groups.
  *
- * Nodes are seen in order.  A pointwise node joins the open group that made one of its
- * arguments when both are over one space; open groups that it reads and that fit are merged.
- * A group is computed where its last node stands, so it closes as soon as anything else reads
- * one of its values, and all close where a tensor is written. */
-#include "compile/compile.h"
+ * Nodes are seen in order.  One that loops can compute joins the open groups that made its
+ * arguments, which become one, where shapes, rows and types agree; views of values that a group
+ * makes are part of it.  A group is computed where its last node stands, so it closes as soon
+ * as anything else reads one of its values, and all close where a tensor is written.
+ *
+ * Invariant: a group reads and makes at most MOST_OPERANDS values, counted exactly: values made
+ * count while a reader is still to come.  Every step is bounded, so gathering is linear. */
+#include "compile/facts.h"
 #include "graph/rewrite.h"
 #include <string.h>
 
-enum { MOST_OPERANDS = 24 }; /* results and arguments of a group */
+enum { MOST_OPERANDS = 28, MOST_NODES = 64 };
 
 typedef struct group {
-    const cr_gtype *space;
-    int split; /* of the dimensions into rows and columns; -1: not decided */
-    int width; /* bytes of its values, truth values apart; 0: there are no others */
+    int64_t numel, columns; /* of the space; columns 0: no rows are told apart */
+    cr_space space;
+    uint8_t type;       /* in which its loops compute; BOOL: truth values alone */
     bool open;
     unsigned era;       /* a group of an earlier era is closed */
     struct group *into; /* merged into this one */
-    int reads, made;    /* upper bounds of its operands */
+    int count, live;    /* nodes but views; values made that will be read outside or later */
+    int reads;
+    unsigned read[MOST_OPERANDS]; /* ids of values from outside */
     struct {
         size_t len, cap, *at;
     } nodes;            /* once all are gathered: its nodes, in order */
@@ -26,10 +31,12 @@ typedef struct group {
 typedef struct {
     const cr_graph *g;
     cr_session *s;
-    group **of;          /* by value id: the group that makes it */
-    group **at;          /* by node: the group it is in */
-    unsigned era;        /* counts the nodes that write */
-    size_t place;        /* the next node to be emitted */
+    cr_facts_cache *facts;
+    group **of;     /* by value id: the group that makes it */
+    uint32_t *left; /* by value id: readers still to come */
+    group **at;     /* by node: the group it is in */
+    unsigned era;   /* counts the nodes that write */
+    size_t place;   /* the next node to be emitted */
 } gatherer;
 
 static group *root(group *p)
@@ -39,106 +46,238 @@ static group *root(group *p)
     return p;
 }
 
-/* --- is the node pointwise? --- */
+static group *maker(const gatherer *x, const cr_gvalue *v)
+{
+    group *p = root(x->of[v->id]);
+
+    return p && p->open && p->era == x->era ? p : NULL;
+}
+
+static int64_t numel(const cr_gvalue *v) { return cr_sizes_numel(v->type.ndim, v->type.size); }
+
+/* --- what a node asks of its group --- */
 
 typedef struct {
-    cr_loop *l;
     const cr_gnode *n;
-} trial;
+    const cr_facts *facts;
+    const cr_gtype *shape; /* that its arguments are broadcast to */
+    int64_t numel, columns;
+    bool row; /* one value a row of the group it is to join */
+} wish;
 
-static const cr_expr *trial_value(void *context, cr_gvalue *v)
+static bool makes_rows_of(const group *p, const wish *w)
 {
-    trial *t = context;
-    const cr_sym *size = cr_sym_name(t->l->syms, "C", 0, CR_SYM_HIGH);
-    const cr_sym *index = cr_sym_name(t->l->syms, "j", 0, CR_SYM_HIGH);
-    cr_buffer *b = cr_loop_find_buffer(t->l, v->name);
-
-    if (!b)
-        b = cr_loop_buffer(t->l, CR_BUFFER_INPUT, v->name, (cr_dtype)v->type.dtype, 1, &size);
-    return cr_expr_load(t->l, b, &index);
+    return w->facts->kind == CR_FACT_POINT && p->columns && w->numel * p->columns == p->numel;
 }
 
-static const cr_expr *trial_number(void *context, cr_scalar n, cr_dtype t)
+/* The value is one of each row of p. */
+static bool is_row_of(const group *p, const cr_gvalue *v) { return p->columns && numel(v) != p->numel; }
+
+static bool converts(const cr_gvalue *v, cr_dtype wanted)
 {
-    return cr_expr_const(((trial *)context)->l, t, n);
+    return v->type.dtype == CR_BOOL || wanted == CR_BOOL || cr_lane_type(v->type.dtype) == wanted;
 }
 
-static void try_node(cr_session *s, void *context)
+/* Whether argument i, which p makes, lies where the node needs it. */
+static bool lies_well(const group *p, const wish *w, int i)
 {
-    trial *t = context;
-    cr_node_reader r = {trial_value, trial_number, t};
+    const cr_gvalue *v = w->n->arg[i].value;
+    bool row = is_row_of(p, v);
+    int64_t columns = w->columns ? w->columns : p->columns;
 
-    t->l = cr_loop_new(s);
-    cr_compile_node(t->l, t->n, &r);
+    if (!converts(v, cr_node_wants(w->n, w->facts, i)))
+        return false;
+    if (!row && !w->row)
+        return numel(v) == w->numel;
+    if (row && w->row)
+        return numel(v) == w->numel;
+    return row && cr_is_one_a_row(w->shape->ndim, w->shape->size, columns, &v->type);
 }
 
-/* Whether loops can compute the node, tried in a session of its own. */
-static bool has_loop(const cr_gnode *n)
-{
-    trial t = {.n = n};
-    cr_session s = {.status = CR_OK};
-    cr_status st = cr_session_run(&s, try_node, &t);
+static cr_dtype joint_type(int a, int b) { return (cr_dtype)(a == CR_BOOL ? b : b == CR_BOOL || a == b ? a : CR_DTYPE_NONE); }
 
-    cr_session_drop(&s);
-    return !st;
+static bool refines(cr_space *s, const group *p, const wish *w)
+{
+    int64_t both[2] = {w->columns ? p->numel / w->columns : 1, w->columns};
+
+    *s = p->space;
+    if (w->row) {
+        int64_t size[CR_MAX_DIMS];
+        memcpy(size, w->shape->size, w->shape->ndim * sizeof *size);
+        size[w->shape->ndim] = p->columns;
+        return cr_space_refine(s, w->shape->ndim + 1, size);
+    }
+    return (!w->columns || cr_space_refine(s, 2, both)) && cr_space_refine(s, w->shape->ndim, w->shape->size);
 }
 
-/* Every argument lies in the space of the result; *split as cr_operand_over has it. */
-static bool lies_well(const cr_gnode *n, int *split)
+static bool fits(const group *p, wish *w)
 {
-    const cr_gtype *space = &n->result[0]->type;
-    cr_over over;
+    cr_space s;
 
-    for (int i = 0; i < n->arg_count; i++)
-        if (n->arg[i].tag == CR_TENSOR &&
-            !cr_operand_over(&over, split, space->ndim, space->size, &n->arg[i].value->type))
-            return false;
-    return true;
-}
-
-/* A kernel's values have one width, truth values apart.  -1: the node's have two. */
-static int joint_width(int a, int b) { return !a || a == b ? b : !b ? a : -1; }
-
-static int width_of(const cr_gtype *t)
-{
-    return t->dtype == CR_BOOL ? 0 : (int)cr_dtype_size((cr_dtype)t->dtype);
-}
-
-static int node_width(const cr_gnode *n)
-{
-    int width = width_of(&n->result[0]->type);
-
-    for (int i = 0; i < n->arg_count && width >= 0; i++)
-        if (n->arg[i].tag == CR_TENSOR)
-            width = joint_width(width, width_of(&n->arg[i].value->type));
-    return width;
-}
-
-static bool is_pointwise(const cr_gnode *n, int *split)
-{
-    *split = -1;
-    return n->kind == CR_GNODE_CALL && n->result_count == 1 && n->result[0]->type.known &&
-           !n->result[0]->type.stride && n->result[0]->type.device == CR_CPU && lies_well(n, split) &&
-           node_width(n) >= 0 && has_loop(n);
+    w->row = w->numel != p->numel;
+    if (p->count >= MOST_NODES || joint_type(p->type, w->facts->compute) == CR_DTYPE_NONE)
+        return false;
+    if (w->row ? !makes_rows_of(p, w) : w->columns && p->columns && p->columns != w->columns)
+        return false;
+    return w->shape->ndim < CR_MAX_DIMS && refines(&s, p, w);
 }
 
 /* --- joining --- */
 
-static bool same_space(const cr_gtype *a, const cr_gtype *b)
+static bool reads_it(const group *p, unsigned id)
 {
-    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+    for (int i = 0; i < p->reads; i++)
+        if (p->read[i] == id)
+            return true;
+    return false;
 }
 
-static bool agrees(const gatherer *x, const group *p, const cr_gtype *space, int split, int width, int reads)
+static void add_read(group *p, unsigned id)
 {
-    return p->open && p->era == x->era && same_space(p->space, space) && joint_width(p->width, width) >= 0 && (p->split < 0 || split < 0 || p->split == split) &&
-           p->reads + p->made + reads < MOST_OPERANDS;
+    if (!reads_it(p, id))
+        p->read[p->reads++] = id;
 }
+
+/* Values from outside that the node adds to p's, and its results. */
+static int growth(const gatherer *x, const group *p, const cr_gnode *n)
+{
+    int more = n->result_count;
+
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->arg[i].tag == CR_TENSOR && root(x->of[n->arg[i].value->id]) != p)
+            more += !reads_it(p, n->arg[i].value->id);
+    return more;
+}
+
+static bool mergeable(const group *p, const group *q)
+{
+    cr_space s = p->space;
+    int64_t size[CR_SPACE_DIMS];
+
+    memcpy(size, q->space.size, sizeof size);
+    return p->numel == q->numel && (!p->columns || !q->columns || p->columns == q->columns) &&
+           joint_type(p->type, q->type) != CR_DTYPE_NONE && p->count + q->count < MOST_NODES &&
+           p->reads + p->live + q->reads + q->live < MOST_OPERANDS && cr_space_refine(&s, q->space.ndim, size);
+}
+
+static void merge(group *p, group *q)
+{
+    cr_space s = p->space;
+
+    CR_ASSERT(cr_space_refine(&s, q->space.ndim, q->space.size));
+    p->space = s;
+    p->columns = p->columns ? p->columns : q->columns;
+    p->type = (uint8_t)joint_type(p->type, q->type);
+    p->count += q->count;
+    p->live += q->live;
+    for (int i = 0; i < q->reads; i++)
+        add_read(p, q->read[i]);
+    q->into = p;
+}
+
+/* The groups that made the arguments become one, or close. */
+static group *join_arguments(gatherer *x, wish *w)
+{
+    const cr_gnode *n = w->n;
+    group *into = NULL;
+
+    for (int i = 0; i < n->arg_count; i++) {
+        group *p = n->arg[i].tag == CR_TENSOR ? maker(x, n->arg[i].value) : NULL;
+        if (!p)
+            continue;
+        bool well = fits(p, w) && lies_well(p, w, i);
+        if (p == into && well)
+            continue;
+        if (!well || (into && !mergeable(into, p)) ||
+            (into ? into : p)->reads + (into ? into : p)->live + growth(x, into ? into : p, n) >= MOST_OPERANDS) {
+            p->open = false;
+            into = p == into ? NULL : into;
+            continue;
+        }
+        if (into)
+            merge(into, p);
+        else
+            into = p;
+    }
+    if (!into || (fits(into, w) && into->reads + into->live + growth(x, into, n) < MOST_OPERANDS))
+        return into;
+    into->open = false;
+    return NULL;
+}
+
+static group *new_group(gatherer *x, const wish *w)
+{
+    group *p = CR_NEW(x->s, group);
+
+    *p = (group){.numel = w->numel, .type = CR_BOOL, .open = true, .era = x->era};
+    return p;
+}
+
+/* One reader fewer is to come. */
+static void take_reader(gatherer *x, group *p, const cr_gvalue *v)
+{
+    x->left[v->id]--;
+    if (root(x->of[v->id]) == p && !x->left[v->id])
+        p->live--;
+}
+
+static void put(gatherer *x, group *p, const cr_gnode *n, size_t i)
+{
+    x->at[i] = p;
+    for (int k = 0; k < n->arg_count; k++)
+        if (n->arg[k].tag == CR_TENSOR) {
+            if (root(x->of[n->arg[k].value->id]) != p)
+                add_read(p, n->arg[k].value->id);
+            take_reader(x, p, n->arg[k].value);
+        }
+    for (int k = 0; k < n->result_count; k++) {
+        x->of[n->result[k]->id] = p;
+        p->live += x->left[n->result[k]->id] > 0;
+    }
+}
+
+static void place(gatherer *x, wish *w, size_t i)
+{
+    group *p = join_arguments(x, w);
+    cr_space s;
+
+    if (!p) {
+        p = new_group(x, w);
+        w->row = false;
+    }
+    if (!refines(&s, p, w)) /* of more dims than a space has */
+        p->open = false;
+    p->space = s;
+    p->columns = p->columns ? p->columns : w->columns;
+    p->type = (uint8_t)joint_type(p->type, w->facts->compute);
+    p->count++;
+    put(x, p, w->n, i);
+}
+
+/* --- views --- */
+
+/* A view of what p makes is part of p when it has the same elements in the same order, or
+ * repeats the values of rows along them. */
+static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
+{
+    const cr_gvalue *v = n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL, *r = n->result[0];
+    group *p = v && n->result_count == 1 ? maker(x, v) : NULL;
+    bool whole = p && !v->type.stride && !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype;
+
+    if (!whole || p->count >= MOST_NODES)
+        return false;
+    put(x, p, n, i);
+    return true;
+}
+
+/* --- everything else --- */
 
 static void close_group(void *context, cr_gvalue *v)
 {
-    group *p = root(((gatherer *)context)->of[v->id]);
+    gatherer *x = context;
+    group *p = root(x->of[v->id]);
 
+    x->left[v->id]--;
     if (p)
         p->open = false;
 }
@@ -155,64 +294,81 @@ static void close_read(gatherer *x, const cr_gnode *n)
     }
 }
 
-/* The groups that made the arguments become one with `into`, or close. */
-static group *join_arguments(gatherer *x, const cr_gnode *n, int split)
-{
-    int width = node_width(n);
-    group *into = NULL;
+static void count_reader(void *context, cr_gvalue *v) { ((gatherer *)context)->left[v->id]++; }
 
-    for (int i = 0; i < n->arg_count; i++) {
-        group *p = n->arg[i].tag == CR_TENSOR ? root(x->of[n->arg[i].value->id]) : NULL;
-        if (!p || p == into)
-            continue;
-        if (!agrees(x, into ? into : p, &n->result[0]->type, split, width, n->arg_count) ||
-            (into && !agrees(x, p, &n->result[0]->type, into->split, into->width, into->reads + into->made))) {
-            p->open = false;
-            continue;
-        }
-        if (into) {
-            p->into = into;
-            into->reads += p->reads;
-            into->made += p->made;
-            into->split = into->split < 0 ? p->split : into->split;
-            into->width = joint_width(into->width, p->width);
-        } else {
-            into = p;
-        }
-        split = split < 0 ? into->split : split;
+static void count_block(gatherer *x, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        for (int k = 0; k < b->at[i]->arg_count; k++)
+            cr_garg_each(&b->at[i]->arg[k], count_reader, x);
+        for (int k = 0; k < cr_gnode_blocks(b->at[i]); k++)
+            count_block(x, b->at[i]->block[k]);
     }
-    return into;
+    for (int i = 0; i < b->output_count; i++)
+        cr_garg_each(&b->output[i], count_reader, x);
 }
 
-static void place_pointwise(gatherer *x, const cr_gnode *n, size_t i, int split)
+static bool writes(const cr_gnode *n)
 {
-    group *p = join_arguments(x, n, split);
+    for (int k = 0; k < cr_gnode_blocks(n); k++)
+        for (size_t i = 0; i < n->block[k]->len; i++)
+            if (writes(n->block[k]->at[i]))
+                return true;
+    for (int i = 0; n->kind == CR_GNODE_CALL && i < n->arg_count; i++)
+        if (n->op->param[i].written)
+            return true;
+    return false;
+}
 
-    if (!p) {
-        p = CR_NEW(x->s, group);
-        *p = (group){.space = &n->result[0]->type, .split = split, .open = true, .era = x->era};
-    }
-    p->split = p->split < 0 ? split : p->split;
-    p->width = joint_width(p->width, node_width(n));
-    p->made++;
-    for (int k = 0; k < n->arg_count; k++)
-        p->reads += n->arg[k].tag == CR_TENSOR;
-    x->at[i] = p;
-    x->of[n->result[0]->id] = p;
+/* Elements that a reduction of all takes at most: beyond, threads share its chunks. */
+enum { LONGEST_ROW = 2 * CR_FOLD_CHUNK };
+
+static bool is_broadcast(const cr_gtype *to, const cr_gtype *in)
+{
+    int lead = to->ndim - in->ndim;
+
+    for (int d = 0; d < in->ndim; d++)
+        if (lead < 0 || (in->size[d] != 1 && in->size[d] != to->size[d + lead]))
+            return false;
+    return lead >= 0;
+}
+
+/* Whether groups have room for the node: row-major results, sums in the order of row-major
+ * elements. */
+static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
+{
+    *w = (wish){.n = n, .facts = f};
+    if (f->kind != CR_FACT_POINT && f->kind != CR_FACT_ROWS)
+        return false;
+    w->shape = f->kind == CR_FACT_ROWS ? cr_node_first_tensor(n) : &n->result[0]->type;
+    w->columns = f->kind == CR_FACT_ROWS ? cr_node_columns(n) : 0;
+    w->numel = cr_sizes_numel(w->shape->ndim, w->shape->size);
+    for (int k = 0; k < n->result_count; k++)
+        if (n->result[k]->type.stride)
+            return false;
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->arg[i].tag == CR_TENSOR &&
+            (!is_broadcast(w->shape, &n->arg[i].value->type) || (w->columns && n->arg[i].value->type.stride)))
+            return false;
+    return !w->columns || (w->numel && (w->numel > w->columns || w->columns <= LONGEST_ROW));
 }
 
 static void gather(gatherer *x)
 {
     const cr_gblock *b = x->g->body;
 
+    count_block(x, b);
     for (size_t i = 0; i < b->len; i++) {
-        int split;
-        if (is_pointwise(b->at[i], &split)) {
-            place_pointwise(x, b->at[i], i, split);
+        const cr_facts *f = cr_facts_of(x->facts, b->at[i]);
+        wish w;
+        if (wishes(&w, b->at[i], f)) {
+            place(x, &w, i);
             continue;
         }
+        if (f->kind == CR_FACT_VIEW && place_view(x, b->at[i], i))
+            continue;
         close_read(x, b->at[i]);
-        x->era += cr_gnode_has_effect(b->at[i]);
+        x->era += writes(b->at[i]);
     }
     for (size_t i = 0; i < b->len; i++)
         if (x->at[i])
@@ -221,66 +377,100 @@ static void gather(gatherer *x)
 
 /* --- the new graph --- */
 
-/* By value id of the old graph: somebody outside the group reads it. */
 typedef struct {
     gatherer *x;
+    bool *outside; /* by value id of the old graph: somebody outside its group reads it */
     const group *reader;
-    bool *outside;
-} reader_marks;
+} emitter;
 
+static const group *emitted(const gatherer *x, const cr_gvalue *v)
+{
+    const group *p = root(x->of[v->id]);
+
+    return p && p->count > 1 ? p : NULL;
+}
+
+/* A view is made again where it is read outside, of what the group makes. */
 static void mark_outside(void *context, cr_gvalue *v)
 {
-    reader_marks *m = context;
+    emitter *e = context;
+    const group *p = emitted(e->x, v);
 
-    if (root(m->x->of[v->id]) != m->reader)
-        m->outside[v->id] = true;
+    if (!p || p == e->reader)
+        return;
+    e->outside[v->id] = true;
+    while (cr_facts_of(e->x->facts, v->by)->kind == CR_FACT_VIEW && emitted(e->x, v->by->arg[0].value) == p) {
+        v = v->by->arg[0].value;
+        e->outside[v->id] = true;
+    }
 }
 
-static void mark_block(reader_marks *m, const cr_gblock *b, bool top)
+static void mark_block(emitter *e, const cr_gblock *b, bool top)
 {
     for (size_t i = 0; i < b->len; i++) {
-        m->reader = top ? root(m->x->at[i]) : NULL;
+        e->reader = top ? root(e->x->at[i]) : NULL;
         for (int k = 0; k < b->at[i]->arg_count; k++)
-            cr_garg_each(&b->at[i]->arg[k], mark_outside, m);
+            cr_garg_each(&b->at[i]->arg[k], mark_outside, e);
         for (int k = 0; k < cr_gnode_blocks(b->at[i]); k++)
-            mark_block(m, b->at[i]->block[k], false);
+            mark_block(e, b->at[i]->block[k], false);
     }
-    m->reader = NULL;
+    e->reader = NULL;
     for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], mark_outside, m);
+        cr_garg_each(&b->output[i], mark_outside, e);
 }
 
 typedef struct {
-    gatherer *x;
-    bool *outside;
-} emitter;
+    cr_garg *out;
+    const cr_gvalue **old;
+    const char **names;
+    int count;
+} outputs;
+
+static void add_outputs(const emitter *e, outputs *o, const cr_gnode *n, const cr_gnode *made)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (e->outside[n->result[k]->id]) {
+            o->old[o->count] = n->result[k];
+            o->names[o->count] = made->result[k]->name;
+            o->out[o->count++] = cr_garg_value(made->result[k]);
+        }
+}
+
+/* Views that are read outside, of the group's results. */
+static void emit_views(cr_rewrite *w, cr_gblock *to, const group *p)
+{
+    const emitter *e = w->context;
+
+    for (size_t k = 0; k < p->nodes.len; k++) {
+        const cr_gnode *n = e->x->g->body->at[p->nodes.at[k]];
+        if (cr_facts_of(e->x->facts, n)->kind == CR_FACT_VIEW && e->outside[n->result[0]->id])
+            cr_rewrite_copy(w, to, n);
+    }
+}
 
 /* All nodes of the group, where its last one stood. */
 static void emit_group(cr_rewrite *w, cr_gblock *to, const group *p)
 {
     emitter *e = w->context;
-    const cr_gblock *from = e->x->g->body;
+    cr_session *s = e->x->s;
     cr_gblock *inner = cr_graph_block(w->to);
-    cr_garg *out = CR_NEW_N(e->x->s, cr_garg, p->nodes.len);
-    const cr_gvalue **old = CR_NEW_N(e->x->s, const cr_gvalue *, p->nodes.len);
-    const char **names = CR_NEW_N(e->x->s, const char *, p->nodes.len);
-    int outputs = 0;
+    size_t most = 1;
 
+    for (size_t k = 0; k < p->nodes.len; k++)
+        most += (size_t)e->x->g->body->at[p->nodes.at[k]]->result_count;
+    outputs o = {CR_NEW_N(s, cr_garg, most), CR_NEW_N(s, const cr_gvalue *, most), CR_NEW_N(s, const char *, most), 0};
     for (size_t k = 0; k < p->nodes.len; k++) {
-        const cr_gnode *n = from->at[p->nodes.at[k]];
-        cr_gvalue *made = cr_rewrite_copy(w, inner, n)->result[0];
-        if (!e->outside[n->result[0]->id])
-            continue;
-        old[outputs] = n->result[0];
-        names[outputs] = made->name;
-        out[outputs++] = cr_garg_value(made);
+        const cr_gnode *n = e->x->g->body->at[p->nodes.at[k]], *made = cr_rewrite_copy(w, inner, n);
+        if (cr_facts_of(e->x->facts, n)->kind != CR_FACT_VIEW)
+            add_outputs(e, &o, n, made);
     }
-    if (!outputs)
+    if (!o.count)
         return; /* nobody reads any of it */
-    cr_gblock_return(w->to, inner, out, outputs);
-    cr_gnode *made = cr_graph_group(w->to, to, inner, names);
-    for (int k = 0; k < outputs; k++)
-        w->now[old[k]->id] = made->result[k];
+    cr_gblock_return(w->to, inner, o.out, o.count);
+    cr_gnode *made = cr_graph_group(w->to, to, inner, o.names);
+    for (int k = 0; k < o.count; k++)
+        w->now[o.old[k]->id] = made->result[k];
+    emit_views(w, to, p);
 }
 
 static bool emit(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
@@ -292,7 +482,7 @@ static bool emit(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     if (to != w->to->body)
         return false; /* inside a block */
     p = root(e->x->at[e->x->place++]);
-    if (!p || p->nodes.len < 2)
+    if (!p || p->count < 2)
         return false;
     if (p->nodes.at[p->nodes.len - 1] == e->x->place - 1)
         emit_group(w, to, p);
@@ -302,12 +492,12 @@ static bool emit(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 cr_graph *cr_compile_group(const cr_graph *g)
 {
     cr_session *s = g->session;
-    gatherer x = {.g = g, .s = s, .of = CR_NEW_N(s, group *, g->values), .at = CR_NEW_N(s, group *, g->body->len)};
-    emitter e = {&x, CR_NEW_N(s, bool, g->values)};
-    reader_marks marks = {.x = &x, .outside = e.outside};
+    gatherer x = {.g = g, .s = s, .facts = cr_facts_cache_new(s), .of = CR_NEW_N(s, group *, g->values),
+                  .left = CR_NEW_N(s, uint32_t, g->values), .at = CR_NEW_N(s, group *, g->body->len)};
+    emitter e = {.x = &x, .outside = CR_NEW_N(s, bool, g->values)};
     cr_rewrite w = {.from = g, .node = emit, .context = &e};
 
     gather(&x);
-    mark_block(&marks, g->body, true);
+    mark_block(&e, g->body, true);
     return cr_rewrite_run(&w);
 }

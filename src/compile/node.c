@@ -1,46 +1,13 @@
-/* One node as a loop expression. */
-#include "compile/compile.h"
+/* Nodes as loop expressions, and what can be known of them beforehand.
+ *
+ * Whether loops can compute a node follows from its entry, the types of its arguments and, in a
+ * composition, which chooses by them, its numbers.  It is found out by building the expressions
+ * once and is remembered under these. */
+#include "compile/facts.h"
+#include "base/log.h"
+#include "base/map.h"
 #include "loop/build.h"
 #include <string.h>
-
-bool cr_operand_over(cr_over *out, int *split, int ndim, const int64_t *size, const cr_gtype *in)
-{
-    int first = 0, last = in->ndim, rows;
-    const int64_t *own;
-
-    /* Leading and trailing ones. */
-    while (first < in->ndim && in->size[first] == 1)
-        first++;
-    while (last > first && in->size[last - 1] == 1)
-        last--;
-    if (!in->known || in->stride || in->ndim > ndim)
-        return false;
-    own = size + (ndim - in->ndim);
-    for (int d = first; d < last; d++)
-        if (in->size[d] != own[d])
-            return false;
-    bool front = true, back = true; /* whether the ones left out are ones of the space, too */
-    for (int d = 0; d < ndim - in->ndim + first; d++)
-        front = front && size[d] == 1;
-    for (int d = ndim - in->ndim + last; d < ndim; d++)
-        back = back && size[d] == 1;
-    if (front && back) {
-        *out = CR_OVER_ALL;
-        return true;
-    }
-    if (first == last) {
-        *out = CR_OVER_NOTHING;
-        return true;
-    }
-    if (!front && !back)
-        return false;
-    rows = ndim - in->ndim + (back ? first : last);
-    *out = back ? CR_OVER_COLUMNS : CR_OVER_ROWS;
-    if (*split >= 0 && *split != rows)
-        return false;
-    *split = rows;
-    return true;
-}
 
 /* --- types --- */
 
@@ -64,12 +31,8 @@ static cr_status fake_args(fakes *f, const cr_gnode *n)
         f->arg[i] = (cr_value){.tag = a->tag, .len = a->len};
         if (a->tag == CR_TENSOR) {
             const cr_gtype *t = &a->value->type;
-            if (!t->known)
-                return cr_fail(CR_VALUE, "%%%s has no type", a->value->name);
             CR_TRY(cr_tensor_new(&f->made[f->count], (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
             f->arg[i].t = f->made[f->count++];
-        } else if (a->tag == CR_TENSORS || a->tag == CR_NUMBERS) {
-            return cr_fail(CR_VALUE, "%s takes a list", n->op->name);
         } else {
             memcpy(&f->arg[i].number, &a->number, sizeof a->number);
         }
@@ -77,7 +40,7 @@ static cr_status fake_args(fakes *f, const cr_gnode *n)
     return CR_OK;
 }
 
-static cr_status compute_type(cr_dtype *out, const cr_gnode *n)
+static cr_status decided_type(cr_dtype *out, const cr_gnode *n)
 {
     cr_dtype results[CR_MAX_RESULTS];
     fakes f = {.count = 0};
@@ -85,11 +48,33 @@ static cr_status compute_type(cr_dtype *out, const cr_gnode *n)
 
     CR_GO(fake_args(&f, n));
     CR_GO(cr_decide_types(n->op, f.arg, out, results));
-    if (cr_dtype_compute(*out) != *out || cr_dtype_is_complex(*out))
-        st = cr_fail(CR_TYPE, "%s computes in %s", n->op->name, cr_dtype_name(*out));
 done:
     drop_fakes(&f);
     return st;
+}
+
+/* A composition that states no type computes in that of its tensors, where they agree. */
+static cr_dtype common_type(const cr_gnode *n)
+{
+    cr_dtype t = CR_DTYPE_NONE;
+
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->arg[i].tag == CR_TENSOR) {
+            cr_dtype own = (cr_dtype)n->arg[i].value->type.dtype;
+            if (t != CR_DTYPE_NONE && t != own)
+                return CR_DTYPE_NONE;
+            t = own;
+        }
+    return t;
+}
+
+static cr_dtype entry_type(const cr_gnode *n)
+{
+    cr_dtype t;
+
+    if (n->op->does == CR_DOES_IS && !n->op->type)
+        return common_type(n);
+    return decided_type(&t, n) ? CR_DTYPE_NONE : t;
 }
 
 /* --- arguments --- */
@@ -104,50 +89,470 @@ static cr_scalar number_of(const cr_garg *a)
     }
 }
 
-/* A body reads its numbers when it runs, as the eager kernel does; a composition chooses by
- * them, so that they are literals there. */
-static cr_loop_arg arg_of(cr_loop *l, const cr_gnode *n, int i, cr_dtype t, const cr_node_reader *r)
+static bool is_preset(const cr_gnode *n, int i)
+{
+    const cr_param *p = &n->op->param[i];
+
+    return p->has_default && p->preset.tag == CR_NUMBER && n->arg[i].tag == CR_NUMBER &&
+           p->preset.number.category == n->arg[i].number.category && p->preset.number.i == n->arg[i].number.i;
+}
+
+/* A body reads its numbers when it runs, as the eager kernel does, unless they are what the
+ * entry presets; a composition chooses by them, so that they are literals there. */
+bool cr_node_reads_number(const cr_gnode *n, int i)
+{
+    uint8_t tag = n->arg[i].tag;
+
+    return n->op->does == CR_DOES_BODY && (tag == CR_NUMBER || tag == CR_INT || tag == CR_FLOAT || tag == CR_TRUTH) &&
+           !is_preset(n, i);
+}
+
+cr_scalar cr_node_number(const cr_gnode *n, int i) { return number_of(&n->arg[i]); }
+
+cr_dtype cr_node_wants(const cr_gnode *n, const cr_facts *f, int i)
+{
+    return n->op->mask_params >> i & 1 ? CR_BOOL : (cr_dtype)f->compute;
+}
+
+static int param_named(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (!strcmp(op->param[i].name, name))
+            return i;
+    return -1;
+}
+
+/* The parameter that says which dims make a row, or -1. */
+static int dims_param(const cr_op *op)
+{
+    int dim = param_named(op, "dim");
+
+    return op->fused ? op->fused_dim : dim >= 0 ? dim : param_named(op, "normalized_shape");
+}
+
+static cr_loop_arg number_arg(const cr_gnode *n, int i, const cr_facts *f, const cr_node_reader *r)
 {
     const cr_garg *a = &n->arg[i];
-    bool body = n->op->does == CR_DOES_BODY;
-    cr_dtype own = n->op->mask_params >> i & 1 ? CR_BOOL : t;
 
+    if (cr_node_reads_number(n, i))
+        return (cr_loop_arg){.kind = CR_LOOP_PARAM,
+                             .e = r->number(r->context, number_of(a), cr_node_wants(n, f, i))};
+    return (cr_loop_arg){.kind = a->tag == CR_TRUTH ? CR_LOOP_TRUTH : CR_LOOP_NUMBER, .number = number_of(a)};
+}
+
+static cr_loop_arg arg_of(cr_loop *l, const cr_gnode *n, int i, const cr_facts *f, const cr_node_reader *r)
+{
+    const cr_garg *a = &n->arg[i];
+
+    if (f->kind == CR_FACT_ROWS && i == dims_param(n->op))
+        return (cr_loop_arg){.kind = CR_LOOP_ROW_DIMS};
+    if (f->kind == CR_FACT_ROWS && !strcmp(n->op->param[i].name, "keepdim"))
+        return (cr_loop_arg){.kind = CR_LOOP_TRUTH, .number = cr_scalar_int(1)};
     switch (a->tag) {
     case CR_NONE: return (cr_loop_arg){.kind = CR_LOOP_NONE};
-    case CR_TENSOR: return (cr_loop_arg){.kind = CR_LOOP_TENSOR, .e = r->value(r->context, a->value)};
+    case CR_TENSOR: return (cr_loop_arg){.kind = CR_LOOP_TENSOR, .e = r->value(r->context, i)};
     case CR_STRING:
         return (cr_loop_arg){.kind = CR_LOOP_STRING,
                              .text = cr_session_printf(l->session, "%.*s", (int)a->len, a->s)};
+    case CR_DTYPE_VAL: return (cr_loop_arg){.kind = CR_LOOP_DTYPE, .dtype = (cr_dtype)a->i};
     case CR_NUMBER:
     case CR_INT:
     case CR_FLOAT:
-    case CR_TRUTH:
-        if (a->tag == CR_NUMBER && a->number.category == CR_CAT_COMPLEX)
-            cr_bail(l->session, CR_TYPE, "%s takes a complex number", n->op->name);
-        if (body)
-            return (cr_loop_arg){.kind = CR_LOOP_PARAM, .e = r->number(r->context, number_of(a), own)};
-        return (cr_loop_arg){.kind = a->tag == CR_TRUTH ? CR_LOOP_TRUTH : CR_LOOP_NUMBER, .number = number_of(a)};
+    case CR_TRUTH: return number_arg(n, i, f, r);
+    case CR_INTS: return (cr_loop_arg){.kind = CR_LOOP_ROW_DIMS}; /* of use to derivatives alone */
     default: cr_bail(l->session, CR_VALUE, "%s: no loop for its argument '%s'", n->op->name, n->op->param[i].name);
     }
 }
 
-const cr_expr *cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_node_reader *r)
-{
-    const cr_op *op = n->op;
-    cr_loop_arg arg[CR_MAX_ARGS];
-    const cr_expr *result[CR_MAX_RESULTS];
-    cr_dtype t;
+/* --- expressions --- */
 
-    if (n->kind != CR_GNODE_CALL || n->result_count != 1 || cr_gnode_has_effect(n) ||
-        !(op->does == CR_DOES_BODY || (op->does == CR_DOES_IS && !op->fused && op->body_count == 1)))
-        cr_bail(l->session, CR_VALUE, "%s is not pointwise", n->kind == CR_GNODE_CALL ? op->name : "the node");
-    if (op->does == CR_DOES_IS && !op->type)
-        cr_bail(l->session, CR_VALUE, "%s states no type", op->name);
-    cr_session_check(l->session, compute_type(&t, n));
+/* Entries that copy or convert: each element is that of the argument. */
+static bool copies(const cr_op *op)
+{
+    static const char *const name[] = {"clone", "contiguous", "to_dtype", "_to_dtype", "_to_copy"};
+
+    for (size_t i = 0; i < CR_LEN(name); i++)
+        if (!strcmp(op->name, name[i]))
+            return true;
+    return false;
+}
+
+static const cr_expr *rounded(cr_loop *l, const cr_expr *e, int half)
+{
+    return cr_expr_call1(l, half == CR_F16 ? CR_FN_roundhalf : CR_FN_roundbfloat, e);
+}
+
+/* The result as the next node reads it. */
+static const cr_expr *as_result(cr_loop *l, const cr_gnode *n, int k, const cr_facts *f, const cr_expr *e)
+{
+    int t = n->result[k]->type.dtype;
+    bool half = t == CR_F16 || t == CR_BF16;
+    bool done = n->op->does == CR_DOES_IS && !n->op->fused && f->half == t;
+
+    if (e->dtype != cr_lane_type(t))
+        cr_bail(l->session, CR_TYPE, "%%%s has another type than its loop", n->result[k]->name);
+    return half && !done ? rounded(l, e, t) : e;
+}
+
+void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r, const cr_expr **result)
+{
+    cr_loop_call call = {n->op, (cr_dtype)f->compute, (cr_dtype)f->half,
+                         f->kind == CR_FACT_ROWS ? cr_node_columns(n) : 0};
+    cr_loop_arg arg[CR_MAX_ARGS];
+
+    if (copies(n->op)) {
+        const cr_expr *e = r->value(r->context, 0);
+        result[0] = as_result(l, n, 0, f, cr_expr_cast(l, cr_lane_type(n->result[0]->type.dtype), e));
+        return;
+    }
+    for (int i = 0; i < n->op->param_count; i++)
+        arg[i] = arg_of(l, n, i, f, r);
+    cr_loop_apply(l, &call, arg, result);
+    for (int k = 0; k < n->result_count; k++)
+        result[k] = as_result(l, n, k, f, result[k]);
+}
+
+/* --- rows --- */
+
+/* Bit d: dim d is reduced.  False where the argument says nothing of dims. */
+static bool reduced_dims(uint64_t *out, const cr_garg *a, int ndim)
+{
+    *out = 0;
+    if (a->tag == CR_NONE || (a->tag == CR_INTS && !a->len)) {
+        *out = ndim ? ~(uint64_t)0 >> (64 - ndim) : 0;
+        return true;
+    }
+    for (uint32_t i = 0; a->tag == CR_INTS && i < a->len; i++)
+        *out |= (uint64_t)1 << (a->ints[i] < 0 ? a->ints[i] + ndim : a->ints[i]);
+    if (a->tag == CR_INT)
+        *out = (uint64_t)1 << (a->i < 0 ? a->i + ndim : a->i);
+    return a->tag == CR_INTS || a->tag == CR_INT;
+}
+
+const cr_gtype *cr_node_first_tensor(const cr_gnode *n)
+{
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->arg[i].tag == CR_TENSOR)
+            return &n->arg[i].value->type;
+    return NULL;
+}
+
+static int64_t more_than_one(int64_t n) { return n > 1 ? n : 0; }
+
+int64_t cr_node_columns(const cr_gnode *n)
+{
+    const cr_gtype *in = cr_node_first_tensor(n);
+    int at = dims_param(n->op);
+    int64_t columns = 1;
+    uint64_t mask;
+    bool kept = false;
+
+    if (!in || at < 0 || !in->ndim || in->ndim > 63)
+        return 0;
+    if (!strcmp(n->op->param[at].name, "normalized_shape"))
+        return n->arg[at].tag == CR_INTS ? more_than_one(cr_sizes_numel((int)n->arg[at].len, n->arg[at].ints)) : 0;
+    if (!reduced_dims(&mask, &n->arg[at], in->ndim))
+        return 0;
+    for (int d = in->ndim - 1; d >= 0; d--) {
+        if (in->size[d] == 1)
+            continue;
+        if (mask >> d & 1 && kept)
+            return 0;
+        kept = kept || !(mask >> d & 1);
+        columns *= kept ? 1 : in->size[d];
+    }
+    return more_than_one(columns);
+}
+
+cr_arg_over cr_node_over(const cr_gnode *n, int i)
+{
+    const cr_gtype *in = &n->arg[i].value->type, *whole = cr_node_first_tensor(n);
+    int64_t numel = cr_sizes_numel(in->ndim, in->size);
+
+    if (numel == cr_sizes_numel(whole->ndim, whole->size))
+        return CR_ARG_FULL;
+    if (cr_is_one_a_row(whole->ndim, whole->size, cr_node_columns(n), in))
+        return CR_ARG_ROW;
+    return numel == 1 ? CR_ARG_ONE : CR_ARG_COLUMN;
+}
+
+/* --- facts --- */
+
+typedef struct entry {
+    struct entry *next;
+    uint64_t hash;
+    size_t len;
+    const char *key;
+    cr_facts facts;
+} entry;
+
+enum { CHAINS = 1024, KEY_ROOM = 384 };
+
+struct cr_facts_cache {
+    cr_session *s;
+    uint8_t *kind; /* by entry: 1 + what it may be */
+    entry **chain;
+};
+
+cr_facts_cache *cr_facts_cache_new(cr_session *s)
+{
+    cr_facts_cache *c = CR_NEW(s, cr_facts_cache);
+
+    c->s = s;
+    c->kind = CR_NEW_N(s, uint8_t, cr_ops_count());
+    c->chain = CR_NEW_N(s, entry *, CHAINS);
+    return c;
+}
+
+static bool is_view(const cr_op *op)
+{
+    static const char *const name[] = {"reshape", "_unsafe_view", "flatten", "squeeze"};
+
+    if (op->does == CR_DOES_MAP)
+        return true;
+    for (size_t i = 0; op->does == CR_DOES_WHOLE && i < CR_LEN(name); i++)
+        if (!strcmp(op->name, name[i]))
+            return true;
+    return false;
+}
+
+/* What nodes of the entry may be, whatever their arguments. */
+static cr_fact_kind kind_of(const cr_op *op)
+{
+    if (op->words & CR_WORD_RANDOM || op->does == CR_DOES_INPLACE)
+        return CR_FACT_CALL;
     for (int i = 0; i < op->param_count; i++)
-        arg[i] = arg_of(l, n, i, t, r);
-    cr_loop_apply(l, op, t, arg, result);
-    if (!n->result[0]->type.known || result[0]->dtype != n->result[0]->type.dtype)
-        cr_bail(l->session, CR_TYPE, "%%%s has another type than its loop", n->result[0]->name);
-    return result[0];
+        if (op->param[i].written)
+            return CR_FACT_CALL;
+    if (is_view(op))
+        return CR_FACT_VIEW;
+    if (copies(op) || op->does == CR_DOES_BODY)
+        return CR_FACT_POINT;
+    if (op->does == CR_DOES_FOLD)
+        return CR_FACT_ROWS;
+    if (op->does != CR_DOES_IS)
+        return CR_FACT_CALL;
+    return op->fused || (op->body_count && dims_param(op) >= 0) ? CR_FACT_ROWS : CR_FACT_POINT;
+}
+
+typedef struct {
+    char at[KEY_ROOM];
+    size_t len;
+    bool full;
+} key;
+
+static void put(key *k, const void *bytes, size_t n)
+{
+    k->full = k->full || k->len + n > sizeof k->at;
+    if (!k->full) {
+        memcpy(k->at + k->len, bytes, n);
+        k->len += n;
+    }
+}
+
+static void put_byte(key *k, int v) { put(k, &(uint8_t){(uint8_t)v}, 1); }
+
+static void put_arg(key *k, const cr_gnode *n, int i, bool rows)
+{
+    const cr_garg *a = &n->arg[i];
+
+    put_byte(k, a->tag);
+    if (a->tag == CR_TENSOR) {
+        put_byte(k, a->value->type.dtype);
+        put_byte(k, a->value->type.ndim > 0);
+        put_byte(k, rows ? (int)cr_node_over(n, i) : 0);
+    } else if (cr_node_reads_number(n, i)) {
+        put_byte(k, a->tag == CR_NUMBER ? (int)a->number.category : 0);
+    } else if (a->tag == CR_NUMBER) {
+        put_byte(k, (int)a->number.category);
+        put(k, &a->number.c, a->number.category == CR_CAT_COMPLEX ? 16 : 8);
+    } else if (a->tag == CR_STRING) {
+        put(k, &a->len, sizeof a->len);
+        put(k, a->s, a->len);
+    } else if (a->tag == CR_INTS) {
+        put_byte(k, 0); /* dims are read from the node itself */
+    } else {
+        put(k, &a->i, sizeof a->i);
+    }
+}
+
+static bool all_known(const cr_gnode *n)
+{
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->arg[i].tag == CR_TENSORS || n->arg[i].tag == CR_NUMBERS ||
+            (n->arg[i].tag == CR_TENSOR &&
+             (!n->arg[i].value->type.known || n->arg[i].value->type.device != CR_CPU)))
+            return false;
+    for (int k = 0; k < n->result_count; k++)
+        if (!n->result[k]->type.known || n->result[k]->type.device != CR_CPU)
+            return false;
+    return n->result_count == n->op->result_count && n->result_count > 0;
+}
+
+typedef struct {
+    cr_loop *l;
+    const cr_gnode *n;
+    const cr_facts *facts;
+} trial;
+
+static const cr_expr *trial_value(void *context, int i)
+{
+    trial *t = context;
+    const char *name = cr_session_printf(t->l->session, "x%d", i);
+    cr_arg_over over = t->facts->kind == CR_FACT_ROWS ? cr_node_over(t->n, i) : CR_ARG_FULL;
+    int from = over == CR_ARG_COLUMN, dims = over == CR_ARG_FULL ? 2 : 1;
+    const cr_sym *size[2] = {cr_sym_name(t->l->syms, "R", 0, CR_SYM_HIGH), cr_sym_name(t->l->syms, "C", 0, CR_SYM_HIGH)};
+    const cr_sym *index[2] = {cr_sym_name(t->l->syms, "i", 0, CR_SYM_HIGH), cr_sym_name(t->l->syms, "j", 0, CR_SYM_HIGH)};
+
+    return cr_expr_load(t->l,
+                        cr_loop_buffer(t->l, CR_BUFFER_INPUT, name, cr_node_wants(t->n, t->facts, i), dims, size + from),
+                        index + from);
+}
+
+static const cr_expr *trial_number(void *context, cr_scalar n, cr_dtype t)
+{
+    return cr_expr_const(((trial *)context)->l, t, n);
+}
+
+static bool depends_on(const cr_expr *e, const cr_sym *index)
+{
+    for (int i = 0; i < CR_LOOP_DIMS && e->index[i]; i++)
+        if (cr_sym_uses(e->index[i], index))
+            return true;
+    for (int i = 0; i < e->count; i++)
+        if (depends_on(e->args[i], index))
+            return true;
+    return false;
+}
+
+/* What is reduced has a value for every column; else eager reduces dims of one element. */
+static bool reduces_columns(const cr_expr *e)
+{
+    for (int i = 0; i < e->count; i++)
+        if (!reduces_columns(e->args[i]))
+            return false;
+    return e->kind != CR_EXPR_REDUCE || depends_on(e->args[0], e->axis.index);
+}
+
+static void try_node(cr_session *s, void *context)
+{
+    trial *t = context;
+    cr_node_reader r = {trial_value, trial_number, t};
+    const cr_expr *result[CR_MAX_RESULTS];
+
+    t->l = cr_loop_new(s);
+    cr_compile_node(t->l, t->n, t->facts, &r, result);
+    for (int k = 0; k < t->n->result_count; k++)
+        if (!reduces_columns(result[k]))
+            cr_bail(s, CR_VALUE, "%s reduces one element", t->n->op->name);
+}
+
+static bool has_loop(const cr_gnode *n, const cr_facts *f)
+{
+    trial t = {.n = n, .facts = f};
+    cr_session s = {.status = CR_OK};
+    cr_status st = cr_session_run(&s, try_node, &t);
+
+    cr_session_drop(&s);
+    if (st)
+        cr_log_line("fusion", 2, "%s stays a call: %s", n->op->name, cr_error_message());
+    return !st;
+}
+
+static bool is_half(int t) { return t == CR_F16 || t == CR_BF16; }
+
+/* Conversions between tensors are those of eager where they take one step. */
+static bool converts_well(int from, int to)
+{
+    cr_dtype lane = cr_lane_type(to);
+
+    if (cr_dtype_is_complex((cr_dtype)from) || cr_dtype_is_complex((cr_dtype)to) ||
+        (lane != (cr_dtype)to && !is_half(to)))
+        return false;
+    return from == to || !is_half(to) || from == CR_F32 || from == CR_BOOL || is_half(from);
+}
+
+static bool find_type(cr_facts *f, const cr_gnode *n)
+{
+    cr_dtype t = copies(n->op) ? (cr_dtype)n->result[0]->type.dtype : entry_type(n), lane;
+
+    if (t == CR_DTYPE_NONE || cr_dtype_is_complex(t))
+        return false;
+    lane = cr_lane_type(t);
+    f->entry = (uint8_t)t;
+    f->compute = (uint8_t)lane;
+    f->half = is_half(t) ? (uint8_t)t : (uint8_t)CR_DTYPE_NONE;
+    if (lane != t && !is_half(t)) /* small integers wrap when they are stored */
+        return false;
+    if (copies(n->op))
+        return converts_well(n->arg[0].value->type.dtype, t);
+    /* A composition hands its tensors on as they are. */
+    return n->op->does != CR_DOES_IS || n->op->fused || !is_half(t) || common_type(n) == t;
+}
+
+static bool takes_complex(const cr_gnode *n)
+{
+    for (int i = 0; i < n->arg_count; i++)
+        if ((n->arg[i].tag == CR_NUMBER && n->arg[i].number.category == CR_CAT_COMPLEX) ||
+            (n->arg[i].tag == CR_TENSOR && cr_dtype_is_complex((cr_dtype)n->arg[i].value->type.dtype)))
+            return true;
+    return false;
+}
+
+static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
+{
+    cr_facts f = {.kind = (uint8_t)kind};
+
+    if (!takes_complex(n) && find_type(&f, n) && (kind == CR_FACT_POINT || cr_node_columns(n)) && has_loop(n, &f))
+        return f;
+    return (cr_facts){.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
+}
+
+static const cr_facts *look_up(cr_facts_cache *c, const key *k, const cr_gnode *n, cr_fact_kind kind)
+{
+    uint64_t hash = cr_hash(k->at, k->len);
+    entry **place = &c->chain[hash % CHAINS];
+
+    for (entry *e = *place; e; e = e->next)
+        if (e->hash == hash && e->len == k->len && !memcmp(e->key, k->at, k->len))
+            return &e->facts;
+    entry *made = CR_NEW(c->s, entry);
+    *made = (entry){*place, hash, k->len, cr_session_copy(c->s, k->at, k->len), find_facts(n, kind)};
+    *place = made;
+    return &made->facts;
+}
+
+/* `contiguous` and `to_dtype` of what is so already return their argument. */
+static bool is_itself(const cr_gnode *n)
+{
+    const cr_gtype *in = &n->arg[0].value->type;
+
+    return (!strcmp(n->op->name, "contiguous") && !in->stride) ||
+           (!strcmp(n->op->name, "to_dtype") && in->dtype == n->result[0]->type.dtype);
+}
+
+const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
+{
+    static const cr_facts call = {.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
+    static const cr_facts view = {.kind = CR_FACT_VIEW, .half = CR_DTYPE_NONE};
+    key k = {.len = 0};
+    uint8_t *kind;
+
+    if (n->kind != CR_GNODE_CALL)
+        return &call;
+    kind = &c->kind[n->op->index];
+    if (!*kind)
+        *kind = (uint8_t)(1 + kind_of(n->op));
+    if (*kind == 1 + CR_FACT_CALL || !all_known(n))
+        return &call;
+    if (*kind == 1 + CR_FACT_VIEW || is_itself(n))
+        return &view;
+    if (*kind == 1 + CR_FACT_ROWS && !cr_node_columns(n))
+        return &call;
+    put(&k, &n->op, sizeof n->op);
+    for (int i = 0; i < n->arg_count; i++)
+        put_arg(&k, n, i, *kind == 1 + CR_FACT_ROWS);
+    for (int i = 0; i < n->result_count; i++)
+        put_byte(&k, n->result[i]->type.dtype);
+    return k.full ? &call : look_up(c, &k, n, (cr_fact_kind)(*kind - 1));
 }

@@ -169,6 +169,37 @@ cr_status cr_fused_run(const cr_fused *f, void *const *ptr, const int64_t *strid
     return cr_fused_run_by(f, CR_TIER_BEST, ptr, stride, rows, columns, param);
 }
 
+/* --- in parts --- */
+
+cr_status cr_fused_begin(cr_fused_call *out, const cr_fused *f, cr_tier tier)
+{
+    *out = (cr_fused_call){f, tier == CR_TIER_TILES ? NULL : cr_jit_function(f->kernel)};
+    if (!out->native && tier == CR_TIER_BEST && !f->tile) {
+        cr_jit_wait(f->kernel, PATIENCE_SECONDS);
+        out->native = cr_jit_function(f->kernel);
+    }
+    if (!out->native && (tier == CR_TIER_NATIVE || !f->tile))
+        return cr_fail(CR_RUNTIME, "there is no native code for %s", f->nest->loop->name);
+    return CR_OK;
+}
+
+cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride, const int64_t *size,
+                        const void *param)
+{
+    if (c->native)
+        c->native(ptr, stride, size, param);
+    else
+        CR_TRY(cr_tile_run(c->f->tile, ptr, stride, size, param));
+    return c->f->text.len ? cr_oracle_check(c->f->text.at, ptr, stride, size[0], size[1], param) : CR_OK;
+}
+
+bool cr_fused_cuts_rows(const cr_fused *f)
+{
+    return !f->nest->counts_columns && !f->nest->sweep[0].reduces.count && f->nest->sweeps == 1;
+}
+
+bool cr_fused_is_checked(const cr_fused *f) { return f->text.len > 0; }
+
 cr_jit_kernel *cr_fused_kernel(const cr_fused *f) { return f->kernel; }
 const cr_nest *cr_fused_nest(const cr_fused *f) { return f->nest; }
 const char *cr_fused_source(const cr_fused *f) { return cr_text_str(&f->unit.body); }

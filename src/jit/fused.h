@@ -28,6 +28,21 @@ CR_MUST cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *
                                   const int64_t *stride, int64_t rows, int64_t columns,
                                   const void *param);
 
+/* The same in parts, for callers that share out the work themselves.  Begin once: it takes the
+ * tier, and waits where only native code will do. */
+typedef struct {
+    const cr_fused *f;
+    cr_kernel native;
+} cr_fused_call;
+CR_MUST cr_status cr_fused_begin(cr_fused_call *out, const cr_fused *f, cr_tier tier);
+/* Rows of `size` = {rows, columns, number of the first row}, in this thread.  A long row may be
+ * cut where the program reduces nothing and numbers no columns (cr_fused_cuts_rows). */
+CR_MUST cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride, const int64_t *size,
+                                const void *param);
+bool cr_fused_cuts_rows(const cr_fused *f);
+/* The oracle looks over every part: they have to come one after the other. */
+bool cr_fused_is_checked(const cr_fused *f);
+
 /* Borrowed from `f`. */
 cr_jit_kernel *cr_fused_kernel(const cr_fused *f);
 const cr_nest *cr_fused_nest(const cr_fused *f);

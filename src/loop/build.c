@@ -41,6 +41,9 @@ typedef struct {
     bool known[CR_MAX_SLOTS];
     value slot[CR_MAX_SLOTS];
     cr_axis row, column;
+    int64_t columns; /* how many, when that is known; else 0 */
+    bool rounds;     /* every operator's result is rounded to `half` */
+    cr_dtype half;
     int depth;
 } frame;
 
@@ -57,6 +60,13 @@ CR_NORETURN static void refuse(frame *f, const cr_rule *r, const char *what)
     cr_text_drop(&text);
     cr_bail(f->s, CR_VALUE, "%s:%d: %s: %s %s", f->op->file, r ? r->line : f->op->line,
             f->op->name, what, where);
+}
+
+static cr_axis axis(cr_loop *l, const char *index, const char *extent)
+{
+    const cr_sym *n = cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH);
+
+    return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH), n};
 }
 
 static value of_expr(const cr_expr *e, bool tensor)
@@ -328,6 +338,25 @@ static value eval_loop_call(frame *f, const cr_rule *r)
     return apply(f, r, (cr_fn)fn, v);
 }
 
+static int64_t known_size(void *context, const cr_sym *name)
+{
+    const frame *f = context;
+
+    return name == f->column.extent ? f->columns : 0;
+}
+
+/* most(n, 0) where the sizes at hand say which it is. */
+static value greater_size(frame *f, const cr_rule *r)
+{
+    value n = eval(f, r->args[0]), least = eval(f, r->args[1]);
+    bool wrong = false;
+
+    if (n.kind != IS_SIZE || least.kind != IS_NUMBER || least.number.category > CR_CAT_INT || !f->columns ||
+        cr_sym_eval(n.size, known_size, f, &wrong) < least.number.i || wrong)
+        refuse(f, r, "not known inside a fused kernel:");
+    return n;
+}
+
 /* Sizes in compositions.  A row's length is what any question about it answers. */
 static value eval_builtin(frame *f, const cr_rule *r)
 {
@@ -342,6 +371,17 @@ static value eval_builtin(frame *f, const cr_rule *r)
         if (v.kind != IS_EXPR)
             break;
         return of_truth(cr_dtype_category((cr_dtype)v.e->dtype) == CR_CAT_FLOAT);
+    case CR_BUILTIN_is_complex:
+        v = eval(f, r->args[0]);
+        if (v.kind != IS_EXPR)
+            break;
+        return of_truth(cr_dtype_is_complex((cr_dtype)v.e->dtype));
+    case CR_BUILTIN_dtype:
+        v = eval(f, r->args[0]);
+        if (v.kind != IS_EXPR)
+            break;
+        return (value){.kind = IS_DTYPE, .dtype = (cr_dtype)v.e->dtype};
+    case CR_BUILTIN_float: return (value){.kind = IS_DTYPE, .dtype = type_of(f, r)};
     default: break;
     }
     if (!f->column.extent) /* no row to speak of */
@@ -353,8 +393,10 @@ static value eval_builtin(frame *f, const cr_rule *r)
         break;
     case CR_BUILTIN_reduced_count:
     case CR_BUILTIN_product: return of_size(f->column.extent);
+    case CR_BUILTIN_most: return greater_size(f, r);
     case CR_BUILTIN_wrap:
     case CR_BUILTIN_wraps:
+    case CR_BUILTIN_reduced:
     case CR_BUILTIN_dims: return (value){.kind = IS_DIMS};
     default: break;
     }
@@ -386,7 +428,8 @@ static bool arithmetic_on_sizes(frame *f, const cr_rule *r, value *out)
     return true;
 }
 
-static value call_op(frame *f, const cr_rule *r);
+static value call_op(frame *f, const cr_rule *r, int item);
+static value eval_item(frame *f, const cr_rule *r);
 
 /* A choice is made while building when it can be; between tensors it is a selection. */
 static value eval_choose(frame *f, const cr_rule *r)
@@ -441,6 +484,21 @@ static bool known_logic(frame *f, const cr_rule *r, value *out)
     return true;
 }
 
+/* real(dtype(x)): the builtin that an operator has its name from. */
+static bool of_type(frame *f, const cr_rule *r, value *out)
+{
+    value v;
+
+    if (!r->op || r->count != 1 || (r->builtin != CR_BUILTIN_real && r->builtin != CR_BUILTIN_complex))
+        return false;
+    v = eval(f, r->args[0]);
+    if (v.kind != IS_DTYPE)
+        return false;
+    v.dtype = r->builtin == CR_BUILTIN_real ? cr_dtype_real(v.dtype) : cr_dtype_complex(v.dtype);
+    *out = v;
+    return true;
+}
+
 static value eval_call(frame *f, const cr_rule *r)
 {
     value v;
@@ -453,8 +511,10 @@ static value eval_call(frame *f, const cr_rule *r)
         return eval_builtin(f, r);
     if (arithmetic_on_sizes(f, r, &v))
         return v;
+    if (of_type(f, r, &v))
+        return v;
     if (r->op && !is_logic(r->name))
-        return call_op(f, r);
+        return call_op(f, r, 0);
     return eval_loop_call(f, r);
 }
 
@@ -471,7 +531,7 @@ static value eval(frame *f, const cr_rule *r)
     case CR_RULE_CHOOSE: return eval_choose(f, r);
     case CR_RULE_LIST:
     case CR_RULE_EACH: return (value){.kind = IS_DIMS};
-    case CR_RULE_INDEX: break;
+    case CR_RULE_INDEX: return eval_item(f, r);
     }
     refuse(f, r, "no loop for");
 }
@@ -581,29 +641,78 @@ static const cr_expr *as_result(frame *f, int k, const cr_rule *r, value v)
     return as_expr(f, r, v, t);
 }
 
-static value call_op(frame *f, const cr_rule *r)
+/* What an operator's result becomes where half types are rounded after every operator. */
+static value rounded(frame *f, value v)
+{
+    cr_fn fn = f->half == CR_F16 ? CR_FN_roundhalf : CR_FN_roundbfloat;
+
+    if (f->rounds && v.kind == IS_EXPR && v.e->dtype == CR_F32)
+        v.e = cr_expr_call1(f->l, fn, v.e);
+    return v;
+}
+
+/* Operators that change no element: the value, or a number that stands for all of it. */
+static value call_plain(frame *callee, const cr_rule *r)
+{
+    const char *name = r->op->name;
+
+    if (!strcmp(name, "ones"))
+        return of_expr(cr_expr_number(callee->l, callee->t, 1), true);
+    if (!strcmp(name, "zeros"))
+        return of_expr(cr_expr_number(callee->l, callee->t, 0), true);
+    if (callee->slot[0].kind != IS_EXPR)
+        refuse(callee, r, "not a composition of loops:");
+    if (!strcmp(name, "detach") || !strcmp(name, "clone") ||
+        (!strcmp(name, "reshape") && callee->slot[1].kind == IS_DIMS && callee->column.extent))
+        return callee->slot[0];
+    if (!strcmp(name, "to_dtype") && callee->slot[1].kind == IS_DTYPE && !callee->rounds)
+        return of_expr(cr_expr_cast(callee->l, callee->slot[1].dtype, callee->slot[0].e), true);
+    refuse(callee, r, "not a composition of loops:");
+}
+
+static frame *callee_of(frame *f, const cr_rule *r)
 {
     frame *callee = CR_NEW(f->s, frame);
-    value v;
 
-    *callee = (frame){.l = f->l, .s = f->s, .op = r->op, .row = f->row, .column = f->column,
-                      .depth = f->depth + 1};
+    *callee = (frame){.l = f->l, .s = f->s, .op = r->op, .row = f->row, .column = f->column, .columns = f->columns,
+                      .rounds = f->rounds && !r->op->fused, .half = f->half, .depth = f->depth + 1};
     if (callee->depth > DEEPEST)
         refuse(f, r, "the composition calls itself:");
     bind(f, callee, r);
     callee->t = callee_type(callee, f->t);
-    enter(f, callee, r);
     callee->scalar_code = r->op->does == CR_DOES_BODY || r->op->does == CR_DOES_FOLD;
+    return callee;
+}
+
+/* Result `item` of the call. */
+static value call_op(frame *f, const cr_rule *r, int item)
+{
+    frame *callee = callee_of(f, r);
+    value v;
+
     switch ((cr_does)r->op->does) {
-    case CR_DOES_FOLD: return reduce(callee, r);
+    case CR_DOES_FOLD: enter(f, callee, r); return rounded(f, reduce(callee, r));
     case CR_DOES_BODY:
     case CR_DOES_IS:
-        v = eval(callee, r->op->body[0]);
-        return v.kind == IS_EXPR || callee->scalar_code
-                   ? of_expr(as_result(callee, 0, r, v), true)
-                   : v;
-    default: refuse(f, r, "not a composition of loops:");
+        enter(f, callee, r);
+        if (item >= r->op->body_count)
+            refuse(f, r, "no such result of");
+        v = eval(callee, r->op->body[item]);
+        if (v.kind != IS_EXPR && !callee->scalar_code)
+            return v;
+        v = of_expr(as_result(callee, item, r, v), true);
+        return callee->scalar_code || r->op->fused ? rounded(f, v) : v;
+    default: return call_plain(callee, r);
     }
+}
+
+static value eval_item(frame *f, const cr_rule *r)
+{
+    const cr_rule *call = r->args[0];
+
+    if (call->kind != CR_RULE_CALL || !call->op || r->args[1]->kind != CR_RULE_INT)
+        refuse(f, r, "no loop for");
+    return call_op(f, call, (int)r->args[1]->integer);
 }
 
 /* --- whole entries --- */
@@ -750,13 +859,6 @@ bool cr_loop_wants(const cr_op *op, cr_dtype t)
     return true;
 }
 
-static cr_axis axis(cr_loop *l, const char *index, const char *extent)
-{
-    const cr_sym *n = cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH);
-
-    return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH), n};
-}
-
 cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
 {
     cr_loop *l = cr_loop_new(s);
@@ -790,23 +892,45 @@ static value given(frame *f, int i, const cr_loop_arg *a)
         return of_number(a->number);
     case CR_LOOP_TRUTH: return of_truth(a->number.i != 0);
     case CR_LOOP_STRING: return (value){.kind = IS_STRING, .text = a->text};
+    case CR_LOOP_ROW_DIMS: return (value){.kind = IS_DIMS};
+    case CR_LOOP_DTYPE: return (value){.kind = IS_DTYPE, .dtype = a->dtype};
     case CR_LOOP_NONE: break;
     }
     return (value){.kind = IS_NONE};
 }
 
-void cr_loop_apply(cr_loop *l, const cr_op *op, cr_dtype t, const cr_loop_arg *arg,
-                   const cr_expr **result)
+/* A composition that is one call has that call's results. */
+static const cr_expr *result_of(frame *f, int k)
+{
+    const cr_op *op = f->op;
+    const cr_rule *r = op->body[op->body_count > 1 ? k : 0];
+    bool one_call = op->body_count == 1 && op->result_count > 1;
+
+    if (op->does == CR_DOES_FOLD)
+        return as_result(f, 0, op->fold, reduce(f, op->fold));
+    if (one_call && (r->kind != CR_RULE_CALL || !r->op))
+        refuse(f, r, "no loop for");
+    return as_result(f, k, r, one_call ? call_op(f, r, k) : eval(f, r));
+}
+
+void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg, const cr_expr **result)
 {
     frame *f = CR_NEW(l->session, frame);
+    const cr_op *op = c->op;
 
-    *f = (frame){.l = l, .s = l->session, .op = op, .t = t, .scalar_code = op->does == CR_DOES_BODY};
+    *f = (frame){.l = l, .s = l->session, .op = op, .t = c->t, .columns = c->columns, .half = c->half,
+                 .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
+    f->rounds = (c->half == CR_F16 || c->half == CR_BF16) && op->does == CR_DOES_IS && !op->fused;
+    if (c->columns) {
+        f->row = axis(l, "i", "R");
+        f->column = axis(l, "j", "C");
+    }
     for (int i = 0; i < op->param_count; i++) {
         f->slot[i] = given(f, i, &arg[i]);
         f->known[i] = true;
     }
-    for (int k = 0; k < op->body_count; k++)
-        result[k] = as_result(f, k, op->body[k], eval(f, op->body[k]));
+    for (int k = 0; k < op->result_count; k++)
+        result[k] = result_of(f, k);
 }
 
 /* --- single functions --- */

@@ -35,5 +35,5 @@ bool cr_fn_has(cr_fn fn, cr_dtype t)
 {
     static const char letter[] = {[CR_CAT_BOOL] = 'B', 'I', 'F', 'C'};
 
-    return strchr(cr_fn_infos[fn].dtypes, letter[cr_dtype_category(t)]) != NULL;
+    return strchr(cr_fn_infos[fn].dtypes, letter[cr_dtype_category(t)]) || (t == CR_F32 && *cr_fn_infos[fn].dtypes == 'S');
 }

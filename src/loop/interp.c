@@ -138,6 +138,8 @@ static double real_function(cr_fn fn, double x, bool *known)
     case CR_FN_reciprocal: return 1 / x;
     case CR_FN_rsqrt: return 1 / sqrt(x);
     case CR_FN_round: return nearbyint(x);
+    case CR_FN_roundhalf: return (double)cr_half_to_float(cr_float_to_half((float)x));
+    case CR_FN_roundbfloat: return (double)cr_bfloat_to_float(cr_float_to_bfloat((float)x));
     case CR_FN_sgn: return (x > 0) - (x < 0);
     case CR_FN_sigmoid: return 1 / (1 + exp(-x));
     case CR_FN_lgamma: return lgamma(x);

@@ -74,6 +74,11 @@ static void find_axes(work *w)
     }
     if (!w->l->defs.len || w->l->defs.at[0]->axes != 1)
         cr_bail(w->s, CR_VALUE, "a kernel has one or two axes");
+    for (size_t i = 0; i < w->l->defs.len; i++)
+        if (w->l->defs.at[i]->axes == 1 && first_reduce(w->l->defs.at[i]->value)) {
+            set_single(w, w->l->defs.at[i]);
+            return;
+        }
     set_single(w, w->l->defs.at[0]);
 }
 

@@ -146,9 +146,48 @@ def test_random_programs_keep_their_bits_by_native_code():
         assert all(same(a, b) for a, b in zip(got, want)), str(graph)
 
 
-def test_a_long_chain_is_gathered_in_time():
-    lines = ["%v0: float32[8] = neg(%x)"]
-    lines += [f"%v{k}: float32[8] = {'neg' if k % 2 else 'abs'}(%v{k - 1})" for k in range(1, 3000)]
-    graph = _C.Graph("graph(%x: float32[8]) { " + "\n".join(lines) + " return %v2999 }")
-    x = torch.randn(8)
-    assert torch.equal(graph.compile().run([x])[0], graph.run([x])[0])
+def chain(n):
+    lines = ["%v0: float32[8, 4] = neg(%x)"]
+    return lines + [f"%v{k}: float32[8, 4] = {'neg' if k % 2 else 'abs'}(%v{k - 1})" for k in range(1, n)]
+
+
+def diamonds(n):
+    lines = ["%v0: float32[8, 4] = neg(%x)"]
+    for k in range(0, n - 3, 3):
+        lines += [f"%v{k + 1}: float32[8, 4] = mul(%v{k}, {k % 7 * 0.1})", f"%v{k + 2}: float32[8, 4] = tanh(%v{k})",
+                  f"%v{k + 3}: float32[8, 4] = add(%v{k + 1}, %v{k + 2})"]
+    return lines
+
+
+def layers(n):
+    lines = ["%v0: float32[8, 4] = neg(%x)"]
+    for k in range(0, n - 6, 6):
+        lines += [f"%v{k + 1}: float32[8, 4] = matmul(%v{k}, %w)", f"%v{k + 2}: float32[8, 4] = add(%v{k + 1}, %b)",
+                  f"%v{k + 3}: float32[8, 4] = tanh(%v{k + 2})", f"%v{k + 4}: float32[8, 4] = mul(%v{k + 3}, {k % 13})",
+                  f"%v{k + 5}: float32[8, 4] = add(%v{k + 4}, %v{k})",
+                  f"%v{k + 6}: float32[8, 4] = softmax(%v{k + 5}, -1)"]
+    return lines
+
+
+@pytest.mark.parametrize("make", [chain, diamonds, layers])
+def test_large_graphs_are_a_few_programs(make):
+    lines = make(100000)
+    graph = _C.Graph("graph(%x: float32[8, 4], %w: float32[4, 4], %b: float32[4]) { " + "\n".join(lines) +
+                     f" return %v{len(lines) - 1} }}")
+    compiled = graph.compile()
+    assert len(compiled.sources) > 1000 and compiled.built <= 16
+    operands = torch.randn(8, 4), torch.randn(4, 4), torch.randn(4)
+    assert torch.equal(compiled.run(operands)[0], graph.run(operands)[0])
+
+
+def test_equal_layers_are_built_once_whatever_their_numbers_and_sizes():
+    def net(x, *weights):
+        for k, w in enumerate(weights):
+            x = F.layer_norm(F.gelu(x @ w) * (0.5 + k) + x, x.shape[-1:])
+        return x
+    graph, want = record(net, torch.randn(5, 8), *[torch.randn(8, 8) for _ in range(12)], parts=True)
+    compiled = graph.compile()
+    assert len(compiled.sources) == 12 and len(set(compiled.sources)) == 1 and compiled.built == 1
+    other, _ = record(net, torch.randn(2, 3, 16), *[torch.randn(16, 16) for _ in range(3)], parts=True)
+    again = other.compile()
+    assert again.built == 0 and again.sources[0] == compiled.sources[0]

@@ -281,6 +281,15 @@ static PyObject *graph_sources(PyObject *x, void *unused)
     return out;
 }
 
+/* How many programs compile() built; equal groups share one. */
+static PyObject *graph_built(PyObject *x, void *unused)
+{
+    const graph_object *self = (graph_object *)x;
+
+    (void)unused;
+    return PyLong_FromLong(self->code ? cr_compiled_built(self->code) : 0);
+}
+
 /* --- forward and backward --- */
 
 typedef struct {
@@ -503,6 +512,7 @@ static PyGetSetDef graph_getset[] = {{"inputs", graph_inputs, NULL, "Names of th
                                      {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
                                      {"writes", graph_writes, NULL, "Whether a node writes a tensor.", NULL},
                                      {"sources", graph_sources, NULL, "The C of every group.", NULL},
+    {"built", graph_built, NULL, "How many programs compile() built.", NULL},
                                      {0}};
 static PyTypeObject graph_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Graph",

@@ -1,0 +1,41 @@
+/* code.h - the code of one group: what code.c plans and makes, and run.c runs; inside compile/. */
+#ifndef CR_COMPILE_CODE_H
+#define CR_COMPILE_CODE_H
+
+#include "compile/facts.h"
+
+enum { CR_GROUP_OPERANDS = 32, CR_GROUP_PARAMS = 160 };
+
+/* A result, or a value that is read: where its elements lie in the group's space. */
+typedef struct {
+    const cr_gtype *type;
+    int16_t read;        /* which of code.read; -1: a result */
+    uint8_t dtype, lane; /* of its elements, and in the kernel */
+    bool row;            /* one value a row */
+    bool staged;         /* goes through a tile: converted, or columns that lie apart */
+    bool copied;         /* columns that have no one step: copied before */
+    int64_t step[CR_SPACE_DIMS]; /* elements, along the group's dims */
+    const int64_t *spread;       /* copied: the same along the dims of its space */
+} cr_operand_plan;
+
+/* Compiled code of a structure; groups of equal structure share it. */
+typedef struct cr_group_program {
+    cr_fused *fused; /* NULL while nobody has it */
+    int users;
+} cr_group_program;
+
+typedef struct {
+    cr_gcode code;
+    cr_group_program *program;
+    int outputs, operands;   /* results first */
+    cr_operand_plan *operand;
+    cr_space space;          /* whose neighbours are merged into these: */
+    int ndim;                /* rows are all dims but the last */
+    int64_t size[CR_SPACE_DIMS], rows, columns;
+    bool staged, empty, cuts;
+    char *param;
+} cr_group_code;
+
+cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output);
+
+#endif

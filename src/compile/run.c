@@ -1,0 +1,296 @@
+/* Running a group's code.
+ *
+ * The space is planes of rows of columns.  A part is some rows of a plane, or a piece of one
+ * long row; operands that the kernel cannot read in place - another dtype, columns that lie
+ * apart - go through tiles of the part, as they do in eager pointwise operators. */
+#include "base/parallel.h"
+#include "compile/code.h"
+#include "num/convert.h"
+#include "tensor/geometry.h"
+#include <stdatomic.h>
+#include <string.h>
+
+enum { GRAIN = 16384, SPAN = 4096, TILE = 2048 };
+
+typedef struct {
+    const cr_group_code *c;
+    cr_fused_call call;
+    char *ptr[CR_GROUP_OPERANDS];
+    int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
+    _Atomic int status;
+} job;
+
+/* Rows of one plane, from column `from` on: where each operand starts. */
+typedef struct {
+    char *at[CR_GROUP_OPERANDS];
+    int64_t first_row, rows, columns;
+} part;
+
+/* --- one part --- */
+
+/* The kernel's two strides of operand k: in place, or in its tile. */
+static void set_strides(const job *j, int k, int64_t columns, int64_t *stride)
+{
+    const cr_operand_plan *o = &j->c->operand[k];
+    const int64_t *step = j->step[k] + j->c->ndim;
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->lane);
+
+    stride[0] = o->staged ? (o->row ? 1 : columns) * item : j->c->ndim > 1 ? step[-2] : 0;
+    stride[1] = o->row ? 0 : item;
+}
+
+static void convert(const job *j, int k, const part *p, char *tile, bool out)
+{
+    const cr_operand_plan *o = &j->c->operand[k];
+    const int64_t *step = j->step[k] + j->c->ndim;
+    cr_dtype to = (cr_dtype)(out ? o->dtype : o->lane), from = (cr_dtype)(out ? o->lane : o->dtype);
+    cr_convert_fn fn = cr_convert_row(to, from);
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->lane), n = o->row ? 1 : p->columns;
+    int64_t down = j->c->ndim > 1 ? step[-2] : 0;
+
+    for (int64_t r = 0; r < p->rows; r++) {
+        char *there = p->at[k] + r * down, *here = tile + r * n * item;
+        if (out)
+            fn(there, step[-1], here, item, n);
+        else
+            fn(here, item, there, step[-1], n);
+    }
+}
+
+/* The part through tiles for the operands that need them, which lie in `tiles`. */
+static cr_status run_part(const job *j, const part *p, char *tiles)
+{
+    const cr_group_code *c = j->c;
+    void *ptr[CR_GROUP_OPERANDS];
+    int64_t stride[2 * CR_GROUP_OPERANDS], size[3] = {p->rows, p->columns, p->first_row};
+    char *tile[CR_GROUP_OPERANDS];
+
+    for (int k = 0; k < c->operands; k++) {
+        const cr_operand_plan *o = &c->operand[k];
+        set_strides(j, k, p->columns, &stride[2 * k]);
+        ptr[k] = p->at[k];
+        if (!o->staged)
+            continue;
+        ptr[k] = tile[k] = tiles;
+        tiles += (p->rows * p->columns * (int64_t)cr_dtype_size((cr_dtype)o->lane) + 127) & ~(int64_t)63;
+        if (k >= c->outputs)
+            convert(j, k, p, tile[k], false);
+    }
+    CR_TRY(cr_fused_part(&j->call, ptr, stride, size, c->param));
+    for (int k = 0; k < c->outputs; k++)
+        if (c->operand[k].staged)
+            convert(j, k, p, tile[k], true);
+    return CR_OK;
+}
+
+static void move(const job *j, part *p, const part *from, int64_t row, int64_t column)
+{
+    int ndim = j->c->ndim;
+
+    for (int k = 0; k < j->c->operands; k++)
+        p->at[k] = from->at[k] + (ndim > 1 ? row * j->step[k][ndim - 2] : 0) + column * j->step[k][ndim - 1];
+    p->first_row = from->first_row + row;
+}
+
+/* In pieces whose tiles stay in the cache. */
+static cr_status run_staged(const job *j, const part *whole)
+{
+    int64_t wide = j->c->cuts && whole->columns > TILE ? TILE : whole->columns;
+    int64_t high = wide < TILE ? TILE / wide : 1, tile = (high < whole->rows ? high : whole->rows) * wide * 8 + 128;
+    int count = 0;
+    cr_status st = CR_OK;
+
+    for (int k = 0; k < j->c->operands; k++)
+        count += j->c->operand[k].staged;
+    char *memory = cr_alloc((size_t)(tile * count) + 64);
+    if (!memory)
+        return CR_MEMORY;
+    char *tiles = memory + (64 - ((uintptr_t)memory & 63));
+    for (int64_t r = 0; r < whole->rows; r += high)
+        for (int64_t at = 0; !st && at < whole->columns; at += wide) {
+            part p = {.rows = whole->rows - r < high ? whole->rows - r : high,
+                      .columns = whole->columns - at < wide ? whole->columns - at : wide};
+            move(j, &p, whole, r, at);
+            st = run_part(j, &p, tiles);
+        }
+    cr_free(memory);
+    return st;
+}
+
+static void run_whole(job *j, const part *p)
+{
+    cr_status st = j->c->staged ? run_staged(j, p) : run_part(j, p, NULL);
+
+    if (st)
+        atomic_store(&j->status, (int)st);
+}
+
+/* --- all of them --- */
+
+/* Rows [begin, end) of all rows of the space, plane by plane. */
+static void run_rows(void *context, int64_t begin, int64_t end)
+{
+    job *j = context;
+    const cr_group_code *c = j->c;
+    int64_t rows = c->ndim > 1 ? c->size[c->ndim - 2] : 1;
+
+    while (begin < end) {
+        int64_t outer = begin / rows, row = begin % rows;
+        part p = {.first_row = begin, .rows = rows - row < end - begin ? rows - row : end - begin,
+                  .columns = c->columns};
+        for (int k = 0; k < c->operands; k++)
+            p.at[k] = j->ptr[k] + (c->ndim > 1 ? row * j->step[k][c->ndim - 2] : 0);
+        for (int d = c->ndim - 3; d >= 0; d--) {
+            int64_t i = outer % c->size[d];
+            outer /= c->size[d];
+            for (int k = 0; k < c->operands; k++)
+                p.at[k] += i * j->step[k][d];
+        }
+        run_whole(j, &p);
+        begin += p.rows;
+    }
+}
+
+/* Columns [begin, end) in units of SPAN, of a space of one row. */
+static void run_spans(void *context, int64_t begin, int64_t end)
+{
+    job *j = context;
+    const cr_group_code *c = j->c;
+    part p = {.rows = 1, .columns = (end * SPAN < c->columns ? end * SPAN : c->columns) - begin * SPAN};
+
+    for (int k = 0; k < c->operands; k++)
+        p.at[k] = j->ptr[k] + begin * SPAN * j->step[k][c->ndim - 1];
+    run_whole(j, &p);
+}
+
+static void run_all(job *j)
+{
+    const cr_group_code *c = j->c;
+    bool checked = cr_fused_is_checked(j->call.f);
+
+    if (c->rows == 1 && c->cuts)
+        cr_parallel_for((c->columns + SPAN - 1) / SPAN, checked ? INT64_MAX : GRAIN / SPAN, run_spans, j);
+    else
+        cr_parallel_for(c->rows, checked ? INT64_MAX : c->columns >= GRAIN ? 1 : GRAIN / c->columns, run_rows, j);
+}
+
+/* --- operands --- */
+
+static CR_NOINLINE cr_status refuse(const cr_gvalue *v, const cr_tensor *t)
+{
+    cr_text sizes = {0};
+
+    cr_print_sizes(&sizes, t->ndim, t->size);
+    cr_fail(CR_RUNTIME, "%%%s is not what its group was made for: a tensor of %s and dtype %s", v->name,
+            cr_text_str(&sizes), cr_dtype_name((cr_dtype)t->dtype));
+    cr_text_drop(&sizes);
+    return CR_RUNTIME;
+}
+
+static bool has_strides(const cr_tensor *t, const int64_t *stride)
+{
+    for (int d = 0; d < t->ndim; d++)
+        if (t->size[d] > 1 && t->stride[d] != stride[d])
+            return false;
+    return true;
+}
+
+static bool is_of_type(const cr_tensor *t, const cr_gtype *type)
+{
+    return t && t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
+           !memcmp(t->size, type->size, type->ndim * sizeof *type->size) &&
+           (type->stride ? !t->numel || has_strides(t, type->stride) : t->contiguous);
+}
+
+static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read)
+{
+    for (int k = c->outputs; k < c->operands; k++) {
+        int i = c->operand[k].read;
+        if (!is_of_type(read[i], c->operand[k].type))
+            return refuse(c->code.read[i], read[i]);
+        if (read[i]->requires_grad && !cr_thread.no_grad)
+            return cr_fail(CR_RUNTIME, "a compiled group records no gradient, and %%%s requires one",
+                           c->code.read[i]->name);
+    }
+    return CR_OK;
+}
+
+static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
+{
+    for (int k = 0; k < c->outputs; k++) {
+        const cr_gtype *t = c->operand[k].type;
+        if (!output[k])
+            CR_TRY(cr_tensor_new(&output[k], (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+    }
+    return CR_OK;
+}
+
+/* The operand's elements in the order of the space, in a tensor of their own. */
+static cr_status copy_operand(cr_tensor **out, const cr_group_code *c, const cr_operand_plan *o, cr_tensor *t)
+{
+    cr_view from = {t->data, c->space.size, o->spread, (uint8_t)c->space.ndim, t->dtype, CR_CPU, false}, to;
+    cr_status st;
+
+    CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_CPU, c->space.ndim, c->space.size));
+    to = cr_view_of(*out);
+    st = cr_copy_elements(&to, &from);
+    if (st)
+        cr_drop(*out);
+    return st;
+}
+
+static void set_operand(job *j, int k, const cr_tensor *t, bool copied)
+{
+    const cr_operand_plan *o = &j->c->operand[k];
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype), dense = 1;
+
+    j->ptr[k] = t->data;
+    for (int d = j->c->ndim - 1; d >= 0; d--) {
+        j->step[k][d] = (copied ? dense : o->step[d]) * item;
+        dense *= j->c->size[d];
+    }
+}
+
+static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
+{
+    const cr_group_code *c = j->c;
+    cr_tensor *copy[CR_GROUP_OPERANDS];
+    int copies = 0;
+    cr_status st = CR_OK;
+
+    for (int k = 0; !st && k < c->operands; k++) {
+        const cr_operand_plan *o = &c->operand[k];
+        cr_tensor *t = k < c->outputs ? output[k] : read[o->read];
+        if (o->copied)
+            st = copy_operand(&t, c, o, t);
+        if (!st && o->copied)
+            copy[copies++] = t;
+        if (!st)
+            set_operand(j, k, t, o->copied);
+    }
+    if (!st)
+        st = cr_fused_begin(&j->call, c->program->fused, CR_TIER_BEST);
+    if (!st)
+        run_all(j);
+    while (copies)
+        cr_drop(copy[--copies]);
+    return st ? st : (cr_status)atomic_load(&j->status);
+}
+
+cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output)
+{
+    const cr_group_code *c = (const cr_group_code *)code;
+    job j = {.c = c};
+    cr_status st;
+
+    CR_GO(check_reads(c, read));
+    CR_GO(make_outputs(c, output));
+    if (!c->empty)
+        CR_GO(run_over(&j, read, output));
+done:
+    for (int k = 0; st && k < c->outputs; k++) {
+        cr_drop(output[k]);
+        output[k] = NULL;
+    }
+    return st;
+}
