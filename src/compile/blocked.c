@@ -5,6 +5,7 @@
  * out again and again until a row is long enough to be worth a kernel's while. */
 #include "compile/program_impl.h"
 #include "base/parallel.h"
+#include "compile/facts.h"
 #include <stdatomic.h>
 #include <string.h>
 
@@ -47,6 +48,8 @@ typedef struct {
     const cr_expr **expr; /* by value id */
     unsigned values;
     int params;
+    const cr_gnode *at; /* the node at hand */
+    const cr_facts *facts;
 } builder;
 
 static cr_axis axis(cr_loop *l, const char *index, const char *extent)
@@ -70,13 +73,14 @@ static cr_buffer *buffer(builder *x, cr_buffer_role role, const char *name, cr_l
     return cr_loop_buffer(x->l, role, name, CR_F32, n, size);
 }
 
-static const cr_expr *value_of(void *context, cr_gvalue *v)
+static const cr_expr *value_of(void *context, int i)
 {
     builder *x = context;
+    const cr_gvalue *v = x->at->arg[i].value;
 
     if (!x->expr[v->id])
         cr_bail(x->l->session, CR_VALUE, "%%%s is no operand", v->name);
-    return x->expr[v->id];
+    return cr_expr_cast(x->l, cr_node_wants(x->at, x->facts, i), x->expr[v->id]);
 }
 
 static const cr_expr *number_of(void *context, cr_scalar number, cr_dtype t)
@@ -104,6 +108,7 @@ static cr_loop *make_program(cr_session *s, void *context)
     builder *x = context;
     const cr_blocked_work *w = x->w;
     cr_node_reader reader = {value_of, number_of, x};
+    cr_facts_cache *facts = cr_facts_cache_new(s);
     cr_axis both[2];
     const cr_sym *index[2];
 
@@ -114,8 +119,13 @@ static cr_loop *make_program(cr_session *s, void *context)
         cr_buffer *in = buffer(x, CR_BUFFER_INPUT, cr_session_printf(s, "x%d", k), (cr_lies)x->b->lies[k], index);
         x->expr[w->read[k]->id] = cr_expr_load(x->l, in, index);
     }
-    for (size_t i = 0; i < w->nodes; i++)
-        x->expr[w->node[i]->result[0]->id] = cr_compile_node(x->l, w->node[i], &reader);
+    for (size_t i = 0; i < w->nodes; i++) {
+        x->at = w->node[i];
+        x->facts = cr_facts_of(facts, x->at);
+        if (x->facts->kind != CR_FACT_POINT || x->at->result_count != 1)
+            cr_bail(s, CR_VALUE, "%s is not pointwise", w->node[i]->result[0]->name);
+        cr_compile_node(x->l, x->at, x->facts, &reader, &x->expr[x->at->result[0]->id]);
+    }
     both[0] = axis(x->l, "i", "R");
     both[1] = axis(x->l, "j", "C");
     for (int k = 0; k < w->results; k++) {
