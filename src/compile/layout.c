@@ -3,15 +3,16 @@
  * oneDNN's convolutions want their channels in blocks; eager brings every operand there and every
  * result back.  Here a result stays as it was written while those who read it are convolutions or
  * pointwise, and goes back to its plain layout for everybody else.  The primitives are eager's,
- * so the bits are.  A packed weight is used again while the version and the bytes of its
- * storage are those that were packed.
+ * so the bits are.
  *
  * Graphs that write or choose keep their plain layouts. */
+#include "compile/packed.h"
 #include "compile/program_impl.h"
 #include "base/parallel.h"
 #include "kern/conv.h"
 #include "kern/dnnl.h"
 #include "kern/pack.h"
+#include "kern/pool.h"
 #include <string.h>
 
 enum { X, W, BIAS, TRANSPOSED = 6 };
@@ -37,15 +38,7 @@ bool cr_has_layouts(const cr_graph *g)
     return any;
 }
 
-/* --- packed weights --- */
-
-typedef struct {
-    _Atomic int count;
-    cr_storage *storage; /* counted, so that its address stays its own */
-    const char *data;
-    uint32_t version, hidden;
-    void *bytes;
-} packed;
+/* --- convolutions --- */
 
 typedef struct {
     cr_own own;
@@ -54,84 +47,24 @@ typedef struct {
     bool has_bias;
     const cr_gtype *type[3]; /* of X when it is plain, of W and of the bias */
     const cr_gtype *made;    /* Y's: that of the graph, or one dimension */
-    pthread_mutex_t lock;    /* of the two below */
-    packed *weight;
-    int changes; /* how often the weight was another */
+    cr_packer weight;
 } convolution;
 
-enum { MOST_CHANGES = 3 }; /* a weight that changes so often is packed for each run alone */
-
-static void packed_drop(packed *p)
+static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
 {
-    if (!p || atomic_fetch_sub(&p->count, 1) > 1)
-        return;
-    cr_storage_drop(p->storage);
-    cr_aligned_free(p->bytes);
-    cr_free(p);
-}
-
-static bool is_packed(const packed *p, const cr_tensor *w)
-{
-    return p && p->storage == w->storage && p->data == w->data && p->version == w->storage->version &&
-           p->hidden == w->storage->hidden;
-}
-
-static cr_status pack(packed **out, const convolution *c, cr_tensor *w)
-{
-    packed *p = cr_alloc_zero(sizeof *p);
+    const convolution *c = context;
+    int64_t size = (int64_t)(cr_dnnl_own_bytes(c->primitive, CR_CONV_ARG_W) / sizeof(float));
+    cr_tensor *made = NULL;
     cr_status st;
 
-    if (!p)
-        return CR_MEMORY;
-    p->count = 1;
-    p->storage = cr_storage_keep(w->storage);
-    p->data = w->data;
-    p->version = w->storage->version;
-    p->hidden = w->storage->hidden;
-    p->bytes = cr_aligned_alloc(cr_dnnl_own_bytes(c->primitive, CR_CONV_ARG_W));
-    st = p->bytes ? cr_dnnl_pack(c->primitive, CR_CONV_ARG_W, w->data, p->bytes) : CR_MEMORY;
-    if (st)
-        packed_drop(p);
-    else
-        *out = p;
+    CR_GO(cr_tensor_new(&made, CR_F32, CR_CPU, 1, &size));
+    CR_GO(cr_dnnl_pack(c->primitive, CR_CONV_ARG_W, w->data, made->data));
+    *out = made;
+    made = NULL;
+done:
+    cr_drop(made);
     return st;
 }
-
-/* The program keeps `p` for later runs. */
-static void remember(convolution *c, packed *p)
-{
-    packed *old;
-
-    pthread_mutex_lock(&c->lock);
-    old = c->weight;
-    c->changes += old != NULL;
-    c->weight = c->changes < MOST_CHANGES ? p : NULL;
-    if (c->weight)
-        atomic_fetch_add(&p->count, 1);
-    pthread_mutex_unlock(&c->lock);
-    packed_drop(old);
-}
-
-static cr_status packed_weight(packed **out, convolution *c, cr_tensor *w)
-{
-    packed *p;
-
-    pthread_mutex_lock(&c->lock);
-    p = is_packed(c->weight, w) ? c->weight : NULL;
-    if (p)
-        atomic_fetch_add(&p->count, 1);
-    pthread_mutex_unlock(&c->lock);
-    if (!p || !cr_storage_is_watched(w->storage)) {
-        packed_drop(p);
-        CR_TRY(pack(&p, c, w));
-        if (cr_storage_is_watched(w->storage))
-            remember(c, p);
-    }
-    *out = p;
-    return CR_OK;
-}
-
-/* --- convolutions --- */
 
 static cr_status check(const convolution *c, cr_tensor *const *read)
 {
@@ -145,16 +78,17 @@ static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor 
 {
     convolution *c = (convolution *)own;
     unsigned in_own = (unsigned)c->x_blocked << CR_CONV_ARG_X | (unsigned)c->y_own << CR_CONV_ARG_Y;
-    packed *weight = NULL;
+    cr_packed *weight = NULL;
     cr_tensor *y = NULL;
     cr_status st;
 
     CR_GO(check(c, read));
     cr_dnnl(); /* sets the thread count of OpenMP */
     void *data[] = {read[X]->data, read[W]->data, NULL, c->has_bias ? read[BIAS]->data : NULL};
-    if (!cr_dnnl_own_is_plain(c->primitive, CR_CONV_ARG_W)) {
-        CR_GO(packed_weight(&weight, c, read[W]));
-        data[CR_CONV_ARG_W] = weight->bytes;
+    if (!cr_dnnl_own_is_plain(c->primitive, CR_CONV_ARG_W))
+        CR_GO(cr_packer_get(&weight, &c->weight, read[W], pack, c));
+    if (weight) {
+        data[CR_CONV_ARG_W] = cr_packed_tensor(weight)->data;
         in_own |= 1u << CR_CONV_ARG_W;
     }
     CR_GO(cr_tensor_new(&y, CR_F32, CR_CPU, c->made->ndim, c->made->size));
@@ -164,7 +98,7 @@ static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor 
     y = NULL;
 done:
     cr_drop(y);
-    packed_drop(weight);
+    cr_packed_release(weight);
     return st;
 }
 
@@ -172,9 +106,8 @@ static void drop_convolution(cr_own *own)
 {
     convolution *c = (convolution *)own;
 
-    packed_drop(c->weight);
+    cr_packer_drop(&c->weight);
     cr_dnnl_release(c->primitive);
-    pthread_mutex_destroy(&c->lock);
     cr_free(c);
 }
 
@@ -228,6 +161,7 @@ typedef struct {
     cr_gvalue **blocked; /* by id of the graph's values: the same in blocks, or NULL */
     int64_t *block;
     bool *no_plain;      /* the value is there in blocks only */
+    bool *read;          /* somebody reads the value */
 } layouter;
 
 static cr_step *add(layouter *x, const cr_step *like, cr_own *own, int reads, cr_gvalue **made, uint32_t results)
@@ -334,7 +268,7 @@ static convolution *new_convolution(layouter *x, cr_dnnl_primitive *primitive)
     }
     c->primitive = primitive;
     c->own = (cr_own){.run = run_convolution, .drop = drop_convolution, .name = "convolution"};
-    pthread_mutex_init(&c->lock, NULL);
+    cr_packer_init(&c->weight);
     cr_plan_own(x->p, &c->own);
     return c;
 }
@@ -454,6 +388,65 @@ static bool stay_blocked(layouter *x, const cr_step *s)
     return true;
 }
 
+/* --- pooling --- */
+
+typedef struct {
+    cr_own own;
+    cr_pool windows;
+    int64_t block;
+    const cr_gtype *made;
+} pooling;
+
+static cr_status run_pooling(cr_own *own, cr_tensor *const *read, cr_tensor **output)
+{
+    const pooling *w = (const pooling *)own;
+
+    CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_CPU, 1, w->made->size));
+    cr_pool_max_blocked(&w->windows, w->block, (const void *)read[0]->data, (void *)output[0]->data);
+    return CR_OK;
+}
+
+static void drop_pooling(cr_own *own) { cr_free(own); }
+
+/* The greatest values of windows; their places are asked for by backward passes only. */
+static bool pool(layouter *x, const cr_step *s)
+{
+    const cr_gnode *n = s->node;
+    cr_gvalue *in;
+    pooling *w;
+
+    if (s->kind != CR_STEP_CALL || strcmp(n->op->name, "_max_pool") || x->read[n->result[1]->id] ||
+        !is_row_major(&n->result[0]->type, CR_F32))
+        return false;
+    in = cr_plan_value(x->p, n->arg[0].value);
+    if (!x->blocked[in->id] || in->type.ndim != s->arg[6].i + 2)
+        return false;
+    w = cr_alloc_zero(sizeof *w);
+    cr_session_check(x->s, w ? CR_OK : CR_MEMORY);
+    w->own = (cr_own){.run = run_pooling, .drop = drop_pooling, .name = "max_pool"};
+    cr_plan_own(x->p, &w->own);
+    cr_view vx = view_of(&in->type), vy = view_of(&n->result[0]->type);
+    w->windows = cr_pool_max_windows(&vx, &vy, s->arg);
+    w->block = x->block[in->id];
+    w->windows.planes /= w->block;
+    cr_gvalue *out = new_blocked(x, n->result[0], w->block);
+    w->made = &out->type;
+    add(x, s, &w->own, 1, one_value(x, out), 1)->read_value[0] = x->blocked[in->id];
+    return true;
+}
+
+static void mark_reads(layouter *x)
+{
+    cr_plan *p = x->p;
+
+    for (size_t i = 0; i < p->steps.len; i++)
+        for (uint32_t k = 0; k < p->steps.at[i].reads; k++)
+            x->read[cr_plan_value(p, p->steps.at[i].read_value[k])->id] = true;
+    for (uint32_t i = 0; i < p->outputs; i++)
+        if (p->output_value[i])
+            x->read[p->output_value[i]->id] = true;
+}
+
 void cr_plan_layouts(cr_plan *p)
 {
     layouter x = {.p = p, .s = p->s};
@@ -462,9 +455,11 @@ void cr_plan_layouts(cr_plan *p)
     x.blocked = CR_NEW_N(p->s, cr_gvalue *, p->g->values);
     x.block = CR_NEW_N(p->s, int64_t, p->g->values);
     x.no_plain = CR_NEW_N(p->s, bool, p->g->values);
+    x.read = CR_NEW_N(p->s, bool, p->g->values);
+    mark_reads(&x);
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
-        if (convolve(&x, s) || stay_blocked(&x, s))
+        if (convolve(&x, s) || stay_blocked(&x, s) || pool(&x, s))
             continue;
         for (uint32_t k = 0; k < s->reads; k++)
             need_plain(&x, s, s->read_value[k]);

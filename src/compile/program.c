@@ -263,8 +263,10 @@ static void build(cr_session *s, void *context)
     add_block(p, p->g->body);
     add_outputs(p);
     track_outputs(p);
-    if (p->threads)
+    if (p->threads > 0)
         cr_plan_layouts(p);
+    if (p->threads != CR_CALLS_ONLY)
+        cr_plan_products(p);
     cr_plan_lives(p);
 }
 
@@ -335,7 +337,8 @@ static CR_NOINLINE cr_status add_plan(cr_plan **out, cr_program *p, int threads)
 
 cr_status cr_program_plan(cr_plan **out, cr_program *p)
 {
-    int threads = p->layouts && !cr_in_parallel() ? cr_threads() : 0;
+    bool autocast = cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST);
+    int threads = autocast ? CR_CALLS_ONLY : p->layouts && !cr_in_parallel() ? cr_threads() : 0;
 
     *out = find_plan(p, threads);
     return CR_LIKELY(*out) ? CR_OK : add_plan(out, p, threads);

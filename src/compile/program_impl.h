@@ -6,7 +6,7 @@
 #include "compile/program.h"
 #include <pthread.h>
 
-enum { CR_NO_SLOT = UINT32_MAX };
+enum { CR_NO_SLOT = UINT32_MAX, CR_CALLS_ONLY = -1 };
 
 /* A tensor that is put into an argument when the step runs. */
 typedef struct {
@@ -66,7 +66,8 @@ typedef struct cr_plan {
     cr_session session;
     cr_session *s;     /* the same */
     const cr_graph *g; /* that is run */
-    int threads;       /* the layouts are those of so many; 0: plain layouts, any number */
+    int threads;       /* the layouts are those of so many; 0: plain layouts, any number;
+                          CR_CALLS_ONLY: no steps of our own, as autocast has to see the calls */
     struct cr_plan *next;
     struct { size_t len, cap; cr_step *at; } steps;
     struct { size_t len, cap; cr_tensor **at; } constants; /* g's */
@@ -99,6 +100,8 @@ CR_MUST cr_status cr_program_plan(cr_plan **out, cr_program *p);
 
 /* Steps that keep blocked layouts between convolutions, with weights packed once; bails. */
 void cr_plan_layouts(cr_plan *p);
+/* Products whose weights are copied once; bails. */
+void cr_plan_products(cr_plan *p);
 /* Whether cr_plan_layouts may find something. */
 bool cr_has_layouts(const cr_graph *g);
 /* Liveness, slots, reuse and the peak; bails. */

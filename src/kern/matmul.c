@@ -18,7 +18,7 @@
 #include <string.h>
 
 enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), BLOCK = 256, SMALLEST = 32,
-       BLOCKS = 16, BLOCK_WORK = 1 << 20, LINE_PITCH = 1024, SPREAD_ROWS = 32, SPREAD = 16 };
+       BLOCKS = 16, BLOCK_WORK = 1 << 20, LINE_PITCH = 1024, SPREAD_ROWS = 32, TURN_ROWS = 128, SPREAD = 16 };
 
 #define T       float
 #define NAME(x) f32_##x
@@ -257,13 +257,82 @@ static void sgemm_blocks(void *context, int64_t begin, int64_t end)
 }
 
 /* Without AVX-512 oneDNN reads b where it lies; rows at distances of a kilobyte then fall on
- * the same lines of the cache, and a copy with other distances is paid back twice over. */
-static cr_status spread_rows(lib_operand *o, const cr_gemm *g)
+ * the same lines of the cache, and columns are read against the grain.  A copy with other
+ * distances is paid back twice over when there are rows enough. */
+static bool wants_copy(const cr_gemm *g, const lib_operand *b)
 {
-    if (cr_isa_chosen() == CR_ISA_avx512 || o->transposed || o->owned || o->step % (LINE_PITCH / 4) ||
-        g->m < SPREAD_ROWS || g->k < SPREAD_ROWS)
+    if (g->dtype != CR_F32 || cr_isa_chosen() == CR_ISA_avx512 || b->owned || g->k < SPREAD_ROWS)
+        return false;
+    return b->transposed ? g->m >= TURN_ROWS : b->step % (LINE_PITCH / 4) == 0 && g->m >= SPREAD_ROWS;
+}
+
+static int64_t spread_step(const cr_gemm *g)
+{
+    int64_t step = g->n + SPREAD;
+
+    return step % (LINE_PITCH / 4) ? step : step + SPREAD;
+}
+
+typedef struct {
+    const float *from;
+    float *to;
+    int64_t from_step, to_step, k, n;
+} turn_job;
+
+/* Columns [TILE i, TILE (i + 1)) of b, which lie one after the other. */
+enum { TILE = 16 };
+
+/* Through a square of its own: columns at distances of a page would push each other out. */
+CR_WIDE static void turn_square(float *restrict to, int64_t to_step, const float *restrict from, int64_t from_step)
+{
+    float square[TILE][TILE];
+
+    for (int64_t j = 0; j < TILE; j++)
+        memcpy(square[j], from + j * from_step, sizeof square[j]);
+    for (int64_t p = 0; p < TILE; p++)
+        for (int64_t j = 0; j < TILE; j++)
+            to[p * to_step + j] = square[j][p];
+}
+
+static void turn_part(const turn_job *w, int64_t i, int64_t width, int64_t p, int64_t end)
+{
+    for (; p < end; p++)
+        for (int64_t j = i; j < i + width; j++)
+            w->to[p * w->to_step + j] = w->from[j * w->from_step + p];
+}
+
+static void turn_range(void *context, int64_t begin, int64_t end)
+{
+    const turn_job *w = context;
+
+    for (int64_t i = begin * TILE; i < end * TILE && i < w->n; i += TILE) {
+        int64_t width = w->n - i < TILE ? w->n - i : TILE, p = 0;
+        for (; width == TILE && p + TILE <= w->k; p += TILE)
+            turn_square(w->to + p * w->to_step + i, w->to_step, w->from + i * w->from_step + p, w->from_step);
+        turn_part(w, i, width, p, w->k);
+    }
+}
+
+static void turn_columns(float *to, const cr_gemm *g, const lib_operand *b)
+{
+    turn_job w = {b->data, to, b->step, spread_step(g), g->k, g->n};
+
+    cr_parallel_for((g->n + TILE - 1) / TILE, 65536 / (TILE * g->k) + 1, turn_range, &w);
+}
+
+/* Takes b's place by the copy that the product wants. */
+static cr_status spread_rows(lib_operand *b, const cr_gemm *g)
+{
+    if (!wants_copy(g, b))
         return CR_OK;
-    return copy_operand(o, &g->b, g->k, g->n, g->n + SPREAD, CR_F32);
+    if (!b->transposed)
+        return copy_operand(b, &g->b, g->k, g->n, spread_step(g), CR_F32);
+    void *to = cr_aligned_alloc((size_t)(g->k * spread_step(g)) * sizeof(float));
+    if (!to)
+        return CR_MEMORY;
+    turn_columns(to, g, b);
+    *b = (lib_operand){.data = to, .step = spread_step(g), .owned = to};
+    return CR_OK;
 }
 
 /* In blocks given by the sizes alone, each by one thread: left to divide the work itself,
@@ -505,6 +574,36 @@ cr_status cr_gemm_run(const cr_gemm *g)
     case CR_C128: return is_tiny(g) ? loops(g) : library(g);
     default: return loops(g);
     }
+}
+
+/* --- copies of b that are kept --- */
+
+bool cr_gemm_copies_b(const cr_gemm *g)
+{
+    lib_operand b = {.data = g->b.data};
+    bool rows = g->b.col == 1 && g->b.row >= g->n, columns = g->b.row == 1 && g->b.col >= g->k;
+
+    if (g->m == 0 || g->n < 2 || g->k < 2 || is_tiny(g) || !cr_dnnl() || rows == columns)
+        return false;
+    b.transposed = columns;
+    b.step = columns ? g->b.col : g->b.row;
+    return wants_copy(g, &b);
+}
+
+size_t cr_gemm_copy_bytes(const cr_gemm *g) { return (size_t)(g->k * spread_step(g)) * sizeof(float); }
+
+cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to)
+{
+    int64_t size[2] = {g->k, g->n}, from[2] = {g->b.row, g->b.col}, step[2] = {spread_step(g), 1};
+    cr_view src = {.data = g->b.data, .size = size, .stride = from, .ndim = 2, .dtype = CR_F32};
+    cr_view dst = {.data = to, .size = size, .stride = step, .ndim = 2, .dtype = CR_F32};
+    lib_operand b = {.data = g->b.data, .transposed = true, .step = g->b.col};
+
+    if (g->b.row == 1)
+        turn_columns(to, g, &b);
+    else
+        cr_copy_view(&dst, &src);
+    return (cr_matrix){to, step[0], 1};
 }
 
 /* One element of a batch. */

@@ -27,6 +27,13 @@ typedef struct {
 /* Fails with CR_MEMORY only. */
 CR_MUST cr_status cr_gemm_run(const cr_gemm *g);
 
+/* Some products copy b first, to rows that lie better in the cache.  Who multiplies by one b again
+ * and again makes that copy once and gives it as b: the bits are the same. */
+bool cr_gemm_copies_b(const cr_gemm *g);
+size_t cr_gemm_copy_bytes(const cr_gemm *g);
+/* `to` is aligned for vector loads; returns the copy as b. */
+cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to);
+
 /* The same product at many places: element i of the batch is at the sum of its
  * index times `*_stride` (elements) over the batch dimensions. */
 typedef struct {

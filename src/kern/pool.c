@@ -72,6 +72,24 @@ static bool has_squares(const cr_pool *p)
     return p->kernel[0] == 1 && p->out[0] == 1 && p->in[0] == 1 && !p->pad[0];
 }
 
+/* Calls for every kernel position and the outputs [b, e) of row (i0, i1) that see it;
+ * `at` is the input position of output b. */
+#define EACH_SHIFT(p, i0, i1, CALL)                                                                \
+    for (int64_t k0 = 0; k0 < (p)->kernel[0]; k0++)                                                \
+        for (int64_t k1 = 0; k1 < (p)->kernel[1]; k1++) {                                          \
+            int64_t y0 = (i0) * (p)->stride[0] + k0 * (p)->dilation[0] - (p)->pad[0];              \
+            int64_t y1 = (i1) * (p)->stride[1] + k1 * (p)->dilation[1] - (p)->pad[1];              \
+            if (y0 < 0 || y0 >= (p)->in[0] || y1 < 0 || y1 >= (p)->in[1])                          \
+                continue;                                                                          \
+            for (int64_t k2 = 0; k2 < (p)->kernel[2]; k2++) {                                      \
+                cr_window w2 = last_window(p);                                                     \
+                int64_t b, e, at;                                                                  \
+                cr_window_range(&w2, k2, &b, &e, &at);                                             \
+                at += (y0 * (p)->in[1] + y1) * (p)->in[2];                                         \
+                CALL;                                                                              \
+            }                                                                                      \
+        }
+
 #define T       float
 #define NAME(x) f32_##x
 #define LOWEST  (-INFINITY)
@@ -87,6 +105,37 @@ static bool has_squares(const cr_pool *p)
 #define LOWEST  INT64_MIN
 #define IS_NAN(v) ((void)(v), false)
 #include "kern/pool_loops.inc"
+
+/* --- planes that lie together --- */
+
+typedef struct {
+    const cr_pool *p;
+    int64_t block;
+    const float *x;
+    float *y;
+} blocked_job;
+
+/* As take_max_value, for n outputs of `block` values each. */
+CR_WIDE static void take_max_blocks(float *restrict m, const float *restrict x, int64_t n, int64_t s, int64_t block)
+{
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t c = 0; c < block; c++) {
+            float v = x[j * s * block + c], old = m[j * block + c];
+            m[j * block + c] = v > old || v != v ? v : old;
+        }
+}
+
+static void max_blocked_plane(const cr_pool *p, int64_t block, const float *x, float *y)
+{
+    int64_t row = p->out[2] * block;
+
+    for (int64_t i0 = 0; i0 < p->out[0]; i0++)
+        for (int64_t i1 = 0; i1 < p->out[1]; i1++, y += row) {
+            for (int64_t j = 0; j < row; j++)
+                y[j] = -INFINITY;
+            EACH_SHIFT(p, i0, i1, take_max_blocks(y + b * block, x + at * block, e - b, p->stride[2], block))
+        }
+}
 
 static int64_t volume(const int64_t *size) { return size[0] * size[1] * size[2]; }
 
@@ -113,6 +162,22 @@ void cr_pool_max(const cr_pool *p, cr_dtype t, const void *x, void *y, int64_t *
     pool_job w = job_of(p, x, y, index);
 
     run(&w, pick(t, f32_max_range, f64_max_range, i64_max_range));
+}
+
+static void max_blocked_range(void *context, int64_t begin, int64_t end)
+{
+    const blocked_job *w = context;
+
+    for (int64_t i = begin; i < end; i++)
+        max_blocked_plane(w->p, w->block, w->x + i * volume(w->p->in) * w->block,
+                          w->y + i * volume(w->p->out) * w->block);
+}
+
+void cr_pool_max_blocked(const cr_pool *p, int64_t block, const float *x, float *y)
+{
+    blocked_job w = {p, block, x, y};
+
+    cr_parallel_for(p->planes, GRAIN_ELEMENTS / (volume(p->out) * volume(p->kernel) * block + 1) + 1, max_blocked_range, &w);
 }
 
 void cr_pool_average(const cr_pool *p, cr_dtype t, const void *x, void *y)

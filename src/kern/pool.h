@@ -18,6 +18,11 @@ typedef struct {
 
 /* NaN wins; equal values give the first position.  `index` may be NULL when not adaptive. */
 void cr_pool_max(const cr_pool *p, cr_dtype t, const void *x, void *y, int64_t *index);
+/* The same of float32 planes that lie together by `block`: position i of a plane is block values
+ * at i * block.  p->planes counts the blocks. */
+void cr_pool_max_blocked(const cr_pool *p, int64_t block, const float *x, float *y);
+/* The windows of a call of entry `_max_pool` with these views. */
+cr_pool cr_pool_max_windows(const cr_view *in, const cr_view *out, const cr_value *arg);
 void cr_pool_average(const cr_pool *p, cr_dtype t, const void *x, void *y);
 /* The transpose of cr_pool_average; sets all of x.  F32 and F64. */
 void cr_pool_spread(const cr_pool *p, cr_dtype t, const void *y, void *x);

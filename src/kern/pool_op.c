@@ -62,12 +62,19 @@ done:
     return st;
 }
 
+cr_pool cr_pool_max_windows(const cr_view *in, const cr_view *out, const cr_value *arg)
+{
+    cr_pool p = planes_of(in, out, arg[6].i);
+
+    set_windows(&p, arg[6].i, &arg[1], &arg[2], &arg[3], &arg[4]);
+    return p;
+}
+
 /* (self, kernel_size, stride, padding, dilation, ceil_mode, dims) */
 cr_status cr_kern_max_pool(const cr_value *arg, cr_view *out)
 {
-    cr_pool p = planes_of(arg[0].view, out, arg[6].i);
+    cr_pool p = cr_pool_max_windows(arg[0].view, out, arg);
 
-    set_windows(&p, arg[6].i, &arg[1], &arg[2], &arg[3], &arg[4]);
     return max_pool(&p, arg[0].view, out);
 }
 

@@ -378,6 +378,42 @@ def test_threads_share_packed_weights():
     assert not wrong
 
 
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2), nn.MaxPool2d((3, 2), (1, 3), (1, 0), dilation=2),
+                                  nn.MaxPool2d(2, ceil_mode=True), nn.AvgPool2d(2)])
+def test_pools_between_convolutions(pool):
+    net = trained(nn.Sequential(nn.Conv2d(16, 32, 3), pool, nn.Conv2d(32, 16, 1)))
+    x = torch.randn(2, 16, 15, 17)
+    x[0, 0, 3:5, 4], x[1, 3, 8, 8] = float("nan"), float("inf")
+    with torch.no_grad():
+        graph, want = record(net, x, parts=True)
+        program = graph.program()
+    assert same(program.run([x])[0], want)
+    x.copy_(torch.randn_like(x).round())  # zeros of both signs
+    with torch.no_grad():
+        assert same(program.run([x])[0], net(x))
+
+
+# --- products ---
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_products_with_weights_keep_their_bits(threads):
+    torch.set_num_threads(threads)
+
+    def f(x, w, v, b, big):
+        h = F.linear(x, w, b).relu()
+        y = x.view(2, -1, 96)
+        return h @ v.t(), torch.addmm(b, x, v, alpha=0.5), y @ v, F.linear(y, w), x @ w.t(), x @ big
+    inputs = [torch.randn(256, 96), torch.randn(240, 96), torch.randn(96, 240), torch.randn(240), torch.randn(96, 256)]
+    graph, _ = record(f, *inputs, parts=True)
+    program = graph.program()
+    for change in (lambda: None, lambda: inputs[1].mul_(2), lambda: inputs[2].data.neg_(), lambda: inputs[4].add_(1),
+                   lambda: inputs.__setitem__(1, inputs[1] + 1), lambda: inputs[2].numpy().__imul__(3),
+                   *[lambda: inputs[1].mul_(0.5)] * 4):
+        change()
+        for _ in range(2):
+            assert all(torch.equal(a, b) for a, b in zip(program.run(inputs), graph.run(inputs)))
+
+
 def test_odd_channels_and_groups():
     for module in (nn.Conv2d(6, 9, 3, groups=3), nn.Conv2d(5, 7, 3), nn.Conv2d(32, 32, 3, groups=32), nn.Conv2d(1, 8, 3),
                    nn.Conv2d(16, 16, 3, dilation=2, stride=2), nn.ConvTranspose2d(4, 4, 3)):

@@ -1,0 +1,152 @@
+/* Products with a weight: the copy that eager makes of it for each product (kern/matmul.h) is
+ * made once and given to the same kernel. */
+#include "compile/packed.h"
+#include "compile/program_impl.h"
+#include "kern/matmul.h"
+#include <string.h>
+
+typedef struct {
+    cr_own own;
+    cr_packer packer;
+    const cr_op *op;
+    cr_value arg[CR_MAX_ARGS]; /* complete but for the tensors */
+    int args, reads, at[4];    /* the argument that a read is */
+    int weight;                /* which read */
+    bool turned;               /* the weight is b transposed */
+    const cr_gtype *type;      /* of the weight */
+    cr_gemm gemm;              /* sizes */
+} product;
+
+/* The entries, and which argument is b. */
+static const struct {
+    const char *name;
+    int weight;
+    bool turned;
+} entries[] = {{"linear", 1, true}, {"mm", 1, false}, {"addmm", 2, false}, {"matmul", 1, false}};
+
+/* A tensor that comes from outside or is constant, or a view of one. */
+static bool is_lasting(const cr_gvalue *v)
+{
+    while (v->by && v->by->kind == CR_GNODE_CALL && v->by->op->does == CR_DOES_MAP)
+        v = v->by->arg[0].value;
+    return !v->by || v->by->kind == CR_GNODE_CONSTANT;
+}
+
+static bool is_matrix(const cr_gtype *t) { return t->known && t->dtype == CR_F32 && t->device == CR_CPU && t->ndim == 2; }
+
+/* The sizes and the layout of b, from the types. */
+static bool describe(cr_gemm *g, const cr_gtype *x, const cr_gtype *w, bool turned)
+{
+    int64_t step[2] = {w->stride ? w->stride[0] : w->size[1], w->stride ? w->stride[1] : 1}, m = 1;
+
+    if (!x->known || x->dtype != CR_F32 || x->ndim < 2 || x->stride)
+        return false;
+    for (int d = 0; d < x->ndim - 1; d++)
+        m *= x->size[d];
+    *g = cr_gemm_plain(CR_F32, m, w->size[!turned], w->size[turned]);
+    g->b = (cr_matrix){NULL, step[turned], step[!turned]};
+    return x->size[x->ndim - 1] == g->k;
+}
+
+static bool is_product(const cr_step *s, int *entry, cr_gemm *g)
+{
+    const cr_gnode *n = s->node;
+
+    if (s->kind != CR_STEP_CALL || s->tracked || n->result_count != 1)
+        return false;
+    for (*entry = 0; *entry < (int)CR_LEN(entries); ++*entry)
+        if (!strcmp(n->op->name, entries[*entry].name) && !*n->op->overload)
+            break;
+    if (*entry == (int)CR_LEN(entries))
+        return false;
+    int weight = entries[*entry].weight;
+    return n->arg[weight].tag == CR_TENSOR && n->arg[weight - 1].tag == CR_TENSOR &&
+           is_matrix(&n->arg[weight].value->type) && is_lasting(n->arg[weight].value) &&
+           describe(g, &n->arg[weight - 1].value->type, &n->arg[weight].value->type, entries[*entry].turned) &&
+           cr_gemm_copies_b(g);
+}
+
+/* --- running --- */
+
+/* The copy, as a tensor of the weight's sizes. */
+static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
+{
+    const product *p = context;
+    cr_gemm g = p->gemm;
+    cr_tensor *bytes = NULL;
+    int64_t size = (int64_t)(cr_gemm_copy_bytes(&g) / sizeof(float));
+    cr_matrix b;
+
+    CR_TRY(cr_tensor_new(&bytes, CR_F32, CR_CPU, 1, &size));
+    g.b.data = w->data;
+    b = cr_gemm_copy_b(&g, bytes->data);
+    cr_geometry as = {.ndim = 2, .size = {w->size[0], w->size[1]}, .stride = {p->turned ? 1 : b.row, p->turned ? b.row : 1}};
+    cr_status st = cr_tensor_view(out, bytes, &as);
+    cr_drop(bytes);
+    return st;
+}
+
+static cr_status run(cr_own *own, cr_tensor *const *read, cr_tensor **output)
+{
+    product *p = (product *)own;
+    cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+    cr_packed *packed = NULL;
+
+    memcpy(arg, p->arg, (size_t)p->args * sizeof *arg);
+    for (int k = 0; k < p->reads; k++)
+        arg[p->at[k]] = cr_of_tensor(read[k]);
+    if (cr_tensor_is_of(read[p->weight], p->type))
+        CR_TRY(cr_packer_get(&packed, &p->packer, read[p->weight], pack, p));
+    if (packed)
+        arg[p->at[p->weight]] = cr_of_tensor(cr_packed_tensor(packed));
+    cr_status st = p->op->kernel_stage(p->op, arg, result);
+    cr_packed_release(packed);
+    if (!st)
+        output[0] = result[0].t;
+    return st;
+}
+
+static void drop(cr_own *own)
+{
+    cr_packer_drop(&((product *)own)->packer);
+    cr_free(own);
+}
+
+/* --- making --- */
+
+static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g)
+{
+    product *p = cr_alloc_zero(sizeof *p);
+
+    cr_session_check(plan->s, p ? CR_OK : CR_MEMORY);
+    cr_packer_init(&p->packer);
+    p->own = (cr_own){.run = run, .drop = drop, .name = cr_session_printf(plan->s, "%s.packed", s->op->name)};
+    cr_plan_own(plan, &p->own);
+    p->op = s->op;
+    p->args = s->arg_count;
+    memcpy(p->arg, s->arg, s->arg_count * sizeof *p->arg);
+    p->reads = (int)s->patches;
+    for (uint32_t k = 0; k < s->patches; k++) {
+        p->at[k] = s->patch[k].arg;
+        if (p->at[k] == entries[entry].weight)
+            p->weight = (int)k;
+    }
+    p->turned = entries[entry].turned;
+    p->type = &s->node->arg[entries[entry].weight].value->type;
+    p->gemm = *g;
+    s->kind = CR_STEP_OWN;
+    s->own = &p->own;
+    s->patches = s->list_room = 0;
+    if (s->reads + s->results > plan->operands)
+        plan->operands = s->reads + s->results;
+}
+
+void cr_plan_products(cr_plan *p)
+{
+    cr_gemm g;
+    int entry;
+
+    for (size_t i = 0; i < p->steps.len; i++)
+        if (is_product(&p->steps.at[i], &entry, &g))
+            take_over(p, &p->steps.at[i], entry, &g);
+}
