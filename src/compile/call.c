@@ -132,7 +132,182 @@ void cr_compiled_call_drop(cr_compiled_call *c)
     cr_free(c);
 }
 
+/* --- instances --- */
+
+enum { MOST_INSTANCES = 64 };
+
+/* A call for one choice of sizes and whole numbers. */
+typedef struct {
+    int64_t *key;
+    cr_compiled_call *call; /* NULL: a guard does not hold for these */
+} instance;
+
+struct cr_compiled_calls {
+    cr_session session;
+    cr_graph *g;
+    bool grad;
+    int key_len;
+    CR_VEC(instance) made; /* the last used first */
+};
+
+static void copy_symbolic(cr_session *s, void *context)
+{
+    cr_compiled_calls *c = context;
+
+    c->g = cr_graph_copy(s, c->g);
+}
+
+static int count_dims(uint64_t mask, int ndim)
+{
+    int n = 0;
+
+    for (int d = 0; d < ndim; d++)
+        n += mask >> d & 1;
+    return n;
+}
+
+cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad)
+{
+    cr_compiled_calls *c = cr_alloc_zero(sizeof *c);
+    cr_status st;
+
+    if (!c)
+        return CR_MEMORY;
+    c->g = (cr_graph *)(uintptr_t)g;
+    c->grad = grad;
+    st = cr_session_run(&c->session, copy_symbolic, c);
+    if (st) {
+        cr_session_drop(&c->session);
+        cr_free(c);
+        return st;
+    }
+    c->key_len = g->numbers.inputs;
+    for (int i = 0; i < g->input_count; i++)
+        c->key_len += count_dims(g->input[i]->symbolic, g->input[i]->type.ndim);
+    *out = c;
+    return CR_OK;
+}
+
+static void instance_drop(instance *i)
+{
+    cr_compiled_call_drop(i->call);
+    cr_free(i->key);
+}
+
+void cr_compiled_calls_drop(cr_compiled_calls *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < c->made.len; i++)
+        instance_drop(&c->made.at[i]);
+    cr_vec_drop(&c->made);
+    cr_graph_drop(c->g);
+    cr_session_drop(&c->session);
+    cr_free(c);
+}
+
+/* Floats are run-time numbers of one instance; whole numbers may decide sizes. */
+static void fill_key(const cr_compiled_calls *c, cr_tensor *const *input, const cr_scalar *number, int64_t *key)
+{
+    for (int i = 0; i < c->g->input_count; i++)
+        for (int d = 0; d < c->g->input[i]->type.ndim; d++)
+            if (c->g->input[i]->symbolic >> d & 1)
+                *key++ = input[i]->size[d];
+    for (int k = 0; k < c->g->numbers.inputs; k++)
+        *key++ = number[k].category == CR_CAT_FLOAT && !c->grad ? 0 : number[k].i;
+}
+
+static cr_status make_instance(cr_compiled_calls *c, cr_tensor *const *input, const cr_scalar *number, instance *out)
+{
+    cr_session s = {.status = CR_OK};
+    cr_graph *g = NULL;
+    cr_status st = cr_graph_instantiate(&g, &s, c->g, input, number);
+
+    if (!st && g)
+        st = cr_compiled_call_new(&out->call, g, c->grad);
+    cr_graph_drop(g);
+    cr_session_drop(&s);
+    return st;
+}
+
+static void to_front(cr_compiled_calls *c, size_t i)
+{
+    instance found = c->made.at[i];
+
+    memmove(c->made.at + 1, c->made.at, i * sizeof found);
+    c->made.at[0] = found;
+}
+
+static cr_status add_instance(cr_compiled_calls *c, const int64_t *key, cr_tensor *const *input, const cr_scalar *number)
+{
+    instance made = {.key = cr_alloc((size_t)c->key_len * sizeof *key + 1)};
+    cr_status st = made.key ? cr_vec_reserve(&c->made, 1) : CR_MEMORY;
+
+    if (!st) {
+        memcpy(made.key, key, (size_t)c->key_len * sizeof *key);
+        st = make_instance(c, input, number, &made);
+    }
+    if (st) {
+        instance_drop(&made);
+        return st;
+    }
+    if (c->made.len == MOST_INSTANCES)
+        instance_drop(&c->made.at[--c->made.len]);
+    cr_vec_put(&c->made, made);
+    to_front(c, c->made.len - 1);
+    return CR_OK;
+}
+
+cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c, cr_tensor *const *input,
+                                 const cr_scalar *number)
+{
+    int64_t few[32], *key = few;
+    cr_status st = CR_OK;
+    size_t i = 0;
+
+    if (c->key_len > (int)CR_LEN(few) && !(key = cr_alloc((size_t)c->key_len * sizeof *key)))
+        return CR_MEMORY;
+    fill_key(c, input, number, key);
+    while (i < c->made.len && memcmp(c->made.at[i].key, key, (size_t)c->key_len * sizeof *key))
+        i++;
+    if (i == c->made.len)
+        st = add_instance(c, key, input, number);
+    else if (i)
+        to_front(c, i);
+    if (key != few)
+        cr_free(key);
+    *out = st ? NULL : c->made.at[0].call;
+    return st;
+}
+
+int cr_compiled_calls_count(const cr_compiled_calls *c) { return (int)c->made.len; }
+
 /* --- running --- */
+
+/* What may still change of the numbers, worked out; *holds: the guards on them do. */
+static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_scalar **out, bool *holds)
+{
+    const cr_gnumbers *n = &c->graph->numbers;
+
+    *out = cr_alloc(n->list.len * sizeof **out + 1);
+    if (!*out)
+        return CR_MEMORY;
+    *holds = cr_gnum_evaluate(n, number, *out) && cr_gnum_guards_hold(n, *out);
+    return CR_OK;
+}
+
+bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number)
+{
+    cr_scalar *values;
+    bool holds = true;
+
+    if (!c->graph || !c->graph->numbers.guards.len)
+        return true;
+    if (run_numbers(c, number, &values, &holds))
+        return false;
+    cr_free(values);
+    return holds;
+}
 
 static void drop_all(cr_tensor **t, int n)
 {
@@ -285,12 +460,20 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, con
     cr_tensor **all;
     cr_status st;
 
-    if (!c->marks)
-        return cr_program_run(c->forward, input, number, output);
+    if (!c->marks && !c->graph->numbers.inputs)
+        return cr_program_run(c->forward, input, NULL, output);
+    if (!c->marks) {
+        cr_scalar *values;
+        bool holds;
+        CR_TRY(run_numbers(c, number, &values, &holds));
+        st = cr_program_run(c->forward, input, values, output);
+        cr_free(values);
+        return st;
+    }
     all = cr_alloc_zero((size_t)(c->outputs + c->saved + 1) * sizeof *all);
     if (!all)
         return CR_MEMORY;
-    st = cr_program_run(c->forward, input, number, all);
+    st = cr_program_run(c->forward, input, NULL, all);
     if (!st && !cr_thread.no_grad)
         st = make_node(c, input, all);
     if (st) {

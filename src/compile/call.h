@@ -21,6 +21,19 @@ void cr_compiled_call_drop(cr_compiled_call *c);
 CR_MUST cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input,
                                        const cr_scalar *number, cr_tensor **output);
 
+/* Whether what the recording asked of its numbers is so for these. */
+bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number);
+
+/* A recording with symbols, and a call for each choice of sizes that was met; 64 are kept. */
+typedef struct cr_compiled_calls cr_compiled_calls;
+CR_MUST cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad);
+void cr_compiled_calls_drop(cr_compiled_calls *c);
+/* The call for such inputs and numbers, borrowed; NULL when a guard does not hold.  By one thread
+ * at a time. */
+CR_MUST cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
+                                         cr_tensor *const *input, const cr_scalar *number);
+int cr_compiled_calls_count(const cr_compiled_calls *c);
+
 /* The programs, borrowed; the backward one is NULL where there is none. */
 const cr_program *cr_compiled_call_forward(const cr_compiled_call *c);
 const cr_program *cr_compiled_call_backward(const cr_compiled_call *c);

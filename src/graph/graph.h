@@ -16,6 +16,7 @@
 #ifndef CR_GRAPH_GRAPH_H
 #define CR_GRAPH_GRAPH_H
 
+#include "graph/number.h"
 #include "sym/session.h"
 #include "tensor/tensor.h"
 
@@ -36,6 +37,7 @@ struct cr_gvalue {
     unsigned id;      /* below cr_graph.values; in order of making */
     cr_gnode *by;     /* NULL: an input of the graph */
     int index;        /* which input or result */
+    uint64_t symbolic; /* dimensions whose size may be another one in another call */
     cr_gtype type;
 };
 
@@ -96,6 +98,7 @@ struct cr_graph {
     struct cr_gname { const char *name; int used; cr_gvalue *value; } *names;
     size_t name_count, name_room;
     struct { size_t len, cap; cr_tensor **at; } constants; /* counted */
+    cr_gnumbers numbers;
 };
 
 /* --- making --- */
@@ -202,6 +205,18 @@ CR_MUST cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_te
  * without a gradient has none. */
 CR_MUST cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
 
+/* --- instances --- */
+/* An argument is or has a symbol (graph/number.h). */
+bool cr_gnode_has_symbol(const cr_gnode *n);
+/* Some input has a size that may be another, or some number is an input. */
+bool cr_graph_is_symbolic(const cr_graph *g);
+/* The graph for tensors like input[] and these numbers, in session `s`: symbols that decide sizes
+ * become integers, types are what the operators' rules say.  Floats that are inputs stay symbols,
+ * in the instance's own list of numbers.  *out is NULL when a guard does not hold.  Fails with
+ * what a rule refuses. */
+CR_MUST cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
+                                       cr_tensor *const *input, const cr_scalar *number);
+
 /* --- recording --- */
 /* Watches the calls of the thread between start and stop, those of the backward pass included.
  * Calls inside an operator are part of it and not seen; with `parts`, a composition without a
@@ -212,6 +227,17 @@ void cr_recorder_drop(cr_recorder *r);
 /* The next input of the graph. */
 CR_MUST cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name);
 /* Makes `r` the thread's recorder; fails with CR_RUNTIME when there is one. */
+/* Symbols: the next number of the call; the sizes of an input along the dimensions of `dims`. */
+CR_MUST cr_status cr_recorder_number(int *out, cr_recorder *r, cr_scalar value);
+CR_MUST cr_status cr_recorder_dynamic(cr_recorder *r, cr_tensor *input, uint64_t dims);
+/* The symbol of a size, or -1 where it is plain. */
+int cr_recorder_size(cr_recorder *r, cr_tensor *t, int dim);
+/* Arithmetic; -1 where it has no value. */
+int cr_recorder_apply(cr_recorder *r, cr_gnum_fn fn, int a, int b);
+int cr_recorder_plain_number(cr_recorder *r, cr_scalar value);
+/* The answer for the value at hand, which becomes a guard. */
+bool cr_recorder_ask(cr_recorder *r, cr_gnum_test test, int a, int b);
+cr_scalar cr_recorder_value(const cr_recorder *r, int k);
 CR_MUST cr_status cr_recorder_start(cr_recorder *r);
 void cr_recorder_stop(cr_recorder *r);
 /* Ends the graph with these outputs (NULL: None) and verifies it.  The graph lives as long as

@@ -72,6 +72,9 @@ cr_lifted cr_graph_lift(const cr_graph *g)
     cr_rewrite w = {.from = g, .node = lift, .context = &x};
 
     mark_block(&x, g->body);
+    for (size_t k = 0; k < g->numbers.list.len; k++)
+        if (g->numbers.list.at[k].of)
+            x.read[g->numbers.list.at[k].of->id] = true;
     w.keeps_input = x.read;
     for (int i = 0; i < g->input_count; i++)
         if (x.read[g->input[i]->id])

@@ -170,7 +170,7 @@ static bool may_fold(const cr_rewrite *w, const cr_gnode *n)
 {
     bool any = false;
 
-    if (n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n) || n->op->result_count != 1 ||
+    if (n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n) || cr_gnode_has_symbol(n) || n->op->result_count != 1 ||
         n->op->result[0].type != CR_T_TENSOR || n->op->result[0].alias || n->op->does == CR_DOES_MAP)
         return false;
     for (int i = 0; i < n->arg_count; i++) {

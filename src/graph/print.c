@@ -13,6 +13,10 @@ enum { SHOWN = 16 };
 /* Shortest digits that read back as the same number, with a point or an exponent. */
 static void print_float(cr_text *out, double d)
 {
+    if (cr_gnum_is_float(d)) {
+        cr_text_printf(out, "$%d", cr_gnum_of_float(d));
+        return;
+    }
     char text[32];
 
     if (isnan(d) || isinf(d)) {
@@ -29,11 +33,19 @@ static void print_float(cr_text *out, double d)
         cr_text_put(out, ".0");
 }
 
+static void print_int(cr_text *out, int64_t i)
+{
+    if (cr_gnum_is_int(i))
+        cr_text_printf(out, "$%d", cr_gnum_of_int(i));
+    else
+        cr_text_printf(out, "%lld", (long long)i);
+}
+
 static void print_number(cr_text *out, cr_scalar n)
 {
     switch (n.category) {
     case CR_CAT_BOOL: cr_text_put(out, n.i ? "True" : "False"); break;
-    case CR_CAT_INT: cr_text_printf(out, "%lld", (long long)n.i); break;
+    case CR_CAT_INT: print_int(out, n.i); break;
     case CR_CAT_FLOAT: print_float(out, n.d); break;
     default:
         cr_text_put(out, "complex(");
@@ -63,7 +75,7 @@ static void print_arg(cr_text *out, const cr_garg *a);
 static void print_item(cr_text *out, const cr_garg *a, uint32_t i)
 {
     switch (a->tag) {
-    case CR_INTS: cr_text_printf(out, "%lld", (long long)a->ints[i]); break;
+    case CR_INTS: print_int(out, a->ints[i]); break;
     case CR_TRUTHS: cr_text_put(out, a->ints[i] ? "True" : "False"); break;
     case CR_FLOATS: print_float(out, a->floats[i]); break;
     default: print_arg(out, &a->list[i]);
@@ -76,7 +88,7 @@ static void print_arg(cr_text *out, const cr_garg *a)
     case CR_NONE: cr_text_put(out, "None"); break;
     case CR_TENSOR: cr_text_printf(out, "%%%s", a->value->name); break;
     case CR_NUMBER: print_number(out, a->number); break;
-    case CR_INT: cr_text_printf(out, "%lld", (long long)a->i); break;
+    case CR_INT: print_int(out, a->i); break;
     case CR_FLOAT: print_float(out, a->d); break;
     case CR_TRUTH: cr_text_put(out, a->i ? "True" : "False"); break;
     case CR_DTYPE_VAL: cr_text_put(out, cr_dtype_name((cr_dtype)a->i)); break;

@@ -206,6 +206,23 @@ static void record_args(cr_session *s, void *context)
         c->made[i] = arg_of(c, &c->arg[i]);
 }
 
+static void any_symbolic(void *context, cr_gvalue *v)
+{
+    bool *any = context;
+
+    *any = *any || v->symbolic;
+}
+
+/* Sizes of the results may be others in another call. */
+static bool depends(const cr_gnode *n)
+{
+    bool any = cr_gnode_has_symbol(n);
+
+    for (int i = 0; i < n->arg_count; i++)
+        cr_garg_each(&n->arg[i], any_symbolic, &any);
+    return any;
+}
+
 static void know_result(call_record *c, cr_gvalue *v, cr_tensor *t)
 {
     v->type = cr_gtype_of(&c->r->session, t);
@@ -225,8 +242,10 @@ static void record_results(cr_session *s, void *context)
         n = (int)c->result[0].len;
     }
     cr_gnode *node = cr_graph_call(r->g, r->g->body, c->op, c->made, n, NULL);
+    bool symbolic = r->g->numbers.list.len && depends(node);
     node->source = r->source;
     for (int k = 0; k < n; k++) {
+        node->result[k]->symbolic = symbolic ? UINT64_MAX : 0;
         if (list[k].tag == CR_TENSOR)
             know_result(c, node->result[k], list[k].t);
         else if (list[k].tag != CR_NONE)
@@ -302,21 +321,255 @@ static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
     return true;
 }
 
-/* A result that no part has made (it was copied without a call) is the entry's own. */
+/* --- symbols --- */
+
+/* What a symbol stands for in this call. */
+static cr_scalar seen(const cr_recorder *r, cr_scalar s)
+{
+    int k = cr_gnum_of(s);
+
+    return k < 0 ? s : r->g->numbers.list.at[k].value;
+}
+
+static bool has_symbol(const cr_value *v)
+{
+    switch (v->tag) {
+    case CR_INT: return cr_gnum_is_int(v->i);
+    case CR_FLOAT: return cr_gnum_is_float(v->d);
+    case CR_NUMBER: return cr_gnum_of(v->number) >= 0;
+    case CR_INTS:
+        for (uint32_t i = 0; i < v->len; i++)
+            if (cr_gnum_is_int(v->ints[i]))
+                return true;
+        return false;
+    case CR_FLOATS:
+        for (uint32_t i = 0; i < v->len; i++)
+            if (cr_gnum_is_float(v->floats[i]))
+                return true;
+        return false;
+    case CR_NUMBERS:
+        for (uint32_t i = 0; i < v->len; i++)
+            if (cr_gnum_of(v->list[i].number) >= 0)
+                return true;
+        return false;
+    default: return false;
+    }
+}
+
+static cr_status decode(cr_value *out, const cr_recorder *r, const cr_value *v, cr_arena *room)
+{
+    *out = *v;
+    switch (v->tag) {
+    case CR_INT: out->i = seen(r, cr_scalar_int(v->i)).i; return CR_OK;
+    case CR_FLOAT: out->d = cr_scalar_as_double(seen(r, cr_scalar_float(v->d))); return CR_OK;
+    case CR_NUMBER: out->number = seen(r, v->number); return CR_OK;
+    default: break;
+    }
+    char *list = cr_arena_get(room, v->len * sizeof *v->list + 1);
+    if (!list)
+        return CR_MEMORY;
+    for (uint32_t i = 0; i < v->len; i++) {
+        if (v->tag == CR_INTS)
+            ((int64_t *)(void *)list)[i] = seen(r, cr_scalar_int(v->ints[i])).i;
+        else if (v->tag == CR_FLOATS)
+            ((double *)(void *)list)[i] = cr_scalar_as_double(seen(r, cr_scalar_float(v->floats[i])));
+        else {
+            cr_value *item = (cr_value *)(void *)list + i;
+            *item = v->list[i];
+            item->number = seen(r, v->list[i].number);
+        }
+    }
+    out->ints = (const int64_t *)(const void *)list;
+    return CR_OK;
+}
+
+/* A number that autograd would keep for its formulas is no symbol: they are not recorded with it. */
+static bool keeps_numbers(const cr_op *op, const cr_value *arg)
+{
+    if (cr_thread.no_grad)
+        return false;
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        const cr_value *v = &arg[CR_CTZ(mask)];
+        for (uint32_t i = 0; i < (v->tag == CR_TENSORS ? v->len : 1); i++) {
+            const cr_value *one = v->tag == CR_TENSORS ? &v->list[i] : v;
+            if (one->tag == CR_TENSOR && one->t->requires_grad)
+                return true;
+        }
+    }
+    return false;
+}
+
+static void fix_number(cr_recorder *r, cr_scalar s)
+{
+    int k = cr_gnum_of(s);
+
+    if (k >= 0 && s.category == CR_CAT_FLOAT)
+        cr_recorder_ask(r, CR_GNUM_EQ, k, cr_recorder_plain_number(r, seen(r, s)));
+}
+
+static void fix_numbers(cr_recorder *r, const cr_value *v)
+{
+    if (v->tag == CR_FLOAT)
+        fix_number(r, cr_scalar_float(v->d));
+    else if (v->tag == CR_NUMBER)
+        fix_number(r, v->number);
+    for (uint32_t i = 0; i < v->len; i++) {
+        if (v->tag == CR_FLOATS)
+            fix_number(r, cr_scalar_float(v->floats[i]));
+        else if (v->tag == CR_NUMBERS)
+            fix_number(r, v->list[i].number);
+    }
+}
+
+static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown, cr_value *result);
+
+/* The recording has the symbols, the operator what they stand for. */
+static cr_status record_decoded(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_value plain[CR_MAX_ARGS];
+    cr_arena room = {0};
+    cr_status st = CR_OK;
+    bool keeps = keeps_numbers(op, arg);
+
+    for (int i = 0; !st && i < op->param_count; i++) {
+        plain[i] = arg[i];
+        if (!has_symbol(&arg[i]))
+            continue;
+        if (keeps)
+            fix_numbers(active, &arg[i]);
+        st = decode(&plain[i], active, &arg[i], &room);
+    }
+    if (!st)
+        st = record_call(op, plain, arg, result);
+    cr_arena_drop(&room);
+    return st;
+}
+
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
-    call_record c = {.r = active, .op = op, .arg = arg, .result = result};
+    if (!active)
+        return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    for (int i = 0; active->g->numbers.list.len && i < op->param_count; i++)
+        if (has_symbol(&arg[i]))
+            return record_decoded(op, arg, result);
+    return record_call(op, arg, arg, result);
+}
+
+/* A result that no part has made (it was copied without a call) is the entry's own.  `shown` are
+ * the arguments as they are written down. */
+static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown, cr_value *result)
+{
+    call_record c = {.r = active, .op = op, .arg = shown, .result = result};
     bool parts;
 
-    if (!active || active->failed)
+    if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
-    parts = active->parts && has_parts(op);
+    parts = active->parts && shown == arg && has_parts(op);
     note_failure(active, cr_session_run(&active->session, record_args, &c));
     CR_TRY(parts ? op->kernel_stage(op, arg, result) : cr_call_below(CR_STAGE_CAPTURE, op, arg, result));
     if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
         note_failure(active, cr_session_run(&active->session, record_results, &c));
     return CR_OK;
 }
+
+/* --- numbers --- */
+
+typedef struct {
+    cr_recorder *r;
+    cr_gnumber number;
+    cr_gnum_guard guard;
+} number_step;
+
+static void add_number(cr_session *s, void *context)
+{
+    number_step *x = context;
+
+    CR_PUSH(s, &x->r->g->numbers.list, x->number);
+}
+
+static void add_guard(cr_session *s, void *context)
+{
+    number_step *x = context;
+
+    CR_PUSH(s, &x->r->g->numbers.guards, x->guard);
+}
+
+static int new_number(cr_recorder *r, cr_gnumber number)
+{
+    number_step x = {.r = r, .number = number};
+    cr_status st = cr_session_run(&r->session, add_number, &x);
+
+    note_failure(r, st);
+    return st ? -1 : (int)r->g->numbers.list.len - 1;
+}
+
+cr_status cr_recorder_number(int *out, cr_recorder *r, cr_scalar value)
+{
+    *out = new_number(r, (cr_gnumber){.fn = CR_GNUM_INPUT, .a = r->g->numbers.inputs, .value = value});
+    if (*out < 0)
+        return CR_MEMORY;
+    r->g->numbers.inputs++;
+    return CR_OK;
+}
+
+cr_status cr_recorder_dynamic(cr_recorder *r, cr_tensor *input, uint64_t dims)
+{
+    cr_gvalue *v = known(r, input);
+
+    if (!v || v->by)
+        return cr_fail(CR_VALUE, "only an input has symbolic sizes");
+    v->symbolic = dims;
+    for (int d = 0; d < input->ndim; d++)
+        if (dims >> d & 1 && cr_recorder_size(r, input, d) < 0)
+            return CR_MEMORY;
+    return CR_OK;
+}
+
+int cr_recorder_size(cr_recorder *r, cr_tensor *t, int dim)
+{
+    const cr_tensor *shared;
+    cr_gvalue *v = known(r, t);
+    cr_tensor *same = v ? NULL : twin(r, t, &shared);
+
+    v = same ? known(r, same) : v;
+    if (!v || dim < 0 || dim >= t->ndim || !(v->symbolic >> dim & 1))
+        return -1;
+    for (size_t k = 0; k < r->g->numbers.list.len; k++) {
+        const cr_gnumber *n = &r->g->numbers.list.at[k];
+        if (n->fn == CR_GNUM_SIZE && n->of == v && n->a == dim)
+            return (int)k;
+    }
+    return new_number(r, (cr_gnumber){.fn = CR_GNUM_SIZE, .of = v, .a = dim, .value = cr_scalar_int(t->size[dim])});
+}
+
+int cr_recorder_plain_number(cr_recorder *r, cr_scalar value)
+{
+    return new_number(r, (cr_gnumber){.fn = CR_GNUM_CONST, .value = value});
+}
+
+int cr_recorder_apply(cr_recorder *r, cr_gnum_fn fn, int a, int b)
+{
+    cr_gnumber n = {.fn = (uint8_t)fn, .a = a, .b = b};
+
+    if (a < 0 || b < 0 || !cr_gnum_apply(fn, cr_recorder_value(r, a), cr_recorder_value(r, b), &n.value))
+        return -1;
+    return new_number(r, n);
+}
+
+bool cr_recorder_ask(cr_recorder *r, cr_gnum_test test, int a, int b)
+{
+    number_step x = {.r = r, .guard = {.test = (uint8_t)test, .a = a, .b = b}};
+
+    if (a < 0 || b < 0) {
+        note_failure(r, cr_fail(CR_MEMORY, "out of memory"));
+        return false;
+    }
+    x.guard.holds = cr_gnum_compare(test, cr_recorder_value(r, a), cr_recorder_value(r, b));
+    note_failure(r, cr_session_run(&r->session, add_guard, &x));
+    return x.guard.holds;
+}
+
+cr_scalar cr_recorder_value(const cr_recorder *r, int k) { return r->g->numbers.list.at[k].value; }
 
 /* --- from start to end --- */
 

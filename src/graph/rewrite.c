@@ -75,9 +75,25 @@ cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     copy->source = copy_source(w, n->source);
     for (int k = 0; k < n->result_count; k++) {
         copy->result[k]->type = copy_type(w, &n->result[k]->type);
+        copy->result[k]->symbolic = n->result[k]->symbolic;
         w->now[n->result[k]->id] = copy->result[k];
     }
     return copy;
+}
+
+static void copy_numbers(cr_rewrite *w)
+{
+    const cr_gnumbers *n = &w->from->numbers;
+    cr_session *s = w->to->session;
+
+    w->to->numbers.inputs = n->inputs;
+    for (size_t k = 0; k < n->list.len; k++) {
+        cr_gnumber one = n->list.at[k];
+        one.of = one.of ? w->now[one.of->id] : NULL;
+        CR_PUSH(s, &w->to->numbers.list, one);
+    }
+    for (size_t i = 0; i < n->guards.len; i++)
+        CR_PUSH(s, &w->to->numbers.guards, n->guards.at[i]);
 }
 
 cr_graph *cr_rewrite_run(cr_rewrite *w)
@@ -90,8 +106,11 @@ cr_graph *cr_rewrite_run(cr_rewrite *w)
         if (w->keeps_input && !w->keeps_input[w->from->input[i]->id])
             continue;
         cr_gtype type = copy_type(w, &w->from->input[i]->type);
-        w->now[w->from->input[i]->id] = cr_graph_input(w->to, w->from->input[i]->name, &type);
+        cr_gvalue *made = cr_graph_input(w->to, w->from->input[i]->name, &type);
+        made->symbolic = w->from->input[i]->symbolic;
+        w->now[w->from->input[i]->id] = made;
     }
     copy_block(w, w->to->body, w->from->body);
+    copy_numbers(w);
     return w->to;
 }

@@ -9,6 +9,7 @@ import warnings
 import weakref
 
 from .. import Tensor, _C, is_grad_enabled
+from ..nn import Parameter
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import config
 from .exc import (BackendCompilerFailed, FailOnRecompileLimitHit, InternalTorchDynamoError, RecompileError,
@@ -28,6 +29,9 @@ class Compiler:
         self.attempts = 0
         self.refusal, self.said_limit = None, False
         self.records = []  # (Walk, CompiledEntry)
+        # By path, what the last recording saw of sizes and numbers, and which of these vary.
+        self.sizes, self.values = {}, {}
+        self.varying_sizes, self.varying = {}, set()
 
     @property
     def name(self):
@@ -86,7 +90,7 @@ class _Recording:
     def __init__(self, compiler, compiled, args, kwargs):
         self.compiler, self.compiled, self.args, self.kwargs = compiler, compiled, args, kwargs
         self.fn = compiled._function
-        self.walk = Walk()
+        self.walk = Walk(compiler.varying)
 
     def result(self):
         """What the function returns; the entry is made on the way."""
@@ -94,14 +98,13 @@ class _Recording:
             self.look()
         except Refused as why:
             return self.eagerly(why)
+        if self.walk_again():
+            return _Recording(self.compiler, self.compiled, self.args, self.kwargs).result()
         recorder = _C.Recorder(parts=bool(self.walk.wants_gradients))
         for t, _ in self.walk.tensors:
             recorder.input(t)
-        recorder.start()
-        try:
-            out = self.fn(*self.args, **self.kwargs)
-        finally:
-            recorder.stop()
+        self.mark_sizes(recorder)
+        out = self.run(recorder)
         try:
             self.finish(recorder, out)
         except Refused as why:
@@ -118,7 +121,78 @@ class _Recording:
         self.compiler.refuse(self.compiled, why)
         return self.fn(*self.args, **self.kwargs)
 
+    def run(self, recorder):
+        """Calls the function; numbers that vary are symbols meanwhile."""
+        args, kwargs, replaced = list(self.args), dict(self.kwargs), []
+        names = list(kwargs)
+        self.changed = None
+        recorder.start()
+        try:
+            for node, value in self.walk.numbers:
+                symbol = recorder.number(value)
+                source, _, key = self.walk.nodes[node][:3]
+                if source == "arg":
+                    args[key] = symbol
+                elif source == "kwarg":
+                    kwargs[names[key]] = symbol
+                else:
+                    self.walk.replace(node, symbol)
+                    replaced.append((node, value, symbol))
+            return self.fn(*args, **kwargs)
+        finally:
+            recorder.stop()
+            for node, value, symbol in replaced:
+                if self.walk.now(node) is symbol:
+                    self.walk.replace(node, value)
+                else:
+                    self.changed = node
+
     # --- before the call ---
+
+    def mark_sizes(self, recorder):
+        """Which sizes are symbols: those that changed, those that are marked, all that may be."""
+        c, w = self.compiler, self.walk
+        for t, node in w.tensors:
+            marked = getattr(t, "_dynamo_dynamic_indices", ()) if type(t) is Tensor and t.__dict__ else ()
+            if not marked and (c.dynamic is False or not config.dynamic_shapes or w.nodes[node][0] == "const"):
+                continue
+            path, shape = w.path(node), tuple(t.shape)
+            if not config.automatic_dynamic_shapes and not c.dynamic and not marked:
+                continue
+            before = c.sizes.get(path)
+            dims = c.varying_sizes.setdefault(path, set())
+            if before is not None and len(before) == len(shape):
+                dims.update(d for d, (a, b) in enumerate(zip(before, shape)) if a != b)
+            elif before is not None:
+                dims.clear()
+            c.sizes[path] = shape
+            wanted = set(dims) | set(marked)
+            if c.dynamic and not isinstance(t, Parameter):
+                wanted |= set(range(len(shape)))
+            if t.__dict__:
+                wanted -= getattr(t, "_dynamo_static_indices", set())
+            mask = sum(1 << d for d in wanted if shape[d] > 1)
+            if mask and t.is_contiguous():
+                recorder.dynamic(t, mask)
+                w.nodes[node].append(mask)
+
+    def walk_again(self):
+        """Whether a number turns out to vary, which the walk has to know."""
+        before = len(self.compiler.varying)
+        if self.compiler.dynamic is not False:
+            self.note_numbers()
+        return len(self.compiler.varying) > before
+
+    def note_numbers(self):
+        """Numbers that changed since the last recording are inputs of the next one."""
+        c, w = self.compiler, self.walk
+        for node, (_, _, _, check, expected, *_) in enumerate(w.nodes[:self.plain]):
+            if check == "equal" and type(expected) in (int, float):
+                path = w.path(node)
+                before = c.values.get(path, expected)
+                if type(before) is type(expected) and before != expected and w.can_replace(node):
+                    c.varying.add(path)
+                c.values[path] = expected
 
     def look(self):
         w = self.walk
@@ -140,10 +214,12 @@ class _Recording:
 
     def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, grads, heavy):
         return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
-                                returns, leaves, places, unflatten, grads, heavy)
+                                returns, leaves, places, unflatten, grads, heavy, len(self.walk.numbers))
 
     def check_unchanged(self):
         """What the call read is as it was, gradients apart."""
+        if self.changed is not None:
+            raise Refused(f"each call changes what it reads: {self.walk.reason(self.changed)}")
         probe = self.entry([tuple(n) for n in self.walk.nodes[:self.plain]], None, [], None, 0, [], [], None, [], False)
         node = probe.fails(self.args, self.kwargs)
         if node is None:
@@ -255,5 +331,6 @@ def reset():
         compiler = compiled._compiler
         compiled._entries.clear()
         compiled._off = False
-        compiler.records.clear()
+        for seen in (compiler.records, compiler.sizes, compiler.values, compiler.varying_sizes, compiler.varying):
+            seen.clear()
         compiler.attempts, compiler.refusal, compiler.said_limit = 0, None, False

@@ -79,8 +79,11 @@ class Walk:
     nodes    lists [source, parent, key, check, expected, slot]
     tensors  [(tensor, node)], each tensor once """
 
-    def __init__(self):
+    def __init__(self, varying=frozenset()):
         self.nodes, self.tensors, self.kept = [], [], []
+        self.varying = varying  # paths of numbers that are inputs of the recording
+        self.numbers = []       # (node, value) of these
+        self.holders = {}       # node -> the dict, list or cell that it stands for
         self.known = {}         # id -> node, of tensors and of what holds others
         self.names = set()      # all names in the code met
         self.codes = set()
@@ -102,7 +105,7 @@ class Walk:
         if t in _ATOM_SET:
             return self.atom(x, source, parent, key)
         if t in _VALUE_SET:
-            return self.add(source, parent, key, "equal", x)
+            return self.value(x, source, parent, key)
         known = self.known.get(id(x))
         if known is not None:
             return self.add(source, parent, key, "same", known)
@@ -123,6 +126,30 @@ class Walk:
             self.visit(bound, "const", -1, bound)
         return node
 
+    def value(self, x, source, parent, key):
+        node = self.add(source, parent, key, "equal", x)
+        if self.varying and type(x) in (int, float) and self.path(node) in self.varying and self.can_replace(node):
+            self.nodes[node][3:] = ["number", type(x), len(self.numbers)]
+            self.numbers.append((node, x))
+        return node
+
+    def can_replace(self, node):
+        source, parent = self.nodes[node][:2]
+        return source in ("arg", "kwarg") or source in ("item", "at", "cell") and parent in self.holders
+
+    def replace(self, node, x):
+        """Puts x where the program finds the number of a node; the holder's only."""
+        source, parent, key = self.nodes[node][:3]
+        if source == "cell":
+            self.holders[parent].cell_contents = x
+        else:
+            self.holders[parent][key] = x
+
+    def now(self, node):
+        source, parent, key = self.nodes[node][:3]
+        return self.holders[parent].cell_contents if source == "cell" else self.holders[parent].get(key) \
+            if source == "item" else self.holders[parent][key]
+
     def tensor(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
         self.tensors.append((x, node))
@@ -130,11 +157,14 @@ class Walk:
 
     def sequence(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "list", (type(x), len(x)))
+        if isinstance(x, list):
+            self.holders[node] = x
         self.items(enumerate(x), "at", node)
         return node
 
     def mapping(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), len(x)))
+        self.holders[node] = x
         self.items(x.items(), "item", node)
         return node
 
@@ -193,8 +223,7 @@ class Walk:
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
         state = x.__dict__
         inner = self.add("dict", node, None, "mapping", (dict, len(state)))
-        if "_orig_mod" in state.get("_modules", ()):
-            pass
+        self.holders[inner] = state
         self.items(state.items(), "item", inner)
         self.reach_class(type(x))
         return node
@@ -219,6 +248,7 @@ class Walk:
             return node
         node = self.known[id(x)] = self.add(source, parent, key, "instance", t)
         inner = self.add("dict", node, None, "mapping", (dict, len(state)))
+        self.holders[inner] = state
         self.items(state.items(), "item", inner)
         self.reach_class(t)
         return node
@@ -235,6 +265,7 @@ class Walk:
         self.names |= names
         for cell_name, cell in zip(code.co_freevars, f.__closure__ or ()):
             at = self.add("const", -1, cell, "any")
+            self.holders[at] = cell
             try:
                 x = cell.cell_contents
             except ValueError:
@@ -247,6 +278,7 @@ class Walk:
 
     def globals(self, f, loaded):
         table, at = f.__globals__, self.add("const", -1, f.__globals__, "any")
+        self.holders[at] = table
         found = [name for name in loaded if name in table]
         for name in loaded:
             if name in table:

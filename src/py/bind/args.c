@@ -1,4 +1,5 @@
 /* Arguments: from a Python object to a tagged value, by the schema's type. */
+#include "graph/number.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -74,7 +75,7 @@ static cr_py_fit to_tensor(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
         note_overloaded(a, x);
     else if (!subclass && p->number) {
         out->tag = CR_NUMBER;
-        return cr_py_scalar_from(x, &out->number);
+        return cr_py_symbol_scalar(x, &out->number) ? CR_PY_FITS : cr_py_scalar_from(x, &out->number);
     } else if (!subclass)
         return CR_PY_MISFIT;
     *out = cr_of_tensor(subclass ? cr_py_tensor_of(x) : NULL);
@@ -101,8 +102,11 @@ static cr_py_fit scalar_of_tensor(PyObject *x, cr_scalar *out)
 
 static cr_py_fit to_scalar(PyObject *x, cr_scalar *out)
 {
-    cr_py_fit fit = cr_py_scalar_from(x, out);
+    cr_py_fit fit;
 
+    if (CR_UNLIKELY(cr_py_symbol_scalar(x, out)))
+        return CR_PY_FITS;
+    fit = cr_py_scalar_from(x, out);
     return fit == CR_PY_MISFIT ? scalar_of_tensor(x, out) : fit;
 }
 
@@ -127,14 +131,14 @@ static cr_py_fit to_float(PyObject *x, cr_value *out)
     fit = to_scalar(x, &s);
     if (fit != CR_PY_FITS)
         return fit;
-    *out = cr_of_float(cr_scalar_as_double(s));
+    *out = cr_gnum_of(s) >= 0 ? cr_of_float(cr_gnum_as_float(cr_gnum_of(s))) : cr_of_float(cr_scalar_as_double(s));
     return s.category == CR_CAT_COMPLEX ? CR_PY_MISFIT : CR_PY_FITS;
 }
 
 static cr_py_fit to_int(PyObject *x, cr_value *out)
 {
     out->tag = CR_INT;
-    return cr_py_int_from(x, &out->i);
+    return cr_py_size_from(x, &out->i);
 }
 
 static cr_py_fit to_bool(PyObject *x, cr_value *out)
@@ -216,21 +220,12 @@ static cr_py_fit spread(cr_py_args *a, const cr_param *p, cr_tag tag, int64_t i,
 
 static bool is_list(PyObject *x) { return PyTuple_Check(x) || PyList_Check(x); }
 
-static cr_py_fit item_int(PyObject *x, int64_t *out)
-{
-    if (PyBool_Check(x)) {
-        *out = x == Py_True;
-        return CR_PY_FITS;
-    }
-    return cr_py_int_from(x, out);
-}
-
 static cr_py_fit to_ints(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
     int64_t one;
 
     if (!is_list(x)) {
-        cr_py_fit fit = p->fixed ? cr_py_int_from(x, &one) : CR_PY_MISFIT;
+        cr_py_fit fit = p->fixed ? cr_py_size_from(x, &one) : CR_PY_MISFIT;
         return fit == CR_PY_FITS ? spread(a, p, CR_INTS, one, out) : fit;
     }
     Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
@@ -238,7 +233,9 @@ static cr_py_fit to_ints(cr_py_args *a, const cr_param *p, PyObject *x, cr_value
     if (!ints)
         return CR_PY_RAISED;
     for (Py_ssize_t i = 0; i < n; i++) {
-        cr_py_fit fit = item_int(PySequence_Fast_GET_ITEM(x, i), &ints[i]);
+        PyObject *item = PySequence_Fast_GET_ITEM(x, i);
+        ints[i] = item == Py_True;
+        cr_py_fit fit = PyBool_Check(item) ? CR_PY_FITS : cr_py_size_from(item, &ints[i]);
         if (fit != CR_PY_FITS) {
             a->bad_item = i;
             return fit;

@@ -126,6 +126,17 @@ cr_storage *cr_py_storage_of(PyObject *x);
 
 /* The program looks at what is in `t`: a recording under way cannot stand for other values. */
 void cr_py_note_read(const cr_tensor *t, const char *by);
+/* Symbols of a recording (symbol.c).  As arguments have them (graph/number.h), or as the value
+ * that is a fact of the recording from then on; false: x is no symbol. */
+bool cr_py_symbol_scalar(PyObject *x, cr_scalar *out);
+bool cr_py_symbol_value(PyObject *x, cr_scalar *out);
+/* Sizes and number of elements of `t` as a recording under way has them: NULL without an
+ * exception where they are plain. */
+PyObject *cr_py_symbolic_size(cr_tensor *t);
+PyObject *cr_py_symbolic_dim(cr_tensor *t, int dim);
+PyObject *cr_py_symbolic_numel(cr_tensor *t);
+/* The sizes of `t` are facts of the recording from now on. */
+void cr_py_fix_sizes(cr_tensor *t);
 
 /* --- numbers (scalar.c) --- */
 
@@ -137,6 +148,8 @@ cr_py_fit cr_py_scalar_from(PyObject *x, cr_scalar *out);
 PyObject *cr_py_scalar_object(cr_scalar s);
 /* An index: int (no bool), NumPy integer, integral tensor of one element. */
 cr_py_fit cr_py_int_from(PyObject *x, int64_t *out);
+/* The same for an operator's argument: a symbol of a recording may be it (graph/number.h). */
+cr_py_fit cr_py_size_from(PyObject *x, int64_t *out);
 bool cr_py_is_numpy_scalar(PyObject *x);
 /* The dtype torch infers for a number: default dtype for float. */
 cr_dtype cr_py_dtype_of_scalar(cr_scalar s);

@@ -124,6 +124,52 @@ static PyTypeObject call_type = {
     .tp_getset = call_getset,
 };
 
+/* --- recordings with symbols --- */
+
+typedef struct {
+    PyObject_HEAD
+    cr_compiled_calls *c;
+} calls_object;
+
+static PyTypeObject calls_type;
+
+PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad)
+{
+    calls_object *self = PyObject_New(calls_object, &calls_type);
+    cr_status st;
+
+    if (!self)
+        return NULL;
+    self->c = NULL;
+    st = cr_compiled_calls_new(&self->c, g, grad);
+    if (!st)
+        return (PyObject *)self;
+    Py_DECREF(self);
+    return cr_py_raise(st);
+}
+
+static void calls_dealloc(PyObject *x)
+{
+    cr_compiled_calls_drop(((calls_object *)x)->c);
+    PyObject_Free(x);
+}
+
+static PyObject *calls_count(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(cr_compiled_calls_count(((calls_object *)x)->c));
+}
+
+static PyGetSetDef calls_getset[] = {{"count", calls_count, NULL, "Choices of sizes that were met.", NULL}, {0}};
+static PyTypeObject calls_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Calls",
+    .tp_basicsize = sizeof(calls_object),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A recording with symbols, as programs for each choice of sizes.",
+    .tp_dealloc = calls_dealloc,
+    .tp_getset = calls_getset,
+};
+
 /* --- entries --- */
 
 enum { FEW = 16 };
@@ -233,17 +279,17 @@ static int read_origins(entry *e, PyObject *origins)
 }
 
 /* CompiledEntry(guard, positional, names, runner, constants, origins, returns, leaves, places,
- * unflatten, grads, heavy) */
+ * unflatten, grads, heavy, numbers) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *grads;
     Py_ssize_t positional;
-    int how, heavy;
+    int how, heavy, numbers;
     entry *e;
 
-    if (kwargs || !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!p", &PyList_Type, &guard, &positional, &names, &runner,
+    if (kwargs || !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pi", &PyList_Type, &guard, &positional, &names, &runner,
                                     &PyList_Type, &constants, &origins, &how, &PyList_Type, &leaves,
-                                    &PyList_Type, &places, &unflatten, &PyList_Type, &grads, &heavy))
+                                    &PyList_Type, &places, &unflatten, &PyList_Type, &grads, &heavy, &numbers))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
     e = (entry *)type->tp_alloc(type, 0);
     if (!e)
@@ -258,6 +304,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->leaves = Py_NewRef(leaves);
     e->unflatten = Py_NewRef(unflatten);
     e->heavy = heavy;
+    e->numbers = numbers;
     e->guard = cr_guard_new(guard);
     if (e->guard && read_outputs(e, places) == 0 && read_grads(e, grads) == 0 && read_origins(e, origins) == 0)
         return (PyObject *)e;
@@ -302,20 +349,39 @@ static bool same_origins(const entry *e, cr_tensor *const *input)
     return true;
 }
 
-static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names, cr_tensor **input)
-{
-    cr_scalar number[1];
+/* What a call was found to be. */
+typedef struct {
+    cr_tensor **input;
+    cr_scalar *number;
+    cr_compiled_call *call; /* NULL: the runner is Python's */
+} match;
 
+/* The programs for the sizes at hand.  A failure to make them is a call that does not fit: what is
+ * wrong with it, eager says. */
+static bool find_call(entry *e, match *m)
+{
+    m->call = NULL;
+    if (Py_IS_TYPE(e->runner, &call_type))
+        m->call = call_of(e->runner);
+    else if (!Py_IS_TYPE(e->runner, &calls_type))
+        return true;
+    else if (cr_compiled_calls_find(&m->call, ((calls_object *)e->runner)->c, m->input, m->number))
+        cr_log_line("graph", 1, "no programs for these sizes: %s", cr_error_message());
+    return m->call && cr_compiled_call_holds(m->call, m->number);
+}
+
+static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names, match *m)
+{
     if (positional != e->positional || e->mode != mode_now() || !same_names(e->names, names) || !e->guard)
         return false;
-    if (cr_guard_check(e->guard, args, positional, input, number) >= 0)
+    if (cr_guard_check(e->guard, args, positional, m->input, m->number) >= 0)
         return false;
     for (int i = 0; i < e->inputs; i++) {
         PyObject *constant = PyList_GET_ITEM(e->constants, i);
         if (constant != Py_None)
-            input[i] = cr_py_tensor_of(constant);
+            m->input[i] = cr_py_tensor_of(constant);
     }
-    return !e->origin || same_origins(e, input);
+    return (!e->origin || same_origins(e, m->input)) && find_call(e, m);
 }
 
 /* Outputs as Python objects in the places of a copy of the leaves.  Takes the outputs. */
@@ -406,20 +472,19 @@ static int take_python(entry *e, PyObject *returned, cr_tensor **output)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int compute(entry *e, cr_tensor *const *input, cr_tensor **output)
+static int compute(entry *e, const match *m, cr_tensor **output)
 {
     PyObject *out;
     cr_status st;
 
-    if (Py_IS_TYPE(e->runner, &call_type)) {
-        cr_compiled_call *c = call_of(e->runner);
+    if (m->call) {
         if (e->heavy)
-            CR_PY_UNLOCKED(st = cr_compiled_call_run(c, input, NULL, output));
+            CR_PY_UNLOCKED(st = cr_compiled_call_run(m->call, m->input, m->number, output));
         else
-            st = cr_compiled_call_run(c, input, NULL, output);
+            st = cr_compiled_call_run(m->call, m->input, m->number, output);
         return st ? cr_py_raise_int(st) : 0;
     }
-    out = run_python(e, input);
+    out = run_python(e, m->input);
     if (!out)
         return -1;
     int bad = take_python(e, out, output);
@@ -427,7 +492,7 @@ static int compute(entry *e, cr_tensor *const *input, cr_tensor **output)
     return bad;
 }
 
-static PyObject *run(entry *e, cr_tensor **input)
+static PyObject *run(entry *e, const match *m)
 {
     cr_tensor *few[FEW], **output = few;
     PyObject *out = NULL;
@@ -437,10 +502,12 @@ static PyObject *run(entry *e, cr_tensor **input)
     for (int k = 0; k < e->outputs; k++)
         output[k] = NULL;
     for (int i = 0; i < e->inputs; i++)
-        cr_keep(input[i]);
+        cr_keep(m->input[i]);
+    if (m->call)
+        cr_compiled_call_keep(m->call);
     e->calls++;
     Py_INCREF(e);
-    if (compute(e, input, output) == 0) {
+    if (compute(e, m, output) == 0) {
         cr_status st = set_grads(e, output);
         if (st)
             drop_all(output, e->outputs);
@@ -448,8 +515,9 @@ static PyObject *run(entry *e, cr_tensor **input)
     } else {
         drop_all(output, e->outputs);
     }
+    drop_all(m->input, e->inputs);
+    cr_compiled_call_drop(m->call);
     Py_DECREF(e);
-    drop_all(input, e->inputs);
     if (output != few)
         PyMem_Free(output);
     return out;
@@ -480,17 +548,27 @@ static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positi
 
 static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names, bool *fitted)
 {
-    cr_tensor *few[2 * FEW], **input = few;
+    cr_tensor *few[2 * FEW];
+    cr_scalar few_numbers[FEW];
+    match m = {few, few_numbers, NULL};
     PyObject *out = NULL;
 
     *fitted = false;
-    if (e->inputs > 2 * FEW && !(input = PyMem_Malloc((size_t)e->inputs * sizeof *input)))
-        return PyErr_NoMemory();
-    *fitted = fits(e, args, positional, names, input);
-    if (*fitted)
-        out = run(e, input);
-    if (input != few)
-        PyMem_Free(input);
+    if (e->inputs > 2 * FEW)
+        m.input = PyMem_Malloc((size_t)e->inputs * sizeof *m.input);
+    if (e->numbers > FEW)
+        m.number = PyMem_Malloc((size_t)e->numbers * sizeof *m.number);
+    if (m.input && m.number) {
+        *fitted = fits(e, args, positional, names, &m);
+        if (*fitted)
+            out = run(e, &m);
+    } else {
+        PyErr_NoMemory();
+    }
+    if (m.input != few)
+        PyMem_Free(m.input);
+    if (m.number != few_numbers)
+        PyMem_Free(m.number);
     return out;
 }
 
@@ -572,9 +650,8 @@ static PyObject *function_bind(PyObject *x, PyObject *self, PyObject *type)
 static PyObject *entry_fails(PyObject *x, PyObject *given)
 {
     PyObject *args, *kwargs, *names, *all[64];
-    cr_tensor **input;
-    cr_scalar number[1];
     entry *e = (entry *)x;
+    match m = {0};
     Py_ssize_t n, k = 0;
     int failed;
 
@@ -595,11 +672,11 @@ static PyObject *entry_fails(PyObject *x, PyObject *given)
         return PyLong_FromLong(-2);
     if (e->mode != mode_now())
         return PyLong_FromLong(-3);
-    input = PyMem_Calloc((size_t)e->inputs + 1, sizeof *input);
-    if (!input)
-        return PyErr_NoMemory();
-    failed = cr_guard_check(e->guard, all, n, input, number);
-    PyMem_Free(input);
+    m.input = PyMem_Calloc((size_t)e->inputs + 1, sizeof *m.input);
+    m.number = PyMem_Calloc((size_t)e->numbers + 1, sizeof *m.number);
+    failed = m.input && m.number ? cr_guard_check(e->guard, all, n, m.input, m.number) : -2;
+    PyMem_Free(m.input);
+    PyMem_Free(m.number);
     return failed < 0 ? (Py_INCREF(Py_None), Py_None) : PyLong_FromLong(failed);
 }
 
@@ -729,7 +806,8 @@ static PyMethodDef functions[] = {{"_is_meta_or_subclass", is_odd_tensor, METH_O
 
 int cr_py_compiled_start(PyObject *m)
 {
-    if (cr_py_add_type(m, "Call", &call_type) < 0 || cr_py_add_type(m, "CompiledEntry", &entry_type) < 0 ||
+    if (cr_py_add_type(m, "Call", &call_type) < 0 || cr_py_add_type(m, "Calls", &calls_type) < 0 ||
+        cr_py_add_type(m, "CompiledEntry", &entry_type) < 0 ||
         cr_py_add_type(m, "CompiledFunction", &function_type) < 0)
         return -1;
     return PyModule_AddFunctions(m, functions);

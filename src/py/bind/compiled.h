@@ -7,7 +7,14 @@
 
 /* A recording without constants as a Call; NULL with an exception. */
 PyObject *cr_py_compiled_call(const cr_graph *g, bool grad);
+/* The same of a recording with symbols: Calls. */
+PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad);
 
+/* --- symbols (symbol.c) --- */
+
+/* Number `k` of the thread's recorder as a Python number. */
+PyObject *cr_py_symbol(cr_recorder *r, int k);
 int cr_py_compiled_start(PyObject *m);
+int cr_py_symbol_start(PyObject *m);
 
 #endif

@@ -237,7 +237,10 @@ static PyObject *graph_lift(PyObject *x, PyObject *unused)
 /* call(grad) -> Call */
 static PyObject *graph_call(PyObject *x, PyObject *grad)
 {
-    return cr_py_compiled_call(((graph_object *)x)->g, PyObject_IsTrue(grad) == 1);
+    const cr_graph *g = ((graph_object *)x)->g;
+    bool wanted = PyObject_IsTrue(grad) == 1;
+
+    return cr_graph_is_symbolic(g) ? cr_py_compiled_calls(g, wanted) : cr_py_compiled_call(g, wanted);
 }
 
 static PyObject *graph_writes(PyObject *x, void *unused)
@@ -503,7 +506,7 @@ static PyMethodDef graph_methods[] = {
     {"lift", graph_lift, METH_NOARGS,
      "lift() -> (Graph, origins): constants are inputs, inputs that nothing reads are gone; origins says by\n"
      "input which input of this graph it is, or gives the constant."},
-    {"call", graph_call, METH_O, "call(grad) -> Call: a recording without constants as programs."},
+    {"call", graph_call, METH_O, "call(grad) -> Call: a recording without constants as programs; Calls when it has symbols."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},
@@ -642,6 +645,35 @@ static PyObject *recorder_foreign(PyObject *x, PyObject *unused)
     return out;
 }
 
+/* number(value) -> Symbol: the next number of the call. */
+static PyObject *recorder_number(PyObject *x, PyObject *value)
+{
+    cr_recorder *r = ((recorder_object *)x)->r;
+    cr_scalar s;
+    int k;
+
+    if (cr_py_scalar_from(value, &s) != CR_PY_FITS)
+        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "number() takes an int or a float");
+    cr_status st = cr_recorder_number(&k, r, s);
+    return st ? cr_py_raise(st) : cr_py_symbol(r, k);
+}
+
+/* dynamic(tensor, dims): the sizes of an input along the dimensions of the mask are symbols. */
+static PyObject *recorder_dynamic(PyObject *x, PyObject *args)
+{
+    PyObject *t;
+    unsigned long long dims;
+
+    if (!PyArg_ParseTuple(args, "OK", &t, &dims))
+        return NULL;
+    if (!cr_py_is_tensor(t))
+        return PyErr_Format(PyExc_TypeError, "dynamic() takes a tensor");
+    cr_status st = cr_recorder_dynamic(((recorder_object *)x)->r, cr_py_tensor_of(t), dims);
+    if (st)
+        return cr_py_raise(st);
+    Py_RETURN_NONE;
+}
+
 static PyObject *recorder_backward(PyObject *x, void *unused)
 {
     (void)unused;
@@ -651,6 +683,9 @@ static PyObject *recorder_backward(PyObject *x, void *unused)
 static PyGetSetDef recorder_getset[] = {
     {"backward", recorder_backward, NULL, "Whether a backward pass is among the calls.", NULL}, {0}};
 static PyMethodDef recorder_methods[] = {
+    {"number", recorder_number, METH_O, "number(value) -> Symbol: the next number of the call."},
+    {"dynamic", recorder_dynamic, METH_VARARGS,
+     "dynamic(tensor, dims): the sizes of an input along the dimensions of the mask are symbols."},
     {"foreign", recorder_foreign, METH_NOARGS,
      "foreign() -> tensors that the calls read and that are neither inputs nor made by them."},
     {"input", recorder_input, METH_VARARGS, "input(tensor, name=None): the next input of the graph."},

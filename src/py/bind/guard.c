@@ -11,6 +11,7 @@ static const char *const check_names[] = {"any", "is", "same", "instance", "equa
 typedef struct {
     uint8_t dtype, device, ndim;
     bool contiguous, requires_grad, inference;
+    uint64_t dims; /* dimensions of any size but 0 and 1 */
     int64_t *size; /* and strides */
 } tensor_facts;
 
@@ -103,9 +104,10 @@ static int set_expected(node *d)
 static int set_node(node *d, PyObject *tuple)
 {
     PyObject *from, *is, *key, *expected;
+    unsigned long long dims = 0;
     int source, check;
 
-    if (!PyArg_ParseTuple(tuple, "UiOUOi", &from, &d->parent, &key, &is, &expected, &d->slot))
+    if (!PyArg_ParseTuple(tuple, "UiOUOi|K", &from, &d->parent, &key, &is, &expected, &d->slot, &dims))
         return -1;
     d->key = Py_NewRef(key);
     d->expected = Py_NewRef(expected);
@@ -120,7 +122,10 @@ static int set_node(node *d, PyObject *tuple)
         if (PyErr_Occurred())
             return -1;
     }
-    return set_expected(d);
+    if (set_expected(d) < 0)
+        return -1;
+    d->facts.dims = dims;
+    return 0;
 }
 
 static bool is_leaf(const node *d, int parent)
@@ -181,13 +186,23 @@ int cr_guard_traverse(const cr_guard *g, visitproc visit, void *arg)
 
 /* --- checking --- */
 
+static bool has_sizes(const tensor_facts *f, const cr_tensor *t)
+{
+    if (!f->dims)
+        return !memcmp(t->size, f->size, f->ndim * sizeof *f->size);
+    for (int d = 0; d < f->ndim; d++)
+        if (f->dims >> d & 1 ? t->size[d] < 2 : t->size[d] != f->size[d])
+            return false;
+    return true;
+}
+
 static bool has_facts(const tensor_facts *f, const cr_tensor *t)
 {
     size_t bytes = f->ndim * sizeof *f->size;
 
     return t->dtype == f->dtype && t->ndim == f->ndim && t->device == f->device && t->contiguous == f->contiguous &&
            cr_requires_grad(t) == f->requires_grad && t->inference == f->inference && !t->number &&
-           !memcmp(t->size, f->size, bytes) && (f->contiguous || !memcmp(t->stride, f->size + f->ndim, bytes));
+           has_sizes(f, t) && (f->contiguous || !memcmp(t->stride, f->size + f->ndim, bytes));
 }
 
 /* Floats are equal when their bits are: -0.0 is not 0.0, NaN is NaN. */

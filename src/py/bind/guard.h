@@ -13,7 +13,7 @@
 
 typedef struct cr_guard cr_guard;
 
-/* From a list of tuples (source, parent, key, check, expected, slot); NULL with an exception.
+/* From a list of tuples (source, parent, key, check, expected, slot[, dims]); NULL with an exception.
  *
  *   source        parent        key             the object
  *   "arg"         -             position        positional argument
@@ -38,7 +38,8 @@ typedef struct cr_guard cr_guard;
  *   "list"        (type, length)    has exactly this class and length
  *   "mapping"     (type, length)    has exactly this class and length
  *   "tensor"      tensor            has its class, dtype, device, sizes, strides and need of a
- *                                   gradient; it is input `slot`, or none when slot is -1 */
+ *                                   gradient; it is input `slot`, or none when slot is -1; along
+ *                                   dimensions in the mask `dims` any size but 0 and 1 will do */
 cr_guard *cr_guard_new(PyObject *nodes);
 void cr_guard_drop(cr_guard *g);
 int cr_guard_traverse(const cr_guard *g, visitproc visit, void *arg);

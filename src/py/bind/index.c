@@ -3,6 +3,7 @@
  * An index is worked off from left to right: ints, slices and None become views at
  * once, tensors and sequences are collected by dimension, and what is collected
  * becomes one `index` or `index_put_` on the view. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -94,7 +95,9 @@ static int take_slice(walk *w, PyObject *x, bool always)
         return -1;
     }
     int64_t dim = w->dim++;
-    if (!always && start == 0 && stop >= w->at->size[dim] && step == 1)
+    /* While a call is recorded, `stop` is written down: sizes may be others. */
+    if (!always && start == 0 && stop >= w->at->size[dim] && step == 1 &&
+        (stop == PY_SSIZE_T_MAX || !cr_recorder_active()))
         return 0;
     arg[1] = cr_of_int(dim);
     arg[2] = cr_of_int(start);
@@ -431,6 +434,8 @@ static int drop_leading(cr_tensor **t, int ndim)
 {
     cr_value arg[CR_MAX_ARGS], result;
 
+    if ((*t)->ndim > ndim)
+        cr_py_fix_sizes(*t);
     while ((*t)->ndim > ndim && (*t)->size[0] == 1) {
         arg[0] = cr_of_tensor(*t);
         arg[1] = cr_of_int(0);

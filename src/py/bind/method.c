@@ -19,6 +19,13 @@ static PyObject *all_or_one(PyObject *self, PyObject *args, PyObject *kwargs, co
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, size ? "|O:size" : "|O:stride", names, &dim))
         return NULL;
+    if (!size)
+        cr_py_fix_sizes(SELF);
+    if (size && dim == Py_None) {
+        PyObject *all = cr_py_symbolic_size(SELF);
+        if (all || PyErr_Occurred())
+            return all;
+    }
     if (dim == Py_None)
         return size ? cr_py_size(SELF->ndim, list) : cr_py_ints_tuple(list, SELF->ndim);
     cr_py_fit fit = cr_py_int_from(dim, &i);
@@ -30,7 +37,10 @@ static PyObject *all_or_one(PyObject *self, PyObject *args, PyObject *kwargs, co
     cr_status st = SELF->ndim ? cr_wrap_dim(&i, i, SELF->ndim)
                               : cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
                                         (long long)i);
-    return st ? cr_py_raise(st) : PyLong_FromLongLong(list[i]);
+    if (st)
+        return cr_py_raise(st);
+    PyObject *one = size ? cr_py_symbolic_dim(SELF, (int)i) : NULL;
+    return one || PyErr_Occurred() ? one : PyLong_FromLongLong(list[i]);
 }
 
 static PyObject *tensor_size(PyObject *self, PyObject *args, PyObject *kwargs)
@@ -51,7 +61,6 @@ static PyObject *tensor_stride(PyObject *self, PyObject *args, PyObject *kwargs)
         return expression;                                                                         \
     }
 FACT(dim, PyLong_FromLong(SELF->ndim))
-FACT(numel, PyLong_FromLongLong(SELF->numel))
 FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
 FACT(storage_offset, PyLong_FromLongLong(SELF->offset))
 FACT(data_ptr, (cr_py_note_read(SELF, "data_ptr()"), SELF->storage->exposed = true,
@@ -66,6 +75,14 @@ FACT(no, PyBool_FromLong(0))
 FACT(untyped_storage, (cr_py_note_read(SELF, "untyped_storage()"), cr_py_storage_object(SELF->storage)))
 FACT(reversed, PyObject_CallMethod(self, "flip", "i", 0))
 #undef FACT
+
+static PyObject *tensor_numel(PyObject *self, PyObject *unused)
+{
+    PyObject *n = cr_py_symbolic_numel(SELF);
+
+    (void)unused;
+    return n || PyErr_Occurred() ? n : PyLong_FromLongLong(SELF->numel);
+}
 
 static PyObject *tensor_is_same_size(PyObject *self, PyObject *other)
 {

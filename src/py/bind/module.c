@@ -9,7 +9,7 @@ static int (*const starts[])(PyObject *m) = {
     cr_py_numpy_start,    cr_py_dlpack_start,    cr_py_legacy_start,   cr_py_gradmode_start,
     cr_py_node_start,     cr_py_function_start,  cr_py_engine_start,   cr_py_settings_start,
     cr_py_table_start,    cr_py_safetensors_start, cr_py_nn_module_start,
-    cr_py_graph_start, cr_py_program_start, cr_py_compiled_start, cr_py_jit_start, cr_py_autocast_start,
+    cr_py_graph_start, cr_py_program_start, cr_py_compiled_start, cr_py_jit_start, cr_py_autocast_start, cr_py_symbol_start,
     cr_py_saved_hooks_start, cr_py_checkpoint_start,
     cr_py_overload_start, cr_py_overridable_start,
 };

@@ -148,7 +148,7 @@ static PyObject *reflected(const binary *o, PyObject *a, PyObject *b)
 {
     cr_scalar s;
     cr_value v[CR_MAX_ARGS];
-    cr_py_fit fit = cr_py_scalar_from(a, &s);
+    cr_py_fit fit = cr_py_symbol_scalar(a, &s) ? CR_PY_FITS : cr_py_scalar_from(a, &s);
 
     if (fit == CR_PY_RAISED)
         return NULL;

@@ -6,8 +6,10 @@
 
 GETTER(shape)
 {
+    PyObject *size = cr_py_symbolic_size(SELF);
+
     (void)unused;
-    return cr_py_size(SELF->ndim, SELF->size);
+    return size || PyErr_Occurred() ? size : cr_py_size(SELF->ndim, SELF->size);
 }
 
 GETTER(dtype)
@@ -44,6 +46,7 @@ GETTER(itemsize)
 GETTER(nbytes)
 {
     (void)unused;
+    cr_py_fix_sizes(SELF);
     return PyLong_FromLongLong(SELF->numel * (int64_t)cr_dtype_size((cr_dtype)SELF->dtype));
 }
 

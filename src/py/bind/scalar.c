@@ -52,6 +52,8 @@ cr_py_fit cr_py_scalar_from(PyObject *x, cr_scalar *out)
         *out = (cr_scalar){.category = CR_CAT_COMPLEX, .c = {c.real, c.imag}};
         return CR_PY_FITS;
     }
+    if (cr_py_symbol_value(x, out))
+        return CR_PY_FITS;
     return cr_py_is_numpy_scalar(x) ? numpy_scalar(x, out) : CR_PY_MISFIT;
 }
 
@@ -97,6 +99,16 @@ cr_py_fit cr_py_int_from(PyObject *x, int64_t *out)
     cr_py_fit fit = int_value(i, out);
     Py_DECREF(i);
     return fit;
+}
+
+cr_py_fit cr_py_size_from(PyObject *x, int64_t *out)
+{
+    cr_scalar s;
+
+    if (CR_LIKELY(PyLong_Check(x)) || !cr_py_symbol_scalar(x, &s))
+        return cr_py_int_from(x, out);
+    *out = s.i;
+    return s.category == CR_CAT_INT ? CR_PY_FITS : CR_PY_MISFIT;
 }
 
 cr_dtype cr_py_dtype_of_scalar(cr_scalar s)

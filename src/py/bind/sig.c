@@ -132,7 +132,7 @@ static bool starts_ints(PyObject *x)
         return !PyBool_Check(x);
     if (PyTuple_Check(x) || PyList_Check(x) || PyFloat_Check(x))
         return false;
-    return cr_py_int_from(x, &i) == CR_PY_FITS ||
+    return cr_py_size_from(x, &i) == CR_PY_FITS ||
            (!cr_py_is_tensor(x) && cr_py_overrides(Py_TYPE(x)));
 }
 
@@ -145,7 +145,7 @@ static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_giv
     if (!ints)
         return CR_PY_RAISED;
     for (Py_ssize_t i = 0; i < n; i++) {
-        cr_py_fit fit = cr_py_int_from(g->args[first + i], &ints[i]);
+        cr_py_fit fit = cr_py_size_from(g->args[first + i], &ints[i]);
         if (fit == CR_PY_FITS ||
             cr_py_handles_call(a, &s->op->param[s->varargs], g->args[first + i]))
             continue;

@@ -247,8 +247,9 @@ static PyMemberDef members[] = {
 
 static Py_ssize_t tensor_length(PyObject *self)
 {
-    const cr_tensor *t = cr_py_tensor_of(self);
+    cr_tensor *t = cr_py_tensor_of(self);
 
+    cr_py_fix_sizes(t);
     if (t->ndim)
         return (Py_ssize_t)t->size[0];
     PyErr_SetString(PyExc_TypeError, "len() of a 0-d tensor");

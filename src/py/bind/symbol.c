@@ -1,0 +1,346 @@
+/* Symbols: numbers of a recording as Python sees them (graph/number.h).
+ *
+ * A Symbol takes part in arithmetic and stays one; a comparison answers for the value at hand and
+ * is a guard; whoever wants the value itself (range, format, math) fixes it: the recording then
+ * serves calls with this value only.  isinstance(x, int) holds: __class__ says int or float. */
+#include "py/bind/compiled.h"
+
+typedef struct {
+    PyObject_HEAD
+    const cr_recorder *r; /* compared only */
+    int k;
+    cr_scalar value;
+} symbol;
+
+PyTypeObject cr_py_symbol_type;
+
+static bool is_symbol(PyObject *x) { return Py_IS_TYPE(x, &cr_py_symbol_type); }
+
+PyObject *cr_py_symbol(cr_recorder *r, int k)
+{
+    symbol *s;
+
+    if (k < 0)
+        return PyErr_NoMemory();
+    s = PyObject_New(symbol, &cr_py_symbol_type);
+    if (!s)
+        return NULL;
+    s->r = r;
+    s->k = k;
+    s->value = cr_recorder_value(r, k);
+    return (PyObject *)s;
+}
+
+static bool is_live(const symbol *s) { return s->r && s->r == cr_recorder_active(); }
+
+static PyObject *plain(const symbol *s) { return cr_py_scalar_object(s->value); }
+
+/* From here on the value is a fact of the recording. */
+static void fix(const symbol *s)
+{
+    cr_recorder *r = cr_recorder_active();
+
+    if (is_live(s))
+        cr_recorder_ask(r, CR_GNUM_EQ, s->k, cr_recorder_plain_number(r, s->value));
+}
+
+bool cr_py_symbol_scalar(PyObject *x, cr_scalar *out)
+{
+    symbol *s = (symbol *)x;
+
+    if (!is_symbol(x))
+        return false;
+    *out = is_live(s) ? cr_gnum_scalar(s->k, s->value) : s->value;
+    return true;
+}
+
+bool cr_py_symbol_value(PyObject *x, cr_scalar *out)
+{
+    if (!is_symbol(x))
+        return false;
+    fix((symbol *)x);
+    *out = ((symbol *)x)->value;
+    return true;
+}
+
+/* --- sizes --- */
+
+PyObject *cr_py_symbolic_dim(cr_tensor *t, int dim)
+{
+    cr_recorder *r = cr_recorder_active();
+    int k = r ? cr_recorder_size(r, t, dim) : -1;
+
+    return k < 0 ? NULL : cr_py_symbol(r, k);
+}
+
+PyObject *cr_py_symbolic_size(cr_tensor *t)
+{
+    PyObject *size = NULL;
+
+    for (int d = 0; d < t->ndim; d++) {
+        PyObject *one = cr_py_symbolic_dim(t, d);
+        if (!one && PyErr_Occurred()) {
+            Py_XDECREF(size);
+            return NULL;
+        }
+        if (!one)
+            continue;
+        if (!size && !(size = cr_py_size(t->ndim, t->size))) {
+            Py_DECREF(one);
+            return NULL;
+        }
+        PyObject *old = PyTuple_GET_ITEM(size, d);
+        PyTuple_SET_ITEM(size, d, one);
+        Py_DECREF(old);
+    }
+    return size;
+}
+
+PyObject *cr_py_symbolic_numel(cr_tensor *t)
+{
+    PyObject *n = NULL;
+
+    for (int d = 0; d < t->ndim; d++) {
+        PyObject *one = cr_py_symbolic_dim(t, d), *next;
+        if (!one && PyErr_Occurred())
+            break;
+        if (!one)
+            continue;
+        if (!n) {
+            int64_t rest = 1;
+            for (int e = 0; e < t->ndim; e++)
+                rest *= e < d || cr_recorder_size(cr_recorder_active(), t, e) < 0 ? t->size[e] : 1;
+            n = PyLong_FromLongLong(rest);
+        }
+        next = n ? PyNumber_Multiply(one, n) : NULL;
+        Py_DECREF(one);
+        Py_XSETREF(n, next);
+        if (!n)
+            break;
+    }
+    return n;
+}
+
+void cr_py_fix_sizes(cr_tensor *t)
+{
+    cr_recorder *r = cr_recorder_active();
+
+    for (int d = 0; r && d < t->ndim; d++) {
+        int k = cr_recorder_size(r, t, d);
+        if (k >= 0)
+            cr_recorder_ask(r, CR_GNUM_EQ, k, cr_recorder_plain_number(r, cr_scalar_int(t->size[d])));
+    }
+}
+
+/* --- arithmetic --- */
+
+/* The number of an operand, which becomes a constant when it is a plain one; -1: no number. */
+static int operand(cr_recorder *r, PyObject *x)
+{
+    cr_scalar s;
+
+    if (is_symbol(x) && ((symbol *)x)->r == r)
+        return ((symbol *)x)->k;
+    if (!(PyLong_Check(x) || PyFloat_Check(x)) || cr_py_scalar_from(x, &s) != CR_PY_FITS) {
+        PyErr_Clear();
+        return -1;
+    }
+    if (s.category == CR_CAT_BOOL)
+        s = cr_scalar_int(s.i);
+    return s.category == CR_CAT_INT || s.category == CR_CAT_FLOAT ? cr_recorder_plain_number(r, s) : -1;
+}
+
+/* The operand as the number it stands for, fixed. */
+static PyObject *settled(PyObject *x)
+{
+    if (!is_symbol(x))
+        return Py_NewRef(x);
+    fix((symbol *)x);
+    return plain((symbol *)x);
+}
+
+typedef PyObject *(*python_binary)(PyObject *, PyObject *);
+
+static PyObject *binary(PyObject *a, PyObject *b, int fn, python_binary otherwise)
+{
+    cr_recorder *r = cr_recorder_active();
+    PyObject *x, *y, *out;
+    int k = -1;
+
+    if (!is_symbol(a) && !PyLong_Check(a) && !PyFloat_Check(a))
+        Py_RETURN_NOTIMPLEMENTED;
+    if (!is_symbol(b) && !PyLong_Check(b) && !PyFloat_Check(b))
+        Py_RETURN_NOTIMPLEMENTED;
+    if (r && fn >= 0) {
+        int i = operand(r, a), j = operand(r, b);
+        k = i >= 0 && j >= 0 ? cr_recorder_apply(r, (cr_gnum_fn)fn, i, j) : -1;
+    }
+    if (k >= 0)
+        return cr_py_symbol(r, k);
+    x = settled(a);
+    y = settled(b);
+    out = x && y ? otherwise(x, y) : NULL;
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    return out;
+}
+
+#define BINARY(name, fn, python)                                                                   \
+    static PyObject *symbol_##name(PyObject *a, PyObject *b) { return binary(a, b, fn, python); }
+BINARY(add, CR_GNUM_ADD, PyNumber_Add)
+BINARY(sub, CR_GNUM_SUB, PyNumber_Subtract)
+BINARY(mul, CR_GNUM_MUL, PyNumber_Multiply)
+BINARY(div, CR_GNUM_DIV, PyNumber_TrueDivide)
+BINARY(floordiv, CR_GNUM_FLOORDIV, PyNumber_FloorDivide)
+BINARY(mod, CR_GNUM_MOD, PyNumber_Remainder)
+BINARY(divmod, -1, PyNumber_Divmod)
+BINARY(lshift, -1, PyNumber_Lshift)
+BINARY(rshift, -1, PyNumber_Rshift)
+BINARY(and, -1, PyNumber_And)
+BINARY(or, -1, PyNumber_Or)
+BINARY(xor, -1, PyNumber_Xor)
+#undef BINARY
+
+static PyObject *power(PyObject *a, PyObject *b) { return PyNumber_Power(a, b, Py_None); }
+
+static PyObject *symbol_pow(PyObject *a, PyObject *b, PyObject *modulo)
+{
+    if (modulo != Py_None)
+        Py_RETURN_NOTIMPLEMENTED;
+    return binary(a, b, CR_GNUM_POW, power);
+}
+
+static PyObject *unary(PyObject *a, cr_gnum_fn fn, PyObject *(*otherwise)(PyObject *))
+{
+    symbol *s = (symbol *)a;
+    cr_recorder *r = cr_recorder_active();
+    int k = is_live(s) ? cr_recorder_apply(r, fn, s->k, s->k) : -1;
+    PyObject *x, *out;
+
+    if (k >= 0)
+        return cr_py_symbol(r, k);
+    x = settled(a);
+    out = x ? otherwise(x) : NULL;
+    Py_XDECREF(x);
+    return out;
+}
+
+static PyObject *symbol_neg(PyObject *a) { return unary(a, CR_GNUM_NEG, PyNumber_Negative); }
+static PyObject *symbol_abs(PyObject *a) { return unary(a, CR_GNUM_ABS, PyNumber_Absolute); }
+static PyObject *symbol_pos(PyObject *a) { return Py_NewRef(a); }
+
+/* --- questions --- */
+
+static PyObject *symbol_compare(PyObject *a, PyObject *b, int op)
+{
+    static const struct {
+        uint8_t test;
+        bool swapped, negated;
+    } how[] = {[Py_LT] = {CR_GNUM_LT, false, false}, [Py_LE] = {CR_GNUM_LE, false, false},
+               [Py_EQ] = {CR_GNUM_EQ, false, false}, [Py_NE] = {CR_GNUM_EQ, false, true},
+               [Py_GT] = {CR_GNUM_LT, true, false},  [Py_GE] = {CR_GNUM_LE, true, false}};
+    cr_recorder *r = cr_recorder_active();
+    PyObject *x, *y, *out;
+
+    if (!is_symbol(b) && !PyLong_Check(b) && !PyFloat_Check(b))
+        Py_RETURN_NOTIMPLEMENTED;
+    int i = r ? operand(r, a) : -1, j = r ? operand(r, b) : -1;
+    if (i >= 0 && j >= 0) {
+        bool yes = cr_recorder_ask(r, (cr_gnum_test)how[op].test, how[op].swapped ? j : i, how[op].swapped ? i : j);
+        return PyBool_FromLong(yes != how[op].negated);
+    }
+    x = settled(a);
+    y = settled(b);
+    out = x && y ? PyObject_RichCompare(x, y, op) : NULL;
+    Py_XDECREF(x);
+    Py_XDECREF(y);
+    return out;
+}
+
+static int symbol_bool(PyObject *a)
+{
+    symbol *s = (symbol *)a;
+    cr_recorder *r = cr_recorder_active();
+
+    if (is_live(s))
+        return !cr_recorder_ask(r, CR_GNUM_EQ, s->k, cr_recorder_plain_number(r, cr_scalar_int(0)));
+    return cr_scalar_as_double(s->value) != 0;
+}
+
+#define SETTLED(name, expression)                                                                  \
+    static PyObject *symbol_##name(PyObject *a)                                                    \
+    {                                                                                              \
+        PyObject *x = settled(a), *out = x ? (expression) : NULL;                                  \
+        Py_XDECREF(x);                                                                             \
+        return out;                                                                                \
+    }
+SETTLED(int, PyNumber_Long(x))
+SETTLED(float, PyNumber_Float(x))
+SETTLED(index, PyNumber_Index(x))
+SETTLED(repr, PyObject_Repr(x))
+SETTLED(invert, PyNumber_Invert(x))
+#undef SETTLED
+
+static Py_hash_t symbol_hash(PyObject *a)
+{
+    PyObject *x = settled(a);
+    Py_hash_t h = x ? PyObject_Hash(x) : -1;
+
+    Py_XDECREF(x);
+    return h;
+}
+
+static PyObject *symbol_class(PyObject *a, void *unused)
+{
+    (void)unused;
+    return Py_NewRef(((symbol *)a)->value.category == CR_CAT_FLOAT ? &PyFloat_Type : &PyLong_Type);
+}
+
+/* Whatever else numbers have, of the settled number. */
+static PyObject *symbol_attribute(PyObject *a, PyObject *name)
+{
+    PyObject *out = PyObject_GenericGetAttr(a, name), *x;
+
+    if (out || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return out;
+    PyErr_Clear();
+    x = settled(a);
+    out = x ? PyObject_GetAttr(x, name) : NULL;
+    Py_XDECREF(x);
+    return out;
+}
+
+static PyObject *symbol_format(PyObject *a, PyObject *spec)
+{
+    PyObject *x = settled(a), *out = x ? PyObject_Format(x, spec) : NULL;
+
+    Py_XDECREF(x);
+    return out;
+}
+
+static PyNumberMethods as_number = {
+    .nb_add = symbol_add, .nb_subtract = symbol_sub, .nb_multiply = symbol_mul, .nb_true_divide = symbol_div,
+    .nb_floor_divide = symbol_floordiv, .nb_remainder = symbol_mod, .nb_divmod = symbol_divmod,
+    .nb_power = symbol_pow, .nb_lshift = symbol_lshift, .nb_rshift = symbol_rshift, .nb_and = symbol_and,
+    .nb_or = symbol_or, .nb_xor = symbol_xor, .nb_negative = symbol_neg, .nb_positive = symbol_pos,
+    .nb_absolute = symbol_abs, .nb_invert = symbol_invert, .nb_bool = symbol_bool, .nb_int = symbol_int,
+    .nb_float = symbol_float, .nb_index = symbol_index};
+static PyMethodDef symbol_methods[] = {{"__format__", symbol_format, METH_O, NULL}, {0}};
+static PyGetSetDef symbol_getset[] = {{"__class__", symbol_class, NULL, "int or float.", NULL}, {0}};
+
+PyTypeObject cr_py_symbol_type = {
+    PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Symbol",
+    .tp_basicsize = sizeof(symbol),
+    .tp_flags = Py_TPFLAGS_DEFAULT,
+    .tp_doc = "A number of a recording that may be another one in another call.",
+    .tp_as_number = &as_number,
+    .tp_richcompare = symbol_compare,
+    .tp_hash = symbol_hash,
+    .tp_repr = symbol_repr,
+    .tp_str = symbol_repr,
+    .tp_getattro = symbol_attribute,
+    .tp_methods = symbol_methods,
+    .tp_getset = symbol_getset,
+};
+
+int cr_py_symbol_start(PyObject *m) { return cr_py_add_type(m, "Symbol", &cr_py_symbol_type); }
