@@ -1,6 +1,7 @@
 /* Compiled calls. */
 #include "compile/call.h"
 #include "autograd/autograd.h"
+#include "base/log.h"
 #include "compile/program.h"
 #include <string.h>
 
@@ -247,10 +248,12 @@ static cr_status add_instance(cr_compiled_calls *c, const int64_t *key, cr_tenso
         memcpy(made.key, key, (size_t)c->key_len * sizeof *key);
         st = make_instance(c, input, number, &made);
     }
-    if (st) {
+    if (st == CR_MEMORY) {
         instance_drop(&made);
         return st;
     }
+    if (st) /* for such sizes there are none: eager says why */
+        cr_log_line("graph", 1, "no programs for these sizes: %s", cr_error_message());
     if (c->made.len == MOST_INSTANCES)
         instance_drop(&c->made.at[--c->made.len]);
     cr_vec_put(&c->made, made);

@@ -10,6 +10,7 @@ typedef struct {
     cr_tensor **slot;
     cr_value *lists;
     cr_tensor **operands;
+    const cr_scalar *number; /* of the graph, by number */
     uint32_t tracking; /* the thread's stages for calls that autograd has to see */
     bool direct;       /* other calls go straight to their kernels */
 } machine;
@@ -78,6 +79,17 @@ static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
            cr_tensor_is_of(t, type) && t->contiguous;
 }
 
+/* Numbers of the run in the place of symbols. */
+static CR_NOINLINE void load_numbers(const machine *m, const cr_step *s, cr_value *arg)
+{
+    for (int i = 0; i < s->arg_count; i++) {
+        if (arg[i].tag == CR_FLOAT && cr_gnum_is_float(arg[i].d))
+            arg[i].d = cr_scalar_as_double(m->number[cr_gnum_of_float(arg[i].d)]);
+        else if (arg[i].tag == CR_NUMBER && cr_gnum_of(arg[i].number) >= 0)
+            arg[i].number = m->number[cr_gnum_of(arg[i].number)];
+    }
+}
+
 static void load_args(const machine *m, const cr_step *s, cr_value *arg)
 {
     cr_value *list = m->lists;
@@ -90,6 +102,8 @@ static void load_args(const machine *m, const cr_step *s, cr_value *arg)
             arg[i].list = list;
             list += arg[i].len;
         }
+    if (CR_UNLIKELY(s->symbols))
+        load_numbers(m, s, arg);
     for (uint32_t k = 0; k < s->patches; k++) {
         const cr_patch *h = &s->patch[k];
         *(h->in_list ? &at[h->arg][h->item] : &arg[h->arg]) = cr_of_tensor(m->slot[h->slot]);
@@ -271,10 +285,9 @@ static cr_status run_large(machine *m, cr_tensor *const *input, cr_tensor **outp
 cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
 {
     _Alignas(cr_value) char frame[SMALL_FRAME];
-    machine m = {0};
+    machine m = {.number = number};
     cr_plan *plan;
 
-    (void)number; /* graphs have no symbolic numbers yet */
     CR_TRY(cr_program_plan(&plan, p));
     m.p = plan;
     if (frame_bytes(plan) > sizeof frame)

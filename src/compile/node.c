@@ -538,7 +538,7 @@ const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     key k = {.len = 0};
     uint8_t *kind;
 
-    if (n->kind != CR_GNODE_CALL)
+    if (n->kind != CR_GNODE_CALL || cr_gnode_has_symbol(n)) /* a group's numbers are its own */
         return &call;
     kind = &c->kind[n->op->index];
     if (!*kind)

@@ -96,6 +96,7 @@ static void fill_args(filler *f, const cr_gnode *n)
         else
             f->step->arg[i] = literal(&n->arg[i]);
     }
+    f->step->symbols = cr_gnode_has_symbol(n);
     if (f->step->list_room > f->p->list_room)
         f->p->list_room = f->step->list_room;
 }

@@ -20,8 +20,8 @@ void cr_program_drop(cr_program *p);
 
 /* input[i] is borrowed; output[k] is owned by the caller, NULL for None.  Nothing is owned on
  * failure; what the graph had written until then stays written.  No gradient is recorded.  May
- * be called by several threads at once.  `number`: values of the graph's symbolic numbers; NULL
- * while graphs have none.  CR_RUNTIME when an input is not of the type that the graph states. */
+ * be called by several threads at once.  `number`: values of the graph's numbers, one for each
+ * (cr_gnum_evaluate); NULL where it has none.  CR_RUNTIME when an input is not of the type that the graph states. */
 CR_MUST cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number,
                                  cr_tensor **output);
 

@@ -40,6 +40,7 @@ typedef struct {
     uint8_t kind;
     bool tracked;     /* CALL: through the autograd stage, which tracks views and checks writes */
     bool list_result; /* CALL: the results are the items of a Tensor[] */
+    bool symbols;     /* CALL: an argument is a number of the run (graph/number.h) */
     uint16_t arg_count;
     int32_t reuse_read; /* the read whose tensor becomes result 0 when nobody else has it; -1: none */
     uint32_t reads, results, patches, releases, list_room, deaths;

@@ -16,6 +16,7 @@ typedef struct {
     cr_scalar *value;  /* by number */
     bool *known, *varies; /* by number; varies: depends on a float that is an input */
     bool holds;
+    bool sized; /* all sizes are as recorded: types are copied, no rule is asked */
 } maker;
 
 /* --- symbols --- */
@@ -34,6 +35,10 @@ static void work_out(maker *x, int k)
         return;
     case CR_GNUM_CONST: *out = n->value; return;
     case CR_GNUM_SIZE: {
+        if (x->sized) {
+            *out = n->value;
+            return;
+        }
         const cr_tensor *t = x->fake[n->of->id];
         if (!t || n->a >= t->ndim)
             cr_bail(x->s, CR_RUNTIME, "a size is read of %%%s, which is not there", n->of->name);
@@ -103,7 +108,9 @@ static void load(maker *x, const cr_garg *a, cr_value *rule, cr_garg *made)
         double *list = CR_NEW_N(x->s, double, a->len + 1), *shown = CR_NEW_N(x->s, double, a->len + 1);
         for (uint32_t i = 0; i < a->len; i++) {
             list[i] = cr_scalar_as_double(plain(x, cr_scalar_float(a->floats[i]), &stays));
-            shown[i] = stays ? a->floats[i] : list[i];
+            if (stays)
+                cr_bail(x->s, CR_VALUE, "a number that varies stands in a list");
+            shown[i] = list[i];
         }
         rule->floats = list;
         made->floats = shown;
@@ -114,7 +121,11 @@ static void load(maker *x, const cr_garg *a, cr_value *rule, cr_garg *made)
         cr_value *list = CR_NEW_N(x->s, cr_value, a->len + 1);
         cr_garg *shown = CR_NEW_N(x->s, cr_garg, a->len + 1);
         for (uint32_t i = 0; i < a->len; i++)
+        {
             load(x, &a->list[i], &list[i], &shown[i]);
+            if (a->tag == CR_NUMBERS && cr_gnum_of(shown[i].number) >= 0)
+                cr_bail(x->s, CR_VALUE, "a number that varies stands in a list");
+        }
         rule->list = list;
         made->list = shown;
         return;
@@ -131,6 +142,18 @@ static void type_value(maker *x, cr_gvalue *made, const cr_gvalue *from, const c
     made->type = cr_gtype_of(x->s, t);
     made->type.device = from->type.device;
     made->type.requires_grad = from->type.requires_grad;
+}
+
+static void keep_type(maker *x, const cr_gvalue *from, cr_gvalue *made)
+{
+    size_t bytes = from->type.ndim * sizeof *from->type.size;
+
+    made->type = from->type;
+    if (from->type.size)
+        made->type.size = cr_session_copy(x->s, from->type.size, bytes);
+    if (from->type.stride)
+        made->type.stride = cr_session_copy(x->s, from->type.stride, bytes);
+    x->now[from->id] = made;
 }
 
 static void take_result(maker *x, cr_gvalue *from, cr_gvalue *made, cr_value *v)
@@ -160,6 +183,11 @@ static void make_node(maker *x, const cr_gnode *n)
         names[k] = n->result[k]->name;
     cr_gnode *copy = cr_graph_call(x->to, x->to->body, n->op, made, n->result_count, names);
     copy->source = n->source ? cr_session_text(x->s, n->source) : NULL;
+    if (x->sized) {
+        for (int k = 0; k < n->result_count; k++)
+            keep_type(x, n->result[k], copy->result[k]);
+        return;
+    }
     cr_session_check(x->s, cr_call(n->op, rule, result));
     if (n->op->result_count == 1 && result[0].tag == CR_TENSORS)
         list = (cr_value *)(uintptr_t)result[0].list;
@@ -181,12 +209,14 @@ static void make_input(maker *x, int i)
     cr_gtype type = cr_gtype_of(x->s, t);
 
     type.requires_grad = v->type.requires_grad;
+    x->now[v->id] = cr_graph_input(x->to, v->name, &type);
+    if (x->sized)
+        return;
     if (t->contiguous)
         cr_session_check(x->s, cr_tensor_new(fake, (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
     else
         cr_session_check(x->s, cr_tensor_new_strided(fake, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
     (*fake)->number = t->number;
-    x->now[v->id] = cr_graph_input(x->to, v->name, &type);
 }
 
 /* Sizes are constants now; what was asked of numbers that may still change stays. */
@@ -217,6 +247,11 @@ static void make(cr_session *s, void *context)
     cr_garg *out = CR_NEW_N(s, cr_garg, b->output_count + 1);
 
     x->to = cr_graph_new(s);
+    x->sized = true;
+    for (int i = 0; i < x->from->input_count; i++)
+        x->sized = x->sized && !x->from->input[i]->symbolic;
+    for (int k = 0; k < x->from->numbers.inputs; k++)
+        x->sized = x->sized && x->number[k].category == CR_CAT_FLOAT;
     x->now = CR_NEW_N(s, cr_gvalue *, x->from->values + 1);
     x->value = CR_NEW_N(s, cr_scalar, x->from->numbers.list.len + 1);
     x->known = CR_NEW_N(s, bool, x->from->numbers.list.len + 1);

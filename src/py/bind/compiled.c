@@ -366,7 +366,7 @@ static bool find_call(entry *e, match *m)
     else if (!Py_IS_TYPE(e->runner, &calls_type))
         return true;
     else if (cr_compiled_calls_find(&m->call, ((calls_object *)e->runner)->c, m->input, m->number))
-        cr_log_line("graph", 1, "no programs for these sizes: %s", cr_error_message());
+        return false;
     return m->call && cr_compiled_call_holds(m->call, m->number);
 }
 
