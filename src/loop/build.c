@@ -338,6 +338,12 @@ static value eval_loop_call(frame *f, const cr_rule *r)
     return apply(f, r, (cr_fn)fn, v);
 }
 
+/* Where half types are rounded, float32 lanes are those of half tensors, all of them. */
+static value of_dtype(const frame *f, cr_dtype t)
+{
+    return (value){.kind = IS_DTYPE, .dtype = f->rounds && t == CR_F32 ? f->half : t};
+}
+
 static int64_t known_size(void *context, const cr_sym *name)
 {
     const frame *f = context;
@@ -380,8 +386,8 @@ static value eval_builtin(frame *f, const cr_rule *r)
         v = eval(f, r->args[0]);
         if (v.kind != IS_EXPR)
             break;
-        return (value){.kind = IS_DTYPE, .dtype = (cr_dtype)v.e->dtype};
-    case CR_BUILTIN_float: return (value){.kind = IS_DTYPE, .dtype = type_of(f, r)};
+        return of_dtype(f, (cr_dtype)v.e->dtype);
+    case CR_BUILTIN_float: return of_dtype(f, type_of(f, r));
     default: break;
     }
     if (!f->column.extent) /* no row to speak of */
@@ -459,6 +465,8 @@ static bool known_equality(frame *f, const cr_rule *r, value *out)
         equal = !strcmp(a.text, b.text);
     else if (a.kind == IS_NONE || b.kind == IS_NONE)
         equal = a.kind == b.kind;
+    else if (a.kind == IS_DTYPE && b.kind == IS_DTYPE)
+        equal = a.dtype == b.dtype;
     else if (!f->scalar_code && a.kind == IS_NUMBER && b.kind == IS_NUMBER)
         equal = cr_scalar_as_double(a.number) == cr_scalar_as_double(b.number);
     else
@@ -664,6 +672,9 @@ static value call_plain(frame *callee, const cr_rule *r)
         refuse(callee, r, "not a composition of loops:");
     if (!strcmp(name, "detach") || !strcmp(name, "clone") ||
         (!strcmp(name, "reshape") && callee->slot[1].kind == IS_DIMS && callee->column.extent))
+        return callee->slot[0];
+    if (!strcmp(name, "to_dtype") && callee->slot[1].kind == IS_DTYPE && callee->rounds &&
+        callee->slot[1].dtype == callee->half)
         return callee->slot[0];
     if (!strcmp(name, "to_dtype") && callee->slot[1].kind == IS_DTYPE && !callee->rounds)
         return of_expr(cr_expr_cast(callee->l, callee->slot[1].dtype, callee->slot[0].e), true);

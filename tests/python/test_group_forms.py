@@ -77,3 +77,140 @@ def test_rows_of_other_sizes(name, size):
         return
     rest = torch.randn(size[:-1]) if len(size) < 3 else torch.randn(size[:-1] if name != "norm" else 1)
     check(ROWS[name], torch.randn(*size), rest, native=False)
+
+
+# --- views and strides ---
+
+VIEWS = {
+    "reshapes": lambda x, y: ((x * 2).reshape(-1) + 1).view(x.shape[1], -1).exp().flatten(),
+    "a view that leaves": lambda x, y: ((x * 2).view(-1), (x * 2).view(-1) + 1, (x * 2).unsqueeze(0).tanh()),
+    "transposed": lambda x, y: (x.t() * 2 + y.t().contiguous()).contiguous().exp(),
+    "transposed operand": lambda x, y: (y.t().contiguous() + x.t()) * x.t(),
+    "chunks": lambda x, y: torch.mul(*[c.sigmoid() * 2 for c in x.chunk(2, 1)]) if x.shape[1] % 2 == 0 else x * 2 + 1,
+    "slices": lambda x, y: (x[:, 1:] * 3 - y[:, :-1]).tanh() + x[:, :1],
+    "steps": lambda x, y: (x[:, ::2] + 1) * 2 + y[:, ::2],
+    "expanded": lambda x, y: (x[0].expand(x.shape) * 2 + y) * x[:, :1].expand(x.shape),
+    "middle": lambda x, y: (x.unsqueeze(1) * 2 + y.unsqueeze(0)).exp() - x.unsqueeze(1),
+    "permuted": lambda x, y: (x.reshape(x.shape[0], 1, -1).permute(2, 0, 1).contiguous() * 2).add(1).relu(),
+    "rows of a slice": lambda x, y: (x[:, :-1] * 2).softmax(-1) + 1,
+    "sum of a transpose": lambda x, y: (x.t() * 2).contiguous().sum(-1) * 3,
+    "rows of strided columns": lambda x, y: (y.contiguous() * x.t().contiguous().t()).softmax(-1),
+}
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("size", [(6, 8), (70, 66), (1, 4), (4, 2), (300, 3)])
+def test_views_and_strides(name, size):
+    check(VIEWS[name], torch.randn(*size), torch.randn(*size), native=size[0] < 10)
+
+
+def test_a_view_of_what_a_group_makes_is_made_of_its_result():
+    graph, _ = record(lambda x: ((x * 2).exp(), (x * 2).exp().view(-1)), torch.randn(4, 6), parts=True)
+    a, b = graph.compile().run([torch.randn(4, 6)])
+    f = lambda x: (lambda y: (y, y.view(-1)))((x * 2).exp())
+    graph, _ = record(f, torch.randn(4, 6), parts=True)
+    a, b = graph.compile().run([torch.randn(4, 6)])
+    assert a.data_ptr() == b.data_ptr()
+
+
+# --- types ---
+
+def half_step(x, y):
+    h = x.relu() * 1.5 + y
+    return h.softmax(-1), (h.float() * 2).to(x.dtype), h.sum(-1, keepdim=True) * h
+
+
+TYPES = {
+    "half": lambda x, y: ((x * 1.7 + y).sigmoid() * 2 - y).relu(),
+    "half rows": half_step,
+    "means": lambda x, y: ((x * 3).mean(-1) + 1, F.layer_norm(x, x.shape[-1:]) * y),
+    "casts": lambda x, y: ((x.float() * 2 + y).to(x.dtype) * y.to(x.dtype)).float() + 1,
+    "mixed": lambda x, y: (x * y.float() + y) * 0.1,
+    "masks": lambda x, y: torch.where((x > 0) & (y < 1), x * 2, 0) * (x > y),
+    "integers": lambda x, y: (x * (y * 3).long() + (y > 0).int() * 2) / 3,
+    "powers": lambda x, y: (x.abs() + 1) ** 0.5 * x ** 2 + x ** 3,
+    "logsumexp": lambda x, y: (x * 2).logsumexp(-1) + 1,
+    "numbers": lambda x, y: (2 - x.clamp(-1, 1) * 0.3) / 7 + torch.lerp(x, y.to(x.dtype), 0.25),
+}
+KINDS = [(torch.float16, torch.float16), (torch.bfloat16, torch.bfloat16), (torch.bfloat16, torch.float32),
+         (torch.float32, torch.float64), (torch.float64, torch.float32), (torch.float16, torch.float32),
+         (torch.float32, torch.int64), (torch.float32, torch.bool), (torch.float64, torch.int32),
+         (torch.float16, torch.int64), (torch.float32, torch.uint8)]
+
+
+def operand(dtype, *size):
+    x = torch.randn(*size) * 3
+    return x > 0 if dtype == torch.bool else x.to(dtype) if dtype != torch.uint8 else x.abs().to(dtype)
+
+
+@pytest.mark.parametrize("kinds", KINDS, ids=lambda k: f"{k[0]}-{k[1]}".replace("torch.", ""))
+@pytest.mark.parametrize("name", TYPES)
+def test_types(name, kinds):
+    for size in ((5, 37), (3, 1), (1, 1), (0, 4), (40, 300)):
+        x, y = operand(kinds[0], *size), operand(kinds[1], *size)
+        if name == "logsumexp" and 0 in size:
+            continue
+        try:
+            TYPES[name](x, y)
+        except RuntimeError:
+            return  # eager refuses the types
+        check(TYPES[name], x, y, native=size == (5, 37))
+
+
+def test_every_half_is_rounded_as_eager_rounds():
+    bits = torch.arange(-2 ** 15, 2 ** 15, dtype=torch.int32).to(torch.int16)
+    for dtype in (torch.float16, torch.bfloat16):
+        x = bits.view(dtype)
+        check(lambda x: (x * 1.0009765625 + 0.1, (x.float() * 0.3333).to(dtype) * 1.5, x * 65504 + 1, x * 1e-7 * 1), x)
+    wide = torch.randint(-2 ** 31, 2 ** 31 - 1, (100000,), dtype=torch.int64).to(torch.int32).view(torch.float32)
+    check(lambda x: ((x * 1).to(torch.float16).float() + 0.0, (x * 1).to(torch.bfloat16).float() + 0.0), wide)
+
+
+# --- random programs ---
+
+UNARY = [torch.neg, torch.exp, torch.tanh, torch.relu, torch.sigmoid, F.silu, lambda x: x * 3, lambda x: 1 - x,
+         lambda x: x / 7, lambda x: x ** 2, lambda x: x.clamp(-1, 1), F.gelu, lambda x: x.abs().sqrt()]
+BINARY = [torch.add, torch.sub, torch.mul, torch.maximum, lambda a, b: a / (b.abs() + 1),
+          lambda a, b: torch.where(a > b, a, b * 2), lambda a, b: torch.add(a, b, alpha=0.3)]
+REDUCING = [lambda x: x.sum(-1, keepdim=True), lambda x: x.mean(-1, keepdim=True), lambda x: x.amax(-1, keepdim=True),
+            lambda x: x.softmax(-1), lambda x: x.log_softmax(-1), lambda x: F.layer_norm(x, x.shape[-1:]),
+            lambda x: x.var(-1, keepdim=True), lambda x: x.logsumexp(-1, keepdim=True),
+            lambda x: x.sum(-1).unsqueeze(-1), lambda x: x.sum(0), lambda x: x.square().mean(),
+            lambda x: x.norm(dim=-1, keepdim=True)]
+TURNING = [lambda x: x.reshape(-1).view(x.shape), lambda x: x.t().contiguous().t(), lambda x: x.unsqueeze(0).squeeze(0),
+           lambda x: x.view(*x.shape, 1).flatten(1) if x.dim() > 1 and x.is_contiguous() else x,
+           lambda x: x.expand(3, *x.shape)[1], lambda x: x.to(torch.float16).to(x.dtype), lambda x: x.bfloat16().to(x.dtype),
+           lambda x: x.t().reshape(x.shape) if x.dim() == 2 else x, lambda x: x.clone(), lambda x: x * (x > 0),
+           lambda x: torch.cat(x.chunk(2, -1)[::-1], -1), lambda x: x.float(), lambda x: x.cumsum(0)]
+
+
+def random_function(r):
+    plan = []
+    for _ in range(r.randrange(3, 20)):
+        kind = r.random()
+        fn = r.choice(BINARY if kind < 0.4 else UNARY if kind < 0.7 else REDUCING if kind < 0.85 else TURNING)
+        plan.append((fn, *(r.randrange(99) for _ in range(2 if kind < 0.4 else 1))))
+    outputs = [r.randrange(99) for _ in range(3)]
+
+    def f(*inputs):
+        values = list(inputs)
+        for fn, *at in plan:
+            values.append(fn(*(values[-1 - i % len(values)] for i in at)))
+        return tuple(values[len(inputs):][i % len(plan)] for i in outputs)
+    return f
+
+
+def random_inputs(r, dtype):
+    rows, columns = r.choice([(9, 13), (2, 64), (33, 40), (1, 5), (17, 2), (4, 1), (64, 257)])
+    return [torch.randn(rows, columns, dtype=dtype), torch.randn(columns, rows, dtype=dtype).t(),
+            torch.randn(columns, dtype=dtype), torch.randn(rows, 1, dtype=dtype), torch.randn((), dtype=dtype),
+            torch.randn(rows, 2 * columns, dtype=dtype)[:, columns:]]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16],
+                         ids=lambda t: str(t)[6:])
+@pytest.mark.parametrize("seed", range(6))
+def test_random_programs_keep_their_bits(seed, dtype):
+    r = random.Random(seed)
+    for k in range(10):
+        check(random_function(r), *random_inputs(r, dtype), native=not k)
