@@ -15,22 +15,29 @@ struct cr_compiled {
     int built;
 };
 
-/* One node of the group, views left out. */
+/* One node of the group, views left out; or a window of one. */
 typedef struct {
     const cr_gnode *n;
     const cr_facts *facts;
     int16_t ref[CR_MAX_ARGS]; /* of tensors: an operand, or -1 - the number of a value made inside */
     int first;                /* number of its first result */
+    int parts, part;          /* windows of the last dim, and which this is; parts 0: all of it */
 } planned;
+
+enum { OUT_OF_REACH = -1 }; /* place of a value that is computed in windows alone */
 
 typedef struct {
     cr_session *s;
     cr_facts_cache *facts;
     int32_t *place; /* by value id: 1 + the number of a value made inside */
+    const int32_t **numbers;  /* by value id: places of its windows, or NULL */
+    const cr_gnode **window;  /* by value id: the split in whose windows it is computed */
+    const cr_gnode *mark;
     cr_group_code *c;
     const cr_gnode *group;
     planned *node;
-    int nodes, values, params, reads;
+    int nodes, room, values, params, reads;
+    const cr_gnode **wide; /* by node: the split whose windows it is computed in, or NULL */
     const cr_gvalue *read[CR_GROUP_OPERANDS];
     int output[CR_GROUP_OPERANDS]; /* numbers of the values that leave */
     cr_space space;
@@ -43,52 +50,142 @@ typedef struct {
     int slot;
 } builder;
 
-static int64_t numel_of(const cr_gtype *t) { return cr_sizes_numel(t->ndim, t->size); }
+/* --- nodes --- */
 
-/* --- the space --- */
+static void add_reads(builder *b, planned *p);
 
-static const cr_gtype *shape_of(const planned *p)
+static cr_fact_kind kind_of(const builder *b, const cr_gnode *n) { return (cr_fact_kind)cr_facts_of(b->facts, n)->kind; }
+
+static void mark_value(void *context, cr_gvalue *v)
 {
-    return p->facts->kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n) : &p->n->result[0]->type;
+    builder *b = context;
+
+    b->window[v->id] = b->mark;
 }
 
-static void gather_nodes(builder *b)
+/* What leads to the value that is split is computed window by window. */
+static void mark_wide(builder *b, const cr_gnode *split, size_t at)
 {
     const cr_gblock *block = b->group->block[0];
 
-    b->node = CR_NEW_N(b->s, planned, block->len);
-    for (size_t i = 0; i < block->len; i++) {
+    b->mark = split;
+    mark_value(b, split->arg[0].value);
+    for (size_t i = at; i-- > 0;) {
         const cr_gnode *n = block->at[i];
-        const cr_facts *f = cr_facts_of(b->facts, n);
-        if (f->kind == CR_FACT_VIEW && b->place[n->arg[0].value->id]) {
-            b->place[n->result[0]->id] = b->place[n->arg[0].value->id];
+        if (b->window[n->result[0]->id] != split)
             continue;
-        }
-        if (f->kind == CR_FACT_CALL || f->kind == CR_FACT_VIEW)
-            cr_bail(b->s, CR_VALUE, "no loop for %%%s", n->result[0]->name);
-        b->node[b->nodes++] = (planned){.n = n, .facts = f, .first = b->values};
-        for (int k = 0; k < n->result_count; k++)
-            b->place[n->result[k]->id] = ++b->values;
+        b->wide[i] = split;
+        for (int k = 0; k < n->arg_count; k++)
+            cr_garg_each(&n->arg[k], mark_value, b);
     }
 }
+
+static void add_node(builder *b, const cr_gnode *n, int parts, int part)
+{
+    const cr_facts *f = cr_facts_of(b->facts, n);
+
+    if (f->kind == CR_FACT_VIEW && b->place[n->arg[0].value->id] > 0) {
+        b->place[n->result[0]->id] = b->place[n->arg[0].value->id];
+        return;
+    }
+    if ((f->kind != CR_FACT_POINT && f->kind != CR_FACT_ROWS) || (parts && f->kind != CR_FACT_POINT))
+        cr_bail(b->s, CR_VALUE, "no loop for %%%s", n->result[0]->name);
+    if (b->nodes == b->room)
+        cr_bail(b->s, CR_VALUE, "too many nodes");
+    b->node[b->nodes] = (planned){.n = n, .facts = f, .first = b->values, .parts = parts, .part = part};
+    for (int k = 0; k < n->result_count; k++)
+        b->place[n->result[k]->id] = ++b->values;
+    add_reads(b, &b->node[b->nodes++]);
+}
+
+static void add_windows(builder *b, const cr_gnode *split, size_t at)
+{
+    const cr_gblock *block = b->group->block[0];
+    cr_gvalue *v = split->arg[0].value;
+    int32_t *numbers = CR_NEW_N(b->s, int32_t, split->result_count);
+
+    for (int part = 0; part < split->result_count; part++) {
+        for (size_t i = 0; i < at; i++)
+            if (b->wide[i] == split)
+                add_node(b, block->at[i], split->result_count, part);
+        numbers[part] = b->place[v->id];
+        if (numbers[part] <= 0)
+            cr_bail(b->s, CR_VALUE, "%%%s is split and not made inside", v->name);
+        b->place[split->result[part]->id] = numbers[part];
+    }
+    for (size_t i = 0; i < at; i++)
+        if (b->wide[i] == split)
+            b->place[block->at[i]->result[0]->id] = OUT_OF_REACH;
+    b->numbers[v->id] = numbers;
+}
+
+/* The nodes in order, and what they read. */
+static void gather_nodes(builder *b)
+{
+    const cr_gblock *block = b->group->block[0];
+    int windows = 1;
+
+    b->wide = CR_NEW_N(b->s, const cr_gnode *, block->len);
+    for (size_t i = 0; i < block->len; i++)
+        if (kind_of(b, block->at[i]) == CR_FACT_SPLIT) {
+            mark_wide(b, block->at[i], i);
+            windows = block->at[i]->result_count > windows ? block->at[i]->result_count : windows;
+        }
+    b->room = (int)block->len * windows;
+    b->node = CR_NEW_N(b->s, planned, b->room);
+    for (size_t i = 0; i < block->len; i++) {
+        const cr_gnode *n = block->at[i];
+        if (b->wide[i])
+            continue;
+        if (kind_of(b, n) == CR_FACT_SPLIT)
+            add_windows(b, n, i);
+        else if (kind_of(b, n) == CR_FACT_JOIN)
+            b->place[n->result[0]->id] = OUT_OF_REACH;
+        else
+            add_node(b, n, 0, 0);
+    }
+}
+
+/* --- the space --- */
+
+/* A shape, of which the last dim may be a window. */
+typedef struct {
+    int ndim;
+    int64_t size[CR_MAX_DIMS + 1];
+} shape;
+
+static shape windowed(const cr_gtype *t, int parts)
+{
+    shape s = {.ndim = t->ndim};
+
+    memcpy(s.size, t->size, t->ndim * sizeof *s.size);
+    if (parts)
+        s.size[s.ndim - 1] /= parts;
+    return s;
+}
+
+static shape shape_of(const planned *p)
+{
+    return windowed(p->facts->kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n) : &p->n->result[0]->type, p->parts);
+}
+
+static int64_t numel_of(const shape *s) { return cr_sizes_numel(s->ndim, s->size); }
 
 static void find_space(builder *b)
 {
     for (int i = 0; i < b->nodes; i++) {
-        int64_t n = numel_of(shape_of(&b->node[i]));
+        shape s = shape_of(&b->node[i]);
+        int64_t n = numel_of(&s);
         b->numel = n > b->numel ? n : b->numel;
         if (b->node[i].facts->kind == CR_FACT_ROWS)
             b->columns = cr_node_columns(b->node[i].n);
     }
     bool fine = !b->columns || cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
     for (int i = 0; fine && i < b->nodes; i++) {
-        const cr_gtype *t = shape_of(&b->node[i]);
-        int64_t size[CR_MAX_DIMS];
-        bool row = numel_of(t) != b->numel;
-        memcpy(size, t->size, t->ndim * sizeof *size);
-        if (row)
-            size[t->ndim] = b->columns;
-        fine = cr_space_refine(&b->space, t->ndim + row, size);
+        shape s = shape_of(&b->node[i]);
+        if (numel_of(&s) != b->numel)
+            s.size[s.ndim++] = b->columns;
+        fine = cr_space_refine(&b->space, s.ndim, s.size);
     }
     if (!fine)
         cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
@@ -99,20 +196,26 @@ static void find_space(builder *b)
 
 static bool same_operand(const cr_operand_plan *a, const cr_operand_plan *b)
 {
-    return a->read == b->read && a->lane == b->lane && !memcmp(a->step, b->step, sizeof a->step);
+    return a->number == b->number && a->lane == b->lane && a->offset == b->offset &&
+           !memcmp(a->step, b->step, sizeof a->step);
+}
+
+static cr_operand_plan *new_operand(builder *b)
+{
+    if (b->c->operands == CR_GROUP_OPERANDS)
+        cr_bail(b->s, CR_VALUE, "too many operands");
+    return &b->c->operand[b->c->operands++];
 }
 
 static int add_operand(builder *b, const cr_operand_plan *o)
 {
     cr_group_code *c = b->c;
 
-    for (int k = c->outputs; k < c->operands && o->read >= 0; k++)
+    for (int k = c->outputs; k < c->operands; k++)
         if (same_operand(&c->operand[k], o))
             return k;
-    if (c->operands == CR_GROUP_OPERANDS)
-        cr_bail(b->s, CR_VALUE, "too many operands");
-    c->operand[c->operands] = *o;
-    return c->operands++;
+    *new_operand(b) = *o;
+    return c->operands - 1;
 }
 
 static int read_number_of(builder *b, const cr_gvalue *v)
@@ -126,43 +229,76 @@ static int read_number_of(builder *b, const cr_gvalue *v)
     return b->reads++;
 }
 
-static cr_operand_plan lie(builder *b, const cr_gtype *shape, const cr_gtype *type)
+/* Where a tensor of `type` that is broadcast to `s` lies; window `part` of its last dim. */
+static cr_operand_plan lie(builder *b, const shape *s, const cr_gtype *type, int part)
 {
-    cr_operand_plan o = {.type = type, .read = -1, .dtype = type->dtype, .lane = (uint8_t)cr_lane_type(type->dtype)};
-    bool row = numel_of(shape) != b->numel;
+    cr_operand_plan o = {.type = type, .dtype = type->dtype, .lane = (uint8_t)cr_lane_type(type->dtype)};
+    bool row = numel_of(s) != b->numel;
 
     if (b->numel)
-        cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), shape->ndim, shape->size, type);
+        cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim, s->size, type);
     o.row = row;
+    if (part && type->size[type->ndim - 1] != 1)
+        o.offset = part * s->size[s->ndim - 1] * (type->stride ? type->stride[type->ndim - 1] : 1);
     return o;
+}
+
+/* Result k, or one of the windows it is made of, gets the value of that number. */
+static void add_output(builder *b, int k, int number, int parts, int part)
+{
+    const cr_gtype *type = &b->group->result[k]->type;
+    shape s = windowed(type, parts);
+    cr_operand_plan o = lie(b, &s, type, part);
+
+    if (number <= 0)
+        cr_bail(b->s, CR_VALUE, "%%%s is not made inside", b->group->result[k]->name);
+    o.number = (int16_t)k;
+    b->output[b->c->operands] = number - 1;
+    *new_operand(b) = o;
 }
 
 static void add_outputs(builder *b)
 {
     const cr_gblock *block = b->group->block[0];
 
-    b->c->outputs = block->output_count;
+    b->c->results = block->output_count;
     for (int k = 0; k < block->output_count; k++) {
-        cr_operand_plan o = lie(b, &b->group->result[k]->type, &b->group->result[k]->type);
-        b->output[k] = b->place[block->output[k].value->id] - 1;
-        if (b->c->operands == CR_GROUP_OPERANDS)
-            cr_bail(b->s, CR_VALUE, "too many operands");
-        b->c->operand[b->c->operands++] = o;
+        const cr_gvalue *v = block->output[k].value;
+        const int32_t *numbers = b->numbers[v->id];
+        const cr_garg *list = kind_of(b, v->by) == CR_FACT_JOIN ? &v->by->arg[0] : NULL;
+        int parts = list ? (int)list->len : numbers ? b->window[v->id]->result_count : 0;
+        if (!parts)
+            add_output(b, k, b->place[v->id], 0, 0);
+        for (int part = 0; part < parts; part++)
+            add_output(b, k, list ? b->place[list->list[part].value->id] : numbers[part], parts, part);
     }
+    b->c->outputs = b->c->operands;
 }
 
+/* What the node reads: values made inside by number; others become operands once the space
+ * is known. */
 static void add_reads(builder *b, planned *p)
 {
     for (int i = 0; i < p->n->arg_count; i++) {
         if (p->n->arg[i].tag != CR_TENSOR)
             continue;
         const cr_gvalue *v = p->n->arg[i].value;
-        if (b->place[v->id]) {
-            p->ref[i] = (int16_t)-b->place[v->id];
+        if (b->place[v->id] == OUT_OF_REACH)
+            cr_bail(b->s, CR_VALUE, "%%%s is there in windows alone", v->name);
+        p->ref[i] = (int16_t)-b->place[v->id];
+    }
+}
+
+static void add_operands(builder *b, planned *p)
+{
+    shape s = shape_of(p);
+
+    for (int i = 0; i < p->n->arg_count; i++) {
+        if (p->n->arg[i].tag != CR_TENSOR || p->ref[i])
             continue;
-        }
-        cr_operand_plan o = lie(b, shape_of(p), &v->type);
-        o.read = (int16_t)read_number_of(b, v);
+        const cr_gvalue *v = p->n->arg[i].value;
+        cr_operand_plan o = lie(b, &s, &v->type, p->part);
+        o.number = (int16_t)read_number_of(b, v);
         o.lane = (uint8_t)cr_node_wants(p->n, p->facts, i);
         p->ref[i] = (int16_t)add_operand(b, &o);
     }
@@ -471,7 +607,7 @@ static bool may_overwrite(const cr_group_code *c, int k)
     if (o->row || o->staged || o->copied || y->staged || memcmp(o->step, y->step, c->ndim * sizeof *o->step))
         return false;
     for (int q = c->outputs; q < c->operands; q++)
-        if (q != k && c->operand[q].read == o->read)
+        if (q != k && c->operand[q].number == o->number)
             return false;
     return true;
 }
@@ -486,7 +622,7 @@ static uint32_t overwritten(const cr_group_code *c)
         return 0;
     for (int k = c->outputs; k < c->operands; k++)
         if (may_overwrite(c, k))
-            reads |= (uint32_t)1 << c->operand[k].read;
+            reads |= (uint32_t)1 << c->operand[k].number;
     return reads;
 }
 
@@ -501,7 +637,7 @@ static void plan(cr_session *s, void *context)
     find_space(b);
     add_outputs(b);
     for (int i = 0; i < b->nodes; i++)
-        add_reads(b, &b->node[i]);
+        add_operands(b, &b->node[i]);
     b->c->code.read = cr_session_copy(s, b->read, (size_t)b->reads * sizeof *b->read);
     b->c->code.read_count = b->reads;
     lay_out(b);
@@ -545,6 +681,8 @@ static void start(cr_session *s, void *context)
     b->s = s;
     b->facts = cr_facts_cache_new(s);
     b->place = CR_NEW_N(s, int32_t, b->values);
+    b->numbers = CR_NEW_N(s, const int32_t *, b->values);
+    b->window = CR_NEW_N(s, const cr_gnode *, b->values);
     b->values = 0;
 }
 

@@ -9,12 +9,13 @@ enum { CR_GROUP_OPERANDS = 32, CR_GROUP_PARAMS = 160 };
 /* A result, or a value that is read: where its elements lie in the group's space. */
 typedef struct {
     const cr_gtype *type;
-    int16_t read;        /* which of code.read; -1: a result */
+    int16_t number;      /* which of the results, or of code.read */
     uint8_t dtype, lane; /* of its elements, and in the kernel */
     bool row;            /* one value a row */
     bool staged;         /* goes through a tile: converted, or columns that lie apart */
     bool copied;         /* columns that have no one step: copied before */
     int64_t step[CR_SPACE_DIMS]; /* elements, along the group's dims */
+    int64_t offset;              /* elements, of where a window begins */
     const int64_t *spread;       /* copied: the same along the dims of its space */
 } cr_operand_plan;
 
@@ -27,7 +28,8 @@ typedef struct cr_group_program {
 typedef struct {
     cr_gcode code;
     cr_group_program *program;
-    int outputs, operands;   /* results first */
+    int results;
+    int outputs, operands;   /* outputs first; a result may be several, beside each other */
     cr_operand_plan *operand;
     cr_space space;          /* whose neighbours are merged into these: */
     int ndim;                /* rows are all dims but the last */

@@ -10,7 +10,9 @@ typedef enum {
     CR_FACT_CALL,  /* stays a call */
     CR_FACT_POINT, /* one value for each point of its result */
     CR_FACT_ROWS,  /* reduces along rows, or normalizes them */
-    CR_FACT_VIEW   /* the elements of its argument by other sizes or strides */
+    CR_FACT_VIEW,  /* the elements of its argument by other sizes or strides */
+    CR_FACT_SPLIT, /* its row-major argument in equal windows of the last dim, one a result */
+    CR_FACT_JOIN   /* its arguments of one shape beside each other along the last dim */
 } cr_fact_kind;
 
 typedef struct {

@@ -20,7 +20,11 @@ typedef struct group {
     bool open;
     unsigned era;       /* a group of an earlier era is closed */
     struct group *into; /* merged into this one */
-    int count, live;    /* nodes but views; values made that will be read outside or later */
+    int real;           /* nodes, views left out */
+    int count, live;    /* nodes as they are computed; values made that will be read outside or later */
+    int more;           /* operands beside: what is read and made in windows counts once for each */
+    bool split, joined; /* has windows; its values lie beside each other in a result */
+    int64_t last;       /* the last dim of all its nodes, or -1 */
     int reads;
     unsigned read[MOST_OPERANDS]; /* ids of values from outside */
     struct {
@@ -52,6 +56,8 @@ static group *maker(const gatherer *x, const cr_gvalue *v)
 
     return p && p->open && p->era == x->era ? p : NULL;
 }
+
+static int load(const group *p) { return p->reads + p->live + p->more; }
 
 static int64_t numel(const cr_gvalue *v) { return cr_sizes_numel(v->type.ndim, v->type.size); }
 
@@ -119,6 +125,8 @@ static bool fits(const group *p, wish *w)
         return false;
     if (w->row ? !makes_rows_of(p, w) : w->columns && p->columns && p->columns != w->columns)
         return false;
+    if (w->columns && p->joined)
+        return false;
     return w->shape->ndim < CR_MAX_DIMS && refines(&s, p, w);
 }
 
@@ -157,7 +165,8 @@ static bool mergeable(const group *p, const group *q)
     memcpy(size, q->space.size, sizeof size);
     return p->numel == q->numel && (!p->columns || !q->columns || p->columns == q->columns) &&
            joint_type(p->type, q->type) != CR_DTYPE_NONE && p->count + q->count < MOST_NODES &&
-           p->reads + p->live + q->reads + q->live < MOST_OPERANDS && cr_space_refine(&s, q->space.ndim, size);
+           load(p) + load(q) < MOST_OPERANDS && cr_space_refine(&s, q->space.ndim, size) &&
+           !((p->joined || q->joined) && (p->columns || q->columns));
 }
 
 static void merge(group *p, group *q)
@@ -169,7 +178,12 @@ static void merge(group *p, group *q)
     p->columns = p->columns ? p->columns : q->columns;
     p->type = (uint8_t)joint_type(p->type, q->type);
     p->count += q->count;
+    p->real += q->real;
+    p->last = p->last == q->last ? p->last : -1;
     p->live += q->live;
+    p->more += q->more;
+    p->split = p->split || q->split;
+    p->joined = p->joined || q->joined;
     for (int i = 0; i < q->reads; i++)
         add_read(p, q->read[i]);
     q->into = p;
@@ -189,7 +203,7 @@ static group *join_arguments(gatherer *x, wish *w)
         if (p == into && well)
             continue;
         if (!well || (into && !mergeable(into, p)) ||
-            (into ? into : p)->reads + (into ? into : p)->live + growth(x, into ? into : p, n) >= MOST_OPERANDS) {
+            load(into ? into : p) + growth(x, into ? into : p, n) >= MOST_OPERANDS) {
             p->open = false;
             into = p == into ? NULL : into;
             continue;
@@ -199,7 +213,7 @@ static group *join_arguments(gatherer *x, wish *w)
         else
             into = p;
     }
-    if (!into || (fits(into, w) && into->reads + into->live + growth(x, into, n) < MOST_OPERANDS))
+    if (!into || (fits(into, w) && load(into) + growth(x, into, n) < MOST_OPERANDS))
         return into;
     into->open = false;
     return NULL;
@@ -236,6 +250,8 @@ static void put(gatherer *x, group *p, const cr_gnode *n, size_t i)
     }
 }
 
+static int64_t last_dim(const cr_gtype *t) { return t->ndim ? t->size[t->ndim - 1] : 1; }
+
 static void place(gatherer *x, wish *w, size_t i)
 {
     group *p = join_arguments(x, w);
@@ -251,6 +267,8 @@ static void place(gatherer *x, wish *w, size_t i)
     p->columns = p->columns ? p->columns : w->columns;
     p->type = (uint8_t)joint_type(p->type, w->facts->compute);
     p->count++;
+    p->real++;
+    p->last = !p->last || p->last == last_dim(w->shape) ? last_dim(w->shape) : -1;
     put(x, p, w->n, i);
 }
 
@@ -264,9 +282,59 @@ static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
     group *p = v && n->result_count == 1 ? maker(x, v) : NULL;
     bool whole = p && !v->type.stride && !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype;
 
-    if (!whole || p->count >= MOST_NODES)
+    if (!whole || p->count >= MOST_NODES || (numel(v) != p->numel && numel(v) * p->columns != p->numel))
         return false;
     put(x, p, n, i);
+    return true;
+}
+
+/* --- windows of columns --- */
+
+/* A value that is read in equal windows of its last dim, and not otherwise, is computed window
+ * by window: so is all that leads to it, and the group's space is that of one window. */
+static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
+{
+    const cr_gvalue *v = n->arg[0].value;
+    group *p = maker(x, v);
+    int64_t wide = v->type.size[v->type.ndim - 1];
+    int parts = n->result_count;
+    cr_space s;
+
+    if (!p || p->columns || p->split || p->joined || p->numel != numel(v) || !p->numel || p->live != 1 ||
+        x->left[v->id] != 1 || p->last != wide || p->space.size[p->space.ndim - 1] != wide || wide == parts ||
+        p->count * parts >= MOST_NODES || p->reads * parts + parts >= MOST_OPERANDS)
+        return false;
+    s = (cr_space){.ndim = p->space.ndim};
+    memcpy(s.size, p->space.size, sizeof s.size);
+    s.size[s.ndim - 1] = wide / parts;
+    p->space = s;
+    p->numel /= parts;
+    p->split = true;
+    p->last = wide / parts;
+    p->more += p->reads * (parts - 1);
+    p->count *= parts;
+    put(x, p, n, i);
+    return true;
+}
+
+/* Values of a group that somebody wants beside each other are stored there. */
+static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
+{
+    const cr_garg *list = &n->arg[0];
+    group *p = maker(x, list->list[0].value);
+    int64_t wide = list->list[0].value->type.size[n->result[0]->type.ndim - 1];
+
+    if (!p || (p->columns && p->columns != wide) || wide < 2 || load(p) + (int)list->len >= MOST_OPERANDS)
+        return false;
+    for (uint32_t k = 0; k < list->len; k++)
+        if (maker(x, list->list[k].value) != p || numel(list->list[k].value) != p->numel)
+            return false;
+    for (uint32_t k = 0; k < list->len; k++)
+        take_reader(x, p, list->list[k].value);
+    x->at[i] = x->of[n->result[0]->id] = p;
+    p->live += x->left[n->result[0]->id] > 0;
+    p->more += (int)list->len - 1;
+    p->joined = true;
     return true;
 }
 
@@ -365,7 +433,9 @@ static void gather(gatherer *x)
             place(x, &w, i);
             continue;
         }
-        if (f->kind == CR_FACT_VIEW && place_view(x, b->at[i], i))
+        if ((f->kind == CR_FACT_VIEW && place_view(x, b->at[i], i)) ||
+            (f->kind == CR_FACT_SPLIT && place_split(x, b->at[i], i)) ||
+            (f->kind == CR_FACT_JOIN && place_join(x, b->at[i], i)))
             continue;
         close_read(x, b->at[i]);
         x->era += writes(b->at[i]);
@@ -387,7 +457,22 @@ static const group *emitted(const gatherer *x, const cr_gvalue *v)
 {
     const group *p = root(x->of[v->id]);
 
-    return p && p->count > 1 ? p : NULL;
+    return p && p->real > 1 ? p : NULL;
+}
+
+static bool is_view(const emitter *e, const cr_gnode *n)
+{
+    uint8_t kind = cr_facts_of(e->x->facts, n)->kind;
+
+    return kind == CR_FACT_VIEW || kind == CR_FACT_SPLIT;
+}
+
+static bool any_outside(const emitter *e, const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (e->outside[n->result[k]->id])
+            return true;
+    return false;
 }
 
 /* A view is made again where it is read outside, of what the group makes. */
@@ -399,7 +484,7 @@ static void mark_outside(void *context, cr_gvalue *v)
     if (!p || p == e->reader)
         return;
     e->outside[v->id] = true;
-    while (cr_facts_of(e->x->facts, v->by)->kind == CR_FACT_VIEW && emitted(e->x, v->by->arg[0].value) == p) {
+    while (is_view(e, v->by) && emitted(e->x, v->by->arg[0].value) == p) {
         v = v->by->arg[0].value;
         e->outside[v->id] = true;
     }
@@ -443,7 +528,7 @@ static void emit_views(cr_rewrite *w, cr_gblock *to, const group *p)
 
     for (size_t k = 0; k < p->nodes.len; k++) {
         const cr_gnode *n = e->x->g->body->at[p->nodes.at[k]];
-        if (cr_facts_of(e->x->facts, n)->kind == CR_FACT_VIEW && e->outside[n->result[0]->id])
+        if (is_view(e, n) && any_outside(e, n))
             cr_rewrite_copy(w, to, n);
     }
 }
@@ -461,7 +546,7 @@ static void emit_group(cr_rewrite *w, cr_gblock *to, const group *p)
     outputs o = {CR_NEW_N(s, cr_garg, most), CR_NEW_N(s, const cr_gvalue *, most), CR_NEW_N(s, const char *, most), 0};
     for (size_t k = 0; k < p->nodes.len; k++) {
         const cr_gnode *n = e->x->g->body->at[p->nodes.at[k]], *made = cr_rewrite_copy(w, inner, n);
-        if (cr_facts_of(e->x->facts, n)->kind != CR_FACT_VIEW)
+        if (!is_view(e, n))
             add_outputs(e, &o, n, made);
     }
     if (!o.count)
@@ -482,7 +567,7 @@ static bool emit(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     if (to != w->to->body)
         return false; /* inside a block */
     p = root(e->x->at[e->x->place++]);
-    if (!p || p->count < 2)
+    if (!p || p->real < 2)
         return false;
     if (p->nodes.at[p->nodes.len - 1] == e->x->place - 1)
         emit_group(w, to, p);

@@ -321,6 +321,10 @@ static cr_fact_kind kind_of(const cr_op *op)
 {
     if (op->words & CR_WORD_RANDOM || op->does == CR_DOES_INPLACE)
         return CR_FACT_CALL;
+    if (!strcmp(op->name, "cat"))
+        return CR_FACT_JOIN;
+    if (!strcmp(op->name, "split") || !strcmp(op->name, "split_with_sizes") || !strcmp(op->name, "chunk"))
+        return CR_FACT_SPLIT;
     for (int i = 0; i < op->param_count; i++)
         if (op->param[i].written)
             return CR_FACT_CALL;
@@ -522,6 +526,44 @@ static const cr_facts *look_up(cr_facts_cache *c, const key *k, const cr_gnode *
     return &made->facts;
 }
 
+static bool is_last_dim(const cr_garg *a, int ndim) { return a->tag == CR_INT && (a->i == -1 || a->i == ndim - 1); }
+
+static bool is_known(const cr_gtype *t) { return t->known && t->device == CR_CPU; }
+
+static bool same_type(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->dtype == b->dtype && a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+static bool splits_evenly(const cr_gnode *n)
+{
+    const cr_gtype *in = &n->arg[0].value->type, *one = &n->result[0]->type;
+
+    if (!is_known(in) || in->stride || !in->ndim || n->result_count < 2 ||
+        !is_last_dim(&n->arg[n->arg_count - 1], in->ndim))
+        return false;
+    for (int k = 0; k < n->result_count; k++)
+        if (!is_known(&n->result[k]->type) || !same_type(one, &n->result[k]->type))
+            return false;
+    return one->dtype == in->dtype && one->size[one->ndim - 1] * n->result_count == in->size[in->ndim - 1];
+}
+
+static bool joins_evenly(const cr_gnode *n)
+{
+    const cr_garg *a = &n->arg[0];
+    const cr_gtype *out = &n->result[0]->type;
+
+    if (!is_known(out) || out->stride || !out->ndim || a->tag != CR_TENSORS || a->len < 2 ||
+        !is_last_dim(&n->arg[1], out->ndim))
+        return false;
+    for (uint32_t k = 0; k < a->len; k++)
+        if (a->list[k].tag != CR_TENSOR || !is_known(&a->list[k].value->type) ||
+            a->list[k].value->type.dtype != out->dtype ||
+            !same_type(&a->list[0].value->type, &a->list[k].value->type))
+            return false;
+    return a->list[0].value->type.ndim == out->ndim;
+}
+
 /* `contiguous` and `to_dtype` of what is so already return their argument. */
 static bool is_itself(const cr_gnode *n)
 {
@@ -535,6 +577,8 @@ const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
 {
     static const cr_facts call = {.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
     static const cr_facts view = {.kind = CR_FACT_VIEW, .half = CR_DTYPE_NONE};
+    static const cr_facts split = {.kind = CR_FACT_SPLIT, .half = CR_DTYPE_NONE};
+    static const cr_facts join = {.kind = CR_FACT_JOIN, .half = CR_DTYPE_NONE};
     key k = {.len = 0};
     uint8_t *kind;
 
@@ -543,6 +587,10 @@ const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     kind = &c->kind[n->op->index];
     if (!*kind)
         *kind = (uint8_t)(1 + kind_of(n->op));
+    if (*kind == 1 + CR_FACT_SPLIT)
+        return splits_evenly(n) ? &split : &call;
+    if (*kind == 1 + CR_FACT_JOIN)
+        return joins_evenly(n) ? &join : &call;
     if (*kind == 1 + CR_FACT_CALL || !all_known(n))
         return &call;
     if (*kind == 1 + CR_FACT_VIEW || is_itself(n))

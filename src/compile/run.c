@@ -205,7 +205,7 @@ static bool is_of_type(const cr_tensor *t, const cr_gtype *type)
 static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read)
 {
     for (int k = c->outputs; k < c->operands; k++) {
-        int i = c->operand[k].read;
+        int i = c->operand[k].number;
         if (!is_of_type(read[i], c->operand[k].type))
             return refuse(c->code.read[i], read[i]);
         if (read[i]->requires_grad && !cr_thread.no_grad)
@@ -219,8 +219,9 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
 {
     for (int k = 0; k < c->outputs; k++) {
         const cr_gtype *t = c->operand[k].type;
-        if (!output[k])
-            CR_TRY(cr_tensor_new(&output[k], (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+        cr_tensor **out = &output[c->operand[k].number];
+        if (!*out)
+            CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
     }
     return CR_OK;
 }
@@ -228,7 +229,8 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
 /* The operand's elements in the order of the space, in a tensor of their own. */
 static cr_status copy_operand(cr_tensor **out, const cr_group_code *c, const cr_operand_plan *o, cr_tensor *t)
 {
-    cr_view from = {t->data, c->space.size, o->spread, (uint8_t)c->space.ndim, t->dtype, CR_CPU, false}, to;
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    cr_view from = {(char *)t->data + o->offset * item, c->space.size, o->spread, (uint8_t)c->space.ndim, t->dtype, CR_CPU, false}, to;
     cr_status st;
 
     CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_CPU, c->space.ndim, c->space.size));
@@ -244,7 +246,7 @@ static void set_operand(job *j, int k, const cr_tensor *t, bool copied)
     const cr_operand_plan *o = &j->c->operand[k];
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype), dense = 1;
 
-    j->ptr[k] = t->data;
+    j->ptr[k] = (char *)t->data + (copied ? 0 : o->offset * item);
     for (int d = j->c->ndim - 1; d >= 0; d--) {
         j->step[k][d] = (copied ? dense : o->step[d]) * item;
         dense *= j->c->size[d];
@@ -260,7 +262,7 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
 
     for (int k = 0; !st && k < c->operands; k++) {
         const cr_operand_plan *o = &c->operand[k];
-        cr_tensor *t = k < c->outputs ? output[k] : read[o->read];
+        cr_tensor *t = k < c->outputs ? output[o->number] : read[o->number];
         if (o->copied)
             st = copy_operand(&t, c, o, t);
         if (!st && o->copied)
@@ -288,7 +290,7 @@ cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor *
     if (!c->empty)
         CR_GO(run_over(&j, read, output));
 done:
-    for (int k = 0; st && k < c->outputs; k++) {
+    for (int k = 0; st && k < c->results; k++) {
         cr_drop(output[k]);
         output[k] = NULL;
     }

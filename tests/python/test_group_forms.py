@@ -214,3 +214,51 @@ def test_random_programs_keep_their_bits(seed, dtype):
     r = random.Random(seed)
     for k in range(10):
         check(random_function(r), *random_inputs(r, dtype), native=not k)
+
+
+# --- windows of columns ---
+
+def lstm(x, h, c, w, u, b):
+    hs = []
+    for t in range(x.shape[0]):
+        i, f, n, o = (x[t] @ w + h @ u + b).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * n.tanh()
+        h = o.sigmoid() * c.tanh()
+        hs.append(h)
+    return hs
+
+
+def lstm_step(*inputs):
+    leaves = [x.detach().requires_grad_() for x in inputs]
+    with torch.enable_grad():
+        loss = sum((h * h).sum() for h in lstm(*leaves))
+        return (loss.detach(), *torch.autograd.grad(loss, leaves[3:]))
+
+
+def test_a_step_of_an_lstm_is_a_group_forward_and_one_backward():
+    steps, batch, size = 5, 3, 6
+    inputs = [torch.randn(steps, batch, 4), torch.randn(batch, size), torch.randn(batch, size),
+              torch.randn(4, 4 * size), torch.randn(size, 4 * size), torch.randn(4 * size)]
+    compiled = check(lambda *a: tuple(lstm(*a)), *inputs, groups=steps)
+    assert compiled.built <= 2
+    check(lstm_step, *inputs)
+
+
+def test_windows_that_are_also_read_outside():
+    def f(x, y, w):
+        g = x * 2 + w
+        a, b, c = g.chunk(3, -1)
+        return a * b.sigmoid() + c, b, y.cumsum(0) * c, (y.t() @ a.exp())
+    check(f, torch.randn(5, 12), torch.randn(5, 4), torch.randn(12))
+    check(f, torch.randn(5, 12, dtype=torch.bfloat16), torch.randn(5, 4, dtype=torch.bfloat16), torch.randn(12).bfloat16())
+
+
+def test_values_beside_each_other():
+    def f(x, y):
+        a, b = x * 2 + y, x.exp()
+        return torch.cat([a, b, a * b], 1) , torch.cat([b, a], -1) + 1, torch.cat([a, y], 1), a.sum(-1)
+    check(f, torch.randn(7, 9), torch.randn(7, 9))
+    check(f, torch.randn(7, 1), torch.randn(7, 1), native=False)
+    check(lambda x, y: torch.cat([(x * y).softmax(-1), x * 2 + y], -1), torch.randn(3, 4, 8), torch.randn(3, 4, 8))
+    check(lambda x, y: torch.cat([t.tanh() * 2 for t in (x * y).split(3, 1)[::-1]], 1), torch.randn(4, 12), torch.randn(12))
+    check(lambda x, y: [t.softmax(-1) + y[:, :1] for t in (x * y + 1).chunk(2, -1)][1], torch.randn(4, 12), torch.randn(4, 12))
