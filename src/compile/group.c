@@ -7,6 +7,7 @@
  *
  * Invariant: a group reads and makes at most MOST_OPERANDS values, counted exactly: values made
  * count while a reader is still to come.  Every step is bounded, so gathering is linear. */
+#include "base/parallel.h"
 #include "compile/facts.h"
 #include "graph/rewrite.h"
 #include <string.h>
@@ -125,7 +126,7 @@ static bool fits(const group *p, wish *w)
         return false;
     if (w->row ? !makes_rows_of(p, w) : w->columns && p->columns && p->columns != w->columns)
         return false;
-    if (w->columns && p->joined)
+    if (w->columns && (p->joined || (p->split && w->columns != p->last)))
         return false;
     return w->shape->ndim < CR_MAX_DIMS && refines(&s, p, w);
 }
@@ -317,18 +318,30 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
     return true;
 }
 
+/* The open groups that make the values become one; NULL, and all close, where they differ. */
+static group *join_members(gatherer *x, const cr_garg *list)
+{
+    group *p = maker(x, list->list[0].value);
+    bool all = p && numel(list->list[0].value) == p->numel;
+
+    for (uint32_t k = 1; all && k < list->len; k++) {
+        group *q = maker(x, list->list[k].value);
+        all = q && numel(list->list[k].value) == p->numel && (q == p || mergeable(p, q));
+        if (all && q != p)
+            merge(p, q);
+    }
+    return all ? p : NULL;
+}
+
 /* Values of a group that somebody wants beside each other are stored there. */
 static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_garg *list = &n->arg[0];
-    group *p = maker(x, list->list[0].value);
     int64_t wide = list->list[0].value->type.size[n->result[0]->type.ndim - 1];
+    group *p = wide > 1 ? join_members(x, list) : NULL;
 
-    if (!p || (p->columns && p->columns != wide) || wide < 2 || load(p) + (int)list->len >= MOST_OPERANDS)
+    if (!p || (p->columns && p->columns != wide) || load(p) + (int)list->len >= MOST_OPERANDS)
         return false;
-    for (uint32_t k = 0; k < list->len; k++)
-        if (maker(x, list->list[k].value) != p || numel(list->list[k].value) != p->numel)
-            return false;
     for (uint32_t k = 0; k < list->len; k++)
         take_reader(x, p, list->list[k].value);
     x->at[i] = x->of[n->result[0]->id] = p;
@@ -388,7 +401,7 @@ static bool writes(const cr_gnode *n)
     return false;
 }
 
-/* Elements that a reduction of all takes at most: beyond, threads share its chunks. */
+/* Elements of a row where there are few rows: of longer ones eager shares the chunks out. */
 enum { LONGEST_ROW = 2 * CR_FOLD_CHUNK };
 
 static bool is_broadcast(const cr_gtype *to, const cr_gtype *in)
@@ -418,7 +431,7 @@ static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
         if (n->arg[i].tag == CR_TENSOR &&
             (!is_broadcast(w->shape, &n->arg[i].value->type) || (w->columns && n->arg[i].value->type.stride)))
             return false;
-    return !w->columns || (w->numel && (w->numel > w->columns || w->columns <= LONGEST_ROW));
+    return !w->columns || (w->numel && (w->columns <= LONGEST_ROW || w->numel / w->columns >= 2 * cr_threads()));
 }
 
 static void gather(gatherer *x)
