@@ -311,6 +311,8 @@ static bool is_of_place(cr_status st)
 {
     const char *why = cr_error_message();
 
+    if (!st)
+        return false;
     return st == CR_IO || strstr(why, strerror(ENOSPC)) || strstr(why, strerror(EACCES)) ||
            strstr(why, strerror(EROFS)) || strstr(why, strerror(EPERM)) || strstr(why, "cannot load");
 }

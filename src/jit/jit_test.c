@@ -530,6 +530,8 @@ TEST(a_cache_that_cannot_be_written_is_no_error)
     fresh_cache();
     setenv("CR_CACHE", "/proc/nowhere", 1);
     is_not_kept(31);
+    setenv("CR_CACHE", "/sys/cresset", 1); /* not allowed, or a read-only file system */
+    is_not_kept(67);
     fresh_cache();
     snprintf(path, sizeof path, "/tmp/cr_jit_test.%ld.file", (long)getpid());
     OK(cr_write_file(path, "x", 1));
