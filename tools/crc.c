@@ -9,6 +9,7 @@
  *   crc ops                   the operator table's entries
  *   crc env                   environment variables */
 #include "crc.h"
+#include "base/log.h"
 #include "base/env.h"
 #include "emit/emit.h"
 #include <stdio.h>
@@ -103,6 +104,8 @@ static int env(void)
     cr_text out = {0};
 
     cr_env_describe(&out);
+    cr_text_put(&out, "\nCR_LOG's topics:\n");
+    cr_log_describe(&out);
     fputs(cr_text_str(&out), stdout);
     cr_text_drop(&out);
     return 0;

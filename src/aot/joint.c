@@ -92,6 +92,7 @@ static cr_status record_all(replay *x)
 {
     CR_TRY(cr_graph_replay(x->g, x->input, x->output));
     CR_TRY(make_cotangents(x));
+    cr_recorder_at(x->r, "backward");
     return run_backward(x);
 }
 

@@ -1,23 +1,72 @@
 /* Logging: the variable is read at every call, calls are rare and it may change. */
 #include "base/log.h"
 #include "base/env.h"
+#include "base/memory.h"
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool cr_log_wants(const char *topic, int level)
+static const struct {
+    const char *name, *help;
+} topics[] = {
+#define CR_TOPIC(name, help) {#name, help},
+#include "base/topics.def"
+#undef CR_TOPIC
+};
+
+static bool is_name(const char *s, size_t len, const char *name)
+{
+    return strlen(name) == len && !strncmp(s, name, len);
+}
+
+static bool is_topic(const char *s, size_t len)
+{
+    for (size_t i = 0; i < CR_LEN(topics); i++)
+        if (is_name(s, len, topics[i].name))
+            return true;
+    return is_name(s, len, "all");
+}
+
+void cr_log_describe(cr_text *out)
+{
+    for (size_t i = 0; i < CR_LEN(topics); i++)
+        cr_text_printf(out, "  %-10s %s\n", topics[i].name, topics[i].help);
+    cr_text_printf(out, "  %-10s %s\n", "all", "every topic");
+}
+
+/* Once: a name that is none would otherwise just show nothing. */
+static void check_names(void)
 {
     const char *s = cr_env(CR_ENV_CR_LOG);
-    size_t n = strlen(topic);
+    cr_text text = {0};
 
     while (*s) {
-        size_t len = strcspn(s, ",");
-        bool same = len >= n && !strncmp(s, topic, n) && (len == n || s[n] == ':');
-        bool all = !strncmp(s, "all", 3) && (len == 3 || s[3] == ':');
-        if (same || all) {
-            size_t skip = all ? 3 : n;
-            return level <= (len > skip ? atoi(s + skip + 1) : 1);
-        }
+        size_t len = strcspn(s, ","), name = strcspn(s, ":,");
+        if (name && !is_topic(s, name))
+            cr_text_printf(&text, "CR_LOG: there is no topic '%.*s'\n", (int)name, s);
+        s += len + (s[len] == ',');
+    }
+    if (text.len) {
+        cr_text_put(&text, "CR_LOG takes topic or topic:level, divided by commas; levels are 1 to 3; topics are\n");
+        cr_log_describe(&text);
+        fputs(cr_text_str(&text), stderr);
+    }
+    cr_text_drop(&text);
+}
+
+bool cr_log_wants(const char *topic, int level)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    const char *s = cr_env(CR_ENV_CR_LOG);
+
+    CR_ASSERT(is_topic(topic, strlen(topic)));
+    if (*s)
+        pthread_once(&once, check_names);
+    while (*s) {
+        size_t len = strcspn(s, ","), name = strcspn(s, ":,");
+        if (is_name(s, name, topic) || is_name(s, name, "all"))
+            return level <= (len > name ? atoi(s + name + 1) : 1);
         s += len + (s[len] == ',');
     }
     return false;
@@ -26,15 +75,23 @@ bool cr_log_wants(const char *topic, int level)
 void cr_log_line(const char *topic, int level, const char *fmt, ...)
 {
     cr_text line = {0};
-    char text[2048];
+    char *text;
     va_list args;
+    int n;
 
     if (!cr_log_wants(topic, level))
         return;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    n = vsnprintf(NULL, 0, fmt, args);
     va_end(args);
-    cr_text_printf(&line, "[%s] %s\n", topic, text);
+    text = n < 0 ? NULL : cr_alloc((size_t)n + 1);
+    if (!text)
+        return;
+    va_start(args, fmt);
+    vsnprintf(text, (size_t)n + 1, fmt, args);
+    va_end(args);
+    cr_text_printf(&line, "[%s] %s%s", topic, text, n && text[n - 1] == '\n' ? "" : "\n");
     fputs(cr_text_str(&line), stderr);
     cr_text_drop(&line);
+    cr_free(text);
 }

@@ -2,6 +2,7 @@
 #include "compile/call.h"
 #include "autograd/autograd.h"
 #include "base/log.h"
+#include "compile/compile.h"
 #include "compile/program.h"
 #include <string.h>
 
@@ -75,7 +76,10 @@ static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
     c->differentiable = c->reached + c->inputs;
     memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
     drop_absent(c, g);
+    cr_show_graph("aot", "joint", c->joint.graph);
     CR_TRY(cr_session_run(c->joint.graph->session, cut, &j));
+    cr_show_graph("aot", "forward", c->parts.forward);
+    cr_show_graph("aot", "backward", c->parts.backward);
     c->saved = c->parts.saved;
     CR_TRY(cr_program_new(&c->forward, c->parts.forward));
     return cr_program_new(&c->backward, c->parts.backward);

@@ -650,6 +650,7 @@ static cr_status make_code(cr_compiled *all, builder *b)
     CR_TRY(find_program(b, &all->built));
     b->c->cuts = cr_fused_cuts_rows(b->c->program->fused);
     b->c->code.overwrites = overwritten(b->c);
+    cr_show_group(b->group, b->c->program->fused);
     cr_vec_put(&all->groups, b->c);
     return CR_OK;
 }

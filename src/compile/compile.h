@@ -32,4 +32,14 @@ int cr_compiled_built(const cr_compiled *c);
 /* The fused program of group k, borrowed. */
 const cr_fused *cr_compiled_fused(const cr_compiled *c, int k);
 
+/* --- for people: show.c, picture.c --- */
+
+/* Logs the text of `g` under its title. */
+void cr_show_graph(const char *topic, const char *title, const cr_graph *g);
+/* The C of a group's code after a list of its operators, with the lines of the program that called
+ * them.  (The lines are no part of the C itself: equal groups of different lines are one kernel.) */
+void cr_show_code(cr_text *out, const cr_gnode *group, const cr_fused *f);
+/* Logs that (CR_LOG=code). */
+void cr_show_group(const cr_gnode *group, const cr_fused *f);
+
 #endif

@@ -29,6 +29,7 @@ static void prepare(cr_session *s, void *context)
     (void)s;
     for (size_t i = 0; i < CR_LEN(passes); i++)
         apply(context, passes[i]);
+    cr_show_graph("fusion", "with groups", ((cr_program *)context)->g);
 }
 
 /* --- arguments --- */

@@ -245,6 +245,9 @@ void cr_recorder_stop(cr_recorder *r);
 CR_MUST cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *output, int n);
 /* Tells the recorder where in the program the next calls are; "" or NULL: unknown. */
 void cr_recorder_at(cr_recorder *r, const char *source);
+/* The same by asking at every call: `where` gives a text that it owns until it is asked again, or
+ * NULL when it does not know, which leaves the last. */
+void cr_recorder_follow(cr_recorder *r, const char *(*where)(void *context), void *context);
 cr_recorder *cr_recorder_active(void);
 /* Of the thread's recorder, if it has one: `t` was made of plain data by the program that runs;
  * it is a constant and nothing that the program found. */

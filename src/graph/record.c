@@ -20,6 +20,8 @@ struct cr_recorder {
     CR_VEC(size_t) before; /* of seen[i]: the one before over the same bytes; 0: none */
     CR_VEC(cr_tensor *) foreign; /* constants that the call found, not made; borrowed of seen */
     const char *source;
+    const char *(*where)(void *context);
+    void *where_context;
     cr_status failed; /* the first failure: the record is incomplete */
     char why[CR_SCRATCH_BYTES];
     uint32_t was_included;
@@ -321,6 +323,22 @@ static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
     return true;
 }
 
+/* Where the program is; most calls share a line with the one before. */
+static void find_source(cr_session *s, void *context)
+{
+    cr_recorder *r = context;
+    const char *text = r->where(r->where_context);
+
+    if (text && (!r->source || strcmp(text, r->source)))
+        r->source = cr_session_text(s, text);
+}
+
+void cr_recorder_follow(cr_recorder *r, const char *(*where)(void *context), void *context)
+{
+    r->where = where;
+    r->where_context = context;
+}
+
 /* --- symbols --- */
 
 /* What a symbol stands for in this call. */
@@ -465,6 +483,8 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
     if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     parts = active->parts && shown == arg && has_parts(op);
+    if (active->where)
+        note_failure(active, cr_session_run(&active->session, find_source, active));
     note_failure(active, cr_session_run(&active->session, record_args, &c));
     CR_TRY(parts ? op->kernel_stage(op, arg, result) : cr_call_below(CR_STAGE_CAPTURE, op, arg, result));
     if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
@@ -627,6 +647,8 @@ void cr_recorder_at(cr_recorder *r, const char *source)
 {
     step x = {.r = r, .name = source};
 
+    if (source && r->source && !strcmp(source, r->source))
+        return;
     if (!source || !*source || cr_session_run(&r->session, set_source, &x))
         r->source = NULL;
 }

@@ -125,6 +125,8 @@ static cr_status run_call(machine *m, const cr_gnode *n)
 
     for (int i = 0; !st && i < n->arg_count; i++)
         st = load(&arg[i], m, &n->arg[i], &room);
+    if (cr_recorder_active()) /* what is recorded of a run is where the nodes are */
+        cr_recorder_at(cr_recorder_active(), n->source);
     if (!st)
         st = m->fakes ? call_fakes(n, arg, result) : cr_call(n->op, arg, result);
     cr_arena_drop(&room);

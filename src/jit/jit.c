@@ -240,6 +240,7 @@ static bool find_on_disk(cr_jit_kernel *k)
 
     if (!function)
         return false;
+    cr_log_line("cache", 1, "%s is on disk: %s", k->symbol, k->key);
     k->from_disk = true;
     put_function(k, function);
     return true;
@@ -284,7 +285,9 @@ static void keep(cr_jit_kernel *const *k, int n, const char *object)
         source[i] = k[i]->body;
     }
     if (cr_cache_keep(object, n, key, source))
-        cr_log_line("cache", 1, "%d kernels are not kept: %s", n, cr_error_message());
+        cr_log_line("cache", 1, "%d kernel%s not kept: %s", n, n > 1 ? "s are" : " is", cr_error_message());
+    for (int i = 0; i < n; i++)
+        cr_log_line("cache", 2, "%s is compiled: %s", k[i]->symbol, k[i]->key);
 }
 
 static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *source, const char *folder)

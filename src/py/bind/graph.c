@@ -6,6 +6,7 @@
 #include "aot/aot.h"
 #include "compile/compile.h"
 #include "py/bind/compiled.h"
+#include "py/bind/where.h"
 
 /* --- graphs --- */
 
@@ -21,6 +22,7 @@ typedef struct {
 typedef struct {
     PyObject_HEAD
     cr_recorder *r;
+    cr_py_where *where; /* or NULL */
 } recorder_object;
 
 static PyTypeObject graph_type, recorder_type;
@@ -533,26 +535,32 @@ static PyTypeObject graph_type = {
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"parts", NULL};
+    static char *names[] = {"parts", "sources", NULL};
     recorder_object *self;
-    int parts = 0;
+    int parts = 0, sources = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|p", names, &parts))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pp", names, &parts, &sources))
         return NULL;
     self = PyObject_New(recorder_object, type);
     if (!self)
         return NULL;
     self->r = NULL;
-    cr_status st = cr_recorder_new(&self->r, parts);
-    if (!st)
+    self->where = sources ? cr_py_where_new() : NULL;
+    cr_status st = CR_OK;
+    if (!sources || self->where)
+        st = cr_recorder_new(&self->r, parts);
+    if (self->r && self->where)
+        cr_recorder_follow(self->r, cr_py_where_now, self->where);
+    if (self->r)
         return (PyObject *)self;
     Py_DECREF(self);
-    return cr_py_raise(st);
+    return st ? cr_py_raise(st) : NULL;
 }
 
 static void recorder_dealloc(PyObject *x)
 {
     cr_recorder_drop(((recorder_object *)x)->r);
+    cr_py_where_drop(((recorder_object *)x)->where);
     PyObject_Free(x);
 }
 
@@ -620,6 +628,8 @@ static PyObject *recorder_finish(PyObject *x, PyObject *given)
         output[i] = t == Py_None ? NULL : cr_py_tensor_of(t);
     }
     st = cr_recorder_finish(&g, ((recorder_object *)x)->r, output, (int)n);
+    if (!st)
+        cr_show_graph("graph", "recorded", g);
     out = st ? cr_py_raise(st) : graph_new(g, x, NULL, false);
 done:
     PyMem_Free(output);
@@ -698,8 +708,9 @@ static PyTypeObject recorder_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Recorder",
     .tp_basicsize = sizeof(recorder_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Recorder(parts=False): writes down the operator calls of a thread as a graph; with parts,\n"
-              "a composition without a derivative of its own is its parts.",
+    .tp_doc = "Recorder(parts=False, sources=False): writes down the operator calls of a thread as a graph;\n"
+              "with parts, a composition without a derivative of its own is its parts; with sources, nodes\n"
+              "know the line of the program that called them.",
     .tp_new = recorder_new,
     .tp_dealloc = recorder_dealloc,
     .tp_methods = recorder_methods,

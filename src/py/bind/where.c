@@ -1,0 +1,118 @@
+/* The line of the program that makes a call: of the innermost frame outside this package.
+ *
+ * It is asked for at every recorded call, so the answer is kept: frames of the same code at the
+ * same line give the text that is there. */
+#include "py/bind/where.h"
+#include <stdio.h>
+#include <string.h>
+
+struct cr_py_where {
+    PyObject *package; /* the folder, as a text */
+    PyCodeObject *code;/* of the last answer; counted */
+    int line;
+    char text[160];
+};
+
+static const char *file_of(PyCodeObject *code)
+{
+    const char *name = PyUnicode_AsUTF8(code->co_filename);
+
+    if (!name)
+        PyErr_Clear();
+    return name ? name : "?";
+}
+
+static bool is_inside(const cr_py_where *w, PyCodeObject *code)
+{
+    int yes = PyUnicode_Check(code->co_filename)
+                  ? (int)PyUnicode_Tailmatch(code->co_filename, w->package, 0, PY_SSIZE_T_MAX, -1)
+                  : 0;
+
+    if (yes < 0)
+        PyErr_Clear();
+    return yes > 0;
+}
+
+/* A new reference, or NULL: nothing but this package is running. */
+static PyFrameObject *user_frame(const cr_py_where *w)
+{
+    PyFrameObject *f = PyEval_GetFrame();
+
+    Py_XINCREF(f);
+    while (f) {
+        PyCodeObject *code = PyFrame_GetCode(f);
+        bool inside = is_inside(w, code);
+        Py_DECREF(code);
+        if (!inside)
+            return f;
+        PyFrameObject *back = PyFrame_GetBack(f);
+        Py_DECREF(f);
+        f = back;
+    }
+    return NULL;
+}
+
+static void answer(cr_py_where *w, PyCodeObject *code, int line)
+{
+    const char *file = file_of(code), *slash = strrchr(file, '/');
+
+    Py_INCREF(code);
+    Py_XSETREF(w->code, code);
+    w->line = line;
+    snprintf(w->text, sizeof w->text, "%.140s:%d", slash ? slash + 1 : file, line);
+}
+
+/* A backward pass runs without the interpreter's lock; its calls are where it was started. */
+const char *cr_py_where_now(void *context)
+{
+    cr_py_where *w = context;
+    PyFrameObject *f;
+
+    if (!PyGILState_Check() || !(f = user_frame(w)))
+        return NULL;
+    PyCodeObject *code = PyFrame_GetCode(f);
+    int line = PyFrame_GetLineNumber(f);
+    if (code != w->code || line != w->line)
+        answer(w, code, line);
+    Py_DECREF(code);
+    Py_DECREF(f);
+    return w->text;
+}
+
+/* "/.../cresset/" of "/.../cresset/_C.so" */
+static PyObject *package_folder(void)
+{
+    PyObject *module = PyImport_ImportModule("cresset");
+    PyObject *file = module ? PyModule_GetFilenameObject(module) : NULL, *out = NULL;
+    const char *text = file ? PyUnicode_AsUTF8(file) : NULL, *slash = text ? strrchr(text, '/') : NULL;
+
+    if (slash)
+        out = PyUnicode_FromStringAndSize(text, slash + 1 - text);
+    else if (!PyErr_Occurred())
+        PyErr_SetString(PyExc_RuntimeError, "the package has no folder");
+    Py_XDECREF(file);
+    Py_XDECREF(module);
+    return out;
+}
+
+cr_py_where *cr_py_where_new(void)
+{
+    cr_py_where *w = PyMem_Calloc(1, sizeof *w);
+
+    if (!w)
+        return (cr_py_where *)PyErr_NoMemory();
+    w->package = package_folder();
+    if (w->package)
+        return w;
+    PyMem_Free(w);
+    return NULL;
+}
+
+void cr_py_where_drop(cr_py_where *w)
+{
+    if (!w)
+        return;
+    Py_XDECREF(w->package);
+    Py_XDECREF(w->code);
+    PyMem_Free(w);
+}
