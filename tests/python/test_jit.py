@@ -16,9 +16,9 @@ import cresset as torch
 import cresset.nn.functional as F
 
 def f(x, y, s):
-    a = F.gelu(x * 1.5 + y).sum(-1, keepdim=True)
-    b = ((x - y).tanh() * a).softmax(-1)
-    return (b * s + x).sigmoid() @ y.t().exp()
+    a = F.gelu(x * 1.5 + y) @ y.t()
+    b = ((a - 1).tanh() * a + 2) @ y
+    return (b * s + x).sigmoid() @ (y - x).t().exp()
 
 torch.manual_seed(0)
 x, y = torch.randn(40, 30), torch.randn(40, 30)
