@@ -499,6 +499,9 @@ static void log_plan(const cr_plan *p)
     if (!cr_log_wants("memory", 1))
         return;
     print_plan(&t, p);
-    cr_log_line("memory", 1, "%s", cr_text_str(&t));
+    for (const char *line = cr_text_str(&t), *end; *line; line = end + (*end == '\n')) {
+        end = strchr(line, '\n') ? strchr(line, '\n') : line + strlen(line);
+        cr_log_line("memory", 1, "%.*s", (int)(end - line), line);
+    }
     cr_text_drop(&t);
 }
