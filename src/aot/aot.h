@@ -28,6 +28,8 @@ typedef struct {
 /* Fails with CR_RUNTIME where the replay has gradients in other places than the recording
  * (a custom Function stands between).  `g` has no constants (cr_graph_lift). */
 CR_MUST cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g);
+/* The same of the call alone, under no_grad: compositions without a derivative are their parts. */
+CR_MUST cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g);
 void cr_aot_joint_drop(cr_aot_joint *j);
 
 typedef enum {

@@ -11,11 +11,12 @@ typedef struct {
     cr_tensor **root, **leaf;                             /* borrowed */
     bool *differentiable;
     int roots;
+    bool plain; /* without gradients */
 } replay;
 
 /* --- fakes --- */
 
-static cr_status fake_input(cr_tensor **out, const cr_gvalue *v)
+static cr_status fake_input(cr_tensor **out, const cr_gvalue *v, bool plain)
 {
     const cr_gtype *t = &v->type;
 
@@ -25,15 +26,15 @@ static cr_status fake_input(cr_tensor **out, const cr_gvalue *v)
         CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
     else
         CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
-    return t->requires_grad ? cr_set_requires_grad(*out, true) : CR_OK;
+    return t->requires_grad && !plain ? cr_set_requires_grad(*out, true) : CR_OK;
 }
 
 static cr_status make_inputs(replay *x)
 {
     for (int i = 0; i < x->inputs; i++) {
-        CR_TRY(fake_input(&x->input[i], x->g->input[i]));
+        CR_TRY(fake_input(&x->input[i], x->g->input[i], x->plain));
         CR_TRY(cr_recorder_input(x->r, x->input[i], x->g->input[i]->name));
-        if (x->g->input[i]->type.requires_grad)
+        if (x->g->input[i]->type.requires_grad && !x->plain)
             x->leaf[x->wanted++] = x->input[i];
     }
     return CR_OK;
@@ -91,6 +92,8 @@ static cr_status run_backward(replay *x)
 static cr_status record_all(replay *x)
 {
     CR_TRY(cr_graph_replay(x->g, x->input, x->output));
+    if (x->plain)
+        return CR_OK;
     CR_TRY(make_cotangents(x));
     cr_recorder_at(x->r, "backward");
     return run_backward(x);
@@ -140,7 +143,8 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
 
     CR_TRY(make_inputs(x));
     CR_TRY(cr_recorder_start(x->r));
-    cr_thread.no_grad = cr_thread.inference = false;
+    cr_thread.inference = false;
+    cr_thread.no_grad = x->plain;
     st = record_all(x);
     cr_recorder_stop(x->r);
     cr_thread.no_grad = was.no_grad;
@@ -152,11 +156,11 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     return CR_OK;
 }
 
-cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g)
+static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, bool plain)
 {
     size_t in = (size_t)g->input_count, outs = (size_t)g->body->output_count;
     cr_tensor **room = cr_alloc_zero((3 * in + 3 * outs + 1) * sizeof *room);
-    replay x = {.g = g, .inputs = (int)in, .outputs = (int)outs};
+    replay x = {.g = g, .inputs = (int)in, .outputs = (int)outs, .plain = plain};
     cr_status st = room ? cr_recorder_new(&x.r, true) : CR_MEMORY;
 
     *out = (cr_aot_joint){0};
@@ -182,6 +186,10 @@ cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g)
     cr_free(room);
     return st;
 }
+
+cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g) { return joint_new(out, g, false); }
+
+cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g) { return joint_new(out, g, true); }
 
 void cr_aot_joint_drop(cr_aot_joint *j)
 {

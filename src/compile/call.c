@@ -9,7 +9,7 @@
 struct cr_compiled_call {
     _Atomic int32_t count;
     cr_session session; /* of an inference graph */
-    cr_aot_joint joint; /* of a training graph */
+    cr_aot_joint joint; /* of a training graph; of inference: in parts, where that can be done */
     cr_graph *graph;    /* of inference: a copy */
     cr_aot_parts parts; /* of training */
     cr_program *forward, *backward;
@@ -37,9 +37,13 @@ static void copy(cr_session *s, void *context)
 static cr_status make_inference(cr_compiled_call *c, const cr_graph *g)
 {
     job j = {c, g};
+    cr_status st;
 
     CR_TRY(cr_session_run(&c->session, copy, &j));
-    return cr_program_new(&c->forward, c->graph);
+    st = g->numbers.inputs ? CR_RUNTIME : cr_aot_parts_new(&c->joint, g);
+    if (st == CR_MEMORY)
+        return st;
+    return cr_program_new(&c->forward, st ? c->graph : c->joint.graph); /* what cannot be replayed stays whole */
 }
 
 static void cut(cr_session *s, void *context)

@@ -276,7 +276,7 @@ static convolution *new_convolution(layouter *x, cr_dnnl_primitive *primitive)
 static bool convolve(layouter *x, const cr_step *s)
 {
     const cr_gnode *n = s->node;
-    cr_dnnl_primitive *primitive = s->kind == CR_STEP_CALL && is_convolution(n) ? primitive_of(s) : NULL;
+    cr_dnnl_primitive *primitive = s->kind == CR_STEP_CALL && !s->symbols && is_convolution(n) ? primitive_of(s) : NULL;
     cr_gvalue *in, *out, *bias;
 
     if (!primitive)
@@ -356,7 +356,7 @@ static bool stay_blocked(layouter *x, const cr_step *s)
     const cr_gnode *n = s->node;
     cr_blocked_work w = {0};
 
-    if ((s->kind != CR_STEP_CALL && s->kind != CR_STEP_GROUP) || !s->results || s->list_result ||
+    if ((s->kind != CR_STEP_CALL && s->kind != CR_STEP_GROUP) || s->symbols || !s->results || s->list_result ||
         (s->kind == CR_STEP_CALL && n->result_count != 1))
         return false;
     w.space = &s->made_value[0]->type;
@@ -415,7 +415,7 @@ static bool pool(layouter *x, const cr_step *s)
     cr_gvalue *in;
     pooling *w;
 
-    if (s->kind != CR_STEP_CALL || strcmp(n->op->name, "_max_pool") || x->read[n->result[1]->id] ||
+    if (s->kind != CR_STEP_CALL || s->symbols || strcmp(n->op->name, "_max_pool") || x->read[n->result[1]->id] ||
         !is_row_major(&n->result[0]->type, CR_F32))
         return false;
     in = cr_plan_value(x->p, n->arg[0].value);

@@ -52,7 +52,7 @@ static bool is_product(const cr_step *s, int *entry, cr_gemm *g)
 {
     const cr_gnode *n = s->node;
 
-    if (s->kind != CR_STEP_CALL || s->tracked || n->result_count != 1)
+    if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || n->result_count != 1)
         return false;
     for (*entry = 0; *entry < (int)CR_LEN(entries); ++*entry)
         if (!strcmp(n->op->name, entries[*entry].name) && !*n->op->overload)
