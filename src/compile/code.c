@@ -119,6 +119,14 @@ static void add_windows(builder *b, const cr_gnode *split, size_t at)
     b->numbers[v->id] = numbers;
 }
 
+/* Its result is complete when the group is. */
+static void add_last(builder *b, const cr_gnode *n)
+{
+    b->place[n->result[0]->id] = OUT_OF_REACH;
+    if (kind_of(b, n) == CR_FACT_FOLD)
+        b->columns = cr_node_kept(n);
+}
+
 /* The nodes in order, and what they read. */
 static void gather_nodes(builder *b)
 {
@@ -139,8 +147,8 @@ static void gather_nodes(builder *b)
             continue;
         if (kind_of(b, n) == CR_FACT_SPLIT)
             add_windows(b, n, i);
-        else if (kind_of(b, n) == CR_FACT_JOIN)
-            b->place[n->result[0]->id] = OUT_OF_REACH;
+        else if (kind_of(b, n) == CR_FACT_JOIN || kind_of(b, n) == CR_FACT_FOLD)
+            add_last(b, n);
         else
             add_node(b, n, 0, 0);
     }
@@ -257,6 +265,24 @@ static void add_output(builder *b, int k, int number, int parts, int part)
     *new_operand(b) = o;
 }
 
+/* Result k is the fold of the columns of a value that is nowhere in full. */
+static void add_fold(builder *b, int k, const cr_gnode *n)
+{
+    const cr_gvalue *v = n->arg[0].value;
+    shape s = windowed(&v->type, 0);
+    cr_operand_plan o = lie(b, &s, &v->type, 0);
+
+    if (b->place[v->id] <= 0)
+        cr_bail(b->s, CR_VALUE, "%%%s is not made inside", v->name);
+    o.type = &b->group->result[k]->type;
+    o.fold = n->op;
+    o.dtype = o.lane;
+    o.number = (int16_t)k;
+    b->c->folds++;
+    b->output[b->c->operands] = b->place[v->id] - 1;
+    *new_operand(b) = o;
+}
+
 static void add_outputs(builder *b)
 {
     const cr_gblock *block = b->group->block[0];
@@ -267,7 +293,9 @@ static void add_outputs(builder *b)
         const int32_t *numbers = b->numbers[v->id];
         const cr_garg *list = kind_of(b, v->by) == CR_FACT_JOIN ? &v->by->arg[0] : NULL;
         int parts = list ? (int)list->len : numbers ? b->window[v->id]->result_count : 0;
-        if (!parts)
+        if (kind_of(b, v->by) == CR_FACT_FOLD)
+            add_fold(b, k, v->by);
+        else if (!parts)
             add_output(b, k, b->place[v->id], 0, 0);
         for (int part = 0; part < parts; part++)
             add_output(b, k, list ? b->place[list->list[part].value->id] : numbers[part], parts, part);
@@ -617,7 +645,7 @@ static uint32_t overwritten(const cr_group_code *c)
     const cr_nest *n = cr_fused_nest(c->program->fused);
     uint32_t reads = 0;
 
-    if (n->kind != CR_NEST_ROWS || n->sweeps != 1 || n->sweep[0].stores != 1 || n->sweep[0].reduces.count ||
+    if (c->folds || n->kind != CR_NEST_ROWS || n->sweeps != 1 || n->sweep[0].stores != 1 || n->sweep[0].reduces.count ||
         n->row_stores)
         return 0;
     for (int k = c->outputs; k < c->operands; k++)

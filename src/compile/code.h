@@ -14,6 +14,7 @@ typedef struct {
     bool row;            /* one value a row */
     bool staged;         /* goes through a tile: converted, or columns that lie apart */
     bool copied;         /* columns that have no one step: copied before */
+    const cr_op *fold;   /* an output whose columns are folded by this entry's kernels, or NULL */
     int64_t step[CR_SPACE_DIMS]; /* elements, along the group's dims */
     int64_t offset;              /* elements, of where a window begins */
     const int64_t *spread;       /* copied: the same along the dims of its space */
@@ -29,6 +30,7 @@ typedef struct {
     cr_gcode code;
     cr_group_program *program;
     int results;
+    int folds;
     int outputs, operands;   /* outputs first; a result may be several, beside each other */
     cr_operand_plan *operand;
     cr_space space;          /* whose neighbours are merged into these: */

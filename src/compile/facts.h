@@ -12,7 +12,8 @@ typedef enum {
     CR_FACT_ROWS,  /* reduces along rows, or normalizes them */
     CR_FACT_VIEW,  /* the elements of its argument by other sizes or strides */
     CR_FACT_SPLIT, /* its row-major argument in equal windows of the last dim, one a result */
-    CR_FACT_JOIN   /* its arguments of one shape beside each other along the last dim */
+    CR_FACT_JOIN,  /* its arguments of one shape beside each other along the last dim */
+    CR_FACT_FOLD   /* the columns of its argument, reduced over the leading dims */
 } cr_fact_kind;
 
 typedef struct {
@@ -31,6 +32,9 @@ const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n);
 /* The number of elements that a ROWS node reduces for one result: the product of the trailing
  * dims of its first tensor.  0: they are not trailing, or it is one element. */
 int64_t cr_node_columns(const cr_gnode *n);
+/* The number of elements that a FOLD node keeps: the product of the trailing dims that it does
+ * not reduce.  0: those it reduces are not leading. */
+int64_t cr_node_kept(const cr_gnode *n);
 /* How argument i of a ROWS node lies in the rows of its first tensor. */
 typedef enum { CR_ARG_FULL, CR_ARG_ROW, CR_ARG_COLUMN, CR_ARG_ONE } cr_arg_over;
 cr_arg_over cr_node_over(const cr_gnode *n, int i);

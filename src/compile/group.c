@@ -39,6 +39,7 @@ typedef struct {
     cr_facts_cache *facts;
     group **of;     /* by value id: the group that makes it */
     uint32_t *left; /* by value id: readers still to come */
+    bool *sealed;   /* by value id: complete only when its group is */
     group **at;     /* by node: the group it is in */
     unsigned era;   /* counts the nodes that write */
     size_t place;   /* the next node to be emitted */
@@ -200,7 +201,7 @@ static group *join_arguments(gatherer *x, wish *w)
         group *p = n->arg[i].tag == CR_TENSOR ? maker(x, n->arg[i].value) : NULL;
         if (!p)
             continue;
-        bool well = fits(p, w) && lies_well(p, w, i);
+        bool well = !x->sealed[n->arg[i].value->id] && fits(p, w) && lies_well(p, w, i);
         if (p == into && well)
             continue;
         if (!well || (into && !mergeable(into, p)) ||
@@ -281,7 +282,7 @@ static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL, *r = n->result[0];
     group *p = v && n->result_count == 1 ? maker(x, v) : NULL;
-    bool whole = p && !v->type.stride && !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype;
+    bool whole = p && !x->sealed[v->id] && !v->type.stride && !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype;
 
     if (!whole || p->count >= MOST_NODES || (numel(v) != p->numel && numel(v) * p->columns != p->numel))
         return false;
@@ -301,7 +302,7 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
     int parts = n->result_count;
     cr_space s;
 
-    if (!p || p->columns || p->split || p->joined || p->numel != numel(v) || !p->numel || p->live != 1 ||
+    if (!p || x->sealed[v->id] || p->columns || p->split || p->joined || p->numel != numel(v) || !p->numel || p->live != 1 ||
         x->left[v->id] != 1 || p->last != wide || p->space.size[p->space.ndim - 1] != wide || wide == parts ||
         p->count * parts >= MOST_NODES || p->reads * parts + parts >= MOST_OPERANDS)
         return false;
@@ -322,11 +323,11 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
 static group *join_members(gatherer *x, const cr_garg *list)
 {
     group *p = maker(x, list->list[0].value);
-    bool all = p && numel(list->list[0].value) == p->numel;
+    bool all = p && !x->sealed[list->list[0].value->id] && numel(list->list[0].value) == p->numel;
 
     for (uint32_t k = 1; all && k < list->len; k++) {
         group *q = maker(x, list->list[k].value);
-        all = q && numel(list->list[k].value) == p->numel && (q == p || mergeable(p, q));
+        all = q && !x->sealed[list->list[k].value->id] && numel(list->list[k].value) == p->numel && (q == p || mergeable(p, q));
         if (all && q != p)
             merge(p, q);
     }
@@ -348,6 +349,36 @@ static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
     p->live += x->left[n->result[0]->id] > 0;
     p->more += (int)list->len - 1;
     p->joined = true;
+    x->sealed[n->result[0]->id] = true;
+    return true;
+}
+
+/* --- columns --- */
+
+/* Rows that a thread folds at a time are kept until then. */
+enum { WIDEST_FOLD = 4096 };
+
+/* The columns of a value that a group makes are folded as its rows come, where there are rows
+ * enough for all threads: eager shares out columns, too. */
+static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
+{
+    const cr_gvalue *v = n->arg[0].value;
+    group *p = maker(x, v);
+    int64_t columns = cr_node_kept(n), rows = columns ? numel(v) / columns : 0;
+    cr_space s;
+
+    if (!p || x->sealed[v->id] || numel(v) != p->numel || (p->columns && p->columns != columns) || p->joined ||
+        p->split || columns > WIDEST_FOLD || load(p) + 1 >= MOST_OPERANDS ||
+        (p->numel > CR_FOLD_CHUNK && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
+        return false;
+    s = p->space;
+    if (!cr_space_refine(&s, 2, (int64_t[2]){rows, columns}))
+        return false;
+    p->space = s;
+    p->columns = columns;
+    p->real++;
+    put(x, p, n, i);
+    x->sealed[n->result[0]->id] = true;
     return true;
 }
 
@@ -448,7 +479,8 @@ static void gather(gatherer *x)
         }
         if ((f->kind == CR_FACT_VIEW && place_view(x, b->at[i], i)) ||
             (f->kind == CR_FACT_SPLIT && place_split(x, b->at[i], i)) ||
-            (f->kind == CR_FACT_JOIN && place_join(x, b->at[i], i)))
+            (f->kind == CR_FACT_JOIN && place_join(x, b->at[i], i)) ||
+            (f->kind == CR_FACT_FOLD && place_fold(x, b->at[i], i)))
             continue;
         close_read(x, b->at[i]);
         x->era += writes(b->at[i]);
@@ -591,7 +623,7 @@ cr_graph *cr_compile_group(const cr_graph *g)
 {
     cr_session *s = g->session;
     gatherer x = {.g = g, .s = s, .facts = cr_facts_cache_new(s), .of = CR_NEW_N(s, group *, g->values),
-                  .left = CR_NEW_N(s, uint32_t, g->values), .at = CR_NEW_N(s, group *, g->body->len)};
+                  .left = CR_NEW_N(s, uint32_t, g->values), .sealed = CR_NEW_N(s, bool, g->values), .at = CR_NEW_N(s, group *, g->body->len)};
     emitter e = {.x = &x, .outside = CR_NEW_N(s, bool, g->values)};
     cr_rewrite w = {.from = g, .node = emit, .context = &e};
 

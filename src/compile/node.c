@@ -264,6 +264,27 @@ int64_t cr_node_columns(const cr_gnode *n)
     return more_than_one(columns);
 }
 
+int64_t cr_node_kept(const cr_gnode *n)
+{
+    const cr_gtype *in = cr_node_first_tensor(n);
+    int at = dims_param(n->op);
+    int64_t kept = 1;
+    uint64_t mask;
+    bool reduced = false;
+
+    if (!in || at < 0 || !in->ndim || in->ndim > 63 || !reduced_dims(&mask, &n->arg[at], in->ndim))
+        return 0;
+    for (int d = in->ndim - 1; d >= 0; d--) {
+        if (in->size[d] == 1)
+            continue;
+        if (!(mask >> d & 1) && reduced)
+            return 0;
+        reduced = reduced || mask >> d & 1;
+        kept *= reduced ? 1 : in->size[d];
+    }
+    return reduced ? more_than_one(kept) : 0;
+}
+
 cr_arg_over cr_node_over(const cr_gnode *n, int i)
 {
     const cr_gtype *in = &n->arg[i].value->type, *whole = cr_node_first_tensor(n);
@@ -564,6 +585,17 @@ static bool joins_evenly(const cr_gnode *n)
     return a->list[0].value->type.ndim == out->ndim;
 }
 
+/* Columns of floats that eager folds by kernels of its own. */
+static bool folds_columns(const cr_gnode *n)
+{
+    const cr_gtype *in = &n->arg[0].value->type;
+    cr_dtype lane = cr_lane_type(in->dtype);
+
+    return n->op->does == CR_DOES_FOLD && cr_dtype_is_float((cr_dtype)in->dtype) && !in->stride &&
+           n->result[0]->type.dtype == in->dtype && !n->result[0]->type.stride && cr_node_kept(n) &&
+           n->op->kernel[lane][CR_FORM_COLUMNS] && n->op->kernel[lane][CR_FORM_JOIN_COLUMNS];
+}
+
 /* `contiguous` and `to_dtype` of what is so already return their argument. */
 static bool is_itself(const cr_gnode *n)
 {
@@ -578,6 +610,7 @@ const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     static const cr_facts call = {.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
     static const cr_facts view = {.kind = CR_FACT_VIEW, .half = CR_DTYPE_NONE};
     static const cr_facts split = {.kind = CR_FACT_SPLIT, .half = CR_DTYPE_NONE};
+    static const cr_facts fold = {.kind = CR_FACT_FOLD, .half = CR_DTYPE_NONE};
     static const cr_facts join = {.kind = CR_FACT_JOIN, .half = CR_DTYPE_NONE};
     key k = {.len = 0};
     uint8_t *kind;
@@ -596,7 +629,7 @@ const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     if (*kind == 1 + CR_FACT_VIEW || is_itself(n))
         return &view;
     if (*kind == 1 + CR_FACT_ROWS && !cr_node_columns(n))
-        return &call;
+        return folds_columns(n) ? &fold : &call;
     put(&k, &n->op, sizeof n->op);
     for (int i = 0; i < n->arg_count; i++)
         put_arg(&k, n, i, *kind == 1 + CR_FACT_ROWS);

@@ -17,7 +17,9 @@ typedef struct {
     cr_fused_call call;
     char *ptr[CR_GROUP_OPERANDS];
     int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
-    _Atomic int status;
+    int64_t block;                  /* the first of the rows whose columns are folded together */
+    char *part[CR_GROUP_OPERANDS];  /* folds: a row for each block */
+    _Atomic int *status;
 } job;
 
 /* Rows of one plane, from column `from` on: where each operand starts. */
@@ -122,7 +124,7 @@ static void run_whole(job *j, const part *p)
     cr_status st = j->c->staged ? run_staged(j, p) : run_part(j, p, NULL);
 
     if (st)
-        atomic_store(&j->status, (int)st);
+        atomic_store(j->status, (int)st);
 }
 
 /* --- all of them --- */
@@ -146,6 +148,9 @@ static void run_rows(void *context, int64_t begin, int64_t end)
             for (int k = 0; k < c->operands; k++)
                 p.at[k] += i * j->step[k][d];
         }
+        for (int k = 0; c->folds && k < c->outputs; k++)
+            if (c->operand[k].fold)
+                p.at[k] = j->ptr[k] + (begin - j->block) * j->step[k][c->ndim - 2];
         run_whole(j, &p);
         begin += p.rows;
     }
@@ -161,6 +166,98 @@ static void run_spans(void *context, int64_t begin, int64_t end)
     for (int k = 0; k < c->operands; k++)
         p.at[k] = j->ptr[k] + begin * SPAN * j->step[k][c->ndim - 1];
     run_whole(j, &p);
+}
+
+/* --- columns --- */
+
+static int64_t fold_item(const cr_operand_plan *o) { return (int64_t)cr_dtype_size((cr_dtype)o->lane); }
+
+/* Folds `rows` rows at `from` into the row at `to`, in eager's order. */
+static void fold_rows(const job *j, const cr_operand_plan *o, cr_form form, char *to, char *from, int64_t rows)
+{
+    static const char none[CR_PARAM_BYTES * CR_MAX_ARGS];
+    int64_t item = fold_item(o), stride[4] = {0, item, j->c->columns * item, item}, size[2] = {rows, j->c->columns};
+
+    o->fold->kernel[o->lane][form]((void *[2]){to, from}, stride, size, none);
+}
+
+static char *align(char *p) { return p + (64 - ((uintptr_t)p & 63)); }
+
+/* Blocks of rows: their columns are folded while the rows are in the cache. */
+static void run_blocks(void *context, int64_t begin, int64_t end)
+{
+    const job *j = context;
+    const cr_group_code *c = j->c;
+    job own = *j;
+    int64_t bytes = c->columns * CR_FOLD_BLOCK * 8 + 64;
+    char *memory = cr_alloc((size_t)(bytes * c->folds) + 64), *at;
+
+    if (!memory) {
+        atomic_store(j->status, (int)CR_MEMORY);
+        return;
+    }
+    at = align(memory);
+    for (int k = 0; k < c->outputs; k++)
+        if (c->operand[k].fold) {
+            own.ptr[k] = at;
+            at += bytes;
+        }
+    for (int64_t b = begin; b < end; b++) {
+        int64_t last = (b + 1) * CR_FOLD_BLOCK < c->rows ? (b + 1) * CR_FOLD_BLOCK : c->rows;
+        own.block = b * CR_FOLD_BLOCK;
+        run_rows(&own, own.block, last);
+        for (int k = 0; k < c->outputs; k++)
+            if (c->operand[k].fold)
+                fold_rows(j, &c->operand[k], CR_FORM_COLUMNS,
+                          j->part[k] + b * c->columns * fold_item(&c->operand[k]), own.ptr[k], last - own.block);
+    }
+    cr_free(memory);
+}
+
+/* The blocks' rows, folded by the same rule from one half of the memory into the other. */
+static void end_fold(const job *j, int k, int64_t blocks, cr_tensor *out)
+{
+    const cr_operand_plan *o = &j->c->operand[k];
+    int64_t item = fold_item(o), row = j->c->columns * item;
+    char *from = j->part[k], *to = from + blocks * row;
+
+    while (blocks > 1) {
+        int64_t parts = (blocks + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK;
+        for (int64_t q = 0; q < parts; q++) {
+            int64_t left = blocks - q * CR_FOLD_BLOCK;
+            fold_rows(j, o, CR_FORM_JOIN_COLUMNS, to + q * row, from + q * CR_FOLD_BLOCK * row,
+                      left < CR_FOLD_BLOCK ? left : CR_FOLD_BLOCK);
+        }
+        char *next = from;
+        from = to;
+        to = next;
+        blocks = parts;
+    }
+    cr_convert_row((cr_dtype)out->dtype, (cr_dtype)o->lane)(out->data, (int64_t)cr_dtype_size((cr_dtype)out->dtype),
+                                                           from, item, j->c->columns);
+}
+
+static cr_status run_folds(job *j, cr_tensor **output)
+{
+    const cr_group_code *c = j->c;
+    int64_t blocks = (c->rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK, unit = c->columns * CR_FOLD_BLOCK;
+    int64_t bytes = 2 * blocks * c->columns * 8;
+    char *memory = cr_alloc((size_t)(bytes * c->folds) + 64), *at;
+
+    if (!memory)
+        return CR_MEMORY;
+    at = align(memory);
+    for (int k = 0; k < c->outputs; k++)
+        if (c->operand[k].fold) {
+            j->part[k] = at;
+            at += bytes;
+        }
+    cr_parallel_for(blocks, cr_fused_is_checked(j->call.f) ? INT64_MAX : 1 + GRAIN / unit, run_blocks, j);
+    for (int k = 0; k < c->outputs; k++)
+        if (c->operand[k].fold)
+            end_fold(j, k, blocks, output[c->operand[k].number]);
+    cr_free(memory);
+    return CR_OK;
 }
 
 static void run_all(job *j)
@@ -272,17 +369,20 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
     }
     if (!st)
         st = cr_fused_begin(&j->call, c->program->fused, CR_TIER_BEST);
-    if (!st)
+    if (!st && c->folds)
+        st = run_folds(j, output);
+    else if (!st)
         run_all(j);
     while (copies)
         cr_drop(copy[--copies]);
-    return st ? st : (cr_status)atomic_load(&j->status);
+    return st ? st : (cr_status)atomic_load(j->status);
 }
 
 cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output)
 {
     const cr_group_code *c = (const cr_group_code *)code;
-    job j = {.c = c};
+    _Atomic int status = 0;
+    job j = {.c = c, .status = &status};
     cr_status st;
 
     CR_GO(check_reads(c, read));

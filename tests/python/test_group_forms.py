@@ -262,3 +262,34 @@ def test_values_beside_each_other():
     check(lambda x, y: torch.cat([(x * y).softmax(-1), x * 2 + y], -1), torch.randn(3, 4, 8), torch.randn(3, 4, 8))
     check(lambda x, y: torch.cat([t.tanh() * 2 for t in (x * y).split(3, 1)[::-1]], 1), torch.randn(4, 12), torch.randn(12))
     check(lambda x, y: [t.softmax(-1) + y[:, :1] for t in (x * y + 1).chunk(2, -1)][1], torch.randn(4, 12), torch.randn(4, 12))
+
+
+# --- columns ---
+
+COLUMNS = {
+    "a sum": lambda x, y: (x * y + 1).sum(0),
+    "a sum and its rows": lambda x, y: ((x * 2).exp(), (x * 2).exp().sum(0) + 1),
+    "bias": lambda x, y: (lambda g: (y.t() @ g, g.sum(0, keepdim=True), (g * x).sum(0)))(x.relu() * y),
+    "extremes": lambda x, y: ((x * y).amax(0), (x - y).amin(0)),
+    "rows and columns": lambda x, y: (lambda s: (s * 2, s.sum(0), s.sum(-1)))((x * 0.5).softmax(-1) * y),
+    "of three dims": lambda x, y: (x.view(2, -1, x.shape[1]) * 2 + y.view(2, -1, x.shape[1])).sum((0, 1)) + 1,
+    "read again": lambda x, y: (lambda s: s + s.exp())((x * y).sum(0)) * (x * y).tanh(),
+    "of a strided operand": lambda x, y: (x.t().contiguous().t() * y[:, :1]).tanh().sum(0),
+}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.parametrize("size", [(6, 6), (64, 3), (130, 33), (4, 2000), (5000, 7), (9000, 2), (2, 1)])
+def test_columns_are_folded_in_eagers_order(name, size):
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        check(COLUMNS[name], torch.randn(*size).to(dtype), torch.randn(*size).to(dtype), native=size == (130, 33))
+
+
+def test_columns_of_a_layer_norms_backward():
+    def f(x, w, b):
+        leaves = [t.detach().requires_grad_() for t in (x, w, b)]
+        with torch.enable_grad():
+            loss = F.layer_norm(leaves[0], x.shape[-1:], leaves[1], leaves[2]).square().sum(-1).exp().tanh()
+            return torch.autograd.grad(loss, leaves, torch.ones_like(loss) * 0.5)
+    compiled = check(f, torch.randn(300, 20), torch.randn(20), torch.randn(20))
+    assert all("= sum(" not in line for line in str(compiled).splitlines() if line.startswith("  %"))
