@@ -51,6 +51,8 @@ static void cut(cr_session *s, void *context)
     job *j = context;
 
     (void)s;
+    if (cr_graph_writes(j->from))
+        j->from = cr_graph_functional(j->from);
     j->c->parts = cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
 }
 

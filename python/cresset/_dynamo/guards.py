@@ -242,7 +242,7 @@ class Walk:
             raise Refused(f"an iterator of type {t.__name__} is read, which a call would use up")
         if t.__module__.partition(".")[0] == "numpy":
             raise Refused(f"a NumPy object of type {t.__name__} is read")
-        state = getattr(x, "__dict__", None)
+        state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
         if not isinstance(state, dict):
             node = self.known[id(x)] = self.add(source, parent, key, "is", x)
             return node
