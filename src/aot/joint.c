@@ -99,6 +99,15 @@ static cr_status record_all(replay *x)
     return run_backward(x);
 }
 
+/* A tensor that an operator made without a call has no bytes, and no graph can have it. */
+static cr_status check_constants(const cr_graph *g)
+{
+    for (size_t i = 0; i < g->constants.len; i++)
+        if (g->constants.at[i]->device == CR_META)
+            return cr_fail(CR_RUNTIME, "the backward pass reads a tensor that was made without a call");
+    return CR_OK;
+}
+
 /* A factory's device is what it was in the call. */
 static void restore_devices(cr_graph *g)
 {
@@ -127,7 +136,7 @@ static cr_status finish(replay *x, cr_aot_joint *out)
     cr_free(all);
     if (!st)
         restore_devices(out->graph);
-    return st;
+    return st ? st : check_constants(out->graph);
 }
 
 static void drop_all(cr_tensor **t, int n)
@@ -145,9 +154,11 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     CR_TRY(cr_recorder_start(x->r));
     cr_thread.inference = false;
     cr_thread.no_grad = x->plain;
+    cr_thread.fakes = true;
     st = record_all(x);
     cr_recorder_stop(x->r);
     cr_thread.no_grad = was.no_grad;
+    cr_thread.fakes = was.fakes;
     cr_thread.inference = was.inference;
     CR_TRY(st);
     CR_TRY(finish(x, out));

@@ -7,15 +7,15 @@
 
 typedef bool (*op_fact)(const cr_op *op);
 
-/* The rule calls an entry of which the fact is `wanted`. */
-static bool rule_calls(const cr_rule *r, op_fact fact, bool wanted)
+/* The rule calls an entry of which the fact is `wanted`; `self` may call itself. */
+static bool rule_calls(const cr_op *self, const cr_rule *r, op_fact fact, bool wanted)
 {
     if (!r)
         return false;
-    if (r->kind == CR_RULE_CALL && r->op && fact(r->op) == wanted)
+    if (r->kind == CR_RULE_CALL && r->op && r->op != self && fact(r->op) == wanted)
         return true;
     for (int i = 0; i < r->count; i++)
-        if (rule_calls(r->args[i], fact, wanted))
+        if (rule_calls(self, r->args[i], fact, wanted))
             return true;
     return false;
 }
@@ -23,10 +23,10 @@ static bool rule_calls(const cr_rule *r, op_fact fact, bool wanted)
 static bool calls(const cr_op *op, op_fact fact, bool wanted)
 {
     for (int i = 0; i < op->let_count; i++)
-        if (rule_calls(op->lets[i].rule, fact, wanted))
+        if (rule_calls(op, op->lets[i].rule, fact, wanted))
             return true;
     for (int k = 0; k < op->body_count; k++)
-        if (rule_calls(op->body[k], fact, wanted))
+        if (rule_calls(op, op->body[k], fact, wanted))
             return true;
     return false;
 }

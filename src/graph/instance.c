@@ -276,10 +276,11 @@ cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
     x.fake = cr_alloc_zero((g->values + 1) * sizeof *x.fake);
     if (!x.fake)
         return CR_MEMORY;
-    cr_thread.no_grad = true;
+    cr_thread.no_grad = cr_thread.fakes = true;
     cr_thread.include &= ~(CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(AUTOCAST));
     st = cr_session_run(s, make, &x);
     cr_thread.no_grad = was.no_grad;
+    cr_thread.fakes = was.fakes;
     cr_thread.include = was.include;
     for (unsigned i = 0; i < g->values; i++)
         cr_drop(x.fake[i]);

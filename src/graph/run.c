@@ -242,5 +242,11 @@ cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **o
 
 cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
 {
-    return run_graph(g, true, input, output);
+    cr_status st;
+    bool was = cr_thread.fakes;
+
+    cr_thread.fakes = true;
+    st = run_graph(g, true, input, output);
+    cr_thread.fakes = was;
+    return st;
 }

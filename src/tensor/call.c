@@ -237,6 +237,8 @@ cr_status cr_common_device(cr_device_kind *out, const cr_op *op, const cr_value 
     for (int i = 0; !seen && i < op->param_count; i++)
         if (op->param[i].type == CR_T_DEVICE && arg[i].tag == CR_DEVICE_VAL)
             *out = (cr_device_kind)(arg[i].i & 0xff);
+    if (!seen && cr_thread.fakes && *out == CR_CPU)
+        *out = CR_META;
     return CR_OK;
 }
 

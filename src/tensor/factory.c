@@ -12,6 +12,8 @@ static cr_status take_options(const cr_value *arg, cr_dtype dtype, cr_device_kin
 {
     out->dtype = (cr_dtype)cr_int_or(&arg[0], dtype);
     out->device = cr_kind_or(&arg[2], device);
+    if (cr_thread.fakes && out->device == CR_CPU)
+        out->device = CR_META;
     if (cr_int_or(&arg[1], 0) != 0)
         return cr_fail(CR_RUNTIME, "only the strided layout is supported");
     if (cr_int_or(&arg[3], 0))

@@ -153,6 +153,7 @@ typedef struct {
     uint32_t include, exclude; /* stage bits of the thread */
     bool no_grad, inference;   /* grad mode, kept here so that a call reads one line */
     bool warn_always;
+    bool fakes; /* what is made on the CPU has no bytes: graphs are replayed for their types */
 } cr_thread_state;
 extern CR_THREAD cr_thread_state cr_thread;
 
