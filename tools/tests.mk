@@ -47,7 +47,7 @@ check-op: pkg
 # --- together ------------------------------------------------------------------------
 test: build
 	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/crc lib
-	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-headers test-text test-c-programs
+	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)
 
@@ -59,6 +59,7 @@ ASAN_PY      = LD_PRELOAD="$(shell $(CC) -print-file-name=libasan.so) $(shell $(
                ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 PYTHONMALLOC=malloc
 FUZZ_SECONDS ?= 60
 FUZZ_SRC    := $(filter-out tests/fuzz/calls_fuzz.c,$(wildcard tests/fuzz/*.c))
+GRAPH_FUZZ   = CR_CACHE=$(abspath $(B))/fuzz/cache $(B)/fuzz/graph_fuzz
 FUZZ_BIN     = $(FUZZ_SRC:tests/fuzz/%.c=$(B)/fuzz/%)
 
 $(B)/fuzz/%: tests/fuzz/%.c $(B)/libcresset.a
@@ -74,6 +75,18 @@ test-fuzz: $(FUZZ_BIN)
 .PHONY: test-calls
 test-calls: $(B)/fuzz/calls_fuzz
 	OMP_NUM_THREADS=1 $< $(FUZZ_SECONDS) $(or $(SEED),1) $(OP)
+
+# Random graphs through every way of running them; SEED repeats a run.  test-graphs-hour goes on
+# for an hour, from a seed of its own.
+.PHONY: test-graphs test-graphs-short test-graphs-hour
+test-graphs: $(B)/fuzz/graph_fuzz
+	$(GRAPH_FUZZ) 0 $(or $(SEED),1) $(or $(GRAPHS),10000)
+	$(GRAPH_FUZZ) 0 $(or $(SEED),1) 200 native
+test-graphs-short: $(B)/fuzz/graph_fuzz
+	@$(GRAPH_FUZZ) 0 1 200
+	@$(GRAPH_FUZZ) 0 1 25 native
+test-graphs-hour: $(B)/fuzz/graph_fuzz
+	$(GRAPH_FUZZ) $(or $(SECONDS),3600)
 
 test-flavour-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(TEST_BIN)

@@ -246,7 +246,7 @@ static cr_operand_plan lie(builder *b, const shape *s, const cr_gtype *type, int
     if (b->numel)
         cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim, s->size, type);
     o.row = row;
-    if (part && type->size[type->ndim - 1] != 1)
+    if (part && type->ndim && type->size[type->ndim - 1] != 1)
         o.offset = part * s->size[s->ndim - 1] * (type->stride ? type->stride[type->ndim - 1] : 1);
     return o;
 }

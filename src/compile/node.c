@@ -194,22 +194,54 @@ static const cr_expr *as_result(cr_loop *l, const cr_gnode *n, int k, const cr_f
     return half && !done ? rounded(l, e, t) : e;
 }
 
+/* A number that would make a composition's parts compute in another type. */
+static bool is_wide(const cr_garg *a, const cr_facts *f)
+{
+    return a->tag == CR_NUMBER && a->number.category > cr_dtype_category((cr_dtype)f->compute);
+}
+
+/* An entry that gives its argument back makes no tensor: what is made of it would not share its
+ * memory. */
+static void refuse_same(cr_loop *l, const cr_gnode *n, const cr_loop_arg *arg, const cr_expr *result)
+{
+    for (int i = 0; i < n->op->param_count; i++)
+        if (arg[i].kind == CR_LOOP_TENSOR && arg[i].e == result)
+            cr_bail(l->session, CR_VALUE, "%%%s is its argument", n->result[0]->name);
+}
+
+static bool is_same(const cr_gnode *n)
+{
+    const cr_gtype *x = &n->arg[0].value->type;
+
+    if (!strcmp(n->op->name, "contiguous"))
+        return !x->stride;
+    return !strcmp(n->op->name, "to_dtype") && x->dtype == n->result[0]->type.dtype;
+}
+
 void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r, const cr_expr **result)
 {
     cr_loop_call call = {n->op, (cr_dtype)f->compute, (cr_dtype)f->half,
                          f->kind == CR_FACT_ROWS ? cr_node_columns(n) : 0};
     cr_loop_arg arg[CR_MAX_ARGS];
 
+    if (copies(n->op) && is_same(n))
+        cr_bail(l->session, CR_VALUE, "%%%s is its argument", n->result[0]->name);
     if (copies(n->op)) {
         const cr_expr *e = r->value(r->context, 0);
         result[0] = as_result(l, n, 0, f, cr_expr_cast(l, cr_lane_type(n->result[0]->type.dtype), e));
         return;
     }
-    for (int i = 0; i < n->op->param_count; i++)
+    for (int i = 0; i < n->op->param_count; i++) {
+        if (n->op->does == CR_DOES_IS && is_wide(&n->arg[i], f))
+            cr_bail(l->session, CR_TYPE, "%%%s computes in another type", n->result[0]->name);
         arg[i] = arg_of(l, n, i, f, r);
+    }
     cr_loop_apply(l, &call, arg, result);
-    for (int k = 0; k < n->result_count; k++)
+    for (int k = 0; k < n->result_count; k++) {
+        if (n->op->does == CR_DOES_IS)
+            refuse_same(l, n, arg, result[k]);
         result[k] = as_result(l, n, k, f, result[k]);
+    }
 }
 
 /* --- rows --- */
@@ -497,6 +529,15 @@ static bool converts_well(int from, int to)
     return from == to || !is_half(to) || from == CR_F32 || from == CR_BOOL || is_half(from);
 }
 
+/* The parts of a composition of half values round to it, unless one asks for another type. */
+static bool gives_type(const cr_gnode *n, cr_dtype t)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (n->result[k]->type.dtype != t && n->result[k]->type.dtype != CR_BOOL)
+            return false;
+    return true;
+}
+
 static bool find_type(cr_facts *f, const cr_gnode *n)
 {
     cr_dtype t = copies(n->op) ? (cr_dtype)n->result[0]->type.dtype : entry_type(n), lane;
@@ -512,7 +553,7 @@ static bool find_type(cr_facts *f, const cr_gnode *n)
     if (copies(n->op))
         return converts_well(n->arg[0].value->type.dtype, t);
     /* A composition hands its tensors on as they are. */
-    return n->op->does != CR_DOES_IS || n->op->fused || !is_half(t) || common_type(n) == t;
+    return n->op->does != CR_DOES_IS || n->op->fused || !is_half(t) || (common_type(n) == t && gives_type(n, t));
 }
 
 static bool takes_complex(const cr_gnode *n)

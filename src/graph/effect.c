@@ -5,78 +5,89 @@
 
 /* --- what an entry calls --- */
 
+enum { MOST_OPS = 4096 };
+
 typedef bool (*op_fact)(const cr_op *op);
 
-/* The rule calls an entry of which the fact is `wanted`; `self` may call itself. */
-static bool rule_calls(const cr_op *self, const cr_rule *r, op_fact fact, bool wanted)
+/* A walk over what an entry calls; entries may call themselves. */
+typedef struct {
+    op_fact found;
+    uint64_t seen[MOST_OPS / 64];
+} op_search;
+
+static bool reaches(op_search *s, const cr_op *op);
+
+static bool rule_reaches(op_search *s, const cr_rule *r)
 {
     if (!r)
         return false;
-    if (r->kind == CR_RULE_CALL && r->op && r->op != self && fact(r->op) == wanted)
+    if (r->kind == CR_RULE_CALL && r->op && reaches(s, r->op))
         return true;
     for (int i = 0; i < r->count; i++)
-        if (rule_calls(self, r->args[i], fact, wanted))
+        if (rule_reaches(s, r->args[i]))
             return true;
     return false;
 }
 
-static bool calls(const cr_op *op, op_fact fact, bool wanted)
+static bool reaches(op_search *s, const cr_op *op)
 {
-    for (int i = 0; i < op->let_count; i++)
-        if (rule_calls(op, op->lets[i].rule, fact, wanted))
+    CR_ASSERT(op->index < MOST_OPS);
+    if (s->seen[op->index / 64] >> op->index % 64 & 1)
+        return false;
+    s->seen[op->index / 64] |= (uint64_t)1 << op->index % 64;
+    if (s->found(op))
+        return true;
+    if (op->inplace_of)
+        return reaches(s, op->inplace_of);
+    for (int i = 0; op->does == CR_DOES_IS && i < op->let_count; i++)
+        if (rule_reaches(s, op->lets[i].rule))
             return true;
-    for (int k = 0; k < op->body_count; k++)
-        if (rule_calls(op, op->body[k], fact, wanted))
+    for (int k = 0; op->does == CR_DOES_IS && k < op->body_count; k++)
+        if (rule_reaches(s, op->body[k]))
             return true;
     return false;
 }
 
 /* Facts by index: 0 not known yet, 1 no, 2 yes.  Threads that find out at once find the same. */
-enum { MOST_OPS = 4096 };
-
-static bool remembered(_Atomic uint8_t *facts, const cr_op *op, op_fact find)
+static bool remembered(_Atomic uint8_t *facts, const cr_op *op, op_fact found)
 {
-    CR_ASSERT(op->index < MOST_OPS);
     uint8_t known = atomic_load_explicit(&facts[op->index], memory_order_relaxed);
 
     if (!known) {
-        known = find(op) ? 2 : 1;
+        op_search s = {.found = found};
+        known = reaches(&s, op) ? 2 : 1;
         atomic_store_explicit(&facts[op->index], known, memory_order_relaxed);
     }
     return known == 2;
 }
 
-static bool find_draws(const cr_op *op)
-{
-    if (op->words & CR_WORD_RANDOM)
-        return true;
-    if (op->inplace_of)
-        return cr_op_draws(op->inplace_of);
-    return op->does == CR_DOES_IS && calls(op, cr_op_draws, true);
-}
+static bool is_random(const cr_op *op) { return op->words & CR_WORD_RANDOM; }
 
 bool cr_op_draws(const cr_op *op)
 {
     static _Atomic uint8_t facts[MOST_OPS];
 
-    return remembered(facts, op, find_draws);
+    return remembered(facts, op, is_random);
 }
 
-static bool find_cheap(const cr_op *op)
+static bool is_view(const cr_op *op)
 {
-    if (op->words & (CR_WORD_RANDOM | CR_WORD_UPDATES))
+    return op->does == CR_DOES_MAP || (op->result_count && op->result[0].alias && !op->result[0].written);
+}
+
+/* Neither cheap itself nor a composition that may be. */
+static bool is_dear(const cr_op *op)
+{
+    if (op->does == CR_DOES_BODY || (op->words & CR_WORD_CHEAP) || is_view(op))
         return false;
-    if (op->does == CR_DOES_MAP || op->does == CR_DOES_BODY || (op->words & CR_WORD_CHEAP) ||
-        (op->result_count && op->result[0].alias && !op->result[0].written))
-        return true;
-    return op->does == CR_DOES_IS && !op->fused && !calls(op, cr_op_is_cheap, false);
+    return op->does != CR_DOES_IS || op->fused || (op->words & (CR_WORD_RANDOM | CR_WORD_UPDATES));
 }
 
 bool cr_op_is_cheap(const cr_op *op)
 {
     static _Atomic uint8_t facts[MOST_OPS];
 
-    return remembered(facts, op, find_cheap);
+    return !remembered(facts, op, is_dear);
 }
 
 bool cr_gnode_may_view(const cr_gnode *n)

@@ -224,12 +224,25 @@ static bool may_repeat(const cr_gnode *n, const search *s)
     return s->objects == 1 && !cr_gnode_has_effect(n) && strcmp(n->op->name, "as_strided");
 }
 
+static cr_tensor *without_bytes(walk *x, const cr_tensor *t)
+{
+    cr_tensor *made;
+
+    cr_session_check(x->s, cr_tensor_new(&made, (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
+    own(x, made);
+    made->number = t->number;
+    return made;
+}
+
 static object *result_object(walk *x, const cr_gnode *n, int k, cr_tensor *t)
 {
-    search s = search_args(x, n, t);
+    search s;
     object *o;
 
     own(x, t);
+    if (t->device == CR_CPU) /* numbers alone make such */
+        t = without_bytes(x, t);
+    s = search_args(x, n, t);
     if (s.same)
         return s.same;
     o = object_new(x, t, s.shares ? s.shares->in : region_new(x, t));
@@ -325,7 +338,8 @@ static void results_of(walk *x, const cr_gnode *n, const cr_value *result)
             x->of[n->result[k]->id] = result_object(x, n, k, cr_keep(list[k].t));
 }
 
-/* A node whose sizes nobody knows before it runs: its results are as stated, and its own. */
+/* A node whose sizes nobody knows before it runs: its results are as stated, and its own.  They
+ * may be views of one tensor, and stay. */
 static void results_as_stated(walk *x, const cr_gnode *n)
 {
     if (cr_gnode_writes(n))
@@ -333,7 +347,12 @@ static void results_as_stated(walk *x, const cr_gnode *n)
     for (int k = 0; k < n->result_count; k++) {
         if (!n->result[k]->type.known || n->op->result[n->op->result_count > 1 ? k : 0].alias)
             x->give_up = true;
-        x->of[n->result[k]->id] = fake_of(x, &n->result[k]->type);
+        object *o = x->of[n->result[k]->id] = fake_of(x, &n->result[k]->type);
+        if (!o)
+            continue;
+        o->view = n;
+        o->op = n->op;
+        o->in->stays = n->result_count > 1 || n->result[k]->type.stride;
     }
 }
 
@@ -560,7 +579,7 @@ static void set_value(object *o, cr_gvalue *v)
 {
     o->value = v;
     o->version = o->in->version;
-    o->aliases = true;
+    o->aliases = !o->from || o->from->aliases;
 }
 
 /* Makes the view again from `from`, and what the node made beside it. */
@@ -923,7 +942,7 @@ static bool write_node(walk *x, const cr_gnode *n)
     if (!strcmp(name, "fill_diagonal_"))
         return write_filled(x, o, "_fill_diagonal",
                             (cr_value[]){{.tag = CR_NUMBER, .number = a[1].number}, cr_of_bool(a[2].i)}, 2);
-    if (n->op->words & CR_WORD_RANDOM)
+    if ((n->op->words & CR_WORD_RANDOM) && !n->op->inplace_of)
         return write_draw(x, o, n);
     return twin_of(n->op) && write_twin(x, o, n, twin_of(n->op));
 }

@@ -200,6 +200,14 @@ static void print_constant(cr_text *out, const cr_gnode *n)
     cr_text_char(out, ')');
 }
 
+/* A name alone is the first of its overloads. */
+static void print_op(cr_text *out, const cr_op *op)
+{
+    const char *overload = *op->overload || cr_ops_find(op->name) == op ? op->overload : "default";
+
+    cr_text_printf(out, "%s%s%s(", op->name, *overload ? "." : "", overload);
+}
+
 static void print_block(cr_text *out, const cr_gblock *b, size_t indent);
 
 static void print_node(cr_text *out, const cr_gnode *n, size_t indent)
@@ -226,7 +234,7 @@ static void print_node(cr_text *out, const cr_gnode *n, size_t indent)
         cr_text_pad(out, indent, ' ');
         cr_text_char(out, '}');
     } else {
-        cr_text_printf(out, "%s%s%s(", n->op->name, *n->op->overload ? "." : "", n->op->overload);
+        print_op(out, n->op);
         print_args(out, n);
         cr_text_char(out, ')');
     }

@@ -55,9 +55,11 @@ static bool same_type(const cr_gtype *a, const cr_gtype *b)
 static bool gives_first(const cr_gnode *n, const cr_gtype *x)
 {
     const cr_garg *a = n->arg;
-    bool whole = x->known && !cr_dtype_is_inexact((cr_dtype)x->dtype);
+    bool whole = !cr_dtype_is_inexact((cr_dtype)x->dtype);
 
-    if (n->arg_count < 2 || a[1].tag != CR_NUMBER || a[1].number.category == CR_CAT_COMPLEX)
+    /* a product with 1 + 0i makes NaN of infinities */
+    if (n->arg_count < 2 || a[1].tag != CR_NUMBER || a[1].number.category == CR_CAT_COMPLEX ||
+        !x->known || cr_dtype_is_complex((cr_dtype)x->dtype))
         return false;
     double y = cr_scalar_as_double(a[1].number);
     if (is_call(n, "mul") || is_call(n, "pow"))

@@ -1,4 +1,5 @@
 /* Shape rules of the matrix products. */
+#include "base/text.h"
 #include "ops/shape.h"
 #include "ops/shape_text.h"
 
@@ -343,13 +344,28 @@ static cr_status check_linear_types(const cr_view *x, const cr_view *w, const cr
     return refuse_bool(x, "addmm_impl_cpu_");
 }
 
+static cr_status refuse_vector_bias(const cr_view *bias)
+{
+    cr_text sizes = {0};
+    cr_status st;
+
+    cr_text_char(&sizes, '[');
+    for (int d = 0; d < bias->ndim; d++)
+        cr_text_printf(&sizes, "%s%lld", d ? ", " : "", (ll)bias->size[d]);
+    st = cr_fail(CR_RUNTIME, "output with shape [] doesn't match the broadcast shape %s]", cr_text_str(&sizes));
+    cr_text_drop(&sizes);
+    return st;
+}
+
 /* torch adds the bias to the product of two matrices. */
 static cr_status check_linear_bias(const cr_view *bias, int64_t rows, int64_t cols, int ndim)
 {
     cr_shape flat;
 
-    if (!bias || ndim == 0)
+    if (!bias || (ndim == 0 && bias->ndim == 0))
         return CR_OK;
+    if (ndim == 0)
+        return refuse_vector_bias(bias);
     shape2(&flat, rows, cols);
     return check_expand(bias, &flat);
 }

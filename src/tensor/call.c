@@ -250,7 +250,7 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_fr
     cr_tensor *t;
 
     CR_TRY(cr_frame_eval(f, op->body[k], &v));
-    if (v.tag == CR_TENSORS) {
+    if (v.tag == CR_TENSORS || op->result[k].type == CR_T_TENSORS) { /* an empty list is one of ints */
         cr_value *list = cr_alloc(v.len * sizeof *list + 1);
         if (!list)
             return CR_MEMORY;
