@@ -295,6 +295,11 @@ cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c, c
 
 int cr_compiled_calls_count(const cr_compiled_calls *c) { return (int)c->made.len; }
 
+const cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c)
+{
+    return c->made.len ? c->made.at[0].call : NULL;
+}
+
 /* --- running --- */
 
 /* What may still change of the numbers, worked out; *holds: the guards on them do. */

@@ -33,6 +33,8 @@ void cr_compiled_calls_drop(cr_compiled_calls *c);
 CR_MUST cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
                                          cr_tensor *const *input, const cr_scalar *number);
 int cr_compiled_calls_count(const cr_compiled_calls *c);
+/* The call that was found last, borrowed; NULL before the first. */
+const cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c);
 
 /* The programs, borrowed; the backward one is NULL where there is none. */
 const cr_program *cr_compiled_call_forward(const cr_compiled_call *c);

@@ -42,4 +42,12 @@ void cr_show_code(cr_text *out, const cr_gnode *group, const cr_fused *f);
 /* Logs that (CR_LOG=code). */
 void cr_show_group(const cr_gnode *group, const cr_fused *f);
 
+/* Appends graphs, one below the other, as an SVG picture: groups with their operators, calls,
+ * views, and edges with sizes. */
+typedef struct {
+    const char *title;
+    const cr_graph *graph;
+} cr_picture_part;
+CR_MUST cr_status cr_picture(cr_text *out, const cr_picture_part *part, int parts);
+
 #endif

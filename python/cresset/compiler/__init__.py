@@ -4,7 +4,7 @@ from .._dynamo import (allow_in_graph, assume_constant_result, disable, is_compi
                        set_stance, substitute_in_graph)
 
 __all__ = ["allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
-           "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "nonstrict_trace", "reset",
+           "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "nonstrict_trace", "picture", "reset",
            "set_stance", "substitute_in_graph", "wrap_numpy"]
 
 
@@ -23,6 +23,21 @@ def is_exporting():
 
 def cudagraph_mark_step_begin():
     """Marks a step of a CUDA graph; nothing on the CPU."""
+
+
+def picture(compiled, path=None):
+    """The fused graphs of a compiled function or module as an SVG picture: groups with their operators and the
+    lines that called them, calls of library functions, edges with sizes; of the recording used the most.  It is
+    written to `path` when one is given, else returned."""
+    function = getattr(compiled, "_compiled_forward", compiled)
+    entries = [e for e in getattr(function, "_entries", ()) if hasattr(e.runner, "picture")]
+    if not entries:
+        raise RuntimeError("there is nothing to draw: the function was not compiled, or not called yet, or runs eagerly")
+    text = max(entries, key=lambda e: e.calls).runner.picture
+    if path is None:
+        return text
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(text)
 
 
 def wrap_numpy(fn):

@@ -8,6 +8,7 @@
 #include "py/bind/compiled.h"
 #include "base/log.h"
 #include "compile/call.h"
+#include "compile/compile.h"
 #include "graph/graph.h"
 #include "py/bind/guard.h"
 #include <stdio.h>
@@ -104,10 +105,31 @@ CALL_FACT(groups, PyLong_FromLong(cr_program_groups(forward) + (backward ? cr_pr
 CALL_FACT(peak, PyLong_FromLongLong(cr_program_peak(forward)))
 #undef CALL_FACT
 
+static PyObject *picture_of(const cr_compiled_call *c)
+{
+    const cr_program *forward = cr_compiled_call_forward(c), *backward = cr_compiled_call_backward(c);
+    cr_picture_part part[2] = {{backward ? "forward" : "the call", cr_program_graph(forward)}};
+    cr_text t = {0};
+
+    if (backward)
+        part[1] = (cr_picture_part){"backward", cr_program_graph(backward)};
+    cr_status st = cr_picture(&t, part, backward ? 2 : 1);
+    PyObject *out = st ? cr_py_raise(st) : PyUnicode_FromString(cr_text_str(&t));
+    cr_text_drop(&t);
+    return out;
+}
+
+static PyObject *call_picture(PyObject *x, void *unused)
+{
+    (void)unused;
+    return picture_of(call_of(x));
+}
+
 static PyMethodDef call_methods[] = {
     {"wait", call_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."}, {0}};
 static PyGetSetDef call_getset[] = {
     {"forward", call_forward, NULL, "The forward graph, with its groups, as text.", NULL},
+    {"picture", call_picture, NULL, "Its graphs with their groups, as SVG.", NULL},
     {"backward", call_backward, NULL, "The backward graph, or None.", NULL},
     {"forward_steps", call_forward_steps, NULL, "The forward program.", NULL},
     {"backward_steps", call_backward_steps, NULL, "The backward program, or None.", NULL},
@@ -160,7 +182,19 @@ static PyObject *calls_count(PyObject *x, void *unused)
     return PyLong_FromLong(cr_compiled_calls_count(((calls_object *)x)->c));
 }
 
-static PyGetSetDef calls_getset[] = {{"count", calls_count, NULL, "Choices of sizes that were met.", NULL}, {0}};
+static PyObject *calls_picture(PyObject *x, void *unused)
+{
+    const cr_compiled_call *last = cr_compiled_calls_last(((calls_object *)x)->c);
+
+    (void)unused;
+    if (!last)
+        return PyErr_Format(PyExc_RuntimeError, "nothing was called yet");
+    return picture_of(last);
+}
+
+static PyGetSetDef calls_getset[] = {{"count", calls_count, NULL, "Choices of sizes that were met.", NULL},
+                                     {"picture", calls_picture, NULL, "Of the sizes met last, as SVG.", NULL},
+                                     {0}};
 static PyTypeObject calls_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Calls",
     .tp_basicsize = sizeof(calls_object),
