@@ -103,13 +103,13 @@ static cr_gvalue *viewed(const cr_step *s, uint32_t k)
     return NULL;
 }
 
-/* Results that are views for certain: of maps, writes, and of what copies only when it must
- * (reshape, contiguous, to), when nothing has to change. */
+/* Results that are views for certain: of maps, parts (split), writes, and of what copies only when
+ * it must (reshape, contiguous, to), when nothing has to change. */
 static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 {
     const cr_gtype *a = &of->type, *b = &s->made_value[k]->type;
 
-    if (s->op->does == CR_DOES_MAP || s->tracked || s->op->result[s->list_result ? 0 : k].written)
+    if (s->op->does == CR_DOES_MAP || s->tracked || s->list_result || s->op->result[k].written)
         return true;
     for (int i = 0; i < s->arg_count; i++)
         if (!strcmp(s->op->param[i].name, "copy") && s->arg[i].tag == CR_TRUTH && s->arg[i].i)

@@ -7,7 +7,7 @@
 
 typedef struct {
     cr_own own;
-    cr_packer packer;
+    cr_packer *packer, mine; /* that of the first product with the weight */
     const cr_op *op;
     cr_value arg[CR_MAX_ARGS]; /* complete but for the tensors */
     int args, reads, at[4];    /* the argument that a read is */
@@ -96,7 +96,7 @@ static cr_status run(cr_own *own, cr_tensor *const *read, cr_tensor **output)
     for (int k = 0; k < p->reads; k++)
         arg[p->at[k]] = cr_of_tensor(read[k]);
     if (cr_tensor_is_of(read[p->weight], p->type))
-        CR_TRY(cr_packer_get(&packed, &p->packer, read[p->weight], pack, p));
+        CR_TRY(cr_packer_get(&packed, p->packer, read[p->weight], pack, p));
     if (packed)
         arg[p->at[p->weight]] = cr_of_tensor(cr_packed_tensor(packed));
     cr_status st = p->op->kernel_stage(p->op, arg, result);
@@ -108,18 +108,26 @@ static cr_status run(cr_own *own, cr_tensor *const *read, cr_tensor **output)
 
 static void drop(cr_own *own)
 {
-    cr_packer_drop(&((product *)own)->packer);
+    cr_packer_drop(&((product *)own)->mine);
     cr_free(own);
 }
 
 /* --- making --- */
 
-static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g)
+/* Products with one weight share its copy. */
+static void share_packer(product *p, product **first)
+{
+    cr_packer_init(&p->mine);
+    *first = *first ? *first : p;
+    p->packer = &(*first)->mine;
+}
+
+static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, product **first)
 {
     product *p = cr_alloc_zero(sizeof *p);
 
     cr_session_check(plan->s, p ? CR_OK : CR_MEMORY);
-    cr_packer_init(&p->packer);
+    share_packer(p, first);
     p->own = (cr_own){.run = run, .drop = drop, .name = cr_session_printf(plan->s, "%s.packed", s->op->name)};
     cr_plan_own(plan, &p->own);
     p->op = s->op;
@@ -143,10 +151,15 @@ static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g)
 
 void cr_plan_products(cr_plan *p)
 {
+    product **first = CR_NEW_N(p->s, product *, 2 * (size_t)p->g->values); /* by id of the weight, and turned */
     cr_gemm g;
     int entry;
 
-    for (size_t i = 0; i < p->steps.len; i++)
-        if (is_product(&p->steps.at[i], &entry, &g))
-            take_over(p, &p->steps.at[i], entry, &g);
+    for (size_t i = 0; i < p->steps.len; i++) {
+        cr_step *s = &p->steps.at[i];
+        if (!is_product(s, &entry, &g))
+            continue;
+        const cr_gvalue *w = cr_plan_value(p, s->node->arg[entries[entry].weight].value);
+        take_over(p, s, entry, &g, &first[2 * w->id + entries[entry].turned]);
+    }
 }
