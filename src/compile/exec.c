@@ -71,12 +71,14 @@ static inline void put(const machine *m, uint32_t slot, cr_tensor *t)
         cr_drop(t);
 }
 
-/* Nobody else has the tensor or its bytes, and they are as the plan says. */
+/* Nobody else has the tensor or its bytes, which are all the storage has, and they are as the plan
+ * says. */
 static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
 {
     return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer && !t->grad &&
            atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 && !t->storage->release &&
-           cr_tensor_is_of(t, type) && t->contiguous;
+           cr_tensor_is_of(t, type) && t->contiguous &&
+           t->storage->size == (size_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
 }
 
 /* Numbers of the run in the place of symbols. */
@@ -139,16 +141,34 @@ static cr_status call_tracked(const machine *m, const cr_op *op, const cr_value 
     return st;
 }
 
+/* The dying tensor that the result takes over; NULL: none. */
+static cr_tensor *dying(const machine *m, const cr_step *s)
+{
+    cr_tensor *t = s->reuse_read >= 0 ? m->slot[s->read[s->reuse_read]] : NULL;
+
+    return t && may_take_over(t, &s->made_value[0]->type) ? t : NULL;
+}
+
+/* An elementwise result is written over an argument; a copy of what goes is the thing itself. */
+static cr_status run_over(const machine *m, const cr_step *s, const cr_value *arg, cr_tensor *t)
+{
+    if (s->op->does == CR_DOES_BODY)
+        CR_TRY(cr_call_body_into(s->op, arg, t));
+    m->slot[s->read[s->reuse_read]] = NULL;
+    put(m, s->result[0], t);
+    return CR_OK;
+}
+
 static cr_status run_call(const machine *m, const cr_step *s)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
-    const cr_op *op = s->op;
+    cr_tensor *t = dying(m, s);
     cr_status st;
 
     load_args(m, s, arg);
-    if (s->reuse_read >= 0 && may_take_over(arg[0].t, &s->made_value[0]->type))
-        op = op->inplace;
-    st = s->tracked || !m->direct ? call_tracked(m, op, arg, result) : op->kernel_stage(op, arg, result);
+    if (t && m->direct)
+        return run_over(m, s, arg, t);
+    st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result) : s->op->kernel_stage(s->op, arg, result);
     CR_TRY(st);
     if (s->list_result)
         return put_list(m, s, &result[0]);
@@ -157,17 +177,30 @@ static cr_status run_call(const machine *m, const cr_step *s)
     return CR_OK;
 }
 
+static cr_status run_view(const machine *m, const cr_step *s)
+{
+    const cr_static_view *v = s->view;
+    cr_tensor *t = m->slot[s->read[0]], *made;
+
+    if (CR_UNLIKELY(!t || !cr_tensor_is_of(t, v->from)))
+        return run_call(m, s);
+    CR_TRY(cr_tensor_over(&made, t->storage, (cr_dtype)t->dtype, v->ndim, v->size, v->stride, t->offset + v->offset));
+    cr_storage_keep(t->storage);
+    put(m, s->result[0], made);
+    return CR_OK;
+}
+
 static cr_status run_group(const machine *m, const cr_step *s)
 {
     cr_tensor **read = m->operands, **output = read + s->reads;
-    uint32_t taken = s->reuse_read >= 0 ? s->read[s->reuse_read] : 0;
+    cr_tensor *t = dying(m, s);
 
     for (uint32_t i = 0; i < s->reads; i++)
         read[i] = m->slot[s->read[i]];
     memset(output, 0, s->results * sizeof *output);
-    if (s->reuse_read >= 0 && may_take_over(m->slot[taken], &s->made_value[0]->type)) {
-        output[0] = m->slot[taken];
-        m->slot[taken] = NULL;
+    if (t) {
+        output[0] = t;
+        m->slot[s->read[s->reuse_read]] = NULL;
     }
     CR_TRY(s->kind == CR_STEP_OWN ? s->own->run(s->own, read, output) : s->code->run(s->code, read, output));
     for (uint32_t k = 0; k < s->results; k++)
@@ -189,6 +222,7 @@ static inline cr_status run_step(const machine *m, const cr_step *s, size_t *nex
 {
     switch ((cr_step_kind)s->kind) {
     case CR_STEP_CALL: return run_call(m, s);
+    case CR_STEP_VIEW: return run_view(m, s);
     case CR_STEP_GROUP:
     case CR_STEP_OWN: return run_group(m, s);
     case CR_STEP_MOVE: put(m, s->result[0], s->reads ? cr_keep(m->slot[s->read[0]]) : NULL); return CR_OK;

@@ -109,7 +109,7 @@ static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 {
     const cr_gtype *a = &of->type, *b = &s->made_value[k]->type;
 
-    if (s->op->does == CR_DOES_MAP || s->tracked || s->list_result || s->op->result[k].written)
+    if (s->kind == CR_STEP_VIEW || s->op->does == CR_DOES_MAP || s->tracked || s->list_result || s->op->result[k].written)
         return true;
     for (int i = 0; i < s->arg_count; i++)
         if (!strcmp(s->op->param[i].name, "copy") && s->arg[i].tag == CR_TRUTH && s->arg[i].i)
@@ -133,7 +133,7 @@ static void live_until(planner *x, int k, int64_t step)
 static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
 {
     const cr_gvalue *v = s->made_value[k];
-    cr_gvalue *of = s->kind == CR_STEP_CALL ? viewed(s, k) : s->kind == CR_STEP_MOVE && s->reads ? s->read_value[0] : NULL;
+    cr_gvalue *of = s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW ? viewed(s, k) : s->kind == CR_STEP_MOVE && s->reads ? s->read_value[0] : NULL;
     int other = of ? x->in[cr_plan_value(x->p, of)->id] : -1;
 
     if (x->last[v->id] == NEVER)
@@ -162,15 +162,21 @@ static void find_storages(planner *x)
 
 /* --- reuse --- */
 
-/* Which reads of the step its result may overwrite. */
+static bool is_copy(const cr_step *s)
+{
+    return !strcmp(s->op->name, "clone") && (s->arg[1].tag == CR_NONE || s->arg[1].i == CR_FORMAT_CONTIGUOUS ||
+                                             s->arg[1].i == CR_FORMAT_PRESERVE);
+}
+
+/* Which reads of the step its result may overwrite; that of a copy may be what is copied. */
 static bool may_overwrite(const cr_step *s, uint32_t k)
 {
     if (s->kind == CR_STEP_GROUP)
         return s->code->overwrites >> k & 1;
     if (s->kind == CR_STEP_OWN)
         return s->own->overwrites >> k & 1;
-    return s->kind == CR_STEP_CALL && s->op->does == CR_DOES_BODY && s->op->inplace && !s->tracked && !k &&
-           s->patches && s->patch[0].arg == 0 && !s->patch[0].in_list;
+    return s->kind == CR_STEP_CALL && !s->tracked && !s->list_room &&
+           (s->op->does == CR_DOES_BODY ? s->op->result_count == 1 : is_copy(s));
 }
 
 /* A value occurs once among the reads of a call, which checks operands for overlap itself. */
@@ -201,7 +207,7 @@ static void follow(planner *x, size_t i)
 {
     const cr_step *s = &x->p->steps.at[i];
 
-    for (uint32_t k = 0; s->kind == CR_STEP_CALL && k < s->results; k++) {
+    for (uint32_t k = 0; (s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW) && k < s->results; k++) {
         cr_gvalue *of = viewed(s, k);
         if (of && x->in[s->made_value[k]->id] >= 0 && is_view(s, k, of))
             x->in[s->made_value[k]->id] = x->in[cr_plan_value(x->p, of)->id];

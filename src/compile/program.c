@@ -269,6 +269,7 @@ static void build(cr_session *s, void *context)
         cr_plan_layouts(p);
     if (p->threads != CR_CALLS_ONLY)
         cr_plan_products(p);
+    cr_plan_views(p);
     cr_plan_lives(p);
 }
 
@@ -443,6 +444,7 @@ static void print_what(cr_text *t, const cr_step *s)
 {
     switch ((cr_step_kind)s->kind) {
     case CR_STEP_CALL:
+    case CR_STEP_VIEW:
         cr_text_put(t, s->op->name);
         if (*s->op->overload)
             cr_text_printf(t, ".%s", s->op->overload);

@@ -19,6 +19,7 @@ typedef struct {
 typedef enum {
     CR_STEP_CALL,
     CR_STEP_GROUP,
+    CR_STEP_VIEW,   /* a view whose sizes and strides are known; else a CALL */
     CR_STEP_OWN,    /* a function of our own: cr_own */
     CR_STEP_MOVE,   /* a second count of a tensor: result[0] = read[0] */
     CR_STEP_CHOOSE, /* goes to step `to` when read[0] is false */
@@ -36,6 +37,14 @@ struct cr_own {
     cr_own *next; /* of the plan */
 };
 
+/* A view of a tensor of type `from`; the offset counts from its first element. */
+typedef struct {
+    const cr_gtype *from;
+    int ndim;
+    int64_t offset;
+    const int64_t *size, *stride;
+} cr_static_view;
+
 typedef struct {
     uint8_t kind;
     bool tracked;     /* CALL: through the autograd stage, which tracks views and checks writes */
@@ -50,6 +59,7 @@ typedef struct {
     cr_patch *patch;
     const cr_gcode *code;
     cr_own *own;
+    const cr_static_view *view;
     uint32_t *read;    /* slots, once planned */
     uint32_t *result;  /* slots; CR_NO_SLOT: nobody reads it */
     uint32_t *release; /* slots whose tensors are dropped afterwards */
@@ -105,6 +115,8 @@ void cr_plan_layouts(cr_plan *p);
 void cr_plan_products(cr_plan *p);
 /* Whether cr_plan_layouts may find something. */
 bool cr_has_layouts(const cr_graph *g);
+/* Views whose geometry follows from the types; bails. */
+void cr_plan_views(cr_plan *p);
 /* Liveness, slots, reuse and the peak; bails. */
 void cr_plan_lives(cr_plan *p);
 

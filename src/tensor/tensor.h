@@ -173,6 +173,9 @@ CR_MUST cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *
  * (so every stage sees that); the result is arg[0] again, counted.  Stages recognise an
  * in-place call by op->param[0].written, and the entry it computes by op->inplace_of. */
 CR_MUST cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
+/* The kernel of an elementwise entry with `out` as its only result: of the size and dtype that the
+ * result has, and either apart from all arguments or, element for element, one of them. */
+CR_MUST cr_status cr_call_body_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
 /* The out= form: results go to out[k] (resized when needed, as torch does). */
 CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                               cr_value *result);

@@ -1,0 +1,101 @@
+/* Views whose geometry is known before running.
+ *
+ * Maps are asked once, about a tensor without bytes; what reshapes a row-major tensor is a view
+ * of it.  The run checks that the tensor is of the type asked about. */
+#include "compile/program_impl.h"
+#include <string.h>
+
+static bool is_row_major(const cr_gtype *t) { return t->known && !t->stride; }
+
+static int64_t numel(const cr_gtype *t)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < t->ndim; d++)
+        n *= t->size[d];
+    return n;
+}
+
+static bool reshapes(const cr_step *s)
+{
+    static const char *const names[] = {"reshape", "_unsafe_view", "flatten"};
+    const cr_gtype *from = &s->node->arg[0].value->type, *to = &s->made_value[0]->type;
+
+    for (size_t i = 0; i < CR_LEN(names); i++)
+        if (!strcmp(s->op->name, names[i]))
+            return is_row_major(from) && is_row_major(to) && from->dtype == to->dtype && numel(from) == numel(to);
+    return false;
+}
+
+/* The view of a map entry, which is asked about a fake; false: it refuses. */
+static bool ask(cr_geometry *out, const cr_step *s, const cr_gtype *from)
+{
+    cr_value arg[CR_MAX_ARGS];
+    cr_tensor *fake = NULL;
+    cr_view view;
+    cr_status st;
+
+    memcpy(arg, s->arg, s->arg_count * sizeof *arg);
+    st = from->stride ? cr_tensor_new_strided(&fake, (cr_dtype)from->dtype, CR_META, from->ndim, from->size, from->stride)
+                      : cr_tensor_new(&fake, (cr_dtype)from->dtype, CR_META, from->ndim, from->size);
+    if (st)
+        return false;
+    arg[0] = cr_of_tensor(fake);
+    view = cr_view_of(fake);
+    st = s->op->map_fn(arg, &view, out);
+    cr_drop(fake);
+    return !st;
+}
+
+/* as_strided counts from the start of the storage. */
+static bool maps(const cr_step *s)
+{
+    return s->op->does == CR_DOES_MAP && s->patches == 1 && strcmp(s->op->name, "as_strided");
+}
+
+static const cr_static_view *new_view(cr_plan *p, const cr_gtype *from, const cr_geometry *g)
+{
+    cr_static_view *v = CR_NEW(p->s, cr_static_view);
+
+    *v = (cr_static_view){.from = from, .ndim = g->ndim, .offset = g->offset};
+    v->size = cr_session_copy(p->s, g->size, (size_t)g->ndim * sizeof *g->size);
+    v->stride = cr_session_copy(p->s, g->stride, (size_t)g->ndim * sizeof *g->stride);
+    return v;
+}
+
+static void row_major(cr_geometry *g, const cr_gtype *t)
+{
+    int64_t step = 1;
+
+    *g = (cr_geometry){.ndim = t->ndim};
+    for (int d = t->ndim - 1; d >= 0; d--) {
+        g->size[d] = t->size[d];
+        g->stride[d] = step;
+        step *= t->size[d] > 1 ? t->size[d] : 1;
+    }
+}
+
+static bool same_sizes(const cr_geometry *g, const cr_gtype *t)
+{
+    return !t->known || (g->ndim == t->ndim && !memcmp(g->size, t->size, (size_t)g->ndim * sizeof *t->size));
+}
+
+void cr_plan_views(cr_plan *p)
+{
+    for (size_t i = 0; i < p->steps.len; i++) {
+        cr_step *s = &p->steps.at[i];
+        cr_geometry g;
+        if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || s->results != 1 || s->list_result || !s->reads ||
+            s->node->arg[0].tag != CR_TENSOR || !s->node->arg[0].value->type.known)
+            continue;
+        const cr_gtype *from = &s->node->arg[0].value->type;
+        if (reshapes(s))
+            row_major(&g, &s->made_value[0]->type);
+        else if (!maps(s) || !ask(&g, s, from))
+            continue;
+        if (!same_sizes(&g, &s->made_value[0]->type))
+            continue;
+        s->kind = CR_STEP_VIEW;
+        s->view = new_view(p, from, &g);
+    }
+}
