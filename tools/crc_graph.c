@@ -96,6 +96,7 @@ cr_status crc_graph_pass(cr_text *out, const char *passes, const char *text)
     snprintf(j.passes, sizeof j.passes, "%s", passes);
     if (!st)
         st = cr_autograd_start();
+    cr_graph_start();
     if (!st)
         st = cr_session_run(&s, run_passes, &j);
     cr_graph_drop(j.last);

@@ -1185,17 +1185,18 @@ static void walk_twice(cr_session *s, void *context)
     }
 }
 
-cr_graph *cr_graph_functional(const cr_graph *g)
+/* A norm that updates its statistics: its parts write them where everybody sees it. */
+static bool updates(const cr_gnode *n) { return (n->op->words & CR_WORD_UPDATES) && cr_gnode_writes(n); }
+
+static cr_graph *functional(const cr_graph *g)
 {
     walk x = {.g = g, .s = g->session};
     cr_thread_state was = cr_thread;
     cr_status st;
 
-    if (!writes(g))
-        return (cr_graph *)(uintptr_t)g;
     cr_thread.include = 0;
     cr_thread.exclude |= CR_STAGE_BIT(FAKE) - 1;
-    cr_thread.no_grad = true;
+    cr_thread.no_grad = cr_thread.fakes = true;
     st = cr_session_run(g->session, walk_twice, &x);
     cr_thread = was;
     for (size_t i = 0; i < x.made.len; i++)
@@ -1208,5 +1209,18 @@ cr_graph *cr_graph_functional(const cr_graph *g)
         return (cr_graph *)(uintptr_t)g;
     cr_graph *out = cr_graph_dead(x.out);
     cr_graph_drop(x.out);
+    return out;
+}
+
+cr_graph *cr_graph_functional(const cr_graph *g)
+{
+    cr_graph *split, *out;
+
+    if (!writes(g))
+        return (cr_graph *)(uintptr_t)g;
+    split = cr_rewrite_split(g, updates);
+    out = functional(split);
+    if (split != g && split != out)
+        cr_graph_drop(split);
     return out;
 }

@@ -164,7 +164,11 @@ cr_graph *cr_graph_simplify(const cr_graph *g);
 /* Without writes, but for copies to inputs and constants at the end, and draws: see
  * functional.c.  The bits are those of the graph as it was; inputs must not share memory. */
 cr_graph *cr_graph_functional(const cr_graph *g);
-/* The pass called "dead", "common", "fold", "simplify" or "functional"; NULL: no such pass. */
+/* Composite nodes, but for those that loops compute as one, become the calls that they make.
+ * For graphs that are differentiated already: gradients are those of entries. */
+cr_graph *cr_graph_decompose(const cr_graph *g);
+/* The pass called "dead", "common", "fold", "simplify", "functional" or "decompose"; NULL: no
+ * such pass. */
 typedef cr_graph *(*cr_graph_pass)(const cr_graph *g);
 cr_graph_pass cr_graph_find_pass(const char *name);
 

@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_BLOCKS = 200 };
+
 typedef struct {
     cr_session *s;
     cr_graph *g;
     const char *at;
     int line;
+    int depth; /* blocks around the place */
 } reader;
 
 /* --- tokens --- */
@@ -481,8 +484,11 @@ static void block(reader *r, cr_gblock *b)
         cr_garg *at;
     } out = {0};
 
+    if (++r->depth > MOST_BLOCKS)
+        complain(r, "blocks are nested too deeply", "");
     while (!take(r, "return"))
         node(r, b);
+    r->depth--;
     skip(r);
     if (*r->at != '}')
         do

@@ -24,6 +24,11 @@ cr_gvalue *cr_rewrite_value(void *rewrite, cr_gvalue *v);
 /* Appends a copy of `n` with new values. */
 cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n);
 
+/* The calls that nodes make in place of those for which `splits` is true (decompose.c). */
+typedef bool (*cr_node_test)(const cr_gnode *n);
+enum { CR_GRAPH_PART_INPUTS = 64 }; /* most tensors that a split node reads or gives */
+cr_graph *cr_rewrite_split(const cr_graph *g, cr_node_test splits);
+
 /* --- what must stay a tensor of its own (owner.c) --- */
 typedef struct {
     bool *own;  /* by value id */

@@ -712,7 +712,8 @@ static cr_graph *passed(trial *t, const cr_graph *g, const char *passes)
 
 static bool passes_differ(trial *t)
 {
-    static const char *const chains[] = {"dead", "common", "simplify", "fold", "functional",
+    static const char *const chains[] = {"dead", "common", "simplify", "fold", "functional", "decompose",
+                                         "functional decompose simplify common dead",
                                          "functional common simplify fold common dead", "group"};
 
     for (size_t i = 0; i < CR_LEN(chains); i++) {

@@ -189,6 +189,12 @@ def test_bad_text_is_refused_with_its_line(text, message):
         _C.Graph(text)
 
 
+def test_blocks_within_blocks_end_somewhere():
+    text = "graph(%x: bool[]) { " + "".join(f"%v{k} = if %x {{ " for k in range(5000))
+    with pytest.raises(ValueError, match="blocks are nested too deeply"):
+        _C.Graph(text)
+
+
 def test_a_negative_zero_is_not_the_default_zero():
     graph = _C.Graph("graph(%x) { %y = nan_to_num(%x, -0.0) return %y }")
     assert "-0.0" in str(graph) and str(_C.Graph(str(graph))) == str(graph)

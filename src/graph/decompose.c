@@ -1,0 +1,235 @@
+/* Decomposition: composite nodes become the calls that they make.
+ *
+ * A node is called on tensors without bytes while a recorder watches; what it called takes its
+ * place.  So there is no second statement of any entry, and the bits are the same.  Entries whose
+ * parts loops compute as one (pointwise compositions, fused rows) stay, and so does what makes a
+ * result without a call.  Gradients belong to entries: decompose after differentiating. */
+#include "graph/rewrite.h"
+#include <string.h>
+
+typedef struct {
+    cr_node_test splits;
+    bool any; /* a node was split in this walk */
+} splitter;
+
+/* --- the parts of a node --- */
+
+typedef struct {
+    const cr_gnode *n;
+    cr_recorder *r;
+    cr_graph *parts;          /* the recorder's */
+    cr_tensor *fake[CR_GRAPH_PART_INPUTS]; /* owned; an input of the parts each */
+    cr_gvalue *value[CR_GRAPH_PART_INPUTS]; /* of the node's graph */
+    int inputs;
+    cr_arena room;
+} parting;
+
+static cr_status fake_of(cr_tensor **out, const cr_gtype *t)
+{
+    if (t->stride)
+        return cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride);
+    return cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size);
+}
+
+static cr_status tensor_arg(cr_value *out, parting *p, cr_gvalue *v)
+{
+    int k = 0;
+
+    while (k < p->inputs && p->value[k] != v)
+        k++;
+    if (k == p->inputs) {
+        if (!v->type.known || k == CR_GRAPH_PART_INPUTS)
+            return cr_fail(CR_VALUE, "%%%s has no type", v->name);
+        CR_TRY(fake_of(&p->fake[k], &v->type));
+        p->value[p->inputs++] = v;
+        CR_TRY(cr_recorder_input(p->r, p->fake[k], v->name));
+    }
+    *out = cr_of_tensor(p->fake[k]);
+    return CR_OK;
+}
+
+static cr_status load(cr_value *out, parting *p, const cr_garg *a)
+{
+    cr_value *list;
+
+    *out = (cr_value){.tag = a->tag, .len = a->len};
+    if (a->tag == CR_TENSOR)
+        return tensor_arg(out, p, a->value);
+    if (a->tag != CR_TENSORS && a->tag != CR_NUMBERS) {
+        memcpy(&out->number, &a->number, sizeof a->number); /* the largest member */
+        return CR_OK;
+    }
+    list = cr_arena_get(&p->room, a->len * sizeof *list + 1);
+    if (!list)
+        return CR_MEMORY;
+    for (uint32_t i = 0; i < a->len; i++)
+        CR_TRY(load(&list[i], p, &a->list[i]));
+    out->list = list;
+    return CR_OK;
+}
+
+/* Ends the record with the node's results. */
+static cr_status finish(parting *p, cr_value *result)
+{
+    cr_tensor *out[CR_GRAPH_PART_INPUTS];
+    const cr_value *list = result;
+    int n = p->n->op->result_count;
+
+    if (n == 1 && result[0].tag == CR_TENSORS) {
+        list = result[0].list;
+        n = (int)result[0].len;
+    }
+    if (n != p->n->result_count || n > CR_GRAPH_PART_INPUTS)
+        return cr_fail(CR_VALUE, "%s gives %d results", p->n->op->name, n);
+    for (int k = 0; k < n; k++)
+        out[k] = list[k].tag == CR_TENSOR ? list[k].t : NULL;
+    return cr_recorder_finish(&p->parts, p->r, out, n);
+}
+
+static cr_status call_parts(parting *p)
+{
+    cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+    cr_status st = CR_OK;
+
+    for (int i = 0; i < p->n->arg_count; i++)
+        CR_TRY(load(&arg[i], p, &p->n->arg[i]));
+    CR_TRY(cr_recorder_start(p->r));
+    st = p->n->op->kernel_stage(p->n->op, arg, result);
+    cr_recorder_stop(p->r);
+    CR_TRY(st);
+    st = finish(p, result);
+    cr_drop_values(result, p->n->op->result_count);
+    return st;
+}
+
+/* False: the node stays as it is. */
+static bool find_parts(parting *p)
+{
+    cr_thread_state was = cr_thread;
+    cr_status st;
+
+    if (cr_recorder_active() || cr_recorder_new(&p->r, true))
+        return false;
+    cr_thread.include = 0;
+    cr_thread.exclude = 0;
+    cr_thread.no_grad = cr_thread.fakes = true;
+    st = call_parts(p);
+    cr_thread = was;
+    /* what no part has made is the node's own work */
+    return !st && !p->parts->constants.len;
+}
+
+static void drop_parts(parting *p)
+{
+    for (int k = 0; k < p->inputs; k++)
+        cr_drop(p->fake[k]);
+    cr_recorder_drop(p->r);
+    cr_arena_drop(&p->room);
+}
+
+/* --- in place of the node --- */
+
+static cr_gvalue *part_value(void *now, cr_gvalue *v) { return ((cr_gvalue **)now)[v->id]; }
+
+/* A type outlives the recorder, and is of a tensor with bytes. */
+static cr_gtype lasting(cr_session *s, cr_gtype t)
+{
+    if (t.size)
+        t.size = cr_session_copy(s, t.size, t.ndim * sizeof *t.size);
+    if (t.stride)
+        t.stride = cr_session_copy(s, t.stride, t.ndim * sizeof *t.stride);
+    t.device = CR_CPU;
+    return t;
+}
+
+static void splice(cr_rewrite *w, cr_gblock *to, const parting *p)
+{
+    cr_session *s = w->to->session;
+    cr_gvalue **now = CR_NEW_N(s, cr_gvalue *, p->parts->values);
+    const cr_gblock *b = p->parts->body;
+    cr_garg arg[CR_MAX_ARGS];
+
+    for (int k = 0; k < p->inputs; k++)
+        now[p->parts->input[k]->id] = w->now[p->value[k]->id];
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gnode *part = b->at[i];
+        for (int k = 0; k < part->arg_count; k++)
+            arg[k] = cr_garg_copy(w->to, &part->arg[k], part_value, now);
+        cr_gnode *made = cr_graph_call(w->to, to, part->op, arg, part->result_count, NULL);
+        made->source = p->n->source;
+        for (int k = 0; k < part->result_count; k++) {
+            made->result[k]->type = lasting(s, part->result[k]->type);
+            now[part->result[k]->id] = made->result[k];
+        }
+    }
+    for (int k = 0; k < p->n->result_count; k++)
+        if (b->output[k].tag == CR_TENSOR)
+            w->now[p->n->result[k]->id] = now[b->output[k].value->id];
+}
+
+/* Results that are None have no value to stand for. */
+static bool gives_all(const parting *p)
+{
+    for (int k = 0; k < p->n->result_count; k++)
+        if (p->parts->body->output[k].tag != CR_TENSOR)
+            return false;
+    return true;
+}
+
+static bool split(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+{
+    splitter *x = w->context;
+    parting p = {.n = n};
+    bool done;
+
+    if (n->kind != CR_GNODE_CALL || !x->splits(n))
+        return false;
+    done = find_parts(&p) && gives_all(&p);
+    if (done)
+        splice(w, to, &p);
+    drop_parts(&p);
+    x->any |= done;
+    return done;
+}
+
+/* --- the walk --- */
+
+/* Parts may have parts that the recorder took as one. */
+enum { MOST_WALKS = 6 };
+
+cr_graph *cr_rewrite_split(const cr_graph *g, cr_node_test splits)
+{
+    const cr_graph *now = g;
+    splitter x = {.splits = splits, .any = true};
+
+    for (int k = 0; k < MOST_WALKS && x.any; k++) {
+        bool wanted = false;
+        for (size_t i = 0; i < now->body->len && !wanted; i++)
+            wanted = now->body->at[i]->kind != CR_GNODE_CALL || splits(now->body->at[i]);
+        if (!wanted)
+            break;
+        cr_rewrite w = {.from = now, .node = split, .context = &x};
+        x.any = false;
+        cr_graph *next = cr_rewrite_run(&w);
+        if (now != g)
+            cr_graph_drop((cr_graph *)(uintptr_t)now);
+        now = next;
+    }
+    return (cr_graph *)(uintptr_t)now;
+}
+
+static bool is_composite(const cr_gnode *n)
+{
+    const cr_op *op = n->op;
+
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].written)
+            return false;
+    if (op->words & CR_WORD_UPDATES)
+        return true;
+    if (op->does == CR_DOES_IS)
+        return !op->fused && !cr_op_is_cheap(op);
+    return op->does == CR_DOES_WHOLE && !op->differentiable && !(op->words & CR_WORD_RANDOM);
+}
+
+cr_graph *cr_graph_decompose(const cr_graph *g) { return cr_rewrite_split(g, is_composite); }

@@ -1,0 +1,179 @@
+/* Mutates texts of graphs and reads them: graph_text_fuzz [SECONDS] [SEED]
+ *
+ * Every text must be refused with its line and a message, or give a graph that prints, reads back
+ * as it printed, and goes through the passes; run it under asan and ubsan.  Prints the seed, so a
+ * failure can be repeated. */
+#include "graph/graph.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MOST = 4096 };
+
+static uint64_t state;
+
+static uint32_t draw(uint32_t n)
+{
+    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+    return (uint32_t)(state >> 33) % n;
+}
+
+static const char *const seeds[] = {
+    "graph(%x: float32[8, 4], %w: float32[4] grad) {\n"
+    "  %mul: float32[8, 4] = mul(%x, %w)\n"
+    "  %values: float32[8], %indices: int64[8] = max.dim(%mul, 1)\n"
+    "  %sum: float32[8, 1] = sum(%mul, [1], keepdim=True)  # a.py:3\n"
+    "  %gelu = gelu(%sum, approximate=\"tanh\")\n"
+    "  %cat: float32[8, 2] = cat([%gelu, %gelu], 1)\n"
+    "  %zeros: int64[3] = zeros([3], dtype=int64, device=\"cpu\")\n"
+    "  return %values, %cat, None, %zeros\n}\n",
+    "graph(%x: float32[2, 3] by [1, 2], %y: float16[] on meta, %p: bool[]) {\n"
+    "  %c: float32[3] = constant(1.0, -0.5, nan)\n"
+    "  %z: complex64[1] = constant(complex(1.0, -2.0))\n"
+    "  %k = full([2], inf, dtype=float64)\n"
+    "  %a: float32[3] = if %p {\n    %m = mul(%c, 2)\n    return %m\n  } else {\n    return %c\n  }\n"
+    "  %g: float32[3] = group {\n    %e: float32[3] = exp(%a)\n    return %e\n  }\n"
+    "  return %g, %z, %k\n}\n",
+    "graph(%x: float32[3, 4], %y: float32[4]) {\n"
+    "  %a: float32[3, 4] = mul(%x, 2)\n  %v: float32[4] = select(%a, 0, 1)\n"
+    "  %b: float32[4] = add_(%v, %y)\n  %t: float32[4, 3] by [1, 4] = t(%a)\n"
+    "  %d: float32[4, 3] by [1, 4] = copy_(%t, 1e-3)\n  %n = clone(%d, memory_format=contiguous_format)\n"
+    "  return %n, %x\n}\n"};
+
+static const char *const tokens[] = {
+    "%", "%x", "%a", "(", ")", "[", "]", "{", "}", ",", ":", "=", "by", "on", "grad", "return", "if", "else", "group",
+    "constant", "None", "True", "nan", "-inf", "1e400", "-1", "99999999999999999999", "0", "float32", "int64", "cpu",
+    "meta", "\"", "\\", "#", "\n", "add", "mul.Scalar", "sum", "complex(1, 2)", "generator", "strided", "[[", "..."};
+
+static size_t replace(char *b, size_t len, size_t at, size_t old, const char *new, size_t n)
+{
+    if (at + old > len || len - old + n > MOST)
+        return len;
+    memmove(b + at + n, b + at + old, len - at - old);
+    memcpy(b + at, new, n);
+    return len - old + n;
+}
+
+static size_t mutate(char *b, size_t len)
+{
+    const char *token = tokens[draw(CR_LEN(tokens))];
+    size_t at = draw((uint32_t)len), n = draw(40);
+    char copy[40];
+
+    switch (draw(6)) {
+    case 0: b[at] = (char)(1 + draw(126)); return len;
+    case 1: return replace(b, len, at, draw(12), "", 0);
+    case 2: return replace(b, len, at, 0, token, strlen(token));
+    case 3: return replace(b, len, at, 1 + draw(6), token, strlen(token));
+    case 4: /* a piece again somewhere else */
+        if (at + n > len)
+            return len;
+        memcpy(copy, b + at, n);
+        return replace(b, len, draw((uint32_t)len), 0, copy, n);
+    default: return len > 40 && !draw(6) ? 20 + draw((uint32_t)len - 20) : len;
+    }
+}
+
+/* --- reading --- */
+
+typedef struct {
+    const char *text;
+    cr_graph *g;
+    const char *pass;
+    cr_graph *out;
+} job;
+
+static void read_one(cr_session *s, void *context)
+{
+    job *j = context;
+
+    j->g = cr_graph_parse(s, j->text);
+    cr_graph_verify(j->g);
+}
+
+static void pass_one(cr_session *s, void *context)
+{
+    job *j = context;
+
+    (void)s;
+    j->out = cr_graph_find_pass(j->pass)(j->g);
+    cr_graph_verify(j->out);
+}
+
+static void refuse(const char *text, const char *why)
+{
+    printf("%s: %s\n%s", why, cr_error_message(), text);
+    abort();
+}
+
+static void pass_all(cr_session *s, job *j)
+{
+    static const char *const passes[] = {"dead", "common", "simplify", "functional", "decompose"};
+
+    for (size_t i = 0; i < CR_LEN(passes); i++) {
+        j->pass = passes[i];
+        if (cr_session_run(s, pass_one, j))
+            refuse(j->text, passes[i]);
+        if (j->out != j->g)
+            cr_graph_drop(j->out);
+    }
+}
+
+static unsigned long tried, accepted;
+
+static void try_one(const char *text)
+{
+    cr_session s = {.status = CR_OK};
+    cr_text first = {0}, again = {0};
+    job j = {.text = text}, back = {0};
+    cr_status st = cr_session_run(&s, read_one, &j);
+
+    tried++;
+    if (st && (st == CR_MEMORY || !*cr_error_message()))
+        refuse(text, "no message");
+    if (!st) {
+        accepted++;
+        cr_graph_print(&first, j.g);
+        back.text = cr_text_str(&first);
+        if (!strstr(back.text, "...") && !strchr(text, '"')) {
+            if (cr_session_run(&s, read_one, &back))
+                refuse(back.text, "what was printed is refused");
+            cr_graph_print(&again, back.g);
+            if (strcmp(back.text, cr_text_str(&again)))
+                refuse(back.text, "it prints otherwise");
+        }
+        pass_all(&s, &j);
+    }
+    cr_text_drop(&again);
+    cr_text_drop(&first);
+    cr_graph_drop(j.g);
+    cr_graph_drop(back.g);
+    cr_session_drop(&s);
+}
+
+int main(int argc, char **argv)
+{
+    time_t end = time(NULL) + (argc > 1 ? atoi(argv[1]) : 5);
+    char text[MOST + 1];
+
+    state = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
+    printf("seed %llu\n", (unsigned long long)state);
+    fflush(stdout);
+    if (cr_tensor_start())
+        return 2;
+    cr_graph_start();
+    do {
+        for (int i = 0; i < 200; i++) {
+            const char *seed = seeds[draw(CR_LEN(seeds))];
+            size_t len = strlen(seed);
+            memcpy(text, seed, len);
+            for (uint32_t m = draw(5); m > 0; m--)
+                len = mutate(text, len);
+            text[len] = 0;
+            try_one(text);
+        }
+    } while (time(NULL) < end);
+    printf("%lu texts, %lu accepted\n", tried, accepted);
+    return 0;
+}
