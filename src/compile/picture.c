@@ -1,7 +1,7 @@
 /* A picture of a graph with groups.
  *
  * Boxes lie in layers: one below the lowest of those that it reads, inputs just above their first
- * reader.  An edge that passes layers goes through a bend in each; the edges of one value share
+ * reader.  Where one reader alone has many inputs (an optimizer's state), they are one box.  An edge that passes layers goes through a bend in each; the edges of one value share
  * their bends.  Within a layer boxes are sorted by the mean place of their neighbours, above and
  * below in turn; then each is moved towards its neighbours as far as the order and the widths let
  * it (least squares under an order: neighbours that would pass each other move as one block). */
@@ -12,7 +12,7 @@
 
 typedef enum { INPUT, RESULT, CONSTANT, VIEW, CALL, GROUP, BEND } kind;
 
-enum { SWEEPS = 12, LINE = 15, PAD = 8, GAP_X = 16, GAP_Y = 44, MARGIN = 24, MOST_LINES = 14, TITLE = 22 };
+enum { SWEEPS = 12, LINE = 15, PAD = 8, GAP_X = 16, GAP_Y = 44, MARGIN = 24, MOST_LINES = 14, TITLE = 22, BUNDLE = 5 };
 static const double letter = 6.7; /* of the 11-pixel monospace font */
 
 typedef struct {
@@ -21,7 +21,9 @@ typedef struct {
     const cr_gvalue *value; /* of inputs, results, bends */
     int layer, place;
     double x, y, wide, tall; /* x: of its middle */
+    double bottom; /* of its layer */
     double wish;
+    struct { size_t len, cap; const cr_gvalue **at; } bundle; /* of an input that stands for several */
 } box;
 
 typedef struct {
@@ -110,6 +112,34 @@ static void find_boxes(drawing *d)
         cr_garg_each(&b->output[i], add_result, d);
 }
 
+/* Inputs that are read by one box alone, where it has many of them. */
+static void bundle_inputs(drawing *d)
+{
+    int *readers = CR_NEW_N(d->s, int, d->boxes.len), *own = CR_NEW_N(d->s, int, d->boxes.len);
+    int *bundle = CR_NEW_N(d->s, int, d->boxes.len); /* by reader: the box, counted from 1 */
+    size_t n = d->edges.len, kept = 0;
+
+    for (size_t i = 0; i < n; i++)
+        readers[d->edges.at[i].from]++;
+    for (size_t i = 0; i < n; i++)
+        own[d->edges.at[i].to] += d->boxes.at[d->edges.at[i].from].kind == INPUT && readers[d->edges.at[i].from] == 1;
+    for (size_t i = 0; i < n; i++) {
+        edge e = d->edges.at[i];
+        box *from = &d->boxes.at[e.from];
+        bool joins = from->kind == INPUT && readers[e.from] == 1 && own[e.to] > BUNDLE;
+        if (!joins || !bundle[e.to])
+            d->edges.at[kept++] = e;
+        if (!joins)
+            continue;
+        if (bundle[e.to])
+            from->kind = BEND; /* without edges, it is not drawn */
+        else
+            bundle[e.to] = e.from + 1;
+        CR_PUSH(d->s, &d->boxes.at[bundle[e.to] - 1].bundle, e.v);
+    }
+    d->edges.len = kept;
+}
+
 /* --- what stands in a box --- */
 
 static const char *name_of(const cr_gnode *n)
@@ -117,29 +147,16 @@ static const char *name_of(const cr_gnode *n)
     return n->kind == CR_GNODE_CONSTANT ? "constant" : n->kind == CR_GNODE_IF ? "if" : n->op->name;
 }
 
-static int line_count(const box *b)
+static int all_lines(const box *b)
 {
-    if (b->kind != GROUP)
-        return 1;
-    int n = (int)b->node->block[0]->len;
-    return n > MOST_LINES ? MOST_LINES : n;
+    return b->kind == GROUP ? (int)b->node->block[0]->len : b->bundle.len ? (int)b->bundle.len : 1;
 }
 
-/* Line k, and in *source where it comes from. */
-static const char *line_of(drawing *d, const box *b, int k, const char **source)
+static int line_count(const box *b)
 {
-    *source = "";
-    if (b->kind == INPUT || b->kind == RESULT)
-        return cr_session_printf(d->s, "%s%s", b->kind == RESULT ? "gives " : "", b->value->name);
-    const cr_gnode *n = b->node;
-    if (b->kind == GROUP) {
-        int all = (int)n->block[0]->len;
-        if (k == MOST_LINES - 1 && all > MOST_LINES)
-            return cr_session_printf(d->s, "and %d more", all - k);
-        n = n->block[0]->at[k];
-    }
-    *source = n->source ? n->source : "";
-    return name_of(n);
+    int n = all_lines(b);
+
+    return n > MOST_LINES ? MOST_LINES : n;
 }
 
 static char *size_of(drawing *d, const cr_gvalue *v)
@@ -157,6 +174,27 @@ static char *size_of(drawing *d, const cr_gvalue *v)
     return out;
 }
 
+/* Line k, and in *source where it comes from. */
+static const char *line_of(drawing *d, const box *b, int k, const char **source)
+{
+    int all = all_lines(b);
+
+    *source = "";
+    if (k == MOST_LINES - 1 && all > MOST_LINES)
+        return cr_session_printf(d->s, "and %d more", all - k);
+    if (b->bundle.len) {
+        *source = size_of(d, b->bundle.at[k]);
+        return b->bundle.at[k]->name;
+    }
+    if (b->kind == INPUT || b->kind == RESULT)
+        return cr_session_printf(d->s, "%s%s", b->kind == RESULT ? "gives " : "", b->value->name);
+    const cr_gnode *n = b->node;
+    if (b->kind == GROUP)
+        n = n->block[0]->at[k];
+    *source = n->source ? n->source : "";
+    return name_of(n);
+}
+
 /* Letters, where a multiplication sign is two bytes. */
 static int letters(const char *s)
 {
@@ -170,7 +208,7 @@ static int letters(const char *s)
 /* Values that have a label below the box. */
 static int labels(const box *b)
 {
-    return b->node ? b->node->result_count : b->kind == INPUT;
+    return b->node ? b->node->result_count : b->kind == INPUT && !b->bundle.len;
 }
 
 static const cr_gvalue *labelled(const box *b, int k) { return b->node ? b->node->result[k] : b->value; }
@@ -377,6 +415,7 @@ static void place(drawing *d)
             b->x += MARGIN - left;
             b->tall = b->kind == BEND ? tall : b->tall;
             b->y = b->kind == INPUT || b->kind == CONSTANT ? y + tall - b->tall : y;
+            b->bottom = y + tall;
             right = fmax(right, b->x + b->wide / 2);
         }
         y += tall + GAP_Y;
@@ -408,7 +447,7 @@ static void put_box(cr_text *out, drawing *d, const box *b)
                    class_of[b->kind], left, b->y, b->wide, b->tall, b->kind == INPUT || b->kind == RESULT ? 10 : 3);
     for (int k = 0; k < line_count(b); k++, y += LINE) {
         const char *source, *text = line_of(d, b, k, &source);
-        bool alone = b->kind != GROUP && !*source;
+        bool alone = b->kind != GROUP && !b->bundle.len && !*source;
         cr_text_printf(out, "<text x=\"%.1f\" y=\"%.1f\"%s>", alone ? b->x : left + PAD, y,
                        alone ? " text-anchor=\"middle\"" : "");
         put_text(out, text);
@@ -464,10 +503,10 @@ static double arrival(const drawing *d, const edge *e)
 static void put_edge(cr_text *out, const drawing *d, const edge *e)
 {
     const box *from = &d->boxes.at[e->from], *to = &d->boxes.at[e->to];
-    double x1 = port(from, e->v), y1 = from->y + from->tall, x2 = arrival(d, e), y2 = to->y, half = (y2 - y1) / 2;
+    double x1 = port(from, e->v), y1 = from->y + from->tall, x2 = arrival(d, e), y2 = to->y, half = (y2 - from->bottom) / 2;
 
-    cr_text_printf(out, "<path class=\"edge\" d=\"M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f", x1, y1, x1, y1 + half, x2,
-                   y2 - half, x2, y2);
+    cr_text_printf(out, "<path class=\"edge\" d=\"M%.1f %.1fV%.1fC%.1f %.1f %.1f %.1f %.1f %.1f", x1, y1, from->bottom, x1,
+                   from->bottom + half, x2, y2 - half, x2, y2);
     if (to->kind == BEND)
         cr_text_printf(out, "V%.1f\"/>\n", to->y + to->tall);
     else
@@ -491,6 +530,7 @@ static void lay_out(drawing *d)
     for (unsigned i = 0; i < d->g->values; i++)
         d->maker[i] = -1;
     find_boxes(d);
+    bundle_inputs(d);
     set_layers(d);
     bend_edges(d);
     fill_layers(d);

@@ -23,7 +23,7 @@ def parts(text):
         edges = []
         for path in g.iter(SVG + "path"):
             n = [float(v) for v in re.findall(r"-?[\d.]+", path.get("d"))]
-            edges.append((*n[:2], *n[6:8]))
+            edges.append((*n[:2], *n[7:9]))
         yield boxes, words, edges
 
 

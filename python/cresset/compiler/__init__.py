@@ -30,9 +30,9 @@ def picture(compiled, path=None):
     lines that called them, calls of library functions, edges with sizes; of the recording used the most.  It is
     written to `path` when one is given, else returned."""
     function = getattr(compiled, "_compiled_forward", compiled)
-    entries = [e for e in getattr(function, "_entries", ()) if hasattr(e.runner, "picture")]
+    entries = [e for e in getattr(function, "_entries", ()) if hasattr(type(e.runner), "picture") and e.calls]
     if not entries:
-        raise RuntimeError("there is nothing to draw: the function was not compiled, or not called yet, or runs eagerly")
+        raise RuntimeError("there is nothing to draw: the function was not compiled, or not called twice, or runs eagerly")
     text = max(entries, key=lambda e: e.calls).runner.picture
     if path is None:
         return text
