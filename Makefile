@@ -1,4 +1,4 @@
-# make build     the package, ready in .venv     make run       trains the digits network
+# make build     the package, ready in .venv     make run       trains the digits network, both ways
 # make test      every quick test                make test-full sanitizers, mean build, sweeps, fuzzers
 # make lib       libcresset.a and .so            make install   headers, libraries, pkg-config (PREFIX=)
 # make bench     speed beside torch (PEER=)      make docs      a page for every operator
