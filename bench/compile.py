@@ -1,6 +1,6 @@
 """compile() beside torch.compile, as one Markdown table.
 
-    python bench/compile.py [--peer PYTHON] [--threads N] [--only TEXT] [--save FILE] [--load FILE]
+    python bench/compile.py [--peer PYTHON] [--threads N] [--only TEXT] [--save FILE] [--load FILE] [--peer-only]
 
 Every row runs in fresh processes: eager, compiled with empty caches ("cold"), compiled with the
 caches that the second left ("warm"), compiled at sizes where only the cost of a call is left, and,
@@ -31,6 +31,9 @@ from run import has_torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 1800  # seconds for one process
+
+# An installed package has its bytecode; the first run writes it here.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def environment(folder, threads, **more):

@@ -72,6 +72,11 @@ bench: pkg $(B)/ceiling $(B)/libcresset.a
 	$(RUN_PY) bench/startup.py --peer $(PEER) --library $(B)/libcresset.a
 	$(RUN_PY) bench/run.py --peer $(PEER) --threads $(THREADS) --ceiling $(B)/ceiling $(if $(ONLY),--only "$(ONLY)")
 
+# compile() beside torch.compile; it takes a quarter of an hour, most of it torch's.
+.PHONY: bench-compile
+bench-compile: pkg
+	$(RUN_PY) bench/compile.py --peer $(PEER) $(if $(ONLY),--only "$(ONLY)")
+
 # --- pages ---------------------------------------------------------------------------
 docs: pkg
 	$(RUN_PY) tools/op_pages.py docs/ops
