@@ -395,7 +395,7 @@ static void place_layer(drawing *d, int l)
 
 static void place(drawing *d)
 {
-    double left = INFINITY, right = 0, y = MARGIN;
+    double left = HUGE_VAL, right = 0, y = MARGIN;
 
     for (int k = 0; k < SWEEPS; k++) {
         bool down = k % 2 == 0, last = k == SWEEPS - 1;
