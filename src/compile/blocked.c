@@ -49,7 +49,7 @@ typedef struct {
     unsigned values;
     int params;
     const cr_gnode *at; /* the node at hand */
-    const cr_facts *facts;
+    cr_facts facts;
 } builder;
 
 static cr_axis axis(cr_loop *l, const char *index, const char *extent)
@@ -80,7 +80,7 @@ static const cr_expr *value_of(void *context, int i)
 
     if (!x->expr[v->id])
         cr_bail(x->l->session, CR_VALUE, "%%%s is no operand", v->name);
-    return cr_expr_cast(x->l, cr_node_wants(x->at, x->facts, i), x->expr[v->id]);
+    return cr_expr_cast(x->l, cr_node_wants(x->at, &x->facts, i), x->expr[v->id]);
 }
 
 static const cr_expr *number_of(void *context, cr_scalar number, cr_dtype t)
@@ -122,9 +122,9 @@ static cr_loop *make_program(cr_session *s, void *context)
     for (size_t i = 0; i < w->nodes; i++) {
         x->at = w->node[i];
         x->facts = cr_facts_of(facts, x->at);
-        if (x->facts->kind != CR_FACT_POINT || x->at->result_count != 1)
+        if (x->facts.kind != CR_FACT_POINT || x->at->result_count != 1)
             cr_bail(s, CR_VALUE, "%s is not pointwise", w->node[i]->result[0]->name);
-        cr_compile_node(x->l, x->at, x->facts, &reader, &x->expr[x->at->result[0]->id]);
+        cr_compile_node(x->l, x->at, &x->facts, &reader, &x->expr[x->at->result[0]->id]);
     }
     both[0] = axis(x->l, "i", "R");
     both[1] = axis(x->l, "j", "C");

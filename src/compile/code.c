@@ -18,7 +18,7 @@ struct cr_compiled {
 /* One node of the group, views left out; or a window of one. */
 typedef struct {
     const cr_gnode *n;
-    const cr_facts *facts;
+    cr_facts facts;
     int16_t ref[CR_MAX_ARGS]; /* of tensors: an operand, or -1 - the number of a value made inside */
     int first;                /* number of its first result */
     int parts, part;          /* windows of the last dim, and which this is; parts 0: all of it */
@@ -54,7 +54,7 @@ typedef struct {
 
 static void add_reads(builder *b, planned *p);
 
-static cr_fact_kind kind_of(const builder *b, const cr_gnode *n) { return (cr_fact_kind)cr_facts_of(b->facts, n)->kind; }
+static cr_fact_kind kind_of(const builder *b, const cr_gnode *n) { return (cr_fact_kind)cr_facts_of(b->facts, n).kind; }
 
 static void mark_value(void *context, cr_gvalue *v)
 {
@@ -82,13 +82,13 @@ static void mark_wide(builder *b, const cr_gnode *split, size_t at)
 
 static void add_node(builder *b, const cr_gnode *n, int parts, int part)
 {
-    const cr_facts *f = cr_facts_of(b->facts, n);
+    cr_facts f = cr_facts_of(b->facts, n);
 
-    if (f->kind == CR_FACT_VIEW && b->place[n->arg[0].value->id] > 0) {
+    if (f.kind == CR_FACT_VIEW && b->place[n->arg[0].value->id] > 0) {
         b->place[n->result[0]->id] = b->place[n->arg[0].value->id];
         return;
     }
-    if ((f->kind != CR_FACT_POINT && f->kind != CR_FACT_ROWS) || (parts && f->kind != CR_FACT_POINT))
+    if ((f.kind != CR_FACT_POINT && f.kind != CR_FACT_ROWS) || (parts && f.kind != CR_FACT_POINT))
         cr_bail(b->s, CR_VALUE, "no loop for %%%s", n->result[0]->name);
     if (b->nodes == b->room)
         cr_bail(b->s, CR_VALUE, "too many nodes");
@@ -174,7 +174,7 @@ static shape windowed(const cr_gtype *t, int parts)
 
 static shape shape_of(const planned *p)
 {
-    return windowed(p->facts->kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n) : &p->n->result[0]->type, p->parts);
+    return windowed(p->facts.kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n) : &p->n->result[0]->type, p->parts);
 }
 
 static int64_t numel_of(const shape *s) { return cr_sizes_numel(s->ndim, s->size); }
@@ -185,7 +185,7 @@ static void find_space(builder *b)
         shape s = shape_of(&b->node[i]);
         int64_t n = numel_of(&s);
         b->numel = n > b->numel ? n : b->numel;
-        if (b->node[i].facts->kind == CR_FACT_ROWS)
+        if (b->node[i].facts.kind == CR_FACT_ROWS)
             b->columns = cr_node_columns(b->node[i].n);
     }
     bool fine = !b->columns || cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
@@ -327,7 +327,7 @@ static void add_operands(builder *b, planned *p)
         const cr_gvalue *v = p->n->arg[i].value;
         cr_operand_plan o = lie(b, &s, &v->type, p->part);
         o.number = (int16_t)read_number_of(b, v);
-        o.lane = (uint8_t)cr_node_wants(p->n, p->facts, i);
+        o.lane = (uint8_t)cr_node_wants(p->n, &p->facts, i);
         p->ref[i] = (int16_t)add_operand(b, &o);
     }
 }
@@ -427,7 +427,7 @@ static void store_params(builder *b)
     for (int i = 0; i < b->nodes; i++)
         for (int k = 0; k < b->node[i].n->arg_count; k++)
             if (cr_node_reads_number(b->node[i].n, k))
-                cr_scalar_store(cr_node_number(b->node[i].n, k), cr_node_wants(b->node[i].n, b->node[i].facts, k),
+                cr_scalar_store(cr_node_number(b->node[i].n, k), cr_node_wants(b->node[i].n, &b->node[i].facts, k),
                                 c->param + slot++ * CR_PARAM_BYTES);
 }
 
@@ -471,7 +471,7 @@ static void put_structure(cr_text *t, const builder *b)
         put_short(t, p->n->op->index);
         for (int k = 0; k < p->n->result_count; k++)
             put_byte(t, p->n->result[k]->type.dtype);
-        put_byte(t, p->facts->entry);
+        put_byte(t, p->facts.entry);
         for (int k = 0; k < p->n->arg_count; k++)
             put_arg(t, p, k);
     }
@@ -494,7 +494,7 @@ static cr_buffer *buffer(builder *b, cr_buffer_role role, const char *name, cons
 static const cr_expr *read_value(void *context, int i)
 {
     builder *b = context;
-    cr_dtype want = cr_node_wants(b->at->n, b->at->facts, i);
+    cr_dtype want = cr_node_wants(b->at->n, &b->at->facts, i);
     int ref = b->at->ref[i];
 
     return cr_expr_cast(b->l, want, ref < 0 ? b->expr[-1 - ref] : b->expr[b->values + ref]);
@@ -547,7 +547,7 @@ static cr_loop *make_program(cr_session *s, void *context)
     load_operands(b);
     for (int i = 0; i < b->nodes; i++) {
         b->at = &b->node[i];
-        cr_compile_node(b->l, b->at->n, b->at->facts, &reader, b->expr + b->at->first);
+        cr_compile_node(b->l, b->at->n, &b->at->facts, &reader, b->expr + b->at->first);
     }
     both[0] = axis(b->l, "i", "R");
     both[1] = axis(b->l, "j", "C");

@@ -23,11 +23,11 @@ typedef struct {
     uint8_t half;    /* cr_dtype: what results are rounded to, or CR_DTYPE_NONE */
 } cr_facts;
 
-/* Facts by entry and kinds of arguments, so that a node costs a look-up. */
+/* Facts are remembered by entry and kinds of arguments, so that a node costs a look-up; the
+ * cache is what a pass has of its own beside, in `s`. */
 typedef struct cr_facts_cache cr_facts_cache;
-/* Lives in `s`. */
 cr_facts_cache *cr_facts_cache_new(cr_session *s);
-const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n);
+cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n);
 
 /* The number of elements that a ROWS node reduces for one result: the product of the trailing
  * dims of its first tensor.  0: they are not trailing, or it is one element. */

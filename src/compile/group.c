@@ -471,16 +471,16 @@ static void gather(gatherer *x)
 
     count_block(x, b);
     for (size_t i = 0; i < b->len; i++) {
-        const cr_facts *f = cr_facts_of(x->facts, b->at[i]);
+        cr_facts f = cr_facts_of(x->facts, b->at[i]);
         wish w;
-        if (wishes(&w, b->at[i], f)) {
+        if (wishes(&w, b->at[i], &f)) {
             place(x, &w, i);
             continue;
         }
-        if ((f->kind == CR_FACT_VIEW && place_view(x, b->at[i], i)) ||
-            (f->kind == CR_FACT_SPLIT && place_split(x, b->at[i], i)) ||
-            (f->kind == CR_FACT_JOIN && place_join(x, b->at[i], i)) ||
-            (f->kind == CR_FACT_FOLD && place_fold(x, b->at[i], i)))
+        if ((f.kind == CR_FACT_VIEW && place_view(x, b->at[i], i)) ||
+            (f.kind == CR_FACT_SPLIT && place_split(x, b->at[i], i)) ||
+            (f.kind == CR_FACT_JOIN && place_join(x, b->at[i], i)) ||
+            (f.kind == CR_FACT_FOLD && place_fold(x, b->at[i], i)))
             continue;
         close_read(x, b->at[i]);
         x->era += writes(b->at[i]);
@@ -507,7 +507,7 @@ static const group *emitted(const gatherer *x, const cr_gvalue *v)
 
 static bool is_view(const emitter *e, const cr_gnode *n)
 {
-    uint8_t kind = cr_facts_of(e->x->facts, n)->kind;
+    uint8_t kind = cr_facts_of(e->x->facts, n).kind;
 
     return kind == CR_FACT_VIEW || kind == CR_FACT_SPLIT;
 }

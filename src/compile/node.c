@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "loop/build.h"
+#include <pthread.h>
 #include <string.h>
 
 /* --- types --- */
@@ -339,21 +340,29 @@ typedef struct entry {
     cr_facts facts;
 } entry;
 
-enum { CHAINS = 1024, KEY_ROOM = 384 };
+enum { CHAINS = 4096, MOST_ENTRIES = 16384, KEY_ROOM = 384 };
+
+/* Facts of the process, in a session of their own; when there are too many they are found anew. */
+static struct {
+    pthread_mutex_t lock;
+    cr_session s;
+    size_t count;
+    entry *chain[CHAINS];
+    bool prepared;
+} known = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static void before_fork(void) { pthread_mutex_lock(&known.lock); }
+static void after_fork(void) { pthread_mutex_unlock(&known.lock); }
 
 struct cr_facts_cache {
-    cr_session *s;
     uint8_t *kind; /* by entry: 1 + what it may be */
-    entry **chain;
 };
 
 cr_facts_cache *cr_facts_cache_new(cr_session *s)
 {
     cr_facts_cache *c = CR_NEW(s, cr_facts_cache);
 
-    c->s = s;
     c->kind = CR_NEW_N(s, uint8_t, cr_ops_count());
-    c->chain = CR_NEW_N(s, entry *, CHAINS);
     return c;
 }
 
@@ -574,18 +583,57 @@ static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
     return (cr_facts){.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
 }
 
-static const cr_facts *look_up(cr_facts_cache *c, const key *k, const cr_gnode *n, cr_fact_kind kind)
+/* In the lock. */
+static bool recall(cr_facts *out, const key *k, uint64_t hash)
 {
-    uint64_t hash = cr_hash(k->at, k->len);
-    entry **place = &c->chain[hash % CHAINS];
+    for (const entry *e = known.chain[hash % CHAINS]; e; e = e->next)
+        if (e->hash == hash && e->len == k->len && !memcmp(e->key, k->at, k->len)) {
+            *out = e->facts;
+            return true;
+        }
+    return false;
+}
 
-    for (entry *e = *place; e; e = e->next)
-        if (e->hash == hash && e->len == k->len && !memcmp(e->key, k->at, k->len))
-            return &e->facts;
-    entry *made = CR_NEW(c->s, entry);
-    *made = (entry){*place, hash, k->len, cr_session_copy(c->s, k->at, k->len), find_facts(n, kind)};
+typedef struct {
+    const key *k;
+    uint64_t hash;
+    cr_facts facts;
+} fresh;
+
+static void remember(cr_session *s, void *context)
+{
+    const fresh *f = context;
+    entry *made = CR_NEW(s, entry), **place = &known.chain[f->hash % CHAINS];
+
+    *made = (entry){*place, f->hash, f->k->len, cr_session_copy(s, f->k->at, f->k->len), f->facts};
     *place = made;
-    return &made->facts;
+    known.count++;
+}
+
+static void forget_all(void)
+{
+    cr_session_drop(&known.s);
+    known.s = (cr_session){.status = CR_OK};
+    memset(known.chain, 0, sizeof known.chain);
+    known.count = 0;
+}
+
+/* What cannot be remembered is found again. */
+static cr_facts look_up(const key *k, const cr_gnode *n, cr_fact_kind kind)
+{
+    fresh f = {.k = k, .hash = cr_hash(k->at, k->len)};
+
+    pthread_mutex_lock(&known.lock);
+    if (!known.prepared)
+        known.prepared = !pthread_atfork(before_fork, after_fork, after_fork);
+    if (!recall(&f.facts, k, f.hash)) {
+        f.facts = find_facts(n, kind);
+        if (known.count == MOST_ENTRIES)
+            forget_all();
+        (void)!cr_session_run(&known.s, remember, &f);
+    }
+    pthread_mutex_unlock(&known.lock);
+    return f.facts;
 }
 
 static bool is_last_dim(const cr_garg *a, int ndim) { return a->tag == CR_INT && (a->i == -1 || a->i == ndim - 1); }
@@ -646,7 +694,7 @@ static bool is_itself(const cr_gnode *n)
            (!strcmp(n->op->name, "to_dtype") && in->dtype == n->result[0]->type.dtype);
 }
 
-const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
+cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
 {
     static const cr_facts call = {.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
     static const cr_facts view = {.kind = CR_FACT_VIEW, .half = CR_DTYPE_NONE};
@@ -657,24 +705,24 @@ const cr_facts *cr_facts_of(cr_facts_cache *c, const cr_gnode *n)
     uint8_t *kind;
 
     if (n->kind != CR_GNODE_CALL || cr_gnode_has_symbol(n)) /* a group's numbers are its own */
-        return &call;
+        return call;
     kind = &c->kind[n->op->index];
     if (!*kind)
         *kind = (uint8_t)(1 + kind_of(n->op));
     if (*kind == 1 + CR_FACT_SPLIT)
-        return splits_evenly(n) ? &split : &call;
+        return splits_evenly(n) ? split : call;
     if (*kind == 1 + CR_FACT_JOIN)
-        return joins_evenly(n) ? &join : &call;
+        return joins_evenly(n) ? join : call;
     if (*kind == 1 + CR_FACT_CALL || !all_known(n))
-        return &call;
+        return call;
     if (*kind == 1 + CR_FACT_VIEW || is_itself(n))
-        return &view;
+        return view;
     if (*kind == 1 + CR_FACT_ROWS && !cr_node_columns(n))
-        return folds_columns(n) ? &fold : &call;
+        return folds_columns(n) ? fold : call;
     put(&k, &n->op, sizeof n->op);
     for (int i = 0; i < n->arg_count; i++)
         put_arg(&k, n, i, *kind == 1 + CR_FACT_ROWS);
     for (int i = 0; i < n->result_count; i++)
         put_byte(&k, n->result[i]->type.dtype);
-    return k.full ? &call : look_up(c, &k, n, (cr_fact_kind)(*kind - 1));
+    return k.full ? call : look_up(&k, n, (cr_fact_kind)(*kind - 1));
 }

@@ -38,8 +38,8 @@ typedef struct {
     const cr_op *op;
     cr_dtype t; /* compute type */
     bool scalar_code;
-    bool known[CR_MAX_SLOTS];
-    value slot[CR_MAX_SLOTS];
+    bool *known; /* op->slot_count of them */
+    value *slot;
     cr_axis row, column;
     int64_t columns; /* how many, when that is known; else 0 */
     bool rounds;     /* every operator's result is rounded to `half` */
@@ -685,7 +685,7 @@ static frame *callee_of(frame *f, const cr_rule *r)
 {
     frame *callee = CR_NEW(f->s, frame);
 
-    *callee = (frame){.l = f->l, .s = f->s, .op = r->op, .row = f->row, .column = f->column, .columns = f->columns,
+    *callee = (frame){.known = CR_NEW_N(f->s, bool, r->op->slot_count), .slot = CR_NEW_N(f->s, value, r->op->slot_count), .l = f->l, .s = f->s, .op = r->op, .row = f->row, .column = f->column, .columns = f->columns,
                       .rounds = f->rounds && !r->op->fused, .half = f->half, .depth = f->depth + 1};
     if (callee->depth > DEEPEST)
         refuse(f, r, "the composition calls itself:");
@@ -875,7 +875,7 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
     cr_loop *l = cr_loop_new(s);
     frame *f = CR_NEW(s, frame);
 
-    *f = (frame){.l = l, .s = s, .op = op, .t = t, .scalar_code = op->does != CR_DOES_IS,
+    *f = (frame){.known = CR_NEW_N(s, bool, op->slot_count), .slot = CR_NEW_N(s, value, op->slot_count), .l = l, .s = s, .op = op, .t = t, .scalar_code = op->does != CR_DOES_IS,
                  .row = axis(l, "i", "R"), .column = axis(l, "j", "C")};
     l->name = *op->overload ? cr_session_printf(s, "%s_%s", op->name, op->overload)
                             : cr_session_text(s, op->name);
@@ -929,7 +929,8 @@ void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg, co
     frame *f = CR_NEW(l->session, frame);
     const cr_op *op = c->op;
 
-    *f = (frame){.l = l, .s = l->session, .op = op, .t = c->t, .columns = c->columns, .half = c->half,
+    *f = (frame){.known = CR_NEW_N(l->session, bool, op->slot_count),
+                 .slot = CR_NEW_N(l->session, value, op->slot_count), .l = l, .s = l->session, .op = op, .t = c->t, .columns = c->columns, .half = c->half,
                  .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
     f->rounds = (c->half == CR_F16 || c->half == CR_BF16) && op->does == CR_DOES_IS && !op->fused;
     if (c->columns) {
