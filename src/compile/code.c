@@ -193,7 +193,7 @@ static void find_space(builder *b)
         shape s = shape_of(&b->node[i]);
         if (numel_of(&s) != b->numel)
             s.size[s.ndim++] = b->columns;
-        fine = cr_space_refine(&b->space, s.ndim, s.size);
+        fine = numel_of(&s) == b->numel && cr_space_refine(&b->space, s.ndim, s.size);
     }
     if (!fine)
         cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
@@ -243,6 +243,8 @@ static cr_operand_plan lie(builder *b, const shape *s, const cr_gtype *type, int
     cr_operand_plan o = {.type = type, .dtype = type->dtype, .lane = (uint8_t)cr_lane_type(type->dtype)};
     bool row = numel_of(s) != b->numel;
 
+    if (row && numel_of(s) * b->columns != b->numel)
+        cr_bail(b->s, CR_VALUE, "an operand lies outside its group");
     if (b->numel)
         cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim, s->size, type);
     o.row = row;

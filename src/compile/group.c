@@ -40,6 +40,7 @@ typedef struct {
     group **of;     /* by value id: the group that makes it */
     uint32_t *left; /* by value id: readers still to come */
     bool *sealed;   /* by value id: complete only when its group is */
+    bool *dead;     /* by node: nobody reads it */
     group **at;     /* by node: the group it is in */
     unsigned era;   /* counts the nodes that write */
     size_t place;   /* the next node to be emitted */
@@ -408,16 +409,27 @@ static void close_read(gatherer *x, const cr_gnode *n)
 
 static void count_reader(void *context, cr_gvalue *v) { ((gatherer *)context)->left[v->id]++; }
 
+static bool is_dead(const gatherer *x, const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (x->left[n->result[k]->id])
+            return false;
+    return n->kind == CR_GNODE_CALL && !cr_gnode_has_effect(n);
+}
+
+/* Backwards, so that what a dead node reads may be dead, too. */
 static void count_block(gatherer *x, const cr_gblock *b)
 {
-    for (size_t i = 0; i < b->len; i++) {
+    for (int i = 0; i < b->output_count; i++)
+        cr_garg_each(&b->output[i], count_reader, x);
+    for (size_t i = b->len; i-- > 0;) {
+        if (b == x->g->body && (x->dead[i] = is_dead(x, b->at[i])))
+            continue;
         for (int k = 0; k < b->at[i]->arg_count; k++)
             cr_garg_each(&b->at[i]->arg[k], count_reader, x);
         for (int k = 0; k < cr_gnode_blocks(b->at[i]); k++)
             count_block(x, b->at[i]->block[k]);
     }
-    for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], count_reader, x);
 }
 
 static bool writes(const cr_gnode *n)
@@ -473,6 +485,8 @@ static void gather(gatherer *x)
     for (size_t i = 0; i < b->len; i++) {
         cr_facts f = cr_facts_of(x->facts, b->at[i]);
         wish w;
+        if (x->dead[i])
+            continue;
         if (wishes(&w, b->at[i], &f)) {
             place(x, &w, i);
             continue;
@@ -538,6 +552,8 @@ static void mark_outside(void *context, cr_gvalue *v)
 static void mark_block(emitter *e, const cr_gblock *b, bool top)
 {
     for (size_t i = 0; i < b->len; i++) {
+        if (top && e->x->dead[i])
+            continue;
         e->reader = top ? root(e->x->at[i]) : NULL;
         for (int k = 0; k < b->at[i]->arg_count; k++)
             cr_garg_each(&b->at[i]->arg[k], mark_outside, e);
@@ -612,6 +628,8 @@ static bool emit(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     if (to != w->to->body)
         return false; /* inside a block */
     p = root(e->x->at[e->x->place++]);
+    if (e->x->dead[e->x->place - 1])
+        return true;
     if (!p || p->real < 2)
         return false;
     if (p->nodes.at[p->nodes.len - 1] == e->x->place - 1)
@@ -623,7 +641,8 @@ cr_graph *cr_compile_group(const cr_graph *g)
 {
     cr_session *s = g->session;
     gatherer x = {.g = g, .s = s, .facts = cr_facts_cache_new(s), .of = CR_NEW_N(s, group *, g->values),
-                  .left = CR_NEW_N(s, uint32_t, g->values), .sealed = CR_NEW_N(s, bool, g->values), .at = CR_NEW_N(s, group *, g->body->len)};
+                  .left = CR_NEW_N(s, uint32_t, g->values), .sealed = CR_NEW_N(s, bool, g->values),
+                  .dead = CR_NEW_N(s, bool, g->body->len), .at = CR_NEW_N(s, group *, g->body->len)};
     emitter e = {.x = &x, .outside = CR_NEW_N(s, bool, g->values)};
     cr_rewrite w = {.from = g, .node = emit, .context = &e};
 

@@ -43,9 +43,38 @@ static bool undoes_itself(cr_fn fn)
     return fn == CR_FN_neg || fn == CR_FN_not || fn == CR_FN_conj;
 }
 
+enum { DEEPEST = 8 };
+
+/* Rounding by `fn` leaves the value as it is: it is made of such values by functions that give
+ * one of their operands, or its negative. */
+static bool is_rounded(const cr_expr *e, cr_fn fn, int depth)
+{
+    int first = 0;
+
+    if (e->kind == CR_EXPR_CONST)
+        return e->value.d == 0;
+    if (e->kind != CR_EXPR_CALL || depth == DEEPEST)
+        return false;
+    switch ((cr_fn)e->fn) {
+    case CR_FN_where: first = 1; break;
+    case CR_FN_neg:
+    case CR_FN_abs:
+    case CR_FN_maximum:
+    case CR_FN_minimum: break;
+    default: return (cr_fn)e->fn == fn;
+    }
+    for (int i = first; i < e->count; i++)
+        if (!is_rounded(e->args[i], fn, depth + 1))
+            return false;
+    return true;
+}
+
 static const cr_expr *simplify_call(const cr_expr *e)
 {
     const cr_expr *a = e->args[0];
+
+    if (e->fn == CR_FN_roundhalf || e->fn == CR_FN_roundbfloat)
+        return is_rounded(a, (cr_fn)e->fn, 0) ? a : e;
 
     if (e->fn == CR_FN_where) {
         if (e->args[1] == e->args[2])
