@@ -378,6 +378,31 @@ static bool is_view(const cr_op *op)
     return false;
 }
 
+/* A list of dims that a comprehension chooses is not the one given: renorm folds all dims but its
+ * own. */
+static bool chooses_dims(const cr_rule *r)
+{
+    if (!r)
+        return false;
+    if (r->kind == CR_RULE_EACH && r->args[1]->kind == CR_RULE_CHOOSE)
+        return true;
+    for (int i = 0; i < r->count; i++)
+        if (chooses_dims(r->args[i]))
+            return true;
+    return false;
+}
+
+static bool folds_other_dims(const cr_op *op)
+{
+    for (int i = 0; i < op->let_count; i++)
+        if (chooses_dims(op->lets[i].rule))
+            return true;
+    for (int k = 0; k < op->body_count; k++)
+        if (chooses_dims(op->body[k]))
+            return true;
+    return false;
+}
+
 /* What nodes of the entry may be, whatever their arguments. */
 static cr_fact_kind kind_of(const cr_op *op)
 {
@@ -396,7 +421,7 @@ static cr_fact_kind kind_of(const cr_op *op)
         return CR_FACT_POINT;
     if (op->does == CR_DOES_FOLD)
         return CR_FACT_ROWS;
-    if (op->does != CR_DOES_IS)
+    if (op->does != CR_DOES_IS || (!op->fused && dims_param(op) >= 0 && folds_other_dims(op)))
         return CR_FACT_CALL;
     return op->fused || (op->body_count && dims_param(op) >= 0) ? CR_FACT_ROWS : CR_FACT_POINT;
 }

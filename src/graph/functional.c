@@ -798,8 +798,10 @@ static bool is_copy(view_kind kind) { return kind == SLICED || kind == SELECTED 
 
 static void lend(region *to, region *lender)
 {
-    to->lender = lender == to ? NULL : lender;
-    to->memory = !to->lender ? NULL : lender->home && !lender->version ? lender : lender->memory;
+    if (lender == to)
+        return; /* its own elements, whosever they were */
+    to->lender = lender;
+    to->memory = !lender ? NULL : lender->home && !lender->version ? lender : lender->memory;
 }
 
 /* `to` has the object's sizes and dtype: from here on the object holds it. */

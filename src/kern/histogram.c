@@ -102,6 +102,11 @@ static cr_status check_points(const cr_view *self, uint32_t dims, const cr_value
     char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
     int64_t rows = dims ? cr_view_numel(self) / dims : 0;
 
+    if (weight->tag != CR_NONE && weight->view->dtype != self->dtype)
+        return cr_fail(CR_RUNTIME,
+                       "torch.histogramdd: if weight tensor is provided, input tensor and weight tensor "
+                       "should have the same dtype, but got input(%s), and weight(%s)",
+                       cr_c_name(self), cr_c_name(weight->view));
     if (weight->tag == CR_NONE || cr_view_numel(weight->view) == rows)
         return CR_OK;
     return cr_fail(CR_RUNTIME,
