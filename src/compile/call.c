@@ -18,6 +18,7 @@ struct cr_compiled_call {
     bool *wants;         /* by input: has a gradient */
     bool *reached;       /* by input: the backward program gives it */
     bool *differentiable; /* by output: has a cotangent */
+    bool *plain;          /* by output: had no gradient in the recorded call */
 };
 
 /* --- making --- */
@@ -114,7 +115,12 @@ cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool g
     atomic_store(&c->count, 1);
     c->inputs = g->input_count;
     c->outputs = g->body->output_count;
-    st = grad && wants_gradient(g) ? make_training(c, g) : make_inference(c, g);
+    c->plain = cr_alloc_zero((size_t)c->outputs + 1);
+    for (int k = 0; c->plain && k < c->outputs; k++) {
+        const cr_garg *a = &g->body->output[k];
+        c->plain[k] = a->tag == CR_TENSOR && a->value->type.known && !a->value->type.requires_grad;
+    }
+    st = !c->plain ? CR_MEMORY : grad && wants_gradient(g) ? make_training(c, g) : make_inference(c, g);
     if (st)
         cr_compiled_call_drop(c);
     else
@@ -140,6 +146,7 @@ void cr_compiled_call_drop(cr_compiled_call *c)
     cr_aot_joint_drop(&c->joint);
     cr_session_drop(&c->session);
     cr_free(c->marks);
+    cr_free(c->plain);
     cr_free(c);
 }
 
@@ -232,7 +239,7 @@ static cr_status make_instance(cr_compiled_calls *c, cr_tensor *const *input, co
 {
     cr_session s = {.status = CR_OK};
     cr_graph *g = NULL;
-    cr_status st = cr_graph_instantiate(&g, &s, c->g, input, number);
+    cr_status st = cr_graph_instantiate(&g, &s, c->g, input, number, !c->grad);
 
     if (!st && g)
         st = cr_compiled_call_new(&out->call, g, c->grad);
@@ -472,26 +479,51 @@ static cr_status make_node(cr_compiled_call *c, cr_tensor *const *input, cr_tens
     return st;
 }
 
+/* An output that is an input may have lost its gradient on the way (detach). */
+static cr_status lose_gradients(const cr_compiled_call *c, cr_tensor **output)
+{
+    for (int k = 0; k < c->outputs; k++) {
+        cr_tensor *t = output[k];
+        if (!c->plain[k] || !t || !cr_requires_grad(t))
+            continue;
+        CR_TRY(cr_detached(&output[k], t));
+        cr_drop(t);
+    }
+    return CR_OK;
+}
+
+static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input, const cr_scalar *number,
+                               cr_tensor **output)
+{
+    cr_scalar *values = NULL;
+    bool holds;
+    cr_status st;
+
+    if (c->graph->numbers.inputs)
+        CR_TRY(run_numbers(c, number, &values, &holds));
+    st = cr_program_run(c->forward, input, values, output);
+    cr_free(values);
+    if (!st && (st = lose_gradients(c, output))) {
+        drop_all(output, c->outputs);
+        memset(output, 0, (size_t)c->outputs * sizeof *output);
+    }
+    return st;
+}
+
 cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, const cr_scalar *number,
                                cr_tensor **output)
 {
     cr_tensor **all;
     cr_status st;
 
-    if (!c->marks && !c->graph->numbers.inputs)
-        return cr_program_run(c->forward, input, NULL, output);
-    if (!c->marks) {
-        cr_scalar *values;
-        bool holds;
-        CR_TRY(run_numbers(c, number, &values, &holds));
-        st = cr_program_run(c->forward, input, values, output);
-        cr_free(values);
-        return st;
-    }
+    if (!c->marks)
+        return run_inference(c, input, number, output);
     all = cr_alloc_zero((size_t)(c->outputs + c->saved + 1) * sizeof *all);
     if (!all)
         return CR_MEMORY;
     st = cr_program_run(c->forward, input, NULL, all);
+    if (!st)
+        st = lose_gradients(c, all);
     if (!st && !cr_thread.no_grad)
         st = make_node(c, input, all);
     if (st) {

@@ -215,11 +215,11 @@ bool cr_gnode_has_symbol(const cr_gnode *n);
 /* Some input has a size that may be another, or some number is an input. */
 bool cr_graph_is_symbolic(const cr_graph *g);
 /* The graph for tensors like input[] and these numbers, in session `s`: symbols that decide sizes
- * become integers, types are what the operators' rules say.  Floats that are inputs stay symbols,
- * in the instance's own list of numbers.  *out is NULL when a guard does not hold.  Fails with
+ * become integers, types are what the operators' rules say.  With `open`, floats that are inputs stay
+ * symbols, in the instance's own list of numbers.  *out is NULL when a guard does not hold.  Fails with
  * what a rule refuses. */
 CR_MUST cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
-                                       cr_tensor *const *input, const cr_scalar *number);
+                                       cr_tensor *const *input, const cr_scalar *number, bool open);
 
 /* --- recording --- */
 /* Watches the calls of the thread between start and stop, those of the backward pass included.

@@ -15,7 +15,7 @@ typedef struct {
     cr_gvalue **now;   /* by value id of `from` */
     cr_scalar *value;  /* by number */
     bool *known, *varies; /* by number; varies: depends on a float that is an input */
-    bool holds;
+    bool holds, open;
     bool sized; /* all sizes are as recorded: types are copied, no rule is asked */
 } maker;
 
@@ -31,7 +31,7 @@ static void work_out(maker *x, int k)
     switch ((cr_gnum_fn)n->fn) {
     case CR_GNUM_INPUT:
         *out = x->number[n->a];
-        x->varies[k] = out->category == CR_CAT_FLOAT;
+        x->varies[k] = x->open && out->category == CR_CAT_FLOAT;
         return;
     case CR_GNUM_CONST: *out = n->value; return;
     case CR_GNUM_SIZE: {
@@ -267,9 +267,9 @@ static void make(cr_session *s, void *context)
 }
 
 cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g, cr_tensor *const *input,
-                               const cr_scalar *number)
+                               const cr_scalar *number, bool open)
 {
-    maker x = {.from = g, .s = s, .input = input, .number = number, .holds = true};
+    maker x = {.from = g, .s = s, .input = input, .number = number, .holds = true, .open = open};
     cr_thread_state was = cr_thread;
     cr_status st;
 

@@ -7,6 +7,7 @@
  * was made by a way that leaves no call, and the graph would silently lose the link. */
 #include "graph/graph.h"
 #include "base/map.h"
+#include "ops/shape.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -486,7 +487,10 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
     if (active->where)
         note_failure(active, cr_session_run(&active->session, find_source, active));
     note_failure(active, cr_session_run(&active->session, record_args, &c));
+    cr_sizes_of_values = false;
     CR_TRY(parts ? op->kernel_stage(op, arg, result) : cr_call_below(CR_STAGE_CAPTURE, op, arg, result));
+    if (cr_sizes_of_values && active && strncmp(op->name, "index_put", 9))
+        note_failure(active, cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", op->name));
     if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
         note_failure(active, cr_session_run(&active->session, record_results, &c));
     return CR_OK;

@@ -8,6 +8,9 @@
 
 #include "num/view.h"
 
+/* Set by rules whose results' sizes follow from elements: no graph of known sizes can have them. */
+extern CR_THREAD bool cr_sizes_of_values;
+
 #define CR_SHAPE(name) cr_status name(const cr_value *arg, cr_shape *out);
 #include "ops/shape.def"
 #undef CR_SHAPE

@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+CR_THREAD bool cr_sizes_of_values;
+
 typedef long long ll; /* for printf */
 
 /* Lists of indices and masks. */
@@ -74,6 +76,7 @@ static cr_status plan_mask(cr_index_plan *p, const cr_view *self, const cr_view 
     if (!mask->data && cr_shape_numel(mask->ndim, mask->size))
         return cr_fail(CR_RUNTIME,
                        "the size of a result indexed by a mask depends on its values");
+    cr_sizes_of_values = true;
     p->index[p->count].trues = cr_count_trues(mask);
     return CR_OK;
 }
@@ -242,6 +245,7 @@ cr_status cr_shape_index_put(const cr_value *arg, cr_shape *out)
 
 static cr_status need_data(const cr_view *v, const char *what)
 {
+    cr_sizes_of_values = true;
     if (v->data || !cr_shape_numel(v->ndim, v->size))
         return CR_OK;
     return cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", what);

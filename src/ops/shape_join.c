@@ -183,6 +183,7 @@ static cr_status sum_counts(int64_t *out, const cr_view *repeats)
     if (!repeats->data && n)
         return cr_fail(CR_RUNTIME,
                        "repeat_interleave: the size of the result depends on the values");
+    cr_sizes_of_values = true;
     *out = 0;
     for (int64_t i = 0; i < n; i++) {
         int64_t k = repeats->dtype == CR_I32 ? ((const int32_t *)repeats->data)[i * step]

@@ -1,6 +1,7 @@
 /* Operators whose results' sizes are known only after looking at the values. */
 #include "kern/unique.h"
 #include "tensor/whole.h"
+#include "ops/shape.h"
 #include <string.h>
 
 static cr_status int64_tensor(cr_value *out, cr_tensor *like, int ndim, const int64_t *size)
@@ -58,6 +59,7 @@ static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, b
     cr_groups g = {0};
     cr_status st;
 
+    cr_sizes_of_values = true;
     if (self->device == CR_META)
         return cr_fail(CR_RUNTIME, "unique: the size of the result depends on the values");
     if (cr_dtype_is_complex((cr_dtype)self->dtype))

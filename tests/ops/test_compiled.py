@@ -19,7 +19,7 @@ EAGER = frozenset((
     "item", "_local_scalar_dense", "is_nonzero", "equal", "allclose", "is_set_to", "is_same_size", "masked_scatter",
     "masked_select", "repeat_interleave.self_Tensor", "_repeat_interleave_each", "narrow.Tensor",
     "tensor_split.tensor_indices_or_sections", "index.Tensor", "index_fill.int_Tensor", "masked_fill.Tensor",
-    "detach", "detach_copy"))
+    "detach", "detach_copy", "nonzero", "argwhere", "repeat_interleave.Tensor"))
 NATIVE = bool(os.environ.get("CR_TEST_NATIVE"))
 
 

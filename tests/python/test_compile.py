@@ -1,0 +1,759 @@
+"""compile(): what is recorded, what it is guarded by, what is refused; every bit is eager's."""
+import copy
+import gc
+import pickle
+import subprocess
+import sys
+import threading
+import warnings
+
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+from cresset import nn
+from cresset._dynamo.exc import BackendCompilerFailed, InvalidBackend, Unsupported
+
+
+@pytest.fixture(autouse=True)
+def strictly():
+    """A function that runs eagerly says so, which is an error where no test expects it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
+
+
+def entries(f):
+    return getattr(f, "_compiled_forward", f)._entries
+
+
+def used(f):
+    """How often recordings served a call."""
+    return sum(e.calls for e in entries(f))
+
+
+# --- functions ---
+
+def lerp(x, y, w):
+    return w * x + (1 - w) * y
+
+
+def test_the_first_call_is_eager_and_later_ones_are_served():
+    f = torch.compile(lerp)
+    args = [torch.randn(5) for _ in range(3)]
+    for _ in range(3):
+        assert torch.equal(f(*args), lerp(*args))
+    assert len(entries(f)) == 1 and used(f) == 2
+    assert f.__name__ == "lerp" and f.__wrapped__ is lerp and f._torchdynamo_orig_callable is lerp
+
+
+def test_decorator_forms():
+    @torch.compile
+    def one(x):
+        return x * 2
+
+    @torch.compile(fullgraph=True, dynamic=False)
+    def two(x):
+        return x * 2
+    x = torch.ones(3)
+    for f in (one, two, torch.compile(torch.compile(lambda x: x * 2)), torch.compile(mode="reduce-overhead")(one)):
+        assert torch.equal(f(x), x * 2) and torch.equal(f(x), x * 2) and used(f) == 1
+    assert torch.compile(lerp, disable=True) is lerp
+
+
+def test_wrong_options():
+    with pytest.raises(RuntimeError, match="Either mode or options can be specified"):
+        torch.compile(lerp, mode="default", options={})
+    with pytest.raises(RuntimeError, match="Unrecognized mode"):
+        torch.compile(lerp, mode="fastest")
+    with pytest.raises(InvalidBackend, match="Invalid backend: 'none'"):
+        torch.compile(lerp, backend="none")
+    with pytest.raises(RuntimeError, match="Model can't be None"):
+        torch.compile()(None)
+    with pytest.raises(AssertionError, match="A callable function is expected"):
+        torch.compile(3)
+
+
+def test_results_of_every_shape():
+    def f(x):
+        return {"a": x + 1, "b": [x, (x * 2, None, 3)], "c": "text"}
+    g = torch.compile(f)
+    x = torch.randn(4)
+    for _ in range(3):
+        out, want = g(x), f(x)
+        assert list(out) == ["a", "b", "c"] and out["c"] == "text" and out["b"][0] is x
+        assert torch.equal(out["a"], want["a"]) and torch.equal(out["b"][1][0], want["b"][1][0])
+        assert out["b"][1][1:] == (None, 3)
+    h = torch.compile(lambda x: (x + 1, x - 1))
+    for _ in range(2):
+        a, b = h(x)
+        assert torch.equal(a, x + 1) and torch.equal(b, x - 1)
+    assert used(g) == 2 and used(h) == 1
+
+
+def test_keywords_defaults_and_containers():
+    @torch.compile
+    def f(x, *rest, scale=2.0, more={"shift": 1.0}, **others):
+        return x * scale + more["shift"] + sum(rest) + others.get("z", 0)
+    x = torch.randn(3)
+    for _ in range(2):
+        for args, kwargs in (((x,), {}), ((x, x), {"scale": 3.0}), ((x,), {"more": {"shift": x}}), ((x,), {"z": x})):
+            assert torch.equal(f(*args, **kwargs), f._function(*args, **kwargs))
+    assert used(f) == 4
+
+
+def test_methods():
+    class C:
+        def __init__(self, k):
+            self.k = k
+
+        @torch.compile
+        def f(self, x):
+            return x * self.k
+    a, b, x = C(2.0), C(3.0), torch.randn(3)
+    for _ in range(3):
+        assert torch.equal(a.f(x), x * 2.0) and torch.equal(b.f(x), x * 3.0)
+    a.k = 5.0
+    assert torch.equal(a.f(x), x * 5.0)
+
+
+# --- guards ---
+
+FACTOR = 2.0
+
+
+def scaled(x):
+    return x * FACTOR
+
+
+def test_globals_are_guarded():
+    global FACTOR
+    f, x = torch.compile(scaled), torch.randn(3)
+    try:
+        for FACTOR in (2.0, 2.0, 3.0, 4.0, 4.0, 2.0):
+            assert torch.equal(f(x), x * FACTOR)
+    finally:
+        FACTOR = 2.0
+    assert len(entries(f)) <= 3 and used(f) >= 3
+
+
+def test_closure_cells_are_guarded():
+    k, table = 2.0, {"a": [1.0, 2.0]}
+
+    def f(x):
+        return x * k + table["a"][1]
+    g, x = torch.compile(f), torch.randn(3)
+    assert torch.equal(g(x), f(x)) and torch.equal(g(x), f(x))
+    k = 7.0
+    assert torch.equal(g(x), f(x))
+    table["a"][1] = -1.0
+    assert torch.equal(g(x), f(x))
+    table["a"].append(3.0)
+    assert torch.equal(g(x), f(x)) and torch.equal(g(x), f(x))
+
+
+def test_functions_that_are_called_are_guarded():
+    state = {"k": 2.0}
+
+    def inner(x):
+        return x * state["k"]
+
+    def f(x):
+        return inner(x) + 1
+    g, x = torch.compile(f), torch.randn(3)
+    for state["k"] in (2.0, 2.0, 5.0, 6.0):
+        assert torch.equal(g(x), x * state["k"] + 1)
+
+
+def test_module_attributes_are_guarded():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.l, self.flag, self.k = nn.Linear(3, 3), True, [1.0, {"z": 2.0}]
+            self.register_buffer("b", torch.ones(3))
+
+        def forward(self, x):
+            return (self.l(x) if self.flag else x) * self.k[1]["z"] + self.b
+    m, x = M(), torch.randn(2, 3)
+    c = torch.compile(m)
+
+    def agree():
+        for _ in range(2):
+            assert torch.equal(c(x), m(x))
+    agree()
+    m.flag = False
+    agree()
+    m.k[1]["z"] = 4.0
+    agree()
+    m.b = torch.zeros(3)
+    agree()
+    m.flag = True
+    m.l = nn.Linear(3, 3)
+    agree()
+    m.l.weight = nn.Parameter(torch.zeros(3, 3))
+    agree()
+    m.l.register_forward_hook(lambda mod, args, out: out * 2)
+    agree()
+
+
+def test_class_attributes_are_guarded():
+    class M(nn.Module):
+        k = 2.0
+
+        def forward(self, x):
+            return x * self.k
+    m, x = M(), torch.randn(3)
+    c = torch.compile(m)
+    for M.k in (2.0, 2.0, 3.0):
+        assert torch.equal(c(x), x * M.k)
+
+
+def test_modes_are_guarded():
+    l, x = nn.Linear(3, 2), torch.randn(4, 3)
+    c = torch.compile(l)
+    for _ in range(2):
+        assert c(x).requires_grad
+        with torch.no_grad():
+            assert not c(x).requires_grad
+        with torch.inference_mode():
+            assert c(x).is_inference()
+    f = torch.compile(lambda: torch.zeros(2) + 1.5)
+    try:
+        for _ in range(2):
+            torch.set_default_dtype(torch.float64)
+            assert f().dtype == torch.float64
+            torch.set_default_dtype(torch.float32)
+            assert f().dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_training_mode_is_guarded():
+    net, x = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5)), torch.randn(3, 4)
+    c = torch.compile(net)
+    for mode in (True, False, True, False):
+        c.train(mode)
+        torch.manual_seed(0)
+        a = c(x)
+        torch.manual_seed(0)
+        assert torch.equal(a, net(x)) and net.training is mode
+
+
+def test_tensors_are_guarded():
+    f = torch.compile(lambda x: x + 1)
+    for x in (torch.ones(3), torch.ones(3, dtype=torch.float64), torch.ones(3, requires_grad=True), torch.ones(2, 3),
+              torch.ones(3, 2).t(), torch.ones(3, dtype=torch.int64)):
+        for _ in range(2):
+            y = f(x)
+            assert torch.equal(y, x + 1) and y.dtype == x.dtype and y.requires_grad == x.requires_grad
+
+
+def test_none_bools_strings_and_dtypes_are_guarded():
+    def f(x, how, flag, t):
+        x = x.to(t) if t else x
+        return (x.relu() if how == "relu" else x.tanh()) if flag else x * 1
+    g, x = torch.compile(f), torch.randn(4)
+    for _ in range(2):
+        for args in (("relu", True, None), ("tanh", True, None), ("tanh", False, None), ("relu", True, torch.float64)):
+            assert torch.equal(g(x, *args), f(x, *args))
+    assert used(g) == 4
+
+
+def test_one_tensor_in_two_places():
+    f = torch.compile(lambda x, y: x.mul_(2) + y)
+    a, b = torch.ones(3), torch.ones(3)
+    for _ in range(2):
+        assert torch.equal(f(torch.ones(3), torch.ones(3)), torch.full((3,), 3.0))
+        x = torch.ones(3)
+        assert torch.equal(f(x, x), torch.full((3,), 4.0))
+        base = torch.ones(4)
+        assert torch.equal(f(base[:3], base[1:]), torch.tensor([4.0, 4.0, 3.0]))
+    del a, b
+
+
+# --- numbers and sizes ---
+
+def test_numbers_that_change_are_inputs():
+    f = torch.compile(lambda x, k: (x * k).sin() + k)
+    x = torch.randn(5)
+    for i in range(20):
+        assert torch.equal(f(x, 0.1 * i + 0.05), (x * (0.1 * i + 0.05)).sin() + (0.1 * i + 0.05))
+    assert len(entries(f)) == 2
+    g = torch.compile(lambda x, k: x + k)
+    for k in (1, 2, 3, 4, -5, 1 << 40):
+        assert torch.equal(g(torch.arange(3), k), torch.arange(3) + k)
+    assert len(entries(g)) <= 3
+
+
+def test_what_is_asked_of_a_number_is_a_guard():
+    def f(x, k):
+        return x * k if k > 1.0 else x - k
+    g, x = torch.compile(f), torch.randn(4)
+    for k in (2.0, 3.0, 4.0, 0.5, 0.25, 6.0, 0.125):
+        assert torch.equal(g(x, k), f(x, k))
+    assert len(entries(g)) <= 4 and used(g) >= 2
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_sizes_are_symbols_at_their_second_value(dynamic):
+    def f(x):
+        b, n = x.shape
+        y = x.view(b * n // 2, 2) if n % 2 == 0 else x.reshape(-1, 1)
+        return torch.softmax(y, 0).sum(-1) + torch.arange(y.shape[0]) * x.size(1) + x.numel()
+    g = torch.compile(f, dynamic=dynamic)
+    for b in (3, 4, 5, 7, 9, 30, 12):
+        x = torch.randn(b, 6)
+        for _ in range(2):
+            assert torch.equal(g(x), f(x))
+    assert len(entries(g)) == (1 if dynamic else 2)
+    for b in (1, 0):
+        x = torch.randn(b, 6)
+        assert torch.equal(g(x), f(x)) if b else True
+    for n in (5, 7, 9, 8):
+        x = torch.randn(4, n)
+        assert torch.equal(g(x), f(x))
+
+
+def test_dynamic_false_and_marks():
+    f = torch.compile(lambda x: x * x.shape[0], dynamic=False)
+    for n in (2, 3, 4):
+        assert torch.equal(f(torch.ones(n)), torch.full((n,), float(n)))
+    assert len(entries(f)) == 3
+    g = torch.compile(lambda x: x * x.shape[0])
+    for n in (2, 3, 4):
+        x = torch.ones(n)
+        torch._dynamo.mark_dynamic(x, 0)
+        assert torch.equal(g(x), torch.full((n,), float(n)))
+    assert len(entries(g)) == 1
+
+
+def test_a_loop_over_a_size_is_recorded_for_each():
+    def f(x):
+        out = torch.zeros(x.shape[1])
+        for i in range(x.shape[0]):
+            out = out + x[i] * (i + 1)
+        return out
+    g = torch.compile(f)
+    for n in (2, 3, 4, 3, 2):
+        x = torch.randn(n, 3)
+        assert torch.equal(g(x), f(x))
+
+
+def test_the_recompile_limit():
+    f = torch.compile(lambda x, s: x + len(s))
+    x = torch.ones(2)
+    for i in range(8):
+        f(x, "a" * i)
+    with pytest.warns(UserWarning, match=r"hit config.recompile_limit \(8\)"):
+        assert torch.equal(f(x, "b" * 9), x + 9)
+    assert len(entries(f)) == 8
+    torch._dynamo.reset()
+    assert not entries(f) and torch.equal(f(x, "b"), x + 1) and len(entries(f)) == 1
+
+
+# --- training ---
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm, self.drop = nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Dropout(0.2)
+        self.head = nn.Linear(4 * 36, 5)
+
+    def forward(self, x):
+        x = F.gelu(self.norm(self.conv(x)))
+        return self.head(self.drop(x.relu_().flatten(1)))
+
+
+def train(step, steps):
+    losses = []
+    for i in range(steps):
+        torch.manual_seed(i)
+        losses.append(step().item())
+    return losses
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_compiled_module_trains_as_eager_does(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    torch.manual_seed(0)
+    one, x, t = Net(), torch.randn(6, 1, 8, 8), torch.randint(0, 5, (6,))
+    two = copy.deepcopy(one)
+    compiled = torch.compile(two)
+
+    def stepper(call, net):
+        opt = torch.optim.Adam(net.parameters(), lr=1e-2)
+
+        def step():
+            opt.zero_grad()
+            loss = F.cross_entropy(call(x), t)
+            loss.backward()
+            opt.step()
+            return loss
+        return step
+    assert train(stepper(one, one), 4) == train(stepper(compiled, two), 4)
+    assert all(torch.equal(p, q) for p, q in zip(one.state_dict().values(), two.state_dict().values()))
+    assert used(compiled) == 3
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("make", [lambda p: torch.optim.Adam(p, lr=1e-2), lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)])
+def test_a_whole_step_is_one_recording_under_a_scheduler(make):
+    torch.manual_seed(0)
+    one = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Dropout(0.3), nn.Linear(8, 3))
+    two = copy.deepcopy(one)
+    x, t = torch.randn(5, 6), torch.randint(0, 3, (5,))
+
+    def stepper(net):
+        opt = make(net.parameters())
+        schedule = torch.optim.lr_scheduler.StepLR(opt, 1, 0.9)
+
+        def step(x, t):
+            opt.zero_grad()
+            loss = F.cross_entropy(net(x), t)
+            loss.backward()
+            opt.step()
+            return loss
+        return step, schedule
+    (eager, s1), (plain, s2) = stepper(one), stepper(two)
+    compiled = torch.compile(plain)
+
+    def run(step, schedule):
+        loss = step(x, t)
+        schedule.step()
+        return loss
+    a = train(lambda: run(eager, s1), 20)
+    b = train(lambda: run(compiled, s2), 20)
+    assert a == b
+    assert all(torch.equal(p, q) and torch.equal(p.grad, q.grad) for p, q in zip(one.parameters(), two.parameters()))
+    assert used(compiled) >= 15
+
+
+def test_running_statistics_and_views_that_are_written():
+    class M(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", torch.zeros(6))
+            self.register_buffer("count", torch.tensor(0))
+            self.head = nn.Linear(6, 2)
+
+        def forward(self, x):
+            x = x.clone()
+            x[:, 0] = 0
+            x[:, 1:3] *= 2
+            self.mean.mul_(0.9).add_(x.detach().mean(0), alpha=0.1)
+            self.count += 1
+            return self.head((x - self.mean).relu_())
+    one, x = M(), torch.randn(4, 6)
+    two = copy.deepcopy(one)
+    c = torch.compile(two)
+    for _ in range(4):
+        a, b = one(x), c(x)
+        a.sum().backward()
+        b.sum().backward()
+        assert torch.equal(a, b)
+    for p, q in zip(one.parameters(), two.parameters()):
+        assert torch.equal(p.grad, q.grad)
+    assert torch.equal(one.mean, two.mean) and two.count.item() == 4 and used(c) == 3
+
+
+def test_written_inputs_and_returned_inputs():
+    def f(x, y):
+        x.add_(1)
+        x[0] = 5
+        return x.sum() + y, x, x[1:]
+    g = torch.compile(f)
+    a, b, y = torch.ones(4, 3), torch.ones(4, 3), torch.ones(())
+    for _ in range(3):
+        p, q = g(a, y), f(b, y)
+        assert torch.equal(a, b) and torch.equal(p[0], q[0]) and p[1] is a and a._version == b._version
+        p[2].zero_()
+        q[2].zero_()
+        assert torch.equal(a, b)
+
+
+def test_detach_no_grad_and_data_inside():
+    def f(x):
+        with torch.no_grad():
+            s = x.sum()
+        return (x * x.detach() + x.data * s).sum() + (x * 2).detach().sum()
+    g = torch.compile(f)
+    x = torch.randn(4, requires_grad=True)
+    for _ in range(3):
+        a, = torch.autograd.grad(g(x), x)
+        b, = torch.autograd.grad(f(x), x)
+        assert torch.equal(a, b)
+    assert used(g) == 2
+
+
+def test_gradients_of_some_outputs_only_and_twice():
+    f = torch.compile(lambda x, y: (x * y, x + y, x.detach()))
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    f(x, y)
+    a, b, c = f(x, y)
+    assert a.requires_grad and b.requires_grad and not c.requires_grad and type(a.grad_fn).__name__ == "CompiledFunctionBackward"
+    a.sum().backward(retain_graph=True)
+    assert torch.equal(x.grad, y) and torch.equal(y.grad, x)
+    a.sum().backward()
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        a.sum().backward()
+    z = f(x, y)[0]
+    with pytest.raises(RuntimeError, match="does not currently support double backward"):
+        torch.autograd.grad(z.sum(), x, create_graph=True)
+
+
+def test_a_saved_tensor_that_is_written():
+    f = torch.compile(lambda x, y: x * y)
+    x, y = torch.randn(3, requires_grad=True), torch.randn(3)
+    f(x, y)
+    out = f(x, y)
+    y.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_random_numbers_are_eagers():
+    f = torch.compile(lambda x: F.dropout(x, 0.4) + torch.rand(5) + torch.randn_like(x))
+    x = torch.randn(5)
+    for _ in range(3):
+        torch.manual_seed(3)
+        a, after = f(x), torch.rand(1)
+        torch.manual_seed(3)
+        assert torch.equal(a, f._function(x)) and torch.equal(after, torch.rand(1))
+
+
+# --- modules ---
+
+def test_compiled_modules_are_modules():
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    c = torch.compile(net)
+    assert c._orig_mod is net and isinstance(c, nn.Module) and len(c) == 2 and c[0] is net[0]
+    assert list(c.state_dict()) == ["_orig_mod.0.weight", "_orig_mod.0.bias"]
+    assert [n for n, _ in c.named_parameters()] == ["_orig_mod.0.weight", "_orig_mod.0.bias"]
+    c.extra = 3
+    assert net.extra == 3 and c.extra == 3
+    net.compile()
+    x = torch.randn(2, 3)
+    assert torch.equal(net(x), net.forward(x)) and torch.equal(net(x), net.forward(x))
+    assert type(pickle.loads(pickle.dumps(torch.compile(nn.Linear(2, 2))))).__name__ == "OptimizedModule"
+
+
+def test_a_compiled_part_of_an_eager_module_and_the_reverse():
+    inner = torch.compile(nn.Linear(3, 3))
+    net = nn.Sequential(inner, nn.ReLU())
+    whole, x = torch.compile(net), torch.randn(2, 3)
+    for _ in range(3):
+        assert torch.equal(net(x), whole(x))
+    assert used(whole) == 2
+
+
+# --- refusals ---
+
+def refused(f, match, *args):
+    with pytest.warns(UserWarning, match=match):
+        want = f._function(*args)
+        got = f(*args)
+    assert torch.equal(got, want) and f._off
+    assert torch.equal(f(*args), f._function(*args))
+    with pytest.raises(Unsupported, match=match):
+        torch.compile(f._function, fullgraph=True)(*args)
+
+
+def test_what_cannot_be_a_graph_is_refused():
+    import random
+    import time
+    x = torch.randn(4)
+    refused(torch.compile(lambda x: x + 1 if x.sum() > 0 else x - 1), "data-dependent branching", x)
+    refused(torch.compile(lambda x: x * x[0].item()), r"item\(\)", x)
+    refused(torch.compile(lambda x: x + len(x.tolist())), r"tolist\(\)", x)
+    refused(torch.compile(lambda x: x[x > 0]), "depends on the values", x)
+    refused(torch.compile(lambda x: x + torch.nonzero(x).shape[0]), "depends on the values", x)
+    seen = []
+
+    def counts(x):
+        seen.append(1)
+        return x + 0 * len(seen)
+    f = torch.compile(counts)
+    with pytest.warns(UserWarning, match="changes what it reads"):
+        for _ in range(4):
+            f(x)
+    assert len(seen) == 4
+    f(x)
+    assert len(seen) == 5
+
+    def draws(x):
+        return x + 0 * random.random()
+
+    def clock(x):
+        return x + 0 * time.time()
+
+    def prints(x):
+        print(end="")
+        return x + 1
+    refused(torch.compile(draws), "module 'random'", x)
+    refused(torch.compile(clock), "module 'time'", x)
+    refused(torch.compile(prints), r"calls print\(\)", x)
+    plain = torch._dynamo.disable(lambda x: x + 1)
+    refused(torch.compile(lambda x: plain(x)), "is disabled", x)
+
+    def breaks(x):
+        torch._dynamo.graph_break()
+        return x + 1
+    refused(torch.compile(breaks), "graph_break", x)
+
+
+def test_a_custom_function_is_refused_in_training_only():
+    class Double(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * 10
+    f = torch.compile(lambda x: Double.apply(x))
+    x = torch.randn(3)
+    f(x)
+    f(x)
+    assert used(f) == 1
+    y = torch.randn(3, requires_grad=True)
+    with pytest.warns(UserWarning, match="custom autograd.Function"):
+        f(y)
+    f(y).sum().backward()
+    assert torch.equal(y.grad, torch.full((3,), 10.0))
+
+
+def test_errors_are_eagers_own():
+    f = torch.compile(lambda x, y: x @ y)
+    a, b = torch.randn(2, 3), torch.randn(4, 5)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
+            f(a, b)
+    assert torch.equal(f(a, a.t()), a @ a.t())
+
+
+def test_a_tensor_from_nowhere_is_refused():
+    class Holder:
+        __slots__ = ("t",)
+    h = Holder()
+    h.t = torch.ones(3)
+    f = torch.compile(lambda x: x + h.t)
+    with pytest.warns(UserWarning, match="neither given, nor made by it"):
+        f(torch.ones(3))
+    h.t = torch.zeros(3)
+    assert torch.equal(f(torch.ones(3)), torch.ones(3))
+
+
+# --- backends ---
+
+def test_backends():
+    seen = []
+
+    def mine(gm, example_inputs):
+        seen.append((gm.code, [tuple(x.shape) for x in example_inputs]))
+        return gm.forward
+    x, y = torch.randn(3), torch.randn(3, requires_grad=True)
+    for backend in (mine, "eager", "aot_eager", "cresset", "inductor"):
+        f = torch.compile(lambda x, y: (x + y).sin() * 2, backend=backend)
+        for _ in range(3):
+            out = f(x, y)
+            assert torch.equal(out, (x + y).sin() * 2)
+        g, = torch.autograd.grad(out.sum(), y)
+        assert torch.equal(g, torch.autograd.grad(((x + y).sin() * 2).sum(), y)[0])
+    assert len(seen) == 1 and "torch.ops.aten.add.Tensor" in seen[0][0] and seen[0][1] == [(3,), (3,)]
+    assert "inductor" in torch._dynamo.list_backends() and "cresset" in torch.compiler.list_backends()
+
+
+def test_a_backend_that_raises():
+    def bad(gm, example_inputs):
+        raise ValueError("no")
+    f = torch.compile(lambda x: x + 1, backend=bad)
+    with pytest.raises(BackendCompilerFailed, match="backend='bad' raised:\nValueError: no"):
+        f(torch.ones(2))
+    with torch._dynamo.config.patch(suppress_errors=True), pytest.warns(UserWarning, match="ValueError: no"):
+        assert torch.equal(torch.compile(lambda x: x + 1, backend=bad)(torch.ones(2)), torch.full((2,), 2.0))
+
+
+def test_explain():
+    e = torch._dynamo.explain(lambda x: (x * 2).relu())(torch.randn(3))
+    assert e.graph_count == 1 and e.graph_break_count == 0 and e.op_count == 2 and "Op Count: 2" in str(e)
+    e = torch._dynamo.explain(lambda x: x if x.sum() > 0 else -x)(torch.randn(3))
+    assert e.graph_count == 0 and e.graph_break_count == 1 and "branching" in str(e)
+
+
+def test_stances_and_disabling():
+    f, x = torch.compile(lambda x: x + 1), torch.ones(2)
+    with torch.compiler.set_stance("force_eager"):
+        f(x)
+    assert not entries(f)
+    f(x)
+    assert len(entries(f)) == 1
+    assert not torch.compiler.is_compiling()
+    inside = []
+    g = torch.compile(lambda x: (inside.append(torch.compiler.is_compiling()), x + 1)[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        g(x)
+    assert inside == [True]
+
+
+# --- the process ---
+
+def test_threads_may_share_a_compiled_function():
+    f = torch.compile(lambda x: (x * 2 + 1).tanh())
+    x, wrong = torch.randn(1000), []
+    want = f(x)
+
+    def work():
+        for _ in range(200):
+            if not torch.equal(f(x), want):
+                wrong.append(1)
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+def test_compiled_functions_are_collected():
+    import weakref
+    net = nn.Linear(3, 3)
+    c = torch.compile(net)
+    c(torch.ones(1, 3))
+    c(torch.ones(1, 3)).sum().backward()
+    gone = weakref.ref(net)
+    del net, c
+    gc.collect()
+    assert gone() is None
+
+
+def test_many_calls_hold_no_memory():
+    program = """
+import resource, cresset as torch
+f = torch.compile(lambda x, y: (x * y).relu() + 1)
+x, y = torch.randn(100), torch.randn(100, requires_grad=True)
+def calls(n):
+    for _ in range(n):
+        f(x, y)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+calls(2000)
+before = calls(20000)
+print(calls(60000) - before)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert not done.stderr and int(done.stdout) < 512, (done.stdout, done.stderr)
+
+
+def test_without_a_compiler_everything_runs():
+    program = """
+import cresset as torch
+f = torch.compile(lambda x: (x * 2 + 1).tanh().sum(-1))
+x = torch.randn(50, 70)
+assert all(torch.equal(f(x), f._function(x)) for _ in range(5))
+print(f._entries[0].runner.wait(10.0))
+"""
+    import os
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          env=dict(os.environ, CR_CC="/nonexistent", CR_CACHE="/nonexistent/cache"))
+    assert done.stdout == "0\n" and not done.stderr, (done.stdout, done.stderr)
