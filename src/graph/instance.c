@@ -297,13 +297,15 @@ static bool has_symbol(const cr_garg *a)
     case CR_INT: return cr_gnum_is_int(a->i);
     case CR_FLOAT: return cr_gnum_is_float(a->d);
     case CR_NUMBER: return cr_gnum_of(a->number) >= 0;
-    default: break;
+    case CR_INTS:
+    case CR_FLOATS:
+    case CR_NUMBERS: break;
+    default: return false; /* the length of what is no list is anything */
     }
     for (uint32_t i = 0; i < a->len; i++)
         if (a->tag == CR_INTS      ? cr_gnum_is_int(a->ints[i])
             : a->tag == CR_FLOATS  ? cr_gnum_is_float(a->floats[i])
-            : a->tag == CR_NUMBERS ? has_symbol(&a->list[i])
-                                   : false)
+                                   : has_symbol(&a->list[i]))
             return true;
     return false;
 }
