@@ -313,11 +313,31 @@ static void turn_range(void *context, int64_t begin, int64_t end)
     }
 }
 
+static void turn_all(const turn_job *w)
+{
+    cr_parallel_for((w->n + TILE - 1) / TILE, 65536 / (TILE * w->k) + 1, turn_range, (void *)w);
+}
+
 static void turn_columns(float *to, const cr_gemm *g, const lib_operand *b)
 {
-    turn_job w = {b->data, to, b->step, spread_step(g), g->k, g->n};
+    turn_all(&(turn_job){b->data, to, b->step, spread_step(g), g->k, g->n});
+}
 
-    cr_parallel_for((g->n + TILE - 1) / TILE, 65536 / (TILE * g->k) + 1, turn_range, &w);
+/* The same for a, whose rows are read again and again when b has columns enough. */
+static cr_status turn_rows_of_a(lib_operand *a, const cr_gemm *g)
+{
+    int64_t step = g->k % (LINE_PITCH / 4) ? g->k : g->k + SPREAD;
+    float *to;
+
+    if (cr_isa_chosen() == CR_ISA_avx512 || !a->transposed || a->owned || g->n < TURN_ROWS || g->m < SPREAD_ROWS ||
+        g->k < SPREAD_ROWS)
+        return CR_OK;
+    to = cr_aligned_alloc((size_t)(g->m * step) * sizeof *to);
+    if (!to)
+        return CR_MEMORY;
+    turn_all(&(turn_job){a->data, to, a->step, step, g->m, g->k});
+    *a = (lib_operand){.data = to, .step = step, .owned = to};
+    return CR_OK;
 }
 
 /* Takes b's place by the copy that the product wants. */
@@ -408,6 +428,7 @@ static cr_status library(const cr_gemm *g)
     CR_GO(lib_operand_of(&a, &g->a, g->m, g->k, g->dtype));
     CR_GO(lib_operand_of(&b, &g->b, g->k, g->n, g->dtype));
     if (d) {
+        CR_GO(turn_rows_of_a(&a, g));
         CR_GO(spread_rows(&b, g));
         CR_GO(run_sgemm(g, d, &a, &b));
     } else if (blas && fits_blas(g, &a, &b)) {
