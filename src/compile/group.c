@@ -27,7 +27,7 @@ typedef struct group {
     bool split, joined; /* has windows; its values lie beside each other in a result */
     int64_t last;       /* the last dim of all its nodes, or -1 */
     int reads;
-    unsigned read[MOST_OPERANDS]; /* ids of values from outside */
+    cr_gvalue *read[MOST_OPERANDS]; /* values from outside */
     struct {
         size_t len, cap, *at;
     } nodes;            /* once all are gathered: its nodes, in order */
@@ -41,6 +41,8 @@ typedef struct {
     uint32_t *left; /* by value id: readers still to come */
     bool *sealed;   /* by value id: complete only when its group is */
     bool *dead;     /* by node: nobody reads it */
+    cr_gvalue **instead; /* by node: what it reads for its first argument, or NULL */
+    const cr_op *mask;
     group **at;     /* by node: the group it is in */
     unsigned era;   /* counts the nodes that write */
     size_t place;   /* the next node to be emitted */
@@ -135,18 +137,18 @@ static bool fits(const group *p, wish *w)
 
 /* --- joining --- */
 
-static bool reads_it(const group *p, unsigned id)
+static bool reads_it(const group *p, const cr_gvalue *v)
 {
     for (int i = 0; i < p->reads; i++)
-        if (p->read[i] == id)
+        if (p->read[i] == v)
             return true;
     return false;
 }
 
-static void add_read(group *p, unsigned id)
+static void add_read(group *p, cr_gvalue *v)
 {
-    if (!reads_it(p, id))
-        p->read[p->reads++] = id;
+    if (!reads_it(p, v))
+        p->read[p->reads++] = v;
 }
 
 /* Values from outside that the node adds to p's, and its results. */
@@ -156,7 +158,7 @@ static int growth(const gatherer *x, const group *p, const cr_gnode *n)
 
     for (int i = 0; i < n->arg_count; i++)
         if (n->arg[i].tag == CR_TENSOR && root(x->of[n->arg[i].value->id]) != p)
-            more += !reads_it(p, n->arg[i].value->id);
+            more += !reads_it(p, n->arg[i].value);
     return more;
 }
 
@@ -244,7 +246,7 @@ static void put(gatherer *x, group *p, const cr_gnode *n, size_t i)
     for (int k = 0; k < n->arg_count; k++)
         if (n->arg[k].tag == CR_TENSOR) {
             if (root(x->of[n->arg[k].value->id]) != p)
-                add_read(p, n->arg[k].value->id);
+                add_read(p, n->arg[k].value);
             take_reader(x, p, n->arg[k].value);
         }
     for (int k = 0; k < n->result_count; k++) {
@@ -383,6 +385,33 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
     return true;
 }
 
+/* --- masks --- */
+
+static bool is_alike(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->known && !a->stride && !b->stride && a->device == b->device && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+}
+
+/* A mask of dropout asks for the sizes and strides of its argument alone: it is drawn for
+ * something that the group reads and that has the same, and the group stays open. */
+static bool place_mask(gatherer *x, const cr_gnode *n, size_t i)
+{
+    const cr_gvalue *v = n->arg[0].value;
+    group *p = maker(x, v);
+
+    for (int k = 0; p && k < p->reads; k++)
+        if (is_alike(&p->read[k]->type, &v->type)) {
+            group *q = root(x->of[p->read[k]->id]);
+            if (q)
+                q->open = false;
+            x->instead[i] = p->read[k];
+            take_reader(x, p, v);
+            return true;
+        }
+    return false;
+}
+
 /* --- everything else --- */
 
 static void close_group(void *context, cr_gvalue *v)
@@ -494,7 +523,8 @@ static void gather(gatherer *x)
         if ((f.kind == CR_FACT_VIEW && place_view(x, b->at[i], i)) ||
             (f.kind == CR_FACT_SPLIT && place_split(x, b->at[i], i)) ||
             (f.kind == CR_FACT_JOIN && place_join(x, b->at[i], i)) ||
-            (f.kind == CR_FACT_FOLD && place_fold(x, b->at[i], i)))
+            (f.kind == CR_FACT_FOLD && place_fold(x, b->at[i], i)) ||
+            (b->at[i]->op == x->mask && b->at[i]->kind == CR_GNODE_CALL && place_mask(x, b->at[i], i)))
             continue;
         close_read(x, b->at[i]);
         x->era += writes(b->at[i]);
@@ -555,7 +585,9 @@ static void mark_block(emitter *e, const cr_gblock *b, bool top)
         if (top && e->x->dead[i])
             continue;
         e->reader = top ? root(e->x->at[i]) : NULL;
-        for (int k = 0; k < b->at[i]->arg_count; k++)
+        if (top && e->x->instead[i])
+            mark_outside(e, e->x->instead[i]);
+        for (int k = top && e->x->instead[i] ? 1 : 0; k < b->at[i]->arg_count; k++)
             cr_garg_each(&b->at[i]->arg[k], mark_outside, e);
         for (int k = 0; k < cr_gnode_blocks(b->at[i]); k++)
             mark_block(e, b->at[i]->block[k], false);
@@ -619,17 +651,31 @@ static void emit_group(cr_rewrite *w, cr_gblock *to, const group *p)
     emit_views(w, to, p);
 }
 
+static void emit_mask(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, cr_gvalue *instead)
+{
+    cr_gnode like = *n;
+    cr_garg arg[CR_MAX_ARGS];
+
+    memcpy(arg, n->arg, (size_t)n->arg_count * sizeof *arg);
+    arg[0] = cr_garg_value(instead);
+    like.arg = arg;
+    cr_rewrite_copy(w, to, &like);
+}
+
 static bool emit(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 {
     emitter *e = w->context;
     const group *p;
 
-    (void)n;
     if (to != w->to->body)
         return false; /* inside a block */
     p = root(e->x->at[e->x->place++]);
     if (e->x->dead[e->x->place - 1])
         return true;
+    if (e->x->instead[e->x->place - 1]) {
+        emit_mask(w, to, n, e->x->instead[e->x->place - 1]);
+        return true;
+    }
     if (!p || p->real < 2)
         return false;
     if (p->nodes.at[p->nodes.len - 1] == e->x->place - 1)
@@ -642,7 +688,8 @@ cr_graph *cr_compile_group(const cr_graph *g)
     cr_session *s = g->session;
     gatherer x = {.g = g, .s = s, .facts = cr_facts_cache_new(s), .of = CR_NEW_N(s, group *, g->values),
                   .left = CR_NEW_N(s, uint32_t, g->values), .sealed = CR_NEW_N(s, bool, g->values),
-                  .dead = CR_NEW_N(s, bool, g->body->len), .at = CR_NEW_N(s, group *, g->body->len)};
+                  .dead = CR_NEW_N(s, bool, g->body->len), .instead = CR_NEW_N(s, cr_gvalue *, g->body->len),
+                  .mask = cr_ops_find("_dropout_mask"), .at = CR_NEW_N(s, group *, g->body->len)};
     emitter e = {.x = &x, .outside = CR_NEW_N(s, bool, g->values)};
     cr_rewrite w = {.from = g, .node = emit, .context = &e};
 

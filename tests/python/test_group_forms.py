@@ -293,3 +293,25 @@ def test_columns_of_a_layer_norms_backward():
             return torch.autograd.grad(loss, leaves, torch.ones_like(loss) * 0.5)
     compiled = check(f, torch.randn(300, 20), torch.randn(20), torch.randn(20))
     assert all("= sum(" not in line for line in str(compiled).splitlines() if line.startswith("  %"))
+
+
+# --- dropout ---
+
+def test_dropout_draws_what_eager_draws():
+    def f(x, w):
+        h = F.dropout(F.relu(x * 2 + 1), 0.3)
+        s = F.dropout((h * w).softmax(-1), 0.5)
+        return F.dropout(s + x, 0.1), h.t().relu()
+    x, w = torch.randn(20, 33), torch.randn(33)
+    graph, _ = record(f, x, w, parts=True)
+    compiled = graph.compile()
+    assert groups_of(compiled) == 1 and sum("_dropout_mask(" in n for n in str(compiled).splitlines()) == 3
+    for wait in (1e-9, FINE):
+        compiled.wait(wait)
+        torch.manual_seed(5)
+        want = f(x, w)
+        after = torch.rand(3)
+        torch.manual_seed(5)
+        with torch.no_grad():
+            got = compiled.run([x, w])
+        assert all(same(a, b) for a, b in zip(got, want)) and torch.equal(torch.rand(3), after)
