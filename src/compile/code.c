@@ -572,6 +572,63 @@ static struct {
 static void before_fork(void) { pthread_mutex_lock(&shared.lock); }
 static void after_fork(void) { pthread_mutex_unlock(&shared.lock); }
 
+/* --- what recomputing costs --- */
+
+enum { MUCH = 12 }; /* in additions; an exponential is 20 */
+
+static int cost_once(const cr_nest *n, cr_expr_set *seen, const cr_expr *e)
+{
+    int cost = e->kind == CR_EXPR_CALL ? cr_fn_infos[e->fn].cost : 1;
+
+    if (cr_nest_scope(n, e) != CR_SCOPE_COLUMN && e->kind != CR_EXPR_REDUCE)
+        cost = 0;
+    if (!cr_expr_set_add(seen, e))
+        return 0;
+    for (int i = 0; i < e->count; i++)
+        cost += cost_once(n, seen, e->args[i]);
+    return cost;
+}
+
+typedef struct {
+    const cr_nest *n;
+    bool costly;
+} costs;
+
+/* Values that later sweeps need, and no output has room for, are computed again. */
+static void weigh(cr_session *s, void *context)
+{
+    costs *c = context;
+    cr_expr_set seen = cr_expr_set_new(c->n->loop);
+    int all = 0, once = 0;
+
+    (void)s;
+    for (int k = 0; k < c->n->sweeps; k++)
+        all += c->n->sweep[k].cost;
+    for (size_t i = 0; i < c->n->loop->defs.len; i++)
+        once += 1 + cost_once(c->n, &seen, c->n->loop->defs.at[i]->value);
+    c->costly = all - once >= MUCH;
+}
+
+static cr_status check_cost(cr_group_program *p)
+{
+    costs c = {.n = cr_fused_nest(p->fused)};
+
+    CR_TRY(cr_session_run(c.n->loop->session, weigh, &c));
+    p->costly = c.costly;
+    return CR_OK;
+}
+
+static cr_status build_program(cr_group_program *p, builder *b)
+{
+    CR_TRY(cr_fused_new(&p->fused, make_program, b));
+    cr_status st = check_cost(p);
+    if (st || p->costly) {
+        cr_fused_drop(p->fused);
+        p->fused = NULL;
+    }
+    return st;
+}
+
 /* In the lock.  Entries stay, their code goes with its last user. */
 static cr_status take_program(cr_group_program **out, builder *b, const cr_text *key, int *built)
 {
@@ -587,10 +644,12 @@ static cr_status take_program(cr_group_program **out, builder *b, const cr_text 
             return st;
         }
     }
-    if (!p->fused) {
-        CR_TRY(cr_fused_new(&p->fused, make_program, b));
+    if (!p->fused && !p->costly) {
+        CR_TRY(build_program(p, b));
         ++*built;
     }
+    if (p->costly)
+        return cr_fail(CR_VALUE, "sweeps would compute too much again");
     p->users++;
     *out = p;
     return CR_OK;

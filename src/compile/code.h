@@ -24,6 +24,7 @@ typedef struct {
 typedef struct cr_group_program {
     cr_fused *fused; /* NULL while nobody has it */
     int users;
+    bool costly;     /* it would compute more than the nodes do, one by one */
 } cr_group_program;
 
 typedef struct {

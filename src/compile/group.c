@@ -359,7 +359,7 @@ static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
 /* --- columns --- */
 
 /* Rows that a thread folds at a time are kept until then. */
-enum { WIDEST_FOLD = 4096 };
+enum { WIDEST_FOLD = 4096, NARROWEST_FOLD = 64 };
 
 /* The columns of a value that a group makes are folded as its rows come, where there are rows
  * enough for all threads: eager shares out columns, too. */
@@ -372,7 +372,7 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
 
     if (!p || x->sealed[v->id] || numel(v) != p->numel || (p->columns && p->columns != columns) || p->joined ||
         p->split || columns > WIDEST_FOLD || load(p) + 1 >= MOST_OPERANDS ||
-        (p->numel > CR_FOLD_CHUNK && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
+        (p->numel > CR_FOLD_CHUNK && columns < NARROWEST_FOLD) || (p->numel > CR_FOLD_CHUNK && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
         return false;
     s = p->space;
     if (!cr_space_refine(&s, 2, (int64_t[2]){rows, columns}))
@@ -476,6 +476,39 @@ static bool writes(const cr_gnode *n)
 /* Elements of a row where there are few rows: of longer ones eager shares the chunks out. */
 enum { LONGEST_ROW = 2 * CR_FOLD_CHUNK };
 
+/* Elements that lie behind each other, or are one, in an operand as well as in the shape. */
+static int64_t run_of(const cr_gtype *shape, const cr_gtype *in)
+{
+    int64_t run = 1, dense = 1;
+    bool one = true, next = true;
+
+    for (int d = shape->ndim - 1; d >= 0 && (one || next); d--) {
+        int own = d - (shape->ndim - in->ndim);
+        int64_t size = own < 0 ? 1 : in->size[own], step = size == 1 ? 0 : in->stride ? in->stride[own] : dense;
+        if (shape->size[d] == 1)
+            continue;
+        one = one && !step;
+        next = next && step == run;
+        run *= one || next ? shape->size[d] : 1;
+        dense *= size;
+    }
+    return run;
+}
+
+/* Kernels go along rows: where these are too short, eager's calls, of which most need no rows,
+ * are faster. */
+enum { SHORTEST_RUN = 8, SHORTEST_ROW = 16, FEW = 4096 };
+
+static bool runs_are_short(const wish *w)
+{
+    if (w->numel <= FEW)
+        return false;
+    for (int i = 0; i < w->n->arg_count; i++)
+        if (w->n->arg[i].tag == CR_TENSOR && run_of(w->shape, &w->n->arg[i].value->type) < SHORTEST_RUN)
+            return true;
+    return w->columns && w->columns < SHORTEST_ROW;
+}
+
 static bool is_broadcast(const cr_gtype *to, const cr_gtype *in)
 {
     int lead = to->ndim - in->ndim;
@@ -503,6 +536,8 @@ static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
         if (n->arg[i].tag == CR_TENSOR &&
             (!is_broadcast(w->shape, &n->arg[i].value->type) || (w->columns && n->arg[i].value->type.stride)))
             return false;
+    if (runs_are_short(w))
+        return false;
     return !w->columns || (w->numel && (w->columns <= LONGEST_ROW || w->numel / w->columns >= 2 * cr_threads()));
 }
 

@@ -163,7 +163,7 @@ def layers(n):
     lines = ["%v0: float32[8, 4] = neg(%x)"]
     for k in range(0, n - 6, 6):
         lines += [f"%v{k + 1}: float32[8, 4] = matmul(%v{k}, %w)", f"%v{k + 2}: float32[8, 4] = add(%v{k + 1}, %b)",
-                  f"%v{k + 3}: float32[8, 4] = tanh(%v{k + 2})", f"%v{k + 4}: float32[8, 4] = mul(%v{k + 3}, {k % 13})",
+                  f"%v{k + 3}: float32[8, 4] = relu(%v{k + 2})", f"%v{k + 4}: float32[8, 4] = mul(%v{k + 3}, {k % 13})",
                   f"%v{k + 5}: float32[8, 4] = add(%v{k + 4}, %v{k})",
                   f"%v{k + 6}: float32[8, 4] = softmax(%v{k + 5}, -1)"]
     return lines
