@@ -155,10 +155,12 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     cr_thread.inference = false;
     cr_thread.no_grad = x->plain;
     cr_thread.fakes = true;
+    cr_thread.exclude |= CR_STAGE_BIT(AUTOCAST); /* conversions are in the graph */
     st = record_all(x);
     cr_recorder_stop(x->r);
     cr_thread.no_grad = was.no_grad;
     cr_thread.fakes = was.fakes;
+    cr_thread.exclude = was.exclude;
     cr_thread.inference = was.inference;
     CR_TRY(st);
     CR_TRY(finish(x, out));

@@ -340,6 +340,17 @@ static void drop_all(cr_tensor **t, int n)
         cr_drop(t[i]);
 }
 
+/* Conversions of autocast are in the graph. */
+static cr_status run_program(cr_program *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
+{
+    uint32_t was = cr_thread.exclude;
+
+    cr_thread.exclude = was | CR_STAGE_BIT(AUTOCAST);
+    cr_status st = cr_program_run(p, input, number, output);
+    cr_thread.exclude = was;
+    return st;
+}
+
 /* --- the node --- */
 
 typedef struct {
@@ -389,7 +400,7 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
 
     CR_TRY(load_saved(n, room));
     CR_TRY(load_cotangents(n, grads, room + n->saved_count));
-    CR_TRY(cr_program_run(c->backward, room, NULL, out));
+    CR_TRY(run_program(c->backward, room, NULL, out));
     for (int i = 0; i < c->inputs; i++)
         if (c->wants[i])
             grads_out[edge++] = out[k++];
@@ -501,7 +512,7 @@ static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input, con
 
     if (c->graph->numbers.inputs)
         CR_TRY(run_numbers(c, number, &values, &holds));
-    st = cr_program_run(c->forward, input, values, output);
+    st = run_program(c->forward, input, values, output);
     cr_free(values);
     if (!st && (st = lose_gradients(c, output))) {
         drop_all(output, c->outputs);
@@ -521,7 +532,7 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, con
     all = cr_alloc_zero((size_t)(c->outputs + c->saved + 1) * sizeof *all);
     if (!all)
         return CR_MEMORY;
-    st = cr_program_run(c->forward, input, NULL, all);
+    st = run_program(c->forward, input, NULL, all);
     if (!st)
         st = lose_gradients(c, all);
     if (!st && !cr_thread.no_grad)

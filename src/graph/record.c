@@ -464,10 +464,15 @@ static cr_status record_decoded(const cr_op *op, const cr_value *arg, cr_value *
     return st;
 }
 
+static bool autocasts(void) { return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST); }
+
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (!active)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    /* Conversions come first, so that they are calls of the graph. */
+    if (autocasts() && op->autocast)
+        return cr_stage_fns[CR_STAGE_AUTOCAST](op, arg, result);
     for (int i = 0; active->g->numbers.list.len && i < op->param_count; i++)
         if (has_symbol(&arg[i]))
             return record_decoded(op, arg, result);
@@ -483,7 +488,8 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
 
     if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
-    parts = active->parts && shown == arg && has_parts(op);
+    /* Under autocast what an entry calls may be converted. */
+    parts = (active->parts || autocasts()) && shown == arg && has_parts(op);
     if (active->where)
         note_failure(active, cr_session_run(&active->session, find_source, active));
     note_failure(active, cr_session_run(&active->session, record_args, &c));

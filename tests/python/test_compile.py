@@ -429,6 +429,37 @@ def test_a_whole_step_is_one_recording_under_a_scheduler(make):
     assert used(compiled) >= 15
 
 
+@pytest.mark.parametrize("inside", [True, False])
+def test_autocast(inside):
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.norm = nn.Linear(6, 6), nn.LayerNorm(6)
+
+        def forward(self, x):
+            if inside:
+                with torch.autocast("cpu"):
+                    return self.body(x)
+            return self.body(x)
+
+        def body(self, x):
+            return F.softmax(self.a(F.gelu(self.a(self.norm(x)))) @ x.t(), -1).float()
+    torch.manual_seed(0)
+    one, x = Tied(), torch.randn(5, 6)
+    two = copy.deepcopy(one)
+    c = torch.compile(two)
+    for _ in range(3):
+        results = []
+        for call, net in ((one, one), (c, two)):
+            net.zero_grad()
+            with torch.autocast("cpu", enabled=not inside):
+                out = call(x)
+            out.square().sum().backward()
+            results.append([out, *(p.grad for p in net.parameters())])
+        assert all(torch.equal(a, b) for a, b in zip(*results))
+    assert used(c) == 2
+
+
 def test_running_statistics_and_views_that_are_written():
     class M(nn.Module):
         def __init__(self):

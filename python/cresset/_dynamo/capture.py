@@ -8,7 +8,7 @@ it was (`guards.Walk`).  A call that fits no recording is recorded anew, up to
 import warnings
 import weakref
 
-from .. import Tensor, _C, is_grad_enabled
+from .. import Tensor, _C, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from ..nn import Parameter
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import config
@@ -104,6 +104,8 @@ class _Recording:
         for t, _ in self.walk.tensors:
             recorder.input(t)
         self.mark_sizes(recorder)
+        if is_autocast_enabled("cpu"):
+            clear_autocast_cache()  # weights that were converted before came from no call of this one
         out = self.run(recorder)
         try:
             self.finish(recorder, out)
@@ -253,7 +255,7 @@ class _Recording:
         except RuntimeError as why:
             raise Refused(str(why)) from None
         if recorder.foreign():
-            print(graph, recorder.foreign()); raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
+            raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
         backward_ran = recorder.backward or bool(grads)
         self.compile(graph, tensors, leaves, places, spec, grads, is_grad_enabled() and not backward_ran)
 
