@@ -5,8 +5,9 @@
  * Sweep k accumulates the reductions whose operands are at level k and stores the
  * outputs at level k.
  *
- * Invariant: a kept value sits in an output's row between the sweep that made it and
- * the sweep that stores that output; no two kept values share an output. */
+ * Invariant: a kept value sits in an output's row between the sweep that made it and the
+ * next sweep that stores something there: that output, or another value, where no later
+ * sweep needs the first. */
 #include "loop/nest.h"
 #include <string.h>
 
@@ -274,7 +275,43 @@ static cr_expr_set computed_in(work *w, int k)
     return seen;
 }
 
-/* An output of e's type that a sweep after `k` stores and that keeps nothing yet. */
+/* Whether `e` is computed from `what`, values of `instead` left out. */
+static bool comes_from(work *w, cr_expr_set *seen, const cr_expr *e, const cr_expr *what, const cr_expr *instead)
+{
+    if (e == what)
+        return true;
+    if (e == instead || w->scope[e->id] != CR_SCOPE_COLUMN || !cr_expr_set_add(seen, e))
+        return false;
+    for (int i = 0; i < e->count; i++)
+        if (comes_from(w, seen, e->args[i], what, instead))
+            return true;
+    return false;
+}
+
+/* A sweep after the one that makes `e` needs `what`, though `e` is kept. */
+static bool needed_later(work *w, const cr_expr *what, const cr_expr *e)
+{
+    cr_expr_set seen = cr_expr_set_new(w->l);
+
+    for (int k = w->level[e->id] + 1; k < w->n->sweeps; k++) {
+        const cr_sweep *sweep = &w->n->sweep[k];
+        for (int i = 0; i < sweep->reduces.count; i++)
+            if (comes_from(w, &seen, sweep->reduces.at[i]->args[0], what, e))
+                return true;
+        for (int i = 0; i < sweep->stores; i++)
+            if (comes_from(w, &seen, sweep->store[i].value, what, e))
+                return true;
+    }
+    return false;
+}
+
+/* The place of `q` is free once `e` is there. */
+static bool makes_room(work *w, const cr_store *q, const cr_expr *e)
+{
+    return w->level[q->value->id] < w->level[e->id] && !needed_later(w, q->value, e);
+}
+
+/* An output of e's type that a sweep after `k` stores and that keeps nothing then. */
 static const cr_buffer *room_for(work *w, const cr_expr *e, int k, int until)
 {
     cr_nest *n = w->n;
@@ -284,7 +321,7 @@ static const cr_buffer *room_for(work *w, const cr_expr *e, int k, int until)
             const cr_buffer *b = n->sweep[later].store[i].buffer;
             bool taken = b->dtype != e->dtype || later <= k || b->ndim != 2;
             for (int q = 0; q < n->keeps; q++)
-                taken = taken || n->keep[q].buffer == b;
+                taken = taken || (n->keep[q].buffer == b && !makes_room(w, &n->keep[q], e));
             if (!taken)
                 return b;
         }
@@ -345,10 +382,10 @@ static void choose_kept(work *w)
     }
 }
 
-/* The sweep that stores the output that keeps `e`; nothing is kept after it. */
+/* The first sweep that stores something else where `e` is kept; it is not there after it. */
 static int stored_at(const cr_nest *n, const cr_store *kept)
 {
-    for (int k = n->sweeps - 1; k >= 0; k--)
+    for (int k = n->level[kept->value->id] + 1; k < n->sweeps; k++)
         for (int i = 0; i < n->sweep[k].stores; i++)
             if (n->sweep[k].store[i].buffer == kept->buffer &&
                 n->sweep[k].store[i].value != kept->value)
