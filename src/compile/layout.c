@@ -282,7 +282,8 @@ static bool convolve(layouter *x, const cr_step *s)
     if (!primitive)
         return false;
     convolution *c = new_convolution(x, primitive);
-    int64_t x_block = cr_dnnl_own_block(primitive, CR_CONV_ARG_X), y_block = cr_dnnl_own_block(primitive, CR_CONV_ARG_Y);
+    int64_t x_block = cr_dnnl_own_block(primitive, CR_CONV_ARG_X);
+    int64_t y_block = cr_dnnl_own_block(primitive, CR_CONV_ARG_Y);
     in = cr_plan_value(x->p, n->arg[X].value);
     bias = n->arg[BIAS].tag == CR_TENSOR ? cr_plan_value(x->p, n->arg[BIAS].value) : NULL;
     c->x_blocked = x_block && x->blocked[in->id] && x->block[in->id] == x_block;

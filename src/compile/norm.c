@@ -33,7 +33,8 @@ static bool is_norm(const norms *x, const cr_gnode *n)
     if (!t->known || t->ndim < 2 || t->stride || (t->dtype != CR_F32 && t->dtype != CR_F64))
         return false;
     for (int i = INPUT; i <= VAR; i++)
-        if (!floats(&n->arg[i], (cr_dtype)t->dtype) || (i && n->arg[i].tag == CR_TENSOR && n->arg[i].value->type.ndim != 1))
+        if (!floats(&n->arg[i], (cr_dtype)t->dtype) ||
+            (i && n->arg[i].tag == CR_TENSOR && n->arg[i].value->type.ndim != 1))
             return false;
     return n->arg[MEAN].tag == CR_TENSOR && n->arg[VAR].tag == CR_TENSOR;
 }
@@ -99,7 +100,8 @@ static cr_gvalue *per_channel(const norm *x, cr_gvalue *v)
     t.size = size;
     t.stride = NULL;
     return call(x->w, x->to, "reshape",
-                (cr_garg[]){cr_garg_value(v), {.tag = CR_INTS, .len = (uint32_t)ndim, .ints = size}}, 2, &t, x->n->source);
+                (cr_garg[]){cr_garg_value(v), {.tag = CR_INTS, .len = (uint32_t)ndim, .ints = size}}, 2, &t,
+                x->n->source);
 }
 
 static bool take_apart(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)

@@ -109,7 +109,8 @@ static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 {
     const cr_gtype *a = &of->type, *b = &s->made_value[k]->type;
 
-    if (s->kind == CR_STEP_VIEW || s->op->does == CR_DOES_MAP || s->tracked || s->list_result || s->op->result[k].written)
+    if (s->kind == CR_STEP_VIEW || s->op->does == CR_DOES_MAP || s->tracked || s->list_result ||
+        s->op->result[k].written)
         return true;
     for (int i = 0; i < s->arg_count; i++)
         if (!strcmp(s->op->param[i].name, "copy") && s->arg[i].tag == CR_TRUTH && s->arg[i].i)
@@ -133,7 +134,9 @@ static void live_until(planner *x, int k, int64_t step)
 static void give_storage(planner *x, const cr_step *s, uint32_t k, int64_t i)
 {
     const cr_gvalue *v = s->made_value[k];
-    cr_gvalue *of = s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW ? viewed(s, k) : s->kind == CR_STEP_MOVE && s->reads ? s->read_value[0] : NULL;
+    cr_gvalue *of = s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW ? viewed(s, k)
+                    : s->kind == CR_STEP_MOVE && s->reads              ? s->read_value[0]
+                                                                       : NULL;
     int other = of ? x->in[cr_plan_value(x->p, of)->id] : -1;
 
     if (x->last[v->id] == NEVER)
@@ -189,7 +192,8 @@ static void find_reuse(planner *x, size_t i)
     for (uint32_t k = 0; k < s->reads && k < 32; k++) {
         const cr_gvalue *v = cr_plan_value(x->p, s->read_value[k]);
         int in = x->in[v->id];
-        if (!may_overwrite(s, k) || in < 0 || (v->by && v->by->kind == CR_GNODE_IF) || x->made[v->id] == NEVER || x->storages.at[in].dies != (int64_t)i ||
+        if (!may_overwrite(s, k) || in < 0 || (v->by && v->by->kind == CR_GNODE_IF) ||
+            x->made[v->id] == NEVER || x->storages.at[in].dies != (int64_t)i ||
             x->storages.at[in].holds >= 0 || !same_type(&v->type, &s->made_value[0]->type))
             continue;
         int gone = x->in[s->made_value[0]->id];

@@ -32,7 +32,10 @@ static bool is_lasting(const cr_gvalue *v)
     return !v->by || v->by->kind == CR_GNODE_CONSTANT;
 }
 
-static bool is_matrix(const cr_gtype *t) { return t->known && t->dtype == CR_F32 && t->device == CR_CPU && t->ndim == 2; }
+static bool is_matrix(const cr_gtype *t)
+{
+    return t->known && t->dtype == CR_F32 && t->device == CR_CPU && t->ndim == 2;
+}
 
 /* The sizes and the layout of b, from the types. */
 static bool describe(cr_gemm *g, const cr_gtype *x, const cr_gtype *w, bool turned)
@@ -80,7 +83,8 @@ static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
     CR_TRY(cr_tensor_new(&bytes, CR_F32, CR_CPU, 1, &size));
     g.b.data = w->data;
     b = cr_gemm_copy_b(&g, bytes->data);
-    cr_geometry as = {.ndim = 2, .size = {w->size[0], w->size[1]}, .stride = {p->turned ? 1 : b.row, p->turned ? b.row : 1}};
+    cr_geometry as = {.ndim = 2, .size = {w->size[0], w->size[1]},
+                      .stride = {p->turned ? 1 : b.row, p->turned ? b.row : 1}};
     cr_status st = cr_tensor_view(out, bytes, &as);
     cr_drop(bytes);
     return st;

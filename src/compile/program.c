@@ -23,7 +23,8 @@ static void apply(cr_program *p, cr_graph_pass pass)
 
 static void prepare(cr_session *s, void *context)
 {
-    static const cr_graph_pass passes[] = {cr_compile_norms, cr_graph_dead, cr_graph_common, cr_graph_fold, cr_graph_simplify,
+    static const cr_graph_pass passes[] = {cr_compile_norms, cr_graph_dead, cr_graph_common,
+                                           cr_graph_fold,    cr_graph_simplify,
                                            cr_graph_dead, cr_compile_group};
 
     (void)s;

@@ -177,7 +177,8 @@ void cr_pool_max_blocked(const cr_pool *p, int64_t block, const float *x, float 
 {
     blocked_job w = {p, block, x, y};
 
-    cr_parallel_for(p->planes, GRAIN_ELEMENTS / (volume(p->out) * volume(p->kernel) * block + 1) + 1, max_blocked_range, &w);
+    cr_parallel_for(p->planes, GRAIN_ELEMENTS / (volume(p->out) * volume(p->kernel) * block + 1) + 1,
+                    max_blocked_range, &w);
 }
 
 void cr_pool_average(const cr_pool *p, cr_dtype t, const void *x, void *y)

@@ -185,7 +185,8 @@ def test_a_training_step_keeps_its_bits():
         program.wait(FINE)
 
 
-VIEWS = [lambda x: x.t().contiguous().t(), lambda x: x.flip(0), lambda x: x.t().t(), lambda x: x.contiguous().view(-1).view(9, 9),
+VIEWS = [lambda x: x.t().contiguous().t(), lambda x: x.flip(0), lambda x: x.t().t(),
+         lambda x: x.contiguous().view(-1).view(9, 9),
          lambda x: x[:, 1:2].expand(9, 9), lambda x: x.reshape(27, 3).reshape(9, 9), lambda x: x.transpose(0, 1),
          lambda x: x.contiguous(), lambda x: torch.cat([x[4:], x[:4]]), lambda x: torch.stack(x.unbind(1)),
          lambda x: x.narrow(0, 0, 9), lambda x: x.detach()]
@@ -378,7 +379,8 @@ def test_threads_share_packed_weights():
     assert not wrong
 
 
-@pytest.mark.parametrize("pool", [nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2), nn.MaxPool2d((3, 2), (1, 3), (1, 0), dilation=2),
+@pytest.mark.parametrize("pool", [nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(2),
+                                  nn.MaxPool2d((3, 2), (1, 3), (1, 0), dilation=2),
                                   nn.MaxPool2d(2, ceil_mode=True), nn.AvgPool2d(2)])
 def test_pools_between_convolutions(pool):
     net = trained(nn.Sequential(nn.Conv2d(16, 32, 3), pool, nn.Conv2d(32, 16, 1)))
@@ -415,7 +417,8 @@ def test_products_with_weights_keep_their_bits(threads):
 
 
 def test_odd_channels_and_groups():
-    for module in (nn.Conv2d(6, 9, 3, groups=3), nn.Conv2d(5, 7, 3), nn.Conv2d(32, 32, 3, groups=32), nn.Conv2d(1, 8, 3),
+    for module in (nn.Conv2d(6, 9, 3, groups=3), nn.Conv2d(5, 7, 3), nn.Conv2d(32, 32, 3, groups=32),
+                   nn.Conv2d(1, 8, 3),
                    nn.Conv2d(16, 16, 3, dilation=2, stride=2), nn.ConvTranspose2d(4, 4, 3)):
         net = trained(nn.Sequential(module, nn.BatchNorm2d(module.out_channels), nn.ReLU()))
         x = torch.randn(2, module.in_channels, 11, 12)
