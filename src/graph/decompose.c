@@ -91,8 +91,12 @@ static cr_status call_parts(parting *p)
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
     cr_status st = CR_OK;
 
-    for (int i = 0; i < p->n->arg_count; i++)
+    for (int i = 0; i < p->n->arg_count; i++) {
+        const cr_param *param = &p->n->op->param[i];
+        if (p->n->arg[i].tag == CR_NONE && param->type == CR_T_TENSOR && !param->optional)
+            return cr_fail(CR_VALUE, "%s has no tensor '%s'", p->n->op->name, param->name);
         CR_TRY(load(&arg[i], p, &p->n->arg[i]));
+    }
     CR_TRY(cr_recorder_start(p->r));
     st = p->n->op->kernel_stage(p->n->op, arg, result);
     cr_recorder_stop(p->r);

@@ -356,17 +356,37 @@ static void results_as_stated(walk *x, const cr_gnode *n)
     }
 }
 
+/* An argument is missing, or a value of which nothing is known. */
+static bool lacks_tensor(const cr_gnode *n, const cr_value *arg)
+{
+    for (int i = 0; i < n->arg_count; i++) {
+        const cr_garg *a = &n->arg[i];
+        if (a->tag == CR_NONE && n->op->param[i].type == CR_T_TENSOR && !n->op->param[i].optional)
+            return true;
+        if (a->tag == CR_TENSOR && arg[i].tag != CR_TENSOR)
+            return true;
+        for (uint32_t k = 0; a->tag == CR_TENSORS && k < a->len; k++)
+            if (a->list[k].tag == CR_TENSOR && arg[i].list[k].tag != CR_TENSOR)
+                return true;
+    }
+    return false;
+}
+
 static void see_call(walk *x, const cr_gnode *n, node_fact *f)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
     bool turns = is_turn(n->op);
 
+    load_all(x, n, arg);
+    if (lacks_tensor(n, arg)) {
+        results_as_stated(x, n);
+        return;
+    }
     if (n->op->param_count && n->op->param[0].written && changes_storage(n->op)) {
         f->resized = may_resize(x, n);
         x->give_up |= !f->resized;
         turns = true;
     }
-    load_all(x, n, arg);
     if (turns && !x->give_up)
         f->turned = turn(x, n);
     if (x->give_up)

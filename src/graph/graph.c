@@ -25,12 +25,14 @@ cr_gblock *cr_graph_block(cr_graph *g) { return CR_NEW(g->session, cr_gblock); }
 
 /* --- names --- */
 
-/* The place of a name in the table, an open hash; its own or a free one. */
-static struct cr_gname *find_name(const cr_graph *g, const char *name)
-{
-    size_t i = (size_t)cr_hash(name, strlen(name)) & (g->name_room - 1);
+static uint64_t hash_name(const char *name) { return cr_hash(name, strlen(name)); }
 
-    while (g->names[i].name && strcmp(g->names[i].name, name))
+/* The place of a name in the table, an open hash; its own or a free one. */
+static struct cr_gname *find_name(const cr_graph *g, const char *name, uint64_t hash)
+{
+    size_t i = (size_t)hash & (g->name_room - 1);
+
+    while (g->names[i].name && (g->names[i].hash != hash || strcmp(g->names[i].name, name)))
         i = (i + 1) & (g->name_room - 1);
     return &g->names[i];
 }
@@ -44,38 +46,39 @@ static void grow_names(cr_graph *g)
     g->names = CR_NEW_N(g->session, struct cr_gname, g->name_room);
     for (size_t i = 0; i < room; i++)
         if (old[i].name)
-            *find_name(g, old[i].name) = old[i];
+            *find_name(g, old[i].name, old[i].hash) = old[i];
 }
 
-static struct cr_gname *enter_name(cr_graph *g, const char *name)
+static struct cr_gname *enter_name(cr_graph *g, const char *name, uint64_t hash)
 {
     if (2 * (g->name_count + 1) > g->name_room)
         grow_names(g);
-    struct cr_gname *n = find_name(g, name);
+    struct cr_gname *n = find_name(g, name, hash);
     if (!n->name) {
         n->name = cr_session_text(g->session, name);
+        n->hash = hash;
         g->name_count++;
     }
     return n;
 }
 
 /* "add", then "add_1", "add_2": as torch.fx numbers them. */
-static const char *unique_name(cr_graph *g, const char *wanted)
+static struct cr_gname *unique_name(cr_graph *g, const char *wanted)
 {
-    struct cr_gname *n = enter_name(g, wanted);
-    const char *name = n->name;
+    uint64_t hash = hash_name(wanted);
+    struct cr_gname *n = enter_name(g, wanted, hash);
 
     while (n->used) {
-        name = cr_session_printf(g->session, "%s_%d", wanted, enter_name(g, wanted)->used++);
-        n = enter_name(g, name);
+        const char *name = cr_session_printf(g->session, "%s_%d", wanted, enter_name(g, wanted, hash)->used++);
+        n = enter_name(g, name, hash_name(name));
     }
     n->used = 1;
-    return n->name;
+    return n;
 }
 
 cr_gvalue *cr_graph_find(const cr_graph *g, const char *name)
 {
-    return g->name_room ? find_name(g, name)->value : NULL;
+    return g->name_room ? find_name(g, name, hash_name(name))->value : NULL;
 }
 
 /* --- values and nodes --- */
@@ -83,9 +86,10 @@ cr_gvalue *cr_graph_find(const cr_graph *g, const char *name)
 static cr_gvalue *value_new(cr_graph *g, const char *name, cr_gnode *by, int index)
 {
     cr_gvalue *v = CR_NEW(g->session, cr_gvalue);
+    struct cr_gname *entry = unique_name(g, name);
 
-    v->name = unique_name(g, name);
-    find_name(g, v->name)->value = v;
+    entry->value = v;
+    v->name = entry->name;
     v->id = g->values++;
     v->by = by;
     v->index = index;

@@ -95,7 +95,7 @@ struct cr_graph {
     cr_gvalue **input;
     cr_gblock *body;
     unsigned values;                                /* made so far */
-    struct cr_gname { const char *name; int used; cr_gvalue *value; } *names;
+    struct cr_gname { const char *name; uint64_t hash; int used; cr_gvalue *value; } *names;
     size_t name_count, name_room;
     struct { size_t len, cap; cr_tensor **at; } constants; /* counted */
     cr_gnumbers numbers;

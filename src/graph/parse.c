@@ -383,6 +383,17 @@ static void arguments(reader *r, const cr_op *op, cr_garg *arg)
     }
 }
 
+/* The text is long enough for so many values; memory is not taken for a mistake. */
+static bool may_hold(const reader *r, const cr_gtype *t)
+{
+    int64_t n = 1;
+
+    for (int d = 0; d < t->ndim; d++)
+        if (t->size[d] < 0 || CR_MUL_OVERFLOW(n, t->size[d], &n))
+            return false;
+    return strnlen(r->at, (size_t)n) == (size_t)n;
+}
+
 static void constant(reader *r, cr_gblock *b, const results *to)
 {
     cr_gtype t = to->count ? to->type[0] : (cr_gtype){0};
@@ -393,6 +404,8 @@ static void constant(reader *r, cr_gblock *b, const results *to)
     expect(r, "(");
     if (take(r, "..."))
         complain(r, "the constant's values are not in the text", "");
+    if (!may_hold(r, &t))
+        complain(r, "the constant has more elements than values", "");
     cr_session_check(r->s, cr_tensor_new(&made, (cr_dtype)t.dtype, CR_CPU, t.ndim, t.size));
     cr_graph_constant(r->g, b, made, to->name[0]); /* the graph's from here on */
     cr_drop(made);

@@ -103,7 +103,8 @@ static void pass_one(cr_session *s, void *context)
 
 static void refuse(const char *text, const char *why)
 {
-    printf("%s: %s\n%s", why, cr_error_message(), text);
+    printf("%s: %s\n%s\n", why, cr_error_message(), text);
+    fflush(stdout);
     abort();
 }
 
@@ -130,7 +131,7 @@ static void try_one(const char *text)
     cr_status st = cr_session_run(&s, read_one, &j);
 
     tried++;
-    if (st && (st == CR_MEMORY || !*cr_error_message()))
+    if (st && !*cr_error_message())
         refuse(text, "no message");
     if (!st) {
         accepted++;

@@ -180,6 +180,8 @@ def test_text_reads_back_as_the_same_graph():
     ("graph(%x) { %y = sum(%x, [1.5]) return %y }", "line 1"),
     ("graph(%x) { %y = constant(1) return %y }", "a constant has one result of a known type"),
     ("graph(%x: float33[2]) { return %x }", "no dtype is called float33"),
+    ("graph() { %y: float32[99999999999993] = constant(1.0) return %y }", "more elements than values"),
+    ("graph() { %y: float32[99999999999, 99999999999] = constant(1.0) return %y }", "more elements than values"),
     ("graph(%x) { %a, %b = neg(%x) return %a }", "the number of results"),
     ("graph(%x) { return %x } more", "expected the end of the text"),
     ("", "expected graph"),
