@@ -188,6 +188,8 @@ static void find_space(builder *b)
         if (b->node[i].facts.kind == CR_FACT_ROWS)
             b->columns = cr_node_columns(b->node[i].n);
     }
+    if (!b->numel)
+        cr_bail(b->s, CR_VALUE, "the group has no elements");
     bool fine = !b->columns || cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
     for (int i = 0; fine && i < b->nodes; i++) {
         shape s = shape_of(&b->node[i]);

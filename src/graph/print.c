@@ -256,6 +256,33 @@ static void print_block(cr_text *out, const cr_gblock *b, size_t indent)
     cr_text_char(out, '\n');
 }
 
+/* "#   $2 = mul($0, $1)  # 12", and what was asked. */
+static void print_numbers(cr_text *out, const cr_gnumbers *n)
+{
+    static const char *const names[] = {[CR_GNUM_ADD] = "add", [CR_GNUM_SUB] = "sub", [CR_GNUM_MUL] = "mul",
+                                        [CR_GNUM_DIV] = "div", [CR_GNUM_FLOORDIV] = "floordiv",
+                                        [CR_GNUM_MOD] = "mod", [CR_GNUM_POW] = "pow", [CR_GNUM_NEG] = "neg",
+                                        [CR_GNUM_ABS] = "abs"};
+    static const char *const tests[] = {[CR_GNUM_EQ] = "==", [CR_GNUM_LT] = "<", [CR_GNUM_LE] = "<="};
+
+    for (size_t k = 0; k < n->list.len; k++) {
+        const cr_gnumber *x = &n->list.at[k];
+        cr_text_printf(out, "  # $%zu = ", k);
+        if (x->fn == CR_GNUM_INPUT)
+            cr_text_printf(out, "number %d: ", x->a);
+        else if (x->fn == CR_GNUM_SIZE)
+            cr_text_printf(out, "size(%%%s, %d): ", x->of->name, x->a);
+        else if (x->fn != CR_GNUM_CONST)
+            cr_text_printf(out, "%s($%d, $%d): ", names[x->fn], x->a, x->b);
+        print_number(out, x->value);
+        cr_text_char(out, '\n');
+    }
+    for (size_t i = 0; i < n->guards.len; i++) {
+        const cr_gnum_guard *g = &n->guards.at[i];
+        cr_text_printf(out, "  # %s$%d %s $%d\n", g->holds ? "" : "not ", g->a, tests[g->test], g->b);
+    }
+}
+
 void cr_graph_print(cr_text *out, const cr_graph *g)
 {
     cr_text_put(out, "graph(");
@@ -264,6 +291,7 @@ void cr_graph_print(cr_text *out, const cr_graph *g)
         print_type(out, &g->input[i]->type);
     }
     cr_text_put(out, ") {\n");
+    print_numbers(out, &g->numbers);
     print_block(out, g->body, 2);
     cr_text_put(out, "}\n");
 }

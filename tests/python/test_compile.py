@@ -788,3 +788,29 @@ print(f._entries[0].runner.wait(10.0))
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
                           env=dict(os.environ, CR_CC="/nonexistent", CR_CACHE="/nonexistent/cache"))
     assert done.stdout == "0\n" and not done.stderr, (done.stdout, done.stderr)
+
+
+def test_forty_batch_sizes_and_forty_lengths_are_two_recordings_more():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.places = nn.Embedding(20, 16), nn.Embedding(64, 16)
+            self.layer = nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True)
+
+        def forward(self, x):
+            return self.layer(self.words(x) + self.places(torch.arange(x.shape[1])))
+    torch.manual_seed(0)
+    net = Net()
+    c = torch.compile(net)
+    for b in range(2, 42):
+        x = torch.randint(0, 20, (b, 7))
+        assert torch.equal(c(x), net(x))
+    assert len(entries(c)) == 2
+    for n in range(2, 42):
+        x = torch.randint(0, 20, (5, n))
+        assert torch.equal(c(x), net(x))
+    assert len(entries(c)) == 3
+    for b, n in ((1, 7), (5, 1), (0, 7)):
+        x = torch.randint(0, 20, (b, n))
+        for _ in range(2):
+            assert torch.equal(c(x), net(x))

@@ -27,8 +27,9 @@ def _in_projection_packed(q, k, v, w, b=None):
 
 
 def _require(condition, message):
+    """`message` may be a function: a text of sizes is made only when it is wanted."""
     if not condition:
-        raise AssertionError(message)
+        raise AssertionError(message if isinstance(message, str) else message())
 
 
 def _in_projection(q, k, v, w_q, w_k, w_v, b_q=None, b_k=None, b_v=None):
@@ -36,10 +37,10 @@ def _in_projection(q, k, v, w_q, w_k, w_v, b_q=None, b_k=None, b_v=None):
     sizes = [x.size(-1) for x in (q, k, v)]
     for name, w, n in zip(("query", "key", "value"), (w_q, w_k, w_v), sizes):
         _require(w.shape == (sizes[0], n),
-                 f"expecting {name} weights shape of {(sizes[0], n)}, but got {w.shape}")
+                 lambda: f"expecting {name} weights shape of {(sizes[0], n)}, but got {w.shape}")
     for name, b in zip(("query", "key", "value"), (b_q, b_k, b_v)):
         _require(b is None or b.shape == (sizes[0],),
-                 f"expecting {name} bias shape of {(sizes[0],)}, but got "
+                 lambda: f"expecting {name} bias shape of {(sizes[0],)}, but got "
                  f"{None if b is None else b.shape}")
     return ops.linear(q, w_q, b_q), ops.linear(k, w_k, b_k), ops.linear(v, w_v, b_v)
 
@@ -47,24 +48,24 @@ def _in_projection(q, k, v, w_q, w_k, w_v, b_q=None, b_k=None, b_v=None):
 def _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads):
     """True when the inputs have a batch dimension; refuses inconsistent dimensions."""
     ndim = query.dim()
-    _require(ndim in (2, 3), "query should be unbatched 2D or batched 3D tensor but received "
+    _require(ndim in (2, 3), lambda: "query should be unbatched 2D or batched 3D tensor but received "
              f"{ndim}-D query tensor")
     kind = "batched (3-D)" if ndim == 3 else "unbatched (2-D)"
     _require(key.dim() == ndim and value.dim() == ndim,
-             f"For {kind} `query`, expected `key` and `value` to be {ndim}-D but found "
+             lambda: f"For {kind} `query`, expected `key` and `value` to be {ndim}-D but found "
              f"{key.dim()}-D and {value.dim()}-D tensors respectively")
     if key_padding_mask is not None:
         _require(key_padding_mask.dim() == ndim - 1,
-                 f"For {kind} `query`, expected `key_padding_mask` to be `None` or {ndim - 1}-D "
+                 lambda: f"For {kind} `query`, expected `key_padding_mask` to be `None` or {ndim - 1}-D "
                  f"but found {key_padding_mask.dim()}-D tensor instead")
     if attn_mask is not None:
         _require(attn_mask.dim() in (2, 3),
-                 f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
+                 lambda: f"For {kind} `query`, expected `attn_mask` to be `None`, 2-D or 3-D but found "
                  f"{attn_mask.dim()}-D tensor instead")
         if ndim == 2 and attn_mask.dim() == 3:
             shape = (num_heads, query.shape[0], key.shape[0])
             _require(attn_mask.shape == shape,
-                     f"Expected `attn_mask` shape to be {shape} but got {attn_mask.shape}")
+                     lambda: f"Expected `attn_mask` shape to be {shape} but got {attn_mask.shape}")
     return ndim == 3
 
 
@@ -74,7 +75,7 @@ def _canonical_mask(mask, mask_name, other_type, other_name, target_type, check_
         return None
     is_float = mask.is_floating_point()
     _require(is_float or mask.dtype == cresset.bool,
-             f"only bool and floating types of {mask_name} are supported")
+             lambda: f"only bool and floating types of {mask_name} are supported")
     if check_other and other_type is not None and mask.dtype != other_type:
         warnings.warn(f"Support for mismatched {mask_name} and {other_name} is deprecated. "
                       "Use same type for both instead.", stacklevel=2)
@@ -113,9 +114,9 @@ def _heads(x, rows, head_dim, static, name):
     if static is None:
         return x.view(x.shape[0], rows, head_dim).transpose(0, 1)
     _require(static.size(0) == rows,
-             f"expecting static_{name}.size(0) of {rows}, but got {static.size(0)}")
+             lambda: f"expecting static_{name}.size(0) of {rows}, but got {static.size(0)}")
     _require(static.size(2) == head_dim,
-             f"expecting static_{name}.size(2) of {head_dim}, but got {static.size(2)}")
+             lambda: f"expecting static_{name}.size(2) of {head_dim}, but got {static.size(2)}")
     return static
 
 
@@ -126,15 +127,15 @@ def _project(query, key, value, packed, separate, bias):
         return _in_projection_packed(query, key, value, packed, bias)
     for name, weight in zip("qkv", separate):
         _require(weight is not None,
-                 f"use_separate_proj_weight is True but {name}_proj_weight is None")
+                 lambda: f"use_separate_proj_weight is True but {name}_proj_weight is None")
     biases = (None,) * 3 if bias is None else bias.chunk(3)
     return _in_projection(query, key, value, *separate, *biases)
 
 
 def _merge_padding(attn_mask, padding, bsz, num_heads, src_len):
-    _require(padding.shape[0] == bsz, f"Expected key_padded_mask.shape[0] to be {bsz}, but got "
+    _require(padding.shape[0] == bsz, lambda: f"Expected key_padded_mask.shape[0] to be {bsz}, but got "
              f"{padding.shape[0]}")
-    _require(padding.shape[1] == src_len, "Expected key_padded_mask.shape[1] to be "
+    _require(padding.shape[1] == src_len, lambda: "Expected key_padded_mask.shape[1] to be "
              f"{src_len}, but got {padding.shape[1]}")
     padding = padding.view(bsz, 1, 1, src_len).expand(-1, num_heads, -1, -1)
     padding = padding.reshape(bsz * num_heads, 1, src_len)
@@ -187,16 +188,16 @@ def multi_head_attention_forward(
         is_causal = is_causal and key_padding_mask is None
     head_dim = embed_dim // num_heads
     _require(embed_dim == embed_dim_to_check,
-             f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}")
+             lambda: f"was expecting embedding dimension of {embed_dim_to_check}, but got {embed_dim}")
     _require(head_dim * num_heads == embed_dim,
-             f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
+             lambda: f"embed_dim {embed_dim} not divisible by num_heads {num_heads}")
     if use_separate_proj_weight:
         _require(key.shape[:2] == value.shape[:2],
-                 f"key's sequence and batch dims {key.shape[:2]} do not match value's "
+                 lambda: f"key's sequence and batch dims {key.shape[:2]} do not match value's "
                  f"{value.shape[:2]}")
     else:
         _require(key.shape == value.shape,
-                 f"key shape {key.shape} does not match value shape {value.shape}")
+                 lambda: f"key shape {key.shape} does not match value shape {value.shape}")
     separate = (q_proj_weight, k_proj_weight, v_proj_weight) if use_separate_proj_weight else None
     q, k, v = _project(query, key, value, in_proj_weight, separate, in_proj_bias)
     if attn_mask is not None:
