@@ -370,7 +370,7 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
     int64_t columns = cr_node_kept(n), rows = columns ? numel(v) / columns : 0;
     cr_space s;
 
-    if (!p || x->sealed[v->id] || numel(v) != p->numel || (p->columns && p->columns != columns) || p->joined ||
+    if (!p || x->sealed[v->id] || !p->numel || numel(v) != p->numel || (p->columns && p->columns != columns) || p->joined ||
         p->split || columns > WIDEST_FOLD || load(p) + 1 >= MOST_OPERANDS ||
         (p->numel > CR_FOLD_CHUNK && columns < NARROWEST_FOLD) || (p->numel > CR_FOLD_CHUNK && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
         return false;
