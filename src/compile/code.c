@@ -188,8 +188,6 @@ static void find_space(builder *b)
         if (b->node[i].facts.kind == CR_FACT_ROWS)
             b->columns = cr_node_columns(b->node[i].n);
     }
-    if (!b->numel)
-        cr_bail(b->s, CR_VALUE, "the group has no elements");
     bool fine = !b->columns || cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
     for (int i = 0; fine && i < b->nodes; i++) {
         shape s = shape_of(&b->node[i]);
@@ -199,7 +197,7 @@ static void find_space(builder *b)
     }
     if (!fine)
         cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
-    b->column_dims = b->columns ? cr_space_columns(&b->space, b->columns) : 0;
+    b->column_dims = b->columns && b->numel ? cr_space_columns(&b->space, b->columns) : 0;
 }
 
 /* --- operands --- */
