@@ -352,6 +352,58 @@ static void clone_stale(part *p, cr_rewrite *w)
             clone_saved(p, w, g->body->at[i]->result[k]);
 }
 
+/* --- late: what is computed again is, just before it is read --- */
+
+typedef struct {
+    cr_rewrite *w;
+    const cr_gnode *missing; /* makes a value that is read and not there */
+} sources;
+
+static void find_missing(void *context, cr_gvalue *v)
+{
+    sources *x = context;
+
+    if (!x->missing && !x->w->now[v->id])
+        x->missing = v->by;
+}
+
+static void copy_node(part *p, cr_rewrite *w, const cr_gnode *n)
+{
+    p->copied_forward += n->kind == CR_GNODE_CALL && is_forward_node(p->c, n);
+    cr_rewrite_copy(w, w->to->body, n);
+}
+
+/* `n`, after what it reads; chains may be long. */
+static void copy_late(part *p, cr_rewrite *w, const cr_gnode *n)
+{
+    struct { size_t len, cap; const cr_gnode **at; } open = {0};
+
+    CR_PUSH(p->c->s, &open, n);
+    while (open.len) {
+        sources x = {w, NULL};
+        n = open.at[open.len - 1];
+        for (int k = 0; k < n->arg_count; k++)
+            cr_garg_each(&n->arg[k], find_missing, &x);
+        if (x.missing) {
+            CR_PUSH(p->c->s, &open, x.missing);
+            continue;
+        }
+        open.len--;
+        if (!n->result_count || !w->now[n->result[0]->id])
+            copy_node(p, w, n);
+    }
+}
+
+static void copy_outputs_late(part *p, cr_rewrite *w, const cr_garg *output, int outputs)
+{
+    for (int i = 0; i < outputs; i++) {
+        sources x = {w, NULL};
+        cr_garg_each(&output[i], find_missing, &x);
+        if (x.missing)
+            copy_late(p, w, x.missing);
+    }
+}
+
 /* Copies the nodes that are wanted; `input` are the new graph's inputs in order, `output` its
  * results and, behind the first `results`, what it saves. */
 static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const cr_garg *output, int outputs, int results)
@@ -373,9 +425,12 @@ static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const c
             clone_stale(p, &w);
             cloned = true;
         }
-        p->copied_forward += n->kind == CR_GNODE_CALL && is_forward_node(p->c, n);
-        cr_rewrite_copy(&w, g->body, n);
+        if (p->forward)
+            copy_node(p, &w, n);
+        else if (!is_forward_node(p->c, n))
+            copy_late(p, &w, n);
     }
+    copy_outputs_late(p, &w, output, outputs);
     for (int i = 0; i < outputs; i++) {
         cr_gvalue *clone = i >= results && output[i].tag == CR_TENSOR ? p->saved[output[i].value->id] : NULL;
         out[i] = clone ? cr_garg_value(clone) : cr_garg_copy(g, &output[i], cr_rewrite_value, &w);

@@ -234,6 +234,8 @@ CR_API CR_MUST cr_status cr_backward(const cr_backward_call *call, cr_tensor **r
 int64_t cr_backward_number(void);
 bool cr_backward_reaches(const cr_node *n);
 bool cr_backward_accumulates(void);
+/* Whether nodes keep what they saved (retain_graph). */
+bool cr_backward_retains(void);
 
 /* Anomaly mode, whole process: nodes record where they were made, and gradients are
  * searched for NaN when `check_nan`. */

@@ -359,6 +359,8 @@ static cr_status run(cr_task *t)
 
 static CR_THREAD const cr_task *running; /* the innermost */
 
+bool cr_backward_retains(void) { return running && running->call->retain_graph; }
+
 int64_t cr_backward_number(void) { return running ? running->number : -1; }
 
 bool cr_backward_reaches(const cr_node *n)

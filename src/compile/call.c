@@ -351,6 +351,16 @@ static cr_status run_program(cr_program *p, cr_tensor *const *input, const cr_sc
     return st;
 }
 
+static cr_status consume(cr_program *p, cr_tensor **input, cr_tensor **output)
+{
+    uint32_t was = cr_thread.exclude;
+
+    cr_thread.exclude = was | CR_STAGE_BIT(AUTOCAST);
+    cr_status st = cr_program_consume(p, input, output);
+    cr_thread.exclude = was;
+    return st;
+}
+
 /* --- the node --- */
 
 typedef struct {
@@ -392,6 +402,16 @@ static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tenso
     return CR_OK;
 }
 
+static void node_release(cr_node *node)
+{
+    call_node *n = (call_node *)node;
+
+    for (int i = 0; i < n->saved_count; i++)
+        cr_saved_drop(&n->saved[i]);
+    n->saved_count = 0;
+    n->released = true;
+}
+
 static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor **room, cr_tensor **grads_out)
 {
     cr_compiled_call *c = n->call;
@@ -400,7 +420,9 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
 
     CR_TRY(load_saved(n, room));
     CR_TRY(load_cotangents(n, grads, room + n->saved_count));
-    CR_TRY(run_program(c->backward, room, NULL, out));
+    if (!cr_backward_retains())
+        node_release(&n->node); /* what was saved goes as it is used up */
+    CR_TRY(consume(c->backward, room, out));
     for (int i = 0; i < c->inputs; i++)
         if (c->wants[i])
             grads_out[edge++] = out[k++];
@@ -425,16 +447,6 @@ static cr_status node_apply(cr_node *node, cr_tensor *const *grads, cr_tensor **
     drop_all(room, most);
     cr_free(room);
     return st;
-}
-
-static void node_release(cr_node *node)
-{
-    call_node *n = (call_node *)node;
-
-    for (int i = 0; i < n->saved_count; i++)
-        cr_saved_drop(&n->saved[i]);
-    n->saved_count = 0;
-    n->released = true;
 }
 
 static void node_free(cr_node *node)

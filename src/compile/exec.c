@@ -11,6 +11,7 @@ typedef struct {
     cr_value *lists;
     cr_tensor **operands;
     const cr_scalar *number; /* of the graph, by number */
+    cr_tensor **own;         /* inputs that the run may drop, or NULL */
     uint32_t tracking; /* the thread's stages for calls that autograd has to see */
     bool direct;       /* other calls go straight to their kernels */
 } machine;
@@ -245,6 +246,10 @@ static cr_status run_steps(const machine *m)
             cr_drop(m->slot[s->release[k]]);
             m->slot[s->release[k]] = NULL;
         }
+        for (uint32_t k = 0; m->own && k < s->given_releases; k++) {
+            cr_drop(m->own[s->given[k]]);
+            m->own[s->given[k]] = NULL;
+        }
     }
     return CR_OK;
 }
@@ -316,10 +321,9 @@ static cr_status run_large(machine *m, cr_tensor *const *input, cr_tensor **outp
     return st;
 }
 
-cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
+static cr_status run_with(cr_program *p, machine m, cr_tensor *const *input, cr_tensor **output)
 {
     _Alignas(cr_value) char frame[SMALL_FRAME];
-    machine m = {.number = number};
     cr_plan *plan;
 
     CR_TRY(cr_program_plan(&plan, p));
@@ -328,4 +332,14 @@ cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar
         return run_large(&m, input, output);
     lay_out(&m, frame);
     return run_in(&m, input, output);
+}
+
+cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
+{
+    return run_with(p, (machine){.number = number}, input, output);
+}
+
+cr_status cr_program_consume(cr_program *p, cr_tensor **input, cr_tensor **output)
+{
+    return run_with(p, (machine){.own = input}, input, output);
 }

@@ -280,6 +280,27 @@ static void list_deaths(planner *x)
     }
 }
 
+/* Inputs, at the steps that read them last. */
+static void list_given(planner *x)
+{
+    cr_plan *p = x->p;
+    uint32_t *count = CR_NEW_N(x->s, uint32_t, p->steps.len + 1);
+
+    for (int fill = 0; fill < 2; fill++) {
+        for (uint32_t i = 0; i < p->inputs; i++) {
+            int64_t at = x->last[p->g->input[i]->id];
+            if (at < 0 || at >= (int64_t)p->steps.len)
+                continue;
+            if (fill)
+                p->steps.at[at].given[p->steps.at[at].given_releases++] = i;
+            else
+                count[at]++;
+        }
+        for (size_t i = 0; !fill && i < p->steps.len; i++)
+            p->steps.at[i].given = CR_NEW_N(x->s, uint32_t, count[i]);
+    }
+}
+
 static void give_slots(planner *x)
 {
     cr_plan *p = x->p;
@@ -291,6 +312,7 @@ static void give_slots(planner *x)
     for (size_t i = 0; i < p->constants.len; i++)
         x->slot[p->constant_values.at[i]->id] = p->slots++;
     p->first_made = p->slots;
+    list_given(x);
     for (size_t i = 0; i < p->steps.len; i++) {
         cr_step *s = &p->steps.at[i];
         give_result_slots(x, s);

@@ -25,6 +25,10 @@ void cr_program_drop(cr_program *p);
 CR_MUST cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number,
                                  cr_tensor **output);
 
+/* The same of a graph without numbers; counts of inputs are the run's: each is dropped once nothing
+ * reads it any more, and NULL then.  What is not NULL afterwards stays the caller's. */
+CR_MUST cr_status cr_program_consume(cr_program *p, cr_tensor **input, cr_tensor **output);
+
 int cr_program_inputs(const cr_program *p);
 int cr_program_outputs(const cr_program *p);
 /* The most bytes that tensors made by the program, outputs among them, hold at one time; what

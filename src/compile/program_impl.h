@@ -63,6 +63,7 @@ typedef struct {
     uint32_t *read;    /* slots, once planned */
     uint32_t *result;  /* slots; CR_NO_SLOT: nobody reads it */
     uint32_t *release; /* slots whose tensors are dropped afterwards */
+    uint32_t *given, given_releases; /* inputs that are read here last: dropped when they are the run's own */
     /* for planning and printing */
     const cr_gnode *node;
     cr_gvalue **read_value; /* what is read, repetitions included */

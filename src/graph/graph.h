@@ -228,6 +228,8 @@ CR_MUST cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_g
 typedef struct cr_recorder cr_recorder;
 CR_MUST cr_status cr_recorder_new(cr_recorder **out, bool parts);
 void cr_recorder_drop(cr_recorder *r);
+/* Before anything is recorded: tensors that calls make are not kept alive. */
+void cr_recorder_borrow(cr_recorder *r);
 /* The next input of the graph. */
 CR_MUST cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name);
 /* Makes `r` the thread's recorder; fails with CR_RUNTIME when there is one. */

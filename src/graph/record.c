@@ -1,7 +1,9 @@
 /* Recording: the first stage writes down every call of the thread.
  *
- * A tensor is known by its address; the recorder counts every tensor it has seen, so that no
- * address comes back as another tensor.  A tensor that nothing recorded has made is a constant
+ * A tensor is known by its address.  The recorder counts every tensor it has seen, so that no
+ * address comes back as another tensor; one that borrows watches them instead, so that a call
+ * that is recorded needs no more memory: a tensor that dies is forgotten, unless others look at
+ * its bytes.  Then it lives on until none of them does.  A tensor that nothing recorded has made is a constant
  * of the graph - unless it shares the bytes of one that was recorded.  Then it is that value
  * when it looks at the same elements (what autograd saved, a detached tensor); any other view
  * was made by a way that leaves no call, and the graph would silently lose the link. */
@@ -17,7 +19,10 @@ struct cr_recorder {
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
     cr_map storages; /* bytes of the values -> a chain of `seen` by place, counted from 1 */
+    bool borrows;
     CR_VEC(cr_tensor *) seen;
+    CR_VEC(uint8_t) held; /* of seen[i]: how */
+    cr_recorder *outer;   /* the thread's recorders that borrow */
     CR_VEC(size_t) before; /* of seen[i]: the one before over the same bytes; 0: none */
     CR_VEC(cr_tensor *) foreign; /* constants that the call found, not made; borrowed of seen */
     const char *source;
@@ -28,7 +33,12 @@ struct cr_recorder {
     uint32_t was_included;
 };
 
-static CR_THREAD cr_recorder *active;
+/* COUNTED: the recorder has a count; WATCHED: somebody else has; TAKEN: it had the last one;
+ * GONE: there is no such tensor any more. */
+enum { COUNTED, WATCHED, TAKEN, GONE };
+
+static CR_THREAD cr_recorder *active, *borrowers;
+static char gone; /* stands in maps for what died */
 
 cr_recorder *cr_recorder_active(void) { return active; }
 
@@ -54,15 +64,41 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
     return CR_OK;
 }
 
+/* A tensor may be watched by one recorder only. */
+void cr_recorder_borrow(cr_recorder *r)
+{
+    if (!r->borrows) {
+        r->outer = borrowers;
+        borrowers = r;
+    }
+    r->borrows = true;
+}
+
+static void leave_borrowers(cr_recorder *r)
+{
+    cr_recorder **at = &borrowers;
+
+    while (*at && *at != r)
+        at = &(*at)->outer;
+    if (*at)
+        *at = r->outer;
+}
+
 void cr_recorder_drop(cr_recorder *r)
 {
     if (!r)
         return;
     if (active == r)
         cr_recorder_stop(r);
-    for (size_t i = 0; i < r->seen.len; i++)
-        cr_drop(r->seen.at[i]);
+    leave_borrowers(r);
+    for (size_t i = 0; i < r->seen.len; i++) {
+        if (r->held.at[i] == WATCHED || r->held.at[i] == TAKEN)
+            r->seen.at[i]->watched = false;
+        if (r->held.at[i] == COUNTED || r->held.at[i] == TAKEN)
+            cr_drop(r->seen.at[i]);
+    }
     cr_vec_drop(&r->seen);
+    cr_vec_drop(&r->held);
     cr_vec_drop(&r->before);
     cr_vec_drop(&r->foreign);
     cr_map_drop(&r->values);
@@ -76,7 +112,9 @@ void cr_recorder_drop(cr_recorder *r)
 
 static cr_gvalue *known(const cr_recorder *r, const cr_tensor *t)
 {
-    return cr_map_get(&r->values, (const char *)&t, sizeof t);
+    void *v = cr_map_get(&r->values, (const char *)&t, sizeof t);
+
+    return v == &gone ? NULL : v;
 }
 
 /* What tensors over the same bytes have in common, `.data` included. */
@@ -87,7 +125,9 @@ static const void *bytes_of(const cr_tensor *t)
 
 static size_t last_over(const cr_recorder *r, const void *bytes)
 {
-    return (size_t)(uintptr_t)cr_map_get(&r->storages, (const char *)&bytes, sizeof bytes);
+    void *at = cr_map_get(&r->storages, (const char *)&bytes, sizeof bytes);
+
+    return at == &gone ? 0 : (size_t)(uintptr_t)at;
 }
 
 static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
@@ -97,11 +137,84 @@ static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 
     cr_session_check(s, cr_vec_reserve(&r->seen, 1));
     cr_session_check(s, cr_vec_reserve(&r->before, 1));
+    cr_session_check(s, cr_vec_reserve(&r->held, 1));
     cr_session_check(s, cr_map_set(&r->values, (const char *)&t, sizeof t, v));
+    /* What has a count anyway, an input or a constant, is counted; so is what another watches. */
+    bool watch = r->borrows && v->by && v->by->kind == CR_GNODE_CALL && !t->watched;
     cr_vec_put(&r->before, last_over(r, bytes));
-    cr_vec_put(&r->seen, cr_keep(t));
+    cr_vec_put(&r->held, watch ? WATCHED : COUNTED);
+    cr_vec_put(&r->seen, watch ? t : cr_keep(t));
+    t->watched = t->watched || watch;
     cr_session_check(s, cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes,
                                    (void *)(uintptr_t)r->seen.len));
+}
+
+/* --- watched tensors --- */
+
+/* The place of `t` in the chain over its bytes, counted from 1; 0: not here.  *taken becomes the
+ * number of tensors in the chain that only the recorder has. */
+static size_t place_in_chain(const cr_recorder *r, const cr_tensor *t, int *taken)
+{
+    size_t found = 0;
+
+    *taken = 0;
+    for (size_t i = last_over(r, bytes_of(t)); i; i = r->before.at[i - 1]) {
+        if (r->held.at[i - 1] != GONE && r->seen.at[i - 1] == t)
+            found = i;
+        *taken += r->held.at[i - 1] == TAKEN;
+    }
+    return found;
+}
+
+/* Replacing a value under a known key needs no memory. */
+static void forget(cr_recorder *r, size_t i)
+{
+    cr_tensor *t = r->seen.at[i - 1];
+    bool taken = r->held.at[i - 1] == TAKEN;
+
+    if (cr_map_set(&r->values, (const char *)&t, sizeof t, &gone))
+        return;
+    r->held.at[i - 1] = GONE;
+    t->watched = false;
+    if (taken)
+        cr_drop(t);
+}
+
+/* Everything over these bytes: the last of it dies. */
+static void forget_chain(cr_recorder *r, const cr_tensor *t, size_t own)
+{
+    const void *bytes = bytes_of(t);
+    size_t last = last_over(r, bytes);
+
+    if (cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes, &gone))
+        return;
+    for (size_t i = last, before; i; i = before) {
+        before = r->before.at[i - 1];
+        if (i == own || r->held.at[i - 1] == TAKEN)
+            forget(r, i);
+    }
+}
+
+static bool watched_dies(cr_tensor *t)
+{
+    for (cr_recorder *r = borrowers; r; r = r->outer) {
+        int taken;
+        size_t i = place_in_chain(r, t, &taken);
+        if (!i || r->held.at[i - 1] != WATCHED)
+            continue;
+        if (atomic_load(&t->storage->count) == taken + 1) {
+            forget_chain(r, t, i);
+            if (t->watched) /* no memory to forget it with: it stays */
+                atomic_store(&t->count, 1);
+            return t->watched;
+        }
+        atomic_store(&t->count, 1);
+        r->held.at[i - 1] = TAKEN;
+        return true;
+    }
+    /* Another thread's recorder watches it: it stays for good. */
+    atomic_store(&t->count, 1);
+    return true;
 }
 
 static bool same_elements(const cr_tensor *a, const cr_tensor *b)
@@ -117,9 +230,11 @@ static cr_tensor *twin(const cr_recorder *r, const cr_tensor *t, const cr_tensor
 {
     size_t i = last_over(r, bytes_of(t));
 
+    while (i && r->held.at[i - 1] == GONE)
+        i = r->before.at[i - 1];
     *shared = i ? r->seen.at[i - 1] : NULL;
     for (; i; i = r->before.at[i - 1])
-        if (same_elements(r->seen.at[i - 1], t))
+        if (r->held.at[i - 1] != GONE && same_elements(r->seen.at[i - 1], t))
             return r->seen.at[i - 1];
     return NULL;
 }
@@ -686,4 +801,8 @@ cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *o
     return CR_OK;
 }
 
-void cr_graph_start(void) { cr_stage_fns[CR_STAGE_CAPTURE] = capture_stage; }
+void cr_graph_start(void)
+{
+    cr_stage_fns[CR_STAGE_CAPTURE] = capture_stage;
+    cr_watched_dies = watched_dies;
+}

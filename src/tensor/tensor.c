@@ -5,6 +5,7 @@
 #include <string.h>
 
 void (*cr_grad_meta_drop)(cr_grad_meta *m);
+bool (*cr_watched_dies)(cr_tensor *t);
 bool (*cr_peer_revive)(cr_tensor *t);
 
 enum { HEADER_CLASS = (sizeof(cr_tensor) + 63) / 64 };
@@ -86,6 +87,8 @@ static CR_NOINLINE bool peer_keeps(cr_tensor *t)
 static void tensor_free(cr_tensor *t)
 {
     if (t->peer && peer_keeps(t))
+        return;
+    if (CR_UNLIKELY(t->watched) && cr_watched_dies(t))
         return;
     if (t->grad)
         cr_grad_meta_drop(t->grad);

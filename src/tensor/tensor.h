@@ -53,6 +53,7 @@ typedef struct cr_tensor {
     bool number;          /* stands for a Python number: weak in promotion */
     bool inference;       /* made in inference mode */
     bool parameter;       /* reserved for nn */
+    bool watched;         /* a recorder knows it by its address: see cr_watched_dies */
     cr_storage *storage;
     char *data;           /* storage bytes + offset; NULL when meta */
     int64_t offset;       /* elements from the storage's start */
@@ -85,6 +86,8 @@ static inline cr_storage *cr_storage_keep(cr_storage *s)
  * has taken a count. */
 extern void (*cr_grad_meta_drop)(cr_grad_meta *m);
 extern bool (*cr_peer_revive)(cr_tensor *t);
+/* Set by graph/: a watched tensor loses its last count; true when the recorder takes it over. */
+extern bool (*cr_watched_dies)(cr_tensor *t);
 
 /* --- making --- */
 /* Row-major, contents undefined. */

@@ -100,7 +100,7 @@ class _Recording:
             return self.eagerly(why)
         if self.walk_again():
             return _Recording(self.compiler, self.compiled, self.args, self.kwargs).result()
-        recorder = _C.Recorder(parts=bool(self.walk.wants_gradients), sources=True)
+        recorder = _C.Recorder(parts=bool(self.walk.wants_gradients), sources=True, borrow=True)
         for t, _ in self.walk.tensors:
             recorder.input(t)
         self.mark_sizes(recorder)

@@ -4,9 +4,10 @@
  * doubling, so at most a fifth of a block is unused.  A thread keeps released blocks up
  * to 64 KB in lists of its own, without locks.  What overflows, and all larger blocks,
  * go to a shared cache: a list for each class and one queue through all, in the order of
- * release.  When the cache holds more than its limit, the oldest blocks go back to the
- * system.  The limit follows the most that was ever in use, so a program that repeats
- * itself finds its blocks again.
+ * release.  Before memory comes from the system, the oldest blocks go back to it, until what
+ * is used and what is cached are together no more than the limit: an eighth over the most
+ * that was ever in use.  So a program that repeats itself finds most of its blocks again, and
+ * a program of many sizes needs little more than it uses.
  *
  * Free blocks carry their links in their own first bytes. */
 #include "device/cpu/cpu.h"
@@ -171,19 +172,24 @@ static void cache_remove(block *b)
     cache.count--;
 }
 
-static bool cache_is_full(void)
+/* `more` bytes are about to come from the system. */
+static bool cache_is_full(size_t more)
 {
 #if defined(CR_MEAN) || defined(CR_SANITIZE)
+    (void)more;
     return cache.count > MOST_CACHED;
 #else
+    size_t used = (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + more;
     size_t limit = (size_t)atomic_load_explicit(&peak_bytes, memory_order_relaxed);
-    return cache.bytes > (limit > least_limit ? limit : least_limit);
+    limit = limit > used ? limit : used;
+    limit += limit / 8;
+    return used + cache.bytes > (limit > least_limit ? limit : least_limit);
 #endif
 }
 
-static void cache_trim(bool all)
+static void cache_trim(bool all, size_t more)
 {
-    while (cache.oldest && (all || cache_is_full())) {
+    while (cache.oldest && (all || cache_is_full(more))) {
         block *b = cache.oldest;
         cache_remove(b);
         system_release(b, b->size_class);
@@ -196,6 +202,8 @@ static void *shared_get(uint32_t size_class)
     block *b = cache.first[size_class];
     if (b)
         cache_remove(b);
+    else
+        cache_trim(false, cr_cpu_class_bytes(size_class));
     pthread_mutex_unlock(&lock);
     return b;
 }
@@ -204,7 +212,9 @@ static void shared_release(void *p, uint32_t size_class)
 {
     pthread_mutex_lock(&lock);
     cache_put(p, size_class);
-    cache_trim(false);
+#if defined(CR_MEAN) || defined(CR_SANITIZE)
+    cache_trim(false, 0);
+#endif
     pthread_mutex_unlock(&lock);
 }
 
@@ -218,7 +228,7 @@ void cr_cpu_memory_trim(void)
             system_release(p, c);
         }
     pthread_mutex_lock(&lock);
-    cache_trim(true);
+    cache_trim(true, 0);
     pthread_mutex_unlock(&lock);
 }
 

@@ -535,11 +535,11 @@ static PyTypeObject graph_type = {
 
 static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"parts", "sources", NULL};
+    static char *names[] = {"parts", "sources", "borrow", NULL};
     recorder_object *self;
-    int parts = 0, sources = 0;
+    int parts = 0, sources = 0, borrow = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|pp", names, &parts, &sources))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|ppp", names, &parts, &sources, &borrow))
         return NULL;
     self = PyObject_New(recorder_object, type);
     if (!self)
@@ -549,6 +549,8 @@ static PyObject *recorder_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     cr_status st = CR_OK;
     if (!sources || self->where)
         st = cr_recorder_new(&self->r, parts);
+    if (self->r && borrow)
+        cr_recorder_borrow(self->r);
     if (self->r && self->where)
         cr_recorder_follow(self->r, cr_py_where_now, self->where);
     if (self->r)
