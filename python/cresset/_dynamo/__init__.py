@@ -2,7 +2,7 @@
 from . import config, exc
 from .backends import list_backends, lookup_backend, register_backend
 from .capture import reset
-from .eval_frame import OptimizedModule, disable, optimize, optimize_assert
+from .eval_frame import disable, optimize, optimize_assert
 from .explaining import ExplainOutput, explain
 from .utilities import (allow_in_graph, assume_constant_result, disallow_in_graph, forbid_in_graph, graph_break,
                         is_compiling, mark_dynamic, mark_static, mark_static_address, maybe_mark_dynamic,
@@ -13,6 +13,13 @@ __all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "dis
            "mark_static", "mark_static_address", "maybe_mark_dynamic", "nonstrict_trace", "optimize",
            "optimize_assert", "OptimizedModule", "register_backend", "reset", "run", "set_stance",
            "substitute_in_graph"]
+
+
+def __getattr__(name):
+    if name == "OptimizedModule":  # nn is loaded for those who compile modules
+        from .optimized_module import OptimizedModule
+        return OptimizedModule
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
 def reset_code_caches():

@@ -9,12 +9,11 @@ import warnings
 import weakref
 
 from .. import Tensor, _C, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
-from ..nn import Parameter
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import config
 from .exc import (BackendCompilerFailed, FailOnRecompileLimitHit, InternalTorchDynamoError, RecompileError,
                   TorchDynamoException, Unsupported)
-from .guards import Refused, Walk, _late_methods
+from .guards import Refused, Walk
 
 _ATTEMPTS = 3  # calls that change what they read (a state made at first use) before it is refused
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
@@ -169,7 +168,7 @@ class _Recording:
                 dims.clear()
             c.sizes[path] = shape
             wanted = set(dims) | set(marked)
-            if c.dynamic and not isinstance(t, Parameter):
+            if c.dynamic and type(t) is Tensor:  # parameters keep their sizes
                 wanted |= set(range(len(shape)))
             if t.__dict__:
                 wanted -= getattr(t, "_dynamo_static_indices", set())
@@ -316,7 +315,6 @@ def _how_returned(spec, count):
 
 def compile_function(fn, backend, backend_name, fullgraph, dynamic):
     """The compiled form of a callable."""
-    _late_methods()
     compiler = Compiler(fn, backend, backend_name, fullgraph, dynamic)
     compiled = _C.CompiledFunction(fn, compiler.miss)
     compiled._compiler = compiler

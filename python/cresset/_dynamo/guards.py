@@ -7,7 +7,6 @@ object.  Tensors on the way become inputs of the recording.
 Code of this package and of the standard library is taken to read nothing but its arguments.  What
 cannot be guarded raises `Refused`. """
 import builtins
-import enum
 import functools
 import opcode
 import sys
@@ -15,8 +14,7 @@ import types
 from collections import OrderedDict, defaultdict
 
 from .. import Generator, Size, Tensor, device, dtype, layout, memory_format
-from .._C import CompiledFunction
-from ..nn import Module
+from .._C import CompiledFunction, ModuleBase
 
 
 class Refused(Exception):
@@ -45,6 +43,11 @@ def _is_trusted(module_name):
     """Whether code of that module reads nothing but what it is given."""
     root = (module_name or "").partition(".")[0]
     return root == "cresset" or root == "torch" or root in _STDLIB and root != "__main__"
+
+
+def _is_of(module, name, x):
+    """isinstance, for a class of a module that nobody may have loaded."""
+    return module in sys.modules and isinstance(x, getattr(sys.modules[module], name))
 
 
 # --- code ---
@@ -112,6 +115,10 @@ class Walk:
         if isinstance(x, Tensor):
             return self.tensor(x, source, parent, key)
         self.kept.append(x)
+        if _is_of("cresset.optim", "Optimizer", x):
+            return self.optimizer(x, source, parent, key)
+        if _is_of("enum", "Enum", x):
+            return self.add(source, parent, key, "is", x)
         for kinds, method in _METHODS:
             if isinstance(x, kinds):
                 return method(self, x, source, parent, key)
@@ -385,7 +392,7 @@ class Walk:
 
 
 _METHODS = [
-    (Module, Walk.nn_module),
+    (ModuleBase, Walk.nn_module),
     ((tuple, list), Walk.sequence),
     ((dict, OrderedDict, defaultdict), Walk.mapping),
     ((set, frozenset), Walk.set),
@@ -394,10 +401,4 @@ _METHODS = [
     (functools.partial, Walk.partial),
     (CompiledFunction, Walk.compiled),
     (types.ModuleType, Walk.python_module),
-    (enum.Enum, lambda self, x, source, parent, key: self.add(source, parent, key, "is", x)),
 ]
-
-
-def _late_methods():
-    from ..optim import Optimizer
-    _METHODS.insert(0, (Optimizer, Walk.optimizer))

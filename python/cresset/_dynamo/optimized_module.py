@@ -1,0 +1,58 @@
+"""Compiled modules."""
+from ..nn import Module
+
+
+class OptimizedModule(Module):
+    """A module whose calls are compiled; everything else is `_orig_mod`'s."""
+
+    _opt_mod_attributes = {"_orig_mod", "dynamo_ctx", "_compiled_forward", "training"}
+
+    def __init__(self, mod, how):
+        super().__init__()
+        self._modules["_orig_mod"] = mod
+        object.__setattr__(self, "_how", how)
+        object.__setattr__(self, "_compiled_forward", how.function(mod))
+        object.__setattr__(self, "forward", self._compiled_forward)
+
+    def __call__(self, *args, **kwargs):
+        return self._compiled_forward(*args, **kwargs)
+
+    def __reduce__(self):
+        return OptimizedModule, (self._orig_mod, self._how)
+
+    def __getattr__(self, name):
+        mod = self.__dict__["_modules"]["_orig_mod"]
+        return mod if name == "_orig_mod" else getattr(mod, name)
+
+    def __setattr__(self, name, value):
+        if name in ("forward",):
+            return object.__setattr__(self, name, value)
+        setattr(self._orig_mod, name, value)
+
+    def __delattr__(self, name):
+        delattr(self._orig_mod, name)
+
+    @property
+    def training(self):
+        return self.__dict__["_modules"]["_orig_mod"].training
+
+    @training.setter
+    def training(self, value):
+        modules = self.__dict__.get("_modules")
+        if modules and "_orig_mod" in modules:
+            modules["_orig_mod"].training = value
+
+    def __dir__(self):
+        return sorted({*super().__dir__(), *dir(self._orig_mod)})
+
+    def __len__(self):
+        return len(self._orig_mod)
+
+    def __getitem__(self, index):
+        return self._orig_mod[index]
+
+    def __iter__(self):
+        return iter(self._orig_mod)
+
+    def __contains__(self, item):
+        return item in self._orig_mod
