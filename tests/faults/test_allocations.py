@@ -18,6 +18,15 @@ class Stats(ctypes.Structure):
     _fields_ = [("used", ctypes.c_int64), ("cached", ctypes.c_int64), ("peak", ctypes.c_int64)]
 
 
+@pytest.fixture(autouse=True)
+def frozen():
+    """What other tests left is not searched again at every count."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 def used_bytes():
     gc.collect()
     stats = Stats()
