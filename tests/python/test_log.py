@@ -37,7 +37,7 @@ def logged(tmp_path_factory):
 def test_a_recorded_graph_names_its_lines(logged):
     text = logged("graph")
     assert text.startswith("[graph] recorded:\ngraph(")
-    lines = [line for line in text.splitlines() if "  # " in line]
+    lines = [line for line in text.splitlines() if line.startswith("  %") and "  # " in line]
     assert lines and all(line.split("  # ")[1].startswith("program.py:") for line in lines)
     assert any("= silu(" in line and line.endswith("# program.py:6") for line in lines)
     assert any("= sigmoid(" in line and line.endswith("# program.py:7") for line in lines)
