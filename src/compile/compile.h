@@ -50,4 +50,9 @@ typedef struct {
 } cr_picture_part;
 CR_MUST cr_status cr_picture(cr_text *out, const cr_picture_part *part, int parts);
 
+/* CR_RUNTIME: `t` came for `v`, and `owner` ("its group") was made for another tensor. */
+cr_status cr_refuse_tensor(const cr_gvalue *v, const cr_tensor *t, const char *owner);
+/* Along dimensions of more than one element. */
+bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride);
+
 #endif

@@ -18,32 +18,13 @@ typedef struct {
 
 /* --- inputs --- */
 
-static CR_NOINLINE cr_status refuse(const cr_gvalue *v, const cr_tensor *t)
-{
-    cr_text sizes = {0};
-
-    cr_print_sizes(&sizes, t->ndim, t->size);
-    cr_fail(CR_RUNTIME, "%%%s is not what the program was made for: a tensor of %s and dtype %s", v->name,
-            cr_text_str(&sizes), cr_dtype_name((cr_dtype)t->dtype));
-    cr_text_drop(&sizes);
-    return CR_RUNTIME;
-}
-
-static bool has_strides(const cr_tensor *t, const int64_t *stride)
-{
-    for (int d = 0; d < t->ndim; d++)
-        if (t->size[d] > 1 && t->stride[d] != stride[d])
-            return false;
-    return true;
-}
-
 bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type)
 {
     if (!type->known)
         return true;
     return t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
            !memcmp(t->size, type->size, type->ndim * sizeof *type->size) &&
-           (type->stride ? t->contiguous || has_strides(t, type->stride) : t->contiguous);
+           (type->stride ? t->contiguous || cr_tensor_has_strides(t, type->stride) : t->contiguous);
 }
 
 static cr_status take_inputs(const machine *m, cr_tensor *const *input)
@@ -52,7 +33,7 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
 
     for (uint32_t i = 0; i < p->inputs; i++) {
         if (CR_UNLIKELY(!cr_tensor_is_of(input[i], &p->g->input[i]->type)))
-            return refuse(p->g->input[i], input[i]);
+            return cr_refuse_tensor(p->g->input[i], input[i], "the program");
         m->slot[i] = input[i];
     }
     if (p->constants.len)

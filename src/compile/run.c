@@ -273,18 +273,18 @@ static void run_all(job *j)
 
 /* --- operands --- */
 
-static CR_NOINLINE cr_status refuse(const cr_gvalue *v, const cr_tensor *t)
+cr_status cr_refuse_tensor(const cr_gvalue *v, const cr_tensor *t, const char *owner)
 {
     cr_text sizes = {0};
 
     cr_print_sizes(&sizes, t->ndim, t->size);
-    cr_fail(CR_RUNTIME, "%%%s is not what its group was made for: a tensor of %s and dtype %s", v->name,
+    cr_fail(CR_RUNTIME, "%%%s is not what %s was made for: a tensor of %s and dtype %s", v->name, owner,
             cr_text_str(&sizes), cr_dtype_name((cr_dtype)t->dtype));
     cr_text_drop(&sizes);
     return CR_RUNTIME;
 }
 
-static bool has_strides(const cr_tensor *t, const int64_t *stride)
+bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride)
 {
     for (int d = 0; d < t->ndim; d++)
         if (t->size[d] > 1 && t->stride[d] != stride[d])
@@ -296,7 +296,7 @@ static bool is_of_type(const cr_tensor *t, const cr_gtype *type)
 {
     return t && t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
            !memcmp(t->size, type->size, type->ndim * sizeof *type->size) &&
-           (type->stride ? !t->numel || has_strides(t, type->stride) : t->contiguous);
+           (type->stride ? !t->numel || cr_tensor_has_strides(t, type->stride) : t->contiguous);
 }
 
 static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read)
@@ -304,7 +304,7 @@ static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read)
     for (int k = c->outputs; k < c->operands; k++) {
         int i = c->operand[k].number;
         if (!is_of_type(read[i], c->operand[k].type))
-            return refuse(c->code.read[i], read[i]);
+            return cr_refuse_tensor(c->code.read[i], read[i], "its group");
         if (read[i]->requires_grad && !cr_thread.no_grad)
             return cr_fail(CR_RUNTIME, "a compiled group records no gradient, and %%%s requires one",
                            c->code.read[i]->name);
