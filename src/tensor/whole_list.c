@@ -1,6 +1,7 @@
 /* Operators that give several tensors: pieces of a dim, grids, broadcasts. */
 #include "tensor/internal.h"
 #include "tensor/whole.h"
+#include "ops/shape.h"
 #include <string.h>
 
 cr_value *cr_list_new(uint32_t n)
@@ -261,6 +262,7 @@ cr_status cr_do_tensor_split_tensor(const cr_value *arg, cr_value *result)
     cr_tensor *by = arg[1].t, *plain = NULL;
     int64_t dim;
 
+    cr_sizes_of_values = true;
     CR_TRY(check_split(arg[0].t, arg[2].i, &dim));
     CR_TRY(check_split_tensor(by));
     CR_TRY(cr_contiguous_plain(&plain, by));
