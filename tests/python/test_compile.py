@@ -719,12 +719,98 @@ def test_stances_and_disabling():
     assert not entries(f)
     f(x)
     assert len(entries(f)) == 1
+
+
+def counted_backend(graphs):
+    def backend(gm, inputs):
+        graphs.append(gm)
+        return gm.forward
+    return backend
+
+
+def test_stances_without_new_recordings():
+    f, x = torch.compile(lambda x: x + 1), torch.ones(2)
+    f(x)
+    with torch.compiler.set_stance("eager_on_recompile"):
+        assert torch.equal(f(torch.ones(2, 2)), torch.full((2, 2), 2.0)) and torch.equal(f(x), torch.full((2,), 2.0))
+    assert len(entries(f)) == 1 and used(f) == 1
+    with torch.compiler.set_stance("fail_on_recompile"):
+        f(x)
+        with pytest.raises(RuntimeError, match="Detected recompile when torch.compile stance is 'fail_on_recompile'. "
+                                               "filename: '.*', function name: '<lambda>', line number: "):
+            f(torch.ones(2, 2))
+    f(torch.ones(2, 2))
+    assert len(entries(f)) == 2
+
+
+def test_stance_eager_then_compile():
+    graphs = []
+    f = torch.compile(lambda x: x + 1, backend=counted_backend(graphs))
+    with torch.compiler.set_stance("eager_then_compile"):
+        f(torch.ones(2))
+        assert not graphs
+        for n in (3, 4, 5):  # the size is known to vary
+            assert torch.equal(f(torch.ones(n)), torch.full((n,), 2.0))
+    assert len(graphs) == 1
+
+
+def test_stance_of_a_backend():
+    mine, forced, x = [], [], torch.ones(2)
+    f = torch.compile(lambda x: x + 1, backend=counted_backend(mine))
+    with torch.compiler.set_stance(force_backend=counted_backend(forced)):
+        f(x)
+        f(x)
+    assert (len(mine), len(forced)) == (0, 1)
+    f(x)
+    f(x)
+    assert (len(mine), len(forced)) == (1, 1)
+    with torch.compiler.set_stance(force_backend="inductor"):
+        assert torch.equal(f(x), x + 1) and torch.equal(f(x), x + 1)
+    assert (len(mine), len(forced)) == (1, 1)
+    with pytest.raises(RuntimeError, match="non-default stance cannot have force_backend set"):
+        torch.compiler.set_stance("force_eager", force_backend="eager")
+    with pytest.raises(RuntimeError, match="invalid torch.compile stance"):
+        torch.compiler.set_stance("never")
+
+
+def test_a_stance_lasts_and_decorates():
+    f, x = torch.compile(lambda x: x + 1), torch.ones(2)
+    torch.compiler.set_stance("force_eager")
+    f(x)
+    torch.compiler.set_stance("default")
+    assert not entries(f)
+
+    @torch.compiler.set_stance("force_eager")
+    def g(x):
+        return f(x)
+    g(x)
+    assert not entries(f)
+    f(x)
+    assert len(entries(f)) == 1
+
+
+def test_settings_may_be_patched():
+    config = torch._dynamo.config
+    with config.patch(recompile_limit=1):
+        assert config.recompile_limit == 1
+    with config.patch("recompile_limit", 2), config.patch({"verbose": True}):
+        assert config.recompile_limit == 2 and config.verbose
+
+    @config.patch(recompile_limit=3)
+    def limit():
+        return config.recompile_limit
+    assert (limit(), config.recompile_limit, config.verbose) == (3, 8, False)
+    with pytest.raises(AttributeError, match="no_such"):
+        config.patch(no_such=1)
+
+
+def test_is_compiling():
     assert not torch.compiler.is_compiling()
     inside = []
     g = torch.compile(lambda x: (inside.append(torch.compiler.is_compiling()), x + 1)[1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        g(x)
+        g(torch.ones(2))
     assert inside == [True]
 
 

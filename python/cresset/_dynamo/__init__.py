@@ -3,10 +3,13 @@ from . import config, exc
 from .backends import list_backends, lookup_backend, register_backend
 from .capture import reset
 from .eval_frame import disable, optimize, optimize_assert
-from .explaining import ExplainOutput, explain
-from .utilities import (allow_in_graph, assume_constant_result, disallow_in_graph, forbid_in_graph, graph_break,
-                        is_compiling, mark_dynamic, mark_static, mark_static_address, maybe_mark_dynamic,
-                        nonstrict_trace, run, set_stance, skip, substitute_in_graph, skip_code)
+
+# Loaded when they are asked for: compile() needs none of them.
+_LAZY = {"OptimizedModule": "optimized_module", "ExplainOutput": "explaining", "explain": "explaining"}
+_LAZY |= dict.fromkeys(("allow_in_graph", "assume_constant_result", "disallow_in_graph", "forbid_in_graph", "graph_break",
+                        "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
+                        "nonstrict_trace", "run", "set_stance", "skip", "substitute_in_graph", "skip_code"),
+                       "utilities")
 
 __all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "exc", "explain",
            "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "lookup_backend", "mark_dynamic",
@@ -16,9 +19,10 @@ __all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "dis
 
 
 def __getattr__(name):
-    if name == "OptimizedModule":  # nn is loaded for those who compile modules
-        from .optimized_module import OptimizedModule
-        return OptimizedModule
+    if name in _LAZY:
+        from importlib import import_module
+        value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
+        return value
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 

@@ -6,7 +6,7 @@ makes of the graph; they serve later calls for which everything that the functio
 it was (`guards.Walk`).  A call that fits no recording is recorded anew, up to
 `config.recompile_limit` times. """
 import warnings
-import weakref
+from _weakref import ref  # weakref itself takes a millisecond to load
 
 from .. import Tensor, _C, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from ..utils._pytree import tree_flatten, tree_unflatten
@@ -28,6 +28,7 @@ class Compiler:
         self.attempts = 0
         self.refusal, self.said_limit = None, False
         self.records = []  # (Walk, CompiledEntry)
+        self.put_away = {}  # backend forced by a stance -> its entries and records
         # By path, what the last recording saw of sizes and numbers, and which of these vary.
         self.sizes, self.values = {}, {}
         self.varying_sizes, self.varying = {}, set()
@@ -39,11 +40,35 @@ class Compiler:
     # --- a call that no entry fits ---
 
     def miss(self, compiled, args, kwargs):
+        if _stance != "default" and self.stays_eager(compiled, args, kwargs):
+            return compiled._function(*args, **kwargs)
         if self.records:
             self.note_recompilation(args, kwargs)
         if len(self.records) >= config.recompile_limit:
             return self.over_limit(compiled, args, kwargs)
         return _Recording(self, compiled, args, kwargs).result()
+
+    def stays_eager(self, compiled, args, kwargs):
+        """Whether the stance (set_stance) forbids the recording; its error is raised here."""
+        if _stance == "fail_on_recompile":
+            code = getattr(getattr(self.fn, "forward", self.fn), "__code__", None)
+            where = (f" filename: '{code.co_filename}', function name: '{code.co_name}', "
+                     f"line number: {code.co_firstlineno}") if code else f" function name: '{self.name}'"
+            raise RuntimeError(f"Detected recompile when torch.compile stance is 'fail_on_recompile'.{where}")
+        if _stance == "eager_on_recompile":
+            return True
+        if self.records or self.sizes or self.values:
+            return False
+        try:
+            _Recording(self, compiled, args, kwargs).note()
+        except Refused:
+            return False  # the recording will say why
+        return bool(self.sizes or self.values)
+
+    def use_backend(self, compiled, before, after):
+        """Recordings of one backend are put away and those of another brought back."""
+        self.put_away[before] = compiled._entries[:], self.records
+        compiled._entries[:], self.records = self.put_away.pop(after, ((), []))
 
     def reasons(self, args, kwargs):
         """Why each recording does not fit a call, newest first."""
@@ -177,6 +202,13 @@ class _Recording:
                 recorder.dynamic(t, mask)
                 w.nodes[node].append(mask)
 
+    def note(self):
+        """Sizes and numbers of a call that is not recorded, so that the next one knows which vary."""
+        self.look()
+        self.note_numbers()
+        for t, node in self.walk.tensors:
+            self.compiler.sizes[self.walk.path(node)] = tuple(t.shape)
+
     def walk_again(self):
         """Whether a number turns out to vary, which the walk has to know."""
         before = len(self.compiler.varying)
@@ -282,8 +314,8 @@ class _Recording:
         self.compiler.records.append((self.walk, entry))
 
     def runner(self, graph, given, differentiate):
-        backend = self.compiler.backend
-        if backend is None:
+        backend = self.compiler.backend if _forced_backend is None else _forced_backend
+        if backend is None or backend is OWN_PROGRAMS:
             return graph.call(differentiate)
         from ..fx.experimental.proxy_tensor import to_graph_module
         names = [f"L_{self.walk.path(node).strip('_').replace('.', '_').replace('[', '_').replace(']', '_')}_"
@@ -318,19 +350,41 @@ def compile_function(fn, backend, backend_name, fullgraph, dynamic):
     compiler = Compiler(fn, backend, backend_name, fullgraph, dynamic)
     compiled = _C.CompiledFunction(fn, compiler.miss)
     compiled._compiler = compiler
-    _all.add(compiled)
+    _all.add(ref(compiled, _all.discard))
     return compiled
 
 
-_all = weakref.WeakSet()
+_all = set()  # weak references to every compiled function
+
+STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile",
+           "aot_eager_then_compile")
+OWN_PROGRAMS = "cresset"  # a forced backend that is none
+_stance, _forced_backend = "default", None
+
+
+def set_stance(stance, backend):
+    """Sets both and returns what they were."""
+    global _stance, _forced_backend
+    before = _stance, _forced_backend
+    _C._compiled_off((stance == "force_eager") - (_stance == "force_eager"))
+    if backend is not _forced_backend:
+        for compiled in _alive():
+            compiled._compiler.use_backend(compiled, _forced_backend, backend)
+    _stance, _forced_backend = stance, backend
+    return before
+
+
+def _alive():
+    return [compiled for compiled in [r() for r in _all] if compiled is not None]
 
 
 def reset():
     """Forgets every recording."""
-    for compiled in list(_all):
+    for compiled in _alive():
         compiler = compiled._compiler
         compiled._entries.clear()
         compiled._off = False
-        for seen in (compiler.records, compiler.sizes, compiler.values, compiler.varying_sizes, compiler.varying):
+        for seen in (compiler.records, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
+                     compiler.varying):
             seen.clear()
         compiler.attempts, compiler.refusal, compiler.said_limit = 0, None, False

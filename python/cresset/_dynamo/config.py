@@ -1,5 +1,4 @@
 """Settings of compiling; names and defaults are torch's."""
-import contextlib
 import sys
 
 recompile_limit = 8             # recordings of one function; more calls run eagerly
@@ -22,18 +21,32 @@ optimize_ddp = True
 cache_size_limit = 8            # the former name of recompile_limit
 
 
-@contextlib.contextmanager
-def patch(changes=None, **more):
-    """Other values for a while."""
-    module, changes = sys.modules[__name__], {**(changes or {}), **more}
-    before = {}
-    for name, value in changes.items():
-        if not hasattr(module, name):
-            raise AttributeError(f"{__name__}.{name} does not exist")
-        before[name] = getattr(module, name)
-        setattr(module, name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(module, name, value)
+class patch:
+    """Other values for a while: patch("name", value), patch({name: value}) or patch(name=value).
+
+    A context manager and a decorator. """
+
+    def __init__(self, changes=None, value=None, **more):
+        if isinstance(changes, str):
+            changes = {changes: value}
+        self.changes, self.before = {**(changes or {}), **more}, []
+        for name in self.changes:
+            if not hasattr(sys.modules[__name__], name):
+                raise AttributeError(f"{__name__}.{name} does not exist")
+
+    def __enter__(self):
+        values = vars(sys.modules[__name__])
+        self.before.append({name: values[name] for name in self.changes})
+        values.update(self.changes)
+
+    def __exit__(self, *error):
+        vars(sys.modules[__name__]).update(self.before.pop())
+
+    def __call__(self, fn):
+        from functools import wraps
+
+        @wraps(fn)
+        def patched(*args, **kwargs):
+            with self:
+                return fn(*args, **kwargs)
+        return patched

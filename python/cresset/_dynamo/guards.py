@@ -8,13 +8,12 @@ Code of this package and of the standard library is taken to read nothing but it
 cannot be guarded raises `Refused`. """
 import builtins
 import functools
-import opcode
 import sys
 import types
 from collections import OrderedDict, defaultdict
 
 from .. import Generator, Size, Tensor, device, dtype, layout, memory_format
-from .._C import CompiledFunction, ModuleBase
+from .._C import CompiledFunction, ModuleBase, _facts_of_code
 
 
 class Refused(Exception):
@@ -48,32 +47,6 @@ def _is_trusted(module_name):
 def _is_of(module, name, x):
     """isinstance, for a class of a module that nobody may have loaded."""
     return module in sys.modules and isinstance(x, getattr(sys.modules[module], name))
-
-
-# --- code ---
-
-_LOADS = {opcode.opmap[name] for name in ("LOAD_GLOBAL", "LOAD_NAME") if name in opcode.opmap}
-_SHIFTED = sys.version_info >= (3, 11)
-
-
-@functools.lru_cache(maxsize=4096)
-def _facts_of_code(code):
-    """(globals read, all names, of the code and the codes in it)."""
-    loaded, names = set(), set(code.co_names)
-    raw, high = code.co_code, 0
-    for at in range(0, len(raw), 2):
-        op, arg = raw[at], raw[at + 1] | high
-        high = arg << 8 if op == opcode.EXTENDED_ARG else 0
-        if op in _LOADS:
-            index = arg >> 1 if _SHIFTED and opcode.opname[op] == "LOAD_GLOBAL" else arg
-            if index < len(code.co_names):
-                loaded.add(code.co_names[index])
-    for constant in code.co_consts:
-        if isinstance(constant, types.CodeType):
-            inner_loaded, inner_names = _facts_of_code(constant)
-            loaded |= inner_loaded
-            names |= inner_names
-    return frozenset(loaded), frozenset(names)
 
 
 class Walk:

@@ -1,7 +1,9 @@
 """Marks and switches of torch._dynamo and torch.compiler."""
-import contextlib
+import functools
 
 from .. import _C, Tensor
+from . import capture
+from .backends import lookup_backend
 
 
 def is_compiling():
@@ -54,14 +56,12 @@ def run(fn=None):
     """Existing recordings are used, none are made."""
     if fn is None:
         return run
-    return _only_cached(fn)
 
-
-def _only_cached(fn):
-    def call(*args, **kwargs):
+    @functools.wraps(fn)
+    def only_recorded(*args, **kwargs):
         with set_stance("eager_on_recompile"):
             return fn(*args, **kwargs)
-    return call
+    return only_recorded
 
 
 def _dims(index):
@@ -92,29 +92,40 @@ def mark_static_address(t, guard=True):
     """Tensors are found by their places anyway."""
 
 
-_stance = ["default"]
+class set_stance:
+    """What compiled functions do; as a plain call it lasts, it is a context manager and a decorator, too.
 
+    "default"             recordings are used and made
+    "force_eager"         functions run eagerly
+    "eager_on_recompile"  recordings are used; calls that fit none run eagerly
+    "fail_on_recompile"   such calls are errors
+    "eager_then_compile"  (also "aot_eager_then_compile") the first call of each function is not recorded
 
-@contextlib.contextmanager
-def _set_stance(stance):
-    before = _stance[0]
-    _stance[0] = stance
-    _C._compiled_off(stance == "force_eager")
-    try:
-        yield
-    finally:
-        _stance[0] = before
-        _C._compiled_off(-(stance == "force_eager"))
+    force_backend is what makes recordings meanwhile; it goes with the stance "default" only. """
 
+    def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
+        if force_backend is not None and stance != "default":
+            raise RuntimeError("non-default stance cannot have force_backend set")
+        if stance not in capture.STANCES:
+            raise RuntimeError(f"invalid torch.compile stance {stance!r}")
+        forced = None if force_backend is None else lookup_backend(force_backend) or capture.OWN_PROGRAMS
+        self.stance = stance, forced
+        self.before = capture.set_stance(*self.stance)
 
-def set_stance(stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
-    """What compiled functions do: "default", "force_eager", "eager_on_recompile" or "fail_on_recompile".
+    def __enter__(self):
+        capture.set_stance(*self.stance)
 
-    A context manager; as a plain call it lasts. """
-    if stance not in ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile"):
-        raise RuntimeError(f"invalid torch.compile stance {stance!r}")
-    return _set_stance(stance)
+    def __exit__(self, *error):
+        capture.set_stance(*self.before)
 
+    def __call__(self, fn):
+        capture.set_stance(*self.before)
 
-def stance():
-    return _stance[0]
+        @functools.wraps(fn)
+        def call(*args, **kwargs):
+            before = capture.set_stance(*self.stance)
+            try:
+                return fn(*args, **kwargs)
+            finally:
+                capture.set_stance(*before)
+        return call

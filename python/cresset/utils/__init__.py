@@ -1,9 +1,8 @@
 """Hooks, data loading and more around tensors and modules."""
-from . import hooks
 
 
 def __getattr__(name):
-    if name in ("data", "checkpoint", "dlpack", "_pytree"):
+    if name in ("data", "checkpoint", "dlpack", "hooks", "_pytree"):
         from importlib import import_module
         return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

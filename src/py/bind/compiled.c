@@ -835,6 +835,7 @@ static PyMethodDef functions[] = {{"_is_meta_or_subclass", is_odd_tensor, METH_O
                                   {"_log", log_line, METH_VARARGS, NULL},
                                   {"_compiled_off", compiled_off, METH_O, NULL},
                                   {"_refuse_recording", refuse_recording, METH_O, NULL},
+                                  {"_facts_of_code", cr_py_code_facts, METH_O, NULL},
                                   {"_is_recording", is_recording, METH_NOARGS, NULL},
                                   {0}};
 

@@ -10,6 +10,10 @@ PyObject *cr_py_compiled_call(const cr_graph *g, bool grad);
 /* The same of a recording with symbols: Calls. */
 PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad);
 
+/* _facts_of_code(code) -> (set of the names of globals that it reads, set of all names in it), the codes
+ * in it included. */
+PyObject *cr_py_code_facts(PyObject *module, PyObject *code);
+
 /* --- symbols (symbol.c) --- */
 
 /* Number `k` of the thread's recorder as a Python number. */
