@@ -1,12 +1,14 @@
 """compile() beside torch.compile, as one Markdown table.
 
-    python bench/compile.py [--peer PYTHON] [--threads N] [--only TEXT] [--save FILE] [--load FILE] [--peer-only]
+    python bench/compile.py [--peer PYTHON] [--threads N] [--only TEXT] [--repeat N] [--save FILE] [--load FILE]
+                             [--peer-only]
 
 Every row runs in fresh processes: eager, compiled with empty caches ("cold"), compiled with the
 caches that the second left ("warm"), compiled at sizes where only the cost of a call is left, and,
 for Cresset, without a C compiler.  --peer is an interpreter that has torch (left out: this one;
 without torch its columns are empty).  --save writes the peer's figures, --load reads them instead of
-measuring again.
+measuring again.  Eager and cold processes of Cresset take turns --repeat times (3) and show medians; the peer's
+run once.
 
     eager       ms of a call, once warm
     first       ms of the first compiled call, with empty caches; beside the first eager call
@@ -15,13 +17,15 @@ measuring again.
     steady      ms of a compiled call
     overhead    us of a call at the smallest sizes
     peak        MB over what the process had before the first call; of eager, of compiled
-    x           torch.compile's steady time over ours: above 1 is faster
+    x eager     eager's steady time over the compiled one of the same library: above 1 is faster
+    x           torch.compile's steady time over ours
 """
 import argparse
 import json
 import math
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,22 +56,34 @@ def child(python, module, name, how, threads, env, *words):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def measure(python, module, name, threads):
+def median(runs):
+    """Of several processes' figures one; bits that differ between them are nobody's."""
+    figures = {what: statistics.median(run[what] for run in runs) for what in runs[0] if what != "bits"} if all(runs) else {}
+    if figures:
+        bits = {run["bits"] for run in runs}
+        figures["bits"] = bits.pop() if len(bits) == 1 else sorted(bits)
+    return figures
+
+
+def measure(python, module, name, threads, repeat):
     """All figures of one row: a dictionary by way of running."""
-    row = {}
-    folder = tempfile.mkdtemp(prefix="cresset_bench_")
-    try:
-        env = environment(folder, threads)
-        row["eager"] = child(python, module, name, "eager", threads, env)
-        row["cold"] = child(python, module, name, "compiled", threads, env)
-        row["warm"] = child(python, module, name, "compiled", threads, env)
-        row["small"] = child(python, module, name, "compiled", threads, env, "small")
-        if module == "cresset":
-            bare = environment(os.path.join(folder, "bare"), threads, CR_CC="no-compiler")
-            row["bare"] = child(python, module, name, "compiled", threads, bare)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    return row
+    row, runs = {}, {"eager": [], "cold": []}
+    for turn in range(repeat):
+        folder = tempfile.mkdtemp(prefix="cresset_bench_")
+        try:
+            env = environment(folder, threads)
+            runs["eager"].append(child(python, module, name, "eager", threads, env))
+            runs["cold"].append(child(python, module, name, "compiled", threads, env))
+            if turn < repeat - 1:
+                continue
+            row["warm"] = child(python, module, name, "compiled", threads, env)
+            row["small"] = child(python, module, name, "compiled", threads, env, "small")
+            if module == "cresset":
+                bare = environment(os.path.join(folder, "bare"), threads, CR_CC="no-compiler")
+                row["bare"] = child(python, module, name, "compiled", threads, bare)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    return {**row, **{how: median(some) for how, some in runs.items()}}
 
 
 def number(row, way, what, scale=1e3):
@@ -87,16 +103,34 @@ def cells(row):
             f"{show(number(row, 'warm', 'first'))} + {show(number(row, 'warm', 'native'), 0)}",
             show(number(row, "cold", "steady"), 3),
             show(number(row, "small", "steady", 1e6), 1),
-            f"{show(number(row, 'eager', 'peak', 1), 0)}, {show(number(row, 'cold', 'peak', 1), 0)}"]
+            f"{show(number(row, 'eager', 'peak', 1), 0)}, {show(number(row, 'cold', 'peak', 1), 0)}",
+            show(number(row, "eager", "steady") / number(row, "cold", "steady"))]
 
 
 TITLES = ["eager ms", "first ms (eager's)", "native ms", "warm: first + native ms", "steady ms", "overhead us",
-          "peak MB: eager, compiled"]
+          "peak MB: eager, compiled", "x eager"]
 
 
 def mean(values):
     values = [v for v in values if not math.isnan(v)]
     return math.exp(sum(map(math.log, values)) / len(values)) if values else math.nan
+
+
+def missed(row, facts):
+    """What a row of ours should reach and does not, as sentences."""
+    first, eager = number(row, "cold", "first"), number(row, "eager", "first")
+    if first > max(1.2 * eager, eager + 5):
+        yield f"the first compiled call took {show(first)} ms, eager's {show(eager)}"
+    for how, limit in (("cold", 1000), ("warm", 50)):
+        if number(row, how, "native") > limit:
+            yield f"native code after {show(number(row, how, 'native'), 0)} ms ({how})"
+    if facts.get("training") and number(row, "cold", "peak", 1) > number(row, "eager", "peak", 1):
+        yield "the peak is above eager's"
+    if number(row, "cold", "steady") > number(row, "eager", "steady"):
+        yield "slower than eager"
+    for how in ("cold", "warm", "bare"):
+        if row.get(how) and row[how].get("bits") != row["eager"].get("bits"):
+            yield f"the bits differ between {how} and eager"
 
 
 def table(ours, theirs, threads):
@@ -107,11 +141,7 @@ def table(ours, theirs, threads):
                 ratio = number(theirs.get(name, {}), "cold", "steady") / number(ours.get(name, {}), "cold", "steady")
                 print(f"| {name} | {library} | {' | '.join(cells(rows[name]))} | "
                       f"{show(ratio) if library == 'cresset' else ''} |")
-    faults = [f"{name}: the first compiled call took {show(number(r, 'cold', 'first'))} ms, eager's "
-              f"{show(number(r, 'eager', 'first'))}" for name, r in ours.items()
-              if number(r, "cold", "first") > max(1.2 * number(r, "eager", "first"), number(r, "eager", "first") + 5)]
-    faults += [f"{name}: the bits differ between {how} and eager" for name, r in ours.items() for how in ("cold", "warm", "bare")
-               if r.get(how) and r[how].get("bits") != r["eager"].get("bits")]
+    faults = [f"{name}: {fault}" for name, row in ours.items() for fault in missed(row, CASES[name][1])]
     print("\n" + "\n".join(faults) if faults else "")
     ratios = [number(theirs[n], "cold", "steady") / number(r, "cold", "steady") for n, r in ours.items() if n in theirs]
     print(f"steady: geometric mean {show(mean(ratios))} times torch.compile's speed, "
@@ -132,6 +162,7 @@ def main():
     ap.add_argument("--peer", default=sys.executable)
     ap.add_argument("--threads", type=int, default=2)
     ap.add_argument("--only", default="")
+    ap.add_argument("--repeat", type=int, default=3)
     ap.add_argument("--save", default="")
     ap.add_argument("--load", default="")
     ap.add_argument("--peer-only", action="store_true")
@@ -144,9 +175,9 @@ def main():
     peer = not a.load and has_torch(a.peer)
     for name in names:
         if not a.peer_only:
-            ours[name] = measure(sys.executable, "cresset", name, a.threads)
+            ours[name] = measure(sys.executable, "cresset", name, a.threads, a.repeat)
         if peer:
-            theirs[name] = measure(a.peer, "torch", name, a.threads)
+            theirs[name] = measure(a.peer, "torch", name, a.threads, 1)
         print(f"{name}: measured", file=sys.stderr, flush=True)
         if a.save and peer:
             with open(a.save, "w") as f:

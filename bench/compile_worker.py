@@ -42,19 +42,26 @@ def pending():
     return f() if f else 0
 
 
+def jit_counts():
+    f = getattr(torch._C, "_jit_counts", None)
+    return f() if f else {"waiting": 0, "requested": 0}
+
+
 def seconds_to_native(f):
-    """From now until a call after which every kernel is there; what a second or third call asks for counts, too."""
-    start, quiet, asked = now(), None, -1
+    """From now until a call after which every kernel is there, those that a second or third call asks for included;
+    0 where none is waited for."""
+    start, counts = now(), jit_counts()
+    quiet, asked = None if counts["waiting"] else 0.0, counts["requested"]
     for n in range(1000000):
         f()
-        counts = torch._C._jit_counts() if hasattr(torch._C, "_jit_counts") else {"waiting": 0, "requested": 0}
+        counts = jit_counts()
         if counts["waiting"] or counts["requested"] != asked:
             quiet, asked = None, counts["requested"]
-        if not counts["waiting"]:
-            quiet = quiet or now() - start
-        if n >= 2 and quiet or now() - start > LONGEST:
+        if not counts["waiting"] and quiet is None:
+            quiet = now() - start
+        if n >= 2 and quiet is not None or now() - start > LONGEST:
             break
-    return quiet or now() - start
+    return now() - start if quiet is None else quiet
 
 
 def bits(result):
