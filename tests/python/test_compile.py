@@ -339,6 +339,73 @@ def test_a_loop_over_a_size_is_recorded_for_each():
         assert torch.equal(g(x), f(x))
 
 
+def why_again(f, first, second):
+    """Why a compiled function is recorded again."""
+    f = torch.compile(f, dynamic=False)
+    f(*first)
+    with torch._dynamo.config.patch(error_on_recompile=True), pytest.raises(RuntimeError) as e:
+        f(*second)
+    lines = str(e.value).splitlines()
+    assert lines[0].startswith(f"Recompiling function {f._compiler.name} in {__file__}:")
+    assert lines[1] == "    triggered by the following guard failure(s):"
+    return lines[2].removeprefix("    - ")
+
+
+@pytest.mark.parametrize("first, second, reason", [
+    (torch.ones(2), torch.ones(2, 2), "tensor 'x' rank mismatch. expected 1, actual 2"),
+    (torch.ones(2), torch.ones(3), "tensor 'x' size mismatch at index 0. expected 2, actual 3"),
+    (torch.ones(2, 3).t(), torch.ones(3, 2), "tensor 'x' stride mismatch at index 0. expected 1, actual 2"),
+    (torch.ones(2), torch.ones(2, dtype=torch.float64), "tensor 'x' dtype mismatch. expected Float, actual Double"),
+    (torch.ones(2), torch.ones(2, requires_grad=True),
+     "tensor 'x' requires_grad mismatch. expected requires_grad=0"),
+    (torch.ones(2), 3, "expected type of 'x' to be Tensor, but found <class 'int'>"),
+    (1, 2, "x == 1 (it is 2)"),
+    (True, False, "x is True (it is False)"),
+    ([1, 2], [1], "len(x) == 2 (it is 1)"),
+    ((1,), [1], "type(x) is tuple (it is list)"),
+    ({"a": 1}, {"b": 1}, "x['a'] is missing"),
+    (None, torch.ones(2), "x is None (it is a tensor)"),
+])
+def test_why_it_is_recorded_again(first, second, reason):
+    assert why_again(lambda x, y: (x, y + 1)[1], (first, torch.ones(2)), (second, torch.ones(2))) == reason
+
+
+def test_why_it_is_recorded_again_where_nothing_was_given():
+    net, x = nn.Linear(2, 2), torch.ones(2)
+    f = torch.compile(lambda x: net(x) if net.training else x + 1)
+    f(x)
+    net.eval()
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        with pytest.raises(RuntimeError, match=r"net.training is True \(it is False\)"):
+            f(x)
+        with torch.no_grad(), pytest.raises(RuntimeError, match="GLOBAL_STATE changed: grad_mode$"):
+            f(x)
+
+
+def test_marked_sizes_that_cannot_vary():
+    def marked(*shape, **limits):
+        x = torch.ones(*shape)
+        torch._dynamo.mark_dynamic(x, 0, **limits)
+        return x
+    violated = torch.fx.experimental.symbolic_shapes.ConstraintViolationError
+    with pytest.raises(violated, match=r"You marked L\['x'\].size\(\)\[0\] as dynamic but your code specialized it to be "
+                                       r"a constant \(3\)"):
+        torch.compile(lambda x: x * 2 if x.shape[0] == 3 else x)(marked(3, 4))
+    w = torch.ones(3, 4)
+    with pytest.raises(violated, match=r"constant \(3\)"):
+        torch.compile(lambda x: x + w)(marked(3, 4))
+    with pytest.raises(violated, match=r"3 not in range \[4, 6\]"):
+        torch.compile(lambda x: x + 2)(marked(3, 4, min=4, max=6))
+    with pytest.raises(violated, match="Not all values of .* in the specified range .* 5 does not"):
+        torch.compile(lambda x: x + 2 if x.shape[0] < 5 else x)(marked(3, 4, min=2, max=6))
+    for f in (lambda x: x + 2 if x.shape[0] < 5 else x, lambda x: x.reshape(-1) if x.shape[0] % 4 == 0 else x):
+        x = marked(4, 4)
+        assert torch.equal(torch.compile(f)(x), f(x))
+    x = torch.ones(3, 4)
+    torch._dynamo.maybe_mark_dynamic(x, 0)
+    assert torch.equal(torch.compile(lambda x: x * 2 if x.shape[0] == 3 else x)(x), x * 2)
+
+
 def test_the_recompile_limit():
     f = torch.compile(lambda x, s: x + len(s))
     x = torch.ones(2)

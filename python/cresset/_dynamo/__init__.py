@@ -6,10 +6,10 @@ from .eval_frame import disable, optimize, optimize_assert
 
 # Loaded when they are asked for: compile() needs none of them.
 _LAZY = {"OptimizedModule": "optimized_module", "ExplainOutput": "explaining", "explain": "explaining"}
+_LAZY |= dict.fromkeys(("mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic"), "marks")
 _LAZY |= dict.fromkeys(("allow_in_graph", "assume_constant_result", "disallow_in_graph", "forbid_in_graph", "graph_break",
-                        "is_compiling", "mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic",
-                        "nonstrict_trace", "run", "set_stance", "skip", "substitute_in_graph", "skip_code"),
-                       "utilities")
+                        "is_compiling", "nonstrict_trace", "run", "set_stance", "skip", "substitute_in_graph",
+                        "skip_code"), "utilities")
 
 __all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "disallow_in_graph", "exc", "explain",
            "forbid_in_graph", "graph_break", "is_compiling", "list_backends", "lookup_backend", "mark_dynamic",

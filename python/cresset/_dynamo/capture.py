@@ -11,9 +11,9 @@ from _weakref import ref  # weakref itself takes a millisecond to load
 from .. import Tensor, _C, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import config
-from .exc import (BackendCompilerFailed, FailOnRecompileLimitHit, InternalTorchDynamoError, RecompileError,
-                  TorchDynamoException, Unsupported)
-from .guards import Refused, Walk
+from .exc import (BackendCompilerFailed, ConstraintViolationError, FailOnRecompileLimitHit,
+                  InternalTorchDynamoError, RecompileError, TorchDynamoException, Unsupported)
+from .guards import Refused, Walk, tensor_facts
 
 _ATTEMPTS = 3  # calls that change what they read (a state made at first use) before it is refused
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
@@ -37,6 +37,11 @@ class Compiler:
     def name(self):
         return getattr(self.fn, "__qualname__", None) or type(self.fn).__name__
 
+    @property
+    def code(self):
+        """The function's, or a module's forward; None of what is written in C."""
+        return getattr(getattr(self.fn, "forward", self.fn), "__code__", None)
+
     # --- a call that no entry fits ---
 
     def miss(self, compiled, args, kwargs):
@@ -51,7 +56,7 @@ class Compiler:
     def stays_eager(self, compiled, args, kwargs):
         """Whether the stance (set_stance) forbids the recording; its error is raised here."""
         if _stance == "fail_on_recompile":
-            code = getattr(getattr(self.fn, "forward", self.fn), "__code__", None)
+            code = self.code
             where = (f" filename: '{code.co_filename}', function name: '{code.co_name}', "
                      f"line number: {code.co_firstlineno}") if code else f" function name: '{self.name}'"
             raise RuntimeError(f"Detected recompile when torch.compile stance is 'fail_on_recompile'.{where}")
@@ -72,20 +77,16 @@ class Compiler:
 
     def reasons(self, args, kwargs):
         """Why each recording does not fit a call, newest first."""
-        out = []
-        for walk, entry in reversed(self.records):
-            node = entry.fails(args, kwargs)
-            if node is not None:
-                out.append("the function is called in another way" if node == -2 else
-                           "grad mode, autocast or the default dtype is another" if node == -3 else
-                           walk.reason(node))
-        return out
+        from .reasons import failure
+        failed = ((walk, entry.fails(args, kwargs)) for walk, entry in reversed(self.records))
+        return [failure(walk, *found) for walk, found in failed if found is not None]
 
     def note_recompilation(self, args, kwargs):
         reasons = self.reasons(args, kwargs)
         _C._log("recompile", 1, f"{self.name} is recorded again: {'; '.join(reasons[:2])}")
         if config.error_on_recompile:
-            raise RecompileError(f"Recompiling function {self.name}\n    triggered by the following guard "
+            where = f" in {self.code.co_filename}:{self.code.co_firstlineno}" if self.code else ""
+            raise RecompileError(f"Recompiling function {self.name}{where}\n    triggered by the following guard "
                                  f"failure(s):\n    - {reasons[0] if reasons else 'unknown'}")
 
     def over_limit(self, compiled, args, kwargs):
@@ -114,7 +115,7 @@ class _Recording:
     def __init__(self, compiler, compiled, args, kwargs):
         self.compiler, self.compiled, self.args, self.kwargs = compiler, compiled, args, kwargs
         self.fn = compiled._function
-        self.walk = Walk(compiler.varying)
+        self.walk = Walk(self.fn, list(kwargs), compiler.varying)
 
     def result(self):
         """What the function returns; the entry is made on the way."""
@@ -135,7 +136,7 @@ class _Recording:
             self.finish(recorder, out)
         except Refused as why:
             self.compiler.refuse(self.compiled, why)
-        except TorchDynamoException:
+        except (TorchDynamoException, ConstraintViolationError):
             raise
         except Exception as e:
             if not config.suppress_errors and self.compiler.fullgraph:
@@ -178,12 +179,13 @@ class _Recording:
     def mark_sizes(self, recorder):
         """Which sizes are symbols: those that changed, those that are marked, all that may be."""
         c, w = self.compiler, self.walk
+        self.dynamic, self.marked = {}, []
         for t, node in w.tensors:
-            marked = getattr(t, "_dynamo_dynamic_indices", ()) if type(t) is Tensor and t.__dict__ else ()
-            if not marked and (c.dynamic is False or not config.dynamic_shapes or w.nodes[node][0] == "const"):
+            must, may, never = self.marks(t)
+            if not must and (c.dynamic is False or not config.dynamic_shapes or w.nodes[node][0] == "const"):
                 continue
             path, shape = w.path(node), tuple(t.shape)
-            if not config.automatic_dynamic_shapes and not c.dynamic and not marked:
+            if not config.automatic_dynamic_shapes and not c.dynamic and not must and not may:
                 continue
             before = c.sizes.get(path)
             dims = c.varying_sizes.setdefault(path, set())
@@ -192,15 +194,25 @@ class _Recording:
             elif before is not None:
                 dims.clear()
             c.sizes[path] = shape
-            wanted = set(dims) | set(marked)
+            wanted = dims.union(must, may)
             if c.dynamic and type(t) is Tensor:  # parameters keep their sizes
                 wanted |= set(range(len(shape)))
-            if t.__dict__:
-                wanted -= getattr(t, "_dynamo_static_indices", set())
+            wanted.difference_update(never)
             mask = sum(1 << d for d in wanted if shape[d] > 1)
             if mask and t.is_contiguous():
                 recorder.dynamic(t, mask)
                 w.nodes[node].append(mask)
+                self.dynamic[id(t)] = mask
+                self.marked += [(t, d, path) for d in must if mask >> d & 1]
+
+    def marks(self, t):
+        """Dims that must be symbols, may be, must not be."""
+        if not t.__dict__:
+            return (), (), ()
+        from . import marks
+        must, may, never = marks.of(t)
+        marks.check_ranges(t, must)
+        return must, may, never
 
     def note(self):
         """Sizes and numbers of a call that is not recorded, so that the next one knows which vary."""
@@ -252,16 +264,16 @@ class _Recording:
     def check_unchanged(self):
         """What the call read is as it was, gradients apart."""
         if self.changed is not None:
-            raise Refused(f"each call changes what it reads: {self.walk.reason(self.changed)}")
+            raise Refused(f"each call changes what it reads: {self.walk.path(self.changed)}")
         probe = self.entry([tuple(n) for n in self.walk.nodes[:self.plain]], None, [], None, 0, [], [], None, [], False)
-        node = probe.fails(self.args, self.kwargs)
-        if node is None:
+        failed = probe.fails(self.args, self.kwargs)
+        if failed is None:
             return True
         self.compiler.attempts += 1
         if self.compiler.attempts < _ATTEMPTS:
             return False
-        raise Refused(f"each call changes what it reads: {self.walk.reason(node)}" if node >= 0 else
-                      "each call changes the mode")
+        from .reasons import failure
+        raise Refused(f"each call changes what it reads: {failure(self.walk, *failed)}")
 
     def finish(self, recorder, out):
         if not self.check_unchanged():
@@ -297,10 +309,13 @@ class _Recording:
         for slot, found in enumerate(inputs):
             if found:
                 self.walk.nodes[found[1]][5] = slot
-        runner = self.runner(lifted, [found[0] if found else c for found, c in zip(inputs, constants)], differentiate)
+        given = [found[0] if found else c for found, c in zip(inputs, constants)]
+        if self.marked:
+            from . import marks
+            marks.check(lifted, given, tuple(value for _, value in self.walk.numbers), self.dynamic, self.marked)
+        runner = self.runner(lifted, given, differentiate)
         returns, unflatten = _how_returned(spec, len(leaves))
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
-        given = [found[0] if found else c for found, c in zip(inputs, constants)]
         entry = self.entry([tuple(n) for n in self.walk.nodes], runner, constants,
                            _origins(given) if lifted.writes else None, returns, plain, places, unflatten, grads,
                            len(graph.nodes()) > 2 or sum(x.numel() for x in given) > 30_000)
@@ -308,7 +323,7 @@ class _Recording:
         self.walk.kept.clear()
         for node in self.walk.nodes:
             if node[3] == "tensor":
-                node[4] = None
+                node[4] = tensor_facts(node[4])
         self.walk.known.clear()
         self.compiled._entries.insert(0, entry)
         self.compiler.records.append((self.walk, entry))
@@ -318,9 +333,8 @@ class _Recording:
         if backend is None or backend is OWN_PROGRAMS:
             return graph.call(differentiate)
         from ..fx.experimental.proxy_tensor import to_graph_module
-        names = [f"L_{self.walk.path(node).strip('_').replace('.', '_').replace('[', '_').replace(']', '_')}_"
-                 for _, node in sorted(((self.walk.nodes[n][5], n) for _, n in self.walk.tensors
-                                        if self.walk.nodes[n][5] >= 0))]
+        slots = sorted((self.walk.nodes[n][5], n) for _, n in self.walk.tensors if self.walk.nodes[n][5] >= 0)
+        names = _input_names([self.walk.path(n) for _, n in slots])
         names += [f"constant_{i}" for i in range(len(given) - len(names))]
         module = to_graph_module(graph, names)
         try:
@@ -329,6 +343,17 @@ class _Recording:
             if config.suppress_errors:
                 raise Refused(f"the backend raised {type(e).__name__}: {e}") from e
             raise BackendCompilerFailed(backend, e) from e
+
+
+def _input_names(paths):
+    """Python names like torch's, L_x_ and L_self_weight_, each once."""
+    names = {}
+    for path in paths:
+        name = wanted = f"L_{''.join(c if c.isalnum() else ' ' for c in path).strip().replace(' ', '_')}_"
+        while name in names:
+            name = f"{wanted}{len(names)}"
+        names[name] = None
+    return list(names)
 
 
 def _origins(tensors):

@@ -45,3 +45,7 @@ class BackendCompilerFailed(TorchDynamoException):
 class InvalidBackend(TorchDynamoException):
     def __init__(self, name):
         super().__init__(f"Invalid backend: {name!r}, see `torch._dynamo.list_backends()` for available backends.")
+
+
+class ConstraintViolationError(RuntimeError):
+    """A size that was said to vary cannot; torch.fx.experimental.symbolic_shapes has the name."""

@@ -1,5 +1,6 @@
 """explain(): what compile() would make of a function."""
 from .capture import compile_function
+from .reasons import guard
 
 
 class ExplainOutput:
@@ -49,7 +50,7 @@ def explain(f, *extra_args, **extra_kwargs):
                     break
         compiler = compiled._compiler
         ops = [[node.target for node in module.graph.nodes if node.op == "call_function"] for module in graphs]
-        guards = [walk.reason(i).replace(" is not what it was", "") for walk, _ in compiler.records
+        guards = [guard(walk, i) for walk, _ in compiler.records
                   for i in range(len(walk.nodes)) if walk.nodes[i][3] != "any"]
         return ExplainOutput(graphs, [compiler.refusal] if compiler.refusal else [], ops, guards)
     return inner(*extra_args, **extra_kwargs) if extra_args or extra_kwargs else inner

@@ -49,13 +49,22 @@ def _is_of(module, name, x):
     return module in sys.modules and isinstance(x, getattr(sys.modules[module], name))
 
 
+def tensor_facts(t):
+    """What a guard asks of a tensor, without the tensor."""
+    return type(t), t.dtype, t.shape, t.stride(), t.requires_grad, t.device
+
+
 class Walk:
     """Nodes of a guard, and the tensors met.
 
     nodes    lists [source, parent, key, check, expected, slot]
     tensors  [(tensor, node)], each tensor once """
 
-    def __init__(self, varying=frozenset()):
+    def __init__(self, function, keywords=(), varying=frozenset()):
+        code = getattr(getattr(function, "forward", function), "__code__", None)
+        self.parameters = code.co_varnames[hasattr(getattr(function, "forward", function), "__self__"):
+                                           code.co_argcount] if code else ()
+        self.keywords = keywords
         self.nodes, self.tensors, self.kept = [], [], []
         self.varying = varying  # paths of numbers that are inputs of the recording
         self.numbers = []       # (node, value) of these
@@ -341,27 +350,21 @@ class Walk:
     def path(self, node):
         source, parent, key, *_ = self.nodes[node]
         if source == "arg":
-            return f"args[{key}]"
+            return self.parameters[key] if key < len(self.parameters) else f"args[{key - len(self.parameters)}]"
         if source == "kwarg":
-            return f"kwargs[{key}]"
+            return self.keywords[key]
         up = self.path(parent) if parent >= 0 else ""
         if source == "const":
-            return getattr(key, "__qualname__", "") or ("globals" if isinstance(key, dict) else type(key).__name__)
+            return getattr(key, "__qualname__", "") or ("G" if isinstance(key, dict) else type(key).__name__)
         if source == "cell":
             return str(key)
         if source == "dict":
             return up
         if source in ("attr", "type", "grad"):
             return f"{up}.{key}"
-        if source in ("item", "none") and isinstance(key, str):
+        if source in ("item", "none") and self.nodes[parent][0] == "dict":
             return f"{up}.{key}"
         return f"{up}[{key!r}]" if not isinstance(key, Tensor) else f"{up}[...]"
-
-    def reason(self, node):
-        check, expected = self.nodes[node][3:5]
-        what = {"equal": f" == {expected!r}", "list": " of the same length", "mapping": " with the same keys",
-                "tensor": " with the same dtype, sizes, strides and requires_grad"}
-        return f"{self.path(node)} is not what it was{what.get(check, '')}"
 
 
 _METHODS = [

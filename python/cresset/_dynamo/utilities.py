@@ -1,7 +1,7 @@
 """Marks and switches of torch._dynamo and torch.compiler."""
 import functools
 
-from .. import _C, Tensor
+from .. import _C
 from . import capture
 from .backends import lookup_backend
 
@@ -62,34 +62,6 @@ def run(fn=None):
         with set_stance("eager_on_recompile"):
             return fn(*args, **kwargs)
     return only_recorded
-
-
-def _dims(index):
-    return list(index) if isinstance(index, (list, tuple)) else [index]
-
-
-def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
-    """The size of t along `index` is a symbol in recordings from their first on."""
-    if not isinstance(t, Tensor):
-        raise TypeError(f"mark_dynamic() takes a Tensor, not {type(t).__name__}")
-    marks = t.__dict__.setdefault("_dynamo_dynamic_indices", set())
-    marks.update(range(t.dim())[i] for i in _dims(index))
-
-
-def maybe_mark_dynamic(t, index):
-    mark_dynamic(t, index)
-
-
-def mark_static(t, index=None):
-    """The size of t along `index` (every one: None) is never a symbol."""
-    if not isinstance(t, Tensor):
-        return
-    marks = t.__dict__.setdefault("_dynamo_static_indices", set())
-    marks.update(range(t.dim()) if index is None else (range(t.dim())[i] for i in _dims(index)))
-
-
-def mark_static_address(t, guard=True):
-    """Tensors are found by their places anyway."""
 
 
 class set_stance:

@@ -14,3 +14,10 @@ from .subgraph_rewriter import replace_pattern
 __all__ = ["symbolic_trace", "Tracer", "wrap", "Graph", "GraphModule", "Interpreter",
            "Transformer", "Node", "Proxy", "Attribute", "replace_pattern", "has_side_effect",
            "map_arg", "CodeGen", "PH", "ProxyableClassMeta", "immutable_collections"]
+
+
+def __getattr__(name):
+    if name in ("experimental", "passes"):
+        from importlib import import_module
+        return import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

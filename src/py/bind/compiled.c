@@ -681,6 +681,8 @@ static PyObject *function_bind(PyObject *x, PyObject *self, PyObject *type)
     return self && self != Py_None ? PyMethod_New(x, self) : Py_NewRef(x);
 }
 
+static PyObject *another_way(void) { return Py_BuildValue("i()", -2); }
+
 static PyObject *entry_fails(PyObject *x, PyObject *given)
 {
     PyObject *args, *kwargs, *names, *all[64];
@@ -693,31 +695,36 @@ static PyObject *entry_fails(PyObject *x, PyObject *given)
         return NULL;
     n = PyTuple_GET_SIZE(args);
     if (n != e->positional || n + PyDict_GET_SIZE(kwargs) > (Py_ssize_t)CR_LEN(all))
-        return PyLong_FromLong(-2);
+        return another_way();
     for (; k < n; k++)
         all[k] = PyTuple_GET_ITEM(args, k);
     names = e->names;
     for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); i++) {
         all[k] = PyDict_GetItemWithError(kwargs, PyTuple_GET_ITEM(names, i));
         if (!all[k++])
-            return PyErr_Occurred() ? NULL : PyLong_FromLong(-2);
+            return PyErr_Occurred() ? NULL : another_way();
     }
     if (k - n != PyDict_GET_SIZE(kwargs))
-        return PyLong_FromLong(-2);
+        return another_way();
     if (e->mode != mode_now())
-        return PyLong_FromLong(-3);
+        return Py_BuildValue("i(I)", -3, e->mode ^ mode_now());
     m.input = PyMem_Calloc((size_t)e->inputs + 1, sizeof *m.input);
     m.number = PyMem_Calloc((size_t)e->numbers + 1, sizeof *m.number);
     failed = m.input && m.number ? cr_guard_check(e->guard, all, n, m.input, m.number) : -2;
     PyMem_Free(m.input);
     PyMem_Free(m.number);
-    return failed < 0 ? (Py_INCREF(Py_None), Py_None) : PyLong_FromLong(failed);
+    if (failed == -2)
+        return PyErr_NoMemory();
+    if (failed < 0)
+        Py_RETURN_NONE;
+    PyObject *found = cr_guard_failed(e->guard);
+    return found ? Py_BuildValue("i(O)", failed, found) : Py_BuildValue("i()", failed);
 }
 
 static PyMethodDef entry_methods[] = {
     {"fails", entry_fails, METH_VARARGS,
-     "fails(args, kwargs) -> the guard's node that does not hold; -2: another way of calling, -3: another\n"
-     "mode; None when the entry fits."},
+     "fails(args, kwargs) -> (the guard's node that does not hold, what is there as a tuple of at most one); node -2:\n"
+     "another way of calling, -3: another mode, with the bits that differ; None when the entry fits."},
     {0}};
 static PyMemberDef entry_members[] = {
     {"runner", T_OBJECT_EX, offsetof(entry, runner), READONLY, "The Call, or the backend's function."},

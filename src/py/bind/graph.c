@@ -71,38 +71,83 @@ static PyObject *outputs_tuple(const cr_graph *g, cr_tensor **output)
     return out;
 }
 
-static PyObject *run(const cr_graph *g, PyObject *args, cr_tensor **input, cr_tensor **output)
+/* The tensors of a sequence, one an input, as a new array with room for the outputs behind; NULL with an exception.
+ * They are borrowed of *items, which is the caller's. */
+static cr_tensor **inputs_of(const cr_graph *g, PyObject *given, PyObject **items)
 {
-    for (int i = 0; i < g->input_count; i++) {
-        PyObject *x = PySequence_Fast_GET_ITEM(args, i);
-        if (!cr_py_is_tensor(x))
-            return PyErr_Format(PyExc_TypeError, "input %d must be Tensor, not %s", i, Py_TYPE(x)->tp_name);
-        input[i] = cr_py_tensor_of(x);
+    cr_tensor **input = PyMem_Calloc((size_t)(g->input_count + g->body->output_count + 1), sizeof *input);
+
+    *items = input ? PySequence_Fast(given, "inputs are a list of tensors") : PyErr_NoMemory();
+    if (*items && PySequence_Fast_GET_SIZE(*items) != g->input_count)
+        PyErr_Format(PyExc_TypeError, "the graph takes %d inputs, not %zd", g->input_count,
+                     PySequence_Fast_GET_SIZE(*items));
+    for (int i = 0; !PyErr_Occurred() && i < g->input_count; i++) {
+        PyObject *x = PySequence_Fast_GET_ITEM(*items, i);
+        if (cr_py_is_tensor(x))
+            input[i] = cr_py_tensor_of(x);
+        else
+            PyErr_Format(PyExc_TypeError, "input %d must be Tensor, not %s", i, Py_TYPE(x)->tp_name);
     }
-    cr_status st = cr_graph_run(g, input, output);
-    return st ? cr_py_raise(st) : outputs_tuple(g, output);
+    if (!PyErr_Occurred())
+        return input;
+    PyMem_Free(input);
+    Py_CLEAR(*items);
+    return NULL;
 }
 
 /* run(inputs) -> tuple of outputs */
 static PyObject *graph_run(PyObject *x, PyObject *given)
 {
     const cr_graph *g = ((graph_object *)x)->g;
-    PyObject *args = PySequence_Fast(given, "inputs are a list of tensors"), *out = NULL;
-    cr_tensor **room;
+    PyObject *items, *out;
+    cr_tensor **input = inputs_of(g, given, &items);
 
-    if (!args)
+    if (!input)
         return NULL;
-    room = PyMem_Calloc((size_t)(g->input_count + g->body->output_count + 1), sizeof *room);
-    if (!room)
-        PyErr_NoMemory();
-    else if (PySequence_Fast_GET_SIZE(args) != g->input_count)
-        PyErr_Format(PyExc_TypeError, "the graph takes %d inputs, not %zd", g->input_count,
-                     PySequence_Fast_GET_SIZE(args));
-    else
-        out = run(g, args, room, room + g->input_count);
-    PyMem_Free(room);
-    Py_DECREF(args);
+    cr_status st = cr_graph_run(g, input, input + g->input_count);
+    out = st ? cr_py_raise(st) : outputs_tuple(g, input + g->input_count);
+    PyMem_Free(input);
+    Py_DECREF(items);
     return out;
+}
+
+/* fits(inputs, numbers) -> bool */
+static PyObject *graph_fits(PyObject *x, PyObject *args)
+{
+    const cr_graph *g = ((graph_object *)x)->g;
+    cr_session s = {.status = CR_OK};
+    cr_graph *instance = NULL;
+    PyObject *given, *numbers, *items;
+    cr_scalar *number;
+    cr_tensor **input;
+    cr_status st;
+
+    if (!PyArg_ParseTuple(args, "OO!:fits", &given, &PyTuple_Type, &numbers))
+        return NULL;
+    if (PyTuple_GET_SIZE(numbers) != g->numbers.inputs)
+        return PyErr_Format(PyExc_TypeError, "the graph takes %d numbers, not %zd", g->numbers.inputs,
+                            PyTuple_GET_SIZE(numbers));
+    number = PyMem_Calloc((size_t)g->numbers.inputs + 1, sizeof *number);
+    if (!number)
+        return PyErr_NoMemory();
+    for (int k = 0; k < g->numbers.inputs; k++)
+        if (cr_py_scalar_from(PyTuple_GET_ITEM(numbers, k), &number[k]) != CR_PY_FITS) {
+            PyMem_Free(number);
+            return PyErr_Format(PyExc_TypeError, "number %d must be a number", k);
+        }
+    input = inputs_of(g, given, &items);
+    if (!input) {
+        PyMem_Free(number);
+        return NULL;
+    }
+    st = cr_graph_instantiate(&instance, &s, g, input, number, false);
+    bool fits = instance != NULL;
+    cr_graph_drop(instance);
+    cr_session_drop(&s);
+    PyMem_Free(number);
+    PyMem_Free(input);
+    Py_DECREF(items);
+    return st ? cr_py_raise(st) : PyBool_FromLong(fits);
 }
 
 /* --- passes and text --- */
@@ -496,6 +541,9 @@ static PyObject *graph_outputs(PyObject *x, void *unused)
 
 static PyMethodDef graph_methods[] = {
     {"run", graph_run, METH_O, "run(inputs) -> outputs: calls the nodes in order."},
+    {"fits", graph_fits, METH_VARARGS,
+     "fits(inputs, numbers) -> whether the guards on sizes and numbers hold for tensors like these; raises what\n"
+     "an operator refuses."},
     {"apply", graph_apply, METH_O, "apply(name) -> Graph: after the pass of that name."},
     {"partition", graph_partition, METH_VARARGS,
      "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved values, their\n"

@@ -33,6 +33,7 @@ typedef struct {
 struct cr_guard {
     int count;
     node *at;
+    PyObject *failed;
 };
 
 /* A number that no other state of any dict has had; 0 where dicts have none. */
@@ -337,6 +338,7 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
         PyObject *o = find(g, d, args, positional);
         if (!o || !holds(g, d, o, input, number)) {
             cr_guard_forget(g);
+            g->failed = o;
             return i;
         }
         d->stable = is_stable(g, d, o);
@@ -346,6 +348,8 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
     }
     return -1;
 }
+
+PyObject *cr_guard_failed(const cr_guard *g) { return g->failed; }
 
 PyObject *cr_guard_object(const cr_guard *g, int i) { return g->at[i].seen; }
 

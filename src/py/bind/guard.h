@@ -47,6 +47,8 @@ int cr_guard_traverse(const cr_guard *g, visitproc visit, void *arg);
 /* Runs the checks.  -1: all hold; then input[] are borrowed tensors and number[] is filled.
  * Otherwise the number of the node that fails.  Never raises. */
 int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input, cr_scalar *number);
+/* The object at which the last check failed, NULL where it was missing; borrowed, until anything else runs. */
+PyObject *cr_guard_failed(const cr_guard *g);
 /* The object of a node after a check that held; borrowed. */
 PyObject *cr_guard_object(const cr_guard *g, int node);
 /* Has the check look at dicts again that were unchanged. */

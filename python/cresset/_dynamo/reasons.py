@@ -1,0 +1,88 @@
+"""Guards in words, for logs and errors."""
+from .. import Tensor, empty
+from .guards import tensor_facts
+
+_MODES = ((1, "grad_mode"), (2, "inference_mode"), (0x00ff000c, "autocast"), (0xff00, "default_dtype"))
+
+
+def _typename(dtype):
+    return empty(0, dtype=dtype).type().rpartition(".")[2].removesuffix("Tensor")
+
+
+def _first_difference(a, b):
+    return next(d for d, (m, n) in enumerate(zip(a, b)) if m != n)
+
+
+def _tensor(name, facts, mask, x):
+    cls, dtype, shape, stride, requires_grad, device = facts
+    if type(x) is not cls:
+        return f"expected type of '{name}' to be {cls.__name__}, but found {type(x)}"
+    if x.dtype != dtype:
+        return f"tensor '{name}' dtype mismatch. expected {_typename(dtype)}, actual {_typename(x.dtype)}"
+    if x.device != device:
+        return f"tensor '{name}' device mismatch. expected {device}, actual {x.device}"
+    if x.requires_grad != requires_grad:
+        return f"tensor '{name}' requires_grad mismatch. expected requires_grad={int(requires_grad)}"
+    if x.dim() != len(shape):
+        return f"tensor '{name}' rank mismatch. expected {len(shape)}, actual {x.dim()}"
+    for d, (want, have) in enumerate(zip(shape, x.shape)):
+        if mask >> d & 1 and have < 2:
+            return f"tensor '{name}' size mismatch at index {d}. expected any but 0 and 1, actual {have}"
+        if not mask >> d & 1 and want != have:
+            return f"tensor '{name}' size mismatch at index {d}. expected {want}, actual {have}"
+    if x.stride() != stride and not mask:
+        d = _first_difference(stride, x.stride())
+        return f"tensor '{name}' stride mismatch at index {d}. expected {stride[d]}, actual {x.stride(d)}"
+    return f"tensor '{name}' is laid out in another way"
+
+
+def _short(x):
+    text = repr(x)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def _parts(walk, node):
+    check, expected, _, *mask = walk.nodes[node][3:]
+    if isinstance(expected, Tensor):  # the recording is not finished
+        expected = tensor_facts(expected)
+    return walk.path(node), check, expected, mask[0] if mask else 0
+
+
+def guard(walk, node):
+    """The check of a node."""
+    name, check, expected, _ = _parts(walk, node)
+    if check == "equal":
+        return f"{name} == {_short(expected)}"
+    if check in ("list", "mapping"):
+        return f"len({name}) == {expected[1]}"
+    if check == "tensor":
+        return f"{name}: {expected[0].__name__}, {expected[1]}, {list(expected[2])}"
+    if check in ("instance", "number"):
+        return f"type({name}) is {expected.__name__}"
+    if check == "same":
+        return f"{name} is {walk.path(expected)}"
+    if check == "is":
+        return f"{name} is {_short(expected)}"
+    return f"{name} is there"
+
+
+def failure(walk, node, found):
+    """Why a recording does not fit a call.  node: as CompiledEntry.fails gives it; found: (the object,), or () where
+    there is none."""
+    if node == -2:
+        return "the function is called with other arguments by position and name"
+    if node == -3:
+        changed = ", ".join(name for mask, name in _MODES if found[0] & mask)
+        return f"GLOBAL_STATE changed: {changed}"
+    name, check, expected, mask = _parts(walk, node)
+    if not found:
+        return f"{name} is missing"
+    x, = found
+    if check == "tensor":
+        return _tensor(name, expected, mask, x)
+    if check in ("list", "mapping") and type(x) is expected[0]:
+        return f"{guard(walk, node)} (it is {len(x)})"
+    if check in ("list", "mapping", "instance", "number"):
+        wanted = expected[0] if isinstance(expected, tuple) else expected
+        return f"type({name}) is {wanted.__name__} (it is {type(x).__name__})"
+    return f"{guard(walk, node)} (it is {'a tensor' if isinstance(x, Tensor) else _short(x)})"

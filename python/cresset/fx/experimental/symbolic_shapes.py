@@ -1,0 +1,4 @@
+"""Errors of sizes that are symbols."""
+from ..._dynamo.exc import ConstraintViolationError
+
+__all__ = ["ConstraintViolationError"]
