@@ -3,6 +3,7 @@
 #include "autograd/autograd.h"
 #include "compile/compile.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 typedef struct {
@@ -60,6 +61,29 @@ static void run(cr_session *s, graph_job *j, const cr_graph *g)
     }
 }
 
+/* "instantiate(0=4,1=0.5)": the graph for these values of its symbols; others as they were seen. */
+static cr_graph *instantiate(cr_session *s, const cr_graph *g, const char *at)
+{
+    cr_scalar *symbol = CR_NEW_N(s, cr_scalar, g->numbers.list.len + 1);
+    cr_graph *out = NULL;
+
+    for (size_t k = 0; k < g->numbers.list.len; k++)
+        symbol[k] = g->numbers.list.at[k].value;
+    while (*at && *at != ')') {
+        char *end;
+        long k = strtol(at, &end, 10);
+        if (*end != '=' || k < 0 || (size_t)k >= g->numbers.list.len)
+            cr_bail(s, CR_VALUE, "symbols and their values are expected at '%s'", at);
+        double d = strtod(end + 1, &end);
+        symbol[k] = symbol[k].category == CR_CAT_FLOAT ? cr_scalar_float(d) : cr_scalar_int((int64_t)d);
+        at = *end == ',' ? end + 1 : end;
+    }
+    cr_session_check(s, cr_graph_instantiate_at(&out, s, g, symbol, false));
+    if (!out)
+        cr_bail(s, CR_VALUE, "a guard does not hold for these values");
+    return out;
+}
+
 static void run_passes(cr_session *s, void *context)
 {
     graph_job *j = context;
@@ -75,9 +99,10 @@ static void run_passes(cr_session *s, void *context)
         }
         if (!strcmp(name, "print") || !strcmp(name, "verify"))
             continue;
-        if (!pass)
+        bool instance = !strncmp(name, "instantiate(", 12);
+        if (!pass && !instance)
             cr_bail(s, CR_VALUE, "no pass is called '%s'", name);
-        cr_graph *next = pass(g);
+        cr_graph *next = instance ? instantiate(s, g, name + 12) : pass(g);
         if (next != g) {
             cr_graph_drop(g);
             j->last = g = next;

@@ -728,6 +728,7 @@ cr_graph *cr_compile_group(const cr_graph *g)
     emitter e = {.x = &x, .outside = CR_NEW_N(s, bool, g->values)};
     cr_rewrite w = {.from = g, .node = emit, .context = &e};
 
+    cr_graph_need_sizes(g);
     gather(&x);
     mark_block(&e, g->body, true);
     return cr_rewrite_run(&w);

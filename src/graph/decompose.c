@@ -236,4 +236,8 @@ static bool is_composite(const cr_gnode *n)
     return op->does == CR_DOES_WHOLE && !op->differentiable && !(op->words & CR_WORD_RANDOM);
 }
 
-cr_graph *cr_graph_decompose(const cr_graph *g) { return cr_rewrite_split(g, is_composite); }
+cr_graph *cr_graph_decompose(const cr_graph *g)
+{
+    cr_graph_need_sizes(g);
+    return cr_rewrite_split(g, is_composite);
+}

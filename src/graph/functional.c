@@ -1240,6 +1240,7 @@ cr_graph *cr_graph_functional(const cr_graph *g)
 
     if (!writes(g))
         return (cr_graph *)(uintptr_t)g;
+    cr_graph_need_sizes(g);
     split = cr_rewrite_split(g, updates);
     out = functional(split);
     if (split != g && split != out)

@@ -1,8 +1,9 @@
 /* graph.h - the graph IR: calls of operators as nodes, in single assignment.
  *
- *     graph(%x: f32[8, 4], %w: f32[4]) {
- *       %mul = mul(%x, %w) : f32[8, 4]
- *       %values: f32[8], %indices: i64[8] = max.dim(%mul, 1)
+ *     graph(%x: float32[8, 4], %w: float32[4]) {
+ *       $0: 8 = size(%x, 0)
+ *       %mul: float32[8, 4] = mul(%x, %w)
+ *       %values: float32[8], %indices: int64[8] = max.dim(%mul, 1)
  *       return %values
  *     }
  *
@@ -212,14 +213,27 @@ CR_MUST cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr
 /* --- instances --- */
 /* An argument is or has a symbol (graph/number.h). */
 bool cr_gnode_has_symbol(const cr_gnode *n);
+/* Sizes of the node's results may be others in another call: it has a symbol, or reads a value
+ * of such sizes. */
+bool cr_gnode_sizes_vary(const cr_gnode *n);
 /* Some input has a size that may be another, or some number is an input. */
 bool cr_graph_is_symbolic(const cr_graph *g);
+/* Some input has a size that may be another, or some whole number is an input: passes that look
+ * at sizes take an instance. */
+bool cr_graph_sizes_vary(const cr_graph *g);
+/* Bails with CR_VALUE where they do. */
+void cr_graph_need_sizes(const cr_graph *g);
 /* The graph for tensors like input[] and these numbers, in session `s`: symbols that decide sizes
  * become integers, types are what the operators' rules say.  With `open`, floats that are inputs stay
  * symbols, in the instance's own list of numbers.  *out is NULL when a guard does not hold.  Fails with
  * what a rule refuses. */
 CR_MUST cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
                                        cr_tensor *const *input, const cr_scalar *number, bool open);
+
+/* The same for inputs of the types stated: symbol[k] is number k's value where it is an input or the
+ * size of one.  Inputs of other sizes than stated are row-major. */
+CR_MUST cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph *g,
+                                          const cr_scalar *symbol, bool open);
 
 /* --- recording --- */
 /* Watches the calls of the thread between start and stop, those of the backward pass included.

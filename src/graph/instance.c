@@ -85,7 +85,7 @@ static void load(maker *x, const cr_garg *a, cr_value *rule, cr_garg *made)
     *made = *a;
     switch (a->tag) {
     case CR_TENSOR:
-        *rule = cr_of_tensor(x->fake[a->value->id]);
+        *rule = x->fake[a->value->id] ? cr_of_tensor(x->fake[a->value->id]) : (cr_value){.tag = CR_NONE};
         made->value = x->now[a->value->id];
         return;
     case CR_INT: rule->i = made->i = plain(x, cr_scalar_int(a->i), &stays).i; return;
@@ -166,16 +166,43 @@ static void take_result(maker *x, cr_gvalue *from, cr_gvalue *made, cr_value *v)
     type_value(x, made, from, x->fake[from->id]);
 }
 
+/* Rules are called with the tensors that they need. */
+static void need_tensor(maker *x, const cr_gnode *n, int i, const cr_value *v)
+{
+    const cr_param *p = &n->op->param[i];
+    bool missing = v->tag == CR_NONE && p->type == CR_T_TENSOR && !p->optional;
+
+    for (uint32_t k = 0; v->tag == CR_TENSORS && k < v->len; k++)
+        missing |= v->list[k].tag == CR_NONE && !p->item_optional;
+    if (missing)
+        cr_bail(x->s, CR_VALUE, "%s has no tensor '%s'", n->op->name, p->name);
+}
+
+static void make_constant(maker *x, const cr_gnode *n)
+{
+    const cr_tensor *t = n->constant;
+    const cr_gvalue *v = n->result[0];
+
+    keep_type(x, v, cr_graph_constant(x->to, x->to->body, n->constant, v->name));
+    cr_session_check(x->s, cr_tensor_new_strided(&x->fake[v->id], (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
+}
+
 static void make_node(maker *x, const cr_gnode *n)
 {
     cr_value rule[CR_MAX_ARGS], result[CR_MAX_RESULTS], *list = result;
     cr_garg made[CR_MAX_ARGS];
     const char **names = CR_NEW_N(x->s, const char *, n->result_count + 1);
 
+    if (n->kind == CR_GNODE_CONSTANT) {
+        make_constant(x, n);
+        return;
+    }
     if (n->kind != CR_GNODE_CALL)
-        cr_bail(x->s, CR_VALUE, "a graph with symbols has calls only");
+        cr_bail(x->s, CR_VALUE, "a graph with symbols has no nested blocks");
     for (int i = 0; i < n->arg_count; i++) {
         load(x, &n->arg[i], &rule[i], &made[i]);
+        if (!x->sized)
+            need_tensor(x, n, i, &rule[i]);
         if (n->op->param[i].type == CR_T_DEVICE)
             rule[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = CR_META};
     }
@@ -209,6 +236,7 @@ static void make_input(maker *x, int i)
     cr_gtype type = cr_gtype_of(x->s, t);
 
     type.requires_grad = v->type.requires_grad;
+    type.device = v->type.known ? v->type.device : type.device;
     x->now[v->id] = cr_graph_input(x->to, v->name, &type);
     if (x->sized)
         return;
@@ -285,7 +313,55 @@ cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
     for (unsigned i = 0; i < g->values; i++)
         cr_drop(x.fake[i]);
     cr_free(x.fake);
+    if (x.to && (st || !x.holds))
+        cr_graph_drop(x.to);
     *out = !st && x.holds ? x.to : NULL;
+    return st;
+}
+
+static void set_sizes(int64_t *size, const cr_graph *g, const cr_gvalue *v, const cr_scalar *symbol)
+{
+    memcpy(size, v->type.size, v->type.ndim * sizeof *size);
+    for (size_t k = 0; k < g->numbers.list.len; k++) {
+        const cr_gnumber *n = &g->numbers.list.at[k];
+        if (n->fn == CR_GNUM_SIZE && n->of == v && n->a < v->type.ndim)
+            size[n->a] = symbol[k].i;
+    }
+}
+
+static cr_status fake_input(cr_tensor **out, const cr_graph *g, const cr_gvalue *v, const cr_scalar *symbol)
+{
+    int64_t size[CR_MAX_DIMS];
+    const cr_gtype *t = &v->type;
+
+    if (!t->known)
+        return cr_fail(CR_VALUE, "%%%s has no type", v->name);
+    set_sizes(size, g, v, symbol);
+    for (int d = 0; d < t->ndim; d++)
+        if (size[d] < 0)
+            return cr_fail(CR_VALUE, "%%%s has a negative size", v->name);
+    if (t->stride && !memcmp(size, t->size, t->ndim * sizeof *size))
+        return cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, size, t->stride);
+    return cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, size);
+}
+
+cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph *g, const cr_scalar *symbol, bool open)
+{
+    cr_tensor **input = cr_alloc_zero((size_t)g->input_count * sizeof *input + 1);
+    cr_scalar *number = cr_alloc_zero((size_t)g->numbers.inputs * sizeof *number + 1);
+    cr_status st = input && number ? CR_OK : CR_MEMORY;
+
+    for (size_t k = 0; !st && k < g->numbers.list.len; k++)
+        if (g->numbers.list.at[k].fn == CR_GNUM_INPUT)
+            number[g->numbers.list.at[k].a] = symbol[k];
+    for (int i = 0; !st && i < g->input_count; i++)
+        st = fake_input(&input[i], g, g->input[i], symbol);
+    if (!st)
+        st = cr_graph_instantiate(out, s, g, input, number, open);
+    for (int i = 0; input && i < g->input_count; i++)
+        cr_drop(input[i]);
+    cr_free(number);
+    cr_free(input);
     return st;
 }
 
@@ -324,4 +400,37 @@ bool cr_graph_is_symbolic(const cr_graph *g)
         if (g->input[i]->symbolic)
             return true;
     return g->numbers.inputs > 0;
+}
+
+static void any_symbolic(void *context, cr_gvalue *v)
+{
+    bool *any = context;
+
+    *any = *any || v->symbolic;
+}
+
+bool cr_gnode_sizes_vary(const cr_gnode *n)
+{
+    bool any = cr_gnode_has_symbol(n);
+
+    for (int i = 0; i < n->arg_count; i++)
+        cr_garg_each(&n->arg[i], any_symbolic, &any);
+    return any;
+}
+
+bool cr_graph_sizes_vary(const cr_graph *g)
+{
+    for (int i = 0; i < g->input_count; i++)
+        if (g->input[i]->symbolic)
+            return true;
+    for (size_t k = 0; k < g->numbers.list.len; k++)
+        if (g->numbers.list.at[k].fn == CR_GNUM_INPUT && g->numbers.list.at[k].value.category == CR_CAT_INT)
+            return true;
+    return false;
+}
+
+void cr_graph_need_sizes(const cr_graph *g)
+{
+    if (cr_graph_sizes_vary(g))
+        cr_bail(g->session, CR_VALUE, "sizes of the graph are symbols: it takes an instance");
 }

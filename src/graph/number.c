@@ -3,6 +3,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+const char *const cr_gnum_fn_name[CR_GNUM_FN_COUNT] = {
+    [CR_GNUM_ADD] = "add", [CR_GNUM_SUB] = "sub", [CR_GNUM_MUL] = "mul", [CR_GNUM_DIV] = "div",
+    [CR_GNUM_FLOORDIV] = "floordiv", [CR_GNUM_MOD] = "mod", [CR_GNUM_POW] = "pow", [CR_GNUM_NEG] = "neg",
+    [CR_GNUM_ABS] = "abs"};
+const char *const cr_gnum_test_name[CR_GNUM_TEST_COUNT] = {
+    [CR_GNUM_EQ] = "==", [CR_GNUM_LT] = "<", [CR_GNUM_LE] = "<="};
+
 static bool int_apply(cr_gnum_fn fn, int64_t a, int64_t b, cr_scalar *out)
 {
     int64_t c = 0;
@@ -38,7 +45,7 @@ static bool int_apply(cr_gnum_fn fn, int64_t a, int64_t b, cr_scalar *out)
         break;
     }
     case CR_GNUM_NEG: if (__builtin_sub_overflow(0, a, &c)) return false; break;
-    case CR_GNUM_ABS: c = a < 0 ? -a : a; break;
+    case CR_GNUM_ABS: if (a == INT64_MIN) return false; c = a < 0 ? -a : a; break;
     default: return false;
     }
     *out = cr_scalar_int(c);
@@ -65,7 +72,7 @@ static bool float_apply(cr_gnum_fn fn, double a, double b, cr_scalar *out)
 
 bool cr_gnum_apply(cr_gnum_fn fn, cr_scalar a, cr_scalar b, cr_scalar *out)
 {
-    bool one = fn == CR_GNUM_NEG || fn == CR_GNUM_ABS;
+    bool one = cr_gnum_is_unary(fn);
 
     if (a.category == CR_CAT_FLOAT || (!one && b.category == CR_CAT_FLOAT))
         return float_apply(fn, cr_scalar_as_double(a), one ? 0 : cr_scalar_as_double(b), out);

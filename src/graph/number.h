@@ -3,7 +3,7 @@
  * A recording may take numbers and sizes as symbols.  A symbol is an entry of its graph's list
  * of numbers: an input, the size of a value along a dimension, or arithmetic of earlier entries
  * in Python's meaning.  In arguments a symbol stands where an integer or a float would: integers
- * below CR_DIM_SYMBOLS and one family of NaNs are symbols, so that arguments need no other form.
+ * just below CR_DIM_SYMBOLS and one family of NaNs are symbols, so that arguments need no other form.
  * Such values exist between the caller and the recording stage and in graphs; operators never
  * see them.
  *
@@ -22,7 +22,8 @@ typedef enum {
     CR_GNUM_SIZE,  /* of value `of` along dimension a */
     CR_GNUM_CONST, /* value */
     CR_GNUM_ADD, CR_GNUM_SUB, CR_GNUM_MUL, CR_GNUM_DIV, CR_GNUM_FLOORDIV, CR_GNUM_MOD, CR_GNUM_POW,
-    CR_GNUM_NEG, CR_GNUM_ABS
+    CR_GNUM_NEG, CR_GNUM_ABS,
+    CR_GNUM_FN_COUNT
 } cr_gnum_fn;
 
 typedef struct {
@@ -32,7 +33,7 @@ typedef struct {
     cr_scalar value; /* as seen when it was recorded: an int or a float */
 } cr_gnumber;
 
-typedef enum { CR_GNUM_EQ, CR_GNUM_LT, CR_GNUM_LE } cr_gnum_test;
+typedef enum { CR_GNUM_EQ, CR_GNUM_LT, CR_GNUM_LE, CR_GNUM_TEST_COUNT } cr_gnum_test;
 typedef struct {
     uint8_t test; /* cr_gnum_test */
     bool holds;
@@ -46,11 +47,20 @@ typedef struct {
     int inputs;
 } cr_gnumbers;
 
+/* Their names in text: of arithmetic (NULL: the others), and signs. */
+extern const char *const cr_gnum_fn_name[CR_GNUM_FN_COUNT];
+extern const char *const cr_gnum_test_name[CR_GNUM_TEST_COUNT];
+static inline bool cr_gnum_is_unary(cr_gnum_fn fn) { return fn == CR_GNUM_NEG || fn == CR_GNUM_ABS; }
+
 /* --- symbols in arguments --- */
+enum { CR_GNUM_MOST = 1 << 24 }; /* symbols of a graph; integers beyond are integers again */
 #define CR_GNUM_NAN UINT64_C(0xfff9c5e500000000)
 
 static inline int64_t cr_gnum_as_int(int k) { return CR_DIM_SYMBOLS - 1 - k; }
-static inline bool cr_gnum_is_int(int64_t i) { return i < CR_DIM_SYMBOLS; }
+static inline bool cr_gnum_is_int(int64_t i)
+{
+    return i < CR_DIM_SYMBOLS && i >= CR_DIM_SYMBOLS - CR_GNUM_MOST;
+}
 static inline int cr_gnum_of_int(int64_t i) { return (int)(CR_DIM_SYMBOLS - 1 - i); }
 
 static inline double cr_gnum_as_float(int k)

@@ -1,4 +1,6 @@
-/* Reads what print.c writes. */
+/* Reads what print.c writes.
+ *
+ * A symbol's line may name a value that is made further down: such sizes find theirs at the end. */
 #include "graph/graph.h"
 #include <ctype.h>
 #include <math.h>
@@ -13,6 +15,7 @@ typedef struct {
     const char *at;
     int line;
     int depth; /* blocks around the place */
+    struct { size_t len, cap; const char **at; } sized; /* by symbol: the value whose size it is, or NULL */
 } reader;
 
 /* --- tokens --- */
@@ -68,6 +71,14 @@ static const char *word(reader *r)
     return cr_session_printf(r->s, "%.*s", (int)(r->at - from), from);
 }
 
+/* What lies among the symbols is no integer. */
+static int64_t checked(reader *r, int64_t i)
+{
+    if (cr_gnum_is_int(i))
+        complain(r, "an integer is out of range", "");
+    return i;
+}
+
 static int64_t integer(reader *r)
 {
     char *end;
@@ -77,7 +88,23 @@ static int64_t integer(reader *r)
     if (end == r->at)
         complain(r, "expected an integer", "");
     r->at = end;
-    return i;
+    return checked(r, i);
+}
+
+/* The number of a symbol, after its $. */
+static int symbol(reader *r)
+{
+    int64_t k = isdigit((unsigned char)*r->at) ? integer(r) : -1;
+
+    if (k < 0 || (uint64_t)k >= r->g->numbers.list.len)
+        complain(r, "no such symbol was made before", "");
+    return (int)k;
+}
+
+static int expect_symbol(reader *r)
+{
+    expect(r, "$");
+    return symbol(r);
 }
 
 /* --- values --- */
@@ -187,7 +214,7 @@ static double real(reader *r)
     if (end == r->at)
         complain(r, "expected a number", "");
     r->at = end;
-    return d;
+    return isnan(d) ? (double)NAN : d; /* others may be symbols */
 }
 
 static cr_scalar number(reader *r)
@@ -205,13 +232,36 @@ static cr_scalar number(reader *r)
         expect(r, ")");
         return out;
     }
+    if (take(r, "$")) {
+        int k = symbol(r);
+        return cr_gnum_scalar(k, r->g->numbers.list.at[k].value);
+    }
     skip(r);
     from = r->at;
     double d = real(r);
     if (memchr(from, '.', (size_t)(r->at - from)) || isnan(d) || isinf(d) ||
         memchr(from, 'e', (size_t)(r->at - from)))
         return cr_scalar_float(d);
-    return cr_scalar_int(strtoll(from, NULL, 10));
+    return cr_scalar_int(checked(r, strtoll(from, NULL, 10)));
+}
+
+static cr_scalar plain_number(reader *r)
+{
+    cr_scalar s = number(r);
+
+    if (cr_gnum_of(s) >= 0)
+        complain(r, "a number is expected, not a symbol", "");
+    return s;
+}
+
+static int64_t integer_or_symbol(reader *r)
+{
+    return take(r, "$") ? cr_gnum_as_int(symbol(r)) : integer(r);
+}
+
+static double real_or_symbol(reader *r)
+{
+    return take(r, "$") ? cr_gnum_as_float(symbol(r)) : real(r);
 }
 
 static cr_garg string(reader *r)
@@ -287,9 +337,9 @@ static cr_garg literal(reader *r, const cr_param *p, cr_type t)
     switch (t) {
     case CR_T_TENSOR:
     case CR_T_SCALAR: return (cr_garg){.tag = CR_NUMBER, .number = number(r)};
-    case CR_T_INT: return (cr_garg){.tag = CR_INT, .i = integer(r)};
-    case CR_T_FLOAT: return (cr_garg){.tag = CR_FLOAT, .d = real(r)};
-    case CR_T_BOOL: return (cr_garg){.tag = CR_TRUTH, .i = number(r).i};
+    case CR_T_INT: return (cr_garg){.tag = CR_INT, .i = integer_or_symbol(r)};
+    case CR_T_FLOAT: return (cr_garg){.tag = CR_FLOAT, .d = real_or_symbol(r)};
+    case CR_T_BOOL: return (cr_garg){.tag = CR_TRUTH, .i = plain_number(r).i};
     case CR_T_TENSORS: return list(r, p, CR_T_TENSOR, CR_TENSORS);
     case CR_T_SCALARS: return list(r, p, CR_T_SCALAR, CR_NUMBERS);
     case CR_T_INTS: return plain_list(r, p, CR_T_INT, CR_INTS);
@@ -412,7 +462,7 @@ static void constant(reader *r, cr_gblock *b, const results *to)
     for (int64_t i = 0; i < made->numel; i++) {
         if (i)
             expect(r, ",");
-        cr_scalar_store(number(r), (cr_dtype)t.dtype,
+        cr_scalar_store(plain_number(r), (cr_dtype)t.dtype,
                         made->data + (size_t)i * cr_dtype_size((cr_dtype)t.dtype));
     }
     expect(r, ")");
@@ -426,8 +476,12 @@ static void check_count(reader *r, int count, const results *to)
 
 static void set_types(const cr_gnode *n, const results *to)
 {
-    for (int k = 0; k < to->count; k++)
+    bool symbolic = n->kind == CR_GNODE_CALL && cr_gnode_sizes_vary(n);
+
+    for (int k = 0; k < to->count; k++) {
         n->result[k]->type = to->type[k];
+        n->result[k]->symbolic = symbolic ? UINT64_MAX : 0;
+    }
 }
 
 static void block(reader *r, cr_gblock *b);
@@ -510,6 +564,133 @@ static void block(reader *r, cr_gblock *b)
     cr_gblock_return(r->g, b, out.at, (int)out.len);
 }
 
+/* --- symbols --- */
+
+static int arithmetic_called(reader *r, const char *name)
+{
+    for (int fn = 0; fn < CR_GNUM_FN_COUNT; fn++)
+        if (cr_gnum_fn_name[fn] && !strcmp(cr_gnum_fn_name[fn], name))
+            return fn;
+    complain(r, "symbols have no arithmetic called", name);
+}
+
+/* "number(0)", "size(%x, 0)" or "mul($0, $1)"; *of: the name of the value. */
+static void read_origin(reader *r, cr_gnumber *n, const char **of)
+{
+    const char *name = word(r);
+
+    expect(r, "(");
+    if (!strcmp(name, "number")) {
+        int64_t a = integer(r);
+        if (a < 0 || a >= CR_GNUM_MOST)
+            complain(r, "a call has not so many numbers", "");
+        n->fn = CR_GNUM_INPUT;
+        n->a = (int)a;
+        if (r->g->numbers.inputs <= n->a)
+            r->g->numbers.inputs = n->a + 1;
+    } else if (!strcmp(name, "size")) {
+        n->fn = CR_GNUM_SIZE;
+        expect(r, "%");
+        *of = word(r);
+        expect(r, ",");
+        int64_t d = integer(r);
+        if (d < 0 || d >= CR_MAX_DIMS)
+            complain(r, "no such dimension", "");
+        n->a = (int)d;
+    } else {
+        n->fn = (uint8_t)arithmetic_called(r, name);
+        n->a = n->b = expect_symbol(r);
+        if (!cr_gnum_is_unary((cr_gnum_fn)n->fn)) {
+            expect(r, ",");
+            n->b = expect_symbol(r);
+        }
+    }
+    expect(r, ")");
+}
+
+static cr_scalar seen(reader *r)
+{
+    cr_scalar s = plain_number(r);
+
+    if (s.category != CR_CAT_INT && s.category != CR_CAT_FLOAT)
+        complain(r, "a symbol stands for an integer or a float", "");
+    return s;
+}
+
+static void read_symbol(reader *r)
+{
+    cr_gnumber n = {.fn = CR_GNUM_CONST};
+    const char *of = NULL;
+
+    if (integer(r) != (int64_t)r->g->numbers.list.len)
+        complain(r, "symbols are numbered from 0", "");
+    if (take(r, "=")) {
+        n.value = seen(r);
+    } else {
+        expect(r, ":");
+        n.value = seen(r);
+        expect(r, "=");
+        read_origin(r, &n, &of);
+        if (n.fn == CR_GNUM_SIZE && n.value.category != CR_CAT_INT)
+            complain(r, "a size is an integer", "");
+    }
+    CR_PUSH(r->s, &r->g->numbers.list, n);
+    CR_PUSH(r->s, &r->sized, of);
+}
+
+static void read_guard(reader *r)
+{
+    cr_gnum_guard g = {.holds = !take(r, "not"), .test = CR_GNUM_EQ};
+
+    g.a = expect_symbol(r);
+    if (!take(r, "=="))
+        g.test = take(r, "<=") ? CR_GNUM_LE : CR_GNUM_LT;
+    if (g.test == CR_GNUM_LT)
+        expect(r, "<");
+    g.b = expect_symbol(r);
+    CR_PUSH(r->s, &r->g->numbers.guards, g);
+}
+
+static cr_gvalue *input_called(const cr_graph *g, const char *name)
+{
+    for (int i = 0; i < g->input_count; i++)
+        if (!strcmp(g->input[i]->name, name))
+            return g->input[i];
+    return NULL;
+}
+
+/* A size of an input says that it may be another one. */
+static void read_numbers(reader *r)
+{
+    for (;;) {
+        if (take(r, "$"))
+            read_symbol(r);
+        else if (take(r, "guard"))
+            read_guard(r);
+        else
+            break;
+    }
+    for (size_t k = 0; k < r->sized.len; k++) {
+        cr_gvalue *v = r->sized.at[k] ? input_called(r->g, r->sized.at[k]) : NULL;
+        if (v)
+            v->symbolic |= (uint64_t)1 << r->g->numbers.list.at[k].a;
+    }
+}
+
+static void find_sized(reader *r)
+{
+    for (size_t k = 0; k < r->sized.len; k++) {
+        if (!r->sized.at[k])
+            continue;
+        const cr_gvalue *v = cr_graph_find(r->g, r->sized.at[k]);
+        if (!v)
+            complain(r, "no value is called", r->sized.at[k]);
+        if (v->type.known && r->g->numbers.list.at[k].a >= v->type.ndim)
+            complain(r, "a symbol is the size along a dimension that is not there, of", v->name);
+        r->g->numbers.list.at[k].of = v;
+    }
+}
+
 cr_graph *cr_graph_parse(cr_session *s, const char *text)
 {
     reader r = {.s = s, .g = cr_graph_new(s), .at = text, .line = 1};
@@ -525,8 +706,10 @@ cr_graph *cr_graph_parse(cr_session *s, const char *text)
         expect(&r, ")");
     }
     expect(&r, "{");
+    read_numbers(&r);
     block(&r, r.g->body);
     expect(&r, "}");
+    find_sized(&r);
     skip(&r);
     if (*r.at)
         complain(&r, "expected the end of the text", "");

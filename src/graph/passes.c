@@ -50,6 +50,9 @@ cr_graph *cr_graph_dead(const cr_graph *g)
     live_set l = {CR_NEW_N(g->session, bool, g->values)};
     cr_rewrite w = {.from = g, .node = drop_dead, .context = &l};
 
+    for (size_t k = 0; k < g->numbers.list.len; k++)
+        if (g->numbers.list.at[k].of)
+            l.read[g->numbers.list.at[k].of->id] = true;
     mark_block(&l, g->body);
     return cr_rewrite_run(&w);
 }

@@ -256,30 +256,31 @@ static void print_block(cr_text *out, const cr_gblock *b, size_t indent)
     cr_text_char(out, '\n');
 }
 
-/* "#   $2 = mul($0, $1)  # 12", and what was asked. */
+/* "$2: 12 = mul($0, $1)": what was seen, and what it is. */
+static void print_symbol(cr_text *out, const cr_gnumbers *n, size_t k)
+{
+    const cr_gnumber *x = &n->list.at[k];
+
+    cr_text_printf(out, "  $%zu%s ", k, x->fn == CR_GNUM_CONST ? " =" : ":");
+    print_number(out, x->value);
+    if (x->fn == CR_GNUM_INPUT)
+        cr_text_printf(out, " = number(%d)", x->a);
+    else if (x->fn == CR_GNUM_SIZE)
+        cr_text_printf(out, " = size(%%%s, %d)", x->of->name, x->a);
+    else if (cr_gnum_is_unary((cr_gnum_fn)x->fn))
+        cr_text_printf(out, " = %s($%d)", cr_gnum_fn_name[x->fn], x->a);
+    else if (x->fn != CR_GNUM_CONST)
+        cr_text_printf(out, " = %s($%d, $%d)", cr_gnum_fn_name[x->fn], x->a, x->b);
+    cr_text_char(out, '\n');
+}
+
 static void print_numbers(cr_text *out, const cr_gnumbers *n)
 {
-    static const char *const names[] = {[CR_GNUM_ADD] = "add", [CR_GNUM_SUB] = "sub", [CR_GNUM_MUL] = "mul",
-                                        [CR_GNUM_DIV] = "div", [CR_GNUM_FLOORDIV] = "floordiv",
-                                        [CR_GNUM_MOD] = "mod", [CR_GNUM_POW] = "pow", [CR_GNUM_NEG] = "neg",
-                                        [CR_GNUM_ABS] = "abs"};
-    static const char *const tests[] = {[CR_GNUM_EQ] = "==", [CR_GNUM_LT] = "<", [CR_GNUM_LE] = "<="};
-
-    for (size_t k = 0; k < n->list.len; k++) {
-        const cr_gnumber *x = &n->list.at[k];
-        cr_text_printf(out, "  # $%zu = ", k);
-        if (x->fn == CR_GNUM_INPUT)
-            cr_text_printf(out, "number %d: ", x->a);
-        else if (x->fn == CR_GNUM_SIZE)
-            cr_text_printf(out, "size(%%%s, %d): ", x->of->name, x->a);
-        else if (x->fn != CR_GNUM_CONST)
-            cr_text_printf(out, "%s($%d, $%d): ", names[x->fn], x->a, x->b);
-        print_number(out, x->value);
-        cr_text_char(out, '\n');
-    }
+    for (size_t k = 0; k < n->list.len; k++)
+        print_symbol(out, n, k);
     for (size_t i = 0; i < n->guards.len; i++) {
         const cr_gnum_guard *g = &n->guards.at[i];
-        cr_text_printf(out, "  # %s$%d %s $%d\n", g->holds ? "" : "not ", g->a, tests[g->test], g->b);
+        cr_text_printf(out, "  guard %s$%d %s $%d\n", g->holds ? "" : "not ", g->a, cr_gnum_test_name[g->test], g->b);
     }
 }
 

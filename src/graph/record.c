@@ -324,23 +324,6 @@ static void record_args(cr_session *s, void *context)
         c->made[i] = arg_of(c, &c->arg[i]);
 }
 
-static void any_symbolic(void *context, cr_gvalue *v)
-{
-    bool *any = context;
-
-    *any = *any || v->symbolic;
-}
-
-/* Sizes of the results may be others in another call. */
-static bool depends(const cr_gnode *n)
-{
-    bool any = cr_gnode_has_symbol(n);
-
-    for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], any_symbolic, &any);
-    return any;
-}
-
 static void know_result(call_record *c, cr_gvalue *v, cr_tensor *t)
 {
     v->type = cr_gtype_of(&c->r->session, t);
@@ -360,7 +343,7 @@ static void record_results(cr_session *s, void *context)
         n = (int)c->result[0].len;
     }
     cr_gnode *node = cr_graph_call(r->g, r->g->body, c->op, c->made, n, NULL);
-    bool symbolic = r->g->numbers.list.len && depends(node);
+    bool symbolic = r->g->numbers.list.len && cr_gnode_sizes_vary(node);
     node->source = r->source;
     for (int k = 0; k < n; k++) {
         node->result[k]->symbolic = symbolic ? UINT64_MAX : 0;

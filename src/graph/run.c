@@ -235,8 +235,19 @@ static cr_status run_graph(const cr_graph *g, bool fakes, cr_tensor *const *inpu
     return st;
 }
 
+/* Operators do not know symbols. */
+static bool has_symbols(const cr_graph *g)
+{
+    for (size_t i = 0; g->numbers.list.len && i < g->body->len; i++)
+        if (cr_gnode_has_symbol(g->body->at[i]))
+            return true;
+    return false;
+}
+
 cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output)
 {
+    if (has_symbols(g))
+        return cr_fail(CR_VALUE, "a graph with symbols runs as an instance");
     return run_graph(g, false, input, output);
 }
 

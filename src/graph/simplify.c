@@ -258,5 +258,6 @@ cr_graph *cr_graph_simplify(const cr_graph *g)
     simplifier s = {.at = 0};
     cr_rewrite w = {.from = g, .node = simplify, .context = &s};
 
+    cr_graph_need_sizes(g);
     return cr_owners_find(&s.owners, g) ? cr_rewrite_run(&w) : (cr_graph *)(uintptr_t)g;
 }

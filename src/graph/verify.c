@@ -61,6 +61,39 @@ static bool fits(const cr_param *p, const cr_garg *a)
     return false;
 }
 
+static void check_symbol(checker *c, int64_t k)
+{
+    if (k < 0 || (uint64_t)k >= c->g->numbers.list.len)
+        wrong(c, "has a symbol that the graph has not", "");
+}
+
+static void check_symbols(checker *c, const cr_garg *a)
+{
+    switch (a->tag) {
+    case CR_INT:
+        if (cr_gnum_is_int(a->i))
+            check_symbol(c, cr_gnum_of_int(a->i));
+        return;
+    case CR_FLOAT:
+        if (cr_gnum_is_float(a->d))
+            check_symbol(c, cr_gnum_of_float(a->d));
+        return;
+    case CR_NUMBER:
+        if (cr_gnum_of(a->number) >= 0)
+            check_symbol(c, cr_gnum_of(a->number));
+        return;
+    case CR_INTS:
+    case CR_FLOATS:
+    case CR_NUMBERS: break;
+    default: return;
+    }
+    for (uint32_t i = 0; i < a->len; i++)
+        if (a->tag == CR_NUMBERS)
+            check_symbols(c, &a->list[i]);
+        else if (a->tag == CR_INTS ? cr_gnum_is_int(a->ints[i]) : cr_gnum_is_float(a->floats[i]))
+            check_symbol(c, a->tag == CR_INTS ? cr_gnum_of_int(a->ints[i]) : cr_gnum_of_float(a->floats[i]));
+}
+
 static void check_call(checker *c, const cr_gnode *n)
 {
     if (n->arg_count != n->op->param_count)
@@ -68,6 +101,8 @@ static void check_call(checker *c, const cr_gnode *n)
     for (int i = 0; i < n->arg_count; i++)
         if (!fits(&n->op->param[i], &n->arg[i]))
             wrong(c, "a literal does not fit the parameter", n->op->param[i].name);
+    for (int i = 0; i < n->arg_count; i++)
+        check_symbols(c, &n->arg[i]);
 }
 
 static void check_block(checker *c, const cr_gblock *b);
@@ -108,6 +143,25 @@ static void check_block(checker *c, const cr_gblock *b)
         forget(c, b); /* not to be read outside */
 }
 
+/* Symbols follow from earlier ones, and from sizes of values that are there at the end. */
+static void check_numbers(checker *c)
+{
+    const cr_gnumbers *n = &c->g->numbers;
+
+    c->node = NULL;
+    for (size_t k = 0; k < n->list.len; k++) {
+        const cr_gnumber *x = &n->list.at[k];
+        if (x->fn == CR_GNUM_SIZE)
+            check_read(c, (cr_gvalue *)(uintptr_t)x->of);
+        else if (x->fn > CR_GNUM_CONST && (x->a < 0 || (size_t)x->a >= k || x->b < 0 || (size_t)x->b >= k))
+            wrong(c, "a symbol is computed of later ones", "");
+    }
+    for (size_t i = 0; i < n->guards.len; i++) {
+        check_symbol(c, n->guards.at[i].a);
+        check_symbol(c, n->guards.at[i].b);
+    }
+}
+
 void cr_graph_verify(const cr_graph *g)
 {
     checker c = {.g = g, .made = CR_NEW_N(g->session, bool, g->values)};
@@ -115,4 +169,5 @@ void cr_graph_verify(const cr_graph *g)
     for (int i = 0; i < g->input_count; i++)
         make(&c, g->input[i]);
     check_block(&c, g->body);
+    check_numbers(&c);
 }

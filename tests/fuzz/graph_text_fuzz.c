@@ -39,12 +39,20 @@ static const char *const seeds[] = {
     "  %a: float32[3, 4] = mul(%x, 2)\n  %v: float32[4] = select(%a, 0, 1)\n"
     "  %b: float32[4] = add_(%v, %y)\n  %t: float32[4, 3] by [1, 4] = t(%a)\n"
     "  %d: float32[4, 3] by [1, 4] = copy_(%t, 1e-3)\n  %n = clone(%d, memory_format=contiguous_format)\n"
-    "  return %n, %x\n}\n"};
+    "  return %n, %x\n}\n",
+    "graph(%x: float32[8, 4], %n: int64[3]) {\n"
+    "  $0: 8 = size(%x, 0)\n  $1: 0.5 = number(0)\n  $2: 3 = number(1)\n  $3 = 2\n  $4: 16 = mul($0, $3)\n"
+    "  $5: -8 = neg($0)\n  $6: 8 = size(%m, 0)\n  $7: 2 = floordiv($0, $2)\n"
+    "  guard not $0 == $3\n  guard $3 <= $6\n  %c: float32[2] = constant(1.0, 2.0)\n"
+    "  %m: float32[8, 4] = mul(%x, $1)\n  %v: float32[16, 2] = view(%m, [$4, -1])\n"
+    "  %a: float32[16, 2] = add(%v, %c, alpha=$2)\n  %f: float32[8] = full([$6], $1)\n"
+    "  %g: float32[2, 4] = slice(%m, 0, 0, $7)\n  return %a, %f, %g\n}\n"};
 
 static const char *const tokens[] = {
     "%", "%x", "%a", "(", ")", "[", "]", "{", "}", ",", ":", "=", "by", "on", "grad", "return", "if", "else", "group",
     "constant", "None", "True", "nan", "-inf", "1e400", "-1", "99999999999999999999", "0", "float32", "int64", "cpu",
-    "meta", "\"", "\\", "#", "\n", "add", "mul.Scalar", "sum", "complex(1, 2)", "generator", "strided", "[[", "..."};
+    "meta", "\"", "\\", "#", "\n", "add", "mul.Scalar", "sum", "complex(1, 2)", "generator", "strided", "[[", "...",
+    "$", "$0", "$1", "$7", "$99", "guard", "not", "<", "==", "size(%x, 1)", "number(1)", "sub($0, $1)", "\n  $8 = 3"};
 
 static size_t replace(char *b, size_t len, size_t at, size_t old, const char *new, size_t n)
 {
@@ -92,6 +100,8 @@ static void read_one(cr_session *s, void *context)
     cr_graph_verify(j->g);
 }
 
+static unsigned long tried, accepted, instances;
+
 static void pass_one(cr_session *s, void *context)
 {
     job *j = context;
@@ -108,11 +118,27 @@ static void refuse(const char *text, const char *why)
     abort();
 }
 
+/* A graph of symbols for the sizes seen; refused where rules or guards refuse. */
+static bool instantiate(cr_session *s, job *j, cr_graph **out)
+{
+    size_t n = j->g->numbers.list.len;
+    cr_scalar *seen = calloc(n + 1, sizeof *seen);
+
+    for (size_t k = 0; k < n; k++)
+        seen[k] = j->g->numbers.list.at[k].value;
+    cr_status st = cr_graph_instantiate_at(out, s, j->g, seen, draw(2));
+    free(seen);
+    if (st && !*cr_error_message())
+        refuse(j->text, "no message");
+    return !st && *out;
+}
+
 static void pass_all(cr_session *s, job *j)
 {
     static const char *const passes[] = {"dead", "common", "simplify", "functional", "decompose"};
+    size_t n = cr_graph_sizes_vary(j->g) ? 2 : CR_LEN(passes);
 
-    for (size_t i = 0; i < CR_LEN(passes); i++) {
+    for (size_t i = 0; i < n; i++) {
         j->pass = passes[i];
         if (cr_session_run(s, pass_one, j))
             refuse(j->text, passes[i]);
@@ -121,7 +147,19 @@ static void pass_all(cr_session *s, job *j)
     }
 }
 
-static unsigned long tried, accepted;
+static void instance_all(cr_session *s, job *j)
+{
+    job one = {.text = j->text};
+
+    if (j->g->numbers.list.len && instantiate(s, j, &one.g)) {
+        if (cr_graph_sizes_vary(one.g))
+            refuse(j->text, "an instance has symbols for sizes");
+        pass_all(s, &one);
+        cr_graph_drop(one.g);
+        instances++;
+    }
+}
+
 
 static void try_one(const char *text)
 {
@@ -145,6 +183,7 @@ static void try_one(const char *text)
                 refuse(back.text, "it prints otherwise");
         }
         pass_all(&s, &j);
+        instance_all(&s, &j);
     }
     cr_text_drop(&again);
     cr_text_drop(&first);
@@ -175,6 +214,6 @@ int main(int argc, char **argv)
             try_one(text);
         }
     } while (time(NULL) < end);
-    printf("%lu texts, %lu accepted\n", tried, accepted);
+    printf("%lu texts, %lu accepted, %lu instances\n", tried, accepted, instances);
     return 0;
 }

@@ -191,6 +191,43 @@ def test_bad_text_is_refused_with_its_line(text, message):
         _C.Graph(text)
 
 
+def symbolic(f, *inputs, dims=1, numbers=()):
+    """The graph of f(*inputs, *numbers), whose first sizes and numbers are symbols."""
+    recorder = _C.Recorder(parts=False)
+    for x in inputs:
+        recorder.input(x)
+    recorder.start()
+    try:
+        for x in inputs:
+            recorder.dynamic(x, dims)
+        out = f(*inputs, *[recorder.number(n) for n in numbers])
+    finally:
+        recorder.stop()
+    return recorder.finish(list(out) if isinstance(out, (tuple, list)) else [out])
+
+
+def test_symbols_read_back():
+    def f(x, y, lr, n):
+        if x.shape[0] > 2:
+            x = x * lr
+        z = x.reshape(x.shape[0] * 2, -1)[: z_rows(n)]
+        return z, torch.zeros(z.shape[0] // 2, n), y.sum() * (lr / 2) - abs(-y.shape[0]), torch.full([2], -2**63)
+
+    def z_rows(n):
+        return n + 1
+
+    graph = symbolic(f, torch.randn(4, 6), torch.randn(3), numbers=(0.5, 2))
+    text = str(graph)
+    for part in ("  $0: 4 = size(%", "= number(1)\n", "= floordiv($", "= abs($", "  guard ", "[$"):
+        assert part in text, (part, text)
+    assert str(_C.Graph(text)) == text
+    with pytest.raises(ValueError, match="sizes of the graph are symbols: it takes an instance"):
+        _C.Graph(text).apply("simplify")
+    with pytest.raises(ValueError, match="a graph with symbols runs as an instance"):
+        _C.Graph(text).run([torch.randn(4, 6), torch.randn(3)])
+    assert "floordiv" in str(_C.Graph(text).apply("dead"))
+
+
 def test_blocks_within_blocks_end_somewhere():
     text = "graph(%x: bool[]) { " + "".join(f"%v{k} = if %x {{ " for k in range(5000))
     with pytest.raises(ValueError, match="blocks are nested too deeply"):
