@@ -1,6 +1,7 @@
 /* crc - the compiler by hand: text in, text out.
  *
- *   crc PASS... FILE          a program after print, simplify, fuse, verify, schedule or c;
+ *   crc PASS... FILE          a program after print, simplify, contract, fuse, verify, schedule
+ *                             or c;
  *                             a graph after print, verify, dead, common, fold, simplify,
  *                             functional, decompose, group, instantiate(0=4,1=0.5) or run
  *   crc text [-w] FILE...     golden tests; -w writes what came out
@@ -57,6 +58,8 @@ static void run_passes(cr_session *s, void *context)
             cr_loop_verify(l);
         else if (!strcmp(pass, "simplify"))
             cr_loop_simplify(l);
+        else if (!strcmp(pass, "contract"))
+            cr_loop_contract(l);
         else if (!strcmp(pass, "fuse"))
             cr_loop_fuse(l);
         else
@@ -115,7 +118,7 @@ static int usage(void)
 {
     fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
           " ops | env\n"
-          "passes: print simplify fuse verify schedule c; of a graph: print verify dead common fold"
+          "passes: print simplify contract fuse verify schedule c; of a graph: print verify dead common fold"
           " simplify functional decompose group instantiate(K=V,...) run\n",
           stderr);
     return 2;

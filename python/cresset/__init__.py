@@ -14,7 +14,7 @@ newaxis = None
 
 # Loaded at first use, so that importing the package costs only what is used.
 _MODULES = frozenset((
-    "_dynamo", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "fft", "func", "functional",
+    "_dynamo", "_inductor", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "fft", "func", "functional",
     "fx", "linalg",
     "mps", "nn", "ops", "optim",
     "overrides", "random", "return_types", "safetensors", "serialization", "special", "storage",

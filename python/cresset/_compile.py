@@ -1,7 +1,5 @@
 """compile()."""
 
-_MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mode=None, options=None,
             disable=False):
@@ -14,13 +12,13 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend="inductor", mo
     dynamic    True: sizes are symbols from the first call on; False: never; None: once they change
     backend    "inductor" (this package's programs), "eager", "aot_eager", or a callable of a
                GraphModule and example inputs
-    mode       "default"; "reduce-overhead" (the same on CPUs); "max-autotune": schedules are measured
-    options    settings of the backend by name
+    mode       "default"; "reduce-overhead" (the same on CPUs); "max-autotune": schedules are measured;
+               "lite": every operator stays a call
+    options    settings of the backend by name (torch._inductor.list_options()); {"fast": True} lets
+               results differ from eager's by rounding
     disable    returns `model` as it is """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
-    if mode is not None and backend in ("inductor", "cresset") and mode not in _MODES:
-        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(_MODES)}")
     if model is None:
         def decorate(model):
             if model is None:

@@ -48,6 +48,7 @@ typedef struct {
     const cr_expr **expr; /* by value id */
     unsigned values;
     int params;
+    unsigned how; /* cr_how */
     const cr_gnode *at; /* the node at hand */
     cr_facts facts;
 } builder;
@@ -124,6 +125,8 @@ static cr_loop *make_program(cr_session *s, void *context)
         x->facts = cr_facts_of(facts, x->at);
         if (x->facts.kind != CR_FACT_POINT || x->at->result_count != 1)
             cr_bail(s, CR_VALUE, "%s is not pointwise", w->node[i]->result[0]->name);
+        if (x->how & CR_HOW_FAST)
+            x->facts = cr_facts_loose(x->facts);
         cr_compile_node(x->l, x->at, &x->facts, &reader, &x->expr[x->at->result[0]->id]);
     }
     both[0] = axis(x->l, "i", "R");
@@ -132,6 +135,8 @@ static cr_loop *make_program(cr_session *s, void *context)
         cr_buffer *out = buffer(x, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), CR_LIES_OVER_ALL, index);
         cr_loop_define(x->l, out, 2, both, x->expr[w->made[k]->id]);
     }
+    if (x->how & CR_HOW_FAST)
+        cr_loop_contract(x->l);
     return x->l;
 }
 
@@ -261,7 +266,7 @@ static bool is_one_pass(const cr_nest *n)
 cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w)
 {
     blocked *b = cr_alloc_zero(sizeof *b);
-    builder x = {.w = w, .b = b, .values = p->values};
+    builder x = {.w = w, .b = b, .values = p->values, .how = p->how};
     cr_status st;
 
     cr_session_check(p->s, b ? CR_OK : CR_MEMORY);

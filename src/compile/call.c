@@ -14,6 +14,7 @@ struct cr_compiled_call {
     cr_aot_parts parts; /* of training */
     cr_program *forward, *backward;
     int inputs, outputs, saved, cotangents;
+    unsigned how;        /* cr_how */
     bool *marks;         /* the block of the arrays below; NULL: there is no backward part */
     bool *wants;         /* by input: has a gradient */
     bool *reached;       /* by input: the backward program gives it */
@@ -44,7 +45,7 @@ static cr_status make_inference(cr_compiled_call *c, const cr_graph *g)
     st = g->numbers.inputs ? CR_RUNTIME : cr_aot_parts_new(&c->joint, g);
     if (st == CR_MEMORY)
         return st;
-    return cr_program_new(&c->forward, st ? c->graph : c->joint.graph); /* what cannot be replayed stays whole */
+    return cr_program_new(&c->forward, st ? c->graph : c->joint.graph, c->how); /* what cannot be replayed stays whole */
 }
 
 static void cut(cr_session *s, void *context)
@@ -88,8 +89,8 @@ static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
     cr_show_graph("aot", "forward", c->parts.forward);
     cr_show_graph("aot", "backward", c->parts.backward);
     c->saved = c->parts.saved;
-    CR_TRY(cr_program_new(&c->forward, c->parts.forward));
-    return cr_program_new(&c->backward, c->parts.backward);
+    CR_TRY(cr_program_new(&c->forward, c->parts.forward, c->how));
+    return cr_program_new(&c->backward, c->parts.backward, c->how);
 }
 
 static bool wants_gradient(const cr_graph *g)
@@ -105,7 +106,7 @@ static bool wants_gradient(const cr_graph *g)
     return in && out;
 }
 
-cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad)
+cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how)
 {
     cr_compiled_call *c = cr_alloc_zero(sizeof *c);
     cr_status st;
@@ -113,6 +114,7 @@ cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool g
     if (!c)
         return CR_MEMORY;
     atomic_store(&c->count, 1);
+    c->how = how;
     c->inputs = g->input_count;
     c->outputs = g->body->output_count;
     c->plain = cr_alloc_zero((size_t)c->outputs + 1);
@@ -164,6 +166,7 @@ struct cr_compiled_calls {
     cr_session session;
     cr_graph *g;
     bool grad;
+    unsigned how; /* cr_how */
     int key_len;
     CR_VEC(instance) made; /* the last used first */
 };
@@ -184,7 +187,7 @@ static int count_dims(uint64_t mask, int ndim)
     return n;
 }
 
-cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad)
+cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad, unsigned how)
 {
     cr_compiled_calls *c = cr_alloc_zero(sizeof *c);
     cr_status st;
@@ -193,6 +196,7 @@ cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool
         return CR_MEMORY;
     c->g = (cr_graph *)(uintptr_t)g;
     c->grad = grad;
+    c->how = how;
     st = cr_session_run(&c->session, copy_symbolic, c);
     if (st) {
         cr_session_drop(&c->session);
@@ -242,7 +246,7 @@ static cr_status make_instance(cr_compiled_calls *c, cr_tensor *const *input, co
     cr_status st = cr_graph_instantiate(&g, &s, c->g, input, number, !c->grad);
 
     if (!st && g)
-        st = cr_compiled_call_new(&out->call, g, c->grad);
+        st = cr_compiled_call_new(&out->call, g, c->grad, c->how);
     cr_graph_drop(g);
     cr_session_drop(&s);
     return st;

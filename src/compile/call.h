@@ -11,8 +11,8 @@ typedef struct cr_compiled_call cr_compiled_call;
 
 /* From the recording of a call (graph/graph.h) without constants (cr_graph_lift).  `g` is
  * borrowed until cr_compiled_call_new returns.  Where an input requires a gradient and `grad`,
- * the backward program is made too. */
-CR_MUST cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad);
+ * the backward program is made too; `how` is of cr_how. */
+CR_MUST cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how);
 cr_compiled_call *cr_compiled_call_keep(cr_compiled_call *c);
 void cr_compiled_call_drop(cr_compiled_call *c);
 
@@ -26,7 +26,7 @@ bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number);
 
 /* A recording with symbols, and a call for each choice of sizes that was met; 64 are kept. */
 typedef struct cr_compiled_calls cr_compiled_calls;
-CR_MUST cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad);
+CR_MUST cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad, unsigned how);
 void cr_compiled_calls_drop(cr_compiled_calls *c);
 /* The call for such inputs and numbers, borrowed; NULL when a guard does not hold.  By one thread
  * at a time. */

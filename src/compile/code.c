@@ -29,6 +29,7 @@ enum { OUT_OF_REACH = -1 }; /* place of a value that is computed in windows alon
 typedef struct {
     cr_session *s;
     cr_facts_cache *facts;
+    unsigned how;   /* cr_how */
     int32_t *place; /* by value id: 1 + the number of a value made inside */
     const int32_t **numbers;  /* by value id: places of its windows, or NULL */
     const cr_gnode **window;  /* by value id: the split in whose windows it is computed */
@@ -92,6 +93,7 @@ static void add_node(builder *b, const cr_gnode *n, int parts, int part)
         cr_bail(b->s, CR_VALUE, "no loop for %%%s", n->result[0]->name);
     if (b->nodes == b->room)
         cr_bail(b->s, CR_VALUE, "too many nodes");
+    f = b->how & CR_HOW_FAST ? cr_facts_loose(f) : f;
     b->node[b->nodes] = (planned){.n = n, .facts = f, .first = b->values, .parts = parts, .part = part};
     for (int k = 0; k < n->result_count; k++)
         b->place[n->result[k]->id] = ++b->values;
@@ -462,6 +464,7 @@ static void put_arg(cr_text *t, const planned *p, int i)
 /* All that the program depends on. */
 static void put_structure(cr_text *t, const builder *b)
 {
+    put_byte(t, b->how & CR_HOW_FAST);
     for (int k = 0; k < b->c->operands; k++) {
         put_byte(t, b->c->operand[k].lane);
         put_byte(t, b->c->operand[k].row);
@@ -558,6 +561,8 @@ static cr_loop *make_program(cr_session *s, void *context)
         cr_loop_define(b->l, buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), o), o->row ? 1 : 2, both,
                        b->expr[b->output[k]]);
     }
+    if (b->how & CR_HOW_FAST)
+        cr_loop_contract(b->l);
     return b->l;
 }
 
@@ -776,10 +781,10 @@ static void start(cr_session *s, void *context)
     b->values = 0;
 }
 
-cr_status cr_compile_code(cr_compiled **out, cr_graph *g)
+cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how)
 {
     cr_compiled *all = cr_alloc_zero(sizeof *all);
-    builder b = {.values = (int)g->values};
+    builder b = {.values = (int)g->values, .how = how};
     cr_status st = all ? cr_session_run(g->session, start, &b) : CR_MEMORY;
 
     if (!st)

@@ -9,6 +9,7 @@
 #ifndef CR_COMPILE_COMPILE_H
 #define CR_COMPILE_COMPILE_H
 
+#include "compile/how.h"
 #include "graph/graph.h"
 #include "jit/fused.h"
 
@@ -23,8 +24,8 @@ cr_graph *cr_compile_norms(const cr_graph *g);
 /* The groups' code.  It belongs to the graph's owner: drop it before the graph. */
 typedef struct cr_compiled cr_compiled;
 /* Gives every group of `g` code; a group that cannot have any keeps calling its nodes, and the
- * log (CR_LOG=fusion) says why. */
-CR_MUST cr_status cr_compile_code(cr_compiled **out, cr_graph *g);
+ * log (CR_LOG=fusion) says why.  `how` is of cr_how. */
+CR_MUST cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how);
 void cr_compiled_drop(cr_compiled *c);
 int cr_compiled_groups(const cr_compiled *c);
 /* How many programs had to be built: equal groups share one, across graphs. */

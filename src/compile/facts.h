@@ -21,6 +21,7 @@ typedef struct {
     uint8_t entry;   /* cr_dtype: the type in which the entry computes, as its types rule says */
     uint8_t compute; /* cr_dtype: that of its loops, float32 for half types; BOOL: truth values alone */
     uint8_t half;    /* cr_dtype: what results are rounded to, or CR_DTYPE_NONE */
+    bool loose;      /* results of half types stay as they were computed: fast mode */
 } cr_facts;
 
 /* Facts are remembered by entry and kinds of arguments, so that a node costs a look-up; the
@@ -56,6 +57,14 @@ typedef struct {
     void *context;
 } cr_node_reader;
 void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r, const cr_expr **result);
+
+/* The same for fast mode: nothing is rounded on the way. */
+static inline cr_facts cr_facts_loose(cr_facts f)
+{
+    f.half = CR_DTYPE_NONE;
+    f.loose = true;
+    return f;
+}
 
 /* --- spaces --- */
 

@@ -192,7 +192,7 @@ static const cr_expr *as_result(cr_loop *l, const cr_gnode *n, int k, const cr_f
 
     if (e->dtype != cr_lane_type(t))
         cr_bail(l->session, CR_TYPE, "%%%s has another type than its loop", n->result[k]->name);
-    return half && !done ? rounded(l, e, t) : e;
+    return half && !done && !f->loose ? rounded(l, e, t) : e;
 }
 
 /* A number that would make a composition's parts compute in another type. */

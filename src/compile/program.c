@@ -25,12 +25,15 @@ static void prepare(cr_session *s, void *context)
 {
     static const cr_graph_pass passes[] = {cr_compile_norms, cr_graph_dead, cr_graph_common,
                                            cr_graph_fold,    cr_graph_simplify,
-                                           cr_graph_dead, cr_compile_group};
+                                           cr_graph_dead};
+    cr_program *p = context;
 
     (void)s;
     for (size_t i = 0; i < CR_LEN(passes); i++)
-        apply(context, passes[i]);
-    cr_show_graph("fusion", "with groups", ((cr_program *)context)->g);
+        apply(p, passes[i]);
+    if (!(p->how & CR_HOW_CALLS))
+        apply(p, cr_compile_group);
+    cr_show_graph("fusion", "with groups", p->g);
 }
 
 /* --- arguments --- */
@@ -302,6 +305,7 @@ static cr_status plan_new(cr_plan **out, const cr_program *of, int threads)
     if (!p)
         return CR_MEMORY;
     p->g = of->g;
+    p->how = of->how;
     p->threads = threads;
     st = cr_session_run(&p->session, build, p);
     if (st) {
@@ -355,12 +359,12 @@ static cr_status make(cr_program *p)
     cr_plan *plan;
 
     CR_TRY(cr_session_run(p->g->session, prepare, p));
-    CR_TRY(cr_compile_code(&p->code, p->own));
+    CR_TRY(cr_compile_code(&p->code, (cr_graph *)(uintptr_t)p->g, p->how));
     p->layouts = cr_has_layouts(p->g);
     return cr_program_plan(&plan, p);
 }
 
-cr_status cr_program_new(cr_program **out, const cr_graph *g)
+cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how)
 {
     cr_program *p = cr_alloc_zero(sizeof *p);
     uint32_t was = cr_thread.exclude;
@@ -369,6 +373,7 @@ cr_status cr_program_new(cr_program **out, const cr_graph *g)
     if (!p)
         return CR_MEMORY;
     p->g = g;
+    p->how = how;
     pthread_mutex_init(&p->lock, NULL);
     cr_thread.exclude = was | CR_STAGE_BIT(CAPTURE); /* folding calls operators */
     cr_thread.no_grad = true;
@@ -424,6 +429,15 @@ int cr_program_wait(const cr_program *p, double seconds)
 }
 
 /* --- text --- */
+
+void cr_program_code(cr_text *out, const cr_program *p)
+{
+    int k = 0;
+
+    for (size_t i = 0; i < p->g->body->len; i++)
+        if (p->g->body->at[i]->kind == CR_GNODE_GROUP && p->g->body->at[i]->code)
+            cr_show_code(out, p->g->body->at[i], cr_compiled_fused(p->code, k++));
+}
 
 static void print_names(cr_text *t, cr_gvalue *const *v, uint32_t n)
 {

@@ -8,14 +8,15 @@
 #ifndef CR_COMPILE_PROGRAM_H
 #define CR_COMPILE_PROGRAM_H
 
+#include "compile/how.h"
 #include "graph/graph.h"
 
 typedef struct cr_program cr_program;
 
 /* The program of a recorded graph, after the passes dead, common, fold and simplify, with its
- * pointwise nodes in groups.  `g` is borrowed and must outlive the program, whose own graphs
+ * pointwise nodes in groups; `how` is of cr_how.  `g` is borrowed and must outlive the program, whose own graphs
  * live in g's session.  The caller owns *out. */
-CR_MUST cr_status cr_program_new(cr_program **out, const cr_graph *g);
+CR_MUST cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how);
 void cr_program_drop(cr_program *p);
 
 /* input[i] is borrowed; output[k] is owned by the caller, NULL for None.  Nothing is owned on
@@ -36,6 +37,8 @@ int cr_program_outputs(const cr_program *p);
 int64_t cr_program_peak(const cr_program *p);
 /* Steps, what dies where, whose bytes are reused, and the peak. */
 void cr_program_print(cr_text *out, const cr_program *p);
+/* The C of its groups, each after a list of its operators and their lines. */
+void cr_program_code(cr_text *out, const cr_program *p);
 
 /* Groups that have code, and how many of them have native code when all have it or `seconds`
  * are over. */

@@ -78,6 +78,7 @@ typedef struct cr_plan {
     cr_session session;
     cr_session *s;     /* the same */
     const cr_graph *g; /* that is run */
+    unsigned how;      /* cr_how */
     int threads;       /* the layouts are those of so many; 0: plain layouts, any number;
                           CR_CALLS_ONLY: no steps of our own, as autocast has to see the calls */
     struct cr_plan *next;
@@ -102,6 +103,7 @@ struct cr_program {
     const cr_graph *g; /* that is run */
     cr_graph *own;     /* the same when the program made it, or NULL */
     cr_compiled *code;
+    unsigned how;      /* cr_how */
     bool layouts;      /* plans differ by the number of threads */
     pthread_mutex_t lock;     /* of making a plan */
     _Atomic(cr_plan *) plans; /* newest first; they stay until the program goes */

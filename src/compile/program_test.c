@@ -75,7 +75,7 @@ TEST(a_program_gives_the_bits_of_its_graph)
 
     start();
     OK(read_graph(&t, CHAIN));
-    OK(cr_program_new(&p, t.g));
+    OK(cr_program_new(&p, t.g, 0));
     for (int threads = 1; threads < 3; threads++) {
         cr_tensor *in[2] = {ramp(3, 4, -1), ramp(3, 4, (float)threads)}, *want[3], *got[3];
         OK(cr_set_threads(threads));
@@ -102,7 +102,7 @@ TEST(the_plan_is_readable)
 
     start();
     OK(read_graph(&t, CHAIN));
-    OK(cr_program_new(&p, t.g));
+    OK(cr_program_new(&p, t.g, 0));
     cr_program_print(&text, p);
     EQ_STR(cr_text_str(&text), "program(%x, %y) {\n"
                                "  0: %a = cumsum(%x) | 48\n"
@@ -127,7 +127,7 @@ TEST(inputs_of_another_type_are_refused_and_nothing_is_owned)
 
     start();
     OK(read_graph(&t, CHAIN));
-    OK(cr_program_new(&p, t.g));
+    OK(cr_program_new(&p, t.g, 0));
     FAILS(CR_RUNTIME, cr_program_run(p, in, NULL, out));
     EQ_STR(cr_error_message(), "%y is not what the program was made for: a tensor of [4, 3] and dtype float32");
     EQ(out[0], NULL);
@@ -151,7 +151,7 @@ TEST(a_tensor_with_another_owner_is_not_written_over)
                       "  %b: float32[3, 4] = neg(%a)\n"
                       "  return %b\n"
                       "}\n"));
-    OK(cr_program_new(&p, t.g));
+    OK(cr_program_new(&p, t.g, 0));
     OK(cr_program_run(p, in, NULL, out));
     EQ(((float *)(void *)in[0]->data)[1], 1.25f);
     EQ(((float *)(void *)out[0]->data)[1], -1.25f);
@@ -197,7 +197,7 @@ TEST(several_threads_run_one_program)
 
     start();
     OK(read_graph(&t, CHAIN));
-    OK(cr_program_new(&p, t.g));
+    OK(cr_program_new(&p, t.g, 0));
     for (int i = 0; i < 4; i++) {
         w[i] = (worker){p, t.g, 0};
         EQ(pthread_create(&thread[i], NULL, work, &w[i]), 0);
@@ -245,7 +245,7 @@ static cr_status make_and_run(cr_graph *g, cr_tensor *const *in, uint64_t fail_a
     cr_status st;
 
     cr_fail_alloc_after(fail_at);
-    st = cr_program_new(&p, g);
+    st = cr_program_new(&p, g, 0);
     if (!st)
         st = cr_program_run(p, in, NULL, out);
     cr_fail_alloc_after(0);

@@ -157,6 +157,8 @@ bool cr_expr_set_has(const cr_expr_set *set, const cr_expr *e);
 
 /* Rewrites that are exact for every value, signed zeros, infinities and NaN included. */
 void cr_loop_simplify(cr_loop *l);
+/* Sums with products become fused multiply-adds, which rounds less: not exact. */
+void cr_loop_contract(cr_loop *l);
 /* Computes locals where they are read; leaves only definitions of outputs. */
 void cr_loop_fuse(cr_loop *l);
 /* Bails with CR_RUNTIME when an invariant does not hold. */

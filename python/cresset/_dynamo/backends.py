@@ -32,8 +32,10 @@ def aot_eager(gm, fake_tensor_inputs, **kwargs):
 
 def inductor(gm, example_inputs, **kwargs):
     """This package's programs, for backends that pass graphs on."""
+    from .._inductor import options_of
     from .capture import compile_function
-    return compile_function(gm.forward, None, "inductor", False, None)
+    settings = options_of(kwargs.get("mode"), kwargs.get("options") or {})
+    return compile_function(gm.forward, None, "inductor", False, None, settings)
 
 
 _OWN = ("inductor", "cresset")

@@ -5,6 +5,7 @@ what the caller gets.  From the recording come programs (`_C.Graph.call`) or wha
 makes of the graph; they serve later calls for which everything that the function can read is as
 it was (`guards.Walk`).  A call that fits no recording is recorded anew, up to
 `config.recompile_limit` times. """
+import sys
 import warnings
 from _weakref import ref  # weakref itself takes a millisecond to load
 
@@ -22,9 +23,9 @@ _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
 class Compiler:
     """How one function is compiled: options, and what went wrong so far."""
 
-    def __init__(self, fn, backend, backend_name, fullgraph, dynamic):
+    def __init__(self, fn, backend, backend_name, fullgraph, dynamic, settings):
         self.fn, self.backend, self.backend_name = fn, backend, backend_name
-        self.fullgraph, self.dynamic = fullgraph, dynamic
+        self.fullgraph, self.dynamic, self.settings = fullgraph, dynamic, settings
         self.attempts = 0
         self.refusal, self.said_limit = None, False
         self.records = []  # (Walk, CompiledEntry)
@@ -331,7 +332,7 @@ class _Recording:
     def runner(self, graph, given, differentiate):
         backend = self.compiler.backend if _forced_backend is None else _forced_backend
         if backend is None or backend is OWN_PROGRAMS:
-            return graph.call(differentiate)
+            return self.programs(graph, differentiate)
         from ..fx.experimental.proxy_tensor import to_graph_module
         slots = sorted((self.walk.nodes[n][5], n) for _, n in self.walk.tensors if self.walk.nodes[n][5] >= 0)
         names = _input_names([self.walk.path(n) for _, n in slots])
@@ -343,6 +344,16 @@ class _Recording:
             if config.suppress_errors:
                 raise Refused(f"the backend raised {type(e).__name__}: {e}") from e
             raise BackendCompilerFailed(backend, e) from e
+
+    def programs(self, graph, differentiate):
+        """This package's own; settings beside the defaults are rare."""
+        changes = self.compiler.settings
+        if not changes and "cresset._inductor.config" not in sys.modules:
+            return graph.call(differentiate)
+        from .._inductor import settings
+        call = graph.call(differentiate, settings.how(changes))
+        settings.write_trace(changes, self.compiler.name, graph, call)
+        return call
 
 
 def _input_names(paths):
@@ -370,9 +381,9 @@ def _how_returned(spec, count):
     return 3, lambda leaves: tree_unflatten(leaves, spec)
 
 
-def compile_function(fn, backend, backend_name, fullgraph, dynamic):
-    """The compiled form of a callable."""
-    compiler = Compiler(fn, backend, backend_name, fullgraph, dynamic)
+def compile_function(fn, backend, backend_name, fullgraph, dynamic, settings=None):
+    """The compiled form of a callable; `settings` are of _inductor.config, by name."""
+    compiler = Compiler(fn, backend, backend_name, fullgraph, dynamic, settings or {})
     compiled = _C.CompiledFunction(fn, compiler.miss)
     compiled._compiler = compiler
     _all.add(ref(compiled, _all.discard))

@@ -13,12 +13,19 @@ class How:
     def __init__(self, backend="inductor", nopython=False, dynamic=None, disable=False):
         self.backend_name, self.backend = backend, lookup_backend(backend)
         self.nopython, self.dynamic, self.disable = nopython, dynamic, disable
+        self.mode = self.options = None
+        self.settings = {}
 
     def set_options(self, mode, options):
-        """Options are settings of programs; other backends get them as keywords."""
-        self.options = {**(options or {}), **({"mode": mode} if mode else {})}
-        if self.backend is not None and self.options:
-            self.backend = functools.partial(self.backend, **self.options)
+        """They set programs; other backends get them as keywords."""
+        self.mode, self.options = mode, options
+        if self.backend is None:
+            from .._inductor import options_of
+            self.settings = options_of(mode, options)
+            return
+        keywords = {"mode": mode} if mode not in (None, "default") else {"options": options} if options else {}
+        if keywords:
+            self.backend = functools.partial(self.backend, **keywords)
 
     def __call__(self, fn):
         if isinstance(fn, _C.ModuleBase):
@@ -35,7 +42,7 @@ class How:
         fn = getattr(fn, "_torchdynamo_orig_callable", fn)
         if self.disable or getattr(fn, "_torchdynamo_disable", False) or config.disable:
             return fn
-        compiled = compile_function(fn, self.backend, self.backend_name, self.nopython, self.dynamic)
+        compiled = compile_function(fn, self.backend, self.backend_name, self.nopython, self.dynamic, self.settings)
         if isinstance(fn, functools.partial) or not hasattr(fn, "__name__"):
             compiled.__name__ = getattr(fn, "__name__", type(fn).__name__)
         else:
@@ -45,7 +52,14 @@ class How:
         return compiled
 
     def __reduce__(self):
-        return How, (self.backend_name, self.nopython, self.dynamic, self.disable)
+        return _again, (self.backend_name, self.nopython, self.dynamic, self.disable, self.mode, self.options)
+
+
+def _again(backend, nopython, dynamic, disable, mode, options):
+    how = How(backend, nopython, dynamic, disable)
+    if mode is not None or options is not None:
+        how.set_options(mode, options)
+    return how
 
 
 def optimize(backend="inductor", *, nopython=False, guard_export_fn=None, guard_fail_fn=None, disable=False,

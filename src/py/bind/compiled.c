@@ -1,6 +1,6 @@
 /* Compiled functions: a Python callable that makes recorded calls again.
  *
- *     _C.Graph.call(grad)     the recording as programs (compile/call.h): a Call
+ *     _C.Graph.call(grad, how) the recording as programs (compile/call.h): a Call
  *     _C.CompiledEntry        a Call with the guard it holds under, and how its outputs become
  *                             what the function returned
  *     _C.CompiledFunction     the function with its entries; a call that no entry fits goes to
@@ -35,7 +35,7 @@ static PyTypeObject call_type, entry_type, function_type;
 
 static cr_compiled_call *call_of(PyObject *x) { return ((call_object *)x)->c; }
 
-PyObject *cr_py_compiled_call(const cr_graph *g, bool grad)
+PyObject *cr_py_compiled_call(const cr_graph *g, bool grad, unsigned how)
 {
     call_object *self = PyObject_New(call_object, &call_type);
     cr_status st;
@@ -45,7 +45,7 @@ PyObject *cr_py_compiled_call(const cr_graph *g, bool grad)
     self->c = NULL;
     self->inputs = g->input_count;
     self->outputs = g->body->output_count;
-    st = cr_compiled_call_new(&self->c, g, grad);
+    st = cr_compiled_call_new(&self->c, g, grad, how);
     if (!st)
         return (PyObject *)self;
     Py_DECREF(self);
@@ -88,6 +88,18 @@ static PyObject *program_text(const cr_program *p, bool steps)
     return out;
 }
 
+static PyObject *code_of(const cr_program *forward, const cr_program *backward)
+{
+    cr_text t = {0};
+
+    cr_program_code(&t, forward);
+    if (backward)
+        cr_program_code(&t, backward);
+    PyObject *out = PyUnicode_FromString(cr_text_str(&t));
+    cr_text_drop(&t);
+    return out;
+}
+
 #define CALL_FACT(name, expression)                                                                                    \
     static PyObject *call_##name(PyObject *x, void *unused)                                                            \
     {                                                                                                                  \
@@ -102,6 +114,7 @@ CALL_FACT(backward, program_text(backward, false))
 CALL_FACT(forward_steps, program_text(forward, true))
 CALL_FACT(backward_steps, program_text(backward, true))
 CALL_FACT(groups, PyLong_FromLong(cr_program_groups(forward) + (backward ? cr_program_groups(backward) : 0)))
+CALL_FACT(code, code_of(forward, backward))
 CALL_FACT(peak, PyLong_FromLongLong(cr_program_peak(forward)))
 #undef CALL_FACT
 
@@ -133,6 +146,7 @@ static PyGetSetDef call_getset[] = {
     {"backward", call_backward, NULL, "The backward graph, or None.", NULL},
     {"forward_steps", call_forward_steps, NULL, "The forward program.", NULL},
     {"backward_steps", call_backward_steps, NULL, "The backward program, or None.", NULL},
+    {"code", call_code, NULL, "The C of every group.", NULL},
     {"groups", call_groups, NULL, "How many groups have code.", NULL},
     {"peak", call_peak, NULL, "Bytes that the forward program's tensors hold at most.", NULL},
     {0}};
@@ -155,7 +169,7 @@ typedef struct {
 
 static PyTypeObject calls_type;
 
-PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad)
+PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad, unsigned how)
 {
     calls_object *self = PyObject_New(calls_object, &calls_type);
     cr_status st;
@@ -163,7 +177,7 @@ PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad)
     if (!self)
         return NULL;
     self->c = NULL;
-    st = cr_compiled_calls_new(&self->c, g, grad);
+    st = cr_compiled_calls_new(&self->c, g, grad, how);
     if (!st)
         return (PyObject *)self;
     Py_DECREF(self);
@@ -850,7 +864,11 @@ int cr_py_compiled_start(PyObject *m)
 {
     if (cr_py_add_type(m, "Call", &call_type) < 0 || cr_py_add_type(m, "Calls", &calls_type) < 0 ||
         cr_py_add_type(m, "CompiledEntry", &entry_type) < 0 ||
-        cr_py_add_type(m, "CompiledFunction", &function_type) < 0)
+        cr_py_add_type(m, "CompiledFunction", &function_type) < 0 ||
+        PyModule_AddIntConstant(m, "_HOW_FAST", CR_HOW_FAST) < 0 ||
+        PyModule_AddIntConstant(m, "_HOW_EPILOGUES", CR_HOW_EPILOGUES) < 0 ||
+        PyModule_AddIntConstant(m, "_HOW_MEASURE", CR_HOW_MEASURE) < 0 ||
+        PyModule_AddIntConstant(m, "_HOW_CALLS", CR_HOW_CALLS) < 0)
         return -1;
     return PyModule_AddFunctions(m, functions);
 }

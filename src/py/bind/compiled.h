@@ -6,9 +6,9 @@
 #include "py/bind/bind.h"
 
 /* A recording without constants as a Call; NULL with an exception. */
-PyObject *cr_py_compiled_call(const cr_graph *g, bool grad);
+PyObject *cr_py_compiled_call(const cr_graph *g, bool grad, unsigned how);
 /* The same of a recording with symbols: Calls. */
-PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad);
+PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad, unsigned how);
 
 /* _facts_of_code(code) -> (set of the names of globals that it reads, set of all names in it), the codes
  * in it included. */

@@ -232,7 +232,7 @@ static PyObject *graph_compile(PyObject *x, PyObject *unused)
         cr_graph_drop(j.out);
         return NULL;
     }
-    st = cr_compile_code(&((graph_object *)out)->code, j.out);
+    st = cr_compile_code(&((graph_object *)out)->code, j.out, 0);
     if (!st)
         return out;
     Py_DECREF(out);
@@ -281,13 +281,16 @@ static PyObject *graph_lift(PyObject *x, PyObject *unused)
     return NULL;
 }
 
-/* call(grad) -> Call */
-static PyObject *graph_call(PyObject *x, PyObject *grad)
+/* call(grad, how=0) -> Call */
+static PyObject *graph_call(PyObject *x, PyObject *args)
 {
     const cr_graph *g = ((graph_object *)x)->g;
-    bool wanted = PyObject_IsTrue(grad) == 1;
+    unsigned how = 0;
+    int grad;
 
-    return cr_graph_is_symbolic(g) ? cr_py_compiled_calls(g, wanted) : cr_py_compiled_call(g, wanted);
+    if (!PyArg_ParseTuple(args, "p|I", &grad, &how))
+        return NULL;
+    return cr_graph_is_symbolic(g) ? cr_py_compiled_calls(g, grad, how) : cr_py_compiled_call(g, grad, how);
 }
 
 static PyObject *graph_writes(PyObject *x, void *unused)
@@ -556,7 +559,9 @@ static PyMethodDef graph_methods[] = {
     {"lift", graph_lift, METH_NOARGS,
      "lift() -> (Graph, origins): constants are inputs, inputs that nothing reads are gone; origins says by\n"
      "input which input of this graph it is, or gives the constant."},
-    {"call", graph_call, METH_O, "call(grad) -> Call: a recording without constants as programs; Calls when it has symbols."},
+    {"call", graph_call, METH_VARARGS,
+     "call(grad, how=0) -> Call: a recording without constants as programs; Calls when it has symbols.  how is of\n"
+     "_HOW_FAST, _HOW_EPILOGUES, _HOW_MEASURE and _HOW_CALLS."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},

@@ -19,7 +19,7 @@ PyObject *cr_py_program_new(PyObject *graph, const cr_graph *g)
         return NULL;
     self->p = NULL;
     self->graph = Py_NewRef(graph);
-    st = cr_program_new(&self->p, g);
+    st = cr_program_new(&self->p, g, 0);
     if (!st)
         return (PyObject *)self;
     Py_DECREF(self);

@@ -1,0 +1,66 @@
+/* Contracting: a sum with a product becomes one fused multiply-add.
+ *
+ * The product is no longer rounded, so bits change: this is for programs that may (fast mode). */
+#include "loop/loop.h"
+
+typedef struct {
+    cr_loop *l;
+    const cr_expr **done; /* by id */
+    size_t nodes;
+} work;
+
+static bool is_call(const cr_expr *e, cr_fn fn) { return e->kind == CR_EXPR_CALL && e->fn == fn; }
+
+static bool is_real(const cr_expr *e) { return e->dtype == CR_F32 || e->dtype == CR_F64; }
+
+/* The factors of `e`: those of a product, or e itself twice. */
+static bool factors(const cr_expr *e, const cr_expr *out[2])
+{
+    if (!is_call(e, CR_FN_mul) && !is_call(e, CR_FN_square))
+        return false;
+    out[0] = e->args[0];
+    out[1] = e->args[e->count - 1];
+    return true;
+}
+
+static const cr_expr *negative(cr_loop *l, const cr_expr *e)
+{
+    return is_call(e, CR_FN_neg) ? e->args[0] : cr_expr_call1(l, CR_FN_neg, e);
+}
+
+/* a * b + c, a * b - c, c + a * b, c - a * b; `e` where it is none. */
+static const cr_expr *contract_sum(cr_loop *l, const cr_expr *e)
+{
+    const cr_expr *f[2], *a = e->args[0], *b = e->args[1];
+    bool minus = e->fn == CR_FN_sub;
+
+    if (factors(a, f))
+        return cr_expr_call3(l, CR_FN_fma, f[0], f[1], minus ? negative(l, b) : b);
+    if (factors(b, f))
+        return cr_expr_call3(l, CR_FN_fma, minus ? negative(l, f[0]) : f[0], f[1], a);
+    return e;
+}
+
+static const cr_expr *contract(work *w, const cr_expr *e)
+{
+    const cr_expr *args[3], *r;
+
+    if (e->id < w->nodes && w->done[e->id])
+        return w->done[e->id];
+    for (int i = 0; i < e->count; i++)
+        args[i] = contract(w, e->args[i]);
+    r = cr_expr_with(w->l, e, args);
+    if ((is_call(r, CR_FN_add) || is_call(r, CR_FN_sub)) && is_real(r))
+        r = contract_sum(w->l, r);
+    if (e->id < w->nodes)
+        w->done[e->id] = r;
+    return r;
+}
+
+void cr_loop_contract(cr_loop *l)
+{
+    work w = {l, CR_NEW_N(l->session, const cr_expr *, l->nodes), l->nodes};
+
+    for (size_t i = 0; i < l->defs.len; i++)
+        l->defs.at[i]->value = contract(&w, l->defs.at[i]->value);
+}
