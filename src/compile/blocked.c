@@ -281,7 +281,7 @@ cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w)
     st = cr_fused_new(&b->fused, make_program, &x);
     if (st == CR_MEMORY)
         cr_session_check(p->s, st);
-    if (st)
+    if (st || !cr_fused_has_tiles(b->fused))
         return NULL;
     b->own.name = cr_session_text(p->s, program_name(p->s, w));
     if (!is_one_pass(cr_fused_nest(b->fused)))

@@ -7,6 +7,7 @@
 #include "compile/code.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "graph/rewrite.h"
 #include <pthread.h>
 #include <string.h>
 
@@ -28,14 +29,17 @@ enum { OUT_OF_REACH = -1 }; /* place of a value that is computed in windows alon
 
 typedef struct {
     cr_session *s;
+    const cr_graph *g;
     cr_facts_cache *facts;
     unsigned how;   /* cr_how */
     int32_t *place; /* by value id: 1 + the number of a value made inside */
     const int32_t **numbers;  /* by value id: places of its windows, or NULL */
     const cr_gnode **window;  /* by value id: the split in whose windows it is computed */
+    cr_gvalue **now;          /* by value id: what stands for it in a graph of the group alone */
     const cr_gnode *mark;
     cr_group_code *c;
     const cr_gnode *group;
+    cr_graph *alone; /* the group */
     planned *node;
     int nodes, room, values, params, reads;
     const cr_gnode **wide; /* by node: the split whose windows it is computed in, or NULL */
@@ -738,15 +742,42 @@ static void plan(cr_session *s, void *context)
     store_params(b);
 }
 
+/* The group as a graph that reads its inputs in the order of code.read. */
+static void stand_alone(cr_session *s, void *context)
+{
+    builder *b = context;
+    const cr_gblock *block = b->group->block[0];
+    cr_rewrite w = {.from = b->g, .to = cr_graph_new(s), .now = b->now};
+    cr_garg *output = CR_NEW_N(s, cr_garg, block->output_count);
+
+    for (int i = 0; i < b->c->code.read_count; i++) {
+        const cr_gvalue *v = b->c->code.read[i];
+        w.now[v->id] = cr_graph_input(w.to, v->name, &v->type);
+    }
+    for (size_t i = 0; i < block->len; i++)
+        cr_rewrite_copy(&w, w.to->body, block->at[i]);
+    for (int k = 0; k < block->output_count; k++)
+        output[k] = cr_garg_value(w.now[block->output[k].value->id]);
+    cr_gblock_return(w.to, w.to->body, output, block->output_count);
+    b->alone = w.to;
+}
+
+/* What runs until native code is there, and for good where there is no compiler. */
+static cr_status add_nodes(builder *b)
+{
+    CR_TRY(cr_session_run(b->s, stand_alone, b));
+    return cr_program_of_calls(&b->c->nodes, b->alone);
+}
+
 static cr_status make_code(cr_compiled *all, builder *b)
 {
     CR_TRY(cr_session_run(b->s, plan, b));
     CR_TRY(find_program(b, &all->built));
+    cr_vec_put(&all->groups, b->c);
     b->c->cuts = cr_fused_cuts_rows(b->c->program->fused);
     b->c->code.overwrites = overwritten(b->c);
     cr_show_group(b->group, b->c->program->fused);
-    cr_vec_put(&all->groups, b->c);
-    return CR_OK;
+    return cr_fused_has_tiles(b->c->program->fused) ? CR_OK : add_nodes(b);
 }
 
 static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
@@ -778,13 +809,14 @@ static void start(cr_session *s, void *context)
     b->place = CR_NEW_N(s, int32_t, b->values);
     b->numbers = CR_NEW_N(s, const int32_t *, b->values);
     b->window = CR_NEW_N(s, const cr_gnode *, b->values);
+    b->now = CR_NEW_N(s, cr_gvalue *, b->values);
     b->values = 0;
 }
 
 cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how)
 {
     cr_compiled *all = cr_alloc_zero(sizeof *all);
-    builder b = {.values = (int)g->values, .how = how};
+    builder b = {.g = g, .values = (int)g->values, .how = how};
     cr_status st = all ? cr_session_run(g->session, start, &b) : CR_MEMORY;
 
     if (!st)
@@ -803,8 +835,10 @@ void cr_compiled_drop(cr_compiled *c)
 {
     if (!c)
         return;
-    for (size_t i = 0; i < c->groups.len; i++)
+    for (size_t i = 0; i < c->groups.len; i++) {
+        cr_program_drop(c->groups.at[i]->nodes);
         leave_program(c->groups.at[i]->program);
+    }
     cr_vec_drop(&c->groups);
     cr_free(c);
 }

@@ -3,6 +3,7 @@
 #define CR_COMPILE_CODE_H
 
 #include "compile/facts.h"
+#include "compile/program.h"
 
 enum { CR_GROUP_OPERANDS = 32, CR_GROUP_PARAMS = 160 };
 
@@ -30,6 +31,7 @@ typedef struct cr_group_program {
 typedef struct {
     cr_gcode code;
     cr_group_program *program;
+    cr_program *nodes; /* the group's nodes one by one, where the program has no tiles; or NULL */
     int results;
     int folds;
     int outputs, operands;   /* outputs first; a result may be several, beside each other */

@@ -364,17 +364,39 @@ static cr_status make(cr_program *p)
     return cr_program_plan(&plan, p);
 }
 
-cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how)
+static cr_program *program_of(const cr_graph *g)
 {
     cr_program *p = cr_alloc_zero(sizeof *p);
+
+    if (p) {
+        p->g = g;
+        pthread_mutex_init(&p->lock, NULL);
+    }
+    return p;
+}
+
+cr_status cr_program_of_calls(cr_program **out, const cr_graph *g)
+{
+    cr_program *p = program_of(g);
+    cr_plan *plan;
+    cr_status st = p ? cr_program_plan(&plan, p) : CR_MEMORY;
+
+    if (st)
+        cr_program_drop(p);
+    else
+        *out = p;
+    return st;
+}
+
+cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how)
+{
+    cr_program *p = program_of(g);
     uint32_t was = cr_thread.exclude;
     bool no_grad = cr_thread.no_grad;
 
     if (!p)
         return CR_MEMORY;
-    p->g = g;
     p->how = how;
-    pthread_mutex_init(&p->lock, NULL);
     cr_thread.exclude = was | CR_STAGE_BIT(CAPTURE); /* folding calls operators */
     cr_thread.no_grad = true;
     cr_status st = make(p);

@@ -17,6 +17,8 @@ typedef struct cr_program cr_program;
  * pointwise nodes in groups; `how` is of cr_how.  `g` is borrowed and must outlive the program, whose own graphs
  * live in g's session.  The caller owns *out. */
 CR_MUST cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how);
+/* Its nodes as the calls they are, without passes and groups. */
+CR_MUST cr_status cr_program_of_calls(cr_program **out, const cr_graph *g);
 void cr_program_drop(cr_program *p);
 
 /* input[i] is borrowed; output[k] is owned by the caller, NULL for None.  Nothing is owned on

@@ -378,18 +378,65 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
     return st ? st : (cr_status)atomic_load(j->status);
 }
 
+/* --- without tiles and native code --- */
+
+/* A result shares memory with nothing, as those of code. */
+static cr_status own_result(cr_tensor **result)
+{
+    cr_tensor *t = *result, *made = NULL;
+    cr_view to, from = cr_view_of(t);
+
+    if (t->contiguous && atomic_load_explicit(&t->count, memory_order_acquire) == 1 &&
+        atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1)
+        return CR_OK;
+    CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+    to = cr_view_of(made);
+    cr_status st = cr_copy_elements(&to, &from);
+    if (st) {
+        cr_drop(made);
+        return st;
+    }
+    cr_drop(t);
+    *result = made;
+    return CR_OK;
+}
+
+/* The nodes one by one.  A tensor that was there for the result is one of those that are read. */
+static cr_status run_nodes(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+{
+    cr_tensor *over = output[0];
+    cr_status st;
+
+    output[0] = NULL;
+    st = cr_program_run(c->nodes, read, NULL, output);
+    for (int k = 0; !st && k < c->results; k++)
+        st = own_result(&output[k]);
+    cr_drop(over);
+    return st;
+}
+
+static cr_status run_code(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+{
+    _Atomic int status = 0;
+    job j = {.c = c, .status = &status};
+
+    CR_TRY(make_outputs(c, output));
+    return c->empty ? CR_OK : run_over(&j, read, output);
+}
+
+/* Native code that is there stays there. */
+static bool has_code(const cr_group_code *c)
+{
+    return !c->nodes || c->empty || cr_jit_function(cr_fused_kernel(c->program->fused));
+}
+
 cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output)
 {
     const cr_group_code *c = (const cr_group_code *)code;
-    _Atomic int status = 0;
-    job j = {.c = c, .status = &status};
-    cr_status st;
+    cr_status st = check_reads(c, read);
 
-    CR_GO(check_reads(c, read));
-    CR_GO(make_outputs(c, output));
-    if (!c->empty)
-        CR_GO(run_over(&j, read, output));
-done:
+    if (!st)
+        st = has_code(c) ? run_code(c, read, output) : run_nodes(c, read, output);
     for (int k = 0; st && k < c->results; k++) {
         cr_drop(output[k]);
         output[k] = NULL;

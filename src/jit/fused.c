@@ -1,5 +1,7 @@
 /* Two tiers of one nest. */
 #include "jit/fused.h"
+#include "base/env.h"
+#include "base/log.h"
 #include "base/parallel.h"
 #include "jit/oracle.h"
 #include "jit/tile.h"
@@ -10,7 +12,7 @@ struct cr_fused {
     cr_loop_maker make;
     void *context;
     cr_nest *nest;
-    cr_tile *tile; /* NULL when a step has no prebuilt kernel: then native code is waited for */
+    cr_tile *tile; /* NULL when a step has no prebuilt kernel */
     cr_unit unit;
     cr_jit_kernel *kernel;
     cr_text text; /* the program as it was made, when CR_ORACLE asks */
@@ -42,14 +44,14 @@ static void plan(cr_session *s, void *context)
     f->tile = cr_tile_plan(f->nest);
 }
 
-/* Tiles lose the most where little is done to an element; without tiles somebody waits. */
+/* Tiles lose the most where little is done to an element. */
 static cr_jit_urgency urgency(const cr_fused *f)
 {
     int cost = 0;
 
     for (int k = 0; k < f->nest->sweeps; k++)
         cost += f->nest->sweep[k].cost;
-    return !f->tile ? CR_JIT_AWAITED : cost < CR_COST_HEAVY ? CR_JIT_CHEAP : CR_JIT_COSTLY;
+    return !f->tile || cost < CR_COST_HEAVY ? CR_JIT_CHEAP : CR_JIT_COSTLY;
 }
 
 cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
@@ -62,8 +64,10 @@ cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
     f->make = make;
     f->context = context;
     CR_GO(cr_session_run(&f->session, build, f));
-    if (cr_session_run(&f->session, plan, f))
+    if (!cr_env_int(CR_ENV_CR_TILES) || cr_session_run(&f->session, plan, f)) {
         f->tile = NULL;
+        cr_log_line("jit", 2, "%s has no tiles: %s", f->nest->loop->name, cr_error_message());
+    }
     CR_GO(cr_jit_request(&f->kernel, &f->unit, f->nest->loop->name, urgency(f)));
     *out = f;
     return CR_OK;
@@ -174,10 +178,6 @@ cr_status cr_fused_run(const cr_fused *f, void *const *ptr, const int64_t *strid
 cr_status cr_fused_begin(cr_fused_call *out, const cr_fused *f, cr_tier tier)
 {
     *out = (cr_fused_call){f, tier == CR_TIER_TILES ? NULL : cr_jit_function(f->kernel)};
-    if (!out->native && tier == CR_TIER_BEST && !f->tile) {
-        cr_jit_wait(f->kernel, PATIENCE_SECONDS);
-        out->native = cr_jit_function(f->kernel);
-    }
     if (!out->native && (tier == CR_TIER_NATIVE || !f->tile))
         return cr_fail(CR_RUNTIME, "there is no native code for %s", f->nest->loop->name);
     return CR_OK;
@@ -192,6 +192,8 @@ cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t 
         CR_TRY(cr_tile_run(c->f->tile, ptr, stride, size, param));
     return c->f->text.len ? cr_oracle_check(c->f->text.at, ptr, stride, size[0], size[1], param) : CR_OK;
 }
+
+bool cr_fused_has_tiles(const cr_fused *f) { return f->tile; }
 
 bool cr_fused_cuts_rows(const cr_fused *f)
 {

@@ -18,7 +18,7 @@ void cr_fused_drop(cr_fused *f);
 
 /* Operands as a cr_kernel takes them: outputs, inputs, two byte strides each.  Outputs
  * must not overlap inputs.  Rows are shared out over the threads; the result does not
- * depend on their number. */
+ * depend on their number.  Native code is waited for where there are no tiles. */
 CR_MUST cr_status cr_fused_run(const cr_fused *f, void *const *ptr, const int64_t *stride,
                                int64_t rows, int64_t columns, const void *param);
 /* The same by a given tier, for tests and measurements; native fails with CR_RUNTIME
@@ -28,8 +28,11 @@ CR_MUST cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *
                                   const int64_t *stride, int64_t rows, int64_t columns,
                                   const void *param);
 
+/* Tiles need kernels of all the program's functions: it may have none. */
+bool cr_fused_has_tiles(const cr_fused *f);
+
 /* The same in parts, for callers that share out the work themselves.  Begin once: it takes the
- * tier, and waits where only native code will do. */
+ * tier.  Nothing is waited for: CR_RUNTIME where there are neither tiles nor native code yet. */
 typedef struct {
     const cr_fused *f;
     cr_kernel native;

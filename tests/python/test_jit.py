@@ -115,10 +115,28 @@ def test_a_compiler_that_hangs_goes_with_the_process(tmp_path):
     assert not runs() and not left(tmp_path)
 
 
-def test_calls_do_not_wait_for_a_compiler_that_hangs(tmp_path):
+@pytest.mark.parametrize("tiles", ["0", "1"])
+def test_calls_do_not_wait_for_a_compiler_that_hangs(tmp_path, tiles):
     cc = script(tmp_path / "cc", "exec sleep 600\n")
-    out, err = start(tmp_path / "cache", "print(same); raise SystemExit", CR_CC=cc, TMPDIR=str(tmp_path)).communicate(timeout=60)
+    process = start(tmp_path / "cache", "print(same); raise SystemExit", CR_CC=cc, TMPDIR=str(tmp_path), CR_TILES=tiles)
+    out, err = process.communicate(timeout=60)
     assert out == "True\n", err
+
+
+def test_groups_without_tiles_call_their_operators_until_native_code_is_there(tmp_path):
+    (compiled, _, failed, waiting), _ = run(tmp_path, CR_TILES="0")
+    assert compiled >= 2 and (failed, waiting) == (0, 0)
+    counts, _ = run(tmp_path, CR_TILES="0", CR_CC=str(tmp_path / "cc"), CR_CACHE=str(tmp_path / "other"))
+    assert counts[0] == 0 and counts[2] >= 2
+
+
+@pytest.mark.parametrize("tiles", ["0", "1"])
+def test_all_forms_of_groups_without_a_compiler(tmp_path, tiles):
+    """test_group_forms.py, by tiles alone, and by neither tiles nor native code."""
+    forms = os.path.join(os.path.dirname(__file__), "test_group_forms.py")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", forms], text=True, capture_output=True, timeout=300,
+                          env={**os.environ, "CR_CC": "none", "CR_TILES": tiles, "CR_CACHE": str(tmp_path)})
+    assert done.returncode == 0, done.stdout[-4000:]
 
 
 def test_a_cache_that_cannot_be_written(tmp_path):
