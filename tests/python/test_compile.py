@@ -1,4 +1,5 @@
 """compile(): what is recorded, what it is guarded by, what is refused; every bit is eager's."""
+import collections
 import copy
 import gc
 import pickle
@@ -6,6 +7,7 @@ import subprocess
 import sys
 import threading
 import warnings
+import weakref
 
 import pytest
 
@@ -731,15 +733,185 @@ def test_errors_are_eagers_own():
 
 
 def test_a_tensor_from_nowhere_is_refused():
-    class Holder:
-        __slots__ = ("t",)
-    h = Holder()
-    h.t = torch.ones(3)
-    f = torch.compile(lambda x: x + h.t)
+    t = torch.ones(3)
+    hidden = weakref.ref(t)
+    f = torch.compile(lambda x: x + hidden())
     with pytest.warns(UserWarning, match="neither given, nor made by it"):
         f(torch.ones(3))
-    h.t = torch.zeros(3)
+    t.zero_()
     assert torch.equal(f(torch.ones(3)), torch.ones(3))
+
+
+# --- what calls change ---
+
+class Slots:
+    __slots__ = ("a", "n")
+
+
+def changes(part, calls=5):
+    """part(compile) -> a function of the number of the call that says what can be seen; compiled, it is the same."""
+    eager = part(lambda f: f)
+    want = [eager(i) for i in range(calls)]
+    compiled = part(torch.compile)
+    assert [compiled(i) for i in range(calls)] == want
+    return compiled
+
+
+def test_tensors_put_into_attributes():
+    def part(compile):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.plain, self.none = torch.zeros(2), None
+                self.register_buffer("buffer", torch.zeros(2))
+
+            def forward(self, x):
+                self.plain = self.plain + x
+                self.buffer = self.buffer * 0.5 + x
+                self.none = x if self.none is None else self.none + x
+                self.new = x * 2
+                return self.plain - 1
+        net = Net()
+        f = compile(net)
+
+        def call(i):
+            y = f(torch.full((2,), float(i)))
+            return [t.tolist() for t in (y, net.plain, net.buffer, net.none, net.new)]
+        call.used = lambda: used(f)
+        return call
+    assert changes(part).used() == 3  # two calls see other objects than the next ones
+
+
+def test_tensors_put_into_containers_cells_and_globals():
+    def part(compile):
+        global seen_last
+        seen_last = torch.zeros(2)
+        items, named, cell = [torch.zeros(2)] * 2, {}, torch.zeros(2)
+
+        def f(x):
+            nonlocal cell
+            global seen_last
+            seen_last = seen_last + x
+            cell = cell - x
+            items[1] = items[0] + x
+            named["last"] = x + 1
+            return x
+        f = compile(f)
+
+        def call(i):
+            f(torch.full((2,), float(i)))
+            return [t.tolist() for t in (seen_last, cell, *items, named["last"])]
+        call.used = lambda: used(f)
+        return call
+    assert changes(part).used() == 3
+
+
+def test_tensors_put_away_have_gradients():
+    def part(compile):
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.w = nn.Parameter(torch.full((2,), 3.0))
+
+            def forward(self, x):
+                y = self.w * x
+                self.penalty = (y * y).sum()
+                return y.sum()
+        net = Net()
+        f = compile(net)
+
+        def call(i):
+            net.w.grad = None
+            (f(torch.full((2,), float(i))) + net.penalty).backward()
+            return net.w.grad.tolist()
+        return call
+    changes(part)
+
+
+def test_what_else_is_changed_is_refused():
+    def appends(x, state):
+        state.items.append(x)
+
+    def counts(x, state):
+        state.n += 1
+
+    def removes(x, state):
+        state.named.pop("a", None)
+
+    def slots(x, state):
+        state.slots.a = x * 2
+
+    def of_class(x, state):
+        type(state).shared = x * 2
+
+    def data(x, state):
+        x.data = x * 2
+
+    def marks(x, state):
+        x.mark = 3
+
+    def queue(x, state):
+        state.queue.append(x)
+
+    def pairs(x, state):
+        state.pair = (x, x * 2)
+
+    for change in (appends, counts, removes, slots, of_class, data, marks, queue, pairs):
+        def part(compile):
+            class State:
+                shared = torch.zeros(1)
+
+                def __init__(self):
+                    self.items, self.n, self.slots, self.named = [], 0, Slots(), {"a": torch.ones(1)}
+                    self.slots.a, self.slots.n, self.queue = torch.zeros(1), 2, collections.deque()
+                    self.pair = (torch.zeros(1), torch.zeros(1))
+
+            state = State()
+
+            def f(x):
+                y = x + 1
+                change(x, state)
+                return y * state.slots.n
+            f = compile(f)
+
+            def call(i):
+                x = torch.full((1,), float(i))
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    y = f(x)
+                return [y.tolist(), [t.tolist() for t in (*state.items, state.slots.a, state.shared, *state.queue, *state.pair, x)],
+                        state.n, sorted(state.named), getattr(x, "mark", None)]
+            return call
+        changes(part)
+
+
+def test_attributes_in_slots_are_guarded():
+    s = Slots()
+    s.a, s.n = torch.ones(1), 2
+    f = torch.compile(lambda x: x * s.a + s.n)
+    for a, n in ((1.0, 2), (5.0, 2), (5.0, 3), (6.0, 3)):
+        s.a, s.n = torch.full((1,), a), n
+        assert f(torch.ones(1)).item() == a + n
+
+
+def test_symbols_stay_inside():
+    seen = Slots()
+    seen.a = 0
+
+    class State:
+        n = 0
+    state, items = State(), [0]
+
+    def f(x):
+        state.n = items[0] = x.shape[0]
+        return x * 2, x.shape[0], {"n": x.numel()}
+    f = torch.compile(f, dynamic=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for n in (3, 4, 5, 3):
+            y, size, named = f(torch.ones(n))
+            assert [type(k) for k in (size, named["n"], state.n, items[0])] == [int] * 4
+            assert (size, named["n"], state.n, items[0], y.shape[0]) == (n,) * 5
 
 
 # --- backends ---

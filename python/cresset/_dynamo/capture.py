@@ -14,7 +14,7 @@ from ..utils._pytree import tree_flatten, tree_unflatten
 from . import config
 from .exc import (BackendCompilerFailed, ConstraintViolationError, FailOnRecompileLimitHit,
                   InternalTorchDynamoError, RecompileError, TorchDynamoException, Unsupported)
-from .guards import Refused, Walk, tensor_facts
+from .guards import Refused, Walk, plain, tensor_facts
 
 _ATTEMPTS = 3  # calls that change what they read (a state made at first use) before it is refused
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
@@ -166,14 +166,24 @@ class _Recording:
                 else:
                     self.walk.replace(node, symbol)
                     replaced.append((node, value, symbol))
-            return self.fn(*args, **kwargs)
+            try:
+                out = self.fn(*args, **kwargs)
+            finally:
+                self.put_back(replaced)
+            if self.walk.numbers or self.dynamic:
+                self.walk.settle()
+                out = _without_symbols(out)
+            return out
         finally:
             recorder.stop()
-            for node, value, symbol in replaced:
-                if self.walk.now(node) is symbol:
-                    self.walk.replace(node, value)
-                else:
-                    self.changed = node
+
+    def put_back(self, replaced):
+        """Numbers in the places of their symbols."""
+        for node, value, symbol in replaced:
+            if self.walk.now(node) is symbol:
+                self.walk.replace(node, value)
+            else:
+                self.changed = node
 
     # --- before the call ---
 
@@ -255,12 +265,13 @@ class _Recording:
                 raise Refused("a tensor without bytes, or of a class that handles calls itself, is read")
         if _C._saved_hooks_active():
             raise Refused("saved-tensor hooks are active")
+        w.snapshot()
 
     # --- after it ---
 
-    def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, grads, heavy):
+    def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, puts, heavy):
         return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
-                                returns, leaves, places, unflatten, grads, heavy, len(self.walk.numbers))
+                                returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers))
 
     def check_unchanged(self):
         """What the call read is as it was, gradients apart."""
@@ -285,25 +296,26 @@ class _Recording:
             if not isinstance(x, Tensor) and type(x) not in _LEAVES:
                 raise Refused(f"it returns an object of type {type(x).__name__}")
         places = [i for i, x in enumerate(leaves) if isinstance(x, Tensor)]
-        grads = []
-        for leaf, node, before, _ in self.grads:
-            after = leaf.grad
-            if after is before:
-                continue
-            grads.append((node, -1 if after is None else len(tensors)))
-            if after is not None:
-                tensors.append(after)
+        puts = []
+        for kind, node, key, x in self.new_gradients() + self.walk.stores():
+            puts.append((kind, node, key, -1 if x is None else len(tensors)))
+            if x is not None:
+                tensors.append(x)
                 places.append(-1)
+        backward_ran = recorder.backward or any(kind == "grad" for kind, *_ in puts)
         try:
             graph = recorder.finish(tensors)
         except RuntimeError as why:
             raise Refused(str(why)) from None
         if recorder.foreign():
             raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
-        backward_ran = recorder.backward or bool(grads)
-        self.compile(graph, tensors, leaves, places, spec, grads, is_grad_enabled() and not backward_ran)
+        self.compile(graph, tensors, leaves, places, spec, puts, is_grad_enabled() and not backward_ran)
 
-    def compile(self, graph, tensors, leaves, places, spec, grads, differentiate):
+    def new_gradients(self):
+        """.grad of leaves that the call gave or took away, as Walk.stores()."""
+        return [("grad", node, None, leaf.grad) for leaf, node, before, _ in self.grads if leaf.grad is not before]
+
+    def compile(self, graph, tensors, leaves, places, spec, puts, differentiate):
         lifted, origins = graph.lift()
         inputs = [self.walk.tensors[o] if isinstance(o, int) else None for o in origins]
         constants = [None if isinstance(o, int) else o for o in origins]
@@ -318,7 +330,7 @@ class _Recording:
         returns, unflatten = _how_returned(spec, len(leaves))
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
         entry = self.entry([tuple(n) for n in self.walk.nodes], runner, constants,
-                           _origins(given) if lifted.writes else None, returns, plain, places, unflatten, grads,
+                           _origins(given) if lifted.writes else None, returns, plain, places, unflatten, puts,
                            len(graph.nodes()) > 2 or sum(x.numel() for x in given) > 30_000)
         self.walk.tensors.clear()
         self.walk.kept.clear()
@@ -326,6 +338,8 @@ class _Recording:
             if node[3] == "tensor":
                 node[4] = tensor_facts(node[4])
         self.walk.known.clear()
+        self.walk.before.clear()
+        self.walk.bare.clear()
         self.compiled._entries.insert(0, entry)
         self.compiler.records.append((self.walk, entry))
 
@@ -354,6 +368,14 @@ class _Recording:
         call = graph.call(differentiate, settings.how(changes))
         settings.write_trace(changes, self.compiler.name, graph, call)
         return call
+
+
+def _without_symbols(out):
+    """The same with plain numbers, which the recording is then fixed to."""
+    leaves, spec = tree_flatten(out)
+    if all(type(x) is not _C.Symbol for x in leaves):
+        return out
+    return tree_unflatten([plain(x) if type(x) is _C.Symbol else x for x in leaves], spec)
 
 
 def _input_names(paths):

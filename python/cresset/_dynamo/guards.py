@@ -10,10 +10,10 @@ import builtins
 import functools
 import sys
 import types
-from collections import OrderedDict, defaultdict
+from collections import OrderedDict, defaultdict, deque
 
 from .. import Generator, Size, Tensor, device, dtype, layout, memory_format
-from .._C import CompiledFunction, ModuleBase, _facts_of_code
+from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code
 
 
 class Refused(Exception):
@@ -26,6 +26,8 @@ _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.Bu
           Generator, property, staticmethod, classmethod)
 _VALUES = (int, float, complex, str, bytes, device)
 _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
+
+_MUTABLE = (deque, bytearray, memoryview)  # hold what no guard looks at
 
 # Builtins and modules through which a call does more than computing its result.
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
@@ -49,6 +51,26 @@ def _is_of(module, name, x):
     return module in sys.modules and isinstance(x, getattr(sys.modules[module], name))
 
 
+def _slots(t):
+    """Names of the attributes that a class keeps outside __dict__."""
+    return [name for base in t.__mro__ for name, x in base.__dict__.items() if type(x) is types.MemberDescriptorType]
+
+
+def _contents(holder):
+    """What a dict, list, cell or object with slots holds, as a dict."""
+    if isinstance(holder, list):
+        return dict(enumerate(holder))
+    if isinstance(holder, (dict, types.MappingProxyType)):
+        return dict(holder)
+    names = ("cell_contents",) if isinstance(holder, types.CellType) else _slots(type(holder))
+    return {name: getattr(holder, name) for name in names if hasattr(holder, name)}
+
+
+def plain(x):
+    """A symbol's number; from here on the recording serves no other."""
+    return x.__class__(x)
+
+
 def tensor_facts(t):
     """What a guard asks of a tensor, without the tensor."""
     return type(t), t.dtype, t.shape, t.stride(), t.requires_grad, t.device
@@ -69,6 +91,8 @@ class Walk:
         self.varying = varying  # paths of numbers that are inputs of the recording
         self.numbers = []       # (node, value) of these
         self.holders = {}       # node -> the dict, list or cell that it stands for
+        self.slotted = []       # objects with attributes outside __dict__
+        self.before = []        # (node or None, what holds objects, a copy of what it held), from snapshot()
         self.known = {}         # id -> node, of tensors and of what holds others
         self.names = set()      # all names in the code met
         self.codes = set()
@@ -142,6 +166,10 @@ class Walk:
     def tensor(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
         self.tensors.append((x, node))
+        if x.__dict__:  # attributes that the user gave it
+            inner = self.add("dict", node, None, "mapping", (dict, len(x.__dict__)))
+            self.holders[inner] = x.__dict__
+            self.items(x.__dict__.items(), "item", inner)
         return node
 
     def sequence(self, x, source, parent, key):
@@ -231,16 +259,75 @@ class Walk:
             raise Refused(f"an iterator of type {t.__name__} is read, which a call would use up")
         if t.__module__.partition(".")[0] == "numpy":
             raise Refused(f"a NumPy object of type {t.__name__} is read")
+        if isinstance(x, _MUTABLE):
+            raise Refused(f"an object of type {t.__name__} is read")
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
-        if not isinstance(state, dict):
+        slots = () if _is_trusted(t.__module__) else _slots(t)
+        if not isinstance(state, dict) and not slots:
             node = self.known[id(x)] = self.add(source, parent, key, "is", x)
             return node
         node = self.known[id(x)] = self.add(source, parent, key, "instance", t)
+        if slots:
+            self.slotted.append(x)
+        for name in slots:
+            if not hasattr(x, name):
+                raise Refused(f"an object of type {t.__name__} without its {name} is read")
+            self.visit(getattr(x, name), "attr", node, name)
+        self.reach_class(t)
+        if not isinstance(state, dict):
+            return node
         inner = self.add("dict", node, None, "mapping", (dict, len(state)))
         self.holders[inner] = state
         self.items(state.items(), "item", inner)
-        self.reach_class(t)
         return node
+
+    # --- what a call changes ---
+
+    def snapshot(self):
+        """Keeps what holds objects as it is before the call."""
+        fixed = [*self.classes, *(module for module, _ in self.modules.values())]
+        holders = [*self.holders.items(), *((None, x.__dict__) for x in fixed), *((None, x) for x in self.slotted)]
+        self.before = [(node, x, _contents(x)) for node, x in holders]
+        self.bare = [t for t, _ in self.tensors if not t.__dict__]
+
+    def stores(self):
+        """Tensors that the call put somewhere: [(kind, node of the holder, key, tensor)].
+
+        Anything else that it put where the program can see it is refused. """
+        found = []
+        for node, holder, before in self.before:
+            now = _contents(holder)
+            if len(before) > len(now):
+                raise Refused(f"it removes an item of {self.holder_name(node, holder)}")
+            for key, x in now.items():
+                old = before.get(key, self)
+                if old is x or type(old) is type(x) and type(x) in _VALUE_SET and (old == x or old != old and x != x):
+                    continue
+                if node is None or type(x) is not Tensor:
+                    raise Refused(f"it changes {self.holder_name(node, holder)}, at {key!r}")
+                kind = "cell" if isinstance(holder, types.CellType) else "at" if isinstance(holder, list) else "item"
+                found.append((kind, node, key, x))
+        if any(t.__dict__ for t in self.bare):
+            raise Refused("it gives a tensor an attribute")
+        return found
+
+    def settle(self):
+        """Symbols that the call put somewhere become plain numbers, which the recording is then fixed to."""
+        for _, holder, _ in self.before:
+            for key, x in _contents(holder).items():
+                if type(x) is not Symbol:
+                    continue
+                if isinstance(holder, types.CellType):
+                    holder.cell_contents = plain(x)
+                elif isinstance(holder, (dict, list)):
+                    holder[key] = plain(x)
+                else:
+                    setattr(holder, key, plain(x))
+
+    def holder_name(self, node, holder):
+        if node is not None:
+            return self.path(node)
+        return getattr(holder, "get", {}.get)("__name__") or getattr(holder, "__qualname__", type(holder).__qualname__)
 
     # --- code ---
 

@@ -223,10 +223,14 @@ static PyTypeObject calls_type = {
 enum { FEW = 16 };
 typedef enum { RETURNS_ONE, RETURNS_TUPLE, RETURNS_LIST, RETURNS_TREE } returns_kind;
 
+/* A tensor that the recorded call put somewhere. */
+typedef enum { PUT_GRAD, PUT_ITEM, PUT_AT, PUT_CELL } put_kind;
 typedef struct {
-    int node;   /* of the guard: a tensor */
-    int output; /* becomes its .grad; -1: None does */
-} new_grad;
+    put_kind kind;
+    int node, output;  /* of the guard: a leaf, dict, list or cell; -1: a gradient is taken away */
+    PyObject *key;     /* of the item */
+    Py_ssize_t place;  /* in the list */
+} put;
 
 typedef struct {
     PyObject_HEAD
@@ -242,8 +246,8 @@ typedef struct {
     PyObject *leaves;    /* list: what is returned, None in the place of tensors */
     Py_ssize_t *place;   /* by output: its place in leaves, -1: not returned */
     PyObject *unflatten; /* TREE: leaves -> what is returned */
-    int grads;
-    new_grad *grad;
+    int puts;
+    put *put;
     bool heavy;          /* worth leaving the interpreter's lock */
     int64_t calls;
 } entry;
@@ -267,6 +271,8 @@ static int entry_traverse(PyObject *x, visitproc visit, void *arg)
     Py_VISIT(e->constants);
     Py_VISIT(e->leaves);
     Py_VISIT(e->unflatten);
+    for (int k = 0; e->put && k < e->puts; k++)
+        Py_VISIT(e->put[k].key);
     return cr_guard_traverse(e->guard, visit, arg);
 }
 
@@ -282,6 +288,8 @@ static int entry_clear(PyObject *x)
     Py_CLEAR(e->constants);
     Py_CLEAR(e->leaves);
     Py_CLEAR(e->unflatten);
+    for (int k = 0; e->put && k < e->puts; k++)
+        Py_CLEAR(e->put[k].key);
     return 0;
 }
 
@@ -293,7 +301,7 @@ static void entry_dealloc(PyObject *x)
     entry_clear(x);
     PyMem_Free(e->origin);
     PyMem_Free(e->place);
-    PyMem_Free(e->grad);
+    PyMem_Free(e->put);
     Py_TYPE(x)->tp_free(x);
 }
 
@@ -306,14 +314,30 @@ static int read_outputs(entry *e, PyObject *places)
     return e->place && !PyErr_Occurred() ? 0 : -1;
 }
 
-static int read_grads(entry *e, PyObject *pairs)
+static int read_puts(entry *e, PyObject *all)
 {
-    e->grads = (int)PyList_GET_SIZE(pairs);
-    e->grad = PyMem_Calloc((size_t)e->grads + 1, sizeof *e->grad);
-    for (int k = 0; e->grad && k < e->grads; k++)
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(pairs, k), "ii", &e->grad[k].node, &e->grad[k].output))
+    static const char *const kinds[] = {"grad", "item", "at", "cell"};
+
+    e->put = PyMem_Calloc((size_t)PyList_GET_SIZE(all) + 1, sizeof *e->put);
+    if (!e->put)
+        return -1;
+    for (; e->puts < PyList_GET_SIZE(all); e->puts++) {
+        put *p = &e->put[e->puts];
+        const char *kind;
+        size_t k = 0;
+
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(all, e->puts), "siOi", &kind, &p->node, &p->key, &p->output))
             return -1;
-    return e->grad ? 0 : -1;
+        while (k < CR_LEN(kinds) && strcmp(kinds[k], kind))
+            k++;
+        if (k == CR_LEN(kinds))
+            return PyErr_Format(PyExc_ValueError, "'%s' is no place for a tensor", kind), -1;
+        p->kind = (put_kind)k;
+        if (p->kind == PUT_AT && (p->place = PyLong_AsSsize_t(p->key)) < 0)
+            return -1;
+        Py_INCREF(p->key);
+    }
+    return 0;
 }
 
 static int read_origins(entry *e, PyObject *origins)
@@ -327,17 +351,17 @@ static int read_origins(entry *e, PyObject *origins)
 }
 
 /* CompiledEntry(guard, positional, names, runner, constants, origins, returns, leaves, places,
- * unflatten, grads, heavy, numbers) */
+ * unflatten, puts, heavy, numbers) */
 static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *grads;
+    PyObject *guard, *names, *runner, *constants, *origins, *leaves, *places, *unflatten, *puts;
     Py_ssize_t positional;
     int how, heavy, numbers;
     entry *e;
 
     if (kwargs || !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pi", &PyList_Type, &guard, &positional, &names, &runner,
                                     &PyList_Type, &constants, &origins, &how, &PyList_Type, &leaves,
-                                    &PyList_Type, &places, &unflatten, &PyList_Type, &grads, &heavy, &numbers))
+                                    &PyList_Type, &places, &unflatten, &PyList_Type, &puts, &heavy, &numbers))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
     e = (entry *)type->tp_alloc(type, 0);
     if (!e)
@@ -354,7 +378,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->heavy = heavy;
     e->numbers = numbers;
     e->guard = cr_guard_new(guard);
-    if (e->guard && read_outputs(e, places) == 0 && read_grads(e, grads) == 0 && read_origins(e, origins) == 0)
+    if (e->guard && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 && read_origins(e, origins) == 0)
         return (PyObject *)e;
     if (!PyErr_Occurred())
         PyErr_NoMemory();
@@ -468,14 +492,40 @@ static PyObject *pack(entry *e, cr_tensor **output)
     return out;
 }
 
-/* .grad of leaves that the recorded call gave or took away. */
-static cr_status set_grads(entry *e, cr_tensor **output)
+/* Where the call puts tensors; counted, since a run may leave the interpreter's lock. */
+static void find_targets(const entry *e, PyObject **target)
 {
-    for (int k = 0; k < e->grads; k++) {
-        cr_tensor *leaf = cr_py_tensor_of(cr_guard_object(e->guard, e->grad[k].node));
-        CR_TRY(cr_set_grad(leaf, e->grad[k].output < 0 ? NULL : output[e->grad[k].output]));
+    for (int k = 0; k < e->puts; k++)
+        target[k] = Py_NewRef(cr_guard_object(e->guard, e->put[k].node));
+}
+
+static int put_tensor(const put *p, PyObject *target, cr_tensor *t)
+{
+    if (p->kind == PUT_GRAD) {
+        cr_status st = cr_set_grad(cr_py_tensor_of(target), t);
+        return st ? cr_py_raise_int(st) : 0;
     }
-    return CR_OK;
+    PyObject *x = cr_py_wrap_keep(t);
+    int bad = -1;
+
+    if (!x)
+        return -1;
+    switch (p->kind) {
+    case PUT_ITEM: bad = PyDict_SetItem(target, p->key, x); break;
+    case PUT_CELL: bad = PyCell_Set(target, x); break;
+    case PUT_AT: return PyList_SetItem(target, p->place, x);
+    case PUT_GRAD: break;
+    }
+    Py_DECREF(x);
+    return bad;
+}
+
+static int put_all(const entry *e, PyObject *const *target, cr_tensor **output)
+{
+    for (int k = 0; k < e->puts; k++)
+        if (put_tensor(&e->put[k], target[k], e->put[k].output < 0 ? NULL : output[e->put[k].output]) < 0)
+            return -1;
+    return 0;
 }
 
 static void drop_all(cr_tensor **t, int n)
@@ -543,31 +593,39 @@ static int compute(entry *e, const match *m, cr_tensor **output)
 static PyObject *run(entry *e, const match *m)
 {
     cr_tensor *few[FEW], **output = few;
-    PyObject *out = NULL;
+    PyObject *few_targets[FEW], **target = few_targets, *out = NULL;
 
-    if (e->outputs > FEW && !(output = PyMem_Malloc((size_t)e->outputs * sizeof *output)))
-        return PyErr_NoMemory();
+    if (e->outputs > FEW)
+        output = PyMem_Malloc((size_t)e->outputs * sizeof *output);
+    if (e->puts > FEW)
+        target = PyMem_Malloc((size_t)e->puts * sizeof *target);
+    if (!output || !target) {
+        PyErr_NoMemory();
+        goto done;
+    }
     for (int k = 0; k < e->outputs; k++)
         output[k] = NULL;
     for (int i = 0; i < e->inputs; i++)
         cr_keep(m->input[i]);
     if (m->call)
         cr_compiled_call_keep(m->call);
+    find_targets(e, target);
     e->calls++;
     Py_INCREF(e);
-    if (compute(e, m, output) == 0) {
-        cr_status st = set_grads(e, output);
-        if (st)
-            drop_all(output, e->outputs);
-        out = st ? cr_py_raise(st) : pack(e, output);
-    } else {
+    if (compute(e, m, output) == 0 && put_all(e, target, output) == 0)
+        out = pack(e, output);
+    else
         drop_all(output, e->outputs);
-    }
     drop_all(m->input, e->inputs);
     cr_compiled_call_drop(m->call);
+    for (int k = 0; k < e->puts; k++)
+        Py_DECREF(target[k]);
     Py_DECREF(e);
+done:
     if (output != few)
         PyMem_Free(output);
+    if (target != few_targets)
+        PyMem_Free(target);
     return out;
 }
 

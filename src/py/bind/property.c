@@ -1,4 +1,5 @@
 /* Attributes of tensors. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 
 #define GETTER(name) static PyObject *get_##name(PyObject *self, void *unused)
@@ -253,6 +254,7 @@ static int set_data(PyObject *self, PyObject *value, void *unused)
                      value ? Py_TYPE(value)->tp_name : "nothing");
         return -1;
     }
+    cr_recorder_refuse("the .data of a tensor is set");
     cr_status st = cr_tensor_set_from(SELF, cr_py_tensor_of(value));
     return st ? cr_py_raise_int(st) : 0;
 }
