@@ -434,6 +434,19 @@ static bool arithmetic_on_sizes(frame *f, const cr_rule *r, value *out)
     return true;
 }
 
+/* Arithmetic on literals in a composition, which chooses by the result. */
+static bool arithmetic_on_numbers(frame *f, const cr_rule *r, value *out)
+{
+    value v[2] = {{IS_NONE}, {IS_NONE}};
+
+    if (r->count < 1 || r->count > 2 || cr_fn_find(r->name) < 0)
+        return false;
+    for (int i = 0; i < r->count; i++)
+        if ((v[i] = eval(f, r->args[i])).kind != IS_NUMBER)
+            return false;
+    return fold_numbers(r, v, out);
+}
+
 static value call_op(frame *f, const cr_rule *r, int item);
 static value eval_item(frame *f, const cr_rule *r);
 
@@ -451,7 +464,7 @@ static value eval_choose(frame *f, const cr_rule *r)
     return apply(f, &(cr_rule){.name = "where", .count = 3, .line = r->line}, CR_FN_where, v);
 }
 
-/* Equality of what is known while building: None, texts, literals. */
+/* Equality of what is known while building: None, texts, types. */
 static bool known_equality(frame *f, const cr_rule *r, value *out)
 {
     bool equal;
@@ -467,11 +480,29 @@ static bool known_equality(frame *f, const cr_rule *r, value *out)
         equal = a.kind == b.kind;
     else if (a.kind == IS_DTYPE && b.kind == IS_DTYPE)
         equal = a.dtype == b.dtype;
-    else if (!f->scalar_code && a.kind == IS_NUMBER && b.kind == IS_NUMBER)
-        equal = cr_scalar_as_double(a.number) == cr_scalar_as_double(b.number);
     else
         return false;
     *out = of_truth(equal == !strcmp(r->name, "eq"));
+    return true;
+}
+
+/* Literals in a composition, compared. */
+static bool known_comparison(frame *f, const cr_rule *r, value *out)
+{
+    static const char *const names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
+    value v[2];
+    size_t k = 0;
+
+    while (k < CR_LEN(names) && strcmp(r->name, names[k]))
+        k++;
+    if (f->scalar_code || r->count != 2 || k == CR_LEN(names))
+        return false;
+    for (int i = 0; i < 2; i++)
+        if ((v[i] = eval(f, r->args[i])).kind != IS_NUMBER)
+            return false;
+    double a = cr_scalar_as_double(v[0].number), b = cr_scalar_as_double(v[1].number);
+    bool holds[] = {a == b, a != b, a < b, a <= b, a > b, a >= b};
+    *out = of_truth(holds[k]);
     return true;
 }
 
@@ -511,13 +542,13 @@ static value eval_call(frame *f, const cr_rule *r)
 {
     value v;
 
-    if (known_equality(f, r, &v) || known_logic(f, r, &v))
+    if (known_equality(f, r, &v) || known_comparison(f, r, &v) || known_logic(f, r, &v))
         return v;
     if (f->scalar_code)
         return eval_loop_call(f, r);
     if (r->builtin >= 0 && !r->op)
         return eval_builtin(f, r);
-    if (arithmetic_on_sizes(f, r, &v))
+    if (arithmetic_on_numbers(f, r, &v) || arithmetic_on_sizes(f, r, &v))
         return v;
     if (of_type(f, r, &v))
         return v;
@@ -587,7 +618,8 @@ static void bind(frame *f, frame *callee, const cr_rule *r)
     }
 }
 
-/* Arguments as the callee computes: tensors and numbers in its type. */
+/* Arguments as the callee computes: tensors and numbers in its type.  A composition chooses by
+ * literals beside tensors: they stay what they are. */
 static void enter(frame *f, frame *callee, const cr_rule *r)
 {
     const cr_op *op = callee->op;
@@ -596,7 +628,8 @@ static void enter(frame *f, frame *callee, const cr_rule *r)
     for (int i = 0; i < op->param_count; i++) {
         value *v = &callee->slot[i];
         cr_dtype t = operand_type(op, i, callee->t);
-        bool number = v->kind == IS_NUMBER || v->kind == IS_SIZE || v->kind == IS_EXPR;
+        bool literal = v->kind == IS_NUMBER && (callee->scalar_code || !tensor);
+        bool number = literal || v->kind == IS_SIZE || v->kind == IS_EXPR;
         if (is_tensor_type(&op->param[i]) && number)
             *v = of_expr(as_expr(f, r, *v, t), v->tensor || !tensor);
     }

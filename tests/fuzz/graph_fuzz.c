@@ -766,7 +766,7 @@ static bool tiles_differ(trial *t)
 
     if (!g)
         return true;
-    if (cr_compile_code(&c, g))
+    if (cr_compile_code(&c, g, 0))
         return differs(t, "code", cr_error_message());
     found = at_both_threads(t, "tiles", run_graph, g);
     cr_compiled_drop(c);
@@ -781,7 +781,7 @@ static bool program_differs(trial *t, const char *passes, const char *stage)
 
     if (!g)
         return true;
-    if (cr_program_new(&p, g))
+    if (cr_program_new(&p, g, 0))
         return differs(t, stage, cr_error_message());
     found = at_both_threads(t, stage, run_program, p);
     cr_program_drop(p);
@@ -1177,7 +1177,7 @@ static bool add_to_batch(const program *p, uint64_t seed)
     w->seed = seed;
     start_trial(&w->t, &w->p);
     if (is_void(&w->t) || !(w->g = passed(&w->t, w->t.g, "functional common simplify dead group")) ||
-        cr_compile_code(&w->c, w->g)) {
+        cr_compile_code(&w->c, w->g, 0)) {
         end_waiting(w);
         return false;
     }

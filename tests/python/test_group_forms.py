@@ -71,6 +71,13 @@ def test_rows_and_what_is_around_them(name, size):
     assert groups_of(check(ROWS[name], torch.randn(*size), torch.randn(size[0])))
 
 
+@pytest.mark.parametrize("p", [-2, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, float("inf"), -float("inf")])
+def test_norms_choose_by_their_number(p):
+    """1 / p is a number that pow chooses by, too: its square root is a root."""
+    compiled = check(lambda x: torch.norm(x + 1, p, -1, keepdim=True) * 2, torch.randn(5, 33), native=p in (-2, 3), groups=1)
+    assert p in (1.5, 3, 4) or "pow" not in compiled.sources[0]
+
+
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("size", [(8, 20000), (2, 3), (5, 1), (2, 70), (2, 1), (2, 3, 4), (2, 0), (0, 5)])
 def test_rows_of_other_sizes(name, size):
