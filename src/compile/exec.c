@@ -253,19 +253,18 @@ static void give_outputs(const machine *m, cr_tensor **output)
 
 static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
 {
-    cr_thread_state *t = &cr_thread;
-    uint32_t was = t->exclude;
-    bool no_grad = t->no_grad;
+    uint32_t was = cr_thread.exclude;
+    bool no_grad = cr_thread.no_grad;
     cr_status st;
 
     CR_TRY(take_inputs(m, input));
-    m->direct = !(t->include & ~was & CR_STAGE_BIT(AUTOCAST));
+    m->direct = !(cr_thread.include & ~was & CR_STAGE_BIT(AUTOCAST));
     m->tracking = was | CR_STAGE_BIT(CAPTURE);
-    t->exclude = m->direct ? was | (CR_STAGE_BIT(FAKE) - 1) : m->tracking;
-    t->no_grad = true;
+    cr_thread.exclude = m->direct ? was | (CR_STAGE_BIT(FAKE) - 1) : m->tracking;
+    cr_thread.no_grad = true;
     st = run_steps(m);
-    t->exclude = was;
-    t->no_grad = no_grad;
+    cr_thread.exclude = was;
+    cr_thread.no_grad = no_grad;
     if (!st) {
         give_outputs(m, output);
         return CR_OK;

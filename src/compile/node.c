@@ -713,8 +713,9 @@ static bool folds_columns(const cr_gnode *n)
 /* `contiguous` and `to_dtype` of what is so already return their argument. */
 static bool is_itself(const cr_gnode *n)
 {
+    if (n->arg[0].tag != CR_TENSOR)
+        return false;
     const cr_gtype *in = &n->arg[0].value->type;
-
     return (!strcmp(n->op->name, "contiguous") && !in->stride) ||
            (!strcmp(n->op->name, "to_dtype") && in->dtype == n->result[0]->type.dtype);
 }

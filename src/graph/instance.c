@@ -321,7 +321,8 @@ cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
 
 static void set_sizes(int64_t *size, const cr_graph *g, const cr_gvalue *v, const cr_scalar *symbol)
 {
-    memcpy(size, v->type.size, v->type.ndim * sizeof *size);
+    for (int d = 0; d < v->type.ndim; d++)
+        size[d] = v->type.size[d];
     for (size_t k = 0; k < g->numbers.list.len; k++) {
         const cr_gnumber *n = &g->numbers.list.at[k];
         if (n->fn == CR_GNUM_SIZE && n->of == v && n->a < v->type.ndim)
@@ -340,7 +341,7 @@ static cr_status fake_input(cr_tensor **out, const cr_graph *g, const cr_gvalue 
     for (int d = 0; d < t->ndim; d++)
         if (size[d] < 0)
             return cr_fail(CR_VALUE, "%%%s has a negative size", v->name);
-    if (t->stride && !memcmp(size, t->size, t->ndim * sizeof *size))
+    if (t->stride && t->ndim && !memcmp(size, t->size, t->ndim * sizeof *size))
         return cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, size, t->stride);
     return cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, size);
 }

@@ -691,27 +691,38 @@ static void find_sized(reader *r)
     }
 }
 
+static void read_graph(cr_session *s, void *context)
+{
+    reader *r = context;
+
+    r->g = cr_graph_new(s);
+    expect(r, "graph");
+    expect(r, "(");
+    if (!take(r, ")")) {
+        do {
+            const char *name = new_name(r);
+            cr_gtype t = maybe_type(r);
+            cr_graph_input(r->g, name, &t);
+        } while (take(r, ","));
+        expect(r, ")");
+    }
+    expect(r, "{");
+    read_numbers(r);
+    block(r, r->g->body);
+    expect(r, "}");
+    find_sized(r);
+    skip(r);
+    if (*r->at)
+        complain(r, "expected the end of the text", "");
+}
+
 cr_graph *cr_graph_parse(cr_session *s, const char *text)
 {
-    reader r = {.s = s, .g = cr_graph_new(s), .at = text, .line = 1};
+    reader r = {.s = s, .at = text, .line = 1};
+    cr_status st = cr_session_run(s, read_graph, &r);
 
-    expect(&r, "graph");
-    expect(&r, "(");
-    if (!take(&r, ")")) {
-        do {
-            const char *name = new_name(&r);
-            cr_gtype t = maybe_type(&r);
-            cr_graph_input(r.g, name, &t);
-        } while (take(&r, ","));
-        expect(&r, ")");
-    }
-    expect(&r, "{");
-    read_numbers(&r);
-    block(&r, r.g->body);
-    expect(&r, "}");
-    find_sized(&r);
-    skip(&r);
-    if (*r.at)
-        complain(&r, "expected the end of the text", "");
+    if (st)
+        cr_graph_drop(r.g); /* the constants read so far */
+    cr_session_check(s, st);
     return r.g;
 }

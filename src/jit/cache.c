@@ -287,6 +287,7 @@ cr_status cr_cache_keep(const char *object, int n, const char *const *key, const
     CR_GO(make_folder(base.at));
     cr_text_printf(&first, "%s/new.%ld.%d", base.at, (long)getpid(), mine);
     cr_text_printf(&spare, "%s.name", cr_text_str(&first));
+    CR_GO(cr_text_status(&first));
     CR_GO(cr_text_status(&spare));
     CR_GO(read_object(&text, object, n, source));
     CR_GO(write_new(first.at, &text));

@@ -236,6 +236,7 @@ class Proxy:
     def __bool__(self):
         if self.tracer.trace_asserts:
             instructions, at = _current_instruction(sys._getframe(1))
+            at += instructions[at].opname in ("TO_BOOL", "COMPARE_OP")  # which ask since CPython 3.13
             if (instructions[at].opname.startswith("POP_JUMP") and
                     instructions[at + 1].opname == "LOAD_ASSERTION_ERROR"):
                 self.tracer.create_proxy("call_function", assert_fn, (self,), {})
