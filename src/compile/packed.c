@@ -11,8 +11,7 @@ enum { MOST_CHANGES = 3 }; /* a tensor that changes so often is not kept */
 struct cr_packed {
     _Atomic int count;
     cr_storage *storage; /* counted */
-    const char *data;
-    uint32_t version, hidden;
+    cr_packed_of of;
     cr_tensor *tensor;
 };
 
@@ -39,10 +38,14 @@ void cr_packed_release(cr_packed *p)
 
 cr_tensor *cr_packed_tensor(const cr_packed *p) { return p->tensor; }
 
-static bool is_of(const cr_packed *p, const cr_tensor *t)
+static cr_packed_of bytes_of(const cr_tensor *t)
 {
-    return p && p->storage == t->storage && p->data == t->data && p->version == t->storage->version &&
-           p->hidden == atomic_load(&t->storage->hidden);
+    return (cr_packed_of){t->storage, t->data, t->storage->version, atomic_load(&t->storage->hidden)};
+}
+
+static bool same(const cr_packed_of *a, const cr_packed_of *b)
+{
+    return a->storage == b->storage && a->data == b->data && a->version == b->version && a->hidden == b->hidden;
 }
 
 static cr_status make(cr_packed **out, cr_tensor *t, cr_pack_fn pack, void *context)
@@ -53,9 +56,7 @@ static cr_status make(cr_packed **out, cr_tensor *t, cr_pack_fn pack, void *cont
         return CR_MEMORY;
     p->count = 1;
     p->storage = cr_storage_keep(t->storage);
-    p->data = t->data;
-    p->version = t->storage->version;
-    p->hidden = atomic_load(&t->storage->hidden);
+    p->of = bytes_of(t);
     cr_status st = pack(context, t, &p->tensor);
     if (st)
         cr_packed_release(p);
@@ -64,37 +65,50 @@ static cr_status make(cr_packed **out, cr_tensor *t, cr_pack_fn pack, void *cont
     return st;
 }
 
-/* In place of what was kept; too many changes end it. */
 static void keep(cr_packer *k, cr_packed *p)
 {
     cr_packed *old;
 
     pthread_mutex_lock(&k->lock);
     old = k->kept;
-    k->changes += old != NULL;
-    k->kept = k->changes < MOST_CHANGES ? p : NULL;
-    if (k->kept)
-        atomic_fetch_add(&p->count, 1);
+    k->kept = p;
+    atomic_fetch_add(&p->count, 1);
     pthread_mutex_unlock(&k->lock);
     cr_packed_release(old);
 }
 
+/* *found is what is kept of these bytes, counted; what is kept of others goes.  True when they were
+ * asked for before, so that packing them is worth it; too many changes end it. */
+static bool look(cr_packer *k, const cr_packed_of *now, cr_packed **found)
+{
+    cr_packed *old = NULL;
+    bool again;
+
+    pthread_mutex_lock(&k->lock);
+    again = same(&k->last, now) && k->changes < MOST_CHANGES;
+    k->last = *now;
+    if (k->kept && same(&k->kept->of, now)) {
+        *found = k->kept;
+        atomic_fetch_add(&k->kept->count, 1);
+    } else if (k->kept) {
+        old = k->kept;
+        k->kept = NULL;
+        k->changes++;
+    }
+    pthread_mutex_unlock(&k->lock);
+    cr_packed_release(old);
+    return again;
+}
+
 cr_status cr_packer_get(cr_packed **out, cr_packer *k, cr_tensor *t, cr_pack_fn pack, void *context)
 {
+    cr_packed_of now = bytes_of(t);
     cr_packed *p = NULL;
-    bool given_up;
 
     *out = NULL;
     if (!cr_storage_is_watched(t->storage))
         return CR_OK;
-    pthread_mutex_lock(&k->lock);
-    given_up = k->changes >= MOST_CHANGES;
-    if (!given_up && is_of(k->kept, t)) {
-        p = k->kept;
-        atomic_fetch_add(&p->count, 1);
-    }
-    pthread_mutex_unlock(&k->lock);
-    if (!p && !given_up) {
+    if (look(k, &now, &p) && !p) {
         CR_TRY(make(&p, t, pack, context));
         keep(k, p);
     }

@@ -24,12 +24,35 @@ static const struct {
     bool turned;
 } entries[] = {{"linear", 1, true}, {"mm", 1, false}, {"addmm", 2, false}, {"matmul", 1, false}};
 
-/* A tensor that comes from outside or is constant, or a view of one. */
-static bool is_lasting(const cr_gvalue *v)
+/* What `v` is a view of, or itself. */
+static const cr_gvalue *root(const cr_gvalue *v)
 {
     while (v->by && v->by->kind == CR_GNODE_CALL && v->by->op->does == CR_DOES_MAP)
         v = v->by->arg[0].value;
-    return !v->by || v->by->kind == CR_GNODE_CONSTANT;
+    return v;
+}
+
+static void mark(void *written, cr_gvalue *v) { ((bool *)written)[root(v)->id] = true; }
+
+/* By id: what a step writes. */
+static bool *find_written(const cr_plan *p)
+{
+    bool *written = CR_NEW_N(p->s, bool, p->g->values);
+
+    for (size_t i = 0; i < p->steps.len; i++) {
+        const cr_step *s = &p->steps.at[i];
+        for (int k = 0; s->kind == CR_STEP_CALL && k < s->op->param_count; k++)
+            if (s->op->param[k].written)
+                cr_garg_each(&s->node->arg[k], mark, written);
+    }
+    return written;
+}
+
+/* A tensor that comes from outside or is constant, or a view of one, and stays what it is. */
+static bool is_lasting(const cr_gvalue *v, const bool *written)
+{
+    v = root(v);
+    return (!v->by || v->by->kind == CR_GNODE_CONSTANT) && !written[v->id];
 }
 
 static bool is_matrix(const cr_gtype *t)
@@ -51,7 +74,7 @@ static bool describe(cr_gemm *g, const cr_gtype *x, const cr_gtype *w, bool turn
     return x->size[x->ndim - 1] == g->k;
 }
 
-static bool is_product(const cr_step *s, int *entry, cr_gemm *g)
+static bool is_product(const cr_step *s, const bool *written, int *entry, cr_gemm *g)
 {
     const cr_gnode *n = s->node;
 
@@ -64,7 +87,7 @@ static bool is_product(const cr_step *s, int *entry, cr_gemm *g)
         return false;
     int weight = entries[*entry].weight;
     return n->arg[weight].tag == CR_TENSOR && n->arg[weight - 1].tag == CR_TENSOR &&
-           is_matrix(&n->arg[weight].value->type) && is_lasting(n->arg[weight].value) &&
+           is_matrix(&n->arg[weight].value->type) && is_lasting(n->arg[weight].value, written) &&
            describe(g, &n->arg[weight - 1].value->type, &n->arg[weight].value->type, entries[*entry].turned) &&
            cr_gemm_copies_b(g);
 }
@@ -156,12 +179,13 @@ static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, pr
 void cr_plan_products(cr_plan *p)
 {
     product **first = CR_NEW_N(p->s, product *, 2 * (size_t)p->g->values); /* by id of the weight, and turned */
+    const bool *written = find_written(p);
     cr_gemm g;
     int entry;
 
     for (size_t i = 0; i < p->steps.len; i++) {
         cr_step *s = &p->steps.at[i];
-        if (!is_product(s, &entry, &g))
+        if (!is_product(s, written, &entry, &g))
             continue;
         const cr_gvalue *w = cr_plan_value(p, s->node->arg[entries[entry].weight].value);
         take_over(p, s, entry, &g, &first[2 * w->id + entries[entry].turned]);

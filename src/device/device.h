@@ -27,6 +27,8 @@ typedef struct {
     int64_t used, cached, peak;
 } cr_memory_stats;
 CR_API void cr_cpu_memory_stats(cr_memory_stats *out);
+/* From here on the peak is of what comes. */
+CR_API void cr_cpu_memory_reset_peak(void);
 /* Returns cached blocks to the system. */
 CR_API void cr_cpu_memory_trim(void);
 

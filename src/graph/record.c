@@ -94,6 +94,8 @@ void cr_recorder_drop(cr_recorder *r)
     for (size_t i = 0; i < r->seen.len; i++) {
         if (r->held.at[i] == WATCHED || r->held.at[i] == TAKEN)
             r->seen.at[i]->watched = false;
+        if (r->held.at[i] == TAKEN)
+            r->seen.at[i]->storage->followed = false;
         if (r->held.at[i] == COUNTED || r->held.at[i] == TAKEN)
             cr_drop(r->seen.at[i]);
     }
@@ -139,8 +141,8 @@ static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
     cr_session_check(s, cr_vec_reserve(&r->before, 1));
     cr_session_check(s, cr_vec_reserve(&r->held, 1));
     cr_session_check(s, cr_map_set(&r->values, (const char *)&t, sizeof t, v));
-    /* What has a count anyway, an input or a constant, is counted; so is what another watches. */
-    bool watch = r->borrows && v->by && v->by->kind == CR_GNODE_CALL && !t->watched;
+    /* A constant has a count anyway; what another watches is counted. */
+    bool watch = r->borrows && !(v->by && v->by->kind == CR_GNODE_CONSTANT) && !t->watched;
     cr_vec_put(&r->before, last_over(r, bytes));
     cr_vec_put(&r->held, watch ? WATCHED : COUNTED);
     cr_vec_put(&r->seen, watch ? t : cr_keep(t));
@@ -151,19 +153,29 @@ static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 
 /* --- watched tensors --- */
 
-/* The place of `t` in the chain over its bytes, counted from 1; 0: not here.  *taken becomes the
- * number of tensors in the chain that only the recorder has. */
-static size_t place_in_chain(const cr_recorder *r, const cr_tensor *t, int *taken)
+/* The place of `t` in the chain over its bytes, counted from 1; 0: not here. */
+static size_t place_in_chain(const cr_recorder *r, const cr_tensor *t)
 {
-    size_t found = 0;
+    size_t i = last_over(r, bytes_of(t));
 
-    *taken = 0;
-    for (size_t i = last_over(r, bytes_of(t)); i; i = r->before.at[i - 1]) {
-        if (r->held.at[i - 1] != GONE && r->seen.at[i - 1] == t)
-            found = i;
-        *taken += r->held.at[i - 1] == TAKEN;
-    }
-    return found;
+    while (i && (r->held.at[i - 1] == GONE || r->seen.at[i - 1] != t))
+        i = r->before.at[i - 1];
+    return i;
+}
+
+static bool is_taken_of(const cr_recorder *r, size_t i, const cr_storage *s)
+{
+    return r->held.at[i - 1] == TAKEN && r->seen.at[i - 1]->storage == s;
+}
+
+/* How many tensors over the storage only the recorder has. */
+static int count_taken(const cr_recorder *r, const void *bytes, const cr_storage *s)
+{
+    int n = 0;
+
+    for (size_t i = last_over(r, bytes); i; i = r->before.at[i - 1])
+        n += is_taken_of(r, i, s);
+    return n;
 }
 
 /* Replacing a value under a known key needs no memory. */
@@ -180,41 +192,74 @@ static void forget(cr_recorder *r, size_t i)
         cr_drop(t);
 }
 
-/* Everything over these bytes: the last of it dies. */
-static void forget_chain(cr_recorder *r, const cr_tensor *t, size_t own)
+/* What is known over a storage that nobody else has: `own`, which is dying, or 0, and what the
+ * recorder has taken.  A chain of which nothing is left ends. */
+static void forget_storage(cr_recorder *r, const void *bytes, cr_storage *s, size_t own)
 {
-    const void *bytes = bytes_of(t);
-    size_t last = last_over(r, bytes);
+    bool left = false;
 
-    if (cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes, &gone))
-        return;
-    for (size_t i = last, before; i; i = before) {
+    s->followed = false;
+    for (size_t i = last_over(r, bytes), before; i; i = before) {
         before = r->before.at[i - 1];
-        if (i == own || r->held.at[i - 1] == TAKEN)
+        if (i == own || is_taken_of(r, i, s))
             forget(r, i);
+        left = left || r->held.at[i - 1] != GONE;
     }
+    if (!left && cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes, &gone))
+        return; /* the chain is longer to search */
+}
+
+/* The recorder has the last count of it: its bytes are looked at by others.  Its history goes. */
+static void take(cr_recorder *r, size_t i, cr_tensor *t)
+{
+    cr_grad_meta *history = t->grad;
+
+    atomic_store(&t->count, 1);
+    r->held.at[i - 1] = TAKEN;
+    t->storage->followed = true;
+    t->grad = NULL;
+    if (history)
+        cr_grad_meta_drop(history); /* `t` may go with it */
 }
 
 static bool watched_dies(cr_tensor *t)
 {
     for (cr_recorder *r = borrowers; r; r = r->outer) {
-        int taken;
-        size_t i = place_in_chain(r, t, &taken);
+        size_t i = place_in_chain(r, t);
         if (!i || r->held.at[i - 1] != WATCHED)
             continue;
-        if (atomic_load(&t->storage->count) == taken + 1) {
-            forget_chain(r, t, i);
-            if (t->watched) /* no memory to forget it with: it stays */
-                atomic_store(&t->count, 1);
-            return t->watched;
+        if (atomic_load(&t->storage->count) != count_taken(r, bytes_of(t), t->storage) + 1) {
+            take(r, i, t);
+            return true;
         }
-        atomic_store(&t->count, 1);
-        r->held.at[i - 1] = TAKEN;
-        return true;
+        forget_storage(r, bytes_of(t), t->storage, i);
+        if (t->watched) /* no memory to forget it with: it stays */
+            atomic_store(&t->count, 1);
+        return t->watched;
     }
     /* Another thread's recorder watches it: it stays for good. */
     atomic_store(&t->count, 1);
     return true;
+}
+
+/* The first tensor of the chain whose storage only the recorder has; 0: none. */
+static size_t find_left(const cr_recorder *r, const void *bytes)
+{
+    size_t i = last_over(r, bytes);
+
+    while (i && (r->held.at[i - 1] != TAKEN ||
+                 atomic_load(&r->seen.at[i - 1]->storage->count) != count_taken(r, bytes, r->seen.at[i - 1]->storage)))
+        i = r->before.at[i - 1];
+    return i;
+}
+
+static void followed_loses(const void *bytes)
+{
+    for (cr_recorder *r = borrowers; r; r = r->outer) {
+        size_t i = find_left(r, bytes);
+        if (i)
+            forget_storage(r, bytes, r->seen.at[i - 1]->storage, 0);
+    }
 }
 
 static bool same_elements(const cr_tensor *a, const cr_tensor *b)
@@ -788,4 +833,5 @@ void cr_graph_start(void)
 {
     cr_stage_fns[CR_STAGE_CAPTURE] = capture_stage;
     cr_watched_dies = watched_dies;
+    cr_followed_loses = followed_loses;
 }

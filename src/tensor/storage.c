@@ -7,6 +7,8 @@
 #include "tensor/tensor.h"
 #include <string.h>
 
+void (*cr_followed_loses)(const void *bytes);
+
 enum { HEADER = 64, INLINE_BYTES = 1024 - HEADER };
 _Static_assert(sizeof(cr_storage) <= HEADER, "the bytes behind a header are 64-byte aligned");
 
@@ -111,11 +113,23 @@ static CR_NOINLINE void storage_free(cr_storage *s)
     cr_cpu_release(s, s->header_class);
 }
 
+static CR_NOINLINE void drop_followed(cr_storage *s)
+{
+    const void *bytes = s->bytes ? (const void *)s->bytes : (const void *)s;
+
+    if (atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel) == 1)
+        storage_free(s);
+    else
+        cr_followed_loses(bytes);
+}
+
 void cr_storage_drop(cr_storage *s)
 {
     if (!s)
         return;
-    if (atomic_load_explicit(&s->count, memory_order_acquire) == 1 ||
+    if (CR_UNLIKELY(s->followed))
+        drop_followed(s);
+    else if (atomic_load_explicit(&s->count, memory_order_acquire) == 1 ||
         atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel) == 1)
         storage_free(s);
 }

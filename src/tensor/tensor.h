@@ -31,6 +31,7 @@ typedef struct cr_storage {
     uint8_t device;   /* cr_device_kind */
     bool pinned;
     uint8_t header_class; /* block that holds this record and, when small, its bytes */
+    bool followed;    /* a recorder's tensors are over these bytes: see cr_followed_loses */
     bool exposed;     /* somebody was given the address: the bytes may change without a version */
     _Atomic int32_t aliases; /* storages, arrays... over these bytes that count no version here */
     _Atomic uint32_t hidden; /* counts those that are gone again, with what they may have changed */
@@ -88,6 +89,9 @@ extern void (*cr_grad_meta_drop)(cr_grad_meta *m);
 extern bool (*cr_peer_revive)(cr_tensor *t);
 /* Set by graph/: a watched tensor loses its last count; true when the recorder takes it over. */
 extern bool (*cr_watched_dies)(cr_tensor *t);
+/* Set by graph/: a followed storage over these bytes (without any: at this address) has lost a
+ * count, and is perhaps gone by now. */
+extern void (*cr_followed_loses)(const void *bytes);
 
 /* --- making --- */
 /* Row-major, contents undefined. */

@@ -1139,3 +1139,89 @@ def test_forty_batch_sizes_and_forty_lengths_are_two_recordings_more():
         x = torch.randint(0, 20, (b, n))
         for _ in range(2):
             assert torch.equal(c(x), net(x))
+
+
+def attention_step():
+    """A training step whose activations outweigh its weights, and whose values are seen through views."""
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.qkv, self.norm, self.out = nn.Linear(32, 96), nn.LayerNorm(32), nn.Linear(32, 10)
+
+        def forward(self, x):
+            q, k, v = (part.reshape(16, 64, 4, 8).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            return self.out(F.gelu(x + y.transpose(1, 2).reshape(16, 64, 32)))
+    torch.manual_seed(0)
+    net, x, t = Net(), torch.randn(16, 64, 32), torch.randint(0, 10, (16 * 64,))
+    optimizer = torch.optim.AdamW(net.parameters())
+
+    def step():
+        optimizer.zero_grad()
+        loss = F.cross_entropy(net(x).reshape(-1, 10), t)
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+    return step
+
+
+def peaks(step, calls):
+    """Bytes that tensors hold at most in each call, over what they held before the first."""
+    before, out = torch._C._memory_stats()["used"], []
+    for _ in range(calls):
+        torch._C._reset_peak_memory()
+        step()
+        out.append(torch._C._memory_stats()["peak"] - before)
+    return out
+
+
+def test_a_compiled_training_step_holds_no_more_memory_than_eager_recorded_calls_included():
+    eager, step = peaks(attention_step(), 4), torch.compile(attention_step())
+    compiled = peaks(step, 6)
+    assert used(step) == 4
+    room = 64 << 10  # small tensors of optimizers, classes of blocks
+    assert compiled[0] < eager[0] + room and compiled[1] < eager[1] + room, (eager, compiled)
+    assert max(compiled[2:]) < eager[3] + room, (eager, compiled)
+
+
+def test_a_gradient_that_the_call_replaces_is_gone_before_it_computes():
+    p = torch.ones(1 << 18, requires_grad=True)
+
+    def run():
+        p.grad = None
+        (p * p).sum().backward()
+    c = torch.compile(run)
+    for _ in range(3):
+        c()
+    assert used(c) and torch.equal(p.grad, torch.full((1 << 18,), 2.0))
+    kept = p.grad
+    c()
+    assert p.grad is not kept and torch.equal(p.grad, kept)
+    del kept
+    one = p.numel() * 4
+    assert max(peaks(c, 2)) <= 2 * one + 4096
+
+
+def test_gradients_that_are_added_to_are_read():
+    p = torch.ones(3, requires_grad=True)
+    c = torch.compile(lambda: (p * 3).sum().backward())
+    for k in range(1, 6):
+        c()
+        assert p.grad.tolist() == [3.0 * k] * 3
+    assert used(c)
+
+
+def test_weights_are_packed_when_they_were_the_same_before():
+    layer, x = nn.Linear(384, 1536, bias=False), torch.randn(1024, 384)
+    c = torch.compile(layer)
+    with torch.no_grad():
+        expected = layer(x)
+        c(x)
+        held = []
+        for _ in range(4):
+            assert torch.equal(c(x), expected)
+            held.append(torch._C._memory_stats()["used"])
+        assert held[1] == held[2] == held[3]
+        layer.weight.mul_(2)
+        assert torch.equal(c(x), layer(x))
+        assert torch._C._memory_stats()["used"] <= held[0]

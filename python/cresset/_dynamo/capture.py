@@ -127,9 +127,9 @@ class _Recording:
         if self.walk_again():
             return _Recording(self.compiler, self.compiled, self.args, self.kwargs).result()
         recorder = _C.Recorder(parts=bool(self.walk.wants_gradients), sources=True, borrow=True)
-        for t, _ in self.walk.tensors:
-            recorder.input(t)
+        self.mark_inputs(recorder)
         self.mark_sizes(recorder)
+        self.let_gradients_go()
         if is_autocast_enabled("cpu"):
             clear_autocast_cache()  # weights that were converted before came from no call of this one
         out = self.run(recorder)
@@ -186,6 +186,25 @@ class _Recording:
                 self.changed = node
 
     # --- before the call ---
+
+    def mark_inputs(self, recorder):
+        self.storages = {}  # by node, as the call finds them
+        for t, node in self.walk.tensors:
+            recorder.input(t)
+            self.storages[node] = _C._storage_key(t)
+
+    def let_gradients_go(self):
+        """A gradient that the call drops is to be gone then: outlines stand for gradients from here on."""
+        w = self.walk
+        at = {node: i for i, (_, node) in enumerate(w.tensors)}
+        for i, (leaf, node, before, own) in enumerate(self.grads):
+            if own not in at or self.compiler.backend is not None or type(before) is not Tensor or \
+               before.requires_grad or before.is_inference():
+                self.grads[i] = (leaf, node, (lambda x: lambda: x)(before), own)
+                continue
+            w.nodes[own][4] = outline = _C._outline(before)
+            w.tensors[at[own]] = (outline, own)
+            self.grads[i] = (leaf, node, ref(before), own)
 
     def mark_sizes(self, recorder):
         """Which sizes are symbols: those that changed, those that are marked, all that may be."""
@@ -313,7 +332,7 @@ class _Recording:
 
     def new_gradients(self):
         """.grad of leaves that the call gave or took away, as Walk.stores()."""
-        return [("grad", node, None, leaf.grad) for leaf, node, before, _ in self.grads if leaf.grad is not before]
+        return [("grad", node, own, leaf.grad) for leaf, node, before, own in self.grads if leaf.grad is not before()]
 
     def compile(self, graph, tensors, leaves, places, spec, puts, differentiate):
         lifted, origins = graph.lift()
@@ -329,8 +348,9 @@ class _Recording:
         runner = self.runner(lifted, given, differentiate)
         returns, unflatten = _how_returned(spec, len(leaves))
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
+        keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry([tuple(n) for n in self.walk.nodes], runner, constants,
-                           _origins(given) if lifted.writes else None, returns, plain, places, unflatten, puts,
+                           _origins(keys) if lifted.writes else None, returns, plain, places, unflatten, puts,
                            len(graph.nodes()) > 2 or sum(x.numel() for x in given) > 30_000)
         self.walk.tensors.clear()
         self.walk.kept.clear()
@@ -389,9 +409,9 @@ def _input_names(paths):
     return list(names)
 
 
-def _origins(tensors):
+def _origins(storages):
     first = {}
-    return [first.setdefault(_C._storage_key(t), i) for i, t in enumerate(tensors)]
+    return [first.setdefault(key, i) for i, key in enumerate(storages)]
 
 
 def _how_returned(spec, count):

@@ -80,7 +80,7 @@ static CR_THREAD thread_lists mine;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
-static _Atomic int64_t used_bytes, peak_bytes;
+static _Atomic int64_t used_bytes, peak_bytes, most_bytes; /* the peak since somebody asked, of all time */
 
 static struct {
     block *first[CLASSES];
@@ -88,13 +88,22 @@ static struct {
     size_t bytes, count;
 } cache;
 
+static bool raise_to(_Atomic int64_t *most, int64_t now)
+{
+    int64_t was = atomic_load_explicit(most, memory_order_relaxed);
+
+    while (now > was)
+        if (atomic_compare_exchange_weak(most, &was, now))
+            return true;
+    return false;
+}
+
 static void count_used(int64_t bytes)
 {
     int64_t now = atomic_fetch_add_explicit(&used_bytes, bytes, memory_order_relaxed) + bytes;
-    int64_t peak = atomic_load_explicit(&peak_bytes, memory_order_relaxed);
 
-    while (now > peak && !atomic_compare_exchange_weak(&peak_bytes, &peak, now))
-        ;
+    if (raise_to(&peak_bytes, now))
+        raise_to(&most_bytes, now);
 }
 
 /* Small blocks are counted in the thread and handed on in steps. */
@@ -180,7 +189,7 @@ static bool cache_is_full(size_t more)
     return cache.count > MOST_CACHED;
 #else
     size_t used = (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + more;
-    size_t limit = (size_t)atomic_load_explicit(&peak_bytes, memory_order_relaxed);
+    size_t limit = (size_t)atomic_load_explicit(&most_bytes, memory_order_relaxed);
     limit = limit > used ? limit : used;
     limit += limit / 8;
     return used + cache.bytes > (limit > least_limit ? limit : least_limit);
@@ -376,4 +385,11 @@ void cr_cpu_memory_stats(cr_memory_stats *out)
     pthread_mutex_unlock(&lock);
     *out = (cr_memory_stats){
         .used = atomic_load(&used_bytes), .cached = cached, .peak = atomic_load(&peak_bytes)};
+}
+
+void cr_cpu_memory_reset_peak(void)
+{
+    count_used(mine.used);
+    mine.used = 0;
+    atomic_store(&peak_bytes, atomic_load(&used_bytes));
 }

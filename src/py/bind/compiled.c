@@ -229,7 +229,7 @@ typedef struct {
     put_kind kind;
     int node, output;  /* of the guard: a leaf, dict, list or cell; -1: a gradient is taken away */
     PyObject *key;     /* of the item */
-    Py_ssize_t place;  /* in the list */
+    Py_ssize_t place;  /* in the list; the guard's node of the gradient that was there */
 } put;
 
 typedef struct {
@@ -333,7 +333,7 @@ static int read_puts(entry *e, PyObject *all)
         if (k == CR_LEN(kinds))
             return PyErr_Format(PyExc_ValueError, "'%s' is no place for a tensor", kind), -1;
         p->kind = (put_kind)k;
-        if (p->kind == PUT_AT && (p->place = PyLong_AsSsize_t(p->key)) < 0)
+        if ((p->kind == PUT_AT || p->kind == PUT_GRAD) && (p->place = PyLong_AsSsize_t(p->key)) < 0)
             return -1;
         Py_INCREF(p->key);
     }
@@ -446,8 +446,10 @@ static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObjec
 {
     if (positional != e->positional || e->mode != mode_now() || !same_names(e->names, names) || !e->guard)
         return false;
-    if (cr_guard_check(e->guard, args, positional, m->input, m->number) >= 0)
+    if (cr_guard_check(e->guard, args, positional, m->input, m->number) >= 0) {
+        cr_guard_release_all(e->guard);
         return false;
+    }
     for (int i = 0; i < e->inputs; i++) {
         PyObject *constant = PyList_GET_ITEM(e->constants, i);
         if (constant != Py_None)
@@ -528,6 +530,18 @@ static int put_all(const entry *e, PyObject *const *target, cr_tensor **output)
     return 0;
 }
 
+/* As in eager, a gradient that the call replaces without reading it is gone before the call computes. */
+static cr_status drop_old_grads(const entry *e, PyObject *const *target)
+{
+    for (int k = 0; k < e->puts; k++) {
+        if (e->put[k].kind != PUT_GRAD || cr_guard_is_input(e->guard, (int)e->put[k].place))
+            continue;
+        CR_TRY(cr_set_grad(cr_py_tensor_of(target[k]), NULL));
+        cr_guard_release(e->guard, (int)e->put[k].place);
+    }
+    return CR_OK;
+}
+
 static void drop_all(cr_tensor **t, int n)
 {
     for (int i = 0; i < n; i++)
@@ -570,11 +584,13 @@ static int take_python(entry *e, PyObject *returned, cr_tensor **output)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int compute(entry *e, const match *m, cr_tensor **output)
+static int compute(entry *e, const match *m, PyObject *const *target, cr_tensor **output)
 {
     PyObject *out;
-    cr_status st;
+    cr_status st = drop_old_grads(e, target);
 
+    if (st)
+        return cr_py_raise_int(st);
     if (m->call) {
         if (e->heavy)
             CR_PY_UNLOCKED(st = cr_compiled_call_run(m->call, m->input, m->number, output));
@@ -612,7 +628,7 @@ static PyObject *run(entry *e, const match *m)
     find_targets(e, target);
     e->calls++;
     Py_INCREF(e);
-    if (compute(e, m, output) == 0 && put_all(e, target, output) == 0)
+    if (compute(e, m, target, output) == 0 && put_all(e, target, output) == 0)
         out = pack(e, output);
     else
         drop_all(output, e->outputs);
@@ -790,7 +806,9 @@ static PyObject *entry_fails(PyObject *x, PyObject *given)
     if (failed < 0)
         Py_RETURN_NONE;
     PyObject *found = cr_guard_failed(e->guard);
-    return found ? Py_BuildValue("i(O)", failed, found) : Py_BuildValue("i()", failed);
+    PyObject *out = found ? Py_BuildValue("i(O)", failed, found) : Py_BuildValue("i()", failed);
+    cr_guard_release_all(e->guard);
+    return out;
 }
 
 static PyMethodDef entry_methods[] = {
@@ -908,7 +926,25 @@ static PyObject *log_line(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-static PyMethodDef functions[] = {{"_is_meta_or_subclass", is_odd_tensor, METH_O, NULL},
+/* _outline(t) -> a tensor of the same dtype, sizes and strides that has no bytes: nobody may read it. */
+static PyObject *outline(PyObject *m, PyObject *x)
+{
+    const cr_tensor *t = cr_py_tensor_of(x);
+    cr_storage *none = NULL;
+    cr_tensor *out;
+
+    (void)m;
+    cr_status st = cr_storage_new(&none, CR_CPU, 0);
+    if (!st)
+        st = cr_tensor_over(&out, none, (cr_dtype)t->dtype, t->ndim, t->size, t->stride, 0);
+    if (!st)
+        return cr_py_wrap(out);
+    cr_storage_drop(none);
+    return cr_py_raise(st);
+}
+
+static PyMethodDef functions[] = {{"_outline", outline, METH_O, NULL},
+                                  {"_is_meta_or_subclass", is_odd_tensor, METH_O, NULL},
                                   {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
                                   {"_storage_key", storage_key, METH_O, NULL},
                                   {"_log", log_line, METH_VARARGS, NULL},

@@ -353,6 +353,14 @@ PyObject *cr_guard_failed(const cr_guard *g) { return g->failed; }
 
 PyObject *cr_guard_object(const cr_guard *g, int i) { return g->at[i].seen; }
 
+bool cr_guard_is_input(const cr_guard *g, int i) { return g->at[i].check == IS_TENSOR && g->at[i].slot >= 0; }
+
+void cr_guard_release(cr_guard *g, int i)
+{
+    g->at[i].seen = NULL;
+    Py_CLEAR(g->at[i].held);
+}
+
 void cr_guard_forget(cr_guard *g)
 {
     for (int i = 0; i < g->count; i++) {
@@ -360,4 +368,11 @@ void cr_guard_forget(cr_guard *g)
         g->at[i].version = 0;
         g->at[i].seen = NULL;
     }
+}
+
+void cr_guard_release_all(cr_guard *g)
+{
+    g->failed = NULL;
+    for (int i = 0; i < g->count; i++)
+        Py_CLEAR(g->at[i].held);
 }

@@ -51,6 +51,12 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
 PyObject *cr_guard_failed(const cr_guard *g);
 /* The object of a node after a check that held; borrowed. */
 PyObject *cr_guard_object(const cr_guard *g, int node);
+/* Whether the tensor of a node is an input. */
+bool cr_guard_is_input(const cr_guard *g, int node);
+/* Holds the object of a node no longer, which the caller does not look at again. */
+void cr_guard_release(cr_guard *g, int node);
+/* After a check that failed: holds nothing any longer. */
+void cr_guard_release_all(cr_guard *g);
 /* Has the check look at dicts again that were unchanged. */
 void cr_guard_forget(cr_guard *g);
 

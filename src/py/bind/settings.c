@@ -30,6 +30,28 @@ static PyObject *set_default_dtype(PyObject *m, PyObject *x)
     Py_RETURN_NONE;
 }
 
+/* --- memory --- */
+
+/* _memory_stats() -> dict of bytes that tensors hold, that are cached, and the peak of the first. */
+static PyObject *memory_stats(PyObject *m, PyObject *unused)
+{
+    cr_memory_stats s;
+
+    (void)m;
+    (void)unused;
+    cr_cpu_memory_stats(&s);
+    return Py_BuildValue("{s:L,s:L,s:L}", "used", (long long)s.used, "cached", (long long)s.cached, "peak",
+                         (long long)s.peak);
+}
+
+static PyObject *reset_peak_memory(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    cr_cpu_memory_reset_peak();
+    Py_RETURN_NONE;
+}
+
 /* --- threads --- */
 
 static PyObject *get_num_threads(PyObject *m, PyObject *unused)
@@ -197,6 +219,8 @@ static PyObject *set_flush_denormal(PyObject *m, PyObject *on)
 }
 
 static PyMethodDef functions[] = {
+    {"_memory_stats", memory_stats, METH_NOARGS, NULL},
+    {"_reset_peak_memory", reset_peak_memory, METH_NOARGS, NULL},
     {"_set_warn_always", set_warn_always, METH_O, NULL},
     {"set_flush_denormal", set_flush_denormal, METH_O, "Computes with denormal numbers as zeros."},
     {"numel", call_numel, METH_O, "The number of elements."},
