@@ -10,8 +10,10 @@ typedef struct {
     cr_tensor **input, **output, **cotangent, **gradient; /* owned */
     cr_tensor **root, **leaf;                             /* borrowed */
     bool *differentiable;
+    const bool *reached; /* by output; NULL: all */
     int roots;
-    bool plain; /* without gradients */
+    bool plain;  /* without gradients */
+    bool hidden; /* see joint_new */
 } replay;
 
 /* --- fakes --- */
@@ -69,7 +71,7 @@ static cr_status make_cotangents(replay *x)
     for (int k = 0; k < x->outputs; k++) {
         cr_tensor *t = x->output[k];
         CR_TRY(check_gradient(x, k));
-        if (!t || !t->requires_grad || seen_before(x, t, k))
+        if (!t || !t->requires_grad || seen_before(x, t, k) || (x->reached && !x->reached[k]))
             continue;
         CR_TRY(cr_tensor_new(&x->cotangent[x->roots], (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
         CR_TRY(cr_recorder_input(x->r, x->cotangent[x->roots], "cotangent"));
@@ -136,7 +138,9 @@ static cr_status finish(replay *x, cr_aot_joint *out)
     cr_free(all);
     if (!st)
         restore_devices(out->graph);
-    return st ? st : check_constants(out->graph);
+    if (!st && (st = check_constants(out->graph)))
+        x->hidden = true;
+    return st;
 }
 
 static void drop_all(cr_tensor **t, int n)
@@ -169,11 +173,12 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     return CR_OK;
 }
 
-static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, bool plain)
+/* *hidden: the backward pass reads a tensor that no call made. */
+static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *reached, bool plain, bool *hidden)
 {
     size_t in = (size_t)g->input_count, outs = (size_t)g->body->output_count;
     cr_tensor **room = cr_alloc_zero((3 * in + 3 * outs + 1) * sizeof *room);
-    replay x = {.g = g, .inputs = (int)in, .outputs = (int)outs, .plain = plain};
+    replay x = {.g = g, .inputs = (int)in, .outputs = (int)outs, .reached = reached, .plain = plain};
     cr_status st = room ? cr_recorder_new(&x.r, true) : CR_MEMORY;
 
     *out = (cr_aot_joint){0};
@@ -186,6 +191,7 @@ static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, bool plain)
         x.root = x.cotangent + outs;
         out->differentiable = x.differentiable = cr_alloc_zero(outs + 1);
         st = x.differentiable ? make_joint(&x, out) : CR_MEMORY;
+        *hidden = x.hidden;
         drop_all(x.input, x.inputs);
         drop_all(x.gradient, x.wanted);
         drop_all(x.output, x.outputs);
@@ -200,9 +206,43 @@ static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, bool plain)
     return st;
 }
 
-cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g) { return joint_new(out, g, false); }
+static void functional(cr_session *s, void *context)
+{
+    const cr_graph **g = context;
 
-cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g) { return joint_new(out, g, true); }
+    (void)s;
+    *g = cr_graph_functional(*g);
+}
+
+/* Without a write the tape would see what it did not. */
+static bool writes_unseen(const cr_graph *g)
+{
+    for (size_t i = 0; i < g->body->len; i++)
+        if (g->body->at[i]->no_grad)
+            return true;
+    return false;
+}
+
+/* What autograd saves of a tensor that is overwritten is a copy made inside an operator; without writes there is
+ * none.  The first replay has seen that no saved tensor is lost. */
+cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached)
+{
+    bool hidden = false;
+    cr_status st = joint_new(out, g, reached, false, &hidden);
+
+    if (!hidden || writes_unseen(g) || cr_session_run(g->session, functional, &g) || cr_graph_writes(g))
+        return st;
+    return joint_new(out, g, reached, false, &hidden);
+}
+
+cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g) { return cr_aot_joint_of(out, g, NULL); }
+
+cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g)
+{
+    bool hidden;
+
+    return joint_new(out, g, NULL, true, &hidden);
+}
 
 void cr_aot_joint_drop(cr_aot_joint *j)
 {

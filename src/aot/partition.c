@@ -480,6 +480,16 @@ static cr_graph *forward_graph(cutter *c, const value_list *saved)
     return copy_part(&p, c->joint->input, c->primals, out, n, c->outputs);
 }
 
+/* Everything that is read is given, or made before. */
+static void check_given(const part *p)
+{
+    for (int i = 0; i < p->c->primals; i++) {
+        const cr_gvalue *v = p->c->joint->input[i];
+        if (p->c->wanted[v->id] && !p->given[v->id])
+            cr_bail(p->c->s, CR_RUNTIME, "the backward pass reads %%%s, which was not saved", v->name);
+    }
+}
+
 static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recomputed)
 {
     const cr_graph *joint = c->joint;
@@ -500,6 +510,7 @@ static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recompu
     for (int i = 0; i < gradients; i++)
         cr_garg_each(&out[i], want, c);
     want_sources(&p);
+    check_given(&p);
     cr_graph *g = copy_part(&p, input, n, out, gradients, gradients);
     *recomputed = p.copied_forward;
     return g;
@@ -556,4 +567,37 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, c
     for (size_t i = 0; i < saved.len; i++)
         parts.saved_bytes += saved.at[i]->by || c.stale[saved.at[i]->id] ? cr_gvalue_bytes(saved.at[i]) : 0;
     return parts;
+}
+
+/* --- another backward part --- */
+
+static cr_gvalue *find_value(const cr_graph *g, const char *name)
+{
+    for (int i = 0; i < g->input_count; i++)
+        if (!strcmp(g->input[i]->name, name))
+            return g->input[i];
+    for (size_t i = 0; i < g->body->len; i++)
+        for (int k = 0; k < g->body->at[i]->result_count; k++)
+            if (!strcmp(g->body->at[i]->result[k]->name, name))
+                return g->body->at[i]->result[k];
+    return NULL;
+}
+
+cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs, const cr_graph *like, int saved)
+{
+    cr_session *s = joint->session;
+    cutter c = {.joint = joint, .s = s, .primals = primals, .outputs = outputs,
+                .forward = CR_NEW_N(s, bool, joint->values), .overwritten = CR_NEW_N(s, bool, joint->values),
+                .stale = CR_NEW_N(s, bool, joint->values)};
+    value_list list = {0};
+    int recomputed;
+
+    find_forward(&c);
+    for (int i = 0; i < saved; i++) {
+        cr_gvalue *v = find_value(joint, like->input[i]->name);
+        if (!v)
+            cr_bail(s, CR_RUNTIME, "%%%s is saved and not in the graph", like->input[i]->name);
+        CR_PUSH(s, &list, v);
+    }
+    return backward_graph(&c, &list, &recomputed);
 }

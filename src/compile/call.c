@@ -6,18 +6,28 @@
 #include "compile/program.h"
 #include <string.h>
 
+/* The backward program for a pass that reaches only some outputs. */
+typedef struct variant {
+    struct variant *next;
+    cr_aot_joint joint;
+    cr_graph *graph;
+    cr_program *program;
+    bool reached[]; /* by output */
+} variant;
+
 struct cr_compiled_call {
     _Atomic int32_t count;
     cr_session session; /* of an inference graph */
     cr_aot_joint joint; /* of a training graph; of inference: in parts, where that can be done */
     cr_graph *graph;    /* of inference: a copy */
+    cr_graph *recorded; /* of training with several cotangents: a copy */
     cr_aot_parts parts; /* of training */
     cr_program *forward, *backward;
+    _Atomic(variant *) variants;
     int inputs, outputs, saved, cotangents;
     unsigned how;        /* cr_how */
     bool *marks;         /* the block of the arrays below; NULL: there is no backward part */
     bool *wants;         /* by input: has a gradient */
-    bool *reached;       /* by input: the backward program gives it */
     bool *differentiable; /* by output: has a cotangent */
     bool *plain;          /* by output: had no gradient in the recorded call */
 };
@@ -31,17 +41,25 @@ typedef struct {
 
 static void copy(cr_session *s, void *context)
 {
-    job *j = context;
+    const cr_graph **g = context;
 
-    j->c->graph = cr_graph_copy(s, j->from);
+    *g = cr_graph_copy(s, *g);
+}
+
+/* `g` in the call's own session. */
+static cr_status copy_graph(cr_graph **out, cr_compiled_call *c, const cr_graph *g)
+{
+    cr_status st = cr_session_run(&c->session, copy, &g);
+
+    *out = st ? NULL : (cr_graph *)(uintptr_t)g;
+    return st;
 }
 
 static cr_status make_inference(cr_compiled_call *c, const cr_graph *g)
 {
-    job j = {c, g};
     cr_status st;
 
-    CR_TRY(cr_session_run(&c->session, copy, &j));
+    CR_TRY(copy_graph(&c->graph, c, g));
     st = g->numbers.inputs ? CR_RUNTIME : cr_aot_parts_new(&c->joint, g);
     if (st == CR_MEMORY)
         return st;
@@ -58,17 +76,6 @@ static void cut(cr_session *s, void *context)
     j->c->parts = cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
 }
 
-/* Which gradients there are; the graph returns the others no more. */
-static void drop_absent(cr_compiled_call *c, const cr_graph *g)
-{
-    int k = c->outputs;
-
-    for (int i = 0; i < c->inputs; i++) {
-        c->wants[i] = g->input[i]->type.requires_grad;
-        c->reached[i] = c->wants[i] && c->joint.graph->body->output[k++].tag == CR_TENSOR;
-    }
-}
-
 static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
 {
     job j = {.c = c};
@@ -76,14 +83,16 @@ static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
     CR_TRY(cr_aot_joint_new(&c->joint, g));
     j.from = c->joint.graph;
     c->cotangents = c->joint.cotangents;
-    c->marks = cr_alloc_zero((size_t)(2 * c->inputs + c->outputs) + 1);
+    c->marks = cr_alloc_zero((size_t)(c->inputs + c->outputs) + 1);
     if (!c->marks)
         return CR_MEMORY;
     c->wants = c->marks;
-    c->reached = c->wants + c->inputs;
-    c->differentiable = c->reached + c->inputs;
+    c->differentiable = c->wants + c->inputs;
     memcpy(c->differentiable, c->joint.differentiable, (size_t)c->outputs);
-    drop_absent(c, g);
+    for (int i = 0; i < c->inputs; i++)
+        c->wants[i] = g->input[i]->type.requires_grad;
+    if (c->cotangents > 1)
+        CR_TRY(copy_graph(&c->recorded, c, g));
     cr_show_graph("aot", "joint", c->joint.graph);
     CR_TRY(cr_session_run(c->joint.graph->session, cut, &j));
     cr_show_graph("aot", "forward", c->parts.forward);
@@ -91,6 +100,76 @@ static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
     c->saved = c->parts.saved;
     CR_TRY(cr_program_new(&c->forward, c->parts.forward, c->how));
     return cr_program_new(&c->backward, c->parts.backward, c->how);
+}
+
+/* --- a backward pass through some of the outputs --- */
+
+static void variant_drop(variant *v)
+{
+    cr_program_drop(v->program);
+    cr_graph_drop(v->graph);
+    cr_aot_joint_drop(&v->joint);
+    cr_free(v);
+}
+
+static void cut_like(cr_session *s, void *context)
+{
+    void **pair = context;
+    const cr_compiled_call *c = pair[0];
+    variant *v = pair[1];
+    const cr_graph *g = v->joint.graph;
+
+    (void)s;
+    if (cr_graph_writes(g))
+        g = cr_graph_functional(g);
+    v->graph = cr_aot_backward_like(g, c->inputs, c->outputs, c->parts.backward, c->saved);
+}
+
+static cr_status make_variant(variant *v, cr_compiled_call *c)
+{
+    void *pair[] = {c, v};
+
+    CR_TRY(cr_aot_joint_of(&v->joint, c->recorded, v->reached));
+    CR_TRY(cr_session_run(v->joint.graph->session, cut_like, pair));
+    cr_show_graph("aot", "backward, of some outputs", v->graph);
+    return cr_program_new(&v->program, v->graph, c->how);
+}
+
+static variant *find_variant(const cr_compiled_call *c, const bool *reached)
+{
+    variant *v = atomic_load_explicit(&((cr_compiled_call *)(uintptr_t)c)->variants, memory_order_acquire);
+
+    while (v && memcmp(v->reached, reached, (size_t)c->outputs))
+        v = v->next;
+    return v;
+}
+
+/* The backward program for cotangents of these outputs.  Threads that meet here may each make one. */
+static cr_status backward_of(cr_program **out, cr_compiled_call *c, const bool *reached)
+{
+    variant *v = find_variant(c, reached);
+    cr_status st = CR_OK;
+
+    if (!memcmp(reached, c->differentiable, (size_t)c->outputs)) {
+        *out = c->backward;
+        return CR_OK;
+    }
+    if (!v) {
+        v = cr_alloc_zero(sizeof *v + (size_t)c->outputs);
+        if (!v)
+            return CR_MEMORY;
+        memcpy(v->reached, reached, (size_t)c->outputs);
+        st = make_variant(v, c);
+        if (st) {
+            variant_drop(v);
+            return st;
+        }
+        v->next = atomic_load(&c->variants);
+        while (!atomic_compare_exchange_weak(&c->variants, &v->next, v))
+            ;
+    }
+    *out = v->program;
+    return CR_OK;
 }
 
 static bool wants_gradient(const cr_graph *g)
@@ -142,7 +221,12 @@ void cr_compiled_call_drop(cr_compiled_call *c)
         return;
     cr_program_drop(c->forward);
     cr_program_drop(c->backward);
+    for (variant *v = atomic_load(&c->variants), *next; v; v = next) {
+        next = v->next;
+        variant_drop(v);
+    }
     cr_graph_drop(c->graph);
+    cr_graph_drop(c->recorded);
     cr_graph_drop(c->parts.forward);
     cr_graph_drop(c->parts.backward);
     cr_aot_joint_drop(&c->joint);
@@ -382,20 +466,19 @@ static cr_status load_saved(call_node *n, cr_tensor **out)
     return CR_OK;
 }
 
-/* Cotangents as the graph has them: row-major, zeros where there are none. */
-static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tensor **out)
+/* Cotangents as the graph has them: row-major.  reached[k]: output k has one. */
+static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tensor **out, bool *reached)
 {
     const cr_compiled_call *c = n->call;
     int k = 0;
 
     for (int i = 0; i < c->outputs; i++) {
         cr_value arg[CR_MAX_ARGS], result;
-        if (!c->differentiable[i])
+        cr_tensor *g = c->differentiable[i] ? grads[i] : NULL;
+        reached[i] = g != NULL;
+        if (!g)
             continue;
-        cr_tensor *g = grads[i];
-        if (!g) {
-            CR_TRY(cr_node_zeros(&out[k++], &n->node, (uint32_t)i));
-        } else if (g->contiguous) {
+        if (g->contiguous) {
             out[k++] = cr_keep(g);
         } else {
             arg[0] = cr_of_tensor(g);
@@ -420,13 +503,16 @@ static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor *
 {
     cr_compiled_call *c = n->call;
     cr_tensor **out = room + n->saved_count + c->cotangents;
+    bool *reached = (bool *)(out + c->inputs);
+    cr_program *p;
     int k = 0, edge = 0;
 
     CR_TRY(load_saved(n, room));
-    CR_TRY(load_cotangents(n, grads, room + n->saved_count));
+    CR_TRY(load_cotangents(n, grads, room + n->saved_count, reached));
+    CR_TRY(backward_of(&p, c, reached));
     if (!cr_backward_retains())
         node_release(&n->node); /* what was saved goes as it is used up */
-    CR_TRY(consume(c->backward, room, out));
+    CR_TRY(consume(p, room, out));
     for (int i = 0; i < c->inputs; i++)
         if (c->wants[i])
             grads_out[edge++] = out[k++];
@@ -444,7 +530,7 @@ static cr_status node_apply(cr_node *node, cr_tensor *const *grads, cr_tensor **
         return cr_fail_released();
     if (!cr_thread.no_grad)
         return cr_fail(CR_RUNTIME, "torch.compile with aot_autograd does not currently support double backward");
-    room = cr_alloc_zero((size_t)(most + n->call->inputs + 1) * sizeof *room);
+    room = cr_alloc_zero((size_t)(most + n->call->inputs + 1) * sizeof *room + (size_t)n->call->outputs);
     if (!room)
         return CR_MEMORY;
     st = run_backward(n, grads, room, grads_out);

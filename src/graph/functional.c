@@ -75,6 +75,7 @@ typedef struct {
     bool again;    /* a region stays, as was found on the way */
     bool give_up;  /* the graph stays as it is */
     const char *source;
+    bool gradient; /* the node has results with one */
 } walk;
 
 static object *resolve(object *o)
@@ -462,6 +463,28 @@ static cr_gtype type_of(walk *x, const cr_tensor *t)
     return type;
 }
 
+static bool has_gradient(const cr_gnode *n)
+{
+    for (int k = 0; k < n->result_count; k++)
+        if (n->result[k]->type.requires_grad)
+            return true;
+    return false;
+}
+
+static void any_gradient(void *context, cr_gvalue *v) { *(bool *)context |= v->type.requires_grad; }
+
+/* Fakes have no gradients here: what stands for a call that had one has one where an argument does. */
+static void pass_gradient(const walk *x, cr_gnode *made)
+{
+    bool any = false;
+
+    for (int i = 0; i < made->arg_count && x->gradient; i++)
+        cr_garg_each(&made->arg[i], any_gradient, &any);
+    for (int k = 0; k < made->result_count && any; k++)
+        made->result[k]->type.requires_grad = cr_dtype_is_float((cr_dtype)made->result[k]->type.dtype) ||
+                                              cr_dtype_is_complex((cr_dtype)made->result[k]->type.dtype);
+}
+
 /* Calls `op`; tensor arguments are `tensor` in order. */
 static pair make_op(walk *x, const cr_op *op, const cr_value *arg, const pair *tensor)
 {
@@ -482,6 +505,7 @@ static pair make_op(walk *x, const cr_op *op, const cr_value *arg, const pair *t
     cr_gnode *n = cr_graph_call(x->out, x->out->body, op, made, 1, NULL);
     n->source = x->source;
     n->result[0]->type = type_of(x, result.t);
+    pass_gradient(x, n);
     return (pair){n->result[0], result.t};
 }
 
@@ -621,6 +645,7 @@ static void make_view(walk *x, object *o, cr_gvalue *from)
         if (other && other->view == n && other->from == o->from && other->in == o->in)
             set_value(other, made->result[k]);
     }
+    pass_gradient(x, made);
 }
 
 /* The object's elements now; views that are older than the last write are made again. */
@@ -922,6 +947,7 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
     made = cr_graph_call(x->out, x->out->body, twin, arg, 1, NULL);
     made->source = n->source;
     made->result[0]->type = type_of(x, result[0].t);
+    pass_gradient(x, made);
     pair p = fitted(x, (pair){made->result[0], result[0].t}, o->t, &copy);
     if (!same_sizes(p.t, o->t))
         return false;
@@ -991,6 +1017,7 @@ static void copy_call(walk *x, const cr_gnode *n)
         names[k] = n->result[k]->name;
     cr_gnode *copy = cr_graph_call(x->out, x->out->body, n->op, arg, n->result_count, names);
     copy->source = n->source;
+    copy->no_grad = n->no_grad;
     for (int k = 0; k < n->result_count; k++) {
         object *o = x->of[n->result[k]->id];
         x->plain[n->result[k]->id] = copy->result[k];
@@ -1059,6 +1086,7 @@ static void copy_node(walk *x, const cr_gnode *n, const node_fact *f)
     object *o;
 
     x->source = n->source;
+    x->gradient = has_gradient(n);
     if (n->kind == CR_GNODE_CONSTANT) {
         cr_gvalue *v = cr_graph_constant(x->out, x->out->body, n->constant, n->result[0]->name);
         o = x->of[n->result[0]->id];

@@ -71,6 +71,7 @@ struct cr_gnode {
     cr_gblock *block[2]; /* IF: then, else; GROUP: one */
     const struct cr_gcode *code; /* GROUP: computes it, or NULL: its nodes are called */
     const char *source;  /* "file.py:12", or NULL */
+    bool no_grad;        /* CALL: writes a tensor that has a gradient, and the tape did not see it */
 };
 
 /* Code of a group: output[k] from the values that it reads of the blocks around it. */

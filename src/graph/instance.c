@@ -210,6 +210,7 @@ static void make_node(maker *x, const cr_gnode *n)
         names[k] = n->result[k]->name;
     cr_gnode *copy = cr_graph_call(x->to, x->to->body, n->op, made, n->result_count, names);
     copy->source = n->source ? cr_session_text(x->s, n->source) : NULL;
+    copy->no_grad = n->no_grad;
     if (x->sized || !n->result_count) { /* what only writes has no sizes to find */
         for (int k = 0; k < n->result_count; k++)
             keep_type(x, n->result[k], copy->result[k]);

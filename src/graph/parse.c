@@ -524,7 +524,9 @@ static void call(reader *r, cr_gblock *b, const results *to)
     arguments(r, op, arg);
     bool listed = op->result_count == 1 && op->result[0].type == CR_T_TENSORS;
     check_count(r, listed ? to->count : op->result_count, to);
-    set_types(cr_graph_call(r->g, b, op, arg, to->count, to->name), to);
+    cr_gnode *n = cr_graph_call(r->g, b, op, arg, to->count, to->name);
+    set_types(n, to);
+    n->no_grad = take(r, "no_grad");
 }
 
 static void node(reader *r, cr_gblock *b)

@@ -375,6 +375,14 @@ static void know_result(call_record *c, cr_gvalue *v, cr_tensor *t)
     know(c->r, t, v);
 }
 
+static bool writes_unseen(const call_record *c)
+{
+    for (int i = 0; i < c->op->param_count; i++)
+        if (c->op->param[i].written && c->arg[i].tag == CR_TENSOR && cr_thread.no_grad && c->arg[i].t->requires_grad)
+            return true;
+    return false;
+}
+
 static void record_results(cr_session *s, void *context)
 {
     call_record *c = context;
@@ -390,6 +398,7 @@ static void record_results(cr_session *s, void *context)
     cr_gnode *node = cr_graph_call(r->g, r->g->body, c->op, c->made, n, NULL);
     bool symbolic = r->g->numbers.list.len && cr_gnode_sizes_vary(node);
     node->source = r->source;
+    node->no_grad = writes_unseen(c);
     for (int k = 0; k < n; k++) {
         node->result[k]->symbolic = symbolic ? UINT64_MAX : 0;
         if (list[k].tag == CR_TENSOR)

@@ -742,6 +742,78 @@ def test_a_tensor_from_nowhere_is_refused():
     assert torch.equal(f(torch.ones(3)), torch.ones(3))
 
 
+# --- backward passes through some outputs ---
+
+def modules_like_these():
+    torch.manual_seed(0)
+    x, w, v = torch.randn(3, 3), torch.randn(3, 3), torch.randn(3)
+
+    def writes(x, w, v):
+        y = x * 1
+        y.mul_(w)
+        z = y + v
+        y.add_(1)
+        return y, z, x * v
+    yield (lambda x, w, v: (x @ w, (x * 2).sum())), (x, w, v)
+    yield (lambda x, w, v: (F.dropout(x @ w, 0.5), F.layer_norm(x, (3,), v), torch.softmax(v * w, -1))), (x, w, v)
+    yield writes, (x, w, v)
+    yield (lambda x, w, v: ((x / 0 * w).sum(), (x * v).sum())), (x, w, v)  # zero times infinity is NaN
+
+
+def test_gradients_that_no_output_leads_to_are_none():
+    for f, given in modules_like_these():
+        compiled, outputs = torch.compile(f), len(f(*given))
+        for mask in [*range(1, 1 << outputs)] * 2:
+            results = []
+            for g in (f, compiled):
+                inputs = [t.detach().clone().requires_grad_() for t in given]
+                torch.manual_seed(mask)
+                sum(y.sum() for k, y in enumerate(g(*inputs)) if mask >> k & 1).backward()
+                results.append([t.grad if t.grad is None else t.grad.view(torch.int32).tolist() for t in inputs])
+            assert results[0] == results[1]
+        assert used(compiled) >= 2 * (1 << outputs) - 3
+
+
+def test_writes_that_the_tape_does_not_see():
+    def scaled(x):
+        y = x * 1
+        with torch.no_grad():
+            y.mul_(2)
+        return y
+
+    def detached(x):
+        y = x * 1
+        y.detach().mul_(2)
+        return y
+
+    def seen(x):
+        y = x * 1
+        y.mul_(x)
+        y[1:].mul_(x[1:])
+        return y.sigmoid_()
+    for f in (scaled, detached, seen):
+        compiled = torch.compile(f)
+        for _ in range(3):
+            given = [torch.tensor([1.0, 2.0, 3.0], requires_grad=True) for _ in range(2)]
+            results = [g(x) for g, x in zip((f, compiled), given)]
+            for y in results:
+                y.sum().backward()
+            assert torch.equal(*results) and torch.equal(given[0].grad, given[1].grad)
+        assert used(compiled) == 2
+
+
+def test_an_output_after_another():
+    x, w = torch.randn(3, requires_grad=True), torch.randn(3, requires_grad=True)
+    f = torch.compile(lambda x, w: (x * w, w.exp()))
+    for _ in range(3):
+        x.grad = w.grad = None
+        a, b = f(x, w)
+        b.sum().backward(retain_graph=True)
+        assert x.grad is None and torch.equal(w.grad, w.exp())
+        a.sum().backward()
+        assert torch.equal(x.grad, w) and torch.equal(w.grad, w.exp() + x)
+
+
 # --- what calls change ---
 
 class Slots:
