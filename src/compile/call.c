@@ -1,9 +1,13 @@
-/* Compiled calls. */
+/* Compiled calls.
+ *
+ * The recorded call is all that a function's first call waits for: its graph is copied, or for
+ * training joined with the backward pass and cut.  Programs are made for the second call. */
 #include "compile/call.h"
 #include "autograd/autograd.h"
 #include "base/log.h"
 #include "compile/compile.h"
 #include "compile/program.h"
+#include <pthread.h>
 #include <string.h>
 
 /* The backward program for a pass that reaches only some outputs. */
@@ -17,6 +21,8 @@ typedef struct variant {
 
 struct cr_compiled_call {
     _Atomic int32_t count;
+    pthread_mutex_t lock; /* of making the programs */
+    _Atomic bool made;
     cr_session session; /* of an inference graph */
     cr_aot_joint joint; /* of a training graph; of inference: in parts, where that can be done */
     cr_graph *graph;    /* of inference: a copy */
@@ -55,15 +61,9 @@ static cr_status copy_graph(cr_graph **out, cr_compiled_call *c, const cr_graph 
     return st;
 }
 
-static cr_status make_inference(cr_compiled_call *c, const cr_graph *g)
+static cr_status keep_inference(cr_compiled_call *c, const cr_graph *g)
 {
-    cr_status st;
-
-    CR_TRY(copy_graph(&c->graph, c, g));
-    st = g->numbers.inputs ? CR_RUNTIME : cr_aot_parts_new(&c->joint, g);
-    if (st == CR_MEMORY)
-        return st;
-    return cr_program_new(&c->forward, st ? c->graph : c->joint.graph, c->how); /* what cannot be replayed stays whole */
+    return copy_graph(&c->graph, c, g);
 }
 
 static void cut(cr_session *s, void *context)
@@ -76,7 +76,7 @@ static void cut(cr_session *s, void *context)
     j->c->parts = cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
 }
 
-static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
+static cr_status keep_training(cr_compiled_call *c, const cr_graph *g)
 {
     job j = {.c = c};
 
@@ -98,8 +98,7 @@ static cr_status make_training(cr_compiled_call *c, const cr_graph *g)
     cr_show_graph("aot", "forward", c->parts.forward);
     cr_show_graph("aot", "backward", c->parts.backward);
     c->saved = c->parts.saved;
-    CR_TRY(cr_program_new(&c->forward, c->parts.forward, c->how));
-    return cr_program_new(&c->backward, c->parts.backward, c->how);
+    return CR_OK;
 }
 
 /* --- a backward pass through some of the outputs --- */
@@ -201,11 +200,47 @@ cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool g
         const cr_garg *a = &g->body->output[k];
         c->plain[k] = a->tag == CR_TENSOR && a->value->type.known && !a->value->type.requires_grad;
     }
-    st = !c->plain ? CR_MEMORY : grad && wants_gradient(g) ? make_training(c, g) : make_inference(c, g);
+    pthread_mutex_init(&c->lock, NULL);
+    st = !c->plain ? CR_MEMORY : grad && wants_gradient(g) ? keep_training(c, g) : keep_inference(c, g);
     if (st)
         cr_compiled_call_drop(c);
     else
         *out = c;
+    return st;
+}
+
+/* --- the programs --- */
+
+/* What cannot be replayed stays whole. */
+static cr_status make_inference(cr_compiled_call *c)
+{
+    cr_status st = c->joint.graph ? CR_OK : c->graph->numbers.inputs ? CR_RUNTIME : cr_aot_parts_new(&c->joint, c->graph);
+
+    if (st == CR_MEMORY)
+        return st;
+    return cr_program_new(&c->forward, st ? c->graph : c->joint.graph, c->how);
+}
+
+static cr_status make_training(cr_compiled_call *c)
+{
+    if (!c->forward)
+        CR_TRY(cr_program_new(&c->forward, c->parts.forward, c->how));
+    return cr_program_new(&c->backward, c->parts.backward, c->how);
+}
+
+cr_status cr_compiled_call_make(cr_compiled_call *c)
+{
+    cr_status st = CR_OK;
+
+    if (CR_LIKELY(atomic_load_explicit(&c->made, memory_order_acquire)))
+        return CR_OK;
+    pthread_mutex_lock(&c->lock);
+    if (!atomic_load(&c->made)) {
+        st = c->marks ? make_training(c) : make_inference(c);
+        if (!st)
+            atomic_store_explicit(&c->made, true, memory_order_release);
+    }
+    pthread_mutex_unlock(&c->lock);
     return st;
 }
 
@@ -231,6 +266,7 @@ void cr_compiled_call_drop(cr_compiled_call *c)
     cr_graph_drop(c->parts.backward);
     cr_aot_joint_drop(&c->joint);
     cr_session_drop(&c->session);
+    pthread_mutex_destroy(&c->lock);
     cr_free(c->marks);
     cr_free(c->plain);
     cr_free(c);
@@ -390,7 +426,7 @@ cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c, c
 
 int cr_compiled_calls_count(const cr_compiled_calls *c) { return (int)c->made.len; }
 
-const cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c)
+cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c)
 {
     return c->made.len ? c->made.at[0].call : NULL;
 }
@@ -629,6 +665,7 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, con
     cr_tensor **all;
     cr_status st;
 
+    CR_TRY(cr_compiled_call_make(c));
     if (!c->marks)
         return run_inference(c, input, number, output);
     all = cr_alloc_zero((size_t)(c->outputs + c->saved + 1) * sizeof *all);
@@ -651,5 +688,7 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, con
 
 /* --- for people --- */
 
-const cr_program *cr_compiled_call_forward(const cr_compiled_call *c) { return c->forward; }
-const cr_program *cr_compiled_call_backward(const cr_compiled_call *c) { return c->backward; }
+static bool is_made(const cr_compiled_call *c) { return atomic_load_explicit(&c->made, memory_order_acquire); }
+
+const cr_program *cr_compiled_call_forward(const cr_compiled_call *c) { return is_made(c) ? c->forward : NULL; }
+const cr_program *cr_compiled_call_backward(const cr_compiled_call *c) { return is_made(c) ? c->backward : NULL; }

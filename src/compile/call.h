@@ -11,10 +11,14 @@ typedef struct cr_compiled_call cr_compiled_call;
 
 /* From the recording of a call (graph/graph.h) without constants (cr_graph_lift).  `g` is
  * borrowed until cr_compiled_call_new returns.  Where an input requires a gradient and `grad`,
- * the backward program is made too; `how` is of cr_how. */
+ * there is a backward program, too; `how` is of cr_how.  Fails where the gradient cannot be had. */
 CR_MUST cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how);
 cr_compiled_call *cr_compiled_call_keep(cr_compiled_call *c);
 void cr_compiled_call_drop(cr_compiled_call *c);
+
+/* Makes the programs, which a function that is called once never needs: the first run does, too.
+ * After a failure one may ask again.  Any thread may ask. */
+CR_MUST cr_status cr_compiled_call_make(cr_compiled_call *c);
 
 /* input[i] borrowed, as the recording's were in dtype, sizes and strides; output[k] owned by the
  * caller, NULL for None.  On failure nothing is owned.  Several threads may call at once. */
@@ -34,9 +38,9 @@ CR_MUST cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_cal
                                          cr_tensor *const *input, const cr_scalar *number);
 int cr_compiled_calls_count(const cr_compiled_calls *c);
 /* The call that was found last, borrowed; NULL before the first. */
-const cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c);
+cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c);
 
-/* The programs, borrowed; the backward one is NULL where there is none. */
+/* The programs, borrowed; NULL while they are not made, and the backward one where there is none. */
 const cr_program *cr_compiled_call_forward(const cr_compiled_call *c);
 const cr_program *cr_compiled_call_backward(const cr_compiled_call *c);
 

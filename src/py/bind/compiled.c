@@ -58,14 +58,22 @@ static void call_dealloc(PyObject *x)
     PyObject_Free(x);
 }
 
+/* The call with its programs; NULL with an exception. */
+static const cr_compiled_call *made(cr_compiled_call *c)
+{
+    cr_status st = cr_compiled_call_make(c);
+
+    return st ? (cr_py_raise(st), NULL) : c;
+}
+
 static PyObject *call_wait(PyObject *x, PyObject *seconds)
 {
     double most = PyFloat_AsDouble(seconds);
-    const cr_program *part[] = {cr_compiled_call_forward(call_of(x)), cr_compiled_call_backward(call_of(x))};
     int ready = 0;
 
-    if (PyErr_Occurred())
+    if (PyErr_Occurred() || !made(call_of(x)))
         return NULL;
+    const cr_program *part[] = {cr_compiled_call_forward(call_of(x)), cr_compiled_call_backward(call_of(x))};
     for (int k = 0; k < 2; k++)
         if (part[k])
             CR_PY_UNLOCKED(ready += cr_program_wait(part[k], most));
@@ -103,6 +111,8 @@ static PyObject *code_of(const cr_program *forward, const cr_program *backward)
 #define CALL_FACT(name, expression)                                                                                    \
     static PyObject *call_##name(PyObject *x, void *unused)                                                            \
     {                                                                                                                  \
+        if (!made(call_of(x)))                                                                                         \
+            return NULL;                                                                                               \
         const cr_program *forward = cr_compiled_call_forward(call_of(x)), *backward = cr_compiled_call_backward(call_of(x)); \
         (void)unused;                                                                                                  \
         (void)forward;                                                                                                 \
@@ -118,8 +128,10 @@ CALL_FACT(code, code_of(forward, backward))
 CALL_FACT(peak, PyLong_FromLongLong(cr_program_peak(forward)))
 #undef CALL_FACT
 
-static PyObject *picture_of(const cr_compiled_call *c)
+static PyObject *picture_of(cr_compiled_call *c)
 {
+    if (!made(c))
+        return NULL;
     const cr_program *forward = cr_compiled_call_forward(c), *backward = cr_compiled_call_backward(c);
     cr_picture_part part[2] = {{backward ? "forward" : "the call", cr_program_graph(forward)}};
     cr_text t = {0};
@@ -198,7 +210,7 @@ static PyObject *calls_count(PyObject *x, void *unused)
 
 static PyObject *calls_picture(PyObject *x, void *unused)
 {
-    const cr_compiled_call *last = cr_compiled_calls_last(((calls_object *)x)->c);
+    cr_compiled_call *last = cr_compiled_calls_last(((calls_object *)x)->c);
 
     (void)unused;
     if (!last)
@@ -439,7 +451,7 @@ static bool find_call(entry *e, match *m)
         return true;
     else if (cr_compiled_calls_find(&m->call, ((calls_object *)e->runner)->c, m->input, m->number))
         return false;
-    return m->call && cr_compiled_call_holds(m->call, m->number);
+    return m->call && !cr_compiled_call_make(m->call) && cr_compiled_call_holds(m->call, m->number);
 }
 
 static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names, match *m)
