@@ -742,6 +742,47 @@ def test_a_tensor_from_nowhere_is_refused():
     assert torch.equal(f(torch.ones(3)), torch.ones(3))
 
 
+def hooks_a_result(x):
+    y = x * 2
+    y.register_hook(lambda g: g * 10)
+    return y
+
+
+def retains_a_gradient(x):
+    y = x * 2
+    y.retain_grad()
+    return y * 3
+
+
+@pytest.mark.parametrize("f, why", [
+    (hooks_a_result, "a hook is registered"),
+    (retains_a_gradient, "retain_grad"),
+    (lambda x: x * x.storage_offset(), "storage_offset"),
+    (lambda x: x * x._version, "_version"),
+])
+def test_what_later_calls_would_not_do(f, why):
+    compiled = torch.compile(f)
+    with pytest.warns(UserWarning, match=why):
+        compiled(torch.ones(3, requires_grad=True))
+    buffer = torch.ones(6)
+    for start in (0, 1, 2):
+        given = [buffer[start:start + 3].detach().requires_grad_() for _ in range(2)]
+        results = [g(x) for g, x in zip((f, compiled), given)]
+        for y in results:
+            y.sum().backward()
+        assert torch.equal(*results) and torch.equal(given[0].grad, given[1].grad)
+
+
+def test_defaults_are_guarded():
+    def f(x, k=[1.0], *, n=1):
+        return x * k[0] + n
+    compiled, x = torch.compile(f), torch.ones(2)
+    for change in (lambda: None, lambda: f.__defaults__[0].__setitem__(0, 5.0),
+                   lambda: setattr(f, "__defaults__", ([9.0],)), lambda: f.__kwdefaults__.__setitem__("n", 4)):
+        change()
+        assert torch.equal(compiled(x), f(x)) and torch.equal(compiled(x), f(x))
+
+
 # --- backward passes through some outputs ---
 
 def modules_like_these():

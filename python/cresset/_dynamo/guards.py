@@ -347,9 +347,9 @@ class Walk:
             except ValueError:
                 continue
             self.visit(x, "cell", at, cell_name)
-        for part in (f.__defaults__, f.__kwdefaults__):
-            if part:
-                self.visit(part, "const", -1, part)
+        for part in ("__defaults__", "__kwdefaults__"):
+            if getattr(f, part):
+                self.visit(getattr(f, part), "attr", node, part)
         self.globals(f, sorted(loaded))
 
     def globals(self, f, loaded):

@@ -3,6 +3,7 @@
  * All hooks of one kind on one tensor or node live in an OrderedDict, which one C hook
  * holds; a RemovableHandle takes its entry out of the dict.  So the order is Python's,
  * and the collector sees one object. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -26,6 +27,7 @@ PyObject *cr_py_hook_dict_add(PyObject **dict, PyObject *callable, bool *made)
         return NULL;
     if (!handle_type && !(handle_type = import_from("cresset.utils.hooks", "RemovableHandle")))
         return NULL;
+    cr_recorder_refuse("a hook is registered");
     *made = !*dict;
     if (*made && !(*dict = PyObject_CallNoArgs(ordered)))
         return NULL;

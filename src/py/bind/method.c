@@ -1,5 +1,6 @@
 /* Methods of tensors that are no table entries: facts about a tensor, conversion by
  * to() and its short forms, new views of the same memory. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include "tensor/geometry.h"
 #include <string.h>
@@ -62,7 +63,7 @@ static PyObject *tensor_stride(PyObject *self, PyObject *args, PyObject *kwargs)
     }
 FACT(dim, PyLong_FromLong(SELF->ndim))
 FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
-FACT(storage_offset, PyLong_FromLongLong(SELF->offset))
+FACT(storage_offset, (cr_py_note_read(SELF, "storage_offset()"), PyLong_FromLongLong(SELF->offset)))
 FACT(data_ptr, (cr_py_note_read(SELF, "data_ptr()"), SELF->storage->exposed = true,
                 PyLong_FromVoidPtr(SELF->numel ? SELF->data : NULL)))
 FACT(is_floating_point, PyBool_FromLong(cr_dtype_is_float((cr_dtype)SELF->dtype)))
@@ -163,6 +164,8 @@ static PyObject *tensor_requires_grad(PyObject *self, PyObject *args, PyObject *
 static PyObject *tensor_retain_grad(PyObject *self, PyObject *unused)
 {
     (void)unused;
+    if (SELF->grad && !cr_is_leaf(SELF))
+        cr_recorder_refuse("retain_grad() is called");
     cr_status st = cr_retain_grad(SELF);
     if (st)
         return cr_py_raise(st);

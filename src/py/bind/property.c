@@ -188,6 +188,7 @@ GETTER(version)
     uint32_t version;
 
     (void)unused;
+    cr_py_note_read(SELF, "_version");
     cr_status st = cr_version(&version, SELF);
     return st ? cr_py_raise(st) : PyLong_FromUnsignedLong(version);
 }
