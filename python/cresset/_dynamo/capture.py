@@ -193,12 +193,16 @@ class _Recording:
             recorder.input(t)
             self.storages[node] = _C._storage_key(t)
 
+    @property
+    def own_programs(self):
+        return (self.compiler.backend if _forced_backend is None else _forced_backend) in (None, OWN_PROGRAMS)
+
     def let_gradients_go(self):
         """A gradient that the call drops is to be gone then: outlines stand for gradients from here on."""
         w = self.walk
         at = {node: i for i, (_, node) in enumerate(w.tensors)}
         for i, (leaf, node, before, own) in enumerate(self.grads):
-            if own not in at or self.compiler.backend is not None or type(before) is not Tensor or \
+            if own not in at or not self.own_programs or type(before) is not Tensor or \
                before.requires_grad or before.is_inference():
                 self.grads[i] = (leaf, node, (lambda x: lambda: x)(before), own)
                 continue
@@ -218,6 +222,9 @@ class _Recording:
             if not config.automatic_dynamic_shapes and not c.dynamic and not must and not may:
                 continue
             before = c.sizes.get(path)
+            if before is None and not (must or may or c.dynamic):
+                c.sizes[path] = shape
+                continue
             dims = c.varying_sizes.setdefault(path, set())
             if before is not None and len(before) == len(shape):
                 dims.update(d for d, (a, b) in enumerate(zip(before, shape)) if a != b)
@@ -296,7 +303,7 @@ class _Recording:
         """What the call read is as it was, gradients apart."""
         if self.changed is not None:
             raise Refused(f"each call changes what it reads: {self.walk.path(self.changed)}")
-        probe = self.entry([tuple(n) for n in self.walk.nodes[:self.plain]], None, [], None, 0, [], [], None, [], False)
+        probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False)
         failed = probe.fails(self.args, self.kwargs)
         if failed is None:
             return True
@@ -349,9 +356,9 @@ class _Recording:
         returns, unflatten = _how_returned(spec, len(leaves))
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
-        entry = self.entry([tuple(n) for n in self.walk.nodes], runner, constants,
+        entry = self.entry(self.walk.nodes, runner, constants,
                            _origins(keys) if lifted.writes else None, returns, plain, places, unflatten, puts,
-                           len(graph.nodes()) > 2 or sum(x.numel() for x in given) > 30_000)
+                           graph.size > 2 or sum(x.numel() for x in given) > 30_000)
         self.walk.tensors.clear()
         self.walk.kept.clear()
         for node in self.walk.nodes:

@@ -11,6 +11,7 @@ import functools
 import sys
 import types
 from collections import OrderedDict, defaultdict, deque
+from operator import is_
 
 from .. import Generator, Size, Tensor, device, dtype, layout, memory_format
 from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code
@@ -38,6 +39,8 @@ _PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_
                            "set_default_device"))
 _STDLIB = sys.stdlib_module_names
 _MOST_NODES = 100_000
+_TOO_MANY = f"the function can read more than {_MOST_NODES} objects"
+_NOTHING = {}
 
 
 def _is_trusted(module_name):
@@ -93,6 +96,7 @@ class Walk:
         self.holders = {}       # node -> the dict, list or cell that it stands for
         self.slotted = []       # objects with attributes outside __dict__
         self.before = []        # (node or None, what holds objects, a copy of what it held), from snapshot()
+        self.paths = {}         # of nodes
         self.known = {}         # id -> node, of tensors and of what holds others
         self.names = set()      # all names in the code met
         self.codes = set()
@@ -102,7 +106,7 @@ class Walk:
 
     def add(self, source, parent, key, check, expected=None):
         if len(self.nodes) >= _MOST_NODES:
-            raise Refused(f"the function can read more than {_MOST_NODES} objects")
+            raise Refused(_TOO_MANY)
         self.nodes.append([source, parent, key, check, expected, -1])
         return len(self.nodes) - 1
 
@@ -182,20 +186,34 @@ class Walk:
     def mapping(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), len(x)))
         self.holders[node] = x
-        self.items(x.items(), "item", node)
+        if x:
+            self.items(x.items(), "item", node)
         return node
 
     def items(self, pairs, source, node):
-        """Plain values first: a check passes over them while their container is unchanged."""
-        later = []
+        """Plain values first: a check passes over them while their container is unchanged.
+
+        Modules have dozens each, and empty dicts of hooks: what visit() would do with them is done here."""
+        later, nodes = [], self.nodes
+        values = () if self.varying else _VALUE_SET
         for key, x in pairs:
             t = type(x)
-            if t in _ATOM_SET or t in _VALUE_SET:
+            if t in values:
+                nodes.append([source, node, key, "equal", x, -1])
+            elif x is None or t is bool:
+                nodes.append([source, node, key, "is", x, -1])
+            elif t in _ATOM_SET or t in _VALUE_SET:
                 self.visit(x, source, node, key)
             else:
                 later.append((key, x))
+        if len(nodes) >= _MOST_NODES:
+            raise Refused(_TOO_MANY)
         for key, x in later:
-            self.visit(x, source, node, key)
+            if (type(x) is dict or type(x) is OrderedDict) and not x and id(x) not in self.known:
+                self.kept.append(x)
+                self.mapping(x, source, node, key)
+            else:
+                self.visit(x, source, node, key)
 
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
@@ -287,7 +305,7 @@ class Walk:
         """Keeps what holds objects as it is before the call."""
         fixed = [*self.classes, *(module for module, _ in self.modules.values())]
         holders = [*self.holders.items(), *((None, x.__dict__) for x in fixed), *((None, x) for x in self.slotted)]
-        self.before = [(node, x, _contents(x)) for node, x in holders]
+        self.before = [(node, x, _contents(x) if x or not isinstance(x, dict) else _NOTHING) for node, x in holders]
         self.bare = [t for t, _ in self.tensors if not t.__dict__]
 
     def stores(self):
@@ -296,6 +314,9 @@ class Walk:
         Anything else that it put where the program can see it is refused. """
         found = []
         for node, holder, before in self.before:
+            if isinstance(holder, dict) and len(holder) == len(before) and \
+               all(map(is_, holder.values(), before.values())) and all(map(is_, holder, before)):
+                continue
             now = _contents(holder)
             if len(before) > len(now):
                 raise Refused(f"it removes an item of {self.holder_name(node, holder)}")
@@ -435,7 +456,13 @@ class Walk:
     # --- words ---
 
     def path(self, node):
-        source, parent, key, *_ = self.nodes[node]
+        found = self.paths.get(node)
+        if found is None:
+            found = self.paths[node] = self.find_path(node)
+        return found
+
+    def find_path(self, node):
+        source, parent, key = self.nodes[node][:3]
         if source == "arg":
             return self.parameters[key] if key < len(self.parameters) else f"args[{key - len(self.parameters)}]"
         if source == "kwarg":

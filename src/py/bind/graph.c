@@ -524,6 +524,12 @@ static PyObject *graph_inputs(PyObject *x, void *unused)
     return names_object(g->input, g->input_count);
 }
 
+static PyObject *graph_size(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(((graph_object *)x)->g->body->len);
+}
+
 /* The names of the outputs, None where the graph returns none. */
 static PyObject *graph_outputs(PyObject *x, void *unused)
 {
@@ -568,6 +574,7 @@ static PyMethodDef graph_methods[] = {
     {0}};
 static PyGetSetDef graph_getset[] = {{"inputs", graph_inputs, NULL, "Names of the inputs.", NULL},
                                      {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
+                                     {"size", graph_size, NULL, "The number of its nodes, those in nested blocks apart.", NULL},
                                      {"writes", graph_writes, NULL, "Whether a node writes a tensor.", NULL},
                                      {"sources", graph_sources, NULL, "The C of every group.", NULL},
     {"built", graph_built, NULL, "How many programs compile() built.", NULL},

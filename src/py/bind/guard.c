@@ -89,7 +89,10 @@ static int set_expected(node *d)
     switch ((check_kind)d->check) {
     case IS_SAME: d->wanted = PyLong_AsSsize_t(d->expected); return PyErr_Occurred() ? -1 : 0;
     case IS_LIST:
-    case IS_MAPPING: return PyArg_ParseTuple(d->expected, "O!n", &PyType_Type, &d->type, &d->wanted) ? 0 : -1;
+    case IS_MAPPING:
+        d->type = (PyTypeObject *)PyTuple_GetItem(d->expected, 0);
+        d->wanted = d->type ? PyLong_AsSsize_t(PyTuple_GET_ITEM(d->expected, 1)) : -1;
+        return PyErr_Occurred() ? -1 : 0;
     case IS_INSTANCE:
     case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
     case IS_TENSOR: /* the guard keeps no tensor alive */
@@ -102,31 +105,35 @@ static int set_expected(node *d)
     }
 }
 
-static int set_node(node *d, PyObject *tuple)
+/* By hand: there are thousands, and a function's first call waits for them. */
+static int set_node(node *d, PyObject *from)
 {
-    PyObject *from, *is, *key, *expected;
-    unsigned long long dims = 0;
+    enum { SOURCE, PARENT, KEY, CHECK, EXPECTED, SLOT, DIMS };
+    Py_ssize_t n = PyList_Check(from) ? PyList_GET_SIZE(from) : 0;
+    PyObject *const *item = n == SLOT + 1 || n == DIMS + 1 ? PySequence_Fast_ITEMS(from) : NULL;
     int source, check;
 
-    if (!PyArg_ParseTuple(tuple, "UiOUOi|K", &from, &d->parent, &key, &is, &expected, &d->slot, &dims))
+    if (!item) {
+        PyErr_SetString(PyExc_TypeError, "a node of a guard is a list of six or seven");
         return -1;
-    d->key = Py_NewRef(key);
-    d->expected = Py_NewRef(expected);
-    source = find_name(source_names, CR_LEN(source_names), from);
-    check = source < 0 ? -1 : find_name(check_names, CR_LEN(check_names), is);
+    }
+    d->key = Py_NewRef(item[KEY]);
+    d->expected = Py_NewRef(item[EXPECTED]);
+    d->parent = (int)PyLong_AsLong(item[PARENT]);
+    d->slot = (int)PyLong_AsLong(item[SLOT]);
+    source = find_name(source_names, CR_LEN(source_names), item[SOURCE]);
+    check = source < 0 ? -1 : find_name(check_names, CR_LEN(check_names), item[CHECK]);
     if (check < 0)
         return -1;
     d->source = (uint8_t)source;
     d->check = (uint8_t)check;
-    if (source == FROM_ARG || source == FROM_KWARG || source == FROM_AT) {
-        d->place = PyLong_AsSsize_t(key);
-        if (PyErr_Occurred())
-            return -1;
-    }
-    if (set_expected(d) < 0)
+    if (source == FROM_ARG || source == FROM_KWARG || source == FROM_AT)
+        d->place = PyLong_AsSsize_t(item[KEY]);
+    if (PyErr_Occurred() || set_expected(d) < 0)
         return -1;
-    d->facts.dims = dims;
-    return 0;
+    if (n == DIMS + 1)
+        d->facts.dims = PyLong_AsUnsignedLongLong(item[DIMS]);
+    return PyErr_Occurred() ? -1 : 0;
 }
 
 static bool is_leaf(const node *d, int parent)

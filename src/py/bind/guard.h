@@ -13,7 +13,7 @@
 
 typedef struct cr_guard cr_guard;
 
-/* From a list of tuples (source, parent, key, check, expected, slot[, dims]); NULL with an exception.
+/* From a list of lists [source, parent, key, check, expected, slot(, dims)]; NULL with an exception.
  *
  *   source        parent        key             the object
  *   "arg"         -             position        positional argument
