@@ -1,4 +1,5 @@
 /* Sizes and strides of elementwise results. */
+#include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include <string.h>
 
@@ -46,24 +47,45 @@ static bool same_sizes(const cr_tensor *t, const cr_shape *shape)
            !memcmp(t->size, shape->size, (size_t)shape->ndim * sizeof *shape->size);
 }
 
-/* All operands of the full size share one dense layout: the result takes it over. */
-static const cr_tensor *common_layout(const cr_shape *shape, const cr_value *v, int n)
+/* All operands have the full size and lie as the result shall: row-major, channels last, or in one
+ * and the same dense way. */
+static bool lie_alike(const cr_shape *shape, const cr_value *v, int n, bool (*lies)(const cr_tensor *t, const cr_tensor *first))
 {
     const cr_tensor *first = NULL;
 
     for (int i = 0; i < n; i++) {
         if (v[i].tag != CR_TENSOR)
             continue;
-        const cr_tensor *t = v[i].t;
-        if (!same_sizes(t, shape))
-            return NULL;
-        if (!first && !cr_is_dense(t))
-            return NULL;
-        if (first && memcmp(first->stride, t->stride, t->ndim * sizeof *t->stride))
-            return NULL;
-        first = first ? first : t;
+        first = first ? first : v[i].t;
+        if (!same_sizes(v[i].t, shape) || !lies(v[i].t, first))
+            return false;
     }
     return first;
+}
+
+static bool is_row_major(const cr_tensor *t, const cr_tensor *first)
+{
+    (void)first;
+    return t->contiguous;
+}
+
+static bool is_channels_last(const cr_tensor *t, const cr_tensor *first)
+{
+    (void)first;
+    return cr_is_channels_last(t);
+}
+
+static bool is_dense_alike(const cr_tensor *t, const cr_tensor *first)
+{
+    return t == first ? cr_is_dense(t) : !memcmp(first->stride, t->stride, t->ndim * sizeof *t->stride);
+}
+
+/* The step of an operand along a dim of the result; 0: repeated there. */
+static int64_t step_along(const cr_shape *shape, const cr_tensor *t, int dim)
+{
+    int own = dim - (shape->ndim - t->ndim);
+
+    return own < 0 || (t->size[own] == 1 && shape->size[dim] != 1) ? 0 : t->stride[own];
 }
 
 /* Which of two dims is slower in the operands: 1 the first, -1 the second, 0 undecided. */
@@ -72,31 +94,44 @@ static int slower(const cr_shape *shape, const cr_value *v, int n, int a, int b)
     for (int i = 0; i < n; i++) {
         if (v[i].tag != CR_TENSOR)
             continue;
-        const cr_tensor *t = v[i].t;
-        int lead = shape->ndim - t->ndim;
-        int64_t sa = a < lead || t->size[a - lead] == 1 ? 0 : t->stride[a - lead];
-        int64_t sb = b < lead || t->size[b - lead] == 1 ? 0 : t->stride[b - lead];
+        int64_t sa = step_along(shape, v[i].t, a), sb = step_along(shape, v[i].t, b);
         if (sa == 0 || sb == 0)
             continue;
         if (sa != sb)
             return sa > sb ? 1 : -1;
-        if (shape->size[a] != shape->size[b])
-            return shape->size[a] < shape->size[b] ? 1 : -1;
+        if (shape->size[a] > shape->size[b])
+            return 1;
     }
     return 0;
 }
 
-/* Dims from slowest to fastest as the operands have them; undecided pairs keep their order. */
+/* Dims from fastest to slowest as the operands have them.  A dim passes those that nothing tells it
+ * from, and changes places with slower ones. */
 static void order_dims(int *order, const cr_shape *shape, const cr_value *v, int n)
 {
     for (int d = 0; d < shape->ndim; d++)
-        order[d] = d;
-    for (int i = 1; i < shape->ndim; i++)
-        for (int j = i; j > 0 && slower(shape, v, n, order[j - 1], order[j]) < 0; j--) {
-            int t = order[j];
-            order[j] = order[j - 1];
-            order[j - 1] = t;
+        order[d] = shape->ndim - 1 - d;
+    for (int i = 1; i < shape->ndim; i++) {
+        int moving = i;
+        for (int j = i - 1; j >= 0; j--) {
+            int c = slower(shape, v, n, order[j], order[moving]);
+            if (c < 0)
+                break;
+            if (c > 0) {
+                int t = order[j];
+                order[j] = order[moving];
+                order[moving] = t;
+                moving = j;
+            }
         }
+    }
+}
+
+static const cr_tensor *first_tensor(const cr_value *v)
+{
+    while (v->tag != CR_TENSOR)
+        v++;
+    return v->t;
 }
 
 cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
@@ -104,14 +139,17 @@ cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
 {
     int64_t stride[CR_MAX_DIMS], step = 1;
     int order[CR_MAX_DIMS];
-    const cr_tensor *like = common_layout(shape, v, n);
 
-    if (like && like->contiguous)
+    if (lie_alike(shape, v, n, is_row_major))
         return cr_tensor_new(out, dtype, device, shape->ndim, shape->size);
-    if (like)
-        return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size, like->stride);
+    if (shape->ndim == 4 && lie_alike(shape, v, n, is_channels_last)) {
+        CR_TRY(cr_format_strides(CR_FORMAT_CHANNELS_LAST, 4, shape->size, stride));
+        return cr_tensor_new_strided(out, dtype, device, 4, shape->size, stride);
+    }
+    if (lie_alike(shape, v, n, is_dense_alike))
+        return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size, first_tensor(v)->stride);
     order_dims(order, shape, v, n);
-    for (int i = shape->ndim - 1; i >= 0; i--) {
+    for (int i = 0; i < shape->ndim; i++) {
         stride[order[i]] = step;
         step *= shape->size[order[i]] > 1 ? shape->size[order[i]] : 1;
     }

@@ -183,3 +183,20 @@ def test_not_a_number_is_replaced():
     for args in ({}, {"nan": 2.0, "posinf": 3.0, "neginf": -4.0}):
         numpy.testing.assert_array_equal(x.nan_to_num(**args).numpy(), numpy.nan_to_num(x.numpy(), **args))
     assert x.half().nan_to_num()[1].item() == 65504
+
+
+@pytest.mark.parametrize("operands, stride", [
+    # Sizes and strides of the operands, and the strides that torch's result has.  Dims of one element
+    # have strides, too, by which dims are put in order.
+    ([((2, 1, 2), (1, 2, 2)), ((2, 1, 2), (1, 4, 2))], (1, 2, 2)),
+    ([((2, 1, 2), (1, 4, 2)), ((2, 1, 2), (1, 2, 2))], (1, 4, 2)),
+    ([((4, 1, 2), (1, 24, 4)), ((1, 1, 2), (2, 6, 1))], (1, 8, 4)),
+    ([((3, 1, 2, 1), (1, 6, 3, 2)), ((1, 2, 1), (6, 1, 2))], (1, 6, 3, 3)),
+    ([((2, 3, 1, 1), (1, 2, 6, 6)), ((1, 3, 4, 1), (24, 1, 3, 2))], (1, 2, 6, 24)),
+    ([((3, 1, 4), (1, 12, 3)), ((3, 1, 4), (8, 2, 1))], (1, 12, 3)),
+    ([((1, 3), (1, 1)), ((1, 3), (3, 1))], (3, 1)),
+    ([((2, 3, 1, 2), (12, 1, 6, 3)), ((2, 3, 1, 2), (12, 1, 9, 3))], (6, 1, 6, 3)),
+])
+def test_elementwise_results_lie_as_torchs(operands, stride):
+    x, y = (torch.empty_strided(size, steps).fill_(1) for size, steps in operands)
+    assert (x + y).stride() == stride and torch.where(x > 0, x, y).stride() == stride
