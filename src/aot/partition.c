@@ -30,6 +30,7 @@ typedef struct {
     bool *needed;  /* read by the backward part, or returned as a gradient */
     bool *saved;
     bool *wanted;  /* in the graph being made: must be there */
+    bool ends;     /* a copy to an input was seen: the end of a functional graph */
 } cutter;
 
 /* --- facts --- */
@@ -115,11 +116,15 @@ static bool fills_new(const cr_gnode *n)
            !strncmp(to->by->op->name, "empty", 5);
 }
 
+/* Behind the first copy to an input there are copies and views alone. */
 static void check_node(cutter *c, const cr_gnode *n)
 {
+    bool back = cr_gnode_copies_back(n);
+
+    c->ends = c->ends || back;
     if (cr_gnode_blocks(n))
         cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut", n->result[0]->name);
-    if (cr_gnode_writes(n) && !cr_gnode_copies_back(n) && !fills_new(n))
+    if (!back && ((cr_gnode_writes(n) && !fills_new(n)) || (c->ends && !cr_gnode_may_view(n))))
         cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",
                 n->result_count ? n->result[0]->name : n->op->name);
 }

@@ -105,13 +105,11 @@ static int slower(const cr_shape *shape, const cr_value *v, int n, int a, int b)
     return 0;
 }
 
-/* Dims from fastest to slowest as the operands have them.  A dim passes those that nothing tells it
- * from, and changes places with slower ones. */
-static void order_dims(int *order, const cr_shape *shape, const cr_value *v, int n)
+/* Sorts dims, given from the last on, from fastest to slowest.  A dim passes those that nothing
+ * tells it from, and changes places with slower ones. */
+static void sort_dims(int *order, int dims, const cr_shape *shape, const cr_value *v, int n)
 {
-    for (int d = 0; d < shape->ndim; d++)
-        order[d] = shape->ndim - 1 - d;
-    for (int i = 1; i < shape->ndim; i++) {
+    for (int i = 1; i < dims; i++) {
         int moving = i;
         for (int j = i - 1; j >= 0; j--) {
             int c = slower(shape, v, n, order[j], order[moving]);
@@ -125,6 +123,27 @@ static void order_dims(int *order, const cr_shape *shape, const cr_value *v, int
             }
         }
     }
+}
+
+/* Dims from fastest to slowest as the operands have them.  Strides of dims of one element, which
+ * mean nothing, have no say in the order of the others. */
+static void order_dims(int *order, const cr_shape *shape, const cr_value *v, int n)
+{
+    int longer[CR_MAX_DIMS], count = 0;
+
+    for (int d = 0; d < shape->ndim; d++) {
+        order[d] = shape->ndim - 1 - d;
+        if (shape->size[order[d]] != 1)
+            longer[count++] = order[d];
+    }
+    sort_dims(order, shape->ndim, shape, v, n);
+    if (count == shape->ndim)
+        return;
+    sort_dims(longer, count, shape, v, n);
+    count = 0;
+    for (int d = 0; d < shape->ndim; d++)
+        if (shape->size[order[d]] != 1)
+            order[d] = longer[count++];
 }
 
 static const cr_tensor *first_tensor(const cr_value *v)
