@@ -28,6 +28,7 @@ class Compiler:
         self.fullgraph, self.dynamic, self.settings = fullgraph, dynamic, settings
         self.attempts = 0
         self.refusal, self.said_limit = None, False
+        self.expected = None  # the call that was recorded and not kept, when the next will be like it
         self.records = []  # (Walk, CompiledEntry)
         self.put_away = {}  # backend forced by a stance -> its entries and records
         # By path, what the last recording saw of sizes and numbers, and which of these vary.
@@ -52,7 +53,17 @@ class Compiler:
             self.note_recompilation(args, kwargs)
         if len(self.records) >= config.recompile_limit:
             return self.over_limit(compiled, args, kwargs)
+        if self.expected is not None:
+            self.expected, expected = None, self.expected
+            self.make(expected)
         return _Recording(self, compiled, args, kwargs).result()
+
+    def make(self, call):
+        """Asks for the kernels of a recording like the one that is to come."""
+        try:
+            call.make()
+        except RuntimeError as why:
+            _C._log("graph", 1, f"{self.name}: no kernels are asked for yet: {why}")
 
     def stays_eager(self, compiled, args, kwargs):
         """Whether the stance (set_stance) forbids the recording; its error is raised here."""
@@ -315,6 +326,7 @@ class _Recording:
 
     def finish(self, recorder, out):
         if not self.check_unchanged():
+            self.expect(recorder, out)
             return
         leaves, spec = tree_flatten(out)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
@@ -336,6 +348,19 @@ class _Recording:
         if recorder.foreign():
             raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
         self.compile(graph, tensors, leaves, places, spec, puts, is_grad_enabled() and not backward_ran)
+
+    def expect(self, recorder, out):
+        """The call made state for those to come, and its recording is not kept; but the next has the
+        same groups, whose kernels can be compiled while it runs."""
+        results = [x for x in tree_flatten(out)[0] if isinstance(x, Tensor)]
+        gradients = [x for *_, x in self.new_gradients() if x is not None]
+        if not self.own_programs or self.walk.numbers or self.dynamic:
+            return
+        try:
+            graph = recorder.finish(results + gradients).lift()[0]
+            self.compiler.expected = self.programs(graph, is_grad_enabled() and not recorder.backward)
+        except (RuntimeError, Refused) as why:
+            _C._log("graph", 1, f"{self.compiler.name}: no kernels are expected: {why}")
 
     def new_gradients(self):
         """.grad of leaves that the call gave or took away, as Walk.stores()."""
@@ -472,4 +497,4 @@ def reset():
         for seen in (compiler.records, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
                      compiler.varying):
             seen.clear()
-        compiler.attempts, compiler.refusal, compiler.said_limit = 0, None, False
+        compiler.attempts, compiler.refusal, compiler.said_limit, compiler.expected = 0, None, False, None

@@ -150,7 +150,14 @@ static PyObject *call_picture(PyObject *x, void *unused)
     return picture_of(call_of(x));
 }
 
+static PyObject *call_make(PyObject *x, PyObject *unused)
+{
+    (void)unused;
+    return made(call_of(x)) ? Py_NewRef(Py_None) : NULL;
+}
+
 static PyMethodDef call_methods[] = {
+    {"make", call_make, METH_NOARGS, "Makes the programs, which asks for their groups' code."},
     {"wait", call_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."}, {0}};
 static PyGetSetDef call_getset[] = {
     {"forward", call_forward, NULL, "The forward graph, with its groups, as text.", NULL},
