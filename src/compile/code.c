@@ -659,6 +659,8 @@ static cr_status take_program(cr_group_program **out, builder *b, const cr_text 
     }
     if (p->costly)
         return cr_fail(CR_VALUE, "sweeps would compute too much again");
+    if (b->how & CR_HOW_MEASURE)
+        CR_TRY(cr_fused_add_schedules(p->fused));
     p->users++;
     *out = p;
     return CR_OK;
@@ -777,7 +779,9 @@ static cr_status make_code(cr_compiled *all, builder *b)
     b->c->cuts = cr_fused_cuts_rows(b->c->program->fused);
     b->c->code.overwrites = overwritten(b->c);
     cr_show_group(b->group, b->c->program->fused);
-    return cr_fused_has_tiles(b->c->program->fused) ? CR_OK : add_nodes(b);
+    if (b->how & CR_HOW_MEASURE && !b->c->empty)
+        CR_TRY(cr_tuner_new(&b->c->tuner, b->c, b->group));
+    return b->c->tuner || !cr_fused_has_tiles(b->c->program->fused) ? add_nodes(b) : CR_OK;
 }
 
 static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
@@ -836,6 +840,7 @@ void cr_compiled_drop(cr_compiled *c)
     if (!c)
         return;
     for (size_t i = 0; i < c->groups.len; i++) {
+        cr_tuner_drop(c->groups.at[i]->tuner);
         cr_program_drop(c->groups.at[i]->nodes);
         leave_program(c->groups.at[i]->program);
     }

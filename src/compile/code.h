@@ -28,10 +28,24 @@ typedef struct cr_group_program {
     bool costly;     /* it would compute more than the nodes do, one by one */
 } cr_group_program;
 
+/* How a group is run: no bit depends on it. */
+typedef struct {
+    const char *name;
+    cr_schedule schedule;
+    bool calls;     /* its nodes are called one by one */
+    bool backwards; /* the last rows, or columns of the one row, first */
+    int64_t grain;  /* elements that one thread should have at least */
+    int64_t tile;   /* elements of what is converted at a time */
+} cr_way;
+extern const cr_way cr_usual_way;
+
+typedef struct cr_tuner cr_tuner;
+
 typedef struct {
     cr_gcode code;
     cr_group_program *program;
-    cr_program *nodes; /* the group's nodes one by one, where the program has no tiles; or NULL */
+    cr_program *nodes; /* the group's nodes one by one, where the program has no tiles or is measured; or NULL */
+    cr_tuner *tuner; /* NULL: the usual way */
     int results;
     int folds;
     int outputs, operands;   /* outputs first; a result may be several, beside each other */
@@ -44,5 +58,16 @@ typedef struct {
 } cr_group_code;
 
 cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output);
+/* What is read was checked. */
+cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read, cr_tensor **output);
+
+/* --- tune.c: ways measured on running calls, and remembered --- */
+/* Of the code of `group`, whose program has its schedules (cr_fused_add_schedules); both are borrowed. */
+CR_MUST cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group);
+void cr_tuner_drop(cr_tuner *t);
+/* Runs the group by the way that is best as far as is known, or that is to be measured. */
+cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output);
+/* The way that the calling thread's calls were found to be best by; NULL: not yet. */
+const char *cr_tuner_chosen(cr_tuner *t);
 
 #endif

@@ -12,8 +12,11 @@
 
 enum { GRAIN = 16384, SPAN = 4096, TILE = 2048 };
 
+const cr_way cr_usual_way = {.name = "plain", .grain = GRAIN, .tile = TILE};
+
 typedef struct {
     const cr_group_code *c;
+    const cr_way *way;
     cr_fused_call call;
     char *ptr[CR_GROUP_OPERANDS];
     int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
@@ -97,8 +100,8 @@ static void move(const job *j, part *p, const part *from, int64_t row, int64_t c
 /* In pieces whose tiles stay in the cache. */
 static cr_status run_staged(const job *j, const part *whole)
 {
-    int64_t wide = j->c->cuts && whole->columns > TILE ? TILE : whole->columns;
-    int64_t high = wide < TILE ? TILE / wide : 1, tile = (high < whole->rows ? high : whole->rows) * wide * 8 + 128;
+    int64_t most = j->way->tile, wide = j->c->cuts && whole->columns > most ? most : whole->columns;
+    int64_t high = wide < most ? most / wide : 1, tile = (high < whole->rows ? high : whole->rows) * wide * 8 + 128;
     int count = 0;
     cr_status st = CR_OK;
 
@@ -260,15 +263,42 @@ static cr_status run_folds(job *j, cr_tensor **output)
     return CR_OK;
 }
 
+/* A thread's share from its end on, some units at a time. */
+typedef struct {
+    job *j;
+    cr_range_fn run;
+    int64_t units;
+} reversed;
+
+static void run_backwards(void *context, int64_t begin, int64_t end)
+{
+    const reversed *r = context;
+
+    for (; end > begin; end -= r->units)
+        r->run(r->j, end - begin > r->units ? end - r->units : begin, end);
+}
+
+static void share_out(job *j, cr_range_fn run, int64_t units, int64_t grain)
+{
+    reversed r = {j, run, grain};
+
+    if (cr_fused_is_checked(j->call.f))
+        cr_parallel_for(units, INT64_MAX, run, j);
+    else if (j->way->backwards)
+        cr_parallel_for(units, grain, run_backwards, &r);
+    else
+        cr_parallel_for(units, grain, run, j);
+}
+
 static void run_all(job *j)
 {
     const cr_group_code *c = j->c;
-    bool checked = cr_fused_is_checked(j->call.f);
+    int64_t grain = j->way->grain;
 
     if (c->rows == 1 && c->cuts)
-        cr_parallel_for((c->columns + SPAN - 1) / SPAN, checked ? INT64_MAX : GRAIN / SPAN, run_spans, j);
+        share_out(j, run_spans, (c->columns + SPAN - 1) / SPAN, grain > SPAN ? grain / SPAN : 1);
     else
-        cr_parallel_for(c->rows, checked ? INT64_MAX : c->columns >= GRAIN ? 1 : GRAIN / c->columns, run_rows, j);
+        share_out(j, run_rows, c->rows, c->columns >= grain ? 1 : grain / c->columns);
 }
 
 /* --- operands --- */
@@ -368,7 +398,7 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
             set_operand(j, k, t, o->copied);
     }
     if (!st)
-        st = cr_fused_begin(&j->call, c->program->fused, CR_TIER_BEST);
+        st = cr_fused_begin_schedule(&j->call, c->program->fused, j->way->schedule);
     if (!st && c->folds)
         st = run_folds(j, output);
     else if (!st)
@@ -415,10 +445,10 @@ static cr_status run_nodes(const cr_group_code *c, cr_tensor *const *read, cr_te
     return st;
 }
 
-static cr_status run_code(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+static cr_status run_code(const cr_group_code *c, const cr_way *way, cr_tensor *const *read, cr_tensor **output)
 {
     _Atomic int status = 0;
-    job j = {.c = c, .status = &status};
+    job j = {.c = c, .way = way, .status = &status};
 
     CR_TRY(make_outputs(c, output));
     return c->empty ? CR_OK : run_over(&j, read, output);
@@ -427,7 +457,13 @@ static cr_status run_code(const cr_group_code *c, cr_tensor *const *read, cr_ten
 /* Native code that is there stays there. */
 static bool has_code(const cr_group_code *c)
 {
-    return !c->nodes || c->empty || cr_jit_function(cr_fused_kernel(c->program->fused));
+    return !c->nodes || c->empty || cr_fused_has_tiles(c->program->fused) ||
+           cr_jit_function(cr_fused_kernel(c->program->fused));
+}
+
+cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read, cr_tensor **output)
+{
+    return way->calls || !has_code(c) ? run_nodes(c, read, output) : run_code(c, way, read, output);
 }
 
 cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output)
@@ -436,7 +472,8 @@ cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor *
     cr_status st = check_reads(c, read);
 
     if (!st)
-        st = has_code(c) ? run_code(c, read, output) : run_nodes(c, read, output);
+        st = CR_UNLIKELY(c->tuner != NULL) ? cr_tuner_run(c->tuner, read, output)
+                                           : cr_group_run_way(c, &cr_usual_way, read, output);
     for (int k = 0; st && k < c->results; k++) {
         cr_drop(output[k]);
         output[k] = NULL;

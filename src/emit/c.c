@@ -23,6 +23,7 @@ typedef struct {
     cr_unit *u;
     cr_text *out;
     const cr_nest *n;
+    cr_emit_choice choice;
     cr_session *s;
     cr_buffer *operand[MOST_OPERANDS];
     int operands;
@@ -366,16 +367,28 @@ static void inner(printer *p, const cr_expr *e)
     declare(p, e, value(p, e));
 }
 
+/* Nothing of the kernel reads it again, and its vectors are those of memory. */
+static bool streams(const printer *p, const cr_store *st)
+{
+    cr_dtype t = (cr_dtype)st->buffer->dtype;
+
+    for (int q = 0; q < p->n->keeps; q++)
+        if (p->n->keep[q].buffer == st->buffer && p->n->keep[q].value == st->value)
+            return false;
+    return p->choice.stream && t != CR_BOOL && !cr_dtype_is_complex(t);
+}
+
 static void store(printer *p, const cr_store *st)
 {
     cr_dtype t = (cr_dtype)st->buffer->dtype;
     const char *name = t == CR_BOOL ? vector(p, t) + 1 : suffix(t);
     const char *letter = t == CR_BOOL ? "b" : "", *at = address(p, st->buffer);
+    const char *way = streams(p, st) ? "streamto" : "store";
 
     if (p->how == EITHER)
         line(p, "if (m == CV_LANES_%s)", suffix(p->lane));
     if (p->how != REST)
-        line(p, "%scv_store%s_%s(%s, v%u);", p->how == EITHER ? "    " : "", letter, name, at,
+        line(p, "%scv_%s%s_%s(%s, v%u);", p->how == EITHER ? "    " : "", way, letter, name, at,
              st->value->id);
     if (p->how == EITHER)
         line(p, "else");
@@ -584,7 +597,8 @@ static void light_loop(printer *p, const char *end)
     const cr_sweep *sweep = &p->n->sweep[p->sweep];
 
     if (!sweep->reduces.count) {
-        unrolled(p, end, sweep->cost <= 5 ? "4" : "2");
+        int count = p->choice.unroll ? p->choice.unroll : sweep->cost <= 5 ? 4 : 2;
+        unrolled(p, end, cr_session_printf(p->s, "%d", count));
         single_steps(p, REST, end, "");
         return;
     }
@@ -594,7 +608,12 @@ static void light_loop(printer *p, const char *end)
 
 static void loop(printer *p, const char *end)
 {
-    if (p->n->sweep[p->sweep].cost >= CR_COST_HEAVY)
+    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+    bool heavy = sweep->cost >= CR_COST_HEAVY;
+
+    if (heavy && p->choice.unroll > 1 && !sweep->reduces.count)
+        light_loop(p, end);
+    else if (heavy)
         heavy_loop(p, end);
     else
         light_loop(p, end);
@@ -940,7 +959,12 @@ static void hoist_kernel(printer *p)
 
 void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol)
 {
-    printer p = {.u = u, .out = &u->body, .n = n, .s = n->loop->session, .lane = CR_BOOL};
+    cr_emit_c_choice(u, n, symbol, &(cr_emit_choice){.unroll = 0});
+}
+
+void cr_emit_c_choice(cr_unit *u, const cr_nest *n, const char *symbol, const cr_emit_choice *choice)
+{
+    printer p = {.u = u, .out = &u->body, .n = n, .s = n->loop->session, .lane = CR_BOOL, .choice = *choice};
 
     p.operands = cr_loop_operands(n->loop, p.operand, MOST_OPERANDS);
     find_types(&p);
@@ -962,6 +986,8 @@ void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol)
         rows_nest(&p);
     else
         columns_nest(&p);
+    if (choice->stream)
+        line(&p, "cv_stream_end();");
     shut(&p);
     line(&p, "%s", "");
     cr_session_check(p.s, cr_text_status(p.out));

@@ -14,10 +14,17 @@ typedef struct {
     uint32_t chunks[CR_FN_COUNT];/* by combining function: bit per dtype, joins already defined */
 } cr_unit;
 
+/* What may be chosen of a kernel; no bit of its results depends on it. */
+typedef struct {
+    bool stream;    /* what is written and not read again goes past the cache */
+    uint8_t unroll; /* vectors a step of loops that reduce nothing; 0: as their costs say */
+} cr_emit_choice;
+
 /* Appends the nest as a function named CK(symbol), after a line CK_DEFINE_CHUNKS(...) for every
  * join that the unit does not have yet.  Bails with CR_TYPE when the values of
  * the nest need vectors of different lane widths. */
 void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol);
+void cr_emit_c_choice(cr_unit *u, const cr_nest *n, const char *symbol, const cr_emit_choice *choice);
 /* The includes that the unit needs, for files compiled inside this project. */
 void cr_emit_c_includes(cr_text *out, const cr_unit *u);
 void cr_unit_drop(cr_unit *u);

@@ -514,6 +514,21 @@ CV_FN void cv_stream_end(void)
 #endif
 }
 
+/* The same for any p; where it is not aligned the store is a usual one. */
+#define CV_DEFINE_STREAMTO(T)                                                                 \
+    CV_FN void cv_streamto_##T(void *p, cv_##T v)                                             \
+    {                                                                                         \
+        if ((__UINTPTR_TYPE__)p & (CV_BYTES - 1))                                             \
+            cv_store_##T(p, v);                                                               \
+        else                                                                                  \
+            cv_stream_##T(p, v);                                                              \
+    }
+CV_DEFINE_STREAMTO(f32)
+CV_DEFINE_STREAMTO(f64)
+CV_DEFINE_STREAMTO(i32)
+CV_DEFINE_STREAMTO(i64)
+CV_DEFINE_STREAMTO(u8)
+
 /* --- bool elements --- */
 
 #ifdef CV_AVX512

@@ -193,10 +193,10 @@ static void touch(const char *path, const struct stat *st)
         utimensat(AT_FDCWD, path, NULL, 0);
 }
 
-static bool file_name(cr_text *out, const char *key)
+static bool file_name(cr_text *out, const char *key, const char *kind)
 {
     folder(out);
-    cr_text_printf(out, "/%s.so", key);
+    cr_text_printf(out, "/%s.%s", key, kind);
     return !cr_text_status(out);
 }
 
@@ -206,7 +206,7 @@ void *cr_cache_find(const char *key, const char *symbol, const char *source)
     struct stat st;
     void *found = NULL;
 
-    if (file_name(&path, key) && !stat(path.at, &st)) {
+    if (file_name(&path, key, "so") && !stat(path.at, &st)) {
         bool sound = is_sound(path.at, source);
         found = sound ? cr_cache_load(path.at, symbol) : NULL;
         if (found)
@@ -307,6 +307,56 @@ done:
     return st;
 }
 
+/* --- notes --- */
+
+bool cr_cache_read_note(cr_text *out, const char *key)
+{
+    cr_text path = {0};
+    char *bytes = NULL;
+    size_t len = 0;
+    bool sound = file_name(&path, key, "sc") && !access(path.at, R_OK) && !cr_read_file(&bytes, &len, path.at) &&
+                 sealed(bytes, len);
+
+    if (sound)
+        cr_text_put_n(out, bytes, len - SEAL);
+    else if (bytes)
+        cr_log_line("cache", 1, "%s is not used: it is torn", path.at);
+    cr_free(bytes);
+    cr_text_drop(&path);
+    return sound && !cr_text_status(out);
+}
+
+cr_status cr_cache_write_note(const char *key, const char *note)
+{
+    static _Atomic int turn;
+    cr_text text = {0}, base = {0}, spare = {0}, name = {0};
+    char end[SEAL + 1];
+    cr_status st;
+
+    folder(&base);
+    CR_GO(cr_text_status(&base));
+    CR_GO(make_folder(base.at));
+    cr_text_printf(&spare, "%s/new.%ld.note%d", base.at, (long)getpid(), atomic_fetch_add(&turn, 1));
+    cr_text_put(&text, note);
+    seal(end, note, strlen(note));
+    cr_text_put(&text, end);
+    CR_GO(cr_text_status(&text));
+    CR_GO(cr_text_status(&spare));
+    st = file_name(&name, key, "sc") ? CR_OK : CR_MEMORY;
+    CR_GO(st);
+    CR_GO(write_new(spare.at, &text));
+    if (rename(spare.at, name.at)) {
+        st = cr_fail(CR_IO, "cannot name %s: %s", name.at, strerror(errno));
+        unlink(spare.at);
+    }
+done:
+    cr_text_drop(&name);
+    cr_text_drop(&spare);
+    cr_text_drop(&base);
+    cr_text_drop(&text);
+    return st;
+}
+
 /* --- tidying --- */
 
 typedef struct {
@@ -329,9 +379,11 @@ static int by_use(const void *a, const void *b)
     return x->file < y->file ? -1 : x->file > y->file;
 }
 
+/* Kernels and notes. */
 static bool is_kernel(const char *name)
 {
-    return strlen(name) == CR_CACHE_KEY + 3 && !strcmp(name + CR_CACHE_KEY, ".so");
+    return strlen(name) == CR_CACHE_KEY + 3 &&
+           (!strcmp(name + CR_CACHE_KEY, ".so") || !strcmp(name + CR_CACHE_KEY, ".sc"));
 }
 
 static bool starts(const char *name, const char *with) { return !strncmp(name, with, strlen(with)); }

@@ -18,6 +18,12 @@ void *cr_cache_find(const char *key, const char *symbol, const char *source);
 /* Copies the object to the cache under each of the keys.  CR_IO says why it is not kept. */
 CR_MUST cr_status cr_cache_keep(const char *object, int n, const char *const *key, const char *const *source);
 
+/* What was found out about the kernel of that key: a text in <key>.sc, sealed and replaced as a
+ * whole.  Reading gives false where there is none or it is torn; the caller drops *out.  Writing
+ * fails with CR_IO. */
+bool cr_cache_read_note(cr_text *out, const char *key);
+CR_MUST cr_status cr_cache_write_note(const char *key, const char *text);
+
 /* Loads an object file; the address of the symbol in it, or NULL with a record of the reason. */
 void *cr_cache_load(const char *object, const char *symbol);
 

@@ -6,6 +6,25 @@
 #include "jit/oracle.h"
 #include "jit/tile.h"
 #include <stdatomic.h>
+#include <string.h>
+
+const char *const cr_schedule_names[CR_SCHEDULES] = {
+#define CR_SCHEDULE(name, stream, unroll) #name,
+#include "jit/schedules.def"
+#undef CR_SCHEDULE
+};
+
+static const cr_emit_choice choices[CR_SCHEDULES] = {
+#define CR_SCHEDULE(name, stream, unroll) {stream, unroll},
+#include "jit/schedules.def"
+#undef CR_SCHEDULE
+};
+
+/* The kernel of one schedule. */
+typedef struct {
+    cr_unit unit;                    /* empty: it is that of PLAIN */
+    _Atomic(cr_jit_kernel *) kernel; /* NULL: not asked for */
+} variant;
 
 struct cr_fused {
     cr_session session;
@@ -15,6 +34,7 @@ struct cr_fused {
     cr_tile *tile; /* NULL when a step has no prebuilt kernel */
     cr_unit unit;
     cr_jit_kernel *kernel;
+    variant *variant; /* CR_SCHEDULES, or NULL */
     cr_text text; /* the program as it was made, when CR_ORACLE asks */
 };
 
@@ -80,6 +100,9 @@ void cr_fused_drop(cr_fused *f)
 {
     if (!f)
         return;
+    for (int s = 0; f->variant && s < CR_SCHEDULES; s++)
+        cr_unit_drop(&f->variant[s].unit);
+    cr_free(f->variant);
     cr_unit_drop(&f->unit);
     cr_text_drop(&f->text);
     cr_session_drop(&f->session);
@@ -194,6 +217,68 @@ cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t 
 }
 
 bool cr_fused_has_tiles(const cr_fused *f) { return f->tile; }
+
+/* --- schedules --- */
+
+static void print_schedules(cr_session *s, void *context)
+{
+    cr_fused *f = context;
+
+    (void)s;
+    for (int k = CR_SCHEDULE_PLAIN + 1; k < CR_SCHEDULES; k++) {
+        cr_unit *u = &f->variant[k].unit;
+        cr_emit_c_choice(u, f->nest, f->nest->loop->name, &choices[k]);
+        if (!strcmp(cr_text_str(&u->body), cr_text_str(&f->unit.body)))
+            cr_unit_drop(u);
+    }
+}
+
+cr_status cr_fused_add_schedules(cr_fused *f)
+{
+    if (f->variant)
+        return CR_OK;
+    f->variant = cr_alloc_zero(CR_SCHEDULES * sizeof *f->variant);
+    return f->variant ? cr_session_run(&f->session, print_schedules, f) : CR_MEMORY;
+}
+
+bool cr_fused_has_schedule(const cr_fused *f, cr_schedule s)
+{
+    return s == CR_SCHEDULE_PLAIN || (f->variant && f->variant[s].unit.body.len);
+}
+
+static cr_jit_kernel *kernel_of(const cr_fused *f, cr_schedule s)
+{
+    return s == CR_SCHEDULE_PLAIN ? f->kernel : f->variant ? atomic_load(&f->variant[s].kernel) : NULL;
+}
+
+cr_status cr_fused_ask(cr_fused *f, cr_schedule s, cr_jit_urgency urgency_of_it)
+{
+    cr_jit_kernel *k = kernel_of(f, s);
+
+    if (k || !cr_fused_has_schedule(f, s))
+        return CR_OK;
+    CR_TRY(cr_jit_request(&k, &f->variant[s].unit, f->nest->loop->name, urgency_of_it));
+    atomic_store(&f->variant[s].kernel, k); /* whoever asks at the same time gets the same */
+    return CR_OK;
+}
+
+cr_jit_state cr_fused_state(const cr_fused *f, cr_schedule s)
+{
+    const cr_jit_kernel *k = kernel_of(f, s);
+
+    return k ? cr_jit_state_of(k) : CR_JIT_WAITING;
+}
+
+cr_status cr_fused_begin_schedule(cr_fused_call *out, const cr_fused *f, cr_schedule s)
+{
+    const cr_jit_kernel *k = kernel_of(f, s);
+    cr_kernel native = k ? cr_jit_function(k) : NULL;
+
+    if (!native)
+        return cr_fused_begin(out, f, CR_TIER_BEST);
+    *out = (cr_fused_call){f, native};
+    return CR_OK;
+}
 
 bool cr_fused_cuts_rows(const cr_fused *f)
 {

@@ -46,6 +46,27 @@ bool cr_fused_cuts_rows(const cr_fused *f);
 /* The oracle looks over every part: they have to come one after the other. */
 bool cr_fused_is_checked(const cr_fused *f);
 
+/* --- schedules --- */
+
+/* Kernels of one program that differ in how they go about it, not in a bit. */
+typedef enum {
+#define CR_SCHEDULE(name, stream, unroll) CR_SCHEDULE_##name,
+#include "jit/schedules.def"
+#undef CR_SCHEDULE
+    CR_SCHEDULES
+} cr_schedule;
+extern const char *const cr_schedule_names[CR_SCHEDULES];
+
+/* Prints the kernels of all schedules; once, by whoever made `f`, before others have it. */
+CR_MUST cr_status cr_fused_add_schedules(cr_fused *f);
+/* The schedule's kernel is another than that of PLAIN; false where they were not added. */
+bool cr_fused_has_schedule(const cr_fused *f, cr_schedule s);
+/* Asks for its native code, in the background; and where it stands. */
+CR_MUST cr_status cr_fused_ask(cr_fused *f, cr_schedule s, cr_jit_urgency urgency);
+cr_jit_state cr_fused_state(const cr_fused *f, cr_schedule s);
+/* As cr_fused_begin with CR_TIER_BEST; by the schedule's code where it is there. */
+CR_MUST cr_status cr_fused_begin_schedule(cr_fused_call *out, const cr_fused *f, cr_schedule s);
+
 /* Borrowed from `f`. */
 cr_jit_kernel *cr_fused_kernel(const cr_fused *f);
 const cr_nest *cr_fused_nest(const cr_fused *f);

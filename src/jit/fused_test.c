@@ -211,6 +211,76 @@ TEST(tiers_give_equal_bits)
     remove_cache();
 }
 
+/* --- schedules --- */
+
+/* The outputs lie `shift` bytes behind where whole vectors of memory begin. */
+static void run_schedule(setting *x, cr_schedule s, int shift)
+{
+    cr_fused_call call;
+    void *ptr[MOST];
+    int64_t size[3] = {x->rows, x->columns, 0};
+
+    for (int k = 0; k < x->operands; k++) {
+        bool out = x->operand[k]->role == CR_BUFFER_OUTPUT;
+        ptr[k] = out ? x->memory[k] + (64 - ((uintptr_t)x->memory[k] & 63)) % 64 + shift : x->memory[k];
+    }
+    OK(cr_fused_begin_schedule(&call, x->f, s));
+    OK(cr_fused_part(&call, ptr, x->stride, size, x->param));
+    for (int k = 0; k < x->operands && x->operand[k]->role == CR_BUFFER_OUTPUT; k++)
+        memmove(x->memory[k], ptr[k], (size_t)x->bytes[k]);
+}
+
+static void schedules_agree(setting *x, int64_t rows, int64_t columns)
+{
+    lay_out(x, rows, columns, true);
+    for (int k = 0; k < x->operands && x->operand[k]->role == CR_BUFFER_OUTPUT; k++)
+        x->memory[k] = realloc(x->memory[k], (size_t)x->bytes[k] + 192);
+    run(x, CR_TIER_TILES);
+    for (int s = 0; s < CR_SCHEDULES; s++)
+        for (int shift = 0; shift < 16 && cr_fused_has_schedule(x->f, (cr_schedule)s); shift += 8) {
+            save_and_clear(x);
+            run_schedule(x, (cr_schedule)s, shift);
+            if (!outputs_same(x))
+                cr_test_failed(__FILE__, __LINE__, "%s differs for %lld x %lld of\n%s", cr_schedule_names[s],
+                               (long long)rows, (long long)columns, x->text);
+        }
+    tidy(x);
+}
+
+/* How many schedules have code of their own. */
+static int check_schedules(const char *text)
+{
+    setting x = {.text = text};
+    int n = 0;
+
+    OK(cr_fused_new(&x.f, parse, (void *)text));
+    OK(cr_fused_add_schedules(x.f));
+    for (int s = 0; s < CR_SCHEDULES; s++)
+        OK(cr_fused_ask(x.f, (cr_schedule)s, CR_JIT_SPARE));
+    EQ(cr_jit_wait_all(120), 0);
+    for (int s = 0; s < CR_SCHEDULES; s++) {
+        bool has = cr_fused_has_schedule(x.f, (cr_schedule)s);
+        n += has;
+        EQ(cr_fused_state(x.f, (cr_schedule)s), has ? CR_JIT_READY : CR_JIT_WAITING);
+    }
+    schedules_agree(&x, 1, 20000);
+    schedules_agree(&x, 7, 16);
+    schedules_agree(&x, 33, 333);
+    cr_fused_drop(x.f);
+    return n;
+}
+
+TEST(schedules_change_no_bit)
+{
+    use_cache();
+    EQ(check_schedules("y[i<R, j<C] = x[i, j] * s + b[j]\nz[i<R, j<C] = x[i, j] - b[j]\n"), 4);
+    EQ(check_schedules("y[i<R, j<C] = exp(x[i, j]) + tanh(x[i, j]) * 2\n"), 3); /* costly: narrow anyway */
+    EQ(check_schedules("m[i<R] = maximum[j<C](x[i, j])\ne[i<R, j<C] = exp(x[i, j] - m[i])\n"
+                       "t[i<R] = add[j<C](e[i, j])\ny[i<R, j<C] = e[i, j] / t[i]\n"), 4);
+    EQ(check_schedules("y[i<R, j<C] = x[i, j] > b[j]\n"), 4);
+    remove_cache();
+}
+
 TEST(exact_programs_equal_the_interpreter_in_bits)
 {
     static const char *const texts[] = {

@@ -28,4 +28,9 @@ const char *cr_isa_name(cr_isa isa);
 const char *cr_isa_flags(cr_isa isa);
 const char *cr_isa_moves(cr_isa isa);
 
+/* Tells processors apart: a hash of what the system says of the model. */
+uint64_t cr_cpu_model(void);
+/* Bytes of the last cache before memory, as far as it is known. */
+int64_t cr_cpu_cache_bytes(void);
+
 #endif

@@ -680,6 +680,7 @@ int64_t cr_jit_wait_all(double seconds)
     return left;
 }
 
+const char *cr_jit_key(const cr_jit_kernel *k) { return k->key; }
 double cr_jit_seconds(const cr_jit_kernel *k) { return k->seconds; }
 bool cr_jit_from_disk(const cr_jit_kernel *k) { return k->from_disk; }
 

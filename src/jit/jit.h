@@ -19,7 +19,13 @@ typedef enum { CR_JIT_WAITING, CR_JIT_READY, CR_JIT_FAILED } cr_jit_state;
 typedef struct cr_jit_kernel cr_jit_kernel;
 
 /* What is compiled first: what somebody waits for, then what gains the most. */
-typedef enum { CR_JIT_AWAITED, CR_JIT_CHEAP, CR_JIT_COSTLY, CR_JIT_URGENCIES } cr_jit_urgency;
+typedef enum {
+    CR_JIT_AWAITED,
+    CR_JIT_CHEAP,
+    CR_JIT_COSTLY,
+    CR_JIT_SPARE, /* may turn out to be of no use */
+    CR_JIT_URGENCIES
+} cr_jit_urgency;
 
 /* Asks for the function `symbol` (as given to cr_emit_c) of a unit that holds it alone.  Fails with
  * CR_MEMORY. */
@@ -33,6 +39,8 @@ cr_jit_state cr_jit_wait(cr_jit_kernel *k, double seconds);
 /* Waits until nothing is waited for, or `seconds` have passed; what is left then. */
 int64_t cr_jit_wait_all(double seconds);
 /* Seconds from the request to the function, once ready; and whether it came from disk. */
+/* CR_CACHE_KEY characters that tell the kernel from all others; borrowed. */
+const char *cr_jit_key(const cr_jit_kernel *k);
 double cr_jit_seconds(const cr_jit_kernel *k);
 bool cr_jit_from_disk(const cr_jit_kernel *k);
 

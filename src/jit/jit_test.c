@@ -604,6 +604,54 @@ static bool is_there(const char *name)
     return !access(path, F_OK);
 }
 
+TEST(a_note_is_read_as_it_was_written_and_replaced_as_a_whole)
+{
+    const char *key = "0123456789abcdef0123456789abcdef";
+    cr_text note = {0};
+
+    fresh_cache();
+    CHECK(!cr_cache_read_note(&note, key));
+    OK(cr_cache_write_note(key, "one: fast\ntwo: slow\n"));
+    CHECK(cr_cache_read_note(&note, key));
+    EQ_STR(cr_text_str(&note), "one: fast\ntwo: slow\n");
+    cr_text_drop(&note);
+    note = (cr_text){0};
+    OK(cr_cache_write_note(key, ""));
+    CHECK(cr_cache_read_note(&note, key));
+    EQ_STR(cr_text_str(&note), "");
+    cr_text_drop(&note);
+    EQ(all_files(), 1);
+    remove_cache();
+}
+
+TEST(a_torn_note_is_none)
+{
+    const char *key = "0123456789abcdef0123456789abcdef";
+    char path[256];
+
+    fresh_cache();
+    OK(cr_cache_write_note(key, "one: fast\n"));
+    snprintf(path, sizeof path, "%s/%s.sc", cache, key);
+    for (int cut = 1; cut < 60; cut++) {
+        cr_text note = {0};
+        OK(cr_cache_write_note(key, "one: fast\n"));
+        struct stat st;
+        EQ(stat(path, &st), 0);
+        if (st.st_size > cut) {
+            EQ(truncate(path, st.st_size - cut), 0);
+            CHECK(!cr_cache_read_note(&note, key));
+        }
+        cr_text_drop(&note);
+    }
+    FILE *f = fopen(path, "r+");
+    fputs("two: slow", f);
+    fclose(f);
+    cr_text note = {0};
+    CHECK(!cr_cache_read_note(&note, key));
+    cr_text_drop(&note);
+    remove_cache();
+}
+
 TEST(the_longest_unused_kernels_make_room)
 {
     static const char *const name[] = {

@@ -170,3 +170,57 @@ def test_fast_training_steps_come_near_eager_ones():
     a, b = make(), make()
     eager, fast = train(a, a), train(b, torch.compile(b, options={"fast": True}))
     assert eager == pytest.approx(fast, rel=1e-4)
+
+
+# --- max-autotune ---
+
+MEASURED = """
+import cresset as torch, sys
+torch.set_num_threads(int(sys.argv[1]))
+F = torch.nn.functional
+g = torch.Generator().manual_seed(0)
+def chain(x, y): return (x * y + x) * y - x
+def rows(x, b): return F.softmax(x * 2 + b, -1), F.gelu(x + b)
+def columns(x, b): return (x * b + x).sum(0)
+cases = [(chain, torch.randn(2, 20000, generator=g)), (chain, torch.randn(2, 300, 70, generator=g).bfloat16()),
+         (rows, [torch.randn(400, 50, generator=g), torch.randn(50, generator=g)]),
+         (columns, [torch.randn(200, 300, generator=g), torch.randn(300, generator=g)])]
+for f, args in cases:
+    wanted, compiled = f(*args), torch.compile(f, mode="max-autotune")
+    equal = lambda a, b: all(map(torch.equal, a, b)) if isinstance(a, tuple) else torch.equal(a, b)
+    compiled(*args)
+    for i in range(240):
+        assert equal(compiled(*args), wanted), (f, i)
+        if i % 40 == 0:  # kernels of other schedules are asked for by a call
+            torch._C._jit_wait(60)
+"""
+
+
+def measured(cache, threads, **env):
+    """What a process that measures logs: lines that say what stays, and what was known before."""
+    import subprocess
+    import sys
+    e = {**os.environ, "CR_CACHE": str(cache), "CR_LOG": "autotune", **env}
+    r = subprocess.run([sys.executable, "-c", MEASURED, str(threads)], env=e, capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr
+    lines = [line for line in r.stderr.splitlines() if line.startswith("[autotune]")]
+    return [x for x in lines if x.endswith("stays")], [x for x in lines if "as was found before" in x]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_schedules_are_measured_and_remembered(tmp_path, threads):
+    fresh, known = measured(tmp_path, threads)
+    assert len(fresh) >= 4 and not known
+    assert all("plain" in x and "calls" in x for x in fresh)
+    assert any("wide" in x and "narrow" in x for x in fresh) and any("small tiles" in x for x in fresh)
+    again, known = measured(tmp_path, threads)
+    assert not again and len(known) == len(fresh)
+    for note in tmp_path.glob("*.sc"):
+        note.write_bytes(note.read_bytes()[:-9])
+    fresh, known = measured(tmp_path, threads)
+    assert len(fresh) >= 4 and not known
+
+
+def test_without_a_compiler_tiles_are_measured_beside_calls(tmp_path):
+    fresh, _ = measured(tmp_path, 1, CR_CC="/none")
+    assert len(fresh) >= 4 and all("plain" in x and "calls" in x and "wide" not in x for x in fresh)
