@@ -276,7 +276,9 @@ cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output)
         return cr_group_run_way(t->c, &cr_usual_way, read, output);
     m = find_measured(t, cr_threads());
     m = m ? m : add_measured(t, cr_threads());
-    st = m ? run_measured(t, m, read, output) : CR_MEMORY;
+    chosen = m ? atomic_load(&m->chosen) : CR_MEASURE_NONE; /* from before, or by another thread meanwhile */
+    st = !m ? CR_MEMORY : chosen >= 0 ? cr_group_run_way(t->c, m->way[chosen], read, output)
+                                      : run_measured(t, m, read, output);
     pthread_mutex_unlock(&t->lock);
     return st;
 }
