@@ -1141,6 +1141,38 @@ def test_a_stance_lasts_and_decorates():
     assert len(entries(f)) == 1
 
 
+def test_the_default_backend():
+    graphs = []
+    torch.compiler.set_default_backend(counted_backend(graphs))
+    try:
+        f = torch.compile(lambda x: x + 1)
+    finally:
+        torch.compiler.set_default_backend(None)
+    assert torch.compiler.get_default_backend() == "inductor"
+    f(torch.ones(2))
+    torch.compile(lambda x: x + 1)(torch.ones(2))
+    assert len(graphs) == 1
+
+
+def test_names_limits_and_classes():
+    f = torch.compile(lambda x, n: x + n, name="sum of both", recompile_limit=2, dynamic=False)
+    f(torch.ones(2), 1)
+    f(torch.ones(2), 2)
+    with pytest.warns(UserWarning, match=r"recompile_limit \(2\)\s+function: 'sum of both'"):
+        assert torch.equal(f(torch.ones(2), 3), torch.full((2,), 4.0))
+
+    @torch.compile
+    class Adds:
+        def __call__(self, x):
+            return x + 1
+    assert torch.equal(Adds()(torch.ones(2)), torch.full((2,), 2.0)) and used(Adds.__call__) == 0
+    for wrong, text in ((lambda: torch.compile(lambda x: x, dynamic="x"), "Expected enable to be a bool, got <class 'str'>"),
+                        (lambda: torch.compiler.allow_in_graph(3), "allow_in_graph expects a callable"),
+                        (lambda: torch._dynamo.register_backend(3), "compiler_fn must be callable, got <class 'int'>")):
+        with pytest.raises(AssertionError, match=text):
+            wrong()
+
+
 def test_settings_may_be_patched():
     config = torch._dynamo.config
     with config.patch(recompile_limit=1):

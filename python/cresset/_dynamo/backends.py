@@ -5,12 +5,25 @@ A backend is a function (GraphModule, example inputs) -> callable of the same in
 from .exc import InvalidBackend
 
 _registered = {}
+default = "inductor"
+
+
+def set_default_backend(backend):
+    """What compile() uses when it is given no backend; None: "inductor"."""
+    global default
+    default = "inductor" if backend is None else backend
+
+
+def get_default_backend():
+    return default
 
 
 def register_backend(compiler_fn=None, name=None, tags=()):
     """Gives a backend a name; as a decorator or a function."""
     if compiler_fn is None:
         return lambda fn: register_backend(fn, name, tags)
+    if not callable(compiler_fn):
+        raise AssertionError(f"compiler_fn must be callable, got {type(compiler_fn)}")
     name = name or compiler_fn.__name__
     if name in _registered:
         raise AssertionError(f"duplicate name: {name}")

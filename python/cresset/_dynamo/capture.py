@@ -26,6 +26,7 @@ class Compiler:
     def __init__(self, fn, backend, backend_name, fullgraph, dynamic, settings):
         self.fn, self.backend, self.backend_name = fn, backend, backend_name
         self.fullgraph, self.dynamic, self.settings = fullgraph, dynamic, settings
+        self.given_name = self.limit = None
         self.attempts = 0
         self.refusal, self.said_limit = None, False
         self.expected = None  # the call that was recorded and not kept, when the next will be like it
@@ -37,12 +38,16 @@ class Compiler:
 
     @property
     def name(self):
-        return getattr(self.fn, "__qualname__", None) or type(self.fn).__name__
+        return self.given_name or getattr(self.fn, "__qualname__", None) or type(self.fn).__name__
 
     @property
     def code(self):
         """The function's, or a module's forward; None of what is written in C."""
         return getattr(getattr(self.fn, "forward", self.fn), "__code__", None)
+
+    @property
+    def most_records(self):
+        return config.recompile_limit if self.limit is None else self.limit
 
     # --- a call that no entry fits ---
 
@@ -51,7 +56,7 @@ class Compiler:
             return compiled._function(*args, **kwargs)
         if self.records:
             self.note_recompilation(args, kwargs)
-        if len(self.records) >= config.recompile_limit:
+        if len(self.records) >= self.most_records:
             return self.over_limit(compiled, args, kwargs)
         if self.expected is not None:
             self.expected, expected = None, self.expected
@@ -102,7 +107,7 @@ class Compiler:
                                  f"failure(s):\n    - {reasons[0] if reasons else 'unknown'}")
 
     def over_limit(self, compiled, args, kwargs):
-        text = (f"torch._dynamo hit config.recompile_limit ({config.recompile_limit})\n   function: '{self.name}'\n"
+        text = (f"torch._dynamo hit config.recompile_limit ({self.most_records})\n   function: '{self.name}'\n"
                 f"   last reason: {(self.reasons(args, kwargs) or ['unknown'])[0]}")
         if self.fullgraph or config.fail_on_recompile_limit_hit:
             raise FailOnRecompileLimitHit(text)

@@ -2,17 +2,19 @@
 import functools
 
 from .. import _C
-from . import config
-from .backends import lookup_backend
+from . import backends, config
 from .capture import compile_function
 
 
 class How:
     """compile() with its options: callable on functions and modules, and a decorator."""
 
-    def __init__(self, backend="inductor", nopython=False, dynamic=None, disable=False):
-        self.backend_name, self.backend = backend, lookup_backend(backend)
-        self.nopython, self.dynamic, self.disable = nopython, dynamic, disable
+    def __init__(self, backend=None, nopython=False, dynamic=None, disable=False, name=None, limit=None):
+        if dynamic not in (None, True, False):
+            raise AssertionError(f"Expected enable to be a bool, got {type(dynamic)}")
+        self.backend_name = backends.default if backend is None else backend
+        self.backend = backends.lookup_backend(self.backend_name)
+        self.nopython, self.dynamic, self.disable, self.name, self.limit = nopython, dynamic, disable, name, limit
         self.mode = self.options = None
         self.settings = {}
 
@@ -32,8 +34,8 @@ class How:
             from .optimized_module import OptimizedModule
             return OptimizedModule(fn, self)
         if isinstance(fn, type):
-            raise RuntimeError(f"torch._dynamo.optimize(...) is used to compile the class {fn.__name__}; "
-                               "compile its instances")
+            fn.__call__ = self.function(fn.__call__)
+            return fn
         return self.function(fn)
 
     def function(self, fn):
@@ -43,6 +45,7 @@ class How:
         if self.disable or getattr(fn, "_torchdynamo_disable", False) or config.disable:
             return fn
         compiled = compile_function(fn, self.backend, self.backend_name, self.nopython, self.dynamic, self.settings)
+        compiled._compiler.given_name, compiled._compiler.limit = self.name, self.limit
         if isinstance(fn, functools.partial) or not hasattr(fn, "__name__"):
             compiled.__name__ = getattr(fn, "__name__", type(fn).__name__)
         else:
@@ -52,17 +55,18 @@ class How:
         return compiled
 
     def __reduce__(self):
-        return _again, (self.backend_name, self.nopython, self.dynamic, self.disable, self.mode, self.options)
+        given = self.backend_name, self.nopython, self.dynamic, self.disable, self.name, self.limit
+        return _again, (given, self.mode, self.options)
 
 
-def _again(backend, nopython, dynamic, disable, mode, options):
-    how = How(backend, nopython, dynamic, disable)
+def _again(given, mode, options):
+    how = How(*given)
     if mode is not None or options is not None:
         how.set_options(mode, options)
     return how
 
 
-def optimize(backend="inductor", *, nopython=False, guard_export_fn=None, guard_fail_fn=None, disable=False,
+def optimize(backend=None, *, nopython=False, guard_export_fn=None, guard_fail_fn=None, disable=False,
              dynamic=None, **unused):
     """The compiler as a decorator; compile() is its usual face."""
     return How(backend, nopython, dynamic, disable)

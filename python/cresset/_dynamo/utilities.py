@@ -18,7 +18,11 @@ def graph_break(msg=""):
 
 def allow_in_graph(fn):
     """Recordings go through every function; `fn` as it is."""
-    return [allow_in_graph(f) for f in fn] if isinstance(fn, (list, tuple)) else fn
+    if isinstance(fn, (list, tuple)):
+        return [allow_in_graph(f) for f in fn]
+    if not callable(fn):
+        raise AssertionError("allow_in_graph expects a callable")
+    return fn
 
 
 nonstrict_trace = allow_in_graph

@@ -1,11 +1,12 @@
 """torch.compiler: what programs say to the compiler."""
 from .. import _dynamo, compile  # noqa: A004
+from .._dynamo.backends import get_default_backend, set_default_backend
 from .._dynamo import (allow_in_graph, assume_constant_result, disable, is_compiling, list_backends, nonstrict_trace,
                        set_stance, substitute_in_graph)
 
-__all__ = ["allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable",
+__all__ = ["allow_in_graph", "assume_constant_result", "compile", "cudagraph_mark_step_begin", "disable", "get_default_backend",
            "is_compiling", "is_dynamo_compiling", "is_exporting", "list_backends", "nonstrict_trace", "picture", "reset",
-           "set_stance", "substitute_in_graph", "wrap_numpy"]
+           "nested_compile_region", "set_default_backend", "set_stance", "substitute_in_graph", "wrap_numpy"]
 
 
 def reset():
@@ -19,6 +20,11 @@ def is_dynamo_compiling():
 
 def is_exporting():
     return False
+
+
+def nested_compile_region(fn=None):
+    """Marks a function that is called many times; equal groups are one kernel without it."""
+    return nested_compile_region if fn is None else fn
 
 
 def cudagraph_mark_step_begin():
