@@ -36,28 +36,24 @@ def forget_peak():
         pass
 
 
-def pending():
-    """Kernels that are asked for and not there; torch compiles before it answers."""
-    f = getattr(torch._C, "_jit_pending", None)
-    return f() if f else 0
-
-
 def jit_counts():
+    """(kernels that are not there yet, kernels asked for that this process did not have)"""
     f = getattr(torch._C, "_jit_counts", None)
-    return f() if f else {"waiting": 0, "requested": 0}
+    counts = f() if f else {"waiting": 0, "requested": 0, "from_memory": 0}
+    return counts["waiting"], counts["requested"] - counts["from_memory"]
 
 
 def seconds_to_native(f):
     """From now until a call after which every kernel is there, those that a second or third call asks for included;
     0 where none is waited for."""
-    start, counts = now(), jit_counts()
-    quiet, asked = None if counts["waiting"] else 0.0, counts["requested"]
+    start, (waiting, asked) = now(), jit_counts()
+    quiet = None if waiting else 0.0
     for n in range(1000000):
         f()
-        counts = jit_counts()
-        if counts["waiting"] or counts["requested"] != asked:
-            quiet, asked = None, counts["requested"]
-        if not counts["waiting"] and quiet is None:
+        waiting, asked_now = jit_counts()
+        if waiting or asked_now != asked:
+            quiet, asked = None, asked_now
+        if not waiting and quiet is None:
             quiet = now() - start
         if n >= 2 and quiet is not None or now() - start > LONGEST:
             break
@@ -107,7 +103,7 @@ if how == "compiled":
     again = torch.compile(again)
 for _ in range(5):
     result = step(again)
-while pending() and not CASES[name][1].get("training") and now() - start < LONGEST:
+while jit_counts()[0] and not CASES[name][1].get("training") and now() - start < LONGEST:
     result = step(again)
 answer["bits"] = digest + bits(result)
 print(json.dumps(answer), flush=True)
