@@ -3,7 +3,7 @@
  *   crc PASS... FILE          a program after print, simplify, contract, fuse, verify, schedule
  *                             or c;
  *                             a graph after print, verify, dead, common, fold, simplify,
- *                             functional, decompose, group, instantiate(0=4,1=0.5) or run
+ *                             functional, decompose, group, instantiate(0=4,1=0.5), cost or run
  *   crc text [-w] FILE...     golden tests; -w writes what came out
  *   crc run FILE [N=V]...     a program through every tier, measured and compared
  *   crc explain OP            all that is derived from an entry of the operator table
@@ -119,7 +119,7 @@ static int usage(void)
     fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
           " ops | env\n"
           "passes: print simplify contract fuse verify schedule c; of a graph: print verify dead common fold"
-          " simplify functional decompose group instantiate(K=V,...) run\n",
+          " simplify functional decompose group instantiate(K=V,...) cost run\n",
           stderr);
     return 2;
 }

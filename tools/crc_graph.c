@@ -2,6 +2,7 @@
 #include "crc.h"
 #include "autograd/autograd.h"
 #include "compile/compile.h"
+#include "graph/cost.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -95,6 +96,10 @@ static void run_passes(cr_session *s, void *context)
         cr_graph_verify(g);
         if (!strcmp(name, "run")) {
             run(s, j, g);
+            return;
+        }
+        if (!strcmp(name, "cost")) {
+            cr_graph_print_cost(j->out, g);
             return;
         }
         if (!strcmp(name, "print") || !strcmp(name, "verify"))

@@ -449,8 +449,8 @@ CV_DEFINE_DIVISION(f32, m32)
 /* Nearest even at the upper 16 bits; a NaN stays one. */
 CV_FN cv_f32 cv_roundbfloat_f32(cv_f32 x)
 {
-    const cv_i32 u = (cv_i32)x;
-    const cv_i32 r = (u + 0x7fff + ((u >> 16) & 1)) & (cv_i32)(cv_set1_i32(-0x10000));
+    const cv_u32 u = (cv_u32)x; /* the bits of a NaN may pass the largest integer */
+    const cv_u32 r = (u + 0x7fff + ((u >> 16) & 1)) & (cv_u32)(cv_set1_i32(-0x10000));
 
     return cv_select_f32(cv_isnan_f32(x), x, (cv_f32)r);
 }
@@ -459,8 +459,8 @@ CV_FN cv_f32 cv_roundbfloat_f32(cv_f32 x)
 CV_FN cv_f32 cv_roundhalf_f32(cv_f32 x)
 {
     const cv_f32 a = cv_abs_f32(x), half = cv_set1_f32(0.5f);
-    const cv_i32 u = (cv_i32)a;
-    cv_f32 r = (cv_f32)((u + 0xfff + ((u >> 13) & 1)) & (cv_i32)(cv_set1_i32(-0x2000)));
+    const cv_u32 u = (cv_u32)a;
+    cv_f32 r = (cv_f32)((u + 0xfff + ((u >> 13) & 1)) & (cv_u32)(cv_set1_i32(-0x2000)));
 
     r = cv_select_f32(cv_ge_f32(a, cv_set1_f32(65520.0f)), cv_set1_f32(__builtin_inff()), r);
     r = cv_select_f32(cv_lt_f32(a, cv_set1_f32(0x1p-14f)), (a + half) - half, r);

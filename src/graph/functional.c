@@ -962,7 +962,8 @@ static bool write_filled(walk *x, object *o, const char *name, const cr_value *n
     pair self = {value_of(x, o), o->t};
     cr_value arg[3] = {TENSOR};
 
-    memcpy(arg + 1, number, (size_t)numbers * sizeof *number);
+    for (int i = 0; i < numbers; i++)
+        arg[1 + i] = number[i];
     write_to(x, o, make(x, name, arg, 1 + numbers, &self), NULL);
     return true;
 }

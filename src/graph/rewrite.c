@@ -97,9 +97,9 @@ static void copy_numbers(cr_rewrite *w)
         CR_PUSH(s, &w->to->numbers.guards, n->guards.at[i]);
 }
 
-cr_graph *cr_rewrite_run(cr_rewrite *w)
+static void run(cr_session *s, void *context)
 {
-    cr_session *s = w->into ? w->into : w->from->session;
+    cr_rewrite *w = context;
 
     w->to = cr_graph_new(s);
     w->now = CR_NEW_N(s, cr_gvalue *, w->from->values);
@@ -113,5 +113,15 @@ cr_graph *cr_rewrite_run(cr_rewrite *w)
     }
     copy_block(w, w->to->body, w->from->body);
     copy_numbers(w);
+}
+
+cr_graph *cr_rewrite_run(cr_rewrite *w)
+{
+    cr_session *s = w->into ? w->into : w->from->session;
+    cr_status st = cr_session_run(s, run, w);
+
+    if (st)
+        cr_graph_drop(w->to); /* its constants */
+    cr_session_check(s, st);
     return w->to;
 }

@@ -178,6 +178,7 @@ struct cr_op {
     cr_extern_fn extern_fn;
     cr_whole_fn whole_fn;
     cr_map_fn map_fn;
+    cr_rule *flops;       /* floating point operations, over sizes of arguments and results; or NULL */
     cr_rule *node;        /* what its node is called, over what the node saves; or NULL */
     int check_count;
     cr_check *checks;

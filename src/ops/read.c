@@ -176,6 +176,8 @@ static cr_status read_list(lexer *x, cr_rule **rules, int most, int *count)
 
 static cr_status read_node(lexer *x, cr_op *op) { return rule_parse(x, &op->node); }
 
+static cr_status read_flops(lexer *x, cr_op *op) { return rule_parse(x, &op->flops); }
+
 static cr_status read_type(lexer *x, cr_op *op) { return rule_parse(x, &op->type); }
 
 static cr_status read_returns(lexer *x, cr_op *op)
@@ -408,7 +410,7 @@ static const struct {
     {"fold", read_fold},   {"map", read_map},       {"is", read_is},         {"extern", read_extern},
     {"whole", read_whole}, {"fused", read_fused},   {"grad", read_grad},     {"ulp", read_ulp},
     {"constant", read_constant}, {"also", read_also}, {"autocast", read_autocast},
-    {"node", read_node},         {"aten", overload_read},
+    {"node", read_node},         {"aten", overload_read}, {"flops", read_flops},
 };
 
 static bool is_free_text(const char *name)

@@ -203,6 +203,7 @@ static cr_status resolve_op(cr_op *op)
     for (int i = 0; i < op->grad_count; i++)
         CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
     CR_TRY(resolve_some(&s, &op->node, 1));
+    CR_TRY(resolve_some(&s, &op->flops, 1));
     find_masks(op);
     op->dim_param = param_named(op, "dim");
     op->keepdim_param = param_named(op, "keepdim");

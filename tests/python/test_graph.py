@@ -460,3 +460,84 @@ def test_a_training_step_is_functional_but_for_what_it_keeps():
             p.copy_(q)
     assert torch.equal(a, step(x, t, *params))
     assert all(torch.equal(p, q) for p, q in zip([*params, *moments], after))
+
+
+# --- costs ---
+
+def cost(graph):
+    return graph.cost().splitlines()
+
+
+def operations(f, *inputs):
+    return int(cost(record(f, *inputs)[0])[-1].split()[1])
+
+
+# Multiplications and additions as torch 2.13's FlopCounterMode counts them.
+COUNTED = {
+    "mm": (lambda: torch.randn(3, 4) @ torch.randn(4, 5), 120),
+    "bmm": (lambda: torch.bmm(torch.randn(2, 3, 4), torch.randn(2, 4, 5)), 240),
+    "broadcast": (lambda: torch.matmul(torch.randn(2, 3, 4), torch.randn(4, 5)), 240),
+    "addmm": (lambda: torch.addmm(torch.randn(5), torch.randn(3, 4), torch.randn(4, 5)), 120),
+    "linear": (lambda: F.linear(torch.randn(2, 3, 4), torch.randn(5, 4), torch.randn(5)), 240),
+    "einsum": (lambda: torch.einsum("bij,bjk->bik", torch.randn(2, 3, 4), torch.randn(2, 4, 5)), 240),
+    "conv1d": (lambda: F.conv1d(torch.randn(1, 4, 10), torch.randn(6, 2, 3), groups=2, padding=1), 720),
+    "conv2d": (lambda: F.conv2d(torch.randn(2, 3, 8, 8), torch.randn(8, 3, 3, 3)), 31104),
+    "transposed": (lambda: F.conv_transpose2d(torch.randn(1, 3, 4, 4), torch.randn(3, 2, 2, 2)), 768),
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_products_cost_what_torch_counts(name):
+    f, want = COUNTED[name]
+    with torch.no_grad():
+        assert operations(f) == want
+
+
+def test_costs_by_hand():
+    x, y = torch.randn(4, 6), torch.randn(6)
+    assert operations(lambda x: x + 1, x) == 24 and operations(lambda x: torch.add(x, x, alpha=2), x) == 48
+    assert operations(lambda x: x.t().reshape(-1), x) == 0
+    assert operations(lambda x: x.sum(1), x) == 24
+    assert operations(lambda x: F.softmax(x, 1), x) == 24 * 5  # max, minus, exp, sum, quotient
+    # sum, minus, square, sum, two products, a sum; by row two quotients, a sum and rsqrt (1 / sqrt)
+    assert operations(lambda x, y: F.layer_norm(x, (6,), y, y), x, y) == 24 * 7 + 4 * 5
+    q = torch.randn(2, 4, 6, 8)
+    assert operations(lambda q: F.scaled_dot_product_attention(q, q, q), q) >= 2 * 2 * (2 * 4 * 6 * 6 * 8)
+    line = cost(record(lambda x, y: x * y, x, y)[0])[0]
+    assert line == "%mul: 24 flops, reads 120 bytes, writes 96"
+
+
+def test_costs_are_expressions_of_the_sizes():
+    def f(x, w, b):
+        y = F.conv2d(x, w, b, stride=2, padding=1).relu()
+        return y.flatten(2).transpose(1, 2).reshape(-1, 8), torch.cat([x, x], 0)
+
+    graph = symbolic(lambda x: f(x, torch.ones(8, 3, 3, 3), torch.ones(8)), torch.randn(2, 3, 9, 7), dims=5)
+    lines = dict(line.split(": ", 1) for line in cost(graph))
+    assert lines["%convolution" if "%convolution" in lines else "%conv2d"].startswith("1728*$0*(($1 + 1) // 2) flops")
+    assert lines["%relu"] == "32*$0*(($1 + 1) // 2) flops, reads 128*$0*(($1 + 1) // 2) bytes, writes 128*$0*(($1 + 1) // 2)"
+    assert lines["%cat"] == "0 flops, reads 84*$0*$1 bytes, writes 168*$0*$1"
+    # Another size says the same.
+    for n, h in ((3, 4), (5, 12)):
+        plain = record(lambda x: f(x, torch.ones(8, 3, 3, 3), torch.ones(8)), torch.randn(n, 3, h, 7))[0]
+        want = lines["sum"].replace("$0", str(n)).replace("$1", str(h)).replace(" flops, reads ", "|").replace(" bytes, writes ", "|")
+        assert [eval(e) for e in want.split("|")] == [int(w) for w in cost(plain)[-1].split() if w.isdigit()]
+
+
+def test_groups_read_and_write_less():
+    text = """graph(%x: float32[8, 4], %y: float32[8, 4]) {
+      %a: float32[8, 4] = mul(%x, %y)
+      %b: float32[8, 4] = exp(%a)
+      return %b
+    }"""
+    graph = _C.Graph(text)
+    assert cost(graph)[-1] == "sum: 64 flops, reads 384 bytes, writes 256"
+    grouped = text.replace("%a: float32[8, 4] = mul", "%g: float32[8, 4] = group {\n%a: float32[8, 4] = mul").replace(
+        "return %b", "return %b\n}\nreturn %g")
+    assert cost(_C.Graph(grouped))[-1] == "sum: 64 flops, reads 256 bytes, writes 128"
+
+
+def test_sizes_that_cannot_vary_have_no_expression():
+    graph = symbolic(lambda x: torch.mm(x, torch.ones(4, 2)), torch.randn(3, 4), dims=2)
+    with pytest.raises(ValueError, match="takes no other sizes than those seen"):
+        graph.cost()

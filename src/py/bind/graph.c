@@ -5,6 +5,7 @@
 #include "py/bind/bind.h"
 #include "aot/aot.h"
 #include "compile/compile.h"
+#include "graph/cost.h"
 #include "py/bind/compiled.h"
 #include "py/bind/where.h"
 
@@ -50,6 +51,30 @@ static PyObject *graph_repr(PyObject *x)
     cr_graph_print(&t, ((graph_object *)x)->g);
     out = t.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&t));
     cr_text_drop(&t);
+    return out;
+}
+
+typedef struct {
+    const cr_graph *g;
+    cr_text text;
+} cost_job;
+
+static void print_cost(cr_session *s, void *context)
+{
+    cost_job *j = context;
+
+    (void)s;
+    cr_graph_print_cost(&j->text, j->g);
+}
+
+static PyObject *graph_cost(PyObject *x, PyObject *unused)
+{
+    cost_job j = {.g = ((graph_object *)x)->g};
+    cr_status st = cr_session_run(j.g->session, print_cost, &j);
+    PyObject *out = st ? cr_py_raise(st) : j.text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&j.text));
+
+    (void)unused;
+    cr_text_drop(&j.text);
     return out;
 }
 
@@ -553,6 +578,7 @@ static PyMethodDef graph_methods[] = {
     {"fits", graph_fits, METH_VARARGS,
      "fits(inputs, numbers) -> whether the guards on sizes and numbers hold for tensors like these; raises what\n"
      "an operator refuses."},
+    {"cost", graph_cost, METH_NOARGS, "cost() -> str: operations and bytes of every node and their sums, over the graph's sizes."},
     {"apply", graph_apply, METH_O, "apply(name) -> Graph: after the pass of that name."},
     {"partition", graph_partition, METH_VARARGS,
      "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved values, their\n"

@@ -1,0 +1,312 @@
+/* Floating point operations of a call: the entry's rule over expressions. */
+#include "graph/cost.h"
+#include "ops/rule.h"
+#include <string.h>
+
+typedef struct {
+    cr_syms *t;
+    const cr_op *op;
+    const cr_measure *arg, *result;
+} counter;
+
+static cr_measure eval(counter *c, const cr_rule *r);
+
+CR_NORETURN static void misuse(const counter *c, const cr_rule *r, const char *what)
+{
+    cr_bail(c->t->session, CR_RUNTIME, "%s:%d: in flops of %s: %s %s", c->op->file, r->line, c->op->name,
+            r->name ? r->name : "", what);
+}
+
+/* --- values --- */
+
+static cr_measure of_list(counter *c, const cr_sym *const *at, int n)
+{
+    const cr_sym **copy = CR_NEW_N(c->t->session, const cr_sym *, n + 1);
+
+    for (int i = 0; i < n; i++)
+        copy[i] = at[i];
+    return (cr_measure){CR_INTS, n, copy};
+}
+
+static cr_measure of_sym(counter *c, const cr_sym *e)
+{
+    cr_measure m = of_list(c, &e, 1);
+
+    m.tag = CR_INT;
+    return m;
+}
+
+static cr_measure of_int(counter *c, int64_t i) { return of_sym(c, cr_sym_int(c->t, i)); }
+
+static const cr_sym *sym(counter *c, const cr_rule *r)
+{
+    cr_measure m = eval(c, r);
+
+    if (m.tag != CR_INT && m.tag != CR_TRUTH)
+        misuse(c, r, "is no integer");
+    return m.at[0];
+}
+
+/* A number that decides must be plain. */
+static int64_t plain(counter *c, const cr_rule *r)
+{
+    const cr_sym *e = sym(c, r);
+
+    if (e->kind != CR_SYM_INT)
+        misuse(c, r, "is not known");
+    return e->integer;
+}
+
+static bool truth(counter *c, const cr_rule *r)
+{
+    cr_measure m = eval(c, r);
+
+    return m.tag == CR_INT || m.tag == CR_TRUTH ? plain(c, r) != 0 : m.tag != CR_NONE;
+}
+
+/* --- rules --- */
+
+static const cr_sym *product(cr_syms *t, const cr_sym *const *at, int n)
+{
+    const cr_sym *e = cr_sym_int(t, 1);
+
+    for (int i = 0; i < n; i++)
+        e = cr_sym_mul(t, e, at[i]);
+    return e;
+}
+
+static cr_measure item(counter *c, const cr_rule *r, const cr_measure *list, int64_t i)
+{
+    i += i < 0 ? list->len : 0;
+    if (i < 0 || i >= list->len)
+        misuse(c, r, "has no such item");
+    return of_sym(c, list->at[i]);
+}
+
+static cr_measure name(counter *c, const cr_rule *r)
+{
+    for (int i = 0; i < c->op->param_count; i++)
+        if (!strcmp(c->op->param[i].name, r->name))
+            return c->arg[i];
+    for (int i = 0; i < c->op->result_count; i++)
+        if (!strcmp(*c->op->result[i].name ? c->op->result[i].name : "result", r->name))
+            return c->result[i];
+    misuse(c, r, "is not known");
+}
+
+static cr_measure arithmetic(counter *c, const cr_rule *r)
+{
+    const cr_sym *a = sym(c, r->args[0]), *b = sym(c, r->args[1]);
+
+    switch (r->builtin) {
+    case CR_BUILTIN_add: return of_sym(c, cr_sym_add(c->t, a, b));
+    case CR_BUILTIN_sub: return of_sym(c, cr_sym_sub(c->t, a, b));
+    case CR_BUILTIN_mul: return of_sym(c, cr_sym_mul(c->t, a, b));
+    case CR_BUILTIN_floordiv: return of_sym(c, cr_sym_floordiv(c->t, a, b));
+    case CR_BUILTIN_least: return of_sym(c, cr_sym_min(c->t, a, b));
+    case CR_BUILTIN_most: return of_sym(c, cr_sym_max(c->t, a, b));
+    default: misuse(c, r, "is not for counts");
+    }
+}
+
+static cr_measure compare(counter *c, const cr_rule *r)
+{
+    cr_measure a = eval(c, r->args[0]), b = eval(c, r->args[1]);
+    bool whole = a.tag == CR_INT || a.tag == CR_TRUTH;
+
+    /* None and floats equal no integer. */
+    if (a.tag != b.tag && (!whole || (b.tag != CR_INT && b.tag != CR_TRUTH)))
+        return of_int(c, r->builtin == CR_BUILTIN_ne);
+    if (a.tag == CR_NONE)
+        return of_int(c, r->builtin == CR_BUILTIN_eq);
+    int64_t x = plain(c, r->args[0]), y = plain(c, r->args[1]);
+    switch (r->builtin) {
+    case CR_BUILTIN_eq: return of_int(c, x == y);
+    case CR_BUILTIN_ne: return of_int(c, x != y);
+    case CR_BUILTIN_lt: return of_int(c, x < y);
+    case CR_BUILTIN_le: return of_int(c, x <= y);
+    case CR_BUILTIN_gt: return of_int(c, x > y);
+    default: return of_int(c, x >= y);
+    }
+}
+
+static cr_measure call(counter *c, const cr_rule *r)
+{
+    cr_measure m;
+
+    switch (r->builtin) {
+    case CR_BUILTIN_size:
+        m = eval(c, r->args[0]);
+        return r->count == 1 ? of_list(c, m.at, m.len) : item(c, r, &m, plain(c, r->args[1]));
+    case CR_BUILTIN_ndim:
+    case CR_BUILTIN_len: return of_int(c, eval(c, r->args[0]).len);
+    case CR_BUILTIN_numel:
+    case CR_BUILTIN_product: m = eval(c, r->args[0]); return of_sym(c, product(c->t, m.at, m.len));
+    case CR_BUILTIN_and: return of_int(c, truth(c, r->args[0]) && truth(c, r->args[1]));
+    case CR_BUILTIN_or: return of_int(c, truth(c, r->args[0]) || truth(c, r->args[1]));
+    case CR_BUILTIN_not: return of_int(c, !truth(c, r->args[0]));
+    case CR_BUILTIN_neg: return of_sym(c, cr_sym_sub(c->t, cr_sym_int(c->t, 0), sym(c, r->args[0])));
+    case CR_BUILTIN_eq:
+    case CR_BUILTIN_ne:
+    case CR_BUILTIN_lt:
+    case CR_BUILTIN_le:
+    case CR_BUILTIN_gt:
+    case CR_BUILTIN_ge: return compare(c, r);
+    default: return arithmetic(c, r);
+    }
+}
+
+static cr_measure eval(counter *c, const cr_rule *r)
+{
+    switch (r->kind) {
+    case CR_RULE_NAME: return name(c, r);
+    case CR_RULE_INT:
+    case CR_RULE_BOOL: return of_int(c, r->integer);
+    case CR_RULE_NONE: return (cr_measure){.tag = CR_NONE};
+    case CR_RULE_CALL: return call(c, r);
+    case CR_RULE_CHOOSE: return eval(c, r->args[truth(c, r->args[0]) ? 1 : 2]);
+    case CR_RULE_INDEX: {
+        cr_measure m = eval(c, r->args[0]);
+        return item(c, r, &m, plain(c, r->args[1]));
+    }
+    default: misuse(c, r, "is not for counts");
+    }
+}
+
+/* --- from what the entry does --- */
+
+typedef struct {
+    const cr_op *op;
+    uint64_t seen; /* lets that are counted */
+} call_counter;
+
+static int64_t calls_in(call_counter *c, const cr_rule *r)
+{
+    int64_t n = r->kind == CR_RULE_CALL || r->kind == CR_RULE_CHOOSE;
+
+    if (r->kind == CR_RULE_NAME)
+        for (int i = 0; i < c->op->let_count && i < 64; i++)
+            if (!strcmp(c->op->lets[i].name, r->name) && !(c->seen >> i & 1)) {
+                c->seen |= (uint64_t)1 << i;
+                n += calls_in(c, c->op->lets[i].rule);
+            }
+    for (int i = 0; i < r->count; i++)
+        n += calls_in(c, r->args[i]);
+    return n;
+}
+
+static const cr_sym *each_element(cr_syms *t, const cr_measure *m, int64_t n)
+{
+    return cr_sym_mul(t, cr_sym_int(t, n), product(t, m->at, m->len));
+}
+
+/* --- rows: a composition whose kernel is one --- */
+
+typedef enum { NUMBER, ROW, COLUMN, FULL } extent; /* one a call, a row, a place in a row, an element */
+
+typedef struct {
+    const cr_op *op;
+    uint64_t seen;     /* lets that are counted */
+    uint8_t of[64];    /* their extents */
+    int64_t count[4];  /* operations, by extent */
+} row_counter;
+
+static extent walk(row_counter *c, const cr_rule *r);
+
+static extent named(row_counter *c, const cr_rule *r)
+{
+    static const uint8_t operand[] = {[CR_OPERAND_FULL] = FULL, [CR_OPERAND_ROW] = ROW, [CR_OPERAND_COLUMN] = COLUMN};
+
+    for (int i = 0; i < c->op->param_count; i++)
+        if (!strcmp(c->op->param[i].name, r->name))
+            return c->op->param[i].type == CR_T_TENSOR ? (extent)operand[c->op->operand[i]] : NUMBER;
+    for (int i = 0; i < c->op->let_count && i < 64; i++) {
+        if (strcmp(c->op->lets[i].name, r->name))
+            continue;
+        if (!(c->seen >> i & 1)) {
+            c->of[i] = (uint8_t)walk(c, c->op->lets[i].rule);
+            c->seen |= (uint64_t)1 << i;
+        }
+        return (extent)c->of[i];
+    }
+    return NUMBER;
+}
+
+static extent wider(extent a, extent b)
+{
+    if ((a == ROW && b == COLUMN) || (a == COLUMN && b == ROW))
+        return FULL;
+    return a > b ? a : b;
+}
+
+static extent walk(row_counter *c, const cr_rule *r)
+{
+    extent e = NUMBER;
+    bool call = r->kind == CR_RULE_CALL || r->kind == CR_RULE_CHOOSE;
+    call_counter inner = {.op = r->op};
+
+    if (r->kind == CR_RULE_NAME)
+        return named(c, r);
+    if (call && !r->op && r->builtin >= 0 && r->builtin < CR_BUILTIN_add)
+        return NUMBER; /* it asks for sizes */
+    for (int i = 0; call && i < r->count; i++)
+        e = wider(e, walk(c, r->args[i]));
+    if (!call || e == NUMBER)
+        return e;
+    if (r->op && r->op->does == CR_DOES_FOLD) {
+        c->count[e] += calls_in(&inner, r->op->fold);
+        return e == FULL ? ROW : e;
+    }
+    if (!r->op || r->op->does != CR_DOES_BODY || r->builtin >= CR_BUILTIN_add)
+        c->count[e]++; /* a sign is one operation, whatever scale its entry takes */
+    else
+        c->count[e] += calls_in(&inner, r->op->body[0]);
+    return e;
+}
+
+static const cr_sym *row_length(cr_syms *t, const cr_op *op, const cr_measure *arg)
+{
+    const cr_measure *dim = &arg[op->fused_dim];
+    int64_t d = dim->len && dim->at[0]->kind == CR_SYM_INT ? dim->at[0]->integer : -1;
+
+    if (dim->tag == CR_INTS)
+        return product(t, arg[0].at + (arg[0].len - dim->len), dim->len);
+    d += d < 0 ? arg[0].len : 0;
+    return d >= 0 && d < arg[0].len ? arg[0].at[d] : cr_sym_int(t, 1);
+}
+
+static const cr_sym *rows(cr_syms *t, const cr_op *op, const cr_measure *arg)
+{
+    row_counter c = {.op = op};
+    const cr_sym *length = row_length(t, op, arg), *all = product(t, arg[0].at, arg[0].len), *sum;
+
+    for (int i = 0; i < op->body_count; i++)
+        walk(&c, op->body[i]);
+    sum = cr_sym_mul(t, cr_sym_int(t, c.count[FULL]), all);
+    sum = cr_sym_add(t, sum, cr_sym_mul(t, cr_sym_int(t, c.count[COLUMN]), length));
+    if (!c.count[ROW] || (length->kind == CR_SYM_INT && !length->integer))
+        return sum;
+    return cr_sym_add(t, sum, cr_sym_mul(t, cr_sym_int(t, c.count[ROW]), cr_sym_floordiv(t, all, length)));
+}
+
+const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg, const cr_measure *result)
+{
+    call_counter calls = {.op = op->inplace_of ? op->inplace_of : op};
+    int64_t n = 0;
+
+    op = calls.op;
+    if (op->flops) {
+        counter c = {.t = t, .op = op, .arg = arg, .result = result};
+        return sym(&c, op->flops);
+    }
+    switch ((cr_does)op->does) {
+    case CR_DOES_MAP: return cr_sym_int(t, 0);
+    case CR_DOES_BODY:
+        for (int i = 0; i < op->body_count; i++)
+            n += calls_in(&calls, op->body[i]);
+        return each_element(t, &result[0], n);
+    case CR_DOES_IS: return op->fused ? rows(t, op, arg) : NULL;
+    case CR_DOES_FOLD: return each_element(t, &arg[0], calls_in(&calls, op->fold));
+    default: return NULL;
+    }
+}
