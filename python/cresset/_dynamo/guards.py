@@ -306,7 +306,7 @@ class Walk:
         fixed = [*self.classes, *(module for module, _ in self.modules.values())]
         holders = [*self.holders.items(), *((None, x.__dict__) for x in fixed), *((None, x) for x in self.slotted)]
         self.before = [(node, x, _contents(x) if x or not isinstance(x, dict) else _NOTHING) for node, x in holders]
-        self.bare = [t for t, _ in self.tensors if not t.__dict__]
+        self.bare = [t for t, node in self.tensors if self.nodes[node][0] != "grad" and not t.__dict__]
 
     def stores(self):
         """Tensors that the call put somewhere: [(kind, node of the holder, key, tensor)].
