@@ -4,8 +4,9 @@
  * views, sums, products, casts, choices, writes and draws, over inputs of several dtypes, sizes
  * (0 and 1 among them) and layouts.  The calls one by one say what is right; the graph has to give
  * the same bits (any NaN is any NaN), sizes, strides, shared memory, written inputs and drawn
- * numbers when it is run, after every pass, read back from its text, in groups by tiles, as a
- * program, and cut in two, at one and two threads.  `native` also waits for the compiler: groups
+ * numbers when it is run, after every pass, read back from its text, in groups by tiles and by their
+ * nodes, as a program, as an instance of a recording of other sizes, and cut in two, at one and two
+ * threads.  `native` also waits for the compiler: groups
  * of some graphs at a time, so that one wait serves many.
  *
  * Where something differs the graph is made smaller as long as it differs, and printed as text
@@ -646,6 +647,20 @@ static void build_graph(cr_session *s, void *context)
     cr_graph_verify(t->g);
 }
 
+static void start_trial(trial *t, const program *p)
+{
+    memset(t, 0, sizeof *t);
+    t->p = p;
+}
+
+static void end_trial(trial *t)
+{
+    drop_outcome(&t->want);
+    for (int i = 0; i < t->made_count; i++)
+        cr_graph_drop(t->made[i]);
+    cr_session_drop(&t->session);
+}
+
 /* --- ways of running --- */
 
 typedef cr_status (*runner)(void *what, cr_tensor *const *in, cr_tensor **out);
@@ -794,11 +809,16 @@ static bool tiles_differ(trial *t)
 
     if (!g)
         return true;
-    if (cr_compile_code(&c, g, 0))
-        return differs(t, "code", cr_error_message());
-    found = at_both_threads(t, "tiles", run_graph, g);
-    cr_compiled_drop(c);
-    return found;
+    for (int tiles = 1; tiles >= 0; tiles--) { /* without them groups call their nodes */
+        setenv("CR_TILES", tiles ? "1" : "0", 1);
+        if (cr_compile_code(&c, g, 0))
+            return differs(t, "code", cr_error_message());
+        found = at_both_threads(t, tiles ? "tiles" : "nodes", run_graph, g);
+        cr_compiled_drop(c);
+        if (found)
+            return true;
+    }
+    return false;
 }
 
 static bool program_differs(trial *t, const char *passes, const char *stage)
@@ -813,6 +833,89 @@ static bool program_differs(trial *t, const char *passes, const char *stage)
         return differs(t, stage, cr_error_message());
     found = at_both_threads(t, stage, run_program, p);
     cr_program_drop(p);
+    return found;
+}
+
+/* --- other sizes --- */
+
+/* Wherever the first size beyond 1 stands, another one is; false: there is none. */
+static bool vary(program *q, uint64_t *dims)
+{
+    int64_t from = 0, to = 2 + (int64_t)(q->in[0].seed % 7);
+
+    for (int i = 0; i < q->inputs; i++)
+        for (int d = 0; d < q->in[i].ndim; d++) {
+            if (!from && q->in[i].size[d] > 1)
+                from = q->in[i].size[d];
+            if (!from || q->in[i].size[d] != from || q->in[i].layout)
+                continue;
+            q->in[i].size[d] = to == from ? to + 1 : to;
+            dims[i] |= UINT64_C(1) << d;
+        }
+    return from;
+}
+
+/* The calls of p as a recording whose sizes `dims` are symbols; NULL: it is refused. */
+static cr_graph *record(const program *p, cr_recorder *r, const uint64_t *dims)
+{
+    machine m = {{0}};
+    cr_tensor *out[OUTPUTS];
+    cr_graph *g = NULL;
+    bool ok = true;
+
+    for (int i = 0; ok && i < p->inputs; i++) {
+        m.at[i] = input_tensor(&p->in[i]);
+        ok = !cr_recorder_input(r, m.at[i], NULL) && (!dims[i] || !cr_recorder_dynamic(r, m.at[i], dims[i]));
+    }
+    ok = ok && !cr_recorder_start(r);
+    for (int i = 0; ok && i < p->len; i++)
+        ok = p->at[i].gone || call(&m, &p->at[i], p->at[i].results) == p->at[i].results;
+    cr_recorder_stop(r);
+    for (int k = 0; ok && k < p->outputs; k++)
+        ok = (out[k] = m.at[p->output[k]]);
+    if (ok && cr_recorder_finish(&g, r, out, p->outputs))
+        g = NULL;
+    drop_machine(&m);
+    return g;
+}
+
+/* The instance for u's sizes gives what its calls give. */
+static bool instance_of(trial *u, const cr_graph *g)
+{
+    cr_tensor *in[INPUTS];
+    cr_graph *made = NULL;
+    cr_status st;
+
+    for (int i = 0; i < u->p->inputs; i++)
+        in[i] = input_tensor(&u->p->in[i]);
+    st = cr_graph_instantiate(&made, &u->session, g, in, NULL, false);
+    for (int i = 0; i < u->p->inputs; i++)
+        cr_drop(in[i]);
+    if (st || !made) /* eager's turn */
+        return false;
+    keep_graph(u, made);
+    u->g = made;
+    return run_differs(u, "instance", run_graph, made) || program_differs(u, "", "program of an instance");
+}
+
+static bool instance_differs(trial *t)
+{
+    program q = *t->p;
+    uint64_t dims[INPUTS] = {0};
+    cr_recorder *r = NULL;
+    bool found = false;
+    trial u;
+
+    if (!vary(&q, dims) || cr_recorder_new(&r, false))
+        return false;
+    memset(&u, 0, sizeof u);
+    u.p = &q;
+    cr_graph *g = record(t->p, r, dims);
+    if (g && run_calls(&u))
+        found = instance_of(&u, g) && differs(t, u.stage, u.what);
+    u.g = NULL;
+    end_trial(&u);
+    cr_recorder_drop(r);
     return found;
 }
 
@@ -943,20 +1046,6 @@ static bool cut_differs(trial *t)
 
 /* --- one graph --- */
 
-static void start_trial(trial *t, const program *p)
-{
-    memset(t, 0, sizeof *t);
-    t->p = p;
-}
-
-static void end_trial(trial *t)
-{
-    drop_outcome(&t->want);
-    for (int i = 0; i < t->made_count; i++)
-        cr_graph_drop(t->made[i]);
-    cr_session_drop(&t->session);
-}
-
 /* Whether the calls are refused: then there is nothing to compare with. */
 static bool is_void(trial *t) { return !run_calls(t) || cr_session_run(&t->session, build_graph, t); }
 
@@ -964,7 +1053,7 @@ static bool graph_differs(trial *t)
 {
     return at_both_threads(t, "run", run_graph, t->g) || text_differs(t) || passes_differ(t) || tiles_differ(t) ||
            program_differs(t, "", "program") || program_differs(t, "functional", "functional program") ||
-           cut_differs(t);
+           instance_differs(t) || cut_differs(t);
 }
 
 static bool program_fails(const program *p, const char *stage)
