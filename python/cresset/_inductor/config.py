@@ -1,11 +1,11 @@
 """Settings of programs, in torch's names; compile(options={...}) sets them for one function.
 
-What CPUs have no use for is taken and does nothing: `shape_padding`, `triton.cudagraphs`; random numbers
-are eager's whatever `fallback_random` says. """
+What CPUs have no use for is taken and does nothing: `shape_padding`, `triton.cudagraphs`, and `epilogue_fusion`, as
+products and convolutions are calls of libraries.  Random numbers are eager's whatever `fallback_random` says. """
 import sys
 
 fast = False                       # ours: results may differ from eager's by rounding
-epilogue_fusion = True             # with `fast`: what follows a convolution is done by its kernel
+epilogue_fusion = True
 max_autotune = False               # schedules are measured on the running calls, the best is kept
 max_autotune_pointwise = False     # the same
 coordinate_descent_tuning = False  # the same

@@ -19,8 +19,6 @@ def how(changes):
     out = 0
     for name, flag in _FLAGS.items():
         out |= flag if _value(changes, name) else 0
-    if out & _C._HOW_FAST and _value(changes, "epilogue_fusion"):
-        out |= _C._HOW_EPILOGUES
     return out
 
 

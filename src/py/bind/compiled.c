@@ -979,7 +979,6 @@ int cr_py_compiled_start(PyObject *m)
         cr_py_add_type(m, "CompiledEntry", &entry_type) < 0 ||
         cr_py_add_type(m, "CompiledFunction", &function_type) < 0 ||
         PyModule_AddIntConstant(m, "_HOW_FAST", CR_HOW_FAST) < 0 ||
-        PyModule_AddIntConstant(m, "_HOW_EPILOGUES", CR_HOW_EPILOGUES) < 0 ||
         PyModule_AddIntConstant(m, "_HOW_MEASURE", CR_HOW_MEASURE) < 0 ||
         PyModule_AddIntConstant(m, "_HOW_CALLS", CR_HOW_CALLS) < 0)
         return -1;

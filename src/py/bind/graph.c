@@ -593,7 +593,7 @@ static PyMethodDef graph_methods[] = {
      "input which input of this graph it is, or gives the constant."},
     {"call", graph_call, METH_VARARGS,
      "call(grad, how=0) -> Call: a recording without constants as programs; Calls when it has symbols.  how is of\n"
-     "_HOW_FAST, _HOW_EPILOGUES, _HOW_MEASURE and _HOW_CALLS."},
+     "_HOW_FAST, _HOW_MEASURE and _HOW_CALLS."},
     {"wait", graph_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},
