@@ -10,6 +10,8 @@
 #include <pthread.h>
 #include <string.h>
 
+enum { LARGE_PEAK = 64 << 20 };
+
 /* The backward program for a pass that reaches only some outputs. */
 typedef struct variant {
     struct variant *next;
@@ -237,6 +239,8 @@ cr_status cr_compiled_call_make(cr_compiled_call *c)
     pthread_mutex_lock(&c->lock);
     if (!atomic_load(&c->made)) {
         st = c->marks ? make_training(c) : make_inference(c);
+        if (!st && cr_program_peak(c->forward) > LARGE_PEAK)
+            cr_cpu_memory_trim(); /* what the recorded calls left is of other sizes than programs need */
         if (!st)
             atomic_store_explicit(&c->made, true, memory_order_release);
     }

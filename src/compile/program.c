@@ -269,6 +269,7 @@ static void build(cr_session *s, void *context)
     add_block(p, p->g->body);
     add_outputs(p);
     track_outputs(p);
+    cr_plan_order(p);
     if (p->threads > 0)
         cr_plan_layouts(p);
     if (p->threads != CR_CALLS_ONLY)

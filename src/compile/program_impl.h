@@ -112,6 +112,8 @@ struct cr_program {
 /* The plan for the calling thread, made when it is new. */
 CR_MUST cr_status cr_program_plan(cr_plan **out, cr_program *p);
 
+/* Large results are made when they are read; bails. */
+void cr_plan_order(cr_plan *p);
 /* Steps that keep blocked layouts between convolutions, with weights packed once; bails. */
 void cr_plan_layouts(cr_plan *p);
 /* Products whose weights are copied once; bails. */

@@ -1395,3 +1395,41 @@ def test_a_first_step_that_makes_state_asks_for_the_kernels_of_the_next():
     asked = [after["requested"] - before["requested"] for before, after in zip(counts, counts[1:])]
     found = counts[3]["from_memory"] - counts[2]["from_memory"]
     assert asked[0] == 0 and asked[1] > 0 and found == asked[2] == asked[1]
+
+
+def test_what_is_large_is_made_when_it_is_read():
+    def f(g, w, x):
+        h = x @ w
+        large = g @ w
+        small = h.t() @ g
+        return large.reshape(-1).sum() + g.sum() + w.sum(), small
+    g, w, x = torch.randn(1024, 300), torch.randn(300, 300), torch.randn(1024, 300)
+    c = torch.compile(f)
+    for _ in range(3):
+        assert all(torch.equal(a, b) for a, b in zip(c(g, w, x), f(g, w, x)))
+    assert used(c) == 2
+    large, small = 1024 * 300 * 4, 300 * 300 * 4
+    assert entries(c)[0].runner.peak < 2 * large + small
+
+
+def test_what_is_large_waits_for_no_write():
+    def f(g, w, x):
+        large = g @ w
+        g.add_(1)
+        return large.sum(), x
+    w, x = torch.randn(600, 600), torch.ones(3)
+    c, g, h = torch.compile(f), torch.randn(600, 600), None
+    h = g.clone()
+    for _ in range(4):
+        assert torch.equal(c(g, w, x)[0], f(h, w, x)[0]) and torch.equal(g, h)
+    assert used(c) >= 2
+
+
+def test_a_function_that_is_called_once_asks_for_no_code():
+    before = torch._C._jit_counts()["requested"]
+    c = torch.compile(lambda x: (x * 3 + 1).tanh() * 0.123)
+    x = torch.randn(7)
+    c(x)
+    assert torch._C._jit_counts()["requested"] == before
+    c(x)
+    assert torch._C._jit_counts()["requested"] == before + 1

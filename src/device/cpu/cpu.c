@@ -6,7 +6,7 @@
  * go to a shared cache: a list for each class and one queue through all, in the order of
  * release.  Before memory comes from the system, the oldest blocks go back to it, until what
  * is used and what is cached are together no more than the limit: an eighth over the most
- * that was ever in use.  So a program that repeats itself finds most of its blocks again, and
+ * that was in use since all was given back.  So a program that repeats itself finds most of its blocks again, and
  * a program of many sizes needs little more than it uses.
  *
  * Free blocks carry their links in their own first bytes. */
@@ -80,7 +80,7 @@ static CR_THREAD thread_lists mine;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
-static _Atomic int64_t used_bytes, peak_bytes, most_bytes; /* the peak since somebody asked, of all time */
+static _Atomic int64_t used_bytes, peak_bytes, most_bytes; /* peaks since somebody asked, since the cache was trimmed */
 
 static struct {
     block *first[CLASSES];
@@ -88,22 +88,20 @@ static struct {
     size_t bytes, count;
 } cache;
 
-static bool raise_to(_Atomic int64_t *most, int64_t now)
+static void raise_to(_Atomic int64_t *most, int64_t now)
 {
     int64_t was = atomic_load_explicit(most, memory_order_relaxed);
 
-    while (now > was)
-        if (atomic_compare_exchange_weak(most, &was, now))
-            return true;
-    return false;
+    while (now > was && !atomic_compare_exchange_weak(most, &was, now))
+        ;
 }
 
 static void count_used(int64_t bytes)
 {
     int64_t now = atomic_fetch_add_explicit(&used_bytes, bytes, memory_order_relaxed) + bytes;
 
-    if (raise_to(&peak_bytes, now))
-        raise_to(&most_bytes, now);
+    raise_to(&most_bytes, now);
+    raise_to(&peak_bytes, now);
 }
 
 /* Small blocks are counted in the thread and handed on in steps. */
@@ -238,6 +236,7 @@ void cr_cpu_memory_trim(void)
         }
     pthread_mutex_lock(&lock);
     cache_trim(true, 0);
+    atomic_store(&most_bytes, atomic_load(&used_bytes));
     pthread_mutex_unlock(&lock);
 }
 

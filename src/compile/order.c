@@ -1,0 +1,122 @@
+/* The order of steps.
+ *
+ * A step that makes something large waits until that is read: what the steps between free is free
+ * by then.  A linear layer's two gradients are the case in point: eager makes that of the input
+ * first and holds it while that of the weight is made of what nobody needs afterwards.
+ *
+ * A step waits only while nothing is written, and nothing that it reads would live longer; so the
+ * bytes alive at every step are as many as before, or fewer.  Plans with choices keep their order. */
+#include "compile/program_impl.h"
+#include "graph/graph.h"
+
+enum { LARGE = 1 << 20, MOST_STEPS = 64 /* that one waits for */ };
+
+typedef struct {
+    cr_plan *p;
+    unsigned *root;  /* by value id: of values that may share a storage */
+    int64_t *last;   /* by root: the step that reads it last */
+} sorter;
+
+static unsigned root_of(const sorter *x, cr_gvalue *v) { return x->root[cr_plan_value(x->p, v)->id]; }
+
+static bool is_plain(const cr_step *s) { return s->kind == CR_STEP_CALL || s->kind == CR_STEP_GROUP; }
+
+static bool has_effect(const cr_step *s) { return s->kind == CR_STEP_CALL && cr_gnode_has_effect(s->node); }
+
+/* Whether results may be views of what the call reads. */
+static bool may_alias(const cr_step *s)
+{
+    return s->kind == CR_STEP_CALL && (s->op->does == CR_DOES_MAP || s->op->result[0].alias);
+}
+
+static bool find_roots(sorter *x)
+{
+    cr_plan *p = x->p;
+
+    for (unsigned v = 0; v < p->values; v++) {
+        x->root[v] = v;
+        x->last[v] = -1;
+    }
+    for (size_t i = 0; i < p->steps.len; i++) {
+        const cr_step *s = &p->steps.at[i];
+        if (!is_plain(s))
+            return false;
+        for (uint32_t k = 0; may_alias(s) && s->reads && k < s->results; k++)
+            x->root[s->made_value[k]->id] = root_of(x, s->read_value[0]);
+        for (uint32_t k = 0; k < s->reads; k++)
+            x->last[root_of(x, s->read_value[k])] = (int64_t)i;
+    }
+    for (uint32_t k = 0; k < p->outputs; k++)
+        if (p->output_value[k])
+            x->last[root_of(x, p->output_value[k])] = (int64_t)p->steps.len;
+    return true;
+}
+
+static int64_t bytes_made(const cr_step *s)
+{
+    int64_t bytes = 0;
+
+    for (uint32_t k = 0; k < s->results; k++) {
+        const cr_gtype *t = &s->made_value[k]->type;
+        int64_t n = t->known ? (int64_t)cr_dtype_size((cr_dtype)t->dtype) : 0;
+        for (int d = 0; n && d < t->ndim; d++)
+            n *= t->size[d];
+        bytes += n;
+    }
+    return bytes;
+}
+
+static bool reads_from(const sorter *x, const cr_step *s, const cr_step *made)
+{
+    for (uint32_t i = 0; i < s->reads; i++)
+        for (uint32_t k = 0; k < made->results; k++)
+            if (root_of(x, s->read_value[i]) == made->made_value[k]->id)
+                return true;
+    return false;
+}
+
+/* The step after which step i may come. */
+static size_t place_of(const sorter *x, size_t i)
+{
+    const cr_step *s = &x->p->steps.at[i];
+    size_t end = i + 1, most = x->p->steps.len;
+
+    for (uint32_t k = 0; k < s->reads; k++) {
+        size_t last = (size_t)x->last[root_of(x, s->read_value[k])];
+        most = last < most ? last : most;
+    }
+    most = most < i + MOST_STEPS ? most : i + MOST_STEPS;
+    while (end < most && !has_effect(&x->p->steps.at[end]) && !reads_from(x, &x->p->steps.at[end], s))
+        end++;
+    return end - 1;
+}
+
+static void move(sorter *x, size_t from, size_t to)
+{
+    cr_step *at = x->p->steps.at, moved = at[from];
+
+    for (size_t i = from; i < to; i++) {
+        at[i] = at[i + 1];
+        for (uint32_t k = 0; k < at[i].reads; k++) {
+            int64_t *last = &x->last[root_of(x, at[i].read_value[k])];
+            *last = *last == (int64_t)i + 1 ? (int64_t)i : *last;
+        }
+    }
+    at[to] = moved;
+}
+
+void cr_plan_order(cr_plan *p)
+{
+    sorter x = {p, CR_NEW_N(p->s, unsigned, p->values), CR_NEW_N(p->s, int64_t, p->values)};
+
+    if (!find_roots(&x))
+        return;
+    for (size_t i = p->steps.len; i-- > 0;) {
+        const cr_step *s = &p->steps.at[i];
+        if (has_effect(s) || may_alias(s) || bytes_made(s) < LARGE)
+            continue;
+        size_t to = place_of(&x, i);
+        if (to > i)
+            move(&x, i, to);
+    }
+}
