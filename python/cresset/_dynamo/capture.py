@@ -225,7 +225,6 @@ class _Recording:
             w.nodes[own][4] = outline = _C._outline(before)
             w.tensors[at[own]] = (outline, own)
             self.grads[i] = (leaf, node, ref(before), own)
-        w.bare = [t for t, _ in w.tensors if not t.__dict__]
 
     def mark_sizes(self, recorder):
         """Which sizes are symbols: those that changed, those that are marked, all that may be."""
