@@ -124,7 +124,7 @@ static void check_node(cutter *c, const cr_gnode *n)
     c->ends = c->ends || back;
     if (cr_gnode_blocks(n))
         cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut", n->result[0]->name);
-    if (!back && ((cr_gnode_writes(n) && !fills_new(n)) || (c->ends && !cr_gnode_may_view(n))))
+    if (!back && ((cr_gnode_writes(n) && !fills_new(n)) || (c->ends && !(n->kind == CR_GNODE_CALL && is_view(n->op)))))
         cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",
                 n->result_count ? n->result[0]->name : n->op->name);
 }
