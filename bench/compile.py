@@ -12,7 +12,7 @@ run once.
 
     eager       ms of a call, once warm
     first       ms of the first compiled call, with empty caches; beside the first eager call
-    native      ms from the end of the first call until every kernel is native, calls repeated
+    native      ms from the end of the first call until every kernel is native, while calls go on
     warm        ms of the first compiled call, and until native, in a process that finds the caches
     steady      ms of a compiled call
     overhead    us of a call at the smallest sizes

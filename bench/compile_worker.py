@@ -8,6 +8,7 @@ import json
 import re
 import statistics
 import sys
+import threading
 import time
 
 from compile_cases import CASES
@@ -44,20 +45,28 @@ def jit_counts():
 
 
 def seconds_to_native(f):
-    """From now until a call after which every kernel is there, those that a second or third call asks for included;
-    0 where none is waited for."""
+    """From now until every kernel is there, f called again and again meanwhile; those that a second or third call
+    asks for are included.  0 where none is waited for."""
     start, (waiting, asked) = now(), jit_counts()
-    quiet = None if waiting else 0.0
+    ready, over = None if waiting else 0.0, threading.Event()
+
+    def watch():
+        nonlocal ready, asked
+        while not over.wait(0.001):
+            waiting, asked_now = jit_counts()
+            if asked_now != asked:
+                ready, asked = None, asked_now
+            if not waiting and ready is None:
+                ready = now() - start
+    watcher = threading.Thread(target=watch)
+    watcher.start()
     for n in range(1000000):
         f()
-        waiting, asked_now = jit_counts()
-        if waiting or asked_now != asked:
-            quiet, asked = None, asked_now
-        if not waiting and quiet is None:
-            quiet = now() - start
-        if n >= 2 and quiet is not None or now() - start > LONGEST:
+        if n >= 2 and ready is not None and not jit_counts()[0] or now() - start > LONGEST:
             break
-    return now() - start if quiet is None else quiet
+    over.set()
+    watcher.join()
+    return now() - start if ready is None else ready
 
 
 def bits(result):
