@@ -71,6 +71,7 @@ struct cr_gnode {
     cr_gblock *block[2]; /* IF: then, else; GROUP: one */
     const struct cr_gcode *code; /* GROUP: computes it, or NULL: its nodes are called */
     const char *source;  /* "file.py:12", or NULL */
+    bool same;           /* CALL: the result is an argument itself, and would not be for all sizes */
     bool no_grad;        /* CALL: writes a tensor that has a gradient, and the tape did not see it */
 };
 
@@ -212,6 +213,8 @@ CR_MUST cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_te
 CR_MUST cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
 
 /* --- instances --- */
+/* The call's result is an argument itself that it did not write, as contiguous() has it where it can. */
+bool cr_op_gives_back(const cr_op *op, const cr_value *arg, const cr_value *result);
 /* An argument is or has a symbol (graph/number.h). */
 bool cr_gnode_has_symbol(const cr_gnode *n);
 /* Sizes of the node's results may be others in another call: it has a symbol, or reads a value

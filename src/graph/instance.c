@@ -187,6 +187,14 @@ static void make_constant(maker *x, const cr_gnode *n)
     cr_session_check(x->s, cr_tensor_new_strided(&x->fake[v->id], (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
 }
 
+bool cr_op_gives_back(const cr_op *op, const cr_value *arg, const cr_value *result)
+{
+    for (int i = 0; i < op->param_count && op->result_count; i++)
+        if (arg[i].tag == CR_TENSOR && result[0].tag == CR_TENSOR && arg[i].t == result[0].t)
+            return !op->param[i].written;
+    return false;
+}
+
 static void make_node(maker *x, const cr_gnode *n)
 {
     cr_value rule[CR_MAX_ARGS], result[CR_MAX_RESULTS], *list = result;
@@ -217,6 +225,7 @@ static void make_node(maker *x, const cr_gnode *n)
         return;
     }
     cr_session_check(x->s, cr_call(n->op, rule, result));
+    x->holds = x->holds && (!cr_gnode_sizes_vary(n) || n->same == cr_op_gives_back(n->op, rule, result));
     if (n->op->result_count == 1 && result[0].tag == CR_TENSORS)
         list = (cr_value *)(uintptr_t)result[0].list;
     bool right = list == result || (int)result[0].len == n->result_count;

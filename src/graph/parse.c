@@ -527,6 +527,7 @@ static void call(reader *r, cr_gblock *b, const results *to)
     cr_gnode *n = cr_graph_call(r->g, b, op, arg, to->count, to->name);
     set_types(n, to);
     n->no_grad = take(r, "no_grad");
+    n->same = take(r, "same");
 }
 
 static void node(reader *r, cr_gblock *b)

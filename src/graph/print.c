@@ -236,7 +236,7 @@ static void print_node(cr_text *out, const cr_gnode *n, size_t indent)
     } else {
         print_op(out, n->op);
         print_args(out, n);
-        cr_text_put(out, n->no_grad ? ") no_grad" : ")");
+        cr_text_put(out, n->no_grad ? ") no_grad" : n->same ? ") same" : ")");
     }
     if (n->source)
         cr_text_printf(out, "  # %s", n->source);

@@ -74,6 +74,7 @@ cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     copy = copy_node(w, to, n, names);
     copy->source = copy_source(w, n->source);
     copy->no_grad = n->no_grad;
+    copy->same = n->same;
     for (int k = 0; k < n->result_count; k++) {
         copy->result[k]->type = copy_type(w, &n->result[k]->type);
         copy->result[k]->symbolic = n->result[k]->symbolic;

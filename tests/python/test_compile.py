@@ -1007,6 +1007,18 @@ def test_attributes_in_slots_are_guarded():
         assert f(torch.ones(1)).item() == a + n
 
 
+def test_results_that_are_arguments_for_some_sizes():
+    def f(x):
+        y = x[2::2]
+        z = y.contiguous()
+        return y, z, y is z
+    compiled = torch.compile(f, dynamic=True)
+    for n in (2, 5, 7, 2, 3, 5):
+        x = torch.ones(n, 1)
+        for a, b in zip(f(x), compiled(x)):
+            assert a is b if isinstance(a, bool) else (a.shape, a.stride()) == (b.shape, b.stride())
+
+
 def test_symbols_stay_inside():
     seen = Slots()
     seen.a = 0
