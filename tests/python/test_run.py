@@ -82,7 +82,8 @@ def test_tracebacks_begin_in_the_script(tmp_path):
 
 
 def test_an_interrupt_ends_by_the_signal(tmp_path):
-    done = run(tmp_path, "import os, signal; os.kill(os.getpid(), signal.SIGINT)")
+    done = run(tmp_path, "import os, signal\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"
+                         "os.kill(os.getpid(), signal.SIGINT)")
     assert done.returncode == -2 and "KeyboardInterrupt" in done.stderr
 
 
