@@ -815,6 +815,32 @@ def test_gradients_that_no_output_leads_to_are_none():
         assert used(compiled) >= 2 * (1 << outputs) - 3
 
 
+def test_gradients_that_a_call_only_takes_away():
+    model = nn.Linear(2, 2)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def zeroes(x):
+        optimizer.zero_grad()
+        return model(x).detach()
+
+    def deletes(x):
+        for p in model.parameters():
+            p.grad = None
+        return x + 1
+    for f in (zeroes, deletes):
+        compiled = torch.compile(f)
+        for _ in range(4):
+            model(torch.ones(2)).sum().backward()
+            compiled(torch.ones(2))
+            assert all(p.grad is None for p in model.parameters())
+        assert used(compiled) == 3
+        kept = torch.compile(lambda x: model(x).detach())
+        for _ in range(3):  # what it does not touch stays
+            model.weight.grad = grad = torch.ones(2, 2)
+            kept(torch.ones(2))
+            assert model.weight.grad is grad
+
+
 def test_writes_that_the_tape_does_not_see():
     def scaled(x):
         y = x * 1

@@ -369,7 +369,8 @@ class _Recording:
 
     def new_gradients(self):
         """.grad of leaves that the call gave or took away, as Walk.stores()."""
-        return [("grad", node, own, leaf.grad) for leaf, node, before, own in self.grads if leaf.grad is not before()]
+        return [("grad", node, own, leaf.grad) for leaf, node, before, own in self.grads
+                if leaf.grad is not before() or type(before) is ref and before() is None]
 
     def compile(self, graph, tensors, leaves, places, spec, puts, differentiate):
         lifted, origins = graph.lift()
