@@ -1,6 +1,8 @@
 """Settings of compiling; names and defaults are torch's."""
 import sys
 
+from .._patch import Patch
+
 recompile_limit = 8             # recordings of one function; more calls run eagerly
 accumulated_recompile_limit = 256
 fail_on_recompile_limit_hit = False
@@ -21,32 +23,13 @@ optimize_ddp = True
 cache_size_limit = 8            # the former name of recompile_limit
 
 
-class patch:
-    """Other values for a while: patch("name", value), patch({name: value}) or patch(name=value).
+def _owner(name):
+    if name not in globals():
+        raise AttributeError(f"{__name__}.{name} does not exist")
+    return sys.modules[__name__], name
 
-    A context manager and a decorator. """
 
-    def __init__(self, changes=None, value=None, **more):
-        if isinstance(changes, str):
-            changes = {changes: value}
-        self.changes, self.before = {**(changes or {}), **more}, []
-        for name in self.changes:
-            if not hasattr(sys.modules[__name__], name):
-                raise AttributeError(f"{__name__}.{name} does not exist")
+class patch(Patch):
+    """Other values for a while; see Patch."""
 
-    def __enter__(self):
-        values = vars(sys.modules[__name__])
-        self.before.append({name: values[name] for name in self.changes})
-        values.update(self.changes)
-
-    def __exit__(self, *error):
-        vars(sys.modules[__name__]).update(self.before.pop())
-
-    def __call__(self, fn):
-        from functools import wraps
-
-        @wraps(fn)
-        def patched(*args, **kwargs):
-            with self:
-                return fn(*args, **kwargs)
-        return patched
+    _owner = staticmethod(_owner)

@@ -4,6 +4,8 @@ What CPUs have no use for is taken and does nothing: `shape_padding`, `triton.cu
 products and convolutions are calls of libraries.  Random numbers are eager's whatever `fallback_random` says. """
 import sys
 
+from .._patch import Patch
+
 fast = False                       # ours: results may differ from eager's by rounding
 epilogue_fusion = True
 max_autotune = False               # schedules are measured on the running calls, the best is kept
@@ -47,32 +49,7 @@ def get(name):
     return getattr(*_owner(name))
 
 
-class patch:
-    """Other values for a while: patch("name", value), patch({name: value}) or patch(name=value).
+class patch(Patch):
+    """Other values for a while; see Patch."""
 
-    A context manager and a decorator. """
-
-    def __init__(self, changes=None, value=None, **more):
-        if isinstance(changes, str):
-            changes = {changes: value}
-        self.changes, self.before = {**(changes or {}), **more}, []
-        for name in self.changes:
-            _owner(name)
-
-    def __enter__(self):
-        self.before.append({name: get(name) for name in self.changes})
-        for name, value in self.changes.items():
-            setattr(*_owner(name), value)
-
-    def __exit__(self, *error):
-        for name, value in self.before.pop().items():
-            setattr(*_owner(name), value)
-
-    def __call__(self, fn):
-        from functools import wraps
-
-        @wraps(fn)
-        def patched(*args, **kwargs):
-            with self:
-                return fn(*args, **kwargs)
-        return patched
+    _owner = staticmethod(_owner)
