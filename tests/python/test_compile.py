@@ -1211,6 +1211,15 @@ def test_names_limits_and_classes():
             wrong()
 
 
+def test_a_stance_is_every_threads():
+    f, x = torch.compile(lambda x: x + 1), torch.ones(2)
+    with torch.compiler.set_stance("force_eager"):
+        thread = threading.Thread(target=f, args=(x,))
+        thread.start()
+        thread.join()
+    assert not entries(f)
+
+
 def test_settings_may_be_patched():
     config = torch._dynamo.config
     with config.patch(recompile_limit=1):

@@ -482,7 +482,7 @@ def set_stance(stance, backend):
     """Sets both and returns what they were."""
     global _stance, _forced_backend
     before = _stance, _forced_backend
-    _C._compiled_off((stance == "force_eager") - (_stance == "force_eager"))
+    _C._force_eager(stance == "force_eager")
     if backend is not _forced_backend:
         for compiled in _alive():
             compiled._compiler.use_backend(compiled, _forced_backend, backend)

@@ -673,7 +673,8 @@ typedef struct {
     bool off; /* calls go to the function */
 } function;
 
-static CR_THREAD int stances_off; /* > 0: every compiled function is its function */
+static CR_THREAD int calls_off; /* > 0: every compiled function is its function, in this thread */
+static bool force_eager;        /* the same in all; under the interpreter's lock */
 
 static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positional, PyObject *names)
 {
@@ -718,7 +719,7 @@ static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagge
     function *f = (function *)x;
     Py_ssize_t positional = PyVectorcall_NARGS(flagged);
 
-    if (CR_UNLIKELY(f->off || stances_off || cr_recorder_active() || cr_py_mode_count || cr_py_override_off))
+    if (CR_UNLIKELY(f->off || calls_off || force_eager || cr_recorder_active() || cr_py_mode_count || cr_py_override_off))
         return PyObject_Vectorcall(f->function, args, flagged, names);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
         bool fitted;
@@ -886,8 +887,16 @@ static PyObject *compiled_off(PyObject *m, PyObject *by)
     (void)m;
     if (PyErr_Occurred())
         return NULL;
-    stances_off += (int)n;
-    return PyBool_FromLong(stances_off > 0);
+    calls_off += (int)n;
+    return PyBool_FromLong(calls_off > 0 || force_eager);
+}
+
+/* _force_eager(on): compiled functions of all threads are plain. */
+static PyObject *set_force_eager(PyObject *m, PyObject *on)
+{
+    (void)m;
+    force_eager = on == Py_True;
+    Py_RETURN_NONE;
 }
 
 /* _refuse_recording(why): no graph can stand for the call that is being recorded. */
@@ -967,6 +976,7 @@ static PyMethodDef functions[] = {{"_outline", outline, METH_O, NULL},
                                   {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
                                   {"_storage_key", storage_key, METH_O, NULL},
                                   {"_log", log_line, METH_VARARGS, NULL},
+                                  {"_force_eager", set_force_eager, METH_O, NULL},
                                   {"_compiled_off", compiled_off, METH_O, NULL},
                                   {"_refuse_recording", refuse_recording, METH_O, NULL},
                                   {"_facts_of_code", cr_py_code_facts, METH_O, NULL},
