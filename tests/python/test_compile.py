@@ -827,7 +827,10 @@ def test_gradients_that_a_call_only_takes_away():
         for p in model.parameters():
             p.grad = None
         return x + 1
-    for f in (zeroes, deletes):
+    def zeroes_a_module(x):
+        model.zero_grad()
+        return model(x).detach()
+    for f in (zeroes, deletes, zeroes_a_module):
         compiled = torch.compile(f)
         for _ in range(4):
             model(torch.ones(2)).sum().backward()
@@ -839,6 +842,21 @@ def test_gradients_that_a_call_only_takes_away():
             model.weight.grad = grad = torch.ones(2, 2)
             kept(torch.ones(2))
             assert model.weight.grad is grad
+
+
+def test_gradients_are_clipped():
+    def part(compile):
+        model = nn.Linear(2, 2)
+        model.requires_grad_(True)
+        f = compile(lambda: nn.utils.clip_grad_norm_(model.parameters(), 0.1))
+
+        def call(i):
+            for p in model.parameters():
+                p.grad = torch.full_like(p, i + 1.0)
+            return [f().tolist(), *(p.grad.tolist() for p in model.parameters())]
+        call.used = lambda: used(f)
+        return call
+    assert changes(part).used() == 4
 
 
 def test_writes_that_the_tape_does_not_see():

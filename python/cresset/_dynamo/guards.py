@@ -28,6 +28,10 @@ _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.Bu
 _VALUES = (int, float, complex, str, bytes, device)
 _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
 
+# Names of what reads or writes .grad, this package's own functions among them.
+_TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_",
+                              "clip_grads_with_norm_"))
+
 _MUTABLE = (deque, bytearray, memoryview)  # hold what no guard looks at
 
 # Builtins and modules through which a call does more than computing its result.
@@ -451,7 +455,7 @@ class Walk:
 
     @property
     def wants_gradients(self):
-        return self.optimizers or "grad" in self.names or "backward" in self.names
+        return self.optimizers or not self.names.isdisjoint(_TOUCH_GRADIENTS)
 
     # --- words ---
 
