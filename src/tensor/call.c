@@ -164,14 +164,10 @@ cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     return CR_OK;
 }
 
-cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t)
+cr_status cr_copy_plain(cr_tensor **out, cr_tensor *t)
 {
     cr_tensor *made = NULL;
 
-    if (t->contiguous) {
-        *out = cr_keep(t);
-        return CR_OK;
-    }
     CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, (cr_device_kind)t->device, t->ndim, t->size));
     cr_view to = cr_view_of(made), from = cr_view_of(t);
     cr_status st = made->data && t->data ? cr_copy_elements(&to, &from) : CR_OK;
@@ -180,6 +176,14 @@ cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t)
     else
         *out = made;
     return st;
+}
+
+cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t)
+{
+    if (!t->contiguous)
+        return cr_copy_plain(out, t);
+    *out = cr_keep(t);
+    return CR_OK;
 }
 
 void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dtype compute)

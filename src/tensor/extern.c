@@ -24,9 +24,18 @@ static void call_drop(extern_call *c, int n)
     cr_vec_drop(&c->made);
 }
 
-/* One tensor as a view, cast when the entry types this parameter. */
+/* What is written, to be told from what is only read. */
+static const cr_tensor *written_tensor(const cr_op *op, const cr_value *arg)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].written && arg[i].tag == CR_TENSOR)
+            return arg[i].t;
+    return NULL;
+}
+
+/* One tensor as a view, cast when the entry types this parameter, and a copy where `written` meets it. */
 static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bool typed,
-                         cr_view *view, cr_value *out)
+                         const cr_tensor *written, cr_view *view, cr_value *out)
 {
     cr_tensor *t = NULL;
 
@@ -40,6 +49,9 @@ static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bo
     c->fake |= t->device == CR_META;
     if (typed && t->dtype != compute) {
         CR_TRY(cr_cast_plain(&t, t, compute));
+        cr_vec_put(&c->made, t);
+    } else if (written && cr_meets(written, t)) {
+        CR_TRY(cr_copy_plain(&t, t));
         cr_vec_put(&c->made, t);
     }
     *view = cr_view_of(t);
@@ -55,7 +67,7 @@ static cr_status present_list(extern_call *c, int i, const cr_value *v, cr_dtype
     if (!c->list_view[i] || !c->list[i])
         return CR_MEMORY;
     for (uint32_t k = 0; k < v->len; k++)
-        CR_TRY(present(c, &v->list[k], compute, typed, &c->list_view[i][k], &c->list[i][k]));
+        CR_TRY(present(c, &v->list[k], compute, typed, NULL, &c->list_view[i][k], &c->list[i][k]));
     c->arg[i] = (cr_value){.tag = CR_TENSORS, .len = v->len, .list = c->list[i]};
     return CR_OK;
 }
@@ -64,10 +76,14 @@ static cr_status present_list(extern_call *c, int i, const cr_value *v, cr_dtype
 static cr_status present_all(extern_call *c, const cr_op *op, const cr_value *arg,
                              cr_dtype compute)
 {
+    const cr_tensor *written = written_tensor(op, arg);
+
+    if (written)
+        CR_TRY(cr_check_target(written));
     for (int i = 0; i < op->param_count; i++) {
         bool typed = op->type && !(op->mask_params >> i & 1) && !op->param[i].written;
         if (op->param[i].type == CR_T_TENSOR)
-            CR_TRY(present(c, &arg[i], compute, typed, &c->view[i], &c->arg[i]));
+            CR_TRY(present(c, &arg[i], compute, typed, written, &c->view[i], &c->arg[i]));
         else if (op->param[i].type == CR_T_TENSORS && arg[i].tag == CR_TENSORS)
             CR_TRY(present_list(c, i, &arg[i], compute, typed));
         else

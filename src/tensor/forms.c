@@ -44,17 +44,22 @@ static bool shares_memory(const cr_tensor *a, const cr_tensor *b)
     return al < bh && bl < ah;
 }
 
+bool cr_meets(const cr_tensor *a, const cr_tensor *b)
+{
+    return shares_memory(a, b) && !same_elements(a, b);
+}
+
 static bool overlaps_operand(const cr_op *op, const cr_value *arg, const cr_tensor *out)
 {
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
-        if (v->tag == CR_TENSOR && shares_memory(out, v->t) && !same_elements(out, v->t))
+        if (v->tag == CR_TENSOR && cr_meets(out, v->t))
             return true;
     }
     return false;
 }
 
-static cr_status check_target(const cr_tensor *out)
+cr_status cr_check_target(const cr_tensor *out)
 {
     if (cr_has_internal_overlap(out))
         return cr_fail(CR_RUNTIME,
@@ -145,7 +150,7 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
     cr_tensor *self = arg[0].t;
     cr_status st;
 
-    CR_TRY(check_target(self));
+    CR_TRY(cr_check_target(self));
     CR_TRY(check_device(of, arg));
     if (of->does == CR_DOES_BODY) {
         CR_TRY(check_inplace_size(self, arg, of->param_count));
@@ -231,7 +236,7 @@ static cr_status deliver(const cr_value *made, cr_tensor *out)
         return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
                        cr_dtype_infos[made->t->dtype].legacy,
                        cr_dtype_infos[out->dtype].legacy);
-    CR_TRY(check_target(out));
+    CR_TRY(cr_check_target(out));
     if (is_captured())
         return deliver_by_calls(made->t, out);
     CR_TRY(fit_target(out, made->t));

@@ -74,6 +74,12 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 /* A body's results into given tensors (in-place and out= without a temporary). */
 CR_MUST cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out);
 
+/* Whether an element may be written while another place still has to read it: both share memory,
+ * and not element for element. */
+bool cr_meets(const cr_tensor *a, const cr_tensor *b);
+/* That no two elements of what is written are one. */
+CR_MUST cr_status cr_check_target(const cr_tensor *out);
+
 /* Points every record at its kernel stage; once, at start-up. */
 void cr_install_calls(void);
 
@@ -81,7 +87,9 @@ void cr_install_calls(void);
 CR_MUST cr_status cr_as_tensor(cr_tensor **out, const cr_value *v);
 /* `t` converted to `dtype` (counted; `t` itself when it has that dtype), no autograd. */
 CR_MUST cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype);
-/* Row-major copy, or `t` itself (counted). */
+/* A row-major copy (counted). */
+CR_MUST cr_status cr_copy_plain(cr_tensor **out, cr_tensor *t);
+/* The same, or `t` itself where it is row-major. */
 CR_MUST cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t);
 
 #endif

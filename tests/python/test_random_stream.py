@@ -41,3 +41,19 @@ def test_native_dropout_gives_its_mask():
     assert torch.equal(y != 0, mask)
     y, mask = torch.native_dropout(torch.ones(10), 0.25, False)
     assert torch.equal(y, torch.ones(10)) and mask.all()
+
+
+def test_bernoulli_reads_probabilities_before_it_writes_where_they_lie():
+    x = torch.full((6,), 0.5, dtype=torch.float64)
+    torch.manual_seed(3)
+    want = torch.empty(6, dtype=torch.float64).bernoulli_(x.clone())
+    for p in (x, x[1], x[1:2]):
+        torch.manual_seed(3)
+        y = x.clone()
+        assert torch.equal(y.bernoulli_(p if p is x else y.as_strided(p.shape, p.stride(), 1)), want)
+
+
+@pytest.mark.parametrize("fill", ["uniform_", "normal_", "random_", "exponential_", "bernoulli_"])
+def test_a_draw_into_elements_that_are_one_is_refused(fill):
+    with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
+        getattr(torch.ones(1).expand(3), fill)()
