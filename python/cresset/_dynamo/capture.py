@@ -34,6 +34,7 @@ class Compiler:
         self.put_away = {}  # backend forced by a stance -> its entries and records
         # By path, what the last recording saw of sizes and numbers, and which of these vary.
         self.sizes, self.values = {}, {}
+        self.unread = None  # Walk of a recording that is not in these yet: paths take long, and no other may come
         self.varying_sizes, self.varying = {}, set()
 
     @property
@@ -48,6 +49,20 @@ class Compiler:
     @property
     def most_records(self):
         return config.recompile_limit if self.limit is None else self.limit
+
+    def catch_up(self):
+        walk, self.unread = self.unread, None
+        if walk is not None:
+            self.note(walk)
+
+    def note(self, walk):
+        """Sizes and numbers that a recording saw, where none are known."""
+        for node, (source, _, _, check, expected, *_) in enumerate(walk.nodes):
+            if check == "equal" and type(expected) in (int, float):
+                self.values.setdefault(walk.path(node), expected)
+            elif check == "tensor" and source != "const":
+                shape = expected.shape if isinstance(expected, Tensor) else expected[2]
+                self.sizes.setdefault(walk.path(node), tuple(shape))
 
     # --- a call that no entry fits ---
 
@@ -232,6 +247,8 @@ class _Recording:
         self.dynamic, self.marked = {}, []
         for t, node in w.tensors:
             must, may, never = self.marks(t)
+            if not must and not may and not c.sizes and not c.dynamic:
+                continue  # Compiler.note() will see to it
             if not must and (c.dynamic is False or not config.dynamic_shapes or w.nodes[node][0] == "const"):
                 continue
             path, shape = w.path(node), tuple(t.shape)
@@ -270,16 +287,16 @@ class _Recording:
     def note(self):
         """Sizes and numbers of a call that is not recorded, so that the next one knows which vary."""
         self.look()
-        self.note_numbers()
-        for t, node in self.walk.tensors:
-            self.compiler.sizes[self.walk.path(node)] = tuple(t.shape)
+        self.compiler.note(self.walk)
 
     def walk_again(self):
         """Whether a number turns out to vary, which the walk has to know."""
-        before = len(self.compiler.varying)
-        if self.compiler.dynamic is not False:
+        c = self.compiler
+        c.catch_up()
+        before = len(c.varying)
+        if c.dynamic is not False and c.values:
             self.note_numbers()
-        return len(self.compiler.varying) > before
+        return len(c.varying) > before
 
     def note_numbers(self):
         """Numbers that changed since the last recording are inputs of the next one."""
@@ -331,6 +348,7 @@ class _Recording:
 
     def finish(self, recorder, out):
         if not self.check_unchanged():
+            self.compiler.note(self.walk)
             self.expect(recorder, out)
             return
         leaves, spec = tree_flatten(out)
@@ -400,6 +418,7 @@ class _Recording:
         self.walk.bare.clear()
         self.compiled._entries.insert(0, entry)
         self.compiler.records.append((self.walk, entry))
+        self.compiler.unread = self.walk
 
     def runner(self, graph, given, differentiate):
         backend = self.compiler.backend if _forced_backend is None else _forced_backend
@@ -503,4 +522,5 @@ def reset():
         for seen in (compiler.records, compiler.put_away, compiler.sizes, compiler.values, compiler.varying_sizes,
                      compiler.varying):
             seen.clear()
-        compiler.attempts, compiler.refusal, compiler.said_limit, compiler.expected = 0, None, False, None
+        compiler.attempts, compiler.refusal, compiler.said_limit = 0, None, False
+        compiler.expected = compiler.unread = None

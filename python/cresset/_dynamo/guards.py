@@ -14,7 +14,7 @@ from collections import OrderedDict, defaultdict, deque
 from operator import is_
 
 from .. import Generator, Size, Tensor, device, dtype, layout, memory_format
-from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code
+from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_items
 
 
 class Refused(Exception):
@@ -56,6 +56,10 @@ def _is_trusted(module_name):
 def _is_of(module, name, x):
     """isinstance, for a class of a module that nobody may have loaded."""
     return module in sys.modules and isinstance(x, getattr(sys.modules[module], name))
+
+
+def _is_not_plain(item):
+    return type(item[1]) not in _ATOM_SET and type(item[1]) not in _VALUE_SET
 
 
 def _slots(t):
@@ -129,6 +133,8 @@ class Walk:
         if isinstance(x, Tensor):
             return self.tensor(x, source, parent, key)
         self.kept.append(x)
+        if isinstance(x, ModuleBase):
+            return self.nn_module(x, source, parent, key)
         if _is_of("cresset.optim", "Optimizer", x):
             return self.optimizer(x, source, parent, key)
         if _is_of("enum", "Enum", x):
@@ -177,47 +183,31 @@ class Walk:
         if x.__dict__:  # attributes that the user gave it
             inner = self.add("dict", node, None, "mapping", (dict, len(x.__dict__)))
             self.holders[inner] = x.__dict__
-            self.items(x.__dict__.items(), "item", inner)
+            self.items(x.__dict__, "item", inner)
         return node
 
     def sequence(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "list", (type(x), len(x)))
         if isinstance(x, list):
             self.holders[node] = x
-        self.items(enumerate(x), "at", node)
+        self.items(x, "at", node)
         return node
 
     def mapping(self, x, source, parent, key):
         node = self.known[id(x)] = self.add(source, parent, key, "mapping", (type(x), len(x)))
         self.holders[node] = x
         if x:
-            self.items(x.items(), "item", node)
+            self.items(x, "item", node)
         return node
 
-    def items(self, pairs, source, node):
-        """Plain values first: a check passes over them while their container is unchanged.
-
-        Modules have dozens each, and empty dicts of hooks: what visit() would do with them is done here."""
-        later, nodes = [], self.nodes
-        values = () if self.varying else _VALUE_SET
-        for key, x in pairs:
-            t = type(x)
-            if t in values:
-                nodes.append([source, node, key, "equal", x, -1])
-            elif x is None or t is bool:
-                nodes.append([source, node, key, "is", x, -1])
-            elif t in _ATOM_SET or t in _VALUE_SET:
-                self.visit(x, source, node, key)
-            else:
-                later.append((key, x))
-        if len(nodes) >= _MOST_NODES:
+    def items(self, holder, source, node):
+        """Plain values first: a check passes over them while their container is unchanged."""
+        later = _walk_items(holder, source, node, self.nodes, self.known, self.holders, self.kept, not self.varying)
+        if len(self.nodes) >= _MOST_NODES:
             raise Refused(_TOO_MANY)
+        later.sort(key=_is_not_plain)
         for key, x in later:
-            if (type(x) is dict or type(x) is OrderedDict) and not x and id(x) not in self.known:
-                self.kept.append(x)
-                self.mapping(x, source, node, key)
-            else:
-                self.visit(x, source, node, key)
+            self.visit(x, source, node, key)
 
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
@@ -263,7 +253,7 @@ class Walk:
         state = x.__dict__
         inner = self.add("dict", node, None, "mapping", (dict, len(state)))
         self.holders[inner] = state
-        self.items(state.items(), "item", inner)
+        self.items(state, "item", inner)
         self.reach_class(type(x))
         return node
 
@@ -300,7 +290,7 @@ class Walk:
             return node
         inner = self.add("dict", node, None, "mapping", (dict, len(state)))
         self.holders[inner] = state
-        self.items(state.items(), "item", inner)
+        self.items(state, "item", inner)
         return node
 
     # --- what a call changes ---
@@ -380,14 +370,13 @@ class Walk:
     def globals(self, f, loaded):
         table, at = f.__globals__, self.add("const", -1, f.__globals__, "any")
         self.holders[at] = table
-        found = [name for name in loaded if name in table]
         for name in loaded:
             if name in table:
                 continue
             self.add("none", at, name, "any")
             if name in _IMPURE_BUILTINS and hasattr(builtins, name):
                 raise Refused(f"the function calls {name}()")
-        self.items([(name, table[name]) for name in found], "item", at)
+        self.items({name: table[name] for name in loaded if name in table}, "item", at)
 
     def reach_class(self, t):
         """Code of a user's class may run; its attributes are looked at once their names are met."""
@@ -486,7 +475,6 @@ class Walk:
 
 
 _METHODS = [
-    (ModuleBase, Walk.nn_module),
     ((tuple, list), Walk.sequence),
     ((dict, OrderedDict, defaultdict), Walk.mapping),
     ((set, frozenset), Walk.set),

@@ -980,6 +980,7 @@ static PyMethodDef functions[] = {{"_outline", outline, METH_O, NULL},
                                   {"_compiled_off", compiled_off, METH_O, NULL},
                                   {"_refuse_recording", refuse_recording, METH_O, NULL},
                                   {"_facts_of_code", cr_py_code_facts, METH_O, NULL},
+                                  {"_walk_items", cr_py_walk_items, METH_VARARGS, NULL},
                                   {"_is_recording", is_recording, METH_NOARGS, NULL},
                                   {0}};
 

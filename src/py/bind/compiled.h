@@ -14,6 +14,13 @@ PyObject *cr_py_compiled_calls(const cr_graph *g, bool grad, unsigned how);
  * in it included. */
 PyObject *cr_py_code_facts(PyObject *module, PyObject *code);
 
+/* _walk_items(holder, source, node, nodes, known, holders, kept, values) -> [(key, object)] left to the caller.
+ *
+ * Nodes (guard.h) of the plain items of a dict, list or tuple that is node `node`, of its empty dicts and its
+ * tuples of plain items; known, holders and kept are Walk's (guards.py).  `values`: numbers and strings are
+ * plain, too. */
+PyObject *cr_py_walk_items(PyObject *module, PyObject *args);
+
 /* --- symbols (symbol.c) --- */
 
 /* Number `k` of the thread's recorder as a Python number. */
