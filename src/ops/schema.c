@@ -125,6 +125,16 @@ static cr_status spread_default(lexer *x, cr_param *p, int64_t i)
     return CR_OK;
 }
 
+static cr_status dtype_default(lexer *x, cr_param *p, const char *name)
+{
+    cr_dtype t = cr_dtype_find(name);
+
+    if (t == CR_DTYPE_NONE)
+        return lex_error(x, "no dtype is called %s", name);
+    p->preset = cr_of_dtype(t);
+    return CR_OK;
+}
+
 static cr_status parse_default(lexer *x, cr_param *p)
 {
     bool minus;
@@ -148,6 +158,8 @@ static cr_status parse_default(lexer *x, cr_param *p)
             p->preset = number_default(p, false, 0, minus ? -__builtin_inf() : __builtin_inf());
             return CR_OK;
         }
+        if (p->type == CR_T_DTYPE)
+            return dtype_default(x, p, name);
         int64_t i = !strcmp(name, "True") ? 1 : named_default(name);
         p->preset = number_default(p, true, i, (double)i);
         return CR_OK;
@@ -258,6 +270,16 @@ static const char *type_text(unsigned type, bool *list)
     return "?";
 }
 
+/* What ATen's schemas write for a dtype. */
+static int aten_number(cr_dtype t)
+{
+    static const uint8_t number[] = {[CR_BOOL] = 11, [CR_U8] = 0, [CR_I8] = 1, [CR_I16] = 2, [CR_I32] = 3, [CR_I64] = 4,
+                                     [CR_F16] = 5, [CR_BF16] = 15, [CR_F32] = 6, [CR_F64] = 7, [CR_C64] = 9,
+                                     [CR_C128] = 10};
+
+    return number[t];
+}
+
 static void print_preset(cr_text *out, const cr_param *p)
 {
     const cr_value *v = &p->preset;
@@ -265,7 +287,9 @@ static void print_preset(cr_text *out, const cr_param *p)
     switch (v->tag) {
     case CR_NONE: cr_text_put(out, "None"); break;
     case CR_TRUTH: cr_text_put(out, v->i ? "True" : "False"); break;
+    case CR_FORMAT_VAL:
     case CR_INT: cr_text_printf(out, "%lld", (long long)v->i); break;
+    case CR_DTYPE_VAL: cr_text_printf(out, "%d", aten_number((cr_dtype)v->i)); break;
     case CR_FLOAT: cr_text_printf(out, "%.17g", v->d); break;
     case CR_STRING: cr_text_printf(out, "\"%.*s\"", (int)v->len, v->s); break;
     case CR_NUMBER:

@@ -1498,3 +1498,14 @@ def test_a_function_that_is_called_once_asks_for_no_code():
     assert torch._C._jit_counts()["requested"] == before
     c(x)
     assert torch._C._jit_counts()["requested"] == before + 1
+
+
+@pytest.mark.parametrize("make", [lambda: torch.randint(0, 5, (4,)), lambda: torch.randperm(4),
+                                  lambda: torch.tril_indices(2, 2).sum(), lambda: torch.triu_indices(2, 2).sum()])
+def test_integers_made_by_default_are_recorded(make):
+    f = torch.compile(lambda x: x + make(), fullgraph=True)
+    for seed in range(3):
+        torch.manual_seed(seed)
+        want = torch.ones(4) + make()
+        torch.manual_seed(seed)
+        assert torch.equal(f(torch.ones(4)), want)

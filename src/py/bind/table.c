@@ -32,6 +32,7 @@ static PyObject *preset_object(const cr_param *p)
     case CR_TRUTH: return PyBool_FromLong((long)v->i);
     case CR_FLOAT: return PyFloat_FromDouble(v->d);
     case CR_NUMBER: return cr_py_scalar_object(v->number);
+    case CR_DTYPE_VAL: return Py_NewRef(cr_py_dtype_object((cr_dtype)v->i));
     case CR_STRING: return PyUnicode_FromStringAndSize(v->s, v->len);
     case CR_INTS:
     case CR_TRUTHS: return ints_list(v);
