@@ -461,18 +461,6 @@ static void count_block(gatherer *x, const cr_gblock *b)
     }
 }
 
-static bool writes(const cr_gnode *n)
-{
-    for (int k = 0; k < cr_gnode_blocks(n); k++)
-        for (size_t i = 0; i < n->block[k]->len; i++)
-            if (writes(n->block[k]->at[i]))
-                return true;
-    for (int i = 0; n->kind == CR_GNODE_CALL && i < n->arg_count; i++)
-        if (n->op->param[i].written)
-            return true;
-    return false;
-}
-
 /* Elements of a row where there are few rows: of longer ones eager shares the chunks out. */
 enum { LONGEST_ROW = 2 * CR_FOLD_CHUNK };
 
@@ -562,7 +550,7 @@ static void gather(gatherer *x)
             (b->at[i]->op == x->mask && b->at[i]->kind == CR_GNODE_CALL && place_mask(x, b->at[i], i)))
             continue;
         close_read(x, b->at[i]);
-        x->era += writes(b->at[i]);
+        x->era += cr_gnode_writes(b->at[i]);
     }
     for (size_t i = 0; i < b->len; i++)
         if (x->at[i])

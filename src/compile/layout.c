@@ -28,11 +28,8 @@ bool cr_has_layouts(const cr_graph *g)
 
     for (size_t i = 0; i < g->body->len; i++) {
         const cr_gnode *n = g->body->at[i];
-        if (n->kind == CR_GNODE_IF)
+        if (n->kind == CR_GNODE_IF || cr_gnode_writes(n))
             return false;
-        for (int k = 0; n->kind == CR_GNODE_CALL && k < n->arg_count; k++)
-            if (n->op->param[k].written)
-                return false;
         any = any || is_convolution(n);
     }
     return any;

@@ -27,7 +27,7 @@ typedef struct region {
     /* while the new graph is made */
     cr_gvalue *now;     /* the base's elements */
     struct region *lender; /* ... which this other region held first, or NULL */
-    struct region *memory; /* ... and which are elements of this one's home */
+    struct region *memory; /* ... and which are elements of this one's home; itself: of its own */
     unsigned version;   /* counts the writes */
     size_t order;       /* with a home: which copy back it is */
 } region;
@@ -843,8 +843,11 @@ static bool is_copy(view_kind kind) { return kind == SLICED || kind == SELECTED 
 
 static void lend(region *to, region *lender)
 {
-    if (lender == to)
-        return; /* its own elements, whosever they were */
+    if (lender == to) { /* its own elements, whosever they were */
+        if (to->home && !to->version)
+            to->memory = to;
+        return;
+    }
     to->lender = lender;
     to->memory = !lender ? NULL : lender->home && !lender->version ? lender : lender->memory;
 }

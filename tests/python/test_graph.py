@@ -401,6 +401,13 @@ def with_aliases(x, y):
     return a, z, w, x[2], y, z.diagonal()
 
 
+def with_own_elements(x, y):
+    x.copy_(x.view(16).view(4, 4))
+    y.copy_(x)
+    x.view(16).sub_(1)
+    return x.t()
+
+
 def with_types(x, y):
     i = torch.arange(16).view(4, 4)
     i.copy_(x * 10)
@@ -413,7 +420,7 @@ def with_types(x, y):
     return i, m, x
 
 
-@pytest.mark.parametrize("f", [with_index, with_out, with_draws, with_aliases, with_norm])
+@pytest.mark.parametrize("f", [with_index, with_out, with_draws, with_aliases, with_norm, with_own_elements])
 def test_writes_become_values_and_copies_at_the_end(f):
     torch.manual_seed(6)
     check_functional(f, torch.randn(4, 4), torch.randn(4, 4))
