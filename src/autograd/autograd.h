@@ -148,6 +148,9 @@ bool cr_edge_wanted(const cr_node *n, uint32_t i);
  * last.  *out is owned when it is a tensor.  CR_RUNTIME once released. */
 CR_MUST cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i);
 
+/* Whether a backward pass from `t` would find saved values that another one has released. */
+CR_MUST cr_status cr_history_is_released(bool *out, cr_tensor *t);
+
 /* --- values kept for backward --- */
 /* A custom Function saves its tensors with these; formula nodes do the same. */
 typedef struct {

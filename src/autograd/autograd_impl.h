@@ -195,6 +195,8 @@ CR_MUST cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_va
 CR_MUST cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result);
 /* Room for the results of a list, known only after the call. */
 CR_MUST cr_status cr_node_set_results(cr_node *n, uint32_t count);
+/* Whether values that the node saved are released; false of nodes of other kinds. */
+bool cr_formula_is_released(const cr_node *n);
 /* Clause `node`, evaluated: what the node of such an entry is called. */
 const char *cr_formula_name(cr_node *n);
 CR_MUST cr_status cr_formula_start(void);

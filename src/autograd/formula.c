@@ -564,6 +564,11 @@ static cr_status apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
     return st;
 }
 
+bool cr_formula_is_released(const cr_node *n)
+{
+    return n->kind->apply == apply && ((const formula *)n)->released;
+}
+
 /* --- `_saved_NAME` --- */
 static const char *slot_name(const cr_op *op, int slot)
 {

@@ -7,6 +7,7 @@
  * A count of an accumulate node is a count of its tensor: the tensor holds the
  * node, so neither can outlive the other and there is no cycle. */
 #include "autograd/autograd_impl.h"
+#include "base/map.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -220,4 +221,40 @@ cr_status cr_node_zeros(cr_tensor **out, const cr_node *n, uint32_t i)
 
     CR_ASSERT(r->known);
     return cr_zero_tensor(out, r->dtype, r->device, r->ndim, r->size);
+}
+
+/* --- what a node leads to --- */
+
+typedef struct {
+    cr_map met; /* nodes, by address */
+    CR_VEC(const cr_node *) left;
+} search;
+
+static cr_status meet(search *x, const cr_node *n)
+{
+    if (!n || cr_map_get(&x->met, (const char *)&n, sizeof n))
+        return CR_OK;
+    CR_TRY(cr_map_set(&x->met, (const char *)&n, sizeof n, x));
+    CR_TRY(cr_vec_reserve(&x->left, 1));
+    cr_vec_put(&x->left, n);
+    return CR_OK;
+}
+
+cr_status cr_history_is_released(bool *out, cr_tensor *t)
+{
+    search x = {0};
+    cr_node *start = NULL;
+    cr_status st = cr_grad_fn(&start, t);
+
+    *out = false;
+    st = st ? st : meet(&x, start);
+    while (!st && x.left.len && !*out) {
+        const cr_node *n = x.left.at[--x.left.len];
+        *out = cr_formula_is_released(n);
+        for (uint32_t i = 0; !st && i < n->edge_count; i++)
+            st = meet(&x, n->edges[i].node);
+    }
+    cr_map_drop(&x.met);
+    cr_vec_drop(&x.left);
+    return st;
 }

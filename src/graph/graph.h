@@ -279,6 +279,9 @@ void cr_recorder_literal(cr_tensor *t);
 /* The program did what no graph can stand for (it looked at an element): finishing fails with
  * CR_RUNTIME and these words. */
 void cr_recorder_refuse(const char *why);
+/* From here on `t`, which is recorded or looks at what is, has no history: no gradient reaches
+ * through it what it was computed from. */
+void cr_recorder_cut(cr_tensor *t);
 /* A backward pass runs: its calls are recorded, too. */
 void cr_recorder_note_backward(void);
 bool cr_recorder_saw_backward(const cr_recorder *r);

@@ -440,6 +440,27 @@ void cr_recorder_refuse(const char *why)
         note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
 }
 
+static void cut(cr_session *s, void *context)
+{
+    call_record *c = context;
+    cr_tensor *t = c->arg[0].t;
+    const cr_tensor *shared;
+    cr_tensor *same = known(c->r, t) ? t : twin(c->r, t, &shared);
+    cr_gvalue *v = same ? known(c->r, same) : NULL;
+
+    (void)s;
+    if (v && v->type.requires_grad && (v->by || same != t))
+        detached(c->r, t, v)->type.requires_grad = false;
+}
+
+void cr_recorder_cut(cr_tensor *t)
+{
+    call_record c = {.r = active, .arg = &(cr_value){.tag = CR_TENSOR, .t = t}};
+
+    if (active && !active->failed)
+        note_failure(active, cr_session_run(&active->session, cut, &c));
+}
+
 void cr_recorder_note_backward(void)
 {
     if (active)
@@ -816,13 +837,28 @@ void cr_recorder_at(cr_recorder *r, const char *source)
         r->source = NULL;
 }
 
+/* Calls would ask it of inputs, and no graph does. */
+static void check_inputs(const cr_recorder *r)
+{
+    for (size_t i = 0; i < r->seen.len && i < (size_t)r->g->input_count; i++) {
+        const cr_gvalue *v = r->held.at[i] == GONE ? NULL : known(r, r->seen.at[i]);
+        if (v && !v->by && v->type.requires_grad != r->seen.at[i]->requires_grad)
+            cr_bail(r->g->session, CR_RUNTIME, "the call changes whether %%%s requires a gradient", v->name);
+    }
+}
+
 static void finish(cr_session *s, void *context)
 {
     step *x = context;
     cr_garg *out = CR_NEW_N(s, cr_garg, x->n);
 
-    for (int i = 0; i < x->n; i++)
-        out[i] = cr_garg_value(x->output[i] ? value_of(x->r, x->output[i]) : NULL);
+    check_inputs(x->r);
+    for (int i = 0; i < x->n; i++) {
+        cr_gvalue *v = x->output[i] ? value_of(x->r, x->output[i]) : NULL;
+        if (v && v->by && v->by->kind == CR_GNODE_CALL && v->type.requires_grad != x->output[i]->requires_grad)
+            cr_bail(s, CR_RUNTIME, "a tensor that the call made is made a leaf with a gradient in it");
+        out[i] = cr_garg_value(v);
+    }
     cr_gblock_return(x->r->g, x->r->g->body, out, x->n);
     cr_graph_verify(x->r->g);
 }

@@ -1509,3 +1509,81 @@ def test_integers_made_by_default_are_recorded(make):
         want = torch.ones(4) + make()
         torch.manual_seed(seed)
         assert torch.equal(f(torch.ones(4)), want)
+
+
+def cut_by_detach_(x):
+    y = x * 2
+    z = y * x
+    y.detach_()
+    return y * z
+
+
+def cut_by_a_leaf(x):
+    return x * x.detach().requires_grad_()
+
+
+def cut_by_data(x):
+    return x * x.data + x.view(1, 2).detach().view(2)
+
+
+def a_gradient_with_a_history(x):
+    g, = torch.autograd.grad((x ** 3).sum(), x, create_graph=True)
+    return g * x
+
+
+def a_second_gradient(x):
+    g, = torch.autograd.grad((x ** 3).sum(), x, create_graph=True)
+    h, = torch.autograd.grad(g.sum(), x, create_graph=True)
+    return g * x.detach() + h
+
+
+def a_gradient_of_a_leaf_inside(x):
+    w = torch.ones(2, requires_grad=True)
+    (w * x.detach()).sum().backward()
+    return w.grad * x
+
+
+@pytest.mark.parametrize("f", [cut_by_detach_, cut_by_a_leaf, cut_by_data, a_gradient_with_a_history,
+                               a_second_gradient, a_gradient_of_a_leaf_inside])
+def test_gradients_end_where_histories_end(f):
+    compiled = torch.compile(f, fullgraph=True)
+    for _ in range(3):
+        found = []
+        for g in (f, compiled):
+            x = torch.tensor([3.0, 2.0], requires_grad=True)
+            y = g(x)
+            y.sum().backward()
+            found.append((y.detach(), x.grad))
+        assert torch.equal(found[0][0], found[1][0]) and torch.equal(found[0][1], found[1][1])
+
+
+@pytest.mark.parametrize("f", [lambda x: torch.zeros(2, requires_grad=True), lambda x: nn.Parameter(x.detach() * 2),
+                               lambda x: (x * 2).detach().clone().requires_grad_(),
+                               lambda x: torch.empty(2, device="meta"), lambda x: (x * 2).detach().set_(x.detach()),
+                               lambda x: x.detach() * 2 if x.requires_grad_(False) is None else x * 3])
+def test_leaves_and_tensors_without_bytes_that_a_call_makes_stay_eagers(f):
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        compiled = torch.compile(f)
+        for _ in range(4):
+            x = torch.tensor([3.0, 2.0], requires_grad=True)
+            want, got = f(x.detach().requires_grad_()), compiled(x)
+            assert (got.requires_grad, got.is_leaf, got.device, got.shape) == \
+                   (want.requires_grad, want.is_leaf, want.device, want.shape)
+
+
+def test_a_history_made_while_gradients_are_off_is_eagers():
+    def f(x):
+        with torch.enable_grad():
+            return x * 2
+    with pytest.warns(UserWarning, match="gradients are off"), torch.no_grad():
+        compiled = torch.compile(f)
+        assert all(compiled(torch.ones(2, requires_grad=True)).requires_grad for _ in range(3))
+
+
+def test_a_lazy_module_is_recorded_once_it_has_sizes():
+    net = nn.Sequential(nn.LazyLinear(3), nn.ReLU(), nn.LazyLinear(2))
+    compiled = torch.compile(net, fullgraph=True)
+    x = torch.randn(4, 5)
+    for _ in range(3):
+        assert torch.equal(compiled(x), net(x))
+    assert used(compiled)

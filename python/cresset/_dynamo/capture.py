@@ -14,7 +14,7 @@ from ..utils._pytree import tree_flatten, tree_unflatten
 from . import config
 from .exc import (BackendCompilerFailed, ConstraintViolationError, FailOnRecompileLimitHit,
                   InternalTorchDynamoError, RecompileError, TorchDynamoException, Unsupported)
-from .guards import Refused, Walk, plain, tensor_facts
+from .guards import NotYet, Refused, Walk, plain, tensor_facts
 
 _ATTEMPTS = 3  # calls that change what they read (a state made at first use) before it is refused
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
@@ -153,6 +153,9 @@ class _Recording:
         """What the function returns; the entry is made on the way."""
         try:
             self.look()
+        except NotYet as why:
+            _C._log("graph", 1, f"{self.compiler.name} runs eagerly this time: {why}")
+            return self.fn(*self.args, **self.kwargs)
         except Refused as why:
             return self.eagerly(why)
         if self.walk_again():
@@ -363,14 +366,21 @@ class _Recording:
             if x is not None:
                 tensors.append(x)
                 places.append(-1)
+        if any(_C._is_meta_or_subclass(t) for t in tensors):
+            raise Refused("it returns a tensor without bytes, or of a class that handles calls itself")
         backward_ran = recorder.backward or any(kind == "grad" for kind, *_ in puts)
+        differentiate = is_grad_enabled() and not backward_ran
+        if not differentiate and any(_C._can_go_back(t) for t in tensors):
+            differentiate = is_grad_enabled()
+            if not differentiate:
+                raise Refused("it returns a tensor with a history, although gradients are off")
         try:
             graph = recorder.finish(tensors)
         except RuntimeError as why:
             raise Refused(str(why)) from None
         if recorder.foreign():
             raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
-        self.compile(graph, tensors, leaves, places, spec, puts, is_grad_enabled() and not backward_ran)
+        self.compile(graph, tensors, leaves, places, spec, puts, differentiate)
 
     def expect(self, recorder, out):
         """The call made state for those to come, and its recording is not kept; but the next has the

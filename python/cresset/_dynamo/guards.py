@@ -21,6 +21,10 @@ class Refused(Exception):
     """No graph can stand for calls of the function; the text says why."""
 
 
+class NotYet(Refused):
+    """The call that comes makes what later ones can be recorded with."""
+
+
 _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.BuiltinFunctionType,
           types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
           types.GetSetDescriptorType, types.MemberDescriptorType, types.CodeType, dtype, layout, memory_format,
@@ -178,6 +182,8 @@ class Walk:
             if source == "item" else self.holders[parent][key]
 
     def tensor(self, x, source, parent, key):
+        if type(x) is not Tensor and _is_of("cresset.nn.parameter", "UninitializedTensorMixin", x):
+            raise NotYet("a parameter has no size before the first call")
         node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
         self.tensors.append((x, node))
         if x.__dict__:  # attributes that the user gave it

@@ -932,6 +932,18 @@ static PyObject *saved_hooks_active(PyObject *m, PyObject *unused)
     return PyBool_FromLong(cr_saved_hooks_active());
 }
 
+/* _can_go_back(t): whether a backward pass from t is possible. */
+static PyObject *can_go_back(PyObject *m, PyObject *x)
+{
+    bool released = false;
+
+    (void)m;
+    if (!cr_py_is_tensor(x) || !cr_requires_grad(cr_py_tensor_of(x)) || cr_is_leaf(cr_py_tensor_of(x)))
+        Py_RETURN_FALSE;
+    cr_status st = cr_history_is_released(&released, cr_py_tensor_of(x));
+    return st ? cr_py_raise(st) : PyBool_FromLong(!released);
+}
+
 /* _storage_key(t): the same for tensors over the same storage. */
 static PyObject *storage_key(PyObject *m, PyObject *x)
 {
@@ -974,6 +986,7 @@ static PyObject *outline(PyObject *m, PyObject *x)
 static PyMethodDef functions[] = {{"_outline", outline, METH_O, NULL},
                                   {"_is_meta_or_subclass", is_odd_tensor, METH_O, NULL},
                                   {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
+                                  {"_can_go_back", can_go_back, METH_O, NULL},
                                   {"_storage_key", storage_key, METH_O, NULL},
                                   {"_log", log_line, METH_VARARGS, NULL},
                                   {"_force_eager", set_force_eager, METH_O, NULL},

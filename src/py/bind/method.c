@@ -186,6 +186,8 @@ static PyObject *tensor_detach(PyObject *self, PyObject *unused)
         return out;
     }
     st = cr_detached(&t, SELF);
+    if (!st)
+        cr_recorder_cut(t);
     return st ? cr_py_raise(st) : cr_py_wrap(t);
 }
 
@@ -193,6 +195,9 @@ static PyObject *tensor_detach_inplace(PyObject *self, PyObject *unused)
 {
     (void)unused;
     cr_status st = cr_detach_inplace(SELF);
+
+    if (!st)
+        cr_recorder_cut(SELF);
     return st ? cr_py_raise(st) : Py_NewRef(self);
 }
 
@@ -462,6 +467,7 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
     cr_status st = cr_detached(&t, cr_py_tensor_of(data));
     if (st)
         return cr_py_raise(st);
+    cr_recorder_cut(t);
     st = requires_grad ? cr_py_ask_grad(t) : CR_OK;
     if (!st)
         return cr_py_wrap_as((PyTypeObject *)cls, t);
@@ -548,6 +554,7 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OLOO:set_", names, &source, &offset, &size,
                                      &stride))
         return NULL;
+    cr_recorder_refuse("set_() is called");
     if (source && cr_py_is_tensor(source) && !size) {
         cr_status st = cr_tensor_set_from(SELF, cr_py_tensor_of(source));
         return st ? cr_py_raise(st) : Py_NewRef(self);

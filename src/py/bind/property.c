@@ -239,6 +239,8 @@ GETTER(data)
     if (st)
         return cr_py_raise(st);
     st = cr_tensor_over(&made, alias, (cr_dtype)t->dtype, t->ndim, t->size, t->stride, t->offset);
+    if (!st)
+        cr_recorder_cut(made);
     if (!st && !Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)))
         return cr_py_wrap_as(Py_TYPE(self), made);
     if (!st)
