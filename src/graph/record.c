@@ -658,7 +658,7 @@ static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *r
 static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown, cr_value *result)
 {
     call_record c = {.r = active, .op = op, .arg = shown, .result = result};
-    bool parts;
+    bool parts, outer = cr_sizes_of_values; /* of the entry that this one is a part of */
 
     if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
@@ -668,8 +668,11 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
         note_failure(active, cr_session_run(&active->session, find_source, active));
     note_failure(active, cr_session_run(&active->session, record_args, &c));
     cr_sizes_of_values = false;
-    CR_TRY(parts ? op->kernel_stage(op, arg, result) : cr_call_below(CR_STAGE_CAPTURE, op, arg, result));
-    if (cr_sizes_of_values && active && strncmp(op->name, "index_put", 9))
+    cr_status st = parts ? op->kernel_stage(op, arg, result) : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    bool of_values = cr_sizes_of_values;
+    cr_sizes_of_values = outer;
+    CR_TRY(st);
+    if (of_values && active && strncmp(op->name, "index_put", 9))
         note_failure(active, cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", op->name));
     if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
         note_failure(active, cr_session_run(&active->session, record_results, &c));

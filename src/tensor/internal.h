@@ -80,6 +80,11 @@ bool cr_meets(const cr_tensor *a, const cr_tensor *b);
 /* That no two elements of what is written are one. */
 CR_MUST cr_status cr_check_target(const cr_tensor *out);
 
+/* Whether calls made now are recorded. */
+bool cr_is_captured(void);
+/* After calls whose numbers were elements: where they were recorded, the recording serves no others. */
+void cr_numbers_were_elements(void);
+
 /* Points every record at its kernel stage; once, at start-up. */
 void cr_install_calls(void);
 

@@ -98,17 +98,25 @@ cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
 /* --- ctc_loss: log_probs, targets, input_lengths, target_lengths, blank, reduction,
  * zero_infinity --- */
 
+/* Made by calls, which a recorder sees. */
 static cr_status lengths_tensor(cr_tensor **out, const cr_value *lengths, cr_dtype dtype)
 {
-    const int64_t n = lengths->len;
+    cr_value *each = cr_alloc(lengths->len * sizeof *each + 1);
+    uint32_t n = 0;
+    cr_status st = each ? CR_OK : CR_MEMORY;
 
-    CR_TRY(cr_tensor_new(out, dtype, CR_CPU, 1, &n));
-    for (int64_t i = 0; i < n; i++) {
-        int64_t least = lengths->ints[i] > 1 ? lengths->ints[i] : 1;
-        cr_scalar_store(cr_scalar_int(least), dtype,
-                        (*out)->data + i * (int64_t)cr_dtype_size(dtype));
+    for (; !st && n < lengths->len; n++) {
+        cr_tensor *one = NULL;
+        cr_scalar least = cr_scalar_int(lengths->ints[n] > 1 ? lengths->ints[n] : 1);
+        st = call(&one, "full", (cr_value[]){cr_of_ints(NULL, 0), cr_of_number(least), cr_of_dtype(dtype)}, 3);
+        each[n] = cr_of_tensor(one);
     }
-    return CR_OK;
+    if (!st)
+        st = call(out, "stack", (cr_value[]){{.tag = CR_TENSORS, .len = n, .list = each}}, 1);
+    for (uint32_t i = 0; each && i < n; i++)
+        cr_drop(each[i].t);
+    cr_free(each);
+    return st;
 }
 
 /* Takes `losses` over, on failure too. */
@@ -182,6 +190,8 @@ static cr_status read_lengths(cr_value *out, int64_t **ints, const cr_tensor *t)
 
     if (cr_dtype_category((cr_dtype)t->dtype) != CR_CAT_INT)
         return cr_fail(CR_RUNTIME, "input_lengths and target_lengths must be integral");
+    if (t->device == CR_META)
+        return cr_fail(CR_RUNTIME, "ctc_loss: sizes depend on the values of lengths");
     CR_TRY(cr_tensor_new(&plain, CR_I64, CR_CPU, t->ndim, t->size));
     to = cr_view_of(plain);
     cr_status st = cr_copy_elements(&to, &from);
@@ -204,6 +214,7 @@ cr_status cr_do_ctc_loss_tensors(const cr_value *arg, cr_value *result)
     CR_GO(read_lengths(&given[2], &steps, arg[2].t));
     CR_GO(read_lengths(&given[3], &labels, arg[3].t));
     CR_GO(cr_call_named("ctc_loss.IntList", given, 7, result));
+    cr_numbers_were_elements();
 done:
     cr_free(steps);
     cr_free(labels);

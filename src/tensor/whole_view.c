@@ -1,5 +1,6 @@
 /* Views that need more than a map: dtypes change, copies may be needed, self changes. */
 #include "tensor/whole.h"
+#include "tensor/internal.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -237,8 +238,9 @@ cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
     if (start->ndim != 0 || cr_dtype_category(start->dtype) != CR_CAT_INT)
         return cr_fail(CR_RUNTIME, "start must be an 0-dim integral Tensor.");
     CR_TRY(cr_tensor_item(&at, start));
-    return cr_call_ref(result, &narrow, (cr_value[]){arg[0], arg[1], cr_of_int(at.i), arg[3]},
-                       4);
+    CR_TRY(cr_call_ref(result, &narrow, (cr_value[]){arg[0], arg[1], cr_of_int(at.i), arg[3]}, 4));
+    cr_numbers_were_elements();
+    return CR_OK;
 }
 
 /* --- views of self that self becomes --- */

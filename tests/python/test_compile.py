@@ -1587,3 +1587,46 @@ def test_a_lazy_module_is_recorded_once_it_has_sizes():
     for _ in range(3):
         assert torch.equal(compiled(x), net(x))
     assert used(compiled)
+
+
+def narrowed(x, at):
+    return x.narrow(0, at[0], 2)
+
+
+def split_by(x, at):
+    return torch.tensor_split(x, at)[1]
+
+
+def labelled(x, at):
+    logp = x.view(4, 1, 2).log_softmax(-1)
+    return F.ctc_loss(logp, torch.tensor([[1, 1]]), torch.tensor([4]), at, reduction="sum")
+
+
+@pytest.mark.parametrize("f", [narrowed, split_by, labelled])
+def test_a_training_step_does_not_keep_numbers_that_were_elements(f):
+    def step(x, at):
+        (f(x, at) ** 2).sum().backward()
+    with pytest.warns(UserWarning, match="runs eagerly"):
+        compiled = torch.compile(step)
+        for at in (1, 2, 1, 2):
+            grads = []
+            for g in (step, compiled):
+                x = torch.arange(8.0).requires_grad_()
+                g(x, torch.tensor([at]))
+                grads.append(x.grad)
+            assert torch.equal(*grads)
+
+
+def test_ctc_loss_with_lengths_in_lists_trains_compiled():
+    def f(x, target):
+        return F.ctc_loss(x.log_softmax(-1), target, (5, 4), (3, 2))
+    compiled, target = torch.compile(f, fullgraph=True), torch.tensor([[1, 2, 3], [2, 2, 1]])
+    for _ in range(3):
+        found = []
+        x = torch.randn(5, 2, 4)
+        for g in (f, compiled):
+            leaf = x.clone().requires_grad_()
+            g(leaf, target).backward()
+            found.append(leaf.grad)
+        assert torch.equal(*found)
+    assert used(compiled)
