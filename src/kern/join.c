@@ -395,6 +395,8 @@ static void copy_span(const triangle *t, char *to, const char *from, int64_t fir
 {
     int64_t item = (int64_t)t->item;
 
+    if (first >= last)
+        return;
     if (t->to_column == item && t->from_column == item) {
         memcpy(to + first * item, from + first * item, (size_t)((last - first) * item));
         return;
@@ -407,6 +409,8 @@ static void zero_span(const triangle *t, char *to, int64_t first, int64_t last)
 {
     int64_t item = (int64_t)t->item;
 
+    if (first >= last)
+        return;
     if (t->to_column == item) {
         memset(to + first * item, 0, (size_t)((last - first) * item));
         return;
