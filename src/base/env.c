@@ -1,6 +1,12 @@
-/* Environment variables. */
+/* Environment variables.
+ *
+ * getenv in one thread while another calls setenv (os.environ, at any time) reads freed memory.
+ * Threads of our own therefore read what a thread of the program's has kept for them. */
 #include "base/env.h"
+#include "base/memory.h"
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     const char *name, *preset, *help;
@@ -10,11 +16,57 @@ static const struct {
 #undef CR_ENV
 };
 
-const char *cr_env(cr_env_name which)
+/* A text that a variable had; never freed, since somebody may be reading it. */
+typedef struct kept {
+    struct kept *older;
+    char text[];
+} kept;
+
+static kept *all[CR_ENV_COUNT];
+static const char *_Atomic last[CR_ENV_COUNT];
+static CR_THREAD bool reads_kept;
+
+static const char *of_process(cr_env_name which)
 {
     const char *s = getenv(variables[which].name);
 
     return s && *s ? s : variables[which].preset;
+}
+
+/* Where there is no memory for it, what was kept before stays. */
+static void keep(cr_env_name which, const char *text)
+{
+    kept *k = all[which];
+
+    while (k && strcmp(k->text, text))
+        k = k->older;
+    if (!k) {
+        k = cr_alloc(sizeof *k + strlen(text) + 1);
+        if (!k)
+            return;
+        strcpy(k->text, text);
+        k->older = all[which];
+        all[which] = k;
+    }
+    atomic_store(&last[which], k->text);
+}
+
+void cr_env_keep(void)
+{
+    for (int i = 0; i < CR_ENV_COUNT; i++) {
+        const char *now = of_process((cr_env_name)i), *before = atomic_load(&last[i]);
+        if (!before || strcmp(before, now))
+            keep((cr_env_name)i, now);
+    }
+}
+
+void cr_env_read_kept(void) { reads_kept = true; }
+
+const char *cr_env(cr_env_name which)
+{
+    const char *s = reads_kept ? atomic_load(&last[which]) : of_process(which);
+
+    return s ? s : variables[which].preset;
 }
 
 int64_t cr_env_int(cr_env_name which)

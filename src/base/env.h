@@ -13,6 +13,10 @@ typedef enum {
 
 /* The variable's text, or its default; borrowed from the environment. */
 const char *cr_env(cr_env_name which);
+/* In a thread of the program's: keeps all variables as they are for threads of our own, which after
+ * cr_env_read_kept() read nothing else.  One call at a time. */
+void cr_env_keep(void);
+void cr_env_read_kept(void);
 /* As an integer; the default where the text is no integer. */
 int64_t cr_env_int(cr_env_name which);
 /* The list that `crc env` prints. */

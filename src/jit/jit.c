@@ -13,6 +13,7 @@
  * One lock guards table, queues and counts.  A forked child starts workers of its own when it
  * waits for or asks for something, and compiles again what its parent was compiling. */
 #include "jit/jit.h"
+#include "base/env.h"
 #include "base/log.h"
 #include "base/map.h"
 #include "jit/cache.h"
@@ -464,6 +465,7 @@ static void *worker(void *unused)
     bool tidy = true;
 
     (void)unused;
+    cr_env_read_kept();
     pthread_mutex_lock(&lock);
     for (;;) {
         while (!waiting(asked) && !waiting(missing))
@@ -494,9 +496,10 @@ static int most_workers(void)
 }
 
 /* One more, if there may be.  False when there is none at all.  In the lock.  Signals are for the
- * program's own threads. */
+ * program's own threads, but for what a mistake here raises. */
 static bool start_worker(void)
 {
+    static const int mistakes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
     pthread_attr_t how;
     pthread_t thread;
     sigset_t all, before;
@@ -504,6 +507,8 @@ static bool start_worker(void)
     if (running >= most_workers())
         return true;
     sigfillset(&all);
+    for (size_t i = 0; i < CR_LEN(mistakes); i++)
+        sigdelset(&all, mistakes[i]);
     pthread_attr_init(&how);
     pthread_attr_setdetachstate(&how, PTHREAD_CREATE_DETACHED);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -606,6 +611,7 @@ cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symb
 
     set_key(key, cr_text_str(&u->body));
     pthread_mutex_lock(&lock);
+    cr_env_keep();
     if (!prepared)
         prepared = !pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     st = request(out, u, symbol, urgency, key);
