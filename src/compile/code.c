@@ -775,6 +775,10 @@ static cr_status make_code(cr_compiled *all, builder *b)
 {
     CR_TRY(cr_session_run(b->s, plan, b));
     CR_TRY(find_program(b, &all->built));
+    if (cr_fused_nest(b->c->program->fused)->one_row) { /* not the rows and columns that the plan has */
+        leave_program(b->c->program);
+        return cr_fail(CR_VALUE, "what it folds is not in its results");
+    }
     cr_vec_put(&all->groups, b->c);
     b->c->cuts = cr_fused_cuts_rows(b->c->program->fused);
     b->c->code.overwrites = overwritten(b->c);

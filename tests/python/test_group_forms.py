@@ -324,3 +324,9 @@ def test_dropout_draws_what_eager_draws():
         with torch.no_grad():
             got = compiled.run([x, w])
         assert all(same(a, b) for a, b in zip(got, want)) and torch.equal(torch.rand(3), after)
+
+
+def test_results_in_which_a_fold_is_no_longer_are_calls():
+    """A group's rows and columns are not those of a program without a fold: it would write a row as if it were columns."""
+    compiled = check(lambda x: torch.isfinite((x.sum(dim=(0, 1, 2), keepdim=True) < 0)[:]), torch.randn(4, 4, 17) > 0)
+    assert groups_of(compiled) == 1 and not compiled.sources
