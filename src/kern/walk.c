@@ -324,6 +324,8 @@ void cr_zero_view(const cr_view *dst)
 {
     static const cr_complex zero;
 
+    if (!dst->data) /* nothing */
+        return;
     if (cr_view_is_contiguous(dst))
         memset(dst->data, 0, (size_t)cr_view_numel(dst) * cr_view_item(dst));
     else
