@@ -1630,3 +1630,12 @@ def test_ctc_loss_with_lengths_in_lists_trains_compiled():
             found.append(leaf.grad)
         assert torch.equal(*found)
     assert used(compiled)
+
+
+def test_an_argument_with_a_history_is_returned_where_gradients_are_off():
+    compiled = torch.compile(lambda x: (x, x * 2), fullgraph=True)
+    x = torch.ones(2, requires_grad=True) * 3
+    with torch.no_grad():
+        for _ in range(3):
+            same, double = compiled(x)
+            assert same.grad_fn is x.grad_fn and not double.requires_grad

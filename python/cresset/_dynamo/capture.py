@@ -370,7 +370,7 @@ class _Recording:
             raise Refused("it returns a tensor without bytes, or of a class that handles calls itself")
         backward_ran = recorder.backward or any(kind == "grad" for kind, *_ in puts)
         differentiate = is_grad_enabled() and not backward_ran
-        if not differentiate and any(_C._can_go_back(t) for t in tensors):
+        if not differentiate and any(_C._can_go_back(t) for t in tensors if id(t) not in self.walk.known):
             differentiate = is_grad_enabled()
             if not differentiate:
                 raise Refused("it returns a tensor with a history, although gradients are off")
