@@ -17,6 +17,7 @@ run once.
     steady      ms of a compiled call
     overhead    us of a call at the smallest sizes
     peak        MB over what the process had before the first call; of eager, of compiled
+    of tensors  MB that tensors hold at most during a steady call, of Cresset
     x eager     eager's steady time over the compiled one of the same library: above 1 is faster
     x           torch.compile's steady time over ours
 """
@@ -104,11 +105,12 @@ def cells(row):
             show(number(row, "cold", "steady"), 3),
             show(number(row, "small", "steady", 1e6), 1),
             f"{show(number(row, 'eager', 'peak', 1), 0)}, {show(number(row, 'cold', 'peak', 1), 0)}",
+            ", ".join(filter(None, (show(number(row, how, "tensors", 1), 1) for how in ("eager", "cold")))),
             show(number(row, "eager", "steady") / number(row, "cold", "steady"))]
 
 
 TITLES = ["eager ms", "first ms (eager's)", "native ms", "warm: first + native ms", "steady ms", "overhead us",
-          "peak MB: eager, compiled", "x eager"]
+          "peak MB: eager, compiled", "of tensors", "x eager"]
 
 
 def mean(values):
