@@ -19,7 +19,7 @@ class Stats(ctypes.Structure):
 
 
 @pytest.fixture(autouse=True)
-def frozen():
+def only_new_objects():
     """What other tests left is not searched again at every count."""
     gc.collect()
     gc.freeze()
