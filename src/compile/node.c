@@ -247,6 +247,16 @@ void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_
 
 /* --- rows --- */
 
+/* False of a number that is no dim of the tensor: it says something else. */
+static bool set_dim(uint64_t *mask, int64_t d, int ndim)
+{
+    d += d < 0 ? ndim : 0;
+    if (d < 0 || d >= ndim)
+        return false;
+    *mask |= (uint64_t)1 << d;
+    return true;
+}
+
 /* Bit d: dim d is reduced.  False where the argument says nothing of dims. */
 static bool reduced_dims(uint64_t *out, const cr_garg *a, int ndim)
 {
@@ -256,10 +266,9 @@ static bool reduced_dims(uint64_t *out, const cr_garg *a, int ndim)
         return true;
     }
     for (uint32_t i = 0; a->tag == CR_INTS && i < a->len; i++)
-        *out |= (uint64_t)1 << (a->ints[i] < 0 ? a->ints[i] + ndim : a->ints[i]);
-    if (a->tag == CR_INT)
-        *out = (uint64_t)1 << (a->i < 0 ? a->i + ndim : a->i);
-    return a->tag == CR_INTS || a->tag == CR_INT;
+        if (!set_dim(out, a->ints[i], ndim))
+            return false;
+    return a->tag == CR_INTS || (a->tag == CR_INT && set_dim(out, a->i, ndim));
 }
 
 const cr_gtype *cr_node_first_tensor(const cr_gnode *n)

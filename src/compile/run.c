@@ -322,19 +322,27 @@ bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride)
     return true;
 }
 
-static bool is_of_type(const cr_tensor *t, const cr_gtype *type)
+static bool has_sizes(const cr_tensor *t, const cr_gtype *type)
 {
     return t && t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
-           !memcmp(t->size, type->size, type->ndim * sizeof *type->size) &&
-           (type->stride ? !t->numel || cr_tensor_has_strides(t, type->stride) : t->contiguous);
+           !memcmp(t->size, type->size, type->ndim * sizeof *type->size);
 }
 
-static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read)
+static bool lies_so(const cr_tensor *t, const cr_gtype *type)
 {
+    return type->stride ? !t->numel || cr_tensor_has_strides(t, type->stride) : t->contiguous;
+}
+
+/* *otherwise: some lie otherwise than they did.  How results of other calls lie may follow from the
+ * strides of dims of one position, which types do not tell. */
+static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read, bool *otherwise)
+{
+    *otherwise = false;
     for (int k = c->outputs; k < c->operands; k++) {
         int i = c->operand[k].number;
-        if (!is_of_type(read[i], c->operand[k].type))
+        if (!has_sizes(read[i], c->operand[k].type))
             return cr_refuse_tensor(c->code.read[i], read[i], "its group");
+        *otherwise = *otherwise || !lies_so(read[i], c->operand[k].type);
         if (read[i]->requires_grad && !cr_thread.no_grad)
             return cr_fail(CR_RUNTIME, "a compiled group records no gradient, and %%%s requires one",
                            c->code.read[i]->name);
@@ -466,14 +474,62 @@ cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor 
     return way->calls || !has_code(c) ? run_nodes(c, read, output) : run_code(c, way, read, output);
 }
 
+static cr_status run(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+{
+    return CR_UNLIKELY(c->tuner != NULL) ? cr_tuner_run(c->tuner, read, output)
+                                         : cr_group_run_way(c, &cr_usual_way, read, output);
+}
+
+/* A copy that lies as the type says. */
+static cr_status laid_out(cr_tensor **out, cr_tensor *t, const cr_gtype *type)
+{
+    cr_tensor *made = NULL;
+    cr_view to, from = cr_view_of(t);
+
+    if (type->stride)
+        CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size, type->stride));
+    else
+        CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+    to = cr_view_of(made);
+    cr_status st = cr_copy_elements(&to, &from);
+    if (st)
+        cr_drop(made);
+    else
+        *out = made;
+    return st;
+}
+
+static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+{
+    size_t n = (size_t)c->code.read_count;
+    cr_tensor **all = cr_alloc_zero((2 * n + 1) * sizeof *all), **made = all + n;
+    cr_status st = all ? CR_OK : CR_MEMORY;
+
+    cr_drop(output[0]); /* one of those that are read may have been there to be written over */
+    output[0] = NULL;
+    for (int k = c->outputs; !st && k < c->operands; k++) {
+        int i = c->operand[k].number;
+        if (!made[i] && !lies_so(read[i], c->operand[k].type))
+            st = laid_out(&made[i], read[i], c->operand[k].type);
+    }
+    for (size_t i = 0; !st && i < n; i++)
+        all[i] = made[i] ? made[i] : read[i];
+    if (!st)
+        st = run(c, all, output);
+    for (size_t i = 0; all && i < n; i++)
+        cr_drop(made[i]);
+    cr_free(all);
+    return st;
+}
+
 cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output)
 {
     const cr_group_code *c = (const cr_group_code *)code;
-    cr_status st = check_reads(c, read);
+    bool otherwise;
+    cr_status st = check_reads(c, read, &otherwise);
 
     if (!st)
-        st = CR_UNLIKELY(c->tuner != NULL) ? cr_tuner_run(c->tuner, read, output)
-                                           : cr_group_run_way(c, &cr_usual_way, read, output);
+        st = CR_UNLIKELY(otherwise) ? run_laid_out(c, read, output) : run(c, read, output);
     for (int k = 0; st && k < c->results; k++) {
         cr_drop(output[k]);
         output[k] = NULL;
