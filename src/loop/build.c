@@ -437,7 +437,7 @@ static bool arithmetic_on_sizes(frame *f, const cr_rule *r, value *out)
 /* Arithmetic on literals in a composition, which chooses by the result. */
 static bool arithmetic_on_numbers(frame *f, const cr_rule *r, value *out)
 {
-    value v[2] = {{IS_NONE}, {IS_NONE}};
+    value v[2] = {{.kind = IS_NONE}, {.kind = IS_NONE}};
 
     if (r->count < 1 || r->count > 2 || cr_fn_find(r->name) < 0)
         return false;
