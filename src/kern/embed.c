@@ -275,6 +275,8 @@ cr_status cr_kern_embedding_bag(const cr_value *arg, cr_view *out)
     b.start = start = bag_starts(arg[2].view, count, n, &st);
     if (!start)
         return st;
+    cr_zero_view(&out[1]); /* indices after the last bag are in none */
+    cr_zero_view(&out[3]); /* sums have no maximum */
     b.row = row = cr_indices_copy(indices);
     if (row)
         cr_parallel_for(count, cr_walk_grain(weight->size[1] * (n / (count ? count : 1) + 1)),
