@@ -626,7 +626,8 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
         cr_lapack_load(&j, self, i, c.a, c.m);
         if (c.k)
             CR_GO(check(checked, "svd", &j, run_svd(&j, &c, c.work, c.size), i));
-        memcpy(out[1].data + (size_t)(i * c.k) * j.real, c.s, (size_t)c.k * j.real);
+        if (c.k)
+            memcpy(out[1].data + (size_t)(i * c.k) * j.real, c.s, (size_t)c.k * j.real);
         if (!vectors)
             continue;
         if (!c.k && full) {
@@ -929,7 +930,7 @@ cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
         cr_lapack_store(&j, &out[0], i, c.b, c.ldb);
         if (c.driver != GELS)
             ((int64_t *)(void *)out[1].data)[i] = c.rank;
-        if (c.driver == GELSD || c.driver == GELSS)
+        if (k && (c.driver == GELSD || c.driver == GELSS))
             memcpy(out[2].data + (size_t)(i * k) * j.real, c.s, (size_t)k * j.real);
     }
 done:
@@ -1020,7 +1021,7 @@ cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
     CR_GO(check_pivots("lu_unpack", &p, pivots, m, false));
     for (int d = 0; d + 1 < pivots->ndim; d++)
         batch *= pivots->size[d];
-    memset(out->data, 0, (size_t)(batch * m * m) * item);
+    cr_zero_view(out);
     for (int64_t b = 0; b < batch; b++) {
         const int32_t *swap = (const int32_t *)(const void *)p.data + b * k;
         for (int64_t i = 0; i < m; i++)
