@@ -333,6 +333,12 @@ static bool lies_so(const cr_tensor *t, const cr_gtype *type)
     return type->stride ? !t->numel || cr_tensor_has_strides(t, type->stride) : t->contiguous;
 }
 
+/* Where the type's positions share elements, those of another tensor may differ. */
+static bool may_lie_otherwise(const cr_tensor *t, const cr_gtype *type)
+{
+    return has_sizes(t, type) && (!type->stride || cr_is_dense_view(type->ndim, type->size, type->stride));
+}
+
 /* *otherwise: some lie otherwise than they did.  How results of other calls lie may follow from the
  * strides of dims of one position, which types do not tell. */
 static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read, bool *otherwise)
@@ -340,9 +346,10 @@ static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read, boo
     *otherwise = false;
     for (int k = c->outputs; k < c->operands; k++) {
         int i = c->operand[k].number;
-        if (!has_sizes(read[i], c->operand[k].type))
+        bool so = has_sizes(read[i], c->operand[k].type) && lies_so(read[i], c->operand[k].type);
+        if (!so && !may_lie_otherwise(read[i], c->operand[k].type))
             return cr_refuse_tensor(c->code.read[i], read[i], "its group");
-        *otherwise = *otherwise || !lies_so(read[i], c->operand[k].type);
+        *otherwise = *otherwise || !so;
         if (read[i]->requires_grad && !cr_thread.no_grad)
             return cr_fail(CR_RUNTIME, "a compiled group records no gradient, and %%%s requires one",
                            c->code.read[i]->name);
@@ -418,24 +425,35 @@ static cr_status run_over(job *j, cr_tensor *const *read, cr_tensor **output)
 
 /* --- without tiles and native code --- */
 
+/* A copy with these strides; NULL: row-major. */
+static cr_status laid_out(cr_tensor **out, const cr_tensor *t, const int64_t *stride)
+{
+    cr_tensor *made = NULL;
+    cr_view to, from = cr_view_of(t);
+
+    if (stride)
+        CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size, stride));
+    else
+        CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+    to = cr_view_of(made);
+    cr_status st = cr_copy_elements(&to, &from);
+    if (st)
+        cr_drop(made);
+    else
+        *out = made;
+    return st;
+}
+
 /* A result shares memory with nothing, as those of code. */
 static cr_status own_result(cr_tensor **result)
 {
-    cr_tensor *t = *result, *made = NULL;
-    cr_view to, from = cr_view_of(t);
+    cr_tensor *t = *result;
 
     if (t->contiguous && atomic_load_explicit(&t->count, memory_order_acquire) == 1 &&
         atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1)
         return CR_OK;
-    CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
-    to = cr_view_of(made);
-    cr_status st = cr_copy_elements(&to, &from);
-    if (st) {
-        cr_drop(made);
-        return st;
-    }
+    CR_TRY(laid_out(result, t, NULL));
     cr_drop(t);
-    *result = made;
     return CR_OK;
 }
 
@@ -480,43 +498,27 @@ static cr_status run(const cr_group_code *c, cr_tensor *const *read, cr_tensor *
                                          : cr_group_run_way(c, &cr_usual_way, read, output);
 }
 
-/* A copy that lies as the type says. */
-static cr_status laid_out(cr_tensor **out, cr_tensor *t, const cr_gtype *type)
-{
-    cr_tensor *made = NULL;
-    cr_view to, from = cr_view_of(t);
-
-    if (type->stride)
-        CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size, type->stride));
-    else
-        CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
-    to = cr_view_of(made);
-    cr_status st = cr_copy_elements(&to, &from);
-    if (st)
-        cr_drop(made);
-    else
-        *out = made;
-    return st;
-}
-
 static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
 {
     size_t n = (size_t)c->code.read_count;
-    cr_tensor **all = cr_alloc_zero((2 * n + 1) * sizeof *all), **made = all + n;
-    cr_status st = all ? CR_OK : CR_MEMORY;
+    cr_tensor **all = cr_alloc_zero((2 * n + 1) * sizeof *all), **made;
+    cr_status st = CR_OK;
 
+    if (!all)
+        return CR_MEMORY;
+    made = all + n;
     cr_drop(output[0]); /* one of those that are read may have been there to be written over */
     output[0] = NULL;
     for (int k = c->outputs; !st && k < c->operands; k++) {
         int i = c->operand[k].number;
         if (!made[i] && !lies_so(read[i], c->operand[k].type))
-            st = laid_out(&made[i], read[i], c->operand[k].type);
+            st = laid_out(&made[i], read[i], c->operand[k].type->stride);
     }
     for (size_t i = 0; !st && i < n; i++)
         all[i] = made[i] ? made[i] : read[i];
     if (!st)
         st = run(c, all, output);
-    for (size_t i = 0; all && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         cr_drop(made[i]);
     cr_free(all);
     return st;

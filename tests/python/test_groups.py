@@ -85,6 +85,12 @@ def test_inputs_that_lie_otherwise_are_laid_out():
     assert torch.equal(graph.compile().run([x])[0], (x * 2).exp())
 
 
+def test_an_expanded_input_is_not_replaced_by_one_with_other_elements():
+    graph, _ = record(lambda x: (x * 2).exp(), torch.randn(4).expand(3, 4))
+    with pytest.raises(RuntimeError, match="is not what its group was made for"):
+        graph.compile().run([torch.randn(3, 4)])
+
+
 def test_results_of_calls_lie_as_strides_of_single_positions_say():
     def f(x, y):
         z, e = y + x, y.expand(1, 4, 4)
