@@ -116,7 +116,7 @@ class _Compiled:
         def joint():
             outs = self._eager(fn, own)[0]
             grads = iter(grad([outs[i] for i in self.differentiable], wanted, tangents, allow_unused=True))
-            return list(outs) + [next(grads) if x.requires_grad else None for x in own]
+            return outs + [next(grads) if x.requires_grad else None for x in own]
         recorded, out, _ = record(joint, own + tangents)
         self.absent = [x is None for x in out[len(outs):]]
         names = ([f"primals_{i + 1}" for i in range(len(own))] +

@@ -45,9 +45,17 @@ static int add_plain(walk *w, PyObject *source, PyObject *parent, PyObject *key,
     return add_node(w, source, parent, key, is_value(x) ? w->equal : w->is, x);
 }
 
+/* Held meanwhile: a collection may run, and with it code that changes the container. */
 static int look_at(walk *w, PyObject *key, PyObject *x)
 {
-    return is_plain(w, x) ? add_plain(w, w->source, w->node, key, x) : append(w->later, PyTuple_Pack(2, key, x));
+    int status;
+
+    Py_INCREF(key);
+    Py_INCREF(x);
+    status = is_plain(w, x) ? add_plain(w, w->source, w->node, key, x) : append(w->later, PyTuple_Pack(2, key, x));
+    Py_DECREF(x);
+    Py_DECREF(key);
+    return status;
 }
 
 static int look_at_all(walk *w, PyObject *holder)
