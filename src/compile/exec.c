@@ -251,13 +251,26 @@ static void give_outputs(const machine *m, cr_tensor **output)
 
 /* --- the whole --- */
 
+/* The first run takes its blocks from those of the calls before, which had others; afterwards they are there. */
+static cr_memory_mode mode_of_run(const cr_plan *p)
+{
+    _Atomic(bool) *ran = &((cr_plan *)(uintptr_t)p)->ran;
+
+    if (CR_LIKELY(atomic_load_explicit(ran, memory_order_relaxed)))
+        return CR_MEMORY_FIT;
+    atomic_store_explicit(ran, true, memory_order_relaxed);
+    return CR_MEMORY_TIGHT;
+}
+
 static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
 {
     uint32_t was = cr_thread.exclude;
     bool no_grad = cr_thread.no_grad;
+    cr_memory_mode mode;
     cr_status st;
 
     CR_TRY(take_inputs(m, input));
+    mode = cr_cpu_memory_set_mode(mode_of_run(m->p));
     m->direct = !(cr_thread.include & ~was & CR_STAGE_BIT(AUTOCAST));
     m->tracking = was | CR_STAGE_BIT(CAPTURE);
     cr_thread.exclude = m->direct ? was | (CR_STAGE_BIT(FAKE) - 1) : m->tracking;
@@ -265,6 +278,7 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
     st = run_steps(m);
     cr_thread.exclude = was;
     cr_thread.no_grad = no_grad;
+    cr_cpu_memory_set_mode(mode);
     if (!st) {
         give_outputs(m, output);
         return CR_OK;

@@ -20,6 +20,26 @@ TEST(blocks_are_aligned_and_as_large_as_asked)
     }
 }
 
+TEST(there_may_be_more_blocks_than_mappings)
+{
+    enum { MANY = 20000 };
+    static char *block[MANY];
+    static uint32_t class[MANY];
+
+    for (int i = 0; i < MANY; i++) {
+        block[i] = cr_cpu_get(130 << 10, &class[i]);
+        CHECK(block[i] && (uintptr_t)block[i] % 64 == 0);
+        block[i][0] = block[i][(130 << 10) - 1] = (char)i;
+    }
+    for (int i = 0; i < MANY; i++)
+        CHECK(block[i][0] == (char)i && block[i][(130 << 10) - 1] == (char)i);
+    for (int k = 0; k < 2; k++) { /* every other one first */
+        for (int i = k; i < MANY; i += 2)
+            cr_cpu_release(block[i], class[i]);
+        cr_cpu_memory_trim();
+    }
+}
+
 TEST(a_released_block_is_found_again)
 {
     uint32_t class;
@@ -48,6 +68,74 @@ TEST(bytes_in_use_are_counted)
     cr_cpu_memory_trim();
     cr_cpu_memory_stats(&after);
     EQ(after.cached, 0);
+}
+
+static int64_t cached(void)
+{
+    cr_memory_stats s;
+
+    cr_cpu_memory_stats(&s);
+    return s.cached;
+}
+
+/* Builds that hold one block only have nothing to choose from. */
+static bool caches_blocks(void)
+{
+    uint32_t one, other;
+    void *p = cr_cpu_get(200 << 10, &one), *q = cr_cpu_get(200 << 10, &other);
+
+    cr_cpu_memory_trim();
+    cr_cpu_release(p, one);
+    cr_cpu_release(q, other);
+    return cached() == (int64_t)(cr_cpu_class_bytes(one) + cr_cpu_class_bytes(other));
+}
+
+TEST(a_thread_that_asks_for_it_gets_larger_blocks_that_are_free)
+{
+    uint32_t class;
+    void *large = cr_cpu_get(3 << 20, &class);
+
+    cr_cpu_memory_trim();
+    EQ(cr_cpu_memory_set_mode(CR_MEMORY_FIT), CR_MEMORY_FAST);
+    cr_cpu_release(large, class);
+    int64_t free = cached();
+    void *p = cr_cpu_get(2 << 20, &class);
+    if (free) {
+        EQ(p, large);
+        EQ(cr_cpu_class_bytes(class), 3 << 20);
+        EQ(cached(), 0);
+    }
+    cr_cpu_release(p, class);
+    void *small = cr_cpu_get(1 << 20, &class);
+    CHECK(small != large && cr_cpu_class_bytes(class) == 1 << 20);
+    cr_cpu_release(small, class);
+    EQ(cr_cpu_memory_set_mode(CR_MEMORY_FAST), CR_MEMORY_FIT);
+    p = cr_cpu_get(2 << 20, &class);
+    EQ(cr_cpu_class_bytes(class), 2 << 20);
+    cr_cpu_release(p, class);
+}
+
+TEST(a_tight_thread_gives_back_before_it_takes)
+{
+    uint32_t class;
+    cr_memory_stats s;
+
+    if (!caches_blocks())
+        return;
+    for (int tight = 0; tight < 2; tight++) {
+        cr_cpu_memory_trim();
+        cr_cpu_memory_set_mode(tight ? CR_MEMORY_TIGHT : CR_MEMORY_FAST);
+        cr_cpu_memory_stats(&s);
+        int64_t before = s.used;
+        for (size_t size = 256 << 10; size <= 8 << 20; size *= 2) {
+            void *p = cr_cpu_get(size, &class);
+            cr_cpu_release(p, class);
+        }
+        cr_cpu_memory_stats(&s);
+        EQ(s.used, before);
+        EQ(s.cached, tight ? 8 << 20 : (16 << 20) - (256 << 10));
+    }
+    cr_cpu_memory_set_mode(CR_MEMORY_FAST);
 }
 
 TEST(what_cannot_be_had_is_refused_in_torchs_words)

@@ -31,6 +31,7 @@ struct cr_recorder {
     cr_status failed; /* the first failure: the record is incomplete */
     char why[CR_SCRATCH_BYTES];
     uint32_t was_included;
+    cr_memory_mode was_mode;
 };
 
 /* COUNTED: the recorder has a count; WATCHED: somebody else has; TAKEN: it had the last one;
@@ -810,6 +811,7 @@ cr_status cr_recorder_start(cr_recorder *r)
     if (active)
         return cr_fail(CR_RUNTIME, "calls of this thread are being recorded already");
     active = r;
+    r->was_mode = cr_cpu_memory_set_mode(CR_MEMORY_TIGHT); /* this pattern of blocks does not come again */
     r->was_included = cr_thread.include & CR_STAGE_BIT(CAPTURE);
     cr_thread.include |= CR_STAGE_BIT(CAPTURE);
     return CR_OK;
@@ -820,6 +822,7 @@ void cr_recorder_stop(cr_recorder *r)
     if (active != r)
         return;
     active = NULL;
+    cr_cpu_memory_set_mode(r->was_mode);
     cr_thread.include = (cr_thread.include & ~CR_STAGE_BIT(CAPTURE)) | r->was_included;
 }
 

@@ -4,7 +4,7 @@
  * that converts `n` elements with a stride, the outer ones are counted.  Rows
  * are dealt to threads; every element is written once, so the cut is free. */
 #include "kern/pack.h"
-#include "device/device.h"
+#include "device/cpu/cpu.h"
 #include "kern/walk.h"
 #include "num/convert.h"
 #include <string.h>
@@ -15,7 +15,7 @@ enum { ALIGNMENT = 64 };
 void *cr_aligned_alloc(size_t size)
 {
     uint32_t size_class;
-    char *block = cr_device_of(CR_CPU)->get(size + ALIGNMENT, &size_class);
+    char *block = cr_cpu_get_scratch(size + ALIGNMENT, &size_class);
 
     if (!block)
         return NULL;
@@ -30,7 +30,7 @@ void cr_aligned_free(void *p)
     if (!p)
         return;
     memcpy(&size_class, (char *)p - ALIGNMENT, sizeof size_class);
-    cr_device_of(CR_CPU)->release((char *)p - ALIGNMENT, size_class);
+    cr_cpu_release((char *)p - ALIGNMENT, size_class);
 }
 
 /* --- walking --- */

@@ -1,5 +1,5 @@
 """Names of torch._dynamo over recordings (capture.py)."""
-from . import config, exc
+from . import config
 from .backends import list_backends, lookup_backend, register_backend
 from .capture import reset
 from .eval_frame import disable, optimize, optimize_assert
@@ -19,8 +19,10 @@ __all__ = ["allow_in_graph", "assume_constant_result", "config", "disable", "dis
 
 
 def __getattr__(name):
+    from importlib import import_module
+    if name == "exc":
+        return import_module(f"{__name__}.exc")
     if name in _LAZY:
-        from importlib import import_module
         value = globals()[name] = getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)
         return value
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")

@@ -2,8 +2,6 @@
 
 A backend is a function (GraphModule, example inputs) -> callable of the same inputs.  The name
 "cresset" (also "inductor") stands for this package's own programs, which need no GraphModule. """
-from .exc import InvalidBackend
-
 _registered = {}
 default = "inductor"
 
@@ -66,11 +64,16 @@ def lookup_backend(backend):
     """The function of a name; None for this package's own programs."""
     if not isinstance(backend, str):
         if not callable(backend):
-            raise InvalidBackend(backend)
+            _refuse(backend)
         return backend
     if backend in _OWN:
         return None
     found = _registered.get(backend) or _DEBUG.get(backend)
     if found is None:
-        raise InvalidBackend(backend)
+        _refuse(backend)
     return found
+
+
+def _refuse(backend):
+    from .exc import InvalidBackend
+    raise InvalidBackend(backend)

@@ -12,8 +12,6 @@ from _weakref import ref  # weakref itself takes a millisecond to load
 from .. import Tensor, _C, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from ..utils._pytree import tree_flatten, tree_unflatten
 from . import config
-from .exc import (BackendCompilerFailed, ConstraintViolationError, FailOnRecompileLimitHit,
-                  InternalTorchDynamoError, RecompileError, TorchDynamoException, Unsupported)
 from .guards import NotYet, Refused, Walk, plain, tensor_facts
 
 _ATTEMPTS = 3  # calls that change what they read (a state made at first use) before it is refused
@@ -118,6 +116,7 @@ class Compiler:
         _C._log("recompile", 1, f"{self.name} is recorded again: {'; '.join(reasons[:2])}")
         if config.error_on_recompile:
             where = f" in {self.code.co_filename}:{self.code.co_firstlineno}" if self.code else ""
+            from .exc import RecompileError
             raise RecompileError(f"Recompiling function {self.name}{where}\n    triggered by the following guard "
                                  f"failure(s):\n    - {reasons[0] if reasons else 'unknown'}")
 
@@ -125,6 +124,7 @@ class Compiler:
         text = (f"torch._dynamo hit config.recompile_limit ({self.most_records})\n   function: '{self.name}'\n"
                 f"   last reason: {(self.reasons(args, kwargs) or ['unknown'])[0]}")
         if self.fullgraph or config.fail_on_recompile_limit_hit:
+            from .exc import FailOnRecompileLimitHit
             raise FailOnRecompileLimitHit(text)
         if not self.said_limit:
             self.said_limit = True
@@ -136,6 +136,7 @@ class Compiler:
         self.refusal = str(why)
         _C._log("graph", 1, f"{self.name} runs eagerly: {why}")
         if self.fullgraph:
+            from .exc import Unsupported
             raise Unsupported(f"{self.name} cannot be one graph: {why}")
         compiled._off = True
         warnings.warn(f"torch.compile: {self.name} runs eagerly: {why}", stacklevel=4)
@@ -171,9 +172,10 @@ class _Recording:
             self.finish(recorder, out)
         except Refused as why:
             self.compiler.refuse(self.compiled, why)
-        except (TorchDynamoException, ConstraintViolationError):
-            raise
         except Exception as e:
+            from .exc import ConstraintViolationError, InternalTorchDynamoError, TorchDynamoException
+            if isinstance(e, (TorchDynamoException, ConstraintViolationError)):
+                raise
             if not config.suppress_errors and self.compiler.fullgraph:
                 raise InternalTorchDynamoError(f"{type(e).__name__}: {e}") from e
             self.compiler.refuse(self.compiled, f"{type(e).__name__}: {e}")
@@ -444,6 +446,7 @@ class _Recording:
         except Exception as e:
             if config.suppress_errors:
                 raise Refused(f"the backend raised {type(e).__name__}: {e}") from e
+            from .exc import BackendCompilerFailed
             raise BackendCompilerFailed(backend, e) from e
 
     def programs(self, graph, differentiate):

@@ -6,8 +6,9 @@
  * go to a shared cache: a list for each class and one queue through all, in the order of
  * release.  Before memory comes from the system, the oldest blocks go back to it, until what
  * is used and what is cached are together no more than the limit: an eighth over the most
- * that was in use since all was given back.  So a program that repeats itself finds most of its blocks again, and
- * a program of many sizes needs little more than it uses.
+ * that was in use since all was given back.  So a program that repeats itself finds most of
+ * its blocks again, and a program of many sizes needs little more than it uses.  A thread
+ * that knows better sets a mode.
  *
  * Free blocks carry their links in their own first bytes. */
 #include "device/cpu/cpu.h"
@@ -23,9 +24,27 @@ enum {
     ALIGNMENT = 64,
     SMALL_CLASSES = 16,   /* multiples of 64 up to 1 KB */
     THREAD_CLASSES = 41,  /* classes below: up to 64 KB */
-    CLASSES = 17 + 4 * 37 /* up to 2^47 bytes */
+    CLASSES = 17 + 4 * 37, /* up to 2^47 bytes */
+    CLASS = 0xffff,        /* the bits of a block's own class; by how much it is larger than what was asked for stands above */
+    LARGER_BY = 16
 };
 static const size_t huge_page = (size_t)2 << 20;
+/* From here on a block is a mapping of its own: it goes back to the system when it is released,
+ * whatever lies around it. */
+#ifdef CR_SANITIZE
+static const size_t least_mapped = (size_t)2 << 20;
+#else
+static const size_t least_mapped = (size_t)128 << 10;
+#endif
+/* A process has 65,530 mappings.  When there are this many blocks, more that are smaller than a huge page
+ * are malloc's, at a place in their first page that no mapping has. */
+#ifdef CR_MEAN
+enum { MOST_MAPPED = 8 };
+#else
+enum { MOST_MAPPED = 1 << 14 };
+#endif
+enum { PAGE = 4096, PLACE = 64 };
+static _Atomic int mapped;
 
 #ifdef CR_SANITIZE
 #include <sanitizer/asan_interface.h>
@@ -60,6 +79,7 @@ static inline uint32_t class_of(size_t size)
 
 size_t cr_cpu_class_bytes(uint32_t size_class)
 {
+    size_class &= CLASS;
     if (size_class <= SMALL_CLASSES)
         return (size_t)size_class * 64;
     uint32_t c = size_class - 17;
@@ -76,6 +96,7 @@ typedef struct {
 } thread_lists;
 
 static CR_THREAD thread_lists mine;
+static CR_THREAD cr_memory_mode mode;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -86,6 +107,7 @@ static struct {
     block *first[CLASSES];
     block *youngest, *oldest;
     size_t bytes, count;
+    size_t unused; /* of larger blocks than were asked for, while they are in use */
 } cache;
 
 static void raise_to(_Atomic int64_t *most, int64_t now)
@@ -116,12 +138,18 @@ static inline void count_small(int64_t bytes)
 
 /* --- the system --- */
 
+static void *map(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    return p == MAP_FAILED ? NULL : p;
+}
+
 static void *map_huge(size_t bytes)
 {
-    size_t room = bytes + huge_page;
-    char *p = mmap(NULL, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    char *p = map(bytes + huge_page);
 
-    if (p == MAP_FAILED)
+    if (!p)
         return NULL;
     size_t front = (huge_page - (uintptr_t)p % huge_page) % huge_page;
     if (front)
@@ -135,18 +163,32 @@ static void *map_huge(size_t bytes)
 static void *system_get(uint32_t size_class)
 {
     size_t bytes = cr_cpu_class_bytes(size_class);
+    char *p;
 
-    return bytes >= huge_page ? map_huge(bytes) : aligned_alloc(ALIGNMENT, bytes);
+    if (bytes >= huge_page)
+        return map_huge(bytes);
+    if (bytes < least_mapped)
+        return aligned_alloc(ALIGNMENT, bytes);
+    if (atomic_fetch_add(&mapped, 1) < MOST_MAPPED && (p = map(bytes)))
+        return p;
+    atomic_fetch_sub(&mapped, 1);
+    p = aligned_alloc(PAGE, bytes + PAGE);
+    return p ? p + PLACE : NULL;
 }
 
 static void system_release(void *p, uint32_t size_class)
 {
     size_t bytes = cr_cpu_class_bytes(size_class);
 
-    if (bytes >= huge_page)
-        munmap(p, bytes);
-    else
+    if (bytes < least_mapped) {
         free(p);
+    } else if (bytes < huge_page && (uintptr_t)p % PAGE) {
+        free((char *)p - PLACE);
+    } else {
+        munmap(p, bytes);
+        if (bytes < huge_page)
+            atomic_fetch_sub(&mapped, 1);
+    }
 }
 
 /* --- the shared cache; `lock` is held --- */
@@ -186,8 +228,10 @@ static bool cache_is_full(size_t more)
     (void)more;
     return cache.count > MOST_CACHED;
 #else
-    size_t used = (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + more;
+    size_t used = (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + cache.unused + more;
     size_t limit = (size_t)atomic_load_explicit(&most_bytes, memory_order_relaxed);
+    if (mode == CR_MEMORY_TIGHT && more >= least_mapped && used > limit)
+        return true;
     limit = limit > used ? limit : used;
     limit += limit / 8;
     return used + cache.bytes > (limit > least_limit ? limit : least_limit);
@@ -203,21 +247,38 @@ static void cache_trim(bool all, size_t more)
     }
 }
 
-static void *shared_get(uint32_t size_class)
+/* A free block of the class, or of one that is larger by at most so many classes. */
+static block *cache_find(uint32_t size_class, uint32_t larger)
 {
-    pthread_mutex_lock(&lock);
     block *b = cache.first[size_class];
-    if (b)
+
+    for (uint32_t c = size_class + 1; !b && c < CLASSES && c <= size_class + larger; c++)
+        b = cache.first[c];
+    return b;
+}
+
+/* *size_class is the block's own from then on. */
+static void *shared_get(uint32_t *size_class, uint32_t larger)
+{
+    uint32_t asked = *size_class;
+
+    pthread_mutex_lock(&lock);
+    block *b = cache_find(asked, larger);
+    if (b) {
+        *size_class = b->size_class;
+        cache.unused += cr_cpu_class_bytes(*size_class) - cr_cpu_class_bytes(asked);
         cache_remove(b);
-    else
-        cache_trim(false, cr_cpu_class_bytes(size_class));
+    } else {
+        cache_trim(false, cr_cpu_class_bytes(asked));
+    }
     pthread_mutex_unlock(&lock);
     return b;
 }
 
-static void shared_release(void *p, uint32_t size_class)
+static void shared_release(void *p, uint32_t size_class, uint32_t asked)
 {
     pthread_mutex_lock(&lock);
+    cache.unused -= cr_cpu_class_bytes(size_class) - cr_cpu_class_bytes(asked);
     cache_put(p, size_class);
 #if defined(CR_MEAN) || defined(CR_SANITIZE)
     cache_trim(false, 0);
@@ -240,6 +301,14 @@ void cr_cpu_memory_trim(void)
     pthread_mutex_unlock(&lock);
 }
 
+cr_memory_mode cr_cpu_memory_set_mode(cr_memory_mode to)
+{
+    cr_memory_mode was = mode;
+
+    mode = to;
+    return was;
+}
+
 /* --- threads and forks --- */
 
 static void end_thread(void *lists)
@@ -250,7 +319,7 @@ static void end_thread(void *lists)
         while (mine.first[c]) {
             void *p = mine.first[c];
             mine.first[c] = *(void **)p;
-            shared_release(p, c);
+            shared_release(p, c, c);
         }
     }
     count_used(mine.used);
@@ -295,23 +364,26 @@ static CR_NOINLINE void *no_memory(size_t size)
     return NULL;
 }
 
-static CR_NOINLINE void *get_slowly(size_t size, uint32_t size_class)
+static CR_NOINLINE void *get_slowly(size_t size, uint32_t *size_class, uint32_t larger)
 {
+    uint32_t asked = *size_class, found = asked;
+
     if (CR_UNLIKELY(!mine.ready))
         start_thread();
-    void *p = shared_get(size_class);
+    void *p = shared_get(&found, mode == CR_MEMORY_FAST || asked < THREAD_CLASSES ? 0 : larger);
     if (!p)
-        p = system_get(size_class);
+        p = system_get(asked);
     if (!p) {
         cr_cpu_memory_trim();
-        p = system_get(size_class);
+        p = system_get(asked);
     }
     if (!p)
         return no_memory(size);
-    if (size_class < THREAD_CLASSES)
-        count_small((int64_t)cr_cpu_class_bytes(size_class));
+    if (asked < THREAD_CLASSES)
+        count_small((int64_t)cr_cpu_class_bytes(asked));
     else
-        count_used((int64_t)cr_cpu_class_bytes(size_class));
+        count_used((int64_t)cr_cpu_class_bytes(asked));
+    *size_class = found | (found - asked) << LARGER_BY;
     return p;
 }
 
@@ -334,7 +406,7 @@ static inline void unfenced(void *p, uint32_t size_class)
     (void)p, (void)size_class;
 }
 
-void *cr_cpu_get(size_t size, uint32_t *size_class)
+static void *get(size_t size, uint32_t *size_class, uint32_t larger)
 {
     if (CR_UNLIKELY(size > (size_t)1 << 47 || cr_alloc_must_fail()))
         return no_memory(size);
@@ -346,16 +418,28 @@ void *cr_cpu_get(size_t size, uint32_t *size_class)
         count_small((int64_t)cr_cpu_class_bytes(c));
         return p;
     }
-    return fenced(get_slowly(size, c), size, c);
+    void *p = get_slowly(size, size_class, larger);
+    return fenced(p, size, *size_class);
+}
+
+void *cr_cpu_get(size_t size, uint32_t *size_class)
+{
+    return get(size, size_class, 2);
+}
+
+void *cr_cpu_get_scratch(size_t size, uint32_t *size_class)
+{
+    return get(size, size_class, CLASSES);
 }
 
 void cr_cpu_release(void *p, uint32_t size_class)
 {
-    int64_t bytes = (int64_t)cr_cpu_class_bytes(size_class);
+    uint32_t own = size_class & CLASS, asked = own - (size_class >> LARGER_BY);
+    int64_t bytes = (int64_t)cr_cpu_class_bytes(asked);
 
     unfenced(p, size_class);
 #ifdef CR_MEAN
-    memset(p, 0xA5, (size_t)bytes);
+    memset(p, 0xA5, cr_cpu_class_bytes(own));
 #endif
     if (CR_LIKELY(size_class < THREAD_CLASSES) && CR_LIKELY(mine.room[size_class] > 0)) {
         *(void **)p = mine.first[size_class];
@@ -365,7 +449,7 @@ void cr_cpu_release(void *p, uint32_t size_class)
         return;
     }
     count_used(-bytes);
-    shared_release(p, size_class);
+    shared_release(p, own, asked);
 }
 
 const cr_device_ops cr_cpu_ops = {.name = "cpu", .get = cr_cpu_get, .release = cr_cpu_release};
