@@ -62,14 +62,36 @@ static struct cr_gname *enter_name(cr_graph *g, const char *name, uint64_t hash)
     return n;
 }
 
+enum { NAME_ROOM = 64, MOST_DIGITS = 10 };
+
+/* "add" and 12: "add_12", in `room` if it fits.  A graph of a thousand nodes has a thousand names: printf was
+ * a tenth of recording it. */
+static const char *numbered(cr_graph *g, const char *wanted, int number, char *room)
+{
+    size_t len = strlen(wanted), digits = 0;
+    char *out = len + MOST_DIGITS + 2 <= NAME_ROOM ? room : cr_session_get(g->session, len + MOST_DIGITS + 2);
+    char digit[MOST_DIGITS];
+
+    do
+        digit[digits++] = (char)('0' + number % 10);
+    while (number /= 10);
+    memcpy(out, wanted, len);
+    out[len++] = '_';
+    while (digits)
+        out[len++] = digit[--digits];
+    out[len] = '\0';
+    return out;
+}
+
 /* "add", then "add_1", "add_2": as torch.fx numbers them. */
 static struct cr_gname *unique_name(cr_graph *g, const char *wanted)
 {
     uint64_t hash = hash_name(wanted);
     struct cr_gname *n = enter_name(g, wanted, hash);
+    char room[NAME_ROOM];
 
     while (n->used) {
-        const char *name = cr_session_printf(g->session, "%s_%d", wanted, enter_name(g, wanted, hash)->used++);
+        const char *name = numbered(g, wanted, enter_name(g, wanted, hash)->used++, room);
         n = enter_name(g, name, hash_name(name));
     }
     n->used = 1;

@@ -1,16 +1,26 @@
 /* The line of the program that makes a call: of the innermost frame outside this package.
  *
- * It is asked for at every recorded call, so the answer is kept: frames of the same code at the
- * same line give the text that is there. */
+ * It is asked for at every recorded call, so answers are kept: frames of the same code at the
+ * same line give the text that is there, and instructions that were met before have their lines
+ * in a table. */
 #include "py/bind/where.h"
 #include <stdio.h>
 #include <string.h>
+
+enum { MET = 64 };
+
+/* Of an instruction; `code` is counted. */
+typedef struct {
+    PyCodeObject *code;
+    int instruction, line;
+} met;
 
 struct cr_py_where {
     PyObject *package; /* the folder, as a text */
     PyCodeObject *code;/* of the last answer; counted */
     int line;
     char text[160];
+    met met[MET];
 };
 
 static const char *file_of(PyCodeObject *code)
@@ -62,6 +72,20 @@ static void answer(cr_py_where *w, PyCodeObject *code, int line)
     snprintf(w->text, sizeof w->text, "%.140s:%d", slash ? slash + 1 : file, line);
 }
 
+static int line_of(cr_py_where *w, PyFrameObject *f, PyCodeObject *code)
+{
+    int instruction = PyFrame_GetLasti(f);
+    met *m = &w->met[((uintptr_t)code / 64 + (unsigned)instruction / 2) % MET];
+
+    if (m->code != code || m->instruction != instruction) {
+        Py_INCREF(code);
+        Py_XSETREF(m->code, code);
+        m->instruction = instruction;
+        m->line = PyFrame_GetLineNumber(f);
+    }
+    return m->line;
+}
+
 /* A backward pass runs without the interpreter's lock; its calls are where it was started. */
 const char *cr_py_where_now(void *context)
 {
@@ -71,7 +95,7 @@ const char *cr_py_where_now(void *context)
     if (!PyGILState_Check() || !(f = user_frame(w)))
         return NULL;
     PyCodeObject *code = PyFrame_GetCode(f);
-    int line = PyFrame_GetLineNumber(f);
+    int line = line_of(w, f, code);
     if (code != w->code || line != w->line)
         answer(w, code, line);
     Py_DECREF(code);
@@ -114,5 +138,7 @@ void cr_py_where_drop(cr_py_where *w)
         return;
     Py_XDECREF(w->package);
     Py_XDECREF(w->code);
+    for (int i = 0; i < MET; i++)
+        Py_XDECREF(w->met[i].code);
     PyMem_Free(w);
 }
