@@ -81,7 +81,7 @@ static void count_points(double *count, const cr_view *like, const char *points,
 
 /* The sizes of `_histogram_count` read the edges' first dimension, so an edge list without one
  * has failed before; an empty result is one without bins. */
-static cr_status check_edges(const cr_value *edges, uint32_t dims)
+static cr_status check_edges(const cr_view *self, const cr_value *edges, uint32_t dims)
 {
     for (uint32_t d = 0; d < dims; d++) {
         const cr_view *e = edges[d].view;
@@ -90,6 +90,11 @@ static cr_status check_edges(const cr_value *edges, uint32_t dims)
                            "torch.histogramdd: bins tensor should have one dimension, but got %d "
                            "dimensions in the bins tensor for dimension %u",
                            e->ndim, d);
+        if (e->dtype != self->dtype)
+            return cr_fail(CR_RUNTIME,
+                           "torch.histogramdd: input tensor and bins tensors should have the same dtype, but "
+                           "got input with dtype %s and bins for dimension %u with dtype %s",
+                           cr_c_name(self), d, cr_c_name(e));
         if (e->size[0] < 2)
             return cr_fail(CR_RUNTIME, "torch.histogram(): bins must be > 0, but got %lld for "
                                        "dimension %u", (long long)e->size[0] - 1, d);
@@ -123,7 +128,7 @@ cr_status cr_kern_histogramdd(const cr_value *arg, cr_view *out)
     const cr_view *self = arg[0].view;
     uint32_t dims = arg[1].len;
 
-    CR_TRY(check_edges(arg[1].list, dims));
+    CR_TRY(check_edges(self, arg[1].list, dims));
     CR_TRY(check_points(self, dims, &arg[2]));
     char *points = cr_dense_copy(self);
     char *weight = arg[2].tag == CR_NONE ? NULL : cr_dense_copy(arg[2].view);
