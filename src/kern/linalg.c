@@ -226,14 +226,9 @@ static void solve_lu(const cr_lapack_job *j, int n, int nrhs, const void *lu, co
 
 /* Row numbers that a factorization gave, from 1 to n (down to -n for blocks of two): the
  * solvers index with them unchecked. */
-static cr_status check_pivots(const char *name, const cr_dense *p, const cr_view *view, int64_t n,
-                              bool blocks)
+/* Rows that LAPACK will exchange; with `blocks` two neighbours that are negative stand for a block of two rows. */
+static cr_status check_pivots(const char *name, const int32_t *at, int64_t count, int64_t n, bool blocks)
 {
-    const int32_t *at = (const int32_t *)(const void *)p->data;
-    int64_t count = 1;
-
-    for (int d = 0; d < view->ndim; d++)
-        count *= view->size[d];
     for (int64_t i = 0; i < count; i++) {
         int64_t row = blocks && at[i] < 0 ? -(int64_t)at[i] : at[i];
         if (row < 1 || row > n)
@@ -242,6 +237,33 @@ static cr_status check_pivots(const char *name, const cr_dense *p, const cr_view
                            "Did you properly pass the result of the factorization?",
                            name, (long long)n, (int)at[i]);
     }
+    for (int64_t i = 0; blocks && i < count; i++) {
+        if (at[i] > 0)
+            continue;
+        if (i % n == n - 1 || at[i + 1] > 0)
+            return cr_fail(CR_RUNTIME,
+                           "%s: the pivots of a block of two rows are expected to be negative, both of them. "
+                           "Did you properly pass the result of the factorization?",
+                           name);
+        i++;
+    }
+    return CR_OK;
+}
+
+/* The view's elements as int32, in row-major order; `held` and `stride` are what it is made of. */
+static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride, const cr_view *pivots)
+{
+    int64_t step = 1;
+
+    *out = *pivots;
+    CR_TRY(cr_dense_in(held, pivots, CR_I32));
+    for (int d = out->ndim - 1; d >= 0; d--) {
+        stride[d] = step;
+        step *= out->size[d];
+    }
+    out->data = held->data;
+    out->stride = stride;
+    out->dtype = CR_I32;
     return CR_OK;
 }
 
@@ -250,31 +272,26 @@ cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *lu = arg[0].view, *b = arg[2].view;
     int n = cols(lu), nrhs = cols(out);
-    cr_dense pivots = {0};
+    int64_t stride[CR_MAX_DIMS];
+    cr_dense held = {0};
+    cr_view pivots;
     cr_lapack_job j;
     cr_status st;
     char *a, *x;
 
     CR_TRY(cr_lapack_begin(&j, "linalg.lu_solve", out, 2));
-    CR_GO(cr_dense_in(&pivots, arg[1].view, CR_I32));
-    CR_GO(check_pivots("linalg.lu_solve", &pivots, arg[1].view, n, false));
+    CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
+    CR_GO(check_pivots("linalg.lu_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots), n, false));
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
-        cr_view dense = *arg[1].view;
-        int64_t stride[CR_MAX_DIMS], step = 1;
-        for (int d = dense.ndim - 1; d >= 0; d--)
-            stride[d] = step, step *= dense.size[d];
-        dense.data = pivots.data;
-        dense.stride = stride;
-        dense.dtype = CR_I32;
         cr_lapack_load(&j, lu, i, a, n);
         cr_lapack_load(&j, b, i, x, n);
-        solve_lu(&j, n, nrhs, a, (int *)(void *)cr_lapack_at(&j, &dense, 1, i), x, arg[3].i);
+        solve_lu(&j, n, nrhs, a, (int *)(void *)cr_lapack_at(&j, &pivots, 1, i), x, arg[3].i);
         cr_lapack_store(&j, out, i, x, n);
     }
 done:
-    cr_dense_drop(&pivots);
+    cr_dense_drop(&held);
     cr_lapack_end(&j);
     return st;
 }
@@ -972,34 +989,29 @@ done:
 /* (LD, pivots, B, hermitian) -> X */
 cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
 {
-    const cr_view *ld = arg[0].view, *pivots = arg[1].view, *b = arg[2].view;
-    int n = cols(ld), nrhs = cols(out), info = 0, *p;
-    cr_dense checked = {0};
+    const cr_view *ld = arg[0].view, *b = arg[2].view;
+    int n = cols(ld), nrhs = cols(out), info = 0;
+    int64_t stride[CR_MAX_DIMS];
+    cr_dense held = {0};
+    cr_view pivots;
     cr_lapack_job j;
     cr_status st;
     char *a, *x;
 
-    if (pivots->dtype != CR_I32)
-        return cr_fail(CR_RUNTIME, "torch.linalg.ldl_solve: Expected pivots to be integers. Got %s",
-                       cr_dtype_infos[pivots->dtype].legacy);
-
     CR_TRY(cr_lapack_begin(&j, "linalg.ldl_solve", out, 2));
-    CR_GO(cr_dense_in(&checked, pivots, CR_I32));
-    CR_GO(check_pivots("linalg.ldl_solve", &checked, pivots, n, true));
+    CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
+    CR_GO(check_pivots("linalg.ldl_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots), n, true));
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
-    TAKE(&j, p, n, sizeof *p);
     for (int64_t i = 0; i < j.batch && n && nrhs; i++) {
-        const int *from = (const int *)(const void *)cr_lapack_at(&j, pivots, 1, i);
-        for (int k = 0; k < n; k++)
-            p[k] = from[k * pivots->stride[pivots->ndim - 1]];
+        int *p = (int *)(void *)cr_lapack_at(&j, &pivots, 1, i);
         cr_lapack_load(&j, ld, i, a, n);
         cr_lapack_load(&j, b, i, x, n);
         (arg[3].i ? j.l->hetrs : j.l->sytrs)[j.type]("L", &n, &nrhs, a, &n, p, x, &n, &info, 1);
         cr_lapack_store(&j, out, i, x, n);
     }
 done:
-    cr_dense_drop(&checked);
+    cr_dense_drop(&held);
     cr_lapack_end(&j);
     return st;
 }
@@ -1018,7 +1030,7 @@ cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
 
     CR_GO(st);
     CR_GO(cr_dense_in(&p, pivots, CR_I32));
-    CR_GO(check_pivots("lu_unpack", &p, pivots, m, false));
+    CR_GO(check_pivots("lu_unpack", (const int32_t *)(const void *)p.data, cr_view_numel(pivots), m, false));
     for (int d = 0; d + 1 < pivots->ndim; d++)
         batch *= pivots->size[d];
     cr_zero_view(out);

@@ -759,6 +759,27 @@ cr_status cr_shape_one_hot(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
+static cr_status check_sample_weights(const cr_view *weight, const cr_view *indices, const cr_view *samples)
+{
+    if (samples->dtype != weight->dtype)
+        return cr_fail(CR_RUNTIME,
+                       "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
+                       "'per_sample_weights'; but type torch.%sTensor does not equal torch.%sTensor (while checking "
+                       "arguments for embedding_bag)",
+                       cr_view_type(weight), cr_view_type(samples));
+    if (samples->ndim != 1)
+        return cr_fail(CR_RUNTIME,
+                       "Expected 1-dimensional tensor, but got %d-dimensional tensor for argument #1 "
+                       "'per_sample_weights' (while checking arguments for embedding_bag)",
+                       samples->ndim);
+    if (samples->size[0] != cr_shape_numel(indices->ndim, indices->size))
+        return cr_fail(CR_RUNTIME,
+                       "Expected per_sample_weights.value().numel() == indices.numel() to be true, but got false.  "
+                       "(Could this error message be improved?  If so, please report an enhancement request to "
+                       "PyTorch.)");
+    return CR_OK;
+}
+
 /* The first result; the others go with the bags. */
 cr_status cr_shape_embedding_bag(const cr_value *arg, cr_shape *out)
 {
@@ -793,6 +814,8 @@ cr_status cr_shape_embedding_bag(const cr_value *arg, cr_shape *out)
             "supported for mode='sum' (got mode='%s'). Please open a feature request on "
             "GitHub.",
             arg[4].i == 1 ? "mean" : "max");
+    if (arg[6].tag != CR_NONE)
+        CR_TRY(check_sample_weights(weight, indices, arg[6].view));
     out[0] = (cr_shape){.ndim = 2, .size = {bags, weight->size[1]}};
     out[1] = (cr_shape){.ndim = 1, .size = {indices->size[0]}};
     out[2] = (cr_shape){.ndim = 1, .size = {bags}};

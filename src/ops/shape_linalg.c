@@ -409,6 +409,7 @@ cr_status cr_shape_ldl_solve(const cr_value *arg, cr_shape *out)
 {
     static const cr_value name = {.tag = CR_STRING, .len = 22, .s = "torch.linalg.ldl_solve"};
     const cr_view *a = arg[0].view, *pivots = arg[1].view, *b = arg[2].view;
+    char text[CR_SIZES_TEXT];
 
     CR_TRY(check_square(a, &name));
     CR_TRY(check_inexact(a, &name));
@@ -418,9 +419,14 @@ cr_status cr_shape_ldl_solve(const cr_value *arg, cr_shape *out)
                        "Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is %lld by "
                        "%lld but each b matrix is %lld by %lld",
                        (ll)rows(a), (ll)cols(a), (ll)rows(b), (ll)cols(b));
-    if (pivots->dtype != CR_I32 || pivots->ndim != a->ndim - 1)
-        return cr_fail(CR_RUNTIME, "torch.linalg.ldl_solve: Expected pivots to be integers of "
-                                   "input.shape[:-1]. Got %s pivots instead.", cr_legacy_name(pivots));
+    if (pivots->ndim != a->ndim - 1 || memcmp(pivots->size, a->size, pivots->ndim * sizeof *a->size))
+        return cr_fail(CR_RUNTIME,
+                       "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got "
+                       "pivots with shape %s instead",
+                       cr_sizes_text(text, pivots->ndim, pivots->size));
+    if (cr_dtype_category((cr_dtype)pivots->dtype) != CR_CAT_INT)
+        return cr_fail(CR_RUNTIME, "torch.linalg.ldl_solve: Expected pivots to be integers. Got %s",
+                       cr_legacy_name(pivots));
     CR_TRY(check_same_type(a, b, &name, "A"));
     return solution_shape(a, b, out);
 }

@@ -197,7 +197,8 @@ static cr_status read_lengths(cr_value *out, int64_t **ints, const cr_tensor *t)
     cr_status st = cr_copy_elements(&to, &from);
     *ints = st ? NULL : cr_alloc((size_t)t->numel * sizeof **ints + 1);
     if (*ints) {
-        memcpy(*ints, plain->data, (size_t)t->numel * sizeof **ints);
+        if (t->numel)
+            memcpy(*ints, plain->data, (size_t)t->numel * sizeof **ints);
         *out = cr_of_ints(*ints, (size_t)t->numel);
     }
     cr_drop(plain);
