@@ -169,6 +169,9 @@ static int any_value(const program *p, const machine *m)
         if (m->at[v])
             return v;
     }
+    for (int v = 0; v < p->values; v++) /* one is left for certain: what turned the others away */
+        if (m->at[v])
+            return v;
     return 0;
 }
 
