@@ -360,9 +360,20 @@ cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
 
     if (arg[2].len != arg[3].len)
         return cr_fail(CR_RUNTIME, "mismatch in length of strides and shape");
+    if (arg[2].len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "as_strided_scatter: a slice has at most %d dimensions, not %u", CR_MAX_DIMS,
+                       (unsigned)arg[2].len);
     for (int d = 0; d < slice.ndim; d++) {
+        int64_t reach;
         slice.size[d] = arg[2].ints[d];
-        last += (slice.size[d] - 1) * arg[3].ints[d];
+        if (arg[3].ints[d] < 0)
+            return cr_fail(CR_RUNTIME,
+                           "as_strided: Negative strides are not supported at the moment, got strides: %s",
+                           cr_shape_text((int)arg[3].len, arg[3].ints));
+        if (slice.size[d] < 0 || CR_MUL_OVERFLOW(slice.size[d] - 1, arg[3].ints[d], &reach) ||
+            CR_ADD_OVERFLOW(last, reach, &last))
+            return cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s and strides=%s",
+                           cr_shape_text(slice.ndim, arg[2].ints), cr_shape_text((int)arg[3].len, arg[3].ints));
     }
     CR_TRY(check_part(arg[1].view, &slice));
     if (cr_shape_numel(slice.ndim, slice.size) && (last >= have || offset < 0))

@@ -294,6 +294,7 @@ cr_status cr_shape_ormqr(const cr_value *arg, cr_shape *out)
     static const cr_value name = {.tag = CR_STRING, .len = 11, .s = "torch.ormqr"};
     const cr_view *v = arg[0].view, *tau = arg[1].view, *other = arg[2].view;
     const char *side = arg[3].i ? "-2" : "-1";
+    char text[CR_SIZES_TEXT];
     int64_t k;
 
     if (v->ndim < 2 || other->ndim < 2)
@@ -305,7 +306,7 @@ cr_status cr_shape_ormqr(const cr_value *arg, cr_shape *out)
                        "torch.ormqr: other.shape[%s] must be greater than or equal to tau.shape[-1]", side);
     if (k != rows(v))
         return cr_fail(CR_RUNTIME, "torch.ormqr: other.shape[%s] must be equal to input.shape[-2]", side);
-    if (tau->size[tau->ndim - 1] > fewest(k, cols(v)))
+    if (tau->size[tau->ndim - 1] != fewest(k, cols(v)))
         return cr_fail(CR_RUNTIME, "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[%s], "
                                    "input.shape[-1])", side);
     if (v->dtype != tau->dtype)
@@ -313,7 +314,21 @@ cr_status cr_shape_ormqr(const cr_value *arg, cr_shape *out)
                        "torch.ormqr: Expected input and tau to have the same dtype, but input has "
                        "dtype%s and tau has dtype %s",
                        cr_legacy_name(v), cr_legacy_name(tau));
+    if (v->dtype != other->dtype)
+        return cr_fail(CR_RUNTIME,
+                       "torch.ormqr: Expected input and other to have the same dtype, but input has "
+                       "dtype%s and other has dtype %s",
+                       cr_legacy_name(v), cr_legacy_name(other));
     CR_TRY(check_reflectors(v, tau, "torch.ormqr"));
+    if (other->ndim != v->ndim)
+        return cr_fail(CR_RUNTIME,
+                       "torch.ormqr: Expected other to have the same number of dimensions as input, but got "
+                       "other.ndim equal to %d and input.ndim is equal to %d",
+                       other->ndim, v->ndim);
+    if (memcmp(other->size, v->size, (v->ndim - 2) * sizeof *v->size))
+        return cr_fail(CR_RUNTIME,
+                       "torch.ormqr: Expected batch dimensions of other to be equal to input.shape[:-2], but got %s",
+                       cr_sizes_text(text, other->ndim - 2, other->size));
     matrix(out, other, rows(other), cols(other));
     return check_inexact(v, &name);
 }

@@ -18,7 +18,32 @@ def solve(pivots, *batch):
     return lambda: torch.linalg.ldl_solve(torch.rand(*batch, 5, 5), pivots, torch.rand(*batch, 5, 3))
 
 
+def scatter(src, size, stride):
+    return lambda: torch.as_strided_scatter(torch.rand(6), torch.rand(src), size, stride)
+
+
+def reflect(tau, other, dtype=torch.float32):
+    return lambda: torch.ormqr(torch.rand(2, 5, 3), torch.rand(tau), torch.rand(other, dtype=dtype))
+
+
 REFUSED = [
+    (scatter((2, 2), (2, 2), (-1, 2)), RuntimeError,
+     "as_strided: Negative strides are not supported at the moment, got strides: [-1, 2]"),
+    (scatter((2, 2), (2, 2), (4, 2)), RuntimeError,
+     "setStorage: sizes [2, 2], strides [4, 2], storage offset 0, and itemsize 4 requiring a storage size of 28 are out of "
+     "bounds for storage of size 24"),
+    (scatter((2, 2), (2, 2), (2**62, 2**62)), RuntimeError,
+     f"Storage size calculation overflowed with sizes=[2, 2] and strides=[{2**62}, {2**62}]"),
+    (scatter((1,) * 60, (1,) * 65, (1,) * 65), RuntimeError, "as_strided_scatter: a slice has at most 64 dimensions, not 65"),
+    (reflect((2, 3), (2, 5, 4), torch.float64), RuntimeError,
+     "torch.ormqr: Expected input and other to have the same dtype, but input has dtypeFloat and other has dtype Double"),
+    (reflect((2, 3), (5, 4)), RuntimeError,
+     "torch.ormqr: Expected other to have the same number of dimensions as input, but got other.ndim equal to 2 and "
+     "input.ndim is equal to 3"),
+    (reflect((2, 3), (3, 5, 4)), RuntimeError,
+     "torch.ormqr: Expected batch dimensions of other to be equal to input.shape[:-2], but got [3]"),
+    (reflect((2, 2), (2, 5, 4)), RuntimeError,
+     "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[-2], input.shape[-1])"),
     (solve(ints(2, 4), 2), RuntimeError,
      "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got pivots with shape [2, 4] instead"),
     (solve(ints(5), 2), RuntimeError,
