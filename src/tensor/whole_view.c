@@ -140,7 +140,7 @@ static cr_status check_pairs(const cr_tensor *t)
     if (t->stride[t->ndim - 1] != 1)
         return cr_fail(CR_RUNTIME, "Tensor must have a last dimension with stride 1");
     for (int i = 0; i < t->ndim - 1; i++)
-        if (t->stride[i] % 2)
+        if (t->stride[i] % 2 && t->size[i] != 1)
             return cr_fail(CR_RUNTIME,
                            "Tensor must have a stride divisible by 2 for all but last "
                            "dimension");

@@ -199,3 +199,26 @@ def test_not_a_number_is_replaced():
 def test_elementwise_results_lie_as_torchs(operands, stride):
     x, y = (torch.empty_strided(size, steps).fill_(1) for size, steps in operands)
     assert (x + y).stride() == stride and torch.where(x > 0, x, y).stride() == stride
+
+
+@pytest.mark.parametrize("size,stride,found", [((1, 2), (1, 1), (0,)), ((1, 2), (3, 1), (1,)), ((2, 1, 2), (2, 5, 1), (1, 2))])
+def test_strides_of_single_positions_do_not_matter_to_pairs(size, stride, found):
+    pairs = torch.arange(20.0).as_strided(size, stride)
+    z = torch.view_as_complex(pairs)
+    assert z.stride() == found and torch.equal(torch.view_as_real(z), pairs)
+
+
+@pytest.mark.parametrize("size,stride", [((2, 2), (3, 1)), ((0, 2), (3, 1)), ((2, 0, 2), (3, 1, 1))])
+def test_other_odd_strides_are_no_pairs(size, stride):
+    with pytest.raises(RuntimeError, match="Tensor must have a stride divisible by 2 for all but last dimension"):
+        torch.view_as_complex(torch.arange(20.0).as_strided(size, stride))
+
+
+def test_a_write_through_the_turned_parts_of_one_complex_number_compiles():
+    def f(x):
+        torch.view_as_real(x).t().tril_()
+        return x + 1
+    compiled = torch.compile(f, fullgraph=True)
+    for k in range(3):
+        x, y = torch.tensor([k + 2j]), torch.tensor([k + 2j])
+        assert torch.equal(compiled(x), f(y)) and torch.equal(x, y)
