@@ -496,6 +496,14 @@ static cr_status check_pair(const cr_tensor *a, const cr_tensor *b, int64_t da, 
                    (long long)said_b);
 }
 
+/* Wraps a dimension of a tensor that has some. */
+static cr_status wrap_pair_dim(int64_t *out, int64_t dim, const cr_tensor *t)
+{
+    CR_TRY(cr_wrap_dim(out, dim, t->ndim));
+    return t->ndim ? CR_OK : cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                                     (long long)dim);
+}
+
 /* Labels: the pairs share one, the other dimensions have their own. */
 static cr_status label_pairs(operand *a, operand *b, const cr_value *da, const cr_value *db)
 {
@@ -504,8 +512,8 @@ static cr_status label_pairs(operand *a, operand *b, const cr_value *da, const c
 
     for (uint32_t i = 0; i < da->len; i++) {
         int64_t x, y;
-        CR_TRY(cr_wrap_dim(&x, da->ints[i], a->t->ndim));
-        CR_TRY(cr_wrap_dim(&y, db->ints[i], b->t->ndim));
+        CR_TRY(wrap_pair_dim(&x, da->ints[i], a->t));
+        CR_TRY(wrap_pair_dim(&y, db->ints[i], b->t));
         if (used_a[x] || used_b[y])
             return cr_fail(CR_RUNTIME, "dim %lld appears multiple times in the list of dims",
                            (long long)(used_a[x] ? x : y));

@@ -26,7 +26,13 @@ def reflect(tau, other, dtype=torch.float32):
     return lambda: torch.ormqr(torch.rand(2, 5, 3), torch.rand(tau), torch.rand(other, dtype=dtype))
 
 
+def contract(a, b, *dims):
+    return lambda: torch.tensordot(torch.rand(a), torch.rand(b), dims=dims)
+
+
 REFUSED = [
+    (contract((2, 4, 2), (), [0], [-1]), IndexError, "Dimension specified as -1 but tensor has no dimensions"),
+    (contract((), (2,), [0], [0]), IndexError, "Dimension specified as 0 but tensor has no dimensions"),
     (scatter((2, 2), (2, 2), (-1, 2)), RuntimeError,
      "as_strided: Negative strides are not supported at the moment, got strides: [-1, 2]"),
     (scatter((2, 2), (2, 2), (4, 2)), RuntimeError,
