@@ -252,6 +252,7 @@ cr_status cr_shape_qr(const cr_value *arg, cr_shape *out)
 static cr_status check_reflectors(const cr_view *v, const cr_view *tau, const char *name)
 {
     bool batch = tau->ndim == v->ndim - 1;
+    char text[CR_SIZES_TEXT];
 
     if (v->dtype != tau->dtype)
         return cr_fail(CR_RUNTIME, "%s: tau dtype %s does not match input dtype %s", name,
@@ -261,10 +262,9 @@ static cr_status check_reflectors(const cr_view *v, const cr_view *tau, const ch
                        "%s: Expected tau to have one dimension less than input, but got tau.ndim equal "
                        "to %d and input.ndim is equal to %d",
                        name, tau->ndim, v->ndim);
-    for (int d = 0; d + 1 < tau->ndim; d++)
-        if (tau->size[d] != v->size[d])
-            return cr_fail(CR_RUNTIME, "%s: Expected batch dimensions of tau to be equal to "
-                                       "input.shape[:-2]", name);
+    if (memcmp(tau->size, v->size, (tau->ndim - 1) * sizeof *v->size))
+        return cr_fail(CR_RUNTIME, "%s: Expected batch dimensions of tau to be equal to input.shape[:-2], but got %s",
+                       name, cr_sizes_text(text, tau->ndim - 1, tau->size));
     return CR_OK;
 }
 
