@@ -10,7 +10,7 @@ without torch its columns are empty).  --save writes the peer's figures, --load 
 measuring again.  Eager and cold processes of Cresset take turns --repeat times (3) and show medians; the peer's
 run once.
 
-    eager       ms of a call, once warm
+    eager       ms of a call, once warm, in turns with compiled ones
     first       ms of the first compiled call, with empty caches; beside the first eager call
     native      ms from the end of the first call until every kernel is native, while calls go on
     warm        ms of the first compiled call, and until native, in a process that finds the caches
@@ -98,7 +98,7 @@ def show(v, digits=2):
 
 def cells(row):
     """One library's columns."""
-    return [show(number(row, "eager", "steady"), 3),
+    return [show(number(row, "cold", "eager"), 3),
             f"{show(number(row, 'cold', 'first'))} ({show(number(row, 'eager', 'first'))})",
             show(number(row, "cold", "native"), 0),
             f"{show(number(row, 'warm', 'first'))} + {show(number(row, 'warm', 'native'), 0)}",
@@ -106,7 +106,7 @@ def cells(row):
             show(number(row, "small", "steady", 1e6), 1),
             f"{show(number(row, 'eager', 'peak', 1), 1)}, {show(number(row, 'cold', 'peak', 1), 1)}",
             ", ".join(filter(None, (show(number(row, how, "tensors", 1), 1) for how in ("eager", "cold")))),
-            show(number(row, "eager", "steady") / number(row, "cold", "steady"))]
+            show(number(row, "cold", "eager") / number(row, "cold", "steady"))]
 
 
 TITLES = ["eager ms", "first ms (eager's)", "native ms", "warm: first + native ms", "steady ms", "overhead us",
@@ -128,7 +128,7 @@ def missed(row, facts):
             yield f"native code after {show(number(row, how, 'native'), 0)} ms ({how})"
     if facts.get("training") and number(row, "cold", "peak", 1) >= number(row, "eager", "peak", 1):
         yield "the peak is not below eager's"
-    if number(row, "cold", "steady") > number(row, "eager", "steady"):
+    if number(row, "cold", "steady") > number(row, "cold", "eager"):
         yield "slower than eager"
     for how in ("cold", "warm", "bare"):
         if row.get(how) and row[how].get("bits") != row["eager"].get("bits"):
@@ -148,7 +148,7 @@ def table(ours, theirs, threads):
     ratios = [number(theirs[n], "cold", "steady") / number(r, "cold", "steady") for n, r in ours.items() if n in theirs]
     print(f"steady: geometric mean {show(mean(ratios))} times torch.compile's speed, "
           f"worst {show(min(ratios, default=math.nan))}")
-    own = [number(r, "eager", "steady") / number(r, "cold", "steady") for r in ours.values()]
+    own = [number(r, "cold", "eager") / number(r, "cold", "steady") for r in ours.values()]
     print(f"steady: geometric mean {show(mean(own))} times our eager speed, worst {show(min(own, default=math.nan))}")
 
 

@@ -77,19 +77,22 @@ def bits(result):
     return digest.hexdigest()[:16]
 
 
-def steady(f):
-    """Seconds of one call: the median of batches, over about a second."""
-    start = now()
-    f()
-    once = max(now() - start, 1e-7)
-    batch = max(1, int(0.02 / once))
-    times, end = [], now() + min(max(1.0, 7 * once), 20)
-    while len(times) < 5 or now() < end:
+def steady(*calls):
+    """Seconds of one call of each: medians of batches that take turns, over about a second or seven calls each."""
+    batches = []
+    for f in calls:
         start = now()
-        for _ in range(batch):
-            f()
-        times.append((now() - start) / batch)
-    return statistics.median(times)
+        f()
+        once = max(now() - start, 1e-7)
+        batches.append((f, max(1, int(0.02 / once)), []))
+    end = now() + len(calls) * min(max(1.0, 7 * once), 20)
+    while len(batches[0][2]) < 5 or now() < end:
+        for f, batch, times in batches:
+            start = now()
+            for _ in range(batch):
+                f()
+            times.append((now() - start) / batch)
+    return [statistics.median(times) for _, _, times in batches]
 
 
 def peak_of_tensors(f):
@@ -103,25 +106,31 @@ part, step = CASES[name][0](torch, nn, F, small)
 before = resident("VmRSS")
 forget_peak()
 start = now()
+plain = part
 if how == "compiled":
     part = torch.compile(part)
 result = step(part)
 answer = {"first": now() - start}
 answer["native"] = seconds_to_native(lambda: step(part))
 digest = bits(result)
-answer["steady"] = steady(lambda: step(part))
+steady(lambda: step(part))
 answer["peak"] = resident("VmHWM") - before
 if module == "cresset":
     answer["tensors"] = peak_of_tensors(lambda: step(part))
 
 # The bits of five steps from the start, by code that is there.
 torch.manual_seed(0)
-again, step = CASES[name][0](torch, nn, F, small)
+again, step_again = CASES[name][0](torch, nn, F, small)
 if how == "compiled":
     again = torch.compile(again)
 for _ in range(5):
-    result = step(again)
+    result = step_again(again)
 while jit_counts()[0] and not CASES[name][1].get("training") and now() - start < LONGEST:
-    result = step(again)
+    result = step_again(again)
 answer["bits"] = digest + bits(result)
+
+# Processes and moments differ by a third on a shared machine: eager and compiled calls of one process take turns.
+if how == "compiled":
+    del again, step_again
+    answer["steady"], answer["eager"] = steady(lambda: step(part), lambda: step(plain))
 print(json.dumps(answer), flush=True)
