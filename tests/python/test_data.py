@@ -251,10 +251,8 @@ def test_iterable_data_sets_end(workers):
 def test_too_many_samples_warn(workers):
     loader = DataLoader(Counting(3, announced=1), None, **workers)
     assert len(loader) == 1
-    with pytest.warns(UserWarning) as caught:
+    with pytest.warns(UserWarning, match=r"was reported to be 1\(when accessing len\(dataloader\)\), but 2 samples"):
         list(loader)
-    assert "was reported to be 1(when accessing len(dataloader)), but 2 samples" in str(
-        caught[0].message)
 
 
 @pytest.mark.parametrize("workers", KINDS, ids=str)
