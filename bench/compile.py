@@ -7,10 +7,12 @@ Every row runs in fresh processes: eager, compiled with empty caches ("cold"), c
 caches that the second left ("warm"), compiled at sizes where only the cost of a call is left, and,
 for Cresset, without a C compiler.  --peer is an interpreter that has torch (left out: this one;
 without torch its columns are empty).  --save writes the peer's figures, --load reads them instead of
-measuring again.  Eager and cold processes of Cresset take turns --repeat times (3) and show medians; the peer's
-run once.
+measuring again.  On a shared machine a moment differs from the next by a third, so that what is compared
+takes turns: first eager and first compiled calls of Cresset in FIRSTS pairs of processes; calls in warm
+processes with eager ones of the same process; warm processes of Cresset with the peer's, --repeat times (3).
+Figures are medians.  The peer's cold processes run once.
 
-    eager       ms of a call, once warm, in turns with compiled ones
+    eager       ms of a call, once warm, beside compiled ones
     first       ms of the first compiled call, with empty caches; beside the first eager call
     native      ms from the end of the first call until every kernel is native, while calls go on
     warm        ms of the first compiled call, and until native, in a process that finds the caches
@@ -18,14 +20,13 @@ run once.
     overhead    us of a call at the smallest sizes
     peak        MB over what the process had before the first call; of eager, of compiled
     of tensors  MB that tensors hold at most during a steady call, of Cresset
-    x eager     eager's steady time over the compiled one of the same library: above 1 is faster
+    x eager     eager's steady time over the compiled one of the same library, of neighbouring calls: above 1 is faster
     x           torch.compile's steady time over ours
 """
 import argparse
 import json
 import math
 import os
-import shutil
 import statistics
 import subprocess
 import sys
@@ -36,6 +37,7 @@ from run import has_torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 1800  # seconds for one process
+FIRSTS = 9    # pairs of processes that make a first call
 
 # An installed package has its bytecode; the first run writes it here.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -66,25 +68,41 @@ def median(runs):
     return figures
 
 
-def measure(python, module, name, threads, repeat):
-    """All figures of one row: a dictionary by way of running."""
-    row, runs = {}, {"eager": [], "cold": []}
-    for turn in range(repeat):
-        folder = tempfile.mkdtemp(prefix="cresset_bench_")
-        try:
-            env = environment(folder, threads)
-            runs["eager"].append(child(python, module, name, "eager", threads, env))
-            runs["cold"].append(child(python, module, name, "compiled", threads, env))
-            if turn < repeat - 1:
-                continue
-            row["warm"] = child(python, module, name, "compiled", threads, env)
-            row["small"] = child(python, module, name, "compiled", threads, env, "small")
-            if module == "cresset":
-                bare = environment(os.path.join(folder, "bare"), threads, CR_CC="no-compiler")
-                row["bare"] = child(python, module, name, "compiled", threads, bare)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    return {**row, **{how: median(some) for how, some in runs.items()}}
+def cold(python, module, name, how, threads, *words):
+    """One process with caches of its own, which go with it."""
+    with tempfile.TemporaryDirectory(prefix="cresset_bench_") as folder:
+        return child(python, module, name, how, threads, environment(folder, threads), *words)
+
+
+def measure(python, module, name, threads, repeat, folder):
+    """All figures of one row but the warm ones: a dictionary by way of running.  Leaves the caches in the folder."""
+    env = environment(folder, threads)
+    eager = [child(python, module, name, "eager", threads, env) for _ in range(repeat)]
+    runs = [cold(python, module, name, "compiled", threads) for _ in range(repeat - 1)]
+    row = {"eager": median(eager), "cold": median(runs + [child(python, module, name, "compiled", threads, env)]),
+           "small": child(python, module, name, "compiled", threads, env, "small")}
+    if module == "cresset":
+        bare = environment(os.path.join(folder, "bare"), threads, CR_CC="no-compiler")
+        row["bare"] = child(python, module, name, "compiled", threads, bare)
+        pairs = [(cold(python, module, name, "eager", threads, "first"),
+                  cold(python, module, name, "compiled", threads, "first")) for _ in range(FIRSTS)]
+        for how, firsts in zip(("eager", "cold"), zip(*pairs)):
+            row[how].update(first=statistics.median(run.get("first", math.nan) for run in firsts))
+    return row
+
+
+def measure_case(libraries, name, threads, repeat):
+    """The row of each library, {module: (interpreter, repetitions of its cold processes)}."""
+    with tempfile.TemporaryDirectory(prefix="cresset_bench_") as folder:
+        folders = {module: os.path.join(folder, module) for module in libraries}
+        rows = {module: measure(python, module, name, threads, times, folders[module])
+                for module, (python, times) in libraries.items()}
+        warm = {module: [] for module in libraries}
+        for _ in range(repeat):
+            for module, (python, _) in libraries.items():
+                env = environment(folders[module], threads)
+                warm[module].append(child(python, module, name, "compiled", threads, env, "turns"))
+    return {module: {**row, "warm": median(warm[module])} for module, row in rows.items()}
 
 
 def number(row, way, what, scale=1e3):
@@ -98,15 +116,15 @@ def show(v, digits=2):
 
 def cells(row):
     """One library's columns."""
-    return [show(number(row, "cold", "eager"), 3),
+    return [show(number(row, "warm", "eager"), 3),
             f"{show(number(row, 'cold', 'first'))} ({show(number(row, 'eager', 'first'))})",
             show(number(row, "cold", "native"), 0),
             f"{show(number(row, 'warm', 'first'))} + {show(number(row, 'warm', 'native'), 0)}",
-            show(number(row, "cold", "steady"), 3),
+            show(number(row, "warm", "steady"), 3),
             show(number(row, "small", "steady", 1e6), 1),
             f"{show(number(row, 'eager', 'peak', 1), 1)}, {show(number(row, 'cold', 'peak', 1), 1)}",
             ", ".join(filter(None, (show(number(row, how, "tensors", 1), 1) for how in ("eager", "cold")))),
-            show(number(row, "cold", "eager") / number(row, "cold", "steady"))]
+            show(number(row, "warm", "gain", 1))]
 
 
 TITLES = ["eager ms", "first ms (eager's)", "native ms", "warm: first + native ms", "steady ms", "overhead us",
@@ -128,7 +146,7 @@ def missed(row, facts):
             yield f"native code after {show(number(row, how, 'native'), 0)} ms ({how})"
     if facts.get("training") and number(row, "cold", "peak", 1) >= number(row, "eager", "peak", 1):
         yield "the peak is not below eager's"
-    if number(row, "cold", "steady") > number(row, "cold", "eager"):
+    if number(row, "warm", "gain", 1) < 1:
         yield "slower than eager"
     for how in ("cold", "warm", "bare"):
         if row.get(how) and row[how].get("bits") != row["eager"].get("bits"):
@@ -140,22 +158,22 @@ def table(ours, theirs, threads):
     for name in CASES:
         for library, rows in (("cresset", ours), ("torch", theirs)):
             if name in rows:
-                ratio = number(theirs.get(name, {}), "cold", "steady") / number(ours.get(name, {}), "cold", "steady")
+                ratio = number(theirs.get(name, {}), "warm", "steady") / number(ours.get(name, {}), "warm", "steady")
                 print(f"| {name} | {library} | {' | '.join(cells(rows[name]))} | "
                       f"{show(ratio) if library == 'cresset' else ''} |")
     faults = [f"{name}: {fault}" for name, row in ours.items() for fault in missed(row, CASES[name][1])]
     print("\n" + "\n".join(faults) if faults else "")
-    ratios = [number(theirs[n], "cold", "steady") / number(r, "cold", "steady") for n, r in ours.items() if n in theirs]
+    ratios = [number(theirs[n], "warm", "steady") / number(r, "warm", "steady") for n, r in ours.items() if n in theirs]
     print(f"steady: geometric mean {show(mean(ratios))} times torch.compile's speed, "
           f"worst {show(min(ratios, default=math.nan))}")
-    own = [number(r, "cold", "eager") / number(r, "cold", "steady") for r in ours.values()]
+    own = [number(r, "warm", "gain", 1) for r in ours.values()]
     print(f"steady: geometric mean {show(mean(own))} times our eager speed, worst {show(min(own, default=math.nan))}")
 
 
 def bare_table(ours):
     print("\n| no C compiler | steady ms | with one | times as long |\n|---|---|---|---|")
     for name, row in ours.items():
-        bare, full = number(row, "bare", "steady"), number(row, "cold", "steady")
+        bare, full = number(row, "bare", "steady"), number(row, "warm", "steady")
         print(f"| {name} | {show(bare, 3)} | {show(full, 3)} | {show(bare / full)} |")
 
 
@@ -174,12 +192,14 @@ def main():
     if a.load:
         with open(a.load) as f:
             theirs = {n: r for n, r in json.load(f).items() if n in names}
+    libraries = {} if a.peer_only else {"cresset": (sys.executable, a.repeat)}
     peer = not a.load and has_torch(a.peer)
+    if peer:
+        libraries["torch"] = a.peer, 1
     for name in names:
-        if not a.peer_only:
-            ours[name] = measure(sys.executable, "cresset", name, a.threads, a.repeat)
-        if peer:
-            theirs[name] = measure(a.peer, "torch", name, a.threads, 1)
+        rows = measure_case(libraries, name, a.threads, a.repeat)
+        ours.update({name: rows["cresset"]} if "cresset" in rows else {})
+        theirs.update({name: rows["torch"]} if "torch" in rows else {})
         print(f"{name}: measured", file=sys.stderr, flush=True)
         if a.save and peer:
             with open(a.save, "w") as f:

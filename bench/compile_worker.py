@@ -1,6 +1,8 @@
 """Measures one case of bench/compile.py in this process and prints a line of JSON.
 
-    python compile_worker.py MODULE CASE eager|compiled THREADS [small]
+    python compile_worker.py MODULE CASE eager|compiled THREADS [small] [first] [turns]
+
+`first` ends after the first call; `turns` measures compiled calls in turns with eager ones.
 """
 import hashlib
 import importlib
@@ -14,7 +16,8 @@ import time
 from compile_cases import CASES
 
 module, name, how, threads = *sys.argv[1:4], int(sys.argv[4])
-small = "small" in sys.argv[5:]
+words = sys.argv[5:]
+small = "small" in words
 torch = importlib.import_module(module)
 nn = importlib.import_module(module + ".nn")
 F = importlib.import_module(module + ".nn.functional")
@@ -78,21 +81,21 @@ def bits(result):
 
 
 def steady(*calls):
-    """Seconds of one call of each: medians of batches that take turns, over about a second or seven calls each."""
-    batches = []
+    """Seconds of one call of each: batches that take turns, over about a second or ten calls each."""
+    sizes = []
     for f in calls:
         start = now()
         f()
         once = max(now() - start, 1e-7)
-        batches.append((f, max(1, int(0.02 / once)), []))
-    end = now() + len(calls) * min(max(1.0, 7 * once), 20)
-    while len(batches[0][2]) < 5 or now() < end:
-        for f, batch, times in batches:
+        sizes.append(max(1, int(0.02 / once)))
+    times, end = [[] for _ in calls], now() + len(calls) * min(max(1.0, 10 * once), 20)
+    while len(times[0]) < 5 or now() < end:
+        for f, size, of_f in zip(calls, sizes, times):
             start = now()
-            for _ in range(batch):
+            for _ in range(size):
                 f()
-            times.append((now() - start) / batch)
-    return [statistics.median(times) for _, _, times in batches]
+            of_f.append((now() - start) / size)
+    return times
 
 
 def peak_of_tensors(f):
@@ -111,9 +114,12 @@ if how == "compiled":
     part = torch.compile(part)
 result = step(part)
 answer = {"first": now() - start}
+if "first" in words:
+    print(json.dumps(answer), flush=True)
+    sys.exit()
 answer["native"] = seconds_to_native(lambda: step(part))
 digest = bits(result)
-steady(lambda: step(part))
+answer["steady"] = statistics.median(*steady(lambda: step(part)))
 answer["peak"] = resident("VmHWM") - before
 if module == "cresset":
     answer["tensors"] = peak_of_tensors(lambda: step(part))
@@ -129,8 +135,10 @@ while jit_counts()[0] and not CASES[name][1].get("training") and now() - start <
     result = step_again(again)
 answer["bits"] = digest + bits(result)
 
-# Processes and moments differ by a third on a shared machine: eager and compiled calls of one process take turns.
-if how == "compiled":
+# Processes and moments differ by a third on a shared machine, neighbouring calls of one process less.
+if "turns" in words:
     del again, step_again
-    answer["steady"], answer["eager"] = steady(lambda: step(part), lambda: step(plain))
+    compiled, eager = steady(lambda: step(part), lambda: step(plain))
+    answer["steady"], answer["eager"] = statistics.median(compiled), statistics.median(eager)
+    answer["gain"] = statistics.median(e / c for e, c in zip(eager, compiled))
 print(json.dumps(answer), flush=True)
