@@ -10,12 +10,12 @@ import warnings
 from _weakref import ref  # weakref itself takes a millisecond to load
 
 from .. import Tensor, _C, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
-from ..utils._pytree import tree_flatten, tree_unflatten
 from . import config
 from .guards import NotYet, Refused, Walk, plain, tensor_facts
 
 _ATTEMPTS = 3  # calls that change what they read (a state made at first use) before it is refused
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
+_LEAF, _TUPLE, _LIST, _TREE = range(4)  # how leaves are returned
 
 
 class Compiler:
@@ -356,7 +356,7 @@ class _Recording:
             self.compiler.note(self.walk)
             self.expect(recorder, out)
             return
-        leaves, spec = tree_flatten(out)
+        leaves, returns, unflatten = _flatten(out)
         tensors = [x for x in leaves if isinstance(x, Tensor)]
         for x in leaves:
             if not isinstance(x, Tensor) and type(x) not in _LEAVES:
@@ -382,12 +382,12 @@ class _Recording:
             raise Refused(str(why)) from None
         if recorder.foreign():
             raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
-        self.compile(graph, tensors, leaves, places, spec, puts, differentiate)
+        self.compile(graph, tensors, leaves, places, returns, unflatten, puts, differentiate)
 
     def expect(self, recorder, out):
         """The call made state for those to come, and its recording is not kept; but the next has the
         same groups, whose kernels can be compiled while it runs."""
-        results = [x for x in tree_flatten(out)[0] if isinstance(x, Tensor)]
+        results = [x for x in _flatten(out)[0] if isinstance(x, Tensor)]
         gradients = [x for *_, x in self.new_gradients() if x is not None]
         if not self.own_programs or self.walk.numbers or self.dynamic:
             return
@@ -402,7 +402,7 @@ class _Recording:
         return [("grad", node, own, leaf.grad) for leaf, node, before, own in self.grads
                 if leaf.grad is not before() or type(before) is ref and before() is None]
 
-    def compile(self, graph, tensors, leaves, places, spec, puts, differentiate):
+    def compile(self, graph, tensors, leaves, places, returns, unflatten, puts, differentiate):
         lifted, origins = graph.lift()
         inputs = [self.walk.tensors[o] if isinstance(o, int) else None for o in origins]
         constants = [None if isinstance(o, int) else o for o in origins]
@@ -414,7 +414,6 @@ class _Recording:
             from . import marks
             marks.check(lifted, given, tuple(value for _, value in self.walk.numbers), self.dynamic, self.marked)
         runner = self.runner(lifted, given, differentiate)
-        returns, unflatten = _how_returned(spec, len(leaves))
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
@@ -462,10 +461,11 @@ class _Recording:
 
 def _without_symbols(out):
     """The same with plain numbers, which the recording is then fixed to."""
-    leaves, spec = tree_flatten(out)
+    leaves, returns, unflatten = _flatten(out)
     if all(type(x) is not _C.Symbol for x in leaves):
         return out
-    return tree_unflatten([plain(x) if type(x) is _C.Symbol else x for x in leaves], spec)
+    leaves = [plain(x) if type(x) is _C.Symbol else x for x in leaves]
+    return leaves[0] if returns == _LEAF else (unflatten or type(out))(leaves)
 
 
 def _input_names(paths):
@@ -484,13 +484,19 @@ def _origins(storages):
     return [first.setdefault(key, i) for i, key in enumerate(storages)]
 
 
-def _how_returned(spec, count):
-    """(0 one leaf, 1 tuple, 2 list, 3 anything; what puts the leaves together)"""
+def _flatten(out):
+    """(leaves, how they are returned, for _TREE what puts them together).
+
+    Trees are asked only about what has more than one level: their module takes as long to load as a small recording."""
+    if type(out) is Tensor or type(out) is _C.Symbol or type(out) in _LEAVES:
+        return [out], _LEAF, None
+    if type(out) in (tuple, list) and all(type(x) is Tensor or type(x) is _C.Symbol or type(x) in _LEAVES for x in out):
+        return list(out), _TUPLE if type(out) is tuple else _LIST, None
+    from ..utils._pytree import tree_flatten, tree_unflatten
+    leaves, spec = tree_flatten(out)
     if spec.is_leaf():
-        return 0, None
-    if spec.type in (tuple, list) and all(child.is_leaf() for child in spec.children()):
-        return (1 if spec.type is tuple else 2), None
-    return 3, lambda leaves: tree_unflatten(leaves, spec)
+        return leaves, _LEAF, None
+    return leaves, _TREE, lambda leaves: tree_unflatten(leaves, spec)
 
 
 def compile_function(fn, backend, backend_name, fullgraph, dynamic, settings=None):

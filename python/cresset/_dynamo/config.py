@@ -1,8 +1,6 @@
 """Settings of compiling; names and defaults are torch's."""
 import sys
 
-from .._patch import Patch
-
 recompile_limit = 8             # recordings of one function; more calls run eagerly
 accumulated_recompile_limit = 256
 fail_on_recompile_limit_hit = False
@@ -27,6 +25,36 @@ def _owner(name):
     if name not in globals():
         raise AttributeError(f"{__name__}.{name} does not exist")
     return sys.modules[__name__], name
+
+
+class Patch:
+    """patch("name", value), patch({name: value}) or patch(name=value): a context manager and a decorator.
+
+    A subclass says with `_owner(name)` which object holds a setting under which name; AttributeError: there is none. """
+
+    def __init__(self, changes=None, value=None, **more):
+        if isinstance(changes, str):
+            changes = {changes: value}
+        self.changes = [(*self._owner(name), value) for name, value in {**(changes or {}), **more}.items()]
+        self.before = []
+
+    def __enter__(self):
+        self.before.append([(owner, name, getattr(owner, name)) for owner, name, _ in self.changes])
+        for owner, name, value in self.changes:
+            setattr(owner, name, value)
+
+    def __exit__(self, *error):
+        for owner, name, value in self.before.pop():
+            setattr(owner, name, value)
+
+    def __call__(self, fn):
+        from functools import wraps
+
+        @wraps(fn)
+        def patched(*args, **kwargs):
+            with self:
+                return fn(*args, **kwargs)
+        return patched
 
 
 class patch(Patch):

@@ -4,7 +4,7 @@ What CPUs have no use for is taken and does nothing: `shape_padding`, `triton.cu
 products and convolutions are calls of libraries.  Random numbers are eager's whatever `fallback_random` says. """
 import sys
 
-from .._patch import Patch
+from .._dynamo.config import Patch
 
 fast = False                       # ours: results may differ from eager's by rounding
 epilogue_fusion = True
