@@ -11,9 +11,8 @@ import sys
 import warnings
 
 FOLDER = os.path.join(os.environ["SHARED"], "conformance")
-# what Python's side of a call may raise beside RuntimeError, which NotImplementedError is one of
-ERRORS = (RuntimeError, ValueError, TypeError, IndexError, AttributeError, AssertionError, OverflowError, ZeroDivisionError,
-          MemoryError, ImportError)
+# what a call may raise; any other error is a finding
+ERRORS = RuntimeError, ValueError, TypeError, IndexError, AssertionError, OverflowError, ZeroDivisionError, MemoryError
 INTS, FLOATS = (-7, -1, 0, 1, 2, 3, 9, 100), (0.0, -1.0, 2.5, float("nan"), float("inf"))
 
 
@@ -84,6 +83,10 @@ def run(seed, note):
     for key, entry in sorted(ops.items()):
         rows = [row for group, rows in entry.items() if group != "errors" for row in rows]
         for row in rng.sample(rows, min(len(rows), 4)):
+            try:
+                function = replay.function(row[0])
+            except (ImportError, AttributeError):
+                continue  # a name that this package does not have; check_opinfo.py counts these
             for _ in range(6):
                 replay.met, replay.target = 0, 1 + rng.randrange(3)
                 args, kwargs = replay.build(row[1], []), replay.build(row[2], [])
@@ -95,7 +98,7 @@ def run(seed, note):
                 note.flush()
                 calls += 1
                 try:
-                    replay.function(row[0])(*args, **kwargs)
+                    function(*args, **kwargs)
                 except ERRORS:
                     pass
     return calls
