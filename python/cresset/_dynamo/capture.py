@@ -484,18 +484,20 @@ def _origins(storages):
     return [first.setdefault(key, i) for i, key in enumerate(storages)]
 
 
+def _is_leaf(x):
+    return isinstance(x, Tensor) or type(x) is _C.Symbol or type(x) in _LEAVES
+
+
 def _flatten(out):
     """(leaves, how they are returned, for _TREE what puts them together).
 
-    Trees are asked only about what has more than one level: their module takes as long to load as a small recording."""
-    if type(out) is Tensor or type(out) is _C.Symbol or type(out) in _LEAVES:
+    The module of trees, which takes as long to load as a small recording, is asked only about the rest. """
+    if _is_leaf(out):
         return [out], _LEAF, None
-    if type(out) in (tuple, list) and all(type(x) is Tensor or type(x) is _C.Symbol or type(x) in _LEAVES for x in out):
+    if type(out) in (tuple, list) and all(map(_is_leaf, out)):
         return list(out), _TUPLE if type(out) is tuple else _LIST, None
     from ..utils._pytree import tree_flatten, tree_unflatten
     leaves, spec = tree_flatten(out)
-    if spec.is_leaf():
-        return leaves, _LEAF, None
     return leaves, _TREE, lambda leaves: tree_unflatten(leaves, spec)
 
 
