@@ -198,8 +198,8 @@ def main():
         libraries["torch"] = a.peer, 1
     for name in names:
         rows = measure_case(libraries, name, a.threads, a.repeat)
-        ours.update({name: rows["cresset"]} if "cresset" in rows else {})
-        theirs.update({name: rows["torch"]} if "torch" in rows else {})
+        for module, row in rows.items():
+            (ours if module == "cresset" else theirs)[name] = row
         print(f"{name}: measured", file=sys.stderr, flush=True)
         if a.save and peer:
             with open(a.save, "w") as f:
