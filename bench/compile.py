@@ -8,8 +8,9 @@ caches that the second left ("warm"), compiled at sizes where only the cost of a
 for Cresset, without a C compiler.  --peer is an interpreter that has torch (left out: this one;
 without torch its columns are empty).  --save writes the peer's figures, --load reads them instead of
 measuring again.  On a shared machine a moment differs from the next by a third, so that what is compared
-takes turns: first eager and first compiled calls of Cresset in FIRSTS pairs of processes; calls in warm
-processes with eager ones of the same process; warm processes of Cresset with the peer's, --repeat times (3).
+takes turns: first eager and first compiled calls of Cresset in pairs of processes, as many as FIRSTS_SECONDS
+allow within FIRSTS; calls in warm processes with eager ones of the same process; warm processes of Cresset with
+the peer's, --repeat times (3).
 Figures are medians.  The peer's cold processes run once.
 
     eager       ms of a call, once warm, beside compiled ones
@@ -31,13 +32,15 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
 from compile_cases import CASES
 from run import has_torch
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 LIMIT = 1800  # seconds for one process
-FIRSTS = 9    # pairs of processes that make a first call
+FIRSTS = 9, 41  # fewest and most pairs of processes that make a first call
+FIRSTS_SECONDS = 25
 
 # An installed package has its bytecode; the first run writes it here.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -74,6 +77,18 @@ def cold(python, module, name, how, threads, *words):
         return child(python, module, name, how, threads, environment(folder, threads), *words)
 
 
+def first_calls(python, name, threads):
+    """Medians of first calls in processes of their own, by way of running; who begins changes."""
+    order, runs, start = ["eager", "cold"], {"eager": [], "cold": []}, time.monotonic()
+    fewest, most = FIRSTS
+    while len(runs["cold"]) < fewest or len(runs["cold"]) < most and time.monotonic() - start < FIRSTS_SECONDS:
+        for way in order:
+            how = "eager" if way == "eager" else "compiled"
+            runs[way].append(cold(python, "cresset", name, how, threads, "first").get("first", math.nan))
+        order.reverse()
+    return {way: statistics.median(seconds) for way, seconds in runs.items()}
+
+
 def measure(python, module, name, threads, repeat, folder):
     """All figures of one row but the warm ones: a dictionary by way of running.  Leaves the caches in the folder."""
     env = environment(folder, threads)
@@ -84,10 +99,8 @@ def measure(python, module, name, threads, repeat, folder):
     if module == "cresset":
         bare = environment(os.path.join(folder, "bare"), threads, CR_CC="no-compiler")
         row["bare"] = child(python, module, name, "compiled", threads, bare)
-        pairs = [(cold(python, module, name, "eager", threads, "first"),
-                  cold(python, module, name, "compiled", threads, "first")) for _ in range(FIRSTS)]
-        for how, firsts in zip(("eager", "cold"), zip(*pairs)):
-            row[how].update(first=statistics.median(run.get("first", math.nan) for run in firsts))
+        for way, first in first_calls(python, name, threads).items():
+            row[way].update(first=first)
     return row
 
 

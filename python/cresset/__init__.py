@@ -14,14 +14,14 @@ newaxis = None
 
 # Loaded at first use, so that importing the package costs only what is used.
 _MODULES = frozenset((
-    "_dynamo", "_inductor", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "fft", "func", "functional",
+    "_inductor", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "fft", "func", "functional",
     "fx", "linalg",
     "mps", "nn", "ops", "optim",
     "overrides", "random", "return_types", "safetensors", "serialization", "special", "storage",
     "testing", "torch_version", "types", "utils", "version", "xpu"))
 _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "random",
          "autocast": "amp", "GradScaler": "amp", "TypedStorage": "storage", "save": "serialization",
-         "load": "serialization", "compile": "_compile",
+         "load": "serialization",
          **{f"{kind}Storage": "storage" for kind in (
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
              "ComplexFloat", "ComplexDouble")}}
@@ -30,6 +30,9 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
 for _name in [n for n in globals() if n.startswith(("linalg_", "special_", "fft_"))]:
     del globals()[_name]
 del _name, ops, Node
+
+# Not at first use: a first compiled call is to cost what an eager one does, and loading takes longer than recording.
+from ._dynamo.eval_frame import compile
 
 
 def __getattr__(name):

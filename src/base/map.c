@@ -4,10 +4,12 @@
 #include <string.h>
 
 struct cr_map_slot {
-    char *key; /* NULL when free */
-    size_t key_len;
-    uint64_t hash;
-    void *value;
+    union {
+        char *far;
+        char near[8]; /* of at most eight bytes: addresses, numbers */
+    } key;
+    uint32_t len, hash;
+    void *value; /* NULL when free */
 };
 
 uint64_t cr_hash(const void *bytes, size_t len)
@@ -20,23 +22,25 @@ uint64_t cr_hash(const void *bytes, size_t len)
     return h ^ h >> 29;
 }
 
+static bool is_near(size_t len) { return len <= sizeof((struct cr_map_slot *)0)->key.near; }
+
+static const char *key_of(const struct cr_map_slot *s) { return is_near(s->len) ? s->key.near : s->key.far; }
+
 /* The slot that holds the key, or the free one where it belongs. */
-static struct cr_map_slot *find(const cr_map *m, const char *key, size_t len, uint64_t hash)
+static struct cr_map_slot *find(const cr_map *m, const char *key, size_t len, uint32_t hash)
 {
     size_t i = hash & (m->cap - 1);
 
     for (;; i = (i + 1) & (m->cap - 1)) {
         struct cr_map_slot *s = &m->slots[i];
-        if (!s->key)
-            return s;
-        if (s->hash == hash && s->key_len == len && !memcmp(s->key, key, len))
+        if (!s->value || (s->hash == hash && s->len == len && !memcmp(key_of(s), key, len)))
             return s;
     }
 }
 
 void *cr_map_get(const cr_map *m, const char *key, size_t key_len)
 {
-    return m->cap ? find(m, key, key_len, cr_hash(key, key_len))->value : NULL;
+    return m->cap ? find(m, key, key_len, (uint32_t)cr_hash(key, key_len))->value : NULL;
 }
 
 static cr_status grow(cr_map *m)
@@ -47,8 +51,8 @@ static cr_status grow(cr_map *m)
     if (!wide.slots)
         return CR_MEMORY;
     for (size_t i = 0; i < m->cap; i++)
-        if (m->slots[i].key)
-            *find(&wide, m->slots[i].key, m->slots[i].key_len, m->slots[i].hash) = m->slots[i];
+        if (m->slots[i].value)
+            *find(&wide, key_of(&m->slots[i]), m->slots[i].len, m->slots[i].hash) = m->slots[i];
     cr_free(m->slots);
     *m = wide;
     return CR_OK;
@@ -56,17 +60,19 @@ static cr_status grow(cr_map *m)
 
 cr_status cr_map_set(cr_map *m, const char *key, size_t key_len, void *value)
 {
-    uint64_t hash = cr_hash(key, key_len);
+    uint32_t hash = (uint32_t)cr_hash(key, key_len);
 
-    CR_ASSERT(value);
+    CR_ASSERT(value && key_len <= UINT32_MAX);
     if (m->len * 2 >= m->cap)
         CR_TRY(grow(m));
     struct cr_map_slot *s = find(m, key, key_len, hash);
-    if (!s->key) {
-        char *copy = cr_strndup(key, key_len);
-        if (!copy)
+    if (!s->value) {
+        struct cr_map_slot made = {.len = (uint32_t)key_len, .hash = hash};
+        if (is_near(key_len))
+            memcpy(made.key.near, key, key_len);
+        else if (!(made.key.far = cr_strndup(key, key_len)))
             return CR_MEMORY;
-        *s = (struct cr_map_slot){copy, key_len, hash, NULL};
+        *s = made;
         m->len++;
     }
     s->value = value;
@@ -76,7 +82,8 @@ cr_status cr_map_set(cr_map *m, const char *key, size_t key_len, void *value)
 void cr_map_drop(cr_map *m)
 {
     for (size_t i = 0; i < m->cap; i++)
-        cr_free(m->slots[i].key);
+        if (m->slots[i].value && !is_near(m->slots[i].len))
+            cr_free(m->slots[i].key.far);
     cr_free(m->slots);
     *m = (cr_map){0};
 }

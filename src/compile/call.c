@@ -1,6 +1,6 @@
 /* Compiled calls.
  *
- * The recorded call is all that a function's first call waits for: its graph is copied, or for
+ * The recorded call is all that a function's first call waits for: its graph is kept, or for
  * training joined with the backward pass and cut.  Programs are made for the second call. */
 #include "compile/call.h"
 #include "autograd/autograd.h"
@@ -25,10 +25,9 @@ struct cr_compiled_call {
     _Atomic int32_t count;
     pthread_mutex_t lock; /* of making the programs */
     _Atomic bool made;
-    cr_session session; /* of an inference graph */
+    cr_session *session; /* of `recorded` */
+    const cr_graph *recorded; /* of inference, and of training with several cotangents */
     cr_aot_joint joint; /* of a training graph; of inference: in parts, where that can be done */
-    cr_graph *graph;    /* of inference: a copy */
-    cr_graph *recorded; /* of training with several cotangents: a copy */
     cr_aot_parts parts; /* of training */
     cr_program *forward, *backward;
     _Atomic(variant *) variants;
@@ -47,25 +46,10 @@ typedef struct {
     const cr_graph *from;
 } job;
 
-static void copy(cr_session *s, void *context)
+static void keep_recorded(cr_compiled_call *c, const cr_graph *g)
 {
-    const cr_graph **g = context;
-
-    *g = cr_graph_copy(s, *g);
-}
-
-/* `g` in the call's own session. */
-static cr_status copy_graph(cr_graph **out, cr_compiled_call *c, const cr_graph *g)
-{
-    cr_status st = cr_session_run(&c->session, copy, &g);
-
-    *out = st ? NULL : (cr_graph *)(uintptr_t)g;
-    return st;
-}
-
-static cr_status keep_inference(cr_compiled_call *c, const cr_graph *g)
-{
-    return copy_graph(&c->graph, c, g);
+    c->session = cr_session_keep(g->session);
+    c->recorded = g;
 }
 
 static void cut(cr_session *s, void *context)
@@ -94,7 +78,7 @@ static cr_status keep_training(cr_compiled_call *c, const cr_graph *g)
     for (int i = 0; i < c->inputs; i++)
         c->wants[i] = g->input[i]->type.requires_grad;
     if (c->cotangents > 1)
-        CR_TRY(copy_graph(&c->recorded, c, g));
+        keep_recorded(c, g);
     cr_show_graph("aot", "joint", c->joint.graph);
     CR_TRY(cr_session_run(c->joint.graph->session, cut, &j));
     cr_show_graph("aot", "forward", c->parts.forward);
@@ -145,7 +129,26 @@ static variant *find_variant(const cr_compiled_call *c, const bool *reached)
     return v;
 }
 
-/* The backward program for cotangents of these outputs.  Threads that meet here may each make one. */
+static cr_status add_variant(variant **out, cr_compiled_call *c, const bool *reached)
+{
+    variant *v = cr_alloc_zero(sizeof *v + (size_t)c->outputs);
+    cr_status st;
+
+    if (!v)
+        return CR_MEMORY;
+    memcpy(v->reached, reached, (size_t)c->outputs);
+    st = make_variant(v, c);
+    if (st) {
+        variant_drop(v);
+        return st;
+    }
+    v->next = atomic_load(&c->variants);
+    atomic_store_explicit(&c->variants, v, memory_order_release);
+    *out = v;
+    return CR_OK;
+}
+
+/* The backward program for cotangents of these outputs. */
 static cr_status backward_of(cr_program **out, cr_compiled_call *c, const bool *reached)
 {
     variant *v = find_variant(c, reached);
@@ -156,21 +159,13 @@ static cr_status backward_of(cr_program **out, cr_compiled_call *c, const bool *
         return CR_OK;
     }
     if (!v) {
-        v = cr_alloc_zero(sizeof *v + (size_t)c->outputs);
-        if (!v)
-            return CR_MEMORY;
-        memcpy(v->reached, reached, (size_t)c->outputs);
-        st = make_variant(v, c);
-        if (st) {
-            variant_drop(v);
-            return st;
-        }
-        v->next = atomic_load(&c->variants);
-        while (!atomic_compare_exchange_weak(&c->variants, &v->next, v))
-            ;
+        pthread_mutex_lock(&c->lock);
+        if (!(v = find_variant(c, reached)))
+            st = add_variant(&v, c, reached);
+        pthread_mutex_unlock(&c->lock);
     }
-    *out = v->program;
-    return CR_OK;
+    *out = st ? NULL : v->program;
+    return st;
 }
 
 static bool wants_gradient(const cr_graph *g)
@@ -203,7 +198,11 @@ cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool g
         c->plain[k] = a->tag == CR_TENSOR && a->value->type.known && !a->value->type.requires_grad;
     }
     pthread_mutex_init(&c->lock, NULL);
-    st = !c->plain ? CR_MEMORY : grad && wants_gradient(g) ? keep_training(c, g) : keep_inference(c, g);
+    st = c->plain ? CR_OK : CR_MEMORY;
+    if (!st && grad && wants_gradient(g))
+        st = keep_training(c, g);
+    else if (!st)
+        keep_recorded(c, g);
     if (st)
         cr_compiled_call_drop(c);
     else
@@ -216,11 +215,11 @@ cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool g
 /* What cannot be replayed stays whole. */
 static cr_status make_inference(cr_compiled_call *c)
 {
-    cr_status st = c->joint.graph ? CR_OK : c->graph->numbers.inputs ? CR_RUNTIME : cr_aot_parts_new(&c->joint, c->graph);
+    cr_status st = c->joint.graph ? CR_OK : c->recorded->numbers.inputs ? CR_RUNTIME : cr_aot_parts_new(&c->joint, c->recorded);
 
     if (st == CR_MEMORY)
         return st;
-    return cr_program_new(&c->forward, st ? c->graph : c->joint.graph, c->how);
+    return cr_program_new(&c->forward, st ? c->recorded : c->joint.graph, c->how);
 }
 
 static cr_status make_training(cr_compiled_call *c)
@@ -264,12 +263,10 @@ void cr_compiled_call_drop(cr_compiled_call *c)
         next = v->next;
         variant_drop(v);
     }
-    cr_graph_drop(c->graph);
-    cr_graph_drop(c->recorded);
     cr_graph_drop(c->parts.forward);
     cr_graph_drop(c->parts.backward);
     cr_aot_joint_drop(&c->joint);
-    cr_session_drop(&c->session);
+    cr_session_release(c->session);
     pthread_mutex_destroy(&c->lock);
     cr_free(c->marks);
     cr_free(c->plain);
@@ -287,20 +284,13 @@ typedef struct {
 } instance;
 
 struct cr_compiled_calls {
-    cr_session session;
-    cr_graph *g;
+    cr_session *session; /* of `g` */
+    const cr_graph *g;
     bool grad;
     unsigned how; /* cr_how */
     int key_len;
     CR_VEC(instance) made; /* the last used first */
 };
-
-static void copy_symbolic(cr_session *s, void *context)
-{
-    cr_compiled_calls *c = context;
-
-    c->g = cr_graph_copy(s, c->g);
-}
 
 static int count_dims(uint64_t mask, int ndim)
 {
@@ -314,19 +304,13 @@ static int count_dims(uint64_t mask, int ndim)
 cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad, unsigned how)
 {
     cr_compiled_calls *c = cr_alloc_zero(sizeof *c);
-    cr_status st;
 
     if (!c)
         return CR_MEMORY;
-    c->g = (cr_graph *)(uintptr_t)g;
+    c->session = cr_session_keep(g->session);
+    c->g = g;
     c->grad = grad;
     c->how = how;
-    st = cr_session_run(&c->session, copy_symbolic, c);
-    if (st) {
-        cr_session_drop(&c->session);
-        cr_free(c);
-        return st;
-    }
     c->key_len = g->numbers.inputs;
     for (int i = 0; i < g->input_count; i++)
         c->key_len += count_dims(g->input[i]->symbolic, g->input[i]->type.ndim);
@@ -347,8 +331,7 @@ void cr_compiled_calls_drop(cr_compiled_calls *c)
     for (size_t i = 0; i < c->made.len; i++)
         instance_drop(&c->made.at[i]);
     cr_vec_drop(&c->made);
-    cr_graph_drop(c->g);
-    cr_session_drop(&c->session);
+    cr_session_release(c->session);
     cr_free(c);
 }
 
@@ -365,14 +348,14 @@ static void fill_key(const cr_compiled_calls *c, cr_tensor *const *input, const 
 
 static cr_status make_instance(cr_compiled_calls *c, cr_tensor *const *input, const cr_scalar *number, instance *out)
 {
-    cr_session s = {.status = CR_OK};
+    cr_session *s = cr_session_new();
     cr_graph *g = NULL;
-    cr_status st = cr_graph_instantiate(&g, &s, c->g, input, number, !c->grad);
+    cr_status st = s ? cr_graph_instantiate(&g, s, c->g, input, number, !c->grad) : CR_MEMORY;
 
     if (!st && g)
         st = cr_compiled_call_new(&out->call, g, c->grad, c->how);
     cr_graph_drop(g);
-    cr_session_drop(&s);
+    cr_session_release(s);
     return st;
 }
 
@@ -440,7 +423,7 @@ cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c)
 /* What may still change of the numbers, worked out; *holds: the guards on them do. */
 static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_scalar **out, bool *holds)
 {
-    const cr_gnumbers *n = &c->graph->numbers;
+    const cr_gnumbers *n = &c->recorded->numbers;
 
     *out = cr_alloc(n->list.len * sizeof **out + 1);
     if (!*out)
@@ -454,7 +437,7 @@ bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number)
     cr_scalar *values;
     bool holds = true;
 
-    if (!c->graph || !c->graph->numbers.guards.len)
+    if (c->marks || !c->recorded->numbers.guards.len)
         return true;
     if (run_numbers(c, number, &values, &holds))
         return false;
@@ -652,7 +635,7 @@ static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input, con
     bool holds;
     cr_status st;
 
-    if (c->graph->numbers.inputs)
+    if (c->recorded->numbers.inputs)
         CR_TRY(run_numbers(c, number, &values, &holds));
     st = run_program(c->forward, input, values, output);
     cr_free(values);

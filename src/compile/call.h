@@ -9,9 +9,10 @@
 /* Counted: a node of the tape may outlive the function that made it. */
 typedef struct cr_compiled_call cr_compiled_call;
 
-/* From the recording of a call (graph/graph.h) without constants (cr_graph_lift).  `g` is
- * borrowed until cr_compiled_call_new returns.  Where an input requires a gradient and `grad`,
- * there is a backward program, too; `how` is of cr_how.  Fails where the gradient cannot be had. */
+/* From the recording of a call (graph/graph.h) without constants (cr_graph_lift).  Its
+ * session is a counted one (cr_session_new); it is kept, and the graph stays as it is.  Where an
+ * input requires a gradient and `grad`, there is a backward program, too; `how` is of cr_how.
+ * Fails where the gradient cannot be had. */
 CR_MUST cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how);
 cr_compiled_call *cr_compiled_call_keep(cr_compiled_call *c);
 void cr_compiled_call_drop(cr_compiled_call *c);

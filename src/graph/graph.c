@@ -25,41 +25,28 @@ cr_gblock *cr_graph_block(cr_graph *g) { return CR_NEW(g->session, cr_gblock); }
 
 /* --- names --- */
 
-static uint64_t hash_name(const char *name) { return cr_hash(name, strlen(name)); }
+static uint32_t hash_name(const char *name) { return (uint32_t)cr_hash(name, strlen(name)); }
 
-/* The place of a name in the table, an open hash; its own or a free one. */
-static struct cr_gname *find_name(const cr_graph *g, const char *name, uint64_t hash)
+/* The place of a name in the table, an open hash; its value's or a free one. */
+static cr_gvalue **find_name(const cr_graph *g, const char *name, uint32_t hash)
 {
-    size_t i = (size_t)hash & (g->name_room - 1);
+    size_t i = hash & (g->name_room - 1);
 
-    while (g->names[i].name && (g->names[i].hash != hash || strcmp(g->names[i].name, name)))
+    while (g->names[i] && (g->names[i]->hash != hash || strcmp(g->names[i]->name, name)))
         i = (i + 1) & (g->name_room - 1);
     return &g->names[i];
 }
 
 static void grow_names(cr_graph *g)
 {
-    struct cr_gname *old = g->names;
+    cr_gvalue **old = g->names;
     size_t room = g->name_room;
 
     g->name_room = room ? 2 * room : 16;
-    g->names = CR_NEW_N(g->session, struct cr_gname, g->name_room);
+    g->names = CR_NEW_N(g->session, cr_gvalue *, g->name_room);
     for (size_t i = 0; i < room; i++)
-        if (old[i].name)
-            *find_name(g, old[i].name, old[i].hash) = old[i];
-}
-
-static struct cr_gname *enter_name(cr_graph *g, const char *name, uint64_t hash)
-{
-    if (2 * (g->name_count + 1) > g->name_room)
-        grow_names(g);
-    struct cr_gname *n = find_name(g, name, hash);
-    if (!n->name) {
-        n->name = cr_session_text(g->session, name);
-        n->hash = hash;
-        g->name_count++;
-    }
-    return n;
+        if (old[i])
+            *find_name(g, old[i]->name, old[i]->hash) = old[i];
 }
 
 enum { NAME_ROOM = 64, MOST_DIGITS = 10 };
@@ -83,24 +70,30 @@ static const char *numbered(cr_graph *g, const char *wanted, int number, char *r
     return out;
 }
 
-/* "add", then "add_1", "add_2": as torch.fx numbers them. */
-static struct cr_gname *unique_name(cr_graph *g, const char *wanted)
+/* Calls `v` "add", "add_1", "add_2": as torch.fx numbers them. */
+static void give_name(cr_graph *g, cr_gvalue *v, const char *wanted)
 {
-    uint64_t hash = hash_name(wanted);
-    struct cr_gname *n = enter_name(g, wanted, hash);
+    uint32_t hash = hash_name(wanted);
     char room[NAME_ROOM];
 
-    while (n->used) {
-        const char *name = numbered(g, wanted, enter_name(g, wanted, hash)->used++, room);
-        n = enter_name(g, name, hash_name(name));
+    if (2 * ((size_t)g->values + 1) > g->name_room)
+        grow_names(g);
+    cr_gvalue **at = find_name(g, wanted, hash), *first = *at;
+    const char *name = wanted;
+
+    while (*at) {
+        name = numbered(g, wanted, ++first->same_name, room);
+        hash = hash_name(name);
+        at = find_name(g, name, hash);
     }
-    n->used = 1;
-    return n;
+    v->name = cr_session_text(g->session, name);
+    v->hash = hash;
+    *at = v;
 }
 
 cr_gvalue *cr_graph_find(const cr_graph *g, const char *name)
 {
-    return g->name_room ? find_name(g, name, hash_name(name))->value : NULL;
+    return g->name_room ? *find_name(g, name, hash_name(name)) : NULL;
 }
 
 /* --- values and nodes --- */
@@ -108,30 +101,36 @@ cr_gvalue *cr_graph_find(const cr_graph *g, const char *name)
 static cr_gvalue *value_new(cr_graph *g, const char *name, cr_gnode *by, int index)
 {
     cr_gvalue *v = CR_NEW(g->session, cr_gvalue);
-    struct cr_gname *entry = unique_name(g, name);
 
-    entry->value = v;
-    v->name = entry->name;
+    give_name(g, v, name);
     v->id = g->values++;
     v->by = by;
     v->index = index;
     return v;
 }
 
-cr_gvalue *cr_graph_input(cr_graph *g, const char *name, const cr_gtype *type)
+void cr_graph_push_input(cr_graph *g, cr_gvalue *v)
 {
-    cr_gvalue *v = value_new(g, name ? name : "arg", NULL, g->input_count);
     int n = g->input_count;
 
-    if (type)
-        v->type = *type;
     if (!(n & (n - 1))) { /* full: there is room up to the next power of two */
         cr_gvalue **more = CR_NEW_N(g->session, cr_gvalue *, n ? 2 * n : 1);
         if (n)
             memcpy(more, g->input, (size_t)n * sizeof *more);
         g->input = more;
     }
+    v->by = NULL;
+    v->index = n;
     g->input[g->input_count++] = v;
+}
+
+cr_gvalue *cr_graph_input(cr_graph *g, const char *name, const cr_gtype *type)
+{
+    cr_gvalue *v = value_new(g, name ? name : "arg", NULL, 0);
+
+    if (type)
+        v->type = *type;
+    cr_graph_push_input(g, v);
     return v;
 }
 
@@ -251,7 +250,13 @@ cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *con
 
     switch (a->tag) {
     case CR_TENSOR: out.value = mapped(a->value, map, context); break;
-    case CR_STRING: out.s = cr_session_printf(s, "%.*s", (int)a->len, a->s); break;
+    case CR_STRING: {
+        char *text = cr_session_get(s, (size_t)a->len + 1);
+        if (a->len)
+            memcpy(text, a->s, a->len);
+        out.s = text;
+        break;
+    }
     case CR_INTS:
     case CR_TRUTHS: out.ints = cr_session_copy(s, a->ints, a->len * sizeof *a->ints); break;
     case CR_FLOATS: out.floats = cr_session_copy(s, a->floats, a->len * sizeof *a->floats); break;

@@ -35,9 +35,11 @@ typedef struct {
 
 struct cr_gvalue {
     const char *name; /* without the %; unique in its graph */
+    uint32_t hash;    /* of the name */
+    int same_name;    /* how many values that wanted it got a number behind it */
     unsigned id;      /* below cr_graph.values; in order of making */
-    cr_gnode *by;     /* NULL: an input of the graph */
     int index;        /* which input or result */
+    cr_gnode *by;     /* NULL: an input of the graph */
     uint64_t symbolic; /* dimensions whose size may be another one in another call */
     cr_gtype type;
 };
@@ -98,8 +100,8 @@ struct cr_graph {
     cr_gvalue **input;
     cr_gblock *body;
     unsigned values;                                /* made so far */
-    struct cr_gname { const char *name; uint64_t hash; int used; cr_gvalue *value; } *names;
-    size_t name_count, name_room;
+    cr_gvalue **names; /* by hash, at most half full */
+    size_t name_room;
     struct { size_t len, cap; cr_tensor **at; } constants; /* counted */
     cr_gnumbers numbers;
 };
@@ -110,6 +112,8 @@ cr_graph *cr_graph_new(cr_session *s);
 void cr_graph_drop(cr_graph *g);
 /* `name` may be NULL; it is made unique. */
 cr_gvalue *cr_graph_input(cr_graph *g, const char *name, const cr_gtype *type);
+/* A value of the graph, made by no node, becomes the next input. */
+void cr_graph_push_input(cr_graph *g, cr_gvalue *v);
 cr_gblock *cr_graph_block(cr_graph *g);
 /* Appends a call.  `arg` is copied; `results` counts the items of a Tensor[] result.  `names`
  * are those wanted for the results, made unique; NULL: the operator's. */
@@ -175,15 +179,14 @@ cr_graph *cr_graph_decompose(const cr_graph *g);
 typedef cr_graph *(*cr_graph_pass)(const cr_graph *g);
 cr_graph_pass cr_graph_find_pass(const char *name);
 
-/* A graph that takes its constants as inputs, after those of `g` that are read: input k is input
- * from[k] of `g`, or the constant constant[k] (borrowed of `g`) where that is not NULL.  The arrays
+/* Makes the constants of `g` inputs, after those that are read; other inputs are gone.  Input k was
+ * input from[k], or is the constant constant[k] (borrowed of `g`) where that is not NULL.  The arrays
  * are the session's. */
 typedef struct {
-    cr_graph *graph;
     const int *from;
     cr_tensor *const *constant;
-} cr_lifted;
-cr_lifted cr_graph_lift(const cr_graph *g);
+} cr_origins;
+cr_origins cr_graph_lift(cr_graph *g);
 /* A copy in another session. */
 cr_graph *cr_graph_copy(cr_session *s, const cr_graph *g);
 
@@ -269,9 +272,10 @@ void cr_recorder_stop(cr_recorder *r);
 CR_MUST cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *output, int n);
 /* Tells the recorder where in the program the next calls are; "" or NULL: unknown. */
 void cr_recorder_at(cr_recorder *r, const char *source);
-/* The same by asking at every call: `where` gives a text that it owns until it is asked again, or
- * NULL when it does not know, which leaves the last. */
-void cr_recorder_follow(cr_recorder *r, const char *(*where)(void *context), void *context);
+/* The same by asking at every call: `where` gives a text of the session, or NULL when it does not
+ * know, which leaves the last. */
+typedef const char *(*cr_recorder_where)(void *context, cr_session *s);
+void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context);
 cr_recorder *cr_recorder_active(void);
 /* Of the thread's recorder, if it has one: `t` was made of plain data by the program that runs;
  * it is a constant and nothing that the program found. */

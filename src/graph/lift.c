@@ -1,6 +1,5 @@
-/* Copies of graphs: constants as inputs, graphs for other sessions. */
+/* Constants as inputs, and copies of graphs for other sessions. */
 #include "graph/rewrite.h"
-#include <string.h>
 
 bool cr_graph_writes(const cr_graph *g)
 {
@@ -11,76 +10,97 @@ bool cr_graph_writes(const cr_graph *g)
 }
 
 typedef struct {
-    cr_session *s;
-    bool *read;    /* by value id of the old graph */
+    cr_graph *g;
+    bool *read;    /* by value id */
     bool writes;   /* some node writes a tensor */
-    int *from, count;
+    int *from;
     cr_tensor **constant;
 } lifter;
 
 static void mark_read(void *context, cr_gvalue *v) { ((lifter *)context)->read[v->id] = true; }
 
-static void mark_block(lifter *x, const cr_gblock *b)
+/* Also counts constants. */
+static int mark_block(lifter *x, const cr_gblock *b)
 {
+    int constants = 0;
+
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
+        constants += n->kind == CR_GNODE_CONSTANT;
         for (int k = 0; k < n->arg_count; k++)
             cr_garg_each(&n->arg[k], mark_read, x);
         for (int k = 0; k < cr_gnode_blocks(n); k++)
-            mark_block(x, n->block[k]);
+            constants += mark_block(x, n->block[k]);
     }
     for (int i = 0; i < b->output_count; i++)
         cr_garg_each(&b->output[i], mark_read, x);
+    return constants;
 }
 
-/* A constant that may be written is the call's own copy. */
-static bool lift(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+static void drop_unread_inputs(lifter *x)
 {
-    lifter *x = w->context;
-    cr_gvalue *v;
+    cr_graph *g = x->g;
+    int kept = 0;
 
-    if (n->kind != CR_GNODE_CONSTANT)
-        return false;
-    v = w->now[n->result[0]->id] = cr_graph_input(w->to, n->result[0]->name, &n->result[0]->type);
-    x->from[x->count] = -1;
-    x->constant[x->count++] = n->constant;
-    if (x->writes) {
-        const cr_op *op = cr_ops_find("clone");
-        cr_garg arg[CR_MAX_ARGS] = {cr_garg_value(v)};
-        cr_gnode *copy = cr_graph_call(w->to, to, op, arg, 1, NULL);
-        copy->result[0]->type = v->type;
-        w->now[n->result[0]->id] = copy->result[0];
+    for (int i = 0; i < g->input_count; i++)
+        if (x->read[g->input[i]->id]) {
+            x->from[kept] = i;
+            g->input[kept] = g->input[i];
+            g->input[kept]->index = kept;
+            kept++;
+        }
+    g->input_count = kept;
+}
+
+/* A constant that may be written is the call's own copy: its node becomes that. */
+static void copy_input(lifter *x, cr_gnode *n)
+{
+    cr_gvalue *v = n->result[0], *input = cr_graph_input(x->g, v->name, &v->type);
+
+    n->kind = CR_GNODE_CALL;
+    n->op = cr_ops_find("clone");
+    n->arg_count = n->op->param_count;
+    n->arg = CR_NEW_N(x->g->session, cr_garg, n->arg_count);
+    n->arg[0] = cr_garg_value(input);
+    n->constant = NULL;
+}
+
+static void lift_block(lifter *x, cr_gblock *b)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < b->len; i++) {
+        cr_gnode *n = b->at[i];
+        for (int k = 0; k < cr_gnode_blocks(n); k++)
+            lift_block(x, n->block[k]);
+        if (n->kind == CR_GNODE_CONSTANT) {
+            x->from[x->g->input_count] = -1;
+            x->constant[x->g->input_count] = n->constant;
+            if (!x->writes) {
+                cr_graph_push_input(x->g, n->result[0]);
+                continue;
+            }
+            copy_input(x, n);
+        }
+        b->at[kept++] = n;
     }
-    return true;
+    b->len = kept;
 }
 
-static size_t count_constants(const cr_gblock *b)
-{
-    size_t count = 0;
-
-    for (size_t i = 0; i < b->len; i++)
-        count += b->at[i]->kind == CR_GNODE_CONSTANT;
-    return count;
-}
-
-cr_lifted cr_graph_lift(const cr_graph *g)
+cr_origins cr_graph_lift(cr_graph *g)
 {
     cr_session *s = g->session;
-    size_t most = (size_t)g->input_count + count_constants(g->body);
-    lifter x = {.s = s, .writes = cr_graph_writes(g), .read = CR_NEW_N(s, bool, g->values), .from = CR_NEW_N(s, int, most),
-                .constant = CR_NEW_N(s, cr_tensor *, most)};
-    cr_rewrite w = {.from = g, .node = lift, .context = &x};
+    lifter x = {.g = g, .writes = cr_graph_writes(g), .read = CR_NEW_N(s, bool, g->values)};
+    size_t most = (size_t)(g->input_count + mark_block(&x, g->body));
 
-    mark_block(&x, g->body);
     for (size_t k = 0; k < g->numbers.list.len; k++)
         if (g->numbers.list.at[k].of)
             x.read[g->numbers.list.at[k].of->id] = true;
-    w.keeps_input = x.read;
-    for (int i = 0; i < g->input_count; i++)
-        if (x.read[g->input[i]->id])
-            x.from[x.count++] = i;
-    cr_graph *made = cr_rewrite_run(&w);
-    return (cr_lifted){made, x.from, x.constant};
+    x.from = CR_NEW_N(s, int, most);
+    x.constant = CR_NEW_N(s, cr_tensor *, most);
+    drop_unread_inputs(&x);
+    lift_block(&x, g->body);
+    return (cr_origins){x.from, x.constant};
 }
 
 static bool copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)

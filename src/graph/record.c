@@ -14,7 +14,7 @@
 #include <string.h>
 
 struct cr_recorder {
-    cr_session session;
+    cr_session *session;
     bool parts, backward;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
@@ -26,7 +26,7 @@ struct cr_recorder {
     CR_VEC(size_t) before; /* of seen[i]: the one before over the same bytes; 0: none */
     CR_VEC(cr_tensor *) foreign; /* constants that the call found, not made; borrowed of seen */
     const char *source;
-    const char *(*where)(void *context);
+    cr_recorder_where where;
     void *where_context;
     cr_status failed; /* the first failure: the record is incomplete */
     char why[CR_SCRATCH_BYTES];
@@ -56,7 +56,8 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
     if (!r)
         return CR_MEMORY;
     r->parts = parts;
-    st = cr_session_run(&r->session, new_graph, r);
+    r->session = cr_session_new();
+    st = r->session ? cr_session_run(r->session, new_graph, r) : CR_MEMORY;
     if (st) {
         cr_recorder_drop(r);
         return st;
@@ -107,7 +108,7 @@ void cr_recorder_drop(cr_recorder *r)
     cr_map_drop(&r->values);
     cr_map_drop(&r->storages);
     cr_graph_drop(r->g);
-    cr_session_drop(&r->session);
+    cr_session_release(r->session);
     cr_free(r);
 }
 
@@ -135,7 +136,7 @@ static size_t last_over(const cr_recorder *r, const void *bytes)
 
 static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 {
-    cr_session *s = &r->session;
+    cr_session *s = r->session;
     const void *bytes = bytes_of(t);
 
     cr_session_check(s, cr_vec_reserve(&r->seen, 1));
@@ -293,7 +294,7 @@ static cr_gvalue *detached(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
     cr_gnode *n = cr_graph_call(r->g, r->g->body, op, &arg, 1, NULL);
 
     n->source = r->source;
-    n->result[0]->type = cr_gtype_of(&r->session, t);
+    n->result[0]->type = cr_gtype_of(r->session, t);
     know(r, t, n->result[0]);
     return n->result[0];
 }
@@ -312,11 +313,11 @@ static cr_gvalue *value_of(cr_recorder *r, cr_tensor *t)
     if (same)
         return known(r, same);
     if (shared)
-        cr_bail(&r->session, CR_RUNTIME, "a view of %%%s was made in a way that recording does not see",
+        cr_bail(r->session, CR_RUNTIME, "a view of %%%s was made in a way that recording does not see",
                 known(r, shared)->name);
     v = cr_graph_constant(r->g, r->g->body, t, NULL);
     know(r, t, v);
-    cr_session_check(&r->session, cr_vec_reserve(&r->foreign, 1));
+    cr_session_check(r->session, cr_vec_reserve(&r->foreign, 1));
     cr_vec_put(&r->foreign, t);
     return v;
 }
@@ -340,22 +341,22 @@ static cr_garg arg_of(call_record *c, const cr_value *v)
         /* A number that was wrapped on the way is a literal again. */
         if (v->t->number && !known(c->r, v->t)) {
             cr_scalar s;
-            cr_session_check(&c->r->session, cr_tensor_item(&s, v->t));
+            cr_session_check(c->r->session, cr_tensor_item(&s, v->t));
             return (cr_garg){.tag = CR_NUMBER, .number = s};
         }
         return cr_garg_value(value_of(c->r, v->t));
     case CR_TENSORS:
     case CR_NUMBERS: {
-        cr_garg *list = CR_NEW_N(&c->r->session, cr_garg, v->len);
+        cr_garg *list = CR_NEW_N(c->r->session, cr_garg, v->len);
         for (uint32_t i = 0; i < v->len; i++)
             list[i] = arg_of(c, &v->list[i]);
         a.list = list;
         return a;
     }
-    case CR_VIEW: cr_bail(&c->r->session, CR_RUNTIME, "%s reads plain memory", c->op->name);
+    case CR_VIEW: cr_bail(c->r->session, CR_RUNTIME, "%s reads plain memory", c->op->name);
     case CR_GENERATOR:
         if (v->generator)
-            cr_bail(&c->r->session, CR_RUNTIME, "%s draws from a generator of its own", c->op->name);
+            cr_bail(c->r->session, CR_RUNTIME, "%s draws from a generator of its own", c->op->name);
         return a;
     default: memcpy(&a.number, &v->number, sizeof a.number); return a;
     }
@@ -372,7 +373,7 @@ static void record_args(cr_session *s, void *context)
 
 static void know_result(call_record *c, cr_gvalue *v, cr_tensor *t)
 {
-    v->type = cr_gtype_of(&c->r->session, t);
+    v->type = cr_gtype_of(c->r->session, t);
     know(c->r, t, v);
 }
 
@@ -406,7 +407,7 @@ static void record_results(cr_session *s, void *context)
         if (list[k].tag == CR_TENSOR)
             know_result(c, node->result[k], list[k].t);
         else if (list[k].tag != CR_NONE)
-            cr_bail(&r->session, CR_RUNTIME, "%s gives a number, which no graph holds", c->op->name);
+            cr_bail(r->session, CR_RUNTIME, "%s gives a number, which no graph holds", c->op->name);
     }
 }
 
@@ -432,7 +433,7 @@ void cr_recorder_literal(cr_tensor *t)
     call_record c = {.r = active, .arg = &(cr_value){.tag = CR_TENSOR, .t = t}};
 
     if (active && !active->failed && !known(active, t))
-        note_failure(active, cr_session_run(&active->session, add_literal, &c));
+        note_failure(active, cr_session_run(active->session, add_literal, &c));
 }
 
 void cr_recorder_refuse(const char *why)
@@ -459,7 +460,7 @@ void cr_recorder_cut(cr_tensor *t)
     call_record c = {.r = active, .arg = &(cr_value){.tag = CR_TENSOR, .t = t}};
 
     if (active && !active->failed)
-        note_failure(active, cr_session_run(&active->session, cut, &c));
+        note_failure(active, cr_session_run(active->session, cut, &c));
 }
 
 void cr_recorder_note_backward(void)
@@ -499,17 +500,16 @@ static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
     return true;
 }
 
-/* Where the program is; most calls share a line with the one before. */
-static void find_source(cr_session *s, void *context)
+/* Where the program is. */
+static void find_source(cr_recorder *r)
 {
-    cr_recorder *r = context;
-    const char *text = r->where(r->where_context);
+    const char *text = r->where ? r->where(r->where_context, r->session) : NULL;
 
-    if (text && (!r->source || strcmp(text, r->source)))
-        r->source = cr_session_text(s, text);
+    if (text)
+        r->source = text;
 }
 
-void cr_recorder_follow(cr_recorder *r, const char *(*where)(void *context), void *context)
+void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context)
 {
     r->where = where;
     r->where_context = context;
@@ -665,9 +665,8 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     /* Under autocast what an entry calls may be converted. */
     parts = (active->parts || autocasts()) && shown == arg && has_parts(op);
-    if (active->where)
-        note_failure(active, cr_session_run(&active->session, find_source, active));
-    note_failure(active, cr_session_run(&active->session, record_args, &c));
+    find_source(active);
+    note_failure(active, cr_session_run(active->session, record_args, &c));
     cr_sizes_of_values = false;
     cr_status st = parts ? op->kernel_stage(op, arg, result) : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     bool of_values = cr_sizes_of_values;
@@ -676,7 +675,7 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
     if (of_values && active && strncmp(op->name, "index_put", 9))
         note_failure(active, cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", op->name));
     if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
-        note_failure(active, cr_session_run(&active->session, record_results, &c));
+        note_failure(active, cr_session_run(active->session, record_results, &c));
     return CR_OK;
 }
 
@@ -705,7 +704,7 @@ static void add_guard(cr_session *s, void *context)
 static int new_number(cr_recorder *r, cr_gnumber number)
 {
     number_step x = {.r = r, .number = number};
-    cr_status st = cr_session_run(&r->session, add_number, &x);
+    cr_status st = cr_session_run(r->session, add_number, &x);
 
     note_failure(r, st);
     return st ? -1 : (int)r->g->numbers.list.len - 1;
@@ -773,7 +772,7 @@ bool cr_recorder_ask(cr_recorder *r, cr_gnum_test test, int a, int b)
         return false;
     }
     x.guard.holds = cr_gnum_compare(test, cr_recorder_value(r, a), cr_recorder_value(r, b));
-    note_failure(r, cr_session_run(&r->session, add_guard, &x));
+    note_failure(r, cr_session_run(r->session, add_guard, &x));
     return x.guard.holds;
 }
 
@@ -803,7 +802,7 @@ cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name)
 {
     step x = {.r = r, .t = t, .name = name};
 
-    return cr_session_run(&r->session, add_input, &x);
+    return cr_session_run(r->session, add_input, &x);
 }
 
 cr_status cr_recorder_start(cr_recorder *r)
@@ -839,7 +838,7 @@ void cr_recorder_at(cr_recorder *r, const char *source)
 
     if (source && r->source && !strcmp(source, r->source))
         return;
-    if (!source || !*source || cr_session_run(&r->session, set_source, &x))
+    if (!source || !*source || cr_session_run(r->session, set_source, &x))
         r->source = NULL;
 }
 
@@ -876,7 +875,7 @@ cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *o
     cr_recorder_stop(r);
     if (r->failed)
         return cr_fail(r->failed, "%s", r->why);
-    CR_TRY(cr_session_run(&r->session, finish, &x));
+    CR_TRY(cr_session_run(r->session, finish, &x));
     *out = r->g;
     return CR_OK;
 }

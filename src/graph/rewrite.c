@@ -105,8 +105,6 @@ static void run(cr_session *s, void *context)
     w->to = cr_graph_new(s);
     w->now = CR_NEW_N(s, cr_gvalue *, w->from->values);
     for (int i = 0; i < w->from->input_count; i++) {
-        if (w->keeps_input && !w->keeps_input[w->from->input[i]->id])
-            continue;
         cr_gtype type = copy_type(w, &w->from->input[i]->type);
         cr_gvalue *made = cr_graph_input(w->to, w->from->input[i]->name, &type);
         made->symbolic = w->from->input[i]->symbolic;

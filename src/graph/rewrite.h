@@ -13,8 +13,7 @@ struct cr_rewrite {
      * its results itself (or that nobody reads them). */
     bool (*node)(cr_rewrite *w, cr_gblock *to, const cr_gnode *n);
     void *context;
-    const bool *keeps_input; /* by value id; NULL: all of them */
-    cr_session *into;        /* of the new graph; NULL: that of `from` */
+    cr_session *into; /* of the new graph; NULL: that of `from` */
 };
 
 /* The new graph: inputs, the nodes in order, outputs. */

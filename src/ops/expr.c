@@ -208,8 +208,8 @@ static cr_status parse_infix(lexer *x, cr_rule **out, int level)
 {
     CR_TRY(parse_unary(x, out));
     for (;;) {
-        size_t i = 0;
-        while (i < CR_LEN(infix) && !(lex_is(x, infix[i].sign) && infix[i].level >= level))
+        size_t i = x->kind == TOKEN_SIGN || x->kind == TOKEN_NAME ? 0 : CR_LEN(infix);
+        while (i < CR_LEN(infix) && !(infix[i].level >= level && lex_is(x, infix[i].sign)))
             i++;
         if (i == CR_LEN(infix))
             return CR_OK;

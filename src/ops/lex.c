@@ -80,14 +80,13 @@ static void lex_number(lexer *x)
 
 static void lex_sign(lexer *x)
 {
-    static const char *const pairs[] = {"->", "==", "!=", "<=", ">=", "//", "**"};
+    char first = *x->at, second = x->end - x->at >= 2 ? x->at[1] : ' ';
+    bool pair = (second == '=' && (first == '=' || first == '!' || first == '<' || first == '>')) ||
+                (second == first && (first == '/' || first == '*')) || (first == '-' && second == '>');
 
     x->kind = TOKEN_SIGN;
     x->text = x->at;
-    x->len = 1;
-    for (size_t i = 0; i < CR_LEN(pairs); i++)
-        if (x->end - x->at >= 2 && !memcmp(x->at, pairs[i], 2))
-            x->len = 2;
+    x->len = pair ? 2 : 1;
     x->at += x->len;
 }
 
@@ -122,12 +121,6 @@ cr_status lex_start(lexer *x, const char *file, int line, const char *text, size
 {
     *x = (lexer){.file = file, .line = line, .at = text, .end = text + len, .arena = arena};
     return lex_next(x);
-}
-
-bool lex_is(const lexer *x, const char *s)
-{
-    return (x->kind == TOKEN_SIGN || x->kind == TOKEN_NAME) && strlen(s) == x->len &&
-           !memcmp(x->text, s, x->len);
 }
 
 cr_status lex_take(lexer *x, const char *sign, bool *took)

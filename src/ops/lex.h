@@ -3,6 +3,7 @@
 #define CR_OPS_LEX_H
 
 #include "base/memory.h"
+#include <string.h>
 
 typedef enum { TOKEN_END, TOKEN_NAME, TOKEN_INT, TOKEN_FLOAT, TOKEN_STRING, TOKEN_SIGN } token_kind;
 
@@ -22,7 +23,11 @@ typedef struct {
 CR_MUST cr_status lex_start(lexer *x, const char *file, int line, const char *text, size_t len,
                             cr_arena *arena);
 CR_MUST cr_status lex_next(lexer *x);
-bool lex_is(const lexer *x, const char *sign_or_name);
+static inline bool lex_is(const lexer *x, const char *sign_or_name)
+{
+    return (x->kind == TOKEN_SIGN || x->kind == TOKEN_NAME) && *x->text == *sign_or_name &&
+           strlen(sign_or_name) == x->len && !memcmp(x->text, sign_or_name, x->len);
+}
 /* Steps over the token when it is `sign`; *took says whether. */
 CR_MUST cr_status lex_take(lexer *x, const char *sign, bool *took);
 CR_MUST cr_status lex_expect(lexer *x, const char *sign);

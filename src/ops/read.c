@@ -28,28 +28,23 @@ cr_op *cr_ops_find(const char *name) { return cr_map_get(&table.by_name, name, s
 static cr_status rest_as_text(lexer *x, const char **out)
 {
     const char *from = x->kind == TOKEN_END ? x->at : x->kind == TOKEN_STRING ? NULL : x->text;
-    cr_text joined = {0};
-    cr_status st;
+    char *joined;
+    size_t len = 0;
 
     if (!from)
         return lex_error(x, "plain text expected, a string came");
+    joined = cr_arena_get(x->arena, (size_t)(x->end - from) + 1);
+    if (!joined)
+        return CR_MEMORY;
     for (const char *p = from; p < x->end; p++) {
-        if (*p == '\n') {
-            while (p + 1 < x->end && p[1] == ' ')
-                p++;
-            cr_text_char(&joined, ' ');
-        } else {
-            cr_text_char(&joined, *p);
-        }
+        joined[len++] = *p == '\n' ? ' ' : *p;
+        while (*p == '\n' && p + 1 < x->end && p[1] == ' ')
+            p++;
     }
-    while (joined.len && (joined.at[joined.len - 1] == ' '))
-        joined.at[--joined.len] = 0;
-    CR_GO(cr_text_status(&joined));
-    *out = cr_arena_text(x->arena, cr_text_str(&joined), joined.len);
-    CR_GO(*out ? CR_OK : CR_MEMORY);
-done:
-    cr_text_drop(&joined);
-    return st;
+    while (len && joined[len - 1] == ' ')
+        joined[--len] = '\0';
+    *out = joined;
+    return CR_OK;
 }
 
 static cr_status read_doc(lexer *x, cr_op *op) { return rest_as_text(x, &op->doc); }
@@ -426,7 +421,7 @@ static cr_status read_clause(cr_op *op, const char *file, int line, const char *
 
     if (n > len)
         n = len;
-    while (i < CR_LEN(clauses) && !(strlen(clauses[i].name) == n && !memcmp(clauses[i].name, text, n)))
+    while (i < CR_LEN(clauses) && !(!strncmp(clauses[i].name, text, n) && !clauses[i].name[n]))
         i++;
     if (i == CR_LEN(clauses))
         return cr_fail(CR_VALUE, "%s:%d: no clause is called '%.*s'", file, line, (int)n, text);

@@ -22,6 +22,9 @@ typedef struct {
     int loop_slot[8], loops;
 } scope;
 
+/* Most names differ in their first letter, and tens of thousands are compared when the library starts. */
+static bool same(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
+
 static int builtin_number(const char *name)
 {
     static const char *const names[] = {
@@ -30,7 +33,7 @@ static int builtin_number(const char *name)
 #undef CR_BUILTIN
     };
     for (int i = 0; i < (int)CR_LEN(names); i++)
-        if (!strcmp(names[i], name))
+        if (same(names[i], name))
             return i;
     return -1;
 }
@@ -50,16 +53,16 @@ static int name_slot(const scope *s, const char *name)
     const cr_op *op = s->op;
 
     for (int i = s->loops - 1; i >= 0; i--)
-        if (!strcmp(s->loop_name[i], name))
+        if (same(s->loop_name[i], name))
             return s->loop_slot[i];
     for (int i = s->lets - 1; i >= 0; i--)
-        if (!strcmp(op->lets[i].name, name))
+        if (same(op->lets[i].name, name))
             return op->lets[i].slot;
     for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
+        if (same(op->param[i].name, name))
             return i;
     for (int i = 0; i < op->result_count; i++)
-        if (!strcmp(*op->result[i].name ? op->result[i].name : "result", name))
+        if (same(*op->result[i].name ? op->result[i].name : "result", name))
             return op->first_result_slot + i;
     return cotangent_slot(op, name);
 }
@@ -76,7 +79,7 @@ static cr_status resolve_name(scope *s, cr_rule *r)
     if (r->slot >= 0)
         return CR_OK;
     for (size_t i = 0; i < CR_LEN(constants); i++)
-        if (!strcmp(constants[i], r->name))
+        if (same(constants[i], r->name))
             return CR_OK;
     return complain(s, r, "nothing is called");
 }
@@ -146,7 +149,7 @@ static cr_status resolve_some(scope *s, cr_rule **rules, int n)
 static int8_t param_named(const cr_op *op, const char *name)
 {
     for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
+        if (same(op->param[i].name, name))
             return (int8_t)i;
     return -1;
 }

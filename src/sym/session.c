@@ -22,6 +22,32 @@ void cr_session_drop(cr_session *s)
     cr_arena_drop(&s->keep);
 }
 
+cr_session *cr_session_new(void)
+{
+    cr_session *s = cr_alloc_zero(sizeof *s);
+
+    if (s)
+        atomic_store(&s->holders, 1);
+    return s;
+}
+
+cr_session *cr_session_keep(cr_session *s)
+{
+    int32_t before = atomic_fetch_add_explicit(&s->holders, 1, memory_order_relaxed);
+
+    CR_ASSERT(before > 0);
+    (void)before;
+    return s;
+}
+
+void cr_session_release(cr_session *s)
+{
+    if (!s || atomic_fetch_sub_explicit(&s->holders, 1, memory_order_acq_rel) != 1)
+        return;
+    cr_session_drop(s);
+    cr_free(s);
+}
+
 void cr_session_check(cr_session *s, cr_status status)
 {
     if (!status)

@@ -8,11 +8,13 @@
 
 #include "base/memory.h"
 #include <setjmp.h>
+#include <stdatomic.h>
 
 typedef struct cr_session {
     cr_arena keep;    /* results: live until cr_session_drop */
     cr_status status; /* of the bail under way */
     jmp_buf *way_out; /* of the innermost cr_session_run */
+    _Atomic int32_t holders; /* of one by cr_session_new */
 } cr_session;
 
 typedef void (*cr_session_fn)(cr_session *s, void *context);
@@ -20,6 +22,12 @@ typedef void (*cr_session_fn)(cr_session *s, void *context);
 /* Calls fn(s, context); a bail inside becomes the returned status. */
 CR_MUST cr_status cr_session_run(cr_session *s, cr_session_fn fn, void *context);
 void cr_session_drop(cr_session *s);
+
+/* A session for nodes that several keep: counted, and dropped with the last holder.  NULL when there
+ * is no memory. */
+cr_session *cr_session_new(void);
+cr_session *cr_session_keep(cr_session *s);
+void cr_session_release(cr_session *s);
 
 /* Leaves the session with an error of `kind`. */
 CR_NORETURN void cr_bail(cr_session *s, cr_status kind, const char *fmt, ...) CR_PRINTF(3, 4);

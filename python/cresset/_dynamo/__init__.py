@@ -1,11 +1,11 @@
 """Names of torch._dynamo over recordings (capture.py)."""
 from . import config
-from .backends import list_backends, lookup_backend, register_backend
 from .capture import reset
 from .eval_frame import disable, optimize, optimize_assert
 
 # Loaded when they are asked for: compile() needs none of them.
 _LAZY = {"OptimizedModule": "optimized_module", "ExplainOutput": "explaining", "explain": "explaining"}
+_LAZY |= dict.fromkeys(("list_backends", "lookup_backend", "register_backend"), "backends")
 _LAZY |= dict.fromkeys(("mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic"), "marks")
 _LAZY |= dict.fromkeys(("allow_in_graph", "assume_constant_result", "disallow_in_graph", "forbid_in_graph", "graph_break",
                         "is_compiling", "nonstrict_trace", "run", "set_stance", "skip", "substitute_in_graph",

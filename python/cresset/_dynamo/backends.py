@@ -2,18 +2,18 @@
 
 A backend is a function (GraphModule, example inputs) -> callable of the same inputs.  The name
 "cresset" (also "inductor") stands for this package's own programs, which need no GraphModule. """
+from . import eval_frame
+
 _registered = {}
-default = "inductor"
 
 
 def set_default_backend(backend):
     """What compile() uses when it is given no backend; None: "inductor"."""
-    global default
-    default = "inductor" if backend is None else backend
+    eval_frame.default_backend = "inductor" if backend is None else backend
 
 
 def get_default_backend():
-    return default
+    return eval_frame.default_backend
 
 
 def register_backend(compiler_fn=None, name=None, tags=()):
@@ -49,7 +49,6 @@ def inductor(gm, example_inputs, **kwargs):
     return compile_function(gm.forward, None, "inductor", False, None, settings)
 
 
-_OWN = ("inductor", "cresset")
 _DEBUG = {"eager": eager, "aot_eager": aot_eager}
 
 
@@ -57,7 +56,7 @@ def list_backends(exclude_tags=("debug", "experimental")):
     """The names that compile(backend=...) takes."""
     debug = list(_DEBUG) if not exclude_tags or "debug" not in exclude_tags else []
     others = [name for name, fn in _registered.items() if not set(fn._tags) & set(exclude_tags or ())]
-    return sorted([*_OWN, *debug, *others])
+    return sorted([*eval_frame.OWN_NAMES, *debug, *others])
 
 
 def lookup_backend(backend):
@@ -66,7 +65,7 @@ def lookup_backend(backend):
         if not callable(backend):
             _refuse(backend)
         return backend
-    if backend in _OWN:
+    if backend in eval_frame.OWN_NAMES:
         return None
     found = _registered.get(backend) or _DEBUG.get(backend)
     if found is None:

@@ -392,7 +392,8 @@ class _Recording:
         if not self.own_programs or self.walk.numbers or self.dynamic:
             return
         try:
-            graph = recorder.finish(results + gradients).lift()[0]
+            graph = recorder.finish(results + gradients)
+            graph.lift()
             self.compiler.expected = self.programs(graph, is_grad_enabled() and not recorder.backward)
         except (RuntimeError, Refused) as why:
             _C._log("graph", 1, f"{self.compiler.name}: no kernels are expected: {why}")
@@ -403,7 +404,7 @@ class _Recording:
                 if leaf.grad is not before() or type(before) is ref and before() is None]
 
     def compile(self, graph, tensors, leaves, places, returns, unflatten, puts, differentiate):
-        lifted, origins = graph.lift()
+        origins = graph.lift()
         inputs = [self.walk.tensors[o] if isinstance(o, int) else None for o in origins]
         constants = [None if isinstance(o, int) else o for o in origins]
         for slot, found in enumerate(inputs):
@@ -412,12 +413,12 @@ class _Recording:
         given = [found[0] if found else c for found, c in zip(inputs, constants)]
         if self.marked:
             from . import marks
-            marks.check(lifted, given, tuple(value for _, value in self.walk.numbers), self.dynamic, self.marked)
-        runner = self.runner(lifted, given, differentiate)
+            marks.check(graph, given, tuple(value for _, value in self.walk.numbers), self.dynamic, self.marked)
+        runner = self.runner(graph, given, differentiate)
         plain = [None if isinstance(x, Tensor) else x for x in leaves]
         keys = [self.storages[found[1]] if found else (_C._storage_key(c),) for found, c in zip(inputs, constants)]
         entry = self.entry(self.walk.nodes, runner, constants,
-                           _origins(keys) if lifted.writes else None, returns, plain, places, unflatten, puts,
+                           _origins(keys) if graph.writes else None, returns, plain, places, unflatten, puts,
                            graph.size > 2 or sum(x.numel() for x in given) > 30_000)
         self.walk.tensors.clear()
         self.walk.kept.clear()

@@ -1,9 +1,46 @@
-"""compile() for functions and modules, and switching it off."""
+"""compile(), and switching it off."""
 import functools
 
 from .. import _C
-from . import backends, config
+from . import config
 from .capture import compile_function
+
+OWN_NAMES = ("inductor", "cresset")  # of the backend that is this package's own programs
+default_backend = "inductor"
+
+
+def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=None, options=None, name=None,
+            disable=False, recompile_limit=None, isolate_recompiles=False):
+    """A function or module that runs as fused programs.
+
+    The first call runs eagerly and is recorded; later calls for which all that the function read is
+    as it was run the recording.  A decorator when `model` is None.
+
+    fullgraph  an error where the function cannot be one graph; otherwise it then runs eagerly
+    dynamic    True: sizes are symbols from the first call on; False: never; None: once they change
+    backend    "inductor" (this package's programs; the default), "eager", "aot_eager", or a callable of a
+               GraphModule and example inputs
+    mode       "default"; "reduce-overhead" (the same on CPUs); "max-autotune": schedules are measured;
+               "lite": every operator stays a call
+    options    settings of the backend by name (torch._inductor.list_options()); {"fast": True} lets
+               results differ from eager's by rounding
+    name       what logs and errors call it
+    disable    returns `model` as it is
+    recompile_limit     how often it is recorded; None: torch._dynamo.config.recompile_limit
+    isolate_recompiles  every call of compile() has recordings of its own anyway """
+    if mode is not None and options is not None:
+        raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
+    if model is None:
+        def decorate(model):
+            if model is None:
+                raise RuntimeError("Model can't be None")
+            return compile(model, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
+                           name=name, disable=disable, recompile_limit=recompile_limit)
+        return decorate
+    how = How(backend, fullgraph, dynamic, disable, name, recompile_limit)
+    if options is not None or mode is not None:
+        how.set_options(mode, options)
+    return how(model)
 
 
 class How:
@@ -12,8 +49,10 @@ class How:
     def __init__(self, backend=None, nopython=False, dynamic=None, disable=False, name=None, limit=None):
         if dynamic not in (None, True, False):
             raise AssertionError(f"Expected enable to be a bool, got {type(dynamic)}")
-        self.backend_name = backends.default if backend is None else backend
-        self.backend = backends.lookup_backend(self.backend_name)
+        self.backend_name, self.backend = default_backend if backend is None else backend, None
+        if not isinstance(self.backend_name, str) or self.backend_name not in OWN_NAMES:
+            from .backends import lookup_backend
+            self.backend = lookup_backend(self.backend_name)
         self.nopython, self.dynamic, self.disable, self.name, self.limit = nopython, dynamic, disable, name, limit
         self.mode = self.options = None
         self.settings = {}

@@ -35,10 +35,7 @@ static void graph_dealloc(PyObject *x)
     cr_compiled_drop(self->code);
     if (self->owns)
         cr_graph_drop(self->g);
-    if (self->session) {
-        cr_session_drop(self->session);
-        cr_free(self->session);
-    }
+    cr_session_release(self->session);
     Py_XDECREF(self->keeper);
     PyObject_Free(self);
 }
@@ -271,39 +268,35 @@ static PyObject *graph_program(PyObject *x, PyObject *unused)
     return cr_py_program_new(x, ((graph_object *)x)->g);
 }
 
+typedef struct {
+    cr_graph *g;
+    cr_origins origins;
+} lift_job;
+
 static void lift(cr_session *s, void *context)
 {
-    cr_lifted *x = ((void **)context)[1];
+    lift_job *j = context;
 
     (void)s;
-    *x = cr_graph_lift(((void **)context)[0]);
+    j->origins = cr_graph_lift(j->g);
 }
 
-/* lift() -> (Graph, [number of this graph's input or a constant, by input of the new one]) */
+/* lift() -> [number of the former input or a constant, by input] */
 static PyObject *graph_lift(PyObject *x, PyObject *unused)
 {
-    const cr_graph *g = ((graph_object *)x)->g;
-    cr_lifted lifted;
-    void *pair[] = {(void *)(uintptr_t)g, &lifted};
-    cr_status st = cr_session_run(g->session, lift, pair);
-    PyObject *from, *made;
+    lift_job j = {.g = ((graph_object *)x)->g};
+    cr_status st = cr_session_run(j.g->session, lift, &j);
+    PyObject *from = st ? cr_py_raise(st) : PyList_New(j.g->input_count);
 
     (void)unused;
-    if (st)
-        return cr_py_raise(st);
-    made = graph_new(lifted.graph, x, NULL, true);
-    from = made ? PyList_New(lifted.graph->input_count) : NULL;
-    for (int i = 0; from && i < lifted.graph->input_count; i++) {
-        PyObject *one = lifted.constant[i] ? cr_py_wrap_keep(lifted.constant[i]) : PyLong_FromLong(lifted.from[i]);
+    for (int i = 0; from && i < j.g->input_count; i++) {
+        PyObject *one = j.origins.constant[i] ? cr_py_wrap_keep(j.origins.constant[i]) : PyLong_FromLong(j.origins.from[i]);
         if (!one)
             Py_CLEAR(from);
         else
             PyList_SET_ITEM(from, i, one);
     }
-    if (from)
-        return Py_BuildValue("(NN)", made, from);
-    Py_XDECREF(made);
-    return NULL;
+    return from;
 }
 
 /* call(grad, how=0) -> Call */
@@ -423,16 +416,15 @@ static PyObject *graph_parse(PyTypeObject *type, PyObject *args, PyObject *kwarg
     (void)type;
     if (kwargs || !PyArg_ParseTuple(args, "s", &j.text))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "Graph() takes a text");
-    s = cr_alloc_zero(sizeof *s);
+    s = cr_session_new();
     st = s ? cr_session_run(s, parse, &j) : CR_MEMORY;
     if (st)
         cr_py_raise(st);
     else
         out = graph_new(j.out, NULL, s, true);
-    if (!out && s) {
+    if (!out) {
         cr_graph_drop(j.out);
-        cr_session_drop(s);
-        cr_free(s);
+        cr_session_release(s);
     }
     return out;
 }
@@ -589,8 +581,8 @@ static PyMethodDef graph_methods[] = {
     {"program", graph_program, METH_NOARGS,
      "program() -> Program: the graph after the passes, with groups, as a flat list of steps."},
     {"lift", graph_lift, METH_NOARGS,
-     "lift() -> (Graph, origins): constants are inputs, inputs that nothing reads are gone; origins says by\n"
-     "input which input of this graph it is, or gives the constant."},
+     "lift() -> origins: makes constants inputs of the graph, and inputs that nothing reads are gone; origins\n"
+     "says by input which one it was, or gives the constant."},
     {"call", graph_call, METH_VARARGS,
      "call(grad, how=0) -> Call: a recording without constants as programs; Calls when it has symbols.  how is of\n"
      "_HOW_FAST, _HOW_MEASURE and _HOW_CALLS."},

@@ -1,25 +1,22 @@
 /* The line of the program that makes a call: of the innermost frame outside this package.
  *
- * It is asked for at every recorded call, so answers are kept: frames of the same code at the
- * same line give the text that is there, and instructions that were met before have their lines
- * in a table. */
+ * It is asked for at every recorded call, so answers are kept: instructions that were met before
+ * have their lines and texts in a table. */
 #include "py/bind/where.h"
 #include <stdio.h>
 #include <string.h>
 
-enum { MET = 64 };
+enum { MET = 128, TEXT = 160 };
 
 /* Of an instruction; `code` is counted. */
 typedef struct {
     PyCodeObject *code;
-    int instruction, line;
+    int instruction;
+    const char *text; /* the session's; NULL: there was no memory */
 } met;
 
 struct cr_py_where {
     PyObject *package; /* the folder, as a text */
-    PyCodeObject *code;/* of the last answer; counted */
-    int line;
-    char text[160];
     met met[MET];
 };
 
@@ -62,32 +59,17 @@ static PyFrameObject *user_frame(const cr_py_where *w)
     return NULL;
 }
 
-static void answer(cr_py_where *w, PyCodeObject *code, int line)
+static const char *place(cr_session *s, PyCodeObject *code, int line)
 {
     const char *file = file_of(code), *slash = strrchr(file, '/');
+    char text[TEXT];
+    int n = snprintf(text, sizeof text, "%.140s:%d", slash ? slash + 1 : file, line);
 
-    Py_INCREF(code);
-    Py_XSETREF(w->code, code);
-    w->line = line;
-    snprintf(w->text, sizeof w->text, "%.140s:%d", slash ? slash + 1 : file, line);
-}
-
-static int line_of(cr_py_where *w, PyFrameObject *f, PyCodeObject *code)
-{
-    int instruction = PyFrame_GetLasti(f);
-    met *m = &w->met[((uintptr_t)code / 64 + (unsigned)instruction / 2) % MET];
-
-    if (m->code != code || m->instruction != instruction) {
-        Py_INCREF(code);
-        Py_XSETREF(m->code, code);
-        m->instruction = instruction;
-        m->line = PyFrame_GetLineNumber(f);
-    }
-    return m->line;
+    return cr_arena_text(&s->keep, text, (size_t)n);
 }
 
 /* A backward pass runs without the interpreter's lock; its calls are where it was started. */
-const char *cr_py_where_now(void *context)
+const char *cr_py_where_now(void *context, cr_session *s)
 {
     cr_py_where *w = context;
     PyFrameObject *f;
@@ -95,12 +77,16 @@ const char *cr_py_where_now(void *context)
     if (!PyGILState_Check() || !(f = user_frame(w)))
         return NULL;
     PyCodeObject *code = PyFrame_GetCode(f);
-    int line = line_of(w, f, code);
-    if (code != w->code || line != w->line)
-        answer(w, code, line);
+    int instruction = PyFrame_GetLasti(f);
+    met *m = &w->met[((uintptr_t)code / 64 + (unsigned)instruction / 2) % MET];
+    if (m->code != code || m->instruction != instruction) {
+        Py_XSETREF(m->code, (PyCodeObject *)Py_NewRef(code));
+        m->instruction = instruction;
+        m->text = place(s, code, PyFrame_GetLineNumber(f));
+    }
     Py_DECREF(code);
     Py_DECREF(f);
-    return w->text;
+    return m->text;
 }
 
 /* "/.../cresset/" of "/.../cresset/_C.so" */
@@ -137,7 +123,6 @@ void cr_py_where_drop(cr_py_where *w)
     if (!w)
         return;
     Py_XDECREF(w->package);
-    Py_XDECREF(w->code);
     for (int i = 0; i < MET; i++)
         Py_XDECREF(w->met[i].code);
     PyMem_Free(w);

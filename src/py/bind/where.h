@@ -3,14 +3,15 @@
 #define CR_PY_BIND_WHERE_H
 
 #include "py/bind/bind.h"
+#include "sym/session.h"
 
 typedef struct cr_py_where cr_py_where;
 /* NULL with an exception. */
 cr_py_where *cr_py_where_new(void);
 void cr_py_where_drop(cr_py_where *w);
 
-/* "file.py:12", owned by the context, a cr_py_where, until it is asked again; NULL when nobody knows.
- * For cr_recorder_follow. */
-const char *cr_py_where_now(void *context);
+/* "file.py:12", of the session, which is always the same; NULL when nobody knows.  `context` is a
+ * cr_py_where.  For cr_recorder_follow. */
+const char *cr_py_where_now(void *context, cr_session *s);
 
 #endif
