@@ -139,6 +139,28 @@ def test_a_view_that_left_no_call_is_refused():
         recorder.finish([out])
 
 
+def test_lifted_constants_are_inputs_behind_those_that_are_read():
+    a, unread, b = torch.randn(3), torch.randn(3), torch.randn(3)
+    found, other = torch.tensor([1.0, 2.0, 3.0]), torch.ones(3)
+    graph, out = record(lambda a, unread, b: (a * found + b) * other, a, unread, b)
+    with pytest.raises(TypeError):
+        graph.run([a, b, found, other])
+    origins = graph.lift()
+    assert origins[:2] == [0, 2] and origins[2] is found and origins[3] is other
+    assert graph.inputs == ("arg", "arg_2", "constant", "constant_1") and graph.size == 3
+    assert torch.equal(graph.run([a, b, found, other])[0], out)
+    assert graph.lift() == [0, 1, 2, 3]
+    assert torch.equal(_C.Graph(str(graph)).run([a, b, found, other])[0], out)
+
+
+def test_a_lifted_constant_that_is_written_is_a_copy_in_every_call():
+    x, state = torch.ones(2), torch.tensor([1.0, 2.0])
+    graph, out = record(lambda x: state.add_(x) * 2, x)
+    assert graph.lift()[1] is state and "clone(%constant_1)" in str(graph)
+    before = torch.tensor([10.0, 20.0])
+    assert graph.run([x, before])[0].tolist() == [22.0, 42.0] and before.tolist() == [10.0, 20.0]
+
+
 def test_one_recorder_at_a_time_and_a_failed_call_leaves_no_node():
     a, b = _C.Recorder(), _C.Recorder()
     a.start()
