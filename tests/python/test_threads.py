@@ -125,3 +125,21 @@ def test_a_loader_of_threads_feeds_training():
         F.cross_entropy(net(images), labels).backward()
         optimizer.step()
     assert all(p.isfinite().all() for p in net.parameters())
+
+
+def test_threads_go_back_from_some_outputs_of_a_compiled_function():
+    def three(x, w):
+        y = x * w
+        y.sin_()  # its derivative reads what was there before
+        return y, y.exp(), (x + w).tanh()
+    masks, data = [(1, 0, 0), (0, 1, 0), (1, 0, 0), (0, 1, 1)], torch.randn(2, 64)
+
+    def gradients(f, mask):
+        x, w = (row.clone().requires_grad_() for row in data)
+        sum(out.sum() for out, taken in zip(f(x, w), mask) if taken).backward()
+        return torch.cat([x.grad, w.grad])
+    want = [gradients(three, mask) for mask in masks]
+    for _ in range(5):
+        f = torch.compile(three)
+        gradients(f, (1, 1, 1))
+        assert all(map(torch.equal, together(lambda i: gradients(f, masks[i])), want))
