@@ -581,6 +581,38 @@ done:
     return st;
 }
 
+/* --- what is not finite --- */
+
+/* LAPACK's iterations need not end where a number is infinite or NaN: the drivers that iterate are not
+ * asked then. */
+typedef enum { FINITE, INFINITE, NOT_A_NUMBER } range;
+
+static range range_of(const cr_lapack_job *j, const void *at, int64_t count)
+{
+    const double *d = at;
+    const float *f = at;
+    range worst = FINITE;
+
+    count *= (int64_t)(j->item / j->real);
+    for (int64_t i = 0; i < count && worst != NOT_A_NUMBER; i++) {
+        double x = j->real == sizeof *f ? (double)f[i] : d[i];
+        if (!isfinite(x))
+            worst = isnan(x) ? NOT_A_NUMBER : INFINITE;
+    }
+    return worst;
+}
+
+/* `count` reals. */
+static void fill_nan(const cr_lapack_job *j, void *at, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (j->real == sizeof(float))
+            ((float *)at)[i] = NAN;
+        else
+            ((double *)at)[i] = NAN;
+    }
+}
+
 /* --- SVD --- */
 
 typedef struct {
@@ -601,6 +633,22 @@ static int run_svd(const cr_lapack_job *j, svd_call *c, void *work, int size)
         j->l->gesdd_real[j->pair](c->job, &c->m, &c->n, c->a, &c->m, c->s, c->u, &c->ldu, c->vt,
                                   &c->ldvt, work, &size, c->iwork, &info, 1);
     return info;
+}
+
+/* As run_svd; of infinities NaN. */
+static int find_svd(const cr_lapack_job *j, svd_call *c, int ucols)
+{
+    int parts = (int)(j->item / j->real);
+
+    switch (range_of(j, c->a, (int64_t)c->m * c->n)) {
+    case FINITE: return run_svd(j, c, c->work, c->size);
+    case NOT_A_NUMBER: return -4; /* LAPACK's answer: its fourth argument */
+    case INFINITE: break;
+    }
+    fill_nan(j, c->s, c->k);
+    fill_nan(j, c->u, (int64_t)c->ldu * most(ucols, 1) * parts);
+    fill_nan(j, c->vt, (int64_t)c->ldvt * most(c->n, 1) * parts);
+    return 0;
 }
 
 static cr_status prepare_svd(cr_lapack_job *j, svd_call *c, int ucols, int vrows)
@@ -642,7 +690,7 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
     for (int64_t i = 0; i < j.batch; i++) {
         cr_lapack_load(&j, self, i, c.a, c.m);
         if (c.k)
-            CR_GO(check(checked, "svd", &j, run_svd(&j, &c, c.work, c.size), i));
+            CR_GO(check(checked, "svd", &j, find_svd(&j, &c, full ? c.m : c.k), i));
         if (c.k)
             memcpy(out[1].data + (size_t)(i * c.k) * j.real, c.s, (size_t)c.k * j.real);
         if (!vectors)
@@ -879,6 +927,14 @@ static int run_ls(const cr_lapack_job *j, ls_call *c, void *work, int size)
     return info;
 }
 
+/* As run_ls; the drivers with an SVD or pivots refuse what is not finite. */
+static int find_ls(const cr_lapack_job *j, ls_call *c)
+{
+    if (c->driver != GELS && range_of(j, c->a, (int64_t)c->m * c->n) != FINITE)
+        return -4;
+    return run_ls(j, c, c->work, c->size);
+}
+
 /* Bounds of the work arrays in LAPACK's manual, for the smallest leaf (25). */
 static void ls_sizes(const ls_call *c, int64_t *iwork, int64_t *rwork)
 {
@@ -943,7 +999,7 @@ cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
         cr_lapack_load(&j, self, i, c.a, c.m);
         cr_lapack_load(&j, b, i, c.b, c.ldb);
         if (c.m && c.n && c.nrhs)
-            CR_GO(check(checked, "lstsq", &j, run_ls(&j, &c, c.work, c.size), i));
+            CR_GO(check(checked, "lstsq", &j, find_ls(&j, &c), i));
         cr_lapack_store(&j, &out[0], i, c.b, c.ldb);
         if (c.driver != GELS)
             ((int64_t *)(void *)out[1].data)[i] = c.rank;

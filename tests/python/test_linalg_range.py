@@ -1,0 +1,55 @@
+"""Matrices with infinities and NaN: LAPACK's iterations on them need not end."""
+import pytest
+
+import cresset as torch
+
+DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
+NAN, INF = float("nan"), float("inf")
+
+
+def matrices(value, dtype):
+    """Of several shapes, with the value in several places."""
+    g = torch.Generator().manual_seed(0)
+    for m, n in ((1, 1), (2, 2), (3, 3), (7, 4), (4, 7), (30, 30)):
+        for count in (1, 2, m * n):
+            a = torch.randn(m, n, dtype=dtype, generator=g)
+            a.view(-1)[torch.randperm(m * n, generator=g)[:count]] = value
+            yield a
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("value", [INF, -INF])
+def test_singular_values_of_infinite_matrices_are_nan(value, dtype):
+    for a in matrices(value, dtype):
+        assert torch.linalg.svdvals(a).isnan().all()
+        for full in (False, True):
+            u, s, vh = torch.linalg.svd(a, full_matrices=full)
+            assert u.isnan().all() and s.isnan().all() and vh.isnan().all()
+        assert torch.linalg.matrix_norm(a, "nuc").isnan()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_nan_has_no_singular_values(dtype):
+    for a in matrices(NAN, dtype):
+        with pytest.raises(torch.linalg.LinAlgError, match="linalg.svd: The algorithm failed to converge because the "
+                                                           "input matrix contained non-finite values"):
+            torch.linalg.svdvals(a)
+    batch = torch.ones(2, 3, 3, dtype=dtype)
+    batch[1, 2, 0] = NAN
+    with pytest.raises(torch.linalg.LinAlgError, match=r"\(Batch element 1\)"):
+        torch.linalg.svd(batch)
+
+
+@pytest.mark.parametrize("driver", ["gelsy", "gelsd", "gelss"])
+@pytest.mark.parametrize("value", [INF, NAN])
+def test_least_squares_refuse_what_is_not_finite(value, driver):
+    for a in matrices(value, torch.float64):
+        with pytest.raises(torch.linalg.LinAlgError, match="linalg.lstsq: .*non-finite values"):
+            torch.linalg.lstsq(a, torch.ones(a.size(0), 1, dtype=a.dtype), driver=driver)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_largest_finite_numbers_have_singular_values(dtype):
+    most = torch.finfo(dtype).max / 8
+    s = torch.linalg.svdvals(torch.eye(3, dtype=dtype) * most)
+    assert torch.allclose(s / most, torch.ones(3, dtype=s.dtype))
