@@ -268,7 +268,7 @@ cr_scalar cr_recorder_value(const cr_recorder *r, int k);
 CR_MUST cr_status cr_recorder_start(cr_recorder *r);
 void cr_recorder_stop(cr_recorder *r);
 /* Ends the graph with these outputs (NULL: None) and verifies it.  The graph lives as long as
- * the recorder.  A tensor that came from elsewhere is a constant. */
+ * the recorder or who else keeps its session.  A tensor that came from elsewhere is a constant. */
 CR_MUST cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *output, int n);
 /* Tells the recorder where in the program the next calls are; "" or NULL: unknown. */
 void cr_recorder_at(cr_recorder *r, const char *source);

@@ -843,13 +843,25 @@ static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view
 
     for (int64_t col = 0; col < n; col++) {
         double im = real_at(j, c->wi, col);
-        int64_t re_col = im < 0 ? col - 1 : col, im_col = im < 0 ? col : col + 1;
+        int64_t re_col = im < 0 ? col - 1 : col, im_col = im > 0 ? col + 1 : col;
         for (int64_t row = 0; row < n; row++) {
             double re = real_at(j, c->v, re_col * n + row);
             double part = im != 0 ? real_at(j, c->v, im_col * n + row) : 0;
             put_complex(t, to, row * n + col, re, im < 0 ? -part : part);
         }
     }
+}
+
+/* As run_eig; of infinities NaN. */
+static int find_eig(const cr_lapack_job *j, eig_call *c)
+{
+    range r = range_of(j, c->a, (int64_t)c->n * c->n);
+
+    if (r == FINITE)
+        return run_eig(j, c, c->work, c->size);
+    fill_nan(j, c->w, (int64_t)c->n * (int64_t)(j->item / j->real));
+    fill_nan(j, c->wi, c->n);
+    return r == NOT_A_NUMBER ? -4 : 0;
 }
 
 static void put_eig(const cr_lapack_job *j, const eig_call *c, cr_view *out, int64_t i, bool vectors)
@@ -883,7 +895,9 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
     CR_GO(prepare_eig(&j, &c));
     for (int64_t i = 0; i < j.batch && c.n; i++) {
         cr_lapack_load(&j, self, i, c.a, c.n);
-        CR_GO(check(checked, "eig", &j, run_eig(&j, &c, c.work, c.size), i));
+        if (vectors && range_of(&j, c.a, (int64_t)c.n * c.n) != FINITE)
+            CR_GO(cr_fail(CR_RUNTIME, "torch.linalg.eig: input tensor should not contain infs or NaNs."));
+        CR_GO(check(checked, "eig", &j, find_eig(&j, &c), i));
         put_eig(&j, &c, out, i, vectors);
     }
 done:

@@ -42,10 +42,26 @@ def test_nan_has_no_singular_values(dtype):
 
 @pytest.mark.parametrize("driver", ["gelsy", "gelsd", "gelss"])
 @pytest.mark.parametrize("value", [INF, NAN])
-def test_least_squares_refuse_what_is_not_finite(value, driver):
-    for a in matrices(value, torch.float64):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_least_squares_refuse_what_is_not_finite(value, driver, dtype):
+    for a in matrices(value, dtype):
         with pytest.raises(torch.linalg.LinAlgError, match="linalg.lstsq: .*non-finite values"):
             torch.linalg.lstsq(a, torch.ones(a.size(0), 1, dtype=a.dtype), driver=driver)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("value", [INF, NAN])
+def test_eigenvalues_of_what_is_not_finite(value, dtype):
+    for a in matrices(value, dtype):
+        if a.size(0) != a.size(1):
+            continue
+        with pytest.raises(RuntimeError, match="torch.linalg.eig: input tensor should not contain infs or NaNs"):
+            torch.linalg.eig(a)
+        if value == INF:
+            assert torch.linalg.eigvals(a).isnan().all()
+        else:
+            with pytest.raises(torch.linalg.LinAlgError, match="non-finite values"):
+                torch.linalg.eigvals(a)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
