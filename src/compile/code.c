@@ -185,8 +185,23 @@ static shape shape_of(const planned *p)
 
 static int64_t numel_of(const shape *s) { return cr_sizes_numel(s->ndim, s->size); }
 
+static bool refines(cr_space *space, const builder *b, shape s)
+{
+    if (numel_of(&s) != b->numel)
+        s.size[s.ndim++] = b->columns;
+    return numel_of(&s) == b->numel && cr_space_refine(space, s.ndim, s.size);
+}
+
+/* Windows of a result that is made of several. */
+static int joined(const builder *b, const cr_gvalue *v)
+{
+    return kind_of(b, v->by) == CR_FACT_JOIN ? (int)v->by->arg[0].len : 0;
+}
+
 static void find_space(builder *b)
 {
+    const cr_gblock *block = b->group->block[0];
+
     for (int i = 0; i < b->nodes; i++) {
         shape s = shape_of(&b->node[i]);
         int64_t n = numel_of(&s);
@@ -195,11 +210,11 @@ static void find_space(builder *b)
             b->columns = cr_node_columns(b->node[i].n);
     }
     bool fine = !b->columns || cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
-    for (int i = 0; fine && i < b->nodes; i++) {
-        shape s = shape_of(&b->node[i]);
-        if (numel_of(&s) != b->numel)
-            s.size[s.ndim++] = b->columns;
-        fine = numel_of(&s) == b->numel && cr_space_refine(&b->space, s.ndim, s.size);
+    for (int i = 0; fine && i < b->nodes; i++)
+        fine = refines(&b->space, b, shape_of(&b->node[i]));
+    for (int k = 0; fine && k < block->output_count; k++) {
+        int parts = joined(b, block->output[k].value);
+        fine = !parts || refines(&b->space, b, windowed(&block->output[k].value->type, parts));
     }
     if (!fine)
         cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
@@ -243,13 +258,20 @@ static int read_number_of(builder *b, const cr_gvalue *v)
     return b->reads++;
 }
 
+static bool is_of_space(const builder *b, const shape *s)
+{
+    cr_space fine = b->space;
+
+    return refines(&fine, b, *s) && fine.ndim == b->space.ndim;
+}
+
 /* Where a tensor of `type` that is broadcast to `s` lies; window `part` of its last dim. */
 static cr_operand_plan lie(builder *b, const shape *s, const cr_gtype *type, int part)
 {
     cr_operand_plan o = {.type = type, .dtype = type->dtype, .lane = (uint8_t)cr_lane_type(type->dtype)};
     bool row = numel_of(s) != b->numel;
 
-    if (row && numel_of(s) * b->columns != b->numel)
+    if (!is_of_space(b, s))
         cr_bail(b->s, CR_VALUE, "an operand lies outside its group");
     if (b->numel)
         cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim, s->size, type);
@@ -269,16 +291,20 @@ static void add_output(builder *b, int k, int number, int parts, int part)
     if (number <= 0)
         cr_bail(b->s, CR_VALUE, "%%%s is not made inside", b->group->result[k]->name);
     o.number = (int16_t)k;
-    b->output[b->c->operands] = number - 1;
     *new_operand(b) = o;
+    b->output[b->c->operands - 1] = number - 1;
 }
 
 /* Result k is the fold of the columns of a value that is nowhere in full. */
 static void add_fold(builder *b, int k, const cr_gnode *n)
 {
     const cr_gvalue *v = n->arg[0].value;
-    shape s = windowed(&v->type, 0);
-    cr_operand_plan o = lie(b, &s, &v->type, 0);
+    cr_gtype rows = v->type; /* whatever its dims are: row-major */
+    shape s = {.ndim = 2, .size = {b->numel / b->columns, b->columns}};
+
+    rows.ndim = 2;
+    rows.size = s.size;
+    cr_operand_plan o = lie(b, &s, &rows, 0);
 
     if (b->place[v->id] <= 0)
         cr_bail(b->s, CR_VALUE, "%%%s is not made inside", v->name);
@@ -287,8 +313,8 @@ static void add_fold(builder *b, int k, const cr_gnode *n)
     o.dtype = o.lane;
     o.number = (int16_t)k;
     b->c->folds++;
-    b->output[b->c->operands] = b->place[v->id] - 1;
     *new_operand(b) = o;
+    b->output[b->c->operands - 1] = b->place[v->id] - 1;
 }
 
 static void add_outputs(builder *b)
@@ -299,14 +325,13 @@ static void add_outputs(builder *b)
     for (int k = 0; k < block->output_count; k++) {
         const cr_gvalue *v = block->output[k].value;
         const int32_t *numbers = b->numbers[v->id];
-        const cr_garg *list = kind_of(b, v->by) == CR_FACT_JOIN ? &v->by->arg[0] : NULL;
-        int parts = list ? (int)list->len : numbers ? b->window[v->id]->result_count : 0;
+        int windows = joined(b, v), parts = windows ? windows : numbers ? b->window[v->id]->result_count : 0;
         if (kind_of(b, v->by) == CR_FACT_FOLD)
             add_fold(b, k, v->by);
         else if (!parts)
             add_output(b, k, b->place[v->id], 0, 0);
         for (int part = 0; part < parts; part++)
-            add_output(b, k, list ? b->place[list->list[part].value->id] : numbers[part], parts, part);
+            add_output(b, k, windows ? b->place[v->by->arg[0].list[part].value->id] : numbers[part], parts, part);
     }
     b->c->outputs = b->c->operands;
 }

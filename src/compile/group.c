@@ -341,11 +341,15 @@ static group *join_members(gatherer *x, const cr_garg *list)
 static bool place_join(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_garg *list = &n->arg[0];
-    int64_t wide = list->list[0].value->type.size[n->result[0]->type.ndim - 1];
+    const cr_gtype *window = &list->list[0].value->type;
+    int64_t wide = window->size[n->result[0]->type.ndim - 1];
     group *p = wide > 1 ? join_members(x, list) : NULL;
+    cr_space s = p ? p->space : (cr_space){0};
 
-    if (!p || (p->columns && p->columns != wide) || load(p) + (int)list->len >= MOST_OPERANDS)
+    if (!p || (p->columns && p->columns != wide) || load(p) + (int)list->len >= MOST_OPERANDS ||
+        !cr_space_refine(&s, window->ndim, window->size))
         return false;
+    p->space = s;
     for (uint32_t k = 0; k < list->len; k++)
         take_reader(x, p, list->list[k].value);
     x->at[i] = x->of[n->result[0]->id] = p;

@@ -502,12 +502,12 @@ static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read, cr
 {
     size_t n = (size_t)c->code.read_count;
     cr_tensor **all = cr_alloc_zero((2 * n + 1) * sizeof *all), **made;
+    cr_tensor *over = output[0]; /* may be one of those that are read, there to be written over */
     cr_status st = CR_OK;
 
     if (!all)
         return CR_MEMORY;
     made = all + n;
-    cr_drop(output[0]); /* one of those that are read may have been there to be written over */
     output[0] = NULL;
     for (int k = c->outputs; !st && k < c->operands; k++) {
         int i = c->operand[k].number;
@@ -518,6 +518,7 @@ static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read, cr
         all[i] = made[i] ? made[i] : read[i];
     if (!st)
         st = run(c, all, output);
+    cr_drop(over);
     for (size_t i = 0; i < n; i++)
         cr_drop(made[i]);
     cr_free(all);

@@ -217,3 +217,18 @@ def test_equal_layers_are_built_once_whatever_their_numbers_and_sizes():
     other, _ = record(net, torch.randn(2, 3, 16), *[torch.randn(16, 16) for _ in range(3)], parts=True)
     again = other.compile()
     assert again.built == 0 and again.sources[0] == compiled.sources[0]
+
+
+@pytest.mark.parametrize("shape,view", [((8,), (2, 2, 2)), ((24,), (2, 2, 2, 3)), ((8, 3), (2, 3, 4)), ((40, 3, 2), (2, 40, 3)),
+                                        ((4, 17, 3, 2), (2, 68, 3)), ((17, 17, 2), (289, 2)), ((6, 1, 4), (3, 8)),
+                                        ((80, 3), (20, 3, 4))])
+def test_what_goes_over_a_view_of_another_shape(shape, view):
+    """Spaces of groups are cut by every shape that is read; what fits into none stays outside."""
+    x = torch.randn(shape)
+    check(lambda x: (x * 2).reshape(view).sum(0), x)
+    check(lambda x: (x.exp() * 2).reshape(view).sum(-1), x)
+    for f in (lambda x: torch.cat([(x.exp() * 2).reshape(view)] * 2, -1),
+              lambda x: torch.cat((x.exp() * 2).reshape(view).chunk(2, -1)[::-1], -1),
+              lambda x: ((x.exp() * 2).reshape(view).softmax(-1).reshape(shape) + x).sum(0)):
+        check(f, x, groups=record(f, x, parts=True)[0].compile().__str__().count("= group {"))
+        assert torch.equal(torch.compile(f)(x), f(x))
