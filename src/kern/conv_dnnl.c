@@ -65,7 +65,7 @@ static bool make_y(const cr_dnnl_table *d, const conv_key *key, problem *p, cr_d
             &desc, dnnl_forward_training, dnnl_convolution_auto, &p->x.any, &p->w.any,
             key->bias ? &p->bias.plain : NULL, &p->y.any, p->stride, p->dilation, p->before,
             p->after) ||
-        d->dnnl_primitive_desc_create(&out->desc, &desc, NULL, d->engine, NULL))
+        d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, NULL))
         return false;
     cr_dnnl_operand(out, DNNL_ARG_SRC, false, &p->x.plain);
     cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &p->w.plain);
@@ -83,7 +83,7 @@ static dnnl_primitive_desc_t forward_hint(const cr_dnnl_table *d, problem *p)
     if (d->dnnl_dilated_convolution_forward_desc_init(
             &desc, dnnl_forward_training, dnnl_convolution_auto, &p->x.any, &p->w.any, NULL,
             &p->y.any, p->stride, p->dilation, p->before, p->after) ||
-        d->dnnl_primitive_desc_create(&hint, &desc, NULL, d->engine, NULL))
+        d->dnnl_primitive_desc_create(&hint, &desc, d->attr, d->engine, NULL))
         return NULL;
     return hint;
 }
@@ -99,7 +99,7 @@ static bool make_x(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
     ok = !d->dnnl_dilated_convolution_backward_data_desc_init(
              &desc, dnnl_convolution_auto, &p->x.any, &p->w.any, &p->y.any, p->stride,
              p->dilation, p->before, p->after) &&
-         !d->dnnl_primitive_desc_create(&out->desc, &desc, NULL, d->engine, hint);
+         !d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, hint);
     d->dnnl_primitive_desc_destroy(hint);
     cr_dnnl_operand(out, DNNL_ARG_DIFF_SRC, true, &p->x.plain);
     cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &p->w.plain);
@@ -118,7 +118,7 @@ static bool make_w(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
     ok = !d->dnnl_dilated_convolution_backward_weights_desc_init(
              &desc, dnnl_convolution_auto, &p->x.any, &p->w.any, NULL, &p->y.any, p->stride,
              p->dilation, p->before, p->after) &&
-         !d->dnnl_primitive_desc_create(&out->desc, &desc, NULL, d->engine, hint);
+         !d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, hint);
     d->dnnl_primitive_desc_destroy(hint);
     cr_dnnl_operand(out, DNNL_ARG_SRC, false, &p->x.plain);
     cr_dnnl_operand(out, DNNL_ARG_DIFF_WEIGHTS, true, &p->w.plain);

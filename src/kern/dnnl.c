@@ -31,11 +31,22 @@ static const cr_symbol symbols[] = {
 #undef CR_DNNL_OTHER
 };
 
+bool cr_dnnl_attr(const cr_dnnl_table *d, dnnl_primitive_attr_t *out)
+{
+    if (d->dnnl_primitive_attr_create(out))
+        return false;
+    if (!d->dnnl_primitive_attr_set_scratchpad_mode(*out, dnnl_scratchpad_mode_user))
+        return true;
+    d->dnnl_primitive_attr_destroy(*out);
+    return false;
+}
+
 static void load(void)
 {
     found = cr_library_load(names, symbols, CR_LEN(symbols)) &&
             !table.dnnl_engine_create(&table.engine, dnnl_cpu, 0) &&
-            !table.dnnl_stream_create(&table.stream, table.engine, dnnl_stream_default_flags);
+            !table.dnnl_stream_create(&table.stream, table.engine, dnnl_stream_default_flags) &&
+            cr_dnnl_attr(&table, &table.attr);
     if (!found)
         cr_log_line("kern", 1, "no oneDNN: slower kernels are used");
 }
@@ -64,15 +75,21 @@ int cr_dnnl_threads(int n)
 /* --- primitives --- */
 
 typedef struct {
+    dnnl_primitive_t run;
+    dnnl_memory_desc_t scratch; /* working memory that a run is given */
+    size_t scratch_bytes;
+} runner;
+
+typedef struct {
     int arg;
     bool output;
-    dnnl_primitive_t reorder; /* NULL: the plain layout is the primitive's own */
+    runner reorder; /* .run NULL: the plain layout is the primitive's own */
     dnnl_memory_desc_t plain, own;
 } operand;
 
 struct cr_dnnl_primitive {
     _Atomic int count;
-    dnnl_primitive_t run; /* NULL: oneDNN refused the key */
+    runner self; /* .run NULL: oneDNN refused the key */
     int operands;
     operand operand[CR_DNNL_OPERANDS];
 };
@@ -85,13 +102,27 @@ void cr_dnnl_operand(cr_dnnl_recipe *r, int arg, bool output, const dnnl_memory_
     r->operand[r->count++].plain = *plain;
 }
 
+static bool runner_new(runner *r, dnnl_primitive_desc_t desc)
+{
+    r->scratch = *table.dnnl_primitive_desc_query_md(desc, dnnl_query_scratchpad_md, 0);
+    r->scratch_bytes = table.dnnl_memory_desc_get_size(&r->scratch);
+    if (!table.dnnl_primitive_create(&r->run, desc))
+        return true;
+    r->run = NULL;
+    return false;
+}
+
+static void runner_free(runner *r)
+{
+    if (r->run)
+        table.dnnl_primitive_destroy(r->run);
+}
+
 static void primitive_free(cr_dnnl_primitive *p)
 {
     for (int i = 0; i < p->operands; i++)
-        if (p->operand[i].reorder)
-            table.dnnl_primitive_destroy(p->operand[i].reorder);
-    if (p->run)
-        table.dnnl_primitive_destroy(p->run);
+        runner_free(&p->operand[i].reorder);
+    runner_free(&p->self);
     cr_free(p);
 }
 
@@ -110,9 +141,9 @@ static bool make_reorder(operand *o)
 
     if (table.dnnl_memory_desc_equal(from, to))
         return true;
-    if (table.dnnl_reorder_primitive_desc_create(&desc, from, table.engine, to, table.engine, NULL))
+    if (table.dnnl_reorder_primitive_desc_create(&desc, from, table.engine, to, table.engine, table.attr))
         return false;
-    ok = !table.dnnl_primitive_create(&o->reorder, desc);
+    ok = runner_new(&o->reorder, desc);
     table.dnnl_primitive_desc_destroy(desc);
     return ok;
 }
@@ -133,15 +164,15 @@ static bool add_operands(cr_dnnl_primitive *p, const cr_dnnl_recipe *r)
     return true;
 }
 
-/* Leaves p->run NULL when oneDNN cannot. */
+/* Leaves p->self.run NULL when oneDNN cannot. */
 static void build(cr_dnnl_primitive *p, const void *key, cr_dnnl_make make)
 {
     cr_dnnl_recipe recipe = {0};
 
     if (!make(&table, key, &recipe))
         return;
-    if (add_operands(p, &recipe) && table.dnnl_primitive_create(&p->run, recipe.desc))
-        p->run = NULL;
+    if (add_operands(p, &recipe))
+        runner_new(&p->self, recipe.desc);
     table.dnnl_primitive_desc_destroy(recipe.desc);
 }
 
@@ -221,7 +252,7 @@ static void remember(cr_dnnl_primitive *p, uint64_t hash, const void *key, size_
 /* NULL for a remembered refusal. */
 static cr_dnnl_primitive *usable(cr_dnnl_primitive *p)
 {
-    if (p->run)
+    if (p->self.run)
         return p;
     cr_dnnl_release(p);
     return NULL;
@@ -260,24 +291,42 @@ static cr_status failed(void)
     return cr_fail(CR_RUNTIME, "could not execute a primitive");
 }
 
-static cr_status execute(dnnl_primitive_t run, int n, const dnnl_exec_arg_t *args)
+/* args: n of them, and room for one more. */
+static cr_status execute(const runner *r, int n, dnnl_exec_arg_t *args)
 {
-    return table.dnnl_primitive_execute(run, table.stream, n, args) ? failed() : CR_OK;
+    dnnl_memory_t scratch = NULL;
+    void *bytes = NULL;
+    cr_status st = CR_OK;
+
+    if (r->scratch_bytes) {
+        bytes = cr_aligned_alloc(r->scratch_bytes);
+        if (!bytes)
+            return CR_MEMORY;
+        if (table.dnnl_memory_create(&scratch, &r->scratch, table.engine, bytes))
+            st = failed();
+        args[n++] = (dnnl_exec_arg_t){DNNL_ARG_SCRATCHPAD, scratch};
+    }
+    if (!st && table.dnnl_primitive_execute(r->run, table.stream, n, args))
+        st = failed();
+    if (scratch)
+        table.dnnl_memory_destroy(scratch);
+    cr_aligned_free(bytes);
+    return st;
 }
 
 static cr_status reorder(const operand *o, const binding *b, bool into)
 {
-    dnnl_exec_arg_t args[2] = {{DNNL_ARG_FROM, into ? b->plain : b->own},
+    dnnl_exec_arg_t args[3] = {{DNNL_ARG_FROM, into ? b->plain : b->own},
                                {DNNL_ARG_TO, into ? b->own : b->plain}};
 
-    return execute(o->reorder, 2, args);
+    return execute(&o->reorder, 2, args);
 }
 
 static cr_status bind(const operand *o, binding *b, void *data, bool own)
 {
     if (table.dnnl_memory_create(&b->plain, own ? &o->own : &o->plain, table.engine, data))
         return failed();
-    if (!o->reorder || own) {
+    if (!o->reorder.run || own) {
         b->own = b->plain;
         return CR_OK;
     }
@@ -303,14 +352,14 @@ cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data) { return cr_dnnl_
 cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own)
 {
     binding b[CR_DNNL_OPERANDS] = {{0}};
-    dnnl_exec_arg_t args[CR_DNNL_OPERANDS];
+    dnnl_exec_arg_t args[CR_DNNL_OPERANDS + 1];
     cr_status st;
 
     for (int i = 0; i < p->operands; i++) {
         CR_GO(bind(&p->operand[i], &b[i], data[i], own >> i & 1));
         args[i] = (dnnl_exec_arg_t){p->operand[i].arg, b[i].own};
     }
-    CR_GO(execute(p->run, p->operands, args));
+    CR_GO(execute(&p->self, p->operands, args));
     for (int i = 0; i < p->operands; i++)
         if (p->operand[i].output && b[i].own != b[i].plain)
             CR_GO(reorder(&p->operand[i], &b[i], false));
@@ -327,7 +376,7 @@ size_t cr_dnnl_own_bytes(const cr_dnnl_primitive *p, int i)
     return table.dnnl_memory_desc_get_size(&p->operand[i].own);
 }
 
-bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i) { return !p->operand[i].reorder; }
+bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i) { return !p->operand[i].reorder.run; }
 
 int64_t cr_dnnl_own_block(const cr_dnnl_primitive *p, int i)
 {

@@ -17,11 +17,16 @@ typedef struct {
 #undef CR_DNNL_OTHER
     dnnl_engine_t engine;
     dnnl_stream_t stream;
+    dnnl_primitive_attr_t attr; /* for primitives that have no other: see cr_dnnl_attr */
 } cr_dnnl_table;
 
 /* The functions and the CPU engine, or NULL when the system has no oneDNN.  Sets the
  * thread count of OpenMP in the calling thread to cr_threads(). */
 const cr_dnnl_table *cr_dnnl(void);
+
+/* Attributes of a primitive: its working memory comes with every run.  The library's own belongs to the
+ * thread that made the primitive, and to one run at a time.  False: there are none. */
+bool cr_dnnl_attr(const cr_dnnl_table *d, dnnl_primitive_attr_t *out);
 
 /* Sets the threads that calls from this thread may use; returns the number before. */
 int cr_dnnl_threads(int n);

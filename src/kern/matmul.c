@@ -487,7 +487,7 @@ static bool make_bf16(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe 
     desc2(d, &a, key->m, key->k, key->a[0], key->a[1]);
     desc2(d, &b, key->k, key->n, key->b[0], key->b[1]);
     desc2(d, &c, key->m, key->n, key->c, 1);
-    if (d->dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) || d->dnnl_primitive_attr_create(&attr))
+    if (d->dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) || !cr_dnnl_attr(d, &attr))
         return false;
     ok = set_scales(d, attr, key) &&
          !d->dnnl_primitive_desc_create(&out->desc, &desc, attr, d->engine, NULL);

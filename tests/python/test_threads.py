@@ -103,6 +103,38 @@ def test_large_work_of_several_threads():
         assert all(map(torch.equal, got, expected))
 
 
+def conv(sizes, weights, **options):
+    generator = torch.Generator().manual_seed(0)
+    x, w = torch.rand(sizes, generator=generator), torch.rand(weights, generator=generator)
+    return lambda bias=None: getattr(F, f"conv{x.ndim - 2}d")(x, w, bias, **options)
+
+
+@pytest.mark.parametrize("big,small", [(conv((2, 6, n), (6, 3, 3), groups=2), conv((2, 6, 30), (6, 3, 3), groups=2))
+                                       for n in (45, 90, 400)])
+def test_a_thread_runs_what_another_has_prepared(big, small):
+    """A convolution that unfolds needs working memory; the one that made it may have ended."""
+    torch.set_num_threads(1)
+    want = []
+    for work in (lambda: want.append(big()), lambda: (small(), want.append(big()))):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    assert torch.equal(*want)
+
+
+@pytest.mark.parametrize("run", [conv((4, 16, 32, 32), (6, 16, 3, 3)), conv((4, 16, 32, 32), (16, 16, 1, 1), stride=2)])
+def test_threads_convolve_with_one_primitive(run):
+    torch.set_num_threads(1)
+    channels = run().size(1)
+
+    def work(i):
+        bias = torch.full((channels,), i + 1.0)
+        want = run(bias)
+        return all(torch.equal(run(bias), want) for _ in range(50))
+
+    assert all(together(work))
+
+
 def test_threads_use_the_operators_for_the_first_time():
     """Their records remember types; the calls here differ from thread to thread."""
     dtypes = [torch.float32, torch.float64, torch.int64, torch.bfloat16]
