@@ -265,6 +265,7 @@ cr_status cr_kern_matmul(const cr_value *arg, cr_view *out)
 cr_status cr_kern_linear(const cr_value *arg, cr_view *out)
 {
     const cr_view *weight = arg[1].view, *bias = arg[2].tag == CR_VIEW ? arg[2].view : NULL;
+    int64_t n = weight->ndim == 1 ? 1 : weight->size[0];
     operand a = left_operand(arg[0].view);
     cr_dense copy = {0};
     cr_gemm g;
@@ -273,13 +274,13 @@ cr_status cr_kern_linear(const cr_value *arg, cr_view *out)
     if (!fold_rows(&a)) {
         CR_TRY(cr_dense_in(&copy, a.view, (cr_dtype)a.view->dtype));
         a.m = (cr_matrix){copy.data, a.cols, 1};
-        a.rows = a.cols ? cr_view_numel(a.view) / a.cols : cr_view_numel(out);
+        a.rows = n ? cr_view_numel(out) / n : 0;
     }
-    g = cr_gemm_plain((cr_dtype)out->dtype, a.rows, weight->ndim == 1 ? 1 : weight->size[0], a.cols);
+    g = cr_gemm_plain((cr_dtype)out->dtype, a.rows, n, a.cols);
     g.a = a.m;
     g.b = (cr_matrix){weight->data, weight->stride[weight->ndim - 1],
                       weight->ndim == 1 ? 1 : weight->stride[0]};
-    g.c = dense_rows(out, g.n);
+    g.c = dense_rows(out, n);
     if (bias) {
         cr_broadcast_copy(out, bias);
         g.beta = cr_scalar_int(1);
