@@ -57,6 +57,7 @@ typedef struct {
     node at[NODES];
     int output[OUTPUTS];
     int inputs, len, outputs, values;
+    bool chain; /* mostly one node after the other, of what is fused */
 } program;
 
 static cr_arena literals; /* lists in arguments; until the next program */
@@ -163,6 +164,8 @@ static void drop_machine(machine *m)
 
 static int any_value(const program *p, const machine *m)
 {
+    if (p->chain && draw(3) && m->at[p->values - 1])
+        return p->values - 1;
     for (int k = 0; k < 20; k++) {
         int v = draw(3) ? p->values - 1 - (int)draw((uint32_t)(p->values < 6 ? p->values : 6))
                         : (int)draw((uint32_t)p->values);
@@ -186,7 +189,31 @@ static cr_garg any_number(void)
 
 static int64_t any_int(void) { return draw(4) ? draw(4) : -1 - (int64_t)draw(3); }
 
-static cr_garg any_ints(const program *p, const machine *m)
+/* Up to four sizes of so many elements, cut anywhere. */
+static uint32_t any_factors(int64_t *at, int64_t numel)
+{
+    uint32_t len = 1 + draw(4);
+
+    for (uint32_t i = 0; i < len; i++)
+        at[i] = 1;
+    for (int64_t by = 2; numel > 1; by++)
+        for (; numel % by == 0; numel /= by)
+            at[draw(len)] *= by;
+    return len;
+}
+
+/* The first or the last dims. */
+static uint32_t any_dims(int64_t *at, int ndim)
+{
+    uint32_t len = ndim ? 1 + draw((uint32_t)ndim) : 0;
+    int first = draw(2) ? 0 : ndim - (int)len;
+
+    for (uint32_t i = 0; i < len; i++)
+        at[i] = first + (int)i;
+    return len;
+}
+
+static cr_garg any_ints(const program *p, const machine *m, const char *name)
 {
     const cr_tensor *like = m->at[any_value(p, m)];
     int64_t *at = room(8 * sizeof *at);
@@ -194,7 +221,12 @@ static cr_garg any_ints(const program *p, const machine *m)
 
     for (uint32_t i = 0; i < 4; i++)
         at[i] = any_int();
-    if (draw(2) && like->ndim <= 4) { /* sizes that something has */
+    uint32_t how = p->chain ? draw(2) : draw(4);
+    if (how == 0 && like->ndim <= 4 && !strcmp(name, "dim")) {
+        a.len = any_dims(at, like->ndim);
+    } else if (how == 0 && like->numel) {
+        a.len = any_factors(at, like->numel);
+    } else if (how < 3 && like->ndim <= 4) { /* sizes that something has */
         a.len = like->ndim;
         for (int d = 0; d < like->ndim; d++)
             at[d] = like->size[d];
@@ -225,7 +257,7 @@ static cr_garg any_arg(const program *p, const machine *m, const cr_param *param
 {
     static const cr_dtype types[] = {CR_F32, CR_F64, CR_I64, CR_I32, CR_BOOL, CR_F16};
 
-    if (param->has_default && draw(3))
+    if (param->has_default && draw(p->chain && !strcmp(param->name, "dim") ? 2 : 3))
         return preset(param);
     if (param->optional && !draw(3))
         return (cr_garg){.tag = CR_NONE};
@@ -235,7 +267,7 @@ static cr_garg any_arg(const program *p, const machine *m, const cr_param *param
     case CR_T_TENSORS: return any_tensors(p, m);
     case CR_T_SCALAR: return any_number();
     case CR_T_INT: return (cr_garg){.tag = CR_INT, .i = any_int()};
-    case CR_T_INTS: return any_ints(p, m);
+    case CR_T_INTS: return any_ints(p, m, param->name);
     case CR_T_FLOAT: return (cr_garg){.tag = CR_FLOAT, .d = draw(2) ? 0.5 : draw(4) / 2.0};
     case CR_T_BOOL: return (cr_garg){.tag = CR_TRUTH, .i = draw(2)};
     case CR_T_DTYPE: return (cr_garg){.tag = CR_DTYPE_VAL, .i = types[draw(CR_LEN(types))]};
@@ -301,9 +333,24 @@ static const cr_op *any_of_table(void)
     }
 }
 
-static const cr_op *any_op(void)
+static const cr_op *any_of_chain(void)
+{
+    switch (draw(8)) {
+    case 0:
+    case 1: return NAMED("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze");
+    case 2: return NAMED("sum", "mean", "amax", "var", "softmax", "log_softmax", "norm", "cumsum", "layer_norm");
+    case 3: return NAMED("cat", "stack", "split", "chunk", "slice", "transpose", "permute", "expand", "tril");
+    case 4: return NAMED("where", "maximum", "dropout", "clamp", "to_dtype", "matmul", "linear");
+    default: return NAMED("add", "sub", "mul", "exp", "relu", "neg", "sigmoid", "square", "abs", "lerp");
+    }
+}
+
+static const cr_op *any_op(bool chain)
 {
     uint32_t k = draw(100);
+
+    if (chain && draw(12))
+        return any_of_chain();
 
     if (k < 38)
         return NAMED("add", "sub", "mul", "div", "maximum", "minimum", "where", "exp", "tanh", "sigmoid", "relu",
@@ -426,7 +473,7 @@ static bool add_node(program *p, machine *m)
     int results;
 
     memset(n, 0, sizeof *n);
-    n->op = any_op();
+    n->op = any_op(p->chain);
     n->first = p->values;
     if (is_left_out(n->op))
         return false;
@@ -456,6 +503,7 @@ static void make_program(program *p)
     cr_arena_drop(&literals);
     memset(&literals, 0, sizeof literals);
     memset(p, 0, sizeof *p);
+    p->chain = draw(2);
     for (int n = 1 + (int)draw(INPUTS); p->inputs < n; p->inputs++) {
         p->in[p->inputs] = any_input(p);
         m.at[p->values++] = input_tensor(&p->in[p->inputs]);
