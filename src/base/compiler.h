@@ -18,7 +18,12 @@
 #define CR_CTZ64(x)           ((unsigned)__builtin_ctzll(x))
 #define CR_CLZ64(x)           ((unsigned)__builtin_clzll(x))
 #define CR_POPCOUNT64(x)      ((unsigned)__builtin_popcountll(x))
+/* *out is the result, wrapped; true when that is not the exact one. */
+#define CR_ADD_OVERFLOW(a, b, out) __builtin_add_overflow(a, b, out)
+#define CR_SUB_OVERFLOW(a, b, out) __builtin_sub_overflow(a, b, out)
 #define CR_MUL_OVERFLOW(a, b, out) __builtin_mul_overflow(a, b, out)
+/* A product that is used only where it is exact. */
+#define CR_WRAP_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
 /* Compiled for several instruction sets; the loader picks.  For loops without rounding choices. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
@@ -26,6 +31,5 @@
 #else
 #define CR_WIDE
 #endif
-#define CR_ADD_OVERFLOW(a, b, out) __builtin_add_overflow(a, b, out)
 
 #endif

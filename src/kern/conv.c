@@ -39,7 +39,25 @@ static void inside(const cr_conv *c, int d, int64_t k, int64_t *begin, int64_t *
     cr_window_range(&w, k, begin, end, at);
 }
 
+#define FOLDING(T, NAME, ADD)                                                                      \
+    static void NAME##_fold(const cr_conv *c, const T *row, const int64_t *k, T *x)                \
+    {                                                                                              \
+        int64_t b[3], e[3], at[3], s = c->stride[2];                                               \
+        for (int d = 0; d < 3; d++)                                                                \
+            inside(c, d, k[d], &b[d], &e[d], &at[d]);                                              \
+        for (int64_t i = b[0]; i < e[0]; i++)                                                      \
+            for (int64_t j = b[1]; j < e[1]; j++) {                                                \
+                int64_t y0 = at[0] + (i - b[0]) * c->stride[0];                                    \
+                int64_t y1 = at[1] + (j - b[1]) * c->stride[1];                                    \
+                T *to = x + (y0 * c->in[1] + y1) * c->in[2] + at[2];                               \
+                const T *from = row + (i * c->out[1] + j) * c->out[2] + b[2];                      \
+                for (int64_t n = 0; n < e[2] - b[2]; n++)                                          \
+                    to[n * s] = ADD(to[n * s], from[n]);                                           \
+            }                                                                                      \
+    }
+
 #define UNFOLDING(T, NAME, ADD)                                                                    \
+    FOLDING(T, NAME, ADD)                                                                          \
     /* One row of columns: kernel position (k0, k1, k2) of a channel. */                           \
     static void NAME##_unfold(const cr_conv *c, const T *x, const int64_t *k, T *row)              \
     {                                                                                              \
@@ -60,21 +78,6 @@ static void inside(const cr_conv *c, int d, int64_t k, int64_t *begin, int64_t *
                         to[n] = from[n * s];                                                       \
             }                                                                                      \
     }                                                                                              \
-    static void NAME##_fold(const cr_conv *c, const T *row, const int64_t *k, T *x)                \
-    {                                                                                              \
-        int64_t b[3], e[3], at[3], s = c->stride[2];                                               \
-        for (int d = 0; d < 3; d++)                                                                \
-            inside(c, d, k[d], &b[d], &e[d], &at[d]);                                              \
-        for (int64_t i = b[0]; i < e[0]; i++)                                                      \
-            for (int64_t j = b[1]; j < e[1]; j++) {                                                \
-                int64_t y0 = at[0] + (i - b[0]) * c->stride[0];                                    \
-                int64_t y1 = at[1] + (j - b[1]) * c->stride[1];                                    \
-                T *to = x + (y0 * c->in[1] + y1) * c->in[2] + at[2];                               \
-                const T *from = row + (i * c->out[1] + j) * c->out[2] + b[2];                      \
-                for (int64_t n = 0; n < e[2] - b[2]; n++)                                          \
-                    to[n * s] = ADD(to[n * s], from[n]);                                           \
-            }                                                                                      \
-    }                                                                                              \
     static void NAME##_add_bias(T *y, T bias, int64_t n)                                           \
     {                                                                                              \
         for (int64_t i = 0; i < n; i++)                                                            \
@@ -83,6 +86,7 @@ static void inside(const cr_conv *c, int d, int64_t k, int64_t *begin, int64_t *
 
 #define PLUS(a, b) (a) + (b)
 static inline uint8_t plus8(uint8_t a, uint8_t b) { return (uint8_t)(a + b); }
+static inline uint8_t either(uint8_t a, uint8_t b) { return a | b; }
 static inline uint16_t plus16(uint16_t a, uint16_t b) { return (uint16_t)(a + b); }
 static inline cr_complex_float plus_c64(cr_complex_float a, cr_complex_float b)
 {
@@ -93,6 +97,7 @@ static inline cr_complex plus_c128(cr_complex a, cr_complex b)
     return (cr_complex){a.re + b.re, a.im + b.im};
 }
 UNFOLDING(uint8_t, i8, plus8)
+FOLDING(uint8_t, boolean, either)
 UNFOLDING(uint16_t, i16, plus16)
 UNFOLDING(uint32_t, i32, PLUS)
 UNFOLDING(uint64_t, i64, PLUS)
@@ -138,6 +143,11 @@ static void unfold(const cr_conv *c, cr_dtype t, const char *x, char *col)
 
 static void fold(const cr_conv *c, cr_dtype t, const char *col, char *x)
 {
+    if (t == CR_BOOL) {
+        EACH_ROW(c, uint8_t, x, col,
+                 boolean_fold(c, (const uint8_t *)col + r * row, k, (uint8_t *)x + i * image));
+        return;
+    }
 #define DO(T, name)                                                                                \
     EACH_ROW(c, T, x, col,                                                                         \
              name##_fold(c, (const T *)(const void *)col + r * row, k, (T *)(void *)x + i * image))

@@ -160,7 +160,7 @@ void cr_fill_logspace(const cr_view *out, cr_scalar start, cr_scalar end, double
 void cr_fill_eye(const cr_view *out)
 {
     int64_t n = out->size[0] < out->size[1] ? out->size[0] : out->size[1];
-    int64_t stride = out->stride[0] + out->stride[1];
+    int64_t stride = n ? out->stride[0] + out->stride[1] : 0;
     cr_view diagonal = *out;
     cr_complex one;
 

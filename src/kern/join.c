@@ -421,7 +421,8 @@ static void zero_span(const triangle *t, char *to, int64_t first, int64_t last)
 
 static void triangle_row(const triangle *t, char *to, const char *from, int64_t i)
 {
-    int64_t cut = i + t->diagonal + !t->upper; /* the first column of the right part */
+    int64_t d = t->diagonal < -t->rows ? -t->rows : t->diagonal > t->columns ? t->columns : t->diagonal;
+    int64_t cut = i + d + !t->upper; /* the first column of the right part */
 
     cut = cut < 0 ? 0 : cut > t->columns ? t->columns : cut;
     if (t->upper) {
@@ -471,6 +472,17 @@ cr_status cr_kern_triu(const cr_value *arg, cr_view *out)
 
 /* grad has one dimension more than out: its last one runs within a window.  Windows that
  * overlap are added one after the other. */
+/* Whether `w` is as large as the windows along dim of `v`. */
+static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t step, const cr_view *w)
+{
+    if (size < 0 || step <= 0 || w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
+        return false;
+    for (int d = 0; d < v->ndim; d++)
+        if (d == dim ? size > v->size[d] || w->size[d] != (v->size[d] - size) / step + 1 : w->size[d] != v->size[d])
+            return false;
+    return v->ndim || size <= 1;
+}
+
 cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view;
@@ -480,6 +492,8 @@ cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
     bool picked[CR_MAX_DIMS] = {false};
     cr_combine_fn add = cr_combine_for(CR_COMBINE_ADD, (cr_dtype)out->dtype);
 
+    if (!are_windows_of(out, dim, size, step, grad))
+        return cr_fail(CR_RUNTIME, "unfold_backward: grad_in has not the sizes of windows of input_sizes");
     cr_zero_view(out);
     for (int64_t k = 0; k < size; k++) {
         part to, from;

@@ -2,6 +2,7 @@
  *
  * Sums run in double in row order, so they do not depend on threads. */
 #include "kern/loss.h"
+#include "kern/walk.h"
 #include <string.h>
 
 /* The operands of one call, the same for both directions. */
@@ -103,7 +104,7 @@ cr_status cr_kern_nll_loss_backward(const cr_value *arg, cr_view *out)
     double scale = x.reduction == 1 ? 1 / element(arg[6].view, 0) : 1;
 
     CR_TRY(check_classes(&x));
-    memset(out[0].data, 0, (size_t)(x.rows * x.classes) * cr_dtype_size((cr_dtype)out[0].dtype));
+    cr_zero_view(out);
     for (int64_t r = 0; r < x.rows; r++) {
         int64_t c = class_at(&x, r);
         const cr_view *g = arg[0].view;

@@ -67,7 +67,7 @@ static cr_view real_parts(const cr_view *v, int64_t *size, int64_t *stride)
     r.dtype = v->dtype == CR_C64 ? CR_F32 : CR_F64;
     for (int d = 0; d < v->ndim; d++) {
         size[d] = v->size[d];
-        stride[d] = 2 * v->stride[d];
+        stride[d] = CR_WRAP_MUL(2, v->stride[d]);
     }
     size[v->ndim] = 2;
     stride[v->ndim] = 1;

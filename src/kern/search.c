@@ -159,7 +159,7 @@ CR_FLOAT_TYPES(ROUND)
                 continue;                                                                      \
             x = round_##suffix(round_##suffix(x - low) * bins);                                \
             bin = (int64_t)round_##suffix(x / span);                                           \
-            h->count[bin < h->bins ? bin : h->bins - 1]++;                                     \
+            h->count[bin < 0 ? 0 : bin < h->bins ? bin : h->bins - 1]++; /* NaN: the first */  \
         }                                                                                      \
     }                                                                                          \
     static void range_##suffix(histogram *h, const char *p)                                    \

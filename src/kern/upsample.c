@@ -36,7 +36,7 @@ static int64_t nearest(const axis *a, int64_t o, float scale, bool exact)
     if (!exact && a->out == 2 * a->in)
         return o >> 1;
     i = (int64_t)floorf(((float)o + (exact ? 0.5f : 0.0f)) * scale);
-    return i < a->in - 1 ? i : a->in - 1;
+    return i < 0 || i >= a->in ? a->in - 1 : i; /* a number too large for i is negative */
 }
 
 static void nearest_taps(const axis *a, bool exact)

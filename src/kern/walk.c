@@ -24,7 +24,7 @@ void cr_walk_add_strides(cr_walk *w, char *at, const int64_t *stride, size_t ite
     for (int d = 0; d < w->ndim; d++, from++) {
         if (from == w->skip)
             from++;
-        w->step[k][d] = stride[from] * (int64_t)item;
+        w->step[k][d] = CR_WRAP_MUL(stride[from], item);
     }
 }
 
@@ -36,7 +36,7 @@ void cr_walk_add(cr_walk *w, const cr_view *v)
 static bool joins(const cr_walk *w, int outer, int inner)
 {
     for (int k = 0; k < w->count; k++)
-        if (w->step[k][outer] != w->step[k][inner] * w->size[inner])
+        if (w->step[k][outer] != CR_WRAP_MUL(w->step[k][inner], w->size[inner]))
             return false;
     return true;
 }

@@ -73,7 +73,7 @@ static inline int64_t cr_view_size(const cr_view *v, int64_t dim)
 }
 static inline int64_t cr_view_step(const cr_view *v, int64_t dim)
 {
-    return v->ndim ? v->stride[dim] * (int64_t)cr_view_item(v) : 0;
+    return v->ndim ? CR_WRAP_MUL(v->stride[dim], cr_view_item(v)) : 0;
 }
 /* A dimension as the user wrote it, already checked, as 0 to ndim - 1. */
 static inline int64_t cr_view_dim(const cr_view *v, int64_t dim)

@@ -32,11 +32,15 @@ static cr_status check_length(const cr_value *list, const char *name, int64_t di
 }
 
 /* Refuses a value below `least` in a list. */
+/* Numbers of 32 bits, so that nothing here overflows. */
 static cr_status check_least(const cr_value *list, int64_t least, const char *message)
 {
-    for (uint32_t i = 0; i < list->len; i++)
+    for (uint32_t i = 0; i < list->len; i++) {
         if (list->ints[i] < least)
             return cr_fail(CR_RUNTIME, "%s", message);
+        if (list->ints[i] > INT32_MAX)
+            return cr_fail(CR_RUNTIME, "integer out of range");
+    }
     return CR_OK;
 }
 
@@ -44,6 +48,9 @@ static cr_status check_numbers(const call *c)
 {
     if (c->dims <= 0)
         return cr_fail(CR_RUNTIME, "weight should have at least three dimensions");
+    if (c->dims > 3)
+        return cr_fail(CR_RUNTIME, "convolution: weight has %lld dimensions, at most five are supported",
+                       (long long)c->dims + 2);
     if (c->groups <= 0)
         return cr_fail(CR_RUNTIME, "non-positive groups is not supported");
     CR_TRY(check_length(c->stride, "stride", c->dims));

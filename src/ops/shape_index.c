@@ -55,7 +55,7 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
 
 int64_t cr_count_trues(const cr_view *v)
 {
-    return count_dims(v->data, 0, v);
+    return cr_shape_numel(v->ndim, v->size) ? count_dims(v->data, 0, v) : 0;
 }
 
 static cr_status too_many(const cr_view *self, int got)
@@ -93,6 +93,8 @@ static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_valu
     const cr_view *v = entry->view;
     int64_t trues;
 
+    if (p->count == CR_MAX_DIMS) /* masks without dims: any number of them fits into self */
+        return cr_fail(CR_INDEX, "at most %d tensors can be used as indices", CR_MAX_DIMS);
     p->index[p->count].view = v;
     p->index[p->count].dim = dim;
     p->index[p->count].trues = -1;

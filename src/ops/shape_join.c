@@ -62,7 +62,8 @@ cr_status cr_shape_cat(const cr_value *arg, cr_shape *out)
         if (is_nothing(v))
             continue;
         CR_TRY(check_joins(first, v, dim, i));
-        total += v->size[dim];
+        if (CR_ADD_OVERFLOW(total, v->size[dim], &total))
+            return cr_fail(CR_RUNTIME, "cat: the sizes along dimension %lld are more than a size may be", (ll)dim);
     }
     cr_shape_like(out, first);
     out->size[dim] = total;
@@ -147,8 +148,11 @@ cr_status cr_shape_repeat(const cr_value *arg, cr_shape *out)
     if (arg[1].len > CR_MAX_DIMS)
         return cr_fail(CR_RUNTIME, "repeat: more than %d dimensions", CR_MAX_DIMS);
     out->ndim = (int)arg[1].len;
-    for (int d = 0; d < out->ndim; d++)
-        out->size[d] = arg[1].ints[d] * (d < missing ? 1 : self->size[d - missing]);
+    for (int d = 0; d < out->ndim; d++) {
+        int64_t times = arg[1].ints[d], size = d < missing ? 1 : self->size[d - missing];
+        if (CR_MUL_OVERFLOW(times, size, &out->size[d]))
+            return cr_fail(CR_RUNTIME, "repeat: %lld times a size of %lld is too large", (ll)times, (ll)size);
+    }
     for (int d = 0; d < out->ndim; d++)
         if (out->size[d] < 0)
             return cr_fail(CR_RUNTIME,
@@ -172,6 +176,11 @@ cr_status cr_shape_repeat_interleave(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
+static cr_status too_many_repeats(void)
+{
+    return cr_fail(CR_RUNTIME, "repeat_interleave: the repeats are more than a size may be");
+}
+
 /* The sum of the counts, which must not be negative. */
 static cr_status sum_counts(int64_t *out, const cr_view *repeats)
 {
@@ -190,7 +199,8 @@ static cr_status sum_counts(int64_t *out, const cr_view *repeats)
                                              : ((const int64_t *)repeats->data)[i * step];
         if (k < 0)
             return cr_fail(CR_RUNTIME, "repeats can not be negative");
-        *out += k;
+        if (CR_ADD_OVERFLOW(*out, k, out))
+            return too_many_repeats();
     }
     return CR_OK;
 }
@@ -231,7 +241,8 @@ cr_status cr_shape_repeat_interleave_each(const cr_value *arg, cr_shape *out)
             "%lld and input.size(%lld) = %lld",
             (ll)n, (ll)dim, (ll)size);
     CR_TRY(sum_counts(&total, repeats));
-    total = n == 1 ? total * size : total;
+    if (n == 1 && CR_MUL_OVERFLOW(total, size, &total))
+        return too_many_repeats();
     CR_TRY(check_output_size(&arg[3], total));
     cr_shape_like(out, self);
     out->ndim = out->ndim ? out->ndim : 1;
@@ -258,7 +269,8 @@ cr_status cr_shape_diag_embed(const cr_value *arg, cr_shape *out)
     int from = 0;
 
     CR_TRY(two_dims(&a, &b, arg[2].i, arg[3].i, self->ndim + 1));
-    side = cr_dim_size(self, self->ndim - 1) + (offset < 0 ? -offset : offset);
+    if (offset == INT64_MIN || CR_ADD_OVERFLOW(cr_dim_size(self, self->ndim - 1), offset < 0 ? -offset : offset, &side))
+        return cr_fail(CR_RUNTIME, "diag_embed: an offset of %lld is too large", (ll)offset);
     out->ndim = self->ndim + 1;
     for (int d = 0; d < out->ndim; d++)
         out->size[d] = d == a || d == b ? side : self->size[from++];
@@ -344,7 +356,7 @@ cr_status cr_shape_slice_scatter(const cr_value *arg, cr_shape *out)
     start = within(&arg[3], 0, self->size[dim]);
     end = within(&arg[4], self->size[dim], self->size[dim]);
     cr_shape_like(&slice, self);
-    slice.size[dim] = end > start ? (end - start + step - 1) / step : 0;
+    slice.size[dim] = end > start ? (end - start - 1) / step + 1 : 0;
     CR_TRY(check_part(arg[1].view, &slice));
     cr_shape_like(out, self);
     return CR_OK;

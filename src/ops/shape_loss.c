@@ -49,6 +49,10 @@ static cr_status check_ctc_lengths(const cr_view *logp, const cr_value *steps,
                            "Expected input_lengths to have value at most %lld, but got value %lld "
                            "%s",
                            (long long)logp->size[0], (long long)steps->ints[n], ctc_place);
+    for (uint32_t n = 0; n < labels->len; n++)
+        if (labels->ints[n] < 0)
+            return cr_fail(CR_RUNTIME, "Expected target_lengths to have value at least 0, but got value %lld %s",
+                           (long long)labels->ints[n], ctc_place);
     return CR_OK;
 }
 

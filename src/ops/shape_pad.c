@@ -13,13 +13,19 @@ static int64_t after(const cr_value *pad, int ndim, int d)
     return pad->ints[2 * (ndim - 1 - d) + 1];
 }
 
-static void padded(cr_shape *out, const cr_view *self, const cr_value *pad)
+static cr_status padded(cr_shape *out, const cr_view *self, const cr_value *pad)
 {
     int n = self->ndim;
 
     cr_shape_like(out, self);
-    for (int d = n - (int)(pad->len / 2); d < n; d++)
-        out->size[d] += before(pad, n, d) + after(pad, n, d);
+    for (int d = n - (int)(pad->len / 2); d < n; d++) {
+        int64_t more;
+        if (CR_ADD_OVERFLOW(before(pad, n, d), after(pad, n, d), &more) ||
+            CR_ADD_OVERFLOW(out->size[d], more, &out->size[d]))
+            return cr_fail(CR_RUNTIME, "pad: %lld and %lld more than a size of %lld are too large",
+                           (ll)before(pad, n, d), (ll)after(pad, n, d), (ll)self->size[d]);
+    }
+    return CR_OK;
 }
 
 cr_status cr_shape_constant_pad(const cr_value *arg, cr_shape *out)
@@ -37,7 +43,7 @@ cr_status cr_shape_constant_pad(const cr_value *arg, cr_shape *out)
             "Length of pad should be no more than twice the number of dimensions of the "
             "input. Pad length is %uwhile the input has %ddimensions.",
             pad->len, n);
-    padded(out, self, pad);
+    CR_TRY(padded(out, self, pad));
     for (int d = n - (int)(pad->len / 2); d < n; d++)
         if (out->size[d] < 0)
             return cr_fail(
@@ -125,7 +131,7 @@ static cr_status edge_pad(const cr_value *arg, cr_shape *out, int spatial, bool 
     CR_TRY(check_input(self, spatial));
     if (reflect)
         CR_TRY(check_reflection(self, &arg[1], spatial));
-    padded(out, self, &arg[1]);
+    CR_TRY(padded(out, self, &arg[1]));
     return check_output(out, self, spatial);
 }
 
@@ -166,11 +172,12 @@ cr_status cr_shape_circular_pad(const cr_value *arg, cr_shape *out)
             "Invalid padding size, expected 1 or 2 non-padded dimensions, which would be "
             "equivalent to padding of length %d or %d respectively but got %u",
             2 * (n - 1), 2 * (n - 2), pad->len);
-    padded(out, self, pad);
+    CR_TRY(padded(out, self, pad));
     for (int d = n - spatial; d < n; d++) {
         if (before(pad, n, d) > self->size[d] || after(pad, n, d) > self->size[d])
             return cr_fail(CR_RUNTIME, "Padding value causes wrapping around more than once.");
-        if (out->size[d] < 0)
+        int64_t b = before(pad, n, d), a = after(pad, n, d), left = self->size[d] + (b < 0 ? b : 0) + (a < 0 ? a : 0);
+        if (out->size[d] < 0 || (left <= 0 && out->size[d])) /* there is nothing to go around in */
             return cr_fail(CR_RUNTIME,
                            "Negative padding value is resulting in an empty dimension");
     }
@@ -182,7 +189,7 @@ cr_status cr_shape_pad_backward(const cr_value *arg, cr_shape *out)
 {
     cr_shape expected;
 
-    padded(&expected, arg[1].view, &arg[2]);
+    CR_TRY(padded(&expected, arg[1].view, &arg[2]));
     for (int d = 0; d < expected.ndim; d++)
         if (arg[0].view->ndim != expected.ndim || arg[0].view->size[d] != expected.size[d])
             return cr_fail(CR_RUNTIME, "grad_output has sizes %s, expected %s",

@@ -400,6 +400,9 @@ cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
     if (n != dims)
         return cr_fail(CR_RUNTIME, "It is expected output_size equals to %lld, but got size %lld",
                        (ll)dims, (ll)n);
+    if (scale->tag == CR_FLOATS && scale->len != dims)
+        return cr_fail(CR_RUNTIME, "It is expected scale_factors equals to %lld, but got size %lld", (ll)dims,
+                       (ll)scale->len);
     if (v->ndim != dims + 2)
         return cr_fail(CR_RUNTIME, "It is expected input_size equals to %lld, but got size %d",
                        (ll)(dims + 2), v->ndim);
@@ -484,6 +487,9 @@ static cr_status check_blocks(const cr_value *arg)
     CR_TRY(check_two(&arg[1], "dilation"));
     CR_TRY(check_two(&arg[2], "padding"));
     CR_TRY(check_two(&arg[3], "stride"));
+    for (int i = 0; i < 4; i++)
+        for (int d = 0; d < 2; d++)
+            CR_TRY(check_range(arg[i].ints[d]));
     CR_TRY(check_over(&arg[0], 1, "kernel size", "kernel", "greater than zero"));
     CR_TRY(check_over(&arg[1], 1, "dilation", "dilation", "greater than zero"));
     CR_TRY(check_over(&arg[2], 0, "padding", "pad", "non-negative"));

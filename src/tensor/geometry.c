@@ -40,7 +40,7 @@ bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride)
         if (size[i] == 0)
             return true;
         right &= size[i] == 1 || stride[i] == step;
-        step *= size[i];
+        step = CR_WRAP_MUL(step, size[i]);
     }
     return right;
 }

@@ -170,7 +170,7 @@ cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
     order_dims(order, shape, v, n);
     for (int i = 0; i < shape->ndim; i++) {
         stride[order[i]] = step;
-        step *= shape->size[order[i]] > 1 ? shape->size[order[i]] : 1;
+        step = CR_WRAP_MUL(step, shape->size[order[i]] > 1 ? shape->size[order[i]] : 1);
     }
     return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size, stride);
 }

@@ -134,13 +134,21 @@ static int64_t floor_div(int64_t a, int64_t b)
     return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+static cr_status int_overflow(const cr_frame *f, int64_t a, int64_t b)
+{
+    return cr_fail(CR_RUNTIME, "%s(): integer overflow with %lld and %lld", f->op->name, (long long)a, (long long)b);
+}
+
 static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, int64_t b,
                                 cr_value *out)
 {
+    int64_t n = 0;
+    bool overflow = false;
+
     switch (r->builtin) {
-    case CR_BUILTIN_add: *out = cr_of_int(a + b); break;
-    case CR_BUILTIN_sub: *out = cr_of_int(a - b); break;
-    case CR_BUILTIN_mul: *out = cr_of_int(a * b); break;
+    case CR_BUILTIN_add: overflow = CR_ADD_OVERFLOW(a, b, &n), *out = cr_of_int(n); break;
+    case CR_BUILTIN_sub: overflow = CR_SUB_OVERFLOW(a, b, &n), *out = cr_of_int(n); break;
+    case CR_BUILTIN_mul: overflow = CR_MUL_OVERFLOW(a, b, &n), *out = cr_of_int(n); break;
     case CR_BUILTIN_div: *out = cr_of_float((double)a / (double)b); break;
     case CR_BUILTIN_pow: *out = cr_of_float(pow((double)a, (double)b)); break;
     case CR_BUILTIN_least: *out = cr_of_int(a < b ? a : b); break;
@@ -154,7 +162,7 @@ static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, 
             *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? floor_div(a, b)
                                                                : a - b * floor_div(a, b));
     }
-    return CR_OK;
+    return overflow ? int_overflow(f, a, b) : CR_OK;
 }
 
 static void float_arithmetic(const cr_rule *r, double a, double b, cr_value *out)
@@ -419,13 +427,15 @@ static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, 
         return CR_OK;
     case CR_BUILTIN_product:
         for (uint32_t i = 0; i < v[0].len; i++)
-            n *= v[0].ints[i];
+            if (CR_MUL_OVERFLOW(n, v[0].ints[i], &n))
+                return int_overflow(f, n, v[0].ints[i]);
         *out = cr_of_int(n);
         return CR_OK;
     case CR_BUILTIN_total:
         n = 0;
         for (uint32_t i = 0; i < v[0].len; i++)
-            n += v[0].ints[i];
+            if (CR_ADD_OVERFLOW(n, v[0].ints[i], &n))
+                return int_overflow(f, n, v[0].ints[i]);
         *out = cr_of_int(n);
         return CR_OK;
     case CR_BUILTIN_wrap:

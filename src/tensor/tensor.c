@@ -174,6 +174,7 @@ cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device_kind device, 
                         const int64_t *size)
 {
     int64_t numel, bytes, step = 1;
+    bool overflow = false;
     cr_storage *s;
 
     if (CR_UNLIKELY(ndim > CR_MAX_DIMS))
@@ -191,7 +192,12 @@ cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device_kind device, 
     for (int i = ndim - 1; i >= 0; i--) {
         t->size[i] = size[i];
         t->stride[i] = step;
-        step *= size[i] > 1 ? size[i] : 1;
+        overflow |= CR_MUL_OVERFLOW(step, size[i] > 1 ? size[i] : 1, &step);
+    }
+    if (CR_UNLIKELY(overflow)) { /* so there are no elements */
+        cr_storage_drop(s);
+        header_free(t);
+        return cr_fail(CR_RUNTIME, "Stride calculation overflowed");
     }
     t->numel = numel;
     t->contiguous = true;
@@ -200,12 +206,21 @@ cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device_kind device, 
     return CR_OK;
 }
 
-static void set_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t *stride)
+static cr_status count_elements(int ndim, const int64_t *size, int64_t *numel)
+{
+    bool overflow = false;
+
+    *numel = 1;
+    for (int i = 0; i < ndim; i++)
+        overflow |= CR_MUL_OVERFLOW(*numel, size[i], numel);
+    return CR_UNLIKELY(overflow) ? cr_fail(CR_RUNTIME, "numel: integer multiplication overflow") : CR_OK;
+}
+
+static void set_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t *stride, int64_t numel)
 {
     t->ndim = (uint8_t)ndim;
-    t->numel = 1;
+    t->numel = numel;
     for (int i = 0; i < ndim; i++) {
-        t->numel *= size[i];
         t->size[i] = size[i];
         t->stride[i] = stride[i];
     }
@@ -233,12 +248,15 @@ cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device_kind 
 cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, int ndim,
                          const int64_t *size, const int64_t *stride, int64_t offset)
 {
+    int64_t numel;
+
     if (CR_UNLIKELY(ndim > CR_MAX_DIMS))
         return refuse_rank(ndim);
+    CR_TRY(count_elements(ndim, size, &numel));
     cr_tensor *t = header_new(dtype, storage->device, ndim);
     if (CR_UNLIKELY(!t))
         return CR_MEMORY;
-    set_dims(t, ndim, size, stride);
+    set_dims(t, ndim, size, stride, numel);
     set_storage(t, storage, offset);
     *out = t;
     return CR_OK;
@@ -277,15 +295,16 @@ cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool nu
 static cr_status replace_dims(cr_tensor *t, int ndim, const int64_t *size,
                               const int64_t *stride)
 {
-    int64_t dims[2 * CR_MAX_DIMS], *old = t->size == t->dims ? NULL : t->size;
+    int64_t dims[2 * CR_MAX_DIMS], *old = t->size == t->dims ? NULL : t->size, numel;
 
     if (ndim > CR_MAX_DIMS)
         return refuse_rank(ndim);
+    CR_TRY(count_elements(ndim, size, &numel));
     memcpy(dims, size, (size_t)ndim * sizeof *dims);
     memcpy(dims + ndim, stride, (size_t)ndim * sizeof *dims);
     CR_TRY(get_dims(t, ndim));
     cr_free(old);
-    set_dims(t, ndim, dims, dims + ndim);
+    set_dims(t, ndim, dims, dims + ndim, numel);
     return CR_OK;
 }
 

@@ -209,7 +209,7 @@ cr_status cr_map_unflatten(const cr_value *arg, const cr_view *self, cr_geometry
     inner = self->stride[dim];
     for (int64_t i = dim + list->len - 1; i >= dim; i--) {
         out->stride[i] = inner;
-        inner *= out->size[i] > 1 ? out->size[i] : 1;
+        inner = CR_WRAP_MUL(inner, out->size[i] > 1 ? out->size[i] : 1);
     }
     out->ndim = self->ndim + (int)list->len - 1;
     for (int64_t i = dim + 1; i < self->ndim; i++) {
@@ -354,7 +354,7 @@ static cr_status check_bounds(const cr_value *arg, int64_t offset)
             CR_ADD_OVERFLOW(last, reach, &last))
             return refuse_strided(arg);
     }
-    if (CR_MUL_OVERFLOW(last + 1, (int64_t)cr_dtype_size(arg[0].t->dtype), &need))
+    if (CR_ADD_OVERFLOW(last, 1, &last) || CR_MUL_OVERFLOW(last, (int64_t)cr_dtype_size(arg[0].t->dtype), &need))
         return refuse_strided(arg);
     return need > (int64_t)arg[0].t->storage->size ? refuse_bounds(arg, offset, need) : CR_OK;
 }
@@ -592,7 +592,7 @@ cr_status cr_map_slice(const cr_value *arg, const cr_view *self, cr_geometry *ou
     end = clamp(end < 0 ? end + size : end, start, size);
     same(self, out);
     out->size[dim] = (end - start) / step + ((end - start) % step != 0);
-    out->stride[dim] *= step;
+    out->stride[dim] = CR_WRAP_MUL(out->stride[dim], step);
     out->offset = start * self->stride[dim];
     return CR_OK;
 }
@@ -702,7 +702,7 @@ cr_status cr_map_diagonal(const cr_value *arg, const cr_view *self, cr_geometry 
     for (int i = 0; i < self->ndim; i++)
         if (i != a && i != b)
             put(out, self->size[i], self->stride[i]);
-    put(out, length, self->stride[a] + self->stride[b]);
+    put(out, length, (int64_t)((uint64_t)self->stride[a] + (uint64_t)self->stride[b]));
     return CR_OK;
 }
 
@@ -726,7 +726,7 @@ cr_status cr_map_unfold(const cr_value *arg, const cr_view *self, cr_geometry *o
     same(self, out);
     if (self->ndim) {
         out->size[dim] = (most - size) / step + 1;
-        out->stride[dim] *= step;
+        out->stride[dim] = CR_WRAP_MUL(out->stride[dim], step);
     }
     put(out, size, self->ndim ? self->stride[dim] : 1);
     return CR_OK;

@@ -103,8 +103,8 @@ cr_status cr_do_split(const cr_value *arg, cr_value *result)
                        "split_size can only be 0 if dimension size is 0, but got "
                        "dimension size of %lld",
                        (long long)t->size[dim]);
-    int64_t n = step ? (t->size[dim] + step - 1) / step : 1;
-    return pieces(result, t, dim, (uint32_t)(n ? n : 1), NULL, step);
+    int64_t n = t->size[dim] ? (t->size[dim] - 1) / step + 1 : 1;
+    return pieces(result, t, dim, (uint32_t)n, NULL, step);
 }
 
 static cr_status refuse_negative(const cr_value *sizes)
@@ -138,6 +138,7 @@ cr_status cr_do_split_sizes(const cr_value *arg, cr_value *result)
     const cr_tensor *t = arg[0].t;
     const cr_value *sizes = &arg[1];
     int64_t dim, sum = 0;
+    bool overflow = false;
 
     if (t->ndim == 0)
         return cr_fail(CR_RUNTIME, "split expects at least a 1-dimensional tensor");
@@ -145,9 +146,9 @@ cr_status cr_do_split_sizes(const cr_value *arg, cr_value *result)
     for (uint32_t i = 0; i < sizes->len; i++) {
         if (sizes->ints[i] < 0)
             return refuse_negative(sizes);
-        sum += sizes->ints[i];
+        overflow |= CR_ADD_OVERFLOW(sum, sizes->ints[i], &sum);
     }
-    if (sum != t->size[dim])
+    if (overflow || sum != t->size[dim])
         return refuse_sum(sizes, t->size[dim], dim);
     return pieces(result, t, dim, sizes->len, sizes->ints, 0);
 }
@@ -186,7 +187,7 @@ cr_status cr_do_chunk(const cr_value *arg, cr_value *result)
     CR_TRY(cr_wrap_dim(&dim, arg[2].i, t->ndim));
     if (t->size[dim] == 0)
         return split_evenly(result, &arg[0], dim, n, 0);
-    cr_value step = cr_of_int((t->size[dim] + n - 1) / n);
+    cr_value step = cr_of_int((t->size[dim] - 1) / n + 1);
     return cr_call_ref(result, &split, (cr_value[]){arg[0], step, cr_of_int(dim)}, 3);
 }
 

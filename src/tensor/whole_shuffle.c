@@ -58,7 +58,7 @@ cr_status cr_do_pixel_shuffle(const cr_value *arg, cr_value *result)
             "pixel_shuffle expects its input's 'channel' dimension to be "
             "divisible by the square of upscale_factor, but input.size(-3)=%lld is not "
             "divisible by %lld",
-            (long long)t->size[n], (long long)(f * f));
+            (long long)t->size[n], (long long)CR_WRAP_MUL(f, f));
     for (int i = 0; i < n; i++) {
         put(&fine, t->size[i]);
         put(&sizes, t->size[i]);
@@ -88,7 +88,7 @@ static cr_status refuse_side(const char *side, int64_t dim, int64_t size, int64_
 cr_status cr_do_pixel_unshuffle(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *t = arg[0].t;
-    int64_t f = arg[1].i, order[CR_MAX_DIMS];
+    int64_t square, channels, f = arg[1].i, order[CR_MAX_DIMS];
     int n = t->ndim - 3;
     cr_shape fine = {0}, sizes = {0};
 
@@ -108,7 +108,9 @@ cr_status cr_do_pixel_unshuffle(const cr_value *arg, cr_value *result)
         put(&fine, split[i]);
         order[n + i] = turned[i];
     }
-    put(&sizes, split[0] * f * f);
+    if (CR_MUL_OVERFLOW(f, f, &square) || CR_MUL_OVERFLOW(split[0], square, &channels))
+        return cr_fail(CR_RUNTIME, "pixel_unshuffle: a downscale_factor of %lld is too large", (long long)f);
+    put(&sizes, channels);
     put(&sizes, split[1]);
     put(&sizes, split[3]);
     return shuffle(result, &arg[0], &fine, order, &sizes);

@@ -6,11 +6,13 @@
  * operator only, and prints every call. */
 #include "autograd/autograd.h"
 #include "tensor/arg.h"
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { TENSORS = 48, LISTS = 8, ITEMS = 6 };
 
@@ -28,12 +30,21 @@ static cr_tensor *pool[TENSORS];
 static int64_t ints[LISTS][ITEMS];
 static cr_tensor *items[LISTS][ITEMS];
 
+static cr_scalar element(cr_dtype t, bool specials)
+{
+    static const double values[] = {1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0, -0.0, 1e-40, 3e38, -2.5, 0.5};
+
+    return specials && cr_dtype_is_inexact(t) && !draw(3) ? cr_scalar_float(values[draw(CR_LEN(values))])
+                                                          : cr_scalar_int(draw(4));
+}
+
 static cr_tensor *new_tensor(bool regular)
 {
     static const cr_dtype types[] = {CR_F32, CR_F32, CR_F32, CR_F64, CR_I64, CR_I64,
                                      CR_BOOL, CR_U8, CR_F16, CR_C64, CR_I32, CR_BF16};
     int64_t size[5];
     int ndim = (int)draw(5);
+    bool specials = !draw(3);
     cr_tensor *t = NULL;
 
     for (int d = 0; d < ndim; d++)
@@ -41,7 +52,7 @@ static cr_tensor *new_tensor(bool regular)
     if (cr_tensor_new(&t, types[draw(CR_LEN(types))], draw(12) ? CR_CPU : CR_META, ndim, size))
         exit(2);
     for (int64_t i = 0; t->data && i < t->numel; i++)
-        cr_scalar_store(cr_scalar_int(draw(4)), (cr_dtype)t->dtype,
+        cr_scalar_store(element((cr_dtype)t->dtype, specials), (cr_dtype)t->dtype,
                         t->data + i * (int64_t)cr_dtype_size((cr_dtype)t->dtype));
     if (cr_dtype_is_inexact((cr_dtype)t->dtype) && !draw(3) && cr_set_requires_grad(t, true))
         exit(2);
@@ -131,6 +142,24 @@ static cr_arg any(const cr_param *p, int slot)
     }
 }
 
+/* --- where it ended --- */
+
+enum { LONGEST = 60 }; /* seconds of a call; then it hangs */
+static char now[128];
+
+static void say_where(int signal_)
+{
+    (void)!write(1, now, strlen(now));
+    signal(signal_, SIG_DFL);
+    raise(signal_);
+}
+
+static void end(const char *why)
+{
+    printf("%scalls_fuzz: it %s\n", now, why);
+    exit(3);
+}
+
 /* --- calls --- */
 
 static void print_arg(const cr_arg *a)
@@ -174,7 +203,29 @@ static void differentiate(cr_tensor *t)
 
     if (t->numel == 1 && t->requires_grad && cr_dtype_is_inexact((cr_dtype)t->dtype) &&
         cr_backward(&call, NULL) && !*cr_error_message())
-        exit(3);
+        end("has a gradient that failed without a message");
+}
+
+/* Its elements lie in its storage. */
+static bool is_sound(const cr_tensor *t)
+{
+    int64_t numel = 1, first = t->offset, last = t->offset, item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+
+    for (int d = 0; d < t->ndim; d++) {
+        if (t->size[d] < 0 || CR_MUL_OVERFLOW(numel, t->size[d], &numel))
+            return false;
+        if (t->numel) /* else strides may be anything */
+            *(t->stride[d] < 0 ? &first : &last) += (t->size[d] - 1) * t->stride[d];
+    }
+    return numel == t->numel && (!numel || t->device == CR_META ||
+                                 (first >= 0 && last < (int64_t)t->storage->size / item));
+}
+
+static void check_pool(void)
+{
+    for (int i = 0; i < TENSORS; i++)
+        if (!is_sound(pool[i]))
+            end("gave a tensor other sizes than it has memory for");
 }
 
 static void call(const cr_op *op, bool print)
@@ -182,6 +233,7 @@ static void call(const cr_op *op, bool print)
     cr_arg args[CR_MAX_ARGS + 1];
     cr_value result[CR_MAX_RESULTS];
     const cr_op *called;
+    uint64_t before = state;
 
     renew_large();
     int n = make_args(args, op);
@@ -192,14 +244,22 @@ static void call(const cr_op *op, bool print)
         printf("\n");
         fflush(stdout);
     }
+    snprintf(now, sizeof now, "calls_fuzz: %s ended it, draws from %llu\n", op->name, (unsigned long long)before);
+    alarm(LONGEST);
     if (cr_call_args(op->name, args, &called, result)) {
         if (!*cr_error_message())
-            exit(3);
+            end("failed without a message");
+        check_pool();
         return;
     }
-    for (int k = 0; k < called->result_count; k++)
-        if (result[k].tag == CR_TENSOR)
-            differentiate(result[k].t);
+    check_pool();
+    for (int k = 0; k < called->result_count; k++) {
+        if (result[k].tag != CR_TENSOR)
+            continue;
+        if (!is_sound(result[k].t))
+            end("gave a tensor that is larger than its memory");
+        differentiate(result[k].t);
+    }
     cr_drop_values(result, called->result_count);
 }
 
@@ -234,6 +294,10 @@ int main(int argc, char **argv)
     printf("calls_fuzz: seed %llu\n", (unsigned long long)state);
     fflush(stdout);
     limit_memory();
+    signal(SIGSEGV, say_where);
+    signal(SIGABRT, say_where);
+    signal(SIGFPE, say_where);
+    signal(SIGALRM, say_where);
     if (cr_tensor_start() || cr_autograd_start())
         return 2;
     while (time(NULL) < end) {

@@ -5,6 +5,9 @@ import cresset as torch
 import cresset.nn.functional as F
 
 
+MOST = 2**63 - 1
+
+
 def ints(*size):
     return torch.ones(size, dtype=torch.int32)
 
@@ -76,7 +79,37 @@ REFUSED = [
     (lambda: torch.embedding_bag(torch.rand(10, 5), torch.zeros(25, dtype=torch.int64), torch.tensor([0, 5]),
                                  per_sample_weights=torch.ones(24)), RuntimeError,
      "Expected per_sample_weights.value().numel() == indices.numel() to be true, but got false.  (Could this error message be "
-     "improved?  If so, please report an enhancement request to PyTorch.)")]
+     "improved?  If so, please report an enhancement request to PyTorch.)"),
+    # sizes that 64 bits do not hold
+    (lambda: torch.ones(1).expand(MOST, 3), RuntimeError, "numel: integer multiplication overflow"),
+    (lambda: torch.zeros(0, MOST, MOST), RuntimeError, "Stride calculation overflowed"),
+    (lambda: torch.ones(3).repeat(MOST), RuntimeError, f"repeat: {MOST} times a size of 3 is too large"),
+    (lambda: F.pad(torch.ones(3), (MOST, MOST)), RuntimeError,
+     f"pad: {MOST} and {MOST} more than a size of 3 are too large"),
+    (lambda: torch.ones(4).split([2**62] * 3 + [2**62 + 4]), RuntimeError,
+     "split_with_sizes expects split_sizes to sum exactly to 4 (input tensor's size at dimension 0), but got "
+     f"split_sizes=[{2**62}, {2**62}, {2**62}, {2**62 + 4}]"),
+    (lambda: torch.ones(3, dtype=torch.uint8).as_strided((), (), MOST), RuntimeError,
+     "Storage size calculation overflowed with sizes=[] and strides=[]"),
+    (lambda: torch.repeat_interleave(torch.tensor([2**62] * 4)), RuntimeError,
+     "repeat_interleave: the repeats are more than a size may be"),
+    (lambda: F.conv1d(torch.ones(1, 1, 5), torch.ones(1, 1, 3), dilation=MOST), RuntimeError, "integer out of range"),
+    (lambda: F.fold(torch.ones(1, 4, 1), (2, 2), (2**32, 2**32)), RuntimeError, "integer out of range"),
+    # what would be read or written outside
+    (lambda: torch.linalg.lstsq(torch.ones(3, 3).half(), torch.ones(3, 3).half()), RuntimeError,
+     "This function doesn't handle types other than float and double"),
+    (lambda: F.pad(torch.zeros(1, 1, 4), (-5, 2), mode="circular"), RuntimeError,
+     "Negative padding value is resulting in an empty dimension"),
+    (lambda: torch.ones(3)[(torch.tensor(True),) * 65], RuntimeError, "a tensor has at most 64 dimensions"),
+    (lambda: torch.convolution(torch.ones((2,) * 6), torch.ones((2,) * 6), None, [1] * 4, [0] * 4, [1] * 4, False, [0] * 4, 1),
+     RuntimeError, "convolution: weight has 6 dimensions, at most five are supported"),
+    (lambda: torch.ops.aten.upsample_nearest2d.vec(torch.zeros(1, 1, 4, 4), [4, 4], [2.0]), RuntimeError,
+     "It is expected scale_factors equals to 2, but got size 1"),
+    (lambda: torch.ctc_loss(torch.zeros(3, 2, 4), torch.zeros(0, dtype=torch.int64), [0, 3], [-1, 1]), RuntimeError,
+     "Expected target_lengths to have value at least 0, but got value -1 "
+     "(while checking arguments for ctc_loss_allocate_outputs)"),
+    (lambda: torch.ops.aten.unfold_backward(torch.ones(1, 10), [4], 0, 10, 1), RuntimeError,
+     "unfold_backward: grad_in has not the sizes of windows of input_sizes")]
 
 
 @pytest.mark.parametrize("call,cls,text", REFUSED)
@@ -94,3 +127,16 @@ def test_pivots_of_any_integers_and_layouts_solve():
     assert (pivots < 0).any() and (pivots > 0).any()
     for given in (pivots, pivots.long(), pivots.mT.contiguous().mT):
         assert torch.allclose(a @ torch.linalg.ldl_solve(ld, given, b), b)
+
+
+def test_extremes_that_have_an_answer():
+    x = torch.ones(3, 3)
+    assert x[0].split(MOST)[0].equal(x[0]) and x.triu(MOST).equal(0 * x) and x.tril(MOST).equal(x)
+    assert x[0].chunk(MOST)[0].shape == (1,) and x[0][::MOST].shape == (1,)
+    assert torch.empty(2**62, 0).nonzero().shape == (0, 2)
+    assert torch.ops.aten._upsample_bilinear2d_aa(torch.ones(1, 1, 4, 4), [17, 17], False, 0.5, 0.5).shape == (1, 1, 17, 17)
+    many = F.fold(torch.ones(1, 300, 1, dtype=torch.bool), (15, 20), (15, 20)), F.fold(
+        torch.ones(1, 4, 600, dtype=torch.bool), (3, 301), (2, 2))
+    assert all(m.view(torch.uint8).max() == 1 for m in many)
+    nothing = F.linear(torch.zeros(3, 2, 0).transpose(0, 1), torch.zeros(5, 0))
+    assert nothing.equal(torch.zeros(2, 3, 5))
