@@ -547,14 +547,11 @@ static const cr_expr *read_number(void *context, cr_scalar number, cr_dtype t)
 static const char *program_name(cr_session *s, const builder *b)
 {
     cr_text t = {0};
-    char *name;
 
     cr_text_put(&t, "group");
     for (int i = 0; i < b->nodes && i < 4; i++)
         cr_text_printf(&t, "_%s", b->node[i].n->op->name);
-    name = cr_session_text(s, cr_text_str(&t));
-    cr_text_drop(&t);
-    return name;
+    return cr_session_take_text(s, &t);
 }
 
 static void load_operands(builder *b)

@@ -162,16 +162,13 @@ static int line_count(const box *b)
 static char *size_of(drawing *d, const cr_gvalue *v)
 {
     cr_text t = {0};
-    char *out;
 
     if (!v->type.known)
         return "?";
     for (int i = 0; i < v->type.ndim; i++)
         cr_text_printf(&t, "%s%lld", i ? "\xc3\x97" : "", (long long)v->type.size[i]);
     cr_text_printf(&t, "%s%s", v->type.ndim ? " " : "", cr_dtype_infos[v->type.dtype].suffix);
-    out = cr_session_text(d->s, cr_text_str(&t));
-    cr_text_drop(&t);
-    return out;
+    return cr_session_take_text(d->s, &t);
 }
 
 /* Line k, and in *source where it comes from. */

@@ -124,12 +124,9 @@ static void print_integer(printer *p, cr_text *out, const cr_sym *e, const char 
 static char *integer(printer *p, const cr_sym *e, const char *column)
 {
     cr_text t = {0};
-    char *s;
 
     print_integer(p, &t, e, column);
-    s = cr_session_text(p->s, cr_text_str(&t));
-    cr_text_drop(&t);
-    return s;
+    return cr_session_take_text(p->s, &t);
 }
 
 /* --- one value --- */

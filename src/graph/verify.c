@@ -12,12 +12,9 @@ CR_NORETURN static void wrong(checker *c, const char *what, const char *name)
     cr_text t = {0};
     const cr_gnode *n = c->node;
     const char *where = n && n->result_count ? n->result[0]->name : n ? n->op->name : "return";
-    char *text;
 
     cr_text_printf(&t, "%s%s: %s%s%s", n && n->result_count ? "%" : "", where, what, *name ? " " : "", name);
-    text = cr_session_text(c->g->session, cr_text_str(&t));
-    cr_text_drop(&t);
-    cr_bail(c->g->session, CR_VALUE, "%s", text);
+    cr_bail(c->g->session, CR_VALUE, "%s", cr_session_take_text(c->g->session, &t));
 }
 
 static void check_read(void *context, cr_gvalue *v)

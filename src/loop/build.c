@@ -52,14 +52,11 @@ enum { DEEPEST = 24 };
 CR_NORETURN static void refuse(frame *f, const cr_rule *r, const char *what)
 {
     cr_text text = {0};
-    char *where;
 
     if (r)
         cr_rule_print(&text, r);
-    where = cr_session_text(f->s, cr_text_str(&text));
-    cr_text_drop(&text);
     cr_bail(f->s, CR_VALUE, "%s:%d: %s: %s %s", f->op->file, r ? r->line : f->op->line,
-            f->op->name, what, where);
+            f->op->name, what, cr_session_take_text(f->s, &text));
 }
 
 static cr_axis axis(cr_loop *l, const char *index, const char *extent)

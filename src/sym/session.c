@@ -92,6 +92,16 @@ char *cr_session_text(cr_session *s, const char *text)
     return cr_session_copy(s, text, strlen(text) + 1);
 }
 
+char *cr_session_take_text(cr_session *s, cr_text *t)
+{
+    char *copy = cr_text_status(t) ? NULL : cr_arena_text(&s->keep, cr_text_str(t), t->len);
+
+    cr_text_drop(t);
+    if (!copy)
+        cr_session_check(s, CR_MEMORY);
+    return copy;
+}
+
 char *cr_session_printf(cr_session *s, const char *fmt, ...)
 {
     char line[512];

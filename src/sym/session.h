@@ -7,6 +7,7 @@
 #define CR_SYM_SESSION_H
 
 #include "base/memory.h"
+#include "base/text.h"
 #include <setjmp.h>
 #include <stdatomic.h>
 
@@ -41,6 +42,8 @@ void *cr_session_get(cr_session *s, size_t size);
 /* A copy of n items. */
 void *cr_session_copy(cr_session *s, const void *from, size_t size);
 char *cr_session_text(cr_session *s, const char *text);
+/* The same of a text, which is dropped whatever happens. */
+char *cr_session_take_text(cr_session *s, cr_text *t);
 char *cr_session_printf(cr_session *s, const char *fmt, ...) CR_PRINTF(2, 3);
 
 /* Appends to a growable array of the session; grows by doubling, old room is left behind. */
