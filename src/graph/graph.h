@@ -136,9 +136,6 @@ static inline int cr_gnode_blocks(const cr_gnode *n)
 void cr_gblock_return(cr_graph *g, cr_gblock *b, const cr_garg *output, int n);
 /* What is known of `t`, with the session's own sizes. */
 cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t);
-/* The same with strides unless they are a new tensor's: those of dims of one position follow from nothing
- * else in the graph, and views and results of calls may pass them on. */
-cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t);
 /* A copy of an argument in the graph's session; `map(context, value)` gives the values. */
 typedef cr_gvalue *(*cr_gvalue_map)(void *context, cr_gvalue *v);
 cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *context);
