@@ -470,8 +470,6 @@ cr_status cr_kern_triu(const cr_value *arg, cr_view *out)
     return copy_triangle(arg, out, true);
 }
 
-/* grad has one dimension more than out: its last one runs within a window.  Windows that
- * overlap are added one after the other. */
 /* Whether `w` is as large as the windows along dim of `v`. */
 static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t step, const cr_view *w)
 {
@@ -483,6 +481,8 @@ static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t 
     return v->ndim || size <= 1;
 }
 
+/* grad has one dimension more than out: its last one runs within a window.  Windows that
+ * overlap are added one after the other. */
 cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view;

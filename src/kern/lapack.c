@@ -40,6 +40,7 @@ cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *lik
         return cr_fail(CR_RUNTIME, "Calling %s on a CPU tensor requires LAPACK, and neither %s nor %s "
                        "was found.", name, names[0], names[1]);
     j->complex = cr_dtype_is_complex(j->dtype);
+    /* entries refuse these in words of their own; none may come through, as items have another size */
     if (j->dtype != CR_F32 && j->dtype != CR_F64 && j->dtype != CR_C64 && j->dtype != CR_C128)
         return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name, cr_dtype_infos[j->dtype].legacy);
     j->pair = j->dtype == CR_F64 || j->dtype == CR_C128;

@@ -13,10 +13,11 @@ FEW, FINE = 1e-9, 60.0  # seconds to wait for native code
 
 
 def check(f, *inputs, groups=1):
-    """Compiles the recording of f and compares with eager: at once, then with native code, on new values."""
+    """Compiles the recording of f and compares with eager: at once, then with native code, on new values.
+    groups: how many there have to be; None: any number."""
     graph, _ = record(f, *inputs, parts=True)
     compiled = graph.compile()
-    assert str(compiled).count("= group {") == groups
+    assert groups is None or str(compiled).count("= group {") == groups
     with torch.no_grad():
         for threads in (1, 2):
             torch.set_num_threads(threads)
@@ -230,5 +231,5 @@ def test_what_goes_over_a_view_of_another_shape(shape, view):
     for f in (lambda x: torch.cat([(x.exp() * 2).reshape(view)] * 2, -1),
               lambda x: torch.cat((x.exp() * 2).reshape(view).chunk(2, -1)[::-1], -1),
               lambda x: ((x.exp() * 2).reshape(view).softmax(-1).reshape(shape) + x).sum(0)):
-        check(f, x, groups=record(f, x, parts=True)[0].compile().__str__().count("= group {"))
+        check(f, x, groups=None)  # as many as the shapes allow
         assert torch.equal(torch.compile(f)(x), f(x))
