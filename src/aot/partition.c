@@ -334,9 +334,19 @@ static void want_sources(const part *p)
             cr_garg_each(&b->at[i]->arg[k], want, p->c);
 }
 
+/* A clone is dense, and row-major where `v` is. */
+static const char *copier_of(const cr_gvalue *v)
+{
+    bool plain = v->type.known && !v->type.stride;
+
+    for (int d = 0; plain && d < v->type.ndim; d++)
+        plain = v->type.size[d] != 1; /* any stride would do there, and types do not tell it */
+    return plain ? "clone" : "_clone_strided";
+}
+
 static void clone_saved(part *p, cr_rewrite *w, const cr_gvalue *v)
 {
-    const cr_op *op = cr_ops_find("clone");
+    const cr_op *op = cr_ops_find(copier_of(v));
     cr_garg arg[CR_MAX_ARGS] = {cr_garg_value(w->now[v->id])};
 
     if (!p->c->saved[v->id] || !p->c->stale[v->id] || !w->now[v->id])

@@ -102,6 +102,27 @@ cr_status cr_do_clone(const cr_value *arg, cr_value *result)
                           cr_int_or(&arg[1], CR_FORMAT_PRESERVE));
 }
 
+cr_status cr_do_clone_strided(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *t = arg[0].t;
+    const int64_t step = 1;
+    cr_tensor *made = NULL;
+    cr_status st;
+
+    CR_GO(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, (cr_device_kind)t->device, t->ndim, t->size, t->stride));
+    int64_t reach = (int64_t)(made->storage->size / cr_dtype_size((cr_dtype)t->dtype));
+    cr_view to = cr_view_of(made), from = cr_view_of(t);
+    to.ndim = from.ndim = 1;
+    to.size = from.size = &reach;
+    to.stride = from.stride = &step;
+    CR_GO(cr_copy_elements(&to, &from));
+    *result = cr_of_tensor(made);
+    made = NULL;
+done:
+    cr_drop(made);
+    return st;
+}
+
 cr_status cr_do_plain_copy(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *t = arg[0].t;

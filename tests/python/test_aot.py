@@ -171,6 +171,23 @@ def test_views_of_an_overwritten_input_are_made_of_what_was_saved():
     check_effects(f, [leaf(3, 2), torch.randn(4, 4)], [0])
 
 
+@pytest.mark.parametrize("recompute", [False, True])
+def test_what_is_saved_of_an_overwritten_input_keeps_its_strides(recompute):
+    """Positions are columns of one tensor; type_as gives its argument back."""
+    graph = _C.Graph("""graph(%state: float32[2, 2], %like: int64[1]) {
+      %row: int64[4] by [2], %column: int64[4] by [2] = where.condition(%state)
+      %double: float32[2, 2] = mul(%state, 2)
+      %sum: float32[] = sum(%double)
+      %same: int64[4] by [2] = type_as(%column, %like)
+      %after: float32[2, 2] = copy_(%state, %double)
+      return %sum, %same
+    }""")
+    forward, backward, _, _, _ = graph.partition(1, 1, recompute)
+    _, *saved = forward.run([torch.ones(2, 2)])
+    column = backward.run([*saved, torch.zeros(1, dtype=torch.int64)])[0]
+    assert column.stride() == (2,) and column.tolist() == [0, 1, 0, 1]
+
+
 def test_outputs_that_are_inputs_stay_so():
     def f(x, state):
         y = (x * state.clone()).sin()
