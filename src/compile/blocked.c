@@ -28,7 +28,7 @@ cr_lies cr_lies_over(const cr_gtype *space, const cr_gtype *in)
     int64_t n = 1;
     int lead = space->ndim - in->ndim;
 
-    if (!in->known || in->stride || lead < 0 || in->dtype != space->dtype || in->device != space->device)
+    if (!in->known || !cr_gtype_is_contiguous(in) || lead < 0 || in->dtype != space->dtype || in->device != space->device)
         return CR_LIES_NOWHERE;
     if (!lead && !memcmp(in->size, space->size, in->ndim * sizeof *in->size))
         return CR_LIES_OVER_ALL;

@@ -164,7 +164,8 @@ static cr_status run_view(const machine *m, const cr_step *s)
     const cr_static_view *v = s->view;
     cr_tensor *t = m->slot[s->read[0]], *made;
 
-    if (CR_UNLIKELY(!t || !cr_tensor_is_of(t, v->from)))
+    if (CR_UNLIKELY(!t || !cr_tensor_is_of(t, v->from) ||
+                    (v->assumed && memcmp(t->stride, v->assumed, t->ndim * sizeof *t->stride))))
         return run_call(m, s);
     CR_TRY(cr_tensor_over(&made, t->storage, (cr_dtype)t->dtype, v->ndim, v->size, v->stride, t->offset + v->offset));
     cr_storage_keep(t->storage);

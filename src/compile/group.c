@@ -285,7 +285,8 @@ static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL, *r = n->result[0];
     group *p = v && n->result_count == 1 ? maker(x, v) : NULL;
-    bool whole = p && !x->sealed[v->id] && !v->type.stride && !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype;
+    bool whole = p && !x->sealed[v->id] && cr_gtype_is_contiguous(&v->type) && !r->type.stride &&
+                 numel(v) == numel(r) && v->type.dtype == r->type.dtype;
 
     if (!whole || p->count >= MOST_NODES || (numel(v) != p->numel && numel(v) * p->columns != p->numel))
         return false;
@@ -526,7 +527,7 @@ static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
             return false;
     for (int i = 0; i < n->arg_count; i++)
         if (n->arg[i].tag == CR_TENSOR &&
-            (!is_broadcast(w->shape, &n->arg[i].value->type) || (w->columns && n->arg[i].value->type.stride)))
+            (!is_broadcast(w->shape, &n->arg[i].value->type) || (w->columns && !cr_gtype_is_contiguous(&n->arg[i].value->type))))
             return false;
     if (runs_are_short(w))
         return false;

@@ -223,7 +223,7 @@ static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
 
 static bool is_row_major(const cr_gtype *t, cr_dtype dtype)
 {
-    return t->known && t->dtype == dtype && t->device == CR_CPU && !t->stride;
+    return t->known && t->dtype == dtype && t->device == CR_CPU && cr_gtype_is_contiguous(t);
 }
 
 static cr_view view_of(const cr_gtype *t) { return (cr_view){.size = t->size, .ndim = t->ndim, .dtype = t->dtype}; }

@@ -215,7 +215,7 @@ static bool is_same(const cr_gnode *n)
     const cr_gtype *x = &n->arg[0].value->type;
 
     if (!strcmp(n->op->name, "contiguous"))
-        return !x->stride;
+        return cr_gtype_is_contiguous(x);
     return !strcmp(n->op->name, "to_dtype") && x->dtype == n->result[0]->type.dtype;
 }
 
@@ -683,7 +683,7 @@ static bool splits_evenly(const cr_gnode *n)
 {
     const cr_gtype *in = &n->arg[0].value->type, *one = &n->result[0]->type;
 
-    if (!is_known(in) || in->stride || !in->ndim || n->result_count < 2 ||
+    if (!is_known(in) || !cr_gtype_is_contiguous(in) || !in->ndim || n->result_count < 2 ||
         !is_last_dim(&n->arg[n->arg_count - 1], in->ndim))
         return false;
     for (int k = 0; k < n->result_count; k++)
@@ -714,7 +714,7 @@ static bool folds_columns(const cr_gnode *n)
     const cr_gtype *in = &n->arg[0].value->type;
     cr_dtype lane = cr_lane_type(in->dtype);
 
-    return n->op->does == CR_DOES_FOLD && cr_dtype_is_float((cr_dtype)in->dtype) && !in->stride &&
+    return n->op->does == CR_DOES_FOLD && cr_dtype_is_float((cr_dtype)in->dtype) && cr_gtype_is_contiguous(in) &&
            n->result[0]->type.dtype == in->dtype && !n->result[0]->type.stride && cr_node_kept(n) &&
            n->op->kernel[lane][CR_FORM_COLUMNS] && n->op->kernel[lane][CR_FORM_JOIN_COLUMNS];
 }
@@ -725,7 +725,7 @@ static bool is_itself(const cr_gnode *n)
     if (n->arg[0].tag != CR_TENSOR)
         return false;
     const cr_gtype *in = &n->arg[0].value->type;
-    return (!strcmp(n->op->name, "contiguous") && !in->stride) ||
+    return (!strcmp(n->op->name, "contiguous") && cr_gtype_is_contiguous(in)) ||
            (!strcmp(n->op->name, "to_dtype") && in->dtype == n->result[0]->type.dtype);
 }
 

@@ -30,7 +30,7 @@ static bool is_norm(const norms *x, const cr_gnode *n)
         x->read[n->result[1]->id] || x->read[n->result[2]->id])
         return false;
     t = &n->arg[INPUT].value->type;
-    if (!t->known || t->ndim < 2 || t->stride || (t->dtype != CR_F32 && t->dtype != CR_F64))
+    if (!t->known || t->ndim < 2 || !cr_gtype_is_contiguous(t) || (t->dtype != CR_F32 && t->dtype != CR_F64))
         return false;
     for (int i = INPUT; i <= VAR; i++)
         if (!floats(&n->arg[i], (cr_dtype)t->dtype) ||

@@ -115,7 +115,8 @@ static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
     for (int i = 0; i < s->arg_count; i++)
         if (!strcmp(s->op->param[i].name, "copy") && s->arg[i].tag == CR_TRUTH && s->arg[i].i)
             return false;
-    return a->known && b->known && a->dtype == b->dtype && !a->stride && !b->stride && bytes_of(a) == bytes_of(b);
+    return a->known && b->known && a->dtype == b->dtype && cr_gtype_is_contiguous(a) && !b->stride &&
+           bytes_of(a) == bytes_of(b);
 }
 
 static int new_storage(planner *x, const cr_gvalue *v, int64_t i)

@@ -65,7 +65,7 @@ static bool describe(cr_gemm *g, const cr_gtype *x, const cr_gtype *w, bool turn
 {
     int64_t step[2] = {w->stride ? w->stride[0] : w->size[1], w->stride ? w->stride[1] : 1}, m = 1;
 
-    if (!x->known || x->dtype != CR_F32 || x->ndim < 2 || x->stride)
+    if (!x->known || x->dtype != CR_F32 || x->ndim < 2 || !cr_gtype_is_contiguous(x))
         return false;
     for (int d = 0; d < x->ndim - 1; d++)
         m *= x->size[d];

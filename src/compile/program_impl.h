@@ -40,6 +40,7 @@ struct cr_own {
 /* A view of a tensor of type `from`; the offset counts from its first element. */
 typedef struct {
     const cr_gtype *from;
+    const int64_t *assumed; /* strides, where dims of one position may have others than types tell; or NULL */
     int ndim;
     int64_t offset;
     const int64_t *size, *stride;

@@ -56,16 +56,6 @@ static bool maps(const cr_step *s)
     return s->op->does == CR_DOES_MAP && s->patches == 1 && strcmp(s->op->name, "as_strided");
 }
 
-static const cr_static_view *new_view(cr_plan *p, const cr_gtype *from, const cr_geometry *g)
-{
-    cr_static_view *v = CR_NEW(p->s, cr_static_view);
-
-    *v = (cr_static_view){.from = from, .ndim = g->ndim, .offset = g->offset};
-    v->size = cr_session_copy(p->s, g->size, (size_t)g->ndim * sizeof *g->size);
-    v->stride = cr_session_copy(p->s, g->stride, (size_t)g->ndim * sizeof *g->stride);
-    return v;
-}
-
 static void row_major(cr_geometry *g, const cr_gtype *t)
 {
     int64_t step = 1;
@@ -76,6 +66,30 @@ static void row_major(cr_geometry *g, const cr_gtype *t)
         g->stride[d] = step;
         step *= t->size[d] > 1 ? t->size[d] : 1;
     }
+}
+
+/* A dim of one position may have any stride, and views may pass it on. */
+static const int64_t *assumed_strides(cr_plan *p, const cr_gtype *from)
+{
+    cr_geometry g;
+    bool any = false;
+
+    for (int d = 0; d < from->ndim; d++)
+        any = any || from->size[d] == 1;
+    if (!any)
+        return NULL;
+    row_major(&g, from);
+    return cr_session_copy(p->s, from->stride ? from->stride : g.stride, from->ndim * sizeof *g.stride);
+}
+
+static const cr_static_view *new_view(cr_plan *p, const cr_gtype *from, const cr_geometry *g)
+{
+    cr_static_view *v = CR_NEW(p->s, cr_static_view);
+
+    *v = (cr_static_view){.from = from, .assumed = assumed_strides(p, from), .ndim = g->ndim, .offset = g->offset};
+    v->size = cr_session_copy(p->s, g->size, (size_t)g->ndim * sizeof *g->size);
+    v->stride = cr_session_copy(p->s, g->stride, (size_t)g->ndim * sizeof *g->stride);
+    return v;
 }
 
 static bool same_sizes(const cr_geometry *g, const cr_gtype *t)

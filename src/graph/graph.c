@@ -236,6 +236,19 @@ cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t)
                       .stride = t->contiguous ? NULL : cr_session_copy(s, t->stride, bytes)};
 }
 
+cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t)
+{
+    cr_gtype type = cr_gtype_of(s, t);
+    int64_t step = 1;
+
+    for (int d = t->ndim - 1; d >= 0 && !type.stride; d--) {
+        if (t->stride[d] != step)
+            type.stride = cr_session_copy(s, t->stride, t->ndim * sizeof *t->stride);
+        step *= t->size[d] > 1 ? t->size[d] : 1;
+    }
+    return type;
+}
+
 /* --- arguments --- */
 
 static cr_gvalue *mapped(cr_gvalue *v, cr_gvalue_map map, void *context)

@@ -33,6 +33,12 @@ typedef struct {
     const int64_t *size, *stride; /* stride NULL: row-major */
 } cr_gtype;
 
+/* The elements lie in row-major order, whatever strides dims of one position have. */
+static inline bool cr_gtype_is_contiguous(const cr_gtype *t)
+{
+    return !t->stride || cr_is_contiguous(t->ndim, t->size, t->stride);
+}
+
 struct cr_gvalue {
     const char *name; /* without the %; unique in its graph */
     uint32_t hash;    /* of the name */
@@ -136,6 +142,9 @@ static inline int cr_gnode_blocks(const cr_gnode *n)
 void cr_gblock_return(cr_graph *g, cr_gblock *b, const cr_garg *output, int n);
 /* What is known of `t`, with the session's own sizes. */
 cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t);
+/* The same with strides unless they are a new tensor's: those of dims of one position follow from nothing
+ * else in the graph, and views and results of calls may pass them on. */
+cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t);
 /* A copy of an argument in the graph's session; `map(context, value)` gives the values. */
 typedef cr_gvalue *(*cr_gvalue_map)(void *context, cr_gvalue *v);
 cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *context);

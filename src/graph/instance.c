@@ -243,17 +243,14 @@ static void make_input(maker *x, int i)
     const cr_gvalue *v = x->from->input[i];
     const cr_tensor *t = x->input[i];
     cr_tensor **fake = &x->fake[v->id];
-    cr_gtype type = cr_gtype_of(x->s, t);
+    cr_gtype type = cr_gtype_of_input(x->s, t);
 
     type.requires_grad = v->type.requires_grad;
     type.device = v->type.known ? v->type.device : type.device;
     x->now[v->id] = cr_graph_input(x->to, v->name, &type);
     if (x->sized)
         return;
-    if (t->contiguous)
-        cr_session_check(x->s, cr_tensor_new(fake, (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
-    else
-        cr_session_check(x->s, cr_tensor_new_strided(fake, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
+    cr_session_check(x->s, cr_tensor_new_strided(fake, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
     (*fake)->number = t->number;
 }
 

@@ -791,7 +791,7 @@ typedef struct {
 static void add_input(cr_session *s, void *context)
 {
     step *x = context;
-    cr_gtype type = cr_gtype_of(s, x->t);
+    cr_gtype type = cr_gtype_of_input(s, x->t);
 
     if (known(x->r, x->t))
         cr_bail(s, CR_VALUE, "a tensor is an input twice");

@@ -156,7 +156,7 @@ static bool is_reshape(const cr_gnode *n)
 
     return n && is_any(n, ops) && strcmp(n->op->overload, "dtype") && n->result[0]->type.known &&
            !n->result[0]->type.stride && n->arg[0].tag == CR_TENSOR && n->arg[0].value->type.known &&
-           !n->arg[0].value->type.stride;
+           cr_gtype_is_contiguous(&n->arg[0].value->type);
 }
 
 /* dims[k]: the dim of the argument that is dim k of the result; false: it is no such view. */

@@ -1419,7 +1419,7 @@ print(most)
 def test_a_process_that_compiles_its_steps_takes_less_memory_for_tensors_from_the_system():
     eager, compiled = (int(subprocess.run([sys.executable, "-c", HELD_BY_A_PROCESS, how], capture_output=True, text=True,
                                           check=True).stdout) for how in ("eager", "compiled"))
-    assert compiled <= eager
+    assert compiled <= eager + (1 << 16)  # what a thread may keep of one size of small blocks
     if eager > 13 << 20:  # builds that cache single blocks hold what they use
         assert compiled < eager - (1 << 20), (compiled, eager)
 
@@ -1669,3 +1669,13 @@ def test_an_argument_with_a_history_is_returned_where_gradients_are_off():
         for _ in range(3):
             same, double = compiled(x)
             assert same.grad_fn is x.grad_fn and not double.requires_grad
+
+
+def test_strides_of_dims_of_one_position_are_told():
+    """A cast keeps the order of dims of what is expanded, and those of one position have theirs from the input."""
+    def f(x):
+        return -(x.expand(4, 5, 1).to(torch.float64))
+    compiled, x = torch.compile(f), torch.ones(4, 1, 1)
+    for _ in range(3):
+        for one in (x, x.as_strided((4, 1, 1), (1, 4, 4))):
+            assert compiled(one).stride() == f(one).stride()

@@ -10,7 +10,7 @@ static const char *const check_names[] = {"any", "is", "same", "instance", "equa
 
 typedef struct {
     uint8_t dtype, device, ndim;
-    bool contiguous, requires_grad, inference;
+    bool contiguous, row_major, requires_grad, inference;
     uint64_t dims; /* dimensions of any size but 0 and 1 */
     int64_t *size; /* and strides */
 } tensor_facts;
@@ -68,12 +68,26 @@ static int find_name(const char *const *names, size_t n, PyObject *name)
     return -1;
 }
 
+/* Contiguous, and dims of one position have the strides of a new tensor: views and results of calls may
+ * pass theirs on. */
+static bool is_row_major(const cr_tensor *t)
+{
+    int64_t step = 1;
+
+    for (int d = t->ndim - 1; d >= 0; d--) {
+        if (t->stride[d] != step)
+            return false;
+        step *= t->size[d] > 1 ? t->size[d] : 1;
+    }
+    return true;
+}
+
 static int set_facts(tensor_facts *f, const cr_tensor *t)
 {
     size_t bytes = t->ndim * sizeof *t->size;
 
     *f = (tensor_facts){.dtype = t->dtype, .device = t->device, .ndim = t->ndim, .contiguous = t->contiguous,
-                        .requires_grad = cr_requires_grad(t), .inference = t->inference};
+                        .row_major = is_row_major(t), .requires_grad = cr_requires_grad(t), .inference = t->inference};
     f->size = PyMem_Malloc(2 * bytes + 1);
     if (!f->size) {
         PyErr_NoMemory();
@@ -204,13 +218,18 @@ static bool has_sizes(const tensor_facts *f, const cr_tensor *t)
     return true;
 }
 
+static bool has_strides(const tensor_facts *f, const cr_tensor *t)
+{
+    if (f->dims && f->row_major)
+        return is_row_major(t);
+    return !memcmp(t->stride, f->size + f->ndim, f->ndim * sizeof *f->size);
+}
+
 static bool has_facts(const tensor_facts *f, const cr_tensor *t)
 {
-    size_t bytes = f->ndim * sizeof *f->size;
-
     return t->dtype == f->dtype && t->ndim == f->ndim && t->device == f->device && t->contiguous == f->contiguous &&
            cr_requires_grad(t) == f->requires_grad && t->inference == f->inference && !t->number &&
-           has_sizes(f, t) && (f->contiguous || !memcmp(t->stride, f->size + f->ndim, bytes));
+           has_sizes(f, t) && has_strides(f, t);
 }
 
 /* Floats are equal when their bits are: -0.0 is not 0.0, NaN is NaN. */
