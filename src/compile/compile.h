@@ -12,6 +12,7 @@
 #include "compile/how.h"
 #include "graph/graph.h"
 #include "jit/fused.h"
+#include <string.h>
 
 /* The graph with nodes gathered into groups of at least two, in g's session.  Types have to be
  * known; a node without them stays a call. */
@@ -55,5 +56,21 @@ CR_MUST cr_status cr_picture(cr_text *out, const cr_picture_part *part, int part
 cr_status cr_refuse_tensor(const cr_gvalue *v, const cr_tensor *t, const char *owner);
 /* Along dimensions of more than one element. */
 bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride);
+/* The sizes of a type that is known, its dtype and device. */
+static inline bool cr_tensor_has_sizes(const cr_tensor *t, const cr_gtype *type)
+{
+    return t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
+           !memcmp(t->size, type->size, type->ndim * sizeof *type->size);
+}
+/* Its strides, where they matter. */
+static inline bool cr_tensor_lies_so(const cr_tensor *t, const cr_gtype *type)
+{
+    return type->stride ? !t->numel || cr_tensor_has_strides(t, type->stride) : t->contiguous;
+}
+/* What a run asks of a tensor. */
+static inline bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type)
+{
+    return !type->known || (cr_tensor_has_sizes(t, type) && cr_tensor_lies_so(t, type));
+}
 
 #endif

@@ -18,15 +18,6 @@ typedef struct {
 
 /* --- inputs --- */
 
-bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type)
-{
-    if (!type->known)
-        return true;
-    return t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
-           !memcmp(t->size, type->size, type->ndim * sizeof *type->size) &&
-           (type->stride ? !t->numel || cr_tensor_has_strides(t, type->stride) : t->contiguous);
-}
-
 static cr_status take_inputs(const machine *m, cr_tensor *const *input)
 {
     const cr_plan *p = m->p;

@@ -135,9 +135,6 @@ static inline cr_gvalue *cr_plan_value(const cr_plan *p, cr_gvalue *v)
     return v;
 }
 
-/* What a run asks of a tensor: that it is of the type, with its strides. */
-bool cr_tensor_is_of(const cr_tensor *t, const cr_gtype *type);
-
 /* --- steps of our own; each bails, and belongs to the plan --- */
 void cr_plan_own(cr_plan *p, cr_own *own);
 /* Pointwise nodes over blocked tensors. */

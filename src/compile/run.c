@@ -322,21 +322,10 @@ bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride)
     return true;
 }
 
-static bool has_sizes(const cr_tensor *t, const cr_gtype *type)
-{
-    return t && t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
-           !memcmp(t->size, type->size, type->ndim * sizeof *type->size);
-}
-
-static bool lies_so(const cr_tensor *t, const cr_gtype *type)
-{
-    return type->stride ? !t->numel || cr_tensor_has_strides(t, type->stride) : t->contiguous;
-}
-
 /* Where the type's positions share elements, those of another tensor may differ. */
 static bool may_lie_otherwise(const cr_tensor *t, const cr_gtype *type)
 {
-    return has_sizes(t, type) && (!type->stride || cr_is_dense_view(type->ndim, type->size, type->stride));
+    return cr_tensor_has_sizes(t, type) && (!type->stride || cr_is_dense_view(type->ndim, type->size, type->stride));
 }
 
 /* *otherwise: some lie otherwise than they did.  How results of other calls lie may follow from the
@@ -346,7 +335,7 @@ static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read, boo
     *otherwise = false;
     for (int k = c->outputs; k < c->operands; k++) {
         int i = c->operand[k].number;
-        bool so = has_sizes(read[i], c->operand[k].type) && lies_so(read[i], c->operand[k].type);
+        bool so = cr_tensor_is_of(read[i], c->operand[k].type);
         if (!so && !may_lie_otherwise(read[i], c->operand[k].type))
             return cr_refuse_tensor(c->code.read[i], read[i], "its group");
         *otherwise = *otherwise || !so;
@@ -511,7 +500,7 @@ static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read, cr
     output[0] = NULL;
     for (int k = c->outputs; !st && k < c->operands; k++) {
         int i = c->operand[k].number;
-        if (!made[i] && !lies_so(read[i], c->operand[k].type))
+        if (!made[i] && !cr_tensor_lies_so(read[i], c->operand[k].type))
             st = laid_out(&made[i], read[i], c->operand[k].type->stride);
     }
     for (size_t i = 0; !st && i < n; i++)
