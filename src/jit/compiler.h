@@ -10,6 +10,9 @@ const char *cr_compiler_path(void);
  * and the flags.  Empty when there is no compiler. */
 void cr_compiler_identity(cr_text *out);
 
+/* In a thread of the program's: keeps the environment as it is, for the compilers to come.  Other threads
+ * cannot read it while the program may change it. */
+void cr_compiler_keep_environment(void);
 /* Compiles the C file into a shared object, waiting at most `seconds`; temporary files, a log
  * among them, go to `folder`, which is removed should this process end meanwhile.  CR_RUNTIME
  * with the compiler's first complaint, or the reason why it could not run; one that took too

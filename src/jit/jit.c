@@ -612,6 +612,7 @@ cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symb
     set_key(key, cr_text_str(&u->body));
     pthread_mutex_lock(&lock);
     cr_env_keep();
+    cr_compiler_keep_environment();
     if (!prepared)
         prepared = !pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
     st = request(out, u, symbol, urgency, key);

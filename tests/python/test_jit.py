@@ -174,7 +174,10 @@ def test_kernels_under_each_others_names_are_made_anew(tmp_path):
     (compiled, *_), _ = run(tmp_path)
     names = sorted(tmp_path.iterdir())
     other = tmp_path.with_name("other")
-    run(other, "for _ in range(2): g(x.double(), y.double(), 0.5)")
+    run(other, """
+        torch._C._jit_wait(60.0)
+        for _ in range(2): g(x.double(), y.double(), 0.5)
+        """)
     last = max(other.iterdir(), key=lambda f: f.stat().st_mtime_ns).read_bytes()  # without those of float32
     for f in names:
         f.unlink()
@@ -188,6 +191,25 @@ def test_processes_share_an_empty_cache(tmp_path):
     assert len({compiled + found for compiled, found, *_ in totals}) == 1
     assert all(failed == waiting == 0 for *_, failed, waiting in totals)
     assert len(list(tmp_path.iterdir())) == sum(totals[0][:2])
+
+
+def test_the_environment_may_change_while_kernels_are_compiled(tmp_path):
+    """The compiler gets it as it was when a kernel was asked for; nobody may read it while it changes."""
+    counts, _ = run(tmp_path, """
+        import itertools, os
+        operators = [torch.sin, torch.neg, torch.tanh, torch.sigmoid, torch.abs]
+        for three in itertools.product(operators, repeat=3):
+            def chain(t):
+                for op in three:
+                    t = op(t) * 1.5 + 1
+                return t
+            one = torch.compile(chain)
+            same = same and torch.equal(one(x), one(x))
+            for i in range(3000):
+                if os.environ.pop(f"CHANGES_{i % 40}", None) is None:
+                    os.environ[f"CHANGES_{i % 40}"] = "x" * 50
+        """)
+    assert counts[0] > 125 and counts[1:] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("wait", ["", "torch._C._jit_wait(60.0)"])
