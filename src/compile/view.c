@@ -3,6 +3,7 @@
  * Maps are asked once, about a tensor without bytes; what reshapes a row-major tensor is a view
  * of it.  The run checks that the tensor is of the type asked about. */
 #include "compile/program_impl.h"
+#include "tensor/geometry.h"
 #include <string.h>
 
 static bool is_row_major(const cr_gtype *t) { return t->known && !t->stride; }
@@ -58,28 +59,23 @@ static bool maps(const cr_step *s)
 
 static void row_major(cr_geometry *g, const cr_gtype *t)
 {
-    int64_t step = 1;
-
     *g = (cr_geometry){.ndim = t->ndim};
-    for (int d = t->ndim - 1; d >= 0; d--) {
-        g->size[d] = t->size[d];
-        g->stride[d] = step;
-        step *= t->size[d] > 1 ? t->size[d] : 1;
-    }
+    memcpy(g->size, t->size, t->ndim * sizeof *t->size);
+    cr_row_major(t->ndim, t->size, g->stride);
 }
 
 /* A dim of one position may have any stride, and views may pass it on. */
 static const int64_t *assumed_strides(cr_plan *p, const cr_gtype *from)
 {
-    cr_geometry g;
+    int64_t stride[CR_MAX_DIMS];
     bool any = false;
 
     for (int d = 0; d < from->ndim; d++)
         any = any || from->size[d] == 1;
     if (!any)
         return NULL;
-    row_major(&g, from);
-    return cr_session_copy(p->s, from->stride ? from->stride : g.stride, from->ndim * sizeof *g.stride);
+    cr_row_major(from->ndim, from->size, stride);
+    return cr_session_copy(p->s, from->stride ? from->stride : stride, from->ndim * sizeof *stride);
 }
 
 static const cr_static_view *new_view(cr_plan *p, const cr_gtype *from, const cr_geometry *g)

@@ -1,6 +1,7 @@
 /* Making graphs: values and their names, nodes, copies of arguments. */
 #include "graph/graph.h"
 #include "base/map.h"
+#include "tensor/geometry.h"
 #include <string.h>
 
 cr_graph *cr_graph_new(cr_session *s)
@@ -239,13 +240,9 @@ cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t)
 cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t)
 {
     cr_gtype type = cr_gtype_of(s, t);
-    int64_t step = 1;
 
-    for (int d = t->ndim - 1; d >= 0 && !type.stride; d--) {
-        if (t->stride[d] != step)
-            type.stride = cr_session_copy(s, t->stride, t->ndim * sizeof *t->stride);
-        step *= t->size[d] > 1 ? t->size[d] : 1;
-    }
+    if (!type.stride && !cr_is_row_major(t->ndim, t->size, t->stride))
+        type.stride = cr_session_copy(s, t->stride, t->ndim * sizeof *t->stride);
     return type;
 }
 

@@ -31,6 +31,14 @@ void cr_row_major(int ndim, const int64_t *size, int64_t *stride)
     }
 }
 
+bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride)
+{
+    int64_t right[CR_MAX_DIMS];
+
+    cr_row_major(ndim, size, right);
+    return !memcmp(stride, right, (size_t)ndim * sizeof *stride);
+}
+
 bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride)
 {
     int64_t step = 1;

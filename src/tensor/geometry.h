@@ -8,6 +8,8 @@
 int64_t cr_numel(int ndim, const int64_t *size);
 /* Row-major strides, as torch gives them: a size of 0 counts as 1. */
 void cr_row_major(int ndim, const int64_t *size, int64_t *stride);
+/* Whether they are these, also where a dim has one position and its stride leads nowhere. */
+bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride);
 /* Strides without gaps that keep the order of the given strides (empty_like's rule). */
 void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64_t *out);
 /* Strides of a memory format (CR_FORMAT_*, not preserve).  CR_RUNTIME when the rank is wrong. */

@@ -1,5 +1,6 @@
 /* Guards: see guard.h. */
 #include "py/bind/guard.h"
+#include "tensor/geometry.h"
 #include <string.h>
 
 typedef enum { FROM_ARG, FROM_KWARG, FROM_CONST, FROM_ITEM, FROM_NONE, FROM_AT, FROM_CELL, FROM_DICT, FROM_ATTR, FROM_TYPE, FROM_GRAD } source_kind;
@@ -68,26 +69,12 @@ static int find_name(const char *const *names, size_t n, PyObject *name)
     return -1;
 }
 
-/* Contiguous, and dims of one position have the strides of a new tensor: views and results of calls may
- * pass theirs on. */
-static bool is_row_major(const cr_tensor *t)
-{
-    int64_t step = 1;
-
-    for (int d = t->ndim - 1; d >= 0; d--) {
-        if (t->stride[d] != step)
-            return false;
-        step *= t->size[d] > 1 ? t->size[d] : 1;
-    }
-    return true;
-}
-
 static int set_facts(tensor_facts *f, const cr_tensor *t)
 {
     size_t bytes = t->ndim * sizeof *t->size;
 
     *f = (tensor_facts){.dtype = t->dtype, .device = t->device, .ndim = t->ndim, .contiguous = t->contiguous,
-                        .row_major = is_row_major(t), .requires_grad = cr_requires_grad(t), .inference = t->inference};
+                        .row_major = cr_is_row_major(t->ndim, t->size, t->stride), .requires_grad = cr_requires_grad(t), .inference = t->inference};
     f->size = PyMem_Malloc(2 * bytes + 1);
     if (!f->size) {
         PyErr_NoMemory();
@@ -218,10 +205,11 @@ static bool has_sizes(const tensor_facts *f, const cr_tensor *t)
     return true;
 }
 
+/* Of a dim of one position, too: views and results of calls may pass its stride on. */
 static bool has_strides(const tensor_facts *f, const cr_tensor *t)
 {
     if (f->dims && f->row_major)
-        return is_row_major(t);
+        return cr_is_row_major(t->ndim, t->size, t->stride);
     return !memcmp(t->stride, f->size + f->ndim, f->ndim * sizeof *f->size);
 }
 
