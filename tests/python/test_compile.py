@@ -1679,3 +1679,13 @@ def test_strides_of_dims_of_one_position_are_told():
     for _ in range(3):
         for one in (x, x.as_strided((4, 1, 1), (1, 4, 4))):
             assert compiled(one).stride() == f(one).stride()
+
+
+def test_sizes_vary_beside_strides_of_dims_of_one_position():
+    """Heads turned behind positions, as attention does, where there is one head: contiguous, with other strides."""
+    c = torch.compile(lambda x: (x * 2 + 1).sum(-1))
+    for n in range(2, 20):
+        x = torch.randn(2, n, 1, 8).transpose(1, 2)
+        assert x.is_contiguous() and x.stride(1) == 8
+        assert torch.equal(c(x), (x * 2 + 1).sum(-1))
+    assert len(entries(c)) == 2 and used(c) == 16

@@ -205,11 +205,12 @@ static bool has_sizes(const tensor_facts *f, const cr_tensor *t)
     return true;
 }
 
-/* Of a dim of one position, too: views and results of calls may pass its stride on. */
+/* Of a dim of one position, too: views and results of calls may pass its stride on.  Where sizes vary,
+ * strides do. */
 static bool has_strides(const tensor_facts *f, const cr_tensor *t)
 {
-    if (f->dims && f->row_major)
-        return cr_is_row_major(t->ndim, t->size, t->stride);
+    if (f->dims && f->contiguous)
+        return f->row_major == cr_is_row_major(t->ndim, t->size, t->stride);
     return !memcmp(t->stride, f->size + f->ndim, f->ndim * sizeof *f->size);
 }
 
