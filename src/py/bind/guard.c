@@ -74,7 +74,8 @@ static int set_facts(tensor_facts *f, const cr_tensor *t)
     size_t bytes = t->ndim * sizeof *t->size;
 
     *f = (tensor_facts){.dtype = t->dtype, .device = t->device, .ndim = t->ndim, .contiguous = t->contiguous,
-                        .row_major = cr_is_row_major(t->ndim, t->size, t->stride), .requires_grad = cr_requires_grad(t), .inference = t->inference};
+                        .row_major = cr_is_row_major(t->ndim, t->size, t->stride),
+                        .requires_grad = cr_requires_grad(t), .inference = t->inference};
     f->size = PyMem_Malloc(2 * bytes + 1);
     if (!f->size) {
         PyErr_NoMemory();
