@@ -10,7 +10,7 @@
 #include <pthread.h>
 #include <string.h>
 
-enum { LARGE_PEAK = 1 << 20 };
+enum { LARGE_PEAK = 64 << 20 };
 
 /* The backward program for a pass that reaches only some outputs. */
 typedef struct variant {
