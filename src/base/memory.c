@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Atomic uint64_t fail_countdown;
 
@@ -105,22 +106,35 @@ struct cr_arena_block {
     _Alignas(16) char bytes[];
 };
 
+/* Of a whole block; the first of an arena is small, each further one twice as large. */
 #if defined(CR_MEAN) || defined(CR_SANITIZE) /* sanitizers see the end of every piece */
-enum { BLOCK_BYTES = 1 };
+enum { FIRST_BYTES = 1, MOST_BYTES = 1, MAPPED_BYTES = 0 };
 #else
-enum { BLOCK_BYTES = 16384 };
+enum { FIRST_BYTES = 2048, MOST_BYTES = 16384, MAPPED_BYTES = 256 << 10 };
 #endif
 
-static struct cr_arena_block *block_new(struct cr_arena_block *before, size_t need)
+static void *block_map(size_t bytes)
 {
-    size_t size = need > BLOCK_BYTES ? need : BLOCK_BYTES;
-    struct cr_arena_block *b = cr_alloc(sizeof *b + size);
+    void *p = cr_alloc_must_fail() ? MAP_FAILED
+                                   : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
+    return p == MAP_FAILED ? out_of_memory(bytes) : p;
+}
+
+static struct cr_arena_block *block_new(const cr_arena *a, size_t need)
+{
+    size_t twice = a->last ? 2 * (a->last->size + sizeof *a->last) : FIRST_BYTES;
+    size_t bytes = a->mapped && MAPPED_BYTES ? MAPPED_BYTES : twice < MOST_BYTES ? twice : MOST_BYTES;
+    struct cr_arena_block *b;
+
+    if (bytes < sizeof *b + need)
+        bytes = sizeof *b + need;
+    b = a->mapped && MAPPED_BYTES ? block_map(bytes) : cr_alloc(bytes);
     if (!b)
         return NULL;
-    b->before = before;
+    b->before = a->last;
     b->used = 0;
-    b->size = size;
+    b->size = bytes - sizeof *b;
     return b;
 }
 
@@ -130,7 +144,7 @@ void *cr_arena_get(cr_arena *a, size_t size)
     struct cr_arena_block *b = a->last;
 
     if (!b || b->size - b->used < need) {
-        b = block_new(b, need);
+        b = block_new(a, need);
         if (!b)
             return NULL;
         a->last = b;
@@ -154,6 +168,9 @@ void cr_arena_drop(cr_arena *a)
     while (a->last) {
         struct cr_arena_block *b = a->last;
         a->last = b->before;
-        cr_free(b);
+        if (a->mapped && MAPPED_BYTES)
+            munmap(b, sizeof *b + b->size);
+        else
+            cr_free(b);
     }
 }

@@ -45,9 +45,11 @@ bool cr_alloc_must_fail(void);
 CR_MUST cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more,
                                        size_t item);
 
-/* An arena: many blocks, freed together.  `cr_arena a = {0}` is empty. */
+/* An arena: many blocks, freed together.  `cr_arena a = {0}` is empty.  One with `mapped` set has mappings of its own,
+ * which leave no holes among what stays: for much that is needed for a while. */
 typedef struct {
     struct cr_arena_block *last;
+    bool mapped;
 } cr_arena;
 
 /* 16-byte aligned, zeroed.  NULL with a CR_MEMORY record when there is none. */

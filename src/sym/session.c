@@ -26,8 +26,10 @@ cr_session *cr_session_new(void)
 {
     cr_session *s = cr_alloc_zero(sizeof *s);
 
-    if (s)
+    if (s) {
         atomic_store(&s->holders, 1);
+        s->keep.mapped = true;
+    }
     return s;
 }
 
