@@ -15,8 +15,6 @@ enum { LARGE_PEAK = 64 << 20 };
 /* The backward program for a pass that reaches only some outputs. */
 typedef struct variant {
     struct variant *next;
-    cr_aot_joint joint;
-    cr_graph *graph;
     cr_program *program;
     bool reached[]; /* by output */
 } variant;
@@ -26,9 +24,10 @@ struct cr_compiled_call {
     pthread_mutex_t lock; /* of making the programs */
     _Atomic bool made;
     cr_session *session; /* of `recorded` */
-    const cr_graph *recorded; /* of inference, and of training with several cotangents */
-    cr_aot_joint joint; /* of a training graph; of inference: in parts, where that can be done */
-    cr_aot_parts parts; /* of training */
+    const cr_graph *recorded; /* of inference until the program is made, or where it has numbers; and of
+                                 training with several cotangents */
+    cr_aot_joint joint; /* of training, with its parts: until the programs are made, or with several cotangents */
+    cr_aot_parts parts;
     cr_program *forward, *backward;
     _Atomic(variant *) variants;
     int inputs, outputs, saved, cotangents;
@@ -92,32 +91,41 @@ static cr_status keep_training(cr_compiled_call *c, const cr_graph *g)
 static void variant_drop(variant *v)
 {
     cr_program_drop(v->program);
-    cr_graph_drop(v->graph);
-    cr_aot_joint_drop(&v->joint);
     cr_free(v);
 }
 
+typedef struct {
+    const cr_compiled_call *c;
+    const cr_graph *from;
+    cr_graph *backward;
+} like;
+
 static void cut_like(cr_session *s, void *context)
 {
-    void **pair = context;
-    const cr_compiled_call *c = pair[0];
-    variant *v = pair[1];
-    const cr_graph *g = v->joint.graph;
+    like *x = context;
 
     (void)s;
-    if (cr_graph_writes(g))
-        g = cr_graph_functional(g);
-    v->graph = cr_aot_backward_like(g, c->inputs, c->outputs, c->parts.backward, c->saved);
+    if (cr_graph_writes(x->from))
+        x->from = cr_graph_functional(x->from);
+    x->backward = cr_aot_backward_like(x->from, x->c->inputs, x->c->outputs, x->c->parts.backward, x->c->saved);
 }
 
 static cr_status make_variant(variant *v, cr_compiled_call *c)
 {
-    void *pair[] = {c, v};
+    cr_aot_joint joint = {0};
+    like x = {.c = c};
+    cr_status st = cr_aot_joint_of(&joint, c->recorded, v->reached);
 
-    CR_TRY(cr_aot_joint_of(&v->joint, c->recorded, v->reached));
-    CR_TRY(cr_session_run(v->joint.graph->session, cut_like, pair));
-    cr_show_graph("aot", "backward, of some outputs", v->graph);
-    return cr_program_new(&v->program, v->graph, c->how);
+    x.from = joint.graph;
+    if (!st)
+        st = cr_session_run(joint.graph->session, cut_like, &x);
+    if (!st) {
+        cr_show_graph("aot", "backward, of some outputs", x.backward);
+        st = cr_program_new(&v->program, x.backward, c->how);
+    }
+    cr_graph_drop(x.backward);
+    cr_aot_joint_drop(&joint);
+    return st;
 }
 
 static variant *find_variant(const cr_compiled_call *c, const bool *reached)
@@ -212,14 +220,17 @@ cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool g
 
 /* --- the programs --- */
 
-/* What cannot be replayed stays whole. */
+/* Compositions as their parts; what cannot be replayed stays whole. */
 static cr_status make_inference(cr_compiled_call *c)
 {
-    cr_status st = c->joint.graph ? CR_OK : c->recorded->numbers.inputs ? CR_RUNTIME : cr_aot_parts_new(&c->joint, c->recorded);
+    cr_aot_joint parts = {0};
+    bool whole = c->recorded->parts || c->recorded->numbers.inputs;
+    cr_status st = whole ? CR_OK : cr_aot_parts_new(&parts, c->recorded);
 
-    if (st == CR_MEMORY)
-        return st;
-    return cr_program_new(&c->forward, st ? c->recorded : c->joint.graph, c->how);
+    if (st != CR_MEMORY)
+        st = cr_program_new(&c->forward, parts.graph ? parts.graph : c->recorded, c->how);
+    cr_aot_joint_drop(&parts);
+    return st;
 }
 
 static cr_status make_training(cr_compiled_call *c)
@@ -227,6 +238,26 @@ static cr_status make_training(cr_compiled_call *c)
     if (!c->forward)
         CR_TRY(cr_program_new(&c->forward, c->parts.forward, c->how));
     return cr_program_new(&c->backward, c->parts.backward, c->how);
+}
+
+static void drop_parts(cr_compiled_call *c)
+{
+    cr_graph_drop(c->parts.forward);
+    cr_graph_drop(c->parts.backward);
+    c->parts.forward = c->parts.backward = NULL;
+    cr_aot_joint_drop(&c->joint);
+}
+
+/* The graphs that nothing is made of any more. */
+static void drop_graphs(cr_compiled_call *c)
+{
+    if (c->marks && c->cotangents <= 1)
+        drop_parts(c);
+    if (!c->marks && !c->recorded->numbers.inputs && !c->recorded->numbers.guards.len) {
+        cr_session_release(c->session);
+        c->session = NULL;
+        c->recorded = NULL;
+    }
 }
 
 cr_status cr_compiled_call_make(cr_compiled_call *c)
@@ -240,8 +271,10 @@ cr_status cr_compiled_call_make(cr_compiled_call *c)
         st = c->marks ? make_training(c) : make_inference(c);
         if (!st && cr_program_peak(c->forward) > LARGE_PEAK)
             cr_cpu_memory_trim(); /* what the recorded calls left is of other sizes than programs need */
-        if (!st)
+        if (!st) {
+            drop_graphs(c);
             atomic_store_explicit(&c->made, true, memory_order_release);
+        }
     }
     pthread_mutex_unlock(&c->lock);
     return st;
@@ -263,9 +296,7 @@ void cr_compiled_call_drop(cr_compiled_call *c)
         next = v->next;
         variant_drop(v);
     }
-    cr_graph_drop(c->parts.forward);
-    cr_graph_drop(c->parts.backward);
-    cr_aot_joint_drop(&c->joint);
+    drop_parts(c);
     cr_session_release(c->session);
     pthread_mutex_destroy(&c->lock);
     cr_free(c->marks);
@@ -437,7 +468,7 @@ bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number)
     cr_scalar *values;
     bool holds = true;
 
-    if (c->marks || !c->recorded->numbers.guards.len)
+    if (c->marks || !c->recorded || !c->recorded->numbers.guards.len)
         return true;
     if (run_numbers(c, number, &values, &holds))
         return false;
@@ -635,7 +666,7 @@ static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input, con
     bool holds;
     cr_status st;
 
-    if (c->recorded->numbers.inputs)
+    if (c->recorded && c->recorded->numbers.inputs)
         CR_TRY(run_numbers(c, number, &values, &holds));
     st = run_program(c->forward, input, values, output);
     cr_free(values);

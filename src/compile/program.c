@@ -10,16 +10,15 @@
 
 /* --- the graph that is run --- */
 
-/* The graph after `pass`; one that only the program had is given back. */
-static void apply(cr_program *p, cr_graph_pass pass)
+static void take_graph(cr_program *p, cr_graph *next)
 {
-    cr_graph *next = pass(p->g);
-
     if (next == p->g)
         return;
     cr_graph_drop(p->own);
     p->g = p->own = next;
 }
+
+static void apply(cr_program *p, cr_graph_pass pass) { take_graph(p, pass(p->g)); }
 
 static void prepare(cr_session *s, void *context)
 {
@@ -28,12 +27,30 @@ static void prepare(cr_session *s, void *context)
                                            cr_graph_dead};
     cr_program *p = context;
 
-    (void)s;
+    take_graph(p, cr_graph_copy(s, p->g));
     for (size_t i = 0; i < CR_LEN(passes); i++)
         apply(p, passes[i]);
     if (!(p->how & CR_HOW_CALLS))
         apply(p, cr_compile_group);
     cr_show_graph("fusion", "with groups", p->g);
+}
+
+static void keep(cr_session *s, void *context) { take_graph(context, cr_graph_copy(s, ((cr_program *)context)->g)); }
+
+/* What the passes made on the way goes with their session. */
+static cr_status run_passes(cr_program *p)
+{
+    cr_session passes = {.keep = {.mapped = true}};
+    cr_status st = cr_session_run(&passes, prepare, p);
+
+    if (!st)
+        st = cr_session_run(&p->session, keep, p);
+    if (st) {
+        cr_graph_drop(p->own);
+        p->g = p->own = NULL;
+    }
+    cr_session_drop(&passes);
+    return st;
 }
 
 /* --- arguments --- */
@@ -266,6 +283,8 @@ static void build(cr_session *s, void *context)
     p->values = p->g->values;
     p->stands_for = CR_NEW_N(s, cr_gvalue *, p->g->values);
     p->inputs = (uint32_t)p->g->input_count;
+    p->steps.cap = p->g->body->len;
+    p->steps.at = CR_NEW_N(s, cr_step, p->steps.cap);
     add_block(p, p->g->body);
     add_outputs(p);
     track_outputs(p);
@@ -359,7 +378,7 @@ static cr_status make(cr_program *p)
 {
     cr_plan *plan;
 
-    CR_TRY(cr_session_run(p->g->session, prepare, p));
+    CR_TRY(run_passes(p));
     CR_TRY(cr_compile_code(&p->code, (cr_graph *)(uintptr_t)p->g, p->how));
     p->layouts = cr_has_layouts(p->g);
     return cr_program_plan(&plan, p);
@@ -422,6 +441,7 @@ void cr_program_drop(cr_program *p)
     pthread_mutex_destroy(&p->lock);
     cr_compiled_drop(p->code);
     cr_graph_drop(p->own);
+    cr_session_drop(&p->session);
     cr_free(p);
 }
 

@@ -14,10 +14,9 @@
 typedef struct cr_program cr_program;
 
 /* The program of a recorded graph, after the passes dead, common, fold and simplify, with its
- * pointwise nodes in groups; `how` is of cr_how.  `g` is borrowed and must outlive the program, whose own graphs
- * live in g's session.  The caller owns *out. */
+ * pointwise nodes in groups; `how` is of cr_how.  `g` is borrowed until it returns.  The caller owns *out. */
 CR_MUST cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how);
-/* Its nodes as the calls they are, without passes and groups. */
+/* Its nodes as the calls they are, without passes and groups; `g` must outlive the program. */
 CR_MUST cr_status cr_program_of_calls(cr_program **out, const cr_graph *g);
 void cr_program_drop(cr_program *p);
 

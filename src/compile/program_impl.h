@@ -104,6 +104,7 @@ typedef struct cr_plan {
 struct cr_program {
     const cr_graph *g; /* that is run */
     cr_graph *own;     /* the same when the program made it, or NULL */
+    cr_session session; /* of `own` */
     cr_compiled *code;
     unsigned how;      /* cr_how */
     bool layouts;      /* plans differ by the number of threads */

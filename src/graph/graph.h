@@ -110,6 +110,7 @@ struct cr_graph {
     size_t name_room;
     struct { size_t len, cap; cr_tensor **at; } constants; /* counted */
     cr_gnumbers numbers;
+    bool parts; /* recorded with compositions as their parts; of copies nobody says so */
 };
 
 /* --- making --- */

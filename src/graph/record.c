@@ -45,7 +45,10 @@ cr_recorder *cr_recorder_active(void) { return active; }
 
 static void new_graph(cr_session *s, void *context)
 {
-    ((cr_recorder *)context)->g = cr_graph_new(s);
+    cr_recorder *r = context;
+
+    r->g = cr_graph_new(s);
+    r->g->parts = r->parts;
 }
 
 cr_status cr_recorder_new(cr_recorder **out, bool parts)

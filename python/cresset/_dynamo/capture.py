@@ -72,8 +72,8 @@ class Compiler:
         if len(self.records) >= self.most_records:
             return self.over_limit(compiled, args, kwargs)
         if self.expected is not None:
-            self.expected, expected = None, self.expected
-            self.make(expected)
+            self.make(self.expected)
+            self.expected = None
         return _Recording(self, compiled, args, kwargs).result()
 
     def make(self, call):
