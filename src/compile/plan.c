@@ -13,19 +13,13 @@
 
 enum { NEVER = -1 };
 
-/* A storage that the program makes.  Steps are counted from 0. */
-typedef struct {
-    int64_t bytes, born, dies;
-    int holds; /* a storage that lives as long as this one: the result may be a view of it; or -1 */
-} storage;
-
 typedef struct {
     cr_plan *p;
     cr_session *s;
     int64_t *made, *last; /* by value id: the step that makes it, and that reads it last */
     int *in;              /* by value id: its storage, or -1 */
     uint32_t *slot;       /* by value id */
-    struct { size_t len, cap; storage *at; } storages;
+    struct { size_t len, cap; cr_life *at; } storages;
     struct { size_t len, cap; struct open_if { int64_t choose, end; } *at; } open;
     struct { size_t len, cap; uint32_t *at; } spare; /* slots that are free again */
 } planner;
@@ -121,7 +115,7 @@ static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 
 static int new_storage(planner *x, const cr_gvalue *v, int64_t i)
 {
-    CR_PUSH(x->s, &x->storages, ((storage){bytes_of(&v->type), i, x->last[v->id], -1}));
+    CR_PUSH(x->s, &x->storages, ((cr_life){.bytes = bytes_of(&v->type), .born = i, .dies = x->last[v->id], .holds = -1, .host = -1}));
     return (int)x->storages.len - 1;
 }
 
@@ -347,7 +341,7 @@ static void find_peak(planner *x)
     int64_t *change = CR_NEW_N(x->s, int64_t, p->steps.len + 2), now = 0;
 
     for (size_t k = 0; k < x->storages.len; k++) {
-        const storage *t = &x->storages.at[k];
+        const cr_life *t = &x->storages.at[k];
         change[t->born] += t->bytes;
         change[(t->dies < (int64_t)p->steps.len ? t->dies : (int64_t)p->steps.len) + 1] -= t->bytes;
     }
@@ -378,5 +372,6 @@ void cr_plan_lives(cr_plan *p)
     list_deaths(&x);
     give_slots(&x);
     give_output_slots(&x);
+    cr_plan_hosts(p, x.storages.at, x.storages.len);
     find_peak(&x);
 }

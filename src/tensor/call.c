@@ -104,6 +104,18 @@ void cr_install_calls(void)
     }
 }
 
+bool cr_can_call_into(const cr_op *op)
+{
+    return op->result_count == 1 && !op->result[0].alias && !op->fused &&
+           (op->does == CR_DOES_BODY || op->does == CR_DOES_EXTERN);
+}
+
+cr_status cr_call_into(const cr_op *op, const cr_value *arg, cr_tensor *out)
+{
+    CR_ASSERT(cr_can_call_into(op));
+    return op->does == CR_DOES_BODY ? cr_run_body_into(op, arg, &out) : cr_run_extern_into(op, arg, out);
+}
+
 cr_status cr_call_named(const char *name, const cr_value *given, int n, cr_value *result)
 {
     const cr_op *op = cr_ops_find(name);

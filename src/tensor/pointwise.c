@@ -255,9 +255,3 @@ cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *cons
     }
     return run_plan(op, arg, out, compute, kernel, written);
 }
-
-cr_status cr_call_body_into(const cr_op *op, const cr_value *arg, cr_tensor *out)
-{
-    CR_ASSERT(op->does == CR_DOES_BODY && op->result_count == 1);
-    return cr_run_body_into(op, arg, &out);
-}

@@ -100,6 +100,62 @@ def test_what_a_run_holds_is_at_most_the_peak():
     assert 256 * 256 * 4 * 2 <= program.peak <= 256 * 256 * 4 * 3
 
 
+# --- temporaries in the bytes of results that come later ---
+
+ROWS = "%x: float32[64, 512], %w: float32[512, 512], %v: float32[512, 512]"
+
+
+def rows():
+    return [torch.randn(64, 512), torch.randn(512, 512), torch.randn(512, 512)]
+
+
+def test_temporaries_lie_in_a_later_result():
+    graph = parsed("%a: float32[64, 512] = mm(%x, %w)", "%b: float32[64, 512] = mm(%a, %v)",
+                   "%c: float32[64, 512] = relu(%b)", "%s: float32[512] = sum(%c, [0])",
+                   "%d: float32[512, 512] = mm(%w, %v)", outputs="%d, %s", inputs=ROWS)
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        program = agree(graph, rows())
+        agree(graph, rows(), program)
+    text = str(program)
+    assert "mm(%a, %v) at 0 of %d" in text and "mm(%x, %w) at 131072 of %d" in text and "relu(%b) in %b" in text
+    assert program.peak == 512 * 512 * 4 + 512 * 4
+
+
+def test_a_place_is_taken_again():
+    graph = parsed("%a: float32[64, 512] = mm(%x, %w)", "%s: float32[512] = sum(%a, [0])",
+                   "%b: float32[64, 512] = mm(%x, %v)", "%u: float32[512] = sum(%b, [0])",
+                   "%d: float32[512, 512] = mm(%w, %v)", outputs="%d, %s, %u", inputs=ROWS)
+    program = agree(graph, rows())
+    assert "mm(%x, %w) at 0 of %d" in str(program) and "mm(%x, %v) at 0 of %d" in str(program)
+
+
+def test_what_lives_until_the_result_is_made_lies_elsewhere():
+    graph = parsed("%a: float32[64, 512] = mm(%x, %w)", "%t: float32[512, 64] by [1, 512] = t(%a)",
+                   "%d: float32[512, 512] = mm(%t, %x)", outputs="%d", inputs=ROWS)
+    assert " of %d" not in str(agree(graph, rows()))
+
+
+def test_no_step_holds_more_for_it():
+    graph = parsed("%a: float32[64, 512] = mm(%x, %w)", "%s: float32[512] = sum(%a, [0])",
+                   "%e: float32[512, 512] = mm(%w, %w)", "%u: float32[512] = sum(%e, [0])",
+                   "%d: float32[512, 512] = mm(%w, %v)", outputs="%d, %s, %u", inputs=ROWS)
+    program = agree(graph, rows())
+    assert " of %d" not in str(program)
+    assert program.peak == 512 * 512 * 4 + 2 * 512 * 4
+
+
+def test_what_somebody_still_holds_is_not_written_over():
+    graph = parsed("%a: float32[64, 512] = mm(%x, %w)",
+                   "%b: float32[64, 512] = dropout(%a, 0.5, False)",  # %a itself, which no plan knows
+                   "%c: float32[64, 512] = mm(%x, %v)", "%s: float32[512] = sum(%c, [0])",
+                   "%e: float32[64, 512] = mm(%x, %v)", "%u: float32[512] = sum(%e, [0])",
+                   "%d: float32[512, 512] = mm(%w, %v)", outputs="%d, %s, %u, %b", inputs=ROWS)
+    program = agree(graph, rows())
+    assert "mm(%x, %w) at 0 of %d" in str(program) and "mm(%x, %v) at 0 of %d" in str(program)
+    agree(graph, rows(), program)
+
+
 # --- writes ---
 
 def test_writes_keep_their_places():
