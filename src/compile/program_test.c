@@ -257,12 +257,35 @@ static cr_status make_and_run(cr_graph *g, cr_tensor *const *in, uint64_t fail_a
 
 /* Temporaries in the bytes of a later result. */
 static const char hosting[] = "graph(%x: float32[64, 512], %w: float32[512, 512]) {\n"
-                              "  %a: float32[64, 512] = mm(%x, %w)\n"
-                              "  %b: float32[64, 512] = mm(%a, %w)\n"
+                              "  %a: float32[64, 512] = cumsum(%x, 1)\n"
+                              "  %b: float32[64, 512] = cumsum(%a, 0)\n"
                               "  %s: float32[512] = sum(%b, [0])\n"
-                              "  %d: float32[512, 512] = mm(%w, %w)\n"
+                              "  %d: float32[512, 512] = cumsum(%w, 1)\n"
                               "  return %d, %s\n"
                               "}\n";
+
+TEST(temporaries_lie_in_later_results)
+{
+    graph_text t;
+    cr_program *p = NULL;
+    cr_text text = {0};
+
+    start();
+    OK(read_graph(&t, hosting));
+    OK(cr_program_new(&p, t.g, 0));
+    cr_program_print(&text, p);
+    EQ_STR(cr_text_str(&text), "program(%x, %w) {\n"
+                               "  0: %a = cumsum(%x) at 131072 of %d | 1048576\n"
+                               "  1: %b = cumsum(%a) at 0 of %d frees %a | 1048576\n"
+                               "  2: %s = sum(%b) frees %b | 1050624\n"
+                               "  3: %d = cumsum(%w) | 1050624\n"
+                               "  return %d, %s\n"
+                               "}\n"
+                               "5 slots, 2 results in the bytes of others, at most 1050624 bytes alive (step 2)\n");
+    cr_text_drop(&text);
+    cr_program_drop(p);
+    drop_graph(&t);
+}
 
 static void fail_everywhere(const char *text, cr_tensor *const *in)
 {
