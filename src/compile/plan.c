@@ -115,7 +115,10 @@ static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 
 static int new_storage(planner *x, const cr_gvalue *v, int64_t i)
 {
-    CR_PUSH(x->s, &x->storages, ((cr_life){.bytes = bytes_of(&v->type), .born = i, .dies = x->last[v->id], .holds = -1, .host = -1}));
+    cr_life l = {.born = i, .dies = x->last[v->id], .holds = -1, .host = -1};
+
+    l.bytes = v->type.device == CR_META ? 0 : bytes_of(&v->type);
+    CR_PUSH(x->s, &x->storages, l);
     return (int)x->storages.len - 1;
 }
 

@@ -145,6 +145,19 @@ def test_no_step_holds_more_for_it():
     assert program.peak == 512 * 512 * 4 + 2 * 512 * 4
 
 
+def test_what_has_no_bytes_lies_nowhere():
+    graph = parsed("%a: float32[512, 512] = mm(%w, %v)", "%b: float32[512, 512] = mm(%v, %w)",
+                   "%c: float32[512, 512] = mm(%a, %b)", "%u: float32[512] = sum(%c, [0])",
+                   "%m: float32[64, 512] on meta = empty_like(%x, device=\"meta\")",
+                   "%n: float32[512, 512] on meta = empty_like(%w, device=\"meta\")",
+                   "%k: float32[64, 512] on meta = mm(%m, %n)",
+                   "%o: float32[64, 512] = ones_like(%k, device=\"cpu\")", "%s: float32[512] = sum(%o, [0])",
+                   "%d: float32[512, 512] = mm(%w, %w)", outputs="%d, %s, %u", inputs=ROWS)
+    program = agree(graph, rows())
+    assert "mm(%m, %n) frees" in str(program)
+    assert program.peak == 3 * 512 * 512 * 4
+
+
 def test_what_somebody_still_holds_is_not_written_over():
     graph = parsed("%a: float32[64, 512] = mm(%x, %w)",
                    "%b: float32[64, 512] = dropout(%a, 0.5, False)",  # %a itself, which no plan knows
