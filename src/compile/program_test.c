@@ -94,24 +94,41 @@ TEST(a_program_gives_the_bits_of_its_graph)
     drop_graph(&t);
 }
 
-TEST(the_plan_is_readable)
+static void prints(const char *graph, const char *plan)
 {
     graph_text t;
     cr_program *p = NULL;
     cr_text text = {0};
 
     start();
-    OK(read_graph(&t, CHAIN));
+    OK(read_graph(&t, graph));
     OK(cr_program_new(&p, t.g, 0));
     cr_program_print(&text, p);
-    EQ_STR(cr_text_str(&text), "program(%x, %y) {\n"
-                               "  0: %a = cumsum(%x) | 48\n"
-                               "  1: %c_1 = group[exp mul](%a, %y) in %a frees %a | 48\n"
-                               "  2: %d = cumsum(%c_1) | 96\n"
-                               "  return %d, %c_1, %d\n"
-                               "}\n"
-                               "4 slots, 1 results in the bytes of others, at most 96 bytes alive (step 2)\n");
+    EQ_STR(cr_text_str(&text), plan);
     cr_text_drop(&text);
+    cr_program_drop(p);
+    drop_graph(&t);
+}
+
+TEST(the_plan_is_readable)
+{
+    prints(CHAIN, "program(%x, %y) {\n"
+                  "  0: %a = cumsum(%x) | 48\n"
+                  "  1: %c_1 = group[exp mul](%a, %y) in %a frees %a | 48\n"
+                  "  2: %d = cumsum(%c_1) | 96\n"
+                  "  return %d, %c_1, %d\n"
+                  "}\n"
+                  "4 slots, 1 results in the bytes of others, at most 96 bytes alive (step 2)\n");
+}
+
+TEST(a_program_tells_its_inputs_outputs_and_peak)
+{
+    graph_text t;
+    cr_program *p = NULL;
+
+    start();
+    OK(read_graph(&t, CHAIN));
+    OK(cr_program_new(&p, t.g, 0));
     EQ(cr_program_peak(p), 96);
     EQ(cr_program_inputs(p), 2);
     EQ(cr_program_outputs(p), 3);
@@ -266,25 +283,14 @@ static const char hosting[] = "graph(%x: float32[64, 512], %w: float32[512, 512]
 
 TEST(temporaries_lie_in_later_results)
 {
-    graph_text t;
-    cr_program *p = NULL;
-    cr_text text = {0};
-
-    start();
-    OK(read_graph(&t, hosting));
-    OK(cr_program_new(&p, t.g, 0));
-    cr_program_print(&text, p);
-    EQ_STR(cr_text_str(&text), "program(%x, %w) {\n"
-                               "  0: %a = cumsum(%x) at 131072 of %d | 1048576\n"
-                               "  1: %b = cumsum(%a) at 0 of %d frees %a | 1048576\n"
-                               "  2: %s = sum(%b) frees %b | 1050624\n"
-                               "  3: %d = cumsum(%w) | 1050624\n"
-                               "  return %d, %s\n"
-                               "}\n"
-                               "5 slots, 2 results in the bytes of others, at most 1050624 bytes alive (step 2)\n");
-    cr_text_drop(&text);
-    cr_program_drop(p);
-    drop_graph(&t);
+    prints(hosting, "program(%x, %w) {\n"
+                    "  0: %a = cumsum(%x) at 131072 of %d | 1048576\n"
+                    "  1: %b = cumsum(%a) at 0 of %d frees %a | 1048576\n"
+                    "  2: %s = sum(%b) frees %b | 1050624\n"
+                    "  3: %d = cumsum(%w) | 1050624\n"
+                    "  return %d, %s\n"
+                    "}\n"
+                    "5 slots, 2 results in the bytes of others, at most 1050624 bytes alive (step 2)\n");
 }
 
 static void fail_everywhere(const char *text, cr_tensor *const *in)

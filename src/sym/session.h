@@ -24,8 +24,8 @@ typedef void (*cr_session_fn)(cr_session *s, void *context);
 CR_MUST cr_status cr_session_run(cr_session *s, cr_session_fn fn, void *context);
 void cr_session_drop(cr_session *s);
 
-/* A session for nodes that several keep: counted, and dropped with the last holder.  NULL when there
- * is no memory. */
+/* A session for nodes that several keep for a while: counted, and dropped with the last holder; its arena is mapped.
+ * NULL when there is no memory. */
 cr_session *cr_session_new(void);
 cr_session *cr_session_keep(cr_session *s);
 void cr_session_release(cr_session *s);

@@ -1421,8 +1421,10 @@ def test_a_process_that_compiles_its_steps_takes_less_memory_for_tensors_from_th
         map(int, subprocess.run([sys.executable, "-c", HELD_BY_A_PROCESS, how], capture_output=True, text=True,
                                 check=True).stdout.split()) for how in ("eager", "compiled"))
     assert compiled <= eager
-    if cached > 1 << 19:  # builds that cache single blocks hold what they use
+    if cached > 1 << 18:  # builds that cache single blocks hold what they use
         assert compiled < eager - (1 << 18), (compiled, eager)
+    if eager > 13 << 20:  # kernels of AVX2 leave more blocks behind in eager
+        assert compiled < eager - (1 << 20), (compiled, eager)
 
 
 def test_a_gradient_that_the_call_replaces_is_gone_before_it_computes():

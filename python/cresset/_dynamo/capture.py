@@ -72,12 +72,12 @@ class Compiler:
         if len(self.records) >= self.most_records:
             return self.over_limit(compiled, args, kwargs)
         if self.expected is not None:
-            self.make(self.expected)
-            self.expected = None
+            self.make_expected()
         return _Recording(self, compiled, args, kwargs).result()
 
-    def make(self, call):
+    def make_expected(self):
         """Asks for the kernels of a recording like the one that is to come."""
+        call, self.expected = self.expected, None
         try:
             call.make()
         except RuntimeError as why:
