@@ -42,6 +42,16 @@ static void drop_graph(graph_text *t)
     cr_session_drop(&t->s);
 }
 
+static cr_program *program_of(graph_text *t, const char *text)
+{
+    cr_program *p = NULL;
+
+    start();
+    OK(read_graph(t, text));
+    OK(cr_program_new(&p, t->g, 0));
+    return p;
+}
+
 static cr_tensor *ramp(int rows, int columns, float from)
 {
     cr_tensor *t = NULL;
@@ -71,11 +81,8 @@ static void equal(const cr_tensor *a, const cr_tensor *b)
 TEST(a_program_gives_the_bits_of_its_graph)
 {
     graph_text t;
-    cr_program *p = NULL;
+    cr_program *p = program_of(&t, CHAIN);
 
-    start();
-    OK(read_graph(&t, CHAIN));
-    OK(cr_program_new(&p, t.g, 0));
     for (int threads = 1; threads < 3; threads++) {
         cr_tensor *in[2] = {ramp(3, 4, -1), ramp(3, 4, (float)threads)}, *want[3], *got[3];
         OK(cr_set_threads(threads));
@@ -97,12 +104,9 @@ TEST(a_program_gives_the_bits_of_its_graph)
 static void prints(const char *graph, const char *plan)
 {
     graph_text t;
-    cr_program *p = NULL;
+    cr_program *p = program_of(&t, graph);
     cr_text text = {0};
 
-    start();
-    OK(read_graph(&t, graph));
-    OK(cr_program_new(&p, t.g, 0));
     cr_program_print(&text, p);
     EQ_STR(cr_text_str(&text), plan);
     cr_text_drop(&text);
@@ -124,11 +128,8 @@ TEST(the_plan_is_readable)
 TEST(a_program_tells_its_inputs_outputs_and_peak)
 {
     graph_text t;
-    cr_program *p = NULL;
+    cr_program *p = program_of(&t, CHAIN);
 
-    start();
-    OK(read_graph(&t, CHAIN));
-    OK(cr_program_new(&p, t.g, 0));
     EQ(cr_program_peak(p), 96);
     EQ(cr_program_inputs(p), 2);
     EQ(cr_program_outputs(p), 3);
@@ -139,12 +140,9 @@ TEST(a_program_tells_its_inputs_outputs_and_peak)
 TEST(inputs_of_another_type_are_refused_and_nothing_is_owned)
 {
     graph_text t;
-    cr_program *p = NULL;
+    cr_program *p = program_of(&t, CHAIN);
     cr_tensor *in[2] = {ramp(3, 4, 0), ramp(4, 3, 0)}, *out[3] = {NULL, NULL, NULL};
 
-    start();
-    OK(read_graph(&t, CHAIN));
-    OK(cr_program_new(&p, t.g, 0));
     FAILS(CR_RUNTIME, cr_program_run(p, in, NULL, out));
     EQ_STR(cr_error_message(), "%y is not what the program was made for: a tensor of [4, 3] and dtype float32");
     EQ(out[0], NULL);
