@@ -140,14 +140,14 @@ static inline cr_arg cr_arg_named(const char *name, cr_arg a)
              cr_generator *: cr_arg_generator, void *: cr_arg_none,                                    \
              cr_tensors: cr_arg_list_of, cr_arg: cr_arg_same)(x)
 
-#define CR_LIST(...)                                                                               \
-    cr_arg_ints((const int64_t[]){__VA_ARGS__},                                                    \
+#define CR_LIST(...)                                                                           \
+    cr_arg_ints((const int64_t[]){__VA_ARGS__},                                                \
                 sizeof((const int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
-#define CR_FLOATS(...)                                                                             \
-    cr_arg_floats((const double[]){__VA_ARGS__},                                                   \
+#define CR_FLOATS(...)                                                                         \
+    cr_arg_floats((const double[]){__VA_ARGS__},                                               \
                   sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
-#define CR_TENSORS(...)                                                                            \
-    cr_arg_tensors((cr_tensor *const[]){__VA_ARGS__},                                              \
+#define CR_TENSORS(...)                                                                        \
+    cr_arg_tensors((cr_tensor *const[]){__VA_ARGS__},                                          \
                    sizeof((cr_tensor *const[]){__VA_ARGS__}) / sizeof(cr_tensor *))
 
 /* For at least one argument. */
@@ -156,9 +156,9 @@ static inline cr_arg cr_arg_named(const char *name, cr_arg a)
 #define CR_NO_ARGS   ((const cr_arg[]){cr_arg_end()})
 
 #define CR_PICK_17(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, macro, ...) macro
-#define CR_EACH(...)                                                                               \
-    CR_PICK_17(__VA_ARGS__, CR_EACH_16, CR_EACH_15, CR_EACH_14, CR_EACH_13, CR_EACH_12,            \
-               CR_EACH_11, CR_EACH_10, CR_EACH_9, CR_EACH_8, CR_EACH_7, CR_EACH_6, CR_EACH_5,      \
+#define CR_EACH(...)                                                                           \
+    CR_PICK_17(__VA_ARGS__, CR_EACH_16, CR_EACH_15, CR_EACH_14, CR_EACH_13, CR_EACH_12,        \
+               CR_EACH_11, CR_EACH_10, CR_EACH_9, CR_EACH_8, CR_EACH_7, CR_EACH_6, CR_EACH_5,  \
                CR_EACH_4, CR_EACH_3, CR_EACH_2, CR_EACH_1, CR_EACH_0)(__VA_ARGS__)
 #define CR_EACH_1(x)       CR_ARG(x),
 #define CR_EACH_2(x, ...)  CR_ARG(x), CR_EACH_1(__VA_ARGS__)

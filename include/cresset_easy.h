@@ -75,11 +75,11 @@ CR_API ct_block cr_easy_enter_no_grad(void);
 CR_API void cr_easy_leave_no_grad(ct_block *b);
 #define CT_PASTE_(a, b) a##b
 #define CT_PASTE(a, b)  CT_PASTE_(a, b)
-#define CT_BLOCK(name, enter, leave)                                                               \
+#define CT_BLOCK(name, enter, leave)                                                           \
     for (ct_block name __attribute__((cleanup(leave))) = enter(); name.once; name.once = false)
 #define ct_scope        CT_BLOCK(CT_PASTE(ct_scope_, __LINE__), cr_easy_enter, cr_easy_leave)
 /* ct_no_grad { ... }: a scope whose operations are not recorded. */
-#define ct_no_grad                                                                                 \
+#define ct_no_grad                                                                             \
     CT_BLOCK(CT_PASTE(ct_no_grad_, __LINE__), cr_easy_enter_no_grad, cr_easy_leave_no_grad)
 
 /* Gives t to the scope around the innermost one, and returns it. */
@@ -197,8 +197,8 @@ CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind, c
 CR_API cr_module *cr_easy_sequential(const char *file, int line, cr_module *const *modules,
                                      size_t count);
 #ifndef __cplusplus
-#define ct_Sequential(...)                                                                         \
-    cr_easy_sequential(__FILE__, __LINE__, (cr_module *const[]){__VA_ARGS__},                      \
+#define ct_Sequential(...)                                                                     \
+    cr_easy_sequential(__FILE__, __LINE__, (cr_module *const[]){__VA_ARGS__},                  \
                        sizeof((cr_module *const[]){__VA_ARGS__}) / sizeof(cr_module *))
 #endif
 
@@ -268,11 +268,11 @@ typedef struct {
 CR_API ct_epoch cr_easy_epoch(const char *file, int line, cr_loader *l);
 CR_API bool cr_easy_next(const char *file, int line, ct_epoch *e, const cr_arg *batch);
 CR_API void cr_easy_epoch_end(ct_epoch *e);
-#define ct_for_batches(loader, ...)                                                                \
+#define ct_for_batches(loader, ...)                                                            \
     CT_EPOCH(CT_PASTE(ct_epoch_, __LINE__), loader, __VA_ARGS__)
-#define CT_EPOCH(name, loader, ...)                                                                \
-    for (ct_epoch name __attribute__((cleanup(cr_easy_epoch_end))) =                               \
-             cr_easy_epoch(__FILE__, __LINE__, loader);                                            \
+#define CT_EPOCH(name, loader, ...)                                                            \
+    for (ct_epoch name __attribute__((cleanup(cr_easy_epoch_end))) =                           \
+             cr_easy_epoch(__FILE__, __LINE__, loader);                                        \
          cr_easy_next(__FILE__, __LINE__, &name, CR_ARGS(__VA_ARGS__));)
 
 /* float64 [rows, columns] of a text file, with delimiter=None, skiprows=0; an IDX file. */

@@ -68,7 +68,7 @@ static CR_UNUSED cr_tensor *op(const char *name, int n, const cr_value *arg)
 }
 #define T(t) cr_of_tensor(t)
 #define N(x) cr_of_number(cr_scalar_float(x))
-#define OP(name, ...)                                                                              \
+#define OP(name, ...)                                                                          \
     op(name, (int)CR_LEN(((cr_value[]){__VA_ARGS__})), (cr_value[]){__VA_ARGS__})
 
 static CR_UNUSED cr_status try_inplace(const char *name, int n, const cr_value *given)
@@ -82,7 +82,7 @@ static CR_UNUSED cr_status try_inplace(const char *name, int n, const cr_value *
     cr_drop_values(r, o->result_count);
     return CR_OK;
 }
-#define INPLACE(name, ...)                                                                         \
+#define INPLACE(name, ...)                                                                     \
     try_inplace(name, (int)CR_LEN(((cr_value[]){__VA_ARGS__})), (cr_value[]){__VA_ARGS__})
 
 static CR_UNUSED cr_status backward_from(cr_tensor *root, bool retain, bool create)
@@ -121,7 +121,7 @@ static CR_UNUSED void same(const char *file, int line, const cr_tensor *t, int n
         if (!(got[i] - v[i] < 1e-6 && v[i] - got[i] < 1e-6))
             cr_test_failed(file, line, "element %d is %.12g, not %.12g", i, got[i], v[i]);
 }
-#define SAME(t, ...)                                                                               \
+#define SAME(t, ...)                                                                           \
     same(__FILE__, __LINE__, t, (int)CR_LEN(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
 
 #define SAYS(text) EQ_STR(cr_error_message(), text)

@@ -42,25 +42,25 @@ const char *cr_kind_class(cr_status kind);
 /* Reports our own mistake and stops the process; never for a user's mistake. */
 CR_NORETURN void cr_assert_failed(const char *what, const char *file, int line);
 
-#define CR_TRY(call)                                                                               \
-    do {                                                                                           \
-        cr_status cr_try_status = (call);                                                          \
-        if (CR_UNLIKELY(cr_try_status))                                                            \
-            return cr_try_status;                                                                  \
+#define CR_TRY(call)                                                                           \
+    do {                                                                                       \
+        cr_status cr_try_status = (call);                                                      \
+        if (CR_UNLIKELY(cr_try_status))                                                        \
+            return cr_try_status;                                                              \
     } while (0)
 
 /* Needs `cr_status st` and a label `done:`; leaves st = CR_OK when `call` succeeds. */
-#define CR_GO(call)                                                                                \
-    do {                                                                                           \
-        st = (call);                                                                               \
-        if (CR_UNLIKELY(st))                                                                       \
-            goto done;                                                                             \
+#define CR_GO(call)                                                                            \
+    do {                                                                                       \
+        st = (call);                                                                           \
+        if (CR_UNLIKELY(st))                                                                   \
+            goto done;                                                                         \
     } while (0)
 
-#define CR_ASSERT(what)                                                                            \
-    do {                                                                                           \
-        if (CR_UNLIKELY(!(what)))                                                                  \
-            cr_assert_failed(#what, __FILE__, __LINE__);                                           \
+#define CR_ASSERT(what)                                                                        \
+    do {                                                                                       \
+        if (CR_UNLIKELY(!(what)))                                                              \
+            cr_assert_failed(#what, __FILE__, __LINE__);                                       \
     } while (0)
 
 #endif

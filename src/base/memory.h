@@ -25,22 +25,22 @@ CR_API void cr_fail_alloc_after(uint64_t n);
 bool cr_alloc_must_fail(void);
 
 /* Growable arrays: `CR_VEC(type) v = {0}`, items at v.at[0..v.len). */
-#define CR_VEC(type)                                                                               \
-    struct {                                                                                       \
-        type *at;                                                                                  \
-        size_t len, cap;                                                                           \
+#define CR_VEC(type)                                                                           \
+    struct {                                                                                   \
+        type *at;                                                                              \
+        size_t len, cap;                                                                       \
     }
 
 /* Room for `more` further items in `v`.  CR_MEMORY on failure, `v` unchanged. */
-#define cr_vec_reserve(v, more)                                                                    \
+#define cr_vec_reserve(v, more)                                                                \
     cr_vec_reserve_bytes((void **)&(v)->at, (v)->len, &(v)->cap, (more), sizeof *(v)->at)
 /* Appends after a successful cr_vec_reserve. */
 #define cr_vec_put(v, item) ((v)->at[(v)->len++] = (item))
-#define cr_vec_drop(v)                                                                             \
-    do {                                                                                           \
-        cr_free((v)->at);                                                                          \
-        (v)->at = NULL;                                                                            \
-        (v)->len = (v)->cap = 0;                                                                   \
+#define cr_vec_drop(v)                                                                         \
+    do {                                                                                       \
+        cr_free((v)->at);                                                                      \
+        (v)->at = NULL;                                                                        \
+        (v)->len = (v)->cap = 0;                                                               \
     } while (0)
 CR_MUST cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more,
                                        size_t item);

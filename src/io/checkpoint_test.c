@@ -7,9 +7,9 @@
 #include <unistd.h>
 
 #define TEXT(n, s) "X" n "\0\0\0" s
-#define TENSOR(key, offset, rows, columns)                                                         \
-    "ctorch._utils\n_rebuild_tensor_v2\n((" TEXT("\7", "storage") "ctorch\nFloatStorage\n"         \
-    TEXT("\1", key) TEXT("\3", "cpu") "K\4tQK" offset "K" rows "K" columns "\x86K" columns         \
+#define TENSOR(key, offset, rows, columns)                                                     \
+    "ctorch._utils\n_rebuild_tensor_v2\n((" TEXT("\7", "storage") "ctorch\nFloatStorage\n"     \
+    TEXT("\1", key) TEXT("\3", "cpu") "K\4tQK" offset "K" rows "K" columns "\x86K" columns     \
     "K\1\x86\x89)tR"
 /* {"m": OrderedDict(w=a 2x2 tensor, b=its second row), "epoch": 3} */
 static const char body[] = "\x80\x02}(" TEXT("\1", "m") "ccollections\nOrderedDict\n)R(" TEXT("\1", "w")

@@ -55,7 +55,7 @@ TEST(values_are_named_by_their_steps)
     cr_pickle_drop(p);
 }
 
-#define STORAGE(key, numel)                                                                        \
+#define STORAGE(key, numel)                                                                    \
     "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" key "X\3\0\0\0cpuK" numel "tQ"
 
 TEST(storages_of_one_key_are_one_unless_they_are_empty)

@@ -365,7 +365,7 @@ static cr_status forward_dropout(cr_tensor **out, cr_module *m, cr_tensor *x)
 /* --- the list --- */
 
 static const nn_layer layers[] = {
-#define CR_LAYER(kind, params, make, forward, op, text)                                            \
+#define CR_LAYER(kind, params, make, forward, op, text)                                        \
     {kind, "layer(" params ") -> Tensor", text, make, forward, op},
 #include "nn/layers.def"
 #undef CR_LAYER

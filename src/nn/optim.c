@@ -257,8 +257,8 @@ static cr_status step_rmsprop(cr_optim *o)
 
 /* --- the kinds --- */
 
-#define ADAM(decay)                                                                                \
-    "optim(float lr=0.001, float[2]? betas=None, float eps=1e-08, float weight_decay=" decay       \
+#define ADAM(decay)                                                                            \
+    "optim(float lr=0.001, float[2]? betas=None, float eps=1e-08, float weight_decay=" decay   \
     ", bool amsgrad=False, *, bool maximize=False) -> Tensor"
 
 static const optim_kind kinds[] = {

@@ -52,12 +52,12 @@ static void try_layer(const char *name, cr_module *m, cr_tensor *x)
 }
 
 /* The layer is drawn before the input. */
-#define LAYER(name, make, input)                                                                   \
-    ct_scope                                                                                       \
-    {                                                                                              \
-        ct_manual_seed(sizeof name);                                                               \
-        cr_module *m = make;                                                                       \
-        try_layer(name, m, input);                                                                 \
+#define LAYER(name, make, input)                                                               \
+    ct_scope                                                                                   \
+    {                                                                                          \
+        ct_manual_seed(sizeof name);                                                           \
+        cr_module *m = make;                                                                   \
+        try_layer(name, m, input);                                                             \
     }
 
 static void layers(void)
@@ -125,13 +125,13 @@ static void optimize(const char *name, cr_module *net, cr_optim *o)
     }
 }
 
-#define OPTIMIZER(name, make)                                                                      \
-    ct_scope                                                                                       \
-    {                                                                                              \
-        ct_manual_seed(3);                                                                         \
-        cr_module *net = ct_Sequential(ct_Linear(4, 8), ct_Tanh(), ct_Linear(8, 2));               \
-        cr_tensors p = ct_parameters(net);                                                         \
-        optimize(name, net, make);                                                                 \
+#define OPTIMIZER(name, make)                                                                  \
+    ct_scope                                                                                   \
+    {                                                                                          \
+        ct_manual_seed(3);                                                                     \
+        cr_module *net = ct_Sequential(ct_Linear(4, 8), ct_Tanh(), ct_Linear(8, 2));           \
+        cr_tensors p = ct_parameters(net);                                                     \
+        optimize(name, net, make);                                                             \
     }
 
 static void optimizers(void)

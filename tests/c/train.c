@@ -7,10 +7,10 @@
 
 enum { POINTS = 256, HIDDEN = 32, STEPS = 4000, WEIGHTS = 4, MEAN = 1 };
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        if (call)                                                                                  \
-            return 1;                                                                              \
+#define TRY(call)                                                                              \
+    do {                                                                                       \
+        if (call)                                                                              \
+            return 1;                                                                          \
     } while (0)
 
 typedef struct {

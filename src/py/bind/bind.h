@@ -50,13 +50,13 @@ extern long cr_py_unlocked;
 extern long cr_py_graph_objects;
 
 /* Leaves and re-enters the interpreter around `code`. */
-#define CR_PY_UNLOCKED(code)                                                                       \
-    do {                                                                                           \
-        cr_py_unlocked++;                                                                          \
-        PyThreadState *cr_py_saved = PyEval_SaveThread();                                          \
-        code;                                                                                      \
-        PyEval_RestoreThread(cr_py_saved);                                                         \
-        cr_py_unlocked--;                                                                          \
+#define CR_PY_UNLOCKED(code)                                                                   \
+    do {                                                                                       \
+        cr_py_unlocked++;                                                                      \
+        PyThreadState *cr_py_saved = PyEval_SaveThread();                                      \
+        code;                                                                                  \
+        PyEval_RestoreThread(cr_py_saved);                                                     \
+        cr_py_unlocked--;                                                                      \
     } while (0)
 
 /* --- errors (raise.c) --- */

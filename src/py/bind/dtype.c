@@ -127,11 +127,11 @@ static PyObject *info_bits(PyObject *self, void *unused)
     return PyLong_FromSize_t(8 * cr_dtype_size(cr_dtype_real(((type_info *)self)->dtype)));
 }
 
-#define FACT(field)                                                                                \
-    static PyObject *finfo_##field(PyObject *self, void *unused)                                   \
-    {                                                                                              \
-        (void)unused;                                                                              \
-        return PyFloat_FromDouble(facts_of(((type_info *)self)->dtype).field);                     \
+#define FACT(field)                                                                            \
+    static PyObject *finfo_##field(PyObject *self, void *unused)                               \
+    {                                                                                          \
+        (void)unused;                                                                          \
+        return PyFloat_FromDouble(facts_of(((type_info *)self)->dtype).field);                 \
     }
 FACT(eps)
 FACT(max)

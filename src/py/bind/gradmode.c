@@ -177,13 +177,13 @@ static PyMethodDef switch_methods[] = {
     {0}};
 static PyGetSetDef switch_getset[] = {{"mode", switch_mode, NULL, NULL, NULL}, {0}};
 
-#define SWITCH_TYPE(name_, new_, doc_)                                                             \
-    {                                                                                              \
-        PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.autograd.grad_mode." name_,              \
-        .tp_basicsize = sizeof(grad_switch),                                                       \
-        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .tp_doc = doc_, .tp_new = new_,      \
-        .tp_init = switch_init, .tp_call = switch_call, .tp_methods = switch_methods,              \
-        .tp_getset = switch_getset,                                                                \
+#define SWITCH_TYPE(name_, new_, doc_)                                                         \
+    {                                                                                          \
+        PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.autograd.grad_mode." name_,          \
+        .tp_basicsize = sizeof(grad_switch),                                                   \
+        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .tp_doc = doc_, .tp_new = new_,  \
+        .tp_init = switch_init, .tp_call = switch_call, .tp_methods = switch_methods,          \
+        .tp_getset = switch_getset,                                                            \
     }
 
 static PyTypeObject switch_types[] = {

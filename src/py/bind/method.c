@@ -54,12 +54,12 @@ static PyObject *tensor_stride(PyObject *self, PyObject *args, PyObject *kwargs)
     return all_or_one(self, args, kwargs, SELF->stride, false);
 }
 
-#define FACT(name, expression)                                                                     \
-    static PyObject *tensor_##name(PyObject *self, PyObject *unused)                               \
-    {                                                                                              \
-        (void)unused;                                                                              \
-        (void)self;                                                                                \
-        return expression;                                                                         \
+#define FACT(name, expression)                                                                 \
+    static PyObject *tensor_##name(PyObject *self, PyObject *unused)                           \
+    {                                                                                          \
+        (void)unused;                                                                          \
+        (void)self;                                                                            \
+        return expression;                                                                     \
     }
 FACT(dim, PyLong_FromLong(SELF->ndim))
 FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
@@ -385,10 +385,10 @@ static PyObject *to_dtype(PyObject *self, PyObject *args, PyObject *kwargs, cons
     return convert_as(self, name, &to);
 }
 
-#define SHORT_FORM(name, t)                                                                        \
-    static PyObject *tensor_##name(PyObject *self, PyObject *args, PyObject *kwargs)               \
-    {                                                                                              \
-        return to_dtype(self, args, kwargs, #name, t);                                             \
+#define SHORT_FORM(name, t)                                                                    \
+    static PyObject *tensor_##name(PyObject *self, PyObject *args, PyObject *kwargs)           \
+    {                                                                                          \
+        return to_dtype(self, args, kwargs, #name, t);                                         \
     }
 SHORT_FORM(half, CR_F16)
 SHORT_FORM(bfloat16, CR_BF16)

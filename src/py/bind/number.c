@@ -14,19 +14,19 @@ typedef enum {
 } reflection;
 
 /* clang-format off */
-#define BINARIES(X)                                                                                \
-    X(add,      "add",                 nb_add,           nb_inplace_add,          SWAP)            \
-    X(sub,      "sub",                 nb_subtract,      nb_inplace_subtract,     REVERSE)         \
-    X(mul,      "mul",                 nb_multiply,      nb_inplace_multiply,     SWAP)            \
-    X(div,      "div",                 nb_true_divide,   nb_inplace_true_divide,  DIVIDE)          \
-    X(floordiv, "floor_divide",        nb_floor_divide,  nb_inplace_floor_divide, AS_IS)           \
-    X(mod,      "remainder",           nb_remainder,     nb_inplace_remainder,    AS_IS)           \
-    X(and,      "bitwise_and",         nb_and,           nb_inplace_and,          SWAP)            \
-    X(or,       "bitwise_or",          nb_or,            nb_inplace_or,           SWAP)            \
-    X(xor,      "bitwise_xor",         nb_xor,           nb_inplace_xor,          SWAP)            \
-    X(lshift,   "bitwise_left_shift",  nb_lshift,        nb_inplace_lshift,       AS_IS)           \
+#define BINARIES(X)                                                                            \
+    X(add,      "add",                 nb_add,           nb_inplace_add,          SWAP)        \
+    X(sub,      "sub",                 nb_subtract,      nb_inplace_subtract,     REVERSE)     \
+    X(mul,      "mul",                 nb_multiply,      nb_inplace_multiply,     SWAP)        \
+    X(div,      "div",                 nb_true_divide,   nb_inplace_true_divide,  DIVIDE)      \
+    X(floordiv, "floor_divide",        nb_floor_divide,  nb_inplace_floor_divide, AS_IS)       \
+    X(mod,      "remainder",           nb_remainder,     nb_inplace_remainder,    AS_IS)       \
+    X(and,      "bitwise_and",         nb_and,           nb_inplace_and,          SWAP)        \
+    X(or,       "bitwise_or",          nb_or,            nb_inplace_or,           SWAP)        \
+    X(xor,      "bitwise_xor",         nb_xor,           nb_inplace_xor,          SWAP)        \
+    X(lshift,   "bitwise_left_shift",  nb_lshift,        nb_inplace_lshift,       AS_IS)       \
     X(rshift,   "bitwise_right_shift", nb_rshift,        nb_inplace_rshift,       AS_IS)
-#define COMPARISONS(X)                                                                             \
+#define COMPARISONS(X)                                                                         \
     X(lt, "lt") X(le, "le") X(eq, "eq") X(ne, "ne") X(gt, "gt") X(ge, "ge")
 /* clang-format on */
 
@@ -192,14 +192,14 @@ static PyObject *two_inplace(const binary *o, PyObject *a, PyObject *b)
 
 /* --- slots --- */
 
-#define X(id, name, slot, inplace_slot, reflect)                                                   \
-    static PyObject *nb_##id(PyObject *a, PyObject *b)                                             \
-    {                                                                                              \
-        return two(&binaries[BINARY_##id], a, b);                                                  \
-    }                                                                                              \
-    static PyObject *nb_inplace_##id(PyObject *a, PyObject *b)                                     \
-    {                                                                                              \
-        return two_inplace(&binaries[BINARY_##id], a, b);                                          \
+#define X(id, name, slot, inplace_slot, reflect)                                               \
+    static PyObject *nb_##id(PyObject *a, PyObject *b)                                         \
+    {                                                                                          \
+        return two(&binaries[BINARY_##id], a, b);                                              \
+    }                                                                                          \
+    static PyObject *nb_inplace_##id(PyObject *a, PyObject *b)                                 \
+    {                                                                                          \
+        return two_inplace(&binaries[BINARY_##id], a, b);                                      \
     }
 BINARIES(X)
 #undef X
@@ -278,7 +278,7 @@ static PyObject *nb_positive(PyObject *a)
     return Py_NewRef(a);
 }
 
-#define X(id, name, slot, inplace_slot, reflect)                                                   \
+#define X(id, name, slot, inplace_slot, reflect)                                               \
     {Py_##slot, (void *)nb_##id}, {Py_##inplace_slot, (void *)nb_inplace_##id},
 const PyType_Slot cr_py_number_slots[] = {BINARIES(X){Py_nb_power, (void *)nb_pow},
                                           {Py_nb_inplace_power, (void *)nb_inplace_pow},

@@ -181,10 +181,10 @@ static PyObject *by_method(PyObject *m, PyObject *x, const char *name)
     return PyObject_CallMethod(x, name, NULL);
 }
 
-#define BY_METHOD(name)                                                                            \
-    static PyObject *call_##name(PyObject *m, PyObject *x)                                         \
-    {                                                                                              \
-        return by_method(m, x, #name);                                                             \
+#define BY_METHOD(name)                                                                        \
+    static PyObject *call_##name(PyObject *m, PyObject *x)                                     \
+    {                                                                                          \
+        return by_method(m, x, #name);                                                         \
     }
 BY_METHOD(numel)
 BY_METHOD(is_floating_point)

@@ -185,7 +185,7 @@ static PyObject *binary(PyObject *a, PyObject *b, int fn, python_binary otherwis
     return out;
 }
 
-#define BINARY(name, fn, python)                                                                   \
+#define BINARY(name, fn, python)                                                               \
     static PyObject *symbol_##name(PyObject *a, PyObject *b) { return binary(a, b, fn, python); }
 BINARY(add, CR_GNUM_ADD, PyNumber_Add)
 BINARY(sub, CR_GNUM_SUB, PyNumber_Subtract)
@@ -267,12 +267,12 @@ static int symbol_bool(PyObject *a)
     return cr_scalar_as_double(s->value) != 0;
 }
 
-#define SETTLED(name, expression)                                                                  \
-    static PyObject *symbol_##name(PyObject *a)                                                    \
-    {                                                                                              \
-        PyObject *x = settled(a), *out = x ? (expression) : NULL;                                  \
-        Py_XDECREF(x);                                                                             \
-        return out;                                                                                \
+#define SETTLED(name, expression)                                                              \
+    static PyObject *symbol_##name(PyObject *a)                                                \
+    {                                                                                          \
+        PyObject *x = settled(a), *out = x ? (expression) : NULL;                              \
+        Py_XDECREF(x);                                                                         \
+        return out;                                                                            \
     }
 SETTLED(int, PyNumber_Long(x))
 SETTLED(float, PyNumber_Float(x))
