@@ -1,7 +1,8 @@
 /* Environment variables.
  *
- * getenv in one thread while another calls setenv (os.environ, at any time) reads freed memory.
- * Threads of our own therefore read what a thread of the program's has kept for them. */
+ * getenv in one thread while another thread calls setenv (Python's os.environ does) can read
+ * freed memory.  The library's own threads therefore read copies, which cr_env_keep() makes in
+ * a thread of the program. */
 #include "base/env.h"
 #include "base/memory.h"
 #include <stdatomic.h>
@@ -16,7 +17,7 @@ static const struct {
 #undef CR_ENV
 };
 
-/* A text that a variable had; never freed, since somebody may be reading it. */
+/* A copy of a variable's text.  Copies are never freed because another thread may read them. */
 typedef struct kept {
     struct kept *older;
     char text[];
@@ -33,7 +34,7 @@ static const char *of_process(cr_env_name which)
     return s && *s ? s : variables[which].preset;
 }
 
-/* Where there is no memory for it, what was kept before stays. */
+/* Publishes `text` as the variable's copy.  When memory is short the previous copy remains. */
 static void keep(cr_env_name which, const char *text)
 {
     kept *k = all[which];

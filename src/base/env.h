@@ -1,4 +1,4 @@
-/* env.h - environment variables; env.def lists them.  Nothing else calls getenv. */
+/* env.h - environment variables.  env.def lists them; only env.c calls getenv. */
 #ifndef CR_BASE_ENV_H
 #define CR_BASE_ENV_H
 
@@ -13,13 +13,14 @@ typedef enum {
 
 /* The variable's text, or its default; borrowed from the environment. */
 const char *cr_env(cr_env_name which);
-/* In a thread of the program's: keeps all variables as they are for threads of our own, which after
- * cr_env_read_kept() read nothing else.  One call at a time. */
+/* cr_env_keep() copies all variables; call it from a thread of the program, one call at a
+ * time.  A thread that has called cr_env_read_kept() reads these copies instead of the
+ * environment. */
 void cr_env_keep(void);
 void cr_env_read_kept(void);
-/* As an integer; the default where the text is no integer. */
+/* The variable as an integer, or its default when the text is not an integer. */
 int64_t cr_env_int(cr_env_name which);
-/* The list that `crc env` prints. */
+/* Appends the list of variables that `crc env` prints. */
 void cr_env_describe(cr_text *out);
 
 #endif

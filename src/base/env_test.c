@@ -20,7 +20,7 @@ static const char *seen_by_own_thread(void)
     return seen;
 }
 
-TEST(a_thread_of_our_own_reads_what_was_kept_and_nothing_later)
+TEST(a_library_thread_reads_kept_copies_until_the_next_keep)
 {
     setenv("CR_CACHE", "first", 1);
     cr_env_keep();

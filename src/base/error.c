@@ -1,6 +1,7 @@
-/* A thread's record is made at its first failure, and a short one stands in when there is
- * no memory for it.  It is not thread-local storage itself: a module that is loaded late
- * gets only some hundred bytes of that. */
+/* A thread's error record is allocated at the thread's first failure.  When that allocation
+ * fails, the message goes to a short static buffer of the thread.  The record is not in
+ * thread-local storage because a library that is loaded late gets only some hundred bytes of
+ * it. */
 #include "base/error.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -29,12 +30,12 @@ static void forget(void *p)
 
 static void make_key(void) { pthread_key_create(&thread_end, forget); }
 
-/* NULL when there is no memory. */
+/* The calling thread's record, allocated if need be.  NULL when there is no memory. */
 static texts *own_texts(void)
 {
     if (!mine) {
         pthread_once(&once, make_key);
-        mine = calloc(1, sizeof *mine); /* not cr_alloc: that one records its failures here */
+        mine = calloc(1, sizeof *mine); /* not cr_alloc, whose failures are recorded here */
         pthread_setspecific(thread_end, mine);
     }
     return mine;
@@ -52,10 +53,10 @@ static void keep_message(const char *text)
 
 char *cr_error_scratch(void)
 {
-    static char nobody[CR_SCRATCH_BYTES];
+    static char shared[CR_SCRATCH_BYTES];
     texts *t = own_texts();
 
-    return t ? t->scratch[t->next_scratch++ % SCRATCHES] : nobody;
+    return t ? t->scratch[t->next_scratch++ % SCRATCHES] : shared;
 }
 
 cr_status cr_fail_va(cr_status kind, const char *fmt, va_list args)

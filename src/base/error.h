@@ -1,8 +1,8 @@
 /* error.h - statuses and the thread's error record.
  *
- * A function that can fail returns cr_status, zero on success.  The first
- * failure describes itself with cr_fail(); callers pass the status on with
- * CR_TRY (nothing to clean up) or CR_GO (jumps to `done:`). */
+ * A function that can fail returns cr_status, which is zero on success.  The function that
+ * detects a failure records it with cr_fail().  Its callers return the same status: with CR_TRY
+ * when they have nothing to release, with CR_GO (which jumps to `done:`) when they do. */
 #ifndef CR_BASE_ERROR_H
 #define CR_BASE_ERROR_H
 
@@ -20,26 +20,28 @@ typedef enum {
     CR_KIND_COUNT
 } cr_status;
 
-/* Records an error of `kind` with a printf message and returns `kind`. */
+/* Records an error of `kind` with a printf message.  Returns `kind`. */
 CR_API cr_status cr_fail(cr_status kind, const char *fmt, ...) CR_PRINTF(2, 3);
 cr_status cr_fail_va(cr_status kind, const char *fmt, va_list args);
 
-/* The calling thread's last error: its message (borrowed until the next
- * failure in this thread) and its kind.  "" and CR_OK when there was none. */
+/* The calling thread's last error: its message (borrowed until the thread's next failure) and
+ * its kind.  "" and CR_OK when the thread had no failure. */
 CR_API const char *cr_error_message(void);
 CR_API cr_status cr_error_kind(void);
 
-/* Room for a text inside a message: CR_SCRATCH_BYTES, the thread's until four more calls. */
+/* A buffer of CR_SCRATCH_BYTES for text that becomes part of a message.  The calling thread has
+ * four of them in turn, so a buffer is reused at the fourth next call. */
 enum { CR_SCRATCH_BYTES = 256 };
 char *cr_error_scratch(void);
 
-/* Puts text before the message of the current record. */
+/* Puts text before the message of the calling thread's record. */
 void cr_error_prefix(const char *fmt, ...) CR_PRINTF(1, 2);
 
-/* The Python class that `kind` is raised as; NULL for CR_PYTHON and CR_OK. */
+/* The name of the Python class that `kind` is raised as; NULL for CR_PYTHON and CR_OK. */
 const char *cr_kind_class(cr_status kind);
 
-/* Reports our own mistake and stops the process; never for a user's mistake. */
+/* Prints a failed assertion and aborts.  For bugs of the library, never for a user's
+ * mistake. */
 CR_NORETURN void cr_assert_failed(const char *what, const char *file, int line);
 
 #define CR_TRY(call)                                                                           \
@@ -49,7 +51,7 @@ CR_NORETURN void cr_assert_failed(const char *what, const char *file, int line);
             return cr_try_status;                                                              \
     } while (0)
 
-/* Needs `cr_status st` and a label `done:`; leaves st = CR_OK when `call` succeeds. */
+/* Needs `cr_status st` and a label `done:`.  `st` is CR_OK when `call` succeeds. */
 #define CR_GO(call)                                                                            \
     do {                                                                                       \
         st = (call);                                                                           \

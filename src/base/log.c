@@ -1,4 +1,5 @@
-/* Logging: the variable is read at every call, calls are rare and it may change. */
+/* Logging.  Every call reads CR_LOG again, because calls are rare and the variable may
+ * change. */
 #include "base/log.h"
 #include "base/env.h"
 #include "base/memory.h"
@@ -35,7 +36,7 @@ void cr_log_describe(cr_text *out)
     cr_text_printf(out, "  %-10s %s\n", "all", "every topic");
 }
 
-/* Once: a name that is none would otherwise just show nothing. */
+/* Reports topics in CR_LOG that do not exist.  They would select no line and no error. */
 static void check_names(void)
 {
     const char *s = cr_env(CR_ENV_CR_LOG);
@@ -48,7 +49,8 @@ static void check_names(void)
         s += len + (s[len] == ',');
     }
     if (text.len) {
-        cr_text_put(&text, "CR_LOG takes topic or topic:level, divided by commas; levels are 1 to 3; topics are\n");
+        cr_text_put(&text, "CR_LOG takes topic or topic:level, separated by commas; "
+                           "a level is 1 to 3; the topics are\n");
         cr_log_describe(&text);
         fputs(cr_text_str(&text), stderr);
     }

@@ -1,4 +1,5 @@
-/* Open addressing with linear probing; at most half full; nothing is removed. */
+/* Open addressing with linear probing.  At most half of the slots are used.  Keys are never
+ * removed. */
 #include "base/map.h"
 #include "base/memory.h"
 #include <string.h>
@@ -6,10 +7,10 @@
 struct cr_map_slot {
     union {
         char *far;
-        char near[8]; /* of at most eight bytes: addresses, numbers */
+        char near[8]; /* a key of at most eight bytes, such as an address */
     } key;
     uint32_t len, hash;
-    void *value; /* NULL when free */
+    void *value; /* NULL when the slot is free */
 };
 
 uint64_t cr_hash(const void *bytes, size_t len)
@@ -24,9 +25,12 @@ uint64_t cr_hash(const void *bytes, size_t len)
 
 static bool is_near(size_t len) { return len <= sizeof((struct cr_map_slot *)0)->key.near; }
 
-static const char *key_of(const struct cr_map_slot *s) { return is_near(s->len) ? s->key.near : s->key.far; }
+static const char *key_of(const struct cr_map_slot *s)
+{
+    return is_near(s->len) ? s->key.near : s->key.far;
+}
 
-/* The slot that holds the key, or the free one where it belongs. */
+/* The slot that holds the key, or the free slot where the key would be inserted. */
 static struct cr_map_slot *find(const cr_map *m, const char *key, size_t len, uint32_t hash)
 {
     size_t i = hash & (m->cap - 1);

@@ -6,16 +6,17 @@
 
 typedef struct {
     struct cr_map_slot *slots;
-    size_t len, cap; /* cap is zero or a power of two */
+    size_t len, cap; /* cap: slots, zero or a power of two */
 } cr_map;
 
-/* The value under the key, or NULL. */
+/* The value stored under the key, or NULL. */
 void *cr_map_get(const cr_map *m, const char *key, size_t key_len);
-/* Sets or replaces.  value must not be NULL.  CR_MEMORY on failure, `m` unchanged. */
+/* Stores `value`, which must not be NULL, under the key; replaces an earlier value.  Fails with
+ * CR_MEMORY and leaves `m` unchanged. */
 CR_MUST cr_status cr_map_set(cr_map *m, const char *key, size_t key_len, void *value);
 void cr_map_drop(cr_map *m);
 
-/* 64-bit FNV-1a, for keys and content hashes in memory. */
+/* 64-bit FNV-1a.  For keys and hashes that stay in memory. */
 uint64_t cr_hash(const void *bytes, size_t len);
 
 #endif

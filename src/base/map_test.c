@@ -4,10 +4,10 @@
 
 static void *number(int i) { return (void *)(uintptr_t)(i + 1); }
 
-/* "0123456789..." so that every length begins with the shorter ones. */
+/* "0123456789...": shorter keys are prefixes of longer keys. */
 static const char *const digits = "0123456789abcdefghijklmnop";
 
-TEST(keys_of_every_length_are_apart)
+TEST(keys_of_every_length_are_distinct)
 {
     cr_map m = {0};
 
@@ -22,7 +22,7 @@ TEST(keys_of_every_length_are_apart)
     EQ(cr_map_get(&m, digits, 3), NULL);
 }
 
-TEST(a_value_is_replaced_and_its_key_stays_a_copy)
+TEST(a_value_is_replaced_and_the_map_copies_its_key)
 {
     cr_map m = {0};
     char key[16] = "a longer key";
@@ -43,12 +43,14 @@ TEST(many_addresses_and_texts_are_found_after_growth)
 
     for (uintptr_t i = 0; i < 1000; i++) {
         OK(cr_map_set(&m, (const char *)&i, sizeof i, number((int)i)));
-        OK(cr_map_set(&m, text, (size_t)snprintf(text, sizeof text, "value number %zu", (size_t)i), number((int)i)));
+        size_t len = (size_t)snprintf(text, sizeof text, "value number %zu", (size_t)i);
+        OK(cr_map_set(&m, text, len, number((int)i)));
     }
     EQ(m.len, 2000);
     for (uintptr_t i = 0; i < 1000; i++) {
         EQ(cr_map_get(&m, (const char *)&i, sizeof i), number((int)i));
-        EQ(cr_map_get(&m, text, (size_t)snprintf(text, sizeof text, "value number %zu", (size_t)i)), number((int)i));
+        size_t len = (size_t)snprintf(text, sizeof text, "value number %zu", (size_t)i);
+        EQ(cr_map_get(&m, text, len), number((int)i));
     }
     cr_map_drop(&m);
 }

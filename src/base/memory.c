@@ -61,7 +61,7 @@ char *cr_strndup(const char *s, size_t n)
 char *cr_strdup(const char *s) { return cr_strndup(s, strlen(s)); }
 
 #ifdef CR_MEAN
-/* Exactly what is needed, and always somewhere else. */
+/* Mean build: the capacity is exact and growth always moves the array. */
 cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more, size_t item)
 {
     if (len + more <= *cap)
@@ -90,7 +90,8 @@ cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more, 
     if (grown < 8)
         grown = 8;
     if (CR_MUL_OVERFLOW(grown, item, &bytes))
-        return cr_fail(CR_MEMORY, "not enough memory: an array of %zu items is too long", grown);
+        return cr_fail(CR_MEMORY, "not enough memory: an array of %zu items is too long",
+                       grown);
     void *p = cr_realloc(*at, bytes);
     if (!p)
         return CR_MEMORY;
@@ -106,8 +107,9 @@ struct cr_arena_block {
     _Alignas(16) char bytes[];
 };
 
-/* Of a whole block; the first of an arena is small, each further one twice as large. */
-#if defined(CR_MEAN) || defined(CR_SANITIZE) /* sanitizers see the end of every piece */
+/* Bytes of an arena's blocks.  The first block is small; each later block is twice as large, up
+ * to MOST_BYTES.  Sanitizers get one piece a block, so that they find overruns of a piece. */
+#if defined(CR_MEAN) || defined(CR_SANITIZE)
 enum { FIRST_BYTES = 1, MOST_BYTES = 1, MAPPED_BYTES = 0 };
 #else
 enum { FIRST_BYTES = 2048, MOST_BYTES = 16384, MAPPED_BYTES = 256 << 10 };
@@ -116,7 +118,8 @@ enum { FIRST_BYTES = 2048, MOST_BYTES = 16384, MAPPED_BYTES = 256 << 10 };
 static void *block_map(size_t bytes)
 {
     void *p = cr_alloc_must_fail() ? MAP_FAILED
-                                   : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+                                   : mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     return p == MAP_FAILED ? out_of_memory(bytes) : p;
 }
@@ -124,7 +127,9 @@ static void *block_map(size_t bytes)
 static struct cr_arena_block *block_new(const cr_arena *a, size_t need)
 {
     size_t twice = a->last ? 2 * (a->last->size + sizeof *a->last) : FIRST_BYTES;
-    size_t bytes = a->mapped && MAPPED_BYTES ? MAPPED_BYTES : twice < MOST_BYTES ? twice : MOST_BYTES;
+    size_t bytes = a->mapped && MAPPED_BYTES ? MAPPED_BYTES
+                   : twice < MOST_BYTES      ? twice
+                                             : MOST_BYTES;
     struct cr_arena_block *b;
 
     if (bytes < sizeof *b + need)

@@ -1,40 +1,39 @@
-/* memory.h - host memory for the library's own records.
+/* memory.h - host memory for the library's own records: nodes, strings, tables.
  *
- * Tensor bytes come from device/; this is for nodes, strings and tables.  All
- * of it passes through cr_alloc, so CR_FAIL_ALLOC=n can make the n-th request
- * fail (tests/faults), and the mean build can make every growth move. */
+ * Tensor bytes come from device/.  Every allocation of this room goes through cr_alloc, so that
+ * CR_FAIL_ALLOC=n can make the n-th one fail (tests/faults).  In the mean build every growth of
+ * an array moves it. */
 #ifndef CR_BASE_MEMORY_H
 #define CR_BASE_MEMORY_H
 
 #include "base/error.h"
 
-/* `size` bytes, undefined; NULL with a CR_MEMORY record when there are none.
- * The caller owns the block and frees it with cr_free.  size 0 is allowed. */
+/* `size` bytes with undefined contents; size 0 is allowed.  NULL with a CR_MEMORY record when
+ * memory is short.  The caller owns the block and frees it with cr_free. */
 CR_API void *cr_alloc(size_t size);
 CR_API void *cr_alloc_zero(size_t size);
-/* Grows or shrinks; on failure NULL and `old` is untouched. */
+/* Grows or shrinks a block.  NULL on failure, and `old` is then unchanged. */
 CR_API void *cr_realloc(void *old, size_t size);
 CR_API void cr_free(void *p);
 char *cr_strdup(const char *s);
 char *cr_strndup(const char *s, size_t n);
 
-/* Counts every request in this process; the n-th from now on fails once.
- * 0 switches it off.  For the fault tests. */
+/* Makes the n-th allocation from now fail once.  0 switches this off.  For the fault tests. */
 CR_API void cr_fail_alloc_after(uint64_t n);
-/* True when the request now being made must fail; device allocators ask it too. */
+/* True when the allocation in progress must fail.  Device allocators call this too. */
 bool cr_alloc_must_fail(void);
 
-/* Growable arrays: `CR_VEC(type) v = {0}`, items at v.at[0..v.len). */
+/* Growable arrays: `CR_VEC(type) v = {0}`; the items are v.at[0..v.len). */
 #define CR_VEC(type)                                                                           \
     struct {                                                                                   \
         type *at;                                                                              \
         size_t len, cap;                                                                       \
     }
 
-/* Room for `more` further items in `v`.  CR_MEMORY on failure, `v` unchanged. */
+/* Reserves room for `more` further items.  Fails with CR_MEMORY and leaves `v` unchanged. */
 #define cr_vec_reserve(v, more)                                                                \
     cr_vec_reserve_bytes((void **)&(v)->at, (v)->len, &(v)->cap, (more), sizeof *(v)->at)
-/* Appends after a successful cr_vec_reserve. */
+/* Appends an item.  The room must have been reserved with cr_vec_reserve. */
 #define cr_vec_put(v, item) ((v)->at[(v)->len++] = (item))
 #define cr_vec_drop(v)                                                                         \
     do {                                                                                       \
@@ -45,14 +44,16 @@ bool cr_alloc_must_fail(void);
 CR_MUST cr_status cr_vec_reserve_bytes(void **at, size_t len, size_t *cap, size_t more,
                                        size_t item);
 
-/* An arena: many blocks, freed together.  `cr_arena a = {0}` is empty.  One with `mapped` set has mappings of its own,
- * which leave no holes among what stays: for much that is needed for a while. */
+/* An arena: pieces that are freed together.  `cr_arena a = {0}` is an empty arena.  Set
+ * `mapped` for large temporary arenas: their blocks are mmap'ed, so freeing them leaves no
+ * holes in the heap. */
 typedef struct {
     struct cr_arena_block *last;
     bool mapped;
 } cr_arena;
 
-/* 16-byte aligned, zeroed.  NULL with a CR_MEMORY record when there is none. */
+/* A zeroed piece, aligned to 16 bytes; the arena owns it.  NULL with a CR_MEMORY record when
+ * memory is short. */
 void *cr_arena_get(cr_arena *a, size_t size);
 char *cr_arena_text(cr_arena *a, const char *s, size_t n);
 void cr_arena_drop(cr_arena *a);

@@ -1,15 +1,15 @@
 /* Parallel regions on libgomp.
  *
- * A child forked after the parent ran a region would wait for threads it does
- * not have, so the pool is dismissed before every fork (omp_pause_resource_all)
- * and grows again at the next region, in parent and child alike. */
+ * libgomp's thread pool does not survive fork: a child would wait for threads that it does not
+ * have.  Every fork therefore stops the pool first (omp_pause_resource_all).  The next region,
+ * in parent or child, starts it again. */
 #include "base/parallel.h"
 #include "base/env.h"
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
-static _Atomic int wanted; /* 0: not yet decided */
+static _Atomic int wanted; /* 0 until the number of threads is decided */
 
 static void before_fork(void)
 {
@@ -37,7 +37,7 @@ static void install(void)
     atomic_compare_exchange_strong(&wanted, &none, decide());
 }
 
-static CR_THREAD_COLD int limit; /* of the calling thread; 0: none */
+static CR_THREAD_COLD int limit; /* of the calling thread; 0: no limit */
 
 void cr_set_thread_limit(int n) { limit = n; }
 
@@ -74,7 +74,8 @@ static void run_parts(int64_t n, int64_t parts, cr_range_fn fn, void *context)
 
 #else
 
-/* The sanitizer does not see libgomp's barriers, so it is given a region of plain threads. */
+/* ThreadSanitizer does not know libgomp's barriers.  Its build runs regions on plain
+ * threads. */
 
 static CR_THREAD_COLD bool inside;
 

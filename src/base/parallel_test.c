@@ -8,7 +8,7 @@
 enum { N = 100000 };
 
 typedef struct {
-    int times[N]; /* how often each unit was computed */
+    int times[N]; /* calls for each unit */
     _Atomic int parts;
 } tally;
 
@@ -89,7 +89,7 @@ static void *limited(void *context)
     return NULL;
 }
 
-TEST(a_limit_is_its_threads_own)
+TEST(a_thread_limit_does_not_affect_other_threads)
 {
     int before = cr_threads(), seen = 0;
     pthread_t thread;
@@ -115,7 +115,7 @@ static void *regions(void *context)
     return NULL;
 }
 
-TEST(several_threads_may_have_regions_at_once)
+TEST(several_threads_run_regions_at_once)
 {
     static tally own[4];
     int before = cr_threads();
@@ -132,7 +132,7 @@ TEST(several_threads_may_have_regions_at_once)
     OK(cr_set_threads(before));
 }
 
-TEST(a_child_forked_after_a_region_has_regions)
+TEST(a_child_forked_after_a_region_runs_regions)
 {
     static tally t;
     int before = cr_threads(), status = -1;
@@ -152,7 +152,7 @@ TEST(a_child_forked_after_a_region_has_regions)
     OK(cr_set_threads(before));
 }
 
-TEST(no_threads_are_refused)
+TEST(zero_threads_are_refused)
 {
     FAILS(CR_RUNTIME, cr_set_threads(0));
     EQ_STR(cr_error_message(), "set_num_threads expects a positive integer");

@@ -1,6 +1,6 @@
 /* test.h - unit tests beside the code: TEST(a_promise_as_a_name) { EQ(1, 1); }
  *
- * Each *_test.c is one program; main() comes from base/test_main.c. */
+ * Each *_test.c is one program.  base/test_main.c has its main(). */
 #ifndef CR_BASE_TEST_H
 #define CR_BASE_TEST_H
 
@@ -22,7 +22,7 @@ void cr_test_failed(const char *file, int line, const char *fmt, ...) CR_PRINTF(
             cr_test_failed(__FILE__, __LINE__, "%s", #what);                                   \
     } while (0)
 
-/* Integers and pointers alike. */
+/* Compares integers or pointers. */
 #define EQ(a, b)                                                                               \
     do {                                                                                       \
         long long a_ = (long long)(a), b_ = (long long)(b);                                    \

@@ -1,4 +1,4 @@
-/* Runs the tests that the linked files registered; prints failures and a count. */
+/* Runs the registered tests of the linked files.  Prints failures and a count. */
 #include "base/test.h"
 #include <stdarg.h>
 #include <stdio.h>

@@ -1,14 +1,14 @@
-/* text.h - a growing string.  `cr_text t = {0}` is empty; drop it at the end.
+/* text.h - a growing string.  `cr_text t = {0}` is an empty one; cr_text_drop frees it.
  *
- * A failed append is remembered: the text then stays as it is, and
- * cr_text_status tells.  So a printer checks once, at its end. */
+ * After a failed append the text no longer changes and cr_text_status returns the failure.  A
+ * printer therefore checks the status once, at its end. */
 #ifndef CR_BASE_TEXT_H
 #define CR_BASE_TEXT_H
 
 #include "base/error.h"
 
 typedef struct {
-    char *at; /* NUL-terminated once something was appended */
+    char *at; /* NUL-terminated after the first append; NULL before it */
     size_t len, cap;
     cr_status failed;
 } cr_text;
@@ -23,9 +23,11 @@ CR_MUST cr_status cr_text_status(const cr_text *t);
 const char *cr_text_str(const cr_text *t);
 void cr_text_drop(cr_text *t);
 
-/* A whole file as a NUL-terminated string (owned; *len without the NUL).  CR_IO. */
+/* Reads a whole file as a NUL-terminated string, which the caller owns.  *len does not count
+ * the NUL.  Fails with CR_IO. */
 CR_MUST cr_status cr_read_file(char **out, size_t *len, const char *path);
-/* Writes beside `path` and renames, so readers see the old file or the new.  CR_IO. */
+/* Writes a file beside `path` and renames it to `path`, so readers see either the old or the
+ * new contents.  Fails with CR_IO. */
 CR_MUST cr_status cr_write_file(const char *path, const void *bytes, size_t len);
 
 #endif
