@@ -1,6 +1,6 @@
-/* Rows of elements from one dtype to another: one function for each pair.
+/* Conversion of rows of elements: one function for each pair of dtypes.
  *
- * Half types are converted without branches, so that the contiguous loops vectorise. */
+ * Half types are converted without branches, so that the compiler vectorizes the loops. */
 #include "num/convert.h"
 #include <string.h>
 
@@ -27,8 +27,8 @@ static inline float half_to_float(uint16_t h)
     return bits_float(float_bits(f) | top | (uint32_t)(h & 0x8000u) << 16);
 }
 
-/* The sum with a half rounds a subnormal result at 2^-24.  Chosen by masks: a conditional
- * around the sum would keep the loop from being vectorised. */
+/* Adding 0.5 rounds a subnormal result at 2^-24.  Masks select the case, because a branch would
+ * keep the compiler from vectorizing the loop. */
 static inline uint16_t float_to_half(float f)
 {
     uint32_t u = float_bits(f), rest = u & 0x7fffffffu;
@@ -58,7 +58,7 @@ static inline uint16_t float_to_bfloat(float f)
 #include "num/dtype.def"
 #undef CR_DTYPE
 
-/* An element as a number, its imaginary part, and whether it is nonzero. */
+/* The real part of an element, its imaginary part, and whether the element is nonzero. */
 #define NUM_BOOL(x) ((int32_t)(x))
 #define NUM_U8(x)   ((int32_t)(x))
 #define NUM_I8(x)   ((int32_t)(x))
@@ -85,7 +85,8 @@ static inline uint16_t float_to_bfloat(float f)
 #define IMAG_C64(x)  ((x).im)
 #define IMAG_C128(x) ((x).im)
 
-/* Numbers to elements.  Integers that do not fit wrap; uint8 goes through int64 as in torch. */
+/* Conversions to each dtype.  Integers that do not fit wrap; uint8 goes through int64 as in
+ * torch. */
 #define TO_BOOL(F, x) ((uint8_t)((NUM_##F(x) != 0) | (IMAG_##F(x) != 0)))
 #define TO_U8(F, x)   ((uint8_t)(int64_t)NUM_##F(x))
 #define TO_I8(F, x)   ((int8_t)(int32_t)NUM_##F(x))
@@ -135,7 +136,7 @@ ROWS(F64)
 ROWS(C64)
 ROWS(C128)
 
-/* Copies of elements by their size. */
+/* Plain copies, by element size. */
 #define COPY(bytes, type)                                                                      \
     static void copy_##bytes(void *to, int64_t to_step, const void *from, int64_t from_step,   \
                              int64_t n)                                                        \
@@ -161,7 +162,7 @@ COPY(4, uint32_t)
 COPY(8, uint64_t)
 COPY(16, cr_complex)
 
-/* Half types spend their time in integer arithmetic, which gains from wide vectors. */
+/* Half types need integer arithmetic, which is faster with wide vectors. */
 ROW(BOOL, F32)
 ROW(U8, F32)
 ROW(I8, F32)

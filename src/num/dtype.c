@@ -79,7 +79,7 @@ double cr_scalar_as_double(cr_scalar s)
     }
 }
 
-/* As x86 converts what does not fit: the smallest integer. */
+/* A value that does not fit becomes INT64_MIN, as on x86. */
 static int64_t double_to_int(double d)
 {
     return d >= -9223372036854775808.0 && d < 9223372036854775808.0 ? (int64_t)d : INT64_MIN;
@@ -123,7 +123,9 @@ void cr_scalar_store(cr_scalar s, cr_dtype t, void *element)
     case CR_I32: *(int32_t *)element = (int32_t)cr_scalar_as_int(s); break;
     case CR_I64: *(int64_t *)element = cr_scalar_as_int(s); break;
     case CR_F16: *(uint16_t *)element = cr_float_to_half((float)cr_scalar_as_double(s)); break;
-    case CR_BF16: *(uint16_t *)element = cr_float_to_bfloat((float)cr_scalar_as_double(s)); break;
+    case CR_BF16:
+        *(uint16_t *)element = cr_float_to_bfloat((float)cr_scalar_as_double(s));
+        break;
     case CR_F32: *(float *)element = (float)cr_scalar_as_double(s); break;
     case CR_F64: *(double *)element = cr_scalar_as_double(s); break;
     case CR_C64: *(cr_complex_float *)element = narrow(cr_scalar_as_complex(s)); break;
@@ -143,14 +145,16 @@ cr_scalar cr_scalar_load(cr_dtype t, const void *element)
     const cr_complex *z = element;
 
     switch (t) {
-    case CR_BOOL: return (cr_scalar){.category = CR_CAT_BOOL, .i = *(const uint8_t *)element != 0};
+    case CR_BOOL:
+        return (cr_scalar){.category = CR_CAT_BOOL, .i = *(const uint8_t *)element != 0};
     case CR_U8: return cr_scalar_int(*(const uint8_t *)element);
     case CR_I8: return cr_scalar_int(*(const int8_t *)element);
     case CR_I16: return cr_scalar_int(*(const int16_t *)element);
     case CR_I32: return cr_scalar_int(*(const int32_t *)element);
     case CR_I64: return cr_scalar_int(*(const int64_t *)element);
     case CR_F16: return cr_scalar_float((double)cr_half_to_float(*(const uint16_t *)element));
-    case CR_BF16: return cr_scalar_float((double)cr_bfloat_to_float(*(const uint16_t *)element));
+    case CR_BF16:
+        return cr_scalar_float((double)cr_bfloat_to_float(*(const uint16_t *)element));
     case CR_F32: return cr_scalar_float((double)*(const float *)element);
     case CR_F64: return cr_scalar_float(*(const double *)element);
     case CR_C64: return complex_scalar((double)c->re, (double)c->im);
@@ -165,7 +169,7 @@ static bool int_fits(double d, cr_dtype t)
                                  [CR_I32] = -2147483648.0, [CR_I64] = -9223372036854775808.0};
     static const double high[] = {[CR_U8] = 255, [CR_I8] = 127, [CR_I16] = 32767,
                                   [CR_I32] = 2147483647.0, [CR_I64] = 9223372036854774784.0};
-    /* torch lets a negative number into uint8 when its absolute value fits */
+    /* torch accepts a negative number for uint8 when its absolute value fits */
     return t == CR_U8 ? fabs(d) <= 255 : d >= low[t] && d <= high[t];
 }
 
@@ -229,14 +233,16 @@ uint16_t cr_float_to_half(float f)
         return (uint16_t)(sign | 0x7e00u);
     if (rest >= 0x477ff000u) /* rounds to 65536 or more */
         return (uint16_t)(sign | 0x7c00u);
-    if (rest < 0x38800000u) { /* subnormal: let the adder round at 2^-24 */
+    if (rest < 0x38800000u) { /* subnormal: adding 0.5 rounds at 2^-24 */
         float sum = bits_float(rest) + 0.5f;
         return (uint16_t)(sign | (float_bits(sum) - float_bits(0.5f)));
     }
     return (uint16_t)(sign | ((rest + 0xc8000fffu + (rest >> 13 & 1)) >> 13));
 }
 
-const char *const cr_format_names[CR_FORMAT_COUNT] = {[CR_FORMAT_CONTIGUOUS] = "contiguous_format",
-                                                      [CR_FORMAT_PRESERVE] = "preserve_format",
-                                                      [CR_FORMAT_CHANNELS_LAST] = "channels_last",
-                                                      [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d"};
+const char *const cr_format_names[CR_FORMAT_COUNT] = {
+    [CR_FORMAT_CONTIGUOUS] = "contiguous_format",
+    [CR_FORMAT_PRESERVE] = "preserve_format",
+    [CR_FORMAT_CHANNELS_LAST] = "channels_last",
+    [CR_FORMAT_CHANNELS_LAST_3D] = "channels_last_3d",
+};

@@ -20,7 +20,7 @@ typedef enum {
     CR_DTYPE_NONE = 0xff
 } cr_dtype;
 
-/* Ordered: promotion between categories takes the later one. */
+/* In promotion order: the later category wins. */
 typedef enum { CR_CAT_BOOL, CR_CAT_INT, CR_CAT_FLOAT, CR_CAT_COMPLEX } cr_category;
 
 typedef struct {
@@ -48,26 +48,28 @@ static inline bool cr_dtype_is_complex(cr_dtype t)
 {
     return cr_dtype_category(t) == CR_CAT_COMPLEX;
 }
-/* float or complex: what can require a gradient. */
+/* True for floating point and complex dtypes; only these can require a gradient. */
 static inline bool cr_dtype_is_inexact(cr_dtype t)
 {
     return cr_dtype_category(t) >= CR_CAT_FLOAT;
 }
 
-/* The smallest type that torch promotes both to. */
+/* The result dtype of torch's promotion. */
 cr_dtype cr_promote(cr_dtype a, cr_dtype b);
-/* complex64 -> float32 and so on; others as they are. */
+/* The dtype of the real part: complex64 -> float32 and so on; other dtypes unchanged. */
 cr_dtype cr_dtype_real(cr_dtype t);
-/* float32 -> complex64 (float16 and bfloat16 too); others as they are. */
+/* float32, float16 and bfloat16 -> complex64 and so on; other dtypes unchanged. */
 cr_dtype cr_dtype_complex(cr_dtype t);
-/* The type a kernel computes in: f32 for half types, i32 for i8 and i16, else t. */
+/* The dtype that kernels compute in: float32 for half types, int32 for int8 and int16, else
+ * t. */
 cr_dtype cr_dtype_compute(cr_dtype t);
-/* Whether torch lets a result of type `from` be stored in `to` (in-place, out=). */
+/* True when torch allows a result of dtype `from` to be stored in a tensor of dtype `to`
+ * (in-place, out=). */
 bool cr_can_cast(cr_dtype from, cr_dtype to);
-/* By torch name, alias or suffix; CR_DTYPE_NONE when there is none. */
+/* Finds a dtype by torch name, alias or suffix; CR_DTYPE_NONE when there is none. */
 CR_API cr_dtype cr_dtype_find(const char *name);
 
-/* A number with a category: what Python's bool, int, float, complex become. */
+/* A number and its category: the C form of Python's bool, int, float and complex. */
 typedef struct {
     cr_category category;
     union {
@@ -88,13 +90,13 @@ static inline cr_scalar cr_scalar_float(double d)
 CR_API double cr_scalar_as_double(cr_scalar s);
 CR_API int64_t cr_scalar_as_int(cr_scalar s);
 CR_API cr_complex cr_scalar_as_complex(cr_scalar s);
-/* Writes `s` as one element of type `t`, wrapping and rounding as a cast does. */
+/* Writes `s` as one element of dtype `t`, with the wrapping and rounding of a cast. */
 void cr_scalar_store(cr_scalar s, cr_dtype t, void *element);
 cr_scalar cr_scalar_load(cr_dtype t, const void *element);
-/* False when an integral target cannot hold the value (torch refuses it). */
+/* False when the integer dtype `t` cannot hold the value, which torch reports as an error. */
 bool cr_scalar_fits(cr_scalar s, cr_dtype t);
 
-/* Half types as bits; round to nearest even, NaN kept quiet. */
+/* Half types as bit patterns.  Rounds to nearest even; NaN becomes a quiet NaN. */
 float cr_half_to_float(uint16_t h);
 uint16_t cr_float_to_half(float f);
 float cr_bfloat_to_float(uint16_t h);

@@ -1,8 +1,8 @@
-/* Generators: a Mersenne Twister, the cached half of a normal pair, a Philox position.
+/* Generators: a Mersenne Twister, the cached half of a normal pair, a Philox offset.
  *
- * The saved state is torch's record: the seed, the twister with its words widened to 64
- * bits, and the caches.  The Philox position has no place there; it starts at zero
- * whenever the seed or the state is set. */
+ * The saved state has torch's layout: the seed, the twister with its words widened to 64 bits,
+ * and the caches.  The layout has no place for the Philox offset.  The offset is zero after the
+ * seed or the state is set. */
 #include "num/generator.h"
 #include "base/memory.h"
 #include <fcntl.h>
@@ -93,7 +93,7 @@ void cr_generator_drop(cr_generator *g)
     cr_free(g);
 }
 
-/* In static memory, so that asking for it cannot fail. */
+/* Static, so that cr_generator_default cannot fail. */
 static cr_generator standard;
 static pthread_once_t standard_once = PTHREAD_ONCE_INIT;
 
@@ -140,7 +140,7 @@ uint64_t cr_generator_initial_seed(cr_generator *g)
     return seed;
 }
 
-/* Where the system has no entropy to give, the clock must do. */
+/* Random bits of the system; the clock when the system has none. */
 static uint64_t entropy(void)
 {
     uint64_t word = 0;
@@ -156,7 +156,7 @@ static uint64_t entropy(void)
     return (uint64_t)now.tv_sec * 1000000007u ^ (uint64_t)now.tv_nsec;
 }
 
-/* 53 bits, so that the seed survives a trip through a double. */
+/* 53 bits, so that a double can hold the seed. */
 uint64_t cr_generator_reseed(cr_generator *g)
 {
     uint64_t seed = entropy() & 0x1fffffffffffffull;
@@ -186,7 +186,7 @@ void cr_generator_get_state(cr_generator *g, void *bytes)
     memcpy(bytes, &s, sizeof s);
 }
 
-/* A turned-over twister has left + next == CR_MT_SIZE; a fresh one left 1, next 0. */
+/* After a turn left + next == CR_MT_SIZE.  A fresh twister has left 1 and next 0. */
 static bool is_sound(const saved_state *s)
 {
     return s->seeded && s->left > 0 && s->left <= CR_MT_SIZE && s->next <= CR_MT_SIZE &&

@@ -1,9 +1,9 @@
-/* generator.h - the source of random numbers that operators take.
+/* generator.h - generators of random numbers.
  *
- * A generator holds torch's CPU stream (MT19937 and the cached halves of normal
- * pairs) and the position of a Philox stream for counter-based operators.  It is
- * counted and lockable; every draw below needs the lock, so that one operator's
- * numbers are contiguous in the stream. */
+ * A generator holds torch's CPU stream (MT19937 and the cached halves of normal pairs) and the
+ * offset of a Philox stream for counter-based operators.  It has a refcount and a lock.  An
+ * operator holds the lock for all its draws, so that its numbers are contiguous in the
+ * stream. */
 #ifndef CR_NUM_GENERATOR_H
 #define CR_NUM_GENERATOR_H
 
@@ -12,44 +12,45 @@
 typedef struct cr_generator cr_generator;
 
 enum { CR_GENERATOR_STATE_BYTES = 5056 };
-/* The seed that a generator starts with. */
+/* The seed of a new default generator. */
 #define CR_GENERATOR_DEFAULT_SEED 67280421310721ull
 
 /* The caller owns *out.  Fails with CR_MEMORY. */
 CR_API CR_MUST cr_status cr_generator_new(cr_generator **out, uint64_t seed);
-/* A generator at the same place of the same streams. */
+/* Makes a generator with the same streams and offsets.  The caller owns *out.  CR_MEMORY. */
 CR_API CR_MUST cr_status cr_generator_clone(cr_generator **out, cr_generator *from);
 CR_API cr_generator *cr_generator_hold(cr_generator *g);
 CR_API void cr_generator_drop(cr_generator *g);
 /* The process's default generator; borrowed, never freed. */
 CR_API cr_generator *cr_generator_default(void);
 
-/* These take the lock themselves. */
+/* The following functions take the lock. */
 CR_API void cr_generator_seed(cr_generator *g, uint64_t seed);
 CR_API uint64_t cr_generator_initial_seed(cr_generator *g);
 /* Seeds from the system's entropy and returns the seed. */
 CR_API uint64_t cr_generator_reseed(cr_generator *g);
-/* torch's CPU generator state, byte for byte. */
+/* Writes torch's CPU generator state, byte for byte. */
 CR_API void cr_generator_get_state(cr_generator *g, void *bytes);
-/* Fails with CR_RUNTIME where the size or the content is no such state. */
+/* Fails with CR_RUNTIME when the size or the contents are not those of a state. */
 CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes,
                                                 size_t size);
-/* The Philox stream's seed and next free block.  Setting is for replay. */
+/* The Philox stream's seed and next unused block.  Set the offset to replay draws. */
 CR_API void cr_generator_philox(cr_generator *g, uint64_t *seed, uint64_t *offset);
 CR_API void cr_generator_set_philox_offset(cr_generator *g, uint64_t offset);
-/* Takes `blocks` blocks of the Philox stream: their seed and the first one's number. */
+/* Reserves `blocks` blocks of the Philox stream.  Returns the seed and the first block's
+ * number. */
 CR_API void cr_generator_reserve(cr_generator *g, uint64_t blocks, uint64_t *seed,
                                  uint64_t *offset);
 
 void cr_generator_lock(cr_generator *g);
 void cr_generator_unlock(cr_generator *g);
 
-/* Draws; the caller holds the lock. */
+/* Draws.  The caller holds the lock. */
 cr_mt19937 *cr_generator_words(cr_generator *g);
-/* A standard normal number in double precision; makes two and keeps the second. */
+/* A standard normal number in double precision.  Two are computed; the second is cached. */
 double cr_generator_normal(cr_generator *g);
 
-/* The lower 24 (or 53) bits as a fraction in [0, 1). */
+/* The lower 24 (or 53) bits of a word as a fraction in [0, 1). */
 static inline float cr_unit_float(uint32_t word)
 {
     return (float)(word & 0xffffffu) * 0x1p-24f;

@@ -1,7 +1,7 @@
 #include "base/test.h"
 #include "num/generator.h"
 
-TEST(words_are_those_of_the_published_twister)
+TEST(words_equal_the_published_twisters)
 {
     cr_mt19937 mt;
 
@@ -11,7 +11,7 @@ TEST(words_are_those_of_the_published_twister)
     EQ(cr_mt_next(&mt), 4123659995u); /* the C++ standard's check value */
 }
 
-TEST(many_words_at_once_are_the_same_words)
+TEST(a_block_of_words_equals_single_words)
 {
     static uint32_t word[2000];
     cr_mt19937 one, many;
@@ -28,7 +28,7 @@ TEST(many_words_at_once_are_the_same_words)
     EQ(one.next, many.next);
 }
 
-TEST(normal_numbers_after_seed_zero_are_torchs)
+TEST(normal_numbers_after_seed_zero_equal_torchs)
 {
     cr_generator *g = NULL;
 
@@ -89,7 +89,7 @@ TEST(reservations_follow_each_other_and_restart_with_the_seed)
     cr_generator_drop(g);
 }
 
-TEST(a_clone_continues_alike_and_apart)
+TEST(a_clone_gives_the_same_numbers_independently)
 {
     cr_generator *g = NULL, *h = NULL;
     double a;

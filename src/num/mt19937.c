@@ -19,7 +19,8 @@ static uint32_t twist(uint32_t high, uint32_t low)
     return (y >> 1) ^ (-(low & 1) & 0x9908b0dfu);
 }
 
-/* Each loop's writes stay M or N - M words away from its reads, so both are vectorized. */
+/* Each loop reads words at least M or N - M away from those it writes, so both loops are
+ * vectorized. */
 CR_WIDE static void turn(uint32_t *s)
 {
     enum { N = CR_MT_SIZE, M = CR_MT_SHIFT };
@@ -49,7 +50,7 @@ void cr_mt_fill(cr_mt19937 *mt, uint32_t *word, int64_t n)
     while (n > 0) {
         if (mt->left == 1) {
             cr_mt_turn(mt);
-            mt->left++; /* cr_mt_next takes its word in the same breath */
+            mt->left++; /* cr_mt_turn assumes that one word is used */
         }
         int64_t some = n < mt->left - 1 ? n : mt->left - 1;
         temper(word, mt->state + mt->next, some);

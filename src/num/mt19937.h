@@ -6,7 +6,7 @@
 
 enum { CR_MT_SIZE = 624, CR_MT_SHIFT = 397 };
 
-/* `next` words of `state` are spent; `left` - 1 remain before the state is turned over. */
+/* `next` words of `state` have been used.  After left - 1 more words the state is turned. */
 typedef struct {
     uint32_t state[CR_MT_SIZE];
     uint32_t next;
@@ -14,10 +14,10 @@ typedef struct {
 } cr_mt19937;
 
 void cr_mt_seed(cr_mt19937 *mt, uint32_t seed);
-/* Makes the next CR_MT_SIZE words. */
+/* Computes the next CR_MT_SIZE words of the state. */
 void cr_mt_turn(cr_mt19937 *mt);
 
-/* The next `n` words, many times as fast as one by one. */
+/* Writes the next `n` words; much faster than `n` calls of cr_mt_next. */
 void cr_mt_fill(cr_mt19937 *mt, uint32_t *word, int64_t n);
 
 static inline uint32_t cr_mt_temper(uint32_t y)
@@ -35,7 +35,7 @@ static inline uint32_t cr_mt_next(cr_mt19937 *mt)
     return cr_mt_temper(mt->state[mt->next++]);
 }
 
-/* Two words; the first is the upper one. */
+/* 64 bits from two words; the first word is the upper half. */
 static inline uint64_t cr_mt_next64(cr_mt19937 *mt)
 {
     uint64_t high = cr_mt_next(mt);

@@ -1,7 +1,7 @@
 /* Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random numbers: as easy as 1, 2, 3").
  *
- * The key is the seed, the low half of the counter is the block's number and the high
- * half is zero. */
+ * The key is the seed.  The low half of the counter is the block's number; the high half is
+ * zero. */
 #include "num/philox.h"
 
 enum { ROUNDS = 10 };

@@ -1,8 +1,8 @@
 #include "base/test.h"
 #include "num/philox.h"
 
-/* The first and the last known answers of the method's authors have counters or keys that
- * this interface cannot express, except the all-zero one. */
+/* Known answers from the method's authors.  Of these, this interface can express only the one
+ * with an all-zero key and counter. */
 TEST(zero_key_and_counter_give_the_published_words)
 {
     uint32_t w[4];
@@ -14,7 +14,7 @@ TEST(zero_key_and_counter_give_the_published_words)
     EQ(w[3], 0x9b00dbd8u);
 }
 
-TEST(a_word_is_found_by_its_number_alone)
+TEST(a_word_depends_on_its_number_alone)
 {
     uint32_t w[4];
 

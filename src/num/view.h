@@ -1,7 +1,6 @@
 /* view.h - plain views of memory, tagged values, and the kernel calling convention.
  *
- * These are the currency below the tensor room: kernels and shape rules see
- * views and values, never tensors. */
+ * The rooms below `tensor` pass views and values: kernels and shape rules never see tensors. */
 #ifndef CR_NUM_VIEW_H
 #define CR_NUM_VIEW_H
 
@@ -9,24 +8,25 @@
 
 enum { CR_MAX_DIMS = 64 };
 
-/* Element (i0, i1, ...) lies at data + (i0*stride[0] + i1*stride[1] + ...) * item size.
- * `data` is NULL for a fake.  size and stride are borrowed. */
+/* Element (i0, i1, ...) is at data + (i0*stride[0] + i1*stride[1] + ...) * item size. `data` is
+ * NULL for a fake tensor.  size and stride are borrowed. */
 typedef struct {
     char *data;
     const int64_t *size, *stride; /* stride in elements */
     uint8_t ndim;
     uint8_t dtype;  /* cr_dtype */
     uint8_t device; /* cr_device_kind */
-    bool number;    /* a Python number standing for a tensor: weak in promotion */
+    bool number;    /* a Python number in a tensor's place: weak in promotion */
 } cr_view;
 
-/* One size list, made by a shape rule.  Starts at {0}. */
+/* The sizes that a shape rule computes.  Initialize with {0}. */
 typedef struct {
     int ndim;
     int64_t size[CR_MAX_DIMS];
 } cr_shape;
 
-/* Sizes, strides (elements) and offset (elements from the input's first element) of a view. */
+/* Sizes, strides and offset of a view.  Strides and offset count elements; the offset is from
+ * the input's first element. */
 typedef struct {
     int ndim;
     int64_t offset;
@@ -38,9 +38,9 @@ struct cr_generator;
 
 typedef enum {
     CR_NONE,
-    CR_TENSOR,     /* t; counted by whoever made the value */
+    CR_TENSOR,     /* t; counted by the value's maker */
     CR_VIEW,       /* view */
-    CR_NUMBER,     /* number: a Scalar, or a number where a tensor may stand */
+    CR_NUMBER,     /* number: a Scalar, or a number in a tensor's place */
     CR_INT,        /* i */
     CR_FLOAT,      /* d */
     CR_TRUTH,      /* i: 0 or 1 */
@@ -57,7 +57,7 @@ typedef enum {
     CR_GENERATOR   /* generator; NULL is the default one */
 } cr_tag;
 
-/* Values of tag CR_FORMAT_VAL. */
+/* The values of CR_FORMAT_VAL. */
 enum {
     CR_FORMAT_CONTIGUOUS,
     CR_FORMAT_PRESERVE,
@@ -65,7 +65,7 @@ enum {
     CR_FORMAT_CHANNELS_LAST_3D,
     CR_FORMAT_COUNT
 };
-/* "channels_last" */
+/* The Python name, such as "channels_last". */
 extern const char *const cr_format_names[CR_FORMAT_COUNT];
 
 /* An argument or a result.  Lists and strings are borrowed. */
@@ -94,7 +94,10 @@ static inline cr_value cr_of_tensor(struct cr_tensor *t)
 static inline cr_value cr_of_int(int64_t i) { return (cr_value){.tag = CR_INT, .i = i}; }
 static inline cr_value cr_of_float(double d) { return (cr_value){.tag = CR_FLOAT, .d = d}; }
 static inline cr_value cr_of_bool(bool b) { return (cr_value){.tag = CR_TRUTH, .i = b}; }
-static inline cr_value cr_of_dtype(cr_dtype t) { return (cr_value){.tag = CR_DTYPE_VAL, .i = t}; }
+static inline cr_value cr_of_dtype(cr_dtype t)
+{
+    return (cr_value){.tag = CR_DTYPE_VAL, .i = t};
+}
 static inline cr_value cr_of_number(cr_scalar n)
 {
     return (cr_value){.tag = CR_NUMBER, .number = n};
@@ -116,7 +119,7 @@ typedef void (*cr_kernel)(void *const *ptr, const int64_t *stride, const int64_t
                           const void *param);
 enum { CR_PARAM_BYTES = 16 };
 
-/* The forms in which one entry's kernel is prebuilt. */
+/* The prebuilt kernels of one entry. */
 typedef enum {
     CR_FORM_MAIN,        /* pointwise; fold: each row to one value; fused: rows */
     CR_FORM_COLUMNS,     /* fold: at most CR_FOLD_BLOCK rows to one row */
