@@ -118,7 +118,8 @@ static int usage(void)
 {
     fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
           " ops | env\n"
-          "passes: print simplify contract fuse verify schedule c; of a graph: print verify dead common fold"
+          "passes: print simplify contract fuse verify schedule c; of a graph: print verify "
+          "dead common fold"
           " simplify functional decompose group instantiate(K=V,...) cost run\n",
           stderr);
     return 2;

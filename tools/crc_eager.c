@@ -47,7 +47,8 @@ static cr_value number_for(const cr_param *p, double v)
     return p->type == CR_T_BOOL ? cr_of_bool(v != 0) : cr_of_number(cr_scalar_float(v));
 }
 
-static cr_status argument(const eager *x, const cr_op *op, int i, const char *word, cr_value *out)
+static cr_status argument(const eager *x, const cr_op *op, int i, const char *word,
+                          cr_value *out)
 {
     cr_tensor *t = tensor_named(x, word);
     double v;
@@ -70,7 +71,8 @@ static cr_status argument(const eager *x, const cr_op *op, int i, const char *wo
 /* "NAME = OP(ARG, ...)", taken apart in place. */
 static cr_status run_line(eager *x, char *line)
 {
-    char *rest = line, *name = strtok_r(rest, " =", &rest), *op_name = strtok_r(rest, " =(", &rest);
+    char *rest = line, *name = strtok_r(rest, " =", &rest),
+         *op_name = strtok_r(rest, " =(", &rest);
     const cr_op *op = op_name ? cr_ops_find(op_name) : NULL;
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
     char *word;

@@ -107,7 +107,8 @@ static void put_kernels(cr_text *out, const cr_op *op)
             if (!cr_loop_has_form(op, j.form) || !cr_loop_wants(op, j.t))
                 continue;
             if (cr_session_run(&s, explain_kernel, &j))
-                cr_text_printf(out, "\n-- %s: none: %s\n", cr_dtype_name(j.t), cr_error_message());
+                cr_text_printf(out, "\n-- %s: none: %s\n", cr_dtype_name(j.t),
+                               cr_error_message());
             cr_session_drop(&s);
         }
 }

@@ -28,7 +28,8 @@ static cr_tensor *ramp(cr_session *s, const cr_gvalue *v)
 
     if (!v->type.known)
         cr_bail(s, CR_VALUE, "%%%s needs a type", v->name);
-    cr_session_check(s, cr_tensor_new(&t, (cr_dtype)v->type.dtype, CR_CPU, v->type.ndim, v->type.size));
+    cr_session_check(
+        s, cr_tensor_new(&t, (cr_dtype)v->type.dtype, CR_CPU, v->type.ndim, v->type.size));
     for (int64_t i = 0; i < t->numel; i++)
         cr_scalar_store(cr_scalar_int(i + 1), (cr_dtype)t->dtype,
                         t->data + (size_t)i * cr_dtype_size((cr_dtype)t->dtype));
@@ -38,9 +39,10 @@ static cr_tensor *ramp(cr_session *s, const cr_gvalue *v)
 static void print_tensor(cr_text *out, const cr_tensor *t)
 {
     for (int64_t i = 0; t && i < t->numel; i++)
-        cr_text_printf(out, "%s%.9g", i ? " " : "",
-                       cr_scalar_as_double(cr_scalar_load((cr_dtype)t->dtype,
-                                                          t->data + (size_t)i * cr_dtype_size((cr_dtype)t->dtype))));
+        cr_text_printf(
+            out, "%s%.9g", i ? " " : "",
+            cr_scalar_as_double(cr_scalar_load(
+                (cr_dtype)t->dtype, t->data + (size_t)i * cr_dtype_size((cr_dtype)t->dtype))));
     cr_text_put(out, t ? "\n" : "None\n");
 }
 
@@ -62,7 +64,8 @@ static void run(cr_session *s, graph_job *j, const cr_graph *g)
     }
 }
 
-/* "instantiate(0=4,1=0.5)": the graph for these values of its symbols; others as they were seen. */
+/* "instantiate(0=4,1=0.5)": the graph for these values of its symbols; others as they were
+ * seen. */
 static cr_graph *instantiate(cr_session *s, const cr_graph *g, const char *at)
 {
     cr_scalar *symbol = CR_NEW_N(s, cr_scalar, g->numbers.list.len + 1);
@@ -76,7 +79,8 @@ static cr_graph *instantiate(cr_session *s, const cr_graph *g, const char *at)
         if (*end != '=' || k < 0 || (size_t)k >= g->numbers.list.len)
             cr_bail(s, CR_VALUE, "symbols and their values are expected at '%s'", at);
         double d = strtod(end + 1, &end);
-        symbol[k] = symbol[k].category == CR_CAT_FLOAT ? cr_scalar_float(d) : cr_scalar_int((int64_t)d);
+        symbol[k] =
+            symbol[k].category == CR_CAT_FLOAT ? cr_scalar_float(d) : cr_scalar_int((int64_t)d);
         at = *end == ',' ? end + 1 : end;
     }
     cr_session_check(s, cr_graph_instantiate_at(&out, s, g, symbol, false));
@@ -92,7 +96,8 @@ static void run_passes(cr_session *s, void *context)
     char *rest = j->passes, *name;
 
     while ((name = strtok_r(rest, " ", &rest))) {
-        cr_graph_pass pass = strcmp(name, "group") ? cr_graph_find_pass(name) : cr_compile_group;
+        cr_graph_pass pass =
+            strcmp(name, "group") ? cr_graph_find_pass(name) : cr_compile_group;
         cr_graph_verify(g);
         if (!strcmp(name, "run")) {
             run(s, j, g);

@@ -671,7 +671,8 @@ static void run_oracle(cr_session *s, void *context)
     if (n->row.extent->kind == CR_SYM_NAME)
         sizes[count++] = (cr_loop_size){cr_sym_find(l->syms, n->row.extent->name), rows};
     if (n->column.extent->kind == CR_SYM_NAME)
-        sizes[count++] = (cr_loop_size){cr_sym_find(l->syms, n->column.extent->name), x->columns};
+        sizes[count++] =
+            (cr_loop_size){cr_sym_find(l->syms, n->column.extent->name), x->columns};
     for (int k = 0; k < x->operands; k++)
         operand[k] = k < x->outputs ? cr_session_get(s, (size_t)x->bytes[k]) : x->memory[k];
     cr_loop_interpret(l, &(cr_loop_run){sizes, count, operand, x->param});
@@ -733,7 +734,8 @@ static int report(experiment *x)
             if (run_tier(x, (cr_tier)tier))
                 return crc_failed();
             snprintf(what, sizeof what, "%s, %d thread%s",
-                     tier == CR_TIER_TILES ? "tiles" : "native", threads, threads > 1 ? "s" : "");
+                     tier == CR_TIER_TILES ? "tiles" : "native", threads,
+                     threads > 1 ? "s" : "");
             wrong += compare(x, reference, what);
         }
         cr_map_drop(&once);
@@ -751,9 +753,9 @@ static int report(experiment *x)
         ceiling = copy_ceiling(moved(x) / 2);
         double tiles = measure(x, CR_TIER_TILES), native = measure(x, CR_TIER_NATIVE);
         double b = (double)moved(x) * 1e-9;
-        printf("  %d thread%s: copy %.1f, one at a time %.1f, tiles %.1f, native %.1f\n", threads,
-               threads > 1 ? "s" : " ", ceiling * 1e-9, b / eager[threads - 1], b / tiles,
-               native > 0 ? b / native : 0.0);
+        printf("  %d thread%s: copy %.1f, one at a time %.1f, tiles %.1f, native %.1f\n",
+               threads, threads > 1 ? "s" : " ", ceiling * 1e-9, b / eager[threads - 1],
+               b / tiles, native > 0 ? b / native : 0.0);
     }
 
     if (cr_set_threads(before))

@@ -59,8 +59,8 @@ static void part(checker *c, const char *program, const char *passes, const char
     c->parts++;
     if (got.len != len || memcmp(cr_text_str(&got), expected, len)) {
         c->wrong++;
-        printf("%s:%d: == %s gives\n%s-- not\n%.*s", c->path, c->line, passes, cr_text_str(&got),
-               (int)len, expected);
+        printf("%s:%d: == %s gives\n%s-- not\n%.*s", c->path, c->line, passes,
+               cr_text_str(&got), (int)len, expected);
     }
     cr_text_put(&c->out, cr_text_str(&got));
     cr_text_drop(&got);

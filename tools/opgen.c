@@ -269,7 +269,10 @@ static const char *extern_of(const cr_op *op)
 {
     return op->does == CR_DOES_EXTERN ? op->extern_name : NULL;
 }
-static const char *map_of(const cr_op *op) { return op->does == CR_DOES_MAP ? op->extern_name : NULL; }
+static const char *map_of(const cr_op *op)
+{
+    return op->does == CR_DOES_MAP ? op->extern_name : NULL;
+}
 static const char *whole_of(const cr_op *op)
 {
     return op->does == CR_DOES_WHOLE ? op->extern_name : NULL;

@@ -3,7 +3,8 @@
  *     cc digits.c $(pkg-config --cflags --libs cresset)
  *     ./a.out out/digits.safetensors digits.csv.gz
  *
- * The digits are scikit-learn's (sklearn/datasets/data/digits.csv.gz): 64 pixels and the label. */
+ * The digits are scikit-learn's (sklearn/datasets/data/digits.csv.gz): 64 pixels and the label.
+ */
 #include <cresset_easy.h>
 #include <stdio.h>
 

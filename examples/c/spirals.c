@@ -12,7 +12,8 @@ static void train(const char *path)
     cr_tensor *labels = ct_to_dtype(ct_select(table, 1, 2), CR_I64);
     cr_module *net = ct_Sequential(ct_Linear(2, 64), ct_ReLU(), ct_Linear(64, 3));
     ct_print(net);
-    cr_loader *data = ct_loader(CT_TENSORS(points, labels), CT(batch_size, 32), CT(shuffle, true));
+    cr_loader *data =
+        ct_loader(CT_TENSORS(points, labels), CT(batch_size, 32), CT(shuffle, true));
     cr_optim *optimizer = ct_SGD(ct_parameters(net), CT(lr, 0.1), CT(momentum, 0.9),
                                  CT(weight_decay, 1e-4));
     cr_tensor *x, *y;

@@ -17,8 +17,8 @@
  *     outputs   those of `g`, then a gradient for every input that requires one, in order;
  *               None where no output depends on it
  *
- * An output that is an input, or an earlier output again, has no cotangent of its own.  The nodes of the call come
- * first and are the same, by name, in every joint graph of `g`. */
+ * An output that is an input, or an earlier output again, has no cotangent of its own.  The
+ * nodes of the call come first and are the same, by name, in every joint graph of `g`. */
 typedef struct {
     cr_recorder *recorder; /* owns the graph */
     cr_graph *graph;
@@ -29,10 +29,11 @@ typedef struct {
 /* Fails with CR_RUNTIME where the replay has gradients in other places than the recording
  * (a custom Function stands between).  `g` has no constants (cr_graph_lift). */
 CR_MUST cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g);
-/* The same where a backward pass reaches only some outputs: the others have no cotangent, and gradients that come
- * through them alone are None, as eager has it.  By output of `g`. */
+/* The same where a backward pass reaches only some outputs: the others have no cotangent, and
+ * gradients that come through them alone are None, as eager has it.  By output of `g`. */
 CR_MUST cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached);
-/* The same of the call alone, under no_grad: compositions without a derivative are their parts. */
+/* The same of the call alone, under no_grad: compositions without a derivative are their parts.
+ */
 CR_MUST cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g);
 void cr_aot_joint_drop(cr_aot_joint *j);
 
@@ -54,12 +55,14 @@ typedef struct {
  * Draws and copies back to inputs that follow from primals are in `forward` alone.  Bails with
  * CR_VALUE where an output depends on a cotangent, and with CR_RUNTIME for a graph that writes
  * otherwise than functional ones do (cr_graph_functional) or has nested blocks. */
-cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, cr_aot_policy policy);
+cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
+                              cr_aot_policy policy);
 
-/* The backward part of `joint` for a forward part that was cut from another joint graph of the same call and saves
- * `saved` values: the first inputs of its backward part `like`, known by their names.  Bails with CR_RUNTIME where
- * they do not suffice. */
-cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs, const cr_graph *like, int saved);
+/* The backward part of `joint` for a forward part that was cut from another joint graph of the
+ * same call and saves `saved` values: the first inputs of its backward part `like`, known by
+ * their names.  Bails with CR_RUNTIME where they do not suffice. */
+cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs,
+                               const cr_graph *like, int saved);
 
 /* A value's bytes as stated by its type; 8 where nothing is known. */
 int64_t cr_gvalue_bytes(const cr_gvalue *v);

@@ -25,7 +25,8 @@ static cr_status fake_input(cr_tensor **out, const cr_gvalue *v, bool plain)
     if (!t->known)
         return cr_fail(CR_VALUE, "%%%s has no type", v->name);
     if (t->stride)
-        CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
+        CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size,
+                                     t->stride));
     else
         CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
     return t->requires_grad && !plain ? cr_set_requires_grad(*out, true) : CR_OK;
@@ -73,7 +74,8 @@ static cr_status make_cotangents(replay *x)
         CR_TRY(check_gradient(x, k));
         if (!t || !t->requires_grad || seen_before(x, t, k) || (x->reached && !x->reached[k]))
             continue;
-        CR_TRY(cr_tensor_new(&x->cotangent[x->roots], (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
+        CR_TRY(cr_tensor_new(&x->cotangent[x->roots], (cr_dtype)t->dtype, CR_META, t->ndim,
+                             t->size));
         CR_TRY(cr_recorder_input(x->r, x->cotangent[x->roots], "cotangent"));
         x->root[x->roots++] = t;
         x->differentiable[k] = true;
@@ -106,7 +108,8 @@ static cr_status check_constants(const cr_graph *g)
 {
     for (size_t i = 0; i < g->constants.len; i++)
         if (g->constants.at[i]->device == CR_META)
-            return cr_fail(CR_RUNTIME, "the backward pass reads a tensor that was made without a call");
+            return cr_fail(CR_RUNTIME,
+                           "the backward pass reads a tensor that was made without a call");
     return CR_OK;
 }
 
@@ -174,11 +177,13 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
 }
 
 /* *hidden: the backward pass reads a tensor that no call made. */
-static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *reached, bool plain, bool *hidden)
+static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *reached,
+                           bool plain, bool *hidden)
 {
     size_t in = (size_t)g->input_count, outs = (size_t)g->body->output_count;
     cr_tensor **room = cr_alloc_zero((3 * in + 3 * outs + 1) * sizeof *room);
-    replay x = {.g = g, .inputs = (int)in, .outputs = (int)outs, .reached = reached, .plain = plain};
+    replay x = {
+        .g = g, .inputs = (int)in, .outputs = (int)outs, .reached = reached, .plain = plain};
     cr_status st = room ? cr_recorder_new(&x.r, true) : CR_MEMORY;
 
     *out = (cr_aot_joint){0};
@@ -223,19 +228,23 @@ static bool writes_unseen(const cr_graph *g)
     return false;
 }
 
-/* What autograd saves of a tensor that is overwritten is a copy made inside an operator; without writes there is
- * none.  The first replay has seen that no saved tensor is lost. */
+/* What autograd saves of a tensor that is overwritten is a copy made inside an operator;
+ * without writes there is none.  The first replay has seen that no saved tensor is lost. */
 cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached)
 {
     bool hidden = false;
     cr_status st = joint_new(out, g, reached, false, &hidden);
 
-    if (!hidden || writes_unseen(g) || cr_session_run(g->session, functional, &g) || cr_graph_writes(g))
+    if (!hidden || writes_unseen(g) || cr_session_run(g->session, functional, &g) ||
+        cr_graph_writes(g))
         return st;
     return joint_new(out, g, reached, false, &hidden);
 }
 
-cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g) { return cr_aot_joint_of(out, g, NULL); }
+cr_status cr_aot_joint_new(cr_aot_joint *out, const cr_graph *g)
+{
+    return cr_aot_joint_of(out, g, NULL);
+}
 
 cr_status cr_aot_parts_new(cr_aot_joint *out, const cr_graph *g)
 {

@@ -12,9 +12,9 @@
  *
  * Effects.  A draw that follows from primals is the forward part's, whoever reads it, and never
  * repeated.  The graph is functional (graph/functional.c): it writes inputs and constants by
- * copies at its end.  Those whose source follows from primals end the forward part; the backward
- * part needs what such an input held before, so that is saved as a clone made before the copies,
- * and views of it are made again from the clone. */
+ * copies at its end.  Those whose source follows from primals end the forward part; the
+ * backward part needs what such an input held before, so that is saved as a clone made before
+ * the copies, and views of it are made again from the clone. */
 #include "aot/aot.h"
 #include "aot/flow.h"
 #include "graph/rewrite.h"
@@ -24,7 +24,8 @@ typedef struct {
     const cr_graph *joint;
     cr_session *s;
     int primals, outputs;
-    bool *overwritten; /* by value id: an input or constant that the forward part copies to ... */
+    bool *
+        overwritten; /* by value id: an input or constant that the forward part copies to ... */
     bool *stale;   /* ... or what may be a view of one */
     bool *forward; /* by value id: follows from primals alone */
     bool *needed;  /* read by the backward part, or returned as a gradient */
@@ -48,7 +49,8 @@ int64_t cr_gvalue_bytes(const cr_gvalue *v)
 
 static bool is_view(const cr_op *op)
 {
-    return op->does == CR_DOES_MAP || (op->result_count && op->result[0].alias && !op->result[0].written);
+    return op->does == CR_DOES_MAP ||
+           (op->result_count && op->result[0].alias && !op->result[0].written);
 }
 
 /* A sum over a few elements is no more than its call. */
@@ -56,8 +58,8 @@ enum { SMALL_FOLD = 4096 };
 
 static bool is_small_fold(const cr_gnode *n)
 {
-    return n->op->does == CR_DOES_FOLD && n->arg[0].tag == CR_TENSOR && n->arg[0].value->type.known &&
-           cr_gvalue_bytes(n->arg[0].value) <= SMALL_FOLD;
+    return n->op->does == CR_DOES_FOLD && n->arg[0].tag == CR_TENSOR &&
+           n->arg[0].value->type.known && cr_gvalue_bytes(n->arg[0].value) <= SMALL_FOLD;
 }
 
 bool cr_gnode_is_cheap(const cr_gnode *n)
@@ -123,8 +125,10 @@ static void check_node(cutter *c, const cr_gnode *n)
 
     c->ends = c->ends || back;
     if (cr_gnode_blocks(n))
-        cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut", n->result[0]->name);
-    if (!back && ((cr_gnode_writes(n) && !fills_new(n)) || (c->ends && !(n->kind == CR_GNODE_CALL && is_view(n->op)))))
+        cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut",
+                n->result[0]->name);
+    if (!back && ((cr_gnode_writes(n) && !fills_new(n)) ||
+                  (c->ends && !(n->kind == CR_GNODE_CALL && is_view(n->op)))))
         cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",
                 n->result_count ? n->result[0]->name : n->op->name);
 }
@@ -197,7 +201,8 @@ static void spread_stale(cutter *c, const cr_gnode *n)
         c->stale[n->result[k]->id] = stale;
 }
 
-/* Copies follow all that reads what they write; after them, their results stand for the input. */
+/* Copies follow all that reads what they write; after them, their results stand for the input.
+ */
 static void find_overwritten(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
@@ -209,7 +214,8 @@ static void find_overwritten(cutter *c)
             continue;
         const cr_gvalue *to = n->arg[0].value;
         if (!is_forward_node(c, n) && c->overwritten[to->id])
-            cr_bail(c->s, CR_RUNTIME, "%%%s: both parts of a graph write to %%%s", n->result[0]->name, to->name);
+            cr_bail(c->s, CR_RUNTIME, "%%%s: both parts of a graph write to %%%s",
+                    n->result[0]->name, to->name);
         any |= c->overwritten[to->id] = c->stale[to->id] = is_forward_node(c, n);
     }
     for (size_t i = 0; i < b->len && any; i++)
@@ -261,7 +267,8 @@ static int64_t price(const cutter *c, const cr_gvalue *v)
         return c->overwritten[v->id] ? bytes + 1 : 1;
     if (c->stale[v->id] && v->by->kind == CR_GNODE_CALL && is_view(v->by->op))
         return CR_FLOW_MUCH;
-    return v->by && v->by->kind == CR_GNODE_CALL && is_view(v->by->op) ? 2 * bytes + 1 : bytes + 1;
+    return v->by && v->by->kind == CR_GNODE_CALL && is_view(v->by->op) ? 2 * bytes + 1
+                                                                       : bytes + 1;
 }
 
 static void value_edges(cutter *c, cr_flow *flow, const cr_gvalue *v)
@@ -295,7 +302,8 @@ static void find_cut(cutter *c)
     }
     cr_flow_cut(flow, side);
     for (int i = 0; i < c->primals; i++)
-        c->saved[c->joint->input[i]->id] = side[in_point(c->joint->input[i])] && !side[out_point(c->joint->input[i])];
+        c->saved[c->joint->input[i]->id] =
+            side[in_point(c->joint->input[i])] && !side[out_point(c->joint->input[i])];
     for (size_t i = 0; i < b->len; i++)
         for (int k = 0; k < b->at[i]->result_count; k++) {
             const cr_gvalue *v = b->at[i]->result[k];
@@ -421,11 +429,13 @@ static void copy_outputs_late(part *p, cr_rewrite *w, const cr_garg *output, int
 
 /* Copies the nodes that are wanted; `input` are the new graph's inputs in order, `output` its
  * results and, behind the first `results`, what it saves. */
-static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const cr_garg *output, int outputs, int results)
+static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const cr_garg *output,
+                           int outputs, int results)
 {
     const cr_graph *joint = p->c->joint;
     cr_graph *g = cr_graph_new(p->c->s);
-    cr_rewrite w = {.from = joint, .to = g, .now = CR_NEW_N(p->c->s, cr_gvalue *, joint->values)};
+    cr_rewrite w = {
+        .from = joint, .to = g, .now = CR_NEW_N(p->c->s, cr_gvalue *, joint->values)};
     cr_garg *out = CR_NEW_N(p->c->s, cr_garg, outputs);
     bool cloned = false;
 
@@ -447,8 +457,10 @@ static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const c
     }
     copy_outputs_late(p, &w, output, outputs);
     for (int i = 0; i < outputs; i++) {
-        cr_gvalue *clone = i >= results && output[i].tag == CR_TENSOR ? p->saved[output[i].value->id] : NULL;
-        out[i] = clone ? cr_garg_value(clone) : cr_garg_copy(g, &output[i], cr_rewrite_value, &w);
+        cr_gvalue *clone =
+            i >= results && output[i].tag == CR_TENSOR ? p->saved[output[i].value->id] : NULL;
+        out[i] =
+            clone ? cr_garg_value(clone) : cr_garg_copy(g, &output[i], cr_rewrite_value, &w);
     }
     cr_gblock_return(g, g->body, out, outputs);
     return g;
@@ -501,7 +513,8 @@ static void check_given(const part *p)
     for (int i = 0; i < p->c->primals; i++) {
         const cr_gvalue *v = p->c->joint->input[i];
         if (p->c->wanted[v->id] && !p->given[v->id])
-            cr_bail(p->c->s, CR_RUNTIME, "the backward pass reads %%%s, which was not saved", v->name);
+            cr_bail(p->c->s, CR_RUNTIME, "the backward pass reads %%%s, which was not saved",
+                    v->name);
     }
 }
 
@@ -518,7 +531,8 @@ static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recompu
     if (saved->len)
         memcpy(input, saved->at, saved->len * sizeof *input);
     if (cotangents)
-        memcpy(input + saved->len, joint->input + c->primals, (size_t)cotangents * sizeof *input);
+        memcpy(input + saved->len, joint->input + c->primals,
+               (size_t)cotangents * sizeof *input);
     for (int i = 0; i < n; i++)
         given[input[i]->id] = true;
     c->wanted = CR_NEW_N(c->s, bool, joint->values);
@@ -541,7 +555,8 @@ static void save_needed(cutter *c)
     memcpy(c->saved, c->needed, c->joint->values * sizeof *c->saved);
     for (size_t i = b->len; i-- > 0;) {
         const cr_gnode *n = b->at[i];
-        bool again = n->kind == CR_GNODE_CALL && n->result_count && is_view(n->op), read = false;
+        bool again = n->kind == CR_GNODE_CALL && n->result_count && is_view(n->op),
+             read = false;
         if (n->kind == CR_GNODE_CONSTANT && !c->overwritten[n->result[0]->id])
             c->saved[n->result[0]->id] = false;
         for (int k = 0; k < n->result_count && again; k++) {
@@ -554,17 +569,25 @@ static void save_needed(cutter *c)
     }
 }
 
-cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, cr_aot_policy policy)
+cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
+                              cr_aot_policy policy)
 {
     cr_session *s = joint->session;
-    cutter c = {.joint = joint, .s = s, .primals = primals, .outputs = outputs,
-                .forward = CR_NEW_N(s, bool, joint->values), .needed = CR_NEW_N(s, bool, joint->values),
-                .saved = CR_NEW_N(s, bool, joint->values), .overwritten = CR_NEW_N(s, bool, joint->values),
+    cutter c = {.joint = joint,
+                .s = s,
+                .primals = primals,
+                .outputs = outputs,
+                .forward = CR_NEW_N(s, bool, joint->values),
+                .needed = CR_NEW_N(s, bool, joint->values),
+                .saved = CR_NEW_N(s, bool, joint->values),
+                .overwritten = CR_NEW_N(s, bool, joint->values),
                 .stale = CR_NEW_N(s, bool, joint->values)};
     cr_aot_parts parts = {0};
 
-    if (primals < 0 || primals > joint->input_count || outputs < 0 || outputs > joint->body->output_count)
-        cr_bail(s, CR_VALUE, "the graph has %d inputs and %d outputs, not %d primals and %d outputs",
+    if (primals < 0 || primals > joint->input_count || outputs < 0 ||
+        outputs > joint->body->output_count)
+        cr_bail(s, CR_VALUE,
+                "the graph has %d inputs and %d outputs, not %d primals and %d outputs",
                 joint->input_count, joint->body->output_count, primals, outputs);
     find_forward(&c);
     if (policy == CR_AOT_SAVE)
@@ -580,7 +603,8 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs, c
     parts.backward = backward_graph(&c, &saved, &parts.recomputed);
     parts.saved = (int)saved.len;
     for (size_t i = 0; i < saved.len; i++)
-        parts.saved_bytes += saved.at[i]->by || c.stale[saved.at[i]->id] ? cr_gvalue_bytes(saved.at[i]) : 0;
+        parts.saved_bytes +=
+            saved.at[i]->by || c.stale[saved.at[i]->id] ? cr_gvalue_bytes(saved.at[i]) : 0;
     return parts;
 }
 
@@ -598,11 +622,16 @@ static cr_gvalue *find_value(const cr_graph *g, const char *name)
     return NULL;
 }
 
-cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs, const cr_graph *like, int saved)
+cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs,
+                               const cr_graph *like, int saved)
 {
     cr_session *s = joint->session;
-    cutter c = {.joint = joint, .s = s, .primals = primals, .outputs = outputs,
-                .forward = CR_NEW_N(s, bool, joint->values), .overwritten = CR_NEW_N(s, bool, joint->values),
+    cutter c = {.joint = joint,
+                .s = s,
+                .primals = primals,
+                .outputs = outputs,
+                .forward = CR_NEW_N(s, bool, joint->values),
+                .overwritten = CR_NEW_N(s, bool, joint->values),
                 .stale = CR_NEW_N(s, bool, joint->values)};
     value_list list = {0};
     int recomputed;

@@ -31,7 +31,8 @@ static cr_status check_kind(cr_dtype dtype, int ndim)
     if ((unsigned)dtype >= CR_DTYPE_COUNT)
         return cr_fail(CR_VALUE, "%d is no dtype", (int)dtype);
     if (ndim < 0 || ndim > CR_MAX_DIMS)
-        return cr_fail(CR_VALUE, "a tensor has between 0 and %d dimensions, not %d", CR_MAX_DIMS, ndim);
+        return cr_fail(CR_VALUE, "a tensor has between 0 and %d dimensions, not %d",
+                       CR_MAX_DIMS, ndim);
     return CR_OK;
 }
 
@@ -122,7 +123,10 @@ void *cr_tensor_data(const cr_tensor *t)
 
 static bool is_dtype(cr_dtype t) { return (unsigned)t < CR_DTYPE_COUNT; }
 size_t cr_dtype_bytes(cr_dtype dtype) { return is_dtype(dtype) ? cr_dtype_size(dtype) : 0; }
-const char *cr_dtype_text(cr_dtype dtype) { return is_dtype(dtype) ? cr_dtype_name(dtype) : ""; }
+const char *cr_dtype_text(cr_dtype dtype)
+{
+    return is_dtype(dtype) ? cr_dtype_name(dtype) : "";
+}
 
 /* --- gradients --- */
 

@@ -371,8 +371,8 @@ static cr_status make_tensor(cr_tensor **out, const cr_arg *args)
                      : floats                       ? cr_default_dtype()
                                                     : CR_DTYPE_NONE;
     CR_GO(make_numbers(&made, args));
-    cr_value v[] = {cr_of_tensor(made), cr_of_dtype(dtype == CR_DTYPE_NONE ? (cr_dtype)made->dtype
-                                                                           : dtype)};
+    cr_value v[] = {cr_of_tensor(made),
+                    cr_of_dtype(dtype == CR_DTYPE_NONE ? (cr_dtype)made->dtype : dtype)};
     cr_value result[CR_MAX_RESULTS];
     CR_GO(cr_call_named("to_dtype", v, 2, result));
     *out = result[0].t;
@@ -418,8 +418,9 @@ cr_tensor *cr_easy_from(const char *file, int line, const void *elements, cr_dty
 
 static cr_status need(const void *p, const char *function, const char *type)
 {
-    return p ? CR_OK : cr_fail(CR_TYPE, "%s(): argument 'input' (position 1) must be %s, not NoneType",
-                               function, type);
+    return p ? CR_OK
+             : cr_fail(CR_TYPE, "%s(): argument 'input' (position 1) must be %s, not NoneType",
+                       function, type);
 }
 
 int64_t cr_easy_int(const char *file, int line, cr_tensor *t)
@@ -455,7 +456,8 @@ void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dtype)
         st = cr_fail(CR_RUNTIME, "expected scalar type %s but found %s",
                      cr_dtype_infos[dtype].legacy, cr_dtype_infos[t->dtype].legacy);
     else if (!st && !t->contiguous)
-        st = cr_fail(CR_RUNTIME, "the tensor's elements do not lie one after the other: ct_contiguous");
+        st = cr_fail(CR_RUNTIME,
+                     "the tensor's elements do not lie one after the other: ct_contiguous");
     if (st)
         report(file, line, "ct_data", st);
     return st ? NULL : t->data;
@@ -582,7 +584,8 @@ cr_module *cr_easy_define(const char *file, int line, const char *kind, cr_forwa
     return own_module(file, line, "ct_Module", st, m);
 }
 
-cr_module *cr_easy_sequential(const char *file, int line, cr_module *const *modules, size_t count)
+cr_module *cr_easy_sequential(const char *file, int line, cr_module *const *modules,
+                              size_t count)
 {
     static const cr_arg none[] = {{.kind = CR_ARG_END}};
     cr_module *m = cr_easy_module(file, line, "Sequential", none);
@@ -593,7 +596,8 @@ cr_module *cr_easy_sequential(const char *file, int line, cr_module *const *modu
     return m;
 }
 
-cr_module *cr_easy_add(const char *file, int line, cr_module *m, const char *name, cr_module *child)
+cr_module *cr_easy_add(const char *file, int line, cr_module *m, const char *name,
+                       cr_module *child)
 {
     if (!ready(file, line, "ct_add_module") ||
         !cr_easy_check(file, line, "ct_add_module", cr_module_add(m, name, child)))
@@ -610,7 +614,8 @@ cr_tensor *cr_easy_parameter(const char *file, int line, cr_module *m, const cha
     return t;
 }
 
-cr_tensor *cr_easy_buffer(const char *file, int line, cr_module *m, const char *name, cr_tensor *t)
+cr_tensor *cr_easy_buffer(const char *file, int line, cr_module *m, const char *name,
+                          cr_tensor *t)
 {
     if (!ready(file, line, "ct_buffer") ||
         !cr_easy_check(file, line, "ct_buffer", cr_module_set_buffer(m, name, t, true)))
@@ -629,7 +634,8 @@ static cr_status forward(cr_tensor **out, cr_module *m, const char *path, cr_ten
     return own(*out, drop_tensor);
 }
 
-cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, const char *path, cr_tensor *x)
+cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, const char *path,
+                           cr_tensor *x)
 {
     cr_tensor *out = NULL;
 
@@ -696,7 +702,8 @@ void cr_easy_save(const char *file, int line, cr_module *m, const char *path)
         cr_easy_check(file, line, "ct_save", save(m, path));
 }
 
-void cr_easy_load(const char *file, int line, cr_module *m, const char *path, const char *prefix)
+void cr_easy_load(const char *file, int line, cr_module *m, const char *path,
+                  const char *prefix)
 {
     if (ready(file, line, "ct_load"))
         cr_easy_check(file, line, "ct_load", load(m, path, prefix));
@@ -705,11 +712,12 @@ void cr_easy_load(const char *file, int line, cr_module *m, const char *path, co
 /* --- optimizers and data --- */
 
 /* The list of tensors that comes first. */
-static cr_status first_list(cr_tensors *out, const cr_arg *args, const char *call, const char *what)
+static cr_status first_list(cr_tensors *out, const cr_arg *args, const char *call,
+                            const char *what)
 {
     if (args[0].kind != CR_ARG_TENSORS)
-        return cr_fail(CR_TYPE, "%s(): argument '%s' (position 1) must be tuple of Tensors", call,
-                       what);
+        return cr_fail(CR_TYPE, "%s(): argument '%s' (position 1) must be tuple of Tensors",
+                       call, what);
     *out = (cr_tensors){(cr_tensor **)(uintptr_t)args[0].tensors, args[0].len};
     return CR_OK;
 }
@@ -762,8 +770,9 @@ static cr_status next(cr_loader *l, bool *more, const cr_arg *to)
     for (; to[n].kind == CR_ARG_RESULT; n++)
         *to[n].result = NULL;
     if (to[n].kind != CR_ARG_END || n > 16 || n != given)
-        return cr_fail(CR_VALUE, n > given ? "not enough values to unpack (expected %zu, got %zu)"
-                                           : "too many values to unpack (expected %zu, got %zu)",
+        return cr_fail(CR_VALUE,
+                       n > given ? "not enough values to unpack (expected %zu, got %zu)"
+                                 : "too many values to unpack (expected %zu, got %zu)",
                        n, given);
     CR_TRY(cr_loader_next(l, more, batch));
     for (size_t i = 0; *more && i < n; i++)
@@ -793,9 +802,10 @@ cr_tensor *cr_easy_read_text(const char *file, int line, const cr_arg *args)
 
     if (!ready(file, line, "ct_read_text"))
         return NULL;
-    cr_status st = args[0].kind == CR_ARG_STRING
-                       ? cr_read_text(&t, args[0].s, args + 1)
-                       : cr_fail(CR_TYPE, "read_text(): argument 'path' (position 1) must be str");
+    cr_status st =
+        args[0].kind == CR_ARG_STRING
+            ? cr_read_text(&t, args[0].s, args + 1)
+            : cr_fail(CR_TYPE, "read_text(): argument 'path' (position 1) must be str");
     st = st ? st : own(t, drop_tensor);
     if (st)
         report(file, line, "ct_read_text", st);

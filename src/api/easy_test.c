@@ -170,8 +170,9 @@ TEST(an_error_is_reported_once_and_calls_rest_until_it_is_cleared)
         EQ_STR(ct_failed()->call, "ct_add");
         EQ(ct_failed()->kind, CR_RUNTIME);
         CHECK(strstr(ct_failed()->file, "easy_test.c") != NULL);
-        EQ_STR(message(), "RuntimeError: The size of tensor a (2) must match the size of tensor b "
-                          "(3) at non-singleton dimension 0");
+        EQ_STR(message(),
+               "RuntimeError: The size of tensor a (2) must match the size of tensor b "
+               "(3) at non-singleton dimension 0");
         NEAR(ct_item(ct_tensor(2)), 2, 0);
     }
     ct_set_handler(NULL, NULL);
@@ -211,9 +212,11 @@ TEST(wrong_arguments_are_told_in_torchs_words)
     ct_scope {
         cr_tensor *x = ct_zeros(2, 3);
         ct_add(x, NULL);
-        EQ_STR(message(), "TypeError: add(): argument 'other' (position 2) must be Tensor, not NoneType");
+        EQ_STR(message(),
+               "TypeError: add(): argument 'other' (position 2) must be Tensor, not NoneType");
         ct_matmul(x, 3);
-        EQ_STR(message(), "TypeError: matmul(): argument 'other' (position 2) must be Tensor, not int");
+        EQ_STR(message(),
+               "TypeError: matmul(): argument 'other' (position 2) must be Tensor, not int");
         ct_relu(x, 3);
         EQ_STR(message(), "TypeError: relu() takes 1 positional argument but 2 were given");
         ct_sum(x, CT(dim, 1), CT(foo, 3));
@@ -223,19 +226,24 @@ TEST(wrong_arguments_are_told_in_torchs_words)
         ct_where(ct_gt(x, 0));
         EQ_STR(message(), "TypeError: where() with these arguments is ct_where_condition");
         ct_sum(x, CT(dim, 7));
-        EQ_STR(message(), "IndexError: Dimension out of range (expected to be in range of [-2, 1], "
-                          "but got 7)");
+        EQ_STR(message(),
+               "IndexError: Dimension out of range (expected to be in range of [-2, 1], "
+               "but got 7)");
         ct_size(x, 2);
-        EQ_STR(message(), "IndexError: Dimension out of range (expected to be in range of [-2, 1], "
-                          "but got 2)");
+        EQ_STR(message(),
+               "IndexError: Dimension out of range (expected to be in range of [-2, 1], "
+               "but got 2)");
         ct_ints(x);
         EQ_STR(message(), "RuntimeError: expected scalar type Long but found Float");
         ct_item(x);
-        EQ_STR(message(), "RuntimeError: a Tensor with 6 elements cannot be converted to Scalar");
+        EQ_STR(message(),
+               "RuntimeError: a Tensor with 6 elements cannot be converted to Scalar");
         ct_cat(CT_TENSORS(x, NULL), 0);
-        EQ_STR(message(), "TypeError: expected Tensor as element 1 in argument 0, but got NoneType");
+        EQ_STR(message(),
+               "TypeError: expected Tensor as element 1 in argument 0, but got NoneType");
         ct_floats(NULL);
-        EQ_STR(message(), "TypeError: data(): argument 'input' (position 1) must be Tensor, not NoneType");
+        EQ_STR(message(),
+               "TypeError: data(): argument 'input' (position 1) must be Tensor, not NoneType");
     }
     ct_set_handler(NULL, NULL);
 }
@@ -247,15 +255,17 @@ TEST(wrong_modules_optimizers_and_data_are_told_too)
         cr_module *net = ct_Sequential(ct_Linear(2, 3), ct_ReLU());
         cr_tensor *x = ct_zeros(4, 2), *y = ct_zeros(5), *batch;
         ct_Linear(3);
-        EQ_STR(message(), "TypeError: Linear.__init__() missing 1 required positional arguments: "
-                          "\"out_features\"");
+        EQ_STR(message(),
+               "TypeError: Linear.__init__() missing 1 required positional arguments: "
+               "\"out_features\"");
         ct_module("Lineal", 3, 4);
         EQ_STR(message(), "AttributeError: module 'torch.nn' has no attribute 'Lineal'");
         ct_call(net, "2", x);
         EQ_STR(message(), "AttributeError: 'Sequential' object has no attribute '2'");
         ct_forward(ct_Module("Mine"), x);
-        EQ_STR(message(), "NotImplementedError: Module [Mine] is missing the required \"forward\" "
-                          "function");
+        EQ_STR(message(),
+               "NotImplementedError: Module [Mine] is missing the required \"forward\" "
+               "function");
         ct_forward(NULL, x);
         EQ_STR(message(), "TypeError: forward(): argument 'self' must be Module, not NoneType");
         ct_SGD(ct_parameters(net), CT(lr, -1));

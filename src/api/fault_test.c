@@ -27,7 +27,8 @@ static void note(const ct_error *e, void *context)
 static void train(void)
 {
     cr_tensor *x = ct_randn(6, 2), *y = ct_randint(0, 3, CT_LIST(6)), *a, *b, *where = NULL;
-    cr_module *net = ct_Sequential(ct_Linear(2, 4), ct_BatchNorm1d(4), ct_ReLU(), ct_Linear(4, 3));
+    cr_module *net =
+        ct_Sequential(ct_Linear(2, 4), ct_BatchNorm1d(4), ct_ReLU(), ct_Linear(4, 3));
     cr_loader *data = ct_loader(CT_TENSORS(x, y), CT(batch_size, 3), CT(shuffle, true));
     cr_optim *adam = ct_Adam(ct_parameters(net)), *sgd = ct_SGD(ct_parameters(net), 0.1, 0.9);
     ct_for_batches(data, &a, &b) {

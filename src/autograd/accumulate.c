@@ -8,8 +8,8 @@
 
 bool cr_is_sole(const cr_tensor *t)
 {
-    return atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer && t->storage &&
-           atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
+    return atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer &&
+           t->storage && atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
            !t->storage->release;
 }
 
@@ -39,7 +39,8 @@ static bool may_adopt(const cr_tensor *grad, const cr_tensor *leaf)
 {
     int64_t room[CR_MAX_DIMS];
 
-    return !cr_recording() && cr_is_sole(grad) && same_strides(grad, wanted_strides(leaf, room));
+    return !cr_recording() && cr_is_sole(grad) &&
+           same_strides(grad, wanted_strides(leaf, room));
 }
 
 cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)

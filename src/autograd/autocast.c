@@ -118,8 +118,9 @@ static bool eligible(const cr_tensor *t)
 
 static bool worth_keeping(cr_tensor *t, cr_dtype to)
 {
-    return !own->no_cache && t->dtype == CR_F32 && to == cr_autocast_dtype((cr_device_kind)t->device) &&
-           t->requires_grad && cr_is_leaf(t) && !cr_base_of(t);
+    return !own->no_cache && t->dtype == CR_F32 &&
+           to == cr_autocast_dtype((cr_device_kind)t->device) && t->requires_grad &&
+           cr_is_leaf(t) && !cr_base_of(t);
 }
 
 static cr_status keep_cast(cr_tensor *t, cr_tensor *cast)

@@ -109,7 +109,10 @@ CR_API CR_MUST cr_status cr_retain_grad(cr_tensor *t);
 CR_MUST cr_status cr_detached(cr_tensor **out, cr_tensor *t);
 CR_MUST cr_status cr_detach_inplace(cr_tensor *t);
 /* The tensor that `t` is a tracked view of (borrowed), or NULL: `_base`. */
-static inline cr_tensor *cr_base_of(const cr_tensor *t) { return t->grad ? t->grad->base : NULL; }
+static inline cr_tensor *cr_base_of(const cr_tensor *t)
+{
+    return t->grad ? t->grad->base : NULL;
+}
 /* Tracks `view` as a view of `of` (or of its base); nothing when it is one already. */
 CR_MUST cr_status cr_track_view(cr_tensor *view, cr_tensor *of, cr_view_kind kind);
 /* For a tracked view: how it came to be, from now on. */

@@ -105,8 +105,8 @@ CR_MUST cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor
 CR_MUST cr_status cr_layout_node_of(cr_node **out, cr_node *to, const cr_layout *base,
                                     const cr_layout *view);
 /* Both maps, recorded when grad mode is on and `t` requires a gradient. */
-CR_MUST cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t, const cr_layout *base,
-                                            const cr_layout *view);
+CR_MUST cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t,
+                                            const cr_layout *base, const cr_layout *view);
 CR_MUST cr_status cr_layout_scatter_recorded(cr_tensor **out, cr_tensor *t,
                                              const cr_layout *base, const cr_layout *view);
 
@@ -128,7 +128,8 @@ typedef struct {
 bool cr_target_of(cr_target *out, const cr_edge *edge);
 /* Replaces *grad (owned) by one of the target's shape and dtype.  `from` (may be NULL) and
  * `index` are for the message. */
-CR_MUST cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_t index);
+CR_MUST cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from,
+                           uint32_t index);
 static inline bool cr_same_sizes(const cr_tensor *t, int ndim, const int64_t *size)
 {
     if (t->ndim != ndim)
@@ -179,7 +180,8 @@ typedef struct {
     cr_need need[];
 } cr_plan;
 extern cr_plan **cr_plans; /* by index of the record; in-place forms share their entry's */
-CR_MUST cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_tensor **),
+CR_MUST cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *,
+                                                    cr_tensor **),
                                  void (*release)(cr_node *));
 static inline const cr_plan *cr_plan_of(const cr_op *op)
 {

@@ -109,7 +109,8 @@ TEST(a_second_backward_through_released_values_is_refused)
 
     OK(backward_from(y, false, false));
     FAILS(CR_RUNTIME, backward_from(y, false, false));
-    CHECK(!strncmp(cr_error_message(), "Trying to backward through the graph a second time (or ", 55));
+    CHECK(!strncmp(cr_error_message(),
+                   "Trying to backward through the graph a second time (or ", 55));
     drop_kept();
 }
 
@@ -131,10 +132,13 @@ TEST(a_value_changed_after_it_was_saved_is_noticed)
 
     OK(INPLACE("add", T(b), N(1)));
     FAILS(CR_RUNTIME, backward_from(y, false, false));
-    SAYS("one of the variables needed for gradient computation has been modified by an inplace "
-         "operation: [torch.DoubleTensor [2]], which is output 0 of Add, is at version 1; expected "
-         "version 0 instead. Hint: enable anomaly detection to find the operation that failed to "
-         "compute its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).");
+    SAYS(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        "operation: [torch.DoubleTensor [2]], which is output 0 of Add, is at version 1; "
+        "expected "
+        "version 0 instead. Hint: enable anomaly detection to find the operation that failed "
+        "to "
+        "compute its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).");
     drop_kept();
 }
 
@@ -190,7 +194,8 @@ TEST(flags_change_as_torch_allows)
     cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2)), *i = NULL;
 
     FAILS(CR_RUNTIME, cr_set_requires_grad(y, false));
-    SAYS("you can only change requires_grad flags of leaf variables. If you want to use a computed "
+    SAYS("you can only change requires_grad flags of leaf variables. If you want to use a "
+         "computed "
          "variable in a subgraph that doesn't require differentiation use var_no_grad = "
          "var.detach().");
     OK(cr_tensor_new(&i, CR_I64, CR_CPU, 0, NULL));
@@ -205,7 +210,8 @@ TEST(an_assigned_gradient_must_fit)
     cr_tensor *a = keep(LEAF(1, 2, 3)), *g = keep(VEC(1, 2));
 
     FAILS(CR_RUNTIME, cr_set_grad(a, g));
-    SAYS("attempting to assign a gradient of size '[2]' to a tensor of size '[3]'. Please ensure "
+    SAYS("attempting to assign a gradient of size '[2]' to a tensor of size '[3]'. Please "
+         "ensure "
          "that the gradient and the tensor are the same size");
     FAILS(CR_RUNTIME, cr_set_grad(a, a));
     SAYS("can't assign Variable as its own grad");
@@ -315,7 +321,8 @@ static cr_status note(void *context, cr_tensor **grads, int n, cr_tensor *const 
     strcat(seen, " ");
     return CR_OK;
 }
-static cr_status tenfold(void *context, cr_tensor **grads, int n, cr_tensor *const *given, int m)
+static cr_status tenfold(void *context, cr_tensor **grads, int n, cr_tensor *const *given,
+                         int m)
 {
     cr_tensor *made;
 
@@ -372,15 +379,16 @@ TEST(hooks_need_a_tensor_that_requires_a_gradient)
 
     FAILS(CR_RUNTIME, cr_hook_tensor(NULL, a, &(cr_hook_call){.fn = note}));
     SAYS("cannot register a hook on a tensor that doesn't require gradient");
-    FAILS(CR_RUNTIME, cr_hook_accumulated(NULL, OP("mul", T(b), N(2)), &(cr_hook_call){.fn = note}));
+    FAILS(CR_RUNTIME,
+          cr_hook_accumulated(NULL, OP("mul", T(b), N(2)), &(cr_hook_call){.fn = note}));
     SAYS("post accumulate grad hooks cannot be registered on non-leaf tensors");
     FAILS(CR_RUNTIME, cr_retain_grad(a));
     SAYS("can't retain_grad on Tensor that has requires_grad=False");
     drop_kept();
 }
 
-static cr_status inner_backward(void *context, cr_tensor **grads, int n, cr_tensor *const *given,
-                                int m)
+static cr_status inner_backward(void *context, cr_tensor **grads, int n,
+                                cr_tensor *const *given, int m)
 {
     cr_tensor *a = context;
 

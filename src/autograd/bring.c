@@ -3,7 +3,8 @@
 #include "autograd/autograd_impl.h"
 #include <stdio.h>
 
-cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, int device, int ndim, const int64_t *size)
+cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, int device, int ndim,
+                         const int64_t *size)
 {
     cr_tensor *t;
 
@@ -52,7 +53,8 @@ static void who(char *out, size_t size, cr_node *from, uint32_t index)
         snprintf(out, size, "invalid gradient at index %u", index);
 }
 
-static cr_status bad_shape(const cr_tensor *t, const cr_target *to, cr_node *from, uint32_t index)
+static cr_status bad_shape(const cr_tensor *t, const cr_target *to, cr_node *from,
+                           uint32_t index)
 {
     cr_text have = {0}, want = {0};
     char start[160];
@@ -67,7 +69,8 @@ static cr_status bad_shape(const cr_tensor *t, const cr_target *to, cr_node *fro
     return CR_RUNTIME;
 }
 
-static cr_status bad_device(const cr_tensor *t, const cr_target *to, cr_node *from, uint32_t index)
+static cr_status bad_device(const cr_tensor *t, const cr_target *to, cr_node *from,
+                            uint32_t index)
 {
     char start[160];
 

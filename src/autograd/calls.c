@@ -93,7 +93,8 @@ cr_status cr_call_cast(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
         *out = cr_keep(t);
         return CR_OK;
     }
-    if ((cr_recording() && cr_requires_grad(t)) || cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE))
+    if ((cr_recording() && cr_requires_grad(t)) ||
+        cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE))
         return call(out, "to_dtype", arg, 2);
     return cr_copied(out, t, dtype);
 }

@@ -214,10 +214,11 @@ static cr_status mismatch(int i, const cr_tensor *grad, const cr_tensor *root)
 
     cr_print_sizes(&have, grad->ndim, grad->size);
     cr_print_sizes(&want, root->ndim, root->size);
-    cr_fail(CR_RUNTIME,
-            "Mismatch in shape: grad_output[%d] has a shape of torch.Size(%s) and output[%d] has "
-            "a shape of torch.Size(%s).",
-            i, cr_text_str(&have), i, cr_text_str(&want));
+    cr_fail(
+        CR_RUNTIME,
+        "Mismatch in shape: grad_output[%d] has a shape of torch.Size(%s) and output[%d] has "
+        "a shape of torch.Size(%s).",
+        i, cr_text_str(&have), i, cr_text_str(&want));
     cr_text_drop(&have);
     cr_text_drop(&want);
     return CR_RUNTIME;
@@ -227,13 +228,14 @@ static cr_status check_given(int i, const cr_tensor *grad, const cr_tensor *root
 {
     if (!cr_same_sizes(grad, root->ndim, root->size))
         return mismatch(i, grad, root);
-    if (cr_dtype_is_complex((cr_dtype)grad->dtype) != cr_dtype_is_complex((cr_dtype)root->dtype))
-        return cr_fail(CR_RUNTIME,
-                       "For complex Tensors, both grad_output and output are required to have the "
-                       "same dtype. Mismatch in dtype: grad_output[%d] has a dtype of torch.%s "
-                       "and output[%d] has a dtype of torch.%s.",
-                       i, cr_dtype_name((cr_dtype)grad->dtype), i,
-                       cr_dtype_name((cr_dtype)root->dtype));
+    if (cr_dtype_is_complex((cr_dtype)grad->dtype) !=
+        cr_dtype_is_complex((cr_dtype)root->dtype))
+        return cr_fail(
+            CR_RUNTIME,
+            "For complex Tensors, both grad_output and output are required to have the "
+            "same dtype. Mismatch in dtype: grad_output[%d] has a dtype of torch.%s "
+            "and output[%d] has a dtype of torch.%s.",
+            i, cr_dtype_name((cr_dtype)grad->dtype), i, cr_dtype_name((cr_dtype)root->dtype));
     return CR_OK;
 }
 
@@ -339,10 +341,11 @@ static cr_status check_unused(const cr_task *t)
         return CR_OK;
     for (int k = 0; k < c->input_count; k++)
         if (!t->results[k])
-            return cr_fail(CR_RUNTIME,
-                           "The differentiated Tensor at index %d appears to not have been used "
-                           "in the graph. Set allow_unused=True if this is the desired behavior.",
-                           k);
+            return cr_fail(
+                CR_RUNTIME,
+                "The differentiated Tensor at index %d appears to not have been used "
+                "in the graph. Set allow_unused=True if this is the desired behavior.",
+                k);
     return CR_OK;
 }
 
@@ -381,12 +384,12 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
 
     for (int k = 0; k < call->root_count; k++)
         if (!call->roots || !call->roots[k])
-            return cr_fail(CR_TYPE, "expected Tensor as element %d in argument 0, but got NoneType",
-                           k);
+            return cr_fail(CR_TYPE,
+                           "expected Tensor as element %d in argument 0, but got NoneType", k);
     for (int k = 0; call->inputs && k < call->input_count; k++)
         if (!call->inputs[k])
-            return cr_fail(CR_TYPE, "expected Tensor as element %d in argument 5, but got NoneType",
-                           k);
+            return cr_fail(CR_TYPE,
+                           "expected Tensor as element %d in argument 5, but got NoneType", k);
     if (call->inputs && !call->input_count && call->accumulate_inputs)
         return cr_fail(CR_RUNTIME, "`inputs` argument to `backward()` cannot be empty.");
     for (int k = 0; results && k < call->input_count; k++)

@@ -16,7 +16,8 @@ static cr_status put(bag *b, cr_tensor **out, const char *name, int n, const cr_
     return CR_OK;
 }
 #define PUT(out, name, ...)                                                                    \
-    CR_TRY(put(b, out, name, (int)CR_LEN(((cr_value[]){__VA_ARGS__})), (cr_value[]){__VA_ARGS__}))
+    CR_TRY(put(b, out, name, (int)CR_LEN(((cr_value[]){__VA_ARGS__})),                         \
+               (cr_value[]){__VA_ARGS__}))
 
 static cr_status keep_gradient(void *context, cr_tensor **grads, int n, cr_tensor *const *given,
                                int m)

@@ -211,7 +211,8 @@ static cr_status save_arguments(formula *f, const cr_op *op, const cr_value *arg
     return CR_OK;
 }
 
-cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_value *arg, uint32_t wanted)
+cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_value *arg,
+                         uint32_t wanted)
 {
     const cr_op *op = plan->op;
     cr_reads r = cr_plan_reads(plan, wanted);
@@ -403,8 +404,8 @@ const char *cr_formula_name(cr_node *n)
     return name;
 }
 
-static cr_status cotangent(environment *e, const formula *f, cr_tensor *const *grads, uint32_t k,
-                           cr_value *out)
+static cr_status cotangent(environment *e, const formula *f, cr_tensor *const *grads,
+                           uint32_t k, cr_value *out)
 {
     cr_tensor *zeros;
 

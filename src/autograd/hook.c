@@ -33,7 +33,8 @@ void cr_hooks_drop(cr_hook *list)
     }
 }
 
-static cr_status append(cr_hook **out, cr_hook **list, const cr_hook_call *call, uint32_t output)
+static cr_status append(cr_hook **out, cr_hook **list, const cr_hook_call *call,
+                        uint32_t output)
 {
     cr_hook *h = cr_alloc(sizeof *h);
 

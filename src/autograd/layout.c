@@ -10,7 +10,8 @@
 #include <string.h>
 
 /* --- layouts --- */
-static cr_status layout_new(cr_layout *out, int ndim, const int64_t *size, const int64_t *stride)
+static cr_status layout_new(cr_layout *out, int ndim, const int64_t *size,
+                            const int64_t *stride)
 {
     size_t bytes = (size_t)ndim * sizeof *size;
     int64_t *block = cr_alloc(2 * bytes);
@@ -132,7 +133,8 @@ cr_status cr_layout_gather(cr_tensor **out, cr_tensor *t, const cr_layout *base,
     cr_status st;
 
     CR_TRY(cr_layout_spread(&b, &v, t, base, view));
-    CR_GO(cr_tensor_new(&made, (cr_dtype)v->dtype, (cr_device_kind)v->device, v->ndim, v->size));
+    CR_GO(
+        cr_tensor_new(&made, (cr_dtype)v->dtype, (cr_device_kind)v->device, v->ndim, v->size));
     CR_GO(copy(made, v));
     *out = cr_keep(made);
 done:
@@ -225,7 +227,8 @@ static cr_status add_into(cr_tensor *v, cr_tensor *t)
 }
 
 /* Dims of stride 0 are summed before, in one reduction. */
-static cr_status without_repeats(cr_tensor **v_out, cr_tensor **t_out, cr_tensor *v, cr_tensor *t)
+static cr_status without_repeats(cr_tensor **v_out, cr_tensor **t_out, cr_tensor *v,
+                                 cr_tensor *t)
 {
     int64_t size[CR_MAX_DIMS];
     bool any = false;
@@ -242,8 +245,8 @@ static cr_status without_repeats(cr_tensor **v_out, cr_tensor **t_out, cr_tensor
     }
     CR_TRY(cr_reduce_to_size(t_out, t, v->ndim, size));
     cr_storage_keep(v->storage);
-    cr_status st = cr_tensor_over(v_out, v->storage, (cr_dtype)v->dtype, v->ndim, size, v->stride,
-                                  v->offset);
+    cr_status st = cr_tensor_over(v_out, v->storage, (cr_dtype)v->dtype, v->ndim, size,
+                                  v->stride, v->offset);
     if (st)
         cr_storage_drop(v->storage);
     return st;
@@ -367,12 +370,15 @@ done:
     return st;
 }
 
-cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view, const char *name)
+cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view,
+                         const char *name)
 {
     cr_layout b, v;
 
-    b = (cr_layout){base->ndim, base->dtype, base->device, base->offset, base->size, base->stride};
-    v = (cr_layout){view->ndim, view->dtype, view->device, view->offset, view->size, view->stride};
+    b = (cr_layout){base->ndim,   base->dtype, base->device,
+                    base->offset, base->size,  base->stride};
+    v = (cr_layout){view->ndim,   view->dtype, view->device,
+                    view->offset, view->size,  view->stride};
     CR_TRY(node_new(out, &view_kind, base, &b, &v));
     ((layout_node *)*out)->name = name;
     return CR_OK;

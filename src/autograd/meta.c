@@ -382,11 +382,12 @@ static cr_status check_grad(const cr_tensor *t, const cr_tensor *grad)
                        "gradient may break downstream systems that assume they match.",
                        cpp_name(grad->dtype), cr_dtype_infos[t->dtype].legacy);
     if (grad->device != t->device)
-        return cr_fail(CR_RUNTIME,
-                       "attempting to assign a gradient with device type '%s' to a tensor with "
-                       "device type '%s'. Please ensure that the gradient and the tensor are on "
-                       "the same device",
-                       cr_device_of(grad->device)->name, cr_device_of(t->device)->name);
+        return cr_fail(
+            CR_RUNTIME,
+            "attempting to assign a gradient with device type '%s' to a tensor with "
+            "device type '%s'. Please ensure that the gradient and the tensor are on "
+            "the same device",
+            cr_device_of(grad->device)->name, cr_device_of(t->device)->name);
     return check_grad_size(t, grad);
 }
 

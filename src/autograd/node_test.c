@@ -78,7 +78,8 @@ TEST(a_gradient_of_another_shape_is_refused)
 
     answer_size = 2;
     FAILS(CR_RUNTIME, backward_from(y, false, false));
-    SAYS("Function SquareBackward returned an invalid gradient at index 0 - got [2] but expected "
+    SAYS("Function SquareBackward returned an invalid gradient at index 0 - got [2] but "
+         "expected "
          "shape compatible with [3]");
     answer_size = -1;
     drop_kept();
@@ -100,7 +101,8 @@ TEST(a_node_holds_its_leaf)
 /* --- saved values --- */
 TEST(saved_values_can_be_asked_for_until_they_are_released)
 {
-    cr_tensor *a = keep(LEAF(1, 2)), *b = keep(VEC(3, 4)), *y = OP("sum", T(OP("mul", T(a), T(b))));
+    cr_tensor *a = keep(LEAF(1, 2)), *b = keep(VEC(3, 4)),
+              *y = OP("sum", T(OP("mul", T(a), T(b))));
     cr_node *n = y->grad->grad_fn->edges[0].node;
     const char *name;
     cr_value v;
@@ -180,7 +182,8 @@ TEST(a_list_argument_gives_each_item_its_part)
 
     EQ(y->grad->grad_fn->edge_count, 3);
     EQ(y->grad->grad_fn->edges[1].node, NULL);
-    OK(backward_from(OP("sum", T(OP("mul", T(y), T(keep(VEC(10, 20, 30, 40)))))), false, false));
+    OK(backward_from(OP("sum", T(OP("mul", T(y), T(keep(VEC(10, 20, 30, 40)))))), false,
+                     false));
     SAME(cr_grad_of(a), 10, 20);
     SAME(cr_grad_of(c), 40);
     drop_kept();

@@ -166,7 +166,8 @@ static cr_plan *make_plan(const cr_op *op)
 {
     bool stated = op->node && op->node->kind == CR_RULE_STRING;
     size_t name_size = strlen(stated ? op->node->name : op->name) + 24;
-    cr_plan *p = cr_alloc_zero(sizeof *p + (size_t)op->grad_count * sizeof *p->need + name_size);
+    cr_plan *p =
+        cr_alloc_zero(sizeof *p + (size_t)op->grad_count * sizeof *p->need + name_size);
 
     if (!p)
         return NULL;

@@ -175,8 +175,8 @@ static cr_status attach_plain(cr_node *n, cr_value *result)
     return cr_formula_save_result(n, 0, result);
 }
 
-static cr_status record(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result,
-                        uint32_t wanted)
+static cr_status record(const cr_op *op, const cr_plan *p, const cr_value *arg,
+                        cr_value *result, uint32_t wanted)
 {
     cr_node *n;
     cr_status st;
@@ -238,7 +238,8 @@ static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op, co
 }
 
 /* The edge to what a written argument was goes past its copy. */
-static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg, const cr_value *spared)
+static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg,
+                           const cr_value *spared)
 {
     for (int d = 0; d < p->count && !p->lists; d++) {
         int i = p->need[d].param;
@@ -263,7 +264,8 @@ static bool same_geometry(const cr_tensor *t, const cr_layout *was)
     return true;
 }
 
-static cr_status attach_inplace(cr_node *n, cr_tensor *t, cr_value *result, const cr_layout *was)
+static cr_status attach_inplace(cr_node *n, cr_tensor *t, cr_value *result,
+                                const cr_layout *was)
 {
     if (same_geometry(t, was))
         CR_TRY(cr_rebase_history(t, n, 0));

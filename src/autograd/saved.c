@@ -105,17 +105,18 @@ static cr_status modified(const cr_saved *s, cr_node *owner)
         snprintf(of, sizeof of, ", which is output %u of %s,", output, name);
     }
     cr_print_sizes(&sizes, s->tensor->ndim, s->tensor->size);
-    cr_fail(CR_RUNTIME,
-            "one of the variables needed for gradient computation has been modified by an "
-            "inplace operation: [%s %s]%s is at version %u; expected version %u instead. %s",
-            cr_tensor_type_name(s->tensor), cr_text_str(&sizes), of, version_of(s->tensor),
-            s->version,
-            cr_anomaly_on()
-                ? "Hint: the backtrace further above shows the operation that failed to compute "
-                  "its gradient. The variable in question was changed in there or anywhere "
-                  "later. Good luck!"
-                : "Hint: enable anomaly detection to find the operation that failed to compute "
-                  "its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).");
+    cr_fail(
+        CR_RUNTIME,
+        "one of the variables needed for gradient computation has been modified by an "
+        "inplace operation: [%s %s]%s is at version %u; expected version %u instead. %s",
+        cr_tensor_type_name(s->tensor), cr_text_str(&sizes), of, version_of(s->tensor),
+        s->version,
+        cr_anomaly_on()
+            ? "Hint: the backtrace further above shows the operation that failed to compute "
+              "its gradient. The variable in question was changed in there or anywhere "
+              "later. Good luck!"
+            : "Hint: enable anomaly detection to find the operation that failed to compute "
+              "its gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False).");
     cr_text_drop(&sizes);
     return CR_RUNTIME;
 }
@@ -180,10 +181,11 @@ void cr_saved_drop(cr_saved *s)
 
 cr_status cr_fail_released(void)
 {
-    return cr_fail(CR_RUNTIME,
-                   "Trying to backward through the graph a second time (or directly access saved "
-                   "tensors after they have already been freed). Saved intermediate values of "
-                   "the graph are freed when you call .backward() or autograd.grad(). Specify "
-                   "retain_graph=True if you need to backward through the graph a second time "
-                   "or if you need to access saved tensors after calling backward.");
+    return cr_fail(
+        CR_RUNTIME,
+        "Trying to backward through the graph a second time (or directly access saved "
+        "tensors after they have already been freed). Saved intermediate values of "
+        "the graph are freed when you call .backward() or autograd.grad(). Specify "
+        "retain_graph=True if you need to backward through the graph a second time "
+        "or if you need to access saved tensors after calling backward.");
 }

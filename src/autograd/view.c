@@ -28,8 +28,9 @@ cr_status cr_track_view(cr_tensor *view, cr_tensor *of, cr_view_kind kind)
 static void describe_view(char *out, size_t size, const cr_tensor *t, bool direct)
 {
     const cr_grad_meta *m = t->grad;
-    const char *what = direct ? "is being modified inplace"
-                              : "its base or another view of its base has been modified inplace";
+    const char *what = direct
+                           ? "is being modified inplace"
+                           : "its base or another view of its base has been modified inplace";
     char name[96] = "", from[160] = "A view was";
 
     if (m->grad_fn)
@@ -54,21 +55,25 @@ static cr_status refuse_view(const cr_tensor *t, bool direct)
         [CR_VIEW_NO_GRAD] =
             "Given that this use case is ambiguous and error-prone, it is forbidden. You can "
             "clarify your code by moving both the view and the inplace either both inside the "
-            "no_grad block (if you don't want the inplace to be tracked) or both outside (if you "
+            "no_grad block (if you don't want the inplace to be tracked) or both outside (if "
+            "you "
             "want the inplace to be tracked).",
         [CR_VIEW_INFERENCE] =
             "Given that this use case is ambiguous and error-prone, it is forbidden. You can "
             "clarify your code by moving both the view and the inplace either both inside the "
-            "inference_mode block (if you don't want the inplace to be tracked) or both outside "
+            "inference_mode block (if you don't want the inplace to be tracked) or both "
+            "outside "
             "(if you want the inplace to be tracked).",
         [CR_VIEW_MULTIPLE] =
-            "This view is the output of a function that returns multiple views. Such functions do "
+            "This view is the output of a function that returns multiple views. Such functions "
+            "do "
             "not allow the output views to be modified inplace. You should replace the inplace "
             "operation by an out-of-place one.",
         [CR_VIEW_FUNCTION] =
             "This view was created inside a custom Function (or because an input was returned "
             "as-is) and the autograd logic to handle view+inplace would override the custom "
-            "backward associated with the custom Function, leading to incorrect gradients. This "
+            "backward associated with the custom Function, leading to incorrect gradients. "
+            "This "
             "behavior is forbidden. You can fix this by cloning the output of the custom "
             "Function.",
     };
@@ -117,10 +122,11 @@ cr_status cr_check_inplace(cr_tensor *t, bool recorded)
     if (recorded)
         CR_TRY(check_recorded(t));
     if (t->inference && !cr_thread.inference)
-        return cr_fail(CR_RUNTIME,
-                       "Inplace update to inference tensor outside InferenceMode is not "
-                       "allowed.You can make a clone to get a normal tensor before doing inplace "
-                       "update.See https://github.com/pytorch/rfcs/pull/17 for more details.");
+        return cr_fail(
+            CR_RUNTIME,
+            "Inplace update to inference tensor outside InferenceMode is not "
+            "allowed.You can make a clone to get a normal tensor before doing inplace "
+            "update.See https://github.com/pytorch/rfcs/pull/17 for more details.");
     return CR_OK;
 }
 
@@ -183,7 +189,8 @@ cr_status cr_set_result_history(cr_tensor *t, cr_node *node, uint32_t output)
     return st;
 }
 
-/* The inner gradient of the changed part, in its shape; zeros where the operation gives none. */
+/* The inner gradient of the changed part, in its shape; zeros where the operation gives none.
+ */
 static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor **inner)
 {
     cr_target to = {c->view.size, c->view.ndim, c->view.dtype, c->view.device};
@@ -217,7 +224,8 @@ done:
 }
 
 /* `grad` with the changed part replaced by `part`: by copying, when nothing records it. */
-static cr_status replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad, cr_tensor *part)
+static cr_status replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
+                          cr_tensor *part)
 {
     cr_tensor *view;
     cr_view to, from = cr_view_of(part);
@@ -234,7 +242,8 @@ static cr_status replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad
 }
 
 /* Recorded, for views of the base's dtype. */
-static cr_status chosen(cr_tensor **out, const copy_slices *c, cr_tensor *grad, cr_tensor *spread)
+static cr_status chosen(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
+                        cr_tensor *spread)
 {
     cr_tensor *mask = NULL;
 
@@ -297,8 +306,10 @@ done:
     return st;
 }
 
-static const cr_node_kind copy_slices_kind = {
-    .name = "CopySlices", .apply = slices_apply, .release = slices_release, .free = slices_free};
+static const cr_node_kind copy_slices_kind = {.name = "CopySlices",
+                                              .apply = slices_apply,
+                                              .release = slices_release,
+                                              .free = slices_free};
 
 /* Which edge of `fn` leads to what `t` was: the same node and input. */
 static int edge_index(const cr_node *fn, const cr_edge *was)

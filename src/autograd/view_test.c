@@ -36,7 +36,8 @@ TEST(changing_a_leaf_or_its_view_is_refused)
     FAILS(CR_RUNTIME, INPLACE("mul", T(a), N(2)));
     SAYS("a leaf Variable that requires grad is being used in an in-place operation.");
     FAILS(CR_RUNTIME, INPLACE("mul", T(at(a, 0)), N(2)));
-    SAYS("a view of a leaf Variable that requires grad is being used in an in-place operation.");
+    SAYS(
+        "a view of a leaf Variable that requires grad is being used in an in-place operation.");
     SAME(a, 1, 2);
     cr_thread.no_grad = true;
     OK(INPLACE("mul", T(a), N(2)));
@@ -169,8 +170,10 @@ TEST(one_of_several_views_is_not_changed)
 
     OK(cr_call_named("unbind", arg, 2, &r));
     FAILS(CR_RUNTIME, INPLACE("mul", r.list[0], N(2)));
-    SAYS("Output 0 of Unbind is a view and is being modified inplace. This view is the output of a "
-         "function that returns multiple views. Such functions do not allow the output views to be "
+    SAYS("Output 0 of Unbind is a view and is being modified inplace. This view is the output "
+         "of a "
+         "function that returns multiple views. Such functions do not allow the output views "
+         "to be "
          "modified inplace. You should replace the inplace operation by an out-of-place one.");
     OK(backward_from(OP("mul", r.list[1], N(3)), false, false));
     SAME(cr_grad_of(w), 0, 3);
@@ -183,7 +186,8 @@ TEST(detaching_a_view_in_place_is_refused)
     cr_tensor *w = keep(VEC(2, 3));
 
     FAILS(CR_RUNTIME, cr_detach_inplace(at(w, 0)));
-    CHECK(!strncmp(cr_error_message(), "Can't detach views in-place. Use detach() instead.", 50));
+    CHECK(
+        !strncmp(cr_error_message(), "Can't detach views in-place. Use detach() instead.", 50));
     drop_kept();
 }
 
@@ -199,7 +203,8 @@ TEST(inference_tensors_are_neither_changed_nor_saved_outside)
     FAILS(CR_RUNTIME, try_op(&y, "mul", 2, (cr_value[]){T(t), T(w)}));
     CHECK(!strncmp(cr_error_message(), "Inference tensors cannot be saved for backward. ", 48));
     FAILS(CR_RUNTIME, cr_set_requires_grad(t, true));
-    SAYS("Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
+    SAYS(
+        "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed.");
     FAILS(CR_RUNTIME, INPLACE("mul", T(t), T(w)));
     CHECK(!strncmp(cr_error_message(), "Inplace update to inference tensor outside Infer", 48));
     drop_kept();

@@ -5,10 +5,11 @@
 #include "tensor/geometry.h"
 #include <string.h>
 
-#define UNSAFE                                                                                     \
-    "In PyTorch 2.6, we changed the default value of the `weights_only` argument in "              \
-    "`torch.load` from `False` to `True`. Re-running `torch.load` with `weights_only` set to "     \
-    "`False` will likely succeed, but it can result in arbitrary code execution. Do it only if "   \
+#define UNSAFE                                                                                 \
+    "In PyTorch 2.6, we changed the default value of the `weights_only` argument in "          \
+    "`torch.load` from `False` to `True`. Re-running `torch.load` with `weights_only` set to " \
+    "`False` will likely succeed, but it can result in arbitrary code execution. Do it only "  \
+    "if "                                                                                      \
     "you got the file from a trusted source."
 
 struct cr_checkpoint {
@@ -51,17 +52,21 @@ static cr_status check_version_text(const char *text)
     if (p == text)
         return cr_fail(CR_RUNTIME, "Couldn't parse the version %.40s as Long Long.", text);
     if (v < 1)
-        return cr_fail(CR_RUNTIME,
-                       "Attempted to read a PyTorch file with version %lld, but the minimum "
-                       "supported version for reading is 1. Your PyTorch script module file is too "
-                       "old. Please regenerate it with latest version of PyTorch to mitigate this "
-                       "issue.", (long long)v);
+        return cr_fail(
+            CR_RUNTIME,
+            "Attempted to read a PyTorch file with version %lld, but the minimum "
+            "supported version for reading is 1. Your PyTorch script module file is too "
+            "old. Please regenerate it with latest version of PyTorch to mitigate this "
+            "issue.",
+            (long long)v);
     if (v > 10)
-        return cr_fail(CR_RUNTIME,
-                       "Attempted to read a PyTorch file with version %lld, but the maximum "
-                       "supported version for reading is 10. The version of your PyTorch "
-                       "installation may be too old, please upgrade PyTorch to latest version to "
-                       "mitigate this issue.", (long long)v);
+        return cr_fail(
+            CR_RUNTIME,
+            "Attempted to read a PyTorch file with version %lld, but the maximum "
+            "supported version for reading is 10. The version of your PyTorch "
+            "installation may be too old, please upgrade PyTorch to latest version to "
+            "mitigate this issue.",
+            (long long)v);
     return CR_OK;
 }
 
@@ -72,7 +77,8 @@ static cr_status check_version(const cr_zip *zip)
     size_t len;
 
     if (!cr_zip_find(zip, name))
-        return cr_fail(CR_RUNTIME, "Expected hasRecord(\"version\") to be true, but got false.  "
+        return cr_fail(CR_RUNTIME,
+                       "Expected hasRecord(\"version\") to be true, but got false.  "
                        "(Could this error message be improved?  If so, please report an "
                        "enhancement request to PyTorch.)");
     CR_TRY(read_record(&text, &len, zip, name));
@@ -84,9 +90,11 @@ static cr_status check_version(const cr_zip *zip)
 static cr_status refuse_script(const cr_checkpoint_options *o)
 {
     if (o->rules.weights_only)
-        return cr_fail(CR_RUNTIME, "Cannot use ``weights_only=True`` with TorchScript archives passed "
+        return cr_fail(CR_RUNTIME,
+                       "Cannot use ``weights_only=True`` with TorchScript archives passed "
                        "to ``torch.load``. " UNSAFE);
-    return cr_fail(CR_RUNTIME, "a TorchScript archive is not a checkpoint: load() does not read it");
+    return cr_fail(CR_RUNTIME,
+                   "a TorchScript archive is not a checkpoint: load() does not read it");
 }
 
 static cr_status byte_order(cr_checkpoint *c)
@@ -127,11 +135,12 @@ static cr_status find_records(cr_checkpoint *c)
             continue;
         CR_TRY(storage_entry(&e, c->zip, s->key));
         if (e->size != s->bytes)
-            return cr_fail(CR_RUNTIME,
-                           "record size (%llu bytes) does not match expected size (%llu bytes = %llu "
-                           "elements * 1 bytes/element) for dtype Byte",
-                           (unsigned long long)e->size, (unsigned long long)s->bytes,
-                           (unsigned long long)s->bytes);
+            return cr_fail(
+                CR_RUNTIME,
+                "record size (%llu bytes) does not match expected size (%llu bytes = %llu "
+                "elements * 1 bytes/element) for dtype Byte",
+                (unsigned long long)e->size, (unsigned long long)s->bytes,
+                (unsigned long long)s->bytes);
         c->at[i] = e->at;
     }
     return CR_OK;
@@ -174,8 +183,9 @@ cr_status cr_checkpoint_list(cr_source *source,
         return cr_fail(CR_VALUE, "Expected input to be a checkpoint returned by torch.save");
     CR_GO(cr_zip_open(&zip, source));
     if (cr_zip_find(zip, "constants.pkl"))
-        CR_GO(cr_fail(CR_VALUE, "Expected input to be a checkpoint returned by torch.save but got a "
-                                "torchscript checkpoint"));
+        CR_GO(cr_fail(CR_VALUE,
+                      "Expected input to be a checkpoint returned by torch.save but got a "
+                      "torchscript checkpoint"));
     CR_GO(read_record(&bytes, &len, zip, "data.pkl"));
     CR_GO(cr_pickle_read(&p, bytes, len, &rules));
 done:
@@ -200,7 +210,8 @@ static cr_status next_pickle(cr_pickle **out, cursor *c, const cr_pickle_rules *
 
 static bool is_magic(const cr_step *s)
 {
-    static const unsigned char magic[] = {0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
+    static const unsigned char magic[] = {0x6C, 0xFC, 0x9C, 0x46, 0xF9,
+                                          0x20, 0x6A, 0xA8, 0x50, 0x19};
 
     return s->kind == CR_STEP_LONG && s->text.len == sizeof magic &&
            !memcmp(s->text.at, magic, sizeof magic);
@@ -237,24 +248,30 @@ static cr_status place_storage(cr_checkpoint *c, cursor *at, size_t i)
     uint64_t left = at->end - at->pos, n = 0, bytes;
 
     if (left < 8)
-        return cr_fail(CR_RUNTIME, "unexpected EOF, expected %llu more bytes. The file might be "
-                       "corrupted.", (unsigned long long)(8 - left));
+        return cr_fail(CR_RUNTIME,
+                       "unexpected EOF, expected %llu more bytes. The file might be "
+                       "corrupted.",
+                       (unsigned long long)(8 - left));
     for (int k = 7; k >= 0; k--)
         n = n << 8 | (unsigned char)at->at[at->pos + (uint64_t)k];
     if (CR_MUL_OVERFLOW(n, (uint64_t)cr_dtype_size(s->dtype), &bytes) || bytes != s->bytes)
-        return cr_fail(CR_RUNTIME, "storage has wrong byte size: expected %llu elements, got %llu bytes",
+        return cr_fail(CR_RUNTIME,
+                       "storage has wrong byte size: expected %llu elements, got %llu bytes",
                        (unsigned long long)n, (unsigned long long)s->bytes);
     at->pos += 8;
     left -= 8;
     if (left < bytes)
-        return cr_fail(CR_RUNTIME, "unexpected EOF, expected %llu more bytes. The file might be "
-                       "corrupted.", (unsigned long long)(bytes - left));
+        return cr_fail(CR_RUNTIME,
+                       "unexpected EOF, expected %llu more bytes. The file might be "
+                       "corrupted.",
+                       (unsigned long long)(bytes - left));
     c->at[i] = at->pos;
     at->pos += bytes;
     return CR_OK;
 }
 
-static cr_status place_key(cr_checkpoint *c, cursor *at, const cr_map *number, const cr_step *key)
+static cr_status place_key(cr_checkpoint *c, cursor *at, const cr_map *number,
+                           const cr_step *key)
 {
     size_t i = key->kind == CR_STEP_TEXT || key->kind == CR_STEP_STRING
                    ? (size_t)(uintptr_t)cr_map_get(number, key->text.at, key->text.len)
@@ -268,10 +285,12 @@ static cr_status place_key(cr_checkpoint *c, cursor *at, const cr_map *number, c
 }
 
 /* `list` is the value of its pickle: a list of keys, filled by APPEND. */
-static cr_status place_keys(cr_checkpoint *c, cursor *at, const cr_map *number, const cr_pickle *list)
+static cr_status place_keys(cr_checkpoint *c, cursor *at, const cr_map *number,
+                            const cr_pickle *list)
 {
     if (list->steps.at[list->result].kind != CR_STEP_LIST)
-        return cr_fail(CR_RUNTIME, "a list of storage keys was expected; the file might be corrupted");
+        return cr_fail(CR_RUNTIME,
+                       "a list of storage keys was expected; the file might be corrupted");
     for (size_t i = 0; i < list->steps.len; i++) {
         const cr_step *s = &list->steps.at[i];
         if (s->kind != CR_STEP_APPEND)
@@ -298,7 +317,8 @@ static cr_status check_placed(const cr_checkpoint *c)
     for (size_t i = 0; i < c->pickle->storages.len; i++) {
         const cr_pickle_storage *s = &c->pickle->storages.at[i];
         if (s->root < 0 && s->bytes && !c->at[i])
-            return cr_fail(CR_RUNTIME, "storage %.80s is not in the file. The file might be corrupted.",
+            return cr_fail(CR_RUNTIME,
+                           "storage %.80s is not in the file. The file might be corrupted.",
                            s->key);
     }
     return CR_OK;
@@ -430,14 +450,15 @@ static cr_status part_of(cr_storage **out, cr_storage *root, const cr_pickle_sto
 {
     if (s->part_at > root->size || s->bytes > root->size - s->part_at)
         return cr_fail(CR_RUNTIME, "the view of a storage is not inside it");
-    cr_status st = cr_storage_foreign(out, root->bytes + s->part_at, (size_t)s->bytes, drop_root,
-                                      cr_storage_keep(root));
+    cr_status st = cr_storage_foreign(out, root->bytes + s->part_at, (size_t)s->bytes,
+                                      drop_root, cr_storage_keep(root));
     if (st)
         cr_storage_drop(root);
     return st;
 }
 
-cr_status cr_checkpoint_storage(cr_storage **out, const cr_checkpoint *c, size_t i, cr_storage *root)
+cr_status cr_checkpoint_storage(cr_storage **out, const cr_checkpoint *c, size_t i,
+                                cr_storage *root)
 {
     const cr_pickle_storage *s = &c->pickle->storages.at[i];
     char *bytes = c->share && !c->swapped ? cr_source_bytes(c->source, c->at[i]) : NULL;
@@ -450,8 +471,9 @@ cr_status cr_checkpoint_storage(cr_storage **out, const cr_checkpoint *c, size_t
 }
 
 /* --- tensors --- */
-cr_status cr_checkpoint_tensor(cr_tensor **out, cr_storage *storage, cr_dtype dtype, int64_t offset,
-                               int ndim, const int64_t *size, const int64_t *stride)
+cr_status cr_checkpoint_tensor(cr_tensor **out, cr_storage *storage, cr_dtype dtype,
+                               int64_t offset, int ndim, const int64_t *size,
+                               const int64_t *stride)
 {
     uint64_t need;
 

@@ -1,8 +1,8 @@
 /* checkpoint.h - files that torch.save writes: a pickle and the storages it names.
  *
- * Two layouts are read: archives (zip.h; since torch 1.6) and the one before, pickles followed by
- * the storages.  Opening checks everything - the pickle, that each storage is in the file with
- * the size the pickle says - and makes nothing.  Messages are torch's. */
+ * Two layouts are read: archives (zip.h; since torch 1.6) and the one before, pickles followed
+ * by the storages.  Opening checks everything - the pickle, that each storage is in the file
+ * with the size the pickle says - and makes nothing.  Messages are torch's. */
 #ifndef CR_IO_CHECKPOINT_H
 #define CR_IO_CHECKPOINT_H
 
@@ -28,14 +28,15 @@ void cr_checkpoint_drop(cr_checkpoint *c);
  * else is read.  CR_VALUE when it is not an archive. */
 CR_MUST cr_status cr_checkpoint_list(cr_source *source,
                                      cr_status (*ask)(void *who, const char *module,
-                                                      const char *name, bool *allowed), void *who);
+                                                      const char *name, bool *allowed),
+                                     void *who);
 
 /* Borrowed.  Its storages are numbered as cr_checkpoint_storage takes them. */
 const cr_pickle *cr_checkpoint_pickle(const cr_checkpoint *c);
 /* Bytes of the source up to the end of the checkpoint; of an archive, all. */
 uint64_t cr_checkpoint_end(const cr_checkpoint *c);
-/* Reads storage i: owned, each call another one (a part shares its root, *root, which the caller
- * gives). */
+/* Reads storage i: owned, each call another one (a part shares its root, *root, which the
+ * caller gives). */
 CR_MUST cr_status cr_checkpoint_storage(cr_storage **out, const cr_checkpoint *c, size_t i,
                                         cr_storage *root);
 
@@ -44,9 +45,9 @@ CR_MUST cr_status cr_checkpoint_tensor(cr_tensor **out, cr_storage *storage, cr_
                                        int64_t offset, int ndim, const int64_t *size,
                                        const int64_t *stride);
 
-/* For C programs: the tensors of a checkpoint whose names are paths through its dicts ("model.a"
- * for {"model": {"a": tensor}}).  What else is in it is passed over.  A file of `path`; the
- * caller owns *out. */
+/* For C programs: the tensors of a checkpoint whose names are paths through its dicts
+ * ("model.a" for {"model": {"a": tensor}}).  What else is in it is passed over.  A file of
+ * `path`; the caller owns *out. */
 typedef struct cr_named_tensors cr_named_tensors;
 CR_API CR_MUST cr_status cr_checkpoint_load(cr_named_tensors **out, const char *path);
 CR_MUST cr_status cr_checkpoint_named(cr_named_tensors **out, const cr_checkpoint *c);

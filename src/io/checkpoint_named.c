@@ -78,16 +78,20 @@ static cr_status rebuild(walk *w, const cr_step *args, cr_tensor **out)
     int ndim = 0, strides = 0;
     cr_storage *storage;
 
-    if (args->kind != CR_STEP_TUPLE || args->count < 4 || operand(w, args, 0)->kind != CR_STEP_STORAGE ||
-        operand(w, args, 1)->kind != CR_STEP_INT || !ints(w, operand(w, args, 2), size, &ndim) ||
+    if (args->kind != CR_STEP_TUPLE || args->count < 4 ||
+        operand(w, args, 0)->kind != CR_STEP_STORAGE ||
+        operand(w, args, 1)->kind != CR_STEP_INT ||
+        !ints(w, operand(w, args, 2), size, &ndim) ||
         !ints(w, operand(w, args, 3), stride, &strides))
-        return cr_fail(CR_UNPICKLING, "a tensor is not described by storage, offset, sizes and strides");
+        return cr_fail(CR_UNPICKLING,
+                       "a tensor is not described by storage, offset, sizes and strides");
     if (ndim != strides)
-        return cr_fail(CR_RUNTIME, "unequal size length (%d) and stride length (%d)", ndim, strides);
+        return cr_fail(CR_RUNTIME, "unequal size length (%d) and stride length (%d)", ndim,
+                       strides);
     size_t i = (size_t)operand(w, args, 0)->i;
     CR_TRY(storage_number(w, i, &storage));
-    return cr_checkpoint_tensor(out, storage, w->p->storages.at[i].dtype, operand(w, args, 1)->i, ndim,
-                                size, stride);
+    return cr_checkpoint_tensor(out, storage, w->p->storages.at[i].dtype,
+                                operand(w, args, 1)->i, ndim, size, stride);
 }
 
 /* *out stays NULL when the step makes no tensor. */
@@ -173,7 +177,8 @@ static cr_status enter(walk *w, uint32_t dict, int depth)
     return CR_OK;
 }
 
-/* Chains the steps that fill dicts, in their order.  Step 0 changes nothing, so 0 ends a chain. */
+/* Chains the steps that fill dicts, in their order.  Step 0 changes nothing, so 0 ends a chain.
+ */
 static void chain(walk *w)
 {
     for (size_t i = w->p->steps.len; i-- > 1;) {
@@ -256,5 +261,11 @@ void cr_named_tensors_drop(cr_named_tensors *n)
 }
 
 int cr_named_tensors_count(const cr_named_tensors *n) { return (int)n->list.len; }
-const char *cr_named_tensors_name(const cr_named_tensors *n, int i) { return n->list.at[i].name; }
-cr_tensor *cr_named_tensors_at(const cr_named_tensors *n, int i) { return n->list.at[i].tensor; }
+const char *cr_named_tensors_name(const cr_named_tensors *n, int i)
+{
+    return n->list.at[i].name;
+}
+cr_tensor *cr_named_tensors_at(const cr_named_tensors *n, int i)
+{
+    return n->list.at[i].tensor;
+}

@@ -12,8 +12,10 @@
     TEXT("\1", key) TEXT("\3", "cpu") "K\4tQK" offset "K" rows "K" columns "\x86K" columns     \
     "K\1\x86\x89)tR"
 /* {"m": OrderedDict(w=a 2x2 tensor, b=its second row), "epoch": 3} */
-static const char body[] = "\x80\x02}(" TEXT("\1", "m") "ccollections\nOrderedDict\n)R(" TEXT("\1", "w")
-    TENSOR("0", "\0", "\2", "\2") TEXT("\1", "b") TENSOR("0", "\2", "\1", "\2") "u" TEXT("\5", "epoch") "K\3u.";
+static const char body[] =
+    "\x80\x02}(" TEXT("\1", "m") "ccollections\nOrderedDict\n)R(" TEXT("\1", "w")
+        TENSOR("0", "\0", "\2", "\2") TEXT("\1", "b")
+            TENSOR("0", "\2", "\1", "\2") "u" TEXT("\5", "epoch") "K\3u.";
 static const float values[] = {0, 1, 2, 3};
 
 static cr_status append(void *to, const void *bytes, size_t len)

@@ -61,7 +61,8 @@ cr_global cr_global_find(const char *module, const char *name)
 {
     for (size_t i = 1; i < CR_LEN(rows); i++)
         if (!strcmp(rows[i].name, name) && !strcmp(rows[i].module, module))
-            return (cr_global){.use = rows[i].use, .id = (cr_global_id)i, .dtype = CR_DTYPE_NONE};
+            return (cr_global){
+                .use = rows[i].use, .id = (cr_global_id)i, .dtype = CR_DTYPE_NONE};
     if (!strcmp(name, "UntypedStorage") &&
         (!strcmp(module, "torch.storage") || !strcmp(module, "torch")))
         return (cr_global){CR_USE_STORAGE, CR_GLOBAL_OTHER, CR_U8, true};
@@ -107,10 +108,18 @@ static const renamed names[] = {
     {"exceptions", "StandardError", "builtins", "Exception"},
 };
 static const char *const modules[][2] = {
-    {"__builtin__", "builtins"}, {"copy_reg", "copyreg"},      {"Queue", "queue"},
-    {"repr", "reprlib"},         {"_abcoll", "collections.abc"}, {"UserDict", "collections"},
-    {"UserList", "collections"}, {"UserString", "collections"}, {"whichdb", "dbm"},
-    {"StringIO", "io"},          {"cStringIO", "io"},          {"torch.tensor", "torch._tensor"},
+    {"__builtin__", "builtins"},
+    {"copy_reg", "copyreg"},
+    {"Queue", "queue"},
+    {"repr", "reprlib"},
+    {"_abcoll", "collections.abc"},
+    {"UserDict", "collections"},
+    {"UserList", "collections"},
+    {"UserString", "collections"},
+    {"whichdb", "dbm"},
+    {"StringIO", "io"},
+    {"cStringIO", "io"},
+    {"torch.tensor", "torch._tensor"},
 };
 
 void cr_global_rename(const char **module, const char **name, char *buffer, size_t buffer_len)

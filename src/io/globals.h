@@ -32,8 +32,8 @@ typedef struct {
 
 /* `module` and `name` as they stand in a pickle, after cr_global_rename. */
 cr_global cr_global_find(const char *module, const char *name);
-/* Python 2's names become Python 3's, and "cresset" becomes "torch"; both are static, the given,
- * or inside the given string.  `buffer` holds a name that had to be made. */
+/* Python 2's names become Python 3's, and "cresset" becomes "torch"; both are static, the
+ * given, or inside the given string.  `buffer` holds a name that had to be made. */
 void cr_global_rename(const char **module, const char **name, char *buffer, size_t buffer_len);
 /* The default list, in turn: false past the last.  For messages and lists of names. */
 bool cr_global_at(int i, const char **module, const char **name);

@@ -19,9 +19,11 @@ cr_status cr_output_open(cr_output *o, const char *path)
 
     *o = (cr_output){.fd = -1, .path = path};
     struct stat info;
-    if (!stat(path, &info) && !S_ISREG(info.st_mode)) /* renaming would replace a device by a file */
+    if (!stat(path, &info) &&
+        !S_ISREG(info.st_mode)) /* renaming would replace a device by a file */
         return cr_fail(CR_IO, "not a regular file: '%s'", path);
-    cr_text_printf(&o->part, "%s.%ld.%u.part", path, (long)getpid(), atomic_fetch_add(&number, 1));
+    cr_text_printf(&o->part, "%s.%ld.%u.part", path, (long)getpid(),
+                   atomic_fetch_add(&number, 1));
     cr_status st = cr_text_status(&o->part);
     if (!st) {
         o->fd = open(o->part.at, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);

@@ -24,17 +24,30 @@ typedef struct {
 } reader;
 
 /* --- failures, in the words of the reader that torch would use --- */
-static cr_status fail(const reader *r, cr_status kind, const char *weights_text, const char *full_text)
+static cr_status fail(const reader *r, cr_status kind, const char *weights_text,
+                      const char *full_text)
 {
     if (r->rules->weights_only)
         return cr_fail(kind, "%s", weights_text);
     return cr_fail(CR_UNPICKLING, "%s", full_text);
 }
 
-static cr_status no_item(const reader *r) { return fail(r, CR_INDEX, "pop from empty list", "unpickling stack underflow"); }
-static cr_status no_top(const reader *r) { return fail(r, CR_INDEX, "list index out of range", "unpickling stack underflow"); }
-static cr_status no_mark(const reader *r) { return fail(r, CR_INDEX, "pop from empty list", "could not find MARK"); }
-static cr_status no_byte(const reader *r) { return fail(r, CR_INDEX, "index out of range", "pickle data was truncated"); }
+static cr_status no_item(const reader *r)
+{
+    return fail(r, CR_INDEX, "pop from empty list", "unpickling stack underflow");
+}
+static cr_status no_top(const reader *r)
+{
+    return fail(r, CR_INDEX, "list index out of range", "unpickling stack underflow");
+}
+static cr_status no_mark(const reader *r)
+{
+    return fail(r, CR_INDEX, "pop from empty list", "could not find MARK");
+}
+static cr_status no_byte(const reader *r)
+{
+    return fail(r, CR_INDEX, "index out of range", "pickle data was truncated");
+}
 
 static cr_status no_more(const reader *r)
 {
@@ -89,7 +102,8 @@ static cr_status bytes(reader *r, uint64_t n, const char **out)
 {
     if (n > left(r)) {
         r->at = r->end;
-        return r->rules->weights_only ? no_more(r) : cr_fail(CR_UNPICKLING, "pickle data was truncated");
+        return r->rules->weights_only ? no_more(r)
+                                      : cr_fail(CR_UNPICKLING, "pickle data was truncated");
     }
     *out = (const char *)r->at;
     r->at += n;
@@ -270,7 +284,8 @@ static cr_status remember(reader *r, uint64_t i)
     CR_TRY(top(r, &value));
     if (i >= (uint64_t)(r->end - r->start)) {
         uint64_t key = i;
-        return cr_map_set(&r->far_memo, (char *)&key, sizeof key, (void *)(uintptr_t)(value + 1));
+        return cr_map_set(&r->far_memo, (char *)&key, sizeof key,
+                          (void *)(uintptr_t)(value + 1));
     }
     if (i >= r->memo.len) {
         size_t more = (size_t)i + 1 - r->memo.len;
@@ -285,9 +300,10 @@ static cr_status remember(reader *r, uint64_t i)
 static cr_status recall(reader *r, uint64_t i)
 {
     uint64_t key = i;
-    uint32_t value = i < r->memo.len
-                         ? r->memo.at[i]
-                         : (uint32_t)(uintptr_t)cr_map_get(&r->far_memo, (char *)&key, sizeof key);
+    uint32_t value =
+        i < r->memo.len
+            ? r->memo.at[i]
+            : (uint32_t)(uintptr_t)cr_map_get(&r->far_memo, (char *)&key, sizeof key);
 
     return value ? push(r, value - 1) : no_memo(r, i);
 }
@@ -299,8 +315,10 @@ static cr_status blocked(const char *module, const char *name)
 
     for (size_t i = 0; i < CR_LEN(never); i++)
         if (!strcmp(module, never[i]))
-            return cr_fail(CR_UNPICKLING, "Trying to load unsupported GLOBAL %s.%s whose module %s "
-                           "is blocked.", module, name, module);
+            return cr_fail(CR_UNPICKLING,
+                           "Trying to load unsupported GLOBAL %s.%s whose module %s "
+                           "is blocked.",
+                           module, name, module);
     return CR_OK;
 }
 
@@ -310,18 +328,20 @@ static cr_status not_allowed(const reader *r, const char *module, const char *na
     const char *dot = builtin ? "" : ".", *prefix = builtin ? "" : module;
 
     if (r->rules->weights_only)
-        return cr_fail(CR_UNPICKLING,
-                       "Unsupported global: GLOBAL %s%s%s was not an allowed global by default. "
-                       "Please use `torch.serialization.add_safe_globals([%s%s%s])` or the "
-                       "`torch.serialization.safe_globals([%s%s%s])` context manager to allowlist "
-                       "this global if you trust this class/function.",
-                       prefix, dot, name, prefix, dot, name, prefix, dot, name);
-    return cr_fail(CR_UNPICKLING,
-                   "GLOBAL %s%s%s is not allowed: also with weights_only=False, only classes and "
-                   "functions that you have allowed are used. If you trust it, use "
-                   "`torch.serialization.add_safe_globals([%s%s%s])` or the "
-                   "`torch.serialization.safe_globals([%s%s%s])` context manager.",
-                   prefix, dot, name, prefix, dot, name, prefix, dot, name);
+        return cr_fail(
+            CR_UNPICKLING,
+            "Unsupported global: GLOBAL %s%s%s was not an allowed global by default. "
+            "Please use `torch.serialization.add_safe_globals([%s%s%s])` or the "
+            "`torch.serialization.safe_globals([%s%s%s])` context manager to allowlist "
+            "this global if you trust this class/function.",
+            prefix, dot, name, prefix, dot, name, prefix, dot, name);
+    return cr_fail(
+        CR_UNPICKLING,
+        "GLOBAL %s%s%s is not allowed: also with weights_only=False, only classes and "
+        "functions that you have allowed are used. If you trust it, use "
+        "`torch.serialization.add_safe_globals([%s%s%s])` or the "
+        "`torch.serialization.safe_globals([%s%s%s])` context manager.",
+        prefix, dot, name, prefix, dot, name, prefix, dot, name);
 }
 
 static cr_status ask_leave(const reader *r, const char *module, const char *name)
@@ -340,7 +360,8 @@ static cr_status check_name(const reader *r, const cr_pickle_name *n)
     case CR_USE_TYPE: return r->rules->weights_only ? ask_leave(r, n->module, n->name) : CR_OK;
     case CR_USE_NONE: return ask_leave(r, n->module, n->name);
     case CR_USE_ABSENT:
-        return cr_fail(CR_UNPICKLING, "Unsupported global: GLOBAL %s.%s has no counterpart in Cresset",
+        return cr_fail(CR_UNPICKLING,
+                       "Unsupported global: GLOBAL %s.%s has no counterpart in Cresset",
                        n->module, n->name);
     default: return CR_OK;
     }
@@ -358,7 +379,8 @@ static cr_status add_name(reader *r, const char *module, const char *name)
     if (!n.module || !n.name)
         return CR_MEMORY;
     if (r->rules->listing) {
-        if (n.global.use == CR_USE_NONE || n.global.use == CR_USE_FULL || n.global.use == CR_USE_TYPE)
+        if (n.global.use == CR_USE_NONE || n.global.use == CR_USE_FULL ||
+            n.global.use == CR_USE_TYPE)
             CR_TRY(ask_leave(r, module, name));
     } else {
         CR_TRY(blocked(n.module, n.name));
@@ -377,8 +399,8 @@ static cr_status add_name_n(reader *r, const char *module, size_t module_len, co
 
     if (module_len > MOST_NAME || name_len > MOST_NAME || memchr(module, 0, module_len) ||
         memchr(name, 0, name_len))
-        return cr_fail(CR_UNPICKLING, "a global's name is longer than %d bytes or has a NUL in it",
-                       MOST_NAME);
+        return cr_fail(CR_UNPICKLING,
+                       "a global's name is longer than %d bytes or has a NUL in it", MOST_NAME);
     memcpy(module_text, module, module_len);
     memcpy(name_text, name, name_len);
     module_text[module_len] = name_text[name_len] = 0;
@@ -448,8 +470,8 @@ static cr_status small_int(const cr_step *s, const char *what, int64_t *out)
                        class_of(s));
     }
     if (*out < 0)
-        return cr_fail(CR_UNPICKLING, "%s of a storage must not be negative, but got %lld", what,
-                       (long long)*out);
+        return cr_fail(CR_UNPICKLING, "%s of a storage must not be negative, but got %lld",
+                       what, (long long)*out);
     return CR_OK;
 }
 
@@ -510,7 +532,8 @@ static cr_status storage_of_key(reader *r, cr_pickle_storage s, size_t *out)
 static cr_status storage_part(reader *r, const cr_step *view, size_t *number)
 {
     const cr_pickle_storage root = r->p->storages.at[*number];
-    cr_pickle_storage s = {.location = root.location, .dtype = root.dtype, .root = (int64_t)*number};
+    cr_pickle_storage s = {
+        .location = root.location, .dtype = root.dtype, .root = (int64_t)*number};
 
     if (view->kind == CR_STEP_NONE)
         return CR_OK;
@@ -532,8 +555,9 @@ static cr_status storage(reader *r, const cr_step *pid)
     size_t i;
 
     if (pid->count != 5 && pid->count != 6)
-        return cr_fail(CR_VALUE, pid->count < 5 ? "not enough values to unpack (expected 4, got %u)"
-                                                : "too many values to unpack (expected 4, got %u)",
+        return cr_fail(CR_VALUE,
+                       pid->count < 5 ? "not enough values to unpack (expected 4, got %u)"
+                                      : "too many values to unpack (expected 4, got %u)",
                        pid->count - 1);
     CR_TRY(storage_type(r, item(r, pid, 1), &s.dtype));
     CR_TRY(copy_text(r, item(r, pid, 2), "the key", &s.key));
@@ -562,14 +586,16 @@ static cr_status persistent(reader *r)
     if (pid.kind == CR_STEP_INT || pid.kind == CR_STEP_LONG)
         return cr_fail(CR_ASSERTION, "saved_id must be a tuple, got int");
     if (pid.kind != CR_STEP_TUPLE)
-        return cr_fail(CR_UNPICKLING, "persistent_load id must be tuple or int, but got <class '%s'>",
+        return cr_fail(CR_UNPICKLING,
+                       "persistent_load id must be tuple or int, but got <class '%s'>",
                        class_of(&pid));
     if (!pid.count)
         return cr_fail(CR_INDEX, "tuple index out of range");
     if (!r->rules->weights_only && pid.count > 1 && text_is(item(r, &pid, 0), "module"))
         return container(r, &pid);
     if (!text_is(item(r, &pid, 0), "storage"))
-        return cr_fail(CR_UNPICKLING, "Only persistent_load of storage is allowed, but got <class '%s'>",
+        return cr_fail(CR_UNPICKLING,
+                       "Only persistent_load of storage is allowed, but got <class '%s'>",
                        class_of(item(r, &pid, 0)));
     return storage(r, &pid);
 }
@@ -925,7 +951,8 @@ void cr_pickle_drop(cr_pickle *p)
     cr_free(p);
 }
 
-cr_status cr_pickle_read(cr_pickle **out, const void *from, size_t len, const cr_pickle_rules *rules)
+cr_status cr_pickle_read(cr_pickle **out, const void *from, size_t len,
+                         const cr_pickle_rules *rules)
 {
     const unsigned char *start = from;
     reader r = {.rules = rules, .start = start, .at = start, .end = start + len};

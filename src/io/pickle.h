@@ -1,8 +1,8 @@
 /* pickle.h - pickles, read as lists of steps.
  *
  * Reading a pickle makes nothing but a list: each step makes a value from earlier ones or
- * changes an earlier value, and names it by its number.  So a pickle is checked to its last byte -
- * its syntax, its stack, every name it asks for - before anything is made or called, no
+ * changes an earlier value, and names it by its number.  So a pickle is checked to its last
+ * byte - its syntax, its stack, every name it asks for - before anything is made or called, no
  * depth of nesting uses the C stack, and who carries the steps out (py/bind for Python,
  * checkpoint.c for C programs) does so in a loop, in the pickle's own order.
  *
@@ -56,7 +56,8 @@ typedef struct {
         double d;
         struct {
             size_t first;  /* of the operands in cr_pickle's `operands` */
-            double weight; /* items of a tuple and of the tuples in it, as often as they are met */
+            double
+                weight; /* items of a tuple and of the tuples in it, as often as they are met */
         };
         struct {
             const char *at; /* borrowed from the bytes read */
@@ -114,7 +115,8 @@ static inline const uint32_t *cr_step_operands(const cr_pickle *p, const cr_step
     return p->operands.at + s->first;
 }
 
-/* A pickle as torch reads it: modules of this package get torch's names.  `out` is appended to. */
+/* A pickle as torch reads it: modules of this package get torch's names.  `out` is appended to.
+ */
 CR_MUST cr_status cr_pickle_rename(cr_text *out, const void *bytes, size_t len);
 
 #endif

@@ -1,6 +1,7 @@
-/* Pickles with torch's names: GLOBAL and INST carry module names as lines, STACK_GLOBAL takes them
- * from two strings.  Those strings may be data as well, so they stay, and the instruction gets two
- * new ones.  Frames, whose lengths would change, are left out; no reader needs them. */
+/* Pickles with torch's names: GLOBAL and INST carry module names as lines, STACK_GLOBAL takes
+ * them from two strings.  Those strings may be data as well, so they stay, and the instruction
+ * gets two new ones.  Frames, whose lengths would change, are left out; no reader needs them.
+ */
 #include "io/pickle.h"
 #include "base/map.h"
 #include <string.h>
@@ -85,7 +86,8 @@ static void put_module(cr_text *out, const unsigned char *module, size_t len)
 
 static void copy_global(renamer *r, const unsigned char *end)
 {
-    const unsigned char *module = r->at + 1, *stop = memchr(module, '\n', (size_t)(end - module));
+    const unsigned char *module = r->at + 1,
+                        *stop = memchr(module, '\n', (size_t)(end - module));
 
     cr_text_char(r->out, (char)*r->at);
     if (ours(module, (size_t)(stop - module)))

@@ -62,7 +62,8 @@ TEST(storages_of_one_key_are_one_unless_they_are_empty)
 {
     cr_pickle *p = NULL;
 
-    OK(READ(&p, "\x80\x02" STORAGE("0", "\4") STORAGE("0", "\4") STORAGE("1", "\2") "\x87.", &weights));
+    OK(READ(&p, "\x80\x02" STORAGE("0", "\4") STORAGE("0", "\4") STORAGE("1", "\2") "\x87.",
+            &weights));
     EQ(p->storages.len, 2);
     EQ(p->storages.at[0].bytes, 16);
     EQ_STR(p->storages.at[1].key, "1");
@@ -99,7 +100,8 @@ TEST(what_torch_does_not_take_is_refused_in_its_words)
             "Trying to load unsupported GLOBAL os.system whose module os is blocked.");
     REFUSED("cbuiltins\neval\n", &weights, CR_UNPICKLING,
             "Unsupported global: GLOBAL eval was not an allowed global by default. ");
-    REFUSED("c__main__\nC\n", &full, CR_UNPICKLING, "GLOBAL __main__.C is not allowed: also with ");
+    REFUSED("c__main__\nC\n", &full, CR_UNPICKLING,
+            "GLOBAL __main__.C is not allowed: also with ");
     REFUSED("", &full, CR_END, "Ran out of input");
     REFUSED("M\1", &full, CR_UNPICKLING, "pickle data was truncated");
     REFUSED("\xff.", &full, CR_UNPICKLING, "invalid load key, '\\xff'.");
@@ -154,7 +156,8 @@ TEST(own_names_become_torchs)
 {
     cr_text out = {0};
     static const char two[] = "\x80\x02""ccresset._utils\nf\nccressets\nf\nX\7\0\0\0cresset.";
-    static const char four[] = "\x80\x04\x95\1\0\0\0\0\0\0\0\x8c\7cresset\x94\x8c\1f\x94\x93\x94h\0.";
+    static const char four[] =
+        "\x80\x04\x95\1\0\0\0\0\0\0\0\x8c\7cresset\x94\x8c\1f\x94\x93\x94h\0.";
 
     OK(cr_pickle_rename(&out, two, sizeof two - 1));
     EQ_STR(out.at, "\x80\x02""ctorch._utils\nf\nccressets\nf\nX\7");
@@ -163,8 +166,11 @@ TEST(own_names_become_torchs)
     OK(cr_pickle_rename(&out, four, sizeof four - 1));
     cr_pickle *p = NULL;
     int asked = 0;
-    OK(cr_pickle_read(&p, out.at, out.len, &(cr_pickle_rules){.ask = allow_x, .who = &asked, .listing = true})
-           == CR_UNPICKLING ? CR_OK : CR_RUNTIME);
+    OK(cr_pickle_read(&p, out.at, out.len,
+                      &(cr_pickle_rules){.ask = allow_x, .who = &asked, .listing = true}) ==
+               CR_UNPICKLING
+           ? CR_OK
+           : CR_RUNTIME);
     CHECK(strstr(cr_error_message(), "GLOBAL torch.f "));
     cr_text_drop(&out);
     FAILS(CR_UNPICKLING, cr_pickle_rename(&out, two, 9));

@@ -109,9 +109,10 @@ cr_status cr_png_write(const char *path, int64_t width, int64_t height, int chan
     if (channels != 1 && channels != 3 && channels != 4)
         return cr_fail(CR_VALUE, "a PNG image has 1, 3 or 4 channels, but got %d", channels);
     /* One IDAT chunk holds less than 2 GiB. */
-    if (width < 1 || height < 1 || width > INT_MAX / 8 || height > INT_MAX / (width * channels + 1))
-        return cr_fail(CR_VALUE, "cannot write an image of %lld x %lld pixels", (long long)width,
-                       (long long)height);
+    if (width < 1 || height < 1 || width > INT_MAX / 8 ||
+        height > INT_MAX / (width * channels + 1))
+        return cr_fail(CR_VALUE, "cannot write an image of %lld x %lld pixels",
+                       (long long)width, (long long)height);
     CR_TRY(compressed(&packed, &len, height, width * channels, pixels, row_bytes));
     CR_GO(cr_output_open(&o, path));
     st = cr_output_close(&o, put_image(&o, width, height, channels, packed, len));

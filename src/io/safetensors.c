@@ -59,7 +59,8 @@ static cr_status bad(const parser *p, const char *what)
 
 static void skip_space(parser *p)
 {
-    while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t'))
+    while (p->at < p->end &&
+           (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t'))
         p->at++;
 }
 
@@ -89,7 +90,9 @@ static cr_status hex4(parser *p, uint32_t *out)
         if (p->at == p->end)
             return bad(p, "an escape is cut short");
         char c = *p->at;
-        int d = c >= '0' && c <= '9' ? c - '0' : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87 : -1;
+        int d = c >= '0' && c <= '9'                 ? c - '0'
+                : (c | 32) >= 'a' && (c | 32) <= 'f' ? (c | 32) - 87
+                                                     : -1;
         if (d < 0)
             return bad(p, "hexadecimal digits expected");
         *out = *out * 16 + (uint32_t)d;
@@ -234,9 +237,9 @@ static cr_status integer(parser *p, uint64_t *out)
 
 /* --- entries --- */
 static const char *const dtype_names[CR_DTYPE_COUNT] = {
-    [CR_BOOL] = "BOOL", [CR_U8] = "U8",     [CR_I8] = "I8",   [CR_I16] = "I16", [CR_I32] = "I32",
-    [CR_I64] = "I64",   [CR_F16] = "F16",   [CR_BF16] = "BF16", [CR_F32] = "F32", [CR_F64] = "F64",
-    [CR_C64] = "C64"};
+    [CR_BOOL] = "BOOL", [CR_U8] = "U8",   [CR_I8] = "I8",   [CR_I16] = "I16",
+    [CR_I32] = "I32",   [CR_I64] = "I64", [CR_F16] = "F16", [CR_BF16] = "BF16",
+    [CR_F32] = "F32",   [CR_F64] = "F64", [CR_C64] = "C64"};
 
 const char *cr_safetensors_dtype(cr_dtype t) { return dtype_names[t]; }
 
@@ -250,8 +253,10 @@ static cr_status dtype(parser *p, cr_safetensors_entry *e)
             e->dtype = (cr_dtype)i;
             return CR_OK;
         }
-    return cr_fail(CR_VALUE, "Error while deserializing header: dtype %.40s of tensor %.200s is not "
-                   "supported", name, e->name);
+    return cr_fail(CR_VALUE,
+                   "Error while deserializing header: dtype %.40s of tensor %.200s is not "
+                   "supported",
+                   name, e->name);
 }
 
 static cr_status shape(parser *p, cr_safetensors_entry *e)
@@ -374,8 +379,10 @@ static cr_status check_size(const cr_safetensors_entry *e)
     for (int i = 0; i < e->ndim; i++)
         overflow |= CR_MUL_OVERFLOW(bytes, (uint64_t)e->size[i], &bytes);
     if (overflow || e->end < e->begin || e->end - e->begin != bytes)
-        return cr_fail(CR_VALUE, "Error while deserializing header: shape, dtype and offsets of "
-                       "tensor %.200s do not agree", e->name);
+        return cr_fail(CR_VALUE,
+                       "Error while deserializing header: shape, dtype and offsets of "
+                       "tensor %.200s do not agree",
+                       e->name);
     return CR_OK;
 }
 
@@ -398,8 +405,10 @@ static cr_status check_entries(cr_safetensors *s)
         const cr_safetensors_entry *e = &s->entries.at[i];
         CR_TRY(check_size(e));
         if (e->begin != at)
-            return cr_fail(CR_VALUE, "Error while deserializing header: invalid offset for tensor "
-                           "%.200s", e->name);
+            return cr_fail(CR_VALUE,
+                           "Error while deserializing header: invalid offset for tensor "
+                           "%.200s",
+                           e->name);
         at = e->end;
     }
     if (at != s->data_len)
@@ -505,7 +514,8 @@ int cr_safetensors_find(const cr_safetensors *s, const char *name)
     return -1;
 }
 
-bool cr_safetensors_metadata(const cr_safetensors *s, int i, const char **key, const char **value)
+bool cr_safetensors_metadata(const cr_safetensors *s, int i, const char **key,
+                             const char **value)
 {
     if (!s || i < 0 || (size_t)i >= s->metadata.len)
         return false;

@@ -27,7 +27,8 @@ typedef struct {
 /* The caller owns *out.  CR_IO when the file cannot be read. */
 CR_API CR_MUST cr_status cr_safetensors_open(cr_safetensors **out, const char *path);
 /* From memory, which is copied. */
-CR_API CR_MUST cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t len);
+CR_API CR_MUST cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes,
+                                              size_t len);
 CR_API void cr_safetensors_drop(cr_safetensors *s);
 
 /* In the order of their data. */

@@ -61,7 +61,9 @@ TEST(metadata_and_escapes_are_read)
     cr_safetensors *s = NULL;
     const char *key, *value;
 
-    OK(parse(&s, "{\"__metadata__\":{\"format\":\"pt\",\"q\":\"\\u00e9\\n\\ud83d\\ude00\\\"\"}}", 0));
+    OK(parse(&s,
+             "{\"__metadata__\":{\"format\":\"pt\",\"q\":\"\\u00e9\\n\\ud83d\\ude00\\\"\"}}",
+             0));
     CHECK(cr_safetensors_metadata(s, 1, &key, &value));
     EQ_STR(value, "\xc3\xa9\n\xf0\x9f\x98\x80\"");
     CHECK(!cr_safetensors_metadata(s, 2, &key, &value));
@@ -107,9 +109,15 @@ TEST(sizes_that_overflow_are_refused)
 {
     refused("{\"a\":{\"dtype\":\"F64\",\"shape\":[9223372036854775807,9223372036854775807],"
             "\"data_offsets\":[0,8]}}", 8);
-    refused("{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693953],\"data_offsets\":[0,8]}}", 8);
-    refused("{\"a\":{\"dtype\":\"F64\",\"shape\":[99999999999999999999],\"data_offsets\":[0,8]}}", 8);
-    refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,18446744073709551615]}}", 1);
+    refused(
+        "{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693953],\"data_offsets\":[0,8]}}",
+        8);
+    refused(
+        "{\"a\":{\"dtype\":\"F64\",\"shape\":[99999999999999999999],\"data_offsets\":[0,8]}}",
+        8);
+    refused(
+        "{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,18446744073709551615]}}",
+        1);
 }
 
 TEST(a_header_longer_than_the_file_is_refused)

@@ -172,7 +172,8 @@ done:
 }
 
 cr_status cr_safetensors_write(const char *path, const char *const *names,
-                               cr_tensor *const *tensors, int count, const char *const *metadata)
+                               cr_tensor *const *tensors, int count,
+                               const char *const *metadata)
 {
     for (int i = 0; i < count; i++)
         if (!names || !names[i] || !tensors || !tensors[i])

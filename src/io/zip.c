@@ -7,7 +7,13 @@
 #include <string.h>
 #include <zlib.h>
 
-enum { END_BYTES = 22, END64_BYTES = 56, LOCATOR_BYTES = 20, ENTRY_BYTES = 46, LOCAL_BYTES = 30 };
+enum {
+    END_BYTES = 22,
+    END64_BYTES = 56,
+    LOCATOR_BYTES = 20,
+    ENTRY_BYTES = 46,
+    LOCAL_BYTES = 30
+};
 enum { MOST_COMMENT = 65535 };
 
 struct cr_zip {
@@ -29,17 +35,21 @@ static uint32_t get32(const unsigned char *p)
 {
     return (uint32_t)get16(p) | (uint32_t)get16(p + 2) << 16;
 }
-static uint64_t get64(const unsigned char *p) { return get32(p) | (uint64_t)get32(p + 4) << 32; }
+static uint64_t get64(const unsigned char *p)
+{
+    return get32(p) | (uint64_t)get32(p + 4) << 32;
+}
 
 /* `what` is "reading zip archive" or names a record. */
 static cr_status refuse(const char *what, const char *why)
 {
-    return cr_fail(CR_RUNTIME,
-                   "PytorchStreamReader failed %s: %s. This is an internal miniz error. If you are "
-                   "seeing this error, there is a high likelihood that your checkpoint file is "
-                   "corrupted. This can happen if the checkpoint was not saved properly, was "
-                   "transferred incorrectly, or the file was modified after saving.",
-                   what, why);
+    return cr_fail(
+        CR_RUNTIME,
+        "PytorchStreamReader failed %s: %s. This is an internal miniz error. If you are "
+        "seeing this error, there is a high likelihood that your checkpoint file is "
+        "corrupted. This can happen if the checkpoint was not saved properly, was "
+        "transferred incorrectly, or the file was modified after saving.",
+        what, why);
 }
 
 static cr_status refuse_archive(const char *why) { return refuse("reading zip archive", why); }
@@ -52,14 +62,17 @@ static cr_status refuse_record(const char *doing, const char *name, const char *
     return refuse(what, why);
 }
 
-static cr_status corrupted(void) { return refuse_archive("invalid header or archive is corrupted"); }
+static cr_status corrupted(void)
+{
+    return refuse_archive("invalid header or archive is corrupted");
+}
 
 bool cr_zip_begins(const cr_source *source)
 {
     char first[4];
 
-    return cr_source_size(source) >= sizeof first && !cr_source_read(source, 0, sizeof first, first) &&
-           !memcmp(first, "PK\3\4", 4);
+    return cr_source_size(source) >= sizeof first &&
+           !cr_source_read(source, 0, sizeof first, first) && !memcmp(first, "PK\3\4", 4);
 }
 
 /* --- the end records --- */
@@ -68,7 +81,8 @@ bool cr_zip_begins(const cr_source *source)
 static int64_t find_end(const unsigned char *tail, size_t len)
 {
     for (int64_t i = (int64_t)len - END_BYTES; i >= 0; i--)
-        if (!memcmp(tail + i, "PK\5\6", 4) && get16(tail + i + 20) <= len - (size_t)i - END_BYTES)
+        if (!memcmp(tail + i, "PK\5\6", 4) &&
+            get16(tail + i + 20) <= len - (size_t)i - END_BYTES)
             return i;
     return -1;
 }
@@ -143,7 +157,8 @@ static bool widen_all(const unsigned char *extra, size_t len, uint64_t *size, ui
             return false;
         if (get16(extra) == 1) {
             const unsigned char *field = extra + 4;
-            return widen(size, &field, &n) && widen(packed, &field, &n) && widen(local, &field, &n);
+            return widen(size, &field, &n) && widen(packed, &field, &n) &&
+                   widen(local, &field, &n);
         }
         extra += 4 + n;
         len -= 4 + n;
@@ -219,7 +234,8 @@ static cr_status read_entry(cr_zip *z, const unsigned char *p, size_t left, uint
 
 static int by_place(const void *a, const void *b)
 {
-    const cr_zip_entry *x = *(const cr_zip_entry *const *)a, *y = *(const cr_zip_entry *const *)b;
+    const cr_zip_entry *x = *(const cr_zip_entry *const *)a,
+                       *y = *(const cr_zip_entry *const *)b;
 
     if (x->at != y->at)
         return x->at < y->at ? -1 : 1;

@@ -74,7 +74,8 @@ static void put_wide(cr_text *t, uint64_t size, uint64_t at)
 /* An extra field of no meaning that moves the data to a multiple of 64. */
 static void put_padding(cr_text *t, uint64_t unpadded)
 {
-    unsigned n = (unsigned)((CR_ZIP_ALIGNMENT - (unpadded + 4) % CR_ZIP_ALIGNMENT) % CR_ZIP_ALIGNMENT);
+    unsigned n =
+        (unsigned)((CR_ZIP_ALIGNMENT - (unpadded + 4) % CR_ZIP_ALIGNMENT) % CR_ZIP_ALIGNMENT);
 
     cr_text_put_n(t, "FB", 2);
     put16(t, n);
@@ -118,8 +119,8 @@ static cr_status put_descriptor(cr_zip_writer *w, uint32_t crc, uint64_t size, u
     return emit_text(w, &t);
 }
 
-static void put_entry(cr_text *t, const cr_text *name, unsigned flags, uint32_t crc, uint64_t size,
-                      uint64_t local)
+static void put_entry(cr_text *t, const cr_text *name, unsigned flags, uint32_t crc,
+                      uint64_t size, uint64_t local)
 {
     cr_text extra = {0};
 

@@ -26,7 +26,8 @@ static cr_status check_tensors(cr_tensor *const *tensors, size_t count)
     return CR_OK;
 }
 
-static cr_status set_up(cr_loader *l, cr_tensor *const *tensors, size_t count, const cr_arg *args)
+static cr_status set_up(cr_loader *l, cr_tensor *const *tensors, size_t count,
+                        const cr_arg *args)
 {
     cr_value arg[CR_MAX_ARGS];
     cr_arena arena = {0};

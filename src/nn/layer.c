@@ -206,7 +206,8 @@ static cr_status make_dropout(cr_module *m)
     double p = nn_arg(m, "p").d;
 
     if (!(p >= 0 && p <= 1))
-        return cr_fail(CR_VALUE, "dropout probability has to be between 0 and 1, but got %g", p);
+        return cr_fail(CR_VALUE, "dropout probability has to be between 0 and 1, but got %g",
+                       p);
     return CR_OK;
 }
 
@@ -266,8 +267,9 @@ static cr_status check_dims(const cr_module *m, const cr_tensor *x)
         return ndim == 2 || ndim == 3
                    ? CR_OK
                    : cr_fail(CR_VALUE, "expected 2D or 3D input (got %dD input)", ndim);
-    return ndim == space + 2 ? CR_OK
-                             : cr_fail(CR_VALUE, "expected %dD input (got %dD input)", space + 2, ndim);
+    return ndim == space + 2
+               ? CR_OK
+               : cr_fail(CR_VALUE, "expected %dD input (got %dD input)", space + 2, ndim);
 }
 
 static cr_status check_batch(const cr_tensor *x)
@@ -280,8 +282,10 @@ static cr_status check_batch(const cr_tensor *x)
     if (n != 1)
         return CR_OK;
     cr_print_sizes(&size, x->ndim, x->size);
-    cr_status st = cr_fail(CR_VALUE, "Expected more than 1 value per channel when training, got "
-                                     "input size torch.Size(%s)", cr_text_str(&size));
+    cr_status st = cr_fail(CR_VALUE,
+                           "Expected more than 1 value per channel when training, got "
+                           "input size torch.Size(%s)",
+                           cr_text_str(&size));
     cr_text_drop(&size);
     return st;
 }
@@ -314,10 +318,18 @@ static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
     if (m->training && is_on(m, "track_running_stats"))
         CR_TRY(count_batch(m, &factor));
     if (batch ? eps <= 0 : eps < 0)
-        return cr_fail(CR_VALUE, batch ? "batch_norm eps must be positive during training, but got %g"
-                                       : "batch_norm eps must be non-negative, but got %g", eps);
-    cr_value arg[] = {cr_of_tensor(x),     own_value(m, "weight"), own_value(m, "bias"), mean, var,
-                      cr_of_bool(batch),   cr_of_float(factor),    cr_of_float(eps),
+        return cr_fail(CR_VALUE,
+                       batch ? "batch_norm eps must be positive during training, but got %g"
+                             : "batch_norm eps must be non-negative, but got %g",
+                       eps);
+    cr_value arg[] = {cr_of_tensor(x),
+                      own_value(m, "weight"),
+                      own_value(m, "bias"),
+                      mean,
+                      var,
+                      cr_of_bool(batch),
+                      cr_of_float(factor),
+                      cr_of_float(eps),
                       cr_of_bool(true)};
     return nn_call(out, "batch_norm", arg, 9);
 }

@@ -9,7 +9,8 @@ cr_status nn_need(const void *p, const char *function, const char *what, const c
 {
     if (p)
         return CR_OK;
-    return cr_fail(CR_TYPE, "%s(): argument '%s' must be %s, not NoneType", function, what, type);
+    return cr_fail(CR_TYPE, "%s(): argument '%s' must be %s, not NoneType", function, what,
+                   type);
 }
 
 cr_status nn_call(cr_tensor **out, const char *op, const cr_value *arg, int n)
@@ -140,24 +141,26 @@ cr_status cr_module_set_parameter(cr_module *m, const char *name, cr_tensor *t)
     CR_TRY(check_name(m, "parameter", name,
                       find_buffer(m, name) || find_child(m, name, strlen(name))));
     if (t && !cr_is_leaf(t))
-        return cr_fail(CR_VALUE,
-                       "Cannot assign non-leaf Tensor to parameter '%s'. Model parameters must be "
-                       "created explicitly. To express '%s' as a function of another Tensor, "
-                       "compute the value in the forward() method.",
-                       name, name);
+        return cr_fail(
+            CR_VALUE,
+            "Cannot assign non-leaf Tensor to parameter '%s'. Model parameters must be "
+            "created explicitly. To express '%s' as a function of another Tensor, "
+            "compute the value in the forward() method.",
+            name, name);
     if (t)
         CR_TRY(cr_set_requires_grad(t, true));
-    return put_tensor(&m->params.at, &m->params.len, &m->params.cap, find_param(m, name), name, t,
-                      true);
+    return put_tensor(&m->params.at, &m->params.len, &m->params.cap, find_param(m, name), name,
+                      t, true);
 }
 
 cr_status cr_module_set_buffer(cr_module *m, const char *name, cr_tensor *t, bool persistent)
 {
     CR_TRY(nn_need(m, "register_buffer", "module", "Module"));
     CR_TRY(nn_need(name, "register_buffer", "name", "str"));
-    CR_TRY(check_name(m, "buffer", name, find_param(m, name) || find_child(m, name, strlen(name))));
-    return put_tensor(&m->buffers.at, &m->buffers.len, &m->buffers.cap, find_buffer(m, name), name,
-                      t, persistent);
+    CR_TRY(check_name(m, "buffer", name,
+                      find_param(m, name) || find_child(m, name, strlen(name))));
+    return put_tensor(&m->buffers.at, &m->buffers.len, &m->buffers.cap, find_buffer(m, name),
+                      name, t, persistent);
 }
 
 static bool contains(const cr_module *m, const cr_module *what)
@@ -393,8 +396,9 @@ cr_status cr_module_to(cr_module *m, cr_dtype dtype)
 {
     CR_TRY(nn_need(m, "to", "self", "Module"));
     if ((unsigned)dtype >= CR_DTYPE_COUNT || !cr_dtype_is_inexact(dtype))
-        return cr_fail(CR_TYPE, "nn.Module.to only accepts floating point or complex dtypes, but "
-                                "got desired dtype=torch.%s",
+        return cr_fail(CR_TYPE,
+                       "nn.Module.to only accepts floating point or complex dtypes, but "
+                       "got desired dtype=torch.%s",
                        (unsigned)dtype < CR_DTYPE_COUNT ? cr_dtype_name(dtype) : "?");
     return nn_walk(m, convert_all, &dtype);
 }

@@ -39,8 +39,10 @@ struct cr_module {
     CR_VEC(nn_child) children;
 };
 
-/* CR_TYPE when a needed handle is NULL: "NAME(): argument 'WHAT' must be TYPE, not NoneType". */
-CR_MUST cr_status nn_need(const void *p, const char *function, const char *what, const char *type);
+/* CR_TYPE when a needed handle is NULL: "NAME(): argument 'WHAT' must be TYPE, not NoneType".
+ */
+CR_MUST cr_status nn_need(const void *p, const char *function, const char *what,
+                          const char *type);
 
 /* Binds arguments to the schema (read once, kept for the process's life), copying lists to
  * `arena`; value has CR_MAX_ARGS entries. */

@@ -193,7 +193,8 @@ TEST(inputs_that_do_not_fit_are_refused_in_torchs_words)
     FAILS(CR_VALUE, cr_module_forward(&y, norm, x));
     says("expected 4D input (got 2D input)");
     FAILS(CR_VALUE, cr_module_forward(&y, norm1, x));
-    says("Expected more than 1 value per channel when training, got input size torch.Size([1, 3])");
+    says("Expected more than 1 value per channel when training, got input size torch.Size([1, "
+         "3])");
     FAILS(CR_RUNTIME, cr_module_forward(&y, line, x));
     says("mat1 and mat2 shapes cannot be multiplied (1x3 and 2x3)");
     FAILS(CR_TYPE, cr_module_forward(&y, line, NULL));
@@ -236,7 +237,8 @@ TEST(a_state_goes_through_a_file_and_back)
     memset(cr_module_tensor(b, "0.weight")->data, 0, 24);
     OK(cr_state_read(&read, path));
     OK(cr_module_load_state(b, read, true));
-    EQ(memcmp(cr_module_tensor(b, "0.weight")->data, cr_module_tensor(a, "0.weight")->data, 24), 0);
+    EQ(memcmp(cr_module_tensor(b, "0.weight")->data, cr_module_tensor(a, "0.weight")->data, 24),
+       0);
     CHECK(cr_module_tensor(b, "0.weight")->requires_grad);
     cr_state_drop(read);
     cr_state_drop(s);

@@ -177,8 +177,8 @@ static cr_status start_all(cr_optim *o, unsigned kept, double value)
 }
 
 /* Lists of the slots' tensors, one after the other; a list that is not `kept` is empty. */
-static cr_status call_lists(cr_optim *o, const char *op, unsigned kept, int lists, cr_value *arg,
-                            int n)
+static cr_status call_lists(cr_optim *o, const char *op, unsigned kept, int lists,
+                            cr_value *arg, int n)
 {
     cr_tensor *(*const state[])(const slot *) = {pick_first, pick_second, pick_third};
     cr_value *room = o->list;
@@ -284,8 +284,9 @@ static cr_status check_params(cr_tensor *const *params, size_t count)
         return cr_fail(CR_VALUE, "optimizer got an empty parameter list");
     for (size_t i = 0; i < count; i++) {
         if (!params[i])
-            return cr_fail(CR_TYPE, "optimizer can only optimize Tensors, but one of the params is "
-                                    "NoneType");
+            return cr_fail(CR_TYPE,
+                           "optimizer can only optimize Tensors, but one of the params is "
+                           "NoneType");
         if (!cr_is_leaf(params[i]))
             return cr_fail(CR_VALUE, "can't optimize a non-leaf Tensor");
     }

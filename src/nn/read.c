@@ -98,8 +98,8 @@ static cr_status read_row(table *t, const char *p)
                            t->delimiter, *p);
     }
     if (t->rows && columns != t->columns)
-        return cr_fail(CR_VALUE, "%s:%d: the number of columns changed from %lld to %lld", t->path,
-                       t->line, (long long)t->columns, (long long)columns);
+        return cr_fail(CR_VALUE, "%s:%d: the number of columns changed from %lld to %lld",
+                       t->path, t->line, (long long)t->columns, (long long)columns);
     t->columns = columns;
     t->rows++;
     return CR_OK;
@@ -143,7 +143,8 @@ cr_status cr_read_text(cr_tensor **out, const char *path, const cr_arg *args)
 
     CR_TRY(nn_need(path, "read_text", "path", "str"));
     CR_GO(nn_bind(&signature, arg, &arena,
-                  "read_text(*, str? delimiter=None, int skiprows=0) -> Tensor", "read_text", args));
+                  "read_text(*, str? delimiter=None, int skiprows=0) -> Tensor", "read_text",
+                  args));
     t.delimiter = arg[0].tag == CR_STRING && arg[0].len ? arg[0].s[0] : 0;
     CR_GO(read_table(out, &t, arg[1].i));
 done:
@@ -160,8 +161,8 @@ static uint32_t big_endian(const unsigned char *p)
 }
 
 /* Two zeros, the type, the number of dimensions, the sizes. */
-static cr_status read_head(const unsigned char *p, size_t len, const char *path, cr_dtype *dtype,
-                           int *ndim, int64_t *size)
+static cr_status read_head(const unsigned char *p, size_t len, const char *path,
+                           cr_dtype *dtype, int *ndim, int64_t *size)
 {
     static const cr_dtype types[16] = {
         [0] = CR_DTYPE_NONE,  [1] = CR_DTYPE_NONE,  [2] = CR_DTYPE_NONE, [3] = CR_DTYPE_NONE,
@@ -202,8 +203,8 @@ static cr_status idx_tensor(cr_tensor **out, const char *bytes, size_t len, cons
         if (CR_MUL_OVERFLOW(n, size[d], &n))
             n = INT64_MAX;
     if ((uint64_t)n > (len - head) / item || len - head != (size_t)n * item)
-        return cr_fail(CR_VALUE, "%s: the IDX file has %zu bytes of elements, not %lld of %zu", path,
-                       len - head, (long long)n, item);
+        return cr_fail(CR_VALUE, "%s: the IDX file has %zu bytes of elements, not %lld of %zu",
+                       path, len - head, (long long)n, item);
     CR_TRY(cr_tensor_new(out, dtype, CR_CPU, ndim, size));
     if (n)
         memcpy((*out)->data, bytes + head, (size_t)n * item);

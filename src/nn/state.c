@@ -181,9 +181,11 @@ static bool same_size(const cr_tensor *a, const cr_tensor *b)
     return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
 }
 
-static void put_mismatch(cr_text *out, const char *name, const cr_tensor *from, const cr_tensor *to)
+static void put_mismatch(cr_text *out, const char *name, const cr_tensor *from,
+                         const cr_tensor *to)
 {
-    cr_text_printf(out, "\n\tsize mismatch for %s: copying a param with shape torch.Size(", name);
+    cr_text_printf(out, "\n\tsize mismatch for %s: copying a param with shape torch.Size(",
+                   name);
     cr_print_sizes(out, from->ndim, from->size);
     cr_text_put(out, ") from checkpoint, the shape in current model is torch.Size(");
     cr_print_sizes(out, to->ndim, to->size);
@@ -236,7 +238,8 @@ static cr_status say_misfits(const loading *l, const cr_module *m)
     cr_text text = {0};
 
     if (l->strict && l->missing.len)
-        cr_text_printf(&text, "\n\tMissing key(s) in state_dict: %s. ", cr_text_str(&l->missing));
+        cr_text_printf(&text, "\n\tMissing key(s) in state_dict: %s. ",
+                       cr_text_str(&l->missing));
     if (l->strict && l->unexpected.len)
         cr_text_printf(&text, "\n\tUnexpected key(s) in state_dict: %s. ",
                        cr_text_str(&l->unexpected));

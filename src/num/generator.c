@@ -198,10 +198,11 @@ cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size
     saved_state s;
 
     if (size != sizeof s)
-        return cr_fail(CR_RUNTIME,
-                       "Expected a CPUGeneratorImplState of size %zu but found the input RNG state "
-                       "size to be %zu",
-                       sizeof s, size);
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected a CPUGeneratorImplState of size %zu but found the input RNG state "
+            "size to be %zu",
+            sizeof s, size);
     memcpy(&s, bytes, sizeof s);
     if (!is_sound(&s))
         return cr_fail(CR_RUNTIME, "Invalid mt19937 state");
