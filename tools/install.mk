@@ -16,8 +16,7 @@ Libs.private: $(LIBS)
 endef
 export pc_text
 
-# One object: the table's weak references would pull nothing out of an archive of many.
-# Hidden names become local.
+# One object, whose hidden names can be made local.
 $(B)/installable/libcresset.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@

@@ -1,7 +1,6 @@
 /* Generated tables into operator records. */
 #include "jit/generated.h"
 #include <pthread.h>
-#include <string.h>
 
 static void install_kernels(void)
 {
@@ -43,48 +42,12 @@ cr_kernel cr_fn_kernel(cr_fn fn, cr_dtype t, cr_form form)
     return fn_kernel[fn][t][form];
 }
 
-/* The function of that name in a list ended by a NULL name; the lists are short and
- * this runs once. */
-#define FIND(list, wanted, out)                                                                    \
-    for (int i = 0; (list)[i].name; i++)                                                           \
-        if (!strcmp((list)[i].name, (wanted)))                                                     \
-            (out) = (list)[i].fn;
-
-static cr_status missing(const cr_op *op, const char *name)
-{
-    return cr_fail(CR_RUNTIME, "%s:%d: %s names the function %s, which is not linked", op->file,
-                   op->line, op->name, name);
-}
-
-static cr_status install_functions(cr_op *op)
-{
-    bool found = true;
-
-    if (op->shape_extern) {
-        FIND(cr_named_shapes, op->shape_extern, op->shape_fn)
-        if (!op->shape_fn)
-            return missing(op, op->shape_extern);
-    }
-    if (op->does == CR_DOES_EXTERN) {
-        FIND(cr_named_externs, op->extern_name, op->extern_fn)
-        found = op->extern_fn != NULL;
-    } else if (op->does == CR_DOES_MAP) {
-        FIND(cr_named_maps, op->extern_name, op->map_fn)
-        found = op->map_fn != NULL;
-    } else if (op->does == CR_DOES_WHOLE) {
-        FIND(cr_named_wholes, op->extern_name, op->whole_fn)
-        found = op->whole_fn != NULL;
-    }
-    return found ? CR_OK : missing(op, op->extern_name);
-}
-
 cr_status cr_generated_install(void)
 {
     for (int i = 0; i < cr_table_text_count; i++)
         CR_TRY(cr_ops_read(cr_table_texts[i].file, cr_table_texts[i].text, cr_table_texts[i].len));
     CR_TRY(cr_ops_resolve());
-    for (int i = 0; i < cr_ops_count(); i++)
-        CR_TRY(install_functions(cr_ops_at(i)));
+    cr_generated_functions();
     install_kernels();
     return CR_OK;
 }

@@ -1,8 +1,7 @@
 /* generated.h - the tables that opgen writes into the build folder's gen/.
  *
  * Kernels are listed once an entry, compute type and form, with one function per
- * instruction set; functions named in entries are listed by kind, NULL where nothing
- * of that name is linked. */
+ * instruction set. */
 #ifndef CR_JIT_GENERATED_H
 #define CR_JIT_GENERATED_H
 
@@ -40,24 +39,12 @@ typedef struct {
 extern const cr_table_text cr_table_texts[];
 extern const int cr_table_text_count;
 
-#define CR_NAMED(type)                                                                             \
-    struct {                                                                                       \
-        const char *name;                                                                          \
-        type fn;                                                                                   \
-    }
-typedef CR_NAMED(cr_extern_fn) cr_named_extern;
-typedef CR_NAMED(cr_map_fn) cr_named_map;
-typedef CR_NAMED(cr_whole_fn) cr_named_whole;
-typedef CR_NAMED(cr_shape_fn) cr_named_shape;
-
-/* Each ends with a NULL name. */
-extern const cr_named_extern cr_named_externs[];
-extern const cr_named_map cr_named_maps[];
-extern const cr_named_whole cr_named_wholes[];
-extern const cr_named_shape cr_named_shapes[];
+/* Sets the functions that the records name.  A function that is not linked is an error of the
+ * linker, which names the entry's line. */
+void cr_generated_functions(void);
 
 /* Reads the embedded table, resolves it, and fills in every record's kernels and named
- * functions.  Once, at start-up.  CR_RUNTIME when a named function is not linked. */
+ * functions.  Once, at start-up. */
 CR_MUST cr_status cr_generated_install(void);
 
 #endif

@@ -5,7 +5,7 @@
  * alpha[t, s] is the log-probability of all ways to be in state s at step t, beta of all
  * ways from there to the end; both contain the step's own probability.  Each sample is
  * computed in double. */
-#include "kern/loss.h"
+#include "kern/entries.h"
 #include "base/memory.h"
 #include <math.h>
 
@@ -137,6 +137,8 @@ static cr_status table_of(double **out, const sample *x)
     return *out ? CR_OK : CR_MEMORY;
 }
 
+/* _ctc_loss: log_probs [T, N, C], targets [N, S] or one after another, input lengths, target
+ * lengths, blank to losses [N] and log_alpha [N, T, 2S + 1].  CR_INDEX for a label out of range. */
 cr_status cr_kern_ctc_loss(const cr_value *arg, cr_view *out)
 {
     const cr_view *logs = &out[1];

@@ -7,10 +7,5 @@
 #ifndef CR_KERN_ENTRIES_H
 #define CR_KERN_ENTRIES_H
 
-#include "num/view.h"
-
-#define CR_KERNEL(name) cr_status name(const cr_value *arg, cr_view *out);
-#include "kern/entries.def"
-#undef CR_KERNEL
-
+#include "functions_extern.h"
 #endif

@@ -1,7 +1,7 @@
 /* Negative log likelihood: the picked element of each row, weighted and reduced.
  *
  * Sums run in double in row order, so they do not depend on threads. */
-#include "kern/loss.h"
+#include "kern/entries.h"
 #include "kern/walk.h"
 #include <string.h>
 
@@ -75,6 +75,8 @@ static cr_status check_classes(const nll *x)
     return CR_OK;
 }
 
+/* nll_loss_forward: self [N, C] or [C], target, weight [C] or None, reduction, ignore_index
+ * to output and total weight.  CR_INDEX for a class out of range, CR_RUNTIME for its dtype. */
 cr_status cr_kern_nll_loss(const cr_value *arg, cr_view *out)
 {
     nll x = nll_of(&arg[0], &arg[1], &arg[2], arg[3].i, arg[4].i);
@@ -97,6 +99,7 @@ cr_status cr_kern_nll_loss(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
+/* nll_loss_backward: grad_output, then nll_loss_forward's arguments and the total weight. */
 cr_status cr_kern_nll_loss_backward(const cr_value *arg, cr_view *out)
 {
     nll x = nll_of(&arg[1], &arg[2], &arg[3], arg[4].i, arg[5].i);

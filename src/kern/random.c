@@ -669,16 +669,6 @@ cr_status cr_kern_randint_low(const cr_value *arg, cr_view *out)
     return fill_between(out, &arg[3], arg[0].i, arg[1].i);
 }
 
-/* (self, high, *, generator, ...) and (self, low, high, *, generator, ...) */
-cr_status cr_kern_randint_like(const cr_value *arg, cr_view *out)
-{
-    return fill_between(out, &arg[2], 0, arg[1].i);
-}
-cr_status cr_kern_randint_like_low(const cr_value *arg, cr_view *out)
-{
-    return fill_between(out, &arg[3], arg[1].i, arg[2].i);
-}
-
 /* Swaps each position with one of those not yet done.  From UINT32_MAX / 20 positions on
  * two words decide. */
 static void shuffle(cr_mt19937 *mt, int64_t *order, int64_t n)

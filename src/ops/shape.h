@@ -6,13 +6,9 @@
 #ifndef CR_OPS_SHAPE_H
 #define CR_OPS_SHAPE_H
 
-#include "num/view.h"
+#include "functions_shape.h"
 
 /* Set by rules whose results' sizes follow from elements: no graph of known sizes can have them. */
 extern CR_THREAD bool cr_sizes_of_values;
-
-#define CR_SHAPE(name) cr_status name(const cr_value *arg, cr_shape *out);
-#include "ops/shape.def"
-#undef CR_SHAPE
 
 #endif

@@ -7,11 +7,6 @@
 #define CR_TENSOR_ENTRIES_H
 
 #include "tensor/tensor.h"
-
-#define CR_MAP(name) cr_status name(const cr_value *arg, const cr_view *self, cr_geometry *out);
-#define CR_WHOLE(name) cr_status name(const cr_value *arg, cr_value *result);
-#include "tensor/entries.def"
-#undef CR_MAP
-#undef CR_WHOLE
-
+#include "functions_map.h"
+#include "functions_whole.h"
 #endif

@@ -1,5 +1,5 @@
 /* Optimizer steps over lists of parameters: which arithmetic, and its numbers. */
-#include "tensor/optim.h"
+#include "tensor/entries.h"
 #include "tensor/internal.h"
 #include "tensor/update.h"
 #include <math.h>
