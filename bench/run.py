@@ -1,12 +1,14 @@
-"""Benchmarks beside torch, as one Markdown table.
+"""Benchmarks beside torch, or beside an earlier build, as one Markdown table.
 
-    python bench/run.py [--peer PYTHON] [--threads N] [--only TEXT] [--ceiling PROGRAM]
+    python bench/run.py [--peer PYTHON | --before FOLDER] [--threads N] [--only TEXT] [--best N] [--ceiling PROGRAM]
 
-Every case runs in two processes in turn, cresset and torch, so that both meet the same machine;
---peer is an interpreter that has torch (left out: this one; without torch the column is empty).
-`ratio` is torch's time over ours: above 1 is faster than torch.  --ceiling is the built
-bench/ceiling.c; pointwise rows then show their share of the copy bandwidth, products of the
-multiply-add peak."""
+Every case runs in two processes in turn, so that both meet the same machine: cresset, and either
+torch or the package of an earlier build.  --peer is an interpreter that has torch (default: this
+one; without torch the column is empty).  --before is the folder that holds the earlier package
+`cresset` (build/pkg of another checkout).  --best takes the best of N measurements of each
+(default 2).  `ratio` is the other's time over ours: above 1 is faster than the other.  --ceiling
+is the built bench/ceiling.c; pointwise rows then show their share of the copy bandwidth, products
+of the multiply-add peak."""
 import argparse
 import math
 import os
@@ -18,8 +20,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 class Worker:
-    def __init__(self, python, module, threads):
+    def __init__(self, python, module, threads, package=None):
         env = dict(os.environ, OMP_NUM_THREADS=str(threads))
+        if package:
+            env["PYTHONPATH"] = package
         self.process = subprocess.Popen([python, os.path.join(HERE, "worker.py"), module, str(threads)], text=True,
                                         stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env)
         self.cases = self.process.stdout.readline().rstrip("\n").split("\t")
@@ -73,22 +77,28 @@ def main():
     ap.add_argument("--peer", default=sys.executable)
     ap.add_argument("--threads", type=int, default=1)
     ap.add_argument("--only", default="")
+    ap.add_argument("--before", default="")
+    ap.add_argument("--best", type=int, default=2)
     ap.add_argument("--ceiling", default="")
     a = ap.parse_args()
     limits = ceilings(a.ceiling)
     for k, v in limits.items():
         print(f"ceiling {k}: {v / 1e9:.1f} {'GFLOP/s' if k == 'fma' else 'GB/s'}")
     ours = Worker(sys.executable, "cresset", a.threads)
-    peer = Worker(a.peer, "torch", a.threads) if has_torch(a.peer) else None
+    other, peer = "torch", None
+    if a.before:
+        other, peer = "before", Worker(sys.executable, "cresset", a.threads, a.before)
+    elif has_torch(a.peer):
+        peer = Worker(a.peer, "torch", a.threads)
     ratios = {}
-    print(f"\n| case, {a.threads} thread(s) | cresset us | torch us | ratio | of the ceiling |\n|---|---|---|---|---|")
+    print(f"\n| case, {a.threads} thread(s) | cresset us | {other} us | ratio | of the ceiling |\n|---|---|---|---|---|")
     for name in ours.cases:
         if a.only not in name:
             continue
-        mine = ours.measure(name)
-        theirs = peer.measure(name) if peer else math.nan
-        mine = min(mine, ours.measure(name))
-        theirs = min(theirs, peer.measure(name)) if peer else math.nan
+        mine = theirs = math.inf
+        for _ in range(a.best):
+            mine = min(mine, ours.measure(name))
+            theirs = min(theirs, peer.measure(name)) if peer else math.nan
         if peer:
             ratios.setdefault(family(name), []).append(theirs / mine)
         print(f"| {name} | {mine / 1000:.3f} | {theirs / 1000:.3f} | {theirs / mine:.2f} | {share(name, mine, limits, a.threads)} |",
@@ -96,7 +106,7 @@ def main():
     print()
     for f, r in ratios.items():
         mean = math.exp(sum(map(math.log, r)) / len(r))
-        print(f"{f}: geometric mean {mean:.2f} times torch's speed, worst {min(r):.2f}")
+        print(f"{f}: geometric mean {mean:.2f} times the speed of {other}, worst {min(r):.2f}")
     ours.close()
     if peer:
         peer.close()
