@@ -1,4 +1,4 @@
-/* Opening checkpoints: which layout, the pickle, and where each storage lies. */
+/* Opening checkpoints: finds the layout, reads the pickle and locates each storage. */
 #include "io/checkpoint.h"
 #include "base/map.h"
 #include "io/zip.h"
@@ -14,10 +14,10 @@
 
 struct cr_checkpoint {
     cr_source *source;
-    cr_zip *zip;   /* NULL: the old layout */
-    char *bytes;   /* the pickle's, of an archive */
+    cr_zip *zip;   /* NULL for the old layout */
+    char *bytes;   /* the pickle of an archive, owned */
     cr_pickle *pickle;
-    uint64_t *at;  /* of each storage in the source */
+    uint64_t *at;  /* position of each storage in the source */
     uint64_t end;
     bool share, swapped;
 };
@@ -198,7 +198,7 @@ done:
 /* --- the old layout --- */
 typedef struct {
     const char *at;
-    uint64_t pos, end; /* in the source */
+    uint64_t pos, end; /* positions in the source */
 } cursor;
 
 static cr_status next_pickle(cr_pickle **out, cursor *c, const cr_pickle_rules *rules)
@@ -217,7 +217,7 @@ static bool is_magic(const cr_step *s)
            !memcmp(s->text.at, magic, sizeof magic);
 }
 
-/* The number of the layout, and facts about the machine that wrote, which nobody needs. */
+/* Checks the layout's version.  The facts about the writing machine are read and ignored. */
 static cr_status read_preface(cursor *at, const cr_pickle_rules *rules)
 {
     cr_pickle *p = NULL;
@@ -241,7 +241,7 @@ done:
     return st;
 }
 
-/* The storages' places: for each key in order, a count of elements and the bytes. */
+/* Locates storage i: a count of elements, then the storage's bytes. */
 static cr_status place_storage(cr_checkpoint *c, cursor *at, size_t i)
 {
     const cr_pickle_storage *s = &c->pickle->storages.at[i];
@@ -284,7 +284,8 @@ static cr_status place_key(cr_checkpoint *c, cursor *at, const cr_map *number,
     return place_storage(c, at, i - 1);
 }
 
-/* `list` is the value of its pickle: a list of keys, filled by APPEND. */
+/* Locates all storages.  `list` is a pickled list of storage keys, in the order of the
+ * bytes. */
 static cr_status place_keys(cr_checkpoint *c, cursor *at, const cr_map *number,
                             const cr_pickle *list)
 {
@@ -352,7 +353,8 @@ static cr_status open_any(cr_checkpoint *c, const cr_checkpoint_options *o)
     c->swapped = o->swapped;
     if (cr_zip_begins(c->source))
         return open_archive(c, o);
-    /* Where its pickles end is known only when they are read, so all has to be in memory. */
+    /* The end of the pickles is known only after they are read, so the whole source must be in
+     * memory. */
     c->share = c->swapped = false;
     if (!cr_source_bytes(c->source, 0)) {
         cr_source *mapped;

@@ -1,7 +1,7 @@
 /* The tensors of a checkpoint by name, for programs without Python.
  *
- * The steps of a pickle are walked from its result through dicts; each dict is entered once, so
- * neither cycles nor shared parts make the walk longer than the pickle. */
+ * The walk starts at the pickle's result and follows dicts.  It enters each dict once, so
+ * cycles and shared dicts do not make the walk longer than the pickle. */
 #include "io/checkpoint.h"
 #include "base/map.h"
 #include <string.h>
@@ -21,7 +21,8 @@ typedef struct {
     const cr_checkpoint *c;
     const cr_pickle *p;
     cr_named_tensors *into;
-    /* Of each step, the chain of steps that change it: first, and next by changing step. */
+    /* The steps that change step i, as a linked list: first[i], then next[] of the changing
+     * step. */
     uint32_t *first, *next;
     bool *seen;
     cr_storage **storage;
@@ -50,14 +51,15 @@ static cr_status storage_number(walk *w, size_t i, cr_storage **out)
     cr_storage *root = NULL;
 
     if (s->root >= 0)
-        CR_TRY(storage_number(w, (size_t)s->root, &root)); /* a root has no root */
+        /* a root is no part of another storage */
+        CR_TRY(storage_number(w, (size_t)s->root, &root));
     if (!w->storage[i])
         CR_TRY(cr_checkpoint_storage(&w->storage[i], w->c, i, root));
     *out = w->storage[i];
     return CR_OK;
 }
 
-/* A tuple of ints, at most CR_MAX_DIMS. */
+/* Reads a tuple of at most CR_MAX_DIMS ints. */
 static bool ints(const walk *w, const cr_step *s, int64_t *out, int *n)
 {
     if (s->kind != CR_STEP_TUPLE || s->count > CR_MAX_DIMS)
@@ -94,7 +96,7 @@ static cr_status rebuild(walk *w, const cr_step *args, cr_tensor **out)
                                 operand(w, args, 1)->i, ndim, size, stride);
 }
 
-/* *out stays NULL when the step makes no tensor. */
+/* Makes the tensor that step `s` describes.  *out stays NULL for other steps. */
 static cr_status tensor_of(walk *w, const cr_step *s, cr_tensor **out)
 {
     cr_global_id f = function_of(w, s);
@@ -177,8 +179,8 @@ static cr_status enter(walk *w, uint32_t dict, int depth)
     return CR_OK;
 }
 
-/* Chains the steps that fill dicts, in their order.  Step 0 changes nothing, so 0 ends a chain.
- */
+/* Links the steps that fill dicts, in their order.  Step 0 changes no dict, so 0 ends a
+ * list. */
 static void chain(walk *w)
 {
     for (size_t i = w->p->steps.len; i-- > 1;) {

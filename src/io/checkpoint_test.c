@@ -109,7 +109,7 @@ static void every_cut_fails(void (*make)(cr_text *, const char *, size_t))
 
 TEST(a_file_cut_anywhere_is_refused) { every_cut_fails(archive), every_cut_fails(old_file); }
 
-TEST(files_are_read_by_path)
+TEST(checkpoint_files_are_read)
 {
     char path[] = "/tmp/cresset_checkpoint_XXXXXX";
     cr_text t = {0};
@@ -157,7 +157,7 @@ TEST(tensors_outside_their_storage_are_refused)
     FAILS(CR_RUNTIME, NAMED("}" TEXT("\1", "a") TENSOR("1", "\0", "\1", "\1") "s."));
 }
 
-TEST(dicts_in_themselves_end)
+TEST(a_dict_that_contains_itself_is_walked_once)
 {
     OK(NAMED("}q\0" TEXT("\1", "a") "h\0s."));
     OK(NAMED("}q\0" TEXT("\1", "a") "}q\1" TEXT("\1", "b") "h\0ss."));

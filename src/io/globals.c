@@ -1,4 +1,4 @@
-/* Names in pickles. */
+/* Lookup of the global names that pickles use. */
 #include "io/globals.h"
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static const row rows[] = {
 };
 #undef CR_GLOBAL
 
-/* Dtypes that torch has and this library has not. */
+/* torch's dtypes that this library does not have. */
 static const char *const absent[] = {
     "uint16",       "uint32",        "uint64",        "complex32",       "float8_e4m3fn",
     "float8_e5m2",  "float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn_x2",
@@ -22,7 +22,7 @@ static const char *const absent[] = {
     "bits8",        "bits16",        "bits1x8",       "bits2x4",         "bits4x2",
     "QInt8Storage", "QUInt8Storage", "QInt32Storage", "QUInt4x2Storage", "QUInt2x4Storage"};
 
-/* The dtype whose legacy name and `suffix` make `name`: "FloatStorage", "Storage". */
+/* The dtype whose legacy name plus `suffix` is `name`, as in "FloatStorage". */
 static cr_dtype by_legacy(const char *name, const char *suffix)
 {
     for (int t = 0; t < CR_DTYPE_COUNT; t++) {
@@ -33,7 +33,7 @@ static cr_dtype by_legacy(const char *name, const char *suffix)
     return CR_DTYPE_NONE;
 }
 
-/* A name of module torch. */
+/* Finds a name of module torch. */
 static cr_global find_torch(const char *name)
 {
     for (int t = 0; t < CR_DTYPE_COUNT; t++)

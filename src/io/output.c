@@ -1,4 +1,4 @@
-/* Files that appear complete: written beside the target, synced, renamed. */
+/* Files that become visible when complete: written beside the target, synced, renamed. */
 #include "io/output.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -19,8 +19,8 @@ cr_status cr_output_open(cr_output *o, const char *path)
 
     *o = (cr_output){.fd = -1, .path = path};
     struct stat info;
-    if (!stat(path, &info) &&
-        !S_ISREG(info.st_mode)) /* renaming would replace a device by a file */
+    /* Renaming would replace a device by a regular file. */
+    if (!stat(path, &info) && !S_ISREG(info.st_mode))
         return cr_fail(CR_IO, "not a regular file: '%s'", path);
     cr_text_printf(&o->part, "%s.%ld.%u.part", path, (long)getpid(),
                    atomic_fetch_add(&number, 1));

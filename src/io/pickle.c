@@ -1,13 +1,13 @@
-/* Reading pickles: one pass over the instructions with a stack of step numbers.
+/* Reading pickles: one pass over the instructions, with a stack of step numbers.
  *
- * Weights-only reading follows torch's restricted unpickler, messages included; the other mode
- * takes all of protocols 0 to 5 and follows Python's. */
+ * With weights_only the reader follows torch's restricted unpickler, its messages included.
+ * Without it the reader accepts protocols 0 to 5 and follows Python's unpickler. */
 #include "io/pickle.h"
 #include "base/map.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* A tuple deeper or heavier than these would break the hash of whoever uses it as a key. */
+/* Limits of tuples.  Hashing a tuple beyond them could overflow the stack or not end. */
 enum { MOST_DEPTH = 1000, MOST_WEIGHT = 1 << 26, MOST_BYTES = 1 << 30, MOST_NAME = 400 };
 
 typedef struct {
@@ -15,15 +15,15 @@ typedef struct {
     const cr_pickle_rules *rules;
     const unsigned char *start, *at, *end;
     CR_VEC(uint32_t) stack;
-    CR_VEC(uint32_t) marks;  /* heights of the stack */
-    CR_VEC(uint32_t) memo;   /* step + 1; 0: none */
-    cr_map far_memo;         /* numbers that no pickler of this many bytes gives */
-    uint32_t next_memo;      /* what MEMOIZE takes */
-    cr_map keys;             /* storage + 1 by key */
+    CR_VEC(uint32_t) marks;  /* stack heights */
+    CR_VEC(uint32_t) memo;   /* step + 1; 0: no entry */
+    cr_map far_memo;         /* entries whose number is too large for `memo` */
+    uint32_t next_memo;      /* the number of the next MEMOIZE */
+    cr_map keys;             /* key to storage + 1 */
     bool stopped;
 } reader;
 
-/* --- failures, in the words of the reader that torch would use --- */
+/* --- failures: weights_only gives the message of torch's reader, else Python's --- */
 static cr_status fail(const reader *r, cr_status kind, const char *weights_text,
                       const char *full_text)
 {
@@ -81,7 +81,7 @@ static cr_status byte(reader *r, uint64_t *out)
     return CR_OK;
 }
 
-/* An unsigned number of n bytes, least first. */
+/* Reads an unsigned number of n bytes, least significant byte first. */
 static cr_status number(reader *r, unsigned n, uint64_t *out)
 {
     if (n == 1)
@@ -110,7 +110,8 @@ static cr_status bytes(reader *r, uint64_t n, const char **out)
     return CR_OK;
 }
 
-/* A line without its end.  Torch's reader drops the last byte whatever it is. */
+/* Reads a line without its end.  torch's reader drops the last byte of an unfinished line,
+ * too. */
 static cr_status line(reader *r, const char **out, size_t *len)
 {
     const unsigned char *end = left(r) ? memchr(r->at, '\n', left(r)) : NULL;
@@ -153,7 +154,7 @@ static cr_status top(const reader *r, uint32_t *out)
     return CR_OK;
 }
 
-/* Ends the last mark: the items above it are stack[*first..len). */
+/* Removes the last mark.  The items above it are stack[*first..len). */
 static cr_status pop_mark(reader *r, size_t *first)
 {
     if (!r->marks.len)
@@ -202,7 +203,7 @@ static cr_status with_operands(reader *r, cr_step_kind kind, const uint32_t *ope
     return add_step(r, s, out);
 }
 
-/* Takes the top n values and pushes the one made of them. */
+/* Replaces the top n values by one value made of them. */
 static cr_status combine(reader *r, cr_step_kind kind, size_t n)
 {
     uint32_t made = 0;
@@ -239,7 +240,7 @@ static cr_status make_tuple(reader *r, cr_step_kind kind, size_t n)
     return weigh(r, r->stack.at[r->stack.len - 1]);
 }
 
-/* The values above the last mark, as one value. */
+/* Replaces the values above the last mark by one value. */
 static cr_status combine_marked(reader *r, cr_step_kind kind)
 {
     size_t first = 0;
@@ -252,7 +253,7 @@ static cr_status combine_marked(reader *r, cr_step_kind kind)
     return combine(r, kind, r->stack.len - first);
 }
 
-/* Changes the value below the top n values by them. */
+/* Adds a step that changes the value below the top n values, and removes these n values. */
 static cr_status change(reader *r, cr_step_kind kind, size_t n)
 {
     uint32_t done;
@@ -391,7 +392,7 @@ static cr_status add_name(reader *r, const char *module, const char *name)
     return push_step(r, (cr_step){.kind = CR_STEP_GLOBAL, .i = (int64_t)r->p->names.len - 1});
 }
 
-/* The two strings need not end in NUL. */
+/* Adds a name.  The two strings need no NUL at the end. */
 static cr_status add_name_n(reader *r, const char *module, size_t module_len, const char *name,
                             size_t name_len)
 {
@@ -511,7 +512,7 @@ static cr_status storage_bytes(cr_dtype t, const cr_step *s, const char *what, u
     return CR_OK;
 }
 
-/* *out: the storage of that key, made when it is new. */
+/* *out: the number of the storage with this key.  A new key gets a new storage. */
 static cr_status storage_of_key(reader *r, cr_pickle_storage s, size_t *out)
 {
     size_t known = (size_t)(uintptr_t)cr_map_get(&r->keys, s.key, strlen(s.key));
@@ -528,7 +529,7 @@ static cr_status storage_of_key(reader *r, cr_pickle_storage s, size_t *out)
     return cr_map_set(&r->keys, s.key, strlen(s.key), (void *)(uintptr_t)r->p->storages.len);
 }
 
-/* (key, offset, numel) of a part of storage *number, which becomes the part. */
+/* Replaces *number by a part of this storage.  `view` is (key, offset, numel) or None. */
 static cr_status storage_part(reader *r, const cr_step *view, size_t *number)
 {
     const cr_pickle_storage root = r->p->storages.at[*number];
@@ -568,7 +569,7 @@ static cr_status storage(reader *r, const cr_step *pid)
     return push_step(r, (cr_step){.kind = CR_STEP_STORAGE, .i = (int64_t)i});
 }
 
-/* ("module", class, file, source): the class; where its source came from is not looked at. */
+/* ("module", class, file, source): the value is the class; file and source are ignored. */
 static cr_status container(reader *r, const cr_step *pid)
 {
     uint32_t cls = r->p->operands.at[pid->first + 1], made;
@@ -630,7 +631,7 @@ static cr_status binary_float(reader *r)
     return push_step(r, s);
 }
 
-/* `width` bytes of length, then the text. */
+/* Reads a length of `width` bytes, then the text. */
 static cr_status counted(reader *r, unsigned width, cr_step_kind kind)
 {
     cr_step s = {.kind = (uint8_t)kind};
@@ -681,7 +682,7 @@ static cr_status text_float(reader *r)
     return push_step(r, (cr_step){.kind = CR_STEP_FLOAT, .d = d});
 }
 
-/* A quoted Python string without escapes; these were written by Python 2 only. */
+/* Reads a quoted Python string without escapes.  Only Python 2 writes these. */
 static cr_status quoted(reader *r)
 {
     cr_step s = {.kind = CR_STEP_STRING};
@@ -758,7 +759,7 @@ static cr_status stop(reader *r)
     return pop(r, &r->p->result);
 }
 
-/* The instructions that torch's restricted reader takes; *known is false for others. */
+/* The instructions that torch's restricted reader accepts; *known is false for others. */
 static cr_status common(reader *r, unsigned op, bool *known)
 {
     *known = true;
@@ -806,7 +807,7 @@ static cr_status drop_top(reader *r)
     uint32_t unused = 0;
     size_t first = 0;
 
-    /* POP takes a mark away when that is on top. */
+    /* POP removes a mark when the mark is on top. */
     if (r->marks.len && r->stack.len == floor_of(r))
         return pop_mark(r, &first);
     return pop(r, &unused);
@@ -862,7 +863,7 @@ static cr_status skip(reader *r, unsigned n)
     return number(r, n, &unused);
 }
 
-/* Protocol 0 writes ids as text, which no storage's is. */
+/* Protocol 0 writes persistent ids as text; a storage's id is a tuple. */
 static cr_status text_id(reader *r)
 {
     const char *at = NULL;
@@ -880,7 +881,7 @@ static cr_status text_memo_op(reader *r, cr_status (*act)(reader *, uint64_t))
     return act(r, i);
 }
 
-/* The rest of protocols 0 to 5, without extension codes and buffers outside the pickle. */
+/* The other instructions of protocols 0 to 5, except extension codes and external buffers. */
 static cr_status rare(reader *r, unsigned op)
 {
     switch (op) {
@@ -911,7 +912,7 @@ static cr_status rare(reader *r, unsigned op)
     case 0x94: return remember(r, r->next_memo++);
     case 0x92: return combine(r, CR_STEP_NEWOBJ_EX, 3);
     case 0x93: return stack_global(r);
-    case 0x95: return skip(r, 8); /* frames only help reading ahead */
+    case 0x95: return skip(r, 8); /* frame length: only for reading ahead */
     default: return unknown(r, op);
     }
 }

@@ -1,12 +1,12 @@
 /* pickle.h - pickles, read as lists of steps.
  *
- * Reading a pickle makes nothing but a list: each step makes a value from earlier ones or
- * changes an earlier value, and names it by its number.  So a pickle is checked to its last
- * byte - its syntax, its stack, every name it asks for - before anything is made or called, no
- * depth of nesting uses the C stack, and who carries the steps out (py/bind for Python,
- * checkpoint.c for C programs) does so in a loop, in the pickle's own order.
+ * Reading a pickle creates a list of steps and no object.  A step makes a value from earlier
+ * values or changes an earlier value; a value's name is the number of its step.  The whole
+ * pickle (syntax, stack, global names) is therefore checked before any object is made or
+ * function is called.  py/bind (for Python) and checkpoint.c (for C programs) run the steps in
+ * a loop, in their order, so deep nesting needs no C stack.
  *
- * The list's memory is a small multiple of the bytes read, whatever these claim. */
+ * The list's memory is a small multiple of the bytes read, whatever sizes the pickle claims. */
 #ifndef CR_IO_PICKLE_H
 #define CR_IO_PICKLE_H
 
@@ -15,16 +15,16 @@
 #include "io/globals.h"
 
 typedef enum {
-    /* make a value */
+    /* steps that make a value */
     CR_STEP_NONE,
     CR_STEP_FALSE,
     CR_STEP_TRUE,
     CR_STEP_INT,       /* i */
-    CR_STEP_LONG,      /* text, two's complement, least byte first */
+    CR_STEP_LONG,      /* text, two's complement, least significant byte first */
     CR_STEP_DIGITS,    /* text, decimal */
     CR_STEP_FLOAT,     /* d */
     CR_STEP_TEXT,      /* text, UTF-8 with lone surrogates */
-    CR_STEP_STRING,    /* text, a Python 2 string: bytes in an encoding the reader chooses */
+    CR_STEP_STRING,    /* text, a Python 2 string: bytes whose encoding the caller chooses */
     CR_STEP_BYTES,     /* text */
     CR_STEP_BYTEARRAY, /* text */
     CR_STEP_TUPLE,     /* operands */
@@ -34,13 +34,13 @@ typedef enum {
     CR_STEP_FROZENSET, /* operands */
     CR_STEP_GLOBAL,    /* i: number in `names` */
     CR_STEP_STORAGE,   /* i: number in `storages` */
-    CR_STEP_SAME,      /* operand: a value again (a container's class in old files) */
+    CR_STEP_SAME,      /* operand: the same value (a container's class in old files) */
     CR_STEP_REDUCE,    /* operands: function, arguments */
     CR_STEP_NEWOBJ,    /* operands: class, arguments */
     CR_STEP_NEWOBJ_EX, /* operands: class, arguments, keywords */
     CR_STEP_OBJECT,    /* operands: class, argument... (protocol 0) */
-    /* change the first operand */
-    CR_STEP_APPEND,    /* with the others */
+    /* steps that change their first operand */
+    CR_STEP_APPEND,    /* further operands: items */
     CR_STEP_SETITEM,   /* key, value */
     CR_STEP_SETITEMS,  /* key, value, ... */
     CR_STEP_ADDITEMS,  /* items */
@@ -49,18 +49,17 @@ typedef enum {
 
 typedef struct {
     uint8_t kind;
-    uint16_t depth; /* of tuples in tuples */
-    uint32_t count; /* of operands */
+    uint16_t depth; /* nesting depth of tuples */
+    uint32_t count; /* operands */
     union {
         int64_t i;
         double d;
         struct {
-            size_t first;  /* of the operands in cr_pickle's `operands` */
-            double
-                weight; /* items of a tuple and of the tuples in it, as often as they are met */
+            size_t first;  /* index in cr_pickle's `operands` */
+            double weight; /* items of the tuple and, recursively, of its tuples */
         };
         struct {
-            const char *at; /* borrowed from the bytes read */
+            const char *at; /* borrowed from the pickle's bytes */
             size_t len;
         } text;
     };
@@ -71,12 +70,13 @@ typedef struct {
     cr_global global;
 } cr_pickle_name;
 
-/* A storage that is asked for.  The same key is one storage, unless it is empty. */
+/* A storage that the pickle uses.  A key is one storage, unless it is empty. */
 typedef struct {
     const char *key, *location;
     cr_dtype dtype;
     uint64_t bytes;
-    /* A part of storage `root` from byte `part_at` on (old files); root is -1 otherwise. */
+    /* Old files: a part of storage `root`, from byte `part_at` on.  -1 for a storage that is no
+     * part. */
     int64_t root;
     uint64_t part_at;
 } cr_pickle_storage;
@@ -86,26 +86,27 @@ typedef struct {
     CR_VEC(uint32_t) operands;
     CR_VEC(cr_pickle_name) names;
     CR_VEC(cr_pickle_storage) storages;
-    uint32_t result; /* the step whose value the pickle is */
-    int protocol;    /* 0 when it does not say */
+    uint32_t result; /* the step whose value is the pickle's value */
+    int protocol;    /* 0 when the pickle does not state it */
     size_t used;     /* bytes read */
     cr_arena arena;
 } cr_pickle;
 
-/* What a pickle may do. */
+/* Rules of reading. */
 typedef struct {
-    /* Torch's restricted set of instructions and its messages, or all of protocols 0 to 5. */
+    /* True: torch's restricted instructions and messages.  False: protocols 0 to 5. */
     bool weights_only;
-    /* Whether a name outside globals.def may be used; NULL: none.  The message is the caller's
-     * when it fails with one: CR_OK and *allowed false gives torch's. */
+    /* Decides whether a name outside globals.def is allowed; NULL allows none.  A failure of
+     * `ask` is returned as it is.  CR_OK with *allowed false gives torch's message. */
     cr_status (*ask)(void *who, const char *module, const char *name, bool *allowed);
     void *who;
-    /* `ask` is asked about everything outside the default list, also what is never allowed. */
+    /* Calls `ask` for every name outside the default list, also for names that are never
+     * allowed. */
     bool listing;
 } cr_pickle_rules;
 
-/* Reads one pickle from the start of `bytes`, which must outlive *out (owned by the caller).
- * CR_UNPICKLING, CR_END, CR_STRUCT, CR_INDEX, CR_KEY as torch's readers raise. */
+/* Reads one pickle from the start of `bytes`, which must outlive *out.  The caller owns *out.
+ * Fails with CR_UNPICKLING, CR_END, CR_STRUCT, CR_INDEX or CR_KEY as torch's readers do. */
 CR_MUST cr_status cr_pickle_read(cr_pickle **out, const void *bytes, size_t len,
                                  const cr_pickle_rules *rules);
 void cr_pickle_drop(cr_pickle *p);
@@ -115,8 +116,7 @@ static inline const uint32_t *cr_step_operands(const cr_pickle *p, const cr_step
     return p->operands.at + s->first;
 }
 
-/* A pickle as torch reads it: modules of this package get torch's names.  `out` is appended to.
- */
+/* Appends the pickle to `out`, with this package's module names replaced by torch's. */
 CR_MUST cr_status cr_pickle_rename(cr_text *out, const void *bytes, size_t len);
 
 #endif

@@ -1,26 +1,28 @@
-/* Pickles with torch's names: GLOBAL and INST carry module names as lines, STACK_GLOBAL takes
- * them from two strings.  Those strings may be data as well, so they stay, and the instruction
- * gets two new ones.  Frames, whose lengths would change, are left out; no reader needs them.
- */
+/* Replaces module names in pickles by torch's.
+ *
+ * GLOBAL and INST carry module names as lines.  STACK_GLOBAL takes them from two strings on the
+ * stack.  These strings may be data as well, so they stay, and two new strings precede the
+ * instruction.  FRAME instructions are left out, because their lengths would change; readers do
+ * not need them. */
 #include "io/pickle.h"
 #include "base/map.h"
 #include <string.h>
 
 typedef struct {
-    const unsigned char *at; /* NULL: not a string */
+    const unsigned char *at; /* NULL when the value is not a string */
     size_t len;
 } string;
 
 typedef struct {
     cr_text *out;
     const unsigned char *at, *end;
-    string last[2]; /* what was pushed last, and before it */
+    string last[2]; /* the top of the stack and the value below it */
     CR_VEC(string) memo;
 } renamer;
 
 static cr_status cut_short(void) { return cr_fail(CR_UNPICKLING, "pickle data was truncated"); }
 
-/* Bytes of arguments of fixed size. */
+/* Bytes of an instruction's fixed arguments. */
 static unsigned fixed(unsigned op)
 {
     switch (op) {
@@ -32,7 +34,7 @@ static unsigned fixed(unsigned op)
     }
 }
 
-/* Bytes that hold the length of what follows, 0 for instructions without. */
+/* Width of an instruction's length field; 0 without one. */
 static unsigned length_bytes(unsigned op)
 {
     switch (op) {
@@ -50,7 +52,7 @@ static unsigned lines(unsigned op)
     return op && strchr("FILSVgpP", (int)op) ? 1 : 0;
 }
 
-/* The end of the instruction at r->at. */
+/* *out: the position after the instruction at r->at. */
 static cr_status find_end(const renamer *r, const unsigned char **out)
 {
     unsigned op = *r->at, width = length_bytes(op);
@@ -104,7 +106,7 @@ static void put_counted(cr_text *out, size_t len)
         cr_text_char(out, (char)(len >> 8 * i));
 }
 
-/* Takes the two strings away and pushes others. */
+/* Removes the two strings from the stack and pushes the new ones. */
 static void put_stack_global(renamer *r)
 {
     string name = r->last[0], module = r->last[1];

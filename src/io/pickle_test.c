@@ -6,7 +6,7 @@ static const cr_pickle_rules weights = {.weights_only = true}, full = {0};
 
 #define READ(out, text, rules) cr_pickle_read(out, text, sizeof text - 1, rules)
 
-/* The kinds of the steps as letters. */
+/* One letter for each kind of step. */
 static const char *kinds(const cr_pickle *p)
 {
     static const char letter[] = "NFTIldGuSbBt[{sfgp=RnnOaiiAb";
@@ -40,7 +40,7 @@ TEST(a_pickle_becomes_steps_in_its_order)
     READS("(lp0\nI1\naI01\na.", &full, "[daTa");
 }
 
-TEST(values_are_named_by_their_steps)
+TEST(values_are_referred_to_by_step_number)
 {
     cr_pickle *p = NULL;
 
@@ -58,7 +58,7 @@ TEST(values_are_named_by_their_steps)
 #define STORAGE(key, numel)                                                                    \
     "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" key "X\3\0\0\0cpuK" numel "tQ"
 
-TEST(storages_of_one_key_are_one_unless_they_are_empty)
+TEST(a_key_is_one_storage_unless_it_is_empty)
 {
     cr_pickle *p = NULL;
 
@@ -88,7 +88,7 @@ static void fails(const char *text, size_t len, const cr_pickle_rules *rules, cr
 }
 #define REFUSED(text, rules, kind, message) fails(text, sizeof text - 1, rules, kind, message)
 
-TEST(what_torch_does_not_take_is_refused_in_its_words)
+TEST(pickles_that_torch_rejects_fail_in_its_words)
 {
     REFUSED("", &weights, CR_END, "");
     REFUSED("\x80", &weights, CR_INDEX, "index out of range");
@@ -108,7 +108,7 @@ TEST(what_torch_does_not_take_is_refused_in_its_words)
     REFUSED("t.", &full, CR_UNPICKLING, "could not find MARK");
 }
 
-/* A storage is not reached over a mark, nor the stack's end. */
+/* Instructions do not take values below a mark or below the end of the stack. */
 TEST(marks_bound_the_stack)
 {
     REFUSED("K\1(\x85.", &weights, CR_INDEX, "list index out of range");
@@ -139,7 +139,7 @@ static cr_status allow_x(void *who, const char *module, const char *name, bool *
     return CR_OK;
 }
 
-TEST(other_names_are_asked_for)
+TEST(names_outside_the_default_list_are_asked_for)
 {
     int asked = 0;
     cr_pickle_rules rules = {.weights_only = true, .ask = allow_x, .who = &asked};
@@ -152,7 +152,7 @@ TEST(other_names_are_asked_for)
     EQ(asked, 2);
 }
 
-TEST(own_names_become_torchs)
+TEST(module_names_of_this_package_become_torchs)
 {
     cr_text out = {0};
     static const char two[] = "\x80\x02""ccresset._utils\nf\nccressets\nf\nX\7\0\0\0cresset.";

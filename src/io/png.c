@@ -1,7 +1,7 @@
 /* PNG: signature, IHDR, one IDAT of a zlib stream, IEND.
  *
- * Each row is coded as differences from the row above (filter 2) when their sum
- * of absolute values is smaller than the plain row's, the usual heuristic. */
+ * A row is stored as differences from the row above (filter 2) when their sum of absolute
+ * values is smaller than that of the row itself. */
 #include "io/png.h"
 #include "base/memory.h"
 #include "io/output.h"
@@ -51,7 +51,7 @@ static void filter_row(uint8_t *out, const uint8_t *row, const uint8_t *above, i
     memcpy(out + 1, row, (size_t)n);
 }
 
-/* The filtered image, compressed (owned). */
+/* Filters and compresses the image.  The caller owns *out. */
 static cr_status compressed(uint8_t **out, size_t *len, int64_t height, int64_t row_size,
                             const uint8_t *pixels, int64_t row_bytes)
 {
@@ -108,7 +108,7 @@ cr_status cr_png_write(const char *path, int64_t width, int64_t height, int chan
         return cr_fail(CR_TYPE, "a PNG image needs a path and pixels");
     if (channels != 1 && channels != 3 && channels != 4)
         return cr_fail(CR_VALUE, "a PNG image has 1, 3 or 4 channels, but got %d", channels);
-    /* One IDAT chunk holds less than 2 GiB. */
+    /* One IDAT chunk must be smaller than 2 GiB. */
     if (width < 1 || height < 1 || width > INT_MAX / 8 ||
         height > INT_MAX / (width * channels + 1))
         return cr_fail(CR_VALUE, "cannot write an image of %lld x %lld pixels",

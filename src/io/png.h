@@ -4,8 +4,9 @@
 
 #include "base/error.h"
 
-/* 8 bits a channel, rows from the top, channels interleaved: 1 gray, 3 RGB, 4 RGBA.
- * `row_bytes` is the distance between rows.  CR_VALUE for sizes outside the format, CR_IO. */
+/* Writes 8 bits a channel.  Rows start at the top; channels are interleaved: 1 gray, 3 RGB, 4
+ * RGBA.  `row_bytes` is the distance between rows.  Fails with CR_VALUE for sizes that PNG
+ * cannot hold, and with CR_IO. */
 CR_API CR_MUST cr_status cr_png_write(const char *path, int64_t width, int64_t height,
                                       int channels, const uint8_t *pixels, int64_t row_bytes);
 

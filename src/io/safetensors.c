@@ -1,5 +1,5 @@
-/* Reading safetensors: a strict JSON parser for the one shape a header may have,
- * then checks over all entries, then tensors over the bytes. */
+/* Reading safetensors: a strict JSON parser for the header, then checks of all entries, then
+ * tensors over the bytes. */
 #include "io/safetensors.h"
 #include "base/map.h"
 #include "io/safetensors_impl.h"
@@ -21,7 +21,7 @@ struct cr_safetensors {
     const char *data;
     size_t data_len;
     cr_arena arena;
-    cr_map names; /* entry index + 1, before sorting */
+    cr_map names; /* name to entry index + 1, before sorting */
     CR_VEC(cr_safetensors_entry) entries;
     CR_VEC(pair) metadata;
 };
@@ -161,7 +161,7 @@ static cr_status escape(parser *p, char **out)
     return CR_OK;
 }
 
-/* Bytes of the well-formed UTF-8 sequence at `s`; 0 when it is none. */
+/* Bytes of the UTF-8 sequence at `s`; 0 when it is malformed. */
 static int utf8_length(const unsigned char *s, size_t left)
 {
     int n = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3
@@ -206,7 +206,7 @@ static cr_status string(parser *p, const char **out)
         close += *close == '\\' ? 2 : 1;
     if (close >= p->end)
         return bad(p, "a string is not closed");
-    /* No character grows: six bytes of an escape become three at most. */
+    /* Unescaping shortens the text: six bytes of an escape become at most three. */
     char *text = cr_arena_get(p->arena, (size_t)(close - p->at) + 1), *o = text;
     if (!text)
         return CR_MEMORY;
@@ -450,7 +450,7 @@ void cr_safetensors_drop(cr_safetensors *s)
     cr_free(s);
 }
 
-/* Takes `from`, on failure too. */
+/* Opens `from` and takes ownership of it, also on failure. */
 static cr_status over(cr_safetensors **out, cr_source *from)
 {
     cr_safetensors *s = cr_alloc_zero(sizeof *s);
@@ -497,7 +497,7 @@ cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t l
     return over(out, from);
 }
 
-/* --- what is in it --- */
+/* --- contents --- */
 int cr_safetensors_count(const cr_safetensors *s) { return s ? (int)s->entries.len : 0; }
 
 const cr_safetensors_entry *cr_safetensors_at(const cr_safetensors *s, int i)
@@ -505,7 +505,7 @@ const cr_safetensors_entry *cr_safetensors_at(const cr_safetensors *s, int i)
     return i < 0 || i >= cr_safetensors_count(s) ? NULL : &s->entries.at[i];
 }
 
-/* Linear: callers that look up many names build their own index from the entries. */
+/* Linear search.  Callers with many lookups build an index from the entries. */
 int cr_safetensors_find(const cr_safetensors *s, const char *name)
 {
     for (size_t i = 0; s && name && i < s->entries.len; i++)

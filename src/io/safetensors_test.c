@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* A file's bytes from a header and some data. */
+/* Parses a file of `header` and `data` bytes of data. */
 static cr_status parse(cr_safetensors **out, const char *header, size_t data)
 {
     char bytes[4096] = {0};
@@ -28,7 +28,7 @@ static void refused(const char *header, size_t data)
     EQ(s, NULL);
 }
 
-TEST(entries_come_in_the_order_of_their_data)
+TEST(entries_are_in_the_order_of_their_data)
 {
     cr_safetensors *s = NULL;
 
@@ -43,7 +43,7 @@ TEST(entries_come_in_the_order_of_their_data)
     cr_safetensors_drop(s);
 }
 
-TEST(a_scalar_an_empty_tensor_and_no_tensor_are_files)
+TEST(scalars_empty_tensors_and_empty_files_are_valid)
 {
     cr_safetensors *s = NULL;
 
@@ -137,7 +137,7 @@ static void make_path(char *out, size_t n, const char *name)
     snprintf(out, n, "/tmp/cresset-test-%ld-%s", (long)getpid(), name);
 }
 
-TEST(what_is_written_is_read_back)
+TEST(written_tensors_are_read_back)
 {
     char path[128];
     int64_t size[2] = {2, 3}, stride[2] = {1, 2};
@@ -169,7 +169,7 @@ TEST(what_is_written_is_read_back)
     unlink(path);
 }
 
-TEST(two_tensors_of_one_name_are_not_written)
+TEST(writing_two_tensors_of_one_name_fails)
 {
     char path[128];
     cr_tensor *a = NULL;

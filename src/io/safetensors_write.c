@@ -1,4 +1,4 @@
-/* Writing safetensors: the header as text, then each tensor's bytes, row-major. */
+/* Writing safetensors: the header as text, then each tensor's bytes in row-major order. */
 #include "io/output.h"
 #include "io/safetensors.h"
 #include "io/safetensors_impl.h"
@@ -11,7 +11,7 @@ typedef struct {
     cr_tensor *tensor;
 } item;
 
-/* The reference implementation's order of dtypes, which keeps large items aligned. */
+/* The reference implementation's order of dtypes, which keeps large elements aligned. */
 static int rank(cr_dtype t)
 {
     static const cr_dtype order[] = {CR_BOOL, CR_U8,  CR_I8,  CR_I16, CR_F16, CR_BF16,

@@ -1,4 +1,4 @@
-/* Bytes of files: read through a descriptor, mapped, or in memory. */
+/* Sources: files that are read through a descriptor or mapped, and memory. */
 #include "io/source.h"
 #include "base/memory.h"
 #include <errno.h>
@@ -11,10 +11,10 @@
 
 struct cr_source {
     _Atomic int count;
-    int fd; /* -1: memory */
+    int fd; /* -1 when the source is memory */
     char *bytes;
     uint64_t start, size;
-    void *mapped; /* the mapping; NULL: none */
+    void *mapped; /* the mapping, or NULL */
     void (*release)(void *owner);
     void *owner;
 };
@@ -78,7 +78,7 @@ cr_status cr_source_open(cr_source **out, const char *path)
     return st;
 }
 
-/* The file from its beginning is mapped, since mappings begin at pages. */
+/* Maps the file from its start, because a mapping must start at a page. */
 static cr_status map_from(cr_source **out, int fd, uint64_t start)
 {
     static char nothing[1];

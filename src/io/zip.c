@@ -1,4 +1,5 @@
-/* Reading archives: find the directory from the file's end, read it, check it whole. */
+/* Reading archives: finds the directory from the file's end, reads it, and checks it as a
+ * whole. */
 #include "io/zip.h"
 #include "base/map.h"
 #include "base/memory.h"
@@ -19,15 +20,15 @@ enum { MOST_COMMENT = 65535 };
 struct cr_zip {
     cr_source *source;
     cr_arena arena;
-    cr_map names; /* entry number + 1 */
+    cr_map names; /* name to entry index + 1 */
     CR_VEC(cr_zip_entry) entries;
     const char *folder;
     size_t folder_len;
 };
 
-/* Where the directory lies. */
+/* The position of the directory. */
 typedef struct {
-    uint64_t at, size, count, end; /* end: where the records that close the file begin */
+    uint64_t at, size, count, end; /* end: the position of the end records */
 } directory;
 
 static uint16_t get16(const unsigned char *p) { return (uint16_t)(p[0] | p[1] << 8); }
@@ -40,7 +41,7 @@ static uint64_t get64(const unsigned char *p)
     return get32(p) | (uint64_t)get32(p + 4) << 32;
 }
 
-/* `what` is "reading zip archive" or names a record. */
+/* `what` is "reading zip archive" or a record's name. */
 static cr_status refuse(const char *what, const char *why)
 {
     return cr_fail(
@@ -87,7 +88,7 @@ static int64_t find_end(const unsigned char *tail, size_t len)
     return -1;
 }
 
-/* Takes sizes from the 64-bit end record when a locator stands before the end record. */
+/* Takes sizes from the 64-bit end record when a locator precedes the end record. */
 static cr_status wide_end(const cr_source *source, uint64_t end_at, directory *d)
 {
     unsigned char locator[LOCATOR_BYTES], end[END64_BYTES];
@@ -135,7 +136,7 @@ done:
 
 /* --- entries --- */
 
-/* A wide field of the entry, from its 64-bit extra field when the narrow one is full. */
+/* Replaces a full narrow field by its value in the 64-bit extra field. */
 static bool widen(uint64_t *value, const unsigned char **extra, size_t *left)
 {
     if (*value != UINT32_MAX)
@@ -166,7 +167,8 @@ static bool widen_all(const unsigned char *extra, size_t len, uint64_t *size, ui
     return *size != UINT32_MAX && *packed != UINT32_MAX && *local != UINT32_MAX;
 }
 
-/* The data follows the local header, whose name and extra field have sizes of their own. */
+/* The data follows the local header, whose name and extra field may differ in length from the
+ * directory's. */
 static cr_status find_data(const cr_zip *z, cr_zip_entry *e, uint64_t local, uint64_t limit)
 {
     unsigned char head[LOCAL_BYTES];
@@ -180,7 +182,7 @@ static cr_status find_data(const cr_zip *z, cr_zip_entry *e, uint64_t local, uin
     return CR_OK;
 }
 
-/* The folder is that of the first record. */
+/* The folder is the folder of the first record. */
 static cr_status take_folder(cr_zip *z, const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -197,17 +199,17 @@ static cr_status add_entry(cr_zip *z, const char *name, cr_zip_entry e)
     if (!z->folder)
         CR_TRY(take_folder(z, name));
     if (strncmp(name, z->folder, z->folder_len))
-        return CR_OK; /* not torch's; it is not looked at */
+        return CR_OK; /* not written by torch; ignored */
     e.name = name + z->folder_len;
     CR_TRY(cr_vec_reserve(&z->entries, 1));
     cr_vec_put(&z->entries, e);
     size_t len = strlen(e.name);
     if (cr_map_get(&z->names, e.name, len))
-        return CR_OK; /* the first of a name is found */
+        return CR_OK; /* the first entry of a name is used */
     return cr_map_set(&z->names, e.name, len, (void *)(uintptr_t)z->entries.len);
 }
 
-/* One entry of the directory's bytes; *used is its length. */
+/* Reads one directory entry at `p`; *used is the entry's length. */
 static cr_status read_entry(cr_zip *z, const unsigned char *p, size_t left, uint64_t limit,
                             size_t *used)
 {
@@ -224,7 +226,7 @@ static cr_status read_entry(cr_zip *z, const unsigned char *p, size_t left, uint
     char *name = cr_arena_text(&z->arena, (const char *)p + ENTRY_BYTES, name_len);
     if (!name)
         return CR_MEMORY;
-    /* torch stores; a compressed record could be a thousand times its size. */
+    /* torch does not compress.  A compressed record could expand a thousandfold. */
     if (get16(p + 10) || packed != size || get16(p + 8) & 1)
         return refuse_record("reading", name, "unsupported method");
     cr_zip_entry e = {.size = size, .crc = get32(p + 16)};
@@ -242,7 +244,7 @@ static int by_place(const void *a, const void *b)
     return x->size < y->size ? -1 : x->size > y->size;
 }
 
-/* Records that share bytes would let a small file fill the memory. */
+/* Rejects overlapping records, which would let a small file fill the memory. */
 static cr_status check_overlap(const cr_zip *z)
 {
     const cr_zip_entry **sorted = cr_alloc(z->entries.len * sizeof *sorted + 1);

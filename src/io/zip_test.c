@@ -9,7 +9,8 @@ static cr_status append(void *to, const void *bytes, size_t len)
     return cr_text_status(to);
 }
 
-/* An archive "a" of x (empty), y ("hello") and data/0 (100 bytes), and the two of its end. */
+/* An archive "a" of x (empty), y ("hello") and data/0 (100 bytes), and the writer's two
+ * records. */
 static void make_archive(cr_text *out)
 {
     char data[100];
@@ -36,7 +37,7 @@ static cr_status open_bytes(cr_zip **out, char *bytes, size_t len)
     return st;
 }
 
-TEST(records_are_found_below_the_folder_and_lie_at_multiples_of_64)
+TEST(records_are_found_by_name_and_aligned_to_64)
 {
     cr_text t = {0};
     cr_zip *z = NULL;
@@ -78,7 +79,7 @@ TEST(an_archive_cut_anywhere_is_refused)
     cr_text_drop(&t);
 }
 
-/* With `bytes` in place of those at `at`. */
+/* Opens the archive with the bytes at `at` replaced by `bytes`. */
 static cr_status patched(const cr_text *t, size_t at, const char *bytes, size_t n)
 {
     char *copy = malloc(t->len);
@@ -99,7 +100,7 @@ static size_t find(const cr_text *t, const char *what, size_t from)
     return from;
 }
 
-TEST(directories_that_lie_are_refused)
+TEST(false_directories_are_refused)
 {
     static const char full[8] = {-1, -1, -1, -1, -1, -1, -1, 127};
     cr_text t = {0};
@@ -159,7 +160,7 @@ static cr_status fail_late(void *to, const void *bytes, size_t len)
     return CR_OK;
 }
 
-TEST(a_full_disk_is_reported_wherever_it_comes)
+TEST(a_full_disk_is_reported_at_every_write)
 {
     for (size_t room = 0; room < 550; room += 7) {
         size_t left = room;

@@ -1,5 +1,6 @@
-/* Writing archives as torch's writer does: local header, padding up to 64 bytes, the data, a
- * descriptor with checksum and sizes; at the end the directory with its 64-bit records. */
+/* Writing archives as torch does: for each record a local header, padding to 64 bytes, the
+ * data, and a descriptor with checksum and sizes; at the end the directory with its 64-bit
+ * records. */
 #include "io/zip.h"
 #include "base/map.h"
 #include <inttypes.h>
@@ -27,7 +28,7 @@ static void put64(cr_text *t, uint64_t v)
     put32(t, v >> 32);
 }
 
-/* A field that says "see the 64-bit one" when it is too narrow. */
+/* The 32-bit field of `v`.  UINT32_MAX refers to the 64-bit field. */
 static uint64_t narrow(uint64_t v) { return v < UINT32_MAX ? v : UINT32_MAX; }
 
 void cr_zip_begin(cr_zip_writer *w, const char *folder, cr_zip_put put, void *to)
@@ -54,7 +55,7 @@ static cr_status emit_text(cr_zip_writer *w, cr_text *t)
     return st;
 }
 
-/* The extra field with what is too wide for the header; nothing when all is narrow. */
+/* The extra field with the 64-bit values; empty when all values fit 32 bits. */
 static void put_wide(cr_text *t, uint64_t size, uint64_t at)
 {
     unsigned bytes = (size >= UINT32_MAX ? 16 : 0) + (at >= UINT32_MAX ? 8 : 0);
@@ -71,7 +72,7 @@ static void put_wide(cr_text *t, uint64_t size, uint64_t at)
         put64(t, at);
 }
 
-/* An extra field of no meaning that moves the data to a multiple of 64. */
+/* A padding field, which moves the data to a multiple of 64. */
 static void put_padding(cr_text *t, uint64_t unpadded)
 {
     unsigned n =
@@ -91,7 +92,7 @@ static cr_status put_local(cr_zip_writer *w, const cr_text *name, unsigned flags
     cr_text_put_n(&head, "PK\3\4", 4);
     put16(&head, 0);
     put16(&head, flags);
-    for (int i = 0; i < 9; i++) /* method, time, date, checksum, sizes: see the descriptor */
+    for (int i = 0; i < 9; i++) /* method, time, date, checksum, sizes: in the descriptor */
         put16(&head, 0);
     put16(&head, (unsigned)name->len);
     put16(&head, (unsigned)extra.len);
