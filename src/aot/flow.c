@@ -1,19 +1,19 @@
-/* Dinic's method: shortest ways by breadth first, then as much flow along them as fits; both
- * without recursion, as a graph may be 100,000 nodes deep. */
+/* Dinic's method: breadth-first search finds the shortest paths, then each path gets as much
+ * flow as fits.  Both steps are loops, because a graph may be 100,000 nodes deep. */
 #include "aot/flow.h"
 
 typedef struct {
     int to, next; /* next: the following edge out of the same point, or -1 */
-    int64_t room; /* what may still flow */
+    int64_t room; /* remaining capacity */
 } edge;
 
 struct cr_flow {
     cr_session *s;
     int points;
-    int *first; /* by point: its first edge */
+    int *first; /* first[p]: the first edge out of point p */
     struct {
         size_t len, cap;
-        edge *at; /* an edge and its reverse lie side by side */
+        edge *at; /* an edge and its reverse are adjacent */
     } edges;
     int *level, *next, *queue, *way;
 };
@@ -48,7 +48,8 @@ void cr_flow_edge(cr_flow *f, int from, int to, int64_t capacity)
     half_edge(f, to, from, 0);
 }
 
-/* Distances from the source along edges with room; false when the sink is out of reach. */
+/* Sets distances from the source along edges with capacity left.  False when the sink cannot be
+ * reached. */
 static bool set_levels(cr_flow *f)
 {
     int head = 0, tail = 0;
@@ -68,7 +69,7 @@ static bool set_levels(cr_flow *f)
     return f->level[CR_FLOW_SINK] >= 0;
 }
 
-/* The next usable edge out of `p`, or -1; edges found useless are not looked at again. */
+/* The next usable edge out of `p`, or -1.  Edges before it are not tried again. */
 static int usable(cr_flow *f, int p)
 {
     for (; f->next[p] >= 0; f->next[p] = f->edges.at[f->next[p]].next) {
@@ -79,7 +80,7 @@ static int usable(cr_flow *f, int p)
     return -1;
 }
 
-/* Pushes flow along way[0..n), returns the first step that has become full. */
+/* Pushes flow along way[0..n).  Returns the first step whose edge is full afterwards. */
 static int push(cr_flow *f, int n, int64_t *pushed)
 {
     int64_t least = CR_FLOW_MUCH;
@@ -98,7 +99,7 @@ static int push(cr_flow *f, int n, int64_t *pushed)
     return full;
 }
 
-/* Fills all shortest ways, depth first with the way as the stack. */
+/* Fills all shortest paths, depth first.  The current path is the stack. */
 static int64_t fill(cr_flow *f)
 {
     int64_t pushed = 0;
@@ -115,7 +116,7 @@ static int64_t fill(cr_flow *f)
             f->way[n++] = e;
             p = f->edges.at[e].to;
         } else if (n) {
-            f->level[p] = -1; /* leads nowhere */
+            f->level[p] = -1; /* no path to the sink */
             p = f->edges.at[f->way[--n] ^ 1].to;
         } else {
             return pushed;

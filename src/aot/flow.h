@@ -1,4 +1,4 @@
-/* flow.h - a minimum cut; inside aot/ only. */
+/* flow.h - minimum cuts.  For files of aot/ only. */
 #ifndef CR_AOT_FLOW_H
 #define CR_AOT_FLOW_H
 
@@ -9,11 +9,11 @@ enum { CR_FLOW_SOURCE, CR_FLOW_SINK, CR_FLOW_FIRST };
 
 typedef struct cr_flow cr_flow;
 
-/* A network of `points`, the source and the sink among them. */
+/* A network of `points` points, which include the source and the sink. */
 cr_flow *cr_flow_new(cr_session *s, int points);
 void cr_flow_edge(cr_flow *f, int from, int to, int64_t capacity);
-/* Dinic's method (1970).  side[p]: p is on the source's side of a cut of least capacity, the
- * one nearest the source.  Returns that capacity. */
+/* Finds a minimum cut by Dinic's method (1970) and returns its capacity.  side[p] is true when
+ * p is on the source's side.  Of several minimum cuts, the one nearest the source is chosen. */
 int64_t cr_flow_cut(cr_flow *f, bool *side);
 
 #endif

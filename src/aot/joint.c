@@ -1,4 +1,4 @@
-/* Joint graphs by replay. */
+/* Recording joint graphs by replay. */
 #include "aot/aot.h"
 #include "autograd/autograd.h"
 #include <string.h>
@@ -10,9 +10,9 @@ typedef struct {
     cr_tensor **input, **output, **cotangent, **gradient; /* owned */
     cr_tensor **root, **leaf;                             /* borrowed */
     bool *differentiable;
-    const bool *reached; /* by output; NULL: all */
+    const bool *reached; /* one per output; NULL: all outputs */
     int roots;
-    bool plain;  /* without gradients */
+    bool plain;  /* true: no gradients */
     bool hidden; /* see joint_new */
 } replay;
 
@@ -63,8 +63,9 @@ static cr_status check_gradient(const replay *x, int k)
 
     if (wanted == (x->output[k] && x->output[k]->requires_grad))
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "output %d %s a gradient in the call and %s in its replay", k,
-                   wanted ? "has" : "has not", wanted ? "none" : "has one");
+    return cr_fail(CR_RUNTIME,
+                   "output %d requires %s gradient in the call and %s in its replay", k,
+                   wanted ? "a" : "no", wanted ? "none" : "one");
 }
 
 static cr_status make_cotangents(replay *x)
@@ -103,7 +104,8 @@ static cr_status record_all(replay *x)
     return run_backward(x);
 }
 
-/* A tensor that an operator made without a call has no bytes, and no graph can have it. */
+/* Fails for a meta constant: an operator made this tensor without a call, so the graph cannot
+ * contain it. */
 static cr_status check_constants(const cr_graph *g)
 {
     for (size_t i = 0; i < g->constants.len; i++)
@@ -113,7 +115,7 @@ static cr_status check_constants(const cr_graph *g)
     return CR_OK;
 }
 
-/* A factory's device is what it was in the call. */
+/* Replaces the replay's meta device by the device of the recorded call. */
 static void restore_devices(cr_graph *g)
 {
     for (size_t i = 0; i < g->body->len; i++) {
@@ -162,7 +164,7 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     cr_thread.inference = false;
     cr_thread.no_grad = x->plain;
     cr_thread.fakes = true;
-    cr_thread.exclude |= CR_STAGE_BIT(AUTOCAST); /* conversions are in the graph */
+    cr_thread.exclude |= CR_STAGE_BIT(AUTOCAST); /* casts are already in the graph */
     st = record_all(x);
     cr_recorder_stop(x->r);
     cr_thread.no_grad = was.no_grad;
@@ -176,7 +178,7 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     return CR_OK;
 }
 
-/* *hidden: the backward pass reads a tensor that no call made. */
+/* Sets *hidden when the backward pass reads a tensor that no call made. */
 static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *reached,
                            bool plain, bool *hidden)
 {
@@ -219,7 +221,8 @@ static void functional(cr_session *s, void *context)
     *g = cr_graph_functional(*g);
 }
 
-/* Without a write the tape would see what it did not. */
+/* True when the call has nodes under no_grad.  Making the graph functional would let the tape
+ * see their writes. */
 static bool writes_unseen(const cr_graph *g)
 {
     for (size_t i = 0; i < g->body->len; i++)
@@ -228,8 +231,8 @@ static bool writes_unseen(const cr_graph *g)
     return false;
 }
 
-/* What autograd saves of a tensor that is overwritten is a copy made inside an operator;
- * without writes there is none.  The first replay has seen that no saved tensor is lost. */
+/* When a saved tensor is overwritten, autograd copies it inside an operator, and the copy is a
+ * hidden tensor.  The functional form of the graph has no writes, hence no such copy. */
 cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reached)
 {
     bool hidden = false;

@@ -1,20 +1,21 @@
-/* Cutting a joint graph.
+/* Partition of a joint graph.
  *
- * A value is the forward part's when it follows from primals alone (and, where everything that
- * is read is saved, when an output follows from it); the rest is the backward part's, which
- * reads values of the forward part.  These are saved, or computed again from saved ones.
+ * A value is a forward value when it depends on primals alone.  With CR_AOT_SAVE an output must
+ * also depend on it.  All other values are backward values.  A backward node may read forward
+ * values, which are either saved or recomputed from saved values.
  *
- * The minimum cut (Chen et al. 2016 recompute by segments; the cut by flow is functorch's): a
- * value of the forward part is two points with an edge of its bytes between them; a node leads
- * from its arguments' second points to its results' first.  The source leads to primals and to
- * results of nodes that must not be repeated; what the backward part reads leads to the sink.
- * The edges cut are the values to save.
+ * CR_AOT_MIN_CUT finds the saved values by a minimum cut (Chen et al. 2016 recompute by
+ * segments; functorch uses the cut).  A forward value is two points, joined by an edge whose
+ * capacity is the value's bytes.  Edges lead from the second point of a node's arguments to the
+ * first point of its results.  The source leads to primals and to results of nodes that must
+ * not be recomputed.  Values that the backward graph reads lead to the sink.  The cut edges are
+ * the saved values.
  *
- * Effects.  A draw that follows from primals is the forward part's, whoever reads it, and never
- * repeated.  The graph is functional (graph/functional.c): it writes inputs and constants by
- * copies at its end.  Those whose source follows from primals end the forward part; the
- * backward part needs what such an input held before, so that is saved as a clone made before
- * the copies, and views of it are made again from the clone. */
+ * Effects.  A random draw that depends on primals alone is in the forward graph and is never
+ * recomputed.  The joint graph is functional (graph/functional.c): it writes inputs and
+ * constants by copies at its end.  A copy whose source depends on primals alone is at the end
+ * of the forward graph.  The backward graph needs the input's earlier contents, so a clone made
+ * before the copies is saved, and views of the input are recomputed from the clone. */
 #include "aot/aot.h"
 #include "aot/flow.h"
 #include "graph/rewrite.h"
@@ -24,14 +25,13 @@ typedef struct {
     const cr_graph *joint;
     cr_session *s;
     int primals, outputs;
-    bool *
-        overwritten; /* by value id: an input or constant that the forward part copies to ... */
-    bool *stale;   /* ... or what may be a view of one */
-    bool *forward; /* by value id: follows from primals alone */
-    bool *needed;  /* read by the backward part, or returned as a gradient */
+    bool *overwritten; /* by value id: an input or constant that the forward graph copies to */
+    bool *stale;   /* by value id: overwritten, or possibly a view of an overwritten value */
+    bool *forward; /* by value id: depends on primals alone */
+    bool *needed;  /* by value id: read by the backward graph, or returned as a gradient */
     bool *saved;
-    bool *wanted;  /* in the graph being made: must be there */
-    bool ends;     /* a copy to an input was seen: the end of a functional graph */
+    bool *wanted;  /* by value id: needed in the graph that is being built */
+    bool ends;     /* a copy to an input was seen, so the rest is copies and views */
 } cutter;
 
 /* --- facts --- */
@@ -53,7 +53,7 @@ static bool is_view(const cr_op *op)
            (op->result_count && op->result[0].alias && !op->result[0].written);
 }
 
-/* A sum over a few elements is no more than its call. */
+/* Bytes of a reduction's input below which the call costs more than the sum. */
 enum { SMALL_FOLD = 4096 };
 
 static bool is_small_fold(const cr_gnode *n)
@@ -109,7 +109,7 @@ static void need(void *context, cr_gvalue *v)
         c->needed[v->id] = true;
 }
 
-/* A draw into a tensor that was made for it. */
+/* True for a random draw that fills a new tensor. */
 static bool fills_new(const cr_gnode *n)
 {
     const cr_gvalue *to = n->arg_count && n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL;
@@ -118,7 +118,7 @@ static bool fills_new(const cr_gnode *n)
            !strncmp(to->by->op->name, "empty", 5);
 }
 
-/* Behind the first copy to an input there are copies and views alone. */
+/* After the first copy to an input a functional graph has only copies and views. */
 static void check_node(cutter *c, const cr_gnode *n)
 {
     bool back = cr_gnode_copies_back(n);
@@ -160,7 +160,8 @@ static bool any_wanted(const cutter *c, const cr_gnode *n)
     return false;
 }
 
-/* The forward part is what the outputs follow from; the rest waits for the backward part. */
+/* With CR_AOT_SAVE the forward graph keeps the nodes that outputs depend on.  The other nodes
+ * move to the backward graph. */
 static void keep_what_outputs_need(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
@@ -178,7 +179,7 @@ static void keep_what_outputs_need(cutter *c)
     }
 }
 
-/* --- what the forward part overwrites --- */
+/* --- values that the forward graph overwrites --- */
 
 static void any_stale(void *context, cr_gvalue *v)
 {
@@ -201,8 +202,8 @@ static void spread_stale(cutter *c, const cr_gnode *n)
         c->stale[n->result[k]->id] = stale;
 }
 
-/* Copies follow all that reads what they write; after them, their results stand for the input.
- */
+/* Nodes that read the overwritten value precede the copy.  Nodes after the copy read the copy's
+ * result. */
 static void find_overwritten(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
@@ -257,8 +258,9 @@ static void lead(void *context, cr_gvalue *v)
         cr_flow_edge(m->flow, out_point(v), in_point(m->n->result[k]), CR_FLOW_MUCH);
 }
 
-/* Views cost nothing to save when their base is saved, and hold all of it when it is not: they
- * are better computed again.  One of a clone always is, with the strides that it has. */
+/* The cost of saving a value.  A saved view whose base is saved costs nothing, but a view keeps
+ * its whole base alive otherwise, so recomputing views is preferred.  A view of a clone is
+ * always recomputed, because the clone has the base's strides. */
 static int64_t price(const cutter *c, const cr_gvalue *v)
 {
     int64_t bytes = cr_gvalue_bytes(v);
@@ -313,16 +315,17 @@ static void find_cut(cutter *c)
 
 /* --- the two graphs --- */
 
-/* One of them as it is made. */
+/* One graph while it is built. */
 typedef struct {
     cutter *c;
     bool forward;
-    const bool *given;  /* by value id: an input of it */
-    cr_gvalue **saved;  /* by value id: the clone that is saved instead */
-    int copied_forward; /* nodes of the forward part */
+    const bool *given;  /* by value id: an input of the graph */
+    cr_gvalue **saved;  /* by value id: the clone that is saved in the value's place */
+    int copied_forward; /* forward nodes copied so far */
 } part;
 
-/* Draws and copies of the part are made whoever reads them. */
+/* True when the graph needs node `n`.  Nodes with effects are needed even if their results are
+ * not read. */
 static bool is_made(const part *p, const cr_gnode *n)
 {
     bool read = is_forward_node(p->c, n) == p->forward && cr_gnode_has_effect(n);
@@ -332,7 +335,7 @@ static bool is_made(const part *p, const cr_gnode *n)
     return read;
 }
 
-/* Marks what the wanted values follow from, down to the inputs. */
+/* Marks the values that wanted values depend on, down to the graph's inputs. */
 static void want_sources(const part *p)
 {
     const cr_gblock *b = p->c->joint->body;
@@ -342,13 +345,14 @@ static void want_sources(const part *p)
             cr_garg_each(&b->at[i]->arg[k], want, p->c);
 }
 
-/* A clone is dense, and row-major where `v` is. */
+/* The operator that clones `v`: the clone is dense, and row-major when `v` is. */
 static const char *copier_of(const cr_gvalue *v)
 {
     bool plain = v->type.known && !v->type.stride;
 
     for (int d = 0; plain && d < v->type.ndim; d++)
-        plain = v->type.size[d] != 1; /* any stride would do there, and types do not tell it */
+        /* the type does not state the stride of a dim of size 1 */
+        plain = v->type.size[d] != 1;
     return plain ? "clone" : "_clone_strided";
 }
 
@@ -363,7 +367,7 @@ static void clone_saved(part *p, cr_rewrite *w, const cr_gvalue *v)
     p->saved[v->id]->type = v->type;
 }
 
-/* What is saved of memory that is about to be overwritten. */
+/* Clones saved values whose memory the following copies overwrite. */
 static void clone_stale(part *p, cr_rewrite *w)
 {
     const cr_graph *g = p->c->joint;
@@ -375,11 +379,11 @@ static void clone_stale(part *p, cr_rewrite *w)
             clone_saved(p, w, g->body->at[i]->result[k]);
 }
 
-/* --- late: what is computed again is, just before it is read --- */
+/* --- recomputed nodes are placed just before their first reader --- */
 
 typedef struct {
     cr_rewrite *w;
-    const cr_gnode *missing; /* makes a value that is read and not there */
+    const cr_gnode *missing; /* computes a value that is read and not yet in the new graph */
 } sources;
 
 static void find_missing(void *context, cr_gvalue *v)
@@ -396,7 +400,8 @@ static void copy_node(part *p, cr_rewrite *w, const cr_gnode *n)
     cr_rewrite_copy(w, w->to->body, n);
 }
 
-/* `n`, after what it reads; chains may be long. */
+/* Copies `n` after the nodes it depends on.  The chain may be long, hence the explicit
+ * stack. */
 static void copy_late(part *p, cr_rewrite *w, const cr_gnode *n)
 {
     struct { size_t len, cap; const cr_gnode **at; } open = {0};
@@ -427,8 +432,8 @@ static void copy_outputs_late(part *p, cr_rewrite *w, const cr_garg *output, int
     }
 }
 
-/* Copies the nodes that are wanted; `input` are the new graph's inputs in order, `output` its
- * results and, behind the first `results`, what it saves. */
+/* Copies the wanted nodes to a new graph.  `input` are its inputs.  `output` are its `results`
+ * results and after them its saved values. */
 static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const cr_garg *output,
                            int outputs, int results)
 {
@@ -477,7 +482,7 @@ static void add_if_saved(cutter *c, value_list *list, cr_gvalue *v)
         CR_PUSH(c->s, list, v);
 }
 
-/* Primals first, then in the order of the nodes. */
+/* The saved values: primals first, then in the order of the nodes. */
 static value_list saved_values(cutter *c)
 {
     value_list list = {0};
@@ -507,7 +512,7 @@ static cr_graph *forward_graph(cutter *c, const value_list *saved)
     return copy_part(&p, c->joint->input, c->primals, out, n, c->outputs);
 }
 
-/* Everything that is read is given, or made before. */
+/* Bails when a wanted primal is not an input of the graph. */
 static void check_given(const part *p)
 {
     for (int i = 0; i < p->c->primals; i++) {
@@ -547,7 +552,8 @@ static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recompu
 
 static void save(void *context, cr_gvalue *v) { ((cutter *)context)->saved[v->id] = true; }
 
-/* Constants are in both parts, and so are views of what is overwritten. */
+/* Saves all needed values.  Constants are in both graphs, and views of overwritten values are
+ * recomputed from clones, so neither are saved. */
 static void save_needed(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
@@ -608,7 +614,7 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
     return parts;
 }
 
-/* --- another backward part --- */
+/* --- the backward graph for an existing forward graph --- */
 
 static cr_gvalue *find_value(const cr_graph *g, const char *name)
 {

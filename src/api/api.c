@@ -1,7 +1,7 @@
-/* What C programs call and the library itself has as inline functions or in pieces.
+/* Functions of the C API that are inline functions or parts of functions inside the library.
  *
- * Including the public header here makes the compiler compare its declarations with
- * the rooms' own. */
+ * This file includes the public header, so the compiler compares the header's declarations with
+ * those of the rooms. */
 #include "autograd/autograd.h"
 #include "base/parallel.h"
 #include "device/device.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define CR_INSIDE
-#define cr_view cr_view_operator /* a type here, an operator there */
+#define cr_view cr_view_operator /* `cr_view` is a type here and an operator in the header */
 #include "cresset.h"
 #undef cr_view
 
@@ -36,7 +36,7 @@ static cr_status check_kind(cr_dtype dtype, int ndim)
     return CR_OK;
 }
 
-/* No elements are needed where a size is zero. */
+/* `elements` may be NULL when a size is zero. */
 static cr_status check_memory(int ndim, const int64_t *size, const void *elements)
 {
     bool none = false;
@@ -94,7 +94,7 @@ cr_status cr_tensor_borrow(cr_tensor **out, cr_dtype dtype, int ndim, const int6
         cr_storage_drop(s);
         return st;
     }
-    s->release = release; /* not before: a failure leaves the elements with the caller */
+    s->release = release; /* set last: after a failure the caller still owns the elements */
     s->owner = owner;
     return CR_OK;
 }

@@ -1,4 +1,4 @@
-/* The base layer given what no call can take: a status and torch's words, nothing else. */
+/* The base layer with missing arguments: every call returns a status and torch's message. */
 #include "base/test.h"
 #include "io/png.h"
 #include "io/safetensors.h"
@@ -35,7 +35,7 @@ TEST(a_missing_tensor_is_refused_by_name)
     cr_drop(x);
 }
 
-TEST(a_missing_place_for_the_result_is_refused)
+TEST(a_null_result_pointer_is_refused)
 {
     cr_tensor *x = zeros(2, 3);
 
@@ -57,7 +57,7 @@ TEST(missing_lists_and_items_are_refused)
     cr_drop(x);
 }
 
-TEST(numbers_that_are_no_dtype_are_refused)
+TEST(invalid_dtype_numbers_are_refused)
 {
     int64_t size[] = {2}, many[CR_MAX_DIMS + 9] = {0};
     cr_tensor *out = NULL;
@@ -90,7 +90,7 @@ TEST(shapes_and_dtypes_that_do_not_fit_are_refused_in_torchs_words)
     cr_drop(a);
 }
 
-TEST(properties_of_nothing_are_nothing)
+TEST(properties_of_null_are_empty)
 {
     EQ(cr_tensor_ndim(NULL), 0);
     EQ(cr_tensor_numel(NULL), 0);
@@ -101,7 +101,7 @@ TEST(properties_of_nothing_are_nothing)
     EQ(cr_tensor_dtype(NULL), CR_DTYPE_NONE);
 }
 
-TEST(gradients_of_nothing_are_refused)
+TEST(gradients_of_null_are_refused)
 {
     cr_tensor *none = NULL;
     cr_backward_call call = {.roots = &none, .root_count = 1};
@@ -113,7 +113,7 @@ TEST(gradients_of_nothing_are_refused)
     FAILS(CR_TYPE, cr_retain_grad(NULL));
 }
 
-TEST(elements_of_nothing_are_refused)
+TEST(elements_of_null_are_refused)
 {
     int64_t size[] = {2}, empty[] = {0};
     cr_tensor *t = NULL;
@@ -128,7 +128,7 @@ TEST(elements_of_nothing_are_refused)
     cr_drop(t);
 }
 
-TEST(files_that_are_not_there_are_refused)
+TEST(missing_files_are_refused)
 {
     cr_safetensors *s = NULL;
     cr_tensor *t = NULL;

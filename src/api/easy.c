@@ -1,8 +1,9 @@
-/* The easy layer: owners, errors, and calls by name.
+/* The easy layer: ownership by scopes, error reports, and calls by name.
  *
- * What calls return lies in one list a thread; an open scope is a mark in it, so ending a
- * scope drops what lies above its mark, and those of scopes inside that were jumped out of.
- * An error is reported last, when nothing is held: a handler may jump. */
+ * A thread has one list of the objects that its calls returned.  An open scope is an index into
+ * this list.  Ending a scope drops the objects above its index, including those of inner scopes
+ * that were left by a jump.  An error is reported after all temporaries are released, because a
+ * handler may jump. */
 #include "io/png.h"
 #include "io/safetensors.h"
 #include "nn/nn.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define cr_view cr_view_operator /* a type here, an operator there */
+#define cr_view cr_view_operator /* `cr_view` is a type here and an operator in the header */
 #include "cresset.h"
 #undef cr_view
 #include "cresset_easy.h"
@@ -23,10 +24,10 @@ typedef struct {
 
 typedef struct {
     CR_VEC(item) items;
-    CR_VEC(size_t) marks; /* the first item of every open scope but the outermost */
+    CR_VEC(size_t) marks; /* index of the first item of each open scope */
     ct_error error;
     char *message;
-    bool failed, known;   /* known: the thread's end will find this */
+    bool failed, known;   /* known: the thread's exit function will free this */
 } easy;
 
 static CR_THREAD_COLD easy state;
@@ -85,7 +86,7 @@ static void stop(const ct_error *e)
     exit(1);
 }
 
-/* Keeps the record, as the next error of the base layer would replace it. */
+/* Copies the error record, because the next error of the base layer replaces it. */
 static void report(const char *file, int line, const char *call, cr_status st)
 {
     const char *name = cr_kind_class(st);
@@ -101,7 +102,7 @@ static void report(const char *file, int line, const char *call, cr_status st)
         stop(&state.error);
 }
 
-/* For errors: "ct_add"; lives until the thread's next one. */
+/* The macro's name, such as "ct_add", for errors.  Valid until the thread's next use. */
 static const char *macro_name(const char *name)
 {
     static CR_THREAD_COLD char text[72];
@@ -110,7 +111,7 @@ static const char *macro_name(const char *name)
     return text;
 }
 
-/* True when the call may go on. */
+/* Initializes the thread if need be.  True when the call may proceed. */
 static bool ready(const char *file, int line, const char *call)
 {
     if (CR_LIKELY(state.known))
@@ -137,7 +138,7 @@ static void drop_module(void *m) { cr_module_drop(m); }
 static void drop_optim(void *o) { cr_optim_drop(o); }
 static void drop_loader(void *l) { cr_loader_drop(l); }
 
-/* Takes `object`, on failure too. */
+/* Adds `object` to the innermost scope.  Drops it on failure. */
 static cr_status own(void *object, void (*drop)(void *))
 {
     cr_status st = cr_vec_reserve(&state.items, 1);
@@ -190,7 +191,7 @@ cr_tensor *cr_easy_owned(cr_tensor *t)
     return NULL;
 }
 
-/* One more owner, below the innermost mark. */
+/* Makes the enclosing scope another owner of `t`: adds an item below the innermost mark. */
 cr_tensor *cr_easy_keep(cr_tensor *t)
 {
     size_t *mark = state.marks.len ? &state.marks.at[state.marks.len - 1] : NULL;
@@ -214,7 +215,8 @@ cr_tensor *cr_easy_keep(cr_tensor *t)
 
 static bool is_inplace(const cr_op *op) { return op->result_count && op->result[0].written; }
 
-/* The first result, given to the scope unless it is the first argument; others are dropped. */
+/* Returns the first result and adds it to the scope, except the result of an in-place operator,
+ * which the caller has already.  Drops the other results. */
 static cr_status take_tensor(cr_tensor **out, const cr_op *op, cr_value *result)
 {
     cr_tensor *t = op->result_count && result[0].tag == CR_TENSOR ? result[0].t : NULL;
@@ -299,7 +301,7 @@ cr_tensors cr_easy_tensors(const char *file, int line, const char *name, const c
     return out;
 }
 
-/* Operators whose result is a number. */
+/* Calls an operator whose result is a number. */
 static double call_number(const char *file, int line, const char *name, const cr_arg *args)
 {
     cr_value result[CR_MAX_RESULTS];
@@ -327,9 +329,10 @@ bool cr_easy_bool(const char *file, int line, const char *name, const cr_arg *ar
     return call_number(file, line, name, args) != 0;
 }
 
-/* --- arguments of what is no operator --- */
+/* --- arguments of functions that are not operators --- */
 
-/* Binds to a schema that is read now: these calls are rare. */
+/* Parses the schema and binds the arguments to it.  Parsing at each call is acceptable because
+ * these calls are rare. */
 static cr_status bind(cr_binding *b, cr_arena *arena, const char *schema, const cr_arg *args)
 {
     cr_op op = {0};
@@ -355,7 +358,7 @@ static cr_status make_numbers(cr_tensor **out, const cr_arg *a)
     }
 }
 
-/* Floats become the default dtype unless one is named. */
+/* A tensor of floats gets the default dtype unless a dtype is given. */
 static cr_status make_tensor(cr_tensor **out, const cr_arg *args)
 {
     bool floats = args[0].kind == CR_ARG_FLOATS || args[0].kind == CR_ARG_FLOAT;
@@ -476,7 +479,7 @@ cr_tensor *cr_easy_requires_grad(const char *file, int line, cr_tensor *t)
     return st ? NULL : t;
 }
 
-/* Values 1 to 3 of `b` from `at` on: gradient, retain_graph, create_graph. */
+/* `v` are the arguments gradient, retain_graph and create_graph. */
 static cr_status backward(cr_tensor *root, cr_tensor **inputs, cr_tensor **results,
                           const cr_value *v)
 {
@@ -553,7 +556,7 @@ cr_generator *cr_easy_generator(const char *file, int line, uint64_t seed)
 
 /* --- modules --- */
 
-/* Gives m to the scope. */
+/* Adds `m` to the scope. */
 static cr_module *own_module(const char *file, int line, const char *call, cr_status st,
                              cr_module *m)
 {
@@ -711,7 +714,7 @@ void cr_easy_load(const char *file, int line, cr_module *m, const char *path,
 
 /* --- optimizers and data --- */
 
-/* The list of tensors that comes first. */
+/* The list of tensors that is the first argument. */
 static cr_status first_list(cr_tensors *out, const cr_arg *args, const char *call,
                             const char *what)
 {
@@ -780,7 +783,8 @@ static cr_status next(cr_loader *l, bool *more, const cr_arg *to)
     return CR_OK;
 }
 
-/* What the batch before left in the epoch's scope goes. */
+/* Drops the previous batch and everything else in the epoch's scope, then gives the next
+ * batch. */
 bool cr_easy_next(const char *file, int line, ct_epoch *e, const cr_arg *batch)
 {
     bool more = false;

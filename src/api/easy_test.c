@@ -1,4 +1,4 @@
-/* The easy layer: owners, errors, arguments. */
+/* The easy layer: ownership, errors, arguments. */
 #include "base/test.h"
 #include "io/png.h"
 #include "io/safetensors.h"
@@ -29,7 +29,7 @@ static void count(const ct_error *e, void *context)
     errors++;
 }
 
-/* The message of the one error since the last call; "" when there was none. */
+/* The message of the only error since the last call of this function; "" without an error. */
 static const char *message(void)
 {
     static char text[400];
@@ -40,7 +40,7 @@ static const char *message(void)
     return text;
 }
 
-TEST(a_scope_drops_what_was_made_in_it)
+TEST(a_scope_drops_the_tensors_made_in_it)
 {
     ct_zeros(1);
     int64_t before = bytes();
@@ -65,7 +65,7 @@ static double leave_by_return(void)
     return 0;
 }
 
-TEST(a_scope_ends_however_it_is_left)
+TEST(a_scope_ends_on_break_and_return)
 {
     ct_zeros(1);
     int64_t before = bytes();
@@ -80,7 +80,7 @@ TEST(a_scope_ends_however_it_is_left)
     CHECK(cr_tensor_requires_grad(ct_mul(ct_requires_grad(ct_ones(2)), 2)));
 }
 
-TEST(what_is_kept_lives_in_the_scope_around)
+TEST(a_kept_tensor_belongs_to_the_enclosing_scope)
 {
     cr_tensor *kept = NULL;
     ct_zeros(1);
@@ -97,7 +97,7 @@ TEST(what_is_kept_lives_in_the_scope_around)
     EQ(bytes(), before);
 }
 
-TEST(arguments_go_by_place_by_name_and_as_numbers)
+TEST(arguments_are_given_by_position_by_name_and_as_numbers)
 {
     ct_scope {
         cr_tensor *x = ct_reshape(ct_arange(6), 2, 3);
@@ -117,7 +117,7 @@ TEST(arguments_go_by_place_by_name_and_as_numbers)
     }
 }
 
-TEST(further_results_go_where_they_are_asked_for)
+TEST(further_results_are_stored_through_pointers)
 {
     ct_scope {
         cr_tensor *where = NULL, *x = ct_tensor(CT_FLOATS(3, 1, 2));
@@ -142,7 +142,7 @@ TEST(in_place_calls_return_their_argument)
     }
 }
 
-TEST(gradients_flow)
+TEST(backward_sets_gradients)
 {
     ct_scope {
         cr_tensor *x = ct_requires_grad(ct_tensor(3.0));
@@ -156,7 +156,7 @@ TEST(gradients_flow)
     }
 }
 
-TEST(an_error_is_reported_once_and_calls_rest_until_it_is_cleared)
+TEST(after_an_error_calls_do_nothing_until_it_is_cleared)
 {
     ct_set_handler(count, NULL);
     errors = 0;
@@ -206,7 +206,7 @@ TEST(a_handler_may_jump_out_of_scopes)
     ct_set_handler(NULL, NULL);
 }
 
-TEST(wrong_arguments_are_told_in_torchs_words)
+TEST(wrong_arguments_get_torchs_messages)
 {
     ct_set_handler(count, NULL);
     ct_scope {
@@ -248,7 +248,7 @@ TEST(wrong_arguments_are_told_in_torchs_words)
     ct_set_handler(NULL, NULL);
 }
 
-TEST(wrong_modules_optimizers_and_data_are_told_too)
+TEST(wrong_modules_optimizers_and_data_get_torchs_messages)
 {
     ct_set_handler(count, NULL);
     ct_scope {
@@ -295,7 +295,7 @@ static void *work(void *result)
     return NULL;
 }
 
-TEST(a_thread_has_scopes_of_its_own_that_end_with_it)
+TEST(scopes_belong_to_a_thread_and_end_with_it)
 {
     pthread_t threads[3];
     double result[3];
@@ -319,7 +319,7 @@ TEST(large_integers_are_exact)
     }
 }
 
-TEST(an_epoch_drops_every_batch_and_may_be_left)
+TEST(an_epoch_drops_every_batch_and_may_end_early)
 {
     ct_scope {
         cr_tensor *x = ct_arange(10, CT(dtype, CR_F32)), *batch;

@@ -1,5 +1,5 @@
-/* Every allocation of a C program's training fails in turn: the program is told of one error,
- * of kind CR_MEMORY, nothing leaks, and the next attempt works. */
+/* Every allocation of a C program's training fails in turn.  The program gets one CR_MEMORY
+ * error, no memory leaks, and the next attempt succeeds. */
 #include "base/test.h"
 #include "io/png.h"
 #include "io/safetensors.h"
@@ -56,7 +56,7 @@ static int64_t used(void)
     return m.used;
 }
 
-/* Whether the n-th allocation existed. */
+/* Runs the training; the n-th allocation fails.  False when there were fewer allocations. */
 static bool attempt(uint64_t n)
 {
     errors = 0;
@@ -76,7 +76,7 @@ TEST(every_allocation_of_a_training_program_fails_in_turn)
     uint64_t n = 1;
 
     close(file);
-    CHECK(!attempt(0)); /* what is made once is made */
+    CHECK(!attempt(0)); /* process-wide caches are allocated here */
     CHECK(!attempt(0));
     ct_set_handler(note, NULL);
     int64_t before = used();

@@ -1,13 +1,13 @@
-/* Minibatches of tensors, in order or shuffled as torch's DataLoader shuffles. */
+/* Minibatches of tensors, in order or shuffled as by torch's DataLoader. */
 #include "nn/nn_impl.h"
 
 struct cr_loader {
-    cr_tensor **tensor, **batch; /* count of each; batch: what was given out last */
+    cr_tensor **tensor, **batch; /* `count` of each; batch: the last batch returned */
     size_t count;
-    int64_t size, batch_size, at; /* samples; at: the next one */
+    int64_t size, batch_size, at; /* number of samples; at: the next sample */
     bool shuffle, drop_last;
-    cr_generator *generator; /* NULL: the default one */
-    cr_tensor *order;        /* int64 [size]; NULL: as they lie */
+    cr_generator *generator; /* NULL for the default generator */
+    cr_tensor *order;        /* int64 [size]; NULL without shuffling */
 };
 
 static const char schema[] =
@@ -101,7 +101,7 @@ static cr_value generator_value(cr_generator *g)
     return g ? (cr_value){.tag = CR_GENERATOR, .generator = g} : cr_of_none();
 }
 
-/* What torch draws where it wants a seed. */
+/* Draws a seed as torch does. */
 static cr_status draw_seed(int64_t *out, cr_generator *from)
 {
     cr_tensor *t = NULL, *same = NULL;
@@ -124,8 +124,8 @@ static cr_status draw_permutation(cr_tensor **out, int64_t n, cr_generator *g)
     return nn_call(out, "randperm", arg, 2);
 }
 
-/* With a generator of the caller's the order is drawn from it, else from one with a seed
- * that the default one gives. */
+/* Draws the order from the caller's generator.  Without one, a seed is drawn from the default
+ * generator and the order from a new generator with this seed. */
 static cr_status draw_order(cr_loader *l)
 {
     cr_generator *own = NULL;
@@ -151,7 +151,7 @@ cr_status cr_loader_start(cr_loader *l)
 
     CR_TRY(nn_need(l, "DataLoader", "self", "DataLoader"));
     drop_batch(l);
-    /* torch draws a seed for its workers first, whether it has any or not. */
+    /* torch first draws a seed for its workers, even when it has none. */
     CR_TRY(draw_seed(&unused, l->generator));
     if (l->shuffle)
         CR_TRY(draw_order(l));
@@ -185,8 +185,8 @@ static cr_status make_batch(cr_loader *l, int64_t n)
     return st;
 }
 
-/* torch draws an order for the samples beyond a multiple of all, of which there are none:
- * that moves the caller's generator. */
+/* At an epoch's end torch draws one more permutation, for samples that do not exist.  The draw
+ * advances the caller's generator. */
 static cr_status end_epoch(cr_loader *l)
 {
     cr_tensor *unused = NULL;

@@ -1,4 +1,4 @@
-/* Layers: arguments, weights drawn in torch's order, and forward. */
+/* Layers: arguments, initial weights drawn in torch's order, and forward. */
 #include "base/map.h"
 #include "nn/nn_impl.h"
 #include <math.h>
@@ -46,7 +46,7 @@ static cr_status add_param(cr_module *m, const char *name, const char *op, const
     return st;
 }
 
-/* The tensor's own random filling, `uniform_` or `normal_`, which is not recorded. */
+/* Calls the random operator `uniform_` or `normal_` on `t` without recording. */
 static cr_status fill_random(cr_tensor *t, const char *op, double a, double b)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_float(a), cr_of_float(b)};
@@ -61,7 +61,7 @@ static cr_status fill_random(cr_tensor *t, const char *op, double a, double b)
     return st;
 }
 
-/* The weight and the bias of linear maps and convolutions: uniform, by the fan in. */
+/* Draws weight and bias of linear layers and convolutions: uniform, with bounds from fan-in. */
 static cr_status draw_weights(cr_module *m)
 {
     cr_tensor *weight = nn_own(m, "weight"), *bias = nn_own(m, "bias");
@@ -79,7 +79,7 @@ static cr_status draw_weights(cr_module *m)
     return bias ? fill_random(bias, "uniform_", -bound, bound) : CR_OK;
 }
 
-/* A parameter, or its name alone. */
+/* Adds a parameter, or an empty entry of this name when it is not wanted. */
 static cr_status add_optional(cr_module *m, const char *name, bool wanted, const char *op,
                               const int64_t *size, int ndim)
 {
@@ -151,7 +151,7 @@ static cr_status make_layer_norm(cr_module *m)
     bool affine = is_on(m, "elementwise_affine");
 
     CR_TRY(add_optional(m, "weight", affine, "ones", shape.ints, (int)shape.len));
-    if (bias.tag == CR_NONE) /* RMSNorm */
+    if (bias.tag == CR_NONE) /* RMSNorm has no bias */
         return CR_OK;
     return add_optional(m, "bias", affine && bias.i, "zeros", shape.ints, (int)shape.len);
 }
@@ -168,7 +168,7 @@ static cr_status make_group_norm(cr_module *m)
     return add_optional(m, "bias", affine && is_on(m, "bias"), "zeros", size, 1);
 }
 
-/* Sets an argument to what it amounts to. */
+/* Replaces an argument's value, as when a default depends on another argument. */
 static void set_arg(cr_module *m, const char *name, cr_value v)
 {
     for (int i = 0; i < m->signature->param_count; i++)
@@ -258,7 +258,7 @@ static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
     return nn_call(out, m->layer->op, arg, 7);
 }
 
-/* BatchNorm1d takes (N, C) and (N, C, L), the others one number of dimensions. */
+/* BatchNorm1d accepts (N, C) and (N, C, L).  The other kinds accept one number of dims. */
 static cr_status check_dims(const cr_module *m, const cr_tensor *x)
 {
     int space = m->kind[strlen("BatchNorm")] - '0', ndim = x->ndim;
@@ -290,7 +290,7 @@ static cr_status check_batch(const cr_tensor *x)
     return st;
 }
 
-/* Counts a batch; *factor is the new batch's share of the running statistics. */
+/* Counts a batch.  *factor is the weight of the new batch in the running statistics. */
 static cr_status count_batch(cr_module *m, double *factor)
 {
     cr_tensor *count = nn_own(m, "num_batches_tracked");
@@ -374,7 +374,7 @@ static cr_status forward_dropout(cr_tensor **out, cr_module *m, cr_tensor *x)
     return nn_call(out, "dropout", arg, 3);
 }
 
-/* --- the list --- */
+/* --- kinds of layers --- */
 
 static const nn_layer layers[] = {
 #define CR_LAYER(kind, params, make, forward, op, text)                                        \
@@ -391,7 +391,7 @@ const nn_layer *nn_find_layer(const char *kind)
     return NULL;
 }
 
-/* Schemas that were read, by their text; there is one a kind. */
+/* Parsed schemas, by their text.  There is one schema a kind. */
 static pthread_mutex_t schemas_lock = PTHREAD_MUTEX_INITIALIZER;
 static cr_map schemas;
 static cr_arena schemas_arena;
@@ -410,7 +410,7 @@ static cr_status find_schema(const cr_op **out, const char *schema)
     return st;
 }
 
-/* Lists and strings are copied, as the caller's go. */
+/* Copies lists and strings to the arena, because the caller's may be freed. */
 static cr_status copy_value(cr_value *v, cr_arena *arena)
 {
     size_t item = v->tag == CR_INTS || v->tag == CR_TRUTHS ? sizeof *v->ints

@@ -1,6 +1,6 @@
 /* Modules: a tree of named parameters, buffers and children.
  *
- * Names keep the order in which they came, which is the order of torch's state. */
+ * Names are in the order of their creation, which is the order of torch's state dict. */
 #include "nn/nn_impl.h"
 #include <stdio.h>
 #include <string.h>
@@ -116,7 +116,7 @@ static cr_status check_name(const cr_module *m, const char *what, const char *na
     return taken ? cr_fail(CR_KEY, "attribute '%s' already exists", name) : CR_OK;
 }
 
-/* Puts t under name in one of the two lists. */
+/* Stores `t` under `name` in the list of parameters or of buffers. */
 static cr_status put_tensor(nn_tensor **at, size_t *len, size_t *cap, nn_tensor *old,
                             const char *name, cr_tensor *t, bool persistent)
 {
@@ -210,7 +210,7 @@ cr_status cr_module_append(cr_module *m, cr_module *child)
 const char *cr_module_kind(const cr_module *m) { return m ? m->kind : ""; }
 bool cr_module_training(const cr_module *m) { return m && m->training; }
 
-/* The module of a path's first `len` bytes. */
+/* The module at the first `len` bytes of a path. */
 static cr_module *module_at(cr_module *m, const char *path, size_t len)
 {
     while (m && len) {
@@ -256,7 +256,7 @@ cr_module *cr_module_child(cr_module *m, size_t i, const char **name)
     return m->children.at[i].m;
 }
 
-/* --- all below --- */
+/* --- walking all modules below --- */
 
 static cr_status walk(cr_module *m, cr_text *prefix, nn_visit visit, void *context)
 {
@@ -364,7 +364,7 @@ cr_status cr_module_zero_grad(cr_module *m)
     return nn_walk(m, forget, NULL);
 }
 
-/* The same tensor keeps its identity, so optimizers still have it. */
+/* Converts `t` in place, so that optimizers keep referring to it. */
 static cr_status convert(cr_tensor *t, cr_dtype dtype)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_dtype(dtype)};

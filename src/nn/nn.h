@@ -1,4 +1,4 @@
-/* nn.h - modules, optimizers and data for C programs: the public header, inside. */
+/* nn.h - modules, optimizers and data for C programs: includes the public header. */
 #ifndef CR_NN_NN_H
 #define CR_NN_NN_H
 

@@ -1,10 +1,10 @@
-/* nn_impl.h - what the files of nn/ share. */
+/* nn_impl.h - shared by the files of nn/. */
 #ifndef CR_NN_NN_IMPL_H
 #define CR_NN_NN_IMPL_H
 
 #include "nn/nn.h"
 
-/* A tensor or a child under its name. */
+/* A tensor or a child and its name. */
 typedef struct {
     char *name;
     cr_tensor *t;     /* NULL: the name is reserved */
@@ -21,50 +21,50 @@ typedef struct {
     const char *kind, *schema, *repr;
     cr_status (*make)(cr_module *m);
     cr_status (*forward)(cr_tensor **out, cr_module *m, cr_tensor *x);
-    const char *op;   /* operator that forward_operator calls, with the layer's arguments */
+    const char *op;   /* the operator of `by_operator` */
 } nn_layer;
 
 struct cr_module {
     _Atomic int32_t count;
     bool training;
     char *kind;
-    const nn_layer *layer;  /* NULL: the program's own */
-    const cr_op *signature; /* of the layer's arguments */
-    cr_value *arg;          /* they, their lists in `arena` */
+    const nn_layer *layer;  /* NULL for a module of the program */
+    const cr_op *signature; /* the schema of the layer's arguments */
+    cr_value *arg;          /* the arguments; lists are in `arena` */
     cr_arena arena;
-    cr_forward forward;     /* of the program's own */
+    cr_forward forward;     /* for a module of the program */
     void *context;
     CR_VEC(nn_tensor) params;
     CR_VEC(nn_tensor) buffers;
     CR_VEC(nn_child) children;
 };
 
-/* CR_TYPE when a needed handle is NULL: "NAME(): argument 'WHAT' must be TYPE, not NoneType".
- */
+/* Fails with CR_TYPE when the handle `p` is NULL: "NAME(): argument 'WHAT' must be TYPE, not
+ * NoneType". */
 CR_MUST cr_status nn_need(const void *p, const char *function, const char *what,
                           const char *type);
 
-/* Binds arguments to the schema (read once, kept for the process's life), copying lists to
- * `arena`; value has CR_MAX_ARGS entries. */
+/* Binds arguments to the schema, which is parsed once and kept until the process ends.  Lists
+ * are copied to `arena`.  `value` must have room for CR_MAX_ARGS entries. */
 CR_MUST cr_status nn_bind(const cr_op **signature, cr_value *value, cr_arena *arena,
                           const char *schema, const char *name, const cr_arg *args);
 
-/* An argument of a layer by its name. */
+/* The argument `name` of a layer. */
 cr_value nn_arg(const cr_module *m, const char *name);
-/* The layer's own tensor "weight"; borrowed, NULL when it has none. */
+/* The layer's tensor `name`, such as "weight"; borrowed.  NULL when the layer has none. */
 cr_tensor *nn_own(const cr_module *m, const char *name);
 
-/* Visits m and all below, parents first; `prefix` is "" or ends with a dot. */
+/* Visits `m` and all modules below it, parents first.  `prefix` is "" or ends with a dot. */
 typedef cr_status (*nn_visit)(void *context, cr_module *m, const char *prefix);
 CR_MUST cr_status nn_walk(cr_module *m, nn_visit visit, void *context);
 
-/* The layer called `kind`, or NULL. */
+/* Finds a kind of layer; NULL when there is none of this name. */
 const nn_layer *nn_find_layer(const char *kind);
 
-/* Calls an operator by name with the first `n` arguments given; the first result. */
+/* Calls an operator by name with its first `n` arguments.  *out is the first result, owned. */
 CR_MUST cr_status nn_call(cr_tensor **out, const char *op, const cr_value *arg, int n);
 
-/* Reads a whole file, gzip or plain; *out is owned.  CR_IO. */
+/* Reads a whole file, gzip-compressed or not.  The caller owns *out.  Fails with CR_IO. */
 CR_MUST cr_status nn_read_bytes(char **out, size_t *len, const char *path);
 
 #endif

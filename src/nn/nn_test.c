@@ -1,4 +1,4 @@
-/* Modules, optimizers and data: what they promise, and what they refuse. */
+/* Modules, optimizers and data: results and errors. */
 #include "base/test.h"
 #include "nn/nn.h"
 #include <math.h>
@@ -50,7 +50,7 @@ static cr_module *small_net(void)
     return net;
 }
 
-/* A new file's name, to be removed and freed by the caller. */
+/* Makes a temporary file.  The caller deletes it and frees the name. */
 static char *new_file(const char *content, size_t len)
 {
     char *path = cr_strdup("/tmp/cresset_nn_test_XXXXXX");
@@ -69,7 +69,7 @@ static void remove_file(char *path)
 
 /* --- modules --- */
 
-TEST(parameters_come_in_torchs_order_and_ask_for_gradients)
+TEST(parameters_are_in_torchs_order_and_require_gradients)
 {
     cr_module *net = small_net();
     cr_tensors p = {NULL, 0};
@@ -102,7 +102,7 @@ TEST(a_shared_parameter_is_listed_once)
     cr_module_drop(net);
 }
 
-TEST(evaluation_reaches_every_layer)
+TEST(eval_mode_is_set_in_every_layer)
 {
     cr_module *net = small_net();
 
@@ -184,7 +184,7 @@ TEST(impossible_layers_are_refused_in_torchs_words)
     EQ(m, NULL);
 }
 
-TEST(inputs_that_do_not_fit_are_refused_in_torchs_words)
+TEST(wrong_inputs_are_refused_in_torchs_words)
 {
     cr_module *norm = layer("BatchNorm2d", CR_ARGS(3)), *line = layer("Linear", CR_ARGS(2, 3));
     cr_module *norm1 = layer("BatchNorm1d", CR_ARGS(3));
@@ -223,7 +223,7 @@ TEST(a_converted_module_keeps_its_tensors_identity)
 
 /* --- state --- */
 
-TEST(a_state_goes_through_a_file_and_back)
+TEST(a_state_is_saved_and_loaded)
 {
     cr_module *a = small_net(), *b = small_net();
     char *path = new_file("", 0);
@@ -247,7 +247,7 @@ TEST(a_state_goes_through_a_file_and_back)
     cr_module_drop(a);
 }
 
-TEST(a_state_that_does_not_fit_is_told_key_by_key)
+TEST(a_state_that_does_not_match_lists_the_keys)
 {
     cr_module *net = small_net();
     cr_tensor *wrong = filled(1, 4, 5), *right = filled(7, 3, 2);
@@ -280,7 +280,7 @@ TEST(a_state_that_does_not_fit_is_told_key_by_key)
     cr_module_drop(net);
 }
 
-TEST(a_part_of_a_state_is_what_lies_under_a_name)
+TEST(a_prefix_selects_a_part_of_a_state)
 {
     cr_tensor *t = filled(1, 1, 1);
     cr_state *s = NULL, *part = NULL;
@@ -338,7 +338,7 @@ TEST(impossible_optimizers_are_refused_in_torchs_words)
     cr_drop(p);
 }
 
-TEST(parameters_without_gradients_stay)
+TEST(parameters_without_gradients_do_not_change)
 {
     cr_tensor *p[] = {filled(1, 1, 1), filled(1, 1, 1)}, *grad = filled(2, 1, 1);
     cr_optim *o = NULL;
@@ -352,7 +352,7 @@ TEST(parameters_without_gradients_stay)
     NEAR(*(float *)(void *)p[0]->data, 0.5, 0);
     NEAR(*(float *)(void *)p[1]->data, 1, 0);
     OK(cr_set_grad(p[1], grad));
-    OK(cr_optim_step(o)); /* one buffer is old, one new */
+    OK(cr_optim_step(o)); /* one parameter has a buffer, the other gets its first */
     NEAR(*(float *)(void *)p[0]->data, -0.25, 0);
     NEAR(*(float *)(void *)p[1]->data, 0.5, 0);
     OK(cr_optim_zero_grad(o));
@@ -387,7 +387,7 @@ TEST(impossible_loaders_are_refused_in_torchs_words)
     cr_drop(t[0]);
 }
 
-TEST(a_loader_gives_every_sample_once_and_says_how_many_batches)
+TEST(a_loader_gives_every_sample_once_and_counts_batches)
 {
     cr_tensor *t = filled(0, 7, 1), *batch = NULL;
     cr_loader *l = NULL;
@@ -424,7 +424,7 @@ static void refuses_text(const char *text, const char *delimiter, const char *me
     remove_file(path);
 }
 
-TEST(text_becomes_rows)
+TEST(text_is_read_as_rows)
 {
     const char *text = "x,y\n1, 2.5\n# no row\n\n-3e2,4 # a row\n";
     char *path = new_file(text, strlen(text));
@@ -447,7 +447,7 @@ TEST(text_becomes_rows)
     says("[Errno 2] No such file or directory: '/nowhere/at/all'");
 }
 
-TEST(idx_files_keep_their_dtype_and_sizes)
+TEST(idx_files_are_read_with_dtype_and_sizes)
 {
     const char bytes[] = "\0\0\x0b\x02\0\0\0\1\0\0\0\3\0\1\1\0\xff\xff";
     char *path = new_file(bytes, 18);

@@ -1,16 +1,16 @@
-/* Optimizers: the state of the update operators that Python's optimizers call.
+/* Optimizers: the state for the update operators, which Python's optimizers call, too.
  *
- * A step gathers the parameters that have gradients and their state into lists and makes
- * one call of the operator that updates them all. */
+ * A step collects the parameters that have gradients, and their state, into lists.  One call of
+ * an operator then updates them all. */
 #include "nn/nn_impl.h"
 #include <string.h>
 
-/* State tensors of a parameter: SGD's buffer; Adam's mean, square and maximum; Adagrad's sum;
- * RMSprop's square, mean and buffer; and the count of steps. */
+/* Indices of a parameter's state tensors: SGD's buffer; Adam's mean, square and maximum;
+ * Adagrad's sum; RMSprop's square, mean and buffer; and the number of steps. */
 enum { FIRST, SECOND, THIRD, STEP, STATES, BUFFER = FIRST };
 
 typedef struct {
-    cr_tensor *param, *state[STATES]; /* counted; state is NULL before the first step */
+    cr_tensor *param, *state[STATES]; /* references; state is NULL before the first step */
 } slot;
 
 typedef struct {
@@ -26,7 +26,7 @@ struct cr_optim {
     cr_arena arena;
     slot *slots;
     size_t count;
-    cr_value *list; /* room for the lists of one step: STATES + 2 of count */
+    cr_value *list; /* memory for the lists of one step: (STATES + 2) * count */
 };
 
 static cr_value arg_of(const cr_optim *o, const char *name)
@@ -96,7 +96,7 @@ static cr_status zeros_like(cr_tensor **out, cr_tensor *t)
     return nn_call(out, "zeros_like", arg, 1);
 }
 
-/* One of the step's lists, of the slots that have a gradient; the next free room. */
+/* One of the step's lists: a tensor of each parameter that has a gradient.  Advances *room. */
 static cr_value list_of(const cr_optim *o, cr_value **room, cr_tensor *(*pick)(const slot *s))
 {
     cr_value v = {.tag = CR_TENSORS, .list = *room};
@@ -121,7 +121,8 @@ static cr_status call_update(const char *name, const cr_value *arg, int n)
     return cr_call_named(name, arg, n, result);
 }
 
-/* A first step with dampening takes the gradient whole, so it is a call of its own. */
+/* Updates the parameters with a momentum buffer, or with `fresh` those without one.  The first
+ * step of a parameter ignores dampening, so it needs a separate call. */
 static cr_status sgd_call(cr_optim *o, bool fresh)
 {
     double momentum = number(o, "momentum"), dampening = number(o, "dampening");
@@ -149,13 +150,13 @@ static cr_status sgd_call(cr_optim *o, bool fresh)
 
 static cr_status step_sgd(cr_optim *o)
 {
-    /* Those with a buffer first: the other call makes buffers. */
+    /* Parameters with a buffer first, because the second call makes buffers. */
     CR_TRY(sgd_call(o, false));
     return number(o, "momentum") != 0 ? sgd_call(o, true) : CR_OK;
 }
 
-/* What a step of the other kinds keeps: a tensor like the parameter for every bit of `kept`,
- * filled with `value`, and the count of steps. */
+/* Makes the state of a parameter: for each bit of `kept` a tensor like the parameter, filled
+ * with `value`, and the number of steps. */
 static cr_status start(slot *s, unsigned kept, double value)
 {
     cr_value zero[] = {cr_of_ints(NULL, 0), cr_of_dtype(CR_F32)};
@@ -176,7 +177,7 @@ static cr_status start_all(cr_optim *o, unsigned kept, double value)
     return CR_OK;
 }
 
-/* Lists of the slots' tensors, one after the other; a list that is not `kept` is empty. */
+/* Calls `op` with lists of the parameters' tensors.  A list that is not in `kept` is empty. */
 static cr_status call_lists(cr_optim *o, const char *op, unsigned kept, int lists,
                             cr_value *arg, int n)
 {
@@ -372,6 +373,6 @@ cr_status cr_optim_set_lr(cr_optim *o, double lr)
     CR_TRY(nn_need(o, "set_lr", "self", "Optimizer"));
     if (!(lr >= 0))
         return cr_fail(CR_VALUE, "Invalid learning rate: %.12g", lr);
-    o->arg[0] = cr_of_float(lr); /* every schema starts with it */
+    o->arg[0] = cr_of_float(lr); /* every schema starts with lr */
     return CR_OK;
 }

@@ -1,11 +1,11 @@
-/* Modules as text, as Python prints them. */
+/* Modules as text, in Python's format. */
 #include "nn/nn_impl.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* As Python prints a float: the shortest digits that read back as d, with a point or, far
- * from one, an exponent. */
+/* Prints a float as Python does: the shortest digits that read back as d, with a decimal point,
+ * or with an exponent when d is very large or small. */
 static void print_float(cr_text *out, double d)
 {
     char text[40];
@@ -77,7 +77,7 @@ static bool is_default(const cr_module *m, int i)
     return true;
 }
 
-/* A layer's text of layers.def with its arguments. */
+/* Prints a layer's text of layers.def with its arguments. */
 static void print_layer(cr_text *out, const cr_module *m)
 {
     for (const char *p = m->layer->repr; *p; p++) {

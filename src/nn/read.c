@@ -1,4 +1,4 @@
-/* Numbers from files: text, a row a line, and the IDX files of MNIST. */
+/* Reading numbers from files: text with one row a line, and the IDX files of MNIST. */
 #include "nn/nn_impl.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -50,7 +50,7 @@ cr_status nn_read_bytes(char **out, size_t *len, const char *path)
 
 typedef struct {
     const char *path;
-    char delimiter; /* 0: blanks */
+    char delimiter; /* 0: white space */
     CR_VEC(double) numbers;
     int64_t rows, columns;
     int line;
@@ -80,7 +80,7 @@ static cr_status read_number(table *t, const char **at)
     return CR_OK;
 }
 
-/* A line without numbers is no row. */
+/* Reads a line as a row.  Empty lines and comments are skipped. */
 static cr_status read_row(table *t, const char *p)
 {
     int64_t columns = 0;
@@ -160,7 +160,7 @@ static uint32_t big_endian(const unsigned char *p)
     return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Two zeros, the type, the number of dimensions, the sizes. */
+/* Reads the header: two zeros, the type, the number of dims, the sizes. */
 static cr_status read_head(const unsigned char *p, size_t len, const char *path,
                            cr_dtype *dtype, int *ndim, int64_t *size)
 {

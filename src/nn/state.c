@@ -1,4 +1,4 @@
-/* State: tensors under names, from a module or a file, and back. */
+/* State dicts: named tensors, to and from modules and files. */
 #include "base/map.h"
 #include "io/checkpoint.h"
 #include "io/safetensors.h"
@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct cr_state {
-    CR_VEC(nn_tensor) entries; /* none is NULL */
+    CR_VEC(nn_tensor) entries; /* tensors are never NULL */
 };
 
 cr_status cr_state_new(cr_state **out)
@@ -167,7 +167,7 @@ cr_status cr_module_state(cr_state **out, cr_module *m)
 typedef struct {
     const cr_state *from;
     bool strict;
-    cr_map seen; /* names that the module has */
+    cr_map seen; /* names of the module's tensors */
     cr_text missing, unexpected, others;
 } loading;
 
@@ -206,7 +206,7 @@ static cr_status copy_into(cr_tensor *to, cr_tensor *from)
     return st;
 }
 
-/* The number of batches was added to the format later: files without it are fine. */
+/* True for num_batches_tracked, which older state dicts lack. */
 static bool may_lack(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -307,8 +307,8 @@ static cr_status read_checkpoint(cr_state *s, const char *path)
     return st;
 }
 
-/* Archives begin with PK, torch's older files with a pickle; the header of safetensors is JSON
- * behind its length, whose bytes may look like anything. */
+/* True when the file begins like an archive (PK) or a pickle.  A safetensors file begins with
+ * its header's length, which can be any bytes, and then JSON. */
 static bool is_checkpoint(const char *path)
 {
     unsigned char head[9] = {0};
