@@ -316,6 +316,35 @@ def test_sizes_are_symbols_at_their_second_value(dynamic):
         assert torch.equal(g(x), f(x))
 
 
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_a_bound_of_a_subscript_stays_a_symbol(dynamic):
+    table, mask = torch.randn(16, 4), torch.ones(1, 1, 16, 16).tril()
+
+    def f(x):
+        n = x.shape[0]
+        y = table.clone()
+        y[n // 2:n] = 0.5
+        return (x * table[:n], mask[:, :, :n, 1:n] + 1, table[n - 2] + x, table[-n:] * 2, table[1::n],
+                y + table[n:].sum(), x[:n + 3])
+    g = torch.compile(f, dynamic=dynamic)
+    for n in (5, 7, 3, 16, 11, 5):
+        x = torch.randn(n, 4)
+        for a, b in zip(f(x), g(x)):
+            assert torch.equal(a, b) and a.stride() == b.stride()
+    assert len(entries(g)) == (1 if dynamic else 2)
+    h = torch.compile(lambda x: table[x.shape[0] - 2], dynamic=True)
+    assert all(torch.equal(h(torch.ones(n)), table[n - 2]) for n in (5, 7, 17)) and len(entries(h)) == 1
+    with pytest.raises(IndexError, match="index 17 is out of bounds for dimension 0 with size 16"):
+        h(torch.ones(19))
+
+
+def test_a_negative_step_is_refused_as_a_symbol_too():
+    def f(x):
+        return x[::-x.shape[0]]
+    with pytest.raises(ValueError, match="step must be greater than zero"):
+        torch.compile(f, dynamic=True)(torch.randn(4))
+
+
 def test_dynamic_false_and_marks():
     f = torch.compile(lambda x: x * x.shape[0], dynamic=False)
     for n in (2, 3, 4):

@@ -56,9 +56,17 @@ static int view(walk *w, int which, cr_value *arg, int n)
 
 /* --- items --- */
 
-static int take_int(walk *w, int64_t i)
+/* What an integer, which may be a symbol (graph/number.h), is in this call. */
+static int64_t value_seen(int64_t i)
+{
+    return CR_UNLIKELY(cr_gnum_is_int(i)) ? cr_recorder_value(cr_recorder_active(), cr_gnum_of_int(i)).i : i;
+}
+
+/* `index` may be a symbol. */
+static int take_int(walk *w, int64_t index)
 {
     cr_value arg[CR_MAX_ARGS];
+    int64_t i = value_seen(index);
 
     if (!w->at->ndim) {
         PyErr_SetString(PyExc_IndexError,
@@ -74,19 +82,57 @@ static int take_int(walk *w, int64_t i)
         return -1;
     }
     arg[1] = cr_of_int(w->dim);
-    arg[2] = cr_of_int(i);
+    arg[2] = cr_of_int(index);
     w->dropped++;
     return view(w, OP_select, arg, 2);
+}
+
+/* start, stop and step; those that are symbols stay symbols. */
+static int unpack_slice(PyObject *x, int64_t out[3])
+{
+    const PySliceObject *s = (const PySliceObject *)x;
+    PyObject *bound[] = {s->start, s->stop, s->step}, *plain;
+    cr_scalar symbol[3];
+    Py_ssize_t read[3];
+    bool is_symbol[3];
+
+    for (int k = 0; k < 3; k++) {
+        is_symbol[k] = cr_py_symbol_scalar(bound[k], &symbol[k]) && symbol[k].category == CR_CAT_INT;
+        bound[k] = is_symbol[k] ? Py_None : bound[k];
+    }
+    plain = PySlice_New(bound[0], bound[1], bound[2]);
+    if (!plain || PySlice_Unpack(plain, &read[0], &read[1], &read[2]) < 0) {
+        Py_XDECREF(plain);
+        return -1;
+    }
+    Py_DECREF(plain);
+    for (int k = 0; k < 3; k++)
+        out[k] = is_symbol[k] ? symbol[k].i : read[k];
+    return 0;
+}
+
+static int read_slice(PyObject *x, int64_t out[3])
+{
+    Py_ssize_t read[3];
+
+    if (CR_UNLIKELY(cr_recorder_active()))
+        return unpack_slice(x, out);
+    if (PySlice_Unpack(x, &read[0], &read[1], &read[2]) < 0)
+        return -1;
+    for (int k = 0; k < 3; k++)
+        out[k] = read[k];
+    return 0;
 }
 
 static int take_slice(walk *w, PyObject *x, bool always)
 {
     cr_value arg[CR_MAX_ARGS];
-    Py_ssize_t start, stop, step;
+    int64_t bound[3];
 
-    if (PySlice_Unpack(x, &start, &stop, &step) < 0)
+    if (read_slice(x, bound) < 0)
         return -1;
-    if (step < 0) {
+    int64_t start = bound[0], stop = bound[1], step = bound[2];
+    if (value_seen(step) < 0) {
         PyErr_SetString(PyExc_ValueError, "step must be greater than zero");
         return -1;
     }
@@ -185,7 +231,7 @@ static int take_sequence(walk *w, PyObject *x)
 static int take_other(walk *w, PyObject *x)
 {
     int64_t i;
-    cr_py_fit fit = cr_py_int_from(x, &i);
+    cr_py_fit fit = cr_py_size_from(x, &i);
 
     if (fit == CR_PY_MISFIT && PySequence_Check(x))
         return take_sequence(w, x);
