@@ -69,40 +69,50 @@ static cr_status file_error(const char *what, const char *path)
     return cr_fail(CR_IO, "[Errno %d] %s %s: '%s'", errno, what, strerror(errno), path);
 }
 
-cr_status cr_read_file(char **out, size_t *len, const char *path)
+cr_status cr_read_open_file(char **out, size_t *len, int fd, const char *path)
 {
-    FILE *f = fopen(path, "rb");
     cr_text t = {0};
     char part[65536];
-    size_t n;
+    ssize_t n;
     cr_status st;
 
-    if (!f)
-        return file_error("cannot open:", path);
-    while ((n = fread(part, 1, sizeof part, f)) > 0)
-        cr_text_put_n(&t, part, n);
-    CR_GO(ferror(f) ? file_error("cannot read:", path) : CR_OK);
+    while ((n = read(fd, part, sizeof part)) > 0 || (n < 0 && errno == EINTR))
+        if (n > 0)
+            cr_text_put_n(&t, part, (size_t)n);
+    CR_GO(n < 0 ? file_error("cannot read:", path) : CR_OK);
     cr_text_put_n(&t, "", 0);
     CR_GO(cr_text_status(&t));
     *out = t.at;
     *len = t.len;
     t = (cr_text){0};
 done:
-    fclose(f);
     cr_text_drop(&t);
     return st;
 }
 
-static cr_status write_all(int fd, const char *p, size_t n, const char *path)
+cr_status cr_read_file(char **out, size_t *len, const char *path)
 {
-    while (n > 0) {
-        ssize_t k = write(fd, p, n);
-        if (k < 0 && errno == EINTR)
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return file_error("cannot open:", path);
+    cr_status st = cr_read_open_file(out, len, fd, path);
+    close(fd);
+    return st;
+}
+
+cr_status cr_write_open_file(int fd, const void *bytes, size_t len, const char *path)
+{
+    const char *at = bytes;
+
+    while (len > 0) {
+        ssize_t n = write(fd, at, len);
+        if (n < 0 && errno == EINTR)
             continue;
-        if (k <= 0)
+        if (n <= 0)
             return file_error("cannot write:", path);
-        p += k;
-        n -= (size_t)k;
+        at += n;
+        len -= (size_t)n;
     }
     return CR_OK;
 }
@@ -117,7 +127,7 @@ cr_status cr_write_file(const char *path, const void *bytes, size_t len)
     CR_GO(cr_text_status(&tmp));
     fd = open(tmp.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     CR_GO(fd < 0 ? file_error("cannot create:", path) : CR_OK);
-    CR_GO(write_all(fd, bytes, len, path));
+    CR_GO(cr_write_open_file(fd, bytes, len, path));
     CR_GO(fsync(fd) ? file_error("cannot write:", path) : CR_OK);
     CR_GO(rename(tmp.at, path) ? file_error("cannot rename to:", path) : CR_OK);
 done:

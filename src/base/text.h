@@ -26,6 +26,10 @@ void cr_text_drop(cr_text *t);
 /* Reads a whole file as a NUL-terminated string, which the caller owns.  *len does not count
  * the NUL.  Fails with CR_IO. */
 CR_MUST cr_status cr_read_file(char **out, size_t *len, const char *path);
+/* Reads the rest of an open file like cr_read_file; errors name it `path`. */
+CR_MUST cr_status cr_read_open_file(char **out, size_t *len, int fd, const char *path);
+/* Writes all bytes to an open file; errors name it `path`.  CR_IO. */
+CR_MUST cr_status cr_write_open_file(int fd, const void *bytes, size_t len, const char *path);
 /* Writes a file beside `path` and renames it to `path`, so readers see either the old or the
  * new contents.  Fails with CR_IO. */
 CR_MUST cr_status cr_write_file(const char *path, const void *bytes, size_t len);

@@ -4,7 +4,13 @@
  * file system without links gets copies.  All names of a file share its time, so what is
  * removed for lack of room is removed with all of its names.
  *
- * What ended processes left is known by its age: nothing is worked on for ten minutes. */
+ * Security: a cached file is machine code, so another user must not be able to supply it.
+ * A folder is opened once, without following a symbolic link, and its descriptor is checked:
+ * this user owns it and only this user may write to it.  All files are then reached relative
+ * to that descriptor and checked in the same way, so nobody else can exchange a folder or a
+ * file between the check and the use.  The seal only detects damage; it is not a signature.
+ *
+ * Files of processes that ended are recognized by their age: no compilation takes ten minutes. */
 #include "jit/cache.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -19,15 +25,43 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 enum { ABANDONED_SECONDS = 600, TOUCH_SECONDS = 3600 };
 
+/* --- trust --- */
+
+/* Why a file with this record could come from another user; NULL when it cannot. */
+static const char *cache_distrust(const struct stat *st)
+{
+    if (st->st_uid != geteuid())
+        return "it belongs to another user";
+    return st->st_mode & (S_IWGRP | S_IWOTH) ? "it can be written by other users" : NULL;
+}
+
+/* Logs a reason unless it is the one that was logged last. */
+static void cache_log_once(const char *consequence, const char *reason)
+{
+    static _Atomic uint64_t last;
+    uint64_t hash = cr_hash(reason, strlen(reason));
+
+    if (atomic_exchange(&last, hash) != hash)
+        cr_log_line("cache", 1, "%s: %s", consequence, reason);
+}
+
 /* --- folders --- */
 
-static void folder(cr_text *out)
+static const char *cache_temporary(void)
+{
+    const char *own = cr_env(CR_ENV_TMPDIR);
+
+    return *own ? own : "/tmp";
+}
+
+static cr_status cache_path(cr_text *out)
 {
     const char *own = cr_env(CR_ENV_CR_CACHE), *xdg = cr_env(CR_ENV_XDG_CACHE_HOME);
     const char *home = cr_env(CR_ENV_HOME);
@@ -39,81 +73,157 @@ static void folder(cr_text *out)
     else if (*home)
         cr_text_printf(out, "%s/.cache/cresset", home);
     else
-        cr_text_printf(out, "/tmp/cresset-%ld", (long)getuid());
+        cr_text_printf(out, "%s/cresset-%ld", cache_temporary(), (long)geteuid());
+    while (out->len > 1 && out->at[out->len - 1] == '/') /* "link/" would follow the link */
+        out->at[--out->len] = 0;
+    return cr_text_status(out);
 }
 
-/* Code of others is not run: in /tmp anyone could have made the folder. */
-static cr_status check_owner(const char *path)
+/* The folder and those above it.  One that exists is checked when it is opened. */
+static cr_status cache_make_path(char *path)
+{
+    for (char *at = path + 1;; at++) {
+        char was = *at;
+        if (was != '/' && was)
+            continue;
+        *at = 0;
+        if (mkdir(path, 0700) && errno != EEXIST && access(path, F_OK))
+            return cr_fail(CR_IO, "cannot create %.400s: %s", path, strerror(errno));
+        *at = was;
+        if (!was)
+            return CR_OK;
+    }
+}
+
+/* Opens the folder or file `name` below the open folder `above` (or AT_FDCWD) and checks it.
+ * A descriptor, or -1 with a record of the reason; errno is then ENOENT when it does not exist. */
+static int cache_open_checked(int above, const char *name, int flags, struct stat *st)
+{
+    int fd = openat(above, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags);
+    int failed = fd < 0 ? errno : EPERM;
+    const char *why;
+
+    if (fd < 0 && (errno == ELOOP || errno == ENOTDIR))
+        why = "it is a symbolic link or not a folder";
+    else if (fd < 0 || fstat(fd, st))
+        why = strerror(errno);
+    else if (!S_ISREG(st->st_mode) && !S_ISDIR(st->st_mode))
+        why = "it is not a regular file";
+    else if (!(why = cache_distrust(st)))
+        return fd;
+    cr_fail(CR_IO, "%.400s: %s", name, why);
+    if (fd >= 0)
+        close(fd);
+    errno = failed;
+    return -1;
+}
+
+static cr_status cache_open_folder(int *out, int above, const char *name)
 {
     struct stat st;
 
-    if (!stat(path, &st) && st.st_uid != geteuid() && geteuid() != 0)
-        return cr_fail(CR_IO, "%s belongs to another user", path);
-    return CR_OK;
+    *out = cache_open_checked(above, name, O_DIRECTORY, &st);
+    return *out < 0 ? CR_IO : CR_OK;
 }
 
-static cr_status make_folder(const char *path)
+/* The cache's folder, for the caller to close.  Why it cannot be used is logged once. */
+static cr_status cache_open(cr_cache_folder *out, bool make)
 {
-    char part[1024];
-    size_t n = strlen(path);
+    cr_cache_folder f = {-1, {0}};
+    cr_status st;
 
-    if (n >= sizeof part)
-        return cr_fail(CR_IO, "the cache's path is too long: %.80s...", path);
-    for (size_t i = 1; i <= n; i++) {
-        if (path[i] != '/' && path[i])
-            continue;
-        memcpy(part, path, i);
-        part[i] = 0;
-        if (mkdir(part, 0700) && errno != EEXIST && access(part, F_OK))
-            return cr_fail(CR_IO, "cannot create %s: %s", part, strerror(errno));
-    }
-    return check_owner(path);
-}
-
-static const char *temporary(void)
-{
-    const char *own = cr_env(CR_ENV_TMPDIR);
-
-    return *own ? own : "/tmp";
-}
-
-static const char work_name[] = "cresset-work-";
-
-cr_status cr_cache_work(cr_text *out, int place)
-{
-    cr_text path = {0};
-    cr_status st = CR_OK;
-
-    if (place == 0) {
-        cr_text_put(&path, temporary());
-    } else {
-        folder(&path);
-        st = cr_text_status(&path) ? CR_MEMORY : make_folder(path.at);
-    }
-    size_t n = path.len;
-    cr_text_printf(&path, "/%s%ld-XXXXXX", work_name, (long)geteuid());
-    st = st ? st : cr_text_status(&path);
-    if (!st && !mkdtemp(path.at))
-        st = cr_fail(CR_IO, "cannot create a folder in %.*s: %s", (int)n, path.at, strerror(errno));
+    CR_GO(cache_path(&f.path));
+    if (make)
+        CR_GO(cache_make_path(f.path.at));
+    CR_GO(cache_open_folder(&f.dir, AT_FDCWD, f.path.at));
+done:
+    if (st == CR_IO && (make || errno != ENOENT))
+        cache_log_once("the disk cache of kernels is not used", cr_error_message());
     if (st)
-        cr_text_drop(&path);
+        cr_text_drop(&f.path);
     else
-        *out = path;
+        *out = f;
     return st;
 }
 
-/* The folder and the files in it; compilers make no folders. */
-void cr_cache_work_end(const char *path)
+static void cache_close(cr_cache_folder *f)
 {
-    DIR *d = opendir(path);
+    if (f->path.at && f->dir >= 0)
+        close(f->dir);
+    cr_text_drop(&f->path);
+}
+
+/* --- folders to compile in --- */
+
+static const char cache_work_name[] = "cresset-work-";
+
+/* A new folder below the open folder `above`, whose path is `place`. */
+static cr_status cache_new_folder(cr_cache_folder *out, int above, const char *place)
+{
+    cr_cache_folder f = {-1, {0}};
+    char name[64];
+    uint64_t number = 0;
+    int failed = EEXIST;
+    cr_status st;
+
+    for (int tries = 0; failed == EEXIST && tries < 100; tries++) {
+        if (getrandom(&number, sizeof number, 0) < 0)
+            number += (uint64_t)getpid();
+        snprintf(name, sizeof name, "%s%ld-%016" PRIx64, cache_work_name, (long)geteuid(), number);
+        failed = mkdirat(above, name, 0700) ? errno : 0;
+    }
+    if (failed)
+        return cr_fail(CR_IO, "cannot create a folder in %.400s: %s", place, strerror(failed));
+    cr_text_printf(&f.path, "%s/%s", place, name);
+    CR_GO(cr_text_status(&f.path));
+    CR_GO(cache_open_folder(&f.dir, above, name));
+    *out = f;
+    return CR_OK;
+done:
+    unlinkat(above, name, AT_REMOVEDIR);
+    cr_text_drop(&f.path);
+    return st;
+}
+
+cr_status cr_cache_work(cr_cache_folder *out, int place)
+{
+    cr_cache_folder above = {-1, {0}};
+    cr_status st;
+
+    if (place == 0) {
+        cr_text_put(&above.path, cache_temporary());
+        CR_GO(cr_text_status(&above.path));
+        above.dir = open(above.path.at, O_PATH | O_DIRECTORY | O_CLOEXEC);
+        CR_GO(above.dir < 0 ? cr_fail(CR_IO, "%.400s: %s", above.path.at, strerror(errno)) : CR_OK);
+    } else {
+        CR_GO(cache_open(&above, true));
+    }
+    st = cache_new_folder(out, above.dir, above.path.at);
+done:
+    cache_close(&above);
+    return st;
+}
+
+/* Removes the files of an open folder; compilers make no folders. */
+static void cache_empty(int dir)
+{
+    DIR *d = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     struct dirent *e;
 
     while (d && (e = readdir(d)))
         if (strcmp(e->d_name, ".") && strcmp(e->d_name, ".."))
-            unlinkat(dirfd(d), e->d_name, 0);
+            unlinkat(dir, e->d_name, 0);
     if (d)
         closedir(d);
-    rmdir(path);
+}
+
+void cr_cache_work_end(cr_cache_folder *f)
+{
+    if (!f->path.at)
+        return;
+    cache_empty(f->dir);
+    rmdir(f->path.at);
+    cache_close(f);
 }
 
 /* --- the seal --- */
@@ -155,14 +265,18 @@ static bool sealed(const char *bytes, size_t len)
 
 /* --- finding --- */
 
-void *cr_cache_load(const char *object, const char *symbol)
+void *cr_cache_load(int dir, const char *object, const char *symbol)
 {
-    void *library = dlopen(object, RTLD_NOW | RTLD_LOCAL), *found;
+    char path[128];
+    void *library, *found;
 
+    /* Through the folder's descriptor: its path could lead to another folder by now. */
+    snprintf(path, sizeof path, "/proc/self/fd/%d/%s", dir, object);
+    library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *why = dlerror();
-        size_t n = strlen(object);
-        why += strncmp(why, object, n) || why[n] != ':' ? 0 : n + 2; /* the caller knows the file */
+        size_t n = strlen(path);
+        why += strncmp(why, path, n) || why[n] != ':' ? 0 : n + 2; /* the caller knows the file */
         cr_fail(CR_RUNTIME, "cannot load the object: %s", why);
         return NULL;
     }
@@ -174,59 +288,87 @@ void *cr_cache_load(const char *object, const char *symbol)
     return NULL;
 }
 
-/* Whole, and with this source in it. */
-static bool is_sound(const char *path, const char *source)
-{
-    char *bytes = NULL;
-    size_t len = 0;
-    bool sound = !cr_read_file(&bytes, &len, path) && sealed(bytes, len) &&
-                 memmem(bytes, len, source, strlen(source));
+typedef struct {
+    char *bytes;
+    size_t len;
+} cache_content;
 
-    cr_free(bytes);
+/* A file of the cache, checked and with its seal.  False where there is none; the log says why
+ * one that exists is not used. */
+static bool cache_read(cache_content *out, int dir, const char *name)
+{
+    cache_content c = {0};
+    struct stat st;
+    int fd = cache_open_checked(dir, name, 0, &st);
+    bool missing = fd < 0 && errno == ENOENT;
+    bool sound = fd >= 0 && !cr_read_open_file(&c.bytes, &c.len, fd, name);
+
+    if (sound && !sealed(c.bytes, c.len)) {
+        cr_fail(CR_IO, "%s: it is damaged", name);
+        sound = false;
+    }
+    if (sound && time(NULL) - st.st_mtime > TOUCH_SECONDS)
+        futimens(fd, NULL); /* used again: the last to be removed for lack of room */
+    if (!sound && !missing)
+        cr_log_line("cache", 1, "a file is not used: %s", cr_error_message());
+    if (fd >= 0)
+        close(fd);
+    if (sound)
+        *out = c;
+    else
+        cr_free(c.bytes);
     return sound;
 }
 
-/* Used again: the last to be removed for lack of room. */
-static void touch(const char *path, const struct stat *st)
-{
-    if (time(NULL) - st->st_mtime > TOUCH_SECONDS)
-        utimensat(AT_FDCWD, path, NULL, 0);
-}
+enum { CACHE_NAME = CR_CACHE_KEY + 4 };
 
-static bool file_name(cr_text *out, const char *key, const char *kind)
+static void *cache_find_in(int dir, const char *key, const char *symbol, const char *source)
 {
-    folder(out);
-    cr_text_printf(out, "/%s.%s", key, kind);
-    return !cr_text_status(out);
+    char name[CACHE_NAME];
+    cache_content c;
+    void *found = NULL;
+
+    snprintf(name, sizeof name, "%s.so", key);
+    if (!cache_read(&c, dir, name))
+        return NULL;
+    if (!memmem(c.bytes, c.len, source, strlen(source)))
+        cr_fail(CR_IO, "it has another source");
+    else
+        found = cr_cache_load(dir, name, symbol);
+    if (!found)
+        cr_log_line("cache", 1, "%s is not used: %s", name, cr_error_message());
+    cr_free(c.bytes);
+    return found;
 }
 
 void *cr_cache_find(const char *key, const char *symbol, const char *source)
 {
-    cr_text path = {0};
-    struct stat st;
-    void *found = NULL;
+    cr_cache_folder f;
+    void *found;
 
-    if (file_name(&path, key, "so") && !stat(path.at, &st)) {
-        bool sound = is_sound(path.at, source);
-        found = sound ? cr_cache_load(path.at, symbol) : NULL;
-        if (found)
-            touch(path.at, &st);
-        else
-            cr_log_line("cache", 1, "%s is not used: %s", path.at,
-                        sound ? cr_error_message() : "it is torn, or of another source");
-    }
-    cr_text_drop(&path);
+    if (cache_open(&f, false))
+        return NULL;
+    found = cache_find_in(f.dir, key, symbol, source);
+    cache_close(&f);
     return found;
 }
 
 /* --- keeping --- */
 
-static cr_status read_object(cr_text *out, const char *object, int n, const char *const *source)
+static cr_status read_object(cr_text *out, int dir, const char *object, int n, const char *const *source)
 {
     char *bytes = NULL, end[SEAL + 1];
     size_t len;
+    struct stat info;
+    int fd = cache_open_checked(dir, object, 0, &info);
+    cr_status st;
 
-    CR_TRY(cr_read_file(&bytes, &len, object));
+    if (fd < 0)
+        return CR_IO;
+    st = cr_read_open_file(&bytes, &len, fd, object);
+    close(fd);
+    if (st)
+        return st;
     cr_text_put_n(out, bytes, len);
     cr_free(bytes);
     for (int i = 0; i < n; i++) {
@@ -239,120 +381,112 @@ static cr_status read_object(cr_text *out, const char *object, int n, const char
     return cr_text_status(out);
 }
 
-/* Not synced: a file lost with the machine's power is only a miss. */
-static cr_status write_new(const char *path, const cr_text *text)
+/* A file that must not exist yet.  Not synced: one lost with the machine's power is only a miss. */
+static cr_status cache_write_new(int dir, const char *name, const cr_text *text)
 {
-    const char *at = text->at;
-    size_t left = text->len;
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0700), failed = fd < 0 ? errno : 0;
+    int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700);
+    cr_status st;
 
-    while (!failed && left) {
-        ssize_t n = write(fd, at, left);
-        failed = n < 0 && errno != EINTR ? errno : 0;
-        at += n > 0 ? n : 0;
-        left -= n > 0 ? (size_t)n : 0;
-    }
-    if (fd >= 0 && close(fd) && !failed)
-        failed = errno;
-    if (!failed)
-        return CR_OK;
-    if (fd >= 0)
-        unlink(path);
-    return cr_fail(CR_IO, "cannot write %s: %s", path, strerror(failed));
+    if (fd < 0)
+        return cr_fail(CR_IO, "cannot write %s: %s", name, strerror(errno));
+    st = cr_write_open_file(fd, cr_text_str(text), text->len, name);
+    if (close(fd) && !st)
+        st = cr_fail(CR_IO, "cannot write %s: %s", name, strerror(errno));
+    if (st)
+        unlinkat(dir, name, 0);
+    return st;
+}
+
+static cr_status cache_rename(int dir, const char *from, const char *to)
+{
+    cr_status st = CR_OK;
+
+    if (renameat(dir, from, dir, to))
+        st = cr_fail(CR_IO, "cannot name %s: %s", to, strerror(errno));
+    unlinkat(dir, from, 0); /* it stays where both are names of one file */
+    return st;
 }
 
 /* One more name for `first`: renamed, so that what had the name is replaced. */
-static cr_status add_name(const char *first, const char *spare, const char *name, const cr_text *text)
+static cr_status add_name(int dir, const char *first, const char *name, const cr_text *text)
 {
-    if (link(first, spare))
-        CR_TRY(write_new(spare, text));
-    if (!rename(spare, name)) {
-        unlink(spare); /* it stays where both are names of one file */
-        return CR_OK;
-    }
-    cr_status st = cr_fail(CR_IO, "cannot name %s: %s", name, strerror(errno));
-    unlink(spare);
-    return st;
+    char spare[80];
+
+    snprintf(spare, sizeof spare, "%s.name", first);
+    if (linkat(dir, first, dir, spare, 0))
+        CR_TRY(cache_write_new(dir, spare, text));
+    return cache_rename(dir, spare, name);
 }
 
-cr_status cr_cache_keep(const char *object, int n, const char *const *key, const char *const *source)
+static void cache_new_name(char out[64])
 {
     static _Atomic int turn;
-    cr_text text = {0}, base = {0}, first = {0}, spare = {0};
-    int mine = atomic_fetch_add(&turn, 1);
+
+    snprintf(out, 64, "new.%ld.%d", (long)getpid(), atomic_fetch_add(&turn, 1));
+}
+
+void cr_cache_keep(int from, const char *object, int n, const char *const *key, const char *const *source)
+{
+    cr_cache_folder f = {-1, {0}};
+    cr_text text = {0};
+    char first[64], name[CACHE_NAME];
     cr_status st;
 
-    folder(&base);
-    CR_GO(cr_text_status(&base));
-    CR_GO(make_folder(base.at));
-    cr_text_printf(&first, "%s/new.%ld.%d", base.at, (long)getpid(), mine);
-    cr_text_printf(&spare, "%s.name", cr_text_str(&first));
-    CR_GO(cr_text_status(&first));
-    CR_GO(cr_text_status(&spare));
-    CR_GO(read_object(&text, object, n, source));
-    CR_GO(write_new(first.at, &text));
+    if (cache_open(&f, true))
+        return;
+    cache_new_name(first);
+    CR_GO(read_object(&text, from, object, n, source));
+    CR_GO(cache_write_new(f.dir, first, &text));
     for (int i = 0; i < n && !st; i++) {
-        cr_text name = {0};
-        cr_text_printf(&name, "%s/%s.so", base.at, key[i]);
-        st = cr_text_status(&name);
-        st = st ? st : add_name(first.at, spare.at, name.at, &text);
-        cr_text_drop(&name);
+        snprintf(name, sizeof name, "%s.so", key[i]);
+        st = add_name(f.dir, first, name, &text);
     }
-    unlink(first.at);
+    unlinkat(f.dir, first, 0);
 done:
-    cr_text_drop(&spare);
-    cr_text_drop(&first);
-    cr_text_drop(&base);
+    if (st)
+        cr_log_line("cache", 1, "%d kernel%s not kept: %s", n, n > 1 ? "s are" : " is", cr_error_message());
+    cache_close(&f);
     cr_text_drop(&text);
-    return st;
 }
 
 /* --- notes --- */
 
 bool cr_cache_read_note(cr_text *out, const char *key)
 {
-    cr_text path = {0};
-    char *bytes = NULL;
-    size_t len = 0;
-    bool sound = file_name(&path, key, "sc") && !access(path.at, R_OK) && !cr_read_file(&bytes, &len, path.at) &&
-                 sealed(bytes, len);
+    cr_cache_folder f;
+    cache_content c;
+    char name[CACHE_NAME];
 
-    if (sound)
-        cr_text_put_n(out, bytes, len - SEAL);
-    else if (bytes)
-        cr_log_line("cache", 1, "%s is not used: it is torn", path.at);
-    cr_free(bytes);
-    cr_text_drop(&path);
-    return sound && !cr_text_status(out);
+    if (cache_open(&f, false))
+        return false;
+    snprintf(name, sizeof name, "%s.sc", key);
+    bool sound = cache_read(&c, f.dir, name);
+    cache_close(&f);
+    if (!sound)
+        return false;
+    cr_text_put_n(out, c.bytes, c.len - SEAL);
+    cr_free(c.bytes);
+    return !cr_text_status(out);
 }
 
 cr_status cr_cache_write_note(const char *key, const char *note)
 {
-    static _Atomic int turn;
-    cr_text text = {0}, base = {0}, spare = {0}, name = {0};
-    char end[SEAL + 1];
+    cr_cache_folder f = {-1, {0}};
+    cr_text text = {0};
+    char end[SEAL + 1], spare[64], name[CACHE_NAME];
     cr_status st;
 
-    folder(&base);
-    CR_GO(cr_text_status(&base));
-    CR_GO(make_folder(base.at));
-    cr_text_printf(&spare, "%s/new.%ld.note%d", base.at, (long)getpid(), atomic_fetch_add(&turn, 1));
+    CR_GO(cache_open(&f, true));
+    cache_new_name(spare);
+    snprintf(name, sizeof name, "%s.sc", key);
     cr_text_put(&text, note);
     seal(end, note, strlen(note));
     cr_text_put(&text, end);
     CR_GO(cr_text_status(&text));
-    CR_GO(cr_text_status(&spare));
-    st = file_name(&name, key, "sc") ? CR_OK : CR_MEMORY;
-    CR_GO(st);
-    CR_GO(write_new(spare.at, &text));
-    if (rename(spare.at, name.at)) {
-        st = cr_fail(CR_IO, "cannot name %s: %s", name.at, strerror(errno));
-        unlink(spare.at);
-    }
+    CR_GO(cache_write_new(f.dir, spare, &text));
+    st = cache_rename(f.dir, spare, name);
 done:
-    cr_text_drop(&name);
-    cr_text_drop(&spare);
-    cr_text_drop(&base);
+    cache_close(&f);
     cr_text_drop(&text);
     return st;
 }
@@ -388,35 +522,36 @@ static bool is_kernel(const char *name)
 
 static bool starts(const char *name, const char *with) { return !strncmp(name, with, strlen(with)); }
 
-static void remove_abandoned(const char *base, const char *name, const struct stat *st)
+static void remove_abandoned(int base, const char *name, const struct stat *st)
 {
-    cr_text path = {0};
+    int dir;
 
-    if (time(NULL) - st->st_mtime < ABANDONED_SECONDS || (st->st_uid != geteuid() && geteuid() != 0))
+    if (time(NULL) - st->st_mtime < ABANDONED_SECONDS || st->st_uid != geteuid())
         return;
-    cr_text_printf(&path, "%s/%s", base, name);
-    if (!cr_text_status(&path) && S_ISDIR(st->st_mode))
-        cr_cache_work_end(path.at);
-    else if (path.at)
-        unlink(path.at);
-    cr_text_drop(&path);
+    if (!S_ISDIR(st->st_mode)) {
+        unlinkat(base, name, 0);
+    } else if (!cache_open_folder(&dir, base, name)) {
+        cache_empty(dir);
+        close(dir);
+        unlinkat(base, name, AT_REMOVEDIR);
+    }
 }
 
-/* Removes what was left in a folder, and lists its kernels when `out` is given. */
-static void look_through(entries *out, const char *base)
+/* Removes what was left in a folder, and lists its kernels when `out` is given.  Takes `dir`. */
+static void look_through(entries *out, int dir)
 {
-    DIR *d = opendir(base);
+    DIR *d = fdopendir(dir);
     struct dirent *e;
     struct stat st;
 
     while (d && (e = readdir(d))) {
         bool ours = is_kernel(e->d_name);
-        if (!ours && !starts(e->d_name, work_name) && !(out && starts(e->d_name, "new.")))
+        if (!ours && !starts(e->d_name, cache_work_name) && !(out && starts(e->d_name, "new.")))
             continue;
-        if (fstatat(dirfd(d), e->d_name, &st, AT_SYMLINK_NOFOLLOW))
+        if (fstatat(dir, e->d_name, &st, AT_SYMLINK_NOFOLLOW))
             continue;
         if (!ours) {
-            remove_abandoned(base, e->d_name, &st);
+            remove_abandoned(dir, e->d_name, &st);
         } else if (out && !cr_vec_reserve(out, 1)) {
             entry item = {.file = st.st_ino, .bytes = st.st_size, .used = st.st_mtim};
             snprintf(item.name, sizeof item.name, "%s", e->d_name);
@@ -437,39 +572,35 @@ static int64_t sum_bytes(const entries *all)
     return bytes;
 }
 
-static void remove_oldest(const entries *all, const char *base, int64_t bytes, int64_t limit)
+static void remove_oldest(const entries *all, const cr_cache_folder *base, int64_t bytes, int64_t limit)
 {
     size_t i = 0;
-    int dir = open(base, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
-    while (dir >= 0 && i < all->len && bytes > limit) {
+    while (i < all->len && bytes > limit) {
         ino_t file = all->at[i].file;
         bytes -= all->at[i].bytes;
         for (; i < all->len && all->at[i].file == file; i++)
-            unlinkat(dir, all->at[i].name, 0);
+            unlinkat(base->dir, all->at[i].name, 0);
     }
-    if (dir >= 0)
-        close(dir);
     cr_log_line("cache", 1, "%zu of %zu kernels are removed, the longest unused: %s holds more than %" PRId64 " MB",
-                i, all->len, base, cr_env_int(CR_ENV_CR_CACHE_LIMIT));
+                i, all->len, base->path.at, cr_env_int(CR_ENV_CR_CACHE_LIMIT));
 }
 
 void cr_cache_tidy(void)
 {
-    int64_t limit = cr_env_int(CR_ENV_CR_CACHE_LIMIT) * 1000000;
+    int64_t limit = cr_env_int(CR_ENV_CR_CACHE_LIMIT) * 1000000, bytes;
     entries all = {0};
-    cr_text base = {0};
+    cr_cache_folder base;
 
-    look_through(NULL, temporary());
-    folder(&base);
-    if (!cr_text_status(&base)) {
-        look_through(&all, base.at);
-        if (all.len)
-            qsort(all.at, all.len, sizeof *all.at, by_use);
-        int64_t bytes = sum_bytes(&all);
-        if (limit > 0 && bytes > limit)
-            remove_oldest(&all, base.at, bytes, limit - limit / 4);
-    }
-    cr_text_drop(&base);
+    look_through(NULL, open(cache_temporary(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (cache_open(&base, false))
+        return;
+    look_through(&all, openat(base.dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (all.len)
+        qsort(all.at, all.len, sizeof *all.at, by_use);
+    bytes = sum_bytes(&all);
+    if (limit > 0 && bytes > limit)
+        remove_oldest(&all, &base, bytes, limit - limit / 4);
+    cache_close(&base);
     cr_vec_drop(&all);
 }

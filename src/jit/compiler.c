@@ -34,6 +34,21 @@ static _Atomic bool plain, given_up; /* plain: it does not know cr_isa_moves */
 
 static bool runs(const char *path) { return access(path, X_OK) == 0; }
 
+/* The compiler is started in another folder. */
+static bool make_absolute(char *path, size_t room)
+{
+    char copy[1024];
+    size_t n;
+
+    if (*path == '/')
+        return true;
+    snprintf(copy, sizeof copy, "%s", path);
+    if (!getcwd(path, room))
+        return false;
+    n = strlen(path);
+    return snprintf(path + n, room - n, "/%s", copy) < (int)(room - n);
+}
+
 static bool find_in_path(const char *name, char *out, size_t room)
 {
     const char *p = cr_env(CR_ENV_PATH);
@@ -61,7 +76,7 @@ static void look(const char *wish)
         ok = find_in_path(wish, found, sizeof found);
     for (size_t i = 0; !*wish && !ok && i < CR_LEN(usual); i++)
         ok = find_in_path(usual[i], found, sizeof found);
-    if (!ok)
+    if (!ok || !make_absolute(found, sizeof found))
         found[0] = 0;
     looked = true;
     plain = given_up = false;
@@ -191,7 +206,7 @@ done:
 }
 
 /* What was kept with another folder for temporary files, "TMPDIR=..."; ends with NULL.  The caller frees it. */
-static char **own_environment(char *folder)
+static char **own_environment(const char *folder)
 {
     char **out, **at;
 
@@ -204,7 +219,7 @@ static char **own_environment(char *folder)
         for (size_t i = 0; i < kept.len; i += strlen(bytes + i) + 1)
             if (strncmp(bytes + i, "TMPDIR=", 7))
                 *at++ = bytes + i;
-        *at++ = folder;
+        *at++ = (char *)folder;
         *at = NULL;
     }
     pthread_mutex_unlock(&lock);
@@ -219,8 +234,9 @@ static struct {
     int pipe;  /* our end; 0 while the place is free */
 } guards[MOST_GUARDS];
 
-/* In the group `group` or, with 0, in one of its own.  Signals are as a shell's. */
-static int start(pid_t *child, char *const *word, int in, const char *log, pid_t group, char **environment)
+/* In the group `group` or, with 0, in one of its own; in the open folder `dir` or, with -1, in the
+ * current one.  Signals are as a shell's. */
+static int start(pid_t *child, char *const *word, int in, int dir, const char *log, pid_t group, char **environment)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
@@ -234,6 +250,8 @@ static int start(pid_t *child, char *const *word, int in, const char *log, pid_t
     sigaddset(&usual, SIGPIPE);
     posix_spawn_file_actions_init(&files);
     posix_spawnattr_init(&how);
+    if (dir >= 0)
+        posix_spawn_file_actions_addfchdir_np(&files, dir);
     if (in)
         posix_spawn_file_actions_adddup2(&files, in, 0);
     else
@@ -260,7 +278,7 @@ static int guard_new(char *folder, char **environment)
 
     if (pipe2(ends, O_CLOEXEC))
         return -1;
-    if (start(&pid, word, ends[0], "/dev/null", 0, environment)) {
+    if (start(&pid, word, ends[0], -1, "/dev/null", 0, environment)) {
         close(ends[0]);
         close(ends[1]);
         return -1;
@@ -334,13 +352,19 @@ static bool finish(pid_t child, double seconds, int *status)
     return false;
 }
 
+static const char log_name[] = "log";
+
 /* The first line of the log that says "error", or the first line. */
-static cr_status complaint(const char *log)
+static cr_status complaint(int dir)
 {
     char *text = NULL, *at;
     size_t len;
+    int fd = openat(dir, log_name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    bool failed = fd < 0 || cr_read_open_file(&text, &len, fd, log_name);
 
-    if (cr_read_file(&text, &len, log))
+    if (fd >= 0)
+        close(fd);
+    if (failed)
         return cr_fail(CR_RUNTIME, "the compiler failed without a word");
     at = strstr(text, "error");
     while (at && at > text && at[-1] != '\n')
@@ -353,22 +377,17 @@ static cr_status complaint(const char *log)
 }
 
 /* One run; *status as finish gives it. */
-static cr_status run(command *c, const char *log, char *folder, double seconds, int *status)
+static cr_status run(command *c, const cr_cache_folder *folder, double seconds, int *status)
 {
-    cr_text place = {0};
-    char **environment;
+    char **environment = own_environment("TMPDIR=.");
     pid_t child = 0;
     int guard, failed;
     bool ended = false;
 
-    cr_text_printf(&place, "TMPDIR=%s", folder);
-    environment = cr_text_status(&place) ? NULL : own_environment(place.at);
-    if (!environment) {
-        cr_text_drop(&place);
+    if (!environment)
         return CR_MEMORY;
-    }
-    guard = guard_new(folder, environment);
-    failed = start(&child, c->word, 0, log, guard < 0 ? 0 : guards[guard].pid, environment);
+    guard = guard_new(folder->path.at, environment);
+    failed = start(&child, c->word, 0, folder->dir, log_name, guard < 0 ? 0 : guards[guard].pid, environment);
     if (!failed)
         ended = finish(child, seconds, status);
     if (!failed && !ended) {
@@ -377,7 +396,6 @@ static cr_status run(command *c, const char *log, char *folder, double seconds, 
     }
     guard_end(guard);
     cr_free(environment);
-    cr_text_drop(&place);
     if (failed)
         return cr_fail(CR_RUNTIME, "%s cannot be started: %s", c->word[0], strerror(failed));
     if (!ended) {
@@ -388,34 +406,26 @@ static cr_status run(command *c, const char *log, char *folder, double seconds, 
     return CR_OK;
 }
 
-cr_status cr_compiler_run(const char *folder, const char *source, const char *object, double seconds)
+cr_status cr_compiler_run(const cr_cache_folder *folder, const char *source, const char *object, double seconds)
 {
     const char *path = cr_compiler_path();
-    cr_text log = {0}, own = {0};
     command c;
     int status = 0;
-    cr_status st;
+    cr_status st = CR_OK;
 
     if (!path)
         return cr_fail(CR_RUNTIME, "no C compiler was found (CR_CC, gcc, clang, cc)");
     if (given_up)
         return cr_fail(CR_RUNTIME, "%s took too long before", path);
-    cr_text_printf(&log, "%s/log", folder);
-    cr_text_put(&own, folder);
-    CR_GO(cr_text_status(&log));
-    CR_GO(cr_text_status(&own));
     make_command(&c, path, !plain, source, object);
-    CR_GO(run(&c, log.at, own.at, seconds, &status));
-    if (status == -1 ? access(object, R_OK) != 0 : status != 0)
-        st = complaint(log.at);
+    CR_TRY(run(&c, folder, seconds, &status));
+    if (status == -1 ? faccessat(folder->dir, object, R_OK, 0) != 0 : status != 0)
+        st = complaint(folder->dir);
     if (st && !plain && *cr_isa_moves(cr_isa_chosen()) && strstr(cr_error_message(), "move-max")) {
         plain = true;
         make_command(&c, path, false, source, object);
-        CR_GO(run(&c, log.at, own.at, seconds, &status));
-        st = status > 0 ? complaint(log.at) : CR_OK;
+        CR_TRY(run(&c, folder, seconds, &status));
+        st = status > 0 ? complaint(folder->dir) : CR_OK;
     }
-done:
-    cr_text_drop(&log);
-    cr_text_drop(&own);
     return st;
 }

@@ -247,37 +247,35 @@ static bool find_on_disk(cr_jit_kernel *k)
     return true;
 }
 
-static cr_status write_plain(const char *path, const cr_text *text)
-{
-    size_t left = text->len;
-    const char *at = text->at;
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600), failed = fd < 0 ? errno : 0;
+static const char source_name[] = "kernels.c";
 
-    while (!failed && left) {
-        ssize_t n = write(fd, at, left);
-        failed = n < 0 && errno != EINTR ? errno : 0;
-        at += n > 0 ? n : 0;
-        left -= n > 0 ? (size_t)n : 0;
-    }
-    if (fd >= 0 && close(fd) && !failed)
-        failed = errno;
-    return failed ? cr_fail(CR_IO, "cannot write the source: %s", strerror(failed)) : CR_OK;
+static cr_status write_source(int dir, const cr_text *text)
+{
+    int fd = openat(dir, source_name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    cr_status st;
+
+    if (fd < 0)
+        return cr_fail(CR_IO, "cannot write the source: %s", strerror(errno));
+    st = cr_write_open_file(fd, cr_text_str(text), text->len, source_name);
+    if (close(fd) && !st)
+        st = cr_fail(CR_IO, "cannot write the source: %s", strerror(errno));
+    return st;
 }
 
-static cr_status load_all(cr_jit_kernel *const *k, int n, const char *object)
+static cr_status load_all(cr_jit_kernel *const *k, int n, int dir, const char *object)
 {
     char name[256];
     void *function[MOST_IN_RUN];
 
     for (int i = 0; i < n; i++)
-        if (!(function[i] = cr_cache_load(object, function_name(name, k[i]))))
+        if (!(function[i] = cr_cache_load(dir, object, function_name(name, k[i]))))
             return CR_RUNTIME;
     for (int i = 0; i < n; i++)
         put_function(k[i], function[i]);
     return CR_OK;
 }
 
-static void keep(cr_jit_kernel *const *k, int n, const char *object)
+static void keep(cr_jit_kernel *const *k, int n, int dir, const char *object)
 {
     const char *key[MOST_IN_RUN], *source[MOST_IN_RUN];
 
@@ -285,29 +283,23 @@ static void keep(cr_jit_kernel *const *k, int n, const char *object)
         key[i] = k[i]->key;
         source[i] = k[i]->body;
     }
-    if (cr_cache_keep(object, n, key, source))
-        cr_log_line("cache", 1, "%d kernel%s not kept: %s", n, n > 1 ? "s are" : " is", cr_error_message());
+    cr_cache_keep(dir, object, n, key, source);
     for (int i = 0; i < n; i++)
         cr_log_line("cache", 2, "%s is compiled: %s", k[i]->symbol, k[i]->key);
 }
 
-static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *source, const char *folder)
+static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *source, const cr_cache_folder *folder)
 {
-    cr_text in = {0}, object = {0};
-    cr_status st;
+    static _Atomic int turn;
+    char object[64];
 
-    cr_text_printf(&in, "%s/kernels.c", folder);
-    cr_text_printf(&object, "%s/kernels.so", folder);
-    CR_GO(cr_text_status(&in));
-    CR_GO(cr_text_status(&object));
-    CR_GO(write_plain(in.at, source));
-    CR_GO(cr_compiler_run(folder, in.at, object.at, PATIENCE_SECONDS));
-    CR_GO(load_all(k, n, object.at));
-    keep(k, n, object.at);
-done:
-    cr_text_drop(&in);
-    cr_text_drop(&object);
-    return st;
+    /* Each object has a name that no other had: see cr_cache_load. */
+    snprintf(object, sizeof object, "kernels%d.so", atomic_fetch_add(&turn, 1));
+    CR_TRY(write_source(folder->dir, source));
+    CR_TRY(cr_compiler_run(folder, source_name, object, PATIENCE_SECONDS));
+    CR_TRY(load_all(k, n, folder->dir, object));
+    keep(k, n, folder->dir, object);
+    return CR_OK;
 }
 
 /* Where temporary files cannot be written or not be run, the cache may do. */
@@ -331,13 +323,12 @@ static cr_status compile(cr_jit_kernel *const *k, int n)
     if (!st && !cr_compiler_path())
         st = cr_fail(CR_RUNTIME, "no C compiler was found (CR_CC, gcc, clang, cc)");
     for (int place = 0; (!place && !st) || (place && place < CR_CACHE_PLACES && is_of_place(st)); place++) {
-        cr_text folder = {0};
+        cr_cache_folder folder;
         st = cr_cache_work(&folder, place);
         if (!st) {
-            st = compile_in(k, n, &source, folder.at);
-            cr_cache_work_end(folder.at);
+            st = compile_in(k, n, &source, &folder);
+            cr_cache_work_end(&folder);
         }
-        cr_text_drop(&folder);
     }
     cr_text_drop(&source);
     return st;

@@ -427,7 +427,7 @@ static bool goes_away(const char *word)
 TEST(a_compiler_that_hangs_is_ended_with_its_children)
 {
     char path[128], word[32];
-    cr_text folder = {0};
+    cr_cache_folder folder;
     struct timespec a, b;
 
     fresh_cache();
@@ -435,17 +435,16 @@ TEST(a_compiler_that_hangs_is_ended_with_its_children)
     setenv("CR_CC", path, 1);
     OK(cr_cache_work(&folder, 1));
     clock_gettime(CLOCK_MONOTONIC, &a);
-    FAILS(CR_RUNTIME, cr_compiler_run(folder.at, "x.c", "x.so", 0.2));
+    FAILS(CR_RUNTIME, cr_compiler_run(&folder, "x.c", "x.so", 0.2));
     clock_gettime(CLOCK_MONOTONIC, &b);
     CHECK(b.tv_sec - a.tv_sec < 20);
     CHECK(strstr(cr_error_message(), "took longer") != NULL);
     EQ(processes_with(word), 0);
     /* It is not tried again. */
-    FAILS(CR_RUNTIME, cr_compiler_run(folder.at, "x.c", "x.so", 0.2));
+    FAILS(CR_RUNTIME, cr_compiler_run(&folder, "x.c", "x.so", 0.2));
     CHECK(strstr(cr_error_message(), "too long before") != NULL);
-    cr_cache_work_end(folder.at);
+    cr_cache_work_end(&folder);
     EQ(work_folders(cache), 0);
-    cr_text_drop(&folder);
     remove_cache();
 }
 
@@ -687,7 +686,7 @@ TEST(the_longest_unused_kernels_make_room)
 
 TEST(what_ended_processes_left_is_removed_in_time)
 {
-    cr_text old = {0}, fresh = {0};
+    cr_cache_folder old, fresh;
     struct timespec when[2] = {{time(NULL) - 5000, 0}, {time(NULL) - 5000, 0}};
 
     fresh_cache();
@@ -695,14 +694,13 @@ TEST(what_ended_processes_left_is_removed_in_time)
     OK(cr_cache_work(&fresh, 1));
     put_file("new.1.0", 10, 5000);
     put_file("new.1.1", 10, 5);
-    EQ(utimensat(AT_FDCWD, old.at, when, 0), 0);
+    EQ(utimensat(AT_FDCWD, old.path.at, when, 0), 0);
     cr_cache_tidy();
-    CHECK(access(old.at, F_OK) != 0);
-    CHECK(access(fresh.at, F_OK) == 0);
+    CHECK(access(old.path.at, F_OK) != 0);
+    CHECK(access(fresh.path.at, F_OK) == 0);
     CHECK(!is_there("new.1.0") && is_there("new.1.1"));
-    cr_cache_work_end(fresh.at);
-    cr_text_drop(&old);
-    cr_text_drop(&fresh);
+    cr_cache_work_end(&fresh);
+    cr_cache_work_end(&old);
     remove_cache();
 }
 
