@@ -2,6 +2,7 @@
 #include "base/parallel.h"
 #include "base/test.h"
 #include "jit/fused.h"
+#include "jit/generated.h"
 #include "jit/isa.h"
 #include "jit/oracle.h"
 #include "loop/interp.h"
@@ -136,7 +137,7 @@ static void interpret(cr_session *s, void *context)
     cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), x->rows},
                              {cr_sym_find(l->syms, "C"), x->columns}};
 
-    cr_loop_interpret(l, &(cr_loop_run){sizes, 2, (void *const *)x->memory, x->param});
+    cr_loop_interpret(l, &(cr_loop_run){sizes, 2, (void *const *)x->memory, x->param, cr_fn_one});
 }
 
 static void tiers_agree(setting *x, int64_t rows, int64_t columns, bool special)
@@ -166,8 +167,7 @@ static void interpreter_agrees(setting *x, int64_t rows, int64_t columns)
     tidy(x);
 }
 
-/* `exact`: only functions whose results have one right value. */
-static void check_program(const char *text, bool exact)
+static void check_program(const char *text)
 {
     static const int64_t sizes[][2] = {{1, 1},   {3, 5},     {7, 16},  {33, 31},  {2, 1025},
                                        {5, 300}, {1, 20000}, {2, 8192}, {2, 8193}, {300, 4}};
@@ -182,13 +182,12 @@ static void check_program(const char *text, bool exact)
     for (size_t i = 0; i < CR_LEN(sizes); i++)
         for (int special = 0; special < 2; special++)
             tiers_agree(&x, sizes[i][0], sizes[i][1], special);
-    if (exact)
-        for (size_t i = 0; i < 5; i++)
-            interpreter_agrees(&x, sizes[i][0], sizes[i][1]);
+    for (size_t i = 0; i < 5; i++)
+        interpreter_agrees(&x, sizes[i][0], sizes[i][1]);
     cr_fused_drop(x.f);
 }
 
-TEST(tiers_give_equal_bits)
+TEST(tiers_and_the_interpreter_give_equal_bits)
 {
     static const char *const texts[] = {
         "y[i<R, j<C] = x[i, j] * s + b[j]\n",
@@ -207,7 +206,7 @@ TEST(tiers_give_equal_bits)
 
     use_cache();
     for (size_t i = 0; i < CR_LEN(texts); i++)
-        check_program(texts[i], false);
+        check_program(texts[i]);
     remove_cache();
 }
 
@@ -281,28 +280,20 @@ TEST(schedules_change_no_bit)
     remove_cache();
 }
 
-TEST(exact_programs_equal_the_interpreter_in_bits)
+TEST(programs_equal_the_interpreter_in_bits)
 {
     static const char *const texts[] = {
         "y[i<R, j<C] = (x[i, j] + z[i, j]) * (x[i, j] - b[j]) / (s + z[i, j])\n",
         ("m[i<R] = maximum[j<C](x[i, j])\nt[i<R] = add[j<C](x[i, j] - m[i])\n"
          "y[i<R, j<C] = sqrt(abs(x[i, j])) * t[i] + m[i]\n"),
         "p[i<R] = mul[j<C](x[i, j])\nq[i<R] = minimum[j<C](x[i, j])\n",
+        "y[i<R, j<C] = fma(x[i, j], z[i, j], maximum(x[i, j], b[j]))\n",
         "y[i<R, j<C] = floor(x[i, j]) + round(z[i, j]) - copysign(1, x[i, j])\n",
     };
 
     use_cache();
     for (size_t i = 0; i < CR_LEN(texts); i++)
-        check_program(texts[i], true);
-    remove_cache();
-}
-
-/* The baseline rounds it twice: it has no such instruction. */
-TEST(fma_is_rounded_once_where_there_is_one)
-{
-    use_cache();
-    if (cr_isa_chosen() != CR_ISA_base)
-        check_program("y[i<R, j<C] = fma(x[i, j], z[i, j], maximum(x[i, j], b[j]))\n", true);
+        check_program(texts[i]);
     remove_cache();
 }
 
@@ -387,7 +378,7 @@ TEST(random_programs_equal_the_interpreter_in_bits)
     for (int i = 0; i < 12; i++) {
         cr_text text = {0};
         random_program(&text);
-        check_program(cr_text_str(&text), true);
+        check_program(cr_text_str(&text));
         cr_text_drop(&text);
     }
     remove_cache();

@@ -42,6 +42,19 @@ cr_kernel cr_fn_kernel(cr_fn fn, cr_dtype t, cr_form form)
     return fn_kernel[fn][t][form];
 }
 
+bool cr_fn_one(cr_fn fn, cr_dtype t, void *out, const void *const *in)
+{
+    static const int64_t one[3] = {1, 1, 0}, stride[8] = {0};
+    cr_kernel k = cr_fn_kernel(fn, t, CR_FORM_MAIN);
+    void *ptr[4] = {out};
+
+    for (int i = 0; i < cr_fn_infos[fn].args; i++)
+        ptr[1 + i] = (void *)in[i];
+    if (k)
+        k(ptr, stride, one, NULL);
+    return k != NULL;
+}
+
 cr_status cr_generated_install(void)
 {
     for (int i = 0; i < cr_table_text_count; i++)

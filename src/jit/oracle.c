@@ -5,6 +5,7 @@
  * both the element and the largest element of the output. */
 #include "jit/oracle.h"
 #include "base/env.h"
+#include "jit/generated.h"
 #include "loop/interp.h"
 #include "loop/nest.h"
 #include <math.h>
@@ -102,7 +103,7 @@ static void run(cr_session *s, void *context)
             (cr_loop_size){cr_sym_find(c->l->syms, n->column.extent->name), c->columns};
     for (int k = 0; k < c->operands; k++)
         memory[k] = row_major(c, k);
-    cr_loop_interpret(c->l, &(cr_loop_run){sizes, count, memory, c->param});
+    cr_loop_interpret(c->l, &(cr_loop_run){sizes, count, memory, c->param, cr_fn_one});
     for (int k = 0; k < c->operands && c->operand[k]->role == CR_BUFFER_OUTPUT; k++)
         compare(c, k, memory[k]);
 }

@@ -31,6 +31,10 @@ typedef struct {
 
 extern const cr_fn_info cr_fn_infos[CR_FN_COUNT];
 
+/* Computes *out from elements in memory of type `t` (a bool is one byte).  False when there is no such
+ * function for `t`. */
+typedef bool (*cr_fn_eval)(cr_fn fn, cr_dtype t, void *out, const void *const *in);
+
 /* By name; -1 when there is none.  "max" and "min" are maximum and minimum. */
 int cr_fn_find(const char *name);
 /* Whether the function exists for arguments of type `t`. */

@@ -1,12 +1,10 @@
 /* The interpreter.
  *
- * A value is a long-lived scalar of its node's type; float32 arithmetic is done in
- * float.  Reductions fold 32 virtual lanes a chunk when they run along the last index of
+ * A value is a scalar of its node's type.  Functions are the caller's, one value at a time;
+ * selection, casts and random numbers are computed here.  Reductions fold 32 virtual lanes a chunk when they run along the last index of
  * what they read, and 4 accumulators a block of rows when they do not, as the kernels do. */
 #include "loop/interp.h"
 #include "num/philox.h"
-#include <float.h>
-#include <math.h>
 #include <string.h>
 
 typedef union {
@@ -121,200 +119,52 @@ static char *place(machine *m, const cr_buffer *b, const cr_sym *const *index)
 
 /* --- functions --- */
 
-#define REAL_FUNCTIONS(F)                                                                          \
-    F(sqrt) F(exp) F(exp2) F(expm1) F(log) F(log2) F(log10) F(log1p) F(sin) F(cos) F(tan) F(asin)  \
-    F(acos) F(atan) F(sinh) F(cosh) F(tanh) F(asinh) F(acosh) F(atanh) F(erf) F(erfc) F(floor)     \
-    F(ceil) F(trunc)
-
-static double real_function(cr_fn fn, double x, bool *known)
+/* fn of values whose types are `from`: as elements in memory, through the caller's functions. */
+static scalar call_function(machine *m, cr_fn fn, cr_dtype to, const cr_dtype *from, const scalar *v)
 {
-    switch (fn) {
-#define F(name) case CR_FN_##name: return name(x);
-        REAL_FUNCTIONS(F)
-#undef F
-    case CR_FN_neg: return -x;
-    case CR_FN_abs: return fabs(x);
-    case CR_FN_square: return x * x;
-    case CR_FN_reciprocal: return 1 / x;
-    case CR_FN_rsqrt: return 1 / sqrt(x);
-    case CR_FN_round: return nearbyint(x);
-    case CR_FN_roundhalf: return (double)cr_half_to_float(cr_float_to_half((float)x));
-    case CR_FN_roundbfloat: return (double)cr_bfloat_to_float(cr_float_to_bfloat((float)x));
-    case CR_FN_sgn: return (x > 0) - (x < 0);
-    case CR_FN_sigmoid: return 1 / (1 + exp(-x));
-    case CR_FN_lgamma: return lgamma(x);
-    default: *known = false; return 0;
-    }
-}
+    char element[3][CR_PARAM_BYTES], result[CR_PARAM_BYTES] = {0};
+    const void *in[3] = {element[0], element[1], element[2]};
 
-static double greater(double a, double b) { return isnan(a) ? a : a > b ? a : b; }
-static double lesser(double a, double b) { return isnan(a) ? a : a < b ? a : b; }
-
-static double real_pair(cr_fn fn, double a, double b, bool *known)
-{
-    switch (fn) {
-    case CR_FN_add: return a + b;
-    case CR_FN_sub: return a - b;
-    case CR_FN_mul: return a * b;
-    case CR_FN_div: return a / b;
-    case CR_FN_maximum: return greater(a, b);
-    case CR_FN_minimum: return lesser(a, b);
-    case CR_FN_fmax: return isnan(b) ? a : a > b ? a : b;
-    case CR_FN_fmin: return isnan(b) ? a : a < b ? a : b;
-    case CR_FN_pow: return pow(a, b);
-    case CR_FN_fmod: return fmod(a, b);
-    case CR_FN_remainder: return a - b * floor(a / b);
-    case CR_FN_floordiv: return floor(a / b);
-    case CR_FN_atan2: return atan2(a, b);
-    case CR_FN_hypot: return hypot(a, b);
-    case CR_FN_copysign: return copysign(a, b);
-    default: *known = false; return 0;
-    }
-}
-
-static int64_t floor_division(int64_t a, int64_t b)
-{
-    int64_t q = b ? a / b : 0;
-
-    return b && a % b && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
-/* Wraps as the vectors do; the caller cuts to the type's width. */
-static int64_t whole_pair(cr_fn fn, int64_t a, int64_t b, bool *known)
-{
-    uint64_t x = (uint64_t)a, y = (uint64_t)b;
-
-    switch (fn) {
-    case CR_FN_add: return (int64_t)(x + y);
-    case CR_FN_sub: return (int64_t)(x - y);
-    case CR_FN_mul: return (int64_t)(x * y);
-    case CR_FN_div: return b == -1 ? (int64_t)(0 - x) : b ? a / b : 0;
-    case CR_FN_floordiv: return b == -1 ? (int64_t)(0 - x) : floor_division(a, b);
-    case CR_FN_remainder: return b == -1 || !b ? 0 : a - b * floor_division(a, b);
-    case CR_FN_fmod: return b == -1 || !b ? 0 : a % b;
-    case CR_FN_maximum: return a > b ? a : b;
-    case CR_FN_minimum: return a < b ? a : b;
-    case CR_FN_and: return a & b;
-    case CR_FN_or: return a | b;
-    case CR_FN_xor: return a ^ b;
-    default: *known = false; return 0;
-    }
-}
-
-static int64_t whole_function(cr_fn fn, int64_t a, cr_dtype t, bool *known)
-{
-    switch (fn) {
-    case CR_FN_neg: return (int64_t)(0 - (uint64_t)a);
-    case CR_FN_abs: return a < 0 ? (int64_t)(0 - (uint64_t)a) : a;
-    case CR_FN_square: return (int64_t)((uint64_t)a * (uint64_t)a);
-    case CR_FN_sgn: return (a > 0) - (a < 0);
-    case CR_FN_not: return t == CR_BOOL ? !a : ~a;
-    default: *known = false; return 0;
-    }
-}
-
-static bool test(cr_fn fn, double a, double b)
-{
-    switch (fn) {
-    case CR_FN_eq: return a == b;
-    case CR_FN_ne: return a != b;
-    case CR_FN_lt: return a < b;
-    case CR_FN_le: return a <= b;
-    case CR_FN_gt: return a > b;
-    case CR_FN_ge: return a >= b;
-    case CR_FN_isnan: return isnan(a);
-    case CR_FN_isinf: return isinf(a);
-    case CR_FN_isfinite: return isfinite(a);
-    default: return signbit(a);
-    }
-}
-
-static double as_double(cr_dtype t, scalar v)
-{
-    return cr_scalar_as_double(as_scalar(t, v));
-}
-
-CR_NORETURN static void unknown(machine *m, const cr_expr *e)
-{
-    cr_bail(m->l->session, CR_VALUE, "%s of %s is not interpreted", cr_fn_infos[e->fn].name,
-            cr_dtype_name((cr_dtype)e->dtype));
-}
-
-/* One operation in float rounds as float arithmetic does, because doubles hold more than
- * twice its digits; the functions of libm are rounded once more. */
-static scalar same(machine *m, const cr_expr *e, const scalar *v)
-{
-    cr_dtype t = (cr_dtype)e->dtype;
-    bool known = true;
-    scalar r = {0};
-
-    if (cr_dtype_category(t) <= CR_CAT_INT) {
-        r.i = e->count == 2 ? whole_pair((cr_fn)e->fn, v[0].i, v[1].i, &known)
-                            : whole_function((cr_fn)e->fn, v[0].i, t, &known);
-        r = of_scalar(t, cr_scalar_int(r.i));
-    } else if (cr_dtype_is_float(t) && e->fn == CR_FN_fma) {
-        if (t == CR_F32)
-            r.f = fmaf(v[0].f, v[1].f, v[2].f);
-        else
-            r.d = fma(v[0].d, v[1].d, v[2].d);
-    } else if (cr_dtype_is_float(t)) {
-        double a = as_double(t, v[0]);
-        double d = e->count == 2
-                       ? real_pair((cr_fn)e->fn, a, as_double(t, v[1]), &known)
-                       : real_function((cr_fn)e->fn, a, &known);
-        r = of_scalar(t, cr_scalar_float(d));
-    } else {
-        known = false;
-    }
-    if (!known)
-        unknown(m, e);
-    return r;
-}
-
-static scalar compare(const cr_expr *e, const scalar *v)
-{
-    cr_dtype t = (cr_dtype)e->args[0]->dtype;
-    int64_t a = v[0].i, b = e->count > 1 ? v[1].i : 0;
-
-    if (cr_dtype_category(t) <= CR_CAT_INT) /* exact beyond 2^53 */
-        return (scalar){.i = test((cr_fn)e->fn, a < b ? -1 : a > b, 0)};
-    return (scalar){.i = test((cr_fn)e->fn, as_double(t, v[0]),
-                              e->count > 1 ? as_double(t, v[1]) : 0)};
+    for (int i = 0; i < cr_fn_infos[fn].args; i++)
+        store_element(from[i], element[i], v[i]);
+    if (!m->run->eval(fn, from[0], result, in))
+        cr_bail(m->l->session, CR_VALUE, "%s of %s is not interpreted", cr_fn_infos[fn].name,
+                cr_dtype_name(from[0]));
+    return load_element(to, result);
 }
 
 static scalar eval(machine *m, const cr_expr *e);
 
 static scalar eval_call(machine *m, const cr_expr *e)
 {
+    cr_dtype from[3] = {CR_F32, CR_F32, CR_F32};
     scalar v[3] = {{0}};
 
-    for (int i = 0; i < e->count; i++)
+    for (int i = 0; i < e->count; i++) {
+        from[i] = (cr_dtype)e->args[i]->dtype;
         v[i] = eval(m, e->args[i]);
+    }
     switch ((cr_fn_kind)cr_fn_infos[e->fn].kind) {
-    case CR_FN_SAME: return same(m, e, v);
-    case CR_FN_TEST: return compare(e, v);
     case CR_FN_SELECT: return v[0].i ? v[1] : v[2];
-    case CR_FN_CAST:
-        return of_scalar((cr_dtype)e->dtype, as_scalar((cr_dtype)e->args[0]->dtype, v[0]));
+    case CR_FN_CAST: return of_scalar((cr_dtype)e->dtype, as_scalar(from[0], v[0]));
     case CR_FN_RANDOM:
         return (scalar){.f = cr_philox_float(cr_philox_word((uint64_t)v[0].i, (uint64_t)v[1].i,
                                                             (uint64_t)v[2].i))};
+    case CR_FN_SAME:
+    case CR_FN_TEST:
     case CR_FN_PARTS:
     case CR_FN_JOIN: break;
     }
-    unknown(m, e);
+    return call_function(m, (cr_fn)e->fn, (cr_dtype)e->dtype, from, v);
 }
 
 /* --- reductions --- */
 
 static scalar combine(machine *m, const cr_expr *e, scalar a, scalar b)
 {
-    cr_expr pair = {.kind = CR_EXPR_CALL, .dtype = e->dtype, .fn = e->fn, .count = 2};
-    scalar v[2] = {a, b};
+    cr_dtype t = (cr_dtype)e->dtype, from[2] = {t, t};
 
-    if (e->dtype == CR_BOOL)
-        return (scalar){.i = e->fn == CR_FN_and ? a.i && b.i : a.i || b.i};
-    return same(m, &pair, v);
+    return call_function(m, (cr_fn)e->fn, t, from, (scalar[]){a, b});
 }
 
 typedef struct {

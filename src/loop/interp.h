@@ -1,8 +1,7 @@
 /* interp.h - running programs one element at a time: the oracle of tests.
  *
- * Slow and plain.  Reductions have the order of DESIGN.md; functions are libm's, so
- * results equal those of kernels in bits where every function is exact (arithmetic, fma,
- * comparison, selection, rounding, square root) and within their bounds elsewhere. */
+ * Slow and plain.  Reductions have the order of DESIGN.md, and the caller supplies the functions
+ * (cr_fn_eval): with those of the kernels, results equal the kernels' in bits. */
 #ifndef CR_LOOP_INTERP_H
 #define CR_LOOP_INTERP_H
 
@@ -18,6 +17,7 @@ typedef struct {
     int size_count;
     void *const *operand; /* row-major; outputs, then inputs (cr_loop_operands) */
     const void *param;    /* CR_PARAM_BYTES a slot */
+    cr_fn_eval eval;
 } cr_loop_run;
 
 /* Runs all definitions.  Bails with CR_VALUE when a name has no size, CR_INDEX when an

@@ -26,12 +26,32 @@ static void with_program(const char *text, void (*check)(cr_session *, cr_loop *
     cr_session_drop(&s);
 }
 
+/* The functions of the programs below, of float32. */
+static bool few_functions(cr_fn fn, cr_dtype t, void *out, const void *const *in)
+{
+    const float *x = in[0], *y = in[1];
+    float *r = out;
+
+    CHECK(t == CR_F32);
+    switch (fn) {
+    case CR_FN_add: *r = *x + *y; return true;
+    case CR_FN_sub: *r = *x - *y; return true;
+    case CR_FN_mul: *r = *x * *y; return true;
+    case CR_FN_div: *r = *x / *y; return true;
+    case CR_FN_maximum: *r = *x > *y ? *x : *y; return true;
+    case CR_FN_neg: *r = -*x; return true;
+    case CR_FN_exp: *r = expf(*x); return true;
+    case CR_FN_lt: *(bool *)out = *x < *y; return true;
+    default: return false;
+    }
+}
+
 static void run(cr_loop *l, int64_t rows, int64_t columns, void *const *operand, const void *param)
 {
     cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), rows},
                              {cr_sym_find(l->syms, "C"), columns}};
 
-    cr_loop_interpret(l, &(cr_loop_run){sizes, 2, operand, param});
+    cr_loop_interpret(l, &(cr_loop_run){sizes, 2, operand, param, few_functions});
 }
 
 static const char softmax[] = "m[i<R] = maximum[j<C](x[i, j])\n"
