@@ -9,13 +9,17 @@ $(B)/tests/%: src/%.c src/base/test_main.c $(B)/libcresset.a
 	$(Q)$(CC) $(CFLAGS_ALL) -Wno-missing-prototypes $< src/base/test_main.c $(ARCHIVE) -o $@ $(LIBS)
 TEST_BIN := $(TESTS_SRC:src/%.c=$(B)/tests/%)
 
-.PHONY: tests-build test-rooms test-headers test-text test-installed test-python
+.PHONY: tests-build test-rooms test-counts test-headers test-text test-installed test-python
 tests-build: $(TEST_BIN)
 tests-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(filter-out $(LEFT_OUT),$(TEST_BIN))
 
 test-rooms: $(B)/libcresset.a
 	@python3 tools/rooms $(B)/libcresset.a
+
+# Exported functions that no other file uses, and the like (tools/counts).
+test-counts:
+	@python3 tools/counts --check
 
 # Every header compiles alone.
 test-headers: $(B)/gen/stamp
@@ -47,7 +51,7 @@ check-op: pkg
 # --- together ------------------------------------------------------------------------
 test: build
 	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/crc lib
-	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-headers test-text test-graphs-short test-c-programs
+	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)
 

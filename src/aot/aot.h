@@ -68,10 +68,4 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
 cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs,
                                const cr_graph *like, int saved);
 
-/* The bytes of a value by its type; 8 when the type is unknown. */
-int64_t cr_gvalue_bytes(const cr_gvalue *v);
-/* True when recomputing the node costs little more than reading its result: pointwise work,
- * views and fills, but no products, large reductions, sorts or random draws. */
-bool cr_gnode_is_cheap(const cr_gnode *n);
-
 #endif

@@ -36,7 +36,8 @@ typedef struct {
 
 /* --- facts --- */
 
-int64_t cr_gvalue_bytes(const cr_gvalue *v)
+/* The bytes of a value by its type; 8 when the type is unknown. */
+static int64_t value_bytes(const cr_gvalue *v)
 {
     int64_t n = 1;
 
@@ -59,10 +60,12 @@ enum { SMALL_FOLD = 4096 };
 static bool is_small_fold(const cr_gnode *n)
 {
     return n->op->does == CR_DOES_FOLD && n->arg[0].tag == CR_TENSOR &&
-           n->arg[0].value->type.known && cr_gvalue_bytes(n->arg[0].value) <= SMALL_FOLD;
+           n->arg[0].value->type.known && value_bytes(n->arg[0].value) <= SMALL_FOLD;
 }
 
-bool cr_gnode_is_cheap(const cr_gnode *n)
+/* True when recomputing the node costs little more than reading its result: pointwise work,
+ * views and fills, but no products, large reductions, sorts or random draws. */
+static bool node_is_cheap(const cr_gnode *n)
 {
     if (n->kind != CR_GNODE_CALL)
         return n->kind == CR_GNODE_CONSTANT;
@@ -263,7 +266,7 @@ static void lead(void *context, cr_gvalue *v)
  * always recomputed, because the clone has the base's strides. */
 static int64_t price(const cutter *c, const cr_gvalue *v)
 {
-    int64_t bytes = cr_gvalue_bytes(v);
+    int64_t bytes = value_bytes(v);
 
     if (!v->by)
         return c->overwritten[v->id] ? bytes + 1 : 1;
@@ -275,7 +278,7 @@ static int64_t price(const cutter *c, const cr_gvalue *v)
 
 static void value_edges(cutter *c, cr_flow *flow, const cr_gvalue *v)
 {
-    bool again = v->by && cr_gnode_is_cheap(v->by) && !c->overwritten[v->id];
+    bool again = v->by && node_is_cheap(v->by) && !c->overwritten[v->id];
 
     cr_flow_edge(flow, in_point(v), out_point(v), price(c, v));
     if (!again)
@@ -610,7 +613,7 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
     parts.saved = (int)saved.len;
     for (size_t i = 0; i < saved.len; i++)
         parts.saved_bytes +=
-            saved.at[i]->by || c.stale[saved.at[i]->id] ? cr_gvalue_bytes(saved.at[i]) : 0;
+            saved.at[i]->by || c.stale[saved.at[i]->id] ? value_bytes(saved.at[i]) : 0;
     return parts;
 }
 

@@ -59,8 +59,6 @@ CR_MUST cr_status cr_meta_of(cr_grad_meta **out, cr_tensor *t);
 /* As cr_set_history for a tensor without one, but takes over one count of `node`, on
  * success only. */
 CR_MUST cr_status cr_set_history_take(cr_tensor *t, cr_node *node, uint32_t output);
-/* Replaces grad_fn (counted) and moves what retain_grad registered. */
-CR_MUST cr_status cr_meta_set_grad_fn(cr_tensor *t, cr_node *node, uint32_t output);
 CR_MUST cr_status cr_accumulate_of(cr_node **out, cr_tensor *t); /* borrowed */
 /* Puts `t` (taken) into .grad and returns what was there (owned). */
 cr_tensor *cr_exchange_grad(cr_grad_meta *m, cr_tensor *t);
@@ -87,14 +85,10 @@ typedef struct {
     int64_t *size, *stride;
 } cr_layout;
 CR_MUST cr_status cr_layout_of(cr_layout *out, const cr_tensor *t);
-CR_MUST cr_status cr_layout_copy(cr_layout *out, const cr_layout *of);
 void cr_layout_drop(cr_layout *l);
 /* A copy of `t` (shape and dtype of base) in the base's layout, and the view over it. */
 CR_MUST cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,
                                    const cr_layout *base, const cr_layout *view);
-/* The elements of `t` (shape and dtype of base) that the view sees, in fresh memory. */
-CR_MUST cr_status cr_layout_gather(cr_tensor **out, cr_tensor *t, const cr_layout *base,
-                                   const cr_layout *view);
 /* Zeros in the layout of base, with `t` added where the view looks. */
 CR_MUST cr_status cr_layout_scatter(cr_tensor **out, cr_tensor *t, const cr_layout *base,
                                     const cr_layout *view);
@@ -147,8 +141,6 @@ CR_MUST cr_status cr_call_add(cr_tensor **out, cr_tensor *a, cr_tensor *b);
 CR_MUST cr_status cr_call_add_inplace(cr_tensor *a, cr_tensor *b);
 CR_MUST cr_status cr_call_unary(cr_tensor **out, const char *name, cr_tensor *a);
 CR_MUST cr_status cr_call_where(cr_tensor **out, cr_tensor *mask, cr_tensor *a, cr_tensor *b);
-/* In fresh memory, not recorded. */
-CR_MUST cr_status cr_copied(cr_tensor **out, cr_tensor *t, cr_dtype dtype);
 CR_MUST cr_status cr_call_cast(cr_tensor **out, cr_tensor *t, cr_dtype dtype);
 
 /* --- plan.c: what a derivative needs, found once for each entry --- */
@@ -205,7 +197,6 @@ CR_MUST cr_status cr_formula_start(void);
 
 /* --- record.c --- */
 CR_MUST cr_status cr_record_start(void);
-cr_status cr_autograd_stage(const cr_op *op, const cr_value *arg, cr_value *result);
 
 /* --- hook.c: running them --- */
 CR_MUST cr_status cr_run_tensor_hooks(cr_node *n, cr_tensor **grads);

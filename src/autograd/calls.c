@@ -65,7 +65,8 @@ cr_status cr_call_where(cr_tensor **out, cr_tensor *mask, cr_tensor *a, cr_tenso
     return call(out, "where", arg, 3);
 }
 
-cr_status cr_copied(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
+/* In fresh memory, not recorded. */
+static cr_status call_copy(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
 {
     cr_tensor *made = NULL;
     cr_status st;
@@ -96,5 +97,5 @@ cr_status cr_call_cast(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     if ((cr_recording() && cr_requires_grad(t)) ||
         cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE))
         return call(out, "to_dtype", arg, 2);
-    return cr_copied(out, t, dtype);
+    return call_copy(out, t, dtype);
 }

@@ -35,7 +35,7 @@ cr_status cr_layout_of(cr_layout *out, const cr_tensor *t)
     return CR_OK;
 }
 
-cr_status cr_layout_copy(cr_layout *out, const cr_layout *of)
+static cr_status layout_copy(cr_layout *out, const cr_layout *of)
 {
     cr_layout copy = *of;
 
@@ -126,7 +126,8 @@ cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,
 }
 
 /* --- gather --- */
-cr_status cr_layout_gather(cr_tensor **out, cr_tensor *t, const cr_layout *base,
+/* The elements of `t` (shape and dtype of base) that the view sees, in fresh memory. */
+static cr_status layout_gather(cr_tensor **out, cr_tensor *t, const cr_layout *base,
                            const cr_layout *view)
 {
     cr_tensor *b, *v, *made = NULL;
@@ -360,8 +361,8 @@ static cr_status node_new(cr_node **out, const cr_node_kind *kind, cr_tensor *in
     cr_status st;
 
     CR_TRY(cr_node_new(&n, sizeof(layout_node), kind, 1, 1));
-    CR_GO(cr_layout_copy(&((layout_node *)n)->base, base));
-    CR_GO(cr_layout_copy(&((layout_node *)n)->view, view));
+    CR_GO(layout_copy(&((layout_node *)n)->base, base));
+    CR_GO(layout_copy(&((layout_node *)n)->view, view));
     CR_GO(cr_edge_of(&n->edges[0], input));
     *out = n;
     return CR_OK;
@@ -391,8 +392,8 @@ cr_status cr_layout_node_of(cr_node **out, cr_node *to, const cr_layout *base,
     cr_status st;
 
     CR_TRY(cr_node_new(&n, sizeof(layout_node), &view_kind, 1, 1));
-    CR_GO(cr_layout_copy(&((layout_node *)n)->base, base));
-    CR_GO(cr_layout_copy(&((layout_node *)n)->view, view));
+    CR_GO(layout_copy(&((layout_node *)n)->base, base));
+    CR_GO(layout_copy(&((layout_node *)n)->view, view));
     n->edges[0] = (cr_edge){cr_node_keep(to), 0};
     *out = n;
     return CR_OK;
@@ -419,7 +420,7 @@ cr_status cr_layout_gather_recorded(cr_tensor **out, cr_tensor *t, const cr_layo
 {
     cr_tensor *made;
 
-    CR_TRY(cr_layout_gather(&made, t, base, view));
+    CR_TRY(layout_gather(&made, t, base, view));
     cr_status st = recorded(made, t, &view_kind, base, view);
     if (st)
         cr_drop(made);

@@ -174,7 +174,8 @@ static void meta_drop(cr_grad_meta *m)
     cr_grad_pool_put(m, sizeof *m);
 }
 
-cr_status cr_meta_set_grad_fn(cr_tensor *t, cr_node *node, uint32_t output)
+/* Replaces grad_fn (counted) and moves the hooks that retain_grad registered. */
+static cr_status meta_set_grad_fn(cr_tensor *t, cr_node *node, uint32_t output)
 {
     cr_grad_meta *m = t->grad;
     cr_node *old = m->grad_fn;
@@ -201,7 +202,7 @@ cr_status cr_set_history(cr_tensor *t, cr_node *node, uint32_t output)
 
     CR_TRY(cr_meta_of(&m, t));
     CR_TRY(cr_node_result_set(&node->results[output], t));
-    CR_TRY(cr_meta_set_grad_fn(t, node, output));
+    CR_TRY(meta_set_grad_fn(t, node, output));
     m->view_version = t->storage ? t->storage->version : 0;
     t->requires_grad = true;
     t->stages |= CR_AUTOGRAD_BIT;
@@ -431,7 +432,7 @@ cr_status cr_detach_inplace(cr_tensor *t)
             "these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
             "function in torch/optim/optimizer.py as the solution.");
     if (t->grad)
-        CR_TRY(cr_meta_set_grad_fn(t, NULL, 0));
+        CR_TRY(meta_set_grad_fn(t, NULL, 0));
     set_flag(t, false);
     return CR_OK;
 }

@@ -374,7 +374,7 @@ static cr_status stage_inplace(const cr_op *op, const cr_plan *p, const cr_value
     return record_inplace(op, p, arg, result, wanted, w);
 }
 
-cr_status cr_autograd_stage(const cr_op *op, const cr_value *arg, cr_value *result)
+static cr_status record_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     const cr_plan *p = cr_plan_of(op);
 
@@ -401,6 +401,6 @@ cr_status cr_record_start(void)
         cr_plans[i]->kernel_stage = op->kernel_stage;
         op->kernel_stage = tracking_kernel;
     }
-    cr_stage_fns[CR_STAGE_AUTOGRAD] = cr_autograd_stage;
+    cr_stage_fns[CR_STAGE_AUTOGRAD] = record_stage;
     return CR_OK;
 }

@@ -48,7 +48,7 @@ static void keep_message(const char *text)
     if (t)
         memcpy(t->message, text, strlen(text) + 1);
     else
-        snprintf(short_message, sizeof short_message, "%s", text);
+        snprintf(short_message, sizeof short_message, "%.*s", (int)sizeof short_message - 1, text);
 }
 
 char *cr_error_scratch(void)
@@ -77,21 +77,6 @@ cr_status cr_fail(cr_status kind, const char *fmt, ...)
     cr_fail_va(kind, fmt, args);
     va_end(args);
     return kind;
-}
-
-void cr_error_prefix(const char *fmt, ...)
-{
-    char text[MESSAGE_BYTES];
-    va_list args;
-    int n;
-
-    va_start(args, fmt);
-    n = vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    if (n < 0 || (size_t)n >= sizeof text)
-        return;
-    snprintf(text + n, sizeof text - (size_t)n, "%s", cr_error_message());
-    keep_message(text);
 }
 
 const char *cr_error_message(void) { return mine ? mine->message : short_message; }

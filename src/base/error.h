@@ -34,9 +34,6 @@ CR_API cr_status cr_error_kind(void);
 enum { CR_SCRATCH_BYTES = 256 };
 char *cr_error_scratch(void);
 
-/* Puts text before the message of the calling thread's record. */
-void cr_error_prefix(const char *fmt, ...) CR_PRINTF(1, 2);
-
 /* The name of the Python class that `kind` is raised as; NULL for CR_PYTHON and CR_OK. */
 const char *cr_kind_class(cr_status kind);
 

@@ -67,7 +67,5 @@ CR_MUST cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_
 void cr_tuner_drop(cr_tuner *t);
 /* Runs the group by the way that is best as far as is known, or that is to be measured. */
 cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output);
-/* The way that the calling thread's calls were found to be best by; NULL: not yet. */
-const char *cr_tuner_chosen(cr_tuner *t);
 
 #endif

@@ -36,9 +36,6 @@ int64_t cr_node_columns(const cr_gnode *n);
 /* The number of elements that a FOLD node keeps: the product of the trailing dims that it does
  * not reduce.  0: those it reduces are not leading. */
 int64_t cr_node_kept(const cr_gnode *n);
-/* How argument i of a ROWS node lies in the rows of its first tensor. */
-typedef enum { CR_ARG_FULL, CR_ARG_ROW, CR_ARG_COLUMN, CR_ARG_ONE } cr_arg_over;
-cr_arg_over cr_node_over(const cr_gnode *n, int i);
 const cr_gtype *cr_node_first_tensor(const cr_gnode *n);
 /* The argument is a number that the kernel reads when it runs; and which. */
 bool cr_node_reads_number(const cr_gnode *n, int i);

@@ -327,16 +327,18 @@ int64_t cr_node_kept(const cr_gnode *n)
     return reduced ? more_than_one(kept) : 0;
 }
 
-cr_arg_over cr_node_over(const cr_gnode *n, int i)
+/* Which elements argument i of a ROWS node has in the rows of the node's first tensor. */
+typedef enum { ARG_FULL, ARG_ROW, ARG_COLUMN, ARG_ONE } arg_over;
+static arg_over node_over(const cr_gnode *n, int i)
 {
     const cr_gtype *in = &n->arg[i].value->type, *whole = cr_node_first_tensor(n);
     int64_t numel = cr_sizes_numel(in->ndim, in->size);
 
     if (numel == cr_sizes_numel(whole->ndim, whole->size))
-        return CR_ARG_FULL;
+        return ARG_FULL;
     if (cr_is_one_a_row(whole->ndim, whole->size, cr_node_columns(n), in))
-        return CR_ARG_ROW;
-    return numel == 1 ? CR_ARG_ONE : CR_ARG_COLUMN;
+        return ARG_ROW;
+    return numel == 1 ? ARG_ONE : ARG_COLUMN;
 }
 
 /* --- facts --- */
@@ -460,7 +462,7 @@ static void put_arg(key *k, const cr_gnode *n, int i, bool rows)
     if (a->tag == CR_TENSOR) {
         put_byte(k, a->value->type.dtype);
         put_byte(k, a->value->type.ndim > 0);
-        put_byte(k, rows ? (int)cr_node_over(n, i) : 0);
+        put_byte(k, rows ? (int)node_over(n, i) : 0);
     } else if (cr_node_reads_number(n, i)) {
         put_byte(k, a->tag == CR_NUMBER ? (int)a->number.category : 0);
     } else if (a->tag == CR_NUMBER) {
@@ -499,8 +501,8 @@ static const cr_expr *trial_value(void *context, int i)
 {
     trial *t = context;
     const char *name = cr_session_printf(t->l->session, "x%d", i);
-    cr_arg_over over = t->facts->kind == CR_FACT_ROWS ? cr_node_over(t->n, i) : CR_ARG_FULL;
-    int from = over == CR_ARG_COLUMN, dims = over == CR_ARG_FULL ? 2 : 1;
+    arg_over over = t->facts->kind == CR_FACT_ROWS ? node_over(t->n, i) : ARG_FULL;
+    int from = over == ARG_COLUMN, dims = over == ARG_FULL ? 2 : 1;
     const cr_sym *size[2] = {cr_sym_name(t->l->syms, "R", 0, CR_SYM_HIGH), cr_sym_name(t->l->syms, "C", 0, CR_SYM_HIGH)};
     const cr_sym *index[2] = {cr_sym_name(t->l->syms, "i", 0, CR_SYM_HIGH), cr_sym_name(t->l->syms, "j", 0, CR_SYM_HIGH)};
 

@@ -283,14 +283,6 @@ cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output)
     return st;
 }
 
-const char *cr_tuner_chosen(cr_tuner *t)
-{
-    const measured *m = find_measured(t, cr_threads());
-    int chosen = m ? atomic_load(&m->chosen) : CR_MEASURE_NONE;
-
-    return chosen < 0 ? NULL : m->way[chosen]->name;
-}
-
 /* --- the whole --- */
 
 cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group)

@@ -640,7 +640,7 @@ static void run(cr_session *s, void *context)
     x->out.total = cost_of_block(x, x->whole.in[0]->body, &at, x->out.node);
 }
 
-cr_graph_costs cr_graph_cost(const cr_graph *g)
+static cr_graph_costs graph_cost(const cr_graph *g)
 {
     coster x = {.g = g, .s = g->session, .random = 1};
     cr_status st = cr_session_run(g->session, run, &x);
@@ -652,21 +652,6 @@ cr_graph_costs cr_graph_cost(const cr_graph *g)
 }
 
 /* --- numbers and text --- */
-
-static int64_t seen(void *graph, const cr_sym *name)
-{
-    const cr_gnumbers *n = &((const cr_graph *)graph)->numbers;
-    size_t k = *name->name == '$' ? strtoul(name->name + 1, NULL, 10) : n->list.len;
-
-    return k < n->list.len ? n->list.at[k].value.i : 0;
-}
-
-int64_t cr_cost_seen(const cr_graph *g, const cr_sym *e)
-{
-    bool wrong = false;
-
-    return cr_sym_eval(e, seen, (void *)(uintptr_t)g, &wrong);
-}
 
 static void print_cost(cr_text *out, const char *name, const cr_cost *c)
 {
@@ -681,7 +666,7 @@ static void print_cost(cr_text *out, const char *name, const cr_cost *c)
 
 void cr_graph_print_cost(cr_text *out, const cr_graph *g)
 {
-    cr_graph_costs c = cr_graph_cost(g);
+    cr_graph_costs c = graph_cost(g);
 
     for (size_t i = 0; i < g->body->len; i++) {
         const cr_gnode *n = g->body->at[i];

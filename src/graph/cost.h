@@ -43,11 +43,6 @@ typedef struct {
     cr_cost total;
 } cr_graph_costs;
 
-/* In g's session; types of all values are stated.  Bails with CR_VALUE where the graph cannot be
- * run at other sizes than those seen. */
-cr_graph_costs cr_graph_cost(const cr_graph *g);
-/* The value at the sizes seen. */
-int64_t cr_cost_seen(const cr_graph *g, const cr_sym *e);
 /* A line a node, and the sums. */
 void cr_graph_print_cost(cr_text *out, const cr_graph *g);
 

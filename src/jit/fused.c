@@ -198,7 +198,7 @@ cr_status cr_fused_run(const cr_fused *f, void *const *ptr, const int64_t *strid
 
 /* --- in parts --- */
 
-cr_status cr_fused_begin(cr_fused_call *out, const cr_fused *f, cr_tier tier)
+static cr_status fused_begin(cr_fused_call *out, const cr_fused *f, cr_tier tier)
 {
     *out = (cr_fused_call){f, tier == CR_TIER_TILES ? NULL : cr_jit_function(f->kernel)};
     if (!out->native && (tier == CR_TIER_NATIVE || !f->tile))
@@ -275,7 +275,7 @@ cr_status cr_fused_begin_schedule(cr_fused_call *out, const cr_fused *f, cr_sche
     cr_kernel native = k ? cr_jit_function(k) : NULL;
 
     if (!native)
-        return cr_fused_begin(out, f, CR_TIER_BEST);
+        return fused_begin(out, f, CR_TIER_BEST);
     *out = (cr_fused_call){f, native};
     return CR_OK;
 }

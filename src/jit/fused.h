@@ -37,7 +37,6 @@ typedef struct {
     const cr_fused *f;
     cr_kernel native;
 } cr_fused_call;
-CR_MUST cr_status cr_fused_begin(cr_fused_call *out, const cr_fused *f, cr_tier tier);
 /* Rows of `size` = {rows, columns, number of the first row}, in this thread.  A long row may be
  * cut where the program reduces nothing and numbers no columns (cr_fused_cuts_rows). */
 CR_MUST cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride, const int64_t *size,

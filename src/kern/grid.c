@@ -29,21 +29,24 @@ static void run(grid_job *w, int64_t units, int64_t grain, cr_range_fn fn)
 
 static int64_t grain(const cr_grid *g) { return 4096 / (g->channels + 8) + 1; }
 
-void cr_grid_sample(const cr_grid *g, cr_dtype t, const void *x, const void *grid, void *y)
+/* y = values of x at the points. */
+static void grid_sample(const cr_grid *g, cr_dtype t, const void *x, const void *grid, void *y)
 {
     grid_job w = {.g = g, .x = x, .grid = grid, .out = y};
 
     run(&w, g->batch * g->points, grain(g), t == CR_F32 ? f32_sample : f64_sample);
 }
 
-void cr_grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void *grid, void *gx)
+/* The derivative in x: sets all of gx. */
+static void grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void *grid, void *gx)
 {
     grid_job w = {.g = g, .gy = gy, .grid = grid, .out = gx};
 
     run(&w, g->batch, 1, t == CR_F32 ? f32_spread : f64_spread);
 }
 
-void cr_grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void *x, const void *grid,
+/* The derivative in the points. */
+static void grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void *x, const void *grid,
                    void *gg)
 {
     grid_job w = {.g = g, .gy = gy, .x = x, .grid = grid, .out = gg};
@@ -107,7 +110,7 @@ cr_status cr_kern_grid_sampler(const cr_value *arg, cr_view *out)
     cr_status st = load_all(&a, x, NULL, grid, out, t);
 
     if (!st)
-        cr_grid_sample(&g, t, a.x.data, a.grid.data, a.out.data);
+        grid_sample(&g, t, a.x.data, a.grid.data, a.out.data);
     finish(&a, out, t, st);
     return st;
 }
@@ -122,7 +125,7 @@ cr_status cr_kern_grid_sampler_input_grad(const cr_value *arg, cr_view *out)
     cr_status st = load_all(&a, NULL, gy, grid, out, t);
 
     if (!st)
-        cr_grid_spread(&g, t, a.gy.data, a.grid.data, a.out.data);
+        grid_spread(&g, t, a.gy.data, a.grid.data, a.out.data);
     finish(&a, out, t, st);
     return st;
 }
@@ -137,7 +140,7 @@ cr_status cr_kern_grid_sampler_grid_grad(const cr_value *arg, cr_view *out)
     cr_status st = load_all(&a, x, gy, grid, out, t);
 
     if (!st)
-        cr_grid_slope(&g, t, a.gy.data, a.x.data, a.grid.data, a.out.data);
+        grid_slope(&g, t, a.gy.data, a.x.data, a.grid.data, a.out.data);
     finish(&a, out, t, st);
     return st;
 }

@@ -20,12 +20,5 @@ typedef struct {
     bool align_corners;
 } cr_grid;
 
-/* y = values of x at the points. */
-void cr_grid_sample(const cr_grid *g, cr_dtype t, const void *x, const void *grid, void *y);
-/* The derivative in x: sets all of gx. */
-void cr_grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void *grid, void *gx);
-/* The derivative in the points. */
-void cr_grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void *x, const void *grid,
-                   void *gg);
 
 #endif

@@ -26,7 +26,8 @@ static void load(void)
     found = cr_library_load(names, symbols, CR_LEN(symbols));
 }
 
-const cr_lapack_table *cr_lapack(void)
+/* NULL when the system has no LAPACK. */
+static const cr_lapack_table *lapack_functions(void)
 {
     pthread_once(&once, load);
     return found ? &table : NULL;
@@ -34,7 +35,7 @@ const cr_lapack_table *cr_lapack(void)
 
 cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last)
 {
-    *j = (cr_lapack_job){.l = cr_lapack(), .dtype = (cr_dtype)like->dtype, .batch = 1,
+    *j = (cr_lapack_job){.l = lapack_functions(), .dtype = (cr_dtype)like->dtype, .batch = 1,
                          .batch_dims = like->ndim - last, .batch_size = like->size};
     if (!j->l)
         return cr_fail(CR_RUNTIME, "Calling %s on a CPU tensor requires LAPACK, and neither %s nor %s "

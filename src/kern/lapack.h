@@ -15,9 +15,6 @@ typedef struct {
 #undef CR_LAPACK_REAL
 } cr_lapack_table;
 
-/* The functions, or NULL when the system has no LAPACK. */
-const cr_lapack_table *cr_lapack(void);
-
 enum { CR_LAPACK_SCRATCH = 16 };
 
 /* One call of an operator over a batch of matrices. */

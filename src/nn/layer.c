@@ -8,7 +8,7 @@
 
 /* --- arguments --- */
 
-cr_value nn_arg(const cr_module *m, const char *name)
+static cr_value layer_arg(const cr_module *m, const char *name)
 {
     for (int i = 0; i < m->signature->param_count; i++)
         if (!strcmp(m->signature->param[i].name, name))
@@ -16,13 +16,13 @@ cr_value nn_arg(const cr_module *m, const char *name)
     return cr_of_none();
 }
 
-static bool is_on(const cr_module *m, const char *name) { return nn_arg(m, name).i != 0; }
+static bool is_on(const cr_module *m, const char *name) { return layer_arg(m, name).i != 0; }
 
 /* --- weights --- */
 
 static cr_dtype dtype_of(const cr_module *m)
 {
-    cr_value v = nn_arg(m, "dtype");
+    cr_value v = layer_arg(m, "dtype");
 
     return v.tag == CR_DTYPE_VAL ? (cr_dtype)v.i : cr_default_dtype();
 }
@@ -88,7 +88,7 @@ static cr_status add_optional(cr_module *m, const char *name, bool wanted, const
 
 static cr_status make_linear(cr_module *m)
 {
-    int64_t size[] = {nn_arg(m, "out_features").i, nn_arg(m, "in_features").i};
+    int64_t size[] = {layer_arg(m, "out_features").i, layer_arg(m, "in_features").i};
 
     CR_TRY(add_param(m, "weight", "empty", size, 2));
     CR_TRY(add_optional(m, "bias", is_on(m, "bias"), "empty", size, 1));
@@ -106,9 +106,9 @@ static cr_status check_conv(int64_t in, int64_t out, int64_t groups)
 
 static cr_status make_conv(cr_module *m)
 {
-    int64_t in = nn_arg(m, "in_channels").i, out = nn_arg(m, "out_channels").i;
-    int64_t groups = nn_arg(m, "groups").i;
-    cr_value kernel = nn_arg(m, "kernel_size");
+    int64_t in = layer_arg(m, "in_channels").i, out = layer_arg(m, "out_channels").i;
+    int64_t groups = layer_arg(m, "groups").i;
+    cr_value kernel = layer_arg(m, "kernel_size");
 
     CR_TRY(check_conv(in, out, groups));
     int64_t size[5] = {out, in / groups};
@@ -135,7 +135,7 @@ static cr_status add_buffer(cr_module *m, const char *name, const char *op, cons
 
 static cr_status make_batch_norm(cr_module *m)
 {
-    int64_t size[] = {nn_arg(m, "num_features").i};
+    int64_t size[] = {layer_arg(m, "num_features").i};
     bool affine = is_on(m, "affine"), track = is_on(m, "track_running_stats");
 
     CR_TRY(add_optional(m, "weight", affine, "ones", size, 1));
@@ -147,7 +147,7 @@ static cr_status make_batch_norm(cr_module *m)
 
 static cr_status make_layer_norm(cr_module *m)
 {
-    cr_value shape = nn_arg(m, "normalized_shape"), bias = nn_arg(m, "bias");
+    cr_value shape = layer_arg(m, "normalized_shape"), bias = layer_arg(m, "bias");
     bool affine = is_on(m, "elementwise_affine");
 
     CR_TRY(add_optional(m, "weight", affine, "ones", shape.ints, (int)shape.len));
@@ -158,7 +158,7 @@ static cr_status make_layer_norm(cr_module *m)
 
 static cr_status make_group_norm(cr_module *m)
 {
-    int64_t groups = nn_arg(m, "num_groups").i, size[] = {nn_arg(m, "num_channels").i};
+    int64_t groups = layer_arg(m, "num_groups").i, size[] = {layer_arg(m, "num_channels").i};
     bool affine = is_on(m, "affine");
 
     if (groups <= 0 || size[0] % groups)
@@ -187,8 +187,8 @@ static cr_status zero_row(cr_tensor *t, int64_t row)
 
 static cr_status make_embedding(cr_module *m)
 {
-    int64_t size[] = {nn_arg(m, "num_embeddings").i, nn_arg(m, "embedding_dim").i};
-    cr_value padding = nn_arg(m, "padding_idx");
+    int64_t size[] = {layer_arg(m, "num_embeddings").i, layer_arg(m, "embedding_dim").i};
+    cr_value padding = layer_arg(m, "padding_idx");
 
     if (padding.tag == CR_INT) {
         if (padding.i < -size[0] || padding.i >= size[0])
@@ -203,7 +203,7 @@ static cr_status make_embedding(cr_module *m)
 
 static cr_status make_dropout(cr_module *m)
 {
-    double p = nn_arg(m, "p").d;
+    double p = layer_arg(m, "p").d;
 
     if (!(p >= 0 && p <= 1))
         return cr_fail(CR_VALUE, "dropout probability has to be between 0 and 1, but got %g",
@@ -213,8 +213,8 @@ static cr_status make_dropout(cr_module *m)
 
 static cr_status make_pool(cr_module *m)
 {
-    if (!nn_arg(m, "stride").len)
-        set_arg(m, "stride", nn_arg(m, "kernel_size"));
+    if (!layer_arg(m, "stride").len)
+        set_arg(m, "stride", layer_arg(m, "kernel_size"));
     return CR_OK;
 }
 
@@ -252,8 +252,8 @@ static cr_status forward_linear(cr_tensor **out, cr_module *m, cr_tensor *x)
 static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
     cr_value arg[] = {cr_of_tensor(x),      own_value(m, "weight"), own_value(m, "bias"),
-                      nn_arg(m, "stride"),  nn_arg(m, "padding"),   nn_arg(m, "dilation"),
-                      nn_arg(m, "groups")};
+                      layer_arg(m, "stride"),  layer_arg(m, "padding"),   layer_arg(m, "dilation"),
+                      layer_arg(m, "groups")};
 
     return nn_call(out, m->layer->op, arg, 7);
 }
@@ -294,7 +294,7 @@ static cr_status check_batch(const cr_tensor *x)
 static cr_status count_batch(cr_module *m, double *factor)
 {
     cr_tensor *count = nn_own(m, "num_batches_tracked");
-    cr_value momentum = nn_arg(m, "momentum");
+    cr_value momentum = layer_arg(m, "momentum");
 
     if (!count || !count->data)
         return CR_OK;
@@ -308,8 +308,8 @@ static cr_status count_batch(cr_module *m, double *factor)
 static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
     cr_value mean = own_value(m, "running_mean"), var = own_value(m, "running_var");
-    cr_value momentum = nn_arg(m, "momentum");
-    double factor = momentum.tag == CR_NONE ? 0 : momentum.d, eps = nn_arg(m, "eps").d;
+    cr_value momentum = layer_arg(m, "momentum");
+    double factor = momentum.tag == CR_NONE ? 0 : momentum.d, eps = layer_arg(m, "eps").d;
     bool batch = m->training || (mean.tag == CR_NONE && var.tag == CR_NONE);
 
     CR_TRY(check_dims(m, x));
@@ -336,31 +336,31 @@ static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static cr_status forward_layer_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "normalized_shape"), own_value(m, "weight"),
-                      own_value(m, "bias"), nn_arg(m, "eps"), cr_of_bool(true)};
+    cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "normalized_shape"), own_value(m, "weight"),
+                      own_value(m, "bias"), layer_arg(m, "eps"), cr_of_bool(true)};
 
     return nn_call(out, "layer_norm", arg, 6);
 }
 
 static cr_status forward_rms_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "normalized_shape"), own_value(m, "weight"),
-                      nn_arg(m, "eps")};
+    cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "normalized_shape"), own_value(m, "weight"),
+                      layer_arg(m, "eps")};
 
     return nn_call(out, "rms_norm", arg, 4);
 }
 
 static cr_status forward_group_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "num_groups"), own_value(m, "weight"),
-                      own_value(m, "bias"), nn_arg(m, "eps"), cr_of_bool(true)};
+    cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "num_groups"), own_value(m, "weight"),
+                      own_value(m, "bias"), layer_arg(m, "eps"), cr_of_bool(true)};
 
     return nn_call(out, "group_norm", arg, 6);
 }
 
 static cr_status forward_embedding(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value padding = nn_arg(m, "padding_idx");
+    cr_value padding = layer_arg(m, "padding_idx");
     cr_value arg[] = {own_value(m, "weight"), cr_of_tensor(x),
                       padding.tag == CR_INT ? padding : cr_of_int(-1)};
 
@@ -369,7 +369,7 @@ static cr_status forward_embedding(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static cr_status forward_dropout(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x), nn_arg(m, "p"), cr_of_bool(m->training)};
+    cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "p"), cr_of_bool(m->training)};
 
     return nn_call(out, "dropout", arg, 3);
 }
@@ -383,7 +383,7 @@ static const nn_layer layers[] = {
 #undef CR_LAYER
 };
 
-const nn_layer *nn_find_layer(const char *kind)
+static const nn_layer *layer_find(const char *kind)
 {
     for (size_t i = 0; i < CR_LEN(layers); i++)
         if (!strcmp(layers[i].kind, kind))
@@ -469,7 +469,7 @@ cr_status cr_module_new(cr_module **out, const char *kind, const cr_arg *args)
     cr_module *m = NULL;
 
     CR_TRY(nn_need(kind, "Module", "kind", "str"));
-    const nn_layer *layer = nn_find_layer(kind);
+    const nn_layer *layer = layer_find(kind);
     if (!layer)
         return cr_fail(CR_ATTRIBUTE, "module 'torch.nn' has no attribute '%s'", kind);
     CR_TRY(cr_module_define(&m, kind, NULL, NULL));

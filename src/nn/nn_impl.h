@@ -49,8 +49,6 @@ CR_MUST cr_status nn_need(const void *p, const char *function, const char *what,
 CR_MUST cr_status nn_bind(const cr_op **signature, cr_value *value, cr_arena *arena,
                           const char *schema, const char *name, const cr_arg *args);
 
-/* The argument `name` of a layer. */
-cr_value nn_arg(const cr_module *m, const char *name);
 /* The layer's tensor `name`, such as "weight"; borrowed.  NULL when the layer has none. */
 cr_tensor *nn_own(const cr_module *m, const char *name);
 
@@ -58,13 +56,7 @@ cr_tensor *nn_own(const cr_module *m, const char *name);
 typedef cr_status (*nn_visit)(void *context, cr_module *m, const char *prefix);
 CR_MUST cr_status nn_walk(cr_module *m, nn_visit visit, void *context);
 
-/* Finds a kind of layer; NULL when there is none of this name. */
-const nn_layer *nn_find_layer(const char *kind);
-
 /* Calls an operator by name with its first `n` arguments.  *out is the first result, owned. */
 CR_MUST cr_status nn_call(cr_tensor **out, const char *op, const cr_value *arg, int n);
-
-/* Reads a whole file, gzip-compressed or not.  The caller owns *out.  Fails with CR_IO. */
-CR_MUST cr_status nn_read_bytes(char **out, size_t *len, const char *path);
 
 #endif

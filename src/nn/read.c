@@ -33,7 +33,8 @@ static cr_status read_all(char **out, size_t *len, gzFile file, const char *path
     return CR_OK;
 }
 
-cr_status nn_read_bytes(char **out, size_t *len, const char *path)
+/* Reads a whole file, gzip or plain; *out is owned.  CR_IO. */
+static cr_status read_bytes(char **out, size_t *len, const char *path)
 {
     errno = 0;
     gzFile file = gzopen(path, "rb");
@@ -122,7 +123,7 @@ static cr_status read_table(cr_tensor **out, table *t, int64_t skip)
     char *text = NULL;
     size_t len;
 
-    CR_TRY(nn_read_bytes(&text, &len, t->path));
+    CR_TRY(read_bytes(&text, &len, t->path));
     cr_status st = read_rows(t, text, skip);
     cr_free(text);
     CR_TRY(st);
@@ -218,7 +219,7 @@ cr_status cr_read_idx(cr_tensor **out, const char *path)
     size_t len;
 
     CR_TRY(nn_need(path, "read_idx", "path", "str"));
-    CR_TRY(nn_read_bytes(&bytes, &len, path));
+    CR_TRY(read_bytes(&bytes, &len, path));
     cr_status st = idx_tensor(out, bytes, len, path);
     cr_free(bytes);
     return st;

@@ -225,13 +225,6 @@ void cr_generator_philox(cr_generator *g, uint64_t *seed, uint64_t *offset)
     cr_generator_reserve(g, 0, seed, offset);
 }
 
-void cr_generator_set_philox_offset(cr_generator *g, uint64_t offset)
-{
-    cr_generator_lock(g);
-    g->philox_offset = offset;
-    cr_generator_unlock(g);
-}
-
 void cr_generator_reserve(cr_generator *g, uint64_t blocks, uint64_t *seed, uint64_t *offset)
 {
     cr_generator_lock(g);

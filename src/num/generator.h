@@ -36,7 +36,6 @@ CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *byt
                                                 size_t size);
 /* The Philox stream's seed and next unused block.  Set the offset to replay draws. */
 CR_API void cr_generator_philox(cr_generator *g, uint64_t *seed, uint64_t *offset);
-CR_API void cr_generator_set_philox_offset(cr_generator *g, uint64_t offset);
 /* Reserves `blocks` blocks of the Philox stream.  Returns the seed and the first block's
  * number. */
 CR_API void cr_generator_reserve(cr_generator *g, uint64_t blocks, uint64_t *seed,

@@ -238,15 +238,6 @@ cr_status rule_parse(lexer *x, cr_rule **out)
     return set_args(x, *out, args, NULL, 3);
 }
 
-cr_status cr_rule_parse(cr_rule **out, cr_arena *arena, const char *text, size_t len)
-{
-    lexer x;
-
-    CR_TRY(lex_start(&x, "expression", 1, text, len, arena));
-    CR_TRY(rule_parse(&x, out));
-    return x.kind == TOKEN_END ? CR_OK : lex_error(&x, "'%.*s' is left over", (int)x.len, x.text);
-}
-
 static void print_args(cr_text *out, const cr_rule *r)
 {
     for (int i = 0; i < r->count; i++) {

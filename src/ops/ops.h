@@ -213,8 +213,6 @@ CR_MUST cr_status cr_ops_read(const char *file, const char *text, size_t len);
 /* Reads a schema alone, "name(int n, bool bias=True) -> Tensor": the names, parameters and
  * results of *op, which must be zero; strings go to `arena`.  CR_VALUE. */
 CR_MUST cr_status cr_schema_read(cr_op *op, cr_arena *arena, const char *schema);
-/* Parses one expression into `arena`; used by tests and text tools.  CR_VALUE. */
-CR_MUST cr_status cr_rule_parse(cr_rule **out, cr_arena *arena, const char *text, size_t len);
 /* Resolves names and calls in all rule trees, once, after the last read. */
 CR_MUST cr_status cr_ops_resolve(void);
 

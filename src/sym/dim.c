@@ -75,8 +75,6 @@ cr_status cr_dims_status(cr_dims *d)
     return st;
 }
 
-cr_syms *cr_dims_syms(cr_dims *d) { return d->syms; }
-
 /* --- handles --- */
 
 static cr_dim handle_of(cr_dims *d, const cr_sym *e)
@@ -299,12 +297,6 @@ bool cr_dim_guard(cr_dim_test test, cr_dim a, cr_dim b)
 }
 
 int cr_dims_guard_count(const cr_dims *d) { return (int)d->guards.len; }
-
-const cr_dim_relation *cr_dims_guard(const cr_dims *d, int i)
-{
-    CR_ASSERT((size_t)i < d->guards.len);
-    return &d->guards.at[i];
-}
 
 bool cr_dims_guards_hold(const cr_dims *d, cr_sym_value_fn value, void *context)
 {

@@ -116,11 +116,9 @@ typedef struct {
 } cr_dim_relation;
 
 int cr_dims_guard_count(const cr_dims *d);
-const cr_dim_relation *cr_dims_guard(const cr_dims *d, int i);
 /* Whether all guards hold for these values; value(context, name). */
 bool cr_dims_guards_hold(const cr_dims *d, cr_sym_value_fn value, void *context);
 /* "s0 == s1 and s2 < 8"; "True" when there are none. */
 void cr_dims_print_guards(cr_text *out, const cr_dims *d);
-cr_syms *cr_dims_syms(cr_dims *d);
 
 #endif

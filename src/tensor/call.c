@@ -84,10 +84,13 @@ static cr_status fake_stage(const cr_op *op, const cr_value *arg, cr_value *resu
     return op->kernel_stage(op, arg, result);
 }
 
+static cr_status call_run_map(const cr_op *op, const cr_value *arg, cr_value *result);
+static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *result);
+
 static const cr_call_fn kernel_stages[] = {
     [CR_DOES_BODY] = cr_run_body,       [CR_DOES_FOLD] = cr_run_fold,
-    [CR_DOES_MAP] = cr_run_map,         [CR_DOES_IS] = cr_run_composition,
-    [CR_DOES_EXTERN] = cr_run_extern,   [CR_DOES_WHOLE] = cr_run_whole,
+    [CR_DOES_MAP] = call_run_map,       [CR_DOES_IS] = cr_run_composition,
+    [CR_DOES_EXTERN] = cr_run_extern,   [CR_DOES_WHOLE] = call_run_whole,
     [CR_DOES_INPLACE] = cr_run_inplace,
 };
 
@@ -328,7 +331,7 @@ cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *res
     return st;
 }
 
-cr_status cr_run_whole(const cr_op *op, const cr_value *arg, cr_value *result)
+static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (op->check_count) {
         cr_frame f;
@@ -342,7 +345,7 @@ cr_status cr_run_whole(const cr_op *op, const cr_value *arg, cr_value *result)
 
 /* --- views --- */
 
-cr_status cr_run_map(const cr_op *op, const cr_value *arg, cr_value *result)
+static cr_status call_run_map(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_tensor *self = arg[0].t, *made;
     cr_geometry g;

@@ -222,9 +222,9 @@ static cr_status deliver_by_calls(cr_tensor *made, cr_tensor *out)
     return call_on("copy_", out, cr_of_tensor(made));
 }
 
-bool cr_is_captured(void) { return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE); }
+static bool calls_are_recorded(void) { return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE); }
 
-void cr_numbers_were_elements(void) { cr_sizes_of_values = cr_sizes_of_values || cr_is_captured(); }
+void cr_numbers_were_elements(void) { cr_sizes_of_values = cr_sizes_of_values || calls_are_recorded(); }
 
 static cr_status deliver(const cr_value *made, cr_tensor *out)
 {
@@ -237,7 +237,7 @@ static cr_status deliver(const cr_value *made, cr_tensor *out)
                        cr_dtype_infos[made->t->dtype].legacy,
                        cr_dtype_infos[out->dtype].legacy);
     CR_TRY(cr_check_target(out));
-    if (cr_is_captured())
+    if (calls_are_recorded())
         return deliver_by_calls(made->t, out);
     CR_TRY(fit_target(out, made->t));
     CR_TRY(copy_into(out, made->t));

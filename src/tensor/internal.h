@@ -63,13 +63,11 @@ void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dty
 /* --- kernels by kind of entry; each is a cr_call_fn --- */
 cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result);
-cr_status cr_run_map(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result);
 /* The same with `out` as the only result: of the size and dtype that the rules give. */
 cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
-cr_status cr_run_whole(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
 /* A body's results into given tensors (in-place and out= without a temporary). */
 CR_MUST cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out);
@@ -80,8 +78,6 @@ bool cr_meets(const cr_tensor *a, const cr_tensor *b);
 /* That no two elements of what is written are one. */
 CR_MUST cr_status cr_check_target(const cr_tensor *out);
 
-/* Whether calls made now are recorded. */
-bool cr_is_captured(void);
 /* After calls whose numbers were elements: where they were recorded, the recording serves no others. */
 void cr_numbers_were_elements(void);
 

@@ -269,8 +269,6 @@ PyObject *cr_py_op_callable(cr_py_sig *chain, const char *name, bool method);
 cr_status cr_py_call(const cr_op *op, const cr_value *arg, cr_value *result);
 /* Calls and wraps the result. */
 PyObject *cr_py_call_wrap(const cr_op *op, const cr_value *arg);
-/* Results to Python: a tensor, a tuple, a named tuple, a number.  Takes them. */
-PyObject *cr_py_results(const cr_op *op, cr_value *result);
 /* A factory's requires_grad=True; the message is the factories' own. */
 CR_MUST cr_status cr_py_ask_grad(cr_tensor *t);
 /* Fills arg[from..] with the defaults of op. */

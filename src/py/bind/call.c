@@ -172,7 +172,8 @@ static PyObject *new_results(const cr_op *op)
     return type ? PyStructSequence_New(type) : NULL;
 }
 
-PyObject *cr_py_results(const cr_op *op, cr_value *result)
+/* Results to Python: a tensor, a tuple, a named tuple, a number.  Takes them. */
+static PyObject *call_results(const cr_op *op, cr_value *result)
 {
     if (CR_LIKELY(op->result_count == 1))
         return value_object(&result[0]);
@@ -200,7 +201,7 @@ PyObject *cr_py_call_wrap(const cr_op *op, const cr_value *arg)
     cr_value result[CR_MAX_RESULTS];
     cr_status st = cr_py_call(op, arg, result);
 
-    return CR_LIKELY(!st) ? cr_py_results(op, result) : cr_py_raise(st);
+    return CR_LIKELY(!st) ? call_results(op, result) : cr_py_raise(st);
 }
 
 /* --- out= --- */
@@ -290,7 +291,7 @@ static PyObject *call_out(const cr_py_op *self, const cr_op *op, cr_py_args *a)
             cr_drop_values(result, op->result_count);
             return NULL;
         }
-    return cr_py_results(op, result);
+    return call_results(op, result);
 }
 
 /* --- the callables --- */
@@ -320,7 +321,7 @@ static PyObject *run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
             return cr_py_raise(st);
         }
     }
-    return cr_py_results(s->op, result);
+    return call_results(s->op, result);
 }
 
 static PyObject *shown(const cr_py_op *self)

@@ -347,13 +347,23 @@ static bool holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr_scala
     return false;
 }
 
+/* Has the check look at dicts again that were unchanged. */
+static void guard_forget(cr_guard *g)
+{
+    for (int i = 0; i < g->count; i++) {
+        g->at[i].stable = false;
+        g->at[i].version = 0;
+        g->at[i].seen = NULL;
+    }
+}
+
 int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input, cr_scalar *number)
 {
     for (int i = 0; i < g->count; i++) {
         node *d = &g->at[i];
         PyObject *o = find(g, d, args, positional);
         if (!o || !holds(g, d, o, input, number)) {
-            cr_guard_forget(g);
+            guard_forget(g);
             g->failed = o;
             return i;
         }
@@ -375,15 +385,6 @@ void cr_guard_release(cr_guard *g, int i)
 {
     g->at[i].seen = NULL;
     Py_CLEAR(g->at[i].held);
-}
-
-void cr_guard_forget(cr_guard *g)
-{
-    for (int i = 0; i < g->count; i++) {
-        g->at[i].stable = false;
-        g->at[i].version = 0;
-        g->at[i].seen = NULL;
-    }
 }
 
 void cr_guard_release_all(cr_guard *g)

@@ -57,7 +57,5 @@ bool cr_guard_is_input(const cr_guard *g, int node);
 void cr_guard_release(cr_guard *g, int node);
 /* After a check that failed: holds nothing any longer. */
 void cr_guard_release_all(cr_guard *g);
-/* Has the check look at dicts again that were unchanged. */
-void cr_guard_forget(cr_guard *g);
 
 #endif
