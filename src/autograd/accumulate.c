@@ -1,8 +1,8 @@
-/* The node of a leaf: adds what arrives into .grad.
+/* The node of a leaf: adds gradients to .grad.
  *
- * The first gradient is adopted when nobody else can see it and its layout is
- * the leaf's; otherwise it is copied into the leaf's layout.  Later ones are
- * added in place, unless the addition itself is to be differentiated. */
+ * The first gradient becomes .grad itself when it has no other owner and has the leaf's layout;
+ * otherwise it is copied to that layout.  Later gradients are added in place, unless the
+ * addition must be recorded for another derivative. */
 #include "autograd/autograd_impl.h"
 #include <string.h>
 
@@ -13,7 +13,7 @@ bool cr_is_sole(const cr_tensor *t)
            !t->storage->release;
 }
 
-/* The strides that a gradient of `t` shall have. */
+/* The strides that .grad of `t` must have. */
 static const int64_t *wanted_strides(const cr_tensor *t, int64_t *room)
 {
     int64_t step = 1;
@@ -47,7 +47,7 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
 {
     int64_t room[CR_MAX_DIMS];
 
-    /* A copy that somebody watches is a call. */
+    /* A copy that must be recorded or captured is an operator call. */
     if ((cr_recording() && cr_requires_grad(t)) || cr_thread.include & CR_STAGE_BIT(CAPTURE))
         return cr_call_unary(out, "clone", t);
     cr_tensor *copy;
@@ -71,7 +71,7 @@ static cr_status first_grad(cr_tensor **out, cr_tensor *leaf, cr_tensor *grad)
     return CR_OK;
 }
 
-/* *sum += grad; on failure *sum stays. */
+/* *sum += grad.  On failure *sum is unchanged. */
 static cr_status add_grad(cr_tensor **sum, cr_tensor *grad)
 {
     cr_tensor *made;
@@ -84,8 +84,9 @@ static cr_status add_grad(cr_tensor **sum, cr_tensor *grad)
     return CR_OK;
 }
 
-/* Other threads may add to the same leaf.  No lock is held while adding: the gradient is
- * taken out meanwhile, and what another thread put there is merged when ours goes back. */
+/* Stores the sum in .grad.  Other threads may add to the same leaf, and no lock is held while
+ * adding.  The gradient is therefore taken out of .grad first; a gradient that another thread
+ * has stored meanwhile is added when the sum is put back. */
 static cr_status publish(cr_grad_meta *m, cr_tensor *sum)
 {
     cr_status st = CR_OK;

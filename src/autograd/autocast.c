@@ -1,19 +1,19 @@
-/* Autocast: floating-point arguments of chosen operators come in another precision.
+/* Autocast: converts floating-point arguments of chosen operators to another precision.
  *
- * Which operators, and in what precision, is said by their entries (clause `autocast`).
- * The stage costs nothing while autocast is off: its bit is then not set in the thread.
- * An operator that is called with converted arguments runs below the stage; every other
- * one goes on as if the stage were not there, so that what it calls is converted.
+ * The table's clause `autocast` states the operators and their precision.  While autocast is
+ * off the stage's bit is not set in the thread, so the stage costs nothing.  An operator that
+ * is called with converted arguments runs below the stage.  Other operators continue above it,
+ * so that the operators they call are converted.
  *
- * Leaves that require a gradient - weights - are converted once for as long as the
- * outermost autocast lasts.  A conversion made without recording is of no use where it
- * would have to be recorded, so the cache remembers which it was. */
+ * A leaf that requires a gradient (a weight) is converted once and cached until the outermost
+ * autocast ends.  The cache remembers whether the conversion was recorded, because an
+ * unrecorded one must not be used where recording is on. */
 #include "autograd/autograd_impl.h"
 #include <string.h>
 
 typedef struct {
-    cr_tensor *leaf, *cast; /* counted */
-    uint32_t version;       /* of the leaf when it was converted */
+    cr_tensor *leaf, *cast; /* references */
+    uint32_t version;       /* the leaf's version when it was converted */
     bool recorded;
 } cached;
 
@@ -21,12 +21,12 @@ typedef struct {
     CR_VEC(cached) cache;
     int nesting;
     bool on[CR_DEVICE_COUNT], no_cache;
-    uint8_t dtype[CR_DEVICE_COUNT]; /* CR_BOOL: the device's own choice */
+    uint8_t dtype[CR_DEVICE_COUNT]; /* CR_BOOL: the device's default */
 } state;
 
 static CR_THREAD state *own;
 
-/* NULL without memory. */
+/* The thread's settings, allocated if need be.  NULL when there is no memory. */
 static state *state_of_thread(void)
 {
     if (!own)
@@ -109,7 +109,7 @@ cr_status cr_autocast_nest(int by, int *depth)
 }
 
 /* --- converting --- */
-/* float64 is asked for on purpose and stays. */
+/* float64 is an explicit choice of the user and is not converted. */
 static bool eligible(const cr_tensor *t)
 {
     return (t->dtype == CR_F16 || t->dtype == CR_BF16 || t->dtype == CR_F32) && !t->number &&
@@ -131,7 +131,7 @@ static cr_status keep_cast(cr_tensor *t, cr_tensor *cast)
     return CR_OK;
 }
 
-/* The few weights of a layer are searched, all of a model's rarely: newest first. */
+/* Searches the newest entries first: a layer uses few weights, a model many. */
 static cr_tensor *find_cast(const cr_tensor *t, cr_dtype to)
 {
     for (size_t i = own->cache.len; i-- > 0;) {
@@ -221,7 +221,7 @@ static bool is_wide(const cr_value *v)
     return false;
 }
 
-/* float32 unless all have the lower precision already. */
+/* The dtype for `autocast promote`: float32 unless all arguments have the lower precision. */
 static cr_dtype widest_of(const cr_op *op, const cr_value *arg)
 {
     for (uint32_t m = op->tensor_params; m; m &= m - 1)

@@ -22,7 +22,7 @@ static void on(bool yes)
         cr_autocast_clear();
 }
 
-TEST(autocast_converts_what_entries_ask_for)
+TEST(autocast_converts_arguments_by_the_entrys_clause)
 {
     cr_tensor *a = ones2(false);
 
@@ -51,7 +51,7 @@ TEST(autocast_leaves_float64_alone)
     drop_kept();
 }
 
-TEST(the_bit_of_the_stage_is_set_only_while_autocast_is_on)
+TEST(the_stages_bit_is_set_only_while_autocast_is_on)
 {
     on(true);
     CHECK(cr_thread.include & CR_STAGE_BIT(AUTOCAST));
@@ -59,7 +59,7 @@ TEST(the_bit_of_the_stage_is_set_only_while_autocast_is_on)
     CHECK(!(cr_thread.include & CR_STAGE_BIT(AUTOCAST)));
 }
 
-TEST(gradients_come_back_in_the_weight_s_type)
+TEST(gradients_have_the_weights_dtype)
 {
     cr_tensor *w = ones2(true);
 
@@ -87,7 +87,7 @@ TEST(a_weight_is_converted_once_until_it_changes)
     drop_kept();
 }
 
-TEST(what_was_converted_without_recording_is_not_used_where_it_is_recorded)
+TEST(an_unrecorded_conversion_is_not_used_while_recording)
 {
     cr_tensor *w = ones2(true);
 

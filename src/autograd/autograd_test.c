@@ -1,7 +1,7 @@
 #include "autograd/helpers.h"
 
 /* --- derivatives --- */
-TEST(a_product_gives_each_factor_the_other)
+TEST(the_gradient_of_a_factor_is_the_other_factor)
 {
     cr_tensor *a = keep(LEAF(1, 2, 3)), *b = keep(LEAF(4, 5, 6));
     cr_tensor *y = OP("sum", T(OP("mul", T(a), T(b))));
@@ -43,7 +43,7 @@ TEST(a_second_backward_adds_to_grad)
     drop_kept();
 }
 
-TEST(a_real_input_of_a_wider_operation_gets_its_own_dtype)
+TEST(a_real_input_of_a_wider_operation_gets_a_gradient_of_its_dtype)
 {
     cr_tensor *a = NULL, *b = keep(VEC(2, 3));
 
@@ -114,7 +114,7 @@ TEST(a_second_backward_through_released_values_is_refused)
     drop_kept();
 }
 
-TEST(a_retained_graph_serves_twice)
+TEST(a_retained_graph_runs_twice)
 {
     cr_tensor *a = keep(LEAF(1, 2));
     cr_tensor *y = OP("sum", T(OP("mul", T(a), T(a))));
@@ -125,7 +125,7 @@ TEST(a_retained_graph_serves_twice)
     drop_kept();
 }
 
-TEST(a_value_changed_after_it_was_saved_is_noticed)
+TEST(changing_a_saved_value_is_an_error_in_backward)
 {
     cr_tensor *a = keep(LEAF(1, 2));
     cr_tensor *b = OP("mul", T(a), N(2)), *y = OP("sum", T(OP("mul", T(b), T(b))));
@@ -142,7 +142,7 @@ TEST(a_value_changed_after_it_was_saved_is_noticed)
     drop_kept();
 }
 
-TEST(a_result_changed_after_it_was_saved_is_noticed)
+TEST(changing_a_saved_result_is_an_error_in_backward)
 {
     cr_tensor *a = keep(LEAF(1, 2)), *b = OP("exp", T(a));
 
@@ -205,7 +205,7 @@ TEST(flags_change_as_torch_allows)
     drop_kept();
 }
 
-TEST(an_assigned_gradient_must_fit)
+TEST(an_assigned_gradient_must_match_its_tensor)
 {
     cr_tensor *a = keep(LEAF(1, 2, 3)), *g = keep(VEC(1, 2));
 
@@ -265,7 +265,7 @@ TEST(a_graph_with_exponentially_many_paths_is_walked_once)
 }
 
 /* --- grad(), backward(inputs=) --- */
-TEST(gradients_of_inner_tensors_can_be_asked_for)
+TEST(grad_gives_gradients_of_inner_tensors)
 {
     cr_tensor *a = keep(LEAF(2)), *b = OP("mul", T(a), T(a)), *y = OP("mul", T(b), T(b));
     cr_tensor *in[2] = {a, b}, *out[2];
@@ -335,7 +335,7 @@ static cr_status tenfold(void *context, cr_tensor **grads, int n, cr_tensor *con
     return CR_OK;
 }
 
-TEST(hooks_run_in_torch_s_order)
+TEST(hooks_run_in_torchs_order)
 {
     cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2));
     cr_node *n;
@@ -409,7 +409,7 @@ TEST(a_hook_may_call_backward)
     drop_kept();
 }
 
-TEST(a_hook_s_failure_ends_the_run)
+TEST(a_failing_hook_ends_the_run)
 {
     cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2));
     cr_tensor *z = OP("sum", T(OP("mul", T(y), T(y))));
@@ -441,7 +441,7 @@ TEST(create_graph_makes_gradients_with_history)
     OK(backward_from(y, false, true));
     CHECK(cr_requires_grad(cr_grad_of(a)));
     SAME(gradient(cr_grad_of(a), a, false), 2);
-    OK(cr_set_grad(a, NULL)); /* or the leaf and its gradient hold each other */
+    OK(cr_set_grad(a, NULL)); /* a reference cycle otherwise */
     drop_kept();
 }
 

@@ -1,5 +1,5 @@
-/* Gradients are brought to the shape and dtype of what they belong to: summed
- * over broadcast dims, converted; a real tensor takes the real part. */
+/* Converts gradients to the shape and dtype of their tensors: sums over broadcast dims, casts,
+ * and takes the real part for a real tensor. */
 #include "autograd/autograd_impl.h"
 #include <stdio.h>
 

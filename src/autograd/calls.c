@@ -1,5 +1,5 @@
-/* Operators that backward itself needs, called through every stage, so that they
- * are recorded when grad mode is on. */
+/* Operators that backward itself calls.  They run through every stage, so they are recorded
+ * when grad mode is on. */
 #include "autograd/autograd_impl.h"
 
 static const cr_op *add_op;

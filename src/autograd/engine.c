@@ -1,9 +1,9 @@
 /* Backward.
  *
- * Nodes whose cotangents have all arrived wait in a heap, newest first; leaves,
- * as soon as they are complete.  Everything a run knows is in its task, so a
- * hook may call backward again.  The engine runs in the calling thread and takes
- * the Python lock only around kinds and hooks that ask for it. */
+ * A heap holds the nodes whose cotangents are complete, newest first; a leaf's node comes
+ * before all others.  The state of a run is in its task, so a hook may call backward again.
+ * The engine runs in the calling thread.  It takes the Python lock only around kinds and hooks
+ * that need it. */
 #include "autograd/task.h"
 #include <string.h>
 
@@ -26,7 +26,7 @@ bool cr_anomaly_checks_nan(void)
     return atomic_load_explicit(&anomaly_nan, memory_order_relaxed);
 }
 
-/* The node being applied, for cr_edge_wanted. */
+/* The node that is being applied, for cr_edge_wanted. */
 typedef struct {
     const cr_task *task;
     const cr_node *node;
@@ -88,7 +88,7 @@ static cr_status call_kind(const cr_task *t, cr_node *n, cr_tensor *const *in, c
     return st;
 }
 
-/* Gradients to the shapes of what they go to; those that nobody wants are dropped. */
+/* Converts gradients to the shapes and dtypes of their destinations.  Drops unneeded ones. */
 static cr_status bring_all(const cr_task *t, cr_node *n, cr_tensor **out)
 {
     for (uint32_t i = 0; i < n->edge_count; i++) {
@@ -122,7 +122,7 @@ static cr_status apply(const cr_task *t, cr_node *n, cr_tensor **in, cr_tensor *
     return CR_OK;
 }
 
-/* Hands the gradients on.  An absent one still counts as arrived. */
+/* Gives the gradients to the next nodes.  A missing gradient also counts as arrived. */
 static cr_status distribute(cr_task *t, cr_node *n, cr_tensor **out)
 {
     for (uint32_t i = 0; i < n->edge_count; i++) {
@@ -173,7 +173,8 @@ static void keep_captured(cr_task *t, int32_t first, cr_tensor *const *in)
         t->results[k] = cr_keep(in[t->capture_input[k]]);
 }
 
-/* Captured gradients of a node that is applied too are those before its hooks, as torch's. */
+/* When a node is applied, its captured gradients are those before its hooks run, as in
+ * torch. */
 static cr_status evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool needed, int32_t first)
 {
     if (needed)
@@ -326,7 +327,8 @@ static cr_status start(cr_task *t)
         cr_task_item *item = cr_task_find(t, t->root[i].node);
         if (item->dependencies || !cr_task_wants(item))
             continue;
-        item->dependencies = UINT32_MAX; /* once, though several roots may be its results */
+        /* pushed once, even when several roots are its results */
+        item->dependencies = UINT32_MAX;
         CR_TRY(cr_task_push(t, (uint32_t)(item - t->items.at)));
     }
     return CR_OK;
@@ -360,7 +362,7 @@ static cr_status run(cr_task *t)
     return check_unused(t);
 }
 
-static CR_THREAD const cr_task *running; /* the innermost */
+static CR_THREAD const cr_task *running; /* the innermost run */
 
 bool cr_backward_retains(void) { return running && running->call->retain_graph; }
 

@@ -1,5 +1,5 @@
-/* Every allocation of a scenario fails in turn: the call fails with CR_MEMORY, nothing
- * leaks, and the next attempt works. */
+/* Every allocation of a scenario fails in turn: the call fails with CR_MEMORY, no memory leaks,
+ * and the next attempt succeeds. */
 #include "autograd/helpers.h"
 #include "base/memory.h"
 

@@ -1,18 +1,18 @@
-/* Nodes that evaluate derivatives from the table.
+/* Nodes that evaluate derivatives of the table.
  *
- * One node serves all inputs of an operation.  It saves what the formulas of the
- * inputs that want a gradient name (plan.c), and in backward evaluates those
- * formulas in a frame that holds the saved values and the cotangents. */
+ * One node serves all inputs of an operation.  It saves the values that the formulas of the
+ * inputs with gradients name (plan.c).  Backward evaluates these formulas in a frame that
+ * contains the saved values and the cotangents. */
 #include "autograd/autograd_impl.h"
 #include <string.h>
 
 typedef enum { HELD_VALUE, HELD_TENSOR, HELD_SHAPE, HELD_LIST, HELD_RESULT_SHAPE } held_as;
 
-/* One saved slot of the entry. */
+/* A saved slot of the entry. */
 typedef struct {
     uint8_t slot, as; /* held_as */
     union {
-        cr_value value; /* lists lie in the node's tail */
+        cr_value value; /* lists are in the node's tail */
         cr_view shape;
         cr_saved saved;
         struct {
@@ -27,8 +27,8 @@ typedef struct {
     uint32_t wanted;     /* bit d: derivative d */
     uint8_t held_count;
     bool has_tensors, released, reads_results;
-    uint32_t *first_edge; /* of each derivative; NULL: derivative d has edge d */
-    char *tail;           /* free bytes of the tail */
+    uint32_t *first_edge; /* first edge of each derivative; NULL: derivative d has edge d */
+    char *tail;           /* unused bytes of the tail */
     held held[];
 } formula;
 
@@ -162,7 +162,7 @@ static uint32_t count_edges(const cr_plan *plan, const cr_value *arg)
     return n;
 }
 
-/* Bytes of what is saved of the arguments beside the slots themselves. */
+/* Bytes in the tail for the saved arguments. */
 static size_t measure(const cr_op *op, const cr_reads *r, const cr_value *arg)
 {
     size_t n = 0;
@@ -282,7 +282,7 @@ typedef struct {
     cr_frame frame;
     cr_value arg[CR_MAX_ARGS];
     cr_view result_shape[CR_MAX_RESULTS];
-    CR_VEC(cr_tensor *) mine; /* beyond `few` */
+    CR_VEC(cr_tensor *) mine; /* used when `few` is full */
     cr_tensor *few[12];
     int few_count;
     cr_arena lists;
@@ -359,8 +359,8 @@ static cr_status unpack(environment *e, formula *f)
     return CR_OK;
 }
 
-/* As unpack, for asking what a node is called: only shapes of tensors, nothing of lists, and
- * of an argument that was not saved whether a gradient goes to it. */
+/* As unpack, for evaluating a node's name.  It sets only shapes of tensors and skips lists.  An
+ * argument that was not saved is set to an empty view when it receives a gradient. */
 static void outline(environment *e, formula *f)
 {
     static const cr_view released;
@@ -431,7 +431,7 @@ static cr_status list_cotangent(environment *e, const formula *f, cr_tensor *con
     return CR_OK;
 }
 
-/* Gives the cotangents that a formula reads; false in *any when all of them are absent. */
+/* Sets the cotangents that a formula reads.  *any is false when all of them are NULL. */
 static cr_status set_cotangents(environment *e, const formula *f, const cr_need *need,
                                 cr_tensor *const *grads, bool *any)
 {
@@ -455,7 +455,7 @@ static cr_status set_cotangents(environment *e, const formula *f, const cr_need 
     return CR_OK;
 }
 
-/* A number as a gradient: that number everywhere. */
+/* A gradient that is a number: a tensor filled with it. */
 static cr_status filled(cr_tensor **out, const cr_edge *edge, const cr_value *v)
 {
     cr_target to;

@@ -1,4 +1,4 @@
-/* helpers.h - short ways to make and compare tensors in this room's tests. */
+/* helpers.h - makes and compares tensors in this room's tests. */
 #ifndef CR_AUTOGRAD_HELPERS_H
 #define CR_AUTOGRAD_HELPERS_H
 
@@ -11,7 +11,7 @@ static CR_UNUSED void start(void)
     OK(cr_autograd_start());
 }
 
-/* A float64 tensor of one dimension. */
+/* Makes a float64 tensor of one dim. */
 static CR_UNUSED cr_tensor *vec(int n, const double *v)
 {
     cr_tensor *t = NULL;
@@ -30,7 +30,7 @@ static CR_UNUSED cr_tensor *leaf(cr_tensor *t)
 }
 #define LEAF(...) leaf(VEC(__VA_ARGS__))
 
-/* Keeps what a test makes until it ends. */
+/* Keeps the tensors of a test until it ends. */
 enum { CR_TEST_KEPT = 256 };
 static cr_tensor *kept_tensors[CR_TEST_KEPT];
 static int kept_count;
@@ -55,7 +55,7 @@ static CR_UNUSED cr_status try_op(cr_tensor **out, const char *name, int n, cons
     return CR_OK;
 }
 
-/* The first result, dropped at the test's end. */
+/* Calls an operator and returns its first result, which is dropped at the test's end. */
 static CR_UNUSED cr_tensor *op(const char *name, int n, const cr_value *arg)
 {
     cr_tensor *t;

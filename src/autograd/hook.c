@@ -1,6 +1,6 @@
-/* Hooks.  A handle is a counted entry in the list of a node; removing it empties
- * the entry, which stays in the list until the node goes, so removal is safe at
- * any time, also from within the hook. */
+/* Hooks.  A handle is an entry, with a refcount, in a node's list.  Removing a hook empties its
+ * entry, which stays in the list until the node is freed.  A hook may therefore be removed at
+ * any time, also by itself. */
 #include "autograd/autograd_impl.h"
 
 static void drop_context(cr_hook *h)
@@ -97,7 +97,8 @@ cr_status cr_hook_after(cr_hook **out, cr_node *n, const cr_hook_call *call)
     return append(out, &extra->after, call, 0);
 }
 
-/* The entry is kept while it runs: it may drop its node's list. */
+/* Holds a reference on the entry while its function runs, because the function may drop the
+ * node's list. */
 static cr_status run_one(cr_hook *h, cr_tensor **grads, int n, cr_tensor *const *given,
                          int given_n)
 {

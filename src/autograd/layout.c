@@ -1,11 +1,11 @@
-/* A view and its base as two layouts over one block of memory.
+/* A view and its base as two layouts of one block of memory.
  *
- * gather picks out of a tensor shaped like the base what the view sees; scatter
- * is its transpose.  Each is the other's derivative, so a recorded call is one
- * node.  Because both layouts lie over the same bytes, views of another dtype
- * (real and imaginary parts) need no case of their own.  A base whose own
- * elements overlap is not divided by the number of its aliases: bases are made
- * by factories and by foreign memory, and views of views have the first's base. */
+ * gather copies the view's elements out of a tensor with the base's shape.  scatter is its
+ * transpose.  Each is the other's derivative, so a recorded call is one node.  Both layouts
+ * describe the same bytes, so views of another dtype (real and imaginary parts) need no special
+ * case.  A base whose elements overlap is not divided by the number of places that show an
+ * element: bases come from factories and foreign memory, and a view of a view has the first
+ * view's base. */
 #include "autograd/autograd_impl.h"
 #include <string.h>
 
@@ -78,7 +78,7 @@ static cr_status over(cr_tensor **out, cr_storage *s, const cr_layout *l, int64_
     return st;
 }
 
-/* Both layouts as tensors over one new block; zeroed on request. */
+/* Makes both layouts as tensors over one new block, which is zeroed when `zero` is set. */
 static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
                            const cr_layout *view, bool zero)
 {
@@ -146,7 +146,7 @@ done:
 }
 
 /* --- scatter --- */
-/* `t` without dimension `d`, at position `i` of it. */
+/* *out: the slice of `t` at index `i` of dim `d`, without this dim. */
 static cr_status slice(cr_tensor **out, cr_tensor *t, int d, int64_t i)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
@@ -165,8 +165,7 @@ static cr_status slice(cr_tensor **out, cr_tensor *t, int d, int64_t i)
     return st;
 }
 
-/* Whether two elements may lie in one place: false only when each stride steps over all
- * that the smaller ones span. */
+/* False only when each stride steps over all elements that the smaller strides span. */
 static bool may_overlap(const cr_tensor *t)
 {
     int64_t span = 1;
@@ -187,7 +186,7 @@ static bool may_overlap(const cr_tensor *t)
     return false;
 }
 
-/* The shortest dimension longer than one: slices across it are added one by one. */
+/* The shortest dim longer than one.  Slices along it are added one by one. */
 static int dimension_to_peel(const cr_tensor *t)
 {
     int best = -1;
@@ -217,7 +216,7 @@ static cr_status add_slices(cr_tensor *v, cr_tensor *t, int d)
     return st;
 }
 
-/* Depth is the number of dimensions. */
+/* Adds `t` to the view.  Recursion depth is the number of dims. */
 static cr_status add_into(cr_tensor *v, cr_tensor *t)
 {
     if (!v->numel || !v->data)
@@ -227,7 +226,7 @@ static cr_status add_into(cr_tensor *v, cr_tensor *t)
     return cr_call_add_inplace(v, t);
 }
 
-/* Dims of stride 0 are summed before, in one reduction. */
+/* Sums dims of stride 0 first, in one reduction. */
 static cr_status without_repeats(cr_tensor **v_out, cr_tensor **t_out, cr_tensor *v,
                                  cr_tensor *t)
 {
@@ -267,8 +266,8 @@ static cr_status scatter_into(cr_tensor *v, cr_tensor *t)
     return st;
 }
 
-/* A base that repeats an element (stride 0) shares the element's cotangent among the places
- * that show it, so that summing them back gives it once. */
+/* When a base shows an element several times (stride 0), the element's cotangent is divided
+ * among these places, so that summing them gives it once. */
 static cr_status share_repeats(cr_tensor *b)
 {
     int64_t size[CR_MAX_DIMS], repeats = 1;

@@ -1,9 +1,10 @@
-/* Tensors' autograd slots: history, edges, flags, .grad, retain_grad, detach. */
+/* The autograd slots of tensors: history, edges, flags, .grad, retain_grad, detach. */
 #include "autograd/autograd_impl.h"
 #include <pthread.h>
 #include <string.h>
 
-/* First slot of a tensor that threads may share; also the entries of retain_grad. */
+/* Protects the creation of slots that several threads may see, and the entries of
+ * retain_grad. */
 static pthread_mutex_t slots = PTHREAD_MUTEX_INITIALIZER;
 
 static cr_grad_meta *meta_new(void)
@@ -84,7 +85,7 @@ static bool keep_living(cr_tensor *t)
     return false;
 }
 
-/* Number `k` of the tensors that retain a gradient at `n` (counted), or NULL. */
+/* The k-th tensor that retains a gradient at `n` (owned), or NULL. */
 static cr_tensor *retaining(cr_node *n, int k, uint32_t *output)
 {
     cr_tensor *t = NULL;
@@ -129,7 +130,7 @@ cr_status cr_run_retains(cr_node *n, cr_tensor *const *grads)
     return CR_OK;
 }
 
-/* C programs may pass anything. */
+/* C programs may pass NULL. */
 static cr_status need(const cr_tensor *t, const char *function)
 {
     return t ? CR_OK
@@ -232,7 +233,7 @@ cr_status cr_accumulate_of(cr_node **out, cr_tensor *t)
     CR_TRY(cr_meta_of(&m, t));
     if (!m->accumulate) {
         CR_TRY(cr_node_new(&n, sizeof(cr_accumulate), &cr_accumulate_kind, 0, 1));
-        n->sequence = UINT64_MAX; /* as soon as its gradient is complete */
+        n->sequence = UINT64_MAX; /* runs as soon as its gradient is complete */
         ((cr_accumulate *)n)->variable = t;
         pthread_mutex_lock(&slots);
         if (!m->accumulate) {
@@ -315,7 +316,7 @@ cr_status cr_set_requires_grad(cr_tensor *t, bool on)
                        "to use a computed variable in a subgraph that doesn't require "
                        "differentiation use var_no_grad = var.detach().");
     }
-    /* The leaf's node is made now: threads that share the leaf then only read. */
+    /* Makes the leaf's node now, so that threads that share the leaf only read the slot. */
     cr_node *n;
     if (on)
         CR_TRY(cr_accumulate_of(&n, t));
@@ -332,7 +333,7 @@ cr_status cr_version(uint32_t *out, const cr_tensor *t)
 }
 
 /* --- .grad --- */
-/* The C++ names that torch prints here. */
+/* The C++ type names in torch's message. */
 static const char *cpp_name(cr_dtype d)
 {
     static const char *const names[CR_DTYPE_COUNT] = {

@@ -1,11 +1,11 @@
-/* Nodes: making, counting, names.
+/* Nodes: creation, refcounts, names.
  *
- * A node is one block: the kind's structure, then edges, then result records.
- * Dropping the last count of a chain's end would recurse through the chain, so
- * dying nodes wait in a list of the thread and are freed one after the other.
+ * A node is one block: the kind's structure, then edges, then result records.  Freeing a long
+ * chain recursively would overflow the stack, so nodes to be freed are put in a list of the
+ * thread and freed one after the other.
  *
- * A count of an accumulate node is a count of its tensor: the tensor holds the
- * node, so neither can outlive the other and there is no cycle. */
+ * A reference on an accumulate node is a reference on its tensor.  The tensor owns the node, so
+ * neither outlives the other and there is no cycle. */
 #include "autograd/autograd_impl.h"
 #include "base/map.h"
 #include <stdio.h>
@@ -14,7 +14,7 @@
 void (*cr_lock_python)(void);
 void (*cr_unlock_python)(void);
 
-static CR_THREAD uint64_t made; /* order within the thread is all that is used */
+static CR_THREAD uint64_t made; /* creation order; compared within a thread only */
 static CR_THREAD cr_node *dying;
 static CR_THREAD bool reaping;
 
@@ -181,11 +181,11 @@ void cr_node_drop(cr_node *n)
         cr_drop(((cr_accumulate *)n)->variable);
         return;
     }
-    /* A count that is one can only be ours. */
+    /* A refcount of one means that no other thread has a reference. */
     if (atomic_load_explicit(&n->count, memory_order_acquire) != 1 &&
         atomic_fetch_sub_explicit(&n->count, 1, memory_order_acq_rel) != 1)
         return;
-    n->peer = dying; /* no peer is left: it would hold a count */
+    n->peer = dying; /* peer is unused here: a peer would hold a reference */
     dying = n;
     if (!reaping)
         reap();
@@ -223,10 +223,10 @@ cr_status cr_node_zeros(cr_tensor **out, const cr_node *n, uint32_t i)
     return cr_zero_tensor(out, r->dtype, r->device, r->ndim, r->size);
 }
 
-/* --- what a node leads to --- */
+/* --- nodes that a node can reach --- */
 
 typedef struct {
-    cr_map met; /* nodes, by address */
+    cr_map met; /* visited nodes, by address */
     CR_VEC(const cr_node *) left;
 } search;
 

@@ -1,14 +1,14 @@
-/* Nodes that others define, saved values and their hooks, lists, complex numbers. */
+/* Nodes of other kinds, saved values and their hooks, lists, complex numbers. */
 #include "autograd/helpers.h"
 
-/* --- a node of our own: y = x * x --- */
+/* --- a node defined here: y = x * x --- */
 typedef struct {
     cr_node node;
     cr_saved x;
     bool released;
 } square_node;
 
-static int64_t answer_size = -1; /* what apply returns instead, when not negative */
+static int64_t answer_size = -1; /* size of apply's wrong result, when not negative */
 
 static cr_status square_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
 {
@@ -63,7 +63,7 @@ TEST(a_node_of_another_kind_takes_part)
     drop_kept();
 }
 
-TEST(its_second_derivative_is_recorded)
+TEST(the_second_derivative_of_such_a_node_is_recorded)
 {
     cr_tensor *a = keep(LEAF(1, 2, 3));
     cr_tensor *g = gradient(OP("sum", T(square(a))), a, true);
@@ -85,7 +85,7 @@ TEST(a_gradient_of_another_shape_is_refused)
     drop_kept();
 }
 
-TEST(a_node_holds_its_leaf)
+TEST(a_node_keeps_its_leaf_alive)
 {
     cr_tensor *a = LEAF(1), *y = OP("mul", T(a), N(2));
     cr_node *n = y->grad->grad_fn->edges[0].node;
@@ -93,13 +93,13 @@ TEST(a_node_holds_its_leaf)
     EQ(cr_node_variable(n), a);
     EQ_STR(cr_node_name(n), "AccumulateGrad");
     cr_drop(a);
-    OK(backward_from(y, false, false)); /* the graph kept it */
+    OK(backward_from(y, false, false)); /* the graph kept the leaf alive */
     SAME(cr_grad_of(cr_node_variable(n)), 2);
     drop_kept();
 }
 
 /* --- saved values --- */
-TEST(saved_values_can_be_asked_for_until_they_are_released)
+TEST(saved_values_are_readable_until_released)
 {
     cr_tensor *a = keep(LEAF(1, 2)), *b = keep(VEC(3, 4)),
               *y = OP("sum", T(OP("mul", T(a), T(b))));
@@ -118,11 +118,11 @@ TEST(saved_values_can_be_asked_for_until_they_are_released)
     drop_kept();
 }
 
-TEST(only_sizes_are_kept_where_only_sizes_are_read)
+TEST(only_sizes_are_saved_when_only_sizes_are_read)
 {
     cr_tensor *a = keep(LEAF(1, 2)), *b = OP("mul", T(a), N(1)), *y = OP("sum", T(b));
 
-    OK(INPLACE("add", T(b), N(1))); /* sum reads size(self) only: no complaint */
+    OK(INPLACE("add", T(b), N(1))); /* sum reads size(self) only, so this is allowed */
     OK(backward_from(y, false, false));
     SAME(cr_grad_of(a), 1, 1);
     drop_kept();
@@ -163,7 +163,7 @@ TEST(saved_tensor_hooks_see_every_saved_tensor)
     cr_saved_hooks_pop();
     EQ(packed, 3);
     OK(backward_from(y, false, false));
-    SAME(cr_grad_of(a), 4, 8); /* twice what was saved */
+    SAME(cr_grad_of(a), 4, 8); /* twice the saved value */
     EQ(unpacked, 2);
     OK(cr_set_grad(a, NULL));
     OK(backward_from(OP("sum", T(e)), false, false));
@@ -173,7 +173,7 @@ TEST(saved_tensor_hooks_see_every_saved_tensor)
 }
 
 /* --- lists --- */
-TEST(a_list_argument_gives_each_item_its_part)
+TEST(each_item_of_a_list_argument_gets_its_gradient)
 {
     cr_tensor *a = keep(LEAF(1, 2)), *b = keep(VEC(3)), *c = keep(LEAF(4));
     cr_value items[3] = {T(a), T(b), T(c)};
@@ -189,7 +189,7 @@ TEST(a_list_argument_gives_each_item_its_part)
     drop_kept();
 }
 
-TEST(a_list_result_takes_cotangents_of_some_items)
+TEST(a_list_result_accepts_cotangents_of_some_items)
 {
     cr_tensor *a = keep(LEAF(1, 2, 3));
     cr_value r, arg[2] = {T(a), cr_of_int(0)};

@@ -1,8 +1,8 @@
-/* What each derivative of the table needs.
+/* The values that each derivative of the table needs.
  *
- * A formula's free names decide what a node saves: names read as values are
- * saved whole, names of which only sizes or types are asked are saved as plain
- * shapes, so that they neither hold memory nor notice in-place changes. */
+ * The free names of a formula decide which values a node saves.  Names whose values are read
+ * are saved whole.  Names of which only sizes or dtypes are read are saved as shapes, so they
+ * hold no memory and in-place changes do not matter. */
 #include "autograd/autograd_impl.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@ cr_plan **cr_plans;
 typedef struct {
     const cr_op *op;
     cr_need *need;
-    uint64_t stands_for[CR_MAX_SLOTS]; /* loop variables: slots of the list they walk */
+    uint64_t stands_for[CR_MAX_SLOTS]; /* loop variables: slots of the list they iterate over */
 } walk_state;
 
-/* Built-in functions that ask a tensor for its shape or type only. */
+/* True for built-in functions that read only a tensor's shape or dtype. */
 static bool asks_shape(int builtin)
 {
     switch (builtin) {
@@ -64,7 +64,7 @@ static void use_slot(walk_state *s, int slot, bool shape)
         s->need->values |= (uint64_t)1 << slot;
 }
 
-/* [x in list : body]: x is read as the list is. */
+/* [x in list : body]: x counts as a read of the list. */
 static void walk_each(walk_state *s, const cr_rule *r)
 {
     const cr_rule *over = r->args[0];
@@ -101,8 +101,8 @@ static void find_need(cr_need *need, const cr_op *op, const cr_derivative *d)
     need->shapes &= ~need->values;
 }
 
-/* Torch's names: "log_softmax" is LogSoftmaxBackward and the number of the overload, unless
- * the entry says another. */
+/* torch's names: "log_softmax" is LogSoftmaxBackward plus the overload's number, unless the
+ * entry states another name. */
 static void make_name(char *out, const cr_op *op)
 {
     const char *s = op->name;

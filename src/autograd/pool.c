@@ -1,8 +1,8 @@
 /* Blocks for nodes and autograd slots.
  *
- * Every recorded operation takes one node and one slot and gives them back soon,
- * so each thread keeps some of each size.  A block may be returned by another
- * thread than took it.  Sanitizers and the mean build see every block. */
+ * Every recorded operation takes a node and a slot and soon returns them, so each thread caches
+ * some blocks of each size.  A thread may return a block that another thread took.  Sanitizer
+ * and mean builds do not cache. */
 #include "autograd/autograd_impl.h"
 #include <pthread.h>
 

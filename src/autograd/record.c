@@ -1,9 +1,9 @@
-/* The autograd stage: runs an operation below and puts its node on the tape.
+/* The autograd stage: runs an operation below and records its node.
  *
- * An entry with derivatives is one node; `is` and `whole` entries without them
- * record through the operators that they call; anything else yields results that
- * do not require a gradient.  Views are tracked whether or not anything requires one,
- * because a later in-place change may make the base require it. */
+ * An entry with derivatives is one node.  `is` and `whole` entries without derivatives record
+ * the operators that they call.  Results of other entries do not require a gradient.  Views are
+ * tracked even if no tensor requires a gradient, because a later in-place change may make the
+ * base require one. */
 #include "autograd/autograd_impl.h"
 #include <string.h>
 
@@ -36,7 +36,7 @@ static bool any_requires(const cr_op *op, const cr_value *arg)
     return false;
 }
 
-/* The parameter that is changed in place; -1 for none. */
+/* The index of the parameter that is changed in place; -1 for none. */
 static inline int written_param(const cr_op *op, const cr_plan *p)
 {
     return op->does == CR_DOES_INPLACE ? 0 : p->written;
@@ -52,7 +52,7 @@ static cr_tensor *viewed(const cr_op *op, int k, const cr_value *arg)
     return op->does == CR_DOES_MAP && arg[0].tag == CR_TENSOR ? arg[0].t : NULL;
 }
 
-/* Bytes seen as integers (view.dtype) carry no gradient and are no tracked view. */
+/* A view with an integer dtype (view.dtype) carries no gradient and is not tracked. */
 static cr_status track(cr_value *v, cr_tensor *of, cr_view_kind kind)
 {
     if (v->tag == CR_TENSOR && !cr_is_inexact(v->t) && cr_is_inexact(of))
@@ -81,8 +81,8 @@ static cr_status track_views(const cr_op *op, const cr_value *arg, cr_value *res
     return CR_OK;
 }
 
-/* Stands in for the kernel stage of entries that return views, so that views of tensors
- * that no stage handles are tracked too. */
+/* Replaces the kernel stage of entries that return views, so that views are tracked even when
+ * no stage handles the tensors. */
 static cr_status tracking_kernel(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     CR_TRY(cr_plan_of(op)->kernel_stage(op, arg, result));
@@ -126,7 +126,7 @@ static bool is_argument(const cr_op *op, const cr_value *arg, const cr_tensor *t
     return false;
 }
 
-/* An argument handed back is not a result of the node. */
+/* False for an argument that is returned as a result. */
 static bool takes_history(const cr_op *op, const cr_value *arg, const cr_value *v)
 {
     return v->tag == CR_TENSOR && cr_is_inexact(v->t) &&
@@ -156,7 +156,7 @@ static cr_status attach(const cr_op *op, cr_node *n, const cr_value *arg, cr_val
     return CR_OK;
 }
 
-/* What most operations are: one new tensor, which takes the node over. */
+/* The common case: one new tensor, which takes ownership of the node. */
 static inline bool is_plain(const cr_op *op, const cr_value *result)
 {
     return op->result_count == 1 && result->tag == CR_TENSOR && op->does != CR_DOES_WHOLE &&
@@ -200,7 +200,7 @@ static cr_status record(const cr_op *op, const cr_plan *p, const cr_value *arg,
     return st;
 }
 
-/* A view whose entry states no derivative: the scatter of its cotangent. */
+/* For a view whose entry states no derivative: its derivative is scatter. */
 static cr_status record_map(const cr_op *op, const cr_plan *p, const cr_value *arg,
                             cr_value *result)
 {
@@ -219,7 +219,8 @@ done:
 }
 
 /* --- in place --- */
-/* The arguments with copies of what is about to be overwritten, when a formula reads it. */
+/* Copies the arguments and clones the tensor that is about to be overwritten when a formula
+ * reads it. */
 static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op, const cr_plan *p,
                             const cr_value *arg, uint32_t wanted, int w)
 {
@@ -237,7 +238,7 @@ static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op, co
     return CR_OK;
 }
 
-/* The edge to what a written argument was goes past its copy. */
+/* Replaces edges to such a clone by edges to the original's history. */
 static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg,
                            const cr_value *spared)
 {
@@ -253,7 +254,7 @@ static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg,
     return CR_OK;
 }
 
-/* transpose_ and its kin change how a tensor looks at its memory, not the memory. */
+/* False after transpose_ and similar operators, which change geometry rather than memory. */
 static bool same_geometry(const cr_tensor *t, const cr_layout *was)
 {
     if (t->offset != was->offset || !cr_same_sizes(t, was->ndim, was->size))
@@ -316,7 +317,7 @@ static cr_status check_fits(const cr_tensor *from, const cr_tensor *self)
     return CR_RUNTIME;
 }
 
-/* Writes `from`, which was computed from a copy of `self`, and gives `self` its history. */
+/* Copies `from`, computed from a clone of `self`, to `self` and gives `self` its history. */
 static cr_status become(cr_tensor *self, cr_tensor *from)
 {
     cr_tensor *cast = NULL;
@@ -337,7 +338,7 @@ done:
     return st;
 }
 
-/* In-place form of a composition: its parts are recorded on a copy of self. */
+/* In-place form of a composition: the composition is recorded on a clone of self. */
 static cr_status record_composition(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_value spared[CR_MAX_ARGS], made[CR_MAX_RESULTS];

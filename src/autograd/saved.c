@@ -1,8 +1,8 @@
-/* Tensors kept for backward.
+/* Tensors saved for backward.
  *
- * An input is kept as it is.  A result is kept without its history, because the
- * node that keeps it is its history; the history is put back when it is read
- * with grad mode on.  Saved-tensor hooks replace the tensor by what they made. */
+ * An input is saved as it is.  A result is saved without its history, because its history is
+ * the node that saves it.  The history is set again when the tensor is read with grad mode on.
+ * Saved-tensor hooks replace the tensor by an object. */
 #include "autograd/autograd_impl.h"
 #include <stdio.h>
 
@@ -10,7 +10,7 @@ enum { EMPTY, KEPT, PACKED };
 
 typedef struct {
     void *object;
-    cr_edge edge; /* the tensor's history, restored on unpacking */
+    cr_edge edge; /* the tensor's history, set again on unpacking */
     const cr_saved_hooks *hooks;
 } packed;
 
@@ -32,7 +32,7 @@ void cr_saved_hooks_pop(void)
 
 static uint32_t version_of(const cr_tensor *t) { return t->storage ? t->storage->version : 0; }
 
-/* Hooks are off while they run: what they compute is not packed again. */
+/* Hooks are disabled while they run, so that the tensors they compute are not packed again. */
 static cr_status pack(cr_saved *out, cr_tensor *t, bool is_result)
 {
     cr_saved_hooks *h = hooks;
@@ -121,7 +121,7 @@ static cr_status modified(const cr_saved *s, cr_node *owner)
     return CR_RUNTIME;
 }
 
-/* `plain` (owned, taken) with the history of result `output` of `node`. */
+/* Gives `plain` (ownership taken) the history of result `output` of `node`. */
 static cr_status with_history(cr_tensor **out, cr_tensor *plain, cr_node *node, uint32_t output)
 {
     cr_tensor *t = NULL;
@@ -146,7 +146,7 @@ static cr_status unpack(cr_tensor **out, const cr_saved *s, cr_node *node)
     CR_TRY(p->hooks->unpack(p->object, &t));
     if (s->is_result)
         return with_history(out, t, node, s->output);
-    if (p->edge.node && !t->grad) /* of a leaf too: its node takes what arrives */
+    if (p->edge.node && !t->grad) /* for a leaf too, so that its node receives the gradients */
         return with_history(out, t, p->edge.node, p->edge.input);
     *out = t;
     return CR_OK;

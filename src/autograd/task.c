@@ -1,10 +1,9 @@
 /* The plan of one backward.
  *
- * A walk from the roots finds the nodes and counts how many edges lead to each;
- * with inputs, a first walk marks the nodes that lead to one of them, and only
- * those take part.  Both walks keep their own stack.  Nodes are found by a hash
- * table over their addresses, so nothing is written into nodes that another
- * thread's backward may be using. */
+ * A walk from the roots finds the nodes and counts how many edges lead to each.  With inputs,
+ * an earlier walk marks the nodes that lead to an input, and only these nodes take part.  Both
+ * walks use an explicit stack.  A hash table over node addresses finds a node's item, so the
+ * nodes are not written, which another thread's backward may be using. */
 #include "autograd/task.h"
 #include <string.h>
 
@@ -63,7 +62,7 @@ static cr_status item_of(cr_task *t, cr_node *n, uint32_t *out, bool *is_new)
     return CR_OK;
 }
 
-/* --- the walk that counts --- */
+/* --- the walk that counts edges --- */
 static cr_status stack_put(cr_task *t, uint32_t item)
 {
     CR_TRY(cr_vec_reserve(&t->ready, 1));
@@ -109,7 +108,7 @@ static cr_status count(cr_task *t)
     return CR_OK;
 }
 
-/* --- the walk that marks what leads to an input --- */
+/* --- the walk that marks nodes leading to an input --- */
 typedef struct {
     uint32_t item, edge;
 } step;
@@ -122,7 +121,7 @@ static cr_status enter(path *p, uint32_t item)
     return CR_OK;
 }
 
-/* One edge of the path's last node, or back from it. */
+/* Follows one edge of the path's last node, or returns from this node. */
 static cr_status advance(cr_task *t, path *p)
 {
     step *s = &p->at[p->len - 1];
@@ -142,7 +141,7 @@ static cr_status advance(cr_task *t, path *p)
         return CR_OK;
     uint32_t from = s->item;
     CR_TRY(item_of(t, next, &to, &is_new));
-    /* `counted` here: walked already. */
+    /* In this walk `counted` means visited. */
     if (!t->items.at[to].counted) {
         t->items.at[to].counted = true;
         return enter(p, to);
@@ -182,7 +181,7 @@ static cr_status capture(cr_task *t, int k)
     bool is_new;
 
     CR_TRY(cr_edge_of(&edge, t->call->inputs[k]));
-    cr_node_drop(edge.node); /* the tensor holds it */
+    cr_node_drop(edge.node); /* the tensor keeps the node alive */
     if (!edge.node)
         return cr_fail(CR_RUNTIME, "One of the differentiated Tensors does not require grad");
     CR_TRY(item_of(t, edge.node, &i, &is_new));
@@ -192,7 +191,7 @@ static cr_status capture(cr_task *t, int k)
     return CR_OK;
 }
 
-/* backward(inputs=...): leaves accumulate, others retain their gradient. */
+/* backward(inputs=...): adds to .grad of leaves; other tensors retain their gradient. */
 static cr_status target(cr_task *t, int k)
 {
     cr_edge edge;
@@ -255,7 +254,7 @@ static bool may_grow(const cr_tensor *t, const cr_tensor *by)
            cr_is_sole(t) && cr_is_dense(t);
 }
 
-/* *sum += grad, taking both. */
+/* *sum += grad.  Takes ownership of both. */
 static cr_status add(cr_tensor **sum, cr_tensor *grad)
 {
     cr_tensor *was = *sum, *made = NULL;

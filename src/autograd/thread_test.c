@@ -3,7 +3,7 @@
 
 enum { THREADS = 4, RUNS = 500 };
 
-/* Builds and runs a small graph over a shared leaf, again and again. */
+/* Builds a small graph over a shared leaf and runs it, repeatedly. */
 static void *worker(void *p)
 {
     cr_tensor *shared = p;

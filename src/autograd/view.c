@@ -1,10 +1,10 @@
-/* Views and changes in place.
+/* Views and in-place changes.
  *
- * A view knows its base (the first tensor, never itself a view).  Changing a
- * view in place changes the base's history: the base becomes the result of a
- * CopySlices node, which sends the cotangent of the changed part through the
- * operation's node and the rest on to what the base was.  Other views of that
- * base notice by the version and take a new grad_fn when they are next asked. */
+ * A view refers to its base, which is never a view itself.  Changing a view in place changes
+ * the base's history: the base becomes the result of a CopySlices node.  CopySlices sends the
+ * cotangent of the changed part through the operation's node and the rest to the base's earlier
+ * history.  Other views of the base see the changed version and refresh grad_fn when it is next
+ * read. */
 #include "autograd/autograd_impl.h"
 #include <stdio.h>
 
@@ -23,8 +23,8 @@ cr_status cr_track_view(cr_tensor *view, cr_tensor *of, cr_view_kind kind)
     return CR_OK;
 }
 
-/* --- what may be changed --- */
-/* Where the view comes from, as torch begins: `direct`, it is itself changed, or its base. */
+/* --- checks before a change --- */
+/* The beginning of torch's message.  `direct`: the view itself is changed, not its base. */
 static void describe_view(char *out, size_t size, const cr_tensor *t, bool direct)
 {
     const cr_grad_meta *m = t->grad;
@@ -134,8 +134,10 @@ cr_status cr_check_inplace(cr_tensor *t, bool recorded)
 typedef struct {
     cr_node node;
     cr_layout base, view;
-    cr_node *fn;      /* the operation on the view; its edges are also this node's */
-    int self_edge;    /* the base's edge, in place of the view's old one; -1: none */
+    cr_node *fn;      /* the operation on the view; this node shares its edges */
+    /* the edge to the base's earlier history, which replaces the edge to the view's; -1:
+     * none */
+    int self_edge;
 } copy_slices;
 
 static void slices_release(cr_node *n)
@@ -158,7 +160,7 @@ static void slices_free(cr_node *n)
     cr_node_drop(c->fn);
 }
 
-/* The CopySlices whose operation is being applied. */
+/* The CopySlices node whose operation is being applied. */
 static CR_THREAD copy_slices *around;
 
 static cr_status apply_inner(copy_slices *c, cr_tensor *slice, cr_tensor **out)
@@ -189,8 +191,8 @@ cr_status cr_set_result_history(cr_tensor *t, cr_node *node, uint32_t output)
     return st;
 }
 
-/* The inner gradient of the changed part, in its shape; zeros where the operation gives none.
- */
+/* The gradient of the changed part from the operation, in the view's shape; zeros when the
+ * operation gives none. */
 static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor **inner)
 {
     cr_target to = {c->view.size, c->view.ndim, c->view.dtype, c->view.device};
@@ -203,7 +205,7 @@ static cr_status changed_part(cr_tensor **out, const copy_slices *c, cr_tensor *
     return cr_zero_tensor(out, (cr_dtype)to.dtype, to.device, to.ndim, to.size);
 }
 
-/* A boolean mask of the view's places in the base. */
+/* A boolean mask over the base: true at the view's elements. */
 static cr_status mask_of(cr_tensor **out, const copy_slices *c)
 {
     cr_tensor *ones = NULL, *places = NULL;
@@ -223,7 +225,7 @@ done:
     return st;
 }
 
-/* `grad` with the changed part replaced by `part`: by copying, when nothing records it. */
+/* `grad` with the changed part replaced by `part`.  Copies in place unless recorded. */
 static cr_status replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
                           cr_tensor *part)
 {
@@ -241,7 +243,7 @@ static cr_status replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad
     return st;
 }
 
-/* Recorded, for views of the base's dtype. */
+/* The recorded form for views with the base's dtype. */
 static cr_status chosen(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
                         cr_tensor *spread)
 {
@@ -253,7 +255,8 @@ static cr_status chosen(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
     return st;
 }
 
-/* Recorded, for views of one part of complex numbers: grad - spread(slice) + spread(part). */
+/* The recorded form for views of the real or imaginary part: grad - spread(slice) +
+ * spread(part). */
 static cr_status exchanged(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
                            cr_tensor *slice, cr_tensor *spread)
 {
@@ -311,7 +314,7 @@ static const cr_node_kind copy_slices_kind = {.name = "CopySlices",
                                               .release = slices_release,
                                               .free = slices_free};
 
-/* Which edge of `fn` leads to what `t` was: the same node and input. */
+/* The index of the edge of `fn` that equals `was`; -1 for none. */
 static int edge_index(const cr_node *fn, const cr_edge *was)
 {
     for (uint32_t i = 0; i < fn->edge_count && was->node; i++)
@@ -345,8 +348,8 @@ done:
     return st;
 }
 
-/* The edge to what the view was before the change: without a refresh, the version has
- * already moved on. */
+/* The edge to the view's history before the change.  It must not be refreshed, because the
+ * version has already increased. */
 static cr_edge old_edge(const cr_tensor *t)
 {
     const cr_grad_meta *m = t->grad;

@@ -5,7 +5,7 @@ static cr_tensor *at(cr_tensor *t, int64_t i)
     return OP("select", T(t), cr_of_int(0), cr_of_int(i));
 }
 
-static cr_tensor *reversed_view(cr_tensor *t) /* a 2 x 2 matrix of four */
+static cr_tensor *reversed_view(cr_tensor *t) /* of a 2 x 2 matrix made from four elements */
 {
     return OP("t", T(OP("view", T(t), cr_of_ints((int64_t[]){2, 2}, 2))));
 }
@@ -29,7 +29,7 @@ TEST(gradients_flow_through_views)
     drop_kept();
 }
 
-TEST(changing_a_leaf_or_its_view_is_refused)
+TEST(changing_a_leaf_or_its_view_in_place_is_refused)
 {
     cr_tensor *a = keep(LEAF(1, 2));
 
@@ -139,7 +139,7 @@ TEST(overwriting_cuts_the_gradient)
     drop_kept();
 }
 
-TEST(copy_brings_the_gradient_of_its_source)
+TEST(copy_passes_the_gradient_to_its_source)
 {
     cr_tensor *w = keep(LEAF(2, 3)), *a = keep(VEC(9, 9, 9));
     cr_value r;
@@ -151,7 +151,7 @@ TEST(copy_brings_the_gradient_of_its_source)
     drop_kept();
 }
 
-TEST(views_made_under_no_grad_are_not_changed_with_grad_mode_on)
+TEST(views_made_under_no_grad_cannot_be_changed_with_grad_mode_on)
 {
     cr_tensor *w = keep(LEAF(2, 3)), *a = OP("mul", T(w), N(1));
 
@@ -163,7 +163,7 @@ TEST(views_made_under_no_grad_are_not_changed_with_grad_mode_on)
     drop_kept();
 }
 
-TEST(one_of_several_views_is_not_changed)
+TEST(one_of_several_views_cannot_be_changed)
 {
     cr_tensor *w = keep(LEAF(2, 3)), *a = OP("mul", T(w), N(1));
     cr_value r, arg[2] = {T(a), cr_of_int(0)};
@@ -191,7 +191,7 @@ TEST(detaching_a_view_in_place_is_refused)
     drop_kept();
 }
 
-TEST(inference_tensors_are_neither_changed_nor_saved_outside)
+TEST(inference_tensors_cannot_be_changed_or_saved_outside_inference_mode)
 {
     cr_tensor *w = keep(LEAF(2, 3));
 
