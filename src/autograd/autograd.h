@@ -72,7 +72,7 @@ struct cr_grad_meta {
     uint32_t output;       /* index of this tensor among grad_fn's results */
     uint8_t view_kind;     /* cr_view_kind */
     bool retains_grad;
-    bool any_grad_dtype;   /* true: .grad may have another dtype */
+    bool any_grad_dtype;   /* reserved: .grad may have another dtype */
     cr_tensor *grad;       /* .grad */
     cr_node *accumulate;   /* the node of a leaf, which lives as long as the tensor */
     /* a reference; never a view itself; NULL when this tensor is not a tracked view */
