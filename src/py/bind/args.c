@@ -75,7 +75,8 @@ static cr_py_fit to_tensor(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
         note_overloaded(a, x);
     else if (!subclass && p->number) {
         out->tag = CR_NUMBER;
-        return cr_py_symbol_scalar(x, &out->number) ? CR_PY_FITS : cr_py_scalar_from(x, &out->number);
+        return cr_py_symbol_scalar(x, &out->number) ? CR_PY_FITS
+                                                    : cr_py_scalar_from(x, &out->number);
     } else if (!subclass)
         return CR_PY_MISFIT;
     *out = cr_of_tensor(subclass ? cr_py_tensor_of(x) : NULL);
@@ -131,7 +132,8 @@ static cr_py_fit to_float(PyObject *x, cr_value *out)
     fit = to_scalar(x, &s);
     if (fit != CR_PY_FITS)
         return fit;
-    *out = cr_gnum_of(s) >= 0 ? cr_of_float(cr_gnum_as_float(cr_gnum_of(s))) : cr_of_float(cr_scalar_as_double(s));
+    *out = cr_gnum_of(s) >= 0 ? cr_of_float(cr_gnum_as_float(cr_gnum_of(s)))
+                              : cr_of_float(cr_scalar_as_double(s));
     return s.category == CR_CAT_COMPLEX ? CR_PY_MISFIT : CR_PY_FITS;
 }
 
@@ -309,7 +311,8 @@ static cr_py_fit to_values(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
             return fit;
         }
     }
-    *out = (cr_value){.tag = tensors ? CR_TENSORS : CR_NUMBERS, .len = (uint32_t)n, .list = list};
+    *out =
+        (cr_value){.tag = tensors ? CR_TENSORS : CR_NUMBERS, .len = (uint32_t)n, .list = list};
     return CR_PY_FITS;
 }
 
@@ -322,7 +325,8 @@ bool cr_py_handles_call(cr_py_args *a, const cr_param *p, PyObject *x)
     else if ((p->type == CR_T_INTS || p->type == CR_T_SCALARS || p->type == CR_T_FLOATS) &&
              is_list(x))
         for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(x); i++)
-            found |= cr_py_handles_call(a, &(cr_param){.type = CR_T_INT}, PySequence_Fast_GET_ITEM(x, i));
+            found |= cr_py_handles_call(a, &(cr_param){.type = CR_T_INT},
+                                        PySequence_Fast_GET_ITEM(x, i));
     return found;
 }
 

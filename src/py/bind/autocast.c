@@ -114,10 +114,12 @@ static PyObject *decrement(PyObject *m, PyObject *unused)
 }
 
 static PyMethodDef functions[] = {
-    {"is_autocast_enabled", is_enabled, METH_VARARGS, "Whether autocast is on for a device type."},
+    {"is_autocast_enabled", is_enabled, METH_VARARGS,
+     "Whether autocast is on for a device type."},
     {"set_autocast_enabled", set_enabled, METH_VARARGS, "Switches autocast for a device type."},
     {"get_autocast_dtype", get_dtype, METH_O, "The lower precision of a device type."},
-    {"set_autocast_dtype", set_dtype, METH_VARARGS, "Sets the lower precision of a device type."},
+    {"set_autocast_dtype", set_dtype, METH_VARARGS,
+     "Sets the lower precision of a device type."},
     {"is_autocast_cache_enabled", caches, METH_NOARGS, "Whether converted weights are kept."},
     {"set_autocast_cache_enabled", set_caches, METH_O, "Whether converted weights are kept."},
     {"clear_autocast_cache", clear, METH_NOARGS, "Forgets converted weights."},

@@ -237,7 +237,8 @@ static inline void cr_py_args_drop(cr_py_args *a)
 void *cr_py_args_get(cr_py_args *a, size_t size);
 /* Converts x for parameter p. */
 cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out);
-/* Whether `x`, or an item of it where a list is wanted, has a __torch_function__; noted in `a`. */
+/* Whether `x`, or an item of it where a list is wanted, has a __torch_function__; noted in `a`.
+ */
 bool cr_py_handles_call(cr_py_args *a, const cr_param *p, PyObject *x);
 cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bool method);
 /* Raises torch's TypeError for a call that no signature takes.  Always NULL. */

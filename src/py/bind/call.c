@@ -260,8 +260,10 @@ static int warn_resized(const sizes *had, const cr_tensor *now)
     done = PyErr_WarnFormat(
         PyExc_UserWarning, 1,
         "An output with one or more elements was resized since it had shape %s, which does not "
-        "match the required output shape %s. This behavior is deprecated, and in a future PyTorch "
-        "release outputs will not be resized unless they have zero elements. You can explicitly "
+        "match the required output shape %s. This behavior is deprecated, and in a future "
+        "PyTorch "
+        "release outputs will not be resized unless they have zero elements. You can "
+        "explicitly "
         "reuse an out tensor t by resizing it, inplace, to zero elements with t.resize_(0).",
         cr_text_str(&before), cr_text_str(&after));
     cr_text_drop(&before);
@@ -299,8 +301,9 @@ static PyObject *call_out(const cr_py_op *self, const cr_op *op, cr_py_args *a)
 cr_status cr_py_ask_grad(cr_tensor *t)
 {
     if (!cr_dtype_is_inexact((cr_dtype)t->dtype))
-        return cr_fail(CR_RUNTIME,
-                       "Only Tensors of floating point and complex dtype can require gradients");
+        return cr_fail(
+            CR_RUNTIME,
+            "Only Tensors of floating point and complex dtype can require gradients");
     return cr_set_requires_grad(t, true);
 }
 
@@ -330,7 +333,8 @@ static PyObject *shown(const cr_py_op *self)
 }
 
 /* Tries the overloads in table order. */
-static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagged, PyObject *names)
+static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagged,
+                         PyObject *names)
 {
     const cr_py_op *self = (cr_py_op *)callable;
     const cr_py_given g = {args, PyVectorcall_NARGS(flagged), names};
@@ -342,9 +346,10 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
     if (CR_UNLIKELY(cr_py_mode_count))
         return cr_py_mode_call(shown(self), &g);
     if (CR_UNLIKELY(self->method && (!g.count || !cr_py_is_tensor(args[0]))))
-        return PyErr_Format(PyExc_TypeError,
-                            "descriptor '%U' for 'torch._C.TensorBase' objects doesn't apply to a '%s' object",
-                            self->name, g.count ? Py_TYPE(args[0])->tp_name : "missing");
+        return PyErr_Format(
+            PyExc_TypeError,
+            "descriptor '%U' for 'torch._C.TensorBase' objects doesn't apply to a '%s' object",
+            self->name, g.count ? Py_TYPE(args[0])->tp_name : "missing");
     cr_py_args_init(&a);
     for (s = self->chain; s; s = s->next) {
         fit = cr_py_bind(&a, s, &g, self->method);
@@ -471,7 +476,8 @@ static PyMethodDef op_methods[] = {{"__reduce__", op_reduce, METH_NOARGS, NULL},
 PyTypeObject cr_py_function_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.function",
     .tp_basicsize = sizeof(cr_py_op),
-    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .tp_flags =
+        Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
     .tp_vectorcall_offset = offsetof(cr_py_op, vectorcall),
     .tp_call = PyVectorcall_Call,
     .tp_repr = op_repr,
@@ -515,7 +521,8 @@ static PyObject *op_new(const cr_op *op, const char *name, unsigned forms, bool 
 }
 
 /* Puts the callable of `op` into the dict `where`, unless no overload has such a form. */
-static int install(PyObject *where, const cr_op *op, const char *as, unsigned forms, bool method)
+static int install(PyObject *where, const cr_op *op, const char *as, unsigned forms,
+                   bool method)
 {
     PyObject *callable = op_new(op, as, forms, method);
 
@@ -561,7 +568,8 @@ static int install_families(PyObject *m, PyObject *ops)
     for (size_t i = 0; i < CR_LEN(families); i++) {
         PyObject *module = PyImport_AddModule(families[i].module); /* borrowed */
         Py_ssize_t at = 0;
-        if (!module || PyModule_AddObjectRef(m, strrchr(families[i].module, '.') + 1, module) < 0)
+        if (!module ||
+            PyModule_AddObjectRef(m, strrchr(families[i].module, '.') + 1, module) < 0)
             return -1;
         while (PyDict_Next(PyModule_GetDict(ops), &at, &name, &callable))
             if (Py_IS_TYPE(callable, &cr_py_function_type) &&

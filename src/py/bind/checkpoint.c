@@ -3,15 +3,16 @@
  *
  * When the first object is made, the pickle has been read to its end, every name in it has been
  * allowed and every storage has been found in the file.  A function is called only when the
- * pickle names it itself and it may be called; what can be asked of the harmless ones is bounded
- * here where it is not by the file's size. */
+ * pickle names it itself and it may be called; what can be asked of the harmless ones is
+ * bounded here where it is not by the file's size. */
 #include "io/checkpoint.h"
 #include "io/output.h"
 #include "io/zip.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
-/* What the user's side says about a name: the object, and whether it may be called, only made by
+/* What the user's side says about a name: the object, and whether it may be called, only made
+ * by
  * __new__ (this package's own classes), or only be named. */
 typedef enum { USE_NAME, USE_NEW, USE_CALL } use;
 
@@ -155,7 +156,8 @@ static PyObject *untyped(PyObject *x)
         return x;
     PyObject *inner = PyObject_GetAttrString(x, "_untyped_storage");
     if (inner && !Py_IS_TYPE(inner, &cr_py_storage_type)) {
-        PyErr_Format(PyExc_TypeError, "map_location must give a storage, not %s", Py_TYPE(x)->tp_name);
+        PyErr_Format(PyExc_TypeError, "map_location must give a storage, not %s",
+                     Py_TYPE(x)->tp_name);
         Py_CLEAR(inner);
     }
     Py_DECREF(x);
@@ -320,8 +322,10 @@ static int read_ints(PyObject *x, int64_t *out, int *n)
     cr_py_fit fit = cr_py_ints_from(x, out, CR_MAX_DIMS, n);
 
     if (fit == CR_PY_MISFIT)
-        PyErr_Format(PyExc_TypeError, "a tensor's sizes and strides must be tuples of at most %d ints, "
-                     "not %R", CR_MAX_DIMS, x);
+        PyErr_Format(PyExc_TypeError,
+                     "a tensor's sizes and strides must be tuples of at most %d ints, "
+                     "not %R",
+                     CR_MAX_DIMS, x);
     return fit == CR_PY_FITS ? 0 : -1;
 }
 
@@ -336,11 +340,12 @@ static PyObject *view_of(cr_storage *storage, cr_dtype dtype, PyObject *offset, 
     if (fit == CR_PY_MISFIT)
         PyErr_Format(PyExc_TypeError, "a tensor's storage offset must be an int, not %s",
                      Py_TYPE(offset)->tp_name);
-    if (fit != CR_PY_FITS || read_ints(sizes, size, &ndim) || read_ints(strides, stride, &count))
+    if (fit != CR_PY_FITS || read_ints(sizes, size, &ndim) ||
+        read_ints(strides, stride, &count))
         return NULL;
     if (ndim != count)
-        return PyErr_Format(PyExc_RuntimeError, "unequal size length (%d) and stride length (%d)", ndim,
-                            count);
+        return PyErr_Format(PyExc_RuntimeError,
+                            "unequal size length (%d) and stride length (%d)", ndim, count);
     cr_status st = cr_checkpoint_tensor(&t, storage, dtype, first, ndim, size, stride);
     return st ? cr_py_raise(st) : cr_py_wrap(t);
 }
@@ -350,8 +355,9 @@ static int ask_grad(PyObject *tensor, PyObject *wanted)
     int asked = PyObject_IsTrue(wanted);
 
     if (asked > 0 && !cr_dtype_is_inexact((cr_dtype)cr_py_tensor_of(tensor)->dtype)) {
-        PyErr_SetString(PyExc_RuntimeError,
-                        "only Tensors of floating point and complex dtype can require gradients");
+        PyErr_SetString(
+            PyExc_RuntimeError,
+            "only Tensors of floating point and complex dtype can require gradients");
         return -1;
     }
     return asked > 0 ? PyObject_SetAttrString(tensor, "requires_grad", Py_True) : asked;
@@ -386,8 +392,8 @@ static PyObject *rebuild(loader *l, cr_global_id id, const cr_step *args)
     cr_dtype dtype = l->p->storages.at[i].dtype;
 
     if (args->count < need || args->count > marks + !v1)
-        return PyErr_Format(PyExc_TypeError, "a tensor is described by %u values, but got %u", need,
-                            args->count);
+        return PyErr_Format(PyExc_TypeError, "a tensor is described by %u values, but got %u",
+                            need, args->count);
     PyObject *storage = storage_object(l, i), *offset = operand(l, args, 1);
     PyObject *sizes = operand(l, args, 2), *strides = operand(l, args, 3);
     if (!storage || !offset || !sizes || !strides)
@@ -396,7 +402,8 @@ static PyObject *rebuild(loader *l, cr_global_id id, const cr_step *args)
         PyObject *given = operand(l, args, 6);
         dtype = given ? cr_py_dtype_from(given) : CR_DTYPE_NONE;
         if (dtype == CR_DTYPE_NONE)
-            return given ? PyErr_Format(PyExc_TypeError, "a dtype was expected, not %R", given) : NULL;
+            return given ? PyErr_Format(PyExc_TypeError, "a dtype was expected, not %R", given)
+                         : NULL;
     }
     PyObject *tensor = view_of(cr_py_storage_of(storage), dtype, offset, sizes, strides);
     if (tensor && args->count > marks) {
@@ -455,11 +462,12 @@ static PyObject *not_callable(const loader *l, PyObject *function)
     return refuse(l, "Trying to call reduce for unrecognized function %S", function);
 }
 
-static PyObject *call_function(loader *l, const cr_step *f, PyObject *function, const cr_step *args,
-                               PyObject *tuple)
+static PyObject *call_function(loader *l, const cr_step *f, PyObject *function,
+                               const cr_step *args, PyObject *tuple)
 {
     cr_global_id id = id_of(l, f);
-    bool legacy_class = f->kind == CR_STEP_GLOBAL && l->p->names.at[f->i].global.use == CR_USE_CLASS;
+    bool legacy_class =
+        f->kind == CR_STEP_GLOBAL && l->p->names.at[f->i].global.use == CR_USE_CLASS;
 
     if (!PyTuple_Check(tuple))
         return PyErr_Format(PyExc_TypeError, "argument after * must be an iterable, not %s",
@@ -514,8 +522,10 @@ static PyObject *newobj(loader *l, const cr_step *s)
     if (!args || (s->count > 2 && !kwargs))
         return NULL;
     if (use_of(l, f) == USE_NAME)
-        return refuse(l, "Can only create new object for nn.Parameter or classes allowlisted via "
-                         "`add_safe_globals` but got %S", cls);
+        return refuse(l,
+                      "Can only create new object for nn.Parameter or classes allowlisted via "
+                      "`add_safe_globals` but got %S",
+                      cls);
     if (!PyType_Check(cls) || (kwargs && !PyDict_Check(kwargs)))
         return refuse(l, "%S is not a class", cls);
     if (PyTuple_Check(args) && misused(l, id_of(l, f), operand_step(l, s, 1), args))
@@ -528,13 +538,16 @@ static PyObject *newobj(loader *l, const cr_step *s)
 /* Protocol 0's instances: of a class without arguments by __new__, else by a call. */
 static PyObject *object_step(loader *l, const cr_step *s)
 {
-    PyObject *cls = operand(l, s, 0), *args = cls ? sequence(l, s, 1, true) : NULL, *made = NULL;
+    PyObject *cls = operand(l, s, 0), *args = cls ? sequence(l, s, 1, true) : NULL,
+             *made = NULL;
     use how = use_of(l, operand_step(l, s, 0));
 
     if (!args)
         return NULL;
     if (how == USE_NAME || (s->count > 1 && how != USE_CALL))
-        refuse(l, "Can only create new object for classes allowlisted via `add_safe_globals` but got %S",
+        refuse(l,
+               "Can only create new object for classes allowlisted via `add_safe_globals` but "
+               "got %S",
                cls);
     else
         made = s->count > 1 ? PyObject_CallObject(cls, args) : new_instance(cls, args, NULL);
@@ -585,7 +598,8 @@ static bool takes_items(const loader *l, PyObject *x)
         return true;
     if (!l->weights_only)
         return !PyTuple_CheckExact(x) && !PyList_CheckExact(x);
-    return PyDict_Check(x) && (!strcmp(name, "collections.OrderedDict") || !strcmp(name, "Counter"));
+    return PyDict_Check(x) &&
+           (!strcmp(name, "collections.OrderedDict") || !strcmp(name, "Counter"));
 }
 
 static int update(loader *l, const cr_step *s)
@@ -596,9 +610,11 @@ static int update(loader *l, const cr_step *s)
         return -1;
     if (takes_items(l, dict))
         return set_items(l, dict, s, 1);
-    refuse(l, s->kind == CR_STEP_SETITEM
-                  ? "Can only SETITEM for dict, collections.OrderedDict, collections.Counter, but got %S"
-                  : "Can only SETITEMS for dict, collections.OrderedDict, collections.Counter, but got %S",
+    refuse(l,
+           s->kind == CR_STEP_SETITEM ? "Can only SETITEM for dict, collections.OrderedDict, "
+                                        "collections.Counter, but got %S"
+                                      : "Can only SETITEMS for dict, collections.OrderedDict, "
+                                        "collections.Counter, but got %S",
            type_of(dict));
     return -1;
 }
@@ -757,9 +773,11 @@ static int warn_protocol(const loader *l)
         return 0;
     return PyErr_WarnFormat(
         PyExc_UserWarning, 2,
-        "Detected pickle protocol %d in the checkpoint, which was not the default pickle protocol used "
+        "Detected pickle protocol %d in the checkpoint, which was not the default pickle "
+        "protocol used "
         "by `torch.load` (2). The weights_only Unpickler might not support all instructions "
-        "implemented by this protocol, please file an issue for adding support if you encounter this.",
+        "implemented by this protocol, please file an issue for adding support if you "
+        "encounter this.",
         l->p->protocol);
 }
 
@@ -823,7 +841,8 @@ static PyObject *load_source(loader *l, cr_source *source, const cr_checkpoint_o
     l->c = c;
     l->p = cr_checkpoint_pickle(c);
     PyObject *object = carry_out_all(l);
-    PyObject *both = object ? Py_BuildValue("NK", object, (unsigned long long)cr_checkpoint_end(c)) : NULL;
+    PyObject *both =
+        object ? Py_BuildValue("NK", object, (unsigned long long)cr_checkpoint_end(c)) : NULL;
     loader_drop(l);
     *l = (loader){0};
     cr_checkpoint_drop(c);
@@ -847,7 +866,8 @@ static cr_source *memory_source(PyObject *x)
         PyMem_Free(view);
         return NULL;
     }
-    cr_status st = cr_source_memory(&source, view->buf, (size_t)view->len, release_buffer, view);
+    cr_status st =
+        cr_source_memory(&source, view->buf, (size_t)view->len, release_buffer, view);
     if (st) {
         release_buffer(view);
         cr_py_raise(st);
@@ -873,16 +893,18 @@ static cr_source *source_of(PyObject *file, unsigned long long start, bool map)
 
 static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
 {
-    static char *names[] = {"file", "start", "find", "allowed", "restore", "weights_only", "mmap",
-                            "swapped", "encoding", "meta", "keep_cpu", NULL};
+    static char *names[] = {"file",     "start",        "find",     "allowed",
+                            "restore",  "weights_only", "mmap",     "swapped",
+                            "encoding", "meta",         "keep_cpu", NULL};
     PyObject *file;
     unsigned long long start;
     int weights_only, map, swapped, meta, keep_cpu;
     loader l = {0};
 
     (void)module;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKOO!Opppspp", names, &file, &start, &l.find,
-                                     &PyDict_Type, &l.allowed, &l.restore, &weights_only, &map, &swapped, &l.encoding, &meta,
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OKOO!Opppspp", names, &file, &start,
+                                     &l.find, &PyDict_Type, &l.allowed, &l.restore,
+                                     &weights_only, &map, &swapped, &l.encoding, &meta,
                                      &keep_cpu))
         return NULL;
     l.weights_only = weights_only;
@@ -954,8 +976,8 @@ static PyObject *rebuild_tensor(PyObject *module, PyObject *args)
     PyObject *storage, *dtype, *offset, *sizes, *strides;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "O!O!OOO", &cr_py_storage_type, &storage, &cr_py_dtype_type, &dtype,
-                          &offset, &sizes, &strides))
+    if (!PyArg_ParseTuple(args, "O!O!OOO", &cr_py_storage_type, &storage, &cr_py_dtype_type,
+                          &dtype, &offset, &sizes, &strides))
         return NULL;
     return view_of(cr_py_storage_of(storage), cr_py_dtype_from(dtype), offset, sizes, strides);
 }
@@ -971,7 +993,8 @@ static PyObject *rename_globals(PyObject *module, PyObject *x)
         return NULL;
     cr_status st = cr_pickle_rename(&out, view.buf, (size_t)view.len);
     PyBuffer_Release(&view);
-    PyObject *made = st ? cr_py_raise(st) : PyBytes_FromStringAndSize(out.at, (Py_ssize_t)out.len);
+    PyObject *made =
+        st ? cr_py_raise(st) : PyBytes_FromStringAndSize(out.at, (Py_ssize_t)out.len);
     cr_text_drop(&out);
     return made;
 }
@@ -979,8 +1002,9 @@ static PyObject *rename_globals(PyObject *module, PyObject *x)
 /* Large blocks go out as they lie, and what the file keeps of them is taken back. */
 static cr_status call_write(void *to, const void *bytes, size_t len)
 {
-    PyObject *view = len < 1 << 16 ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)len)
-                                   : PyMemoryView_FromMemory((char *)bytes, (Py_ssize_t)len, PyBUF_READ);
+    PyObject *view = len < 1 << 16
+                         ? PyBytes_FromStringAndSize(bytes, (Py_ssize_t)len)
+                         : PyMemoryView_FromMemory((char *)bytes, (Py_ssize_t)len, PyBUF_READ);
     PyObject *done = view ? PyObject_CallFunctionObjArgs(to, view, NULL) : NULL;
 
     if (done && PyMemoryView_Check(view) && Py_REFCNT(view) > 1) {
@@ -1044,7 +1068,8 @@ static cr_status put_records(const records *r, const char *folder, cr_zip_put pu
     w.unchecked = r->unchecked;
     for (Py_ssize_t i = 0; !st && i < r->count; i++) {
         size_t len = (size_t)r->bytes[i].len;
-        st = folder ? cr_zip_add(&w, r->name[i], r->bytes[i].buf, len) : put(to, r->bytes[i].buf, len);
+        st = folder ? cr_zip_add(&w, r->name[i], r->bytes[i].buf, len)
+                    : put(to, r->bytes[i].buf, len);
     }
     if (!st && folder)
         st = cr_zip_end(&w);
@@ -1086,10 +1111,12 @@ static PyObject *save(PyObject *module, PyObject *args)
 static PyMethodDef functions[] = {
     {"_checkpoint_load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS,
      "_checkpoint_load(file, start, find, restore, ...) -> (object, bytes)"},
-    {"_checkpoint_names", list_names, METH_VARARGS, "_checkpoint_names(file, start) -> set of str"},
+    {"_checkpoint_names", list_names, METH_VARARGS,
+     "_checkpoint_names(file, start) -> set of str"},
     {"_checkpoint_default_names", default_names, METH_NOARGS, NULL},
     {"_checkpoint_rename", rename_globals, METH_O, "_checkpoint_rename(pickle) -> pickle"},
-    {"_checkpoint_save", save, METH_VARARGS, "_checkpoint_save(to, folder, [(name, bytes)], checked)"},
+    {"_checkpoint_save", save, METH_VARARGS,
+     "_checkpoint_save(to, folder, [(name, bytes)], checked)"},
     {"_rebuild_tensor", rebuild_tensor, METH_VARARGS,
      "_rebuild_tensor(storage, dtype, offset, size, stride)"},
     {NULL, NULL, 0, NULL}};

@@ -23,7 +23,8 @@ static int add_globals(PyObject *set, PyObject *raw, PyObject *names)
             || op == LOAD_FROM_DICT_OR_GLOBALS
 #endif
         ) {
-            if (arg < (unsigned)PyTuple_GET_SIZE(names) && PySet_Add(set, PyTuple_GET_ITEM(names, arg)) < 0)
+            if (arg < (unsigned)PyTuple_GET_SIZE(names) &&
+                PySet_Add(set, PyTuple_GET_ITEM(names, arg)) < 0)
                 return -1;
         }
         arg = 0;
@@ -54,7 +55,8 @@ PyObject *cr_py_code_facts(PyObject *module, PyObject *code)
 
     (void)module;
     if (!PyCode_Check(code))
-        PyErr_Format(PyExc_TypeError, "a code object is expected, not %s", Py_TYPE(code)->tp_name);
+        PyErr_Format(PyExc_TypeError, "a code object is expected, not %s",
+                     Py_TYPE(code)->tp_name);
     else if (globals && all && add_facts(globals, all, (PyCodeObject *)code) == 0)
         both = PyTuple_Pack(2, globals, all);
     Py_XDECREF(globals);

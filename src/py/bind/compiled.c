@@ -19,7 +19,9 @@ void cr_py_note_read(const cr_tensor *t, const char *by)
 
     if (CR_LIKELY(!cr_recorder_active()) || t->number)
         return;
-    snprintf(why, sizeof why, "the value of a tensor is read (%s); what the program does next may depend on it", by);
+    snprintf(why, sizeof why,
+             "the value of a tensor is read (%s); what the program does next may depend on it",
+             by);
     cr_recorder_refuse(why);
 }
 
@@ -73,7 +75,8 @@ static PyObject *call_wait(PyObject *x, PyObject *seconds)
 
     if (PyErr_Occurred() || !made(call_of(x)))
         return NULL;
-    const cr_program *part[] = {cr_compiled_call_forward(call_of(x)), cr_compiled_call_backward(call_of(x))};
+    const cr_program *part[] = {cr_compiled_call_forward(call_of(x)),
+                                cr_compiled_call_backward(call_of(x))};
     for (int k = 0; k < 2; k++)
         if (part[k])
             CR_PY_UNLOCKED(ready += cr_program_wait(part[k], most));
@@ -108,22 +111,24 @@ static PyObject *code_of(const cr_program *forward, const cr_program *backward)
     return out;
 }
 
-#define CALL_FACT(name, expression)                                                                                    \
-    static PyObject *call_##name(PyObject *x, void *unused)                                                            \
-    {                                                                                                                  \
-        if (!made(call_of(x)))                                                                                         \
-            return NULL;                                                                                               \
-        const cr_program *forward = cr_compiled_call_forward(call_of(x)), *backward = cr_compiled_call_backward(call_of(x)); \
-        (void)unused;                                                                                                  \
-        (void)forward;                                                                                                 \
-        (void)backward;                                                                                                \
-        return expression;                                                                                             \
+#define CALL_FACT(name, expression)                                                            \
+    static PyObject *call_##name(PyObject *x, void *unused)                                    \
+    {                                                                                          \
+        if (!made(call_of(x)))                                                                 \
+            return NULL;                                                                       \
+        const cr_program *forward = cr_compiled_call_forward(call_of(x)),                      \
+                         *backward = cr_compiled_call_backward(call_of(x));                    \
+        (void)unused;                                                                          \
+        (void)forward;                                                                         \
+        (void)backward;                                                                        \
+        return expression;                                                                     \
     }
 CALL_FACT(forward, program_text(forward, false))
 CALL_FACT(backward, program_text(backward, false))
 CALL_FACT(forward_steps, program_text(forward, true))
 CALL_FACT(backward_steps, program_text(backward, true))
-CALL_FACT(groups, PyLong_FromLong(cr_program_groups(forward) + (backward ? cr_program_groups(backward) : 0)))
+CALL_FACT(groups, PyLong_FromLong(cr_program_groups(forward) +
+                                  (backward ? cr_program_groups(backward) : 0)))
 CALL_FACT(code, code_of(forward, backward))
 CALL_FACT(peak, PyLong_FromLongLong(cr_program_peak(forward)))
 #undef CALL_FACT
@@ -132,7 +137,8 @@ static PyObject *picture_of(cr_compiled_call *c)
 {
     if (!made(c))
         return NULL;
-    const cr_program *forward = cr_compiled_call_forward(c), *backward = cr_compiled_call_backward(c);
+    const cr_program *forward = cr_compiled_call_forward(c),
+                     *backward = cr_compiled_call_backward(c);
     cr_picture_part part[2] = {{backward ? "forward" : "the call", cr_program_graph(forward)}};
     cr_text t = {0};
 
@@ -158,7 +164,9 @@ static PyObject *call_make(PyObject *x, PyObject *unused)
 
 static PyMethodDef call_methods[] = {
     {"make", call_make, METH_NOARGS, "Makes the programs, which asks for their groups' code."},
-    {"wait", call_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."}, {0}};
+    {"wait", call_wait, METH_O,
+     "wait(seconds) -> number of groups that have native code by then."},
+    {0}};
 static PyGetSetDef call_getset[] = {
     {"forward", call_forward, NULL, "The forward graph, with its groups, as text.", NULL},
     {"picture", call_picture, NULL, "Its graphs with their groups, as SVG.", NULL},
@@ -225,9 +233,10 @@ static PyObject *calls_picture(PyObject *x, void *unused)
     return picture_of(last);
 }
 
-static PyGetSetDef calls_getset[] = {{"count", calls_count, NULL, "Choices of sizes that were met.", NULL},
-                                     {"picture", calls_picture, NULL, "Of the sizes met last, as SVG.", NULL},
-                                     {0}};
+static PyGetSetDef calls_getset[] = {
+    {"count", calls_count, NULL, "Choices of sizes that were met.", NULL},
+    {"picture", calls_picture, NULL, "Of the sizes met last, as SVG.", NULL},
+    {0}};
 static PyTypeObject calls_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Calls",
     .tp_basicsize = sizeof(calls_object),
@@ -246,7 +255,8 @@ typedef enum { RETURNS_ONE, RETURNS_TUPLE, RETURNS_LIST, RETURNS_TREE } returns_
 typedef enum { PUT_GRAD, PUT_ITEM, PUT_AT, PUT_CELL } put_kind;
 typedef struct {
     put_kind kind;
-    int node, output;  /* of the guard: a leaf, dict, list or cell; -1: a gradient is taken away */
+    int node,
+        output; /* of the guard: a leaf, dict, list or cell; -1: a gradient is taken away */
     PyObject *key;     /* of the item */
     Py_ssize_t place;  /* in the list; the guard's node of the gradient that was there */
 } put;
@@ -260,7 +270,7 @@ typedef struct {
     PyObject *runner;  /* a Call, or a Python callable of the inputs */
     int inputs, outputs, numbers;
     PyObject *constants; /* list by input: a tensor, or None where the guard gives it */
-    int *origin;         /* by input: the first input over the same storage; NULL: nothing is written */
+    int *origin; /* by input: the first input over the same storage; NULL: nothing is written */
     returns_kind returns;
     PyObject *leaves;    /* list: what is returned, None in the place of tensors */
     Py_ssize_t *place;   /* by output: its place in leaves, -1: not returned */
@@ -274,10 +284,12 @@ typedef struct {
 /* What of the thread a recording depends on. */
 static uint32_t mode_now(void)
 {
-    uint32_t m = (uint32_t)cr_thread.no_grad | (uint32_t)cr_thread.inference << 1 | (uint32_t)cr_default_dtype() << 8;
+    uint32_t m = (uint32_t)cr_thread.no_grad | (uint32_t)cr_thread.inference << 1 |
+                 (uint32_t)cr_default_dtype() << 8;
 
     if (cr_thread.include & CR_STAGE_BIT(AUTOCAST))
-        m |= 4u | (uint32_t)cr_autocast_on(CR_CPU) << 3 | (uint32_t)cr_autocast_dtype(CR_CPU) << 16;
+        m |= 4u | (uint32_t)cr_autocast_on(CR_CPU) << 3 |
+             (uint32_t)cr_autocast_dtype(CR_CPU) << 16;
     return m;
 }
 
@@ -345,14 +357,16 @@ static int read_puts(entry *e, PyObject *all)
         const char *kind;
         size_t k = 0;
 
-        if (!PyArg_ParseTuple(PyList_GET_ITEM(all, e->puts), "siOi", &kind, &p->node, &p->key, &p->output))
+        if (!PyArg_ParseTuple(PyList_GET_ITEM(all, e->puts), "siOi", &kind, &p->node, &p->key,
+                              &p->output))
             return -1;
         while (k < CR_LEN(kinds) && strcmp(kinds[k], kind))
             k++;
         if (k == CR_LEN(kinds))
             return PyErr_Format(PyExc_ValueError, "'%s' is no place for a tensor", kind), -1;
         p->kind = (put_kind)k;
-        if ((p->kind == PUT_AT || p->kind == PUT_GRAD) && (p->place = PyLong_AsSsize_t(p->key)) < 0)
+        if ((p->kind == PUT_AT || p->kind == PUT_GRAD) &&
+            (p->place = PyLong_AsSsize_t(p->key)) < 0)
             return -1;
         Py_INCREF(p->key);
     }
@@ -378,10 +392,13 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     int how, heavy, numbers;
     entry *e;
 
-    if (kwargs || !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pi", &PyList_Type, &guard, &positional, &names, &runner,
-                                    &PyList_Type, &constants, &origins, &how, &PyList_Type, &leaves,
-                                    &PyList_Type, &places, &unflatten, &PyList_Type, &puts, &heavy, &numbers))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
+    if (kwargs || !PyArg_ParseTuple(args, "O!nOOO!OiO!O!OO!pi", &PyList_Type, &guard,
+                                    &positional, &names, &runner, &PyList_Type, &constants,
+                                    &origins, &how, &PyList_Type, &leaves, &PyList_Type,
+                                    &places, &unflatten, &PyList_Type, &puts, &heavy, &numbers))
+        return PyErr_Occurred()
+                   ? NULL
+                   : PyErr_Format(PyExc_TypeError, "CompiledEntry() takes no keywords");
     e = (entry *)type->tp_alloc(type, 0);
     if (!e)
         return NULL;
@@ -397,7 +414,8 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     e->heavy = heavy;
     e->numbers = numbers;
     e->guard = cr_guard_new(guard);
-    if (e->guard && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 && read_origins(e, origins) == 0)
+    if (e->guard && read_outputs(e, places) == 0 && read_puts(e, puts) == 0 &&
+        read_origins(e, origins) == 0)
         return (PyObject *)e;
     if (!PyErr_Occurred())
         PyErr_NoMemory();
@@ -447,8 +465,8 @@ typedef struct {
     cr_compiled_call *call; /* NULL: the runner is Python's */
 } match;
 
-/* The programs for the sizes at hand.  A failure to make them is a call that does not fit: what is
- * wrong with it, eager says. */
+/* The programs for the sizes at hand.  A failure to make them is a call that does not fit: what
+ * is wrong with it, eager says. */
 static bool find_call(entry *e, match *m)
 {
     m->call = NULL;
@@ -456,14 +474,18 @@ static bool find_call(entry *e, match *m)
         m->call = call_of(e->runner);
     else if (!Py_IS_TYPE(e->runner, &calls_type))
         return true;
-    else if (cr_compiled_calls_find(&m->call, ((calls_object *)e->runner)->c, m->input, m->number))
+    else if (cr_compiled_calls_find(&m->call, ((calls_object *)e->runner)->c, m->input,
+                                    m->number))
         return false;
-    return m->call && !cr_compiled_call_make(m->call) && cr_compiled_call_holds(m->call, m->number);
+    return m->call && !cr_compiled_call_make(m->call) &&
+           cr_compiled_call_holds(m->call, m->number);
 }
 
-static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names, match *m)
+static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names,
+                 match *m)
 {
-    if (positional != e->positional || e->mode != mode_now() || !same_names(e->names, names) || !e->guard)
+    if (positional != e->positional || e->mode != mode_now() || !same_names(e->names, names) ||
+        !e->guard)
         return false;
     if (cr_guard_check(e->guard, args, positional, m->input, m->number) >= 0) {
         cr_guard_release_all(e->guard);
@@ -484,8 +506,9 @@ static PyObject *pack(entry *e, cr_tensor **output)
 
     if (e->returns == RETURNS_ONE && e->outputs == 1)
         return cr_py_wrap(output[0]);
-    leaves = e->returns == RETURNS_TUPLE ? PyList_AsTuple(e->leaves)
-                                         : PyList_GetSlice(e->leaves, 0, PyList_GET_SIZE(e->leaves));
+    leaves = e->returns == RETURNS_TUPLE
+                 ? PyList_AsTuple(e->leaves)
+                 : PyList_GetSlice(e->leaves, 0, PyList_GET_SIZE(e->leaves));
     for (int k = 0; k < e->outputs; k++) {
         PyObject *x = leaves && e->place[k] >= 0 && output[k] ? cr_py_wrap(output[k]) : NULL;
         if (!x) {
@@ -544,12 +567,14 @@ static int put_tensor(const put *p, PyObject *target, cr_tensor *t)
 static int put_all(const entry *e, PyObject *const *target, cr_tensor **output)
 {
     for (int k = 0; k < e->puts; k++)
-        if (put_tensor(&e->put[k], target[k], e->put[k].output < 0 ? NULL : output[e->put[k].output]) < 0)
+        if (put_tensor(&e->put[k], target[k],
+                       e->put[k].output < 0 ? NULL : output[e->put[k].output]) < 0)
             return -1;
     return 0;
 }
 
-/* As in eager, a gradient that the call replaces without reading it is gone before the call computes. */
+/* As in eager, a gradient that the call replaces without reading it is gone before the call
+ * computes. */
 static cr_status drop_old_grads(const entry *e, PyObject *const *target)
 {
     for (int k = 0; k < e->puts; k++) {
@@ -587,15 +612,21 @@ static PyObject *run_python(entry *e, cr_tensor *const *input)
 /* What a backend's function returned, as outputs. */
 static int take_python(entry *e, PyObject *returned, cr_tensor **output)
 {
-    PyObject *list = PyTuple_Check(returned) || PyList_Check(returned) ? PySequence_Fast(returned, "") : PyTuple_Pack(1, returned);
+    PyObject *list = PyTuple_Check(returned) || PyList_Check(returned)
+                         ? PySequence_Fast(returned, "")
+                         : PyTuple_Pack(1, returned);
     Py_ssize_t n = list ? PySequence_Fast_GET_SIZE(list) : 0;
 
     if (list && n != e->outputs)
-        PyErr_Format(PyExc_RuntimeError, "the compiled graph returned %zd values, the graph has %d outputs", n, e->outputs);
+        PyErr_Format(PyExc_RuntimeError,
+                     "the compiled graph returned %zd values, the graph has %d outputs", n,
+                     e->outputs);
     for (int k = 0; !PyErr_Occurred() && k < e->outputs; k++) {
         PyObject *x = PySequence_Fast_GET_ITEM(list, k);
         if (x != Py_None && !cr_py_is_tensor(x))
-            PyErr_Format(PyExc_RuntimeError, "output %d of the compiled graph must be Tensor, not %s", k, Py_TYPE(x)->tp_name);
+            PyErr_Format(PyExc_RuntimeError,
+                         "output %d of the compiled graph must be Tensor, not %s", k,
+                         Py_TYPE(x)->tp_name);
         else
             output[k] = x == Py_None ? NULL : cr_keep(cr_py_tensor_of(x));
     }
@@ -673,13 +704,16 @@ typedef struct {
     bool off; /* calls go to the function */
 } function;
 
-static CR_THREAD int calls_off; /* > 0: every compiled function is its function, in this thread */
+static CR_THREAD int
+    calls_off; /* > 0: every compiled function is its function, in this thread */
 static bool force_eager;        /* the same in all; under the interpreter's lock */
 
-static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positional, PyObject *names)
+static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positional,
+                           PyObject *names)
 {
     const cr_py_given g = {args, positional, names};
-    PyObject *packed[] = {(PyObject *)f, cr_py_given_args(&g), cr_py_given_kwargs(&g)}, *out = NULL;
+    PyObject *packed[] = {(PyObject *)f, cr_py_given_args(&g), cr_py_given_kwargs(&g)},
+             *out = NULL;
 
     if (packed[1] && packed[2])
         out = PyObject_Vectorcall(f->miss, packed, 3, NULL);
@@ -688,7 +722,8 @@ static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positi
     return out;
 }
 
-static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names, bool *fitted)
+static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positional,
+                           PyObject *names, bool *fitted)
 {
     cr_tensor *few[2 * FEW];
     cr_scalar few_numbers[FEW];
@@ -714,16 +749,19 @@ static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positiona
     return out;
 }
 
-static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagged, PyObject *names)
+static PyObject *function_call(PyObject *x, PyObject *const *args, size_t flagged,
+                               PyObject *names)
 {
     function *f = (function *)x;
     Py_ssize_t positional = PyVectorcall_NARGS(flagged);
 
-    if (CR_UNLIKELY(f->off || calls_off || force_eager || cr_recorder_active() || cr_py_mode_count || cr_py_override_off))
+    if (CR_UNLIKELY(f->off || calls_off || force_eager || cr_recorder_active() ||
+                    cr_py_mode_count || cr_py_override_off))
         return PyObject_Vectorcall(f->function, args, flagged, names);
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(f->entries); i++) {
         bool fitted;
-        PyObject *out = try_entry((entry *)PyList_GET_ITEM(f->entries, i), args, positional, names, &fitted);
+        PyObject *out = try_entry((entry *)PyList_GET_ITEM(f->entries, i), args, positional,
+                                  names, &fitted);
         if (fitted || PyErr_Occurred())
             return out;
     }
@@ -736,7 +774,9 @@ static PyObject *function_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     function *f;
 
     if (kwargs || !PyArg_ParseTuple(args, "OO", &fn, &miss))
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "CompiledFunction() takes no keywords");
+        return PyErr_Occurred()
+                   ? NULL
+                   : PyErr_Format(PyExc_TypeError, "CompiledFunction() takes no keywords");
     f = (function *)type->tp_alloc(type, 0);
     if (!f)
         return NULL;
@@ -833,11 +873,14 @@ static PyObject *entry_fails(PyObject *x, PyObject *given)
 
 static PyMethodDef entry_methods[] = {
     {"fails", entry_fails, METH_VARARGS,
-     "fails(args, kwargs) -> (the guard's node that does not hold, what is there as a tuple of at most one); node -2:\n"
-     "another way of calling, -3: another mode, with the bits that differ; None when the entry fits."},
+     "fails(args, kwargs) -> (the guard's node that does not hold, what is there as a tuple of "
+     "at most one); node -2:\n"
+     "another way of calling, -3: another mode, with the bits that differ; None when the entry "
+     "fits."},
     {0}};
 static PyMemberDef entry_members[] = {
-    {"runner", T_OBJECT_EX, offsetof(entry, runner), READONLY, "The Call, or the backend's function."},
+    {"runner", T_OBJECT_EX, offsetof(entry, runner), READONLY,
+     "The Call, or the backend's function."},
     {"calls", T_LONGLONG, offsetof(entry, calls), READONLY, "How often it was used."},
     {0}};
 static PyTypeObject entry_type = {
@@ -854,18 +897,21 @@ static PyTypeObject entry_type = {
 };
 
 static PyMemberDef function_members[] = {
-    {"_function", T_OBJECT_EX, offsetof(function, function), READONLY, "The function as it was given."},
+    {"_function", T_OBJECT_EX, offsetof(function, function), READONLY,
+     "The function as it was given."},
     {"_entries", T_OBJECT_EX, offsetof(function, entries), READONLY, "Its recordings."},
     {"_off", T_BOOL, offsetof(function, off), 0, "Calls go to the function."},
     {"__dictoffset__", T_PYSSIZET, offsetof(function, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(function, weak), READONLY, NULL},
     {0}};
-static PyGetSetDef function_getset[] = {{"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {0}};
+static PyGetSetDef function_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, NULL, NULL}, {0}};
 static PyTypeObject function_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.CompiledFunction",
     .tp_basicsize = sizeof(function),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_doc = "CompiledFunction(function, miss): calls that no entry fits are miss(self, args, kwargs).",
+    .tp_doc = "CompiledFunction(function, miss): calls that no entry fits are miss(self, args, "
+              "kwargs).",
     .tp_new = function_new,
     .tp_dealloc = function_dealloc,
     .tp_traverse = function_traverse,
@@ -922,7 +968,8 @@ static PyObject *is_recording(PyObject *m, PyObject *unused)
 static PyObject *is_odd_tensor(PyObject *m, PyObject *x)
 {
     (void)m;
-    return PyBool_FromLong(!cr_py_is_tensor(x) || cr_py_tensor_of(x)->device != CR_CPU || cr_py_overrides(Py_TYPE(x)));
+    return PyBool_FromLong(!cr_py_is_tensor(x) || cr_py_tensor_of(x)->device != CR_CPU ||
+                           cr_py_overrides(Py_TYPE(x)));
 }
 
 static PyObject *saved_hooks_active(PyObject *m, PyObject *unused)
@@ -938,7 +985,8 @@ static PyObject *can_go_back(PyObject *m, PyObject *x)
     bool released = false;
 
     (void)m;
-    if (!cr_py_is_tensor(x) || !cr_requires_grad(cr_py_tensor_of(x)) || cr_is_leaf(cr_py_tensor_of(x)))
+    if (!cr_py_is_tensor(x) || !cr_requires_grad(cr_py_tensor_of(x)) ||
+        cr_is_leaf(cr_py_tensor_of(x)))
         Py_RETURN_FALSE;
     cr_status st = cr_history_is_released(&released, cr_py_tensor_of(x));
     return st ? cr_py_raise(st) : PyBool_FromLong(!released);
@@ -966,7 +1014,8 @@ static PyObject *log_line(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* _outline(t) -> a tensor of the same dtype, sizes and strides that has no bytes: nobody may read it. */
+/* _outline(t) -> a tensor of the same dtype, sizes and strides that has no bytes: nobody may
+ * read it. */
 static PyObject *outline(PyObject *m, PyObject *x)
 {
     const cr_tensor *t = cr_py_tensor_of(x);
@@ -983,23 +1032,25 @@ static PyObject *outline(PyObject *m, PyObject *x)
     return cr_py_raise(st);
 }
 
-static PyMethodDef functions[] = {{"_outline", outline, METH_O, NULL},
-                                  {"_is_meta_or_subclass", is_odd_tensor, METH_O, NULL},
-                                  {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
-                                  {"_can_go_back", can_go_back, METH_O, NULL},
-                                  {"_storage_key", storage_key, METH_O, NULL},
-                                  {"_log", log_line, METH_VARARGS, NULL},
-                                  {"_force_eager", set_force_eager, METH_O, NULL},
-                                  {"_compiled_off", compiled_off, METH_O, NULL},
-                                  {"_refuse_recording", refuse_recording, METH_O, NULL},
-                                  {"_facts_of_code", cr_py_code_facts, METH_O, NULL},
-                                  {"_walk_items", cr_py_walk_items, METH_VARARGS, NULL},
-                                  {"_is_recording", is_recording, METH_NOARGS, NULL},
-                                  {0}};
+static PyMethodDef functions[] = {
+    {"_outline", outline, METH_O, NULL},
+    {"_is_meta_or_subclass", is_odd_tensor, METH_O, NULL},
+    {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
+    {"_can_go_back", can_go_back, METH_O, NULL},
+    {"_storage_key", storage_key, METH_O, NULL},
+    {"_log", log_line, METH_VARARGS, NULL},
+    {"_force_eager", set_force_eager, METH_O, NULL},
+    {"_compiled_off", compiled_off, METH_O, NULL},
+    {"_refuse_recording", refuse_recording, METH_O, NULL},
+    {"_facts_of_code", cr_py_code_facts, METH_O, NULL},
+    {"_walk_items", cr_py_walk_items, METH_VARARGS, NULL},
+    {"_is_recording", is_recording, METH_NOARGS, NULL},
+    {0}};
 
 int cr_py_compiled_start(PyObject *m)
 {
-    if (cr_py_add_type(m, "Call", &call_type) < 0 || cr_py_add_type(m, "Calls", &calls_type) < 0 ||
+    if (cr_py_add_type(m, "Call", &call_type) < 0 ||
+        cr_py_add_type(m, "Calls", &calls_type) < 0 ||
         cr_py_add_type(m, "CompiledEntry", &entry_type) < 0 ||
         cr_py_add_type(m, "CompiledFunction", &function_type) < 0 ||
         PyModule_AddIntConstant(m, "_HOW_FAST", CR_HOW_FAST) < 0 ||

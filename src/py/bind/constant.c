@@ -12,7 +12,8 @@ static PyObject *constant_reduce(PyObject *self, PyObject *unused)
     return PyUnicode_FromString(((cr_py_constant *)self)->name);
 }
 
-static PyMethodDef constant_methods[] = {{"__reduce__", constant_reduce, METH_NOARGS, NULL}, {0}};
+static PyMethodDef constant_methods[] = {{"__reduce__", constant_reduce, METH_NOARGS, NULL},
+                                         {0}};
 
 PyTypeObject cr_py_layout_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.layout",

@@ -8,7 +8,8 @@ static PyObject *element(const cr_tensor *t, const char *at)
 
 static PyObject *no_bytes(const char *what)
 {
-    return PyErr_Format(PyExc_RuntimeError, "Tensor.%s() cannot be called on meta tensors", what);
+    return PyErr_Format(PyExc_RuntimeError, "Tensor.%s() cannot be called on meta tensors",
+                        what);
 }
 
 static PyObject *tensor_item(PyObject *self, PyObject *unused)
@@ -101,8 +102,9 @@ static PyObject *tensor_index(PyObject *self)
     const cr_tensor *t = cr_py_tensor_of(self);
 
     if (t->numel != 1 || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT)
-        return PyErr_Format(PyExc_TypeError,
-                            "only integer tensors of a single element can be converted to an index");
+        return PyErr_Format(
+            PyExc_TypeError,
+            "only integer tensors of a single element can be converted to an index");
     return only_element(self, &s) ? PyLong_FromLongLong(s.i) : NULL;
 }
 
@@ -124,8 +126,9 @@ static int tensor_bool(PyObject *self)
 
     if (t->numel != 1) {
         PyErr_SetString(PyExc_RuntimeError,
-                        t->numel ? "Boolean value of Tensor with more than one value is ambiguous"
-                                 : "Boolean value of Tensor with no values is ambiguous");
+                        t->numel
+                            ? "Boolean value of Tensor with more than one value is ambiguous"
+                            : "Boolean value of Tensor with no values is ambiguous");
         return -1;
     }
     cr_py_note_read(t, "data-dependent branching, such as `if x.sum() > 0`");

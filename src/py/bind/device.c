@@ -5,7 +5,8 @@ CR_THREAD int cr_py_default_device = CR_CPU;
 
 static const char *kind_name(int kind)
 {
-    static const char *const names[] = {[CR_CPU] = "cpu", [CR_META] = "meta", [CR_CUDA] = "cuda"};
+    static const char *const names[] = {
+        [CR_CPU] = "cpu", [CR_META] = "meta", [CR_CUDA] = "cuda"};
     return names[kind];
 }
 
@@ -59,10 +60,12 @@ static PyObject *bad_device(PyObject *args)
 {
     bool one = PyTuple_GET_SIZE(args) == 1;
     const char *type = one ? Py_TYPE(PyTuple_GET_ITEM(args, 0))->tp_name : "";
-    const char *why = "\n      didn't match because some of the arguments have invalid types: (!";
+    const char *why =
+        "\n      didn't match because some of the arguments have invalid types: (!";
 
     return PyErr_Format(PyExc_TypeError,
-                        "device() received an invalid combination of arguments - got (%s), but expected one of:\n"
+                        "device() received an invalid combination of arguments - got (%s), but "
+                        "expected one of:\n"
                         " * (torch.device device)%s%s%s\n * (str type, int index = -1)\n",
                         type, one ? why : "", type, one ? "!)" : "");
 }
@@ -93,9 +96,10 @@ static PyObject *device_new(PyTypeObject *type, PyObject *args, PyObject *kwargs
     if (index < -1)
         return PyErr_Format(PyExc_RuntimeError, "Device index must not be negative");
     if (index >= 0 && own >= 0)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "type (string) must not include an index because index was passed explicitly: %U",
-                            x);
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "type (string) must not include an index because index was passed explicitly: %U",
+            x);
     return cr_py_device_object(kind, index >= 0 ? index : own);
 }
 
@@ -111,9 +115,9 @@ static PyObject *device_repr(PyObject *self)
 {
     cr_py_device *d = (cr_py_device *)self;
 
-    return d->index < 0
-               ? PyUnicode_FromFormat("device(type='%s')", kind_name(d->kind))
-               : PyUnicode_FromFormat("device(type='%s', index=%d)", kind_name(d->kind), d->index);
+    return d->index < 0 ? PyUnicode_FromFormat("device(type='%s')", kind_name(d->kind))
+                        : PyUnicode_FromFormat("device(type='%s', index=%d)",
+                                               kind_name(d->kind), d->index);
 }
 
 static Py_hash_t device_hash(PyObject *self)
@@ -163,7 +167,8 @@ static PyObject *device_enter(PyObject *self, PyObject *unused)
     PyObject *was = PyLong_FromLong(cr_py_default_device);
 
     (void)unused;
-    if (!was || (!d->before && !(d->before = PyList_New(0))) || PyList_Append(d->before, was) < 0) {
+    if (!was || (!d->before && !(d->before = PyList_New(0))) ||
+        PyList_Append(d->before, was) < 0) {
         Py_XDECREF(was);
         return NULL;
     }

@@ -142,8 +142,8 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
              *out;
     long major = 0;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream, &version,
-                                     &device, &copy))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|$OOOO:__dlpack__", names, &stream,
+                                     &version, &device, &copy))
         return NULL;
     if (PyTuple_Check(version) && PyTuple_GET_SIZE(version) == 2)
         major = PyLong_AsLong(PyTuple_GET_ITEM(version, 0));
@@ -210,7 +210,8 @@ static int read_strides(const dl_tensor *d, int64_t *stride)
         stride[i] = d->strides ? d->strides[i] : step;
         step *= d->shape[i];
         if (stride[i] < 0) {
-            PyErr_SetString(PyExc_BufferError, "tensors with negative strides are not supported");
+            PyErr_SetString(PyExc_BufferError,
+                            "tensors with negative strides are not supported");
             return -1;
         }
     }
@@ -262,8 +263,10 @@ static PyObject *from_capsule(PyObject *capsule)
         if (t)
             PyCapsule_SetName(capsule, "used_dltensor");
     } else {
-        return PyErr_Format(PyExc_RuntimeError,
-                            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be consumed only once, so you might have already constructed a tensor from it once.");
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "from_dlpack received an invalid capsule. Note that DLTensor capsules can be "
+            "consumed only once, so you might have already constructed a tensor from it once.");
     }
     return t ? cr_py_wrap(t) : NULL;
 }
@@ -297,7 +300,8 @@ static PyObject *from_dlpack(PyObject *m, PyObject *args, PyObject *kwargs)
     PyObject *x, *device = Py_None, *copy = Py_None, *capsule, *out;
 
     (void)m;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:from_dlpack", names, &x, &device, &copy))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OO:from_dlpack", names, &x, &device,
+                                     &copy))
         return NULL;
     capsule = PyCapsule_CheckExact(x) ? Py_NewRef(x) : ask_for_capsule(x);
     out = capsule ? from_capsule(capsule) : NULL;
@@ -333,7 +337,8 @@ PyMethodDef cr_py_dlpack_methods[] = {
     {0}};
 
 static PyMethodDef functions[] = {
-    {"from_dlpack", KEYWORDS(from_dlpack), "A tensor over the memory of another library's array."},
+    {"from_dlpack", KEYWORDS(from_dlpack),
+     "A tensor over the memory of another library's array."},
     {"to_dlpack", to_dlpack, METH_O, "A DLPack capsule over a tensor's memory."},
     {0}};
 

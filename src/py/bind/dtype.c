@@ -145,10 +145,11 @@ static PyObject *finfo_repr(PyObject *self)
     float_facts f = facts_of(((type_info *)self)->dtype);
     char text[256];
 
-    snprintf(text, sizeof text,
-             "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, dtype=%s)",
-             f.resolution, f.min, f.max, f.eps, f.tiny, f.tiny,
-             cr_dtype_name(((type_info *)self)->dtype));
+    snprintf(
+        text, sizeof text,
+        "finfo(resolution=%g, min=%g, max=%g, eps=%g, smallest_normal=%g, tiny=%g, dtype=%s)",
+        f.resolution, f.min, f.max, f.eps, f.tiny, f.tiny,
+        cr_dtype_name(((type_info *)self)->dtype));
     return PyUnicode_FromString(text);
 }
 
@@ -203,8 +204,8 @@ static PyObject *finfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     cr_dtype t = x ? cr_py_dtype_from(x) : cr_default_dtype();
     if (t == CR_DTYPE_NONE || !cr_dtype_is_inexact(t)) {
-        PyErr_Format(PyExc_TypeError,
-                     "torch.finfo() requires a floating point input type. Use torch.iinfo to handle 'torch.finfo'");
+        PyErr_Format(PyExc_TypeError, "torch.finfo() requires a floating point input type. Use "
+                                      "torch.iinfo to handle 'torch.finfo'");
         return NULL;
     }
     return info_new(type, cr_dtype_real(t));
@@ -219,9 +220,10 @@ static PyObject *iinfo_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     cr_dtype t = cr_py_dtype_from(x);
     if (t == CR_DTYPE_NONE || cr_dtype_category(t) != CR_CAT_INT) {
-        PyErr_Format(PyExc_TypeError,
-                     t == CR_BOOL ? "torch.bool is not supported by torch.iinfo"
-                                  : "torch.iinfo() requires an integer input type. Use torch.finfo to handle 'torch.iinfo'");
+        PyErr_Format(PyExc_TypeError, t == CR_BOOL
+                                          ? "torch.bool is not supported by torch.iinfo"
+                                          : "torch.iinfo() requires an integer input type. Use "
+                                            "torch.finfo to handle 'torch.iinfo'");
         return NULL;
     }
     return info_new(type, t);
@@ -282,7 +284,8 @@ static int add_names(PyObject *m, cr_dtype t)
 int cr_py_dtype_start(PyObject *m)
 {
     if (cr_py_add_type(m, "dtype", &cr_py_dtype_type) < 0 ||
-        cr_py_add_type(m, "finfo", &finfo_type) < 0 || cr_py_add_type(m, "iinfo", &iinfo_type) < 0)
+        cr_py_add_type(m, "finfo", &finfo_type) < 0 ||
+        cr_py_add_type(m, "iinfo", &iinfo_type) < 0)
         return -1;
     for (int t = 0; t < CR_DTYPE_COUNT; t++) {
         objects[t] = PyObject_New(cr_py_dtype, &cr_py_dtype_type);

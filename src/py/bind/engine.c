@@ -77,7 +77,8 @@ static bool shape_mismatch(int i, const cr_tensor *grad, const cr_tensor *root)
     cr_print_sizes(&a, grad->ndim, grad->size);
     cr_print_sizes(&b, root->ndim, root->size);
     PyErr_Format(PyExc_RuntimeError,
-                 "Mismatch in shape: grad_output[%d] has a shape of torch.Size(%s) and output[%d] has a shape of torch.Size(%s).",
+                 "Mismatch in shape: grad_output[%d] has a shape of torch.Size(%s) and "
+                 "output[%d] has a shape of torch.Size(%s).",
                  i, cr_text_str(&a), i, cr_text_str(&b));
     cr_text_drop(&a);
     cr_text_drop(&b);
@@ -95,15 +96,20 @@ static bool check_roots(const tensors *roots, const tensors *grads)
         const cr_tensor *t = roots->at[i], *g = grads->at[i];
         if (g && !same_shape(g, t))
             return shape_mismatch(i, g, t);
-        if (g && cr_dtype_is_complex((cr_dtype)g->dtype) != cr_dtype_is_complex((cr_dtype)t->dtype)) {
+        if (g && cr_dtype_is_complex((cr_dtype)g->dtype) !=
+                     cr_dtype_is_complex((cr_dtype)t->dtype)) {
             PyErr_Format(PyExc_RuntimeError,
-                         "For complex Tensors, both grad_output and output are required to have the same dtype. Mismatch in dtype: grad_output[%d] has a dtype of torch.%s and output[%d] has a dtype of torch.%s.",
-                         i, cr_dtype_name((cr_dtype)g->dtype), i, cr_dtype_name((cr_dtype)t->dtype));
+                         "For complex Tensors, both grad_output and output are required to "
+                         "have the same dtype. Mismatch in dtype: grad_output[%d] has a dtype "
+                         "of torch.%s and output[%d] has a dtype of torch.%s.",
+                         i, cr_dtype_name((cr_dtype)g->dtype), i,
+                         cr_dtype_name((cr_dtype)t->dtype));
             return false;
         }
         if (!cr_requires_grad(t)) {
-            PyErr_Format(PyExc_RuntimeError,
-                         "element %d of tensors does not require grad and does not have a grad_fn", i);
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "element %d of tensors does not require grad and does not have a grad_fn", i);
             return false;
         }
         if (!g && t->numel != 1) {
@@ -112,9 +118,10 @@ static bool check_roots(const tensors *roots, const tensors *grads)
             return false;
         }
         if (!g && !cr_dtype_is_float((cr_dtype)t->dtype)) {
-            PyErr_Format(PyExc_RuntimeError,
-                         "grad can be implicitly created only for real scalar outputs but got torch.%s",
-                         cr_dtype_name((cr_dtype)t->dtype));
+            PyErr_Format(
+                PyExc_RuntimeError,
+                "grad can be implicitly created only for real scalar outputs but got torch.%s",
+                cr_dtype_name((cr_dtype)t->dtype));
             return false;
         }
     }
@@ -156,8 +163,8 @@ static PyObject *run(const cr_backward_call *call)
     return out;
 }
 
-/* While a call is recorded, cotangents that were not given are made by an operator: the engine's
- * own ones would come from nowhere.  Made ones are in `made`, counted. */
+/* While a call is recorded, cotangents that were not given are made by an operator: the
+ * engine's own ones would come from nowhere.  Made ones are in `made`, counted. */
 static int make_ones(const tensors *roots, tensors *grads, cr_tensor **made)
 {
     cr_value result;
@@ -174,7 +181,8 @@ static int make_ones(const tensors *roots, tensors *grads, cr_tensor **made)
     return 0;
 }
 
-static PyObject *run_recorded(const cr_backward_call *call, const tensors *roots, tensors *grads)
+static PyObject *run_recorded(const cr_backward_call *call, const tensors *roots,
+                              tensors *grads)
 {
     cr_tensor **made;
     PyObject *out = NULL;
@@ -204,8 +212,10 @@ static PyObject *run_backward(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O!ppOpp:_run_backward", &PyTuple_Type, &roots, &PyTuple_Type,
                           &grads, &retain, &create, &inputs, &accumulate, &allow_unused))
         return NULL;
-    if (read_tensors(&r, roots, false, "tensors") && read_tensors(&g, grads, true, "gradients") &&
-        (inputs == Py_None || read_tensors(&in, inputs, false, "inputs")) && check_roots(&r, &g)) {
+    if (read_tensors(&r, roots, false, "tensors") &&
+        read_tensors(&g, grads, true, "gradients") &&
+        (inputs == Py_None || read_tensors(&in, inputs, false, "inputs")) &&
+        check_roots(&r, &g)) {
         const cr_backward_call call = {.roots = r.at,
                                        .grads = g.at,
                                        .root_count = r.count,
@@ -233,7 +243,8 @@ static PyObject *as_tuple(PyObject *x)
 
 static PyObject *overridden(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, "backward"), *out;
+    PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, "backward"),
+             *out;
     PyObject *all[5] = {self};
     Py_ssize_t n = PyTuple_GET_SIZE(args);
 
@@ -259,13 +270,15 @@ static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwarg
                                      &create, &inputs))
         return NULL;
     if (gradient != Py_None && !cr_py_is_tensor(gradient))
-        return PyErr_Format(PyExc_TypeError, "gradients can be either Tensors or None, but got %s",
+        return PyErr_Format(PyExc_TypeError,
+                            "gradients can be either Tensors or None, but got %s",
                             Py_TYPE(gradient)->tp_name);
     roots = PyTuple_Pack(1, self);
     grads = PyTuple_Pack(1, gradient);
     into = inputs == Py_None ? Py_NewRef(Py_None) : as_tuple(inputs);
     if (into && into != Py_None && !PyTuple_GET_SIZE(into)) {
-        PyErr_SetString(PyExc_RuntimeError, "`inputs` argument to `backward()` cannot be empty.");
+        PyErr_SetString(PyExc_RuntimeError,
+                        "`inputs` argument to `backward()` cannot be empty.");
     } else if (roots && grads && into) {
         int keep = retain == Py_None ? create : PyObject_IsTrue(retain);
         packed = Py_BuildValue("(OOiiOii)", roots, grads, keep, create, into, 1, 1);
@@ -290,7 +303,8 @@ static PyObject *add_hook(PyObject *self, PyObject **dict, PyObject *callable, b
 
     if (!handle || !made)
         return handle;
-    cr_hook_call call = accumulated ? cr_py_accumulated_hooks(*dict) : cr_py_tensor_hooks(*dict);
+    cr_hook_call call =
+        accumulated ? cr_py_accumulated_hooks(*dict) : cr_py_tensor_hooks(*dict);
     Py_DECREF(*dict); /* the C hook holds it */
     st = accumulated ? cr_hook_accumulated(NULL, t, &call) : cr_hook_tensor(NULL, t, &call);
     if (!st)
@@ -317,8 +331,9 @@ static PyObject *tensor_register_accumulated(PyObject *self, PyObject *callable)
         return PyErr_Format(PyExc_RuntimeError,
                             "cannot register a hook on a tensor that doesn't require gradient");
     if (!cr_is_leaf(t))
-        return PyErr_Format(PyExc_RuntimeError,
-                            "post accumulate grad hooks cannot be registered on non-leaf tensors");
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "post accumulate grad hooks cannot be registered on non-leaf tensors");
     return add_hook(self, &((cr_py_tensor *)self)->accumulated, callable, true);
 }
 
@@ -407,9 +422,10 @@ static void report_stack(void *record, const char *node_name)
     PyObject *type, *value, *trace;
 
     PyErr_Fetch(&type, &value, &trace);
-    if (PyErr_WarnFormat(PyExc_UserWarning, 1,
-                         "Error detected in %s. Traceback of forward call that caused the error:\n%S",
-                         node_name, record ? (PyObject *)record : Py_None) < 0)
+    if (PyErr_WarnFormat(
+            PyExc_UserWarning, 1,
+            "Error detected in %s. Traceback of forward call that caused the error:\n%S",
+            node_name, record ? (PyObject *)record : Py_None) < 0)
         PyErr_Clear();
     PyErr_Restore(type, value, trace);
     PyGILState_Release(lock);
@@ -432,15 +448,16 @@ PyMethodDef cr_py_engine_methods[] = {
      "Calls hook(tensor) after .grad of this leaf was updated."},
     {0}};
 
-static PyMethodDef functions[] = {{"_run_backward", run_backward, METH_VARARGS, NULL},
-                                  {"_current_graph_task_id", graph_task_id, METH_NOARGS, NULL},
-                                  {"_will_engine_execute_node", will_execute, METH_O, NULL},
-                                  {"_is_checkpoint_valid", checkpoint_valid, METH_NOARGS, NULL},
-                                  {"_increment_version", increment_version, METH_O, NULL},
-                                  {"_set_anomaly_enabled", set_anomaly, METH_VARARGS, NULL},
-                                  {"is_anomaly_enabled", is_anomaly, METH_NOARGS, NULL},
-                                  {"is_anomaly_check_nan_enabled", anomaly_checks_nan, METH_NOARGS, NULL},
-                                  {0}};
+static PyMethodDef functions[] = {
+    {"_run_backward", run_backward, METH_VARARGS, NULL},
+    {"_current_graph_task_id", graph_task_id, METH_NOARGS, NULL},
+    {"_will_engine_execute_node", will_execute, METH_O, NULL},
+    {"_is_checkpoint_valid", checkpoint_valid, METH_NOARGS, NULL},
+    {"_increment_version", increment_version, METH_O, NULL},
+    {"_set_anomaly_enabled", set_anomaly, METH_VARARGS, NULL},
+    {"is_anomaly_enabled", is_anomaly, METH_NOARGS, NULL},
+    {"is_anomaly_check_nan_enabled", anomaly_checks_nan, METH_NOARGS, NULL},
+    {0}};
 
 /* The dict belongs to the old history, whose C hook holds it. */
 static void forget_hooks(cr_tensor *t) { ((cr_py_tensor *)t->peer)->hooks = NULL; }

@@ -168,7 +168,8 @@ static void print_wrong_types(cr_text *out, const call *c, const cr_py_sig *s)
 
     if (given_keywords(c) || n != shown(s))
         return;
-    cr_text_put(out, "\n      didn't match because some of the arguments have invalid types: (");
+    cr_text_put(out,
+                "\n      didn't match because some of the arguments have invalid types: (");
     for (int i = 0; i < n; i++) {
         PyObject *x = c->g->args[first + i];
         bool good = first + i < s->positional && fits(s, s->order[first + i], x);
@@ -196,8 +197,10 @@ static void print_wrong_keywords(cr_text *out, const call *c, const cr_py_sig *s
         PyObject *name = PyTuple_GET_ITEM(c->g->names, i);
         if (knows_keyword(s, name))
             continue;
-        cr_text_printf(out, "%s%s", n++ ? ", " : "\n      didn't match because some of the keywords were incorrect: ",
-                       PyUnicode_AsUTF8(name));
+        cr_text_printf(
+            out, "%s%s",
+            n++ ? ", " : "\n      didn't match because some of the keywords were incorrect: ",
+            PyUnicode_AsUTF8(name));
     }
 }
 
@@ -270,7 +273,8 @@ static PyObject *missing(const call *c, const cr_py_sig *s)
     for (int k = 0; k < s->positional; k++) {
         if (s->op->param[s->order[k]].has_default || is_given(c, s, k))
             continue;
-        cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "", PyUnicode_AsUTF8(s->name[s->order[k]]));
+        cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "",
+                       PyUnicode_AsUTF8(s->name[s->order[k]]));
     }
     cr_text_printf(&out, "%s() missing %d required positional arguments: %s", c->name, n,
                    cr_text_str(&names));
@@ -307,23 +311,25 @@ static PyObject *wrong_type(const call *c, const cr_py_sig *s, const cr_py_args 
                              ? PySequence_Fast_GET_ITEM(x, a->bad_item)
                              : x;
         return PyErr_Format(PyExc_TypeError,
-                            "%s(): argument '%U' failed to unpack the object at pos %zd with error \"type must be tuple of ints,but got %s\"",
+                            "%s(): argument '%U' failed to unpack the object at pos %zd with "
+                            "error \"type must be tuple of ints,but got %s\"",
                             c->name, name, a->bad_item + 1, type_name(item));
     }
     if (p->type != CR_T_TENSOR && a->bad_item >= 0 && (PyTuple_Check(x) || PyList_Check(x)))
-        return PyErr_Format(PyExc_TypeError,
-                            "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
-                            c->name, name, where, cr_param_type_text(p),
-                            type_name(PySequence_Fast_GET_ITEM(x, a->bad_item)),
-                            a->bad_item);
-    return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name, name,
-                        where, cr_param_type_text(p), type_name(x));
+        return PyErr_Format(
+            PyExc_TypeError,
+            "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
+            c->name, name, where, cr_param_type_text(p),
+            type_name(PySequence_Fast_GET_ITEM(x, a->bad_item)), a->bad_item);
+    return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name,
+                        name, where, cr_param_type_text(p), type_name(x));
 }
 
 static PyObject *wrong_keyword(const call *c, const cr_py_sig *s, PyObject *keyword)
 {
-    const char *text = knows_keyword(s, keyword) ? "%s() got multiple values for argument '%U'"
-                                                 : "%s() got an unexpected keyword argument '%U'";
+    const char *text = knows_keyword(s, keyword)
+                           ? "%s() got multiple values for argument '%U'"
+                           : "%s() got an unexpected keyword argument '%U'";
 
     return PyErr_Format(PyExc_TypeError, text, c->name, keyword);
 }
@@ -338,7 +344,8 @@ static PyObject *explain_one(const call *c, const cr_py_sig *s)
     cr_py_fit fit = cr_py_bind(&a, s, c->g, c->method);
     if (fit == CR_PY_RAISED)
         done = NULL;
-    else if (given_positional(c) > s->positional - (s->self >= 0) && a.bad_param < 0 && !a.bad_value)
+    else if (given_positional(c) > s->positional - (s->self >= 0) && a.bad_param < 0 &&
+             !a.bad_value)
         done = too_many(c, s);
     else if (a.bad_param < 0)
         done = wrong_keyword(c, s, a.bad_value);
@@ -359,7 +366,8 @@ static bool plausible(const call *c, const cr_py_sig *s)
     return n >= needed(s) && (n <= most || s->varargs >= 0);
 }
 
-PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g, bool method)
+PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,
+                        bool method)
 {
     const call c = {name, g, method};
     const cr_py_sig *only = NULL;

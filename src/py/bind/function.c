@@ -109,7 +109,8 @@ static PyObject *cotangent(const context *c, cr_tensor *grad, uint32_t i)
 {
     PyObject *like = PyTuple_GET_ITEM(c->likes, i);
 
-    return !grad && c->materialize && like != Py_None ? zeros_like(like) : cr_py_wrap_keep(grad);
+    return !grad && c->materialize && like != Py_None ? zeros_like(like)
+                                                      : cr_py_wrap_keep(grad);
 }
 
 /* backward(ctx, *grads) of the Function's class. */
@@ -138,9 +139,10 @@ static PyObject *call_backward(context *c, cr_tensor *const *grads)
 
 static cr_status wrong_count(const context *c, Py_ssize_t got)
 {
-    PyErr_Format(PyExc_RuntimeError,
-                 "function %s returned an incorrect number of gradients (expected %zd, got %zd)",
-                 Py_TYPE(c)->tp_name, c->input_count, got);
+    PyErr_Format(
+        PyExc_RuntimeError,
+        "function %s returned an incorrect number of gradients (expected %zd, got %zd)",
+        Py_TYPE(c)->tp_name, c->input_count, got);
     return CR_PYTHON;
 }
 
@@ -151,10 +153,12 @@ static cr_status take_gradient(const context *c, PyObject *x, Py_ssize_t i, cr_t
         return CR_OK;
     if (!c->is_tensor[i])
         PyErr_Format(PyExc_RuntimeError,
-                     "function %s returned a gradient different from None at position %zd, but the corresponding forward input was not a Variable",
+                     "function %s returned a gradient different from None at position %zd, but "
+                     "the corresponding forward input was not a Variable",
                      Py_TYPE(c)->tp_name, i + 1);
     else if (!cr_py_is_tensor(x))
-        PyErr_Format(PyExc_TypeError, "%s.backward() returned %s at position %zd, expected a tensor or None",
+        PyErr_Format(PyExc_TypeError,
+                     "%s.backward() returned %s at position %zd, expected a tensor or None",
                      Py_TYPE(c)->tp_name, Py_TYPE(x)->tp_name, i + 1);
     if (PyErr_Occurred())
         return CR_PYTHON;
@@ -234,7 +238,8 @@ static int read_inputs(call *k)
     }
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *x = PyTuple_GET_ITEM(k->inputs, i);
-        bool tensor = cr_py_is_tensor(x), needs = tensor && cr_requires_grad(cr_py_tensor_of(x));
+        bool tensor = cr_py_is_tensor(x),
+             needs = tensor && cr_requires_grad(cr_py_tensor_of(x));
         c->is_tensor[i] = tensor;
         PyTuple_SET_ITEM(c->needs_input_grad, i, PyBool_FromLong(needs));
         k->recorded |= needs && !cr_thread.no_grad && !cr_thread.inference;
@@ -337,8 +342,9 @@ static cr_status record_output(call *k, Py_ssize_t i)
     }
     if (dirty && input) {
         if (cr_requires_grad(t) && cr_is_leaf(t))
-            return cr_fail(CR_RUNTIME,
-                           "a leaf Variable that requires grad has been used in an in-place operation.");
+            return cr_fail(
+                CR_RUNTIME,
+                "a leaf Variable that requires grad has been used in an in-place operation.");
         CR_TRY(cr_check_inplace(t, true));
         return cr_rebase_history(t, c->node, (uint32_t)i);
     }
@@ -460,7 +466,8 @@ static PyObject *function_apply(PyObject *cls, PyObject *args)
     if (PyObject_TypeCheck((PyObject *)k.ctx, &context_type))
         out = apply_call(cls, &k);
     else
-        PyErr_SetString(PyExc_TypeError, "a Function's context class must derive from FunctionCtx");
+        PyErr_SetString(PyExc_TypeError,
+                        "a Function's context class must derive from FunctionCtx");
     for (uint32_t i = 0; i < k.edge_count; i++)
         cr_node_drop(k.edges[i].node);
     PyMem_Free(k.edges);

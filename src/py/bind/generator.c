@@ -3,7 +3,10 @@
 
 static PyObject *default_object;
 
-static cr_generator *generator_of(PyObject *self) { return ((cr_py_generator *)self)->generator; }
+static cr_generator *generator_of(PyObject *self)
+{
+    return ((cr_py_generator *)self)->generator;
+}
 
 static PyObject *generator_object(cr_generator *g) /* takes the count */
 {
@@ -36,7 +39,8 @@ static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwa
         return NULL;
     if (kind != CR_CPU)
         return PyErr_Format(PyExc_RuntimeError,
-                            "Device type %S is not supported for torch.Generator() api.", device);
+                            "Device type %S is not supported for torch.Generator() api.",
+                            device);
     cr_status st = cr_generator_new(&g, CR_GENERATOR_DEFAULT_SEED);
     return st ? cr_py_raise(st) : generator_object(g);
 }

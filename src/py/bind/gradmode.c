@@ -69,7 +69,8 @@ static PyObject *switch_clone(PyObject *self, PyObject *unused)
 
     (void)unused;
     if (s->kind == SET_GRAD || s->kind == INFERENCE)
-        return PyObject_CallFunction((PyObject *)Py_TYPE(self), "O", s->mode ? Py_True : Py_False);
+        return PyObject_CallFunction((PyObject *)Py_TYPE(self), "O",
+                                     s->mode ? Py_True : Py_False);
     return PyObject_CallNoArgs((PyObject *)Py_TYPE(self));
 }
 
@@ -189,7 +190,8 @@ static PyGetSetDef switch_getset[] = {{"mode", switch_mode, NULL, NULL, NULL}, {
 static PyTypeObject switch_types[] = {
     SWITCH_TYPE("no_grad", no_grad_new, "Nothing is recorded inside."),
     SWITCH_TYPE("enable_grad", enable_grad_new, "Operations are recorded inside."),
-    SWITCH_TYPE("set_grad_enabled", set_grad_new, "Recording on or off, from now on or inside."),
+    SWITCH_TYPE("set_grad_enabled", set_grad_new,
+                "Recording on or off, from now on or inside."),
     SWITCH_TYPE("inference_mode", inference_new,
                 "Nothing is recorded inside, and what is made there never can be."),
 };

@@ -68,7 +68,9 @@ static PyObject *graph_cost(PyObject *x, PyObject *unused)
 {
     cost_job j = {.g = ((graph_object *)x)->g};
     cr_status st = cr_session_run(j.g->session, print_cost, &j);
-    PyObject *out = st ? cr_py_raise(st) : j.text.failed ? PyErr_NoMemory() : PyUnicode_FromString(cr_text_str(&j.text));
+    PyObject *out = st              ? cr_py_raise(st)
+                    : j.text.failed ? PyErr_NoMemory()
+                                    : PyUnicode_FromString(cr_text_str(&j.text));
 
     (void)unused;
     cr_text_drop(&j.text);
@@ -93,11 +95,12 @@ static PyObject *outputs_tuple(const cr_graph *g, cr_tensor **output)
     return out;
 }
 
-/* The tensors of a sequence, one an input, as a new array with room for the outputs behind; NULL with an exception.
- * They are borrowed of *items, which is the caller's. */
+/* The tensors of a sequence, one an input, as a new array with room for the outputs behind;
+ * NULL with an exception. They are borrowed of *items, which is the caller's. */
 static cr_tensor **inputs_of(const cr_graph *g, PyObject *given, PyObject **items)
 {
-    cr_tensor **input = PyMem_Calloc((size_t)(g->input_count + g->body->output_count + 1), sizeof *input);
+    cr_tensor **input =
+        PyMem_Calloc((size_t)(g->input_count + g->body->output_count + 1), sizeof *input);
 
     *items = input ? PySequence_Fast(given, "inputs are a list of tensors") : PyErr_NoMemory();
     if (*items && PySequence_Fast_GET_SIZE(*items) != g->input_count)
@@ -108,7 +111,8 @@ static cr_tensor **inputs_of(const cr_graph *g, PyObject *given, PyObject **item
         if (cr_py_is_tensor(x))
             input[i] = cr_py_tensor_of(x);
         else
-            PyErr_Format(PyExc_TypeError, "input %d must be Tensor, not %s", i, Py_TYPE(x)->tp_name);
+            PyErr_Format(PyExc_TypeError, "input %d must be Tensor, not %s", i,
+                         Py_TYPE(x)->tp_name);
     }
     if (!PyErr_Occurred())
         return input;
@@ -147,8 +151,8 @@ static PyObject *graph_fits(PyObject *x, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO!:fits", &given, &PyTuple_Type, &numbers))
         return NULL;
     if (PyTuple_GET_SIZE(numbers) != g->numbers.inputs)
-        return PyErr_Format(PyExc_TypeError, "the graph takes %d numbers, not %zd", g->numbers.inputs,
-                            PyTuple_GET_SIZE(numbers));
+        return PyErr_Format(PyExc_TypeError, "the graph takes %d numbers, not %zd",
+                            g->numbers.inputs, PyTuple_GET_SIZE(numbers));
     number = PyMem_Calloc((size_t)g->numbers.inputs + 1, sizeof *number);
     if (!number)
         return PyErr_NoMemory();
@@ -290,7 +294,8 @@ static PyObject *graph_lift(PyObject *x, PyObject *unused)
 
     (void)unused;
     for (int i = 0; from && i < j.g->input_count; i++) {
-        PyObject *one = j.origins.constant[i] ? cr_py_wrap_keep(j.origins.constant[i]) : PyLong_FromLong(j.origins.from[i]);
+        PyObject *one = j.origins.constant[i] ? cr_py_wrap_keep(j.origins.constant[i])
+                                              : PyLong_FromLong(j.origins.from[i]);
         if (!one)
             Py_CLEAR(from);
         else
@@ -308,7 +313,8 @@ static PyObject *graph_call(PyObject *x, PyObject *args)
 
     if (!PyArg_ParseTuple(args, "p|I", &grad, &how))
         return NULL;
-    return cr_graph_is_symbolic(g) ? cr_py_compiled_calls(g, grad, how) : cr_py_compiled_call(g, grad, how);
+    return cr_graph_is_symbolic(g) ? cr_py_compiled_calls(g, grad, how)
+                                   : cr_py_compiled_call(g, grad, how);
 }
 
 static PyObject *graph_writes(PyObject *x, void *unused)
@@ -317,7 +323,10 @@ static PyObject *graph_writes(PyObject *x, void *unused)
     return PyBool_FromLong(cr_graph_writes(((graph_object *)x)->g));
 }
 
-static int group_count(const graph_object *self) { return self->code ? cr_compiled_groups(self->code) : 0; }
+static int group_count(const graph_object *self)
+{
+    return self->code ? cr_compiled_groups(self->code) : 0;
+}
 
 /* wait(seconds) -> the number of groups whose native code is there by then. */
 static PyObject *graph_wait(PyObject *x, PyObject *seconds)
@@ -343,7 +352,8 @@ static PyObject *graph_sources(PyObject *x, void *unused)
 
     (void)unused;
     for (int k = 0; out && k < group_count(self); k++) {
-        PyObject *text = PyUnicode_FromString(cr_fused_source(cr_compiled_fused(self->code, k)));
+        PyObject *text =
+            PyUnicode_FromString(cr_fused_source(cr_compiled_fused(self->code, k)));
         if (!text)
             Py_CLEAR(out);
         else
@@ -380,7 +390,8 @@ static void cut(cr_session *s, void *context)
     cr_graph_verify(j->parts.backward);
 }
 
-/* partition(primals, outputs, recompute=True) -> (forward, backward, saved, bytes, recomputed) */
+/* partition(primals, outputs, recompute=True) -> (forward, backward, saved, bytes, recomputed)
+ */
 static PyObject *graph_partition(PyObject *x, PyObject *args)
 {
     cut_job j = {.joint = ((graph_object *)x)->g};
@@ -401,8 +412,8 @@ static PyObject *graph_partition(PyObject *x, PyObject *args)
         Py_XDECREF(backward);
         return NULL;
     }
-    return Py_BuildValue("(NNiLi)", forward, backward, j.parts.saved, (long long)j.parts.saved_bytes,
-                         j.parts.recomputed);
+    return Py_BuildValue("(NNiLi)", forward, backward, j.parts.saved,
+                         (long long)j.parts.saved_bytes, j.parts.recomputed);
 }
 
 /* Graph(text) */
@@ -512,7 +523,8 @@ static PyObject *node_object(const cr_gnode *n)
         return Py_BuildValue("(NON)", names_object(n->result, n->result_count), Py_None,
                              cr_py_wrap_keep(n->constant));
     if (cr_gnode_blocks(n))
-        return PyErr_Format(PyExc_RuntimeError, "%%%s: nested blocks have no node in fx", n->result[0]->name);
+        return PyErr_Format(PyExc_RuntimeError, "%%%s: nested blocks have no node in fx",
+                            n->result[0]->name);
     return Py_BuildValue("(NssNz)", names_object(n->result, n->result_count), n->op->name,
                          n->op->overload, args_object(n), n->source);
 }
@@ -555,8 +567,9 @@ static PyObject *graph_outputs(PyObject *x, void *unused)
 
     (void)unused;
     for (int i = 0; out && i < b->output_count; i++) {
-        PyObject *name = b->output[i].tag == CR_TENSOR ? PyUnicode_FromString(b->output[i].value->name)
-                                                       : Py_NewRef(Py_None);
+        PyObject *name = b->output[i].tag == CR_TENSOR
+                             ? PyUnicode_FromString(b->output[i].value->name)
+                             : Py_NewRef(Py_None);
         if (!name)
             Py_CLEAR(out);
         else
@@ -568,40 +581,51 @@ static PyObject *graph_outputs(PyObject *x, void *unused)
 static PyMethodDef graph_methods[] = {
     {"run", graph_run, METH_O, "run(inputs) -> outputs: calls the nodes in order."},
     {"fits", graph_fits, METH_VARARGS,
-     "fits(inputs, numbers) -> whether the guards on sizes and numbers hold for tensors like these; raises what\n"
+     "fits(inputs, numbers) -> whether the guards on sizes and numbers hold for tensors like "
+     "these; raises what\n"
      "an operator refuses."},
-    {"cost", graph_cost, METH_NOARGS, "cost() -> str: operations and bytes of every node and their sums, over the graph's sizes."},
+    {"cost", graph_cost, METH_NOARGS,
+     "cost() -> str: operations and bytes of every node and their sums, over the graph's "
+     "sizes."},
     {"apply", graph_apply, METH_O, "apply(name) -> Graph: after the pass of that name."},
     {"partition", graph_partition, METH_VARARGS,
-     "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved values, their\n"
+     "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved "
+     "values, their\n"
      "bytes without primals, number of nodes computed twice): cuts a joint graph (aot/aot.h)."},
     {"compile", graph_compile, METH_NOARGS,
-     "compile() -> Graph: pointwise nodes in groups, which are computed by tiles at once and by native\n"
+     "compile() -> Graph: pointwise nodes in groups, which are computed by tiles at once and "
+     "by native\n"
      "code when it is ready, with the bits of the nodes called one by one."},
     {"program", graph_program, METH_NOARGS,
      "program() -> Program: the graph after the passes, with groups, as a flat list of steps."},
     {"lift", graph_lift, METH_NOARGS,
-     "lift() -> origins: makes constants inputs of the graph, and inputs that nothing reads are gone; origins\n"
+     "lift() -> origins: makes constants inputs of the graph, and inputs that nothing reads "
+     "are gone; origins\n"
      "says by input which one it was, or gives the constant."},
     {"call", graph_call, METH_VARARGS,
-     "call(grad, how=0) -> Call: a recording without constants as programs; Calls when it has symbols.  how is of\n"
+     "call(grad, how=0) -> Call: a recording without constants as programs; Calls when it has "
+     "symbols.  how is of\n"
      "_HOW_FAST, _HOW_MEASURE and _HOW_CALLS."},
-    {"wait", graph_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
+    {"wait", graph_wait, METH_O,
+     "wait(seconds) -> number of groups that have native code by then."},
     {"nodes", graph_nodes, METH_NOARGS,
-     "Every node: (results, operator, overload, arguments, source) or (results, None, constant)."},
+     "Every node: (results, operator, overload, arguments, source) or (results, None, "
+     "constant)."},
     {0}};
-static PyGetSetDef graph_getset[] = {{"inputs", graph_inputs, NULL, "Names of the inputs.", NULL},
-                                     {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
-                                     {"size", graph_size, NULL, "The number of its nodes, those in nested blocks apart.", NULL},
-                                     {"writes", graph_writes, NULL, "Whether a node writes a tensor.", NULL},
-                                     {"sources", graph_sources, NULL, "The C of every group.", NULL},
+static PyGetSetDef graph_getset[] = {
+    {"inputs", graph_inputs, NULL, "Names of the inputs.", NULL},
+    {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
+    {"size", graph_size, NULL, "The number of its nodes, those in nested blocks apart.", NULL},
+    {"writes", graph_writes, NULL, "Whether a node writes a tensor.", NULL},
+    {"sources", graph_sources, NULL, "The C of every group.", NULL},
     {"built", graph_built, NULL, "How many programs compile() built.", NULL},
-                                     {0}};
+    {0}};
 static PyTypeObject graph_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Graph",
     .tp_basicsize = sizeof(graph_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Graph(text): calls of operators in single assignment; str() gives the text again.",
+    .tp_doc =
+        "Graph(text): calls of operators in single assignment; str() gives the text again.",
     .tp_new = graph_parse,
     .tp_dealloc = graph_dealloc,
     .tp_repr = graph_repr,
@@ -659,7 +683,8 @@ static PyObject *recorder_input(PyObject *x, PyObject *args)
     if (!PyArg_ParseTuple(args, "O|z", &t, &name))
         return NULL;
     if (!cr_py_is_tensor(t))
-        return PyErr_Format(PyExc_TypeError, "an input is a Tensor, not %s", Py_TYPE(t)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "an input is a Tensor, not %s",
+                            Py_TYPE(t)->tp_name);
     return done(cr_recorder_input(((recorder_object *)x)->r, cr_py_tensor_of(t), name));
 }
 
@@ -702,7 +727,8 @@ static PyObject *recorder_finish(PyObject *x, PyObject *given)
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *t = PySequence_Fast_GET_ITEM(list, i);
         if (t != Py_None && !cr_py_is_tensor(t)) {
-            PyErr_Format(PyExc_TypeError, "an output is a Tensor or None, not %s", Py_TYPE(t)->tp_name);
+            PyErr_Format(PyExc_TypeError, "an output is a Tensor or None, not %s",
+                         Py_TYPE(t)->tp_name);
             goto done;
         }
         output[i] = t == Py_None ? NULL : cr_py_tensor_of(t);
@@ -743,7 +769,9 @@ static PyObject *recorder_number(PyObject *x, PyObject *value)
     int k;
 
     if (cr_py_scalar_from(value, &s) != CR_PY_FITS)
-        return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "number() takes an int or a float");
+        return PyErr_Occurred()
+                   ? NULL
+                   : PyErr_Format(PyExc_TypeError, "number() takes an int or a float");
     cr_status st = cr_recorder_number(&k, r, s);
     return st ? cr_py_raise(st) : cr_py_symbol(r, k);
 }
@@ -771,14 +799,18 @@ static PyObject *recorder_backward(PyObject *x, void *unused)
 }
 
 static PyGetSetDef recorder_getset[] = {
-    {"backward", recorder_backward, NULL, "Whether a backward pass is among the calls.", NULL}, {0}};
+    {"backward", recorder_backward, NULL, "Whether a backward pass is among the calls.", NULL},
+    {0}};
 static PyMethodDef recorder_methods[] = {
-    {"number", recorder_number, METH_O, "number(value) -> Symbol: the next number of the call."},
+    {"number", recorder_number, METH_O,
+     "number(value) -> Symbol: the next number of the call."},
     {"dynamic", recorder_dynamic, METH_VARARGS,
-     "dynamic(tensor, dims): the sizes of an input along the dimensions of the mask are symbols."},
+     "dynamic(tensor, dims): the sizes of an input along the dimensions of the mask are "
+     "symbols."},
     {"foreign", recorder_foreign, METH_NOARGS,
      "foreign() -> tensors that the calls read and that are neither inputs nor made by them."},
-    {"input", recorder_input, METH_VARARGS, "input(tensor, name=None): the next input of the graph."},
+    {"input", recorder_input, METH_VARARGS,
+     "input(tensor, name=None): the next input of the graph."},
     {"start", recorder_start, METH_NOARGS, "Begins to write down the calls of this thread."},
     {"stop", recorder_stop, METH_NOARGS, "Ends that."},
     {"at", recorder_at, METH_O, "at(source): where the next calls are, \"file.py:12\"."},
@@ -788,8 +820,10 @@ static PyTypeObject recorder_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Recorder",
     .tp_basicsize = sizeof(recorder_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Recorder(parts=False, sources=False): writes down the operator calls of a thread as a graph;\n"
-              "with parts, a composition without a derivative of its own is its parts; with sources, nodes\n"
+    .tp_doc = "Recorder(parts=False, sources=False): writes down the operator calls of a "
+              "thread as a graph;\n"
+              "with parts, a composition without a derivative of its own is its parts; with "
+              "sources, nodes\n"
               "know the line of the program that called them.",
     .tp_new = recorder_new,
     .tp_dealloc = recorder_dealloc,

@@ -3,11 +3,35 @@
 #include "tensor/geometry.h"
 #include <string.h>
 
-typedef enum { FROM_ARG, FROM_KWARG, FROM_CONST, FROM_ITEM, FROM_NONE, FROM_AT, FROM_CELL, FROM_DICT, FROM_ATTR, FROM_TYPE, FROM_GRAD } source_kind;
-typedef enum { IS_ANY, IS_OBJECT, IS_SAME, IS_INSTANCE, IS_EQUAL, IS_NUMBER, IS_LIST, IS_MAPPING, IS_TENSOR } check_kind;
+typedef enum {
+    FROM_ARG,
+    FROM_KWARG,
+    FROM_CONST,
+    FROM_ITEM,
+    FROM_NONE,
+    FROM_AT,
+    FROM_CELL,
+    FROM_DICT,
+    FROM_ATTR,
+    FROM_TYPE,
+    FROM_GRAD
+} source_kind;
+typedef enum {
+    IS_ANY,
+    IS_OBJECT,
+    IS_SAME,
+    IS_INSTANCE,
+    IS_EQUAL,
+    IS_NUMBER,
+    IS_LIST,
+    IS_MAPPING,
+    IS_TENSOR
+} check_kind;
 
-static const char *const source_names[] = {"arg", "kwarg", "const", "item", "none", "at", "cell", "dict", "attr", "type", "grad"};
-static const char *const check_names[] = {"any", "is", "same", "instance", "equal", "number", "list", "mapping", "tensor"};
+static const char *const source_names[] = {"arg",  "kwarg", "const", "item", "none", "at",
+                                           "cell", "dict",  "attr",  "type", "grad"};
+static const char *const check_names[] = {"any",    "is",   "same",    "instance", "equal",
+                                          "number", "list", "mapping", "tensor"};
 
 typedef struct {
     uint8_t dtype, device, ndim;
@@ -73,9 +97,13 @@ static int set_facts(tensor_facts *f, const cr_tensor *t)
 {
     size_t bytes = t->ndim * sizeof *t->size;
 
-    *f = (tensor_facts){.dtype = t->dtype, .device = t->device, .ndim = t->ndim, .contiguous = t->contiguous,
+    *f = (tensor_facts){.dtype = t->dtype,
+                        .device = t->device,
+                        .ndim = t->ndim,
+                        .contiguous = t->contiguous,
                         .row_major = cr_is_row_major(t->ndim, t->size, t->stride),
-                        .requires_grad = cr_requires_grad(t), .inference = t->inference};
+                        .requires_grad = cr_requires_grad(t),
+                        .inference = t->inference};
     f->size = PyMem_Malloc(2 * bytes + 1);
     if (!f->size) {
         PyErr_NoMemory();
@@ -140,14 +168,16 @@ static int set_node(node *d, PyObject *from)
 
 static bool is_leaf(const node *d, int parent)
 {
-    return d->parent == parent && (d->source == FROM_NONE || ((d->source == FROM_ITEM || d->source == FROM_AT) &&
-                                                              (d->check == IS_OBJECT || d->check == IS_EQUAL)));
+    return d->parent == parent &&
+           (d->source == FROM_NONE || ((d->source == FROM_ITEM || d->source == FROM_AT) &&
+                                       (d->check == IS_OBJECT || d->check == IS_EQUAL)));
 }
 
 static void count_leaves(cr_guard *g)
 {
     for (int i = 0; i < g->count; i++)
-        while (i + 1 + g->at[i].leaves < g->count && is_leaf(&g->at[i + 1 + g->at[i].leaves], i))
+        while (i + 1 + g->at[i].leaves < g->count &&
+               is_leaf(&g->at[i + 1 + g->at[i].leaves], i))
             g->at[i].leaves++;
 }
 
@@ -206,8 +236,8 @@ static bool has_sizes(const tensor_facts *f, const cr_tensor *t)
     return true;
 }
 
-/* Of a dim of one position, too: views and results of calls may pass its stride on.  Where sizes vary,
- * strides do. */
+/* Of a dim of one position, too: views and results of calls may pass its stride on.  Where
+ * sizes vary, strides do. */
 static bool has_strides(const tensor_facts *f, const cr_tensor *t)
 {
     if (f->dims && f->contiguous)
@@ -217,9 +247,9 @@ static bool has_strides(const tensor_facts *f, const cr_tensor *t)
 
 static bool has_facts(const tensor_facts *f, const cr_tensor *t)
 {
-    return t->dtype == f->dtype && t->ndim == f->ndim && t->device == f->device && t->contiguous == f->contiguous &&
-           cr_requires_grad(t) == f->requires_grad && t->inference == f->inference && !t->number &&
-           has_sizes(f, t) && has_strides(f, t);
+    return t->dtype == f->dtype && t->ndim == f->ndim && t->device == f->device &&
+           t->contiguous == f->contiguous && cr_requires_grad(t) == f->requires_grad &&
+           t->inference == f->inference && !t->number && has_sizes(f, t) && has_strides(f, t);
 }
 
 /* Floats are equal when their bits are: -0.0 is not 0.0, NaN is NaN. */
@@ -258,7 +288,8 @@ static bool take_number(PyObject *o, cr_scalar *out)
 static bool is_stable(const cr_guard *g, node *d, PyObject *o)
 {
     if (PyTuple_CheckExact(o)) { /* it cannot change, but another may stand in its place */
-        bool kept = d->parent >= 0 && g->at[d->parent].stable && d->source != FROM_ARG && d->source != FROM_KWARG;
+        bool kept = d->parent >= 0 && g->at[d->parent].stable && d->source != FROM_ARG &&
+                    d->source != FROM_KWARG;
         return kept && o == d->seen;
     }
     if (!PyDict_Check(o))
@@ -302,7 +333,8 @@ static PyObject *find(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t po
         o = PyDict_GetItemWithError(o, d->key);
         PyErr_Clear();
         return o ? NULL : Py_None;
-    case FROM_AT: return PyTuple_Check(o) ? PyTuple_GET_ITEM(o, d->place) : PyList_GET_ITEM(o, d->place);
+    case FROM_AT:
+        return PyTuple_Check(o) ? PyTuple_GET_ITEM(o, d->place) : PyList_GET_ITEM(o, d->place);
     case FROM_CELL: return PyCell_GET(o);
     case FROM_DICT: {
         PyObject **dict = _PyObject_GetDictPtr(o);
@@ -316,10 +348,13 @@ static PyObject *find(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t po
         return o;
     }
     case FROM_ATTR: return attribute(o, d->key, &d->held);
-    case FROM_TYPE: return _PyType_Lookup((PyTypeObject *)(PyType_Check(o) ? o : (PyObject *)Py_TYPE(o)), d->key);
+    case FROM_TYPE:
+        return _PyType_Lookup((PyTypeObject *)(PyType_Check(o) ? o : (PyObject *)Py_TYPE(o)),
+                              d->key);
     case FROM_GRAD: {
         cr_tensor *grad = cr_grad_of(cr_py_tensor_of(o));
-        return grad ? (grad->peer ? (PyObject *)grad->peer : attribute(o, d->key, &d->held)) : Py_None;
+        return grad ? (grad->peer ? (PyObject *)grad->peer : attribute(o, d->key, &d->held))
+                    : Py_None;
     }
     }
     return NULL;
@@ -335,7 +370,8 @@ static bool holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr_scala
     case IS_EQUAL: return equals(o, d->expected);
     case IS_NUMBER: return Py_TYPE(o) == d->type && take_number(o, &number[d->slot]);
     case IS_LIST:
-        return Py_TYPE(o) == d->type && (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted;
+        return Py_TYPE(o) == d->type &&
+               (PyTuple_Check(o) ? PyTuple_GET_SIZE(o) : PyList_GET_SIZE(o)) == d->wanted;
     case IS_MAPPING: return Py_TYPE(o) == d->type && PyDict_GET_SIZE(o) == d->wanted;
     case IS_TENSOR:
         if (Py_TYPE(o) != d->type || !has_facts(&d->facts, cr_py_tensor_of(o)))
@@ -357,7 +393,8 @@ static void guard_forget(cr_guard *g)
     }
 }
 
-int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input, cr_scalar *number)
+int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input,
+                   cr_scalar *number)
 {
     for (int i = 0; i < g->count; i++) {
         node *d = &g->at[i];
@@ -379,7 +416,10 @@ PyObject *cr_guard_failed(const cr_guard *g) { return g->failed; }
 
 PyObject *cr_guard_object(const cr_guard *g, int i) { return g->at[i].seen; }
 
-bool cr_guard_is_input(const cr_guard *g, int i) { return g->at[i].check == IS_TENSOR && g->at[i].slot >= 0; }
+bool cr_guard_is_input(const cr_guard *g, int i)
+{
+    return g->at[i].check == IS_TENSOR && g->at[i].slot >= 0;
+}
 
 void cr_guard_release(cr_guard *g, int i)
 {

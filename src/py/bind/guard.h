@@ -13,7 +13,8 @@
 
 typedef struct cr_guard cr_guard;
 
-/* From a list of lists [source, parent, key, check, expected, slot(, dims)]; NULL with an exception.
+/* From a list of lists [source, parent, key, check, expected, slot(, dims)]; NULL with an
+ * exception.
  *
  *   source        parent        key             the object
  *   "arg"         -             position        positional argument
@@ -34,20 +35,21 @@ typedef struct cr_guard cr_guard;
  *   "same"        node's number     is the object of another node
  *   "instance"    type              has exactly this class
  *   "equal"       value             has its class and is equal; floats by their bits
- *   "number"      type              has exactly this class (int, float); its value is number `slot`
- *   "list"        (type, length)    has exactly this class and length
- *   "mapping"     (type, length)    has exactly this class and length
- *   "tensor"      tensor            has its class, dtype, device, sizes, strides and need of a
- *                                   gradient; it is input `slot`, or none when slot is -1; along
- *                                   dimensions in the mask `dims` any size but 0 and 1 will do */
+ *   "number"      type              has exactly this class (int, float); its value is number
+ * `slot` "list"        (type, length)    has exactly this class and length "mapping"     (type,
+ * length)    has exactly this class and length "tensor"      tensor            has its class,
+ * dtype, device, sizes, strides and need of a gradient; it is input `slot`, or none when slot
+ * is -1; along dimensions in the mask `dims` any size but 0 and 1 will do */
 cr_guard *cr_guard_new(PyObject *nodes);
 void cr_guard_drop(cr_guard *g);
 int cr_guard_traverse(const cr_guard *g, visitproc visit, void *arg);
 
 /* Runs the checks.  -1: all hold; then input[] are borrowed tensors and number[] is filled.
  * Otherwise the number of the node that fails.  Never raises. */
-int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input, cr_scalar *number);
-/* The object at which the last check failed, NULL where it was missing; borrowed, until anything else runs. */
+int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr_tensor **input,
+                   cr_scalar *number);
+/* The object at which the last check failed, NULL where it was missing; borrowed, until
+ * anything else runs. */
 PyObject *cr_guard_failed(const cr_guard *g);
 /* The object of a node after a check that held; borrowed. */
 PyObject *cr_guard_object(const cr_guard *g, int node);

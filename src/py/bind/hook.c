@@ -107,9 +107,10 @@ static cr_status replace_all(cr_tensor **grads, int n, PyObject *answer, PyObjec
     if (!PyTuple_Check(answer) && !PyList_Check(answer))
         return wrong("expected a tuple of tensors, but hook returned '%s'", answer);
     if (PySequence_Fast_GET_SIZE(answer) != n) {
-        PyErr_Format(PyExc_RuntimeError,
-                     "hook has returned an incorrect number of values (got %zd, but expected %d)",
-                     PySequence_Fast_GET_SIZE(answer), n);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "hook has returned an incorrect number of values (got %zd, but expected %d)",
+            PySequence_Fast_GET_SIZE(answer), n);
         return CR_PYTHON;
     }
     for (int i = 0; i < n; i++)
@@ -134,8 +135,8 @@ static cr_status run_dict(PyObject *dict, run_one one, cr_tensor **grads, int n,
     return st;
 }
 
-static cr_status tensor_one(PyObject *callable, cr_tensor **grads, int n, cr_tensor *const *given,
-                            int given_n)
+static cr_status tensor_one(PyObject *callable, cr_tensor **grads, int n,
+                            cr_tensor *const *given, int given_n)
 {
     PyObject *grad, *answer;
 
@@ -170,12 +171,13 @@ static cr_status accumulated_one(PyObject *callable, cr_tensor **grads, int n,
     Py_DECREF(answer);
     if (none)
         return CR_OK;
-    PyErr_SetString(PyExc_RuntimeError, "Tensor post accumulate grad hooks should return None.");
+    PyErr_SetString(PyExc_RuntimeError,
+                    "Tensor post accumulate grad hooks should return None.");
     return CR_PYTHON;
 }
 
-static cr_status before_one(PyObject *callable, cr_tensor **grads, int n, cr_tensor *const *given,
-                            int given_n)
+static cr_status before_one(PyObject *callable, cr_tensor **grads, int n,
+                            cr_tensor *const *given, int given_n)
 {
     PyObject *args = tuple_of(grads, n);
     PyObject *answer = args ? PyObject_CallOneArg(callable, args) : NULL;
@@ -190,8 +192,8 @@ static cr_status before_one(PyObject *callable, cr_tensor **grads, int n, cr_ten
     return st;
 }
 
-static cr_status after_one(PyObject *callable, cr_tensor **grads, int n, cr_tensor *const *given,
-                           int given_n)
+static cr_status after_one(PyObject *callable, cr_tensor **grads, int n,
+                           cr_tensor *const *given, int given_n)
 {
     PyObject *args[] = {tuple_of(grads, n), tuple_of(given, given_n)};
     PyObject *answer = args[0] && args[1] ? PyObject_Vectorcall(callable, args, 2, NULL) : NULL;
@@ -205,16 +207,16 @@ static cr_status after_one(PyObject *callable, cr_tensor **grads, int n, cr_tens
     return st;
 }
 
-#define RUN(kind)                                                                                  \
-    static cr_status run_##kind(void *context, cr_tensor **grads, int n, cr_tensor *const *given,  \
-                                int given_n)                                                       \
-    {                                                                                              \
-        return run_dict(context, kind##_one, grads, n, given, given_n);                            \
-    }                                                                                              \
-    cr_hook_call cr_py_##kind##_hooks(PyObject *dict)                                              \
-    {                                                                                              \
-        cr_py_graph_objects++;                                                                     \
-        return (cr_hook_call){run_##kind, Py_NewRef(dict), drop_dict, true};                       \
+#define RUN(kind)                                                                              \
+    static cr_status run_##kind(void *context, cr_tensor **grads, int n,                       \
+                                cr_tensor *const *given, int given_n)                          \
+    {                                                                                          \
+        return run_dict(context, kind##_one, grads, n, given, given_n);                        \
+    }                                                                                          \
+    cr_hook_call cr_py_##kind##_hooks(PyObject *dict)                                          \
+    {                                                                                          \
+        cr_py_graph_objects++;                                                                 \
+        return (cr_hook_call){run_##kind, Py_NewRef(dict), drop_dict, true};                   \
     }
 
 static void drop_dict(void *dict)

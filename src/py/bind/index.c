@@ -59,7 +59,9 @@ static int view(walk *w, int which, cr_value *arg, int n)
 /* What an integer, which may be a symbol (graph/number.h), is in this call. */
 static int64_t value_seen(int64_t i)
 {
-    return CR_UNLIKELY(cr_gnum_is_int(i)) ? cr_recorder_value(cr_recorder_active(), cr_gnum_of_int(i)).i : i;
+    return CR_UNLIKELY(cr_gnum_is_int(i))
+               ? cr_recorder_value(cr_recorder_active(), cr_gnum_of_int(i)).i
+               : i;
 }
 
 /* `index` may be a symbol. */
@@ -77,8 +79,8 @@ static int take_int(walk *w, int64_t index)
     int64_t size = w->at->size[w->dim];
     if (i < -size || i >= size) {
         PyErr_Format(PyExc_IndexError,
-                     "index %lld is out of bounds for dimension %lld with size %lld", (long long)i,
-                     (long long)(w->dim + w->dropped), (long long)size);
+                     "index %lld is out of bounds for dimension %lld with size %lld",
+                     (long long)i, (long long)(w->dim + w->dropped), (long long)size);
         return -1;
     }
     arg[1] = cr_of_int(w->dim);
@@ -97,7 +99,8 @@ static int unpack_slice(PyObject *x, int64_t out[3])
     bool is_symbol[3];
 
     for (int k = 0; k < 3; k++) {
-        is_symbol[k] = cr_py_symbol_scalar(bound[k], &symbol[k]) && symbol[k].category == CR_CAT_INT;
+        is_symbol[k] =
+            cr_py_symbol_scalar(bound[k], &symbol[k]) && symbol[k].category == CR_CAT_INT;
         bound[k] = is_symbol[k] ? Py_None : bound[k];
     }
     plain = PySlice_New(bound[0], bound[1], bound[2]);
@@ -197,8 +200,9 @@ static int take_tensor(walk *w, cr_tensor *t)
     cr_scalar s;
 
     if (t->dtype == CR_U8 &&
-        cr_py_warn_once(&said, "indexing with dtype torch.uint8 is now deprecated, please use a "
-                               "dtype torch.bool instead.") < 0)
+        cr_py_warn_once(&said,
+                        "indexing with dtype torch.uint8 is now deprecated, please use a "
+                        "dtype torch.bool instead.") < 0)
         return -1;
     if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT || t->device == CR_META)
         return collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
@@ -236,10 +240,11 @@ static int take_other(walk *w, PyObject *x)
     if (fit == CR_PY_MISFIT && PySequence_Check(x))
         return take_sequence(w, x);
     if (fit == CR_PY_MISFIT)
-        PyErr_Format(PyExc_IndexError,
-                     "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
-                     "are valid indices (got %s)",
-                     Py_TYPE(x)->tp_name);
+        PyErr_Format(
+            PyExc_IndexError,
+            "only integers, slices (`:`), ellipsis (`...`), None and long or byte Variables "
+            "are valid indices (got %s)",
+            Py_TYPE(x)->tp_name);
     return fit == CR_PY_FITS ? take_int(w, i) : -1;
 }
 
@@ -281,8 +286,8 @@ static int is_old_tuple(PyObject *x)
         return 0;
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(x); i++) {
         PyObject *y = PyList_GET_ITEM(x, i);
-        if (!cr_py_is_tensor(y) && !PySequence_Check(y) && !PySlice_Check(y) && y != Py_Ellipsis &&
-            y != Py_None)
+        if (!cr_py_is_tensor(y) && !PySequence_Check(y) && !PySlice_Check(y) &&
+            y != Py_Ellipsis && y != Py_None)
             continue;
         return PyErr_WarnEx(PyExc_UserWarning,
                             "Using a non-tuple sequence for multidimensional indexing is "
@@ -302,7 +307,8 @@ static int take_all(walk *w, PyObject *items)
     for (Py_ssize_t i = 0; i < n; i++)
         total += covers(PySequence_Fast_GET_ITEM(items, i));
     if (total > w->at->ndim) {
-        PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", w->at->ndim);
+        PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d",
+                     w->at->ndim);
         return -1;
     }
     w->ellipsis = w->at->ndim - total;
@@ -398,8 +404,8 @@ static inline bool is_plain(PyObject *self)
 
 static inline bool is_foreign(PyObject *x)
 {
-    return !Py_IS_TYPE(x, &PyLong_Type) && !Py_IS_TYPE(x, &PySlice_Type) && !cr_py_is_tensor(x) &&
-           cr_py_overrides(Py_TYPE(x));
+    return !Py_IS_TYPE(x, &PyLong_Type) && !Py_IS_TYPE(x, &PySlice_Type) &&
+           !cr_py_is_tensor(x) && cr_py_overrides(Py_TYPE(x));
 }
 
 /* An index that is no tensor and has a __torch_function__. */
@@ -454,7 +460,8 @@ PyObject *cr_py_subscript(PyObject *self, PyObject *index)
 /* --- writing --- */
 
 /* The value as a tensor (owned): itself, or a number in the tensor's dtype. */
-static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number, cr_scalar *scalar)
+static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number,
+                               cr_scalar *scalar)
 {
     cr_tensor *made;
 
@@ -509,7 +516,8 @@ static cr_status check_expands(const cr_tensor *to, const cr_tensor *from)
         cr_fail(CR_RUNTIME,
                 "The expanded size of the tensor (%lld) must match the existing size (%lld) at "
                 "non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
-                (long long)m, (long long)n, to->ndim - i, cr_text_str(&want), cr_text_str(&have));
+                (long long)m, (long long)n, to->ndim - i, cr_text_str(&want),
+                cr_text_str(&have));
         cr_text_drop(&want);
         cr_text_drop(&have);
         return CR_RUNTIME;

@@ -9,9 +9,10 @@ static PyObject *jit_counts(PyObject *m, PyObject *unused)
 
     (void)m;
     (void)unused;
-    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "requested", (long long)c.requested, "compiled",
-                         (long long)c.compiled, "from_memory", (long long)c.from_memory, "from_disk",
-                         (long long)c.from_disk, "failed", (long long)c.failed, "waiting", (long long)c.waiting);
+    return Py_BuildValue("{s:L,s:L,s:L,s:L,s:L,s:L}", "requested", (long long)c.requested,
+                         "compiled", (long long)c.compiled, "from_memory",
+                         (long long)c.from_memory, "from_disk", (long long)c.from_disk,
+                         "failed", (long long)c.failed, "waiting", (long long)c.waiting);
 }
 
 /* _jit_pending() -> kernels asked for that are neither there nor failed. */

@@ -21,7 +21,8 @@ static cr_tensor *make_empty(cr_dtype dtype, int device, int ndim, const int64_t
     for (int i = 0; i < ndim && !st; i++)
         if (size[i] < 0)
             st = cr_fail(CR_RUNTIME,
-                         "Trying to create tensor with negative dimension %lld: dimensions must be non-negative",
+                         "Trying to create tensor with negative dimension %lld: dimensions "
+                         "must be non-negative",
                          (long long)size[i]);
     if (!st)
         st = cr_tensor_new(&t, dtype, (cr_device_kind)device, ndim, size);
@@ -35,8 +36,8 @@ static cr_tensor *from_other(cr_tensor *other, cr_dtype dtype)
     cr_tensor *t;
 
     if (other->dtype != dtype) {
-        PyErr_Format(PyExc_TypeError, "expected a tensor of dtype %s (got %s)", cr_dtype_name(dtype),
-                     cr_dtype_name((cr_dtype)other->dtype));
+        PyErr_Format(PyExc_TypeError, "expected a tensor of dtype %s (got %s)",
+                     cr_dtype_name(dtype), cr_dtype_name((cr_dtype)other->dtype));
         return NULL;
     }
     cr_status st = cr_detached(&t, other);
@@ -80,13 +81,15 @@ static cr_tensor *construct(PyObject *args, PyObject *kwargs, cr_dtype dtype, in
 
     if (where && where != Py_None && cr_py_device_from(where, &device, &index) <= 0) {
         if (!PyErr_Occurred())
-            PyErr_Format(PyExc_TypeError, "new(): argument 'device' must be torch.device, not %s",
+            PyErr_Format(PyExc_TypeError,
+                         "new(): argument 'device' must be torch.device, not %s",
                          Py_TYPE(where)->tp_name);
         return NULL;
     }
     if (kwargs && PyDict_GET_SIZE(kwargs) > (where != NULL)) {
         PyErr_Format(PyExc_TypeError,
-                     "new() received an invalid combination of arguments: only the keyword 'device' is possible, got %R",
+                     "new() received an invalid combination of arguments: only the keyword "
+                     "'device' is possible, got %R",
                      kwargs);
         return NULL;
     }
@@ -97,7 +100,8 @@ static cr_tensor *construct(PyObject *args, PyObject *kwargs, cr_dtype dtype, in
     cr_py_fit fit = cr_py_ints_from(args, size, CR_MAX_DIMS, &n);
     if (fit == CR_PY_MISFIT)
         PyErr_Format(PyExc_TypeError,
-                     "new() received an invalid combination of arguments - got %R, but expected sizes or one sequence",
+                     "new() received an invalid combination of arguments - got %R, but "
+                     "expected sizes or one sequence",
                      args);
     return fit == CR_PY_FITS ? make_empty(dtype, device, n, size) : NULL;
 }

@@ -159,8 +159,8 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
         return -1;
     }
     if (!cr_scalar_fits(s, t)) {
-        PyErr_Format(PyExc_RuntimeError, "value cannot be converted to type %s without overflow",
-                     cr_dtype_name(t));
+        PyErr_Format(PyExc_RuntimeError,
+                     "value cannot be converted to type %s without overflow", cr_dtype_name(t));
         return -1;
     }
     cr_scalar_store(s, t, at);
@@ -275,7 +275,8 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, int device)
     }
     if (cr_py_is_array(data)) {
         t = cr_py_tensor_from_array(data, false);
-        return t ? copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device) : NULL;
+        return t ? copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device)
+                 : NULL;
     }
     if (PyObject_HasAttrString(data, "__cuda_array_interface__")) {
         PyErr_SetString(PyExc_RuntimeError, "this build has no CUDA");
@@ -306,8 +307,8 @@ static int read_options(const char *name, PyObject *dtype, PyObject *device, cr_
         return 0;
     int done = cr_py_device_from(device, &out->device, &index);
     if (!done)
-        PyErr_Format(PyExc_TypeError, "%s(): argument 'device' must be torch.device, not %s", name,
-                     Py_TYPE(device)->tp_name);
+        PyErr_Format(PyExc_TypeError, "%s(): argument 'device' must be torch.device, not %s",
+                     name, Py_TYPE(device)->tp_name);
     if (done > 0 && !cr_device_of((cr_device_kind)out->device)) {
         PyErr_SetString(PyExc_AssertionError, "Torch not compiled with CUDA enabled");
         return -1;
@@ -339,8 +340,8 @@ static bool known_keywords(const char *function, PyObject *kwargs, char **names)
         while (names[i] && PyUnicode_CompareWithASCIIString(key, names[i]))
             i++;
         if (!names[i]) {
-            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'", function,
-                         key);
+            PyErr_Format(PyExc_TypeError, "%s() got an unexpected keyword argument '%U'",
+                         function, key);
             return false;
         }
     }
@@ -363,8 +364,8 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
         return PyErr_Format(PyExc_TypeError,
                             "tensor() missing 1 required positional arguments: \"data\"");
     if (!known_keywords("tensor", kwargs, names) ||
-        !PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype, &device,
-                                     &requires_grad, &pin) ||
+        !PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOpp:tensor", names, &data, &dtype,
+                                     &device, &requires_grad, &pin) ||
         read_options("tensor", dtype, device, &o) < 0)
         return NULL;
     if (cr_py_is_tensor(data) &&
@@ -455,8 +456,8 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
     cr_py_options o = {CR_DTYPE_NONE, -1, false};
 
     (void)m;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp:asarray", names, &data, &dtype, &device,
-                                     &copy, &requires_grad) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp:asarray", names, &data, &dtype,
+                                     &device, &copy, &requires_grad) ||
         read_options("asarray", dtype, device, &o) < 0)
         return NULL;
     if (is_buffer(data)) {
@@ -522,6 +523,7 @@ static PyMethodDef functions[] = {
     {0}};
 
 PyMethodDef cr_py_make_methods[] = {
-    {"new_tensor", KEYWORDS(new_tensor), "A tensor like this one with a copy of the data."}, {0}};
+    {"new_tensor", KEYWORDS(new_tensor), "A tensor like this one with a copy of the data."},
+    {0}};
 
 int cr_py_make_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

@@ -11,8 +11,8 @@
 /* --- facts --- */
 
 /* size() and size(dim), and the same for strides. */
-static PyObject *all_or_one(PyObject *self, PyObject *args, PyObject *kwargs, const int64_t *list,
-                            bool size)
+static PyObject *all_or_one(PyObject *self, PyObject *args, PyObject *kwargs,
+                            const int64_t *list, bool size)
 {
     static char *names[] = {"dim", NULL};
     PyObject *dim = Py_None;
@@ -33,11 +33,14 @@ static PyObject *all_or_one(PyObject *self, PyObject *args, PyObject *kwargs, co
     if (fit == CR_PY_RAISED)
         return NULL;
     if (fit == CR_PY_MISFIT)
-        return PyErr_Format(PyExc_TypeError, "%s(): argument 'dim' (position 1) must be int, not %s",
+        return PyErr_Format(PyExc_TypeError,
+                            "%s(): argument 'dim' (position 1) must be int, not %s",
                             size ? "size" : "stride", Py_TYPE(dim)->tp_name);
-    cr_status st = SELF->ndim ? cr_wrap_dim(&i, i, SELF->ndim)
-                              : cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
-                                        (long long)i);
+    cr_status st =
+        SELF->ndim
+            ? cr_wrap_dim(&i, i, SELF->ndim)
+            : cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                      (long long)i);
     if (st)
         return cr_py_raise(st);
     PyObject *one = size ? cr_py_symbolic_dim(SELF, (int)i) : NULL;
@@ -63,7 +66,8 @@ static PyObject *tensor_stride(PyObject *self, PyObject *args, PyObject *kwargs)
     }
 FACT(dim, PyLong_FromLong(SELF->ndim))
 FACT(element_size, PyLong_FromSize_t(cr_dtype_size((cr_dtype)SELF->dtype)))
-FACT(storage_offset, (cr_py_note_read(SELF, "storage_offset()"), PyLong_FromLongLong(SELF->offset)))
+FACT(storage_offset,
+     (cr_py_note_read(SELF, "storage_offset()"), PyLong_FromLongLong(SELF->offset)))
 FACT(data_ptr, (cr_py_note_read(SELF, "data_ptr()"), SELF->storage->exposed = true,
                 PyLong_FromVoidPtr(SELF->numel ? SELF->data : NULL)))
 FACT(is_floating_point, PyBool_FromLong(cr_dtype_is_float((cr_dtype)SELF->dtype)))
@@ -73,7 +77,8 @@ FACT(is_inference, PyBool_FromLong(SELF->inference))
 FACT(is_view, PyBool_FromLong(cr_base_of(SELF) != NULL))
 FACT(get_device, PyLong_FromLong(SELF->device == CR_CPU ? -1 : 0))
 FACT(no, PyBool_FromLong(0))
-FACT(untyped_storage, (cr_py_note_read(SELF, "untyped_storage()"), cr_py_storage_object(SELF->storage)))
+FACT(untyped_storage,
+     (cr_py_note_read(SELF, "untyped_storage()"), cr_py_storage_object(SELF->storage)))
 FACT(reversed, PyObject_CallMethod(self, "flip", "i", 0))
 #undef FACT
 
@@ -88,9 +93,10 @@ static PyObject *tensor_numel(PyObject *self, PyObject *unused)
 static PyObject *tensor_is_same_size(PyObject *self, PyObject *other)
 {
     if (!cr_py_is_tensor(other))
-        return PyErr_Format(PyExc_TypeError,
-                            "is_same_size(): argument 'other' (position 1) must be Tensor, not %s",
-                            Py_TYPE(other)->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "is_same_size(): argument 'other' (position 1) must be Tensor, not %s",
+            Py_TYPE(other)->tp_name);
     const cr_tensor *a = SELF, *b = cr_py_tensor_of(other);
     return PyBool_FromLong(a->ndim == b->ndim &&
                            !memcmp(a->size, b->size, a->ndim * sizeof *a->size));
@@ -119,9 +125,10 @@ static PyObject *tensor_is_contiguous(PyObject *self, PyObject *args, PyObject *
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:is_contiguous", names, &format))
         return NULL;
     if (format && !Py_IS_TYPE(format, &cr_py_format_type))
-        return PyErr_Format(PyExc_TypeError,
-                            "is_contiguous(): argument 'memory_format' must be torch.memory_format, not %s",
-                            Py_TYPE(format)->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "is_contiguous(): argument 'memory_format' must be torch.memory_format, not %s",
+            Py_TYPE(format)->tp_name);
     switch (format ? ((cr_py_constant *)format)->value : CR_FORMAT_CONTIGUOUS) {
     case CR_FORMAT_CHANNELS_LAST: return PyBool_FromLong(cr_is_channels_last(SELF));
     case CR_FORMAT_CHANNELS_LAST_3D: return PyBool_FromLong(is_channels_last_3d(SELF));
@@ -151,9 +158,10 @@ static PyObject *tensor_requires_grad(PyObject *self, PyObject *args, PyObject *
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:requires_grad_", names, &on))
         return NULL;
     if (!PyBool_Check(on))
-        return PyErr_Format(PyExc_TypeError,
-                            "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not %s",
-                            Py_TYPE(on)->tp_name);
+        return PyErr_Format(
+            PyExc_TypeError,
+            "requires_grad_(): argument 'requires_grad' (position 1) must be bool, not %s",
+            Py_TYPE(on)->tp_name);
     if (on == Py_True && !cr_dtype_is_inexact((cr_dtype)SELF->dtype))
         return PyErr_Format(PyExc_RuntimeError,
                             "only Tensors of floating point dtype can require gradients");
@@ -305,12 +313,16 @@ static int read_flag(PyObject *x, bool *out)
 
 static PyObject *bad_to(PyObject *x)
 {
-    return PyErr_Format(PyExc_TypeError,
-                        "to() received an invalid combination of arguments - got (%s), but expected one of:\n"
-                        " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
-                        " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n"
-                        " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, torch.memory_format memory_format = None)\n",
-                        Py_TYPE(x)->tp_name);
+    return PyErr_Format(
+        PyExc_TypeError,
+        "to() received an invalid combination of arguments - got (%s), but expected one of:\n"
+        " * (torch.device device = None, torch.dtype dtype = None, bool non_blocking = False, "
+        "bool copy = False, *, torch.memory_format memory_format = None)\n"
+        " * (torch.dtype dtype, bool non_blocking = False, bool copy = False, *, "
+        "torch.memory_format memory_format = None)\n"
+        " * (Tensor tensor, bool non_blocking = False, bool copy = False, *, "
+        "torch.memory_format memory_format = None)\n",
+        Py_TYPE(x)->tp_name);
 }
 
 /* The arguments of to() in all its forms; false with an exception. */
@@ -322,8 +334,8 @@ static bool read_to(PyObject *args, PyObject *kwargs, target *to)
              *format = NULL, *tensor = NULL;
     bool unused;
 
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO$OOO:to", names, &first, &second, &third,
-                                     &fourth, &device, &format, &tensor))
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOOO$OOO:to", names, &first, &second,
+                                     &third, &fourth, &device, &format, &tensor))
         return false;
     first = first ? first : tensor;
     PyObject *things[] = {first, device};
@@ -463,7 +475,8 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type) ||
         !cr_py_is_tensor(data))
-        return PyErr_Format(PyExc_TypeError, "_make_subclass(): a class and a tensor are expected");
+        return PyErr_Format(PyExc_TypeError,
+                            "_make_subclass(): a class and a tensor are expected");
     cr_status st = cr_detached(&t, cr_py_tensor_of(data));
     if (st)
         return cr_py_raise(st);
@@ -484,9 +497,10 @@ static PyObject *as_subclass(PyObject *self, PyObject *cls)
     if (!op)
         return NULL;
     if (!PyType_Check(cls) || !PyType_IsSubtype((PyTypeObject *)cls, cr_py_tensor_type))
-        return PyErr_Format(PyExc_TypeError,
-                            "Creating a Tensor subclass from a class that does not inherit from "
-                            "Tensor is not possible. Make sure your class inherits from Tensor.");
+        return PyErr_Format(
+            PyExc_TypeError,
+            "Creating a Tensor subclass from a class that does not inherit from "
+            "Tensor is not possible. Make sure your class inherits from Tensor.");
     cr_status st = cr_py_call(op, arg, &result);
     return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, result.t);
 }
@@ -496,7 +510,8 @@ static bool read_sizes(PyObject *x, int64_t *out, int *n)
     cr_py_fit fit = cr_py_ints_from(x, out, CR_MAX_DIMS, n);
 
     if (fit == CR_PY_MISFIT)
-        PyErr_Format(PyExc_TypeError, "set_(): sizes and strides must be tuples of ints, not %s",
+        PyErr_Format(PyExc_TypeError,
+                     "set_(): sizes and strides must be tuples of ints, not %s",
                      Py_TYPE(x)->tp_name);
     return fit == CR_PY_FITS;
 }
@@ -564,7 +579,8 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
         Py_XDECREF(source); /* its owner keeps it */
     }
     if (source && !Py_IS_TYPE(source, &cr_py_storage_type) && !cr_py_is_tensor(source))
-        return PyErr_Format(PyExc_TypeError, "set_(): argument 'source' must be Storage, not %s",
+        return PyErr_Format(PyExc_TypeError,
+                            "set_(): argument 'source' must be Storage, not %s",
                             Py_TYPE(source)->tp_name);
     g.offset = offset;
     if (size && !read_sizes(size, g.size, &g.ndim))
@@ -573,12 +589,13 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
         return NULL;
     cr_storage *s = NULL;
     if (source)
-        s = cr_py_is_tensor(source) ? cr_py_tensor_of(source)->storage : cr_py_storage_of(source);
+        s = cr_py_is_tensor(source) ? cr_py_tensor_of(source)->storage
+                                    : cr_py_storage_of(source);
     if (s && !size)
         g.size[0] = (int64_t)(s->size / cr_dtype_size((cr_dtype)SELF->dtype)) - offset;
     if (stride && strides != g.ndim)
-        return PyErr_Format(PyExc_RuntimeError, "unequal size length (%d) and stride length (%d)",
-                            g.ndim, strides);
+        return PyErr_Format(PyExc_RuntimeError,
+                            "unequal size length (%d) and stride length (%d)", g.ndim, strides);
     if (!stride)
         row_major(g.size, g.ndim, g.stride);
     if (s)

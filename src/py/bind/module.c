@@ -3,15 +3,17 @@
 #include "py/bind/compiled.h"
 
 static int (*const starts[])(PyObject *m) = {
-    cr_py_dtype_start,    cr_py_device_start,    cr_py_constant_start, cr_py_size_start,
-    cr_py_storage_start,  cr_py_tensor_start,    cr_py_generator_start, cr_py_op_start,
-    cr_py_override_start, cr_py_number_start,    cr_py_index_start,    cr_py_make_start,
-    cr_py_numpy_start,    cr_py_dlpack_start,    cr_py_legacy_start,   cr_py_gradmode_start,
-    cr_py_node_start,     cr_py_function_start,  cr_py_engine_start,   cr_py_settings_start,
-    cr_py_table_start,    cr_py_safetensors_start, cr_py_nn_module_start,
-    cr_py_graph_start, cr_py_program_start, cr_py_compiled_start, cr_py_jit_start, cr_py_autocast_start, cr_py_symbol_start,
-    cr_py_saved_hooks_start, cr_py_checkpoint_start,
-    cr_py_overload_start, cr_py_overridable_start,
+    cr_py_dtype_start,       cr_py_device_start,    cr_py_constant_start,
+    cr_py_size_start,        cr_py_storage_start,   cr_py_tensor_start,
+    cr_py_generator_start,   cr_py_op_start,        cr_py_override_start,
+    cr_py_number_start,      cr_py_index_start,     cr_py_make_start,
+    cr_py_numpy_start,       cr_py_dlpack_start,    cr_py_legacy_start,
+    cr_py_gradmode_start,    cr_py_node_start,      cr_py_function_start,
+    cr_py_engine_start,      cr_py_settings_start,  cr_py_table_start,
+    cr_py_safetensors_start, cr_py_nn_module_start, cr_py_graph_start,
+    cr_py_program_start,     cr_py_compiled_start,  cr_py_jit_start,
+    cr_py_autocast_start,    cr_py_symbol_start,    cr_py_saved_hooks_start,
+    cr_py_checkpoint_start,  cr_py_overload_start,  cr_py_overridable_start,
 };
 
 static int start_library(void)
@@ -23,7 +25,8 @@ static int start_library(void)
     return st ? cr_py_raise_int(st) : 0;
 }
 
-static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "cresset._C", .m_size = -1};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, .m_name = "cresset._C",
+                                    .m_size = -1};
 
 CR_API PyMODINIT_FUNC PyInit__C(void);
 

@@ -14,7 +14,8 @@ enum { OWN_HOOKS = 4, GLOBAL_HOOKS = 4, TABLES = 3 };
 static const char *const hook_names[OWN_HOOKS] = {"_forward_hooks", "_forward_pre_hooks",
                                                   "_backward_hooks", "_backward_pre_hooks"};
 static const char *const table_names[TABLES] = {"_parameters", "_modules", "_buffers"};
-static PyObject *own_hooks[OWN_HOOKS], *tables[TABLES], *forward, *compiled, *slow_call, *getattr;
+static PyObject *own_hooks[OWN_HOOKS], *tables[TABLES], *forward, *compiled, *slow_call,
+    *getattr;
 /* Python's: dicts of the hooks of all modules, and nn.Module.__getattr__. */
 static PyObject *global_hooks[GLOBAL_HOOKS], *module_getattr;
 
@@ -27,7 +28,8 @@ static PyObject *dict_of(PyObject *self)
     return dict;
 }
 
-/* 1 when a hook has to be run or the instance is not set up, 0 when not, -1 with an exception. */
+/* 1 when a hook has to be run or the instance is not set up, 0 when not, -1 with an exception.
+ */
 static int needs_more(PyObject *dict)
 {
     for (int i = 0; i < OWN_HOOKS; i++) {
@@ -51,7 +53,8 @@ static PyObject *compiled_of(PyObject *dict)
     return f == Py_None ? NULL : f;
 }
 
-static PyObject *call_attribute(PyObject *self, PyObject *name, PyObject *args, PyObject *kwargs)
+static PyObject *call_attribute(PyObject *self, PyObject *name, PyObject *args,
+                                PyObject *kwargs)
 {
     PyObject *f = PyObject_GetAttr(self, name);
     PyObject *out = f ? PyObject_Call(f, args, kwargs) : NULL;
@@ -82,7 +85,8 @@ static PyObject *from_tables(PyObject *dict, PyObject *name)
 {
     for (int i = 0; i < TABLES; i++) {
         PyObject *table = PyDict_GetItemWithError(dict, tables[i]);
-        PyObject *x = table && PyDict_Check(table) ? PyDict_GetItemWithError(table, name) : NULL;
+        PyObject *x =
+            table && PyDict_Check(table) ? PyDict_GetItemWithError(table, name) : NULL;
         if (x)
             return Py_NewRef(x);
         if (PyErr_Occurred())
@@ -99,7 +103,9 @@ static PyObject *quick_getattr(PyObject *self, PyObject *name)
         return x;
     dict = dict_of(self);
     x = dict ? from_tables(dict, name) : NULL;
-    return x || PyErr_Occurred() ? x : PyObject_CallFunctionObjArgs(module_getattr, self, name, NULL);
+    return x || PyErr_Occurred()
+               ? x
+               : PyObject_CallFunctionObjArgs(module_getattr, self, name, NULL);
 }
 
 /* _quicken_module(cls): see above. */
@@ -110,7 +116,8 @@ static PyObject *quicken(PyObject *m, PyObject *cls)
 
     (void)m;
     if (!PyType_Check(cls))
-        return PyErr_Format(PyExc_TypeError, "a class is needed, not %s", Py_TYPE(cls)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "a class is needed, not %s",
+                            Py_TYPE(cls)->tp_name);
     asked = PyObject_GetAttr(cls, getattr);
     if (!asked)
         return NULL;
@@ -166,11 +173,12 @@ static int intern(PyObject **out, const char *const *names, int n)
 
 int cr_py_nn_module_start(PyObject *m)
 {
-    static const char *const others[] = {"forward", "_compiled_call_impl", "_call_impl", "__getattr__"};
+    static const char *const others[] = {"forward", "_compiled_call_impl", "_call_impl",
+                                         "__getattr__"};
     PyObject *name[CR_LEN(others)];
 
-    if (intern(own_hooks, hook_names, OWN_HOOKS) < 0 || intern(tables, table_names, TABLES) < 0 ||
-        intern(name, others, CR_LEN(others)) < 0)
+    if (intern(own_hooks, hook_names, OWN_HOOKS) < 0 ||
+        intern(tables, table_names, TABLES) < 0 || intern(name, others, CR_LEN(others)) < 0)
         return -1;
     forward = name[0], compiled = name[1], slow_call = name[2], getattr = name[3];
     if (PyModule_AddFunctions(m, functions) < 0)

@@ -21,9 +21,10 @@ cr_node *cr_py_node_of(PyObject *self)
     cr_node *n = PyObject_TypeCheck(self, &node_type) ? ((py_node *)self)->node
                                                       : cr_py_context_node(self);
     if (!n)
-        PyErr_Format(PyExc_RuntimeError,
-                     "this attribute of '%s' is valid only for a grad_fn of a tensor that exists",
-                     Py_TYPE(self)->tp_name);
+        PyErr_Format(
+            PyExc_RuntimeError,
+            "this attribute of '%s' is valid only for a grad_fn of a tensor that exists",
+            Py_TYPE(self)->tp_name);
     return n;
 }
 
@@ -36,8 +37,9 @@ static PyObject *class_of(const char *name)
         return cls;
     bases = Py_BuildValue("(O)", (PyObject *)&node_type);
     dict = Py_BuildValue("{s()ss}", "__slots__", "__module__", "builtins");
-    cls = bases && dict ? PyObject_CallFunction((PyObject *)&PyType_Type, "sOO", name, bases, dict)
-                        : NULL;
+    cls = bases && dict
+              ? PyObject_CallFunction((PyObject *)&PyType_Type, "sOO", name, bases, dict)
+              : NULL;
     Py_XDECREF(bases);
     Py_XDECREF(dict);
     if (!cls || PyDict_SetItemString(classes, name, cls) < 0) {
@@ -204,8 +206,8 @@ static PyObject *saved_object(cr_value *v)
     case CR_TENSORS:
         list = PyTuple_New(v->len);
         for (uint32_t i = 0; list && i < v->len; i++)
-            PyTuple_SET_ITEM(list, i,
-                             cr_py_wrap_keep(v->list[i].tag == CR_TENSOR ? v->list[i].t : NULL));
+            PyTuple_SET_ITEM(
+                list, i, cr_py_wrap_keep(v->list[i].tag == CR_TENSOR ? v->list[i].t : NULL));
         return list;
     default: Py_RETURN_NONE;
     }

@@ -265,8 +265,9 @@ static PyObject *nb_absolute(PyObject *a) { return one(UNARY_abs, a); }
 static PyObject *nb_invert(PyObject *a)
 {
     if (cr_dtype_category((cr_dtype)cr_py_tensor_of(a)->dtype) > CR_CAT_INT)
-        return PyErr_Format(PyExc_TypeError,
-                            "~ (operator.invert) is only implemented on integer and Boolean-type tensors");
+        return PyErr_Format(
+            PyExc_TypeError,
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors");
     return one(UNARY_not, a);
 }
 

@@ -69,16 +69,18 @@ static int unsupported(PyObject *array)
 
     PyErr_Clear();
     if (order && !PyUnicode_CompareWithASCIIString(order, ">"))
-        PyErr_SetString(PyExc_ValueError,
-                        "given numpy array has byte order different from the native byte order. "
-                        "Conversion between byte orders is currently not supported.");
+        PyErr_SetString(
+            PyExc_ValueError,
+            "given numpy array has byte order different from the native byte order. "
+            "Conversion between byte orders is currently not supported.");
     else
-        PyErr_Format(PyExc_TypeError,
-                     "can't convert np.ndarray of type %s. The only supported types are: float64, "
-                     "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, "
-                     "and bool.",
-                     type && PyType_Check(type) ? ((PyTypeObject *)type)->tp_name
-                                                : Py_TYPE(array)->tp_name);
+        PyErr_Format(
+            PyExc_TypeError,
+            "can't convert np.ndarray of type %s. The only supported types are: float64, "
+            "float32, float16, complex64, complex128, int64, int32, int16, int8, uint8, "
+            "and bool.",
+            type && PyType_Check(type) ? ((PyTypeObject *)type)->tp_name
+                                       : Py_TYPE(array)->tp_name);
     Py_XDECREF(dtype);
     Py_XDECREF(type);
     Py_XDECREF(order);
@@ -94,16 +96,18 @@ static int read_geometry(const Py_buffer *view, cr_geometry *g, size_t *bytes)
     for (int i = 0; i < view->ndim; i++) {
         g->size[i] = view->shape[i];
         if (view->strides[i] < 0) {
-            PyErr_SetString(PyExc_ValueError,
-                            "At least one stride in the given numpy array is negative, and tensors "
-                            "with negative strides are not currently supported. (You can probably "
-                            "work around this by making a copy of your array  with array.copy().) ");
+            PyErr_SetString(
+                PyExc_ValueError,
+                "At least one stride in the given numpy array is negative, and tensors "
+                "with negative strides are not currently supported. (You can probably "
+                "work around this by making a copy of your array  with array.copy().) ");
             return -1;
         }
         if (view->strides[i] % view->itemsize && view->shape[i] > 1) {
-            PyErr_SetString(PyExc_ValueError,
-                            "given numpy array strides not a multiple of the element byte size. "
-                            "Copy the numpy array to reallocate the memory.");
+            PyErr_SetString(
+                PyExc_ValueError,
+                "given numpy array strides not a multiple of the element byte size. "
+                "Copy the numpy array to reallocate the memory.");
             return -1;
         }
         g->stride[i] = view->strides[i] / view->itemsize;
@@ -122,12 +126,14 @@ static int warn_read_only(const Py_buffer *view)
 
     if (!view->readonly)
         return 0;
-    return cr_py_warn_once(
-        &said,
-        "The given NumPy array is not writable, and PyTorch does not support non-writable tensors. "
-        "This means writing to this tensor will result in undefined behavior. You may want to copy "
-        "the array to protect its data or make it writable before converting it to a tensor. This "
-        "type of warning will be suppressed for the rest of this program.");
+    return cr_py_warn_once(&said,
+                           "The given NumPy array is not writable, and PyTorch does not "
+                           "support non-writable tensors. "
+                           "This means writing to this tensor will result in undefined "
+                           "behavior. You may want to copy "
+                           "the array to protect its data or make it writable before "
+                           "converting it to a tensor. This "
+                           "type of warning will be suppressed for the rest of this program.");
 }
 
 /* A tensor over the buffer; takes `view`, which lives until the storage goes. */
@@ -196,19 +202,22 @@ static int cut_buffer(Py_buffer *view, size_t item, Py_ssize_t offset, Py_ssize_
     Py_ssize_t rest = view->len - offset;
 
     if (view->len <= 0 || *count == 0)
-        PyErr_Format(PyExc_ValueError,
-                     "both buffer length (%zd) and count (%zd) must not be 0", view->len, *count);
+        PyErr_Format(PyExc_ValueError, "both buffer length (%zd) and count (%zd) must not be 0",
+                     view->len, *count);
     else if (offset < 0 || offset >= view->len)
         PyErr_Format(PyExc_ValueError,
-                     "offset (%zd bytes) must be non-negative and no greater than buffer length (%zd bytes) minus 1",
+                     "offset (%zd bytes) must be non-negative and no greater than buffer "
+                     "length (%zd bytes) minus 1",
                      offset, view->len);
     else if (*count < 0 && rest % (Py_ssize_t)item)
         PyErr_Format(PyExc_ValueError,
-                     "buffer length (%zd bytes) after offset (%zd bytes) must be a multiple of element size (%zu)",
+                     "buffer length (%zd bytes) after offset (%zd bytes) must be a multiple of "
+                     "element size (%zu)",
                      rest, offset, item);
     else if (*count > 0 && *count > rest / (Py_ssize_t)item)
         PyErr_Format(PyExc_ValueError,
-                     "requested buffer length (%zd * %zu bytes) after offset (%zd bytes) must not be greater than actual buffer length (%zd bytes)",
+                     "requested buffer length (%zd * %zu bytes) after offset (%zd bytes) must "
+                     "not be greater than actual buffer length (%zd bytes)",
                      *count, item, offset, view->len);
     else {
         *count = *count < 0 ? rest / (Py_ssize_t)item : *count;
@@ -244,13 +253,14 @@ static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
     }
     if (cut_buffer(view, cr_dtype_size(t), offset, &count) < 0 ||
         (view->readonly &&
-         PyErr_WarnEx(PyExc_UserWarning,
-                      "The given buffer is not writable, and PyTorch does not support non-writable "
-                      "tensors. This means you can write to the underlying (supposedly "
-                      "non-writable) buffer using the tensor. You may want to copy the buffer to "
-                      "protect its data or make it writable before converting it to a tensor. "
-                      "This type of warning will be suppressed for the rest of this program.",
-                      1) < 0)) {
+         PyErr_WarnEx(
+             PyExc_UserWarning,
+             "The given buffer is not writable, and PyTorch does not support non-writable "
+             "tensors. This means you can write to the underlying (supposedly "
+             "non-writable) buffer using the tensor. You may want to copy the buffer to "
+             "protect its data or make it writable before converting it to a tensor. "
+             "This type of warning will be suppressed for the rest of this program.",
+             1) < 0)) {
         release_buffer(view);
         return NULL;
     }
@@ -297,10 +307,15 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
         both[i] = (Py_ssize_t)t->size[i];
         both[t->ndim + i] = (Py_ssize_t)t->stride[i] * item;
     }
-    *view = (Py_buffer){.buf = t->data, .obj = Py_NewRef(self), .len = (Py_ssize_t)t->numel * item,
-                        .itemsize = item, .ndim = t->ndim, .internal = both};
+    *view = (Py_buffer){.buf = t->data,
+                        .obj = Py_NewRef(self),
+                        .len = (Py_ssize_t)t->numel * item,
+                        .itemsize = item,
+                        .ndim = t->ndim,
+                        .internal = both};
     cr_storage_lend(t->storage);
-    both[2 * t->ndim] = (Py_ssize_t)(uintptr_t)cr_storage_keep(t->storage); /* t may be given another */
+    both[2 * t->ndim] =
+        (Py_ssize_t)(uintptr_t)cr_storage_keep(t->storage); /* t may be given another */
     view->format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL;
     view->shape = flags & PyBUF_ND ? both : NULL;
     view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? both + t->ndim : NULL;
@@ -359,7 +374,8 @@ static bool exportable(const cr_tensor *t)
 {
     if (t->device != CR_CPU)
         PyErr_Format(PyExc_TypeError,
-                     "can't convert %s device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host memory first.",
+                     "can't convert %s device type tensor to numpy. Use Tensor.cpu() to copy "
+                     "the tensor to host memory first.",
                      cr_device_of((cr_device_kind)t->device)->name);
     else if (!format_of((cr_dtype)t->dtype))
         PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s",
@@ -385,7 +401,8 @@ static PyObject *tensor_numpy(PyObject *self, PyObject *args, PyObject *kwargs)
     if (!force)
         return exportable(cr_py_tensor_of(self)) ? make_array(cr_py_tensor_of(self)) : NULL;
     plain = PyObject_CallMethod(self, "detach", NULL);
-    out = plain && exportable(cr_py_tensor_of(plain)) ? make_array(cr_py_tensor_of(plain)) : NULL;
+    out =
+        plain && exportable(cr_py_tensor_of(plain)) ? make_array(cr_py_tensor_of(plain)) : NULL;
     Py_XDECREF(plain);
     return out;
 }

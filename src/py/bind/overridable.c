@@ -1,8 +1,8 @@
 /* Python functions that take part in __torch_function__.
  *
  * overridable(function) looks like the function and calls it, unless an argument handles calls
- * itself or a function mode is active: then overrides.py is asked.  The look at the arguments is
- * here because every call of nn.functional pays for it. */
+ * itself or a function mode is active: then overrides.py is asked.  The look at the arguments
+ * is here because every call of nn.functional pays for it. */
 #include "py/bind/bind.h"
 
 typedef struct {
@@ -23,7 +23,8 @@ static bool is_handled(PyObject *const *args, Py_ssize_t n)
     return false;
 }
 
-static PyObject *ask(PyObject *self, PyObject *const *args, Py_ssize_t positional, PyObject *names)
+static PyObject *ask(PyObject *self, PyObject *const *args, Py_ssize_t positional,
+                     PyObject *names)
 {
     const cr_py_given g = {args, positional, names};
     PyObject *packed[] = {self, cr_py_given_args(&g), cr_py_given_kwargs(&g)}, *out = NULL;
@@ -117,8 +118,11 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 }
 
 #define FORWARD(name) {name, forward_named, NULL, NULL, (void *)(uintptr_t)name}
-static PyGetSetDef getset[] = {FORWARD("__name__"), FORWARD("__qualname__"), FORWARD("__doc__"),
-                               FORWARD("__module__"), {"__wrapped__", wrapped, NULL, NULL, NULL},
+static PyGetSetDef getset[] = {FORWARD("__name__"),
+                               FORWARD("__qualname__"),
+                               FORWARD("__doc__"),
+                               FORWARD("__module__"),
+                               {"__wrapped__", wrapped, NULL, NULL, NULL},
                                {0}};
 static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {0}};
 

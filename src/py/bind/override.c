@@ -38,7 +38,8 @@ bool cr_py_overrides(PyTypeObject *type)
     if (type == cr_py_tensor_type || type == &PyLong_Type || type == &PyFloat_Type ||
         type == &PyUnicode_Type || type == &PyBool_Type || cr_py_override_off)
         return false;
-    if (cache[at].type == type && cache[at].version && cache[at].version == type->tp_version_tag)
+    if (cache[at].type == type && cache[at].version &&
+        cache[at].version == type->tp_version_tag)
         return cache[at].overrides;
     bool own = look_up(type);
     cache[at].type = type;
@@ -118,7 +119,8 @@ static PyObject *nobody(PyObject *function, PyObject *types)
 PyObject *cr_py_override_call(PyObject *function, PyObject *const *overloaded, int count,
                               const cr_py_given *g)
 {
-    PyObject *packed[4] = {function, types_of(overloaded, count), cr_py_given_args(g), cr_py_given_kwargs(g)};
+    PyObject *packed[4] = {function, types_of(overloaded, count), cr_py_given_args(g),
+                           cr_py_given_kwargs(g)};
     PyObject *answer = NULL;
 
     if (packed[1] && packed[2] && packed[3])
@@ -270,8 +272,8 @@ static PyObject *disabled_handler(PyObject *m, PyObject *args)
     PyObject *function, *types, *given = NULL, *kwargs = NULL;
 
     (void)m;
-    if (!PyArg_ParseTuple(args, "OO|OO:_disabled_torch_function_impl", &function, &types, &given,
-                          &kwargs))
+    if (!PyArg_ParseTuple(args, "OO|OO:_disabled_torch_function_impl", &function, &types,
+                          &given, &kwargs))
         return NULL;
     cr_py_override_off++;
     PyObject *out = PyObject_Call(function, given, kwargs == Py_None ? NULL : kwargs);
@@ -322,7 +324,8 @@ static PyTypeObject off_type = {
     .tp_methods = off_methods,
 };
 
-static PyMethodDef handler_def = {"__torch_function__", default_handler, METH_VARARGS | METH_CLASS,
+static PyMethodDef handler_def = {"__torch_function__", default_handler,
+                                  METH_VARARGS | METH_CLASS,
                                   "Calls the function; results become objects of this class."};
 static PyMethodDef functions[] = {
     {"_disabled_torch_function_impl", disabled_handler, METH_VARARGS,
@@ -338,7 +341,8 @@ int cr_py_override_start(PyObject *m)
     handler_name = PyUnicode_InternFromString("__torch_function__");
     if (cr_py_add_type(m, "DisableTorchFunctionSubclass", &off_type) < 0)
         return -1;
-    PyObject *handler = handler_name ? PyDescr_NewClassMethod(cr_py_tensor_type, &handler_def) : NULL;
+    PyObject *handler =
+        handler_name ? PyDescr_NewClassMethod(cr_py_tensor_type, &handler_def) : NULL;
     if (!handler ||
         PyObject_SetAttr((PyObject *)cr_py_tensor_type, handler_name, handler) < 0 ||
         PyModule_AddFunctions(m, functions) < 0)

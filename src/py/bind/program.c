@@ -58,7 +58,8 @@ static PyObject *run(cr_program *p, PyObject *args, cr_tensor **input, cr_tensor
     for (int i = 0; i < cr_program_inputs(p); i++) {
         PyObject *x = PySequence_Fast_GET_ITEM(args, i);
         if (!cr_py_is_tensor(x))
-            return PyErr_Format(PyExc_TypeError, "input %d must be Tensor, not %s", i, Py_TYPE(x)->tp_name);
+            return PyErr_Format(PyExc_TypeError, "input %d must be Tensor, not %s", i,
+                                Py_TYPE(x)->tp_name);
         input[i] = cr_py_tensor_of(x);
     }
     CR_PY_UNLOCKED(st = cr_program_run(p, input, NULL, output));
@@ -79,7 +80,8 @@ static PyObject *program_run(PyObject *x, PyObject *given)
     if (!room)
         PyErr_NoMemory();
     else if (PySequence_Fast_GET_SIZE(args) != inputs)
-        PyErr_Format(PyExc_TypeError, "the program takes %d inputs, not %zd", inputs, PySequence_Fast_GET_SIZE(args));
+        PyErr_Format(PyExc_TypeError, "the program takes %d inputs, not %zd", inputs,
+                     PySequence_Fast_GET_SIZE(args));
     else
         out = run(p, args, room, room + inputs);
     PyMem_Free(room);
@@ -124,7 +126,8 @@ static PyObject *program_groups(PyObject *x, void *unused)
 
 static PyMethodDef program_methods[] = {
     {"run", program_run, METH_O, "run(inputs) -> tuple of outputs; records no gradient."},
-    {"wait", program_wait, METH_O, "wait(seconds) -> number of groups that have native code by then."},
+    {"wait", program_wait, METH_O,
+     "wait(seconds) -> number of groups that have native code by then."},
     {0}};
 static PyGetSetDef program_getset[] = {
     {"peak", program_peak, NULL, "The most bytes that its tensors hold at one time.", NULL},

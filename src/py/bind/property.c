@@ -108,10 +108,13 @@ static int warn_non_leaf(cr_tensor *t)
         return 0;
     return PyErr_WarnEx(
         PyExc_UserWarning,
-        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad "
+        "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
+        ".grad "
         "attribute won't be populated during autograd.backward(). If you indeed want the .grad "
-        "field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf Tensor. If "
-        "you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor instead. "
+        "field to be populated for a non-leaf Tensor, use .retain_grad() on the non-leaf "
+        "Tensor. If "
+        "you access the non-leaf Tensor by mistake, make sure you access the leaf Tensor "
+        "instead. "
         "See github.com/pytorch/pytorch/pull/30531 for more information.",
         1);
 }
@@ -140,7 +143,8 @@ static int set_grad(PyObject *self, PyObject *value, void *unused)
 
     (void)unused;
     if (value && value != Py_None && !cr_py_is_tensor(value)) {
-        PyErr_Format(PyExc_TypeError, "assigned grad expected to be a Tensor or None but got grad of type %s",
+        PyErr_Format(PyExc_TypeError,
+                     "assigned grad expected to be a Tensor or None but got grad of type %s",
                      Py_TYPE(value)->tp_name);
         return -1;
     }
@@ -238,7 +242,8 @@ GETTER(data)
     cr_status st = cr_storage_alias(&alias, t->storage);
     if (st)
         return cr_py_raise(st);
-    st = cr_tensor_over(&made, alias, (cr_dtype)t->dtype, t->ndim, t->size, t->stride, t->offset);
+    st = cr_tensor_over(&made, alias, (cr_dtype)t->dtype, t->ndim, t->size, t->stride,
+                        t->offset);
     if (!st)
         cr_recorder_cut(made);
     if (!st && !Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)))
@@ -274,11 +279,12 @@ GETTER(transposed)
     for (int i = 0; i < t->ndim; i++)
         reversed[i] = t->ndim - 1 - i;
     if (t->ndim != 2 && t->ndim != 0 &&
-        cr_py_warn_once(&said,
-                     "The use of `x.T` on tensors of dimension other than 2 to reverse their shape "
-                     "is deprecated and it will throw an error in a future release. Consider "
-                     "`x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - "
-                     "1, -1, -1))` to reverse the dimensions of a tensor.") < 0)
+        cr_py_warn_once(
+            &said,
+            "The use of `x.T` on tensors of dimension other than 2 to reverse their shape "
+            "is deprecated and it will throw an error in a future release. Consider "
+            "`x.mT` to transpose batches of matrices or `x.permute(*torch.arange(x.ndim - "
+            "1, -1, -1))` to reverse the dimensions of a tensor.") < 0)
         return NULL;
     PyObject *dims = cr_py_ints_tuple(reversed, t->ndim);
     PyObject *out = dims ? PyObject_CallMethod(self, "permute", "(O)", dims) : NULL;
@@ -292,9 +298,10 @@ static PyObject *swap_last(PyObject *self, const char *what, bool conjugate)
     PyObject *swapped, *out;
 
     if (t->ndim == 1)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "tensor.%s is only supported on matrices or batches of matrices. Got 1-D tensor.",
-                            what);
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "tensor.%s is only supported on matrices or batches of matrices. Got 1-D tensor.",
+            what);
     swapped = t->ndim ? PyObject_CallMethod(self, "transpose", "ii", -2, -1) : Py_NewRef(self);
     if (!swapped || !conjugate || !cr_dtype_is_complex((cr_dtype)t->dtype))
         return swapped;
@@ -321,10 +328,11 @@ GETTER(H)
     if (SELF->ndim == 0)
         return Py_NewRef(self);
     if (SELF->ndim != 2)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "tensor.H is only supported on matrices (2-D tensors). Got %d-D tensor.%s",
-                            SELF->ndim,
-                            SELF->ndim > 2 ? " For batches of matrices, consider using tensor.mH" : "");
+        return PyErr_Format(
+            PyExc_RuntimeError,
+            "tensor.H is only supported on matrices (2-D tensors). Got %d-D tensor.%s",
+            SELF->ndim,
+            SELF->ndim > 2 ? " For batches of matrices, consider using tensor.mH" : "");
     return swap_last(self, "H", true);
 }
 
@@ -342,7 +350,8 @@ static int set_part(PyObject *self, const char *name, PyObject *value)
     PyObject *place = value ? PyObject_GetAttrString(self, name) : NULL, *done = NULL;
 
     if (place)
-        done = PyObject_CallMethod(place, cr_py_is_tensor(value) ? "copy_" : "fill_", "O", value);
+        done =
+            PyObject_CallMethod(place, cr_py_is_tensor(value) ? "copy_" : "fill_", "O", value);
     else if (!PyErr_Occurred())
         PyErr_SetString(PyExc_RuntimeError, "parts of a tensor cannot be deleted");
     Py_XDECREF(place);

@@ -91,7 +91,8 @@ int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type)
     if (PyType_Ready(type) < 0)
         return -1;
     /* Static types do not have it, and pickle asks objects that are named (dtypes) for it. */
-    PyObject *home = dot ? PyUnicode_FromStringAndSize(type->tp_name, dot - type->tp_name) : NULL;
+    PyObject *home =
+        dot ? PyUnicode_FromStringAndSize(type->tp_name, dot - type->tp_name) : NULL;
     if (dot && (!home || PyDict_SetItemString(type->tp_dict, "__module__", home) < 0)) {
         Py_XDECREF(home);
         return -1;

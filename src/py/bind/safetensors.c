@@ -92,8 +92,8 @@ static PyObject *save(PyObject *module, PyObject *args)
                           &metadata))
         return NULL;
     if (!take_dict(&a, dict) && !take_metadata(metadata, &pairs)) {
-        cr_status st = cr_safetensors_write(PyBytes_AS_STRING(path), a.names, a.tensors, a.count,
-                                            pairs);
+        cr_status st =
+            cr_safetensors_write(PyBytes_AS_STRING(path), a.names, a.tensors, a.count, pairs);
         done = st ? cr_py_raise(st) : Py_NewRef(Py_None);
     }
     PyMem_Free(pairs);

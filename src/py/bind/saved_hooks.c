@@ -51,8 +51,10 @@ static cr_status unpacked(cr_tensor **out, PyObject *x)
     if (!x)
         return CR_PYTHON;
     if (!cr_py_is_tensor(x)) {
-        PyErr_Format(PyExc_TypeError, "Output of saved tensor unpack_hook expected to be a Tensor "
-                                      "but got result of type %s", Py_TYPE(x)->tp_name);
+        PyErr_Format(PyExc_TypeError,
+                     "Output of saved tensor unpack_hook expected to be a Tensor "
+                     "but got result of type %s",
+                     Py_TYPE(x)->tp_name);
         return CR_PYTHON;
     }
     *out = cr_keep(cr_py_tensor_of(x));

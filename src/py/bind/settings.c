@@ -18,8 +18,8 @@ static PyObject *set_default_dtype(PyObject *m, PyObject *x)
 {
     (void)m;
     if (!Py_IS_TYPE(x, &cr_py_dtype_type))
-        return PyErr_Format(PyExc_TypeError,
-                            "invalid dtype object: only floating-point types are supported as the default type");
+        return PyErr_Format(PyExc_TypeError, "invalid dtype object: only floating-point types "
+                                             "are supported as the default type");
     cr_dtype t = cr_py_dtype_from(x);
     if (!cr_dtype_is_float(t))
         return PyErr_Format(PyExc_TypeError,
@@ -32,7 +32,8 @@ static PyObject *set_default_dtype(PyObject *m, PyObject *x)
 
 /* --- memory --- */
 
-/* _memory_stats() -> dict of bytes that tensors hold, that are cached, and the peak of the first. */
+/* _memory_stats() -> dict of bytes that tensors hold, that are cached, and the peak of the
+ * first. */
 static PyObject *memory_stats(PyObject *m, PyObject *unused)
 {
     cr_memory_stats s;
@@ -40,8 +41,8 @@ static PyObject *memory_stats(PyObject *m, PyObject *unused)
     (void)m;
     (void)unused;
     cr_cpu_memory_stats(&s);
-    return Py_BuildValue("{s:L,s:L,s:L}", "used", (long long)s.used, "cached", (long long)s.cached, "peak",
-                         (long long)s.peak);
+    return Py_BuildValue("{s:L,s:L,s:L}", "used", (long long)s.used, "cached",
+                         (long long)s.cached, "peak", (long long)s.peak);
 }
 
 static PyObject *reset_peak_memory(PyObject *m, PyObject *unused)
@@ -222,7 +223,8 @@ static PyMethodDef functions[] = {
     {"_memory_stats", memory_stats, METH_NOARGS, NULL},
     {"_reset_peak_memory", reset_peak_memory, METH_NOARGS, NULL},
     {"_set_warn_always", set_warn_always, METH_O, NULL},
-    {"set_flush_denormal", set_flush_denormal, METH_O, "Computes with denormal numbers as zeros."},
+    {"set_flush_denormal", set_flush_denormal, METH_O,
+     "Computes with denormal numbers as zeros."},
     {"numel", call_numel, METH_O, "The number of elements."},
     {"is_floating_point", call_is_floating_point, METH_O, NULL},
     {"is_complex", call_is_complex, METH_O, NULL},

@@ -115,7 +115,8 @@ static cr_py_fit misfit(cr_py_args *a, int param, int position, PyObject *value)
     return CR_PY_MISFIT;
 }
 
-static cr_py_fit bind_one(cr_py_args *a, const cr_py_sig *s, int param, int position, PyObject *x)
+static cr_py_fit bind_one(cr_py_args *a, const cr_py_sig *s, int param, int position,
+                          PyObject *x)
 {
     cr_py_fit fit = cr_py_convert(a, &s->op->param[param], x, &a->value[param]);
 
@@ -137,7 +138,8 @@ static bool starts_ints(PyObject *x)
 }
 
 /* x.view(2, 3): the positional arguments from `first` on are the list. */
-static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, int first)
+static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g,
+                              int first)
 {
     Py_ssize_t n = g->count - first;
     int64_t *ints = cr_py_args_get(a, (size_t)n * sizeof *ints);

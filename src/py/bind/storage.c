@@ -68,7 +68,8 @@ static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     cr_storage *s;
 
     (void)type;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nO:UntypedStorage", names, &size, &device) ||
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|nO:UntypedStorage", names, &size,
+                                     &device) ||
         (device && cr_py_device_from(device, &kind, &index) < 0))
         return NULL;
     if (size < 0)
@@ -138,10 +139,12 @@ static PyObject *storage_copy_in(PyObject *self, PyObject *x)
     cr_storage *to = cr_py_storage_of(self);
 
     if (!Py_IS_TYPE(x, &cr_py_storage_type))
-        return PyErr_Format(PyExc_TypeError, "a storage is expected, not %s", Py_TYPE(x)->tp_name);
+        return PyErr_Format(PyExc_TypeError, "a storage is expected, not %s",
+                            Py_TYPE(x)->tp_name);
     cr_storage *from = cr_py_storage_of(x);
     if (from->size != to->size)
-        return PyErr_Format(PyExc_RuntimeError, "size does not match, self was %zu bytes but src was %zu bytes",
+        return PyErr_Format(PyExc_RuntimeError,
+                            "size does not match, self was %zu bytes but src was %zu bytes",
                             to->size, from->size);
     if (to->bytes && from->bytes)
         memmove(to->bytes, from->bytes, to->size);
@@ -164,8 +167,8 @@ static PyObject *storage_item(PyObject *self, Py_ssize_t i)
     const cr_storage *s = cr_py_storage_of(self);
 
     if (i < 0 || (size_t)i >= s->size || !s->bytes)
-        return PyErr_Format(PyExc_IndexError, "index %zd out of range for storage of size %zu", i,
-                            s->size);
+        return PyErr_Format(PyExc_IndexError, "index %zd out of range for storage of size %zu",
+                            i, s->size);
     return PyLong_FromLong((unsigned char)s->bytes[i]);
 }
 
@@ -213,7 +216,8 @@ static int storage_getbuffer(PyObject *self, Py_buffer *view, int flags)
     cr_storage *s = cr_py_storage_of(self);
 
     s->exposed = true;
-    return PyBuffer_FillInfo(view, self, s->bytes, s->bytes ? (Py_ssize_t)s->size : 0, 0, flags);
+    return PyBuffer_FillInfo(view, self, s->bytes, s->bytes ? (Py_ssize_t)s->size : 0, 0,
+                             flags);
 }
 
 static PyMethodDef storage_methods[] = {
@@ -229,7 +233,8 @@ static PyMethodDef storage_methods[] = {
     {"__deepcopy__", storage_deepcopy, METH_O, NULL},
     {0}};
 static PyGetSetDef storage_getset[] = {{"device", storage_device, NULL, NULL, NULL}, {0}};
-static PySequenceMethods storage_sequence = {.sq_length = storage_length, .sq_item = storage_item};
+static PySequenceMethods storage_sequence = {.sq_length = storage_length,
+                                             .sq_item = storage_item};
 static PyBufferProcs storage_buffer = {.bf_getbuffer = storage_getbuffer};
 
 PyTypeObject cr_py_storage_type = {

@@ -1,8 +1,9 @@
 /* Symbols: numbers of a recording as Python sees them (graph/number.h).
  *
- * A Symbol takes part in arithmetic and stays one; a comparison answers for the value at hand and
- * is a guard; whoever wants the value itself (range, format, math) fixes it: the recording then
- * serves calls with this value only.  isinstance(x, int) holds: __class__ says int or float. */
+ * A Symbol takes part in arithmetic and stays one; a comparison answers for the value at hand
+ * and is a guard; whoever wants the value itself (range, format, math) fixes it: the recording
+ * then serves calls with this value only.  isinstance(x, int) holds: __class__ says int or
+ * float. */
 #include "py/bind/compiled.h"
 
 typedef struct {
@@ -109,7 +110,8 @@ PyObject *cr_py_symbolic_numel(cr_tensor *t)
         if (!n) {
             int64_t rest = 1;
             for (int e = 0; e < t->ndim; e++)
-                rest *= e < d || cr_recorder_size(cr_recorder_active(), t, e) < 0 ? t->size[e] : 1;
+                rest *=
+                    e < d || cr_recorder_size(cr_recorder_active(), t, e) < 0 ? t->size[e] : 1;
             n = PyLong_FromLongLong(rest);
         }
         next = n ? PyNumber_Multiply(one, n) : NULL;
@@ -128,7 +130,8 @@ void cr_py_fix_sizes(cr_tensor *t)
     for (int d = 0; r && d < t->ndim; d++) {
         int k = cr_recorder_size(r, t, d);
         if (k >= 0)
-            cr_recorder_ask(r, CR_GNUM_EQ, k, cr_recorder_plain_number(r, cr_scalar_int(t->size[d])));
+            cr_recorder_ask(r, CR_GNUM_EQ, k,
+                            cr_recorder_plain_number(r, cr_scalar_int(t->size[d])));
     }
 }
 
@@ -147,7 +150,9 @@ static int operand(cr_recorder *r, PyObject *x)
     }
     if (s.category == CR_CAT_BOOL)
         s = cr_scalar_int(s.i);
-    return s.category == CR_CAT_INT || s.category == CR_CAT_FLOAT ? cr_recorder_plain_number(r, s) : -1;
+    return s.category == CR_CAT_INT || s.category == CR_CAT_FLOAT
+               ? cr_recorder_plain_number(r, s)
+               : -1;
 }
 
 /* The operand as the number it stands for, fixed. */
@@ -186,7 +191,10 @@ static PyObject *binary(PyObject *a, PyObject *b, int fn, python_binary otherwis
 }
 
 #define BINARY(name, fn, python)                                                               \
-    static PyObject *symbol_##name(PyObject *a, PyObject *b) { return binary(a, b, fn, python); }
+    static PyObject *symbol_##name(PyObject *a, PyObject *b)                                   \
+    {                                                                                          \
+        return binary(a, b, fn, python);                                                       \
+    }
 BINARY(add, CR_GNUM_ADD, PyNumber_Add)
 BINARY(sub, CR_GNUM_SUB, PyNumber_Subtract)
 BINARY(mul, CR_GNUM_MUL, PyNumber_Multiply)
@@ -246,7 +254,8 @@ static PyObject *symbol_compare(PyObject *a, PyObject *b, int op)
         Py_RETURN_NOTIMPLEMENTED;
     int i = r ? operand(r, a) : -1, j = r ? operand(r, b) : -1;
     if (i >= 0 && j >= 0) {
-        bool yes = cr_recorder_ask(r, (cr_gnum_test)how[op].test, how[op].swapped ? j : i, how[op].swapped ? i : j);
+        bool yes = cr_recorder_ask(r, (cr_gnum_test)how[op].test, how[op].swapped ? j : i,
+                                   how[op].swapped ? i : j);
         return PyBool_FromLong(yes != how[op].negated);
     }
     x = settled(a);
@@ -263,7 +272,8 @@ static int symbol_bool(PyObject *a)
     cr_recorder *r = cr_recorder_active();
 
     if (is_live(s))
-        return !cr_recorder_ask(r, CR_GNUM_EQ, s->k, cr_recorder_plain_number(r, cr_scalar_int(0)));
+        return !cr_recorder_ask(r, CR_GNUM_EQ, s->k,
+                                cr_recorder_plain_number(r, cr_scalar_int(0)));
     return cr_scalar_as_double(s->value) != 0;
 }
 
@@ -293,7 +303,8 @@ static Py_hash_t symbol_hash(PyObject *a)
 static PyObject *symbol_class(PyObject *a, void *unused)
 {
     (void)unused;
-    return Py_NewRef(((symbol *)a)->value.category == CR_CAT_FLOAT ? &PyFloat_Type : &PyLong_Type);
+    return Py_NewRef(((symbol *)a)->value.category == CR_CAT_FLOAT ? &PyFloat_Type
+                                                                   : &PyLong_Type);
 }
 
 /* Whatever else numbers have, of the settled number. */
@@ -318,15 +329,30 @@ static PyObject *symbol_format(PyObject *a, PyObject *spec)
     return out;
 }
 
-static PyNumberMethods as_number = {
-    .nb_add = symbol_add, .nb_subtract = symbol_sub, .nb_multiply = symbol_mul, .nb_true_divide = symbol_div,
-    .nb_floor_divide = symbol_floordiv, .nb_remainder = symbol_mod, .nb_divmod = symbol_divmod,
-    .nb_power = symbol_pow, .nb_lshift = symbol_lshift, .nb_rshift = symbol_rshift, .nb_and = symbol_and,
-    .nb_or = symbol_or, .nb_xor = symbol_xor, .nb_negative = symbol_neg, .nb_positive = symbol_pos,
-    .nb_absolute = symbol_abs, .nb_invert = symbol_invert, .nb_bool = symbol_bool, .nb_int = symbol_int,
-    .nb_float = symbol_float, .nb_index = symbol_index};
+static PyNumberMethods as_number = {.nb_add = symbol_add,
+                                    .nb_subtract = symbol_sub,
+                                    .nb_multiply = symbol_mul,
+                                    .nb_true_divide = symbol_div,
+                                    .nb_floor_divide = symbol_floordiv,
+                                    .nb_remainder = symbol_mod,
+                                    .nb_divmod = symbol_divmod,
+                                    .nb_power = symbol_pow,
+                                    .nb_lshift = symbol_lshift,
+                                    .nb_rshift = symbol_rshift,
+                                    .nb_and = symbol_and,
+                                    .nb_or = symbol_or,
+                                    .nb_xor = symbol_xor,
+                                    .nb_negative = symbol_neg,
+                                    .nb_positive = symbol_pos,
+                                    .nb_absolute = symbol_abs,
+                                    .nb_invert = symbol_invert,
+                                    .nb_bool = symbol_bool,
+                                    .nb_int = symbol_int,
+                                    .nb_float = symbol_float,
+                                    .nb_index = symbol_index};
 static PyMethodDef symbol_methods[] = {{"__format__", symbol_format, METH_O, NULL}, {0}};
-static PyGetSetDef symbol_getset[] = {{"__class__", symbol_class, NULL, "int or float.", NULL}, {0}};
+static PyGetSetDef symbol_getset[] = {{"__class__", symbol_class, NULL, "int or float.", NULL},
+                                      {0}};
 
 PyTypeObject cr_py_symbol_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Symbol",

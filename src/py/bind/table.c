@@ -47,13 +47,13 @@ static PyObject *param_object(const cr_op *op, int i)
 
     if (!preset)
         return NULL;
-    made = Py_BuildValue("{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
-                         cr_py_schema_type(p->type), "optional", p->optional ? Py_True : Py_False,
-                         "keyword_only", p->keyword_only ? Py_True : Py_False, "number",
-                         p->number ? Py_True : Py_False, "written",
-                         p->written ? Py_True : Py_False, "mask",
-                         op->mask_params >> i & 1 ? Py_True : Py_False, "has_default",
-                         p->has_default ? Py_True : Py_False, "default", preset);
+    made = Py_BuildValue(
+        "{s:s,s:s,s:O,s:O,s:O,s:O,s:O,s:O,s:N}", "name", p->name, "type",
+        cr_py_schema_type(p->type), "optional", p->optional ? Py_True : Py_False,
+        "keyword_only", p->keyword_only ? Py_True : Py_False, "number",
+        p->number ? Py_True : Py_False, "written", p->written ? Py_True : Py_False, "mask",
+        op->mask_params >> i & 1 ? Py_True : Py_False, "has_default",
+        p->has_default ? Py_True : Py_False, "default", preset);
     return made;
 }
 
@@ -80,7 +80,8 @@ static PyObject *dtypes_list(const cr_op *op)
     PyObject *list = PyList_New(0);
 
     for (int t = 0; list && t < CR_DTYPE_COUNT; t++) {
-        PyObject *s = op->dtypes >> t & 1 ? PyUnicode_FromString(cr_dtype_name((cr_dtype)t)) : NULL;
+        PyObject *s =
+            op->dtypes >> t & 1 ? PyUnicode_FromString(cr_dtype_name((cr_dtype)t)) : NULL;
         if (s && PyList_Append(list, s))
             Py_CLEAR(list);
         Py_XDECREF(s);
@@ -125,7 +126,8 @@ static bool makes_float(const cr_op *op)
 
 PyObject *cr_py_record(const cr_op *op)
 {
-    static const char *const does[] = {"body", "fold", "map", "is", "extern", "whole", "inplace"};
+    static const char *const does[] = {"body",   "fold",  "map",    "is",
+                                       "extern", "whole", "inplace"};
     static const word forms[] = {{CR_AS_FUNCTION, "function"},
                                  {CR_AS_METHOD, "method"},
                                  {CR_AS_INPLACE, "inplace"},
@@ -142,12 +144,12 @@ PyObject *cr_py_record(const cr_op *op)
     cr_op_print_schema(&schema, op);
     made = Py_BuildValue(
         "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N}", "name",
-        op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc", op->doc, "ref",
-        op->ref, "sample", op->sample, "tags", op->tags, "does", does[op->does], "file", op->file, "line", op->line,
-        "fused", op->fused ? Py_True : Py_False, "makes_float",
-        makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params", params_list(op), "results",
-        names_list(op, false), "grads", names_list(op, true), "dtypes", dtypes_list(op), "forms",
-        words_list(op->forms, forms, CR_LEN(forms)), "words",
+        op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc", op->doc,
+        "ref", op->ref, "sample", op->sample, "tags", op->tags, "does", does[op->does], "file",
+        op->file, "line", op->line, "fused", op->fused ? Py_True : Py_False, "makes_float",
+        makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params", params_list(op),
+        "results", names_list(op, false), "grads", names_list(op, true), "dtypes",
+        dtypes_list(op), "forms", words_list(op->forms, forms, CR_LEN(forms)), "words",
         words_list(op->words, words, CR_LEN(words)));
     cr_text_drop(&schema);
     return made;

@@ -1,7 +1,8 @@
 /* The walk over what a container holds, for guards.
  *
- * A module holds dozens of numbers, names, tuples of numbers and empty dicts of hooks, and a function's
- * first call waits for the walk over all of them; what is less plain is left to guards.py. */
+ * A module holds dozens of numbers, names, tuples of numbers and empty dicts of hooks, and a
+ * function's first call waits for the walk over all of them; what is less plain is left to
+ * guards.py. */
 #include "py/bind/compiled.h"
 
 typedef struct {
@@ -20,9 +21,11 @@ static int append(PyObject *list, PyObject *made)
     return status;
 }
 
-static int add_node(walk *w, PyObject *source, PyObject *parent, PyObject *key, PyObject *check, PyObject *expected)
+static int add_node(walk *w, PyObject *source, PyObject *parent, PyObject *key, PyObject *check,
+                    PyObject *expected)
 {
-    PyObject *made = PyList_New(6), *const item[] = {source, parent, key, check, expected, w->no_slot};
+    PyObject *made = PyList_New(6), *const item[] = {source, parent,   key,
+                                                     check,  expected, w->no_slot};
 
     for (int i = 0; made && i < 6; i++)
         PyList_SET_ITEM(made, i, Py_NewRef(item[i]));
@@ -31,8 +34,8 @@ static int add_node(walk *w, PyObject *source, PyObject *parent, PyObject *key, 
 
 static bool is_value(PyObject *x)
 {
-    return PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyUnicode_CheckExact(x) || PyComplex_CheckExact(x) ||
-           PyBytes_CheckExact(x);
+    return PyLong_CheckExact(x) || PyFloat_CheckExact(x) || PyUnicode_CheckExact(x) ||
+           PyComplex_CheckExact(x) || PyBytes_CheckExact(x);
 }
 
 static bool is_plain(const walk *w, PyObject *x)
@@ -52,7 +55,8 @@ static int look_at(walk *w, PyObject *key, PyObject *x)
 
     Py_INCREF(key);
     Py_INCREF(x);
-    status = is_plain(w, x) ? add_plain(w, w->source, w->node, key, x) : append(w->later, PyTuple_Pack(2, key, x));
+    status = is_plain(w, x) ? add_plain(w, w->source, w->node, key, x)
+                            : append(w->later, PyTuple_Pack(2, key, x));
     Py_DECREF(x);
     Py_DECREF(key);
     return status;
@@ -112,7 +116,8 @@ static int add_container(walk *w, PyObject *key, PyObject *x, PyObject *id)
     PyObject *expected = Py_BuildValue("(On)", Py_TYPE(x), tuple ? PyTuple_GET_SIZE(x) : 0);
     int status = -1;
 
-    if (node && expected && PyDict_SetItem(w->known, id, node) >= 0 && PyList_Append(w->kept, x) >= 0 &&
+    if (node && expected && PyDict_SetItem(w->known, id, node) >= 0 &&
+        PyList_Append(w->kept, x) >= 0 &&
         add_node(w, w->source, w->node, key, tuple ? w->list : w->mapping, expected) >= 0)
         status = tuple ? add_members(w, x, node) : PyDict_SetItem(w->holders, node, x);
     Py_XDECREF(expected);
@@ -159,8 +164,9 @@ PyObject *cr_py_walk_items(PyObject *module, PyObject *args)
     int values;
 
     (void)module;
-    if (!PyArg_ParseTuple(args, "OOOO!O!O!O!p", &holder, &w.source, &w.node, &PyList_Type, &w.nodes, &PyDict_Type,
-                          &w.known, &PyDict_Type, &w.holders, &PyList_Type, &w.kept, &values))
+    if (!PyArg_ParseTuple(args, "OOOO!O!O!O!p", &holder, &w.source, &w.node, &PyList_Type,
+                          &w.nodes, &PyDict_Type, &w.known, &PyDict_Type, &w.holders,
+                          &PyList_Type, &w.kept, &values))
         return NULL;
     if (!PyDict_Check(holder) && !PyList_Check(holder) && !PyTuple_Check(holder)) {
         PyErr_SetString(PyExc_TypeError, "what is walked over is a dict, a list or a tuple");

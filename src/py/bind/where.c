@@ -1,7 +1,7 @@
 /* The line of the program that makes a call: of the innermost frame outside this package.
  *
- * It is asked for at every recorded call, so answers are kept: instructions that were met before
- * have their lines and texts in a table. */
+ * It is asked for at every recorded call, so answers are kept: instructions that were met
+ * before have their lines and texts in a table. */
 #include "py/bind/where.h"
 #include <stdio.h>
 #include <string.h>
@@ -31,9 +31,10 @@ static const char *file_of(PyCodeObject *code)
 
 static bool is_inside(const cr_py_where *w, PyCodeObject *code)
 {
-    int yes = PyUnicode_Check(code->co_filename)
-                  ? (int)PyUnicode_Tailmatch(code->co_filename, w->package, 0, PY_SSIZE_T_MAX, -1)
-                  : 0;
+    int yes =
+        PyUnicode_Check(code->co_filename)
+            ? (int)PyUnicode_Tailmatch(code->co_filename, w->package, 0, PY_SSIZE_T_MAX, -1)
+            : 0;
 
     if (yes < 0)
         PyErr_Clear();
@@ -94,7 +95,8 @@ static PyObject *package_folder(void)
 {
     PyObject *module = PyImport_ImportModule("cresset");
     PyObject *file = module ? PyModule_GetFilenameObject(module) : NULL, *out = NULL;
-    const char *text = file ? PyUnicode_AsUTF8(file) : NULL, *slash = text ? strrchr(text, '/') : NULL;
+    const char *text = file ? PyUnicode_AsUTF8(file) : NULL,
+               *slash = text ? strrchr(text, '/') : NULL;
 
     if (slash)
         out = PyUnicode_FromStringAndSize(text, slash + 1 - text);

@@ -10,8 +10,8 @@ typedef struct cr_py_where cr_py_where;
 cr_py_where *cr_py_where_new(void);
 void cr_py_where_drop(cr_py_where *w);
 
-/* "file.py:12", of the session, which is always the same; NULL when nobody knows.  `context` is a
- * cr_py_where.  For cr_recorder_follow. */
+/* "file.py:12", of the session, which is always the same; NULL when nobody knows.  `context` is
+ * a cr_py_where.  For cr_recorder_follow. */
 const char *cr_py_where_now(void *context, cr_session *s);
 
 #endif
