@@ -1,4 +1,4 @@
-/* Arguments: from a Python object to a tagged value, by the schema's type. */
+/* Arguments: converts a Python object to a tagged value by the schema's type. */
 #include "graph/number.h"
 #include "py/bind/bind.h"
 #include <string.h>
@@ -37,9 +37,10 @@ void cr_py_args_free_blocks(cr_py_args *a)
     }
 }
 
-/* --- objects that handle calls themselves --- */
+/* --- objects with __torch_function__ --- */
 
-/* Subclasses come before their base classes, else in the order of the arguments. */
+/* Adds `x` to the overloaded arguments: subclasses before their base classes, else in the order
+ * of the arguments. */
 static void note_overloaded(cr_py_args *a, PyObject *x)
 {
     int at = a->overloaded_count;
@@ -83,7 +84,7 @@ static cr_py_fit to_tensor(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
     return CR_PY_FITS;
 }
 
-/* A tensor of one element where a number is wanted. */
+/* The number in a tensor of one element. */
 static cr_py_fit scalar_of_tensor(PyObject *x, cr_scalar *out)
 {
     const cr_tensor *t;
@@ -207,7 +208,7 @@ static cr_py_fit to_generator(PyObject *x, cr_value *out)
 
 /* --- lists --- */
 
-/* One value for every place of an int[2]. */
+/* Fills an int[2] and the like with one value. */
 static cr_py_fit spread(cr_py_args *a, const cr_param *p, cr_tag tag, int64_t i, cr_value *out)
 {
     int64_t *ints = cr_py_args_get(a, (size_t)p->fixed * sizeof *ints);
@@ -291,7 +292,7 @@ static cr_py_fit to_floats(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
     return CR_PY_FITS;
 }
 
-/* Lists whose items are values themselves. */
+/* Lists of tensors or numbers. */
 static cr_py_fit to_values(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
     const cr_param item = {.type = CR_T_TENSOR, .optional = p->item_optional};
@@ -367,6 +368,6 @@ cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value 
     fit = to_other(a, p, x, out);
     if (CR_LIKELY(fit != CR_PY_MISFIT) || !cr_py_handles_call(a, p, x))
         return fit;
-    *out = cr_of_none(); /* the call goes to the object */
+    *out = cr_of_none(); /* the call will go to the object's __torch_function__ */
     return CR_PY_FITS;
 }

@@ -1,4 +1,4 @@
-/* Autocast's settings, as torch names them; the context managers are Python's (amp/). */
+/* Autocast's settings under torch's names.  The context managers are in Python (amp/). */
 #include "py/bind/bind.h"
 
 static int device_kind(PyObject *x, cr_device_kind *out)
@@ -22,7 +22,7 @@ static PyObject *done(cr_status st)
     Py_RETURN_NONE;
 }
 
-/* is_autocast_enabled(), of CUDA, or of the device named. */
+/* is_autocast_enabled(): for CUDA, or for the device type in `args`. */
 static PyObject *is_enabled(PyObject *m, PyObject *args)
 {
     PyObject *device = NULL;
@@ -115,16 +115,21 @@ static PyObject *decrement(PyObject *m, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"is_autocast_enabled", is_enabled, METH_VARARGS,
-     "Whether autocast is on for a device type."},
-    {"set_autocast_enabled", set_enabled, METH_VARARGS, "Switches autocast for a device type."},
+     "True when autocast is on for a device type."},
+    {"set_autocast_enabled", set_enabled, METH_VARARGS,
+     "Turns autocast on or off for a device type."},
     {"get_autocast_dtype", get_dtype, METH_O, "The lower precision of a device type."},
     {"set_autocast_dtype", set_dtype, METH_VARARGS,
      "Sets the lower precision of a device type."},
-    {"is_autocast_cache_enabled", caches, METH_NOARGS, "Whether converted weights are kept."},
-    {"set_autocast_cache_enabled", set_caches, METH_O, "Whether converted weights are kept."},
-    {"clear_autocast_cache", clear, METH_NOARGS, "Forgets converted weights."},
-    {"autocast_increment_nesting", increment, METH_NOARGS, "One more autocast is open."},
-    {"autocast_decrement_nesting", decrement, METH_NOARGS, "One fewer autocast is open."},
+    {"is_autocast_cache_enabled", caches, METH_NOARGS,
+     "True when converted weights are cached."},
+    {"set_autocast_cache_enabled", set_caches, METH_O,
+     "True when converted weights are cached."},
+    {"clear_autocast_cache", clear, METH_NOARGS, "Clears the cache of converted weights."},
+    {"autocast_increment_nesting", increment, METH_NOARGS,
+     "Increases the number of open autocasts."},
+    {"autocast_decrement_nesting", decrement, METH_NOARGS,
+     "Decreases the number of open autocasts."},
     {0}};
 
 int cr_py_autocast_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

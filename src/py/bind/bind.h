@@ -1,8 +1,8 @@
-/* bind.h - what the files of the Python extension share.
+/* bind.h - shared by the files of the Python extension.
  *
- * A function that returns PyObject * returns a new reference, or NULL with a
- * Python exception set, unless it says otherwise.  A function that returns int
- * for success returns 0, or -1 with an exception set. */
+ * Unless stated otherwise, a function that returns PyObject * returns a new reference, or NULL
+ * with a Python exception set, and a function that returns int returns 0 on success, or -1 with
+ * an exception set. */
 #ifndef CR_PY_BIND_BIND_H
 #define CR_PY_BIND_BIND_H
 
@@ -15,14 +15,14 @@
 
 /* --- tensors (tensor.c) --- */
 
-/* Python's tensor.  It owns one count of `t` while `owns`; otherwise `t` owns the
- * wrapper, which then is reachable only from C. */
+/* Python's tensor.  When `owns` is true, it owns a reference on `t`.  Otherwise `t` owns the
+ * wrapper, and only C can reach the wrapper. */
 typedef struct {
     PyObject_HEAD
     cr_tensor *t; /* never NULL after construction */
     PyObject *dict, *weak;
-    /* Dicts of tensor hooks and of hooks after accumulation, borrowed from the C hooks
-     * that hold them. */
+    /* The dicts of tensor hooks and of post-accumulate hooks, borrowed from the C hooks that
+     * own them. */
     PyObject *hooks, *accumulated;
     bool owns;
 } cr_py_tensor;
@@ -35,21 +35,23 @@ static inline bool cr_py_is_tensor(PyObject *x)
 }
 static inline cr_tensor *cr_py_tensor_of(PyObject *x) { return ((cr_py_tensor *)x)->t; }
 
-/* The Python object of `t`; takes the caller's count, also on failure. */
+/* The Python object of `t`.  Takes ownership of the caller's reference, also on failure. */
 PyObject *cr_py_wrap(cr_tensor *t);
-/* The same, counting `t` first; None for NULL. */
+/* As cr_py_wrap, but takes a new reference; None for NULL. */
 PyObject *cr_py_wrap_keep(cr_tensor *t);
-/* A new object of a subclass over `t`, which must have no peer; takes the count. */
+/* A new object of a subclass over `t`, which must have no Python object.  Takes ownership of
+ * the caller's reference. */
 PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t);
-/* Visits what is reachable only through `t`; for tp_traverse. */
+/* Visits the objects that are reachable only through `t`.  For tp_traverse. */
 int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg);
-/* Regions of C that run without the interpreter lock; the collector must not enter
- * graphs meanwhile. */
+/* Number of threads that run C code without the interpreter lock.  The garbage collector must
+ * not enter graphs while it is not 0. */
 extern long cr_py_unlocked;
-/* Python objects that only C holds: while 0, the collector need not enter graphs. */
+/* Number of Python objects that only C refers to.  While it is 0, the garbage collector need
+ * not enter graphs. */
 extern long cr_py_graph_objects;
 
-/* Leaves and re-enters the interpreter around `code`. */
+/* Runs `code` without the interpreter lock. */
 #define CR_PY_UNLOCKED(code)                                                                   \
     do {                                                                                       \
         cr_py_unlocked++;                                                                      \
@@ -61,12 +63,12 @@ extern long cr_py_graph_objects;
 
 /* --- errors (raise.c) --- */
 
-/* Raises what `st` and the thread's record say.  Always NULL. */
+/* Raises the Python exception for `st` and the thread's error record.  Returns NULL. */
 PyObject *cr_py_raise(cr_status st);
-/* The same for functions that return int: always -1. */
+/* As cr_py_raise, but returns -1. */
 int cr_py_raise_int(cr_status st);
 extern PyObject *cr_py_linalg_error;
-/* A UserWarning, at the first call with this flag only. */
+/* Raises a UserWarning at the first call with this flag. */
 int cr_py_warn_once(bool *said, const char *text);
 
 /* --- small objects --- */
@@ -77,14 +79,15 @@ typedef struct {
 } cr_py_dtype;
 extern PyTypeObject cr_py_dtype_type;
 PyObject *cr_py_dtype_object(cr_dtype t); /* borrowed */
-/* A dtype object, or float, int, bool, complex; CR_DTYPE_NONE when x is neither. */
+/* The dtype of a dtype object, or of the classes float, int, bool, complex; else
+ * CR_DTYPE_NONE. */
 cr_dtype cr_py_dtype_from(PyObject *x);
 
-/* kind | index << 8, index 0xff.. when none was given; see cr_py_device_pack. */
+/* cr_py_device_pack gives kind | index << 8, with index 0xff.. for none. */
 typedef struct {
     PyObject_HEAD
-    int kind, index; /* index -1: none */
-    PyObject *before; /* stack of defaults saved by __enter__ */
+    int kind, index; /* index -1: no index */
+    PyObject *before; /* stack of defaults that __enter__ saved */
 } cr_py_device;
 extern PyTypeObject cr_py_device_type;
 PyObject *cr_py_device_object(int kind, int index);
@@ -92,12 +95,12 @@ static inline int64_t cr_py_device_pack(int kind, int index)
 {
     return kind | (int64_t)(index < 0 ? 0 : index) << 8;
 }
-/* From a device, a string or an index.  1: done, 0: x is none of them, -1: raised. */
+/* Reads a device, a string or an index.  1: done; 0: x is none of these; -1: raised. */
 int cr_py_device_from(PyObject *x, int *kind, int *index);
-/* Where factories make tensors when no device is named. */
+/* The device of factories without a device argument. */
 extern CR_THREAD int cr_py_default_device;
 
-/* An enumeration constant: torch.strided, torch.channels_last. */
+/* A constant such as torch.strided or torch.channels_last. */
 typedef struct {
     PyObject_HEAD
     const char *name;
@@ -118,48 +121,50 @@ typedef struct {
 extern PyTypeObject cr_py_generator_type;
 
 extern PyTypeObject cr_py_storage_type;
-/* The one Python object of a storage; borrows `s`. */
+/* The Python object of a storage, of which there is at most one; borrows `s`. */
 PyObject *cr_py_storage_object(cr_storage *s);
 cr_storage *cr_py_storage_of(PyObject *x);
 
 /* --- recordings (compiled.c) --- */
 
-/* The program looks at what is in `t`: a recording under way cannot stand for other values. */
+/* Call before Python reads the elements of `t`.  A recording in progress is then refused,
+ * because its graph would depend on these values. */
 void cr_py_note_read(const cr_tensor *t, const char *by);
-/* Symbols of a recording (symbol.c).  As arguments have them (graph/number.h), or as the value
- * that is a fact of the recording from then on; false: x is no symbol. */
+/* Symbols of a recording (symbol.c).  cr_py_symbol_scalar encodes a symbol as an argument
+ * (graph/number.h).  cr_py_symbol_value gives its value and fixes it by a guard.  Both return
+ * false when x is not a symbol. */
 bool cr_py_symbol_scalar(PyObject *x, cr_scalar *out);
 bool cr_py_symbol_value(PyObject *x, cr_scalar *out);
-/* Sizes and number of elements of `t` as a recording under way has them: NULL without an
- * exception where they are plain. */
+/* Sizes, a size and the number of elements of `t` with symbols of the recording in progress.
+ * NULL without an exception when they have no symbols. */
 PyObject *cr_py_symbolic_size(cr_tensor *t);
 PyObject *cr_py_symbolic_dim(cr_tensor *t, int dim);
 PyObject *cr_py_symbolic_numel(cr_tensor *t);
-/* The sizes of `t` are facts of the recording from now on. */
+/* Fixes the sizes of `t` by guards of the recording. */
 void cr_py_fix_sizes(cr_tensor *t);
 
 /* --- numbers (scalar.c) --- */
 
-/* Whether and how a value was taken. */
+/* The outcome of a conversion. */
 typedef enum { CR_PY_FITS, CR_PY_MISFIT, CR_PY_RAISED } cr_py_fit;
 
-/* Python's bool, int, float, complex and NumPy's scalars. */
+/* Converts Python's bool, int, float, complex and NumPy's scalars. */
 cr_py_fit cr_py_scalar_from(PyObject *x, cr_scalar *out);
 PyObject *cr_py_scalar_object(cr_scalar s);
-/* An index: int (no bool), NumPy integer, integral tensor of one element. */
+/* Converts an index: int (no bool), NumPy integer, or integral tensor of one element. */
 cr_py_fit cr_py_int_from(PyObject *x, int64_t *out);
-/* The same for an operator's argument: a symbol of a recording may be it (graph/number.h). */
+/* As cr_py_int_from, for an operator's argument, which may be a symbol (graph/number.h). */
 cr_py_fit cr_py_size_from(PyObject *x, int64_t *out);
 bool cr_py_is_numpy_scalar(PyObject *x);
-/* The dtype torch infers for a number: default dtype for float. */
+/* The dtype that torch infers for a number; the default dtype for a float. */
 cr_dtype cr_py_dtype_of_scalar(cr_scalar s);
-/* Reads a list or tuple of ints; sizes beyond `room` are refused. */
+/* Reads a list or tuple of at most `room` ints. */
 cr_py_fit cr_py_ints_from(PyObject *x, int64_t *out, int room, int *count);
 PyObject *cr_py_ints_tuple(const int64_t *v, size_t n);
 
 /* --- calling operators (args.c, sig.c, call.c) --- */
 
-/* Field by field: a value that is assembled and then copied whole costs a stalled load. */
+/* Stores field by field: assembling a value and copying it whole causes a stalled load. */
 static inline void cr_py_set_tensor(cr_value *v, cr_tensor *t)
 {
     v->tag = CR_TENSOR;
@@ -171,47 +176,53 @@ static inline void cr_py_set_int(cr_value *v, int64_t i)
     v->i = i;
 }
 
-/* One overload as Python sees it. */
+/* One overload with its Python parameter names. */
 typedef struct cr_py_sig {
     const cr_op *op;
-    PyObject **name;            /* interned, by parameter; "input" for a function's self */
-    uint8_t order[CR_MAX_ARGS]; /* positional parameters, self first for methods */
-    uint8_t positional;         /* how many of them */
-    int8_t self;                /* parameter that a method call fills, or -1 */
-    int8_t varargs;             /* parameter that takes all positional ints, or -1 */
-    int8_t device;              /* a factory's device, or -1 */
+    /* interned names of the parameters; "input" for a function's self */
+    PyObject **name;
+    /* indices of the positional parameters; self first for methods */
+    uint8_t order[CR_MAX_ARGS];
+    uint8_t positional;         /* length of `order` */
+    /* index of the parameter that a method fills with self, or -1 */
+    int8_t self;
+    /* index of the parameter that takes all positional ints, or -1 */
+    int8_t varargs;
+    int8_t device;              /* index of a factory's device parameter, or -1 */
     bool out;                   /* out= is allowed */
-    bool factory;               /* requires_grad= and the like are allowed */
+    bool factory;               /* requires_grad= and other factory keywords are allowed */
     struct cr_py_sig *next;
 } cr_py_sig;
 
-/* The chain of signatures of `op` and its overloads that have a form in `forms` (0: all of
- * them); NULL with an exception, or without one when there is none.  It lives forever. */
+/* The signatures of `op` and its overloads that have a form in `forms` (0: all), as a list
+ * linked by `next`.  NULL with an exception, or without one when there are none.  Never
+ * freed. */
 cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method);
 
-/* The signature of one overload alone; NULL with an exception. */
+/* The signature of one overload; NULL with an exception. */
 cr_py_sig *cr_py_sig_one(const cr_op *op);
-/* Python's forms of an entry or an in-place form. */
+/* The Python forms of an entry or an in-place form. */
 unsigned cr_py_forms(const cr_op *op);
 
-/* A call as the interpreter makes it. */
+/* The arguments of a vectorcall. */
 typedef struct {
-    PyObject *const *args; /* positional ones, then the values of the keywords */
-    Py_ssize_t count;      /* positional */
+    PyObject *const *args; /* positional arguments, then the keywords' values */
+    Py_ssize_t count;      /* number of positional arguments */
     PyObject *names;       /* keywords, or NULL */
 } cr_py_given;
 
 enum { CR_PY_MAX_OVERLOADED = 8 };
 
-/* A bound call.  Begin with cr_py_args_init, end with cr_py_args_drop. */
+/* A bound call.  Initialize with cr_py_args_init, release with cr_py_args_drop. */
 typedef struct {
     PyObject *overloaded[CR_PY_MAX_OVERLOADED]; /* borrowed: objects with __torch_function__ */
     int overloaded_count;
-    PyObject *out; /* as given, borrowed, or NULL */
+    PyObject *out; /* the value of out=, borrowed, or NULL */
     bool requires_grad;
     size_t used;
-    void *blocks; /* what did not fit into scratch */
-    /* Of a misfit: the parameter, its position (0: keyword), the value, the item in it. */
+    void *blocks; /* memory that did not fit into scratch */
+    /* After a misfit: the parameter, its position (0: keyword), the value, and the index in a
+     * list. */
     int bad_param, bad_position;
     Py_ssize_t bad_item;
     PyObject *bad_value;
@@ -233,15 +244,15 @@ static inline void cr_py_args_drop(cr_py_args *a)
     if (CR_UNLIKELY(a->blocks != NULL))
         cr_py_args_free_blocks(a);
 }
-/* `size` bytes that live until cr_py_args_drop; NULL with an exception. */
+/* `size` bytes that are valid until cr_py_args_drop; NULL with an exception. */
 void *cr_py_args_get(cr_py_args *a, size_t size);
 /* Converts x for parameter p. */
 cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out);
-/* Whether `x`, or an item of it where a list is wanted, has a __torch_function__; noted in `a`.
- */
+/* True when `x` has a __torch_function__, or an item of `x` for a list parameter.  Adds these
+ * objects to `a`. */
 bool cr_py_handles_call(cr_py_args *a, const cr_param *p, PyObject *x);
 cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bool method);
-/* Raises torch's TypeError for a call that no signature takes.  Always NULL. */
+/* Raises torch's TypeError for a call that matches no signature.  Returns NULL. */
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,
                         bool method);
 
@@ -249,43 +260,45 @@ PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_gi
 PyObject *cr_py_given_args(const cr_py_given *g);
 PyObject *cr_py_given_kwargs(const cr_py_given *g);
 
-/* A schema's type as a word: "Tensor[]". */
+/* The schema's name of a type, as in "Tensor[]". */
 const char *cr_py_schema_type(unsigned type);
-/* An entry as Python data (table.c). */
+/* An entry of the table as a dict (table.c). */
 PyObject *cr_py_record(const cr_op *op);
 
-/* The callable of an operator name. */
+/* The Python callable of an operator. */
 typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     cr_py_sig *chain;
     PyObject *name;
-    PyObject *shown; /* what __torch_function__ gets instead of the callable, or NULL */
+    /* the function that __torch_function__ receives instead of this callable, or NULL */
+    PyObject *shown;
     bool method;
 } cr_py_op;
 extern PyTypeObject cr_py_function_type, cr_py_method_type;
-/* A callable of that name with these signatures; NULL with an exception. */
+/* Makes a callable with this name and these signatures; NULL with an exception. */
 PyObject *cr_py_op_callable(cr_py_sig *chain, const char *name, bool method);
-/* Calls an operator, without the interpreter lock when it is large.  Results are owned. */
+/* Calls an operator, without the interpreter lock when the tensors are large.  The caller owns
+ * the results. */
 cr_status cr_py_call(const cr_op *op, const cr_value *arg, cr_value *result);
-/* Calls and wraps the result. */
+/* Calls an operator and wraps the result. */
 PyObject *cr_py_call_wrap(const cr_op *op, const cr_value *arg);
-/* A factory's requires_grad=True; the message is the factories' own. */
+/* Implements a factory's requires_grad=True, with the factories' error message. */
 CR_MUST cr_status cr_py_ask_grad(cr_tensor *t);
-/* Fills arg[from..] with the defaults of op. */
+/* Fills arg[from..] with the default values of op. */
 void cr_py_defaults(const cr_op *op, cr_value *arg, int from);
-/* An operator that the binding itself uses; raises when the table lacks it. */
+/* Finds an operator that the binding calls.  Raises when the table lacks it. */
 const cr_op *cr_py_find_op(const char *name);
 
 /* --- __torch_function__ (override.c) --- */
 
-/* Whether objects of this class ask to handle calls themselves. */
+/* True when objects of this class have a __torch_function__ that handles calls. */
 bool cr_py_overrides(PyTypeObject *type);
-/* Calls the handlers of the overloaded arguments in turn. */
+/* Calls the handlers of the overloaded arguments, one after the other until one answers. */
 PyObject *cr_py_override_call(PyObject *function, PyObject *const *overloaded, int count,
                               const cr_py_given *g);
-extern CR_THREAD int cr_py_override_off; /* > 0: subclasses are treated as plain */
-/* A TorchFunctionMode is active: `function` is called through it. */
+extern CR_THREAD int cr_py_override_off; /* > 0: subclasses are treated as plain tensors */
+/* > 0: a TorchFunctionMode is active and handles calls of `function`. */
 extern CR_THREAD int cr_py_mode_count;
 PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g);
 
@@ -308,18 +321,18 @@ PyObject *cr_py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* --- making tensors (make.c, numpy.c, dlpack.c) --- */
 
-/* Keywords of tensor factories. */
+/* The keywords of tensor factories. */
 typedef struct {
-    cr_dtype dtype; /* CR_DTYPE_NONE: inferred */
+    cr_dtype dtype; /* CR_DTYPE_NONE: inferred from the data */
     int device;     /* kind; -1: the default */
     bool requires_grad;
 } cr_py_options;
 
-/* From numbers, nested sequences, arrays, buffers; copies.  NULL with an exception. */
+/* Copies numbers, nested sequences, arrays or buffers.  NULL with an exception. */
 cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, int device);
-/* Shares an array's memory; with `warn`, warns when it is read-only. */
+/* A tensor over an array's memory.  Warns for a read-only array when `warn` is set. */
 cr_tensor *cr_py_tensor_from_array(PyObject *array, bool warn);
-/* numpy.ndarray and its subclasses, without importing NumPy. */
+/* True for numpy.ndarray and subclasses.  Does not import NumPy. */
 bool cr_py_is_array(PyObject *x);
 
 /* --- autograd (node.c, function.c, hook.c, engine.c) --- */
@@ -328,21 +341,22 @@ bool cr_py_is_array(PyObject *x);
 PyObject *cr_py_node_object(cr_node *n);
 /* The node of a grad_fn, borrowed; NULL with an exception. */
 cr_node *cr_py_node_of(PyObject *grad_fn);
-/* The Function context that a Python node owns (borrowed), or NULL; and back. */
+/* The Function context that a Python node owns (borrowed), or NULL; and the node of a
+ * context. */
 PyObject *cr_py_node_context(cr_node *n);
 cr_node *cr_py_context_node(PyObject *context);
 extern PyMethodDef cr_py_node_methods[];
 extern PyGetSetDef cr_py_node_getset[];
-/* A call that runs the Python callables in an OrderedDict, which it holds. */
+/* A hook that runs the Python callables in an OrderedDict and holds a reference on the dict. */
 cr_hook_call cr_py_tensor_hooks(PyObject *dict);
 cr_hook_call cr_py_accumulated_hooks(PyObject *dict);
 cr_hook_call cr_py_before_hooks(PyObject *dict);
 cr_hook_call cr_py_after_hooks(PyObject *dict);
-/* Appends `callable` to *dict, an OrderedDict that is made when NULL (then *made is set),
- * and returns its RemovableHandle. */
+/* Appends `callable` to *dict and returns its RemovableHandle.  When *dict is NULL, makes an
+ * OrderedDict and sets *made. */
 PyObject *cr_py_hook_dict_add(PyObject **dict, PyObject *callable, bool *made);
 
-/* Every file adds its types and functions to the module. */
+/* Functions that add the types and functions of each file to the module. */
 int cr_py_raise_start(PyObject *m);
 int cr_py_dtype_start(PyObject *m);
 int cr_py_device_start(PyObject *m);
@@ -372,7 +386,7 @@ int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type);
 
 /* --- the operator table as data (table.c) --- */
 
-/* _records(): a list of dicts, one an entry, in table order. */
+/* _records(): a list of dicts, one for each entry, in table order. */
 int cr_py_table_start(PyObject *m);
 int cr_py_overload_start(PyObject *m);    /* overload.c */
 int cr_py_overridable_start(PyObject *m); /* overridable.c */
@@ -380,7 +394,7 @@ int cr_py_safetensors_start(PyObject *m); /* safetensors.c */
 int cr_py_nn_module_start(PyObject *m);   /* nn_module.c */
 int cr_py_graph_start(PyObject *m);       /* graph.c */
 int cr_py_program_start(PyObject *m);     /* program.c */
-/* The Program of `g`, which `graph` keeps. */
+/* Makes the Program of `g`.  `graph` is the Python object that keeps `g` alive. */
 struct cr_graph;
 PyObject *cr_py_program_new(PyObject *graph, const struct cr_graph *g);
 int cr_py_checkpoint_start(PyObject *m);  /* checkpoint.c */

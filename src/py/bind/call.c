@@ -1,11 +1,11 @@
-/* Operators as Python callables, and their results as Python objects. */
+/* Operators as Python callables, and results as Python objects. */
 #include "py/bind/bind.h"
 #include <string.h>
 
 /* --- calling --- */
 
-/* Elements in the arguments from which on a call runs without the interpreter lock: such
- * a kernel takes tens of microseconds, the lock's hand-over one. */
+/* Calls with at least this many elements run without the interpreter lock: such a kernel takes
+ * tens of microseconds, giving the lock away and back takes one. */
 enum { LARGE = 1 << 15 };
 
 static int64_t elements(const cr_value *v)
@@ -19,7 +19,7 @@ static int64_t elements(const cr_value *v)
     return n;
 }
 
-/* Factories have no tensors: their sizes count. */
+/* Elements that a factory makes, which has no tensor arguments. */
 static int64_t made_elements(const cr_op *op, const cr_value *arg)
 {
     int64_t n = 1;
@@ -91,7 +91,7 @@ static PyObject *list_object(cr_value *v)
     return out;
 }
 
-/* Takes what `v` holds. */
+/* Takes ownership of the objects in `v`. */
 static PyObject *value_object(cr_value *v)
 {
     switch ((cr_tag)v->tag) {
@@ -108,7 +108,7 @@ static PyObject *value_object(cr_value *v)
     }
 }
 
-/* torch.return_types.max(values=..., indices=...) over several lines. */
+/* Prints torch.return_types.max(values=..., indices=...) on several lines. */
 static PyObject *named_repr(PyObject *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -158,7 +158,7 @@ static PyTypeObject *make_named(const cr_op *op)
     if (type && PyDict_SetItemString(return_types, op->name, (PyObject *)type) < 0)
         Py_CLEAR(type);
     Py_DECREF(full);
-    Py_XDECREF(type); /* the dict keeps it */
+    Py_XDECREF(type); /* the dict holds a reference */
     return type;
 }
 
@@ -191,7 +191,7 @@ static PyObject *call_results(const cr_op *op, cr_value *result)
             Py_DECREF(out);
             return NULL;
         }
-        PyTuple_SET_ITEM(out, i, item); /* a named tuple is one, too */
+        PyTuple_SET_ITEM(out, i, item); /* a named tuple is a tuple */
     }
     return out;
 }
@@ -212,7 +212,7 @@ static PyObject *bad_out(const cr_py_op *self, const char *expected, PyObject *g
                         expected, Py_TYPE(given)->tp_name);
 }
 
-/* The tensors of out=; false with an exception. */
+/* Reads the tensors of out=; false with an exception. */
 static bool out_tensors(const cr_py_op *self, const cr_op *op, PyObject *given, cr_tensor **out)
 {
     if (op->result_count == 1) {
@@ -246,7 +246,7 @@ static sizes sizes_of(const cr_tensor *t)
     return s;
 }
 
-/* An out= that had elements and was given other sizes. */
+/* Warns when an out= tensor with elements was resized. */
 static int warn_resized(const sizes *had, const cr_tensor *now)
 {
     cr_text before = {0}, after = {0};
@@ -399,7 +399,7 @@ static PyObject *op_qualname(PyObject *self, void *unused)
     return o->method ? PyUnicode_FromFormat("Tensor.%U", o->name) : Py_NewRef(o->name);
 }
 
-/* The table's sentence and every schema. */
+/* The table's sentence and all schemas. */
 static PyObject *op_doc(PyObject *self, void *unused)
 {
     const cr_py_op *o = (cr_py_op *)self;
@@ -416,9 +416,9 @@ static PyObject *op_doc(PyObject *self, void *unused)
     return out;
 }
 
-/* Modules of functions that are not in the package's own namespace, as in torch. */
+/* Modules for functions outside the package's main namespace, as in torch. */
 static const struct {
-    const char *module, *prefix; /* no prefix: what only nn.functional has */
+    const char *module, *prefix; /* empty prefix: functions that only nn.functional has */
 } families[] = {{"cresset._C._nn", NULL},
                 {"cresset._C._linalg", "linalg_"},
                 {"cresset._C._fft", "fft_"},
@@ -453,7 +453,7 @@ static PyObject *op_module(PyObject *self, void *unused)
     return PyUnicode_InternFromString("cresset");
 }
 
-/* Pickled by name. */
+/* Pickles a callable by name. */
 static PyObject *op_reduce(PyObject *self, PyObject *unused)
 {
     const cr_py_op *o = (cr_py_op *)self;
@@ -520,7 +520,7 @@ static PyObject *op_new(const cr_op *op, const char *name, unsigned forms, bool 
     return chain ? cr_py_op_callable(chain, name, method) : NULL;
 }
 
-/* Puts the callable of `op` into the dict `where`, unless no overload has such a form. */
+/* Adds the callable of `op` to the dict `where`, unless no overload has a form in `forms`. */
 static int install(PyObject *where, const cr_op *op, const char *as, unsigned forms,
                    bool method)
 {
@@ -530,7 +530,8 @@ static int install(PyObject *where, const cr_op *op, const char *as, unsigned fo
         return PyErr_Occurred() ? -1 : 0;
     PyObject *name = ((cr_py_op *)callable)->name;
     int done = 0;
-    if (!PyDict_Contains(where, name)) /* else written by hand: detach, item, set_ */
+    /* existing methods are hand-written: detach, item, set_ */
+    if (!PyDict_Contains(where, name))
         done = PyDict_SetItem(where, name, callable);
     Py_DECREF(callable);
     return done;
@@ -544,7 +545,7 @@ static int install_all(PyObject *m, PyObject *ops, const cr_op *op, const char *
     return install(cr_py_tensor_type->tp_dict, op, as, CR_AS_METHOD, true);
 }
 
-/* Clause `also`: further names; the in-place form of "clip" is "clip_". */
+/* Adds the names of clause `also`.  The in-place form of "clip" is "clip_". */
 static int install_also(PyObject *m, PyObject *ops, const cr_op *op)
 {
     const char *p = (op->inplace_of ? op->inplace_of : op)->also;
@@ -560,7 +561,7 @@ static int install_also(PyObject *m, PyObject *ops, const cr_op *op)
     return 0;
 }
 
-/* The modules of families[], which hold the objects that `ops` holds. */
+/* Makes the modules of families[], with the callables in `ops`. */
 static int install_families(PyObject *m, PyObject *ops)
 {
     PyObject *name, *callable;
@@ -590,7 +591,8 @@ int cr_py_op_start(PyObject *m)
         return -1;
     for (int i = 0; i < cr_ops_count(); i++) {
         const cr_op *op = cr_ops_at(i);
-        if (cr_ops_find(op->name) != op) /* the first overload stands for all */
+        /* the first overload's callable serves all overloads */
+        if (cr_ops_find(op->name) != op)
             continue;
         if (install_all(m, ops, op, op->name) < 0 || install_also(m, ops, op) < 0)
             return -1;

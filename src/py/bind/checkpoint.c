@@ -1,33 +1,34 @@
-/* Checkpoints: the steps of a pickle (io/pickle.h) carried out as Python objects, and archives
- * written.
+/* Checkpoints: runs the steps of a pickle (io/pickle.h) to make Python objects, and writes
+ * archives.
  *
- * When the first object is made, the pickle has been read to its end, every name in it has been
- * allowed and every storage has been found in the file.  A function is called only when the
- * pickle names it itself and it may be called; what can be asked of the harmless ones is
- * bounded here where it is not by the file's size. */
+ * Before the first object is made, the whole pickle has been read, each of its names has been
+ * allowed and each storage has been found in the file.  A function is called only when the
+ * pickle names it directly and the name permits calls.  Arguments that could make a permitted
+ * function use much more memory than the file's size, or reach other objects, are rejected
+ * here. */
 #include "io/checkpoint.h"
 #include "io/output.h"
 #include "io/zip.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
-/* What the user's side says about a name: the object, and whether it may be called, only made
- * by
- * __new__ (this package's own classes), or only be named. */
+/* What the pickle may do with a name that the user's side gives: only refer to it, make
+ * instances by __new__ (this package's classes), or call it. */
 typedef enum { USE_NAME, USE_NEW, USE_CALL } use;
 
 typedef struct {
-    PyObject *find;     /* (module, name) -> (object, use), or None */
-    PyObject *allowed;  /* dict of what the user allowed, by name */
-    PyObject *restore;  /* (storage, location) -> storage; NULL: storages stay where they are */
-    PyObject *found;    /* "module.name" -> what find gave */
+    PyObject *find;     /* Python: (module, name) -> (object, use), or None */
+    PyObject *allowed;  /* dict of the objects that the user allowed, by name */
+    /* Python: (storage, location) -> storage; NULL: storages stay on the CPU */
+    PyObject *restore;
+    PyObject *found;    /* "module.name" -> result of `find` */
     PyObject *unpickling_error;
-    const char *encoding; /* of Python 2's strings */
+    const char *encoding; /* encoding of Python 2 strings */
     bool weights_only, meta, keep_cpu;
     const cr_checkpoint *c;
     const cr_pickle *p;
-    PyObject **value;   /* by step; NULL: not made, or made when asked for */
-    PyObject **storage; /* by number, after restore */
+    PyObject **value;   /* by step; NULL: not made yet */
+    PyObject **storage; /* by number, after `restore` */
 } loader;
 
 static PyObject *refuse(const loader *l, const char *format, PyObject *what)
@@ -59,7 +60,7 @@ static cr_status ask(void *who, const char *module, const char *name, bool *allo
     return failed ? CR_PYTHON : CR_OK;
 }
 
-/* (object, use) of a name that was asked for: borrowed. */
+/* The (object, use) of a name outside the default list; borrowed. */
 static PyObject *answer(const loader *l, const cr_pickle_name *n)
 {
     PyObject *key = full_name(n->module, n->name);
@@ -69,7 +70,7 @@ static PyObject *answer(const loader *l, const cr_pickle_name *n)
     return pair;
 }
 
-/* The package's module for one of torch's, others as they are. */
+/* Imports a module; torch's modules are those of this package. */
 static PyObject *import(const char *module)
 {
     char own[512];
@@ -108,7 +109,8 @@ static PyObject *name_object(const loader *l, const cr_pickle_name *n)
     return pair ? Py_NewRef(PyTuple_GET_ITEM(pair, 0)) : NULL;
 }
 
-/* How the value of step f may be used; USE_NAME for what no name of the pickle stands for. */
+/* The permitted use of the value of step f; USE_NAME unless the step is a name of the
+ * pickle. */
 static use use_of(const loader *l, const cr_step *f)
 {
     if (f->kind != CR_STEP_GLOBAL)
@@ -149,7 +151,7 @@ static cr_status read_storage(loader *l, size_t i, cr_storage **out)
     return st;
 }
 
-/* What restore gives may be a typed storage. */
+/* The untyped storage of a typed storage, which `restore` may return. */
 static PyObject *untyped(PyObject *x)
 {
     if (!x || Py_IS_TYPE(x, &cr_py_storage_type))
@@ -175,7 +177,7 @@ static PyObject *restored(const loader *l, PyObject *storage, const char *locati
     return untyped(moved);
 }
 
-/* The Python object of storage i: borrowed. */
+/* The Python object of storage i, borrowed. */
 static PyObject *storage_object(loader *l, size_t i)
 {
     cr_storage *s;
@@ -214,7 +216,7 @@ static PyObject *typed_storage(loader *l, size_t i)
 
 /* --- values --- */
 
-/* The value of a step: borrowed. */
+/* The value of a step, borrowed. */
 static PyObject *get(loader *l, uint32_t step)
 {
     const cr_step *s = &l->p->steps.at[step];
@@ -363,7 +365,7 @@ static int ask_grad(PyObject *tensor, PyObject *wanted)
     return asked > 0 ? PyObject_SetAttrString(tensor, "requires_grad", Py_True) : asked;
 }
 
-/* Marks of torch's lazy views: "conj", "neg".  Takes the tensor. */
+/* Applies torch's marks of lazy views, "conj" and "neg".  Takes ownership of the tensor. */
 static PyObject *apply_marks(PyObject *tensor, PyObject *marks)
 {
     static const char *const names[] = {"conj", "neg"};
@@ -382,8 +384,8 @@ static PyObject *apply_marks(PyObject *tensor, PyObject *marks)
     return tensor;
 }
 
-/* _rebuild_tensor, _v2 (requires_grad, hooks, marks), _v3 (requires_grad, hooks, dtype, marks):
- * a step each, when their arguments are a tuple that begins with a storage of the file. */
+/* Runs a call of _rebuild_tensor, _v2 (requires_grad, hooks, marks) or _v3 (requires_grad,
+ * hooks, dtype, marks) whose arguments are a tuple that begins with a storage of the file. */
 static PyObject *rebuild(loader *l, cr_global_id id, const cr_step *args)
 {
     bool v1 = id == CR_GLOBAL_REBUILD_TENSOR, v3 = id == CR_GLOBAL_REBUILD_TENSOR_V3;
@@ -428,7 +430,8 @@ static bool rebuilds(cr_global_id id)
            id == CR_GLOBAL_REBUILD_TENSOR_V3;
 }
 
-/* What could make much from little, or reach for more than its arguments. */
+/* True for arguments that could make a default function use much memory or reach other
+ * objects. */
 static bool misused(const loader *l, cr_global_id id, const cr_step *args, PyObject *tuple)
 {
     PyObject *first = PyTuple_GET_SIZE(tuple) ? PyTuple_GET_ITEM(tuple, 0) : NULL;
@@ -450,7 +453,7 @@ static bool misused(const loader *l, cr_global_id id, const cr_step *args, PyObj
                 id_of(l, operand_step(l, args, 0)) != CR_GLOBAL_REBUILD_META);
     case CR_GLOBAL_RECONSTRUCTOR:
     case CR_GLOBAL_NEWOBJ:
-    case CR_GLOBAL_NEWOBJ_EX: /* make an instance of it */
+    case CR_GLOBAL_NEWOBJ_EX: /* makes an instance of its first argument */
         return args->kind != CR_STEP_TUPLE || !args->count ||
                use_of(l, operand_step(l, args, 0)) == USE_NAME;
     default: return false;
@@ -535,7 +538,7 @@ static PyObject *newobj(loader *l, const cr_step *s)
     return new_instance(cls, args, kwargs);
 }
 
-/* Protocol 0's instances: of a class without arguments by __new__, else by a call. */
+/* Makes an instance of protocol 0: by __new__ without arguments, else by a call. */
 static PyObject *object_step(loader *l, const cr_step *s)
 {
     PyObject *cls = operand(l, s, 0), *args = cls ? sequence(l, s, 1, true) : NULL,
@@ -557,7 +560,7 @@ static PyObject *object_step(loader *l, const cr_step *s)
 
 /* --- changes --- */
 
-/* x.name(arg), whose result is dropped.  A format of "O" would take a tuple apart. */
+/* Calls x.name(arg) and drops the result.  A format of "O" would unpack a tuple. */
 static int call_discard(PyObject *x, const char *name, PyObject *arg)
 {
     PyObject *text = PyUnicode_InternFromString(name);
@@ -681,7 +684,7 @@ static bool user_allows(const loader *l, PyObject *cls)
     return false;
 }
 
-/* A class that the user allowed, or that the pickle named and may make instances of. */
+/* 1 for a class that the user allowed, or that the pickle names and may make instances of. */
 static int may_build(loader *l, PyObject *cls)
 {
     if (user_allows(l, cls))
@@ -757,7 +760,7 @@ static int carry_out(loader *l, uint32_t i)
 
     switch ((cr_step_kind)s->kind) {
     case CR_STEP_GLOBAL:
-    case CR_STEP_STORAGE: return 0; /* when they are asked for */
+    case CR_STEP_STORAGE: return 0; /* made on first use */
     case CR_STEP_APPEND: return extend(l, s);
     case CR_STEP_SETITEM:
     case CR_STEP_SETITEMS: return update(l, s);
@@ -819,7 +822,7 @@ static int loader_init(loader *l)
     return l->found && l->unpickling_error ? 0 : -1;
 }
 
-/* A KeyError holds the number that was not found. */
+/* Raises a read error.  A KeyError contains the key as a number. */
 static PyObject *raise_read(cr_status st)
 {
     if (st != CR_KEY)
@@ -875,7 +878,7 @@ static cr_source *memory_source(PyObject *x)
     return source;
 }
 
-/* From a descriptor, or from an object with a buffer. */
+/* Opens a file descriptor or an object with a buffer. */
 static cr_source *source_of(PyObject *file, unsigned long long start, bool map)
 {
     cr_source *source = NULL;
@@ -921,7 +924,7 @@ static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
     return both;
 }
 
-/* --- names that are not allowed --- */
+/* --- listing of names that are not allowed --- */
 static cr_status collect(void *who, const char *module, const char *name, bool *allowed)
 {
     PyObject *full = full_name(module, name);
@@ -970,7 +973,7 @@ static PyObject *default_names(PyObject *module, PyObject *unused)
     return list;
 }
 
-/* --- tensors of ordinary pickles --- */
+/* --- tensors in ordinary pickles --- */
 static PyObject *rebuild_tensor(PyObject *module, PyObject *args)
 {
     PyObject *storage, *dtype, *offset, *sizes, *strides;
@@ -999,7 +1002,8 @@ static PyObject *rename_globals(PyObject *module, PyObject *x)
     return made;
 }
 
-/* Large blocks go out as they lie, and what the file keeps of them is taken back. */
+/* Calls write with large blocks as memoryviews, without a copy.  A view that the file still
+ * refers to is released. */
 static cr_status call_write(void *to, const void *bytes, size_t len)
 {
     PyObject *view = len < 1 << 16
@@ -1024,7 +1028,7 @@ static cr_status put_output(void *to, const void *bytes, size_t len)
 }
 
 typedef struct {
-    const char **name; /* NULL: plain bytes one after another, no archive */
+    const char **name; /* NULL: bytes without names, not an archive */
     Py_buffer *bytes;
     Py_ssize_t count, held;
     bool unchecked;
@@ -1038,7 +1042,7 @@ static void records_drop(records *r)
     PyMem_Free(r->bytes);
 }
 
-/* A list of (name, bytes). */
+/* Reads a list of (name, bytes). */
 static int take_records(records *r, PyObject *list)
 {
     r->count = PyList_GET_SIZE(list);
@@ -1058,7 +1062,7 @@ static int take_records(records *r, PyObject *list)
     return 0;
 }
 
-/* An archive below `folder`, or the bytes alone when there is none. */
+/* Writes an archive below `folder`; when `folder` is NULL, writes the bytes only. */
 static cr_status put_records(const records *r, const char *folder, cr_zip_put put, void *to)
 {
     cr_zip_writer w;
@@ -1085,7 +1089,7 @@ static cr_status put_file(const records *r, const char *folder, const char *path
     return cr_output_close(&o, put_records(r, folder, put_output, &o));
 }
 
-/* `to` is a path as bytes, or a callable that takes the bytes. */
+/* `to` is a path as bytes, or a callable that receives the bytes. */
 static PyObject *save(PyObject *module, PyObject *args)
 {
     PyObject *to, *list;

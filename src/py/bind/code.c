@@ -2,7 +2,7 @@
 #include "py/bind/compiled.h"
 #include <opcode.h>
 
-/* Adds names[i] to the set for every instruction that looks a global up. */
+/* Adds to the set the name of every global that the instructions load. */
 static int add_globals(PyObject *set, PyObject *raw, PyObject *names)
 {
     const unsigned char *at = (const unsigned char *)PyBytes_AS_STRING(raw);
@@ -16,7 +16,7 @@ static int add_globals(PyObject *set, PyObject *raw, PyObject *names)
             continue;
 #if PY_VERSION_HEX >= 0x030b0000
         if (op == LOAD_GLOBAL)
-            arg >>= 1; /* the lowest bit asks for a NULL below it */
+            arg >>= 1; /* the lowest bit means: push a NULL first */
 #endif
         if (op == LOAD_GLOBAL || op == LOAD_NAME
 #ifdef LOAD_FROM_DICT_OR_GLOBALS

@@ -1,10 +1,9 @@
-/* Compiled functions: a Python callable that makes recorded calls again.
+/* Compiled functions: Python callables that replay recorded calls.
  *
- *     _C.Graph.call(grad, how) the recording as programs (compile/call.h): a Call
- *     _C.CompiledEntry        a Call with the guard it holds under, and how its outputs become
- *                             what the function returned
- *     _C.CompiledFunction     the function with its entries; a call that no entry fits goes to
- *                             `miss`, which is Python's side (_dynamo/capture.py) */
+ *     _C.Graph.call(grad, how) a Call: the programs of a recording (compile/call.h)
+ *     _C.CompiledEntry        a Call, its guard, and how its outputs form the return value
+ *     _C.CompiledFunction     the function and its entries.  A call that fits no entry goes to
+ *                             `miss`, which is Python code (_dynamo/capture.py) */
 #include "py/bind/compiled.h"
 #include "base/log.h"
 #include "compile/call.h"
@@ -60,7 +59,7 @@ static void call_dealloc(PyObject *x)
     PyObject_Free(x);
 }
 
-/* The call with its programs; NULL with an exception. */
+/* Makes the programs of a call on first use; NULL with an exception. */
 static const cr_compiled_call *made(cr_compiled_call *c)
 {
     cr_status st = cr_compiled_call_make(c);
@@ -163,25 +162,25 @@ static PyObject *call_make(PyObject *x, PyObject *unused)
 }
 
 static PyMethodDef call_methods[] = {
-    {"make", call_make, METH_NOARGS, "Makes the programs, which asks for their groups' code."},
-    {"wait", call_wait, METH_O,
-     "wait(seconds) -> number of groups that have native code by then."},
+    {"make", call_make, METH_NOARGS,
+     "Makes the programs and requests the code of their fusion groups."},
+    {"wait", call_wait, METH_O, "wait(seconds) -> number of fusion groups with native code."},
     {0}};
 static PyGetSetDef call_getset[] = {
-    {"forward", call_forward, NULL, "The forward graph, with its groups, as text.", NULL},
-    {"picture", call_picture, NULL, "Its graphs with their groups, as SVG.", NULL},
+    {"forward", call_forward, NULL, "The forward graph with its fusion groups, as text.", NULL},
+    {"picture", call_picture, NULL, "The graphs with their fusion groups, as SVG.", NULL},
     {"backward", call_backward, NULL, "The backward graph, or None.", NULL},
     {"forward_steps", call_forward_steps, NULL, "The forward program.", NULL},
     {"backward_steps", call_backward_steps, NULL, "The backward program, or None.", NULL},
-    {"code", call_code, NULL, "The C of every group.", NULL},
-    {"groups", call_groups, NULL, "How many groups have code.", NULL},
-    {"peak", call_peak, NULL, "Bytes that the forward program's tensors hold at most.", NULL},
+    {"code", call_code, NULL, "The C text of every fusion group.", NULL},
+    {"groups", call_groups, NULL, "Number of fusion groups with code.", NULL},
+    {"peak", call_peak, NULL, "Peak bytes of the forward program's tensors.", NULL},
     {0}};
 static PyTypeObject call_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Call",
     .tp_basicsize = sizeof(call_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "A recorded call as programs.",
+    .tp_doc = "The programs of a recorded call.",
     .tp_dealloc = call_dealloc,
     .tp_methods = call_methods,
     .tp_getset = call_getset,
@@ -234,14 +233,14 @@ static PyObject *calls_picture(PyObject *x, void *unused)
 }
 
 static PyGetSetDef calls_getset[] = {
-    {"count", calls_count, NULL, "Choices of sizes that were met.", NULL},
-    {"picture", calls_picture, NULL, "Of the sizes met last, as SVG.", NULL},
+    {"count", calls_count, NULL, "Number of size combinations so far.", NULL},
+    {"picture", calls_picture, NULL, "The graphs for the latest sizes, as SVG.", NULL},
     {0}};
 static PyTypeObject calls_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Calls",
     .tp_basicsize = sizeof(calls_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "A recording with symbols, as programs for each choice of sizes.",
+    .tp_doc = "The programs of a recording with symbols, by sizes.",
     .tp_dealloc = calls_dealloc,
     .tp_getset = calls_getset,
 };
@@ -251,37 +250,36 @@ static PyTypeObject calls_type = {
 enum { FEW = 16 };
 typedef enum { RETURNS_ONE, RETURNS_TUPLE, RETURNS_LIST, RETURNS_TREE } returns_kind;
 
-/* A tensor that the recorded call put somewhere. */
+/* A tensor that the recorded call stored in an object. */
 typedef enum { PUT_GRAD, PUT_ITEM, PUT_AT, PUT_CELL } put_kind;
 typedef struct {
     put_kind kind;
-    int node,
-        output; /* of the guard: a leaf, dict, list or cell; -1: a gradient is taken away */
-    PyObject *key;     /* of the item */
-    Py_ssize_t place;  /* in the list; the guard's node of the gradient that was there */
+    int node, output;  /* node: of the guard; output -1: .grad becomes None */
+    PyObject *key;     /* of a dict item */
+    Py_ssize_t place;  /* index in a list; PUT_GRAD: the guard's node of the earlier gradient */
 } put;
 
 typedef struct {
     PyObject_HEAD
     cr_guard *guard;
-    PyObject *names;   /* of keywords, or NULL */
+    PyObject *names;   /* keyword names, or NULL */
     Py_ssize_t positional;
     uint32_t mode;     /* see mode_now */
-    PyObject *runner;  /* a Call, or a Python callable of the inputs */
+    PyObject *runner;  /* a Call, Calls, or a Python callable that takes the inputs */
     int inputs, outputs, numbers;
-    PyObject *constants; /* list by input: a tensor, or None where the guard gives it */
-    int *origin; /* by input: the first input over the same storage; NULL: nothing is written */
+    PyObject *constants; /* one per input: a tensor, or None when the guard gives the input */
+    int *origin;         /* first input with the same storage, by input; NULL: no writes */
     returns_kind returns;
-    PyObject *leaves;    /* list: what is returned, None in the place of tensors */
-    Py_ssize_t *place;   /* by output: its place in leaves, -1: not returned */
-    PyObject *unflatten; /* TREE: leaves -> what is returned */
+    PyObject *leaves;    /* list: the return value's leaves, None in place of tensors */
+    Py_ssize_t *place;   /* index in leaves, by output; -1: not returned */
+    PyObject *unflatten; /* RETURNS_TREE: leaves -> return value */
     int puts;
     put *put;
-    bool heavy;          /* worth leaving the interpreter's lock */
+    bool heavy;          /* large enough to release the interpreter lock */
     int64_t calls;
 } entry;
 
-/* What of the thread a recording depends on. */
+/* The thread's modes that a recording depends on, as bits. */
 static uint32_t mode_now(void)
 {
     uint32_t m = (uint32_t)cr_thread.no_grad | (uint32_t)cr_thread.inference << 1 |
@@ -423,7 +421,7 @@ static PyObject *entry_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return NULL;
 }
 
-/* --- making a call again --- */
+/* --- replaying a call --- */
 
 static bool same_names(PyObject *a, PyObject *b)
 {
@@ -438,11 +436,11 @@ static bool same_names(PyObject *a, PyObject *b)
     return true;
 }
 
-/* Inputs lie over each other exactly as they did. */
+/* True when the same inputs share storages as in the recorded call. */
 static bool same_origins(const entry *e, cr_tensor *const *input)
 {
     enum { ROOM = 4096 };
-    uint16_t room[ROOM] = {0}; /* hash of storages: input + 1 */
+    uint16_t room[ROOM] = {0}; /* hash table of storages: input + 1 */
 
     if (e->inputs >= ROOM / 2)
         return false;
@@ -458,15 +456,15 @@ static bool same_origins(const entry *e, cr_tensor *const *input)
     return true;
 }
 
-/* What a call was found to be. */
+/* The inputs and programs for a call. */
 typedef struct {
     cr_tensor **input;
     cr_scalar *number;
-    cr_compiled_call *call; /* NULL: the runner is Python's */
+    cr_compiled_call *call; /* NULL: the runner is a Python callable */
 } match;
 
-/* The programs for the sizes at hand.  A failure to make them is a call that does not fit: what
- * is wrong with it, eager says. */
+/* Finds the programs for the inputs' sizes.  When they cannot be made, the call does not fit,
+ * and eager mode reports the error. */
 static bool find_call(entry *e, match *m)
 {
     m->call = NULL;
@@ -499,7 +497,7 @@ static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObjec
     return (!e->origin || same_origins(e, m->input)) && find_call(e, m);
 }
 
-/* Outputs as Python objects in the places of a copy of the leaves.  Takes the outputs. */
+/* Puts the outputs into a copy of the leaves.  Takes ownership of the outputs. */
 static PyObject *pack(entry *e, cr_tensor **output)
 {
     PyObject *leaves, *out;
@@ -536,7 +534,8 @@ static PyObject *pack(entry *e, cr_tensor **output)
     return out;
 }
 
-/* Where the call puts tensors; counted, since a run may leave the interpreter's lock. */
+/* The objects that the call stores tensors in, as new references, because a run may release the
+ * interpreter lock. */
 static void find_targets(const entry *e, PyObject **target)
 {
     for (int k = 0; k < e->puts; k++)
@@ -573,8 +572,8 @@ static int put_all(const entry *e, PyObject *const *target, cr_tensor **output)
     return 0;
 }
 
-/* As in eager, a gradient that the call replaces without reading it is gone before the call
- * computes. */
+/* Drops gradients that the call replaces and does not read before the call computes, as eager
+ * mode does. */
 static cr_status drop_old_grads(const entry *e, PyObject *const *target)
 {
     for (int k = 0; k < e->puts; k++) {
@@ -609,7 +608,7 @@ static PyObject *run_python(entry *e, cr_tensor *const *input)
     return out;
 }
 
-/* What a backend's function returned, as outputs. */
+/* Reads the return value of a backend's function as outputs. */
 static int take_python(entry *e, PyObject *returned, cr_tensor **output)
 {
     PyObject *list = PyTuple_Check(returned) || PyList_Check(returned)
@@ -701,12 +700,13 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc vectorcall;
     PyObject *function, *miss, *entries, *dict, *weak;
-    bool off; /* calls go to the function */
+    bool off; /* true: calls go to the plain function */
 } function;
 
-static CR_THREAD int
-    calls_off; /* > 0: every compiled function is its function, in this thread */
-static bool force_eager;        /* the same in all; under the interpreter's lock */
+/* > 0: compiled functions of this thread call the plain function */
+static CR_THREAD int calls_off;
+/* as calls_off, for all threads; protected by the interpreter lock */
+static bool force_eager;
 
 static PyObject *call_miss(function *f, PyObject *const *args, Py_ssize_t positional,
                            PyObject *names)
@@ -822,7 +822,7 @@ static void function_dealloc(PyObject *x)
     Py_TYPE(x)->tp_free(x);
 }
 
-/* As a method: bound like any function. */
+/* Binds a method, as plain functions do. */
 static PyObject *function_bind(PyObject *x, PyObject *self, PyObject *type)
 {
     (void)type;
@@ -871,18 +871,17 @@ static PyObject *entry_fails(PyObject *x, PyObject *given)
     return out;
 }
 
-static PyMethodDef entry_methods[] = {
-    {"fails", entry_fails, METH_VARARGS,
-     "fails(args, kwargs) -> (the guard's node that does not hold, what is there as a tuple of "
-     "at most one); node -2:\n"
-     "another way of calling, -3: another mode, with the bits that differ; None when the entry "
-     "fits."},
-    {0}};
-static PyMemberDef entry_members[] = {
-    {"runner", T_OBJECT_EX, offsetof(entry, runner), READONLY,
-     "The Call, or the backend's function."},
-    {"calls", T_LONGLONG, offsetof(entry, calls), READONLY, "How often it was used."},
-    {0}};
+static PyMethodDef entry_methods[] = {{"fails", entry_fails, METH_VARARGS,
+                                       "fails(args, kwargs) -> (the guard's node that fails, a "
+                                       "tuple of the object found or an empty tuple).\n"
+                                       "Node -2: other arguments; -3: another mode, with the "
+                                       "bits that differ.  None when the entry fits."},
+                                      {0}};
+static PyMemberDef entry_members[] = {{"runner", T_OBJECT_EX, offsetof(entry, runner), READONLY,
+                                       "The Call, or the backend's function."},
+                                      {"calls", T_LONGLONG, offsetof(entry, calls), READONLY,
+                                       "Number of calls that used this entry."},
+                                      {0}};
 static PyTypeObject entry_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.CompiledEntry",
     .tp_basicsize = sizeof(entry),
@@ -897,10 +896,10 @@ static PyTypeObject entry_type = {
 };
 
 static PyMemberDef function_members[] = {
-    {"_function", T_OBJECT_EX, offsetof(function, function), READONLY,
-     "The function as it was given."},
-    {"_entries", T_OBJECT_EX, offsetof(function, entries), READONLY, "Its recordings."},
-    {"_off", T_BOOL, offsetof(function, off), 0, "Calls go to the function."},
+    {"_function", T_OBJECT_EX, offsetof(function, function), READONLY, "The plain function."},
+    {"_entries", T_OBJECT_EX, offsetof(function, entries), READONLY,
+     "The function's recordings."},
+    {"_off", T_BOOL, offsetof(function, off), 0, "True: calls go to the plain function."},
     {"__dictoffset__", T_PYSSIZET, offsetof(function, dict), READONLY, NULL},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(function, weak), READONLY, NULL},
     {0}};
@@ -910,8 +909,8 @@ static PyTypeObject function_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.CompiledFunction",
     .tp_basicsize = sizeof(function),
     .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL,
-    .tp_doc = "CompiledFunction(function, miss): calls that no entry fits are miss(self, args, "
-              "kwargs).",
+    .tp_doc = "CompiledFunction(function, miss): a call that fits no entry calls miss(self, "
+              "args, kwargs).",
     .tp_new = function_new,
     .tp_dealloc = function_dealloc,
     .tp_traverse = function_traverse,
@@ -925,7 +924,8 @@ static PyTypeObject function_type = {
     .tp_getset = function_getset,
 };
 
-/* _compiled_off(by) -> whether compiled functions of this thread are plain now. */
+/* _compiled_off(by) -> whether compiled functions of this thread call the plain function
+ * now. */
 static PyObject *compiled_off(PyObject *m, PyObject *by)
 {
     long n = PyLong_AsLong(by);
@@ -937,7 +937,7 @@ static PyObject *compiled_off(PyObject *m, PyObject *by)
     return PyBool_FromLong(calls_off > 0 || force_eager);
 }
 
-/* _force_eager(on): compiled functions of all threads are plain. */
+/* _force_eager(on): compiled functions of all threads call the plain function. */
 static PyObject *set_force_eager(PyObject *m, PyObject *on)
 {
     (void)m;
@@ -945,7 +945,7 @@ static PyObject *set_force_eager(PyObject *m, PyObject *on)
     Py_RETURN_NONE;
 }
 
-/* _refuse_recording(why): no graph can stand for the call that is being recorded. */
+/* _refuse_recording(why): the recording in progress will give no graph. */
 static PyObject *refuse_recording(PyObject *m, PyObject *why)
 {
     const char *text = PyUnicode_AsUTF8(why);
@@ -964,7 +964,7 @@ static PyObject *is_recording(PyObject *m, PyObject *unused)
     return PyBool_FromLong(cr_recorder_active() != NULL);
 }
 
-/* _is_meta_or_subclass(t): recordings do not see what happens to it. */
+/* _is_meta_or_subclass(t): true for tensors whose operations a recording does not see. */
 static PyObject *is_odd_tensor(PyObject *m, PyObject *x)
 {
     (void)m;
@@ -979,7 +979,7 @@ static PyObject *saved_hooks_active(PyObject *m, PyObject *unused)
     return PyBool_FromLong(cr_saved_hooks_active());
 }
 
-/* _can_go_back(t): whether a backward pass from t is possible. */
+/* _can_go_back(t): true when a backward pass from t is possible. */
 static PyObject *can_go_back(PyObject *m, PyObject *x)
 {
     bool released = false;
@@ -992,7 +992,7 @@ static PyObject *can_go_back(PyObject *m, PyObject *x)
     return st ? cr_py_raise(st) : PyBool_FromLong(!released);
 }
 
-/* _storage_key(t): the same for tensors over the same storage. */
+/* _storage_key(t): equal for tensors with the same storage. */
 static PyObject *storage_key(PyObject *m, PyObject *x)
 {
     (void)m;
@@ -1014,8 +1014,8 @@ static PyObject *log_line(PyObject *m, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* _outline(t) -> a tensor of the same dtype, sizes and strides that has no bytes: nobody may
- * read it. */
+/* _outline(t) -> a tensor with the dtype, sizes and strides of t and no memory.  It must not be
+ * read. */
 static PyObject *outline(PyObject *m, PyObject *x)
 {
     const cr_tensor *t = cr_py_tensor_of(x);

@@ -1,4 +1,4 @@
-/* Enumerations that Python sees: layouts and memory formats. */
+/* Enumeration constants: layouts and memory formats. */
 #include "py/bind/bind.h"
 
 static PyObject *constant_repr(PyObject *self)

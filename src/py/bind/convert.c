@@ -1,4 +1,4 @@
-/* Tensors to Python's own values: item, tolist, int(), float(), bool(), complex(). */
+/* Conversion of tensors to Python values: item, tolist, int(), float(), bool(), complex(). */
 #include "py/bind/bind.h"
 
 static PyObject *element(const cr_tensor *t, const char *at)
@@ -53,7 +53,8 @@ static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
     return t->data || !t->numel ? list_level(t, 0, t->data) : no_bytes("tolist");
 }
 
-/* The only element; ValueError in the words of int() and float() otherwise. */
+/* The only element of a tensor.  Raises the ValueError of int() and float() for other
+ * tensors. */
 static bool only_element(PyObject *self, cr_scalar *out)
 {
     const cr_tensor *t = cr_py_tensor_of(self);
@@ -140,7 +141,7 @@ static int tensor_bool(PyObject *self)
     return s.category == CR_CAT_FLOAT ? s.d != 0 : s.i != 0;
 }
 
-/* format(x, ".3f") of one element formats the number. */
+/* format(x, ".3f"): formats the number in a tensor of one element. */
 static PyObject *tensor_format(PyObject *self, PyObject *spec)
 {
     const cr_tensor *t = cr_py_tensor_of(self);

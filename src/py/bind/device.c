@@ -1,4 +1,4 @@
-/* torch.device, and the device that factories use when none is named. */
+/* torch.device, and the default device of factories. */
 #include "py/bind/bind.h"
 
 CR_THREAD int cr_py_default_device = CR_CPU;
@@ -160,7 +160,7 @@ static PyObject *device_reduce(PyObject *self, PyObject *unused)
     return Py_BuildValue("O(si)", Py_TYPE(self), kind_name(d->kind), d->index);
 }
 
-/* `with torch.device("meta"):` makes it the default inside. */
+/* `with torch.device("meta"):` sets the default device. */
 static PyObject *device_enter(PyObject *self, PyObject *unused)
 {
     cr_py_device *d = (cr_py_device *)self;
@@ -209,7 +209,7 @@ PyTypeObject cr_py_device_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.device",
     .tp_basicsize = sizeof(cr_py_device),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Where a tensor's elements are.",
+    .tp_doc = "The device of a tensor's elements.",
     .tp_new = device_new,
     .tp_dealloc = device_dealloc,
     .tp_repr = device_repr,
@@ -246,9 +246,9 @@ static PyObject *get_default_device(PyObject *m, PyObject *unused)
 
 static PyMethodDef functions[] = {
     {"set_default_device", set_default_device, METH_O,
-     "Sets where tensors are made when no device is named; None means the CPU."},
+     "Sets the default device; None means the CPU."},
     {"get_default_device", get_default_device, METH_NOARGS,
-     "Where tensors are made when no device is named."},
+     "The default device of new tensors."},
     {0}};
 
 int cr_py_device_start(PyObject *m)

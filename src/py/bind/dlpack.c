@@ -1,4 +1,4 @@
-/* DLPack: memory shared with other array libraries, by its public C layout. */
+/* DLPack: sharing memory with other array libraries through its C layout. */
 #include "py/bind/bind.h"
 
 enum { DL_CPU = 1 };
@@ -57,16 +57,16 @@ static cr_dtype from_dl(dl_dtype d)
     return CR_DTYPE_NONE;
 }
 
-/* --- out --- */
+/* --- export --- */
 
-/* A managed tensor of either kind, the sizes and strides behind it. */
+/* A managed tensor of either version, with its sizes and strides. */
 typedef struct {
     union {
         dl_managed plain;
         dl_versioned versioned;
     };
     cr_tensor *t;
-    cr_storage *lent; /* t may be given another */
+    cr_storage *lent; /* t's storage may be replaced, so it is kept here */
     int64_t both[];
 } exported;
 
@@ -98,7 +98,7 @@ static void fill_tensor(dl_tensor *d, exported *e)
                      .strides = e->both + t->ndim};
 }
 
-/* A capsule nobody took still owns its tensor. */
+/* Frees the tensor of a capsule that no importer has consumed. */
 static void capsule_end(PyObject *capsule)
 {
     if (PyCapsule_IsValid(capsule, plain_name)) {
@@ -166,7 +166,7 @@ static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
     return Py_BuildValue("(ii)", DL_CPU, 0);
 }
 
-/* --- in --- */
+/* --- import --- */
 
 static void release_plain(void *owner)
 {
@@ -218,7 +218,8 @@ static int read_strides(const dl_tensor *d, int64_t *stride)
     return 0;
 }
 
-/* A tensor over what `d` describes; on success it calls release(owner) at its end. */
+/* Makes a tensor over the memory that `d` describes.  On success the tensor's storage calls
+ * release(owner) when it is freed. */
 static cr_tensor *import(const dl_tensor *d, void (*release)(void *), void *owner)
 {
     cr_dtype t = from_dl(d->dtype);
@@ -239,7 +240,7 @@ static cr_tensor *import(const dl_tensor *d, void (*release)(void *), void *owne
     if (!st) {
         st = cr_tensor_over(&out, s, t, d->ndim, d->shape, stride, 0);
         if (st) {
-            s->release = NULL; /* the capsule keeps it */
+            s->release = NULL; /* on failure the capsule still owns the memory */
             cr_storage_drop(s);
         }
     }
@@ -276,7 +277,7 @@ static PyObject *ask_for_capsule(PyObject *x)
     PyObject *method, *kwargs, *none, *capsule = NULL;
 
     if (!PyObject_HasAttrString(x, "__dlpack__"))
-        return Py_NewRef(x); /* no capsule either: from_capsule says so */
+        return Py_NewRef(x); /* from_capsule reports an object that is no capsule */
     method = PyObject_GetAttrString(x, "__dlpack__");
     if (!method)
         return NULL;
@@ -284,7 +285,8 @@ static PyObject *ask_for_capsule(PyObject *x)
     none = PyTuple_New(0);
     if (kwargs && none)
         capsule = PyObject_Call(method, none, kwargs);
-    if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) { /* from before versions */
+    /* an exporter without max_version */
+    if (!capsule && PyErr_ExceptionMatches(PyExc_TypeError)) {
         PyErr_Clear();
         capsule = PyObject_CallNoArgs(method);
     }
@@ -332,14 +334,14 @@ static PyObject *to_dlpack(PyObject *m, PyObject *x)
 
 #define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
 PyMethodDef cr_py_dlpack_methods[] = {
-    {"__dlpack__", KEYWORDS(tensor_dlpack), "A DLPack capsule over the tensor's memory."},
+    {"__dlpack__", KEYWORDS(tensor_dlpack), "Makes a DLPack capsule of the tensor's memory."},
     {"__dlpack_device__", tensor_dlpack_device, METH_NOARGS, NULL},
     {0}};
 
 static PyMethodDef functions[] = {
     {"from_dlpack", KEYWORDS(from_dlpack),
      "A tensor over the memory of another library's array."},
-    {"to_dlpack", to_dlpack, METH_O, "A DLPack capsule over a tensor's memory."},
+    {"to_dlpack", to_dlpack, METH_O, "Makes a DLPack capsule of a tensor's memory."},
     {0}};
 
 int cr_py_dlpack_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

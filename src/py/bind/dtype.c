@@ -1,4 +1,4 @@
-/* torch.dtype: one object an element type, and finfo/iinfo over them. */
+/* torch.dtype: one object for each dtype; finfo and iinfo. */
 #include "py/bind/bind.h"
 #include <float.h>
 #include <string.h>
@@ -173,7 +173,7 @@ static PyObject *iinfo_min(PyObject *self, void *unused)
     return PyLong_FromLongLong(INT64_MIN >> (64 - 8 * cr_dtype_size(t)));
 }
 
-/* torch prints the limits as floats. */
+/* Prints the limits as floats, as torch does. */
 static PyObject *iinfo_repr(PyObject *self)
 {
     cr_dtype t = ((type_info *)self)->dtype;
@@ -271,7 +271,7 @@ static PyTypeObject iinfo_type = {
     .tp_getset = iinfo_getset,
 };
 
-/* torch's names of one type: "float32", "float". */
+/* Adds torch's names of a dtype: "float32", "float". */
 static int add_names(PyObject *m, cr_dtype t)
 {
     const cr_dtype_info *info = &cr_dtype_infos[t];

@@ -3,10 +3,11 @@
 #include "py/bind/bind.h"
 #include <string.h>
 
-/* --- the interpreter lock, for the engine --- */
+/* --- the interpreter lock for the engine --- */
 
 enum { MAX_NESTING = 256 };
-static CR_THREAD uint64_t lock_states[MAX_NESTING / 64]; /* bit: the lock was not held */
+/* one bit a nesting level: set when the lock was not held */
+static CR_THREAD uint64_t lock_states[MAX_NESTING / 64];
 static CR_THREAD int lock_depth;
 
 static void lock_python(void)
@@ -27,7 +28,7 @@ static void unlock_python(void)
 
 /* --- arguments --- */
 
-/* A borrowed list of the tensors in a tensor, a sequence or None. */
+/* The tensors in a tensor, a sequence or None; borrowed. */
 typedef struct {
     cr_tensor **at;
     int count;
@@ -48,7 +49,7 @@ static bool take_tensor(tensors *out, PyObject *x, bool optional, const char *wh
     return true;
 }
 
-/* `x` is a tuple. */
+/* Reads the tuple `x`. */
 static bool read_tensors(tensors *out, PyObject *x, bool optional, const char *what)
 {
     Py_ssize_t n = PyTuple_GET_SIZE(x);
@@ -163,8 +164,8 @@ static PyObject *run(const cr_backward_call *call)
     return out;
 }
 
-/* While a call is recorded, cotangents that were not given are made by an operator: the
- * engine's own ones would come from nowhere.  Made ones are in `made`, counted. */
+/* While a call is recorded, missing cotangents are made by an operator, because tensors made by
+ * the engine would not be in the graph.  `made` owns them. */
 static int make_ones(const tensors *roots, tensors *grads, cr_tensor **made)
 {
     cr_value result;
@@ -233,7 +234,7 @@ static PyObject *run_backward(PyObject *m, PyObject *args)
     return out;
 }
 
-/* One tensor, a sequence of tensors, or None as a tuple. */
+/* Converts a tensor, a sequence of tensors or None to a tuple. */
 static PyObject *as_tuple(PyObject *x)
 {
     if (cr_py_is_tensor(x) || x == Py_None)
@@ -293,7 +294,7 @@ static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwarg
 
 /* --- hooks --- */
 
-/* Registers `callable` in the tensor's dict of one kind. */
+/* Adds `callable` to the tensor's dict of hooks of one kind. */
 static PyObject *add_hook(PyObject *self, PyObject **dict, PyObject *callable, bool accumulated)
 {
     cr_tensor *t = cr_py_tensor_of(self);
@@ -305,7 +306,7 @@ static PyObject *add_hook(PyObject *self, PyObject **dict, PyObject *callable, b
         return handle;
     cr_hook_call call =
         accumulated ? cr_py_accumulated_hooks(*dict) : cr_py_tensor_hooks(*dict);
-    Py_DECREF(*dict); /* the C hook holds it */
+    Py_DECREF(*dict); /* the C hook holds a reference */
     st = accumulated ? cr_hook_accumulated(NULL, t, &call) : cr_hook_tensor(NULL, t, &call);
     if (!st)
         return handle;
@@ -398,7 +399,7 @@ static PyObject *anomaly_checks_nan(PyObject *m, PyObject *unused)
     return PyBool_FromLong(cr_anomaly_checks_nan());
 }
 
-/* The Python stack where a node is made, as text. */
+/* The Python stack at a node's creation, as text. */
 static void *record_stack(void)
 {
     PyGILState_STATE lock = PyGILState_Ensure();
@@ -459,7 +460,7 @@ static PyMethodDef functions[] = {
     {"is_anomaly_check_nan_enabled", anomaly_checks_nan, METH_NOARGS, NULL},
     {0}};
 
-/* The dict belongs to the old history, whose C hook holds it. */
+/* The dict belongs to the earlier history; its C hook keeps it alive. */
 static void forget_hooks(cr_tensor *t) { ((cr_py_tensor *)t->peer)->hooks = NULL; }
 
 int cr_py_engine_start(PyObject *m)

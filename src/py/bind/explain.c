@@ -1,4 +1,4 @@
-/* Messages for calls that no signature takes, in torch's words. */
+/* Error messages for calls that match no signature, in torch's words. */
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -15,7 +15,7 @@ static Py_ssize_t given_keywords(const call *c)
     return c->g->names ? PyTuple_GET_SIZE(c->g->names) : 0;
 }
 
-/* The class of x as torch names it. */
+/* The class name of x in torch's messages. */
 static const char *type_name(PyObject *x)
 {
     const char *name = Py_TYPE(x)->tp_name;
@@ -137,7 +137,7 @@ static bool fits(const cr_py_sig *s, int param, PyObject *x)
     return fit == CR_PY_FITS;
 }
 
-/* How many parameters print_sig shows; "()" counts as one. */
+/* Number of parameters that print_sig prints; "()" counts as one. */
 static int shown(const cr_py_sig *s)
 {
     int n = s->positional - (s->self >= 0) + s->out + s->factory;
@@ -147,7 +147,7 @@ static int shown(const cr_py_sig *s)
     return n ? n : 1;
 }
 
-/* "int", but "tuple of (int, float)" for sequences. */
+/* Prints the type of x: "int", but "tuple of (int, float)" for sequences. */
 static void print_type(cr_text *out, PyObject *x)
 {
     bool list = PyList_Check(x);
@@ -161,7 +161,7 @@ static void print_type(cr_text *out, PyObject *x)
     cr_text_char(out, list ? ']' : ')');
 }
 
-/* Says which arguments have a wrong type, when the count is right. */
+/* Prints which arguments have a wrong type when their number is right. */
 static void print_wrong_types(cr_text *out, const call *c, const cr_py_sig *s)
 {
     int first = c->method, n = (int)given_positional(c);
@@ -282,7 +282,7 @@ static PyObject *missing(const call *c, const cr_py_sig *s)
     return raise_text(&out);
 }
 
-/* The place of a parameter among the positional ones, self not counted. */
+/* The position of a parameter among the positional ones, without self. */
 static int argument_number(const cr_py_sig *s, int param)
 {
     int first = s->self >= 0;
@@ -357,7 +357,7 @@ static PyObject *explain_one(const call *c, const cr_py_sig *s)
     return done;
 }
 
-/* Whether the number of arguments is possible for s. */
+/* True when `s` accepts this number of arguments. */
 static bool plausible(const call *c, const cr_py_sig *s)
 {
     Py_ssize_t n = given_positional(c) + given_keywords(c);

@@ -1,35 +1,36 @@
 /* Functions with a derivative written in Python: torch.autograd.Function.
  *
- * The context (`ctx`) is an instance of the class that Python's metaclass makes for each
- * Function.  A recorded call makes a node that owns the context; the context knows its
- * node without owning it, and serves as its grad_fn. */
+ * The context (`ctx`) is an instance of a class that Python's metaclass makes for each
+ * Function.  A recorded call makes a node, which owns the context.  The context borrows the
+ * node and is its grad_fn object. */
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
 typedef struct {
     PyObject_HEAD
-    cr_node *node;   /* borrowed; NULL before the call is recorded and after the node went */
+    /* borrowed; NULL before the call is recorded and after the node is freed */
+    cr_node *node;
     PyObject *to_save, *dirty, *non_differentiable; /* tuples, or NULL */
     PyObject *needs_input_grad; /* tuple of bools */
-    PyObject *likes; /* by result: an empty tensor like it, or None */
+    PyObject *likes; /* one per result: an empty tensor with its shape, or None */
     cr_saved *saved;
     uint32_t saved_count;
-    uint8_t *is_tensor; /* by input */
+    uint8_t *is_tensor; /* one per input */
     Py_ssize_t input_count;
     bool materialize, released;
 } context;
 
 typedef struct {
     cr_node node;
-    context *ctx; /* counted */
+    context *ctx; /* a reference */
 } function_node;
 
 static PyTypeObject context_type;
 
 static context *context_of(PyObject *self) { return (context *)self; }
 
-/* --- the node's side --- */
+/* --- functions of the node's kind --- */
 
 static const char *kind_name(cr_node *n)
 {
@@ -113,7 +114,7 @@ static PyObject *cotangent(const context *c, cr_tensor *grad, uint32_t i)
                                                       : cr_py_wrap_keep(grad);
 }
 
-/* backward(ctx, *grads) of the Function's class. */
+/* Calls backward(ctx, *grads) of the Function's class. */
 static PyObject *call_backward(context *c, cr_tensor *const *grads)
 {
     uint32_t n = c->node->result_count;
@@ -146,7 +147,7 @@ static cr_status wrong_count(const context *c, Py_ssize_t got)
     return CR_PYTHON;
 }
 
-/* One gradient of backward's tuple to the edge it belongs to. */
+/* Converts item i of backward's tuple for its edge. */
 static cr_status take_gradient(const context *c, PyObject *x, Py_ssize_t i, cr_tensor **out)
 {
     if (x == Py_None)
@@ -171,7 +172,7 @@ static cr_status spread_gradients(const context *c, PyObject *tuple, cr_tensor *
     Py_ssize_t n = PyTuple_GET_SIZE(tuple);
     int edge = 0;
 
-    for (Py_ssize_t i = c->input_count; i < n; i++) /* more than inputs: only None */
+    for (Py_ssize_t i = c->input_count; i < n; i++) /* further items must be None */
         if (PyTuple_GET_ITEM(tuple, i) != Py_None)
             return wrong_count(c, n);
     if (n < c->input_count)
@@ -209,8 +210,8 @@ static cr_status kind_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **gra
 typedef struct {
     context *ctx;
     PyObject *inputs;  /* tuple */
-    PyObject *outputs; /* tuple, new objects replaced in place */
-    cr_edge *edges;    /* of the tensor inputs, taken before forward ran */
+    PyObject *outputs; /* tuple; new objects replace its items */
+    cr_edge *edges;    /* edges of the tensor inputs, taken before forward runs */
     uint32_t edge_count;
     bool recorded;
 } call;
@@ -255,7 +256,7 @@ static int read_inputs(call *k)
     return 0;
 }
 
-/* forward(ctx, *inputs), or forward(*inputs) and setup_context(ctx, inputs, output). */
+/* Calls forward(ctx, *inputs), or forward(*inputs) and setup_context(ctx, inputs, output). */
 static PyObject *run_forward(PyObject *cls, const call *k)
 {
     PyObject *forward = PyObject_GetAttrString(cls, "forward"), *args, *out = NULL;
@@ -302,11 +303,11 @@ static cr_status make_node(call *k)
     cr_py_graph_objects++;
     k->ctx->node = n;
     memcpy(n->edges, k->edges, k->edge_count * sizeof *k->edges);
-    k->edge_count = 0; /* the node has their counts now */
+    k->edge_count = 0; /* the node owns the references now */
     return CR_OK;
 }
 
-/* The output replaced by another tensor over the same memory. */
+/* Replaces output i by another tensor over the same memory. */
 static cr_status replace_output(call *k, Py_ssize_t i, cr_tensor *t)
 {
     PyObject *w = cr_py_wrap(t), *old = PyTuple_GET_ITEM(k->outputs, i);
@@ -326,7 +327,7 @@ static cr_status alias_output(call *k, Py_ssize_t i)
     return replace_output(k, i, alias);
 }
 
-/* Gives output i its place in the graph. */
+/* Sets the history of output i. */
 static cr_status record_output(call *k, Py_ssize_t i)
 {
     const context *c = k->ctx;
@@ -359,7 +360,7 @@ static cr_status record_output(call *k, Py_ssize_t i)
     return cr_set_history(t, c->node, (uint32_t)i);
 }
 
-/* An empty tensor with the shape of `x` for the cotangents that never come. */
+/* An empty tensor with the shape of `x`, for making cotangents that do not arrive. */
 static PyObject *like_of(PyObject *x)
 {
     const int64_t zero[CR_MAX_DIMS] = {0};
@@ -428,7 +429,7 @@ static int record(call *k)
     return st ? cr_py_raise_int(st) : 0;
 }
 
-/* The outputs of one call as forward returned them. */
+/* Calls forward and returns its outputs, recorded. */
 static PyObject *apply_call(PyObject *cls, call *k)
 {
     PyObject *raw, *out = NULL;
@@ -447,7 +448,7 @@ static PyObject *apply_call(PyObject *cls, call *k)
     Py_DECREF(raw);
     if (k->outputs && record(k) == 0)
         out = Py_NewRef(single ? PyTuple_GET_ITEM(k->outputs, 0) : k->outputs);
-    if (k->ctx->node) /* the results hold it, or nobody does */
+    if (k->ctx->node) /* the recorded results keep the node alive */
         cr_node_drop(k->ctx->node);
     return out;
 }
@@ -476,7 +477,7 @@ static PyObject *function_apply(PyObject *cls, PyObject *args)
     return out;
 }
 
-/* --- the context's side --- */
+/* --- methods of the context --- */
 
 static PyObject *context_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -639,18 +640,19 @@ static PyObject *get_materialize(PyObject *self, void *unused)
 }
 
 static PyMethodDef context_methods[] = {
-    {"save_for_backward", save_for_backward, METH_VARARGS, "Keeps tensors for backward."},
-    {"mark_dirty", mark_dirty, METH_VARARGS, "Says which inputs forward changed in place."},
+    {"save_for_backward", save_for_backward, METH_VARARGS, "Saves tensors for backward."},
+    {"mark_dirty", mark_dirty, METH_VARARGS,
+     "Declares the inputs that forward changed in place."},
     {"mark_non_differentiable", mark_non_differentiable, METH_VARARGS,
-     "Says which outputs have no derivative."},
+     "Declares the outputs that have no derivative."},
     {"set_materialize_grads", set_materialize_grads, METH_O,
-     "Whether absent cotangents come as zeros (the default) or as None."},
+     "True (the default): missing cotangents become zeros; False: None."},
     {0}};
 static PyGetSetDef context_getset[] = {
-    {"saved_tensors", saved_tensors, NULL, "What save_for_backward kept.", NULL},
+    {"saved_tensors", saved_tensors, NULL, "The tensors that save_for_backward saved.", NULL},
     {"saved_variables", saved_tensors, NULL, NULL, NULL},
     {"needs_input_grad", needs_input_grad, set_needs_input_grad,
-     "By input: whether its gradient is wanted.", NULL},
+     "For each input, True when its gradient is needed.", NULL},
     {"to_save", get_to_save, NULL, NULL, NULL},
     {"dirty_tensors", get_dirty, NULL, NULL, NULL},
     {"non_differentiable", get_non_differentiable, NULL, NULL, NULL},
@@ -670,7 +672,7 @@ static PyTypeObject context_type = {
     .tp_getset = context_getset,
 };
 
-/* The node's methods, so that a context serves as grad_fn. */
+/* Adds the node methods to contexts, because a context is a grad_fn. */
 static int add_node_methods(void)
 {
     PyObject *dict = context_type.tp_dict;

@@ -1,4 +1,4 @@
-/* torch.Generator and the functions over the default one. */
+/* torch.Generator, and functions for the default generator. */
 #include "py/bind/bind.h"
 
 static PyObject *default_object;
@@ -8,7 +8,7 @@ static cr_generator *generator_of(PyObject *self)
     return ((cr_py_generator *)self)->generator;
 }
 
-static PyObject *generator_object(cr_generator *g) /* takes the count */
+static PyObject *generator_object(cr_generator *g) /* takes ownership of the reference */
 {
     cr_py_generator *self = PyObject_New(cr_py_generator, &cr_py_generator_type);
 
@@ -45,7 +45,7 @@ static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     return st ? cr_py_raise(st) : generator_object(g);
 }
 
-/* Seeds are 64 bits wide; negative ones wrap, as torch allows. */
+/* Reads a 64-bit seed.  Negative numbers wrap, as in torch. */
 static int seed_from(PyObject *x, uint64_t *out)
 {
     PyObject *whole = PyNumber_Long(x);
@@ -124,7 +124,7 @@ static PyObject *generator_device(PyObject *self, void *unused)
     return cr_py_device_object(CR_CPU, -1);
 }
 
-/* Copies and pickles carry the state. */
+/* Copies and pickles a generator by its state. */
 static PyObject *generator_reduce(PyObject *self, PyObject *unused)
 {
     PyObject *state = generator_get_state(self, unused);
@@ -133,12 +133,12 @@ static PyObject *generator_reduce(PyObject *self, PyObject *unused)
 }
 
 static PyMethodDef generator_methods[] = {
-    {"manual_seed", generator_manual_seed, METH_O, "Starts the stream that `seed` names."},
+    {"manual_seed", generator_manual_seed, METH_O, "Sets the seed."},
     {"seed", generator_seed, METH_NOARGS, "Seeds from the system's entropy; returns the seed."},
-    {"initial_seed", generator_initial_seed, METH_NOARGS, "The seed that was set last."},
+    {"initial_seed", generator_initial_seed, METH_NOARGS, "The latest seed."},
     {"get_state", generator_get_state, METH_NOARGS, "The state as a tensor of bytes."},
-    {"set_state", generator_set_state, METH_O, "Goes to a state that get_state returned."},
-    {"clone_state", generator_clone, METH_NOARGS, "A generator at the same place."},
+    {"set_state", generator_set_state, METH_O, "Sets a state that get_state returned."},
+    {"clone_state", generator_clone, METH_NOARGS, "Makes a generator with the same state."},
     {"__reduce__", generator_reduce, METH_NOARGS, NULL},
     {"__setstate__", generator_set_state, METH_O, NULL},
     {0}};

@@ -1,5 +1,5 @@
-/* no_grad, enable_grad, set_grad_enabled, inference_mode: context managers that are
- * also decorators.  The mode itself is in cr_thread, where every call reads it. */
+/* no_grad, enable_grad, set_grad_enabled, inference_mode: context managers that are also
+ * decorators.  The mode itself is in cr_thread. */
 #include "py/bind/bind.h"
 
 typedef enum { NO_GRAD, ENABLE_GRAD, SET_GRAD, INFERENCE } switch_kind;
@@ -7,7 +7,7 @@ typedef enum { NO_GRAD, ENABLE_GRAD, SET_GRAD, INFERENCE } switch_kind;
 typedef struct {
     PyObject_HEAD
     uint8_t kind; /* switch_kind */
-    bool mode;    /* SET_GRAD, INFERENCE: what was asked for */
+    bool mode;    /* SET_GRAD, INFERENCE: the requested mode */
     bool was_no_grad, was_inference;
 } grad_switch;
 
@@ -38,7 +38,7 @@ static PyObject *switch_new(PyTypeObject *type, switch_kind kind, bool mode)
         return NULL;
     s->kind = (uint8_t)kind;
     s->mode = mode;
-    if (kind == SET_GRAD) /* works from here on, with or without `with` */
+    if (kind == SET_GRAD) /* takes effect at once, with or without `with` */
         apply(s);
     return (PyObject *)s;
 }
@@ -74,7 +74,7 @@ static PyObject *switch_clone(PyObject *self, PyObject *unused)
     return PyObject_CallNoArgs((PyObject *)Py_TYPE(self));
 }
 
-/* As a decorator: the rest is Python's functools. */
+/* As a decorator: functools does the work. */
 static PyObject *decorate(PyObject *self, PyObject *function)
 {
     PyObject *m = PyImport_ImportModule("cresset.autograd.grad_mode"), *out;
@@ -98,7 +98,7 @@ static PyObject *switch_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return decorate(self, function);
 }
 
-/* no_grad() and @no_grad. */
+/* Constructs no_grad() or applies @no_grad. */
 static PyObject *plain_new(PyTypeObject *type, PyObject *args, switch_kind kind, bool mode)
 {
     PyObject *function = NULL, *self, *out;
@@ -150,7 +150,7 @@ static PyObject *inference_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     return out;
 }
 
-/* Decorating @no_grad passes the function to tp_new; tp_init must accept it. */
+/* @no_grad passes the function to tp_new and then to tp_init, which must accept it. */
 static int switch_init(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     (void)self;
@@ -174,7 +174,7 @@ static PyObject *switch_mode(PyObject *self, void *unused)
 static PyMethodDef switch_methods[] = {
     {"__enter__", switch_enter, METH_NOARGS, NULL},
     {"__exit__", (PyCFunction)(void (*)(void))switch_exit, METH_FASTCALL, NULL},
-    {"clone", switch_clone, METH_NOARGS, "A fresh one of the same mode."},
+    {"clone", switch_clone, METH_NOARGS, "Makes another context manager of the same mode."},
     {0}};
 static PyGetSetDef switch_getset[] = {{"mode", switch_mode, NULL, NULL, NULL}, {0}};
 
@@ -188,12 +188,12 @@ static PyGetSetDef switch_getset[] = {{"mode", switch_mode, NULL, NULL, NULL}, {
     }
 
 static PyTypeObject switch_types[] = {
-    SWITCH_TYPE("no_grad", no_grad_new, "Nothing is recorded inside."),
-    SWITCH_TYPE("enable_grad", enable_grad_new, "Operations are recorded inside."),
+    SWITCH_TYPE("no_grad", no_grad_new, "Disables recording inside."),
+    SWITCH_TYPE("enable_grad", enable_grad_new, "Enables recording inside."),
     SWITCH_TYPE("set_grad_enabled", set_grad_new,
-                "Recording on or off, from now on or inside."),
+                "Enables or disables recording, at once and also inside a with block."),
     SWITCH_TYPE("inference_mode", inference_new,
-                "Nothing is recorded inside, and what is made there never can be."),
+                "Disables recording inside; tensors made inside can never be recorded."),
 };
 
 static PyObject *is_grad_enabled(PyObject *m, PyObject *unused)
@@ -222,7 +222,7 @@ static PyObject *set_grad_mode(PyObject *m, PyObject *x)
 }
 
 static PyMethodDef functions[] = {
-    {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "Whether operations are recorded."},
+    {"is_grad_enabled", is_grad_enabled, METH_NOARGS, "True when operations are recorded."},
     {"is_inference_mode_enabled", is_inference_mode_enabled, METH_NOARGS, NULL},
     {"_set_grad_enabled", set_grad_mode, METH_O, NULL},
     {0}};

@@ -1,7 +1,7 @@
-/* cresset._C.Recorder and cresset._C.Graph: calls written down as a graph (graph/graph.h).
+/* cresset._C.Recorder and cresset._C.Graph: recorded calls as a graph (graph/graph.h).
  *
- * A Graph keeps the object whose session its nodes live in: the recorder, or the graph that a
- * pass began with. */
+ * A Graph keeps alive the object that owns the session of its nodes: the recorder, or the graph
+ * that a pass was applied to. */
 #include "py/bind/bind.h"
 #include "aot/aot.h"
 #include "compile/compile.h"
@@ -14,10 +14,10 @@
 typedef struct {
     PyObject_HEAD
     cr_graph *g;
-    PyObject *keeper;    /* the object whose session it is in, or NULL */
-    cr_session *session; /* its own, or NULL */
-    bool owns;           /* the graph's constants, which its dropping gives back */
-    cr_compiled *code;   /* of its groups, or NULL */
+    PyObject *keeper;    /* the object that owns the session, or NULL */
+    cr_session *session; /* owned by this graph, or NULL */
+    bool owns;           /* the graph owns its constants */
+    cr_compiled *code;   /* code of its fusion groups, or NULL */
 } graph_object;
 
 typedef struct {
@@ -95,8 +95,9 @@ static PyObject *outputs_tuple(const cr_graph *g, cr_tensor **output)
     return out;
 }
 
-/* The tensors of a sequence, one an input, as a new array with room for the outputs behind;
- * NULL with an exception. They are borrowed of *items, which is the caller's. */
+/* The tensors of a sequence, one for each input, in a new array that has space for the outputs,
+ * too.  NULL with an exception.  The tensors are borrowed from *items, which the caller must
+ * release. */
 static cr_tensor **inputs_of(const cr_graph *g, PyObject *given, PyObject **items)
 {
     cr_tensor **input =
@@ -216,7 +217,8 @@ static PyObject *graph_new(cr_graph *g, PyObject *keeper, cr_session *session, b
     return (PyObject *)self;
 }
 
-/* apply("dead"): a pass by name.  The new graph lives in the session of the old one. */
+/* apply("dead"): runs the pass of this name.  The new graph is in the session of the old
+ * one. */
 static PyObject *graph_apply(PyObject *x, PyObject *name)
 {
     const graph_object *self = (graph_object *)x;
@@ -243,7 +245,7 @@ static void gather_groups(cr_session *s, void *context)
     cr_graph_verify(j->out);
 }
 
-/* compile() -> Graph: pointwise nodes in groups that have code. */
+/* compile() -> Graph: pointwise nodes in fusion groups that have code. */
 static PyObject *graph_compile(PyObject *x, PyObject *unused)
 {
     graph_job j = {.from = ((graph_object *)x)->g};
@@ -265,7 +267,7 @@ static PyObject *graph_compile(PyObject *x, PyObject *unused)
     return cr_py_raise(st);
 }
 
-/* program() -> Program: the graph after the passes, in groups, as a list of steps. */
+/* program() -> Program: the graph after the passes, with fusion groups, as a list of steps. */
 static PyObject *graph_program(PyObject *x, PyObject *unused)
 {
     (void)unused;
@@ -285,7 +287,7 @@ static void lift(cr_session *s, void *context)
     j->origins = cr_graph_lift(j->g);
 }
 
-/* lift() -> [number of the former input or a constant, by input] */
+/* lift() -> [for each input: index of the earlier input, or the constant] */
 static PyObject *graph_lift(PyObject *x, PyObject *unused)
 {
     lift_job j = {.g = ((graph_object *)x)->g};
@@ -328,7 +330,7 @@ static int group_count(const graph_object *self)
     return self->code ? cr_compiled_groups(self->code) : 0;
 }
 
-/* wait(seconds) -> the number of groups whose native code is there by then. */
+/* wait(seconds) -> number of fusion groups with native code */
 static PyObject *graph_wait(PyObject *x, PyObject *seconds)
 {
     const graph_object *self = (graph_object *)x;
@@ -344,7 +346,7 @@ static PyObject *graph_wait(PyObject *x, PyObject *seconds)
     return PyLong_FromLong(ready);
 }
 
-/* The C of every group. */
+/* The C text of every fusion group. */
 static PyObject *graph_sources(PyObject *x, void *unused)
 {
     const graph_object *self = (graph_object *)x;
@@ -362,7 +364,7 @@ static PyObject *graph_sources(PyObject *x, void *unused)
     return out;
 }
 
-/* How many programs compile() built; equal groups share one. */
+/* Number of programs that compile() built; equal groups share a program. */
 static PyObject *graph_built(PyObject *x, void *unused)
 {
     const graph_object *self = (graph_object *)x;
@@ -440,7 +442,7 @@ static PyObject *graph_parse(PyTypeObject *type, PyObject *args, PyObject *kwarg
     return out;
 }
 
-/* --- nodes as Python sees them --- */
+/* --- nodes as Python objects --- */
 
 static PyObject *arg_object(const cr_garg *a);
 
@@ -465,7 +467,7 @@ static PyObject *list_object(const cr_garg *a)
     return out;
 }
 
-/* A value is a tuple of its name. */
+/* A value is the tuple (name,). */
 static PyObject *arg_object(const cr_garg *a)
 {
     switch ((cr_tag)a->tag) {
@@ -515,8 +517,8 @@ static PyObject *names_object(cr_gvalue *const *v, int n)
     return out;
 }
 
-/* (results, operator, overload, {parameter: argument}, source); a constant: (results, None,
- * tensor).  An argument that is a value is the tuple of its name. */
+/* (results, operator, overload, {parameter: argument}, source); for a constant (results, None,
+ * tensor).  A value as an argument is the tuple (name,). */
 static PyObject *node_object(const cr_gnode *n)
 {
     if (n->kind == CR_GNODE_CONSTANT)
@@ -559,7 +561,7 @@ static PyObject *graph_size(PyObject *x, void *unused)
     return PyLong_FromSize_t(((graph_object *)x)->g->body->len);
 }
 
-/* The names of the outputs, None where the graph returns none. */
+/* Names of the outputs; None for an output without a value. */
 static PyObject *graph_outputs(PyObject *x, void *unused)
 {
     const cr_gblock *b = ((graph_object *)x)->g->body;
@@ -581,33 +583,33 @@ static PyObject *graph_outputs(PyObject *x, void *unused)
 static PyMethodDef graph_methods[] = {
     {"run", graph_run, METH_O, "run(inputs) -> outputs: calls the nodes in order."},
     {"fits", graph_fits, METH_VARARGS,
-     "fits(inputs, numbers) -> whether the guards on sizes and numbers hold for tensors like "
-     "these; raises what\n"
-     "an operator refuses."},
+     "fits(inputs, numbers) -> bool: true when the guards on sizes and numbers hold for these "
+     "inputs;\n"
+     "raises an operator's error."},
     {"cost", graph_cost, METH_NOARGS,
-     "cost() -> str: operations and bytes of every node and their sums, over the graph's "
-     "sizes."},
-    {"apply", graph_apply, METH_O, "apply(name) -> Graph: after the pass of that name."},
+     "cost() -> str: operations and bytes of every node, and their sums."},
+    {"apply", graph_apply, METH_O, "apply(name) -> Graph: runs the pass of this name."},
     {"partition", graph_partition, METH_VARARGS,
      "partition(primals, outputs, recompute=True) -> (forward, backward, number of saved "
      "values, their\n"
-     "bytes without primals, number of nodes computed twice): cuts a joint graph (aot/aot.h)."},
+     "bytes without primals, number of recomputed nodes): partitions a joint graph "
+     "(aot/aot.h)."},
     {"compile", graph_compile, METH_NOARGS,
-     "compile() -> Graph: pointwise nodes in groups, which are computed by tiles at once and "
-     "by native\n"
-     "code when it is ready, with the bits of the nodes called one by one."},
+     "compile() -> Graph: pointwise nodes in fusion groups, which run as tiles at once and as "
+     "native\n"
+     "code when it is ready, with the same bits as the separate nodes."},
     {"program", graph_program, METH_NOARGS,
-     "program() -> Program: the graph after the passes, with groups, as a flat list of steps."},
+     "program() -> Program: the graph after the passes, with fusion groups, as a list of "
+     "steps."},
     {"lift", graph_lift, METH_NOARGS,
-     "lift() -> origins: makes constants inputs of the graph, and inputs that nothing reads "
-     "are gone; origins\n"
-     "says by input which one it was, or gives the constant."},
+     "lift() -> origins: makes constants inputs of the graph and removes unused inputs; "
+     "origins\n"
+     "gives for each input the earlier input's index, or the constant."},
     {"call", graph_call, METH_VARARGS,
-     "call(grad, how=0) -> Call: a recording without constants as programs; Calls when it has "
-     "symbols.  how is of\n"
-     "_HOW_FAST, _HOW_MEASURE and _HOW_CALLS."},
-    {"wait", graph_wait, METH_O,
-     "wait(seconds) -> number of groups that have native code by then."},
+     "call(grad, how=0) -> Call: the programs of a recording without constants; Calls when it "
+     "has\n"
+     "symbols.  how combines _HOW_FAST, _HOW_MEASURE and _HOW_CALLS."},
+    {"wait", graph_wait, METH_O, "wait(seconds) -> number of fusion groups with native code."},
     {"nodes", graph_nodes, METH_NOARGS,
      "Every node: (results, operator, overload, arguments, source) or (results, None, "
      "constant)."},
@@ -615,17 +617,16 @@ static PyMethodDef graph_methods[] = {
 static PyGetSetDef graph_getset[] = {
     {"inputs", graph_inputs, NULL, "Names of the inputs.", NULL},
     {"outputs", graph_outputs, NULL, "Names of the outputs.", NULL},
-    {"size", graph_size, NULL, "The number of its nodes, those in nested blocks apart.", NULL},
-    {"writes", graph_writes, NULL, "Whether a node writes a tensor.", NULL},
-    {"sources", graph_sources, NULL, "The C of every group.", NULL},
-    {"built", graph_built, NULL, "How many programs compile() built.", NULL},
+    {"size", graph_size, NULL, "The number of nodes, without those in nested blocks.", NULL},
+    {"writes", graph_writes, NULL, "True when a node writes to a tensor.", NULL},
+    {"sources", graph_sources, NULL, "The C text of every fusion group.", NULL},
+    {"built", graph_built, NULL, "Number of programs that compile() built.", NULL},
     {0}};
 static PyTypeObject graph_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Graph",
     .tp_basicsize = sizeof(graph_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc =
-        "Graph(text): calls of operators in single assignment; str() gives the text again.",
+    .tp_doc = "Graph(text): operator calls in single assignment form; str() gives the text.",
     .tp_new = graph_parse,
     .tp_dealloc = graph_dealloc,
     .tp_repr = graph_repr,
@@ -743,7 +744,8 @@ done:
     return out;
 }
 
-/* foreign() -> tensors that the calls read and that are neither inputs nor made by them. */
+/* foreign() -> tensors that the calls read and that are neither inputs nor results of the
+ * calls. */
 static PyObject *recorder_foreign(PyObject *x, PyObject *unused)
 {
     cr_tensor *const *at;
@@ -761,7 +763,7 @@ static PyObject *recorder_foreign(PyObject *x, PyObject *unused)
     return out;
 }
 
-/* number(value) -> Symbol: the next number of the call. */
+/* number(value) -> Symbol: adds a number input. */
 static PyObject *recorder_number(PyObject *x, PyObject *value)
 {
     cr_recorder *r = ((recorder_object *)x)->r;
@@ -776,7 +778,7 @@ static PyObject *recorder_number(PyObject *x, PyObject *value)
     return st ? cr_py_raise(st) : cr_py_symbol(r, k);
 }
 
-/* dynamic(tensor, dims): the sizes of an input along the dimensions of the mask are symbols. */
+/* dynamic(tensor, dims): makes the sizes of an input symbols, for the dims in the mask. */
 static PyObject *recorder_dynamic(PyObject *x, PyObject *args)
 {
     PyObject *t;
@@ -799,32 +801,32 @@ static PyObject *recorder_backward(PyObject *x, void *unused)
 }
 
 static PyGetSetDef recorder_getset[] = {
-    {"backward", recorder_backward, NULL, "Whether a backward pass is among the calls.", NULL},
+    {"backward", recorder_backward, NULL, "True when a backward pass was recorded.", NULL},
     {0}};
 static PyMethodDef recorder_methods[] = {
-    {"number", recorder_number, METH_O,
-     "number(value) -> Symbol: the next number of the call."},
+    {"number", recorder_number, METH_O, "number(value) -> Symbol: adds a number input."},
     {"dynamic", recorder_dynamic, METH_VARARGS,
-     "dynamic(tensor, dims): the sizes of an input along the dimensions of the mask are "
-     "symbols."},
+     "dynamic(tensor, dims): makes the sizes of an input symbols, for the dims in the mask."},
     {"foreign", recorder_foreign, METH_NOARGS,
-     "foreign() -> tensors that the calls read and that are neither inputs nor made by them."},
+     "foreign() -> tensors that the calls read and that are neither inputs nor results of the "
+     "calls."},
     {"input", recorder_input, METH_VARARGS,
-     "input(tensor, name=None): the next input of the graph."},
-    {"start", recorder_start, METH_NOARGS, "Begins to write down the calls of this thread."},
-    {"stop", recorder_stop, METH_NOARGS, "Ends that."},
-    {"at", recorder_at, METH_O, "at(source): where the next calls are, \"file.py:12\"."},
+     "input(tensor, name=None): adds an input to the graph."},
+    {"start", recorder_start, METH_NOARGS, "Starts recording the calls of this thread."},
+    {"stop", recorder_stop, METH_NOARGS, "Stops recording."},
+    {"at", recorder_at, METH_O,
+     "at(source): sets the source of the next calls, \"file.py:12\"."},
     {"finish", recorder_finish, METH_O, "finish(outputs) -> Graph."},
     {0}};
 static PyTypeObject recorder_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Recorder",
     .tp_basicsize = sizeof(recorder_object),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Recorder(parts=False, sources=False): writes down the operator calls of a "
-              "thread as a graph;\n"
-              "with parts, a composition without a derivative of its own is its parts; with "
-              "sources, nodes\n"
-              "know the line of the program that called them.",
+    .tp_doc =
+        "Recorder(parts=False, sources=False): records the operator calls of a thread as a "
+        "graph;\n"
+        "parts: compositions without a derivative are recorded as their parts; sources: nodes\n"
+        "have the source line of the call.",
     .tp_new = recorder_new,
     .tp_dealloc = recorder_dealloc,
     .tp_methods = recorder_methods,

@@ -36,23 +36,23 @@ static const char *const check_names[] = {"any",    "is",   "same",    "instance
 typedef struct {
     uint8_t dtype, device, ndim;
     bool contiguous, row_major, requires_grad, inference;
-    uint64_t dims; /* dimensions of any size but 0 and 1 */
-    int64_t *size; /* and strides */
+    uint64_t dims; /* dims whose size may be anything but 0 and 1 */
+    int64_t *size; /* sizes and strides */
 } tensor_facts;
 
 typedef struct {
     uint8_t source, check;
-    bool stable;       /* a dict or tuple that holds the objects of the last check */
+    bool stable;       /* the dict or tuple contains the objects of the last check */
     int parent, slot;
-    int leaves;        /* nodes after this one that are plain values in it */
-    Py_ssize_t place;  /* ARG, KWARG, AT */
-    Py_ssize_t wanted; /* a length, or the number of a node */
+    int leaves;        /* number of following nodes that check plain values in this container */
+    Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */
+    Py_ssize_t wanted; /* expected length, or number of a node */
     PyObject *key, *expected;
-    PyTypeObject *type; /* borrowed of `expected` */
+    PyTypeObject *type; /* borrowed from `expected` */
     tensor_facts facts;
     uint64_t version;
-    PyObject *seen; /* the object; borrowed, meaningful while the parent is stable */
-    PyObject *held; /* counted: an attribute that was made for the check */
+    PyObject *seen; /* the object, borrowed; valid while the parent is stable */
+    PyObject *held; /* a reference on an attribute object that the check created */
 } node;
 
 struct cr_guard {
@@ -61,7 +61,7 @@ struct cr_guard {
     PyObject *failed;
 };
 
-/* A number that no other state of any dict has had; 0 where dicts have none. */
+/* A number that changes with every change of any dict; 0 where Python has none. */
 static uint64_t dict_version(PyObject *dict)
 {
 #if PY_VERSION_HEX < 0x030d0000
@@ -125,7 +125,7 @@ static int set_expected(node *d)
         return PyErr_Occurred() ? -1 : 0;
     case IS_INSTANCE:
     case IS_NUMBER: d->type = (PyTypeObject *)d->expected; return 0;
-    case IS_TENSOR: /* the guard keeps no tensor alive */
+    case IS_TENSOR: /* the guard does not keep the tensor alive */
         if (set_facts(&d->facts, cr_py_tensor_of(d->expected)) < 0)
             return -1;
         d->type = Py_TYPE(d->expected);
@@ -135,7 +135,8 @@ static int set_expected(node *d)
     }
 }
 
-/* By hand: there are thousands, and a function's first call waits for them. */
+/* Without PyArg_ParseTuple, because a guard may have thousands of nodes and the first call
+ * waits for them. */
 static int set_node(node *d, PyObject *from)
 {
     enum { SOURCE, PARENT, KEY, CHECK, EXPECTED, SLOT, DIMS };
@@ -236,8 +237,8 @@ static bool has_sizes(const tensor_facts *f, const cr_tensor *t)
     return true;
 }
 
-/* Of a dim of one position, too: views and results of calls may pass its stride on.  Where
- * sizes vary, strides do. */
+/* Compares strides also for dims of size 1, because views and call results may pass these
+ * strides on.  Dims of variable size are not compared. */
 static bool has_strides(const tensor_facts *f, const cr_tensor *t)
 {
     if (f->dims && f->contiguous)
@@ -252,7 +253,7 @@ static bool has_facts(const tensor_facts *f, const cr_tensor *t)
            t->inference == f->inference && !t->number && has_sizes(f, t) && has_strides(f, t);
 }
 
-/* Floats are equal when their bits are: -0.0 is not 0.0, NaN is NaN. */
+/* Floats must have equal bits: -0.0 differs from 0.0, and NaN equals NaN. */
 static bool equals(PyObject *o, PyObject *expected)
 {
     if (o == expected)
@@ -284,10 +285,10 @@ static bool take_number(PyObject *o, cr_scalar *out)
     return true;
 }
 
-/* Whether the container holds what it held at the last check. */
+/* True when the container contains the objects of the last check. */
 static bool is_stable(const cr_guard *g, node *d, PyObject *o)
 {
-    if (PyTuple_CheckExact(o)) { /* it cannot change, but another may stand in its place */
+    if (PyTuple_CheckExact(o)) { /* a tuple is immutable, but may have been replaced */
         bool kept = d->parent >= 0 && g->at[d->parent].stable && d->source != FROM_ARG &&
                     d->source != FROM_KWARG;
         return kept && o == d->seen;
@@ -300,7 +301,7 @@ static bool is_stable(const cr_guard *g, node *d, PyObject *o)
     return same;
 }
 
-/* Holds a counted object for the length of the check: attributes may be made on the way. */
+/* Gets an attribute and keeps it alive during the check, because getattr may create it. */
 static PyObject *attribute(PyObject *o, PyObject *name, PyObject **held)
 {
     PyObject *x = PyObject_GetAttr(o, name);
@@ -344,7 +345,7 @@ static PyObject *find(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t po
         if (!o)
             PyErr_Clear();
         else
-            Py_DECREF(o); /* its object holds it */
+            Py_DECREF(o); /* the object keeps the dict alive */
         return o;
     }
     case FROM_ATTR: return attribute(o, d->key, &d->held);

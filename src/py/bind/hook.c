@@ -1,8 +1,8 @@
 /* Hooks written in Python.
  *
- * All hooks of one kind on one tensor or node live in an OrderedDict, which one C hook
- * holds; a RemovableHandle takes its entry out of the dict.  So the order is Python's,
- * and the collector sees one object. */
+ * All hooks of one kind on one tensor or node are in an OrderedDict, which one C hook owns.  A
+ * RemovableHandle removes its entry from the dict.  The order of hooks is therefore the dict's,
+ * and the garbage collector sees one object. */
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
@@ -39,7 +39,7 @@ PyObject *cr_py_hook_dict_add(PyObject **dict, PyObject *callable, bool *made)
     return handle;
 }
 
-/* The callables of the dict at this moment, as a list. */
+/* The callables that are now in the dict, as a list. */
 static PyObject *callables(PyObject *dict)
 {
     return PyObject_IsTrue(dict) > 0 ? PyMapping_Values(dict) : PyList_New(0);
@@ -64,7 +64,7 @@ static cr_status wrong_size(PyObject *hook)
     return CR_PYTHON;
 }
 
-/* `*grad` becomes the hook's answer. */
+/* Replaces `*grad` by the hook's return value. */
 static cr_status replace(cr_tensor **grad, PyObject *answer, PyObject *hook)
 {
     cr_tensor *t;

@@ -1,8 +1,8 @@
 /* x[...] and x[...] = value.
  *
- * An index is worked off from left to right: ints, slices and None become views at
- * once, tensors and sequences are collected by dimension, and what is collected
- * becomes one `index` or `index_put_` on the view. */
+ * An index is processed from left to right.  Ints, slices and None become views at once.
+ * Tensors and sequences are collected by dim, and at the end they become one `index` or
+ * `index_put_` call on the view. */
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
@@ -15,11 +15,12 @@ static const cr_op *ops[OP_COUNT];
 
 typedef struct {
     cr_tensor *at; /* owned: the view so far */
-    int64_t dim;   /* of `at` that the next item is about */
-    int64_t ellipsis; /* dimensions that `...` stands for */
-    int64_t dropped;  /* dimensions that ints took away, less those that None added */
+    int64_t dim;   /* dim of `at` that the next item applies to */
+    int64_t ellipsis; /* number of dims that `...` stands for */
+    int64_t dropped;  /* dims removed by ints, minus dims added by None */
     bool changed;
-    int64_t masked;   /* dimensions beyond one that masks took: they have no entry below */
+    /* dims of masks beyond the first of each mask; they have no entry below */
+    int64_t masked;
     cr_value index[CR_MAX_DIMS]; /* owned tensors or none */
     uint32_t index_count;
 } walk;
@@ -30,7 +31,7 @@ static void walk_drop(walk *w)
     cr_drop_values(w->index, (int)w->index_count);
 }
 
-/* Calls ops[which]; arg[0] is given, as are the next n. */
+/* Calls ops[which].  The caller sets arg[0] and the next n arguments. */
 static cr_status call(int which, cr_value *arg, int n, cr_value *result)
 {
     if (!ops[which])
@@ -39,7 +40,7 @@ static cr_status call(int which, cr_value *arg, int n, cr_value *result)
     return cr_py_call(ops[which], arg, result);
 }
 
-/* Replaces the view by a view of it. */
+/* Replaces the view by a view of the view. */
 static int view(walk *w, int which, cr_value *arg, int n)
 {
     cr_value result;
@@ -144,7 +145,7 @@ static int take_slice(walk *w, PyObject *x, bool always)
         return -1;
     }
     int64_t dim = w->dim++;
-    /* While a call is recorded, `stop` is written down: sizes may be others. */
+    /* While a call is recorded, `stop` must be recorded, because sizes may vary. */
     if (!always && start == 0 && stop >= w->at->size[dim] && step == 1 &&
         (stop == PY_SSIZE_T_MAX || !cr_recorder_active()))
         return 0;
@@ -164,7 +165,7 @@ static int take_none(walk *w)
     return view(w, OP_unsqueeze, arg, 1);
 }
 
-/* Takes the count of t, which indexes `dims` dimensions. */
+/* Collects t, which indexes `dims` dims.  Takes ownership of t. */
 static int collect(walk *w, cr_tensor *t, int dims)
 {
     while ((int64_t)w->index_count < w->dim - w->masked)
@@ -175,7 +176,7 @@ static int collect(walk *w, cr_tensor *t, int dims)
     return 0;
 }
 
-/* True selects a new dimension of size one, False one of size zero. */
+/* True adds a dim of size one, False a dim of size zero. */
 static int take_bool(walk *w, bool truth)
 {
     const int64_t size = truth;
@@ -219,7 +220,7 @@ static int take_sequence(walk *w, PyObject *x)
 
     if (!t)
         return -1;
-    if (!t->numel && cr_dtype_is_float((cr_dtype)t->dtype)) { /* [] has no dtype of its own */
+    if (!t->numel && cr_dtype_is_float((cr_dtype)t->dtype)) { /* [] has no dtype */
         cr_tensor *longs;
         cr_status st = cr_tensor_new(&longs, CR_I64, CR_CPU, t->ndim, t->size);
         cr_drop(t);
@@ -267,7 +268,7 @@ static int take(walk *w, PyObject *x, bool alone)
     return cr_py_is_tensor(x) ? take_tensor(w, cr_py_tensor_of(x)) : take_other(w, x);
 }
 
-/* Dimensions of the tensor that an item is about. */
+/* Number of the tensor's dims that an item indexes. */
 static int64_t covers(PyObject *x)
 {
     if (x == Py_None || x == Py_Ellipsis || PyBool_Check(x))
@@ -277,7 +278,8 @@ static int64_t covers(PyObject *x)
     return 1;
 }
 
-/* Lists that hold slices or sequences were tuples to old programs. */
+/* True for a list that contains slices or sequences.  Old programs used such lists as
+ * tuples. */
 static int is_old_tuple(PyObject *x)
 {
     if (PyTuple_Check(x))
@@ -361,7 +363,7 @@ static PyObject *result_of(walk *w)
     return st ? cr_py_raise(st) : cr_py_wrap(result.t);
 }
 
-/* self and the indices that handle the access themselves. */
+/* Finds self and the indices that have a __torch_function__. */
 static int handlers(PyObject *self, PyObject *index, PyObject **found)
 {
     bool many = PyTuple_Check(index);
@@ -377,8 +379,8 @@ static int handlers(PyObject *self, PyObject *index, PyObject **found)
     return n;
 }
 
-/* A subclass, or an index that is not a tensor, may want to handle the access; the method is
- * then called through it. */
+/* Calls the method through __torch_function__ when self, or an index that is not a tensor, has
+ * one. */
 static PyObject *overridden(PyObject *self, PyObject *index, PyObject *value)
 {
     PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type,
@@ -408,7 +410,7 @@ static inline bool is_foreign(PyObject *x)
            !cr_py_is_tensor(x) && cr_py_overrides(Py_TYPE(x));
 }
 
-/* An index that is no tensor and has a __torch_function__. */
+/* True for an index that is not a tensor and has a __torch_function__. */
 static inline bool has_foreign(PyObject *index)
 {
     if (!PyTuple_Check(index))
@@ -419,7 +421,7 @@ static inline bool has_foreign(PyObject *index)
     return false;
 }
 
-/* x[3], the commonest case. */
+/* x[3], the most frequent case. */
 static PyObject *select_first(cr_tensor *t, PyObject *index)
 {
     cr_value arg[CR_MAX_ARGS], result;
@@ -459,7 +461,7 @@ PyObject *cr_py_subscript(PyObject *self, PyObject *index)
 
 /* --- writing --- */
 
-/* The value as a tensor (owned): itself, or a number in the tensor's dtype. */
+/* The value as a tensor (owned): the tensor itself, or a number in the dtype of `t`. */
 static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number,
                                cr_scalar *scalar)
 {
@@ -482,7 +484,7 @@ static cr_tensor *value_tensor(const cr_tensor *t, PyObject *value, bool *number
     return NULL;
 }
 
-/* Leading dimensions of size one are dropped until `t` has at most `ndim`. */
+/* Drops leading dims of size one until `t` has at most `ndim` dims. */
 static int drop_leading(cr_tensor **t, int ndim)
 {
     cr_value arg[CR_MAX_ARGS], result;
@@ -502,7 +504,7 @@ static int drop_leading(cr_tensor **t, int ndim)
     return 0;
 }
 
-/* copy_ would name the sizes of both; an assignment says that value does not expand. */
+/* Checks that the value expands.  torch's message for assignment differs from copy_'s. */
 static cr_status check_expands(const cr_tensor *to, const cr_tensor *from)
 {
     cr_text want = {0}, have = {0};

@@ -1,8 +1,8 @@
-/* What the compiler of kernels is doing, for tests and measurements. */
+/* Counters of the kernel compiler, for tests and measurements. */
 #include "py/bind/bind.h"
 #include "jit/jit.h"
 
-/* _jit_counts() -> dict of what was asked for in this process. */
+/* _jit_counts() -> dict of counters of this process. */
 static PyObject *jit_counts(PyObject *m, PyObject *unused)
 {
     cr_jit_counts c = cr_jit_count();
@@ -15,7 +15,7 @@ static PyObject *jit_counts(PyObject *m, PyObject *unused)
                          "failed", (long long)c.failed, "waiting", (long long)c.waiting);
 }
 
-/* _jit_pending() -> kernels asked for that are neither there nor failed. */
+/* _jit_pending() -> number of requested kernels that are neither loaded nor failed. */
 static PyObject *jit_pending(PyObject *m, PyObject *unused)
 {
     (void)m;
@@ -23,7 +23,7 @@ static PyObject *jit_pending(PyObject *m, PyObject *unused)
     return PyLong_FromLongLong(cr_jit_count().waiting);
 }
 
-/* _jit_wait(seconds) -> the same, after waiting for them. */
+/* _jit_wait(seconds) -> the same number, after waiting. */
 static PyObject *jit_wait(PyObject *m, PyObject *seconds)
 {
     double limit = PyFloat_AsDouble(seconds);

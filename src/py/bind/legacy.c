@@ -1,12 +1,12 @@
-/* Constructors from before dtypes: torch.Tensor(2, 3), torch.FloatTensor([1]),
- * x.new(2), x.type("torch.LongTensor"). */
+/* Constructors of old programs: torch.Tensor(2, 3), torch.FloatTensor([1]), x.new(2),
+ * x.type("torch.LongTensor"). */
 #include "py/bind/bind.h"
 #include <string.h>
 
 typedef struct {
     PyObject_HEAD
     uint8_t dtype;
-} tensor_type; /* torch.FloatTensor: not a class, but answers isinstance */
+} tensor_type; /* torch.FloatTensor: not a class, but isinstance works */
 
 static PyTypeObject tensor_type_type;
 static tensor_type *types[CR_DTYPE_COUNT];
@@ -72,7 +72,7 @@ static cr_tensor *from_one(PyObject *x, cr_dtype dtype, int device)
     return cr_py_tensor_from_data(x, dtype, device);
 }
 
-/* The arguments of every such constructor: sizes, data, a tensor, or nothing. */
+/* Reads the arguments of such a constructor: sizes, data, a tensor, or none. */
 static cr_tensor *construct(PyObject *args, PyObject *kwargs, cr_dtype dtype, int device)
 {
     int64_t size[CR_MAX_DIMS] = {0};
@@ -203,7 +203,7 @@ static PyTypeObject tensor_type_type = {
 
 /* --- x.type(...) --- */
 
-/* "torch.FloatTensor" to its dtype. */
+/* The dtype of a name such as "torch.FloatTensor". */
 static cr_dtype dtype_of_name(const char *name)
 {
     size_t n = strlen(name);
@@ -249,7 +249,7 @@ static PyObject *tensor_type_method(PyObject *self, PyObject *args, PyObject *kw
     return PyObject_CallMethod(self, "to", "O", cr_py_dtype_object(t));
 }
 
-/* The dtype that a type object, string or dtype names, for set_default_tensor_type. */
+/* The dtype of a type object, string or dtype, for set_default_tensor_type. */
 static PyObject *dtype_of_type(PyObject *m, PyObject *x)
 {
     cr_dtype t = dtype_named_by(x);

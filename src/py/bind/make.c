@@ -1,4 +1,4 @@
-/* tensor(), as_tensor(), asarray(): data of any kind to a tensor. */
+/* tensor(), as_tensor(), asarray(): make tensors from data of any kind. */
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
@@ -7,7 +7,7 @@
 
 typedef struct {
     cr_shape shape;
-    cr_dtype dtype; /* of the elements seen so far; CR_DTYPE_NONE before the first */
+    cr_dtype dtype; /* dtype of the elements seen so far; CR_DTYPE_NONE before the first */
 } survey;
 
 static bool is_text(PyObject *x) { return PyUnicode_Check(x) || PyBytes_Check(x); }
@@ -24,7 +24,7 @@ static int bad_text(PyObject *x)
     return -1;
 }
 
-/* The sizes, read along the first items. */
+/* Reads the sizes from the first items. */
 static int survey_shape(survey *s, PyObject *data)
 {
     PyObject *x = Py_NewRef(data);
@@ -167,7 +167,7 @@ static int store_scalar(const sink *k, PyObject *x, char *at)
     return 0;
 }
 
-/* The common lists: Python floats to float32 or float64, ints to int64. */
+/* Fast path: Python floats to float32 or float64, ints to int64. */
 static inline bool store_common(const sink *k, PyObject *x, char *at)
 {
     int overflow;
@@ -240,7 +240,7 @@ static cr_tensor *from_sequence(PyObject *data, cr_dtype dtype)
 
 /* --- conversion --- */
 
-/* A copy of t as `dtype` on `device` (new memory); takes the count of t. */
+/* Copies t to new memory with this dtype and device.  Takes ownership of t. */
 static cr_tensor *copy_as(cr_tensor *t, cr_dtype dtype, int device)
 {
     cr_tensor *made = NULL;
@@ -290,7 +290,7 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, int device)
 
 /* --- the functions --- */
 
-/* Reads dtype=, device=, ...; the types' errors are torch's. */
+/* Reads dtype=, device= and others, with torch's type errors. */
 static int read_options(const char *name, PyObject *dtype, PyObject *device, cr_py_options *out)
 {
     int index;
@@ -329,7 +329,7 @@ static PyObject *finish(cr_tensor *t, bool requires_grad)
     return cr_py_raise(st);
 }
 
-/* Refuses a keyword that is not in `names`, in torch's words. */
+/* Raises torch's error for a keyword that is not in `names`. */
 static bool known_keywords(const char *function, PyObject *kwargs, char **names)
 {
     PyObject *key, *value;
@@ -382,7 +382,7 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     return finish(cr_py_tensor_from_data(data, o.dtype, where), requires_grad);
 }
 
-/* Memory shared where possible: tensors, arrays, buffers. */
+/* Shares memory where possible: tensors, arrays, buffers. */
 static cr_tensor *share(PyObject *data, cr_dtype dtype)
 {
     if (cr_py_is_tensor(data))
@@ -392,7 +392,7 @@ static cr_tensor *share(PyObject *data, cr_dtype dtype)
     return from_sequence(data, dtype);
 }
 
-/* A tensor is converted through its method, so that the conversion is recorded. */
+/* Converts a tensor by its method, so that the conversion is recorded. */
 static PyObject *convert_tensor(PyObject *data, const cr_py_options *o)
 {
     const cr_tensor *t = cr_py_tensor_of(data);
@@ -425,7 +425,7 @@ static PyObject *as_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     return finish(convert(share(data, o.dtype), o.dtype, where), false);
 }
 
-/* bytes, array.array, memoryview: a vector of `dtype` over them. */
+/* A vector of `dtype` over the memory of bytes, array.array or memoryview. */
 static PyObject *over_buffer(PyObject *m, PyObject *data, cr_dtype dtype)
 {
     PyObject *function = PyObject_GetAttrString(m, "frombuffer"), *args, *kwargs, *out = NULL;
@@ -499,7 +499,7 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
     return finish(changes || copy == Py_True ? copy_as(t, to, where) : t, requires_grad);
 }
 
-/* Tensor.new_tensor(data): like torch.tensor with this tensor's dtype and device. */
+/* Tensor.new_tensor(data): torch.tensor with this tensor's dtype and device. */
 static PyObject *new_tensor(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"data", "dtype", "device", "requires_grad", NULL};

@@ -1,5 +1,5 @@
-/* Methods of tensors that are no table entries: facts about a tensor, conversion by
- * to() and its short forms, new views of the same memory. */
+/* Tensor methods that are not entries of the table: properties of a tensor, conversion by to()
+ * and its short forms, other objects over the same memory. */
 #include "graph/graph.h"
 #include "py/bind/bind.h"
 #include "tensor/geometry.h"
@@ -8,9 +8,9 @@
 #define SELF cr_py_tensor_of(self)
 #define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
 
-/* --- facts --- */
+/* --- properties --- */
 
-/* size() and size(dim), and the same for strides. */
+/* Implements size(), size(dim), stride() and stride(dim). */
 static PyObject *all_or_one(PyObject *self, PyObject *args, PyObject *kwargs,
                             const int64_t *list, bool size)
 {
@@ -212,11 +212,11 @@ static PyObject *tensor_detach_inplace(PyObject *self, PyObject *unused)
 /* --- conversion --- */
 
 typedef struct {
-    int dtype, device, format; /* -1: as it is */
+    int dtype, device, format; /* -1: unchanged */
     bool copy;
 } target;
 
-/* The entry `_to_copy`, its arguments found by type. */
+/* Calls the entry `_to_copy`, whose parameters are found by type. */
 static PyObject *to_copy(PyObject *self, const target *to)
 {
     static const cr_op *op;
@@ -257,7 +257,7 @@ static PyObject *convert(PyObject *self, const target *to)
     return to_copy(self, to);
 }
 
-/* A subclass that overrides handles the conversion itself. */
+/* Calls `to` on a subclass that overrides it. */
 static int warn_of_parts(const cr_tensor *t, const target *to)
 {
     static bool said;
@@ -281,7 +281,7 @@ static PyObject *convert_as(PyObject *self, const char *name, const target *to)
     return out;
 }
 
-/* One positional argument of to(): a dtype, a device, a tensor.  0: none of them. */
+/* Reads one positional argument of to(): a dtype, a device or a tensor.  0: none of these. */
 static int read_target(PyObject *x, target *to)
 {
     int kind, index;
@@ -325,7 +325,7 @@ static PyObject *bad_to(PyObject *x)
         Py_TYPE(x)->tp_name);
 }
 
-/* The arguments of to() in all its forms; false with an exception. */
+/* Reads the arguments of to() in all its forms; false with an exception. */
 static bool read_to(PyObject *args, PyObject *kwargs, target *to)
 {
     static char *names[] = {"other", "dtype", "non_blocking", "copy", "device", "memory_format",
@@ -346,7 +346,7 @@ static bool read_to(PyObject *args, PyObject *kwargs, target *to)
         if (done <= 0)
             return false;
     }
-    /* to(device, dtype, non_blocking, copy), but to(dtype, non_blocking, copy) */
+    /* to(device, dtype, non_blocking, copy) or to(dtype, non_blocking, copy) */
     cr_dtype t = second ? cr_py_dtype_from(second) : CR_DTYPE_NONE;
     if (t != CR_DTYPE_NONE)
         to->dtype = t;
@@ -381,7 +381,7 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
     return read_to(args, kwargs, &to) ? convert(self, &to) : NULL;
 }
 
-/* x.half(), x.long(): keyword memory_format= is taken. */
+/* x.half(), x.long() and others.  They accept memory_format=. */
 static PyObject *to_dtype(PyObject *self, PyObject *args, PyObject *kwargs, const char *name,
                           cr_dtype t)
 {
@@ -434,7 +434,7 @@ static PyObject *tensor_cuda(PyObject *self, PyObject *args, PyObject *kwargs)
     return convert_as(self, "cuda", &to);
 }
 
-/* Another object than a tensor handles the call of a method with it. */
+/* Calls the handler of `other`, an object that is not a tensor but has a __torch_function__. */
 static PyObject *call_handler(PyObject *self, PyObject *other, const char *name)
 {
     PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
@@ -460,7 +460,7 @@ static PyObject *tensor_type_as(PyObject *self, PyObject *other)
     return convert_as(self, "type_as", &to);
 }
 
-/* --- the same memory in another object --- */
+/* --- other objects over the same memory --- */
 
 static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
 {
@@ -488,7 +488,7 @@ static PyObject *make_subclass(PyObject *type, PyObject *args, PyObject *kwargs)
     return cr_py_raise(st);
 }
 
-/* An alias that keeps the history. */
+/* An alias with the same history. */
 static PyObject *as_subclass(PyObject *self, PyObject *cls)
 {
     const cr_op *op = cr_py_find_op("alias");
@@ -526,7 +526,7 @@ static void row_major(const int64_t *size, int n, int64_t *stride)
     }
 }
 
-/* Bytes that a view needs must exist; a storage that is ours grows. */
+/* Checks that the storage has the bytes of the view; a storage of this library is resized. */
 static cr_status fit_storage(cr_storage *s, cr_dtype t, const cr_geometry *g)
 {
     uint64_t need;
@@ -576,7 +576,7 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
     }
     if (source && PyObject_HasAttrString(source, "_untyped_storage")) {
         source = PyObject_GetAttrString(source, "_untyped_storage");
-        Py_XDECREF(source); /* its owner keeps it */
+        Py_XDECREF(source); /* its owner keeps it alive */
     }
     if (source && !Py_IS_TYPE(source, &cr_py_storage_type) && !cr_py_is_tensor(source))
         return PyErr_Format(PyExc_TypeError,
@@ -611,15 +611,18 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
 
 PyMethodDef cr_py_methods[] = {
     {"size", KEYWORDS(tensor_size), "The sizes, or the size of one dimension."},
-    {"stride", KEYWORDS(tensor_stride), "Elements from one index to the next, by dimension."},
+    {"stride", KEYWORDS(tensor_stride),
+     "The distance between consecutive indices in elements, for each dimension."},
     {"dim", tensor_dim, METH_NOARGS, "The number of dimensions."},
     {"ndimension", tensor_dim, METH_NOARGS, "The number of dimensions."},
     {"numel", tensor_numel, METH_NOARGS, "The number of elements."},
     {"nelement", tensor_numel, METH_NOARGS, "The number of elements."},
     {"element_size", tensor_element_size, METH_NOARGS, "Bytes of one element."},
-    {"storage_offset", tensor_storage_offset, METH_NOARGS, "Elements before the first one."},
+    {"storage_offset", tensor_storage_offset, METH_NOARGS,
+     "Number of elements of the storage before the first element."},
     {"data_ptr", tensor_data_ptr, METH_NOARGS, "The address of the first element."},
-    {"is_contiguous", KEYWORDS(tensor_is_contiguous), "Whether elements lie in index order."},
+    {"is_contiguous", KEYWORDS(tensor_is_contiguous),
+     "True when the elements are contiguous in index order."},
     {"is_same_size", tensor_is_same_size, METH_O, NULL},
     {"is_floating_point", tensor_is_floating_point, METH_NOARGS, NULL},
     {"is_complex", tensor_is_complex, METH_NOARGS, NULL},
@@ -631,16 +634,19 @@ PyMethodDef cr_py_methods[] = {
     {"is_neg", tensor_no, METH_NOARGS, NULL},
     {"_is_view", tensor_is_view, METH_NOARGS, NULL},
     {"get_device", tensor_get_device, METH_NOARGS, "The device's index, -1 for the CPU."},
-    {"untyped_storage", tensor_untyped_storage, METH_NOARGS, "The bytes under it."},
+    {"untyped_storage", tensor_untyped_storage, METH_NOARGS, "The tensor's storage."},
     {"__reversed__", tensor_reversed, METH_NOARGS, NULL},
     {"requires_grad_", KEYWORDS(tensor_requires_grad), "Sets requires_grad and returns self."},
-    {"retain_grad", tensor_retain_grad, METH_NOARGS, "Has backward keep its .grad."},
-    {"detach", tensor_detach, METH_NOARGS, "The same memory, without history."},
-    {"detach_", tensor_detach_inplace, METH_NOARGS, "Forgets the history."},
-    {"to", KEYWORDS(tensor_to), "Converted to a dtype or device; itself if nothing changes."},
-    {"cpu", KEYWORDS(tensor_cpu), "On the CPU."},
-    {"cuda", KEYWORDS(tensor_cuda), "On a CUDA device."},
-    {"type_as", tensor_type_as, METH_O, "With the dtype and device of another tensor."},
+    {"retain_grad", tensor_retain_grad, METH_NOARGS,
+     "Makes backward set .grad of this tensor."},
+    {"detach", tensor_detach, METH_NOARGS, "A tensor over the same memory, without history."},
+    {"detach_", tensor_detach_inplace, METH_NOARGS, "Removes the history."},
+    {"to", KEYWORDS(tensor_to),
+     "Converts to a dtype or device; returns self when nothing changes."},
+    {"cpu", KEYWORDS(tensor_cpu),
+     "Copies the tensor to the CPU; returns self when it is there."},
+    {"cuda", KEYWORDS(tensor_cuda), "Copies the tensor to a CUDA device."},
+    {"type_as", tensor_type_as, METH_O, "Converts to the dtype and device of another tensor."},
     {"half", KEYWORDS(tensor_half), NULL},
     {"bfloat16", KEYWORDS(tensor_bfloat16), NULL},
     {"float", KEYWORDS(tensor_float), NULL},
@@ -655,7 +661,7 @@ PyMethodDef cr_py_methods[] = {
     {"cdouble", KEYWORDS(tensor_cdouble), NULL},
     {"_make_subclass", KEYWORDS(make_subclass) | METH_STATIC, NULL},
     {"as_subclass", as_subclass, METH_O, "The same tensor as an object of a subclass."},
-    {"set_", KEYWORDS(tensor_set), "Makes it a view of another memory."},
+    {"set_", KEYWORDS(tensor_set), "Replaces the storage, sizes and strides."},
     {0}};
 
 const PyType_Slot cr_py_method_slots[] = {{Py_tp_iter, (void *)tensor_iter}, {0, NULL}};

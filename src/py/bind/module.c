@@ -1,4 +1,4 @@
-/* cresset._C: the extension module.  Each file of this folder adds its part. */
+/* cresset._C: the extension module.  Each file of this folder adds its types and functions. */
 #include "py/bind/bind.h"
 #include "py/bind/compiled.h"
 
@@ -32,7 +32,8 @@ CR_API PyMODINIT_FUNC PyInit__C(void);
 
 CR_API PyMODINIT_FUNC PyInit__C(void)
 {
-    static PyObject *made; /* one library, whatever names it is imported by */
+    /* the library is loaded once, even if it is imported under several names */
+    static PyObject *made;
     PyObject *m = made ? Py_NewRef(made) : PyModule_Create(&module);
 
     if (made)

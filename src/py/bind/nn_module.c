@@ -1,12 +1,13 @@
-/* The base type of nn.Module: what every layer of every step does, in C.
+/* The base type of nn.Module: the parts of a layer's call that must be fast.
  *
- * A call looks at the hooks and runs `forward`; an attribute that is neither the class's nor
- * the instance's is looked up in the tables of parameters, modules and buffers.  Everything
- * else - registering, hooks that are there, messages - is Python's, in nn/modules/module.py.
+ * A call checks for hooks and runs `forward`.  An attribute that neither the class nor the
+ * instance has is looked up in the tables of parameters, modules and buffers.  Registration,
+ * calls with hooks and error messages are in Python: nn/modules/module.py.
  *
- * CPython gives a class whose bases define `__getattr__` in Python a lookup that first raises
- * and then asks.  nn.Module.__init_subclass__ has quicken() put ours in its place, unless the
- * class brings a `__getattr__` of its own; assigning one later replaces ours again. */
+ * For a class whose bases define `__getattr__` in Python, CPython first raises AttributeError
+ * and then calls `__getattr__`, which is slow.  nn.Module.__init_subclass__ calls quicken(),
+ * which replaces this lookup by the one in C, unless the class defines `__getattr__`.
+ * Assigning `__getattr__` later replaces the C lookup again. */
 #include "py/bind/bind.h"
 
 enum { OWN_HOOKS = 4, GLOBAL_HOOKS = 4, TABLES = 3 };
@@ -16,7 +17,7 @@ static const char *const hook_names[OWN_HOOKS] = {"_forward_hooks", "_forward_pr
 static const char *const table_names[TABLES] = {"_parameters", "_modules", "_buffers"};
 static PyObject *own_hooks[OWN_HOOKS], *tables[TABLES], *forward, *compiled, *slow_call,
     *getattr;
-/* Python's: dicts of the hooks of all modules, and nn.Module.__getattr__. */
+/* Set by Python: dicts of the hooks of all modules, and nn.Module.__getattr__. */
 static PyObject *global_hooks[GLOBAL_HOOKS], *module_getattr;
 
 /* The instance's dict, borrowed; NULL with an exception. */
@@ -24,12 +25,12 @@ static PyObject *dict_of(PyObject *self)
 {
     PyObject *dict = PyObject_GenericGetDict(self, NULL);
 
-    Py_XDECREF(dict); /* the instance holds it */
+    Py_XDECREF(dict); /* the instance keeps the dict alive */
     return dict;
 }
 
-/* 1 when a hook has to be run or the instance is not set up, 0 when not, -1 with an exception.
- */
+/* 1 when a hook must run or the instance is not initialized, 0 when not, -1 with an
+ * exception. */
 static int needs_more(PyObject *dict)
 {
     for (int i = 0; i < OWN_HOOKS; i++) {
@@ -45,7 +46,7 @@ static int needs_more(PyObject *dict)
     return 0;
 }
 
-/* The compiled form of the call, borrowed; NULL for none or with an exception. */
+/* The compiled form of the call, borrowed; NULL when there is none, or with an exception. */
 static PyObject *compiled_of(PyObject *dict)
 {
     PyObject *f = PyDict_GetItemWithError(dict, compiled);
@@ -80,7 +81,7 @@ static PyObject *module_call(PyObject *self, PyObject *args, PyObject *kwargs)
     return more < 0 ? NULL : call_attribute(self, more ? slow_call : forward, args, kwargs);
 }
 
-/* A value of one of the tables, counted; NULL with or without an exception. */
+/* A value of one of the tables, new reference; NULL with or without an exception. */
 static PyObject *from_tables(PyObject *dict, PyObject *name)
 {
     for (int i = 0; i < TABLES; i++) {
@@ -108,7 +109,7 @@ static PyObject *quick_getattr(PyObject *self, PyObject *name)
                : PyObject_CallFunctionObjArgs(module_getattr, self, name, NULL);
 }
 
-/* _quicken_module(cls): see above. */
+/* _quicken_module(cls): sets the C attribute lookup, see above. */
 static PyObject *quicken(PyObject *m, PyObject *cls)
 {
     PyTypeObject *type = (PyTypeObject *)cls;
@@ -134,7 +135,7 @@ static PyObject *quicken(PyObject *m, PyObject *cls)
     Py_RETURN_NONE;
 }
 
-/* _set_module_parts(getattr, hooks...): what nn/modules/module.py keeps. */
+/* _set_module_parts(getattr, hooks...): sets the objects of nn/modules/module.py. */
 static PyObject *set_parts(PyObject *m, PyObject *args)
 {
     (void)m;

@@ -1,8 +1,9 @@
 /* grad_fn: the graph's nodes as Python objects.
  *
- * An operator's node gets a wrapper when asked for, of a class made for its name; the
- * wrapper holds a count, the node's peer slot borrows it.  The node of a custom Function
- * is its context (function.c), which has the same methods. */
+ * An operator's node gets a wrapper on first access, of a class made for the node's name.  The
+ * wrapper holds a reference on the node; the node's peer slot borrows the wrapper.  The Python
+ * object of a custom Function's node is its context (function.c), which has the same
+ * methods. */
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -10,7 +11,7 @@ typedef struct {
     PyObject_HEAD
     cr_node *node;
     PyObject *metadata;
-    PyObject *before, *after; /* hook dicts, borrowed from the C hooks */
+    PyObject *before, *after; /* dicts of hooks, borrowed from the C hooks */
 } py_node;
 
 static PyTypeObject node_type;
@@ -28,7 +29,7 @@ cr_node *cr_py_node_of(PyObject *self)
     return n;
 }
 
-/* "AddBackward0": a class without an instance layout of its own. */
+/* The class of a node's name, such as "AddBackward0".  It has no instance layout. */
 static PyObject *class_of(const char *name)
 {
     PyObject *cls = PyDict_GetItemString(classes, name), *bases, *dict;
@@ -46,7 +47,7 @@ static PyObject *class_of(const char *name)
         Py_XDECREF(cls);
         return NULL;
     }
-    Py_DECREF(cls); /* the dict keeps it */
+    Py_DECREF(cls); /* the dict holds a reference */
     return cls;
 }
 
@@ -152,7 +153,7 @@ static PyObject *node_sequence(PyObject *self, PyObject *unused)
     return n ? PyLong_FromUnsignedLongLong(n->sequence) : NULL;
 }
 
-/* Registers `callable` in the node's dict of its kind. */
+/* Adds `callable` to the node's dict of pre-hooks or post-hooks. */
 static PyObject *add_hook(PyObject *self, PyObject *callable, bool after)
 {
     cr_node *n = cr_py_node_of(self);
@@ -168,7 +169,7 @@ static PyObject *add_hook(PyObject *self, PyObject *callable, bool after)
     if (!handle || !made)
         return handle;
     cr_hook_call call = after ? cr_py_after_hooks(*dict) : cr_py_before_hooks(*dict);
-    Py_DECREF(*dict); /* the C hook holds it */
+    Py_DECREF(*dict); /* the C hook holds a reference */
     st = after ? cr_hook_after(NULL, n, &call) : cr_hook_before(NULL, n, &call);
     if (!st)
         return handle;
@@ -213,7 +214,7 @@ static PyObject *saved_object(cr_value *v)
     }
 }
 
-/* NULL without an exception when the node saved nothing of that name. */
+/* The saved value `wanted`; NULL without an exception when the node saved none of this name. */
 static PyObject *saved_attribute(cr_node *n, const char *wanted)
 {
     const char *name = "";
@@ -246,7 +247,7 @@ static PyObject *node_getattro(PyObject *self, PyObject *name)
 }
 
 PyMethodDef cr_py_node_methods[] = {
-    {"name", node_name, METH_NOARGS, "The operation's name."},
+    {"name", node_name, METH_NOARGS, "The name of the node."},
     {"register_hook", node_register_hook, METH_O,
      "Calls hook(grad_inputs, grad_outputs) after the node ran."},
     {"register_prehook", node_register_prehook, METH_O,
@@ -254,13 +255,15 @@ PyMethodDef cr_py_node_methods[] = {
     {"_sequence_nr", node_sequence, METH_NOARGS, NULL},
     {0}};
 PyGetSetDef cr_py_node_getset[] = {
-    {"next_functions", node_next_functions, NULL, "The nodes that its gradients go to.", NULL},
-    {"metadata", node_metadata, NULL, "A dict for whatever the user wants to note.", NULL},
+    {"next_functions", node_next_functions, NULL,
+     "The nodes that receive this node's gradients.", NULL},
+    {"metadata", node_metadata, NULL, "A dict for the user.", NULL},
     {0}};
 
 static PyGetSetDef own_getset[] = {
-    {"next_functions", node_next_functions, NULL, "The nodes that its gradients go to.", NULL},
-    {"metadata", node_metadata, NULL, "A dict for whatever the user wants to note.", NULL},
+    {"next_functions", node_next_functions, NULL,
+     "The nodes that receive this node's gradients.", NULL},
+    {"metadata", node_metadata, NULL, "A dict for the user.", NULL},
     {"variable", node_variable, NULL, "The leaf of an AccumulateGrad node.", NULL},
     {0}};
 

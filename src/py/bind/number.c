@@ -1,16 +1,16 @@
 /* Operators in expressions: a + b, a -= 1, 2 / a, a < b, -a.
  *
- * Plain tensors and numbers go straight to the record.  Everything else goes through
- * the method, which knows overloads and __torch_function__; a TypeError there becomes
- * NotImplemented, so that the other operand is asked. */
+ * Plain tensors and numbers call the operator directly.  Other operands go through the Python
+ * method, which handles overloads and __torch_function__.  A TypeError there becomes
+ * NotImplemented, so that Python tries the other operand. */
 #include "py/bind/bind.h"
 
 /* How `number <op> tensor` is computed. */
 typedef enum {
-    SWAP,    /* as tensor <op> number */
-    AS_IS,   /* the entry takes numbers on the left */
-    REVERSE, /* an entry of its own: rsub */
-    DIVIDE   /* reciprocal, times the number */
+    SWAP,    /* tensor <op> number */
+    AS_IS,   /* the entry accepts numbers on the left */
+    REVERSE, /* a separate entry: rsub */
+    DIVIDE   /* reciprocal times the number */
 } reflection;
 
 /* clang-format off */
@@ -34,7 +34,7 @@ typedef struct {
     const char *name;
     reflection reflect;
     const cr_op *op, *inplace;
-    PyObject *method, *function, *method_inplace; /* NULL: the table lacks it */
+    PyObject *method, *function, *method_inplace; /* NULL when the table has no such entry */
 } binary;
 
 enum {
@@ -62,9 +62,9 @@ static binary binaries[BINARY_COUNT] = {
 
 static const cr_op *op_rsub, *op_reciprocal, *op_mul;
 
-/* --- the short way --- */
+/* --- the fast path --- */
 
-/* A plain tensor or number as an operand of parameter p. */
+/* Reads a plain tensor or number for parameter p. */
 static inline bool operand(const cr_param *p, PyObject *x, cr_value *out)
 {
     if (CR_LIKELY(Py_IS_TYPE(x, cr_py_tensor_type))) {
@@ -88,7 +88,7 @@ static inline bool operand(const cr_param *p, PyObject *x, cr_value *out)
     return false;
 }
 
-/* Whether the first overload takes two tensors and then has defaults only. */
+/* True when the first overload takes two tensors and all further parameters have defaults. */
 static bool is_short(const cr_op *op)
 {
     if (!op || op->param_count < 2)
@@ -109,7 +109,7 @@ static inline PyObject *run(const cr_op *op, cr_value *v)
     return CR_LIKELY(!st) ? cr_py_wrap(result.t) : cr_py_raise(st);
 }
 
-/* --- the long way --- */
+/* --- the slow path --- */
 
 static PyObject *type_error_means_not_implemented(PyObject *answer)
 {
@@ -128,7 +128,7 @@ static PyObject *call_two(PyObject *callable, PyObject *a, PyObject *b)
     return type_error_means_not_implemented(PyObject_Vectorcall(callable, args, 2, NULL));
 }
 
-/* 3 / a, as torch rounds it. */
+/* 3 / a, with torch's rounding. */
 static PyObject *divide_number(PyObject *a, PyObject *b)
 {
     cr_value v[CR_MAX_ARGS] = {cr_of_tensor(cr_py_tensor_of(b))}, inverse;
@@ -143,7 +143,7 @@ static PyObject *divide_number(PyObject *a, PyObject *b)
     return out;
 }
 
-/* number <op> tensor; `a` may be any foreign object. */
+/* number <op> tensor.  `a` may be any object. */
 static PyObject *reflected(const binary *o, PyObject *a, PyObject *b)
 {
     cr_scalar s;
@@ -241,7 +241,7 @@ PyObject *cr_py_richcompare(PyObject *a, PyObject *b, int op)
 
     if (answer != Py_NotImplemented || (op != Py_EQ && op != Py_NE) || !cr_py_is_array(b))
         return answer;
-    Py_DECREF(answer); /* NumPy defers to us, so the array is ours to compare */
+    Py_DECREF(answer); /* NumPy defers to this class, so the array is compared here */
     return with_array(&binaries[which[op]], a, b);
 }
 
@@ -293,7 +293,7 @@ const PyType_Slot cr_py_number_slots[] = {BINARIES(X){Py_nb_power, (void *)nb_po
 
 /* --- start --- */
 
-/* The attribute, or NULL without an exception. */
+/* The attribute, or NULL without an exception when it does not exist. */
 static PyObject *attribute(PyObject *where, const char *name, const char *suffix)
 {
     PyObject *full = PyUnicode_FromFormat("%s%s", name, suffix);

@@ -1,14 +1,14 @@
-/* Memory shared with NumPy and other exporters of the buffer protocol.
+/* Sharing memory with NumPy and other exporters of the buffer protocol.
  *
- * Nothing here links to NumPy: arrays come in as buffers, and go out through
- * numpy.ndarray(shape, dtype, buffer, offset, strides) over an object that exports
- * a storage's bytes. */
+ * This file does not link to NumPy.  Arrays are imported as buffers.  They are exported by
+ * numpy.ndarray(shape, dtype, buffer, offset, strides) over an object that exports a storage's
+ * bytes. */
 #include "py/bind/bind.h"
 #include <string.h>
 
 /* --- element types --- */
 
-/* Buffer formats in native order; several may mean one dtype. */
+/* Buffer formats in native order.  Several formats may have the same dtype. */
 static const struct {
     const char *format;
     uint8_t dtype;
@@ -35,7 +35,7 @@ static cr_dtype dtype_of_format(const char *format, Py_ssize_t itemsize)
     return CR_DTYPE_NONE;
 }
 
-/* --- in --- */
+/* --- import --- */
 
 bool cr_py_is_array(PyObject *x)
 {
@@ -87,7 +87,7 @@ static int unsupported(PyObject *array)
     return -1;
 }
 
-/* Sizes and strides in elements; the refusals are torch's. */
+/* Reads sizes and strides in elements, with torch's errors. */
 static int read_geometry(const Py_buffer *view, cr_geometry *g, size_t *bytes)
 {
     size_t extent = (size_t)view->itemsize;
@@ -136,7 +136,7 @@ static int warn_read_only(const Py_buffer *view)
                            "type of warning will be suppressed for the rest of this program.");
 }
 
-/* A tensor over the buffer; takes `view`, which lives until the storage goes. */
+/* A tensor over the buffer.  Takes ownership of `view`, which is released with the storage. */
 static cr_tensor *over_buffer(Py_buffer *view, cr_dtype t)
 {
     cr_geometry g;
@@ -196,7 +196,7 @@ static PyObject *from_numpy(PyObject *m, PyObject *array)
     return t ? cr_py_wrap(t) : NULL;
 }
 
-/* The part [offset, offset + count elements) of a buffer of bytes. */
+/* Computes the part [offset, offset + count elements) of a buffer of bytes. */
 static int cut_buffer(Py_buffer *view, size_t item, Py_ssize_t offset, Py_ssize_t *count)
 {
     Py_ssize_t rest = view->len - offset;
@@ -282,9 +282,10 @@ static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
     return cr_py_raise(st);
 }
 
-/* --- out --- */
+/* --- export --- */
 
-/* The buffer protocol of Tensor.  internal: the sizes and strides in bytes, and the storage. */
+/* The buffer protocol of Tensor.  `internal` holds sizes and strides in bytes, and the
+ * storage. */
 int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     const cr_tensor *t = cr_py_tensor_of(self);
@@ -314,8 +315,8 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
                         .ndim = t->ndim,
                         .internal = both};
     cr_storage_lend(t->storage);
-    both[2 * t->ndim] =
-        (Py_ssize_t)(uintptr_t)cr_storage_keep(t->storage); /* t may be given another */
+    /* t's storage may be replaced */
+    both[2 * t->ndim] = (Py_ssize_t)(uintptr_t)cr_storage_keep(t->storage);
     view->format = flags & PyBUF_FORMAT ? (char *)(uintptr_t)format : NULL;
     view->shape = flags & PyBUF_ND ? both : NULL;
     view->strides = (flags & PyBUF_STRIDES) == PyBUF_STRIDES ? both + t->ndim : NULL;

@@ -1,4 +1,4 @@
-/* torch's overloads as Python data: what cresset.ops.aten is made of. */
+/* torch's overloads as Python data, from which cresset.ops.aten is made. */
 #include "py/bind/bind.h"
 
 static PyObject *schema_text(const cr_op *op, const char *name, const cr_overload *o)
@@ -12,7 +12,7 @@ static PyObject *schema_text(const cr_op *op, const char *name, const cr_overloa
     return out;
 }
 
-/* A callable of this overload alone, shown to __torch_function__ as what set_shown says. */
+/* A callable of this overload.  __torch_function__ receives the object that set_shown names. */
 static PyObject *callable_of(const cr_op *op, const char *name)
 {
     cr_py_sig *sig = cr_py_sig_one(op);
@@ -61,13 +61,13 @@ static int append_overloads(PyObject *list, const cr_op *op, const char *name)
     return 0;
 }
 
-/* The callable that `ops` has for a name; NULL, without an exception, for none. */
+/* The callable of a name in `ops`; NULL without an exception when there is none. */
 static const cr_py_op *find_callable(PyObject *module, PyObject *name)
 {
     PyObject *ops = PyObject_GetAttrString(module, "ops");
     PyObject *found = ops ? PyDict_GetItemWithError(PyModule_GetDict(ops), name) : NULL;
 
-    Py_XDECREF(ops); /* the module holds it */
+    Py_XDECREF(ops); /* the module holds a reference */
     return found && Py_IS_TYPE(found, &cr_py_function_type) ? (const cr_py_op *)found : NULL;
 }
 
@@ -104,8 +104,9 @@ static PyObject *set_shown(PyObject *module, PyObject *args)
 
 static PyMethodDef functions[] = {
     {"_overloads", overloads, METH_O, "torch's overloads of an operator: a list of dicts."},
-    {"_all_overloads", all_overloads, METH_O, "A callable that chooses among the overloads."},
-    {"_set_shown", set_shown, METH_VARARGS, "What __torch_function__ gets for a callable."},
+    {"_all_overloads", all_overloads, METH_O, "The callable of an operator's overloads."},
+    {"_set_shown", set_shown, METH_VARARGS,
+     "The function that __torch_function__ receives for a callable."},
     {NULL, NULL, 0, NULL}};
 
 int cr_py_overload_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

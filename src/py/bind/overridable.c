@@ -1,8 +1,8 @@
-/* Python functions that take part in __torch_function__.
+/* Python functions that support __torch_function__.
  *
- * overridable(function) looks like the function and calls it, unless an argument handles calls
- * itself or a function mode is active: then overrides.py is asked.  The look at the arguments
- * is here because every call of nn.functional pays for it. */
+ * overridable(function) calls the function, unless an argument has a __torch_function__ or a
+ * function mode is active; then it calls overrides.py.  The arguments are checked in C because
+ * every call of nn.functional needs it. */
 #include "py/bind/bind.h"
 
 typedef struct {
@@ -11,7 +11,7 @@ typedef struct {
     PyObject *function;
 } overridable;
 
-static PyObject *handler; /* overrides.py: handler(wrapped, args, kwargs) */
+static PyObject *handler; /* of overrides.py: handler(wrapped, args, kwargs) */
 
 static bool is_handled(PyObject *const *args, Py_ssize_t n)
 {
@@ -45,7 +45,7 @@ static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyO
     return PyObject_Vectorcall(((overridable *)self)->function, args, flagged, names);
 }
 
-/* --- looking like the function --- */
+/* --- attributes of the function --- */
 
 static PyObject *forward_get(PyObject *self, PyObject *name)
 {
@@ -81,7 +81,7 @@ static PyObject *bind_to(PyObject *self, PyObject *obj, PyObject *type)
     return obj ? PyMethod_New(self, obj) : Py_NewRef(self);
 }
 
-/* Pickled by name, as the function would be. */
+/* Pickles by name, as the function would be. */
 static PyObject *reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;

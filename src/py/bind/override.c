@@ -1,7 +1,7 @@
-/* __torch_function__: classes that handle calls on their objects themselves.
+/* __torch_function__: classes whose objects handle calls.
  *
- * Whether a class does is looked up once a class version; the plain Tensor, and
- * subclasses whose __torch_function__ is _disabled_torch_function_impl, do not. */
+ * The result for a class is cached until the class changes.  The plain Tensor does not handle
+ * calls, nor do subclasses whose __torch_function__ is _disabled_torch_function_impl. */
 #include "py/bind/bind.h"
 
 CR_THREAD int cr_py_override_off, cr_py_mode_count;
@@ -9,7 +9,7 @@ static CR_THREAD PyObject *modes; /* list of active TorchFunctionModes */
 
 static PyObject *handler_name, *disabled;
 
-/* --- whether --- */
+/* --- does a class handle calls? --- */
 
 enum { CACHE = 256 };
 static struct {
@@ -79,7 +79,7 @@ static PyObject *types_of(PyObject *const *objects, int count)
     return types;
 }
 
-/* The first answer that is not NotImplemented; NotImplemented when there is none. */
+/* The first return value that is not NotImplemented; NotImplemented when all are. */
 static PyObject *ask_in_turn(PyObject *const *objects, int count, PyObject *const *packed)
 {
     for (int i = 0; i < count; i++) {
@@ -136,7 +136,7 @@ PyObject *cr_py_override_call(PyObject *function, PyObject *const *overloaded, i
 
 /* --- modes --- */
 
-/* The innermost mode is off while it handles a call. */
+/* Calls the innermost mode, which is inactive during the call. */
 static PyObject *ask_mode(PyObject *function, PyObject *types, PyObject *args, PyObject *kwargs)
 {
     Py_ssize_t last = PyList_GET_SIZE(modes) - 1;
@@ -201,7 +201,7 @@ static PyObject *pop_mode(PyObject *m, PyObject *unused)
     return mode;
 }
 
-/* --- the default handler and its absence --- */
+/* --- the default handler, and none --- */
 
 static PyObject *convert(PyObject *x, PyObject *cls);
 
@@ -221,7 +221,7 @@ static PyObject *convert_items(PyObject *x, PyObject *cls)
     return out;
 }
 
-/* Tensors in `x` become objects of `cls`. */
+/* Converts tensors in `x` to objects of `cls`. */
 static PyObject *convert(PyObject *x, PyObject *cls)
 {
     if (cr_py_is_tensor(x)) {
@@ -243,7 +243,8 @@ static int all_bases(PyObject *cls, PyObject *types)
     return good;
 }
 
-/* Tensor.__torch_function__: runs the function plainly, results become `cls`. */
+/* Tensor.__torch_function__: runs the function without handlers and converts results to
+ * `cls`. */
 static PyObject *default_handler(PyObject *cls, PyObject *args)
 {
     PyObject *function, *types, *given = NULL, *kwargs = NULL, *plain, *out;
@@ -281,7 +282,7 @@ static PyObject *disabled_handler(PyObject *m, PyObject *args)
     return out;
 }
 
-/* The objects among the arguments that override, subclasses first; for Python functions. */
+/* The arguments that have a __torch_function__, subclasses first.  For Python functions. */
 static PyObject *has_torch_function(PyObject *m, PyObject *args)
 {
     PyObject *seq = PySequence_Fast(args, "a sequence of arguments is expected");
@@ -296,7 +297,7 @@ static PyObject *has_torch_function(PyObject *m, PyObject *args)
     return PyBool_FromLong(found);
 }
 
-/* with DisableTorchFunctionSubclass(): subclasses are treated as plain. */
+/* with DisableTorchFunctionSubclass(): subclasses are treated as plain tensors. */
 static PyObject *off_enter(PyObject *self, PyObject *unused)
 {
     (void)unused;
@@ -319,7 +320,7 @@ static PyTypeObject off_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.DisableTorchFunctionSubclass",
     .tp_basicsize = sizeof(PyObject),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "Inside, __torch_function__ of subclasses is not asked.",
+    .tp_doc = "Disables __torch_function__ of subclasses inside.",
     .tp_new = PyType_GenericNew,
     .tp_methods = off_methods,
 };
@@ -329,7 +330,7 @@ static PyMethodDef handler_def = {"__torch_function__", default_handler,
                                   "Calls the function; results become objects of this class."};
 static PyMethodDef functions[] = {
     {"_disabled_torch_function_impl", disabled_handler, METH_VARARGS,
-     "As __torch_function__: calls are handled as for plain tensors."},
+     "As __torch_function__: treats objects of the class as plain tensors."},
     {"_ask_mode", ask_mode_from_python, METH_VARARGS, NULL},
     {"_push_function_mode", push_mode, METH_O, NULL},
     {"_pop_function_mode", pop_mode, METH_NOARGS, NULL},

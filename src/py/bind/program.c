@@ -1,11 +1,11 @@
-/* cresset._C.Program: a graph as a program that runs often (compile/program.h). */
+/* cresset._C.Program: a graph as a program for repeated runs (compile/program.h). */
 #include "py/bind/bind.h"
 #include "compile/program.h"
 
 typedef struct {
     PyObject_HEAD
     cr_program *p;
-    PyObject *graph; /* the object whose graph it is made of */
+    PyObject *graph; /* the Python object that keeps the graph alive */
 } program_object;
 
 static PyTypeObject program_type;
@@ -127,11 +127,11 @@ static PyObject *program_groups(PyObject *x, void *unused)
 static PyMethodDef program_methods[] = {
     {"run", program_run, METH_O, "run(inputs) -> tuple of outputs; records no gradient."},
     {"wait", program_wait, METH_O,
-     "wait(seconds) -> number of groups that have native code by then."},
+     "wait(seconds) -> number of fusion groups with native code."},
     {0}};
 static PyGetSetDef program_getset[] = {
-    {"peak", program_peak, NULL, "The most bytes that its tensors hold at one time.", NULL},
-    {"groups", program_groups, NULL, "Number of groups that have code.", NULL},
+    {"peak", program_peak, NULL, "Peak bytes of the program's tensors.", NULL},
+    {"groups", program_groups, NULL, "Number of fusion groups with code.", NULL},
     {0}};
 static PyTypeObject program_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Program",

@@ -231,7 +231,7 @@ static int set_backward_hooks(PyObject *self, PyObject *value, void *unused)
 
 /* --- data --- */
 
-/* The same memory without history, and with a version of its own. */
+/* A tensor over the same memory, without history and with a separate version. */
 GETTER(data)
 {
     const cr_tensor *t = SELF;
@@ -336,7 +336,7 @@ GETTER(H)
     return swap_last(self, "H", true);
 }
 
-/* x.real, x.imag: the table's entries of these names. */
+/* x.real, x.imag: the entries of these names. */
 static PyObject *part(PyObject *self, const char *name)
 {
     const cr_op *op = cr_py_find_op(name);
@@ -402,8 +402,8 @@ GETTER(address)
 PyGetSetDef cr_py_properties[] = {
     {"shape", get_shape, NULL, "The sizes.", NULL},
     {"dtype", get_dtype, NULL, "The type of the elements.", NULL},
-    {"device", get_device, NULL, "Where the elements are.", NULL},
-    {"layout", get_layout, NULL, "How the elements are stored.", NULL},
+    {"device", get_device, NULL, "The device.", NULL},
+    {"layout", get_layout, NULL, "The layout: how the elements are stored.", NULL},
     {"ndim", get_ndim, NULL, "The number of dimensions.", NULL},
     {"itemsize", get_itemsize, NULL, "Bytes of one element.", NULL},
     {"nbytes", get_nbytes, NULL, "Bytes of all elements.", NULL},
@@ -419,18 +419,19 @@ PyGetSetDef cr_py_properties[] = {
     {"is_xpu", get_no, NULL, NULL, NULL},
     {"name", get_none, NULL, NULL, NULL},
     {"requires_grad", get_requires_grad, set_requires_grad,
-     "Whether gradients are wanted for it.", NULL},
-    {"grad", get_grad, set_grad, "The gradient that backward left here, or None.", NULL},
+     "True when the tensor requires a gradient.", NULL},
+    {"grad", get_grad, set_grad, "The gradient that backward computed, or None.", NULL},
     {"_grad", get_grad_quietly, set_grad, NULL, NULL},
-    {"grad_fn", get_grad_fn, NULL, "The operation that made it, or None.", NULL},
+    {"grad_fn", get_grad_fn, NULL, "The node of the operation that made this tensor, or None.",
+     NULL},
     {"_grad_fn", get_grad_fn, NULL, NULL, NULL},
-    {"is_leaf", get_is_leaf, NULL, "Whether no recorded operation made it.", NULL},
+    {"is_leaf", get_is_leaf, NULL, "True when no recorded operation made this tensor.", NULL},
     {"retains_grad", get_retains_grad, NULL, NULL, NULL},
     {"output_nr", get_output_nr, NULL, NULL, NULL},
-    {"_version", get_version, NULL, "Counts changes in place.", NULL},
-    {"_base", get_base, NULL, "The tensor that it is a view of, or None.", NULL},
+    {"_version", get_version, NULL, "The number of in-place changes.", NULL},
+    {"_base", get_base, NULL, "The base of this view, or None.", NULL},
     {"_backward_hooks", get_backward_hooks, set_backward_hooks, NULL, NULL},
-    {"data", get_data, set_data, "The same memory, without history.", NULL},
+    {"data", get_data, set_data, "A tensor over the same memory, without history.", NULL},
     {"T", get_transposed, NULL, "The dimensions reversed.", NULL},
     {"mT", get_mT, NULL, "The last two dimensions exchanged.", NULL},
     {"H", get_H, NULL, "The conjugate transpose of a matrix.", NULL},

@@ -1,4 +1,4 @@
-/* Errors: the one place where a status becomes a Python exception. */
+/* Errors: converts a status to a Python exception.  No other file does. */
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -12,7 +12,7 @@ static const char *const class_names[CR_KIND_COUNT] = {
 
 static PyObject *classes[CR_KIND_COUNT];
 
-/* A class of a module is imported when it is first raised. */
+/* Imports the class of a module when it is first raised. */
 static PyObject *import_class(const char *name)
 {
     const char *dot = strrchr(name, '.');
@@ -26,7 +26,7 @@ static PyObject *import_class(const char *name)
     return class;
 }
 
-/* Borrowed; NULL when there is none. */
+/* The class of a status, borrowed; NULL when there is none. */
 static PyObject *class_of(cr_status st)
 {
     if (st <= CR_OK || st >= CR_KIND_COUNT)
@@ -59,7 +59,7 @@ int cr_py_warn_once(bool *said, const char *text)
     return PyErr_WarnEx(PyExc_UserWarning, text, 1);
 }
 
-/* A class by its name in kinds.def when it is there already: a built-in one, or LinAlgError. */
+/* The class of a name in kinds.def, if loaded: a built-in class, or LinAlgError. */
 static PyObject *class_named(const char *name)
 {
     if (!strcmp(name, "cresset.linalg.LinAlgError"))
@@ -90,7 +90,8 @@ int cr_py_add_type(PyObject *m, const char *name, PyTypeObject *type)
 
     if (PyType_Ready(type) < 0)
         return -1;
-    /* Static types do not have it, and pickle asks objects that are named (dtypes) for it. */
+    /* Static types have no __module__, which pickle needs for objects that are pickled by name
+     * (dtypes). */
     PyObject *home =
         dot ? PyUnicode_FromStringAndSize(type->tp_name, dot - type->tp_name) : NULL;
     if (dot && (!home || PyDict_SetItemString(type->tp_dict, "__module__", home) < 0)) {

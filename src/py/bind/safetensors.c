@@ -1,8 +1,8 @@
-/* safetensors files: dicts of tensors in and out (io/safetensors.h). */
+/* safetensors files: reads and writes dicts of tensors (io/safetensors.h). */
 #include "io/safetensors.h"
 #include "py/bind/bind.h"
 
-/* The arrays that the writer takes, over a dict that stays alive meanwhile. */
+/* The arrays for the writer, borrowed from a dict that outlives them. */
 typedef struct {
     const char **names;
     cr_tensor **tensors;
@@ -50,7 +50,7 @@ static int take_dict(dict_arrays *a, PyObject *dict)
     return 0;
 }
 
-/* {str: str} as pairs with a NULL at the end; NULL for None.  0 when done. */
+/* Converts {str: str} to pairs ended by NULL; None to NULL.  0 on success. */
 static int take_metadata(PyObject *metadata, const char ***out)
 {
     Py_ssize_t at = 0, n = 0;
@@ -131,7 +131,7 @@ static PyObject *metadata_of(const cr_safetensors *s)
     return dict;
 }
 
-/* (tensors, metadata); drops `s`. */
+/* (tensors, metadata).  Drops `s`. */
 static PyObject *contents(cr_safetensors *s)
 {
     PyObject *tensors = tensors_of(s), *metadata = tensors ? metadata_of(s) : NULL;

@@ -1,12 +1,12 @@
 /* Hooks on tensors saved for backward: Python's two functions as cr_saved_hooks.
  *
- * What was packed keeps the hooks alive that can unpack it. */
+ * A packed object keeps alive the hooks that can unpack it. */
 #include "py/bind/bind.h"
 
 typedef struct {
-    cr_saved_hooks c; /* first: what autograd sees */
+    cr_saved_hooks c; /* first member: autograd's structure */
     PyObject *pack, *unpack;
-    int count;        /* 1 while on the stack, and what was packed; under the lock */
+    int count;        /* refcount: the stack and packed objects; protected by the lock */
 } py_hooks;
 
 typedef struct {
@@ -15,7 +15,7 @@ typedef struct {
 } py_packed;
 
 static CR_THREAD py_hooks *top;
-static CR_THREAD PyObject *disabled; /* the message, while hooks may not be used */
+static CR_THREAD PyObject *disabled; /* the error message while hooks are disabled */
 
 static void hooks_drop(py_hooks *h)
 {
@@ -123,7 +123,7 @@ static PyObject *pop(PyObject *m, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* _saved_tensors_hooks_disable(message or None): what was there before. */
+/* _saved_tensors_hooks_disable(message or None) -> the earlier message or None. */
 static PyObject *disable(PyObject *m, PyObject *message)
 {
     PyObject *was = disabled ? disabled : Py_NewRef(Py_None);

@@ -1,4 +1,4 @@
-/* Numbers between Python and C. */
+/* Conversion of numbers between Python and C. */
 #include "py/bind/bind.h"
 #include <string.h>
 

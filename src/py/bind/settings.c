@@ -1,4 +1,4 @@
-/* Settings of the process and questions about dtypes. */
+/* Settings of the process, and functions of dtypes. */
 #include "py/bind/bind.h"
 #ifdef __SSE2__
 #include <xmmintrin.h>
@@ -32,8 +32,7 @@ static PyObject *set_default_dtype(PyObject *m, PyObject *x)
 
 /* --- memory --- */
 
-/* _memory_stats() -> dict of bytes that tensors hold, that are cached, and the peak of the
- * first. */
+/* _memory_stats() -> dict: bytes of tensors, bytes cached, peak bytes of tensors. */
 static PyObject *memory_stats(PyObject *m, PyObject *unused)
 {
     cr_memory_stats s;
@@ -132,7 +131,7 @@ static PyObject *can_cast(PyObject *m, PyObject *args, PyObject *kwargs)
     return PyBool_FromLong(cr_can_cast(a, b));
 }
 
-/* A tensor or a number as promotion sees it. */
+/* Reads a tensor or a number for type promotion. */
 static bool promotion_value(PyObject *x, cr_value *out)
 {
     if (cr_py_is_tensor(x)) {
@@ -165,7 +164,7 @@ static PyObject *is_tensor(PyObject *m, PyObject *x)
     return PyBool_FromLong(cr_py_is_tensor(x));
 }
 
-/* torch.numel(x) and the like: the method of the same name. */
+/* torch.numel(x) and others: calls the method of the same name. */
 static PyObject *by_method(PyObject *m, PyObject *x, const char *name)
 {
     if (CR_UNLIKELY(cr_py_overrides(Py_TYPE(x)))) {
@@ -205,12 +204,13 @@ static PyObject *set_warn_always(PyObject *m, PyObject *on)
     Py_RETURN_NONE;
 }
 
-/* Denormal numbers as zeros, in the calling thread; false where the processor cannot. */
+/* Flushes denormal numbers to zero in the calling thread.  Returns False when the processor
+ * cannot. */
 static PyObject *set_flush_denormal(PyObject *m, PyObject *on)
 {
     (void)m;
 #ifdef __SSE2__
-    unsigned bits = _MM_FLUSH_ZERO_ON | 0x40u; /* and denormals that are read */
+    unsigned bits = _MM_FLUSH_ZERO_ON | 0x40u; /* denormal inputs are zeros, too */
     _mm_setcsr(PyObject_IsTrue(on) > 0 ? _mm_getcsr() | bits : _mm_getcsr() & ~bits);
     Py_RETURN_TRUE;
 #else
@@ -223,8 +223,7 @@ static PyMethodDef functions[] = {
     {"_memory_stats", memory_stats, METH_NOARGS, NULL},
     {"_reset_peak_memory", reset_peak_memory, METH_NOARGS, NULL},
     {"_set_warn_always", set_warn_always, METH_O, NULL},
-    {"set_flush_denormal", set_flush_denormal, METH_O,
-     "Computes with denormal numbers as zeros."},
+    {"set_flush_denormal", set_flush_denormal, METH_O, "Flushes denormal numbers to zero."},
     {"numel", call_numel, METH_O, "The number of elements."},
     {"is_floating_point", call_is_floating_point, METH_O, NULL},
     {"is_complex", call_is_complex, METH_O, NULL},
@@ -233,18 +232,20 @@ static PyMethodDef functions[] = {
     {"is_conj", call_is_conj, METH_O, NULL},
     {"is_neg", call_is_neg, METH_O, NULL},
     {"get_device", call_get_device, METH_O, "The device's index, -1 for the CPU."},
-    {"detach_", call_detach_, METH_O, "Forgets the history."},
+    {"detach_", call_detach_, METH_O, "Removes the history."},
     {"get_default_dtype", get_default_dtype, METH_NOARGS, "The dtype of new floating tensors."},
     {"set_default_dtype", set_default_dtype, METH_O, "Sets the dtype of new floating tensors."},
-    {"get_num_threads", get_num_threads, METH_NOARGS, "Threads that one operator may use."},
+    {"get_num_threads", get_num_threads, METH_NOARGS,
+     "The number of threads that one operator may use."},
     {"_set_thread_limit", set_thread_limit, METH_O,
-     "At most so many threads for operators that the calling thread runs; 0: no limit."},
-    {"set_num_threads", set_num_threads, METH_O, "Sets how many threads one operator may use."},
-    {"promote_types", promote_types, METH_VARARGS, "The smallest dtype that holds both."},
+     "Limits the threads of operators that the calling thread runs; 0 removes the limit."},
+    {"set_num_threads", set_num_threads, METH_O, "Sets the number of threads of one operator."},
+    {"promote_types", promote_types, METH_VARARGS,
+     "The smallest dtype that both can be converted to."},
     {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,
-     "Whether results of one dtype may be stored in another."},
+     "True when results of one dtype may be stored in another."},
     {"result_type", result_type, METH_VARARGS, "The dtype of an operation on both."},
-    {"is_tensor", is_tensor, METH_O, "Whether it is a Tensor."},
+    {"is_tensor", is_tensor, METH_O, "True when the object is a Tensor."},
     {0}};
 
 int cr_py_settings_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

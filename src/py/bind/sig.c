@@ -1,7 +1,7 @@
-/* Signatures: an overload as Python sees it, and binding a call to it.
+/* Signatures: overloads with their Python parameters, and binding of calls.
  *
- * Binding first fills the positional parameters, then keywords, then defaults.
- * It reports the first misfit in `args`, which explain.c turns into a message. */
+ * Binding sets the positional parameters, then keywords, then defaults.  It stores the first
+ * misfit in `args`, which explain.c turns into a message. */
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -26,7 +26,7 @@ static int find_param(const cr_op *op, const char *name)
     return -1;
 }
 
-/* Names as keywords; a function calls its tensor `self` input. */
+/* Sets the keyword names.  A function calls its tensor `self` input. */
 static int name_params(cr_py_sig *s, bool method)
 {
     const cr_op *op = s->op;
@@ -83,7 +83,7 @@ static cr_py_sig *sig_new(const cr_op *op, bool method)
 
 cr_py_sig *cr_py_sig_one(const cr_op *op) { return sig_new(op, false); }
 
-/* In-place records have no forms of their own. */
+/* In-place records have no forms; their entry's apply. */
 unsigned cr_py_forms(const cr_op *op)
 {
     return op->inplace_of ? CR_AS_METHOD | (op->inplace_of->forms & (CR_AS_FUNCTION | CR_AS_NN))
@@ -137,7 +137,7 @@ static bool starts_ints(PyObject *x)
            (!cr_py_is_tensor(x) && cr_py_overrides(Py_TYPE(x)));
 }
 
-/* x.view(2, 3): the positional arguments from `first` on are the list. */
+/* x.view(2, 3): the positional arguments from `first` on form a list. */
 static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g,
                               int first)
 {
@@ -163,7 +163,7 @@ static bool same_name(PyObject *a, PyObject *b)
     return a == b || PyUnicode_Compare(a, b) == 0;
 }
 
-/* NumPy's names of torch's parameters. */
+/* True when `given` is NumPy's name of torch's parameter. */
 static bool numpy_name(const char *torch, PyObject *given)
 {
     static const char *const names[][4] = {{"dim", "axis", NULL, NULL},
@@ -192,7 +192,7 @@ static int find_keyword(const cr_py_sig *s, PyObject *name)
     return -1;
 }
 
-/* Keywords that are no parameters: out=, and those that every factory takes. */
+/* Binds keywords that are not parameters: out=, and those of all factories. */
 static cr_py_fit bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, PyObject *x)
 {
     const char *text = PyUnicode_AsUTF8(name);

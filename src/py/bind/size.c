@@ -16,10 +16,10 @@ PyObject *cr_py_size(int ndim, const int64_t *size)
     return self;
 }
 
-/* A Size holding the items of a tuple, which is given up. */
+/* Makes a Size of a tuple's items.  Takes ownership of the tuple. */
 static PyObject *from_tuple(PyObject *tuple)
 {
-    if (!tuple || !PyTuple_Check(tuple)) /* a single item of a subscript, or NotImplemented */
+    if (!tuple || !PyTuple_Check(tuple)) /* the item of a subscript, or NotImplemented */
         return tuple;
     Py_ssize_t n = PyTuple_GET_SIZE(tuple);
     PyObject *self = cr_py_size_type.tp_alloc(&cr_py_size_type, n);

@@ -1,7 +1,7 @@
-/* torch.UntypedStorage: the bytes under tensors.
+/* torch.UntypedStorage: the bytes of tensors.
  *
- * While a storage has a Python object it has only one, so that pickling and
- * copying see which tensors share memory.  `known` maps storages to objects. */
+ * A storage has at most one Python object, so that pickling and copying see which tensors share
+ * memory.  `known` maps storages to their objects. */
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -172,7 +172,7 @@ static PyObject *storage_item(PyObject *self, Py_ssize_t i)
     return PyLong_FromLong((unsigned char)s->bytes[i]);
 }
 
-/* UntypedStorage._from_bytes(bytes): a copy; how pickles come back. */
+/* UntypedStorage._from_bytes(bytes): copies the bytes.  Pickles are loaded by it. */
 static PyObject *storage_from_bytes(PyObject *type, PyObject *x)
 {
     Py_buffer view;
@@ -204,7 +204,7 @@ static PyObject *storage_reduce(PyObject *self, PyObject *unused)
     return Py_BuildValue("N(N)", make, bytes);
 }
 
-/* copy.deepcopy notes the copy and keeps this object, so tensors share in the copy, too. */
+/* Adds the copy to the memo of copy.deepcopy, so that copied tensors share it. */
 static PyObject *storage_deepcopy(PyObject *self, PyObject *memo)
 {
     (void)memo;

@@ -1,14 +1,14 @@
-/* Symbols: numbers of a recording as Python sees them (graph/number.h).
+/* Symbols: numbers of a recording as Python objects (graph/number.h).
  *
- * A Symbol takes part in arithmetic and stays one; a comparison answers for the value at hand
- * and is a guard; whoever wants the value itself (range, format, math) fixes it: the recording
- * then serves calls with this value only.  isinstance(x, int) holds: __class__ says int or
+ * Arithmetic with a Symbol gives a Symbol.  A comparison answers for the present value and adds
+ * a guard.  Reading the value itself (range, format, math) fixes it: the recording then serves
+ * only calls with this value.  isinstance(x, int) is true, because __class__ is int or
  * float. */
 #include "py/bind/compiled.h"
 
 typedef struct {
     PyObject_HEAD
-    const cr_recorder *r; /* compared only */
+    const cr_recorder *r; /* only compared */
     int k;
     cr_scalar value;
 } symbol;
@@ -36,7 +36,7 @@ static bool is_live(const symbol *s) { return s->r && s->r == cr_recorder_active
 
 static PyObject *plain(const symbol *s) { return cr_py_scalar_object(s->value); }
 
-/* From here on the value is a fact of the recording. */
+/* Fixes the symbol's value by a guard of the recording. */
 static void fix(const symbol *s)
 {
     cr_recorder *r = cr_recorder_active();
@@ -137,7 +137,7 @@ void cr_py_fix_sizes(cr_tensor *t)
 
 /* --- arithmetic --- */
 
-/* The number of an operand, which becomes a constant when it is a plain one; -1: no number. */
+/* The number of an operand; a plain number becomes a constant.  -1: not a number. */
 static int operand(cr_recorder *r, PyObject *x)
 {
     cr_scalar s;
@@ -155,7 +155,7 @@ static int operand(cr_recorder *r, PyObject *x)
                : -1;
 }
 
-/* The operand as the number it stands for, fixed. */
+/* The plain number of an operand; a symbol is fixed. */
 static PyObject *settled(PyObject *x)
 {
     if (!is_symbol(x))
@@ -237,7 +237,7 @@ static PyObject *symbol_neg(PyObject *a) { return unary(a, CR_GNUM_NEG, PyNumber
 static PyObject *symbol_abs(PyObject *a) { return unary(a, CR_GNUM_ABS, PyNumber_Absolute); }
 static PyObject *symbol_pos(PyObject *a) { return Py_NewRef(a); }
 
-/* --- questions --- */
+/* --- comparisons --- */
 
 static PyObject *symbol_compare(PyObject *a, PyObject *b, int op)
 {
@@ -307,7 +307,7 @@ static PyObject *symbol_class(PyObject *a, void *unused)
                                                                    : &PyLong_Type);
 }
 
-/* Whatever else numbers have, of the settled number. */
+/* Other attributes of numbers: those of the fixed number. */
 static PyObject *symbol_attribute(PyObject *a, PyObject *name)
 {
     PyObject *out = PyObject_GenericGetAttr(a, name), *x;
@@ -358,7 +358,7 @@ PyTypeObject cr_py_symbol_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.Symbol",
     .tp_basicsize = sizeof(symbol),
     .tp_flags = Py_TPFLAGS_DEFAULT,
-    .tp_doc = "A number of a recording that may be another one in another call.",
+    .tp_doc = "A number that may differ from call to call of a recording.",
     .tp_as_number = &as_number,
     .tp_richcompare = symbol_compare,
     .tp_hash = symbol_hash,

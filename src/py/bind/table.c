@@ -1,4 +1,4 @@
-/* The operator table as Python data: what tests, documentation and tools read. */
+/* The operator table as Python data, for tests, documentation and tools. */
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -170,8 +170,8 @@ static PyObject *records(PyObject *module, PyObject *unused)
     return list;
 }
 
-static PyMethodDef functions[] = {
-    {"_records", records, METH_NOARGS, "The operator table: a list of dicts, one an entry."},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"_records", records, METH_NOARGS,
+                                   "The operator table: a list of dicts, one for each entry."},
+                                  {NULL, NULL, 0, NULL}};
 
 int cr_py_table_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

@@ -1,13 +1,13 @@
-/* The Tensor type and the life of its objects.
+/* The Tensor type and the lifetime of its objects.
  *
- * A wrapper normally owns one count of its C tensor.  When Python drops a wrapper
- * that carries something (a subclass, a __dict__, weak references, hooks) while C
- * still holds the tensor, ownership flips: the tensor's peer slot then owns the
- * wrapper, until Python asks for it again or C drops the tensor.
+ * A wrapper normally owns a reference on its C tensor.  Python may drop a wrapper that has
+ * state (a subclass, a __dict__, weak references, hooks) while C still refers to the tensor.
+ * Ownership then flips: the tensor's peer slot owns the wrapper, until Python asks for the
+ * wrapper again or C drops the tensor.
  *
- * Wrappers of the plain class are recycled.  The collector enters the graph behind
- * a tensor only while nothing else counts the tensor, so each reference it reports
- * is one that it can break. */
+ * Freed wrappers of the plain class are reused.  The garbage collector enters the graph of a
+ * tensor only while the wrapper owns the tensor's only reference, so every reference that it
+ * reports can be broken. */
 #include "py/bind/bind.h"
 
 PyTypeObject *cr_py_tensor_type;
@@ -19,9 +19,9 @@ static int free_count;
 
 static cr_py_tensor *wrapper_of(PyObject *self) { return (cr_py_tensor *)self; }
 
-/* --- making --- */
+/* --- creation --- */
 
-/* The wrapper that `t` already has. */
+/* The existing wrapper of `t`. */
 static PyObject *wrap_again(cr_tensor *t)
 {
     cr_py_tensor *w = t->peer;
@@ -30,7 +30,8 @@ static PyObject *wrap_again(cr_tensor *t)
         cr_drop(t);
         return Py_NewRef((PyObject *)w);
     }
-    w->owns = true; /* our count becomes the wrapper's, the peer's reference the caller's */
+    /* the caller's reference goes to the wrapper, the peer's reference to the caller */
+    w->owns = true;
     cr_py_graph_objects--;
     return (PyObject *)w;
 }
@@ -76,14 +77,14 @@ PyObject *cr_py_wrap_as(PyTypeObject *type, cr_tensor *t)
     return wrap_new(type, t);
 }
 
-/* --- the end --- */
+/* --- destruction --- */
 
 static int32_t counts(const cr_tensor *t)
 {
     return atomic_load_explicit(&((cr_tensor *)(uintptr_t)t)->count, memory_order_acquire);
 }
 
-/* Whether something would be lost with the wrapper although the tensor lives on. */
+/* True when the wrapper has state and the tensor has other owners. */
 static bool must_outlive(const cr_py_tensor *w)
 {
     return w->t && counts(w->t) > 1 &&
@@ -96,7 +97,8 @@ static void flip(cr_py_tensor *w)
     Py_SET_REFCNT((PyObject *)w, 1);
     w->owns = false;
     cr_py_graph_objects++;
-    cr_drop(w->t); /* may revive at once, when C let go meanwhile */
+    /* may revive the wrapper at once, when C has dropped its reference meanwhile */
+    cr_drop(w->t);
 }
 
 static void tensor_dealloc(PyObject *self)
@@ -127,7 +129,8 @@ static void tensor_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
-/* C dropped its last count of a tensor whose wrapper it owned. */
+/* C has dropped its last reference on a tensor that owns its wrapper: the wrapper owns the
+ * tensor again. */
 static bool revive(cr_tensor *t)
 {
     PyGILState_STATE lock = PyGILState_Ensure();
@@ -141,7 +144,7 @@ static bool revive(cr_tensor *t)
     return true;
 }
 
-/* --- the collector --- */
+/* --- garbage collection --- */
 
 enum { DEPTH = 512 };
 
@@ -154,7 +157,7 @@ static int visit_node(cr_node *node, visitproc visit, void *arg)
     while (depth) {
         cr_node *n = stack[--depth];
         cr_tensor *leaf = cr_node_variable(n);
-        if (leaf) { /* its node is part of it; the edge that led here counts it */
+        if (leaf) { /* the leaf owns the node; the edge's reference is one on the leaf */
             int stop = cr_py_visit_tensor(leaf, visit, arg);
             if (stop)
                 return stop;
@@ -196,7 +199,7 @@ int cr_py_visit_tensor(cr_tensor *t, visitproc visit, void *arg)
     return 0;
 }
 
-/* Hooks hang at the node behind the tensor; a leaf's node is the tensor's own. */
+/* True when the wrapper's tensor is the only owner of the node that has its hooks. */
 static bool holds_hooks(const cr_tensor *t)
 {
     cr_node *n = t->grad->grad_fn;
@@ -256,7 +259,7 @@ static Py_ssize_t tensor_length(PyObject *self)
     return -1;
 }
 
-/* id(self), as torch's. */
+/* id(self), as in torch. */
 static Py_hash_t tensor_hash(PyObject *self) { return (Py_hash_t)(uintptr_t)self; }
 
 static const PyType_Slot own_slots[] = {
@@ -319,7 +322,7 @@ int cr_py_tensor_start(PyObject *m)
     cr_py_tensor_type = (PyTypeObject *)PyType_FromSpec(&spec);
     if (!cr_py_tensor_type)
         return -1;
-    cr_py_tensor_type->tp_name = "Tensor"; /* as messages name a class */
+    cr_py_tensor_type->tp_name = "Tensor"; /* the class name in messages */
     cr_peer_revive = revive;
     return PyModule_AddObjectRef(m, "Tensor", (PyObject *)cr_py_tensor_type);
 }

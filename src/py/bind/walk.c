@@ -1,14 +1,13 @@
-/* The walk over what a container holds, for guards.
+/* The walk over the contents of a container, for guards.
  *
- * A module holds dozens of numbers, names, tuples of numbers and empty dicts of hooks, and a
- * function's first call waits for the walk over all of them; what is less plain is left to
- * guards.py. */
+ * A module contains dozens of numbers, names, tuples of numbers and empty dicts of hooks, and
+ * the first call of a function waits for the walk.  guards.py handles other contents. */
 #include "py/bind/compiled.h"
 
 typedef struct {
-    PyObject *nodes, *source, *node; /* of the container */
+    PyObject *nodes, *source, *node; /* node: the container's */
     PyObject *known, *holders, *kept;
-    bool values; /* numbers are written down here, too */
+    bool values; /* numbers and strings are handled here, too */
     PyObject *is, *at, *equal, *list, *mapping, *no_slot;
     PyObject *later;
 } walk;
@@ -48,7 +47,8 @@ static int add_plain(walk *w, PyObject *source, PyObject *parent, PyObject *key,
     return add_node(w, source, parent, key, is_value(x) ? w->equal : w->is, x);
 }
 
-/* Held meanwhile: a collection may run, and with it code that changes the container. */
+/* Adds a node for x, or puts x into `later`.  Holds references, because a garbage collection
+ * may run code that changes the container. */
 static int look_at(walk *w, PyObject *key, PyObject *x)
 {
     int status;
@@ -108,7 +108,7 @@ static int add_members(walk *w, PyObject *tuple, PyObject *node)
     return status;
 }
 
-/* A node as Walk.mapping() and Walk.sequence() make it. */
+/* Adds a node as Walk.mapping() and Walk.sequence() do. */
 static int add_container(walk *w, PyObject *key, PyObject *x, PyObject *id)
 {
     bool tuple = PyTuple_CheckExact(x);
@@ -125,7 +125,7 @@ static int add_container(walk *w, PyObject *key, PyObject *x, PyObject *id)
     return status;
 }
 
-/* 1: written down; 0: not an empty dict or a tuple of plain values, or met before. */
+/* 1: added; 0: not an empty dict or tuple of plain values, or seen before; -1: raised. */
 static int take(walk *w, PyObject *key, PyObject *x)
 {
     PyObject *id;
@@ -141,7 +141,7 @@ static int take(walk *w, PyObject *key, PyObject *x)
     return met < 0 ? -1 : !met;
 }
 
-/* Writes down plain containers among `later`, and leaves the others there. */
+/* Adds plain containers of `later` and keeps the others in it. */
 static int take_containers(walk *w)
 {
     Py_ssize_t kept = 0;

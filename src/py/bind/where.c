@@ -1,22 +1,21 @@
-/* The line of the program that makes a call: of the innermost frame outside this package.
+/* The source line of a call: the line of the innermost frame outside this package.
  *
- * It is asked for at every recorded call, so answers are kept: instructions that were met
- * before have their lines and texts in a table. */
+ * Every recorded call needs it, so a table caches the texts by instruction. */
 #include "py/bind/where.h"
 #include <stdio.h>
 #include <string.h>
 
 enum { MET = 128, TEXT = 160 };
 
-/* Of an instruction; `code` is counted. */
+/* A cached instruction; `code` is a reference. */
 typedef struct {
     PyCodeObject *code;
     int instruction;
-    const char *text; /* the session's; NULL: there was no memory */
+    const char *text; /* in the session's memory; NULL: no memory */
 } met;
 
 struct cr_py_where {
-    PyObject *package; /* the folder, as a text */
+    PyObject *package; /* the package's folder */
     met met[MET];
 };
 
@@ -41,7 +40,7 @@ static bool is_inside(const cr_py_where *w, PyCodeObject *code)
     return yes > 0;
 }
 
-/* A new reference, or NULL: nothing but this package is running. */
+/* The innermost frame outside the package, new reference; NULL when there is none. */
 static PyFrameObject *user_frame(const cr_py_where *w)
 {
     PyFrameObject *f = PyEval_GetFrame();
@@ -69,7 +68,8 @@ static const char *place(cr_session *s, PyCodeObject *code, int line)
     return cr_arena_text(&s->keep, text, (size_t)n);
 }
 
-/* A backward pass runs without the interpreter's lock; its calls are where it was started. */
+/* Returns NULL without the interpreter lock.  A backward pass runs without it; its calls get
+ * the line that started the backward. */
 const char *cr_py_where_now(void *context, cr_session *s)
 {
     cr_py_where *w = context;
@@ -90,7 +90,7 @@ const char *cr_py_where_now(void *context, cr_session *s)
     return m->text;
 }
 
-/* "/.../cresset/" of "/.../cresset/_C.so" */
+/* The folder of the library's file: "/.../cresset/" of "/.../cresset/_C.so". */
 static PyObject *package_folder(void)
 {
     PyObject *module = PyImport_ImportModule("cresset");

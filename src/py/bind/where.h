@@ -1,4 +1,4 @@
-/* where.h - which line of the user's program is running. */
+/* where.h - the running line of the user's program. */
 #ifndef CR_PY_BIND_WHERE_H
 #define CR_PY_BIND_WHERE_H
 
@@ -6,12 +6,13 @@
 #include "sym/session.h"
 
 typedef struct cr_py_where cr_py_where;
-/* NULL with an exception. */
+/* Makes the cache; NULL with an exception. */
 cr_py_where *cr_py_where_new(void);
 void cr_py_where_drop(cr_py_where *w);
 
-/* "file.py:12", of the session, which is always the same; NULL when nobody knows.  `context` is
- * a cr_py_where.  For cr_recorder_follow. */
+/* The running line, such as "file.py:12", in the memory of the session, which must be the same
+ * in all calls; NULL when it is unknown.  `context` is a cr_py_where.  For
+ * cr_recorder_follow. */
 const char *cr_py_where_now(void *context, cr_session *s);
 
 #endif
