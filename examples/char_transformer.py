@@ -1,10 +1,11 @@
-"""Trains a character transformer on a text and lets it write.
+"""Trains a character transformer on a text and generates text with it.
 
-    python -m cresset run examples/char_transformer.py TEXT [--steps N] [--write N] [--losses FILE]
+    python -m cresset run examples/char_transformer.py TEXT [--steps N] [--write N]
+           [--losses FILE]
 
-Plain torch: runs under torch as well.  Prints the loss and the time of a step every --every steps,
-the loss on the held-back tenth of the text, and what the network writes.  --attention chooses
-masked products written out ("own") or F.scaled_dot_product_attention ("fused").
+The program is plain torch and also runs under torch.  It prints the loss and the time of a step
+every --every steps, the loss on the test set (a tenth of the text), and the generated text.
+--attention chooses masked matrix products ("own") or F.scaled_dot_product_attention ("fused").
 """
 import argparse
 import math
@@ -90,7 +91,7 @@ class Transformer(nn.Module):
 
     @torch.no_grad()
     def write(self, letters, count, temperature=0.8):
-        """Goes on after `letters` [1, n] by `count` letters."""
+        """Continues `letters` [1, n] by `count` letters."""
         self.eval()
         for _ in range(count):
             scores = self(letters[:, -self.length:])[:, -1] / temperature
@@ -100,7 +101,7 @@ class Transformer(nn.Module):
 
 
 def load(path):
-    """The letters that occur, and the text as numbers of letters: nine tenths, one tenth."""
+    """Returns the distinct letters, and the text as letter numbers: 9 tenths and 1 tenth."""
     with open(path) as file:
         text = file.read()
     letters = sorted(set(text))
@@ -111,7 +112,7 @@ def load(path):
 
 
 def sample(numbers, batch, length):
-    """Random places of the text: what is read, and the next letters."""
+    """Returns random parts of the text, and the next letter at each position."""
     starts = torch.randint(len(numbers) - length, (batch,))
     return (torch.stack([numbers[i:i + length] for i in starts]),
             torch.stack([numbers[i + 1:i + 1 + length] for i in starts]))
@@ -125,13 +126,14 @@ def loss_of(model, x, y):
 @torch.no_grad()
 def estimate(model, numbers, args):
     model.eval()
-    losses = [loss_of(model, *sample(numbers, args.batch, args.length)).item() for _ in range(10)]
+    losses = [loss_of(model, *sample(numbers, args.batch, args.length)).item()
+              for _ in range(10)]
     model.train()
     return sum(losses) / len(losses)
 
 
 def make_optimizer(model, rate):
-    """AdamW; weights that multiply decay, biases and norms do not."""
+    """AdamW with weight decay for matrices, without it for biases and norms."""
     wide = [p for p in model.parameters() if p.dim() >= 2]
     flat = [p for p in model.parameters() if p.dim() < 2]
     groups = [{"params": wide, "weight_decay": 0.1}, {"params": flat, "weight_decay": 0.0}]

@@ -2,11 +2,11 @@
 
     python examples/digits.py [--epochs N] [--out FOLDER]
 
-Trains twice from the same start, first eagerly, then with the training step compiled, and prints
-the loss and the time of every epoch, both times and whether all losses are equal; last, the
-accuracy on the held-back fifth.  Writes into FOLDER: digits.safetensors (the weights, reloaded and
-checked), loss.png (the loss of every step), misread.png (the held-back digits that were read
-wrongly) and step.svg (the fused graph of the compiled step).
+Trains twice from the same initial weights: eagerly, and with the training step compiled.
+Prints the loss and the time of every epoch, whether all losses are equal, and the accuracy on
+the test set (a fifth of the data).  Writes to FOLDER: digits.safetensors (the weights, reloaded
+and checked), loss.png (the loss of every step), misread.png (the misclassified test digits) and
+step.svg (the fused graph of the compiled step).
 """
 import argparse
 import os
@@ -37,7 +37,7 @@ class DigitsNet(nn.Module):
 
 
 def load():
-    """Images [n, 1, 8, 8] in 0..1 and labels [n]: training set, held-back set."""
+    """Returns the training set and the test set: images [n, 1, 8, 8] in 0..1 and labels [n]."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -46,11 +46,12 @@ def load():
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
     held_back = len(labels) // 5
     test, train = order[:held_back], order[held_back:]
-    return TensorDataset(images[train], labels[train]), TensorDataset(images[test], labels[test])
+    return (TensorDataset(images[train], labels[train]),
+            TensorDataset(images[test], labels[test]))
 
 
 def training_step(model):
-    """One step as a function of images and labels."""
+    """Returns one training step as a function of images and labels."""
     optimizer = torch.optim.Adam(model.parameters(), lr=2e-3)
 
     def step(images, labels):
@@ -73,13 +74,14 @@ def train(model, data, epochs, step=None):
             losses.append(step(images, labels).item())
             total, count = total + losses[-1] * len(labels), count + len(labels)
         seconds = time.perf_counter() - start
-        print(f"epoch {epoch:2d}/{epochs}  loss {total / count:.4f}  {seconds * 1000:6.1f} ms", flush=True)
+        print(f"epoch {epoch:2d}/{epochs}  loss {total / count:.4f}  {seconds * 1000:6.1f} ms",
+              flush=True)
     print(f"{epochs} epochs in {time.perf_counter() - began:.2f} s")
     return losses
 
 
 def train_both_ways(data, epochs, folder):
-    """The compiled step's model and losses, which are eager's."""
+    """Returns the compiled run's model and losses, after comparing them with eager's."""
     runs = {}
     for way in ("eager", "compiled"):
         torch.manual_seed(0)
@@ -97,14 +99,15 @@ def train_both_ways(data, epochs, folder):
     (eager, expected), (compiled, losses) = runs["eager"], runs["compiled"]
     if losses != expected:
         first = next(i for i, (a, b) in enumerate(zip(losses, expected)) if a != b)
-        raise RuntimeError(f"step {first}: the compiled loss {losses[first]!r} is not eager's, {expected[first]!r}")
+        raise RuntimeError(f"step {first}: the compiled loss {losses[first]!r} "
+                           f"differs from the eager loss {expected[first]!r}")
     print(f"eager {eager:.2f} s, compiled {compiled:.2f} s, all {len(losses)} losses equal; "
           f"the fused graph: {os.path.join(folder, 'step.svg')}")
     return model, losses
 
 
 def predict(model, data):
-    """Labels that the network reads, and the true ones."""
+    """Returns the predicted labels and the true ones."""
     model.eval()
     with torch.no_grad():
         images, labels = data.tensors
@@ -112,7 +115,7 @@ def predict(model, data):
 
 
 def save_and_check(model, folder):
-    """Writes the weights, reads them into a fresh network, and compares."""
+    """Writes the weights, loads them into a new network, and compares."""
     from cresset.safetensors import load_file, save_file
 
     path = os.path.join(folder, "digits.safetensors")
@@ -127,7 +130,7 @@ def save_and_check(model, folder):
 
 
 def draw(losses, images, read, labels, folder):
-    """loss.png and misread.png."""
+    """Draws loss.png and misread.png."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -136,7 +139,8 @@ def draw(losses, images, read, labels, folder):
     figure, axes = plt.subplots(figsize=(7, 4))
     axes.plot(losses, linewidth=0.6, color="#b8b8b8", label="step")
     width = 20
-    smooth = [sum(losses[max(0, i - width):i + 1]) / len(losses[max(0, i - width):i + 1]) for i in range(len(losses))]
+    windows = [losses[max(0, i - width):i + 1] for i in range(len(losses))]
+    smooth = [sum(window) / len(window) for window in windows]
     axes.plot(smooth, color="#c0392b", label=f"mean of {width} steps")
     axes.set(xlabel="step", ylabel="loss", yscale="log", title="Training on 8x8 digits")
     axes.legend()
@@ -146,7 +150,8 @@ def draw(losses, images, read, labels, folder):
     wrong = [i for i in range(len(labels)) if int(read[i]) != int(labels[i])]
     columns = max(1, min(6, len(wrong)))
     rows = max(1, -(-len(wrong) // columns))
-    figure, grid = plt.subplots(rows, columns, figsize=(1.6 * columns, 1.9 * rows), squeeze=False)
+    figure, grid = plt.subplots(rows, columns, figsize=(1.6 * columns, 1.9 * rows),
+                                squeeze=False)
     for k, axes in enumerate(grid.flat):
         axes.axis("off")
         if k < len(wrong):
@@ -155,7 +160,8 @@ def draw(losses, images, read, labels, folder):
             axes.set_title(f"{int(labels[i])} read as {int(read[i])}", fontsize=9)
     figure.tight_layout()
     figure.savefig(os.path.join(folder, "misread.png"), dpi=100)
-    print(f"pictures: {os.path.join(folder, 'loss.png')}, {os.path.join(folder, 'misread.png')} ({len(wrong)} misread)")
+    print(f"pictures: {os.path.join(folder, 'loss.png')}, "
+          f"{os.path.join(folder, 'misread.png')} ({len(wrong)} misread)")
 
 
 def main():

@@ -2,9 +2,10 @@
 
     python -m cresset run examples/mnist_net.py FOLDER [--epochs N] [--steps N] [--losses FILE]
 
-FOLDER holds t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz: the first 8,000 images train
-the network, the last 2,000 test it.  Plain torch: runs under torch as well.  Prints the loss and
-the time of every epoch and the accuracy; --losses writes the loss of every step, a line each.
+FOLDER must contain t10k-images-idx3-ubyte.gz and t10k-labels-idx1-ubyte.gz.  The first 8,000
+images train the network, the last 2,000 test it.  The program is plain torch and also runs
+under torch.  It prints the loss and the time of every epoch and the accuracy.  --losses writes
+the loss of every step, one a line.
 """
 import argparse
 import gzip
@@ -39,7 +40,7 @@ class Net(nn.Module):
 
 
 def read_idx(path):
-    """The bytes of an IDX file as a tensor of its sizes."""
+    """Returns the bytes of an IDX file as a tensor with the file's sizes."""
     with gzip.open(path) as file:
         dims = struct.unpack(">HBB", file.read(4))[2]
         sizes = struct.unpack(f">{dims}I", file.read(4 * dims))
@@ -47,7 +48,7 @@ def read_idx(path):
 
 
 def load(folder):
-    """Training set and test set: images [n, 1, 28, 28] of mean 0 and deviation 1, and labels."""
+    """Returns the training set and the test set: normalized images [n, 1, 28, 28], labels."""
     images = read_idx(os.path.join(folder, "t10k-images-idx3-ubyte.gz")).unsqueeze(1).float()
     images = (images / 255 - 0.1307) / 0.3081
     labels = read_idx(os.path.join(folder, "t10k-labels-idx1-ubyte.gz")).long()
@@ -56,7 +57,7 @@ def load(folder):
 
 
 def train_epoch(model, data, optimizer, steps_left):
-    """One pass over `data`, or as many steps as are left; returns the losses."""
+    """Runs one epoch, or as many steps as are left.  Returns the losses."""
     losses = []
     model.train()
     for images, labels in data:
@@ -71,7 +72,7 @@ def train_epoch(model, data, optimizer, steps_left):
 
 
 def test(model, data):
-    """Mean loss and share of digits read rightly."""
+    """Returns the mean loss and the share of correctly classified digits."""
     loss, right, count = 0.0, 0, 0
     model.eval()
     with torch.no_grad():

@@ -25,8 +25,8 @@
 extern "C" {
 #endif
 
-/* The library's own sources have these declarations elsewhere; tests/c/facts.h checks
- * that both say the same. */
+/* The library's own sources declare these types in their rooms.  tests/c/facts.h checks that
+ * both declarations agree. */
 #ifndef CR_INSIDE
 
 #define CR_API  __attribute__((visibility("default")))
@@ -48,17 +48,17 @@ typedef enum {
 #include "cresset/dtype.def"
 #undef CR_DTYPE
     CR_DTYPE_COUNT,
-    CR_DTYPE_NONE = 0xff /* where an operator may choose */
+    CR_DTYPE_NONE = 0xff /* the operator chooses */
 } cr_dtype;
 
-/* Where elements are; CR_META tensors have sizes and no elements. */
+/* Devices.  CR_META tensors have sizes and no elements. */
 typedef enum { CR_CPU, CR_META, CR_CUDA, CR_DEVICE_COUNT } cr_device_kind;
 
 typedef struct {
     double re, im;
 } cr_complex;
 
-/* A number with its kind, which takes part in promotion. */
+/* A number and its category, which takes part in type promotion. */
 typedef enum { CR_CAT_BOOL, CR_CAT_INT, CR_CAT_FLOAT, CR_CAT_COMPLEX } cr_category;
 typedef struct {
     cr_category category;
@@ -90,41 +90,42 @@ typedef struct cr_safetensors cr_safetensors;
 
 typedef struct {
     cr_tensor *const *roots;
-    cr_tensor *const *grads; /* cotangents of the roots; NULL (entries): ones, for single elements */
+    /* Cotangents of the roots.  A NULL entry means ones, for roots with one element. */
+    cr_tensor *const *grads;
     int root_count;
-    cr_tensor *const *inputs; /* NULL: gradients are added to the leaves' */
+    cr_tensor *const *inputs; /* NULL: adds to the gradients of the leaves */
     int input_count;
-    bool accumulate_inputs;   /* added to the gradients of the inputs only */
-    bool retain_graph;        /* the graph can be walked again */
-    bool create_graph;        /* gradients can be differentiated themselves */
-    bool allow_unused;        /* inputs that the roots do not depend on are no error */
+    bool accumulate_inputs;   /* adds to the gradients of the inputs only */
+    bool retain_graph;        /* keeps the graph for another backward */
+    bool create_graph;        /* records the computation of the gradients */
+    bool allow_unused;        /* no error when an input is unused */
 } cr_backward_call;
 
-/* Bytes held by tensors, by the allocator's cache, and the peak of the first. */
+/* Bytes held by tensors, bytes in the allocator's cache, and the peak of the former. */
 typedef struct {
     int64_t used, cached, peak;
 } cr_memory_stats;
 
-/* What an argument given by place or by name is; see cresset_call.h. */
+/* The kind of an argument; see cresset_call.h. */
 typedef enum {
     CR_ARG_END, /* after the last one */
     CR_ARG_NONE,
-    CR_ARG_TENSOR,  /* t; NULL stands for None */
+    CR_ARG_TENSOR,  /* t; NULL means None */
     CR_ARG_BOOL,    /* i */
-    CR_ARG_INT,     /* i; also a cr_dtype, where a dtype is wanted */
+    CR_ARG_INT,     /* i; also a cr_dtype where a dtype is expected */
     CR_ARG_FLOAT,   /* d */
     CR_ARG_COMPLEX, /* c */
-    CR_ARG_STRING,  /* s; NULL stands for None */
+    CR_ARG_STRING,  /* s; NULL means None */
     CR_ARG_INTS,    /* ints, len */
     CR_ARG_FLOATS,  /* floats, len */
     CR_ARG_TENSORS, /* tensors, len */
     CR_ARG_GENERATOR,
-    CR_ARG_RESULT   /* result: where a further result of the operator goes */
+    CR_ARG_RESULT   /* result: receives a further result of the operator */
 } cr_arg_kind;
 
 /* One argument; lists and strings are borrowed. */
 typedef struct cr_arg {
-    const char *name; /* of the parameter; NULL: by its place */
+    const char *name; /* of the parameter; NULL: given by position */
     cr_arg_kind kind;
     uint32_t len;
     union {
@@ -141,7 +142,7 @@ typedef struct cr_arg {
     };
 } cr_arg;
 
-/* One tensor of a safetensors file; everything is borrowed from the file. */
+/* A tensor of a safetensors file.  All pointers are borrowed from the file. */
 typedef struct {
     const char *name;
     cr_dtype dtype;
@@ -154,30 +155,31 @@ typedef struct {
 
 /* --- start --------------------------------------------------------------------- */
 
-/* Before anything else; doing it twice is fine. */
+/* Initializes the library.  Call it before anything else; further calls do nothing. */
 CR_API CR_MUST cr_status cr_init(void);
 
 /* --- errors -------------------------------------------------------------------- */
 
-/* The calling thread's last error: its text, borrowed until the next one, and its kind.
+/* The calling thread's last error: its message (borrowed until the next error) and its kind.
  * "" and CR_OK when there was none. */
 CR_API const char *cr_error_message(void);
 CR_API cr_status cr_error_kind(void);
 
 /* --- tensors ------------------------------------------------------------------- */
 
-/* Operators make most tensors: cr_zeros, cr_arange, cr_randn, ... in cresset_ops.h. */
+/* Most tensors are made by operators: cr_zeros, cr_arange, cr_randn, ... in cresset_ops.h. */
 
-/* A copy of elements in row-major order. */
+/* Makes a tensor with a copy of the elements, which are in row-major order. */
 CR_API CR_MUST cr_status cr_tensor_from(cr_tensor **out, cr_dtype dtype, int ndim,
                                         const int64_t *size, const void *elements);
-/* A tensor over the caller's elements, row-major.  `release(owner)` is called once, when the
- * last tensor over them goes; it is not called on failure.  It may be NULL. */
+/* Makes a tensor over the caller's elements, which are in row-major order.  `release(owner)` is
+ * called once, when the last tensor over them is freed.  It is not called on failure.  It may
+ * be NULL. */
 CR_API CR_MUST cr_status cr_tensor_borrow(cr_tensor **out, cr_dtype dtype, int ndim,
                                           const int64_t *size, void *elements,
                                           void (*release)(void *owner), void *owner);
 
-/* Counts one more owner and returns t. */
+/* Adds an owner and returns t. */
 CR_API cr_tensor *cr_hold(cr_tensor *t);
 CR_API void cr_drop(cr_tensor *t);
 /* Frees the array of a list result. */
@@ -187,20 +189,21 @@ CR_API cr_dtype cr_tensor_dtype(const cr_tensor *t);
 CR_API cr_device_kind cr_tensor_device(const cr_tensor *t);
 CR_API int cr_tensor_ndim(const cr_tensor *t);
 CR_API int64_t cr_tensor_numel(const cr_tensor *t);
-/* ndim sizes, and strides counted in elements; borrowed while t's shape stays. */
+/* ndim sizes; ndim strides, in elements.  Borrowed until the shape of t changes. */
 CR_API const int64_t *cr_tensor_size(const cr_tensor *t);
 CR_API const int64_t *cr_tensor_stride(const cr_tensor *t);
-/* Row-major without gaps. */
+/* True when the elements are in row-major order without gaps. */
 CR_API bool cr_tensor_is_contiguous(const cr_tensor *t);
-/* The first element, borrowed; NULL for CR_META.  Writing through it is not recorded. */
+/* The first element, borrowed; NULL for CR_META.  Writes through the pointer are not
+ * recorded. */
 CR_API void *cr_tensor_data(const cr_tensor *t);
 
-/* Bytes of an element; "float32"; the type called "float32", "float" or "f32"
- * (CR_DTYPE_NONE when there is none). */
+/* The bytes of an element; a name such as "float32"; the dtype called "float32", "float" or
+ * "f32" (CR_DTYPE_NONE when there is none). */
 CR_API size_t cr_dtype_bytes(cr_dtype dtype);
 CR_API const char *cr_dtype_text(cr_dtype dtype);
 CR_API cr_dtype cr_dtype_find(const char *name);
-/* What factories make when no type is named. */
+/* The dtype of factories without a dtype argument. */
 CR_API cr_dtype cr_default_dtype(void);
 CR_API cr_status cr_set_default_dtype(cr_dtype t);
 
@@ -210,25 +213,25 @@ CR_API cr_complex cr_scalar_as_complex(cr_scalar s);
 
 /* --- gradients ----------------------------------------------------------------- */
 
-/* A leaf that requires a gradient has one after a backward that reaches it. */
+/* A leaf that requires a gradient gets one from every backward that reaches it. */
 CR_API CR_MUST cr_status cr_set_requires_grad(cr_tensor *t, bool on);
 CR_API bool cr_tensor_requires_grad(const cr_tensor *t);
 CR_API bool cr_is_leaf(cr_tensor *t);
-/* Keeps the gradient of a tensor that is no leaf. */
+/* Makes backward set the gradient of a tensor that is not a leaf. */
 CR_API CR_MUST cr_status cr_retain_grad(cr_tensor *t);
 /* The gradient, borrowed, or NULL. */
 CR_API cr_tensor *cr_tensor_grad(const cr_tensor *t);
-/* Counts grad; NULL clears. */
+/* Sets the gradient and adds an owner to it; NULL clears it. */
 CR_API CR_MUST cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad);
-/* From the roots back.  With call->inputs, results[i] is the gradient of input i (owned; NULL
- * where unused). */
+/* Computes gradients from the roots.  With call->inputs, results[i] is the gradient of input i
+ * (owned; NULL for an unused input). */
 CR_API CR_MUST cr_status cr_backward(const cr_backward_call *call, cr_tensor **results);
-/* Whether the calling thread's operations are recorded; returns what it was. */
+/* Enables or disables recording in the calling thread.  Returns the earlier state. */
 CR_API bool cr_set_grad_enabled(bool on);
 
 /* --- random numbers -------------------------------------------------------------- */
 
-/* Where an operator takes a generator, NULL is the default one.  Its stream is that of
+/* A NULL generator argument of an operator means the default generator.  Its stream is that of
  * torch's CPU generator. */
 CR_API CR_MUST cr_status cr_generator_new(cr_generator **out, uint64_t seed);
 CR_API CR_MUST cr_status cr_generator_clone(cr_generator **out, cr_generator *from);
@@ -236,44 +239,47 @@ CR_API void cr_generator_drop(cr_generator *g);
 CR_API cr_generator *cr_generator_default(void);
 CR_API void cr_generator_seed(cr_generator *g, uint64_t seed);
 CR_API uint64_t cr_generator_initial_seed(cr_generator *g);
-/* Seeds from the system and returns the seed. */
+/* Sets a random seed of the system and returns it. */
 CR_API uint64_t cr_generator_reseed(cr_generator *g);
 enum { CR_GENERATOR_BYTES = 5056 };
 CR_API void cr_generator_get_state(cr_generator *g, void *bytes);
-CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes, size_t size);
+CR_API CR_MUST cr_status cr_generator_set_state(cr_generator *g, const void *bytes,
+                                                size_t size);
 
 /* --- threads and memory ---------------------------------------------------------- */
 
-/* Threads that one operator may use. */
+/* The number of threads that one operator may use. */
 CR_API int cr_threads(void);
 CR_API cr_status cr_set_threads(int n);
 CR_API void cr_cpu_memory_stats(cr_memory_stats *out);
-/* Gives cached blocks back to the system. */
+/* Returns cached blocks to the system. */
 CR_API void cr_cpu_memory_trim(void);
 
 /* --- files ----------------------------------------------------------------------- */
 
-/* Checks the whole file first; its tensors share a private mapping of it. */
+/* Opens a file and checks it as a whole.  Its tensors share a private mapping of the file. */
 CR_API CR_MUST cr_status cr_safetensors_open(cr_safetensors **out, const char *path);
-/* From memory, which is copied. */
-CR_API CR_MUST cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t len);
+/* Reads a file's contents from memory, which is copied. */
+CR_API CR_MUST cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes,
+                                              size_t len);
 CR_API void cr_safetensors_drop(cr_safetensors *s);
 CR_API int cr_safetensors_count(const cr_safetensors *s);
 CR_API const cr_safetensors_entry *cr_safetensors_at(const cr_safetensors *s, int i);
-/* -1 when there is none. */
+/* The index of a tensor; -1 when the name is not in the file. */
 CR_API int cr_safetensors_find(const cr_safetensors *s, const char *name);
-/* Pairs of "__metadata__", in the file's order; false past the last. */
+/* Entry i of "__metadata__", in the file's order; false after the last entry. */
 CR_API bool cr_safetensors_metadata(const cr_safetensors *s, int i, const char **key,
                                     const char **value);
 CR_API CR_MUST cr_status cr_safetensors_tensor(cr_tensor **out, const cr_safetensors *s, int i);
-/* Readers see the old file or the new one.  `metadata` is pairs of key and value, NULL at the
- * end; or NULL. */
+/* Writes a file, which replaces an earlier file when it is complete.  `metadata` is pairs of
+ * key and value, ended by NULL; or NULL. */
 CR_API CR_MUST cr_status cr_safetensors_write(const char *path, const char *const *names,
                                               cr_tensor *const *tensors, int count,
                                               const char *const *metadata);
-/* 8 bits a channel, rows from the top, channels interleaved: 1 gray, 3 RGB, 4 RGBA. */
-CR_API CR_MUST cr_status cr_png_write(const char *path, int64_t width, int64_t height, int channels,
-                                      const uint8_t *pixels, int64_t row_bytes);
+/* Writes 8 bits a channel.  Rows start at the top; channels are interleaved: 1 gray, 3 RGB, 4
+ * RGBA. */
+CR_API CR_MUST cr_status cr_png_write(const char *path, int64_t width, int64_t height,
+                                      int channels, const uint8_t *pixels, int64_t row_bytes);
 
 /* --- operators ------------------------------------------------------------------- */
 

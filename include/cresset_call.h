@@ -1,13 +1,13 @@
-/* cresset_call.h - lists of arguments, by place and by name, for modules, optimizers and the
+/* cresset_call.h - lists of arguments, by position and by name, for modules, optimizers and the
  * easy layer.
  *
- *     CR_ARGS(1, 16, 3, CR_NAMED(padding, 1))         what Python writes as (1, 16, 3, padding=1)
- *     CR_ARGS(x, CR_LIST(2, -1), true)                tensors, lists of integers, truth values
+ *     CR_ARGS(1, 16, 3, CR_NAMED(padding, 1))      Python's (1, 16, 3, padding=1)
+ *     CR_ARGS(x, CR_LIST(2, -1), true)             tensors, lists of integers, booleans
  *
- * An argument is an integer, a float or double, a bool, a string, a cr_tensor * (NULL stands
- * for None), a cr_generator *, a cr_complex, a list, CR_NONE_ARG, or a cr_tensor ** where a
- * further result goes.  A dtype is a cr_dtype or its name.  There are at most 16.  They are
- * evaluated in the order written.  The list lives until the end of the enclosing block (C++:
+ * An argument is an integer, a float or double, a bool, a string, a cr_tensor * (NULL means
+ * None), a cr_generator *, a cr_complex, a list, CR_NONE_ARG, or a cr_tensor ** that receives a
+ * further result.  A dtype is a cr_dtype or its name.  There are at most 16 arguments,
+ * evaluated in the order written.  The list is valid until the end of the enclosing block (C++:
  * of the full expression). */
 #ifndef CRESSET_CALL_H
 #define CRESSET_CALL_H
@@ -115,7 +115,10 @@ static inline cr_arg cr_arg_tensors(cr_tensor *const *tensors, size_t len)
     a.tensors = tensors;
     return a;
 }
-static inline cr_arg cr_arg_list_of(cr_tensors list) { return cr_arg_tensors(list.at, list.len); }
+static inline cr_arg cr_arg_list_of(cr_tensors list)
+{
+    return cr_arg_tensors(list.at, list.len);
+}
 static inline cr_arg cr_arg_same(cr_arg a) { return a; }
 static inline cr_arg cr_arg_named(const char *name, cr_arg a)
 {
@@ -129,16 +132,32 @@ static inline cr_arg cr_arg_named(const char *name, cr_arg a)
 
 #ifndef __cplusplus
 
-#define CR_ARG(x)                                                                                  \
-    _Generic((x), bool: cr_arg_bool, char: cr_arg_int, signed char: cr_arg_int,                    \
-             unsigned char: cr_arg_int, short: cr_arg_int, unsigned short: cr_arg_int,             \
-             int: cr_arg_int, unsigned: cr_arg_int, long: cr_arg_int, unsigned long: cr_arg_int,   \
-             long long: cr_arg_int, unsigned long long: cr_arg_int, float: cr_arg_float,           \
-             double: cr_arg_float, cr_complex: cr_arg_complex, char *: cr_arg_string,              \
-             const char *: cr_arg_string, cr_tensor *: cr_arg_tensor,                              \
-             const cr_tensor *: cr_arg_tensor, cr_tensor **: cr_arg_result,                        \
-             cr_generator *: cr_arg_generator, void *: cr_arg_none,                                    \
-             cr_tensors: cr_arg_list_of, cr_arg: cr_arg_same)(x)
+#define CR_ARG(x)                                                                              \
+    _Generic((x),                                                                              \
+        bool: cr_arg_bool,                                                                     \
+        char: cr_arg_int,                                                                      \
+        signed char: cr_arg_int,                                                               \
+        unsigned char: cr_arg_int,                                                             \
+        short: cr_arg_int,                                                                     \
+        unsigned short: cr_arg_int,                                                            \
+        int: cr_arg_int,                                                                       \
+        unsigned: cr_arg_int,                                                                  \
+        long: cr_arg_int,                                                                      \
+        unsigned long: cr_arg_int,                                                             \
+        long long: cr_arg_int,                                                                 \
+        unsigned long long: cr_arg_int,                                                        \
+        float: cr_arg_float,                                                                   \
+        double: cr_arg_float,                                                                  \
+        cr_complex: cr_arg_complex,                                                            \
+        char *: cr_arg_string,                                                                 \
+        const char *: cr_arg_string,                                                           \
+        cr_tensor *: cr_arg_tensor,                                                            \
+        const cr_tensor *: cr_arg_tensor,                                                      \
+        cr_tensor **: cr_arg_result,                                                           \
+        cr_generator *: cr_arg_generator,                                                      \
+        void *: cr_arg_none,                                                                   \
+        cr_tensors: cr_arg_list_of,                                                            \
+        cr_arg: cr_arg_same)(x)
 
 #define CR_LIST(...)                                                                           \
     cr_arg_ints((const int64_t[]){__VA_ARGS__},                                                \
@@ -150,9 +169,9 @@ static inline cr_arg cr_arg_named(const char *name, cr_arg a)
     cr_arg_tensors((cr_tensor *const[]){__VA_ARGS__},                                          \
                    sizeof((cr_tensor *const[]){__VA_ARGS__}) / sizeof(cr_tensor *))
 
-/* For at least one argument. */
+/* A list of at least one argument. */
 #define CR_ARGS(...) ((const cr_arg[]){CR_EACH(__VA_ARGS__) cr_arg_end()})
-/* No argument. */
+/* An empty list. */
 #define CR_NO_ARGS   ((const cr_arg[]){cr_arg_end()})
 
 #define CR_PICK_17(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, macro, ...) macro
@@ -196,7 +215,7 @@ static inline cr_arg cr_arg_of(char *x) { return cr_arg_string(x); }
 static inline cr_arg cr_arg_of(const char *x) { return cr_arg_string(x); }
 static inline cr_arg cr_arg_of(cr_tensor *x) { return cr_arg_tensor(x); }
 static inline cr_arg cr_arg_of(const cr_tensor *x) { return cr_arg_tensor(x); }
-template <class type> cr_arg cr_arg_of(type *x) = delete; /* not as a truth value */
+template <class type> cr_arg cr_arg_of(type *x) = delete; /* pointers must not become bool */
 static inline cr_arg cr_arg_of(cr_tensor **x) { return cr_arg_result(x); }
 static inline cr_arg cr_arg_of(cr_generator *x) { return cr_arg_generator(x); }
 static inline cr_arg cr_arg_of(decltype(nullptr)) { return cr_arg_none(0); }
@@ -215,7 +234,7 @@ static inline cr_arg cr_arg_list(std::initializer_list<cr_tensor *> v)
     return cr_arg_tensors(v.begin(), v.size());
 }
 
-/* The arguments, in the order written, until the end of the full expression. */
+/* The arguments in the order written, valid until the end of the full expression. */
 template <class... types> struct cr_arg_array {
     cr_arg at[sizeof...(types) + 1];
     explicit cr_arg_array(types... x) : at{cr_arg_of(x)..., cr_arg_end()} {}

@@ -1,4 +1,4 @@
-/* cresset_easy.h - the same library for programs that read like their Python twins.
+/* cresset_easy.h - an interface for C programs that look like Python programs.
  *
  *     cr_tensor *x = ct_linspace(-1, 1, 100), *w = ct_requires_grad(ct_randn(3, 1));
  *
@@ -12,21 +12,21 @@
  *             ct_clear_grad(w);
  *         }
  *
- * Values.  Every operator is a macro ct_NAME (cresset_easy_ops.h) that takes tensors, numbers,
- * lists CT_LIST(2, 3), CT_FLOATS(0.5, 1), CT_TENSORS(a, b) and named arguments CT(dim, 1) as
- * Python does, and returns its result.  Further results go to `cr_tensor **` arguments:
- * values = ct_topk(x, 5, &indices).  NULL stands for None.
+ * Values.  Every operator is a macro ct_NAME (cresset_easy_ops.h).  It takes tensors, numbers,
+ * lists CT_LIST(2, 3), CT_FLOATS(0.5, 1), CT_TENSORS(a, b) and named arguments CT(dim, 1) as in
+ * Python, and returns its result.  Further results are stored through `cr_tensor **`
+ * arguments:  values = ct_topk(x, 5, &indices).  NULL means None.
  *
- * Owners.  What a call returns belongs to the innermost open scope of its thread and goes with
- * it; there is always an outermost one.  ct_keep gives something to the scope around it.
- * Tensors that modules, optimizers and loaders hold live as long as those.  What the base
- * layer made (cr_add, ...) is given to the scope with ct_owned.
+ * Ownership.  The innermost open scope of the thread owns the results of calls and drops them
+ * at its end.  The outermost scope is always open.  ct_keep makes the enclosing scope an owner,
+ * too.  Tensors of modules, optimizers and loaders live as long as these.  ct_owned gives
+ * results of the base layer (cr_add, ...) to the scope.
  *
  * Errors.  An error ends the program: "FILE:LINE: ct_add: RuntimeError: ..." on stderr, status
- * 1.  A program may set a handler instead.  If that returns, the call that failed and all that
- * follow in this thread return NULL or 0 without doing anything, until ct_clear_error.
+ * 1.  A program may set a handler instead.  When the handler returns, the failed call and all
+ * later calls of the thread do nothing and return NULL or 0, until ct_clear_error.
  *
- * The library is initialized by the first call. */
+ * The first call initializes the library. */
 #ifndef CRESSET_EASY_H
 #define CRESSET_EASY_H
 
@@ -40,19 +40,19 @@ extern "C" {
 
 typedef struct {
     cr_status kind;
-    const char *kind_name; /* the Python class: "RuntimeError" */
+    const char *kind_name; /* the Python class, as in "RuntimeError" */
     const char *message, *call, *file;
     int line;
 } ct_error;
 
-/* Called for the first error; it may end the program, jump out, or return.  NULL brings back
- * the default.  For all threads; called in the one that failed. */
+/* Called for the first error, in the thread that failed.  It may end the program, jump, or
+ * return.  The handler is set for all threads; NULL restores the default. */
 typedef void (*ct_handler)(const ct_error *e, void *context);
 CR_API void cr_easy_set_handler(ct_handler handler, void *context);
 /* The calling thread's error since the last ct_clear_error; NULL when there was none. */
 CR_API const ct_error *cr_easy_error(void);
 CR_API void cr_easy_clear_error(void);
-/* For a program's own base-layer calls: ct_check(cr_add(&out, a, b, one)). */
+/* Checks a call of the base layer: ct_check(cr_add(&out, a, b, one)). */
 CR_API bool cr_easy_check(const char *file, int line, const char *call, cr_status st);
 
 #define ct_set_handler(handler, context) cr_easy_set_handler(handler, context)
@@ -62,12 +62,12 @@ CR_API bool cr_easy_check(const char *file, int line, const char *call, cr_statu
 
 /* --- scopes -------------------------------------------------------------------------- */
 
-/* ct_scope { ... }: what calls return in the block goes with it, however the block is left:
- * `break` and `continue` leave the block only, `return` the function. */
+/* ct_scope { ... } drops the results of calls in the block when the block is left in any way.
+ * `break` and `continue` leave the block only; `return` leaves the function. */
 typedef struct {
     size_t depth;
     bool once;
-    bool grad; /* ct_no_grad: what recording was before */
+    bool grad; /* ct_no_grad: the earlier recording state */
 } ct_block;
 CR_API ct_block cr_easy_enter(void);
 CR_API void cr_easy_leave(ct_block *b);
@@ -78,15 +78,15 @@ CR_API void cr_easy_leave_no_grad(ct_block *b);
 #define CT_BLOCK(name, enter, leave)                                                           \
     for (ct_block name __attribute__((cleanup(leave))) = enter(); name.once; name.once = false)
 #define ct_scope        CT_BLOCK(CT_PASTE(ct_scope_, __LINE__), cr_easy_enter, cr_easy_leave)
-/* ct_no_grad { ... }: a scope whose operations are not recorded. */
+/* ct_no_grad { ... } is a scope whose operations are not recorded. */
 #define ct_no_grad                                                                             \
     CT_BLOCK(CT_PASTE(ct_no_grad_, __LINE__), cr_easy_enter_no_grad, cr_easy_leave_no_grad)
 
-/* Gives t to the scope around the innermost one, and returns it. */
+/* Makes the scope around the innermost one another owner of t.  Returns t. */
 CR_API cr_tensor *cr_easy_keep(cr_tensor *t);
-/* Gives t, which the caller owns, to the innermost scope, and returns it. */
+/* Gives t, which the caller owns, to the innermost scope.  Returns t. */
 CR_API cr_tensor *cr_easy_owned(cr_tensor *t);
-/* Ends every scope of the calling thread; threads and the program do so at their end. */
+/* Ends all scopes of the calling thread.  Called at the end of threads and of the program. */
 CR_API void cr_easy_end(void);
 #define ct_keep(t)  cr_easy_keep(t)
 #define ct_owned(t) cr_easy_owned(t)
@@ -95,42 +95,46 @@ CR_API void cr_easy_end(void);
 
 #define CT(name, value) CR_NAMED(name, value)
 #define CT_NONE         CR_NONE_ARG
-/* The size of a tensor without dimensions: ct_randn(CT_SCALAR). */
+/* The size of a tensor without dims: ct_randn(CT_SCALAR). */
 #define CT_SCALAR       CR_EMPTY_LIST
 #define CT_PI           3.14159265358979323846
 #define CT_LIST(...)    CR_LIST(__VA_ARGS__)
 #define CT_FLOATS(...)  CR_FLOATS(__VA_ARGS__)
 #define CT_TENSORS(...) CR_TENSORS(__VA_ARGS__)
 
-/* An operator by name; what the macros of cresset_easy_ops.h expand to. */
-CR_API cr_tensor *cr_easy_tensor(const char *file, int line, const char *name, const cr_arg *args);
-/* The list belongs to the scope, like its tensors. */
-CR_API cr_tensors cr_easy_tensors(const char *file, int line, const char *name, const cr_arg *args);
+/* Calls an operator by name.  The macros of cresset_easy_ops.h use these functions. */
+CR_API cr_tensor *cr_easy_tensor(const char *file, int line, const char *name,
+                                 const cr_arg *args);
+/* The scope owns the list and its tensors. */
+CR_API cr_tensors cr_easy_tensors(const char *file, int line, const char *name,
+                                  const cr_arg *args);
 CR_API double cr_easy_number(const char *file, int line, const char *name, const cr_arg *args);
 CR_API bool cr_easy_bool(const char *file, int line, const char *name, const cr_arg *args);
-#define CT_CALL_TENSOR(name, ...)  cr_easy_tensor(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
-#define CT_CALL_TENSORS(name, ...) cr_easy_tensors(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
-#define CT_CALL_NUMBER(name, ...)  cr_easy_number(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
+#define CT_CALL_TENSOR(name, ...) cr_easy_tensor(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
+#define CT_CALL_TENSORS(name, ...)                                                             \
+    cr_easy_tensors(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
+#define CT_CALL_NUMBER(name, ...) cr_easy_number(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
 #define CT_CALL_BOOL(name, ...)    cr_easy_bool(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
 
 /* --- tensors ------------------------------------------------------------------------- */
 
-/* A tensor of given numbers: one, CT_LIST(...) or CT_FLOATS(...), optional dtype:
+/* Makes a tensor of one number, CT_LIST(...) or CT_FLOATS(...), with an optional dtype:
  * ct_tensor(CT_FLOATS(1, 2)), ct_tensor(CT_LIST(1, 2), CT(dtype, CR_F32)). */
 CR_API cr_tensor *cr_easy_make(const char *file, int line, const cr_arg *args);
 #define ct_tensor(...) cr_easy_make(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))
-/* A copy of elements that lie in memory: ct_from(numbers, CR_F32, CT_LIST(2, 3)). */
+/* Makes a tensor with a copy of elements: ct_from(numbers, CR_F32, CT_LIST(2, 3)). */
 CR_API cr_tensor *cr_easy_from(const char *file, int line, const void *elements, cr_dtype dtype,
                                cr_arg size);
 #define ct_from(elements, dtype, size) cr_easy_from(__FILE__, __LINE__, elements, dtype, size)
 
-/* The one element as an integer; ct_item gives a double. */
+/* The only element as an integer.  ct_item returns a double. */
 CR_API int64_t cr_easy_int(const char *file, int line, cr_tensor *t);
 #define ct_item_int(t) cr_easy_int(__FILE__, __LINE__, t)
-/* The size of dimension `dim`, which may be negative; CR_INDEX where there is none. */
+/* The size of dim `dim`, which may be negative.  Fails with CR_INDEX when there is no such
+ * dim. */
 CR_API int64_t cr_easy_size(const char *file, int line, const cr_tensor *t, int64_t dim);
 #define ct_size(t, dim) cr_easy_size(__FILE__, __LINE__, t, dim)
-/* The elements, for reading and writing; t must have the type, and no gaps. */
+/* The elements, for reading and writing.  t must have this dtype and be contiguous. */
 CR_API void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dtype);
 #define ct_floats(t)  ((float *)cr_easy_data(__FILE__, __LINE__, t, CR_F32))
 #define ct_doubles(t) ((double *)cr_easy_data(__FILE__, __LINE__, t, CR_F64))
@@ -138,7 +142,7 @@ CR_API void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dty
 
 /* --- gradients ----------------------------------------------------------------------- */
 
-/* Asks for a gradient, and returns t. */
+/* Makes t require a gradient.  Returns t. */
 CR_API cr_tensor *cr_easy_requires_grad(const char *file, int line, cr_tensor *t);
 #define ct_requires_grad(t) cr_easy_requires_grad(__FILE__, __LINE__, t)
 /* ct_backward(loss), with gradient=None, retain_graph=False, create_graph=False. */
@@ -155,15 +159,16 @@ CR_API cr_tensor *cr_easy_gradient(const char *file, int line, const cr_arg *arg
 /* Seeds the default generator. */
 CR_API void cr_easy_seed(const char *file, int line, uint64_t seed);
 #define ct_manual_seed(seed) cr_easy_seed(__FILE__, __LINE__, seed)
-/* A generator with a seed; it belongs to the scope. */
+/* Makes a generator with a seed.  The scope owns it. */
 CR_API cr_generator *cr_easy_generator(const char *file, int line, uint64_t seed);
 #define ct_generator(seed) cr_easy_generator(__FILE__, __LINE__, seed)
 
 /* --- modules ------------------------------------------------------------------------- */
 
-/* Layers: ct_Linear(2, 3), or by name, ct_module("Linear", 2, 3) and CT_LAYER("ReLU").
- * Modules belong to the scope, and to the modules that they are put into. */
-CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind, const cr_arg *args);
+/* Makes a layer: ct_Linear(2, 3), or by name, ct_module("Linear", 2, 3) and CT_LAYER("ReLU").
+ * The scope owns the module, and so do the modules that it is added to. */
+CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind,
+                                 const cr_arg *args);
 #define ct_module(kind, ...) cr_easy_module(__FILE__, __LINE__, kind, CR_ARGS(__VA_ARGS__))
 #define CT_LAYER(kind)       cr_easy_module(__FILE__, __LINE__, kind, CR_NO_ARGS)
 #define ct_Linear(...)            ct_module("Linear", __VA_ARGS__)
@@ -193,7 +198,8 @@ CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind, c
 #define ct_Identity()             CT_LAYER("Identity")
 #define ct_Flatten()              CT_LAYER("Flatten")
 
-/* ct_Sequential(ct_Linear(2, 3), ct_ReLU(), ct_Linear(3, 1)): drawn in the order written. */
+/* ct_Sequential(ct_Linear(2, 3), ct_ReLU(), ct_Linear(3, 1)): weights are drawn in the order
+ * written. */
 CR_API cr_module *cr_easy_sequential(const char *file, int line, cr_module *const *modules,
                                      size_t count);
 #ifndef __cplusplus
@@ -202,9 +208,10 @@ CR_API cr_module *cr_easy_sequential(const char *file, int line, cr_module *cons
                        sizeof((cr_module *const[]){__VA_ARGS__}) / sizeof(cr_module *))
 #endif
 
-/* A module of the program's own, and what is put into it; each returns what it was given. */
-CR_API cr_module *cr_easy_define(const char *file, int line, const char *kind, cr_forward forward,
-                                 void *context);
+/* Makes a module of the program, and adds parameters, buffers and children; the latter calls
+ * return the object that was added. */
+CR_API cr_module *cr_easy_define(const char *file, int line, const char *kind,
+                                 cr_forward forward, void *context);
 CR_API cr_module *cr_easy_add(const char *file, int line, cr_module *m, const char *name,
                               cr_module *child);
 CR_API cr_tensor *cr_easy_parameter(const char *file, int line, cr_module *m, const char *name,
@@ -216,7 +223,8 @@ CR_API cr_tensor *cr_easy_buffer(const char *file, int line, cr_module *m, const
 #define ct_parameter(m, name, t)    cr_easy_parameter(__FILE__, __LINE__, m, name, t)
 #define ct_buffer(m, name, t)       cr_easy_buffer(__FILE__, __LINE__, m, name, t)
 
-/* ct_forward(net, x) calls a module, ct_call(net, "conv1", x) the one at a path in it. */
+/* ct_forward(net, x) calls a module.  ct_call(net, "conv1", x) calls the module at a path in
+ * it. */
 CR_API cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, const char *path,
                                   cr_tensor *x);
 #define ct_forward(m, x)    cr_easy_forward(__FILE__, __LINE__, m, "", x)
@@ -224,26 +232,28 @@ CR_API cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, cons
 
 #define ct_train(m)            ct_check(cr_module_train(m, true))
 #define ct_eval(m)             ct_check(cr_module_train(m, false))
-/* Prints a module as Python does. */
+/* Prints a module in Python's format. */
 CR_API void cr_easy_print(const char *file, int line, cr_module *m);
 #define ct_print(m)            cr_easy_print(__FILE__, __LINE__, m)
-/* The list belongs to the scope; its tensors to the module. */
+/* The scope owns the list; the module owns its tensors. */
 CR_API cr_tensors cr_easy_parameters(const char *file, int line, cr_module *m);
 #define ct_parameters(m)       cr_easy_parameters(__FILE__, __LINE__, m)
-/* The state to a safetensors file; and from one, or from torch.save's, strictly. */
+/* Saves the state to a safetensors file.  Loads the state from such a file or torch.save's,
+ * strictly. */
 CR_API void cr_easy_save(const char *file, int line, cr_module *m, const char *path);
 CR_API void cr_easy_load(const char *file, int line, cr_module *m, const char *path,
                          const char *prefix);
 #define ct_save(m, path)       cr_easy_save(__FILE__, __LINE__, m, path)
 #define ct_load(m, path)       cr_easy_load(__FILE__, __LINE__, m, path, 0)
-/* What lies under a name in the file: ct_load_under(net, "checkpoint.pt", "model"). */
+/* Loads the tensors below a name of the file: ct_load_under(net, "checkpoint.pt", "model"). */
 #define ct_load_under(m, path, prefix) cr_easy_load(__FILE__, __LINE__, m, path, prefix)
 
 /* --- optimizers ---------------------------------------------------------------------- */
 
-/* ct_SGD(ct_parameters(net), CT(lr, 0.1), CT(momentum, 0.9)); a list, then the numbers by name.
- * Optimizers belong to the scope. */
-CR_API cr_optim *cr_easy_optim(const char *file, int line, const char *kind, const cr_arg *args);
+/* ct_SGD(ct_parameters(net), CT(lr, 0.1), CT(momentum, 0.9)): a list of tensors, then named
+ * numbers.  The scope owns the optimizer. */
+CR_API cr_optim *cr_easy_optim(const char *file, int line, const char *kind,
+                               const cr_arg *args);
 #define ct_SGD(...)       cr_easy_optim(__FILE__, __LINE__, "SGD", CR_ARGS(__VA_ARGS__))
 #define ct_Adam(...)      cr_easy_optim(__FILE__, __LINE__, "Adam", CR_ARGS(__VA_ARGS__))
 #define ct_AdamW(...)     cr_easy_optim(__FILE__, __LINE__, "AdamW", CR_ARGS(__VA_ARGS__))
@@ -259,8 +269,8 @@ CR_API cr_optim *cr_easy_optim(const char *file, int line, const char *kind, con
 CR_API cr_loader *cr_easy_loader(const char *file, int line, const cr_arg *args);
 #define ct_loader(...) cr_easy_loader(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))
 
-/* ct_for_batches(loader, &images, &labels) { ... }: an epoch, a scope a batch; `break` ends
- * the epoch. */
+/* ct_for_batches(loader, &images, &labels) { ... } runs over an epoch, with a scope for each
+ * batch.  `break` ends the epoch. */
 typedef struct {
     cr_loader *loader;
     ct_block block;
@@ -275,7 +285,8 @@ CR_API void cr_easy_epoch_end(ct_epoch *e);
              cr_easy_epoch(__FILE__, __LINE__, loader);                                        \
          cr_easy_next(__FILE__, __LINE__, &name, CR_ARGS(__VA_ARGS__));)
 
-/* float64 [rows, columns] of a text file, with delimiter=None, skiprows=0; an IDX file. */
+/* Reads a text file as float64 [rows, columns], with delimiter=None and skiprows=0; or an IDX
+ * file. */
 CR_API cr_tensor *cr_easy_read_text(const char *file, int line, const cr_arg *args);
 CR_API cr_tensor *cr_easy_read_idx(const char *file, int line, const char *path);
 #define ct_read_text(...) cr_easy_read_text(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))

@@ -1,10 +1,10 @@
-/* Reads handwritten digits with the network that examples/digits.py trained.
+/* Classifies handwritten digits with the network that examples/digits.py trained.
  *
  *     cc digits.c $(pkg-config --cflags --libs cresset)
  *     ./a.out out/digits.safetensors digits.csv.gz
  *
- * The digits are scikit-learn's (sklearn/datasets/data/digits.csv.gz): 64 pixels and the label.
- */
+ * The digits are scikit-learn's (sklearn/datasets/data/digits.csv.gz): 64 pixels and the
+ * label. */
 #include <cresset_easy.h>
 #include <stdio.h>
 
@@ -29,7 +29,7 @@ static cr_tensor *forward(cr_module *net, cr_tensor *x)
     return ct_log_softmax(ct_call(net, "fc2", x), 1);
 }
 
-/* The held-back fifth: images [n, 1, 8, 8] in 0..1; labels [n]. */
+/* The test set, a fifth of the data: images [n, 1, 8, 8] in 0..1; labels [n]. */
 static cr_tensor *held_back(const char *path, cr_tensor **labels)
 {
     cr_tensor *table = ct_read_text(path, CT(delimiter, ","));

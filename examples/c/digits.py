@@ -1,4 +1,4 @@
-"""Reads handwritten digits with the network that examples/digits.py trained.
+"""Classifies handwritten digits with the network that examples/digits.py trained.
 
     python examples/c/digits.py out/digits.safetensors digits.csv.gz
 
@@ -33,7 +33,7 @@ class DigitsNet(nn.Module):
 
 
 def held_back(path):
-    """Images [n, 1, 8, 8] in 0..1 and labels [n] of the held-back fifth."""
+    """Returns images [n, 1, 8, 8] in 0..1 and labels [n] of the test set, a fifth of all."""
     table = torch.from_numpy(numpy.loadtxt(path, delimiter=","))
     order = torch.randperm(len(table), generator=torch.Generator().manual_seed(1))
     table = table[order[:len(table) // 5]]

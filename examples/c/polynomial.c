@@ -1,4 +1,4 @@
-/* Fits a cubic polynomial to a sine, its gradients by autograd.
+/* Fits a cubic polynomial to a sine; autograd computes the gradients.
  *
  *     cc polynomial.c $(pkg-config --cflags --libs cresset) && ./a.out */
 #include <cresset_easy.h>

@@ -1,4 +1,4 @@
-"""Fits a cubic polynomial to a sine, its gradients by autograd.
+"""Fits a cubic polynomial to a sine; autograd computes the gradients.
 
     python examples/c/polynomial.py
 """
