@@ -1,11 +1,11 @@
-# make build     the package, ready in .venv     make run       trains the digits network, both ways
-# make test      every quick test                make test-full sanitizers, mean build, sweeps, fuzzers
-# make lib       libcresset.a and .so            make install   headers, libraries, pkg-config (PREFIX=)
+# make build     the package, ready in .venv     make run       trains the digits network
+# make test      every quick test                make test-full sanitizers, mean, fuzzers
+# make lib       libcresset.a and .so            make install   for C programs (PREFIX=)
 # make bench     speed beside torch (PEER=)      make docs      a page for every operator
 # make check-op  the tests of one operator (OP=logaddexp)
 #
-# B is the build folder; two builds in two folders do not meet.  PYTHON builds the package
-# for another interpreter, VENV names another environment, V=1 shows commands.
+# B is the build folder; builds in different folders are independent.  PYTHON builds the
+# package for another interpreter, VENV is another virtual environment, V=1 shows commands.
 
 B       ?= build
 ifeq ($(origin CC),default)
@@ -43,10 +43,10 @@ TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h
 
-# Threads that wait by spinning cost others, and themselves, a hundredfold where the
+# Threads that wait by spinning slow down other threads, and themselves, a hundredfold when
 # processors are shared.
 PASSIVE   = OMP_WAIT_POLICY=passive
-# RUN_UNDER: variables that a flavour needs.
+# RUN_UNDER: environment variables of a flavour.
 RUN_PY    = $(RUN_UNDER) PYTHONPATH=$(abspath $(B))/pkg $(VENV)/bin/python
 
 .PHONY: build run test test-full lib tests-c pkg clean deps docs install bench check-op

@@ -1,4 +1,4 @@
-"""Builds wheels and source archives (PEP 517, PEP 660): the Makefile compiles, this packs.
+"""Builds wheels and source archives (PEP 517, PEP 660): make compiles, this module packs.
 
 Settings, as in `pip install . -C B=/tmp/build`: B the build folder, JOBS, FLAVOUR.
 """
@@ -45,14 +45,16 @@ def make(settings):
     """Builds the package for this interpreter and returns its folder."""
     settings = settings or {}
     folder = settings.get("B", os.path.join(ROOT, "build"))
-    command = ["make", "-C", ROOT, "--no-print-directory", f"-j{settings.get('JOBS', os.cpu_count() or 1)}",
-               f"B={folder}", f"PYTHON={sys.executable}", f"FLAVOUR={settings.get('FLAVOUR', '')}", "pkg"]
+    command = ["make", "-C", ROOT, "--no-print-directory",
+               f"-j{settings.get('JOBS', os.cpu_count() or 1)}", f"B={folder}",
+               f"PYTHON={sys.executable}", f"FLAVOUR={settings.get('FLAVOUR', '')}", "pkg"]
     subprocess.run(command, check=True, stdout=sys.stderr)
     return os.path.join(folder, "pkg")
 
 
 def package_files(folder):
-    """(name in the wheel, path) of the Python files and of this interpreter's extension."""
+    """Returns (name in the wheel, path) of the Python files and of this interpreter's
+    extension."""
     extension = "_C" + sysconfig.get_config_var("EXT_SUFFIX")
     yield "cresset/" + extension, os.path.join(folder, "cresset", extension)
     source = os.path.join(ROOT, "python")
@@ -65,7 +67,7 @@ def package_files(folder):
 
 
 def stripped(path):
-    """The extension without the debugging part, which is most of it."""
+    """Returns the extension without debugging information, which is most of it."""
     target = path + ".stripped"
     subprocess.run(["strip", "-g", "-o", target, path], check=True)
     with open(target, "rb") as f:
@@ -87,13 +89,15 @@ class Wheel:
         info.compress_type = zipfile.ZIP_DEFLATED
         info.external_attr = (0o100000 | mode) << 16
         self.zip.writestr(info, content)
-        digest = base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
+        digest = hashlib.sha256(content).digest()
+        digest = base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
         self.records.append(f"{name},sha256={digest},{len(content)}")
 
     def close(self):
         info = f"{base_name()}.dist-info"
         self.add(f"{info}/METADATA", metadata())
-        self.add(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: cresset\nRoot-Is-Purelib: false\n"
+        self.add(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: cresset\n"
+                                  "Root-Is-Purelib: false\n"
                                   f"Tag: {wheel_tag()}\n")
         with open(os.path.join(ROOT, "LICENSE"), "rb") as f:
             self.add(f"{info}/LICENSE", f.read())

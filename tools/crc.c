@@ -1,14 +1,14 @@
-/* crc - the compiler by hand: text in, text out.
+/* crc - runs the compiler on texts: text in, text out.
  *
  *   crc PASS... FILE          a program after print, simplify, contract, fuse, verify, schedule
  *                             or c;
  *                             a graph after print, verify, dead, common, fold, simplify,
  *                             functional, decompose, group, instantiate(0=4,1=0.5), cost or run
- *   crc text [-w] FILE...     golden tests; -w writes what came out
- *   crc run FILE [N=V]...     a program through every tier, measured and compared
- *   crc explain OP            all that is derived from an entry of the operator table
- *   crc ops                   the operator table's entries
- *   crc env                   environment variables */
+ *   crc text [-w] FILE...     golden tests; -w writes the results into the files
+ *   crc run FILE [N=V]...     runs a program on every tier, compares and measures
+ *   crc explain OP            prints everything that is derived from an entry of the table
+ *   crc ops                   the entries of the operator table
+ *   crc env                   the environment variables */
 #include "crc.h"
 #include "base/log.h"
 #include "base/env.h"
@@ -30,7 +30,7 @@ typedef struct {
     cr_text *out;
 } pass_job;
 
-/* Passes that end a chain print something else than the program. */
+/* True for a pass that prints something other than a program and must therefore be the last. */
 static bool last_pass(cr_session *s, pass_job *j, cr_loop *l, const char *pass)
 {
     if (!strcmp(pass, "schedule")) {

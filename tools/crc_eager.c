@@ -1,6 +1,6 @@
-/* Lines "# eager NAME = OP(ARG, ...)" of a program: the same computation by the tensor
- * library's operators.  Arguments are inputs, earlier results, settings and literals; the
- * last line's first result is compared with the program's first output. */
+/* Runs the lines "# eager NAME = OP(ARG, ...)" of a program: the same computation by operators
+ * of the tensor library.  Arguments are inputs, earlier results, settings and literals.  The
+ * first result of the last line is compared with the program's first output. */
 #include "crc.h"
 #include "crc_eager.h"
 #include "tensor/tensor.h"
@@ -37,7 +37,7 @@ static cr_status add(eager *x, const char *name, cr_tensor *t)
     return CR_OK;
 }
 
-/* A number as the schema wants it. */
+/* A number of the parameter's type. */
 static cr_value number_for(const cr_param *p, double v)
 {
     if (p->type == CR_T_INT)
@@ -68,7 +68,7 @@ static cr_status argument(const eager *x, const cr_op *op, int i, const char *wo
     return CR_OK;
 }
 
-/* "NAME = OP(ARG, ...)", taken apart in place. */
+/* Runs one line "NAME = OP(ARG, ...)".  Overwrites the line. */
 static cr_status run_line(eager *x, char *line)
 {
     char *rest = line, *name = strtok_r(rest, " =", &rest),

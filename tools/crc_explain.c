@@ -1,4 +1,4 @@
-/* crc explain, crc ops - what the operator table says and what is made of it. */
+/* crc explain, crc ops - prints the operator table and everything derived from it. */
 #include "crc.h"
 #include "emit/emit.h"
 #include "jit/generated.h"
@@ -113,7 +113,8 @@ static void put_kernels(cr_text *out, const cr_op *op)
         }
 }
 
-/* The table alone: what cannot be linked can still be explained. */
+/* Reads the table without resolving functions, so that entries with missing functions can be
+ * explained. */
 static cr_status read_table(void)
 {
     for (int i = 0; i < cr_table_text_count; i++)

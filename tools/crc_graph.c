@@ -1,4 +1,4 @@
-/* Graphs in crc: text in, passes, text out. */
+/* Runs passes on the texts of graphs. */
 #include "crc.h"
 #include "autograd/autograd.h"
 #include "compile/compile.h"
@@ -11,7 +11,7 @@ typedef struct {
     const char *text;
     char passes[128];
     cr_text *out;
-    cr_graph *last; /* holds the constants */
+    cr_graph *last; /* owns the constants */
 } graph_job;
 
 bool crc_is_graph(const char *text)
@@ -21,7 +21,7 @@ bool crc_is_graph(const char *text)
     return !strncmp(text, "graph", 5);
 }
 
-/* Inputs for `run`: 1, 2, 3, ... in the type stated. */
+/* An input for `run`: 1, 2, 3, ... with the stated type. */
 static cr_tensor *ramp(cr_session *s, const cr_gvalue *v)
 {
     cr_tensor *t = NULL;
@@ -64,8 +64,8 @@ static void run(cr_session *s, graph_job *j, const cr_graph *g)
     }
 }
 
-/* "instantiate(0=4,1=0.5)": the graph for these values of its symbols; others as they were
- * seen. */
+/* Runs "instantiate(0=4,1=0.5)": the graph for these values of its symbols.  Other symbols keep
+ * the values of the recording. */
 static cr_graph *instantiate(cr_session *s, const cr_graph *g, const char *at)
 {
     cr_scalar *symbol = CR_NEW_N(s, cr_scalar, g->numbers.list.len + 1);

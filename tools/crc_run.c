@@ -1,11 +1,12 @@
-/* crc run - a program through every tier.
+/* crc run - runs a program on every tier.
  *
- * The program is run as eager would (each operation alone, through memory), by tiles, as
- * native code compiled in the background, and, on a few rows, by the interpreter; at one
- * and two threads.  Bits are compared, speeds measured against copying as many bytes.
+ * The program runs as eager operators (one operation at a time, through memory), as tiles, as
+ * native code that is compiled in the background, and, on a few rows, in the interpreter; with
+ * one and with two threads.  The tool compares bits and measures speed relative to copying as
+ * many bytes.
  *
- * A line "# run R=4096 C=768 s=0.5" in the file, or arguments, give sizes and
- * parameters; parameters not named are 1. */
+ * Sizes and parameters come from a line "# run R=4096 C=768 s=0.5" in the file, or from
+ * arguments.  Other parameters are 1. */
 #include "crc.h"
 #include "crc_eager.h"
 #include "base/map.h"
@@ -113,7 +114,8 @@ static cr_loop *parse(cr_session *s, void *context)
     return l;
 }
 
-/* Normal numbers from the counter-based stream, so every run sees the same. */
+/* Fills memory with normal numbers of the counter-based stream, which are the same in every
+ * run. */
 static void fill(void *memory, cr_dtype t, int64_t n, uint64_t seed)
 {
     for (int64_t i = 0; i < n; i++) {
@@ -171,8 +173,8 @@ static bool prepare(experiment *x)
 
 /* --- one operation at a time --- */
 
-/* A program with one operation a definition, as text; the name of each node's buffer is
- * t<id>.  Values known before the loops stay where they are used. */
+/* A program as text with one operation for each definition.  The buffer of a node is called
+ * t<id>.  Values that are known before the loops remain where they are used. */
 typedef struct {
     cr_text text;
     cr_expr_set seen;
@@ -211,7 +213,7 @@ static int64_t value_of_size(void *context, const cr_sym *name)
     return name == w->n->row.extent ? w->rows : w->columns;
 }
 
-/* A lone operation may not have the loops whose sizes it uses, so sizes are numbers. */
+/* A single operation may lack the loops whose sizes it uses, so sizes are numbers. */
 static void put_size(splitter *w, const cr_expr *e)
 {
     bool wrong = false;
@@ -285,7 +287,7 @@ static void split(splitter *w, const cr_expr *e)
         put_operation(w, e);
 }
 
-/* One operation: a program of one line over operands in memory. */
+/* One operation: a program of one line and its operands in memory. */
 typedef struct {
     experiment *x;
     const char *declarations, *line;
@@ -327,7 +329,7 @@ static void *array(operation *o, const cr_buffer *b, int64_t bytes)
     return p;
 }
 
-/* Expressions of several sessions are compared as text. */
+/* Compares expressions of different sessions by their text. */
 static bool same_extent(const cr_sym *a, const cr_sym *b)
 {
     cr_text p = {0}, q = {0};
@@ -392,7 +394,7 @@ static const char *result_name(char *room, size_t n, const cr_expr *e)
     return room;
 }
 
-/* Declarations of inputs, parameters and all earlier results: a line an array. */
+/* Declares inputs, parameters and all earlier results, one array a line. */
 static void declare(cr_text *out, const cr_nest *n)
 {
     for (size_t i = 0; i < n->loop->params.len; i++)
@@ -454,7 +456,7 @@ static void order(splitter *w, cr_expr_set *seen, expr_order *o, const cr_expr *
         o->at[o->count++] = e;
 }
 
-/* Runs all operations; leaves the outputs' arrays in `out`. */
+/* Runs all operations.  `out` receives the outputs' arrays. */
 static bool run_eager(experiment *x, void **out, double *seconds, cr_map *arrays, bool show)
 {
     const cr_nest *n = cr_fused_nest(x->fused);
@@ -508,7 +510,7 @@ static bool run_eager(experiment *x, void **out, double *seconds, cr_map *arrays
 
 /* --- comparing and measuring --- */
 
-/* Elements whose bits differ; any NaN equals any NaN. */
+/* Number of elements whose bits differ.  All NaNs are equal. */
 static int64_t differing(cr_dtype t, const void *a, const void *b, int64_t bytes)
 {
     size_t item = cr_dtype_size(t);
@@ -567,7 +569,7 @@ static void copy_range(void *context, int64_t begin, int64_t end)
     memcpy(j->to + from, j->from + from, (size_t)(to - from));
 }
 
-/* Bytes read and written in a second when only copying. */
+/* Bytes read and written per second by a plain copy. */
 static double copy_ceiling(int64_t bytes)
 {
     copy_job j = {calloc(1, (size_t)bytes), calloc(1, (size_t)bytes), bytes};
@@ -612,7 +614,7 @@ static bool find_setting(const void *context, const char *name, double *out)
     return find(context, name, out);
 }
 
-/* The program's first output by the operators of the "# eager" lines, into `out`. */
+/* Computes the program's first output with the operators of the "# eager" lines. */
 static cr_status run_operators(experiment *x, void *out)
 {
     const cr_nest *n = cr_fused_nest(x->fused);
@@ -649,11 +651,11 @@ static int compare_operators(experiment *x, void *reference)
     return wrong;
 }
 
-/* --- the oracle --- */
+/* --- the interpreter --- */
 
 typedef struct {
     experiment *x;
-    double worst; /* relative to the result's size */
+    double worst; /* relative to the result's magnitude */
 } oracle_job;
 
 enum { ORACLE_ROWS = 3 };

@@ -1,6 +1,6 @@
 /* crc text - golden tests of passes.
  *
- * A file holds cases separated by lines of "---":
+ * A file contains cases separated by lines of "---":
  *
  *     # what the case shows
  *     a[i<8] = x[i] * 2
@@ -8,16 +8,16 @@
  *     == fuse
  *     y[i<8] = x[i] * 2 + 1
  *
- * "== passes" names the passes; what follows is expected.  Where a pass refuses, the
- * message is expected, after "error: ".  One program may have several such parts. */
+ * "== passes" names the passes.  The expected text follows.  When a pass fails, the expected
+ * text is "error: " and the message.  A program may have several such parts. */
 #include "crc.h"
 #include <stdio.h>
 #include <string.h>
 
 typedef struct {
     const char *path;
-    cr_text out;            /* the file as it should be */
-    int parts, wrong, line; /* line: of the part at hand */
+    cr_text out;            /* the corrected file */
+    int parts, wrong, line; /* line: of the current part */
 } checker;
 
 /* The end of the line at `p`, after its newline. */
@@ -30,7 +30,7 @@ static const char *next_line(const char *p)
 
 static bool starts(const char *p, const char *with) { return !strncmp(p, with, strlen(with)); }
 
-/* Where the lines up to the next "==" or "---" end. */
+/* The end of the lines before the next "==" or "---". */
 static const char *block_end(const char *p)
 {
     while (*p && !starts(p, "== ") && !starts(p, "---"))
@@ -71,7 +71,7 @@ static char *copied(const char *from, size_t n)
     return cr_strndup(from, n);
 }
 
-/* One program and its parts, from *at on. */
+/* Checks one program and its parts.  Advances *at. */
 static void one_case(checker *c, const char **at)
 {
     const char *end = block_end(*at);

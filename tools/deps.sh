@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes sure that what the build needs is there: system packages, the virtual environment,
-# and the Python packages named.  As root on Debian it installs what is missing; otherwise it
-# says what to install.
+# Checks that the build's dependencies are installed: system packages, the virtual environment,
+# and the named Python packages.  As root on Debian it installs missing ones; otherwise it
+# prints what to install.
 #   [TOOLS="DEBIAN..."] deps.sh PYTHON VENV [PACKAGE...]
 set -eu
 python=$1 venv=$2
@@ -43,7 +43,7 @@ if [ -n "$missing" ]; then
 fi
 
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
-# Tests and the digits need these; the package itself needs nothing.
+# Tests and the digits example need these packages.  The library itself needs none.
 missing=
 for package in "$@"; do
     "$venv/bin/python" - "$package" <<'END' || missing="$missing $package"

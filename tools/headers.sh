@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles every header of src/ by itself: headers.sh COMPILER FLAGS...
+# Compiles every header of src/ alone: headers.sh COMPILER FLAGS...
 failed=0 count=0
 for header in $(find src -name '*.h' | sort); do
     count=$((count + 1))

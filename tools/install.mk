@@ -16,7 +16,7 @@ Libs.private: $(LIBS)
 endef
 export pc_text
 
-# One object, whose hidden names can be made local.
+# One object file, so that hidden names can be made local.
 $(B)/installable/libcresset.a: $(LIB_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
@@ -32,7 +32,7 @@ install: $(B)/installable/libcresset.a $(B)/libcresset.so
 	cp $(B)/installable/libcresset.a $(B)/libcresset.so $(DESTDIR)$(PREFIX)/lib/
 	@echo "$$pc_text" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/cresset.pc
 
-# A program that sees the installed files only: built against both libraries, and run.
+# A program that sees only the installed files, built with both libraries, and run.
 INSTALLED  = $(abspath $(B))/installed
 PC         = PKG_CONFIG_PATH=$(INSTALLED)/lib/pkgconfig pkg-config
 .PHONY: test-installed
@@ -51,7 +51,7 @@ test-installed: tests/c/train.c tests/c/facts.c
 	$(Q)$(CC) -std=c11 $(WARN) tests/c/facts.c $$($(PC) --cflags cresset) $(B)/facts_inside.o -o $(B)/facts
 	$(B)/facts
 
-# C programs beside their Python twins; with VALGRIND=1, under valgrind.
+# C programs and their Python equivalents; VALGRIND=1 uses valgrind.
 .PHONY: test-c-programs test-valgrind
 test-c-programs: test-installed pkg
 	$(PYTEST) tests/c
@@ -71,7 +71,7 @@ bench: pkg $(B)/ceiling $(B)/libcresset.a
 	$(RUN_PY) bench/startup.py --peer $(PEER) --library $(B)/libcresset.a
 	$(RUN_PY) bench/run.py --peer $(PEER) --threads $(THREADS) --ceiling $(B)/ceiling $(if $(ONLY),--only "$(ONLY)")
 
-# compile() beside torch.compile; it takes a quarter of an hour, most of it torch's.
+# compile() beside torch.compile.  This takes 15 minutes, most of them in torch.
 .PHONY: bench-compile
 bench-compile: pkg
 	$(RUN_PY) bench/compile.py --peer $(PEER) $(if $(ONLY),--only "$(ONLY)")

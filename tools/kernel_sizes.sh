@@ -1,7 +1,7 @@
 #!/bin/sh
-# Bytes of prebuilt kernels by operator, summed over types and forms, for one instruction
-# set: tools/kernel_sizes.sh [BUILD] [ISA].  A kernel that several entries share counts for
-# the first.
+# Prints the bytes of prebuilt kernels by operator for one instruction set, summed over dtypes
+# and forms: tools/kernel_sizes.sh [BUILD] [ISA].  A kernel that several entries share counts
+# for the first entry.
 build=${1:-build}
 isa=${2:-avx512}
 nm -S --radix=d "$build"/gen/kern_*."$isa".o | awk -v isa="$isa" '

@@ -1,4 +1,4 @@
-"""Lets the interpreter that runs this import the package in the folder given."""
+"""Makes the running interpreter import the package from the given folder."""
 import os
 import site
 import sys

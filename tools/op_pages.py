@@ -1,18 +1,20 @@
 """Writes pages about the operators: op_pages.py FOLDER
 
-One page for each table file, and README.md as the index; everything comes from the records
-that the library itself reads."""
+There is one page for each table file, and README.md is the index.  All text comes from the
+records that the library reads.
+"""
 import os
 import sys
 
 from cresset import _C
 
-SPOKEN = {"body": "elementwise", "fold": "reduction", "map": "view", "is": "composition", "extern": "function on views",
+SPOKEN = {"body": "elementwise", "fold": "reduction", "map": "view", "is": "composition",
+          "extern": "function on views",
           "whole": "function on tensors"}
 
 
 def python_names(r):
-    """The calls under which Python users know the entry."""
+    """Returns the Python names of an entry."""
     names = []
     if "function" in r["forms"]:
         names.append(f"`torch.{r['name']}`")
@@ -55,7 +57,8 @@ def main():
     for r in _C._records():
         if not r["name"].startswith("_") and r["forms"]:
             files.setdefault(r["file"], []).append(r)
-    index = ["# Operators", "", "Written by `make docs` from the operator table, `src/ops/table`.", ""]
+    index = ["# Operators", "",
+             "Written by `make docs` from the operator table, `src/ops/table`.", ""]
     for file, records in sorted(files.items()):
         with open(os.path.join(folder, page_name(file)), "w") as f:
             f.write(f"# {file.removesuffix('.op')}\n\n" + "\n".join(entry(r) for r in records))

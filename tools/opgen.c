@@ -40,7 +40,7 @@ static bool stands_already(const char *path, const cr_text *text)
     return same;
 }
 
-/* A file that would not change keeps its time, so nothing made from it is made again. */
+/* Does not write an unchanged file, so that make does not rebuild what depends on it. */
 cr_status opgen_save(const char *folder, const char *name, const cr_text *text)
 {
     cr_text path = {0};
@@ -61,7 +61,7 @@ static cr_status save(const generator *g, const char *name, const cr_text *text)
 
 /* --- kernels --- */
 
-/* One kernel to make: of an entry, or of the loop function `fn` when op is NULL. */
+/* A kernel to generate: of an entry, or of the loop function `fn` when op is NULL. */
 typedef struct {
     generator *g;
     const cr_op *op;
@@ -83,7 +83,8 @@ static const char *symbol_of(cr_session *s, const kernel_job *j)
                              j->op->overload, cr_dtype_infos[j->dtype].suffix, form[j->form]);
 }
 
-/* Keeps the text just emitted, or takes it back when it was emitted before. */
+/* Keeps the new text of a kernel.  When the same text exists already, removes the new one and
+ * uses the existing symbol. */
 static void keep_or_share(cr_session *s, kernel_job *j, size_t from, const uint32_t *chunks)
 {
     cr_text *body = &j->unit->body;
@@ -125,13 +126,13 @@ static void make_kernel(cr_session *s, void *context)
     keep_or_share(s, j, from, chunks);
 }
 
-/* By name, so that a new entry changes one file and the others need no compiling. */
+/* Chosen by the entry's name, so that a new entry changes only one file. */
 static cr_unit *unit_of(generator *g, const char *name)
 {
     return &g->unit[cr_hash(name, strlen(name)) % (uint64_t)g->files];
 }
 
-/* One row of the table of kernels. */
+/* Adds a row to the table of kernels. */
 static void add_row(generator *g, const kernel_job *j)
 {
     static const char *const dtype[] = {
@@ -151,7 +152,8 @@ static void add_row(generator *g, const kernel_job *j)
     g->steps += !j->op;
 }
 
-/* CR_TYPE says that the entry has no meaning in this type, which is no error. */
+/* Generates a kernel.  CR_TYPE means that the entry does not support this type, which is not an
+ * error. */
 static bool add_kernel(generator *g, kernel_job j)
 {
     cr_session s = {0};
@@ -195,7 +197,7 @@ static void add_entry(generator *g, const cr_op *op)
     }
 }
 
-/* The steps of tier 0; most are also entries' kernels. */
+/* Generates the steps of tier 0.  Most of them are also kernels of entries. */
 static void add_functions(generator *g)
 {
     for (int fn = 0; fn < CR_FN_COUNT; fn++)
@@ -271,7 +273,7 @@ static const char *base_name(const char *path)
 
 /* --- functions --- */
 
-/* Which function an entry names in one clause, or NULL. */
+/* Returns the function that an entry names in one clause, or NULL. */
 typedef const char *(*name_fn)(const cr_op *op);
 
 static const char *extern_of(const cr_op *op)
@@ -398,7 +400,7 @@ static cr_status save_text(generator *g, char **paths, int n)
 
 /* --- the vocabulary of kernels --- */
 
-/* The texts of each part, as jit/vocabulary.h numbers them. */
+/* The texts of each part, in the order of jit/vocabulary.h. */
 static const char *const vocabulary[][4] = {
     {"vec.h", "vec_float.h", "vec_f32.h"},
     {"vec_f64.h"},
@@ -409,7 +411,8 @@ static const char *const vocabulary[][4] = {
     {"kernel.h"},
 };
 
-/* Comments are left out too: the text is hashed, compared and compiled at run time. */
+/* Quotes text without comments, because the text is hashed, compared and compiled at run
+ * time. */
 static void quote_code(cr_text *out, const char *s)
 {
     cr_text code = {0};
@@ -432,7 +435,7 @@ static void quote_code(cr_text *out, const char *s)
     cr_text_drop(&code);
 }
 
-/* The headers lie beside the table: <src>/ops/table/x.op, <src>/emit/vec.h. */
+/* The headers are found relative to the table: <src>/ops/table/x.op, <src>/emit/vec.h. */
 static cr_status add_header(cr_text *out, const char *table, const char *name)
 {
     cr_text path = {0};

@@ -1,13 +1,13 @@
 /* The operators as typed C functions.
  *
- * A function puts its arguments into values and makes a boxed call; one that has
- * Tensor[] arguments takes memory for the values of the list first. */
+ * A function stores its arguments in values and makes a boxed call.  A function with Tensor[]
+ * arguments first allocates the list's values. */
 #include "opgen.h"
 #include <stdio.h>
 #include <string.h>
 
-/* How a parameter of a type is declared and made into a value; `opt` where None is
- * allowed.  @ stands for the name. */
+/* The declaration of a parameter of each type and its conversion to a value; `opt` is for
+ * parameters that may be None.  @ stands for the parameter's name. */
 static const struct {
     const char *declare, *value, *opt_declare, *opt_value;
 } params[] = {
@@ -36,7 +36,7 @@ static const struct {
     [CR_T_DEVICE] = {0},  [CR_T_FORMAT] = {0},
 };
 
-/* How a result is declared and stored: @ the name of its place, % the value. */
+/* The declaration of a result and the statement that stores it: @ is its name, % the value. */
 static const struct {
     const char *declare, *store;
 } results[] = {
@@ -55,7 +55,7 @@ typedef struct {
     bool inplace, number;
 } form;
 
-/* Where and how a tensor is placed stays at its default, None where there is none. */
+/* True for parameters that C functions do not have.  They keep their default, or None. */
 static bool stays_preset(const cr_param *p)
 {
     return !params[p->type].declare || !strcmp(p->name, "pin_memory");
@@ -68,7 +68,7 @@ static cr_type type_of(const form *f, int i)
     return f->number && i > 0 && p->number ? CR_T_SCALAR : (cr_type)p->type;
 }
 
-/* Of a parameter in one form; NULL where it stays at its default. */
+/* The declaration of a parameter in one form; NULL when the function does not have it. */
 static const char *declaration(const form *f, int i)
 {
     const cr_param *p = &f->op->param[i];
@@ -83,7 +83,7 @@ static const char *valuation(const form *f, int i)
     return p->optional ? params[type_of(f, i)].opt_value : params[type_of(f, i)].value;
 }
 
-/* A parameter's name that is no word of C or C++. */
+/* The parameter's name, changed when it is a keyword of C or C++. */
 static const char *c_name(const char *name)
 {
     static const char *const taken[] = {"default", "int",   "float", "double", "long", "short",
@@ -114,7 +114,7 @@ static void put_pattern(cr_text *out, const char *pattern, const char *name, con
 
 static bool ends_in_place(const cr_op *op) { return op->name[strlen(op->name) - 1] == '_'; }
 
-/* A result that is the argument it was written to says nothing new. */
+/* A result that is the written argument is not returned. */
 static bool is_returned(const cr_op *op, int k) { return !op->result[k].written; }
 
 static bool has_result_types(const cr_op *op)
@@ -133,7 +133,7 @@ static bool has_param_types(const cr_op *op)
     return true;
 }
 
-/* Steps of differentiation trust the sizes that autograd gives them. */
+/* Derivative entries assume the sizes that autograd passes. */
 static bool is_backward(const cr_op *op)
 {
     const char *end = strstr(op->name, "_backward");
@@ -141,14 +141,14 @@ static bool is_backward(const cr_op *op)
     return end && !strcmp(end, "_backward");
 }
 
-/* `name` starts with _ where Python alone uses one. */
+/* Names that start with _ are for Python only. */
 bool opgen_has_c_function(const cr_op *op)
 {
     return op->name[0] != '_' && !is_backward(op) && op->does != CR_DOES_INPLACE && op->forms &&
            has_result_types(op) && has_param_types(op);
 }
 
-/* An operand after the first may be a number. */
+/* True when an operand after the first may be a number. */
 static bool takes_numbers(const cr_op *op)
 {
     for (int i = 1; i < op->param_count; i++)
@@ -157,7 +157,8 @@ static bool takes_numbers(const cr_op *op)
     return false;
 }
 
-/* add, add_ (in place), max_dim, fill_Scalar_: the mark of writing comes last. */
+/* Appends the function's name: add, add_ (in place), max_dim, fill_Scalar_.  The _ of in-place
+ * comes last. */
 static void put_name(cr_text *out, const form *f)
 {
     const cr_op *op = f->op;
@@ -185,7 +186,7 @@ static void put_result_name(cr_text *out, const cr_op *op, int k)
 
 enum { COLUMNS = 96 };
 
-/* Appends `line`, broken after commas into lines of at most COLUMNS. */
+/* Appends `line`, broken after commas to lines of at most COLUMNS. */
 static void put_wrapped(cr_text *out, const char *line)
 {
     size_t column = 0;
@@ -258,8 +259,8 @@ static bool takes_lists(const cr_op *op)
     return false;
 }
 
-/* What the compiler does not check: missing arguments, lists without elements, numbers that
- * are no dtype, results with no place to go. */
+/* Checks that the compiler does not make: missing arguments, lists without elements, invalid
+ * dtypes, NULL result pointers. */
 static void put_checks(cr_text *out, const form *f)
 {
     const cr_op *op = f->op;

@@ -1,11 +1,11 @@
-/* The operators as macros of the easy layer: one a name, whatever its overloads.
+/* The operators as macros of the easy layer: one for each name, for all overloads.
  *
- * A macro makes its arguments into a list of values; the library finds the overload that
- * takes them, by the same records, so nothing about an operator is said here. */
+ * A macro makes a list of values from its arguments.  At run time the library finds the
+ * matching overload by the operator records, so this file has no operator-specific code. */
 #include "opgen.h"
 #include <string.h>
 
-/* By the first result's type: what the macro calls. */
+/* The function that the macro calls, by the type of the first result. */
 static const char *const kinds[] = {
     [CR_T_TENSOR] = "TENSOR", [CR_T_TENSORS] = "TENSORS", [CR_T_SCALAR] = "NUMBER",
     [CR_T_INT] = "INT",       [CR_T_FLOAT] = "NUMBER",    [CR_T_BOOL] = "BOOL",
@@ -18,7 +18,7 @@ static const char *kind_of(const cr_op *op)
     return type < CR_LEN(kinds) ? kinds[type] : NULL;
 }
 
-/* The first overload of this name that C programs have. */
+/* The first overload of this name that has a C function. */
 static const cr_op *first_of(const cr_op *op)
 {
     for (const cr_op *o = cr_ops_find(op->name); o; o = o->next)
@@ -56,7 +56,7 @@ static void put_name(cr_text *out, const cr_op *first)
         put_macro(out, first, "_", "_");
 }
 
-/* An overload that returns something else than the others has a name of its own. */
+/* An overload with another type of result gets a separate macro. */
 static void put_other(cr_text *out, const cr_op *op)
 {
     cr_text suffix = {0}, find = {0};

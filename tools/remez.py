@@ -1,15 +1,15 @@
-"""Coefficients of the polynomials in src/emit/vec_f32.h and vec_f64.h.
+"""Computes the coefficients of the polynomials in src/emit/vec_f32.h and vec_f64.h.
 
-    python tools/remez.py exp        print the coefficients of one polynomial
-    python tools/remez.py            print all of them
+    python tools/remez.py exp        prints the coefficients of one polynomial
+    python tools/remez.py            prints all of them
     python tools/remez.py --check src/emit/vec_f32.h src/emit/vec_f64.h
-                                     fail if a header holds others
+                                     fails when a header has other coefficients
 
-A polynomial p approximates a function g on an interval so that the largest value of
-|w(x) (p(x) - g(x))| is least: the exchange algorithm of Remez, in 60 digits.  The weight w is
-chosen so that this is the error relative to the final result.  Coefficients are then rounded
-to the target's precision one after the other, lowest first, and the rest is fitted again each
-time, so that a later coefficient makes up for the rounding of an earlier one.
+A polynomial p approximates a function g on an interval so that the largest value of |w(x) (p(x)
+- g(x))| is least: the exchange algorithm of Remez, with 60 digits.  The weight w makes this
+value the relative error of the final result.  The coefficients are then rounded to the target's
+precision one after the other, lowest first.  The rest is fitted again each time, so that later
+coefficients compensate the rounding of earlier ones.
 """
 
 import struct
@@ -21,17 +21,17 @@ mp.mp.dps = 60
 
 
 def round32(x):
-    """The float32 nearest to x."""
+    """Returns the float32 nearest to x."""
     return mp.mpf(struct.unpack("f", struct.pack("f", float(x)))[0])
 
 
 def round64(x):
-    """The float64 nearest to x."""
+    """Returns the float64 nearest to x."""
     return mp.mpf(float(x))
 
 
 def nodes(a, b, n):
-    """n points of [a, b], dense at the ends."""
+    """Returns n points of [a, b], dense at the ends."""
     tiny = (b - a) * mp.mpf(10) ** -8
     points = [(a + b) / 2 - (b - a) / 2 * mp.cos(mp.pi * i / (n - 1)) for i in range(n)]
     return [tiny if abs(x) < tiny else x for x in points]
@@ -45,7 +45,7 @@ def horner(coefficients, x):
 
 
 def level(g, w, count, points):
-    """Coefficients whose weighted error alternates with equal size on the points."""
+    """Returns coefficients whose weighted error alternates with equal size on the points."""
     rows, right = [], []
     for i, x in enumerate(points):
         rows.append([w(x) * x ** k for k in range(count)] + [(-1) ** i])
@@ -55,7 +55,7 @@ def level(g, w, count, points):
 
 
 def extremes(error, a, b, n):
-    """The n points where the error is largest with alternating signs, or fewer."""
+    """Returns the n points where the error is largest with alternating signs, or fewer."""
     grid = nodes(a, b, 40 * n)
     values = [error(x) for x in grid]
     found = []
@@ -71,7 +71,7 @@ def extremes(error, a, b, n):
 
 
 def exchange(g, w, a, b, points):
-    """The best polynomial that the exchange finds from these points, and its error."""
+    """Returns the best polynomial that the exchange finds from these points, and its error."""
     best = None
     for _ in range(12):
         p = level(g, w, len(points) - 1, points)
@@ -85,9 +85,10 @@ def exchange(g, w, a, b, points):
 
 
 def remez(g, w, a, b, count):
-    """The best polynomial with `count` coefficients, and its error."""
+    """Returns the best polynomial with `count` coefficients, and its error."""
     closed = nodes(a, b, count + 1)
-    # Where the weight vanishes nothing can alternate: also start from points between.
+    # Where the weight is zero the error cannot alternate, so the exchange also starts from
+    # points in between.
     between = nodes(a, b, 2 * count + 3)[1::2]
     starts = []
     for points in (closed, between):
@@ -98,7 +99,7 @@ def remez(g, w, a, b, count):
 
 
 def rounded(g, w, a, b, count, rounding=round32):
-    """Like remez(), with coefficients that the target can hold."""
+    """As remez(), with coefficients that the target can represent."""
     done = []
     while len(done) < count:
         n = len(done)
@@ -116,7 +117,7 @@ EPS = mp.mpf(2) ** -40
 
 
 def odd(f):
-    """(f(x) / x - 1) / x^2 as a function of u = x^2, for f(x) = x + O(x^3)."""
+    """Returns (f(x) / x - 1) / x^2 as a function of u = x^2, for f(x) = x + O(x^3)."""
     def g(u):
         x = mp.sqrt(max(u, mp.mpf(10) ** -24))
         return (f(x) / x - 1) / x ** 2
@@ -124,7 +125,7 @@ def odd(f):
 
 
 def relative(f):
-    """The weight that makes an error of odd(f) one relative to f."""
+    """Returns the weight that makes an error of odd(f) relative to f."""
     def w(u):
         x = mp.sqrt(max(u, EPS))
         return max(u, EPS) * x / f(x)
@@ -183,7 +184,7 @@ SETS = {
 
 
 def fitted(name):
-    """The coefficients as the headers spell them, lowest first, and their error."""
+    """Returns the coefficients in the headers' notation, lowest first, and their error."""
     coefficients, worst = rounded(*SETS[name])
     if len(SETS[name]) == 6:
         return [repr(float(c)) for c in coefficients], worst
@@ -198,7 +199,7 @@ def show(name):
 
 
 def check(paths):
-    """Whether every coefficient stands in the headers; prints those that do not."""
+    """Returns whether the headers contain every coefficient.  Prints missing ones."""
     text = "".join(open(path, encoding="utf-8").read() for path in paths)
     missing = [(name, c) for name in SETS for c in fitted(name)[0] if c not in text]
     for name, c in missing:

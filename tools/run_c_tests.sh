@@ -1,5 +1,5 @@
 #!/bin/sh
-# Runs the unit test programs given and prints one closing line for all of them.
+# Runs the given unit test programs and prints one line with all counts.
 passed=0 failed=0
 for program in "$@"; do
     out=$("$program" 2>&1)

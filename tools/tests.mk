@@ -1,5 +1,5 @@
-# Tests.  `make test` is what every change must pass; `make test-full` adds the flavours,
-# full sweeps, fuzzers and faults.  Included by the Makefile.
+# Tests.  Every change must pass `make test`.  `make test-full` adds flavours, full sweeps,
+# fuzzers and faults.  The Makefile includes this file.
 
 include tests/ulp/rules.mk
 
@@ -30,7 +30,7 @@ test-text: $(B)/crc
 	@$(B)/crc text tests/text/*.txt
 
 # --- Python ------------------------------------------------------------------------
-# What ../shared holds is tested where it is.
+# Tests that need ../shared run when it exists.
 SHARED_TESTS = $(if $(wildcard $(SHARED)/programs),tests/shared)
 PY_TEST_ENV  = $(PASSIVE) SHARED=$(abspath $(SHARED)) CRESSET_BUILD=$(abspath $(B))
 PYTEST       = $(PY_TEST_ENV) $(RUN_PY) -m pytest -q
@@ -38,7 +38,7 @@ PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: pkg
 	$(PYTEST) $(PY_TESTS)
 
-# Writes anew which operators differ from torch's recorded samples.
+# Rewrites the list of operators that differ from torch's recorded samples.
 .PHONY: bless-conformance
 bless-conformance: pkg
 	$(PY_TEST_ENV) $(RUN_PY) tests/shared/test_conformance.py
@@ -56,7 +56,7 @@ test: build
 	$(PYTEST) $(PY_TESTS)
 
 # --- flavours --------------------------------------------------------------------------
-# Each is a build of its own below B.
+# Each flavour has a build folder below B.
 ASAN_FLAVOUR = -fsanitize=address,undefined -fno-sanitize-recover=undefined \
                -fno-omit-frame-pointer -DCR_SANITIZE
 ASAN_PY      = LD_PRELOAD="$(shell $(CC) -print-file-name=libasan.so) $(shell $(CC) -print-file-name=libubsan.so)" \
@@ -75,14 +75,14 @@ fuzz-build: $(FUZZ_BIN)
 test-fuzz: $(FUZZ_BIN)
 	$(foreach f,$^,$(f) $(FUZZ_SECONDS) &&) true
 
-# Random calls of every operator; SEED repeats a run, OP=NAME looks at one operator.
+# Random calls of every operator.  SEED repeats a run, OP=NAME tests one operator.
 .PHONY: test-calls
 test-calls: $(B)/fuzz/calls_fuzz
 	OMP_NUM_THREADS=1 $< $(FUZZ_SECONDS) $(or $(SEED),1) $(OP)
 
-# Random graphs through every way of running them; SEED repeats a run.  test-graphs-hour goes on
-# for an hour, from a seed of its own, in processes of ten minutes: programs of groups are kept, and
-# where no graph is like another that takes some 7 MB a second.
+# Runs random graphs on every tier.  SEED repeats a run.  test-graphs-hour runs for an hour from
+# a new seed, in processes of ten minutes, because a process keeps the programs of all its
+# graphs: about 7 MB a second.
 .PHONY: test-graphs test-graphs-short test-graphs-hour
 test-graphs: $(B)/fuzz/graph_fuzz
 	$(GRAPH_FUZZ) 0 $(or $(SEED),1) $(or $(GRAPHS),10000)
@@ -102,9 +102,9 @@ test-flavour-c: $(TEST_BIN)
 test-flavour-python: pkg
 	$(PYTEST) -x $(FLAVOUR_PYTEST) tests/ops tests/python tests/faults
 
-# Leaks are looked for in C programs, in one thread: the leak checker does not survive the
-# threads of the matrix libraries.  Python keeps objects until its end, so not there.  A child
-# forked beside threads hangs in the sanitizer's own allocator: no data loader's processes.
+# Leaks are checked in single-threaded C programs only: the leak checker fails with the threads
+# of the matrix libraries, and Python keeps objects until its end.  The data loader's processes
+# are excluded: a child forked from a process with threads hangs in the sanitizer's allocator.
 test-asan:
 	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' -j$(JOBS) tests-build pkg fuzz-build
 	ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
@@ -112,9 +112,9 @@ test-asan:
 	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' RUN_UNDER='$(ASAN_PY)' \
 	    FLAVOUR_PYTEST=--ignore=tests/python/test_data.py test-flavour-python
 
-# Races of threads: of a region (plain ones in this flavour, see base/parallel.c), of the
-# compiler, of backward, of the loader.  Reports go to files, since pytest keeps what its tests
-# print, and children's too; a child may be forked although there were threads.
+# Checks for data races in parallel regions (plain threads in this flavour, see
+# base/parallel.c), the compiler, backward and the loader.  Reports are files, because pytest
+# captures the output of tests and of their children.  A process with threads may fork.
 TSAN_FLAVOUR = -fsanitize=thread -fno-omit-frame-pointer
 TSAN_LOG     = $(abspath $(B))/report
 TSAN_ENV     = CR_THREADS=4 OPENBLAS_NUM_THREADS=1 \
@@ -132,19 +132,19 @@ test-tsan-flavour:
 	$(PYTEST) -x $(TSAN_TESTS)
 	@! cat $(TSAN_LOG).* 2>/dev/null
 
-# Capacity one everywhere, growth always moves, released blocks are overwritten.
+# Mean build: capacity one everywhere, growth always moves, released blocks are overwritten.
 test-mean:
 	$(MAKE) --no-print-directory B=$(B)/mean FLAVOUR=-DCR_MEAN -j$(JOBS) tests-build pkg
 	$(MAKE) --no-print-directory B=$(B)/mean FLAVOUR=-DCR_MEAN test-flavour-c test-flavour-python
 
-# Another compiler takes every file without a warning.  Its own OpenMP library, which a build
-# does not use otherwise, waits for ever in a region of the thread pool's test.
+# Checks that clang compiles every file without a warning.  clang's OpenMP library, which a
+# build does not use otherwise, hangs in the thread pool's test.
 CLANG ?= clang-14
 test-clang:
 	$(MAKE) --no-print-directory B=$(B)/clang CC=$(CLANG) HOSTCC=$(CLANG) -j$(JOBS) tests-build lib pkg $(B)/clang/crc
 	$(MAKE) --no-print-directory B=$(B)/clang CC=$(CLANG) HOSTCC=$(CLANG) LEFT_OUT=%/base/parallel_test tests-c
 
-# The public headers from C++, each alone, and a program.
+# The public headers compile as C++, each alone, and a C++ program runs.
 CXX ?= g++
 CXXWARN = -std=c++11 -Wall -Wextra -Wshadow -pedantic -Werror
 test-cxx: test-installed
