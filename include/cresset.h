@@ -52,7 +52,12 @@ typedef enum {
 } cr_dtype;
 
 /* Devices.  CR_META tensors have sizes and no elements. */
-typedef enum { CR_CPU, CR_META, CR_CUDA, CR_DEVICE_COUNT } cr_device_kind;
+typedef enum {
+#define CR_DEVICE_KIND(NAME, name) CR_##NAME,
+#include "cresset/device.def"
+#undef CR_DEVICE_KIND
+    CR_DEVICE_COUNT
+} cr_device_kind;
 
 typedef struct {
     double re, im;

@@ -29,7 +29,7 @@ static cr_tensor *ramp(cr_session *s, const cr_gvalue *v)
     if (!v->type.known)
         cr_bail(s, CR_VALUE, "%%%s needs a type", v->name);
     cr_session_check(
-        s, cr_tensor_new(&t, (cr_dtype)v->type.dtype, CR_CPU, v->type.ndim, v->type.size));
+        s, cr_tensor_new(&t, (cr_dtype)v->type.dtype, CR_HOST, v->type.ndim, v->type.size));
     for (int64_t i = 0; i < t->numel; i++)
         cr_scalar_store(cr_scalar_int(i + 1), (cr_dtype)t->dtype,
                         t->data + (size_t)i * cr_dtype_size((cr_dtype)t->dtype));

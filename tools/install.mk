@@ -28,7 +28,7 @@ $(B)/installable/libcresset.a: $(LIB_OBJ)
 install: $(B)/installable/libcresset.a $(B)/libcresset.so
 	@mkdir -p $(DESTDIR)$(PREFIX)/include/cresset $(DESTDIR)$(PREFIX)/lib/pkgconfig
 	cp include/*.h $(B)/gen/cresset_ops.h $(B)/gen/cresset_easy_ops.h $(DESTDIR)$(PREFIX)/include/
-	cp src/base/kinds.def src/num/dtype.def $(DESTDIR)$(PREFIX)/include/cresset/
+	cp src/base/kinds.def src/num/dtype.def src/num/device.def $(DESTDIR)$(PREFIX)/include/cresset/
 	cp $(B)/installable/libcresset.a $(B)/libcresset.so $(DESTDIR)$(PREFIX)/lib/
 	@echo "$$pc_text" > $(DESTDIR)$(PREFIX)/lib/pkgconfig/cresset.pc
 

@@ -25,10 +25,10 @@ static cr_status fake_input(cr_tensor **out, const cr_gvalue *v, bool plain)
     if (!t->known)
         return cr_fail(CR_VALUE, "%%%s has no type", v->name);
     if (t->stride)
-        CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size,
-                                     t->stride));
+        CR_TRY(cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
+                                     t->size, t->stride));
     else
-        CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
+        CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim, t->size));
     return t->requires_grad && !plain ? cr_set_requires_grad(*out, true) : CR_OK;
 }
 
@@ -75,8 +75,8 @@ static cr_status make_cotangents(replay *x)
         CR_TRY(check_gradient(x, k));
         if (!t || !t->requires_grad || seen_before(x, t, k) || (x->reached && !x->reached[k]))
             continue;
-        CR_TRY(cr_tensor_new(&x->cotangent[x->roots], (cr_dtype)t->dtype, CR_META, t->ndim,
-                             t->size));
+        CR_TRY(cr_tensor_new(&x->cotangent[x->roots], (cr_dtype)t->dtype, cr_as_fake(t->device),
+                             t->ndim, t->size));
         CR_TRY(cr_recorder_input(x->r, x->cotangent[x->roots], "cotangent"));
         x->root[x->roots++] = t;
         x->differentiable[k] = true;
@@ -109,25 +109,10 @@ static cr_status record_all(replay *x)
 static cr_status check_constants(const cr_graph *g)
 {
     for (size_t i = 0; i < g->constants.len; i++)
-        if (g->constants.at[i]->device == CR_META)
+        if (g->constants.at[i]->device.fake)
             return cr_fail(CR_RUNTIME,
                            "the backward pass reads a tensor that was made without a call");
     return CR_OK;
-}
-
-/* Replaces the replay's meta device by the device of the recorded call. */
-static void restore_devices(cr_graph *g)
-{
-    for (size_t i = 0; i < g->body->len; i++) {
-        cr_gnode *n = g->body->at[i];
-        for (int k = 0; n->kind == CR_GNODE_CALL && k < n->arg_count; k++)
-            if (n->arg[k].tag == CR_DEVICE_VAL && n->arg[k].i == CR_META)
-                n->arg[k].i = CR_CPU;
-        for (int k = 0; k < n->result_count; k++)
-            n->result[k]->type.device = CR_CPU;
-    }
-    for (int i = 0; i < g->input_count; i++)
-        g->input[i]->type.device = CR_CPU;
 }
 
 static cr_status finish(replay *x, cr_aot_joint *out)
@@ -141,8 +126,6 @@ static cr_status finish(replay *x, cr_aot_joint *out)
     memcpy(all + x->outputs, x->gradient, (size_t)x->wanted * sizeof *all);
     st = cr_recorder_finish(&out->graph, x->r, all, x->outputs + x->wanted);
     cr_free(all);
-    if (!st)
-        restore_devices(out->graph);
     if (!st && (st = check_constants(out->graph)))
         x->hidden = true;
     return st;

@@ -55,7 +55,7 @@ cr_status cr_tensor_from(cr_tensor **out, cr_dtype dtype, int ndim, const int64_
 
     CR_TRY(check_kind(dtype, ndim));
     CR_TRY(check_memory(ndim, size, elements));
-    CR_TRY(cr_tensor_new(&t, dtype, CR_CPU, ndim, size));
+    CR_TRY(cr_tensor_new(&t, dtype, CR_HOST, ndim, size));
     if (t->numel)
         memcpy(t->data, elements, (size_t)t->numel * cr_dtype_size(dtype));
     *out = t;
@@ -106,7 +106,7 @@ cr_tensor *cr_hold(cr_tensor *t) { return cr_keep(t); }
 cr_dtype cr_tensor_dtype(const cr_tensor *t) { return t ? (cr_dtype)t->dtype : CR_DTYPE_NONE; }
 cr_device_kind cr_tensor_device(const cr_tensor *t)
 {
-    return t ? (cr_device_kind)t->device : CR_CPU;
+    return t ? (cr_device_kind)t->device.kind : CR_HOST.kind;
 }
 int cr_tensor_ndim(const cr_tensor *t) { return t ? t->ndim : 0; }
 int64_t cr_tensor_numel(const cr_tensor *t) { return t ? t->numel : 0; }

@@ -113,14 +113,13 @@ cr_status cr_autocast_nest(int by, int *depth)
 static bool eligible(const cr_tensor *t)
 {
     return (t->dtype == CR_F16 || t->dtype == CR_BF16 || t->dtype == CR_F32) && !t->number &&
-           own->on[t->device];
+           own->on[t->device.kind];
 }
 
 static bool worth_keeping(cr_tensor *t, cr_dtype to)
 {
-    return !own->no_cache && t->dtype == CR_F32 &&
-           to == cr_autocast_dtype((cr_device_kind)t->device) && t->requires_grad &&
-           cr_is_leaf(t) && !cr_base_of(t);
+    return !own->no_cache && t->dtype == CR_F32 && to == cr_autocast_dtype(t->device.kind) &&
+           t->requires_grad && cr_is_leaf(t) && !cr_base_of(t);
 }
 
 static cr_status keep_cast(cr_tensor *t, cr_tensor *cast)
@@ -177,9 +176,11 @@ static void casts_drop(casts *c)
 
 static cr_dtype wanted_for(cr_autocast_way way, cr_dtype widest, const cr_tensor *t)
 {
-    return way == CR_AUTOCAST_LOWER     ? cr_autocast_dtype((cr_device_kind)t->device)
-           : way == CR_AUTOCAST_FLOAT32 ? CR_F32
-                                        : widest;
+    if (way == CR_AUTOCAST_FLOAT32)
+        return CR_F32;
+    return way == CR_AUTOCAST_LOWER || widest == CR_DTYPE_NONE
+               ? cr_autocast_dtype(t->device.kind)
+               : widest;
 }
 
 static cr_status convert_value(casts *c, cr_value *v, cr_autocast_way way, cr_dtype widest)
@@ -214,20 +215,21 @@ static cr_status convert_list(casts *c, cr_value *v, cr_autocast_way way, cr_dty
 static bool is_wide(const cr_value *v)
 {
     if (v->tag == CR_TENSOR)
-        return eligible(v->t) && v->t->dtype != cr_autocast_dtype((cr_device_kind)v->t->device);
+        return eligible(v->t) && v->t->dtype != cr_autocast_dtype(v->t->device.kind);
     for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
         if (is_wide(&v->list[i]))
             return true;
     return false;
 }
 
-/* The dtype for `autocast promote`: float32 unless all arguments have the lower precision. */
+/* The dtype for `autocast promote`: float32, or CR_DTYPE_NONE when all arguments have the lower
+ * precision. */
 static cr_dtype widest_of(const cr_op *op, const cr_value *arg)
 {
     for (uint32_t m = op->tensor_params; m; m &= m - 1)
         if (is_wide(&arg[CR_CTZ(m)]))
             return CR_F32;
-    return cr_autocast_dtype(CR_CPU);
+    return CR_DTYPE_NONE;
 }
 
 static cr_status convert_all(casts *c, const cr_op *op, const cr_value *arg)

@@ -6,7 +6,7 @@ static cr_tensor *ones2(bool wanted)
     cr_tensor *t = NULL;
 
     start();
-    OK(cr_tensor_new(&t, CR_F32, CR_CPU, 2, (int64_t[]){2, 2}));
+    OK(cr_tensor_new(&t, CR_F32, CR_HOST, 2, (int64_t[]){2, 2}));
     for (int i = 0; i < 4; i++)
         ((float *)(void *)t->data)[i] = 1;
     keep(t);
@@ -17,7 +17,7 @@ static cr_tensor *ones2(bool wanted)
 
 static void on(bool yes)
 {
-    OK(cr_autocast_set(CR_CPU, yes));
+    OK(cr_autocast_set(CR_HOST.kind, yes));
     if (!yes)
         cr_autocast_clear();
 }
@@ -42,7 +42,7 @@ TEST(autocast_leaves_float64_alone)
     cr_tensor *a = NULL;
 
     start();
-    OK(cr_tensor_new(&a, CR_F64, CR_CPU, 2, (int64_t[]){2, 2}));
+    OK(cr_tensor_new(&a, CR_F64, CR_HOST, 2, (int64_t[]){2, 2}));
     keep(a);
     OP("zero_", T(a));
     on(true);

@@ -39,7 +39,8 @@ typedef struct {
  * them. */
 typedef struct {
     int64_t *size; /* `dims`, or an allocated block */
-    uint8_t ndim, dtype, device;
+    uint8_t ndim, dtype;
+    cr_device device;
     bool known;    /* set by cr_set_history */
     int64_t dims[4];
 } cr_node_result;

@@ -81,7 +81,8 @@ CR_MUST cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *
 
 /* --- layout.c: a view and its base as two layouts of one block --- */
 typedef struct {
-    uint8_t ndim, dtype, device;
+    uint8_t ndim, dtype;
+    cr_device device;
     int64_t offset; /* elements of `dtype` from the storage's start */
     int64_t *size, *stride;
 } cr_layout;
@@ -119,7 +120,8 @@ CR_MUST cr_status cr_refresh_view(cr_tensor *t);
 /* The shape, dtype and device that a gradient must have; size is borrowed. */
 typedef struct {
     const int64_t *size;
-    uint8_t ndim, dtype, device;
+    uint8_t ndim, dtype;
+    cr_device device;
 } cr_target;
 /* The target of an edge; false when its shape is not known. */
 bool cr_target_of(cr_target *out, const cr_edge *edge);
@@ -136,8 +138,8 @@ static inline bool cr_same_sizes(const cr_tensor *t, int ndim, const int64_t *si
             return false;
     return true;
 }
-CR_MUST cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, int device, int ndim,
-                           const int64_t *size);
+CR_MUST cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
+                                 const int64_t *size);
 
 /* --- calls.c: operators that backward itself calls, through every stage --- */
 CR_MUST cr_status cr_call_add(cr_tensor **out, cr_tensor *a, cr_tensor *b);

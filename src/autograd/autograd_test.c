@@ -47,7 +47,7 @@ TEST(a_real_input_of_a_wider_operation_gets_a_gradient_of_its_dtype)
 {
     cr_tensor *a = NULL, *b = keep(VEC(2, 3));
 
-    OK(cr_tensor_new(&a, CR_F32, CR_CPU, 1, (int64_t[]){2}));
+    OK(cr_tensor_new(&a, CR_F32, CR_HOST, 1, (int64_t[]){2}));
     ((float *)(void *)a->data)[0] = ((float *)(void *)a->data)[1] = 1;
     leaf(keep(a));
     OK(backward_from(OP("sum", T(OP("mul", T(a), T(b)))), false, false));
@@ -198,7 +198,7 @@ TEST(flags_change_as_torch_allows)
          "computed "
          "variable in a subgraph that doesn't require differentiation use var_no_grad = "
          "var.detach().");
-    OK(cr_tensor_new(&i, CR_I64, CR_CPU, 0, NULL));
+    OK(cr_tensor_new(&i, CR_I64, CR_HOST, 0, NULL));
     FAILS(CR_RUNTIME, cr_set_requires_grad(i, true));
     SAYS("only Tensors of floating point and complex dtype can require gradients");
     cr_drop(i);

@@ -3,12 +3,12 @@
 #include "autograd/autograd_impl.h"
 #include <stdio.h>
 
-cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, int device, int ndim,
+cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
                          const int64_t *size)
 {
     cr_tensor *t;
 
-    CR_TRY(cr_tensor_new(&t, dtype, (cr_device_kind)device, ndim, size));
+    CR_TRY(cr_tensor_new(&t, dtype, device, ndim, size));
     cr_view v = cr_view_of(t);
     cr_status st = t->data ? cr_fill_elements(&v, cr_scalar_int(0)) : CR_OK;
     if (st) {
@@ -76,8 +76,7 @@ static cr_status bad_device(const cr_tensor *t, const cr_target *to, cr_node *fr
 
     who(start, sizeof start, from, index);
     return cr_fail(CR_RUNTIME, "%s - expected device %s but got %s", start,
-                   cr_device_of((cr_device_kind)to->device)->name,
-                   cr_device_of((cr_device_kind)t->device)->name);
+                   cr_device_print(to->device).text, cr_device_print(t->device).text);
 }
 
 cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_t index)
@@ -96,7 +95,7 @@ cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_
         cr_drop(t);
         *grad = t = made;
     }
-    if (CR_UNLIKELY(t->device != to->device))
+    if (CR_UNLIKELY(!cr_same_device(t->device, to->device)))
         return bad_device(t, to, from, index);
     return CR_OK;
 }

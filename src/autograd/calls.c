@@ -72,10 +72,9 @@ static cr_status call_copy(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     cr_status st;
 
     if (cr_is_dense(t))
-        CR_TRY(cr_tensor_new_strided(&made, dtype, (cr_device_kind)t->device, t->ndim, t->size,
-                                     t->stride));
+        CR_TRY(cr_tensor_new_strided(&made, dtype, t->device, t->ndim, t->size, t->stride));
     else
-        CR_TRY(cr_tensor_new(&made, dtype, (cr_device_kind)t->device, t->ndim, t->size));
+        CR_TRY(cr_tensor_new(&made, dtype, t->device, t->ndim, t->size));
     cr_view to = cr_view_of(made), from = cr_view_of(t);
     st = made->data && t->data ? cr_copy_elements(&to, &from) : CR_OK;
     if (st) {

@@ -28,7 +28,7 @@ static cr_status keep_gradient(void *context, cr_tensor **grads, int n, cr_tenso
 
 static cr_status new_leaf(bag *b, cr_tensor **out)
 {
-    CR_TRY(cr_tensor_new(out, CR_F64, CR_CPU, 1, (int64_t[]){3}));
+    CR_TRY(cr_tensor_new(out, CR_F64, CR_HOST, 1, (int64_t[]){3}));
     b->made[b->count++] = *out;
     for (int i = 0; i < 3; i++)
         ((double *)(void *)(*out)->data)[i] = i + 1;

@@ -17,7 +17,7 @@ static CR_UNUSED cr_tensor *vec(int n, const double *v)
     cr_tensor *t = NULL;
 
     start();
-    OK(cr_tensor_new(&t, CR_F64, CR_CPU, 1, (int64_t[]){n}));
+    OK(cr_tensor_new(&t, CR_F64, CR_HOST, 1, (int64_t[]){n}));
     memcpy(t->data, v, (size_t)n * sizeof *v);
     return t;
 }

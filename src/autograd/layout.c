@@ -88,7 +88,7 @@ static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
     cr_status st;
 
     start -= start % (int64_t)cr_dtype_size((cr_dtype)base->dtype);
-    CR_TRY(cr_storage_new(&s, (cr_device_kind)base->device, (size_t)(end - start)));
+    CR_TRY(cr_storage_new(&s, base->device, (size_t)(end - start)));
     if (zero && s->bytes)
         memset(s->bytes, 0, (size_t)(end - start));
     st = over(b, s, base, start);
@@ -134,8 +134,7 @@ static cr_status layout_gather(cr_tensor **out, cr_tensor *t, const cr_layout *b
     cr_status st;
 
     CR_TRY(cr_layout_spread(&b, &v, t, base, view));
-    CR_GO(
-        cr_tensor_new(&made, (cr_dtype)v->dtype, (cr_device_kind)v->device, v->ndim, v->size));
+    CR_GO(cr_tensor_new(&made, (cr_dtype)v->dtype, v->device, v->ndim, v->size));
     CR_GO(copy(made, v));
     *out = cr_keep(made);
 done:

@@ -383,13 +383,13 @@ static cr_status check_grad(const cr_tensor *t, const cr_tensor *grad)
                        "grad_dtype with caution. Diverging the dtypes of a tensor and its "
                        "gradient may break downstream systems that assume they match.",
                        cpp_name(grad->dtype), cr_dtype_infos[t->dtype].legacy);
-    if (grad->device != t->device)
+    if (!cr_same_device(grad->device, t->device))
         return cr_fail(
             CR_RUNTIME,
             "attempting to assign a gradient with device type '%s' to a tensor with "
             "device type '%s'. Please ensure that the gradient and the tensor are on "
             "the same device",
-            cr_device_of(grad->device)->name, cr_device_of(t->device)->name);
+            cr_device_print(grad->device).text, cr_device_print(t->device).text);
     return check_grad_size(t, grad);
 }
 

@@ -18,7 +18,7 @@ static cr_status square_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **o
     if (s->released)
         return cr_fail_released();
     if (answer_size >= 0)
-        return cr_tensor_new(&out[0], CR_F64, CR_CPU, 1, &answer_size);
+        return cr_tensor_new(&out[0], CR_F64, CR_HOST, 1, &answer_size);
     CR_TRY(cr_saved_get(&x, &s->x, n));
     cr_status st = try_op(&twice, "mul", 2, (cr_value[]){T(x), N(2)});
     if (!st)

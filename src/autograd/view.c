@@ -212,8 +212,8 @@ static cr_status mask_of(cr_tensor **out, const copy_slices *c)
     cr_view v;
     cr_status st;
 
-    CR_GO(cr_tensor_new(&ones, (cr_dtype)c->view.dtype, (cr_device_kind)c->view.device,
-                        c->view.ndim, c->view.size));
+    CR_GO(cr_tensor_new(&ones, (cr_dtype)c->view.dtype, c->view.device, c->view.ndim,
+                        c->view.size));
     v = cr_view_of(ones);
     if (ones->data)
         CR_GO(cr_fill_elements(&v, cr_scalar_int(1)));

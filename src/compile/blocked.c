@@ -28,7 +28,8 @@ cr_lies cr_lies_over(const cr_gtype *space, const cr_gtype *in)
     int64_t n = 1;
     int lead = space->ndim - in->ndim;
 
-    if (!in->known || !cr_gtype_is_contiguous(in) || lead < 0 || in->dtype != space->dtype || in->device != space->device)
+    if (!in->known || !cr_gtype_is_contiguous(in) || lead < 0 || in->dtype != space->dtype ||
+        !cr_same_device(in->device, space->device))
         return CR_LIES_NOWHERE;
     if (!lead && !memcmp(in->size, space->size, in->ndim * sizeof *in->size))
         return CR_LIES_OVER_ALL;
@@ -201,7 +202,7 @@ static cr_status run(cr_own *own, cr_tensor *const *read, cr_tensor **output)
     }
     for (int k = 0; k < b->results; k++) {
         if (!output[k])
-            CR_GO(cr_tensor_new(&output[k], CR_F32, CR_CPU, 1, b->made.size));
+            CR_GO(cr_tensor_new(&output[k], CR_F32, CR_HOST, 1, b->made.size));
         j.ptr[k] = output[k]->data;
     }
     cr_parallel_for(b->blocks, GRAIN / (b->rows * b->columns) + 1, run_blocks, &j);
@@ -277,7 +278,7 @@ cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w)
     cut(b, w->space, w->block);
     int64_t *size = CR_NEW(p->s, int64_t);
     *size = b->blocks * b->rows * b->columns;
-    b->made = (cr_gtype){.known = true, .dtype = CR_F32, .device = CR_CPU, .ndim = 1, .size = size};
+    b->made = (cr_gtype){.known = true, .dtype = CR_F32, .ndim = 1, .size = size};
     st = cr_fused_new(&b->fused, make_program, &x);
     if (st == CR_MEMORY)
         cr_session_check(p->s, st);

@@ -59,7 +59,8 @@ bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride);
 /* The sizes of a type that is known, its dtype and device. */
 static inline bool cr_tensor_has_sizes(const cr_tensor *t, const cr_gtype *type)
 {
-    return t->dtype == type->dtype && t->ndim == type->ndim && t->device == type->device &&
+    return t->dtype == type->dtype && t->ndim == type->ndim &&
+           cr_same_device(t->device, type->device) &&
            !memcmp(t->size, type->size, type->ndim * sizeof *type->size);
 }
 /* Its strides, where they matter. */

@@ -145,7 +145,8 @@ static cr_status hosted(const machine *m, const cr_step *s, cr_tensor **out)
     int64_t stride[CR_MAX_DIMS];
 
     if (!*host && h->at != CR_WHOLE_HOST)
-        CR_TRY(cr_tensor_new(host, (cr_dtype)h->of->type.dtype, CR_CPU, h->of->type.ndim, h->of->type.size));
+        CR_TRY(cr_tensor_new(host, (cr_dtype)h->of->type.dtype, CR_HOST, h->of->type.ndim,
+                             h->of->type.size));
     if (*host && atomic_load_explicit(&(*host)->storage->count, memory_order_acquire) != 1 + (int32_t)h->others) {
         cr_drop(*host);
         *host = NULL;

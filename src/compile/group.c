@@ -394,8 +394,8 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
 
 static bool is_alike(const cr_gtype *a, const cr_gtype *b)
 {
-    return a->known && !a->stride && !b->stride && a->device == b->device && a->ndim == b->ndim &&
-           !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+    return a->known && !a->stride && !b->stride && cr_same_device(a->device, b->device) &&
+           a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
 }
 
 /* A mask of dropout asks for the sizes and strides of its argument alone: it is drawn for

@@ -54,7 +54,7 @@ static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
     cr_tensor *made = NULL;
     cr_status st;
 
-    CR_GO(cr_tensor_new(&made, CR_F32, CR_CPU, 1, &size));
+    CR_GO(cr_tensor_new(&made, CR_F32, CR_HOST, 1, &size));
     CR_GO(cr_dnnl_pack(c->primitive, CR_CONV_ARG_W, w->data, made->data));
     *out = made;
     made = NULL;
@@ -88,7 +88,7 @@ static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor 
         data[CR_CONV_ARG_W] = cr_packed_tensor(weight)->data;
         in_own |= 1u << CR_CONV_ARG_W;
     }
-    CR_GO(cr_tensor_new(&y, CR_F32, CR_CPU, c->made->ndim, c->made->size));
+    CR_GO(cr_tensor_new(&y, CR_F32, CR_HOST, c->made->ndim, c->made->size));
     data[CR_CONV_ARG_Y] = y->data;
     CR_GO(cr_dnnl_run_own(c->primitive, data, in_own));
     output[0] = y;
@@ -141,7 +141,7 @@ static cr_status run_unblocking(cr_own *own, cr_tensor *const *read, cr_tensor *
     const unblocking *u = (const unblocking *)own;
     unblock_job j = {.u = u, .from = (const void *)read[0]->data};
 
-    CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_CPU, u->plain->ndim, u->plain->size));
+    CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_HOST, u->plain->ndim, u->plain->size));
     j.to = (void *)output[0]->data;
     cr_parallel_for(output[0]->numel / (u->block * u->points), 16384 / (u->block * u->points) + 1, unblock_range, &j);
     return CR_OK;
@@ -185,7 +185,7 @@ static cr_gvalue *new_blocked(layouter *x, cr_gvalue *v, int64_t block)
     for (int d = 0; d < v->type.ndim; d++)
         *size *= v->type.size[d];
     *b = (cr_gvalue){.name = cr_session_printf(x->s, "%s.%d", v->name, (int)block), .id = x->p->values++, .by = v->by};
-    b->type = (cr_gtype){.known = true, .dtype = CR_F32, .device = CR_CPU, .ndim = 1, .size = size};
+    b->type = (cr_gtype){.known = true, .dtype = CR_F32, .ndim = 1, .size = size};
     x->blocked[v->id] = b;
     x->block[v->id] = block;
     x->no_plain[v->id] = true;
@@ -223,7 +223,7 @@ static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
 
 static bool is_row_major(const cr_gtype *t, cr_dtype dtype)
 {
-    return t->known && t->dtype == dtype && t->device == CR_CPU && cr_gtype_is_contiguous(t);
+    return t->known && t->dtype == dtype && cr_is_host(t->device) && cr_gtype_is_contiguous(t);
 }
 
 static cr_view view_of(const cr_gtype *t) { return (cr_view){.size = t->size, .ndim = t->ndim, .dtype = t->dtype}; }
@@ -399,7 +399,7 @@ static cr_status run_pooling(cr_own *own, cr_tensor *const *read, cr_tensor **ou
 {
     const pooling *w = (const pooling *)own;
 
-    CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_CPU, 1, w->made->size));
+    CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_HOST, 1, w->made->size));
     cr_pool_max_blocked(&w->windows, w->block, (const void *)read[0]->data, (void *)output[0]->data);
     return CR_OK;
 }

@@ -32,7 +32,8 @@ static cr_status fake_args(fakes *f, const cr_gnode *n)
         f->arg[i] = (cr_value){.tag = a->tag, .len = a->len};
         if (a->tag == CR_TENSOR) {
             const cr_gtype *t = &a->value->type;
-            CR_TRY(cr_tensor_new(&f->made[f->count], (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
+            CR_TRY(cr_tensor_new(&f->made[f->count], (cr_dtype)t->dtype, cr_as_fake(t->device),
+                                 t->ndim, t->size));
             f->arg[i].t = f->made[f->count++];
         } else {
             memcpy(&f->arg[i].number, &a->number, sizeof a->number);
@@ -483,10 +484,10 @@ static bool all_known(const cr_gnode *n)
     for (int i = 0; i < n->arg_count; i++)
         if (n->arg[i].tag == CR_TENSORS || n->arg[i].tag == CR_NUMBERS ||
             (n->arg[i].tag == CR_TENSOR &&
-             (!n->arg[i].value->type.known || n->arg[i].value->type.device != CR_CPU)))
+             (!n->arg[i].value->type.known || !cr_is_host(n->arg[i].value->type.device))))
             return false;
     for (int k = 0; k < n->result_count; k++)
-        if (!n->result[k]->type.known || n->result[k]->type.device != CR_CPU)
+        if (!n->result[k]->type.known || !cr_is_host(n->result[k]->type.device))
             return false;
     return n->result_count == n->op->result_count && n->result_count > 0;
 }
@@ -674,7 +675,10 @@ static cr_facts look_up(const key *k, const cr_gnode *n, cr_fact_kind kind)
 
 static bool is_last_dim(const cr_garg *a, int ndim) { return a->tag == CR_INT && (a->i == -1 || a->i == ndim - 1); }
 
-static bool is_known(const cr_gtype *t) { return t->known && t->device == CR_CPU; }
+static bool is_known(const cr_gtype *t)
+{
+    return t->known && cr_is_host(t->device);
+}
 
 static bool same_type(const cr_gtype *a, const cr_gtype *b)
 {

@@ -18,8 +18,9 @@ static void mark(void *context, cr_gvalue *v) { ((norms *)context)->read[v->id] 
 
 static bool floats(const cr_garg *a, cr_dtype t)
 {
-    return a->tag == CR_NONE || (a->tag == CR_TENSOR && a->value->type.known && a->value->type.dtype == t &&
-                                 a->value->type.device == CR_CPU);
+    return a->tag == CR_NONE ||
+           (a->tag == CR_TENSOR && a->value->type.known && a->value->type.dtype == t &&
+            cr_is_host(a->value->type.device));
 }
 
 static bool is_norm(const norms *x, const cr_gnode *n)

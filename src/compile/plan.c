@@ -80,8 +80,9 @@ static int64_t bytes_of(const cr_gtype *t)
 
 static bool same_type(const cr_gtype *a, const cr_gtype *b)
 {
-    return a->known && b->known && a->dtype == b->dtype && a->device == b->device && a->ndim == b->ndim &&
-           !a->stride && !b->stride && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+    return a->known && b->known && a->dtype == b->dtype &&
+           cr_same_device(a->device, b->device) && a->ndim == b->ndim && !a->stride &&
+           !b->stride && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
 }
 
 /* The argument that result k of a call is, or may be, a view of; NULL: none. */
@@ -117,7 +118,7 @@ static int new_storage(planner *x, const cr_gvalue *v, int64_t i)
 {
     cr_life l = {.born = i, .dies = x->last[v->id], .holds = -1, .host = -1};
 
-    l.bytes = v->type.device == CR_META ? 0 : bytes_of(&v->type);
+    l.bytes = !cr_has_bytes(v->type.device) ? 0 : bytes_of(&v->type);
     CR_PUSH(x->s, &x->storages, l);
     return (int)x->storages.len - 1;
 }

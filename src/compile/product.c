@@ -57,7 +57,7 @@ static bool is_lasting(const cr_gvalue *v, const bool *written)
 
 static bool is_matrix(const cr_gtype *t)
 {
-    return t->known && t->dtype == CR_F32 && t->device == CR_CPU && t->ndim == 2;
+    return t->known && t->dtype == CR_F32 && cr_is_host(t->device) && t->ndim == 2;
 }
 
 /* The sizes and the layout of b, from the types. */
@@ -103,7 +103,7 @@ static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
     int64_t size = (int64_t)(cr_gemm_copy_bytes(&g) / sizeof(float));
     cr_matrix b;
 
-    CR_TRY(cr_tensor_new(&bytes, CR_F32, CR_CPU, 1, &size));
+    CR_TRY(cr_tensor_new(&bytes, CR_F32, CR_HOST, 1, &size));
     g.b.data = w->data;
     b = cr_gemm_copy_b(&g, bytes->data);
     cr_geometry as = {.ndim = 2, .size = {w->size[0], w->size[1]},

@@ -56,7 +56,7 @@ static cr_tensor *ramp(int rows, int columns, float from)
 {
     cr_tensor *t = NULL;
 
-    OK(cr_tensor_new(&t, CR_F32, CR_CPU, 2, (int64_t[]){rows, columns}));
+    OK(cr_tensor_new(&t, CR_F32, CR_HOST, 2, (int64_t[]){rows, columns}));
     for (int i = 0; i < rows * columns; i++)
         ((float *)(void *)t->data)[i] = from + 0.25f * (float)i;
     return t;

@@ -352,7 +352,7 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
         const cr_gtype *t = c->operand[k].type;
         cr_tensor **out = &output[c->operand[k].number];
         if (!*out)
-            CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+            CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
     }
     return CR_OK;
 }
@@ -361,10 +361,17 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
 static cr_status copy_operand(cr_tensor **out, const cr_group_code *c, const cr_operand_plan *o, cr_tensor *t)
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
-    cr_view from = {(char *)t->data + o->offset * item, c->space.size, o->spread, (uint8_t)c->space.ndim, t->dtype, CR_CPU, false}, to;
+    cr_view from = {(char *)t->data + o->offset * item,
+                    c->space.size,
+                    o->spread,
+                    (uint8_t)c->space.ndim,
+                    t->dtype,
+                    t->device,
+                    false},
+            to;
     cr_status st;
 
-    CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_CPU, c->space.ndim, c->space.size));
+    CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_HOST, c->space.ndim, c->space.size));
     to = cr_view_of(*out);
     st = cr_copy_elements(&to, &from);
     if (st)
@@ -421,9 +428,10 @@ static cr_status laid_out(cr_tensor **out, const cr_tensor *t, const int64_t *st
     cr_view to, from = cr_view_of(t);
 
     if (stride)
-        CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size, stride));
+        CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size,
+                                     stride));
     else
-        CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+        CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
     to = cr_view_of(made);
     cr_status st = cr_copy_elements(&to, &from);
     if (st)

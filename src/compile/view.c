@@ -39,9 +39,11 @@ static bool ask(cr_geometry *out, const cr_step *s, const cr_gtype *from)
     cr_status st;
 
     memcpy(arg, s->arg, s->arg_count * sizeof *arg);
-    st = from->stride ? cr_tensor_new_strided(&fake, (cr_dtype)from->dtype, CR_META, from->ndim, from->size,
-                                              from->stride)
-                      : cr_tensor_new(&fake, (cr_dtype)from->dtype, CR_META, from->ndim, from->size);
+    st = from->stride
+             ? cr_tensor_new_strided(&fake, (cr_dtype)from->dtype, cr_as_fake(from->device),
+                                     from->ndim, from->size, from->stride)
+             : cr_tensor_new(&fake, (cr_dtype)from->dtype, cr_as_fake(from->device), from->ndim,
+                             from->size);
     if (st)
         return false;
     arg[0] = cr_of_tensor(fake);

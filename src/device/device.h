@@ -1,28 +1,44 @@
-/* device.h - memory and its place.
+/* device.h - what devices can do.
  *
- * A device kind fills one cr_device_ops; tensors reach it through the kind
- * number they carry.  cpu computes; meta has sizes but no bytes. */
+ * A device kind fills one cr_device_ops, in this library or outside it; storages reach it
+ * through the kind that they store.  cpu computes; meta has sizes but no bytes. */
 #ifndef CR_DEVICE_DEVICE_H
 #define CR_DEVICE_DEVICE_H
 
 #include "base/error.h"
-
-typedef enum { CR_CPU, CR_META, CR_CUDA, CR_DEVICE_COUNT } cr_device_kind;
+#include "num/device.h"
 
 typedef struct {
-    const char *name;
-    /* `size` bytes, 64-byte aligned, undefined; NULL with a record when there are
-     * none.  *class is for the matching release. */
-    void *(*get)(size_t size, uint32_t *size_class);
-    void (*release)(void *p, uint32_t size_class);
+    /* `size` bytes of device `index`, 64-byte aligned, undefined; NULL with a record when there
+     * are none.  NULL in the table: tensors of this kind have no bytes.  *class is for the
+     * matching release. */
+    void *(*get)(int index, size_t size, uint32_t *size_class);
+    void (*release)(int index, void *p, uint32_t size_class);
 } cr_device_ops;
 
-/* The operations of a kind, or NULL when this build has no such device. */
+/* The operations of a kind, or NULL when there is no such device. */
 const cr_device_ops *cr_device_of(cr_device_kind kind);
+
+/* --- names --- */
+
+/* "cpu", "cuda": without a number.  The name of privateuseone can be changed once. */
+const char *cr_device_kind_name(cr_device_kind kind);
+/* "cpu", "cuda:1"; for one expression. */
+typedef struct {
+    char text[40];
+} cr_device_text;
+cr_device_text cr_device_print(cr_device d);
 /* "cpu", "cuda:1" -> kind and index (-1: none given).  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_device_parse(const char *text, int *kind, int *index);
+/* The device that a CR_DEVICE_VAL names, for tensors that are made there, and for tensors that
+ * are copied there.  Without a number it is the kind's current device.  torch's error for
+ * devices that this process does not have: its class and text depend on the kind. */
+CR_MUST cr_status cr_device_named(cr_device *out, int64_t packed);
+CR_MUST cr_status cr_device_to_copy_to(cr_device *out, int64_t packed);
 
-/* CPU bytes held by tensors, by the cache, and the peak of the first. */
+/* --- host memory --- */
+
+/* Bytes of host memory held by tensors, by the cache, and the peak of the first. */
 typedef struct {
     int64_t used, cached, peak;
 } cr_memory_stats;

@@ -27,8 +27,9 @@ typedef struct {
 static cr_status fake_of(cr_tensor **out, const cr_gtype *t)
 {
     if (t->stride)
-        return cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride);
-    return cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, t->size);
+        return cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
+                                     t->size, t->stride);
+    return cr_tensor_new(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim, t->size);
 }
 
 static cr_status tensor_arg(cr_value *out, parting *p, cr_gvalue *v)
@@ -142,7 +143,6 @@ static cr_gtype lasting(cr_session *s, cr_gtype t)
         t.size = cr_session_copy(s, t.size, t.ndim * sizeof *t.size);
     if (t.stride)
         t.stride = cr_session_copy(s, t.stride, t.ndim * sizeof *t.stride);
-    t.device = CR_CPU;
     return t;
 }
 

@@ -125,10 +125,12 @@ static object *fake_of(walk *x, const cr_gtype *type)
     if (!type->known)
         return NULL;
     if (type->stride)
-        cr_session_check(x->s, cr_tensor_new_strided(&t, (cr_dtype)type->dtype, CR_META, type->ndim, type->size,
-                                                     type->stride));
+        cr_session_check(x->s, cr_tensor_new_strided(&t, (cr_dtype)type->dtype,
+                                                     cr_as_fake(type->device), type->ndim,
+                                                     type->size, type->stride));
     else
-        cr_session_check(x->s, cr_tensor_new(&t, (cr_dtype)type->dtype, CR_META, type->ndim, type->size));
+        cr_session_check(x->s, cr_tensor_new(&t, (cr_dtype)type->dtype,
+                                             cr_as_fake(type->device), type->ndim, type->size));
     own(x, t);
     return object_new(x, t, region_new(x, t));
 }
@@ -155,16 +157,8 @@ static cr_value load(walk *x, const cr_garg *a)
 
 static void load_all(walk *x, const cr_gnode *n, cr_value *arg)
 {
-    bool tensors = false;
-
-    for (int i = 0; i < n->arg_count; i++) {
-        arg[i] = load(x, &n->arg[i]);
-        tensors |= arg[i].tag == CR_TENSOR || arg[i].tag == CR_TENSORS;
-    }
-    /* Whatever is made, it is made without bytes, and nothing is drawn. */
     for (int i = 0; i < n->arg_count; i++)
-        if (n->op->param[i].type == CR_T_DEVICE && (arg[i].tag == CR_DEVICE_VAL || !tensors))
-            arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = CR_META};
+        arg[i] = load(x, &n->arg[i]);
 }
 
 typedef void (*object_fn)(walk *x, object *o, void *context);
@@ -229,7 +223,8 @@ static cr_tensor *without_bytes(walk *x, const cr_tensor *t)
 {
     cr_tensor *made;
 
-    cr_session_check(x->s, cr_tensor_new(&made, (cr_dtype)t->dtype, CR_META, t->ndim, t->size));
+    cr_session_check(x->s, cr_tensor_new(&made, (cr_dtype)t->dtype, cr_as_fake(t->device),
+                                         t->ndim, t->size));
     own(x, made);
     made->number = t->number;
     return made;
@@ -241,7 +236,7 @@ static object *result_object(walk *x, const cr_gnode *n, int k, cr_tensor *t)
     object *o;
 
     own(x, t);
-    if (t->device == CR_CPU) /* numbers alone make such */
+    if (cr_has_bytes(t->device)) /* numbers alone make such */
         t = without_bytes(x, t);
     s = search_args(x, n, t);
     if (s.same)
@@ -457,10 +452,7 @@ typedef struct {
 
 static cr_gtype type_of(walk *x, const cr_tensor *t)
 {
-    cr_gtype type = cr_gtype_of(x->s, t);
-
-    type.device = CR_CPU;
-    return type;
+    return cr_gtype_of(x->s, t);
 }
 
 static bool has_gradient(const cr_gnode *n)

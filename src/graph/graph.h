@@ -29,7 +29,8 @@ typedef struct cr_gvalue cr_gvalue;
 /* What is known of a tensor; `known` false: nothing. */
 typedef struct {
     bool known, requires_grad;
-    uint8_t dtype, device, ndim;
+    uint8_t dtype, ndim;
+    cr_device device;
     const int64_t *size, *stride; /* stride NULL: row-major */
 } cr_gtype;
 

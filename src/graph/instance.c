@@ -184,7 +184,9 @@ static void make_constant(maker *x, const cr_gnode *n)
     const cr_gvalue *v = n->result[0];
 
     keep_type(x, v, cr_graph_constant(x->to, x->to->body, n->constant, v->name));
-    cr_session_check(x->s, cr_tensor_new_strided(&x->fake[v->id], (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
+    cr_session_check(x->s,
+                     cr_tensor_new_strided(&x->fake[v->id], (cr_dtype)t->dtype,
+                                           cr_as_fake(t->device), t->ndim, t->size, t->stride));
 }
 
 bool cr_op_gives_back(const cr_op *op, const cr_value *arg, const cr_value *result)
@@ -211,8 +213,6 @@ static void make_node(maker *x, const cr_gnode *n)
         load(x, &n->arg[i], &rule[i], &made[i]);
         if (!x->sized)
             need_tensor(x, n, i, &rule[i]);
-        if (n->op->param[i].type == CR_T_DEVICE)
-            rule[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = CR_META};
     }
     for (int k = 0; k < n->result_count; k++)
         names[k] = n->result[k]->name;
@@ -250,7 +250,9 @@ static void make_input(maker *x, int i)
     x->now[v->id] = cr_graph_input(x->to, v->name, &type);
     if (x->sized)
         return;
-    cr_session_check(x->s, cr_tensor_new_strided(fake, (cr_dtype)t->dtype, CR_META, t->ndim, t->size, t->stride));
+    cr_session_check(x->s,
+                     cr_tensor_new_strided(fake, (cr_dtype)t->dtype, cr_as_fake(t->device),
+                                           t->ndim, t->size, t->stride));
     (*fake)->number = t->number;
 }
 
@@ -349,8 +351,9 @@ static cr_status fake_input(cr_tensor **out, const cr_graph *g, const cr_gvalue 
         if (size[d] < 0)
             return cr_fail(CR_VALUE, "%%%s has a negative size", v->name);
     if (t->stride && t->ndim && !memcmp(size, t->size, t->ndim * sizeof *size))
-        return cr_tensor_new_strided(out, (cr_dtype)t->dtype, CR_META, t->ndim, size, t->stride);
-    return cr_tensor_new(out, (cr_dtype)t->dtype, CR_META, t->ndim, size);
+        return cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
+                                     size, t->stride);
+    return cr_tensor_new(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim, size);
 }
 
 cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph *g, const cr_scalar *symbol, bool open)

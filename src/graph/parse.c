@@ -151,12 +151,23 @@ static cr_dtype dtype(reader *r)
     return t;
 }
 
-static cr_device_kind device(reader *r, const char *name)
+/* As CR_DEVICE_VAL has it. */
+static int64_t device(reader *r, const char *name)
 {
-    for (int k = 0; k < CR_DEVICE_COUNT; k++)
-        if (cr_device_of((cr_device_kind)k) && !strcmp(cr_device_of((cr_device_kind)k)->name, name))
-            return (cr_device_kind)k;
-    complain(r, "no device is called", name);
+    int kind, index;
+
+    if (cr_device_parse(name, &kind, &index))
+        complain(r, "no device is called", name);
+    return cr_device_pack(kind, index);
+}
+
+static cr_device tensor_device(reader *r, const char *name)
+{
+    int64_t packed = device(r, name);
+    int index = cr_packed_index(packed);
+
+    return (cr_device){(uint8_t)cr_packed_kind(packed), (uint8_t)(index < 0 ? 0 : index),
+                       false};
 }
 
 static const int64_t *int_list(reader *r, uint32_t *n)
@@ -179,7 +190,7 @@ static const int64_t *int_list(reader *r, uint32_t *n)
 
 static cr_gtype type(reader *r)
 {
-    cr_gtype t = {.known = true, .device = CR_CPU};
+    cr_gtype t = {.known = true};
     uint32_t n;
 
     t.dtype = (uint8_t)dtype(r);
@@ -193,7 +204,7 @@ static cr_gtype type(reader *r)
             complain(r, "as many strides as sizes are needed", "");
     }
     if (take(r, "on"))
-        t.device = (uint8_t)device(r, word(r));
+        t.device = tensor_device(r, word(r));
     t.requires_grad = take(r, "grad");
     return t;
 }
@@ -456,7 +467,7 @@ static void constant(reader *r, cr_gblock *b, const results *to)
         complain(r, "the constant's values are not in the text", "");
     if (!may_hold(r, &t))
         complain(r, "the constant has more elements than values", "");
-    cr_session_check(r->s, cr_tensor_new(&made, (cr_dtype)t.dtype, CR_CPU, t.ndim, t.size));
+    cr_session_check(r->s, cr_tensor_new(&made, (cr_dtype)t.dtype, CR_HOST, t.ndim, t.size));
     cr_graph_constant(r->g, b, made, to->name[0]); /* the graph's from here on */
     cr_drop(made);
     for (int64_t i = 0; i < made->numel; i++) {

@@ -70,6 +70,17 @@ static void print_string(cr_text *out, const char *s, uint32_t n)
     cr_text_char(out, '"');
 }
 
+/* A CR_DEVICE_VAL. */
+static void print_device(cr_text *out, int64_t packed)
+{
+    int index = cr_packed_index(packed);
+
+    cr_text_printf(out, "\"%s", cr_device_kind_name(cr_packed_kind(packed)));
+    if (index >= 0)
+        cr_text_printf(out, ":%d", index);
+    cr_text_char(out, '"');
+}
+
 static void print_arg(cr_text *out, const cr_garg *a);
 
 static void print_item(cr_text *out, const cr_garg *a, uint32_t i)
@@ -92,10 +103,7 @@ static void print_arg(cr_text *out, const cr_garg *a)
     case CR_FLOAT: print_float(out, a->d); break;
     case CR_TRUTH: cr_text_put(out, a->i ? "True" : "False"); break;
     case CR_DTYPE_VAL: cr_text_put(out, cr_dtype_name((cr_dtype)a->i)); break;
-    case CR_DEVICE_VAL:
-        print_string(out, cr_device_of((cr_device_kind)(a->i & 0xff))->name,
-                     (uint32_t)strlen(cr_device_of((cr_device_kind)(a->i & 0xff))->name));
-        break;
+    case CR_DEVICE_VAL: print_device(out, a->i); break;
     case CR_LAYOUT_VAL: cr_text_put(out, "strided"); break;
     case CR_FORMAT_VAL: cr_text_put(out, cr_format_names[a->i]); break;
     case CR_STRING: print_string(out, a->s, a->len); break;
@@ -130,8 +138,8 @@ static void print_type(cr_text *out, const cr_gtype *t)
         print_list(out, t->ndim, t->stride);
         cr_text_char(out, ']');
     }
-    if (t->device != CR_CPU)
-        cr_text_printf(out, " on %s", cr_device_of((cr_device_kind)t->device)->name);
+    if (!cr_is_host(t->device))
+        cr_text_printf(out, " on %s", cr_device_print(t->device).text);
     if (t->requires_grad)
         cr_text_put(out, " grad");
 }

@@ -108,9 +108,6 @@ static cr_status call_fakes(const cr_gnode *n, cr_value *arg, cr_value *result)
 {
     bool was = cr_thread.no_grad;
 
-    for (int i = 0; i < n->arg_count; i++)
-        if (n->op->param[i].type == CR_T_DEVICE)
-            arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = CR_META};
     cr_thread.no_grad = was || n->no_grad || !has_gradient(n);
     cr_status st = cr_call(n->op, arg, result);
     cr_thread.no_grad = was;

@@ -45,8 +45,8 @@ static bool same_strides(const cr_gtype *a, const cr_gtype *b)
 
 static bool same_type(const cr_gtype *a, const cr_gtype *b)
 {
-    return a->known && b->known && a->dtype == b->dtype && a->device == b->device && same_sizes(a, b) &&
-           same_strides(a, b);
+    return a->known && b->known && a->dtype == b->dtype &&
+           cr_same_device(a->device, b->device) && same_sizes(a, b) && same_strides(a, b);
 }
 
 /* --- numbers --- */

@@ -427,7 +427,7 @@ static cr_status copied_storage(cr_storage **out, const cr_checkpoint *c, size_t
 {
     cr_storage *s;
 
-    CR_TRY(cr_storage_new(&s, CR_CPU, (size_t)c->pickle->storages.at[i].bytes));
+    CR_TRY(cr_storage_new(&s, CR_HOST, (size_t)c->pickle->storages.at[i].bytes));
     cr_status st = s->size ? read_bytes(c, i, s->bytes) : CR_OK;
     if (st)
         cr_storage_drop(s);

@@ -169,7 +169,7 @@ TEST(extents_do_not_overflow)
     cr_storage *s;
     cr_tensor *t = NULL;
 
-    OK(cr_storage_new(&s, CR_CPU, 24));
+    OK(cr_storage_new(&s, CR_HOST, 24));
     OK(cr_checkpoint_tensor(&t, s, CR_F32, 0, 2, size, stride));
     cr_drop(t);
     t = NULL;

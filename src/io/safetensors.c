@@ -536,7 +536,7 @@ static void row_major(int64_t *stride, int ndim, const int64_t *size)
 
 static cr_status copied(cr_tensor **out, const cr_safetensors_entry *e, const char *bytes)
 {
-    CR_TRY(cr_tensor_new(out, e->dtype, CR_CPU, e->ndim, e->size));
+    CR_TRY(cr_tensor_new(out, e->dtype, CR_HOST, e->ndim, e->size));
     if (e->end > e->begin)
         memcpy((*out)->data, bytes, e->end - e->begin);
     return CR_OK;

@@ -148,8 +148,8 @@ TEST(written_tensors_are_read_back)
 
     make_path(path, sizeof path, "round.safetensors");
     OK(cr_tensor_start());
-    OK(cr_tensor_new(&a, CR_F32, CR_CPU, 2, size));
-    OK(cr_tensor_new_strided(&b, CR_I64, CR_CPU, 2, size, stride));
+    OK(cr_tensor_new(&a, CR_F32, CR_HOST, 2, size));
+    OK(cr_tensor_new_strided(&b, CR_I64, CR_HOST, 2, size, stride));
     for (int i = 0; i < 6; i++) {
         ((float *)(void *)a->data)[i] = (float)i;
         ((int64_t *)(void *)b->data)[i] = i;
@@ -176,7 +176,7 @@ TEST(writing_two_tensors_of_one_name_fails)
     const char *names[2] = {"x", "x"};
 
     make_path(path, sizeof path, "twice.safetensors");
-    OK(cr_tensor_new(&a, CR_F32, CR_CPU, 0, NULL));
+    OK(cr_tensor_new(&a, CR_F32, CR_HOST, 0, NULL));
     FAILS(CR_VALUE, cr_safetensors_write(path, names, (cr_tensor *[]){a, a}, 2, NULL));
     CHECK(access(path, F_OK) != 0);
     cr_drop(a);

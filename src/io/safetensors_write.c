@@ -104,7 +104,7 @@ static cr_status check(const item *items, int n)
         if (!cr_safetensors_dtype((cr_dtype)t->dtype))
             return cr_fail(CR_VALUE, "the safetensors format has no dtype %s (tensor %.200s)",
                            cr_dtype_name((cr_dtype)t->dtype), items[i].name);
-        if (t->device != CR_CPU)
+        if (!cr_is_host(t->device))
             return cr_fail(CR_VALUE, "tensor %.200s is not in host memory", items[i].name);
         if (!strcmp(items[i].name, "__metadata__"))
             return cr_fail(CR_VALUE, "a tensor cannot be called __metadata__");
@@ -132,7 +132,7 @@ static cr_status put_tensor(cr_output *o, cr_tensor *t)
 
     if (t->contiguous || !t->numel)
         return cr_output_put(o, t->data, (size_t)bytes_of(t));
-    CR_TRY(cr_tensor_new(&flat, (cr_dtype)t->dtype, CR_CPU, t->ndim, t->size));
+    CR_TRY(cr_tensor_new(&flat, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
     cr_view to = cr_view_of(flat), from = cr_view_of(t);
     cr_status st = cr_copy_elements(&to, &from);
     if (!st)

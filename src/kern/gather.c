@@ -404,7 +404,7 @@ cr_status cr_kern_scatter_add(const cr_value *arg, cr_view *out)
 static cr_view constant_view(cr_complex *room, cr_scalar number, cr_dtype t)
 {
     cr_scalar_store(number, t, room);
-    return (cr_view){(char *)room, once, still, CR_MAX_DIMS, (uint8_t)t, 0, false};
+    return (cr_view){(char *)room, once, still, CR_MAX_DIMS, (uint8_t)t, CR_HOST, false};
 }
 
 cr_status cr_kern_scatter_value(const cr_value *arg, cr_view *out)
@@ -515,7 +515,7 @@ static cr_status divide_by_count(const dim_places *sum, const cr_view *out, bool
     dim_places p = *sum;
     cr_walk w;
     int64_t *count = cr_alloc((size_t)total * sizeof *count);
-    cr_view counts = {(char *)count, out->size, stride, out->ndim, CR_I64, 0, false};
+    cr_view counts = {(char *)count, out->size, stride, out->ndim, CR_I64, CR_HOST, false};
 
     if (!count)
         return CR_MEMORY;
@@ -687,7 +687,7 @@ cr_status cr_kern_index_fill(const cr_value *arg, cr_view *out)
     cr_complex room;
     cr_view value = constant_view(&room, number, t);
     cr_value with[4] = {arg[0], arg[1], arg[2], arg[3]};
-    cr_view dense = {NULL, &count, &stride, 1, CR_I64, 0, false};
+    cr_view dense = {NULL, &count, &stride, 1, CR_I64, CR_HOST, false};
 
     if (!cr_indices_within(index, -size, size, &bad))
         return cr_fail(CR_INDEX,

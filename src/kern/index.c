@@ -98,7 +98,7 @@ static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const 
     int64_t trues = p->index[k].trues, one = 1;
     const cr_view *mask = p->index[k].view;
     int64_t *found = cr_alloc((size_t)(trues + 1) * sizeof *found);
-    cr_view vector = {(char *)found, &trues, &one, 1, CR_I64, 0, false};
+    cr_view vector = {(char *)found, &trues, &one, 1, CR_I64, CR_HOST, false};
     add_context add = {0, 1, false, k == 0};
 
     if (!found)

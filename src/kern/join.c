@@ -271,7 +271,7 @@ cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *repeats = arg[1].view;
     int64_t dim = cr_view_dim(out, arg[2].i), n = cr_view_size(out, dim), one = 1;
-    cr_view index = {NULL, &n, &one, 1, CR_I64, 0, false};
+    cr_view index = {NULL, &n, &one, 1, CR_I64, CR_HOST, false};
     cr_value with[3] = {arg[0], cr_of_int(dim), {.tag = CR_VIEW, .view = &index}};
     cr_status st;
 

@@ -757,7 +757,7 @@ static cr_view as_view(const cr_value *v, double *room)
     if (v->tag == CR_VIEW)
         return *v->view;
     *room = v->tag == CR_FLOAT ? v->d : cr_scalar_as_double(v->number);
-    return (cr_view){(char *)room, none, none, 0, CR_F64, 0, false};
+    return (cr_view){(char *)room, none, none, 0, CR_F64, CR_HOST, false};
 }
 
 /* (mean, std, *, generator), either of them a tensor */

@@ -234,8 +234,8 @@ static cr_status median_of_all(const cr_value *arg, cr_view *out, bool skip_nan)
 {
     const cr_view *self = arg[0].view;
     int64_t n = cr_view_numel(self), stride = 1, found;
-    cr_view flat = {cr_dense_copy(self), &n, &stride, 1, self->dtype, 0, false};
-    cr_view both[2] = {*out, {(char *)&found, NULL, NULL, 0, CR_I64, 0, false}};
+    cr_view flat = {cr_dense_copy(self), &n, &stride, 1, self->dtype, CR_HOST, false};
+    cr_view both[2] = {*out, {(char *)&found, NULL, NULL, 0, CR_I64, CR_HOST, false}};
     line_job job = {.fn = median_line, .skip_nan = skip_nan};
     cr_status st;
 

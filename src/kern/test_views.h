@@ -19,7 +19,7 @@ static inline cr_view *test_dense(test_view *room, void *data, cr_dtype t, const
     for (; size[n] >= 0; n++)
         room->size[n] = size[n];
     cr_dense_strides(room->stride, n, room->size);
-    room->v = (cr_view){data, room->size, room->stride, (uint8_t)n, (uint8_t)t, 0, false};
+    room->v = (cr_view){data, room->size, room->stride, (uint8_t)n, (uint8_t)t, CR_HOST, false};
     return &room->v;
 }
 

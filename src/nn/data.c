@@ -106,7 +106,7 @@ static cr_status draw_seed(int64_t *out, cr_generator *from)
 {
     cr_tensor *t = NULL, *same = NULL;
 
-    CR_TRY(cr_tensor_new(&t, CR_I64, CR_CPU, 0, NULL));
+    CR_TRY(cr_tensor_new(&t, CR_I64, CR_HOST, 0, NULL));
     cr_value arg[] = {cr_of_tensor(t), generator_value(from)};
     cr_status st = nn_call(&same, "random_", arg, 2);
     if (!st) {

@@ -30,7 +30,7 @@ static cr_tensor *filled(double value, int64_t a, int64_t b)
     cr_tensor *t = NULL;
 
     start();
-    OK(cr_tensor_new(&t, CR_F32, CR_CPU, 2, size));
+    OK(cr_tensor_new(&t, CR_F32, CR_HOST, 2, size));
     for (int64_t i = 0; i < a * b; i++)
         ((float *)(void *)t->data)[i] = (float)value;
     return t;
@@ -267,7 +267,7 @@ TEST(a_state_that_does_not_match_lists_the_keys)
     NEAR(*(float *)(void *)cr_module_tensor(net, "0.weight")->data, 7, 0);
     FAILS(CR_RUNTIME, cr_module_load_state(net, s, false));
     cr_tensor *bias = NULL;
-    OK(cr_tensor_new(&bias, CR_F32, CR_CPU, 1, (int64_t[]){3}));
+    OK(cr_tensor_new(&bias, CR_F32, CR_HOST, 1, (int64_t[]){3}));
     memset(bias->data, 0, 3 * sizeof(float));
     OK(cr_state_set(s, "0.bias", bias));
     OK(cr_module_load_state(net, s, false));

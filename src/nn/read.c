@@ -128,7 +128,7 @@ static cr_status read_table(cr_tensor **out, table *t, int64_t skip)
     cr_free(text);
     CR_TRY(st);
     int64_t size[] = {t->rows, t->columns};
-    CR_TRY(cr_tensor_new(out, CR_F64, CR_CPU, 2, size));
+    CR_TRY(cr_tensor_new(out, CR_F64, CR_HOST, 2, size));
     if (t->numbers.len)
         memcpy((*out)->data, t->numbers.at, t->numbers.len * sizeof(double));
     return CR_OK;
@@ -206,7 +206,7 @@ static cr_status idx_tensor(cr_tensor **out, const char *bytes, size_t len, cons
     if ((uint64_t)n > (len - head) / item || len - head != (size_t)n * item)
         return cr_fail(CR_VALUE, "%s: the IDX file has %zu bytes of elements, not %lld of %zu",
                        path, len - head, (long long)n, item);
-    CR_TRY(cr_tensor_new(out, dtype, CR_CPU, ndim, size));
+    CR_TRY(cr_tensor_new(out, dtype, CR_HOST, ndim, size));
     if (n)
         memcpy((*out)->data, bytes + head, (size_t)n * item);
     swap_bytes((*out)->data, item, (size_t)n);

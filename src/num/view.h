@@ -4,6 +4,7 @@
 #ifndef CR_NUM_VIEW_H
 #define CR_NUM_VIEW_H
 
+#include "num/device.h"
 #include "num/dtype.h"
 
 enum { CR_MAX_DIMS = 64 };
@@ -14,9 +15,9 @@ typedef struct {
     char *data;
     const int64_t *size, *stride; /* stride in elements */
     uint8_t ndim;
-    uint8_t dtype;  /* cr_dtype */
-    uint8_t device; /* cr_device_kind */
-    bool number;    /* a Python number in a tensor's place: weak in promotion */
+    uint8_t dtype; /* cr_dtype */
+    cr_device device;
+    bool number; /* a Python number in a tensor's place: weak in promotion */
 } cr_view;
 
 /* The sizes that a shape rule computes.  Initialize with {0}. */
@@ -45,7 +46,7 @@ typedef enum {
     CR_FLOAT,      /* d */
     CR_TRUTH,      /* i: 0 or 1 */
     CR_DTYPE_VAL,  /* i */
-    CR_DEVICE_VAL, /* i: kind | index << 8 */
+    CR_DEVICE_VAL, /* i: see cr_device_pack */
     CR_LAYOUT_VAL, /* i */
     CR_FORMAT_VAL, /* i: memory format */
     CR_STRING,     /* s, len */

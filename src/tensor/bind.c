@@ -50,7 +50,7 @@ static bool item_number(const cr_arg *a, cr_value *out)
 {
     out->tag = CR_NUMBER;
     return a->kind == CR_ARG_TENSOR && !a->t->ndim && !a->t->requires_grad &&
-           a->t->device != CR_META && !cr_tensor_item(&out->number, a->t);
+           cr_has_bytes(a->t->device) && !cr_tensor_item(&out->number, a->t);
 }
 
 static bool to_int(const cr_arg *a, cr_value *out)
@@ -89,16 +89,14 @@ static bool to_dtype(const cr_arg *a, cr_value *out)
     return t != CR_DTYPE_NONE;
 }
 
-/* Devices and memory formats by torch's names. */
+/* Memory formats by torch's names. */
 static bool to_named(const cr_arg *a, cr_tag tag, cr_value *out)
 {
     static const struct {
         const char *name;
         cr_tag tag;
         int value;
-    } names[] = {{"cpu", CR_DEVICE_VAL, CR_CPU},
-                 {"meta", CR_DEVICE_VAL, CR_META},
-                 {"contiguous_format", CR_FORMAT_VAL, CR_FORMAT_CONTIGUOUS},
+    } names[] = {{"contiguous_format", CR_FORMAT_VAL, CR_FORMAT_CONTIGUOUS},
                  {"preserve_format", CR_FORMAT_VAL, CR_FORMAT_PRESERVE},
                  {"channels_last", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST},
                  {"channels_last_3d", CR_FORMAT_VAL, CR_FORMAT_CHANNELS_LAST_3D}};
@@ -109,6 +107,16 @@ static bool to_named(const cr_arg *a, cr_tag tag, cr_value *out)
             return true;
         }
     return false;
+}
+
+static bool to_device(const cr_arg *a, cr_value *out)
+{
+    int kind, index;
+
+    if (a->kind != CR_ARG_STRING || cr_device_parse(a->s, &kind, &index))
+        return false;
+    *out = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_device_pack(kind, index)};
+    return true;
 }
 
 static bool to_tensor(const cr_param *p, const cr_arg *a, cr_value *out)
@@ -206,7 +214,7 @@ static bool convert(cr_binding *b, call *c, const cr_param *p, const cr_arg *a, 
     case CR_T_BOOLS: return to_ints(b, p, a, CR_TRUTHS, out);
     case CR_T_STRING: return to_string(a, out);
     case CR_T_DTYPE: return to_dtype(a, out);
-    case CR_T_DEVICE: return to_named(a, CR_DEVICE_VAL, out);
+    case CR_T_DEVICE: return to_device(a, out);
     case CR_T_FORMAT: return to_named(a, CR_FORMAT_VAL, out);
     case CR_T_GENERATOR:
         *out = (cr_value){.tag = CR_GENERATOR, .generator = a->generator};

@@ -57,7 +57,8 @@ cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *arg, cr_
                 : op->kernel_stage(op, arg, result);
 }
 
-/* The first tensor with dimensions decides the device: one with elements takes no fakes. */
+/* The first tensor with dimensions decides the device: one with elements takes no meta tensors.
+ */
 static cr_status check_device(const cr_op *op, const cr_value *arg)
 {
     bool real = false, known = false;
@@ -66,10 +67,10 @@ static cr_status check_device(const cr_op *op, const cr_value *arg)
         const cr_value *v = &arg[CR_CTZ(mask)];
         if (v->tag != CR_TENSOR)
             continue;
-        if (known && real && v->t->device == CR_META)
+        if (known && real && cr_is_meta(v->t->device))
             return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
         if (!known && v->t->ndim) {
-            real = v->t->device == CR_CPU;
+            real = !cr_is_meta(v->t->device);
             known = true;
         }
     }
@@ -167,7 +168,7 @@ cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype)
     cr_shape shape = {.ndim = t->ndim};
     memcpy(shape.size, t->size, t->ndim * sizeof *t->size);
     cr_value v = cr_of_tensor(t);
-    CR_TRY(cr_result_like(&made, dtype, (cr_device_kind)t->device, &shape, &v, 1));
+    CR_TRY(cr_result_like(&made, dtype, t->device, &shape, &v, 1));
     cr_view to = cr_view_of(made), from = cr_view_of(t);
     st = made->data && t->data ? cr_copy_elements(&to, &from) : CR_OK;
     if (st) {
@@ -183,7 +184,7 @@ cr_status cr_copy_plain(cr_tensor **out, cr_tensor *t)
 {
     cr_tensor *made = NULL;
 
-    CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, (cr_device_kind)t->device, t->ndim, t->size));
+    CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, t->device, t->ndim, t->size));
     cr_view to = cr_view_of(made), from = cr_view_of(t);
     cr_status st = made->data && t->data ? cr_copy_elements(&to, &from) : CR_OK;
     if (st)
@@ -228,37 +229,68 @@ void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dty
     }
 }
 
-cr_status cr_common_device(cr_device_kind *out, const cr_op *op, const cr_value *arg)
+/* Numbers in host memory go with tensors of any device; meta tensors go with other numbers,
+ * too. */
+static bool device_goes_with(const cr_tensor *number, const cr_tensor *t)
+{
+    return !number->ndim &&
+           (cr_is_host(number->device) || cr_is_meta(number->device) || cr_is_meta(t->device));
+}
+
+static cr_status refuse_devices(const cr_tensor *a, const cr_tensor *b)
+{
+    return cr_fail(CR_RUNTIME,
+                   "Expected all tensors to be on the same device, but found at least two "
+                   "devices, %s and %s!",
+                   cr_device_print(a->device).text, cr_device_print(b->device).text);
+}
+
+/* The device of one more tensor of a call. */
+static cr_status meet_device(cr_device *out, const cr_tensor **seen, const cr_tensor *t)
+{
+    bool fake = out->fake || t->device.fake;
+
+    if (!*seen || cr_same_device((*seen)->device, t->device)) {
+        *out = t->device;
+        *seen = t;
+    } else if (device_goes_with(*seen, t)) {
+        *out = cr_is_host(t->device) ? *out : t->device;
+        *seen = cr_is_host(t->device) && !t->ndim ? *seen : t;
+    } else if (device_goes_with(t, *seen)) {
+        *out = cr_is_meta(t->device) ? t->device : *out;
+    } else {
+        return refuse_devices(*seen, t);
+    }
+    out->fake = fake;
+    return CR_OK;
+}
+
+/* A factory says where its result goes. */
+static cr_status named_device(cr_device *out, const cr_op *op, const cr_value *arg)
+{
+    *out = cr_thread.device;
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].type == CR_T_DEVICE && arg[i].tag == CR_DEVICE_VAL)
+            CR_TRY(cr_device_named(out, arg[i].i));
+    out->fake = cr_thread.fakes;
+    return CR_OK;
+}
+
+cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_value *arg)
 {
     const cr_tensor *seen = NULL;
 
-    *out = CR_CPU;
+    *out = CR_HOST;
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
         uint32_t n = v->tag == CR_TENSORS ? v->len : 1;
         for (uint32_t i = 0; i < n; i++) {
             const cr_value *one = v->tag == CR_TENSORS ? &v->list[i] : v;
-            if (one->tag != CR_TENSOR)
-                continue;
-            if (seen && seen->device != one->t->device && seen->ndim && one->t->ndim)
-                return cr_fail(CR_RUNTIME,
-                               "Expected all tensors to be on the same device, but found at least "
-                               "two devices, %s and %s!",
-                               cr_device_of((cr_device_kind)seen->device)->name,
-                               cr_device_of((cr_device_kind)one->t->device)->name);
-            if (!seen || one->t->ndim)
-                seen = one->t;
-            if (one->t->device != CR_CPU)
-                *out = (cr_device_kind)one->t->device;
+            if (one->tag == CR_TENSOR)
+                CR_TRY(meet_device(out, &seen, one->t));
         }
     }
-    /* A factory says where its result goes. */
-    for (int i = 0; !seen && i < op->param_count; i++)
-        if (op->param[i].type == CR_T_DEVICE && arg[i].tag == CR_DEVICE_VAL)
-            *out = (cr_device_kind)(arg[i].i & 0xff);
-    if (!seen && cr_thread.fakes && *out == CR_CPU)
-        *out = CR_META;
-    return CR_OK;
+    return seen ? CR_OK : named_device(out, op, arg);
 }
 
 /* --- compositions --- */

@@ -41,7 +41,8 @@ static void lay_out(sample *s, cr_dtype dtype, int ndim, const int64_t *size, bo
     s->bytes = cr_alloc(s->len);
     for (size_t i = 0; i < s->len; i += cr_dtype_size(dtype))
         cr_scalar_store(cr_scalar_float((double)pick(1000) / 8 - 60), dtype, s->bytes + i);
-    s->view = (cr_view){s->bytes, s->size, s->stride, (uint8_t)ndim, (uint8_t)dtype, 0, false};
+    s->view =
+        (cr_view){s->bytes, s->size, s->stride, (uint8_t)ndim, (uint8_t)dtype, CR_HOST, false};
 }
 
 static char *element(const cr_view *v, const int64_t *index, int shift)
@@ -128,8 +129,8 @@ TEST(overlapping_views_copy_as_if_the_source_came_first)
 {
     float row[1000];
     int64_t size = 900, step = 1;
-    cr_view to = {(char *)(row + 50), &size, &step, 1, CR_F32, 0, false};
-    cr_view from = {(char *)row, &size, &step, 1, CR_F32, 0, false};
+    cr_view to = {(char *)(row + 50), &size, &step, 1, CR_F32, CR_HOST, false};
+    cr_view from = {(char *)row, &size, &step, 1, CR_F32, CR_HOST, false};
 
     for (int i = 0; i < 1000; i++)
         row[i] = (float)i;
@@ -139,8 +140,8 @@ TEST(overlapping_views_copy_as_if_the_source_came_first)
     int64_t square[2] = {30, 30}, across[2] = {30, 1}, down[2] = {1, 30};
     for (int i = 0; i < 900; i++)
         row[i] = (float)i;
-    cr_view a = {(char *)row, square, across, 2, CR_F32, 0, false};
-    cr_view b = {(char *)row, square, down, 2, CR_F32, 0, false};
+    cr_view a = {(char *)row, square, across, 2, CR_F32, CR_HOST, false};
+    cr_view b = {(char *)row, square, down, 2, CR_F32, CR_HOST, false};
     OK(cr_copy_elements(&a, &b));
     for (int i = 0; i < 900; i++)
         EQ(row[i], i % 30 * 30 + i / 30);
@@ -157,7 +158,7 @@ TEST(fills_reach_every_element_and_no_other)
         lay_out(&s, dtype, 3, size, pick(2));
         OK(cr_fill_elements(&s.view, value));
         cr_scalar_store(value, dtype, want);
-        cr_view one = {want, zero, zero, 0, (uint8_t)dtype, 0, false};
+        cr_view one = {want, zero, zero, 0, (uint8_t)dtype, CR_HOST, false};
         EQ(wrong_elements(&s.view, &one), 0);
         cr_free(s.bytes);
     }

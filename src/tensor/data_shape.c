@@ -8,7 +8,7 @@ static cr_status int64_tensor(cr_value *out, cr_tensor *like, int ndim, const in
 {
     cr_tensor *t;
 
-    CR_TRY(cr_tensor_new(&t, CR_I64, (cr_device_kind)like->device, ndim, size));
+    CR_TRY(cr_tensor_new(&t, CR_I64, like->device, ndim, size));
     *out = cr_of_tensor(t);
     return CR_OK;
 }
@@ -60,7 +60,7 @@ static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, b
     cr_status st;
 
     cr_sizes_of_values = true;
-    if (self->device == CR_META)
+    if (!cr_has_bytes(self->device))
         return cr_fail(CR_RUNTIME, "unique: the size of the result depends on the values");
     if (cr_dtype_is_complex((cr_dtype)self->dtype))
         return cr_fail(CR_NOT_IMPLEMENTED, "\"unique\" not implemented for '%s'",

@@ -46,7 +46,7 @@ static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bo
     CR_TRY(cr_vec_reserve(&c->made, 2));
     CR_TRY(cr_as_tensor(&t, v));
     cr_vec_put(&c->made, t);
-    c->fake |= t->device == CR_META;
+    c->fake |= !cr_has_bytes(t->device);
     if (typed && t->dtype != compute) {
         CR_TRY(cr_cast_plain(&t, t, compute));
         cr_vec_put(&c->made, t);
@@ -130,7 +130,7 @@ static int written_param(const cr_op *op, int k)
 }
 
 static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_value *arg,
-                             cr_dtype compute, const cr_shape *shape, cr_device_kind device,
+                             cr_dtype compute, const cr_shape *shape, cr_device device,
                              cr_frame *f)
 {
     int self = written_param(op, k);
@@ -149,7 +149,7 @@ static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value
                                 extern_call *c, cr_dtype compute, cr_frame *f, cr_tensor *into)
 {
     cr_shape *shape = cr_alloc(op->result_count * sizeof *shape);
-    cr_device_kind device = CR_CPU;
+    cr_device device = CR_HOST;
     cr_status st = shape ? CR_OK : CR_MEMORY;
 
     if (!st)
@@ -169,7 +169,7 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
     cr_view views[CR_MAX_RESULTS];
 
     for (int k = 0; k < op->result_count; k++) {
-        if (out[k]->device == CR_META)
+        if (!cr_has_bytes(out[k]->device))
             return CR_OK;
         views[k] = cr_view_of(out[k]);
     }

@@ -4,16 +4,17 @@
 /* What `dtype, layout, device, pin_memory` ask for. */
 typedef struct {
     cr_dtype dtype;
-    cr_device_kind device;
+    cr_device device;
 } options;
 
-static cr_status take_options(const cr_value *arg, cr_dtype dtype, cr_device_kind device,
+static cr_status take_options(const cr_value *arg, cr_dtype dtype, cr_device device,
                               options *out)
 {
     out->dtype = (cr_dtype)cr_int_or(&arg[0], dtype);
-    out->device = cr_kind_or(&arg[2], device);
-    if (cr_thread.fakes && out->device == CR_CPU)
-        out->device = CR_META;
+    out->device = device;
+    if (arg[2].tag != CR_NONE)
+        CR_TRY(cr_device_named(&out->device, arg[2].i));
+    out->device.fake |= device.fake || cr_thread.fakes;
     if (cr_int_or(&arg[1], 0) != 0)
         return cr_fail(CR_RUNTIME, "only the strided layout is supported");
     if (cr_int_or(&arg[3], 0))
@@ -91,7 +92,7 @@ cr_status cr_do_empty(const cr_value *arg, cr_value *result)
 {
     options o;
 
-    CR_TRY(take_options(arg + 1, cr_default_dtype(), CR_CPU, &o));
+    CR_TRY(take_options(arg + 1, cr_default_dtype(), cr_thread.device, &o));
     return make(result, &o, &arg[0], cr_int_or(&arg[5], CR_FORMAT_CONTIGUOUS));
 }
 
@@ -100,7 +101,7 @@ cr_status cr_do_empty_strided(const cr_value *arg, cr_value *result)
 {
     options o;
 
-    CR_TRY(take_options(arg + 2, cr_default_dtype(), CR_CPU, &o));
+    CR_TRY(take_options(arg + 2, cr_default_dtype(), cr_thread.device, &o));
     return make_strided(result, &o, &arg[0], &arg[1]);
 }
 
@@ -137,7 +138,7 @@ cr_status cr_do_empty_permuted(const cr_value *arg, cr_value *result)
     int64_t stride[CR_MAX_DIMS], step = 1;
     options o;
 
-    CR_TRY(take_options(arg + 2, cr_default_dtype(), CR_CPU, &o));
+    CR_TRY(take_options(arg + 2, cr_default_dtype(), cr_thread.device, &o));
     CR_TRY(check_order(&arg[0], &arg[1]));
     for (uint32_t i = arg[1].len; i-- > 0;) {
         int64_t dim = arg[1].ints[i], size = arg[0].ints[dim];
@@ -154,7 +155,7 @@ cr_status cr_do_zeros(const cr_value *arg, cr_value *result)
 {
     options o;
 
-    CR_TRY(take_options(arg + 1, cr_default_dtype(), CR_CPU, &o));
+    CR_TRY(take_options(arg + 1, cr_default_dtype(), cr_thread.device, &o));
     return make_filled(result, &o, &arg[0], cr_scalar_int(0));
 }
 
@@ -162,7 +163,7 @@ cr_status cr_do_ones(const cr_value *arg, cr_value *result)
 {
     options o;
 
-    CR_TRY(take_options(arg + 1, cr_default_dtype(), CR_CPU, &o));
+    CR_TRY(take_options(arg + 1, cr_default_dtype(), cr_thread.device, &o));
     return make_filled(result, &o, &arg[0], cr_scalar_int(1));
 }
 
@@ -171,7 +172,7 @@ cr_status cr_do_full(const cr_value *arg, cr_value *result)
 {
     options o;
 
-    CR_TRY(take_options(arg + 2, dtype_of(arg[1].number), CR_CPU, &o));
+    CR_TRY(take_options(arg + 2, dtype_of(arg[1].number), cr_thread.device, &o));
     return make_filled(result, &o, &arg[0], arg[1].number);
 }
 
@@ -181,7 +182,7 @@ cr_status cr_do_scalar_tensor(const cr_value *arg, cr_value *result)
     cr_value none = cr_of_ints(NULL, 0);
     options o;
 
-    CR_TRY(take_options(arg + 1, cr_default_dtype(), CR_CPU, &o));
+    CR_TRY(take_options(arg + 1, cr_default_dtype(), cr_thread.device, &o));
     return make_filled(result, &o, &none, arg[0].number);
 }
 

@@ -143,7 +143,7 @@ static cr_status new_partial(cr_tensor **out, const folding *f, const cr_tensor 
     for (int d = 0; d < t->ndim; d++)
         if (d != axis || parts > 1)
             size[n++] = d == axis ? parts : t->size[d];
-    return cr_tensor_new(out, f->partial, CR_CPU, n, size);
+    return cr_tensor_new(out, f->partial, t->device, n, size);
 }
 
 static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis, const void *param)
@@ -183,7 +183,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     set_outer(&j, t, axis, column);
     /* Parts stand beside the columns: [outer..., parts, columns]. */
     int64_t size[3] = {j.outer, j.parts, j.columns};
-    CR_TRY(cr_tensor_new(&made, f->partial, CR_CPU, 3, size));
+    CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
     j.out = made->data;
     int64_t unit = (j.length < j.part ? j.length : j.part) *
                    (j.columns < STRIP ? j.columns : STRIP);
@@ -368,7 +368,7 @@ static cr_status new_result(cr_tensor **out, int *kept_dim, const cr_tensor *sel
         kept_dim[n] = reduced ? -2 : d;
         size[n++] = reduced ? 1 : self->size[d];
     }
-    return cr_tensor_new(out, x->result, (cr_device_kind)self->device, n, size);
+    return cr_tensor_new(out, x->result, self->device, n, size);
 }
 
 static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *op,
@@ -395,7 +395,8 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
     CR_GO(fold_all(&folded, &f, input, &s, params.slot));
     view_back(&g, folded, &s, result, kept_dim);
     cr_view to = cr_view_of(result);
-    cr_view from = {folded->data, g.size, g.stride, (uint8_t)g.ndim, folded->dtype, CR_CPU, false};
+    cr_view from = {folded->data,  g.size,         g.stride, (uint8_t)g.ndim,
+                    folded->dtype, folded->device, false};
     CR_GO(cr_copy_elements(&to, &from));
 done:
     cr_drop(input);
@@ -449,7 +450,7 @@ static cr_status run_short(const cr_op *op, const cr_value *arg, cr_value *resul
     cr_params params;
     cr_tensor *out;
 
-    CR_TRY(cr_tensor_new(&out, x->result, CR_CPU, 0, NULL));
+    CR_TRY(cr_tensor_new(&out, x->result, CR_HOST, 0, NULL));
     cr_fill_params(&params, op, arg, x->compute);
     op->kernel[x->compute][CR_FORM_MAIN]((void *[2]){out->data, self->data}, stride, size,
                                          params.slot);
@@ -472,7 +473,7 @@ cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result)
         CR_TRY(identity_of(&identity, op));
     CR_TRY(new_result(&out, kept_dim, arg[0].t, &x));
     cr_view to = cr_view_of(out);
-    if (out->device == CR_META || !out->numel)
+    if (!cr_has_bytes(out->device) || !out->numel)
         st = CR_OK;
     else if (x.count == 0)
         st = cr_fill_elements(&to, identity);

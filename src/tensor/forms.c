@@ -135,11 +135,11 @@ static bool may_run_in_place(const cr_op *op, const cr_value *arg)
 /* Fakes have no elements that could be written to a tensor that has. */
 static cr_status check_device(const cr_op *op, const cr_value *arg)
 {
-    if (arg[0].t->device == CR_META)
+    if (!cr_has_bytes(arg[0].t->device))
         return CR_OK;
     for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
-        if (v->tag == CR_TENSOR && v->t->device == CR_META)
+        if (v->tag == CR_TENSOR && !cr_has_bytes(v->t->device))
             return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
     }
     return CR_OK;
@@ -228,10 +228,10 @@ void cr_numbers_were_elements(void) { cr_sizes_of_values = cr_sizes_of_values ||
 
 static cr_status deliver(const cr_value *made, cr_tensor *out)
 {
-    if (out->device != made->t->device)
+    if (!cr_same_device(out->device, made->t->device))
         return cr_fail(CR_RUNTIME, "Expected out tensor to have device %s, but got %s instead",
-                       cr_device_of((cr_device_kind)made->t->device)->name,
-                       cr_device_of((cr_device_kind)out->device)->name);
+                       cr_device_print(made->t->device).text,
+                       cr_device_print(out->device).text);
     if (!cr_can_cast((cr_dtype)made->t->dtype, (cr_dtype)out->dtype))
         return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
                        cr_dtype_infos[made->t->dtype].legacy,

@@ -157,7 +157,7 @@ static cr_status target(cr_tensor **out, const row_space *s, cr_tensor *result)
             size[n++] = result->size[d];
     if (s->dim >= 0)
         size[n++] = result->size[s->dim];
-    return cr_tensor_new(out, cr_dtype_compute(s->compute), CR_CPU, n, size);
+    return cr_tensor_new(out, cr_dtype_compute(s->compute), CR_HOST, n, size);
 }
 
 static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *const *result,
@@ -202,8 +202,7 @@ static cr_status make_results(const row_space *s, cr_tensor **result, cr_frame *
         cr_shape shape;
         CR_TRY(cr_result_type(&dtype, op, k, s->compute, f));
         result_size(&shape, s, (cr_operand)op->fused_result[k]);
-        CR_TRY(cr_tensor_new(&result[k], dtype, (cr_device_kind)s->full->device, shape.ndim,
-                             shape.size));
+        CR_TRY(cr_tensor_new(&result[k], dtype, s->full->device, shape.ndim, shape.size));
     }
     return CR_OK;
 }
@@ -233,7 +232,7 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
     CR_GO(find_space(&s, op, arg));
     CR_GO(cr_find_kernel(&kernel, op, s.compute, CR_FORM_MAIN));
     CR_GO(make_results(&s, made, &f));
-    if (s.full->device != CR_META && s.full->numel)
+    if (cr_has_bytes(s.full->device) && s.full->numel)
         CR_GO(run_kernel(&s, arg, made, kernel));
 done:
     for (int k = 0; k < op->result_count; k++) {

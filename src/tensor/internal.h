@@ -47,10 +47,10 @@ CR_MUST cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, in
 /* Broadcast of the sizes of the tensors in `v`.  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n);
 /* A result tensor for an elementwise call: strides follow the operands', as torch's do. */
-CR_MUST cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
+CR_MUST cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
                                  const cr_shape *shape, const cr_value *v, int n);
 /* The device of the tensors in a call.  CR_RUNTIME when they differ. */
-CR_MUST cr_status cr_common_device(cr_device_kind *out, const cr_op *op, const cr_value *arg);
+CR_MUST cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_value *arg);
 /* The kernel of a form for a dtype; "not implemented for" when there is none. */
 CR_MUST cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_form form);
 

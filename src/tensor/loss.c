@@ -87,7 +87,7 @@ cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
 {
     bool good = true;
 
-    if (arg[0].t->device != CR_META)
+    if (cr_has_bytes(arg[0].t->device))
         CR_TRY(all_shares(&good, arg[0].t));
     if (!good)
         return cr_fail(CR_RUNTIME, "all elements of input should be between 0 and 1");
@@ -190,9 +190,9 @@ static cr_status read_lengths(cr_value *out, int64_t **ints, const cr_tensor *t)
 
     if (cr_dtype_category((cr_dtype)t->dtype) != CR_CAT_INT)
         return cr_fail(CR_RUNTIME, "input_lengths and target_lengths must be integral");
-    if (t->device == CR_META)
+    if (!cr_has_bytes(t->device))
         return cr_fail(CR_RUNTIME, "ctc_loss: sizes depend on the values of lengths");
-    CR_TRY(cr_tensor_new(&plain, CR_I64, CR_CPU, t->ndim, t->size));
+    CR_TRY(cr_tensor_new(&plain, CR_I64, CR_HOST, t->ndim, t->size));
     to = cr_view_of(plain);
     cr_status st = cr_copy_elements(&to, &from);
     *ints = st ? NULL : cr_alloc((size_t)t->numel * sizeof **ints + 1);

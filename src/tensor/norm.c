@@ -90,7 +90,7 @@ static cr_status evaluate(const cr_value *arg, cr_value *result)
     for (int i = MEAN; i <= VAR; i++)
         if (arg[i].tag != CR_TENSOR)
             return cr_fail(CR_RUNTIME, "%s must be defined in evaluation mode", names[i]);
-    CR_TRY(cr_tensor_new(&empty, CR_F32, (cr_device_kind)arg[INPUT].t->device, 1, &none));
+    CR_TRY(cr_tensor_new(&empty, CR_F32, arg[INPUT].t->device, 1, &none));
     cr_status st = cr_call_named("_batch_norm_eval", call, 6, result);
     if (st) {
         cr_drop(empty);

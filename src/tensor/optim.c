@@ -80,10 +80,13 @@ cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
 
 /* --- steps that are counted --- */
 
+/* A fake step is the first. */
 static double step_of(const cr_value *steps, uint32_t i)
 {
     const cr_tensor *t = steps->list[i].t;
 
+    if (!t->data)
+        return 1;
     return cr_scalar_as_double(cr_scalar_load((cr_dtype)t->dtype, t->data));
 }
 
@@ -92,7 +95,7 @@ static cr_status check_steps(const cr_value *steps, const cr_value *params)
     if (steps->len != params->len)
         return cr_fail(CR_RUNTIME, "lists of %u parameters and %u steps", params->len, steps->len);
     for (uint32_t i = 0; i < steps->len; i++)
-        if (steps->list[i].t->numel != 1 || steps->list[i].t->device != CR_CPU)
+        if (steps->list[i].t->numel != 1 || !cr_is_host(steps->list[i].t->device))
             return cr_fail(CR_RUNTIME, "a step must be one number on the CPU");
     return CR_OK;
 }
@@ -101,7 +104,9 @@ static void count_up(const cr_value *steps)
 {
     for (uint32_t i = 0; i < steps->len; i++) {
         cr_tensor *t = steps->list[i].t;
-        cr_scalar_store(cr_scalar_float(step_of(steps, i) + 1), (cr_dtype)t->dtype, t->data);
+        if (t->data)
+            cr_scalar_store(cr_scalar_float(step_of(steps, i) + 1), (cr_dtype)t->dtype,
+                            t->data);
         t->storage->version++;
     }
 }

@@ -161,7 +161,7 @@ static cr_dtype kernel_result_type(cr_dtype result, cr_dtype compute)
 static bool is_fake(cr_tensor *const *out, int n)
 {
     for (int k = 0; k < n; k++)
-        if (out[k]->device == CR_META)
+        if (!cr_has_bytes(out[k]->device))
             return true;
     return false;
 }
@@ -170,7 +170,7 @@ static cr_status make_results(const cr_op *op, const cr_value *arg, const cr_dty
                               cr_tensor **out)
 {
     cr_shape shape;
-    cr_device_kind device;
+    cr_device device;
 
     CR_TRY(cr_broadcast(&shape, arg, op->param_count));
     CR_TRY(cr_common_device(&device, op, arg));
@@ -225,7 +225,7 @@ cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result)
                                 : NULL;
     if (!like || kernel_result_type(dtypes[0], compute) != dtypes[0])
         return run_long(op, arg, result, compute, kernel, dtypes);
-    CR_TRY(cr_tensor_new(&out, dtypes[0], CR_CPU, like->ndim, like->size));
+    CR_TRY(cr_tensor_new(&out, dtypes[0], CR_HOST, like->ndim, like->size));
     CR_TRY(run_short(op, arg, out, like, compute, kernel));
     result[0] = cr_of_tensor(out);
     return CR_OK;

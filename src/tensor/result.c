@@ -153,7 +153,7 @@ static const cr_tensor *first_tensor(const cr_value *v)
     return v->t;
 }
 
-cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
+cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
                          const cr_shape *shape, const cr_value *v, int n)
 {
     int64_t stride[CR_MAX_DIMS], step = 1;

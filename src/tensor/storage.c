@@ -12,7 +12,7 @@ void (*cr_followed_loses)(const void *bytes);
 enum { HEADER = 64, INLINE_BYTES = 1024 - HEADER };
 _Static_assert(sizeof(cr_storage) <= HEADER, "the bytes behind a header are 64-byte aligned");
 
-static cr_storage *header_new(size_t extra, cr_device_kind device, size_t size)
+static cr_storage *header_new(size_t extra, cr_device device, size_t size)
 {
     uint32_t class;
     cr_storage *s = cr_cpu_get(HEADER + extra, &class);
@@ -20,29 +20,29 @@ static cr_storage *header_new(size_t extra, cr_device_kind device, size_t size)
     if (CR_UNLIKELY(!s))
         return NULL;
     *s = (cr_storage){
-        .count = 1, .size = size, .device = (uint8_t)device, .header_class = (uint8_t)class};
+        .count = 1, .size = size, .device = device, .header_class = (uint8_t) class};
     return s;
 }
 
 /* Gives `s` a block of `size` bytes. */
 static cr_status get_bytes(cr_storage *s, size_t size)
 {
-    const cr_device_ops *ops = cr_device_of(s->device);
+    const cr_device_ops *ops = cr_device_of(s->device.kind);
     uint32_t class;
 
-    if (!ops)
-        return cr_fail(CR_ASSERTION, "Torch not compiled with CUDA enabled");
-    char *p = ops->get(size, &class);
-    if (!p && s->device != CR_META)
+    if (!cr_has_bytes(s->device))
+        return CR_OK;
+    char *p = ops->get(s->device.index, size, &class);
+    if (!p)
         return CR_MEMORY;
     s->bytes = p;
     s->size_class = class;
     return CR_OK;
 }
 
-cr_status cr_storage_new(cr_storage **out, cr_device_kind device, size_t size)
+cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size)
 {
-    bool together = device == CR_CPU && size - 1 < INLINE_BYTES;
+    bool together = cr_is_host_memory(device) && size - 1 < INLINE_BYTES;
     cr_storage *s = header_new(together ? size : 0, device, size);
 
     if (CR_UNLIKELY(!s))
@@ -63,7 +63,7 @@ cr_status cr_storage_new(cr_storage **out, cr_device_kind device, size_t size)
 cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                              void (*release)(void *), void *owner)
 {
-    cr_storage *s = header_new(0, CR_CPU, size);
+    cr_storage *s = header_new(0, CR_HOST, size);
 
     if (!s)
         return CR_MEMORY;
@@ -121,7 +121,7 @@ static CR_NOINLINE void storage_free(cr_storage *s)
     if (s->release)
         s->release(s->owner);
     if (s->size_class)
-        cr_device_of(s->device)->release(s->bytes, s->size_class);
+        cr_device_of(s->device.kind)->release(s->device.index, s->bytes, s->size_class);
     cr_cpu_release(s, s->header_class);
 }
 
@@ -152,7 +152,7 @@ void cr_storage_drop(cr_storage *s)
 typedef struct {
     char *bytes;
     uint32_t size_class;
-    cr_device_kind device;
+    cr_device device;
     void (*release)(void *);
     void *owner;
 } kept_block;
@@ -163,7 +163,7 @@ static void drop_kept(void *p)
 
     if (k->release)
         k->release(k->owner);
-    cr_device_of(k->device)->release(k->bytes, k->size_class);
+    cr_device_of(k->device.kind)->release(k->device.index, k->bytes, k->size_class);
     cr_free(k);
 }
 
@@ -208,7 +208,7 @@ static cr_status grow(cr_storage *s, size_t size)
         return CR_MEMORY;
     }
     if (!shared && s->size_class)
-        cr_device_of(s->device)->release(s->bytes, s->size_class);
+        cr_device_of(s->device.kind)->release(s->device.index, s->bytes, s->size_class);
     s->bytes = fresh->bytes;
     s->size_class = fresh->size_class;
     fresh->size_class = 0;
@@ -220,7 +220,7 @@ cr_status cr_storage_resize(cr_storage *s, size_t size)
 {
     if (s->release && s->release != drop_aliased && s->release != drop_kept)
         return cr_fail(CR_RUNTIME, "Trying to resize storage that is not resizable");
-    if (s->device == CR_CPU && size > room(s))
+    if (cr_is_host(s->device) && size > room(s))
         CR_TRY(grow(s, size));
     s->size = size;
     return CR_OK;

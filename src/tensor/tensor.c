@@ -40,8 +40,14 @@ static inline void set_inference(cr_tensor *t, bool on)
     t->stages = (t->stages & ~CR_STAGE_BIT(AUTOGRAD)) | (uint32_t)on << CR_STAGE_AUTOGRAD;
 }
 
+/* The stages that calls with a tensor there pass. */
+static inline uint32_t device_stages(cr_device d)
+{
+    return CR_UNLIKELY(!cr_has_bytes(d)) ? CR_STAGE_BIT(FAKE) : 0;
+}
+
 /* A header with room for `ndim` dims and without storage. */
-static inline cr_tensor *header_new(cr_dtype dtype, cr_device_kind device, int ndim)
+static inline cr_tensor *header_new(cr_dtype dtype, cr_device device, int ndim)
 {
     uint32_t class;
     cr_tensor *t = cr_cpu_get(sizeof *t, &class);
@@ -51,9 +57,9 @@ static inline cr_tensor *header_new(cr_dtype dtype, cr_device_kind device, int n
     memset(t, 0, offsetof(cr_tensor, dims));
     atomic_init(&t->count, 1);
     t->dtype = (uint8_t)dtype;
-    t->device = (uint8_t)device;
+    t->device = device;
     t->ndim = (uint8_t)ndim;
-    t->stages = device == CR_META ? CR_STAGE_BIT(FAKE) : 0;
+    t->stages = device_stages(device);
     set_inference(t, cr_thread.inference);
     if (CR_UNLIKELY(get_dims(t, ndim))) {
         cr_cpu_release(t, HEADER_CLASS);
@@ -170,7 +176,7 @@ static bool count_strided(int ndim, const int64_t *size, const int64_t *stride, 
 
 /* --- making --- */
 
-cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device_kind device, int ndim,
+cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
                         const int64_t *size)
 {
     int64_t numel, bytes, step = 1;
@@ -227,8 +233,8 @@ static void set_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t 
     t->contiguous = cr_is_contiguous(ndim, t->size, t->stride);
 }
 
-cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
-                                int ndim, const int64_t *size, const int64_t *stride)
+cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
+                                const int64_t *size, const int64_t *stride)
 {
     int64_t numel, bytes;
     cr_storage *s = NULL;
@@ -284,7 +290,7 @@ cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool nu
 {
     cr_tensor *t;
 
-    CR_TRY(cr_tensor_new(&t, dtype, CR_CPU, 0, NULL));
+    CR_TRY(cr_tensor_new(&t, dtype, CR_HOST, 0, NULL));
     cr_scalar_store(s, dtype, t->data);
     t->number = number;
     *out = t;
@@ -384,5 +390,5 @@ const char *cr_tensor_type_name(const cr_tensor *t)
 #include "num/dtype.def"
 #undef CR_DTYPE
     };
-    return (t->device == CR_CUDA ? cuda : host)[t->dtype];
+    return (t->device.kind == CR_CUDA ? cuda : host)[t->dtype];
 }

@@ -25,10 +25,10 @@ typedef enum {
 typedef struct cr_storage {
     _Atomic int32_t count;
     uint32_t version; /* counts in-place changes; views share it */
-    char *bytes;      /* NULL when empty or meta */
+    char *bytes;      /* an address on the device; NULL when empty or without bytes */
     size_t size;      /* bytes */
     uint32_t size_class;
-    uint8_t device;   /* cr_device_kind */
+    cr_device device;
     bool pinned;
     uint8_t header_class; /* block that holds this record and, when small, its bytes */
     bool followed;    /* a recorder's tensors are over these bytes: see cr_followed_loses */
@@ -48,7 +48,8 @@ enum { CR_INLINE_DIMS = 5 };
 typedef struct cr_tensor {
     _Atomic int32_t count;
     uint32_t stages;      /* CR_STAGE_BIT set */
-    uint8_t dtype, ndim, device;
+    uint8_t dtype, ndim;
+    cr_device device;
     bool contiguous;      /* row-major without gaps */
     bool requires_grad;   /* leaf that asks for it, or has a grad_fn */
     bool number;          /* stands for a Python number: weak in promotion */
@@ -56,7 +57,7 @@ typedef struct cr_tensor {
     bool parameter;       /* reserved for nn */
     bool watched;         /* a recorder knows it by its address: see cr_watched_dies */
     cr_storage *storage;
-    char *data;           /* storage bytes + offset; NULL when meta */
+    char *data;           /* storage bytes + offset; NULL for fakes and meta tensors */
     int64_t offset;       /* elements from the storage's start */
     int64_t numel;
     int64_t *size, *stride; /* ndim each; inline up to CR_INLINE_DIMS */
@@ -95,10 +96,10 @@ extern void (*cr_followed_loses)(const void *bytes);
 
 /* --- making --- */
 /* Row-major, contents undefined. */
-CR_MUST cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device_kind device, int ndim,
+CR_MUST cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
                                 const int64_t *size);
 /* With strides for a dense layout given by the caller (elements, non-overlapping). */
-CR_MUST cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device_kind device,
+CR_MUST cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device device,
                                         int ndim, const int64_t *size, const int64_t *stride);
 /* A tensor over `storage`, whose count is taken over only on success: call
  * cr_storage_keep(storage) after it when the caller keeps a count of its own. */
@@ -108,7 +109,7 @@ CR_MUST cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype 
 CR_MUST cr_status cr_tensor_view(cr_tensor **out, const cr_tensor *base, const cr_geometry *g);
 /* A 0-d tensor holding `s` as `dtype`; `number` marks it weak in promotion. */
 CR_MUST cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool number);
-CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device_kind device, size_t size);
+CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size);
 /* Foreign bytes: `release(owner)` is called once when the last user goes. */
 CR_MUST cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                                      void (*release)(void *), void *owner);
@@ -163,7 +164,8 @@ typedef struct {
     uint32_t include, exclude; /* stage bits of the thread */
     bool no_grad, inference;   /* grad mode, kept here so that a call reads one line */
     bool warn_always;
-    bool fakes; /* what is made on the CPU has no bytes: graphs are replayed for their types */
+    bool fakes;       /* factories make fakes: graphs are replayed for their types */
+    cr_device device; /* where factories make tensors when the call names no device */
 } cr_thread_state;
 extern CR_THREAD cr_thread_state cr_thread;
 

@@ -7,7 +7,7 @@ static cr_tensor *make(int ndim, const int64_t *size)
 {
     cr_tensor *t = NULL;
 
-    OK(cr_tensor_new(&t, CR_F32, CR_CPU, ndim, size));
+    OK(cr_tensor_new(&t, CR_F32, CR_HOST, ndim, size));
     return t;
 }
 
@@ -42,14 +42,14 @@ TEST(impossible_sizes_are_refused_and_out_is_untouched)
 {
     cr_tensor *t = NULL;
 
-    FAILS(CR_RUNTIME, cr_tensor_new(&t, CR_F32, CR_CPU, 2, (int64_t[]){2, -3}));
+    FAILS(CR_RUNTIME, cr_tensor_new(&t, CR_F32, CR_HOST, 2, (int64_t[]){2, -3}));
     EQ_STR(cr_error_message(), "Trying to create tensor with negative dimension -3: [2, -3]");
-    FAILS(CR_RUNTIME, cr_tensor_new(&t, CR_F32, CR_CPU, 2, (int64_t[]){(int64_t)1 << 62, 4}));
+    FAILS(CR_RUNTIME, cr_tensor_new(&t, CR_F32, CR_HOST, 2, (int64_t[]){(int64_t)1 << 62, 4}));
     EQ_STR(cr_error_message(),
            "Storage size calculation overflowed with sizes=[4611686018427387904, 4]");
-    FAILS(CR_RUNTIME, cr_tensor_new(&t, CR_F32, CR_CPU, 1, (int64_t[]){(int64_t)1 << 61}));
+    FAILS(CR_RUNTIME, cr_tensor_new(&t, CR_F32, CR_HOST, 1, (int64_t[]){(int64_t)1 << 61}));
     FAILS(CR_RUNTIME,
-          cr_tensor_new_strided(&t, CR_F32, CR_CPU, 2, (int64_t[]){2, 3}, (int64_t[]){-1, 1}));
+          cr_tensor_new_strided(&t, CR_F32, CR_HOST, 2, (int64_t[]){2, 3}, (int64_t[]){-1, 1}));
     EQ_STR(cr_error_message(),
            "Storage size calculation overflowed with sizes=[2, 3] and strides=[-1, 1]");
     EQ(t, NULL);
@@ -64,7 +64,7 @@ TEST(a_failed_allocation_leaks_nothing)
     cr_cpu_memory_stats(&before);
     for (uint64_t n = 1; n <= 4; n++) {
         cr_fail_alloc_after(n);
-        FAILS(CR_MEMORY, cr_tensor_new(&t, CR_F64, CR_CPU, 7, size));
+        FAILS(CR_MEMORY, cr_tensor_new(&t, CR_F64, CR_HOST, 7, size));
     }
     cr_fail_alloc_after(0);
     cr_cpu_memory_stats(&after);
@@ -222,7 +222,7 @@ TEST(meta_tensors_have_sizes_only)
     cr_tensor *t = NULL;
     int64_t size = (int64_t)1 << 40;
 
-    OK(cr_tensor_new(&t, CR_F32, CR_META, 1, &size));
+    OK(cr_tensor_new(&t, CR_F32, CR_META_DEVICE, 1, &size));
     EQ(t->data, NULL);
     EQ(t->storage->size, (size_t)1 << 42);
     CHECK(t->stages & CR_STAGE_BIT(FAKE));

@@ -66,7 +66,7 @@ static cr_status check_item(const cr_update *u, uint32_t i)
                        u->name, cr_dtype_infos[param->dtype].legacy);
     for (int k = 0; k < u->lists; k++) {
         const cr_tensor *t = item(u, k, i);
-        if (!same_sizes(t, param) || t->device != param->device)
+        if (!same_sizes(t, param) || !cr_same_device(t->device, param->device))
             return cr_fail(CR_RUNTIME,
                            "%s: a parameter, its gradient and its state must have the same "
                            "sizes and device", u->name);
@@ -120,7 +120,8 @@ static bool is_plain(const cr_update *u, uint32_t i)
         return false;
     for (int k = 0; k < u->lists; k++) {
         const cr_tensor *t = item(u, k, i);
-        if (t->dtype != dtype || !t->contiguous || t->device != CR_CPU || (t->numel && !t->data))
+        if (t->dtype != dtype || !t->contiguous || !cr_is_host(t->device) ||
+            (t->numel && !t->data))
             return false;
     }
     return true;

@@ -20,7 +20,7 @@ static void begin(problem *p)
     OK(cr_tensor_start());
     for (int k = 0; k < LISTS; k++)
         for (int i = 0; i < PARAMS; i++) {
-            OK(cr_tensor_new(&p->t[k][i], CR_F32, CR_CPU, k < LISTS - 1, &size[i]));
+            OK(cr_tensor_new(&p->t[k][i], CR_F32, CR_HOST, k < LISTS - 1, &size[i]));
             for (int64_t j = 0; j < p->t[k][i]->numel; j++)
                 numbers(p->t[k][i])[j] = k < 2 ? 1 : 0;
             p->list[k][i] = cr_of_tensor(p->t[k][i]);

@@ -21,7 +21,7 @@ static cr_tensor *count(cr_dtype dtype, int ndim, const int64_t *size)
     cr_tensor *t = NULL;
 
     start();
-    OK(cr_tensor_new(&t, dtype, CR_CPU, ndim, size));
+    OK(cr_tensor_new(&t, dtype, CR_HOST, ndim, size));
     for (int64_t i = 0; i < t->numel; i++)
         cr_scalar_store(cr_scalar_int(i), dtype, t->data + i * (int64_t)cr_dtype_size(dtype));
     return t;
@@ -337,7 +337,7 @@ TEST(fakes_have_the_same_geometry)
     int64_t size[2] = {3, 4};
 
     start();
-    OK(cr_tensor_new(&t, CR_F32, CR_META, 2, size));
+    OK(cr_tensor_new(&t, CR_F32, CR_META_DEVICE, 2, size));
     cr_tensor *v = call("transpose.int", ARGS(cr_of_tensor(t), cr_of_int(0), cr_of_int(1)));
     cr_tensor *r = call("reshape", ARGS(cr_of_tensor(v), INTS(12)));
     shows(r, "[12]", "[1]", 0);
@@ -377,7 +377,7 @@ static cr_status scenario(cr_tensor *t)
     CR_GO(and_drop("select_backward", ARGS(self, INTS(2, 3, 4), cr_of_int(0), cr_of_int(1))));
     CR_GO(and_drop("broadcast_tensors", &(cr_value){.tag = CR_TENSORS, .len = 2, .list = axes},
                    1));
-    CR_GO(cr_tensor_new(&row, CR_F32, CR_CPU, 1, &(int64_t){3}));
+    CR_GO(cr_tensor_new(&row, CR_F32, CR_HOST, 1, &(int64_t){3}));
     axes[0] = axes[1] = cr_of_tensor(row);
     CR_GO(and_drop("meshgrid", &(cr_value){.tag = CR_TENSORS, .len = 2, .list = axes}, 1));
     CR_GO(and_drop("resize_", ARGS(cr_of_tensor(row), INTS(3000))));

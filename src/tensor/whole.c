@@ -46,8 +46,8 @@ static cr_status give_changed(cr_value *result, cr_tensor *self)
 
 /* --- copies --- */
 
-cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype,
-                      cr_device_kind device, int64_t format)
+cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype, cr_device device,
+                      int64_t format)
 {
     int64_t stride[CR_MAX_DIMS];
 
@@ -62,12 +62,12 @@ cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype,
 
 static cr_status refuse_meta(const cr_tensor *to, const cr_tensor *from)
 {
-    if (from->device == CR_META && to->device != CR_META)
+    if (!cr_has_bytes(from->device) && cr_has_bytes(to->device))
         return cr_fail(CR_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
     return CR_OK;
 }
 
-cr_status cr_copy_as(cr_tensor **out, const cr_tensor *t, cr_dtype dtype, cr_device_kind device,
+cr_status cr_copy_as(cr_tensor **out, const cr_tensor *t, cr_dtype dtype, cr_device device,
                      int64_t format)
 {
     cr_tensor *made = NULL;
@@ -85,7 +85,7 @@ done:
 }
 
 static cr_status copy_to_result(cr_value *result, const cr_tensor *t, cr_dtype dtype,
-                                cr_device_kind device, int64_t format)
+                                cr_device device, int64_t format)
 {
     cr_tensor *made;
 
@@ -109,7 +109,8 @@ cr_status cr_do_clone_strided(const cr_value *arg, cr_value *result)
     cr_tensor *made = NULL;
     cr_status st;
 
-    CR_GO(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, (cr_device_kind)t->device, t->ndim, t->size, t->stride));
+    CR_GO(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, t->device, t->ndim, t->size,
+                                t->stride));
     int64_t reach = (int64_t)(made->storage->size / cr_dtype_size((cr_dtype)t->dtype));
     cr_view to = cr_view_of(made), from = cr_view_of(t);
     to.ndim = from.ndim = 1;
@@ -168,9 +169,12 @@ cr_status cr_do_cast(const cr_value *arg, cr_value *result)
 cr_status cr_do_to_copy(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *t = arg[0].t;
+    cr_device device = t->device;
 
-    return copy_to_result(result, t, (cr_dtype)cr_int_or(&arg[1], t->dtype),
-                          cr_kind_or(&arg[3], t->device),
+    if (arg[3].tag != CR_NONE)
+        CR_TRY(cr_device_to_copy_to(&device, arg[3].i));
+    device.fake |= t->device.fake || cr_thread.fakes;
+    return copy_to_result(result, t, (cr_dtype)cr_int_or(&arg[1], t->dtype), device,
                           cr_int_or(&arg[6], CR_FORMAT_PRESERVE));
 }
 

@@ -19,10 +19,10 @@ CR_MUST cr_status cr_call_tensor(cr_tensor **out, cr_op_ref *ref, const cr_value
 /* An uninitialised tensor with the sizes of `like`, laid out by a memory format; preserve keeps
  * the order of like's dims. */
 CR_MUST cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype,
-                              cr_device_kind device, int64_t format);
+                              cr_device device, int64_t format);
 /* The elements of `t` in another dtype and layout, without autograd. */
 CR_MUST cr_status cr_copy_as(cr_tensor **out, const cr_tensor *t, cr_dtype dtype,
-                             cr_device_kind device, int64_t format);
+                             cr_device device, int64_t format);
 /* CR_RUNTIME when a value cannot be stored in the dtype (fill_, full). */
 CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);
 /* Fills with a value that is known to fit. */
@@ -32,10 +32,6 @@ CR_MUST cr_status cr_fill(cr_tensor *t, cr_scalar value);
 static inline int64_t cr_int_or(const cr_value *v, int64_t preset)
 {
     return v->tag == CR_NONE ? preset : v->i;
-}
-static inline cr_device_kind cr_kind_or(const cr_value *v, cr_device_kind preset)
-{
-    return v->tag == CR_NONE ? preset : (cr_device_kind)(v->i & 0xff);
 }
 
 /* A list for a CR_TENSORS result, all CR_NONE; NULL with a record. */

@@ -79,8 +79,7 @@ static int64_t end_of(const layout *l)
 }
 
 /* The positions that the layout's elements have in a row that starts at `first`. */
-static cr_status positions(cr_tensor **out, const layout *l, int64_t first,
-                           cr_device_kind device)
+static cr_status positions(cr_tensor **out, const layout *l, int64_t first, cr_device device)
 {
     int64_t n = cr_numel(l->ndim, l->size), *at;
     cr_tensor *t;
@@ -109,7 +108,7 @@ static cr_status scatter(cr_tensor **out, cr_tensor *values, const layout *l, in
     cr_status st;
 
     CR_GO(zeros(&row, values, 1, &len));
-    CR_GO(positions(&at, l, first, (cr_device_kind)values->device));
+    CR_GO(positions(&at, l, first, values->device));
     CR_GO(cr_call_tensor(&source, &reshape,
                          (cr_value[]){cr_of_tensor(values), cr_of_ints(&flat, 1)}, 2));
     CR_GO(cr_call_tensor(

@@ -429,7 +429,7 @@ static cr_status check_axes(const cr_value *axes)
             return refuse_axis(axes->list[i].t);
         if (axes->list[i].t->dtype != axes->list[0].t->dtype)
             return cr_fail(CR_RUNTIME, "meshgrid expects all tensors to have the same dtype");
-        if (axes->list[i].t->device != axes->list[0].t->device)
+        if (!cr_same_device(axes->list[i].t->device, axes->list[0].t->device))
             return cr_fail(CR_RUNTIME, "meshgrid expects all tensors to have the same device");
     }
     return CR_OK;

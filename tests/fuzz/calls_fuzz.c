@@ -49,7 +49,8 @@ static cr_tensor *new_tensor(bool regular)
 
     for (int d = 0; d < ndim; d++)
         size[d] = regular ? 3 : draw(8) ? 1 + draw(4) : 0;
-    if (cr_tensor_new(&t, types[draw(CR_LEN(types))], draw(12) ? CR_CPU : CR_META, ndim, size))
+    if (cr_tensor_new(&t, types[draw(CR_LEN(types))], draw(12) ? CR_HOST : CR_META_DEVICE, ndim,
+                      size))
         exit(2);
     for (int64_t i = 0; t->data && i < t->numel; i++)
         cr_scalar_store(element((cr_dtype)t->dtype, specials), (cr_dtype)t->dtype,
@@ -217,7 +218,7 @@ static bool is_sound(const cr_tensor *t)
         if (t->numel) /* else strides may be anything */
             *(t->stride[d] < 0 ? &first : &last) += (t->size[d] - 1) * t->stride[d];
     }
-    return numel == t->numel && (!numel || t->device == CR_META ||
+    return numel == t->numel && (!numel || !cr_has_bytes(t->device) ||
                                  (first >= 0 && last < (int64_t)t->storage->size / item));
 }
 

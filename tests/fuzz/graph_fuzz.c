@@ -112,7 +112,7 @@ static cr_tensor *input_tensor(const input *in)
         g.stride[d] = stride[d];
     }
     size = span;
-    if (cr_tensor_new(&base, in->dtype, CR_CPU, 1, &size) || cr_tensor_view(&t, base, &g))
+    if (cr_tensor_new(&base, in->dtype, CR_HOST, 1, &size) || cr_tensor_view(&t, base, &g))
         exit(2);
     state = in->seed;
     for (int64_t i = 0; i < span; i++)
@@ -423,8 +423,8 @@ static int call(machine *m, const node *n, int room_left)
         list = (cr_value *)(uintptr_t)result[0].list;
     }
     for (int k = 0; k < count; k++)
-        fits = fits && list[k].tag == CR_TENSOR && list[k].t->numel <= LARGEST && list[k].t->ndim <= 5 &&
-               list[k].t->device == CR_CPU;
+        fits = fits && list[k].tag == CR_TENSOR && list[k].t->numel <= LARGEST &&
+               list[k].t->ndim <= 5 && cr_is_host(list[k].t->device);
     fits = fits && count && count <= room_left;
     for (int k = 0; k < count && fits; k++) {
         cr_drop(m->at[n->first + k]);

@@ -452,7 +452,19 @@ void cr_cpu_release(void *p, uint32_t size_class)
     shared_release(p, own, asked);
 }
 
-const cr_device_ops cr_cpu_ops = {.name = "cpu", .get = cr_cpu_get, .release = cr_cpu_release};
+static void *cpu_get(int index, size_t size, uint32_t *size_class)
+{
+    (void)index;
+    return cr_cpu_get(size, size_class);
+}
+
+static void cpu_release(int index, void *p, uint32_t size_class)
+{
+    (void)index;
+    cr_cpu_release(p, size_class);
+}
+
+const cr_device_ops cr_cpu_ops = {.get = cpu_get, .release = cpu_release};
 
 void cr_cpu_memory_stats(cr_memory_stats *out)
 {

@@ -92,7 +92,7 @@ static cr_py_fit scalar_of_tensor(PyObject *x, cr_scalar *out)
     if (!cr_py_is_tensor(x))
         return CR_PY_MISFIT;
     t = cr_py_tensor_of(x);
-    if (t->ndim || t->requires_grad || t->device == CR_META)
+    if (t->ndim || t->requires_grad || !cr_has_bytes(t->device))
         return CR_PY_MISFIT;
     cr_py_note_read(t, "a number is wanted");
     cr_status st = cr_tensor_item(out, t);
@@ -186,7 +186,7 @@ static cr_py_fit to_device(PyObject *x, cr_value *out)
 
     if (done <= 0)
         return done < 0 ? CR_PY_RAISED : CR_PY_MISFIT;
-    *out = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_py_device_pack(kind, index)};
+    *out = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_device_pack(kind, index)};
     return CR_PY_FITS;
 }
 

@@ -83,7 +83,6 @@ PyObject *cr_py_dtype_object(cr_dtype t); /* borrowed */
  * CR_DTYPE_NONE. */
 cr_dtype cr_py_dtype_from(PyObject *x);
 
-/* cr_py_device_pack gives kind | index << 8, with index 0xff.. for none. */
 typedef struct {
     PyObject_HEAD
     int kind, index; /* index -1: no index */
@@ -91,14 +90,10 @@ typedef struct {
 } cr_py_device;
 extern PyTypeObject cr_py_device_type;
 PyObject *cr_py_device_object(int kind, int index);
-static inline int64_t cr_py_device_pack(int kind, int index)
-{
-    return kind | (int64_t)(index < 0 ? 0 : index) << 8;
-}
+/* The object of a tensor's device: without a number for cpu and meta. */
+PyObject *cr_py_device_of(cr_device d);
 /* Reads a device, a string or an index.  1: done; 0: x is none of these; -1: raised. */
 int cr_py_device_from(PyObject *x, int *kind, int *index);
-/* The device of factories without a device argument. */
-extern CR_THREAD int cr_py_default_device;
 
 /* A constant such as torch.strided or torch.channels_last. */
 typedef struct {
@@ -324,12 +319,13 @@ PyObject *cr_py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 /* The keywords of tensor factories. */
 typedef struct {
     cr_dtype dtype; /* CR_DTYPE_NONE: inferred from the data */
-    int device;     /* kind; -1: the default */
+    bool placed;    /* device was given */
+    cr_device device;
     bool requires_grad;
 } cr_py_options;
 
 /* Copies numbers, nested sequences, arrays or buffers.  NULL with an exception. */
-cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, int device);
+cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device device);
 /* A tensor over an array's memory.  Warns for a read-only array when `warn` is set. */
 cr_tensor *cr_py_tensor_from_array(PyObject *array, bool warn);
 /* True for numpy.ndarray and subclasses.  Does not import NumPy. */

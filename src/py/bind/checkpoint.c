@@ -142,7 +142,7 @@ static cr_status read_storage(loader *l, size_t i, cr_storage **out)
     cr_status st;
 
     if (l->meta)
-        return cr_storage_new(out, CR_META, (size_t)s->bytes);
+        return cr_storage_new(out, CR_META_DEVICE, (size_t)s->bytes);
     if (s->root >= 0)
         CR_TRY(get_storage(l, (size_t)s->root, &root));
     if (s->bytes < 1 << 20)

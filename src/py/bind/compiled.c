@@ -286,8 +286,8 @@ static uint32_t mode_now(void)
                  (uint32_t)cr_default_dtype() << 8;
 
     if (cr_thread.include & CR_STAGE_BIT(AUTOCAST))
-        m |= 4u | (uint32_t)cr_autocast_on(CR_CPU) << 3 |
-             (uint32_t)cr_autocast_dtype(CR_CPU) << 16;
+        m |= 4u | (uint32_t)cr_autocast_on(CR_HOST.kind) << 3 |
+             (uint32_t)cr_autocast_dtype(CR_HOST.kind) << 16;
     return m;
 }
 
@@ -968,7 +968,7 @@ static PyObject *is_recording(PyObject *m, PyObject *unused)
 static PyObject *is_odd_tensor(PyObject *m, PyObject *x)
 {
     (void)m;
-    return PyBool_FromLong(!cr_py_is_tensor(x) || cr_py_tensor_of(x)->device != CR_CPU ||
+    return PyBool_FromLong(!cr_py_is_tensor(x) || !cr_is_host(cr_py_tensor_of(x)->device) ||
                            cr_py_overrides(Py_TYPE(x)));
 }
 
@@ -1023,7 +1023,7 @@ static PyObject *outline(PyObject *m, PyObject *x)
     cr_tensor *out;
 
     (void)m;
-    cr_status st = cr_storage_new(&none, CR_CPU, 0);
+    cr_status st = cr_storage_new(&none, CR_HOST, 0);
     if (!st)
         st = cr_tensor_over(&out, none, (cr_dtype)t->dtype, t->ndim, t->size, t->stride, 0);
     if (!st)

@@ -147,7 +147,7 @@ static PyObject *tensor_format(PyObject *self, PyObject *spec)
     const cr_tensor *t = cr_py_tensor_of(self);
     PyObject *value, *out;
 
-    if (t->ndim || t->device == CR_META) {
+    if (t->ndim || !cr_has_bytes(t->device)) {
         if (PyUnicode_Check(spec) && PyUnicode_GET_LENGTH(spec))
             return PyErr_Format(PyExc_TypeError,
                                 "unsupported format string passed to %s.__format__",

@@ -1,13 +1,9 @@
 /* torch.device, and the default device of factories. */
 #include "py/bind/bind.h"
 
-CR_THREAD int cr_py_default_device = CR_CPU;
-
 static const char *kind_name(int kind)
 {
-    static const char *const names[] = {
-        [CR_CPU] = "cpu", [CR_META] = "meta", [CR_CUDA] = "cuda"};
-    return names[kind];
+    return cr_device_kind_name((cr_device_kind)kind);
 }
 
 PyObject *cr_py_device_object(int kind, int index)
@@ -20,6 +16,11 @@ PyObject *cr_py_device_object(int kind, int index)
     self->index = index;
     self->before = NULL;
     return (PyObject *)self;
+}
+
+PyObject *cr_py_device_of(cr_device d)
+{
+    return cr_py_device_object(d.kind, cr_is_host(d) || cr_is_meta(d) ? -1 : d.index);
 }
 
 static int from_text(PyObject *x, int *kind, int *index)
@@ -160,11 +161,18 @@ static PyObject *device_reduce(PyObject *self, PyObject *unused)
     return Py_BuildValue("O(si)", Py_TYPE(self), kind_name(d->kind), d->index);
 }
 
+/* A device that is not there is refused where it is used. */
+static void set_default(int kind, int index)
+{
+    cr_thread.device =
+        (cr_device){.kind = (uint8_t)kind, .index = (uint8_t)(index < 0 ? 0 : index)};
+}
+
 /* `with torch.device("meta"):` sets the default device. */
 static PyObject *device_enter(PyObject *self, PyObject *unused)
 {
     cr_py_device *d = (cr_py_device *)self;
-    PyObject *was = PyLong_FromLong(cr_py_default_device);
+    PyObject *was = PyLong_FromLong(cr_packed_device(cr_thread.device));
 
     (void)unused;
     if (!was || (!d->before && !(d->before = PyList_New(0))) ||
@@ -173,7 +181,7 @@ static PyObject *device_enter(PyObject *self, PyObject *unused)
         return NULL;
     }
     Py_DECREF(was);
-    cr_py_default_device = d->kind;
+    set_default(d->kind, d->index);
     return Py_NewRef(self);
 }
 
@@ -185,7 +193,8 @@ static PyObject *device_exit(PyObject *self, PyObject *args)
     (void)args;
     if (!n)
         return PyErr_Format(PyExc_RuntimeError, "this device was not entered");
-    cr_py_default_device = (int)PyLong_AsLong(PyList_GET_ITEM(d->before, n - 1));
+    long was = PyLong_AsLong(PyList_GET_ITEM(d->before, n - 1));
+    set_default(cr_packed_kind(was), cr_packed_index(was));
     if (PyList_SetSlice(d->before, n - 1, n, NULL) < 0)
         return NULL;
     Py_RETURN_NONE;
@@ -222,7 +231,7 @@ PyTypeObject cr_py_device_type = {
 
 static PyObject *set_default_device(PyObject *m, PyObject *x)
 {
-    int kind = CR_CPU, index;
+    int kind = CR_HOST.kind, index = -1;
 
     (void)m;
     if (x != Py_None) {
@@ -233,7 +242,7 @@ static PyObject *set_default_device(PyObject *m, PyObject *x)
             return PyErr_Format(PyExc_TypeError, "a device is expected, not %s",
                                 Py_TYPE(x)->tp_name);
     }
-    cr_py_default_device = kind;
+    set_default(kind, index);
     Py_RETURN_NONE;
 }
 
@@ -241,7 +250,7 @@ static PyObject *get_default_device(PyObject *m, PyObject *unused)
 {
     (void)m;
     (void)unused;
-    return cr_py_device_object(cr_py_default_device, -1);
+    return cr_py_device_of(cr_thread.device);
 }
 
 static PyMethodDef functions[] = {

@@ -150,7 +150,7 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
     if (cr_requires_grad(cr_py_tensor_of(self)))
         return PyErr_Format(PyExc_BufferError,
                             "Can't export tensors that require gradient, use tensor.detach()");
-    if (cr_py_tensor_of(self)->device != CR_CPU)
+    if (!cr_is_host(cr_py_tensor_of(self)->device))
         return PyErr_Format(PyExc_BufferError, "only CPU tensors can be exported");
     source = copy == Py_True ? PyObject_CallMethod(self, "clone", NULL) : Py_NewRef(self);
     out = source ? export(cr_py_tensor_of(source), major >= 1) : NULL;
@@ -161,7 +161,7 @@ static PyObject *tensor_dlpack(PyObject *self, PyObject *args, PyObject *kwargs)
 static PyObject *tensor_dlpack_device(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    if (cr_py_tensor_of(self)->device != CR_CPU)
+    if (!cr_is_host(cr_py_tensor_of(self)->device))
         return PyErr_Format(PyExc_ValueError, "only CPU tensors can be exported");
     return Py_BuildValue("(ii)", DL_CPU, 0);
 }

@@ -92,8 +92,7 @@ static PyObject *zeros_like(PyObject *like)
 {
     const cr_tensor *t = cr_py_tensor_of(like);
     cr_tensor *made;
-    cr_status st = cr_tensor_new(&made, (cr_dtype)t->dtype, (cr_device_kind)t->device, t->ndim,
-                                 t->size);
+    cr_status st = cr_tensor_new(&made, (cr_dtype)t->dtype, t->device, t->ndim, t->size);
     if (st)
         return cr_py_raise(st);
     if (made->data) {
@@ -371,7 +370,7 @@ static PyObject *like_of(PyObject *x)
     if (!cr_py_is_tensor(x))
         Py_RETURN_NONE;
     t = cr_py_tensor_of(x);
-    cr_status st = cr_storage_new(&s, CR_META, 0);
+    cr_status st = cr_storage_new(&s, t->device, 0);
     if (st)
         return cr_py_raise(st);
     st = cr_tensor_over(&like, s, (cr_dtype)t->dtype, t->ndim, t->size, zero, 0);
@@ -379,7 +378,6 @@ static PyObject *like_of(PyObject *x)
         cr_storage_drop(s);
         return cr_py_raise(st);
     }
-    like->device = t->device;
     return cr_py_wrap(like);
 }
 

@@ -30,14 +30,14 @@ static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     static char *names[] = {"device", NULL};
     PyObject *device = NULL;
     cr_generator *g;
-    int kind = CR_CPU, index;
+    int kind = CR_HOST.kind, index;
 
     (void)type;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", names, &device))
         return NULL;
     if (device && cr_py_device_from(device, &kind, &index) < 0)
         return NULL;
-    if (kind != CR_CPU)
+    if (kind != CR_HOST.kind)
         return PyErr_Format(PyExc_RuntimeError,
                             "Device type %S is not supported for torch.Generator() api.",
                             device);
@@ -89,7 +89,7 @@ static PyObject *generator_get_state(PyObject *self, PyObject *unused)
 {
     const int64_t size = CR_GENERATOR_STATE_BYTES;
     cr_tensor *t;
-    cr_status st = cr_tensor_new(&t, CR_U8, CR_CPU, 1, &size);
+    cr_status st = cr_tensor_new(&t, CR_U8, CR_HOST, 1, &size);
 
     (void)unused;
     if (st)
@@ -101,7 +101,7 @@ static PyObject *generator_get_state(PyObject *self, PyObject *unused)
 static PyObject *generator_set_state(PyObject *self, PyObject *x)
 {
     if (!cr_py_is_tensor(x) || cr_py_tensor_of(x)->dtype != CR_U8 ||
-        cr_py_tensor_of(x)->device != CR_CPU || !cr_py_tensor_of(x)->contiguous)
+        !cr_is_host(cr_py_tensor_of(x)->device) || !cr_py_tensor_of(x)->contiguous)
         return PyErr_Format(PyExc_TypeError, "RNG state must be a torch.ByteTensor");
     const cr_tensor *t = cr_py_tensor_of(x);
     cr_status st = cr_generator_set_state(generator_of(self), t->data, (size_t)t->numel);
@@ -121,7 +121,7 @@ static PyObject *generator_device(PyObject *self, void *unused)
 {
     (void)self;
     (void)unused;
-    return cr_py_device_object(CR_CPU, -1);
+    return cr_py_device_of(CR_HOST);
 }
 
 /* Copies and pickles a generator by its state. */

@@ -480,7 +480,7 @@ static PyObject *arg_object(const cr_garg *a)
     case CR_DTYPE_VAL: return Py_NewRef(cr_py_dtype_object((cr_dtype)a->i));
     case CR_LAYOUT_VAL: return Py_NewRef(cr_py_layout_object((int)a->i));
     case CR_FORMAT_VAL: return Py_NewRef(cr_py_format_object((int)a->i));
-    case CR_DEVICE_VAL: return cr_py_device_object((int)(a->i & 0xff), (int)(a->i >> 8));
+    case CR_DEVICE_VAL: return cr_py_device_object(cr_packed_kind(a->i), cr_packed_index(a->i));
     case CR_INTS:
     case CR_TRUTHS:
     case CR_FLOATS:

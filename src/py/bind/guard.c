@@ -34,7 +34,8 @@ static const char *const check_names[] = {"any",    "is",   "same",    "instance
                                           "number", "list", "mapping", "tensor"};
 
 typedef struct {
-    uint8_t dtype, device, ndim;
+    uint8_t dtype, ndim;
+    cr_device device;
     bool contiguous, row_major, requires_grad, inference;
     uint64_t dims; /* dims whose size may be anything but 0 and 1 */
     int64_t *size; /* sizes and strides */
@@ -248,7 +249,7 @@ static bool has_strides(const tensor_facts *f, const cr_tensor *t)
 
 static bool has_facts(const tensor_facts *f, const cr_tensor *t)
 {
-    return t->dtype == f->dtype && t->ndim == f->ndim && t->device == f->device &&
+    return t->dtype == f->dtype && t->ndim == f->ndim && cr_same_device(t->device, f->device) &&
            t->contiguous == f->contiguous && cr_requires_grad(t) == f->requires_grad &&
            t->inference == f->inference && !t->number && has_sizes(f, t) && has_strides(f, t);
 }

@@ -185,7 +185,7 @@ static int take_bool(walk *w, bool truth)
     if (take_none(w) < 0)
         return -1;
     w->dim--;
-    cr_status st = cr_tensor_new(&t, CR_I64, CR_CPU, 1, &size);
+    cr_status st = cr_tensor_new(&t, CR_I64, CR_HOST, 1, &size);
     if (st)
         return cr_py_raise_int(st);
     if (truth)
@@ -205,7 +205,8 @@ static int take_tensor(walk *w, cr_tensor *t)
                         "indexing with dtype torch.uint8 is now deprecated, please use a "
                         "dtype torch.bool instead.") < 0)
         return -1;
-    if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT || t->device == CR_META)
+    if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT ||
+        !cr_has_bytes(t->device))
         return collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
     cr_py_note_read(t, "an index");
     cr_status st = cr_tensor_item(&s, t);
@@ -216,13 +217,13 @@ static int take_tensor(walk *w, cr_tensor *t)
 
 static int take_sequence(walk *w, PyObject *x)
 {
-    cr_tensor *t = cr_py_tensor_from_data(x, CR_DTYPE_NONE, CR_CPU);
+    cr_tensor *t = cr_py_tensor_from_data(x, CR_DTYPE_NONE, CR_HOST);
 
     if (!t)
         return -1;
     if (!t->numel && cr_dtype_is_float((cr_dtype)t->dtype)) { /* [] has no dtype */
         cr_tensor *longs;
-        cr_status st = cr_tensor_new(&longs, CR_I64, CR_CPU, t->ndim, t->size);
+        cr_status st = cr_tensor_new(&longs, CR_I64, CR_HOST, t->ndim, t->size);
         cr_drop(t);
         if (st)
             return cr_py_raise_int(st);

@@ -13,7 +13,7 @@ static tensor_type *types[CR_DTYPE_COUNT];
 
 /* --- making --- */
 
-static cr_tensor *make_empty(cr_dtype dtype, int device, int ndim, const int64_t *size)
+static cr_tensor *make_empty(cr_dtype dtype, cr_device device, int ndim, const int64_t *size)
 {
     cr_tensor *t = NULL;
     cr_status st = CR_OK;
@@ -25,7 +25,7 @@ static cr_tensor *make_empty(cr_dtype dtype, int device, int ndim, const int64_t
                          "must be non-negative",
                          (long long)size[i]);
     if (!st)
-        st = cr_tensor_new(&t, dtype, (cr_device_kind)device, ndim, size);
+        st = cr_tensor_new(&t, dtype, device, ndim, size);
     if (st)
         cr_py_raise(st);
     return st ? NULL : t;
@@ -46,7 +46,7 @@ static cr_tensor *from_other(cr_tensor *other, cr_dtype dtype)
     return st ? NULL : t;
 }
 
-static cr_tensor *from_one(PyObject *x, cr_dtype dtype, int device)
+static cr_tensor *from_one(PyObject *x, cr_dtype dtype, cr_device device)
 {
     int64_t size[CR_MAX_DIMS];
     int n;
@@ -72,14 +72,25 @@ static cr_tensor *from_one(PyObject *x, cr_dtype dtype, int device)
     return cr_py_tensor_from_data(x, dtype, device);
 }
 
+/* As cr_py_device_from. */
+static int named_device(cr_device *out, PyObject *x)
+{
+    int kind, index, done = cr_py_device_from(x, &kind, &index);
+
+    if (done <= 0)
+        return done;
+    cr_status st = cr_device_named(out, cr_device_pack(kind, index));
+    return st ? cr_py_raise_int(st) : 1;
+}
+
 /* Reads the arguments of such a constructor: sizes, data, a tensor, or none. */
-static cr_tensor *construct(PyObject *args, PyObject *kwargs, cr_dtype dtype, int device)
+static cr_tensor *construct(PyObject *args, PyObject *kwargs, cr_dtype dtype, cr_device device)
 {
     int64_t size[CR_MAX_DIMS] = {0};
-    int n, index;
+    int n;
     PyObject *where = kwargs ? PyDict_GetItemString(kwargs, "device") : NULL;
 
-    if (where && where != Py_None && cr_py_device_from(where, &device, &index) <= 0) {
+    if (where && where != Py_None && named_device(&device, where) <= 0) {
         if (!PyErr_Occurred())
             PyErr_Format(PyExc_TypeError,
                          "new(): argument 'device' must be torch.device, not %s",
@@ -108,7 +119,7 @@ static cr_tensor *construct(PyObject *args, PyObject *kwargs, cr_dtype dtype, in
 
 PyObject *cr_py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    cr_tensor *t = construct(args, kwargs, cr_default_dtype(), cr_py_default_device);
+    cr_tensor *t = construct(args, kwargs, cr_default_dtype(), cr_thread.device);
 
     if (!t)
         return NULL;
@@ -132,8 +143,8 @@ static const char *legacy_name(PyObject *self)
 
 static PyObject *type_call(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    cr_tensor *t = construct(args, kwargs, (cr_dtype)((tensor_type *)self)->dtype,
-                             cr_py_default_device);
+    cr_tensor *t =
+        construct(args, kwargs, (cr_dtype)((tensor_type *)self)->dtype, cr_thread.device);
 
     return t ? cr_py_wrap(t) : NULL;
 }
@@ -171,7 +182,8 @@ static PyObject *type_is_cuda(PyObject *self, void *unused)
 
 static PyObject *type_instancecheck(PyObject *self, PyObject *x)
 {
-    return PyBool_FromLong(cr_py_is_tensor(x) && cr_py_tensor_of(x)->device == CR_CPU &&
+    return PyBool_FromLong(cr_py_is_tensor(x) &&
+                           cr_py_tensor_of(x)->device.kind == CR_HOST.kind &&
                            cr_py_tensor_of(x)->dtype == ((tensor_type *)self)->dtype);
 }
 

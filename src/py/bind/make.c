@@ -225,7 +225,7 @@ static cr_tensor *from_sequence(PyObject *data, cr_dtype dtype)
         return NULL;
     if (s.dtype == CR_DTYPE_NONE)
         s.dtype = cr_default_dtype();
-    cr_status st = cr_tensor_new(&t, s.dtype, CR_CPU, s.shape.ndim, s.shape.size);
+    cr_status st = cr_tensor_new(&t, s.dtype, CR_HOST, s.shape.ndim, s.shape.size);
     if (st) {
         cr_py_raise(st);
         return NULL;
@@ -241,10 +241,10 @@ static cr_tensor *from_sequence(PyObject *data, cr_dtype dtype)
 /* --- conversion --- */
 
 /* Copies t to new memory with this dtype and device.  Takes ownership of t. */
-static cr_tensor *copy_as(cr_tensor *t, cr_dtype dtype, int device)
+static cr_tensor *copy_as(cr_tensor *t, cr_dtype dtype, cr_device device)
 {
     cr_tensor *made = NULL;
-    cr_status st = cr_tensor_new(&made, dtype, (cr_device_kind)device, t->ndim, t->size);
+    cr_status st = cr_tensor_new(&made, dtype, device, t->ndim, t->size);
 
     if (!st && made->data && t->data) {
         cr_view to = cr_view_of(made), from = cr_view_of(t);
@@ -258,14 +258,15 @@ static cr_tensor *copy_as(cr_tensor *t, cr_dtype dtype, int device)
     return NULL;
 }
 
-static cr_tensor *convert(cr_tensor *t, cr_dtype dtype, int device)
+static cr_tensor *convert(cr_tensor *t, cr_dtype dtype, cr_device device)
 {
-    if (!t || ((dtype == CR_DTYPE_NONE || dtype == t->dtype) && device == t->device))
+    if (!t ||
+        ((dtype == CR_DTYPE_NONE || dtype == t->dtype) && cr_same_device(device, t->device)))
         return t;
     return copy_as(t, dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : dtype, device);
 }
 
-cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, int device)
+cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device device)
 {
     cr_tensor *t;
 
@@ -293,7 +294,7 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, int device)
 /* Reads dtype=, device= and others, with torch's type errors. */
 static int read_options(const char *name, PyObject *dtype, PyObject *device, cr_py_options *out)
 {
-    int index;
+    int kind, index;
 
     if (dtype && dtype != Py_None) {
         out->dtype = cr_py_dtype_from(dtype);
@@ -305,15 +306,15 @@ static int read_options(const char *name, PyObject *dtype, PyObject *device, cr_
     }
     if (!device || device == Py_None)
         return 0;
-    int done = cr_py_device_from(device, &out->device, &index);
+    int done = cr_py_device_from(device, &kind, &index);
     if (!done)
         PyErr_Format(PyExc_TypeError, "%s(): argument 'device' must be torch.device, not %s",
                      name, Py_TYPE(device)->tp_name);
-    if (done > 0 && !cr_device_of((cr_device_kind)out->device)) {
-        PyErr_SetString(PyExc_AssertionError, "Torch not compiled with CUDA enabled");
+    if (done <= 0)
         return -1;
-    }
-    return done > 0 ? 0 : -1;
+    out->placed = true;
+    cr_status st = cr_device_to_copy_to(&out->device, cr_device_pack(kind, index));
+    return st ? cr_py_raise_int(st) : 0;
 }
 
 static PyObject *finish(cr_tensor *t, bool requires_grad)
@@ -353,7 +354,7 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     static char *names[] = {"data", "dtype", "device", "requires_grad", "pin_memory", NULL};
     PyObject *data, *dtype = NULL, *device = NULL;
     int requires_grad = 0, pin = 0;
-    cr_py_options o = {CR_DTYPE_NONE, -1, false};
+    cr_py_options o = {.dtype = CR_DTYPE_NONE};
 
     (void)m;
     if (PyTuple_GET_SIZE(args) > 1)
@@ -376,9 +377,9 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
                      "torch.tensor(sourceTensor).",
                      1) < 0)
         return NULL;
-    int where = o.device >= 0           ? o.device
-                : cr_py_is_tensor(data) ? cr_py_tensor_of(data)->device
-                                        : cr_py_default_device;
+    cr_device where = o.placed                ? o.device
+                      : cr_py_is_tensor(data) ? cr_py_tensor_of(data)->device
+                                              : cr_thread.device;
     return finish(cr_py_tensor_from_data(data, o.dtype, where), requires_grad);
 }
 
@@ -399,9 +400,9 @@ static PyObject *convert_tensor(PyObject *data, const cr_py_options *o)
     PyObject *device, *dtype, *out;
 
     if ((o->dtype == CR_DTYPE_NONE || o->dtype == t->dtype) &&
-        (o->device < 0 || o->device == t->device))
+        (!o->placed || cr_same_device(o->device, t->device)))
         return Py_NewRef(data);
-    device = cr_py_device_object(o->device < 0 ? t->device : o->device, -1);
+    device = cr_py_device_of(o->placed ? o->device : t->device);
     dtype = cr_py_dtype_object(o->dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : o->dtype);
     out = device ? PyObject_CallMethod(data, "to", "OO", device, dtype) : NULL;
     Py_XDECREF(device);
@@ -412,7 +413,7 @@ static PyObject *as_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"data", "dtype", "device", NULL};
     PyObject *data, *dtype = NULL, *device = NULL;
-    cr_py_options o = {CR_DTYPE_NONE, -1, false};
+    cr_py_options o = {.dtype = CR_DTYPE_NONE};
 
     (void)m;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|OO:as_tensor", names, &data, &dtype,
@@ -421,7 +422,7 @@ static PyObject *as_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
         return NULL;
     if (cr_py_is_tensor(data))
         return convert_tensor(data, &o);
-    int where = o.device >= 0 ? o.device : cr_py_default_device;
+    cr_device where = o.placed ? o.device : cr_thread.device;
     return finish(convert(share(data, o.dtype), o.dtype, where), false);
 }
 
@@ -453,7 +454,7 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
     static char *names[] = {"obj", "dtype", "device", "copy", "requires_grad", NULL};
     PyObject *data, *dtype = NULL, *device = NULL, *copy = Py_None, *shared, *out;
     int requires_grad = 0;
-    cr_py_options o = {CR_DTYPE_NONE, -1, false};
+    cr_py_options o = {.dtype = CR_DTYPE_NONE};
 
     (void)m;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOOp:asarray", names, &data, &dtype,
@@ -474,8 +475,9 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
     cr_tensor *t = is_tensor ? cr_keep(cr_py_tensor_of(data)) : share(data, o.dtype);
     if (!t)
         return NULL;
-    int where = o.device >= 0 ? o.device : is_tensor ? t->device : cr_py_default_device;
-    bool changes = (o.dtype != CR_DTYPE_NONE && o.dtype != t->dtype) || where != t->device;
+    cr_device where = o.placed ? o.device : is_tensor ? t->device : cr_thread.device;
+    bool changes =
+        (o.dtype != CR_DTYPE_NONE && o.dtype != t->dtype) || !cr_same_device(where, t->device);
     if (copy == Py_False && changes) {
         cr_drop(t);
         return PyErr_Format(PyExc_ValueError,
@@ -506,7 +508,7 @@ static PyObject *new_tensor(PyObject *self, PyObject *args, PyObject *kwargs)
     const cr_tensor *t = cr_py_tensor_of(self);
     PyObject *data, *dtype = NULL, *device = NULL;
     int requires_grad = 0;
-    cr_py_options o = {(cr_dtype)t->dtype, t->device, false};
+    cr_py_options o = {.dtype = (cr_dtype)t->dtype, .device = t->device};
 
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$OOp:new_tensor", names, &data, &dtype,
                                      &device, &requires_grad) ||

@@ -75,7 +75,9 @@ FACT(is_complex, PyBool_FromLong(cr_dtype_is_complex((cr_dtype)SELF->dtype)))
 FACT(is_signed, PyBool_FromLong(SELF->dtype != CR_BOOL && SELF->dtype != CR_U8))
 FACT(is_inference, PyBool_FromLong(SELF->inference))
 FACT(is_view, PyBool_FromLong(cr_base_of(SELF) != NULL))
-FACT(get_device, PyLong_FromLong(SELF->device == CR_CPU ? -1 : 0))
+FACT(get_device,
+     PyLong_FromLong(cr_is_host(SELF->device) || cr_is_meta(SELF->device) ? -1
+                                                                          : SELF->device.index))
 FACT(no, PyBool_FromLong(0))
 FACT(untyped_storage,
      (cr_py_note_read(SELF, "untyped_storage()"), cr_py_storage_object(SELF->storage)))
@@ -212,8 +214,9 @@ static PyObject *tensor_detach_inplace(PyObject *self, PyObject *unused)
 /* --- conversion --- */
 
 typedef struct {
-    int dtype, device, format; /* -1: unchanged */
-    bool copy;
+    int dtype, format; /* -1: as it is */
+    bool moves, copy;
+    cr_device device; /* when it moves */
 } target;
 
 /* Calls the entry `_to_copy`, whose parameters are found by type. */
@@ -229,8 +232,8 @@ static PyObject *to_copy(PyObject *self, const target *to)
     for (int i = 1; i < op->param_count; i++) {
         if (op->param[i].type == CR_T_DTYPE && to->dtype >= 0)
             arg[i] = cr_of_dtype((cr_dtype)to->dtype);
-        if (op->param[i].type == CR_T_DEVICE && to->device >= 0)
-            arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = to->device};
+        if (op->param[i].type == CR_T_DEVICE && to->moves)
+            arg[i] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_packed_device(to->device)};
         if (op->param[i].type == CR_T_FORMAT && to->format >= 0)
             arg[i] = (cr_value){.tag = CR_FORMAT_VAL, .i = to->format};
     }
@@ -249,10 +252,8 @@ static PyObject *convert(PyObject *self, const target *to)
 {
     const cr_tensor *t = SELF;
 
-    if (to->device >= 0 && !cr_device_of((cr_device_kind)to->device))
-        return PyErr_Format(PyExc_AssertionError, "Torch not compiled with CUDA enabled");
     if (!to->copy && (to->dtype < 0 || to->dtype == t->dtype) &&
-        (to->device < 0 || to->device == t->device) && has_format(t, to->format))
+        (!to->moves || cr_same_device(to->device, t->device)) && has_format(t, to->format))
         return Py_NewRef(self);
     return to_copy(self, to);
 }
@@ -289,6 +290,7 @@ static int read_target(PyObject *x, target *to)
     if (cr_py_is_tensor(x)) {
         to->dtype = cr_py_tensor_of(x)->dtype;
         to->device = cr_py_tensor_of(x)->device;
+        to->moves = true;
         return 1;
     }
     cr_dtype t = cr_py_dtype_from(x);
@@ -297,9 +299,11 @@ static int read_target(PyObject *x, target *to)
         return 1;
     }
     int done = cr_py_device_from(x, &kind, &index);
-    if (done > 0)
-        to->device = kind;
-    return done;
+    if (done <= 0)
+        return done;
+    to->moves = true;
+    cr_status st = cr_device_to_copy_to(&to->device, cr_device_pack(kind, index));
+    return st ? cr_py_raise_int(st) : 1;
 }
 
 static int read_flag(PyObject *x, bool *out)
@@ -362,7 +366,7 @@ static bool read_to(PyObject *args, PyObject *kwargs, target *to)
 
 static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    target to = {-1, -1, -1, false};
+    target to = {.dtype = -1, .format = -1};
 
     if (CR_UNLIKELY(!Py_IS_TYPE(self, cr_py_tensor_type) && cr_py_overrides(Py_TYPE(self)))) {
         PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, "to");
@@ -387,7 +391,7 @@ static PyObject *to_dtype(PyObject *self, PyObject *args, PyObject *kwargs, cons
 {
     static char *names[] = {"memory_format", NULL};
     PyObject *format = NULL;
-    target to = {(int)t, -1, -1, false};
+    target to = {.dtype = (int)t, .format = -1};
 
     if ((PyTuple_GET_SIZE(args) || kwargs) &&
         !PyArg_ParseTupleAndKeywords(args, kwargs, "|$O", names, &format))
@@ -418,7 +422,7 @@ SHORT_FORM(cdouble, CR_C128)
 
 static PyObject *tensor_cpu(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    const target to = {-1, CR_CPU, -1, false};
+    const target to = {.dtype = -1, .format = -1, .moves = true, .device = CR_HOST};
 
     (void)args;
     (void)kwargs;
@@ -427,11 +431,12 @@ static PyObject *tensor_cpu(PyObject *self, PyObject *args, PyObject *kwargs)
 
 static PyObject *tensor_cuda(PyObject *self, PyObject *args, PyObject *kwargs)
 {
-    const target to = {-1, CR_CUDA, -1, false};
+    target to = {.dtype = -1, .format = -1, .moves = true};
+    cr_status st = cr_device_to_copy_to(&to.device, cr_device_pack(CR_CUDA, -1));
 
     (void)args;
     (void)kwargs;
-    return convert_as(self, "cuda", &to);
+    return st ? cr_py_raise(st) : convert_as(self, "cuda", &to);
 }
 
 /* Calls the handler of `other`, an object that is not a tensor but has a __torch_function__. */
@@ -448,7 +453,7 @@ static PyObject *call_handler(PyObject *self, PyObject *other, const char *name)
 
 static PyObject *tensor_type_as(PyObject *self, PyObject *other)
 {
-    target to = {-1, -1, -1, false};
+    target to = {.dtype = -1, .format = -1};
 
     if (!cr_py_is_tensor(other) && cr_py_overrides(Py_TYPE(other)))
         return call_handler(self, other, "type_as");
@@ -600,7 +605,7 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
         row_major(g.size, g.ndim, g.stride);
     if (s)
         return set_over(self, s, &g);
-    cr_status st = cr_storage_new(&s, (cr_device_kind)SELF->device, 0);
+    cr_status st = cr_storage_new(&s, SELF->device, 0);
     if (st)
         return cr_py_raise(st);
     g.size[0] = 0;

@@ -373,11 +373,11 @@ static PyObject *make_array(const cr_tensor *t)
 
 static bool exportable(const cr_tensor *t)
 {
-    if (t->device != CR_CPU)
+    if (!cr_is_host(t->device))
         PyErr_Format(PyExc_TypeError,
                      "can't convert %s device type tensor to numpy. Use Tensor.cpu() to copy "
                      "the tensor to host memory first.",
-                     cr_device_of((cr_device_kind)t->device)->name);
+                     cr_device_kind_name((cr_device_kind)t->device.kind));
     else if (!format_of((cr_dtype)t->dtype))
         PyErr_Format(PyExc_TypeError, "Got unsupported ScalarType %s",
                      cr_dtype_infos[t->dtype].legacy);

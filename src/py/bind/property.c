@@ -22,7 +22,7 @@ GETTER(dtype)
 GETTER(device)
 {
     (void)unused;
-    return cr_py_device_object(SELF->device, SELF->device == CR_CUDA ? 0 : -1);
+    return cr_py_device_of(SELF->device);
 }
 
 GETTER(layout)
@@ -54,19 +54,19 @@ GETTER(nbytes)
 GETTER(is_cpu)
 {
     (void)unused;
-    return PyBool_FromLong(SELF->device == CR_CPU);
+    return PyBool_FromLong(cr_is_host(SELF->device));
 }
 
 GETTER(is_meta)
 {
     (void)unused;
-    return PyBool_FromLong(SELF->device == CR_META);
+    return PyBool_FromLong(cr_is_meta(SELF->device));
 }
 
 GETTER(is_cuda)
 {
     (void)unused;
-    return PyBool_FromLong(SELF->device == CR_CUDA);
+    return PyBool_FromLong(SELF->device.kind == CR_CUDA);
 }
 
 GETTER(no)

@@ -273,8 +273,9 @@ cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bo
     if (g->names && (fit = bind_keywords(a, s, g, &have)) != CR_PY_FITS)
         return fit;
     fit = bind_defaults(a, s, have);
-    if (CR_UNLIKELY(s->device >= 0) && fit == CR_PY_FITS && cr_py_default_device != CR_CPU &&
+    if (CR_UNLIKELY(s->device >= 0) && fit == CR_PY_FITS && !cr_is_host(cr_thread.device) &&
         a->value[s->device].tag == CR_NONE)
-        a->value[s->device] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_py_default_device};
+        a->value[s->device] =
+            (cr_value){.tag = CR_DEVICE_VAL, .i = cr_packed_device(cr_thread.device)};
     return fit;
 }

@@ -64,7 +64,8 @@ static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
     static char *names[] = {"size", "device", NULL};
     Py_ssize_t size = 0;
     PyObject *device = NULL, *self;
-    int kind = CR_CPU, index;
+    cr_device where = CR_HOST;
+    int kind, index;
     cr_storage *s;
 
     (void)type;
@@ -72,9 +73,12 @@ static PyObject *storage_new(PyTypeObject *type, PyObject *args, PyObject *kwarg
                                      &device) ||
         (device && cr_py_device_from(device, &kind, &index) < 0))
         return NULL;
+    cr_status st = device ? cr_device_named(&where, cr_device_pack(kind, index)) : CR_OK;
+    if (st)
+        return cr_py_raise(st);
     if (size < 0)
         return PyErr_Format(PyExc_RuntimeError, "a storage cannot have %zd bytes", size);
-    cr_status st = cr_storage_new(&s, (cr_device_kind)kind, (size_t)size);
+    st = cr_storage_new(&s, where, (size_t)size);
     if (st)
         return cr_py_raise(st);
     self = cr_py_storage_object(s);
@@ -103,7 +107,7 @@ static PyObject *storage_data_ptr(PyObject *self, PyObject *unused)
 static PyObject *storage_device(PyObject *self, void *unused)
 {
     (void)unused;
-    return cr_py_device_object(cr_py_storage_of(self)->device, -1);
+    return cr_py_device_of(cr_py_storage_of(self)->device);
 }
 
 static PyObject *storage_resize(PyObject *self, PyObject *x)
@@ -122,7 +126,7 @@ static PyObject *storage_resize(PyObject *self, PyObject *x)
 static PyObject *storage_clone(PyObject *self, PyObject *unused)
 {
     cr_storage *from = cr_py_storage_of(self), *s;
-    cr_status st = cr_storage_new(&s, (cr_device_kind)from->device, from->size);
+    cr_status st = cr_storage_new(&s, from->device, from->size);
 
     (void)unused;
     if (st)
@@ -181,7 +185,7 @@ static PyObject *storage_from_bytes(PyObject *type, PyObject *x)
     (void)type;
     if (PyObject_GetBuffer(x, &view, PyBUF_SIMPLE) < 0)
         return NULL;
-    cr_status st = cr_storage_new(&s, CR_CPU, (size_t)view.len);
+    cr_status st = cr_storage_new(&s, CR_HOST, (size_t)view.len);
     if (!st && view.len)
         memcpy(s->bytes, view.buf, (size_t)view.len);
     PyBuffer_Release(&view);
