@@ -11,7 +11,7 @@
 
 static _Atomic int wanted; /* 0 until the number of threads is decided */
 
-static void before_fork(void)
+void cr_threads_end(void)
 {
     if (!cr_in_parallel())
         omp_pause_resource_all(omp_pause_hard);
@@ -33,7 +33,7 @@ static void install(void)
 {
     int none = 0;
 
-    pthread_atfork(before_fork, NULL, NULL);
+    pthread_atfork(cr_threads_end, NULL, NULL);
     atomic_compare_exchange_strong(&wanted, &none, decide());
 }
 

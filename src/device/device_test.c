@@ -1,5 +1,6 @@
 /* Promises of device.h. */
 #include "base/memory.h"
+#include "base/parallel.h"
 #include "base/test.h"
 #include "device/cpu/cpu.h"
 #include <pthread.h>
@@ -190,6 +191,35 @@ TEST(a_forked_child_can_allocate)
     }
     waitpid(child, &status, 0);
     EQ(status, 0);
+}
+
+static void use_blocks(void *context, int64_t begin, int64_t end)
+{
+    (void)context;
+    for (int64_t i = begin; i < end; i++) {
+        uint32_t class;
+        void *p = cr_cpu_get(256, &class);
+        cr_cpu_release(p, class);
+    }
+}
+
+/* A fork ends the pool's threads.  Each of them gives the blocks that it kept back, under the lock
+ * that the fork takes. */
+TEST(a_fork_ends_threads_that_keep_blocks)
+{
+    pid_t child;
+    int status = 0, threads = cr_threads();
+
+    OK(cr_set_threads(2));
+    alarm(60);
+    cr_parallel_for(2, 1, use_blocks, NULL);
+    child = fork();
+    if (!child)
+        _exit(0);
+    alarm(0);
+    waitpid(child, &status, 0);
+    CHECK(child > 0 && WIFEXITED(status) && !WEXITSTATUS(status));
+    OK(cr_set_threads(threads));
 }
 
 TEST(device_text_is_parsed_as_torch_parses_it)

@@ -13,6 +13,7 @@
  * Free blocks carry their links in their own first bytes. */
 #include "device/cpu/cpu.h"
 #include "base/memory.h"
+#include "base/parallel.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -327,8 +328,10 @@ static void end_thread(void *lists)
     mine.ready = false;
 }
 
+/* The pool's threads take the lock when they end. */
 static void before_fork(void)
 {
+    cr_threads_end();
     pthread_mutex_lock(&lock);
 }
 static void after_fork(void)
