@@ -1,8 +1,12 @@
-"""Options that all tests share."""
+"""Options and checks that all tests share."""
+import comparisons
+
+pytest_runtest_call = comparisons.pytest_runtest_call
 
 
 def pytest_addoption(parser):
     parser.addoption("--op", default="", help="only the tests of this entry of the operator table")
+    comparisons.pytest_addoption(parser)
 
 
 def pytest_collection_modifyitems(config, items):

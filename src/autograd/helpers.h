@@ -105,6 +105,7 @@ static CR_UNUSED cr_tensor *gradient(cr_tensor *root, cr_tensor *input, bool cre
 static CR_UNUSED void same(const char *file, int line, const cr_tensor *t, int n,
                            const double *v)
 {
+    cr_test_compared();
     if (!t || t->numel != n) {
         cr_test_failed(file, line, "%lld elements, not %d", t ? (long long)t->numel : -1LL, n);
         return;

@@ -10,6 +10,8 @@
 typedef void (*cr_test_fn)(void);
 void cr_test_add(const char *name, cr_test_fn fn);
 void cr_test_failed(const char *file, int line, const char *fmt, ...) CR_PRINTF(3, 4);
+/* Counts a comparison; any thread may call it.  A test without one fails. */
+void cr_test_compared(void);
 
 #define TEST(name)                                                                             \
     static void name(void);                                                                    \
@@ -18,6 +20,7 @@ void cr_test_failed(const char *file, int line, const char *fmt, ...) CR_PRINTF(
 
 #define CHECK(what)                                                                            \
     do {                                                                                       \
+        cr_test_compared();                                                                    \
         if (!(what))                                                                           \
             cr_test_failed(__FILE__, __LINE__, "%s", #what);                                   \
     } while (0)
@@ -25,6 +28,7 @@ void cr_test_failed(const char *file, int line, const char *fmt, ...) CR_PRINTF(
 /* Compares integers or pointers. */
 #define EQ(a, b)                                                                               \
     do {                                                                                       \
+        cr_test_compared();                                                                    \
         long long a_ = (long long)(a), b_ = (long long)(b);                                    \
         if (a_ != b_)                                                                          \
             cr_test_failed(__FILE__, __LINE__, "%s is %lld, not %lld", #a, a_, b_);            \
@@ -32,6 +36,7 @@ void cr_test_failed(const char *file, int line, const char *fmt, ...) CR_PRINTF(
 
 #define EQ_STR(a, b)                                                                           \
     do {                                                                                       \
+        cr_test_compared();                                                                    \
         const char *a_ = (a), *b_ = (b);                                                       \
         if (strcmp(a_, b_))                                                                    \
             cr_test_failed(__FILE__, __LINE__, "%s is\n%s\nnot\n%s", #a, a_, b_);              \
@@ -39,6 +44,7 @@ void cr_test_failed(const char *file, int line, const char *fmt, ...) CR_PRINTF(
 
 #define NEAR(a, b, tolerance)                                                                  \
     do {                                                                                       \
+        cr_test_compared();                                                                    \
         double a_ = (double)(a), b_ = (double)(b);                                             \
         if (!(a_ - b_ <= (tolerance) && b_ - a_ <= (tolerance)))                               \
             cr_test_failed(__FILE__, __LINE__, "%s is %.17g, not %.17g", #a, a_, b_);          \

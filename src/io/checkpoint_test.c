@@ -132,6 +132,8 @@ TEST(checkpoint_files_are_read)
     EQ(n, NULL);
 }
 
+static int names_found; /* by named(), when it succeeds */
+
 static cr_status named(const char *pickle, size_t len)
 {
     cr_text t = {0};
@@ -142,6 +144,7 @@ static cr_status named(const char *pickle, size_t len)
     cr_status st = open_bytes(&c, t.at, t.len);
     if (!st)
         st = cr_checkpoint_named(&n, c);
+    names_found = st ? -1 : cr_named_tensors_count(n);
     cr_named_tensors_drop(n);
     cr_checkpoint_drop(c);
     cr_text_drop(&t);
@@ -160,7 +163,9 @@ TEST(tensors_outside_their_storage_are_refused)
 TEST(a_dict_that_contains_itself_is_walked_once)
 {
     OK(NAMED("}q\0" TEXT("\1", "a") "h\0s."));
-    OK(NAMED("}q\0" TEXT("\1", "a") "}q\1" TEXT("\1", "b") "h\0ss."));
+    EQ(names_found, 0);
+    OK(NAMED("}q\0" TEXT("\1", "a") "}q\1" TEXT("\1", "b") "h\0s" TEXT("\1", "t") TENSOR("0", "\0", "\2", "\2") "ss."));
+    EQ(names_found, 1);
 }
 
 TEST(extents_do_not_overflow)

@@ -22,6 +22,7 @@ static void refused(const char *header, size_t data)
 {
     cr_safetensors *s = NULL;
 
+    cr_test_compared();
     if (parse(&s, header, data) != CR_VALUE)
         cr_test_failed(__FILE__, __LINE__, "accepted: %s", header);
     CHECK(!strncmp(cr_error_message(), "Error while deserializing header: ", 34));

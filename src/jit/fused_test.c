@@ -146,6 +146,7 @@ static void tiers_agree(setting *x, int64_t rows, int64_t columns, bool special)
     run(x, CR_TIER_TILES);
     save_and_clear(x);
     run(x, CR_TIER_NATIVE);
+    cr_test_compared();
     if (!outputs_same(x))
         cr_test_failed(__FILE__, __LINE__, "tiers differ for %lld x %lld of\n%s", (long long)rows,
                        (long long)columns, x->text);
@@ -160,6 +161,7 @@ static void interpreter_agrees(setting *x, int64_t rows, int64_t columns)
     run(x, CR_TIER_NATIVE);
     save_and_clear(x);
     OK(cr_session_run(&s, interpret, x));
+    cr_test_compared();
     if (!outputs_same(x))
         cr_test_failed(__FILE__, __LINE__, "the interpreter differs for %lld x %lld of\n%s",
                        (long long)rows, (long long)columns, x->text);
@@ -239,6 +241,7 @@ static void schedules_agree(setting *x, int64_t rows, int64_t columns)
         for (int shift = 0; shift < 16 && cr_fused_has_schedule(x->f, (cr_schedule)s); shift += 8) {
             save_and_clear(x);
             run_schedule(x, (cr_schedule)s, shift);
+            cr_test_compared();
             if (!outputs_same(x))
                 cr_test_failed(__FILE__, __LINE__, "%s differs for %lld x %lld of\n%s", cr_schedule_names[s],
                                (long long)rows, (long long)columns, x->text);

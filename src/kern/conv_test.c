@@ -124,6 +124,7 @@ TEST(all_three_maps_agree_with_the_definition)
         for (size_t t = 0; t < CR_LEN(types); t++)
             for (int which = CR_CONV_Y; which <= CR_CONV_W; which++)
                 for (int bias = 0; bias < 2; bias++) {
+                    cr_test_compared();
                     double wrong = check(&cases[i], types[t], which, bias);
                     if (!(wrong <= (types[t] == CR_BF16 ? 1.6e-2 : 1e-3)))
                         cr_test_failed(__FILE__, __LINE__, "case %zu, %s, map %d, bias %d: %g", i, cr_dtype_name(types[t]), which, bias, wrong);

@@ -167,8 +167,10 @@ TEST(products_have_the_same_bits_for_any_number_of_threads)
 
     for (size_t t = 0; t < CR_LEN(types); t++)
         for (size_t s = 0; s < CR_LEN(size); s++)
-            for (int turned = 0; turned < 2; turned++)
+            for (int turned = 0; turned < 2; turned++) {
+                cr_test_compared();
                 if (!same_bits_for_threads(types[t], size[s][0], size[s][1], size[s][2], turned))
                     cr_test_failed(__FILE__, __LINE__, "%s, size %zu, turned %d", cr_dtype_name(types[t]),
                                    s, turned);
+            }
 }

@@ -179,19 +179,19 @@ TEST(every_half_goes_to_float_and_back)
 
 TEST(floats_round_to_halves_as_single_numbers_do)
 {
-    for (uint32_t i = 0; i < 4000000; i++) {
+    uint16_t h = 0, b = 0, half = 0, bfloat = 0;
+
+    for (uint32_t i = 0; i < 4000000 && h == half && b == bfloat; i++) {
         uint32_t bits = i * 1073u;
-        uint16_t h, b;
         float f;
         memcpy(&f, &bits, 4);
         cr_convert_row(CR_F16, CR_F32)(&h, 2, &f, 4, 1);
         cr_convert_row(CR_BF16, CR_F32)(&b, 2, &f, 4, 1);
-        if (h != cr_float_to_half(f) || b != cr_float_to_bfloat(f)) {
-            EQ(h, cr_float_to_half(f));
-            EQ(b, cr_float_to_bfloat(f));
-            return;
-        }
+        half = cr_float_to_half(f);
+        bfloat = cr_float_to_bfloat(f);
     }
+    EQ(h, half);
+    EQ(b, bfloat);
 }
 
 TEST(numbers_that_do_not_fit_wrap_as_torch_wraps_them)

@@ -95,7 +95,7 @@ class Draw:
             words = {"t": lambda *s: self.tensor(self.array(name, s)),
                      "i": lambda n, *s: torch.from_numpy(numpy.asarray(self.random.integers(0, n, s))),
                      "b": lambda *s: torch.from_numpy(numpy.asarray(self.random.random(s) < 0.5)),
-                     "inf": math.inf, "nan": math.nan, "numpy": numpy, "torch": torch}
+                     "ones": torch.ones, "zeros": torch.zeros, "inf": math.inf, "nan": math.nan, "numpy": numpy, "torch": torch}
             for d in INTS + FLOATS + HALVES + COMPLEX + ("bool",):
                 words[d] = getattr(torch, d)
             return eval(self.given[name], words)

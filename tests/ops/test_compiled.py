@@ -52,9 +52,17 @@ def used(draw):
     return draw.call_arguments()[1]
 
 
+def fresh(v):
+    """A copy, since the call may write it; a leaf if `v` is one."""
+    if isinstance(v, (list, tuple)):
+        return [fresh(x) for x in v]
+    return v.detach().clone().requires_grad_(v.requires_grad) if isinstance(v, torch.Tensor) else v
+
+
 def results(f, draw, values):
     torch.manual_seed(7)
-    outs = f(values)
+    values = {k: fresh(v) for k, v in values.items()}
+    outs = f(values) + [x for p in draw.entry.params if p["written"] for x in leaves(values[p["name"]])]
     wanted = [x for v in values.values() for x in leaves(v) if x.requires_grad]
     roots = [o for o in outs if o.requires_grad]
     grads = torch.autograd.grad(roots, wanted, [torch.ones_like(o) for o in roots], allow_unused=True) if roots else []
@@ -71,7 +79,7 @@ def at_threads(f, draw):
 
 def check(entry, dtype, requires_grad):
     for case in entry.cases():
-        draw = Draw(entry, case, dtype, requires_grad=requires_grad)
+        draw = Draw(entry, case, dtype, requires_grad=requires_grad and not any(p["written"] for p in entry.params))
         fn = wrap(entry, draw)
         try:
             want = at_threads(fn, draw)

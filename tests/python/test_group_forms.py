@@ -1,6 +1,7 @@
 """Groups over all their forms - rows, views, strides, types - have the bits of the nodes called one by one."""
 import os
 import random
+import re
 
 import pytest
 
@@ -78,12 +79,15 @@ def test_norms_choose_by_their_number(p):
     assert p in (1.5, 3, 4) or "pow" not in compiled.sources[0]
 
 
-@pytest.mark.parametrize("name", ROWS)
-@pytest.mark.parametrize("size", [(8, 20000), (2, 3), (5, 1), (2, 70), (2, 1), (2, 3, 4), (2, 0), (0, 5)])
+def has_rows(name, size):
+    """Whether eager takes the size: extremes need an element, and layer_norm's weight is a row of a matrix."""
+    return not (0 in size and name in ("extremes", "weighted layer_norm", "logsumexp")) and \
+        not (len(size) > 2 and name == "weighted layer_norm")
+
+
+@pytest.mark.parametrize("name, size", [(name, size) for size in ((8, 20000), (2, 3), (5, 1), (2, 70), (2, 1), (2, 3, 4), (2, 0), (0, 5))
+                                        for name in ROWS if has_rows(name, size)])
 def test_rows_of_other_sizes(name, size):
-    if (0 in size and name in ("extremes", "weighted layer_norm", "logsumexp")) or \
-            (len(size) > 2 and name == "weighted layer_norm"):
-        return
     rest = torch.randn(size[:-1]) if len(size) < 3 else torch.randn(size[:-1] if name != "norm" else 1)
     check(ROWS[name], torch.randn(*size), rest, native=False)
 
@@ -161,8 +165,10 @@ def test_types(name, kinds):
             continue
         try:
             TYPES[name](x, y)
-        except RuntimeError:
-            return  # eager refuses the types
+        except RuntimeError as eager:
+            with pytest.raises(RuntimeError, match=re.escape(str(eager))):
+                torch.compile(TYPES[name])(x, y)
+            continue
         check(TYPES[name], x, y, native=size == (5, 37))
 
 
