@@ -3,7 +3,7 @@
     import cresset as torch
 """
 from . import _C
-from ._C import *  # operators, dtypes, Tensor; some names hide Python's own from here on
+from ._C import *  # operators, dtypes, Tensor; some names shadow builtins from here on
 from . import _tensor  # completes Tensor
 from .functional import *
 from ._settings import *
@@ -12,7 +12,7 @@ from math import e, inf, nan, pi
 
 newaxis = None
 
-# Loaded at first use, so that importing the package costs only what is used.
+# Modules that are imported on first use, so that importing the package stays fast.
 _MODULES = frozenset((
     "_inductor", "accelerator", "amp", "autograd", "backends", "compiler", "cpu", "cuda", "fft", "func", "functional",
     "fx", "linalg",
@@ -26,12 +26,12 @@ _LAZY = {"set_printoptions": "_tensor_str", "typename": "_utils", "fork_rng": "r
              "Bool", "Byte", "Char", "Short", "Int", "Long", "Half", "BFloat16", "Float", "Double",
              "ComplexFloat", "ComplexDouble")}}
 
-# Modules of their own hold the families of operators.
+# Operator families are in separate modules.
 for _name in [n for n in globals() if n.startswith(("linalg_", "special_", "fft_"))]:
     del globals()[_name]
 del _name, ops, Node
 
-# Not at first use: a first compiled call is to cost what an eager one does, and loading takes longer than recording.
+# Loaded here because the first call of a compiled function should not pay for the import.
 from ._dynamo.eval_frame import compile
 
 

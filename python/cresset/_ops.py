@@ -1,7 +1,8 @@
-"""Where Python code finds the operators of the table.
+"""Access to the operators of the table from Python.
 
-`ops.<name>` is the table's entry of that (ATen) name, callable with ATen's arguments.  Programs see
-packets of overloads instead (`torch.ops.aten.add.Tensor`), which are made from the same records. """
+`ops.<name>` is the entry with this (ATen) name, callable with ATen's arguments.  Programs see
+packets of overloads instead (`torch.ops.aten.add.Tensor`), made from the same records.
+"""
 from types import ModuleType
 
 from . import _C
@@ -10,9 +11,10 @@ ops = _C.ops
 
 
 def bind(namespace, names):
-    """Puts the operators `names` into `namespace`; one the table lacks stays undefined.
+    """Adds the operators `names` to `namespace`; names that the table lacks stay undefined.
 
-    What is also a function of the package is the same object there, as in torch. """
+    An operator that is also a function of the package is the same object there, as in torch.
+    """
     for name in names.split():
         function = getattr(ops, name, None)
         if function is not None:
@@ -39,7 +41,7 @@ class Argument:
         self._has_default = has_default
 
     def has_default_value(self):
-        """Whether the argument can be left out."""
+        """Returns whether the argument has a default value."""
         return self._has_default
 
     def __repr__(self):
@@ -72,7 +74,7 @@ class FunctionSchema:
     __repr__ = __str__
 
     def refuse(self, args, kwargs):
-        """Raises for a call with arguments too many, missing or of unknown names."""
+        """Raises for a call with too many, missing or unknown arguments."""
         head, positional = f"{self.name}()", [a for a in self.arguments if not a.kwarg_only]
         tail = f"Declaration: {self}"
         if len(args) > len(positional):
@@ -90,7 +92,7 @@ class FunctionSchema:
 
 
 class OpOverload:
-    """One overload of an operator: a callable that graphs hold as a target."""
+    """One overload of an operator: a callable that is a target in graphs."""
 
     namespace = "aten"
 
@@ -136,7 +138,7 @@ class OpOverload:
 
 
 class OpOverloadPacket:
-    """All overloads of an operator; a call chooses one by its arguments."""
+    """All overloads of an operator.  A call chooses one by its arguments."""
 
     def __init__(self, name, made):
         self.__name__ = self.__qualname__ = name
@@ -207,8 +209,8 @@ def _packet(name):
 
 
 def _serves(made, overload, given):
-    """Whether one of torch's overloads is a call of a record; `given` is its arguments by name, and
-    a value is a tuple there. """
+    """Returns whether a torch overload matches a call of a record.  `given` is the arguments by
+    name, where a value is a tuple."""
     record = made["record"]
     if record["overload"] != overload:
         return False
@@ -226,7 +228,7 @@ def _serves(made, overload, given):
 
 
 def overload_of(name, overload, given):
-    """The OpOverload that torch would call where a record calls `name.overload`."""
+    """Returns the OpOverload that torch would call where a record calls `name.overload`."""
     packet = _packet(name)
     fitting = [n for n, made in packet._made.items() if _serves(made, overload, given)]
     own = [n for n, made in packet._made.items() if made["record"]["overload"] == overload]
@@ -234,7 +236,7 @@ def overload_of(name, overload, given):
 
 
 def schemas_of_function(function):
-    """The schemas of the overloads of a function of the table; None for any other."""
+    """Returns the schemas of the overloads of a table function; None for other functions."""
     if not isinstance(function, type(ops.add)):
         return None
     packet = _packet(function.__name__)

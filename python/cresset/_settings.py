@@ -1,4 +1,4 @@
-"""Settings of the process that need no C: what programs ask for and read back."""
+"""Settings of the process that are in Python."""
 from warnings import warn
 
 from . import _C
@@ -17,7 +17,7 @@ _state = {"deterministic": False, "warn_only": False, "precision": "highest", "w
 
 
 def set_default_tensor_type(t):
-    """The old way to set the default dtype."""
+    """Sets the default dtype by a tensor type."""
     warn("torch.set_default_tensor_type() is deprecated as of PyTorch 2.1, please use "
          "torch.set_default_dtype() and torch.set_default_device() as alternatives.",
          stacklevel=2)
@@ -25,7 +25,7 @@ def set_default_tensor_type(t):
 
 
 def use_deterministic_algorithms(mode, *, warn_only=False):
-    """Operators are deterministic whatever is set; programs may ask what they set."""
+    """Stores the setting.  Operators are always deterministic."""
     _state.update(deterministic=bool(mode), warn_only=bool(warn_only))
 
 
@@ -38,7 +38,7 @@ def is_deterministic_algorithms_warn_only_enabled():
 
 
 def get_deterministic_debug_mode():
-    """0: not asked for; 1: warn; 2: refuse."""
+    """Returns 0 (off), 1 (warn) or 2 (error)."""
     return 0 if not _state["deterministic"] else 1 if _state["warn_only"] else 2
 
 
@@ -57,7 +57,7 @@ def set_deterministic_debug_mode(debug_mode):
 
 
 def set_float32_matmul_precision(precision):
-    """Products of float32 are computed in float32 whatever is set."""
+    """Stores the setting.  Products of float32 are always computed in float32."""
     if precision not in ("highest", "high", "medium"):
         warn(f"{precision} is not one of 'highest', 'high', or 'medium'; the current"
              "setFloat32MatmulPrecision call has no effect.", stacklevel=2)
@@ -70,7 +70,7 @@ def get_float32_matmul_precision():
 
 
 def set_warn_always(on):
-    """Whether warnings that are said once only are said always."""
+    """Sets whether warnings that appear once appear always."""
     _state["warn"] = bool(on)
     _C._set_warn_always(on)
 
@@ -80,7 +80,7 @@ def is_warn_always_enabled():
 
 
 def set_num_interop_threads(n):
-    """Operators run one after another whatever is set."""
+    """Stores the setting.  Operators always run one after another."""
     if n <= 0:
         raise RuntimeError("set_num_interop_threads expects a positive integer")
     _state["interop"] = n
@@ -91,13 +91,13 @@ def get_num_interop_threads():
 
 
 def is_storage(obj):
-    """Whether it is a storage."""
+    """Returns whether `obj` is a storage."""
     from .storage import TypedStorage, UntypedStorage
     return isinstance(obj, (UntypedStorage, TypedStorage))
 
 
 def _assert(condition, message):
-    """An assertion that capturing functions understand."""
+    """An assertion that tracing functions recognize."""
     if type(condition) is not _C.Tensor and _C._has_torch_function((condition,)):
         from .overrides import handle_torch_function
         return handle_torch_function(_assert, (condition,), condition, message)
@@ -105,7 +105,7 @@ def _assert(condition, message):
 
 
 def _old_autocast(name, device, function):
-    """A function of before device types were arguments."""
+    """Makes a function of the time when device types were not arguments."""
     new = name.replace(f"_{device}", "")
     kind = {"gpu": "cuda"}.get(device, device)
 

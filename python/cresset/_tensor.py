@@ -1,4 +1,4 @@
-"""Methods of Tensor that are convenient in Python: printing, copying, pickling, odds and ends.
+"""Methods of Tensor in Python: printing, copying, pickling and others.
 
 The class itself is in C; importing this module completes it.
 """
@@ -20,7 +20,7 @@ def __repr__(self, *, tensor_contents=None):
 # --- copying and pickling ---
 
 def _rebuild_from_type_v2(func, new_type, args, state):
-    """A tensor of a subclass, or one with attributes, as torch's checkpoints describe it."""
+    """Makes a tensor of a subclass, or with attributes, from a checkpoint's description."""
     tensor = func(*args)
     if type(tensor) is not new_type:
         tensor = tensor.as_subclass(new_type)
@@ -36,7 +36,7 @@ def _rebuild_from_type_v2(func, new_type, args, state):
 
 
 def _rebuild_args(self):
-    """The function and its arguments that make a tensor like this one."""
+    """Returns the function and arguments that make a tensor equal to this one."""
     from . import _utils
     from collections import OrderedDict
     from .utils.hooks import warn_if_has_hooks
@@ -92,7 +92,7 @@ def __setstate__(self, state):
         return
     if not self.is_leaf:
         raise RuntimeError("__setstate__() can be only called on leaf Tensors")
-    if len(state) == 4:  # files of torch 0.1: the memory
+    if len(state) == 4:  # files of torch 0.1
         self.set_(*state)
         return
     if len(state) == 5:
@@ -124,13 +124,13 @@ def __contains__(self, element):
 
 
 def storage(self):
-    """The memory as a storage of this tensor's dtype."""
+    """Returns the storage, typed with this tensor's dtype."""
     from .storage import TypedStorage
     return TypedStorage(wrap_storage=self.untyped_storage(), dtype=self.dtype)
 
 
 def storage_type(self):
-    """The class of storage()."""
+    """Returns the class of storage()."""
     from .storage import TypedStorage
     return TypedStorage
 
@@ -155,13 +155,13 @@ def __dir__(self):
 
 
 def _unique(self, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The different elements; see torch.unique."""
+    """Returns the distinct elements; see torch.unique."""
     from .functional import unique
     return unique(self, sorted, return_inverse, return_counts, dim)
 
 
 def _unique_consecutive(self, return_inverse=False, return_counts=False, dim=None):
-    """Runs of equal elements as one; see torch.unique_consecutive."""
+    """Replaces runs of equal elements by one; see torch.unique_consecutive."""
     from .functional import unique_consecutive
     return unique_consecutive(self, return_inverse, return_counts, dim)
 
@@ -201,7 +201,7 @@ for _name, _method in {
         "storage_type": storage_type, "apply_": apply_, "map_": map_,
         "__dir__": __dir__}.items():
     setattr(Tensor, _name, _method)
-# Where the table lacks the operator below them, these names stay undefined.
+# Methods whose operators the table lacks stay undefined.
 for _name, _method, _needs in [("unique", _unique, "_unique2"),
                                ("unique_consecutive", _unique_consecutive, "unique_consecutive"),
                                ("nonzero", _nonzero, "nonzero"),

@@ -1,8 +1,8 @@
-"""How tensors print.
+"""Printing of tensors.
 
-Elements are read with `tolist()`, of a summary where a tensor is large, and every number of a
-tensor gets one format: integers of floating dtype as `1.`, others with `precision` digits, or
-in scientific notation when the magnitudes ask for it.
+Elements are read with `tolist()`, for a large tensor from a summary.  All numbers of a tensor
+have one format: integral values of floating dtypes as `1.`, others with `precision` digits, or
+in scientific notation when the magnitudes require it.
 """
 import math
 import sys
@@ -23,16 +23,16 @@ class _Options:
 
 
 PRINT_OPTS = _Options()
-_CUT = object()  # stands for elements that are left out
+_CUT = object()  # marks elements that are left out
 
 
 def set_printoptions(precision=None, threshold=None, edgeitems=None, linewidth=None, profile=None,
                      sci_mode=None):
-    """Sets how tensors print.
+    """Sets the format of printed tensors.
 
-    precision: digits after the point; threshold: elements from which on a tensor is summarised;
-    edgeitems: elements shown at each end of a summarised dimension; linewidth: characters a line;
-    profile: "default", "short" or "full"; sci_mode: True or False instead of choosing by value.
+    precision: digits after the point; threshold: tensors with more elements are summarized;
+    edgeitems:  elements shown at each end of a summarized dim; linewidth: characters of a line;
+    profile: "default", "short" or "full"; sci_mode: True, False, or None to choose by value.
     """
     if profile in _PROFILES:
         PRINT_OPTS.__dict__.update(_PROFILES[profile])
@@ -62,7 +62,7 @@ class printoptions:
 
 
 class _Format:
-    """The width and the notation that suit all of `values`."""
+    """The width and notation for all of `values`."""
 
     def __init__(self, values, floating):
         self.floating = floating
@@ -107,7 +107,7 @@ class _ComplexFormat:
 
 
 def _shown(tensor, summarise):
-    """The elements as nested lists; `_CUT` where some are left out."""
+    """Returns the elements as nested lists, with `_CUT` where elements are left out."""
     if tensor.dim() == 0:
         return tensor.item()
     edge = PRINT_OPTS.edgeitems
@@ -134,7 +134,7 @@ def _flatten(nested, out):
 
 
 def _row(items, indent, form):
-    # A complex element is counted as torch counts it: both widths, the sign and the j.
+    # The width of a complex element as torch counts it: both widths, the sign and the j.
     length = form.width + 2
     per_line = max(1, int((PRINT_OPTS.linewidth - indent) // length))
     texts = [" ..." if item is _CUT else form(item) for item in items]
@@ -185,8 +185,9 @@ def _grad_suffix(tensor):
 
 
 def _str(self, *, tensor_contents=None):
-    """The text of `repr(tensor)`."""
-    # Subclasses print as themselves, parameters as tensors: Parameter adds its own heading.
+    """Returns the text of `repr(tensor)`."""
+    # Subclasses print their class.  Parameters print as tensors, because Parameter adds a
+    # heading.
     parameter = sys.modules.get("cresset.nn.parameter")
     plain = type(self) is _C.Tensor or (parameter and type(self) is parameter.Parameter)
     prefix = ("tensor" if plain else type(self).__name__) + "("

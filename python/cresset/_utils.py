@@ -1,9 +1,9 @@
-"""What several parts of the package share."""
+"""Helpers that several modules use."""
 import sys
 
 
 def typename(obj):
-    """The full name of `obj`'s class, or a tensor's type string, as error messages say it."""
+    """Returns the full name of `obj`'s class, or a tensor's type string, for error messages."""
     from . import Tensor
     if isinstance(obj, Tensor):
         return obj.type()
@@ -21,7 +21,7 @@ def _rebuild_tensor(storage, storage_offset, size, stride):
 
 def _rebuild_tensor_v2(storage, storage_offset, size, stride, requires_grad, backward_hooks,
                        metadata=None):
-    """A tensor over a storage: what a pickled tensor calls."""
+    """Makes a tensor over a storage, for unpickling."""
     tensor = _rebuild_tensor(storage, storage_offset, size, stride)
     for mark in ("conj", "neg"):
         if metadata and metadata.get(mark):
@@ -49,7 +49,7 @@ def _rebuild_device_tensor_from_cpu_tensor(data, dtype, device, requires_grad):
 
 
 def torch_name(module):
-    """The name of one of our modules as programs written for torch know it."""
+    """Returns torch's name of a module of this package."""
     root, dot, rest = module.partition(".")
     return f"torch{dot}{rest}" if root == "cresset" else module
 
@@ -69,14 +69,14 @@ def _rebuild_parameter_with_state(data, requires_grad, backward_hooks, state):
 
 
 class KeyErrorMessage(str):
-    """A KeyError shows repr(argument); this keeps a multi-line text readable."""
+    """A KeyError prints repr(argument); this class keeps a multi-line text readable."""
 
     def __repr__(self):
         return str(self)
 
 
 class ExceptionWrapper:
-    """An exception and its traceback's text, able to travel between processes and threads."""
+    """An exception and its traceback's text, which can be sent to other processes and threads."""
 
     def __init__(self, exc_info=None, where="in background"):
         if exc_info is None:
@@ -87,7 +87,7 @@ class ExceptionWrapper:
         self.where = where
 
     def reraise(self):
-        """Raises the exception again here; its text tells where it came from."""
+        """Raises the exception.  Its text contains the original traceback."""
         msg = f"Caught {self.exc_type.__name__} {self.where}.\nOriginal {self.exc_msg}"
         if self.exc_type is KeyError:
             msg = KeyErrorMessage(msg)
@@ -96,6 +96,6 @@ class ExceptionWrapper:
         try:
             exception = self.exc_type(msg)
         except Exception:
-            # A class that cannot be made from one string still has to be reported.
+            # An exception class that does not accept one string is reported as RuntimeError.
             raise RuntimeError(msg) from None
         raise exception

@@ -1,4 +1,4 @@
-"""Whatever computes beside the processor: nothing in this build."""
+"""Accelerator devices: none in this build."""
 
 __all__ = ["is_available", "device_count", "current_accelerator"]
 

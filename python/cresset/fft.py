@@ -1,4 +1,4 @@
-"""Fourier transforms: the table's entries whose names begin with fft_."""
+"""Fourier transforms: the entries whose names begin with fft_."""
 from . import _C
 
 _PREFIX = "fft_"

@@ -1,6 +1,6 @@
-"""Functions whose calls need Python: any number of tensors, defaults that depend on values.
+"""Functions that need Python: variadic tensors, defaults that depend on values.
 
-Each stands on table entries; where the table lacks one, the function is not defined.
+They call entries of the table.  A function whose entry is missing is not defined.
 """
 from . import _C
 from ._C import Tensor, ops
@@ -10,7 +10,7 @@ __all__ = []
 
 
 def _export(*needs):
-    """Publishes a function if the table has what it needs."""
+    """Publishes a function if the table has the entries that it needs."""
     def keep(function):
         if all(hasattr(ops, name) for name in needs):
             __all__.append(function.__name__)
@@ -19,7 +19,7 @@ def _export(*needs):
 
 
 def _listed(tensors):
-    """f(a, b) and f([a, b]) mean the same."""
+    """Makes f(a, b) and f([a, b]) equivalent."""
     if len(tensors) == 1 and isinstance(tensors[0], (list, tuple)):
         return list(tensors[0])
     return list(tensors)
@@ -27,7 +27,7 @@ def _listed(tensors):
 
 @_export("broadcast_tensors")
 def broadcast_tensors(*tensors):
-    """The tensors expanded to their common shape."""
+    """Expands the tensors to their common shape."""
     if has_torch_function(tensors):
         return handle_torch_function(broadcast_tensors, tensors, *tensors)
     return ops.broadcast_tensors(_listed(tensors))
@@ -35,7 +35,7 @@ def broadcast_tensors(*tensors):
 
 @_export()
 def broadcast_shapes(*shapes):
-    """The shape that all of the shapes broadcast to."""
+    """Returns the shape that all shapes broadcast to."""
     shapes = [(shape,) if isinstance(shape, int) else tuple(shape) for shape in shapes]
     out = [1] * max(map(len, shapes), default=0)
     for number, shape in enumerate(shapes):
@@ -54,7 +54,7 @@ def broadcast_shapes(*shapes):
 
 @_export("split")
 def split(tensor, split_size_or_sections, dim=0):
-    """Pieces of one size (the last may be smaller), or of the sizes given."""
+    """Splits into parts of one size (the last may be smaller), or of given sizes."""
     if has_torch_function((tensor,)):
         return handle_torch_function(split, (tensor,), tensor, split_size_or_sections, dim=dim)
     return tensor.split(split_size_or_sections, dim)
@@ -62,7 +62,7 @@ def split(tensor, split_size_or_sections, dim=0):
 
 @_export("nonzero")
 def nonzero(input, *, out=None, as_tuple=False):
-    """The coordinates of the elements that are not zero: rows, or one vector a dimension."""
+    """Returns the indices of nonzero elements: one row each, or one vector for each dim."""
     if has_torch_function((input,)):
         return handle_torch_function(nonzero, (input,), input, out=out, as_tuple=as_tuple)
     if not as_tuple:
@@ -74,7 +74,7 @@ def nonzero(input, *, out=None, as_tuple=False):
 
 @_export("meshgrid")
 def meshgrid(*tensors, indexing=None):
-    """Grids of coordinates given by vectors."""
+    """Returns grids of the coordinates in vectors."""
     tensors = _listed(tensors)
     if has_torch_function(tensors):
         return handle_torch_function(meshgrid, tensors, *tensors, indexing=indexing)
@@ -88,7 +88,7 @@ def meshgrid(*tensors, indexing=None):
 
 @_export("block_diag")
 def block_diag(*tensors):
-    """A matrix with the tensors as blocks along its diagonal."""
+    """Returns a matrix with the tensors as blocks on its diagonal."""
     if has_torch_function(tensors):
         return handle_torch_function(block_diag, tensors, *tensors)
     return ops.block_diag(list(tensors))
@@ -96,7 +96,7 @@ def block_diag(*tensors):
 
 @_export("cartesian_prod")
 def cartesian_prod(*tensors):
-    """All combinations of the vectors' elements, as rows."""
+    """Returns all combinations of the vectors' elements, as rows."""
     if has_torch_function(tensors):
         return handle_torch_function(cartesian_prod, tensors, *tensors)
     return ops.cartesian_prod(_listed(tensors))
@@ -128,13 +128,13 @@ def atleast_3d(*tensors):
 
 @_export("chain_matmul")
 def chain_matmul(*matrices, out=None):
-    """The product of matrices, in the order that costs least."""
+    """Returns the product of matrices, multiplied in the cheapest order."""
     matrices = _listed(matrices)
     return ops.chain_matmul(matrices) if out is None else ops.chain_matmul(matrices, out=out)
 
 
 def _sublists(args):
-    """einsum(op1, [0, 1], op2, [1, 2], [0, 2]): the equation and the operands."""
+    """Converts einsum(op1, [0, 1], op2, [1, 2], [0, 2]) to the equation and the operands."""
     def letter(k):
         if k is Ellipsis:
             return "..."
@@ -154,7 +154,7 @@ def _sublists(args):
 
 @_export("einsum")
 def einsum(*args):
-    """Sums of products of elements, by Einstein's notation."""
+    """Sums products of elements, in Einstein's notation."""
     if len(args) < 2:
         raise ValueError("einsum(): must specify the equation string and at least one operand, "
                          "or at least one operand and its subscripts list")
@@ -169,7 +169,7 @@ def einsum(*args):
 
 @_export("tensordot")
 def tensordot(a, b, dims=2, out=None):
-    """A sum over products of elements along several dimensions."""
+    """Sums products of elements along several dims."""
     if has_torch_function((a, b)):
         return handle_torch_function(tensordot, (a, b), a, b, dims=dims, out=out)
     if isinstance(dims, Tensor):
@@ -191,7 +191,7 @@ def tensordot(a, b, dims=2, out=None):
 
 @_export("linalg_vector_norm")
 def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
-    """A vector norm over `dim`, or a matrix norm for p="nuc"."""
+    """Returns a vector norm over `dim`, or a matrix norm for p="nuc"."""
     if has_torch_function((input,)):
         return handle_torch_function(norm, (input,), input, p=p, dim=dim, keepdim=keepdim, out=out,
                                      dtype=dtype)
@@ -208,7 +208,7 @@ def norm(input, p="fro", dim=None, keepdim=False, out=None, dtype=None):
 
 @_export("_unique2", "unique_dim")
 def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The different elements (or slices along dim), and where they came from."""
+    """Returns the distinct elements (or slices along dim), optionally with indices and counts."""
     if has_torch_function((input,)):
         return handle_torch_function(unique, (input,), input, sorted=sorted, dim=dim,
                                      return_inverse=return_inverse, return_counts=return_counts)
@@ -221,7 +221,7 @@ def unique(input, sorted=True, return_inverse=False, return_counts=False, dim=No
 
 @_export("unique_consecutive")
 def unique_consecutive(input, return_inverse=False, return_counts=False, dim=None):
-    """Every run of equal elements as one."""
+    """Replaces every run of equal elements by one."""
     if has_torch_function((input,)):
         return handle_torch_function(unique_consecutive, (input,), input, dim=dim,
                                      return_inverse=return_inverse, return_counts=return_counts)
@@ -237,7 +237,7 @@ def _wanted(parts, inverse, counts):
 
 @_export("_lu_with_info")
 def lu(A, pivot=True, get_infos=False, out=None):
-    """The LU factorization in compact form, with the reports when get_infos."""
+    """Returns the LU factorization in compact form; with get_infos also LAPACK's status."""
     if has_torch_function((A,)):
         return handle_torch_function(lu, (A,), A, pivot=pivot, get_infos=get_infos, out=out)
     result = tuple(ops._lu_with_info(A, pivot=pivot, check_errors=not get_infos))
@@ -255,7 +255,7 @@ def lu(A, pivot=True, get_infos=False, out=None):
 def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
          pad_mode="reflect", normalized=False, onesided=None, return_complex=None,
          align_to_window=None):
-    """The Fourier transforms of overlapping pieces of a signal."""
+    """Returns the Fourier transforms of overlapping windows of a signal."""
     if center:
         if align_to_window is not None:
             raise RuntimeError("stft align_to_window should only be set when center = False.")
@@ -271,14 +271,14 @@ def stft(input, n_fft, hop_length=None, win_length=None, window=None, center=Tru
 @_export("istft")
 def istft(input, n_fft, hop_length=None, win_length=None, window=None, center=True,
           normalized=False, onesided=None, length=None, return_complex=False):
-    """The signal that stft came from."""
+    """Inverts stft."""
     return ops.istft(input, n_fft, hop_length, win_length, window, center, normalized, onesided,
                      length, return_complex)
 
 
 @_export("arange")
 def unravel_index(indices, shape):
-    """The coordinates of positions in a row-major tensor of the shape."""
+    """Converts positions in a row-major tensor of this shape to indices."""
     if indices.is_complex() or indices.is_floating_point() or indices.dtype == _C.bool:
         raise ValueError("expected 'indices' to be integer dtype, but got " + str(indices.dtype))
     shape = [shape] if isinstance(shape, int) else list(shape)

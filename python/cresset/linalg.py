@@ -1,4 +1,4 @@
-"""Linear algebra: the table's entries whose names begin with linalg_."""
+"""Linear algebra: the entries whose names begin with linalg_."""
 from . import _C
 from ._C import _LinAlgError as LinAlgError
 

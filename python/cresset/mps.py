@@ -1,10 +1,10 @@
-"""MPS, which this build does not have: the questions are answered."""
+"""MPS, which this build lacks: queries return that there is none."""
 
 __all__ = ["is_available", "device_count", "manual_seed", "empty_cache"]
 
 
 def is_available():
-    """Whether tensors can be on such a device."""
+    """Returns whether tensors can be on such a device."""
     return False
 
 
@@ -13,8 +13,8 @@ def device_count():
 
 
 def manual_seed(seed):
-    """Nothing to seed."""
+    """Does nothing."""
 
 
 def empty_cache():
-    """Nothing is cached."""
+    """Does nothing."""

@@ -1,4 +1,4 @@
-"""__torch_function__: how classes take part in calls of functions on their objects."""
+"""__torch_function__: classes whose objects handle calls of functions."""
 import functools
 
 from . import _C
@@ -14,7 +14,7 @@ _disabled_torch_function_impl = _C._disabled_torch_function_impl
 
 
 def has_torch_function(args):
-    """Whether one of the arguments wants to handle the call."""
+    """Returns whether an argument has a __torch_function__."""
     return _C._has_torch_function(args)
 
 
@@ -27,7 +27,7 @@ def has_torch_function_variadic(*args):
 
 
 def _overloaded(args):
-    """One argument a class, subclasses before their bases, else in order."""
+    """Returns one argument for each class, subclasses before their bases, otherwise in order."""
     found = []
     for arg in args:
         cls = type(arg)
@@ -39,7 +39,7 @@ def _overloaded(args):
 
 
 def handle_torch_function(public_api, relevant_args, *args, **kwargs):
-    """Calls public_api through the handlers of the arguments that have one."""
+    """Calls public_api through the __torch_function__ of its arguments."""
     overloaded = _overloaded(relevant_args)
     types = tuple(map(type, overloaded))
     result = _C._ask_mode(public_api, types, args, kwargs)
@@ -55,7 +55,7 @@ def handle_torch_function(public_api, relevant_args, *args, **kwargs):
 
 
 def wrap_torch_function(dispatcher):
-    """Makes a Python function overridable; dispatcher(*args) gives the relevant arguments."""
+    """Makes a Python function overridable; dispatcher(*args) returns the relevant arguments."""
     def decorate(function):
         @functools.wraps(function)
         def wrapped(*args, **kwargs):
@@ -68,10 +68,11 @@ def wrap_torch_function(dispatcher):
 
 
 def _call_overridden(function, args, kwargs):
-    """A call of a function that _C.overridable made, where an argument or a mode handles it.
+    """Calls a function of _C.overridable through the handlers of its arguments or a mode.
 
-    They see what has a default as a keyword, and defaults filled in, however it was called. """
-    import inspect  # rarely needed, and slow to load
+    Handlers receive parameters with defaults as keywords, with defaults filled in.
+    """
+    import inspect  # rarely needed, and slow to import
     signature = inspect.signature(function)
     bound = signature.bind(*args, **kwargs)
     bound.apply_defaults()
@@ -84,12 +85,12 @@ _C._set_override_handler(_call_overridden)
 
 
 def get_default_nowrap_functions():
-    """Functions whose results keep their class."""
+    """Returns the functions whose results keep their class."""
     return {Tensor._base.__get__, Tensor.grad.__get__, Tensor._grad.__get__}
 
 
 def is_tensor_like(x):
-    """A tensor, or something that handles torch's functions."""
+    """Returns whether x is a tensor or has a __torch_function__."""
     return type(x) is Tensor or hasattr(x, "__torch_function__")
 
 
@@ -99,7 +100,7 @@ def is_tensor_method_or_property(function):
 
 
 def resolve_name(function):
-    """The public name of a function: "torch.add", "torch.Tensor.add"."""
+    """Returns the public name of a function: "torch.add", "torch.Tensor.add"."""
     name = getattr(function, "__qualname__", None)
     if isinstance(function, type(_C.ops.add)) and name is not None:
         return f"torch.{name}"
@@ -109,13 +110,13 @@ def resolve_name(function):
 
 
 def _takes_tensors(function):
-    """Whether the table knows a tensor among the arguments of a function."""
+    """Returns whether the table has a tensor parameter for a function."""
     return "(Tensor" in (function.__doc__ or "") or ", Tensor" in (function.__doc__ or "")
 
 
 @functools.lru_cache(None)
 def _functions():
-    """(overridable functions by the module or class they are in, functions that take no tensor)."""
+    """Returns (overridable functions by module or class, functions without tensor parameters)."""
     from importlib import import_module
     root = __name__.partition(".")[0]
     found, without = {}, set()
@@ -135,23 +136,24 @@ def _functions():
 
 
 def get_overridable_functions():
-    """The functions that __torch_function__ is asked for, in lists by module or class."""
+    """Returns the functions that support __torch_function__, in lists by module or class."""
     return {place: list(functions) for place, functions in _functions()[0].items()}
 
 
 def get_ignored_functions():
-    """Functions that take no tensors, so that __torch_function__ is not asked."""
+    """Returns the functions without tensor parameters, which do not support __torch_function__."""
     return set(_functions()[1])
 
 
 def get_testing_overrides():
-    """For every overridable function one that takes the same call and returns -1."""
+    """Returns for every overridable function a function with the same parameters that returns
+    -1."""
     return {function: lambda *args, **kwargs: -1
             for functions in _functions()[0].values() for function in functions}
 
 
 class TorchFunctionMode:
-    """Subclass it with __torch_function__; inside a `with`, it handles every call."""
+    """Base class with __torch_function__; an object handles every call inside a `with` block."""
 
     def __enter__(self):
         _C._push_function_mode(self)
@@ -165,7 +167,7 @@ class TorchFunctionMode:
 
 
 class BaseTorchFunctionMode(TorchFunctionMode):
-    """Calls everything as it is."""
+    """Calls functions without a change."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         return func(*args, **(kwargs or {}))

@@ -9,7 +9,7 @@ __all__ = ["set_rng_state", "get_rng_state", "manual_seed", "seed", "initial_see
 
 @contextlib.contextmanager
 def fork_rng(devices=None, enabled=True, device_type="cuda"):
-    """Numbers drawn inside leave the generator outside as it was."""
+    """Restores the generator's state at the end of the block."""
     if not enabled:
         yield
         return

@@ -1,7 +1,8 @@
-"""Running programs that say `import torch`.
+"""Runs programs that say `import torch`.
 
-`torch` and every `torch.x.y` become names of cresset's modules: the same module objects, so a
-class has one identity whichever name a program uses. """
+`torch` and every `torch.x.y` become aliases of cresset's modules.  They are the same module
+objects, so a class has one identity under both names.
+"""
 import os
 import sys
 from importlib.machinery import ModuleSpec, SourceFileLoader
@@ -14,7 +15,7 @@ USAGE = "usage: python -m cresset run SCRIPT [ARGS...]\n"
 
 
 class _Alias:
-    """Loads a module by giving another one its name as well."""
+    """Loads a module by adding another name to it."""
 
     def __init__(self, target):
         self.target = target
@@ -26,11 +27,11 @@ class _Alias:
         return module
 
     def exec_module(self, module):
-        module.__spec__ = self.spec  # the import system has just put the alias's there
+        module.__spec__ = self.spec  # the import system has replaced it by the alias's
 
 
 class _Finder:
-    """Finds `torch.x.y` where `cresset.x.y` is."""
+    """Finds `torch.x.y` at `cresset.x.y`."""
 
     @staticmethod
     def find_spec(fullname, path=None, target=None):
@@ -46,7 +47,7 @@ class _Finder:
 
 
 def install():
-    """Makes `import torch` mean cresset from now on; doing it twice is fine."""
+    """Makes `import torch` mean cresset from now on.  Further calls do nothing."""
     if _Finder not in sys.meta_path:
         sys.meta_path.insert(0, _Finder)
 
@@ -57,17 +58,18 @@ def _restore(text):
 
 
 class _Argument(str):
-    """The script's name among the arguments.
+    """The script's name in sys.argv.
 
-    Processes that multiprocessing spawns unpickle the arguments before they import the script
-    again; that is where they learn what torch is. """
+    A process that multiprocessing spawns unpickles sys.argv before it imports the script;
+    unpickling this class installs the alias there.
+    """
 
     def __reduce__(self):
         return _restore, (str(self),)
 
 
 def _make_main(path):
-    """A fresh __main__ as Python makes it for a script."""
+    """Makes a new __main__, as Python does for a script."""
     main = ModuleType("__main__")
     main.__file__ = path
     main.__loader__ = SourceFileLoader("__main__", path)
@@ -78,7 +80,7 @@ def _make_main(path):
 
 
 def _report(error):
-    """Shows an uncaught exception without the frames of this file."""
+    """Prints an uncaught exception without the frames of this file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
@@ -87,7 +89,7 @@ def _report(error):
 
 
 def _end_by_interrupt():
-    """Ends as Python does after an interrupt, so that a shell's loop ends, too."""
+    """Ends the process by SIGINT, as Python does, so that a shell's loop also ends."""
     import signal
     sys.stdout.flush()
     sys.stderr.flush()
@@ -96,9 +98,10 @@ def _end_by_interrupt():
 
 
 def run_script(script, arguments):
-    """Runs `script` as `python script arguments...` would, with cresset as torch.
+    """Runs `script` as `python script arguments...` does, with cresset as torch.
 
-    Returns the exit status; SystemExit passes through. """
+    Returns the exit status.  SystemExit passes through.
+    """
     path = os.path.abspath(script)
     try:
         with open(path, "rb") as file:

@@ -1,9 +1,11 @@
-"""save and load: checkpoints as torch writes and reads them.
+"""save and load: checkpoints in torch's format.
 
-The pickle in a checkpoint is read in C (src/io/pickle.c): as a whole, before anything is made of it.
-With weights_only=True tensors, containers and numbers come back, and what add_safe_globals()
-allows.  With weights_only=False this package's own classes (modules, optimizers) are made as
-well, by __new__ and their state; nothing is called that was not allowed, here either."""
+The pickle of a checkpoint is read in C (src/io/pickle.c) and checked as a whole before objects
+are made.  With weights_only=True it may contain tensors, containers, numbers, and objects
+allowed by add_safe_globals().  With weights_only=False this package's classes (modules,
+optimizers) are also made, by __new__ and their state.  In both cases only allowed functions are
+called.
+"""
 import copyreg
 import io
 import os
@@ -50,28 +52,28 @@ _options = {"crc32": True, "endianness": None}
 
 
 def get_crc32_options():
-    """Whether save() computes the checksums of an archive's records."""
+    """Returns whether save() computes the checksums of an archive's records."""
     return _options["crc32"]
 
 
 def set_crc32_options(compute_crc32):
-    """Sets whether save() computes checksums; without them unzip complains, load() does not."""
+    """Sets whether save() computes checksums.  load() does not need them, unzip does."""
     _options["crc32"] = bool(compute_crc32)
 
 
 def get_default_load_endianness():
-    """The byte order of archives that do not name theirs; None: little."""
+    """Returns the byte order of archives that do not state it; None means little."""
     return _options["endianness"]
 
 
 def set_default_load_endianness(endianness):
-    """Sets the byte order of archives that do not name theirs."""
+    """Sets the byte order of archives that do not state it."""
     if endianness is not None and not isinstance(endianness, LoadEndianness):
         raise TypeError("Invalid argument type in function set_default_load_endianness")
     _options["endianness"] = endianness
 
 
-# --- what checkpoints may name ---
+# --- allowed names ---
 
 _safe = set()
 
@@ -82,17 +84,17 @@ def add_safe_globals(safe_globals):
 
 
 def get_safe_globals():
-    """What add_safe_globals() allowed."""
+    """Returns the objects that add_safe_globals() allowed."""
     return list(_safe)
 
 
 def clear_safe_globals():
-    """Takes back what add_safe_globals() allowed."""
+    """Removes the objects that add_safe_globals() allowed."""
     _safe.clear()
 
 
 class safe_globals:
-    """`with safe_globals([MyClass]):` allows classes and functions for a while."""
+    """`with safe_globals([MyClass]):` allows classes and functions temporarily."""
 
     def __init__(self, safe_globals):
         self.safe_globals = safe_globals
@@ -109,7 +111,7 @@ def _torch_name(name):
 
 
 def _allowed_names():
-    """The user's allowed objects by the names that checkpoints know them by."""
+    """Returns the user's allowed objects by their names in checkpoints."""
     names = {}
     for item in _safe:
         if not isinstance(item, tuple):
@@ -125,11 +127,12 @@ def _allowed_names():
     return names
 
 
-_NAMED, _MADE, _CALLED = range(3)  # may be named, made by __new__, called (checkpoint.c)
+# Permitted uses of a name (checkpoint.c): refer to it, make instances by __new__, call it.
+_NAMED, _MADE, _CALLED = range(3)
 
 
 def _own_object(module, name):
-    """This package's object of a torch name, and what a checkpoint may do with it; or None."""
+    """Returns this package's object of a torch name and its permitted use; or None."""
     root, *parts = ("torch.nn.functional" if module == "torch._C._nn" else module).split(".")
     if root != "torch" or (parts and parts[0] not in ("nn", "optim")):
         return None
@@ -138,10 +141,10 @@ def _own_object(module, name):
         found = getattr(import_module(".".join(["cresset", *parts])), name)
     except (ImportError, AttributeError):
         return None
-    # Constants, and functions that modules keep (an activation).
+    # Constants, and functions that modules have as attributes (an activation).
     if isinstance(found, (_C.layout, _C.memory_format, type(_C.add))):
         return found, _NAMED
-    # A module's names are also what it imports; only what it defines is meant.
+    # Only objects that the module defines, not those that it imports.
     if not str(getattr(found, "__module__", None)).startswith("cresset."):
         return None
     if not isinstance(found, type):
@@ -163,7 +166,7 @@ def _finder(allowed, weights_only):
 
 
 def get_unsafe_globals_in_checkpoint(f):
-    """The names a checkpoint asks for that weights_only=True would refuse."""
+    """Returns the names in a checkpoint that weights_only=True does not allow."""
     with _opened(f) as (file, start, _):
         names = _C._checkpoint_names(file, start)
     return list(names - _allowed_names().keys())
@@ -176,7 +179,7 @@ def _get_layout(name):
 copyreg.pickle(_C.layout, lambda layout: (_get_layout, (str(layout),)))
 
 
-# --- where storages go ---
+# --- locations of storages ---
 
 _packages = []
 
@@ -195,7 +198,7 @@ def _cuda_restore(storage, location):
 
 
 def validate_cuda_device(location):
-    """The index of a CUDA device that is there; RuntimeError otherwise."""
+    """Returns the index of an existing CUDA device; raises RuntimeError otherwise."""
     from . import cuda
     if not cuda.is_available():
         raise RuntimeError(
@@ -220,7 +223,7 @@ register_package(22, lambda s: "meta" if s.device.type == "meta" else None,
 
 
 def location_tag(storage):
-    """What a checkpoint says about where a storage was: "cpu"."""
+    """Returns the location of a storage for checkpoints: "cpu"."""
     for _, tagger, _ in _packages:
         location = tagger(storage)
         if location:
@@ -229,7 +232,7 @@ def location_tag(storage):
 
 
 def default_restore_location(storage, location):
-    """The storage at the place that `location` names."""
+    """Returns the storage on the device of `location`."""
     for _, _, restore in _packages:
         result = restore(storage, location)
         if result is not None:
@@ -270,7 +273,7 @@ def storage_to_tensor_type(storage):
 
 
 class StorageType:
-    """The class of a storage in a checkpoint, which only says a dtype."""
+    """The class of a storage in a checkpoint, which states the dtype."""
 
     def __init__(self, name):
         import cresset
@@ -298,7 +301,8 @@ def _check_seekable(f):
 
 
 def _descriptor(f):
-    """The descriptor of a regular file whose bytes are what read() gives; None for others."""
+    """Returns the descriptor of a regular file whose bytes are those of read(); None for
+    others."""
     raw = getattr(f, "raw", f)
     if not isinstance(raw, io.FileIO) or not stat.S_ISREG(os.fstat(raw.fileno()).st_mode):
         return None
@@ -326,7 +330,7 @@ class _opened:
             if self.own is None and f.writable():
                 f.flush()
             return descriptor, self.start, head
-        if type(f) is io.BytesIO:  # getvalue() copies nothing, getbuffer() may
+        if type(f) is io.BytesIO:  # getvalue() does not copy, getbuffer() may
             return memoryview(f.getvalue())[self.start:], 0, head
         return f.read(), 0, head
 
@@ -336,7 +340,7 @@ class _opened:
 
 
 def _is_tar(head):
-    """Whether 512 bytes are the first header of a tar file: its checksum says so."""
+    """Returns whether 512 bytes are the first header of a tar file, by its checksum."""
     if len(head) < 512 or not head[148:156].strip(b" \0"):
         return False
     try:
@@ -352,7 +356,7 @@ def _is_safetensors(head):
 # --- saving ---
 
 class _Storages:
-    """The storages of one checkpoint: numbers for pickles, and the storages in order."""
+    """The storages of one checkpoint: their numbers in pickles, and the storages in order."""
 
     def __init__(self, key=str):
         self.key = key
@@ -361,7 +365,7 @@ class _Storages:
         self.dtypes = {}
 
     def identify(self, obj):
-        """("storage", type, key, location, numel) for storages, None for others."""
+        """Returns ("storage", type, key, location, numel) for storages, None for other objects."""
         if isinstance(obj, TypedStorage):
             storage, dtype = obj._untyped_storage, obj.dtype
             kind, numel = obj._pickle_class(), len(obj)
@@ -373,7 +377,7 @@ class _Storages:
         if address and self.dtypes.setdefault(address, dtype) != dtype:
             raise RuntimeError("Cannot save multiple tensors or storages that view the same data as "
                                "different types")
-        # Aliases of a storage (`.data`) have its address and size.
+        # Aliases of a storage (`.data`) have the same address and size.
         same = (address, storage.nbytes()) if address else id(storage)
         key = self.numbers.setdefault(same, str(len(self.numbers)))
         self.storages.setdefault(key, (storage, dtype))
@@ -381,7 +385,7 @@ class _Storages:
 
 
 def _pickled(obj, pickle_module, protocol, persistent_id):
-    """A pickle of `obj` with torch's names."""
+    """Returns a pickle of `obj` with torch's names."""
     buffer = io.BytesIO()
 
     class Pickler(pickle_module.Pickler):
@@ -407,7 +411,7 @@ def _archive(obj, pickle_module, protocol, no_byteorder):
 
 
 def _old_layout(obj, pickle_module, protocol):
-    """The pieces of a file as torch wrote them before 1.6."""
+    """Returns the parts of a file in torch's layout before 1.6."""
     storages = _Storages()
 
     def identify(obj):
@@ -428,7 +432,7 @@ def _old_layout(obj, pickle_module, protocol):
 
 
 def _folder_of(path):
-    """What torch calls an archive's folder: the file's name without its extension."""
+    """Returns the name of an archive's folder: the file's name without its extension."""
     name = os.path.basename(path)
     if not name.isascii():
         return "archive"
@@ -462,8 +466,9 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL,
          _use_new_zipfile_serialization=True, _disable_byteorder_record=False):
     """Writes `obj` to a path or an open binary file, in torch's format.
 
-    A path's file appears when it is complete, in place of an older one.  A path that ends in
-    .safetensors gets that format; obj is then a dict of tensors."""
+    The file at a path becomes visible when it is complete and replaces an earlier one.  A path
+    that ends in .safetensors gets this format; obj must then be a dict of tensors.
+    """
     if not _is_path(f) and not hasattr(f, "write"):
         raise AttributeError("expected 'f' to be string, path, or a file-like object with a 'write' "
                              "attribute")
@@ -481,18 +486,18 @@ def save(obj, f, pickle_module=pickle, pickle_protocol=DEFAULT_PROTOCOL,
         _C._checkpoint_save(f.write, folder, records, _options["crc32"])
         if hasattr(f, "flush"):
             f.flush()
-    elif os.path.exists(path) and not os.path.isfile(path):  # /dev/null, a pipe
+    elif os.path.exists(path) and not os.path.isfile(path):  # a device or a pipe
         with open(path, "wb") as file:
             _C._checkpoint_save(file.write, folder, records, _options["crc32"])
     else:
-        # The file that a link leads to is replaced, not the link.
+        # The target of a symbolic link is replaced, not the link.
         _C._checkpoint_save(os.fsencode(os.path.realpath(path)), folder, records, _options["crc32"])
 
 
 # --- loading ---
 
 def _weights_only_message(message):
-    """What torch says around the reason why a checkpoint was refused."""
+    """Returns torch's message around the reason why a checkpoint was not loaded."""
     if re.search(r"GLOBAL (\S+) was not an allowed global by default.", message):
         return ("Weights only load failed. This file can still be loaded, to do so you have two "
                 "options, \033[1mdo those steps only if you trust the source of the checkpoint\033[0m. "
@@ -507,7 +512,7 @@ def _weights_only_message(message):
 
 
 def _ask_environment(weights_only):
-    """The argument as torch's two environment variables change it."""
+    """Returns the argument, changed by torch's two environment variables."""
     on = [os.environ.get(f"TORCH_FORCE_{name}WEIGHTS_ONLY_LOAD", "0").lower()
           in ("1", "y", "yes", "true") for name in ("", "NO_")]
     if all(on):
@@ -524,7 +529,7 @@ def _ask_environment(weights_only):
 
 
 def _choose(weights_only, pickle_module):
-    """Whether only weights are read, from load()'s two arguments."""
+    """Returns whether only weights are read, from load()'s two arguments."""
     weights_only = _ask_environment(weights_only)
     if weights_only is None:
         weights_only = pickle_module is None
@@ -572,12 +577,13 @@ def _is_meta(map_location):
 
 def load(f, map_location=None, pickle_module=None, *, weights_only=None, mmap=None,
          **pickle_load_args):
-    """What save() or torch.save wrote to a path or an open binary file.
+    """Loads an object that save() or torch.save wrote, from a path or an open binary file.
 
-    map_location says where tensors go: a device, a dict from device to device as strings, or a
-    function of (storage, location).  With mmap=True the tensors of a path share its mapped memory.
-    weights_only=False makes modules and optimizers too; other classes and functions that the file
-    names have to be allowed first: torch.serialization.add_safe_globals."""
+    map_location sets the devices of tensors: a device, a dict from device to device as strings,
+    or a function of (storage, location).  With mmap=True the tensors share a mapping of the
+    file.  weights_only=False also loads modules and optimizers.  Other classes and functions in
+    the file must be allowed first by torch.serialization.add_safe_globals.
+    """
     only = _choose(weights_only, pickle_module)
     if pickle_load_args and only:
         warnings.warn("pickle_load_args only works if `weights_only=False`.", stacklevel=2)

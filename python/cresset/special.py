@@ -1,5 +1,4 @@
-"""Special functions: the table's entries whose names begin with special_, and those that have
-other names elsewhere."""
+"""Special functions: the entries whose names begin with special_, and those with other names."""
 from . import _C
 
 _PREFIX = "special_"

@@ -1,4 +1,4 @@
-"""Storages: the memory under tensors, as bytes or as elements of one dtype."""
+"""Storages: the memory of tensors, as bytes or as elements of a dtype."""
 from . import _C
 from ._C import UntypedStorage
 
@@ -10,7 +10,7 @@ def _typed(storage, dtype):
 
 
 class TypedStorage:
-    """The elements of a storage, seen as one dtype."""
+    """The elements of a storage with a dtype."""
 
     def __init__(self, size=0, *, wrap_storage=None, dtype=None, device=None):
         self.dtype = _C.get_default_dtype() if dtype is None else dtype
@@ -22,7 +22,7 @@ class TypedStorage:
         return _typed, (self._untyped_storage, self.dtype)
 
     def _pickle_class(self):
-        """The class whose name stands for the dtype in checkpoints."""
+        """The class that represents the dtype in checkpoints."""
         return _BY_DTYPE[self.dtype]
 
     def _tensor(self):
@@ -101,7 +101,8 @@ class _DtypeClass(type):
 
 def _class_of(dtype, name):
     def __new__(cls, size=0, *, wrap_storage=None, device=None):
-        """A storage of this dtype: of a size, of a sequence's values, or over another storage."""
+        """Makes a storage of this dtype: of a size, of a sequence's values, or over another
+        storage."""
         if isinstance(size, int):
             return TypedStorage(size, wrap_storage=wrap_storage, dtype=cls.dtype, device=device)
         return _typed(_C.tensor(size, dtype=cls.dtype, device=device).untyped_storage(), cls.dtype)

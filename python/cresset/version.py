@@ -1,9 +1,9 @@
-"""Versions: of this package, and of the torch whose interface it has."""
+"""Versions of this package and of the torch version that it follows."""
 __all__ = ["__version__"]
 
 
 def _parts(version):
-    """The numbers before any letter, and whether a local part follows."""
+    """Returns the numbers before any letter, and whether a local part follows."""
     public, plus, local = str(version).partition("+")
     numbers = []
     for word in public.split("."):
@@ -19,7 +19,7 @@ def _parts(version):
 
 
 class TorchVersion(str):
-    """A version that compares with texts and with tuples of numbers, by number."""
+    """A version that compares by number with strings and tuples."""
 
     def _key(self, other):
         if isinstance(other, (tuple, list)):
@@ -48,7 +48,7 @@ class TorchVersion(str):
     __hash__ = str.__hash__
 
 
-# Programs compare it with torch's versions, and read what follows the plus as a build's name.
+# Programs compare it with torch's versions and treat the part after the plus as a build name.
 __version__ = TorchVersion("2.13.0+cresset.0.1")
 debug = False
 cuda = None

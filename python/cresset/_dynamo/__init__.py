@@ -1,9 +1,9 @@
-"""Names of torch._dynamo over recordings (capture.py)."""
+"""The names of torch._dynamo, on top of recordings (capture.py)."""
 from . import config
 from .capture import reset
 from .eval_frame import disable, optimize, optimize_assert
 
-# Loaded when they are asked for: compile() needs none of them.
+# Imported on first use, because compile() needs none of them.
 _LAZY = {"OptimizedModule": "optimized_module", "ExplainOutput": "explaining", "explain": "explaining"}
 _LAZY |= dict.fromkeys(("list_backends", "lookup_backend", "register_backend"), "backends")
 _LAZY |= dict.fromkeys(("mark_dynamic", "mark_static", "mark_static_address", "maybe_mark_dynamic"), "marks")

@@ -1,14 +1,15 @@
-"""What graphs are given to.
+"""Backends of compile().
 
-A backend is a function (GraphModule, example inputs) -> callable of the same inputs.  The name
-"cresset" (also "inductor") stands for this package's own programs, which need no GraphModule. """
+A backend is a function (GraphModule, example inputs) -> callable with the same inputs.  The
+names "cresset" and "inductor" mean this package's programs, which need no GraphModule.
+"""
 from . import eval_frame
 
 _registered = {}
 
 
 def set_default_backend(backend):
-    """What compile() uses when it is given no backend; None: "inductor"."""
+    """Sets the backend that compile() uses by default; None means "inductor"."""
     eval_frame.default_backend = "inductor" if backend is None else backend
 
 
@@ -17,7 +18,7 @@ def get_default_backend():
 
 
 def register_backend(compiler_fn=None, name=None, tags=()):
-    """Gives a backend a name; as a decorator or a function."""
+    """Registers a backend under a name; a decorator or a function."""
     if compiler_fn is None:
         return lambda fn: register_backend(fn, name, tags)
     if not callable(compiler_fn):
@@ -31,18 +32,18 @@ def register_backend(compiler_fn=None, name=None, tags=()):
 
 
 def eager(gm, fake_tensor_inputs, **kwargs):
-    """Runs the graph as it is."""
+    """Runs the graph as recorded."""
     return gm.forward
 
 
 def aot_eager(gm, fake_tensor_inputs, **kwargs):
-    """Forward and backward graphs, run as they are."""
+    """Runs the forward and backward graphs as recorded."""
     from ..functorch.compile import aot_function, nop
     return aot_function(gm.forward, nop)
 
 
 def inductor(gm, example_inputs, **kwargs):
-    """This package's programs, for backends that pass graphs on."""
+    """This package's programs, for backends that call other backends."""
     from .._inductor import options_of
     from .capture import compile_function
     settings = options_of(kwargs.get("mode"), kwargs.get("options") or {})
@@ -53,14 +54,14 @@ _DEBUG = {"eager": eager, "aot_eager": aot_eager}
 
 
 def list_backends(exclude_tags=("debug", "experimental")):
-    """The names that compile(backend=...) takes."""
+    """Returns the names that compile(backend=...) accepts."""
     debug = list(_DEBUG) if not exclude_tags or "debug" not in exclude_tags else []
     others = [name for name, fn in _registered.items() if not set(fn._tags) & set(exclude_tags or ())]
     return sorted([*eval_frame.OWN_NAMES, *debug, *others])
 
 
 def lookup_backend(backend):
-    """The function of a name; None for this package's own programs."""
+    """Returns the function of a name; None for this package's programs."""
     if not isinstance(backend, str):
         if not callable(backend):
             _refuse(backend)

@@ -1,25 +1,26 @@
-"""Compiling by recording.
+"""Compilation by recording.
 
-The first call of a compiled function runs eagerly, operators are written down, and its result is
-what the caller gets.  From the recording come programs (`_C.Graph.call`) or whatever a backend
-makes of the graph; they serve later calls for which everything that the function can read is as
-it was (`guards.Walk`).  A call that fits no recording is recorded anew, up to
-`config.recompile_limit` times. """
+The first call of a compiled function runs eagerly while its operators are recorded; the caller
+gets the eager result.  The recording becomes programs (`_C.Graph.call`) or is given to a
+backend.  Later calls use it when all objects that the function can read are unchanged
+(`guards.Walk`).  A call that fits no recording is recorded again, up to
+`config.recompile_limit` times.
+"""
 import sys
 import warnings
-from _weakref import ref  # weakref itself takes a millisecond to load
+from _weakref import ref  # importing weakref takes a millisecond
 
 from .. import Tensor, _C, clear_autocast_cache, is_autocast_enabled, is_grad_enabled
 from . import config
 from .guards import NotYet, Refused, Walk, plain, tensor_facts
 
-_ATTEMPTS = 3  # calls that change what they read (a state made at first use) before it is refused
+_ATTEMPTS = 3  # attempts to record a function whose calls change objects that they read
 _LEAVES = frozenset((int, float, complex, str, bytes, bool, type(None)))
-_LEAF, _TUPLE, _LIST, _TREE = range(4)  # how leaves are returned
+_LEAF, _TUPLE, _LIST, _TREE = range(4)  # kinds of return values
 
 
 class Compiler:
-    """How one function is compiled: options, and what went wrong so far."""
+    """The compilation of one function: its options and recordings, and why it was refused."""
 
     def __init__(self, fn, backend, backend_name, fullgraph, dynamic, settings):
         self.fn, self.backend, self.backend_name = fn, backend, backend_name
@@ -27,12 +28,12 @@ class Compiler:
         self.given_name = self.limit = None
         self.attempts = 0
         self.refusal, self.said_limit = None, False
-        self.expected = None  # the call that was recorded and not kept, when the next will be like it
+        self.expected = None  # the kernels of a call that was recorded and not kept
         self.records = []  # (Walk, CompiledEntry)
         self.put_away = {}  # backend forced by a stance -> its entries and records
-        # By path, what the last recording saw of sizes and numbers, and which of these vary.
+        # By path: the sizes and numbers that the last recording saw, and which of these vary.
         self.sizes, self.values = {}, {}
-        self.unread = None  # Walk of a recording that is not in these yet: paths take long, and no other may come
+        self.unread = None  # a Walk not yet in these: computing paths is slow
         self.varying_sizes, self.varying = {}, set()
 
     @property
@@ -41,7 +42,7 @@ class Compiler:
 
     @property
     def code(self):
-        """The function's, or a module's forward; None of what is written in C."""
+        """The code object of the function or of a module's forward; None for C functions."""
         return getattr(getattr(self.fn, "forward", self.fn), "__code__", None)
 
     @property
@@ -54,7 +55,7 @@ class Compiler:
             self.note(walk)
 
     def note(self, walk):
-        """Sizes and numbers that a recording saw, where none are known."""
+        """Notes the sizes and numbers of a recording where none are known."""
         for node, (source, _, _, check, expected, *_) in enumerate(walk.nodes):
             if check == "equal" and type(expected) in (int, float):
                 self.values.setdefault(walk.path(node), expected)
@@ -62,7 +63,7 @@ class Compiler:
                 shape = expected.shape if isinstance(expected, Tensor) else expected[2]
                 self.sizes.setdefault(walk.path(node), tuple(shape))
 
-    # --- a call that no entry fits ---
+    # --- a call that fits no entry ---
 
     def miss(self, compiled, args, kwargs):
         if _stance != "default" and self.stays_eager(compiled, args, kwargs):
@@ -76,7 +77,7 @@ class Compiler:
         return _Recording(self, compiled, args, kwargs).result()
 
     def make_expected(self):
-        """Asks for the kernels of a recording like the one that is to come."""
+        """Requests the kernels of the recording that is expected next."""
         call, self.expected = self.expected, None
         try:
             call.make()
@@ -84,7 +85,8 @@ class Compiler:
             _C._log("graph", 1, f"{self.name}: no kernels are asked for yet: {why}")
 
     def stays_eager(self, compiled, args, kwargs):
-        """Whether the stance (set_stance) forbids the recording; its error is raised here."""
+        """Returns whether the stance (set_stance) forbids a recording.  Raises the stance's
+        error."""
         if _stance == "fail_on_recompile":
             code = self.code
             where = (f" filename: '{code.co_filename}', function name: '{code.co_name}', "
@@ -97,16 +99,16 @@ class Compiler:
         try:
             _Recording(self, compiled, args, kwargs).note()
         except Refused:
-            return False  # the recording will say why
+            return False  # the recording will state the reason
         return bool(self.sizes or self.values)
 
     def use_backend(self, compiled, before, after):
-        """Recordings of one backend are put away and those of another brought back."""
+        """Replaces the recordings of one backend by those of another."""
         self.put_away[before] = compiled._entries[:], self.records
         compiled._entries[:], self.records = self.put_away.pop(after, ((), []))
 
     def reasons(self, args, kwargs):
-        """Why each recording does not fit a call, newest first."""
+        """Returns why each recording does not fit a call, newest first."""
         from .reasons import failure
         failed = ((walk, entry.fails(args, kwargs)) for walk, entry in reversed(self.records))
         return [failure(walk, *found) for walk, found in failed if found is not None]
@@ -132,7 +134,7 @@ class Compiler:
         return compiled._function(*args, **kwargs)
 
     def refuse(self, compiled, why):
-        """Eager from now on; an error when the whole function has to be a graph."""
+        """Makes the function eager from now on; raises with fullgraph=True."""
         self.refusal = str(why)
         _C._log("graph", 1, f"{self.name} runs eagerly: {why}")
         if self.fullgraph:
@@ -143,7 +145,7 @@ class Compiler:
 
 
 class _Recording:
-    """One call, recorded."""
+    """The recording of one call."""
 
     def __init__(self, compiler, compiled, args, kwargs):
         self.compiler, self.compiled, self.args, self.kwargs = compiler, compiled, args, kwargs
@@ -151,7 +153,7 @@ class _Recording:
         self.walk = Walk(self.fn, list(kwargs), compiler.varying)
 
     def result(self):
-        """What the function returns; the entry is made on the way."""
+        """Returns the function's result and makes the entry."""
         try:
             self.look()
         except NotYet as why:
@@ -166,7 +168,7 @@ class _Recording:
         self.mark_sizes(recorder)
         self.let_gradients_go()
         if is_autocast_enabled("cpu"):
-            clear_autocast_cache()  # weights that were converted before came from no call of this one
+            clear_autocast_cache()  # earlier conversions would be missing in the graph
         out = self.run(recorder)
         try:
             self.finish(recorder, out)
@@ -186,7 +188,7 @@ class _Recording:
         return self.fn(*self.args, **self.kwargs)
 
     def run(self, recorder):
-        """Calls the function; numbers that vary are symbols meanwhile."""
+        """Calls the function.  Varying numbers are symbols during the call."""
         args, kwargs, replaced = list(self.args), dict(self.kwargs), []
         names = list(kwargs)
         self.changed = None
@@ -214,7 +216,7 @@ class _Recording:
             recorder.stop()
 
     def put_back(self, replaced):
-        """Numbers in the places of their symbols."""
+        """Replaces symbols by their numbers."""
         for node, value, symbol in replaced:
             if self.walk.now(node) is symbol:
                 self.walk.replace(node, value)
@@ -224,7 +226,7 @@ class _Recording:
     # --- before the call ---
 
     def mark_inputs(self, recorder):
-        self.storages = {}  # by node, as the call finds them
+        self.storages = {}  # by node, before the call
         for t, node in self.walk.tensors:
             recorder.input(t)
             self.storages[node] = _C._storage_key(t)
@@ -234,7 +236,7 @@ class _Recording:
         return (self.compiler.backend if _forced_backend is None else _forced_backend) in (None, OWN_PROGRAMS)
 
     def let_gradients_go(self):
-        """A gradient that the call drops is to be gone then: outlines stand for gradients from here on."""
+        """Drops gradients that the call replaces; meta tensors represent them from now on."""
         w = self.walk
         at = {node: i for i, (_, node) in enumerate(w.tensors)}
         for i, (leaf, node, before, own) in enumerate(self.grads):
@@ -247,13 +249,14 @@ class _Recording:
             self.grads[i] = (leaf, node, ref(before), own)
 
     def mark_sizes(self, recorder):
-        """Which sizes are symbols: those that changed, those that are marked, all that may be."""
+        """Makes sizes symbols: those that changed, those that are marked, or all with
+        dynamic=True."""
         c, w = self.compiler, self.walk
         self.dynamic, self.marked = {}, []
         for t, node in w.tensors:
             must, may, never = self.marks(t)
             if not must and not may and not c.sizes and not c.dynamic:
-                continue  # Compiler.note() will see to it
+                continue  # Compiler.note() handles this size
             if not must and (c.dynamic is False or not config.dynamic_shapes or w.nodes[node][0] == "const"):
                 continue
             path, shape = w.path(node), tuple(t.shape)
@@ -270,7 +273,7 @@ class _Recording:
                 dims.clear()
             c.sizes[path] = shape
             wanted = dims.union(must, may)
-            if c.dynamic and type(t) is Tensor:  # parameters keep their sizes
+            if c.dynamic and type(t) is Tensor:  # sizes of parameters are not dynamic
                 wanted |= set(range(len(shape)))
             wanted.difference_update(never)
             mask = sum(1 << d for d in wanted if shape[d] > 1)
@@ -281,7 +284,7 @@ class _Recording:
                 self.marked += [(t, d, path) for d in must if mask >> d & 1]
 
     def marks(self, t):
-        """Dims that must be symbols, may be, must not be."""
+        """Returns the dims that must be symbols, may be, and must not be."""
         if not t.__dict__:
             return (), (), ()
         from . import marks
@@ -290,12 +293,12 @@ class _Recording:
         return must, may, never
 
     def note(self):
-        """Sizes and numbers of a call that is not recorded, so that the next one knows which vary."""
+        """Notes the sizes and numbers of a call that is not recorded, to find later which vary."""
         self.look()
         self.compiler.note(self.walk)
 
     def walk_again(self):
-        """Whether a number turns out to vary, which the walk has to know."""
+        """Returns whether a number varies, which requires another walk."""
         c = self.compiler
         c.catch_up()
         before = len(c.varying)
@@ -304,7 +307,7 @@ class _Recording:
         return len(c.varying) > before
 
     def note_numbers(self):
-        """Numbers that changed since the last recording are inputs of the next one."""
+        """Makes numbers that changed since the last recording inputs of the next recording."""
         c, w = self.compiler, self.walk
         for node, (_, _, _, check, expected, *_) in enumerate(w.nodes[:self.plain]):
             if check == "equal" and type(expected) in (int, float):
@@ -331,14 +334,14 @@ class _Recording:
             raise Refused("saved-tensor hooks are active")
         w.snapshot()
 
-    # --- after it ---
+    # --- after the call ---
 
     def entry(self, nodes, runner, constants, origins, returns, leaves, places, unflatten, puts, heavy):
         return _C.CompiledEntry(nodes, len(self.args), tuple(self.kwargs) or None, runner, constants, origins,
                                 returns, leaves, places, unflatten, puts, heavy, len(self.walk.numbers))
 
     def check_unchanged(self):
-        """What the call read is as it was, gradients apart."""
+        """Checks that the call did not change objects that it reads, except gradients."""
         if self.changed is not None:
             raise Refused(f"each call changes what it reads: {self.walk.path(self.changed)}")
         probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False)
@@ -385,8 +388,8 @@ class _Recording:
         self.compile(graph, tensors, leaves, places, returns, unflatten, puts, differentiate)
 
     def expect(self, recorder, out):
-        """The call made state for those to come, and its recording is not kept; but the next has the
-        same groups, whose kernels can be compiled while it runs."""
+        """Handles a call that made state for later calls.  Its recording is not kept.  The next
+        recording will have the same fusion groups, so their kernels are compiled meanwhile."""
         results = [x for x in _flatten(out)[0] if isinstance(x, Tensor)]
         gradients = [x for *_, x in self.new_gradients() if x is not None]
         if not self.own_programs or self.walk.numbers or self.dynamic:
@@ -399,7 +402,7 @@ class _Recording:
             _C._log("graph", 1, f"{self.compiler.name}: no kernels are expected: {why}")
 
     def new_gradients(self):
-        """.grad of leaves that the call gave or took away, as Walk.stores()."""
+        """Returns .grad of leaves that the call set or removed, in the form of Walk.stores()."""
         return [("grad", node, own, leaf.grad) for leaf, node, before, own in self.grads
                 if leaf.grad is not before() or type(before) is ref and before() is None]
 
@@ -450,7 +453,7 @@ class _Recording:
             raise BackendCompilerFailed(backend, e) from e
 
     def programs(self, graph, differentiate):
-        """This package's own; settings beside the defaults are rare."""
+        """Makes this package's programs.  Settings other than the defaults are rare."""
         changes = self.compiler.settings
         if not changes and "cresset._inductor.config" not in sys.modules:
             return graph.call(differentiate)
@@ -461,7 +464,7 @@ class _Recording:
 
 
 def _without_symbols(out):
-    """The same with plain numbers, which the recording is then fixed to."""
+    """Replaces symbols by plain numbers, to which the recording is then fixed."""
     leaves, returns, unflatten = _flatten(out)
     if all(type(x) is not _C.Symbol for x in leaves):
         return out
@@ -470,7 +473,7 @@ def _without_symbols(out):
 
 
 def _input_names(paths):
-    """Python names like torch's, L_x_ and L_self_weight_, each once."""
+    """Returns unique Python names in torch's style, L_x_ and L_self_weight_."""
     names = {}
     for path in paths:
         name = wanted = f"L_{''.join(c if c.isalnum() else ' ' for c in path).strip().replace(' ', '_')}_"
@@ -490,9 +493,11 @@ def _is_leaf(x):
 
 
 def _flatten(out):
-    """(leaves, how they are returned, for _TREE what puts them together).
+    """Returns (leaves, kind of the return value, and for _TREE the function that rebuilds it).
 
-    The module of trees, which takes as long to load as a small recording, is asked only about the rest. """
+    The pytree module is used only for nested results, because importing it takes as long as a
+    small recording.
+    """
     if _is_leaf(out):
         return [out], _LEAF, None
     if type(out) in (tuple, list) and all(map(_is_leaf, out)):
@@ -503,7 +508,7 @@ def _flatten(out):
 
 
 def compile_function(fn, backend, backend_name, fullgraph, dynamic, settings=None):
-    """The compiled form of a callable; `settings` are of _inductor.config, by name."""
+    """Compiles a callable; `settings` are values of _inductor.config by name."""
     compiler = Compiler(fn, backend, backend_name, fullgraph, dynamic, settings or {})
     compiled = _C.CompiledFunction(fn, compiler.miss)
     compiled._compiler = compiler
@@ -511,16 +516,16 @@ def compile_function(fn, backend, backend_name, fullgraph, dynamic, settings=Non
     return compiled
 
 
-_all = set()  # weak references to every compiled function
+_all = set()  # weak references to all compiled functions
 
 STANCES = ("default", "force_eager", "eager_on_recompile", "fail_on_recompile", "eager_then_compile",
            "aot_eager_then_compile")
-OWN_PROGRAMS = "cresset"  # a forced backend that is none
+OWN_PROGRAMS = "cresset"  # as a forced backend: this package's programs
 _stance, _forced_backend = "default", None
 
 
 def set_stance(stance, backend):
-    """Sets both and returns what they were."""
+    """Sets both and returns the earlier values."""
     global _stance, _forced_backend
     before = _stance, _forced_backend
     _C._force_eager(stance == "force_eager")
@@ -536,7 +541,7 @@ def _alive():
 
 
 def reset():
-    """Forgets every recording."""
+    """Drops all recordings."""
     for compiled in _alive():
         compiler = compiled._compiler
         compiled._entries.clear()

@@ -1,15 +1,15 @@
-"""Settings of compiling; names and defaults are torch's."""
+"""Settings of compile(), with torch's names and defaults."""
 import sys
 
-recompile_limit = 8             # recordings of one function; more calls run eagerly
+recompile_limit = 8  # recordings of one function; further calls run eagerly
 accumulated_recompile_limit = 256
 fail_on_recompile_limit_hit = False
 error_on_recompile = False
-suppress_errors = False         # a backend that raises is replaced by eager
+suppress_errors = False  # true: eager mode replaces a backend that raises
 assume_static_by_default = True
 automatic_dynamic_shapes = True
 dynamic_shapes = True
-disable = False                 # compile() returns its argument
+disable = False  # true: compile() returns its argument
 verbose = False
 specialize_int = False
 specialize_float = False
@@ -18,7 +18,7 @@ capture_dynamic_output_shape_ops = False
 guard_nn_modules = True
 inline_inbuilt_nn_modules = True
 optimize_ddp = True
-cache_size_limit = 8            # the former name of recompile_limit
+cache_size_limit = 8  # the earlier name of recompile_limit
 
 
 def _owner(name):
@@ -28,9 +28,12 @@ def _owner(name):
 
 
 class Patch:
-    """patch("name", value), patch({name: value}) or patch(name=value): a context manager and a decorator.
+    """patch("name", value), patch({name: value}) or patch(name=value): a context manager and a
+    decorator.
 
-    A subclass says with `_owner(name)` which object holds a setting under which name; AttributeError: there is none. """
+    A subclass defines `_owner(name)`, which returns the object that has the setting and the
+    setting's name there, or raises AttributeError.
+    """
 
     def __init__(self, changes=None, value=None, **more):
         if isinstance(changes, str):
@@ -58,6 +61,6 @@ class Patch:
 
 
 class patch(Patch):
-    """Other values for a while; see Patch."""
+    """Sets other values temporarily; see Patch."""
 
     _owner = staticmethod(_owner)

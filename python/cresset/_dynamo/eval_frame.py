@@ -1,33 +1,34 @@
-"""compile(), and switching it off."""
+"""compile() and disable()."""
 import functools
 
 from .. import _C
 from . import config
 from .capture import compile_function
 
-OWN_NAMES = ("inductor", "cresset")  # of the backend that is this package's own programs
+OWN_NAMES = ("inductor", "cresset")  # names of the backend that is this package's programs
 default_backend = "inductor"
 
 
 def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=None, options=None, name=None,
             disable=False, recompile_limit=None, isolate_recompiles=False):
-    """A function or module that runs as fused programs.
+    """Compiles a function or module to fused programs.
 
-    The first call runs eagerly and is recorded; later calls for which all that the function read is
-    as it was run the recording.  A decorator when `model` is None.
+    The first call runs eagerly and is recorded.  Later calls run the recording when all objects
+    that the function reads are unchanged.  With model=None it is a decorator.
 
-    fullgraph  an error where the function cannot be one graph; otherwise it then runs eagerly
-    dynamic    True: sizes are symbols from the first call on; False: never; None: once they change
-    backend    "inductor" (this package's programs; the default), "eager", "aot_eager", or a callable of a
-               GraphModule and example inputs
-    mode       "default"; "reduce-overhead" (the same on CPUs); "max-autotune": schedules are measured;
-               "lite": every operator stays a call
-    options    settings of the backend by name (torch._inductor.list_options()); {"fast": True} lets
-               results differ from eager's by rounding
-    name       what logs and errors call it
-    disable    returns `model` as it is
-    recompile_limit     how often it is recorded; None: torch._dynamo.config.recompile_limit
-    isolate_recompiles  every call of compile() has recordings of its own anyway """
+        fullgraph  True: an error when the function cannot be one graph; False: it then runs eagerly
+        dynamic    True: sizes are symbols from the first call on; False: never; None: when they change
+        backend    "inductor" (this package's programs; the default), "eager", "aot_eager", or a
+                   callable with the arguments GraphModule and example inputs
+        mode       "default"; "reduce-overhead" (the same on CPUs); "max-autotune": schedules are
+                   measured; "lite": operators are not fused
+        options    settings of the backend by name (torch._inductor.list_options()); {"fast": True}
+                   allows results that differ from eager's by rounding
+        name       the function's name in logs and errors
+        disable    True: returns `model`
+        recompile_limit     most recordings; None: torch._dynamo.config.recompile_limit
+        isolate_recompiles  ignored: every call of compile() has separate recordings
+    """
     if mode is not None and options is not None:
         raise RuntimeError("Either mode or options can be specified, but both can't be specified at the same time.")
     if model is None:
@@ -44,7 +45,7 @@ def compile(model=None, *, fullgraph=False, dynamic=None, backend=None, mode=Non
 
 
 class How:
-    """compile() with its options: callable on functions and modules, and a decorator."""
+    """compile() with its options: applied to functions and modules, and a decorator."""
 
     def __init__(self, backend=None, nopython=False, dynamic=None, disable=False, name=None, limit=None):
         if dynamic not in (None, True, False):
@@ -58,7 +59,7 @@ class How:
         self.settings = {}
 
     def set_options(self, mode, options):
-        """They set programs; other backends get them as keywords."""
+        """Sets mode and options.  Backends other than this package's get them as keywords."""
         self.mode, self.options = mode, options
         if self.backend is None:
             from .._inductor import options_of
@@ -107,7 +108,7 @@ def _again(given, mode, options):
 
 def optimize(backend=None, *, nopython=False, guard_export_fn=None, guard_fail_fn=None, disable=False,
              dynamic=None, **unused):
-    """The compiler as a decorator; compile() is its usual face."""
+    """The compiler as a decorator; most programs use compile()."""
     return How(backend, nopython, dynamic, disable)
 
 
@@ -116,7 +117,7 @@ def optimize_assert(backend, **options):
 
 
 class _Plain:
-    """Compiled functions of the thread are their functions meanwhile; also a decorator."""
+    """Inside, compiled functions of this thread call the plain function; also a decorator."""
 
     def __enter__(self):
         _C._compiled_off(1)
@@ -129,7 +130,8 @@ class _Plain:
 
 
 def disable(fn=None, recursive=True, *, reason=None):
-    """`fn` runs eagerly, and so does what it calls; where a compiled function calls it, that runs eagerly, too."""
+    """Makes `fn` and the functions it calls run eagerly.  A compiled function that calls `fn` runs
+    eagerly, too."""
     if fn is None:
         return lambda f: disable(f, recursive, reason=reason)
     if isinstance(fn, _C.ModuleBase):

@@ -1,4 +1,4 @@
-"""Errors of compiling."""
+"""Errors of compile()."""
 
 
 class TorchDynamoException(RuntimeError):
@@ -14,7 +14,7 @@ class ResetRequired(TorchDynamoException):
 
 
 class Unsupported(TorchDynamoException):
-    """fullgraph=True, and a part of the function cannot be in a graph."""
+    """Part of the function cannot be in a graph, and fullgraph=True."""
 
     def __init__(self, msg, *, case_name=None, real_stack=None):
         super().__init__(msg)
@@ -30,11 +30,11 @@ class FailOnRecompileLimitHit(TorchDynamoException):
 
 
 class RecompileError(TorchDynamoException):
-    """error_on_recompile is set, and no recording fits a call."""
+    """No recording fits a call, and error_on_recompile is set."""
 
 
 class BackendCompilerFailed(TorchDynamoException):
-    """A backend raised; `inner_exception` is what."""
+    """A backend raised `inner_exception`."""
 
     def __init__(self, backend_fn, inner_exception, first_useful_frame=None):
         self.backend_name = getattr(backend_fn, "__name__", "?")
@@ -48,4 +48,5 @@ class InvalidBackend(TorchDynamoException):
 
 
 class ConstraintViolationError(RuntimeError):
-    """A size that was said to vary cannot; torch.fx.experimental.symbolic_shapes has the name."""
+    """A size that was marked dynamic cannot vary; torch has this name in torch.fx.experimental.
+    symbolic_shapes."""

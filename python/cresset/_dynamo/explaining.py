@@ -1,10 +1,10 @@
-"""explain(): what compile() would make of a function."""
+"""explain(): reports how compile() records a function."""
 from .capture import compile_function
 from .reasons import guard
 
 
 class ExplainOutput:
-    """What was recorded: graphs, operators, why there is no graph, guards."""
+    """A report: graphs, operators, reasons why there is no graph, guards."""
 
     def __init__(self, graphs, break_reasons, ops_per_graph, out_guards):
         self.graphs, self.graph_count = graphs, len(graphs)
@@ -31,7 +31,7 @@ class ExplainOutput:
 
 
 def explain(f, *extra_args, **extra_kwargs):
-    """explain(f)(*args): the ExplainOutput of that call of f."""
+    """explain(f)(*args) returns the ExplainOutput of this call of f."""
     def inner(*args, **kwargs):
         from ..nn import Module
         import warnings
@@ -44,7 +44,7 @@ def explain(f, *extra_args, **extra_kwargs):
         compiled = compile_function(target, keep, "explain", False, False)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            for _ in range(3):  # state that is made at first use is there at the second call
+            for _ in range(3):  # the first call may make state that later calls read
                 compiled(*args, **kwargs)
                 if graphs or compiled._off:
                     break

@@ -1,11 +1,12 @@
-"""What a recording takes for granted.
+"""The assumptions of a recording.
 
-`Walk` goes over everything that a function's code can read - arguments, globals, closure cells,
-attributes of modules and objects - and writes down a guard (src/py/bind/guard.h), one node an
-object.  Tensors on the way become inputs of the recording.
+`Walk` visits all objects that a function's code can read: arguments, globals, closure cells,
+attributes of modules and objects.  It builds a guard (src/py/bind/guard.h) with one node for
+each object.  Tensors become inputs of the recording.
 
-Code of this package and of the standard library is taken to read nothing but its arguments.  What
-cannot be guarded raises `Refused`. """
+Code of this package and of the standard library is assumed to read only its arguments.  Objects
+that cannot be guarded raise `Refused`.
+"""
 import builtins
 import functools
 import sys
@@ -18,11 +19,11 @@ from .._C import CompiledFunction, ModuleBase, Symbol, _facts_of_code, _walk_ite
 
 
 class Refused(Exception):
-    """No graph can stand for calls of the function; the text says why."""
+    """The function's calls cannot be a graph; the text states the reason."""
 
 
 class NotYet(Refused):
-    """The call that comes makes what later ones can be recorded with."""
+    """This call makes state that later recordings need."""
 
 
 _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.BuiltinFunctionType,
@@ -32,13 +33,13 @@ _ATOMS = (type(None), bool, type, type(Ellipsis), type(NotImplemented), types.Bu
 _VALUES = (int, float, complex, str, bytes, device)
 _ATOM_SET, _VALUE_SET = frozenset(_ATOMS), frozenset(_VALUES)
 
-# Names of what reads or writes .grad, this package's own functions among them.
+# Names of attributes and functions that read or write .grad.
 _TOUCH_GRADIENTS = frozenset(("grad", "backward", "zero_grad", "clip_grad_norm", "clip_grad_norm_", "clip_grad_value_",
                               "clip_grads_with_norm_"))
 
-_MUTABLE = (deque, bytearray, memoryview)  # hold what no guard looks at
+_MUTABLE = (deque, bytearray, memoryview)  # containers whose contents no guard checks
 
-# Builtins and modules through which a call does more than computing its result.
+# Builtins and modules with side effects or inputs that a recording does not see.
 _IMPURE_BUILTINS = frozenset(("print", "input", "open", "exec", "eval", "compile", "globals", "locals",
                               "breakpoint", "__import__", "setattr", "delattr", "next"))
 _IMPURE_MODULES = frozenset(("random", "time", "os", "datetime", "secrets", "uuid", "logging", "subprocess",
@@ -52,13 +53,13 @@ _NOTHING = {}
 
 
 def _is_trusted(module_name):
-    """Whether code of that module reads nothing but what it is given."""
+    """Returns whether code of the module is assumed to read only its arguments."""
     root = (module_name or "").partition(".")[0]
     return root == "cresset" or root == "torch" or root in _STDLIB and root != "__main__"
 
 
 def _is_of(module, name, x):
-    """isinstance, for a class of a module that nobody may have loaded."""
+    """isinstance for a class of a module that may not be imported."""
     return module in sys.modules and isinstance(x, getattr(sys.modules[module], name))
 
 
@@ -67,12 +68,12 @@ def _is_not_plain(item):
 
 
 def _slots(t):
-    """Names of the attributes that a class keeps outside __dict__."""
+    """Returns the names of a class's attributes outside __dict__."""
     return [name for base in t.__mro__ for name, x in base.__dict__.items() if type(x) is types.MemberDescriptorType]
 
 
 def _contents(holder):
-    """What a dict, list, cell or object with slots holds, as a dict."""
+    """Returns the contents of a dict, list, cell or object with slots as a dict."""
     if isinstance(holder, list):
         return dict(enumerate(holder))
     if isinstance(holder, (dict, types.MappingProxyType)):
@@ -82,20 +83,21 @@ def _contents(holder):
 
 
 def plain(x):
-    """A symbol's number; from here on the recording serves no other."""
+    """Returns a symbol's number and fixes the recording to it."""
     return x.__class__(x)
 
 
 def tensor_facts(t):
-    """What a guard asks of a tensor, without the tensor."""
+    """Returns the properties of a tensor that a guard checks, without the tensor."""
     return type(t), t.dtype, t.shape, t.stride(), t.requires_grad, t.device
 
 
 class Walk:
-    """Nodes of a guard, and the tensors met.
+    """The nodes of a guard, and the tensors found.
 
-    nodes    lists [source, parent, key, check, expected, slot]
-    tensors  [(tensor, node)], each tensor once """
+        nodes    lists [source, parent, key, check, expected, slot]
+        tensors  [(tensor, node)], each tensor once
+    """
 
     def __init__(self, function, keywords=(), varying=frozenset()):
         code = getattr(getattr(function, "forward", function), "__code__", None)
@@ -104,16 +106,16 @@ class Walk:
         self.keywords = keywords
         self.nodes, self.tensors, self.kept = [], [], []
         self.varying = varying  # paths of numbers that are inputs of the recording
-        self.numbers = []       # (node, value) of these
-        self.holders = {}       # node -> the dict, list or cell that it stands for
-        self.slotted = []       # objects with attributes outside __dict__
-        self.before = []        # (node or None, what holds objects, a copy of what it held), from snapshot()
-        self.paths = {}         # of nodes
-        self.known = {}         # id -> node, of tensors and of what holds others
-        self.names = set()      # all names in the code met
+        self.numbers = []  # (node, value) of these numbers
+        self.holders = {}  # node -> its dict, list or cell
+        self.slotted = []  # objects with attributes outside __dict__
+        self.before = []  # from snapshot(): (node or None, container, copy of its contents)
+        self.paths = {}  # node -> path
+        self.known = {}  # id -> node, for tensors and containers
+        self.names = set()  # all names in the visited code
         self.codes = set()
-        self.classes = {}       # classes of the user's whose code may run -> names looked up in them
-        self.modules = {}       # modules of the user's that code reads -> names looked up in them
+        self.classes = {}  # user classes whose code may run -> names looked up in them
+        self.modules = {}  # user modules that code reads -> names looked up in them
         self.optimizers = 0
 
     def add(self, source, parent, key, check, expected=None):
@@ -125,7 +127,7 @@ class Walk:
     # --- objects ---
 
     def visit(self, x, source, parent, key):
-        """The node of x, found from `parent` by `source` and `key`."""
+        """Returns the node of x, found from `parent` by `source` and `key`."""
         t = type(x)
         if t in _ATOM_SET:
             return self.atom(x, source, parent, key)
@@ -169,7 +171,7 @@ class Walk:
         return source in ("arg", "kwarg") or source in ("item", "at", "cell") and parent in self.holders
 
     def replace(self, node, x):
-        """Puts x where the program finds the number of a node; the holder's only."""
+        """Stores x in the container in which the program finds the number of a node."""
         source, parent, key = self.nodes[node][:3]
         if source == "cell":
             self.holders[parent].cell_contents = x
@@ -186,7 +188,7 @@ class Walk:
             raise NotYet("a parameter has no size before the first call")
         node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
         self.tensors.append((x, node))
-        if x.__dict__:  # attributes that the user gave it
+        if x.__dict__:  # attributes that the user set
             inner = self.add("dict", node, None, "mapping", (dict, len(x.__dict__)))
             self.holders[inner] = x.__dict__
             self.items(x.__dict__, "item", inner)
@@ -207,7 +209,8 @@ class Walk:
         return node
 
     def items(self, holder, source, node):
-        """Plain values first: a check passes over them while their container is unchanged."""
+        """Adds plain values first, because a check skips them while their container is
+        unchanged."""
         later = _walk_items(holder, source, node, self.nodes, self.known, self.holders, self.kept, not self.varying)
         if len(self.nodes) >= _MOST_NODES:
             raise Refused(_TOO_MANY)
@@ -226,7 +229,8 @@ class Walk:
         return node
 
     def method(self, x, source, parent, key):
-        """Methods are made at every access: what they are bound to is looked at."""
+        """Checks the object that a method is bound to, because the method itself is made at every
+        access."""
         node = self.add(source, parent, key, "instance", types.MethodType)
         if type(x) is types.MethodType:
             self.visit(x.__self__, "attr", node, "__self__")
@@ -299,19 +303,20 @@ class Walk:
         self.items(state, "item", inner)
         return node
 
-    # --- what a call changes ---
+    # --- changes that a call makes ---
 
     def snapshot(self):
-        """Keeps what holds objects as it is before the call."""
+        """Copies the contents of all containers before the call."""
         fixed = [*self.classes, *(module for module, _ in self.modules.values())]
         holders = [*self.holders.items(), *((None, x.__dict__) for x in fixed), *((None, x) for x in self.slotted)]
         self.before = [(node, x, _contents(x) if x or not isinstance(x, dict) else _NOTHING) for node, x in holders]
         self.bare = [t for t, node in self.tensors if self.nodes[node][0] != "grad" and not t.__dict__]
 
     def stores(self):
-        """Tensors that the call put somewhere: [(kind, node of the holder, key, tensor)].
+        """Returns the tensors that the call stored: [(kind, node of the container, key, tensor)].
 
-        Anything else that it put where the program can see it is refused. """
+        Refuses the recording when the call stored other objects where the program can see them.
+        """
         found = []
         for node, holder, before in self.before:
             if isinstance(holder, dict) and len(holder) == len(before) and \
@@ -333,7 +338,8 @@ class Walk:
         return found
 
     def settle(self):
-        """Symbols that the call put somewhere become plain numbers, which the recording is then fixed to."""
+        """Replaces symbols that the call stored by plain numbers, to which the recording is then
+        fixed."""
         for _, holder, _ in self.before:
             for key, x in _contents(holder).items():
                 if type(x) is not Symbol:
@@ -385,13 +391,13 @@ class Walk:
         self.items({name: table[name] for name in loaded if name in table}, "item", at)
 
     def reach_class(self, t):
-        """Code of a user's class may run; its attributes are looked at once their names are met."""
+        """The class's code may run.  Its attributes are visited when code uses their names."""
         for base in t.__mro__[:-1]:
             if not _is_trusted(base.__module__):
                 self.classes.setdefault(base, set())
 
     def close(self):
-        """Follows names until nothing new is met."""
+        """Visits the attributes of used names until there is nothing new."""
         if self.names & _PURE_SETTERS:
             raise Refused(f"the function calls {min(self.names & _PURE_SETTERS)}()")
         before = -1
@@ -428,10 +434,10 @@ class Walk:
         if isinstance(x, types.FunctionType):
             self.reach_function(x)
 
-    # --- the whole ---
+    # --- the function ---
 
     def root(self, f):
-        """The function itself."""
+        """Adds the function as the root node."""
         if isinstance(f, types.FunctionType):
             self.reach_function(f)
         else:
@@ -441,7 +447,7 @@ class Walk:
                 self.reach_function(call)
 
     def gradients(self):
-        """Nodes of .grad, for functions that read or write it."""
+        """Adds nodes for .grad, for functions that read or write it."""
         made = []
         for t, node in list(self.tensors):
             if t.requires_grad and t.is_leaf:
@@ -452,7 +458,7 @@ class Walk:
     def wants_gradients(self):
         return self.optimizers or not self.names.isdisjoint(_TOUCH_GRADIENTS)
 
-    # --- words ---
+    # --- names of nodes in messages ---
 
     def path(self, node):
         found = self.paths.get(node)

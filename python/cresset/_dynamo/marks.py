@@ -1,11 +1,12 @@
-"""Marks of sizes that vary: mark_dynamic(), mark_static() and what they promise.
+"""mark_dynamic(), mark_static() and related marks.
 
-A size that is marked has to stay a symbol.  Whether a recording keeps it one is tried: the graph is asked whether
-it fits inputs of other sizes. """
+A size marked dynamic must stay a symbol in a recording.  This is tested by asking the graph
+whether it fits inputs of other sizes.
+"""
 from .. import Tensor, empty
 from .exc import ConstraintViolationError
 
-_MOST_TRIED = 64  # sizes of a range
+_MOST_TRIED = 64  # number of sizes tested
 
 
 def _dims(index):
@@ -17,9 +18,11 @@ def _set_of(t, name):
 
 
 def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize_on=None):
-    """The size of t along `index`, an int or several, is a symbol in recordings from their first on.
+    """Makes the size of t along `index`, an int or several, a symbol from the first recording on.
 
-    A function that needs one size raises ConstraintViolationError, as does a size outside [min, max]. """
+    When the function needs one size, or a size is outside [min, max], ConstraintViolationError
+    is raised.
+    """
     if not isinstance(t, Tensor):
         raise TypeError(f"mark_dynamic() takes a Tensor, not {type(t).__name__}")
     for i in _dims(index):
@@ -30,25 +33,25 @@ def mark_dynamic(t, index, *, hint_override=None, min=None, max=None, specialize
 
 
 def maybe_mark_dynamic(t, index):
-    """As mark_dynamic(), where the function allows it."""
+    """As mark_dynamic(), if the function permits other sizes."""
     if not isinstance(t, Tensor):
         raise TypeError(f"maybe_mark_dynamic() takes a Tensor, not {type(t).__name__}")
     _set_of(t, "_dynamo_weak_dynamic_indices").update(range(t.dim())[i] for i in _dims(index))
 
 
 def mark_static(t, index=None):
-    """The size of t along `index` (every one: None) is never a symbol."""
+    """The size of t along `index` (None: all sizes) is never a symbol."""
     if isinstance(t, Tensor):
         _set_of(t, "_dynamo_static_indices").update(range(t.dim()) if index is None else
                                                     [range(t.dim())[i] for i in _dims(index)])
 
 
 def mark_static_address(t, guard=True):
-    """Tensors are found by their places anyway."""
+    """Does nothing: guards find tensors by their containers."""
 
 
 def of(t):
-    """(dims that must be symbols, dims that may be, dims that must not be)"""
+    """Returns (dims that must be symbols, dims that may be, dims that must not be)."""
     marks = t.__dict__
     if type(t) is not Tensor or not marks:
         return (), (), marks.get("_dynamo_static_indices", ()) if marks else ()
@@ -57,7 +60,7 @@ def of(t):
 
 
 def check_ranges(t, dims):
-    """Sizes are where their marks say that they are."""
+    """Checks that marked sizes are in their ranges."""
     for dim, (low, high) in t.__dict__.get("_dynamo_dynamic_range", {}).items():
         size = t.shape[dim]
         if dim in dims and (low is not None and size < low or high is not None and size > high):
@@ -66,11 +69,12 @@ def check_ranges(t, dims):
 
 
 def check(graph, given, numbers, dynamic, marked):
-    """Whether the sizes that are marked stayed symbols of the graph.
+    """Checks that marked sizes are symbols of the graph.
 
-    given    its inputs
-    dynamic  {id of an input: mask of its dims that are symbols}
-    marked   [(input, dim, name)] """
+        given    the graph's inputs
+        dynamic  {id of an input: mask of its dims that are symbols}
+        marked   [(input, dim, name)]
+    """
     for t, dim, name in marked:
         size, place = t.shape[dim], f"L['{name}'].size()[{dim}]"
         low, high = t.__dict__.get("_dynamo_dynamic_range", {}).get(dim, (None, None))
@@ -90,7 +94,7 @@ def check(graph, given, numbers, dynamic, marked):
 
 
 def _fits(graph, given, numbers, dynamic, size, other):
-    """Whether all symbols of that size may have another."""
+    """Returns whether all symbols with this size may have another."""
     inputs = []
     for t in given:
         mask = dynamic.get(id(t), 0)
@@ -99,5 +103,5 @@ def _fits(graph, given, numbers, dynamic, size, other):
                       empty(shape, dtype=t.dtype, device="meta", requires_grad=t.requires_grad))
     try:
         return graph.fits(inputs, numbers)
-    except RuntimeError:  # an operator takes no such sizes
+    except RuntimeError:  # an operator rejects these sizes
         return False

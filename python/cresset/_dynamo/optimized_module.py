@@ -3,7 +3,7 @@ from ..nn import Module
 
 
 class OptimizedModule(Module):
-    """A module whose calls are compiled; everything else is `_orig_mod`'s."""
+    """A module whose calls are compiled; all attributes are those of `_orig_mod`."""
 
     _opt_mod_attributes = {"_orig_mod", "dynamo_ctx", "_compiled_forward", "training"}
 

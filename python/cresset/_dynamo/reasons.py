@@ -1,4 +1,4 @@
-"""Guards in words, for logs and errors."""
+"""Texts of guards, for logs and errors."""
 from .. import Tensor, empty
 from .guards import tensor_facts
 
@@ -43,13 +43,13 @@ def _short(x):
 
 def _parts(walk, node):
     check, expected, _, *mask = walk.nodes[node][3:]
-    if isinstance(expected, Tensor):  # the recording is not finished
+    if isinstance(expected, Tensor):  # the recording is incomplete
         expected = tensor_facts(expected)
     return walk.path(node), check, expected, mask[0] if mask else 0
 
 
 def guard(walk, node):
-    """The check of a node."""
+    """Returns the check of a node as text."""
     name, check, expected, _ = _parts(walk, node)
     if check == "equal":
         return f"{name} == {_short(expected)}"
@@ -67,8 +67,8 @@ def guard(walk, node):
 
 
 def failure(walk, node, found):
-    """Why a recording does not fit a call.  node: as CompiledEntry.fails gives it; found: (the object,), or () where
-    there is none."""
+    """Returns why a recording does not fit a call.  node: from CompiledEntry.fails; found: (the
+    object,), or () when it is missing."""
     if node == -2:
         return "the function is called with other arguments by position and name"
     if node == -3:

@@ -1,4 +1,4 @@
-"""Marks and switches of torch._dynamo and torch.compiler."""
+"""Functions of torch._dynamo and torch.compiler for use inside programs."""
 import functools
 
 from .. import _C
@@ -7,17 +7,17 @@ from .backends import lookup_backend
 
 
 def is_compiling():
-    """Whether calls are being recorded."""
+    """Returns whether calls are being recorded."""
     return _C._is_recording()
 
 
 def graph_break(msg=""):
-    """Where a compiled function calls this, it runs eagerly; fullgraph=True makes it an error."""
+    """Makes a compiled function that calls it run eagerly; an error with fullgraph=True."""
     _C._refuse_recording(f"graph_break() is called{': ' + msg if msg else ''}")
 
 
 def allow_in_graph(fn):
-    """Recordings go through every function; `fn` as it is."""
+    """Returns `fn`, because recordings enter every function."""
     if isinstance(fn, (list, tuple)):
         return [allow_in_graph(f) for f in fn]
     if not callable(fn):
@@ -37,13 +37,13 @@ forbid_in_graph = disallow_in_graph
 
 
 def assume_constant_result(fn):
-    """What `fn` returns is taken to be the same for every call."""
+    """Declares that `fn` returns the same value at every call."""
     fn._dynamo_marked_constant = True
     return fn
 
 
 def substitute_in_graph(original_fn, **unused):
-    """Recordings see what runs, not which function it was."""
+    """Does nothing: recordings contain operators, whatever function calls them."""
     return lambda fn: fn
 
 
@@ -53,11 +53,11 @@ def skip(fn=None):
 
 
 def skip_code(code):
-    """Frames are not captured one by one."""
+    """Does nothing: single frames are not captured."""
 
 
 def run(fn=None):
-    """Existing recordings are used, none are made."""
+    """Uses existing recordings and makes no new ones."""
     if fn is None:
         return run
 
@@ -69,15 +69,18 @@ def run(fn=None):
 
 
 class set_stance:
-    """What compiled functions do; as a plain call it lasts, it is a context manager and a decorator, too.
+    """Sets what compiled functions do: as a call permanently, as a context manager or decorator
+    temporarily.
 
-    "default"             recordings are used and made
-    "force_eager"         functions run eagerly
-    "eager_on_recompile"  recordings are used; calls that fit none run eagerly
-    "fail_on_recompile"   such calls are errors
-    "eager_then_compile"  (also "aot_eager_then_compile") the first call of each function is not recorded
+        "default"             uses and makes recordings
+        "force_eager"         runs functions eagerly
+        "eager_on_recompile"  uses recordings; calls that fit none run eagerly
+        "fail_on_recompile"   uses recordings; calls that fit none are errors
+        "eager_then_compile"  (also "aot_eager_then_compile") does not record the first call of each
+                              function
 
-    force_backend is what makes recordings meanwhile; it goes with the stance "default" only. """
+    force_backend is the backend for recordings meanwhile; only with the stance "default".
+    """
 
     def __init__(self, stance="default", *, skip_guard_eval_unsafe=False, force_backend=None):
         if force_backend is not None and stance != "default":

@@ -1,1 +1,1 @@
-"""Functions over graphs and derivatives."""
+"""Functions of graphs and derivatives."""

@@ -1,8 +1,9 @@
-"""Forward and backward graphs ahead of time, for compilers that take graphs.
+"""Forward and backward graphs ahead of time, for compilers of graphs.
 
-A call is recorded together with its backward pass; the joint graph is cut in two (aot/aot.h), both parts
-go to the compilers, and calls run what the compilers return as one autograd node.  A new graph is made
-for new sizes, dtypes and needs of gradients. """
+A call is recorded together with its backward pass.  The joint graph is partitioned (aot/aot.h),
+and both graphs are given to the compilers.  A call runs the compiled graphs as one autograd
+node.  New sizes, dtypes or requires_grad flags need a new graph.
+"""
 import functools
 import warnings
 
@@ -20,7 +21,7 @@ __all__ = ["aot_function", "aot_module", "compiled_function", "compiled_module",
 # --- calling conventions ---
 
 def make_boxed_func(f):
-    """A function of one list of arguments, which it may empty, from one of arguments."""
+    """Wraps a function of arguments as a function of one list, which it may empty."""
     def boxed(args):
         return f(*args)
     boxed._boxed_call = True
@@ -28,7 +29,7 @@ def make_boxed_func(f):
 
 
 def make_boxed_compiler(compiler):
-    """A compiler whose results take boxed arguments."""
+    """Makes a compiler's results take boxed arguments."""
     @functools.wraps(compiler)
     def wrapped(module, example_inputs):
         return make_boxed_func(compiler(module, example_inputs))
@@ -42,17 +43,17 @@ def _caller(compiled):
 
 
 def nop(fx_g, _):
-    """The compiler that changes nothing."""
+    """A compiler that returns the graph unchanged."""
     return make_boxed_func(fx_g)
 
 
 def print_compile(fx_g, _):
-    """The compiler that prints the graph's code."""
+    """A compiler that prints the graph's code."""
     print(fx_g.code)
     return fx_g
 
 
-# --- cutting ---
+# --- partition ---
 
 def _partition(joint_module, num_fwd_outputs, recompute):
     joint = joint_module.meta["joint_graph"]
@@ -65,13 +66,13 @@ def _partition(joint_module, num_fwd_outputs, recompute):
 
 
 def default_partition(joint_module, _joint_inputs, *, num_fwd_outputs, **unused):
-    """(forward, backward): whatever the backward part reads of the forward part is saved."""
+    """(forward, backward): saves all forward values that the backward graph reads."""
     return _partition(joint_module, num_fwd_outputs, False)
 
 
 def min_cut_rematerialization_partition(joint_module, _joint_inputs, compiler="inductor", *, num_fwd_outputs,
                                         **unused):
-    """(forward, backward): the fewest bytes are saved, cheap nodes are computed again."""
+    """(forward, backward): saves the fewest bytes; cheap nodes are recomputed."""
     return _partition(joint_module, num_fwd_outputs, True)
 
 
@@ -82,12 +83,12 @@ def _is_output(x):
 
 
 class _Compiled:
-    """What the compilers made of `fn` for one kind of arguments: inputs -> leaves of the result."""
+    """The compiled graphs of `fn` for one signature: inputs -> leaves of the result."""
 
     def __init__(self, fn, inputs, options):
         self.options = options
         needs = [x.requires_grad for x in inputs]
-        # Recorded on leaves of their own, so that nothing reaches the caller's graph.
+        # Records with separate leaves, so that the caller's graph is not involved.
         own = [x.detach().requires_grad_(need) for x, need in zip(inputs, needs)]
         if is_grad_enabled() and any(needs):
             self._with_backward(fn, own)
@@ -176,10 +177,11 @@ def _kind(x):
 
 def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partition, decompositions=None,
                  num_params_buffers=0, keep_inference_input_mutations=False, inference_compiler=None, **unused):
-    """`fn` by way of graphs: fw_compiler(module, example_inputs) and bw_compiler return what is run.
+    """Runs `fn` as graphs compiled by fw_compiler(module, example_inputs) and bw_compiler.
 
-    Arguments are tensors, numbers and containers of them; a new kind of arguments is compiled anew.
-    A function that writes to its arguments is refused with RuntimeError. """
+    Arguments are tensors, numbers and containers of them.  A new signature is compiled
+    separately.  A function that writes to its arguments raises RuntimeError.
+    """
     if decompositions:
         raise RuntimeError("aot_function: decompositions need a retraced joint graph, which this build does "
                            "not have; give them to make_fx")
@@ -208,7 +210,7 @@ def aot_function(fn, fw_compiler, bw_compiler=None, partition_fn=default_partiti
 
 
 def aot_module(mod, *args, **kwargs):
-    """A module whose forward goes through `aot_function`; its parameters are inputs of the graphs."""
+    """A module whose forward runs by `aot_function`.  Its parameters are inputs of the graphs."""
     from ..nn import Module
     from ..nn.utils.stateless import _functional_call
 

@@ -1,4 +1,4 @@
-"""Modes and options of compile(): what they are called, and what they make of programs."""
+"""Modes and options of compile(): their names and their effect on programs."""
 from . import config
 
 _MODES = {
@@ -11,7 +11,8 @@ _MODES = {
 
 
 def list_mode_options(mode=None, dynamic=None):
-    """The options that a mode of compile() sets; of all modes, by name, without one."""
+    """Returns the options that a mode of compile() sets; without a mode, those of all modes by
+    name."""
     if mode is None:
         return {name: dict(options) for name, options in _MODES.items()}
     if mode not in _MODES:
@@ -20,12 +21,12 @@ def list_mode_options(mode=None, dynamic=None):
 
 
 def list_options():
-    """The names that compile(options=...) takes."""
+    """Returns the names that compile(options=...) accepts."""
     return config.names()
 
 
 def options_of(mode, options):
-    """What mode or options of compile() change, by name; checked."""
+    """Checks mode and options of compile() and returns the settings that they change, by name."""
     if mode is not None:
         return list_mode_options(mode)
     known, changes = config.names(), {}
@@ -41,6 +42,6 @@ def options_of(mode, options):
 
 
 def compile(gm, example_inputs, options=None):
-    """A GraphModule as programs."""
+    """Compiles a GraphModule to programs."""
     from .._dynamo.capture import compile_function
     return compile_function(gm.forward, None, "inductor", False, None, options_of(None, options or {}))

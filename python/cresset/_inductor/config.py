@@ -1,25 +1,27 @@
-"""Settings of programs, in torch's names; compile(options={...}) sets them for one function.
+"""Settings of programs, with torch's names; compile(options={...}) sets them for one function.
 
-What CPUs have no use for is taken and does nothing: `shape_padding`, `triton.cudagraphs`, and `epilogue_fusion`, as
-products and convolutions are calls of libraries.  Random numbers are eager's whatever `fallback_random` says. """
+Settings that do not apply to CPUs are accepted and ignored: `shape_padding`,
+`triton.cudagraphs`, and `epilogue_fusion`, because products and convolutions are library
+calls.  Random numbers equal eager's, whatever `fallback_random` is.
+"""
 import sys
 
 from .._dynamo.config import Patch
 
-fast = False                       # ours: results may differ from eager's by rounding
+fast = False  # this package's: true: results may differ from eager's by rounding
 epilogue_fusion = True
-max_autotune = False               # schedules are measured on the running calls, the best is kept
+max_autotune = False  # true: schedules are measured during calls and the best is kept
 max_autotune_pointwise = False     # the same
 coordinate_descent_tuning = False  # the same
-fallback_by_default = False        # every operator stays a call
+fallback_by_default = False  # true: operators are not fused
 fallback_random = False
 shape_padding = True
 
 
 class trace:
-    enabled = False        # graphs, groups and code of every recording are written to files
-    graph_diagram = False  # and a picture of the fused graph
-    debug_dir = None       # where; None: torch_compile_debug
+    enabled = False  # true: writes graphs, fusion groups and code of every recording to files
+    graph_diagram = False  # also a picture of the fused graph
+    debug_dir = None  # folder; None: torch_compile_debug
 
 
 class triton:
@@ -30,7 +32,7 @@ _GROUPS = ("trace", "triton")
 
 
 def names():
-    """Every setting, those of groups as "trace.enabled"."""
+    """Returns the names of all settings, those of groups as "trace.enabled"."""
     out = [n for n, v in globals().items() if not n.startswith("_") and n not in ("sys", "patch") + _GROUPS
            and not callable(v)]
     for group in _GROUPS:
@@ -50,6 +52,6 @@ def get(name):
 
 
 class patch(Patch):
-    """Other values for a while; see Patch."""
+    """Sets other values temporarily; see Patch."""
 
     _owner = staticmethod(_owner)

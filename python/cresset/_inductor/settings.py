@@ -1,4 +1,4 @@
-"""From settings to programs: flags for the compiler, files for people."""
+"""Converts settings to flags of the compiler, and writes trace files."""
 import os
 import time
 
@@ -15,7 +15,7 @@ def _value(changes, name):
 
 
 def how(changes):
-    """The flags of compile/how.h."""
+    """Returns the flags of compile/how.h."""
     out = 0
     for name, flag in _FLAGS.items():
         out |= flag if _value(changes, name) else 0
@@ -23,7 +23,8 @@ def how(changes):
 
 
 def write_trace(changes, name, graph, call):
-    """The recording `graph` of function `name` and what was made of it, as files in a folder of their own."""
+    """Writes the recording `graph` of function `name` and its programs to files in a new
+    folder."""
     global _written
     if not _value(changes, "trace.enabled"):
         return
@@ -34,7 +35,7 @@ def write_trace(changes, name, graph, call):
     _written += 1
     os.makedirs(folder, exist_ok=True)
     files = {"graph.txt": str(graph)}
-    if hasattr(call, "code"):  # not where sizes are still to come
+    if hasattr(call, "code"):  # not when the sizes are not known yet
         files["fused.txt"] = call.forward + (call.backward or "")
         files["steps.txt"] = call.forward_steps + (call.backward_steps or "")
         files["output_code.c"] = call.code

@@ -1,6 +1,8 @@
 """Autocast: chosen operators compute in a lower precision.
 
-Which operators do is said in the operator table, and done in C; here are the switches."""
+The operator table states which operators.  The conversion is in C; this module has the
+switches.
+"""
 import functools
 import warnings
 
@@ -12,12 +14,12 @@ _DTYPES = {"cpu": (_C.bfloat16, _C.float16), "cuda": (_C.float16, _C.bfloat16)}
 
 
 def is_autocast_available(device_type):
-    """Whether there is autocast for a device type."""
+    """Returns whether autocast supports a device type."""
     return _C.device(device_type).type in _DTYPES
 
 
 def _usable(device_type, dtype):
-    """Whether autocast can be on; says why when it cannot."""
+    """Returns whether autocast can be on; warns with the reason when it cannot."""
     if device_type == "cuda":
         from .. import cuda
         if not cuda.is_available():
@@ -33,10 +35,10 @@ def _usable(device_type, dtype):
 
 
 class autocast:
-    """Inside, or in the function that it decorates, operators take the precision that suits them.
+    """Inside, or in the decorated function, operators use the precision that the table states.
 
     device_type: "cpu" or "cuda"; dtype: the lower precision (bfloat16 on CPUs); enabled: False
-    for a region without; cache_enabled: whether weights are converted once only.
+    disables autocast inside; cache_enabled: True converts weights only once.
     """
 
     def __init__(self, device_type, dtype=None, enabled=True, cache_enabled=None):
@@ -93,8 +95,8 @@ def _cast(value, device_type, dtype):
 
 
 def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
-    """For the forward of a custom Function: runs it as the surrounding autocast says, or, with
-    cast_inputs, without autocast on inputs of that dtype."""
+    """Decorates the forward of a custom Function: runs it with the caller's autocast, or, with
+    cast_inputs, without autocast on inputs converted to that dtype."""
     if not isinstance(device_type, str):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
     if fwd is None:
@@ -114,7 +116,7 @@ def custom_fwd(fwd=None, *, device_type, cast_inputs=None):
 
 
 def custom_bwd(bwd=None, *, device_type):
-    """For the backward of a custom Function: runs it with the autocast that forward had."""
+    """Decorates the backward of a custom Function: runs it with the autocast state of forward."""
     if not isinstance(device_type, str):
         raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
     if bwd is None:

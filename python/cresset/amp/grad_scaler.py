@@ -1,4 +1,4 @@
-"""Scaling losses so that small gradients of half precision do not vanish."""
+"""Scales losses so that small gradients in half precision do not underflow."""
 import enum
 import warnings
 
@@ -9,17 +9,17 @@ __all__ = ["OptState", "GradScaler"]
 
 
 class OptState(enum.Enum):
-    """How far an optimizer is in this iteration."""
+    """The state of an optimizer in this iteration."""
     READY = 0
     UNSCALED = 1
     STEPPED = 2
 
 
 class GradScaler:
-    """Multiplies losses by a factor that is halved when gradients overflow and grows otherwise.
+    """Multiplies losses by a factor that decreases when gradients overflow and grows otherwise.
 
-    scale(loss).backward(); unscale_(optimizer) if gradients are looked at; step(optimizer), which
-    skips the step after an overflow; update().
+    Call scale(loss).backward(); unscale_(optimizer) if the program reads gradients;
+    step(optimizer), which does nothing after an overflow; update().
     """
 
     def __init__(self, device="cuda", init_scale=2.0 ** 16, growth_factor=2.0, backoff_factor=0.5,
@@ -39,7 +39,7 @@ class GradScaler:
         if backoff_factor >= 1.0:
             raise AssertionError("The backoff factor must be < 1.0.")
         self._init_scale = init_scale
-        self._scale = None  # made at the first use, on the device
+        self._scale = None  # made on first use, on the device of the loss
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
@@ -66,7 +66,7 @@ class GradScaler:
             raise AssertionError(f"Attempted {name} but _growth_tracker is None.  " + fix)
 
     def scale(self, outputs):
-        """The outputs times the factor."""
+        """Returns the outputs times the factor."""
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
@@ -80,7 +80,7 @@ class GradScaler:
         raise ValueError("outputs must be a Tensor or an iterable of Tensors")
 
     def _unscale_grads_(self, optimizer, inverse, allow_fp16):
-        """Divides the gradients, and says by device type whether one is not finite."""
+        """Divides the gradients.  Returns for each device type whether one is not finite."""
         found = {}
         with _C.no_grad():
             for group in optimizer.param_groups:
@@ -96,7 +96,7 @@ class GradScaler:
         return found
 
     def unscale_(self, optimizer):
-        """Divides the optimizer's gradients by the factor, for clipping and the like."""
+        """Divides the optimizer's gradients by the factor, for example before clipping."""
         if not self._enabled:
             return
         self._expect_scale("unscale_")
@@ -111,7 +111,7 @@ class GradScaler:
         state["stage"] = OptState.UNSCALED
 
     def step(self, optimizer, *args, **kwargs):
-        """optimizer.step(), unless a gradient is infinite or NaN."""
+        """Calls optimizer.step() unless a gradient is infinite or NaN."""
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
@@ -131,7 +131,8 @@ class GradScaler:
         return result
 
     def update(self, new_scale=None):
-        """Sets the factor for the next iteration: from what was found, or to `new_scale`."""
+        """Sets the factor for the next iteration: to `new_scale`, or by whether gradients
+        overflowed."""
         if not self._enabled:
             return
         self._expect_scale("update")
@@ -170,7 +171,7 @@ class GradScaler:
         return self._scale
 
     def get_scale(self):
-        """The factor."""
+        """Returns the factor."""
         if not self._enabled:
             return 1.0
         return self._init_scale if self._scale is None else self._scale.item()
@@ -203,7 +204,7 @@ class GradScaler:
         return self._enabled
 
     def state_dict(self):
-        """What load_state_dict takes; empty when the scaler is off."""
+        """Returns the state for load_state_dict; empty when the scaler is disabled."""
         if not self._enabled:
             return {}
         return {"scale": self.get_scale(), "growth_factor": self._growth_factor,

@@ -30,7 +30,7 @@ def _grads_for(outputs, grads):
         if grad is not None and not isinstance(grad, Tensor):
             raise TypeError("gradients can be either Tensors or None, but got "
                             + type(grad).__name__)
-    return grads[:len(outputs)]  # torch pairs them off, too
+    return grads[:len(outputs)]  # torch ignores further gradients, too
 
 
 def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
@@ -57,7 +57,7 @@ def backward(tensors, grad_tensors=None, retain_graph=None, create_graph=False,
 
 def grad(outputs, inputs, grad_outputs=None, retain_graph=None, create_graph=False,
          only_inputs=True, allow_unused=None, is_grads_batched=False, materialize_grads=False):
-    """The gradients of `outputs` with respect to `inputs`, as a tuple."""
+    """Returns the gradients of `outputs` with respect to `inputs`, as a tuple."""
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when "
                          "materialize_grads=True, but got: allow_unused=False.")
@@ -88,7 +88,7 @@ def _materialize(result, inputs):
 
 
 def _batched(outputs, inputs, grads, create_graph, unused, materialize):
-    """One backward for each row of the cotangents; rows are stacked."""
+    """Runs one backward for each row of the cotangents and stacks the results."""
     sizes = {g.shape[0] for g in grads if g is not None}
     if len(sizes) != 1:
         raise RuntimeError("is_grads_batched needs grad_outputs with one common first size, "

@@ -1,4 +1,4 @@
-"""Finding the operation whose gradient is NaN or fails."""
+"""Finds the operation whose gradient is NaN or whose backward fails."""
 import warnings
 
 from .. import _C
@@ -7,7 +7,7 @@ __all__ = ["detect_anomaly", "set_detect_anomaly"]
 
 
 class set_detect_anomaly:
-    """Switches anomaly detection now; as a context manager it switches back at the end."""
+    """Sets anomaly detection at once; as a context manager, restores it at the end."""
 
     def __init__(self, mode, check_nan=True):
         self.before = _C.is_anomaly_enabled(), _C.is_anomaly_check_nan_enabled()
@@ -21,7 +21,7 @@ class set_detect_anomaly:
 
 
 class detect_anomaly:
-    """Inside, backward tells where the failing operation was recorded."""
+    """Inside, an error of backward includes the traceback of the recorded operation."""
 
     def __init__(self, check_nan=True):
         self.check_nan = check_nan

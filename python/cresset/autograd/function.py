@@ -1,4 +1,4 @@
-"""Functions with a derivative of their own."""
+"""Custom Functions with a derivative."""
 import functools
 import inspect
 
@@ -10,19 +10,19 @@ __all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable",
 
 
 class FunctionCtx(_C._FunctionBase):
-    """What forward leaves for backward."""
+    """The context that forward passes to backward."""
 
     def save_for_forward(self, *tensors):
-        """Keeps tensors for jvp."""
+        """Saves tensors for jvp."""
         self.saved_for_forward = tensors
 
 
 class BackwardCFunction(FunctionCtx):
-    """The base of every Function's context class, which is its grad_fn, too."""
+    """The base of the context classes.  A context is also the grad_fn."""
 
 
 class FunctionMeta(type):
-    """Gives each Function its context class, and finds out what it defines."""
+    """Makes a context class for each Function and checks its methods."""
 
     def __init__(cls, name, bases, attrs):
         context = type(name + "Backward", (BackwardCFunction,), {"_forward_cls": cls})
@@ -95,7 +95,7 @@ class Function(FunctionCtx, metaclass=FunctionMeta):
 
 
 def _with_defaults(cls, args, kwargs):
-    """setup_context sees every parameter of forward, defaults included."""
+    """Binds defaults, because setup_context receives all parameters of forward."""
     if cls._setup_function is None:
         raise TypeError(f"{cls.__name__}.apply() takes no keyword arguments")
     bound = inspect.signature(cls.forward).bind(*args, **kwargs)
@@ -104,7 +104,7 @@ def _with_defaults(cls, args, kwargs):
 
 
 class _Refuse(Function):
-    """Passes values on, and refuses to be differentiated."""
+    """Returns its inputs; differentiating it is an error."""
 
     @staticmethod
     def forward(ctx, message, *tensors):
@@ -117,7 +117,7 @@ class _Refuse(Function):
 
 
 def once_differentiable(function):
-    """For a backward whose own derivative would be wrong: asking for it is an error."""
+    """Decorates a backward whose derivative would be wrong: differentiating it is an error."""
     @functools.wraps(function)
     def wrapper(ctx, *args):
         with _C.no_grad():
@@ -137,7 +137,7 @@ def once_differentiable(function):
 
 
 class InplaceFunction(Function):
-    """Only here because old programs derive from it."""
+    """Exists for old programs."""
 
     def __init__(self, inplace=False):
         self.inplace = inplace

@@ -6,7 +6,7 @@ __all__ = ["vjp", "jvp", "jacobian", "hessian", "hvp", "vhp"]
 
 
 def _as_tuple(x, name, function):
-    """(is a tuple, the tuple); everything in it must be a tensor."""
+    """Returns (whether x is a tuple, the tuple); all items must be tensors."""
     several = isinstance(x, (tuple, list))
     items = tuple(x) if several else (x,)
     for i, item in enumerate(items):
@@ -18,7 +18,7 @@ def _as_tuple(x, name, function):
 
 
 def _fresh(inputs, create_graph):
-    """Inputs to differentiate by: views when the graph goes on, else leaves of their own."""
+    """Returns the inputs for differentiation: views with create_graph, else new leaves."""
     return tuple(x.view_as(x) if create_graph and x.requires_grad else
                  x.detach().requires_grad_() for x in inputs)
 
@@ -71,7 +71,7 @@ def _result(values, several, create_graph):
 
 
 def vjp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func(inputs), the product of v with the Jacobian)."""
+    """Returns (func(inputs), the product of v with the Jacobian)."""
     several, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "vjp")
     with _C.enable_grad():
         v = _vectors(v, outputs, "function")
@@ -80,7 +80,7 @@ def vjp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def jvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func(inputs), the product of the Jacobian with v), by differentiating vjp in its vector."""
+    """Returns (func(inputs), the product of the Jacobian with v), by differentiating vjp by its vector."""
     several, fresh, is_tuple, outputs = _run(func, inputs, create_graph, "jvp")
     with _C.enable_grad():
         v = _vectors(v, fresh, "input to the user-provided function")
@@ -92,7 +92,8 @@ def jvp(func, inputs, v=None, create_graph=False, strict=False):
 
 def jacobian(func, inputs, create_graph=False, strict=False, vectorize=False,
              strategy="reverse-mode"):
-    """d func / d inputs: for each output and input a tensor of output shape + input shape."""
+    """Returns d func / d inputs: for each output and input a tensor of output shape + input
+    shape."""
     if strategy not in ("reverse-mode", "forward-mode"):
         raise AssertionError("Expected strategy to be either 'forward-mode' or 'reverse-mode'. "
                              f"Found {strategy}.")
@@ -126,7 +127,7 @@ def _scalar(func):
 
 def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
             outer_jacobian_strategy="reverse-mode"):
-    """The second derivatives of a function with one number as its value."""
+    """Returns the second derivatives of a function whose value is one number."""
     several, items = _as_tuple(inputs, "inputs", "hessian")
     single = _scalar(func)
 
@@ -139,7 +140,7 @@ def hessian(func, inputs, create_graph=False, strict=False, vectorize=False,
 
 
 def vhp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func(inputs), the product of v with the Hessian)."""
+    """Returns (func(inputs), the product of v with the Hessian)."""
     several, fresh, _, outputs = _run(_scalar(func), inputs, True, "vhp")
     with _C.enable_grad():
         v = _vectors(v, fresh, "input to the user-provided function")
@@ -149,7 +150,7 @@ def vhp(func, inputs, v=None, create_graph=False, strict=False):
 
 
 def hvp(func, inputs, v=None, create_graph=False, strict=False):
-    """(func(inputs), the product of the Hessian with v)."""
+    """Returns (func(inputs), the product of the Hessian with v)."""
     several, fresh, _, outputs = _run(_scalar(func), inputs, True, "hvp")
     with _C.enable_grad():
         v = _vectors(v, fresh, "input to the user-provided function")

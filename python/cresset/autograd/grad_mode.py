@@ -1,4 +1,4 @@
-"""The context managers that switch recording on and off; they are C types."""
+"""Context managers that switch recording; the types are in C."""
 import functools
 import inspect
 
@@ -8,7 +8,7 @@ __all__ = ["no_grad", "enable_grad", "set_grad_enabled", "inference_mode"]
 
 
 def _decorate_generator(switch, function):
-    """The mode holds while the generator runs, not while its caller does."""
+    """Decorates a generator: the mode is set while the generator runs, not in its caller."""
     @functools.wraps(function)
     def wrapper(*args, **kwargs):
         generator = function(*args, **kwargs)
@@ -34,7 +34,7 @@ def _decorate_generator(switch, function):
 
 
 def _decorate(switch, function):
-    """`function` called inside a fresh `switch` every time."""
+    """Decorates a function: each call runs inside a new `switch`."""
     if inspect.isclass(function):
         import warnings
         warnings.warn("Decorating classes is deprecated and will be disabled in future versions. "

@@ -1,4 +1,4 @@
-"""Derivatives against finite differences."""
+"""Checks derivatives by finite differences."""
 from .. import _C
 from .._C import Tensor
 
@@ -6,7 +6,7 @@ __all__ = ["gradcheck", "gradgradcheck", "GradcheckError"]
 
 
 class GradcheckError(RuntimeError):
-    """A derivative that differences do not confirm."""
+    """A derivative differs from finite differences."""
 
 
 def _as_tuple(x):
@@ -18,7 +18,7 @@ def _differentiable(x):
 
 
 def _checked(inputs):
-    """The inputs to differentiate by; they must be precise."""
+    """Returns the inputs to differentiate by, which should have double precision."""
     chosen = [x for x in inputs if isinstance(x, Tensor) and x.requires_grad]
     if not chosen:
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but "
@@ -42,7 +42,8 @@ def _values(func, inputs):
 
 
 def _difference(func, inputs, x, index, step):
-    """The derivatives of all outputs when one element of x moves by step."""
+    """Returns the derivatives of all outputs by one element of x, by differences with this
+    step."""
     flat = x.data.view(-1) if x.is_contiguous() else None
     place = (lambda v: flat.__setitem__(index, v)) if flat is not None else (
         lambda v: x.data.__setitem__(_position(x, index), v))
@@ -72,7 +73,7 @@ def _mismatch(kind, i, j, numeric, analytic):
 
 
 def _jacobians(func, inputs, chosen, eps):
-    """By differences: rows[j][index of input element] = derivative of every output."""
+    """Computes by differences: rows[j][index of input element] = derivative of every output."""
     table = []
     for x in chosen:
         units = [1, 1j] if x.is_complex() else [1]
@@ -82,7 +83,7 @@ def _jacobians(func, inputs, chosen, eps):
 
 
 def _from_table(columns, k, index, unit, x):
-    """The gradient by x of the real part of conj(unit) * y[k][index]."""
+    """Returns the gradient of the real part of conj(unit) * y[k][index] with respect to x."""
     values = []
     for column in columns:
         parts = []
@@ -126,7 +127,7 @@ def _check(func, inputs, eps, atol, rtol, nondet_tol, check_undefined_grad):
 
 
 def _no_dependence(func, inputs, chosen, eps, atol):
-    """Outputs without a history must really not depend on the inputs."""
+    """Checks that outputs without history do not depend on the inputs."""
     for j, columns in enumerate(_jacobians(func, inputs, chosen, eps)):
         for column in columns:
             for outputs in column:
@@ -136,7 +137,7 @@ def _no_dependence(func, inputs, chosen, eps, atol):
 
 
 def _check_undefined(func, inputs, chosen):
-    """A backward must cope with cotangents that are absent."""
+    """Checks that backward accepts missing cotangents."""
     from . import grad
     outputs = [y for y in _outputs(func, inputs) if y.requires_grad]
     if len(outputs) < 2:
@@ -150,10 +151,10 @@ def gradcheck(func, inputs, *, eps=1e-6, atol=1e-5, rtol=1e-3, raise_exception=T
               nondet_tol=0.0, check_undefined_grad=True, check_grad_dtypes=False,
               check_batched_grad=False, check_forward_ad=False, check_backward_ad=True,
               fast_mode=False, masked=None):
-    """Whether the gradients of `func` agree with finite differences.
+    """Returns whether the gradients of `func` agree with finite differences.
 
-    Compares full Jacobians whatever fast_mode says.  Raises GradcheckError, or returns False with
-    raise_exception=False.
+    Always compares full Jacobians, whatever fast_mode is.  Raises GradcheckError, or returns
+    False with raise_exception=False.
     """
     inputs = _as_tuple(inputs)
     try:
@@ -168,7 +169,7 @@ def gradgradcheck(func, inputs, grad_outputs=None, *, eps=1e-6, atol=1e-5, rtol=
                   gen_non_contig_grad_outputs=False, raise_exception=True, nondet_tol=0.0,
                   check_undefined_grad=True, check_grad_dtypes=False, check_batched_grad=False,
                   check_fwd_over_rev=False, check_rev_over_rev=True, fast_mode=False, masked=False):
-    """gradcheck of the gradient of `func`."""
+    """Runs gradcheck on the gradient of `func`."""
     from . import grad
     inputs = _as_tuple(inputs)
     if grad_outputs is None:

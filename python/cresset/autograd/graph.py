@@ -1,4 +1,4 @@
-"""The graph's nodes, what they save, and hooks on both."""
+"""The nodes of the graph, their saved tensors, and hooks."""
 import contextlib
 import functools
 import threading
@@ -12,7 +12,7 @@ __all__ = ["Node", "get_gradient_edge", "GradientEdge", "saved_tensors_hooks", "
 
 
 class GradientEdge(tuple):
-    """A node and the number of one of its inputs."""
+    """A node and the index of one of its inputs."""
 
     __slots__ = ()
 
@@ -24,24 +24,25 @@ class GradientEdge(tuple):
 
 
 def get_gradient_edge(tensor):
-    """Where the gradient of `tensor` arrives."""
+    """Returns the edge that receives the gradient of `tensor`."""
     if not tensor.requires_grad:
         raise RuntimeError("It is not possible to get the gradient edge for a Tensor that does "
                            "not require gradients.")
     if tensor.grad_fn is not None:
         return GradientEdge(tensor.grad_fn, tensor.output_nr)
-    # A leaf's node shows itself in any view of the leaf.
+    # Any view of a leaf shows the leaf's node.
     return GradientEdge(tensor.view_as(tensor).grad_fn.next_functions[0][0], 0)
 
 
 def increment_version(tensor):
-    """Tells autograd that the memory of a tensor, or of several, was changed."""
+    """Increments the version of a tensor, or of several."""
     for t in (tensor,) if isinstance(tensor, Tensor) else tensor:
         _C._increment_version(t)
 
 
 class saved_tensors_hooks:
-    """Inside, pack_hook(tensor) is what is saved for backward, and unpack_hook gives it back."""
+    """Inside, backward saves the result of pack_hook(tensor), and unpack_hook restores the
+    tensor."""
 
     def __init__(self, pack_hook, unpack_hook):
         self.pack_hook = pack_hook
@@ -55,7 +56,7 @@ class saved_tensors_hooks:
 
 
 class save_on_cpu(saved_tensors_hooks):
-    """Inside, tensors saved for backward wait on the CPU."""
+    """Inside, tensors saved for backward are kept on the CPU."""
 
     def __init__(self, pin_memory=False, device_type="cuda"):
         def pack(tensor):
@@ -102,8 +103,8 @@ class _MultiHandle(RemovableHandle):
 
 
 def register_multi_grad_hook(tensors, fn, *, mode="all"):
-    """Calls fn once a backward: with all gradients (None where there is none) when the last of
-    those that come has come, or, mode="any", with the first."""
+    """Calls fn once for each backward: with all gradients (None for missing ones) after the last
+    one has arrived, or with mode="any" with the first."""
     if mode not in ("all", "any"):
         raise ValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
     return _hook_any(tensors, fn) if mode == "any" else _hook_all(tensors, fn)

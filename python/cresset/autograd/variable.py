@@ -1,4 +1,4 @@
-"""Variable, from the time when tensors had no gradients of their own."""
+"""Variable, from old programs."""
 from .._C import Tensor
 
 __all__ = ["Variable"]
@@ -10,7 +10,7 @@ class _VariableMeta(type):
 
 
 class Variable(metaclass=_VariableMeta):
-    """Calling it gives the tensor back, with requires_grad set."""
+    """Variable(tensor) returns the tensor, with requires_grad set."""
 
     def __new__(cls, data=None, requires_grad=False, volatile=None):
         if data is None:

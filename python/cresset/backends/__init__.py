@@ -1,4 +1,4 @@
-"""What computes: which libraries are there, and their switches."""
+"""Libraries that compute, and their switches."""
 from . import cpu, cuda, cudnn, mkl, mkldnn, mps, openmp
 
 __all__ = ["cpu", "cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]

@@ -1,4 +1,4 @@
-"""CUDA: not in this build; the switches keep what programs set."""
+"""CUDA: not in this build.  The switches store the values that programs set."""
 from contextlib import contextmanager
 
 
@@ -50,7 +50,7 @@ def enable_cudnn_sdp(enabled):
 
 @contextmanager
 def sdp_kernel(enable_flash=True, enable_math=True, enable_mem_efficient=True, enable_cudnn=True):
-    """Inside, the switches of attention have these values."""
+    """Sets the switches of attention inside."""
     before = dict(_attention)
     _attention.update(flash=bool(enable_flash), math=bool(enable_math), cudnn=bool(enable_cudnn),
                       mem_efficient=bool(enable_mem_efficient))

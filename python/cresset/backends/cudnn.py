@@ -1,4 +1,4 @@
-"""cuDNN: not in this build; the switches keep what programs set."""
+"""cuDNN: not in this build.  The switches store the values that programs set."""
 from contextlib import contextmanager
 
 enabled = True
@@ -17,13 +17,13 @@ def version():
 
 
 def is_acceptable(tensor):
-    """Whether cuDNN would compute with the tensor."""
+    """Returns whether cuDNN would compute with the tensor."""
     return False
 
 
 def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _deterministic=None,
               _allow_tf32=None):
-    """Sets what is given and returns what was there."""
+    """Sets the given values and returns the earlier ones."""
     given = {"enabled": _enabled, "benchmark": _benchmark, "benchmark_limit": _benchmark_limit,
              "deterministic": _deterministic, "allow_tf32": _allow_tf32}
     before = tuple(globals()[name] for name in given)
@@ -34,7 +34,7 @@ def set_flags(_enabled=None, _benchmark=None, _benchmark_limit=None, _determinis
 @contextmanager
 def flags(enabled=False, benchmark=False, benchmark_limit=10, deterministic=False,
           allow_tf32=True):
-    """Inside, the switches have these values."""
+    """Sets the switches inside."""
     before = set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
     try:
         yield

@@ -1,4 +1,4 @@
-"""OpenMP, which runs the kernels' threads."""
+"""OpenMP, which runs the threads of kernels."""
 
 
 def is_available():

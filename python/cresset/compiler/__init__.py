@@ -1,4 +1,4 @@
-"""torch.compiler: what programs say to the compiler."""
+"""torch.compiler: functions of programs for the compiler."""
 from .. import _dynamo, compile  # noqa: A004
 from .._dynamo.backends import get_default_backend, set_default_backend
 from .._dynamo import (allow_in_graph, assume_constant_result, disable, is_compiling, list_backends, nonstrict_trace,
@@ -10,7 +10,7 @@ __all__ = ["allow_in_graph", "assume_constant_result", "compile", "cudagraph_mar
 
 
 def reset():
-    """Forgets every recording; compiled functions begin anew."""
+    """Drops all recordings of compiled functions."""
     _dynamo.reset()
 
 
@@ -23,18 +23,20 @@ def is_exporting():
 
 
 def nested_compile_region(fn=None):
-    """Marks a function that is called many times; equal groups are one kernel without it."""
+    """Marks a function that is called many times.  Not needed here: equal fusion groups share a
+    kernel."""
     return nested_compile_region if fn is None else fn
 
 
 def cudagraph_mark_step_begin():
-    """Marks a step of a CUDA graph; nothing on the CPU."""
+    """Marks a step of a CUDA graph.  Does nothing on the CPU."""
 
 
 def picture(compiled, path=None):
-    """The fused graphs of a compiled function or module as an SVG picture: groups with their operators and the
-    lines that called them, calls of library functions, edges with sizes; of the recording used the most.  It is
-    written to `path` when one is given, else returned."""
+    """Draws the fused graphs of a compiled function or module as SVG: fusion groups with their
+    operators and source lines, calls of library functions, edges with sizes.  The recording
+    with the most calls is drawn.  With `path` the picture is written to this file, else
+    returned."""
     function = getattr(compiled, "_compiled_forward", compiled)
     entries = [e for e in getattr(function, "_entries", ()) if hasattr(type(e.runner), "picture") and e.calls]
     if not entries:
@@ -47,7 +49,7 @@ def picture(compiled, path=None):
 
 
 def wrap_numpy(fn):
-    """A function of NumPy arrays as one of tensors."""
+    """Wraps a function of NumPy arrays as a function of tensors."""
     def wrapped(*args, **kwargs):
         from .. import Tensor, from_numpy
         out = fn(*(x.numpy() if isinstance(x, Tensor) else x for x in args),

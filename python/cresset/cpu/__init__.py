@@ -1,4 +1,4 @@
-"""The CPU by the names that devices have."""
+"""torch.cpu: the CPU with the functions that devices have."""
 from contextlib import nullcontext as _nullcontext
 
 from . import amp
@@ -8,7 +8,7 @@ __all__ = ["is_available", "is_initialized", "synchronize", "current_device", "s
 
 
 class Stream:
-    """Work on the CPU is done when a call returns, so a stream has nothing to order."""
+    """A stream.  CPU work is complete when a call returns, so streams order nothing."""
 
     def __init__(self, priority=-1):
         self.priority = priority

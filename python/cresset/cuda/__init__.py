@@ -1,4 +1,4 @@
-"""CUDA, which this build does not have: the questions are answered, the calls refused."""
+"""CUDA, which this build lacks: queries return that there is none, other calls raise."""
 
 __all__ = ["is_available", "device_count", "current_device", "synchronize", "empty_cache",
            "manual_seed", "manual_seed_all", "is_initialized", "init", "get_device_name",
@@ -6,7 +6,7 @@ __all__ = ["is_available", "device_count", "current_device", "synchronize", "emp
 
 
 def is_available():
-    """Whether tensors can be on a CUDA device."""
+    """Returns whether tensors can be on a CUDA device."""
     return False
 
 
@@ -27,15 +27,15 @@ def get_arch_list():
 
 
 def manual_seed(seed):
-    """Nothing to seed; the CPU's generator is left alone, as torch does."""
+    """Does nothing; torch does not seed the CPU's generator here, either."""
 
 
 def manual_seed_all(seed):
-    """Nothing to seed."""
+    """Does nothing."""
 
 
 def empty_cache():
-    """Nothing is cached."""
+    """Does nothing."""
 
 
 def memory_allocated(device=None):
@@ -55,7 +55,7 @@ def max_memory_reserved(device=None):
 
 
 def reset_peak_memory_stats(device=None):
-    """There is nothing to reset."""
+    """Does nothing."""
 
 
 def _refuse(*args, **kwargs):

@@ -6,7 +6,7 @@ __all__ = ["functional_call", "stack_module_state"]
 
 def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, *,
                     tie_weights=True, strict=False):
-    """module(*args, **kwargs) computed with the given tensors: a dict of names, or several."""
+    """Calls module(*args, **kwargs) with the given tensors: a dict by name, or several dicts."""
     dicts = parameter_and_buffer_dicts
     if not isinstance(dicts, dict):
         if not isinstance(dicts, (list, tuple)):
@@ -24,7 +24,7 @@ def functional_call(module, parameter_and_buffer_dicts, args=None, kwargs=None, 
 
 
 def stack_module_state(models):
-    """The parameters and the buffers of equal modules, stacked along a new first dimension."""
+    """Stacks the parameters and the buffers of equal modules along a new first dim."""
     from .. import stack
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")

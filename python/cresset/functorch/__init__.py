@@ -1,2 +1,2 @@
-"""torch's functorch package: compilers that receive forward and backward graphs."""
+"""torch's functorch package: compilation to forward and backward graphs."""
 from . import compile

@@ -1,7 +1,8 @@
-"""Programs as graphs that other programs change: tracing, graphs, and code made from them.
+"""Programs as graphs that programs can transform: tracing, graphs, and generated code.
 
-symbolic_trace() runs a module on Proxies and gives a GraphModule: a module with a `graph` of
-nodes and a `forward` that is generated from it. """
+symbolic_trace() runs a module on Proxies and returns a GraphModule: a module with a `graph` of
+nodes and a `forward` generated from it.
+"""
 from . import immutable_collections
 from ._symbolic_trace import PH, ProxyableClassMeta, Tracer, symbolic_trace, wrap
 from .graph import CodeGen, Graph

@@ -1,11 +1,11 @@
-"""Marks of what is promised to stay; programs put them on their own passes, too."""
+"""Marks of API stability.  Programs also use them for their passes."""
 
 _BACK_COMPAT_OBJECTS = {}
 _MARKED_WITH_COMPATIBILITY = {}
 
 
 def compatibility(is_backward_compatible):
-    """Notes whether a function or class is promised to stay as it is."""
+    """Records whether a function or class is declared stable."""
     def mark(fn):
         _MARKED_WITH_COMPATIBILITY[fn] = None
         if is_backward_compatible:

@@ -1,4 +1,4 @@
-"""Flattening by a spec: what generated code calls for nested arguments."""
+"""Flattening by a spec, which generated code calls for nested arguments."""
 from collections import namedtuple
 
 from ..utils import _pytree as pytree
@@ -20,7 +20,7 @@ def _as_long(tree, spec):
 
 
 def register_pytree_flatten_spec(cls, flatten_fn_spec, flatten_fn_exact_match_spec=None):
-    """Takes objects of `cls` apart with flatten_fn_spec(obj, spec)."""
+    """Registers flatten_fn_spec(obj, spec), which flattens objects of `cls`."""
     SUPPORTED_NODES[cls] = flatten_fn_spec
     SUPPORTED_NODES_EXACT_MATCH[cls] = flatten_fn_exact_match_spec
 
@@ -31,7 +31,7 @@ for _cls in (list, tuple, namedtuple):
 
 
 def tree_flatten_spec(tree, spec):
-    """The parts of `tree` where `spec` has its leaves; a container may hold more than that."""
+    """Returns the parts of `tree` at the leaves of `spec`.  A container may have more items."""
     if spec.is_leaf():
         return [tree]
     if spec.type in SUPPORTED_NODES:

@@ -1,4 +1,4 @@
-"""Running a module on Proxies, so that what it does becomes a graph."""
+"""Runs a module on Proxies and records its operations as a graph."""
 import builtins
 import collections
 import contextlib
@@ -30,7 +30,7 @@ _tracing = False
 
 
 def is_fx_tracing():
-    """Whether a symbolic trace is running."""
+    """Returns whether a symbolic trace is running."""
     return _tracing
 
 
@@ -38,7 +38,7 @@ is_fx_symbolic_tracing = is_fx_tracing
 
 
 class ProxyableClassMeta(type):
-    """The metaclass of classes whose construction from Proxies is recorded."""
+    """A metaclass whose classes record their construction from Proxies."""
 
     def __init__(cls, name, bases, attrs):
         _proxyable_classes.setdefault(cls)
@@ -57,7 +57,7 @@ class ProxyableClassMeta(type):
 
 
 class PHBase:
-    """In concrete_args: a leaf that stays a parameter of the graph."""
+    """In concrete_args: a leaf that remains a parameter of the graph."""
 
     def __repr__(self):
         return "PH"
@@ -67,7 +67,7 @@ PH = PHBase()
 
 
 class PHWithMeta(PHBase):
-    """A PH whose attributes go to the placeholder's node."""
+    """A PH whose attributes are copied to the placeholder's node."""
 
     def __init__(self, ph_key=None):
         self.ph_key = ph_key
@@ -81,7 +81,7 @@ def _transfer_attrs(fr, to):
 
 
 def _fixed_arity(function, count):
-    """The function with *args and **kwargs as plain parameters, so that they can be Proxies."""
+    """Returns the function with *args and **kwargs as plain parameters, which can be Proxies."""
     code = function.__code__.replace(co_argcount=count, co_posonlyargcount=0,
                                      co_kwonlyargcount=0,
                                      co_flags=function.__code__.co_flags & ~_VARIADIC)
@@ -89,28 +89,28 @@ def _fixed_arity(function, count):
                         function.__closure__)
 
 
-# What is replaced while tracing.
+# --- replacements during tracing ---
 
 class _Patcher:
-    """Replaced entries of dicts and attributes of classes; leaving puts them back."""
+    """Replaces entries of dicts and attributes of classes; restores them on exit."""
 
     def __init__(self):
         self.undo = []
         self.seen = set()
 
     def patch(self, namespace, name, function):
-        """namespace[name] = function, unless a tracer has done that already."""
+        """Sets namespace[name] = function, unless a tracer has done so."""
         if getattr(namespace.get(name), "_fx_patched", False):
             return
         function._fx_patched = True
         if name in namespace:
             self.undo.append(functools.partial(namespace.__setitem__, name, namespace[name]))
-        else:  # hides a builtin
+        else:  # the name hid a builtin
             self.undo.append(functools.partial(namespace.pop, name))
         namespace[name] = function
 
     def patch_method(self, cls, name, function):
-        """cls.name = function."""
+        """Sets cls.name = function."""
         if name in vars(cls):
             self.undo.append(functools.partial(setattr, cls, name, vars(cls)[name]))
         else:
@@ -118,7 +118,7 @@ class _Patcher:
         setattr(cls, name, function)
 
     def visit_once(self, namespace):
-        """True the first time."""
+        """Returns True at the first call for a namespace."""
         new = id(namespace) not in self.seen
         self.seen.add(id(namespace))
         return new
@@ -132,7 +132,8 @@ class _Patcher:
 
 
 def _requicken(cls):
-    """nn.Module's quick attribute lookup, which replacing `__getattr__` took from all classes."""
+    """Restores the fast attribute lookup of nn.Module, which setting `__getattr__` has
+    replaced."""
     _C._quicken_module(cls)
     for below in cls.__subclasses__():
         _requicken(below)
@@ -170,7 +171,7 @@ def _patch_wrapped_functions(patcher):
 
 
 def _autowrap_check(patcher, namespace, function_ids):
-    """Wraps what a namespace has of the functions that are always wrapped (math's)."""
+    """Wraps functions in a namespace that are always wrapped (those of math)."""
     if not patcher.visit_once(namespace):
         return
     for name, value in list(namespace.items()):
@@ -179,9 +180,11 @@ def _autowrap_check(patcher, namespace, function_ids):
 
 
 def wrap(fn_or_name):
-    """Makes a global function a leaf: calls of it with Proxies are recorded, not entered.
+    """Makes a global function a leaf: calls with Proxies are recorded and not entered.
 
-    Called at the top level of a module with the function or its name; also a decorator. """
+    Call it at the top level of a module with the function or its name, or use it as a
+    decorator.
+    """
     if not callable(fn_or_name) and not isinstance(fn_or_name, str):
         raise RuntimeError("Unsupported type for global function! Must be either a callable or "
                            "string name")
@@ -200,7 +203,7 @@ def _assert_is_none(value, msg):
 
 
 def _assert(condition, message):
-    """torch._assert: an assertion that a trace keeps."""
+    """torch._assert: an assertion that traces contain."""
     if isinstance(condition, Proxy):
         return condition.tracer.create_proxy("call_function", cresset._assert,
                                              (condition, message), {})
@@ -208,7 +211,8 @@ def _assert(condition, message):
 
 
 class Tracer(TracerBase):
-    """Records a module; subclasses decide what is a leaf, and what arguments become. """
+    """Records a module.  Subclasses decide which modules are leaves and how arguments are
+    converted."""
 
     def __init__(self, autowrap_modules=(math,), autowrap_functions=(),
                  param_shapes_constant=False):
@@ -225,10 +229,10 @@ class Tracer(TracerBase):
         self.num_calls = {}
         self.node_name_to_scope = {}
 
-    # What arguments become.
+    # --- conversion of arguments ---
 
     def get_fresh_qualname(self, prefix):
-        """A name that begins with `prefix` and that the root does not have."""
+        """Returns a name that begins with `prefix` and that the root does not use."""
         i = 0
         while hasattr(self.root, f"{prefix}{i}"):
             i += 1
@@ -241,7 +245,7 @@ class Tracer(TracerBase):
         return None
 
     def _constant(self, a, prefix):
-        """A node for a value that the root is given an attribute for."""
+        """Returns a node for a value that is stored as an attribute of the root."""
         name = self.tensor_attrs.get(a)
         if not name:
             name = self.tensor_attrs[a] = self.get_fresh_qualname(prefix)
@@ -249,8 +253,8 @@ class Tracer(TracerBase):
         return self.create_node("get_attr", name, (), {})
 
     def create_arg(self, a):
-        """What a node holds for `a`: parameters, buffers, modules and other tensors become nodes
-        that read them from the root. """
+        """Returns what a node stores for `a`.  Parameters, buffers, modules and other tensors
+        become nodes that read them from the root."""
         if isinstance(a, Parameter):
             node = self._member(a, self.root.named_parameters())
             if node is None:
@@ -274,15 +278,16 @@ class Tracer(TracerBase):
             return self.create_node("get_attr", name, (), {})
         return super().create_arg(a)
 
-    # Modules.
+    # --- modules ---
 
     def is_leaf_module(self, m, module_qualified_name):
-        """Whether calls of `m` are recorded instead of entered: those of torch.nn are."""
+        """Returns whether calls of `m` are recorded rather than entered; true for modules of
+        torch.nn."""
         return (torch_name(m.__module__).startswith("torch.nn") and
                 not isinstance(m, cresset.nn.Sequential))
 
     def path_of_module(self, mod):
-        """The name of `mod` below the root."""
+        """Returns the path of `mod` from the root."""
         if self.submodule_paths:
             path = self.submodule_paths.get(mod)
         else:
@@ -292,7 +297,7 @@ class Tracer(TracerBase):
         return path
 
     def call_module(self, m, forward, args, kwargs):
-        """A call of a module: a node when it is a leaf, else its forward."""
+        """Calls a module: records a node for a leaf, otherwise calls its forward."""
         path = self.path_of_module(m)
         with ScopeContextManager(self.scope, Scope(path, type(m))) as scope:
             calls = self.num_calls.get(path, 0)
@@ -321,7 +326,7 @@ class Tracer(TracerBase):
         return None
 
     def getattr(self, attr, attr_val, parameter_proxy_cache):
-        """What reading an attribute of a module gives: Proxies for parameters."""
+        """Returns the value of a module's attribute: Proxies for parameters."""
         found = None
         if isinstance(attr_val, Parameter):
             found = self._member_proxy(attr_val, self.root.named_parameters(),
@@ -331,10 +336,10 @@ class Tracer(TracerBase):
             found = self._member_proxy(attr_val, self.root.named_buffers(), parameter_proxy_cache)
         return attr_val if found is None else found
 
-    # The function's parameters.
+    # --- parameters of the function ---
 
     def _specialize(self, name, value, proxy):
-        """A value that was given for a parameter, and nodes that check that it is given again."""
+        """Fixes a parameter to a value and adds nodes that check it."""
         if type(value) in base_types and not isinstance(value, cresset.Tensor):
             _assert(proxy == value,
                     f"{name} has been specialized to have value {value} but got another value")
@@ -372,7 +377,7 @@ class Tracer(TracerBase):
                                  type_expr=function.__annotations__.get(name))
 
     def _variadic_inputs(self, concrete_args):
-        """Placeholders for the items of a tuple that all go to *args."""
+        """Returns placeholders for the items of a tuple that is passed as *args."""
         for i, concrete in enumerate(concrete_args):
             proxy = self.create_proxy("placeholder", f"input_{i}", (), {})
             if isinstance(concrete, PHBase) and concrete is not PH:
@@ -389,7 +394,7 @@ class Tracer(TracerBase):
         return dict(zip(names, concrete_args))
 
     def create_args_for_root(self, root_fn, is_module, concrete_args=None):
-        """The function to trace and its arguments: Proxies of the placeholders it makes."""
+        """Returns the function to trace and its arguments, Proxies of new placeholders."""
         analyzed = inspect.unwrap(root_fn)
         code = analyzed.__code__
         total = code.co_argcount + code.co_kwonlyargcount
@@ -412,7 +417,8 @@ class Tracer(TracerBase):
         return self._flattened(root_fn, args, list(code.co_varnames[:total]))
 
     def _flattened(self, root_fn, args, names):
-        """The same for a graph that takes the leaves, where arguments are containers of Proxies."""
+        """As create_args_for_root, when arguments are containers of Proxies and the graph takes
+        the leaves."""
         leaves, in_spec = pytree.tree_flatten(tuple(args))
         if all(child.is_leaf() for child in in_spec.children()):
             return root_fn, args
@@ -425,10 +431,10 @@ class Tracer(TracerBase):
             return out_leaves
         return flat, leaves
 
-    # Tracing.
+    # --- tracing ---
 
     def _set_root(self, root):
-        """Sets the root and an empty graph; returns the function to trace."""
+        """Sets the root and an empty graph.  Returns the function to trace."""
         if isinstance(root, Module):
             if not hasattr(type(root), self.traced_func_name):
                 raise AssertionError(f"traced_func_name={self.traced_func_name} doesn't exist in "
@@ -455,10 +461,11 @@ class Tracer(TracerBase):
         return function
 
     def trace(self, root, concrete_args=None):
-        """The graph of a module or function.
+        """Returns the graph of a module or function.
 
-        `concrete_args` gives values to parameters by name: their branches are taken while
-        tracing.  PH inside of them marks leaves that stay parameters. """
+        `concrete_args` fixes parameters to values by name, so that branches on them can be
+        traced.  PH in these values marks leaves that remain parameters.
+        """
         global _tracing
         before, _tracing = _tracing, True
         try:
@@ -505,7 +512,7 @@ class Tracer(TracerBase):
 
 
 def symbolic_trace(root, concrete_args=None):
-    """A GraphModule that does what a module or function does."""
+    """Returns a GraphModule that computes the same as a module or function."""
     tracer = Tracer()
     graph = tracer.trace(root, concrete_args)
     name = type(root).__name__ if isinstance(root, Module) else root.__name__

@@ -1,8 +1,9 @@
-"""A table as plain text: columns as wide as their widest cell or heading and a bit, dashes under the headings."""
+"""Prints tables as plain text: columns as wide as their widest cell, with dashes below the
+headings."""
 
 
 def _lines(cells, widths):
-    """The lines of a row; a cell may have several."""
+    """Returns the lines of a row; a cell may have several lines."""
     parts = [str(cell).split("\n") for cell in cells]
     for i in range(max(map(len, parts))):
         texts = [part[i] if i < len(part) else "" for part in parts]
@@ -10,7 +11,7 @@ def _lines(cells, widths):
 
 
 def table_text(headings, rows):
-    """The table's text, without a newline at its end."""
+    """Returns the table's text, without a final newline."""
     rows = [[str(cell).strip() for cell in row] for row in rows]
     widths = [max([len(heading) + 2, *(len(line) for cell in column for line in cell.split("\n"))])
               for heading, *column in zip(headings, *rows)]

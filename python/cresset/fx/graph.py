@@ -1,4 +1,4 @@
-"""Graphs: a list of nodes that are a function, and the Python text of that function."""
+"""Graphs: functions as lists of nodes, and their Python text."""
 import builtins
 import contextlib
 import copy
@@ -34,7 +34,7 @@ _illegal_names.update(builtins.__dict__)
 
 
 class _CustomBuiltin(NamedTuple):
-    """A name that all generated code knows, and the statement that would import it."""
+    """A name that all generated code can use, and the statement that imports it."""
 
     import_str: str
     obj: object
@@ -64,13 +64,13 @@ inplace_methods = {
     "ipow": "{} **= {}", "irshift": "{} >>= {}", "isub": "{} -= {}", "itruediv": "{} /= {}",
     "ixor": "{} ^= {}", "setitem": "{}[{}] = {}"}
 
-# typing's own name of a container, for annotations written as typing.List[...].
+# typing's name of a container, for annotations such as typing.List[...].
 _typing_origins = {list: typing.List, dict: typing.Dict, set: typing.Set,
                    frozenset: typing.FrozenSet, tuple: typing.Tuple}
 
 
 def _is_from_torch(obj):
-    """Whether generated code reaches `obj` through the name `torch`."""
+    """Returns whether generated code reaches `obj` by the name `torch`."""
     module = getattr(obj, "__module__", None)
     if module is not None:
         return torch_name(module).partition(".")[0] == "torch"
@@ -84,7 +84,7 @@ def _snake_case(text):
 
 
 class _Namespace:
-    """Unique names: a name is given once, and an object keeps its name."""
+    """Unique names.  A name is given once, and an object keeps its name."""
 
     def __init__(self):
         self._obj_to_name = {}
@@ -93,7 +93,8 @@ class _Namespace:
 
     @staticmethod
     def _split(candidate):
-        """A name as (base, number or None); characters that names cannot have are replaced."""
+        """Splits a name into (base, number or None).  Characters that are invalid in names are
+        replaced."""
         pattern = r"([a-zA-Z_][0-9a-zA-Z_]*?)(?:_(\d+))?"
         found = re.fullmatch(pattern, candidate)
         if found is None:
@@ -103,7 +104,7 @@ class _Namespace:
         return candidate, *found.groups()
 
     def create_name(self, candidate, obj):
-        """A new name like `candidate`, or the name that `obj` has."""
+        """Returns a new name like `candidate`, or the existing name of `obj`."""
         if obj is not None and obj in self._obj_to_name:
             return self._obj_to_name[obj]
         candidate, base, num = self._split(candidate)
@@ -123,7 +124,7 @@ class _Namespace:
         return candidate
 
     def associate_name_with_obj(self, name, obj):
-        """`obj` has the name `name` from now on."""
+        """Sets the name of `obj`."""
         if self._obj_to_name.setdefault(obj, name) is not name:
             raise AssertionError("obj is already associated")
 
@@ -136,7 +137,7 @@ class _Namespace:
 
 @dataclass
 class PythonCode:
-    """The text of a function and the objects that its names mean."""
+    """The text of a function and the objects of its global names."""
 
     src: str
     globals: dict
@@ -145,7 +146,7 @@ class PythonCode:
 
 
 class _PyTreeInfo(NamedTuple):
-    """How arguments and results are nested outside of the graph."""
+    """The nesting of a function's arguments and results."""
 
     orig_args: list
     in_spec: pytree.TreeSpec
@@ -166,7 +167,7 @@ def _plain(text):
 
 
 def _format_target(base, target):
-    """`base.a.b`, with getattr for parts that are not identifiers."""
+    """Returns `base.a.b`, with getattr for parts that are not identifiers."""
     for part in target.split("."):
         base = f"{base}.{part}" if part.isidentifier() else f'getattr({base}, "{part}")'
     return base
@@ -218,7 +219,7 @@ class _Writer:
             self.add_global(name, custom.obj)
 
     def add_global(self, hint, obj):
-        """The name by which the code reaches `obj`, made a global unless torch has it."""
+        """Returns the name of `obj` in the code; makes it a global unless torch has it."""
         if _is_from_torch(obj) and obj is not cresset.device:
             return _get_qualified_name(obj)
         name = self.namespace.create_name(hint, obj)
@@ -230,7 +231,7 @@ class _Writer:
     # Values.
 
     def value(self, arg):
-        """The text of an argument."""
+        """Returns the text of an argument."""
         if isinstance(arg, Node):
             return repr(arg)
         if isinstance(arg, tuple):
@@ -255,12 +256,12 @@ class _Writer:
         return f"({', '.join(map(self.value, arg))}{',' if len(arg) == 1 else ''})"
 
     def arguments(self, args, kwargs):
-        """The text between the parentheses of a call."""
+        """Returns the text between the parentheses of a call."""
         return ", ".join([self.value(a) for a in args] +
                          [f"{k} = {self.value(v)}" for k, v in kwargs.items()])
 
     def annotation(self, kind):
-        """The text of a type."""
+        """Returns the text of a type."""
         if kind == ():
             return "()"
         name = _type_repr(kind)
@@ -281,7 +282,7 @@ class _Writer:
                 self.dim_green(str(t.device) if self.include_device else ""))
 
     def _what(self, node):
-        """The annotation behind a node's name; verbose code shows dtype and shape there."""
+        """Returns the annotation after a node's name; in verbose code dtype and shape."""
         from .passes.shape_prop import TensorMetadata
         value = _meta_value(node) if self.verbose else None
         if isinstance(value, cresset.Tensor):
@@ -295,7 +296,7 @@ class _Writer:
     # Statements.
 
     def statement(self, node):
-        """Appends the statement of one node, without the end of the line."""
+        """Appends the statement of a node, without the end of the line."""
         getattr(self, f"_{node.op}")(node, f"{node!r}{self._what(node)} = ")
 
     def _placeholder(self, node, _):
@@ -344,7 +345,7 @@ class _Writer:
                                             descs=descs, repr_fn=self.value))
 
     def summary(self, node):
-        """A comment that says where the next nodes come from, when that changed."""
+        """Appends a comment with the source of the next nodes, when it changes."""
         if node.op in ("placeholder", "output"):
             return
         more = ", ".join(f"{k}: {node.meta[k]}" for k in self.additional_meta if k in node.meta)
@@ -360,7 +361,7 @@ class _Writer:
             self.body.append(line)
 
     def end_of_statement(self, node, last_uses):
-        """Ends the line; values that nothing reads any more are let go there."""
+        """Ends the line and deletes values that are not used any more."""
         if node.op == "placeholder":
             return
         done = [] if node.op == "output" else last_uses.get(node, [])
@@ -371,7 +372,7 @@ class _Writer:
 
 
 def _last_uses(nodes):
-    """For a node, the nodes whose values nothing after it uses."""
+    """Returns for each node the nodes whose values have their last use there."""
     seen, out = set(), {}
     for user in reversed(nodes):
         for node in user._input_nodes:
@@ -382,7 +383,7 @@ def _last_uses(nodes):
 
 
 class CodeGen:
-    """Writes a graph as the text of a function; subclasses change how it takes and returns."""
+    """Writes a graph as the text of a function.  Subclasses change its parameters and results."""
 
     def __init__(self):
         self._body_transformer = None
@@ -410,28 +411,28 @@ class CodeGen:
         return f"{prefix}{opening}\n{lines}{closing}"
 
     def gen_fn_def(self, free_vars, maybe_return_annotation, *, expanded_def=False):
-        """The `def` line."""
+        """Returns the `def` line."""
         if not free_vars or free_vars[0] != "self":
             free_vars.insert(0, "self")
         args = f"\n{self._one_a_line(free_vars)}" if expanded_def else ", ".join(free_vars)
         return f"def {self._func_name}({args}){maybe_return_annotation}:"
 
     def generate_output(self, output_args, *, descs=None, repr_fn=repr):
-        """The return statement."""
+        """Returns the return statement."""
         if descs is not None and isinstance(output_args, (list, tuple)):
             return self._described(output_args, descs, "return ", repr_fn)
         return f"return {repr_fn(output_args)}"
 
     def process_inputs(self, *args):
-        """What the function is given as what the graph's placeholders take."""
+        """Converts the function's arguments to values for the placeholders."""
         return args
 
     def process_outputs(self, outputs):
-        """What the graph returns as what the function returns."""
+        """Converts the graph's outputs to the function's result."""
         return outputs
 
     def additional_globals(self):
-        """(name, object) pairs that the text of a subclass needs."""
+        """Returns (name, object) pairs that the text of a subclass needs."""
         return []
 
     def _gen_python_code(self, nodes, root_module, namespace, *, verbose=False,
@@ -468,7 +469,7 @@ class CodeGen:
 
     @staticmethod
     def _without_counters(body, offset):
-        """The lines without their counters, and which node each line is of."""
+        """Returns the lines without their counters, and the node of each line."""
         lines, numbers, current = [], {}, None
         for line in "".join(body).split("\n"):
             counter = re.search(r"# COUNTER: (\d+)", line)
@@ -504,7 +505,7 @@ class _PyTreeCodeGen(CodeGen):
                 f"{self._packed(fn_args)}, self._in_spec)")
 
     def _packed(self, fn_args):
-        """The arguments as the spec nests them."""
+        """Returns the text of the nested arguments."""
         spec = self.pytree_info.in_spec
         if not (spec.type is tuple and spec.num_children == 2 and
                 spec.child(0).type is tuple and spec.child(1).type is dict):
@@ -536,7 +537,7 @@ class _PyTreeCodeGen(CodeGen):
 # Graphs.
 
 class _InsertPoint:
-    """Inside a `with`, new nodes go where it says; else from now on."""
+    """Sets where new nodes are inserted: in a `with` block, otherwise permanently."""
 
     def __init__(self, graph, insert):
         self.graph = graph
@@ -576,7 +577,7 @@ class _node_list:
 
 
 def _find_attribute(module, target):
-    """Whether `target` names a module, parameter or buffer below `module`."""
+    """Returns whether `target` names a module, parameter or buffer below `module`."""
     path, _, name = target.rpartition(".")
     try:
         module = module.get_submodule(path)
@@ -606,7 +607,7 @@ class Graph:
 
     @property
     def owning_module(self):
-        """The GraphModule whose graph this is, or None."""
+        """The GraphModule that has this graph, or None."""
         return self._owning_module
 
     @owning_module.setter
@@ -615,13 +616,13 @@ class Graph:
 
     @property
     def nodes(self):
-        """The nodes in order; `reversed` goes the other way."""
+        """The nodes in order; supports `reversed`."""
         return _node_list(self)
 
     # Order.
 
     def _order_changed(self, node):
-        """Notes that `node` came to its place; positions are counted when they are compared."""
+        """Notes that `node` has moved.  Positions are computed when they are compared."""
         if node._next is self._root:
             node._position = node._prev._position + 1
         else:
@@ -637,14 +638,14 @@ class Graph:
     # Finding.
 
     def output_node(self):
-        """The node that returns."""
+        """Returns the output node."""
         node = next(iter(reversed(self.nodes)))
         if node.op != "output":
             raise AssertionError(f"Expected output node, got op={node.op}")
         return node
 
     def find_nodes(self, *, op, target=None, sort=True):
-        """The nodes of that op, and target if one is given, in order."""
+        """Returns the nodes with this op, and target if given, in order."""
         if op == "call_function" and target is None:
             raise AssertionError("target must not be None for call_function op")
         return [node for node in self.nodes
@@ -664,7 +665,8 @@ class Graph:
         return _snake_case(name)
 
     def create_node(self, op, target, args=None, kwargs=None, name=None, type_expr=None):
-        """Makes a node at the insertion point, which is the end unless inserting_... moved it."""
+        """Makes a node at the insertion point, which is the end unless inserting_... changed
+        it."""
         args, kwargs = args or (), kwargs or immutable_dict()
         if not isinstance(args, tuple):
             raise AssertionError(f"args must be a tuple, got {type(args)}")
@@ -681,12 +683,12 @@ class Graph:
         return node
 
     def placeholder(self, name, type_expr=None, default_value=inspect.Signature.empty):
-        """A parameter of the function."""
+        """Adds a parameter of the function."""
         args = () if default_value is inspect.Signature.empty else (default_value,)
         return self.create_node("placeholder", name, args=args, type_expr=type_expr)
 
     def get_attr(self, qualified_name, type_expr=None):
-        """Reads a parameter, buffer or module of the module that the graph belongs to."""
+        """Adds a node that reads a parameter, buffer or module of the owning module."""
         if self.owning_module is not None and not _find_attribute(self.owning_module,
                                                                   qualified_name):
             warnings.warn(
@@ -697,7 +699,7 @@ class Graph:
         return self.create_node("get_attr", qualified_name, type_expr=type_expr)
 
     def call_module(self, module_name, args=None, kwargs=None, type_expr=None):
-        """Calls a submodule."""
+        """Adds a call of a submodule."""
         if (self.owning_module is not None and
                 self.owning_module.get_submodule(module_name) is None):
             warnings.warn(
@@ -707,27 +709,28 @@ class Graph:
         return self.create_node("call_module", module_name, args, kwargs, type_expr=type_expr)
 
     def call_method(self, method_name, args=None, kwargs=None, type_expr=None):
-        """Calls a method of the first argument."""
+        """Adds a call of a method of the first argument."""
         return self.create_node("call_method", method_name, args, kwargs, type_expr=type_expr)
 
     def call_function(self, the_function, args=None, kwargs=None, type_expr=None, name=None):
-        """Calls a function."""
+        """Adds a call of a function."""
         return self.create_node("call_function", the_function, args, kwargs, name=name,
                                 type_expr=type_expr)
 
     def output(self, result, type_expr=None):
-        """Returns."""
+        """Adds the output node."""
         return self.create_node("output", "output", (result,), type_expr=type_expr)
 
     def node_copy(self, node, arg_transform=lambda x: x):
-        """Copies a node of another graph; `arg_transform` gives this graph's nodes for its."""
+        """Copies a node of another graph.  `arg_transform` maps that graph's nodes to this
+        graph's."""
         made = self.create_node(node.op, node.target, map_arg(node.args, arg_transform),
                                 map_arg(node.kwargs, arg_transform), node.name, node.type)
         made.meta = copy.copy(node.meta)
         return made
 
     def graph_copy(self, g, val_map, return_output_node=False):
-        """Copies the nodes of `g` but its output, whose value here is returned."""
+        """Copies all nodes of `g` except the output, whose value is returned."""
         for node in g.nodes:
             if node in val_map:
                 continue
@@ -749,7 +752,7 @@ class Graph:
     # Changing.
 
     def inserting_before(self, n=None):
-        """New nodes go before `n`, or to the beginning; use it with `with`."""
+        """Inserts new nodes before `n`, or at the beginning; use it with `with`."""
         if n is None:
             return self.inserting_after(self._root)
         if n.graph is not self:
@@ -757,7 +760,7 @@ class Graph:
         return _InsertPoint(self, n.prepend)
 
     def inserting_after(self, n=None):
-        """New nodes go after `n`, or to the end; use it with `with`."""
+        """Inserts new nodes after `n`, or at the end; use it with `with`."""
         if n is None:
             return self.inserting_before(self._root)
         if n.graph is not self:
@@ -765,7 +768,7 @@ class Graph:
         return _InsertPoint(self, n.append)
 
     def erase_node(self, to_erase):
-        """Takes out a node that nothing uses."""
+        """Removes a node without users."""
         if to_erase.users:
             raise RuntimeError(f"Tried to erase Node {to_erase} but it still had "
                                f"{len(to_erase.users)} users in the graph: {to_erase.users}!")
@@ -788,7 +791,7 @@ class Graph:
             self.erase_node(node)
 
     def eliminate_dead_code(self, is_impure_node=None):
-        """Takes out nodes whose values nothing uses; says whether there were any."""
+        """Removes nodes whose values are not used.  Returns whether there were any."""
         self.lint()
         changed = False
         for node in reversed(self.nodes):
@@ -799,7 +802,7 @@ class Graph:
         return self._eliminate_below() or changed
 
     def _eliminate_below(self):
-        """The same in graphs that nodes of this one refer to."""
+        """Removes dead nodes of graphs that nodes of this graph refer to."""
         changed = False
         if self.owning_module is not None:
             names = {node.target for node in self.find_nodes(op="get_attr")}
@@ -834,7 +837,7 @@ class Graph:
                              "expected")
 
     def _check_path(self, node):
-        """A get_attr or call_module finds what its target names."""
+        """Checks that the target of a get_attr or call_module node exists."""
         at, parts = self.owning_module, node.target.split(".")
         for i, part in enumerate(parts):
             below = ".".join(parts[:i])
@@ -847,7 +850,7 @@ class Graph:
                                    "reference an nn.Module")
 
     def lint(self):
-        """Raises where the graph is not well formed: order, names, owners, targets."""
+        """Raises when the graph is malformed: order, names, owners, targets."""
         names, seen = set(), set()
         for node in self.nodes:
             if node.op not in _legal_ops or node.op == "root":
@@ -870,7 +873,7 @@ class Graph:
     def python_code(self, root_module, *, verbose=False, include_stride=False,
                     include_device=False, colored=False, expanded_def=False,
                     additional_meta=None):
-        """The text of the function; `root_module` is what it calls its module."""
+        """Returns the text of the function.  `root_module` is the name of its module."""
         namespace = _Namespace()
         with self._named_by(lambda node: namespace.create_name(node.name, node)):
             return self._codegen._gen_python_code(
@@ -897,23 +900,23 @@ class Graph:
         rows = [[n.op, n.name, n.target, n.args, n.kwargs] for n in self.nodes]
         print(table_text(("opcode", "name", "target", "args", "kwargs"), rows))
 
-    # How the function is written.
+    # --- code generation ---
 
     def set_codegen(self, codegen):
         """Uses another CodeGen."""
         self._codegen = codegen
 
     def process_inputs(self, *args):
-        """What the function is given as what the placeholders take."""
+        """Converts the function's arguments to values for the placeholders."""
         return self._codegen.process_inputs(*args)
 
     def process_outputs(self, out):
-        """What the output node holds as what the function returns."""
+        """Converts the output node's value to the function's result."""
         return self._codegen.process_outputs(out)
 
     def on_generate_code(self, make_transformer):
-        """Has the body pass through make_transformer(the transformer so far), a function from
-        lines to lines; used with `with`, only inside of it. """
+        """Transforms the generated lines: make_transformer(earlier transformer) returns a function
+        from lines to lines.  Inside a `with` block only."""
         previous = self._codegen._body_transformer
         self._codegen._body_transformer = make_transformer(previous)
 

@@ -16,10 +16,10 @@ from .graph import Graph, _PyTreeCodeGen, _custom_builtins
 __all__ = ["reduce_graph_module", "GraphModule"]
 
 
-# Source text that tracebacks and inspect can show.
+# Source text for tracebacks and inspect.
 
 class _Sources:
-    """The texts of generated functions, by made-up file names; a loader as linecache wants it."""
+    """The texts of generated functions by artificial file names; a loader for linecache."""
 
     def __init__(self):
         self.texts = {}
@@ -53,10 +53,10 @@ def _forward_from_src(src, namespace, co_fields=None):
     return namespace["forward"]
 
 
-# Pickling: the text and the module's dict are kept, the graph is traced from them again.
+# Pickling stores the text and the module's dict; unpickling traces the graph from the text.
 
 def _global_name(name, obj):
-    """Where an import finds a global of generated code."""
+    """Returns the import statement for a global of generated code."""
     module, attribute = getattr(obj, "__module__", None), getattr(obj, "__qualname__", name)
     if module is None or "<locals>" in attribute:
         import pickle
@@ -79,7 +79,7 @@ def _format_import_block(namespace):
 
 
 def _exec_imports(import_block):
-    """The names that an import block gives; `torch` means this package there, too."""
+    """Returns the names that an import block defines; `torch` means this package there, too."""
     namespace = {name: custom.obj for name, custom in _custom_builtins.items()}
     theirs = {custom.import_str for custom in _custom_builtins.values()}
     lines = [line for line in import_block.splitlines() if line not in theirs]
@@ -88,13 +88,13 @@ def _exec_imports(import_block):
 
 
 def reduce_graph_module(body, import_block):
-    """A GraphModule from what pickling kept of one."""
+    """Makes a GraphModule from a pickle."""
     src = body.get("_code") or body["code"]
     return _deserialize_graph_module(_forward_from_src(src, _exec_imports(import_block)), body)
 
 
 class _CodeOnlyModule(Module):
-    """A module with the dict of another; tracing takes `forward` from its class."""
+    """A module with the dict of another module.  Tracing takes `forward` from its class."""
 
     def __init__(self, body):
         super().__init__()
@@ -106,7 +106,7 @@ def _deserialize_graph_module(forward, body):
     tracer_cls = body.get("_tracer_cls") or Tracer
 
     class KeepModules(tracer_cls):
-        """Enters no submodule: the graph entered none that is still there."""
+        """Treats all submodules as leaves, because the traced graph did."""
 
         def is_leaf_module(self, _, __):
             return True
@@ -128,7 +128,7 @@ def _deserialize_graph_module(forward, body):
     return made
 
 
-# Taking over what the graph refers to.
+# --- copying the attributes that the graph refers to ---
 
 def _set_member(module, name, value):
     if isinstance(value, cresset.Tensor) and not isinstance(value, Parameter):
@@ -138,12 +138,13 @@ def _set_member(module, name, value):
 
 
 def _copy_attr(source, target, path):
-    """Gives `target` what `source` has at `path`; modules on the way are made when missing."""
+    """Copies the attribute at `path` from `source` to `target`; makes missing modules on the
+    way."""
     *prefix, field = path.split(".")
     for item in prefix:
         from_here, to_here = getattr(source, item), getattr(target, item, None)
         if from_here is to_here:
-            return  # a module that was taken over brought it along
+            return  # it was copied with its module
         if to_here is None:
             to_here = Module()
             setattr(target, item, to_here)
@@ -152,7 +153,7 @@ def _copy_attr(source, target, path):
 
 
 def _assign_attr(value, target, path):
-    """Gives `target` the value at `path`."""
+    """Sets the attribute of `target` at `path`."""
     *prefix, field = path.split(".")
     for item in prefix:
         below = getattr(target, item, None)
@@ -164,7 +165,7 @@ def _assign_attr(value, target, path):
 
 
 def _get_attr(module, path):
-    """What `path` names below `module`."""
+    """Returns the attribute of `module` at `path`."""
     for item in path.split("."):
         module = getattr(module, item)
     return module
@@ -173,7 +174,7 @@ def _get_attr(module, path):
 # Calls.
 
 def _generate_error_message(frame):
-    """The traceback and the lines of the generated function around the one that failed."""
+    """Returns the traceback and the lines of the generated function around the failed one."""
     at = frame.lineno
     lines = linecache.getlines(frame.filename)
     return "\n".join([
@@ -185,7 +186,7 @@ def _generate_error_message(frame):
 
 
 class _WrappedCall:
-    """Calls a GraphModule; an error in generated code is shown with that code."""
+    """Calls a GraphModule.  An error in generated code is printed with this code."""
 
     def __init__(self, cls, cls_call):
         self.cls = cls
@@ -211,7 +212,7 @@ def _call_wrapped(self, *args, **kwargs):
 
 
 def _print_readable(module, name, print_output, options):
-    """The class text of a GraphModule and of those among its children."""
+    """Returns the class text of a GraphModule and of its children that are GraphModules."""
     src = module.graph.python_code("self", verbose=True, **options).src.lstrip("\n")
     text = _addindent(f"class {name}(torch.nn.Module):\n{src}", 4)
     options = {key: value for key, value in options.items() if key != "expanded_def"}
@@ -224,13 +225,14 @@ def _print_readable(module, name, print_output, options):
 
 
 class GraphModule(Module):
-    """A module made from a graph: its `forward` is the graph's code.
+    """A module whose `forward` is the code of a graph.
 
-    `root`, a module or a dict from names to values, has what get_attr and call_module nodes name.
-    Assign `graph`, or call recompile(), after changing the graph. """
+    `root` is a module, or a dict from names to values, with the attributes that get_attr and
+    call_module nodes name.  After changing the graph, assign `graph` or call recompile().
+    """
 
     def __new__(cls, *args, **kwargs):
-        # Every instance is of a class of its own, which can have its own forward.
+        # Every instance has a separate class, whose forward can be replaced.
         cls = next(c for c in cls.__mro__ if c.__qualname__.split(".")[-1] != "GraphModuleImpl")
 
         class GraphModuleImpl(cls):
@@ -275,7 +277,7 @@ class GraphModule(Module):
             if path not in root:
                 raise RuntimeError(f"Node {node} referenced target {path} but that target was not "
                                    "provided in ``root``!")
-        # Modules first: what is below them is set into them.
+        # Modules first, because attributes below them are set afterwards.
         for _, path in sorted(paths, key=lambda item: item[1].count(".")):
             _assign_attr(root[path], self, path)
 
@@ -283,7 +285,7 @@ class GraphModule(Module):
 
     @property
     def graph(self):
-        """The graph; assigning another one recompiles."""
+        """The graph; assigning another graph recompiles."""
         return self._graph
 
     @graph.setter
@@ -302,7 +304,7 @@ class GraphModule(Module):
         return self._code
 
     def recompile(self):
-        """Makes `forward` from the graph as it is now; returns the code."""
+        """Makes `forward` from the current graph.  Returns the code."""
         codegen = self._graph._codegen
         if isinstance(codegen, _PyTreeCodeGen):
             self._in_spec = codegen.pytree_info.in_spec
@@ -373,7 +375,7 @@ class GraphModule(Module):
 
     @staticmethod
     def _has_constructor_text(module):
-        """Whether the text of a module is a call that makes it."""
+        """Returns whether the module's text is a constructor call."""
         nn = cresset.nn
         return type(module) in (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.BatchNorm1d,
                                 nn.BatchNorm2d, nn.BatchNorm3d)
@@ -381,7 +383,7 @@ class GraphModule(Module):
     # Submodules.
 
     def add_submodule(self, target, m):
-        """Adds a module at a dotted name; False where something else is in the way."""
+        """Adds a module at a dotted name.  Returns False when the name is in use otherwise."""
         *prefix, field = target.split(".")
         at = self
         for item in prefix:
@@ -398,7 +400,7 @@ class GraphModule(Module):
         return True
 
     def delete_submodule(self, target):
-        """Takes out the module at a dotted name; False where there is none."""
+        """Removes the module at a dotted name.  Returns False when there is none."""
         *prefix, field = target.split(".")
         at = self
         for item in prefix:
@@ -413,7 +415,7 @@ class GraphModule(Module):
         return True
 
     def _used_paths(self):
-        """The dotted names of modules that the graph needs."""
+        """Returns the dotted names of the modules that the graph needs."""
         for node in self.graph.nodes:
             if node.op not in ("call_module", "get_attr"):
                 continue
@@ -424,7 +426,7 @@ class GraphModule(Module):
                         yield f"{node.target}.{name}" if name else node.target
 
     def delete_all_unused_submodules(self):
-        """Takes out modules that no node calls or reads."""
+        """Removes modules that no node calls or reads."""
         used = set(self._used_paths())
         for name in [name for name, _ in self.named_modules() if name not in used]:
             self.delete_submodule(name)
@@ -460,11 +462,11 @@ class GraphModule(Module):
         made.meta = getattr(self, "meta", {})
         return made
 
-    # Hooks of passes that follow what others do to the graph.
+    # Hooks of passes that observe changes of the graph.
 
     @contextlib.contextmanager
     def _set_replace_hook(self, f):
-        """Inside, f(old=, new=, user=) is called before a user gets another input."""
+        """Inside, f(old=, new=, user=) is called before an input of a user is replaced."""
         if not callable(f):
             raise AssertionError("Replace hook must be a callable.")
         self._register_replace_node_hook(f)

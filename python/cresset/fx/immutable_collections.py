@@ -1,4 +1,5 @@
-"""Lists and dicts that nodes hold as arguments: a graph could not notice a change inside them."""
+"""Lists and dicts as arguments of nodes.  They are immutable, because a graph cannot notice
+changes inside them."""
 from ..utils._pytree import SUPPORTED_NODES, NodeDef
 
 __all__ = ["immutable_list", "immutable_dict"]
@@ -15,7 +16,7 @@ def _refuse(self, *args, **kwargs):
 
 
 def _frozen(*names):
-    """Gives a class methods `names` that refuse."""
+    """Gives a class methods `names` that raise."""
     def decorate(cls):
         for name in names:
             setattr(cls, name, _refuse)
@@ -48,7 +49,7 @@ class immutable_dict(dict):
 
 
 def _register(cls, like, rebuild):
-    """`cls` is the container `like`, built by `rebuild`."""
+    """Registers `cls` as a container like `like`, built by `rebuild`."""
     known = SUPPORTED_NODES[like]
     SUPPORTED_NODES[cls] = NodeDef(cls, known.flatten_fn, rebuild, known.keys_fn)
 

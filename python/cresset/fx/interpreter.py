@@ -1,4 +1,4 @@
-"""Running a graph node by node."""
+"""Runs a graph node by node."""
 import contextlib
 import inspect
 
@@ -12,7 +12,7 @@ __all__ = ["Interpreter", "Transformer"]
 
 
 class Interpreter:
-    """Runs the graph of a module.  Subclasses override what a kind of node does. """
+    """Runs the graph of a module.  Subclasses override methods for the kinds of nodes."""
 
     def __init__(self, module, garbage_collect_values=True, graph=None):
         self.module = module
@@ -26,7 +26,7 @@ class Interpreter:
             self.user_to_last_uses = _last_uses(self.graph.nodes)
 
     def run(self, *args, initial_env=None, enable_io_processing=True):
-        """The result for these arguments; values of nodes in `initial_env` are taken as given."""
+        """Returns the graph's result.  Nodes in `initial_env` are not run."""
         self.env = initial_env if initial_env is not None else {}
         if enable_io_processing:
             args = self.graph.process_inputs(*args)
@@ -49,16 +49,16 @@ class Interpreter:
 
     @staticmethod
     def _tell_where(error, node):
-        """Adds to an error's message which node raised it."""
+        """Adds the failing node to an error's message."""
         where = (f"While executing {node.format_node()}\nOriginal traceback:\n{node.stack_trace}\n"
                  "Use tlparse to see full graph. (https://github.com/pytorch/tlparse?tab=readme-"
                  "ov-file#tlparse-parse-structured-pt2-logs)")
         error.args = (f"{error.args[0]}\n\n{where}" if error.args else where,) + error.args[1:]
-        if isinstance(error, KeyError):  # whose text would be shown quoted
+        if isinstance(error, KeyError):  # str(KeyError) shows the repr of its text
             raise RuntimeError(*error.args) from error
 
     def boxed_run(self, args_list):
-        """The same for arguments in a list, which is emptied so that they can be let go."""
+        """Runs with the arguments in a list, which is emptied so that they can be freed."""
         placeholders = [node for node in self.graph.nodes if node.op == "placeholder"]
         if len(args_list) != len(placeholders):
             kind = "extra" if len(args_list) > len(placeholders) else "missing"
@@ -74,15 +74,15 @@ class Interpreter:
             yield
 
     def run_node(self, n):
-        """The value of one node, whose inputs are in `env`."""
+        """Returns the value of one node, whose inputs are in `env`."""
         with self._set_current_node(n):
             args, kwargs = self.fetch_args_kwargs_from_env(n)
             return getattr(self, n.op)(n.target, args, kwargs)
 
-    # What the kinds of nodes do.
+    # --- kinds of nodes ---
 
     def placeholder(self, target, args, kwargs):
-        """The next argument; all that are left for *args."""
+        """Returns the next argument; for *args all remaining ones."""
         if target.startswith("*"):
             return list(self.args_iter)
         try:
@@ -94,32 +94,32 @@ class Interpreter:
                                "not passed in!") from end
 
     def get_attr(self, target, args, kwargs):
-        """An attribute of the module."""
+        """Returns an attribute of the module."""
         return self.fetch_attr(target)
 
     def call_function(self, target, args, kwargs):
-        """A function's result."""
+        """Returns a function's result."""
         if isinstance(target, str):
             raise AssertionError("target should not be a string for call_function")
         return target(*args, **kwargs)
 
     def call_method(self, target, args, kwargs):
-        """The result of a method of the first argument."""
+        """Returns the result of a method of the first argument."""
         this, *rest = args
         return getattr(this, target)(*rest, **kwargs)
 
     def call_module(self, target, args, kwargs):
-        """A submodule's result."""
+        """Returns a submodule's result."""
         return self.fetch_attr(target)(*args, **kwargs)
 
     def output(self, target, args, kwargs):
-        """What the graph returns."""
+        """Returns the graph's result."""
         return args[0]
 
     # Values.
 
     def fetch_attr(self, target):
-        """What a dotted name names below the module."""
+        """Returns the attribute at a dotted name."""
         at, parts = self.module, target.split(".")
         for i, part in enumerate(parts):
             if not hasattr(at, part):
@@ -129,11 +129,11 @@ class Interpreter:
         return at
 
     def fetch_args_kwargs_from_env(self, n):
-        """The arguments of a node with values in place of nodes."""
+        """Returns the arguments of a node with values instead of nodes."""
         return self.map_nodes_to_values(n.args, n), self.map_nodes_to_values(n.kwargs, n)
 
     def map_nodes_to_values(self, args, n):
-        """`args` with values in place of nodes."""
+        """Returns `args` with values instead of nodes."""
         def load(node):
             if node not in self.env:
                 raise RuntimeError(f"Node {n} referenced nonexistent value {node}! Run "
@@ -143,7 +143,7 @@ class Interpreter:
 
 
 def _transformer_tracer(graph, module):
-    """A tracer that adds to `graph` and enters no module."""
+    """Returns a tracer that adds to `graph` and enters no module."""
     from ._symbolic_trace import Tracer
 
     class TransformerTracer(Tracer):
@@ -155,7 +155,7 @@ def _transformer_tracer(graph, module):
 
 
 class Transformer(Interpreter):
-    """An interpreter whose values are Proxies: running it makes another graph. """
+    """An interpreter whose values are Proxies, so that running it makes a new graph."""
 
     def __init__(self, module):
         super().__init__(module)
@@ -178,7 +178,7 @@ class Transformer(Interpreter):
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
     def transform(self):
-        """A GraphModule with the new graph."""
+        """Returns a GraphModule with the new graph."""
         with preserve_node_meta():
             result = super().run(enable_io_processing=False)
         if result is not None:

@@ -1,4 +1,4 @@
-"""One operation of a graph, its arguments and its users."""
+"""Nodes: an operation of a graph, its arguments and its users."""
 import builtins
 import inspect
 import operator
@@ -29,7 +29,7 @@ _RANDOM_FUNCTIONS = frozenset(
 
 
 def has_side_effect(fn):
-    """Keeps calls of `fn` from being removed as dead."""
+    """Marks `fn` as having side effects, so that its calls are not removed as dead code."""
     _side_effectful_functions.add(fn)
     return fn
 
@@ -37,7 +37,7 @@ def has_side_effect(fn):
 # Arguments.
 
 def _map(a, fn, leaf):
-    """`a` with fn(x) for every x where leaf(x); containers become immutable ones."""
+    """Returns `a` with fn(x) for every x where leaf(x); containers become immutable."""
     if isinstance(a, tuple):
         items = [_map(x, fn, leaf) for x in a]
         return type(a)(*items) if hasattr(a, "_fields") else tuple(items)
@@ -55,14 +55,14 @@ def _is_node(a):
 
 
 def map_arg(a, fn):
-    """The argument `a` with fn(node) in place of every node."""
+    """Returns `a` with fn(node) instead of every node."""
     if not callable(fn):
         raise AssertionError("torch.fx.map_arg(a, fn): fn must be a callable")
     return _map(a, fn, _is_node)
 
 
 def map_aggregate(a, fn):
-    """The argument `a` with fn(x) in place of everything that is not a container."""
+    """Returns `a` with fn(x) instead of every x that is not a container."""
     return _map(a, fn, lambda _: True)
 
 
@@ -96,7 +96,7 @@ def _lambda_name(function):
 
 
 def _get_qualified_name(function):
-    """The name by which generated code reaches `function`: "torch.add", "getattr"."""
+    """Returns the name of `function` in generated code: "torch.add", "getattr"."""
     name = function.__name__
     if getattr(builtins, name, None) is function:
         return name
@@ -109,7 +109,7 @@ def _get_qualified_name(function):
 
 
 def _type_repr(obj):
-    """How a type is written in generated code."""
+    """Returns the text of a type in generated code."""
     if isinstance(obj, type) and not isinstance(obj, types.GenericAlias):
         if obj.__module__ == "builtins":
             return obj.__qualname__
@@ -140,7 +140,7 @@ def _format_arg(arg, max_list_len=float("inf")):
 
 
 def stringify_shape(shape):
-    """A shape as comments show it."""
+    """Returns the text of a shape in comments."""
     return f"[{', '.join(map(str, shape))}]"
 
 
@@ -159,9 +159,11 @@ def _is_impure_function(function, impure_random):
 class Node:
     """An operation of a graph.
 
-    `op` is "placeholder", "get_attr", "call_function", "call_module", "call_method" or "output";
-    `target` is what is called or read; `args` and `kwargs` hold nodes where the operation takes
-    the value of another.  Nodes of a graph are a doubly linked ring through the graph's root. """
+    `op` is "placeholder", "get_attr", "call_function", "call_module", "call_method" or
+    "output".  `target` is the called function or the attribute's name.  `args` and `kwargs`
+    contain nodes whose values are arguments.  The nodes of a graph are a doubly linked ring
+    through the graph's root.
+    """
 
     def __init__(self, graph, name, op, target, args, kwargs, return_type=None):
         if op == "call_function":
@@ -249,7 +251,7 @@ class Node:
 
     @property
     def args(self):
-        """The positional arguments; assigning them keeps the users of other nodes right."""
+        """The positional arguments; assigning updates the users of other nodes."""
         return self._args
 
     @args.setter
@@ -283,20 +285,20 @@ class Node:
         self._kwargs = map_arg(kwargs, use)
 
     def update_arg(self, idx, arg):
-        """Puts `arg` in place of a positional argument."""
+        """Replaces a positional argument by `arg`."""
         args = list(self.args)
         args[idx] = arg
         self.args = tuple(args)
 
     def insert_arg(self, idx, arg):
-        """Puts `arg` before the positional argument `idx`."""
+        """Inserts `arg` before the positional argument `idx`."""
         if not 0 <= idx <= len(self.args):
             raise AssertionError(
                 f"insert_args index must be between 0 and len(self.args), got {idx}")
         self.args = self.args[:idx] + (arg,) + self.args[idx:]
 
     def update_kwarg(self, key, arg):
-        """Puts `arg` in place of a keyword argument, or adds it."""
+        """Replaces or adds a keyword argument."""
         self.kwargs = {**self.kwargs, key: arg}
 
     @staticmethod
@@ -305,7 +307,7 @@ class Node:
             hook(old=old, new=new, user=user)
 
     def replace_input_with(self, old_input, new_input):
-        """Uses `new_input` wherever the arguments have `old_input`."""
+        """Replaces `old_input` by `new_input` in the arguments."""
         self._run_replace_hooks(old_input, new_input.name, self)
 
         def swap(node):
@@ -313,7 +315,7 @@ class Node:
         self._update_args_kwargs(map_arg(self._args, swap), map_arg(self._kwargs, swap))
 
     def replace_all_uses_with(self, replace_with, delete_user_cb=None, *, propagate_meta=False):
-        """Makes the users of this node use `replace_with`; returns those that were changed."""
+        """Makes the users of this node use `replace_with`.  Returns the changed users."""
         if propagate_meta:
             if replace_with.meta:
                 raise AssertionError(
@@ -325,11 +327,11 @@ class Node:
             user.replace_input_with(self, replace_with)
         return changed
 
-    # What it does.
+    # --- properties ---
 
     @property
     def stack_trace(self):
-        """The Python stack where the node was recorded, if that was asked for."""
+        """The Python stack of the recorded call, if it was requested."""
         return self.meta.get("stack_trace")
 
     @stack_trace.setter
@@ -337,7 +339,7 @@ class Node:
         self.meta["stack_trace"] = trace
 
     def is_impure(self, impure_random=True):
-        """Whether the node must stay although nothing uses its value."""
+        """Returns whether the node must not be removed as dead code."""
         if self.op in ("placeholder", "output"):
             return True
         if self.op == "call_function":
@@ -351,7 +353,7 @@ class Node:
 
     def normalized_arguments(self, root, arg_types=None, kwarg_types=None,
                              normalize_to_only_use_kwargs=False):
-        """The arguments by the names of the target's signature, or None."""
+        """Returns the arguments by name of the target's signature, or None."""
         from .operator_schemas import normalize_function, normalize_module
         if self.op == "call_function":
             return normalize_function(self.target, self.args, self.kwargs, arg_types, kwarg_types,
@@ -361,7 +363,7 @@ class Node:
                                     normalize_to_only_use_kwargs)
         return None
 
-    # How it is shown.
+    # --- text ---
 
     def __repr__(self):
         return self._repr_fn(self) if self._repr_fn else self._name
@@ -374,7 +376,8 @@ class Node:
 
     @staticmethod
     def _pretty_print_target(target):
-        """The target as people know it: "torch.add", "operator.add", "builtins.getattr"."""
+        """Returns the readable name of the target: "torch.add", "operator.add",
+        "builtins.getattr"."""
         if isinstance(target, str):
             return target
         module = getattr(target, "__module__", None)
@@ -385,7 +388,7 @@ class Node:
         return _get_qualified_name(target)
 
     def _tensor_text(self):
-        """The tensor that the node makes, as far as a pass left its metadata."""
+        """Returns dtype and shape of the node's tensor, as far as passes have noted them."""
         value = _meta_value(self)
         if not isinstance(value, cresset.Tensor):
             return None
@@ -394,7 +397,7 @@ class Node:
 
     def format_node(self, placeholder_names=None, maybe_return_typename=None, *,
                     include_tensor_metadata=False):
-        """One line about the node."""
+        """Returns a line of text about the node."""
         kind = f"{_type_repr(self.type)} " if self.type is not None else ""
         head = f"%{self.name} : {kind}[num_users={len(self.users)}] = {self.op}"
         if self.op == "placeholder":
@@ -418,7 +421,7 @@ class Node:
 
 
 def _meta_value(node):
-    """What passes noted about the node's value."""
+    """Returns the metadata that passes have noted about the node's value."""
     for key in ("val", "tensor_meta", "example_value"):
         if key in node.meta:
             return node.meta[key]

@@ -1,4 +1,4 @@
-"""Arguments by the names of a signature."""
+"""Binding of arguments to signatures."""
 import inspect
 from typing import NamedTuple
 
@@ -25,7 +25,7 @@ def _annotation(argument):
 
 
 def _signature(schema):
-    """A schema as Python's signature; functions call `self` "input"."""
+    """Converts a schema to Python's signature; functions call `self` "input"."""
     parameters = []
     for argument in schema.arguments:
         kind = (inspect.Parameter.KEYWORD_ONLY if argument.kwarg_only
@@ -39,7 +39,7 @@ def _signature(schema):
 
 
 def get_signature_for_torch_op(op, return_schemas=False):
-    """The signatures of an operator's overloads; None for what is no operator."""
+    """Returns the signatures of an operator's overloads; None for other functions."""
     if isinstance(op, OpOverload):
         schemas = [op._schema]
     elif isinstance(op, OpOverloadPacket):
@@ -61,7 +61,7 @@ def _fits(signature, args, kwargs):
 
 
 def check_for_mutable_operation(target, args, kwargs):
-    """Refuses operators that write to their arguments."""
+    """Raises for an operator that writes to its arguments."""
     signatures, schemas = get_signature_for_torch_op(target, return_schemas=True)
     matching = [schema for signature, schema in zip(signatures or (), schemas or ())
                 if _fits(signature, args, kwargs)]
@@ -103,7 +103,8 @@ def _types_fit(signature, arg_types, kwarg_types):
 
 def normalize_function(target, args, kwargs=None, arg_types=None, kwarg_types=None,
                        normalize_to_only_use_kwargs=False):
-    """The arguments of a call of `target` by name, with defaults; None where that is unknown."""
+    """Returns the arguments of a call of `target` by name, with defaults; None when they are
+    unknown."""
     kwargs = kwargs or {}
     signatures = get_signature_for_torch_op(target)
     if signatures is None:
@@ -127,7 +128,7 @@ def normalize_function(target, args, kwargs=None, arg_types=None, kwarg_types=No
 
 
 def normalize_module(root, target, args, kwargs=None, normalize_to_only_use_kwargs=False):
-    """The same for a call of a module of torch.nn."""
+    """As normalize_function, for a call of a module of torch.nn."""
     try:
         module = root.get_submodule(target)
     except AttributeError as error:

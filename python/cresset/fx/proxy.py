@@ -1,4 +1,4 @@
-"""Objects that record what is done with them as nodes of a graph."""
+"""Proxies: objects that record operations on them as nodes of a graph."""
 import bisect
 import collections
 import copy
@@ -32,7 +32,7 @@ class Scope:
         self.module_type = module_type
 
 class ScopeContextManager:
-    """Makes `scope` another one until it is left."""
+    """Sets another scope inside a `with` block."""
 
     def __init__(self, scope, current_scope):
         self._scope = scope
@@ -46,10 +46,10 @@ class ScopeContextManager:
         self._scope.__dict__.update(self._previous.__dict__)
 
 class TraceError(ValueError):
-    """Something was asked of a Proxy that only a value could answer."""
+    """A Proxy was asked for its value."""
 
 class TracerBase:
-    """Makes nodes and the Proxies around them; subclasses decide what becomes a node."""
+    """Makes nodes and their Proxies.  Subclasses decide which values become nodes."""
 
     record_stack_traces = False
     _record_forward_stack_traces_only = False
@@ -59,7 +59,7 @@ class TracerBase:
     traced_func_name = "forward"
 
     def create_node(self, kind, target, args, kwargs, name=None, type_expr=None):
-        """Adds a node to the graph.  Override it to refuse or change operations."""
+        """Adds a node to the graph.  Override it to reject or change operations."""
         if kind == "call_function" and self.check_mutable_operations:
             from .operator_schemas import check_for_mutable_operation
             check_for_mutable_operation(target, args, kwargs)
@@ -85,7 +85,7 @@ class TracerBase:
                 node.meta[field] = copy.copy(meta[field])
 
     def _user_frames(self, frames):
-        """The frames from the first `forward` on, without those of this package."""
+        """Returns the frames from the first `forward` on, without those of this package."""
         names = [frame.name for frame in frames]
         if "forward" not in names:
             return []
@@ -98,12 +98,12 @@ class TracerBase:
                 if not frame.filename.startswith((f"{package}fx", f"{package}nn/modules/module"))]
 
     def proxy(self, node):
-        """The Proxy for a node; override it to use a class of your own."""
+        """Returns the Proxy of a node.  Override it to use another class."""
         return Proxy(node, self)
 
     def create_proxy(self, kind, target, args, kwargs, name=None, type_expr=None,
                      proxy_factory_fn=None):
-        """Adds a node whose arguments may hold Proxies; returns its Proxy."""
+        """Adds a node whose arguments may contain Proxies.  Returns its Proxy."""
         args, kwargs = self.create_arg(args), self.create_arg(kwargs)
         if not isinstance(args, tuple):
             raise AssertionError(f"Expected args_ to be tuple, got {type(args)}")
@@ -113,7 +113,7 @@ class TracerBase:
         return proxy_factory_fn(node) if proxy_factory_fn else self.proxy(node)
 
     def create_arg(self, a):
-        """What a node holds for the Python value `a`.  Override it for more types."""
+        """Returns what a node stores for the Python value `a`.  Override it for more types."""
         if isinstance(a, Proxy):
             return a.node
         if hasattr(a, "__fx_create_arg__"):
@@ -145,11 +145,11 @@ class TracerBase:
         return key
 
     def to_bool(self, obj):
-        """The truth of a Proxy.  A tracer that knows it can override this."""
+        """Returns the truth value of a Proxy.  A tracer that knows it can override this."""
         raise TraceError("symbolically traced variables cannot be used as inputs to control flow")
 
     def iter(self, obj):
-        """An iterator over a Proxy.  A tracer that knows its length can override this."""
+        """Returns an iterator over a Proxy.  A tracer that knows its length can override this."""
         raise TraceError(
             "Proxy object cannot be iterated. This can be attempted when the Proxy is used in a "
             "loop or as a *args or **kwargs function argument. See the torch.fx docs on "
@@ -158,11 +158,11 @@ class TracerBase:
             "errors")
 
     def keys(self, obj):
-        """What `**proxy` asks first."""
+        """Called first for `**proxy`."""
         return Attribute(obj, "keys")()
 
 class GraphAppendingTracer(TracerBase):
-    """Adds nodes to a graph that exists; what a Proxy around a node of it uses."""
+    """Adds nodes to an existing graph.  Used for Proxies of its nodes."""
 
     def __init__(self, graph):
         self.graph = graph
@@ -171,12 +171,12 @@ class GraphAppendingTracer(TracerBase):
         self.node_name_to_scope = {}
 
 def assert_fn(x):
-    """What an assertion on a Proxy becomes."""
+    """Records an assertion on a Proxy."""
     if not x:
         raise AssertionError("Assertion failed")
 
 def _current_instruction(frame):
-    """The instructions of a frame's code, and the place of the one it is at."""
+    """Returns the instructions of a frame's code and the index of the current one."""
     instructions = list(dis.get_instructions(frame.f_code))
     return instructions, bisect.bisect_left(instructions, frame.f_lasti, key=lambda i: i.offset)
 
@@ -194,7 +194,7 @@ def _tracer_of(cls, function, *trees):
     return next(iter(tracers))
 
 class Proxy:
-    """Stands for the value of a node: what is done with it becomes nodes of the same graph."""
+    """The value of a node.  Operations on it become nodes of the same graph."""
 
     def __init__(self, node, tracer=None):
         self.tracer = GraphAppendingTracer(node.graph) if tracer is None else tracer
@@ -204,9 +204,9 @@ class Proxy:
         return f"Proxy({self.node.name})"
 
     def __getattr__(self, name):
-        return Attribute(self, name)  # becomes a node when it turns out not to be a method
+        return Attribute(self, name)  # becomes a node unless it is called as a method
 
-    # Python looks these up like any attribute, so they must not become nodes.
+    # Python looks these up like other attributes; they must not become nodes.
 
     def __getstate__(self):
         return self.__dict__
@@ -236,7 +236,8 @@ class Proxy:
     def __bool__(self):
         if self.tracer.trace_asserts:
             instructions, at = _current_instruction(sys._getframe(1))
-            at += instructions[at].opname in ("TO_BOOL", "COMPARE_OP")  # which ask since CPython 3.13
+            # Since CPython 3.13 these instructions read the truth value.
+            at += instructions[at].opname in ("TO_BOOL", "COMPARE_OP")
             if (instructions[at].opname.startswith("POP_JUMP") and
                     instructions[at + 1].opname == "LOAD_ASSERTION_ERROR"):
                 self.tracer.create_proxy("call_function", assert_fn, (self,), {})
@@ -244,7 +245,7 @@ class Proxy:
         return self.tracer.to_bool(self)
 
     def keys(self):
-        """What `**proxy` asks first."""
+        """Called first for `**proxy`."""
         return self.tracer.keys(self)
 
     def __len__(self):
@@ -262,7 +263,7 @@ class Proxy:
                                    name=tracer.graph._target_to_str(orig_method.__name__))
 
 class Attribute(Proxy):
-    """`proxy.name`: a method if it is called next, else a node that reads the attribute."""
+    """`proxy.name`: a method when it is called, otherwise a node that reads the attribute."""
 
     def __init__(self, root, attr):
         self.root = root

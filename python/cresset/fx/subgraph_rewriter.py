@@ -1,4 +1,4 @@
-"""Replacing parts of a graph by others."""
+"""Replaces subgraphs by other graphs."""
 import copy
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ __all__ = ["Match", "replace_pattern", "replace_pattern_with_filters", "Replaced
 
 
 class Match(NamedTuple):
-    """A place that was replaced: the pattern's last node, and which node stood for which."""
+    """A replaced match: the pattern's last node, and the graph's node for each pattern node."""
 
     anchor: Node
     nodes_map: dict
@@ -21,7 +21,7 @@ class Match(NamedTuple):
 
 @dataclass
 class ReplacedPatterns:
-    """The same, and the nodes that are there now."""
+    """A replaced match, with the nodes that replaced it."""
 
     anchor: Node
     nodes_map: dict
@@ -43,7 +43,7 @@ def _member(module, target):
 
 
 def _take_attributes(gm, replacement):
-    """Gives the module what new nodes name and only the replacement has."""
+    """Copies attributes that new nodes need from the replacement to the module."""
     gm.delete_all_unused_submodules()
     if isinstance(replacement, GraphModule):
         replacement.graph.lint()
@@ -64,7 +64,7 @@ def _take_attributes(gm, replacement):
 
 
 def _insert_point(graph, match):
-    """The first user of what the match returns, or what follows the last of it."""
+    """Returns the first user of the match's result, or the node after its last."""
     users = {user for node in match.returning_nodes for user in node.users}
     if users:
         return next(node for node in graph.nodes if node in users)
@@ -84,15 +84,15 @@ class _Rewriter:
     def __init__(self, gm, pattern_graph):
         self.gm = gm
         self.pattern = pattern_graph
-        self.replaced = {}  # nodes that went -> nodes that came
+        self.replaced = {}  # removed nodes -> their replacements
 
     def _inputs(self, match, replacement):
-        """The replacement's placeholders with what they stand for."""
+        """Returns the replacement's placeholders and their values."""
         placeholders = [n for n in replacement.nodes if n.op == "placeholder"]
         if len(match.placeholder_nodes) != len(placeholders):
             raise AssertionError(f"Placeholder count mismatch: {len(match.placeholder_nodes)} vs "
                                  f"{len(placeholders)}")
-        # An earlier replacement may have taken the place of an input.
+        # An earlier replacement may have replaced an input.
         for pn, gn in match.nodes_map.items():
             if pn.op == "placeholder" and isinstance(gn, Node):
                 match.nodes_map[pn] = self.replaced.get(gn, gn)
@@ -101,7 +101,7 @@ class _Rewriter:
         return dict(zip(placeholders, match.placeholder_nodes))
 
     def replace(self, match, replacement):
-        """Puts a copy of `replacement` where the match is."""
+        """Replaces the match by a copy of `replacement`."""
         graph = self.gm.graph
         val_map = self._inputs(match, replacement)
         with graph.inserting_before(_insert_point(graph, match)):
@@ -123,9 +123,10 @@ class _Rewriter:
 def replace_pattern_with_filters(gm, pattern, replacement=None, match_filters=None,
                                  ignore_literals=False, replacement_callback=None,
                                  node_name_match=""):
-    """replace_pattern where filters choose among the matches, each f(match, graph, pattern).
+    """replace_pattern with filters that select matches, each f(match, graph, pattern).
 
-    `replacement_callback`, with the same arguments, gives a graph for each match. """
+    `replacement_callback`, with the same arguments, returns a graph for each match.
+    """
     from .passes.utils.matcher_utils import SubgraphMatcher
     pattern_graph = _graph_of(pattern)
     if replacement is None and replacement_callback is None:
@@ -148,8 +149,9 @@ def replace_pattern_with_filters(gm, pattern, replacement=None, match_filters=No
 
 
 def replace_pattern(gm, pattern, replacement):
-    """Replaces the parts of a module's graph that look like `pattern`, all that do not overlap.
+    """Replaces the subgraphs of a module that match `pattern`, without overlaps.
 
-    Both are functions or modules; what their parameters stand for is matched by position. """
+    Both are functions or modules.  Their parameters match by position.
+    """
     return [Match(m.anchor, m.nodes_map)
             for m in replace_pattern_with_filters(gm, pattern, replacement)]

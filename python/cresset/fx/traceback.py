@@ -1,4 +1,4 @@
-"""Where a node came from, kept while its graph is run to make another."""
+"""Metadata of nodes, kept while their graph is run to make another graph."""
 import contextlib
 
 __all__ = ["preserve_node_meta", "has_preserved_node_meta", "set_stack_trace", "format_stack",
@@ -10,7 +10,7 @@ _preserving = False
 
 @contextlib.contextmanager
 def preserve_node_meta(enable=True):
-    """Inside, nodes that tracing makes get the metadata of the node that is being run."""
+    """Inside, nodes made by tracing get the metadata of the node that is being run."""
     global _preserving, _current_meta
     before = _preserving, _current_meta
     _preserving, _current_meta = enable, dict(_current_meta)
@@ -21,18 +21,18 @@ def preserve_node_meta(enable=True):
 
 
 def has_preserved_node_meta():
-    """Whether metadata is kept now."""
+    """Returns whether metadata is kept."""
     return _preserving
 
 
 def set_stack_trace(stack):
-    """Sets the stack trace that new nodes get."""
+    """Sets the stack trace of new nodes."""
     if _preserving and stack:
         _current_meta["stack_trace"] = "".join(stack)
 
 
 def format_stack():
-    """The stack as lines: the kept one, or the current."""
+    """Returns the stack as lines: the kept stack, or the current one."""
     import traceback
     if _preserving:
         return [_current_meta.get("stack_trace", "")]
@@ -55,7 +55,7 @@ def annotate(annotation_dict):
 
 @contextlib.contextmanager
 def set_current_meta(node, pass_name=""):
-    """Inside, the metadata of `node` is the current one, if it is kept at all."""
+    """Inside, the metadata of `node` is the current metadata, if metadata is kept."""
     global _current_meta
     if not _preserving or not node.meta:
         yield
@@ -69,5 +69,5 @@ def set_current_meta(node, pass_name=""):
 
 
 def get_current_meta():
-    """The metadata that new nodes get."""
+    """Returns the metadata for new nodes."""
     return _current_meta

@@ -5,7 +5,7 @@ from . import functional, init, modules, parameter, utils
 
 
 def factory_kwargs(kwargs):
-    """The arguments among `kwargs` that factories of tensors take."""
+    """Returns the arguments among `kwargs` that tensor factories accept."""
     if kwargs is None:
         return {}
     simple = {"device", "dtype", "memory_format"}

@@ -14,7 +14,7 @@ def _packed(projected, parts, size):
 
 
 def _in_projection_packed(q, k, v, w, b=None):
-    """Query, key and value by one packed weight; equal inputs share one product."""
+    """Computes query, key and value with one packed weight; equal inputs share one product."""
     size = q.size(-1)
     if k is v and q is k:
         return tuple(_packed(ops.linear(q, w, b), 3, size))
@@ -27,13 +27,14 @@ def _in_projection_packed(q, k, v, w, b=None):
 
 
 def _require(condition, message):
-    """`message` may be a function: a text of sizes is made only when it is wanted."""
+    """Raises unless `condition`.  `message` may be a function, so that its text is built only on
+    failure."""
     if not condition:
         raise AssertionError(message if isinstance(message, str) else message())
 
 
 def _in_projection(q, k, v, w_q, w_k, w_v, b_q=None, b_k=None, b_v=None):
-    """Query, key and value by a weight each."""
+    """Computes query, key and value with separate weights."""
     sizes = [x.size(-1) for x in (q, k, v)]
     for name, w, n in zip(("query", "key", "value"), (w_q, w_k, w_v), sizes):
         _require(w.shape == (sizes[0], n),
@@ -46,7 +47,7 @@ def _in_projection(q, k, v, w_q, w_k, w_v, b_q=None, b_k=None, b_v=None):
 
 
 def _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads):
-    """True when the inputs have a batch dimension; refuses inconsistent dimensions."""
+    """Returns whether the inputs have a batch dim.  Raises when their dims are inconsistent."""
     ndim = query.dim()
     _require(ndim in (2, 3), lambda: "query should be unbatched 2D or batched 3D tensor but received "
              f"{ndim}-D query tensor")
@@ -70,7 +71,7 @@ def _mha_shape_check(query, key, value, key_padding_mask, attn_mask, num_heads):
 
 
 def _canonical_mask(mask, mask_name, other_type, other_name, target_type, check_other=True):
-    """The mask as numbers to add: a bool mask becomes 0 and -inf."""
+    """Returns the mask as an additive mask: a bool mask becomes 0 and -inf."""
     if mask is None:
         return None
     is_float = mask.is_floating_point()
@@ -93,7 +94,7 @@ def _none_or_dtype(input):
 
 
 def _check_attn_mask(attn_mask, bsz, num_heads, tgt_len, src_len):
-    """A mask of three dimensions."""
+    """Returns the mask with three dims."""
     ndim = attn_mask.dim()
     if ndim not in (2, 3):
         raise RuntimeError(f"attn_mask's dimension {ndim} is not supported")
@@ -105,12 +106,12 @@ def _check_attn_mask(attn_mask, bsz, num_heads, tgt_len, src_len):
 
 
 def _widen(mask):
-    """One more column that nothing masks."""
+    """Adds a column that is not masked."""
     return None if mask is None else ops.pad(mask, (0, 1))
 
 
 def _heads(x, rows, head_dim, static, name):
-    """(length, batch, embedding) as (batch * heads, length, head_dim)."""
+    """Reshapes (length, batch, embedding) to (batch * heads, length, head_dim)."""
     if static is None:
         return x.view(x.shape[0], rows, head_dim).transpose(0, 1)
     _require(static.size(0) == rows,
@@ -143,7 +144,7 @@ def _merge_padding(attn_mask, padding, bsz, num_heads, src_len):
 
 
 def _attend_with_weights(q, k, v, attn_mask, dropout_p):
-    """(values, attention weights), one product after another."""
+    """Returns (values, attention weights), computed by separate products."""
     q = q * math.sqrt(1.0 / float(q.shape[-1]))
     if attn_mask is not None:
         weights = cresset.baddbmm(attn_mask, q, k.transpose(-2, -1))
@@ -182,7 +183,7 @@ def multi_head_attention_forward(
             "Need attn_mask if specifying the is_causal hint. You may use the Transformer module "
             "method `generate_square_subsequent_mask` to create this mask.")
     if is_causal and key_padding_mask is None and not need_weights:
-        attn_mask = None  # the operator masks by itself
+        attn_mask = None  # the operator applies the mask
     else:
         attn_mask = _canonical_mask(attn_mask, "attn_mask", None, "", query.dtype, False)
         is_causal = is_causal and key_padding_mask is None

@@ -101,7 +101,7 @@ def _gaussian_variance(input, var):
         return var
     if input.size()[:-1] == var.size():
         return var.unsqueeze(-1)
-    # One dimension of `var` may be 1 where the input's is larger.
+    # One dim of `var` may be 1 where the input's is larger.
     if input.ndim != var.ndim or sum(
             y for x, y in zip(input.size(), var.size()) if x != y) != 1:
         raise ValueError("var is of incorrect size")
@@ -266,7 +266,7 @@ def cosine_embedding_loss(input1, input2, target, margin=0, size_average=None, r
 
 def multi_margin_loss(input, target, p=1, margin=1.0, weight=None, size_average=None,
                       reduce=None, reduction="mean"):
-    """Hinge loss between the target class and every other."""
+    """Hinge loss between the target class and all other classes."""
     number = _number(size_average, reduce, reduction)
     if p != 1 and p != 2:
         raise ValueError("only p == 1 and p == 2 supported")
@@ -290,7 +290,7 @@ def triplet_margin_loss(anchor, positive, negative, margin=1.0, p=2, eps=1e-6, s
 
 def triplet_margin_with_distance_loss(anchor, positive, negative, *, distance_function=None,
                                       margin=1.0, swap=False, reduction="mean"):
-    """triplet_margin_loss with a distance of one's own."""
+    """triplet_margin_loss with the given distance function."""
     if reduction not in ("mean", "sum", "none"):
         raise ValueError(f"{reduction} is not a valid value for reduction")
     _check_margin(margin)

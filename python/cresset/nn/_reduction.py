@@ -1,11 +1,11 @@
-"""How losses are reduced: names and the numbers that operators take."""
+"""Reductions of losses: names, and their numbers in operators."""
 import warnings
 
 _NUMBERS = {"none": 0, "mean": 1, "elementwise_mean": 1, "sum": 2}
 
 
 def get_enum(reduction):
-    """The number of a reduction's name."""
+    """Returns the number of a reduction's name."""
     number = _NUMBERS.get(reduction)
     if number is None:
         raise ValueError(f"{reduction} is not a valid value for reduction")
@@ -16,7 +16,7 @@ def get_enum(reduction):
 
 
 def legacy_get_string(size_average, reduce, emit_warning=True):
-    """The name that the old arguments `size_average` and `reduce` stand for."""
+    """Returns the name for the old arguments `size_average` and `reduce`."""
     size_average = True if size_average is None else size_average
     reduce = True if reduce is None else reduce
     name = "none" if not reduce else "mean" if size_average else "sum"
@@ -27,6 +27,6 @@ def legacy_get_string(size_average, reduce, emit_warning=True):
 
 
 def legacy_get_enum(size_average, reduce, emit_warning=True):
-    """The number that the old arguments stand for."""
+    """Returns the number for the old arguments."""
     return get_enum(legacy_get_string(size_average, reduce, emit_warning))
 

@@ -1,7 +1,8 @@
 """Functions of neural networks: the operators of the table under torch.nn.functional's names.
 
-A function here only checks what users get wrong, chooses the operator and calls it.  Those that
-take the operator's own arguments are the operator itself (see the lists given to `bind`). """
+A function of this module checks its arguments and calls an operator.  A function with exactly
+the operator's arguments is the operator itself (see the lists given to `bind`).
+"""
 import math
 import types
 import warnings
@@ -262,7 +263,7 @@ def gumbel_softmax(logits, tau=1, hard=False, eps=1e-10, dim=-1):
         return y_soft
     index = y_soft.max(dim, keepdim=True)[1]
     y_hard = cresset.zeros_like(logits, memory_format=cresset.contiguous_format)
-    # The value is y_hard, the gradient y_soft's.
+    # The value is y_hard's, the gradient y_soft's.
     return y_hard.scatter_(dim, index, 1.0) - y_soft.detach() + y_soft
 
 
@@ -277,7 +278,7 @@ def _embedding_padding(padding_idx, rows):
 
 
 def _limit_rows(weight, input, max_norm, norm_type):
-    """Scales the rows of `weight` that `input` picks down to max_norm, in place."""
+    """Scales the rows of `weight` at `input` down to max_norm, in place."""
     with cresset.no_grad():
         rows, table = input.reshape(-1), weight.detach()
         table.index_copy_(0, rows, ops.renorm(table.index_select(0, rows), norm_type, 0, max_norm))
@@ -454,14 +455,14 @@ def fold(input, output_size, kernel_size, dilation=1, padding=0, stride=1):
                       _pair(padding), _pair(stride))
 
 
-# They take part in __torch_function__, under the name that programs know.  Those that only call
-# another one are seen as that.
+# These functions support __torch_function__ under their public names.  Functions that only call
+# another one are represented by it.
 _forwarding = {tanh, sigmoid, upsample, upsample_bilinear, upsample_nearest}
 for _name, _function in list(globals().items()):
     if isinstance(_function, types.FunctionType) and not _name.startswith("_"):
         _function.__module__ = __name__
         if _function not in _forwarding:
-            # The file that it comes from calls it by that name, too.
+            # The defining module calls the function by this name, too.
             globals()[_name] = _function.__globals__[_function.__name__] = overridable(_function)
 _threshold = threshold
 del _name, _function, _forwarding

@@ -1,4 +1,4 @@
-"""Filling parameters in place, drawing random numbers in torch's order."""
+"""Initializes parameters in place, with random numbers in torch's order."""
 import math
 import warnings
 
@@ -17,7 +17,7 @@ _GAINS = {"tanh": 5.0 / 3, "relu": math.sqrt(2.0), "selu": 3.0 / 4}
 
 
 def calculate_gain(nonlinearity, param=None):
-    """By how much a nonlinearity shrinks its input's scale."""
+    """Returns the gain that compensates a nonlinearity's effect on scale."""
     if nonlinearity in _GAIN_ONE:
         return 1
     if nonlinearity in _GAINS:
@@ -70,7 +70,7 @@ def eye_(tensor):
 
 
 def _redraw_outside(tensor, mean, std, a, b, generator):
-    """Normal numbers; those outside [a, b] are drawn again until none is left."""
+    """Draws normal numbers; those outside [a, b] are drawn again until none remain."""
     low, high = (tensor.new_tensor(x, device="cpu").item() for x in (a, b))
     result = tensor.normal_(mean, std, generator=generator)
     while True:
@@ -88,7 +88,7 @@ def _log_density(candidates, mean, std, log_peak):
 
 
 def _reject_uniform(tensor, mean, std, a, b, generator):
-    """Uniform numbers of [a, b], each kept with the probability of the normal density."""
+    """Draws uniform numbers of [a, b], each kept with the probability of the normal density."""
     mode = max(a, min(mean, b))
     log_peak = -0.5 * ((mode - mean) / std) ** 2
     candidates, accept = cresset.empty_like(tensor), cresset.empty_like(tensor)
@@ -225,7 +225,7 @@ def orthogonal_(tensor, gain=1, generator=None):
 
 
 def sparse_(tensor, sparsity, std=0.01, generator=None):
-    """Normal numbers with a share of zeros in every column."""
+    """Fills with normal numbers and a share of zeros in every column."""
     if tensor.ndimension() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
     if tensor.is_meta:

@@ -1,4 +1,4 @@
-"""Tensors that a module owns: parameters, which are trained, and buffers, which are not."""
+"""Tensors of a module: parameters, which are trained, and buffers, which are not."""
 from collections import OrderedDict
 
 import cresset
@@ -48,7 +48,8 @@ class Parameter(Tensor, metaclass=_ParameterMeta):
         return "Parameter containing:\n" + super().__repr__()
 
     def __reduce_ex__(self, proto):
-        # Unlike `.data`, a detached tensor has this one's storage, so ties survive.
+        # A detached tensor shares this tensor's storage (`.data` would not), so tied tensors
+        # remain tied.
         args = (self.detach(), self.requires_grad, OrderedDict())
         state = getattr(self, "__dict__", None)
         if not state:
@@ -83,7 +84,7 @@ class UninitializedTensorMixin:
     cls_to_become = None
 
     def materialize(self, shape, device=None, dtype=None):
-        """Gives it a size and undefined elements; from then on it is an ordinary object."""
+        """Sets the size, with undefined elements; the object then has its ordinary class."""
         device = self.data.device if device is None else device
         dtype = self.data.dtype if dtype is None else dtype
         self.data = cresset.empty(shape, device=device, dtype=dtype)
@@ -120,5 +121,5 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 
 
 def is_lazy(param):
-    """Whether a tensor's size is not known yet."""
+    """Returns whether a tensor's size is unknown."""
     return isinstance(param, UninitializedTensorMixin)

@@ -39,7 +39,7 @@ class Adagrad(ElementwiseOptimizer):
                 "sum": cresset.full_like(param, start, memory_format=cresset.preserve_format)}
 
     def share_memory(self):
-        """Moves the sums into memory that other processes can map."""
+        """Moves the sums to shared memory."""
         for group in self.param_groups:
             for param in group["params"]:
                 self.state[param]["sum"].share_memory_()
@@ -47,7 +47,7 @@ class Adagrad(ElementwiseOptimizer):
     _fused_numbers = ("lr", "lr_decay", "eps", "weight_decay")
 
     def _refuse_sparse(self):
-        """Sparse gradients have an update of their own."""
+        """Raises for sparse gradients, which need another update."""
 
     def _step_group(self, group):
         params, grads, states = self._collect(group)

@@ -20,8 +20,9 @@ def _check_tensor(name, value, foreach, capturable):
 class Adam(ElementwiseOptimizer):
     """Adam; with decoupled_weight_decay it is AdamW.
 
-    m and v are exponential means of the gradient and of its square, corrected for having
-    started at zero; param -= lr * m / (sqrt(v) + eps). """
+    m and v are exponential means of the gradient and of its square, corrected for their initial
+    zero; param -= lr * m / (sqrt(v) + eps).
+    """
 
     _late_options = {"amsgrad": False, "maximize": False, "foreach": None, "capturable": False,
                      "differentiable": False, "decoupled_weight_decay": False, "fused": None}
@@ -99,7 +100,7 @@ class Adam(ElementwiseOptimizer):
             decoupled=group["decoupled_weight_decay"], **self._scaling())
 
     def _update(self, param, grad, state, group):
-        """One parameter by tensor operators: the plain version of the fused one."""
+        """Updates one parameter by tensor operators, like the fused operator."""
         beta1, beta2 = group["betas"]
         lr, decay = _to_scalar(group["lr"]), group["weight_decay"]
         mean, square = state["exp_avg"], state["exp_avg_sq"]
@@ -137,7 +138,7 @@ def _apply(param, mean, square, maximum, step, lr, beta1, beta2, group):
 
 
 def _apply_with_tensors(param, mean, square, maximum, step, lr, beta1, beta2, group):
-    """The same with the step count as a tensor, so that graphs and gradients see it."""
+    """As _apply, with the step count as a tensor, so that graphs and gradients contain it."""
     differentiable = group["differentiable"]
     count = step.clone() if differentiable else step
     step_size = (lr / (1 - beta1 ** count)).neg()

@@ -7,7 +7,7 @@ __all__ = ["Adamax"]
 
 
 class Adamax(ElementwiseOptimizer):
-    """Adam with the largest (decaying) gradient in place of the root mean square."""
+    """Adam with the largest (decaying) gradient instead of the root mean square."""
 
     def __init__(self, params, lr=2e-3, betas=(0.9, 0.999), eps=1e-8, weight_decay=0,
                  foreach=None, *, maximize=False, differentiable=False, capturable=False):

@@ -6,7 +6,7 @@ __all__ = ["LBFGS"]
 
 
 def _cubic_interpolate(x1, f1, g1, x2, f2, g2, bounds=None):
-    """The minimum of the cubic through two points with two slopes, within the bounds."""
+    """Returns the minimum, within bounds, of the cubic through two points with given slopes."""
     low, high = bounds if bounds is not None else (min(x1, x2), max(x1, x2))
     d1 = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
     d2_square = d1 ** 2 - g1 * g2
@@ -21,17 +21,18 @@ def _cubic_interpolate(x1, f1, g1, x2, f2, g2, bounds=None):
 
 
 class _Point:
-    """A step length with the loss, the gradient and the slope along the line there."""
+    """A step length, and the loss, gradient and slope along the line there."""
 
     def __init__(self, t, f, g, slope):
         self.t, self.f, self.g, self.slope = t, f, g, slope
 
 
 class _LineSearch:
-    """A step length that satisfies the strong Wolfe conditions.
+    """Finds a step length that satisfies the strong Wolfe conditions.
 
-    First the step grows until an interval is known to hold such a point; then the interval
-    shrinks by cubic interpolation. """
+    The step grows until an interval must contain such a point.  The interval then shrinks by
+    cubic interpolation.
+    """
 
     c1, c2 = 1e-4, 0.9
 
@@ -53,7 +54,7 @@ class _LineSearch:
         return abs(p.slope) <= -self.c2 * self.start.slope
 
     def run(self, t):
-        """(loss, gradient, step length, number of evaluations)."""
+        """Returns (loss, gradient, step length, number of evaluations)."""
         bracket, done = self.bracket(t)
         best = bracket[0] if done else self.zoom(bracket)
         return best.f, best.g, best.t, self.evaluations
@@ -100,7 +101,7 @@ class _LineSearch:
 
     @staticmethod
     def keep_inside(t, least, most, stalled):
-        """Moves `t` off an end of the interval when that happens twice in a row."""
+        """Moves `t` away from an end of the interval when it is there twice in a row."""
         margin = 0.1 * (most - least)
         if min(most - t, t - least) >= margin:
             return t, False
@@ -149,7 +150,7 @@ class LBFGS(Optimizer):
             offset += n
 
     def _evaluate(self, closure, x, t, d):
-        """Loss and gradient at x + t * d; the parameters return to x."""
+        """Returns loss and gradient at x + t * d, and restores the parameters to x."""
         self._add_grad(t, d)
         loss = float(closure())
         grad = self._gather_flat_grad()
@@ -158,7 +159,7 @@ class LBFGS(Optimizer):
         return loss, grad
 
     def _direction(self, state, grad):
-        """The direction of descent from the remembered changes of the gradient."""
+        """Returns the direction of descent from the stored changes of the gradient."""
         if state["n_iter"] == 1:
             state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1)
             return grad.neg()
@@ -185,7 +186,7 @@ class LBFGS(Optimizer):
         return r
 
     def step(self, closure):
-        """Calls `closure` (which computes loss and gradients) and updates."""
+        """Calls `closure`, which computes loss and gradients, and updates."""
         def with_grad():
             with cresset.enable_grad():
                 return closure()
@@ -227,7 +228,7 @@ class LBFGS(Optimizer):
         return first_loss
 
     def _advance(self, closure, loss, grad, t, d, slope, last, max_ls):
-        """One move along `d`; returns (loss, gradient, step length, evaluations)."""
+        """Moves once along `d`.  Returns (loss, gradient, step length, evaluations)."""
         search = self.param_groups[0]["line_search_fn"]
         if search is None:
             self._add_grad(t, d)

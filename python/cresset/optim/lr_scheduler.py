@@ -1,7 +1,8 @@
-"""Learning rates that change over time.
+"""Schedules of the learning rate.
 
-`get_lr` computes the next rates from the current ones, so that schedulers can be chained;
-`_get_closed_form_lr`, where there is one, computes them from the epoch alone. """
+`get_lr` computes the next rates from the current ones, so that schedulers can be chained.
+`_get_closed_form_lr`, where it exists, computes the rates from the epoch alone.
+"""
 import math
 import types
 import warnings
@@ -49,7 +50,7 @@ def _param_groups_val_list(optimizer, key):
 
 
 def _update_param_group_val(group, key, value):
-    """A rate that is a tensor keeps its identity: graphs may hold it."""
+    """Changes a rate that is a tensor in place, because graphs may refer to it."""
     if isinstance(group[key], Tensor):
         group[key].fill_(_to_scalar(value))
     else:
@@ -62,7 +63,7 @@ def _check_optimizer(optimizer):
 
 
 def _count_steps(optimizer):
-    """Makes the optimizer remember that its step was called."""
+    """Makes the optimizer note that its step was called."""
     if hasattr(optimizer.step, "_wrapped_by_lr_sched"):
         return
     function, weak = optimizer.step.__func__, ref(optimizer)
@@ -110,11 +111,11 @@ class LRScheduler:
             self._is_initial = False
 
     def state_dict(self):
-        """Everything but the optimizer."""
+        """Returns the state without the optimizer."""
         return {k: v for k, v in self.__dict__.items() if k != "optimizer"}
 
     def load_state_dict(self, state_dict):
-        """Takes over what state_dict returned."""
+        """Sets a state that state_dict returned."""
         self.__dict__.update(state_dict)
 
     def get_last_lr(self):
@@ -183,7 +184,7 @@ def _warn_get_lr_called_within_step(scheduler):
 
 
 class _WithLambdas(LRScheduler):
-    """Schedulers with functions; only callable objects among them have state to save."""
+    """The base of schedulers with functions.  Only callable objects among these have state."""
 
     def __init__(self, optimizer, lr_lambda, last_epoch=-1):
         self.optimizer = optimizer
@@ -197,17 +198,19 @@ class _WithLambdas(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def _check_lambdas(self):
-        """MultiplicativeLR refuses what cannot be called; LambdaLR finds out by itself."""
+        """MultiplicativeLR rejects objects that are not callable; LambdaLR fails when it calls
+        them."""
 
     def state_dict(self):
-        """Everything but the optimizer; functions that are objects by their attributes."""
+        """Returns the state without the optimizer; callable objects are saved by their
+        attributes."""
         out = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "lr_lambdas")}
         out["lr_lambdas"] = [None if isinstance(f, types.FunctionType) else f.__dict__.copy()
                              for f in self.lr_lambdas]
         return out
 
     def load_state_dict(self, state_dict):
-        """Takes over what state_dict returned."""
+        """Sets a state that state_dict returned."""
         state_dict = dict(state_dict)
         for function, state in zip(self.lr_lambdas, state_dict.pop("lr_lambdas")):
             if state is not None:
@@ -385,7 +388,7 @@ class CosineAnnealingLR(LRScheduler):
         if self._step_count == 1 and epoch > 0:
             return self._get_closed_form_lr()
         if (epoch - 1 - half) % (2 * half) == 0:
-            # At the minimum the ratio below would be 0 / 0.
+            # At the minimum the ratio below is 0 / 0.
             return [group["lr"] + (base - self.eta_min) * (1 - math.cos(math.pi / half)) / 2
                     for base, group in zip(self.base_lrs, self.optimizer.param_groups)]
         ratio = ((1 + math.cos(math.pi * epoch / half))
@@ -399,7 +402,7 @@ class CosineAnnealingLR(LRScheduler):
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines one after another, each T_mult times as long as the one before."""
+    """Half cosines one after another, each T_mult times as long as the previous one."""
 
     def __init__(self, optimizer, T_0, T_mult=1, eta_min=0.0, last_epoch=-1):
         if T_0 <= 0 or not isinstance(T_0, int):
@@ -449,7 +452,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             self.T_cur, self.T_i = epoch - passed, self.T_0 * self.T_mult ** n
 
 
-# Schedulers of schedulers.
+# --- schedulers of schedulers ---
 
 class _OfSchedulers(LRScheduler):
     def _check_schedulers(self, schedulers, optimizer, purpose):
@@ -475,13 +478,13 @@ class _OfSchedulers(LRScheduler):
         return optimizer
 
     def state_dict(self):
-        """Everything but the optimizer; the schedulers by their own state."""
+        """Returns the state without the optimizer; the schedulers by their states."""
         out = {k: v for k, v in self.__dict__.items() if k not in ("optimizer", "_schedulers")}
         out["_schedulers"] = [s.state_dict() for s in self._schedulers]
         return out
 
     def load_state_dict(self, state_dict):
-        """Takes over what state_dict returned."""
+        """Sets a state that state_dict returned."""
         state_dict = dict(state_dict)
         for scheduler, state in zip(self._schedulers, state_dict.pop("_schedulers")):
             scheduler.load_state_dict(state)
@@ -489,7 +492,7 @@ class _OfSchedulers(LRScheduler):
 
 
 class SequentialLR(_OfSchedulers):
-    """One scheduler after another; milestones say when the next takes over."""
+    """One scheduler after another; milestones are the epochs of the changes."""
 
     def __init__(self, optimizer, schedulers, milestones, last_epoch=-1):
         self._check_schedulers(schedulers, optimizer, "")
@@ -503,7 +506,7 @@ class SequentialLR(_OfSchedulers):
         self._milestones = milestones
         self.last_epoch = last_epoch + 1
         self.optimizer = optimizer
-        # Making the schedulers has already stepped each of them once: undo that.
+        # Constructing the schedulers has stepped each of them once; this is undone.
         for group in optimizer.param_groups:
             _update_param_group_val(group, "lr", group["initial_lr"])
         self.recursive_undo()
@@ -512,7 +515,7 @@ class SequentialLR(_OfSchedulers):
         self._last_lr = schedulers[index].get_last_lr()
 
     def recursive_undo(self, sched=None):
-        """Takes back one step of every scheduler inside."""
+        """Undoes one step of every scheduler."""
         sched = self if sched is None else sched
         if hasattr(sched, "_schedulers"):
             for inner in sched._schedulers:
@@ -580,7 +583,7 @@ class ReduceLROnPlateau(LRScheduler):
         self.num_bad_epochs = 0
 
     def step(self, metrics, epoch=None):
-        """Moves to the next epoch, in which the metric was `metrics`."""
+        """Moves to the next epoch, whose metric is `metrics`."""
         current = float(metrics)
         if epoch is None:
             epoch = self.last_epoch + 1
@@ -619,7 +622,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self):
-        """Whether the rate was lowered too recently to be lowered again."""
+        """Returns whether the rate was reduced too recently to be reduced again."""
         return self.cooldown_counter > 0
 
     def _is_better(self, a, best):
@@ -639,16 +642,17 @@ class ReduceLROnPlateau(LRScheduler):
         self.threshold_mode = threshold_mode
 
     def load_state_dict(self, state_dict):
-        """Takes over what state_dict returned."""
+        """Sets a state that state_dict returned."""
         self.__dict__.update(state_dict)
         self._init_is_better(self.mode, self.threshold, self.threshold_mode)
 
 
 class _WithMomentum(LRScheduler):
-    """Schedulers that can also move the momentum (or Adam's first beta) the other way."""
+    """The base of schedulers that can also change the momentum, or Adam's first beta,
+    inversely."""
 
     def _init_momentum(self, optimizer, base_momentum, max_momentum, last_epoch):
-        """(base, maximum) of every group."""
+        """Returns (base, maximum) of every group."""
         if "momentum" not in optimizer.defaults and "betas" not in optimizer.defaults:
             raise ValueError("optimizer must support momentum or beta1 with `cycle_momentum` "
                              "option enabled")
@@ -705,7 +709,7 @@ class CyclicLR(_WithMomentum):
             self.scale_mode = "iterations" if self.mode == "exp_range" else "cycle"
 
     def scale_fn(self, x):
-        """The height of the triangle of cycle (or iteration) `x`."""
+        """Returns the height of the triangle of cycle (or iteration) `x`."""
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "exp_range":
@@ -726,7 +730,8 @@ class CyclicLR(_WithMomentum):
                 for base, most in zip(self.base_lrs, self.max_lrs)]
 
     def state_dict(self):
-        """Everything but the optimizer; a scale function that is an object by its attributes."""
+        """Returns the state without the optimizer; a callable scale object is saved by its
+        attributes."""
         state = super().state_dict()
         function = state.pop("_scale_fn_custom")
         state["_scale_fn_custom"] = None
@@ -735,7 +740,7 @@ class CyclicLR(_WithMomentum):
         return state
 
     def load_state_dict(self, state_dict):
-        """Takes over what state_dict returned."""
+        """Sets a state that state_dict returned."""
         state_dict = dict(state_dict)
         function = state_dict.pop("_scale_fn_custom")
         super().load_state_dict(state_dict)
@@ -750,7 +755,7 @@ def _phase(end, lr, momentum):
 
 
 def _phases(total, pct, three):
-    """The parts of one cycle: up, down and, when `three`, further down."""
+    """Returns the phases of a cycle: up, down and, when `three`, further down."""
     up, down = ("base_momentum", "max_momentum"), ("max_momentum", "base_momentum")
     first = _phase(float(pct * total) - 1, ("initial_lr", "max_lr"), down)
     if not three:
@@ -765,7 +770,7 @@ def _check_positive_int(name, value):
 
 
 class OneCycleLR(_WithMomentum):
-    """lr rises from max_lr / div_factor to max_lr and falls far below where it began."""
+    """lr rises from max_lr / div_factor to max_lr and then falls far below the initial rate."""
 
     def __init__(self, optimizer, max_lr, total_steps=None, epochs=None, steps_per_epoch=None,
                  pct_start=0.3, anneal_strategy="cos", cycle_momentum=True, base_momentum=0.85,

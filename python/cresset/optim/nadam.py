@@ -6,7 +6,7 @@ __all__ = ["NAdam"]
 
 
 class NAdam(ElementwiseOptimizer):
-    """Adam with Nesterov momentum whose strength grows."""
+    """Adam with Nesterov momentum of increasing strength."""
 
     _late_options = {"maximize": False, "foreach": None, "capturable": False,
                      "differentiable": False, "decoupled_weight_decay": False}

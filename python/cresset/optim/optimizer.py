@@ -1,8 +1,9 @@
-"""What all optimizers share: parameter groups, state, saving, hooks.
+"""The base of all optimizers: parameter groups, state, state dicts, hooks.
 
-A group is a dict with the parameters under "params" and its own options.  State is a dict per
-parameter.  Both may be edited by programs between steps, so nothing is derived from them ahead
-of a step. """
+A group is a dict with the parameters under "params" and the group's options.  State is a dict
+for each parameter.  Programs may edit both between steps, so nothing derived from them is
+cached.
+"""
 import warnings
 from collections import OrderedDict, defaultdict
 from copy import deepcopy
@@ -66,7 +67,7 @@ def _get_value(x):
 
 
 def _to_scalar(x):
-    """A tensor of one element without dimensions; anything else as it is."""
+    """Converts a tensor of one element to one without dims; returns other values unchanged."""
     return x.squeeze() if isinstance(x, Tensor) and x.dim() != 0 else x
 
 
@@ -96,7 +97,7 @@ _CAPTURABLE_DEVICES = ["cuda", "xpu", "hpu", "privateuseone", "xla"]
 
 
 def _check_capturable(state, params, names="params and state_steps", devices=_CAPTURABLE_DEVICES):
-    """capturable=True keeps numbers on the parameters' device, which must be a GPU."""
+    """Checks that capturable=True is used only with parameters on a GPU."""
     if not all(p.device.type == s["step"].device.type == "cuda" for p, s in zip(params, state)):
         raise AssertionError(
             f"If capturable=True, {names} must be on supported devices: {devices}.")
@@ -156,7 +157,7 @@ class Optimizer:
 
     @staticmethod
     def profile_hook_step(func):
-        """`func`, a step, with the step hooks around it."""
+        """Wraps the step `func` so that it runs the step hooks."""
 
         @wraps(func)
         def step(self, *args, **kwargs):
@@ -168,7 +169,7 @@ class Optimizer:
         return step
 
     def _step_with_hooks(self, func, args, kwargs):
-        args = (self, *args)  # hooks see the optimizer among the arguments, too
+        args = (self, *args)  # hooks receive the optimizer as an argument, too
         for hook in (*_global_optimizer_pre_hooks.values(),
                      *self._optimizer_step_pre_hooks.values()):
             out = hook(self, args, kwargs)
@@ -192,7 +193,7 @@ class Optimizer:
             cls.step.hooked = True
 
     def register_step_pre_hook(self, hook):
-        """Calls hook(optimizer, args, kwargs) before step; it may return both anew."""
+        """Calls hook(optimizer, args, kwargs) before step; it may return new (args, kwargs)."""
         return _add_hook(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook):
@@ -220,7 +221,7 @@ class Optimizer:
         raise NotImplementedError
 
     def zero_grad(self, set_to_none=True):
-        """Forgets (or zeroes) the gradients of all parameters."""
+        """Clears (or zeroes) the gradients of all parameters."""
         for group in self.param_groups:
             for param in group["params"]:
                 if set_to_none:
@@ -231,7 +232,7 @@ class Optimizer:
     # State.
 
     def state_dict(self):
-        """State and groups with parameters replaced by their numbers."""
+        """Returns state and groups, with parameters replaced by their numbers."""
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         numbers, groups, start = {}, [], 0
@@ -253,7 +254,8 @@ class Optimizer:
     @staticmethod
     def _process_value_according_to_param_policy(param, value, param_id, param_groups,
                                                  key=None):
-        """A saved tensor as the parameter needs it; the step count keeps its place."""
+        """Converts a saved tensor to the parameter's dtype and device; the step count stays on its
+        device."""
         if key != "step":
             dtype = param.dtype if param.is_floating_point() else None
             return value.to(dtype=dtype, device=param.device)
@@ -273,7 +275,7 @@ class Optimizer:
         return value
 
     def load_state_dict(self, state_dict):
-        """Takes over what state_dict returned."""
+        """Sets a state that state_dict returned."""
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
             changed = hook(self, state_dict)
@@ -375,17 +377,18 @@ def _normalize_params(group):
 
 
 class ElementwiseOptimizer(Optimizer):
-    """An optimizer that updates each parameter from its own gradient and state.
+    """An optimizer that updates each parameter from its gradient and state.
 
-    A subclass gives `_new_state` and `_update`, which does the arithmetic for one parameter.
-    Complex parameters reach `_update` as real ones with one more dimension.  Where it names
-    `_fused_numbers`, its `_step_fused` updates all parameters of a group by one operator. """
+    A subclass defines `_new_state`, and `_update` for one parameter.  `_update` sees complex
+    parameters as real ones with one more dim.  With `_fused_numbers` it also defines
+    `_step_fused`, which updates all parameters of a group by one operator.
+    """
 
-    # Options that groups of old checkpoints lack, and states that were plain numbers there.
+    # Options that groups of old state dicts lack, and states that were plain numbers there.
     _late_options = {"foreach": None, "maximize": False, "differentiable": False,
                      "capturable": False}
     _scalars = ("step",)
-    # What messages say that capturable=True needs.
+    # The names in the error message for capturable=True.
     _capturable_names = "params and state_steps"
     _capturable_devices = _CAPTURABLE_DEVICES
 
@@ -404,7 +407,8 @@ class ElementwiseOptimizer(Optimizer):
 
     @staticmethod
     def _scalar(value, param, group):
-        """A number of the state: on the CPU unless a graph of the device needs it."""
+        """Returns a number of the state as a tensor: on the CPU, or on the device for
+        capturable=True."""
         there = group.get("capturable") or group.get("fused")
         return cresset.tensor(value, dtype=_get_scalar_dtype(group.get("fused")),
                               device=param.device if there else "cpu")
@@ -425,7 +429,7 @@ class ElementwiseOptimizer(Optimizer):
         return loss
 
     def _collect(self, group):
-        """(parameters, gradients, states) of those that have a gradient."""
+        """Returns (parameters, gradients, states) of the parameters with a gradient."""
         params, grads, states = [], [], []
         for param in group["params"]:
             grad = param.grad
@@ -444,18 +448,18 @@ class ElementwiseOptimizer(Optimizer):
     def _refuse_sparse(self):
         raise RuntimeError(f"{type(self).__name__} does not support sparse gradients")
 
-    # Names of options that have to be plain numbers for _step_fused; empty: there is none.
+    # Options that _step_fused needs as plain numbers; empty when there is no _step_fused.
     _fused_numbers = ()
 
     def _may_fuse(self, group, params):
-        """Whether all parameters can be updated by one operator."""
+        """Returns whether all parameters can be updated by one operator."""
         return (bool(self._fused_numbers) and group.get("fused") is not False
                 and not group["differentiable"] and not group.get("capturable")
                 and not any(isinstance(group[name], Tensor) for name in self._fused_numbers)
                 and all(p.is_floating_point() for p in params))
 
     def _scaling(self):
-        """What amp's scaler has left for a fused step."""
+        """Returns the values that amp's scaler leaves for a fused step."""
         found_inf = getattr(self, "found_inf", None)
         if found_inf is None:
             return {}
@@ -499,13 +503,13 @@ def _zeros_like(param):
 
 
 def _decayed(param, grad, group):
-    """The gradient with the penalty weight_decay / 2 * param ** 2 added to the loss."""
+    """Returns the gradient of the loss plus the penalty weight_decay / 2 * param ** 2."""
     decay = group["weight_decay"]
     return grad.add(param, alpha=decay) if decay != 0 else grad
 
 
 def _count(state, group):
-    """Counts a step; the number, as a tensor when a graph of the device needs that."""
+    """Counts a step.  Returns the count, as a tensor for capturable=True."""
     step = state["step"]
     step += 1
     return step if group["capturable"] else step.item()

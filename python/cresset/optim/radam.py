@@ -7,7 +7,7 @@ __all__ = ["RAdam"]
 
 
 class RAdam(ElementwiseOptimizer):
-    """Adam that waits for its second moment to become reliable."""
+    """Adam with rectification while its second moment is unreliable."""
 
     _late_options = {"foreach": None, "maximize": False, "differentiable": False,
                      "decoupled_weight_decay": False, "capturable": False}

@@ -6,7 +6,8 @@ __all__ = ["Rprop"]
 
 
 class Rprop(ElementwiseOptimizer):
-    """Steps by the sign of the gradient; sizes grow while it stays and shrink when it turns."""
+    """Steps by the sign of the gradient; a size grows while the sign stays and shrinks when it
+    changes."""
 
     def __init__(self, params, lr=1e-2, etas=(0.5, 1.2), step_sizes=(1e-6, 50), *,
                  capturable=False, foreach=None, maximize=False, differentiable=False):

@@ -54,7 +54,8 @@ class SGD(ElementwiseOptimizer):
             self._step_fused(group, params, grads)
 
     def _step_fused(self, group, params, grads):
-        """All parameters by one operator; those without a buffer by a call of their own."""
+        """Updates all parameters by one operator; parameters without a buffer need a separate
+        call."""
         if group["momentum"] == 0:
             return self._call_fused(group, params, grads, [], False)
         states = [self.state[p] for p in params]
@@ -76,7 +77,7 @@ class SGD(ElementwiseOptimizer):
         return state["momentum_buffer"]
 
     def _call_fused(self, group, params, grads, buffers, first):
-        # A zero buffer makes the first step like any other, but for the dampening.
+        # A zero buffer makes the first step like later ones, except for the dampening.
         first = first and group["dampening"] != 0
         ops._fused_sgd_(params, grads, buffers, weight_decay=group["weight_decay"],
                         momentum=group["momentum"], lr=group["lr"],

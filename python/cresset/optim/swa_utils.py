@@ -1,4 +1,4 @@
-"""Averages of a model over its training."""
+"""Averages of a model's parameters over its training."""
 import itertools
 import math
 from copy import deepcopy
@@ -92,7 +92,7 @@ class AveragedModel(Module):
         return model.parameters()
 
     def update_parameters(self, model):
-        """Takes the model's present parameters into the averages."""
+        """Updates the averages with the model's present parameters."""
         mine = [p.detach() for p in self._tensors(self.module)]
         theirs = [p.detach().to(m.device) for p, m in zip(self._tensors(model), mine)]
         if self.n_averaged == 0:
@@ -129,7 +129,7 @@ def update_bn(loader, model, device=None):
 
 
 class SWALR(LRScheduler):
-    """The learning rate goes to swa_lr and stays."""
+    """The learning rate changes to swa_lr and stays there."""
 
     def __init__(self, optimizer, swa_lr, anneal_epochs=10, anneal_strategy="cos",
                  last_epoch=-1):
@@ -147,7 +147,7 @@ class SWALR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def anneal_func(self, t):
-        """The share of swa_lr at time `t` from 0 to 1."""
+        """Returns the share of swa_lr at time `t` from 0 to 1."""
         return t if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * t)) / 2
 
     def _share(self, step):

@@ -1,4 +1,4 @@
-"""Comparing results and making inputs for tests."""
+"""Comparison of results, and random inputs for tests."""
 from ._comparison import assert_allclose, assert_close
 from ._creation import make_tensor
 

@@ -1,4 +1,4 @@
-"""assert_close: equality up to rounding, with a message that says where it fails."""
+"""assert_close: comparison up to rounding, with a message about the differences."""
 from collections.abc import Mapping, Sequence
 
 from .. import _C
@@ -69,7 +69,7 @@ def _where(mask, index):
 
 
 def _worst(values, mask):
-    """(the largest value outside the mask, its index)."""
+    """Returns (the largest value outside the mask, its index)."""
     values = values.masked_fill(mask, 0).flatten()
     index = int(values.argmax().item())
     return values[index].item(), _where(mask, index)
@@ -174,7 +174,7 @@ def assert_close(actual, expected, *, allow_subclasses=True, rtol=None, atol=Non
                  check_stride=False, msg=None):
     """Raises AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
 
-    Sequences and mappings are compared item by item.  Without tolerances the dtype decides.
+    Sequences and mappings are compared item by item.  Default tolerances depend on the dtype.
     """
     options = {"allow_subclasses": allow_subclasses, "rtol": rtol, "atol": atol,
                "equal_nan": equal_nan, "check_device": check_device, "check_dtype": check_dtype,

@@ -1,4 +1,4 @@
-"""Hooks, data loading and more around tensors and modules."""
+"""Hooks, data loading and other helpers."""
 
 
 def __getattr__(name):

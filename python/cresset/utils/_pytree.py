@@ -1,8 +1,10 @@
-"""Nested containers as a list of leaves and a description of the nesting.
+"""Nested containers as a list of leaves and a spec of the nesting.
 
-Tuples, lists, dicts, named tuples, ordered and default dicts and deques are containers; programs
-register their own classes.  Everything else is a leaf. """
-from collections import OrderedDict, defaultdict, deque, namedtuple  # making one takes 0.1 ms: none is made here
+Tuples, lists, dicts, named tuples, ordered and default dicts and deques are containers.
+Programs register further classes.  All other objects are leaves.
+"""
+# Creating a namedtuple class takes 0.1 ms, so this module creates none.
+from collections import OrderedDict, defaultdict, deque, namedtuple
 
 __all__ = ["PyTree", "TreeSpec", "LeafSpec", "register_pytree_node", "tree_flatten",
            "tree_unflatten", "tree_leaves", "tree_structure", "tree_iter", "tree_map",
@@ -14,7 +16,7 @@ PyTree = object
 
 
 class _Key:
-    """A step of a path into a tree; one value, fixed."""
+    """A step of a path into a tree; one immutable value."""
 
     __slots__ = ()
 
@@ -43,7 +45,7 @@ class _Key:
         return f"[{self._value()!r}]"
 
     def get(self, parent):
-        """What lies there in `parent`."""
+        """Returns the item of `parent` at this key."""
         return parent[self._value()]
 
 
@@ -75,7 +77,8 @@ class GetAttrKey(_Key):
 
 
 class NodeDef:
-    """A class of containers: obj -> (children, context), back, and the keys of the children."""
+    """A class of containers: obj -> (children, context), the inverse, and the keys of the
+    children."""
 
     __slots__ = ("type", "flatten_fn", "unflatten_fn", "keys_fn")
 
@@ -84,7 +87,7 @@ class NodeDef:
 
 
 def keystr(path):
-    """A path of keys as Python would write the access."""
+    """Returns a path of keys as Python text."""
     return "".join(map(str, path))
 
 
@@ -106,7 +109,7 @@ SUPPORTED_NODES = {}
 def register_pytree_node(cls, flatten_fn, unflatten_fn, *, serialized_type_name=None,
                          to_dumpable_context=None, from_dumpable_context=None,
                          flatten_with_keys_fn=None):
-    """Makes `cls` a container: flatten_fn(obj) -> (children, context), and back."""
+    """Makes `cls` a container: flatten_fn(obj) -> (children, context), and its inverse."""
     if cls in SUPPORTED_NODES:
         raise ValueError(f"{cls} is already registered as pytree node.")
     keys_fn = None
@@ -144,7 +147,7 @@ def _node_type(tree):
 
 
 class TreeSpec:
-    """How a tree is nested: the container, its context, its children's specs."""
+    """The nesting of a tree: the container, its context, its children's specs."""
 
     __slots__ = ("type", "context", "children_specs", "num_nodes", "num_leaves",
                  "num_children")
@@ -185,7 +188,7 @@ class TreeSpec:
         return f"TreeSpec({self.type.__name__}, {self.context}, [{children}])"
 
     def unflatten(self, leaves):
-        """The tree with these leaves."""
+        """Returns the tree with these leaves."""
         leaves = list(leaves)
         if len(leaves) != self.num_leaves:
             raise ValueError(f"treespec.unflatten(leaves): `leaves` has length {len(leaves)} but "
@@ -200,7 +203,7 @@ class TreeSpec:
         return SUPPORTED_NODES[self.type].unflatten_fn(children, self.context)
 
     def flatten_up_to(self, tree):
-        """The parts of `tree` where this spec has its leaves."""
+        """Returns the parts of `tree` at the leaves of this spec."""
         out = []
         self._collect(tree, out)
         return out
@@ -245,14 +248,14 @@ def _flatten(tree, leaves, is_leaf):
 
 
 def tree_flatten(tree, is_leaf=None):
-    """(leaves, spec); `is_leaf(part)` may end the descent early."""
+    """Returns (leaves, spec); `is_leaf(part)` makes a part a leaf."""
     leaves = []
     spec = _flatten(tree, leaves, is_leaf)
     return leaves, spec
 
 
 def tree_unflatten(leaves, treespec):
-    """The tree that tree_flatten would take apart into these."""
+    """Returns the tree with these leaves and spec; the inverse of tree_flatten."""
     if not isinstance(treespec, TreeSpec):
         raise TypeError("tree_unflatten(leaves, treespec): Expected `treespec` to be instance of "
                         f"TreeSpec but got item of type {type(treespec)}.")
@@ -270,18 +273,18 @@ def tree_iter(tree, is_leaf=None):
 
 
 def tree_structure(tree, is_leaf=None):
-    """The spec alone."""
+    """Returns the spec."""
     return tree_flatten(tree, is_leaf)[1]
 
 
 def tree_map(func, tree, *rests, is_leaf=None):
-    """The tree with func(leaf, ...) in the place of every leaf."""
+    """Returns the tree with func(leaf, ...) instead of every leaf."""
     leaves, spec = tree_flatten(tree, is_leaf)
     return spec.unflatten(map(func, leaves, *(spec.flatten_up_to(r) for r in rests)))
 
 
 def tree_map_(func, tree, *rests, is_leaf=None):
-    """Calls func on every leaf; returns the tree."""
+    """Calls func on every leaf.  Returns the tree."""
     tree_map(func, tree, *rests, is_leaf=is_leaf)
     return tree
 
@@ -293,32 +296,32 @@ def _only(kind, func, other):
 
 
 def tree_map_only(type_or_pred, func, tree, is_leaf=None):
-    """tree_map for the leaves of one class (or for which a test holds)."""
+    """tree_map for leaves of one class, or for which a predicate holds."""
     return tree_map(_only(type_or_pred, func, lambda x: x), tree, is_leaf=is_leaf)
 
 
 def tree_map_only_(type_or_pred, func, tree, is_leaf=None):
-    """tree_map_ for the leaves of one class (or for which a test holds)."""
+    """tree_map_ for leaves of one class, or for which a predicate holds."""
     return tree_map_(_only(type_or_pred, func, lambda x: x), tree, is_leaf=is_leaf)
 
 
 def tree_all(pred, tree, is_leaf=None):
-    """Whether pred holds for all leaves."""
+    """Returns whether pred holds for all leaves."""
     return all(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_any(pred, tree, is_leaf=None):
-    """Whether pred holds for some leaf."""
+    """Returns whether pred holds for some leaf."""
     return any(map(pred, tree_iter(tree, is_leaf)))
 
 
 def tree_all_only(type_or_pred, pred, tree, is_leaf=None):
-    """Whether pred holds for all leaves of one class."""
+    """Returns whether pred holds for all leaves of one class."""
     return tree_all(_only(type_or_pred, pred, lambda x: True), tree, is_leaf)
 
 
 def tree_any_only(type_or_pred, pred, tree, is_leaf=None):
-    """Whether pred holds for some leaf of one class."""
+    """Returns whether pred holds for some leaf of one class."""
     return tree_any(_only(type_or_pred, pred, lambda x: False), tree, is_leaf)
 
 
@@ -342,7 +345,7 @@ def tree_flatten_with_path(tree, is_leaf=None):
 
 
 def tree_map_with_path(func, tree, *rests, is_leaf=None):
-    """The tree with func(path, leaf, ...) in the place of every leaf."""
+    """Returns the tree with func(path, leaf, ...) instead of every leaf."""
     pairs, spec = tree_flatten_with_path(tree, is_leaf)
     others = [spec.flatten_up_to(r) for r in rests]
     return spec.unflatten(func(*pair, *rest) for pair, *rest in zip(pairs, *others))

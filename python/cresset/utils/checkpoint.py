@@ -1,8 +1,9 @@
-"""Computing values again in backward instead of keeping them.
+"""Recomputes values in backward instead of saving them.
 
-Without reentrance, what a function saves for backward is replaced by empty holders; the first of
-them that backward asks for runs the function again and fills all.  With reentrance, the function
-is one node whose backward runs it again and backward through it.
+Without reentrance, tensors that a function saves for backward are replaced by holders.  The
+first holder that backward unpacks runs the function again and fills all holders.  With
+reentrance, the function is one node.  Its backward runs the function again and then backward
+through it.
 """
 import contextlib
 import contextvars
@@ -29,16 +30,16 @@ _debug = contextvars.ContextVar("debug", default=None)
 
 
 class CheckpointError(RuntimeError):
-    """What was computed again is not what was computed first."""
+    """Recomputed values differ from the original ones."""
 
 
 class _Stop(Exception):
-    """All values that backward needs are there."""
+    """Raised when all values that backward needs have been recomputed."""
 
 
 @contextlib.contextmanager
 def set_checkpoint_early_stop(enable):
-    """Whether, inside, computing again ends as soon as all values are there."""
+    """Inside, sets whether recomputation stops when all needed values exist."""
     token = _early_stop.set(enable)
     try:
         yield
@@ -48,7 +49,7 @@ def set_checkpoint_early_stop(enable):
 
 @contextlib.contextmanager
 def set_checkpoint_debug_enabled(enabled):
-    """Inside, replaces the `debug` argument of checkpoint; None leaves it."""
+    """Inside, overrides the `debug` argument of checkpoint; None does not."""
     token = _debug.set(enabled)
     try:
         yield
@@ -57,7 +58,7 @@ def set_checkpoint_debug_enabled(enabled):
 
 
 class DefaultDeviceType:
-    """The device type whose generator is kept when no argument says which."""
+    """The device type whose generator is saved when no argument determines it."""
 
     _device = "cuda"
 
@@ -71,12 +72,12 @@ class DefaultDeviceType:
 
 
 def noop_context_fn():
-    """Two contexts, for computing first and again, that do nothing."""
+    """Returns two contexts that do nothing, for the original run and the recomputation."""
     return contextlib.nullcontext(), contextlib.nullcontext()
 
 
 def detach_variable(inputs):
-    """The inputs as leaves that require gradients where they did."""
+    """Returns the inputs as new leaves with the same requires_grad."""
     if not isinstance(inputs, tuple):
         raise RuntimeError("Only tuple of tensors is supported. Got Unsupported input type: ",
                            type(inputs).__name__)
@@ -92,16 +93,16 @@ def check_backward_validity(inputs):
 
 
 def get_device_states(*args):
-    """The devices of the arguments other than the CPU, and their generators' states."""
+    """Returns the devices of the arguments other than the CPU, and their generators' states."""
     return [], []
 
 
 def set_device_states(devices, states, *, device_type=None):
-    """Puts back what get_device_states gave."""
+    """Restores states of get_device_states."""
 
 
 class _Surroundings:
-    """The random state and the autocast in which a function ran."""
+    """The random state and the autocast state of a run."""
 
     def __init__(self, preserve_rng_state):
         self.rng = _C.get_rng_state() if preserve_rng_state else None
@@ -160,10 +161,10 @@ class CheckpointFunction(Function):
         return (None, None, *(x.grad if isinstance(x, Tensor) else None for x in detached))
 
 
-# --- without ---
+# --- without reentrance ---
 
 class _SaveInputs(Function):
-    """Keeps the inputs as saved tensors, so that surrounding hooks see them."""
+    """Saves the inputs as saved tensors, so that surrounding hooks see them."""
 
     @staticmethod
     def forward(ctx, unused, *tensors):
@@ -176,7 +177,7 @@ class _SaveInputs(Function):
 
 
 class _Inputs:
-    """The arguments of a call, with its tensors in the node of `result`."""
+    """The arguments of a call; its tensors are saved in the node of `result`."""
 
     def __init__(self, args, kwargs):
         self.values = [*args, *kwargs.values()]
@@ -195,7 +196,7 @@ class _Inputs:
 
 
 class _Holder:
-    """Stands for a saved tensor; `values` has it for each backward that computed it again."""
+    """Replaces a saved tensor; `values` has the recomputed tensor for each backward."""
 
     __slots__ = ("values", "place", "__weakref__")
 
@@ -213,7 +214,7 @@ class _Frame:
     def __init__(self, run_again, inputs, early_stop, check, debug):
         self.run_again, self.inputs = run_again, inputs
         self.early_stop, self.check = early_stop, check
-        self.holders = []    # weak: what backward needs no more need not be filled
+        self.holders = []  # weak references, because unneeded holders need no values
         self.metadata = []
         self.traces = ([], []) if debug else None
         self.done = set()
@@ -315,13 +316,13 @@ def _without_reentrance(function, args, kwargs, preserve, context_fn, check, deb
 
 def checkpoint(function, *args, use_reentrant=None, context_fn=noop_context_fn,
                determinism_check="default", debug=False, early_stop=True, **kwargs):
-    """function(*args, **kwargs), whose intermediate values are computed again in backward.
+    """Calls function(*args, **kwargs) and recomputes its intermediate values in backward.
 
-    use_reentrant: which way (False is recommended); preserve_rng_state: whether random numbers
-    are the same again; context_fn: gives two contexts, for computing first and again;
-    determinism_check: "default" compares shapes, dtypes and devices, "none" does not; debug: a
-    mismatch tells where both tensors came from; early_stop: whether computing again ends with
-    the last value needed.
+    use_reentrant: the method (False is recommended); preserve_rng_state: True draws the same
+    random numbers again; context_fn: returns two contexts, for the original run and the
+    recomputation; determinism_check:  "default" compares shapes, dtypes and devices, "none"
+    does not; debug: a mismatch reports the origin of both tensors; early_stop: True stops the
+    recomputation after the last needed value.
     """
     if use_reentrant is None:
         warnings.warn(
@@ -344,7 +345,7 @@ def checkpoint(function, *args, use_reentrant=None, context_fn=noop_context_fn,
 
 
 def checkpoint_sequential(functions, segments, input, use_reentrant=None, **kwargs):
-    """The functions one after another, in `segments` parts of which all but the last are
+    """Calls the functions one after another, in `segments` parts of which all but the last are
     checkpointed."""
     if use_reentrant is None:
         warnings.warn(

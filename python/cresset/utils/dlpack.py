@@ -1,4 +1,4 @@
-"""Tensors from and for other libraries that speak DLPack."""
+"""Exchange of tensors with other libraries by DLPack."""
 import enum
 
 from .._C import Tensor, from_dlpack
@@ -26,5 +26,5 @@ class DLDeviceType(enum.IntEnum):
 
 
 def to_dlpack(tensor):
-    """A capsule that from_dlpack takes, once."""
+    """Makes a capsule, which from_dlpack can consume once."""
     return Tensor.__dlpack__(tensor)

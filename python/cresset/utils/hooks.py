@@ -1,4 +1,4 @@
-"""Handles that remove hooks, and the plumbing of module backward hooks."""
+"""Handles of hooks, and the implementation of module backward hooks."""
 import warnings
 import weakref
 from collections import OrderedDict
@@ -7,7 +7,7 @@ __all__ = ["RemovableHandle", "unserializable_hook", "warn_if_has_hooks", "Backw
 
 
 class RemovableHandle:
-    """What registering a hook returns; `remove()` (or leaving a `with`) takes the hook away."""
+    """The handle of a registered hook; `remove()`, or leaving a `with` block, removes the hook."""
 
     next_id = 0
 
@@ -44,7 +44,7 @@ class RemovableHandle:
 
 
 def unserializable_hook(function):
-    """Marks a hook that need not be warned about when its tensor is saved."""
+    """Marks a hook for which saving its tensor gives no warning."""
     function.__torch_unserializable__ = True
     return function
 
@@ -70,7 +70,7 @@ _identity = None
 
 
 def _identity_function():
-    """An autograd node that changes nothing, so that hooks have a place to stand."""
+    """An autograd node that returns its inputs, on which hooks can be registered."""
     global _identity
     if _identity is None:
         from ..autograd import Function
@@ -92,8 +92,10 @@ def _identity_function():
 class BackwardHook:
     """Calls a module's backward hooks for one call of the module.
 
-    Inputs and outputs pass through identity nodes.  The output's node stores the gradients of
-    the outputs (after the pre-hooks); the input's node then calls the user's hooks with both. """
+    Inputs and outputs pass through identity nodes.  The node of the outputs stores their
+    gradients (after the pre-hooks).  The node of the inputs then calls the user's hooks with
+    both gradients.
+    """
 
     def __init__(self, module, user_hooks, user_pre_hooks):
         self.module = module
@@ -131,7 +133,7 @@ class BackwardHook:
 
     def _on_inputs(self, grad_input, _):
         if self.grad_outputs is None:
-            return None  # this gradient does not come through this call's outputs
+            return None  # the gradient does not come from this call's outputs
         res = _spread(self.input_tensors_index, grad_input, self.n_inputs)
         for hook in self.user_hooks:
             out = hook(self.module, res, self.grad_outputs)

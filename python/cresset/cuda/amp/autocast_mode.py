@@ -1,4 +1,4 @@
-"""The old names of amp.autocast("cuda") and of what belongs to it."""
+"""Old names of amp.autocast("cuda") and related functions."""
 import functools
 import warnings
 

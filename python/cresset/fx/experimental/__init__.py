@@ -1,4 +1,4 @@
-"""Recording that looks below Python functions, and sizes that are symbols."""
+"""Recording of operators below Python functions, and symbolic sizes."""
 
 
 def __getattr__(name):

@@ -1,8 +1,9 @@
-"""make_fx: the graph of the operators that a call really runs.
+"""make_fx: the graph of the operators that a call runs.
 
-The dispatcher writes down every operator of the thread (`_C.Recorder`), those of a backward pass
-included; compositions are their parts.  So any Python may stand between the operators, and what is
-seen is what ran for these arguments. """
+The dispatcher records every operator of the thread (`_C.Recorder`), including those of a backward
+pass; compositions are recorded as their parts.  The Python code between the operators is arbitrary.
+The graph contains the operators that ran for these arguments.
+"""
 import functools
 import inspect
 import operator
@@ -17,10 +18,10 @@ from ..interpreter import Interpreter
 __all__ = ["make_fx"]
 
 
-# --- operators as torch names them ---
+# --- torch's names of operators ---
 
 def _split(schema, given):
-    """Arguments by position and by name, without those that the defaults give."""
+    """Returns positional and keyword arguments, without those equal to their defaults."""
     args, kwargs = [], {}
     for argument in schema.arguments:
         value = given[argument.name]
@@ -38,7 +39,7 @@ def _split(schema, given):
 # --- from the recorded graph to fx ---
 
 class _Builder:
-    """An fx graph from a `_C.Graph`; `env` holds the fx node of every value."""
+    """Builds an fx graph from a `_C.Graph`.  `env` maps every value to its fx node."""
 
     def __init__(self, recorded):
         self.recorded = recorded
@@ -77,14 +78,15 @@ class _Builder:
                 self.call(names, op, *rest)
 
     def module(self, outputs, name):
-        """Ends the graph with `outputs` (fx arguments); what nobody reads goes."""
+        """Ends the graph with `outputs` (fx arguments) and removes unused nodes."""
         self.graph.output(outputs)
         self.graph.eliminate_dead_code()
         return GraphModule(self.attributes, self.graph, name)
 
 
 def to_graph_module(recorded, input_names, name="GraphModule", outputs=None):
-    """A GraphModule that calls the nodes of a `_C.Graph`; its inputs are called `input_names`."""
+    """Returns a GraphModule with the nodes of a `_C.Graph`.  Its inputs have the names
+    `input_names`."""
     b = _Builder(recorded)
     for value, wanted in zip(recorded.inputs, input_names):
         b.env[value] = b.graph.create_node("placeholder", wanted, name=wanted)
@@ -96,7 +98,8 @@ def to_graph_module(recorded, input_names, name="GraphModule", outputs=None):
 # --- recording ---
 
 def record(fn, tensors):
-    """(the graph of fn(), what it returned as leaves, their structure); `tensors` are the inputs."""
+    """Records fn() with the inputs `tensors`.  Returns (graph, leaves of the result, their
+    structure)."""
     recorder = _C.Recorder(parts=True)
     for t in tensors:
         recorder.input(t)
@@ -110,7 +113,7 @@ def record(fn, tensors):
 
 
 def _parameter_names(fn, count):
-    """The names of a function's parameters; arg0, arg1 where they have none of their own."""
+    """Returns the names of a function's parameters; arg0, arg1 for parameters without names."""
     code = getattr(fn, "__code__", None)
     if code is None or inspect.ismethod(fn) or code.co_flags & inspect.CO_VARARGS:
         return [f"arg{i}" for i in range(count)]
@@ -121,7 +124,7 @@ def _parameter_names(fn, count):
 
 
 class _Decomposed(Interpreter):
-    """Runs a graph with functions of the table in place of operators."""
+    """Runs a graph with functions of the table instead of operators."""
 
     def __init__(self, module, table):
         super().__init__(module)
@@ -132,9 +135,10 @@ class _Decomposed(Interpreter):
 
 
 def _trace(fn, args, names):
-    """The builder of a graph whose inputs are the leaves of `args`, and what it returns."""
+    """Returns the builder of a graph whose inputs are the leaves of `args`, and the graph's
+    result."""
     leaves = tree_leaves(args)
-    # A tensor that is given twice is one input; numbers are placeholders that nobody reads.
+    # A tensor that is passed twice is one input.  Numbers are unused placeholders.
     tensors = list({id(x): x for x in leaves if isinstance(x, Tensor)}.values())
     recorded, out, out_spec = record(lambda: fn(*args), tensors)
     b, place = _Builder(recorded), {id(t): name for t, name in zip(tensors, recorded.inputs)}
@@ -150,7 +154,7 @@ def _trace(fn, args, names):
 
 
 def _nest(graph, names, args):
-    """Has the code of a graph of leaves take nested arguments and return nested results."""
+    """Makes the code of a graph of leaves take nested arguments and return nested results."""
     in_spec = tree_structure(tuple(args))
     if not all(child.is_leaf() for child in in_spec.children()):
         output = graph.output_node()
@@ -165,10 +169,11 @@ def _uses(graph, table):
 
 def make_fx(f, decomposition_table=None, tracing_mode="real", _allow_non_fake_inputs=False, *,
             pre_dispatch=False, record_module_stack=False, **unused):
-    """A function that runs `f` and returns the GraphModule of the operators that ran.
+    """Returns a function that runs `f` and returns a GraphModule of the operators that ran.
 
-    decomposition_table  {OpOverload: function}: operators that are replaced by what the function runs
-    tracing_mode         "real"; the others need symbolic sizes, which this build does not have """
+        decomposition_table  {OpOverload: function}: the function's operators replace the operator
+        tracing_mode         "real"; the other modes need symbolic sizes, which this build lacks
+    """
     if tracing_mode not in ("real", "fake", "symbolic"):
         raise AssertionError(f"Unexpected tracing type: {tracing_mode}")
     if tracing_mode == "symbolic":
@@ -180,7 +185,8 @@ def make_fx(f, decomposition_table=None, tracing_mode="real", _allow_non_fake_in
     @functools.wraps(f)
     def wrapped(*args):
         parameters, leaves = _parameter_names(f, len(args)), tree_leaves(args)
-        # `x_1` for a parameter x, as torch names placeholders; a container's leaves are counted.
+        # Placeholders of a parameter x are called `x_1`, as in torch; a container's leaves are
+        # numbered.
         names = [f"{name}_{i}" for name, arg in zip(parameters, args)
                  for i in range(1, len(tree_leaves(arg)) + 1)]
         b = _trace(f, args, names)

@@ -1,4 +1,4 @@
-"""Errors of sizes that are symbols."""
+"""Errors of symbolic sizes."""
 from ..._dynamo.exc import ConstraintViolationError
 
 __all__ = ["ConstraintViolationError"]

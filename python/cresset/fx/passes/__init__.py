@@ -1,2 +1,2 @@
-"""Passes over graphs."""
+"""Passes on graphs."""
 from . import shape_prop, split_module

@@ -1,4 +1,4 @@
-"""Which nodes a backend takes."""
+"""Operator support: the nodes that a backend accepts."""
 import abc
 
 from ..node import Node
@@ -10,11 +10,11 @@ __all__ = ["OperatorSupportBase", "OperatorSupport", "create_op_support", "chain
 
 
 class OperatorSupportBase(abc.ABC):
-    """Says whether a backend supports a node."""
+    """Decides whether a backend supports a node."""
 
     @abc.abstractmethod
     def is_node_supported(self, submodules, node):
-        """Whether it does; `submodules` are the module's by name."""
+        """Returns whether the node is supported; `submodules` are the module's, by name."""
         raise NotImplementedError
 
 
@@ -24,7 +24,8 @@ def _dtype_of(node):
 
 
 class OperatorSupport(OperatorSupportBase):
-    """Supports the targets of a dict; its values restrict the dtypes of arguments, or are None."""
+    """Supports the targets of a dict.  Its values restrict the dtypes of arguments, or are
+    None."""
 
     def __init__(self, support_dict=None):
         self._support_dict = support_dict or {}
@@ -46,7 +47,7 @@ class OperatorSupport(OperatorSupportBase):
 
 
 def create_op_support(is_node_supported):
-    """A function (submodules, node) as an OperatorSupportBase."""
+    """Wraps a function (submodules, node) as an OperatorSupportBase."""
     class FunctionalOperatorSupport(OperatorSupportBase):
         def is_node_supported(self, submodules, node):
             return is_node_supported(submodules, node)
@@ -54,27 +55,27 @@ def create_op_support(is_node_supported):
 
 
 def chain(*op_support):
-    """Supports what all of them support."""
+    """Supports nodes that all of them support."""
     return create_op_support(lambda submodules, node: all(
         s.is_node_supported(submodules, node) for s in op_support))
 
 
 def any_chain(*op_support):
-    """Supports what one of them supports."""
+    """Supports nodes that at least one of them supports."""
     return create_op_support(lambda submodules, node: any(
         s.is_node_supported(submodules, node) for s in op_support))
 
 
 class OpSupports:
-    """Supports that backends often need."""
+    """Frequently used kinds of support."""
 
     @classmethod
     def decline_if_input_dtype(cls, dtype):
-        """Not where an input has that dtype."""
+        """Rejects nodes with an input of this dtype."""
         return create_op_support(lambda submodules, node: all(
             _dtype_of(arg) != dtype for arg in node.all_input_nodes))
 
     @classmethod
     def decline_if_node_in_names(cls, disallow_set):
-        """Not the nodes of these names."""
+        """Rejects nodes with these names."""
         return create_op_support(lambda submodules, node: node.name not in disallow_set)

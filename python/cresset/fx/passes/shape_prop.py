@@ -1,4 +1,4 @@
-"""Running a graph to note shape and dtype of every node."""
+"""Runs a graph and notes shape and dtype of every node."""
 import traceback
 from typing import Any, Dict, NamedTuple, Optional, Tuple
 
@@ -10,7 +10,7 @@ __all__ = ["TensorMetadata", "ShapeProp"]
 
 
 class TensorMetadata(NamedTuple):
-    """What is known of a tensor without its elements."""
+    """Properties of a tensor without its elements."""
 
     shape: cresset.Size
     dtype: cresset.dtype

@@ -1,4 +1,4 @@
-"""Splitting a graph into submodules."""
+"""Splits a graph into submodules."""
 import inspect
 
 from ..graph import Graph
@@ -10,7 +10,7 @@ __all__ = ["Partition", "split_module"]
 
 
 class Partition:
-    """The nodes of one submodule, and the values that enter and leave it. """
+    """The nodes of one submodule, and the values that enter and leave it."""
 
     def __init__(self, name):
         self.name = name
@@ -19,7 +19,7 @@ class Partition:
         self.inputs, self.outputs = {}, {}  # ordered sets of node names
         self.dependencies, self.dependents = {}, {}  # of partition names
         self.graph = Graph()
-        self.environment = {}  # nodes of the whole graph -> nodes of this one
+        self.environment = {}  # nodes of the whole graph -> nodes of this graph
         self.targets = {}
 
     def __repr__(self):
@@ -45,10 +45,10 @@ class _Splitter:
         self.base_env = {}
         self.base_attrs = {}
 
-    # Who computes what.
+    # --- partitions of nodes ---
 
     def assign(self):
-        """Puts every node into a partition."""
+        """Assigns every node to a partition."""
         for node in self.m.graph.nodes:
             if node.op in ("placeholder", "get_attr", "output"):
                 continue
@@ -59,7 +59,7 @@ class _Splitter:
             self.partition_of[node] = node._fx_partition = name
 
     def note_uses(self):
-        """Finds the values that go from one partition to another."""
+        """Finds the values that pass between partitions."""
         for node in self.m.graph.nodes:
             if node.op == "output":
                 map_arg(node.args[0], lambda n: self._note_use(n, None))
@@ -79,7 +79,7 @@ class _Splitter:
             self.partitions[used].dependencies.setdefault(defined)
 
     def order(self):
-        """The names of the partitions, each after those it depends on."""
+        """Returns the names of the partitions, each after those it depends on."""
         ready = [name for name, p in self.partitions.items() if not p.dependencies]
         done = []
         while ready:
@@ -93,13 +93,13 @@ class _Splitter:
             raise RuntimeError("cycle exists between partitions!")
         return done
 
-    # The submodules' graphs.
+    # --- graphs of the submodules ---
 
     def _is_module(self, node):
         return node.op == "get_attr" and hasattr(_get_attr(self.m, node.target), "named_modules")
 
     def add_inputs(self, partition):
-        """Makes placeholders for what enters; modules are taken along instead."""
+        """Makes placeholders for incoming values; modules are copied instead."""
         names = sorted(partition.inputs, key=lambda name: self._is_module(self.nodes[name]))
         partition.inputs = {}
         for name in names:
@@ -129,10 +129,10 @@ class _Splitter:
         made.meta = node.meta.copy()
         partition.environment[node] = made
 
-    # The graph that calls them.
+    # --- the calling graph ---
 
     def add_to_base(self, node):
-        """Copies a placeholder or get_attr into the calling graph."""
+        """Copies a placeholder or get_attr to the calling graph."""
         if node.op == "placeholder":
             default = node.args[0] if node.args else inspect.Signature.empty
             args = () if default is inspect.Signature.empty else (default,)
@@ -147,7 +147,7 @@ class _Splitter:
         self.base_env[node.name] = made
 
     def add_call(self, partition):
-        """Makes the submodule and the call of it."""
+        """Makes the submodule and adds its call."""
         values = tuple(partition.environment[self.nodes[name]] for name in partition.outputs)
         several = len(values) != 1 or self.tuple_return
         partition.graph.output(values if several else values[0])
@@ -158,7 +158,7 @@ class _Splitter:
             self.base_env[name] = Proxy(call)[i].node if several else call
 
     def split(self, keep_order):
-        """The module that calls the parts."""
+        """Returns the module that calls the parts."""
         self.assign()
         self.note_uses()
         given_order = list(self.partitions)
@@ -170,7 +170,7 @@ class _Splitter:
         waiting = [node for node in self.m.graph.nodes if node.op in ("placeholder", "get_attr")]
         for name in given_order if keep_order else order:
             partition = self.partitions[name]
-            # In the original order an attribute is read where it is first needed.
+            # With keep_order an attribute is read just before its first use.
             for node in [n for n in waiting if not keep_order or n.op == "placeholder" or
                          n.name in partition.inputs]:
                 self.add_to_base(node)
@@ -188,9 +188,11 @@ class _Splitter:
 def split_module(m, root_m, split_callback, qualname_map=None, keep_original_order=False,
                  keep_original_node_name=False, keep_original_input_name=True, *,
                  partition_affix=None, tuple_return=False):
-    """A module with a submodule for every value of split_callback(node), and calls of them.
+    """Returns a module with a submodule for every value of split_callback(node), and calls of
+    them.
 
-    `qualname_map` is filled with the old names of the submodules' members. """
+    `qualname_map` receives the old names of the submodules' members.
+    """
     return _Splitter(m, split_callback, qualname_map, keep_original_node_name,
                      keep_original_input_name, partition_affix, tuple_return).split(
                          keep_original_order)

@@ -1,4 +1,4 @@
-"""Orders of nodes and names of what they call."""
+"""Sorting of nodes, and names of call targets."""
 import collections
 import heapq
 import operator
@@ -13,7 +13,7 @@ CALLABLE_NODE_OPS = {"call_module", "call_function", "call_method"}
 
 
 def get_node_target(submodules, node):
-    """What a node calls, as a name: a module's class, a function or a method."""
+    """Returns the name of a node's target: a module's class, a function or a method."""
     if node.op not in CALLABLE_NODE_OPS:
         raise AssertionError(f"Expect op types of {', '.join(CALLABLE_NODE_OPS)}, but found "
                              f"{node.op}")
@@ -24,14 +24,14 @@ def get_node_target(submodules, node):
 
 
 def is_node_output_tensor(node):
-    """Whether a pass found that the node makes a tensor."""
+    """Returns whether a pass has noted that the node makes a tensor."""
     from ... import Tensor
     kind = node.meta.get("type", None)
     return kind is not None and issubclass(kind, Tensor)
 
 
 def stable_topological_sort(gm):
-    """Orders the nodes so that every one comes after its inputs, else as they were."""
+    """Sorts the nodes topologically and otherwise keeps their order."""
     place = {node: i for i, node in enumerate(gm.graph.nodes)}
     waits = {node: len(node._input_nodes) for node in place}
     ready = [(place[node], node) for node in place if not waits[node]]
@@ -51,13 +51,13 @@ def stable_topological_sort(gm):
     return gm
 
 
-# What sizes are computed with: these come as early as they can.
+# Functions that compute sizes.  These nodes are placed as early as possible.
 _EARLY = {getattr(operator, name) for name in ("add", "mul", "sub", "floordiv", "truediv", "mod",
                                                "le", "lt", "ge", "gt", "eq", "ne")}
 
 
 def legalize_graph(gm):
-    """Orders the nodes so that every one comes after its inputs."""
+    """Sorts the nodes topologically."""
     waits = {node: len(node._input_nodes) for node in gm.graph.nodes}
     ready = collections.deque(node for node in waits if not waits[node])
     graph, copies = Graph(), {}

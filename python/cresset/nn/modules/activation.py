@@ -29,7 +29,7 @@ class _Inplace(Module):
 
 
 class RReLU(Module):
-    """x where positive, else x times a number that is random while training."""
+    """x where positive, else x times a number, which is random in training."""
 
     __constants__ = ["lower", "upper", "inplace"]
 
@@ -395,12 +395,13 @@ class MultiheadAttention(Module):
 
     @staticmethod
     def _length_first(query, key, value):
-        # Inputs that are one object stay one, so that one product projects them.
+        # Inputs that are the same object must remain so, because one product then projects
+        # them.
         turned = {id(x): x.transpose(1, 0) for x in (query, key, value)}
         return turned[id(query)], turned[id(key)], turned[id(value)]
 
     def merge_masks(self, attn_mask, key_padding_mask, query):
-        """Both masks as one of four dimensions, and its kind (0, 1, 2 or None)."""
+        """Returns both masks as one mask with four dims, and its kind (0, 1, 2 or None)."""
         kind, merged = None, None
         if key_padding_mask is not None:
             kind, merged = 1, key_padding_mask

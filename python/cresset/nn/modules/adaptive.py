@@ -22,7 +22,8 @@ def _check_cutoffs(cutoffs, n_classes):
 
 
 class AdaptiveLogSoftmaxWithLoss(Module):
-    """Frequent classes in a head, all others in clusters with ever smaller projections."""
+    """Frequent classes in a head, other classes in clusters with smaller and smaller
+    projections."""
 
     def __init__(self, in_features, n_classes, cutoffs, div_value=4.0, head_bias=False,
                  device=None, dtype=None):
@@ -76,7 +77,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         return _ASMoutput(output if batched else output.squeeze(0), loss)
 
     def _in_clusters(self, input, target):
-        """(log-probability within the cluster, column of the head) of every target."""
+        """Returns (log-probability within the cluster, column of the head) of every target."""
         low, high = int(target.min()), int(target.max())
         if low < 0 or high >= self.n_classes:
             raise RuntimeError(f"Target values should be in [0, {self.n_classes - 1}], but "

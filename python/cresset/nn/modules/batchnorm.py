@@ -36,7 +36,7 @@ class _NormBase(Module):
         self.reset_parameters()
 
     def reset_running_stats(self):
-        """Forgets what was seen."""
+        """Resets the running statistics."""
         if self.track_running_stats:
             self.running_mean.zero_()
             self.running_var.fill_(1)
@@ -65,7 +65,7 @@ class _NormBase(Module):
         version = local_metadata.get("version", None)
         key = prefix + "num_batches_tracked"
         if (version is None or version < 2) and self.track_running_stats:
-            # Checkpoints of version 1 have no count.
+            # State dicts of version 1 have no count.
             if key not in state_dict:
                 count = self.num_batches_tracked
                 usable = count is not None and not count.is_meta
@@ -81,7 +81,7 @@ class _BatchNorm(_NormBase):
         factor = 0.0 if self.momentum is None else self.momentum
         mean, var = self.running_mean, self.running_var
         if not training:
-            # Without running statistics the batch's own are used.
+            # Without running statistics those of the batch are used.
             return F.batch_norm(input, mean, var, self.weight, self.bias,
                                 mean is None and var is None, factor, self.eps)
         if not self.track_running_stats:

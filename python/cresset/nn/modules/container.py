@@ -1,4 +1,4 @@
-"""Modules that hold other modules or parameters by position or by name."""
+"""Modules that contain other modules or parameters by position or by name."""
 import operator
 from collections import OrderedDict
 from itertools import chain, islice
@@ -17,7 +17,7 @@ def _indent(text, spaces):
 
 
 def _position(index, size):
-    """`index` as a number from 0 on."""
+    """Returns `index` as a nonnegative index."""
     index = operator.index(index)
     if not -size <= index < size:
         raise IndexError(f"index {index} is out of range")
@@ -33,7 +33,7 @@ def _is_mapping(obj):
 
 
 def _pairs(name, items):
-    """The pairs of a sequence of pairs, each checked."""
+    """Checks and returns the pairs of a sequence."""
     for i, item in enumerate(items):
         if not _is_iterable(item):
             raise TypeError(f"{name} update sequence element #{i} should be Iterable; is"
@@ -45,7 +45,7 @@ def _pairs(name, items):
 
 
 class Container(Module):
-    """Superseded by Module."""
+    """Replaced by Module."""
 
     def __init__(self, **kwargs):
         import warnings
@@ -57,7 +57,7 @@ class Container(Module):
 
 
 class _Positions(Module):
-    """What Sequential and ModuleList share: children named "0", "1", ..."""
+    """The base of Sequential and ModuleList: children named "0", "1", ..."""
 
     def _renumber(self):
         self._modules = {str(i): m for i, m in enumerate(self._modules.values())}
@@ -228,7 +228,7 @@ class ModuleList(_Positions):
     def __repr__(self):
         if not len(self):
             return self._get_name() + "()"
-        runs = []  # [first, last, text] of neighbours that print alike
+        runs = []  # [first, last, text] of adjacent modules with equal text
         for i, text in enumerate(map(repr, self)):
             if runs and runs[-1][2] == text:
                 runs[-1][1] = i
@@ -313,7 +313,7 @@ def _describe(key, value, kind):
 
 
 class ParameterList(Module):
-    """A list of parameters (and of whatever else is put in)."""
+    """A list of parameters, which may contain other values."""
 
     def __init__(self, values=None):
         super().__init__()
@@ -370,7 +370,7 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """A dict of parameters (and of whatever else is put in)."""
+    """A dict of parameters, which may contain other values."""
 
     def __init__(self, parameters=None):
         super().__init__()
@@ -414,7 +414,7 @@ class ParameterDict(Module):
         return ParameterDict(OrderedDict((k, self[k]) for k in self._keys))
 
     def setdefault(self, key, default=None):
-        """The parameter at `key`, which is put there first when missing."""
+        """Returns the parameter at `key`; inserts `default` first when it is missing."""
         if key not in self:
             self[key] = default
         return self[key]

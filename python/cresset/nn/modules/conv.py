@@ -34,7 +34,7 @@ def _check_conv_arguments(in_channels, out_channels, stride, padding, groups, pa
 
 
 def _explicit_padding(padding, dilation, kernel_size):
-    """What F.pad needs to pad as `padding` says, last dimension first."""
+    """Returns the arguments of F.pad for `padding`, last dim first."""
     if not isinstance(padding, str):
         return _reverse_repeat_tuple(padding, 2)
     out = [0, 0] * len(kernel_size)
@@ -87,7 +87,7 @@ class _ConvNd(Module):
             init.uniform_(self.bias, -bound, bound)
 
     def _padded_conv(self, conv, input, weight, bias):
-        """Convolves after padding in the mode asked for."""
+        """Convolves after padding in the padding mode."""
         input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
         return conv(input, weight, bias, self.stride, 0, self.dilation, self.groups)
 
@@ -187,7 +187,7 @@ class _ConvTransposeNd(_ConvNd):
 
     def _output_padding(self, input, output_size, stride, padding, kernel_size,
                         num_spatial_dims, dilation=None):
-        """The padding that gives `output_size`; the module's own when that is None."""
+        """Returns the padding that gives `output_size`; the module's padding when it is None."""
         if output_size is None:
             return _single(self.output_padding)
         n = num_spatial_dims

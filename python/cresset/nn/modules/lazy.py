@@ -1,4 +1,4 @@
-"""Modules that learn the size of their input from the first one they are given."""
+"""Modules that infer the size of their input from the first input."""
 import cresset
 from ..parameter import UninitializedParameter, is_lazy
 from .batchnorm import BatchNorm1d, BatchNorm2d, BatchNorm3d
@@ -12,10 +12,10 @@ __all__ = ["LazyLinear", "LazyConv1d", "LazyConv2d", "LazyConv3d", "LazyConvTran
 
 
 class LazyModuleMixin(Module.__base__):  # the same base, so that objects may change class
-    """Stands before a module's class; initialize_parameters(input) gives the parameters sizes.
+    """Precedes a module's class in the bases; initialize_parameters(input) sizes the parameters.
 
-    That happens in the first call, or when a state is loaded; after the first call the object is
-    one of `cls_to_become`.
+    The parameters are initialized in the first call or when a state dict is loaded.  After the
+    first call the object has the class `cls_to_become`.
     """
 
     cls_to_become = None
@@ -29,7 +29,7 @@ class LazyModuleMixin(Module.__base__):  # the same base, so that objects may ch
                                   f"{type(self).__name__}")
 
     def has_uninitialized_params(self):
-        """Whether a parameter has no size yet."""
+        """Returns whether a parameter has no size yet."""
         return any(is_lazy(p) for p in self._parameters.values())
 
     def reset_parameters(self):
@@ -75,7 +75,7 @@ class LazyLinear(LazyModuleMixin, Linear):
         return self.in_features != 0
 
     def initialize_parameters(self, input):
-        """Sizes from `input`."""
+        """Sets the sizes from `input`."""
         if self.has_uninitialized_params():
             self.in_features = input.shape[-1]
             self.weight.materialize((self.out_features, self.in_features))
@@ -114,7 +114,7 @@ class _LazyConv(LazyModuleMixin):
         return input.shape[1] if input.dim() == without + 1 else input.shape[0]
 
     def initialize_parameters(self, input, *unused):
-        """Sizes from `input`."""
+        """Sets the sizes from `input`."""
         if not self.has_uninitialized_params():
             return
         self.in_channels = self._channels(input)
@@ -146,7 +146,7 @@ class _LazyBatchNorm(LazyModuleMixin):
         return self.num_features != 0
 
     def initialize_parameters(self, input):
-        """Sizes from `input`."""
+        """Sets the sizes from `input`."""
         if self.num_features:
             return
         self.num_features = input.shape[1]
@@ -162,7 +162,7 @@ class _LazyBatchNorm(LazyModuleMixin):
 
 
 def _family(base, kind, dims):
-    """LazyX of X, for a class of the module above."""
+    """Makes LazyX from X."""
     name = "Lazy" + kind.__name__
     doc = f"A {kind.__name__} whose input size is that of its first input."
     made = type(name, (base, kind), {"cls_to_become": kind, "_spatial": dims, "__doc__": doc,

@@ -54,7 +54,7 @@ class Linear(Module):
 
 
 class NonDynamicallyQuantizableLinear(Linear):
-    """A Linear that dynamic quantization leaves alone."""
+    """A Linear that dynamic quantization ignores."""
 
 
 class Bilinear(Module):

@@ -267,7 +267,7 @@ class MarginRankingLoss(_MarginLoss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """Hinge loss between the target class and every other."""
+    """Hinge loss between the target class and all other classes."""
 
     __constants__ = ["p", "margin", "reduction"]
 
@@ -312,7 +312,7 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with a distance of one's own."""
+    """TripletMarginLoss with the given distance function."""
 
     __constants__ = ["margin", "swap", "reduction"]
 

@@ -1,8 +1,9 @@
-"""The base class of everything that holds parameters and computes with them.
+"""The base class of modules, which have parameters and compute with them.
 
-A module keeps four ordered tables: `_parameters`, `_buffers`, `_modules` and its hooks.
-Attribute reads fall back to the first three; attribute writes choose one by the value's type.
-Those tables are the only truth: programs edit them directly, so nothing is cached elsewhere. """
+A module has four kinds of ordered tables: `_parameters`, `_buffers`, `_modules` and its hooks.
+Reading an attribute falls back to the first three.  Writing an attribute chooses one by the
+value's type.  Programs edit these tables directly, so nothing derived from them is cached.
+"""
 import warnings
 import weakref
 from collections import OrderedDict, namedtuple
@@ -38,7 +39,7 @@ def _addindent(text, spaces):
 
 
 class _WrappedHook:
-    """A hook that may receive its module first, without keeping the module alive."""
+    """A hook that may receive its module first, without a reference on the module."""
 
     def __init__(self, hook, module=None):
         self.hook = hook
@@ -83,7 +84,7 @@ _EXTRA_STATE_KEY_SUFFIX = "_extra_state"
 
 
 def _add_hook(hooks, hook, prepend=False, marks=()):
-    """Appends `hook`; `marks` are tables that also learn its id.  Returns the handle."""
+    """Appends `hook`.  `marks` are tables that also get its id.  Returns the handle."""
     handle = RemovableHandle(hooks, extra_dict=[table for table, _ in marks])
     hooks[handle.id] = hook
     for table, wanted in marks:
@@ -190,7 +191,7 @@ def _parse_to(*args, **kwargs):
 
 
 class Module(_C.ModuleBase):
-    """Subclass it, make submodules and parameters in `__init__`, compute in `forward`."""
+    """Base class: define submodules and parameters in `__init__`, and compute in `forward`."""
 
     dump_patches = False
     _version = 1
@@ -228,8 +229,8 @@ class Module(_C.ModuleBase):
             return _HookedCall(self, args, kwargs).run()
         return self.forward(*args, **kwargs)
 
-    # `__call__` is _C.ModuleBase's: the compiled form, else _call_impl when there are hooks, else
-    # forward.
+    # `__call__` is _C.ModuleBase's: it calls the compiled form, or _call_impl when there are
+    # hooks, or forward.
     _wrapped_call_impl = _C.ModuleBase.__call__
 
     def __init_subclass__(cls, **kwargs):
@@ -237,7 +238,7 @@ class Module(_C.ModuleBase):
         _C._quicken_module(cls)
 
     def compile(self, *args, **kwargs):
-        """Compiles this module's forward (and what it calls) in place."""
+        """Compiles this module's forward in place."""
         self._compiled_call_impl = cresset.compile(self._call_impl, *args, **kwargs)
 
     # Attributes.
@@ -339,7 +340,7 @@ class Module(_C.ModuleBase):
 
     def __setstate__(self, state):
         self.__dict__.update(state)
-        # Pickles of older versions lack the tables that came later.
+        # Pickles of older versions lack newer tables.
         for name in ("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs",
                      "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
                      "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks",
@@ -361,7 +362,7 @@ class Module(_C.ModuleBase):
             raise KeyError(f"attribute '{name}' already exists")
 
     def register_buffer(self, name, tensor, persistent=True):
-        """Adds a tensor that is state but no parameter; saved only when `persistent`."""
+        """Adds a tensor that is state but not a parameter; it is saved only when `persistent`."""
         if "_buffers" not in self.__dict__:
             raise AttributeError("cannot assign buffer before Module.__init__() call")
         self._check_name("buffer", name, self._buffers)
@@ -464,7 +465,7 @@ class Module(_C.ModuleBase):
         return buffer
 
     def get_extra_state(self):
-        """Override together with set_extra_state to save what is no tensor."""
+        """Override it together with set_extra_state to save state that is not a tensor."""
         raise RuntimeError(
             "Reached a code path in Module.get_extra_state() that should never be called. "
             "Please file an issue at https://github.com/pytorch/pytorch/issues/new?template="
@@ -541,7 +542,7 @@ class Module(_C.ModuleBase):
                 path = f"{prefix}.{name}" if prefix else name
                 yield from module.named_modules(memo, path, remove_duplicate)
 
-    # Changing everything inside.
+    # --- changes of all parameters and buffers ---
 
     def _apply(self, fn, recurse=True):
         if recurse:
@@ -631,13 +632,13 @@ class Module(_C.ModuleBase):
         return self.train(False)
 
     def requires_grad_(self, requires_grad=True):
-        """Says for every parameter whether it gets gradients."""
+        """Sets requires_grad of every parameter."""
         for param in self.parameters():
             param.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none=True):
-        """Forgets (or zeroes) the gradients of all parameters."""
+        """Clears (or zeroes) the gradients of all parameters."""
         if getattr(self, "_is_replica", False):
             warnings.warn(
                 "Calling .zero_grad() from a module created with nn.DataParallel() has no "
@@ -659,7 +660,7 @@ class Module(_C.ModuleBase):
             grad.zero_()
 
     def share_memory(self):
-        """Moves parameters and buffers into memory that other processes can map."""
+        """Moves parameters and buffers to shared memory."""
         return self._apply(lambda t: t.share_memory_())
 
     def _replicate_for_data_parallel(self):
@@ -848,7 +849,7 @@ class Module(_C.ModuleBase):
     # Printing.
 
     def extra_repr(self):
-        """Override to say more between the parentheses of repr."""
+        """Override it to add text between the parentheses of repr."""
         return ""
 
     def __repr__(self):
@@ -887,7 +888,7 @@ def _same_kind(a, b):
 
 
 def _apply_to_parameter(fn, param):
-    """`param` with fn's value: the same object where that is possible, else a new one."""
+    """Returns `param` with fn's value: the same object where possible, else a new one."""
     with cresset.no_grad():
         value = fn(param)
     grad = param.grad
@@ -912,7 +913,7 @@ def _load_one(module, name, param, key, value, assign, errors):
                       f"Tensor-like object from checkpoint but received {type(value)}")
         return
     if len(param.shape) == 0 and len(value.shape) == 1 and value.shape[0] == 1:
-        value = value[0]  # scalars were saved with one dimension long ago
+        value = value[0]  # old versions saved scalars with one dim
     if value.shape != param.shape:
         errors.append(f"size mismatch for {key}: copying a param with shape {value.shape} from "
                       f"checkpoint, the shape in current model is {param.shape}.")
@@ -965,12 +966,12 @@ def _load_module(module, state_dict, prefix, metadata, assign, missing, unexpect
 
 
 class _HookedCall:
-    """One call of a module that has hooks, or during which all modules have."""
+    """One call of a module that has hooks, or while global hooks exist."""
 
     def __init__(self, module, args, kwargs):
         self.module, self.args, self.kwargs = module, args, kwargs
         self.result = None
-        self.called = set()  # forward hooks with always_call that ran
+        self.called = set()  # forward hooks with always_call that have run
 
     def run(self):
         try:
@@ -1074,7 +1075,7 @@ def _all_tensors(value):
 
 
 def _warn_about_plain_hook(inputs, result, grad_fn):
-    """Old backward hooks see one autograd node; says when that is not the whole module."""
+    """Warns when an old backward hook sees only one autograd node of the module."""
     advice = "Please use register_full_backward_hook to get the documented behavior."
     result = (result,) if isinstance(result, Tensor) else result
     if not _all_tensors(result):

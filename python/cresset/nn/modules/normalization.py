@@ -1,4 +1,4 @@
-"""Normalization that does not mix samples."""
+"""Normalization within each sample."""
 import cresset
 from .. import functional as F
 from .. import init
@@ -28,7 +28,7 @@ class LocalResponseNorm(Module):
 
 
 class _Affine(Module):
-    """A scale and a shift that start as one and zero."""
+    """A scale and a shift, initially one and zero."""
 
     def _make_affine(self, shape, weight, bias, factory_kwargs):
         for name, wanted in (("weight", weight), ("bias", bias)):

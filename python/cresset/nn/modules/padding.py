@@ -1,4 +1,4 @@
-"""Padding as modules: five ways for one, two and three dimensions."""
+"""Padding as modules: five modes for one, two and three dims."""
 from .. import functional as F
 from .module import Module
 from .utils import _ntuple
@@ -22,7 +22,7 @@ class _PadNd(Module):
 
 
 class _CircularPadNd(_PadNd):
-    """Continues with the other end."""
+    """Pads with the opposite end."""
 
     def _check_input_dim(self, input):
         low = self._dims + 1
@@ -36,7 +36,7 @@ class _CircularPadNd(_PadNd):
 
 
 class _ConstantPadNd(_PadNd):
-    """Continues with `value`."""
+    """Pads with `value`."""
 
     __constants__ = ["padding", "value"]
 
@@ -52,31 +52,31 @@ class _ConstantPadNd(_PadNd):
 
 
 class _ReflectionPadNd(_PadNd):
-    """Continues with the mirror image, without the edge."""
+    """Pads with the mirror image, without the edge."""
 
     def forward(self, input):
         return F.pad(input, self.padding, "reflect")
 
 
 class _ReplicationPadNd(_PadNd):
-    """Continues with the edge."""
+    """Pads with the edge."""
 
     def forward(self, input):
         return F.pad(input, self.padding, "replicate")
 
 
 class CircularPad1d(_CircularPadNd):
-    """Pads sequences with their other end."""
+    """Pads sequences with their opposite end."""
 
 
 class CircularPad2d(_CircularPadNd):
-    """Pads images with their other end."""
+    """Pads images with their opposite end."""
 
     _dims = 2
 
 
 class CircularPad3d(_CircularPadNd):
-    """Pads volumes with their other end."""
+    """Pads volumes with their opposite end."""
 
     _dims = 3
 

@@ -1,8 +1,9 @@
 """Recurrent networks, written with tensor operators.
 
-The products with the input are one product for the whole sequence; only those with the hidden
-state run step by step.  Packed sequences are walked by their batch sizes: rows leave (or, in the
-backward direction, enter) the batch where their sequence ends. """
+The products with the input are one product for the whole sequence.  Only the products with the
+hidden state run step by step.  For packed sequences the batch size changes between steps: a row
+leaves the batch at the end of its sequence (in the backward direction it enters there).
+"""
 import math
 import warnings
 
@@ -63,7 +64,7 @@ def _run(step, gates, state, w, reverse):
 
 
 def _run_packed(step, gates, state, w, sizes):
-    """Forward over packed gates: finished rows leave at the end of the batch."""
+    """Runs forward over packed gates; finished rows leave at the end of the batch."""
     outputs, finished = [], []
     for x, size in zip(gates.split(sizes), sizes):
         rows = state[0].size(0)
@@ -78,7 +79,7 @@ def _run_packed(step, gates, state, w, sizes):
 
 
 def _run_packed_reverse(step, gates, start, w, sizes):
-    """Backward over packed gates: rows enter with their start state."""
+    """Runs backward over packed gates; rows enter with their start state."""
     state = tuple(s.narrow(0, 0, sizes[-1]) for s in start)
     outputs = []
     for x, size in reversed(list(zip(gates.split(sizes), sizes))):
@@ -104,7 +105,7 @@ def apply_permutation(tensor, permutation, dim=1):
 
 
 def _casts_by_itself():
-    """Whether operators choose their own types now, as far as this build can do that."""
+    """Returns whether autocast is on, as far as this build supports it."""
     enabled = getattr(cresset, "is_autocast_enabled", None)
     return enabled is not None and enabled()
 
@@ -202,7 +203,7 @@ class RNNBase(Module):
         return [[getattr(self, name) for name in names] for names in self._all_weights]
 
     def flatten_parameters(self):
-        """Nothing to do: the weights are used where they are."""
+        """Does nothing: the weights need no flattening."""
 
     def reset_parameters(self):
         bound = 1.0 / math.sqrt(self.hidden_size)
@@ -210,7 +211,7 @@ class RNNBase(Module):
             init.uniform_(weight, -bound, bound)
 
     def check_input(self, input, batch_sizes):
-        """Refuses an input of the wrong dtype, dimensions or size."""
+        """Raises for an input with a wrong dtype, number of dims or size."""
         dtype = self._flat_weights[0].dtype
         if input.dtype != dtype and not _casts_by_itself():
             raise ValueError(
@@ -236,12 +237,12 @@ class RNNBase(Module):
 
     def check_hidden_size(self, hx, expected_hidden_size,
                           msg="Expected hidden size {}, got {}"):
-        """Refuses a state of another size."""
+        """Raises for a state of another size."""
         if tuple(hx.size()) != expected_hidden_size:
             raise RuntimeError(msg.format(expected_hidden_size, list(hx.size())))
 
     def check_forward_args(self, input, hidden, batch_sizes):
-        """Refuses inputs and states that do not fit."""
+        """Raises for inputs and states that do not match."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden, self.get_expected_hidden_size(input, batch_sizes))
 
@@ -404,7 +405,7 @@ class LSTM(RNNBase):
         return self._state_size(input, batch_sizes, self.hidden_size)
 
     def check_forward_args(self, input, hidden, batch_sizes):
-        """Refuses inputs and states that do not fit."""
+        """Raises for inputs and states that do not match."""
         self.check_input(input, batch_sizes)
         self.check_hidden_size(hidden[0], self.get_expected_hidden_size(input, batch_sizes),
                                "Expected hidden[0] size {}, got {}")

@@ -1,4 +1,4 @@
-"""Tables of vectors looked up by number."""
+"""Tables of vectors, indexed by number."""
 import cresset
 from .. import functional as F
 from .. import init
@@ -9,7 +9,7 @@ __all__ = ["Embedding", "EmbeddingBag"]
 
 
 class _Table(Module):
-    """What Embedding and EmbeddingBag share: the weight and its padding row."""
+    """The base of Embedding and EmbeddingBag: the weight and its padding row."""
 
     def _set_padding(self, padding_idx, name):
         n = self.num_embeddings
@@ -81,7 +81,7 @@ class Embedding(_Table):
     @classmethod
     def from_pretrained(cls, embeddings, freeze=True, padding_idx=None, max_norm=None,
                         norm_type=2.0, scale_grad_by_freq=False, sparse=False):
-        """A table with these values; `freeze` keeps them."""
+        """Makes a table with these values; `freeze` disables their training."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, cols = embeddings.shape
@@ -134,7 +134,7 @@ class EmbeddingBag(_Table):
     def from_pretrained(cls, embeddings, freeze=True, max_norm=None, norm_type=2.0,
                         scale_grad_by_freq=False, mode="mean", sparse=False,
                         include_last_offset=False, padding_idx=None):
-        """A table with these values; `freeze` keeps them."""
+        """Makes a table with these values; `freeze` disables their training."""
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
         rows, cols = embeddings.shape

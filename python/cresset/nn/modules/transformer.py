@@ -40,7 +40,8 @@ def _get_seq_len(src, batch_first):
 
 
 def _detect_is_causal_mask(mask, is_causal=None, size=None):
-    """Whether `mask` hides exactly the future; `is_causal` is believed when given."""
+    """Returns whether `mask` hides exactly the future; a given `is_causal` is returned
+    unchecked."""
     if is_causal is not None or mask is None:
         return is_causal is True
     size = mask.size(-2) if size is None else size
@@ -93,7 +94,7 @@ class Transformer(Module):
 
     @staticmethod
     def generate_square_subsequent_mask(sz, device=None, dtype=None):
-        """A mask to add that hides the future."""
+        """Returns an additive mask that hides the future."""
         return _generate_square_subsequent_mask(sz, device=device, dtype=dtype)
 
     def _reset_parameters(self):
@@ -103,7 +104,7 @@ class Transformer(Module):
 
 
 def _why_padding_is_kept(layer):
-    """Why an encoder of such layers does not skip padding in evaluation; "" when it does."""
+    """Returns why an encoder of such layers cannot skip padding in evaluation; "" when it can."""
     if not isinstance(layer, TransformerEncoderLayer):
         return "encoder_layer was not TransformerEncoderLayer"
     attn = layer.self_attn
@@ -143,7 +144,8 @@ class TransformerEncoder(Module):
             self.use_nested_tensor = False
 
     def _clears_padding(self, src, mask, padding):
-        """Whether padded positions of the output are zero (inference on left-aligned rows)."""
+        """Returns whether padded positions of the output are zero (inference on left-aligned
+        rows)."""
         if not getattr(self, "use_nested_tensor", False) or padding is None or mask is not None:
             return False
         first = self.layers[0]

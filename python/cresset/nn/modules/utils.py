@@ -1,4 +1,4 @@
-"""Arguments that are one number or one per dimension."""
+"""Arguments that are one number or one number for each dim."""
 
 __all__ = ["consume_prefix_in_state_dict_if_present"]
 
@@ -25,7 +25,7 @@ def _reverse_repeat_tuple(t, n):
 
 
 def _list_with_default(out_size, defaults):
-    """`out_size` with None replaced by the input's size there."""
+    """Returns `out_size` with None replaced by the input's sizes."""
     if isinstance(out_size, int) or not hasattr(out_size, "__len__"):
         return out_size
     if len(defaults) <= len(out_size):

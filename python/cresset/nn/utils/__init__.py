@@ -1,4 +1,4 @@
-"""Functions around parameters, gradients and sequences."""
+"""Functions of parameters, gradients and sequences."""
 from . import rnn
 from .clip_grad import (clip_grad_norm, clip_grad_norm_, clip_grad_value_,
                         clip_grads_with_norm_, get_total_norm)
@@ -6,7 +6,7 @@ from .convert_parameters import parameters_to_vector, vector_to_parameters
 from .spectral_norm import remove_spectral_norm, spectral_norm
 from .weight_norm import remove_weight_norm, weight_norm
 
-# Where what is seldom used comes from; read at first use.
+# The modules of seldom used functions, imported on first use.
 _LATER = {
     "skip_init": "init",
     "fuse_conv_bn_eval": "fusion", "fuse_conv_bn_weights": "fusion",

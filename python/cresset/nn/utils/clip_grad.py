@@ -1,4 +1,4 @@
-"""Limiting gradients."""
+"""Clipping of gradients."""
 import types
 import warnings
 
@@ -14,7 +14,7 @@ def _as_list(tensors):
 
 
 def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=None):
-    """The norm of all tensors as if they were one vector."""
+    """Returns the norm of all tensors as if they were one vector."""
     tensors, norm_type = _as_list(tensors), float(norm_type)
     if not tensors:
         return cresset.tensor(0.0)
@@ -31,10 +31,10 @@ def get_total_norm(tensors, norm_type=2.0, error_if_nonfinite=False, foreach=Non
 
 
 def clip_grads_with_norm_(parameters, max_norm, total_norm, foreach=None):
-    """Scales the gradients as if their norm, `total_norm`, became at most `max_norm`."""
+    """Scales the gradients, whose norm is `total_norm`, so that the norm is at most `max_norm`."""
     grads = [p.grad for p in _as_list(parameters) if p.grad is not None]
     with cresset.no_grad():
-        # Multiplying by one is cheaper than asking whether there is anything to do.
+        # Multiplying by one is cheaper than reading the factor.
         factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in grads:
             grad.mul_(factor.to(grad.device))

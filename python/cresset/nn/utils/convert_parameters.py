@@ -23,7 +23,7 @@ def parameters_to_vector(parameters):
 
 
 def vector_to_parameters(vec, parameters):
-    """Makes slices of `vec` the data of the parameters, one after another."""
+    """Makes parts of `vec` the data of the parameters, one after another."""
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {typename(vec)}")
     device, start = None, 0

@@ -1,4 +1,4 @@
-"""Folding batch normalization into the layer before it, for inference."""
+"""Merges batch normalization into the preceding layer, for inference."""
 from copy import deepcopy
 
 import cresset
@@ -20,14 +20,14 @@ def _fuse_weights(weight, bias, bn_rm, bn_rv, bn_eps, bn_w, bn_b, shape):
 
 
 def fuse_conv_bn_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, transpose=False):
-    """Weight and bias of a convolution that also normalizes."""
+    """Returns weight and bias of a convolution that includes the normalization."""
     shape = [1] * conv_w.dim()
     shape[1 if transpose else 0] = -1
     return _fuse_weights(conv_w, conv_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, shape)
 
 
 def fuse_linear_bn_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b):
-    """Weight and bias of a linear map that also normalizes."""
+    """Returns weight and bias of a linear layer that includes the normalization."""
     return _fuse_weights(linear_w, linear_b, bn_rm, bn_rv, bn_eps, bn_w, bn_b, (-1, 1))
 
 
@@ -39,7 +39,7 @@ def _check_eval(kind, module, bn):
 
 
 def fuse_conv_bn_eval(conv, bn, transpose=False):
-    """One convolution that does what `conv` and then `bn` do."""
+    """Returns a convolution that computes `conv` and then `bn`."""
     _check_eval("bn", conv, bn)
     fused = deepcopy(conv)
     fused.weight, fused.bias = fuse_conv_bn_weights(
@@ -49,7 +49,7 @@ def fuse_conv_bn_eval(conv, bn, transpose=False):
 
 
 def fuse_linear_bn_eval(linear, bn):
-    """One linear map that does what `linear` and then `bn` do."""
+    """Returns a linear layer that computes `linear` and then `bn`."""
     _check_eval("bn", linear, bn)
     if linear.out_features != bn.num_features and bn.num_features != 1:
         raise AssertionError("To fuse, linear.out_features == bn.num_features or "

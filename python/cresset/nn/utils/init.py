@@ -1,8 +1,8 @@
-"""Making modules without filling their parameters."""
+"""Makes modules without initializing their parameters."""
 
 
 def skip_init(module_cls, *args, **kwargs):
-    """Makes a module whose parameters are uninitialized memory on the device asked for."""
+    """Makes a module whose parameters are uninitialized memory on the given device."""
     import inspect
     from ..modules.module import Module
     if not issubclass(module_cls, Module):

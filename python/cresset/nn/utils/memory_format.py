@@ -13,10 +13,10 @@ def _convert(module, kinds, memory_format):
 
 
 def convert_conv2d_weight_memory_format(module, memory_format):
-    """Puts the weights of all 2-D convolutions inside into `memory_format`."""
+    """Converts the weights of all 2-D convolutions to `memory_format`."""
     return _convert(module, (Conv2d, ConvTranspose2d), memory_format)
 
 
 def convert_conv3d_weight_memory_format(module, memory_format):
-    """Puts the weights of all 3-D convolutions inside into `memory_format`."""
+    """Converts the weights of all 3-D convolutions to `memory_format`."""
     return _convert(module, (Conv3d, ConvTranspose3d), memory_format)

@@ -28,7 +28,7 @@ def _make_orthogonal(a):
 
 
 class _Orthogonal(Module):
-    """An orthogonal matrix from any matrix of the same shape."""
+    """Computes an orthogonal matrix from any matrix of the same shape."""
 
     def __init__(self, weight, orthogonal_map, *, use_trivialization=True):
         super().__init__()
@@ -82,7 +82,7 @@ class _Orthogonal(Module):
             return self._reflections_of(Q)
 
     def _rebase(self, q):
-        """Makes `q` the base; minus the identity is the matrix that maps to the identity."""
+        """Makes `q` the base; the matrix that maps to the identity is minus the identity."""
         start = cresset.zeros_like(q)
         start.diagonal(dim1=-2, dim2=-1).fill_(-1.0)
         q = q.mT if q.size(-2) < q.size(-1) else q
@@ -131,7 +131,7 @@ def orthogonal(module, name="weight", orthogonal_map=None, *, use_trivialization
 
 
 def _norm_except(v, dim):
-    """The norm of every slice along `dim`; of the whole tensor when that is -1."""
+    """Returns the norm of every slice along `dim`; of the whole tensor for dim -1."""
     if dim == -1:
         return v.norm(2)
     return v.norm(2, [d for d in range(v.dim()) if d != dim], keepdim=True)
@@ -156,7 +156,7 @@ def weight_norm(module, name="weight", dim=0):
     parametrize.register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
     def rename(state_dict, prefix, *rest):
-        # Checkpoints of the older weight_norm call them <name>_g and <name>_v.
+        # State dicts of the older weight_norm have <name>_g and <name>_v.
         old = [f"{prefix}{name}_g", f"{prefix}{name}_v"]
         if all(key in state_dict for key in old):
             for i, key in enumerate(old):
@@ -206,7 +206,7 @@ class _SpectralNorm(Module):
         matrix = self._reshape_weight_to_matrix(weight)
         if self.training:
             self._power_method(matrix, self.n_power_iterations)
-        # Copies: backward needs these values after the next iteration has changed them.
+        # Copies, because backward needs these values after the next iteration has changed them.
         u, v = self._u.clone(), self._v.clone()
         return weight / cresset.vdot(u, cresset.mv(matrix, v))
 

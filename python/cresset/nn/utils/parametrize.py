@@ -1,8 +1,9 @@
-"""Parameters computed from other parameters.
+"""Parameters that are computed from other parameters.
 
 `module.weight` becomes a property that computes the weight from `parametrizations.weight`: a
-list of modules, called one after another on the original tensor (or tensors).  The property
-lives in a class of the module's own. """
+list of modules that are called one after another on the original tensor or tensors.  The
+property is in a class that is made for the module.
+"""
 from contextlib import contextmanager
 
 import cresset
@@ -44,7 +45,7 @@ def _check_same(kind, a, b, changed, first, second):
 
 
 class ParametrizationList(ModuleList):
-    """The steps that compute one tensor, and the original they begin with."""
+    """The modules that compute one tensor, and its original tensors."""
 
     def __init__(self, modules, original, unsafe=False):
         if len(modules) == 0:
@@ -72,7 +73,7 @@ class ParametrizationList(ModuleList):
                     try:
                         value = module.right_inverse(value)
                     except NotImplementedError:
-                        pass  # the module cannot be assigned to, but can begin anywhere
+                        pass  # the module accepts no assignment
         return value
 
     def _keep_one(self, original, new):
@@ -195,7 +196,7 @@ def _add_property(module, name):
 
 
 def _check_another(module, name, parametrization):
-    """One more step must keep dtype and shape, forward and back."""
+    """Checks that a further module keeps dtype and shape in both directions."""
     old = getattr(module, name)
     new = parametrization(old)
     if not isinstance(new, Tensor):
@@ -252,7 +253,7 @@ def register_parametrization(module, tensor_name, parametrization, *, unsafe=Fal
 
 
 def is_parametrized(module, tensor_name=None):
-    """Whether the module (or one of its tensors) is parametrized."""
+    """Returns whether the module (or one of its tensors) is parametrized."""
     table = getattr(module, "parametrizations", None)
     if not isinstance(table, ModuleDict):
         return False
@@ -274,7 +275,7 @@ def _final_tensor(module, tensor_name, steps, leave_parametrized):
 
 
 def remove_parametrizations(module, tensor_name, leave_parametrized=True):
-    """Makes the tensor an ordinary one again: as computed now, or the original."""
+    """Makes the tensor an ordinary tensor: with its computed value, or the original."""
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
     steps = module.parametrizations[tensor_name]

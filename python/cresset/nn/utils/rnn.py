@@ -1,4 +1,4 @@
-"""Sequences of different lengths: padded, packed and back."""
+"""Sequences of different lengths: padding and packing."""
 from collections import namedtuple
 
 import cresset
@@ -18,9 +18,11 @@ def _map(function, value):
 
 
 class PackedSequence(PackedSequence_):
-    """Sequences interleaved step by step; `batch_sizes` says how many have each step.
+    """Sequences interleaved by steps; `batch_sizes` is the number of sequences that have each
+    step.
 
-    Sequences are sorted by length, longest first; the two index tensors sort and unsort. """
+    Sequences are sorted by length, longest first.  The two index tensors sort and unsort them.
+    """
 
     def __new__(cls, data, batch_sizes=None, sorted_indices=None, unsorted_indices=None):
         if unsorted_indices is None:
@@ -103,7 +105,7 @@ class PackedSequence(PackedSequence_):
 
 
 def invert_permutation(permutation):
-    """The permutation that undoes `permutation`; None stays None."""
+    """Returns the inverse of `permutation`; None for None."""
     if permutation is None:
         return None
     output = cresset.empty_like(permutation, memory_format=cresset.contiguous_format)
@@ -210,7 +212,7 @@ def pad_sequence(sequences, batch_first=False, padding_value=0.0, padding_side="
 
 
 def unpad_sequence(padded_sequences, lengths, batch_first=False):
-    """The list of tensors of which pad_sequence made `padded_sequences`."""
+    """Returns the list of tensors that pad_sequence padded."""
     if not batch_first:
         padded_sequences = padded_sequences.transpose(0, 1)
     return [row[:length] for row, length in zip(padded_sequences, lengths.tolist())]

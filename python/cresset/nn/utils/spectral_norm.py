@@ -1,4 +1,4 @@
-"""The older spectral normalization, recomputed before every call."""
+"""Spectral normalization of the old kind, which a hook recomputes before every call."""
 import cresset
 from .. import functional as F
 from ..modules.conv import _ConvTransposeNd
@@ -22,7 +22,7 @@ class SpectralNorm:
         self.eps = eps
 
     def reshape_weight_to_matrix(self, weight):
-        """The weight with `dim` first and all others joined."""
+        """Returns the weight as a matrix with `dim` first."""
         weight = weight.movedim(self.dim, 0) if self.dim != 0 else weight
         return weight.reshape(weight.size(0), -1)
 
@@ -35,12 +35,12 @@ class SpectralNorm:
                 for _ in range(self.n_power_iterations):
                     v.copy_(F.normalize(cresset.mv(matrix.t(), u), dim=0, eps=self.eps))
                     u.copy_(F.normalize(cresset.mv(matrix, v), dim=0, eps=self.eps))
-                # Copies: backward needs these values after the next iteration.
+                # Copies, because backward needs these values after the next iteration.
                 u, v = u.clone(), v.clone()
         return weight / cresset.dot(u, cresset.mv(matrix, v))
 
     def remove(self, module):
-        """Makes the weight an ordinary parameter again."""
+        """Makes the weight an ordinary parameter."""
         with cresset.no_grad():
             weight = self.compute_weight(module, do_power_iteration=False)
         for suffix in ("", "_u", "_v", "_orig"):
@@ -52,7 +52,7 @@ class SpectralNorm:
 
     @staticmethod
     def apply(module, name, n_power_iterations, dim, eps):
-        """Sets the weight aside and adds the hooks."""
+        """Replaces the weight and adds the hooks."""
         for hook in module._forward_pre_hooks.values():
             if isinstance(hook, SpectralNorm) and hook.name == name:
                 raise RuntimeError("Cannot register two spectral_norm hooks on the same "

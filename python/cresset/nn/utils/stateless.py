@@ -1,4 +1,4 @@
-"""Calling a module with other tensors in the place of its own."""
+"""Calls a module with other tensors instead of its parameters and buffers."""
 import warnings
 from contextlib import contextmanager
 
@@ -6,7 +6,7 @@ __all__ = ["functional_call"]
 
 
 def _untie(module, tensors):
-    """Names that share one tensor all get the value that one of them is given."""
+    """Sets all names that share a tensor to the value that is given for one of them."""
     owners = {}
     members = (*module.named_parameters(remove_duplicate=False),
                *module.named_buffers(remove_duplicate=False))
@@ -37,7 +37,7 @@ def _check_keys(module, tensors):
 
 
 def _swap(module, name, tensor):
-    """Puts `tensor` under a dotted name; returns what was there."""
+    """Sets the tensor at a dotted name.  Returns the earlier tensor."""
     path, _, name = name.rpartition(".")
     owner = module.get_submodule(path)
     for table in (owner._parameters, owner._buffers):
@@ -52,7 +52,7 @@ def _swap(module, name, tensor):
 @contextmanager
 def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, strict=False,
                           stack_weights=False):
-    """Inside, the module has the given tensors; afterwards the dict has what they became."""
+    """Inside, the module has the given tensors; afterwards the dict has their final values."""
     tensors = parameters_and_buffers
     if tie_weights:
         tensors = _untie(module, tensors)
@@ -72,7 +72,7 @@ def _reparametrize_module(module, parameters_and_buffers, tie_weights=False, str
 
 def _functional_call(module, parameters_and_buffers, args=None, kwargs=None, *,
                      tie_weights=True, strict=False):
-    """module(*args, **kwargs) computed with the given tensors."""
+    """Calls module(*args, **kwargs) with the given tensors."""
     if args is None:
         args = ()
     elif not isinstance(args, tuple):
@@ -83,7 +83,7 @@ def _functional_call(module, parameters_and_buffers, args=None, kwargs=None, *,
 
 def functional_call(module, parameters_and_buffers, args=None, kwargs=None, *,
                     tie_weights=True, strict=False):
-    """The older place of torch.func.functional_call."""
+    """The old name of torch.func.functional_call."""
     warnings.warn(
         "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be "
         "removed in a future version of PyTorch. Please use `torch.func.functional_call` instead "

@@ -1,4 +1,4 @@
-"""The older weight normalization, recomputed before every call."""
+"""Weight normalization of the old kind, which a hook recomputes before every call."""
 import warnings
 
 from ..parameter import Parameter
@@ -38,7 +38,7 @@ class WeightNorm:
         return hook
 
     def remove(self, module):
-        """Makes the weight an ordinary parameter again."""
+        """Makes the weight an ordinary parameter."""
         weight = self.compute_weight(module)
         delattr(module, self.name)
         del module._parameters[self.name + "_g"]

@@ -1,8 +1,10 @@
-"""The data loader: batches in this process, from worker processes or from worker threads.
+"""The data loader: batches from this process, from worker processes or from worker threads.
 
-With workers, requests (number, indices) go to the workers in turn and results come back by a
-pipe each, or by one queue from threads.  Results are handed out in the order of their numbers;
-early ones wait in `_task_info`.  A worker process's death is seen by its sentinel. """
+With workers, requests (number, indices) go to the workers in turn.  Results come back by one
+pipe for each process, or by one queue for all threads.  Results are returned in the order of
+their numbers; early results wait in `_task_info`.  The death of a worker process is detected by
+its sentinel.
+"""
 import os
 import warnings
 from itertools import cycle
@@ -33,7 +35,7 @@ class _DatasetKind:
 
 
 class _InfiniteConstantSampler(Sampler):
-    """The indices of a data set that has none."""
+    """The indices of a data set without indices."""
 
     def __iter__(self):
         while True:
@@ -93,11 +95,12 @@ def _cpu_count():
 class DataLoader:
     """Iterates over the batches of a data set.
 
-    The options are torch's, and one is Cresset's own: worker_method="thread" makes the workers
-    threads of this process in place of processes.  They start at once, batches are handed over
-    without copying, and the data set needs no pickling; Python code of the data set runs one
-    thread at a time, large tensor operations run side by side.  All share one data set and the
-    process's random streams: a worker's own streams are `get_worker_info().rng`. """
+    The options are torch's, except worker_method, which is Cresset's: "thread" makes the
+    workers threads of this process.  Threads start at once, pass batches without copying, and
+    need no pickling of the data set.  Python code of the data set runs in one thread at a time;
+    large tensor operations run in parallel.  The threads share one data set and the process's
+    random streams; a worker's private streams are `get_worker_info().rng`.
+    """
 
     __class_getitem__ = classmethod(GenericAlias)
     __initialized = False
@@ -157,7 +160,7 @@ class DataLoader:
 
     @property
     def multiprocessing_context(self):
-        """How workers are started; None for the system's default."""
+        """The start method of workers; None for the system's default."""
         return self.__multiprocessing_context
 
     @multiprocessing_context.setter
@@ -218,7 +221,7 @@ class DataLoader:
     def __len__(self):
         if self._dataset_kind != _DatasetKind.Iterable:
             return len(self._index_sampler)
-        # Remembered: iterating warns when more samples come than were announced.
+        # Stored, because iterating warns when there are more samples than announced.
         length = self._IterableDataset_len_called = len(self.dataset)
         if self.batch_size is None:
             return length
@@ -247,7 +250,8 @@ class DataLoader:
 
 
 def _pins(loader):
-    """Whether batches go to page-locked memory; warns when that is asked for in vain."""
+    """Returns whether batches go to page-locked memory.  Warns when that is requested but
+    impossible."""
     if not loader.pin_memory:
         return False
     if loader.pin_memory_device:
@@ -333,7 +337,7 @@ class _SingleProcessDataLoaderIter(_BaseDataLoaderIter):
 
 
 class _Job:
-    """What all workers of a loader do; travels to them."""
+    """The work of a loader's workers; sent to each of them."""
 
     def __init__(self, iterator, init_fn):
         self.kind = iterator._dataset_kind
@@ -352,7 +356,7 @@ class _Job:
 
 
 def _how_it_ended(process):
-    """The error that explains a worker's death."""
+    """Returns the error that explains a worker's death."""
     code = process.exitcode
     if code is not None and code < 0:
         import signal
@@ -366,7 +370,7 @@ def _how_it_ended(process):
 class _WorkerPool:
     """The worker processes with their request queues and result pipes."""
 
-    live = None  # all pools: a forked worker has their pipe ends too and must close them
+    live = None  # all pools: a forked worker must close their pipe ends
 
     def __init__(self, context, job):
         import weakref
@@ -407,7 +411,7 @@ class _WorkerPool:
             items.append(item)
 
     def receive(self, timeout):
-        """(number, data) of the next result; None when none came in time."""
+        """Returns (number, data) of the next result; None after the timeout."""
         from ._utils.transport import unpack
         workers = {self.results[i]: i for i, alive in enumerate(self.alive) if alive}
         sentinels = {self.workers[i].sentinel: i for i in workers.values()}
@@ -435,19 +439,19 @@ class _WorkerPool:
             _how_it_ended(failed[0]))
 
     def end(self, worker):
-        """Tells one worker that there is nothing more to do."""
+        """Tells one worker that there are no more requests."""
         self.requests[worker].put(None)
         self.alive[worker] = False
 
     def shutdown(self):
-        """Ends all workers and removes what they left."""
+        """Ends all workers and removes their files."""
         from ._utils.transport import sweep
         if os.getpid() != self._owner:
             return  # a forked process dropped its copy
         processes, self.workers = self.workers, []
         for i in range(len(processes)):
             self.requests[i].put(None)
-            self.results[i].close()  # a worker that is sending notices
+            self.results[i].close()  # a sending worker notices this
         for process in processes:
             process.join(timeout=_utils.MP_STATUS_CHECK_INTERVAL)
             if process.is_alive():
@@ -461,7 +465,7 @@ class _WorkerPool:
 
 
 class _ThreadPool:
-    """The worker threads, each with a queue of requests; all put results into one."""
+    """The worker threads, each with a queue of requests, and one queue of results."""
 
     def __init__(self, job):
         import queue
@@ -478,18 +482,18 @@ class _ThreadPool:
             worker.start()
 
     def receive(self, timeout):
-        """(number, data) of the next result; None when none came in time."""
+        """Returns (number, data) of the next result; None after the timeout."""
         try:
             return self._results.get(timeout=timeout)[1]
         except self._empty:
             return None
 
     def end(self, worker):
-        """Tells one worker that there is nothing more to do."""
+        """Tells one worker that there are no more requests."""
         self.requests[worker].put(None)
 
     def shutdown(self):
-        """Ends all workers; one that is stuck in the data set's code is left behind."""
+        """Ends all workers.  A worker that is stuck in the data set's code is abandoned."""
         import threading
         workers, self.workers = self.workers, []
         for requests in self.requests:
@@ -525,11 +529,11 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
     def _reset(self, loader, first_iter=False):
         super()._reset(loader, first_iter)
         self._send_idx = 0   # the number of the next request
-        self._rcvd_idx = 0   # the number of the next result to hand out
+        self._rcvd_idx = 0  # the number of the next result to return
         self._task_info = {}  # number -> (worker,) or (worker, data)
         self._tasks_outstanding = 0
         n = self._num_workers
-        self._workers_status = [True] * n   # whether a worker takes requests
+        self._workers_status = [True] * n  # whether a worker accepts requests
         self._workers_num_tasks = [0] * n
         self._worker_cycle = cycle(range(n))
         if not first_iter:
@@ -546,7 +550,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
             waiting -= isinstance(number, _utils.worker._ResumeIteration)
 
     def _get_data(self):
-        """The next result that any worker sends."""
+        """Returns the next result of any worker."""
         while True:
             got = self._pool.receive(self._timeout or _utils.MP_STATUS_CHECK_INTERVAL)
             if got is not None:
@@ -555,7 +559,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 raise RuntimeError(f"DataLoader timed out after {self._timeout} seconds")
 
     def _skip_finished(self):
-        """Passes numbers whose workers ended; False when there is nothing more to come."""
+        """Skips numbers whose workers ended.  Returns False when there are no more results."""
         while self._rcvd_idx < self._send_idx:
             info = self._task_info.get(self._rcvd_idx)
             if info is not None:
@@ -589,7 +593,7 @@ class _MultiProcessingDataLoaderIter(_BaseDataLoaderIter):
                 return self._process_data(data, self._task_info.pop(number)[0])
 
     def _choose_worker(self):
-        """The next worker that takes requests; None when there is none."""
+        """Returns the next worker that accepts requests; None when there is none."""
         most = self._prefetch_factor * self._num_workers
         for _ in range(self._num_workers):
             worker = next(self._worker_cycle)

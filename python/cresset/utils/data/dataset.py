@@ -1,4 +1,4 @@
-"""Data sets: by index, by iteration, and made of other data sets."""
+"""Data sets: by index, by iteration, and composed of other data sets."""
 import math
 import warnings
 from bisect import bisect_right
@@ -47,7 +47,7 @@ class TensorDataset(Dataset):
 
 
 def _items(dataset, indices):
-    """The samples at `indices`, by one call where the data set can do that."""
+    """Returns the samples at `indices`, by one call where the data set supports it."""
     if not callable(getattr(dataset, "__getitems__", None)):
         return [dataset[i] for i in indices]
     items = dataset.__getitems__(indices)
@@ -58,7 +58,7 @@ def _items(dataset, indices):
 
 
 class StackDataset(Dataset):
-    """Data sets side by side; samples are tuples, or dicts when they are given by name."""
+    """Data sets side by side; samples are tuples, or dicts for data sets given by name."""
 
     def __init__(self, *args, **kwargs):
         if args and kwargs:
@@ -92,7 +92,7 @@ class ConcatDataset(Dataset):
 
     @staticmethod
     def cumsum(sequence):
-        """The end of every part."""
+        """Returns the end index of every part."""
         return list(accumulate(len(part) for part in sequence))
 
     def __init__(self, datasets):
@@ -177,7 +177,7 @@ class Subset(Dataset):
 
 
 def _lengths_of_fractions(size, fractions):
-    """Rounded down; what is left goes to the first parts, one each."""
+    """Rounds down and distributes the rest over the first parts, one sample each."""
     for i, fraction in enumerate(fractions):
         if fraction < 0 or fraction > 1:
             raise ValueError(f"Fraction at index {i} is not between 0 and 1")
@@ -192,7 +192,7 @@ def _lengths_of_fractions(size, fractions):
 
 
 def random_split(dataset, lengths, generator=None):
-    """Parts of the given lengths (or fractions) without common samples."""
+    """Splits a data set randomly into parts of the given lengths (or fractions)."""
     total = sum(lengths)
     if math.isclose(total, 1) and total <= 1:
         lengths = _lengths_of_fractions(len(dataset), lengths)

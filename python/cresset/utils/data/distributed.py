@@ -15,7 +15,7 @@ def _distributed():
 
 
 class DistributedSampler(Sampler):
-    """Every num_replicas-th index, from `rank` on; all processes shuffle alike."""
+    """Every num_replicas-th index, from `rank` on; all processes shuffle in the same way."""
 
     def __init__(self, dataset, num_replicas=None, rank=None, shuffle=True, seed=0,
                  drop_last=False):
@@ -45,7 +45,7 @@ class DistributedSampler(Sampler):
             indices = cresset.randperm(n, generator=generator).tolist()
         else:
             indices = list(range(n))
-        if not self.drop_last:  # the first samples again, until all shares are equal
+        if not self.drop_last:  # repeats the first samples, until all shares are equal
             indices = (indices * math.ceil(self.total_size / n))[:self.total_size]
         return iter(indices[self.rank:self.total_size:self.num_replicas])
 
@@ -53,5 +53,5 @@ class DistributedSampler(Sampler):
         return self.num_samples
 
     def set_epoch(self, epoch):
-        """Makes the next shuffle another one; call it before every epoch."""
+        """Changes the order of the next shuffle; call it before every epoch."""
         self.epoch = epoch

@@ -47,7 +47,7 @@ class RandomSampler(Sampler):
 
     @property
     def num_samples(self):
-        """How many indices one iteration gives."""
+        """The number of indices of one iteration."""
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self):

@@ -1,1 +1,1 @@
-"""Passes as objects, running several of them, and choosing what a backend takes."""
+"""Classes of passes, running several passes, and partitioning for backends."""

@@ -1,4 +1,4 @@
-"""Choosing the parts of a graph that a backend takes: as large as dependences allow."""
+"""Partitions a graph for a backend, in parts as large as dependences allow."""
 from ...node import _get_qualified_name
 from ..utils.fuser_utils import fuse_by_partitions
 
@@ -37,12 +37,12 @@ class _Proposal:
 
     def __init__(self):
         self.partitions = {}  # by id
-        self.order = {}  # id -> the lowest id that went into it
+        self.order = {}  # id -> the lowest id that was merged into it
         self.of = {}  # node -> id
         self.count = 0
 
     def add(self, node, place):
-        """A partition of one node; returns its id."""
+        """Adds a partition of one node.  Returns its id."""
         made = self.count
         self.count += 1
         self.partitions[made] = Partition(made, [node], [place])
@@ -51,11 +51,12 @@ class _Proposal:
         return made
 
     def in_order(self):
-        """The ids, oldest part first."""
+        """Returns the ids, oldest part first."""
         return sorted(self.order, key=self.order.get)
 
     def _comes_back(self, inside):
-        """Whether a path leaves `inside` and returns, where partitions are single nodes."""
+        """Returns whether a path leaves `inside` and returns to it; partitions count as single
+        nodes."""
         seen = set(inside)
         queue = [user for node in inside for user in node.users if user not in inside]
         while queue:
@@ -71,7 +72,7 @@ class _Proposal:
         return False
 
     def merge(self, one, other):
-        """Joins two partitions unless that makes a cycle; the id of the one that is left."""
+        """Merges two partitions unless that makes a cycle.  Returns the id that remains."""
         nodes, others = self.partitions[one].nodes, self.partitions[other].nodes
         if self._comes_back({**nodes, **others}):
             return one
@@ -83,7 +84,7 @@ class _Proposal:
         return kept
 
     def move(self, node, to):
-        """Puts a node into another partition, or into none."""
+        """Moves a node to another partition, or to none."""
         if node in self.of:
             self.partitions[self.of.pop(node)].remove_node(node)
         if to is not None:
@@ -96,7 +97,8 @@ def _is_getitem(node):
 
 
 class CapabilityBasedPartitioner:
-    """Finds the parts of a module's graph whose nodes `operator_support` supports."""
+    """Finds the parts of a module's graph that consist of nodes supported by
+    `operator_support`."""
 
     def __init__(self, graph_module, operator_support, allows_single_node_partition=False,
                  non_compute_ops=None, allowed_single_node_partition_ops=None,
@@ -111,7 +113,7 @@ class CapabilityBasedPartitioner:
         self.skip_horizontal_fusion = skip_horizontal_fusion
 
     def _grow(self, proposal):
-        """From the last node to the first, every supported one joins what it can."""
+        """Merges supported nodes into partitions, from the last node to the first."""
         submodules = dict(self.graph_module.named_modules())
         for place, node in enumerate(reversed(self.graph_module.graph.nodes)):
             made = []
@@ -125,7 +127,7 @@ class CapabilityBasedPartitioner:
                 candidates[0] = proposal.merge(candidates[0], other)
 
     def _keep_items_with_their_tuples(self, proposal):
-        """A getitem belongs where the tuple is made."""
+        """Moves a getitem to the partition that makes its tuple."""
         moves = True
         while moves:
             moves = {}
@@ -137,14 +139,14 @@ class CapabilityBasedPartitioner:
                 proposal.move(node, home)
 
     def _is_worth_it(self, partition):
-        """Whether the partition computes more than one thing."""
+        """Returns whether the partition computes more than one operation."""
         free = {"torch.ops.aten.view", "_operator.getitem", *self.non_compute_ops}
         names = [_get_qualified_name(n.target) for n in partition.nodes if n.op == "call_function"]
         alone = sum(name in self.allowed_single_node_partition_ops for name in names)
         return sum(name not in free for name in names) + alone > 1
 
     def propose_partitions(self):
-        """The partitions; those of a single operation are left out unless they are allowed."""
+        """Returns the partitions; those of a single operation only if they are allowed."""
         proposal = _Proposal()
         self._grow(proposal)
         for partition in proposal.partitions.values():
@@ -162,7 +164,7 @@ class CapabilityBasedPartitioner:
         return self.fuse_partitions(self.propose_partitions(), prefix=prefix)
 
     def _is_at_the_edge(self, node, partition, seen, neighbours):
-        """Whether only nodes that compute nothing lie between `node` and the partition's edge."""
+        """Returns whether only non-compute nodes are between `node` and the partition's edge."""
         if node not in partition or node.op == "placeholder":
             return True
         if node not in seen:
@@ -173,7 +175,7 @@ class CapabilityBasedPartitioner:
         return seen[node]
 
     def remove_bookend_non_compute_ops(self, partitions):
-        """Takes nodes that compute nothing off the beginnings and ends of partitions."""
+        """Removes non-compute nodes at the beginnings and ends of partitions."""
         for partition in partitions:
             before, after, nodes = {}, {}, dict(partition.nodes)
             for node in nodes:

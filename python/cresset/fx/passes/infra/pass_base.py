@@ -1,4 +1,4 @@
-"""What a pass is and what it answers."""
+"""The base class of passes, and their result."""
 import abc
 from collections import namedtuple
 
@@ -12,7 +12,8 @@ class PassResult(namedtuple("PassResult", ["graph_module", "modified"])):
 
 
 class PassBase(abc.ABC):
-    """A pass: `call` does the work, `requires` and `ensures` check the module around it."""
+    """A pass: `call` does the work; `requires` and `ensures` check the module before and after
+    it."""
 
     def __call__(self, graph_module):
         self.requires(graph_module)
@@ -22,10 +23,10 @@ class PassBase(abc.ABC):
 
     @abc.abstractmethod
     def call(self, graph_module):
-        """Works on the module; returns a PassResult."""
+        """Transforms the module.  Returns a PassResult."""
 
     def requires(self, graph_module):
-        """Raises when the module is not as the pass needs it."""
+        """Raises when the module does not meet the pass's preconditions."""
 
     def ensures(self, graph_module):
-        """Raises when the module is not as the pass promises."""
+        """Raises when the module does not meet the pass's postconditions."""

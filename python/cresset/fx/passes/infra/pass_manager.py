@@ -1,4 +1,4 @@
-"""Running passes in an order that constraints allow."""
+"""Runs passes in an order that satisfies constraints."""
 import functools
 import inspect
 from collections import deque
@@ -11,7 +11,7 @@ __all__ = ["pass_result_wrapper", "this_before_that_pass_constraint", "PassManag
 
 
 def pass_result_wrapper(fn):
-    """A pass that returns a module, or nothing, as one that returns a PassResult."""
+    """Wraps a pass that returns a module, or None, as one that returns a PassResult."""
     if fn is None:
         return None
 
@@ -27,7 +27,7 @@ def pass_result_wrapper(fn):
 
 
 def this_before_that_pass_constraint(this, that):
-    """The constraint that `this` does not come after `that`."""
+    """Returns the constraint that `this` does not come after `that`."""
     return lambda a, b: a != that or b != this
 
 
@@ -41,7 +41,7 @@ def _validate_pass_schedule_constraint(constraint, passes):
 
 
 def _topological_sort_passes(passes, constraints):
-    """The passes in an order where constraint(a, b) holds for every a before b."""
+    """Returns the passes in an order where constraint(a, b) holds for every a before b."""
     if not constraints:
         return passes
     after = {a: [b for b in passes for constraint in constraints
@@ -85,31 +85,31 @@ class PassManager:
         self._validated = False
 
     def add_constraint(self, constraint):
-        """Adds constraint(a, b): whether a may come before b."""
+        """Adds constraint(a, b): returns whether a may come before b."""
         self.constraints.append(constraint)
         self._validated = False
 
     def validate_constraints(self):
-        """Raises when the order is not allowed."""
+        """Raises when the order violates a constraint."""
         if not self._validated:
             for constraint in self.constraints:
                 _validate_pass_schedule_constraint(constraint, self.passes)
             self._validated = True
 
     def solve_constraints(self):
-        """Puts the passes into an order that is allowed."""
+        """Sorts the passes by the constraints."""
         self.passes = _topological_sort_passes(self.passes, self.constraints)
         self._validated = True
 
     def add_checks(self, check):
-        """Has check(module) called before the passes, and after each if that was asked for."""
+        """Calls check(module) before the passes, and after each pass if requested."""
         if len(inspect.signature(check).parameters) != 1:
             raise TypeError(
                 "PassManager check function should only take in one variable, a module")
         self.check = check
 
     def check(self, module):
-        """Nothing, until add_checks()."""
+        """Does nothing until add_checks() is called."""
 
     def _run_one(self, function, module):
         result = function(module)

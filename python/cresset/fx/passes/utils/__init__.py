@@ -1,1 +1,1 @@
-"""What passes share."""
+"""Helpers of passes."""

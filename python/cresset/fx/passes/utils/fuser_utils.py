@@ -1,4 +1,4 @@
-"""Moving nodes of a graph into a submodule that the graph calls."""
+"""Moves nodes of a graph to a submodule."""
 import copy
 import heapq
 
@@ -12,7 +12,7 @@ __all__ = ["topo_sort", "validate_partition", "fuse_as_graphmodule", "insert_sub
 
 
 def topo_sort(nodes):
-    """The nodes, each after those of them it uses, else as they are given."""
+    """Sorts the nodes topologically and otherwise keeps their order."""
     place = {node: i for i, node in enumerate(nodes)}
     waits = {node: sum(n in place for n in node.all_input_nodes) for node in nodes}
     ready = [(place[node], node) for node in nodes if not waits[node]]
@@ -31,7 +31,7 @@ def topo_sort(nodes):
 
 
 def reaches(starts, goals):
-    """Whether one of `starts`, or a user of it, or a user of that and so on, is in `goals`."""
+    """Returns whether a node in `goals` can be reached from `starts` through users."""
     seen, queue = set(), list(starts)
     while queue:
         node = queue.pop()
@@ -44,7 +44,7 @@ def reaches(starts, goals):
 
 
 def validate_partition(partition):
-    """Whether the nodes can be one operation: no path leaves them and comes back."""
+    """Returns whether the nodes can be one operation: no path leaves them and returns."""
     inside = set(partition)
     return not reaches([user for node in inside for user in node.users if user not in inside],
                        inside)
@@ -63,8 +63,8 @@ def _check(gm, nodes):
 
 def fuse_as_graphmodule(gm, nodes, module_name, partition_lookup_table=None, *,
                         always_return_tuple=False):
-    """A module of copies of `nodes`, which are in order; also the nodes that it needs, and those
-    whose values it returns.  The graph stays as it is. """
+    """Returns a module with copies of `nodes`, which are in order; the nodes that it needs; and
+    the nodes whose values it returns.  The graph does not change."""
     _check(gm, nodes)
     inside = dict.fromkeys(nodes) if partition_lookup_table is None else partition_lookup_table
     graph, inputs, copies = Graph(), {}, {}
@@ -96,7 +96,7 @@ def _insertion_point(gm, outputs):
 
 
 def insert_subgm(gm, sub_gm, orig_inputs, orig_outputs, insertion_point=None):
-    """Calls `sub_gm` in the graph, and uses its results for those of `orig_outputs`."""
+    """Adds a call of `sub_gm` and replaces `orig_outputs` by its results."""
     name = type(sub_gm).__name__
     gm.add_submodule(name, sub_gm)
     after = _insertion_point(gm, orig_outputs) if insertion_point is None else insertion_point
@@ -116,13 +116,13 @@ def insert_subgm(gm, sub_gm, orig_inputs, orig_outputs, insertion_point=None):
 
 
 def erase_nodes(gm, nodes):
-    """Takes out nodes, last one first."""
+    """Removes nodes, last one first."""
     for node in reversed(nodes):
         gm.graph.erase_node(node)
 
 
 def fuse_by_partitions(gm, partitions, prefix="fused_", always_return_tuple=False):
-    """Makes every set of nodes a submodule: prefix0, prefix1 and so on."""
+    """Makes a submodule of every set of nodes: prefix0, prefix1 and so on."""
     for i, partition in enumerate(partitions):
         nodes = topo_sort(list(partition))
         made, inputs, outputs = fuse_as_graphmodule(gm, nodes, f"{prefix}{i}", partition,

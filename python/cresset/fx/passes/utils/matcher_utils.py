@@ -1,4 +1,4 @@
-"""Finding the places of a graph that look like another graph."""
+"""Finds subgraphs that match a pattern."""
 import copy
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ __all__ = ["SubgraphMatcher", "InternalMatch"]
 
 @dataclass
 class InternalMatch:
-    """One place: which of its nodes stands for which node of the pattern."""
+    """A match: the graph's node for each node of the pattern."""
 
     anchors: list
     nodes_map: dict = field(default_factory=dict)
@@ -30,7 +30,7 @@ def _computes(node):
 
 
 class SubgraphMatcher:
-    """Finds `pattern` in graphs; its placeholders stand for any value. """
+    """Finds `pattern` in graphs.  Its placeholders match any value."""
 
     def __init__(self, pattern, match_output=False, match_placeholder=False,
                  remove_overlapping_matches=True, ignore_literals=False):
@@ -47,7 +47,7 @@ class SubgraphMatcher:
         output = next(iter(reversed(pattern.nodes)))
         self.pattern_placeholder_nodes = [n for n in pattern.nodes if n.op == "placeholder"]
         self.pattern_returning_nodes = output.all_input_nodes
-        # Matching goes upwards from values that only the return uses.
+        # Matching starts at the values that only the output uses and follows arguments.
         self.pattern_anchors = [output] if match_output else [
             n for n in output.all_input_nodes if len(n.users) == 1]
 
@@ -84,7 +84,7 @@ class SubgraphMatcher:
 
     @staticmethod
     def _arguments(pn, gn):
-        """Both nodes' arguments in order; None when they are given differently."""
+        """Returns both nodes' arguments in order; None when they are passed differently."""
         if len(pn.args) == len(gn.args) and list(pn.kwargs) == list(gn.kwargs):
             return [[*n.args, *n.kwargs.values()] for n in (pn, gn)]
         schema = getattr(pn.target, "_schema", None) if pn.op == "call_function" else None
@@ -120,7 +120,7 @@ class SubgraphMatcher:
     # Whole patterns.
 
     def _extend(self, anchors, match, graph, name, found):
-        """Adds to `found` all ways to match the remaining anchors."""
+        """Adds to `found` all matches of the remaining anchors."""
         if not anchors:
             match.placeholder_nodes = [match.nodes_map[n] for n in self.pattern_placeholder_nodes]
             match.returning_nodes = [match.nodes_map[n] for n in self.pattern_returning_nodes]
@@ -133,7 +133,7 @@ class SubgraphMatcher:
                 self._extend(anchors[1:], attempt, graph, name, found)
 
     def _is_contained(self, nodes_map):
-        """Whether values inside of the match are used inside of it only."""
+        """Returns whether inner values of the match are used only inside it."""
         inside = {gn: pn for pn, gn in nodes_map.items() if pn.op != "placeholder"}
         return all(user in inside for gn, pn in inside.items()
                    if pn not in self.pattern_returning_nodes for user in gn.users)
@@ -149,7 +149,7 @@ class SubgraphMatcher:
         return kept
 
     def match(self, graph, node_name_match=""):
-        """All matches in `graph`, in the order of their first anchors."""
+        """Returns all matches in `graph`, in the order of their first anchors."""
         found = []
         if self.pattern_anchors:
             self._extend(self.pattern_anchors, InternalMatch(self.pattern_anchors), graph,

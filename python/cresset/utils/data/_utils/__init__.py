@@ -1,4 +1,4 @@
 """Parts of the data loader."""
-MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between looks at whether the other side lives
+MP_STATUS_CHECK_INTERVAL = 5.0  # seconds between checks that the other side is alive
 
 from . import collate, fetch, pin_memory, worker

@@ -1,7 +1,8 @@
-"""Lists of samples to batches.
+"""Collates lists of samples to batches.
 
-Kinds of samples are looked up in `default_collate_fn_map` by type; programs add their own.
-NumPy's types are recognized by name, so that NumPy is not imported for it. """
+`default_collate_fn_map` maps types of samples to functions; programs may add types.  NumPy's
+types are recognized by name, so that NumPy is not imported for them.
+"""
 import copy
 import sys
 from collections.abc import Mapping, MutableMapping, MutableSequence, Sequence
@@ -23,7 +24,8 @@ def _is_object_array(array):
 
 
 def _rebuild_mapping(elem, values):
-    """A mapping like `elem` with other values; a dict when its class cannot be made so."""
+    """Returns a mapping like `elem` with other values; a dict when its class cannot be
+    constructed."""
     try:
         if isinstance(elem, MutableMapping):
             clone = copy.copy(elem)
@@ -35,7 +37,8 @@ def _rebuild_mapping(elem, values):
 
 
 def _rebuild_sequence(elem, values):
-    """A sequence like `elem` with other items; a list when its class cannot be made so."""
+    """Returns a sequence like `elem` with other items; a list when its class cannot be
+    constructed."""
     try:
         if isinstance(elem, MutableSequence):
             clone = copy.copy(elem)
@@ -48,7 +51,7 @@ def _rebuild_sequence(elem, values):
 
 
 def default_convert(data):
-    """Arrays become tensors, in whatever they are contained; the rest stays."""
+    """Converts arrays to tensors, also inside containers; other objects are unchanged."""
     cls = type(data)
     if isinstance(data, Tensor):
         return data
@@ -80,7 +83,7 @@ def _find(elem, table):
 
 
 def collate(batch, *, collate_fn_map=None):
-    """One batch of a list of samples, by the functions of `collate_fn_map`."""
+    """Collates a list of samples by the functions of `collate_fn_map`."""
     elem = batch[0]
     if collate_fn_map is not None:
         function = _find(elem, collate_fn_map)
@@ -141,5 +144,5 @@ default_collate_fn_map = {
 
 
 def default_collate(batch):
-    """Stacks tensors, arrays and numbers, in whatever they are contained."""
+    """Stacks tensors, arrays and numbers, also inside containers."""
     return collate(batch, collate_fn_map=default_collate_fn_map)

@@ -1,4 +1,4 @@
-"""Indices to batches."""
+"""Fetches batches by indices."""
 
 
 class _BaseDatasetFetcher:
@@ -10,7 +10,7 @@ class _BaseDatasetFetcher:
 
 
 class _IterableDatasetFetcher(_BaseDatasetFetcher):
-    """Takes as many samples as it gets indices; ends with StopIteration."""
+    """Fetches as many samples as it gets indices; raises StopIteration at the end."""
 
     def __init__(self, dataset, auto_collation, collate_fn, drop_last):
         super().__init__(dataset, auto_collation, collate_fn, drop_last)
@@ -35,7 +35,7 @@ class _IterableDatasetFetcher(_BaseDatasetFetcher):
 
 
 class _MapDatasetFetcher(_BaseDatasetFetcher):
-    """Takes the samples at the indices."""
+    """Fetches the samples at the indices."""
 
     def fetch(self, possibly_batched_index):
         if not self.auto_collation:

@@ -1,4 +1,4 @@
-"""Batches in page-locked memory, from which GPUs copy while the program goes on."""
+"""Batches in page-locked memory, from which GPUs copy asynchronously."""
 from collections.abc import Mapping, Sequence
 
 from .... import Tensor
@@ -6,7 +6,7 @@ from .collate import _rebuild_mapping, _rebuild_sequence
 
 
 def pin_memory(data, device=None):
-    """`data` with all tensors in page-locked memory."""
+    """Returns `data` with all tensors in page-locked memory."""
     if isinstance(data, Tensor) or (hasattr(data, "pin_memory") and not isinstance(data, type)):
         return data.pin_memory()
     if isinstance(data, (str, bytes)):

@@ -1,11 +1,12 @@
-"""Batches from one process to another without copying them through a pipe.
+"""Passes batches between processes without copying them through a pipe.
 
-A message is a pickle in which every plain CPU tensor is replaced by where its bytes lie.  The
-bytes of all tensors of one message are one block: at the end of the message when they are few,
-else a file in shared memory which the receiver maps and unlinks.  The receiver's tensors lie
-directly in that map, which lives as long as they do.
+A message is a pickle in which every plain CPU tensor is replaced by the position of its bytes.
+The bytes of all tensors of a message are one block: at the end of the message when it is small,
+otherwise a file in shared memory, which the receiver maps and unlinks.  The receiver's tensors
+share this mapping and keep it alive.
 
-Files are named after the sending process, so that those of a process that died can be found. """
+A file's name contains the sending process's id, so that files of a dead process can be found.
+"""
 import io
 import mmap
 import os
@@ -17,7 +18,7 @@ from .... import Tensor
 from ....nn.parameter import Parameter
 
 _FOLDER = "/dev/shm"
-_SMALL = 1 << 16  # below this a file costs more than copying
+_SMALL = 1 << 16  # below this size a file costs more than a copy
 _ALIGN = 64
 _HEAD = struct.Struct("<QQQ")  # length of the pickle, size of the block, number of the file
 _count = 0
@@ -28,7 +29,7 @@ def _path(pid, number):
 
 
 class _Packer(pickle.Pickler):
-    """Pickles; plain tensors are set aside with the offset they will have."""
+    """A pickler that replaces plain tensors by their future offset."""
 
     def __init__(self, file):
         super().__init__(file, protocol=5)
@@ -56,7 +57,7 @@ def _take(offset, dtype, shape, requires_grad, is_parameter):
 
 
 def _view(block, offset, dtype, shape):
-    """The tensor whose bytes lie in `block` from `offset` on."""
+    """Returns the tensor whose bytes are in `block` from `offset` on."""
     count = 1
     for n in shape:
         count *= n
@@ -83,7 +84,7 @@ class _Unpacker(pickle.Unpickler):
 
 
 def _new_file(size):
-    """A mapped file of shared memory and its number; (None, 0) when there is no room."""
+    """Returns a mapped file of shared memory and its number; (None, 0) when there is no room."""
     global _count
     _count += 1
     path = _path(os.getpid(), _count)
@@ -92,7 +93,7 @@ def _new_file(size):
     except OSError:
         return None, 0
     try:
-        # Reserves the pages: a write to a full file system would end the process.
+        # Reserves the pages: a write to a full file system would kill the process.
         os.posix_fallocate(fd, 0, size)
         return mmap.mmap(fd, size), _count
     except OSError:
@@ -103,7 +104,7 @@ def _new_file(size):
 
 
 def pack(obj):
-    """The bytes of a message with `obj`; may leave a file that `unpack` removes."""
+    """Returns the bytes of a message with `obj`.  May make a file, which `unpack` removes."""
     body = io.BytesIO()
     packer = _Packer(body)
     packer.dump(obj)
@@ -119,7 +120,7 @@ def pack(obj):
 
 
 def unpack(message, pid):
-    """The object of a message that process `pid` sent."""
+    """Returns the object of a message that process `pid` sent."""
     length, size, number = _HEAD.unpack_from(message)
     if number:
         block = _open_file(_path(pid, number), size)
@@ -139,7 +140,7 @@ def _open_file(path, size):
 
 
 def discard(message, pid):
-    """Removes what a message left that nobody will read."""
+    """Removes the file of a message that will not be read."""
     number = _HEAD.unpack_from(message)[2]
     if number:
         _unlink(_path(pid, number))

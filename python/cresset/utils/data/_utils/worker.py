@@ -1,4 +1,4 @@
-"""What a worker of the data loader does, a process or a thread."""
+"""Workers of the data loader: processes or threads."""
 import os
 import threading
 
@@ -9,7 +9,7 @@ _here = threading.local()  # _here.info: of a worker thread
 
 
 class _RNG:
-    """A worker thread's own streams; numpy_generator is None where NumPy is not loaded."""
+    """The random streams of a worker thread; numpy_generator is None when NumPy is not loaded."""
 
     def __init__(self, seed, words):
         import random
@@ -23,7 +23,7 @@ class _RNG:
 
 
 class WorkerInfo:
-    """Who a worker is: id, num_workers, seed, dataset; of a thread also rng, its streams."""
+    """A worker's id, num_workers, seed, dataset; for a thread also rng, its random streams."""
 
     __slots__ = ("id", "num_workers", "seed", "dataset", "rng", "worker_method")
 
@@ -42,23 +42,23 @@ class WorkerInfo:
 
 
 def get_worker_info():
-    """The WorkerInfo of this process or thread; None outside of workers."""
+    """Returns the WorkerInfo of this process or thread; None outside of workers."""
     return getattr(_here, "info", None) or _worker_info
 
 
 class _IterableDatasetStopIteration:
-    """A worker's iterable data set has ended."""
+    """Sent when a worker's iterable data set has ended."""
 
     def __init__(self, worker_id):
         self.worker_id = worker_id
 
 
 class _ResumeIteration:
-    """Begin the data set anew; sent back when that is done."""
+    """A request to restart the data set; sent back when that is done."""
 
 
 def _hash32(constant, multiplier):
-    """NumPy's seed sequence: a hash whose constant changes with every use."""
+    """The hash of NumPy's seed sequence, whose constant changes with every use."""
     def step(value):
         nonlocal constant
         value = (value ^ constant) & 0xFFFFFFFF
@@ -75,7 +75,7 @@ def _mix32(x, y):
 
 
 def _generate_state(base_seed, worker_id):
-    """Four words of seed, as numpy.random.SeedSequence makes them."""
+    """Returns four words of seed, equal to numpy.random.SeedSequence's."""
     first = _hash32(0x43B0D7E5, 0x931E8875)
     pool = [first(x) for x in (worker_id, base_seed & 0xFFFFFFFF, base_seed >> 32, 0)]
     for i in range(4):
@@ -87,7 +87,7 @@ def _generate_state(base_seed, worker_id):
 
 
 def _seed(base_seed, worker_id):
-    """Seeds all generators of this process; NumPy's when the program uses NumPy."""
+    """Seeds all generators of this process; NumPy's when NumPy is loaded."""
     import random
     import sys
 
@@ -99,7 +99,7 @@ def _seed(base_seed, worker_id):
 
 
 class _Worker:
-    """Serves requests (number, index) with results (number, data) until told to end."""
+    """Answers requests (number, index) with results (number, data) until told to end."""
 
     kind = "process"
 
@@ -116,7 +116,7 @@ class _Worker:
         return ExceptionWrapper(where=self.where)
 
     def start(self):
-        """The user's initialization; what it raises is the first result."""
+        """Runs the user's initialization.  Its exception is the first result."""
         try:
             if self.job.init_fn is not None:
                 self.job.init_fn(self.id)
@@ -125,7 +125,7 @@ class _Worker:
             self.failure = self.wrap()
 
     def next_request(self):
-        """The next request; None when the worker should end."""
+        """Returns the next request; None when the worker should end."""
         import queue
         while True:
             try:
@@ -170,7 +170,9 @@ class _Worker:
 def _worker_loop(job, requests, results, worker_id, inherited):
     """The main function of a worker.
 
-    `inherited` are other workers' pipe ends, which a forked process has too and must close. """
+    `inherited` are other workers' pipe ends.  A forked process has copies of them and must
+    close these.
+    """
     global _worker_info
     import cresset
     for connection in inherited:
@@ -184,11 +186,11 @@ def _worker_loop(job, requests, results, worker_id, inherited):
         worker.start()
         worker.serve()
     except (KeyboardInterrupt, BrokenPipeError):
-        pass  # the parent ends too, or has stopped listening
+        pass  # the parent has ended or closed the pipe
 
 
 class _ThreadWorker(_Worker):
-    """The same in a thread: results are handed over as they are."""
+    """A worker in a thread: results are passed without copying."""
 
     kind = "thread"
 
@@ -200,7 +202,7 @@ class _ThreadWorker(_Worker):
 
 
 def _thread_loop(job, requests, results, worker_id):
-    """The main function of a worker thread.  The process's streams are not seeded."""
+    """The main function of a worker thread.  The process's generators are not seeded."""
     from ...._C import _set_thread_limit
     seed = job.base_seed + worker_id
     _here.info = WorkerInfo(worker_id, job.num_workers, seed, job.dataset,
