@@ -132,6 +132,10 @@ def relative(f):
     return w
 
 
+def scaled_erfc(x):
+    return mp.exp(x * x) * mp.erfc(x)
+
+
 # name: (g, w, a, b, number of coefficients)
 SETS = {
     # e^f = 1 + f + f^2 p(f)
@@ -180,6 +184,26 @@ SETS = {
     "log64": (lambda z: (mp.log((1 + mp.sqrt(z)) / (1 - mp.sqrt(z))) / mp.sqrt(z) - 2) / z
               if z > 1e-12 else mp.mpf(2) / 3 + 2 * z / 5,
               lambda z: max(z, EPS), mp.mpf(0), mp.mpf("0.0296"), 7, round64),
+    # log((1 + s) / (1 - s)) = 2 s + s z (2/3 + z p(z)) with z = s^2, in float64
+    "logpair64": (lambda z: ((mp.log((1 + mp.sqrt(z)) / (1 - mp.sqrt(z))) / mp.sqrt(z) - 2) / z
+                             - mp.mpf(2) / 3) / z if z > 1e-12
+                  else mp.mpf(2) / 5 + 2 * z / 7 + 2 * z * z / 9,
+                  lambda z: max(z, EPS) ** 2, mp.mpf(0), mp.mpf("0.0296"), 8, round64),
+    # sin and cos as above, in float64 and up to pi / 4
+    "sin64": (odd(mp.sin), relative(mp.sin), mp.mpf(0), mp.mpf("0.62"), 6, round64),
+    "cos64": (lambda u: (mp.cos(mp.sqrt(u)) - 1 + u / 2) / u ** 2 if u > 1e-12
+              else mp.mpf(1) / 24 - u / 720,
+              lambda u: max(u * u, EPS), mp.mpf(0), mp.mpf("0.62"), 6, round64),
+    # erf as above, in float64
+    "erf64": (lambda u: mp.erf(mp.sqrt(u)) / mp.sqrt(u) - 1 if u > 1e-24
+              else 2 / mp.sqrt(mp.pi) - 1,
+              lambda u: mp.mpf(1), mp.mpf(0), mp.mpf("0.706"), 12, round64),
+    "erf_tail64": (lambda t: -mp.log(mp.erfc(t)) / t - 1,
+                   lambda t: t * mp.erfc(t) / mp.erf(t), mp.mpf("0.839"), mp.mpf("5.93"), 20,
+                   round64),
+    # erfc x = exp(-x^2) t p(t) with t = 1 / (x + 2): float32's, in float64
+    "erfc": (lambda t: scaled_erfc(1 / t - 2) / t, lambda t: t / scaled_erfc(1 / t - 2),
+             1 / mp.mpf("12.1"), mp.mpf("0.5"), 13, round64),
 }
 
 

@@ -50,7 +50,7 @@ check-op: pkg
 
 # --- together ------------------------------------------------------------------------
 test: build
-	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/crc lib
+	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/ulp/doubles $(B)/crc lib
 	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)

@@ -39,6 +39,8 @@
 #endif
 
 #define CV_FN static inline __attribute__((always_inline, unused))
+/* What is rare or long stands once in a file and is called. */
+#define CV_SLOW static __attribute__((noinline, unused))
 
 #define CV_LANES_f32 (CV_BYTES / 4)
 #define CV_LANES_f64 (CV_BYTES / 8)

@@ -241,8 +241,23 @@ CV_FN cv_f32 cv_log1p_f32(cv_f32 x)
 
 /* --- circular functions --- */
 
-/* Up to here three parts of pi / 2 suffice; beyond, libm takes the lane. */
+/* Up to here three parts of pi / 2 suffice. */
 #define CV_ANGLE_LIMIT 200000.0f
+
+CV_SLOW void cv_farangle_f32(const cv_f32 *x, cv_f32 *t, cv_f32 *r, cv_f32 *low)
+{
+    for (int l = 0; l < CV_LANES_f32; l++) {
+        double a = (double)(*x)[l], rest, turn;
+        int quarter;
+        if (a < (double)CV_ANGLE_LIMIT && a > -(double)CV_ANGLE_LIMIT)
+            continue;
+        turn = cv_d_quarters(a, &rest, &quarter);
+        turn = (turn + rest) * 0x1.921fb54442d18p+0;
+        (*t)[l] = CV_MAGIC + (float)(a < 0 ? -quarter : quarter);
+        (*r)[l] = (float)(a < 0 ? -turn : turn);
+        (*low)[l] = (float)((a < 0 ? -turn : turn) - (double)(*r)[l]);
+    }
+}
 
 /* x = n pi/2 + r + *low; *t is CV_MAGIC + n.  r - *low is exact up to 2^-57. */
 CV_FN cv_f32 cv_reduceangle_f32(cv_f32 x, cv_f32 *t, cv_f32 *low)
@@ -252,6 +267,8 @@ CV_FN cv_f32 cv_reduceangle_f32(cv_f32 x, cv_f32 *t, cv_f32 *low)
     cv_f32 n = *t - CV_MAGIC, a = cv_exactfma_f32(n, CV_K(-high), x);
     cv_f32 p = n * mid, plow = cv_exactfma_f32(n, CV_K(mid), -p), r = a - p;
     *low = ((a - r) - p) - cv_fma_f32(n, CV_K(rest), plow);
+    if (!cv_all_m32(cv_lt_f32(cv_abs_f32(x), CV_K(CV_ANGLE_LIMIT))))
+        cv_farangle_f32(&x, t, &r, low);
     return r;
 }
 
@@ -268,21 +285,14 @@ CV_FN cv_f32 cv_sine_f32(cv_f32 x, int turn)
     return (cv_f32)((cv_i32)r ^ ((n & 2) << 30));
 }
 
-#define CV_DEFINE_CIRCULAR(name, body)                                                        \
-    CV_FN cv_f32 cv_##name##_f32(cv_f32 x)                                                    \
-    {                                                                                         \
-        cv_f32 r = body;                                                                      \
-        cv_m32 near = cv_lt_f32(cv_abs_f32(x), CV_K(CV_ANGLE_LIMIT));                         \
-        if (!cv_all_m32(near)) {                                                              \
-            cv_f32 far = x;                                                                   \
-            for (int l = 0; l < CV_LANES_f32; l++)                                            \
-                far[l] = __builtin_##name##f(x[l]);                                           \
-            r = cv_select_f32(near, r, far);                                                  \
-        }                                                                                     \
-        return r;                                                                             \
-    }
+CV_FN cv_f32 cv_sin_f32(cv_f32 x)
+{
+    return cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, cv_sine_f32(x, 0));
+}
 
-CV_FN cv_f32 cv_tangent_f32(cv_f32 x)
+CV_FN cv_f32 cv_cos_f32(cv_f32 x) { return cv_sine_f32(x, 1); }
+
+CV_FN cv_f32 cv_tan_f32(cv_f32 x)
 {
     cv_f32 t, low, a = cv_reduceangle_f32(x, &t, &low), z = a * a;
     cv_f32 p = CV_P7(z, 0.0044878982f, -0.000131027497f, 0.0110045867f, 0.0212194677f,
@@ -291,10 +301,6 @@ CV_FN cv_f32 cv_tangent_f32(cv_f32 x)
     r = cv_select_f32(cv_ne_i32(cv_magic_int(t) & 1, (cv_i32){0}), -1.0f / r, r);
     return cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, r);
 }
-
-CV_DEFINE_CIRCULAR(sin, cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, cv_sine_f32(x, 0)))
-CV_DEFINE_CIRCULAR(cos, cv_sine_f32(x, 1))
-CV_DEFINE_CIRCULAR(tan, cv_tangent_f32(x))
 
 #define CV_HALFPI     0x1.921fb6p+0f
 #define CV_HALFPI_LOW -0x1.777a5cp-25f
@@ -390,7 +396,7 @@ CV_FN cv_f32 cv_atanh_f32(cv_f32 x)
     return cv_copysign_f32(r, x);
 }
 
-/* --- erf and what is left to libm --- */
+/* --- erf, fmod and others --- */
 
 CV_FN cv_f32 cv_erf_f32(cv_f32 x)
 {
@@ -423,25 +429,7 @@ CV_FN cv_f32 cv_angle_f32(cv_f32 x)
     return cv_select_f32(cv_isnan_f32(x), x, r);
 }
 
-CV_LANEWISE1(f32, erfc, __builtin_erfcf)
-CV_LANEWISE2(f32, fmodlibm, __builtin_fmodf)
-
-/* A remainder is exact; a quotient below 2^22 is off by at most one. */
-CV_FN cv_f32 cv_fmod_f32(cv_f32 a, cv_f32 b)
-{
-#ifdef CV_HAS_FMA
-    cv_f32 x = cv_abs_f32(a), y = cv_abs_f32(b), q = cv_trunc_f32(x / y), zero = {0};
-    cv_m32 plain = cv_and_m32(cv_lt_f32(q, CV_K(0x1p22f)), cv_lt_f32(y, CV_K(CV_INF_f32)));
-    cv_f32 r = cv_fma_f32(-q, y, x);
-    r += cv_select_f32(cv_lt_f32(r, zero), y, zero);
-    r -= cv_select_f32(cv_ge_f32(r, y), y, zero);
-    r = cv_copysign_f32(r, a);
-    return cv_all_m32(plain) ? r : cv_select_f32(plain, r, cv_fmodlibm_f32(a, b));
-#else
-    return cv_fmodlibm_f32(a, b);
-#endif
-}
-
+CV_DEFINE_FMOD(f32, m32, f, 0x1p100f)
 CV_DEFINE_DIVISION(f32, m32)
 
 /* --- rounding to half types, whose values stay float32 --- */

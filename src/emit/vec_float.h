@@ -131,6 +131,48 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
 #define CV_DEFINE_SQRT(T, suffix) CV_LANEWISE1(T, sqrt, __builtin_sqrt##suffix)
 #endif
 
+/* The remainder of a division is exact, and a fused multiply-add gives it without rounding as long
+ * as the quotient is off by less than one.  Larger quotients are taken off first, nearest integers
+ * of a vector's digits at a time, from multiples of b that keep them finite: 2^lift b, 2^(2 lift) b.
+ * fmod has no rounding, so that the baseline's libm gives the same bits. */
+#ifdef CV_HAS_FMA
+#define CV_DEFINE_FMOD(T, M, suffix, lift)                                                    \
+    CV_SLOW cv_##T cv_fmodfar_##T(cv_##T x, cv_##T y)                                         \
+    {                                                                                         \
+        const cv_s_##T most = (cv_s_##T)0.5 * CV_WHOLE_##T;                                   \
+        cv_##M one = cv_and_##M(cv_lt_##T(y, cv_set1_##T(CV_INF_##T)), cv_isfinite_##T(x));   \
+        one = cv_and_##M(one, cv_gt_##T(y, (cv_##T){0}));                                     \
+        for (;;) {                                                                            \
+            cv_##T a = cv_abs_##T(x), b = y;                                                  \
+            cv_##M more = cv_and_##M(one, cv_ge_##T(a, y * most));                            \
+            if (!cv_any_##M(more))                                                            \
+                return x;                                                                     \
+            for (int k = 0; k < 2; k++)                                                       \
+                b = cv_select_##T(cv_ge_##T(a, b * lift), b * lift, b);                       \
+            x = cv_select_##T(more, cv_fma_##T(-cv_round_##T(x / b), b, x), x);               \
+        }                                                                                     \
+    }                                                                                         \
+    CV_FN cv_##T cv_fmod_##T(cv_##T a, cv_##T b)                                              \
+    {                                                                                         \
+        cv_##T x = cv_abs_##T(a), y = cv_abs_##T(b), q = x / y, zero = {0};                   \
+        cv_##T most = cv_set1_##T((cv_s_##T)0.5 * CV_WHOLE_##T), inf = cv_set1_##T(CV_INF_##T); \
+        cv_##M plain = cv_and_##M(cv_lt_##T(q, most), cv_lt_##T(y, inf));                     \
+        int far = !cv_all_##M(plain);                                                         \
+        if (far) {                                                                            \
+            x = cv_fmodfar_##T(x, y);                                                         \
+            q = x / y;                                                                        \
+        }                                                                                     \
+        cv_##T r = cv_fma_##T(-cv_trunc_##T(q), y, x);                                        \
+        r += cv_select_##T(cv_lt_##T(r, zero), y, zero);                                      \
+        r -= cv_select_##T(cv_ge_##T(r, y), y, zero);                                         \
+        if (far)                                                                              \
+            r = cv_select_##T(cv_and_##M(cv_isfinite_##T(a), cv_eq_##T(y, inf)), a, r);       \
+        return cv_copysign_##T(r, a);                                                         \
+    }
+#else
+#define CV_DEFINE_FMOD(T, M, suffix, lift) CV_LANEWISE2(T, fmod, __builtin_fmod##suffix)
+#endif
+
 /* fmod, and what Python and torch make of it.  mod + b is exact enough: both are below |b|. */
 #define CV_DEFINE_DIVISION(T, M)                                                              \
     CV_FN cv_##T cv_remainder_##T(cv_##T a, cv_##T b)                                         \
@@ -211,6 +253,57 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
         return a;                                                                             \
     }
 #endif
+
+/* --- angles far from zero --- */
+
+/* The binary digits of 2 / pi after 64 zeros. */
+CV_SLOW cv_s_u64 cv_d_twobypi(int word)
+{
+    static const cv_s_u64 digits[] = {
+        0,                  0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
+        0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e,
+        0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b,
+        0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
+        0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab,
+    };
+    return digits[word];
+}
+
+/* |x| = (quarter + r + *low) pi / 2 with |r| <= 1/2, quarter up to a multiple of four, for
+ * |x| >= 2^17; NaN for infinities and NaN.  x is an integer times 2^e, and of 2 / pi only the 192
+ * digits that follow the multiples of four count (Payne and Hanek). */
+CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
+{
+    union {
+        double d;
+        cv_s_u64 u;
+    } b = {x}, scale;
+    typedef unsigned __int128 wide;
+    int e = (int)(b.u >> 52 & 0x7ff) - 1075, at = e + 62, skip = at & 63, zeros;
+    cv_s_u64 m = (b.u & 0xfffffffffffff) | 0x10000000000000, w[3];
+
+    *low = 0;
+    *quarter = 0;
+    if (!(x - x == 0))
+        return x - x;
+    for (int i = 0; i < 3; i++) {
+        cv_s_u64 next = cv_d_twobypi((at >> 6) + i + 1) >> 1 >> (63 - skip);
+        w[i] = cv_d_twobypi((at >> 6) + i) << skip | next;
+    }
+    wide product = (wide)m * w[2], turn = (product >> 64) + (wide)m * w[1];
+    turn += (wide)(m * w[0]) << 64;
+    /* The two highest bits count quarters, the next is the sign of what is left. */
+    cv_s_u64 odd = (cv_s_u64)(turn >> 125) & 1;
+    *quarter = (int)(cv_s_u64)(turn >> 126) + (int)odd;
+    turn = turn << 2 | (cv_s_u64)product >> 62;
+    turn = odd ? -turn : turn;
+    zeros = __builtin_clzll((cv_s_u64)(turn >> 64) | 1);
+    turn <<= zeros;
+    scale.u = (cv_s_u64)(1023 - 53 - zeros) << 52;
+    scale.d = odd ? -scale.d : scale.d;
+    *low = (double)(cv_s_i64)((cv_s_u64)(turn >> 22) & 0x1fffffffffffff) * scale.d * 0x1p-53;
+    return (double)(cv_s_i64)(turn >> 75) * scale.d;
+}
 
 #define CV_DEFINE_FLOAT(T, I, U, M, size, suffix)                                             \
     CV_DEFINE_BITS(T, I, U, M)                                                                \

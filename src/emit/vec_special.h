@@ -10,7 +10,6 @@
 
 double lgamma_r(double, int *), j0(double), j1(double), y0(double), y1(double);
 
-#define CV_SLOW static __attribute__((unused))
 #define CV_PI   3.14159265358979323846
 
 /* Bernoulli numbers B_2, B_4, ... */

@@ -2,7 +2,7 @@
  *
  * Compiled once for each set, with ULP_ISA its name. */
 #include "emit/vec.h"
-#include "emit/vec_f32.h"
+#include "emit/vec_f64.h"
 #include "ulp.h"
 
 #define NAME2(isa) ulp_kernels_##isa

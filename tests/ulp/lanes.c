@@ -427,45 +427,6 @@ static int near(double got, double want, double tolerance)
     return fabs(got - want) <= tolerance * fabs(want) + 0x1p-149;
 }
 
-/* Errors in units of the last place, against long double. */
-static double error64(double got, long double want)
-{
-    int e;
-
-    if (same(got, (double)want))
-        return 0;
-    if (!isfinite((double)want) || !isfinite(got))
-        return HUGE_VAL;
-    frexpl(want, &e);
-    long double unit = ldexpl(1, e - 53 < -1074 ? -1074 : e - 53);
-    return (double)(fabsl((long double)got - want) / unit);
-}
-
-static double worst_exp, worst_log;
-
-static void check_doubles(void)
-{
-    double x[CV_LANES_f64], y[CV_LANES_f64];
-
-    for (int l = 0; l < CV_LANES_f64; l++) {
-        x[l] = draw() % 8 ? (double)(int64_t)draw() * 0x1p-63 * (double)(draw() % 760)
-                          : any_float(0);
-        y[l] = draw() % 8 ? ldexp((double)(draw() | 1), (int)(draw() % 2100) - 1130)
-                          : any_float(0);
-        if (draw() % 3 == 0)
-            y[l] = 1 + (double)(int64_t)draw() * 0x1p-65;
-    }
-    cv_f64 a = cv_exp_f64(cv_load_f64(x)), b = cv_log_f64(cv_load_f64(y));
-    for (int l = 0; l < CV_LANES_f64; l++) {
-        double u = error64(a[l], expl((long double)x[l]));
-        double v = error64(b[l], logl((long double)y[l]));
-        worst_exp = u > worst_exp ? u : worst_exp;
-        worst_log = v > worst_log ? v : worst_log;
-        CHECK(u <= 1, "exp_f64(%a): %a, %g ulp", x[l], a[l], u);
-        CHECK(v <= 1, "log_f64(%a): %a, %g ulp", y[l], b[l], v);
-    }
-}
-
 /* Exponents that keep the result in range, and small whole ones for negative bases. */
 static void check_pow(void)
 {
@@ -710,9 +671,6 @@ int NAME(ULP_ISA)(unsigned long *out)
         check_random();
         check_complex();
     }
-    for (int i = 0; i < 40000; i++)
-        check_doubles();
-    printf("float64: exp %.3f ulp, log %.3f ulp\n", worst_exp, worst_log);
     check_special();
     memory_f32();
     memory_f64();
