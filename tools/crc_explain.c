@@ -3,6 +3,7 @@
 #include "emit/emit.h"
 #include "jit/generated.h"
 #include "loop/build.h"
+#include "loop/libm.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -66,6 +67,32 @@ static void put_derivatives(cr_text *out, const cr_op *op)
             cr_text_put(out, "none");
         cr_text_char(out, '\n');
     }
+}
+
+/* Which functions of the C library are reached, and in which types. */
+static cr_status put_libm(cr_text *out, const cr_op *op)
+{
+    static const cr_dtype types[] = {CR_F32, CR_F64, CR_C64, CR_C128};
+    cr_fn_set set[CR_LEN(types)] = {{.count = 0}};
+    const char *before = "  calls the C library: ";
+
+    for (size_t t = 0; t < CR_LEN(types); t++)
+        CR_TRY(cr_op_libm(&set[t], op, types[t]));
+    for (int fn = 0; fn < CR_FN_COUNT; fn++) {
+        bool any = false;
+        for (size_t t = 0; t < CR_LEN(types); t++) {
+            if (!set[t].has[fn])
+                continue;
+            if (!any)
+                cr_text_printf(out, "%s%s (", before, cr_fn_infos[fn].name);
+            cr_text_printf(out, "%s%s", any ? " " : "", cr_dtype_name(types[t]));
+            any = true;
+        }
+        cr_text_put(out, any ? ")" : "");
+        before = any ? ", " : before;
+    }
+    cr_text_put(out, *before == ',' ? "\n" : "");
+    return CR_OK;
 }
 
 typedef struct {
@@ -138,6 +165,8 @@ int crc_explain(int argc, char **argv)
     for (; op; op = strchr(argv[1], '.') ? NULL : op->next) {
         put_record(&out, op);
         put_derivatives(&out, op);
+        if (put_libm(&out, op))
+            return crc_failed();
         put_kernels(&out, op);
         cr_text_char(&out, '\n');
     }

@@ -3,7 +3,8 @@
 #include <string.h>
 
 const cr_fn_info cr_fn_infos[CR_FN_COUNT] = {
-#define CR_FN(name, args, kind, dtypes, cost) {#name, args, CR_FN_##kind, cost, dtypes},
+#define CR_FN(name, args, kind, dtypes, cost, libm)                                                \
+    {#name, args, CR_FN_##kind, cost, dtypes, libm},
 #include "loop/fn.def"
 #undef CR_FN
 };
@@ -36,4 +37,13 @@ bool cr_fn_has(cr_fn fn, cr_dtype t)
     static const char letter[] = {[CR_CAT_BOOL] = 'B', 'I', 'F', 'C'};
 
     return strchr(cr_fn_infos[fn].dtypes, letter[cr_dtype_category(t)]) || (t == CR_F32 && *cr_fn_infos[fn].dtypes == 'S');
+}
+
+bool cr_fn_calls_libm(cr_fn fn, cr_dtype t)
+{
+    bool wide = t == CR_F64 || t == CR_C128;
+
+    if (!cr_dtype_is_float(t) && !cr_dtype_is_complex(t))
+        return false;
+    return strpbrk(cr_fn_infos[fn].libm, cr_dtype_is_complex(t) ? wide ? "CZ" : "C" : wide ? "FD" : "F");
 }

@@ -5,7 +5,7 @@
 #include "num/dtype.h"
 
 typedef enum {
-#define CR_FN(name, args, kind, dtypes, cost) CR_FN_##name,
+#define CR_FN(name, args, kind, dtypes, cost, libm) CR_FN_##name,
 #include "loop/fn.def"
 #undef CR_FN
     CR_FN_COUNT
@@ -26,7 +26,7 @@ typedef struct {
     uint8_t args;
     uint8_t kind; /* cr_fn_kind */
     uint8_t cost;
-    const char *dtypes;
+    const char *dtypes, *libm;
 } cr_fn_info;
 
 extern const cr_fn_info cr_fn_infos[CR_FN_COUNT];
@@ -39,5 +39,8 @@ typedef bool (*cr_fn_eval)(cr_fn fn, cr_dtype t, void *out, const void *const *i
 int cr_fn_find(const char *name);
 /* Whether the function exists for arguments of type `t`. */
 bool cr_fn_has(cr_fn fn, cr_dtype t);
+/* Whether the function of arguments of type `t` calls the C library, which may give other bits on
+ * another machine. */
+bool cr_fn_calls_libm(cr_fn fn, cr_dtype t);
 
 #endif

@@ -2,6 +2,7 @@
 #include "base/test.h"
 #include "loop/build.h"
 #include "loop/interp.h"
+#include "loop/libm.h"
 #include "loop/nest.h"
 #include <math.h>
 
@@ -218,6 +219,25 @@ TEST(the_interpreter_refuses_an_index_outside_its_buffer)
     cr_session_drop(&s);
 }
 
+static void calls_two(cr_session *s, cr_loop *l)
+{
+    cr_fn_set set = {.count = 0};
+
+    (void)s;
+    cr_loop_libm(&set, l);
+    EQ(set.count, 2);
+    CHECK(set.has[CR_FN_lgamma] && set.has[CR_FN_asin]);
+}
+
+TEST(a_program_knows_its_functions_of_the_c_library)
+{
+    with_program("input x: f64[R, C]\nparam s: f64 @0\n"
+                 "y[i<R, j<C] = exp(lgamma(x[i, j])) + asin(s) * tan(x[i, j])\n", calls_two);
+    CHECK(!cr_fn_calls_libm(CR_FN_asin, CR_F32));
+    CHECK(cr_fn_calls_libm(CR_FN_exp, CR_C64) && !cr_fn_calls_libm(CR_FN_abs, CR_C64));
+    CHECK(cr_fn_calls_libm(CR_FN_abs, CR_C128) && !cr_fn_calls_libm(CR_FN_abs, CR_F64));
+}
+
 /* --- entries --- */
 
 static const char table[] =
@@ -232,6 +252,10 @@ static const char table[] =
     "op some(Tensor self, int[1]? dim=None, bool keepdim=False) -> Tensor\n"
     "  returns bool\n"
     "  fold    or(self != 0)\n"
+    "op raise(Tensor self) -> Tensor\n"
+    "  body    pow(sinh(self), 2)\n"
+    "op raisetwice(Tensor self) -> Tensor\n"
+    "  is      raise(raise(self))\n"
     "op center(Tensor self, int dim) -> Tensor\n"
     "  dtypes  float\n"
     "  fused   dim\n"
@@ -327,4 +351,20 @@ TEST(what_a_type_cannot_do_is_a_type_error)
 {
     read_table();
     FAILS(CR_TYPE, build("pick", CR_BOOL, CR_FORM_MAIN, ""));
+}
+
+TEST(an_operator_knows_what_it_reaches_in_the_c_library)
+{
+    static const char *const names[] = {"raise", "raisetwice"};
+
+    read_table();
+    for (size_t i = 0; i < CR_LEN(names); i++) {
+        cr_fn_set single = {.count = 0}, twice = {.count = 0}, parts = {.count = 0};
+        OK(cr_op_libm(&single, cr_ops_find(names[i]), CR_F32));
+        OK(cr_op_libm(&twice, cr_ops_find(names[i]), CR_F64));
+        OK(cr_op_libm(&parts, cr_ops_find(names[i]), CR_C64));
+        EQ(single.count, 0);
+        CHECK(twice.count == 1 && twice.has[CR_FN_sinh]);
+        CHECK(parts.count == 2 && parts.has[CR_FN_pow]);
+    }
 }
