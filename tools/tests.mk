@@ -80,16 +80,19 @@ test-fuzz: $(FUZZ_BIN)
 test-calls: $(B)/fuzz/calls_fuzz
 	OMP_NUM_THREADS=1 $< $(FUZZ_SECONDS) $(or $(SEED),1) $(OP)
 
-# Runs random graphs on every tier.  SEED repeats a run.  test-graphs-hour runs for an hour from
-# a new seed, in processes of ten minutes, because a process keeps the programs of all its
-# graphs: about 7 MB a second.
+# Runs random graphs on every tier, and with CR_ORACLE through the interpreter.  SEED repeats a
+# run.  test-graphs-hour runs for an hour from a new seed, in processes of ten minutes, because a
+# process keeps the programs of all its graphs: about 7 MB a second.
 .PHONY: test-graphs test-graphs-short test-graphs-hour
 test-graphs: $(B)/fuzz/graph_fuzz
 	$(GRAPH_FUZZ) 0 $(or $(SEED),1) $(or $(GRAPHS),10000)
 	$(GRAPH_FUZZ) 0 $(or $(SEED),1) 200 native
+	CR_ORACLE=1 $(GRAPH_FUZZ) 0 $(or $(SEED),1) 200 native
 test-graphs-short: $(B)/fuzz/graph_fuzz
 	@$(GRAPH_FUZZ) 0 1 200
 	@$(GRAPH_FUZZ) 0 1 25 native
+	@CR_ORACLE=1 $(GRAPH_FUZZ) 0 2 200
+	@CR_ORACLE=1 $(GRAPH_FUZZ) 0 1 25 native
 test-graphs-hour: $(B)/fuzz/graph_fuzz
 	@end=$$(($$(date +%s) + $(or $(SECONDS),3600))); seed=$(or $(SEED),$$(date +%s)); \
 	while left=$$((end - $$(date +%s))); [ $$left -gt 0 ]; do \

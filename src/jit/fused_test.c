@@ -405,7 +405,7 @@ TEST(the_oracle_sees_a_wrong_element)
     OK(cr_fused_run(f, ptr, stride, 3, 4, NULL));
     unsetenv("CR_ORACLE");
     OK(cr_oracle_check(text, ptr, stride, 3, 4, NULL));
-    y[7] += 0.5f;
+    y[7] = nextafterf(y[7], 1);
     FAILS(CR_RUNTIME, cr_oracle_check(text, ptr, stride, 3, 4, NULL));
     CHECK(strstr(cr_error_message(), "element 7 of 'y'") != NULL);
     cr_fused_drop(f);
