@@ -610,12 +610,11 @@ static void fix_numbers(cr_recorder *r, const cr_value *v)
         fix_number(r, cr_scalar_float(v->d));
     else if (v->tag == CR_NUMBER)
         fix_number(r, v->number);
-    for (uint32_t i = 0; i < v->len; i++) {
-        if (v->tag == CR_FLOATS)
-            fix_number(r, cr_scalar_float(v->floats[i]));
-        else if (v->tag == CR_NUMBERS)
-            fix_number(r, v->list[i].number);
-    }
+    /* The length of what is no list is anything. */
+    for (uint32_t i = 0; v->tag == CR_FLOATS && i < v->len; i++)
+        fix_number(r, cr_scalar_float(v->floats[i]));
+    for (uint32_t i = 0; v->tag == CR_NUMBERS && i < v->len; i++)
+        fix_number(r, v->list[i].number);
 }
 
 static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown, cr_value *result);
