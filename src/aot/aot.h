@@ -61,6 +61,11 @@ typedef struct {
 cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
                               cr_aot_policy policy);
 
+/* The same partition of another joint graph, which differs in sizes: it saves the values of the
+ * same names.  Bails with CR_RUNTIME when they are not sufficient. */
+cr_aot_parts cr_aot_partition_like(const cr_graph *joint, int primals, int outputs,
+                                   const cr_aot_parts *like);
+
 /* The backward graph of `joint` for an existing forward graph, which was made from another
  * joint graph of the same call.  `like` is that graph's backward graph.  Its first `saved`
  * inputs are the saved values, which are found by name.  Bails with CR_RUNTIME when they are

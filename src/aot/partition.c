@@ -578,20 +578,38 @@ static void save_needed(cutter *c)
     }
 }
 
+static cutter cutter_of(const cr_graph *joint, int primals, int outputs)
+{
+    cr_session *s = joint->session;
+
+    return (cutter){.joint = joint,
+                    .s = s,
+                    .primals = primals,
+                    .outputs = outputs,
+                    .forward = CR_NEW_N(s, bool, joint->values),
+                    .needed = CR_NEW_N(s, bool, joint->values),
+                    .saved = CR_NEW_N(s, bool, joint->values),
+                    .overwritten = CR_NEW_N(s, bool, joint->values),
+                    .stale = CR_NEW_N(s, bool, joint->values)};
+}
+
+static cr_aot_parts make_parts(cutter *c, const value_list *saved)
+{
+    cr_aot_parts parts = {.saved = (int)saved->len};
+
+    parts.forward = forward_graph(c, saved);
+    parts.backward = backward_graph(c, saved, &parts.recomputed);
+    for (size_t i = 0; i < saved->len; i++)
+        parts.saved_bytes +=
+            saved->at[i]->by || c->stale[saved->at[i]->id] ? value_bytes(saved->at[i]) : 0;
+    return parts;
+}
+
 cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
                               cr_aot_policy policy)
 {
     cr_session *s = joint->session;
-    cutter c = {.joint = joint,
-                .s = s,
-                .primals = primals,
-                .outputs = outputs,
-                .forward = CR_NEW_N(s, bool, joint->values),
-                .needed = CR_NEW_N(s, bool, joint->values),
-                .saved = CR_NEW_N(s, bool, joint->values),
-                .overwritten = CR_NEW_N(s, bool, joint->values),
-                .stale = CR_NEW_N(s, bool, joint->values)};
-    cr_aot_parts parts = {0};
+    cutter c = cutter_of(joint, primals, outputs);
 
     if (primals < 0 || primals > joint->input_count || outputs < 0 ||
         outputs > joint->body->output_count)
@@ -608,16 +626,10 @@ cr_aot_parts cr_aot_partition(const cr_graph *joint, int primals, int outputs,
     else
         save_needed(&c);
     value_list saved = saved_values(&c);
-    parts.forward = forward_graph(&c, &saved);
-    parts.backward = backward_graph(&c, &saved, &parts.recomputed);
-    parts.saved = (int)saved.len;
-    for (size_t i = 0; i < saved.len; i++)
-        parts.saved_bytes +=
-            saved.at[i]->by || c.stale[saved.at[i]->id] ? value_bytes(saved.at[i]) : 0;
-    return parts;
+    return make_parts(&c, &saved);
 }
 
-/* --- the backward graph for an existing forward graph --- */
+/* --- saving what another partition saves --- */
 
 static cr_gvalue *find_value(const cr_graph *g, const char *name)
 {
@@ -631,26 +643,39 @@ static cr_gvalue *find_value(const cr_graph *g, const char *name)
     return NULL;
 }
 
+/* The first inputs of another backward graph, in `joint`. */
+static value_list values_like(const cutter *c, const cr_graph *like, int saved)
+{
+    value_list list = {0};
+
+    for (int i = 0; i < saved; i++) {
+        cr_gvalue *v = find_value(c->joint, like->input[i]->name);
+        if (!v)
+            cr_bail(c->s, CR_RUNTIME, "%%%s is saved and not in the graph", like->input[i]->name);
+        CR_PUSH(c->s, &list, v);
+    }
+    return list;
+}
+
+cr_aot_parts cr_aot_partition_like(const cr_graph *joint, int primals, int outputs,
+                                   const cr_aot_parts *like)
+{
+    cutter c = cutter_of(joint, primals, outputs);
+    value_list saved = values_like(&c, like->backward, like->saved);
+
+    find_forward(&c);
+    find_overwritten(&c);
+    find_needed(&c);
+    return make_parts(&c, &saved);
+}
+
 cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs,
                                const cr_graph *like, int saved)
 {
-    cr_session *s = joint->session;
-    cutter c = {.joint = joint,
-                .s = s,
-                .primals = primals,
-                .outputs = outputs,
-                .forward = CR_NEW_N(s, bool, joint->values),
-                .overwritten = CR_NEW_N(s, bool, joint->values),
-                .stale = CR_NEW_N(s, bool, joint->values)};
-    value_list list = {0};
+    cutter c = cutter_of(joint, primals, outputs);
+    value_list list = values_like(&c, like, saved);
     int recomputed;
 
     find_forward(&c);
-    for (int i = 0; i < saved; i++) {
-        cr_gvalue *v = find_value(joint, like->input[i]->name);
-        if (!v)
-            cr_bail(s, CR_RUNTIME, "%%%s is saved and not in the graph", like->input[i]->name);
-        CR_PUSH(s, &list, v);
-    }
     return backward_graph(&c, &list, &recomputed);
 }

@@ -168,6 +168,15 @@ char *cr_arena_text(cr_arena *a, const char *s, size_t n)
     return copy;
 }
 
+size_t cr_arena_bytes(const cr_arena *a)
+{
+    size_t bytes = 0;
+
+    for (const struct cr_arena_block *b = a->last; b; b = b->before)
+        bytes += sizeof *b + b->size;
+    return bytes;
+}
+
 void cr_arena_drop(cr_arena *a)
 {
     while (a->last) {

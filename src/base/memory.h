@@ -57,5 +57,7 @@ typedef struct {
 void *cr_arena_get(cr_arena *a, size_t size);
 char *cr_arena_text(cr_arena *a, const char *s, size_t n);
 void cr_arena_drop(cr_arena *a);
+/* Bytes of its blocks. */
+size_t cr_arena_bytes(const cr_arena *a);
 
 #endif

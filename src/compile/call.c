@@ -23,6 +23,8 @@ struct cr_compiled_call {
     _Atomic int32_t count;
     pthread_mutex_t lock; /* of making the programs */
     _Atomic bool made;
+    const cr_graph *symbolic; /* of calls by cr_compiled_call_resize: the recording, whose session is kept */
+    cr_scalar *symbol;        /* and its symbols' values */
     cr_session *session; /* of `recorded` */
     const cr_graph *recorded; /* of inference until the program is made, or where it has numbers; and of
                                  training with several cotangents */
@@ -38,11 +40,14 @@ struct cr_compiled_call {
     bool *plain;          /* by output: had no gradient in the recorded call */
 };
 
+static bool is_made(const cr_compiled_call *c) { return atomic_load_explicit(&c->made, memory_order_acquire); }
+
 /* --- making --- */
 
 typedef struct {
     cr_compiled_call *c;
     const cr_graph *from;
+    const cr_aot_parts *like; /* or NULL */
 } job;
 
 static void keep_recorded(cr_compiled_call *c, const cr_graph *g)
@@ -58,12 +63,13 @@ static void cut(cr_session *s, void *context)
     (void)s;
     if (cr_graph_writes(j->from))
         j->from = cr_graph_functional(j->from);
-    j->c->parts = cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
+    j->c->parts = j->like ? cr_aot_partition_like(j->from, j->c->inputs, j->c->outputs, j->like)
+                          : cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
 }
 
-static cr_status keep_training(cr_compiled_call *c, const cr_graph *g)
+static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_aot_parts *like)
 {
-    job j = {.c = c};
+    job j = {.c = c, .like = like};
 
     CR_TRY(cr_aot_joint_new(&c->joint, g));
     j.from = c->joint.graph;
@@ -98,23 +104,49 @@ typedef struct {
     const cr_compiled_call *c;
     const cr_graph *from;
     cr_graph *backward;
-} like;
+} partial;
+
+/* The backward graph for all outputs: its inputs are what the forward program saves. */
+static const cr_graph *backward_graph(const cr_compiled_call *c)
+{
+    return c->parts.backward ? c->parts.backward : cr_program_graph(c->backward);
+}
 
 static void cut_like(cr_session *s, void *context)
 {
-    like *x = context;
+    partial *x = context;
 
     (void)s;
     if (cr_graph_writes(x->from))
         x->from = cr_graph_functional(x->from);
-    x->backward = cr_aot_backward_like(x->from, x->c->inputs, x->c->outputs, x->c->parts.backward, x->c->saved);
+    x->backward = cr_aot_backward_like(x->from, x->c->inputs, x->c->outputs, backward_graph(x->c), x->c->saved);
+}
+
+/* The recording at the sizes of a call that shares its programs' steps. */
+static cr_status find_recorded(cr_compiled_call *c)
+{
+    cr_session *s = c->recorded ? NULL : cr_session_new();
+    cr_graph *g = NULL;
+
+    if (c->recorded)
+        return CR_OK;
+    cr_status st = s ? cr_graph_instantiate_at(&g, s, c->symbolic, c->symbol, false) : CR_MEMORY;
+    if (!st && !g)
+        st = cr_fail(CR_RUNTIME, "what was asked of the sizes does not hold");
+    if (!st)
+        keep_recorded(c, g);
+    cr_session_release(s);
+    return st;
 }
 
 static cr_status make_variant(variant *v, cr_compiled_call *c)
 {
     cr_aot_joint joint = {0};
-    like x = {.c = c};
-    cr_status st = cr_aot_joint_of(&joint, c->recorded, v->reached);
+    partial x = {.c = c};
+    cr_status st = find_recorded(c);
+
+    if (!st)
+        st = cr_aot_joint_of(&joint, c->recorded, v->reached);
 
     x.from = joint.graph;
     if (!st)
@@ -189,26 +221,39 @@ static bool wants_gradient(const cr_graph *g)
     return in && out;
 }
 
-cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how)
+static cr_compiled_call *call_of(int inputs, int outputs, unsigned how)
 {
     cr_compiled_call *c = cr_alloc_zero(sizeof *c);
-    cr_status st;
+
+    if (!c)
+        return NULL;
+    atomic_store(&c->count, 1);
+    c->how = how;
+    c->inputs = inputs;
+    c->outputs = outputs;
+    pthread_mutex_init(&c->lock, NULL);
+    c->plain = cr_alloc_zero((size_t)outputs + 1);
+    if (c->plain)
+        return c;
+    cr_compiled_call_drop(c);
+    return NULL;
+}
+
+/* `like` is of another call of the same recording that saves what this one is to save, or NULL. */
+static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how,
+                          const cr_compiled_call *like)
+{
+    cr_compiled_call *c = call_of(g->input_count, g->body->output_count, how);
+    cr_status st = CR_OK;
 
     if (!c)
         return CR_MEMORY;
-    atomic_store(&c->count, 1);
-    c->how = how;
-    c->inputs = g->input_count;
-    c->outputs = g->body->output_count;
-    c->plain = cr_alloc_zero((size_t)c->outputs + 1);
-    for (int k = 0; c->plain && k < c->outputs; k++) {
+    for (int k = 0; k < c->outputs; k++) {
         const cr_garg *a = &g->body->output[k];
         c->plain[k] = a->tag == CR_TENSOR && a->value->type.known && !a->value->type.requires_grad;
     }
-    pthread_mutex_init(&c->lock, NULL);
-    st = c->plain ? CR_OK : CR_MEMORY;
-    if (!st && grad && wants_gradient(g))
-        st = keep_training(c, g);
+    if (grad && wants_gradient(g))
+        st = keep_training(c, g, like ? &like->parts : NULL);
     else if (!st)
         keep_recorded(c, g);
     if (st)
@@ -220,15 +265,24 @@ cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool g
 
 /* --- the programs --- */
 
-/* Compositions as their parts; what cannot be replayed stays whole. */
+/* Compositions as their parts, in *parts; what cannot be replayed stays whole. */
+static cr_status inference_graph(const cr_graph **out, cr_aot_joint *parts, const cr_compiled_call *c)
+{
+    bool whole = c->recorded->parts || c->recorded->numbers.inputs;
+    cr_status st = whole ? CR_OK : cr_aot_parts_new(parts, c->recorded);
+
+    *out = parts->graph ? parts->graph : c->recorded;
+    return st == CR_MEMORY ? st : CR_OK;
+}
+
 static cr_status make_inference(cr_compiled_call *c)
 {
     cr_aot_joint parts = {0};
-    bool whole = c->recorded->parts || c->recorded->numbers.inputs;
-    cr_status st = whole ? CR_OK : cr_aot_parts_new(&parts, c->recorded);
+    const cr_graph *g;
+    cr_status st = inference_graph(&g, &parts, c);
 
-    if (st != CR_MEMORY)
-        st = cr_program_new(&c->forward, parts.graph ? parts.graph : c->recorded, c->how);
+    if (!st)
+        st = cr_program_new(&c->forward, g, c->how);
     cr_aot_joint_drop(&parts);
     return st;
 }
@@ -299,154 +353,145 @@ void cr_compiled_call_drop(cr_compiled_call *c)
     drop_parts(c);
     cr_session_release(c->session);
     pthread_mutex_destroy(&c->lock);
+    if (c->symbolic)
+        cr_session_release(c->symbolic->session);
+    cr_free(c->symbol);
     cr_free(c->marks);
     cr_free(c->plain);
     cr_free(c);
 }
 
-/* --- instances --- */
+/* --- one call for all sizes --- */
 
-enum { MOST_INSTANCES = 64 };
-
-/* A call for one choice of sizes and whole numbers. */
-typedef struct {
-    int64_t *key;
-    cr_compiled_call *call; /* NULL: a guard does not hold for these */
-} instance;
-
-struct cr_compiled_calls {
-    cr_session *session; /* of `g` */
-    const cr_graph *g;
-    bool grad;
-    unsigned how; /* cr_how */
-    int key_len;
-    CR_VEC(instance) made; /* the last used first */
-};
-
-static int count_dims(uint64_t mask, int ndim)
+cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how)
 {
-    int n = 0;
-
-    for (int d = 0; d < ndim; d++)
-        n += mask >> d & 1;
-    return n;
+    return call_new(out, g, grad, how, NULL);
 }
 
-cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad, unsigned how)
-{
-    cr_compiled_calls *c = cr_alloc_zero(sizeof *c);
+/* The calls of a recording at the probes of its sizes, which become the first one's programs. */
+typedef struct {
+    cr_compiled_call *call[CR_MOST_PROBES];
+    cr_aot_joint parts[CR_MOST_PROBES];
+    cr_graph *forward[CR_MOST_PROBES], *backward[CR_MOST_PROBES];
+} probes;
 
-    if (!c)
+static cr_status make_probe(probes *x, int p, const cr_graph *g, bool grad, unsigned how)
+{
+    const cr_graph *forward;
+    cr_compiled_call *c;
+
+    CR_TRY(call_new(&x->call[p], g, grad, how, p ? x->call[0] : NULL));
+    c = x->call[p];
+    if (c->marks) {
+        x->forward[p] = c->parts.forward;
+        x->backward[p] = c->parts.backward;
+    } else {
+        CR_TRY(inference_graph(&forward, &x->parts[p], c));
+        x->forward[p] = (cr_graph *)(uintptr_t)forward;
+    }
+    if (!c->marks != !x->call[0]->marks || c->cotangents != x->call[0]->cotangents ||
+        (c->marks && memcmp(c->marks, x->call[0]->marks, (size_t)(c->inputs + c->outputs))))
+        return cr_fail(CR_VALUE, "other outputs have gradients for other sizes");
+    return CR_OK;
+}
+
+static cr_status make_varying(cr_compiled_call *c, probes *x, cr_sizes *sizes)
+{
+    CR_TRY(cr_program_new_varying(&c->forward, sizes, x->forward, c->how));
+    return c->marks ? cr_program_new_varying(&c->backward, sizes, x->backward, c->how) : CR_OK;
+}
+
+cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes, cr_graph *const *g, bool grad,
+                                       unsigned how)
+{
+    probes x = {.call = {NULL}};
+    cr_status st = CR_OK;
+
+    for (int p = 0; !st && p < sizes->probes; p++)
+        st = make_probe(&x, p, g[p], grad, how);
+    if (!st)
+        st = make_varying(x.call[0], &x, sizes);
+    for (int p = 0; p < sizes->probes; p++) {
+        cr_aot_joint_drop(&x.parts[p]);
+        if (p || st)
+            cr_compiled_call_drop(x.call[p]);
+    }
+    if (st)
+        return st;
+    drop_graphs(x.call[0]);
+    *out = x.call[0];
+    return CR_OK;
+}
+
+static cr_status resize_backward(cr_compiled_call *c, const cr_compiled_call *of, const cr_scalar *value)
+{
+    CR_TRY(cr_program_resize(&c->backward, of->backward, value));
+    for (int i = 0; i < c->saved; i++)
+        if (!cr_program_takes(c->backward, i, c->forward, c->outputs + i))
+            return cr_fail(CR_VALUE, "what is saved is not what the backward pass reads");
+    return CR_OK;
+}
+
+static cr_status copy_facts(cr_compiled_call *c, const cr_compiled_call *of)
+{
+    c->saved = of->saved;
+    c->cotangents = of->cotangents;
+    memcpy(c->plain, of->plain, (size_t)c->outputs);
+    if (!of->marks)
+        return CR_OK;
+    c->marks = cr_alloc((size_t)(c->inputs + c->outputs) + 1);
+    if (!c->marks)
         return CR_MEMORY;
-    c->session = cr_session_keep(g->session);
-    c->g = g;
-    c->grad = grad;
-    c->how = how;
-    c->key_len = g->numbers.inputs;
-    for (int i = 0; i < g->input_count; i++)
-        c->key_len += count_dims(g->input[i]->symbolic, g->input[i]->type.ndim);
+    memcpy(c->marks, of->marks, (size_t)(c->inputs + c->outputs) + 1);
+    c->wants = c->marks;
+    c->differentiable = c->wants + c->inputs;
+    return CR_OK;
+}
+
+static cr_status copy_symbols(cr_compiled_call *c, const cr_graph *g, const cr_scalar *symbol)
+{
+    size_t bytes = g->numbers.list.len * sizeof *symbol;
+
+    c->symbolic = g;
+    cr_session_keep(g->session);
+    c->symbol = cr_alloc(bytes + 1);
+    if (!c->symbol)
+        return CR_MEMORY;
+    memcpy(c->symbol, symbol, bytes);
+    return CR_OK;
+}
+
+cr_status cr_compiled_call_resize(cr_compiled_call **out, const cr_compiled_call *of, const cr_scalar *value,
+                                  const cr_graph *g, const cr_scalar *symbol)
+{
+    cr_compiled_call *c = call_of(of->inputs, of->outputs, of->how);
+    cr_status st = c ? copy_facts(c, of) : CR_MEMORY;
+
+    if (!st)
+        st = copy_symbols(c, g, symbol);
+    if (!st)
+        st = cr_program_resize(&c->forward, of->forward, value);
+    if (!st && c->marks)
+        st = resize_backward(c, of, value);
+    if (st) {
+        cr_compiled_call_drop(c);
+        return st;
+    }
+    atomic_store(&c->made, true);
     *out = c;
     return CR_OK;
 }
 
-static void instance_drop(instance *i)
+size_t cr_compiled_call_bytes(const cr_compiled_call *c)
 {
-    cr_compiled_call_drop(i->call);
-    cr_free(i->key);
-}
+    size_t bytes = sizeof *c + (size_t)(2 * c->outputs + c->inputs);
 
-void cr_compiled_calls_drop(cr_compiled_calls *c)
-{
-    if (!c)
-        return;
-    for (size_t i = 0; i < c->made.len; i++)
-        instance_drop(&c->made.at[i]);
-    cr_vec_drop(&c->made);
-    cr_session_release(c->session);
-    cr_free(c);
-}
-
-/* Floats are run-time numbers of one instance; whole numbers may decide sizes. */
-static void fill_key(const cr_compiled_calls *c, cr_tensor *const *input, const cr_scalar *number, int64_t *key)
-{
-    for (int i = 0; i < c->g->input_count; i++)
-        for (int d = 0; d < c->g->input[i]->type.ndim; d++)
-            if (c->g->input[i]->symbolic >> d & 1)
-                *key++ = input[i]->size[d];
-    for (int k = 0; k < c->g->numbers.inputs; k++)
-        *key++ = number[k].category == CR_CAT_FLOAT && !c->grad ? 0 : number[k].i;
-}
-
-static cr_status make_instance(cr_compiled_calls *c, cr_tensor *const *input, const cr_scalar *number, instance *out)
-{
-    cr_session *s = cr_session_new();
-    cr_graph *g = NULL;
-    cr_status st = s ? cr_graph_instantiate(&g, s, c->g, input, number, !c->grad) : CR_MEMORY;
-
-    if (!st && g)
-        st = cr_compiled_call_new(&out->call, g, c->grad, c->how);
-    cr_graph_drop(g);
-    cr_session_release(s);
-    return st;
-}
-
-static void to_front(cr_compiled_calls *c, size_t i)
-{
-    instance found = c->made.at[i];
-
-    memmove(c->made.at + 1, c->made.at, i * sizeof found);
-    c->made.at[0] = found;
-}
-
-static cr_status add_instance(cr_compiled_calls *c, const int64_t *key, cr_tensor *const *input, const cr_scalar *number)
-{
-    instance made = {.key = cr_alloc((size_t)c->key_len * sizeof *key + 1)};
-    cr_status st = made.key ? cr_vec_reserve(&c->made, 1) : CR_MEMORY;
-
-    if (!st) {
-        memcpy(made.key, key, (size_t)c->key_len * sizeof *key);
-        st = make_instance(c, input, number, &made);
-    }
-    if (st == CR_MEMORY) {
-        instance_drop(&made);
-        return st;
-    }
-    if (st) /* for such sizes there are none: eager says why */
-        cr_log_line("graph", 1, "no programs for these sizes: %s", cr_error_message());
-    if (c->made.len == MOST_INSTANCES)
-        instance_drop(&c->made.at[--c->made.len]);
-    cr_vec_put(&c->made, made);
-    to_front(c, c->made.len - 1);
-    return CR_OK;
-}
-
-cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c, cr_tensor *const *input,
-                                 const cr_scalar *number)
-{
-    int64_t few[32], *key = few;
-    cr_status st = CR_OK;
-    size_t i = 0;
-
-    if (c->key_len > (int)CR_LEN(few) && !(key = cr_alloc((size_t)c->key_len * sizeof *key)))
-        return CR_MEMORY;
-    fill_key(c, input, number, key);
-    while (i < c->made.len && memcmp(c->made.at[i].key, key, (size_t)c->key_len * sizeof *key))
-        i++;
-    if (i == c->made.len)
-        st = add_instance(c, key, input, number);
-    else if (i)
-        to_front(c, i);
-    if (key != few)
-        cr_free(key);
-    *out = st ? NULL : c->made.at[0].call;
-    return st;
-}
-
-int cr_compiled_calls_count(const cr_compiled_calls *c) { return (int)c->made.len; }
-
-cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c)
-{
-    return c->made.len ? c->made.at[0].call : NULL;
+    bytes += c->symbol ? c->symbolic->numbers.list.len * sizeof *c->symbol : 0;
+    bytes += c->session ? cr_arena_bytes(&c->session->keep) : 0;
+    bytes += c->joint.graph ? cr_arena_bytes(&c->joint.graph->session->keep) : 0;
+    if (!is_made(c))
+        return bytes;
+    return bytes + cr_program_bytes(c->forward) + (c->backward ? cr_program_bytes(c->backward) : 0);
 }
 
 /* --- running --- */
@@ -705,8 +750,6 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, con
 }
 
 /* --- for people --- */
-
-static bool is_made(const cr_compiled_call *c) { return atomic_load_explicit(&c->made, memory_order_acquire); }
 
 const cr_program *cr_compiled_call_forward(const cr_compiled_call *c) { return is_made(c) ? c->forward : NULL; }
 const cr_program *cr_compiled_call_backward(const cr_compiled_call *c) { return is_made(c) ? c->backward : NULL; }

@@ -5,6 +5,7 @@
 
 #include "aot/aot.h"
 #include "compile/program.h"
+#include "compile/sizes.h"
 
 /* Counted: a node of the tape may outlive the function that made it. */
 typedef struct cr_compiled_call cr_compiled_call;
@@ -29,7 +30,21 @@ CR_MUST cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *in
 /* Whether what the recording asked of its numbers is so for these. */
 bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number);
 
-/* A recording with symbols, and a call for each choice of sizes that was met; 64 are kept. */
+/* --- one call for all sizes --- */
+/* g[p] is the instance of a recording for probe p of `x`.  Its programs share their steps and kernels with those
+ * of cr_compiled_call_resize, and are not run themselves.  CR_VALUE where instances differ in more than sizes. */
+CR_MUST cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *x, cr_graph *const *g, bool grad,
+                                               unsigned how);
+/* The call for these numbers of `x`; symbol[k] is the value of number k of the recording `g`, whose session is
+ * kept.  CR_VALUE where the steps do not serve such sizes. */
+CR_MUST cr_status cr_compiled_call_resize(cr_compiled_call **out, const cr_compiled_call *of, const cr_scalar *value,
+                                          const cr_graph *g, const cr_scalar *symbol);
+/* Bytes that the call holds for itself. */
+size_t cr_compiled_call_bytes(const cr_compiled_call *c);
+
+/* --- calls.c: a recording with symbols --- */
+/* A call for each choice of sizes that was met; those used last are kept, up to CR_SIZES_LIMIT megabytes.  From the
+ * second choice on calls share one program (sizes.h), where there is one for all sizes. */
 typedef struct cr_compiled_calls cr_compiled_calls;
 CR_MUST cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad, unsigned how);
 void cr_compiled_calls_drop(cr_compiled_calls *c);
@@ -38,6 +53,9 @@ void cr_compiled_calls_drop(cr_compiled_calls *c);
 CR_MUST cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
                                          cr_tensor *const *input, const cr_scalar *number);
 int cr_compiled_calls_count(const cr_compiled_calls *c);
+/* Programs for all sizes that were made; bytes of all calls. */
+int cr_compiled_calls_shared(const cr_compiled_calls *c);
+size_t cr_compiled_calls_bytes(const cr_compiled_calls *c);
 /* The call that was found last, borrowed; NULL before the first. */
 cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c);
 

@@ -12,6 +12,7 @@
 #include <string.h>
 
 struct cr_compiled {
+    cr_session session; /* of the groups' code */
     CR_VEC(cr_group_code *) groups;
     int built;
 };
@@ -760,10 +761,37 @@ static void plan(cr_session *s, void *context)
     add_outputs(b);
     for (int i = 0; i < b->nodes; i++)
         add_operands(b, &b->node[i]);
-    b->c->code.read = cr_session_copy(s, b->read, (size_t)b->reads * sizeof *b->read);
+    b->c->code.read = (cr_gvalue **)(uintptr_t)b->read;
     b->c->code.read_count = b->reads;
     lay_out(b);
     store_params(b);
+}
+
+static const cr_gtype *keep_type(cr_session *s, const cr_gtype *type)
+{
+    cr_gtype *t = cr_session_copy(s, type, sizeof *type);
+    size_t bytes = t->ndim * sizeof *t->size;
+
+    t->size = cr_session_copy(s, t->size, bytes);
+    t->stride = t->stride ? cr_session_copy(s, t->stride, bytes) : NULL;
+    return t;
+}
+
+/* The code without what planning left behind.  The graph may get other sizes afterwards. */
+static void keep_code(cr_session *s, void *context)
+{
+    builder *b = context;
+    cr_group_code *c = cr_session_copy(s, b->c, sizeof *c);
+
+    c->operand = cr_session_copy(s, c->operand, (size_t)c->operands * sizeof *c->operand);
+    for (int k = 0; k < c->operands; k++) {
+        cr_operand_plan *o = &c->operand[k];
+        o->type = keep_type(s, o->type);
+        o->spread = o->spread ? cr_session_copy(s, o->spread, sizeof o->step) : NULL;
+    }
+    c->code.read = cr_session_copy(s, c->code.read, (size_t)c->code.read_count * sizeof *c->code.read);
+    c->param = cr_session_copy(s, c->param, (size_t)(b->params + 1) * CR_PARAM_BYTES);
+    b->c = c;
 }
 
 /* The group as a graph that reads its inputs in the order of code.read. */
@@ -787,15 +815,24 @@ static void stand_alone(cr_session *s, void *context)
 }
 
 /* What runs until native code is there, and for good where there is no compiler. */
-static cr_status add_nodes(builder *b)
+static cr_status add_nodes(cr_compiled *all, builder *b)
 {
-    CR_TRY(cr_session_run(b->s, stand_alone, b));
+    CR_TRY(cr_session_run(&all->session, stand_alone, b));
     return cr_program_of_calls(&b->c->nodes, b->alone);
+}
+
+/* The nodes are called while there is neither native code nor tiles, or to be measured. */
+static bool needs_nodes(const cr_group_code *c)
+{
+    const cr_fused *f = c->program->fused;
+
+    return c->tuner || (!cr_fused_has_tiles(f) && !cr_jit_function(cr_fused_kernel(f)));
 }
 
 static cr_status make_code(cr_compiled *all, builder *b)
 {
     CR_TRY(cr_session_run(b->s, plan, b));
+    CR_TRY(cr_session_run(&all->session, keep_code, b));
     CR_TRY(find_program(b, &all->built));
     if (cr_fused_nest(b->c->program->fused)->one_row) { /* not the rows and columns that the plan has */
         leave_program(b->c->program);
@@ -807,7 +844,7 @@ static cr_status make_code(cr_compiled *all, builder *b)
     cr_show_group(b->group, b->c->program->fused);
     if (b->how & CR_HOW_MEASURE && !b->c->empty)
         CR_TRY(cr_tuner_new(&b->c->tuner, b->c, b->group));
-    return b->c->tuner || !cr_fused_has_tiles(b->c->program->fused) ? add_nodes(b) : CR_OK;
+    return needs_nodes(b->c) ? add_nodes(all, b) : CR_OK;
 }
 
 static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
@@ -824,8 +861,7 @@ static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
             return st;
         if (st)
             cr_log_line("fusion", 1, "%%%s stays calls: %s", n->result[0]->name, cr_error_message());
-        else
-            n->code = &b.c->code;
+        n->code = st ? NULL : &b.c->code;
     }
     return CR_OK;
 }
@@ -847,10 +883,12 @@ cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how)
 {
     cr_compiled *all = cr_alloc_zero(sizeof *all);
     builder b = {.g = g, .values = (int)g->values, .how = how};
-    cr_status st = all ? cr_session_run(g->session, start, &b) : CR_MEMORY;
+    cr_session planning = {.status = CR_OK};
+    cr_status st = all ? cr_session_run(&planning, start, &b) : CR_MEMORY;
 
     if (!st)
         st = make_all(all, g, &b);
+    cr_session_drop(&planning);
     if (st) {
         for (size_t i = 0; i < g->body->len; i++)
             g->body->at[i]->code = NULL;
@@ -871,10 +909,22 @@ void cr_compiled_drop(cr_compiled *c)
         leave_program(c->groups.at[i]->program);
     }
     cr_vec_drop(&c->groups);
+    cr_session_drop(&c->session);
     cr_free(c);
 }
 
 int cr_compiled_groups(const cr_compiled *c) { return (int)c->groups.len; }
 int cr_compiled_built(const cr_compiled *c) { return c->built; }
+
+size_t cr_compiled_bytes(const cr_compiled *c)
+{
+    if (!c)
+        return 0;
+    size_t bytes = sizeof *c + c->groups.cap * sizeof *c->groups.at + cr_arena_bytes(&c->session.keep);
+
+    for (size_t i = 0; i < c->groups.len; i++)
+        bytes += c->groups.at[i]->nodes ? cr_program_bytes(c->groups.at[i]->nodes) : 0;
+    return bytes;
+}
 
 const cr_fused *cr_compiled_fused(const cr_compiled *c, int k) { return c->groups.at[k]->program->fused; }

@@ -31,6 +31,8 @@ void cr_compiled_drop(cr_compiled *c);
 int cr_compiled_groups(const cr_compiled *c);
 /* How many programs had to be built: equal groups share one, across graphs. */
 int cr_compiled_built(const cr_compiled *c);
+/* Bytes of the groups' code, kernels left out. */
+size_t cr_compiled_bytes(const cr_compiled *c);
 /* The fused program of group k, borrowed. */
 const cr_fused *cr_compiled_fused(const cr_compiled *c, int k);
 

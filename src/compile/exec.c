@@ -8,6 +8,8 @@
 
 typedef struct {
     const cr_plan *p;
+    const cr_plan_sizes *sizes;
+    const cr_step_sizes *now; /* of the step that runs */
     cr_tensor **slot;
     cr_value *lists;
     cr_tensor **operands;
@@ -24,7 +26,7 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
     const cr_plan *p = m->p;
 
     for (uint32_t i = 0; i < p->inputs; i++) {
-        if (CR_UNLIKELY(!cr_tensor_is_of(input[i], &p->g->input[i]->type)))
+        if (CR_UNLIKELY(!cr_tensor_is_of(input[i], m->sizes->input[i])))
             return cr_refuse_tensor(p->g->input[i], input[i], "the program");
         m->slot[i] = input[i];
     }
@@ -72,7 +74,7 @@ static void load_args(const machine *m, const cr_step *s, cr_value *arg)
     cr_value *list = m->lists;
     cr_value *at[CR_MAX_ARGS];
 
-    memcpy(arg, s->arg, s->arg_count * sizeof *arg);
+    memcpy(arg, m->now->arg, s->arg_count * sizeof *arg);
     for (int i = 0; s->list_room && i < s->arg_count; i++)
         if (arg[i].tag == CR_TENSORS) {
             at[i] = memcpy(list, arg[i].list, arg[i].len * sizeof *list);
@@ -120,8 +122,11 @@ static cr_status call_tracked(const machine *m, const cr_op *op, const cr_value 
 static cr_tensor *dying(const machine *m, const cr_step *s)
 {
     cr_tensor *t = s->reuse_read >= 0 ? m->slot[s->read[s->reuse_read]] : NULL;
+    const cr_step_sizes *z = m->now;
 
-    return t && may_take_over(t, &s->made_value[0]->type) ? t : NULL;
+    if (!t || (s->kind == CR_STEP_GROUP && !(z->code->overwrites >> s->reuse_read & 1)))
+        return NULL;
+    return may_take_over(t, z->made) ? t : NULL;
 }
 
 /* An elementwise result is written over an argument; a copy of what goes is the thing itself. */
@@ -136,10 +141,10 @@ static cr_status run_over(const machine *m, const cr_step *s, const cr_value *ar
 
 /* The tensor for the step's result in the bytes of a later one.  NULL, and the result gets a block of its own, where
  * others than the plan's guests hold the host: what was to be gone by now may be in their hands. */
-static cr_status hosted(const machine *m, const cr_step *s, cr_tensor **out)
+static cr_status hosted(const machine *m, cr_tensor **out)
 {
-    const cr_hosting *h = s->hosting;
-    const cr_gtype *type = &s->made_value[0]->type;
+    const cr_hosting *h = m->now->hosting;
+    const cr_gtype *type = m->now->made;
     cr_tensor **host = &m->slot[h->slot];
     cr_storage *part;
     int64_t stride[CR_MAX_DIMS];
@@ -185,8 +190,8 @@ static cr_status run_call(const machine *m, const cr_step *s)
     load_args(m, s, arg);
     if (t && m->direct)
         return run_over(m, s, arg, t);
-    if (s->hosting)
-        CR_TRY(hosted(m, s, &into));
+    if (m->now->hosting)
+        CR_TRY(hosted(m, &into));
     if (into)
         return run_call_into(m, s, arg, into);
     st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result) : s->op->kernel_stage(s->op, arg, result);
@@ -200,10 +205,10 @@ static cr_status run_call(const machine *m, const cr_step *s)
 
 static cr_status run_view(const machine *m, const cr_step *s)
 {
-    const cr_static_view *v = s->view;
+    const cr_static_view *v = m->now->view;
     cr_tensor *t = m->slot[s->read[0]], *made;
 
-    if (CR_UNLIKELY(!t || !cr_tensor_is_of(t, v->from) ||
+    if (CR_UNLIKELY(!v || !t || !cr_tensor_is_of(t, v->from) ||
                     (v->assumed && memcmp(t->stride, v->assumed, t->ndim * sizeof *t->stride))))
         return run_call(m, s);
     CR_TRY(cr_tensor_over(&made, t->storage, (cr_dtype)t->dtype, v->ndim, v->size, v->stride, t->offset + v->offset));
@@ -215,6 +220,7 @@ static cr_status run_view(const machine *m, const cr_step *s)
 static cr_status run_group(const machine *m, const cr_step *s)
 {
     cr_tensor **read = m->operands, **output = read + s->reads;
+    const cr_step_sizes *z = m->now;
     cr_tensor *t = dying(m, s);
 
     for (uint32_t i = 0; i < s->reads; i++)
@@ -223,10 +229,10 @@ static cr_status run_group(const machine *m, const cr_step *s)
     if (t) {
         output[0] = t;
         m->slot[s->read[s->reuse_read]] = NULL;
-    } else if (s->hosting) {
-        CR_TRY(hosted(m, s, &output[0]));
+    } else if (z->hosting) {
+        CR_TRY(hosted(m, &output[0]));
     }
-    CR_TRY(s->kind == CR_STEP_OWN ? s->own->run(s->own, read, output) : s->code->run(s->code, read, output));
+    CR_TRY(s->kind == CR_STEP_OWN ? s->own->run(s->own, read, output) : z->code->run(z->code, read, output));
     for (uint32_t k = 0; k < s->results; k++)
         put(m, s->result[k], output[k]);
     return CR_OK;
@@ -257,13 +263,14 @@ static inline cr_status run_step(const machine *m, const cr_step *s, size_t *nex
     return CR_OK;
 }
 
-static cr_status run_steps(const machine *m)
+static cr_status run_steps(machine *m)
 {
     const cr_step *steps = m->p->steps.at;
 
     for (size_t i = 0, next; i < m->p->steps.len; i = next) {
         const cr_step *s = &steps[i];
         next = i + 1;
+        m->now = &m->sizes->step[i];
         CR_TRY(run_step(m, s, &next));
         for (uint32_t k = 0; k < s->releases; k++) {
             cr_drop(m->slot[s->release[k]]);
@@ -362,8 +369,9 @@ static cr_status run_with(cr_program *p, machine m, cr_tensor *const *input, cr_
     _Alignas(cr_value) char frame[SMALL_FRAME];
     cr_plan *plan;
 
-    CR_TRY(cr_program_plan(&plan, p));
+    CR_TRY(cr_program_plan(&plan, p->of ? p->of : p));
     m.p = plan;
+    m.sizes = p->sizes ? p->sizes : &plan->sizes;
     if (frame_bytes(plan) > sizeof frame)
         return run_large(&m, input, output);
     lay_out(&m, frame);

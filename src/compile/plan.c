@@ -376,6 +376,7 @@ void cr_plan_lives(cr_plan *p)
     list_deaths(&x);
     give_slots(&x);
     give_output_slots(&x);
-    cr_plan_hosts(p, x.storages.at, x.storages.len);
+    if (!p->varies) /* addresses in the bytes of others are those of one size */
+        cr_plan_hosts(p, x.storages.at, x.storages.len);
     find_peak(&x);
 }

@@ -11,10 +11,10 @@ typedef struct {
     const cr_op *op;
     cr_value arg[CR_MAX_ARGS]; /* complete but for the tensors */
     int args, reads, at[4];    /* the argument that a read is */
-    int weight;                /* which read */
+    int weight, rows;          /* which reads */
     bool turned;               /* the weight is b transposed */
-    const cr_gtype *type;      /* of the weight */
-    cr_gemm gemm;              /* sizes */
+    cr_gtype type;             /* of the weight */
+    cr_gemm gemm;              /* sizes; those of the rows are of each run */
 } product;
 
 /* The entries, and which argument is b. */
@@ -78,7 +78,7 @@ static bool is_product(const cr_step *s, const bool *written, int *entry, cr_gem
 {
     const cr_gnode *n = s->node;
 
-    if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || n->result_count != 1)
+    if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || n->varying_count || n->result_count != 1)
         return false;
     for (*entry = 0; *entry < (int)CR_LEN(entries); ++*entry)
         if (!strcmp(n->op->name, entries[*entry].name) && !*n->op->overload)
@@ -113,6 +113,15 @@ static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
     return st;
 }
 
+/* Eager copies the weight for so many rows. */
+static bool copies(const product *p, cr_tensor *const *read)
+{
+    cr_gemm g = p->gemm;
+
+    g.m = read[p->rows]->numel / g.k;
+    return cr_gemm_copies_b(&g);
+}
+
 static cr_status run(cr_own *own, cr_tensor *const *read, cr_tensor **output)
 {
     product *p = (product *)own;
@@ -122,7 +131,7 @@ static cr_status run(cr_own *own, cr_tensor *const *read, cr_tensor **output)
     memcpy(arg, p->arg, (size_t)p->args * sizeof *arg);
     for (int k = 0; k < p->reads; k++)
         arg[p->at[k]] = cr_of_tensor(read[k]);
-    if (cr_tensor_is_of(read[p->weight], p->type))
+    if (copies(p, read) && cr_tensor_is_of(read[p->weight], &p->type))
         CR_TRY(cr_packer_get(&packed, p->packer, read[p->weight], pack, p));
     if (packed)
         arg[p->at[p->weight]] = cr_of_tensor(cr_packed_tensor(packed));
@@ -149,6 +158,15 @@ static void share_packer(product *p, product **first)
     p->packer = &(*first)->mine;
 }
 
+static cr_gtype kept_type(cr_session *s, const cr_gtype *type)
+{
+    cr_gtype t = *type;
+
+    t.size = cr_session_copy(s, t.size, t.ndim * sizeof *t.size);
+    t.stride = t.stride ? cr_session_copy(s, t.stride, t.ndim * sizeof *t.stride) : NULL;
+    return t;
+}
+
 static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, product **first)
 {
     product *p = cr_alloc_zero(sizeof *p);
@@ -165,9 +183,11 @@ static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, pr
         p->at[k] = s->patch[k].arg;
         if (p->at[k] == entries[entry].weight)
             p->weight = (int)k;
+        if (p->at[k] == entries[entry].weight - 1)
+            p->rows = (int)k;
     }
     p->turned = entries[entry].turned;
-    p->type = &s->node->arg[entries[entry].weight].value->type;
+    p->type = kept_type(plan->s, &s->node->arg[entries[entry].weight].value->type);
     p->gemm = *g;
     s->kind = CR_STEP_OWN;
     s->own = &p->own;

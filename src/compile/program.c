@@ -30,18 +30,65 @@ static void prepare(cr_session *s, void *context)
     take_graph(p, cr_graph_copy(s, p->g));
     for (size_t i = 0; i < CR_LEN(passes); i++)
         apply(p, passes[i]);
+}
+
+static void prepare_one(cr_session *s, void *context)
+{
+    cr_program *p = context;
+
+    prepare(s, p);
     if (!(p->how & CR_HOW_CALLS))
         apply(p, cr_compile_group);
     cr_show_graph("fusion", "with groups", p->g);
 }
 
-static void keep(cr_session *s, void *context) { take_graph(context, cr_graph_copy(s, ((cr_program *)context)->g)); }
+/* The graph for each probe; the program is that of the first. */
+typedef struct {
+    cr_program *p, probe[CR_MOST_PROBES];
+    cr_sizes *x;
+} varying;
+
+static void compare_probes(cr_session *s, void *context)
+{
+    varying *v = context;
+    cr_graph *graph[CR_MOST_PROBES];
+
+    for (int i = 1; i < v->x->probes; i++) {
+        prepare(s, &v->probe[i]);
+        graph[i] = (cr_graph *)(uintptr_t)v->probe[i].g;
+    }
+    prepare(s, v->p);
+    graph[0] = (cr_graph *)(uintptr_t)v->p->g;
+    cr_sizes_compare(v->x, graph, &v->p->varying);
+}
+
+static void prepare_varying(cr_session *s, void *context)
+{
+    varying *v = context;
+    cr_status st = cr_session_run(s, compare_probes, v);
+
+    for (int i = 1; i < v->x->probes; i++)
+        cr_graph_drop(v->probe[i].own);
+    cr_session_check(s, st);
+    if (!(v->p->how & CR_HOW_CALLS))
+        apply(v->p, cr_compile_group);
+    cr_show_graph("fusion", "with groups, for all sizes", v->p->g);
+}
+
+static void keep(cr_session *s, void *context)
+{
+    cr_program *p = context;
+    cr_varying_inputs *v = &p->varying;
+
+    v->at = cr_session_copy(s, v->at, v->len * sizeof *v->at);
+    take_graph(p, cr_graph_copy(s, p->g));
+}
 
 /* What the passes made on the way goes with their session. */
-static cr_status run_passes(cr_program *p)
+static cr_status run_passes(cr_program *p, cr_session_fn fn, void *context)
 {
     cr_session passes = {.keep = {.mapped = true}};
-    cr_status st = cr_session_run(&passes, prepare, p);
+    cr_status st = cr_session_run(&passes, fn, context);
 
     if (!st)
         st = cr_session_run(&p->session, keep, p);
@@ -275,6 +322,21 @@ static void add_outputs(cr_plan *p)
         p->output_value[i] = b->output[i].tag == CR_TENSOR ? cr_plan_value(p, b->output[i].value) : NULL;
 }
 
+/* Those that the plan was made for. */
+static void tell_sizes(cr_plan *p)
+{
+    cr_plan_sizes *z = &p->sizes;
+
+    z->input = CR_NEW_N(p->s, const cr_gtype *, p->inputs);
+    for (uint32_t i = 0; i < p->inputs; i++)
+        z->input[i] = &p->g->input[i]->type;
+    z->step = CR_NEW_N(p->s, cr_step_sizes, p->steps.len);
+    for (size_t i = 0; i < p->steps.len; i++) {
+        const cr_step *s = &p->steps.at[i];
+        z->step[i] = (cr_step_sizes){s->arg, s->code, s->view, s->hosting, s->results ? &s->made_value[0]->type : NULL};
+    }
+}
+
 static void build(cr_session *s, void *context)
 {
     cr_plan *p = context;
@@ -295,6 +357,7 @@ static void build(cr_session *s, void *context)
         cr_plan_products(p);
     cr_plan_views(p);
     cr_plan_lives(p);
+    tell_sizes(p);
 }
 
 void cr_plan_own(cr_plan *p, cr_own *own)
@@ -326,6 +389,7 @@ static cr_status plan_new(cr_plan **out, const cr_program *of, int threads)
         return CR_MEMORY;
     p->g = of->g;
     p->how = of->how;
+    p->varies = of->varies;
     p->threads = threads;
     st = cr_session_run(&p->session, build, p);
     if (st) {
@@ -366,7 +430,7 @@ static CR_NOINLINE cr_status add_plan(cr_plan **out, cr_program *p, int threads)
 cr_status cr_program_plan(cr_plan **out, cr_program *p)
 {
     bool autocast = cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST);
-    int threads = autocast ? CR_CALLS_ONLY : p->layouts && !cr_in_parallel() ? cr_threads() : 0;
+    int threads = p->varies ? 0 : autocast ? CR_CALLS_ONLY : p->layouts && !cr_in_parallel() ? cr_threads() : 0;
 
     *out = find_plan(p, threads);
     return CR_LIKELY(*out) ? CR_OK : add_plan(out, p, threads);
@@ -378,11 +442,37 @@ static cr_status make(cr_program *p)
 {
     cr_plan *plan;
 
-    CR_TRY(run_passes(p));
     CR_TRY(cr_compile_code(&p->code, (cr_graph *)(uintptr_t)p->g, p->how));
     p->layouts = cr_has_layouts(p->g);
+    if (p->layouts && p->varies)
+        return cr_fail(CR_VALUE, "layouts between convolutions are those of one size");
     return cr_program_plan(&plan, p);
 }
+
+static cr_status make_one(cr_program *p, void *unused)
+{
+    (void)unused;
+    CR_TRY(run_passes(p, prepare_one, p));
+    return make(p);
+}
+
+/* Comparing makes numbers in the session of the sizes. */
+static void run_varying_passes(cr_session *s, void *context)
+{
+    varying *v = context;
+
+    cr_session_check(s, run_passes(v->p, prepare_varying, v));
+}
+
+static cr_status make_varying(cr_program *p, void *context)
+{
+    CR_TRY(cr_session_run(((varying *)context)->x->s, run_varying_passes, context));
+    return make(p);
+}
+
+static _Atomic int64_t programs_made;
+
+int64_t cr_programs_made(void) { return atomic_load(&programs_made); }
 
 static cr_program *program_of(const cr_graph *g)
 {
@@ -390,6 +480,7 @@ static cr_program *program_of(const cr_graph *g)
 
     if (p) {
         p->g = g;
+        atomic_store(&p->holders, 1);
         pthread_mutex_init(&p->lock, NULL);
     }
     return p;
@@ -408,32 +499,64 @@ cr_status cr_program_of_calls(cr_program **out, const cr_graph *g)
     return st;
 }
 
-cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how)
+typedef cr_status (*making)(cr_program *p, void *context);
+
+/* Takes `p`. */
+static cr_status make_by(cr_program **out, cr_program *p, making fn, void *context)
 {
-    cr_program *p = program_of(g);
     uint32_t was = cr_thread.exclude;
     bool no_grad = cr_thread.no_grad;
 
-    if (!p)
-        return CR_MEMORY;
-    p->how = how;
     cr_thread.exclude = was | CR_STAGE_BIT(CAPTURE); /* folding calls operators */
     cr_thread.no_grad = true;
-    cr_status st = make(p);
+    cr_status st = fn(p, context);
     cr_thread.exclude = was;
     cr_thread.no_grad = no_grad;
     if (st) {
         cr_program_drop(p);
         return st;
     }
+    atomic_fetch_add(&programs_made, 1);
     *out = p;
     return CR_OK;
 }
 
+cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how)
+{
+    cr_program *p = program_of(g);
+
+    if (!p)
+        return CR_MEMORY;
+    p->how = how;
+    return make_by(out, p, make_one, NULL);
+}
+
+cr_status cr_program_new_varying(cr_program **out, cr_sizes *x, cr_graph *const *g, unsigned how)
+{
+    cr_program *p = program_of(g[0]);
+    varying v = {.p = p, .x = x};
+
+    if (!p)
+        return CR_MEMORY;
+    p->how = how;
+    p->varies = true;
+    for (int i = 1; i < x->probes; i++)
+        v.probe[i] = (cr_program){.g = g[i], .how = how};
+    return make_by(out, p, make_varying, &v);
+}
+
+cr_program *cr_program_keep(cr_program *p)
+{
+    atomic_fetch_add_explicit(&p->holders, 1, memory_order_relaxed);
+    return p;
+}
+
 void cr_program_drop(cr_program *p)
 {
-    if (!p)
+    if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) != 1)
         return;
+    cr_program_drop(p->of);
+    cr_plan_sizes_drop(p->sizes);
     for (cr_plan *x = atomic_load(&p->plans), *next; x; x = next) {
         next = x->next;
         plan_drop(x);
@@ -447,9 +570,13 @@ void cr_program_drop(cr_program *p)
 
 int cr_program_inputs(const cr_program *p) { return p->g->input_count; }
 int cr_program_outputs(const cr_program *p) { return p->g->body->output_count; }
-int64_t cr_program_peak(const cr_program *p) { return atomic_load(&p->plans)->peak; }
+
+/* The program whose steps it runs. */
+static const cr_program *base_of(const cr_program *p) { return p->of ? p->of : p; }
+
+int64_t cr_program_peak(const cr_program *p) { return atomic_load(&base_of(p)->plans)->peak; }
 const cr_graph *cr_program_graph(const cr_program *p) { return p->g; }
-int cr_program_groups(const cr_program *p) { return cr_compiled_groups(p->code); }
+int cr_program_groups(const cr_program *p) { return cr_compiled_groups(base_of(p)->code); }
 
 static double now(void)
 {
@@ -464,6 +591,8 @@ int cr_program_wait(const cr_program *p, double seconds)
     double until = now() + seconds;
     int ready = 0;
 
+    p = base_of(p);
+
     for (int k = 0; k < cr_compiled_groups(p->code); k++) {
         double left = until - now();
         ready += cr_jit_wait(cr_fused_kernel(cr_compiled_fused(p->code, k)), left > 0 ? left : 1e-9) == CR_JIT_READY;
@@ -477,6 +606,7 @@ void cr_program_code(cr_text *out, const cr_program *p)
 {
     int k = 0;
 
+    p = base_of(p);
     for (size_t i = 0; i < p->g->body->len; i++)
         if (p->g->body->at[i]->kind == CR_GNODE_GROUP && p->g->body->at[i]->code)
             cr_show_code(out, p->g->body->at[i], cr_compiled_fused(p->code, k++));
@@ -552,7 +682,7 @@ static void print_plan(cr_text *out, const cr_plan *p)
     cr_text_printf(out, ", at most %lld bytes alive (step %zu)\n", (long long)p->peak, p->peak_at);
 }
 
-void cr_program_print(cr_text *out, const cr_program *p) { print_plan(out, atomic_load(&p->plans)); }
+void cr_program_print(cr_text *out, const cr_program *p) { print_plan(out, atomic_load(&base_of(p)->plans)); }
 
 static void log_plan(const cr_plan *p)
 {

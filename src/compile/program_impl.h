@@ -4,6 +4,7 @@
 
 #include "compile/compile.h"
 #include "compile/program.h"
+#include "compile/sizes.h"
 #include <pthread.h>
 
 enum { CR_NO_SLOT = UINT32_MAX, CR_CALLS_ONLY = -1 };
@@ -91,6 +92,23 @@ typedef struct {
     int64_t alive;    /* bytes of the program's tensors while the step runs */
 } cr_step;
 
+/* What of a step depends on sizes; a run reads it here. */
+typedef struct {
+    const cr_value *arg;
+    const cr_gcode *code;
+    const cr_static_view *view; /* of a VIEW; NULL: its operator is called */
+    const cr_hosting *hosting;  /* or NULL */
+    const cr_gtype *made;       /* of result 0 where it takes over a tensor or is hosted; else NULL */
+} cr_step_sizes;
+
+/* All that depends on sizes in the steps of a plan. */
+typedef struct {
+    cr_session session;      /* empty: the plan's */
+    const cr_gtype **input;
+    cr_step_sizes *step;
+    cr_compiled *code;       /* NULL: the program's */
+} cr_plan_sizes;
+
 /* The steps for one number of threads.  Slots: inputs and constants, which are borrowed, then
  * tensors that the program makes. */
 typedef struct cr_plan {
@@ -98,10 +116,12 @@ typedef struct cr_plan {
     cr_session *s;     /* the same */
     const cr_graph *g; /* that is run */
     unsigned how;      /* cr_how */
+    bool varies;       /* runs for other sizes than it was made for, too */
     int threads;       /* the layouts are those of so many; 0: plain layouts, any number;
                           CR_CALLS_ONLY: no steps of our own, as autocast has to see the calls */
     struct cr_plan *next;
     struct { size_t len, cap; cr_step *at; } steps;
+    cr_plan_sizes sizes; /* that it was made for */
     struct { size_t len, cap; cr_tensor **at; } constants; /* g's */
     struct { size_t len, cap; cr_gvalue **at; } constant_values;
     cr_own *own;            /* all of the steps' */
@@ -121,6 +141,11 @@ typedef struct cr_plan {
 } cr_plan;
 
 struct cr_program {
+    _Atomic int32_t holders;
+    cr_program *of;       /* the program of other sizes whose plan is run; NULL: its own */
+    cr_plan_sizes *sizes; /* for this one's; NULL: those of the plan */
+    bool varies;          /* programs for other sizes are made of it, and it is never run itself */
+    cr_varying_inputs varying;
     const cr_graph *g; /* that is run */
     cr_graph *own;     /* the same when the program made it, or NULL */
     cr_session session; /* of `own` */
@@ -144,10 +169,15 @@ void cr_plan_products(cr_plan *p);
 bool cr_has_layouts(const cr_graph *g);
 /* Views whose geometry follows from the types; bails. */
 void cr_plan_views(cr_plan *p);
+/* That of one step by the arguments and the types that its node has now, `from` being that of what
+ * is viewed; NULL: it does not follow.  Bails. */
+const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg, const cr_gtype *from);
 /* Liveness, slots, reuse and the peak; bails. */
 void cr_plan_lives(cr_plan *p);
 /* Temporaries in the bytes of results that come later; the slots are given before.  Bails. */
 void cr_plan_hosts(cr_plan *p, cr_life *life, size_t lives);
+
+void cr_plan_sizes_drop(cr_plan_sizes *z);
 
 /* The value whose slot `v` has. */
 static inline cr_gvalue *cr_plan_value(const cr_plan *p, cr_gvalue *v)

@@ -31,14 +31,14 @@ static bool reshapes(const cr_step *s)
 }
 
 /* The view of a map entry, which is asked about a fake; false: it refuses. */
-static bool ask(cr_geometry *out, const cr_step *s, const cr_gtype *from)
+static bool ask(cr_geometry *out, const cr_step *s, const cr_value *given, const cr_gtype *from)
 {
     cr_value arg[CR_MAX_ARGS];
     cr_tensor *fake = NULL;
     cr_view view;
     cr_status st;
 
-    memcpy(arg, s->arg, s->arg_count * sizeof *arg);
+    memcpy(arg, given, s->arg_count * sizeof *arg);
     st = from->stride
              ? cr_tensor_new_strided(&fake, (cr_dtype)from->dtype, cr_as_fake(from->device),
                                      from->ndim, from->size, from->stride)
@@ -67,7 +67,7 @@ static void row_major(cr_geometry *g, const cr_gtype *t)
 }
 
 /* A dim of one position may have any stride, and views may pass it on. */
-static const int64_t *assumed_strides(cr_plan *p, const cr_gtype *from)
+static const int64_t *assumed_strides(cr_session *s, const cr_gtype *from)
 {
     int64_t stride[CR_MAX_DIMS];
     bool any = false;
@@ -77,16 +77,16 @@ static const int64_t *assumed_strides(cr_plan *p, const cr_gtype *from)
     if (!any)
         return NULL;
     cr_row_major(from->ndim, from->size, stride);
-    return cr_session_copy(p->s, from->stride ? from->stride : stride, from->ndim * sizeof *stride);
+    return cr_session_copy(s, from->stride ? from->stride : stride, from->ndim * sizeof *stride);
 }
 
-static const cr_static_view *new_view(cr_plan *p, const cr_gtype *from, const cr_geometry *g)
+static const cr_static_view *new_view(cr_session *s, const cr_gtype *from, const cr_geometry *g)
 {
-    cr_static_view *v = CR_NEW(p->s, cr_static_view);
+    cr_static_view *v = CR_NEW(s, cr_static_view);
 
-    *v = (cr_static_view){.from = from, .assumed = assumed_strides(p, from), .ndim = g->ndim, .offset = g->offset};
-    v->size = cr_session_copy(p->s, g->size, (size_t)g->ndim * sizeof *g->size);
-    v->stride = cr_session_copy(p->s, g->stride, (size_t)g->ndim * sizeof *g->stride);
+    *v = (cr_static_view){.from = from, .assumed = assumed_strides(s, from), .ndim = g->ndim, .offset = g->offset};
+    v->size = cr_session_copy(s, g->size, (size_t)g->ndim * sizeof *g->size);
+    v->stride = cr_session_copy(s, g->stride, (size_t)g->ndim * sizeof *g->stride);
     return v;
 }
 
@@ -95,22 +95,26 @@ static bool same_sizes(const cr_geometry *g, const cr_gtype *t)
     return !t->known || (g->ndim == t->ndim && !memcmp(g->size, t->size, (size_t)g->ndim * sizeof *t->size));
 }
 
+const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg, const cr_gtype *from)
+{
+    cr_geometry g;
+
+    if (reshapes(s))
+        row_major(&g, &s->made_value[0]->type);
+    else if (!maps(s) || !ask(&g, s, arg, from))
+        return NULL;
+    return same_sizes(&g, &s->made_value[0]->type) ? new_view(to, from, &g) : NULL;
+}
+
 void cr_plan_views(cr_plan *p)
 {
     for (size_t i = 0; i < p->steps.len; i++) {
         cr_step *s = &p->steps.at[i];
-        cr_geometry g;
         if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || s->results != 1 || s->list_result || !s->reads ||
             s->node->arg[0].tag != CR_TENSOR || !s->node->arg[0].value->type.known)
             continue;
-        const cr_gtype *from = &s->node->arg[0].value->type;
-        if (reshapes(s))
-            row_major(&g, &s->made_value[0]->type);
-        else if (!maps(s) || !ask(&g, s, from))
-            continue;
-        if (!same_sizes(&g, &s->made_value[0]->type))
-            continue;
-        s->kind = CR_STEP_VIEW;
-        s->view = new_view(p, from, &g);
+        s->view = cr_step_view(p->s, s, s->arg, &s->node->arg[0].value->type);
+        if (s->view)
+            s->kind = CR_STEP_VIEW;
     }
 }

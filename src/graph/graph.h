@@ -69,6 +69,13 @@ typedef struct cr_garg {
 
 typedef enum { CR_GNODE_CALL, CR_GNODE_CONSTANT, CR_GNODE_IF, CR_GNODE_GROUP } cr_gnode_kind;
 
+/* A number of an argument that is another one for other sizes. */
+typedef struct {
+    uint16_t arg;
+    uint32_t item; /* of a list of integers; else 0 */
+    int number;    /* which of the values that cr_graph_resize is given */
+} cr_gvarying;
+
 struct cr_gnode {
     uint8_t kind;        /* cr_gnode_kind */
     const cr_op *op;     /* CALL */
@@ -79,6 +86,8 @@ struct cr_gnode {
     cr_tensor *constant; /* CONSTANT: the graph's count */
     cr_gblock *block[2]; /* IF: then, else; GROUP: one */
     const struct cr_gcode *code; /* GROUP: computes it, or NULL: its nodes are called */
+    int varying_count;           /* CALL */
+    const cr_gvarying *varying;
     const char *source;  /* "file.py:12", or NULL */
     bool same;           /* CALL: the result is an argument itself, and would not be for all sizes */
     bool no_grad;        /* CALL: writes a tensor that has a gradient, and the tape did not see it */
@@ -252,6 +261,14 @@ CR_MUST cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_g
  * size of one.  Inputs of other sizes than stated are row-major. */
 CR_MUST cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph *g,
                                           const cr_scalar *symbol, bool open);
+
+/* Sets the sizes of a graph without symbols, and whose groups have no code: the inputs have their
+ * new types already; the numbers of arguments that vary become value[k], and the operators' rules
+ * give the types of results.  Arrays of the graph are written in place, so no other graph may
+ * share them (cr_graph_copy).  CR_VALUE where the graph is not right for these sizes: a size
+ * that was more than 1 is not, or the reverse; a tensor that was row-major is not, or the reverse.  Fails with
+ * what a rule refuses, too; the types mean nothing then, until the next call. */
+CR_MUST cr_status cr_graph_resize(cr_graph *g, const cr_scalar *value);
 
 /* --- recording --- */
 /* Watches the calls of the thread between start and stop, those of the backward pass included.

@@ -28,6 +28,14 @@ static const char *copy_source(cr_rewrite *w, const char *source)
     return cr_session_text(w->to->session, source);
 }
 
+static void copy_varying(cr_rewrite *w, cr_gnode *copy, const cr_gnode *n)
+{
+    size_t bytes = (size_t)n->varying_count * sizeof *n->varying;
+
+    copy->varying_count = n->varying_count;
+    copy->varying = bytes ? cr_session_copy(w->to->session, n->varying, bytes) : NULL;
+}
+
 static void copy_block(cr_rewrite *w, cr_gblock *to, const cr_gblock *from)
 {
     cr_garg *output = CR_NEW_N(w->to->session, cr_garg, from->output_count);
@@ -75,6 +83,7 @@ cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     copy->source = copy_source(w, n->source);
     copy->no_grad = n->no_grad;
     copy->same = n->same;
+    copy_varying(w, copy, n);
     for (int k = 0; k < n->result_count; k++) {
         copy->result[k]->type = copy_type(w, &n->result[k]->type);
         copy->result[k]->symbolic = n->result[k]->symbolic;

@@ -232,8 +232,22 @@ static PyObject *calls_picture(PyObject *x, void *unused)
     return picture_of(last);
 }
 
+static PyObject *calls_shared(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyLong_FromLong(cr_compiled_calls_shared(((calls_object *)x)->c));
+}
+
+static PyObject *calls_bytes(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyLong_FromSize_t(cr_compiled_calls_bytes(((calls_object *)x)->c));
+}
+
 static PyGetSetDef calls_getset[] = {
-    {"count", calls_count, NULL, "Number of size combinations so far.", NULL},
+    {"count", calls_count, NULL, "Number of size combinations that are kept.", NULL},
+    {"shared", calls_shared, NULL, "Number of programs that serve all sizes.", NULL},
+    {"bytes", calls_bytes, NULL, "Bytes that the kept combinations hold.", NULL},
     {"picture", calls_picture, NULL, "The graphs for the latest sizes, as SVG.", NULL},
     {0}};
 static PyTypeObject calls_type = {
@@ -1032,8 +1046,17 @@ static PyObject *outline(PyObject *m, PyObject *x)
     return cr_py_raise(st);
 }
 
+/* _programs_made() -> programs of this process; those that only have other sizes than one are none. */
+static PyObject *programs_made(PyObject *m, PyObject *unused)
+{
+    (void)m;
+    (void)unused;
+    return PyLong_FromLongLong(cr_programs_made());
+}
+
 static PyMethodDef functions[] = {
     {"_outline", outline, METH_O, NULL},
+    {"_programs_made", programs_made, METH_NOARGS, NULL},
     {"_is_meta_or_subclass", is_odd_tensor, METH_O, NULL},
     {"_saved_hooks_active", saved_hooks_active, METH_NOARGS, NULL},
     {"_can_go_back", can_go_back, METH_O, NULL},

@@ -1,0 +1,627 @@
+/* Calls of a recording with symbols.
+ *
+ * What is kept for a choice of sizes is an *instance*: a call whose programs have sizes,
+ * strides and offsets of their own and share everything else with the *family* they are of.  A
+ * family is made when the second choice of sizes is met, of the recording at a few choices
+ * around these two (sizes.h).  Where there can be none, an instance has programs of its own.
+ *
+ * Instances are found by hash and chained by use; beyond CR_SIZES_LIMIT the oldest go. */
+#include "base/env.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "compile/call.h"
+#include <string.h>
+
+/* A call for one choice of sizes and whole numbers. */
+typedef struct instance {
+    struct instance *chain, *newer, *older;
+    uint64_t hash;
+    cr_compiled_call *call; /* NULL: a guard does not hold for these */
+    bool counted;           /* `bytes` are those of its programs, too */
+    size_t bytes;
+    int64_t key[];
+} instance;
+
+typedef struct family {
+    struct family *next;
+    cr_session session; /* of `sizes` */
+    cr_sizes sizes;
+    cr_compiled_call *call;
+} family;
+
+enum { MOST_FAMILIES = 4, MOST_SEEN = 4 };
+
+struct cr_compiled_calls {
+    cr_session *session; /* of `g` */
+    const cr_graph *g;
+    bool grad;
+    unsigned how; /* cr_how */
+    int key_len;
+    instance **table; /* chains by hash */
+    size_t room;      /* of the table: a power of two */
+    instance *newest, *oldest;
+    int count;
+    size_t bytes, limit;
+    bool alone; /* no family is tried any more */
+    int families;
+    family *family; /* the newest first */
+    int seen; /* choices of sizes that tell which symbols are one, the recording's first */
+    int64_t *seen_symbol[MOST_SEEN]; /* by number */
+};
+
+/* --- symbols --- */
+
+static bool is_symbol(const cr_gnumber *n)
+{
+    return n->fn == CR_GNUM_INPUT || (n->fn == CR_GNUM_SIZE && !n->of->by);
+}
+
+static size_t numbers_of(const cr_compiled_calls *c)
+{
+    return c->g->numbers.list.len;
+}
+
+static int input_of(const cr_compiled_calls *c, const cr_gvalue *v)
+{
+    int i = 0;
+
+    while (i < c->g->input_count && c->g->input[i] != v)
+        i++;
+    return i;
+}
+
+/* The value of every number that is a symbol, 0 of others; false: one is no whole number, or
+ * its input is gone. */
+static bool symbols_now(const cr_compiled_calls *c, cr_tensor *const *input,
+                        const cr_scalar *number, int64_t *out)
+{
+    for (size_t k = 0; k < numbers_of(c); k++) {
+        const cr_gnumber *n = &c->g->numbers.list.at[k];
+        out[k] = 0;
+        if (!is_symbol(n))
+            continue;
+        if (n->fn == CR_GNUM_INPUT && number[n->a].category != CR_CAT_INT)
+            return false;
+        if (n->fn == CR_GNUM_SIZE && input_of(c, n->of) == c->g->input_count)
+            return false;
+        out[k] =
+            n->fn == CR_GNUM_INPUT ? number[n->a].i : input[input_of(c, n->of)]->size[n->a];
+    }
+    return true;
+}
+
+static void symbols_recorded(const cr_compiled_calls *c, int64_t *out)
+{
+    for (size_t k = 0; k < numbers_of(c); k++)
+        out[k] = is_symbol(&c->g->numbers.list.at[k]) ? c->g->numbers.list.at[k].value.i : 0;
+}
+
+static bool same_symbols(const cr_compiled_calls *c, const int64_t *a, const int64_t *b)
+{
+    return !memcmp(a, b, numbers_of(c) * sizeof *a);
+}
+
+/* What was seen is a sample: later choices take the place of the one before. */
+static cr_status see(cr_compiled_calls *c, const int64_t *symbol)
+{
+    int at = c->seen < MOST_SEEN ? c->seen : MOST_SEEN - 1;
+
+    for (int i = 0; i < c->seen; i++)
+        if (same_symbols(c, c->seen_symbol[i], symbol))
+            return CR_OK;
+    if (at == c->seen && !(c->seen_symbol[at] = cr_alloc(numbers_of(c) * sizeof *symbol + 1)))
+        return CR_MEMORY;
+    c->seen += at == c->seen;
+    memcpy(c->seen_symbol[at], symbol, numbers_of(c) * sizeof *symbol);
+    return CR_OK;
+}
+
+/* --- a family --- */
+
+typedef struct {
+    cr_compiled_calls *c;
+    family *f;
+    const int64_t *now;             /* the symbols of the call at hand */
+    int param[CR_MOST_PARAMS];      /* symbols */
+    int64_t *probe[CR_MOST_PROBES]; /* symbols */
+    cr_session *session[CR_MOST_PROBES];
+    cr_graph *graph[CR_MOST_PROBES];
+} founder;
+
+static bool moved_together(const cr_compiled_calls *c, size_t a, size_t b)
+{
+    for (int i = 0; i < c->seen; i++)
+        if (c->seen_symbol[i][a] != c->seen_symbol[i][b])
+            return false;
+    return true;
+}
+
+static bool has_moved(const cr_compiled_calls *c, size_t k)
+{
+    for (int i = 1; i < c->seen; i++)
+        if (c->seen_symbol[i][k] != c->seen_symbol[0][k])
+            return true;
+    return false;
+}
+
+/* Symbols that varied until now; those that were equal at all times are one parameter. */
+static bool find_params(founder *x)
+{
+    cr_sizes *z = &x->f->sizes;
+
+    for (size_t k = 0; k < numbers_of(x->c); k++) {
+        bool known = !is_symbol(&x->c->g->numbers.list.at[k]) || !has_moved(x->c, k);
+        for (int i = 0; !known && i < z->params; i++)
+            known = moved_together(x->c, k, (size_t)x->param[i]);
+        if (known)
+            continue;
+        if (z->params == CR_MOST_PARAMS || x->now[k] < 2)
+            return false;
+        x->param[z->params++] = (int)k;
+    }
+    return z->params > 0;
+}
+
+static cr_status instantiate(founder *x, int p)
+{
+    const cr_compiled_calls *c = x->c;
+    cr_scalar *symbol = cr_alloc(numbers_of(c) * sizeof *symbol + 1);
+    cr_status st = symbol ? CR_OK : CR_MEMORY;
+
+    for (size_t k = 0; !st && k < numbers_of(c); k++)
+        symbol[k] = cr_scalar_int(x->probe[p][k]);
+    x->session[p] = st ? NULL : cr_session_new();
+    if (!x->session[p])
+        st = CR_MEMORY;
+    if (!st)
+        st = cr_graph_instantiate_at(&x->graph[p], x->session[p], c->g, symbol, false);
+    if (!st && !x->graph[p])
+        st = cr_fail(CR_VALUE, "what was asked of the sizes does not hold");
+    if (st) {
+        cr_session_release(x->session[p]);
+        x->session[p] = NULL;
+    }
+    cr_free(symbol);
+    return st;
+}
+
+/* The symbols of the call at hand with parameter i, and all that were equal to it, changed by
+ * by[i]. */
+static bool change(founder *x, int p, const int64_t *by)
+{
+    memcpy(x->probe[p], x->now, numbers_of(x->c) * sizeof *x->now);
+    for (size_t k = 0; k < numbers_of(x->c); k++)
+        for (int i = 0; is_symbol(&x->c->g->numbers.list.at[k]) && i < x->f->sizes.params; i++)
+            if (moved_together(x->c, k, (size_t)x->param[i])) {
+                x->probe[p][k] += by[i];
+                if (x->probe[p][k] < 2)
+                    return false;
+            }
+    return true;
+}
+
+/* The nearest sizes for which the recording holds: parameter `only` changed, or all of them
+ * (-1), each by another amount. */
+static cr_status probe_near(founder *x, int p, int only)
+{
+    static const int64_t amounts[] = {1, -1, 2, -2, 3,  -3,  4,  -4,
+                                      6, -6, 8, -8, 12, -12, 16, -16};
+    cr_status st = cr_fail(CR_VALUE, "no other sizes are possible");
+
+    for (size_t n = 0; n < CR_LEN(amounts); n++) {
+        int64_t by[CR_MOST_PARAMS] = {0};
+        for (int i = 0; i < x->f->sizes.params; i++)
+            by[i] = only < 0 ? amounts[n] * (i + 2) : i == only ? amounts[n] : 0;
+        if (!change(x, p, by))
+            continue;
+        st = instantiate(x, p);
+        if (!st || st == CR_MEMORY)
+            return st;
+    }
+    return st;
+}
+
+static cr_status probe_at(founder *x, int p, const int64_t *symbol)
+{
+    memcpy(x->probe[p], symbol, numbers_of(x->c) * sizeof *symbol);
+    return instantiate(x, p);
+}
+
+static cr_status probe_all(founder *x)
+{
+    cr_sizes *z = &x->f->sizes;
+    int p = 1;
+
+    CR_TRY(probe_at(x, 0, x->now));
+    for (; p <= z->params; p++)
+        CR_TRY(probe_near(x, p, p - 1));
+    CR_TRY(probe_near(x, p++, -1));
+    if (!same_symbols(x->c, x->c->seen_symbol[0], x->now))
+        CR_TRY(probe_at(x, p++, x->c->seen_symbol[0]));
+    z->probes = p;
+    return CR_OK;
+}
+
+static void read_sizes(cr_session *s, void *context)
+{
+    founder *x = context;
+    cr_sizes *z = &x->f->sizes;
+    int params = z->params;
+
+    z->params = 0;
+    for (int i = 0; i < params; i++) {
+        int64_t at[CR_MOST_PROBES];
+        for (int p = 0; p < z->probes; p++)
+            at[p] = x->probe[p][x->param[i]];
+        cr_sizes_param(z, x->param[i], at);
+    }
+    if (!cr_sizes_read(z, x->c->g, x->graph))
+        cr_bail(s, CR_VALUE, "a size that was read follows from no symbol");
+}
+
+static cr_status found(founder *x)
+{
+    if (!find_params(x))
+        return cr_fail(CR_VALUE, "too many sizes vary, or one is below 2");
+    CR_TRY(probe_all(x));
+    CR_TRY(cr_session_run(&x->f->session, read_sizes, x));
+    return cr_compiled_call_new_varying(&x->f->call, &x->f->sizes, x->graph, x->c->grad,
+                                        x->c->how);
+}
+
+static void family_drop(family *f)
+{
+    cr_compiled_call_drop(f->call);
+    cr_session_drop(&f->session);
+    cr_free(f);
+}
+
+static cr_status new_family(cr_compiled_calls *c, const int64_t *now)
+{
+    founder x = {.c = c, .f = cr_alloc_zero(sizeof(family)), .now = now};
+    int64_t *room = cr_alloc(CR_MOST_PROBES * numbers_of(c) * sizeof *room + 1);
+    cr_status st = x.f && room ? CR_OK : CR_MEMORY;
+
+    for (int p = 0; !st && p < CR_MOST_PROBES; p++)
+        x.probe[p] = room + (size_t)p * numbers_of(c);
+    if (!st) {
+        x.f->sizes.s = &x.f->session;
+        st = found(&x);
+    }
+    for (int p = 0; p < CR_MOST_PROBES; p++) {
+        cr_graph_drop(x.graph[p]);
+        cr_session_release(x.session[p]);
+    }
+    cr_free(room);
+    if (st) {
+        if (x.f)
+            family_drop(x.f);
+        return st;
+    }
+    x.f->next = c->family;
+    c->family = x.f;
+    c->families++;
+    return CR_OK;
+}
+
+/* --- an instance --- */
+
+static cr_status resize(cr_compiled_call **out, const cr_compiled_calls *c, const family *f,
+                        const cr_scalar *symbol)
+{
+    cr_scalar *value = cr_alloc(f->sizes.numbers.len * sizeof *value + 1);
+    cr_status st = value ? CR_OK : CR_MEMORY;
+
+    if (!st && !cr_sizes_evaluate(&f->sizes, symbol, value))
+        st = cr_fail(CR_VALUE, "the sizes are of another family");
+    if (!st)
+        st = cr_compiled_call_resize(out, f->call, value, c->g, symbol);
+    cr_free(value);
+    return st;
+}
+
+/* Of the family that serves such sizes, if there is one. */
+static cr_status find_in_families(cr_compiled_call **out, const cr_compiled_calls *c,
+                                  const int64_t *now)
+{
+    cr_scalar *symbol = cr_alloc(numbers_of(c) * sizeof *symbol + 1);
+    cr_status st = symbol ? CR_OK : CR_MEMORY;
+
+    *out = NULL;
+    for (size_t k = 0; !st && k < numbers_of(c); k++)
+        symbol[k] = cr_scalar_int(now[k]);
+    for (const family *f = c->family; !st && f && !*out; f = f->next) {
+        st = resize(out, c, f, symbol);
+        if (st && st != CR_MEMORY) {
+            cr_log_line("graph", 2, "a shared program does not serve these sizes: %s",
+                        cr_error_message());
+            st = CR_OK;
+        }
+    }
+    cr_free(symbol);
+    return st;
+}
+
+/* *out stays NULL where the sizes have to have programs of their own. */
+static cr_status share(cr_compiled_call **out, cr_compiled_calls *c, const int64_t *now)
+{
+    cr_status st;
+
+    CR_TRY(see(c, now));
+    CR_TRY(find_in_families(out, c, now));
+    if (*out || c->seen < 2 || c->families == MOST_FAMILIES)
+        return CR_OK;
+    st = new_family(c, now);
+    if (st == CR_MEMORY)
+        return st;
+    if (!st)
+        return find_in_families(out, c, now);
+    cr_log_line("graph", 1, "no program for all sizes: %s", cr_error_message());
+    c->families++;
+    return CR_OK;
+}
+
+static cr_status make_alone(cr_compiled_calls *c, cr_tensor *const *input,
+                            const cr_scalar *number, cr_compiled_call **out)
+{
+    cr_session *s = cr_session_new();
+    cr_graph *g = NULL;
+    cr_status st = s ? cr_graph_instantiate(&g, s, c->g, input, number, !c->grad) : CR_MEMORY;
+
+    if (!st && g)
+        st = cr_compiled_call_new(out, g, c->grad, c->how);
+    cr_graph_drop(g);
+    cr_session_release(s);
+    return st;
+}
+
+static cr_status make_instance(cr_compiled_calls *c, cr_tensor *const *input,
+                               const cr_scalar *number, cr_compiled_call **out)
+{
+    int64_t few[64],
+        *now = numbers_of(c) > CR_LEN(few) ? cr_alloc(numbers_of(c) * sizeof *now) : few;
+    cr_status st = now ? CR_OK : CR_MEMORY;
+
+    *out = NULL;
+    if (!st && !c->alone && symbols_now(c, input, number, now))
+        st = share(out, c, now);
+    if (!st && !*out)
+        st = make_alone(c, input, number, out);
+    if (now != few)
+        cr_free(now);
+    return st;
+}
+
+/* --- keeping them --- */
+
+static int count_dims(uint64_t mask, int ndim)
+{
+    int n = 0;
+
+    for (int d = 0; d < ndim; d++)
+        n += mask >> d & 1;
+    return n;
+}
+
+static cr_status see_recorded(cr_compiled_calls *c)
+{
+    int64_t *symbol = cr_alloc(numbers_of(c) * sizeof *symbol + 1);
+    cr_status st = CR_MEMORY;
+
+    if (symbol) {
+        symbols_recorded(c, symbol);
+        st = see(c, symbol);
+    }
+    cr_free(symbol);
+    return st;
+}
+
+cr_status cr_compiled_calls_new(cr_compiled_calls **out, const cr_graph *g, bool grad,
+                                unsigned how)
+{
+    cr_compiled_calls *c = cr_alloc_zero(sizeof *c);
+    cr_status st;
+
+    if (!c)
+        return CR_MEMORY;
+    c->session = cr_session_keep(g->session);
+    c->g = g;
+    c->grad = grad;
+    c->how = how;
+    c->alone = how & CR_HOW_MEASURE; /* schedules are measured for sizes */
+    c->limit = (size_t)cr_env_int(CR_ENV_CR_SIZES_LIMIT) << 20;
+    c->key_len = g->numbers.inputs;
+    for (int i = 0; i < g->input_count; i++)
+        c->key_len += count_dims(g->input[i]->symbolic, g->input[i]->type.ndim);
+    st = see_recorded(c);
+    if (st)
+        cr_compiled_calls_drop(c);
+    else
+        *out = c;
+    return st;
+}
+
+static void instance_drop(instance *i)
+{
+    cr_compiled_call_drop(i->call);
+    cr_free(i);
+}
+
+void cr_compiled_calls_drop(cr_compiled_calls *c)
+{
+    if (!c)
+        return;
+    for (instance *i = c->newest, *next; i; i = next) {
+        next = i->older;
+        instance_drop(i);
+    }
+    for (family *f = c->family, *next; f; f = next) {
+        next = f->next;
+        family_drop(f);
+    }
+    for (int i = 0; i < c->seen; i++)
+        cr_free(c->seen_symbol[i]);
+    cr_free(c->table);
+    cr_session_release(c->session);
+    cr_free(c);
+}
+
+/* Floats are run-time numbers of one instance; whole numbers may decide sizes. */
+static void fill_key(const cr_compiled_calls *c, cr_tensor *const *input,
+                     const cr_scalar *number, int64_t *key)
+{
+    for (int i = 0; i < c->g->input_count; i++)
+        for (int d = 0; d < c->g->input[i]->type.ndim; d++)
+            if (c->g->input[i]->symbolic >> d & 1)
+                *key++ = input[i]->size[d];
+    for (int k = 0; k < c->g->numbers.inputs; k++)
+        *key++ = number[k].category == CR_CAT_FLOAT && !c->grad ? 0 : number[k].i;
+}
+
+static instance **place_of(const cr_compiled_calls *c, const int64_t *key, uint64_t hash)
+{
+    instance **at = &c->table[hash & (c->room - 1)];
+
+    while (*at &&
+           ((*at)->hash != hash || memcmp((*at)->key, key, (size_t)c->key_len * sizeof *key)))
+        at = &(*at)->chain;
+    return at;
+}
+
+static void leave_order(cr_compiled_calls *c, instance *i)
+{
+    *(i->newer ? &i->newer->older : &c->newest) = i->older;
+    *(i->older ? &i->older->newer : &c->oldest) = i->newer;
+}
+
+static void to_front(cr_compiled_calls *c, instance *i)
+{
+    i->newer = NULL;
+    i->older = c->newest;
+    *(c->newest ? &c->newest->newer : &c->oldest) = i;
+    c->newest = i;
+}
+
+static void forget_oldest(cr_compiled_calls *c)
+{
+    instance *i = c->oldest;
+
+    *place_of(c, i->key, i->hash) = i->chain;
+    leave_order(c, i);
+    c->bytes -= i->bytes;
+    c->count--;
+    instance_drop(i);
+}
+
+/* Programs of their own are made after an instance is found first. */
+static void count_bytes(cr_compiled_calls *c, instance *i)
+{
+    c->bytes -= i->bytes;
+    i->bytes = sizeof *i + (size_t)c->key_len * sizeof *i->key +
+               (i->call ? cr_compiled_call_bytes(i->call) : 0);
+    i->counted = !i->call || cr_compiled_call_forward(i->call);
+    c->bytes += i->bytes;
+    while (c->bytes > c->limit && c->oldest != i)
+        forget_oldest(c);
+}
+
+static cr_status grow_table(cr_compiled_calls *c)
+{
+    size_t room = c->room ? 2 * c->room : 16;
+    instance **table;
+
+    if ((size_t)c->count < c->room)
+        return CR_OK;
+    table = cr_alloc_zero(room * sizeof(instance *));
+    if (!table)
+        return CR_MEMORY;
+    cr_free(c->table);
+    c->table = table;
+    c->room = room;
+    for (instance *i = c->newest; i; i = i->older) {
+        i->chain = table[i->hash & (room - 1)];
+        table[i->hash & (room - 1)] = i;
+    }
+    return CR_OK;
+}
+
+static cr_status add_instance(instance **out, cr_compiled_calls *c, const int64_t *key,
+                              uint64_t hash, cr_tensor *const *input, const cr_scalar *number)
+{
+    size_t bytes = (size_t)c->key_len * sizeof *key;
+    instance *i = cr_alloc_zero(sizeof *i + bytes);
+    cr_status st = i ? grow_table(c) : CR_MEMORY;
+
+    if (!st)
+        st = make_instance(c, input, number, &i->call);
+    if (st == CR_MEMORY) {
+        cr_free(i);
+        return st;
+    }
+    if (st) /* for such sizes there are none: eager says why */
+        cr_log_line("graph", 1, "no programs for these sizes: %s", cr_error_message());
+    memcpy(i->key, key, bytes);
+    i->hash = hash;
+    *place_of(c, key, hash) = i;
+    to_front(c, i);
+    c->count++;
+    *out = i;
+    return CR_OK;
+}
+
+static cr_status find(instance **out, cr_compiled_calls *c, const int64_t *key,
+                      cr_tensor *const *input, const cr_scalar *number)
+{
+    uint64_t hash = cr_hash(key, (size_t)c->key_len * sizeof *key);
+
+    *out = c->room ? *place_of(c, key, hash) : NULL;
+    if (!*out)
+        return add_instance(out, c, key, hash, input, number);
+    if (*out != c->newest) {
+        leave_order(c, *out);
+        to_front(c, *out);
+    }
+    return CR_OK;
+}
+
+cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
+                                 cr_tensor *const *input, const cr_scalar *number)
+{
+    int64_t few[32], *key = few;
+    instance *i;
+    cr_status st;
+
+    if (c->key_len > (int)CR_LEN(few) && !(key = cr_alloc((size_t)c->key_len * sizeof *key)))
+        return CR_MEMORY;
+    fill_key(c, input, number, key);
+    st = find(&i, c, key, input, number);
+    if (!st && !i->counted)
+        count_bytes(c, i);
+    if (key != few)
+        cr_free(key);
+    *out = st ? NULL : i->call;
+    return st;
+}
+
+int cr_compiled_calls_count(const cr_compiled_calls *c)
+{
+    return c->count;
+}
+size_t cr_compiled_calls_bytes(const cr_compiled_calls *c)
+{
+    return c->bytes;
+}
+
+int cr_compiled_calls_shared(const cr_compiled_calls *c)
+{
+    int n = 0;
+
+    for (const family *f = c->family; f; f = f->next)
+        n++;
+    return n;
+}
+
+cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c)
+{
+    return c->newest ? c->newest->call : NULL;
+}

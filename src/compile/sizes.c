@@ -1,0 +1,473 @@
+/* Numbers of graphs by symbols. */
+#include "compile/sizes.h"
+#include <string.h>
+
+/* --- numbers --- */
+
+static bool is_same(cr_scalar a, cr_scalar b)
+{
+    if (a.category != b.category)
+        return false;
+    return a.category == CR_CAT_FLOAT ? !memcmp(&a.d, &b.d, sizeof a.d) : a.i == b.i;
+}
+
+static bool is_same_everywhere(const cr_sizes *x, const cr_scalar *a, const cr_scalar *b)
+{
+    for (int p = 0; p < x->probes; p++)
+        if (!is_same(a[p], b[p]))
+            return false;
+    return true;
+}
+
+static int find_known(const cr_sizes *x, const cr_scalar *at)
+{
+    for (size_t k = 0; k < x->numbers.len; k++)
+        if (is_same_everywhere(x, x->numbers.at[k].at, at))
+            return (int)k;
+    return -1;
+}
+
+static int add_number(cr_sizes *x, cr_size_number n)
+{
+    CR_PUSH(x->s, &x->numbers, n);
+    return (int)x->numbers.len - 1;
+}
+
+void cr_sizes_param(cr_sizes *x, int symbol, const int64_t *at)
+{
+    cr_size_number n = {.fn = CR_GNUM_INPUT, .a = symbol};
+
+    for (int p = 0; p < x->probes; p++)
+        n.at[p] = cr_scalar_int(at[p]);
+    add_number(x, n);
+    x->params++;
+}
+
+static int constant(cr_sizes *x, cr_scalar value)
+{
+    cr_size_number n = {.fn = CR_GNUM_CONST, .value = value};
+
+    for (int p = 0; p < x->probes; p++)
+        n.at[p] = value;
+    int k = find_known(x, n.at);
+    return k < 0 ? add_number(x, n) : k;
+}
+
+/* -1: it has no value at some probe. */
+static int apply(cr_sizes *x, cr_gnum_fn fn, int a, int b)
+{
+    cr_size_number n = {.fn = (uint8_t)fn, .a = a, .b = b};
+
+    for (int p = 0; p < x->probes; p++)
+        if (!cr_gnum_apply(fn, x->numbers.at[a].at[p], x->numbers.at[b].at[p], &n.at[p]))
+            return -1;
+    int k = find_known(x, n.at);
+    return k < 0 ? add_number(x, n) : k;
+}
+
+/* --- a number as a product of parameters and a sum of parameters --- */
+
+static int64_t param_at(const cr_sizes *x, int i, int p)
+{
+    return x->numbers.at[i].at[p].i;
+}
+
+/* at[] = c + factor[0] * parameter 0 + ... */
+static bool is_linear(const cr_sizes *x, const int64_t *at, int64_t *factor, int64_t *c)
+{
+    *c = at[0];
+    for (int i = 0; i < x->params; i++) {
+        int64_t by = param_at(x, i, i + 1) - param_at(x, i, 0), change = at[i + 1] - at[0];
+        if (change % by)
+            return false;
+        factor[i] = change / by;
+        *c -= factor[i] * param_at(x, i, 0);
+    }
+    for (int p = 0; p < x->probes; p++) {
+        int64_t sum = *c;
+        for (int i = 0; i < x->params; i++)
+            sum += factor[i] * param_at(x, i, p);
+        if (sum != at[p])
+            return false;
+    }
+    return true;
+}
+
+static int linear(cr_sizes *x, const int64_t *factor, int64_t c)
+{
+    int sum = -1;
+
+    for (int i = 0; i < x->params; i++) {
+        if (!factor[i])
+            continue;
+        int term = apply(x, CR_GNUM_MUL, i, constant(x, cr_scalar_int(factor[i])));
+        sum = sum < 0 || term < 0 ? term : apply(x, CR_GNUM_ADD, sum, term);
+        if (sum < 0)
+            return -1;
+    }
+    return sum < 0 ? constant(x, cr_scalar_int(c))
+           : c     ? apply(x, CR_GNUM_ADD, sum, constant(x, cr_scalar_int(c)))
+                   : sum;
+}
+
+/* The values without these powers of the parameters; false: they do not divide all. */
+static bool divide(const cr_sizes *x, const int *power, const int64_t *at, int64_t *out)
+{
+    for (int p = 0; p < x->probes; p++) {
+        out[p] = at[p];
+        for (int i = 0; i < x->params; i++)
+            for (int k = 0; k < power[i]; k++) {
+                if (out[p] % param_at(x, i, p))
+                    return false;
+                out[p] /= param_at(x, i, p);
+            }
+    }
+    return true;
+}
+
+static int find_with(cr_sizes *x, const int *power, const int64_t *at)
+{
+    int64_t rest[CR_MOST_PROBES], factor[CR_MOST_PARAMS], c;
+    int k;
+
+    if (!divide(x, power, at, rest) || !is_linear(x, rest, factor, &c))
+        return -1;
+    k = linear(x, factor, c);
+    for (int i = 0; k >= 0 && i < x->params; i++)
+        for (int n = 0; k >= 0 && n < power[i]; n++)
+            k = apply(x, CR_GNUM_MUL, k, i);
+    return k;
+}
+
+enum { MOST_POWER = 2 };
+
+/* The next powers of the parameters; false: that were all. */
+static bool next_powers(const cr_sizes *x, int *power)
+{
+    for (int i = 0; i < x->params; i++) {
+        if (power[i]++ < MOST_POWER)
+            return true;
+        power[i] = 0;
+    }
+    return false;
+}
+
+int cr_sizes_find(cr_sizes *x, const cr_scalar *at)
+{
+    int64_t whole[CR_MOST_PROBES];
+    int power[CR_MOST_PARAMS] = {0}, k = find_known(x, at);
+
+    for (int p = 0; p < x->probes; p++) {
+        if (k >= 0 || at[p].category != CR_CAT_INT)
+            return k;
+        whole[p] = at[p].i;
+    }
+    do
+        k = find_with(x, power, whole);
+    while (k < 0 && next_powers(x, power));
+    return k;
+}
+
+/* --- of a recording --- */
+
+static bool is_symbol(const cr_gnumber *n)
+{
+    return n->fn == CR_GNUM_INPUT || (n->fn == CR_GNUM_SIZE && !n->of->by);
+}
+
+static void add_guard(cr_sizes *x, cr_gnum_guard g)
+{
+    CR_PUSH(x->s, &x->guards, g);
+}
+
+/* A symbol that is no parameter is what it was at the probes: constant, or arithmetic of these.
+ */
+static int read_symbol(cr_sizes *x, int symbol, const cr_scalar *at)
+{
+    cr_size_number n = {.fn = CR_GNUM_INPUT, .a = symbol};
+    int same, own;
+
+    for (int i = 0; i < x->params; i++)
+        if (x->numbers.at[i].a == symbol)
+            return i;
+    same = cr_sizes_find(x, at);
+    if (same < 0)
+        return -1;
+    memcpy(n.at, at, (size_t)x->probes * sizeof *at);
+    own = add_number(x, n);
+    add_guard(x, (cr_gnum_guard){.test = CR_GNUM_EQ, .holds = true, .a = same, .b = own});
+    return same;
+}
+
+static int read_number(cr_sizes *x, const cr_gnumber *n, int k, const cr_scalar *at,
+                       const int *now)
+{
+    if (is_symbol(n))
+        return read_symbol(x, k, at);
+    if (n->fn == CR_GNUM_SIZE)
+        return cr_sizes_find(x, at);
+    if (n->fn == CR_GNUM_CONST)
+        return constant(x, n->value);
+    return apply(x, (cr_gnum_fn)n->fn, now[n->a], now[n->b]);
+}
+
+bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of)
+{
+    const cr_gnumbers *n = &g->numbers;
+    int *now = CR_NEW_N(x->s, int, n->list.len + 1);
+
+    for (size_t k = 0; k < n->list.len; k++) {
+        cr_scalar at[CR_MOST_PROBES];
+        for (int p = 0; p < x->probes; p++)
+            at[p] = of[p]->numbers.list.at[k].value;
+        now[k] = read_number(x, &n->list.at[k], (int)k, at, now);
+        if (now[k] < 0)
+            return false;
+    }
+    for (size_t i = 0; i < n->guards.len; i++) {
+        cr_gnum_guard guard = n->guards.at[i];
+        guard.a = now[guard.a];
+        guard.b = now[guard.b];
+        add_guard(x, guard);
+    }
+    return true;
+}
+
+bool cr_sizes_evaluate(const cr_sizes *x, const cr_scalar *symbol, cr_scalar *out)
+{
+    for (size_t k = 0; k < x->numbers.len; k++) {
+        const cr_size_number *n = &x->numbers.at[k];
+        if (n->fn == CR_GNUM_INPUT || n->fn == CR_GNUM_CONST)
+            out[k] = n->fn == CR_GNUM_INPUT ? symbol[n->a] : n->value;
+        else if (!cr_gnum_apply((cr_gnum_fn)n->fn, out[n->a], out[n->b], &out[k]))
+            return false;
+    }
+    for (int i = 0; i < x->params; i++)
+        if (out[i].i < 2)
+            return false;
+    for (size_t i = 0; i < x->guards.len; i++) {
+        const cr_gnum_guard *g = &x->guards.at[i];
+        if (cr_gnum_compare((cr_gnum_test)g->test, out[g->a], out[g->b]) != g->holds)
+            return false;
+    }
+    return true;
+}
+
+/* --- graphs --- */
+
+typedef struct {
+    cr_sizes *x;
+    cr_graph *const *graph;
+    cr_session *s;
+    struct {
+        size_t len, cap;
+        cr_gvarying *at;
+    } varying;        /* of the node at hand */
+    const char *name; /* its own */
+} comparer;
+
+static CR_NORETURN void differ(const comparer *c, const char *in)
+{
+    cr_bail(c->s, CR_VALUE, "graphs of two sizes differ in %s of %s", in, c->name);
+}
+
+static void check(const comparer *c, bool same, const char *in)
+{
+    if (!same)
+        differ(c, in);
+}
+
+static void compare_number(comparer *c, const cr_scalar *at, int arg, uint32_t item)
+{
+    bool same = true;
+
+    for (int p = 1; p < c->x->probes; p++)
+        same = same && is_same(at[0], at[p]);
+    if (same)
+        return;
+    int k = cr_sizes_find(c->x, at);
+    check(c, k >= 0, "a number");
+    CR_PUSH(c->s, &c->varying, ((cr_gvarying){(uint16_t)arg, item, k}));
+}
+
+static cr_scalar number_of(const cr_garg *a, uint32_t item)
+{
+    switch (a->tag) {
+    case CR_INT: return cr_scalar_int(a->i);
+    case CR_FLOAT: return cr_scalar_float(a->d);
+    case CR_INTS: return cr_scalar_int(a->ints[item]);
+    default: return a->number;
+    }
+}
+
+static bool same_literal(const cr_garg *a, const cr_garg *b)
+{
+    switch (a->tag) {
+    case CR_NONE:
+    case CR_GENERATOR: return true;
+    case CR_STRING: return !memcmp(a->s, b->s, a->len);
+    case CR_TRUTHS: return !memcmp(a->ints, b->ints, a->len * sizeof *a->ints);
+    case CR_FLOATS: return !memcmp(a->floats, b->floats, a->len * sizeof *a->floats);
+    case CR_TENSOR: return a->value->id == b->value->id;
+    case CR_NUMBER: return is_same(a->number, b->number);
+    case CR_TENSORS:
+    case CR_NUMBERS:
+        for (uint32_t i = 0; i < a->len; i++)
+            if (a->list[i].tag != b->list[i].tag || !same_literal(&a->list[i], &b->list[i]))
+                return false;
+        return true;
+    default: return a->i == b->i;
+    }
+}
+
+static bool is_whole_or_float(cr_scalar s)
+{
+    return s.category == CR_CAT_INT || s.category == CR_CAT_FLOAT;
+}
+
+static bool may_vary(const cr_garg *a)
+{
+    return a->tag == CR_INT || a->tag == CR_FLOAT || a->tag == CR_INTS ||
+           (a->tag == CR_NUMBER && is_whole_or_float(a->number));
+}
+
+static bool has_length(const cr_garg *a)
+{
+    return a->tag == CR_INTS || a->tag == CR_TRUTHS || a->tag == CR_FLOATS ||
+           a->tag == CR_STRING || a->tag == CR_TENSORS || a->tag == CR_NUMBERS;
+}
+
+static void compare_arg(comparer *c, const cr_garg *const *arg, int i)
+{
+    cr_scalar at[CR_MOST_PROBES];
+    uint32_t items = arg[0]->tag == CR_INTS ? arg[0]->len : 1;
+
+    for (int p = 1; p < c->x->probes; p++) {
+        check(c, arg[p]->tag == arg[0]->tag, "an argument");
+        check(c, !has_length(arg[0]) || arg[p]->len == arg[0]->len, "a list");
+        check(c, may_vary(arg[0]) || same_literal(arg[0], arg[p]), "an argument");
+    }
+    for (uint32_t item = 0; may_vary(arg[0]) && item < items; item++) {
+        for (int p = 0; p < c->x->probes; p++)
+            at[p] = number_of(arg[p], item);
+        compare_number(c, at, i, item);
+    }
+}
+
+static bool same_constant(const cr_tensor *a, const cr_tensor *b)
+{
+    return a == b ||
+           (a->dtype == b->dtype && a->ndim == b->ndim && a->contiguous && b->contiguous &&
+            !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+            !memcmp(a->data, b->data, (size_t)a->numel * cr_dtype_size((cr_dtype)a->dtype)));
+}
+
+static bool same_kind(const cr_gtype *a, const cr_gtype *b)
+{
+    return a->known && b->known && a->dtype == b->dtype && a->ndim == b->ndim &&
+           cr_same_device(a->device, b->device) && !a->stride == !b->stride &&
+           a->requires_grad == b->requires_grad;
+}
+
+static void compare_node(comparer *c, cr_gnode *const *n)
+{
+    const cr_garg *arg[CR_MOST_PROBES];
+
+    c->name = n[0]->result_count ? n[0]->result[0]->name : n[0]->op->name;
+    c->varying.len = c->varying.cap = 0;
+    c->varying.at = NULL;
+    check(c, n[0]->kind == CR_GNODE_CALL || n[0]->kind == CR_GNODE_CONSTANT, "the kind");
+    for (int p = 1; p < c->x->probes; p++) {
+        check(c,
+              n[p]->kind == n[0]->kind && n[p]->op == n[0]->op &&
+                  n[p]->result_count == n[0]->result_count,
+              "the operator");
+        check(c, n[0]->kind == CR_GNODE_CALL || same_constant(n[0]->constant, n[p]->constant),
+              "the elements");
+        for (int k = 0; k < n[0]->result_count; k++)
+            check(c,
+                  n[p]->result[k]->id == n[0]->result[k]->id &&
+                      same_kind(&n[0]->result[k]->type, &n[p]->result[k]->type),
+                  "a result");
+    }
+    for (int i = 0; i < n[0]->arg_count; i++) {
+        for (int p = 0; p < c->x->probes; p++)
+            arg[p] = &n[p]->arg[i];
+        compare_arg(c, arg, i);
+    }
+    n[0]->varying = c->varying.at;
+    n[0]->varying_count = (int)c->varying.len;
+}
+
+static void compare_input(comparer *c, int i, cr_varying_inputs *inputs)
+{
+    const cr_gtype *type[CR_MOST_PROBES];
+
+    c->name = c->graph[0]->input[i]->name;
+    for (int p = 0; p < c->x->probes; p++) {
+        type[p] = &c->graph[p]->input[i]->type;
+        check(c, same_kind(type[0], type[p]), "the type");
+    }
+    for (int d = 0; d < 2 * type[0]->ndim; d++) {
+        cr_scalar at[CR_MOST_PROBES];
+        bool is_stride = d >= type[0]->ndim;
+        int dim = is_stride ? d - type[0]->ndim : d;
+        if (is_stride && !type[0]->stride)
+            continue;
+        for (int p = 0; p < c->x->probes; p++)
+            at[p] = cr_scalar_int(is_stride ? type[p]->stride[dim] : type[p]->size[dim]);
+        c->varying.len = 0;
+        compare_number(c, at, 0, 0);
+        if (c->varying.len)
+            CR_PUSH(c->s, inputs,
+                    ((cr_varying_dim){(uint32_t)i, (uint8_t)dim, is_stride,
+                                      c->varying.at[0].number}));
+    }
+}
+
+static void compare_outputs(comparer *c)
+{
+    const cr_gblock *b = c->graph[0]->body;
+
+    c->name = "the graph";
+    for (int p = 1; p < c->x->probes; p++) {
+        const cr_gblock *q = c->graph[p]->body;
+        check(c, q->output_count == b->output_count, "outputs");
+        for (int i = 0; i < b->output_count; i++)
+            check(c,
+                  b->output[i].tag == q->output[i].tag &&
+                      same_literal(&b->output[i], &q->output[i]),
+                  "outputs");
+    }
+}
+
+void cr_sizes_compare(cr_sizes *x, cr_graph *const *graph, cr_varying_inputs *inputs)
+{
+    comparer c = {.x = x, .graph = graph, .s = graph[0]->session, .name = "the graph"};
+
+    for (int p = 1; p < x->probes; p++)
+        check(&c,
+              graph[p]->input_count == graph[0]->input_count &&
+                  graph[p]->body->len == graph[0]->body->len,
+              "nodes");
+    for (int i = 0; i < graph[0]->input_count; i++)
+        compare_input(&c, i, inputs);
+    for (size_t i = 0; i < graph[0]->body->len; i++) {
+        cr_gnode *n[CR_MOST_PROBES];
+        for (int p = 0; p < x->probes; p++)
+            n[p] = graph[p]->body->at[i];
+        compare_node(&c, n);
+    }
+    compare_outputs(&c);
+}
+
+void cr_varying_inputs_set(const cr_varying_inputs *v, const cr_graph *g,
+                           const cr_scalar *value)
+{
+    for (size_t i = 0; i < v->len; i++) {
+        const cr_varying_dim *d = &v->at[i];
+        const cr_gtype *t = &g->input[d->input]->type;
+        ((int64_t *)(uintptr_t)(d->is_stride ? t->stride : t->size))[d->dim] =
+            value[d->number].i;
+    }
+}

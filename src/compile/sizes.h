@@ -1,0 +1,69 @@
+/* sizes.h - how the numbers of a recording's graphs follow from its symbols; inside compile/.
+ *
+ * The graphs of a recording are made for several choices of sizes, the *probes*, and compared.
+ * Where they are the same but for numbers, each number that differs is found among sizes and
+ * arithmetic of symbols, and one program serves all sizes for which what was asked of the
+ * symbols holds. */
+#ifndef CR_COMPILE_SIZES_H
+#define CR_COMPILE_SIZES_H
+
+#include "graph/graph.h"
+
+enum { CR_MOST_PARAMS = 3, CR_MOST_PROBES = CR_MOST_PARAMS + 3 };
+
+typedef struct {
+    uint8_t fn;      /* cr_gnum_fn; CR_GNUM_INPUT: symbol a */
+    int a, b;        /* of arithmetic: earlier numbers */
+    cr_scalar value; /* of a constant */
+    cr_scalar at[CR_MOST_PROBES];
+} cr_size_number;
+
+typedef struct cr_sizes {
+    cr_session *s;
+    int probes; /* the first is what programs are made for; then one for each parameter, alone
+                   changed */
+    int params; /* they are the first numbers */
+    struct {
+        size_t len, cap;
+        cr_size_number *at;
+    } numbers;
+    struct {
+        size_t len, cap;
+        cr_gnum_guard *at;
+    } guards;
+} cr_sizes;
+
+/* The next parameter: symbol `symbol`, and its values. */
+void cr_sizes_param(cr_sizes *x, int symbol, const int64_t *at);
+/* The number that has these values at the probes; made of earlier ones where there is none. -1:
+ * it cannot be told. */
+int cr_sizes_find(cr_sizes *x, const cr_scalar *at);
+/* The numbers of the recording `g` and what was asked of them; of[p] is its instance for probe
+ * p. Symbol k is number k of g, where it is an input or the size of one.  False: one cannot be
+ * told. */
+bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of);
+/* All numbers for other symbols; false where a guard does not hold, or a parameter is below 2.
+ */
+bool cr_sizes_evaluate(const cr_sizes *x, const cr_scalar *symbol, cr_scalar *out);
+
+/* A size, or a stride, of an input that varies. */
+typedef struct {
+    uint32_t input;
+    uint8_t dim;
+    bool is_stride;
+    int number;
+} cr_varying_dim;
+typedef struct {
+    size_t len, cap;
+    cr_varying_dim *at;
+} cr_varying_inputs;
+
+/* Compares a graph as it is for each probe, and tells what varies: of graph[0]'s nodes in the
+ * nodes, of inputs in *inputs, both in the session of graph[0], which bails with CR_VALUE where
+ * they differ in anything but numbers that are known. */
+void cr_sizes_compare(cr_sizes *x, cr_graph *const *graph, cr_varying_inputs *inputs);
+/* The types of the graph's inputs for these numbers, in place. */
+void cr_varying_inputs_set(const cr_varying_inputs *v, const cr_graph *g,
+                           const cr_scalar *value);
+
+#endif

@@ -1,0 +1,79 @@
+/* Numbers that follow from sizes, found by their values. */
+#include "base/test.h"
+#include "compile/sizes.h"
+
+/* b = 5, n = 7; then b and n alone changed, both, and other sizes. */
+static const int64_t b[] = {5, 6, 5, 7, 12}, n[] = {7, 7, 9, 10, 3};
+enum { PROBES = 5 };
+
+static cr_sizes sizes_in(cr_session *s)
+{
+    cr_sizes x = {.s = s, .probes = PROBES};
+
+    cr_sizes_param(&x, 0, b);
+    cr_sizes_param(&x, 1, n);
+    return x;
+}
+
+/* The number with these values at the probes, for b = 11 and n = 13; -1: none. */
+#define FOUND(expression)                                                                      \
+    found((int64_t[PROBES]){AT(0, expression), AT(1, expression), AT(2, expression),           \
+                            AT(3, expression), AT(4, expression)})
+#define AT(p, expression) expression(b[p], n[p])
+
+static int64_t found(const int64_t *at)
+{
+    cr_session s = {.status = CR_OK};
+    cr_sizes x = sizes_in(&s);
+    cr_scalar value[64], scalar[PROBES], symbol[] = {cr_scalar_int(11), cr_scalar_int(13)};
+    int64_t out = -1;
+
+    for (int p = 0; p < PROBES; p++)
+        scalar[p] = cr_scalar_int(at[p]);
+    int k = cr_sizes_find(&x, scalar);
+    if (k >= 0 && x.numbers.len < CR_LEN(value) && cr_sizes_evaluate(&x, symbol, value))
+        out = value[k].i;
+    cr_session_drop(&s);
+    return out;
+}
+
+#define SIZE(b, n)    (b)
+#define PRODUCT(b, n) (64 * (b) * (n))
+#define SQUARE(b, n)  (3 * (b) * (n) * (n))
+#define SUM(b, n)     (2 * (b) + (n) - 4)
+#define PART(b, n)    ((b) * ((n) - 1))
+#define LEAST(b, n)   ((n) < 9 ? (n) : 9)
+#define HALF(b, n)    ((n) / 2)
+
+TEST(products_and_sums_of_sizes_are_found)
+{
+    EQ(FOUND(SIZE), 11);
+    EQ(FOUND(PRODUCT), 64 * 11 * 13);
+    EQ(FOUND(SQUARE), 3 * 11 * 13 * 13);
+    EQ(FOUND(SUM), 2 * 11 + 13 - 4);
+    EQ(FOUND(PART), 11 * 12);
+}
+
+TEST(what_is_no_product_or_sum_of_sizes_is_not_found)
+{
+    EQ(FOUND(LEAST), -1);
+    EQ(FOUND(HALF), -1);
+}
+
+TEST(sizes_below_two_and_guards_that_do_not_hold_have_no_numbers)
+{
+    cr_session s = {.status = CR_OK};
+    cr_sizes x = sizes_in(&s);
+    cr_scalar value[8], fine[] = {cr_scalar_int(2), cr_scalar_int(3)},
+                        one[] = {cr_scalar_int(1), cr_scalar_int(3)},
+                        equal[] = {cr_scalar_int(4), cr_scalar_int(4)};
+
+    CHECK(cr_sizes_evaluate(&x, fine, value));
+    CHECK(!cr_sizes_evaluate(&x, one, value));
+    CHECK(cr_sizes_evaluate(&x, equal, value));
+    CR_PUSH(&s, &x.guards,
+            ((cr_gnum_guard){.test = CR_GNUM_EQ, .holds = false, .a = 0, .b = 1}));
+    CHECK(cr_sizes_evaluate(&x, fine, value));
+    CHECK(!cr_sizes_evaluate(&x, equal, value));
+    cr_session_drop(&s);
+}

@@ -1,0 +1,262 @@
+"""One program for all sizes: what is made for sizes that were not met before, and that its bits are eager's."""
+import math
+import os
+import random
+import subprocess
+import sys
+
+import pytest
+
+import cresset as torch
+import cresset.nn.functional as F
+from cresset import _C, nn
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(dim))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6) * self.weight
+
+
+def rotated(x):
+    a, b = x.chunk(2, -1)
+    return torch.cat((-b, a), -1)
+
+
+class Block(nn.Module):
+    """As of a Llama: tables for rotary embeddings and the causal mask are cut to the length."""
+
+    def __init__(self, dim, heads, hidden):
+        super().__init__()
+        self.heads = heads
+        self.before, self.between = RMSNorm(dim), RMSNorm(dim)
+        self.q, self.k, self.v, self.o = (nn.Linear(dim, dim, bias=False) for _ in range(4))
+        self.gate, self.up = (nn.Linear(dim, hidden, bias=False) for _ in range(2))
+        self.down = nn.Linear(hidden, dim, bias=False)
+
+    def forward(self, x, cos, sin, mask):
+        b, n, c = x.shape
+        h = self.before(x)
+        q, k, v = (f(h).view(b, n, self.heads, c // self.heads).transpose(1, 2) for f in (self.q, self.k, self.v))
+        cos, sin = cos[:n], sin[:n]
+        q, k = q * cos + rotated(q) * sin, k * cos + rotated(k) * sin
+        w = q @ k.transpose(-2, -1) / math.sqrt(c // self.heads)
+        w = w.masked_fill(mask[:, :, :n, :n] == 0, float("-inf")).softmax(-1)
+        x = x + self.o((w @ v).transpose(1, 2).reshape(b, n, -1))
+        h = self.between(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h))
+
+
+class Llama(nn.Module):
+    def __init__(self, layers=1, vocab=40, dim=32, heads=2, hidden=48, longest=64):
+        super().__init__()
+        self.embed = nn.Embedding(vocab, dim)
+        self.blocks = nn.ModuleList([Block(dim, heads, hidden) for _ in range(layers)])
+        self.norm, self.head = RMSNorm(dim), nn.Linear(dim, vocab, bias=False)
+        d = dim // heads
+        angle = torch.outer(torch.arange(longest).float(), 1e-4 ** (torch.arange(0, d, 2).float() / d))
+        angle = torch.cat((angle, angle), -1)
+        self.register_buffer("cos", angle.cos())
+        self.register_buffer("sin", angle.sin())
+        self.register_buffer("mask", torch.tril(torch.ones(longest, longest)).view(1, 1, longest, longest))
+
+    def forward(self, i):
+        x = self.embed(i)
+        for block in self.blocks:
+            x = block(x, self.cos, self.sin, self.mask)
+        return self.head(self.norm(x))
+
+
+def gradients(net):
+    out = [p.grad for p in net.parameters()]
+    net.zero_grad()
+    return out
+
+
+def infers(net, call, *x):
+    with torch.no_grad():
+        return [call(*x)]
+
+
+def trains(net, call, *x):
+    out = call(*x)
+    out.square().mean().backward()
+    return [out.detach()] + gradients(net)
+
+
+def made():
+    return _C._programs_made(), _C._jit_counts()["requested"]
+
+
+
+def same(a, b):
+    return len(a) == len(b) and all(torch.equal(x, y) and x.stride() == y.stride() for x, y in zip(a, b))
+
+
+BATCHES, LENGTHS = range(2, 80), range(2, 42)
+
+
+@pytest.mark.parametrize("dynamic", [True, None])
+@pytest.mark.parametrize("run", [infers, trains])
+def test_a_llama_of_all_sizes_is_one_program(run, dynamic):
+    torch.manual_seed(0)
+    net, pick = Llama(), random.Random(1)
+    compiled = torch.compile(net, dynamic=dynamic)
+    sizes = [(b, 5) for b in BATCHES] + [(4, n) for n in LENGTHS] + \
+        [(pick.choice(BATCHES), pick.choice(LENGTHS)) for _ in range(20)]
+    pick.shuffle(sizes)
+    first = [(3, 7), (3, 7), (5, 12), (5, 12), (6, 9)]  # the second size may be recorded, and make programs
+    before = None
+    for k, size in enumerate(first + sizes):
+        x = torch.randint(0, 40, size)
+        assert same(run(net, compiled, x), run(net, net, x)), size
+        if k == len(first) - 1:
+            before = made()
+    assert made() == before
+
+
+def test_a_training_step_of_all_sizes_is_one_program():
+    """Where the function itself runs the backward pass, its sizes are fixed: each has a recording."""
+    net = nn.Linear(4, 3)
+
+    def step(x):
+        net(x).square().mean().backward()
+    compiled = torch.compile(step, dynamic=True)
+    for n in (2, 3, 3, 4):
+        x = torch.randn(n, 4)
+        compiled(x)
+        got = gradients(net)
+        step(x)
+        assert same(got, gradients(net))
+
+
+W, bias, table = torch.randn(16, 8, requires_grad=True), torch.randn(16, requires_grad=True), torch.randn(64, 8)
+norm, lengths = nn.LayerNorm(8), torch.randn(50, 8, requires_grad=True)
+encoder = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True)
+
+# Functions of x[b, n, 8] with 5 <= n <= 64: one program each.
+SHARED = {
+    "mean": lambda x: x.mean(),
+    "mean of columns": lambda x: x.mean(1) * x.shape[1],
+    "narrow product": lambda x: F.linear(x, W, bias).relu(),
+    "layer norm": lambda x: norm(x),
+    "cat": lambda x: torch.cat([x, x[:, :1] * 2, table[:x.shape[1]].expand(x.shape[0], -1, -1)], 1),
+    "stack": lambda x: torch.stack([x, x * 2], 1).sum(1),
+    "positions": lambda x: x + torch.arange(x.shape[1]).float()[None, :, None] / 7,
+    "attention": lambda x: F.scaled_dot_product_attention(x, x, x, is_causal=True),
+    "mask of the length": lambda x: (x @ x.transpose(1, 2)).masked_fill(
+        torch.ones(x.shape[1], x.shape[1]).triu(1).bool(), float("-inf")).softmax(-1) @ x,
+    "flat": lambda x: x.reshape(-1, 8).cumsum(0).view(x.shape).flip(1),
+    "last": lambda x: x[:, -1] + x[:, x.shape[1] - 1] + x[:, 0],
+    "pooling": lambda x: F.adaptive_avg_pool1d(x.transpose(1, 2), 3),
+    "encoder": lambda x: encoder(x),
+    "sort": lambda x: x.sort(1)[0] + x.sum(-1, keepdim=True).topk(2, 1)[0].sum(1, keepdim=True),
+    "gather": lambda x: x.gather(1, x.argmax(1, keepdim=True)),
+    "pad": lambda x: F.pad(x, (0, 0, 1, 2)).roll(1, 1),
+    "repeat": lambda x: x.repeat(2, 1, 1) + x.repeat_interleave(2, 0),
+    "einsum": lambda x: torch.einsum("bnd,bmd->bnm", x, x),
+    "cross entropy": lambda x: F.cross_entropy(x.reshape(-1, 8), torch.zeros(x.shape[0] * x.shape[1], dtype=torch.long)),
+    "diagonal": lambda x: (x @ x.transpose(1, 2)).diagonal(dim1=1, dim2=2),
+    "two results": lambda x: (x.exp().sum(1), (x * x.shape[0]).mean(0)),
+    "factories": lambda x: torch.where(x > 0, x, torch.zeros_like(x)) + torch.full((x.shape[1], 1), 2.0),
+    "outer": lambda x: x.unsqueeze(1) - x.unsqueeze(2),
+    "scatter": lambda x: torch.zeros_like(x).scatter(1, x.argsort(1), x),
+    "embedding": lambda x: F.embedding((x.detach().sum(-1) * 3).long().abs() % 50, lengths),
+    "windows": lambda x: x.unfold(1, 2, 1).sum(-1),
+}
+# And where sizes decide more than sizes: what is made must still be right.
+OTHERS = {
+    "chunks": lambda x: sum((k + 1) * part.sum() for k, part in enumerate(x.chunk(2, 1))),
+    "halves": lambda x: x[:, :x.shape[1] // 2].sum(1) - x[:, x.shape[1] // 2:].exp().sum(1),
+    "every second": lambda x: x[:, ::2].sum() + x[:, 1::2].exp().sum(),
+    "at most": lambda x: x[:, :min(x.shape[1], 9)] * 2,
+    "beyond the end": lambda x: x[:, :20] * table[:x.shape[1]][:20],
+    "variance": lambda x: x.var(1, keepdim=True) + x.std(-1, keepdim=True),
+    "a power": lambda x: x * x.shape[1] ** -0.5 + 1 / x.shape[0],
+    "in place": lambda x: x.clone()[:, 1:].add_(x[:, :-1]).mul_(2),
+    "broadcast or not": lambda x: x[:, :x.shape[1] - 4] + x[:, :1],
+    "equal sizes": lambda x: x.sum(-1) + (x.sum((1, 2)) if x.shape[0] == x.shape[1] else 1),
+}
+
+
+def outputs_and_gradients(f, x):
+    out = f(x)
+    out = out if isinstance(out, tuple) else (out,)
+    loss = sum((o * torch.arange(o.numel()).view(o.shape)).sum() for o in out if o.requires_grad)
+    got = torch.autograd.grad(loss, [x, W, bias, lengths, *norm.parameters(), *encoder.parameters()], allow_unused=True)
+    return [o.detach() for o in out] + [g for g in got if g is not None]
+
+
+def sizes_of(seed, shortest=5):
+    pick = random.Random(seed)
+    for _ in range(14):
+        yield pick.choice([2, 3, 4, 5, 8, 17, 64]), pick.choice([n for n in (2, 3, 4, 5, 7, 8, 9, 12, 16, 33, 64) if n >= shortest])
+
+
+@pytest.mark.parametrize("name", [*SHARED, *OTHERS])
+def test_any_sizes(name):
+    f = SHARED.get(name) or OTHERS[name]
+    compiled = torch.compile(f, dynamic=True, recompile_limit=100)
+    for k, (b, n) in enumerate(sizes_of(3, 5 if name in SHARED else 2)):
+        x = torch.randn(b, n, 8, requires_grad=True)
+        want, got = outputs_and_gradients(f, x), outputs_and_gradients(compiled, x)
+        assert len(want) == len(got) and all(torch.equal(p, q) for p, q in zip(want, got)), (b, n)
+        if k == 2:
+            before = made()[0]
+    if name in SHARED:
+        entry, = compiled._entries
+        assert entry.runner.shared == 1 and made()[0] == before
+
+
+def test_a_backward_pass_through_some_results():
+    f = torch.compile(lambda x: (x.exp().sum(1), (x * x).mean(0)), dynamic=True)
+    for n in (3, 4, 5, 6):
+        x = torch.randn(n, 2 * n, requires_grad=True)
+        for k in (0, 1):
+            got, = torch.autograd.grad(f(x)[k].sum(), x)
+            want, = torch.autograd.grad((x.exp().sum(1), (x * x).mean(0))[k].sum(), x)
+            assert torch.equal(got, want)
+    assert f._entries[0].runner.shared == 1
+
+
+def test_whole_numbers_are_sizes_too():
+    def f(x, k):
+        return x.repeat(k, 1)[:, :k] * k
+    g, x = torch.compile(f), torch.randn(3, 40)
+    for k in (2, 3, 4, 7, 9, 30):
+        assert torch.equal(g(x, k), f(x, k))
+    assert g._entries[0].runner.shared == 1 and len(g._entries) == 2
+
+
+def test_sizes_that_were_one_may_part():
+    """Two sizes that were equal in all calls are one until they differ."""
+    f = torch.compile(lambda x, y: x.sum(0) + y.exp().sum(0), dynamic=True)
+    for a, b in ((3, 3), (4, 4), (5, 5), (4, 6), (7, 2), (3, 9)):
+        x, y = torch.randn(a, 4), torch.randn(b, 4)
+        assert torch.equal(f(x, y), x.sum(0) + y.exp().sum(0))
+    assert len(f._entries) == 1 and f._entries[0].runner.shared == 2
+
+
+LIMITED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from test_sizes import *
+net = Llama(layers=2)
+f = torch.compile(net, dynamic=True)
+for b in list(range(2, 80)) + [3, 4]:
+    x = torch.randint(0, 40, (b, 5))
+    assert same(trains(net, f, x), trains(net, net, x))
+calls = f._compiled_forward._entries[0].runner
+print(calls.count, calls.bytes)
+"""
+
+
+def test_the_oldest_sizes_go():
+    run = subprocess.run([sys.executable, "-c", LIMITED, os.path.dirname(__file__)], capture_output=True, text=True,
+                         env={**os.environ, "CR_SIZES_LIMIT": "1"})
+    assert not run.returncode, run.stderr
+    count, size = map(int, run.stdout.split())
+    assert 2 < count < 78 and size <= 1 << 20
