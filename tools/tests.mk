@@ -75,10 +75,13 @@ fuzz-build: $(FUZZ_BIN)
 test-fuzz: $(FUZZ_BIN)
 	$(foreach f,$^,$(f) $(FUZZ_SECONDS) &&) true
 
-# Random calls of every operator.  SEED repeats a run, OP=NAME tests one operator.
+# Random calls of every record of the table, CALLS of each, with a fixed seed and a fresh one; SEED
+# repeats a run, OP=NAME looks at one operator, BATCH=0 runs its first batch in one process.
+CALLS ?= 600
 .PHONY: test-calls
 test-calls: $(B)/fuzz/calls_fuzz
-	OMP_NUM_THREADS=1 $< $(FUZZ_SECONDS) $(or $(SEED),1) $(OP)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $< $(CALLS) $(or $(SEED),1) $(OP) $(BATCH)
+	$(if $(SEED),,OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $< $(CALLS) 0 $(OP))
 
 # Runs random graphs on every tier, and with CR_ORACLE through the interpreter.  SEED repeats a
 # run.  test-graphs-hour runs for an hour from a new seed, in processes of ten minutes, because a
@@ -112,6 +115,7 @@ test-asan:
 	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' -j$(JOBS) tests-build pkg fuzz-build
 	ASAN_OPTIONS=detect_leaks=1 OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 \
 	    $(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' test-flavour-c test-fuzz
+	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' CALLS=200 test-calls
 	$(MAKE) --no-print-directory B=$(B)/asan FLAVOUR='$(ASAN_FLAVOUR)' RUN_UNDER='$(ASAN_PY)' \
 	    FLAVOUR_PYTEST=--ignore=tests/python/test_data.py test-flavour-python
 
@@ -163,6 +167,7 @@ test-full: test
 	$(MAKE) --no-print-directory test-clang
 	$(MAKE) --no-print-directory test-cxx
 	$(MAKE) --no-print-directory test-valgrind
+	$(MAKE) --no-print-directory test-calls
 	$(MAKE) --no-print-directory test-mean
 	$(MAKE) --no-print-directory test-asan
 	$(MAKE) --no-print-directory test-tsan

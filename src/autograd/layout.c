@@ -273,11 +273,13 @@ static cr_status share_repeats(cr_tensor *b)
     cr_tensor *once;
     cr_value made;
 
+    if (!b->numel || !b->data)
+        return CR_OK;
     for (int i = 0; i < b->ndim; i++) {
         size[i] = b->stride[i] ? b->size[i] : 1;
         repeats *= b->size[i] / size[i];
     }
-    if (repeats <= 1 || !b->data)
+    if (repeats <= 1)
         return CR_OK;
     CR_TRY(cr_tensor_over(&once, b->storage, (cr_dtype)b->dtype, b->ndim, size, b->stride,
                           b->offset));

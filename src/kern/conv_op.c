@@ -85,6 +85,8 @@ static cr_status input(const cr_view *y, const cr_view *w, const cr_view *bias,
     arrays a = {{0}, {0}, {0}, {0}};
     cr_status st;
 
+    if (!cr_view_numel(out))
+        return CR_OK;
     CR_GO(load_all(&a, NULL, w, bias, y));
     CR_GO(cr_conv_to_x(&c, (cr_dtype)out->dtype, a.y.data, a.w.data, a.bias.data, out->data));
 done:
@@ -122,6 +124,8 @@ cr_status cr_kern_conv_weight_grad(const cr_value *arg, cr_view *out)
     arrays a = {{0}, {0}, {0}, {0}};
     cr_status st;
 
+    if (!cr_view_numel(out))
+        return CR_OK;
     CR_GO(load_all(&a, x, NULL, NULL, y));
     CR_GO(cr_conv_to_w(&c, (cr_dtype)out->dtype, a.x.data, a.y.data, out->data));
 done:

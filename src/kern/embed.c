@@ -122,6 +122,8 @@ cr_status cr_kern_embedding_backward(const cr_value *arg, cr_view *out)
 
     CR_TRY(check_rows(indices, out->size[0]));
     cr_zero_view(out);
+    if (!cr_view_numel(grad))
+        return CR_OK;
     s.row = row = cr_indices_copy(indices);
     if (!cr_view_is_contiguous(grad))
         s.grad = copy = cr_dense_copy(grad);
@@ -305,15 +307,28 @@ typedef void (*share_fn)(char *to, const char *grad, int64_t step, int64_t colum
 static const share_fn shares[CR_DTYPE_COUNT] = {
     [CR_F16] = share_f16, [CR_BF16] = share_bf16, [CR_F32] = share_f32, [CR_F64] = share_f64};
 
+static cr_status check_bags(const cr_view *bag_of, int64_t count)
+{
+    int64_t bad;
+
+    if (cr_indices_within(bag_of, 0, count, &bad))
+        return CR_OK;
+    return cr_fail(CR_INDEX, "embedding_bag: there is no bag %lld of %lld", (long long)bad, (long long)count);
+}
+
+static int64_t index_of(const cr_view *v, int64_t i)
+{
+    return *(const int64_t *)(const void *)(v->data + i * cr_view_step(v, 0));
+}
+
 static void add_shares(cr_view *out, const cr_value *arg, const int64_t *row)
 {
     const cr_view *grad = arg[0].view, *samples = arg[8].tag == CR_NONE ? NULL : arg[8].view;
-    const int64_t *bag_of = (const int64_t *)arg[2].view->data;
-    const int64_t *size = (const int64_t *)arg[3].view->data;
     int64_t step = out->size[1] * (int64_t)cr_view_item(out);
 
     for (int64_t i = 0; i < arg[1].view->size[0]; i++) {
-        int64_t bag = bag_of[i], divisor = arg[7].i == BAG_MEAN && size[bag] ? size[bag] : 1;
+        int64_t bag = index_of(arg[2].view, i), size = index_of(arg[3].view, bag);
+        int64_t divisor = arg[7].i == BAG_MEAN && size ? size : 1;
         if (row[i] != arg[9].i)
             shares[out->dtype](
                 out->data + row[i] * step, grad->data + bag * cr_view_step(grad, 0),
@@ -324,29 +339,45 @@ static void add_shares(cr_view *out, const cr_value *arg, const int64_t *row)
 
 static void add_to_largest(cr_view *out, const cr_value *arg)
 {
-    const cr_view *grad = arg[0].view;
-    const int64_t *most = (const int64_t *)arg[4].view->data;
+    const cr_view *grad = arg[0].view, *most = arg[4].view;
     int64_t columns = out->size[1], item = (int64_t)cr_view_item(out);
 
     for (int64_t b = 0; b < grad->size[0]; b++)
-        for (int64_t c = 0; c < columns; c++)
-            if (most[b * columns + c] >= 0)
-                shares[out->dtype](out->data + (most[b * columns + c] * columns + c) * item,
+        for (int64_t c = 0; c < columns; c++) {
+            const char *row = most->data + b * cr_view_step(most, 0) + c * cr_view_step(most, 1);
+            int64_t r = *(const int64_t *)(const void *)row;
+            if (r >= 0)
+                shares[out->dtype](out->data + (r * columns + c) * item,
                                    grad->data + b * cr_view_step(grad, 0) +
                                        c * cr_view_step(grad, 1),
                                    0, 1, NULL, 1);
+        }
+}
+
+static cr_status check_largest(const cr_view *most, int64_t rows)
+{
+    int64_t bad;
+
+    if (cr_indices_within(most, -1, rows, &bad))
+        return CR_OK;
+    return cr_fail(CR_INDEX, "embedding_bag: there is no row %lld of %lld", (long long)bad, (long long)rows);
 }
 
 /* (grad, indices, offset2bag, bag_size, max_indices, num_weights, scale_grad_by_freq, mode,
  *  per_sample_weights, padding_idx); the three in the middle are the forward's results. */
 cr_status cr_kern_embedding_bag_backward(const cr_value *arg, cr_view *out)
 {
-    int64_t *row = cr_indices_copy(arg[1].view);
+    int64_t *row;
     cr_status st = CR_OK;
 
+    CR_TRY(check_rows(arg[1].view, out->size[0]));
+    CR_TRY(check_bags(arg[2].view, arg[0].view->size[0]));
+    if (arg[7].i == BAG_MAX)
+        CR_TRY(check_largest(arg[4].view, out->size[0]));
+    cr_zero_view(out);
+    row = cr_indices_copy(arg[1].view);
     if (!row)
         return CR_MEMORY;
-    cr_zero_view(out);
     if (arg[7].i == BAG_MAX)
         add_to_largest(out, arg);
     else
@@ -378,16 +409,18 @@ static const dot_fn dots[CR_DTYPE_COUNT] = {
 cr_status cr_kern_embedding_bag_samples_backward(const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view, *weight = arg[1].view;
-    const int64_t *bag_of = (const int64_t *)arg[3].view->data;
-    int64_t *row = cr_indices_copy(arg[2].view);
+    int64_t *row;
 
+    CR_TRY(check_rows(arg[2].view, weight->size[0]));
+    CR_TRY(check_bags(arg[3].view, grad->size[0]));
+    cr_zero_view(out);
+    row = cr_indices_copy(arg[2].view);
     if (!row)
         return CR_MEMORY;
-    cr_zero_view(out);
     for (int64_t i = 0; i < out->size[0]; i++)
         if (row[i] != arg[4].i)
             dots[out->dtype](out->data + i * cr_view_step(out, 0),
-                             grad->data + bag_of[i] * cr_view_step(grad, 0),
+                             grad->data + index_of(arg[3].view, i) * cr_view_step(grad, 0),
                              cr_view_step(grad, 1),
                              weight->data + row[i] * cr_view_step(weight, 0),
                              cr_view_step(weight, 1), weight->size[1]);

@@ -190,7 +190,11 @@ void cr_fill_triangle_indices(const cr_view *out, int64_t rows, int64_t columns,
     int64_t step = cr_view_step(out, 1), first, last;
     cr_dtype t = (cr_dtype)out->dtype;
 
-    for (int64_t i = 0; i < rows; i++) {
+    if (!out->size[1])
+        return;
+    offset = offset < -rows ? -rows : offset > columns ? columns : offset;
+    int64_t end = upper && columns - offset < rows ? columns - offset : rows;
+    for (int64_t i = upper || offset > 0 ? 0 : -offset; i < end; i++) {
         row_span(i, columns, offset, upper, &first, &last);
         for (int64_t j = first; j < last; j++, row += step, column += step) {
             cr_scalar_store(cr_scalar_int(i), t, row);

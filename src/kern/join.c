@@ -473,7 +473,7 @@ cr_status cr_kern_triu(const cr_value *arg, cr_view *out)
 /* Whether `w` is as large as the windows along dim of `v`. */
 static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t step, const cr_view *w)
 {
-    if (size < 0 || step <= 0 || w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
+    if (dim < 0 || dim >= (v->ndim ? v->ndim : 1) || size < 0 || step <= 0 || w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
         return false;
     for (int d = 0; d < v->ndim; d++)
         if (d == dim ? size > v->size[d] || w->size[d] != (v->size[d] - size) / step + 1 : w->size[d] != v->size[d])
@@ -487,13 +487,14 @@ cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view;
     int64_t dim = cr_view_dim(out, arg[2].i), size = arg[3].i, step = arg[4].i, zero = 0;
-    int64_t windows = grad->ndim > 1 ? grad->size[dim] : 1;
+    int64_t windows;
     int64_t still[CR_MAX_DIMS] = {0};
     bool picked[CR_MAX_DIMS] = {false};
     cr_combine_fn add = cr_combine_for(CR_COMBINE_ADD, (cr_dtype)out->dtype);
 
     if (!are_windows_of(out, dim, size, step, grad))
         return cr_fail(CR_RUNTIME, "unfold_backward: grad_in has not the sizes of windows of input_sizes");
+    windows = grad->ndim > 1 ? grad->size[dim] : 1;
     cr_zero_view(out);
     for (int64_t k = 0; k < size; k++) {
         part to, from;

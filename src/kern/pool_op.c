@@ -52,6 +52,8 @@ static cr_status max_pool(const cr_pool *p, const cr_view *self, cr_view *out)
     cr_dense x = {0}, y = {0};
     cr_status st;
 
+    if (!cr_view_numel(out))
+        return CR_OK;
     CR_GO(cr_dense_in(&x, self, t));
     CR_GO(cr_dense_out(&y, &out[0], t));
     cr_pool_max(p, t, x.data, y.data, (int64_t *)(void *)out[1].data);
@@ -95,6 +97,8 @@ static cr_status linear_pool(const cr_pool *p, plane_fn fn, const cr_view *from,
     cr_dense x = {0}, y = {0};
     cr_status st;
 
+    if (!cr_view_numel(to))
+        return CR_OK;
     CR_GO(cr_dense_in(&x, from, t));
     CR_GO(cr_dense_out(&y, to, t));
     fn(p, t, x.data, y.data);

@@ -116,17 +116,34 @@ cr_status cr_shape_eye_m(const cr_value *arg, cr_shape *out)
     return matrix_of(out, arg[0].i, arg[1].i);
 }
 
-/* Positions of a matrix with column - row <= offset (>= for the upper triangle). */
-static int64_t triangle_size(int64_t rows, int64_t columns, int64_t offset, bool upper)
-{
-    int64_t n = 0;
+static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
 
-    for (int64_t i = 0; i < rows; i++) {
-        int64_t cut = upper ? i + offset : i + offset + 1;
-        cut = cut < 0 ? 0 : cut > columns ? columns : cut;
-        n += upper ? columns - cut : cut;
+/* n rows, of which the first has `first` positions and each other `step` more than the one before. */
+static bool add_rows(int64_t *sum, int64_t n, int64_t first, int64_t step)
+{
+    int64_t pair = 2 * first + (n - 1) * step, half = n % 2 ? n : n / 2;
+
+    pair = n % 2 ? pair / 2 : pair;
+    return n <= 0 || (!CR_MUL_OVERFLOW(half, pair, &pair) && !CR_ADD_OVERFLOW(*sum, pair, sum));
+}
+
+/* Positions of a matrix with column - row <= offset (>= for the upper triangle): some rows have
+ * none, some have part of the columns, some all. */
+static bool triangle_size(int64_t *out, int64_t rows, int64_t columns, int64_t offset, bool upper)
+{
+    int64_t at, begin, end;
+
+    *out = 0;
+    offset = between(offset, -rows, columns);
+    if (upper) {
+        begin = between(1 - offset, 0, rows);
+        end = between(columns - offset, begin, rows);
+        at = columns - offset - begin;
+        return add_rows(out, begin, columns, 0) && add_rows(out, end - begin, at, -1);
     }
-    return n;
+    begin = between(-offset, 0, rows);
+    end = between(columns - offset - 1, begin, rows);
+    return add_rows(out, end - begin, begin + offset + 1, 1) && add_rows(out, rows - end, columns, 0);
 }
 
 static cr_status triangle(const cr_value *arg, cr_shape *out, bool upper)
@@ -137,7 +154,10 @@ static cr_status triangle(const cr_value *arg, cr_shape *out, bool upper)
         return cr_fail(CR_RUNTIME, "col must be non-negative, got%lld", (ll)arg[1].i);
     out->ndim = 2;
     out->size[0] = 2;
-    out->size[1] = triangle_size(arg[0].i, arg[1].i, arg[2].i, upper);
+    if (arg[0].i > INT64_MAX / 4 || arg[1].i > INT64_MAX / 4 ||
+        !triangle_size(&out->size[1], arg[0].i, arg[1].i, arg[2].i, upper))
+        return cr_fail(CR_RUNTIME, "a triangle of %lld rows and %lld columns is too large", (ll)arg[0].i,
+                       (ll)arg[1].i);
     return CR_OK;
 }
 
@@ -216,6 +236,7 @@ static cr_status choices(int64_t *out, int64_t n, int64_t r)
 {
     int64_t c = 1;
 
+    r = r < n - r ? r : n - r; /* the same number, after at most 64 factors */
     for (int64_t k = 1; k <= r && c; k++) {
         if (n - r + k <= 0) {
             c = 0;
@@ -234,6 +255,8 @@ cr_status cr_shape_combinations(const cr_value *arg, cr_shape *out)
 {
     int64_t n = arg[0].i, r = arg[1].i;
 
+    if (n < 0 || r < 0 || r > INT64_MAX - n)
+        return cr_fail(CR_RUNTIME, "combinations: there are no %lld of %lld", (ll)r, (ll)n);
     out->ndim = 2;
     out->size[1] = r;
     if (arg[2].i)

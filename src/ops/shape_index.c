@@ -723,6 +723,11 @@ cr_status cr_shape_embedding_backward(const cr_value *arg, cr_shape *out)
             "types: Long, Int; but got torch.%sTensor instead (while checking arguments for "
             "embedding_backward)",
             cr_view_type(indices));
+    if (!cr_dtype_is_inexact((cr_dtype)grad->dtype))
+        return cr_not_for_type("embedding_backward", grad);
+    if (!grad->ndim || cr_shape_numel(grad->ndim - 1, grad->size) != cr_shape_numel(indices->ndim, indices->size))
+        return cr_fail(CR_RUNTIME, "grad_output has sizes %s, expected a row for each index in %s",
+                       cr_view_text(grad), cr_view_text(indices));
     out->ndim = 2;
     out->size[0] = arg[2].i;
     out->size[1] = grad->size[grad->ndim - 1];
@@ -850,6 +855,9 @@ cr_status cr_shape_bincount(const cr_value *arg, cr_shape *out)
                            "bincount only supports 1-d non-negative integral inputs.");
         most = x > most ? x : most;
     }
+    if (most == INT64_MAX)
+        return cr_fail(CR_RUNTIME, "maximum value of input overflowed, it should be < %lld but got %lld",
+                       (ll)INT64_MAX, (ll)most);
     out->ndim = 1;
     out->size[0] = most + 1 > arg[2].i ? most + 1 : arg[2].i;
     return CR_OK;

@@ -183,18 +183,3 @@ cr_status cr_shape_circular_pad(const cr_value *arg, cr_shape *out)
     }
     return CR_OK;
 }
-
-/* (grad, self, padding): the gradient has self's sizes. */
-cr_status cr_shape_pad_backward(const cr_value *arg, cr_shape *out)
-{
-    cr_shape expected;
-
-    CR_TRY(padded(&expected, arg[1].view, &arg[2]));
-    for (int d = 0; d < expected.ndim; d++)
-        if (arg[0].view->ndim != expected.ndim || arg[0].view->size[d] != expected.size[d])
-            return cr_fail(CR_RUNTIME, "grad_output has sizes %s, expected %s",
-                           cr_view_text(arg[0].view),
-                           cr_shape_text(expected.ndim, expected.size));
-    cr_shape_like(out, arg[1].view);
-    return CR_OK;
-}

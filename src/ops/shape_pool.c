@@ -34,6 +34,14 @@ static int64_t dilation_at(const call *c, int64_t d)
     return c->dilation ? item(c->dilation, d) : 1;
 }
 
+/* What names and messages have words for. */
+static cr_status check_dims(int64_t dims)
+{
+    return dims >= 1 && dims <= 3
+               ? CR_OK
+               : cr_fail(CR_RUNTIME, "expected one to three spatial dimensions, but got %lld", (ll)dims);
+}
+
 static cr_status check_length(const call *c, const cr_value *list, const char *what, const char *form)
 {
     if (list->len == 1 || (int64_t)list->len == c->dims)
@@ -165,6 +173,7 @@ static cr_status pool_shape(const call *c, cr_shape *out)
     char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
     int64_t size[3], lead = c->self->ndim - c->dims;
 
+    CR_TRY(check_dims(c->dims));
     CR_TRY(check_lengths(c));
     CR_TRY(check_ndim(c));
     for (int64_t d = 0; d < c->dims; d++)
@@ -259,6 +268,7 @@ cr_status cr_shape_adaptive_avg_pool(const cr_value *arg, cr_shape *out)
     int64_t dims = arg[2].i;
     char text[CR_SIZES_TEXT];
 
+    CR_TRY(check_dims(dims));
     if (size->len != 1 && (int64_t)size->len != dims)
         return dims == 1 ? cr_fail(CR_RUNTIME,
                                    "adaptive_avg_pool1d() argument 'output_size' should contain one "
@@ -287,6 +297,7 @@ cr_status cr_shape_adaptive_max_pool(const cr_value *arg, cr_shape *out)
     int64_t dims = arg[2].i;
     char text[CR_SIZES_TEXT];
 
+    CR_TRY(check_dims(dims));
     CR_TRY(check_adaptive_input(v, "adaptive_max_pool", ":", dims));
     if (arg[1].len != 1 && (int64_t)arg[1].len != dims)
         return dims == 1 ? cr_fail(CR_RUNTIME,
@@ -349,6 +360,7 @@ static cr_status check_unpool_input(const cr_view *v, const cr_view *index, int6
 /* (self, indices, output_size, dims) */
 cr_status cr_shape_max_unpool(const cr_value *arg, cr_shape *out)
 {
+    CR_TRY(check_dims(arg[3].i));
     CR_TRY(check_unpool_size(&arg[2], arg[3].i));
     CR_TRY(check_unpool_input(arg[0].view, arg[1].view, arg[3].i));
     return adaptive_shape(arg[0].view, &arg[2], arg[3].i, out);
@@ -387,6 +399,14 @@ static cr_status check_resample(const cr_view *v, const cr_shape *out, int64_t d
     return CR_OK;
 }
 
+/* What is no size becomes 0, which is refused. */
+static int64_t scaled_size(int64_t size, double scale)
+{
+    double scaled = (double)size * scale;
+
+    return scaled >= 0 && scaled < 0x1p62 ? (int64_t)scaled : 0;
+}
+
 /* (self, output_size or None, mode, align_corners, scales or None, dims) */
 cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
 {
@@ -395,6 +415,9 @@ cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
     bool given = size->tag == CR_INTS;
     int64_t dims = arg[5].i, n = given ? size->len : scale->len;
 
+    CR_TRY(check_dims(dims));
+    if (arg[2].i < 0 || arg[2].i > 5 || (arg[2].i >= 3 && dims != 2))
+        return cr_fail(CR_RUNTIME, "there is no way of resampling number %lld in %lld dimensions", (ll)arg[2].i, (ll)dims);
     if (given == (scale->tag == CR_FLOATS) && !given)
         return cr_fail(CR_RUNTIME, "Must specify exactly one of output_size and scale_factors");
     if (n != dims)
@@ -410,7 +433,7 @@ cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
     for (int64_t d = 0; d < v->ndim; d++)
         out->size[d] = d < 2 ? v->size[d]
                        : given ? size->ints[d - 2]
-                               : (int64_t)((double)v->size[d] * scale->floats[d - 2]);
+                               : scaled_size(v->size[d], scale->floats[d - 2]);
     return check_resample(v, out, dims);
 }
 
@@ -444,6 +467,9 @@ cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
                            "grid_sampler(): expected input to have non-empty spatial dimensions, but "
                            "input has sizes %s with dimension %d being empty",
                            a, d);
+    if (arg[2].i < 0 || arg[2].i > 2 || arg[3].i < 0 || arg[3].i > 2)
+        return cr_fail(CR_RUNTIME, "grid_sampler(): interpolation mode %lld or padding mode %lld does not exist",
+                       (ll)arg[2].i, (ll)arg[3].i);
     if (dims == 3 && arg[2].i == 2)
         return cr_fail(CR_RUNTIME, "grid_sampler(): bicubic interpolation only supports 4D input");
     if (x->dtype != grid->dtype)

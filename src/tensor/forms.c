@@ -252,7 +252,8 @@ static cr_status call_and_deliver(const cr_op *op, const cr_value *arg, cr_tenso
 
     CR_TRY(cr_call(op, arg, made));
     for (int k = 0; !st && k < op->result_count; k++)
-        st = deliver(&made[k], out[k]);
+        if (made[k].tag == CR_TENSOR) /* a mask can leave out results */
+            st = deliver(&made[k], out[k]);
     cr_drop_values(made, op->result_count);
     return st;
 }

@@ -37,8 +37,8 @@ static cr_status find_space(row_space *s, const cr_op *op, const cr_value *arg)
     } else {
         s->lead = s->ndim - (int)along->len;
         s->columns = 1;
-        for (uint32_t i = 0; i < along->len; i++)
-            s->columns *= along->ints[i];
+        for (int i = s->lead < 0 ? 0 : s->lead; i < s->ndim; i++)
+            s->columns *= s->full->size[i];
     }
     s->rows = s->columns ? s->full->numel / s->columns : 0;
     return CR_OK;
@@ -207,6 +207,40 @@ static cr_status make_results(const row_space *s, cr_tensor **result, cr_frame *
     return CR_OK;
 }
 
+static bool has_sizes(const cr_tensor *t, const cr_tensor *other)
+{
+    return t->ndim == other->ndim && !memcmp(t->size, other->size, t->ndim * sizeof *t->size);
+}
+
+/* Whether the operand has the elements that the kernel reads: of the full size, one a row, or one
+ * a column.  Others broadcast, which the composition does. */
+static bool operand_fits(const row_space *s, const cr_tensor *t, cr_operand kind)
+{
+    if (!cr_same_device(t->device, s->full->device))
+        return false;
+    return kind == CR_OPERAND_FULL  ? has_sizes(t, s->full)
+           : kind == CR_OPERAND_ROW ? t->numel == s->rows
+                                    : t->numel == s->columns;
+}
+
+static bool rows_fit(const row_space *s, const cr_value *along)
+{
+    for (uint32_t i = 0; along->tag == CR_INTS && i < along->len; i++)
+        if (s->lead < 0 || along->ints[i] != s->full->size[s->lead + (int)i])
+            return false;
+    return true;
+}
+
+static bool all_fit(const row_space *s, const cr_op *op, const cr_value *arg)
+{
+    bool fit = rows_fit(s, &arg[op->fused_dim]);
+
+    for (int i = 0; fit && i < op->param_count; i++)
+        if (op->param[i].type == CR_T_TENSOR)
+            fit = operand_fits(s, arg[i].t, (cr_operand)op->operand[i]);
+    return fit;
+}
+
 /* All tensors are there: an absent one leaves the kernel without an operand. */
 static bool has_all(const cr_op *op, const cr_value *arg)
 {
@@ -226,10 +260,12 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
 
     if (!has_all(op, arg))
         return cr_run_composition(op, arg, result);
+    CR_TRY(find_space(&s, op, arg));
+    if (!all_fit(&s, op, arg))
+        return cr_run_composition(op, arg, result);
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
     CR_GO(cr_compute_type(&s.compute, op, arg, &f));
-    CR_GO(find_space(&s, op, arg));
     CR_GO(cr_find_kernel(&kernel, op, s.compute, CR_FORM_MAIN));
     CR_GO(make_results(&s, made, &f));
     if (cr_has_bytes(s.full->device) && s.full->numel)

@@ -264,8 +264,8 @@ cr_status cr_view_bytes(uint64_t *out, cr_dtype dtype, int64_t offset, int ndim,
     CR_TRY(check_numel(dtype, ndim, size, &empty));
     for (int i = 0; i < ndim; i++) {
         int64_t steps = size[i] ? size[i] - 1 : 0;
-        overflow |= stride[i] < 0 || CR_MUL_OVERFLOW(steps, stride[i], &step) ||
-                    CR_ADD_OVERFLOW(last, step, &last);
+        overflow |= stride[i] < 0 || (!empty && (CR_MUL_OVERFLOW(steps, stride[i], &step) ||
+                                                 CR_ADD_OVERFLOW(last, step, &last)));
     }
     if (overflow || CR_ADD_OVERFLOW(last, 1, &last) ||
         CR_MUL_OVERFLOW(last, (int64_t)cr_dtype_size(dtype), &last))

@@ -282,9 +282,13 @@ static int64_t numel_of(const cr_value *v)
     return n;
 }
 
+enum { LONGEST_RANGE = 1 << 24 };
+
 static cr_status make_range(cr_frame *f, int64_t n, cr_value *out)
 {
     n = n > 0 ? n : 0;
+    if (n > LONGEST_RANGE)
+        return cr_fail(CR_RUNTIME, "%s(): a list of %lld numbers is too long", f->op->name, (long long)n);
     int64_t *ints = frame_get(f, (size_t)n * sizeof *ints);
 
     if (!ints)
@@ -659,6 +663,56 @@ static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v,
     return misuse(f, r, "no overload takes these arguments");
 }
 
+/* --- sizes of a result without a call --- */
+
+/* An argument as shape rules see it.  A list of sizes stands for a tensor of the dtype of the
+ * calling entry's first argument. */
+static cr_status shape_argument(cr_frame *f, cr_type type, cr_value *v, cr_view *view)
+{
+    int64_t n = 1;
+
+    if (type != CR_T_TENSOR || v->tag == CR_NONE || v->tag == CR_VIEW)
+        return CR_OK;
+    if (v->tag == CR_TENSOR) {
+        *view = cr_view_of(v->t);
+    } else {
+        if (v->tag != CR_INTS || v->len > CR_MAX_DIMS)
+            return cr_fail(CR_RUNTIME, "%s(): too many dimensions", f->op->name);
+        for (uint32_t i = 0; i < v->len; i++)
+            if (v->ints[i] < 0 || CR_MUL_OVERFLOW(n, v->ints[i] ? v->ints[i] : 1, &n))
+                return cr_fail(CR_RUNTIME, "%s(): sizes are negative or too large", f->op->name);
+        *view = (cr_view){.size = v->ints, .stride = v->ints, .ndim = (uint8_t)v->len,
+                          .dtype = (uint8_t)cr_value_dtype(&f->arg[0]), .device = CR_META_DEVICE};
+    }
+    *v = (cr_value){.tag = CR_VIEW, .view = view};
+    return CR_OK;
+}
+
+static cr_status result_size(cr_frame *f, const cr_rule *call, cr_value *out)
+{
+    const cr_op *op = call->op;
+    cr_value arg[CR_MAX_ARGS];
+    cr_view view[CR_MAX_ARGS];
+    cr_shape shape[CR_MAX_RESULTS];
+    int64_t *ints;
+
+    if (call->kind != CR_RULE_CALL || !op || !op->shape_fn || call->count > op->param_count)
+        return misuse(f, call, "no call of an entry with a shape function");
+    for (int i = 0; i < op->param_count; i++) {
+        arg[i] = op->param[i].preset;
+        if (i < call->count)
+            CR_TRY(cr_frame_eval(f, call->args[i], &arg[i]));
+        CR_TRY(shape_argument(f, (cr_type)op->param[i].type, &arg[i], &view[i]));
+    }
+    CR_TRY(op->shape_fn(arg, shape));
+    ints = frame_get(f, (size_t)(shape->ndim ? shape->ndim : 1) * sizeof *ints);
+    if (!ints)
+        return CR_MEMORY;
+    memcpy(ints, shape->size, (size_t)shape->ndim * sizeof *ints);
+    *out = cr_of_ints(ints, (size_t)shape->ndim);
+    return CR_OK;
+}
+
 static bool any_tensor(const cr_value *v, int n)
 {
     for (int i = 0; i < n; i++)
@@ -723,6 +777,8 @@ static CR_NOINLINE cr_status eval_call(cr_frame *f, const cr_rule *r, cr_value *
 
     if (r->builtin >= CR_BUILTIN_and && r->builtin <= CR_BUILTIN_not)
         return eval_logic(f, r, out);
+    if (r->builtin == CR_BUILTIN_result_size)
+        return result_size(f, r->args[0], out);
     if (r->count > CR_MAX_ARGS)
         return misuse(f, r, "too many arguments");
     for (int i = 0; i < r->count; i++)

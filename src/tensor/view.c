@@ -347,9 +347,10 @@ static cr_status check_bounds(const cr_value *arg, int64_t offset)
 {
     int64_t last = offset, reach, need;
 
-    for (uint32_t i = 0; i < arg[1].len; i++) {
+    for (uint32_t i = 0; i < arg[1].len; i++)
         if (arg[1].ints[i] == 0)
             return CR_OK;
+    for (uint32_t i = 0; i < arg[1].len; i++) {
         if (CR_MUL_OVERFLOW(arg[1].ints[i] - 1, arg[2].ints[i], &reach) ||
             CR_ADD_OVERFLOW(last, reach, &last))
             return refuse_strided(arg);

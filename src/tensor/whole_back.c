@@ -17,6 +17,25 @@ static cr_status zeros(cr_tensor **out, const cr_tensor *like, int ndim, const i
     return st;
 }
 
+/* The cotangent may broadcast. */
+static cr_status check_piece(const cr_view *to, const cr_view *from)
+{
+    cr_text sizes = {0};
+    int more = to->ndim - from->ndim;
+    bool fits = more >= 0;
+
+    for (int d = 0; fits && d < from->ndim; d++)
+        fits = from->size[d] == to->size[d + more] || from->size[d] == 1;
+    if (fits)
+        return CR_OK;
+    cr_print_sizes(&sizes, from->ndim, from->size);
+    cr_text_put(&sizes, ", expected ");
+    cr_print_sizes(&sizes, to->ndim, to->size);
+    cr_status st = cr_fail(CR_RUNTIME, "grad_output has sizes %s", cr_text_str(&sizes));
+    cr_text_drop(&sizes);
+    return st;
+}
+
 /* arg: cotangent, sizes, then the arguments of the map. */
 static cr_status put_back(const cr_value *arg, int count, cr_map_fn map, cr_value *result)
 {
@@ -35,6 +54,7 @@ static cr_status put_back(const cr_value *arg, int count, cr_map_fn map, cr_valu
     to.ndim = (uint8_t)g.ndim;
     to.size = g.size;
     to.stride = g.stride;
+    CR_GO(check_piece(&to, &from));
     CR_GO(cr_copy_elements(&to, &from));
     *result = cr_of_tensor(whole);
     whole = NULL;

@@ -162,8 +162,13 @@ static cr_op_ref split = {"split", NULL}, split_sizes = {"split_with_sizes", NUL
 static cr_status split_evenly(cr_value *result, const cr_value *self, int64_t dim, int64_t n,
                               int64_t size)
 {
-    int64_t *length = cr_alloc((size_t)n * sizeof *length);
+    int64_t *length;
 
+    if (n > INT64_MAX / (int64_t)sizeof *length)
+        return cr_fail(CR_RUNTIME, "cannot create std::vector larger than max_size()");
+    if (n > INT32_MAX)
+        return cr_fail(CR_MEMORY, "not enough memory for %lld tensors", (long long)n);
+    length = cr_alloc((size_t)n * sizeof *length);
     if (!length)
         return CR_MEMORY;
     for (int64_t i = 0; i < n; i++)

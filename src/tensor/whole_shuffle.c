@@ -47,24 +47,28 @@ static cr_status check_pixels(const cr_tensor *t, const char *name, const char *
 cr_status cr_do_pixel_shuffle(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *t = arg[0].t;
-    int64_t f = arg[1].i, order[CR_MAX_DIMS];
+    int64_t square, f = arg[1].i, order[CR_MAX_DIMS];
     int n = t->ndim - 3;
     cr_shape fine = {0}, sizes = {0};
 
     CR_TRY(check_pixels(t, "pixel_shuffle", "upscale_factor", f));
-    if (f > INT32_MAX || t->size[n] % (f * f))
+    if (CR_MUL_OVERFLOW(f, f, &square))
+        return cr_fail(CR_VALUE,
+                       "upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor=%lld",
+                       (long long)f);
+    if (t->size[n] % square)
         return cr_fail(
             CR_RUNTIME,
             "pixel_shuffle expects its input's 'channel' dimension to be "
             "divisible by the square of upscale_factor, but input.size(-3)=%lld is not "
             "divisible by %lld",
-            (long long)t->size[n], (long long)CR_WRAP_MUL(f, f));
+            (long long)t->size[n], (long long)square);
     for (int i = 0; i < n; i++) {
         put(&fine, t->size[i]);
         put(&sizes, t->size[i]);
         order[i] = i;
     }
-    const int64_t split[5] = {t->size[n] / (f * f), f, f, t->size[n + 1], t->size[n + 2]};
+    const int64_t split[5] = {t->size[n] / square, f, f, t->size[n + 1], t->size[n + 2]};
     const int64_t turned[5] = {n, n + 3, n + 1, n + 4, n + 2};
     for (int i = 0; i < 5; i++) {
         put(&fine, split[i]);

@@ -12,7 +12,8 @@ from table import BY_KEY, COMPLEX, ENTRIES, FLOATS, HALVES, INTS, Draw, as_array
 DRAWN = [e for e in ENTRIES if e.can_be_drawn()]
 WITH_REF = [e for e in DRAWN if e.ref]
 # Entries whose derivative is stated, or that are compositions of differentiable ones.
-WITH_GRAD = [e for e in DRAWN if e.grads and "random" not in e.words]
+UNDERIVED = [e for e in DRAWN if e.tensor_params and all(f"underived={p['name']}" in e.tags for p in e.tensor_params)]
+WITH_GRAD = [e for e in DRAWN if e.grads and "random" not in e.words and e not in UNDERIVED]
 
 
 def by_key(entries):
@@ -286,6 +287,13 @@ def pick(outs, like):
     """The results that were differentiable in the recorded run: those of a floating or complex dtype."""
     found = [o for o in leaves(outs) if o.is_floating_point() or o.is_complex()]
     return found[:len(like)]
+
+
+@by_key(UNDERIVED)
+def test_no_gradient(key):
+    draw = Draw(BY_KEY[key], BY_KEY[key].cases()[0], "float64", requires_grad=True)
+    with pytest.raises((RuntimeError, NotImplementedError), match="is not implemented"):
+        draw.run().sum().backward()
 
 
 @by_key([e for e in WITH_GRAD if "float64" in e.dtypes])

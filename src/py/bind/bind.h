@@ -217,7 +217,8 @@ typedef struct {
     size_t used;
     void *blocks; /* memory that did not fit into scratch */
     /* After a misfit: the parameter, its position (0: keyword), the value, and the index in a
-     * list. */
+     * list.  bad_spread: the list was given as positional arguments; the value is the item. */
+    bool bad_spread;
     int bad_param, bad_position;
     Py_ssize_t bad_item;
     PyObject *bad_value;

@@ -5,25 +5,38 @@
 
 /* --- the interpreter lock for the engine --- */
 
-enum { MAX_NESTING = 256 };
-/* one bit a nesting level: set when the lock was not held */
-static CR_THREAD uint64_t lock_states[MAX_NESTING / 64];
-static CR_THREAD int lock_depth;
+/* What PyGILState_Ensure answered, for each lock that is held: backward may call backward. */
+static CR_THREAD struct {
+    PyGILState_STATE few[64], *more; /* more: all of them, once there are many */
+    int depth, room;
+} locks;
 
 static void lock_python(void)
 {
-    uint64_t bit = (uint64_t)1 << lock_depth % 64, *word = &lock_states[lock_depth / 64];
+    PyGILState_STATE was = PyGILState_Ensure();
 
-    CR_ASSERT(lock_depth < MAX_NESTING);
-    *word = PyGILState_Ensure() == PyGILState_UNLOCKED ? *word | bit : *word & ~bit;
-    lock_depth++;
+    if (locks.depth >= (int)CR_LEN(locks.few) && locks.depth >= locks.room) {
+        int room = 2 * locks.depth;
+        PyGILState_STATE *wide = cr_realloc(locks.more, (size_t)room * sizeof *wide);
+        CR_ASSERT(wide); /* there is no way to say no here */
+        if (!locks.more)
+            memcpy(wide, locks.few, sizeof locks.few);
+        locks.more = wide;
+        locks.room = room;
+    }
+    (locks.more ? locks.more : locks.few)[locks.depth++] = was;
 }
 
 static void unlock_python(void)
 {
-    lock_depth--;
-    uint64_t was = lock_states[lock_depth / 64] >> lock_depth % 64 & 1;
-    PyGILState_Release(was ? PyGILState_UNLOCKED : PyGILState_LOCKED);
+    PyGILState_STATE was = (locks.more ? locks.more : locks.few)[--locks.depth];
+
+    if (!locks.depth && locks.more) {
+        cr_free(locks.more);
+        locks.more = NULL;
+        locks.room = 0;
+    }
+    PyGILState_Release(was);
 }
 
 /* --- arguments --- */

@@ -298,31 +298,26 @@ static PyObject *wrong_type(const call *c, const cr_py_sig *s, const cr_py_args 
     const cr_param *p = &s->op->param[a->bad_param];
     PyObject *name = s->name[a->bad_param], *x = a->bad_value;
     char where[32] = "";
+    bool list = !a->bad_spread && a->bad_item >= 0 && (PyTuple_Check(x) || PyList_Check(x));
+    PyObject *item = list ? PySequence_Fast_GET_ITEM(x, a->bad_item) : x;
 
-    if (p->type == CR_T_TENSORS && a->bad_item >= 0 && (PyTuple_Check(x) || PyList_Check(x)))
+    if (p->type == CR_T_TENSORS && list)
         return PyErr_Format(PyExc_TypeError,
                             "expected Tensor as element %zd in argument %d, but got %s",
-                            a->bad_item, argument_number(s, a->bad_param),
-                            type_name(PySequence_Fast_GET_ITEM(x, a->bad_item)));
+                            a->bad_item, argument_number(s, a->bad_param), type_name(item));
     if (a->bad_position > 0)
         snprintf(where, sizeof where, " (position %d)", a->bad_position);
-    if (p->type != CR_T_TENSOR && a->bad_item > 0 && p->type == CR_T_INTS) {
-        PyObject *item = PyTuple_Check(x) || PyList_Check(x)
-                             ? PySequence_Fast_GET_ITEM(x, a->bad_item)
-                             : x;
+    if (p->type == CR_T_INTS && a->bad_item > 0)
         return PyErr_Format(PyExc_TypeError,
-                            "%s(): argument '%U' failed to unpack the object at pos %zd with "
-                            "error \"type must be tuple of ints,but got %s\"",
+                            "%s(): argument '%U' failed to unpack the object at pos %zd with error "
+                            "\"type must be tuple of ints,but got %s\"",
                             c->name, name, a->bad_item + 1, type_name(item));
-    }
-    if (p->type != CR_T_TENSOR && a->bad_item >= 0 && (PyTuple_Check(x) || PyList_Check(x)))
-        return PyErr_Format(
-            PyExc_TypeError,
-            "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
-            c->name, name, where, cr_param_type_text(p),
-            type_name(PySequence_Fast_GET_ITEM(x, a->bad_item)), a->bad_item);
-    return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name,
-                        name, where, cr_param_type_text(p), type_name(x));
+    if (p->type != CR_T_TENSOR && list)
+        return PyErr_Format(PyExc_TypeError,
+                            "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
+                            c->name, name, where, cr_param_type_text(p), type_name(item), a->bad_item);
+    return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name, name,
+                        where, cr_param_type_text(p), type_name(x));
 }
 
 static PyObject *wrong_keyword(const call *c, const cr_py_sig *s, PyObject *keyword)
@@ -341,6 +336,7 @@ static PyObject *explain_one(const call *c, const cr_py_sig *s)
 
     cr_py_args_init(&a);
     a.bad_item = -1;
+    a.bad_spread = false;
     cr_py_fit fit = cr_py_bind(&a, s, c->g, c->method);
     if (fit == CR_PY_RAISED)
         done = NULL;

@@ -229,7 +229,7 @@ static int cut_buffer(Py_buffer *view, size_t item, Py_ssize_t offset, Py_ssize_
 static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"buffer", "dtype", "count", "offset", "requires_grad", NULL};
-    PyObject *source, *dtype;
+    PyObject *source, *dtype = NULL;
     Py_ssize_t count = -1, offset = 0;
     int requires_grad = 0;
     Py_buffer *view;
@@ -240,6 +240,8 @@ static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O|$Onnp:frombuffer", names, &source, &dtype,
                                      &count, &offset, &requires_grad))
         return NULL;
+    if (!dtype)
+        return PyErr_Format(PyExc_TypeError, "frombuffer() missing 1 required positional arguments: \"dtype\"");
     cr_dtype t = cr_py_dtype_from(dtype);
     if (t == CR_DTYPE_NONE)
         return PyErr_Format(PyExc_TypeError,

@@ -152,6 +152,7 @@ static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_giv
             cr_py_handles_call(a, &s->op->param[s->varargs], g->args[first + i]))
             continue;
         a->bad_item = i;
+        a->bad_spread = true;
         return fit == CR_PY_RAISED ? fit : misfit(a, s->varargs, first + 1, g->args[first + i]);
     }
     a->value[s->varargs] = cr_of_ints(ints, (size_t)n);

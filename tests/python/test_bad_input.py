@@ -1,0 +1,202 @@
+"""Arguments that nobody should give: they get an error or torch's answer, never a crash."""
+import subprocess
+import sys
+
+import pytest
+
+import cresset as torch
+from cresset import _C
+
+HUGE = 2**62
+ITEM = "failed to unpack the object at pos 2 with error \"type must be tuple of ints,but got {}\""
+
+
+@pytest.mark.parametrize("call, item", [
+    (lambda: torch.zeros(2, [3]), "list"),
+    (lambda: torch.ones(2, []), "list"),
+    (lambda: torch.rand(2, ()), "tuple"),
+    (lambda: torch.randn(2, [[]]), "list"),
+    (lambda: torch.zeros(6).view(-1, [3]), "list"),
+    (lambda: torch.zeros(6).reshape(2, (3,)), "tuple"),
+    (lambda: torch.zeros(1).expand(2, "34"), "str"),
+    (lambda: torch.zeros(1, 2).permute(0, [1]), "list"),
+    (lambda: torch.zeros(1).new_zeros(2, [3]), "list"),
+    (lambda: torch.zeros(6).resize_(2, [3]), "list"),
+])
+def test_a_list_among_sizes(call, item):
+    with pytest.raises(TypeError, match=ITEM.format(item)):
+        call()
+
+
+@pytest.mark.parametrize("kind, message, call", [
+    (RuntimeError, "cannot create std::vector larger than max_size", lambda: torch.zeros(3).tensor_split(HUGE)),
+    (RuntimeError, "not enough memory for 1099511627776 tensors", lambda: torch.zeros(0).chunk(2**40)),
+    (RuntimeError, "number of sections must be larger than 0", lambda: torch.zeros(3).tensor_split(-HUGE)),
+    (TypeError, "missing 1 required positional arguments: \"dtype\"", lambda: torch.frombuffer(bytearray(8))),
+    (ValueError, "must not be greater than actual buffer length",
+     lambda: torch.frombuffer(bytearray(8), dtype=torch.float32, count=HUGE + 1)),
+    (RuntimeError, "Storage size calculation overflowed", lambda: torch.zeros(3).as_strided((3, 3), (HUGE, HUGE))),
+    (RuntimeError, "Storage size calculation overflowed", lambda: torch.empty_strided((2, 3), (HUGE, HUGE))),
+    (RuntimeError, "out of bounds for storage", lambda: torch.zeros(3).as_strided((3,), (1,), 2**40)),
+    (ValueError, r"\(upscale_factor\)\^2 overflowed: upscale_factor=4294967296",
+     lambda: torch.pixel_shuffle(torch.zeros(1, 4, 2, 2), 2**32)),
+    (RuntimeError, "is not divisible by 4611686018427387904",
+     lambda: torch.pixel_shuffle(torch.zeros(1, 4, 2, 2), 2**31)),
+    (RuntimeError, "should be < 9223372036854775807 but got 9223372036854775807",
+     lambda: torch.bincount(torch.tensor([2**63 - 1]))),
+    (RuntimeError, "can't allocate memory", lambda: torch.bincount(torch.tensor([1, 2]), minlength=2**50)),
+    (RuntimeError, "derivative for aten::detach_copy is not implemented",
+     lambda: torch.detach_copy(torch.zeros(2, requires_grad=True)).sum().backward()),
+])
+def test_a_refusal(kind, message, call):
+    with pytest.raises(kind, match=message):
+        call()
+
+
+@pytest.mark.parametrize("call, size", [
+    (lambda: torch.tril(torch.empty(2**33, 0)), (2**33, 0)),
+    (lambda: torch.triu(torch.empty(3, 2**33, 0)), (3, 2**33, 0)),
+    (lambda: torch.empty(2**40, 0).triu_(), (2**40, 0)),
+    (lambda: torch.sort(torch.empty(2**40, 0))[0], (2**40, 0)),
+    (lambda: torch.cumsum(torch.empty(2**33, 0), 1), (2**33, 0)),
+    (lambda: torch.linalg.svdvals(torch.empty(2**33, 0, 3)), (2**33, 0)),
+    (lambda: torch.linalg.eigvalsh(torch.empty(2**40, 0, 0)), (2**40, 0)),
+    (lambda: torch.linalg.solve(torch.empty(0, 0), torch.empty(0, 2**33)), (0, 2**33)),
+    (lambda: torch.linalg.pinv(torch.empty(2**33, 0)), (0, 2**33)),
+    (lambda: torch.linalg.qr(torch.empty(0, 2**31 + 5))[0], (0, 0)),
+    (lambda: torch.nn.functional.adaptive_avg_pool2d(torch.zeros(3, 3, 3), (2**31, 0)), (3, 2**31, 0)),
+    (lambda: torch.triu_indices(2**33, 2, 1), (2, 1)),
+    (lambda: torch.tril_indices(2**33, 2, 1 - 2**33), (2, 1)),
+    (lambda: torch.zeros(3).as_strided((2**33, 0), (HUGE, HUGE)), (2**33, 0)),
+    (lambda: torch.empty_strided((0, 3), (HUGE, HUGE)), (0, 3)),
+    (lambda: torch.combinations(torch.arange(70), 69), (70, 69)),
+    (lambda: torch.diff(torch.randn(3000), n=2990), (10,)),
+])
+def test_huge_sizes_without_elements_and_long_loops(call, size):
+    assert tuple(call().shape) == size
+
+
+def test_triangle_indices_against_numpy():
+    import numpy
+    for rows in range(5):
+        for columns in range(5):
+            for offset in range(-6, 7):
+                for ours, theirs in (torch.tril_indices, numpy.tril_indices), (torch.triu_indices, numpy.triu_indices):
+                    want = numpy.stack(theirs(rows, offset, columns))
+                    got = ours(rows, columns, offset).numpy()
+                    assert got.shape == want.shape and (got == want).all(), (rows, columns, offset)
+
+
+def test_sums_of_integers_wrap():
+    x = torch.full((1, 1, 4), 2**62)
+    assert torch.nn.functional.avg_pool1d(x, 4).tolist() == [[[0]]]
+
+
+@pytest.mark.parametrize("change", [lambda y: y[:, :2].mul_(3), lambda y: y[..., 1:].add_(2), lambda y: y[0:0].zero_()])
+@pytest.mark.parametrize("make", [lambda x: x * 2, lambda x: (x * 2).transpose(0, 1).contiguous().transpose(0, 1)])
+def test_a_slice_of_an_empty_batch_changed_in_place(change, make):
+    x = torch.zeros(0, 3, requires_grad=True)
+    y = make(x)
+    change(y)
+    y.sum().backward()
+    assert x.grad.shape == (0, 3)
+
+
+def test_an_expanded_empty_batch_changed_in_place():
+    x = torch.zeros(3, requires_grad=True)
+    y = (x * 1).expand(0, 3)
+    y[..., :2].add_(3)
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]
+
+
+def t(*size, **kwargs):
+    return torch.zeros(size, **kwargs)
+
+
+i64 = torch.int64
+
+
+@pytest.mark.parametrize("name, args", [
+    ("_convolution_input_grad", (t(1, 3, 9), t(3, 2, 3), [1, 2, 5], [1], [1], [1], 1)),
+    ("_convolution_input_grad", (t(1, 7, 5), t(3, 2, 3), [1, 2, 5], [1], [1], [1], 1)),
+    ("_convolution_input_grad", (t(1, 3, 5), t(3, 2, 3).double(), [1, 2, 5], [1], [1], [1], 1)),
+    ("_convolution_input_grad", (t(1, 3, 5), t(3, 2, 3), [1, 2, -5], [1], [1], [1], 1)),
+    ("_convolution_weight_grad", (t(1, 3, 5), t(1, 2, 2), [3, 2, 3], [1], [1], [1], 1)),
+    ("_convolution_weight_grad", (t(1, 3, 5), t(1, 2, 5), [3, 2, 3], [1], [1], [1], 0)),
+    ("_convolution_output", (t(1, 2, 5), t(3, 2, 3), [1, 3, 50], [1], [1], [1], 1)),
+    ("_avg_pool_backward", (t(1, 2, 5), [1, 2, 6], [2], [2], [0], False, True, None, 1)),
+    ("_avg_pool_backward", (t(1, 2, 3), [1, 2, 6], [2], [2], [0], False, True, None, 2**40)),
+    ("_adaptive_avg_pool_backward", (t(1, 2, 3), [1, 2, 0], 1)),
+    ("_adaptive_avg_pool_backward", (t(9, 2, 3), [1, 2, 6], 1)),
+    ("_pool_scatter", (t(1, 2, 3), t(1, 2, 4, dtype=i64), [1, 2, 6], 1)),
+    ("_pool_scatter", (t(5, 2, 3), t(5, 2, 3, dtype=i64), [1, 2, 6], 1)),
+    ("_pool_gather", (t(1, 2, 3), t(4, 2, 3, dtype=i64), 1)),
+    ("_upsample_backward", (t(1, 2, 5), [1, 9, 3], 2, False, None, 1)),
+    ("_upsample_backward", (t(1, 2, 5), [1, 2, 3], 17, False, None, 1)),
+    ("_grid_sampler_input_grad", (t(1, 2, 3, 3), t(1, 4, 4, 2), [1, 2, 5, 5], 0, 0, False)),
+    ("_grid_sampler_grid_grad", (t(1, 2, 3, 3), t(1, 2, 5, 5), t(1, 4, 4, 2), 0, 0, False)),
+    ("_ctc_loss_backward", (t(2), t(5, 1, 4), t(1, 2, dtype=i64), [5], [2], 0, t(1))),
+    ("nll_loss_backward", (t(2), t(3, 4), t(3, dtype=i64), None, 0, -100, t())),
+    ("nll_loss_backward", (t(), t(3, 4), t(3, dtype=i64), None, 1, -100, t(0))),
+    ("reflection_pad1d_backward", (t(2, 9), t(2, 3), [3, 3])),
+    ("replication_pad2d_backward", (t(2), t(2), [1, 1, 1, 1])),
+    ("embedding_dense_backward", (t(3, 4), t(5, dtype=i64), 6, -1, False)),
+    ("embedding_dense_backward", (t(5, 4), t(5, dtype=i64) + 9, 6, -1, False)),
+    ("embedding_dense_backward", (t(5, 4, dtype=i64), t(5, dtype=i64), 6, -1, True)),
+    ("_embedding_bag_dense_backward",
+     (t(2, 4), t(3, dtype=i64), t(3, dtype=i64) + 7, t(2, dtype=i64), t(2, 4, dtype=i64), 5, False, 0, None)),
+    ("_embedding_bag_samples_backward", (t(2, 4), t(3, 4), t(3, dtype=i64) + 3, t(3, dtype=i64))),
+    ("select_backward", (t(7), [3, 4], 0, 1)),
+    ("slice_backward", (t(4, 4), [3, 4], 0, 1, None, 2)),
+    ("diagonal_backward", (t(7), [3, 4], 0, 0, 1)),
+    ("unfold_backward", (t(1, 2, 1), [2], 1000, 3, 1)),
+    ("_la_reflect", (t(3, 3), t(3, 3), t(3), 3, 2, True)),
+    ("_la_lstsq", (t(4), t(1), 1.0, "gels")),
+    ("_sum_leading", (t(3, 3), -HUGE)),
+    ("_per_channel", (t(3), HUGE)),
+    ("_combination_indices", (2, HUGE, True)),
+])
+def test_steps_of_derivatives_called_by_hand(name, args):
+    with pytest.raises((RuntimeError, IndexError, ValueError, TypeError, NotImplementedError)) as error:
+        getattr(_C.ops, name)(*args)
+    assert str(error.value)
+
+
+def test_rows_of_other_sizes_broadcast_where_the_fused_kernel_has_none():
+    g, y = torch.randn(1, 4), torch.randn(3, 4)
+    got = _C.ops._log_softmax_backward_data(g, y, 1, torch.float32)
+    assert torch.allclose(got, g - y.exp() * g.sum(1, True))
+    with pytest.raises(RuntimeError):
+        _C.ops._layer_norm_backward_input(t(3, 4), t(2, 3), [4], t(3, 4), t(3, 4), t(4))
+
+
+REENTRANT = """
+import cresset as torch
+
+class Again(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, n):
+        ctx.n = n
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, g):
+        if ctx.n:
+            with torch.enable_grad():
+                Again.apply(torch.ones(1, requires_grad=True), ctx.n - 1).sum().backward()
+        return g * 2, None
+
+x = torch.ones(1, requires_grad=True)
+try:
+    Again.apply(x, {}).sum().backward()
+    print(x.grad.item())
+except RecursionError:
+    print("RecursionError")
+"""
+
+
+@pytest.mark.parametrize("depth, answer", [(300, "2.0"), (3000, "RecursionError")])
+def test_backward_within_backward(depth, answer):
+    done = subprocess.run([sys.executable, "-c", REENTRANT.format(depth)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == answer, done.stderr
