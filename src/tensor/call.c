@@ -229,16 +229,17 @@ void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dty
     }
 }
 
-/* Numbers in host memory go with tensors of any device; meta tensors go with other numbers,
- * too. */
-static bool device_goes_with(const cr_tensor *number, const cr_tensor *t)
+/* Numbers in host memory go with tensors of any device. */
+static bool device_goes_with(const cr_tensor *number)
 {
-    return !number->ndim &&
-           (cr_is_host(number->device) || cr_is_meta(number->device) || cr_is_meta(t->device));
+    return !number->ndim && cr_is_host(number->device);
 }
 
 static cr_status refuse_devices(const cr_tensor *a, const cr_tensor *b)
 {
+    if (cr_is_meta(a->device) || cr_is_meta(b->device))
+        return cr_fail(CR_RUNTIME, "Tensor on device %s is not on the expected device %s!",
+                       cr_device_print(b->device).text, cr_device_print(a->device).text);
     return cr_fail(CR_RUNTIME,
                    "Expected all tensors to be on the same device, but found at least two "
                    "devices, %s and %s!",
@@ -253,12 +254,10 @@ static cr_status meet_device(cr_device *out, const cr_tensor **seen, const cr_te
     if (!*seen || cr_same_device((*seen)->device, t->device)) {
         *out = t->device;
         *seen = t;
-    } else if (device_goes_with(*seen, t)) {
-        *out = cr_is_host(t->device) ? *out : t->device;
-        *seen = cr_is_host(t->device) && !t->ndim ? *seen : t;
-    } else if (device_goes_with(t, *seen)) {
-        *out = cr_is_meta(t->device) ? t->device : *out;
-    } else {
+    } else if (device_goes_with(*seen)) {
+        *out = t->device;
+        *seen = t;
+    } else if (!device_goes_with(t)) {
         return refuse_devices(*seen, t);
     }
     out->fake = fake;

@@ -483,12 +483,23 @@ static cr_tensor *sample_tensor(const cr_rule *call)
     bool index = !strcmp(call->name, "i"), truth = !strcmp(call->name, "b");
     fuzz_shape s = {0};
 
-    for (int i = index; i < call->count && s.ndim < MOST_DIMS; i++)
+    /* ones(()) and the like are taken for numbers */
+    for (int i = index; !call->name[1] && i < call->count && s.ndim < MOST_DIMS; i++)
         s.size[s.ndim++] = call->args[i]->kind == CR_RULE_INT ? call->args[i]->integer : 2;
     cr_tensor *t = tensor_of(s, index ? CR_I64 : truth ? CR_BOOL : common.dtype, index || truth ? 2 : 0);
     if (common.grad)
         want_gradient(&t);
     return t;
+}
+
+static bool sample_floats(cr_arg *out, const cr_rule *r)
+{
+    double *floats = batch_memory((size_t)r->count * sizeof *floats);
+
+    for (int i = 0; i < r->count; i++)
+        floats[i] = r->args[i]->number;
+    *out = (cr_arg){.kind = CR_ARG_FLOATS, .len = (uint32_t)r->count, .floats = floats};
+    return true;
 }
 
 static bool sample_list(cr_arg *out, const cr_rule *r)
@@ -497,11 +508,13 @@ static bool sample_list(cr_arg *out, const cr_rule *r)
     cr_tensor **tensors = batch_memory((size_t)r->count * sizeof *tensors);
     bool all_ints = true;
 
+    if (r->count && r->args[0]->kind == CR_RULE_FLOAT)
+        return sample_floats(out, r);
     for (int i = 0; i < r->count; i++) {
         const cr_rule *one = r->args[i];
         all_ints &= one->kind == CR_RULE_INT || one->kind == CR_RULE_BOOL;
         ints[i] = one->integer;
-        if (one->kind == CR_RULE_CALL && strlen(one->name) == 1)
+        if (one->kind == CR_RULE_CALL)
             tensors[i] = sample_tensor(one);
     }
     *out = all_ints ? (cr_arg){.kind = CR_ARG_INTS, .len = (uint32_t)r->count, .ints = ints}
@@ -541,6 +554,15 @@ typedef struct {
     cr_arg arg[CR_MAX_ARGS];
 } fuzz_call;
 
+static cr_arg two_tensors(fuzz_shape s)
+{
+    cr_tensor **list = batch_memory(2 * sizeof *list);
+
+    list[0] = tensor_of(s, common.dtype, 0);
+    list[1] = tensor_of(s, common.dtype, 0);
+    return (cr_arg){.kind = CR_ARG_TENSORS, .len = 2, .tensors = list};
+}
+
 /* The argument of a parameter that the sample does not name, as tests draw it. */
 static bool preset_arg(cr_arg *out, const cr_param *p)
 {
@@ -550,6 +572,8 @@ static bool preset_arg(cr_arg *out, const cr_param *p)
         return false;
     if (p->type == CR_T_TENSOR)
         *out = (cr_arg){.kind = CR_ARG_TENSOR, .t = tensor_of(s, named(p, "mask") ? CR_BOOL : common.dtype, 0)};
+    else if (p->type == CR_T_TENSORS)
+        *out = two_tensors(s);
     else if (p->type == CR_T_INT)
         *out = (cr_arg){.kind = CR_ARG_INT, .i = !named(p, "dim")};
     else
@@ -587,7 +611,11 @@ static void sample_call(fuzz_call *c, const cr_op *op)
 
     for (int i = 0; i < op->param_count; i++)
         c->given[i] = preset_arg(&c->arg[i], &op->param[i]);
-    if (!text || !strncmp(text, "none", 4))
+    if (text && !strncmp(text, "none", 4)) { /* the other tests do not draw it */
+        text = strchr(text, '|');
+        text += text != NULL;
+    }
+    if (!text)
         return;
     for (end = text + strcspn(text, "|"); *end && one_in(2); end = text + strcspn(text, "|"))
         text = end + 1;
@@ -855,7 +883,7 @@ static void read_all(cr_tensor *t)
     cr_tensor *copy = NULL;
     cr_view to, from;
 
-    if (t->numel > MOST_ELEMENTS || !t->data)
+    if (t->numel > MOST_ELEMENTS || !t->numel || !t->data)
         return;
     must(cr_tensor_new(&copy, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
     to = cr_view_of(copy);
@@ -943,7 +971,7 @@ static bool can_differentiate(const cr_tensor *t)
 
 static void check_result(const cr_value *v, const fuzz_call *c, const cr_op *op)
 {
-    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
+    for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len && i < 8; i++)
         check_result(&v->list[i], c, op);
     if (v->tag != CR_TENSOR)
         return;

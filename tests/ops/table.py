@@ -6,7 +6,7 @@ settings by `;`:
     NAME LOW HIGH     the range of a tensor's values
     NAME = EXPR       the argument itself; t(3, 4) is a random tensor of the tested dtype, i(n, 3, 4)
                       random indices below n, b(3, 4) random truth values, ones/zeros as named
-    none: WHY         the entry is not drawn
+    none: WHY         the entry is not drawn; tests/fuzz/calls_fuzz.c alone draws the cases after it
 """
 import math
 
