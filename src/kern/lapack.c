@@ -22,21 +22,23 @@ static const cr_symbol symbols[] = {
 
 static void load(void)
 {
-    cr_blas(); /* sets its number of threads */
-    found = cr_library_load(names, symbols, CR_LEN(symbols));
+    found = cr_blas() && /* which sets its number of threads */
+            cr_library_load(names, symbols, CR_LEN(symbols));
 }
 
 /* NULL when the system has no LAPACK. */
 static const cr_lapack_table *lapack_functions(void)
 {
     pthread_once(&once, load);
-    return found ? &table : NULL;
+    return found && cr_blas() ? &table : NULL;
 }
 
 cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last)
 {
     *j = (cr_lapack_job){.l = lapack_functions(), .dtype = (cr_dtype)like->dtype, .batch = 1,
                          .batch_dims = like->ndim - last, .batch_size = like->size};
+    if (!j->l && !cr_library_has_room((size_t)1 << 29))
+        return cr_fail(CR_MEMORY, "not enough memory: %s needs the address space that LAPACK maps", name);
     if (!j->l)
         return cr_fail(CR_RUNTIME, "Calling %s on a CPU tensor requires LAPACK, and neither %s nor %s "
                        "was found.", name, names[0], names[1]);

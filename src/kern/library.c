@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include <dlfcn.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static bool fill(void *handle, const cr_symbol *symbols, size_t n)
 {
@@ -14,6 +15,15 @@ static bool fill(void *handle, const cr_symbol *symbols, size_t n)
         memcpy(symbols[i].slot, &found, sizeof found);
     }
     return true;
+}
+
+bool cr_library_has_room(size_t bytes)
+{
+    void *p = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (p != MAP_FAILED)
+        munmap(p, bytes);
+    return p != MAP_FAILED;
 }
 
 bool cr_library_load(const char *const *names, const cr_symbol *symbols, size_t n)

@@ -18,4 +18,8 @@ typedef struct {
  * loaded for the life of the process. */
 bool cr_library_load(const char *const *names, const cr_symbol *symbols, size_t n);
 
+/* Whether this process could map so many bytes now (ulimit -v).  Libraries that retry or crash
+ * when they cannot are not called without. */
+bool cr_library_has_room(size_t bytes);
+
 #endif

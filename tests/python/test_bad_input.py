@@ -200,3 +200,26 @@ except RecursionError:
 def test_backward_within_backward(depth, answer):
     done = subprocess.run([sys.executable, "-c", REENTRANT.format(depth)], capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == answer, done.stderr
+
+
+SHORT = """
+import resource, signal
+import cresset as torch
+
+x = torch.ones(300, 300)
+now = int(open("/proc/self/statm").read().split()[0]) * 4096
+resource.setrlimit(resource.RLIMIT_AS, (now + {} * 2**20,) * 2)
+signal.alarm(60)
+assert torch.mm(x, x)[0, 0] == 300
+try:
+    print(torch.linalg.inv(torch.eye(200)).sum().item())
+except RuntimeError as e:
+    print(e)
+"""
+
+
+@pytest.mark.parametrize("megabytes", [150, 250, 400])
+def test_libraries_without_address_space(megabytes):
+    """OpenBLAS tries for ever to map its buffers."""
+    done = subprocess.run([sys.executable, "-c", SHORT.format(megabytes)], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "200.0" or "not enough memory" in done.stdout, (done.returncode, done.stderr)
