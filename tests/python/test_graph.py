@@ -527,7 +527,7 @@ def test_costs_by_hand():
     assert operations(lambda x: x + 1, x) == 24 and operations(lambda x: torch.add(x, x, alpha=2), x) == 48
     assert operations(lambda x: x.t().reshape(-1), x) == 0
     assert operations(lambda x: x.sum(1), x) == 24
-    assert operations(lambda x: F.softmax(x, 1), x) == 24 * 5  # max, minus, exp, sum, quotient
+    assert operations(lambda x: F.softmax(x, 1), x) == 24 * 5 + 4  # max, minus, exp, sum, product; by row 1 / sum
     # sum, minus, square, sum, two products, a sum; by row two quotients, a sum and rsqrt (1 / sqrt)
     assert operations(lambda x, y: F.layer_norm(x, (6,), y, y), x, y) == 24 * 7 + 4 * 5
     q = torch.randn(2, 4, 6, 8)
