@@ -41,7 +41,7 @@ HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test
 PY_SRC    := $(wildcard src/py/bind/*.c)
 TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
-VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h
+VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/num/order.h
 
 # Threads that wait by spinning slow down other threads, and themselves, a hundredfold when
 # processors are shared.
@@ -113,7 +113,7 @@ $(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
 # What runs once for a function is built for size.
 $(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/graph/*.c src/aot/*.c) $(filter-out %/call.c %/exec.c %/run.c %/blocked.c,$(wildcard src/compile/*.c))): OPT = -Os
-$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/dropout.o $(B)/obj/kern/pool.o $(B)/obj/kern/matmul.o: OPT = -O3
+$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/dropout.o $(B)/obj/kern/pool.o $(B)/obj/kern/matmul.o $(B)/obj/kern/scan.o: OPT = -O3
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)
 
 $(B)/libcresset.a: $(LIB_OBJ)

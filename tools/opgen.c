@@ -402,7 +402,7 @@ static cr_status save_text(generator *g, char **paths, int n)
 
 /* The texts of each part, in the order of jit/vocabulary.h. */
 static const char *const vocabulary[][4] = {
-    {"vec.h", "vec_float.h", "vec_f32.h"},
+    {"../num/order.h", "vec.h", "vec_float.h", "vec_f32.h"},
     {"vec_f64.h"},
     {"vec_int.h"},
     {"vec_complex.h"},

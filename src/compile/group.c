@@ -377,7 +377,7 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
 
     if (!p || x->sealed[v->id] || !p->numel || numel(v) != p->numel || (p->columns && p->columns != columns) || p->joined ||
         p->split || columns > WIDEST_FOLD || load(p) + 1 >= MOST_OPERANDS ||
-        (p->numel > CR_FOLD_CHUNK && columns < NARROWEST_FOLD) || (p->numel > CR_FOLD_CHUNK && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
+        (p->numel > CR_FOLD_ROW && columns < NARROWEST_FOLD) || (p->numel > CR_FOLD_ROW && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
         return false;
     s = p->space;
     if (!cr_space_refine(&s, 2, (int64_t[2]){rows, columns}))
@@ -466,8 +466,8 @@ static void count_block(gatherer *x, const cr_gblock *b)
     }
 }
 
-/* Elements of a row where there are few rows: of longer ones eager shares the chunks out. */
-enum { LONGEST_ROW = 2 * CR_FOLD_CHUNK };
+/* Elements of a row where there are few rows: of longer ones eager shares the blocks out. */
+enum { LONGEST_ROW = 2 * CR_FOLD_ROW };
 
 /* Elements that lie behind each other, or are one, in an operand as well as in the shape. */
 static int64_t run_of(const cr_gtype *shape, const cr_gtype *in)

@@ -175,13 +175,20 @@ static void run_spans(void *context, int64_t begin, int64_t end)
 
 static int64_t fold_item(const cr_operand_plan *o) { return (int64_t)cr_dtype_size((cr_dtype)o->lane); }
 
-/* Folds `rows` rows at `from` into the row at `to`, in eager's order. */
-static void fold_rows(const job *j, const cr_operand_plan *o, cr_form form, char *to, char *from, int64_t rows)
+/* Rows of a fold that lie `step` rows apart. */
+typedef struct {
+    char *from;
+    int64_t rows, step;
+} fold_part;
+
+/* Folds the part into the row at `to`, in eager's order. */
+static void fold_rows(const job *j, const cr_operand_plan *o, cr_form form, char *to, fold_part in)
 {
     static const char none[CR_PARAM_BYTES * CR_MAX_ARGS];
-    int64_t item = fold_item(o), stride[4] = {0, item, j->c->columns * item, item}, size[2] = {rows, j->c->columns};
+    int64_t item = fold_item(o), columns = j->c->columns, size[2] = {in.rows, columns};
+    int64_t stride[4] = {0, item, in.step * columns * item, item};
 
-    o->fold->kernel[o->lane][form]((void *[2]){to, from}, stride, size, none);
+    o->fold->kernel[o->lane][form]((void *[2]){to, in.from}, stride, size, none);
 }
 
 static char *align(char *p) { return p + (64 - ((uintptr_t)p & 63)); }
@@ -212,29 +219,45 @@ static void run_blocks(void *context, int64_t begin, int64_t end)
         for (int k = 0; k < c->outputs; k++)
             if (c->operand[k].fold)
                 fold_rows(j, &c->operand[k], CR_FORM_COLUMNS,
-                          j->part[k] + b * c->columns * fold_item(&c->operand[k]), own.ptr[k], last - own.block);
+                          j->part[k] + b * c->columns * fold_item(&c->operand[k]),
+                          (fold_part){own.ptr[k], last - own.block, 1});
     }
     cr_free(memory);
 }
 
-/* The blocks' rows, folded by the same rule from one half of the memory into the other. */
+/* The results of the blocks: CR_FOLD_BLOCKS neighbours become the result of CR_FOLD_COLUMN rows. */
+static int64_t pair_blocks(const job *j, const cr_operand_plan *o, char *at, int64_t blocks)
+{
+    int64_t row = j->c->columns * fold_item(o), columns = 0;
+
+    for (; columns * CR_FOLD_BLOCKS < blocks; columns++) {
+        int64_t left = blocks - columns * CR_FOLD_BLOCKS;
+        char *first = at + columns * CR_FOLD_BLOCKS * row;
+        for (int64_t half = CR_FOLD_BLOCKS / 2; half; half /= 2)
+            for (int64_t b = 0; b < half && b + half < left; b++)
+                fold_rows(j, o, CR_FORM_JOIN_COLUMNS, first + b * row, (fold_part){first + b * row, 2, half});
+        memmove(at + columns * row, first, (size_t)row);
+    }
+    return columns;
+}
+
+/* Results of CR_FOLD_COLUMN rows are folded by the same rule from one half of the memory into the other. */
 static void end_fold(const job *j, int k, int64_t blocks, cr_tensor *out)
 {
     const cr_operand_plan *o = &j->c->operand[k];
     int64_t item = fold_item(o), row = j->c->columns * item;
     char *from = j->part[k], *to = from + blocks * row;
 
-    while (blocks > 1) {
-        int64_t parts = (blocks + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK;
+    for (int64_t n = pair_blocks(j, o, from, blocks), parts; n > 1; n = parts) {
+        parts = (n + CR_FOLD_COLUMN - 1) / CR_FOLD_COLUMN;
         for (int64_t q = 0; q < parts; q++) {
-            int64_t left = blocks - q * CR_FOLD_BLOCK;
-            fold_rows(j, o, CR_FORM_JOIN_COLUMNS, to + q * row, from + q * CR_FOLD_BLOCK * row,
-                      left < CR_FOLD_BLOCK ? left : CR_FOLD_BLOCK);
+            int64_t left = n - q * CR_FOLD_COLUMN;
+            fold_rows(j, o, CR_FORM_JOIN_COLUMNS, to + q * row,
+                      (fold_part){from + q * CR_FOLD_COLUMN * row, left < CR_FOLD_COLUMN ? left : CR_FOLD_COLUMN, 1});
         }
         char *next = from;
         from = to;
         to = next;
-        blocks = parts;
     }
     cr_convert_row((cr_dtype)out->dtype, (cr_dtype)o->lane)(out->data, (int64_t)cr_dtype_size((cr_dtype)out->dtype),
                                                            from, item, j->c->columns);

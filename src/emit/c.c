@@ -412,6 +412,27 @@ static const char *combine(printer *p, const cr_expr *e, const char *a, const ch
                              vector(p, (cr_dtype)e->dtype), a, b);
 }
 
+static bool has_order(const cr_expr *e)
+{
+    return cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype);
+}
+
+/* The sum of nothing is +0.0, though sums start at -0.0. */
+static const char *nothing(printer *p, const cr_expr *e)
+{
+    return cr_session_printf(p->s, cr_dtype_is_complex((cr_dtype)e->dtype) ? "(cv_s_%s){0}" : "(cv_s_%s)0",
+                             suffix((cr_dtype)e->dtype));
+}
+
+/* Of +0 and -0 an extreme is what came last: as +0 it does not depend on the order. */
+static const char *without_order(printer *p, const cr_expr *e, const char *v)
+{
+    if (!cr_dtype_is_float((cr_dtype)e->dtype) || has_order(e))
+        return v;
+    return cr_session_printf(p->s, "cv_add_%s(%s, cv_set1_%s(0))", suffix((cr_dtype)e->dtype), v,
+                             suffix((cr_dtype)e->dtype));
+}
+
 /* a<id>[k] takes in the operand; lanes beyond the row count as the identity. */
 static void accumulate(printer *p, const cr_expr *e, const char *target)
 {
@@ -429,7 +450,13 @@ static void accumulate(printer *p, const cr_expr *e, const char *target)
     line(p, "%s = %s;", target, combine(p, e, target, v));
 }
 
-static bool joins(const cr_expr *e) { return e->dtype != CR_BOOL; }
+static bool sweep_has_order(const cr_sweep *sweep)
+{
+    for (int i = 0; i < sweep->reduces.count; i++)
+        if (has_order(sweep->reduces.at[i]))
+            return true;
+    return false;
+}
 
 /* The names of one reduction: "add_f32". */
 static const char *join_name(printer *p, const cr_expr *e)
@@ -442,7 +469,7 @@ static void need_joins(printer *p)
     for (int k = 0; k < p->n->sweeps; k++)
         for (int i = 0; i < p->n->sweep[k].reduces.count; i++) {
             const cr_expr *e = p->n->sweep[k].reduces.at[i];
-            if (!joins(e) || p->u->chunks[e->fn] >> e->dtype & 1)
+            if (!has_order(e) || p->u->chunks[e->fn] >> e->dtype & 1)
                 continue;
             p->u->chunks[e->fn] |= 1u << e->dtype;
             cr_text_printf(p->out, "CK_DEFINE_CHUNKS(%s, %s)\n\n", cr_fn_infos[e->fn].name,
@@ -524,7 +551,7 @@ static void random_loop(printer *p, const char *end, const randoms *r)
         line(p, "cv_i32 q%u[4];", r->at[i]->id);
         line(p, "cv_philox4(%s, q%u);", random_arguments(p, r->at[i], "j"), r->at[i]->id);
     }
-    line(p, "CK_UNROLL(4)");
+    line(p, "CV_UNROLL(16)");
     open(p, "for (int k = 0; k < 4; k++)");
     line(p, "const cv_s_i64 at = j + k * CV_LANES_f32;");
     body(p, "k");
@@ -563,7 +590,7 @@ static void unrolled(printer *p, const char *end, const char *count)
     p->how = WHOLE;
     open(p, cr_session_printf(p->s, "for (; j + %s * CV_LANES_%s <= %s; j += %s * CV_LANES_%s)",
                               count, lane, end, count, lane));
-    line(p, "CK_UNROLL(16)");
+    line(p, "CV_UNROLL(16)");
     open(p, cr_session_printf(p->s, "for (int k = 0; k < %s; k++)", count));
     line(p, "const cv_s_i64 at = j + k * CV_LANES_%s;", lane);
     body(p, "k");
@@ -577,7 +604,7 @@ static void reduced_rest(printer *p, const char *end)
     const char *lane = suffix(p->lane);
 
     p->how = REST;
-    line(p, "CK_UNROLL(4)");
+    line(p, "CV_UNROLL(16)");
     open(p, cr_session_printf(p->s, "for (int k = 0; k < CV_REDUCE_%s; k++)",
                               vector(p, p->lane)));
     line(p, "const cv_s_i64 at = j + k * CV_LANES_%s, m = ck_least(%s - at, CV_LANES_%s);", lane,
@@ -686,30 +713,39 @@ static void pointwise(printer *p)
 
 /* --- sweeps with reductions --- */
 
-static void start_accumulators(printer *p, const cr_sweep *sweep)
+/* Accumulators of the reductions that have an order, or of those that have none. */
+static void start_accumulators(printer *p, const cr_sweep *sweep, bool order)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
         const char *t = vector(p, (cr_dtype)e->dtype);
+        if (has_order(e) != order)
+            continue;
         line(p, "cv_%s a%u[CV_REDUCE_%s];", t, e->id, t);
-        line(p, "CK_UNROLL(16)");
+        line(p, "CV_UNROLL(16)");
         line(p, "for (int k = 0; k < CV_REDUCE_%s; k++)", t);
         line(p, "    a%u[k] = z%u;", e->id, e->id);
     }
+}
+
+static void declare_result(printer *p, const cr_expr *e)
+{
+    if (e->dtype == CR_BOOL)
+        line(p, "int s%u;", e->id);
+    else
+        line(p, "cv_s_%s s%u = %s;", suffix((cr_dtype)e->dtype), e->id, identity(p, e));
 }
 
 static void begin_rows(printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
-        if (joins(e)) {
-            line(p, "cv_s_%s s%u = %s;", suffix((cr_dtype)e->dtype), e->id, identity(p, e));
-            line(p, "ck_chunks_%s c%u;", join_name(p, e), e->id);
-            line(p, "if (columns > CK_CHUNK)");
-            line(p, "    ck_start_%s(&c%u, s%u);", join_name(p, e), e->id, e->id);
-        } else {
-            line(p, "int s%u = %s;", e->id, e->fn == CR_FN_and ? "1" : "0");
-        }
+        declare_result(p, e);
+        if (!has_order(e))
+            continue;
+        line(p, "ck_chunks_%s c%u;", join_name(p, e), e->id);
+        line(p, "if (columns > CR_FOLD_CHUNK)");
+        line(p, "    ck_start_%s(&c%u, s%u);", join_name(p, e), e->id, e->id);
     }
 }
 
@@ -717,14 +753,23 @@ static void end_chunk(printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
-        if (joins(e)) {
-            line(p, "s%u = cv_red32_%s(a%u);", e->id, join_name(p, e), e->id);
-            line(p, "if (columns > CK_CHUNK)");
-            line(p, "    ck_put_%s(&c%u, s%u);", join_name(p, e), e->id, e->id);
-        } else {
-            line(p, "s%u %s cv_red32_%s_%s(a%u);", e->id, e->fn == CR_FN_and ? "&=" : "|=",
-                 cr_fn_infos[e->fn].name, vector(p, CR_BOOL), e->id);
-        }
+        if (!has_order(e))
+            continue;
+        line(p, "if (columns > CR_FOLD_CHUNK)");
+        line(p, "    ck_put_%s(&c%u, a%u);", join_name(p, e), e->id, e->id);
+        line(p, "else");
+        line(p, "    s%u = cv_reduce_%s(a%u);", e->id, join_name(p, e), e->id);
+    }
+}
+
+/* Where order does not matter the accumulators live as long as the row. */
+static void end_unordered(printer *p, const cr_sweep *sweep)
+{
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        if (!has_order(e))
+            line(p, "s%u = cv_reduce_%s_%s(a%u);", e->id, cr_fn_infos[e->fn].name,
+                 vector(p, (cr_dtype)e->dtype), e->id);
     }
 }
 
@@ -732,12 +777,14 @@ static void end_rows(printer *p, const cr_sweep *sweep)
 {
     for (int i = 0; i < sweep->reduces.count; i++) {
         const cr_expr *e = sweep->reduces.at[i];
-        if (joins(e)) {
-            line(p, "if (columns > CK_CHUNK)");
+        if (has_order(e)) {
+            line(p, "if (columns > CR_FOLD_CHUNK)");
             line(p, "    s%u = ck_end_%s(&c%u);", e->id, join_name(p, e), e->id);
+            if (e->fn == CR_FN_add)
+                line(p, "s%u = columns ? s%u : %s;", e->id, e->id, nothing(p, e));
         }
         cr_expr_set_add(&p->hoisted, e);
-        declare(p, e, set1(p, (cr_dtype)e->dtype, cr_session_printf(p->s, "s%u", e->id)));
+        declare(p, e, without_order(p, e, set1(p, (cr_dtype)e->dtype, cr_session_printf(p->s, "s%u", e->id))));
     }
 }
 
@@ -753,16 +800,26 @@ static void hoist_sweep(printer *p, const cr_sweep *sweep)
 
 static void chunks(printer *p, const cr_sweep *sweep)
 {
-    line(p, "{");
-    p->indent++;
-    line(p, "cv_s_i64 j = 0;");
     open(p, "do");
-    line(p, "const cv_s_i64 end = ck_least(columns, j + CK_CHUNK);");
-    start_accumulators(p, sweep);
+    line(p, "const cv_s_i64 end = ck_least(columns, j + CR_FOLD_CHUNK);");
+    start_accumulators(p, sweep, true);
     loop(p, "end");
     end_chunk(p, sweep);
     p->indent--;
     line(p, "} while (j < columns);");
+}
+
+static void reduce_row(printer *p, const cr_sweep *sweep)
+{
+    line(p, "{");
+    p->indent++;
+    line(p, "cv_s_i64 j = 0;");
+    start_accumulators(p, sweep, false);
+    if (sweep_has_order(sweep))
+        chunks(p, sweep);
+    else
+        loop(p, "columns");
+    end_unordered(p, sweep);
     shut(p);
 }
 
@@ -786,7 +843,7 @@ static void sweep_rows(printer *p, int k)
     }
     if (sweep->reduces.count) {
         begin_rows(p, sweep);
-        chunks(p, sweep);
+        reduce_row(p, sweep);
         end_rows(p, sweep);
     }
 }
@@ -841,10 +898,10 @@ static void columns_rows(printer *p, const cr_expr *e)
     const char *lane = suffix(p->lane), *t = vector(p, (cr_dtype)e->dtype);
     bool heavy = p->n->sweep[0].cost >= CR_COST_HEAVY;
 
-    open(p, "for (cv_s_i64 r = 0; r < rows; r++)");
+    open(p, "for (cv_s_i64 r = top; r < end; r++)");
     pointers(p, false);
     hoist_sweep(p, &p->n->sweep[0]);
-    line(p, "cv_%s *const a%u = b[r & 3];", t, e->id);
+    line(p, "cv_%s *const a%u = b[r %% CR_FOLD_ACCUMULATORS];", t, e->id);
     line(p, "int k = 0;");
     if (!heavy) {
         p->how = WHOLE;
@@ -862,6 +919,23 @@ static void columns_rows(printer *p, const cr_expr *e)
     shut(p);
 }
 
+static const char *combine_if(printer *p, const cr_expr *e, const char *test, const char *a, const char *b)
+{
+    return cr_session_printf(p->s, "%s ? %s : %s", test, combine(p, e, a, b), a);
+}
+
+/* The result of block `top / CR_FOLD_BLOCK` goes to w[it mod 4]: blocks b and b + 4 meet. */
+static void columns_end_block(printer *p, const cr_expr *e)
+{
+    const char *t = vector(p, (cr_dtype)e->dtype);
+
+    open(p, cr_session_printf(p->s, "for (int k = 0; k * CV_LANES_%s < wide; k++)", suffix(p->lane)));
+    line(p, "const cv_%s x = %s;", t,
+         combine(p, e, combine(p, e, "b[0][k]", "b[1][k]"), combine(p, e, "b[2][k]", "b[3][k]")));
+    line(p, "w[block %% 4][k] = block < 4 ? x : %s;", combine(p, e, "w[block % 4][k]", "x"));
+    shut(p);
+}
+
 static void columns_end(printer *p, const cr_expr *e)
 {
     const char *lane = suffix(p->lane), *t = vector(p, (cr_dtype)e->dtype);
@@ -872,25 +946,40 @@ static void columns_end(printer *p, const cr_expr *e)
     open(p, cr_session_printf(p->s, "for (int k = 0; k * CV_LANES_%s < wide; k++)", lane));
     line(p, "const cv_s_i64 at = first + k * CV_LANES_%s;", lane);
     line(p, "const cv_s_i64 m = ck_least(first + wide - at, CV_LANES_%s);", lane);
-    line(p, "const cv_%s v%u = %s;", t, e->id,
-         combine(p, e, combine(p, e, "b[0][k]", "b[1][k]"), combine(p, e, "b[2][k]", "b[3][k]")));
+    line(p, "const cv_%s x = %s;", t, combine_if(p, e, "blocks > 2", "w[0][k]", "w[2][k]"));
+    line(p, "const cv_%s y = %s;", t, combine_if(p, e, "blocks > 3", "w[1][k]", "w[3][k]"));
+    line(p, "const cv_%s v = %s;", t, combine_if(p, e, "blocks > 1", "x", "y"));
+    declare(p, e, without_order(p, e, "v"));
     p->how = EITHER;
     store(p, st);
     shut(p);
 }
 
+static void columns_blocks(printer *p, const cr_expr *e)
+{
+    const char *lane = suffix(p->lane);
+
+    open(p, cr_session_printf(p->s, "for (cv_s_i64 block = 0; block < blocks; block++)"));
+    line(p, "const cv_s_i64 top = block * CR_FOLD_BLOCK, end = ck_least(rows, top + CR_FOLD_BLOCK);");
+    line(p, "for (int k = 0; k * CV_LANES_%s < wide; k++)", lane);
+    line(p, "    b[0][k] = b[1][k] = b[2][k] = b[3][k] = z%u;", e->id);
+    columns_rows(p, e);
+    columns_end_block(p, e);
+    shut(p);
+}
+
+/* At most CR_FOLD_COLUMN rows; no rows are one block of identities. */
 static void columns_nest(printer *p)
 {
     const cr_expr *e = p->n->sweep[0].reduces.at[0];
     const char *lane = suffix(p->lane), *t = vector(p, (cr_dtype)e->dtype);
 
+    line(p, "const cv_s_i64 blocks = (rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK;");
     open(p, cr_session_printf(p->s, "for (cv_s_i64 first = 0; first < columns; "
                                     "first += CK_STRIP * CV_LANES_%s)", lane));
     line(p, "const cv_s_i64 wide = ck_least(columns - first, CK_STRIP * CV_LANES_%s);", lane);
-    line(p, "cv_%s b[4][CK_STRIP];", t);
-    line(p, "for (int k = 0; k * CV_LANES_%s < wide; k++)", lane);
-    line(p, "    b[0][k] = b[1][k] = b[2][k] = b[3][k] = z%u;", e->id);
-    columns_rows(p, e);
+    line(p, "cv_%s b[CR_FOLD_ACCUMULATORS][CK_STRIP], w[4][CK_STRIP];", t);
+    columns_blocks(p, e);
     columns_end(p, e);
     shut(p);
 }

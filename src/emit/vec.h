@@ -5,7 +5,8 @@
  *
  * It is plain C with vector extensions and no system header: the text is put before each
  * kernel that is compiled at run time, where reading system headers would cost more than
- * compiling the kernel.  Whoever embeds the text drops its #include lines; the order is vec.h,
+ * compiling the kernel.  Whoever embeds the text drops its #include lines; the order is
+ * num/order.h, vec.h,
  * vec_float.h, vec_f32.h, vec_f64.h (float32's pow included), vec_int.h, vec_complex.h,
  * vec_special.h, vec_random.h.  The last four are left out where none of their names is used.
  *
@@ -19,6 +20,8 @@
  * an element falls in a vector.  Addresses need no alignment except for cv_stream_*. */
 #ifndef CR_EMIT_VEC_H
 #define CR_EMIT_VEC_H
+
+#include "num/order.h"
 
 #if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && \
     defined(__AVX512VL__)
@@ -41,6 +44,13 @@
 #define CV_FN static inline __attribute__((always_inline, unused))
 /* What is rare or long stands once in a file and is called. */
 #define CV_SLOW static __attribute__((noinline, unused))
+
+#define CV_PRAGMA(text) _Pragma(#text)
+#ifdef __clang__
+#define CV_UNROLL(n) CV_PRAGMA(clang loop unroll_count(n))
+#else
+#define CV_UNROLL(n) CV_PRAGMA(GCC unroll n)
+#endif
 
 #define CV_LANES_f32 (CV_BYTES / 4)
 #define CV_LANES_f64 (CV_BYTES / 8)
@@ -640,15 +650,15 @@ CV_DEFINE_BOOLS(64)
 
 /* --- reductions ---
  *
- * 32 virtual lanes, held in CV_REDUCE_<dtype> vectors (lane l is in vector l / lanes), are
- * combined by halves 16, 8, 4, 2, 1, lane l being the left operand and lane l + half the
+ * The lanes of num/order.h, held in CV_REDUCE_<dtype> vectors (lane l is in vector
+ * l / CV_LANES), are combined by halves, lane l being the left operand and lane l + half the
  * right one.  The tree is the same at every vector width. */
 
-#define CV_REDUCE_f32 (32 / CV_LANES_f32)
-#define CV_REDUCE_f64 (32 / CV_LANES_f64)
-#define CV_REDUCE_i32 (32 / CV_LANES_i32)
-#define CV_REDUCE_i64 (32 / CV_LANES_i64)
-#define CV_REDUCE_u8  (CV_LANES_u8 < 32 ? 32 / CV_LANES_u8 : 1)
+#define CV_REDUCE_f32 (CR_FOLD_LANES / CV_LANES_f32)
+#define CV_REDUCE_f64 (CR_FOLD_LANES / CV_LANES_f64)
+#define CV_REDUCE_i32 (CR_FOLD_LANES / CV_LANES_i32)
+#define CV_REDUCE_i64 (CR_FOLD_LANES / CV_LANES_i64)
+#define CV_REDUCE_u8  (CR_FOLD_LANES / CV_LANES_u8)
 #define CV_REDUCE_m8  CV_REDUCE_u8
 #define CV_REDUCE_m32 CV_REDUCE_f32
 #define CV_REDUCE_m64 CV_REDUCE_f64
@@ -695,12 +705,15 @@ CV_DEFINE_BOOLS(64)
 #endif
 
 #define CV_DEFINE_REDUCE(T, op, size)                                                         \
-    CV_FN cv_s_##T cv_red32_##op##_##T(const cv_##T *acc)                                     \
+    CV_FN cv_s_##T cv_reduce_##op##_##T(const cv_##T *acc)                                     \
     {                                                                                         \
         cv_##T t[CV_REDUCE_##T];                                                              \
+        CV_UNROLL(16)                                                                         \
         for (int i = 0; i < CV_REDUCE_##T; i++)                                               \
             t[i] = acc[i];                                                                    \
+        CV_UNROLL(8)                                                                          \
         for (int half = CV_REDUCE_##T / 2; half > 0; half /= 2)                               \
+            CV_UNROLL(8)                                                                      \
             for (int i = 0; i < half; i++)                                                    \
                 t[i] = cv_##op##_##T(t[i], t[i + half]);                                      \
         CV_TREE_##size(cv_##op##_##T, t[0])                                                   \
@@ -708,14 +721,14 @@ CV_DEFINE_BOOLS(64)
     }
 
 #define CV_DEFINE_MASK_REDUCE(M)                                                              \
-    CV_FN int cv_red32_and_##M(const cv_##M *acc)                                             \
+    CV_FN int cv_reduce_and_##M(const cv_##M *acc)                                             \
     {                                                                                         \
         cv_##M m = acc[0];                                                                    \
         for (int i = 1; i < CV_REDUCE_##M; i++)                                               \
             m = cv_and_##M(m, acc[i]);                                                        \
         return cv_all_##M(m);                                                                 \
     }                                                                                         \
-    CV_FN int cv_red32_or_##M(const cv_##M *acc)                                              \
+    CV_FN int cv_reduce_or_##M(const cv_##M *acc)                                              \
     {                                                                                         \
         cv_##M m = acc[0];                                                                    \
         for (int i = 1; i < CV_REDUCE_##M; i++)                                               \

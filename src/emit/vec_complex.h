@@ -277,21 +277,21 @@ typedef _Complex double cv_x_c128;
 
 /* The tree of vec.h, on one element after the other. */
 #define CV_DEFINE_COMPLEX_REDUCE(C, T)                                                        \
-    CV_FN cv_s_##C cv_red32_add_##C(const cv_##C *acc)                                        \
+    CV_FN cv_s_##C cv_reduce_add_##C(const cv_##C *acc)                                        \
     {                                                                                         \
         cv_##T re[CV_REDUCE_##C], im[CV_REDUCE_##C];                                          \
         for (int i = 0; i < CV_REDUCE_##C; i++) {                                             \
             re[i] = acc[i].re;                                                                \
             im[i] = acc[i].im;                                                                \
         }                                                                                     \
-        return (cv_s_##C){cv_red32_add_##T(re), cv_red32_add_##T(im)};                        \
+        return (cv_s_##C){cv_reduce_add_##T(re), cv_reduce_add_##T(im)};                        \
     }                                                                                         \
-    CV_FN cv_s_##C cv_red32_mul_##C(const cv_##C *acc)                                        \
+    CV_FN cv_s_##C cv_reduce_mul_##C(const cv_##C *acc)                                        \
     {                                                                                         \
-        cv_s_##C t[32];                                                                       \
+        cv_s_##C t[CR_FOLD_LANES];                                                            \
         for (int i = 0; i < CV_REDUCE_##C; i++)                                               \
             cv_store_##C(t + i * CV_LANES_##T, acc[i]);                                       \
-        for (int half = 16; half > 0; half /= 2) {                                            \
+        for (int half = CR_FOLD_LANES / 2; half > 0; half /= 2) {                             \
             for (int l = 0; l < half; l++) {                                                  \
                 cv_s_##C a = t[l], b = t[l + half];                                           \
                 t[l].re = a.re * b.re - a.im * b.im;                                          \

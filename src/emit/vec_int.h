@@ -183,7 +183,7 @@ CV_DEFINE_INT_REDUCE(i64, 8)
 
 /* The order of these cannot be seen in the result, so uint8 just walks its lanes. */
 #define CV_DEFINE_BYTE_REDUCE(op)                                                             \
-    CV_FN cv_s_u8 cv_red32_##op##_u8(const cv_u8 *acc)                                        \
+    CV_FN cv_s_u8 cv_reduce_##op##_u8(const cv_u8 *acc)                                        \
     {                                                                                         \
         cv_u8 t = acc[0], one = {0};                                                          \
         for (int i = 1; i < CV_REDUCE_u8; i++)                                                \

@@ -5,8 +5,8 @@
  * column lives in a tile of its own, a value per row in a short array, a value per call
  * in one element; kernels read the latter two with stride zero.
  *
- * Tiles of sweeps that reduce are never cut inside a chunk of the reduction's order, so
- * a reduction of a tile is the reduction of its chunk. */
+ * Tiles of sweeps that reduce are never cut inside a block of the reduction's order, so
+ * a reduction of a tile is the reduction of its block. */
 #include "jit/tile.h"
 #include "jit/generated.h"
 #include <string.h>
@@ -462,11 +462,11 @@ static void join_parts(const machine *m, const step *st, int part, int64_t n)
     int64_t stride[4] = {st->out.item, 0, 0, st->out.item};
 
     while (n > 1) {
-        int64_t parts = (n + CR_FOLD_CHUNK - 1) / CR_FOLD_CHUNK;
+        int64_t parts = (n + CR_FOLD_ROW - 1) / CR_FOLD_ROW;
         for (int64_t k = 0; k < parts; k++) {
-            int64_t left = n - k * CR_FOLD_CHUNK;
-            int64_t size[2] = {1, left < CR_FOLD_CHUNK ? left : CR_FOLD_CHUNK};
-            void *ptr[2] = {at + k * st->out.item, at + k * CR_FOLD_CHUNK * st->out.item};
+            int64_t left = n - k * CR_FOLD_ROW;
+            int64_t size[2] = {1, left < CR_FOLD_ROW ? left : CR_FOLD_ROW};
+            void *ptr[2] = {at + k * st->out.item, at + k * CR_FOLD_ROW * st->out.item};
             st->join(ptr, stride, size, NULL);
         }
         n = parts;
@@ -484,7 +484,7 @@ static bool sweep_reduces(const steps *list)
 
 static void run_long_row(machine *m, const steps *list)
 {
-    int64_t step_width = sweep_reduces(list) ? CR_FOLD_CHUNK : TILE, parts;
+    int64_t step_width = sweep_reduces(list) ? CR_FOLD_ROW : TILE, parts;
     int part = 0;
 
     parts = (m->columns + step_width - 1) / step_width;
@@ -500,7 +500,7 @@ static void run_long_row(machine *m, const steps *list)
 
 static void run_sweep(machine *m, const steps *list)
 {
-    if (m->columns > (sweep_reduces(list) ? CR_FOLD_CHUNK : TILE)) {
+    if (m->columns > (sweep_reduces(list) ? CR_FOLD_ROW : TILE)) {
         run_long_row(m, list);
         return;
     }
@@ -528,11 +528,11 @@ static int64_t lay_out(machine *m, int64_t rows)
     int64_t batch = m->columns < TILE ? TILE / (m->columns ? m->columns : 1) : 1;
 
     batch = batch < rows ? batch : rows;
-    m->tile_width = m->columns < CR_FOLD_CHUNK ? m->columns : CR_FOLD_CHUNK;
+    m->tile_width = m->columns < CR_FOLD_ROW ? m->columns : CR_FOLD_ROW;
     /* One line more than a multiple of the page keeps tiles out of each other's sets. */
     m->tile_bytes = ((batch * m->tile_width * m->t->item + 63) & ~(int64_t)63) + 64;
     m->row_bytes = batch * SLOT;
-    m->part_bytes = (m->columns / CR_FOLD_CHUNK + 1) * SLOT;
+    m->part_bytes = (m->columns / CR_FOLD_ROW + 1) * SLOT;
     return batch;
 }
 
@@ -544,7 +544,7 @@ cr_status cr_tile_run(const cr_tile *t, void *const *ptr, const int64_t *stride,
     int64_t batch = lay_out(&m, size[0]), bytes, parts;
     char *memory;
 
-    parts = m.columns > CR_FOLD_CHUNK ? t->parts * m.part_bytes : 0;
+    parts = m.columns > CR_FOLD_ROW ? t->parts * m.part_bytes : 0;
     bytes = t->tiles * m.tile_bytes + t->rows * m.row_bytes + t->calls * SLOT + parts;
     memory = cr_alloc((size_t)bytes + 64);
     if (!memory)

@@ -6,7 +6,7 @@
 #include <stddef.h>
 
 typedef enum {
-    CR_VEC_BASE, /* vec.h, vec_float.h, vec_f32.h: always */
+    CR_VEC_BASE, /* num/order.h, vec.h, vec_float.h, vec_f32.h: always */
     CR_VEC_F64,
     CR_VEC_INT,
     CR_VEC_COMPLEX,

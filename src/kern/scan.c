@@ -1,8 +1,9 @@
 /* Running sums, products, logarithmic sums and extremes along a dimension.
  *
- * Each line is one chain in its own order.  Sums and products of floats are kept in
- * double precision, as torch keeps them on the CPU.  Lines that lie side by side in
- * memory advance together, a tile of them at a time. */
+ * Sums and products of floats have the order of num/order.h: runs, whose totals are carried.
+ * They are kept in double precision, as torch keeps them on the CPU (half types: float).  All
+ * others go from one end of the line to the other.  Lines that lie side by side in memory
+ * advance together, a tile of them at a time. */
 #include "kern/element.h"
 #include "kern/entries.h"
 #include "kern/walk.h"
@@ -43,17 +44,62 @@ typedef void (*scan_fn)(const scan_tile *t);
             STEPS(suffix, type, combine, t->lines)                                             \
     }
 
+/* Runs: own is that of the run's elements so far, runs that of the runs of the block before
+ * it, blocks that of the blocks before it. */
+#define RUNS(suffix, type, start, combine, count, from_line, to_line)                          \
+    for (int64_t first = 0; first < t->n; first += CR_SCAN_RUN) {                              \
+        int64_t end = first + CR_SCAN_RUN < t->n ? first + CR_SCAN_RUN : t->n;                 \
+        for (int64_t j = 0; j < (count); j++) {                                                \
+            if (first % CR_SCAN_BLOCK == 0) {                                                  \
+                blocks[j] = combine(blocks[j], runs[j]);                                       \
+                runs[j] = start;                                                               \
+            }                                                                                  \
+            carry[j] = combine(blocks[j], runs[j]);                                            \
+            own[j] = (type)load_##suffix(t->from + first * t->from_step + j * (from_line));    \
+            store_##suffix(t->to + first * t->to_step + j * (to_line),                         \
+                           combine(carry[j], own[j]));                                         \
+        }                                                                                      \
+        for (int64_t i = first + 1; i < end; i++)                                              \
+            for (int64_t j = 0; j < (count); j++) {                                            \
+                type x = (type)load_##suffix(t->from + i * t->from_step + j * (from_line));    \
+                own[j] = combine(own[j], x);                                                   \
+                store_##suffix(t->to + i * t->to_step + j * (to_line),                         \
+                               combine(carry[j], own[j]));                                     \
+            }                                                                                  \
+        for (int64_t j = 0; j < (count); j++)                                                  \
+            runs[j] = combine(runs[j], own[j]);                                                \
+    }
+#define ORDERED_SCAN(name, suffix, type, start, combine)                                       \
+    static void name##_##suffix(const scan_tile *t)                                            \
+    {                                                                                          \
+        enum { ITEM = sizeof(item_##suffix) };                                                 \
+        type own[TILE], carry[TILE], runs[TILE], blocks[TILE];                                 \
+        for (int64_t j = 0; j < t->lines; j++)                                                 \
+            runs[j] = blocks[j] = start;                                                       \
+        if (t->lines == 1)                                                                     \
+            RUNS(suffix, type, start, combine, 1, 0, 0)                                        \
+        else if (t->lines == FEW)                                                              \
+            RUNS(suffix, type, start, combine, FEW, t->from_line, t->to_line)                  \
+        else if (t->lines == TILE && t->from_line == ITEM && t->to_line == ITEM)               \
+            RUNS(suffix, type, start, combine, TILE, ITEM, ITEM)                               \
+        else                                                                                   \
+            RUNS(suffix, type, start, combine, t->lines, t->from_line, t->to_line)             \
+    }
+
 #define PLUS(a, x)  ((a) + (x))
 #define TIMES(a, x) ((a) * (x))
 #define INT_SCANS(s)                                                                           \
     SCAN(running_sum, s, sum_##s, 0, cr_wrap_add)                                              \
     SCAN(running_product, s, sum_##s, 1, cr_wrap_mul)
-#define NUMBER_SCANS(s)                                                                        \
-    SCAN(running_sum, s, sum_##s, 0, PLUS)                                                     \
-    SCAN(running_product, s, sum_##s, 1, TIMES)
+#define REAL_SCANS(s)                                                                          \
+    ORDERED_SCAN(running_sum, s, sum_##s, -(sum_##s)0, PLUS)                                   \
+    ORDERED_SCAN(running_product, s, sum_##s, 1, TIMES)
+#define COMPLEX_SCANS(s)                                                                       \
+    ORDERED_SCAN(running_sum, s, sum_##s, cr_join_complex(-0.0, -0.0), PLUS)                   \
+    ORDERED_SCAN(running_product, s, sum_##s, 1, TIMES)
 CR_INT_TYPES(INT_SCANS)
-CR_FLOAT_TYPES(NUMBER_SCANS)
-CR_COMPLEX_TYPES(NUMBER_SCANS)
+CR_FLOAT_TYPES(REAL_SCANS)
+CR_COMPLEX_TYPES(COMPLEX_SCANS)
 
 /* log(exp(a) + exp(x)); equal infinities must not be subtracted. */
 static double log_add(double a, double x)

@@ -167,56 +167,87 @@ static scalar combine(machine *m, const cr_expr *e, scalar a, scalar b)
     return call_function(m, (cr_fn)e->fn, t, from, (scalar[]){a, b});
 }
 
-typedef struct {
-    scalar *at;
-    int64_t n;
-} values;
-
-/* Elements along a row: 32 lanes a chunk, chunks by the same rule. */
-static scalar fold_row(machine *m, const cr_expr *e, values v)
+static scalar identity(const cr_expr *e)
 {
-    scalar start = of_scalar((cr_dtype)e->dtype, cr_fn_identity((cr_fn)e->fn, (cr_dtype)e->dtype));
-    scalar lane[CR_FOLD_LANES];
-    values parts = {NULL, (v.n + CR_FOLD_CHUNK - 1) / CR_FOLD_CHUNK};
+    return of_scalar((cr_dtype)e->dtype, cr_fn_identity((cr_fn)e->fn, (cr_dtype)e->dtype));
+}
 
-    if (v.n > CR_FOLD_CHUNK) {
-        parts.at = CR_NEW_N(m->l->session, scalar, parts.n);
-        for (int64_t k = 0; k < parts.n; k++) {
-            int64_t left = v.n - k * CR_FOLD_CHUNK;
-            parts.at[k] = fold_row(m, e, (values){v.at + k * CR_FOLD_CHUNK,
-                                                  left < CR_FOLD_CHUNK ? left : CR_FOLD_CHUNK});
-        }
-        return fold_row(m, e, parts);
-    }
-    for (int k = 0; k < CR_FOLD_LANES; k++)
-        lane[k] = start;
-    for (int64_t i = 0; i < v.n; i++)
-        lane[i % CR_FOLD_LANES] = combine(m, e, lane[i % CR_FOLD_LANES], v.at[i]);
-    for (int half = CR_FOLD_LANES / 2; half; half /= 2)
-        for (int k = 0; k < half; k++)
+/* lane[l] of n lanes with lane[l + n / 2], and so on; lanes that are not `there` are left out. */
+static scalar fold_halves(machine *m, const cr_expr *e, scalar *lane, int n, int64_t there)
+{
+    for (int half = n / 2; half; half /= 2)
+        for (int k = 0; k < half && k + half < there; k++)
             lane[k] = combine(m, e, lane[k], lane[k + half]);
     return lane[0];
 }
 
-/* Rows down a column: 4 accumulators a block, blocks by the same rule. */
-static scalar fold_column(machine *m, const cr_expr *e, values v)
+/* The lanes of up to CR_FOLD_CHUNK elements. */
+static void fold_chunk(machine *m, const cr_expr *e, scalar *lane, const scalar *v, int64_t n)
 {
-    scalar start = of_scalar((cr_dtype)e->dtype, cr_fn_identity((cr_fn)e->fn, (cr_dtype)e->dtype));
-    scalar acc[4] = {start, start, start, start};
-    values parts = {NULL, (v.n + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK};
+    for (int k = 0; k < CR_FOLD_LANES; k++)
+        lane[k] = identity(e);
+    for (int64_t i = 0; i < n; i++)
+        lane[i % CR_FOLD_LANES] = combine(m, e, lane[i % CR_FOLD_LANES], v[i]);
+}
 
-    if (v.n > CR_FOLD_BLOCK) {
-        parts.at = CR_NEW_N(m->l->session, scalar, parts.n);
-        for (int64_t k = 0; k < parts.n; k++) {
-            int64_t left = v.n - k * CR_FOLD_BLOCK;
-            parts.at[k] = fold_column(m, e, (values){v.at + k * CR_FOLD_BLOCK,
-                                                     left < CR_FOLD_BLOCK ? left : CR_FOLD_BLOCK});
-        }
-        return fold_column(m, e, parts);
+static scalar fold_row_block(machine *m, const cr_expr *e, const scalar *v, int64_t n)
+{
+    scalar chunk[CR_FOLD_CHUNKS][CR_FOLD_LANES], lane[CR_FOLD_LANES], of_lane[CR_FOLD_CHUNKS];
+    int64_t chunks = 0;
+
+    for (; chunks == 0 || chunks * CR_FOLD_CHUNK < n; chunks++) {
+        int64_t left = n - chunks * CR_FOLD_CHUNK;
+        fold_chunk(m, e, chunk[chunks], v + chunks * CR_FOLD_CHUNK,
+                   left < CR_FOLD_CHUNK ? left : CR_FOLD_CHUNK);
     }
-    for (int64_t i = 0; i < v.n; i++)
-        acc[i % 4] = combine(m, e, acc[i % 4], v.at[i]);
+    for (int l = 0; l < CR_FOLD_LANES; l++) {
+        for (int64_t c = 0; c < chunks; c++)
+            of_lane[c] = chunk[c][l];
+        lane[l] = fold_halves(m, e, of_lane, CR_FOLD_CHUNKS, chunks);
+    }
+    return fold_halves(m, e, lane, CR_FOLD_LANES, CR_FOLD_LANES);
+}
+
+/* Rows r, r + 4, ... of a block meet in accumulator r. */
+static scalar fold_block(machine *m, const cr_expr *e, const scalar *v, int64_t n)
+{
+    scalar acc[CR_FOLD_ACCUMULATORS];
+
+    for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)
+        acc[k] = identity(e);
+    for (int64_t i = 0; i < n; i++)
+        acc[i % CR_FOLD_ACCUMULATORS] = combine(m, e, acc[i % CR_FOLD_ACCUMULATORS], v[i]);
     return combine(m, e, combine(m, e, acc[0], acc[1]), combine(m, e, acc[2], acc[3]));
+}
+
+static scalar fold_column_blocks(machine *m, const cr_expr *e, const scalar *v, int64_t n)
+{
+    scalar block[CR_FOLD_BLOCKS];
+    int64_t blocks = 0;
+
+    for (; blocks == 0 || blocks * CR_FOLD_BLOCK < n; blocks++) {
+        int64_t left = n - blocks * CR_FOLD_BLOCK;
+        block[blocks] = fold_block(m, e, v + blocks * CR_FOLD_BLOCK,
+                                   left < CR_FOLD_BLOCK ? left : CR_FOLD_BLOCK);
+    }
+    return fold_halves(m, e, block, CR_FOLD_BLOCKS, blocks);
+}
+
+typedef scalar (*part_fn)(machine *m, const cr_expr *e, const scalar *v, int64_t n);
+
+/* Parts of `width` elements; their results by the same rule. */
+static scalar fold_parts(machine *m, const cr_expr *e, const scalar *v, int64_t n, int64_t width,
+                         part_fn fold)
+{
+    int64_t parts = (n + width - 1) / width;
+    scalar *part;
+
+    if (parts <= 1)
+        return fold(m, e, v, n);
+    part = CR_NEW_N(m->l->session, scalar, parts);
+    for (int64_t k = 0; k < parts; k++)
+        part[k] = fold(m, e, v + k * width, n - k * width < width ? n - k * width : width);
+    return fold_parts(m, e, part, parts, width, fold);
 }
 
 static bool along_last(const cr_expr *e, const cr_sym *axis)
@@ -227,6 +258,30 @@ static bool along_last(const cr_expr *e, const cr_sym *axis)
         if (along_last(e->args[i], axis))
             return true;
     return false;
+}
+
+typedef struct {
+    scalar *at;
+    int64_t n;
+} values;
+
+/* A zero that no order can be seen in: of extremes, and of the sum of nothing. */
+static scalar positive_zero(const cr_expr *e, scalar v)
+{
+    if (e->dtype == CR_F32)
+        v.f += 0.0f;
+    else if (e->dtype == CR_F64)
+        v.d += 0.0;
+    return v;
+}
+
+static scalar fold_values(machine *m, const cr_expr *e, values v)
+{
+    if (!v.n && e->fn == CR_FN_add)
+        return (scalar){0};
+    if (along_last(e->args[0], e->axis.index))
+        return fold_parts(m, e, v.at, v.n, CR_FOLD_ROW, fold_row_block);
+    return fold_parts(m, e, v.at, v.n, CR_FOLD_COLUMN, fold_column_blocks);
 }
 
 static scalar eval_reduce(machine *m, const cr_expr *e)
@@ -241,7 +296,8 @@ static scalar eval_reduce(machine *m, const cr_expr *e)
         v.at[i] = eval(m, e->args[0]);
     }
     m->axes--;
-    return along_last(e->args[0], e->axis.index) ? fold_row(m, e, v) : fold_column(m, e, v);
+    return cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype) ? fold_values(m, e, v)
+                                                             : positive_zero(e, fold_values(m, e, v));
 }
 
 static scalar eval(machine *m, const cr_expr *e)

@@ -7,7 +7,7 @@
  *
  * each giving every element of one buffer.  Expressions are hash-consed in the
  * program's session.  A reduction binds its axis and has the fixed order of
- * DESIGN.md; nothing in here may change it.  Scheduling makes a nest (nest.h) of a
+ * num/order.h; nothing in here may change it.  Scheduling makes a nest (nest.h) of a
  * program, and emit/ prints nests.
  *
  * Functions that build bail from the session (sym/session.h) when they refuse. */
@@ -126,6 +126,8 @@ const cr_expr *cr_expr_cast(cr_loop *l, cr_dtype t, const cr_expr *a);
 const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr *a);
 /* `like` with other arguments. */
 const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args);
+/* Whether the result of a reduction depends on the order of its elements (num/order.h). */
+bool cr_fn_has_order(cr_fn fn, cr_dtype t);
 /* What a reduction starts from. */
 cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t);
 

@@ -4,6 +4,7 @@
 #include "loop/interp.h"
 #include "loop/libm.h"
 #include "loop/nest.h"
+#include "num/order_model.h"
 #include <math.h>
 
 typedef struct {
@@ -114,65 +115,66 @@ TEST(a_softmax_is_three_sweeps_that_keep_the_exponentials)
     with_program(softmax, has_three_sweeps);
 }
 
-/* The order of reductions, against sums written out here. */
-static float row_sum(const float *x, int64_t n)
-{
-    float lane[32] = {0}, part[64];
+/* The order of reductions, against the model: every length at which a rule begins. */
+static const int64_t lengths[] = {0,   1,   3,    4,    5,    63,   64,    65,   511, 512,
+                                  513, 575, 1023, 1024, 1025, 5121, 8191, 8192, 8193, 70000};
+enum { LONGEST = 70000 };
 
-    if (n > CR_FOLD_CHUNK) {
-        int64_t parts = 0;
-        for (; parts * CR_FOLD_CHUNK < n; parts++) {
-            int64_t left = n - parts * CR_FOLD_CHUNK;
-            part[parts] = row_sum(x + parts * CR_FOLD_CHUNK,
-                                  left < CR_FOLD_CHUNK ? left : CR_FOLD_CHUNK);
-        }
-        return row_sum(part, parts);
-    }
+static void draw_numbers(float *x, int64_t n, bool product)
+{
     for (int64_t i = 0; i < n; i++)
-        lane[i % 32] += x[i];
-    for (int half = 16; half; half /= 2)
-        for (int k = 0; k < half; k++)
-            lane[k] += lane[k + half];
-    return lane[0];
+        x[i] = product ? 1 + sinf((float)i) / 64 : sinf((float)i) * 100;
 }
 
-static void sums_in_order(cr_session *s, cr_loop *l)
+static void folds_in_order(cr_session *s, cr_loop *l, bool column, bool product)
 {
-    enum { N = 20000 };
-    float *x = CR_NEW_N(s, float, N), y[1];
-    void *operand[2] = {y, x};
+    float *x = CR_NEW_N(s, float, LONGEST), y, want;
+    void *operand[2] = {&y, x};
 
-    for (int i = 0; i < N; i++)
-        x[i] = sinf((float)i) * 100;
-    for (int n = 1; n <= N; n = n * 3 + 1) {
-        run(l, 1, n, operand, NULL);
-        EQ(memcmp(&y[0], &(float){row_sum(x, n)}, 4), 0);
+    draw_numbers(x, LONGEST, product);
+    for (size_t k = 0; k < CR_LEN(lengths); k++) {
+        int64_t n = lengths[k];
+        run(l, column ? n : 1, column ? 1 : n, operand, NULL);
+        want = (column ? model_column_float : model_row_float)(product, x, n);
+        EQ(memcmp(&y, &want, sizeof y), 0);
     }
 }
 
-TEST(rows_are_summed_in_the_fixed_order)
+static void sums_in_order(cr_session *s, cr_loop *l) { folds_in_order(s, l, false, false); }
+static void multiplies_in_order(cr_session *s, cr_loop *l) { folds_in_order(s, l, false, true); }
+static void sums_columns_in_order(cr_session *s, cr_loop *l) { folds_in_order(s, l, true, false); }
+static void multiplies_columns_in_order(cr_session *s, cr_loop *l)
+{
+    folds_in_order(s, l, true, true);
+}
+
+TEST(rows_are_folded_in_order_p)
 {
     with_program("y[i<R] = add[j<C](x[i, j])", sums_in_order);
+    with_program("y[i<R] = mul[j<C](x[i, j])", multiplies_in_order);
 }
 
-static void sums_columns_in_order(cr_session *s, cr_loop *l)
-{
-    enum { N = 64 };
-    float x[N], y[1], a[4] = {0};
-    void *operand[2] = {y, x};
-
-    (void)s;
-    for (int i = 0; i < N; i++) {
-        x[i] = sinf((float)i) * 100;
-        a[i % 4] += x[i];
-    }
-    run(l, N, 1, operand, NULL);
-    EQ(memcmp(&y[0], &(float){(a[0] + a[1]) + (a[2] + a[3])}, 4), 0);
-}
-
-TEST(columns_are_summed_in_the_fixed_order)
+TEST(columns_are_folded_in_order_p)
 {
     with_program("y[j<C] = add[i<R](x[i, j])", sums_columns_in_order);
+    with_program("y[j<C] = mul[i<R](x[i, j])", multiplies_columns_in_order);
+}
+
+static void keeps_the_zero(cr_session *s, cr_loop *l)
+{
+    float x[3] = {-0.0f, -0.0f, -0.0f}, y;
+    void *operand[2] = {&y, x};
+
+    (void)s;
+    run(l, 1, 3, operand, NULL);
+    CHECK(y == 0 && signbit(y));
+    run(l, 1, 0, operand, NULL);
+    CHECK(y == 0 && !signbit(y));
+}
+
+TEST(negative_zeros_add_up_to_negative_zero_and_nothing_to_positive_zero)
+{
+    with_program("y[i<R] = add[j<C](x[i, j])", keeps_the_zero);
 }
 
 static void keeps_special_values(cr_session *s, cr_loop *l)

@@ -376,6 +376,11 @@ const cr_expr *cr_expr_cast(cr_loop *l, cr_dtype t, const cr_expr *a)
 
 /* --- reductions --- */
 
+bool cr_fn_has_order(cr_fn fn, cr_dtype t)
+{
+    return (fn == CR_FN_add || fn == CR_FN_mul) && cr_dtype_category(t) >= CR_CAT_FLOAT;
+}
+
 cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t)
 {
     bool whole = cr_dtype_category(t) <= CR_CAT_INT;
@@ -389,6 +394,8 @@ cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t)
         return !whole ? cr_scalar_float(-(double)INFINITY) : cr_scalar_int(t == CR_U8 ? 0 : -most - 1);
     case CR_FN_minimum:
         return !whole ? cr_scalar_float((double)INFINITY) : cr_scalar_int(t == CR_U8 ? 255 : most);
+    case CR_FN_add:
+        return whole ? cr_scalar_int(0) : (cr_scalar){.category = CR_CAT_COMPLEX, .c = {-0.0, -0.0}};
     default: return cr_scalar_int(0);
     }
 }

@@ -6,6 +6,7 @@
 
 #include "num/device.h"
 #include "num/dtype.h"
+#include "num/order.h"
 
 enum { CR_MAX_DIMS = 64 };
 
@@ -123,14 +124,10 @@ enum { CR_PARAM_BYTES = 16 };
 /* The prebuilt kernels of one entry. */
 typedef enum {
     CR_FORM_MAIN,        /* pointwise; fold: each row to one value; fused: rows */
-    CR_FORM_COLUMNS,     /* fold: at most CR_FOLD_BLOCK rows to one row */
+    CR_FORM_COLUMNS,     /* fold: at most CR_FOLD_COLUMN rows to one row */
     CR_FORM_JOIN,        /* fold: partial results of MAIN, each row to one value */
     CR_FORM_JOIN_COLUMNS /* fold: partial results of COLUMNS */,
     CR_FORM_COUNT
 } cr_form;
-
-/* The order of every generated reduction (compiler.md, "Order of a reduction"): a row
- * is cut into chunks of CR_FOLD_CHUNK, a column into blocks of CR_FOLD_BLOCK. */
-enum { CR_FOLD_LANES = 32, CR_FOLD_CHUNK = 8192, CR_FOLD_BLOCK = 64 };
 
 #endif

@@ -2,9 +2,9 @@
  *
  * The input's dims are sorted by stride and merged; then the reduced ones are
  * folded one at a time, fastest first.  A reduced dim that is contiguous is
- * folded along rows, in chunks of CR_FOLD_CHUNK; any other down columns, in
- * blocks of CR_FOLD_BLOCK rows.  Chunk and block results are folded again by
- * the same rule, so the order depends on sizes and strides alone. */
+ * folded along rows, CR_FOLD_ROW elements a call of the kernel; any other down columns,
+ * CR_FOLD_COLUMN rows a call.  The calls' results are folded again by the same rule, so the
+ * order (num/order.h) depends on sizes and strides alone. */
 #include "base/parallel.h"
 #include "tensor/internal.h"
 #include <string.h>
@@ -36,7 +36,7 @@ typedef struct {
     int64_t outer_size[CR_MAX_DIMS], outer_stride[CR_MAX_DIMS]; /* bytes */
     int64_t outer;                /* their product */
     int64_t length, axis_stride;  /* of the folded axis */
-    int64_t parts, part;          /* chunks or blocks, and their length */
+    int64_t parts, part;          /* what one call folds of the axis, and its length */
     int64_t columns, strips;      /* column folds */
     int64_t item, out_item;
 } axis_job;
@@ -52,7 +52,7 @@ static const char *outer_at(const axis_job *j, int64_t i)
     return p;
 }
 
-/* Rows [begin, end): each row is one fold of at most a chunk; neighbours in the last
+/* Rows [begin, end): each row is one call's fold; neighbours in the last
  * outer dim go to the kernel together. */
 static void run_rows(void *context, int64_t begin, int64_t end)
 {
@@ -70,8 +70,8 @@ static void run_rows(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Units (row, chunk) of rows longer than a chunk. */
-static void run_chunks(void *context, int64_t begin, int64_t end)
+/* Units (row, part) of rows longer than CR_FOLD_ROW. */
+static void run_parts(void *context, int64_t begin, int64_t end)
 {
     const axis_job *j = context;
 
@@ -84,18 +84,18 @@ static void run_chunks(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Units (outer, block, strip of columns). */
-static void run_blocks(void *context, int64_t begin, int64_t end)
+/* Units (outer, part, strip of columns). */
+static void run_strips(void *context, int64_t begin, int64_t end)
 {
     const axis_job *j = context;
 
     for (int64_t u = begin; u < end; u++) {
-        int64_t strip = u % j->strips * STRIP, block = u / j->strips % j->parts;
-        int64_t row = block * j->part, o = u / j->strips / j->parts;
+        int64_t strip = u % j->strips * STRIP, part = u / j->strips % j->parts;
+        int64_t row = part * j->part, o = u / j->strips / j->parts;
         int64_t rows = j->length - row < j->part ? j->length - row : j->part;
         int64_t columns = j->columns - strip < STRIP ? j->columns - strip : STRIP;
         const char *in = outer_at(j, o) + row * j->axis_stride + strip * j->item;
-        char *out = j->out + ((o * j->parts + block) * j->columns + strip) * j->out_item;
+        char *out = j->out + ((o * j->parts + part) * j->columns + strip) * j->out_item;
         void *ptr[2] = {out, (void *)in};
         int64_t stride[4] = {0, j->out_item, j->axis_stride, j->item};
         int64_t size[2] = {rows, columns};
@@ -149,7 +149,7 @@ static cr_status new_partial(cr_tensor **out, const folding *f, const cr_tensor 
 static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis, const void *param)
 {
     axis_job j = {.kernel = kernel_of(f, CR_FORM_MAIN), .param = param, .in = t->data,
-                  .length = t->size[axis], .part = CR_FOLD_CHUNK};
+                  .length = t->size[axis], .part = CR_FOLD_ROW};
     cr_tensor *made;
 
     j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
@@ -159,7 +159,7 @@ static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis, 
     CR_TRY(new_partial(&made, f, t, axis, j.parts));
     j.out = made->data;
     if (j.parts > 1) {
-        cr_parallel_for(j.outer * j.parts, GRAIN / CR_FOLD_CHUNK, run_chunks, &j);
+        cr_parallel_for(j.outer * j.parts, GRAIN / CR_FOLD_ROW, run_parts, &j);
         return join_parts(out, f, made, axis, param);
     }
     cr_parallel_for(j.outer, 1 + GRAIN / j.length, run_rows, &j);
@@ -172,7 +172,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
 {
     int column = t->ndim - 1;
     axis_job j = {.kernel = kernel_of(f, CR_FORM_COLUMNS), .param = param, .in = t->data,
-                  .length = t->size[axis], .part = CR_FOLD_BLOCK, .columns = t->size[column]};
+                  .length = t->size[axis], .part = CR_FOLD_COLUMN, .columns = t->size[column]};
     cr_tensor *made;
 
     j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
@@ -187,7 +187,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     j.out = made->data;
     int64_t unit = (j.length < j.part ? j.length : j.part) *
                    (j.columns < STRIP ? j.columns : STRIP);
-    cr_parallel_for(j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_blocks, &j);
+    cr_parallel_for(j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
     if (j.parts > 1)
         CR_TRY(join_parts(&made, f, made, 1, param));
     cr_geometry g = {.ndim = 0};
@@ -435,7 +435,7 @@ static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
 {
     const cr_tensor *self = arg[0].t;
 
-    return self->contiguous && self->numel && self->numel <= CR_FOLD_CHUNK && !x->keep &&
+    return self->contiguous && self->numel && self->numel <= CR_FOLD_ROW && !x->keep &&
            covers_all(self, x->mask) && self->data && x->compute == self->dtype &&
            x->result == self->dtype && cr_dtype_compute(x->compute) == x->compute &&
            x->compute != CR_BOOL && op->kernel[x->compute][CR_FORM_MAIN] && !op->returns[0];

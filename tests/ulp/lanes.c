@@ -574,18 +574,18 @@ static void trace(double x)
 
 #define REDUCE(T, op, combine)                                                                \
     do {                                                                                      \
-        cv_s_##T t_[32];                                                                      \
+        cv_s_##T t_[64];                                                                      \
         cv_##T acc_[CV_REDUCE_##T];                                                           \
         memcpy(t_, x, sizeof t_);                                                             \
         for (int i = 0; i < CV_REDUCE_##T; i++)                                               \
             acc_[i] = cv_load_##T(x + i * CV_LANES_##T);                                      \
-        for (int half = 16; half > 0; half /= 2)                                              \
+        for (int half = 32; half > 0; half /= 2)                                              \
             for (int l = 0; l < half; l++) {                                                  \
                 cv_s_##T a = t_[l], b = t_[l + half];                                         \
                 t_[l] = combine;                                                              \
             }                                                                                 \
-        cv_s_##T r_ = cv_red32_##op##_##T(acc_);                                              \
-        CHECK(same((double)r_, (double)t_[0]), "red32_%s_%s", #op, #T);                       \
+        cv_s_##T r_ = cv_reduce_##op##_##T(acc_);                                              \
+        CHECK(same((double)r_, (double)t_[0]), "reduce_%s_%s", #op, #T);                       \
         trace((double)r_);                                                                    \
     } while (0)
 
@@ -594,7 +594,7 @@ static void trace(double x)
     {                                                                                         \
         cv_s_##T x[64];                                                                       \
         for (int l = 0; l < 64; l++)                                                          \
-            x[l] = l < 32 ? (cv_s_##T)(make) : x[l - 32];                                     \
+            x[l] = (cv_s_##T)(make);                                                          \
         REDUCE(T, add, a + b);                                                                \
         REDUCE(T, mul, a *b);                                                                 \
         REDUCE(T, maximum, (cv_s_##T)(a > b ? a : b));                                        \
@@ -607,12 +607,12 @@ DEFINE_REDUCE_CHECK(i64, (draw() % 8 == 0) + 1)
 
 static void reduce_rest(void)
 {
-    cv_s_f32 x[32];
+    cv_s_f32 x[64];
     cv_s_u8 bytes[64];
     cv_c64 acc[CV_REDUCE_c64];
-    cv_s_c64 z[32];
+    cv_s_c64 z[64];
 
-    for (int l = 0; l < 32; l++) {
+    for (int l = 0; l < 64; l++) {
         x[l] = (float)(l % 7);
         z[l] = (cv_s_c64){(float)(int64_t)draw() * 0x1p-62f, (float)(int64_t)draw() * 0x1p-62f};
     }
@@ -620,10 +620,10 @@ static void reduce_rest(void)
     cv_f32 v[CV_REDUCE_f32];
     for (int i = 0; i < CV_REDUCE_f32; i++)
         v[i] = cv_load_f32(x + i * CV_LANES_f32);
-    CHECK(isnan(cv_red32_maximum_f32(v)) && isnan(cv_red32_minimum_f32(v)), "NaN is passed on");
+    CHECK(isnan(cv_reduce_maximum_f32(v)) && isnan(cv_reduce_minimum_f32(v)), "NaN is passed on");
     for (int i = 0; i < CV_REDUCE_c64; i++)
         acc[i] = cv_load_c64(z + i * CV_LANES_c64);
-    cv_s_c64 sum = cv_red32_add_c64(acc), product = cv_red32_mul_c64(acc);
+    cv_s_c64 sum = cv_reduce_add_c64(acc), product = cv_reduce_mul_c64(acc);
     trace((double)sum.re);
     trace((double)sum.im);
     trace((double)product.re);
@@ -640,10 +640,10 @@ static void reduce_rest(void)
     cv_u8 b[CV_REDUCE_u8];
     for (int i = 0; i < CV_REDUCE_u8; i++)
         b[i] = cv_load_u8(bytes + i * CV_LANES_u8);
-    CHECK(cv_red32_add_u8(b) == (cv_s_u8)total, "red32_add_u8");
-    CHECK(cv_red32_mul_u8(b) == (cv_s_u8)product8, "red32_mul_u8");
-    CHECK(cv_red32_maximum_u8(b) == (cv_s_u8)most, "red32_maximum_u8");
-    CHECK(cv_red32_minimum_u8(b) == 1, "red32_minimum_u8");
+    CHECK(cv_reduce_add_u8(b) == (cv_s_u8)total, "reduce_add_u8");
+    CHECK(cv_reduce_mul_u8(b) == (cv_s_u8)product8, "reduce_mul_u8");
+    CHECK(cv_reduce_maximum_u8(b) == (cv_s_u8)most, "reduce_maximum_u8");
+    CHECK(cv_reduce_minimum_u8(b) == 1, "reduce_minimum_u8");
 }
 
 int NAME(ULP_ISA)(unsigned long *out)

@@ -13,7 +13,7 @@ ULP_SETS   := avx512 avx2 base
 ULP_JOBS   ?= 2
 PYTHON     ?= python3
 
-$(B)/ulp/kernels-%.o: tests/ulp/kernels.c tests/ulp/functions.def $(wildcard src/emit/vec*.h)
+$(B)/ulp/kernels-%.o: tests/ulp/kernels.c tests/ulp/functions.def $(wildcard src/emit/vec*.h) src/num/order.h
 	@mkdir -p $(@D)
 	$(CC) $(ULP_FLAGS) $(ULP_$*) -DULP_ISA=$* -c $< -o $@
 
@@ -23,7 +23,7 @@ $(B)/ulp/kernels64-%.o: tests/ulp/kernels64.c tests/ulp/ulp.h tests/ulp/doubles.
 	$(CC) $(ULP_FLAGS) $(ULP_$*) -DULP_ISA=$* -c $< -o $@
 
 $(B)/ulp/lanes-%.o: tests/ulp/lanes.c tests/ulp/ulp.h tests/ulp/special.def \
-                    $(wildcard src/emit/vec*.h)
+                    $(wildcard src/emit/vec*.h) src/num/order.h
 	@mkdir -p $(@D)
 	$(CC) $(ULP_FLAGS) $(ULP_$*) -DULP_ISA=$* -c $< -o $@
 

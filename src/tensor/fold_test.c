@@ -1,0 +1,101 @@
+/* Order P of whole reductions, whatever the number of dims and threads, against the model. */
+#include "base/test.h"
+#include "base/parallel.h"
+#include "num/order_model.h"
+#include "tensor/whole.h"
+#include <math.h>
+#include <string.h>
+
+static cr_tensor *numbers(int ndim, const int64_t *size)
+{
+    cr_tensor *t = NULL;
+
+    OK(cr_tensor_start());
+    OK(cr_tensor_new(&t, CR_F32, CR_CPU, ndim, size));
+    for (int64_t i = 0; i < t->numel; i++)
+        ((float *)(void *)t->data)[i] = sinf((float)i) * 100;
+    return t;
+}
+
+static cr_tensor *sum(cr_tensor *t, const int64_t *dim, int n)
+{
+    cr_value arg[2] = {cr_of_tensor(t), cr_of_ints(dim, (size_t)n)}, result = cr_of_none();
+
+    OK(cr_call_named("sum", arg, 2, &result));
+    return result.t;
+}
+
+static void same(const cr_tensor *got, int64_t at, float want, int64_t n)
+{
+    float y = ((const float *)(const void *)got->data)[at];
+
+    if (memcmp(&y, &want, sizeof y))
+        cr_test_failed(__FILE__, __LINE__, "%lld elements, result %lld: %a, not %a", (long long)n,
+                       (long long)at, (double)y, (double)want);
+}
+
+static const int64_t lengths[] = {0,    1,    63,   64,   65,   511,   512,  513,
+                                  1023, 1024, 1025, 8191, 8192, 8193, 33000, 70000};
+
+TEST(rows_of_every_length_are_summed_in_order_p)
+{
+    for (size_t k = 0; k < CR_LEN(lengths); k++) {
+        int64_t n = lengths[k], size[2] = {3, n}, last = 1;
+        cr_tensor *t = numbers(2, size), *s = sum(t, &last, 1);
+        for (int64_t r = 0; r < 3; r++)
+            same(s, r, model_row_float(false, (const float *)(void *)t->data + r * n, n), n);
+        cr_drop(s);
+        cr_drop(t);
+    }
+}
+
+static float column_of(const cr_tensor *t, int64_t first, int64_t step, int64_t n)
+{
+    float *column = malloc((size_t)(n + 1) * sizeof *column), result;
+
+    for (int64_t i = 0; i < n; i++)
+        column[i] = ((const float *)(const void *)t->data)[first + i * step];
+    result = model_column_float(false, column, n);
+    free(column);
+    return result;
+}
+
+TEST(columns_of_every_length_are_summed_in_order_p)
+{
+    for (size_t k = 0; k < CR_LEN(lengths); k++) {
+        int64_t n = lengths[k], size[2] = {n, 5}, first = 0;
+        cr_tensor *t = numbers(2, size), *s = sum(t, &first, 1);
+        for (int64_t c = 0; c < 5; c++)
+            same(s, c, n ? column_of(t, c, 5, n) : 0, n);
+        cr_drop(s);
+        cr_drop(t);
+    }
+}
+
+/* The dims [300, 7, 90]: rows of the last one, then columns of what they give. */
+TEST(of_several_dims_the_fastest_is_folded_first)
+{
+    int64_t size[3] = {300, 7, 90}, both[2] = {0, 2}, n = 300;
+    cr_tensor *t = numbers(3, size), *s = sum(t, both, 2), *rows = numbers(2, (int64_t[2]){300, 7});
+
+    for (int64_t i = 0; i < 300 * 7; i++)
+        ((float *)(void *)rows->data)[i] =
+            model_row_float(false, (const float *)(void *)t->data + i * 90, 90);
+    for (int64_t c = 0; c < 7; c++)
+        same(s, c, column_of(rows, c, 7, n), n);
+    cr_drop(rows);
+    cr_drop(s);
+    cr_drop(t);
+}
+
+/* Neighbours that are both reduced are one column: [40, 50, 6] over the first two. */
+TEST(neighbouring_dims_are_one_column)
+{
+    int64_t size[3] = {40, 50, 6}, both[2] = {0, 1};
+    cr_tensor *t = numbers(3, size), *s = sum(t, both, 2);
+
+    for (int64_t c = 0; c < 6; c++)
+        same(s, c, column_of(t, c, 6, 2000), 2000);
+    cr_drop(s);
+    cr_drop(t);
+}
