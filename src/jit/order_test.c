@@ -44,6 +44,7 @@ static double element(int64_t i, bool product)
             k((void *[2]){y, x}, stride, (int64_t[2]){3, lengths[n]}, none);                   \
             for (int r = 0; r < 3; r++) {                                                      \
                 want = model_row_##T(product, x + r, lengths[n]);                              \
+                cr_test_compared();                                                            \
                 if (memcmp(&y[r], &want, sizeof want))                                         \
                     cr_test_failed(__FILE__, __LINE__, "%s: row of %lld: %a, not %a",          \
                                    cr_isa_name(isa), (long long)lengths[n], (double)y[r],      \
@@ -67,6 +68,7 @@ static double element(int64_t i, bool product)
                 for (int64_t r = 0; r < heights[n]; r++)                                       \
                     column[r] = x[r * COLUMNS + c];                                            \
                 want = model_column_##T(product, column, heights[n]);                          \
+                cr_test_compared();                                                            \
                 if (memcmp(&y[c], &want, sizeof want))                                         \
                     cr_test_failed(__FILE__, __LINE__, "%s: column of %lld: %a, not %a",       \
                                    cr_isa_name(isa), (long long)heights[n], (double)y[c],      \

@@ -10,11 +10,12 @@
 #define MUL_INT(a, b)    cr_wrap_mul(a, b)
 #define ADD_NUMBER(a, b) ((a) + (b))
 #define MUL_NUMBER(a, b) ((a) * (b))
-/* A NaN wins; of equal values the one already there stays. */
+/* A NaN wins; -0 is below +0; of equal values the one already there stays. */
 #define MIN_INT(a, b)    ((b) < (a) ? (b) : (a))
 #define MAX_INT(a, b)    ((a) < (b) ? (b) : (a))
-#define MIN_NUMBER(a, b) ((b) < (a) || (b) != (b) ? (b) : (a))
-#define MAX_NUMBER(a, b) ((a) < (b) || (b) != (b) ? (b) : (a))
+#define BELOW(a, b)      ((a) < (b) || ((a) == (b) && signbit(a) && !signbit(b)))
+#define MIN_NUMBER(a, b) (BELOW(b, a) || (b) != (b) ? (b) : (a))
+#define MAX_NUMBER(a, b) (BELOW(a, b) || (b) != (b) ? (b) : (a))
 
 /* Elements that follow each other on both sides: blocks of a fixed length become vectors.
  * Otherwise element by element, the index of either width. */

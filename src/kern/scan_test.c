@@ -23,6 +23,7 @@ static void check_lines(int64_t n, int64_t lines, bool along_rows, bool product)
         for (int64_t i = 0; i < n; i++)
             one[i] = x[k * line + i * step];
         model_scan_float(product, one, want, n);
+        cr_test_compared();
         for (int64_t i = 0; i < n; i++)
             if (y[k * line + i * step] != (float)want[i]) {
                 cr_test_failed(__FILE__, __LINE__, "line %lld of %lld, element %lld: %a, not %a",

@@ -11,7 +11,7 @@ static cr_tensor *numbers(int ndim, const int64_t *size)
     cr_tensor *t = NULL;
 
     OK(cr_tensor_start());
-    OK(cr_tensor_new(&t, CR_F32, CR_CPU, ndim, size));
+    OK(cr_tensor_new(&t, CR_F32, CR_HOST, ndim, size));
     for (int64_t i = 0; i < t->numel; i++)
         ((float *)(void *)t->data)[i] = sinf((float)i) * 100;
     return t;
@@ -29,6 +29,7 @@ static void same(const cr_tensor *got, int64_t at, float want, int64_t n)
 {
     float y = ((const float *)(const void *)got->data)[at];
 
+    cr_test_compared();
     if (memcmp(&y, &want, sizeof y))
         cr_test_failed(__FILE__, __LINE__, "%lld elements, result %lld: %a, not %a", (long long)n,
                        (long long)at, (double)y, (double)want);
