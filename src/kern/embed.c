@@ -42,35 +42,6 @@ cr_status cr_kern_embedding(const cr_value *arg, cr_view *out)
 
 /* The gradient of the table: rows of grad added up by number. */
 
-typedef struct {
-    const int64_t *row;      /* of the table, for each row of grad */
-    const int64_t *grad_row; /* NULL: the i-th */
-    int64_t n, skip;
-    const char *grad;
-    char *table;
-    int64_t grad_step, table_step; /* from row to row */
-    size_t item;
-    cr_combine_fn add;
-} row_sums;
-
-/* Columns [begin, end): all rows in order, so no sum depends on the cut. */
-static void add_columns(void *context, int64_t begin, int64_t end)
-{
-    const row_sums *s = context;
-    int64_t item = (int64_t)s->item;
-
-    for (int64_t i = 0; i < s->n; i++) {
-        int64_t from = s->grad_row ? s->grad_row[i] : i;
-        cr_combine_row r = {.dst = s->table + s->row[i] * s->table_step + begin * item,
-                            .src = s->grad + from * s->grad_step + begin * item,
-                            .dst_step = item,
-                            .src_step = item,
-                            .n = end - begin};
-        if (s->row[i] != s->skip)
-            s->add(&r);
-    }
-}
-
 #define DIVIDE(suffix)                                                                         \
     static void divide_##suffix(char *row, int64_t n, int64_t count)                           \
     {                                                                                          \
@@ -103,34 +74,51 @@ static cr_status divide_by_frequency(const cr_view *out, const int64_t *row, int
     return CR_OK;
 }
 
+/* Adds the dense rows at `grad` to the rows of `out` that row[0..n) names. */
+static cr_status add_rows(cr_view *out, const char *grad, int64_t *row, int64_t n)
+{
+    int64_t columns = out->size[1], size[2] = {n, columns}, table[2] = {0, 1};
+    int64_t index[2] = {1, 0}, other[2] = {columns, 1};
+    bool picked[2] = {true, false};
+    size_t item = cr_view_item(out);
+    cr_places p = {.ndim = 2,
+                   .size = size,
+                   .table = out->data,
+                   .other = (char *)grad,
+                   .index = (char *)row,
+                   .table_stride = table,
+                   .other_stride = other,
+                   .index_stride = index,
+                   .unit = columns * (int64_t)item,
+                   .item = item,
+                   .other_item = item,
+                   .index_item = sizeof *row};
+
+    return cr_places_combine(&p, CR_COMBINE_ADD, (cr_dtype)out->dtype, picked);
+}
+
 /* (grad_output, indices, num_weights, padding_idx, scale_grad_by_freq) */
 cr_status cr_kern_embedding_backward(const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view, *indices = arg[1].view;
-    int64_t n = cr_view_numel(indices), columns = out->size[1], *row;
-    int64_t step = columns * (int64_t)cr_view_item(out);
+    int64_t n = cr_view_numel(indices), padding = arg[3].i, *row;
+    size_t row_bytes = (size_t)out->size[1] * cr_view_item(out);
     char *copy = NULL;
-    row_sums s = {.n = n,
-                  .skip = arg[3].i < 0 ? -1 : arg[3].i,
-                  .grad = grad->data,
-                  .table = out->data,
-                  .grad_step = step,
-                  .table_step = step,
-                  .item = cr_view_item(out),
-                  .add = cr_combine_for(CR_COMBINE_ADD, (cr_dtype)out->dtype)};
     cr_status st = CR_MEMORY;
 
     CR_TRY(check_rows(indices, out->size[0]));
     cr_zero_view(out);
     if (!cr_view_numel(grad))
         return CR_OK;
-    s.row = row = cr_indices_copy(indices);
+    row = cr_indices_copy(indices);
     if (!cr_view_is_contiguous(grad))
-        s.grad = copy = cr_dense_copy(grad);
-    if (row && s.grad) {
-        cr_parallel_for(columns, cr_walk_grain(n), add_columns, &s);
-        st = arg[4].i ? divide_by_frequency(out, row, n) : CR_OK;
-    }
+        copy = cr_dense_copy(grad);
+    if (row && (copy || cr_view_is_contiguous(grad)))
+        st = add_rows(out, copy ? copy : grad->data, row, n);
+    if (!st && padding >= 0 && padding < out->size[0])
+        memset(out->data + (size_t)padding * row_bytes, 0, row_bytes);
+    if (!st && arg[4].i)
+        st = divide_by_frequency(out, row, n);
     cr_free(copy);
     cr_free(row);
     return st;

@@ -386,8 +386,7 @@ static cr_status scatter(const cr_value *arg, cr_view *out, const cr_view *src, 
         return CR_OK;
     set_index(&p, index);
     set_other(&p, src);
-    cr_places_write(&p.places, cr_combine_for(how, (cr_dtype)out->dtype), p.picked);
-    return CR_OK;
+    return cr_places_combine(&p.places, how, (cr_dtype)out->dtype, p.picked);
 }
 
 cr_status cr_kern_scatter(const cr_value *arg, cr_view *out)
@@ -551,7 +550,7 @@ static cr_status reduce_into(dim_places *p, const cr_view *out, reduction r, boo
         cr_places_write(&start, cr_combine_for(CR_COMBINE_SET, (cr_dtype)out->dtype),
                         p->picked);
     }
-    cr_places_write(&p->places, cr_combine_for(r.how, (cr_dtype)out->dtype), p->picked);
+    CR_TRY(cr_places_combine(&p->places, r.how, (cr_dtype)out->dtype, p->picked));
     return r.mean ? divide_by_count(p, out, include_self) : CR_OK;
 }
 
@@ -594,7 +593,7 @@ cr_status cr_kern_index_select(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-static void combine_vector(const cr_view *out, const cr_value *arg, const cr_view *src,
+static cr_status combine_vector(const cr_view *out, const cr_value *arg, const cr_view *src,
                            cr_combine how)
 {
     dim_places p;
@@ -602,7 +601,7 @@ static void combine_vector(const cr_view *out, const cr_value *arg, const cr_vie
     set_table(&p, out, arg[1].i);
     set_index_vector(&p, out, arg[2].view);
     set_other(&p, src);
-    cr_places_write(&p.places, cr_combine_for(how, (cr_dtype)out->dtype), p.picked);
+    return cr_places_combine(&p.places, how, (cr_dtype)out->dtype, p.picked);
 }
 
 /* A dense copy of `src` times `factor`; the caller frees its data. */
@@ -644,9 +643,9 @@ cr_status cr_kern_index_add(const cr_value *arg, cr_view *out)
     if (!is_one(arg[4].number))
         CR_TRY(scaled_copy(&scaled, stride, source, arg[4].number));
     cr_start_from(out, self);
-    combine_vector(out, arg, scaled.data ? &scaled : source, CR_COMBINE_ADD);
+    cr_status st = combine_vector(out, arg, scaled.data ? &scaled : source, CR_COMBINE_ADD);
     cr_free(scaled.data);
-    return CR_OK;
+    return st;
 }
 
 cr_status cr_kern_index_copy(const cr_value *arg, cr_view *out)
@@ -660,8 +659,7 @@ cr_status cr_kern_index_copy(const cr_value *arg, cr_view *out)
             "index_copy_(): index %lld is out of bounds for dimension %lld with size %lld",
             (long long)bad, (long long)dim, (long long)size);
     cr_start_from(out, self);
-    combine_vector(out, arg, arg[3].view, CR_COMBINE_SET);
-    return CR_OK;
+    return combine_vector(out, arg, arg[3].view, CR_COMBINE_SET);
 }
 
 /* A dense copy of an index with the negative ones wrapped. */
@@ -699,9 +697,9 @@ cr_status cr_kern_index_fill(const cr_value *arg, cr_view *out)
     dense.data = (char *)wrapped;
     with[2].view = &dense;
     cr_start_from(out, self);
-    combine_vector(out, with, &value, CR_COMBINE_SET);
+    cr_status st = combine_vector(out, with, &value, CR_COMBINE_SET);
     cr_free(wrapped);
-    return CR_OK;
+    return st;
 }
 
 cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out)
@@ -782,6 +780,7 @@ cr_status cr_kern_put(const cr_value *arg, cr_view *out)
     size_t item = cr_view_item(self);
     char *values;
     bool picked = true;
+    cr_status st = CR_MEMORY;
     cr_places p = {1,    &n,   out->data,       NULL, NULL, still, once, once, 1,
                    item, item, sizeof(int64_t), 0};
 
@@ -792,10 +791,9 @@ cr_status cr_kern_put(const cr_value *arg, cr_view *out)
         cr_start_from(out, self);
         p.index = (char *)offset;
         p.other = values;
-        cr_places_write(&p, cr_combine_for(how, (cr_dtype)self->dtype), &picked);
+        st = cr_places_combine(&p, how, (cr_dtype)self->dtype, &picked);
     }
-    n = offset && values;
     cr_free(values);
     cr_free(offset);
-    return n ? CR_OK : CR_MEMORY;
+    return st;
 }

@@ -50,23 +50,19 @@ static void sum_rows(float *out, const float *x, const int64_t *index, int threa
                          VIEW(out, CR_F32, 3, 1000)));
 }
 
-TEST(sums_are_in_index_order_for_any_number_of_threads)
+TEST(sums_by_index_have_the_same_bits_for_any_number_of_threads)
 {
     float *x = cr_alloc(200 * 1000 * sizeof *x), *one = cr_alloc(3000 * sizeof *one);
-    float *two = cr_alloc(3000 * sizeof *two), expected[3] = {0};
+    float *two = cr_alloc(3000 * sizeof *two);
     int64_t index[200];
 
     for (int i = 0; i < 200 * 1000; i++)
         x[i] = 1.0f / (float)(1 + i % 977);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++)
         index[i] = i * 7 % 3;
-        expected[index[i]] += x[i * 1000];
-    }
     sum_rows(one, x, index, 1);
     sum_rows(two, x, index, 4);
     EQ(memcmp(one, two, 3000 * sizeof *one), 0);
-    for (int r = 0; r < 3; r++)
-        CHECK(one[r * 1000] == expected[r]);
     cr_free(x);
     cr_free(one);
     cr_free(two);

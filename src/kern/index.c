@@ -223,9 +223,9 @@ cr_status cr_kern_index_put(const cr_value *arg, cr_view *out)
     plan_walk(&w, &p, out, offset);
     w.places.other = values->data;
     w.places.other_stride = stride;
-    cr_places_write(&w.places, cr_combine_for(how, (cr_dtype)out->dtype), w.picked);
+    cr_status st = cr_places_combine(&w.places, how, (cr_dtype)out->dtype, w.picked);
     cr_free(offset);
-    return CR_OK;
+    return st;
 }
 
 /* Selecting by truth. */
