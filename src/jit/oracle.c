@@ -24,7 +24,6 @@ typedef struct {
     cr_loop *l;
     cr_buffer *operand[MOST_OPERANDS];
     int operands;
-    const cr_sym *row, *column; /* the extents' names; NULL for integers */
 } check;
 
 static bool by_row(const check *c, int k)
@@ -32,10 +31,16 @@ static bool by_row(const check *c, int k)
     return c->operand[k]->ndim == 2 || (c->stride[2 * k] && !c->stride[2 * k + 1]);
 }
 
-static bool by_column(const check *c, int k) { return c->stride[2 * k + 1] != 0; }
+static bool by_column(const check *c, int k)
+{
+    return c->operand[k]->ndim == 2 || c->stride[2 * k + 1] != 0;
+}
 
+/* One value may be read at every row, or at every column: which, the strides do not say. */
 static int64_t elements(const check *c, int k)
 {
+    if (c->operand[k]->role == CR_BUFFER_INPUT && !by_row(c, k) && !by_column(c, k))
+        return c->rows > c->columns ? c->rows : c->columns;
     return (by_row(c, k) ? c->rows : 1) * (by_column(c, k) ? c->columns : 1);
 }
 

@@ -14,14 +14,30 @@ typedef union {
     cr_complex c;
 } scalar;
 
+enum { INTERP_AXES = CR_LOOP_DIMS + 32 };
+
+/* The last value of a reduction, which holds while the axes that it reads stay where they are. */
+typedef struct folded folded;
+struct folded {
+    const cr_expr *e;
+    int axes;
+    struct {
+        const cr_sym *index;
+        int64_t value;
+    } axis[INTERP_AXES];
+    scalar value;
+    folded *next;
+};
+
 typedef struct {
     cr_loop *l;
     const cr_loop_run *run;
+    folded *folds;
     char **memory; /* by position in l->buffers */
     struct {
         const cr_sym *index;
         int64_t value;
-    } axis[CR_LOOP_DIMS + 32];
+    } axis[INTERP_AXES];
     int axes;
 } machine;
 
@@ -300,6 +316,55 @@ static scalar eval_reduce(machine *m, const cr_expr *e)
                                                              : positive_zero(e, fold_values(m, e, v));
 }
 
+static bool expr_reads_axis(const cr_expr *e, const cr_sym *axis)
+{
+    if (e->kind == CR_EXPR_REDUCE && cr_sym_uses(e->axis.extent, axis))
+        return true;
+    if (e->kind == CR_EXPR_REDUCE && e->axis.index == axis)
+        return false;
+    for (int i = 0; e->kind == CR_EXPR_LOAD && i < e->buffer->ndim; i++)
+        if (cr_sym_uses(e->index[i], axis))
+            return true;
+    if (e->kind == CR_EXPR_INTEGER && cr_sym_uses(e->index[0], axis))
+        return true;
+    for (int i = 0; i < e->count; i++)
+        if (expr_reads_axis(e->args[i], axis))
+            return true;
+    return false;
+}
+
+static folded *folded_of(machine *m, const cr_expr *e)
+{
+    folded *f = m->folds;
+
+    while (f && f->e != e)
+        f = f->next;
+    if (f)
+        return f;
+    f = CR_NEW(m->l->session, folded);
+    *f = (folded){.e = e, .axes = -1, .next = m->folds};
+    return m->folds = f;
+}
+
+/* A row's sum is read at each of its columns, and computed at the first. */
+static scalar eval_reduce_once(machine *m, const cr_expr *e)
+{
+    folded *f = folded_of(m, e);
+    bool same = f->axes >= 0;
+
+    for (int i = 0; same && i < f->axes; i++)
+        same = value_of_name(m, f->axis[i].index) == f->axis[i].value;
+    if (same)
+        return f->value;
+    f->axes = 0;
+    for (int i = 0; i < m->axes; i++)
+        if (expr_reads_axis(e, m->axis[i].index)) {
+            f->axis[f->axes].index = m->axis[i].index;
+            f->axis[f->axes++].value = value_of_name(m, m->axis[i].index);
+        }
+    return f->value = eval_reduce(m, e);
+}
+
 static scalar eval(machine *m, const cr_expr *e)
 {
     cr_dtype t = (cr_dtype)e->dtype;
@@ -313,7 +378,7 @@ static scalar eval(machine *m, const cr_expr *e)
     case CR_EXPR_CALL: return eval_call(m, e);
     case CR_EXPR_REDUCE: break;
     }
-    return eval_reduce(m, e);
+    return eval_reduce_once(m, e);
 }
 
 /* --- definitions --- */
