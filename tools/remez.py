@@ -201,6 +201,9 @@ SETS = {
     "erf_tail64": (lambda t: -mp.log(mp.erfc(t)) / t - 1,
                    lambda t: t * mp.erfc(t) / mp.erf(t), mp.mpf("0.839"), mp.mpf("5.93"), 20,
                    round64),
+    # asin and atan as above, in float64
+    "asin64": (odd(mp.asin), relative(mp.asin), mp.mpf(0), mp.mpf("0.25"), 13, round64),
+    "atan64": (odd(mp.atan), relative(mp.atan), mp.mpf(0), mp.mpf(1), 20, round64),
     # erfc x = exp(-x^2) t p(t) with t = 1 / (x + 2): float32's, in float64
     "erfc": (lambda t: scaled_erfc(1 / t - 2) / t, lambda t: t / scaled_erfc(1 / t - 2),
              1 / mp.mpf("12.1"), mp.mpf("0.5"), 13, round64),

@@ -1,7 +1,8 @@
 /* vec_complex.h - complex64 and complex128 vectors.
  *
  * A vector is a pair of vectors, real and imaginary; loads part them, stores join them.
- * Arithmetic is done on whole vectors, other functions lane by lane through libm. */
+ * Functions are made of those of the parts, with the special values of C's annex G; inverse
+ * circular and hyperbolic ones go through libm lane by lane. */
 #ifndef CR_EMIT_VEC_COMPLEX_H
 #define CR_EMIT_VEC_COMPLEX_H
 
@@ -210,35 +211,173 @@ typedef _Complex double cv_x_c128;
         return a;                                                                             \
     }
 
-#define CV_COMPLEX2(C, T, name, function)                                                     \
-    CV_FN cv_##C cv_##name##_##C(cv_##C a, cv_##C b)                                          \
-    {                                                                                         \
-        for (int l = 0; l < CV_LANES_##T; l++) {                                              \
-            cv_x_##C z = function(__builtin_complex(a.re[l], a.im[l]),                        \
-                                  __builtin_complex(b.re[l], b.im[l]));                       \
-            a.re[l] = __real__ z;                                                             \
-            a.im[l] = __imag__ z;                                                             \
-        }                                                                                     \
-        return a;                                                                             \
-    }
+/* From CV_EXPSTEP_T on e^x is computed in two steps, because its product with a small sine or
+ * cosine may be in range when it is not; CV_EXPSTEPPED_T is e to that.  Above CV_TANHONE_T tanh
+ * is one.  Parts below CV_SMALLPART_T or above CV_LARGEPART_T are scaled before they are squared. */
+#define CV_EXPSTEP_f32    80.0f
+#define CV_EXPSTEPPED_f32 0x1.55779cp+115f
+#define CV_TANHONE_f32    12.0f
+#define CV_SMALLPART_f32  0x1p-80f
+#define CV_LARGEPART_f32  0x1p100f
+#define CV_EXPSTEP_f64    700.0
+#define CV_EXPSTEPPED_f64 0x1.d945df4f8ec8ep+1009
+#define CV_TANHONE_f64    24.0
+#define CV_SMALLPART_f64  0x1p-900
+#define CV_LARGEPART_f64  0x1p1000
 
-#define CV_DEFINE_COMPLEX_MATH(C, T, M, s)                                                    \
-    CV_COMPLEX1(C, T, exp, __builtin_cexp##s)                                                 \
-    CV_COMPLEX1(C, T, log, __builtin_clog##s)                                                 \
-    CV_COMPLEX1(C, T, sqrt, __builtin_csqrt##s)                                               \
-    CV_COMPLEX1(C, T, sin, __builtin_csin##s)                                                 \
-    CV_COMPLEX1(C, T, cos, __builtin_ccos##s)                                                 \
-    CV_COMPLEX1(C, T, tan, __builtin_ctan##s)                                                 \
-    CV_COMPLEX1(C, T, sinh, __builtin_csinh##s)                                               \
-    CV_COMPLEX1(C, T, cosh, __builtin_ccosh##s)                                               \
-    CV_COMPLEX1(C, T, tanh, __builtin_ctanh##s)                                               \
-    CV_COMPLEX1(C, T, asin, __builtin_casin##s)                                               \
-    CV_COMPLEX1(C, T, acos, __builtin_cacos##s)                                               \
-    CV_COMPLEX1(C, T, atan, __builtin_catan##s)                                               \
-    CV_COMPLEX1(C, T, asinh, __builtin_casinh##s)                                             \
-    CV_COMPLEX1(C, T, acosh, __builtin_cacosh##s)                                             \
-    CV_COMPLEX1(C, T, atanh, __builtin_catanh##s)                                             \
-    CV_COMPLEX2(C, T, pow, __builtin_cpow##s)                                                 \
+/* a^2 - p for p = a^2 rounded: exact, the baseline by Dekker's halves of 26 bits. */
+CV_FN cv_f32 cv_squarerest_f32(cv_f32 a, cv_f32 p) { return cv_exactfma_f32(a, a, -p); }
+CV_FN cv_f64 cv_squarerest_f64(cv_f64 a, cv_f64 p)
+{
+#ifdef CV_HAS_FMA
+    return cv_fma_f64(a, a, -p);
+#else
+    cv_f64 c = a * 0x8000001p0, h = c - (c - a), l = a - h;
+    return ((h * h - p) + 2.0 * h * l) + l * l;
+#endif
+}
+
+#define CV_DEFINE_COMPLEX_MATH(C, T, M, suffix)                                               \
+    /* unit e^x c and unit e^x s */                                                           \
+    CV_FN cv_##C cv_expangle_##C(cv_##T x, cv_##T c, cv_##T s, cv_s_##T unit)                 \
+    {                                                                                         \
+        cv_##M big = cv_ge_##T(x, cv_set1_##T(CV_EXPSTEP_##T));                               \
+        cv_##T e = cv_exp_##T(cv_select_##T(big, x - CV_EXPSTEP_##T, x)) * unit;              \
+        cv_##T step = cv_select_##T(big, cv_set1_##T(CV_EXPSTEPPED_##T), cv_set1_##T(1));     \
+        return cv_make_##C(e * c * step, e * s * step);                                       \
+    }                                                                                         \
+    CV_SLOW void cv_expto_##C(cv_##C *z)                                                      \
+    {                                                                                         \
+        cv_##T x = z->re, y = z->im, c, s = cv_sincos_##T(y, &c), zero = {0};                 \
+        cv_##C r = cv_expangle_##C(x, c, s, 1);                                               \
+        cv_##M whole = cv_isfinite_##T(y), end = cv_isinf_##T(x);                             \
+        end = cv_and_##M(end, cv_not_##M(whole));                                             \
+        r.re = cv_select_##T(end, cv_select_##T(cv_gt_##T(x, zero), x, zero), r.re);          \
+        r.im = cv_select_##T(cv_and_##M(end, cv_lt_##T(x, zero)), zero, r.im);                \
+        z->re = r.re;                                                                         \
+        z->im = cv_select_##T(cv_eq_##T(y, zero), y, r.im);                                   \
+    }                                                                                         \
+    /* sinh x cos y and cosh x sin y */                                                       \
+    CV_SLOW void cv_sinhto_##C(cv_##C *z)                                                     \
+    {                                                                                         \
+        cv_##T x = z->re, y = z->im, a = cv_abs_##T(x), zero = {0};                           \
+        cv_##T c, s = cv_sincos_##T(y, &c);                                                   \
+        cv_##C r = cv_make_##C(cv_sinh_##T(x) * c, cv_cosh_##T(x) * s);                       \
+        cv_##M big = cv_ge_##T(a, cv_set1_##T(CV_EXPSTEP_##T));                               \
+        cv_##M odd = cv_not_##M(cv_isfinite_##T(y));                                          \
+        if (cv_any_##M(big)) {                                                                \
+            cv_##C far = cv_expangle_##C(a, c, s, (cv_s_##T)0.5);                             \
+            far.re = cv_flipsign_##T(far.re, x);                                              \
+            r = cv_select_##C(big, far, r);                                                   \
+        }                                                                                     \
+        r.re = cv_select_##T(cv_and_##M(odd, cv_eq_##T(x, zero)), x, r.re);                   \
+        z->re = cv_select_##T(cv_and_##M(odd, cv_isinf_##T(x)), a, r.re);                     \
+        z->im = cv_select_##T(cv_eq_##T(y, zero), y, r.im);                                   \
+    }                                                                                         \
+    /* cosh x cos y and sinh x sin y */                                                       \
+    CV_SLOW void cv_coshto_##C(cv_##C *z)                                                     \
+    {                                                                                         \
+        cv_##T x = z->re, y = z->im, a = cv_abs_##T(x), zero = {0};                           \
+        cv_##T c, s = cv_sincos_##T(y, &c);                                                   \
+        cv_##C r = cv_make_##C(cv_cosh_##T(x) * c, cv_sinh_##T(x) * s);                       \
+        cv_##M big = cv_ge_##T(a, cv_set1_##T(CV_EXPSTEP_##T));                               \
+        cv_##M odd = cv_not_##M(cv_isfinite_##T(y));                                          \
+        if (cv_any_##M(big)) {                                                                \
+            cv_##C far = cv_expangle_##C(a, c, s, (cv_s_##T)0.5);                             \
+            far.im = cv_flipsign_##T(far.im, x);                                              \
+            r = cv_select_##C(big, far, r);                                                   \
+        }                                                                                     \
+        z->re = cv_select_##T(cv_and_##M(odd, cv_isinf_##T(x)), a, r.re);                     \
+        z->im = cv_select_##T(cv_and_##M(odd, cv_eq_##T(x, zero)), a, r.im);                  \
+        z->im = cv_select_##T(cv_eq_##T(y, zero), cv_flipsign_##T(y, x), z->im);              \
+    }                                                                                         \
+    /* sinh x cosh x / d and sin y cos y / d with d = sinh^2 x + cos^2 y */                   \
+    CV_SLOW void cv_tanhto_##C(cv_##C *z)                                                     \
+    {                                                                                         \
+        cv_##T x = z->re, y = z->im, a = cv_abs_##T(x), zero = {0};                           \
+        cv_##T c, s = cv_sincos_##T(y, &c);                                                   \
+        cv_##M big = cv_gt_##T(a, cv_set1_##T(CV_TANHONE_##T)), whole = cv_isfinite_##T(y);   \
+        cv_##T u = cv_select_##T(big, zero, x), h = cv_sinh_##T(u), d = h * h + c * c;        \
+        cv_##T far = 4 * s * c * cv_exp_##T(-2 * a), one = cv_set1_##T(1);                    \
+        cv_##M end = cv_isinf_##T(x), odd = cv_not_##M(cv_or_##M(whole, end));                \
+        far = cv_select_##T(cv_or_##M(whole, odd), far, cv_copysign_##T(zero, y));            \
+        one = cv_select_##T(odd, far, cv_copysign_##T(one, x));                               \
+        z->re = cv_select_##T(big, one, h * cv_cosh_##T(u) / d);                              \
+        z->im = cv_select_##T(big, far, s * c / d);                                           \
+        z->im = cv_select_##T(cv_eq_##T(y, zero), y, z->im);                                  \
+        z->re = cv_select_##T(cv_and_##M(cv_eq_##T(x, zero), cv_not_##M(whole)), x, z->re);   \
+    }                                                                                         \
+    /* With t = sqrt((|x| + |z|) / 2), t and y / 2t; |y| / 2t and t for negative x. */        \
+    CV_SLOW void cv_sqrtto_##C(cv_##C *z)                                                     \
+    {                                                                                         \
+        const cv_s_##T half = (cv_s_##T)0.5;                                                  \
+        cv_##T a = cv_abs_##T(z->re), b = cv_abs_##T(z->im), m = cv_maximum_##T(a, b);        \
+        cv_##T zero = {0};                                                                    \
+        cv_##T one = cv_set1_##T(1), inf = cv_set1_##T(CV_INF_##T);                           \
+        cv_##M large = cv_gt_##T(m, cv_set1_##T(CV_LARGEPART_##T));                           \
+        cv_##M small = cv_lt_##T(m, cv_set1_##T(CV_SMALLPART_##T));                           \
+        cv_##T in = cv_select_##T(large, one / 16, cv_select_##T(small, one * 0x1p60f, one)); \
+        cv_##T out = cv_select_##T(large, one * 4, cv_select_##T(small, one * 0x1p-30f, one));\
+        a *= in;                                                                              \
+        b *= in;                                                                              \
+        cv_##T t = cv_sqrt_##T((a + cv_hypot_##T(a, b)) * half), u = b / (2 * t) * out;       \
+        t = t * out;                                                                          \
+        u = cv_select_##T(cv_eq_##T(m, zero), zero, u);                                       \
+        cv_##M left = cv_lt_##T(z->re, zero), up = cv_isinf_##T(b), side = cv_isinf_##T(a);   \
+        u = cv_select_##T(cv_and_##M(side, cv_isfinite_##T(b)), zero, u);                     \
+        cv_##T re = cv_select_##T(left, u, t), im = cv_select_##T(left, t, u);                \
+        z->re = cv_select_##T(up, inf, re);                                                   \
+        im = cv_select_##T(up, inf, im);                                                      \
+        z->im = cv_copysign_##T(im, z->im);                                                   \
+    }                                                                                         \
+    /* |z|^2 - 1 keeps its digits near |z| = 1, where the logarithm is small. */              \
+    CV_SLOW void cv_logto_##C(cv_##C *z)                                                      \
+    {                                                                                         \
+        const cv_s_##T half = (cv_s_##T)0.5;                                                  \
+        cv_##T a = cv_abs_##T(z->re), b = cv_abs_##T(z->im), one = cv_set1_##T(1), zero = {0};\
+        cv_##T high = cv_maximum_##T(a, b), low = cv_minimum_##T(a, b);                       \
+        cv_##M large = cv_gt_##T(high, cv_set1_##T(CV_LARGEPART_##T));                        \
+        cv_##T unit = cv_select_##T(large, one * half, one);                                  \
+        cv_##T r = cv_log_##T(cv_hypot_##T(a * unit, b * unit));                              \
+        r += cv_select_##T(large, one * (cv_s_##T)0.69314718055994531, zero);                 \
+        cv_##M near = cv_and_##M(cv_gt_##T(high, one * half), cv_lt_##T(high, one * 2));      \
+        if (cv_any_##M(near)) {                                                               \
+            cv_##T p = high * high, q = low * low, d = p - one, sum = d + q, e = sum - d;     \
+            cv_##T rest = (d - (sum - e)) + (q - e);                                          \
+            rest += cv_squarerest_##T(high, p) + cv_squarerest_##T(low, q);                   \
+            r = cv_select_##T(near, half * cv_log1p_##T(sum + rest), r);                      \
+        }                                                                                     \
+        z->im = cv_atan2_##T(z->im, z->re);                                                   \
+        z->re = r;                                                                            \
+    }                                                                                         \
+    CV_FN cv_##C cv_exp_##C(cv_##C a) { return cv_expto_##C(&a), a; }                         \
+    CV_FN cv_##C cv_sinh_##C(cv_##C a) { return cv_sinhto_##C(&a), a; }                       \
+    CV_FN cv_##C cv_cosh_##C(cv_##C a) { return cv_coshto_##C(&a), a; }                       \
+    CV_FN cv_##C cv_tanh_##C(cv_##C a) { return cv_tanhto_##C(&a), a; }                       \
+    CV_FN cv_##C cv_sqrt_##C(cv_##C a) { return cv_sqrtto_##C(&a), a; }                       \
+    CV_FN cv_##C cv_log_##C(cv_##C a) { return cv_logto_##C(&a), a; }                         \
+    /* f(z) = -i fh(i z), and cos z = cosh(i z) */                                            \
+    CV_FN cv_##C cv_sin_##C(cv_##C a)                                                         \
+    {                                                                                         \
+        cv_##C r = cv_sinh_##C(cv_make_##C(-a.im, a.re));                                     \
+        return cv_make_##C(r.im, -r.re);                                                      \
+    }                                                                                         \
+    CV_FN cv_##C cv_cos_##C(cv_##C a) { return cv_cosh_##C(cv_make_##C(-a.im, a.re)); }       \
+    CV_FN cv_##C cv_tan_##C(cv_##C a)                                                         \
+    {                                                                                         \
+        cv_##C r = cv_tanh_##C(cv_make_##C(-a.im, a.re));                                     \
+        return cv_make_##C(r.im, -r.re);                                                      \
+    }                                                                                         \
+    CV_FN cv_##C cv_pow_##C(cv_##C a, cv_##C b)                                               \
+    {                                                                                         \
+        return cv_exp_##C(cv_mul_##C(b, cv_log_##C(a)));                                      \
+    }                                                                                         \
+    CV_COMPLEX1(C, T, asin, __builtin_casin##suffix)                                          \
+    CV_COMPLEX1(C, T, acos, __builtin_cacos##suffix)                                          \
+    CV_COMPLEX1(C, T, atan, __builtin_catan##suffix)                                          \
+    CV_COMPLEX1(C, T, asinh, __builtin_casinh##suffix)                                        \
+    CV_COMPLEX1(C, T, acosh, __builtin_cacosh##suffix)                                        \
+    CV_COMPLEX1(C, T, atanh, __builtin_catanh##suffix)                                        \
     CV_FN cv_##C cv_rsqrt_##C(cv_##C a) { return cv_reciprocal_##C(cv_sqrt_##C(a)); }         \
     CV_FN cv_##C cv_log2_##C(cv_##C a)                                                        \
     {                                                                                         \

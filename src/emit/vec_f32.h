@@ -272,25 +272,33 @@ CV_FN cv_f32 cv_reduceangle_f32(cv_f32 x, cv_f32 *t, cv_f32 *low)
     return r;
 }
 
-/* The sine of x + turn pi/2. */
-CV_FN cv_f32 cv_sine_f32(cv_f32 x, int turn)
+/* The sine of x, and its cosine in *c. */
+CV_FN cv_f32 cv_sincos_f32(cv_f32 x, cv_f32 *c)
 {
     cv_f32 t, low, a = cv_reduceangle_f32(x, &t, &low), z = a * a, half = 0.5f * z;
     cv_f32 s = a + cv_fma_f32(a * z, CV_P3(z, -0.000195078625f, 0.00833210628f, -0.166666538f),
                                            low);
-    cv_f32 w = 1.0f - half, c = CV_P3(z, 2.44306684e-5f, -0.00138873013f, 0.0416666456f);
-    c = w + (((1.0f - w) - half) + cv_fma_f32(z * z, c, -a * low));
-    cv_i32 n = cv_magic_int(t) + turn;
-    cv_f32 r = cv_select_f32(cv_ne_i32(n & 1, (cv_i32){0}), c, s);
-    return (cv_f32)((cv_i32)r ^ ((n & 2) << 30));
+    cv_f32 w = 1.0f - half, p = CV_P3(z, 2.44306684e-5f, -0.00138873013f, 0.0416666456f);
+    p = w + (((1.0f - w) - half) + cv_fma_f32(z * z, p, -a * low));
+    cv_i32 n = cv_magic_int(t);
+    cv_m32 odd = cv_ne_i32(n & 1, (cv_i32){0});
+    *c = (cv_f32)((cv_i32)cv_select_f32(odd, s, p) ^ (((n + 1) & 2) << 30));
+    s = (cv_f32)((cv_i32)cv_select_f32(odd, p, s) ^ ((n & 2) << 30));
+    return cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, s);
 }
 
 CV_FN cv_f32 cv_sin_f32(cv_f32 x)
 {
-    return cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, cv_sine_f32(x, 0));
+    cv_f32 c;
+    return cv_sincos_f32(x, &c);
 }
 
-CV_FN cv_f32 cv_cos_f32(cv_f32 x) { return cv_sine_f32(x, 1); }
+CV_FN cv_f32 cv_cos_f32(cv_f32 x)
+{
+    cv_f32 c;
+    cv_sincos_f32(x, &c);
+    return c;
+}
 
 CV_FN cv_f32 cv_tan_f32(cv_f32 x)
 {
@@ -302,8 +310,10 @@ CV_FN cv_f32 cv_tan_f32(cv_f32 x)
     return cv_select_f32(cv_eq_f32(x, CV_K(0.0f)), x, r);
 }
 
-#define CV_HALFPI     0x1.921fb6p+0f
-#define CV_HALFPI_LOW -0x1.777a5cp-25f
+#define CV_HALFPI_f32     0x1.921fb6p+0f
+#define CV_HALFPI_LOW_f32 -0x1.777a5cp-25f
+#define CV_ATANHSMALL_f32 0x1p-13f
+#define CV_ARCHUGE_f32    0x1p40f
 
 /* atan z for z in [-1, 1]. */
 CV_FN cv_f32 cv_atancore_f32(cv_f32 z)
@@ -319,7 +329,7 @@ CV_FN cv_f32 cv_atan_f32(cv_f32 x)
     cv_f32 a = cv_abs_f32(x);
     cv_m32 over = cv_gt_f32(a, CV_K(1.0f));
     cv_f32 p = cv_atancore_f32(cv_select_f32(over, -1.0f / a, a));
-    p = cv_select_f32(over, CV_HALFPI + (p + CV_HALFPI_LOW), p);
+    p = cv_select_f32(over, CV_HALFPI_f32 + (p + CV_HALFPI_LOW_f32), p);
     return cv_copysign_f32(p, x);
 }
 
@@ -335,7 +345,7 @@ CV_FN cv_f32 cv_atan2_f32(cv_f32 y, cv_f32 x)
     cv_f32 p = cv_atancore_f32(z);
     p = cv_select_f32(cv_xor_m32(over, left), -p, p);
     cv_f32 count = cv_select_f32(over, CV_K(1.0f), cv_select_f32(left, CV_K(2.0f), zero));
-    p = cv_fma_f32(count, CV_K(CV_HALFPI), cv_fma_f32(count, CV_K(CV_HALFPI_LOW), p));
+    p = cv_fma_f32(count, CV_K(CV_HALFPI_f32), cv_fma_f32(count, CV_K(CV_HALFPI_LOW_f32), p));
     p = cv_copysign_f32(p, y);
     return cv_select_f32(cv_or_m32(cv_isnan_f32(x), cv_isnan_f32(y)), x + y, p);
 }
@@ -347,54 +357,7 @@ CV_FN cv_f32 cv_asintail_f32(cv_f32 z, cv_f32 u)
                          0.0750052184f, 0.166666597f);
 }
 
-CV_FN cv_f32 cv_asin_f32(cv_f32 x)
-{
-    cv_f32 a = cv_abs_f32(x);
-    cv_m32 over = cv_gt_f32(a, CV_K(0.5f));
-    cv_f32 u = cv_select_f32(over, 0.5f - 0.5f * a, a * a);
-    cv_f32 z = cv_select_f32(over, cv_sqrt_f32(u), a), tail = cv_asintail_f32(z, u);
-    cv_f32 far = CV_HALFPI - (2.0f * z + (2.0f * tail - CV_HALFPI_LOW));
-    return cv_copysign_f32(cv_select_f32(over, far, z + tail), x);
-}
-
-CV_FN cv_f32 cv_acos_f32(cv_f32 x)
-{
-    cv_f32 a = cv_abs_f32(x);
-    cv_m32 over = cv_gt_f32(a, CV_K(0.5f)), left = cv_lt_f32(x, CV_K(0.0f));
-    cv_f32 u = cv_select_f32(over, 0.5f - 0.5f * a, a * a);
-    cv_f32 z = cv_select_f32(over, cv_sqrt_f32(u), x), tail = cv_asintail_f32(z, u);
-    cv_f32 twice = 2.0f * (z + tail);
-    cv_f32 far = 2.0f * CV_HALFPI - (2.0f * z + (2.0f * tail - 2.0f * CV_HALFPI_LOW));
-    far = cv_select_f32(left, far, twice);
-    return cv_select_f32(over, far, CV_HALFPI - (z + (tail - CV_HALFPI_LOW)));
-}
-
-/* --- inverse hyperbolic functions --- */
-
-CV_FN cv_f32 cv_asinh_f32(cv_f32 x)
-{
-    cv_f32 a = cv_abs_f32(x), z = a * a;
-    cv_m32 huge = cv_gt_f32(a, CV_K(0x1p40f));
-    cv_f32 in = a + z / (1.0f + cv_sqrt_f32(1.0f + z));
-    cv_f32 r = cv_log1p_f32(cv_select_f32(huge, a, in));
-    return cv_copysign_f32(r + cv_select_f32(huge, CV_K(0.693147181f), CV_K(0.0f)), x);
-}
-
-CV_FN cv_f32 cv_acosh_f32(cv_f32 x)
-{
-    cv_f32 a = x - 1.0f;
-    cv_m32 huge = cv_gt_f32(x, CV_K(0x1p40f));
-    cv_f32 in = a + cv_sqrt_f32(a) * cv_sqrt_f32(a + 2.0f);
-    cv_f32 r = cv_log1p_f32(cv_select_f32(huge, x, in));
-    return r + cv_select_f32(huge, CV_K(0.693147181f), CV_K(0.0f));
-}
-
-CV_FN cv_f32 cv_atanh_f32(cv_f32 x)
-{
-    cv_f32 a = cv_abs_f32(x), r = 0.5f * cv_log1p_f32((a + a) / (1.0f - a));
-    r = cv_select_f32(cv_lt_f32(a, CV_K(0x1p-13f)), a, r);
-    return cv_copysign_f32(r, x);
-}
+CV_DEFINE_ARCS(f32, m32)
 
 /* --- erf, fmod and others --- */
 
@@ -425,7 +388,7 @@ CV_FN cv_f32 cv_hypot_f32(cv_f32 x, cv_f32 y)
 
 CV_FN cv_f32 cv_angle_f32(cv_f32 x)
 {
-    cv_f32 r = cv_select_f32(cv_lt_f32(x, CV_K(0.0f)), CV_K(2 * CV_HALFPI), (cv_f32){0});
+    cv_f32 r = cv_select_f32(cv_lt_f32(x, CV_K(0.0f)), CV_K(2 * CV_HALFPI_f32), (cv_f32){0});
     return cv_select_f32(cv_isnan_f32(x), x, r);
 }
 

@@ -66,7 +66,8 @@ CV_FN cv_f64 cv_expcore_f64(cv_f64 g)
     cv_f64 p = CV_D8(g, 2.086869147233112e-09, 2.5113169334699814e-08, 2.755747526636895e-07,
                      2.755723296600957e-06, 2.4801587036691296e-05, 0.00019841269896899339,
                      0.001388888888904242, 0.008333333333317282);
-    return cv_fma_f64(cv_fma_f64(p, g, CV_D(0.041666666666666394)), g, CV_D(0.16666666666666682));
+    p = cv_fma_f64(p, g, CV_D(0.041666666666666394));
+    return cv_fma_f64(p, g, CV_D(0.16666666666666682));
 }
 
 /* e^(f - low) - 1 - f, low being small beside f. */
@@ -100,8 +101,8 @@ CV_FN cv_f64 cv_exp2_f64(cv_f64 x)
     return cv_scale_f64(1.0 + (f + cv_exptail_f64(f, -low)), t);
 }
 
-/* (e^x - 1) / 2 as a sum, for x in [-40, 710]. */
-CV_FN cv_f64 cv_expm1half_f64(cv_f64 x, cv_f64 *low)
+/* (e^x - 1) / 4 as a sum, for x in [-40, 710.5]. */
+CV_FN cv_f64 cv_expm1quarter_f64(cv_f64 x, cv_f64 *low)
 {
     cv_f64 t = cv_fma_f64(x, CV_D(0x1.71547652b82fep+0), CV_D(CV_MAGIC64)), n = t - CV_MAGIC64;
     cv_f64 f = cv_fma_f64(n, CV_D(-CV_LN2_HIGH64), x), flow = n * CV_LN2_LOW64;
@@ -109,24 +110,25 @@ CV_FN cv_f64 cv_expm1half_f64(cv_f64 x, cv_f64 *low)
     cv_f64 tail = a + cv_fma_f64(2.0 * a * g, cv_expcore_f64(g),
                                  cv_fma_f64(g, glow, cv_fma_f64(h, g, -a)));
     cv_f64 q = g + tail, qlow = (tail - (q - g)) + glow;
-    cv_f64 half = cv_scalenormal_f64(CV_D(0.5), t), base = half - 0.5, part = half * q;
+    cv_f64 unit = cv_scalenormal_f64(CV_D(0.25), t), base = unit - 0.25, part = unit * q;
     cv_f64 high = base + part;
-    *low = cv_fma_f64(half, qlow, part - (high - base)) + ((half - base) - 0.5);
+    *low = cv_fma_f64(unit, qlow, part - (high - base)) + ((unit - base) - 0.25);
     return high;
 }
 
 CV_FN cv_f64 cv_expm1_f64(cv_f64 x)
 {
-    cv_f64 low, high = cv_expm1half_f64(cv_clamp_f64(x, -40.0, 710.0), &low);
-    return cv_select_f64(cv_lt_f64(cv_abs_f64(x), CV_D(0x1p-54)), x, 2.0 * (high + low));
+    cv_f64 low, high = cv_expm1quarter_f64(cv_clamp_f64(x, -40.0, 710.0), &low);
+    return cv_select_f64(cv_lt_f64(cv_abs_f64(x), CV_D(0x1p-54)), x, 4.0 * (high + low));
 }
 
-/* tanh x = e / (e + 1) with e = (e^2x - 1) / 2. */
+/* tanh x = e / (e + 1/2) with e = (e^2x - 1) / 4. */
 CV_FN cv_f64 cv_tanh_f64(cv_f64 x)
 {
     cv_f64 a = cv_lesser_f64(CV_D(22.0), cv_abs_f64(x)), low;
-    cv_f64 e = cv_expm1half_f64(a + a, &low), d = e + 1.0, b = d - e;
-    return cv_copysign_f64(cv_ratio_f64(e, low, d, (e - (d - b)) + (1.0 - b) + low), x);
+    cv_f64 e = cv_expm1quarter_f64(a + a, &low), d = e + 0.5, b = d - e;
+    cv_f64 r = cv_ratio_f64(e, low, d, (e - (d - b)) + (0.5 - b) + low);
+    return cv_copysign_f64(cv_select_f64(cv_lt_f64(a, CV_D(0x1p-28)), a, r), x);
 }
 
 /* --- logarithms --- */
@@ -166,7 +168,7 @@ CV_FN cv_f64 cv_logedge_f64(cv_f64 x, cv_f64 r)
         return odd ? cv_logedge_f64(x, r) : r;                                                \
     }
 
-/* s (h + r(s^2)) with which log (1 + f) = f - h + that, where h = f^2 / 2 and s = f / (2 + f). */
+/* c + s (h + r(s^2)) with h = f^2 / 2 and s = f / (2 + f): log (1 + f) = f - h + that for c = 0. */
 CV_FN cv_f64 cv_logtail_f64(cv_f64 f, cv_f64 h, cv_f64 c)
 {
     cv_f64 s = f / (2.0 + f), z = s * s;
@@ -244,8 +246,8 @@ CV_DEFINE_LOG_f64(log, cv_logjoin_f64)
 CV_DEFINE_LOG_f64(log2, cv_log2join_f64)
 CV_DEFINE_LOG_f64(log10, cv_log10join_f64)
 
-/* 1 + x is the sum u + ulow; u = 2^e (1 + f), and ulow / u is added, for which 1 - f + f^2 is close
- * enough to 1 / (1 + f). */
+/* 1 + x is the sum u + ulow; u = 2^e (1 + f), and ulow / u is added, for which 1 - f + f^2 is
+ * close enough to 1 / (1 + f). */
 CV_FN cv_f64 cv_log1p_f64(cv_f64 x)
 {
     cv_f64 u = 1.0 + x, b = u - 1.0, ulow = (1.0 - (u - b)) + (x - b), e, low;
@@ -341,22 +343,31 @@ CV_FN cv_f64 cv_cosine_f64(cv_f64 a, cv_f64 alow, cv_f64 *low)
     return w;
 }
 
-/* The sine of x + turn pi/2. */
-CV_FN cv_f64 cv_sine_f64(cv_f64 x, int turn)
+/* The sine of x, and its cosine in *c. */
+CV_FN cv_f64 cv_sincos_f64(cv_f64 x, cv_f64 *c)
 {
     cv_f64 t, low, rest, a = cv_reduceangle_f64(x, &t, &low);
-    cv_f64 c = cv_cosine_f64(a, low, &rest), s = a + cv_sinetail_f64(a, low);
-    cv_u64 n = (cv_u64)t + (cv_s_u64)turn;
-    cv_f64 r = cv_select_f64(cv_ne_i64((cv_i64)(n & 1), (cv_i64){0}), c + rest, s);
-    return (cv_f64)((cv_u64)r ^ (n & 2) << 62);
+    cv_f64 p = cv_cosine_f64(a, low, &rest), s = a + cv_sinetail_f64(a, low);
+    cv_u64 n = (cv_u64)t;
+    cv_m64 odd = cv_ne_i64((cv_i64)(n & 1), (cv_i64){0});
+    p += rest;
+    *c = (cv_f64)((cv_u64)cv_select_f64(odd, s, p) ^ ((n + 1) & 2) << 62);
+    s = (cv_f64)((cv_u64)cv_select_f64(odd, p, s) ^ (n & 2) << 62);
+    return cv_select_f64(cv_eq_f64(x, CV_D(0.0)), x, s);
 }
 
 CV_FN cv_f64 cv_sin_f64(cv_f64 x)
 {
-    return cv_select_f64(cv_eq_f64(x, CV_D(0.0)), x, cv_sine_f64(x, 0));
+    cv_f64 c;
+    return cv_sincos_f64(x, &c);
 }
 
-CV_FN cv_f64 cv_cos_f64(cv_f64 x) { return cv_sine_f64(x, 1); }
+CV_FN cv_f64 cv_cos_f64(cv_f64 x)
+{
+    cv_f64 c;
+    cv_sincos_f64(x, &c);
+    return c;
+}
 
 /* The quotient of both, or minus its reciprocal. */
 CV_FN cv_f64 cv_tan_f64(cv_f64 x)
@@ -408,6 +419,125 @@ CV_FN cv_f64 cv_erf_f64(cv_f64 x)
     q = cv_fma_f64(q, z, CV_D(0.1283791670955126));
     return cv_select_f64(cv_gt_f64(a, CV_D(0.84)), large, cv_fma_f64(q, x, x));
 }
+
+/* --- hyperbolic functions --- */
+
+/* sinh x = h + h / (2 h + 1) with h = (e^x - 1) / 2.  All is halved, because h leaves the range
+ * before sinh does. */
+CV_FN cv_f64 cv_sinh_f64(cv_f64 x)
+{
+    cv_f64 a = cv_lesser_f64(CV_D(710.5), cv_abs_f64(x)), low, h = cv_expm1quarter_f64(a, &low);
+    cv_f64 d = h + 0.25, b = d - h, dlow = (h - (d - b)) + (0.25 - b) + low;
+    cv_f64 r = 0.25 * cv_ratio_f64(h, low, d, dlow), s = h + r;
+    s = 2.0 * (s + (r - (s - h) + low));
+    return cv_copysign_f64(cv_select_f64(cv_lt_f64(a, CV_D(0x1p-28)), a, s), x);
+}
+
+/* cosh x = d + 1 / (4 d) with d = e^x / 2, halved. */
+CV_FN cv_f64 cv_cosh_f64(cv_f64 x)
+{
+    cv_f64 a = cv_lesser_f64(CV_D(710.5), cv_abs_f64(x)), low, h = cv_expm1quarter_f64(a, &low);
+    cv_f64 d = h + 0.25, b = d - h, dlow = (h - (d - b)) + (0.25 - b) + low;
+    cv_f64 r = 0.0625 / d, s = d + r;
+    return 2.0 * (s + (r - (s - d) + cv_fma_f64(r * r * -16.0, dlow, dlow)));
+}
+
+/* --- inverse circular functions --- */
+
+#define CV_HALFPI_f64     0x1.921fb54442d18p+0
+#define CV_HALFPI_LOW_f64 0x1.1a62633145c07p-54
+#define CV_ATANHSMALL_f64 0x1p-27
+#define CV_ARCHUGE_f64    0x1p500
+
+/* atan (low / high) for 0 <= low <= high, as a sum; the quotient's remainder is divided too and
+ * multiplied by about 1 / (1 + u), the derivative. */
+CV_FN cv_f64 cv_atanpair_f64(cv_f64 low, cv_f64 high, cv_f64 *rest)
+{
+    cv_f64 z = low / high;
+    z = cv_select_f64(cv_eq_f64(low, high), CV_D(1.0), z);
+    z = cv_select_f64(cv_eq_f64(high, CV_D(0.0)), CV_D(0.0), z);
+    cv_f64 u = z * z, slope = cv_fma_f64(u, u * 0.5 - 1.0, CV_D(1.0));
+    cv_f64 more = cv_fma_f64(-z, high, low) * slope / high;
+    more = cv_select_f64(cv_lt_f64(cv_abs_f64(more), CV_D(0x1p-50)), more, CV_D(0.0));
+    cv_f64 p = CV_D8(u, 1.3231689928008603e-05, -0.00015222872156314538,
+                     0.0008316424595675956, -0.0028858441038223516, 0.0071983302451547595,
+                     -0.013903173945134488, 0.021987657706714504, -0.02990616205773441);
+    p = cv_fma_f64(p, u, CV_D(0.03664337761820901));
+    p = cv_fma_f64(p, u, CV_D(-0.042192518156095725));
+    p = cv_fma_f64(p, u, CV_D(0.04722350511283461));
+    p = cv_fma_f64(p, u, CV_D(-0.05253527124392066));
+    p = cv_fma_f64(p, u, CV_D(0.05880529826723579));
+    p = cv_fma_f64(p, u, CV_D(-0.06666404418904731));
+    p = cv_fma_f64(p, u, CV_D(0.07692279887842848));
+    p = cv_fma_f64(p, u, CV_D(-0.09090907007698637));
+    p = cv_fma_f64(p, u, CV_D(0.11111111007337285));
+    p = cv_fma_f64(p, u, CV_D(-0.1428571428258796));
+    p = cv_fma_f64(p, u, CV_D(0.19999999999951748));
+    p = cv_fma_f64(p, u, CV_D(-0.3333333333333307));
+    *rest = cv_fma_f64(z * u, p, more);
+    return z;
+}
+
+/* The angle is count pi/2 +- what cv_atanpair gives. */
+CV_FN cv_f64 cv_atanjoin_f64(cv_f64 count, cv_m64 minus, cv_f64 z, cv_f64 rest)
+{
+    z = cv_select_f64(minus, -z, z);
+    rest = cv_select_f64(minus, -rest, rest);
+    cv_f64 base = count * CV_HALFPI_f64, sum = base + z;
+    return sum + (z - (sum - base) + cv_fma_f64(count, CV_D(CV_HALFPI_LOW_f64), rest));
+}
+
+CV_FN cv_f64 cv_atan_f64(cv_f64 x)
+{
+    cv_f64 a = cv_lesser_f64(CV_D(0x1p100), cv_abs_f64(x)), one = CV_D(1.0), rest;
+    cv_m64 over = cv_gt_f64(a, one);
+    cv_f64 z = cv_atanpair_f64(cv_select_f64(over, one, a), cv_select_f64(over, a, one), &rest);
+    return cv_copysign_f64(cv_atanjoin_f64(cv_frommask_f64(over), over, z, rest), x);
+}
+
+CV_FN cv_f64 cv_atan2_f64(cv_f64 y, cv_f64 x)
+{
+    cv_f64 ax = cv_abs_f64(x), ay = cv_abs_f64(y), zero = {0}, rest;
+    cv_m64 over = cv_gt_f64(ay, ax), left = cv_signbit_f64(x);
+    cv_f64 low = cv_select_f64(over, ax, ay), high = cv_select_f64(over, ay, ax);
+    cv_f64 z = cv_atanpair_f64(low, high, &rest);
+    cv_f64 count = cv_select_f64(over, CV_D(1.0), cv_select_f64(left, CV_D(2.0), zero));
+    cv_f64 p = cv_copysign_f64(cv_atanjoin_f64(count, cv_xor_m64(over, left), z, rest), y);
+    return cv_select_f64(cv_or_m64(cv_isnan_f64(x), cv_isnan_f64(y)), x + y, p);
+}
+
+CV_FN cv_f64 cv_asintail_f64(cv_f64 z, cv_f64 u)
+{
+    cv_f64 p = CV_D8(u, 0.03262653166950109, -0.020995535183054692, 0.021704808149558094,
+                     0.0037075627715262758, 0.01077992574357521, 0.011398975146091327,
+                     0.01398081217640863, 0.017351612783458557);
+    p = cv_fma_f64(p, u, CV_D(0.022372214939561347));
+    p = cv_fma_f64(p, u, CV_D(0.03038194270974705));
+    p = cv_fma_f64(p, u, CV_D(0.04464285717456301));
+    p = cv_fma_f64(p, u, CV_D(0.07499999999970865));
+    p = cv_fma_f64(p, u, CV_D(0.1666666666666676));
+    return z * u * p;
+}
+
+CV_DEFINE_ARCS(f64, m64)
+
+/* The squares' sum and its root are corrected by the errors of their rounding; a power of two
+ * keeps the squares in range. */
+CV_FN cv_f64 cv_hypot_f64(cv_f64 x, cv_f64 y)
+{
+    cv_f64 a = cv_abs_f64(x), b = cv_abs_f64(y), high = cv_maximum_f64(a, b);
+    cv_m64 huge = cv_gt_f64(high, CV_D(0x1p500)), tiny = cv_lt_f64(high, CV_D(0x1p-500));
+    cv_f64 scale = cv_select_f64(tiny, CV_D(0x1p600), CV_D(1.0)), back = CV_D(1.0);
+    scale = cv_select_f64(huge, CV_D(0x1p-600), scale);
+    back = cv_select_f64(huge, CV_D(0x1p600), cv_select_f64(tiny, CV_D(0x1p-600), back));
+    cv_f64 u = high * scale, v = cv_minimum_f64(a, b) * scale, p = u * u, q = v * v, s = p + q;
+    cv_f64 r = cv_sqrt_f64(s), rest = cv_fma_f64(u, u, -p) + cv_fma_f64(v, v, -q);
+    rest += q - (s - p);
+    rest = (cv_fma_f64(-r, r, s) + rest) * 0.5 / r;
+    r = cv_select_f64(cv_gt_f64(s, CV_D(0.0)), r + rest, s) * back;
+    cv_m64 endless = cv_or_m64(cv_isinf_f64(a), cv_isinf_f64(b));
+    return cv_select_f64(endless, CV_D(CV_INF_f64), r);
+}
 #else
 CV_LANEWISE1(f64, exp, __builtin_exp)
 CV_LANEWISE1(f64, exp2, __builtin_exp2)
@@ -419,20 +549,26 @@ CV_LANEWISE1(f64, log1p, __builtin_log1p)
 CV_LANEWISE1(f64, sin, __builtin_sin)
 CV_LANEWISE1(f64, cos, __builtin_cos)
 CV_LANEWISE1(f64, tan, __builtin_tan)
+CV_LANEWISE1(f64, sinh, __builtin_sinh)
+CV_LANEWISE1(f64, cosh, __builtin_cosh)
 CV_LANEWISE1(f64, tanh, __builtin_tanh)
-CV_LANEWISE1(f64, erf, __builtin_erf)
-#endif
 CV_LANEWISE1(f64, asin, __builtin_asin)
 CV_LANEWISE1(f64, acos, __builtin_acos)
 CV_LANEWISE1(f64, atan, __builtin_atan)
-CV_LANEWISE1(f64, sinh, __builtin_sinh)
-CV_LANEWISE1(f64, cosh, __builtin_cosh)
 CV_LANEWISE1(f64, asinh, __builtin_asinh)
 CV_LANEWISE1(f64, acosh, __builtin_acosh)
 CV_LANEWISE1(f64, atanh, __builtin_atanh)
-CV_LANEWISE1(f64, erfc, __builtin_erfc)
+CV_LANEWISE1(f64, erf, __builtin_erf)
 CV_LANEWISE2(f64, atan2, __builtin_atan2)
 CV_LANEWISE2(f64, hypot, __builtin_hypot)
+
+CV_FN cv_f64 cv_sincos_f64(cv_f64 x, cv_f64 *c)
+{
+    *c = cv_cos_f64(x);
+    return cv_sin_f64(x);
+}
+#endif
+CV_LANEWISE1(f64, erfc, __builtin_erfc)
 
 CV_DEFINE_FMOD(f64, m64, , 0x1p600)
 CV_DEFINE_DIVISION(f64, m64)

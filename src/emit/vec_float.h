@@ -131,10 +131,10 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
 #define CV_DEFINE_SQRT(T, suffix) CV_LANEWISE1(T, sqrt, __builtin_sqrt##suffix)
 #endif
 
-/* The remainder of a division is exact, and a fused multiply-add gives it without rounding as long
- * as the quotient is off by less than one.  Larger quotients are taken off first, nearest integers
- * of a vector's digits at a time, from multiples of b that keep them finite: 2^lift b, 2^(2 lift) b.
- * fmod has no rounding, so that the baseline's libm gives the same bits. */
+/* The remainder of a division is exact: a fused multiply-add gives it without rounding while the
+ * quotient is off by at most one.  Of larger quotients the nearest number of the type is taken off
+ * first, again and again; b times lift or its square keeps them finite.  There is no rounding, so
+ * that the baseline's libm gives the same bits. */
 #ifdef CV_HAS_FMA
 #define CV_DEFINE_FMOD(T, M, suffix, lift)                                                    \
     CV_SLOW cv_##T cv_fmodfar_##T(cv_##T x, cv_##T y)                                         \
@@ -155,7 +155,8 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
     CV_FN cv_##T cv_fmod_##T(cv_##T a, cv_##T b)                                              \
     {                                                                                         \
         cv_##T x = cv_abs_##T(a), y = cv_abs_##T(b), q = x / y, zero = {0};                   \
-        cv_##T most = cv_set1_##T((cv_s_##T)0.5 * CV_WHOLE_##T), inf = cv_set1_##T(CV_INF_##T); \
+        cv_##T most = cv_set1_##T((cv_s_##T)0.5 * CV_WHOLE_##T);                              \
+        cv_##T inf = cv_set1_##T(CV_INF_##T);                                                 \
         cv_##M plain = cv_and_##M(cv_lt_##T(q, most), cv_lt_##T(y, inf));                     \
         int far = !cv_all_##M(plain);                                                         \
         if (far) {                                                                            \
@@ -270,8 +271,8 @@ CV_SLOW cv_s_u64 cv_d_twobypi(int word)
 }
 
 /* |x| = (quarter + r + *low) pi / 2 with |r| <= 1/2, quarter up to a multiple of four, for
- * |x| >= 2^17; NaN for infinities and NaN.  x is an integer times 2^e, and of 2 / pi only the 192
- * digits that follow the multiples of four count (Payne and Hanek). */
+ * |x| >= 2^17; NaN for infinities and NaN.  x is an integer times 2^e, and of 2 / pi only the
+ * 192 digits that follow the multiples of four count (Payne and Hanek). */
 CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
 {
     union {
@@ -304,6 +305,57 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
     *low = (double)(cv_s_i64)((cv_s_u64)(turn >> 22) & 0x1fffffffffffff) * scale.d * 0x1p-53;
     return (double)(cv_s_i64)(turn >> 75) * scale.d;
 }
+
+/* asin, acos, asinh, acosh and atanh of what is known of the type: cv_asintail_T, the part of
+ * asin z beyond z for z in [-1/2, 1/2] with u = z^2, sqrt and log1p.  From CV_ARCHUGE_T on
+ * asinh x is log (2 x); up to there x^2 is in range.  Below CV_ATANHSMALL_T atanh x is x. */
+#define CV_DEFINE_ARCS(T, M)                                                                  \
+    CV_FN cv_##T cv_asin_##T(cv_##T x)                                                        \
+    {                                                                                         \
+        const cv_s_##T half = (cv_s_##T)0.5;                                                  \
+        cv_##T a = cv_abs_##T(x);                                                             \
+        cv_##M over = cv_gt_##T(a, cv_set1_##T(half));                                        \
+        cv_##T u = cv_select_##T(over, half - half * a, a * a);                               \
+        cv_##T z = cv_select_##T(over, cv_sqrt_##T(u), a), tail = cv_asintail_##T(z, u);      \
+        cv_##T far = CV_HALFPI_##T - (2 * z + (2 * tail - CV_HALFPI_LOW_##T));                \
+        return cv_copysign_##T(cv_select_##T(over, far, z + tail), x);                        \
+    }                                                                                         \
+    CV_FN cv_##T cv_acos_##T(cv_##T x)                                                        \
+    {                                                                                         \
+        const cv_s_##T half = (cv_s_##T)0.5;                                                  \
+        cv_##T a = cv_abs_##T(x);                                                             \
+        cv_##M over = cv_gt_##T(a, cv_set1_##T(half)), left = cv_lt_##T(x, (cv_##T){0});      \
+        cv_##T u = cv_select_##T(over, half - half * a, a * a);                               \
+        cv_##T z = cv_select_##T(over, cv_sqrt_##T(u), x), tail = cv_asintail_##T(z, u);      \
+        cv_##T far = 2 * CV_HALFPI_##T - (2 * z + (2 * tail - 2 * CV_HALFPI_LOW_##T));        \
+        far = cv_select_##T(left, far, 2 * (z + tail));                                       \
+        return cv_select_##T(over, far, CV_HALFPI_##T - (z + (tail - CV_HALFPI_LOW_##T)));    \
+    }                                                                                         \
+    CV_FN cv_##T cv_asinh_##T(cv_##T x)                                                       \
+    {                                                                                         \
+        const cv_s_##T one = 1, ln2 = (cv_s_##T)0.69314718055994531;                          \
+        cv_##T a = cv_abs_##T(x), z = a * a;                                                  \
+        cv_##M huge = cv_gt_##T(a, cv_set1_##T(CV_ARCHUGE_##T));                            \
+        cv_##T in = a + z / (one + cv_sqrt_##T(one + z));                                     \
+        cv_##T r = cv_log1p_##T(cv_select_##T(huge, a, in));                                  \
+        return cv_copysign_##T(r + cv_select_##T(huge, cv_set1_##T(ln2), (cv_##T){0}), x);    \
+    }                                                                                         \
+    CV_FN cv_##T cv_acosh_##T(cv_##T x)                                                       \
+    {                                                                                         \
+        const cv_s_##T one = 1, ln2 = (cv_s_##T)0.69314718055994531;                          \
+        cv_##T a = x - one;                                                                   \
+        cv_##M huge = cv_gt_##T(x, cv_set1_##T(CV_ARCHUGE_##T));                            \
+        cv_##T in = a + cv_sqrt_##T(a) * cv_sqrt_##T(a + 2 * one);                            \
+        cv_##T r = cv_log1p_##T(cv_select_##T(huge, x, in));                                  \
+        return r + cv_select_##T(huge, cv_set1_##T(ln2), (cv_##T){0});                        \
+    }                                                                                         \
+    CV_FN cv_##T cv_atanh_##T(cv_##T x)                                                       \
+    {                                                                                         \
+        const cv_s_##T half = (cv_s_##T)0.5, one = 1;                                         \
+        cv_##T a = cv_abs_##T(x), r = half * cv_log1p_##T((a + a) / (one - a));               \
+        r = cv_select_##T(cv_lt_##T(a, cv_set1_##T(CV_ATANHSMALL_##T)), a, r);                \
+        return cv_copysign_##T(r, x);                                                         \
+    }
 
 #define CV_DEFINE_FLOAT(T, I, U, M, size, suffix)                                             \
     CV_DEFINE_BITS(T, I, U, M)                                                                \

@@ -41,9 +41,7 @@ bool cr_fn_has(cr_fn fn, cr_dtype t)
 
 bool cr_fn_calls_libm(cr_fn fn, cr_dtype t)
 {
-    bool wide = t == CR_F64 || t == CR_C128;
+    const char *words = t == CR_F64 ? "FD" : cr_dtype_is_complex(t) ? "C" : "F";
 
-    if (!cr_dtype_is_float(t) && !cr_dtype_is_complex(t))
-        return false;
-    return strpbrk(cr_fn_infos[fn].libm, cr_dtype_is_complex(t) ? wide ? "CZ" : "C" : wide ? "FD" : "F");
+    return cr_dtype_category(t) >= CR_CAT_FLOAT && strpbrk(cr_fn_infos[fn].libm, words);
 }

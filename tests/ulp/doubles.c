@@ -84,6 +84,14 @@ static arguments POSITIVE(int i)
     return (arguments){i % 8 == 4 ? 1 + between(-50, -2) : fabs(between(-4, 4)), 0};
 }
 
+static arguments UNIT(int i)
+{
+    if (i % 8 == 0)
+        return (arguments){edge(), 0};
+    double x = i % 8 < 4 ? between(-60, 0) : between(-4, 0);
+    return (arguments){i % 8 == 7 ? copysign(1, x) - x * 0.1 : x, 0};
+}
+
 /* Half of them close to multiples of pi / 2. */
 static arguments ANGLES(int i)
 {
@@ -118,6 +126,17 @@ static arguments PAIRS(int i)
         return (arguments){any(), any()};
     double y = any(), q = between(-3, i % 8 < 6 ? 30 : 70);
     return (arguments){i % 2 ? y * rint(q) : y * q, y};
+}
+
+/* Two numbers, mostly of like size. */
+static arguments SIDES(int i)
+{
+    if (i % 8 == 0)
+        return (arguments){edge(), edge()};
+    if (i % 8 == 1)
+        return (arguments){any(), any()};
+    double x = i % 8 < 4 ? any() : between(-40, 40);
+    return (arguments){x, x * between(i % 2 ? -2 : -60, i % 2 ? 2 : 60)};
 }
 
 typedef struct {

@@ -541,6 +541,82 @@ static void check_complex(void)
     CHECK(isinf(none.re[0]) && isnan(none.im[0]), "c64 division by zero");
 }
 
+/* Functions of complex numbers against libm's in long double: what is NaN, infinite or zero must be
+ * so; the size of the error is held to `units` of the result's size.  Signs of zeros and infinities
+ * that C leaves open are not compared. */
+static int kind_of(double x, double least)
+{
+    return isnan(x) ? 0 : isinf(x) ? 1 : fabs(x) < least ? 2 : 3;
+}
+
+static void check_complex_value(const char *name, double x, double y, double re, double im,
+                                long double complex want, double least, double unit)
+{
+    int single = unit > 0x1p-40;
+    double a = single ? (double)(float)creall(want) : (double)creall(want);
+    double b = single ? (double)(float)cimagl(want) : (double)cimagl(want);
+    long double size = cabsl(want), d = hypotl((long double)re - creall(want),
+                                               (long double)im - cimagl(want));
+
+    CHECK(kind_of(re, least) == kind_of(a, least) && kind_of(im, least) == kind_of(b, least),
+          "%s(%a, %a): %a, %a; not %a, %a", name, x, y, re, im, a, b);
+    if (isfinite(a) && isfinite(b) && size > (long double)least)
+        CHECK(d <= size * 12 * (long double)unit, "%s(%a, %a): %a, %a; not %a, %a", name, x, y,
+              re, im, a, b);
+}
+
+#define COMPLEX_CHECK(name)                                                                   \
+    static void complex_##name(double x, double y)                                            \
+    {                                                                                         \
+        float u = (float)x, v = (float)y;                                                     \
+        cv_c128 d = cv_##name##_c128(cv_pair_c128(x, y));                                     \
+        cv_c64 f = cv_##name##_c64(cv_pair_c64(u, v));                                        \
+        check_complex_value(#name "_c128", x, y, d.re[0], d.im[0],                            \
+                            c##name##l(__builtin_complex((long double)x, (long double)y)),    \
+                            0x1p-1021, 0x1p-53);                                              \
+        check_complex_value(#name "_c64", (double)u, (double)v, (double)f.re[0],              \
+                            (double)f.im[0],                                                  \
+                            c##name##l(__builtin_complex((long double)u, (long double)v)),    \
+                            0x1p-125, 0x1p-24);                                               \
+    }
+COMPLEX_CHECK(exp)
+COMPLEX_CHECK(log)
+COMPLEX_CHECK(sqrt)
+COMPLEX_CHECK(sin)
+COMPLEX_CHECK(cos)
+COMPLEX_CHECK(tan)
+COMPLEX_CHECK(sinh)
+COMPLEX_CHECK(cosh)
+COMPLEX_CHECK(tanh)
+
+static void complex_functions(double x, double y)
+{
+    complex_exp(x, y);
+    complex_log(x, y);
+    complex_sqrt(x, y);
+    complex_sin(x, y);
+    complex_cos(x, y);
+    complex_tan(x, y);
+    complex_sinh(x, y);
+    complex_cosh(x, y);
+    complex_tanh(x, y);
+}
+
+static void check_complex_functions(void)
+{
+    static const double few[] = {0,   -0.0, 1,  -1,  0.5, -2,    HUGE_VAL, -HUGE_VAL, (double)NAN,
+                                 1e30, -30,  50, 100, -85, 1e-30};
+    enum { FEW = sizeof few / sizeof few[0] };
+
+    for (int i = 0; i < FEW * FEW; i++)
+        complex_functions(few[i / FEW], few[i % FEW]);
+    for (int i = 0; i < 2000; i++) {
+        double angle = (double)(draw() % 6283) * 0.001;
+        complex_functions((double)(int64_t)draw() * 0x1p-61, (double)(int64_t)draw() * 0x1p-61);
+        complex_functions(cos(angle), sin(angle)); /* where the logarithm is small */
+    }
+}
+
 /* --- random numbers --- */
 
 static void check_random(void)
@@ -671,6 +747,7 @@ int NAME(ULP_ISA)(unsigned long *out)
         check_random();
         check_complex();
     }
+    check_complex_functions();
     check_special();
     memory_f32();
     memory_f64();
