@@ -1,7 +1,9 @@
 /* vec_special.h - functions seldom used, lane by lane in double precision.
  *
- * float32 lanes are computed as doubles and rounded at the end.  Everything is made of libm
- * and of published series, continued fractions and iterations; speed is not the aim. */
+ * float32 lanes are computed as doubles and rounded at the end.  Everything is made of published
+ * series, continued fractions and iterations; speed is not the aim.  digamma, i0, i0e, i1 and i1e
+ * take their functions from vec_f64.h, which costs one number about what libm's cost; the others
+ * call libm, column libm of fn.def. */
 #ifndef CR_EMIT_VEC_SPECIAL_H
 #define CR_EMIT_VEC_SPECIAL_H
 
@@ -11,6 +13,13 @@
 double lgamma_r(double, int *), j0(double), j1(double), y0(double), y1(double);
 
 #define CV_PI   3.14159265358979323846
+
+/* Functions of vec_f64.h on one number. */
+#define CV_ONE1(name)                                                                         \
+    CV_SLOW double cv_d_##name(double x) { return cv_##name##_f64(cv_set1_f64(x))[0]; }
+CV_ONE1(exp)
+CV_ONE1(log)
+CV_ONE1(tan)
 
 /* Bernoulli numbers B_2, B_4, ... */
 #define CV_BERNOULLI                                                                          \
@@ -38,7 +47,7 @@ CV_SLOW double cv_d_digamma(double x)
         double whole = __builtin_floor(x), part = x - whole;
         if (part == 0 || x - x != 0)
             return __builtin_nan("");
-        return cv_d_digamma(1 - x) - CV_PI / __builtin_tan(CV_PI * part);
+        return cv_d_digamma(1 - x) - CV_PI / cv_d_tan(CV_PI * part);
     }
     for (; x < 10; x++)
         r -= 1 / x;
@@ -46,7 +55,7 @@ CV_SLOW double cv_d_digamma(double x)
         power /= x * x;
         r -= bernoulli[k] * power / (2 * k + 2);
     }
-    return r + __builtin_log(x) - 0.5 / x;
+    return r + cv_d_log(x) - 0.5 / x;
 }
 
 /* The Hurwitz zeta function by Euler and Maclaurin's formula from the first q + k above 12. */
@@ -100,8 +109,10 @@ CV_SLOW double cv_d_polygamma(double n, double x)
         return cv_d_digamma(x);
     if (n == 1)
         return cv_d_trigamma(x);
-    double r = __builtin_exp(cv_d_lgamma(n + 1)) * cv_d_zeta(n + 1, x);
-    return __builtin_fmod(n, 2) == 0 ? -r : r;
+    double r = cv_d_zeta(n + 1, x);
+    for (double k = 2; k <= n && k < 172; k++) /* from 171! on it is infinite */
+        r *= k;
+    return n == 2 * __builtin_floor(n / 2) ? -r : r;
 }
 
 /* e^-x times the sum of (x/2)^(2k + order) / (k! (k + order)!), all terms positive; from 30
@@ -117,7 +128,7 @@ CV_SLOW double cv_d_besseli(int order, double x)
             term *= a * a / 4 / k / (k + order);
             sum += term;
         }
-        sum *= __builtin_exp(-a) * (order ? a / 2 : 1);
+        sum *= cv_d_exp(-a) * (order ? a / 2 : 1);
     } else {
         for (int k = 1; k < 40 && __builtin_fabs(term) > 1e-18; k++) {
             double odd = 2 * k - 1;
@@ -132,7 +143,7 @@ CV_SLOW double cv_d_besseli(int order, double x)
 /* e^x e^-x-scaled, without leaving the range before the result does. */
 CV_SLOW double cv_d_unscaled(double x, double scaled)
 {
-    double half = __builtin_exp(__builtin_fabs(x) / 2);
+    double half = cv_d_exp(__builtin_fabs(x) / 2);
     return x - x == 0 ? scaled * half * half : x * x == x * x ? __builtin_fabs(x) : x;
 }
 
@@ -273,7 +284,6 @@ CV_SLOW double cv_d_igammac(double a, double x)
     CV_LANEWISE2(f64, name, scalar)
 
 CV_SPECIAL1(lgamma, cv_d_lgamma)
-CV_SPECIAL1(tgamma, __builtin_tgamma)
 CV_SPECIAL1(digamma, cv_d_digamma)
 CV_SPECIAL1(trigamma, cv_d_trigamma)
 CV_SPECIAL2(polygamma, cv_d_polygamma)
