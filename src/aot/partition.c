@@ -18,6 +18,7 @@
  * before the copies is saved, and views of the input are recomputed from the clone. */
 #include "aot/aot.h"
 #include "aot/flow.h"
+#include "entry.h"
 #include "graph/rewrite.h"
 #include <string.h>
 
@@ -349,19 +350,19 @@ static void want_sources(const part *p)
 }
 
 /* The operator that clones `v`: the clone is dense, and row-major when `v` is. */
-static const char *copier_of(const cr_gvalue *v)
+static const cr_op *copier_of(const cr_gvalue *v)
 {
     bool plain = v->type.known && !v->type.stride;
 
     for (int d = 0; plain && d < v->type.ndim; d++)
         /* the type does not state the stride of a dim of size 1 */
         plain = v->type.size[d] != 1;
-    return plain ? "clone" : "_clone_strided";
+    return plain ? cr_entry.clone : cr_entry._clone_strided;
 }
 
 static void clone_saved(part *p, cr_rewrite *w, const cr_gvalue *v)
 {
-    const cr_op *op = cr_ops_find(copier_of(v));
+    const cr_op *op = copier_of(v);
     cr_garg arg[CR_MAX_ARGS] = {cr_garg_value(w->now[v->id])};
 
     if (!p->c->saved[v->id] || !p->c->stale[v->id] || !w->now[v->id])

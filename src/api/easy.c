@@ -16,6 +16,7 @@
 #include "cresset.h"
 #undef cr_view
 #include "cresset_easy.h"
+#include "entry.h"
 
 typedef struct {
     void *object;
@@ -377,7 +378,7 @@ static cr_status make_tensor(cr_tensor **out, const cr_arg *args)
     cr_value v[] = {cr_of_tensor(made),
                     cr_of_dtype(dtype == CR_DTYPE_NONE ? (cr_dtype)made->dtype : dtype)};
     cr_value result[CR_MAX_RESULTS];
-    CR_GO(cr_call_named("to_dtype", v, 2, result));
+    CR_GO(cr_call_given(result, cr_entry.to_dtype, v, 2));
     *out = result[0].t;
 done:
     cr_drop(made);

@@ -4,6 +4,7 @@
  * otherwise it is copied to that layout.  Later gradients are added in place, unless the
  * addition must be recorded for another derivative. */
 #include "autograd/autograd_impl.h"
+#include "entry.h"
 #include <string.h>
 
 bool cr_is_sole(const cr_tensor *t)
@@ -49,7 +50,7 @@ cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
 
     /* A copy that must be recorded or captured is an operator call. */
     if ((cr_recording() && cr_requires_grad(t)) || cr_thread.include & CR_STAGE_BIT(CAPTURE))
-        return cr_call_unary(out, "clone", t);
+        return cr_call_unary(out, cr_entry.clone, t);
     cr_tensor *copy;
     CR_TRY(cr_tensor_new_strided(&copy, t->dtype, t->device, t->ndim, t->size,
                                  wanted_strides(like, room)));

@@ -144,7 +144,7 @@ CR_MUST cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, cr_device devi
 /* --- calls.c: operators that backward itself calls, through every stage --- */
 CR_MUST cr_status cr_call_add(cr_tensor **out, cr_tensor *a, cr_tensor *b);
 CR_MUST cr_status cr_call_add_inplace(cr_tensor *a, cr_tensor *b);
-CR_MUST cr_status cr_call_unary(cr_tensor **out, const char *name, cr_tensor *a);
+CR_MUST cr_status cr_call_unary(cr_tensor **out, const cr_op *op, cr_tensor *a);
 CR_MUST cr_status cr_call_where(cr_tensor **out, cr_tensor *mask, cr_tensor *a, cr_tensor *b);
 CR_MUST cr_status cr_call_cast(cr_tensor **out, cr_tensor *t, cr_dtype dtype);
 

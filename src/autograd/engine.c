@@ -5,6 +5,7 @@
  * The engine runs in the calling thread.  It takes the Python lock only around kinds and hooks
  * that need it. */
 #include "autograd/task.h"
+#include "entry.h"
 #include <string.h>
 
 void *(*cr_anomaly_record)(void);
@@ -53,9 +54,9 @@ static cr_status check_nan(cr_node *n, cr_tensor *const *out)
         cr_scalar s = cr_scalar_int(0);
         if (!out[i])
             continue;
-        st = cr_call_unary(&is, "isnan", out[i]);
+        st = cr_call_unary(&is, cr_entry.isnan, out[i]);
         if (!st)
-            st = cr_call_unary(&any, "any", is);
+            st = cr_call_unary(&any, cr_entry.any, is);
         if (!st && any->data)
             st = cr_tensor_item(&s, any);
         if (!st && cr_scalar_as_int(s))

@@ -7,6 +7,7 @@
  * element: bases come from factories and foreign memory, and a view of a view has the first
  * view's base. */
 #include "autograd/autograd_impl.h"
+#include "entry.h"
 #include <string.h>
 
 /* --- layouts --- */
@@ -285,7 +286,7 @@ static cr_status share_repeats(cr_tensor *b)
                           b->offset));
     cr_storage_keep(b->storage);
     cr_value arg[] = {cr_of_tensor(once), cr_of_number(cr_scalar_int(repeats))};
-    cr_status st = cr_call_inplace(cr_ops_find("div"), arg, &made);
+    cr_status st = cr_call_inplace(cr_entry.div, arg, &made);
     if (!st)
         cr_drop_values(&made, 1);
     cr_drop(once);

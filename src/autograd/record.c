@@ -5,6 +5,7 @@
  * tracked even if no tensor requires a gradient, because a later in-place change may make the
  * base require one. */
 #include "autograd/autograd_impl.h"
+#include "entry.h"
 #include <string.h>
 
 static bool value_requires(const cr_value *v)
@@ -232,7 +233,7 @@ static cr_status spare_self(cr_value *out, cr_tensor **copy, const cr_op *op, co
         if (!(values >> i & 1) || arg[i].tag != CR_TENSOR || arg[i].t != arg[w].t)
             continue;
         if (!*copy)
-            CR_TRY(cr_call_unary(copy, "clone", arg[w].t));
+            CR_TRY(cr_call_unary(copy, cr_entry.clone, arg[w].t));
         out[i].t = *copy;
     }
     return CR_OK;
@@ -346,7 +347,7 @@ static cr_status record_composition(const cr_op *op, const cr_value *arg, cr_val
     cr_status st;
 
     memcpy(spared, arg, op->param_count * sizeof *spared);
-    CR_TRY(cr_call_unary(&copy, "clone", self));
+    CR_TRY(cr_call_unary(&copy, cr_entry.clone, self));
     for (int i = 0; i < op->param_count; i++)
         if (spared[i].tag == CR_TENSOR && spared[i].t == self)
             spared[i].t = copy;

@@ -6,6 +6,7 @@
  * history.  Other views of the base see the changed version and refresh grad_fn when it is next
  * read. */
 #include "autograd/autograd_impl.h"
+#include "entry.h"
 #include <stdio.h>
 
 cr_status cr_track_view(cr_tensor *view, cr_tensor *of, cr_view_kind kind)
@@ -264,7 +265,7 @@ static cr_status exchanged(cr_tensor **out, const copy_slices *c, cr_tensor *gra
     cr_status st;
 
     CR_GO(cr_layout_scatter_recorded(&old, slice, &c->base, &c->view));
-    CR_GO(cr_call_unary(&minus, "neg", old));
+    CR_GO(cr_call_unary(&minus, cr_entry.neg, old));
     CR_GO(cr_call_add(&rest, grad, minus));
     CR_GO(cr_call_add(out, rest, spread));
 done:

@@ -9,6 +9,7 @@
  * count while a reader is still to come.  Every step is bounded, so gathering is linear. */
 #include "base/parallel.h"
 #include "compile/facts.h"
+#include "entry.h"
 #include "graph/rewrite.h"
 #include <string.h>
 
@@ -714,10 +715,16 @@ static bool emit(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 cr_graph *cr_compile_group(const cr_graph *g)
 {
     cr_session *s = g->session;
-    gatherer x = {.g = g, .s = s, .facts = cr_facts_cache_new(s), .of = CR_NEW_N(s, group *, g->values),
-                  .left = CR_NEW_N(s, uint32_t, g->values), .sealed = CR_NEW_N(s, bool, g->values),
-                  .dead = CR_NEW_N(s, bool, g->body->len), .instead = CR_NEW_N(s, cr_gvalue *, g->body->len),
-                  .mask = cr_ops_find("_dropout_mask"), .at = CR_NEW_N(s, group *, g->body->len)};
+    gatherer x = {.g = g,
+                  .s = s,
+                  .facts = cr_facts_cache_new(s),
+                  .of = CR_NEW_N(s, group *, g->values),
+                  .left = CR_NEW_N(s, uint32_t, g->values),
+                  .sealed = CR_NEW_N(s, bool, g->values),
+                  .dead = CR_NEW_N(s, bool, g->body->len),
+                  .instead = CR_NEW_N(s, cr_gvalue *, g->body->len),
+                  .mask = cr_entry._dropout_mask,
+                  .at = CR_NEW_N(s, group *, g->body->len)};
     emitter e = {.x = &x, .outside = CR_NEW_N(s, bool, g->values)};
     cr_rewrite w = {.from = g, .node = emit, .context = &e};
 

@@ -6,9 +6,10 @@
  * so the bits are.
  *
  * Graphs that write or choose keep their plain layouts. */
+#include "base/parallel.h"
 #include "compile/packed.h"
 #include "compile/program_impl.h"
-#include "base/parallel.h"
+#include "entry.h"
 #include "kern/conv.h"
 #include "kern/dnnl.h"
 #include "kern/pack.h"
@@ -19,7 +20,8 @@ enum { X, W, BIAS, TRANSPOSED = 6 };
 
 static bool is_convolution(const cr_gnode *n)
 {
-    return n && n->kind == CR_GNODE_CALL && !strcmp(n->op->name, "convolution") && !n->arg[TRANSPOSED].i;
+    return n && n->kind == CR_GNODE_CALL && n->op == cr_entry.convolution &&
+           !n->arg[TRANSPOSED].i;
 }
 
 bool cr_has_layouts(const cr_graph *g)
@@ -413,8 +415,8 @@ static bool pool(layouter *x, const cr_step *s)
     cr_gvalue *in;
     pooling *w;
 
-    if (s->kind != CR_STEP_CALL || s->symbols || strcmp(n->op->name, "_max_pool") || x->read[n->result[1]->id] ||
-        !is_row_major(&n->result[0]->type, CR_F32))
+    if (s->kind != CR_STEP_CALL || s->symbols || n->op != cr_entry._max_pool ||
+        x->read[n->result[1]->id] || !is_row_major(&n->result[0]->type, CR_F32))
         return false;
     in = cr_plan_value(x->p, n->arg[0].value);
     if (!x->blocked[in->id] || in->type.ndim != s->arg[6].i + 2)

@@ -4,6 +4,7 @@
  * so do the parts, with equal bits; what has one value a channel stays a vector, so that constant
  * statistics are folded. */
 #include "compile/compile.h"
+#include "entry.h"
 #include "graph/rewrite.h"
 #include <string.h>
 
@@ -27,7 +28,7 @@ static bool is_norm(const norms *x, const cr_gnode *n)
 {
     const cr_gtype *t;
 
-    if (n->kind != CR_GNODE_CALL || strcmp(n->op->name, "native_batch_norm") || n->arg[TRAINING].i ||
+    if (n->kind != CR_GNODE_CALL || n->op != cr_entry.native_batch_norm || n->arg[TRAINING].i ||
         x->read[n->result[1]->id] || x->read[n->result[2]->id])
         return false;
     t = &n->arg[INPUT].value->type;
@@ -41,10 +42,9 @@ static bool is_norm(const norms *x, const cr_gnode *n)
 }
 
 /* A call with defaults behind the arguments given; its result is of type `t`. */
-static cr_gvalue *call(cr_rewrite *w, cr_gblock *to, const char *name, const cr_garg *given, int n, const cr_gtype *t,
-                       const char *source)
+static cr_gvalue *call(cr_rewrite *w, cr_gblock *to, const cr_op *op, const cr_garg *given,
+                       int n, const cr_gtype *t, const char *source)
 {
-    const cr_op *op = cr_ops_find(name);
     cr_garg arg[CR_MAX_ARGS];
 
     for (int i = 0; i < op->param_count; i++) {
@@ -66,9 +66,11 @@ typedef struct {
     const cr_gnode *n;
 } norm;
 
-static cr_gvalue *two(const norm *x, const char *name, cr_gvalue *a, cr_gvalue *b, const cr_gtype *t)
+static cr_gvalue *two(const norm *x, const cr_op *op, cr_gvalue *a, cr_gvalue *b,
+                      const cr_gtype *t)
 {
-    return call(x->w, x->to, name, (cr_garg[]){cr_garg_value(a), cr_garg_value(b)}, 2, t, x->n->source);
+    return call(x->w, x->to, op, (cr_garg[]){cr_garg_value(a), cr_garg_value(b)}, 2, t,
+                x->n->source);
 }
 
 static cr_gvalue *argument(const norm *x, int i)
@@ -81,10 +83,11 @@ static cr_gvalue *scale(const norm *x)
 {
     cr_gvalue *var = argument(x, VAR), *weight = argument(x, WEIGHT);
     cr_garg plus[] = {cr_garg_value(var), {.tag = CR_NUMBER, .number = cr_scalar_float(x->n->arg[EPS].d)}};
-    cr_gvalue *sum = call(x->w, x->to, "add", plus, 2, &var->type, x->n->source);
-    cr_gvalue *r = call(x->w, x->to, "rsqrt", (cr_garg[]){cr_garg_value(sum)}, 1, &var->type, x->n->source);
+    cr_gvalue *sum = call(x->w, x->to, cr_entry.add, plus, 2, &var->type, x->n->source);
+    cr_gvalue *r = call(x->w, x->to, cr_entry.rsqrt, (cr_garg[]){cr_garg_value(sum)}, 1,
+                        &var->type, x->n->source);
 
-    return weight ? two(x, "mul", r, weight, &var->type) : r;
+    return weight ? two(x, cr_entry.mul, r, weight, &var->type) : r;
 }
 
 /* A vector of one value a channel, to be broadcast over the input. */
@@ -100,9 +103,10 @@ static cr_gvalue *per_channel(const norm *x, cr_gvalue *v)
     t.ndim = (uint8_t)ndim;
     t.size = size;
     t.stride = NULL;
-    return call(x->w, x->to, "reshape",
-                (cr_garg[]){cr_garg_value(v), {.tag = CR_INTS, .len = (uint32_t)ndim, .ints = size}}, 2, &t,
-                x->n->source);
+    return call(
+        x->w, x->to, cr_entry.reshape,
+        (cr_garg[]){cr_garg_value(v), {.tag = CR_INTS, .len = (uint32_t)ndim, .ints = size}}, 2,
+        &t, x->n->source);
 }
 
 static bool take_apart(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
@@ -112,10 +116,11 @@ static bool take_apart(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     if (!is_norm(w->context, n))
         return false;
     const cr_gtype *t = n->result[0]->type.known ? &n->result[0]->type : &n->arg[INPUT].value->type;
-    cr_gvalue *y = two(&x, "sub", argument(&x, INPUT), per_channel(&x, argument(&x, MEAN)), t);
-    y = two(&x, "mul", y, per_channel(&x, scale(&x)), t);
+    cr_gvalue *y =
+        two(&x, cr_entry.sub, argument(&x, INPUT), per_channel(&x, argument(&x, MEAN)), t);
+    y = two(&x, cr_entry.mul, y, per_channel(&x, scale(&x)), t);
     if (argument(&x, BIAS))
-        y = two(&x, "add", y, per_channel(&x, argument(&x, BIAS)), t);
+        y = two(&x, cr_entry.add, y, per_channel(&x, argument(&x, BIAS)), t);
     w->now[n->result[0]->id] = y;
     return true;
 }

@@ -2,6 +2,7 @@
  * made once and given to the same kernel. */
 #include "compile/packed.h"
 #include "compile/program_impl.h"
+#include "entry.h"
 #include "kern/matmul.h"
 #include <string.h>
 
@@ -19,10 +20,13 @@ typedef struct {
 
 /* The entries, and which argument is b. */
 static const struct {
-    const char *name;
+    const cr_op *const *op;
     int weight;
     bool turned;
-} entries[] = {{"linear", 1, true}, {"mm", 1, false}, {"addmm", 2, false}, {"matmul", 1, false}};
+} entries[] = {{&cr_entry.linear, 1, true},
+               {&cr_entry.mm, 1, false},
+               {&cr_entry.addmm, 2, false},
+               {&cr_entry.matmul, 1, false}};
 
 /* What `v` is a view of, or itself. */
 static const cr_gvalue *root(const cr_gvalue *v)
@@ -81,7 +85,7 @@ static bool is_product(const cr_step *s, const bool *written, int *entry, cr_gem
     if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || n->varying_count || n->result_count != 1)
         return false;
     for (*entry = 0; *entry < (int)CR_LEN(entries); ++*entry)
-        if (!strcmp(n->op->name, entries[*entry].name) && !*n->op->overload)
+        if (n->op == *entries[*entry].op)
             break;
     if (*entry == (int)CR_LEN(entries))
         return false;

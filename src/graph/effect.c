@@ -1,4 +1,5 @@
 /* What nodes do beside computing their results. */
+#include "entry.h"
 #include "graph/graph.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -123,7 +124,8 @@ static bool call_writes(const cr_gnode *n)
 
 bool cr_gnode_copies_back(const cr_gnode *n)
 {
-    const cr_gvalue *to = n->kind == CR_GNODE_CALL && !strcmp(n->op->name, "copy_") ? n->arg[0].value : NULL;
+    const cr_gvalue *to =
+        n->kind == CR_GNODE_CALL && n->op == cr_entry.copy_ ? n->arg[0].value : NULL;
 
     return to && (!to->by || to->by->kind == CR_GNODE_CONSTANT);
 }

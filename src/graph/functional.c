@@ -12,6 +12,7 @@
  * Every value has the sizes and strides of the tensor it stands for, as bits may depend on them.
  * Where this cannot be kept, or an entry has no functional twin, the regions concerned stay as
  * recorded: nodes that write them are copied in place and in order, and the walk begins again. */
+#include "entry.h"
 #include "graph/rewrite.h"
 #include "tensor/geometry.h"
 #include <string.h>
@@ -501,14 +502,12 @@ static pair make_op(walk *x, const cr_op *op, const cr_value *arg, const pair *t
     return (pair){n->result[0], result.t};
 }
 
-/* The same by name, with the last arguments at their defaults; TENSOR stands for a tensor. */
+/* The same with the last arguments at their defaults; TENSOR stands for a tensor. */
 #define TENSOR ((cr_value){.tag = CR_TENSOR})
-static pair make(walk *x, const char *name, const cr_value *given, int n, const pair *tensor)
+static pair make(walk *x, const cr_op *op, const cr_value *given, int n, const pair *tensor)
 {
-    const cr_op *op = cr_ops_find(name);
     cr_value arg[CR_MAX_ARGS];
 
-    CR_ASSERT(op);
     for (int i = 0; i < op->param_count; i++)
         arg[i] = i < n ? given[i] : op->param[i].preset;
     return make_op(x, op, arg, tensor);
@@ -554,7 +553,7 @@ static void order_of(const cr_tensor *t, int64_t *dims, int64_t *back)
 
 static pair permuted(walk *x, pair p, const int64_t *dims)
 {
-    return make(x, "permute", ARGS(TENSOR, cr_of_ints(dims, p.t->ndim)), &p);
+    return make(x, cr_entry.permute, ARGS(TENSOR, cr_of_ints(dims, p.t->ndim)), &p);
 }
 
 /* A copy of `p`, dense, its dims in memory ordered as those of `like`. */
@@ -564,10 +563,10 @@ static pair copied(walk *x, pair p, const cr_tensor *like)
     cr_value format = {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS};
 
     if (like->contiguous)
-        return make(x, "clone", ARGS(TENSOR, format), &p);
+        return make(x, cr_entry.clone, ARGS(TENSOR, format), &p);
     order_of(like, dims, back);
     p = permuted(x, p, dims);
-    p = make(x, "clone", ARGS(TENSOR, format), &p);
+    p = make(x, cr_entry.clone, ARGS(TENSOR, format), &p);
     return permuted(x, p, back);
 }
 
@@ -790,7 +789,8 @@ static pair diagonal_back(walk *x, const object *o, const pair *both)
 {
     const cr_garg *a = o->view->arg;
 
-    return make(x, "diagonal_scatter", ARGS(TENSOR, TENSOR, cr_of_int(a[1].i), cr_of_int(a[2].i), cr_of_int(a[3].i)),
+    return make(x, cr_entry.diagonal_scatter,
+                ARGS(TENSOR, TENSOR, cr_of_int(a[1].i), cr_of_int(a[2].i), cr_of_int(a[3].i)),
                 both);
 }
 
@@ -803,11 +803,12 @@ static pair written_back(walk *x, const object *o, pair to)
 
     switch (w.kind) {
     case SAME: return to;
-    case RESHAPED: return make(x, "reshape", ARGS(TENSOR, cr_of_ints(p->size, p->ndim)), &to);
+    case RESHAPED:
+        return make(x, cr_entry.reshape, ARGS(TENSOR, cr_of_ints(p->size, p->ndim)), &to);
     case PERMUTED: return permuted(x, to, w.dims);
     case AS_REAL:
-        to = make(x, "contiguous", ARGS(TENSOR), &to);
-        return make(x, "view_as_complex", ARGS(TENSOR), &to);
+        to = make(x, cr_entry.contiguous, ARGS(TENSOR), &to);
+        return make(x, cr_entry.view_as_complex, ARGS(TENSOR), &to);
     case OTHERWISE: return (pair){NULL, NULL};
     default: break;
     }
@@ -816,10 +817,12 @@ static pair written_back(walk *x, const object *o, pair to)
     if (w.kind == DIAGONAL)
         return diagonal_back(x, o, both);
     if (w.kind == SELECTED)
-        return make(x, "select_scatter", ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start)), both);
-    return make(x, "slice_scatter",
+        return make(x, cr_entry.select_scatter,
+                    ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start)), both);
+    return make(x, cr_entry.slice_scatter,
                 ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start),
-                     cr_of_int(w.start + (o->t->size[w.dim] - 1) * w.step + 1), cr_of_int(w.step)),
+                     cr_of_int(w.start + (o->t->size[w.dim] - 1) * w.step + 1),
+                     cr_of_int(w.step)),
                 both);
 }
 
@@ -880,11 +883,11 @@ static void write_to(walk *x, object *o, pair to, region *lender)
 static pair fitted(walk *x, pair p, const cr_tensor *like, bool *copy)
 {
     if (p.t->dtype != like->dtype) {
-        p = make(x, "_to_dtype", ARGS(TENSOR, cr_of_dtype((cr_dtype)like->dtype)), &p);
+        p = make(x, cr_entry._to_dtype, ARGS(TENSOR, cr_of_dtype((cr_dtype)like->dtype)), &p);
         *copy = true;
     }
     if (!same_sizes(p.t, like))
-        p = make(x, "expand", ARGS(TENSOR, cr_of_ints(like->size, like->ndim)), &p);
+        p = make(x, cr_entry.expand, ARGS(TENSOR, cr_of_ints(like->size, like->ndim)), &p);
     return p;
 }
 
@@ -913,7 +916,7 @@ static bool write_draw(walk *x, object *o, const cr_gnode *n)
 
     if (!cr_is_dense(o->t))
         return false;
-    tensor[k++] = make(x, "empty_like", ARGS(TENSOR), &self);
+    tensor[k++] = make(x, cr_entry.empty_like, ARGS(TENSOR), &self);
     for (int i = 0; i < n->arg_count; i++) {
         arg[i] = load(x, &n->arg[i]);
         if (i && arg[i].tag == CR_TENSOR)
@@ -952,14 +955,15 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
     return true;
 }
 
-static bool write_filled(walk *x, object *o, const char *name, const cr_value *number, int numbers)
+static bool write_filled(walk *x, object *o, const cr_op *op, const cr_value *number,
+                         int numbers)
 {
     pair self = {value_of(x, o), o->t};
     cr_value arg[3] = {TENSOR};
 
     for (int i = 0; i < numbers; i++)
         arg[1 + i] = number[i];
-    write_to(x, o, make(x, name, arg, 1 + numbers, &self), NULL);
+    write_to(x, o, make(x, op, arg, 1 + numbers, &self), NULL);
     return true;
 }
 
@@ -980,12 +984,14 @@ static bool write_node(walk *x, const cr_gnode *n)
         return true;
     }
     if (!strcmp(name, "fill_"))
-        return write_filled(x, o, "full_like", &(cr_value){.tag = CR_NUMBER, .number = a[1].number}, 1);
+        return write_filled(x, o, cr_entry.full_like,
+                            &(cr_value){.tag = CR_NUMBER, .number = a[1].number}, 1);
     if (!strcmp(name, "zero_"))
-        return write_filled(x, o, "zeros_like", NULL, 0);
+        return write_filled(x, o, cr_entry.zeros_like, NULL, 0);
     if (!strcmp(name, "fill_diagonal_"))
-        return write_filled(x, o, "_fill_diagonal",
-                            (cr_value[]){{.tag = CR_NUMBER, .number = a[1].number}, cr_of_bool(a[2].i)}, 2);
+        return write_filled(
+            x, o, cr_entry._fill_diagonal,
+            (cr_value[]){{.tag = CR_NUMBER, .number = a[1].number}, cr_of_bool(a[2].i)}, 2);
     if ((n->op->words & CR_WORD_RANDOM) && !n->op->inplace_of)
         return write_draw(x, o, n);
     return twin_of(n->op) && write_twin(x, o, n, twin_of(n->op));
@@ -1058,7 +1064,7 @@ static void write_call(walk *x, const cr_gnode *n)
 static void resize_call(walk *x, object *o)
 {
     cr_value size = cr_of_ints(o->t->size, o->t->ndim);
-    const cr_op *op = cr_ops_find("empty");
+    const cr_op *op = cr_entry.empty_memory_format;
     cr_garg arg[CR_MAX_ARGS];
 
     for (int i = 0; i < op->param_count; i++) {
@@ -1128,7 +1134,7 @@ static void copy_back(walk *x, region *r)
 {
     pair both[2] = {{r->home, r->base->t}, {r->now, r->base->t}};
 
-    r->now = make(x, "copy_", ARGS(TENSOR, TENSOR), both).v;
+    r->now = make(x, cr_entry.copy_, ARGS(TENSOR, TENSOR), both).v;
     r->version++;
 }
 

@@ -1,4 +1,5 @@
 /* Constants as inputs, and copies of graphs for other sessions. */
+#include "entry.h"
 #include "graph/rewrite.h"
 
 bool cr_graph_writes(const cr_graph *g)
@@ -58,7 +59,7 @@ static void copy_input(lifter *x, cr_gnode *n)
     cr_gvalue *v = n->result[0], *input = cr_graph_input(x->g, v->name, &v->type);
 
     n->kind = CR_GNODE_CALL;
-    n->op = cr_ops_find("clone");
+    n->op = cr_entry.clone;
     n->arg_count = n->op->param_count;
     n->arg = CR_NEW_N(x->g->session, cr_garg, n->arg_count);
     n->arg[0] = cr_garg_value(input);

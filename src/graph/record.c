@@ -7,8 +7,9 @@
  * of the graph - unless it shares the bytes of one that was recorded.  Then it is that value
  * when it looks at the same elements (what autograd saved, a detached tensor); any other view
  * was made by a way that leaves no call, and the graph would silently lose the link. */
-#include "graph/graph.h"
 #include "base/map.h"
+#include "entry.h"
+#include "graph/graph.h"
 #include "ops/shape.h"
 #include <stdio.h>
 #include <string.h>
@@ -292,7 +293,7 @@ static cr_tensor *twin(const cr_recorder *r, const cr_tensor *t, const cr_tensor
 /* Without a history what has one is another value. */
 static cr_gvalue *detached(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 {
-    const cr_op *op = cr_ops_find("detach");
+    const cr_op *op = cr_entry.detach;
     cr_garg arg = cr_garg_value(v);
     cr_gnode *n = cr_graph_call(r->g, r->g->body, op, &arg, 1, NULL);
 

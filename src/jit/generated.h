@@ -10,7 +10,7 @@
 #include "ops/ops.h"
 
 typedef struct {
-    uint16_t op; /* CR_OP_name, which is the entry's index */
+    uint16_t op; /* the entry's index */
     uint8_t dtype, form;
     cr_kernel fn[CR_ISA_COUNT];
 } cr_kernel_entry;
@@ -41,9 +41,9 @@ typedef struct {
 extern const cr_table_text cr_table_texts[];
 extern const int cr_table_text_count;
 
-/* Sets the functions that the records name.  A function that is not linked is an error of the
- * linker, which names the entry's line. */
-void cr_generated_functions(void);
+/* Sets cr_entry (entry.h) and the functions that the records name.  A function that is not
+ * linked is an error of the linker, which names the entry's line. */
+void cr_generated_records(void);
 
 /* Reads the embedded table, resolves it, and fills in every record's kernels and named
  * functions.  Once, at start-up. */

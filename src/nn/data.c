@@ -1,5 +1,6 @@
 /* Minibatches of tensors, in order or shuffled as by torch's DataLoader. */
 #include "nn/nn_impl.h"
+#include "entry.h"
 
 struct cr_loader {
     cr_tensor **tensor, **batch; /* `count` of each; batch: the last batch returned */
@@ -108,7 +109,7 @@ static cr_status draw_seed(int64_t *out, cr_generator *from)
 
     CR_TRY(cr_tensor_new(&t, CR_I64, CR_HOST, 0, NULL));
     cr_value arg[] = {cr_of_tensor(t), generator_value(from)};
-    cr_status st = nn_call(&same, "random_", arg, 2);
+    cr_status st = cr_call_tensor(&same, cr_entry.random_, arg, 2);
     if (!st) {
         *out = *(int64_t *)(void *)t->data;
         cr_drop(same);
@@ -121,7 +122,7 @@ static cr_status draw_permutation(cr_tensor **out, int64_t n, cr_generator *g)
 {
     cr_value arg[] = {cr_of_int(n), generator_value(g)};
 
-    return nn_call(out, "randperm", arg, 2);
+    return cr_call_tensor(out, cr_entry.randperm, arg, 2);
 }
 
 /* Draws the order from the caller's generator.  Without one, a seed is drawn from the default
@@ -163,14 +164,14 @@ static cr_status narrow(cr_tensor **out, cr_tensor *t, int64_t from, int64_t n)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_int(0), cr_of_int(from), cr_of_int(from + n)};
 
-    return nn_call(out, "slice", arg, 4);
+    return cr_call_tensor(out, cr_entry.slice_Tensor, arg, 4);
 }
 
 static cr_status pick(cr_tensor **out, cr_tensor *t, cr_tensor *rows)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_int(0), cr_of_tensor(rows)};
 
-    return nn_call(out, "index_select", arg, 3);
+    return cr_call_tensor(out, cr_entry.index_select, arg, 3);
 }
 
 static cr_status make_batch(cr_loader *l, int64_t n)

@@ -1,5 +1,6 @@
 /* Layers: arguments, initial weights drawn in torch's order, and forward. */
 #include "base/map.h"
+#include "entry.h"
 #include "nn/nn_impl.h"
 #include <math.h>
 #include <pthread.h>
@@ -27,15 +28,15 @@ static cr_dtype dtype_of(const cr_module *m)
     return v.tag == CR_DTYPE_VAL ? (cr_dtype)v.i : cr_default_dtype();
 }
 
-static cr_status make_tensor(cr_tensor **out, const char *op, const int64_t *size, int ndim,
+static cr_status make_tensor(cr_tensor **out, const cr_op *op, const int64_t *size, int ndim,
                              cr_dtype dtype)
 {
     cr_value arg[] = {cr_of_ints(size, (size_t)ndim), cr_of_dtype(dtype)};
 
-    return nn_call(out, op, arg, 2);
+    return cr_call_tensor(out, op, arg, 2);
 }
 
-static cr_status add_param(cr_module *m, const char *name, const char *op, const int64_t *size,
+static cr_status add_param(cr_module *m, const char *name, const cr_op *op, const int64_t *size,
                            int ndim)
 {
     cr_tensor *t = NULL;
@@ -47,14 +48,14 @@ static cr_status add_param(cr_module *m, const char *name, const char *op, const
 }
 
 /* Calls the random operator `uniform_` or `normal_` on `t` without recording. */
-static cr_status fill_random(cr_tensor *t, const char *op, double a, double b)
+static cr_status fill_random(cr_tensor *t, const cr_op *op, double a, double b)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_float(a), cr_of_float(b)};
     cr_tensor *same = NULL;
     bool before = cr_thread.no_grad;
 
     cr_thread.no_grad = true;
-    cr_status st = nn_call(&same, op, arg, 3);
+    cr_status st = cr_call_tensor(&same, op, arg, 3);
     cr_thread.no_grad = before;
     if (!st)
         cr_drop(same);
@@ -74,13 +75,13 @@ static cr_status draw_weights(cr_module *m)
         fan_in *= (double)weight->size[d];
     double bound = sqrt(3.0) * (gain / sqrt(fan_in));
     if (weight->numel)
-        CR_TRY(fill_random(weight, "uniform_", -bound, bound));
+        CR_TRY(fill_random(weight, cr_entry.uniform_, -bound, bound));
     bound = fan_in > 0 ? 1 / sqrt(fan_in) : 0;
-    return bias ? fill_random(bias, "uniform_", -bound, bound) : CR_OK;
+    return bias ? fill_random(bias, cr_entry.uniform_, -bound, bound) : CR_OK;
 }
 
 /* Adds a parameter, or an empty entry of this name when it is not wanted. */
-static cr_status add_optional(cr_module *m, const char *name, bool wanted, const char *op,
+static cr_status add_optional(cr_module *m, const char *name, bool wanted, const cr_op *op,
                               const int64_t *size, int ndim)
 {
     return wanted ? add_param(m, name, op, size, ndim) : cr_module_set_parameter(m, name, NULL);
@@ -90,8 +91,8 @@ static cr_status make_linear(cr_module *m)
 {
     int64_t size[] = {layer_arg(m, "out_features").i, layer_arg(m, "in_features").i};
 
-    CR_TRY(add_param(m, "weight", "empty", size, 2));
-    CR_TRY(add_optional(m, "bias", is_on(m, "bias"), "empty", size, 1));
+    CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2));
+    CR_TRY(add_optional(m, "bias", is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
     return draw_weights(m);
 }
 
@@ -116,13 +117,13 @@ static cr_status make_conv(cr_module *m)
         return cr_fail(CR_VALUE, "kernel_size has %u numbers", kernel.len);
     for (uint32_t i = 0; i < kernel.len; i++)
         size[2 + i] = kernel.ints[i];
-    CR_TRY(add_param(m, "weight", "empty", size, 2 + (int)kernel.len));
-    CR_TRY(add_optional(m, "bias", is_on(m, "bias"), "empty", size, 1));
+    CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2 + (int)kernel.len));
+    CR_TRY(add_optional(m, "bias", is_on(m, "bias"), cr_entry.empty_memory_format, size, 1));
     return draw_weights(m);
 }
 
-static cr_status add_buffer(cr_module *m, const char *name, const char *op, const int64_t *size,
-                            int ndim, cr_dtype dtype)
+static cr_status add_buffer(cr_module *m, const char *name, const cr_op *op,
+                            const int64_t *size, int ndim, cr_dtype dtype)
 {
     cr_tensor *t = NULL;
 
@@ -138,11 +139,11 @@ static cr_status make_batch_norm(cr_module *m)
     int64_t size[] = {layer_arg(m, "num_features").i};
     bool affine = is_on(m, "affine"), track = is_on(m, "track_running_stats");
 
-    CR_TRY(add_optional(m, "weight", affine, "ones", size, 1));
-    CR_TRY(add_optional(m, "bias", affine && is_on(m, "bias"), "zeros", size, 1));
-    CR_TRY(add_buffer(m, "running_mean", track ? "zeros" : NULL, size, 1, dtype_of(m)));
-    CR_TRY(add_buffer(m, "running_var", track ? "ones" : NULL, size, 1, dtype_of(m)));
-    return add_buffer(m, "num_batches_tracked", track ? "zeros" : NULL, size, 0, CR_I64);
+    CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, size, 1));
+    CR_TRY(add_optional(m, "bias", affine && is_on(m, "bias"), cr_entry.zeros, size, 1));
+    CR_TRY(add_buffer(m, "running_mean", track ? cr_entry.zeros : NULL, size, 1, dtype_of(m)));
+    CR_TRY(add_buffer(m, "running_var", track ? cr_entry.ones : NULL, size, 1, dtype_of(m)));
+    return add_buffer(m, "num_batches_tracked", track ? cr_entry.zeros : NULL, size, 0, CR_I64);
 }
 
 static cr_status make_layer_norm(cr_module *m)
@@ -150,10 +151,11 @@ static cr_status make_layer_norm(cr_module *m)
     cr_value shape = layer_arg(m, "normalized_shape"), bias = layer_arg(m, "bias");
     bool affine = is_on(m, "elementwise_affine");
 
-    CR_TRY(add_optional(m, "weight", affine, "ones", shape.ints, (int)shape.len));
+    CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, shape.ints, (int)shape.len));
     if (bias.tag == CR_NONE) /* RMSNorm has no bias */
         return CR_OK;
-    return add_optional(m, "bias", affine && bias.i, "zeros", shape.ints, (int)shape.len);
+    return add_optional(m, "bias", affine && bias.i, cr_entry.zeros, shape.ints,
+                        (int)shape.len);
 }
 
 static cr_status make_group_norm(cr_module *m)
@@ -164,8 +166,8 @@ static cr_status make_group_norm(cr_module *m)
     if (groups <= 0 || size[0] % groups)
         return cr_fail(CR_VALUE, "num_channels (%lld) must be divisible by num_groups (%lld)",
                        (long long)size[0], (long long)groups);
-    CR_TRY(add_optional(m, "weight", affine, "ones", size, 1));
-    return add_optional(m, "bias", affine && is_on(m, "bias"), "zeros", size, 1);
+    CR_TRY(add_optional(m, "weight", affine, cr_entry.ones, size, 1));
+    return add_optional(m, "bias", affine && is_on(m, "bias"), cr_entry.zeros, size, 1);
 }
 
 /* Replaces an argument's value, as when a default depends on another argument. */
@@ -196,8 +198,8 @@ static cr_status make_embedding(cr_module *m)
         padding.i += padding.i < 0 ? size[0] : 0;
         set_arg(m, "padding_idx", padding);
     }
-    CR_TRY(add_param(m, "weight", "empty", size, 2));
-    CR_TRY(fill_random(nn_own(m, "weight"), "normal_", 0, 1));
+    CR_TRY(add_param(m, "weight", cr_entry.empty_memory_format, size, 2));
+    CR_TRY(fill_random(nn_own(m, "weight"), cr_entry.normal_, 0, 1));
     return padding.tag == CR_INT ? zero_row(nn_own(m, "weight"), padding.i) : CR_OK;
 }
 
@@ -234,7 +236,7 @@ static cr_status by_operator(cr_tensor **out, cr_module *m, cr_tensor *x)
 
     arg[0] = cr_of_tensor(x);
     memcpy(arg + 1, m->arg, (size_t)n * sizeof *arg);
-    return nn_call(out, m->layer->op, arg, n + 1);
+    return cr_call_tensor(out, *m->layer->op, arg, n + 1);
 }
 
 static cr_value own_value(const cr_module *m, const char *name)
@@ -246,7 +248,7 @@ static cr_status forward_linear(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
     cr_value arg[] = {cr_of_tensor(x), own_value(m, "weight"), own_value(m, "bias")};
 
-    return nn_call(out, "linear", arg, 3);
+    return cr_call_tensor(out, cr_entry.linear, arg, 3);
 }
 
 static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
@@ -255,7 +257,7 @@ static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
                       layer_arg(m, "stride"),  layer_arg(m, "padding"),   layer_arg(m, "dilation"),
                       layer_arg(m, "groups")};
 
-    return nn_call(out, m->layer->op, arg, 7);
+    return cr_call_tensor(out, *m->layer->op, arg, 7);
 }
 
 /* BatchNorm1d accepts (N, C) and (N, C, L).  The other kinds accept one number of dims. */
@@ -331,7 +333,7 @@ static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
                       cr_of_float(factor),
                       cr_of_float(eps),
                       cr_of_bool(true)};
-    return nn_call(out, "batch_norm", arg, 9);
+    return cr_call_tensor(out, cr_entry.batch_norm, arg, 9);
 }
 
 static cr_status forward_layer_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
@@ -339,7 +341,7 @@ static cr_status forward_layer_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
     cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "normalized_shape"), own_value(m, "weight"),
                       own_value(m, "bias"), layer_arg(m, "eps"), cr_of_bool(true)};
 
-    return nn_call(out, "layer_norm", arg, 6);
+    return cr_call_tensor(out, cr_entry.layer_norm, arg, 6);
 }
 
 static cr_status forward_rms_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
@@ -347,7 +349,7 @@ static cr_status forward_rms_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
     cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "normalized_shape"), own_value(m, "weight"),
                       layer_arg(m, "eps")};
 
-    return nn_call(out, "rms_norm", arg, 4);
+    return cr_call_tensor(out, cr_entry.rms_norm, arg, 4);
 }
 
 static cr_status forward_group_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
@@ -355,7 +357,7 @@ static cr_status forward_group_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
     cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "num_groups"), own_value(m, "weight"),
                       own_value(m, "bias"), layer_arg(m, "eps"), cr_of_bool(true)};
 
-    return nn_call(out, "group_norm", arg, 6);
+    return cr_call_tensor(out, cr_entry.group_norm, arg, 6);
 }
 
 static cr_status forward_embedding(cr_tensor **out, cr_module *m, cr_tensor *x)
@@ -364,14 +366,14 @@ static cr_status forward_embedding(cr_tensor **out, cr_module *m, cr_tensor *x)
     cr_value arg[] = {own_value(m, "weight"), cr_of_tensor(x),
                       padding.tag == CR_INT ? padding : cr_of_int(-1)};
 
-    return nn_call(out, "embedding", arg, 3);
+    return cr_call_tensor(out, cr_entry.embedding, arg, 3);
 }
 
 static cr_status forward_dropout(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
     cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "p"), cr_of_bool(m->training)};
 
-    return nn_call(out, "dropout", arg, 3);
+    return cr_call_tensor(out, cr_entry.dropout, arg, 3);
 }
 
 /* --- kinds of layers --- */

@@ -2,6 +2,7 @@
  *
  * Names are in the order of their creation, which is the order of torch's state dict. */
 #include "nn/nn_impl.h"
+#include "entry.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -11,15 +12,6 @@ cr_status nn_need(const void *p, const char *function, const char *what, const c
         return CR_OK;
     return cr_fail(CR_TYPE, "%s(): argument '%s' must be %s, not NoneType", function, what,
                    type);
-}
-
-cr_status nn_call(cr_tensor **out, const char *op, const cr_value *arg, int n)
-{
-    cr_value result[CR_MAX_RESULTS];
-
-    CR_TRY(cr_call_named(op, arg, n, result));
-    *out = result[0].t;
-    return CR_OK;
 }
 
 /* --- making --- */
@@ -374,7 +366,7 @@ static cr_status convert(cr_tensor *t, cr_dtype dtype)
     if (!t || !cr_dtype_is_float((cr_dtype)t->dtype) || t->dtype == dtype)
         return CR_OK;
     cr_thread.no_grad = true;
-    cr_status st = nn_call(&made, "to_dtype", arg, 2);
+    cr_status st = cr_call_tensor(&made, cr_entry.to_dtype, arg, 2);
     cr_thread.no_grad = before;
     st = st ? st : cr_set_grad(t, NULL);
     st = st ? st : cr_tensor_set_from(t, made);

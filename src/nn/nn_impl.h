@@ -21,7 +21,7 @@ typedef struct {
     const char *kind, *schema, *repr;
     cr_status (*make)(cr_module *m);
     cr_status (*forward)(cr_tensor **out, cr_module *m, cr_tensor *x);
-    const char *op;   /* the operator of `by_operator` */
+    const cr_op *const *op; /* the operator of `by_operator` */
 } nn_layer;
 
 struct cr_module {
@@ -55,8 +55,5 @@ cr_tensor *nn_own(const cr_module *m, const char *name);
 /* Visits `m` and all modules below it, parents first.  `prefix` is "" or ends with a dot. */
 typedef cr_status (*nn_visit)(void *context, cr_module *m, const char *prefix);
 CR_MUST cr_status nn_walk(cr_module *m, nn_visit visit, void *context);
-
-/* Calls an operator by name with its first `n` arguments.  *out is the first result, owned. */
-CR_MUST cr_status nn_call(cr_tensor **out, const char *op, const cr_value *arg, int n);
 
 #endif

@@ -3,6 +3,7 @@
  * A step collects the parameters that have gradients, and their state, into lists.  One call of
  * an operator then updates them all. */
 #include "nn/nn_impl.h"
+#include "entry.h"
 #include <string.h>
 
 /* Indices of a parameter's state tensors: SGD's buffer; Adam's mean, square and maximum;
@@ -93,7 +94,7 @@ static cr_status zeros_like(cr_tensor **out, cr_tensor *t)
 {
     cr_value arg[] = {cr_of_tensor(t)};
 
-    return nn_call(out, "zeros_like", arg, 1);
+    return cr_call_tensor(out, cr_entry.zeros_like, arg, 1);
 }
 
 /* One of the step's lists: a tensor of each parameter that has a gradient.  Advances *room. */
@@ -114,11 +115,11 @@ static cr_tensor *pick_second(const slot *s) { return s->state[SECOND]; }
 static cr_tensor *pick_third(const slot *s) { return s->state[THIRD]; }
 static cr_tensor *pick_step(const slot *s) { return s->state[STEP]; }
 
-static cr_status call_update(const char *name, const cr_value *arg, int n)
+static cr_status call_update(const cr_op *op, const cr_value *arg, int n)
 {
     cr_value result[CR_MAX_RESULTS];
 
-    return cr_call_named(name, arg, n, result);
+    return cr_call_given(result, op, arg, n);
 }
 
 /* Updates the parameters with a momentum buffer, or with `fresh` those without one.  The first
@@ -145,7 +146,7 @@ static cr_status sgd_call(cr_optim *o, bool fresh)
     cr_value arg[] = {params, grads, buffers, arg_of(o, "weight_decay"), cr_of_float(momentum),
                       arg_of(o, "lr"), cr_of_float(dampening), arg_of(o, "nesterov"),
                       arg_of(o, "maximize"), cr_of_bool(fresh && dampening != 0)};
-    return params.len ? call_update("_fused_sgd_", arg, 10) : CR_OK;
+    return params.len ? call_update(cr_entry._fused_sgd_, arg, 10) : CR_OK;
 }
 
 static cr_status step_sgd(cr_optim *o)
@@ -166,8 +167,8 @@ static cr_status start(slot *s, unsigned kept, double value)
         return CR_OK;
     for (int k = 0; k < STEP; k++)
         if (kept >> k & 1)
-            CR_TRY(nn_call(&s->state[k], "full_like", like, 2));
-    return nn_call(&s->state[STEP], "zeros", zero, 2);
+            CR_TRY(cr_call_tensor(&s->state[k], cr_entry.full_like, like, 2));
+    return cr_call_tensor(&s->state[STEP], cr_entry.zeros, zero, 2);
 }
 
 static cr_status start_all(cr_optim *o, unsigned kept, double value)
@@ -178,7 +179,7 @@ static cr_status start_all(cr_optim *o, unsigned kept, double value)
 }
 
 /* Calls `op` with lists of the parameters' tensors.  A list that is not in `kept` is empty. */
-static cr_status call_lists(cr_optim *o, const char *op, unsigned kept, int lists,
+static cr_status call_lists(cr_optim *o, const cr_op *op, unsigned kept, int lists,
                             cr_value *arg, int n)
 {
     cr_tensor *(*const state[])(const slot *) = {pick_first, pick_second, pick_third};
@@ -208,7 +209,7 @@ static cr_status step_adam(cr_optim *o)
                         [11] = arg_of(o, "amsgrad"),
                         [12] = arg_of(o, "maximize"),
                         [15] = cr_of_bool(!strcmp(o->kind->kind, "AdamW"))};
-    return call_lists(o, "_counted_adam_", kept, 3, arg, 16);
+    return call_lists(o, cr_entry._counted_adam_, kept, 3, arg, 16);
 }
 
 static cr_status check_adagrad(const cr_optim *o)
@@ -228,7 +229,7 @@ static cr_status step_adagrad(cr_optim *o)
                        [6] = arg_of(o, "weight_decay"),
                        [7] = arg_of(o, "eps"),
                        [8] = arg_of(o, "maximize")};
-    return call_lists(o, "_counted_adagrad_", 1, 1, arg, 9);
+    return call_lists(o, cr_entry._counted_adagrad_, 1, 1, arg, 9);
 }
 
 static cr_status check_rmsprop(const cr_optim *o)
@@ -253,7 +254,7 @@ static cr_status step_rmsprop(cr_optim *o)
                         [10] = arg_of(o, "weight_decay"),
                         [11] = arg_of(o, "momentum"),
                         [12] = arg_of(o, "maximize")};
-    return call_lists(o, "_counted_rmsprop_", kept, 3, arg, 13);
+    return call_lists(o, cr_entry._counted_rmsprop_, kept, 3, arg, 13);
 }
 
 /* --- the kinds --- */

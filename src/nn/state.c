@@ -1,5 +1,6 @@
 /* State dicts: named tensors, to and from modules and files. */
 #include "base/map.h"
+#include "entry.h"
 #include "io/checkpoint.h"
 #include "io/safetensors.h"
 #include "nn/nn_impl.h"
@@ -199,7 +200,7 @@ static cr_status copy_into(cr_tensor *to, cr_tensor *from)
     cr_tensor *same = NULL;
 
     cr_thread.no_grad = true;
-    cr_status st = nn_call(&same, "copy_", arg, 2);
+    cr_status st = cr_call_tensor(&same, cr_entry.copy_, arg, 2);
     cr_thread.no_grad = before;
     if (!st)
         cr_drop(same);

@@ -129,7 +129,7 @@ typedef cr_status (*cr_shape_fn)(const cr_value *arg, cr_shape *out);
 struct cr_op {
     /* Hot: read by every call. */
     cr_call_fn kernel_stage;   /* the last stage, by `does` */
-    uint16_t index;            /* CR_OP_name */
+    uint16_t index;            /* its place in the table */
     uint8_t param_count, result_count;
     uint8_t does;              /* cr_does */
     bool differentiable;       /* has a grad clause */
@@ -224,7 +224,7 @@ typedef enum {
     CR_BUILTIN_COUNT
 } cr_builtin;
 
-/* Entries of the table, in table order (CR_OP_name); in-place forms come after them. */
+/* Entries of the table, in table order; in-place forms come after them. */
 int cr_ops_count(void);
 int cr_ops_table_count(void);
 cr_op *cr_ops_at(int index);

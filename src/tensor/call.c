@@ -120,16 +120,30 @@ cr_status cr_call_into(const cr_op *op, const cr_value *arg, cr_tensor *out)
     return op->does == CR_DOES_BODY ? cr_run_body_into(op, arg, &out) : cr_run_extern_into(op, arg, out);
 }
 
-cr_status cr_call_named(const char *name, const cr_value *given, int n, cr_value *result)
+cr_status cr_call_given(cr_value *result, const cr_op *op, const cr_value *given, int n)
 {
-    const cr_op *op = cr_ops_find(name);
     cr_value arg[CR_MAX_ARGS];
 
-    if (!op)
-        return cr_fail(CR_RUNTIME, "no operator is called '%s'", name);
     for (int i = 0; i < op->param_count; i++)
         arg[i] = i < n ? given[i] : op->param[i].preset;
     return cr_call(op, arg, result);
+}
+
+cr_status cr_call_tensor(cr_tensor **out, const cr_op *op, const cr_value *arg, int n)
+{
+    cr_value result[CR_MAX_RESULTS];
+
+    CR_TRY(cr_call_given(result, op, arg, n));
+    *out = result[0].t;
+    return CR_OK;
+}
+
+cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr_value *result)
+{
+    const cr_op *op = cr_ops_find(name);
+
+    return op ? cr_call_given(result, op, arg, n)
+              : cr_fail(CR_RUNTIME, "no operator is called '%s'", name);
 }
 
 void cr_drop_values(cr_value *v, int n)

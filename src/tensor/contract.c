@@ -15,13 +15,9 @@ typedef struct {
     uint8_t label[CR_MAX_DIMS];
 } operand;
 
-static cr_op_ref op_permute = {"permute", NULL}, op_reshape = {"reshape", NULL},
-                 op_bmm = {"bmm", NULL}, op_mm = {"mm", NULL}, op_mul = {"mul", NULL},
-                 op_sum = {"sum", NULL}, op_diagonal = {"diagonal", NULL},
-                 op_squeeze = {"squeeze.dim", NULL}, op_unsqueeze = {"unsqueeze", NULL};
 
 /* Replaces the operand's tensor by op(tensor, rest...). */
-static cr_status become(operand *o, cr_op_ref *op, const cr_value *rest, int n)
+static cr_status become(operand *o, const cr_op *op, const cr_value *rest, int n)
 {
     cr_value arg[4] = {cr_of_tensor(o->t)};
     cr_tensor *made;
@@ -57,7 +53,7 @@ static cr_status sum_labels(operand *o, const bool *drop)
             dims[n++] = d;
     if (!n)
         return CR_OK;
-    CR_TRY(become(o, &op_sum, (cr_value[]){cr_of_ints(dims, n)}, 1));
+    CR_TRY(become(o, cr_entry.sum, (cr_value[]){cr_of_ints(dims, n)}, 1));
     while (n)
         remove_label(o, (int)dims[--n]);
     return CR_OK;
@@ -94,14 +90,14 @@ static cr_status permute_to(operand *o, const uint8_t *order)
     }
     if (same)
         return CR_OK;
-    CR_TRY(become(o, &op_permute, (cr_value[]){cr_of_ints(dims, (size_t)o->n)}, 1));
+    CR_TRY(become(o, cr_entry.permute, (cr_value[]){cr_of_ints(dims, (size_t)o->n)}, 1));
     memcpy(o->label, order, (size_t)o->n);
     return CR_OK;
 }
 
 static cr_status reshape(operand *o, const int64_t *size, size_t n)
 {
-    return become(o, &op_reshape, (cr_value[]){cr_of_ints(size, n)}, 1);
+    return become(o, cr_entry.reshape, (cr_value[]){cr_of_ints(size, n)}, 1);
 }
 
 /* o as [a, b, c], each the given run of labels. */
@@ -146,7 +142,11 @@ static cr_status contract(operand *a, operand *b, const bool *keep)
         size[n++] = b->t->size[place_of(b, rl[i])];
     CR_TRY(as_matrices(a, bl, nb, al, na, cl, nc, nb == 0));
     CR_TRY(as_matrices(b, bl, nb, cl, nc, rl, nr, nb == 0));
-    CR_TRY(become(a, nc == 0 ? &op_mul : nb ? &op_bmm : &op_mm, (cr_value[]){cr_of_tensor(b->t)}, 1));
+    CR_TRY(become(a,
+                  nc == 0 ? cr_entry.mul
+                  : nb    ? cr_entry.bmm
+                          : cr_entry.mm,
+                  (cr_value[]){cr_of_tensor(b->t)}, 1));
     memcpy(a->label, bl, (size_t)nb);
     memcpy(a->label + nb, al, (size_t)na);
     memcpy(a->label + nb + na, rl, (size_t)nr);
@@ -286,7 +286,8 @@ static cr_status take_diagonals(equation *e, int k)
                                "einsum(): subscript %c is repeated for operand %d but the sizes don't "
                                "match, %lld != %lld",
                                letter_of(label), k, (long long)o->t->size[f], (long long)o->t->size[d]);
-            CR_TRY(become(o, &op_diagonal, (cr_value[]){cr_of_int(0), cr_of_int(d), cr_of_int(f)}, 3));
+            CR_TRY(become(o, cr_entry.diagonal,
+                          (cr_value[]){cr_of_int(0), cr_of_int(d), cr_of_int(f)}, 3));
             remove_label(o, f);
             remove_label(o, d);
             o->label[o->n++] = label;
@@ -408,7 +409,7 @@ static cr_status drop_ones(equation *e, operand *o)
 {
     for (int d = o->n - 1; d >= 0; d--)
         if (o->t->size[d] == 1 && e->size[o->label[d]] != 1) {
-            CR_TRY(become(o, &op_squeeze, (cr_value[]){cr_of_int(d)}, 1));
+            CR_TRY(become(o, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(d)}, 1));
             remove_label(o, d);
         }
     return CR_OK;
@@ -652,7 +653,8 @@ static cr_status multiply(chain *c, int i, int j, cr_tensor **out)
     }
     CR_GO(multiply(c, i, c->split[i][j], &left));
     CR_GO(multiply(c, c->split[i][j] + 1, j, &right));
-    CR_GO(cr_call_tensor(out, &op_mm, (cr_value[]){cr_of_tensor(left), cr_of_tensor(right)}, 2));
+    CR_GO(cr_call_tensor(out, cr_entry.mm,
+                         (cr_value[]){cr_of_tensor(left), cr_of_tensor(right)}, 2));
 done:
     cr_drop(left);
     cr_drop(right);
@@ -667,14 +669,15 @@ static cr_status run_chain(chain *c, const cr_value *list, cr_value *result)
     cr_status st;
 
     if (row)
-        CR_TRY(become(&c->matrix[0], &op_unsqueeze, (cr_value[]){cr_of_int(0)}, 1));
+        CR_TRY(become(&c->matrix[0], cr_entry.unsqueeze, (cr_value[]){cr_of_int(0)}, 1));
     if (column)
-        CR_TRY(become(&c->matrix[c->n - 1], &op_unsqueeze, (cr_value[]){cr_of_int(-1)}, 1));
+        CR_TRY(
+            become(&c->matrix[c->n - 1], cr_entry.unsqueeze, (cr_value[]){cr_of_int(-1)}, 1));
     plan(c);
     CR_TRY(multiply(c, 0, c->n - 1, &product.t));
-    st = row ? become(&product, &op_squeeze, (cr_value[]){cr_of_int(0)}, 1) : CR_OK;
+    st = row ? become(&product, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(0)}, 1) : CR_OK;
     if (!st && column)
-        st = become(&product, &op_squeeze, (cr_value[]){cr_of_int(-1)}, 1);
+        st = become(&product, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(-1)}, 1);
     if (st)
         cr_drop(product.t);
     else

@@ -17,7 +17,6 @@ static cr_status int64_tensor(cr_value *out, cr_tensor *like, int ndim, const in
 static cr_status pick_first(cr_value *out, cr_tensor *self, const cr_groups *g, bool slices,
                             int64_t dim)
 {
-    static cr_op_ref take = {"take", NULL}, select = {"index_select", NULL};
     cr_value index, args[3];
     cr_tensor *t = NULL;
     cr_status st;
@@ -27,7 +26,8 @@ static cr_status pick_first(cr_value *out, cr_tensor *self, const cr_groups *g, 
     args[0] = cr_of_tensor(self);
     args[1] = slices ? cr_of_int(dim) : index;
     args[2] = index;
-    st = cr_call_tensor(&t, slices ? &select : &take, args, slices ? 3 : 2);
+    st = cr_call_tensor(&t, slices ? cr_entry.index_select : cr_entry.take, args,
+                        slices ? 3 : 2);
     cr_drop_values(&index, 1);
     if (!st)
         *out = cr_of_tensor(t);

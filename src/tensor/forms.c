@@ -2,8 +2,9 @@
  *
  * A body writes straight into its target when no operand overlaps it other than
  * element for element; anything else computes a result and copies it. */
-#include "tensor/internal.h"
+#include "entry.h"
 #include "ops/shape.h"
+#include "tensor/internal.h"
 #include <string.h>
 
 cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -204,11 +205,11 @@ static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
     return cr_tensor_set_geometry(out, &g);
 }
 
-static cr_status call_on(const char *name, cr_tensor *out, cr_value arg)
+static cr_status call_on(const cr_op *op, cr_tensor *out, cr_value arg)
 {
     cr_value result;
 
-    CR_TRY(cr_call_named(name, (cr_value[]){cr_of_tensor(out), arg}, 2, &result));
+    CR_TRY(cr_call_given(&result, op, (cr_value[]){cr_of_tensor(out), arg}, 2));
     cr_drop_values(&result, 1);
     return CR_OK;
 }
@@ -218,8 +219,8 @@ static cr_status deliver_by_calls(cr_tensor *made, cr_tensor *out)
 {
     if (out->ndim != made->ndim ||
         memcmp(out->size, made->size, made->ndim * sizeof *out->size))
-        CR_TRY(call_on("resize_", out, cr_of_ints(made->size, made->ndim)));
-    return call_on("copy_", out, cr_of_tensor(made));
+        CR_TRY(call_on(cr_entry.resize_, out, cr_of_ints(made->size, made->ndim)));
+    return call_on(cr_entry.copy_, out, cr_of_tensor(made));
 }
 
 static bool calls_are_recorded(void) { return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE); }

@@ -1,17 +1,9 @@
 /* cross_entropy_loss: by classes through nll_loss, by probabilities through log_softmax,
  * with label smoothing in both. */
+#include "entry.h"
 #include "tensor/entries.h"
 #include "tensor/internal.h"
 #include <string.h>
-
-static cr_status call(cr_tensor **out, const char *name, const cr_value *arg, int n)
-{
-    cr_value r[CR_MAX_RESULTS];
-
-    CR_TRY(cr_call_named(name, arg, n, r));
-    *out = r[0].t;
-    return CR_OK;
-}
 
 /* Class dim: 1, or 0 of an unbatched input. */
 static int64_t class_dim(const cr_tensor *self) { return self->ndim == 1 ? 0 : 1; }
@@ -26,7 +18,7 @@ static cr_status by_probabilities(cr_value *result, cr_tensor *logp, const loss_
 {
     cr_value arg[] = {cr_of_tensor(logp), a->target, a->weight, a->reduction,
                       cr_of_float(a->smoothing)};
-    return cr_call_named("_cross_entropy_probabilities", arg, 5, result);
+    return cr_call_given(result, cr_entry._cross_entropy_probabilities, arg, 5);
 }
 
 static cr_status by_classes(cr_value *result, cr_tensor *logp, const loss_args *a)
@@ -34,8 +26,8 @@ static cr_status by_classes(cr_value *result, cr_tensor *logp, const loss_args *
     cr_value arg[] = {cr_of_tensor(logp), a->target, a->weight, a->reduction, a->ignore,
                       cr_of_float(a->smoothing)};
     if (a->smoothing > 0)
-        return cr_call_named("_cross_entropy_smoothed", arg, 6, result);
-    return cr_call_named("nll_loss_nd", arg, 5, result);
+        return cr_call_given(result, cr_entry._cross_entropy_smoothed, arg, 6);
+    return cr_call_given(result, cr_entry.nll_loss_nd, arg, 5);
 }
 
 cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
@@ -53,7 +45,7 @@ cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
                                    "probabilities, got %s",
                        cr_dtype_infos[target->dtype].legacy);
     cr_value softmax[] = {arg[0], cr_of_int(class_dim(self))};
-    CR_TRY(call(&logp, "log_softmax", softmax, 2));
+    CR_TRY(cr_call_tensor(&logp, cr_entry.log_softmax, softmax, 2));
     cr_status st = same ? by_probabilities(result, logp, &a) : by_classes(result, logp, &a);
     cr_drop(logp);
     return st;
@@ -68,10 +60,11 @@ static cr_status all_shares(bool *out, cr_tensor *t)
     cr_scalar s;
     cr_status st;
 
-    CR_GO(call(&low, "ge", zero, 2));
-    CR_GO(call(&high, "le", one, 2));
-    CR_GO(call(&both, "logical_and", (cr_value[]){cr_of_tensor(low), cr_of_tensor(high)}, 2));
-    CR_GO(call(&all, "all", (cr_value[]){cr_of_tensor(both)}, 1));
+    CR_GO(cr_call_tensor(&low, cr_entry.ge, zero, 2));
+    CR_GO(cr_call_tensor(&high, cr_entry.le, one, 2));
+    CR_GO(cr_call_tensor(&both, cr_entry.logical_and,
+                         (cr_value[]){cr_of_tensor(low), cr_of_tensor(high)}, 2));
+    CR_GO(cr_call_tensor(&all, cr_entry.all, (cr_value[]){cr_of_tensor(both)}, 1));
     CR_GO(cr_tensor_item(&s, all));
     *out = s.i != 0;
 done:
@@ -108,11 +101,14 @@ static cr_status lengths_tensor(cr_tensor **out, const cr_value *lengths, cr_dty
     for (; !st && n < lengths->len; n++) {
         cr_tensor *one = NULL;
         cr_scalar least = cr_scalar_int(lengths->ints[n] > 1 ? lengths->ints[n] : 1);
-        st = call(&one, "full", (cr_value[]){cr_of_ints(NULL, 0), cr_of_number(least), cr_of_dtype(dtype)}, 3);
+        st = cr_call_tensor(
+            &one, cr_entry.full,
+            (cr_value[]){cr_of_ints(NULL, 0), cr_of_number(least), cr_of_dtype(dtype)}, 3);
         each[n] = cr_of_tensor(one);
     }
     if (!st)
-        st = call(out, "stack", (cr_value[]){{.tag = CR_TENSORS, .len = n, .list = each}}, 1);
+        st = cr_call_tensor(out, cr_entry.stack,
+                            (cr_value[]){{.tag = CR_TENSORS, .len = n, .list = each}}, 1);
     for (uint32_t i = 0; each && i < n; i++)
         cr_drop(each[i].t);
     cr_free(each);
@@ -125,9 +121,11 @@ static cr_status without_infinity(cr_tensor **out, cr_tensor *losses)
     cr_tensor *mask = NULL;
     cr_status st;
 
-    CR_GO(call(&mask, "isinf", (cr_value[]){cr_of_tensor(losses)}, 1));
-    CR_GO(call(out, "masked_fill", (cr_value[]){cr_of_tensor(losses), cr_of_tensor(mask),
-                                                cr_of_number(cr_scalar_int(0))}, 3));
+    CR_GO(cr_call_tensor(&mask, cr_entry.isinf, (cr_value[]){cr_of_tensor(losses)}, 1));
+    CR_GO(cr_call_tensor(
+        out, cr_entry.masked_fill_Scalar,
+        (cr_value[]){cr_of_tensor(losses), cr_of_tensor(mask), cr_of_number(cr_scalar_int(0))},
+        3));
 done:
     cr_drop(mask);
     cr_drop(losses);
@@ -141,10 +139,11 @@ static cr_status reduced_ctc(cr_tensor **out, cr_tensor *losses, const cr_value 
     cr_status st;
 
     if (reduction == 2)
-        return call(out, "sum", (cr_value[]){cr_of_tensor(losses)}, 1);
+        return cr_call_tensor(out, cr_entry.sum, (cr_value[]){cr_of_tensor(losses)}, 1);
     CR_GO(lengths_tensor(&lengths, labels, (cr_dtype)losses->dtype));
-    CR_GO(call(&shares, "div", (cr_value[]){cr_of_tensor(losses), cr_of_tensor(lengths)}, 2));
-    CR_GO(call(out, "mean", (cr_value[]){cr_of_tensor(shares)}, 1));
+    CR_GO(cr_call_tensor(&shares, cr_entry.div,
+                         (cr_value[]){cr_of_tensor(losses), cr_of_tensor(lengths)}, 2));
+    CR_GO(cr_call_tensor(out, cr_entry.mean, (cr_value[]){cr_of_tensor(shares)}, 1));
 done:
     cr_drop(lengths);
     cr_drop(shares);
@@ -158,11 +157,12 @@ cr_status cr_do_ctc_loss(const cr_value *arg, cr_value *result)
     cr_status st;
 
     if (single)
-        CR_GO(call(&batch, "unsqueeze", (cr_value[]){arg[0], cr_of_int(1)}, 2));
+        CR_GO(
+            cr_call_tensor(&batch, cr_entry.unsqueeze, (cr_value[]){arg[0], cr_of_int(1)}, 2));
     else
         batch = cr_keep(arg[0].t);
     cr_value given[] = {cr_of_tensor(batch), arg[1], arg[2], arg[3], arg[4], arg[6]}, r[2];
-    CR_GO(cr_call_named("_ctc_loss", given, 6, r));
+    CR_GO(cr_call_given(r, cr_entry._ctc_loss, given, 6));
     cr_drop(r[1].t);
     losses = r[0].t;
     if (arg[6].i) {
@@ -173,7 +173,8 @@ cr_status cr_do_ctc_loss(const cr_value *arg, cr_value *result)
     if (arg[5].i)
         CR_GO(reduced_ctc(&out, losses, &arg[3], arg[5].i));
     else if (single)
-        CR_GO(call(&out, "squeeze.dim", (cr_value[]){cr_of_tensor(losses), cr_of_int(0)}, 2));
+        CR_GO(cr_call_tensor(&out, cr_entry.squeeze_dim,
+                             (cr_value[]){cr_of_tensor(losses), cr_of_int(0)}, 2));
     else
         out = cr_keep(losses);
     result[0] = cr_of_tensor(out);
@@ -214,7 +215,7 @@ cr_status cr_do_ctc_loss_tensors(const cr_value *arg, cr_value *result)
     memcpy(given, arg, sizeof given);
     CR_GO(read_lengths(&given[2], &steps, arg[2].t));
     CR_GO(read_lengths(&given[3], &labels, arg[3].t));
-    CR_GO(cr_call_named("ctc_loss.IntList", given, 7, result));
+    CR_GO(cr_call_given(result, cr_entry.ctc_loss_IntList, given, 7));
     cr_numbers_were_elements();
 done:
     cr_free(steps);

@@ -1,5 +1,6 @@
 /* Norms that keep running statistics: the statistics are updated here, in place and
  * without history; everything differentiable is an entry. */
+#include "entry.h"
 #include "tensor/entries.h"
 #include "tensor/whole.h"
 
@@ -23,11 +24,11 @@ static cr_status check_sizes(const cr_value *arg)
     return CR_OK;
 }
 
-static cr_status call_inplace(const char *name, const cr_value *arg)
+static cr_status call_inplace(const cr_op *op, const cr_value *arg)
 {
     cr_value r;
 
-    CR_TRY(cr_call_inplace(cr_ops_find(name), arg, &r));
+    CR_TRY(cr_call_inplace(op, arg, &r));
     cr_drop_values(&r, 1);
     return CR_OK;
 }
@@ -43,9 +44,9 @@ static cr_status update(cr_tensor *running, cr_tensor *value, double momentum, d
     cr_status st;
 
     cr_thread.exclude |= CR_STAGE_BIT(AUTOGRAD);
-    st = call_inplace("mul", shrink);
+    st = call_inplace(cr_entry.mul, shrink);
     if (!st)
-        st = call_inplace("add", grow);
+        st = call_inplace(cr_entry.add, grow);
     cr_thread.exclude = was;
     return st;
 }
@@ -69,7 +70,7 @@ static cr_status train(const cr_value *arg, cr_value *result)
     const cr_tensor *x = arg[INPUT].t;
     cr_value call[] = {arg[INPUT], arg[WEIGHT], arg[BIAS], arg[EPS]}, stats[4];
 
-    CR_TRY(cr_call_named("_batch_norm_train", call, 4, stats));
+    CR_TRY(cr_call_given(stats, cr_entry._batch_norm_train, call, 4));
     cr_status st = update_both(arg, stats, x->size[1] ? x->numel / x->size[1] : 0);
     if (st) {
         cr_drop_values(stats, 4);
@@ -91,7 +92,7 @@ static cr_status evaluate(const cr_value *arg, cr_value *result)
         if (arg[i].tag != CR_TENSOR)
             return cr_fail(CR_RUNTIME, "%s must be defined in evaluation mode", names[i]);
     CR_TRY(cr_tensor_new(&empty, CR_F32, arg[INPUT].t->device, 1, &none));
-    cr_status st = cr_call_named("_batch_norm_eval", call, 6, result);
+    cr_status st = cr_call_given(result, cr_entry._batch_norm_eval, call, 6);
     if (st) {
         cr_drop(empty);
         return st;
@@ -115,9 +116,9 @@ static cr_status per_channel(cr_tensor **out, cr_tensor *stat, int64_t samples, 
     int64_t size[2] = {samples, channels}, dim = 0;
     cr_value reshape[] = {cr_of_tensor(stat), cr_of_ints(size, 2)}, grid, mean;
 
-    CR_TRY(cr_call_named("reshape", reshape, 2, &grid));
+    CR_TRY(cr_call_given(&grid, cr_entry.reshape, reshape, 2));
     cr_value call[] = {grid, cr_of_ints(&dim, 1)};
-    cr_status st = cr_call_named("mean", call, 2, &mean);
+    cr_status st = cr_call_given(&mean, cr_entry.mean, call, 2);
     cr_drop_values(&grid, 1);
     if (!st)
         *out = mean.t;
@@ -145,15 +146,15 @@ done:
 /* x * weight + bias, one value a channel. */
 static cr_status affine(cr_value *result, const cr_value *arg, cr_value *x)
 {
-    static const char *const op[] = {"mul", "add"};
+    const cr_op *const op[] = {cr_entry.mul, cr_entry.add};
 
     for (int i = WEIGHT; i <= BIAS; i++) {
         cr_value shape[] = {arg[i], cr_of_int(arg[INPUT].t->ndim)}, one, next;
         if (arg[i].tag != CR_TENSOR)
             continue;
-        CR_TRY(cr_call_named("_per_channel", shape, 2, &one));
+        CR_TRY(cr_call_given(&one, cr_entry._per_channel, shape, 2));
         cr_value call[] = {*x, one};
-        cr_status st = cr_call_named(op[i - WEIGHT], call, 2, &next);
+        cr_status st = cr_call_given(&next, op[i - WEIGHT], call, 2);
         cr_drop_values(&one, 1);
         CR_TRY(st);
         cr_drop_values(x, 1);
@@ -176,12 +177,12 @@ static cr_status by_instance(const cr_value *arg, cr_value *result)
     for (int d = 2; d < x->ndim; d++)
         size[d] = x->size[d];
     cr_value reshape[] = {arg[INPUT], cr_of_ints(size, x->ndim)};
-    CR_GO(cr_call_named("reshape", reshape, 2, &flat));
+    CR_GO(cr_call_given(&flat, cr_entry.reshape, reshape, 2));
     cr_value call[] = {flat, cr_of_none(), cr_of_none(), arg[EPS]};
-    CR_GO(cr_call_named("_batch_norm_train", call, 4, stats));
+    CR_GO(cr_call_given(stats, cr_entry._batch_norm_train, call, 4));
     CR_GO(update_instance(arg, stats, places ? x->numel / places : 0));
     cr_value restore[] = {stats[0], cr_of_ints(x->size, x->ndim)};
-    CR_GO(cr_call_named("reshape", restore, 2, &back));
+    CR_GO(cr_call_given(&back, cr_entry.reshape, restore, 2));
     CR_GO(affine(result, arg, &back));
 done:
     cr_drop_values(&flat, 1);

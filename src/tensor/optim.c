@@ -1,4 +1,5 @@
 /* Optimizer steps over lists of parameters: which arithmetic, and its numbers. */
+#include "entry.h"
 #include "tensor/entries.h"
 #include "tensor/internal.h"
 #include "tensor/update.h"
@@ -18,7 +19,7 @@ static cr_status number_of(double *out, const cr_value *v)
 /* Divides the gradients by the scale, as torch's fused steps leave them. */
 static cr_status unscale(const cr_value *grads, const cr_value *scale)
 {
-    const cr_op *op = cr_ops_find("div_");
+    const cr_op *op = cr_entry.div_;
 
     for (uint32_t i = 0; i < grads->len; i++) {
         cr_value arg[] = {grads->list[i], *scale}, result = {0};
@@ -66,8 +67,8 @@ static void sgd_numbers(const cr_update *u, uint32_t i, cr_value *to)
 cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
 {
     bool momentum = arg[4].d != 0;
-    cr_update u = {.name = "_fused_sgd_",
-                   .op = cr_ops_find(momentum ? "_sgd_momentum_step" : "_sgd_step"),
+    cr_update u = {.caller = cr_entry._fused_sgd_,
+                   .op = momentum ? cr_entry._sgd_momentum_step : cr_entry._sgd_step,
                    .lists = momentum ? 3 : 2,
                    .written = momentum ? 1 | 4 : 1,
                    .list = {&arg[0], &arg[1], &arg[2]},
@@ -151,13 +152,14 @@ static cr_status adam_start(const cr_update *u)
 
 /* (params, grads, means, squares, maxima, steps, lr, beta1, beta2, weight_decay, eps, amsgrad,
  * maximize, grad_scale, found_inf) */
-static cr_status step_adam(const char *name, const cr_value *arg, bool decoupled, bool counts)
+static cr_status step_adam(const cr_op *caller, const cr_value *arg, bool decoupled,
+                           bool counts)
 {
     bool amsgrad = arg[11].i;
     adam a = {&arg[5],   counts,   arg[6].d,  arg[7].d, arg[8].d,
               arg[9].d, arg[10], arg[12], decoupled};
-    cr_update u = {.name = name,
-                   .op = cr_ops_find(amsgrad ? "_amsgrad_step" : "_adam_step"),
+    cr_update u = {.caller = caller,
+                   .op = amsgrad ? cr_entry._amsgrad_step : cr_entry._adam_step,
                    .lists = amsgrad ? 5 : 4,
                    .written = amsgrad ? 1 | 4 | 8 | 16 : 1 | 4 | 8,
                    .list = {&arg[0], &arg[1], &arg[2], &arg[3], &arg[4]},
@@ -172,20 +174,20 @@ static cr_status step_adam(const char *name, const cr_value *arg, bool decoupled
 cr_status cr_fused_adam(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adam("_fused_adam_", arg, false, false);
+    return step_adam(cr_entry._fused_adam_, arg, false, false);
 }
 
 cr_status cr_fused_adamw(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adam("_fused_adamw_", arg, true, false);
+    return step_adam(cr_entry._fused_adamw_, arg, true, false);
 }
 
 /* The same with `decoupled` behind, counting the steps. */
 cr_status cr_counted_adam(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adam("_counted_adam_", arg, arg[15].i, true);
+    return step_adam(cr_entry._counted_adam_, arg, arg[15].i, true);
 }
 
 /* --- Adagrad --- */
@@ -217,11 +219,11 @@ static cr_status adagrad_start(const cr_update *u)
 }
 
 /* (params, grads, sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf) */
-static cr_status step_adagrad(const char *name, const cr_value *arg, bool counts)
+static cr_status step_adagrad(const cr_op *caller, const cr_value *arg, bool counts)
 {
     adagrad a = {&arg[3], counts, arg[4].d, arg[5].d, arg[6], arg[7], arg[8]};
-    cr_update u = {.name = name,
-                   .op = cr_ops_find("_adagrad_step"),
+    cr_update u = {.caller = caller,
+                   .op = cr_entry._adagrad_step,
                    .lists = 3,
                    .written = 1 | 4,
                    .list = {&arg[0], &arg[1], &arg[2]},
@@ -236,13 +238,13 @@ static cr_status step_adagrad(const char *name, const cr_value *arg, bool counts
 cr_status cr_fused_adagrad(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adagrad("_fused_adagrad_", arg, false);
+    return step_adagrad(cr_entry._fused_adagrad_, arg, false);
 }
 
 cr_status cr_counted_adagrad(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adagrad("_counted_adagrad_", arg, true);
+    return step_adagrad(cr_entry._counted_adagrad_, arg, true);
 }
 
 /* --- RMSprop and Adadelta: their numbers are the same for every parameter --- */
@@ -282,13 +284,13 @@ static cr_status run_counted(cr_update *u, counted *c)
  * momentum, maximize): means when centered, buffers with momentum. */
 cr_status cr_counted_rmsprop(const cr_value *arg, cr_value *result)
 {
-    static const char *const names[] = {"_rmsprop_step", "_rmsprop_momentum_step",
-                                        "_rmsprop_centered_step",
-                                        "_rmsprop_centered_momentum_step"};
+    const cr_op *const steps[] = {cr_entry._rmsprop_step, cr_entry._rmsprop_momentum_step,
+                                  cr_entry._rmsprop_centered_step,
+                                  cr_entry._rmsprop_centered_momentum_step};
     bool centered = arg[3].len > 0, momentum = arg[4].len > 0;
     counted c = {&arg[5], &arg[6], 7};
-    cr_update u = {.name = "_counted_rmsprop_",
-                   .op = cr_ops_find(names[2 * centered + momentum]),
+    cr_update u = {.caller = cr_entry._counted_rmsprop_,
+                   .op = steps[2 * centered + momentum],
                    .lists = 3,
                    .list = {&arg[0], &arg[1], &arg[2]}};
 
@@ -305,8 +307,8 @@ cr_status cr_counted_rmsprop(const cr_value *arg, cr_value *result)
 cr_status cr_counted_adadelta(const cr_value *arg, cr_value *result)
 {
     counted c = {&arg[4], &arg[5], 6};
-    cr_update u = {.name = "_counted_adadelta_",
-                   .op = cr_ops_find("_adadelta_step"),
+    cr_update u = {.caller = cr_entry._counted_adadelta_,
+                   .op = cr_entry._adadelta_step,
                    .lists = 4,
                    .written = 1 | 4 | 8,
                    .list = {&arg[0], &arg[1], &arg[2], &arg[3]}};

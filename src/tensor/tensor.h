@@ -192,7 +192,12 @@ bool cr_can_call_into(const cr_op *op);
 /* The out= form: results go to out[k] (resized when needed, as torch does). */
 CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                               cr_value *result);
-/* By name, with trailing arguments at their defaults: rare calls from C code. */
+/* With n arguments, the others at their defaults, through all stages: calls from C code, which
+ * names an operator by its field in cr_entry (entry.h). */
+CR_MUST cr_status cr_call_given(cr_value *result, const cr_op *op, const cr_value *arg, int n);
+/* The same; *out is the first result, which must be the only counted one. */
+CR_MUST cr_status cr_call_tensor(cr_tensor **out, const cr_op *op, const cr_value *arg, int n);
+/* By a name that is known at run time. */
 CR_MUST cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr_value *result);
 
 /* --- rules --- */

@@ -39,7 +39,7 @@ static cr_status check_lengths(const cr_update *u)
 {
     for (int k = 1; k < u->lists; k++)
         if (u->list[k]->len != u->list[0]->len)
-            return cr_fail(CR_RUNTIME, "%s: lists of %u and %u tensors", u->name,
+            return cr_fail(CR_RUNTIME, "%s: lists of %u and %u tensors", u->caller->name,
                            u->list[0]->len, u->list[k]->len);
     return CR_OK;
 }
@@ -63,13 +63,14 @@ static cr_status check_item(const cr_update *u, uint32_t i)
 
     if (!cr_dtype_is_float((cr_dtype)param->dtype))
         return cr_fail(CR_RUNTIME, "%s: parameters must be of a floating point type, not %s",
-                       u->name, cr_dtype_infos[param->dtype].legacy);
+                       u->caller->name, cr_dtype_infos[param->dtype].legacy);
     for (int k = 0; k < u->lists; k++) {
         const cr_tensor *t = item(u, k, i);
         if (!same_sizes(t, param) || !cr_same_device(t->device, param->device))
             return cr_fail(CR_RUNTIME,
                            "%s: a parameter, its gradient and its state must have the same "
-                           "sizes and device", u->name);
+                           "sizes and device",
+                           u->caller->name);
         if (u->written >> k & 1)
             CR_TRY(check_written(t));
     }

@@ -12,7 +12,7 @@ enum { CR_UPDATE_LISTS = 6 };
 typedef struct cr_update cr_update;
 
 struct cr_update {
-    const char *name; /* of the caller, for messages */
+    const cr_op *caller; /* named in messages */
     const cr_op *op;
     int lists;
     unsigned written; /* a bit a list */

@@ -372,7 +372,7 @@ static cr_status scenario(cr_tensor *t)
     CR_GO(and_drop("unbind.int", ARGS(self)));
     CR_GO(and_drop("unsqueeze", ARGS(self, cr_of_int(0))));
     CR_GO(and_drop("view", ARGS(self, INTS(1, 1, 1, 1, 1, 3, 1, 4))));
-    CR_GO(cr_call_tensor(&turned, &(cr_op_ref){"t", NULL}, &self, 1));
+    CR_GO(cr_call_tensor(&turned, cr_entry.t, &self, 1));
     CR_GO(and_drop("reshape", ARGS(cr_of_tensor(turned), INTS(12))));
     CR_GO(and_drop("select_backward", ARGS(self, INTS(2, 3, 4), cr_of_int(0), cr_of_int(1))));
     CR_GO(and_drop("broadcast_tensors", &(cr_value){.tag = CR_TENSORS, .len = 2, .list = axes},

@@ -4,33 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- calling operators from here --- */
-
-cr_status cr_call_ref(cr_value *result, cr_op_ref *ref, const cr_value *given, int n)
-{
-    const cr_op *op = atomic_load_explicit(&ref->op, memory_order_relaxed);
-    cr_value arg[CR_MAX_ARGS];
-
-    if (CR_UNLIKELY(!op)) {
-        op = cr_ops_find(ref->name);
-        if (!op)
-            return cr_fail(CR_RUNTIME, "no operator is called '%s'", ref->name);
-        atomic_store_explicit(&ref->op, op, memory_order_relaxed);
-    }
-    for (int i = 0; i < op->param_count; i++)
-        arg[i] = i < n ? given[i] : op->param[i].preset;
-    return cr_call(op, arg, result);
-}
-
-cr_status cr_call_tensor(cr_tensor **out, cr_op_ref *ref, const cr_value *arg, int n)
-{
-    cr_value result;
-
-    CR_TRY(cr_call_ref(&result, ref, arg, n));
-    *out = result.t;
-    return CR_OK;
-}
-
 static cr_status give(cr_value *result, cr_tensor *t)
 {
     *result = cr_of_tensor(cr_keep(t));
@@ -133,7 +106,6 @@ cr_status cr_do_plain_copy(const cr_value *arg, cr_value *result)
 
 cr_status cr_do_contiguous(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref clone = {"clone", NULL};
     cr_tensor *t = arg[0].t;
     int64_t format = arg[1].i, stride[CR_MAX_DIMS];
 
@@ -145,17 +117,16 @@ cr_status cr_do_contiguous(const cr_value *arg, cr_value *result)
     if (cr_has_format(format, t->ndim, t->size, t->stride))
         return give(result, t);
     cr_value wanted = {.tag = CR_FORMAT_VAL, .i = format};
-    return cr_call_ref(result, &clone, (cr_value[]){arg[0], wanted}, 2);
+    return cr_call_given(result, cr_entry.clone, (cr_value[]){arg[0], wanted}, 2);
 }
 
 /* Differentiable through `_to_dtype`, so that an unchanged tensor stays itself. */
 cr_status cr_do_to_dtype(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref cast = {"_to_dtype", NULL};
 
     if (arg[0].t->dtype == arg[1].i)
         return give(result, arg[0].t);
-    return cr_call_ref(result, &cast, arg, 2);
+    return cr_call_given(result, cr_entry._to_dtype, arg, 2);
 }
 
 cr_status cr_do_cast(const cr_value *arg, cr_value *result)
@@ -418,14 +389,13 @@ static cr_status all_true(const cr_tensor *t, cr_value *result)
 
 cr_status cr_do_equal(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref eq = {"eq", NULL};
     cr_tensor *same = NULL;
 
     if (!same_sizes(arg[0].t, arg[1].t)) {
         *result = cr_of_bool(false);
         return CR_OK;
     }
-    CR_TRY(cr_call_tensor(&same, &eq, arg, 2));
+    CR_TRY(cr_call_tensor(&same, cr_entry.eq, arg, 2));
     cr_status st = all_true(same, result);
     cr_drop(same);
     return st;
@@ -433,10 +403,9 @@ cr_status cr_do_equal(const cr_value *arg, cr_value *result)
 
 cr_status cr_do_allclose(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref isclose = {"isclose", NULL};
     cr_tensor *close = NULL;
 
-    CR_TRY(cr_call_tensor(&close, &isclose, arg, 5));
+    CR_TRY(cr_call_tensor(&close, cr_entry.isclose, arg, 5));
     cr_status st = all_true(close, result);
     cr_drop(close);
     return st;
@@ -475,7 +444,6 @@ static int dims_to_sum(const cr_tensor *t, int ndim, const int64_t *size, int64_
 
 cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size)
 {
-    static cr_op_ref sum = {"sum", NULL}, view = {"reshape", NULL};
     int64_t dims[CR_MAX_DIMS];
     int n = dims_to_sum(t, ndim, size, dims);
     cr_tensor *summed = NULL;
@@ -488,20 +456,20 @@ cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64
     }
     cr_value arg[4] = {cr_of_tensor(t), cr_of_ints(dims, (size_t)n), cr_of_bool(true),
                        cr_of_dtype((cr_dtype)t->dtype)};
-    CR_TRY(cr_call_tensor(&summed, &sum, arg, 4));
+    CR_TRY(cr_call_tensor(&summed, cr_entry.sum, arg, 4));
     if (summed->ndim == ndim) {
         *out = summed;
         return CR_OK;
     }
-    cr_status st = cr_call_tensor(
-        out, &view, (cr_value[]){cr_of_tensor(summed), cr_of_ints(size, (size_t)ndim)}, 2);
+    cr_status st =
+        cr_call_tensor(out, cr_entry.reshape,
+                       (cr_value[]){cr_of_tensor(summed), cr_of_ints(size, (size_t)ndim)}, 2);
     cr_drop(summed);
     return st;
 }
 
 cr_status cr_do_sum_to_size(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref wider = {"to_dtype", NULL};
     cr_tensor *t = arg[0].t, *from = NULL, *made = NULL;
     int64_t dims[CR_MAX_DIMS];
     cr_status st;
@@ -509,7 +477,8 @@ cr_status cr_do_sum_to_size(const cr_value *arg, cr_value *result)
     /* like sum, integers that are added become int64 */
     if (cr_dtype_category(t->dtype) < CR_CAT_FLOAT &&
         dims_to_sum(t, (int)arg[1].len, arg[1].ints, dims) > 0)
-        CR_TRY(cr_call_tensor(&from, &wider, (cr_value[]){arg[0], cr_of_dtype(CR_I64)}, 2));
+        CR_TRY(cr_call_tensor(&from, cr_entry.to_dtype,
+                              (cr_value[]){arg[0], cr_of_dtype(CR_I64)}, 2));
     st = cr_reduce_to_size(&made, from ? from : t, (int)arg[1].len, arg[1].ints);
     cr_drop(from);
     if (!st)

@@ -2,19 +2,9 @@
 #ifndef CR_TENSOR_WHOLE_H
 #define CR_TENSOR_WHOLE_H
 
+#include "entry.h"
 #include "tensor/entries.h"
 #include "tensor/geometry.h"
-
-/* An operator that C code calls: looked up at the first call. */
-typedef struct {
-    const char *name;
-    const cr_op *_Atomic op;
-} cr_op_ref;
-
-/* Calls it with n arguments, the others at their defaults, through all stages. */
-CR_MUST cr_status cr_call_ref(cr_value *result, cr_op_ref *ref, const cr_value *arg, int n);
-/* The same for an operator with one tensor as its result. */
-CR_MUST cr_status cr_call_tensor(cr_tensor **out, cr_op_ref *ref, const cr_value *arg, int n);
 
 /* An uninitialised tensor with the sizes of `like`, laid out by a memory format; preserve keeps
  * the order of like's dims. */

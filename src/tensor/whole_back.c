@@ -1,5 +1,6 @@
 /* Derivatives of views: cotangents put back where their elements came from. */
 #include "tensor/whole.h"
+#include "entry.h"
 #include <string.h>
 
 /* --- one piece into zeros --- */
@@ -122,17 +123,16 @@ static cr_status positions(cr_tensor **out, const layout *l, int64_t first, cr_d
 static cr_status scatter(cr_tensor **out, cr_tensor *values, const layout *l, int64_t first,
                          int64_t len)
 {
-    static cr_op_ref add = {"index_add", NULL}, reshape = {"reshape", NULL};
     const int64_t flat = -1;
     cr_tensor *row = NULL, *at = NULL, *source = NULL;
     cr_status st;
 
     CR_GO(zeros(&row, values, 1, &len));
     CR_GO(positions(&at, l, first, values->device));
-    CR_GO(cr_call_tensor(&source, &reshape,
+    CR_GO(cr_call_tensor(&source, cr_entry.reshape,
                          (cr_value[]){cr_of_tensor(values), cr_of_ints(&flat, 1)}, 2));
     CR_GO(cr_call_tensor(
-        out, &add,
+        out, cr_entry.index_add,
         (cr_value[]){cr_of_tensor(row), cr_of_int(0), cr_of_tensor(at), cr_of_tensor(source)},
         4));
 done:
@@ -152,14 +152,13 @@ static cr_status ones(cr_tensor **out, const cr_tensor *like)
 static cr_status share(cr_tensor **row, const cr_tensor *self, const layout *base,
                        int64_t first, int64_t len)
 {
-    static cr_op_ref div = {"div", NULL};
     cr_tensor *one = NULL, *count = NULL, *shared = NULL;
     cr_status st;
 
     CR_GO(ones(&one, self));
     CR_GO(scatter(&count, one, base, first, len));
-    CR_GO(cr_call_tensor(&shared, &div, (cr_value[]){cr_of_tensor(*row), cr_of_tensor(count)},
-                         2));
+    CR_GO(cr_call_tensor(&shared, cr_entry.div,
+                         (cr_value[]){cr_of_tensor(*row), cr_of_tensor(count)}, 2));
     cr_drop(*row);
     *row = shared;
 done:
@@ -193,7 +192,6 @@ static bool may_meet(const layout *l)
 
 cr_status cr_do_as_strided_backward(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref as_strided = {"as_strided", NULL};
     cr_tensor *self = arg[1].t, *row = NULL, *view = NULL;
     layout base = {self->ndim, self->size, self->stride, self->offset};
     layout part = {(int)arg[2].len, arg[2].ints, arg[3].ints, cr_int_or(&arg[4], self->offset)};
@@ -204,7 +202,7 @@ cr_status cr_do_as_strided_backward(const cr_value *arg, cr_value *result)
     CR_GO(scatter(&row, arg[0].t, &part, first, end - first));
     if (may_meet(&base))
         CR_GO(share(&row, self, &base, first, end - first));
-    CR_GO(cr_call_tensor(&view, &as_strided,
+    CR_GO(cr_call_tensor(&view, cr_entry.as_strided,
                          (cr_value[]){cr_of_tensor(row), cr_of_ints(base.size, self->ndim),
                                       cr_of_ints(base.stride, self->ndim),
                                       cr_of_int(base.offset - first)},
@@ -250,8 +248,8 @@ static cr_status fill_missing(cr_value *out, const cr_value *grads, const cr_val
     return CR_OK;
 }
 
-static cr_status join(cr_op_ref *how, const cr_value *grads, const cr_value *sizes, int64_t dim,
-                      const int64_t *length, cr_value *result)
+static cr_status join(const cr_op *how, const cr_value *grads, const cr_value *sizes,
+                      int64_t dim, const int64_t *length, cr_value *result)
 {
     cr_value *list;
     cr_status st;
@@ -264,22 +262,21 @@ static cr_status join(cr_op_ref *how, const cr_value *grads, const cr_value *siz
         return CR_MEMORY;
     CR_GO(fill_missing(list, grads, sizes, dim, length));
     cr_value arg[2] = {cr_of_list(list, grads->len), cr_of_int(dim)};
-    CR_GO(cr_call_ref(result, how, arg, 2));
+    CR_GO(cr_call_given(result, how, arg, 2));
 done:
     cr_list_drop(list, grads->len);
     return st;
 }
 
-static cr_op_ref cat = {"cat", NULL}, stack = {"stack", NULL};
 
 cr_status cr_do_unbind_backward(const cr_value *arg, cr_value *result)
 {
-    return join(&stack, &arg[0], &arg[1], arg[2].i, NULL, result);
+    return join(cr_entry.stack, &arg[0], &arg[1], arg[2].i, NULL, result);
 }
 
 cr_status cr_do_split_sizes_backward(const cr_value *arg, cr_value *result)
 {
-    return join(&cat, &arg[0], &arg[1], arg[3].i, arg[2].ints, result);
+    return join(cr_entry.cat, &arg[0], &arg[1], arg[3].i, arg[2].ints, result);
 }
 
 cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
@@ -294,7 +291,7 @@ cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
     left = arg[1].ints[dim];
     for (uint32_t i = 0; i < n; i++, left -= arg[2].i)
         length[i] = left < arg[2].i ? left : arg[2].i;
-    cr_status st = join(&cat, &arg[0], &arg[1], dim, length, result);
+    cr_status st = join(cr_entry.cat, &arg[0], &arg[1], dim, length, result);
     cr_free(length);
     return st;
 }

@@ -1,7 +1,8 @@
 /* Operators that give several tensors: pieces of a dim, grids, broadcasts. */
+#include "entry.h"
+#include "ops/shape.h"
 #include "tensor/internal.h"
 #include "tensor/whole.h"
-#include "ops/shape.h"
 #include <string.h>
 
 cr_value *cr_list_new(uint32_t n)
@@ -155,8 +156,6 @@ cr_status cr_do_split_sizes(const cr_value *arg, cr_value *result)
 
 /* From here on through the operators above, so that autograd sees those. */
 
-static cr_op_ref split = {"split", NULL}, split_sizes = {"split_with_sizes", NULL},
-                 slice = {"slice", NULL};
 
 /* n pieces whose lengths differ by at most one, the longer ones first. */
 static cr_status split_evenly(cr_value *result, const cr_value *self, int64_t dim, int64_t n,
@@ -174,7 +173,7 @@ static cr_status split_evenly(cr_value *result, const cr_value *self, int64_t di
     for (int64_t i = 0; i < n; i++)
         length[i] = size / n + (i < size % n);
     cr_value arg[3] = {*self, cr_of_ints(length, (size_t)n), cr_of_int(dim)};
-    cr_status st = cr_call_ref(result, &split_sizes, arg, 3);
+    cr_status st = cr_call_given(result, cr_entry.split_with_sizes, arg, 3);
     cr_free(length);
     return st;
 }
@@ -193,7 +192,8 @@ cr_status cr_do_chunk(const cr_value *arg, cr_value *result)
     if (t->size[dim] == 0)
         return split_evenly(result, &arg[0], dim, n, 0);
     cr_value step = cr_of_int((t->size[dim] - 1) / n + 1);
-    return cr_call_ref(result, &split, (cr_value[]){arg[0], step, cr_of_int(dim)}, 3);
+    return cr_call_given(result, cr_entry.split_Tensor,
+                         (cr_value[]){arg[0], step, cr_of_int(dim)}, 3);
 }
 
 static cr_status check_split(const cr_tensor *t, int64_t dim, int64_t *wrapped)
@@ -223,7 +223,7 @@ static cr_status one_slice(cr_value *out, const cr_value *self, int64_t dim, int
     cr_value arg[4] = {*self, cr_of_int(dim), cr_of_int(start),
                        end ? cr_of_int(*end) : cr_of_none()};
 
-    return cr_call_ref(out, &slice, arg, 4);
+    return cr_call_given(out, cr_entry.slice_Tensor, arg, 4);
 }
 
 cr_status cr_do_tensor_split_at(const cr_value *arg, cr_value *result)
@@ -368,10 +368,10 @@ static cr_status each(const cr_value *arg, cr_value *result,
 
 static cr_status expand_to(cr_value *out, cr_value v, void *context)
 {
-    static cr_op_ref expand = {"expand", NULL};
     const cr_shape *s = context;
 
-    return cr_call_ref(out, &expand, (cr_value[]){v, cr_of_ints(s->size, (size_t)s->ndim)}, 2);
+    return cr_call_given(out, cr_entry.expand,
+                         (cr_value[]){v, cr_of_ints(s->size, (size_t)s->ndim)}, 2);
 }
 
 cr_status cr_do_broadcast_tensors(const cr_value *arg, cr_value *result)
@@ -385,25 +385,22 @@ cr_status cr_do_broadcast_tensors(const cr_value *arg, cr_value *result)
 
 static cr_status call_one(cr_value *out, cr_value v, void *context)
 {
-    return cr_call_ref(out, context, &v, 1);
+    return cr_call_given(out, context, &v, 1);
 }
 
 cr_status cr_do_atleast_1d(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref op = {"atleast_1d", NULL};
-    return each(arg, result, call_one, &op);
+    return each(arg, result, call_one, (void *)(uintptr_t)cr_entry.atleast_1d);
 }
 
 cr_status cr_do_atleast_2d(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref op = {"atleast_2d", NULL};
-    return each(arg, result, call_one, &op);
+    return each(arg, result, call_one, (void *)(uintptr_t)cr_entry.atleast_2d);
 }
 
 cr_status cr_do_atleast_3d(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref op = {"atleast_3d", NULL};
-    return each(arg, result, call_one, &op);
+    return each(arg, result, call_one, (void *)(uintptr_t)cr_entry.atleast_3d);
 }
 
 /* --- grids --- */
@@ -443,14 +440,13 @@ static cr_status check_axes(const cr_value *axes)
 /* Axis `at` of a grid: its coordinates along that dim, repeated along the others. */
 static cr_status one_axis(cr_value *out, const cr_value *axis, const cr_shape *grid, int at)
 {
-    static cr_op_ref view = {"reshape", NULL};
     int64_t size[CR_MAX_DIMS];
     cr_tensor *t = NULL;
 
     for (int i = 0; i < grid->ndim; i++)
         size[i] = i == at ? axis->t->numel : 1;
-    CR_TRY(cr_call_tensor(&t, &view, (cr_value[]){*axis, cr_of_ints(size, (size_t)grid->ndim)},
-                          2));
+    CR_TRY(cr_call_tensor(&t, cr_entry.reshape,
+                          (cr_value[]){*axis, cr_of_ints(size, (size_t)grid->ndim)}, 2));
     cr_status st = expand_to(out, cr_of_tensor(t), (void *)grid);
     cr_drop(t);
     return st;

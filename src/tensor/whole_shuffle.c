@@ -6,15 +6,16 @@
 static cr_status shuffle(cr_value *result, const cr_value *self, const cr_shape *fine,
                          const int64_t *order, const cr_shape *sizes)
 {
-    static cr_op_ref reshape = {"reshape", NULL}, permute = {"permute", NULL};
     cr_tensor *a = NULL, *b = NULL;
     size_t n = (size_t)fine->ndim;
     cr_status st;
 
-    CR_GO(cr_call_tensor(&a, &reshape, (cr_value[]){*self, cr_of_ints(fine->size, n)}, 2));
-    CR_GO(cr_call_tensor(&b, &permute, (cr_value[]){cr_of_tensor(a), cr_of_ints(order, n)}, 2));
-    CR_GO(cr_call_ref(
-        result, &reshape,
+    CR_GO(cr_call_tensor(&a, cr_entry.reshape, (cr_value[]){*self, cr_of_ints(fine->size, n)},
+                         2));
+    CR_GO(cr_call_tensor(&b, cr_entry.permute,
+                         (cr_value[]){cr_of_tensor(a), cr_of_ints(order, n)}, 2));
+    CR_GO(cr_call_given(
+        result, cr_entry.reshape,
         (cr_value[]){cr_of_tensor(b), cr_of_ints(sizes->size, (size_t)sizes->ndim)}, 2));
 done:
     cr_drop(b);

@@ -167,8 +167,6 @@ cr_status cr_do_view_as_complex(const cr_value *arg, cr_value *result)
 
 static cr_status reshape(cr_value *result, cr_tensor *t, const int64_t *size, int ndim)
 {
-    static cr_op_ref view = {"view", NULL}, clone = {"clone", NULL},
-                     over = {"_unsafe_view", NULL};
     cr_value arg[2] = {cr_of_tensor(t), cr_of_ints(size, (size_t)ndim)};
     cr_value format = {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS};
     int64_t stride[CR_MAX_DIMS];
@@ -176,10 +174,10 @@ static cr_status reshape(cr_value *result, cr_tensor *t, const int64_t *size, in
     cr_tensor *copy = NULL;
 
     if (cr_view_strides(&v, ndim, size, stride))
-        return cr_call_ref(result, &view, arg, 2);
-    CR_TRY(cr_call_tensor(&copy, &clone, (cr_value[]){arg[0], format}, 2));
+        return cr_call_given(result, cr_entry.view, arg, 2);
+    CR_TRY(cr_call_tensor(&copy, cr_entry.clone, (cr_value[]){arg[0], format}, 2));
     arg[0].t = copy;
-    cr_status st = cr_call_ref(result, &over, arg, 2);
+    cr_status st = cr_call_given(result, cr_entry._unsafe_view, arg, 2);
     cr_drop(copy);
     return st;
 }
@@ -231,14 +229,14 @@ cr_status cr_do_flatten(const cr_value *arg, cr_value *result)
 
 cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
 {
-    static cr_op_ref narrow = {"narrow.default", NULL};
     const cr_tensor *start = arg[2].t;
     cr_scalar at;
 
     if (start->ndim != 0 || cr_dtype_category(start->dtype) != CR_CAT_INT)
         return cr_fail(CR_RUNTIME, "start must be an 0-dim integral Tensor.");
     CR_TRY(cr_tensor_item(&at, start));
-    CR_TRY(cr_call_ref(result, &narrow, (cr_value[]){arg[0], arg[1], cr_of_int(at.i), arg[3]}, 4));
+    CR_TRY(cr_call_given(result, cr_entry.narrow,
+                         (cr_value[]){arg[0], arg[1], cr_of_int(at.i), arg[3]}, 4));
     cr_numbers_were_elements();
     return CR_OK;
 }
