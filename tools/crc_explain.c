@@ -34,6 +34,20 @@ static void put_forms(cr_text *out, const cr_op *op)
     cr_text_put(out, op->forms ? "\n" : "internal\n");
 }
 
+/* A line a word, with what it promises. */
+static void put_words(cr_text *out, const cr_op *op)
+{
+    for (int i = 0; i < CR_WORD_COUNT; i++)
+        if (op->words >> i & 1)
+            cr_text_printf(out, "  %-9s %s\n", cr_word_infos[i].name, cr_word_infos[i].promise);
+    if (op->inverse)
+        cr_text_printf(out, "  inverse   %s\n", op->inverse_name);
+    if (op->neutral_param >= 0)
+        cr_text_printf(out, "  neutral   %s = %g\n", op->param[op->neutral_param].name,
+                       op->neutral);
+    put_rule(out, "filled", op->filled);
+}
+
 static void put_record(cr_text *out, const cr_op *op)
 {
     cr_op_print_schema(out, op);
@@ -41,6 +55,7 @@ static void put_record(cr_text *out, const cr_op *op)
                    does_names[op->does]);
     cr_text_printf(out, "  doc     %s\n", op->doc);
     put_forms(out, op);
+    put_words(out, op);
     put_rule(out, "type", op->type);
     for (int k = 0; k < op->result_count; k++) {
         put_rule(out, "returns", op->returns[k]);

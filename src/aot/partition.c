@@ -49,12 +49,6 @@ static int64_t value_bytes(const cr_gvalue *v)
     return n * (int64_t)cr_dtype_size((cr_dtype)v->type.dtype);
 }
 
-static bool is_view(const cr_op *op)
-{
-    return op->does == CR_DOES_MAP ||
-           (op->result_count && op->result[0].alias && !op->result[0].written);
-}
-
 /* Bytes of a reduction's input below which the call costs more than the sum. */
 enum { SMALL_FOLD = 4096 };
 
@@ -119,7 +113,7 @@ static bool fills_new(const cr_gnode *n)
     const cr_gvalue *to = n->arg_count && n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL;
 
     return to && to->by && (n->op->words & CR_WORD_RANDOM) && to->by->kind == CR_GNODE_CALL &&
-           !strncmp(to->by->op->name, "empty", 5);
+           (to->by->op->words & CR_WORD_UNDEFINED);
 }
 
 /* After the first copy to an input a functional graph has only copies and views. */
@@ -132,7 +126,7 @@ static void check_node(cutter *c, const cr_gnode *n)
         cr_bail(c->s, CR_RUNTIME, "%%%s: a graph with nested blocks cannot be cut",
                 n->result[0]->name);
     if (!back && ((cr_gnode_writes(n) && !fills_new(n)) ||
-                  (c->ends && !(n->kind == CR_GNODE_CALL && is_view(n->op)))))
+                  (c->ends && !(n->kind == CR_GNODE_CALL && cr_op_may_view(n->op)))))
         cr_bail(c->s, CR_RUNTIME, "%%%s: a graph that writes to tensors cannot be cut",
                 n->result_count ? n->result[0]->name : n->op->name);
 }
@@ -271,10 +265,10 @@ static int64_t price(const cutter *c, const cr_gvalue *v)
 
     if (!v->by)
         return c->overwritten[v->id] ? bytes + 1 : 1;
-    if (c->stale[v->id] && v->by->kind == CR_GNODE_CALL && is_view(v->by->op))
+    if (c->stale[v->id] && v->by->kind == CR_GNODE_CALL && cr_op_may_view(v->by->op))
         return CR_FLOW_MUCH;
-    return v->by && v->by->kind == CR_GNODE_CALL && is_view(v->by->op) ? 2 * bytes + 1
-                                                                       : bytes + 1;
+    return v->by && v->by->kind == CR_GNODE_CALL && cr_op_may_view(v->by->op) ? 2 * bytes + 1
+                                                                              : bytes + 1;
 }
 
 static void value_edges(cutter *c, cr_flow *flow, const cr_gvalue *v)
@@ -565,7 +559,7 @@ static void save_needed(cutter *c)
     memcpy(c->saved, c->needed, c->joint->values * sizeof *c->saved);
     for (size_t i = b->len; i-- > 0;) {
         const cr_gnode *n = b->at[i];
-        bool again = n->kind == CR_GNODE_CALL && n->result_count && is_view(n->op),
+        bool again = n->kind == CR_GNODE_CALL && n->result_count && cr_op_may_view(n->op),
              read = false;
         if (n->kind == CR_GNODE_CONSTANT && !c->overwritten[n->result[0]->id])
             c->saved[n->result[0]->id] = false;

@@ -125,14 +125,6 @@ static void make_name(char *out, const cr_op *op)
     sprintf(out, "Backward%d", number);
 }
 
-static bool shares_memory(const cr_op *op)
-{
-    for (int k = 0; k < op->result_count; k++)
-        if (op->result[k].alias && !op->result[k].written)
-            return true;
-    return op->does == CR_DOES_MAP;
-}
-
 static int8_t written_param(const cr_op *op)
 {
     if (!op->result_count || !op->result[0].written)
@@ -181,7 +173,7 @@ static cr_plan *make_plan(const cr_op *op)
         p->count++;
     }
     p->list_result = op->result_count && op->result[0].type == CR_T_TENSORS;
-    p->views = shares_memory(op);
+    p->views = cr_op_may_view(op);
     p->no_history = strstr(op->tags, "no_history") != NULL;
     p->written = written_param(op);
     for (uint32_t wanted = 0; wanted < CR_READS; wanted++)

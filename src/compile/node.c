@@ -171,12 +171,7 @@ static cr_loop_arg arg_of(cr_loop *l, const cr_gnode *n, int i, const cr_facts *
 /* Entries that copy or convert: each element is that of the argument. */
 static bool copies(const cr_op *op)
 {
-    static const char *const name[] = {"clone", "contiguous", "to_dtype", "_to_dtype", "_to_copy"};
-
-    for (size_t i = 0; i < CR_LEN(name); i++)
-        if (!strcmp(op->name, name[i]))
-            return true;
-    return false;
+    return op->does == CR_DOES_WHOLE && (op->words & (CR_WORD_IDENTITY | CR_WORD_CAST));
 }
 
 static const cr_expr *rounded(cr_loop *l, const cr_expr *e, int half)
@@ -211,13 +206,14 @@ static void refuse_same(cr_loop *l, const cr_gnode *n, const cr_loop_arg *arg, c
             cr_bail(l->session, CR_VALUE, "%%%s is its argument", n->result[0]->name);
 }
 
-static bool is_same(const cr_gnode *n)
+/* Gives its argument back: nothing has to change. */
+static bool is_itself(const cr_gnode *n)
 {
+    if (!copies(n->op) || !(n->op->words & CR_WORD_ITSELF) || n->arg[0].tag != CR_TENSOR)
+        return false;
     const cr_gtype *x = &n->arg[0].value->type;
-
-    if (!strcmp(n->op->name, "contiguous"))
-        return cr_gtype_is_contiguous(x);
-    return !strcmp(n->op->name, "to_dtype") && x->dtype == n->result[0]->type.dtype;
+    return x->dtype == n->result[0]->type.dtype &&
+           ((n->op->words & CR_WORD_CAST) || cr_gtype_is_contiguous(x));
 }
 
 void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r, const cr_expr **result)
@@ -226,7 +222,7 @@ void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_
                          f->kind == CR_FACT_ROWS ? cr_node_columns(n) : 0};
     cr_loop_arg arg[CR_MAX_ARGS];
 
-    if (copies(n->op) && is_same(n))
+    if (is_itself(n))
         cr_bail(l->session, CR_VALUE, "%%%s is its argument", n->result[0]->name);
     if (copies(n->op)) {
         const cr_expr *e = r->value(r->context, 0);
@@ -378,16 +374,11 @@ cr_facts_cache *cr_facts_cache_new(cr_session *s)
     return c;
 }
 
+/* A view for certain, or where strides allow it. */
 static bool is_view(const cr_op *op)
 {
-    static const char *const name[] = {"reshape", "_unsafe_view", "flatten", "squeeze"};
-
-    if (op->does == CR_DOES_MAP)
-        return true;
-    for (size_t i = 0; op->does == CR_DOES_WHOLE && i < CR_LEN(name); i++)
-        if (!strcmp(op->name, name[i]))
-            return true;
-    return false;
+    return op->does == CR_DOES_MAP ||
+           (op->does == CR_DOES_WHOLE && (op->words & CR_WORD_RESHAPE));
 }
 
 /* A list of dims that a comprehension chooses is not the one given: renorm folds all dims but its
@@ -420,9 +411,9 @@ static cr_fact_kind kind_of(const cr_op *op)
 {
     if (op->words & CR_WORD_RANDOM || op->does == CR_DOES_INPLACE)
         return CR_FACT_CALL;
-    if (!strcmp(op->name, "cat"))
+    if ((op->words & CR_WORD_JOIN) && op->does == CR_DOES_EXTERN)
         return CR_FACT_JOIN;
-    if (!strcmp(op->name, "split") || !strcmp(op->name, "split_with_sizes") || !strcmp(op->name, "chunk"))
+    if (op->words & CR_WORD_SPLIT)
         return CR_FACT_SPLIT;
     for (int i = 0; i < op->param_count; i++)
         if (op->param[i].written)
@@ -723,16 +714,6 @@ static bool folds_columns(const cr_gnode *n)
     return n->op->does == CR_DOES_FOLD && cr_dtype_is_float((cr_dtype)in->dtype) && cr_gtype_is_contiguous(in) &&
            n->result[0]->type.dtype == in->dtype && !n->result[0]->type.stride && cr_node_kept(n) &&
            n->op->kernel[lane][CR_FORM_COLUMNS] && n->op->kernel[lane][CR_FORM_JOIN_COLUMNS];
-}
-
-/* `contiguous` and `to_dtype` of what is so already return their argument. */
-static bool is_itself(const cr_gnode *n)
-{
-    if (n->arg[0].tag != CR_TENSOR)
-        return false;
-    const cr_gtype *in = &n->arg[0].value->type;
-    return (!strcmp(n->op->name, "contiguous") && cr_gtype_is_contiguous(in)) ||
-           (!strcmp(n->op->name, "to_dtype") && in->dtype == n->result[0]->type.dtype);
 }
 
 cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)

@@ -166,8 +166,13 @@ static void find_storages(planner *x)
 
 static bool is_copy(const cr_step *s)
 {
-    return !strcmp(s->op->name, "clone") && (s->arg[1].tag == CR_NONE || s->arg[1].i == CR_FORMAT_CONTIGUOUS ||
-                                             s->arg[1].i == CR_FORMAT_PRESERVE);
+    unsigned both = CR_WORD_IDENTITY | CR_WORD_COPY;
+
+    for (int i = 0; i < s->arg_count; i++)
+        if (s->arg[i].tag == CR_FORMAT_VAL && s->arg[i].i != CR_FORMAT_CONTIGUOUS &&
+            s->arg[i].i != CR_FORMAT_PRESERVE)
+            return false;
+    return (s->op->words & both) == both;
 }
 
 /* Which reads of the step its result may overwrite; that of a copy may be what is copied. */

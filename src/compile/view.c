@@ -19,15 +19,14 @@ static int64_t numel(const cr_gtype *t)
 
 static bool reshapes(const cr_step *s)
 {
-    static const char *const names[] = {"reshape", "_unsafe_view", "flatten"};
     const cr_gtype *from = &s->node->arg[0].value->type, *to = &s->made_value[0]->type;
 
-    if (!strcmp(s->op->name, "flatten") && from->ndim == to->ndim)
+    if (s->op->does != CR_DOES_WHOLE || !(s->op->words & CR_WORD_RESHAPE))
+        return false;
+    if ((s->op->words & CR_WORD_ITSELF) && from->ndim == to->ndim)
         return false; /* gives the tensor itself */
-    for (size_t i = 0; i < CR_LEN(names); i++)
-        if (!strcmp(s->op->name, names[i]))
-            return is_row_major(from) && is_row_major(to) && from->dtype == to->dtype && numel(from) == numel(to);
-    return false;
+    return is_row_major(from) && is_row_major(to) && from->dtype == to->dtype &&
+           numel(from) == numel(to);
 }
 
 /* The view of a map entry, which is asked about a fake; false: it refuses. */
@@ -53,10 +52,9 @@ static bool ask(cr_geometry *out, const cr_step *s, const cr_value *given, const
     return !st;
 }
 
-/* as_strided counts from the start of the storage. */
 static bool maps(const cr_step *s)
 {
-    return s->op->does == CR_DOES_MAP && s->patches == 1 && strcmp(s->op->name, "as_strided");
+    return s->op->does == CR_DOES_MAP && s->patches == 1 && !(s->op->words & CR_WORD_ABSOLUTE);
 }
 
 static void row_major(cr_geometry *g, const cr_gtype *t)

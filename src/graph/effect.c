@@ -71,15 +71,10 @@ bool cr_op_draws(const cr_op *op)
     return remembered(facts, op, is_random);
 }
 
-static bool is_view(const cr_op *op)
-{
-    return op->does == CR_DOES_MAP || (op->result_count && op->result[0].alias && !op->result[0].written);
-}
-
 /* Neither cheap itself nor a composition that may be. */
 static bool is_dear(const cr_op *op)
 {
-    if (op->does == CR_DOES_BODY || (op->words & CR_WORD_CHEAP) || is_view(op))
+    if (op->does == CR_DOES_BODY || (op->words & CR_WORD_CHEAP) || cr_op_may_view(op))
         return false;
     return op->does != CR_DOES_IS || op->fused || (op->words & (CR_WORD_RANDOM | CR_WORD_UPDATES));
 }
@@ -149,6 +144,6 @@ bool cr_gnode_writes(const cr_gnode *n)
 bool cr_gnode_has_effect(const cr_gnode *n)
 {
     if (n->kind == CR_GNODE_CALL)
-        return call_writes(n) || cr_op_draws(n->op);
+        return call_writes(n) || cr_op_draws(n->op) || (n->op->words & CR_WORD_UNDEFINED);
     return any_inside(n, cr_gnode_has_effect);
 }

@@ -20,7 +20,9 @@ static bool is_read(const live_set *l, const cr_gnode *n)
     for (int k = 0; k < n->result_count; k++)
         if (l->read[n->result[k]->id])
             return true;
-    return cr_gnode_has_effect(n);
+    /* Undefined elements that are not read may go. */
+    return cr_gnode_has_effect(n) &&
+           !(n->kind == CR_GNODE_CALL && (n->op->words & CR_WORD_UNDEFINED));
 }
 
 /* Backwards, so that readers are seen before what they read. */

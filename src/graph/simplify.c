@@ -3,6 +3,7 @@
  * A node is looked at once, its arguments being rewritten already, so that chains fold in one
  * walk.  What must stay a tensor of its own (owner.c) is not replaced by another value; a chain
  * of views may still become one view of its root. */
+#include "entry.h"
 #include "graph/rewrite.h"
 #include <string.h>
 
@@ -11,17 +12,9 @@ typedef struct {
     size_t at;
 } simplifier;
 
-static bool is_call(const cr_gnode *n, const char *name)
+static bool has_word(const cr_gnode *n, unsigned words)
 {
-    return n && n->kind == CR_GNODE_CALL && !strcmp(n->op->name, name);
-}
-
-static bool is_any(const cr_gnode *n, const char *const *names)
-{
-    for (; *names; names++)
-        if (is_call(n, *names))
-            return true;
-    return false;
+    return n && n->kind == CR_GNODE_CALL && (n->op->words & words);
 }
 
 static cr_gvalue *arg_value(const cr_rewrite *w, const cr_gnode *n)
@@ -51,44 +44,75 @@ static bool same_type(const cr_gtype *a, const cr_gtype *b)
 
 /* --- numbers --- */
 
-/* x op 1 or x op 0 that gives x for every x of x's own type. */
-static bool gives_first(const cr_gnode *n, const cr_gtype *x)
+static bool is_default(const cr_garg *a, const cr_value *preset)
 {
-    const cr_garg *a = n->arg;
-    bool whole = !cr_dtype_is_inexact((cr_dtype)x->dtype);
-
-    /* a product with 1 + 0i makes NaN of infinities */
-    if (n->arg_count < 2 || a[1].tag != CR_NUMBER || a[1].number.category == CR_CAT_COMPLEX ||
-        !x->known || cr_dtype_is_complex((cr_dtype)x->dtype))
-        return false;
-    double y = cr_scalar_as_double(a[1].number);
-    if (is_call(n, "mul") || is_call(n, "pow"))
-        return y == 1;
-    if (is_call(n, "div"))
-        return y == 1 && (n->arg_count == 2 || a[2].tag == CR_NONE);
-    if (y != 0 || (n->arg_count > 2 && a[2].tag == CR_NUMBER && cr_scalar_as_double(a[2].number) != 1))
-        return false;
-    if (is_call(n, "sub"))
-        return whole || !__builtin_signbit(y);
-    return is_call(n, "add") && (whole || __builtin_signbit(y));
+    if (a->tag == CR_NUMBER && preset->tag == CR_NUMBER)
+        return cr_scalar_as_double(a->number) == cr_scalar_as_double(preset->number);
+    return a->tag == CR_NONE && preset->tag == CR_NONE;
 }
 
-/* Its own inverse. */
+/* The number that leaves x, of x's own type, as it is (clause `neutral`). */
+static bool is_neutral(const cr_garg *a, double number, const cr_gtype *x)
+{
+    if (a->tag != CR_NUMBER || a->number.category == CR_CAT_COMPLEX)
+        return false;
+    double y = cr_scalar_as_double(a->number);
+    return y == number && (!cr_dtype_is_inexact((cr_dtype)x->dtype) ||
+                           !__builtin_signbit(y) == !__builtin_signbit(number));
+}
+
+/* x op 1 or x op 0 that gives x.  Not of complex numbers: a product with 1 + 0i makes NaN of
+ * infinities. */
+static bool gives_first(const cr_gnode *n, const cr_gtype *x)
+{
+    int at = n->op->neutral_param;
+
+    if (at < 0 || !x->known || cr_dtype_is_complex((cr_dtype)x->dtype) ||
+        !is_neutral(&n->arg[at], n->op->neutral, x))
+        return false;
+    for (int i = 1; i < n->arg_count; i++)
+        if (i != at && !is_default(&n->arg[i], &n->op->param[i].preset))
+            return false;
+    return true;
+}
+
+static bool same_arg(const cr_garg *a, const cr_garg *b)
+{
+    if (a->tag != b->tag || a->len != b->len)
+        return false;
+    switch (a->tag) {
+    case CR_NONE: return true;
+    case CR_INT:
+    case CR_TRUTH:
+    case CR_DTYPE_VAL: return a->i == b->i;
+    case CR_INTS: return !a->len || !memcmp(a->ints, b->ints, a->len * sizeof *a->ints);
+    default: return false;
+    }
+}
+
+/* All but the first. */
+static bool same_further_args(const cr_gnode *a, const cr_gnode *b)
+{
+    for (int i = 1; i < a->arg_count; i++)
+        if (!same_arg(&a->arg[i], &b->arg[i]))
+            return false;
+    return a->arg_count == b->arg_count;
+}
+
+/* n takes back what `by` did to its first argument. */
 static bool is_undone(const cr_gnode *n, const cr_gnode *by)
 {
-    static const char *const always[] = {"neg", "conj", "bitwise_not", NULL};
+    unsigned dtypes = by ? by->op->inverse_dtypes : 0;
 
-    if (!by || by->op != n->op || n->arg_count != 1)
+    if (!by || by->op->inverse != n->op || !same_further_args(n, by))
         return false;
-    return is_any(n, always) || (is_call(n, "logical_not") && by->arg[0].value->type.known &&
-                                 by->arg[0].value->type.dtype == CR_BOOL);
+    return !dtypes ||
+           (by->arg[0].value->type.known && dtypes >> by->arg[0].value->type.dtype & 1);
 }
 
 static bool is_idempotent(const cr_gnode *n, const cr_gnode *by)
 {
-    static const char *const ops[] = {"abs", "floor", "ceil", "trunc", NULL};
-
-    return by && by->op == n->op && n->arg_count == 1 && is_any(n, ops);
+    return by && by->op == n->op && has_word(n, CR_WORD_IDEMPOTENT) && same_further_args(n, by);
 }
 
 /* --- dtypes --- */
@@ -101,7 +125,10 @@ static bool holds(cr_dtype to, cr_dtype from)
     return cr_dtype_category(from) == cr_dtype_category(to) && cr_promote(to, from) == to;
 }
 
-static bool is_cast(const cr_gnode *n) { return is_call(n, "to_dtype") || is_call(n, "_to_dtype"); }
+static bool is_cast(const cr_gnode *n)
+{
+    return has_word(n, CR_WORD_CAST);
+}
 
 /* Cast to a wider type and back. */
 static bool is_cast_back(const cr_gnode *n, const cr_gnode *by)
@@ -111,25 +138,27 @@ static bool is_cast_back(const cr_gnode *n, const cr_gnode *by)
     if (!is_cast(n) || !by || !is_cast(by))
         return false;
     x = &by->arg[0].value->type;
-    return x->known && by->result[0]->type.known && (cr_dtype)n->arg[1].i == (cr_dtype)x->dtype &&
+    return x->known && by->result[0]->type.known && n->result[0]->type.known &&
+           n->result[0]->type.dtype == x->dtype &&
            holds((cr_dtype)by->result[0]->type.dtype, (cr_dtype)x->dtype);
 }
 
 /* --- the value that a node gives back --- */
 
-/* Nodes that give their first argument back where its type is the result's. */
-static bool keeps_equal(const cr_gnode *n)
+static bool cuts_gradient(const cr_op *op)
 {
-    static const char *const ops[] = {"to_dtype", "_to_dtype", "contiguous", "clone", "expand",  "expand_as",
-                                      "broadcast_to", "view", "reshape", "_unsafe_view", "alias", "positive",
-                                      "squeeze", "flatten", "_plain_copy", NULL};
-
-    return is_any(n, ops) && !*n->op->overload;
+    for (int i = 0; i < op->grad_count; i++)
+        if (!op->grads[i].arg)
+            return !op->grads[i].rule;
+    return !op->differentiable && op->does != CR_DOES_IS && op->does != CR_DOES_WHOLE;
 }
 
-static bool is_plain_view(const cr_gnode *n)
+/* Its elements are the first argument's, in their places, where its type is the first
+ * argument's. */
+static bool keeps_elements(const cr_gnode *n)
 {
-    return is_call(n, "flatten") || (is_call(n, "squeeze") && *n->op->overload);
+    return has_word(n, CR_WORD_IDENTITY | CR_WORD_CAST | CR_WORD_RESHAPE | CR_WORD_EXPAND) &&
+           !cuts_gradient(n->op);
 }
 
 static cr_gvalue *given_back(const cr_rewrite *w, const cr_gnode *n)
@@ -141,7 +170,7 @@ static cr_gvalue *given_back(const cr_rewrite *w, const cr_gnode *n)
         return NULL;
     if (!by || by->kind != CR_GNODE_CALL || !by->arg_count || by->arg[0].tag != CR_TENSOR)
         by = NULL;
-    if (gives_first(n, &x->type) || keeps_equal(n) || is_plain_view(n) || is_idempotent(n, by))
+    if (gives_first(n, &x->type) || keeps_elements(n) || is_idempotent(n, by))
         return x;
     return is_undone(n, by) || is_cast_back(n, by) ? by->arg[0].value : NULL;
 }
@@ -151,12 +180,9 @@ static cr_gvalue *given_back(const cr_rewrite *w, const cr_gnode *n)
 /* The row-major elements under other sizes. */
 static bool is_reshape(const cr_gnode *n)
 {
-    static const char *const ops[] = {"view", "reshape", "_unsafe_view", "unsqueeze", "squeeze",
-                                      "flatten", "unflatten", "ravel", NULL};
-
-    return n && is_any(n, ops) && strcmp(n->op->overload, "dtype") && n->result[0]->type.known &&
-           !n->result[0]->type.stride && n->arg[0].tag == CR_TENSOR && n->arg[0].value->type.known &&
-           cr_gtype_is_contiguous(&n->arg[0].value->type);
+    return has_word(n, CR_WORD_RESHAPE) && n->result[0]->type.known &&
+           !n->result[0]->type.stride && n->arg[0].tag == CR_TENSOR &&
+           n->arg[0].value->type.known && cr_gtype_is_contiguous(&n->arg[0].value->type);
 }
 
 /* dims[k]: the dim of the argument that is dim k of the result; false: it is no such view. */
@@ -165,12 +191,10 @@ static bool is_permutation(const cr_gnode *n, int64_t *dims)
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     const cr_gtype *x = n && n->kind == CR_GNODE_CALL && n->arg_count && n->arg[0].tag == CR_TENSOR
                             ? &n->arg[0].value->type : NULL;
-    static const char *const ops[] = {"transpose", "swapaxes", "swapdims", "t", "permute", "numpy_T",
-                                      "mT", "movedim", "moveaxis", "_permute_back", NULL};
     cr_value arg[CR_MAX_ARGS];
     cr_geometry g;
 
-    if (!x || !x->known || !is_any(n, ops) || n->op->does != CR_DOES_MAP)
+    if (!x || !x->known || !has_word(n, CR_WORD_PERMUTE) || n->op->does != CR_DOES_MAP)
         return false;
     for (int d = 0; d < x->ndim; d++) {
         size[d] = x->size[d];
@@ -186,11 +210,11 @@ static bool is_permutation(const cr_gnode *n, int64_t *dims)
     return true;
 }
 
-static cr_gvalue *call_with_ints(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, const char *name, cr_gvalue *x,
-                                 const int64_t *ints, int count)
+static cr_gvalue *call_with_ints(cr_rewrite *w, cr_gblock *to, const cr_gnode *n,
+                                 const cr_op *op, cr_gvalue *x, const int64_t *ints, int count)
 {
     cr_garg arg[2] = {cr_garg_value(x), {.tag = CR_INTS, .len = (uint32_t)count, .ints = ints}};
-    cr_gnode *made = cr_graph_call(w->to, to, cr_ops_find(name), arg, 1, &n->result[0]->name);
+    cr_gnode *made = cr_graph_call(w->to, to, op, arg, 1, &n->result[0]->name);
 
     made->source = n->source;
     made->result[0]->type = n->result[0]->type;
@@ -208,7 +232,8 @@ static bool join_reshapes(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, bool 
     if (!own && same_type(&root->type, t))
         w->now[n->result[0]->id] = root;
     else
-        w->now[n->result[0]->id] = call_with_ints(w, to, n, "view", root, t->size, t->ndim);
+        w->now[n->result[0]->id] =
+            call_with_ints(w, to, n, cr_entry.view, root, t->size, t->ndim);
     return true;
 }
 
@@ -230,7 +255,8 @@ static bool join_permutations(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, b
     if (same && !own)
         w->now[n->result[0]->id] = chained ? x->by->arg[0].value : x;
     else if (chained)
-        w->now[n->result[0]->id] = call_with_ints(w, to, n, "permute", x->by->arg[0].value, both, ndim);
+        w->now[n->result[0]->id] =
+            call_with_ints(w, to, n, cr_entry.permute, x->by->arg[0].value, both, ndim);
     return chained || (same && !own);
 }
 

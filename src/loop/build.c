@@ -689,25 +689,33 @@ static value rounded(frame *f, value v)
     return v;
 }
 
+/* The dtype that a cast of this call asks for. */
+static cr_dtype cast_to(const frame *callee)
+{
+    for (int i = 1; i < callee->op->param_count; i++)
+        if (callee->slot[i].kind == IS_DTYPE)
+            return callee->slot[i].dtype;
+    return CR_DTYPE_NONE;
+}
+
 /* Operators that change no element: the value, or a number that stands for all of it. */
 static value call_plain(frame *callee, const cr_rule *r)
 {
-    const char *name = r->op->name;
+    const cr_rule *filled = callee->op->filled;
+    unsigned words = callee->op->words;
+    cr_dtype to = cast_to(callee);
 
-    if (!strcmp(name, "ones"))
-        return of_expr(cr_expr_number(callee->l, callee->t, 1), true);
-    if (!strcmp(name, "zeros"))
-        return of_expr(cr_expr_number(callee->l, callee->t, 0), true);
+    if (filled && filled->kind == CR_RULE_INT)
+        return of_expr(cr_expr_number(callee->l, callee->t, (double)filled->integer), true);
     if (callee->slot[0].kind != IS_EXPR)
         refuse(callee, r, "not a composition of loops:");
-    if (!strcmp(name, "detach") || !strcmp(name, "clone") ||
-        (!strcmp(name, "reshape") && callee->slot[1].kind == IS_DIMS && callee->column.extent))
+    if ((words & CR_WORD_IDENTITY) ||
+        ((words & CR_WORD_RESHAPE) && callee->slot[1].kind == IS_DIMS && callee->column.extent))
         return callee->slot[0];
-    if (!strcmp(name, "to_dtype") && callee->slot[1].kind == IS_DTYPE && callee->rounds &&
-        callee->slot[1].dtype == callee->half)
+    if ((words & CR_WORD_CAST) && callee->rounds && to != CR_DTYPE_NONE && to == callee->half)
         return callee->slot[0];
-    if (!strcmp(name, "to_dtype") && callee->slot[1].kind == IS_DTYPE && !callee->rounds)
-        return of_expr(cr_expr_cast(callee->l, callee->slot[1].dtype, callee->slot[0].e), true);
+    if ((words & CR_WORD_CAST) && !callee->rounds && to != CR_DTYPE_NONE)
+        return of_expr(cr_expr_cast(callee->l, to, callee->slot[0].e), true);
     refuse(callee, r, "not a composition of loops:");
 }
 

@@ -111,8 +111,7 @@ static cr_status parse_brackets(lexer *x, cr_rule **out)
     return set_args(x, *out, args, NULL, 2);
 }
 
-/* `max` or, naming an overload, `max.dim`. */
-static cr_status dotted_name(lexer *x, const char **out)
+cr_status lex_dotted(lexer *x, const char **out)
 {
     const char *from = x->text, *overload;
 
@@ -130,7 +129,7 @@ static cr_status parse_name(lexer *x, cr_rule **out)
 {
     const char *name;
 
-    CR_TRY(dotted_name(x, &name));
+    CR_TRY(lex_dotted(x, &name));
     if (!strcmp(name, "None"))
         return rule_new(x, out, CR_RULE_NONE, name);
     if (!strcmp(name, "True") || !strcmp(name, "False")) {

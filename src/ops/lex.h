@@ -33,6 +33,8 @@ CR_MUST cr_status lex_take(lexer *x, const char *sign, bool *took);
 CR_MUST cr_status lex_expect(lexer *x, const char *sign);
 /* The current NAME as a string in the arena; steps over it. */
 CR_MUST cr_status lex_name(lexer *x, const char **out);
+/* `max` or, naming an overload, `max.dim`. */
+CR_MUST cr_status lex_dotted(lexer *x, const char **out);
 cr_status lex_error(const lexer *x, const char *fmt, ...) CR_PRINTF(2, 3);
 
 struct cr_rule;

@@ -187,7 +187,19 @@ struct cr_op {
     double ulp;           /* bound of its functions; 0: exact or 1 */
     int slot_count;       /* arguments, results, g's, lets, loop variables */
     int first_result_slot, first_grad_slot, first_let_slot;
-    unsigned words;       /* CR_WORD_*: exceptions, stated in the entry */
+    unsigned words; /* CR_WORD_* */
+    /* Clause `inverse`: this entry, called on the result with the same further arguments, gives
+     * self's bits; of results of these dtypes.  NULL without the clause. */
+    const char *inverse_name;
+    const cr_op *inverse;
+    unsigned inverse_dtypes;
+    /* Clause `neutral`: the parameter and the number with which, other arguments at their
+     * defaults, a real self of the result's dtype comes back, bit for bit.  -1 without the
+     * clause.  A zero has a sign for floats. */
+    int8_t neutral_param;
+    double neutral;
+    cr_rule
+        *filled; /* clause `filled`: all elements of the result are this number or parameter */
     const cr_op *next;    /* next overload of the same name, or NULL */
     /* The in-place form is a record of its own, made from this one: `name_`, its first
      * parameter written, does == CR_DOES_INPLACE, forms == 0. */
@@ -195,17 +207,27 @@ struct cr_op {
     const cr_op *inplace_of; /* of an in-place form: the entry it computes */
 };
 
-/* Exceptions an entry can state, clause `words`. */
+/* What an entry promises by a word (clause `words`), a bit set; words.def says what each means.
+ */
 enum {
-    CR_WORD_RANDOM = 1,      /* result depends on a generator */
-    CR_WORD_THREADS = 2,     /* bits may depend on the thread count */
-    CR_WORD_NO_ALIAS = 4,    /* tests: no aliased arguments */
-    CR_WORD_NO_PROMOTE = 8,  /* arguments must have one dtype */
-    CR_WORD_INPLACE = 16,    /* an extern kernel that may be given self as its result */
-    CR_WORD_UPDATES = 32,    /* writes running_mean and running_var, which its schema (torch's)
-                                does not mark, when its first bool says so */
-    CR_WORD_CHEAP = 64       /* a copy or a fill: as quickly computed as its result is read */
+#define CR_WORD(NAME, name, promise) CR_WORD_BIT_##NAME,
+#include "ops/words.def"
+#undef CR_WORD
+    CR_WORD_COUNT
 };
+enum {
+#define CR_WORD(NAME, name, promise) CR_WORD_##NAME = 1u << CR_WORD_BIT_##NAME,
+#include "ops/words.def"
+#undef CR_WORD
+};
+typedef struct {
+    const char *name, *promise;
+} cr_word_info;
+extern const cr_word_info cr_word_infos[CR_WORD_COUNT];
+
+/* A call may give a tensor that shares memory with an argument: views, and entries such as
+ * reshape that copy only where they must. */
+bool cr_op_may_view(const cr_op *op);
 
 /* Reads table text into records, adding to those read before.  `file` names it in
  * messages.  Fails with CR_VALUE and a message "file:line: ...". */

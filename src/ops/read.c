@@ -96,15 +96,19 @@ static cr_status read_autocast(lexer *x, cr_op *op)
     return CR_OK;
 }
 
-static cr_status read_exceptions(lexer *x, cr_op *op)
+const cr_word_info cr_word_infos[CR_WORD_COUNT] = {
+#define CR_WORD(NAME, name, promise) {#name, promise},
+#include "ops/words.def"
+#undef CR_WORD
+};
+
+static cr_status read_promises(lexer *x, cr_op *op)
 {
-    static const word words[] = {{"random", CR_WORD_RANDOM},
-                                 {"threads", CR_WORD_THREADS},
-                                 {"no_alias", CR_WORD_NO_ALIAS},
-                                 {"no_promote", CR_WORD_NO_PROMOTE},
-                                 {"inplace", CR_WORD_INPLACE},
-                                 {"updates", CR_WORD_UPDATES},
-                                 {"cheap", CR_WORD_CHEAP}};
+    static const word words[] = {
+#define CR_WORD(NAME, name, promise) {#name, CR_WORD_##NAME},
+#include "ops/words.def"
+#undef CR_WORD
+    };
     return read_words(x, words, CR_LEN(words), &op->words);
 }
 
@@ -116,7 +120,7 @@ enum {
     ALL_DTYPES = FLOATS | COMPLEXES | INTS | BOOLS
 };
 
-static cr_status read_dtypes(lexer *x, cr_op *op)
+static cr_status read_dtype_words(lexer *x, unsigned *dtypes)
 {
     static const word words[] = {
         {"float", FLOATS}, {"complex", COMPLEXES}, {"int", INTS}, {"bool", BOOLS},
@@ -125,8 +129,13 @@ static cr_status read_dtypes(lexer *x, cr_op *op)
 #include "num/dtype.def"
 #undef CR_DTYPE
     };
-    op->dtypes = 0;
-    return read_words(x, words, CR_LEN(words), &op->dtypes);
+    *dtypes = 0;
+    return read_words(x, words, CR_LEN(words), dtypes);
+}
+
+static cr_status read_dtypes(lexer *x, cr_op *op)
+{
+    return read_dtype_words(x, &op->dtypes);
 }
 
 static int find_param(const cr_op *op, const char *name)
@@ -166,6 +175,39 @@ static cr_status read_list(lexer *x, cr_rule **rules, int most, int *count)
         CR_TRY(rule_parse(x, &rules[*count]));
         CR_TRY(lex_take(x, ",", &more));
     }
+    return CR_OK;
+}
+
+/* `inverse NAME`, `inverse NAME DTYPE...` */
+static cr_status read_inverse(lexer *x, cr_op *op)
+{
+    CR_TRY(lex_dotted(x, &op->inverse_name));
+    return read_dtype_words(x, &op->inverse_dtypes);
+}
+
+/* `neutral PARAM = NUMBER` */
+static cr_status read_neutral(lexer *x, cr_op *op)
+{
+    bool minus;
+    int param;
+
+    CR_TRY(take_param(x, op, &param));
+    op->neutral_param = (int8_t)param;
+    CR_TRY(lex_expect(x, "="));
+    CR_TRY(lex_take(x, "-", &minus));
+    if (x->kind != TOKEN_INT && x->kind != TOKEN_FLOAT)
+        return lex_error(x, "a number expected");
+    op->neutral = x->kind == TOKEN_INT ? (double)x->integer : x->number;
+    op->neutral = minus ? -op->neutral : op->neutral;
+    return lex_next(x);
+}
+
+/* `filled NUMBER`, `filled PARAM` */
+static cr_status read_filled(lexer *x, cr_op *op)
+{
+    CR_TRY(rule_parse(x, &op->filled));
+    if (op->filled->kind != CR_RULE_INT && op->filled->kind != CR_RULE_NAME)
+        return lex_error(x, "an integer or a parameter expected");
     return CR_OK;
 }
 
@@ -398,14 +440,37 @@ static const struct {
     const char *name;
     cr_status (*read)(lexer *x, cr_op *op);
 } clauses[] = {
-    {"doc", read_doc},     {"ref", read_ref},       {"sample", read_sample}, {"tags", read_tags},
-    {"forms", read_forms}, {"words", read_exceptions}, {"dtypes", read_dtypes},
-    {"numbers", read_numbers}, {"type", read_type}, {"returns", read_returns},
-    {"shape", read_shape}, {"let", read_let},       {"check", read_check},   {"body", read_body},
-    {"fold", read_fold},   {"map", read_map},       {"is", read_is},         {"extern", read_extern},
-    {"whole", read_whole}, {"fused", read_fused},   {"grad", read_grad},     {"ulp", read_ulp},
-    {"constant", read_constant}, {"also", read_also}, {"autocast", read_autocast},
-    {"node", read_node},         {"aten", overload_read}, {"flops", read_flops},
+    {"doc", read_doc},
+    {"ref", read_ref},
+    {"sample", read_sample},
+    {"tags", read_tags},
+    {"forms", read_forms},
+    {"words", read_promises},
+    {"dtypes", read_dtypes},
+    {"numbers", read_numbers},
+    {"type", read_type},
+    {"returns", read_returns},
+    {"shape", read_shape},
+    {"let", read_let},
+    {"check", read_check},
+    {"body", read_body},
+    {"fold", read_fold},
+    {"map", read_map},
+    {"is", read_is},
+    {"extern", read_extern},
+    {"whole", read_whole},
+    {"fused", read_fused},
+    {"grad", read_grad},
+    {"ulp", read_ulp},
+    {"constant", read_constant},
+    {"also", read_also},
+    {"autocast", read_autocast},
+    {"node", read_node},
+    {"inverse", read_inverse},
+    {"neutral", read_neutral},
+    {"filled", read_filled},
+    {"aten", overload_read},
+    {"flops", read_flops},
 };
 
 static bool is_free_text(const char *name)
@@ -476,10 +541,85 @@ done:
     return st;
 }
 
+/* --- what words go together --- */
+
+enum {
+    /* Each of them says what elements the result has. */
+    OF_ELEMENTS = CR_WORD_IDENTITY | CR_WORD_CAST | CR_WORD_RESHAPE | CR_WORD_PERMUTE |
+                  CR_WORD_EXPAND | CR_WORD_JOIN | CR_WORD_SPLIT | CR_WORD_ABSOLUTE |
+                  CR_WORD_UNDEFINED,
+    /* Each of them says what memory the result has. */
+    OF_MEMORY = CR_WORD_VIEW | CR_WORD_COPY | CR_WORD_ITSELF,
+    /* These are about a first parameter that is a tensor, and one result. */
+    OF_SELF = CR_WORD_VIEW | CR_WORD_IDENTITY | CR_WORD_CAST | CR_WORD_RESHAPE |
+              CR_WORD_PERMUTE | CR_WORD_EXPAND | CR_WORD_ITSELF | CR_WORD_ABSOLUTE |
+              CR_WORD_IDEMPOTENT
+};
+
+static bool several(unsigned words)
+{
+    return (words & (words - 1)) != 0;
+}
+
+static int first_type(const cr_op *op)
+{
+    return op->param_count ? op->param[0].type : -1;
+}
+
+static const char *contradiction(const cr_op *op)
+{
+    unsigned w = op->words;
+    bool from_tensor = first_type(op) == CR_T_TENSOR;
+    bool to_tensor = op->result_count && op->result[0].type == CR_T_TENSOR;
+    bool to_list = op->result_count && op->result[0].type == CR_T_TENSORS;
+
+    if (several(w & OF_ELEMENTS))
+        return "words say twice which elements the result has";
+    if (several(w & OF_MEMORY))
+        return "words say twice what memory the result has";
+    if ((w & OF_SELF) && !from_tensor)
+        return "a word is about self, and the first parameter is no tensor";
+    if ((w & (OF_SELF & ~(unsigned)CR_WORD_VIEW)) && (!to_tensor || op->result_count > 1))
+        return "a word is about one result, a tensor";
+    if ((w & CR_WORD_ITSELF) && !(w & (CR_WORD_IDENTITY | CR_WORD_CAST | CR_WORD_RESHAPE)))
+        return "`itself` goes with identity, cast or reshape";
+    if ((w & CR_WORD_JOIN) &&
+        (first_type(op) != CR_T_TENSORS || find_param(op, "dim") < 0 || !to_tensor))
+        return "`join` is for (Tensor[], int dim) -> Tensor";
+    if ((w & CR_WORD_SPLIT) && (!from_tensor || find_param(op, "dim") < 0 || !to_list))
+        return "`split` is for (Tensor, ..., int dim) -> Tensor[]";
+    if ((w & CR_WORD_COPY) && op->result_count && op->result[0].alias)
+        return "the schema says that the result may be a view, and `copy` that it is not";
+    if (op->inverse_name && (!from_tensor || !to_tensor))
+        return "`inverse` is for a tensor made of a tensor";
+    if (op->neutral_param >= 0 && (!from_tensor || !to_tensor || op->neutral_param == 0))
+        return "`neutral` is about another parameter than self";
+    return NULL;
+}
+
+static cr_status check_words(cr_op *op)
+{
+    const char *wrong;
+
+    op->words |= op->does == CR_DOES_MAP ? (unsigned)CR_WORD_VIEW : 0;
+    wrong = contradiction(op);
+    return wrong ? cr_fail(CR_VALUE, "%s:%d: %s: %s", op->file, op->line, op->name, wrong)
+                 : CR_OK;
+}
+
+bool cr_op_may_view(const cr_op *op)
+{
+    for (int k = 0; k < op->result_count; k++)
+        if (op->result[k].alias && !op->result[k].written)
+            return true;
+    return (op->words & CR_WORD_VIEW) != 0;
+}
+
 static cr_status finish_entry(cr_op *op)
 {
     if (op->does == 0xff)
         return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->file, op->line, op->name);
+    CR_TRY(check_words(op));
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
     CR_TRY(overload_imply(op, &table.arena));
@@ -510,6 +650,10 @@ cr_status ops_add_inplace(cr_op *op)
     made->result[0].written = true;
     made->next = NULL;
     made->inplace_of = op;
+    made->words &= ~(unsigned)(OF_ELEMENTS | OF_MEMORY | OF_SELF);
+    made->inverse = NULL;
+    made->neutral_param = -1;
+    made->filled = NULL;
     made->autocast = 0;
     made->aten = NULL;
     made->aten_count = 0;
@@ -547,6 +691,7 @@ static cr_status start_entry(cr_op **out, const char *file, int line, const char
     if (!op)
         return CR_MEMORY;
     op->does = 0xff;
+    op->neutral_param = -1;
     op->file = file;
     op->line = line;
     op->doc = op->ref = op->sample = op->tags = op->also = "";

@@ -184,6 +184,20 @@ static void lay_slots(cr_op *op)
         op->lets[i].slot = op->first_let_slot + i;
 }
 
+static cr_status find_inverse(cr_op *op)
+{
+    if (!op->inverse_name)
+        return CR_OK;
+    op->inverse = cr_ops_find(op->inverse_name);
+    if (!op->inverse)
+        return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->file, op->line,
+                       op->name, op->inverse_name);
+    if (op->inverse->param_count != op->param_count)
+        return cr_fail(CR_VALUE, "%s:%d: %s and its inverse %s have different parameters",
+                       op->file, op->line, op->name, op->inverse_name);
+    return CR_OK;
+}
+
 static cr_status resolve_op(cr_op *op)
 {
     scope s = {.op = op, .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
@@ -207,6 +221,8 @@ static cr_status resolve_op(cr_op *op)
         CR_TRY(resolve_some(&s, &op->grads[i].rule, 1));
     CR_TRY(resolve_some(&s, &op->node, 1));
     CR_TRY(resolve_some(&s, &op->flops, 1));
+    CR_TRY(resolve_some(&s, &op->filled, 1));
+    CR_TRY(find_inverse(op));
     find_masks(op);
     op->dim_param = param_named(op, "dim");
     op->keepdim_param = param_named(op, "keepdim");

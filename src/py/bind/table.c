@@ -75,13 +75,12 @@ static PyObject *words_list(unsigned bits, const word *words, size_t n)
     return list;
 }
 
-static PyObject *dtypes_list(const cr_op *op)
+static PyObject *dtypes_list(unsigned dtypes)
 {
     PyObject *list = PyList_New(0);
 
     for (int t = 0; list && t < CR_DTYPE_COUNT; t++) {
-        PyObject *s =
-            op->dtypes >> t & 1 ? PyUnicode_FromString(cr_dtype_name((cr_dtype)t)) : NULL;
+        PyObject *s = dtypes >> t & 1 ? PyUnicode_FromString(cr_dtype_name((cr_dtype)t)) : NULL;
         if (s && PyList_Append(list, s))
             Py_CLEAR(list);
         Py_XDECREF(s);
@@ -119,6 +118,27 @@ static PyObject *names_list(const cr_op *op, bool grads)
     return list;
 }
 
+/* (parameter, number) of clause `neutral`, or None. */
+static PyObject *neutral_pair(const cr_op *op)
+{
+    if (op->neutral_param < 0)
+        Py_RETURN_NONE;
+    return Py_BuildValue("(sd)", op->param[op->neutral_param].name, op->neutral);
+}
+
+static PyObject *rule_text(const cr_rule *r)
+{
+    cr_text text = {0};
+    PyObject *made;
+
+    if (!r)
+        Py_RETURN_NONE;
+    cr_rule_print(&text, r);
+    made = PyUnicode_FromString(cr_text_str(&text));
+    cr_text_drop(&text);
+    return made;
+}
+
 static bool makes_float(const cr_op *op)
 {
     return op->type && op->type->kind == CR_RULE_CALL && op->type->builtin == CR_BUILTIN_float;
@@ -134,23 +154,27 @@ PyObject *cr_py_record(const cr_op *op)
                                  {CR_AS_OUT, "out"},
                                  {CR_AS_NN, "nn"},
                                  {CR_AS_C, "c"}};
-    static const word words[] = {{CR_WORD_RANDOM, "random"},
-                                 {CR_WORD_THREADS, "threads"},
-                                 {CR_WORD_NO_ALIAS, "no_alias"},
-                                 {CR_WORD_NO_PROMOTE, "no_promote"}};
+    static const word words[] = {
+#define CR_WORD(NAME, name, promise) {CR_WORD_##NAME, #name},
+#include "ops/words.def"
+#undef CR_WORD
+    };
     cr_text schema = {0};
     PyObject *made;
 
     cr_op_print_schema(&schema, op);
     made = Py_BuildValue(
-        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N}", "name",
-        op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc", op->doc,
-        "ref", op->ref, "sample", op->sample, "tags", op->tags, "does", does[op->does], "file",
-        op->file, "line", op->line, "fused", op->fused ? Py_True : Py_False, "makes_float",
-        makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params", params_list(op),
-        "results", names_list(op, false), "grads", names_list(op, true), "dtypes",
-        dtypes_list(op), "forms", words_list(op->forms, forms, CR_LEN(forms)), "words",
-        words_list(op->words, words, CR_LEN(words)));
+        "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,s:z,s:N,"
+        "s:N,s:N}",
+        "name", op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc",
+        op->doc, "ref", op->ref, "sample", op->sample, "tags", op->tags, "does", does[op->does],
+        "file", op->file, "line", op->line, "fused", op->fused ? Py_True : Py_False,
+        "makes_float", makes_float(op) ? Py_True : Py_False, "ulp", op->ulp, "params",
+        params_list(op), "results", names_list(op, false), "grads", names_list(op, true),
+        "dtypes", dtypes_list(op->dtypes), "forms", words_list(op->forms, forms, CR_LEN(forms)),
+        "words", words_list(op->words, words, CR_LEN(words)), "inverse", op->inverse_name,
+        "inverse_dtypes", dtypes_list(op->inverse_dtypes), "neutral", neutral_pair(op),
+        "filled", rule_text(op->filled));
     cr_text_drop(&schema);
     return made;
 }

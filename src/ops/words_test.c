@@ -1,0 +1,73 @@
+/* Words and the clauses beside them: what the reader takes, and what it refuses. */
+#include "base/test.h"
+#include "ops/ops.h"
+
+static cr_status read(const char *text)
+{
+    return cr_ops_read("test.op", text, strlen(text));
+}
+
+#define REFUSED(text, message)                                                                 \
+    do {                                                                                       \
+        FAILS(CR_VALUE, read(text));                                                           \
+        EQ_STR(cr_error_message(), message);                                                   \
+    } while (0)
+
+TEST(a_map_is_a_view_without_saying_so)
+{
+    OK(read("op w_map(Tensor(a) self) -> Tensor(a)\n  map     cr_map_alias\n"));
+    EQ(cr_ops_find("w_map")->words, (unsigned)CR_WORD_VIEW);
+}
+
+TEST(words_are_bits_and_the_in_place_form_has_none_about_the_result)
+{
+    OK(read("op w_step(Tensor self, Tensor other) -> Tensor\n  forms   method inplace\n"
+            "  words   idempotent no_alias\n  inverse w_step bool\n  neutral other = -0.0\n"
+            "  body    self + other\n"));
+    OK(cr_ops_resolve());
+    const cr_op *op = cr_ops_find("w_step");
+    EQ(op->words, (unsigned)(CR_WORD_IDEMPOTENT | CR_WORD_NO_ALIAS));
+    EQ(op->inverse == op, true);
+    EQ(op->inverse_dtypes, 1u << CR_BOOL);
+    EQ(op->neutral_param, 1);
+    EQ(op->neutral == 0 && __builtin_signbit(op->neutral) != 0, true);
+    EQ(op->inplace->words, (unsigned)CR_WORD_NO_ALIAS);
+    EQ(op->inplace->inverse == NULL && op->inplace->neutral_param == -1, true);
+}
+
+TEST(a_word_that_is_not_known_is_refused_with_file_and_line)
+{
+    REFUSED("op w_odd(Tensor self) -> Tensor\n  words   vieuw\n  body    self\n",
+            "test.op:2: 'vieuw' is not known here");
+}
+
+TEST(words_that_contradict_each_other_or_the_schema_are_refused)
+{
+    REFUSED("op w_a(Tensor self) -> Tensor\n  words   identity reshape\n  body    self\n",
+            "test.op:1: w_a: words say twice which elements the result has");
+    REFUSED("op w_b(Tensor(a) self) -> Tensor(a)\n  words   copy\n  map     cr_map_alias\n",
+            "test.op:1: w_b: words say twice what memory the result has");
+    REFUSED("op w_c(int n) -> Tensor\n  words   cast\n  whole   cr_do_clone\n",
+            "test.op:1: w_c: a word is about self, and the first parameter is no tensor");
+    REFUSED("op w_d(Tensor self) -> Tensor\n  words   itself\n  whole   cr_do_clone\n",
+            "test.op:1: w_d: `itself` goes with identity, cast or reshape");
+    REFUSED("op w_e(Tensor[] tensors) -> Tensor\n  words   join\n  extern  cr_kern_cat\n",
+            "test.op:1: w_e: `join` is for (Tensor[], int dim) -> Tensor");
+    REFUSED("op w_f(Tensor(a) self, int dim) -> Tensor(a)\n  words   split\n  map     "
+            "cr_map_alias\n",
+            "test.op:1: w_f: `split` is for (Tensor, ..., int dim) -> Tensor[]");
+    REFUSED("op w_g(Tensor(a) self) -> Tensor(a)\n  words   copy\n  whole   cr_do_clone\n",
+            "test.op:1: w_g: the schema says that the result may be a view, and `copy` that it "
+            "is not");
+    REFUSED("op w_h(Tensor self) -> Tensor\n  neutral self = 1\n  body    self\n",
+            "test.op:1: w_h: `neutral` is about another parameter than self");
+    REFUSED("op w_i(Tensor self) -> Tensor\n  neutral self = x\n  body    self\n",
+            "test.op:2: a number expected");
+}
+
+TEST(an_inverse_must_be_in_the_table)
+{
+    OK(read("op w_lost(Tensor self) -> Tensor\n  inverse w_nowhere\n  body    -self\n"));
+    FAILS(CR_VALUE, cr_ops_resolve());
+    EQ_STR(cr_error_message(), "test.op:1: w_lost: no operator is called 'w_nowhere'");
+}

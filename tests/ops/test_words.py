@@ -1,0 +1,259 @@
+"""Every entry held to the words that it states (src/ops/words.def), and to its clauses `inverse`,
+`neutral` and `filled`."""
+import os
+import re
+
+import numpy
+import pytest
+
+import cresset as torch
+
+from table import BY_KEY, COMPLEX, ENTRIES, FLOATS, HALVES, INTS, Draw, leaves
+
+DTYPES = FLOATS + HALVES + COMPLEX + INTS + ("bool",)
+# The samples of entries whose own clause says that they are not drawn.
+SAMPLES = {"as_strided": "size = [2, 2]; stride = [4, 1]", "view_as_complex": "self = t(3, 2)",
+           "empty.memory_format": "", "empty_strided": "stride = [4, 1]"}
+
+
+def having(*words):
+    entries = [e for e in ENTRIES if any(w in e.words for w in words)]
+    return pytest.mark.parametrize("key", [e.key for e in entries], ids=[e.key for e in entries])
+
+
+def cases(entry, dtypes=DTYPES):
+    """(self, result, draw) of every case and dtype that the entry takes; at least one."""
+    tried = 0
+    text = SAMPLES.get(entry.key)
+    for case in entry.cases() if text is None else [text]:
+        for dtype in dtypes:
+            if dtype not in entry.dtypes:
+                continue
+            draw = Draw(entry, case, dtype)
+            try:
+                made = draw.run()
+            except (RuntimeError, NotImplementedError):
+                continue  # this dtype is refused by a check or by a rule
+            tried += 1
+            yield draw.values[entry.params[0]["name"]], made, draw
+    assert tried, f"{entry.key} has no sample that runs"
+
+
+def bits(t):
+    """The bytes of a tensor's elements, row-major."""
+    t = t.contiguous()
+    if t.dtype in (torch.float16, torch.bfloat16):
+        t = t.view(torch.int16)
+    return t.numpy().tobytes()
+
+
+def same_bits(a, b):
+    return a.dtype == b.dtype and a.shape == b.shape and bits(a) == bits(b)
+
+
+def home(t):
+    return t.untyped_storage().data_ptr()
+
+
+@having("view")
+def test_view(key):
+    for x, made, _ in cases(BY_KEY[key]):
+        for t in leaves(made):
+            assert home(t) == home(x) or not t.numel()
+
+
+@having("copy")
+def test_copy(key):
+    for x, made, _ in cases(BY_KEY[key]):
+        assert home(made) != home(x)
+
+
+@having("identity")
+def test_identity(key):
+    for x, made, _ in cases(BY_KEY[key]):
+        assert same_bits(made, x)
+
+
+@having("cast")
+def test_cast(key):
+    """NumPy converts the same, real to real and complex to complex."""
+    for x, made, _ in cases(BY_KEY[key], FLOATS + INTS + ("bool",)):
+        assert made.shape == x.shape
+        numpy.testing.assert_array_equal(made.numpy(), x.numpy().astype(made.numpy().dtype))
+
+
+@having("reshape")
+def test_reshape(key):
+    for x, made, _ in cases(BY_KEY[key]):
+        assert made.dtype == x.dtype and bits(made) == bits(x)
+
+
+@having("permute")
+def test_permute(key):
+    for x, made, _ in cases(BY_KEY[key]):
+        assert home(made) == home(x) and made.storage_offset() == x.storage_offset()
+        assert sorted(zip(made.shape, made.stride())) == sorted(zip(x.shape, x.stride()))
+
+
+@having("expand")
+def test_expand(key):
+    for x, made, _ in cases(BY_KEY[key], FLOATS):
+        numpy.testing.assert_array_equal(made.numpy(), numpy.broadcast_to(x.numpy(), made.shape))
+
+
+@having("itself")
+def test_itself(key):
+    """Nothing is left to change in the result: the call gives it back."""
+    entry = BY_KEY[key]
+    for _, made, draw in cases(entry):
+        again = dict(draw.values, **{entry.params[0]["name"]: made})
+        if "reshape" in entry.words and made.ndim < 2:
+            again.update({p["name"]: 0 for p in entry.params if p["name"] == "start_dim"})
+        got = draw.run(again)
+        assert home(got) == home(made) and got.shape == made.shape and got.stride() == made.stride()
+
+
+def pieces(t, dim, like):
+    at = 0
+    for p in like:
+        n = p.shape[dim]
+        yield t.narrow(dim, at, n)
+        at += n
+    assert at == t.shape[dim]
+
+
+@having("join")
+def test_join(key):
+    for parts, made, draw in cases(BY_KEY[key], FLOATS):
+        for part, piece in zip(parts, pieces(made, draw.values["dim"], parts)):
+            assert same_bits(part, piece)
+
+
+@having("split")
+def test_split(key):
+    for x, made, draw in cases(BY_KEY[key], FLOATS):
+        for part, piece in zip(made, pieces(x, draw.values["dim"], made)):
+            assert same_bits(part, piece) and home(part) == home(x)
+
+
+@having("absolute")
+def test_absolute(key):
+    """The same place of the storage, whatever view of it is given."""
+    entry = BY_KEY[key]
+    for x, made, draw in cases(entry, FLOATS):
+        other = x.flatten()[:3]
+        got = draw.run(dict(draw.values, **{entry.params[0]["name"]: other}))
+        assert home(got) == home(made) and got.stride() == made.stride() and same_bits(got, made)
+
+
+@having("undefined")
+def test_undefined(key):
+    """Sizes and dtype are all that is promised; two results do not share memory."""
+    for _, made, draw in cases(BY_KEY[key], FLOATS):
+        again = draw.run()
+        assert again.shape == made.shape and again.dtype == made.dtype
+        assert home(again) != home(made)
+
+
+SPECIAL = [0.0, -0.0, 1.0, -1.5, float("inf"), float("-inf"), float("nan"), 1e-42, 3e38, 2.5]
+
+
+def special(dtype):
+    """Values of the dtype with all that is special in it, as a tensor of (2, n)."""
+    if dtype == "bool":
+        return torch.tensor([[False, True]] * 2)
+    if dtype in INTS:
+        ends = numpy.iinfo(dtype)
+        return torch.from_numpy(numpy.array([[0, 1, 2, ends.min, ends.max, 7]] * 2, dtype))
+    values = torch.tensor([SPECIAL, SPECIAL[::-1]], dtype=torch.float64)
+    if dtype in COMPLEX:
+        values = torch.complex(values, values.flip([1]))
+    return values.to(getattr(torch, dtype))
+
+
+def on_special(entry, dtypes):
+    """(self, result, the rest of the call) on special values, for every dtype that is taken."""
+    tried = 0
+    for dtype in dtypes:
+        if dtype not in entry.dtypes:
+            continue
+        draw = Draw(entry, entry.cases()[0], dtype)
+        x = special(dtype)
+        values = dict(draw.values, **{entry.params[0]["name"]: x})
+        try:
+            made = draw.run(values)
+        except (RuntimeError, NotImplementedError):
+            continue
+        tried += 1
+        yield x, made, draw, values
+    assert tried, f"{entry.key} takes no special values"
+
+
+@having("idempotent")
+def test_idempotent(key):
+    entry = BY_KEY[key]
+    for _, made, draw, values in on_special(entry, DTYPES):
+        assert same_bits(draw.run(dict(values, **{entry.params[0]["name"]: made})), made)
+
+
+def fits_special(entry):
+    return entry.key not in SAMPLES and "self =" not in entry.cases()[0]
+
+
+@pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.inverse])
+def test_inverse(key):
+    """The inverse with the same further arguments gives self back, bit for bit."""
+    entry = BY_KEY[key]
+    other = BY_KEY[entry.inverse]
+    drawn = ((x, made, draw, draw.values) for x, made, draw in cases(entry))
+    tried = 0
+    for x, made, draw, values in list(drawn) + (list(on_special(entry, DTYPES)) if fits_special(entry) else []):
+        if entry.inverse_dtypes and str(x.dtype)[6:] not in entry.inverse_dtypes:
+            continue
+        args, kwargs = draw.call_arguments(dict(values, **{entry.params[0]["name"]: made}))
+        back = other.call(args, kwargs)
+        assert same_bits(back, x), (x.dtype, args[1:])
+        tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.neutral])
+def test_neutral(key):
+    """With the neutral number and defaults elsewhere, a real self of the result's dtype comes back."""
+    entry = BY_KEY[key]
+    name, number = entry.neutral
+    tried = 0
+    for dtype in FLOATS + HALVES + INTS + ("bool",):
+        if dtype not in entry.dtypes:
+            continue
+        x = special(dtype)
+        n = number if dtype in FLOATS + HALVES else int(number)
+        try:
+            made = entry.call([x], {name: n})
+        except (RuntimeError, NotImplementedError):
+            continue
+        if made.dtype == x.dtype:
+            assert same_bits(made, x), dtype
+            tried += 1
+    assert tried
+
+
+@pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.filled])
+def test_filled(key):
+    entry = BY_KEY[key]
+    values = {"size": [2, 3], "self": torch.randn(2, 3), "fill_value": 2.5}
+    args = [values[p["name"]] for p in entry.params if p["name"] in values]
+    made = entry.call(args, {})
+    number = values[entry.filled] if entry.filled in values else float(entry.filled)
+    assert made.shape == (2, 3) and bool((made == number).all())
+
+
+def test_every_word_is_promised_by_an_entry():
+    """And every word is in the grammar of DESIGN.md."""
+    root = os.path.join(os.path.dirname(__file__), "..", "..")
+    words = re.findall(r"^CR_WORD\(\w+, +(\w+),", open(os.path.join(root, "src/ops/words.def")).read(), re.M)
+    grammar = open(os.path.join(root, "DESIGN.md")).read()
+    assert len(words) > 15
+    for word in words:
+        assert any(word in e.words for e in ENTRIES), word
+        assert re.search(rf"\b{word}\b", grammar), word
