@@ -42,6 +42,13 @@ static void put_words(cr_text *out, const cr_op *op)
             cr_text_printf(out, "  %-9s %s\n", cr_word_infos[i].name, cr_word_infos[i].promise);
     if (op->inverse)
         cr_text_printf(out, "  inverse   %s\n", op->inverse_name);
+    if (op->scatter)
+        cr_text_printf(out, "  scatter   %s\n", op->scatter_name);
+    for (int i = 0; i < op->param_count; i++)
+        if (op->updates >> i & 1)
+            cr_text_printf(out, "  updates   %s when %s\n", op->param[i].name,
+                           op->param[op->updates_when].name);
+    put_rule(out, "functional", op->functional);
     if (op->neutral_param >= 0)
         cr_text_printf(out, "  neutral   %s = %g\n", op->param[op->neutral_param].name,
                        op->neutral);

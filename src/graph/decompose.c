@@ -229,7 +229,7 @@ static bool is_composite(const cr_gnode *n)
     for (int i = 0; i < op->param_count; i++)
         if (op->param[i].written)
             return false;
-    if (op->words & CR_WORD_UPDATES)
+    if (op->updates)
         return true;
     if (op->does == CR_DOES_IS)
         return !op->fused && !cr_op_is_cheap(op);

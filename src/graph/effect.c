@@ -76,7 +76,7 @@ static bool is_dear(const cr_op *op)
 {
     if (op->does == CR_DOES_BODY || (op->words & CR_WORD_CHEAP) || cr_op_may_view(op))
         return false;
-    return op->does != CR_DOES_IS || op->fused || (op->words & (CR_WORD_RANDOM | CR_WORD_UPDATES));
+    return op->does != CR_DOES_IS || op->fused || op->updates || (op->words & CR_WORD_RANDOM);
 }
 
 bool cr_op_is_cheap(const cr_op *op)
@@ -96,16 +96,12 @@ bool cr_gnode_may_view(const cr_gnode *n)
 
 /* --- writes --- */
 
-/* A norm that updates running statistics does so where it has them and its first truth is true. */
+/* Clause `updates`, of this call. */
 static bool updates(const cr_gnode *n)
 {
-    bool has = false;
-
-    for (int i = 0; i < n->arg_count; i++) {
-        has |= n->arg[i].tag == CR_TENSOR && !strncmp(n->op->param[i].name, "running_", 8);
-        if (n->op->param[i].type == CR_T_BOOL)
-            return has && n->arg[i].i;
-    }
+    for (int i = 0; i < n->arg_count; i++)
+        if (n->op->updates >> i & 1 && n->arg[i].tag == CR_TENSOR)
+            return n->arg[n->op->updates_when].i;
     return false;
 }
 
@@ -114,7 +110,7 @@ static bool call_writes(const cr_gnode *n)
     for (int i = 0; i < n->arg_count; i++)
         if (n->op->param[i].written)
             return true;
-    return (n->op->words & CR_WORD_UPDATES) && updates(n);
+    return updates(n);
 }
 
 bool cr_gnode_copies_back(const cr_gnode *n)

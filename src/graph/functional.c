@@ -217,7 +217,7 @@ static search search_args(walk *x, const cr_gnode *n, const cr_tensor *t)
 /* Whether the node can be called again to make a view of what its first tensor has become. */
 static bool may_repeat(const cr_gnode *n, const search *s)
 {
-    return s->objects == 1 && !cr_gnode_has_effect(n) && strcmp(n->op->name, "as_strided");
+    return s->objects == 1 && !cr_gnode_has_effect(n) && !(n->op->words & CR_WORD_ABSOLUTE);
 }
 
 static cr_tensor *without_bytes(walk *x, const cr_tensor *t)
@@ -252,40 +252,28 @@ static object *result_object(walk *x, const cr_gnode *n, int k, cr_tensor *t)
     return o;
 }
 
-/* NAME of NAME_ with the same parameters: computes what NAME_ writes, or the view that self
- * becomes. */
+/* The entry that computes what this one writes, or the view that self becomes. */
 static const cr_op *twin_of(const cr_op *op)
 {
-    char name[64];
-    size_t n = strlen(op->name);
-
     if (op->inplace_of)
         return op->inplace_of;
-    if (n >= sizeof name || n < 2 || op->name[n - 1] != '_' || (op->words & CR_WORD_RANDOM))
-        return NULL;
-    memcpy(name, op->name, n - 1);
-    name[n - 1] = 0;
-    for (const cr_op *t = cr_ops_find(name); t; t = t->next) {
-        bool same = t->param_count == op->param_count && t->result_count == op->result_count;
-        for (int i = 0; same && i < t->param_count; i++)
-            same = t->param[i].type == op->param[i].type;
-        if (same)
-            return t;
-    }
-    return NULL;
+    return op->functional && op->functional->kind == CR_RULE_CALL ? op->functional->op : NULL;
+}
+
+/* The parameter of a writing entry that is argument i of its twin; -1: the twin's default. */
+static int twin_param(const cr_op *op, int i)
+{
+    if (op->inplace_of)
+        return i;
+    return i < op->functional->count ? op->functional->args[i]->slot : -1;
 }
 
 /* self becomes another view of its storage. */
 static bool is_turn(const cr_op *op)
 {
-    const cr_op *twin = op->param_count && op->param[0].written && !op->inplace_of ? twin_of(op) : NULL;
+    const cr_op *twin = op->inplace_of ? NULL : twin_of(op);
 
-    return twin && twin->result[0].alias && strcmp(twin->name, "as_strided");
-}
-
-static bool changes_storage(const cr_op *op)
-{
-    return !strncmp(op->name, "set_", 4) || !strncmp(op->name, "resize_", 7) || !strcmp(op->name, "as_strided_");
+    return twin && twin->result[0].alias;
 }
 
 /* out= with a tensor of no elements gives it sizes first: then it is a new tensor. */
@@ -293,7 +281,7 @@ static bool may_resize(walk *x, const cr_gnode *n)
 {
     object *o = object_of(x, n->arg[0].value);
 
-    if (strcmp(n->op->name, "resize_") || o->from || o->t->numel || o->in->home)
+    if (n->op != cr_entry.resize_ || o->from || o->t->numel || o->in->home)
         return false;
     for (size_t i = 0; i < x->g->values; i++)
         if (x->of[i] && x->of[i]->from == o)
@@ -379,7 +367,7 @@ static void see_call(walk *x, const cr_gnode *n, node_fact *f)
         results_as_stated(x, n);
         return;
     }
-    if (n->op->param_count && n->op->param[0].written && changes_storage(n->op)) {
+    if (n->op->words & CR_WORD_RESETS) {
         f->resized = may_resize(x, n);
         x->give_up |= !f->resized;
         turns = true;
@@ -672,7 +660,16 @@ static void stay(walk *x, region *r)
 }
 
 /* How a view's positions lie in what it was made of. */
-typedef enum { SAME, RESHAPED, PERMUTED, SLICED, SELECTED, DIAGONAL, AS_REAL, OTHERWISE } view_kind;
+typedef enum {
+    SAME,
+    RESHAPED,
+    PERMUTED,
+    SLICED,
+    SELECTED,
+    SCATTERED,
+    INVERSE,
+    OTHERWISE
+} view_kind;
 
 typedef struct {
     view_kind kind;
@@ -767,8 +764,8 @@ static view_way way_of(const object *o)
     view_way w = {.kind = OTHERWISE};
 
     if (p->dtype != v->dtype) {
-        if (!strcmp(o->op->name, "view_as_real"))
-            w.kind = AS_REAL;
+        if (o->op->inverse)
+            w.kind = INVERSE;
     } else if (p->offset == v->offset && same_geometry(p, v)) {
         w.kind = SAME;
     } else if (is_permuted(p, v, w.dims)) {
@@ -779,19 +776,32 @@ static view_way way_of(const object *o)
         w.kind = SLICED;
     } else if (is_selected(p, v, &w)) {
         w.kind = SELECTED;
-    } else if (!strcmp(o->op->name, "diagonal")) {
-        w.kind = DIAGONAL;
+    } else if (o->op->scatter && !(o->op->words & CR_WORD_ABSOLUTE)) {
+        w.kind = SCATTERED;
     }
     return w;
 }
 
-static pair diagonal_back(walk *x, const object *o, const pair *both)
+/* By the entry that clause `scatter` names: self, the elements, and the view's further
+ * arguments. */
+static pair scattered_back(walk *x, const object *o, const pair *both)
 {
-    const cr_garg *a = o->view->arg;
+    cr_value arg[CR_MAX_ARGS] = {TENSOR, TENSOR};
 
-    return make(x, cr_entry.diagonal_scatter,
-                ARGS(TENSOR, TENSOR, cr_of_int(a[1].i), cr_of_int(a[2].i), cr_of_int(a[3].i)),
-                both);
+    for (int i = 1; i < o->view->arg_count; i++)
+        arg[i + 1] = load(x, &o->view->arg[i]);
+    return make_op(x, o->op->scatter, arg, both);
+}
+
+/* By the view's inverse: a view of other elements, which wants them row-major. */
+static pair inverted_back(walk *x, const object *o, pair to)
+{
+    cr_value arg[CR_MAX_ARGS] = {TENSOR};
+
+    for (int i = 1; i < o->view->arg_count; i++)
+        arg[i] = load(x, &o->view->arg[i]);
+    to = make(x, cr_entry.contiguous, ARGS(TENSOR), &to);
+    return make_op(x, o->op->inverse, arg, &to);
 }
 
 /* What the view's parent holds when the view holds `to`. */
@@ -806,16 +816,14 @@ static pair written_back(walk *x, const object *o, pair to)
     case RESHAPED:
         return make(x, cr_entry.reshape, ARGS(TENSOR, cr_of_ints(p->size, p->ndim)), &to);
     case PERMUTED: return permuted(x, to, w.dims);
-    case AS_REAL:
-        to = make(x, cr_entry.contiguous, ARGS(TENSOR), &to);
-        return make(x, cr_entry.view_as_complex, ARGS(TENSOR), &to);
+    case INVERSE: return inverted_back(x, o, to);
     case OTHERWISE: return (pair){NULL, NULL};
     default: break;
     }
     both[0] = (pair){value_of(x, o->from), o->from->t};
     both[1] = to;
-    if (w.kind == DIAGONAL)
-        return diagonal_back(x, o, both);
+    if (w.kind == SCATTERED)
+        return scattered_back(x, o, both);
     if (w.kind == SELECTED)
         return make(x, cr_entry.select_scatter,
                     ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start)), both);
@@ -834,7 +842,10 @@ static void note_change(walk *x, region *r)
     CR_PUSH(x->s, &x->changed, r);
 }
 
-static bool is_copy(view_kind kind) { return kind == SLICED || kind == SELECTED || kind == DIAGONAL; }
+static bool is_copy(view_kind kind)
+{
+    return kind == SLICED || kind == SELECTED || kind == SCATTERED;
+}
 
 static void lend(region *to, region *lender)
 {
@@ -891,7 +902,7 @@ static pair fitted(walk *x, pair p, const cr_tensor *like, bool *copy)
     return p;
 }
 
-/* copy_, fill_.Tensor: the elements of another tensor.  It is copied where its memory may be
+/* The elements of another tensor (copy_, fill_).  It is copied where its memory may be
  * written later. */
 static void write_copy(walk *x, object *o, cr_gvalue *from)
 {
@@ -926,6 +937,14 @@ static bool write_draw(walk *x, object *o, const cr_gnode *n)
     return true;
 }
 
+static cr_garg preset_arg(const cr_param *p)
+{
+    cr_garg a = {.tag = p->preset.tag, .len = p->preset.len};
+
+    memcpy(&a.number, &p->preset.number, sizeof a.number);
+    return a;
+}
+
 /* The node's twin, called with what its arguments hold now. */
 static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
 {
@@ -935,13 +954,18 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
     bool copy = false;
     search lent;
 
-    for (int i = 0; i < n->arg_count; i++)
-        call[i] = load(x, &n->arg[i]);
+    for (int i = 0; i < twin->param_count; i++) {
+        int from = twin_param(n->op, i);
+        call[i] = from < 0 ? twin->param[i].preset : load(x, &n->arg[from]);
+    }
     if (twin->result_count != 1 || cr_call(twin, call, result))
         return false;
     own(x, result[0].t);
-    for (int i = 0; i < n->arg_count; i++)
-        arg[i] = cr_garg_copy(x->out, &n->arg[i], view_arg, &(view_map){.x = x});
+    for (int i = 0; i < twin->param_count; i++) {
+        int from = twin_param(n->op, i);
+        arg[i] = from < 0 ? preset_arg(&twin->param[i])
+                          : cr_garg_copy(x->out, &n->arg[from], view_arg, &(view_map){.x = x});
+    }
     made = cr_graph_call(x->out, x->out->body, twin, arg, 1, NULL);
     made->source = n->source;
     made->result[0]->type = type_of(x, result[0].t);
@@ -955,43 +979,22 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
     return true;
 }
 
-static bool write_filled(walk *x, object *o, const cr_op *op, const cr_value *number,
-                         int numbers)
-{
-    pair self = {value_of(x, o), o->t};
-    cr_value arg[3] = {TENSOR};
-
-    for (int i = 0; i < numbers; i++)
-        arg[1 + i] = number[i];
-    write_to(x, o, make(x, op, arg, 1 + numbers, &self), NULL);
-    return true;
-}
-
 /* The node in a form that writes nothing; false: there is none. */
 static bool write_node(walk *x, const cr_gnode *n)
 {
-    const char *name = n->op->name;
+    const cr_rule *computes = n->op->functional;
     const cr_garg *a = n->arg;
     object *o = a[0].tag == CR_TENSOR ? object_of(x, a[0].value) : NULL;
     int written = 0;
 
     for (int i = 0; i < n->arg_count; i++)
         written += n->op->param[i].written;
-    if (!o || !n->op->param[0].written || written != 1 || (n->op->words & CR_WORD_UPDATES))
+    if (!o || !n->op->param[0].written || written != 1 || n->op->updates)
         return false;
-    if (!strcmp(name, "copy_") || (!strcmp(name, "fill_") && a[1].tag == CR_TENSOR)) {
-        write_copy(x, o, a[1].value);
+    if (computes && computes->kind == CR_RULE_NAME) {
+        write_copy(x, o, a[computes->slot].value);
         return true;
     }
-    if (!strcmp(name, "fill_"))
-        return write_filled(x, o, cr_entry.full_like,
-                            &(cr_value){.tag = CR_NUMBER, .number = a[1].number}, 1);
-    if (!strcmp(name, "zero_"))
-        return write_filled(x, o, cr_entry.zeros_like, NULL, 0);
-    if (!strcmp(name, "fill_diagonal_"))
-        return write_filled(
-            x, o, cr_entry._fill_diagonal,
-            (cr_value[]){{.tag = CR_NUMBER, .number = a[1].number}, cr_of_bool(a[2].i)}, 2);
     if ((n->op->words & CR_WORD_RANDOM) && !n->op->inplace_of)
         return write_draw(x, o, n);
     return twin_of(n->op) && write_twin(x, o, n, twin_of(n->op));
@@ -1068,8 +1071,7 @@ static void resize_call(walk *x, object *o)
     cr_garg arg[CR_MAX_ARGS];
 
     for (int i = 0; i < op->param_count; i++) {
-        arg[i] = (cr_garg){.tag = op->param[i].preset.tag, .len = op->param[i].preset.len};
-        memcpy(&arg[i].number, &op->param[i].preset.number, sizeof arg[i].number);
+        arg[i] = preset_arg(&op->param[i]);
         if (op->param[i].type == CR_T_DTYPE)
             arg[i] = (cr_garg){.tag = CR_DTYPE_VAL, .i = o->t->dtype};
     }
@@ -1238,7 +1240,10 @@ static void walk_twice(cr_session *s, void *context)
 }
 
 /* A norm that updates its statistics: its parts write them where everybody sees it. */
-static bool updates(const cr_gnode *n) { return (n->op->words & CR_WORD_UPDATES) && cr_gnode_writes(n); }
+static bool updates(const cr_gnode *n)
+{
+    return n->op->updates && cr_gnode_writes(n);
+}
 
 static cr_graph *functional(const cr_graph *g)
 {

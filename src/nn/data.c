@@ -1,6 +1,6 @@
 /* Minibatches of tensors, in order or shuffled as by torch's DataLoader. */
-#include "nn/nn_impl.h"
 #include "entry.h"
+#include "nn/nn_impl.h"
 
 struct cr_loader {
     cr_tensor **tensor, **batch; /* `count` of each; batch: the last batch returned */

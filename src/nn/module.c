@@ -1,8 +1,8 @@
 /* Modules: a tree of named parameters, buffers and children.
  *
  * Names are in the order of their creation, which is the order of torch's state dict. */
-#include "nn/nn_impl.h"
 #include "entry.h"
+#include "nn/nn_impl.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -2,8 +2,8 @@
  *
  * A step collects the parameters that have gradients, and their state, into lists.  One call of
  * an operator then updates them all. */
-#include "nn/nn_impl.h"
 #include "entry.h"
+#include "nn/nn_impl.h"
 #include <string.h>
 
 /* Indices of a parameter's state tensors: SGD's buffer; Adam's mean, square and maximum;

@@ -92,11 +92,15 @@ static void lex_sign(lexer *x)
 
 cr_status lex_next(lexer *x)
 {
+    int line = x->line;
+
     skip_space(x);
     x->kind = TOKEN_END;
     x->len = 0;
-    if (x->at == x->end)
+    if (x->at == x->end) {
+        x->line = line; /* an error at the end is one of the last line, not of the next */
         return CR_OK;
+    }
     unsigned char c = (unsigned char)*x->at;
     if (isalpha(c) || c == '_') {
         x->text = x->at;

@@ -198,8 +198,20 @@ struct cr_op {
      * clause.  A zero has a sign for floats. */
     int8_t neutral_param;
     double neutral;
-    cr_rule
-        *filled; /* clause `filled`: all elements of the result are this number or parameter */
+    /* Clause `functional`, of an entry that writes self: what self becomes, computed without
+     * writing.  Either a parameter, whose elements self gets, or a call of an entry on
+     * parameters. */
+    cr_rule *functional;
+    /* Clause `scatter`, of a view: the entry that gives self with other elements in the view's
+     * places, called on self, these elements and the view's further arguments.  Or NULL. */
+    const char *scatter_name;
+    const cr_op *scatter;
+    /* Clause `updates`: tensor parameters that are written though the schema (torch's) does not
+     * mark them, a bit each, where the parameter updates_when (a bool) is true. */
+    uint32_t updates;
+    int8_t updates_when;
+    /* Clause `filled`: all elements of the result are this number or parameter. */
+    cr_rule *filled;
     const cr_op *next;    /* next overload of the same name, or NULL */
     /* The in-place form is a record of its own, made from this one: `name_`, its first
      * parameter written, does == CR_DOES_INPLACE, forms == 0. */

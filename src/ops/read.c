@@ -202,6 +202,43 @@ static cr_status read_neutral(lexer *x, cr_op *op)
     return lex_next(x);
 }
 
+/* `functional PARAM`, `functional NAME(PARAM, ...)` */
+static cr_status read_functional(lexer *x, cr_op *op)
+{
+    CR_TRY(rule_parse(x, &op->functional));
+    if (op->functional->kind != CR_RULE_NAME && op->functional->kind != CR_RULE_CALL)
+        return lex_error(x, "a parameter or a call expected");
+    for (int i = 0; i < op->functional->count; i++)
+        if (op->functional->args[i]->kind != CR_RULE_NAME || op->functional->keyword[i])
+            return lex_error(x, "the call takes parameters by place");
+    return CR_OK;
+}
+
+static cr_status read_scatter(lexer *x, cr_op *op)
+{
+    return lex_dotted(x, &op->scatter_name);
+}
+
+/* `updates PARAM... when PARAM` */
+static cr_status read_updates(lexer *x, cr_op *op)
+{
+    bool condition = false;
+    int param;
+
+    while (!condition && x->kind != TOKEN_END) {
+        CR_TRY(take_param(x, op, &param));
+        if (op->param[param].type != CR_T_TENSOR)
+            return lex_error(x, "'%s' is no tensor", op->param[param].name);
+        op->updates |= 1u << param;
+        CR_TRY(lex_take(x, "when", &condition));
+    }
+    CR_TRY(take_param(x, op, &param));
+    op->updates_when = (int8_t)param;
+    return op->param[param].type == CR_T_BOOL
+               ? CR_OK
+               : lex_error(x, "'%s' is no bool", op->param[param].name);
+}
+
 /* `filled NUMBER`, `filled PARAM` */
 static cr_status read_filled(lexer *x, cr_op *op)
 {
@@ -469,6 +506,9 @@ static const struct {
     {"inverse", read_inverse},
     {"neutral", read_neutral},
     {"filled", read_filled},
+    {"functional", read_functional},
+    {"scatter", read_scatter},
+    {"updates", read_updates},
     {"aten", overload_read},
     {"flops", read_flops},
 };
@@ -592,6 +632,10 @@ static const char *contradiction(const cr_op *op)
         return "the schema says that the result may be a view, and `copy` that it is not";
     if (op->inverse_name && (!from_tensor || !to_tensor))
         return "`inverse` is for a tensor made of a tensor";
+    if (op->functional && !(op->param_count && op->param[0].written))
+        return "`functional` is for an entry that writes self";
+    if ((w & CR_WORD_RESETS) && !(op->param_count && op->param[0].written))
+        return "`resets` is for an entry that writes self";
     if (op->neutral_param >= 0 && (!from_tensor || !to_tensor || op->neutral_param == 0))
         return "`neutral` is about another parameter than self";
     return NULL;
@@ -654,6 +698,7 @@ cr_status ops_add_inplace(cr_op *op)
     made->inverse = NULL;
     made->neutral_param = -1;
     made->filled = NULL;
+    made->scatter = NULL;
     made->autocast = 0;
     made->aten = NULL;
     made->aten_count = 0;

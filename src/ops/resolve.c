@@ -184,18 +184,30 @@ static void lay_slots(cr_op *op)
         op->lets[i].slot = op->first_let_slot + i;
 }
 
-static cr_status find_inverse(cr_op *op)
+/* The entry that a clause names, with `more` parameters than this one; NULL where it names
+ * none. */
+static cr_status find_partner(const cr_op *op, const char *name, int more, const cr_op **out)
 {
-    if (!op->inverse_name)
+    if (!name)
         return CR_OK;
-    op->inverse = cr_ops_find(op->inverse_name);
-    if (!op->inverse)
+    *out = cr_ops_find(name);
+    if (!*out)
         return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->file, op->line,
-                       op->name, op->inverse_name);
-    if (op->inverse->param_count != op->param_count)
-        return cr_fail(CR_VALUE, "%s:%d: %s and its inverse %s have different parameters",
-                       op->file, op->line, op->name, op->inverse_name);
+                       op->name, name);
+    if ((*out)->param_count != op->param_count + more)
+        return cr_fail(CR_VALUE, "%s:%d: the parameters of %s and %s do not go together",
+                       op->file, op->line, op->name, name);
     return CR_OK;
+}
+
+static cr_status check_functional(const cr_op *op)
+{
+    const cr_rule *r = op->functional;
+
+    if (!r || r->kind == CR_RULE_NAME || r->op)
+        return CR_OK;
+    return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->file, op->line,
+                   op->name, r->name);
 }
 
 static cr_status resolve_op(cr_op *op)
@@ -222,7 +234,10 @@ static cr_status resolve_op(cr_op *op)
     CR_TRY(resolve_some(&s, &op->node, 1));
     CR_TRY(resolve_some(&s, &op->flops, 1));
     CR_TRY(resolve_some(&s, &op->filled, 1));
-    CR_TRY(find_inverse(op));
+    CR_TRY(resolve_some(&s, &op->functional, 1));
+    CR_TRY(check_functional(op));
+    CR_TRY(find_partner(op, op->inverse_name, 0, &op->inverse));
+    CR_TRY(find_partner(op, op->scatter_name, 1, &op->scatter));
     find_masks(op);
     op->dim_param = param_named(op, "dim");
     op->keepdim_param = param_named(op, "keepdim");

@@ -65,6 +65,25 @@ TEST(words_that_contradict_each_other_or_the_schema_are_refused)
             "test.op:2: a number expected");
 }
 
+TEST(what_self_becomes_and_which_tensors_are_updated_are_read)
+{
+    OK(read("op w_make(Tensor self, int n) -> Tensor\n  body    self\n"));
+    OK(read("op w_write_(Tensor(a!) self, int n) -> Tensor(a!)\n  functional w_make(self, n)\n"
+            "  whole   cr_do_zero\n"));
+    OK(read("op w_norm(Tensor self, Tensor? mean, bool training) -> Tensor\n"
+            "  updates mean when training\n  whole   cr_do_clone\n"));
+    REFUSED("op w_j(Tensor self) -> Tensor\n  functional self\n  whole   cr_do_clone\n",
+            "test.op:1: w_j: `functional` is for an entry that writes self");
+    REFUSED(
+        "op w_k(Tensor self, int n) -> Tensor\n  updates self when n\n  whole   cr_do_clone\n",
+        "test.op:2: 'n' is no bool");
+    REFUSED(
+        "op w_l(Tensor(a!) self) -> Tensor(a!)\n  functional w_make(3)\n  whole   cr_do_zero\n",
+        "test.op:2: the call takes parameters by place");
+    EQ(cr_ops_find("w_norm")->updates, 2u);
+    EQ(cr_ops_find("w_norm")->updates_when, 2);
+}
+
 TEST(an_inverse_must_be_in_the_table)
 {
     OK(read("op w_lost(Tensor self) -> Tensor\n  inverse w_nowhere\n  body    -self\n"));

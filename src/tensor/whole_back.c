@@ -1,6 +1,6 @@
 /* Derivatives of views: cotangents put back where their elements came from. */
-#include "tensor/whole.h"
 #include "entry.h"
+#include "tensor/whole.h"
 #include <string.h>
 
 /* --- one piece into zeros --- */

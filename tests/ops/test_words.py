@@ -7,6 +7,7 @@ import numpy
 import pytest
 
 import cresset as torch
+from cresset import _C
 
 from table import BY_KEY, COMPLEX, ENTRIES, FLOATS, HALVES, INTS, Draw, leaves
 
@@ -246,6 +247,67 @@ def test_filled(key):
     made = entry.call(args, {})
     number = values[entry.filled] if entry.filled in values else float(entry.filled)
     assert made.shape == (2, 3) and bool((made == number).all())
+
+
+@pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.scatter])
+def test_scatter(key):
+    """The view of what is scattered is what was given, and everything else stays."""
+    entry = BY_KEY[key]
+    other = BY_KEY[entry.scatter]
+    for x, made, draw in cases(entry, FLOATS + INTS):
+        args, kwargs = draw.call_arguments()
+        src = (made + 1).contiguous()
+        changed = other.call([args[0], src] + args[1:], kwargs)
+        name = entry.params[0]["name"]
+        assert changed.shape == x.shape and home(changed) != home(x)
+        assert same_bits(draw.run(dict(draw.values, **{name: changed})), src)
+        again = other.call([changed, made.contiguous()] + args[1:], kwargs)
+        assert same_bits(again, x)
+
+
+def written(entry, dtype):
+    """A draw of an entry that writes self; no sample is stated for these."""
+    samples = {"unsqueeze_": "dim = 1", "transpose_": "dim1 = 1", "swapaxes_": "axis0 = 0; axis1 = 1",
+               "swapdims_": "dim1 = 1", "squeeze_": "self = t(3, 1)", "squeeze_.dim": "self = t(3, 1); dim = 1",
+               "squeeze_.dims": "self = t(3, 1); dim = [1]", "fill_.Tensor": "value = t()"}
+    return Draw(entry, samples.get(entry.key, ""), dtype)
+
+
+@pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.functional])
+def test_functional(key):
+    """What the clause computes is what self becomes."""
+    entry = BY_KEY[key]
+    call = re.fullmatch(r"([\w.]+)\((.*)\)", entry.functional)
+    for dtype in ("float32", "int64", "bool"):
+        draw = written(entry, dtype)
+        before = {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in draw.values.items()}
+        given = [before[name] for name in (call[2] if call else entry.functional).split(", ")]
+        want = getattr(_C.ops, call[1].split(".")[0])(*given) if call else given[0]
+        got = draw.run()
+        assert got is draw.values["self"]
+        assert same_bits(got, want.expand(got.shape)), dtype
+
+
+@pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.updates])
+def test_updates(key):
+    """The named tensors are written where the named parameter is true, and nothing else is."""
+    entry = BY_KEY[key]
+    *tensors, when = entry.updates
+    for on in (False, True):
+        values = {"input": torch.randn(2, 4, 3), "running_mean": torch.zeros(4), "running_var": torch.ones(4),
+                  "weight": torch.ones(4), "bias": torch.zeros(4), "momentum": 0.1, "eps": 1e-5,
+                  "cudnn_enabled": False, when: on}
+        before = {k: v.clone() for k, v in values.items() if isinstance(v, torch.Tensor)}
+        entry.call([values[p["name"]] for p in entry.params], {})
+        changed = [k for k in before if not same_bits(values[k], before[k])]
+        assert sorted(changed) == (sorted(tensors) if on else [])
+
+
+def test_entries_that_write_self_say_what_self_becomes():
+    """By clause `functional`, or by a word that says why not."""
+    for e in ENTRIES:
+        if e.params and e.params[0]["written"] and e.params[0]["type"] == "Tensor" and e.name.endswith("_"):
+            assert e.functional or "random" in e.words or "resets" in e.words, e.key
 
 
 def test_every_word_is_promised_by_an_entry():

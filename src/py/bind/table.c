@@ -126,6 +126,23 @@ static PyObject *neutral_pair(const cr_op *op)
     return Py_BuildValue("(sd)", op->param[op->neutral_param].name, op->neutral);
 }
 
+/* The parameters of clause `updates`, then the one that says when. */
+static PyObject *updates_names(const cr_op *op)
+{
+    PyObject *list = PyList_New(0);
+
+    for (int i = 0; list && i <= op->param_count && op->updates; i++) {
+        int at = i == op->param_count ? op->updates_when : i;
+        PyObject *s = i == op->param_count || op->updates >> i & 1
+                          ? PyUnicode_FromString(op->param[at].name)
+                          : NULL;
+        if (s && PyList_Append(list, s))
+            Py_CLEAR(list);
+        Py_XDECREF(s);
+    }
+    return list;
+}
+
 static PyObject *rule_text(const cr_rule *r)
 {
     cr_text text = {0};
@@ -165,7 +182,7 @@ PyObject *cr_py_record(const cr_op *op)
     cr_op_print_schema(&schema, op);
     made = Py_BuildValue(
         "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,s:z,s:N,"
-        "s:N,s:N}",
+        "s:N,s:N,s:z,s:N,s:N}",
         "name", op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc",
         op->doc, "ref", op->ref, "sample", op->sample, "tags", op->tags, "does", does[op->does],
         "file", op->file, "line", op->line, "fused", op->fused ? Py_True : Py_False,
@@ -174,7 +191,8 @@ PyObject *cr_py_record(const cr_op *op)
         "dtypes", dtypes_list(op->dtypes), "forms", words_list(op->forms, forms, CR_LEN(forms)),
         "words", words_list(op->words, words, CR_LEN(words)), "inverse", op->inverse_name,
         "inverse_dtypes", dtypes_list(op->inverse_dtypes), "neutral", neutral_pair(op),
-        "filled", rule_text(op->filled));
+        "filled", rule_text(op->filled), "scatter", op->scatter_name, "functional",
+        rule_text(op->functional), "updates", updates_names(op));
     cr_text_drop(&schema);
     return made;
 }
