@@ -1,6 +1,7 @@
 /* crc explain, crc ops - prints the operator table and everything derived from it. */
 #include "crc.h"
 #include "emit/emit.h"
+#include "graph/graph.h"
 #include "jit/generated.h"
 #include "loop/build.h"
 #include "loop/libm.h"
@@ -40,6 +41,9 @@ static void put_words(cr_text *out, const cr_op *op)
     for (int i = 0; i < CR_WORD_COUNT; i++)
         if (op->words >> i & 1)
             cr_text_printf(out, "  %-9s %s\n", cr_word_infos[i].name, cr_word_infos[i].promise);
+    for (int i = CR_WORD_BIT_RAISES_BY_VALUES; i <= CR_WORD_BIT_SIZED_BY_VALUES; i++)
+        if (!(op->words >> i & 1) && cr_op_reaches(op, i))
+            cr_text_printf(out, "  %s (an entry that it calls)\n", cr_word_infos[i].name);
     if (op->inverse)
         cr_text_printf(out, "  inverse   %s\n", op->inverse_name);
     if (op->scatter)

@@ -8,11 +8,12 @@
 
 enum { MOST_OPS = 4096 };
 
-typedef bool (*op_fact)(const cr_op *op);
+typedef bool (*op_fact)(const cr_op *op, unsigned words);
 
 /* A walk over what an entry calls; entries may call themselves. */
 typedef struct {
     op_fact found;
+    unsigned words; /* for `found` */
     uint64_t seen[MOST_OPS / 64];
 } op_search;
 
@@ -36,7 +37,7 @@ static bool reaches(op_search *s, const cr_op *op)
     if (s->seen[op->index / 64] >> op->index % 64 & 1)
         return false;
     s->seen[op->index / 64] |= (uint64_t)1 << op->index % 64;
-    if (s->found(op))
+    if (s->found(op, s->words))
         return true;
     if (op->inplace_of)
         return reaches(s, op->inplace_of);
@@ -50,30 +51,39 @@ static bool reaches(op_search *s, const cr_op *op)
 }
 
 /* Facts by index: 0 not known yet, 1 no, 2 yes.  Threads that find out at once find the same. */
-static bool remembered(_Atomic uint8_t *facts, const cr_op *op, op_fact found)
+static bool remembered(_Atomic uint8_t *facts, const cr_op *op, op_fact found, unsigned words)
 {
     uint8_t known = atomic_load_explicit(&facts[op->index], memory_order_relaxed);
 
     if (!known) {
-        op_search s = {.found = found};
+        op_search s = {.found = found, .words = words};
         known = reaches(&s, op) ? 2 : 1;
         atomic_store_explicit(&facts[op->index], known, memory_order_relaxed);
     }
     return known == 2;
 }
 
-static bool is_random(const cr_op *op) { return op->words & CR_WORD_RANDOM; }
+static bool op_has_word(const cr_op *op, unsigned words)
+{
+    return op->words & words;
+}
+
+bool cr_op_reaches(const cr_op *op, int word)
+{
+    static _Atomic uint8_t facts[CR_WORD_COUNT][MOST_OPS];
+
+    return remembered(facts[word], op, op_has_word, 1u << word);
+}
 
 bool cr_op_draws(const cr_op *op)
 {
-    static _Atomic uint8_t facts[MOST_OPS];
-
-    return remembered(facts, op, is_random);
+    return cr_op_reaches(op, CR_WORD_BIT_RANDOM);
 }
 
 /* Neither cheap itself nor a composition that may be. */
-static bool is_dear(const cr_op *op)
+static bool is_dear(const cr_op *op, unsigned unused)
 {
+    (void)unused;
     if (op->does == CR_DOES_BODY || (op->words & CR_WORD_CHEAP) || cr_op_may_view(op))
         return false;
     return op->does != CR_DOES_IS || op->fused || op->updates || (op->words & CR_WORD_RANDOM);
@@ -83,7 +93,7 @@ bool cr_op_is_cheap(const cr_op *op)
 {
     static _Atomic uint8_t facts[MOST_OPS];
 
-    return !remembered(facts, op, is_dear);
+    return !remembered(facts, op, is_dear, 0);
 }
 
 bool cr_gnode_may_view(const cr_gnode *n)

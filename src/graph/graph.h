@@ -215,7 +215,9 @@ cr_graph *cr_graph_copy(cr_session *s, const cr_graph *g);
 bool cr_gnode_has_effect(const cr_gnode *n);
 /* The node, or one in its blocks, writes elements or sizes of an argument. */
 bool cr_gnode_writes(const cr_gnode *n);
-/* The entry, or one that it calls, draws random numbers. */
+/* The entry, or one that its composition calls, has the word (CR_WORD_BIT_RANDOM, ...). */
+bool cr_op_reaches(const cr_op *op, int word);
+/* The same of `random`: it draws random numbers. */
 bool cr_op_draws(const cr_op *op);
 /* Some node writes a tensor. */
 bool cr_graph_writes(const cr_graph *g);

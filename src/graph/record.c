@@ -675,7 +675,7 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
     bool of_values = cr_sizes_of_values;
     cr_sizes_of_values = outer;
     CR_TRY(st);
-    if (of_values && active && strncmp(op->name, "index_put", 9))
+    if (of_values && active)
         note_failure(active, cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", op->name));
     if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
         note_failure(active, cr_session_run(active->session, record_results, &c));

@@ -218,6 +218,7 @@ cr_status cr_kern_ctc_loss_backward(const cr_value *arg, cr_view *out)
     for (int64_t n = 0; n < to->size[1]; n++) {
         sample x = sample_at(arg + 1, n);
         double loss = real_at(losses, n * losses->stride[0]);
+        CR_TRY(check_labels(&x));
         if (arg[7].i && isinf(loss))
             continue;
         CR_TRY(backward_sample(&x, real_at(grad, n * grad->stride[0]), loss, to));

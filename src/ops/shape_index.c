@@ -76,7 +76,6 @@ static cr_status plan_mask(cr_index_plan *p, const cr_view *self, const cr_view 
     if (!mask->data && cr_shape_numel(mask->ndim, mask->size))
         return cr_fail(CR_RUNTIME,
                        "the size of a result indexed by a mask depends on its values");
-    cr_sizes_of_values = true;
     p->index[p->count].trues = cr_count_trues(mask);
     return CR_OK;
 }
@@ -209,11 +208,20 @@ cr_status cr_index_plan_make(cr_index_plan *p, const cr_view *self, const cr_val
     return plan_result(p, self);
 }
 
+static bool has_mask(const cr_value *indices)
+{
+    for (uint32_t i = 0; i < indices->len; i++)
+        if (indices->list[i].tag != CR_NONE && cr_is_mask(indices->list[i].view))
+            return true;
+    return false;
+}
+
 cr_status cr_shape_index(const cr_value *arg, cr_shape *out)
 {
     cr_index_plan p;
 
     CR_TRY(cr_index_plan_make(&p, arg[0].view, &arg[1]));
+    cr_sizes_of_values = cr_sizes_of_values || has_mask(&arg[1]);
     *out = p.result;
     return CR_OK;
 }

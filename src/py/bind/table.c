@@ -1,4 +1,5 @@
 /* The operator table as Python data, for tests, documentation and tools. */
+#include "graph/graph.h"
 #include "py/bind/bind.h"
 #include <string.h>
 
@@ -182,7 +183,7 @@ PyObject *cr_py_record(const cr_op *op)
     cr_op_print_schema(&schema, op);
     made = Py_BuildValue(
         "{s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:s,s:i,s:O,s:O,s:d,s:N,s:N,s:N,s:N,s:N,s:N,s:z,s:N,"
-        "s:N,s:N,s:z,s:N,s:N}",
+        "s:N,s:N,s:z,s:N,s:N,s:O,s:O}",
         "name", op->name, "overload", op->overload, "schema", cr_text_str(&schema), "doc",
         op->doc, "ref", op->ref, "sample", op->sample, "tags", op->tags, "does", does[op->does],
         "file", op->file, "line", op->line, "fused", op->fused ? Py_True : Py_False,
@@ -192,7 +193,9 @@ PyObject *cr_py_record(const cr_op *op)
         "words", words_list(op->words, words, CR_LEN(words)), "inverse", op->inverse_name,
         "inverse_dtypes", dtypes_list(op->inverse_dtypes), "neutral", neutral_pair(op),
         "filled", rule_text(op->filled), "scatter", op->scatter_name, "functional",
-        rule_text(op->functional), "updates", updates_names(op));
+        rule_text(op->functional), "updates", updates_names(op), "raises_by_values",
+        cr_op_reaches(op, CR_WORD_BIT_RAISES_BY_VALUES) ? Py_True : Py_False, "sized_by_values",
+        cr_op_reaches(op, CR_WORD_BIT_SIZED_BY_VALUES) ? Py_True : Py_False);
     cr_text_drop(&schema);
     return made;
 }
