@@ -118,19 +118,19 @@ static cr_dtype type_of_call(frame *f, const cr_rule *r)
 {
     cr_dtype t = type_of(f, r->args[0]);
 
-    if (!strcmp(r->name, "promote"))
+    if (r->builtin == CR_BUILTIN_promote)
         return type_promote(f, r);
-    if (!strcmp(r->name, "or"))
+    if (r->builtin == CR_BUILTIN_or)
         return t != CR_DTYPE_NONE ? t : type_of(f, r->args[1]);
     if (t == CR_DTYPE_NONE)
         return t;
-    if (!strcmp(r->name, "float"))
+    if (r->builtin == CR_BUILTIN_float)
         return cr_dtype_category(t) <= CR_CAT_INT ? CR_F32 : t;
-    if (!strcmp(r->name, "accumulate"))
+    if (r->builtin == CR_BUILTIN_accumulate)
         return cr_dtype_category(t) <= CR_CAT_INT ? CR_I64 : t;
-    if (!strcmp(r->name, "real"))
+    if (r->builtin == CR_BUILTIN_real)
         return cr_dtype_real(t);
-    if (!strcmp(r->name, "complex"))
+    if (r->builtin == CR_BUILTIN_complex)
         return cr_dtype_complex(t);
     return t;
 }
@@ -241,9 +241,10 @@ static value eval_logic(frame *f, const cr_rule *r, cr_fn fn, const value *v)
     return of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
 }
 
-static bool is_logic(const char *name)
+static bool is_logic(const cr_rule *r)
 {
-    return !strcmp(name, "and") || !strcmp(name, "or") || !strcmp(name, "not");
+    return r->builtin == CR_BUILTIN_and || r->builtin == CR_BUILTIN_or ||
+           r->builtin == CR_BUILTIN_not;
 }
 
 static value apply(frame *f, const cr_rule *r, cr_fn fn, const value *v)
@@ -254,7 +255,7 @@ static value apply(frame *f, const cr_rule *r, cr_fn fn, const value *v)
 
     if (r->count != cr_fn_infos[fn].args || r->count > 3)
         refuse(f, r, "wrong number of arguments in");
-    if (is_logic(r->name))
+    if (is_logic(r))
         return eval_logic(f, r, fn, v);
     for (int i = 0; i < r->count; i++)
         args[i] = as_expr(f, r, v[i], i < first ? CR_BOOL : t);
@@ -276,27 +277,18 @@ static bool fold_numbers(const cr_rule *r, const value *v, value *out)
         b = cr_scalar_as_double(v[1].number);
         whole = whole && v[1].number.category <= CR_CAT_INT;
     }
-    if (!strcmp(r->name, "neg"))
-        d = -a;
-    else if (!strcmp(r->name, "sqrt"))
-        d = sqrt(a);
-    else if (!strcmp(r->name, "log"))
-        d = log(a);
-    else if (r->count < 2)
-        return false;
-    else if (!strcmp(r->name, "add"))
-        d = a + b;
-    else if (!strcmp(r->name, "sub"))
-        d = a - b;
-    else if (!strcmp(r->name, "mul"))
-        d = a * b;
-    else if (!strcmp(r->name, "div"))
-        d = a / b;
-    else if (!strcmp(r->name, "pow"))
-        d = pow(a, b);
-    else
-        return false;
-    whole = whole && d == floor(d) && fabs(d) < 0x1p53 && strcmp(r->name, "div");
+    switch (cr_fn_find(r->name)) {
+    case CR_FN_neg: d = -a; break;
+    case CR_FN_sqrt: d = sqrt(a); break;
+    case CR_FN_log: d = log(a); break;
+    case CR_FN_add: d = a + b; break;
+    case CR_FN_sub: d = a - b; break;
+    case CR_FN_mul: d = a * b; break;
+    case CR_FN_div: d = a / b; break;
+    case CR_FN_pow: d = pow(a, b); break;
+    default: return false;
+    }
+    whole = whole && d == floor(d) && fabs(d) < 0x1p53 && r->builtin != CR_BUILTIN_div;
     *out = of_number(whole ? cr_scalar_int((int64_t)d) : cr_scalar_float(d));
     return true;
 }
@@ -420,15 +412,12 @@ static bool arithmetic_on_sizes(frame *f, const cr_rule *r, value *out)
         b = of_size(cr_sym_int(f->l->syms, b.number.i));
     if (a.kind != IS_SIZE || b.kind != IS_SIZE)
         return false;
-    if (!strcmp(r->name, "add"))
-        *out = of_size(cr_sym_add(f->l->syms, a.size, b.size));
-    else if (!strcmp(r->name, "sub"))
-        *out = of_size(cr_sym_sub(f->l->syms, a.size, b.size));
-    else if (!strcmp(r->name, "mul"))
-        *out = of_size(cr_sym_mul(f->l->syms, a.size, b.size));
-    else
-        return false;
-    return true;
+    switch (r->builtin) {
+    case CR_BUILTIN_add: *out = of_size(cr_sym_add(f->l->syms, a.size, b.size)); return true;
+    case CR_BUILTIN_sub: *out = of_size(cr_sym_sub(f->l->syms, a.size, b.size)); return true;
+    case CR_BUILTIN_mul: *out = of_size(cr_sym_mul(f->l->syms, a.size, b.size)); return true;
+    default: return false;
+    }
 }
 
 /* Arithmetic on literals in a composition, which chooses by the result. */
@@ -458,7 +447,11 @@ static value eval_choose(frame *f, const cr_rule *r)
         return eval(f, r->args[v[0].number.i ? 1 : 2]);
     v[1] = eval(f, r->args[1]);
     v[2] = eval(f, r->args[2]);
-    return apply(f, &(cr_rule){.name = "where", .count = 3, .line = r->line}, CR_FN_where, v);
+    return apply(
+        f,
+        &(cr_rule){
+            .name = cr_fn_infos[CR_FN_where].name, .builtin = -1, .count = 3, .line = r->line},
+        CR_FN_where, v);
 }
 
 /* Equality of what is known while building: None, texts, types. */
@@ -467,7 +460,7 @@ static bool known_equality(frame *f, const cr_rule *r, value *out)
     bool equal;
     value a, b;
 
-    if (r->count != 2 || (strcmp(r->name, "eq") && strcmp(r->name, "ne")))
+    if (r->count != 2 || (r->builtin != CR_BUILTIN_eq && r->builtin != CR_BUILTIN_ne))
         return false;
     a = eval(f, r->args[0]);
     b = eval(f, r->args[1]);
@@ -479,20 +472,17 @@ static bool known_equality(frame *f, const cr_rule *r, value *out)
         equal = a.dtype == b.dtype;
     else
         return false;
-    *out = of_truth(equal == !strcmp(r->name, "eq"));
+    *out = of_truth(equal == (r->builtin == CR_BUILTIN_eq));
     return true;
 }
 
 /* Literals in a composition, compared. */
 static bool known_comparison(frame *f, const cr_rule *r, value *out)
 {
-    static const char *const names[] = {"eq", "ne", "lt", "le", "gt", "ge"};
     value v[2];
-    size_t k = 0;
+    int k = r->builtin - CR_BUILTIN_eq; /* eq ne lt le gt ge, as builtin.def has them */
 
-    while (k < CR_LEN(names) && strcmp(r->name, names[k]))
-        k++;
-    if (f->scalar_code || r->count != 2 || k == CR_LEN(names))
+    if (f->scalar_code || r->count != 2 || k < 0 || k > CR_BUILTIN_ge - CR_BUILTIN_eq)
         return false;
     for (int i = 0; i < 2; i++)
         if ((v[i] = eval(f, r->args[i])).kind != IS_NUMBER)
@@ -506,10 +496,10 @@ static bool known_comparison(frame *f, const cr_rule *r, value *out)
 /* `not`, and `and` and `or` whose left side is known. */
 static bool known_logic(frame *f, const cr_rule *r, value *out)
 {
-    bool either = !strcmp(r->name, "or");
+    bool either = r->builtin == CR_BUILTIN_or;
     value a;
 
-    if (f->scalar_code || !is_logic(r->name))
+    if (f->scalar_code || !is_logic(r))
         return false;
     a = eval(f, r->args[0]);
     if (a.kind != IS_TRUTH)
@@ -549,7 +539,7 @@ static value eval_call(frame *f, const cr_rule *r)
         return v;
     if (of_type(f, r, &v))
         return v;
-    if (r->op && !is_logic(r->name))
+    if (r->op && !is_logic(r))
         return call_op(f, r, 0);
     return eval_loop_call(f, r);
 }
@@ -663,9 +653,9 @@ static cr_dtype returned(frame *f, int k)
 
     if (!r)
         return f->t;
-    if (r->kind == CR_RULE_CALL && !strcmp(r->name, "real"))
+    if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_real)
         return cr_dtype_real(f->t);
-    if (r->kind == CR_RULE_CALL && !strcmp(r->name, "complex"))
+    if (r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_complex)
         return cr_dtype_complex(f->t);
     return r->kind == CR_RULE_NAME && r->slot < 0 ? cr_dtype_find(r->name) : CR_DTYPE_NONE;
 }
@@ -880,8 +870,8 @@ static bool plain_fold(const cr_op *op)
 {
     const cr_rule *arg = op->fold->args[0];
 
-    return arg->kind == CR_RULE_NAME && arg->slot == 0 && strcmp(op->fold->name, "and") &&
-           strcmp(op->fold->name, "or");
+    return arg->kind == CR_RULE_NAME && arg->slot == 0 && op->fold->builtin != CR_BUILTIN_and &&
+           op->fold->builtin != CR_BUILTIN_or;
 }
 
 bool cr_loop_has_form(const cr_op *op, cr_form form)
@@ -899,9 +889,9 @@ bool cr_loop_wants(const cr_op *op, cr_dtype t)
 
     if (op->dtypes && !(op->dtypes >> t & 1))
         return false;
-    if (r && r->kind == CR_RULE_CALL && !strcmp(r->name, "float") && c <= CR_CAT_INT)
+    if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_float && c <= CR_CAT_INT)
         return false;
-    if (r && r->kind == CR_RULE_CALL && !strcmp(r->name, "accumulate") && c <= CR_CAT_INT)
+    if (r && r->kind == CR_RULE_CALL && r->builtin == CR_BUILTIN_accumulate && c <= CR_CAT_INT)
         return t == CR_I64;
     if (r && r->kind == CR_RULE_NAME && r->slot < 0)
         return cr_dtype_find(r->name) == t;
