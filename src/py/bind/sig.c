@@ -15,7 +15,7 @@ static bool is_factory(const cr_op *op)
         dtype |= op->param[i].type == CR_T_DTYPE && op->param[i].keyword_only;
         device |= op->param[i].type == CR_T_DEVICE && op->param[i].keyword_only;
     }
-    return dtype && device && strncmp(op->name, "to", 2) && strncmp(op->name, "_to", 3);
+    return dtype && device && !(op->words & CR_WORD_CAST);
 }
 
 static int find_param(const cr_op *op, const char *name)
