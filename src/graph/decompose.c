@@ -233,7 +233,8 @@ static bool is_composite(const cr_gnode *n)
         return true;
     if (op->does == CR_DOES_IS)
         return !op->fused && !cr_op_is_cheap(op);
-    return op->does == CR_DOES_WHOLE && !op->differentiable && !(op->words & CR_WORD_RANDOM);
+    return op->does == CR_DOES_WHOLE && !op->differentiable &&
+           !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS));
 }
 
 cr_graph *cr_graph_decompose(const cr_graph *g)

@@ -489,7 +489,7 @@ static bool has_parts(const cr_op *op)
         if (op->param[i].written)
             return false;
     return (op->does == CR_DOES_IS || op->does == CR_DOES_WHOLE) && !op->differentiable &&
-           !op->fused && !(op->words & CR_WORD_RANDOM);
+           !op->fused && !(op->words & (CR_WORD_RANDOM | CR_WORD_CHECKS));
 }
 
 static bool knows_all(const cr_recorder *r, const cr_value *v, int n)

@@ -75,7 +75,7 @@ done:
     return st;
 }
 
-/* Binary cross entropy of anything else is a mistake: logits, mostly. */
+/* (self, message).  Binary cross entropy of other numbers is a mistake: logits, mostly. */
 cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
 {
     bool good = true;
@@ -83,7 +83,7 @@ cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
     if (cr_has_bytes(arg[0].t->device))
         CR_TRY(all_shares(&good, arg[0].t));
     if (!good)
-        return cr_fail(CR_RUNTIME, "all elements of input should be between 0 and 1");
+        return cr_fail(CR_RUNTIME, "%.*s", (int)arg[1].len, arg[1].s);
     result[0] = cr_of_tensor(cr_keep(arg[0].t));
     return CR_OK;
 }

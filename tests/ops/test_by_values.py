@@ -14,7 +14,7 @@ SAMPLES = {
     "embedding_dense_backward": "grad_output = t(3, 4); indices = i(5, 3); num_weights = 5",
     "one_hot": "self = i(4, 3) | self = i(4, 3); num_classes = 4", "bincount": "self = i(4, 5)", "_unique2": "self = i(4, 5)",
     "unique_dim": "self = i(2, 5); dim = 0", "unique_consecutive": "self = i(2, 9)",
-    "_checked_share": "self = torch.rand(3)",
+    "_checked_share": "self = torch.rand(3); message = 'x'",
     "_ctc_loss": "log_probs = t(4, 2, 3).log_softmax(2); targets = torch.ones(2, 2, dtype=int64); "
                  "input_lengths = [4, 4]; target_lengths = [2, 2]",
     "_ctc_loss_backward": "grad = t(2); log_probs = t(4, 2, 3).log_softmax(2); "
@@ -135,3 +135,18 @@ def test_what_says_so_is_called():
     stated = [e.key for e in ENTRIES if {"raises_by_values", "sized_by_values"} & set(e.words)]
     assert len(stated) > 40
     assert not set(stated) - {e.key for e in DRAWN}
+
+
+@pytest.mark.parametrize("call, good, bad", [
+    (lambda x: torch.quantile(torch.arange(9.0), x), [0.25, 0.5], [0.25, 2.5]),
+    (lambda x: torch.nanquantile(torch.arange(9.0), x), [0.25, 0.5], [0.25, float("nan")]),
+    (lambda x: torch.nn.functional.binary_cross_entropy(x, torch.tensor([0.0, 1.0])), [0.25, 0.5], [0.5, 1.5]),
+], ids=["quantile", "nanquantile", "binary_cross_entropy"])
+def test_a_check_of_elements_stays_in_a_compiled_graph(call, good, bad):
+    compiled = torch.compile(call)
+    assert torch.equal(compiled(torch.tensor(good)), call(torch.tensor(good)))
+    with pytest.raises(RuntimeError) as eager:
+        call(torch.tensor(bad))
+    with pytest.raises(RuntimeError) as refused:
+        compiled(torch.tensor(bad))
+    assert str(refused.value) == str(eager.value)
