@@ -1,9 +1,9 @@
 /* Calls of a recording with symbols.
  *
  * What is kept for a choice of sizes is an *instance*: a call whose programs have sizes,
- * strides and offsets of their own and share everything else with the *family* they are of.  A
- * family is made when the second choice of sizes is met, of the recording at a few choices
- * around these two (sizes.h).  Where there can be none, an instance has programs of its own.
+ * strides and offsets of their own and share everything else with a *shared call*.  A shared
+ * call is made when the second choice of sizes is met, of the recording at a few choices near
+ * these two (sizes.h).  Where that fails, an instance has programs of its own.
  *
  * Instances are found by hash and chained by use; beyond CR_SIZES_LIMIT the oldest go. */
 #include "base/env.h"
@@ -22,14 +22,14 @@ typedef struct instance {
     int64_t key[];
 } instance;
 
-typedef struct family {
-    struct family *next;
+typedef struct shared_call {
+    struct shared_call *next;
     cr_session session; /* of `sizes` */
     cr_sizes sizes;
     cr_compiled_call *call;
-} family;
+} shared_call;
 
-enum { MOST_FAMILIES = 4, MOST_SEEN = 4 };
+enum { MOST_TRIES = 4, MOST_SEEN = 4 };
 
 struct cr_compiled_calls {
     cr_session *session; /* of `g` */
@@ -42,9 +42,9 @@ struct cr_compiled_calls {
     instance *newest, *oldest;
     int count;
     size_t bytes, limit;
-    bool alone; /* no family is tried any more */
-    int families;
-    family *family; /* the newest first */
+    bool alone;          /* each choice has programs of its own */
+    int tries;           /* to make a shared call */
+    shared_call *shared; /* the newest first */
     int seen; /* choices of sizes that tell which symbols are one, the recording's first */
     int64_t *seen_symbol[MOST_SEEN]; /* by number */
 };
@@ -116,17 +116,17 @@ static cr_status see(cr_compiled_calls *c, const int64_t *symbol)
     return CR_OK;
 }
 
-/* --- a family --- */
+/* --- a shared call --- */
 
 typedef struct {
     cr_compiled_calls *c;
-    family *f;
+    shared_call *f;
     const int64_t *now;             /* the symbols of the call at hand */
     int param[CR_MOST_PARAMS];      /* symbols */
     int64_t *probe[CR_MOST_PROBES]; /* symbols */
     cr_session *session[CR_MOST_PROBES];
     cr_graph *graph[CR_MOST_PROBES];
-} founder;
+} sharer;
 
 static bool moved_together(const cr_compiled_calls *c, size_t a, size_t b)
 {
@@ -145,7 +145,7 @@ static bool has_moved(const cr_compiled_calls *c, size_t k)
 }
 
 /* Symbols that varied until now; those that were equal at all times are one parameter. */
-static bool find_params(founder *x)
+static bool find_params(sharer *x)
 {
     cr_sizes *z = &x->f->sizes;
 
@@ -162,7 +162,7 @@ static bool find_params(founder *x)
     return z->params > 0;
 }
 
-static cr_status instantiate(founder *x, int p)
+static cr_status instantiate(sharer *x, int p)
 {
     const cr_compiled_calls *c = x->c;
     cr_scalar *symbol = cr_alloc(numbers_of(c) * sizeof *symbol + 1);
@@ -187,7 +187,7 @@ static cr_status instantiate(founder *x, int p)
 
 /* The symbols of the call at hand with parameter i, and all that were equal to it, changed by
  * by[i]. */
-static bool change(founder *x, int p, const int64_t *by)
+static bool change(sharer *x, int p, const int64_t *by)
 {
     memcpy(x->probe[p], x->now, numbers_of(x->c) * sizeof *x->now);
     for (size_t k = 0; k < numbers_of(x->c); k++)
@@ -202,7 +202,7 @@ static bool change(founder *x, int p, const int64_t *by)
 
 /* The nearest sizes for which the recording holds: parameter `only` changed, or all of them
  * (-1), each by another amount. */
-static cr_status probe_near(founder *x, int p, int only)
+static cr_status probe_near(sharer *x, int p, int only)
 {
     static const int64_t amounts[] = {1, -1, 2, -2, 3,  -3,  4,  -4,
                                       6, -6, 8, -8, 12, -12, 16, -16};
@@ -221,13 +221,13 @@ static cr_status probe_near(founder *x, int p, int only)
     return st;
 }
 
-static cr_status probe_at(founder *x, int p, const int64_t *symbol)
+static cr_status probe_at(sharer *x, int p, const int64_t *symbol)
 {
     memcpy(x->probe[p], symbol, numbers_of(x->c) * sizeof *symbol);
     return instantiate(x, p);
 }
 
-static cr_status probe_all(founder *x)
+static cr_status probe_all(sharer *x)
 {
     cr_sizes *z = &x->f->sizes;
     int p = 1;
@@ -244,7 +244,7 @@ static cr_status probe_all(founder *x)
 
 static void read_sizes(cr_session *s, void *context)
 {
-    founder *x = context;
+    sharer *x = context;
     cr_sizes *z = &x->f->sizes;
     int params = z->params;
 
@@ -259,7 +259,7 @@ static void read_sizes(cr_session *s, void *context)
         cr_bail(s, CR_VALUE, "a size that was read follows from no symbol");
 }
 
-static cr_status found(founder *x)
+static cr_status compare_probes(sharer *x)
 {
     if (!find_params(x))
         return cr_fail(CR_VALUE, "too many sizes vary, or one is below 2");
@@ -269,16 +269,16 @@ static cr_status found(founder *x)
                                         x->c->how);
 }
 
-static void family_drop(family *f)
+static void shared_drop(shared_call *f)
 {
     cr_compiled_call_drop(f->call);
     cr_session_drop(&f->session);
     cr_free(f);
 }
 
-static cr_status new_family(cr_compiled_calls *c, const int64_t *now)
+static cr_status make_shared(cr_compiled_calls *c, const int64_t *now)
 {
-    founder x = {.c = c, .f = cr_alloc_zero(sizeof(family)), .now = now};
+    sharer x = {.c = c, .f = cr_alloc_zero(sizeof(shared_call)), .now = now};
     int64_t *room = cr_alloc(CR_MOST_PROBES * numbers_of(c) * sizeof *room + 1);
     cr_status st = x.f && room ? CR_OK : CR_MEMORY;
 
@@ -286,7 +286,7 @@ static cr_status new_family(cr_compiled_calls *c, const int64_t *now)
         x.probe[p] = room + (size_t)p * numbers_of(c);
     if (!st) {
         x.f->sizes.s = &x.f->session;
-        st = found(&x);
+        st = compare_probes(&x);
     }
     for (int p = 0; p < CR_MOST_PROBES; p++) {
         cr_graph_drop(x.graph[p]);
@@ -295,34 +295,34 @@ static cr_status new_family(cr_compiled_calls *c, const int64_t *now)
     cr_free(room);
     if (st) {
         if (x.f)
-            family_drop(x.f);
+            shared_drop(x.f);
         return st;
     }
-    x.f->next = c->family;
-    c->family = x.f;
-    c->families++;
+    x.f->next = c->shared;
+    c->shared = x.f;
+    c->tries++;
     return CR_OK;
 }
 
 /* --- an instance --- */
 
-static cr_status resize(cr_compiled_call **out, const cr_compiled_calls *c, const family *f,
-                        const cr_scalar *symbol)
+static cr_status resize(cr_compiled_call **out, const cr_compiled_calls *c,
+                        const shared_call *f, const cr_scalar *symbol)
 {
     cr_scalar *value = cr_alloc(f->sizes.numbers.len * sizeof *value + 1);
     cr_status st = value ? CR_OK : CR_MEMORY;
 
     if (!st && !cr_sizes_evaluate(&f->sizes, symbol, value))
-        st = cr_fail(CR_VALUE, "the sizes are of another family");
+        st = cr_fail(CR_VALUE, "what was asked of the sizes does not hold");
     if (!st)
         st = cr_compiled_call_resize(out, f->call, value, c->g, symbol);
     cr_free(value);
     return st;
 }
 
-/* Of the family that serves such sizes, if there is one. */
-static cr_status find_in_families(cr_compiled_call **out, const cr_compiled_calls *c,
-                                  const int64_t *now)
+/* Of the shared call that serves such sizes, if there is one. */
+static cr_status find_shared(cr_compiled_call **out, const cr_compiled_calls *c,
+                             const int64_t *now)
 {
     cr_scalar *symbol = cr_alloc(numbers_of(c) * sizeof *symbol + 1);
     cr_status st = symbol ? CR_OK : CR_MEMORY;
@@ -330,7 +330,7 @@ static cr_status find_in_families(cr_compiled_call **out, const cr_compiled_call
     *out = NULL;
     for (size_t k = 0; !st && k < numbers_of(c); k++)
         symbol[k] = cr_scalar_int(now[k]);
-    for (const family *f = c->family; !st && f && !*out; f = f->next) {
+    for (const shared_call *f = c->shared; !st && f && !*out; f = f->next) {
         st = resize(out, c, f, symbol);
         if (st && st != CR_MEMORY) {
             cr_log_line("graph", 2, "a shared program does not serve these sizes: %s",
@@ -348,16 +348,16 @@ static cr_status share(cr_compiled_call **out, cr_compiled_calls *c, const int64
     cr_status st;
 
     CR_TRY(see(c, now));
-    CR_TRY(find_in_families(out, c, now));
-    if (*out || c->seen < 2 || c->families == MOST_FAMILIES)
+    CR_TRY(find_shared(out, c, now));
+    if (*out || c->seen < 2 || c->tries == MOST_TRIES)
         return CR_OK;
-    st = new_family(c, now);
+    st = make_shared(c, now);
     if (st == CR_MEMORY)
         return st;
     if (!st)
-        return find_in_families(out, c, now);
+        return find_shared(out, c, now);
     cr_log_line("graph", 1, "no program for all sizes: %s", cr_error_message());
-    c->families++;
+    c->tries++;
     return CR_OK;
 }
 
@@ -455,9 +455,9 @@ void cr_compiled_calls_drop(cr_compiled_calls *c)
         next = i->older;
         instance_drop(i);
     }
-    for (family *f = c->family, *next; f; f = next) {
+    for (shared_call *f = c->shared, *next; f; f = next) {
         next = f->next;
-        family_drop(f);
+        shared_drop(f);
     }
     for (int i = 0; i < c->seen; i++)
         cr_free(c->seen_symbol[i]);
@@ -616,7 +616,7 @@ int cr_compiled_calls_shared(const cr_compiled_calls *c)
 {
     int n = 0;
 
-    for (const family *f = c->family; f; f = f->next)
+    for (const shared_call *f = c->shared; f; f = f->next)
         n++;
     return n;
 }

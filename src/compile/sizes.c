@@ -1,5 +1,6 @@
 /* Numbers of graphs by symbols. */
 #include "compile/sizes.h"
+#include <math.h>
 #include <string.h>
 
 /* --- numbers --- */
@@ -125,18 +126,22 @@ static bool divide(const cr_sizes *x, const int *power, const int64_t *at, int64
     return true;
 }
 
-static int find_with(cr_sizes *x, const int *power, const int64_t *at)
+/* Number k times these powers of the parameters; -1 where k is. */
+static int times(cr_sizes *x, int k, const int *power)
 {
-    int64_t rest[CR_MOST_PROBES], factor[CR_MOST_PARAMS], c;
-    int k;
-
-    if (!divide(x, power, at, rest) || !is_linear(x, rest, factor, &c))
-        return -1;
-    k = linear(x, factor, c);
     for (int i = 0; k >= 0 && i < x->params; i++)
         for (int n = 0; k >= 0 && n < power[i]; n++)
             k = apply(x, CR_GNUM_MUL, k, i);
     return k;
+}
+
+static int find_with(cr_sizes *x, const int *power, const int64_t *at)
+{
+    int64_t rest[CR_MOST_PROBES], factor[CR_MOST_PARAMS], c;
+
+    if (!divide(x, power, at, rest) || !is_linear(x, rest, factor, &c))
+        return -1;
+    return times(x, linear(x, factor, c), power);
 }
 
 enum { MOST_POWER = 2 };
@@ -152,20 +157,95 @@ static bool next_powers(const cr_sizes *x, int *power)
     return false;
 }
 
+/* --- halves and quotients --- */
+
+/* Half of parameter i, rounded down, and of the next one; -1: only even or only odd ones were
+ * seen. */
+static int half_of(cr_sizes *x, int i, int more)
+{
+    bool seen[2] = {false, false};
+
+    for (int p = 0; p < x->probes; p++)
+        seen[param_at(x, i, p) & 1] = true;
+    if (!seen[0] || !seen[1])
+        return -1;
+    int k = more ? apply(x, CR_GNUM_ADD, i, constant(x, cr_scalar_int(more))) : i;
+    return k < 0 ? k : apply(x, CR_GNUM_FLOORDIV, k, constant(x, cr_scalar_int(2)));
+}
+
+/* at[] = factor * number k */
+static bool is_multiple(const cr_sizes *x, int k, const int64_t *at, int64_t *factor)
+{
+    const cr_scalar *n = x->numbers.at[k].at;
+
+    *factor = n[0].i ? at[0] / n[0].i : 0;
+    for (int p = 0; p < x->probes; p++)
+        if (*factor * n[p].i != at[p])
+            return false;
+    return *factor != 0;
+}
+
+static int find_by_half(cr_sizes *x, const int *power, const int64_t *at)
+{
+    int64_t rest[CR_MOST_PROBES], factor;
+
+    if (!divide(x, power, at, rest))
+        return -1;
+    for (int i = 0; i < 2 * x->params; i++) {
+        int half = half_of(x, i / 2, i % 2);
+        if (half >= 0 && is_multiple(x, half, rest, &factor))
+            return times(x, apply(x, CR_GNUM_MUL, half, constant(x, cr_scalar_int(factor))),
+                         power);
+    }
+    return -1;
+}
+
+typedef int (*finder)(cr_sizes *x, const int *power, const int64_t *at);
+
+static int find_whole(cr_sizes *x, const int64_t *at)
+{
+    static const finder finders[] = {find_with, find_by_half};
+    int k = -1;
+
+    for (size_t i = 0; k < 0 && i < CR_LEN(finders); i++) {
+        int power[CR_MOST_PARAMS] = {0};
+        do
+            k = finders[i](x, power, at);
+        while (k < 0 && next_powers(x, power));
+    }
+    return k;
+}
+
+/* at[] = 1, or 2, over a whole number. */
+static int find_quotient(cr_sizes *x, const cr_scalar *at)
+{
+    for (int c = 1; c <= 2; c++) {
+        int64_t below[CR_MOST_PROBES];
+        bool whole = true;
+        for (int p = 0; p < x->probes; p++) {
+            double d = (double)c / at[p].d;
+            whole = whole && fabs(d) >= 1 && fabs(d) < 0x1p52;
+            below[p] = whole ? (int64_t)nearbyint(d) : 1;
+            whole = whole && (double)c / (double)below[p] == at[p].d;
+        }
+        int k = whole ? find_whole(x, below) : -1;
+        if (k >= 0)
+            return apply(x, CR_GNUM_DIV, constant(x, cr_scalar_int(c)), k);
+    }
+    return -1;
+}
+
 int cr_sizes_find(cr_sizes *x, const cr_scalar *at)
 {
     int64_t whole[CR_MOST_PROBES];
-    int power[CR_MOST_PARAMS] = {0}, k = find_known(x, at);
+    int k = find_known(x, at);
 
     for (int p = 0; p < x->probes; p++) {
-        if (k >= 0 || at[p].category != CR_CAT_INT)
+        if (k >= 0 || at[p].category != at[0].category)
             return k;
         whole[p] = at[p].i;
     }
-    do
-        k = find_with(x, power, whole);
-    while (k < 0 && next_powers(x, power));
-    return k;
+    return at[0].category == CR_CAT_INT ? find_whole(x, whole) : find_quotient(x, at);
 }
 
 /* --- of a recording --- */

@@ -37,13 +37,16 @@ static int64_t found(const int64_t *at)
     return out;
 }
 
-#define SIZE(b, n)    (b)
-#define PRODUCT(b, n) (64 * (b) * (n))
-#define SQUARE(b, n)  (3 * (b) * (n) * (n))
-#define SUM(b, n)     (2 * (b) + (n) - 4)
-#define PART(b, n)    ((b) * ((n) - 1))
-#define LEAST(b, n)   ((n) < 9 ? (n) : 9)
-#define HALF(b, n)    ((n) / 2)
+#define SIZE(b, n)     (b)
+#define PRODUCT(b, n)  (64 * (b) * (n))
+#define SQUARE(b, n)   (3 * (b) * (n) * (n))
+#define SUM(b, n)      (2 * (b) + (n) - 4)
+#define PART(b, n)     ((b) * ((n) - 1))
+#define LEAST(b, n)    ((n) < 9 ? (n) : 9)
+#define HALF(b, n)     ((b) / 2)
+#define WINDOWS(b, n)  (3 * (n) * (((b) - 1) / 2 + 1))
+#define ODD_HALF(b, n) (((n) * 5 + 1) / 2)
+#define THIRD(b, n)    ((b) / 3)
 
 TEST(products_and_sums_of_sizes_are_found)
 {
@@ -54,10 +57,33 @@ TEST(products_and_sums_of_sizes_are_found)
     EQ(FOUND(PART), 11 * 12);
 }
 
-TEST(what_is_no_product_or_sum_of_sizes_is_not_found)
+TEST(halves_are_found_where_even_and_odd_sizes_were_seen)
+{
+    EQ(FOUND(HALF), 11 / 2);
+    EQ(FOUND(WINDOWS), 3 * 13 * ((11 - 1) / 2 + 1));
+    EQ(FOUND(ODD_HALF), -1);
+}
+
+TEST(what_is_no_such_arithmetic_is_not_found)
 {
     EQ(FOUND(LEAST), -1);
-    EQ(FOUND(HALF), -1);
+    EQ(FOUND(THIRD), -1);
+}
+
+TEST(one_or_two_over_a_size_is_a_quotient)
+{
+    cr_session s = {.status = CR_OK};
+    cr_sizes x = sizes_in(&s);
+    cr_scalar at[PROBES], value[64], symbol[] = {cr_scalar_int(11), cr_scalar_int(13)};
+
+    for (int p = 0; p < PROBES; p++)
+        at[p] = cr_scalar_float(2.0 / (double)(b[p] * n[p] - n[p]));
+    int k = cr_sizes_find(&x, at);
+    CHECK(k >= 0 && cr_sizes_evaluate(&x, symbol, value));
+    CHECK(k >= 0 && value[k].d == 2.0 / (11 * 13 - 13));
+    at[1] = cr_scalar_float(0.3);
+    EQ(cr_sizes_find(&x, at), -1);
+    cr_session_drop(&s);
 }
 
 TEST(sizes_below_two_and_guards_that_do_not_hold_have_no_numbers)
