@@ -5,15 +5,16 @@
  * (0 and 1 among them) and layouts.  The calls one by one say what is right; the graph has to give
  * the same bits (any NaN is any NaN), sizes, strides, shared memory, written inputs and drawn
  * numbers when it is run, after every pass, read back from its text, in groups by tiles and by their
- * nodes, as a program, as an instance of a recording of other sizes, and cut in two, at one and two
- * threads.  `native` also waits for the compiler: groups
- * of some graphs at a time, so that one wait serves many.
+ * nodes, as a program, as an instance of a recording of other sizes, as a call that shares its
+ * program with other sizes, and cut in two, at one and two threads.  `native` also waits for the
+ * compiler: groups of some graphs at a time, so that one wait serves many.
  *
  * Where something differs the graph is made smaller as long as it differs, and printed as text
  * that crc reads; `show` prints every graph first.  SECONDS 0 is no limit; it ends after GRAPHS or SECONDS, whichever comes first. */
 #include "aot/aot.h"
 #include "autograd/autograd.h"
 #include "base/parallel.h"
+#include "compile/call.h"
 #include "compile/compile.h"
 #include "compile/program.h"
 #include "num/generator.h"
@@ -890,9 +891,9 @@ static bool program_differs(trial *t, const char *passes, const char *stage)
 /* --- other sizes --- */
 
 /* Wherever the first size beyond 1 stands, another one is; false: there is none. */
-static bool vary(program *q, uint64_t *dims)
+static bool vary(program *q, uint64_t *dims, int64_t to)
 {
-    int64_t from = 0, to = 2 + (int64_t)(q->in[0].seed % 7);
+    int64_t from = 0;
 
     for (int i = 0; i < q->inputs; i++)
         for (int d = 0; d < q->in[i].ndim; d++) {
@@ -949,6 +950,48 @@ static bool instance_of(trial *u, const cr_graph *g)
     return run_differs(u, "instance", run_graph, made) || program_differs(u, "", "program of an instance");
 }
 
+static cr_status run_call(void *c, cr_tensor *const *in, cr_tensor **out)
+{
+    return cr_compiled_call_run(c, in, NULL, out);
+}
+
+static cr_compiled_call *call_for(const program *p, cr_compiled_calls *calls)
+{
+    cr_compiled_call *c = NULL;
+    cr_tensor *in[INPUTS];
+
+    for (int i = 0; i < p->inputs; i++)
+        in[i] = input_tensor(&p->in[i]);
+    if (cr_compiled_calls_find(&c, calls, in, NULL))
+        c = NULL;
+    for (int i = 0; i < p->inputs; i++)
+        cr_drop(in[i]);
+    return c;
+}
+
+static long shared_calls; /* that were made */
+
+/* The same of a call that shares its program with the recording and other sizes, where there is one. */
+static bool shared_differs(trial *u, const program *p, const cr_graph *g, uint64_t *dims)
+{
+    program other = *p;
+    cr_compiled_calls *calls = NULL;
+    cr_compiled_call *c = NULL;
+    bool found = false;
+
+    if (g->constants.len || !vary(&other, dims, 9 + (int64_t)(p->in[0].seed % 3)) ||
+        cr_compiled_calls_new(&calls, g, false, 0))
+        return false;
+    if (call_for(&other, calls) && cr_compiled_calls_shared(calls))
+        c = call_for(u->p, calls);
+    if (c && cr_compiled_calls_shared(calls) == 1) {
+        shared_calls++;
+        found = at_both_threads(u, "call that shares its program", run_call, c);
+    }
+    cr_compiled_calls_drop(calls);
+    return found;
+}
+
 static bool instance_differs(trial *t)
 {
     program q = *t->p;
@@ -957,13 +1000,13 @@ static bool instance_differs(trial *t)
     bool found = false;
     trial u;
 
-    if (!vary(&q, dims) || cr_recorder_new(&r, false))
+    if (!vary(&q, dims, 2 + (int64_t)(q.in[0].seed % 7)) || cr_recorder_new(&r, false))
         return false;
     memset(&u, 0, sizeof u);
     u.p = &q;
     cr_graph *g = record(t->p, r, dims);
     if (g && run_calls(&u))
-        found = instance_of(&u, g) && differs(t, u.stage, u.what);
+        found = (instance_of(&u, g) || shared_differs(&u, t->p, g, dims)) && differs(t, u.stage, u.what);
     u.g = NULL;
     end_trial(&u);
     cr_recorder_drop(r);
@@ -1408,7 +1451,7 @@ int main(int argc, char **argv)
     }
     found = batch_differs() || found;
     cr_arena_drop(&literals);
-    printf("graph_fuzz: %ld graphs", graphs);
+    printf("graph_fuzz: %ld graphs, %ld shared their program with other sizes", graphs, shared_calls);
     if (native)
         printf(", %ld groups by native code", native_groups);
     printf("%s\n", found ? ", one differs" : "");
