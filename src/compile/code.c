@@ -32,6 +32,8 @@ typedef struct {
     cr_session *s;
     const cr_graph *g;
     cr_facts_cache *facts;
+    cr_alike *alike;
+    cr_map *twins;  /* of groups that have code, by what describes them */
     unsigned how;   /* cr_how */
     int32_t *place; /* by value id: 1 + the number of a value made inside */
     const int32_t **numbers;  /* by value id: places of its windows, or NULL */
@@ -829,7 +831,7 @@ static bool needs_nodes(const cr_group_code *c)
     return c->tuner || (!cr_fused_has_tiles(f) && !cr_jit_function(cr_fused_kernel(f)));
 }
 
-static cr_status make_code(cr_compiled *all, builder *b)
+static cr_status plan_code(cr_compiled *all, builder *b)
 {
     CR_TRY(cr_session_run(b->s, plan, b));
     CR_TRY(cr_session_run(&all->session, keep_code, b));
@@ -845,6 +847,95 @@ static cr_status make_code(cr_compiled *all, builder *b)
     if (b->how & CR_HOW_MEASURE && !b->c->empty)
         CR_TRY(cr_tuner_new(&b->c->tuner, b->c, b->group));
     return needs_nodes(b->c) ? add_nodes(all, b) : CR_OK;
+}
+
+/* --- groups that are alike --- */
+
+typedef struct {
+    const cr_group_code *code;
+    cr_gvalue **reads; /* as they are described */
+} twin;
+
+typedef struct {
+    builder *b;
+    cr_text *text;
+    const cr_group_code *code;
+    const twin *found;
+    twin *made;
+} twin_step;
+
+static void describe(cr_session *s, void *context)
+{
+    twin_step *x = context;
+
+    (void)s;
+    cr_alike_describe(x->b->alike, x->text, x->b->group);
+}
+
+static void new_twin(cr_session *s, void *context)
+{
+    twin_step *x = context;
+
+    x->made = CR_NEW(s, twin);
+    *x->made = (twin){x->code, x->b->alike->reads.at};
+}
+
+/* The twin's code with this group's reads. */
+static void copy_code(cr_session *s, void *context)
+{
+    twin_step *x = context;
+    cr_group_code *c = cr_session_copy(s, x->found->code, sizeof *c);
+    cr_gvalue **read = CR_NEW_N(s, cr_gvalue *, c->code.read_count);
+
+    for (int i = 0; i < c->code.read_count; i++) {
+        size_t k = 0;
+        while (x->found->reads[k] != c->code.read[i])
+            k++;
+        read[i] = x->b->alike->reads.at[k];
+    }
+    c->code.read = read;
+    x->b->c = c;
+}
+
+static cr_status share_code(cr_compiled *all, twin_step *x)
+{
+    CR_TRY(cr_session_run(&all->session, copy_code, x));
+    pthread_mutex_lock(&shared.lock);
+    x->b->c->program->users++;
+    pthread_mutex_unlock(&shared.lock);
+    cr_vec_put(&all->groups, x->b->c);
+    cr_show_group(x->b->group, x->b->c->program->fused);
+    return CR_OK;
+}
+
+/* Code with nodes or a tuner is of one group. */
+static bool may_share(const cr_group_code *c) { return !c->nodes && !c->tuner; }
+
+static cr_status remember(twin_step *x)
+{
+    x->code = x->b->c;
+    if (!may_share(x->code))
+        return CR_OK;
+    CR_TRY(cr_session_run(x->b->s, new_twin, x));
+    return cr_map_set(x->b->twins, x->text->at, x->text->len, x->made);
+}
+
+static cr_status make_code(cr_compiled *all, builder *b)
+{
+    cr_text text = {0};
+    twin_step x = {.b = b, .text = &text};
+    cr_status st = cr_session_run(b->s, describe, &x);
+
+    if (!st)
+        st = cr_text_status(&text);
+    if (!st)
+        x.found = cr_map_get(b->twins, text.at, text.len);
+    if (!st && x.found)
+        st = share_code(all, &x);
+    else if (!st && !(st = plan_code(all, b)))
+        st = remember(&x);
+    cr_text_drop(&text);
+    return st;
 }
 
 static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
@@ -872,6 +963,7 @@ static void start(cr_session *s, void *context)
 
     b->s = s;
     b->facts = cr_facts_cache_new(s);
+    b->alike = cr_alike_new(s, (unsigned)b->values);
     b->place = CR_NEW_N(s, int32_t, b->values);
     b->numbers = CR_NEW_N(s, const int32_t *, b->values);
     b->window = CR_NEW_N(s, const cr_gnode *, b->values);
@@ -882,12 +974,14 @@ static void start(cr_session *s, void *context)
 cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how)
 {
     cr_compiled *all = cr_alloc_zero(sizeof *all);
-    builder b = {.g = g, .values = (int)g->values, .how = how};
+    cr_map twins = {0};
+    builder b = {.g = g, .values = (int)g->values, .how = how, .twins = &twins};
     cr_session planning = {.status = CR_OK};
     cr_status st = all ? cr_session_run(&planning, start, &b) : CR_MEMORY;
 
     if (!st)
         st = make_all(all, g, &b);
+    cr_map_drop(&twins);
     cr_session_drop(&planning);
     if (st) {
         for (size_t i = 0; i < g->body->len; i++)

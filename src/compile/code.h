@@ -61,6 +61,19 @@ cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor *
 /* What is read was checked. */
 cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read, cr_tensor **output);
 
+/* --- alike.c: groups for which the same is planned --- */
+typedef struct {
+    cr_session *s;
+    uint32_t groups;  /* described so far */
+    uint32_t *group;  /* by value id: the group in which it got its number */
+    int32_t *number;  /* by value id */
+    struct { size_t len, cap; cr_gvalue **at; } reads; /* of the last group, from outside */
+} cr_alike;
+cr_alike *cr_alike_new(cr_session *s, unsigned values);
+/* Appends what tells the group's code: groups of equal texts have the same, but for the values
+ * that they read, which correspond in x->reads.  Bails. */
+void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group);
+
 /* --- tune.c: ways measured on running calls, and remembered --- */
 /* Of the code of `group`, whose program has its schedules (cr_fused_add_schedules); both are borrowed. */
 CR_MUST cr_status cr_tuner_new(cr_tuner **out, const cr_group_code *c, const cr_gnode *group);
