@@ -108,7 +108,8 @@ def test_a_llama_of_all_sizes_is_one_program(run, dynamic):
     sizes = [(b, 5) for b in BATCHES] + [(4, n) for n in LENGTHS] + \
         [(pick.choice(BATCHES), pick.choice(LENGTHS)) for _ in range(20)]
     pick.shuffle(sizes)
-    first = [(3, 7), (3, 7), (5, 12), (5, 12), (6, 9)]  # the second size may be recorded, and make programs
+    # Without dynamic=True the second size is recorded anew, and the first call of a recording makes no program.
+    first = [(3, 7), (5, 12)] if dynamic else [(3, 7), (5, 12), (6, 9)]
     before = None
     for k, size in enumerate(first + sizes):
         x = torch.randint(0, 40, size)
