@@ -200,14 +200,24 @@ static cr_status find_partner(const cr_op *op, const char *name, int more, const
     return CR_OK;
 }
 
+static bool is_param(const cr_op *op, const cr_rule *r)
+{
+    return r->kind == CR_RULE_NAME && r->slot >= 0 && r->slot < op->param_count;
+}
+
 static cr_status check_functional(const cr_op *op)
 {
     const cr_rule *r = op->functional;
+    bool good = !r || r->kind == CR_RULE_CALL || is_param(op, r);
 
-    if (!r || r->kind == CR_RULE_NAME || r->op)
-        return CR_OK;
-    return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->file, op->line,
-                   op->name, r->name);
+    if (r && r->kind == CR_RULE_CALL && !r->op)
+        return cr_fail(CR_VALUE, "%s:%d: %s: no operator is called '%s'", op->file, op->line,
+                       op->name, r->name);
+    for (int i = 0; r && i < r->count; i++)
+        good = good && is_param(op, r->args[i]);
+    return good ? CR_OK
+                : cr_fail(CR_VALUE, "%s:%d: %s: `functional` is about parameters", op->file,
+                          op->line, op->name);
 }
 
 static cr_status resolve_op(cr_op *op)

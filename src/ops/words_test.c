@@ -84,6 +84,15 @@ TEST(what_self_becomes_and_which_tensors_are_updated_are_read)
     EQ(cr_ops_find("w_norm")->updates_when, 2);
 }
 
+TEST(what_self_becomes_is_made_of_parameters)
+{
+    OK(read("op w_odd_(Tensor(a!) self) -> Tensor(a!)\n  functional w_make(result, self)\n"
+            "  whole   cr_do_zero\n"));
+    FAILS(CR_VALUE, cr_ops_resolve());
+    EQ_STR(cr_error_message(), "test.op:1: w_odd_: `functional` is about parameters");
+    cr_ops_find("w_odd_")->functional = NULL; /* the table is resolved once more below */
+}
+
 TEST(an_inverse_must_be_in_the_table)
 {
     OK(read("op w_lost(Tensor self) -> Tensor\n  inverse w_nowhere\n  body    -self\n"));
