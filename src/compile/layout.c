@@ -1,19 +1,15 @@
 /* Layouts between convolutions, and weights packed once.
  *
- * oneDNN's convolutions want their channels in blocks; eager brings every operand there and every
- * result back.  Here a result stays as it was written while those who read it are convolutions or
- * pointwise, and goes back to its plain layout for everybody else.  The primitives are eager's,
- * so the bits are.
+ * A device's convolution kernels may prefer blocks of channels (kern/layout.h).  Eager copies every
+ * operand to that layout and every result back.  A program keeps a result in blocks while its
+ * consumers are convolutions, pooling or pointwise steps, and adds a copy in the plain layout for
+ * every other consumer.  The kernels are those of eager, so the bits are equal.
  *
- * Graphs that write or choose keep their plain layouts. */
-#include "base/parallel.h"
+ * Graphs that write to tensors or choose between blocks keep plain layouts. */
 #include "compile/packed.h"
 #include "compile/program_impl.h"
 #include "entry.h"
-#include "kern/conv.h"
-#include "kern/dnnl.h"
-#include "kern/pack.h"
-#include "kern/pool.h"
+#include "kern/layout.h"
 #include <string.h>
 
 enum { X, W, BIAS, TRANSPOSED = 6 };
@@ -41,8 +37,9 @@ bool cr_has_layouts(const cr_graph *g)
 
 typedef struct {
     cr_own own;
-    cr_dnnl_primitive *primitive;
-    bool x_blocked, y_own; /* X comes and Y goes in the primitive's layout */
+    const cr_layout_hook *hook;
+    cr_layout_kernel *kernel;
+    bool x_blocked, y_own; /* X comes and Y goes in the kernel's layout */
     bool has_bias;
     const cr_gtype *type[3]; /* of X when it is plain, of W and of the bias */
     const cr_gtype *made;    /* Y's: that of the graph, or one dimension */
@@ -52,12 +49,12 @@ typedef struct {
 static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
 {
     const convolution *c = context;
-    int64_t size = (int64_t)(cr_dnnl_own_bytes(c->primitive, CR_CONV_ARG_W) / sizeof(float));
+    int64_t size = (int64_t)(c->hook->bytes(c->kernel, CR_CONV_ARG_W) / sizeof(float));
     cr_tensor *made = NULL;
     cr_status st;
 
     CR_GO(cr_tensor_new(&made, CR_F32, CR_HOST, 1, &size));
-    CR_GO(cr_dnnl_pack(c->primitive, CR_CONV_ARG_W, w->data, made->data));
+    CR_GO(c->hook->pack(c->kernel, CR_CONV_ARG_W, w->data, made->data));
     *out = made;
     made = NULL;
 done:
@@ -82,9 +79,8 @@ static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor 
     cr_status st;
 
     CR_GO(check(c, read));
-    cr_dnnl(); /* sets the thread count of OpenMP */
     void *data[] = {read[X]->data, read[W]->data, NULL, c->has_bias ? read[BIAS]->data : NULL};
-    if (!cr_dnnl_own_is_plain(c->primitive, CR_CONV_ARG_W))
+    if (!c->hook->is_plain(c->kernel, CR_CONV_ARG_W))
         CR_GO(cr_packer_get(&weight, &c->weight, read[W], pack, c));
     if (weight) {
         data[CR_CONV_ARG_W] = cr_packed_tensor(weight)->data;
@@ -92,7 +88,7 @@ static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor 
     }
     CR_GO(cr_tensor_new(&y, CR_F32, CR_HOST, c->made->ndim, c->made->size));
     data[CR_CONV_ARG_Y] = y->data;
-    CR_GO(cr_dnnl_run_own(c->primitive, data, in_own));
+    CR_GO(c->hook->run(c->kernel, data, in_own));
     output[0] = y;
     y = NULL;
 done:
@@ -106,7 +102,7 @@ static void drop_convolution(cr_own *own)
     convolution *c = (convolution *)own;
 
     cr_packer_drop(&c->weight);
-    cr_dnnl_release(c->primitive);
+    c->hook->release(c->kernel);
     cr_free(c);
 }
 
@@ -114,38 +110,18 @@ static void drop_convolution(cr_own *own)
 
 typedef struct {
     cr_own own;
+    const cr_layout_hook *hook;
     const cr_gtype *plain;
     int64_t block, points;
 } unblocking;
 
-typedef struct {
-    const unblocking *u;
-    const float *from;
-    float *to;
-} unblock_job;
-
-static void unblock_range(void *context, int64_t begin, int64_t end)
-{
-    const unblock_job *j = context;
-    int64_t block = j->u->block, points = j->u->points;
-
-    for (int64_t i = begin; i < end; i++) {
-        const float *from = j->from + i * block * points;
-        float *to = j->to + i * block * points;
-        for (int64_t k = 0; k < block; k++)
-            for (int64_t n = 0; n < points; n++)
-                to[k * points + n] = from[n * block + k];
-    }
-}
-
 static cr_status run_unblocking(cr_own *own, cr_tensor *const *read, cr_tensor **output)
 {
     const unblocking *u = (const unblocking *)own;
-    unblock_job j = {.u = u, .from = (const void *)read[0]->data};
 
-    CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_HOST, u->plain->ndim, u->plain->size));
-    j.to = (void *)output[0]->data;
-    cr_parallel_for(output[0]->numel / (u->block * u->points), 16384 / (u->block * u->points) + 1, unblock_range, &j);
+    CR_TRY(cr_tensor_new(&output[0], CR_F32, u->plain->device, u->plain->ndim, u->plain->size));
+    u->hook->unblock((void *)output[0]->data, (const void *)read[0]->data, output[0]->numel / (u->block * u->points), u->block,
+                     u->points);
     return CR_OK;
 }
 
@@ -156,6 +132,7 @@ static void drop_unblocking(cr_own *own) { cr_free(own); }
 typedef struct {
     cr_plan *p;
     cr_session *s;
+    const cr_layout_hook *hook;
     struct { size_t len, cap; cr_step *at; } steps; /* the new ones */
     cr_gvalue **blocked; /* by id of the graph's values: the same in blocks, or NULL */
     int64_t *block;
@@ -215,6 +192,7 @@ static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
     cr_session_check(x->s, u ? CR_OK : CR_MEMORY);
     u->own = (cr_own){.run = run_unblocking, .drop = drop_unblocking, .name = "unblock"};
     cr_plan_own(x->p, &u->own);
+    u->hook = x->hook;
     u->plain = &v->type;
     u->block = x->block[v->id];
     u->points = 1;
@@ -238,8 +216,8 @@ static bool has_elements(const cr_gtype *t)
     return true;
 }
 
-/* The primitive that eager takes for the step; NULL: none, or something is not known. */
-static cr_dnnl_primitive *primitive_of(const cr_step *s)
+/* The kernel that eager runs for the step; NULL when there is none or a type is unknown. */
+static cr_layout_kernel *convolution_kernel(const layouter *x, const cr_step *s)
 {
     const cr_gnode *n = s->node;
     const cr_gtype *y = &n->result[0]->type;
@@ -254,18 +232,19 @@ static cr_dnnl_primitive *primitive_of(const cr_step *s)
     if (vx.ndim != vy.ndim || vw.ndim != vy.ndim)
         return NULL;
     cr_conv c = cr_conv_problem(&vx, &vw, &vy, s->arg);
-    return cr_conv_primitive(&c, CR_F32, n->arg[BIAS].tag == CR_TENSOR);
+    return x->hook->convolution(&c, CR_F32, n->arg[BIAS].tag == CR_TENSOR);
 }
 
-static convolution *new_convolution(layouter *x, cr_dnnl_primitive *primitive)
+static convolution *new_convolution(layouter *x, cr_layout_kernel *kernel)
 {
     convolution *c = cr_alloc_zero(sizeof *c);
 
     if (!c) {
-        cr_dnnl_release(primitive);
+        x->hook->release(kernel);
         cr_session_check(x->s, CR_MEMORY);
     }
-    c->primitive = primitive;
+    c->hook = x->hook;
+    c->kernel = kernel;
     c->own = (cr_own){.run = run_convolution, .drop = drop_convolution, .name = "convolution"};
     cr_packer_init(&c->weight);
     cr_plan_own(x->p, &c->own);
@@ -275,14 +254,14 @@ static convolution *new_convolution(layouter *x, cr_dnnl_primitive *primitive)
 static bool convolve(layouter *x, const cr_step *s)
 {
     const cr_gnode *n = s->node;
-    cr_dnnl_primitive *primitive = s->kind == CR_STEP_CALL && !s->symbols && is_convolution(n) ? primitive_of(s) : NULL;
+    cr_layout_kernel *kernel = s->kind == CR_STEP_CALL && !s->symbols && is_convolution(n) ? convolution_kernel(x, s) : NULL;
     cr_gvalue *in, *out, *bias;
 
-    if (!primitive)
+    if (!kernel)
         return false;
-    convolution *c = new_convolution(x, primitive);
-    int64_t x_block = cr_dnnl_own_block(primitive, CR_CONV_ARG_X);
-    int64_t y_block = cr_dnnl_own_block(primitive, CR_CONV_ARG_Y);
+    convolution *c = new_convolution(x, kernel);
+    int64_t x_block = x->hook->block(kernel, CR_CONV_ARG_X);
+    int64_t y_block = x->hook->block(kernel, CR_CONV_ARG_Y);
     in = cr_plan_value(x->p, n->arg[X].value);
     bias = n->arg[BIAS].tag == CR_TENSOR ? cr_plan_value(x->p, n->arg[BIAS].value) : NULL;
     c->x_blocked = x_block && x->blocked[in->id] && x->block[in->id] == x_block;
@@ -392,6 +371,7 @@ static bool stay_blocked(layouter *x, const cr_step *s)
 
 typedef struct {
     cr_own own;
+    const cr_layout_hook *hook;
     cr_pool windows;
     int64_t block;
     const cr_gtype *made;
@@ -402,7 +382,7 @@ static cr_status run_pooling(cr_own *own, cr_tensor *const *read, cr_tensor **ou
     const pooling *w = (const pooling *)own;
 
     CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_HOST, 1, w->made->size));
-    cr_pool_max_blocked(&w->windows, w->block, (const void *)read[0]->data, (void *)output[0]->data);
+    w->hook->max_pool(&w->windows, w->block, (const void *)read[0]->data, (void *)output[0]->data);
     return CR_OK;
 }
 
@@ -426,6 +406,7 @@ static bool pool(layouter *x, const cr_step *s)
     w->own = (cr_own){.run = run_pooling, .drop = drop_pooling, .name = "max_pool"};
     cr_plan_own(x->p, &w->own);
     cr_view vx = view_of(&in->type), vy = view_of(&n->result[0]->type);
+    w->hook = x->hook;
     w->windows = cr_pool_max_windows(&vx, &vy, s->arg);
     w->block = x->block[in->id];
     w->windows.planes /= w->block;
@@ -447,11 +428,22 @@ static void mark_reads(layouter *x)
             x->read[p->output_value[i]->id] = true;
 }
 
+/* The hook of the device that the convolutions' results are on. */
+static const cr_layout_hook *layout_hook(const cr_plan *p)
+{
+    for (size_t i = 0; i < p->steps.len; i++)
+        if (is_convolution(p->steps.at[i].node) && p->steps.at[i].results)
+            return cr_layout_hook_of((cr_device_kind)p->steps.at[i].made_value[0]->type.device.kind);
+    return NULL;
+}
+
 void cr_plan_layouts(cr_plan *p)
 {
-    layouter x = {.p = p, .s = p->s};
+    layouter x = {.p = p, .s = p->s, .hook = layout_hook(p)};
     static const cr_step last = {0};
 
+    if (!x.hook)
+        return;
     x.blocked = CR_NEW_N(p->s, cr_gvalue *, p->g->values);
     x.block = CR_NEW_N(p->s, int64_t, p->g->values);
     x.no_plain = CR_NEW_N(p->s, bool, p->g->values);
