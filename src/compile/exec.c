@@ -53,7 +53,7 @@ static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
 {
     return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer && !t->grad &&
            atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
-           (!t->storage->release || cr_storage_is_part(t->storage)) &&
+           !t->storage->release &&
            cr_tensor_is_of(t, type) && t->contiguous &&
            t->storage->size == (size_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
 }
@@ -139,61 +139,15 @@ static cr_status run_over(const machine *m, const cr_step *s, const cr_value *ar
     return CR_OK;
 }
 
-/* The tensor for the step's result in the bytes of a later one.  NULL, and the result gets a block of its own, where
- * others than the plan's guests hold the host: what was to be gone by now may be in their hands. */
-static cr_status hosted(const machine *m, cr_tensor **out)
-{
-    const cr_hosting *h = m->now->hosting;
-    const cr_gtype *type = m->now->made;
-    cr_tensor **host = &m->slot[h->slot];
-    cr_storage *part;
-    int64_t stride[CR_MAX_DIMS];
-
-    if (!*host && h->at != CR_WHOLE_HOST)
-        CR_TRY(cr_tensor_new(host, (cr_dtype)h->of->type.dtype, CR_HOST, h->of->type.ndim,
-                             h->of->type.size));
-    if (*host && atomic_load_explicit(&(*host)->storage->count, memory_order_acquire) != 1 + (int32_t)h->others) {
-        cr_drop(*host);
-        *host = NULL;
-    }
-    *out = *host;
-    if (h->at == CR_WHOLE_HOST || !*host) {
-        *host = NULL;
-        return CR_OK;
-    }
-    cr_row_major(type->ndim, type->size, stride);
-    *out = NULL;
-    CR_TRY(cr_storage_part(&part, (*host)->storage, (size_t)h->at, (size_t)h->bytes));
-    cr_status st = cr_tensor_over(out, part, (cr_dtype)type->dtype, type->ndim, type->size, stride, 0);
-    if (st)
-        cr_storage_drop(part);
-    return st;
-}
-
-static cr_status run_call_into(const machine *m, const cr_step *s, const cr_value *arg, cr_tensor *t)
-{
-    cr_status st = cr_call_into(s->op, arg, t);
-
-    if (st)
-        cr_drop(t);
-    else
-        put(m, s->result[0], t);
-    return st;
-}
-
 static cr_status run_call(const machine *m, const cr_step *s)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
-    cr_tensor *t = dying(m, s), *into = NULL;
+    cr_tensor *t = dying(m, s);
     cr_status st;
 
     load_args(m, s, arg);
     if (t && m->direct)
         return run_over(m, s, arg, t);
-    if (m->now->hosting)
-        CR_TRY(hosted(m, &into));
-    if (into)
-        return run_call_into(m, s, arg, into);
     st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result) : s->op->kernel_stage(s->op, arg, result);
     CR_TRY(st);
     if (s->list_result)
@@ -229,8 +183,6 @@ static cr_status run_group(const machine *m, const cr_step *s)
     if (t) {
         output[0] = t;
         m->slot[s->read[s->reuse_read]] = NULL;
-    } else if (z->hosting) {
-        CR_TRY(hosted(m, &output[0]));
     }
     CR_TRY(s->kind == CR_STEP_OWN ? s->own->run(s->own, read, output) : z->code->run(z->code, read, output));
     for (uint32_t k = 0; k < s->results; k++)

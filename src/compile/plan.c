@@ -116,7 +116,7 @@ static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 
 static int new_storage(planner *x, const cr_gvalue *v, int64_t i)
 {
-    cr_life l = {.born = i, .dies = x->last[v->id], .holds = -1, .host = -1};
+    cr_life l = {.born = i, .dies = x->last[v->id], .holds = -1};
 
     l.bytes = !cr_has_bytes(v->type.device) ? 0 : bytes_of(&v->type);
     CR_PUSH(x->s, &x->storages, l);
@@ -381,7 +381,5 @@ void cr_plan_lives(cr_plan *p)
     list_deaths(&x);
     give_slots(&x);
     give_output_slots(&x);
-    if (!p->varies) /* addresses in the bytes of others are those of one size */
-        cr_plan_hosts(p, x.storages.at, x.storages.len);
     find_peak(&x);
 }

@@ -659,8 +659,6 @@ static void print_step(cr_text *t, const cr_plan *p, size_t i)
     cr_text_put(t, ")");
     if (s->reuse_read >= 0)
         cr_text_printf(t, " in %%%s", s->read_value[s->reuse_read]->name);
-    if (s->hosting && s->hosting->at != CR_WHOLE_HOST)
-        cr_text_printf(t, " at %lld of %%%s", (long long)s->hosting->at, s->hosting->of->name);
     if (s->deaths)
         cr_text_put(t, " frees ");
     print_names(t, s->dies, s->deaths);
@@ -678,7 +676,7 @@ static void print_plan(cr_text *out, const cr_plan *p)
     for (uint32_t i = 0; i < p->outputs; i++)
         cr_text_printf(out, "%s%s%s", i ? ", " : "", p->output_value[i] ? "%" : "",
                        p->output_value[i] ? p->output_value[i]->name : "None");
-    cr_text_printf(out, "\n}\n%u slots, %d results in the bytes of others", (unsigned)p->slots, p->reused + p->hosted);
+    cr_text_printf(out, "\n}\n%u slots, %d results in the bytes of others", (unsigned)p->slots, p->reused);
     cr_text_printf(out, ", at most %lld bytes alive (step %zu)\n", (long long)p->peak, p->peak_at);
 }
 

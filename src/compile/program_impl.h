@@ -51,18 +51,7 @@ typedef struct {
 typedef struct {
     int64_t bytes, born, dies;
     int holds;  /* a storage that lives as long as this one: the result may be a view of it; or -1 */
-    int host;   /* the storage that this one is in, at byte `at`; or -1 */
-    int64_t at;
 } cr_life;
-
-/* The result lies in the bytes of a later one, or is that one (host.c). */
-enum { CR_WHOLE_HOST = -1 };
-typedef struct {
-    uint32_t slot;        /* of the host until its own step */
-    uint32_t others;      /* guests that live in it when the step runs */
-    int64_t at, bytes;    /* at CR_WHOLE_HOST the result is the host */
-    const cr_gvalue *of;  /* the host */
-} cr_hosting;
 
 typedef struct {
     uint8_t kind;
@@ -79,7 +68,6 @@ typedef struct {
     const cr_gcode *code;
     cr_own *own;
     const cr_static_view *view;
-    const cr_hosting *hosting; /* or NULL */
     uint32_t *read;    /* slots, once planned */
     uint32_t *result;  /* slots; CR_NO_SLOT: nobody reads it */
     uint32_t *release; /* slots whose tensors are dropped afterwards */
@@ -134,7 +122,6 @@ typedef struct cr_plan {
     int64_t peak;
     size_t peak_at;         /* the step during which it is reached */
     int reused;             /* results that take over a dying tensor */
-    int hosted;             /* results in the bytes of later ones */
     cr_gvalue **stands_for; /* by id of g's values: the value whose slot it has, or NULL */
     _Atomic(void *) spare;  /* a frame that no run uses */
     _Atomic(bool) ran;      /* its blocks are there */
@@ -174,8 +161,6 @@ void cr_plan_views(cr_plan *p);
 const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg, const cr_gtype *from);
 /* Liveness, slots, reuse and the peak; bails. */
 void cr_plan_lives(cr_plan *p);
-/* Temporaries in the bytes of results that come later; the slots are given before.  Bails. */
-void cr_plan_hosts(cr_plan *p, cr_life *life, size_t lives);
 
 void cr_plan_sizes_drop(cr_plan_sizes *z);
 

@@ -108,16 +108,10 @@ void cr_install_calls(void)
     }
 }
 
-bool cr_can_call_into(const cr_op *op)
-{
-    return op->result_count == 1 && !op->result[0].alias && !op->fused &&
-           (op->does == CR_DOES_BODY || op->does == CR_DOES_EXTERN);
-}
-
 cr_status cr_call_into(const cr_op *op, const cr_value *arg, cr_tensor *out)
 {
-    CR_ASSERT(cr_can_call_into(op));
-    return op->does == CR_DOES_BODY ? cr_run_body_into(op, arg, &out) : cr_run_extern_into(op, arg, out);
+    CR_ASSERT(op->does == CR_DOES_BODY && op->result_count == 1 && !op->fused);
+    return cr_run_body_into(op, arg, &out);
 }
 
 cr_status cr_call_given(cr_value *result, const cr_op *op, const cr_value *given, int n)

@@ -74,18 +74,6 @@ cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
     return CR_OK;
 }
 
-static void drop_whole(void *of) { cr_storage_drop(of); }
-
-cr_status cr_storage_part(cr_storage **out, cr_storage *of, size_t offset, size_t size)
-{
-    CR_ASSERT(offset + size <= of->size);
-    CR_TRY(cr_storage_foreign(out, of->bytes + offset, size, drop_whole, of));
-    cr_storage_keep(of);
-    return CR_OK;
-}
-
-bool cr_storage_is_part(const cr_storage *s) { return s->release == drop_whole; }
-
 /* --- who may change the bytes --- */
 
 void cr_storage_lend(cr_storage *s) { atomic_fetch_add(&s->aliases, 1); }

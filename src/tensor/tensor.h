@@ -113,9 +113,6 @@ CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size
 /* Foreign bytes: `release(owner)` is called once when the last user goes. */
 CR_MUST cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                                      void (*release)(void *), void *owner);
-/* A part of the bytes as a storage of its own, which keeps `of` alive. */
-CR_MUST cr_status cr_storage_part(cr_storage **out, cr_storage *of, size_t offset, size_t size);
-bool cr_storage_is_part(const cr_storage *s);
 /* Another storage object over the same bytes with a version of its own (`.data`). */
 CR_MUST cr_status cr_storage_alias(cr_storage **out, cr_storage *of);
 /* The bytes are lent to somebody who may change them without counting a version, and given back. */
@@ -185,10 +182,9 @@ CR_MUST cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *
  * (so every stage sees that); the result is arg[0] again, counted.  Stages recognise an
  * in-place call by op->param[0].written, and the entry it computes by op->inplace_of. */
 CR_MUST cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
-/* The kernel of an entry with `out` as its only result: of the size and dtype that the result has, row-major,
- * and apart from all arguments or, where the entry is elementwise, element for element one of them. */
+/* Computes an elementwise entry with one result into `out`, which has the result's sizes and dtype, is
+ * row-major, and shares no memory with an argument unless it is the same elements. */
 CR_MUST cr_status cr_call_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
-bool cr_can_call_into(const cr_op *op);
 /* The out= form: results go to out[k] (resized when needed, as torch does). */
 CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                               cr_value *result);
