@@ -333,7 +333,7 @@ static void tell_sizes(cr_plan *p)
     z->step = CR_NEW_N(p->s, cr_step_sizes, p->steps.len);
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
-        z->step[i] = (cr_step_sizes){s->arg, s->code, s->view, s->hosting, s->results ? &s->made_value[0]->type : NULL};
+        z->step[i] = (cr_step_sizes){s->arg, s->code, s->view, s->results ? &s->made_value[0]->type : NULL};
     }
 }
 

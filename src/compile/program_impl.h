@@ -85,7 +85,6 @@ typedef struct {
     const cr_value *arg;
     const cr_gcode *code;
     const cr_static_view *view; /* of a VIEW; NULL: its operator is called */
-    const cr_hosting *hosting;  /* or NULL */
     const cr_gtype *made;       /* of result 0 where it takes over a tensor or is hosted; else NULL */
 } cr_step_sizes;
 
