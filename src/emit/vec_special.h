@@ -1,9 +1,8 @@
 /* vec_special.h - functions seldom used, lane by lane in double precision.
  *
- * float32 lanes are computed as doubles and rounded at the end.  Everything is made of published
- * series, continued fractions and iterations; speed is not the aim.  digamma, i0, i0e, i1 and i1e
- * take their functions from vec_f64.h, which costs one number about what libm's cost; the others
- * call libm, column libm of fn.def. */
+ * float32 lanes are computed as doubles and rounded at the end.  Everything is made of
+ * published series, continued fractions and iterations; speed is not the aim.  digamma, i0,
+ * i0e, i1 and i1e take exp, log and tan from vec_f64.h; the others call libm. */
 #ifndef CR_EMIT_VEC_SPECIAL_H
 #define CR_EMIT_VEC_SPECIAL_H
 

@@ -4,7 +4,7 @@
 #include <complex.h>
 #include <math.h>
 
-/* The C library's functions that kernels refer to; those that round nothing (sqrt, nextafter) aside.
+/* The C library's functions that kernels refer to, but for sqrt and nextafter, which are exact.
  * The linker takes these in their place. */
 static bool called;
 
@@ -14,6 +14,11 @@ static bool called;
         called = true;                                                                        \
         return x;                                                                             \
     }
+REPLACED(double, exp)
+REPLACED(double, log)
+REPLACED(double, log1p)
+REPLACED(double, sin)
+REPLACED(double, erf)
 REPLACED(double, erfc)
 REPLACED(double, j0)
 REPLACED(double, j1)
@@ -31,6 +36,12 @@ REPLACED(float complex, catanf)
 REPLACED(float complex, casinhf)
 REPLACED(float complex, cacoshf)
 REPLACED(float complex, catanhf)
+
+double pow(double x, double y)
+{
+    called = true;
+    return x + y;
+}
 
 double lgamma_r(double x, int *sign)
 {
@@ -71,7 +82,8 @@ TEST(functions_call_the_c_library_where_the_table_says_so)
             unsigned kind = cr_fn_infos[fn].kind;
             if (!cr_fn_has((cr_fn)fn, types[t]) || kind == CR_FN_CAST || kind == CR_FN_SELECT)
                 continue;
-            bool calls = fn_calls((cr_fn)fn, types[t]), says = cr_fn_calls_libm((cr_fn)fn, types[t]);
+            bool calls = fn_calls((cr_fn)fn, types[t]);
+            bool says = cr_fn_calls_libm((cr_fn)fn, types[t]);
             if (calls != says && !(base && calls))
                 cr_test_failed(__FILE__, __LINE__, "column libm is wrong for %s of %s",
                                cr_fn_infos[fn].name, cr_dtype_name(types[t]));
