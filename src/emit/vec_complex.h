@@ -213,7 +213,8 @@ typedef _Complex double cv_x_c128;
 
 /* From CV_EXPSTEP_T on e^x is computed in two steps, because its product with a small sine or
  * cosine may be in range when it is not; CV_EXPSTEPPED_T is e to that.  Above CV_TANHONE_T tanh
- * is one.  Parts below CV_SMALLPART_T or above CV_LARGEPART_T are scaled before they are squared. */
+ * is one.  Parts below CV_SMALLPART_T or above CV_LARGEPART_T are scaled before they are
+ * squared. */
 #define CV_EXPSTEP_f32    80.0f
 #define CV_EXPSTEPPED_f32 0x1.55779cp+115f
 #define CV_TANHONE_f32    12.0f

@@ -168,7 +168,8 @@ CV_FN cv_f64 cv_logedge_f64(cv_f64 x, cv_f64 r)
         return odd ? cv_logedge_f64(x, r) : r;                                                \
     }
 
-/* c + s (h + r(s^2)) with h = f^2 / 2 and s = f / (2 + f): log (1 + f) = f - h + that for c = 0. */
+/* c + s (h + r(s^2)) with h = f^2 / 2 and s = f / (2 + f).  For c = 0 that and f - h are
+ * log (1 + f). */
 CV_FN cv_f64 cv_logtail_f64(cv_f64 f, cv_f64 h, cv_f64 c)
 {
     cv_f64 s = f / (2.0 + f), z = s * s;

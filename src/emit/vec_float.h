@@ -131,10 +131,10 @@ CV_FN cv_f64 cv_fma_f64(cv_f64 a, cv_f64 b, cv_f64 c) { return a * b + c; }
 #define CV_DEFINE_SQRT(T, suffix) CV_LANEWISE1(T, sqrt, __builtin_sqrt##suffix)
 #endif
 
-/* The remainder of a division is exact: a fused multiply-add gives it without rounding while the
- * quotient is off by at most one.  Of larger quotients the nearest number of the type is taken off
- * first, again and again; b times lift or its square keeps them finite.  There is no rounding, so
- * that the baseline's libm gives the same bits. */
+/* The remainder of a division is exact: a fused multiply-add gives it without rounding while
+ * the quotient is off by at most one.  Of larger quotients the nearest number of the type is
+ * taken off first, again and again; b times lift or its square keeps them finite.  There is no
+ * rounding, so that the baseline's libm gives the same bits. */
 #ifdef CV_HAS_FMA
 #define CV_DEFINE_FMOD(T, M, suffix, lift)                                                    \
     CV_SLOW cv_##T cv_fmodfar_##T(cv_##T x, cv_##T y)                                         \

@@ -89,8 +89,9 @@ static void compare(const check *c, int k, const char *wanted)
 
     for (int64_t i = 0; i < n; i++)
         if (!equal_elements(t, wanted + i * item, place(c, k, i)))
-            cr_bail(c->s, CR_RUNTIME, "CR_ORACLE: element %lld of '%s' is %.17g, not %.17g, in\n%s",
-                    (long long)i, c->operand[k]->name, element(c, k, place(c, k, i)),
+            cr_bail(c->s, CR_RUNTIME,
+                    "CR_ORACLE: element %lld of '%s' is %.17g, not %.17g, in\n%s", (long long)i,
+                    c->operand[k]->name, element(c, k, place(c, k, i)),
                     element(c, k, wanted + i * item), c->text);
 }
 

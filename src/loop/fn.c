@@ -3,7 +3,7 @@
 #include <string.h>
 
 const cr_fn_info cr_fn_infos[CR_FN_COUNT] = {
-#define CR_FN(name, args, kind, dtypes, cost, libm)                                                \
+#define CR_FN(name, args, kind, dtypes, cost, libm)                                           \
     {#name, args, CR_FN_##kind, cost, dtypes, libm},
 #include "loop/fn.def"
 #undef CR_FN

@@ -1,8 +1,9 @@
 /* The interpreter.
  *
  * A value is a scalar of its node's type.  Functions are the caller's, one value at a time;
- * selection, casts and random numbers are computed here.  Reductions fold 32 virtual lanes a chunk when they run along the last index of
- * what they read, and 4 accumulators a block of rows when they do not, as the kernels do. */
+ * selection, casts and random numbers are computed here.  Reductions fold 32 virtual lanes a
+ * chunk when they run along the last index of their operand, and 4 accumulators a block of rows
+ * when they do not, as the kernels do. */
 #include "loop/interp.h"
 #include "num/philox.h"
 #include <string.h>
@@ -16,7 +17,7 @@ typedef union {
 
 enum { INTERP_AXES = CR_LOOP_DIMS + 32 };
 
-/* The last value of a reduction, which holds while the axes that it reads stay where they are. */
+/* The last value of a reduction, valid while the axes that it reads keep their values. */
 typedef struct folded folded;
 struct folded {
     const cr_expr *e;
@@ -135,8 +136,9 @@ static char *place(machine *m, const cr_buffer *b, const cr_sym *const *index)
 
 /* --- functions --- */
 
-/* fn of values whose types are `from`: as elements in memory, through the caller's functions. */
-static scalar call_function(machine *m, cr_fn fn, cr_dtype to, const cr_dtype *from, const scalar *v)
+/* fn of values whose types are `from`, by the caller's function on elements in memory. */
+static scalar call_function(machine *m, cr_fn fn, cr_dtype to, const cr_dtype *from,
+                            const scalar *v)
 {
     char element[3][CR_PARAM_BYTES], result[CR_PARAM_BYTES] = {0};
     const void *in[3] = {element[0], element[1], element[2]};

@@ -15,8 +15,8 @@ typedef struct {
 
 /* Adds the functions of a program that call the C library. */
 void cr_loop_libm(cr_fn_set *set, const cr_loop *l);
-/* Adds those that an operator in compute type `t` reaches, by its own kernel or by the operators it is
- * composed of.  What C functions of `kern` and `tensor` call is not known here. */
+/* Adds those that an operator in compute type `t` reaches, by its own kernel or by the
+ * operators that it is composed of.  C functions of `kern` and `tensor` are not looked into. */
 CR_MUST cr_status cr_op_libm(cr_fn_set *set, const cr_op *op, cr_dtype t);
 
 #endif

@@ -48,7 +48,8 @@ static bool few_functions(cr_fn fn, cr_dtype t, void *out, const void *const *in
     }
 }
 
-static void run(cr_loop *l, int64_t rows, int64_t columns, void *const *operand, const void *param)
+static void run(cr_loop *l, int64_t rows, int64_t columns, void *const *operand,
+                const void *param)
 {
     cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), rows},
                              {cr_sym_find(l->syms, "C"), columns}};

@@ -5,8 +5,8 @@
  * Sweeps floats in bit order against the double functions of libm, for every instruction set
  * that this machine has, and prints the largest error with its argument.  --full visits the
  * floats as often as functions.def says (all of them for the 1-ulp functions), otherwise a
- * thousandth.  Work is divided among N processes.  Fails when a bound is exceeded, or when the two
- * instruction sets with a fused multiply-add give other bits (an infinite error). */
+ * thousandth.  Work is divided among N processes.  Fails when a bound is exceeded, or when the
+ * two instruction sets with a fused multiply-add give different bits (an infinite error). */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdint.h>
