@@ -31,11 +31,7 @@ PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
 ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io graph aot compile nn api
-# What most programs do without stands at the end, so that it stays out of memory.
-RARE      := $(foreach f,graph/cost graph/decompose graph/flops graph/functional graph/parse graph/print \
-               aot/flow aot/partition compile/blocked compile/picture compile/tune,src/$(f).c) $(wildcard src/io/*.c)
-ROOM_SRC  := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c)))
-LIB_SRC   := $(filter-out $(RARE),$(ROOM_SRC)) $(filter $(RARE),$(ROOM_SRC))
+LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c)))
 # opgen reads no sizes: the functions that compute them include headers that opgen makes.
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c src/ops/shape_%.c,$(wildcard src/$(r)/*.c)))
 PY_SRC    := $(wildcard src/py/bind/*.c)
@@ -111,8 +107,6 @@ $(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
-# What runs once for a function is built for size.
-$(patsubst src/%.c,$(B)/obj/%.o,$(wildcard src/graph/*.c src/aot/*.c) $(filter-out %/call.c %/exec.c %/run.c %/blocked.c,$(wildcard src/compile/*.c))): OPT = -Os
 $(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/dropout.o $(B)/obj/kern/pool.o $(B)/obj/kern/matmul.o $(B)/obj/kern/scan.o: OPT = -O3
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)
 
