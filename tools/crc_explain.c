@@ -1,11 +1,17 @@
-/* crc explain, crc ops - prints the operator table and everything derived from it. */
+/* crc explain, crc ops - prints the operator table and everything derived from it.
+ *
+ * `crc explain OP` prints the entry, its derivatives, its tests and the C text of its kernels, and
+ * then the same of every entry that its composition calls. */
 #include "crc.h"
 #include "emit/emit.h"
 #include "graph/graph.h"
 #include "jit/generated.h"
 #include "loop/build.h"
 #include "loop/libm.h"
+#include <ctype.h>
+#include <glob.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char *const does_names[] = {
@@ -148,12 +154,13 @@ static void explain_kernel(cr_session *s, void *context)
     cr_unit_drop(&u);
 }
 
-static void put_kernels(cr_text *out, const cr_op *op)
+/* Kernels of the first `most` dtypes. */
+static void put_kernels(cr_text *out, const cr_op *op, size_t most)
 {
     static const cr_dtype types[] = {CR_F32, CR_F64,  CR_I32, CR_I64,
                                      CR_U8,  CR_BOOL, CR_C64, CR_C128};
 
-    for (size_t t = 0; t < CR_LEN(types); t++)
+    for (size_t t = 0; t < CR_LEN(types) && t < most; t++)
         for (int form = 0; form < CR_FORM_COUNT; form++) {
             kernel_job j = {op, types[t], (cr_form)form, out};
             cr_session s = {.status = CR_OK};
@@ -164,6 +171,102 @@ static void put_kernels(cr_text *out, const cr_op *op)
                                cr_error_message());
             cr_session_drop(&s);
         }
+}
+
+/* --- tests --- */
+
+/* The generated tests of tests/ops; `make check-op` runs them. */
+static void put_generated_tests(cr_text *out, const cr_op *op)
+{
+    bool drawn = strncmp(op->sample, "none", 4) != 0;
+
+    cr_text_printf(out, "  tests   make check-op OP=%s:", op->name);
+    if (drawn)
+        cr_text_put(out, " dtypes, strides, fakes, compiled;");
+    if (drawn && *op->ref)
+        cr_text_printf(out, " values against %s;", op->ref);
+    if (drawn && op->grad_count)
+        cr_text_put(out, " gradients against differences;");
+    cr_text_put(out, *op->ref && drawn ? "\n" : " calls recorded from torch\n");
+}
+
+static bool is_name_character(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* True when the file at `path` calls the name: "name(" with no longer name before it. */
+static bool file_calls(const char *path, const char *name)
+{
+    size_t n = strlen(name);
+    char line[4096];
+    bool found = false;
+    FILE *file = fopen(path, "r");
+
+    while (file && !found && fgets(line, sizeof line, file))
+        for (char *at = line; !found && (at = strstr(at, name)); at += n)
+            found = at[n] == '(' && (at == line || !is_name_character(at[-1]));
+    if (file)
+        fclose(file);
+    return found;
+}
+
+/* Files of tests that call the entry by its name, when the working folder is the repository. */
+static void put_calling_tests(cr_text *out, const cr_op *op)
+{
+    static const char *const folders[] = {"tests/python/*.py", "tests/ops/*.py", "tests/text/*.txt", "tests/c/*.c"};
+
+    for (size_t i = 0; i < CR_LEN(folders); i++) {
+        glob_t files = {0};
+        if (!glob(folders[i], 0, NULL, &files))
+            for (size_t k = 0; k < files.gl_pathc; k++)
+                if (file_calls(files.gl_pathv[k], op->name))
+                    cr_text_printf(out, "          %s\n", files.gl_pathv[k]);
+        globfree(&files);
+    }
+}
+
+/* --- compositions --- */
+
+typedef struct {
+    cr_text *out;
+    bool *seen; /* by the entry's index */
+} explainer;
+
+static void put_entry(explainer *x, const cr_op *op, size_t dtypes)
+{
+    put_record(x->out, op);
+    put_derivatives(x->out, op);
+    if (put_libm(x->out, op))
+        cr_text_printf(x->out, "  calls the C library: unknown: %s\n", cr_error_message());
+    put_generated_tests(x->out, op);
+    put_calling_tests(x->out, op);
+    put_kernels(x->out, op, dtypes);
+    cr_text_char(x->out, '\n');
+}
+
+static void follow_composition(explainer *x, const cr_op *op);
+
+/* Explains the entries that a rule calls, each once. */
+static void follow_rule(explainer *x, const cr_rule *r)
+{
+    if (r->kind == CR_RULE_EACH)
+        return; /* a list of integers */
+    if (r->kind == CR_RULE_CALL && r->op && r->builtin < 0 && !x->seen[r->op->index]) {
+        x->seen[r->op->index] = true;
+        cr_text_put(x->out, "-- part: ");
+        put_entry(x, r->op, 1);
+        follow_composition(x, r->op);
+    }
+    for (int i = 0; i < r->count; i++)
+        follow_rule(x, r->args[i]);
+}
+
+static void follow_composition(explainer *x, const cr_op *op)
+{
+    if (op->does != CR_DOES_IS)
+        return;
+    for (int i = 0; i < op->let_count; i++)
+        follow_rule(x, op->lets[i].rule);
+    for (int k = 0; k < op->body_count; k++)
+        follow_rule(x, op->body[k]);
 }
 
 /* Reads the table without resolving functions, so that entries with missing functions can be
@@ -179,6 +282,7 @@ static cr_status read_table(void)
 int crc_explain(int argc, char **argv)
 {
     cr_text out = {0};
+    explainer x = {.out = &out};
     const cr_op *op;
 
     if (argc < 2 || read_table())
@@ -188,14 +292,13 @@ int crc_explain(int argc, char **argv)
         fprintf(stderr, "crc: no operator is called '%s'\n", argv[1]);
         return 1;
     }
-    for (; op; op = strchr(argv[1], '.') ? NULL : op->next) {
-        put_record(&out, op);
-        put_derivatives(&out, op);
-        if (put_libm(&out, op))
-            return crc_failed();
-        put_kernels(&out, op);
-        cr_text_char(&out, '\n');
+    x.seen = calloc((size_t)cr_ops_count(), sizeof *x.seen);
+    for (; x.seen && op; op = strchr(argv[1], '.') ? NULL : op->next) {
+        x.seen[op->index] = true;
+        put_entry(&x, op, SIZE_MAX);
+        follow_composition(&x, op);
     }
+    free(x.seen);
     fputs(cr_text_str(&out), stdout);
     cr_text_drop(&out);
     return 0;

@@ -1,0 +1,37 @@
+"""The command crc, as its users see it."""
+import os
+import subprocess
+
+import pytest
+
+CRC = os.path.join(os.environ.get("CRESSET_BUILD", "build"), "crc")
+TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+
+def explain(name):
+    if not os.path.exists(CRC):
+        pytest.skip("make build/crc makes the command")
+    return subprocess.run([CRC, "explain", name], capture_output=True, text=True, check=True, cwd=TOP).stdout
+
+
+def test_explain_prints_the_kernel_the_derivative_and_the_tests_of_an_entry():
+    text = explain("logaddexp2")
+    assert "d self: (g / (1 + exp2((other - self))))" in text and "void CK(logaddexp2_f32)" in text
+    assert "values against numpy.logaddexp2(self, other); gradients against differences;" in text
+    assert "-- part" not in text
+
+
+def test_explain_follows_a_composition_to_its_kernels_and_derivatives():
+    text = explain("layer_norm")
+    outer, first, second = text.split("-- part: ")[:3]
+    assert outer.startswith("layer_norm(") and "native_layer_norm(input" in outer and "void CK" not in outer
+    assert first.startswith("native_layer_norm(") and "  d weight: " in first
+    assert second.startswith("_layer_norm(") and "void CK(_layer_norm_f32)" in second
+
+
+def test_explain_names_the_tests_that_call_an_entry():
+    assert os.path.join("tests", "python", "test_log.py") in explain("silu")
+
+
+def test_explain_says_where_recorded_results_are_the_reference():
+    assert "OP=linalg_cholesky: calls recorded from torch" in explain("linalg_cholesky")
