@@ -139,15 +139,6 @@ static cr_scalar complex_scalar(double re, double im)
     return (cr_scalar){.category = CR_CAT_COMPLEX, .c = {re, im}};
 }
 
-static float bits_float(uint32_t u)
-{
-    float f;
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-static float dtype_bfloat_to_float(uint16_t h) { return bits_float((uint32_t)h << 16); }
-
 cr_scalar cr_scalar_load(cr_dtype t, const void *element)
 {
     const cr_complex_float *c = element;
@@ -163,7 +154,7 @@ cr_scalar cr_scalar_load(cr_dtype t, const void *element)
     case CR_I64: return cr_scalar_int(*(const int64_t *)element);
     case CR_F16: return cr_scalar_float((double)cr_half_to_float(*(const uint16_t *)element));
     case CR_BF16:
-        return cr_scalar_float((double)dtype_bfloat_to_float(*(const uint16_t *)element));
+        return cr_scalar_float((double)cr_bfloat_to_float(*(const uint16_t *)element));
     case CR_F32: return cr_scalar_float((double)*(const float *)element);
     case CR_F64: return cr_scalar_float(*(const double *)element);
     case CR_C64: return complex_scalar((double)c->re, (double)c->im);
@@ -203,6 +194,15 @@ static uint32_t float_bits(float f)
     memcpy(&u, &f, sizeof u);
     return u;
 }
+
+static float bits_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+float cr_bfloat_to_float(uint16_t h) { return bits_float((uint32_t)h << 16); }
 
 uint16_t cr_float_to_bfloat(float f)
 {

@@ -99,6 +99,7 @@ bool cr_scalar_fits(cr_scalar s, cr_dtype t);
 /* Half types as bit patterns.  Rounds to nearest even; NaN becomes a quiet NaN. */
 float cr_half_to_float(uint16_t h);
 uint16_t cr_float_to_half(float f);
+float cr_bfloat_to_float(uint16_t h);
 uint16_t cr_float_to_bfloat(float f);
 
 #endif
