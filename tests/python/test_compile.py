@@ -1,4 +1,4 @@
-"""compile(): what is recorded, what it is guarded by, what is refused; every bit is eager's."""
+"""compile(): recordings, guards and refusals; results have eager's bits."""
 import collections
 import copy
 import gc
@@ -19,7 +19,7 @@ from cresset._dynamo.exc import BackendCompilerFailed, InvalidBackend, Unsupport
 
 @pytest.fixture(autouse=True)
 def strictly():
-    """A function that runs eagerly says so, which is an error where no test expects it."""
+    """Turns the warning about eager runs into an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
@@ -30,7 +30,7 @@ def entries(f):
 
 
 def used(f):
-    """How often recordings served a call."""
+    """Returns the number of calls that recordings served."""
     return sum(e.calls for e in entries(f))
 
 
@@ -40,7 +40,7 @@ def lerp(x, y, w):
     return w * x + (1 - w) * y
 
 
-def test_the_first_call_is_eager_and_later_ones_are_served():
+def test_the_first_call_is_eager_and_later_calls_use_the_recording():
     f = torch.compile(lerp)
     args = [torch.randn(5) for _ in range(3)]
     for _ in range(3):
@@ -76,7 +76,7 @@ def test_wrong_options():
         torch.compile(3)
 
 
-def test_results_of_every_shape():
+def test_results_in_every_container():
     def f(x):
         return {"a": x + 1, "b": [x, (x * 2, None, 3)], "c": "text"}
     g = torch.compile(f)
@@ -287,7 +287,7 @@ def test_numbers_that_change_are_inputs():
     assert len(entries(g)) <= 3
 
 
-def test_what_is_asked_of_a_number_is_a_guard():
+def test_comparisons_of_a_number_are_guards():
     def f(x, k):
         return x * k if k > 1.0 else x - k
     g, x = torch.compile(f), torch.randn(4)
@@ -371,7 +371,7 @@ def test_a_loop_over_a_size_is_recorded_for_each():
 
 
 def why_again(f, first, second):
-    """Why a compiled function is recorded again."""
+    """Returns why a compiled function is recorded again."""
     f = torch.compile(f, dynamic=False)
     f(*first)
     with torch._dynamo.config.patch(error_on_recompile=True), pytest.raises(RuntimeError) as e:
@@ -401,7 +401,7 @@ def test_why_it_is_recorded_again(first, second, reason):
     assert why_again(lambda x, y: (x, y + 1)[1], (first, torch.ones(2)), (second, torch.ones(2))) == reason
 
 
-def test_why_it_is_recorded_again_where_nothing_was_given():
+def test_why_it_is_recorded_again_without_arguments():
     net, x = nn.Linear(2, 2), torch.ones(2)
     f = torch.compile(lambda x: net(x) if net.training else x + 1)
     f(x)
@@ -688,7 +688,7 @@ def refused(f, match, *args):
         torch.compile(f._function, fullgraph=True)(*args)
 
 
-def test_what_cannot_be_a_graph_is_refused():
+def test_calls_that_cannot_be_a_graph_are_refused():
     import random
     import time
     x = torch.randn(4)
@@ -703,7 +703,7 @@ def test_what_cannot_be_a_graph_is_refused():
         seen.append(1)
         return x + 0 * len(seen)
     f = torch.compile(counts)
-    with pytest.warns(UserWarning, match="changes what it reads"):
+    with pytest.warns(UserWarning, match="changes an object that it reads"):
         for _ in range(4):
             f(x)
     assert len(seen) == 4
@@ -752,7 +752,7 @@ def test_a_custom_function_is_refused_in_training_only():
     assert torch.equal(y.grad, torch.full((3,), 10.0))
 
 
-def test_errors_are_eagers_own():
+def test_errors_are_eagers():
     f = torch.compile(lambda x, y: x @ y)
     a, b = torch.randn(2, 3), torch.randn(4, 5)
     for _ in range(2):
@@ -761,11 +761,11 @@ def test_errors_are_eagers_own():
     assert torch.equal(f(a, a.t()), a @ a.t())
 
 
-def test_a_tensor_from_nowhere_is_refused():
+def test_a_tensor_without_a_guarded_path_is_refused():
     t = torch.ones(3)
     hidden = weakref.ref(t)
     f = torch.compile(lambda x: x + hidden())
-    with pytest.warns(UserWarning, match="neither given, nor made by it"):
+    with pytest.warns(UserWarning, match="not made by the call"):
         f(torch.ones(3))
     t.zero_()
     assert torch.equal(f(torch.ones(3)), torch.ones(3))
@@ -789,7 +789,7 @@ def retains_a_gradient(x):
     (lambda x: x * x.storage_offset(), "storage_offset"),
     (lambda x: x * x._version, "_version"),
 ])
-def test_what_later_calls_would_not_do(f, why):
+def test_effects_that_later_calls_would_not_have_are_refused(f, why):
     compiled = torch.compile(f)
     with pytest.warns(UserWarning, match=why):
         compiled(torch.ones(3, requires_grad=True))
@@ -830,7 +830,7 @@ def modules_like_these():
     yield (lambda x, w, v: ((x / 0 * w).sum(), (x * v).sum())), (x, w, v)  # zero times infinity is NaN
 
 
-def test_gradients_that_no_output_leads_to_are_none():
+def test_gradients_without_a_path_from_an_output_are_none():
     for f, given in modules_like_these():
         compiled, outputs = torch.compile(f), len(f(*given))
         for mask in [*range(1, 1 << outputs)] * 2:
@@ -844,7 +844,7 @@ def test_gradients_that_no_output_leads_to_are_none():
         assert used(compiled) >= 2 * (1 << outputs) - 3
 
 
-def test_gradients_that_a_call_only_takes_away():
+def test_gradients_that_a_call_only_removes():
     model = nn.Linear(2, 2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
@@ -867,7 +867,7 @@ def test_gradients_that_a_call_only_takes_away():
             assert all(p.grad is None for p in model.parameters())
         assert used(compiled) == 3
         kept = torch.compile(lambda x: model(x).detach())
-        for _ in range(3):  # what it does not touch stays
+        for _ in range(3):  # gradients that the call does not touch remain
             model.weight.grad = grad = torch.ones(2, 2)
             kept(torch.ones(2))
             assert model.weight.grad is grad
@@ -888,7 +888,7 @@ def test_gradients_are_clipped():
     assert changes(part).used() == 4
 
 
-def test_writes_that_the_tape_does_not_see():
+def test_writes_without_a_record_on_the_tape():
     def scaled(x):
         y = x * 1
         with torch.no_grad():
@@ -935,7 +935,8 @@ class Slots:
 
 
 def changes(part, calls=5):
-    """part(compile) -> a function of the number of the call that says what can be seen; compiled, it is the same."""
+    """part(compile) returns a function of the call's number that returns all visible state.  The
+    compiled function must return the same."""
     eager = part(lambda f: f)
     want = [eager(i) for i in range(calls)]
     compiled = part(torch.compile)
@@ -965,7 +966,7 @@ def test_tensors_put_into_attributes():
             return [t.tolist() for t in (y, net.plain, net.buffer, net.none, net.new)]
         call.used = lambda: used(f)
         return call
-    assert changes(part).used() == 3  # two calls see other objects than the next ones
+    assert changes(part).used() == 3  # two calls read other objects than later calls
 
 
 def test_tensors_put_into_containers_cells_and_globals():
@@ -992,7 +993,7 @@ def test_tensors_put_into_containers_cells_and_globals():
     assert changes(part).used() == 3
 
 
-def test_tensors_put_away_have_gradients():
+def test_stored_tensors_have_gradients():
     def part(compile):
         class Net(nn.Module):
             def __init__(self):
@@ -1014,7 +1015,7 @@ def test_tensors_put_away_have_gradients():
     changes(part)
 
 
-def test_what_else_is_changed_is_refused():
+def test_other_changes_are_refused():
     def appends(x, state):
         state.items.append(x)
 
@@ -1186,7 +1187,7 @@ def test_stance_eager_then_compile():
     with torch.compiler.set_stance("eager_then_compile"):
         f(torch.ones(2))
         assert not graphs
-        for n in (3, 4, 5):  # the size is known to vary
+        for n in (3, 4, 5):  # the size is now known to vary
             assert torch.equal(f(torch.ones(n)), torch.full((n,), 2.0))
     assert len(graphs) == 1
 
@@ -1258,7 +1259,7 @@ def test_names_limits_and_classes():
             wrong()
 
 
-def test_a_stance_is_every_threads():
+def test_a_stance_holds_in_all_threads():
     f, x = torch.compile(lambda x: x + 1), torch.ones(2)
     with torch.compiler.set_stance("force_eager"):
         thread = threading.Thread(target=f, args=(x,))
@@ -1323,7 +1324,7 @@ def test_compiled_functions_are_collected():
     assert gone() is None
 
 
-def test_many_calls_hold_no_memory():
+def test_many_calls_keep_no_memory():
     """Neither tensors nor Python objects remain of a call."""
     f = torch.compile(lambda x, y: (x * y).relu() + 1)
     x, y = torch.randn(100), torch.randn(100, requires_grad=True)
@@ -1380,7 +1381,8 @@ def test_forty_batch_sizes_and_forty_lengths_are_two_recordings_more():
 
 
 def attention_step():
-    """A training step whose activations outweigh its weights, and whose values are seen through views."""
+    """A training step whose activations need more memory than its weights, with values read
+    through views."""
     class Net(nn.Module):
         def __init__(self):
             super().__init__()
@@ -1404,7 +1406,7 @@ def attention_step():
 
 
 def peaks(step, calls):
-    """Bytes that tensors hold at most in each call, over what they held before the first."""
+    """Returns the peak bytes of tensors in each call, over those before the first call."""
     before, out = torch._C._memory_stats()["used"], []
     for _ in range(calls):
         torch._C._reset_peak_memory()
@@ -1417,7 +1419,7 @@ def test_a_compiled_training_step_holds_no_more_memory_than_eager_recorded_calls
     eager, step = peaks(attention_step(), 4), torch.compile(attention_step())
     compiled = peaks(step, 6)
     assert used(step) == 4
-    room = 64 << 10  # small tensors of optimizers, classes of blocks
+    room = 64 << 10  # small tensors of optimizers, size classes of blocks
     assert compiled[0] < eager[0] + room and compiled[1] < eager[1] + room, (eager, compiled)
     assert max(compiled[2:]) < eager[3] + room, (eager, compiled)
 
@@ -1450,7 +1452,7 @@ def test_a_process_that_compiles_its_steps_takes_less_memory_for_tensors_from_th
     assert compiled <= eager
 
 
-def test_a_gradient_that_the_call_replaces_is_gone_before_it_computes():
+def test_a_replaced_gradient_is_freed_before_the_call_computes():
     def make():
         p = torch.ones(1 << 18, requires_grad=True)
 
@@ -1494,8 +1496,9 @@ def test_weights_are_packed_when_they_were_the_same_before():
         assert torch._C._memory_stats()["used"] <= held[0]
 
 
-def test_a_first_step_that_makes_state_asks_for_the_kernels_of_the_next():
-    """Its recording is not kept; the second call asks for its kernels before it is recorded."""
+def test_a_first_step_that_makes_state_requests_the_next_steps_kernels():
+    """The first recording is not kept; the second call requests its kernels before it is
+    recorded."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(8, 33), nn.GELU(), nn.LayerNorm(33), nn.Tanh(), nn.Linear(33, 1))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
@@ -1518,7 +1521,7 @@ def test_a_first_step_that_makes_state_asks_for_the_kernels_of_the_next():
     assert asked[0] == 0 and asked[1] > 0 and found == asked[2] == asked[1]
 
 
-def test_what_is_large_is_made_when_it_is_read():
+def test_large_values_are_computed_when_they_are_read():
     def f(g, w, x):
         h = x @ w
         large = g @ w
@@ -1533,7 +1536,7 @@ def test_what_is_large_is_made_when_it_is_read():
     assert entries(c)[0].runner.peak < 2 * large + small
 
 
-def test_what_is_large_waits_for_no_write():
+def test_a_large_value_does_not_move_past_a_write():
     def f(g, w, x):
         large = g @ w
         g.add_(1)
@@ -1546,7 +1549,7 @@ def test_what_is_large_waits_for_no_write():
     assert used(c) >= 2
 
 
-def test_a_function_that_is_called_once_asks_for_no_code():
+def test_a_function_that_is_called_once_requests_no_code():
     before = torch._C._jit_counts()["requested"]
     c = torch.compile(lambda x: (x * 3 + 1).tanh() * 0.123)
     x = torch.randn(7)
@@ -1601,7 +1604,7 @@ def a_gradient_of_a_leaf_inside(x):
 
 @pytest.mark.parametrize("f", [cut_by_detach_, cut_by_a_leaf, cut_by_data, a_gradient_with_a_history,
                                a_second_gradient, a_gradient_of_a_leaf_inside])
-def test_gradients_end_where_histories_end(f):
+def test_gradients_stop_where_histories_end(f):
     compiled = torch.compile(f, fullgraph=True)
     for _ in range(3):
         found = []
@@ -1617,7 +1620,7 @@ def test_gradients_end_where_histories_end(f):
                                lambda x: (x * 2).detach().clone().requires_grad_(),
                                lambda x: torch.empty(2, device="meta"), lambda x: (x * 2).detach().set_(x.detach()),
                                lambda x: x.detach() * 2 if x.requires_grad_(False) is None else x * 3])
-def test_leaves_and_tensors_without_bytes_that_a_call_makes_stay_eagers(f):
+def test_calls_that_make_leaves_or_meta_tensors_run_eagerly(f):
     with pytest.warns(UserWarning, match="runs eagerly"):
         compiled = torch.compile(f)
         for _ in range(4):
@@ -1627,16 +1630,16 @@ def test_leaves_and_tensors_without_bytes_that_a_call_makes_stay_eagers(f):
                    (want.requires_grad, want.is_leaf, want.device, want.shape)
 
 
-def test_a_history_made_while_gradients_are_off_is_eagers():
+def test_a_history_made_under_no_grad_runs_eagerly():
     def f(x):
         with torch.enable_grad():
             return x * 2
-    with pytest.warns(UserWarning, match="gradients are off"), torch.no_grad():
+    with pytest.warns(UserWarning, match="gradients are disabled"), torch.no_grad():
         compiled = torch.compile(f)
         assert all(compiled(torch.ones(2, requires_grad=True)).requires_grad for _ in range(3))
 
 
-def test_a_lazy_module_is_recorded_once_it_has_sizes():
+def test_a_lazy_module_is_recorded_when_it_has_sizes():
     net = nn.Sequential(nn.LazyLinear(3), nn.ReLU(), nn.LazyLinear(2))
     compiled = torch.compile(net, fullgraph=True)
     x = torch.randn(4, 5)
@@ -1688,7 +1691,7 @@ def test_ctc_loss_with_lengths_in_lists_trains_compiled():
     assert used(compiled)
 
 
-def test_an_argument_with_a_history_is_returned_where_gradients_are_off():
+def test_an_argument_with_a_history_is_returned_under_no_grad():
     compiled = torch.compile(lambda x: (x, x * 2), fullgraph=True)
     x = torch.ones(2, requires_grad=True) * 3
     with torch.no_grad():
@@ -1697,8 +1700,9 @@ def test_an_argument_with_a_history_is_returned_where_gradients_are_off():
             assert same.grad_fn is x.grad_fn and not double.requires_grad
 
 
-def test_strides_of_dims_of_one_position_are_told():
-    """A cast keeps the order of dims of what is expanded, and those of one position have theirs from the input."""
+def test_strides_of_dims_of_size_one_are_known():
+    """A cast keeps the order of dims of an expanded tensor; dims of size 1 keep the input's
+    strides."""
     def f(x):
         return -(x.expand(4, 5, 1).to(torch.float64))
     compiled, x = torch.compile(f), torch.ones(4, 1, 1)
@@ -1707,8 +1711,9 @@ def test_strides_of_dims_of_one_position_are_told():
             assert compiled(one).stride() == f(one).stride()
 
 
-def test_sizes_vary_beside_strides_of_dims_of_one_position():
-    """Heads turned behind positions, as attention does, where there is one head: contiguous, with other strides."""
+def test_sizes_vary_while_dims_of_size_one_keep_their_strides():
+    """Transposed heads and positions, as in attention, with one head: contiguous, with other
+    strides."""
     c = torch.compile(lambda x: (x * 2 + 1).sum(-1))
     for n in range(2, 20):
         x = torch.randn(2, n, 1, 8).transpose(1, 2)

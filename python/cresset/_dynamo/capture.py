@@ -82,7 +82,7 @@ class Compiler:
         try:
             call.make()
         except RuntimeError as why:
-            _C._log("graph", 1, f"{self.name}: no kernels are asked for yet: {why}")
+            _C._log("graph", 1, f"{self.name}: no kernels are compiled in advance: {why}")
 
     def stays_eager(self, compiled, args, kwargs):
         """Returns whether the stance (set_stance) forbids a recording.  Raises the stance's
@@ -157,7 +157,7 @@ class _Recording:
         try:
             self.look()
         except NotYet as why:
-            _C._log("graph", 1, f"{self.compiler.name} runs eagerly this time: {why}")
+            _C._log("graph", 1, f"{self.compiler.name}: this call runs eagerly: {why}")
             return self.fn(*self.args, **self.kwargs)
         except Refused as why:
             return self.eagerly(why)
@@ -329,7 +329,7 @@ class _Recording:
         self.grads = w.gradients() if w.wants_gradients else []
         for t, _ in w.tensors:
             if _C._is_meta_or_subclass(t):
-                raise Refused("a tensor without bytes, or of a class that handles calls itself, is read")
+                raise Refused("it reads a meta tensor or a tensor subclass")
         if _C._saved_hooks_active():
             raise Refused("saved-tensor hooks are active")
         w.snapshot()
@@ -343,7 +343,7 @@ class _Recording:
     def check_unchanged(self):
         """Checks that the call did not change objects that it reads, except gradients."""
         if self.changed is not None:
-            raise Refused(f"each call changes what it reads: {self.walk.path(self.changed)}")
+            raise Refused(f"each call changes an object that it reads: {self.walk.path(self.changed)}")
         probe = self.entry(self.walk.nodes[:self.plain], None, [], None, 0, [], [], None, [], False)
         failed = probe.fails(self.args, self.kwargs)
         if failed is None:
@@ -352,7 +352,7 @@ class _Recording:
         if self.compiler.attempts < _ATTEMPTS:
             return False
         from .reasons import failure
-        raise Refused(f"each call changes what it reads: {failure(self.walk, *failed)}")
+        raise Refused(f"each call changes an object that it reads: {failure(self.walk, *failed)}")
 
     def finish(self, recorder, out):
         if not self.check_unchanged():
@@ -372,19 +372,19 @@ class _Recording:
                 tensors.append(x)
                 places.append(-1)
         if any(_C._is_meta_or_subclass(t) for t in tensors):
-            raise Refused("it returns a tensor without bytes, or of a class that handles calls itself")
+            raise Refused("it returns a meta tensor or a tensor subclass")
         backward_ran = recorder.backward or any(kind == "grad" for kind, *_ in puts)
         differentiate = is_grad_enabled() and not backward_ran
         if not differentiate and any(_C._can_go_back(t) for t in tensors if id(t) not in self.walk.known):
             differentiate = is_grad_enabled()
             if not differentiate:
-                raise Refused("it returns a tensor with a history, although gradients are off")
+                raise Refused("it returns a tensor with a grad_fn, although gradients are disabled")
         try:
             graph = recorder.finish(tensors)
         except RuntimeError as why:
             raise Refused(str(why)) from None
         if recorder.foreign():
-            raise Refused("it reads a tensor that was neither given, nor made by it, nor found in what it reads")
+            raise Refused("it reads a tensor that is no argument, not made by the call and not guarded")
         self.compile(graph, tensors, leaves, places, returns, unflatten, puts, differentiate)
 
     def expect(self, recorder, out):
@@ -399,7 +399,7 @@ class _Recording:
             graph.lift()
             self.compiler.expected = self.programs(graph, is_grad_enabled() and not recorder.backward)
         except (RuntimeError, Refused) as why:
-            _C._log("graph", 1, f"{self.compiler.name}: no kernels are expected: {why}")
+            _C._log("graph", 1, f"{self.compiler.name}: no kernels are compiled in advance: {why}")
 
     def new_gradients(self):
         """Returns .grad of leaves that the call set or removed, in the form of Walk.stores()."""

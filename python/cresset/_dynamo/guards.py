@@ -48,7 +48,7 @@ _PURE_SETTERS = frozenset(("manual_seed", "seed", "set_default_dtype", "set_num_
                            "set_default_device"))
 _STDLIB = sys.stdlib_module_names
 _MOST_NODES = 100_000
-_TOO_MANY = f"the function can read more than {_MOST_NODES} objects"
+_TOO_MANY = f"it can read more than {_MOST_NODES} objects"
 _NOTHING = {}
 
 
@@ -185,7 +185,7 @@ class Walk:
 
     def tensor(self, x, source, parent, key):
         if type(x) is not Tensor and _is_of("cresset.nn.parameter", "UninitializedTensorMixin", x):
-            raise NotYet("a parameter has no size before the first call")
+            raise NotYet("a parameter gets its size in the first call")
         node = self.known[id(x)] = self.add(source, parent, key, "tensor", x)
         self.tensors.append((x, node))
         if x.__dict__:  # attributes that the user set
@@ -220,7 +220,7 @@ class Walk:
 
     def set(self, x, source, parent, key):
         if not all(type(item) in _ATOM_SET or type(item) in _VALUE_SET for item in x):
-            raise Refused("a set of objects is read")
+            raise Refused("it reads a set of objects")
         return self.add(source, parent, key, "equal", type(x)(x))
 
     def function(self, x, source, parent, key):
@@ -253,7 +253,7 @@ class Walk:
         node = self.known[id(x)] = self.add(source, parent, key, "is", x)
         root = x.__name__.partition(".")[0]
         if root in _IMPURE_MODULES:
-            raise Refused(f"the function uses the module '{x.__name__}'")
+            raise Refused(f"it uses the module '{x.__name__}'")
         if not _is_trusted(x.__name__):
             self.modules[node] = (x, set())
         return node
@@ -278,11 +278,11 @@ class Walk:
     def object(self, x, source, parent, key):
         t = type(x)
         if isinstance(x, (types.GeneratorType, types.CoroutineType)) or hasattr(t, "__next__"):
-            raise Refused(f"an iterator of type {t.__name__} is read, which a call would use up")
+            raise Refused(f"it reads an iterator of type {t.__name__}, which every call advances")
         if t.__module__.partition(".")[0] == "numpy":
-            raise Refused(f"a NumPy object of type {t.__name__} is read")
+            raise Refused(f"it reads a NumPy object of type {t.__name__}")
         if isinstance(x, _MUTABLE):
-            raise Refused(f"an object of type {t.__name__} is read")
+            raise Refused(f"it reads an object of type {t.__name__}")
         state = getattr(x, "__dict__", None) if t.__dictoffset__ else None
         slots = () if _is_trusted(t.__module__) else _slots(t)
         if not isinstance(state, dict) and not slots:
@@ -293,7 +293,7 @@ class Walk:
             self.slotted.append(x)
         for name in slots:
             if not hasattr(x, name):
-                raise Refused(f"an object of type {t.__name__} without its {name} is read")
+                raise Refused(f"it reads an object of type {t.__name__} whose {name} is not set")
             self.visit(getattr(x, name), "attr", node, name)
         self.reach_class(t)
         if not isinstance(state, dict):
@@ -334,7 +334,7 @@ class Walk:
                 kind = "cell" if isinstance(holder, types.CellType) else "at" if isinstance(holder, list) else "item"
                 found.append((kind, node, key, x))
         if any(t.__dict__ for t in self.bare):
-            raise Refused("it gives a tensor an attribute")
+            raise Refused("it sets an attribute of a tensor")
         return found
 
     def settle(self):
@@ -387,7 +387,7 @@ class Walk:
                 continue
             self.add("none", at, name, "any")
             if name in _IMPURE_BUILTINS and hasattr(builtins, name):
-                raise Refused(f"the function calls {name}()")
+                raise Refused(f"it calls {name}()")
         self.items({name: table[name] for name in loaded if name in table}, "item", at)
 
     def reach_class(self, t):
@@ -399,7 +399,7 @@ class Walk:
     def close(self):
         """Visits the attributes of used names until there is nothing new."""
         if self.names & _PURE_SETTERS:
-            raise Refused(f"the function calls {min(self.names & _PURE_SETTERS)}()")
+            raise Refused(f"it calls {min(self.names & _PURE_SETTERS)}()")
         before = -1
         while before != (before := len(self.nodes) + len(self.names) + len(self.codes)) or before < 0:
             for t, done in list(self.classes.items()):
