@@ -1,4 +1,4 @@
-"""Options and checks that all tests share."""
+"""Options and checks of all tests."""
 import comparisons
 
 pytest_runtest_call = comparisons.pytest_runtest_call

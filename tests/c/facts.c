@@ -1,7 +1,7 @@
-/* Whether the public header's types are those of the library.
+/* Compares the public header's types with the library's.
  *
- * Compiled twice: with -DINSIDE it sees the rooms' headers, otherwise the installed one.
- * The program compares the two lists. */
+ * The file is compiled twice: with -DINSIDE it includes the rooms' headers, otherwise the
+ * installed header.  The program compares the two lists of sizes and fields. */
 #ifdef INSIDE
 #include "autograd/autograd.h"
 #include "device/device.h"

@@ -1,9 +1,9 @@
-/* Every layer, optimizer and order of samples from C, for test_c.py to compare with Python.
+/* Runs every layer, optimizer and order of samples in C, for test_c.py to compare with Python.
  *
  *     layers OUT.safetensors
  *
- * A case seeds the generator, makes a layer, calls it on random numbers and differentiates;
- * its weights, result and gradients go to the file. */
+ * A case seeds the generator, makes a layer, calls it on random numbers and differentiates.
+ * Its weights, result and gradients are written to the file. */
 #include <cresset_easy.h>
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void try_layer(const char *name, cr_module *m, cr_tensor *x)
     put(name, "eval", ct_forward(m, x));
 }
 
-/* The layer is drawn before the input. */
+/* Draws the layer's weights before the input. */
 #define LAYER(name, make, input)                                                               \
     ct_scope                                                                                   \
     {                                                                                          \

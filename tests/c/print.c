@@ -1,4 +1,4 @@
-/* Every layer's text, for test_c.py. */
+/* Prints every layer, for test_c.py. */
 #include <cresset_easy.h>
 
 int main(void)

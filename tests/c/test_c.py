@@ -1,7 +1,7 @@
-"""C programs against the installed package: `make test-c-programs`.
+"""Tests C programs with the installed package: `make test-c-programs`.
 
-The examples print what their Python twins print, and are at most half as long again.  Layers,
-optimizers and loaders give Python's bits.  VALGRIND=1 runs the programs under valgrind.
+The examples print the same as the equal Python programs and are at most half as long again.
+Layers, optimizers and loaders give Python's bits.  VALGRIND=1 runs the programs under valgrind.
 """
 import os
 import re
@@ -26,7 +26,7 @@ FLAGS = ["-std=c11", "-pedantic", "-O1", "-g", "-Wall", "-Wextra", "-Wshadow", "
 
 @pytest.fixture(autouse=True, scope="module")
 def one_thread():
-    """The order of some sums depends on the number of threads."""
+    """Uses one thread, because the order of some sums depends on the number of threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -42,7 +42,7 @@ def pkg_config():
 
 @pytest.fixture(scope="module")
 def run_c(tmp_path_factory):
-    """Compiles a C file once and runs it; returns what it printed."""
+    """Compiles a C file once and runs it.  Returns its output."""
     folder, made = tmp_path_factory.mktemp("c"), {}
 
     def run(source, *args):
@@ -53,7 +53,7 @@ def run_c(tmp_path_factory):
             subprocess.run([*compiler, *pkg_config()], check=True)
         command, env = [made[source], *map(str, args)], dict(os.environ, OMP_NUM_THREADS="1")
         if os.environ.get("VALGRIND"):
-            # oneDNN's AVX2 code reads beyond its own buffers.
+            # oneDNN's AVX2 code reads past the end of its buffers.
             command, env["DNNL_MAX_CPU_ISA"] = VALGRIND + command, "SSE41"
         out = subprocess.run(command, capture_output=True, text=True, env=env)
         assert out.returncode == 0, out.stdout + out.stderr
@@ -82,7 +82,7 @@ def lines_of_code(path):
 
 
 def assert_same_numbers(c, python):
-    """The same text; under valgrind other instructions compute, so the last digits may differ."""
+    """Asserts equal text.  Under valgrind the kernels differ, so last digits may differ."""
     if not os.environ.get("VALGRIND"):
         assert c == python
         return
@@ -93,18 +93,18 @@ def assert_same_numbers(c, python):
 
 
 @pytest.mark.parametrize("name", ["polynomial", "spirals", "digits"])
-def test_an_example_is_not_much_longer_than_its_twin(name):
+def test_an_example_is_not_much_longer_than_in_python(name):
     c, python = (lines_of_code(os.path.join(EXAMPLES, name + end)) for end in (".c", ".py"))
     assert c <= 1.5 * python, f"{c} lines of C, {python} of Python"
 
 
-def test_the_polynomial_prints_what_its_twin_prints(run_c):
+def test_the_polynomial_prints_the_same_as_in_python(run_c):
     c = run_c(os.path.join(EXAMPLES, "polynomial.c"))
     assert len(c.splitlines()) == 21
     assert_same_numbers(c, run_twin("polynomial"))
 
 
-def test_the_spirals_print_what_their_twin_prints(run_c):
+def test_the_spirals_print_the_same_as_in_python(run_c):
     data = os.path.join(EXAMPLES, "spirals.csv")
     c = run_c(os.path.join(EXAMPLES, "spirals.c"), data)
     assert float(re.search(r"right: (.*) %", c).group(1)) > 95
@@ -113,7 +113,7 @@ def test_the_spirals_print_what_their_twin_prints(run_c):
 
 @pytest.fixture(scope="module")
 def trained_digits(tmp_path_factory):
-    """The checkpoint of examples/digits.py after three epochs, and its accuracy."""
+    """Returns the checkpoint of examples/digits.py after three epochs, and its accuracy."""
     sys.path.insert(0, os.path.dirname(EXAMPLES))
     import digits
 
@@ -134,14 +134,14 @@ def digits_csv():
     return os.path.join(os.path.dirname(sklearn.datasets.__file__), "data", "digits.csv.gz")
 
 
-def test_the_digits_are_read_as_python_reads_them(run_c, trained_digits):
+def test_the_digits_are_classified_as_in_python(run_c, trained_digits):
     weights, accuracy = trained_digits
     c = run_c(os.path.join(EXAMPLES, "digits.c"), weights, digits_csv())
     assert c.splitlines()[-1] == accuracy
     assert_same_numbers(c, run_twin("digits", weights, digits_csv()))
 
 
-def test_an_error_ends_an_example_with_its_place_and_torchs_words(tmp_path):
+def test_an_error_ends_an_example_with_line_and_torchs_message(tmp_path):
     source, program = os.path.join(EXAMPLES, "digits.c"), str(tmp_path / "digits")
     subprocess.run([os.environ.get("CC", "gcc"), *FLAGS, source, "-o", program, *pkg_config()],
                    check=True)
@@ -160,7 +160,7 @@ def test_an_error_ends_an_example_with_its_place_and_torchs_words(tmp_path):
 
 
 @pytest.mark.parametrize("zip", [True, False])
-def test_the_digits_are_read_from_torch_s_checkpoints_too(run_c, trained_digits, tmp_path, zip):
+def test_the_digits_load_torchs_checkpoints(run_c, trained_digits, tmp_path, zip):
     weights, accuracy = trained_digits
     path = tmp_path / "digits.pt"
     torch.save(load_file(str(weights)), path, _use_new_zipfile_serialization=zip)
@@ -168,7 +168,7 @@ def test_the_digits_are_read_from_torch_s_checkpoints_too(run_c, trained_digits,
     assert c.splitlines()[-1] == accuracy
 
 
-# Layers, optimizers, samples: what layers.c does, in Python.
+# Layers, optimizers, samples: the cases of layers.c in Python.
 
 def randn(*size, **options):
     return lambda: torch.randn(*size, **options)
@@ -245,7 +245,7 @@ def part(tensors, name):
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_a_layer_of_c_is_python_s(from_c, name):
+def test_a_layer_gives_pythons_bits(from_c, name):
     make, draw = LAYERS[name]
     torch.manual_seed(len(name) + 1)
     layer = make()
@@ -266,13 +266,13 @@ def test_a_layer_of_c_is_python_s(from_c, name):
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)
-def test_an_activation_of_c_is_python_s(from_c, name):
+def test_an_activation_gives_pythons_bits(from_c, name):
     torch.manual_seed(len("activation") + 1)
     assert_same(from_c[name + "/out"], getattr(nn, name)()(torch.randn(3, 40)), name)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_an_optimizer_of_c_steps_as_python_s(from_c, name):
+def test_an_optimizer_gives_pythons_bits(from_c, name):
     torch.manual_seed(3)
     net = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
     optimizer = OPTIMIZERS[name](net.parameters())
@@ -287,7 +287,7 @@ def test_an_optimizer_of_c_steps_as_python_s(from_c, name):
         assert_same(from_c[f"{name}/{i}"], p.detach(), i)
 
 
-def test_samples_come_in_python_s_order(from_c):
+def test_samples_are_in_pythons_order(from_c):
     torch.manual_seed(11)
     data = TensorDataset(torch.arange(23))
     loaders = [DataLoader(data, batch_size=5, shuffle=True),

@@ -1,7 +1,7 @@
-/* A network trained from C, with nothing but the installed header and library.
+/* Trains a network in C with the installed header and library only.
  *
- * Two layers learn y = sin(3 a) b from 256 points; the weights are written to a file
- * and read back.  Exits with 1 when a call fails or the loss stays high. */
+ * Two layers learn y = sin(3 a) b from 256 points.  The weights are written to a file and read
+ * back.  Exits with 1 when a call fails or the loss stays high. */
 #include <cresset.h>
 #include <stdio.h>
 
@@ -19,7 +19,7 @@ typedef struct {
 
 static const char *const names[WEIGHTS] = {"1.weight", "1.bias", "2.weight", "2.bias"};
 
-/* Uniform values between -bound and bound that ask for a gradient. */
+/* Makes a tensor of uniform values between -bound and bound that requires a gradient. */
 static int make_weight(cr_tensor **out, const int64_t *size, size_t ndim, double bound)
 {
     TRY(cr_zeros(out, size, ndim, CR_F32));
@@ -54,7 +54,7 @@ static int apply(cr_tensor **out, const network *n, cr_tensor *x)
     return failed;
 }
 
-/* Points in [-1, 1] x [-1, 1], and what the network should answer. */
+/* Makes points in [-1, 1] x [-1, 1] and the targets. */
 static int make_points(cr_tensor **x, cr_tensor **y)
 {
     const int64_t size[] = {POINTS, 2};
@@ -71,7 +71,7 @@ static int make_points(cr_tensor **x, cr_tensor **y)
     return failed;
 }
 
-/* p -= rate * p.grad, which is cleared. */
+/* p -= rate * p.grad; clears the gradient. */
 static int descend(cr_tensor *p, double rate)
 {
     bool before = cr_set_grad_enabled(false);
@@ -116,7 +116,7 @@ static int keep(const network *n, const char *path)
     return wrong;
 }
 
-/* A user's mistake is a status and a message, and *out stays. */
+/* Checks that a wrong call returns a status and a message and does not change *out. */
 static int refuses(network *n)
 {
     cr_tensor *out = NULL;

@@ -1,4 +1,5 @@
-"""Every allocation of a scenario fails in turn: a clean error, nothing kept, and the next try works."""
+"""Every allocation of a scenario fails in turn: a clean error, no leak, and the next attempt
+succeeds."""
 import ctypes
 import gc
 import os
@@ -11,7 +12,7 @@ import cresset.nn.functional as F
 from cresset import _C
 
 LIBRARY = ctypes.CDLL(_C.__file__)
-TOLERATED = 40  # a cache may do without memory; this many successes in a row are the end of the scenario
+TOLERATED = 40  # a cache may work without memory; after this many successes the scenario ends
 
 
 class Stats(ctypes.Structure):
@@ -20,7 +21,7 @@ class Stats(ctypes.Structure):
 
 @pytest.fixture(autouse=True)
 def only_new_objects():
-    """What other tests left is not searched again at every count."""
+    """Excludes objects of other tests from the search for leaks."""
     gc.collect()
     gc.freeze()
     yield
@@ -47,7 +48,7 @@ def convolutional_step():
 
 
 class Samples(torch.utils.data.Dataset):
-    """Every kind of container that batches are made of."""
+    """Samples with every kind of container that batches may have."""
 
     def __init__(self):
         self.images = torch.randn(6, 1, 6, 6)
@@ -60,7 +61,7 @@ class Samples(torch.utils.data.Dataset):
 
 
 def loaded_steps():
-    """Batches from the loader through convolution and batch norm, Adam and a schedule."""
+    """Trains with the loader, convolution, batch norm, Adam and a scheduler."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
     optimizer = torch.optim.Adam([{"params": model[0].parameters()},
@@ -128,7 +129,7 @@ def torch_checkpoint(path, old):
 
 
 def attempt(scenario, n):
-    """The results, or None after the error that the n-th allocation must give."""
+    """Returns the results, or None after the error of the n-th allocation."""
     LIBRARY.cr_fail_alloc_after(ctypes.c_uint64(n))
     try:
         return scenario()
@@ -171,7 +172,7 @@ def test_any_allocation_of_torchs_checkpoints_may_fail(tmp_path, old):
 
 
 def frozen(model, optimizer):
-    """Parameters and the numbers of the optimizer's state."""
+    """Returns parameters and the optimizer's state as numbers."""
     states = [optimizer.state.get(p, {}) for p in model.parameters()]
     return [p.detach().clone() for p in model.parameters()], [
         {k: v.clone() for k, v in s.items()} for s in states]
@@ -182,13 +183,13 @@ OPTIMIZERS = [("SGD", {"momentum": 0.9}), ("Adam", {}), ("AdamW", {"amsgrad": Tr
 
 
 @pytest.mark.parametrize("name, options", OPTIMIZERS, ids=[o[0] for o in OPTIMIZERS])
-def test_a_step_that_fails_has_changed_no_parameter(name, options):
+def test_a_failing_step_changes_no_parameter(name, options):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.Flatten(), nn.Linear(64, 3))
     optimizer = getattr(torch.optim, name)(model.parameters(), lr=0.1, **options)
     F.cross_entropy(model(torch.randn(3, 1, 6, 6)), torch.tensor([0, 1, 2])).backward()
     failed = 0
-    for _ in range(2):  # the first step makes the state, the second finds it
+    for _ in range(2):  # the first step makes the state, the second uses it
         params, _ = frozen(model, optimizer)
         n, row = 0, 0
         while row < 3:
@@ -203,7 +204,7 @@ def test_a_step_that_fails_has_changed_no_parameter(name, options):
             failed += 1
             assert all(map(torch.equal, before[0], after[0])), n
             for old, new in zip(before[1], after[1]):
-                for key, value in new.items():  # what is new is zero, what was there is as it was
+                for key, value in new.items():  # new state is zero, earlier state is unchanged
                     assert torch.equal(value, old[key]) if key in old else not value.any(), (n, key)
         optimizer.step()
     assert failed > 3

@@ -1,8 +1,8 @@
 /* Mutates texts of graphs and reads them: graph_text_fuzz [SECONDS] [SEED]
  *
- * Every text must be refused with its line and a message, or give a graph that prints, reads back
- * as it printed, and goes through the passes; run it under asan and ubsan.  Prints the seed, so a
- * failure can be repeated. */
+ * Every text must fail with a line and a message, or give a graph that prints, reads back as it
+ * printed, and goes through the passes.  Run it under asan and ubsan.  Prints the seed, so that
+ * a failure can be repeated. */
 #include "graph/graph.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +74,7 @@ static size_t mutate(char *b, size_t len)
     case 1: return replace(b, len, at, draw(12), "", 0);
     case 2: return replace(b, len, at, 0, token, strlen(token));
     case 3: return replace(b, len, at, 1 + draw(6), token, strlen(token));
-    case 4: /* a piece again somewhere else */
+    case 4: /* copy a part to another place */
         if (at + n > len)
             return len;
         memcpy(copy, b + at, n);
@@ -118,7 +118,8 @@ static void refuse(const char *text, const char *why)
     abort();
 }
 
-/* A graph of symbols for the sizes seen; refused where rules or guards refuse. */
+/* Instantiates a graph with symbols for the recorded sizes.  False when rules or guards
+ * fail. */
 static bool instantiate(cr_session *s, job *j, cr_graph **out)
 {
     size_t n = j->g->numbers.list.len;

@@ -1,8 +1,9 @@
 /* Mutates pickles and reads them as checkpoints: pickle_fuzz [SECONDS] [SEED]
  *
- * Each pickle is read in both modes, put into an archive with one storage and into the old layout, and what
- * is accepted gives tensors whose bytes are all read; it is also renamed, and what comes of that
- * must be read like the pickle itself.  Run it under asan and ubsan.  Prints the seed. */
+ * Each pickle is read in both modes, and is put into an archive with one storage and into the
+ * old layout.  Accepted checkpoints must give tensors whose bytes can all be read.  The pickle
+ * is also renamed, and the renamed pickle must be read like the original.  Run it under asan
+ * and ubsan.  Prints the seed. */
 #include "io/checkpoint.h"
 #include "io/zip.h"
 #include <stdio.h>
@@ -84,7 +85,7 @@ static size_t mutate(unsigned char *b, size_t len)
     }
 }
 
-/* --- what is done with it --- */
+/* --- reading a mutated pickle --- */
 static unsigned long sum, accepted;
 
 static cr_status allow_some(void *who, const char *module, const char *name, bool *allowed)
@@ -135,7 +136,7 @@ static void use(const cr_checkpoint *c)
         sum += strlen(cr_named_tensors_name(n, i));
         for (uint64_t k = 0; t->numel && k < t->storage->size; k++)
             sum += (unsigned char)t->storage->bytes[k];
-        /* The element at the far end of each dim. */
+        /* The last element of each dim. */
         int64_t last = 0;
         for (int d = 0; t->numel && d < t->ndim; d++)
             last += (t->size[d] - 1) * t->stride[d];
@@ -168,7 +169,7 @@ static void renamed(const unsigned char *b, size_t len, const cr_pickle_rules *r
     cr_text out = {0};
     cr_status first = cr_pickle_read(&before, b, len, rules), st = cr_pickle_rename(&out, b, len);
 
-    /* Names of both spellings ask the same questions; what is cut short is refused by both. */
+    /* Both spellings ask the same questions; both readers reject truncated pickles. */
     if (!st && !first && cr_pickle_read(&after, out.at, out.len, rules) && cr_error_kind() != CR_UNPICKLING)
         abort();
     cr_pickle_drop(before);

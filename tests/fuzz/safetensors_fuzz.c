@@ -1,8 +1,7 @@
 /* Mutates safetensors files and parses them: safetensors_fuzz [SECONDS] [SEED]
  *
- * Every input must be refused with a message or give tensors whose bytes can all
- * be read; run it under asan and ubsan.  Prints the seed, so a failure can be
- * repeated. */
+ * Every input must fail with a message or give tensors whose bytes can all be read.  Run it
+ * under asan and ubsan.  Prints the seed, so that a failure can be repeated. */
 #include "io/safetensors.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +30,7 @@ static const char *const pieces[] = {"\"", "\\", "{", "}", "[", "]", ",", ":", "
                                      "9223372036854775807", "\\u0000", "\\ud800", "\xff", "\xe2\x82",
                                      "\"__metadata__\":{", "\"dtype\":\"U8\"", "-1", "1e3", " "};
 
-/* A file from one of the headers; returns its length. */
+/* Makes a file with one of the headers.  Returns its length. */
 static size_t seed_file(unsigned char *out)
 {
     const char *h = headers[draw(CR_LEN(headers))];
@@ -52,7 +51,7 @@ static size_t insert(unsigned char *b, size_t len, const char *piece)
         return len;
     memmove(b + at + n, b + at, len - at);
     memcpy(b + at, piece, n);
-    b[0] = (unsigned char)(b[0] + (draw(4) ? n : 0)); /* most keep the length right */
+    b[0] = (unsigned char)(b[0] + (draw(4) ? n : 0)); /* mostly a correct length */
     return len + n;
 }
 
@@ -78,7 +77,7 @@ static size_t mutate(unsigned char *b, size_t len)
     }
 }
 
-/* Reads every byte of every tensor, so that a wrong bound is seen. */
+/* Reads every byte of every tensor, so that the sanitizer finds wrong bounds. */
 static unsigned long use(const cr_safetensors *s)
 {
     unsigned long sum = 0;

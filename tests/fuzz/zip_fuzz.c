@@ -1,7 +1,7 @@
 /* Mutates archives and reads them: zip_fuzz [SECONDS] [SEED]
  *
- * Every input must be refused with a message or give records that can all be read; run it
- * under asan and ubsan.  Prints the seed, so a failure can be repeated. */
+ * Every input must fail with a message or give records that can all be read.  Run it under asan
+ * and ubsan.  Prints the seed, so that a failure can be repeated. */
 #include "io/checkpoint.h"
 #include "io/zip.h"
 #include <stdio.h>
@@ -27,7 +27,7 @@ static cr_status append(void *to, const void *bytes, size_t len)
 
 static const char *const names[] = {"data.pkl", "byteorder", "data/0", "data/1", "x"};
 
-/* An archive of some records. */
+/* Makes an archive of some records. */
 static void seed_archive(cr_text *out)
 {
     static const char data[200] = "\x80\x02]K\1a.";
@@ -55,7 +55,7 @@ static size_t find(const unsigned char *b, size_t len, const char *what)
     return from;
 }
 
-/* A field of one of the headers gets a value that is often a limit. */
+/* Sets a field of one of the headers to another value, often a limit. */
 static void lie(unsigned char *b, size_t len)
 {
     static const char *const heads[] = {"PK\1\2", "PK\3\4", "PK\5\6", "PK\6\6", "PK\6\7", "PK\7\10"};

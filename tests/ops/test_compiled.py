@@ -1,6 +1,8 @@
-"""Compiled equals eager, bit for bit: every entry of the table, forward and backward, at one and two threads.
+"""Compiled results equal eager's, bit for bit: every entry of the table, forward and backward, at
+one and two threads.
 
-CR_TEST_NATIVE=1 has every test wait for native code; otherwise tiles are what usually runs. """
+With CR_TEST_NATIVE=1 every test waits for native code; otherwise mostly tiles run.
+"""
 import os
 import warnings
 
@@ -12,9 +14,9 @@ from cresset import _C
 
 from table import BY_KEY, ENTRIES, Draw, as_array, leaves
 
-# Results are whatever memory held.
+# Entries named empty have undefined results.
 DRAWN = [e for e in ENTRIES if e.can_be_drawn() and "empty" not in e.name]
-# Entries that look at elements while they are called, or draw from a generator of their own.
+# Entries that read elements during the call, or draw from a separate generator.
 EAGER = frozenset((
     "item", "_local_scalar_dense", "is_nonzero", "equal", "allclose", "is_set_to", "is_same_size", "masked_scatter",
     "masked_select", "repeat_interleave.self_Tensor", "_repeat_interleave_each", "narrow.Tensor",
@@ -24,7 +26,7 @@ NATIVE = bool(os.environ.get("CR_TEST_NATIVE"))
 
 
 def same_bits(a, b):
-    """NaN equals NaN; -0.0 is not 0.0."""
+    """NaN equals NaN; -0.0 differs from 0.0."""
     if a.dtype != b.dtype or a.shape != b.shape or a.requires_grad != b.requires_grad:
         return False
     x, y = as_array(a), as_array(b)
@@ -36,7 +38,7 @@ def same_bits(a, b):
 
 
 def wrap(entry, draw):
-    """A function of the call's arguments: arithmetic after the call, so that something can be fused."""
+    """Wraps the call in a function with further arithmetic, so that there is something to fuse."""
     args, kwargs = draw.call_arguments({name: name for name in draw.values})
     positional, keywords = tuple(args), tuple(name for name in draw.values if name not in args and name in used(draw))
     op = getattr(_C.ops, entry.name)
@@ -48,7 +50,7 @@ def wrap(entry, draw):
 
 
 def used(draw):
-    """Keywords that are not left at their defaults."""
+    """Returns the keywords that differ from their defaults."""
     return draw.call_arguments()[1]
 
 
@@ -84,7 +86,7 @@ def check(entry, dtype, requires_grad):
         try:
             want = at_threads(fn, draw)
         except (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError):
-            continue  # refused for this dtype; the message is other tests' business
+            continue  # this dtype is refused; other tests check the message
         compiled = torch.compile(fn)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

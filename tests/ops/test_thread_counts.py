@@ -1,5 +1,5 @@
-"""Bits and threads: what carries the word `threads` is listed in docs/design/kern.md, nothing else needs it, and
-no library call's bits depend on how its arguments lie."""
+"""Bits and the number of threads: docs/design/kern.md lists the entries with the word `threads`,
+no other entry needs the word, and the bits of library calls do not depend on layouts."""
 import os
 import re
 
@@ -12,7 +12,7 @@ from table import BY_KEY, Draw, as_array, leaves
 
 PAGE = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "design", "kern.md")
 WITH_THREADS = sorted(e.key for e in BY_KEY.values() if "threads" in e.words)
-# Elements of empty tensors are anything.
+# Elements of empty tensors are undefined.
 LARGE = [e.key for e in BY_KEY.values() if not e.sample and "threads" not in e.words and "inplace" not in e.does and
          not e.key.startswith("empty") and
          all(p["type"] in ("Tensor", "Scalar", "float", "bool") or p["has_default"] or p["optional"] for p in e.params)]
@@ -38,7 +38,7 @@ def at_every_number(f):
     return out
 
 
-def test_the_list_of_entries_whose_bits_depend_on_threads_is_that_of_the_page():
+def test_the_page_lists_the_entries_whose_bits_depend_on_threads():
     text = open(PAGE, encoding="utf-8").read()
     section = text.split("## Bits and threads", 1)[1].split("\n## ", 1)[0]
     listed = re.findall(r"^- `(\w+)`", section, re.M)
@@ -50,7 +50,7 @@ def test_entries_have_the_same_bits_at_every_number_of_threads(key):
     try:
         small = Draw(BY_KEY[key], "", "float32").run()
         draw = Draw(BY_KEY[key], "", "float32", shape=(150, 300))
-        if any(x.numel() > 40 for x in leaves(small)):  # as diagflat, which squares sizes
+        if any(x.numel() > 40 for x in leaves(small)):  # diagflat squares sizes
             pytest.skip("its results are much larger than its arguments")
         draw.run()
     except (RuntimeError, TypeError, ValueError, IndexError):

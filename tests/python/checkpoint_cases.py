@@ -1,19 +1,20 @@
-"""Objects to save, and damaged and hostile files made from saved ones: what one library writes and
-says about them is recorded and compared with what the other does.
+"""Objects to save, and damaged and hostile files made from saved ones.  Files and errors of one
+library are recorded and compared with the other's.
 
-`python tests/data/checkpoints/record.py`, with torch in place of this package, writes the
-recorded files anew."""
+`python tests/data/checkpoints/record.py`, with torch instead of this package, writes the
+recorded files.
+"""
 import io
 import struct
 import warnings
 import zipfile
 from collections import Counter, OrderedDict
 
-# --- what is saved ---
+# --- saved objects ---
 
 
 def objects(t):
-    """A bit of everything: shared and strided views, dtypes, containers."""
+    """Returns objects of many kinds: shared and strided views, dtypes, containers."""
     base = t.arange(12.0).reshape(3, 4)
     tied, tagged, noted = t.nn.Parameter(t.arange(3.0)), t.nn.Parameter(t.arange(2.0)), t.ones(2)
     tagged.tag, noted.note = "x", [1]
@@ -41,7 +42,7 @@ def network(t):
 
 
 def trainers(t, model):
-    """Optimizers and schedules with state, all stepped with the same made-up gradients."""
+    """Returns optimizers and schedulers with state, stepped with the same artificial gradients."""
     adam = t.optim.Adam(model.parameters(), lr=0.01, amsgrad=True)
     sgd = t.optim.SGD(model.parameters(), lr=0.125, momentum=0.5)
     schedules = [t.optim.lr_scheduler.StepLR(adam, 2),
@@ -60,7 +61,7 @@ def train(t, model, optimizers, schedules, steps):
 
 
 def training(t):
-    """What a training program saves."""
+    """Returns the state of a training program."""
     model = network(t)
     optimizers, schedules = trainers(t, model)
     with warnings.catch_warnings():
@@ -74,7 +75,7 @@ def small(t):
     return {"a": t.arange(4.0), "n": [1, 2.5, None]}
 
 
-FILES = {  # name: (what, arguments of save)
+FILES = {  # name: (object, arguments of save)
     "objects.pt": (objects, {}),
     "old.pt": (objects, {"_use_new_zipfile_serialization": False}),
     "protocol4.pt": (objects, {"pickle_protocol": 4}),
@@ -86,7 +87,7 @@ FILES = {  # name: (what, arguments of save)
 
 
 def describe(t, x):
-    """A value as data that JSON holds."""
+    """Returns a value as JSON data."""
     if isinstance(x, t.Tensor):
         facts = [type(x).__name__, str(x.dtype), str(x.device), list(x.shape), list(x.stride()),
                  x.storage_offset(), x.requires_grad, sorted(x.__dict__.items())]
@@ -101,7 +102,7 @@ def describe(t, x):
     return f"{type(x).__name__} {x!r}"
 
 
-# --- what is wrong with files ---
+# --- damaged files ---
 
 def records_of(archive):
     with zipfile.ZipFile(io.BytesIO(archive)) as z:
@@ -134,7 +135,7 @@ def ints(*values):
 
 def tensor_pickle(offset=0, size=(4,), stride=(1,), numel=long1(4), grad=b"\x89", key=b"0",
                   location=b"cpu", kind=b"ctorch\nFloatStorage\n"):
-    """{"a": tensor} over a storage of four floats, unless the arguments lie."""
+    """Returns {"a": tensor} over a storage of four floats; arguments can make it inconsistent."""
     return (b"\x80\x02}" + text(b"a") + b"ctorch._utils\n_rebuild_tensor_v2\n((" + text(b"storage")
             + kind + text(key) + text(location) + numel + b"tQ" + long1(offset) + ints(*size)
             + ints(*stride) + grad + b"ccollections\nOrderedDict\n)RtRs.")
@@ -227,7 +228,7 @@ PICKLES = {
 
 
 def hostile(archive, old):
-    """(name, bytes, arguments of load), from small.pt and small_old.pt."""
+    """Yields (name, bytes, arguments of load), from small.pt and small_old.pt."""
     for weights_only in (True, False):
         for kind, whole in (("archive", archive), ("old", old)):
             for n in range(len(whole) + 1):
@@ -254,7 +255,7 @@ def hostile(archive, old):
 
 
 def outcome(t, data, arguments):
-    """The value as text, or the class and message of the exception."""
+    """Returns the value as text, or the class and message of the exception."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

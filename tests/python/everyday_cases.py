@@ -1,9 +1,10 @@
-"""Small programs that people write every day, and what they answer.
+"""Small everyday programs and their results.
 
-A case is a name and up to a dozen lines, run as at Python's prompt: the value of every expression
-that is not None is shown by repr, beside what is printed, warned and raised.
-`python everyday_cases.py --record` runs all of them with torch and writes everyday_expected.json.
-The cases themselves are text, in everyday_cases.txt: `# group` begins a group, `== name` a case."""
+A case is a name and up to a dozen lines, run as at Python's prompt: the result has the repr of
+every expression that is not None, and all printed text, warnings and exceptions.  `python
+everyday_cases.py --record` runs all cases with torch and writes everyday_expected.json.  The
+cases are in everyday_cases.txt: `# group` begins a group, `== name` a case.
+"""
 import ast
 import contextlib
 import importlib
@@ -18,7 +19,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def read_cases():
-    """{"group: name": lines}, in the file's order."""
+    """Returns {"group: name": lines}, in the file's order."""
     cases, group, name = {}, None, None
     for line in (HERE / "everyday_cases.txt").read_text().splitlines():
         if line.startswith("# "):
@@ -34,7 +35,7 @@ def read_cases():
 
 
 def neutral(text):
-    """Without what depends on the machine, and with one name for the library."""
+    """Replaces machine-dependent text, and the library's name."""
     text = text.replace("cresset", "torch")
     text = re.sub(r"0x[0-9a-f]+", "0x...", text)
     text = re.sub(r" \(Triggered internally at .*?\)", "", text)
@@ -53,7 +54,7 @@ def reset(t):
 
 
 def run(module, text):
-    """The lines that a case makes."""
+    """Returns the output lines of a case."""
     t = importlib.import_module(module)
     text = re.sub(r"\b(from|import) torch\b", rf"\1 {module}", text)
     import numpy

@@ -1,7 +1,9 @@
-"""What graphs, their code and their errors look like: cases that give texts.
+"""Texts of graphs, their code and their errors.
 
-`python fx_cases.py record MODULE FILE` writes the texts that a module gives; the test imports this
-file, which then uses cresset, and compares.  Texts hold no addresses, paths or package names. """
+`python fx_cases.py record MODULE FILE` writes the texts of a module.  The test imports this
+file, which then uses cresset, and compares.  Texts contain no addresses, paths or package
+names.
+"""
 import contextlib
 import copy
 import importlib
@@ -22,20 +24,20 @@ ShapeProp = importlib.import_module(f"{torch.__name__}.fx.passes.shape_prop").Sh
 split_module = importlib.import_module(f"{torch.__name__}.fx.passes.split_module").split_module
 nn = torch.nn
 F = torch.nn.functional
-linear_cases = torch.ones(3)  # a tensor that no module owns
+linear_cases = torch.ones(3)  # a tensor without a module
 
 CASES = {}
 
 
 def case(function):
-    """A case is a function that gives a value or prints."""
+    """Registers a case: a function that returns a value or prints."""
     assert function.__name__ not in CASES, function.__name__
     CASES[function.__name__] = function
     return function
 
 
 def plain(text):
-    """A text without what differs from run to run."""
+    """Removes text that differs from run to run."""
     text = re.sub(r"0x[0-9a-f]+", "0x", text).replace("__main__", "fx_cases")
     text = re.sub(r"<eval_with_key>\.\d+", "<eval>", text)
     text = re.sub(r"<built-in (?:function|method) (\w+)(?: of type object at 0x)?>", r"<\1>", text)
@@ -45,7 +47,7 @@ def plain(text):
 
 
 def run(name):
-    """The text of a case; an error is one, too."""
+    """Returns the text of a case, also of its error."""
     out = io.StringIO()
     torch.manual_seed(0)
     with contextlib.redirect_stdout(out):
@@ -59,11 +61,11 @@ def run(name):
 
 
 def show(gm):
-    """A module's code and graph."""
+    """Returns a module's code and graph."""
     return f"{gm.code}\n{gm.graph}"
 
 
-# Small functions: what each way to use a value becomes.
+# Small functions that use values in every way.
 
 t = linear_cases
 TRACED = {
@@ -147,7 +149,7 @@ for _name, _function in TRACED.items():
 # Modules.
 
 class Block(nn.Module):
-    """A residual block with a buffer, a parameter and a tensor that is neither."""
+    """A residual block with a buffer, a parameter and a tensor that is neither of them."""
 
     def __init__(self):
         super().__init__()
@@ -324,7 +326,7 @@ def stack_traces():
     tracer = fx.Tracer()
     tracer.record_stack_traces = True
     for n in tracer.trace(M()).nodes:
-        # The frames of the tracer itself are left to the implementation.
+        # Frames of the tracer are implementation details.
         print(n.name, n.stack_trace and "\n".join(n.stack_trace.split("\n")[:2]))
 
 
@@ -771,7 +773,7 @@ def folders():
 # Running and rewriting.
 
 class Negating(fx.Interpreter):
-    """sigmoid becomes neg."""
+    """Replaces sigmoid by neg."""
 
     def call_function(self, target, args, kwargs):
         if target is torch.sigmoid:
@@ -867,7 +869,7 @@ def pattern_in_a_row():
 
 @case
 def pattern_with_an_inner_use():
-    """A value that is used outside of the match keeps it from matching."""
+    """A value with a use outside of the match prevents it."""
     def f(x):
         y = torch.relu(x)
         return torch.sigmoid(y) + y
@@ -1003,7 +1005,7 @@ def recorded_decompositions():
     return f"{show(gm)} {gm(torch.zeros(2))}"
 
 
-# Passes as objects, and the parts that a backend takes.
+# Passes as objects, and partitioning for backends.
 
 def passes(name):
     return importlib.import_module(f"{torch.__name__}.fx.passes.{name}")
@@ -1055,7 +1057,7 @@ def branches(x, y):
 
 
 class Supported:
-    """All functions but those of these names."""
+    """Supports all functions except those with these names."""
 
     def __new__(cls, *names):
         support = passes("operator_support")

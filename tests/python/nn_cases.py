@@ -1,35 +1,36 @@
-"""Layers and losses with small inputs, and the numbers that describe what they do.
+"""Layers and losses with small inputs, and numbers that describe their results.
 
-A case is run from a fixed seed on inputs that a formula gives, so that the same case can be
-recorded with one library and checked with another.  A tensor is described by its shape, its
-sum and its product with a fixed vector. """
+A case runs from a fixed seed on inputs computed by formulas, so that it can be recorded with
+one library and checked with another.  A tensor is described by its shape, its sum and its
+product with a fixed vector.
+"""
 import warnings
 from math import prod
 
 
 def wave(t, *shape, phase=0.0):
-    """Numbers between -1 and 1."""
+    """Returns numbers between -1 and 1."""
     n = t.arange(prod(shape), dtype=t.float32)
     return (n * 0.7 + phase).sin().reshape(shape)
 
 
 def share(t, *shape, phase=0.0):
-    """Numbers between 0.05 and 0.95."""
+    """Returns numbers between 0.05 and 0.95."""
     return wave(t, *shape, phase=phase) * 0.45 + 0.5
 
 
 def ids(t, high, *shape):
-    """Whole numbers below `high`."""
+    """Returns integers below `high`."""
     return ((t.arange(prod(shape)) * 7 + 3) % high).reshape(shape)
 
 
 def sign(t, *shape):
-    """Ones and minus ones."""
+    """Returns ones and minus ones."""
     return wave(t, *shape, phase=0.4).sign()
 
 
 def log_share(t, *shape):
-    """Logarithms of probabilities along dimension 1."""
+    """Returns logarithms of probabilities along dim 1."""
     return wave(t, *shape).log_softmax(1)
 
 
@@ -39,7 +40,7 @@ def packed(t, nn):
 
 
 def pooled(t, nn, dims):
-    """Maxima and their places, for unpooling."""
+    """Returns maxima and their indices, for unpooling."""
     pool = getattr(nn.functional, f"max_pool{dims}d")
     return list(pool(wave(t, *((2, 3) + (4,) * dims)), 2, return_indices=True))
 
@@ -53,7 +54,7 @@ def waves(*shapes):
 
 
 CASES = {}
-RANDOM = set()  # cases that draw random numbers while training: only their shapes are recorded
+RANDOM = set()  # cases with random numbers in training: only shapes are recorded
 
 
 def case(label, make, inputs):
@@ -240,7 +241,7 @@ case("TripletMarginWithDistanceLoss", layer("TripletMarginWithDistanceLoss"),
 
 
 def flatten(t, value):
-    """All tensors in nested tuples and lists."""
+    """Returns all tensors in nested tuples and lists."""
     if isinstance(value, t.Tensor):
         return [value]
     if isinstance(value, (tuple, list)):
@@ -249,7 +250,7 @@ def flatten(t, value):
 
 
 def describe(t, tensor):
-    """[shape, sum, product with cos(0), cos(1), ...]; None for a gradient that is missing."""
+    """Returns [shape, sum, product with cos(0), cos(1), ...]; None for a missing gradient."""
     if tensor is None:
         return None
     values = tensor.detach().to(t.float64).reshape(-1)
@@ -257,13 +258,13 @@ def describe(t, tensor):
     return [list(tensor.shape), float(values.sum()), float((values * weights).sum())]
 
 
-# Losses whose second argument is data: it gets no gradient.
+# Losses whose second argument is data and gets no gradient.
 _FIXED_TARGET = ("SoftMarginLoss", "HingeEmbeddingLoss", "CosineEmbeddingLoss",
                  "MarginRankingLoss", "NLLLoss", "MultiLabel", "GaussianNLLLoss")
 
 
 def _prepare(t, label, inputs):
-    """Inputs that want gradients; those that integers or data are stay as they are."""
+    """Makes inputs require gradients, except integers and data."""
     for i, value in enumerate(inputs):
         for tensor in flatten(t, value):
             if tensor.is_floating_point() and not (i and label.startswith(_FIXED_TARGET)):
@@ -272,7 +273,7 @@ def _prepare(t, label, inputs):
 
 
 def run(t, nn, label):
-    """What a case does, as plain data."""
+    """Returns the results of a case as plain data."""
     make, inputs = CASES[label]
     t.manual_seed(7)
     with warnings.catch_warnings():

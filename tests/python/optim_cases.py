@@ -1,4 +1,4 @@
-"""Optimizers and schedules on a small problem, as plain data to record and to check."""
+"""Optimizers and schedulers on a small problem, as plain data."""
 import warnings
 
 OPTIMIZERS = [
@@ -84,9 +84,11 @@ def label(name, options):
 
 
 def problem(t, complex_numbers=False, fixed=False):
-    """Three parameters and a function that computes gradients.
+    """Returns three parameters and a function that computes gradients.
 
-    Unless `fixed`, the problem changes with every call, and once the third has no gradient. """
+    Unless `fixed`, the gradients change with every call, and in one call the third parameter
+    has none.
+    """
     def start(n):
         x = (t.arange(n, dtype=t.float32) * 0.9 + 0.2).sin()
         return t.view_as_complex(t.stack([x, x.cos()], -1)) if complex_numbers else x
@@ -127,7 +129,7 @@ def advance(name, optimizer, loss, steps):
 
 
 def run_optimizer(t, name, options, complex_numbers=False):
-    """The parameters after seven steps, and what the state holds."""
+    """Returns the parameters after seven steps, and the contents of the state."""
     params, loss = problem(t, complex_numbers, fixed=name == "LBFGS")
     optimizer = make(t, name, options, params)
     advance(name, optimizer, loss, 7 if name != "LBFGS" else 1)
@@ -143,7 +145,7 @@ def _numbers(t, tensor):
 
 
 def freeze(t, value):
-    """A saved state as JSON holds it: tensors with their type and sizes, keys in their order."""
+    """Converts a state dict to JSON data: tensors with dtype and sizes, keys in their order."""
     if isinstance(value, t.Tensor):
         return {"tensor": _numbers(t, value), "dtype": str(value.dtype).split(".")[1],
                 "size": list(value.shape)}
@@ -171,7 +173,7 @@ def some_steps(name):
 
 
 def run_saved(t, name, options):
-    """The state and the parameters after some steps, and the parameters after as many more."""
+    """Returns state and parameters after some steps, and the parameters after as many more."""
     params, loss = problem(t, fixed=name == "LBFGS")
     optimizer = make(t, name, options, params)
     advance(name, optimizer, loss, some_steps(name))
@@ -182,7 +184,7 @@ def run_saved(t, name, options):
 
 
 def run_resumed(t, name, options, recorded):
-    """Steps from a recorded state: the same parameters as if there had been no stop."""
+    """Returns the parameters of a run that continues from a recorded state."""
     params, loss = problem(t, fixed=name == "LBFGS")
     with t.no_grad():
         for p, value in zip(params, recorded["start"]):
@@ -196,7 +198,7 @@ def run_resumed(t, name, options, recorded):
 
 
 def run_schedule(t, name, steps=24):
-    """Rates and momenta of both groups over the epochs."""
+    """Returns rates and momenta of both groups for all epochs."""
     p, q = (t.nn.Parameter(t.zeros(2)) for _ in range(2))
     optimizer = t.optim.SGD([{"params": [p]}, {"params": [q], "lr": 0.5}], lr=0.1, momentum=0.9)
     out = []
@@ -213,7 +215,7 @@ def run_schedule(t, name, steps=24):
 
 
 def run_schedule_state(t, name):
-    """The keys of a schedule's saved state, its plain values, and the last rates."""
+    """Returns the keys of a scheduler's state dict, its plain values, and the last rates."""
     p, q = (t.nn.Parameter(t.zeros(2)) for _ in range(2))
     optimizer = t.optim.SGD([{"params": [p]}, {"params": [q], "lr": 0.5}], lr=0.1, momentum=0.9)
     scheduler = SCHEDULES[name](t.optim.lr_scheduler, optimizer)
@@ -226,7 +228,7 @@ def run_schedule_state(t, name):
 
 
 def record(t):
-    """All that optim_expected.json holds, from the torch given."""
+    """Returns the contents of optim_expected.json for the given torch."""
     return {"optimizers": {label(*c): run_optimizer(t, *c) for c in OPTIMIZERS},
             "complex": {label(*c): run_optimizer(t, *c, complex_numbers=True)["values"]
                         for c in OPTIMIZERS if not c[1].get("fused")},

@@ -1,16 +1,17 @@
-"""Random programs of views and changes in place, and what their gradients are.
+"""Random programs of views and in-place changes, and their gradients.
 
-A program is a list of steps over a growing pool of tensors; a step is a name and its arguments.
-`python tape_cases.py record MODULE COUNT FILE` draws programs, runs them with a module and writes
-what came out: the error of each step, which tensors require a gradient, are views, and at which
-version they are, then a sum over the pool, its gradients and second derivatives or the error of
-asking for them."""
+A program is a list of steps over a growing pool of tensors; a step is a name and its
+arguments.  `python tape_cases.py record MODULE COUNT FILE` draws programs, runs them with a
+module and writes the results:  the error of each step; for each tensor whether it requires a
+gradient, whether it is a view, and its version; then a sum over the pool, its gradients and
+second derivatives, or their error.
+"""
 import importlib
 import json
 import random
 import sys
 
-UNDEFINED = ("memory location", "a leaf Variable")  # where the reference's own order shows
+UNDEFINED = ("memory location", "a leaf Variable")  # errors that depend on the reference's internal order
 
 
 def leaves(t):
@@ -89,7 +90,7 @@ def gradients(t, pool, roots):
 
 
 def outcome(t, program):
-    """What running `program` with module `t` gives."""
+    """Returns the result of `program` with module `t`."""
     roots = leaves(t)
     pool, errors = [x * 1 for x in roots], []
     for step in program:
@@ -128,7 +129,7 @@ def same_memory(a, b):
 
 
 def arguments(r, pool, name, i, j):
-    """Arguments of a step on tensors i and j, or None when it does not fit them."""
+    """Returns arguments of a step on tensors i and j; None when it does not apply."""
     a, b, d = list(pool[i].shape), list(pool[j].shape), pool[i].dim()
     if name in WRITES and overlaps(pool[i]):
         return None
@@ -172,7 +173,7 @@ def draw_step(r, pool):
 
 
 def draw(t, seed):
-    """A program, run on the way to know the shapes."""
+    """Draws a program.  It is run meanwhile, because steps depend on shapes."""
     r = random.Random(seed)
     pool, program = [x * 1 for x in leaves(t)], []
     for _ in range(r.randrange(4, 14)):

@@ -1,4 +1,4 @@
-"""Joint graphs cut into a forward and a backward part: equal bits, fewer bytes."""
+"""Joint graphs partitioned into a forward and a backward graph: equal bits, fewer bytes."""
 import random
 
 import pytest
@@ -11,7 +11,7 @@ from test_graph import operators, record
 
 
 def joint_graph(f, inputs, wanted):
-    """The joint graph of f, its arguments with the cotangents, and what eager gives."""
+    """Returns the joint graph of f, its arguments with the cotangents, and eager's results."""
     y = f(*inputs)
     g = torch.randn_like(y)
 
@@ -49,7 +49,7 @@ CASES = {
 
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize("name", CASES)
-def test_the_parts_give_the_bits_of_eager(name, recompute):
+def test_both_graphs_give_eagers_bits(name, recompute):
     torch.manual_seed(0)
     f, sizes, wanted = CASES[name]
     graph, args, want = joint_graph(f, [leaf(*size) for size in sizes], wanted)
@@ -57,17 +57,17 @@ def test_the_parts_give_the_bits_of_eager(name, recompute):
     assert len(got) == len(want) and all(torch.equal(a, b) for a, b in zip(got, want))
 
 
-def test_cheap_nodes_are_computed_again_rather_than_saved():
+def test_cheap_nodes_are_recomputed_rather_than_saved():
     torch.manual_seed(0)
     graph, args, _ = joint_graph(*[CASES["two layers"][0], [leaf(*s) for s in CASES["two layers"][1]],
                                    CASES["two layers"][2]])
     _, all_bytes, none = run_parts(graph, args, 4, False)
     _, fewer, twice = run_parts(graph, args, 4, True)
     assert (all_bytes, none) == (3 * 5 * 8 * 4, 0)
-    assert (fewer, twice) == (5 * 8 * 4, 3)  # the first product; gelu, sigmoid, mul again
+    assert (fewer, twice) == (5 * 8 * 4, 3)  # saves the product; recomputes 3 nodes
 
 
-def test_products_and_random_numbers_are_never_repeated():
+def test_products_and_random_draws_are_never_recomputed():
     torch.manual_seed(0)
     graph, args, want = joint_graph(lambda x, w: F.dropout((x @ w).exp(), 0.5, True).sin(), [leaf(4, 4), leaf(4, 4)],
                                     [0, 1])
@@ -100,7 +100,8 @@ def test_a_graph_that_writes_is_refused():
 # --- effects ---
 
 def check_effects(f, inputs, wanted, forward_ops=None):
-    """Records the joint graph of f, which writes; functional, cut both ways, the parts give eager's bits and effects."""
+    """Records the joint graph of f, which writes.  After `functional` and both partitions, results
+    and effects must equal eager's."""
     def joint(*args):
         out = f(*args[:-1])
         first = out[0] if isinstance(out, tuple) else out
@@ -130,7 +131,7 @@ def check_effects(f, inputs, wanted, forward_ops=None):
             seen = [x.clone() for x in out[:outputs]]
             assert torch.equal(drawn, after)
             grads = backward.run([*out[outputs:], g])
-        assert torch.equal(torch.rand(1), torch.rand(1)) is False  # the generator goes on
+        assert torch.equal(torch.rand(1), torch.rand(1)) is False  # the generator advances
         assert all(torch.equal(a, b) for a, b in zip([*seen, *grads], want)), str(backward)
         assert all(torch.equal(a, b) for a, b in zip(got_inputs, want_inputs))
         assert not any(name in DRAWS or name == "copy_" for name in operators(backward)), str(backward)
@@ -147,13 +148,13 @@ def test_dropout_is_drawn_once():
     check_effects(lambda x, w: F.dropout((x @ w).exp(), 0.5, True).sin() * torch.rand(4), [leaf(4, 4), leaf(4, 4)], [0, 1])
 
 
-def test_running_statistics_are_copied_back_by_the_forward_part():
+def test_the_forward_graph_copies_running_statistics_back():
     parts = check_effects(lambda x, w, b, m, v: F.batch_norm(x.exp(), m, v, w, b, training=True).tanh(),
                           [leaf(6, 3), leaf(3), leaf(3), torch.zeros(3), torch.ones(3)], [0, 1, 2])
     assert all(operators(forward)[-2:] == ["copy_", "copy_"] for forward, _, _ in parts)
 
 
-def test_what_an_overwritten_input_held_is_saved():
+def test_the_earlier_contents_of_an_overwritten_input_are_saved():
     def f(x, w, state):
         y = x * w * state.clone()
         state.mul_(2).add_(1)
@@ -162,7 +163,7 @@ def test_what_an_overwritten_input_held_is_saved():
     assert all("clone" in operators(forward) for forward, _, _ in parts)
 
 
-def test_views_of_an_overwritten_input_are_made_of_what_was_saved():
+def test_views_of_an_overwritten_input_are_made_from_the_saved_clone():
     def f(x, state):
         old = state.clone()
         y = (x.t() * old[1:, :2].t()) @ old[1:]
@@ -172,8 +173,8 @@ def test_views_of_an_overwritten_input_are_made_of_what_was_saved():
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-def test_what_is_saved_of_an_overwritten_input_keeps_its_strides(recompute):
-    """Positions are columns of one tensor; type_as gives its argument back."""
+def test_the_clone_of_an_overwritten_input_keeps_its_strides(recompute):
+    """Positions are columns of one tensor; type_as returns its argument."""
     graph = _C.Graph("""graph(%state: float32[2, 2], %like: int64[1]) {
       %row: int64[4] by [2], %column: int64[4] by [2] = where.condition(%state)
       %double: float32[2, 2] = mul(%state, 2)
@@ -188,7 +189,7 @@ def test_what_is_saved_of_an_overwritten_input_keeps_its_strides(recompute):
     assert column.stride() == (2,) and column.tolist() == [0, 1, 0, 1]
 
 
-def test_outputs_that_are_inputs_stay_so():
+def test_outputs_that_are_inputs_remain_inputs():
     def f(x, state):
         y = (x * state.clone()).sin()
         state.add_(y.detach())
@@ -229,7 +230,7 @@ def test_a_swap_and_a_closed_over_counter():
         assert torch.equal(backward.run([*out[1:], torch.ones(2)])[0], one)
 
 
-def test_small_sums_and_compositions_may_be_repeated_but_not_large_ones():
+def test_small_sums_and_compositions_may_be_recomputed_large_ones_not():
     small, _, _ = joint_graph(lambda x: (x - x.sum(0)).exp().sum(0).sin(), [leaf(4, 4)], [0])
     large, _, _ = joint_graph(lambda x: (x - x.sum(0)).exp().sum(0).sin(), [leaf(400, 400)], [0])
     assert small.partition(1, 1, True)[3] == 0
@@ -242,7 +243,7 @@ UNARY = [torch.sin, torch.tanh, torch.sigmoid, torch.exp, lambda x: x * 2, lambd
 BINARY = [torch.add, torch.mul, torch.matmul, torch.maximum, lambda a, b: a - b]
 
 
-def test_random_functions_are_cut_without_changing_a_bit():
+def test_partitioning_random_functions_changes_no_bit():
     r = random.Random(1)
     torch.manual_seed(1)
     for _ in range(60):
@@ -262,11 +263,11 @@ def test_random_functions_are_cut_without_changing_a_bit():
         assert bytes_cut <= bytes_kept
 
 
-def test_a_long_chain_is_cut_in_time():
+def test_a_long_chain_is_partitioned_in_time():
     n = 4000
     lines = ["%v0 = sin(%x)"] + [f"%v{k} = sin(%v{k - 1})" for k in range(1, n)]
     lines += ["%b0 = mul(%g, %v0)"] + [f"%b{k} = mul(%b{k - 1}, %v{k})" for k in range(1, n)]
     body = "\n".join(lines)
     graph = _C.Graph(f"graph(%x: float32[2], %g: float32[2]) {{ {body} return %v{n - 1}, %b{n - 1} }}")
     forward, backward, saved, nbytes, twice = graph.partition(1, 1)
-    assert saved == 1 and nbytes == 0 and twice == n  # from the input alone
+    assert saved == 1 and nbytes == 0 and twice == n  # recomputed from the input alone

@@ -22,7 +22,7 @@ def test_backward_accumulates():
         (x * 2).backward(torch.ones(3))
 
 
-def test_backward_into_some_inputs():
+def test_backward_with_inputs():
     x, y = leaf(), leaf()
     (x.sum() * y.sum()).backward(inputs=x)
     assert x.grad.tolist() == [6.0] * 4 and y.grad is None
@@ -330,7 +330,7 @@ def test_once_differentiable():
 @pytest.mark.parametrize("answer,text", [
     (lambda g: g, r"returned an incorrect number of gradients \(expected 2, got 1\)"),
     (lambda g: (g, g), "returned a gradient different from None at position 2")])
-def test_wrong_answers_of_backward(answer, text):
+def test_wrong_return_values_of_backward(answer, text):
     class Wrong(Function):
         @staticmethod
         def forward(ctx, x, n):

@@ -1,4 +1,4 @@
-"""Checkpoints: torch's files are read, the same bytes are written, and nothing in a file is trusted."""
+"""Checkpoints: torch's files are read, the same bytes are written, and files are never trusted."""
 import collections
 import copy
 import io
@@ -34,7 +34,7 @@ def nothing_is_allowed():
 
 
 def through(obj, load=None, **arguments):
-    """What comes back of an object that is saved."""
+    """Saves and loads an object."""
     buffer = io.BytesIO()
     torch.save(obj, buffer, **arguments)
     buffer.seek(0)
@@ -42,20 +42,20 @@ def through(obj, load=None, **arguments):
 
 
 def plain(x):
-    """As JSON gives it back."""
+    """Returns the value after a round trip through JSON."""
     return json.loads(json.dumps(x))
 
 
 # --- torch's files ---
 
 @pytest.mark.parametrize("name", cases.FILES)
-def test_a_file_of_torch_is_read(name):
+def test_torchs_files_are_read(name):
     x = torch.load(DATA / name, weights_only=name in ("objects.pt", "old.pt"))
     assert plain(cases.describe(torch, x)) == RECORDED["contents"][name]
 
 
 @pytest.mark.parametrize("name", ["objects.pt", "old.pt"])
-def test_what_shared_memory_shares_it_again(name):
+def test_tensors_that_share_memory_share_it_after_loading(name):
     x = torch.load(DATA / name)
     assert x["tied"] is x["tied_again"]
     x["base"][1, 2] = -1
@@ -72,16 +72,16 @@ def same_records(a, b):
 
 
 @pytest.mark.parametrize("name", ["objects.pt", "module.pt", "small.pt"])
-def test_the_same_bytes_are_written_as_torch_writes(name, tmp_path):
+def test_save_writes_torchs_bytes(name, tmp_path):
     torch.save(cases.FILES[name][0](torch), tmp_path / name)
     ours, theirs = (tmp_path / name).read_bytes(), (DATA / name).read_bytes()
     assert same_records(ours, theirs) == []
-    # Headers, padding and directory too, up to the number of the archive and its checksums.
+    # Headers, padding and directory are equal up to the archive's id and its checksums.
     number = theirs.index(b"/.data/serialization_id") + 23
     assert ours[:number] == theirs[:number] and len(ours) == len(theirs)
 
 
-def test_a_training_run_goes_on_from_torchs_checkpoint(tmp_path):
+def test_training_continues_from_torchs_checkpoint(tmp_path):
     saved = torch.load(DATA / "training.pt")
     assert isinstance(saved["model"], OrderedDict) and saved["model"]._metadata[""] == {"version": 1}
 
@@ -101,7 +101,7 @@ def test_a_training_run_goes_on_from_torchs_checkpoint(tmp_path):
     assert first["optimizers"][0]["state"][0]["step"] == 5 and first["schedules"][0]["last_epoch"] == 5
 
 
-def test_modules_come_back_as_a_whole():
+def test_whole_modules_are_saved_and_loaded():
     model = torch.load(DATA / "module.pt", weights_only=False)
     assert type(model) is nn.Sequential and type(model[1]) is nn.BatchNorm1d
     x = torch.arange(6.0).reshape(2, 3)
@@ -124,7 +124,7 @@ def recorded_outcomes():
         yield from [RECORDED["texts"][text]] * count
 
 
-# Where torch's text is of its C++ side, or follows from what Python's unpickler would do with code.
+# Cases where torch's text comes from its C++ code, or from Python's unpickler running code.
 REFUSED = "_pickle.UnpicklingError: "
 OTHERWISE = {
     **{f"archive cut {n} False": REFUSED + "pickle data was truncated" for n in (1, 2, 3)},
@@ -153,7 +153,7 @@ def in_our_words(name, said):
     return "builtins.RuntimeError: " + said.partition("] . ")[2] if said.startswith(prefix) else said
 
 
-def test_damaged_and_hostile_files_end_as_with_torch():
+def test_damaged_and_hostile_files_give_torchs_errors():
     archive, old = ((DATA / name).read_bytes() for name in ("small.pt", "small_old.pt"))
     differ, count = {}, 0
     for (name, data, arguments), said in zip(cases.hostile(archive, old), recorded_outcomes(), strict=True):
@@ -174,7 +174,7 @@ def refused(match, pickled, weights_only=True, error=pickle.UnpicklingError):
         small_with(pickled, weights_only)
 
 
-def test_code_is_not_run_even_when_everything_is_asked_for(tmp_path):
+def test_code_is_not_run_with_weights_only_false(tmp_path):
     class Evil:
         def __reduce__(self):
             return os.mkdir, (str(tmp_path / "ran"),)
@@ -185,7 +185,7 @@ def test_code_is_not_run_even_when_everything_is_asked_for(tmp_path):
         buffer.seek(0)
         with pytest.raises(pickle.UnpicklingError, match="posix"):
             torch.load(buffer, weights_only=weights_only)
-    add_safe_globals([(os.mkdir, "posix.mkdir")])  # not even so
+    add_safe_globals([(os.mkdir, "posix.mkdir")])  # an allowed function, under another name
     buffer.seek(0)
     with pytest.raises(pickle.UnpicklingError, match="whose module posix is blocked"):
         torch.load(buffer)
@@ -197,12 +197,12 @@ def test_code_is_not_run_even_when_everything_is_asked_for(tmp_path):
         pickle.UnpicklingError, small_with, cases.CODE["eval"], False).value)
 
 
-def test_names_without_a_counterpart_are_said_to_have_none():
+def test_names_without_a_counterpart_give_an_error():
     refused("GLOBAL torch.float8_e4m3fn has no counterpart in Cresset", b"\x80\x02ctorch\nfloat8_e4m3fn\n.")
     refused("has no counterpart in Cresset", b"\x80\x02ctorch._utils\n_rebuild_sparse_tensor\n.")
 
 
-def test_what_may_be_called_is_not_called_with_anything():
+def test_allowed_functions_are_called_only_with_safe_arguments():
     big = cases.long1(1 << 50)
     refused("not called with these arguments", b"\x80\x02cbuiltins\nbytearray\n" + big + b"\x85R.")
     refused("not called with these arguments", b"\x80\x02ctorch\nTensor\n" + big + b"\x85R.")
@@ -219,7 +219,7 @@ def test_what_may_be_called_is_not_called_with_anything():
             b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\n(cbuiltins\nset\nctorch\nTensor\n)NtR.")
 
 
-def test_lies_about_sizes_allocate_nothing():
+def test_false_sizes_allocate_nothing():
     before = torch.load(DATA / "small.pt")["a"].untyped_storage().nbytes()
     for numel in (1 << 40, 1 << 61):
         refused("does not match expected size", cases.tensor_pickle(numel=cases.long1(numel)),
@@ -248,11 +248,11 @@ def test_depth_and_repetition_are_bounded():
     refused("1879048192", b"\x80\x02" + b"K\1r\xff\xff\xff\x7f" * 1000 + b"j\0\0\0\x70.", error=KeyError)
 
 
-def test_records_that_overlap_or_are_packed_are_refused():
+def test_overlapping_or_compressed_records_are_refused():
     whole = (DATA / "small.pt").read_bytes()
     with pytest.raises(RuntimeError, match="failed reading file small/data.pkl: unsupported method"):
         torch.load(io.BytesIO(cases.archive_of(cases.records_of(whole), zipfile.ZIP_DEFLATED)))
-    # Two directory entries for the same bytes.
+    # Two directory entries with the same bytes.
     entry = whole.index(b"PK\1\2", whole.index(b"PK\1\2") + 1)
     first = whole.index(b"PK\1\2")
     end = whole.index(b"PK\6\6")
@@ -268,7 +268,7 @@ def test_records_that_overlap_or_are_packed_are_refused():
         torch.load(io.BytesIO(bytes(doubled)))
 
 
-def test_a_wrong_checksum_is_seen_and_a_missing_one_is_not():
+def test_a_wrong_checksum_is_an_error_and_a_missing_one_is_not():
     whole = bytearray((DATA / "small.pt").read_bytes())
     at = bytes(whole).index(b"\x80\x3f")  # in data/0
     whole[at] ^= 1
@@ -322,7 +322,7 @@ MORE = [b"0", b"1", b"2", b"l", b"d", b"o", b"\x90", b"\x91", b"\x92", b"\x94", 
         b"ctorch.nn.functional\nrelu\n", b"ctorch\nstrided\n", b"ctorch\ncontiguous_format\n"]
 
 
-def test_random_instructions_are_refused_or_carried_out():
+def test_random_instructions_are_refused_or_run():
     archive, draw, fine = (DATA / "small.pt").read_bytes(), random.Random(1), 0
     add_safe_globals([(Plain, "__user__.Plain"), (Sub, "__user__.Sub")])
     for _ in range(4000):
@@ -376,7 +376,7 @@ class Reduced:
         return make_pair, (1, torch.ones(1))
 
 
-def test_allowed_classes_come_back_and_others_are_named():
+def test_allowed_classes_are_loaded_and_others_named_in_the_error():
     slots, state, tuples = Slots(), State(), TupleState()
     slots.a, slots.b, state.kept, tuples.kept = 1, torch.ones(2), 1, 1
     everything = [Plain(torch.ones(2)), slots, state, Reduced(), tuples]
@@ -435,7 +435,7 @@ def test_names_of_a_checkpoint_that_are_not_allowed(tmp_path):
         serialization.get_unsafe_globals_in_checkpoint(DATA / "small_old.pt")
 
 
-def test_more_containers_when_everything_is_asked_for():
+def test_more_containers_with_weights_only_false():
     x = [defaultdict(list, {1: [2]}), deque([1, (2, 3)], 5), frozenset([1]), slice(1, 2), range(3), {1, 2}, int]
     y = through(x, {"weights_only": False})
     assert y == x and y[0].default_factory is list and y[1].maxlen == 5
@@ -487,7 +487,7 @@ class NotAStorage:
     _untyped_storage = 1
 
 
-def test_arguments_that_do_not_go_together(tmp_path):
+def test_conflicting_arguments(tmp_path):
     data = (DATA / "small.pt").read_bytes()
     with pytest.raises(RuntimeError, match="Can not safely load weights when explicit pickle_module"):
         torch.load(io.BytesIO(data), pickle_module=pickle, weights_only=True)
@@ -565,7 +565,7 @@ def test_mapped_tensors_share_the_file_until_they_are_written_to(tmp_path):
     assert x["a"][999] == 999 and x["b"].tolist() == [0, 1, 2]
     x["a"].zero_()
     assert path.read_bytes() == before and torch.load(path)["a"][999] == 999
-    torch.save(x, path)  # the old file lives on under the tensors
+    torch.save(x, path)  # the tensors keep the old file alive
     assert torch.load(path)["a"].sum() == 0 and x["b"].tolist() == [0, 1, 2]
 
 
@@ -583,7 +583,7 @@ def test_files_of_all_kinds(new, tmp_path):
         assert torch.equal(torch.load(file)["a"], x["a"])
 
 
-def test_links_stay_links_and_devices_devices(tmp_path):
+def test_save_follows_links_and_writes_to_devices(tmp_path):
     torch.save(1, tmp_path / "x.pt")
     (tmp_path / "link.pt").symlink_to("x.pt")
     torch.save(2, tmp_path / "link.pt")
@@ -614,7 +614,7 @@ def test_old_checkpoints_follow_one_another_in_a_file(tmp_path):
             assert [torch.load(file).tolist() for _ in range(3)] == [[0] * 3, [1] * 3, [2] * 3]
 
 
-def test_a_file_is_there_whole_or_not_at_all(tmp_path):
+def test_a_file_is_complete_or_absent(tmp_path):
     class Bad:
         def __reduce__(self):
             raise ValueError("no")
@@ -633,12 +633,12 @@ def test_a_file_is_there_whole_or_not_at_all(tmp_path):
         torch.save(1, Full())
 
 
-def test_safetensors_go_by_name_or_content(tmp_path):
+def test_safetensors_files_are_recognized_by_name_or_content(tmp_path):
     from cresset.safetensors import save_file
     x = {"a": torch.arange(3.0)}
     torch.save(x, tmp_path / "x.safetensors")
     assert (tmp_path / "x.safetensors").read_bytes()[8:9] == b"{"
-    save_file(x, tmp_path / "x.pt")  # as save() once wrote
+    save_file(x, tmp_path / "x.pt")  # as save() wrote it earlier
     for name in ("x.safetensors", "x.pt"):
         assert torch.equal(torch.load(tmp_path / name)["a"], x["a"])
     assert torch.equal(torch.load(io.BytesIO((tmp_path / "x.pt").read_bytes()))["a"], x["a"])
@@ -722,7 +722,7 @@ def test_storages_have_a_class_for_each_dtype():
     assert y[0].dtype == torch.uint8 and y[0].nbytes() == 8 and y[1].tolist() == [1, 2]
 
 
-def test_set_refuses_what_leaves_the_memory():
+def test_set_refuses_sizes_outside_the_storage():
     x = torch.arange(4.0)
     for args, text in (((-1, (1,), (1,)), "invalid storage offset -1"),
                        ((0, (4,), (1 << 62,)), r"overflowed with sizes=\[4\] and strides=\[4611686018427387904\]"),

@@ -21,7 +21,7 @@ def message(kind, function):
 
 
 def lists(batch):
-    """A batch with its tensors as lists."""
+    """Returns a batch with its tensors as lists."""
     if isinstance(batch, torch.Tensor):
         return batch.tolist()
     if isinstance(batch, dict):
@@ -37,7 +37,7 @@ def epochs(loader, n=2):
 
 
 def files():
-    """Files of shared memory, without those of other programs that are running: cresset_PID_N."""
+    """Returns the files of shared memory of this process: cresset_PID_N."""
     mine = {os.getpid(), *(p.pid for p in multiprocessing.active_children())}
     pids = {f: int(f.split("_")[1]) for f in os.listdir("/dev/shm") if f.startswith("cresset_")}
     return [f for f, pid in pids.items() if pid in mine or not os.path.exists(f"/proc/{pid}")]
@@ -45,7 +45,7 @@ def files():
 
 @pytest.fixture(autouse=True)
 def nothing_is_left():
-    """No test leaves a process or a file of shared memory."""
+    """Checks that tests leave no process and no file of shared memory."""
     before = set(files())
     yield
     gc.collect()
@@ -135,7 +135,7 @@ def test_a_data_set_class_takes_a_type():
     assert len(Numbers()) == 3 and isinstance(Numbers(), data.Dataset)
 
 
-# Samplers, from a fixed seed as recorded.
+# Samplers, with recorded indices for a fixed seed.
 
 def test_samplers_draw_the_recorded_indices():
     torch.manual_seed(5)
@@ -154,7 +154,7 @@ def test_samplers_know_their_length():
     assert [len(data.BatchSampler(range(5), 2, d)) for d in (False, True)] == [3, 2]
 
 
-def test_samplers_refuse_nonsense():
+def test_samplers_refuse_wrong_arguments():
     assert message(ValueError, lambda: data.RandomSampler([])) == (
         "num_samples should be a positive integer value, but got num_samples=0")
     assert message(TypeError, lambda: data.RandomSampler([1], replacement=1)) == (
@@ -193,7 +193,7 @@ def test_samples_are_collated_by_kind():
     assert type(ordered) is collections.OrderedDict and ordered["a"].tolist() == [1, 1]
 
 
-def test_what_cannot_be_collated_is_refused():
+def test_samples_that_cannot_be_collated_are_refused():
     assert message(TypeError, lambda: data.default_collate([{1}])) == (
         "default_collate: batch must contain tensors, numpy arrays, numbers, dicts or lists; "
         "found <class 'set'>")
@@ -227,7 +227,7 @@ def test_batches_come_in_order(workers):
 
 
 @pytest.mark.parametrize("workers", KINDS, ids=str)
-def test_shuffles_are_the_recorded_ones(workers):
+def test_shuffles_equal_the_recorded_ones(workers):
     torch.manual_seed(5)
     loader = DataLoader(range(6), 4, shuffle=True, **workers)
     assert epochs(loader) == [[[2, 3, 4, 5], [1, 0]], [[1, 3, 5, 2], [0, 4]]]
@@ -256,7 +256,7 @@ def test_too_many_samples_warn(workers):
 
 
 @pytest.mark.parametrize("workers", KINDS, ids=str)
-def test_own_samplers_and_collating(workers):
+def test_custom_samplers_and_collation(workers):
     options = {**workers, "collate_fn": sum}
     assert list(DataLoader(Squares(), 2, sampler=[3, 1, 2], **options)) == [10, 4]
     assert list(DataLoader(Squares(), batch_sampler=[[1], [2, 3]], **options)) == [1, 13]
@@ -325,7 +325,7 @@ def test_a_dead_worker_is_reported():
     (lambda: os._exit(3), "exited unexpectedly with exit code 3. Details are lost due to multiprocessing. "
                           "Rerunning with num_workers=0 may give better error trace."),
     (lambda: os.kill(os.getpid(), signal.SIGTERM), "is killed by signal: Terminated. ")])
-def test_the_cause_of_a_death_is_told(end, cause):
+def test_the_cause_of_a_workers_death_is_reported(end, cause):
     with pytest.raises(RuntimeError) as caught:
         list(DataLoader([1], num_workers=1, collate_fn=lambda batch: end()))
     assert str(caught.value).endswith(") exited unexpectedly")
@@ -356,7 +356,7 @@ class Who(data.Dataset):
                 random.random(), torch.rand(()).item())
 
 
-def test_workers_know_who_they_are():
+def test_workers_know_their_info():
     torch.manual_seed(5)
     rows = [b for b in DataLoader(Who(), None, num_workers=2)]
     assert [(row[0], row[1], row[4]) for row in rows] == [(0, 2, 4), (1, 2, 4)] * 2
@@ -380,7 +380,7 @@ class Streams(data.Dataset):
                 torch.rand((), generator=info.rng.torch_generator).item(), torch.get_num_threads())
 
 
-def test_worker_threads_have_streams_of_their_own():
+def test_worker_threads_have_private_random_streams():
     torch.manual_seed(5)
     rows = list(DataLoader(Streams(), None, **THREADS))
     torch.manual_seed(5)
@@ -394,7 +394,7 @@ def test_worker_threads_have_streams_of_their_own():
     assert get_worker_info() is None and rows[0][4] != rows[2][4]
 
 
-def test_worker_threads_hand_over_what_they_made():
+def test_worker_threads_pass_objects_without_copying():
     samples = [object() for _ in range(4)]
     assert list(DataLoader(samples, None, **THREADS)) == samples
     import threading
@@ -422,7 +422,7 @@ def test_slow_worker_threads_time_out():
 # Forks after threads.
 
 def learn(steps=3):
-    """Steps that leave threads behind: products, a convolution, backward."""
+    """Runs steps that start threads: products, a convolution, backward."""
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Conv2d(1, 8, 3), torch.nn.Flatten(), torch.nn.Linear(8 * 26 * 26, 64),
                               torch.nn.ReLU(), torch.nn.Linear(64, 10))
@@ -443,7 +443,7 @@ def two_threads():
     torch.set_num_threads(before)
 
 
-def test_a_forked_child_multiplies(two_threads):
+def test_a_forked_child_computes_products(two_threads):
     a = torch.randn(300, 300)
     expected = a @ a
     child = os.fork()
@@ -477,7 +477,7 @@ class Products(data.Dataset):
 
 
 @pytest.mark.parametrize("method", ["multiprocessing", "thread"])
-def test_workers_multiply_after_training_steps(two_threads, method):
+def test_workers_compute_products_after_training_steps(two_threads, method):
     net = learn()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # more workers than processors
@@ -515,12 +515,12 @@ def test_dropping_an_iterator_ends_its_workers():
     del iterator
     gc.collect()
     assert not any(w.is_alive() for w in workers)
-    batch.add_(1)  # the memory of a batch outlives its sender
+    batch.add_(1)  # a batch's memory outlives its sender
     assert batch.sum().item() == 200000
 
 
 @pytest.mark.parametrize("size", [0, 3, 40000])
-def test_tensors_travel_whole(size):
+def test_tensors_are_sent_complete(size):
     def make(i):
         return {"f": torch.full((size,), float(i)), "b": torch.ones(size, dtype=torch.bool),
                 "h": torch.ones(size, dtype=torch.float16) * i, "s": f"{i}", "n": None}
@@ -553,7 +553,7 @@ def test_one_tensor_twice_is_one_tensor():
     assert a is b
 
 
-def test_a_history_does_not_travel():
+def test_a_history_is_not_sent():
     class Grown(data.Dataset):
         def __len__(self):
             return 1
@@ -594,11 +594,11 @@ def test_workers_can_be_spawned():
      "specify a valid start method in ['fork', 'spawn', 'forkserver'], but got "
      "multiprocessing_context='x'"),
 ])
-def test_what_the_loader_refuses(options, text):
+def test_options_that_the_loader_refuses(options, text):
     assert message(ValueError, lambda: DataLoader([1, 2], **options)) == text
 
 
-def test_what_iterable_data_sets_refuse():
+def test_options_that_iterable_data_sets_refuse():
     assert message(ValueError, lambda: DataLoader(Counting(1), shuffle=True)) == (
         "DataLoader with IterableDataset: expected unspecified shuffle option, but got "
         "shuffle=True")

@@ -1,4 +1,4 @@
-"""Nested containers taken apart and put together."""
+"""Flattening and rebuilding of nested containers."""
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import pytest
@@ -9,7 +9,7 @@ TREE = {"a": [1, (2, None)], "b": Point(3, deque([4], maxlen=2)), "c": OrderedDi
         "d": defaultdict(list, q=6), "e": "text"}
 
 
-def test_a_tree_is_put_together_again():
+def test_a_flattened_tree_is_rebuilt():
     leaves, spec = trees.tree_flatten(TREE)
     assert leaves == [1, 2, None, 3, 4, 5, 6, "text"] and spec.num_leaves == 8
     again = trees.tree_unflatten(leaves, spec)
@@ -19,7 +19,7 @@ def test_a_tree_is_put_together_again():
     assert repr(trees.tree_structure((1, [2]))) == "TreeSpec(tuple, None, [*, TreeSpec(list, None, [*])])"
 
 
-def test_mapping_goes_leaf_by_leaf():
+def test_tree_map_maps_every_leaf():
     assert trees.tree_map(lambda x, y: x + y, [1, (2,)], [10, (20,)]) == [11, (22,)]
     assert trees.tree_map(lambda x, y: x * y, {"a": 1, "b": 2}, {"b": 3, "a": 5}) == {
         "a": 5, "b": 6}
@@ -30,7 +30,7 @@ def test_mapping_goes_leaf_by_leaf():
     assert trees.tree_all_only(int, bool, ["", 1]) and not trees.tree_any_only(int, bool, ["a", 0])
 
 
-def test_paths_say_where_leaves_are():
+def test_paths_of_leaves():
     pairs, _ = trees.tree_flatten_with_path({"a": [1, Point(2, 3)]})
     assert [(trees.keystr(path), leaf) for path, leaf in pairs] == [
         ("['a'][0]", 1), ("['a'][1].x", 2), ("['a'][1].y", 3)]
@@ -38,7 +38,7 @@ def test_paths_say_where_leaves_are():
         (1, 1), [(2, 2)]]
 
 
-def test_own_containers_are_registered_once():
+def test_a_container_class_is_registered_once():
     class Box:
         def __init__(self, value):
             self.value = value
@@ -52,7 +52,7 @@ def test_own_containers_are_registered_once():
         register()
 
 
-def test_what_does_not_fit_is_refused():
+def test_wrong_trees_are_refused():
     with pytest.raises(ValueError, match="has length 1 but the spec refers to a pytree that"):
         trees.tree_unflatten([1], trees.tree_structure([1, 2]))
     with pytest.raises(ValueError, match="Type mismatch; expected <class 'list'>"):

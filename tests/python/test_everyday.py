@@ -1,7 +1,9 @@
-"""What everyday programs print, return, warn and raise is what was recorded (everyday_cases.py).
+"""Output, results, warnings and exceptions of everyday programs equal the recorded ones
+(everyday_cases.py).
 
-everyday_differing.txt lists the cases that differ, with the reason: `name -- reason` a line. A
-listed case has to differ, so that the list shrinks when one begins to agree."""
+everyday_differing.txt lists the cases that differ, one `name -- reason` a line.  A listed case
+must differ, so that the list shrinks when a case is mended.
+"""
 import json
 import pathlib
 

@@ -1,4 +1,4 @@
-"""Graphs, code and errors are torch's to the letter (fx_cases.py); what is ours beside that."""
+"""Graphs, code and errors equal torch's (fx_cases.py), and further tests."""
 import copy
 import json
 import pathlib
@@ -83,7 +83,7 @@ def test_folders_are_imported(tmp_path, monkeypatch):
     assert out.stdout == "torch.Size([1, 1])\n", out.stderr
 
 
-def test_tracing_leaves_modules_as_they_were():
+def test_tracing_does_not_change_modules():
     call, getattribute = nn.Module.__call__, nn.Module.__getattr__
     with pytest.raises(fx.proxy.TraceError):
         fx.symbolic_trace(lambda x: 1 if x else 2)
@@ -97,7 +97,7 @@ def test_tracing_leaves_modules_as_they_were():
 
 def test_asserts_can_be_traced():
     names = {}
-    exec("def f(x):\n    assert x.sum() > 1\n    return x\n", names)  # pytest rewrites its own
+    exec("def f(x):\n    assert x.sum() > 1\n    return x\n", names)  # pytest rewrites assertions of test files
     tracer = fx.Tracer()
     tracer.trace_asserts = True
     gm = fx.GraphModule({}, tracer.trace(names["f"]))
@@ -140,7 +140,7 @@ def test_replace_hooks_see_changes():
     assert seen == [("relu", "x", "add")]
 
 
-# Functions of nn.functional are objects in C that look like the functions they call.
+# Functions of nn.functional are C objects that look like functions.
 
 def test_overridable_functions_look_like_functions():
     import inspect
@@ -177,7 +177,7 @@ def test_subclasses_keep_their_class():
 
 
 class Anything:
-    """Handles every call it is in."""
+    """Handles every call with it as an argument."""
 
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
@@ -268,10 +268,10 @@ def test_recorded_modules(make):
                for n in gm.graph.nodes if n.op == "call_function")
 
 
-# Random programs: whatever is done to a graph that should not change it does not.
+# Random programs: transformations that keep a graph's meaning keep its results.
 
 def draw(seed):
-    """A function of two 3x3 tensors, from a seed."""
+    """Returns a random function of two 3x3 tensors."""
     import random
     rng = random.Random(seed)
     steps = [

@@ -1,4 +1,4 @@
-"""Groups over all their forms - rows, views, strides, types - have the bits of the nodes called one by one."""
+"""Fusion groups of all forms (rows, views, strides, dtypes) have the bits of the single nodes."""
 import os
 import random
 import re
@@ -27,7 +27,7 @@ def groups_of(compiled):
 
 
 def check(f, *inputs, native=True, groups=None):
-    """Eager and compiled, at one and two threads, by tiles and by native code."""
+    """Compares eager and compiled results at one and two threads, as tiles and as native code."""
     graph, _ = record(f, *inputs, parts=True)
     compiled = graph.compile()
     if groups is not None:
@@ -68,13 +68,13 @@ ROWS = {
 
 @pytest.mark.parametrize("name", ROWS)
 @pytest.mark.parametrize("size", [(7, 33), (40, 513)])
-def test_rows_and_what_is_around_them(name, size):
+def test_rows_with_surrounding_operators(name, size):
     assert groups_of(check(ROWS[name], torch.randn(*size), torch.randn(size[0])))
 
 
 @pytest.mark.parametrize("p", [-2, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, float("inf"), -float("inf")])
-def test_norms_choose_by_their_number(p):
-    """1 / p is a number that pow chooses by, too: its square root is a root."""
+def test_norms_of_every_order(p):
+    """pow also has special cases by its exponent 1 / p: 1 / 2 is a square root."""
     compiled = check(lambda x: torch.norm(x + 1, p, -1, keepdim=True) * 2, torch.randn(5, 33), native=p in (-2, 3), groups=1)
     assert p in (1.5, 3, 4) or "pow" not in compiled.sources[0]
 
@@ -117,7 +117,7 @@ def test_views_and_strides(name, size):
     check(VIEWS[name], torch.randn(*size), torch.randn(*size), native=size[0] < 10)
 
 
-def test_a_view_of_what_a_group_makes_is_made_of_its_result():
+def test_a_view_of_a_groups_value_is_made_from_its_result():
     graph, _ = record(lambda x: ((x * 2).exp(), (x * 2).exp().view(-1)), torch.randn(4, 6), parts=True)
     a, b = graph.compile().run([torch.randn(4, 6)])
     f = lambda x: (lambda y: (y, y.view(-1)))((x * 2).exp())
@@ -332,7 +332,8 @@ def test_dropout_draws_what_eager_draws():
         assert all(same(a, b) for a, b in zip(got, want)) and torch.equal(torch.rand(3), after)
 
 
-def test_results_in_which_a_fold_is_no_longer_are_calls():
-    """A group's rows and columns are not those of a program without a fold: it would write a row as if it were columns."""
+def test_results_whose_reduction_was_simplified_away_are_calls():
+    """Rows and columns of a fusion group need a reduction: a program without one would write a row
+    as columns."""
     compiled = check(lambda x: torch.isfinite((x.sum(dim=(0, 1, 2), keepdim=True) < 0)[:]), torch.randn(4, 4, 17) > 0)
     assert groups_of(compiled) == 1 and not compiled.sources

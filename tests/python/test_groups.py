@@ -1,4 +1,4 @@
-"""Groups of pointwise nodes: the bits of the nodes called one by one, by tiles and by native code."""
+"""Fusion groups of pointwise nodes: the bits of the single nodes, as tiles and as native code."""
 import random
 
 import pytest
@@ -13,8 +13,8 @@ FEW, FINE = 1e-9, 60.0  # seconds to wait for native code
 
 
 def check(f, *inputs, groups=1):
-    """Compiles the recording of f and compares with eager: at once, then with native code, on new values.
-    groups: how many there have to be; None: any number."""
+    """Compiles the recording of f and compares with eager: at once, then with native code, on new
+    values.  groups: the required number of fusion groups; None: any number."""
     graph, _ = record(f, *inputs, parts=True)
     compiled = graph.compile()
     assert groups is None or str(compiled).count("= group {") == groups
@@ -59,14 +59,14 @@ def test_reductions_and_products_stand_between_groups():
 
 def test_several_results_and_types():
     check(lambda x, i: ((x > 0) & (x < 1), torch.where(x > 0, x, -x) * i, (i * 3 + 1) % 5, ~(i > 3)), torch.randn(50),
-          torch.arange(50), groups=4)  # 32 and 64 bits in one kernel are refused
+          torch.arange(50), groups=4)  # 32 and 64 bits in one kernel are not fused
 
 
 def test_sizes_without_elements():
     check(lambda x, y: (x + y).exp() * 2, torch.randn(0, 4), torch.randn(0, 4))
 
 
-def test_large_tensors_are_shared_out_over_threads():
+def test_large_tensors_are_divided_among_threads():
     check(lambda x, y: (x * y + 1).tanh() - y, torch.randn(300001), torch.randn(300001))
 
 
@@ -80,7 +80,7 @@ def test_inputs_of_another_kind_are_refused():
         compiled.run([torch.randn(4, requires_grad=True)])
 
 
-def test_inputs_that_lie_otherwise_are_laid_out():
+def test_inputs_with_other_strides_are_copied():
     graph, _ = record(lambda x: (x * 2).exp(), torch.randn(4))
     x = torch.randn(8)[::2]
     assert torch.equal(graph.compile().run([x])[0], (x * 2).exp())
@@ -92,7 +92,7 @@ def test_an_expanded_input_is_not_replaced_by_one_with_other_elements():
         graph.compile().run([torch.randn(3, 4)])
 
 
-def test_results_of_calls_lie_as_strides_of_single_positions_say():
+def test_results_of_calls_have_the_strides_of_dims_of_size_one():
     def f(x, y):
         z, e = y + x, y.expand(1, 4, 4)
         y.logical_not_()
@@ -223,13 +223,14 @@ def test_equal_layers_are_built_once_whatever_their_numbers_and_sizes():
 @pytest.mark.parametrize("shape,view", [((8,), (2, 2, 2)), ((24,), (2, 2, 2, 3)), ((8, 3), (2, 3, 4)), ((40, 3, 2), (2, 40, 3)),
                                         ((4, 17, 3, 2), (2, 68, 3)), ((17, 17, 2), (289, 2)), ((6, 1, 4), (3, 8)),
                                         ((80, 3), (20, 3, 4))])
-def test_what_goes_over_a_view_of_another_shape(shape, view):
-    """Spaces of groups are cut by every shape that is read; what fits into none stays outside."""
+def test_operators_across_a_view_of_another_shape(shape, view):
+    """A group's dims are split by every shape that is read; nodes that fit no split are not
+    fused."""
     x = torch.randn(shape)
     check(lambda x: (x * 2).reshape(view).sum(0), x)
     check(lambda x: (x.exp() * 2).reshape(view).sum(-1), x)
     for f in (lambda x: torch.cat([(x.exp() * 2).reshape(view)] * 2, -1),
               lambda x: torch.cat((x.exp() * 2).reshape(view).chunk(2, -1)[::-1], -1),
               lambda x: ((x.exp() * 2).reshape(view).softmax(-1).reshape(shape) + x).sum(0)):
-        check(f, x, groups=None)  # as many as the shapes allow
+        check(f, x, groups=None)  # as many groups as the shapes allow
         assert torch.equal(torch.compile(f)(x), f(x))

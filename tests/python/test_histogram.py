@@ -1,4 +1,4 @@
-"""histogram() and histogramdd() beside a count in Python."""
+"""histogram() and histogramdd() compared with a count in Python."""
 import bisect
 
 import pytest
@@ -13,7 +13,7 @@ def bin_of(edges, x):
 
 
 def count(points, edges, weights):
-    """{cell: weight}"""
+    """Returns {cell: weight}."""
     cells = {}
     for point, weight in zip(points, weights):
         cell = tuple(bin_of(e, x) for e, x in zip(edges, point))
@@ -57,7 +57,7 @@ def test_a_line_is_counted_by_equal_bins():
      "torch.histogramdd: expected 2 sequences of bin edges for a 2-dimensional histogram but got 1"),
     ((3,), [torch.arange(3.0)], RuntimeError,
      "torch.histogramdd: input tensor should have at least 2 dimensions")])
-def test_what_does_not_fit_is_refused(points, bins, cls, text):
+def test_wrong_arguments_are_refused(points, bins, cls, text):
     with pytest.raises(cls) as raised:
         torch.histogramdd(torch.rand(points), bins=bins)
     assert str(raised.value) == text
@@ -65,6 +65,6 @@ def test_what_does_not_fit_is_refused(points, bins, cls, text):
 
 @pytest.mark.parametrize("bins,name", [(3, "histogramdd"), ([2, 2], "histogramdd"),
                                        ([torch.arange(3), torch.arange(3)], "histogram_cpu")])
-def test_integers_have_no_cells(bins, name):
+def test_integers_are_refused(bins, name):
     with pytest.raises(NotImplementedError, match=f'"{name}" not implemented for \'Long\''):
         torch.histogramdd(torch.arange(6).reshape(3, 2), bins=bins)

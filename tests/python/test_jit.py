@@ -1,4 +1,5 @@
-"""Native code of compiled functions: wherever it comes from or fails to, the results are eager's."""
+"""Native code of compiled functions: results equal eager's, wherever the code comes from or fails
+to."""
 import os
 import signal
 import stat
@@ -9,7 +10,8 @@ import time
 
 import pytest
 
-# One function of several kernels; prints what the compiler of kernels did and whether the results are eager's.
+# A function with several kernels; prints the compiler's counters and whether results equal
+# eager's.
 PROGRAM = """
 import sys
 import cresset as torch
@@ -40,7 +42,7 @@ def start(cache, middle="", before="", **more):
 
 
 def outcome(process):
-    """(same, compiled, from_disk, failed, waiting), log lines."""
+    """Returns (same, compiled, from_disk, failed, waiting), and the log lines."""
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     same, *counts = out.split()
@@ -93,7 +95,7 @@ def test_without_a_compiler_on_the_path(tmp_path):
     assert sum("no C compiler was found" in line for line in log) == 1
 
 
-def test_a_compiler_that_hangs_goes_with_the_process(tmp_path):
+def test_a_compiler_that_hangs_is_killed_with_the_process(tmp_path):
     note = tmp_path / "pid"
     cc = script(tmp_path / "cc", f"sleep 600 & echo $! > {note}.new; mv {note}.new {note}; wait\n")
     process = start(tmp_path / "cache", CR_CC=cc, TMPDIR=str(tmp_path))
@@ -123,7 +125,7 @@ def test_calls_do_not_wait_for_a_compiler_that_hangs(tmp_path, tiles):
     assert out == "True\n", err
 
 
-def test_groups_without_tiles_call_their_operators_until_native_code_is_there(tmp_path):
+def test_groups_without_tiles_call_their_operators_until_native_code_is_ready(tmp_path):
     (compiled, _, failed, waiting), _ = run(tmp_path, CR_TILES="0")
     assert compiled >= 2 and (failed, waiting) == (0, 0)
     counts, _ = run(tmp_path, CR_TILES="0", CR_CC=str(tmp_path / "cc"), CR_CACHE=str(tmp_path / "other"))
@@ -132,7 +134,7 @@ def test_groups_without_tiles_call_their_operators_until_native_code_is_there(tm
 
 @pytest.mark.parametrize("tiles", ["0", "1"])
 def test_all_forms_of_groups_without_a_compiler(tmp_path, tiles):
-    """test_group_forms.py, by tiles alone, and by neither tiles nor native code."""
+    """Runs test_group_forms.py as tiles only, and with neither tiles nor native code."""
     forms = os.path.join(os.path.dirname(__file__), "test_group_forms.py")
     done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", forms], text=True, capture_output=True, timeout=300,
                           env={**os.environ, "CR_CC": "none", "CR_TILES": tiles, "CR_CACHE": str(tmp_path)})
@@ -252,7 +254,7 @@ def test_a_long_path_of_temporary_files(tmp_path):
 
 @pytest.mark.parametrize("spoil", [lambda b: b[:len(b) // 2], lambda b: b"", lambda b: b[:-1], lambda b: b"x" * len(b),
                                    lambda b: b[:4096] + bytes([b[4096] ^ 1]) + b[4097:]])
-def test_a_spoilt_cache_is_made_anew(tmp_path, spoil):
+def test_a_damaged_cache_file_is_replaced(tmp_path, spoil):
     (compiled, *_), _ = run(tmp_path)
     for f in tmp_path.iterdir():
         bytes_ = spoil(f.read_bytes())
@@ -264,7 +266,7 @@ def test_a_spoilt_cache_is_made_anew(tmp_path, spoil):
     assert run(tmp_path)[0] == [0, compiled, 0, 0]
 
 
-def test_kernels_under_each_others_names_are_made_anew(tmp_path):
+def test_kernels_with_exchanged_names_are_replaced(tmp_path):
     (compiled, *_), _ = run(tmp_path)
     names = sorted(tmp_path.iterdir())
     other = tmp_path.with_name("other")
@@ -272,7 +274,7 @@ def test_kernels_under_each_others_names_are_made_anew(tmp_path):
         torch._C._jit_wait(60.0)
         for _ in range(2): g(x.double(), y.double(), 0.5)
         """)
-    last = max(other.iterdir(), key=lambda f: f.stat().st_mtime_ns).read_bytes()  # without those of float32
+    last = max(other.iterdir(), key=lambda f: f.stat().st_mtime_ns).read_bytes()  # except those of float32
     for f in names:
         f.unlink()
         f.write_bytes(last)
@@ -288,7 +290,8 @@ def test_processes_share_an_empty_cache(tmp_path):
 
 
 def test_the_environment_may_change_while_kernels_are_compiled(tmp_path):
-    """The compiler gets it as it was when a kernel was asked for; nobody may read it while it changes."""
+    """The compiler gets a copy of the environment that is made when a kernel is requested, because
+    reading it during a change is unsafe."""
     counts, _ = run(tmp_path, """
         import itertools, os
         operators = [torch.sin, torch.neg, torch.tanh, torch.sigmoid, torch.abs]

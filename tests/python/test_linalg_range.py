@@ -1,4 +1,4 @@
-"""Matrices with infinities and NaN: LAPACK's iterations on them need not end."""
+"""Matrices with infinities and NaN, on which LAPACK's iterations may not end."""
 import pytest
 
 import cresset as torch
@@ -8,7 +8,7 @@ NAN, INF = float("nan"), float("inf")
 
 
 def matrices(value, dtype):
-    """Of several shapes, with the value in several places."""
+    """Returns matrices of several shapes, with the value in several places."""
     g = torch.Generator().manual_seed(0)
     for m, n in ((1, 1), (2, 2), (3, 3), (7, 4), (4, 7), (30, 30)):
         for count in (1, 2, m * n):
@@ -43,7 +43,7 @@ def test_nan_has_no_singular_values(dtype):
 @pytest.mark.parametrize("driver", ["gelsy", "gelsd", "gelss"])
 @pytest.mark.parametrize("value", [INF, NAN])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_least_squares_refuse_what_is_not_finite(value, driver, dtype):
+def test_least_squares_refuse_nonfinite_elements(value, driver, dtype):
     for a in matrices(value, dtype):
         with pytest.raises(torch.linalg.LinAlgError, match="linalg.lstsq: .*non-finite values"):
             torch.linalg.lstsq(a, torch.ones(a.size(0), 1, dtype=a.dtype), driver=driver)
@@ -51,7 +51,7 @@ def test_least_squares_refuse_what_is_not_finite(value, driver, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("value", [INF, NAN])
-def test_eigenvalues_of_what_is_not_finite(value, dtype):
+def test_eigenvalues_of_nonfinite_matrices(value, dtype):
     for a in matrices(value, dtype):
         if a.size(0) != a.size(1):
             continue

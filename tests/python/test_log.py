@@ -1,4 +1,4 @@
-"""CR_LOG: what compiling shows of itself."""
+"""CR_LOG: the log lines of compile()."""
 import os
 import subprocess
 import sys
@@ -64,12 +64,12 @@ def test_cache_jit_memory_and_recompile(logged):
     assert logged("recompile").count("is recorded again") == 1
 
 
-def test_nothing_unless_asked(logged):
+def test_no_lines_without_cr_log(logged):
     assert logged("") == ""
     assert logged("cache:0") == ""
 
 
-def test_an_unknown_topic_is_told_once_with_the_list(logged):
+def test_an_unknown_topic_is_reported_once_with_the_list(logged):
     text = logged("aott,fusion:0,loops:2")
     assert text.startswith("CR_LOG: there is no topic 'aott'\nCR_LOG: there is no topic 'loops'\nCR_LOG takes")
     for topic in ("graph", "aot", "fusion", "code", "cache", "recompile", "memory", "all"):

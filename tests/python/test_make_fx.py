@@ -1,4 +1,4 @@
-"""make_fx and aot_function: graphs that read as torch's and run with the bits of eager."""
+"""make_fx and aot_function: graphs print as torch's and run with eager's bits."""
 import subprocess
 import sys
 import warnings
@@ -19,7 +19,7 @@ def lines(module):
 
 # --- make_fx; the texts are what torch 2.13 prints ---
 
-def test_code_reads_as_torch_prints_it():
+def test_code_equals_torchs():
     module = make_fx(lambda x, y: ((x + 1).sigmoid() * 2).sum(1) @ y)(torch.randn(3, 4), torch.randn(3))
     assert lines(module)[:4] == [
         "add = torch.ops.aten.add.Tensor(x_1, 1);  x_1 = None",
@@ -93,14 +93,14 @@ def test_the_same_tensor_twice_and_numbers_among_the_arguments():
     assert torch.equal(module(x, x, 2), x * x + 2)
 
 
-def test_what_cannot_be_traced_is_said():
+def test_errors_of_calls_that_cannot_be_traced():
     with pytest.raises(RuntimeError, match="needs symbolic sizes"):
         make_fx(lambda x: x, tracing_mode="symbolic")
     with pytest.raises(AssertionError, match="Unexpected tracing type: odd"):
         make_fx(lambda x: x, tracing_mode="odd")
     with pytest.raises(ZeroDivisionError):
         make_fx(lambda x: 1 / 0)(torch.ones(1))
-    assert torch.equal(make_fx(lambda x: x + 1)(torch.ones(1))(torch.ones(1)), torch.full((1,), 2.0))  # still works
+    assert torch.equal(make_fx(lambda x: x + 1)(torch.ones(1))(torch.ones(1)), torch.full((1,), 2.0))  # recording works again
 
 
 def test_a_module_is_a_graph_that_interpreters_run():
@@ -122,7 +122,7 @@ def collect(into):
 
 
 def both_ways(f, *inputs, **options):
-    """(result, gradients) through aot_function and eager, and the graphs made."""
+    """Returns (result, gradients) by aot_function and by eager mode, and the graphs."""
     graphs, out = [], []
     for function in (aot_function(f, collect(graphs), **options), f):
         leaves = [x.detach().clone().requires_grad_(x.requires_grad) for x in inputs]
@@ -144,7 +144,7 @@ def test_results_and_gradients_have_eager_bits(partition):
     assert got[1][2] is None
 
 
-def test_forward_and_backward_read_as_torch_prints_them():
+def test_forward_and_backward_code_equals_torchs():
     graphs = []
     a = torch.randn(3, 4, requires_grad=True)
     aot_function(lambda x: x.sin().cos().sum(), collect(graphs))(a).backward()
@@ -156,7 +156,7 @@ def test_forward_and_backward_read_as_torch_prints_them():
     assert [n.name for n in graphs[1].graph.nodes if n.op == "placeholder"] == ["primals_1", "sin", "tangents_1"]
 
 
-def test_new_kinds_of_arguments_are_compiled_once_each():
+def test_each_signature_is_compiled_once():
     graphs = []
     f = aot_function(lambda x, n: (x * n).exp(), collect(graphs))
     for size, n, made in ((3, 2, 2), (3, 2, 2), (4, 2, 4), (3, 5, 6)):
@@ -179,7 +179,7 @@ def test_random_numbers_are_eagers():
     x = torch.randn(50, requires_grad=True)
     f = aot_function(lambda x: F.dropout(x.sin(), 0.5, True).cos(), nop,
                      partition_fn=min_cut_rematerialization_partition)
-    f(x)  # made here
+    f(x)  # the graph is made here
     torch.manual_seed(3)
     got, = torch.autograd.grad(f(x).sum(), x)
     torch.manual_seed(3)
@@ -219,7 +219,7 @@ def test_a_module_trains_through_graphs():
         assert losses(True) == losses(False)
 
 
-def test_what_no_graph_can_hold_is_refused():
+def test_calls_that_no_graph_can_contain_are_refused():
     f = aot_function(lambda x, y: y.add_(x), nop)
     with pytest.raises(RuntimeError, match="a graph that writes to tensors cannot be cut"):
         f(torch.randn(2, requires_grad=True), torch.randn(2))

@@ -1,4 +1,4 @@
-"""compile()'s modes and options: what is taken, what is refused in torch's words, and what they change."""
+"""compile()'s modes and options: accepted and rejected values, and their effects."""
 import os
 import pickle
 
@@ -13,7 +13,7 @@ FINE = 60.0
 
 
 def settled(f, *args):
-    """The result by native code, after some calls."""
+    """Returns the result of native code, after some calls."""
     for _ in range(2):
         f(*args)
     for e in getattr(f, "_compiled_forward", f)._entries:
@@ -52,7 +52,7 @@ def test_names_of_modes_and_options():
         torch._inductor.list_mode_options("zz")
     names = torch._inductor.list_options()
     assert {"fast", "epilogue_fusion", "max_autotune", "trace.enabled", "triton.cudagraphs"} <= set(names)
-    for name in names:  # each is taken with a value of its own type
+    for name in names:  # each accepts a value of its type
         if config.get(name) is not None:
             torch.compile(chain, options={name: config.get(name)})
     torch.compile(chain, options={"epilogue-fusion": True})
@@ -131,7 +131,7 @@ def test_fast_differs_by_rounding_and_strict_does_not(dtype, most, threads):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_fast_chains_of_half_types_lose_less(dtype):
-    """They are float32 inside: their error is nearer to that of one rounding."""
+    """Chains are computed in float32, so their error is close to that of a single rounding."""
     x, y = torch.randn(2, 20000, generator=torch.Generator().manual_seed(0)).to(dtype)
     exact = chain(x.double(), y.double())
 
@@ -197,7 +197,8 @@ for f, args in cases:
 
 
 def measured(cache, threads, **env):
-    """What a process that measures logs: lines that say what stays, and what was known before."""
+    """Returns the log lines of a process that measures: chosen schedules, and those known
+    before."""
     import subprocess
     import sys
     e = {**os.environ, "CR_CACHE": str(cache), "CR_LOG": "autotune", **env}
@@ -208,7 +209,7 @@ def measured(cache, threads, **env):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_schedules_are_measured_and_remembered(tmp_path, threads):
+def test_schedules_are_measured_and_stored(tmp_path, threads):
     fresh, known = measured(tmp_path, threads)
     assert len(fresh) >= 4 and not known
     assert all("plain" in x and "calls" in x for x in fresh)

@@ -1,4 +1,4 @@
-"""Functions: what they refuse, what they warn about, and what layers do not reach."""
+"""Functions: errors, warnings, and cases that layers do not cover."""
 import math
 import warnings
 
@@ -105,7 +105,7 @@ def test_softmax_can_compute_in_another_type():
         *[torch.ones(2, 1, 4)] * 3, 5, 2, None, None, None, None, False, 0.0, None, None),
      AssertionError, "was expecting embedding dimension of 5, but got 4"),
 ])
-def test_what_is_refused(call, kind, text):
+def test_errors(call, kind, text):
     assert message(kind, call) == text
 
 
@@ -133,13 +133,13 @@ def test_what_is_refused(call, kind, text):
     (lambda: nn.init.kaiming_normal_(torch.ones(0, 2)),
      "Initializing zero-element tensors is a no-op"),
 ])
-def test_what_warns(call, text):
+def test_warnings(call, text):
     with pytest.warns() as caught:
         call()
     assert [str(w.message) for w in caught] == [text]
 
 
-# Every public function of torch.nn.functional but those for quantized training.
+# All public functions of torch.nn.functional, except those for quantized training.
 NAMES = """
 adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d
 adaptive_max_pool1d_with_indices adaptive_max_pool2d adaptive_max_pool2d_with_indices
@@ -164,7 +164,7 @@ upsample upsample_bilinear upsample_nearest
 
 
 @pytest.mark.parametrize("name", NAMES.split())
-def test_the_function_is_there(name):
+def test_the_function_exists(name):
     assert callable(getattr(F, name))
 
 
@@ -199,7 +199,7 @@ def test_linear_cross_entropy_is_both():
         F.cross_entropy(F.linear(x, w), target).item())
 
 
-def test_attention_masks_mean_what_they_say():
+def test_attention_masks():
     torch.manual_seed(0)
     attention = nn.MultiheadAttention(4, 2, batch_first=True)
     x = torch.arange(12.0).view(1, 3, 4).sin()
@@ -303,7 +303,7 @@ def test_parameters_as_a_vector():
     assert net.weight.tolist() == [[0.0, 1.0]] and net.bias.tolist() == [2.0]
 
 
-# Initialization from a fixed seed, as recorded.
+# Initialization, with recorded numbers for a fixed seed.
 
 @pytest.mark.parametrize("fill, expected", [
     (lambda t: nn.init.uniform_(t, -1, 2), [0.4887698, 1.304665]),
@@ -323,7 +323,7 @@ def test_filling_draws_the_recorded_numbers(fill, expected):
     torch.manual_seed(0)
     t = torch.zeros(3, 5)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a mean outside of the bounds is meant
+        warnings.simplefilter("ignore")  # a mean outside of the bounds is intended
         assert fill(t) is t
     assert close(t[0, :2], expected)
 

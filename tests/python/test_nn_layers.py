@@ -1,4 +1,4 @@
-"""Every layer and loss gives the recorded parameters, outputs and gradients."""
+"""Every layer and loss has the recorded parameters, outputs and gradients."""
 import json
 import pathlib
 
@@ -12,7 +12,7 @@ EXPECTED = json.loads((pathlib.Path(__file__).parent / "nn_expected.json").read_
 
 
 def same(got, expected):
-    """Whether two descriptions of tensors agree; sums may differ by float32 rounding."""
+    """Returns whether two descriptions of tensors agree, up to float32 rounding of sums."""
     if got is None or expected is None:
         return got is expected
     return got[0] == expected[0] and got[1:] == pytest.approx(
@@ -20,7 +20,7 @@ def same(got, expected):
 
 
 @pytest.mark.parametrize("label", nn_cases.CASES)
-def test_layer_does_what_was_recorded(label):
+def test_layer_gives_the_recorded_results(label):
     got, expected = nn_cases.run(cresset, nn, label), EXPECTED[label]
     assert got["repr"] == expected["repr"]
     assert got["keys"] == expected["keys"]
@@ -46,7 +46,7 @@ def test_dropout_zeroes_a_share_and_scales_the_rest(layer, shape, whole):
     kept = out[:, 0] != 0
     assert 0.7 < kept.double().mean().item() < 0.8
     assert cresset.equal(out[kept], cresset.full_like(out[kept], 4 / 3))
-    assert not out[~kept].any()  # channels go as a whole
+    assert not out[~kept].any()  # whole channels are dropped
     assert cresset.equal(drop(layer, shape), drop(layer, shape))
     assert not cresset.equal(drop(layer, shape), drop(layer, shape, seed=1))
 

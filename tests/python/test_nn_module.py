@@ -196,7 +196,7 @@ def test_apply_visits_children_first():
     assert seen == ["ReLU", "Tanh", "Sequential"]
 
 
-def test_gradients_are_forgotten_or_zeroed():
+def test_gradients_are_cleared_or_zeroed():
     net = Net()
     net(torch.ones(1, 4)).sum().backward()
     net.zero_grad(set_to_none=False)
@@ -233,7 +233,7 @@ def test_state_is_copied_in_place():
     assert b.fc1.weight.data_ptr() == a.fc1.weight.data_ptr()
 
 
-def test_what_does_not_fit_is_listed():
+def test_keys_that_do_not_match_are_listed():
     state = Net().state_dict()
     state["new"] = torch.ones(1)
     state["fc1.extra.deep"] = torch.ones(1)
@@ -256,7 +256,7 @@ def test_what_does_not_fit_is_listed():
                          "Tensor-like object from checkpoint but received <class 'int'>")
 
 
-def test_extra_state_travels_along():
+def test_extra_state_is_saved_and_loaded():
     class Counter(nn.Module):
         n = 0
 
@@ -308,7 +308,7 @@ def test_modules_are_copied_and_pickled():
 
 # Parameters.
 
-def test_a_parameter_is_a_leaf_that_wants_gradients():
+def test_a_parameter_is_a_leaf_that_requires_gradients():
     data = torch.ones(2)
     p = nn.Parameter(data)
     assert p.requires_grad and p.is_leaf and isinstance(p, torch.Tensor)

@@ -129,14 +129,14 @@ def test_spectral_norm_divides_by_the_largest_singular_value(normalize):
     net = normalize(linear(), n_power_iterations=50)
     net(torch.ones(1, 5)).sum().backward()
     x = torch.ones(5)
-    for _ in range(200):  # the largest singular value by power iteration
+    for _ in range(200):  # the largest singular value, by power iteration
         x = before.t() @ (before @ x)
         x = x / x.norm()
     assert torch.allclose(net.weight * (before @ x).norm(), before, atol=1e-4)
     assert all(p.grad is not None for p in net.parameters())
 
 
-def test_normalization_is_folded_into_the_layer_before():
+def test_normalization_is_merged_into_the_preceding_layer():
     torch.manual_seed(0)
     conv, norm = nn.Conv1d(2, 3, 2).eval(), nn.BatchNorm1d(3).eval()
     with torch.no_grad():
@@ -218,7 +218,7 @@ def test_the_averaging_rate_is_reached_and_kept():
 
 # The adaptive softmax.
 
-def test_rare_classes_lie_in_clusters():
+def test_rare_classes_are_in_clusters():
     torch.manual_seed(0)
     layer = nn.AdaptiveLogSoftmaxWithLoss(8, 12, [3, 7], div_value=2.0)
     x = torch.arange(48.0).view(6, 8).sin().requires_grad_()

@@ -1,4 +1,4 @@
-"""Memory shared with NumPy, DLPack and buffers."""
+"""Sharing memory with NumPy, DLPack and buffers."""
 import gc
 import warnings
 
@@ -30,7 +30,7 @@ def test_strides_and_offsets():
     assert torch.zeros(0, 3).numpy().shape == (0, 3)
 
 
-def test_memory_lives_as_long_as_someone_looks():
+def test_memory_lives_as_long_as_its_last_owner():
     tensor = torch.from_numpy(np.arange(1000.0))
     gc.collect()
     assert tensor.sum() == 499500

@@ -1,4 +1,4 @@
-"""Optimizers and schedules: recorded steps, saved state, hooks, refusals."""
+"""Optimizers and schedulers: recorded steps, state dicts, hooks, errors."""
 import copy
 import json
 import pathlib
@@ -43,7 +43,7 @@ def test_steps_give_the_recorded_numbers(name, options):
 
 
 @pytest.mark.parametrize("name, options", cases.OPTIMIZERS, ids=IDS)
-def test_a_state_saved_by_torch_is_gone_on_from(name, options):
+def test_training_continues_from_torchs_state(name, options):
     recorded = EXPECTED["saved"][cases.label(name, options)]
     got = cases.run_resumed(torch, name, options, recorded)
     tolerance = 1e-3 if name == "LBFGS" else 2e-5
@@ -51,7 +51,7 @@ def test_a_state_saved_by_torch_is_gone_on_from(name, options):
 
 
 def outline(value):
-    """A frozen state without its numbers and the order of its keys."""
+    """Returns a recorded state without its numbers and the order of its keys."""
     if isinstance(value, dict):
         if "tensor" in value:
             return value["dtype"], value["size"]
@@ -62,7 +62,7 @@ def outline(value):
 
 
 @pytest.mark.parametrize("name, options", cases.OPTIMIZERS, ids=IDS)
-def test_a_saved_state_is_laid_out_as_torchs(name, options):
+def test_a_saved_state_has_torchs_layout(name, options):
     got = json.loads(json.dumps(cases.run_saved(torch, name, options)["state"]))
     recorded = EXPECTED["saved"][cases.label(name, options)]["state"]
     assert outline(got) == outline(recorded)
@@ -82,7 +82,7 @@ def test_complex_parameters_are_pairs(name, options):
 
 
 @pytest.mark.parametrize("name, options", cases.OPTIMIZERS, ids=IDS)
-def test_training_goes_on_from_a_saved_state(name, options):
+def test_training_continues_from_a_saved_state(name, options):
     params, loss = cases.problem(torch)
     optimizer = cases.make(torch, name, options, params)
     cases.advance(name, optimizer, loss, 3)
@@ -126,14 +126,14 @@ def test_groups_have_their_own_options():
     assert named.param_groups[0]["params"] == [a, b]
 
 
-def test_parameters_without_gradients_rest():
+def test_parameters_without_gradients_do_not_change():
     a, b = with_grad(), param()
     optimizer = optim.Adam([a, b])
     optimizer.step()
     assert b.tolist() == [1.0, 2.0] and b not in optimizer.state and a in optimizer.state
 
 
-def test_gradients_are_forgotten_or_zeroed():
+def test_gradients_are_cleared_or_zeroed():
     p = with_grad()
     optimizer = optim.SGD([p], lr=0.1)
     optimizer.zero_grad(set_to_none=False)
@@ -273,7 +273,7 @@ def two_groups_of_one():
     (lambda: optim.AdamW([with_grad()], foreach=True, differentiable=True).step(), AssertionError,
      "_foreach ops don't support autograd"),
 ])
-def test_what_is_refused(make, kind, text):
+def test_errors(make, kind, text):
     assert message(kind, make) == text
 
 
@@ -293,7 +293,7 @@ def test_schedules_give_the_recorded_rates(name):
 
 
 @pytest.mark.parametrize("name", cases.SCHEDULES)
-def test_schedules_go_on_from_a_saved_state(name):
+def test_schedules_continue_from_a_saved_state(name):
     def start():
         optimizer = optim.SGD([{"params": [param()]}, {"params": [param()], "lr": 0.5}], lr=0.1,
                               momentum=0.9)
@@ -377,7 +377,7 @@ def test_schedules_warn_about_their_use():
     (lambda: schedules.ChainedScheduler([schedules.StepLR(sgd(), 1), schedules.StepLR(sgd(), 1)]),
      ValueError, "ChainedScheduler expects all schedulers to belong to the same optimizer"),
 ])
-def test_what_schedules_refuse(make, kind, text):
+def test_errors_of_schedules(make, kind, text):
     assert text in message(kind, make)
 
 
@@ -395,7 +395,8 @@ def test_an_ordinary_loop_is_silent():
 # The fused update.
 
 def many_parameters():
-    """Sizes from nothing to several spans, one transposed, one of half precision, one double."""
+    """Returns parameters of many sizes (empty to large), one transposed, one half precision, one
+    double."""
     torch.manual_seed(0)
     params = [torch.randn(n) for n in (1, 3, 255, 256, 257, 100, 70000, 0)]
     params += [torch.randn(40, 30).t(), torch.randn(50, dtype=torch.float64), torch.randn(60).bfloat16()]
@@ -424,7 +425,7 @@ def test_one_call_updates_parameters_of_all_kinds(name, options):
 @pytest.mark.parametrize("name, options", [
     ("RMSprop", {}), ("RMSprop", {"momentum": 0.5}), ("RMSprop", {"centered": True}),
     ("RMSprop", {"centered": True, "momentum": 0.5}), ("Adadelta", {})])
-def test_a_rate_that_is_a_tensor_takes_the_plain_way_to_the_same_numbers(name, options):
+def test_a_tensor_rate_gives_the_same_numbers(name, options):
     fused, plain = many_parameters(), many_parameters()
     for params, rate in ((fused, 0.25), (plain, torch.tensor(0.25))):
         optimizer = getattr(optim, name)(params, lr=rate, weight_decay=0.1, **options)
@@ -463,7 +464,7 @@ def test_a_step_moves_the_versions():
 
 
 @pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "Adagrad"])
-def test_a_scaled_step_unscales_or_rests(name):
+def test_a_scaled_step_unscales_or_is_skipped(name):
     plain, scaled = with_grad(), with_grad()
     getattr(optim, name)([plain], lr=0.1).step()
     optimizer = getattr(optim, name)([scaled], lr=0.1, fused=True)
@@ -477,7 +478,7 @@ def test_a_scaled_step_unscales_or_rests(name):
     assert torch.equal(scaled, plain) and scaled.grad.tolist() == [1.0, 1.0]
 
 
-def test_lists_that_do_not_belong_together_are_refused():
+def test_lists_of_different_lengths_are_refused():
     from cresset._ops import ops
     p, g, s = (torch.ones(3) for _ in range(3))
     step = torch.tensor(1.0)

@@ -1,4 +1,4 @@
-"""Pictures of fused graphs: every box once, boxes apart, edges downwards."""
+"""Pictures of fused graphs: every box once, no overlap, edges downwards."""
 import random
 import re
 import xml.etree.ElementTree as ET
@@ -13,7 +13,8 @@ KINDS = ("group", "call", "view", "input", "result", "constant")
 
 
 def parts(text):
-    """Of each drawing: boxes as (kind, x, y, width, height), words, edges as (x1, y1, x2, y2)."""
+    """Returns for each drawing: boxes as (kind, x, y, width, height), words, edges as (x1, y1, x2,
+    y2)."""
     root = ET.fromstring(text)
     assert root.tag == SVG + "svg"
     for g in root.iter(SVG + "g"):

@@ -1,4 +1,5 @@
-"""Dropout draws from torch's stream: values recorded from torch 2.13 on a CPU that is not Intel's."""
+"""Dropout draws from torch's stream: values recorded from torch 2.13 on a CPU not made by
+Intel."""
 import pytest
 
 import cresset as torch
@@ -27,7 +28,7 @@ def test_a_transposed_input_is_masked_in_the_order_of_its_memory():
     assert torch.equal(F.dropout(x.reshape(6, 4).t(), 0.5), plain.reshape(6, 4).t())
 
 
-def test_dropout_is_a_product_on_the_tape_and_drops_nothing_that_is_no_number():
+def test_dropout_is_recorded_as_a_product_and_keeps_nan():
     x = torch.tensor([float("nan")] * 64, requires_grad=True)
     y = F.dropout(x, 0.5)
     assert type(y.grad_fn).__name__ == "MulBackward0"
@@ -43,7 +44,7 @@ def test_native_dropout_gives_its_mask():
     assert torch.equal(y, torch.ones(10)) and mask.all()
 
 
-def test_bernoulli_reads_probabilities_before_it_writes_where_they_lie():
+def test_bernoulli_reads_probabilities_before_it_overwrites_them():
     x = torch.full((6,), 0.5, dtype=torch.float64)
     torch.manual_seed(3)
     want = torch.empty(6, dtype=torch.float64).bernoulli_(x.clone())
@@ -54,6 +55,6 @@ def test_bernoulli_reads_probabilities_before_it_writes_where_they_lie():
 
 
 @pytest.mark.parametrize("fill", ["uniform_", "normal_", "random_", "exponential_", "bernoulli_"])
-def test_a_draw_into_elements_that_are_one_is_refused(fill):
+def test_a_draw_into_overlapping_elements_is_refused(fill):
     with pytest.raises(RuntimeError, match="more than one element of the written-to tensor"):
         getattr(torch.ones(1).expand(3), fill)()

@@ -47,7 +47,7 @@ except ModuleNotFoundError as error:
     assert done.stdout == "No module named 'torch.no_such_part' torch.no_such_part\n"
 
 
-def test_the_script_sees_what_python_would_show_it(tmp_path):
+def test_the_scripts_environment_equals_pythons(tmp_path):
     (tmp_path / "beside.py").write_text("value = 5\n")
     done = run(tmp_path, """
 import os, sys
@@ -95,7 +95,7 @@ def test_a_missing_script_is_named(tmp_path):
                            "No such file or directory\n")
 
 
-def test_the_command_line_explains_itself():
+def test_the_command_line_prints_its_usage():
     done = subprocess.run(PREFIX, text=True, capture_output=True)
     assert done.returncode == 2 and done.stderr.startswith("usage: python -m cresset run")
     done = subprocess.run([*PREFIX, "--help"], text=True, capture_output=True)

@@ -1,4 +1,4 @@
-"""Random programs of views and changes in place give the recorded gradients (tape_cases.py)."""
+"""Random programs of views and in-place changes give the recorded gradients (tape_cases.py)."""
 import json
 import pathlib
 
@@ -11,7 +11,7 @@ EXPECTED = json.loads((HERE / "tape_expected.json").read_text())
 
 
 def kind(error):
-    """An error without what it names: which of several changed values is met first is not fixed."""
+    """Returns an error without names: the order in which changed values are found is not fixed."""
     return error and error.split(" is at version")[0].split("operation: ")[0]
 
 

@@ -1,4 +1,4 @@
-"""Tensors as Python objects: attributes, conversion, calls and their errors, life."""
+"""Tensors as Python objects: attributes, conversion, calls and their errors, lifetime."""
 import copy
 import gc
 import math
@@ -230,7 +230,7 @@ def test_operators_and_numbers():
     assert (torch.tensor([True]) & False).tolist() == [False]
 
 
-def test_a_number_does_not_widen():
+def test_a_number_does_not_promote():
     assert (torch.zeros(2, dtype=torch.float16) + 1.5).dtype is torch.float16
     assert (torch.zeros(2, dtype=torch.int32) + 1).dtype is torch.int32
     assert (torch.zeros(2, dtype=torch.int32) + 1.5).dtype is torch.float32

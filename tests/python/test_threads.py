@@ -1,4 +1,4 @@
-"""Several Python threads in the library at once."""
+"""Several Python threads in the library at the same time."""
 import threading
 
 import pytest
@@ -12,7 +12,7 @@ THREADS = 4
 
 
 def together(work):
-    """The results of work(i) in threads that start at the same time; the first error is raised."""
+    """Returns work(i) of threads that start at the same time.  Raises the first error."""
     results, errors, gate = [None] * THREADS, [], threading.Barrier(THREADS)
 
     def run(i):
@@ -111,8 +111,8 @@ def conv(sizes, weights, **options):
 
 @pytest.mark.parametrize("big,small", [(conv((2, 6, n), (6, 3, 3), groups=2), conv((2, 6, 30), (6, 3, 3), groups=2))
                                        for n in (45, 90, 400)])
-def test_a_thread_runs_what_another_has_prepared(big, small):
-    """A convolution that unfolds needs working memory; the one that made it may have ended."""
+def test_a_thread_runs_a_convolution_that_another_thread_prepared(big, small):
+    """An unfolding convolution needs work memory; the thread that made it may have ended."""
     torch.set_num_threads(1)
     want = []
     for work in (lambda: want.append(big()), lambda: (small(), want.append(big()))):
@@ -136,7 +136,7 @@ def test_threads_convolve_with_one_primitive(run):
 
 
 def test_threads_use_the_operators_for_the_first_time():
-    """Their records remember types; the calls here differ from thread to thread."""
+    """Operator records store dtypes; the calls here differ from thread to thread."""
     dtypes = [torch.float32, torch.float64, torch.int64, torch.bfloat16]
 
     def work(i):
@@ -159,10 +159,10 @@ def test_a_loader_of_threads_feeds_training():
     assert all(p.isfinite().all() for p in net.parameters())
 
 
-def test_threads_go_back_from_some_outputs_of_a_compiled_function():
+def test_threads_run_backward_from_some_outputs_of_a_compiled_function():
     def three(x, w):
         y = x * w
-        y.sin_()  # its derivative reads what was there before
+        y.sin_()  # its derivative reads the earlier elements
         return y, y.exp(), (x + w).tanh()
     masks, data = [(1, 0, 0), (0, 1, 0), (1, 0, 0), (0, 1, 1)], torch.randn(2, 64)
 

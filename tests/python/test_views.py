@@ -1,4 +1,4 @@
-"""Views, copies and in-place views whose inputs the generated suite cannot draw."""
+"""Views, copies and in-place views, with inputs that the generated suite cannot draw."""
 import numpy
 import pytest
 
@@ -10,7 +10,7 @@ def count(*shape, dtype=torch.float64):
 
 
 def numeric(f, x, step=1e-6):
-    """The gradient of sum(f * weights) with weights 1, 2, 3, ..., and these weights' own gradient."""
+    """Returns the gradient of sum(f * weights) with weights 1, 2, 3, ..., and these weights."""
     flat = x.detach().clone().reshape(-1)
     grad = torch.zeros_like(flat)
     for k in range(flat.numel()):
@@ -32,7 +32,7 @@ def gradient(f, x):
 
 
 def written(change):
-    """f that changes a copy of its argument and returns the copy."""
+    """Returns a function that changes a copy of its argument and returns the copy."""
     def f(x):
         y = x.clone()
         change(y, x)
@@ -60,7 +60,7 @@ IN_PLACE = {
 
 
 @pytest.mark.parametrize("name", IN_PLACE)
-def test_gradients_of_what_is_written(name):
+def test_gradients_of_in_place_changes(name):
     x = torch.from_numpy(numpy.random.default_rng(1).uniform(-2, 2, (3, 4)))
     f = written(IN_PLACE[name])
     numpy.testing.assert_allclose(gradient(f, x), numeric(f, x), atol=1e-6)
@@ -87,7 +87,7 @@ def test_as_strided(name):
         numpy.testing.assert_allclose(gradient(f, x), numeric(f, x), atol=1e-6)
 
 
-def test_as_strided_shares_the_cotangent_of_what_a_base_repeats():
+def test_as_strided_divides_the_cotangent_of_repeated_elements():
     x = torch.ones(1, 4, dtype=torch.float64, requires_grad=True)
     x.expand(3, 4).as_strided((4,), (1,), 0).sum().backward()
     numpy.testing.assert_array_equal(x.grad.numpy(), numpy.ones((1, 4)))
@@ -186,8 +186,8 @@ def test_not_a_number_is_replaced():
 
 
 @pytest.mark.parametrize("operands, stride", [
-    # Sizes and strides of the operands, and the strides that torch's result has.  Dims of one element
-    # have strides, too, by which dims are put in order.
+    # Sizes and strides of the operands, and the strides of torch's result.  Strides of dims of
+    # size 1 decide the order of dims, too.
     ([((2, 1, 2), (1, 2, 2)), ((2, 1, 2), (1, 4, 2))], (1, 2, 2)),
     ([((2, 1, 2), (1, 4, 2)), ((2, 1, 2), (1, 2, 2))], (1, 4, 2)),
     ([((4, 1, 2), (1, 24, 4)), ((1, 1, 2), (2, 6, 1))], (1, 8, 4)),
@@ -196,25 +196,25 @@ def test_not_a_number_is_replaced():
     ([((1, 3), (1, 1)), ((1, 3), (3, 1))], (3, 1)),
     ([((2, 3, 1, 2), (12, 1, 6, 3)), ((2, 3, 1, 2), (12, 1, 9, 3))], (6, 1, 6, 3)),
 ])
-def test_elementwise_results_lie_as_torchs(operands, stride):
+def test_elementwise_results_have_torchs_strides(operands, stride):
     x, y = (torch.empty_strided(size, steps).fill_(1) for size, steps in operands)
     assert (x + y).stride() == stride and torch.where(x > 0, x, y).stride() == stride
 
 
 @pytest.mark.parametrize("size,stride,found", [((1, 2), (1, 1), (0,)), ((1, 2), (3, 1), (1,)), ((2, 1, 2), (2, 5, 1), (1, 2))])
-def test_strides_of_single_positions_do_not_matter_to_pairs(size, stride, found):
+def test_strides_of_dims_of_size_one_do_not_matter_for_complex_pairs(size, stride, found):
     pairs = torch.arange(20.0).as_strided(size, stride)
     z = torch.view_as_complex(pairs)
     assert z.stride() == found and torch.equal(torch.view_as_real(z), pairs)
 
 
 @pytest.mark.parametrize("size,stride", [((2, 2), (3, 1)), ((0, 2), (3, 1)), ((2, 0, 2), (3, 1, 1))])
-def test_other_odd_strides_are_no_pairs(size, stride):
+def test_other_odd_strides_are_refused(size, stride):
     with pytest.raises(RuntimeError, match="Tensor must have a stride divisible by 2 for all but last dimension"):
         torch.view_as_complex(torch.arange(20.0).as_strided(size, stride))
 
 
-def test_a_write_through_the_turned_parts_of_one_complex_number_compiles():
+def test_a_write_through_transposed_parts_of_a_complex_number_compiles():
     def f(x):
         torch.view_as_real(x).t().tril_()
         return x + 1

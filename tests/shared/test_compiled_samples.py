@@ -1,7 +1,10 @@
-"""Recorded samples of torch's operators, each called three times in a compiled function: eager's bits.
+"""Recorded samples of torch's operators, each called three times in a compiled function, with
+eager's bits.
 
-The second call has other elements than the first, which was recorded, so that nothing of these may
-be in the recording.  "training" takes the gradient in the function, where entries are recorded in parts."""
+The second call has other elements than the first, which was recorded, so that the recording
+must not contain elements.  "training" computes the gradient inside the function, where entries
+are recorded as their parts.
+"""
 import importlib.util
 import lzma
 import os
@@ -37,7 +40,7 @@ def replayer():
 
 
 def bits(x):
-    """Dtypes, sizes and elements of all tensors in x; any NaN is any NaN."""
+    """Returns dtypes, sizes and elements of all tensors in x; all NaNs are equal."""
     if isinstance(x, (list, tuple)):
         return [bits(y) for y in x]
     if not isinstance(x, torch.Tensor):
@@ -73,7 +76,7 @@ def training(replay, function):
 
 @pytest.mark.parametrize("made_of", [plain, training])
 def test_compiled_samples_have_eagers_bits(made_of, monkeypatch):
-    monkeypatch.setenv("CR_CC", "false")  # by tiles: native code has tests of its own
+    monkeypatch.setenv("CR_CC", "false")  # tiles only: other tests check native code
     replay, ops = replayer()
     differing, count = [], 0
     for key, entry in ops.items():
@@ -87,7 +90,7 @@ def test_compiled_samples_have_eagers_bits(made_of, monkeypatch):
                     f = made_of(replay, replay.function(row[0]))
                     want = [call(replay, f, row, variant, differentiated) for variant in (0, 1, 2)]
                 except Exception:
-                    continue  # not there, or elements that it refuses
+                    continue  # missing, or eager mode rejects the elements
                 compiled = torch.compile(f)
                 got = [call(replay, compiled, row, variant, differentiated) for variant in (0, 1, 2)]
             count += 1

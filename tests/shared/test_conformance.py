@@ -1,6 +1,8 @@
-"""Recorded samples of torch's operators, replayed: nothing fails that is not known to.
+"""Replays recorded samples of torch's operators: no operator fails unless it is listed.
 
-differing.txt names the operators that are missing or differ; `make bless-conformance` writes it."""
+differing.txt lists the operators that are missing or differ; `make bless-conformance` writes
+it.
+"""
 import json
 import os
 import subprocess
@@ -11,7 +13,7 @@ LIST = os.path.join(HERE, "differing.txt")
 
 
 def replay(report):
-    """The operators that differ, and the closing lines; `report` is a file to write."""
+    """Returns the operators that differ, and the closing lines.  Writes `report`."""
     conformance = os.path.join(os.environ["SHARED"], "conformance")
     vectors = sorted(f for f in os.listdir(conformance) if f.endswith(".pkl.xz"))[-1]
     done = subprocess.run([sys.executable, os.path.join(conformance, "check_opinfo.py"),

@@ -1,4 +1,5 @@
-"""The programs of examples/ that say `import torch`: expected/ holds the losses torch printed."""
+"""The programs of examples/ that say `import torch`; expected/ has the losses that torch
+printed."""
 import os
 import subprocess
 import sys

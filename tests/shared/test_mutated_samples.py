@@ -1,7 +1,9 @@
-"""Recorded samples of torch's operators with arguments that do not fit: a result or an error, and nothing else.
+"""Recorded samples of torch's operators with inconsistent arguments: every call gives a result or
+an error.
 
-A child process makes the calls, so that one that ends the process can be named.  Sanitizers see what it reads
-(`python tests/shared/test_mutated_samples.py SEED` under their library)."""
+A child process makes the calls, so that a call that ends the process can be named.  Sanitizers
+find invalid reads (`python tests/shared/test_mutated_samples.py SEED` with their library).
+"""
 import importlib.util
 import lzma
 import os
@@ -11,13 +13,13 @@ import sys
 import warnings
 
 FOLDER = os.path.join(os.environ["SHARED"], "conformance")
-# what a call may raise; any other error is a finding
+# errors that a call may raise; any other error is a failure
 ERRORS = RuntimeError, ValueError, TypeError, IndexError, AssertionError, OverflowError, ZeroDivisionError, MemoryError
 INTS, FLOATS = (-7, -1, 0, 1, 2, 3, 9, 100), (0.0, -1.0, 2.5, float("nan"), float("inf"))
 
 
 def changed_tensor(torch, rng, t):
-    """Another dtype, rank, size or range."""
+    """Returns a tensor with another dtype, rank, size or range."""
     t = t.detach()
     how = rng.choice(("dtype", "dtype", "dtype", "drop", "add", "cut", "zero", "grow", "negative", "big"))
     if how == "dtype":
@@ -40,7 +42,7 @@ def changed_tensor(torch, rng, t):
 
 
 def changed_plain(rng, x):
-    """Numbers and lists of numbers."""
+    """Returns other numbers or lists of numbers."""
     if type(x) is int:
         return rng.choice(INTS) if rng.random() < 0.3 else x
     if type(x) is float:
@@ -57,7 +59,7 @@ def replayer(torch, rng):
     spec.loader.exec_module(module)
 
     class Mutated(module.Replay):
-        target = met = 0  # which of the tensors is changed, how many there were so far
+        target = met = 0  # index of the tensor to change, and tensors so far
 
         def build(self, x, grads):
             t = super().build(x, grads)
@@ -67,7 +69,7 @@ def replayer(torch, rng):
                     try:
                         t = changed_tensor(torch, rng, t)
                     except RuntimeError:
-                        pass  # not with this dtype
+                        pass  # not possible with this dtype
             return t
     vectors = sorted(f for f in os.listdir(FOLDER) if f.endswith(".pkl.xz"))[-1]
     with lzma.open(os.path.join(FOLDER, vectors)) as f:
@@ -75,7 +77,7 @@ def replayer(torch, rng):
 
 
 def run(seed, note):
-    """Makes the calls; `note` names the one that is made."""
+    """Makes the calls; `note` receives the current one."""
     import cresset as torch
     rng, calls = random.Random(seed), 0
     replay, ops = replayer(torch, rng)
@@ -86,7 +88,7 @@ def run(seed, note):
             try:
                 function = replay.function(row[0])
             except (ImportError, AttributeError):
-                continue  # a name that this package does not have; check_opinfo.py counts these
+                continue  # this package lacks the name; check_opinfo.py counts these
             for _ in range(6):
                 replay.met, replay.target = 0, 1 + rng.randrange(3)
                 args, kwargs = replay.build(row[1], []), replay.build(row[2], [])
@@ -104,7 +106,7 @@ def run(seed, note):
     return calls
 
 
-def test_calls_that_do_not_fit_end_in_errors(tmp_path):
+def test_inconsistent_calls_give_errors(tmp_path):
     note = str(tmp_path / "call")
     done = subprocess.run([sys.executable, __file__, "1", note], capture_output=True, text=True)
     with open(note) as f:

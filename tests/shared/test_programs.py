@@ -1,4 +1,4 @@
-"""Programs that say `import torch`, run unchanged; expected/ holds what torch printed."""
+"""Programs that say `import torch`, run unchanged; expected/ has the output of torch."""
 import os
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 HERE = os.path.dirname(os.path.abspath(__file__))
 PROGRAMS = os.path.join(os.environ["SHARED"], "programs")
 NUMBER = re.compile(r"[-+]?\d+\.\d+(?:e[-+]?\d+)?")
-# A two-layer network trained by hand amplifies the last digit of its products 500 times.
+# A network of two layers, trained by hand, amplifies rounding of its products 500 times.
 TOLERANCE = {"tensor_net": 2e-2}
 
 

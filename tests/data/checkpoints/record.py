@@ -1,6 +1,7 @@
-"""Writes the checkpoints of this folder, what is in them, and what load() says about damaged ones.
+"""Writes the checkpoints of this folder, their contents, and load()'s errors for damaged files.
 
-Run with torch: PYTHON tests/data/checkpoints/record.py"""
+Run it with torch: PYTHON tests/data/checkpoints/record.py
+"""
 import json
 import os
 import sys
@@ -23,7 +24,8 @@ def main():
         torch.save(make(torch), os.path.join(HERE, name), **arguments)
         contents[name] = cases.describe(
             torch, torch.load(os.path.join(HERE, name), weights_only=name in ("objects.pt", "old.pt")))
-    # Neighbouring cases mostly end alike: texts once, and runs of (number of a text, cases).
+    # Most adjacent cases have the same outcome.  The file has each text once, and runs of
+    # (number of a text, cases).
     texts, runs = {}, []
     for _, data, arguments in cases.hostile(read("small.pt"), read("small_old.pt")):
         said = texts.setdefault(cases.outcome(torch, data, arguments), len(texts))
