@@ -35,7 +35,7 @@ static const char *of_process(cr_env_name which)
 }
 
 /* Publishes `text` as the variable's copy.  When memory is short the previous copy remains. */
-static void keep(cr_env_name which, const char *text)
+static void env_keep(cr_env_name which, const char *text)
 {
     kept *k = all[which];
 
@@ -57,7 +57,7 @@ void cr_env_keep(void)
     for (int i = 0; i < CR_ENV_COUNT; i++) {
         const char *now = of_process((cr_env_name)i), *before = atomic_load(&last[i]);
         if (!before || strcmp(before, now))
-            keep((cr_env_name)i, now);
+            env_keep((cr_env_name)i, now);
     }
 }
 

@@ -22,13 +22,13 @@ static CR_THREAD char short_message[SHORT_BYTES];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
 
-static void forget(void *p)
+static void error_forget(void *p)
 {
     mine = NULL;
     free(p);
 }
 
-static void make_key(void) { pthread_key_create(&thread_end, forget); }
+static void make_key(void) { pthread_key_create(&thread_end, error_forget); }
 
 /* The calling thread's record, allocated if need be.  NULL when there is no memory. */
 static texts *own_texts(void)
@@ -48,7 +48,8 @@ static void keep_message(const char *text)
     if (t)
         memcpy(t->message, text, strlen(text) + 1);
     else
-        snprintf(short_message, sizeof short_message, "%.*s", (int)sizeof short_message - 1, text);
+        snprintf(short_message, sizeof short_message, "%.*s", (int)sizeof short_message - 1,
+                 text);
 }
 
 char *cr_error_scratch(void)

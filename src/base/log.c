@@ -16,7 +16,7 @@ static const struct {
 #undef CR_TOPIC
 };
 
-static bool is_name(const char *s, size_t len, const char *name)
+static bool log_is_name(const char *s, size_t len, const char *name)
 {
     return strlen(name) == len && !strncmp(s, name, len);
 }
@@ -24,9 +24,9 @@ static bool is_name(const char *s, size_t len, const char *name)
 static bool is_topic(const char *s, size_t len)
 {
     for (size_t i = 0; i < CR_LEN(topics); i++)
-        if (is_name(s, len, topics[i].name))
+        if (log_is_name(s, len, topics[i].name))
             return true;
-    return is_name(s, len, "all");
+    return log_is_name(s, len, "all");
 }
 
 void cr_log_describe(cr_text *out)
@@ -37,7 +37,7 @@ void cr_log_describe(cr_text *out)
 }
 
 /* Reports topics in CR_LOG that do not exist.  They would select no line and no error. */
-static void check_names(void)
+static void log_check_names(void)
 {
     const char *s = cr_env(CR_ENV_CR_LOG);
     cr_text text = {0};
@@ -64,10 +64,10 @@ bool cr_log_wants(const char *topic, int level)
 
     CR_ASSERT(is_topic(topic, strlen(topic)));
     if (*s)
-        pthread_once(&once, check_names);
+        pthread_once(&once, log_check_names);
     while (*s) {
         size_t len = strcspn(s, ","), name = strcspn(s, ":,");
-        if (is_name(s, name, topic) || is_name(s, name, "all"))
+        if (log_is_name(s, name, topic) || log_is_name(s, name, "all"))
             return level <= (len > name ? atoi(s + name + 1) : 1);
         s += len + (s[len] == ',');
     }

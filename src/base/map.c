@@ -25,29 +25,29 @@ uint64_t cr_hash(const void *bytes, size_t len)
 
 static bool is_near(size_t len) { return len <= sizeof((struct cr_map_slot *)0)->key.near; }
 
-static const char *key_of(const struct cr_map_slot *s)
+static const char *map_key(const struct cr_map_slot *s)
 {
     return is_near(s->len) ? s->key.near : s->key.far;
 }
 
 /* The slot that holds the key, or the free slot where the key would be inserted. */
-static struct cr_map_slot *find(const cr_map *m, const char *key, size_t len, uint32_t hash)
+static struct cr_map_slot *map_find(const cr_map *m, const char *key, size_t len, uint32_t hash)
 {
     size_t i = hash & (m->cap - 1);
 
     for (;; i = (i + 1) & (m->cap - 1)) {
         struct cr_map_slot *s = &m->slots[i];
-        if (!s->value || (s->hash == hash && s->len == len && !memcmp(key_of(s), key, len)))
+        if (!s->value || (s->hash == hash && s->len == len && !memcmp(map_key(s), key, len)))
             return s;
     }
 }
 
 void *cr_map_get(const cr_map *m, const char *key, size_t key_len)
 {
-    return m->cap ? find(m, key, key_len, (uint32_t)cr_hash(key, key_len))->value : NULL;
+    return m->cap ? map_find(m, key, key_len, (uint32_t)cr_hash(key, key_len))->value : NULL;
 }
 
-static cr_status grow(cr_map *m)
+static cr_status map_grow(cr_map *m)
 {
     cr_map wide = {.cap = m->cap ? m->cap * 2 : 16, .len = m->len};
 
@@ -56,7 +56,8 @@ static cr_status grow(cr_map *m)
         return CR_MEMORY;
     for (size_t i = 0; i < m->cap; i++)
         if (m->slots[i].value)
-            *find(&wide, key_of(&m->slots[i]), m->slots[i].len, m->slots[i].hash) = m->slots[i];
+            *map_find(&wide, map_key(&m->slots[i]), m->slots[i].len, m->slots[i].hash) =
+                m->slots[i];
     cr_free(m->slots);
     *m = wide;
     return CR_OK;
@@ -68,8 +69,8 @@ cr_status cr_map_set(cr_map *m, const char *key, size_t key_len, void *value)
 
     CR_ASSERT(value && key_len <= UINT32_MAX);
     if (m->len * 2 >= m->cap)
-        CR_TRY(grow(m));
-    struct cr_map_slot *s = find(m, key, key_len, hash);
+        CR_TRY(map_grow(m));
+    struct cr_map_slot *s = map_find(m, key, key_len, hash);
     if (!s->value) {
         struct cr_map_slot made = {.len = (uint32_t)key_len, .hash = hash};
         if (is_near(key_len))

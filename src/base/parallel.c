@@ -17,7 +17,7 @@ void cr_threads_end(void)
         omp_pause_resource_all(omp_pause_hard);
 }
 
-static int decide(void)
+static int parallel_decide(void)
 {
     int64_t n = cr_env_int(CR_ENV_CR_THREADS);
 
@@ -29,12 +29,12 @@ static int decide(void)
 }
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static void install(void)
+static void parallel_install(void)
 {
     int none = 0;
 
     pthread_atfork(cr_threads_end, NULL, NULL);
-    atomic_compare_exchange_strong(&wanted, &none, decide());
+    atomic_compare_exchange_strong(&wanted, &none, parallel_decide());
 }
 
 static CR_THREAD_COLD int limit; /* of the calling thread; 0: no limit */
@@ -46,7 +46,7 @@ int cr_threads(void)
     int n = atomic_load_explicit(&wanted, memory_order_relaxed);
 
     if (CR_UNLIKELY(n <= 0)) {
-        pthread_once(&once, install);
+        pthread_once(&once, parallel_install);
         n = atomic_load(&wanted);
     }
     return limit > 0 && limit < n ? limit : n;
@@ -56,7 +56,7 @@ cr_status cr_set_threads(int n)
 {
     if (n < 1)
         return cr_fail(CR_RUNTIME, "set_num_threads expects a positive integer");
-    pthread_once(&once, install);
+    pthread_once(&once, parallel_install);
     atomic_store(&wanted, n);
     return CR_OK;
 }
@@ -89,7 +89,7 @@ typedef struct {
     void *context;
 } part;
 
-static void *run_part(void *p)
+static void *parallel_run_part(void *p)
 {
     part *one = p;
 
@@ -110,10 +110,10 @@ static void run_parts(int64_t n, int64_t parts, cr_range_fn fn, void *context)
         list[p] = (part){.begin = n * p / parts, .end = n * (p + 1) / parts, .fn = fn,
                          .context = context};
     for (int64_t p = 1; p < parts; p++)
-        list[p].started = !pthread_create(&list[p].thread, NULL, run_part, &list[p]);
+        list[p].started = !pthread_create(&list[p].thread, NULL, parallel_run_part, &list[p]);
     for (int64_t p = 0; p < parts; p++)
         if (!list[p].started)
-            run_part(&list[p]);
+            parallel_run_part(&list[p]);
     for (int64_t p = 1; p < parts; p++)
         if (list[p].started)
             pthread_join(list[p].thread, NULL);

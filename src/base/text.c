@@ -64,7 +64,7 @@ void cr_text_drop(cr_text *t)
     *t = (cr_text){0};
 }
 
-static cr_status file_error(const char *what, const char *path)
+static cr_status text_file_error(const char *what, const char *path)
 {
     return cr_fail(CR_IO, "[Errno %d] %s %s: '%s'", errno, what, strerror(errno), path);
 }
@@ -79,7 +79,7 @@ cr_status cr_read_open_file(char **out, size_t *len, int fd, const char *path)
     while ((n = read(fd, part, sizeof part)) > 0 || (n < 0 && errno == EINTR))
         if (n > 0)
             cr_text_put_n(&t, part, (size_t)n);
-    CR_GO(n < 0 ? file_error("cannot read:", path) : CR_OK);
+    CR_GO(n < 0 ? text_file_error("cannot read:", path) : CR_OK);
     cr_text_put_n(&t, "", 0);
     CR_GO(cr_text_status(&t));
     *out = t.at;
@@ -95,7 +95,7 @@ cr_status cr_read_file(char **out, size_t *len, const char *path)
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
-        return file_error("cannot open:", path);
+        return text_file_error("cannot open:", path);
     cr_status st = cr_read_open_file(out, len, fd, path);
     close(fd);
     return st;
@@ -110,7 +110,7 @@ cr_status cr_write_open_file(int fd, const void *bytes, size_t len, const char *
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return file_error("cannot write:", path);
+            return text_file_error("cannot write:", path);
         at += n;
         len -= (size_t)n;
     }
@@ -126,10 +126,10 @@ cr_status cr_write_file(const char *path, const void *bytes, size_t len)
     cr_text_printf(&tmp, "%s.%ld.part", path, (long)getpid());
     CR_GO(cr_text_status(&tmp));
     fd = open(tmp.at, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    CR_GO(fd < 0 ? file_error("cannot create:", path) : CR_OK);
+    CR_GO(fd < 0 ? text_file_error("cannot create:", path) : CR_OK);
     CR_GO(cr_write_open_file(fd, bytes, len, path));
-    CR_GO(fsync(fd) ? file_error("cannot write:", path) : CR_OK);
-    CR_GO(rename(tmp.at, path) ? file_error("cannot rename to:", path) : CR_OK);
+    CR_GO(fsync(fd) ? text_file_error("cannot write:", path) : CR_OK);
+    CR_GO(rename(tmp.at, path) ? text_file_error("cannot rename to:", path) : CR_OK);
 done:
     if (fd >= 0) {
         close(fd);
