@@ -21,7 +21,7 @@ static uint32_t twist(uint32_t high, uint32_t low)
 
 /* Each loop reads words at least M or N - M away from those it writes, so both loops are
  * vectorized. */
-CR_WIDE static void turn(uint32_t *s)
+CR_WIDE static void mt_turn(uint32_t *s)
 {
     enum { N = CR_MT_SIZE, M = CR_MT_SHIFT };
 
@@ -34,7 +34,7 @@ CR_WIDE static void turn(uint32_t *s)
 
 void cr_mt_turn(cr_mt19937 *mt)
 {
-    turn(mt->state);
+    mt_turn(mt->state);
     mt->left = CR_MT_SIZE;
     mt->next = 0;
 }

@@ -8,7 +8,7 @@ enum { ROUNDS = 10 };
 static const uint32_t MULTIPLY_0 = 0xD2511F53, MULTIPLY_1 = 0xCD9E8D57;
 static const uint32_t WEYL_0 = 0x9E3779B9, WEYL_1 = 0xBB67AE85;
 
-static void turn(uint32_t c[4], uint32_t key0, uint32_t key1)
+static void philox_turn(uint32_t c[4], uint32_t key0, uint32_t key1)
 {
     uint64_t a = (uint64_t)MULTIPLY_0 * c[0], b = (uint64_t)MULTIPLY_1 * c[2];
     uint32_t c1 = c[1], c3 = c[3];
@@ -27,7 +27,7 @@ void cr_philox(uint64_t seed, uint64_t counter, uint32_t out[4])
     out[1] = (uint32_t)(counter >> 32);
     out[2] = out[3] = 0;
     for (int i = 0; i < ROUNDS; i++) {
-        turn(out, key0, key1);
+        philox_turn(out, key0, key1);
         key0 += WEYL_0;
         key1 += WEYL_1;
     }
