@@ -409,7 +409,7 @@ static void swap_elements(char *bytes, uint64_t len, cr_dtype t)
         }
 }
 
-static cr_status read_bytes(const cr_checkpoint *c, size_t i, char *to)
+static cr_status checkpoint_read_bytes(const cr_checkpoint *c, size_t i, char *to)
 {
     const cr_pickle_storage *s = &c->pickle->storages.at[i];
     const cr_zip_entry *e;
@@ -428,7 +428,7 @@ static cr_status copied_storage(cr_storage **out, const cr_checkpoint *c, size_t
     cr_storage *s;
 
     CR_TRY(cr_storage_new(&s, CR_HOST, (size_t)c->pickle->storages.at[i].bytes));
-    cr_status st = s->size ? read_bytes(c, i, s->bytes) : CR_OK;
+    cr_status st = s->size ? checkpoint_read_bytes(c, i, s->bytes) : CR_OK;
     if (st)
         cr_storage_drop(s);
     else
@@ -448,7 +448,7 @@ static cr_status shared_storage(cr_storage **out, const cr_checkpoint *c, size_t
     return st;
 }
 
-static cr_status part_of(cr_storage **out, cr_storage *root, const cr_pickle_storage *s)
+static cr_status checkpoint_part(cr_storage **out, cr_storage *root, const cr_pickle_storage *s)
 {
     if (s->part_at > root->size || s->bytes > root->size - s->part_at)
         return cr_fail(CR_RUNTIME, "the view of a storage is not inside it");
@@ -466,7 +466,7 @@ cr_status cr_checkpoint_storage(cr_storage **out, const cr_checkpoint *c, size_t
     char *bytes = c->share && !c->swapped ? cr_source_bytes(c->source, c->at[i]) : NULL;
 
     if (s->root >= 0)
-        return part_of(out, root, s);
+        return checkpoint_part(out, root, s);
     if (bytes && s->bytes && (uintptr_t)bytes % 16 == 0)
         return shared_storage(out, c, i, bytes);
     return copied_storage(out, c, i);

@@ -31,7 +31,7 @@ typedef struct {
 
 static const cr_step *at(const walk *w, uint32_t i) { return &w->p->steps.at[i]; }
 
-static const cr_step *operand(const walk *w, const cr_step *s, uint32_t i)
+static const cr_step *named_operand(const walk *w, const cr_step *s, uint32_t i)
 {
     return at(w, cr_step_operands(w->p, s)[i]);
 }
@@ -40,7 +40,7 @@ static cr_global_id function_of(const walk *w, const cr_step *s)
 {
     if (s->kind != CR_STEP_REDUCE && s->kind != CR_STEP_NEWOBJ)
         return CR_GLOBAL_OTHER;
-    const cr_step *f = operand(w, s, 0);
+    const cr_step *f = named_operand(w, s, 0);
     return f->kind == CR_STEP_GLOBAL ? w->p->names.at[f->i].global.id : CR_GLOBAL_OTHER;
 }
 
@@ -65,35 +65,35 @@ static bool ints(const walk *w, const cr_step *s, int64_t *out, int *n)
     if (s->kind != CR_STEP_TUPLE || s->count > CR_MAX_DIMS)
         return false;
     for (uint32_t i = 0; i < s->count; i++) {
-        if (operand(w, s, i)->kind != CR_STEP_INT)
+        if (named_operand(w, s, i)->kind != CR_STEP_INT)
             return false;
-        out[i] = operand(w, s, i)->i;
+        out[i] = named_operand(w, s, i)->i;
     }
     *n = (int)s->count;
     return true;
 }
 
 /* _rebuild_tensor(_v2)(storage, offset, size, stride, ...) */
-static cr_status rebuild(walk *w, const cr_step *args, cr_tensor **out)
+static cr_status named_rebuild(walk *w, const cr_step *args, cr_tensor **out)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     int ndim = 0, strides = 0;
     cr_storage *storage;
 
     if (args->kind != CR_STEP_TUPLE || args->count < 4 ||
-        operand(w, args, 0)->kind != CR_STEP_STORAGE ||
-        operand(w, args, 1)->kind != CR_STEP_INT ||
-        !ints(w, operand(w, args, 2), size, &ndim) ||
-        !ints(w, operand(w, args, 3), stride, &strides))
+        named_operand(w, args, 0)->kind != CR_STEP_STORAGE ||
+        named_operand(w, args, 1)->kind != CR_STEP_INT ||
+        !ints(w, named_operand(w, args, 2), size, &ndim) ||
+        !ints(w, named_operand(w, args, 3), stride, &strides))
         return cr_fail(CR_UNPICKLING,
                        "a tensor is not described by storage, offset, sizes and strides");
     if (ndim != strides)
         return cr_fail(CR_RUNTIME, "unequal size length (%d) and stride length (%d)", ndim,
                        strides);
-    size_t i = (size_t)operand(w, args, 0)->i;
+    size_t i = (size_t)named_operand(w, args, 0)->i;
     CR_TRY(storage_number(w, i, &storage));
     return cr_checkpoint_tensor(out, storage, w->p->storages.at[i].dtype,
-                                operand(w, args, 1)->i, ndim, size, stride);
+                                named_operand(w, args, 1)->i, ndim, size, stride);
 }
 
 /* Makes the tensor that step `s` describes.  *out stays NULL for other steps. */
@@ -102,19 +102,19 @@ static cr_status tensor_of(walk *w, const cr_step *s, cr_tensor **out)
     cr_global_id f = function_of(w, s);
 
     if (f == CR_GLOBAL_REBUILD_PARAMETER || f == CR_GLOBAL_REBUILD_STATE) {
-        const cr_step *args = operand(w, s, 1);
+        const cr_step *args = named_operand(w, s, 1);
         if (args->kind != CR_STEP_TUPLE || !args->count)
             return CR_OK;
-        s = operand(w, args, 0);
+        s = named_operand(w, args, 0);
         f = function_of(w, s);
     }
     if (f == CR_GLOBAL_REBUILD_TENSOR || f == CR_GLOBAL_REBUILD_TENSOR_V2)
-        return rebuild(w, operand(w, s, 1), out);
+        return named_rebuild(w, named_operand(w, s, 1), out);
     return CR_OK;
 }
 
 /* --- dicts --- */
-static cr_status put(walk *w, cr_tensor *t)
+static cr_status named_put(walk *w, cr_tensor *t)
 {
     char *name = cr_strdup(cr_text_str(&w->path));
 
@@ -133,16 +133,16 @@ static bool is_dict(const walk *w, const cr_step *s)
     return s->kind == CR_STEP_DICT || function_of(w, s) == CR_GLOBAL_ORDERED_DICT;
 }
 
-static cr_status enter(walk *w, uint32_t dict, int depth);
+static cr_status named_enter(walk *w, uint32_t dict, int depth);
 
-static cr_status value(walk *w, uint32_t v, int depth)
+static cr_status named_value(walk *w, uint32_t v, int depth)
 {
     cr_tensor *t = NULL;
 
     if (is_dict(w, at(w, v)))
-        return enter(w, v, depth + 1);
+        return named_enter(w, v, depth + 1);
     CR_TRY(tensor_of(w, at(w, v), &t));
-    cr_status st = t ? put(w, t) : CR_OK;
+    cr_status st = t ? named_put(w, t) : CR_OK;
     if (st)
         cr_drop(t);
     return st;
@@ -159,13 +159,13 @@ static cr_status pair(walk *w, uint32_t key, uint32_t v, int depth)
         cr_text_char(&w->path, '.');
     cr_text_put_n(&w->path, k->text.at, k->text.len);
     CR_TRY(cr_text_status(&w->path));
-    CR_TRY(value(w, v, depth));
+    CR_TRY(named_value(w, v, depth));
     w->path.len = len;
     w->path.at[len] = 0;
     return CR_OK;
 }
 
-static cr_status enter(walk *w, uint32_t dict, int depth)
+static cr_status named_enter(walk *w, uint32_t dict, int depth)
 {
     if (w->seen[dict] || depth > MOST_NESTED)
         return CR_OK;
@@ -204,10 +204,10 @@ static cr_status walk_all(walk *w)
     if (!w->first || !w->next || !w->seen || !w->storage)
         return CR_MEMORY;
     chain(w);
-    return value(w, w->p->result, 0);
+    return named_value(w, w->p->result, 0);
 }
 
-static void walk_drop(walk *w)
+static void named_walk_drop(walk *w)
 {
     for (size_t i = 0; w->storage && i < w->p->storages.len; i++)
         cr_storage_drop(w->storage[i]);
@@ -226,7 +226,7 @@ cr_status cr_checkpoint_named(cr_named_tensors **out, const cr_checkpoint *c)
     if (!w.into)
         return CR_MEMORY;
     cr_status st = walk_all(&w);
-    walk_drop(&w);
+    named_walk_drop(&w);
     if (st)
         cr_named_tensors_drop(w.into);
     else

@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static cr_status file_error(const cr_output *o)
+static cr_status output_error(const cr_output *o)
 {
     return cr_fail(CR_IO, "[Errno %d] cannot write: %s: '%s'", errno, strerror(errno), o->path);
 }
@@ -28,7 +28,7 @@ cr_status cr_output_open(cr_output *o, const char *path)
     if (!st) {
         o->fd = open(o->part.at, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (o->fd < 0)
-            st = file_error(o);
+            st = output_error(o);
     }
     if (st)
         cr_text_drop(&o->part);
@@ -44,7 +44,7 @@ cr_status cr_output_put(cr_output *o, const void *bytes, size_t len)
         if (n < 0 && errno == EINTR)
             continue;
         if (n <= 0)
-            return file_error(o);
+            return output_error(o);
         p += n;
         len -= (size_t)n;
     }
@@ -54,11 +54,11 @@ cr_status cr_output_put(cr_output *o, const void *bytes, size_t len)
 cr_status cr_output_close(cr_output *o, cr_status st)
 {
     if (!st && fsync(o->fd))
-        st = file_error(o);
+        st = output_error(o);
     if (close(o->fd) && !st)
-        st = file_error(o);
+        st = output_error(o);
     if (!st && rename(o->part.at, o->path))
-        st = file_error(o);
+        st = output_error(o);
     if (st)
         unlink(o->part.at);
     cr_text_drop(&o->part);

@@ -82,7 +82,7 @@ static cr_status byte(reader *r, uint64_t *out)
 }
 
 /* Reads an unsigned number of n bytes, least significant byte first. */
-static cr_status number(reader *r, unsigned n, uint64_t *out)
+static cr_status pickle_number(reader *r, unsigned n, uint64_t *out)
 {
     if (n == 1)
         return byte(r, out);
@@ -112,7 +112,7 @@ static cr_status bytes(reader *r, uint64_t n, const char **out)
 
 /* Reads a line without its end.  torch's reader drops the last byte of an unfinished line,
  * too. */
-static cr_status line(reader *r, const char **out, size_t *len)
+static cr_status pickle_line(reader *r, const char **out, size_t *len)
 {
     const unsigned char *end = left(r) ? memchr(r->at, '\n', left(r)) : NULL;
 
@@ -131,14 +131,14 @@ static uint32_t floor_of(const reader *r)
     return r->marks.len ? r->marks.at[r->marks.len - 1] : 0;
 }
 
-static cr_status push(reader *r, uint32_t step)
+static cr_status pickle_push(reader *r, uint32_t step)
 {
     CR_TRY(cr_vec_reserve(&r->stack, 1));
     cr_vec_put(&r->stack, step);
     return CR_OK;
 }
 
-static cr_status pop(reader *r, uint32_t *out)
+static cr_status pickle_pop(reader *r, uint32_t *out)
 {
     if (r->stack.len <= floor_of(r))
         return no_item(r);
@@ -164,7 +164,7 @@ static cr_status pop_mark(reader *r, size_t *first)
 }
 
 /* --- steps --- */
-static cr_status add_step(reader *r, cr_step s, uint32_t *out)
+static cr_status pickle_add_step(reader *r, cr_step s, uint32_t *out)
 {
     CR_TRY(cr_vec_reserve(&r->p->steps, 1));
     *out = (uint32_t)r->p->steps.len;
@@ -176,13 +176,14 @@ static cr_status push_step(reader *r, cr_step s)
 {
     uint32_t step;
 
-    CR_TRY(add_step(r, s, &step));
-    return push(r, step);
+    CR_TRY(pickle_add_step(r, s, &step));
+    return pickle_push(r, step);
 }
 
-static const cr_step *step_at(const reader *r, uint32_t i) { return &r->p->steps.at[i]; }
+static const cr_step *pickle_step_at(const reader *r, uint32_t i) { return &r->p->steps.at[i]; }
 
-static cr_status add_operands(reader *r, const uint32_t *operand, size_t n, size_t *first)
+static cr_status pickle_add_operands(reader *r, const uint32_t *operand, size_t n,
+                                     size_t *first)
 {
     CR_TRY(cr_vec_reserve(&r->p->operands, n));
     *first = r->p->operands.len;
@@ -197,14 +198,14 @@ static cr_status with_operands(reader *r, cr_step_kind kind, const uint32_t *ope
     cr_step s = {.kind = (uint8_t)kind, .count = (uint32_t)n};
     size_t first = 0;
 
-    CR_TRY(add_operands(r, operand, n, &first));
+    CR_TRY(pickle_add_operands(r, operand, n, &first));
     s.first = first;
     s.weight = 0;
-    return add_step(r, s, out);
+    return pickle_add_step(r, s, out);
 }
 
 /* Replaces the top n values by one value made of them. */
-static cr_status combine(reader *r, cr_step_kind kind, size_t n)
+static cr_status pickle_combine(reader *r, cr_step_kind kind, size_t n)
 {
     uint32_t made = 0;
 
@@ -212,17 +213,17 @@ static cr_status combine(reader *r, cr_step_kind kind, size_t n)
         return no_top(r);
     r->stack.len -= n;
     CR_TRY(with_operands(r, kind, r->stack.at + r->stack.len, n, &made));
-    return push(r, made);
+    return pickle_push(r, made);
 }
 
-static cr_status weigh(reader *r, uint32_t tuple)
+static cr_status pickle_weigh(reader *r, uint32_t tuple)
 {
     cr_step *t = &r->p->steps.at[tuple];
     double weight = 1;
     unsigned depth = 0;
 
     for (uint32_t i = 0; i < t->count; i++) {
-        const cr_step *item = step_at(r, r->p->operands.at[t->first + i]);
+        const cr_step *item = pickle_step_at(r, r->p->operands.at[t->first + i]);
         bool nested = item->kind == CR_STEP_TUPLE || item->kind == CR_STEP_FROZENSET;
         weight += nested ? item->weight : 1;
         depth = nested && item->depth > depth ? item->depth : depth;
@@ -236,8 +237,8 @@ static cr_status weigh(reader *r, uint32_t tuple)
 
 static cr_status make_tuple(reader *r, cr_step_kind kind, size_t n)
 {
-    CR_TRY(combine(r, kind, n));
-    return weigh(r, r->stack.at[r->stack.len - 1]);
+    CR_TRY(pickle_combine(r, kind, n));
+    return pickle_weigh(r, r->stack.at[r->stack.len - 1]);
 }
 
 /* Replaces the values above the last mark by one value. */
@@ -250,7 +251,7 @@ static cr_status combine_marked(reader *r, cr_step_kind kind)
         return make_tuple(r, kind, r->stack.len - first);
     if (kind == CR_STEP_DICT && (r->stack.len - first) % 2)
         return cr_fail(CR_UNPICKLING, "odd number of items for DICT");
-    return combine(r, kind, r->stack.len - first);
+    return pickle_combine(r, kind, r->stack.len - first);
 }
 
 /* Adds a step that changes the value below the top n values, and removes these n values. */
@@ -278,7 +279,7 @@ static cr_status change_marked(reader *r, cr_step_kind kind)
 }
 
 /* --- the memo --- */
-static cr_status remember(reader *r, uint64_t i)
+static cr_status pickle_remember(reader *r, uint64_t i)
 {
     uint32_t value = 0;
 
@@ -298,7 +299,7 @@ static cr_status remember(reader *r, uint64_t i)
     return CR_OK;
 }
 
-static cr_status recall(reader *r, uint64_t i)
+static cr_status pickle_recall(reader *r, uint64_t i)
 {
     uint64_t key = i;
     uint32_t value =
@@ -306,7 +307,7 @@ static cr_status recall(reader *r, uint64_t i)
             ? r->memo.at[i]
             : (uint32_t)(uintptr_t)cr_map_get(&r->far_memo, (char *)&key, sizeof key);
 
-    return value ? push(r, value - 1) : no_memo(r, i);
+    return value ? pickle_push(r, value - 1) : no_memo(r, i);
 }
 
 /* --- names --- */
@@ -354,7 +355,7 @@ static cr_status ask_leave(const reader *r, const char *module, const char *name
     return allowed ? CR_OK : not_allowed(r, module, name);
 }
 
-static cr_status check_name(const reader *r, const cr_pickle_name *n)
+static cr_status pickle_check_name(const reader *r, const cr_pickle_name *n)
 {
     switch (n->global.use) {
     case CR_USE_FULL:
@@ -368,7 +369,7 @@ static cr_status check_name(const reader *r, const cr_pickle_name *n)
     }
 }
 
-static cr_status add_name(reader *r, const char *module, const char *name)
+static cr_status pickle_add_name(reader *r, const char *module, const char *name)
 {
     char buffer[MOST_NAME + 8];
     cr_pickle_name n = {0};
@@ -385,7 +386,7 @@ static cr_status add_name(reader *r, const char *module, const char *name)
             CR_TRY(ask_leave(r, module, name));
     } else {
         CR_TRY(blocked(n.module, n.name));
-        CR_TRY(check_name(r, &n));
+        CR_TRY(pickle_check_name(r, &n));
     }
     CR_TRY(cr_vec_reserve(&r->p->names, 1));
     cr_vec_put(&r->p->names, n);
@@ -405,7 +406,7 @@ static cr_status add_name_n(reader *r, const char *module, size_t module_len, co
     memcpy(module_text, module, module_len);
     memcpy(name_text, name, name_len);
     module_text[module_len] = name_text[name_len] = 0;
-    return add_name(r, module_text, name_text);
+    return pickle_add_name(r, module_text, name_text);
 }
 
 static cr_status global(reader *r)
@@ -413,8 +414,8 @@ static cr_status global(reader *r)
     const char *module = NULL, *name = NULL;
     size_t module_len = 0, name_len = 0;
 
-    CR_TRY(line(r, &module, &module_len));
-    CR_TRY(line(r, &name, &name_len));
+    CR_TRY(pickle_line(r, &module, &module_len));
+    CR_TRY(pickle_line(r, &name, &name_len));
     return add_name_n(r, module, module_len, name, name_len);
 }
 
@@ -422,26 +423,27 @@ static cr_status stack_global(reader *r)
 {
     uint32_t name = 0, module = 0;
 
-    CR_TRY(pop(r, &name));
-    CR_TRY(pop(r, &module));
-    const cr_step *n = step_at(r, name), *m = step_at(r, module);
+    CR_TRY(pickle_pop(r, &name));
+    CR_TRY(pickle_pop(r, &module));
+    const cr_step *n = pickle_step_at(r, name), *m = pickle_step_at(r, module);
     if (n->kind != CR_STEP_TEXT || m->kind != CR_STEP_TEXT)
         return cr_fail(CR_UNPICKLING, "STACK_GLOBAL requires str");
     return add_name_n(r, m->text.at, m->text.len, n->text.at, n->text.len);
 }
 
 /* --- storages: ("storage", type, key, location, numel[, view]) --- */
-static bool is_text(const cr_step *s)
+static bool pickle_is_text(const cr_step *s)
 {
     return s->kind == CR_STEP_TEXT || s->kind == CR_STEP_STRING;
 }
 
 static bool text_is(const cr_step *s, const char *what)
 {
-    return is_text(s) && s->text.len == strlen(what) && !memcmp(s->text.at, what, s->text.len);
+    return pickle_is_text(s) && s->text.len == strlen(what) &&
+           !memcmp(s->text.at, what, s->text.len);
 }
 
-static const char *class_of(const cr_step *s)
+static const char *pickle_class_of(const cr_step *s)
 {
     static const char *const names[] = {
         [CR_STEP_NONE] = "NoneType", [CR_STEP_FALSE] = "bool", [CR_STEP_TRUE] = "bool",
@@ -468,7 +470,7 @@ static cr_status small_int(const cr_step *s, const char *what, int64_t *out)
         *out = (int64_t)v;
     } else {
         return cr_fail(CR_UNPICKLING, "%s of a storage must be an int of 64 bits, not %s", what,
-                       class_of(s));
+                       pickle_class_of(s));
     }
     if (*out < 0)
         return cr_fail(CR_UNPICKLING, "%s of a storage must not be negative, but got %lld",
@@ -476,15 +478,16 @@ static cr_status small_int(const cr_step *s, const char *what, int64_t *out)
     return CR_OK;
 }
 
-static const cr_step *item(const reader *r, const cr_step *tuple, uint32_t i)
+static const cr_step *pickle_item(const reader *r, const cr_step *tuple, uint32_t i)
 {
-    return step_at(r, r->p->operands.at[tuple->first + i]);
+    return pickle_step_at(r, r->p->operands.at[tuple->first + i]);
 }
 
 static cr_status storage_type(const reader *r, const cr_step *s, cr_dtype *out)
 {
     if (s->kind != CR_STEP_GLOBAL)
-        return cr_fail(CR_ATTRIBUTE, "'%s' object has no attribute 'dtype'", class_of(s));
+        return cr_fail(CR_ATTRIBUTE, "'%s' object has no attribute 'dtype'",
+                       pickle_class_of(s));
     const cr_pickle_name *n = &r->p->names.at[s->i];
     if (n->global.use != CR_USE_STORAGE)
         return cr_fail(CR_ATTRIBUTE, "'%s' object has no attribute 'dtype'",
@@ -495,9 +498,9 @@ static cr_status storage_type(const reader *r, const cr_step *s, cr_dtype *out)
 
 static cr_status copy_text(reader *r, const cr_step *s, const char *what, const char **out)
 {
-    if (!is_text(s) || memchr(s->text.at, 0, s->text.len))
+    if (!pickle_is_text(s) || memchr(s->text.at, 0, s->text.len))
         return cr_fail(CR_UNPICKLING, "%s of a storage must be a str without NUL, not %s", what,
-                       class_of(s));
+                       pickle_class_of(s));
     *out = cr_arena_text(&r->p->arena, s->text.at, s->text.len);
     return *out ? CR_OK : CR_MEMORY;
 }
@@ -540,10 +543,10 @@ static cr_status storage_part(reader *r, const cr_step *view, size_t *number)
         return CR_OK;
     if (view->kind != CR_STEP_TUPLE || view->count != 3)
         return cr_fail(CR_UNPICKLING, "the view of a storage must be a tuple of 3, not %s",
-                       class_of(view));
-    CR_TRY(copy_text(r, item(r, view, 0), "the view's key", &s.key));
-    CR_TRY(storage_bytes(s.dtype, item(r, view, 1), "the view's offset", &s.part_at));
-    CR_TRY(storage_bytes(s.dtype, item(r, view, 2), "the view's size", &s.bytes));
+                       pickle_class_of(view));
+    CR_TRY(copy_text(r, pickle_item(r, view, 0), "the view's key", &s.key));
+    CR_TRY(storage_bytes(s.dtype, pickle_item(r, view, 1), "the view's offset", &s.part_at));
+    CR_TRY(storage_bytes(s.dtype, pickle_item(r, view, 2), "the view's size", &s.bytes));
     if (root.root >= 0 || s.part_at > root.bytes || s.bytes > root.bytes - s.part_at)
         return cr_fail(CR_UNPICKLING, "the view of a storage is not inside it");
     return storage_of_key(r, s, number);
@@ -552,7 +555,7 @@ static cr_status storage_part(reader *r, const cr_step *view, size_t *number)
 static cr_status storage(reader *r, const cr_step *pid)
 {
     cr_pickle_storage s = {.root = -1};
-    cr_step view = pid->count == 6 ? *item(r, pid, 5) : (cr_step){.kind = CR_STEP_NONE};
+    cr_step view = pid->count == 6 ? *pickle_item(r, pid, 5) : (cr_step){.kind = CR_STEP_NONE};
     size_t i;
 
     if (pid->count != 5 && pid->count != 6)
@@ -560,10 +563,10 @@ static cr_status storage(reader *r, const cr_step *pid)
                        pid->count < 5 ? "not enough values to unpack (expected 4, got %u)"
                                       : "too many values to unpack (expected 4, got %u)",
                        pid->count - 1);
-    CR_TRY(storage_type(r, item(r, pid, 1), &s.dtype));
-    CR_TRY(copy_text(r, item(r, pid, 2), "the key", &s.key));
-    CR_TRY(copy_text(r, item(r, pid, 3), "the location", &s.location));
-    CR_TRY(storage_bytes(s.dtype, item(r, pid, 4), "the size", &s.bytes));
+    CR_TRY(storage_type(r, pickle_item(r, pid, 1), &s.dtype));
+    CR_TRY(copy_text(r, pickle_item(r, pid, 2), "the key", &s.key));
+    CR_TRY(copy_text(r, pickle_item(r, pid, 3), "the location", &s.location));
+    CR_TRY(storage_bytes(s.dtype, pickle_item(r, pid, 4), "the size", &s.bytes));
     CR_TRY(storage_of_key(r, s, &i));
     CR_TRY(storage_part(r, &view, &i));
     return push_step(r, (cr_step){.kind = CR_STEP_STORAGE, .i = (int64_t)i});
@@ -575,29 +578,29 @@ static cr_status container(reader *r, const cr_step *pid)
     uint32_t cls = r->p->operands.at[pid->first + 1], made;
 
     CR_TRY(with_operands(r, CR_STEP_SAME, &cls, 1, &made));
-    return push(r, made);
+    return pickle_push(r, made);
 }
 
 static cr_status persistent(reader *r)
 {
     uint32_t id = 0;
 
-    CR_TRY(pop(r, &id));
-    const cr_step pid = *step_at(r, id);
+    CR_TRY(pickle_pop(r, &id));
+    const cr_step pid = *pickle_step_at(r, id);
     if (pid.kind == CR_STEP_INT || pid.kind == CR_STEP_LONG)
         return cr_fail(CR_ASSERTION, "saved_id must be a tuple, got int");
     if (pid.kind != CR_STEP_TUPLE)
         return cr_fail(CR_UNPICKLING,
                        "persistent_load id must be tuple or int, but got <class '%s'>",
-                       class_of(&pid));
+                       pickle_class_of(&pid));
     if (!pid.count)
         return cr_fail(CR_INDEX, "tuple index out of range");
-    if (!r->rules->weights_only && pid.count > 1 && text_is(item(r, &pid, 0), "module"))
+    if (!r->rules->weights_only && pid.count > 1 && text_is(pickle_item(r, &pid, 0), "module"))
         return container(r, &pid);
-    if (!text_is(item(r, &pid, 0), "storage"))
+    if (!text_is(pickle_item(r, &pid, 0), "storage"))
         return cr_fail(CR_UNPICKLING,
                        "Only persistent_load of storage is allowed, but got <class '%s'>",
-                       class_of(item(r, &pid, 0)));
+                       pickle_class_of(pickle_item(r, &pid, 0)));
     return storage(r, &pid);
 }
 
@@ -606,7 +609,7 @@ static cr_status signed32(reader *r)
 {
     uint64_t v = 0;
 
-    CR_TRY(number(r, 4, &v));
+    CR_TRY(pickle_number(r, 4, &v));
     return push_step(r, (cr_step){.kind = CR_STEP_INT, .i = (int32_t)(uint32_t)v});
 }
 
@@ -614,7 +617,7 @@ static cr_status unsigned_int(reader *r, unsigned n)
 {
     uint64_t v = 0;
 
-    CR_TRY(number(r, n, &v));
+    CR_TRY(pickle_number(r, n, &v));
     return push_step(r, (cr_step){.kind = CR_STEP_INT, .i = (int64_t)v});
 }
 
@@ -623,7 +626,7 @@ static cr_status binary_float(reader *r)
     uint64_t v = 0;
     cr_step s = {.kind = CR_STEP_FLOAT};
 
-    CR_TRY(number(r, 8, &v));
+    CR_TRY(pickle_number(r, 8, &v));
     uint64_t most_first = 0;
     for (int i = 0; i < 8; i++)
         most_first |= (v >> 8 * i & 0xFF) << 8 * (7 - i);
@@ -637,7 +640,7 @@ static cr_status counted(reader *r, unsigned width, cr_step_kind kind)
     cr_step s = {.kind = (uint8_t)kind};
     uint64_t n = 0;
 
-    CR_TRY(number(r, width, &n));
+    CR_TRY(pickle_number(r, width, &n));
     CR_TRY(bytes(r, n, &s.text.at));
     s.text.len = (size_t)n;
     return push_step(r, s);
@@ -657,7 +660,7 @@ static cr_status digits(reader *r)
 {
     cr_step s = {.kind = CR_STEP_DIGITS};
 
-    CR_TRY(line(r, &s.text.at, &s.text.len));
+    CR_TRY(pickle_line(r, &s.text.at, &s.text.len));
     if (s.text.len == 2 && s.text.at[0] == '0' && (s.text.at[1] == '0' || s.text.at[1] == '1'))
         return push_kind(r, s.text.at[1] == '1' ? CR_STEP_TRUE : CR_STEP_FALSE);
     if (s.text.len && s.text.at[s.text.len - 1] == 'L')
@@ -671,7 +674,7 @@ static cr_status text_float(reader *r)
     const char *at = NULL;
     size_t len = 0;
 
-    CR_TRY(line(r, &at, &len));
+    CR_TRY(pickle_line(r, &at, &len));
     if (!len || len >= sizeof text)
         return cr_fail(CR_VALUE, "could not convert string to float");
     memcpy(text, at, len);
@@ -687,7 +690,7 @@ static cr_status quoted(reader *r)
 {
     cr_step s = {.kind = CR_STEP_STRING};
 
-    CR_TRY(line(r, &s.text.at, &s.text.len));
+    CR_TRY(pickle_line(r, &s.text.at, &s.text.len));
     const char *t = s.text.at;
     size_t n = s.text.len;
     if (n < 2 || t[0] != t[n - 1] || (t[0] != '\'' && t[0] != '"'))
@@ -703,7 +706,7 @@ static cr_status unicode_line(reader *r)
 {
     cr_step s = {.kind = CR_STEP_TEXT};
 
-    CR_TRY(line(r, &s.text.at, &s.text.len));
+    CR_TRY(pickle_line(r, &s.text.at, &s.text.len));
     if (memchr(s.text.at, '\\', s.text.len))
         return cr_fail(CR_UNPICKLING, "escapes in strings of protocol 0 are not supported");
     return push_step(r, s);
@@ -714,7 +717,7 @@ static cr_status decimal_memo(reader *r, uint64_t *out)
     const char *at = NULL;
     size_t len = 0;
 
-    CR_TRY(line(r, &at, &len));
+    CR_TRY(pickle_line(r, &at, &len));
     *out = 0;
     for (size_t i = 0; i < len; i++) {
         if (at[i] < '0' || at[i] > '9' || len > 18)
@@ -736,7 +739,7 @@ static cr_status protocol(reader *r)
     return CR_OK;
 }
 
-static cr_status mark(reader *r)
+static cr_status pickle_mark(reader *r)
 {
     CR_TRY(cr_vec_reserve(&r->marks, 1));
     cr_vec_put(&r->marks, (uint32_t)r->stack.len);
@@ -747,16 +750,16 @@ static cr_status memo_op(reader *r, unsigned n, cr_status (*act)(reader *, uint6
 {
     uint64_t i = 0;
 
-    CR_TRY(number(r, n, &i));
+    CR_TRY(pickle_number(r, n, &i));
     return act(r, i);
 }
 
-static cr_status stop(reader *r)
+static cr_status pickle_stop(reader *r)
 {
     r->stopped = true;
     if (!r->rules->weights_only && r->marks.len)
         return cr_fail(CR_UNPICKLING, "unexpected MARK found");
-    return pop(r, &r->p->result);
+    return pickle_pop(r, &r->p->result);
 }
 
 /* The instructions that torch's restricted reader accepts; *known is false for others. */
@@ -765,16 +768,16 @@ static cr_status common(reader *r, unsigned op, bool *known)
     *known = true;
     switch (op) {
     case 0x80: return protocol(r);
-    case '.': return stop(r);
+    case '.': return pickle_stop(r);
     case 'c': return global(r);
-    case 0x81: return combine(r, CR_STEP_NEWOBJ, 2);
-    case 'R': return combine(r, CR_STEP_REDUCE, 2);
+    case 0x81: return pickle_combine(r, CR_STEP_NEWOBJ, 2);
+    case 'R': return pickle_combine(r, CR_STEP_REDUCE, 2);
     case 'b': return change(r, CR_STEP_BUILD, 1);
     case 'a': return change(r, CR_STEP_APPEND, 1);
     case 'e': return change_marked(r, CR_STEP_APPEND);
     case 's': return change(r, CR_STEP_SETITEM, 2);
     case 'u': return change_marked(r, CR_STEP_SETITEMS);
-    case '(': return mark(r);
+    case '(': return pickle_mark(r);
     case 't': return combine_marked(r, CR_STEP_TUPLE);
     case 0x85: return make_tuple(r, CR_STEP_TUPLE, 1);
     case 0x86: return make_tuple(r, CR_STEP_TUPLE, 2);
@@ -794,10 +797,10 @@ static cr_status common(reader *r, unsigned op, bool *known)
     case 'U': return counted(r, 1, CR_STEP_STRING);
     case 0x8A: return counted(r, 1, CR_STEP_LONG);
     case 'Q': return persistent(r);
-    case 'h': return memo_op(r, 1, recall);
-    case 'j': return memo_op(r, 4, recall);
-    case 'q': return memo_op(r, 1, remember);
-    case 'r': return memo_op(r, 4, remember);
+    case 'h': return memo_op(r, 1, pickle_recall);
+    case 'j': return memo_op(r, 4, pickle_recall);
+    case 'q': return memo_op(r, 1, pickle_remember);
+    case 'r': return memo_op(r, 4, pickle_remember);
     default: *known = false; return CR_OK;
     }
 }
@@ -810,7 +813,7 @@ static cr_status drop_top(reader *r)
     /* POP removes a mark when the mark is on top. */
     if (r->marks.len && r->stack.len == floor_of(r))
         return pop_mark(r, &first);
-    return pop(r, &unused);
+    return pickle_pop(r, &unused);
 }
 
 static cr_status drop_marked(reader *r)
@@ -827,7 +830,7 @@ static cr_status duplicate(reader *r)
     uint32_t v = 0;
 
     CR_TRY(top(r, &v));
-    return push(r, v);
+    return pickle_push(r, v);
 }
 
 /* INST: the class is named in the text; OBJ: it is the first value above the mark. */
@@ -838,12 +841,12 @@ static cr_status instance(reader *r)
     CR_TRY(global(r));
     uint32_t cls = r->stack.at[--r->stack.len];
     CR_TRY(pop_mark(r, &first));
-    CR_TRY(push(r, cls));
+    CR_TRY(pickle_push(r, cls));
     uint32_t *items = r->stack.at + first;
     size_t n = r->stack.len - first;
     memmove(items + 1, items, (n - 1) * sizeof *items);
     items[0] = cls;
-    return combine(r, CR_STEP_OBJECT, n);
+    return pickle_combine(r, CR_STEP_OBJECT, n);
 }
 
 static cr_status object(reader *r)
@@ -853,14 +856,14 @@ static cr_status object(reader *r)
     CR_TRY(pop_mark(r, &first));
     if (r->stack.len == first)
         return no_top(r);
-    return combine(r, CR_STEP_OBJECT, r->stack.len - first);
+    return pickle_combine(r, CR_STEP_OBJECT, r->stack.len - first);
 }
 
-static cr_status skip(reader *r, unsigned n)
+static cr_status pickle_skip(reader *r, unsigned n)
 {
     uint64_t unused = 0;
 
-    return number(r, n, &unused);
+    return pickle_number(r, n, &unused);
 }
 
 /* Protocol 0 writes persistent ids as text; a storage's id is a tuple. */
@@ -869,7 +872,7 @@ static cr_status text_id(reader *r)
     const char *at = NULL;
     size_t len = 0;
 
-    CR_TRY(line(r, &at, &len));
+    CR_TRY(pickle_line(r, &at, &len));
     return cr_fail(CR_ASSERTION, "saved_id must be a tuple, got str");
 }
 
@@ -906,13 +909,13 @@ static cr_status rare(reader *r, unsigned op)
     case 0x91: return combine_marked(r, CR_STEP_FROZENSET);
     case 'i': return instance(r);
     case 'o': return object(r);
-    case 'g': return text_memo_op(r, recall);
-    case 'p': return text_memo_op(r, remember);
+    case 'g': return text_memo_op(r, pickle_recall);
+    case 'p': return text_memo_op(r, pickle_remember);
     case 'P': return text_id(r);
-    case 0x94: return remember(r, r->next_memo++);
-    case 0x92: return combine(r, CR_STEP_NEWOBJ_EX, 3);
+    case 0x94: return pickle_remember(r, r->next_memo++);
+    case 0x92: return pickle_combine(r, CR_STEP_NEWOBJ_EX, 3);
     case 0x93: return stack_global(r);
-    case 0x95: return skip(r, 8); /* frame length: only for reading ahead */
+    case 0x95: return pickle_skip(r, 8); /* frame length: only for reading ahead */
     default: return unknown(r, op);
     }
 }
@@ -930,7 +933,7 @@ static cr_status instruction(reader *r)
     return r->rules->weights_only ? unknown(r, op) : rare(r, op);
 }
 
-static cr_status read_all(reader *r)
+static cr_status pickle_read_all(reader *r)
 {
     if (r->end - r->start > MOST_BYTES)
         return cr_fail(CR_UNPICKLING, "a pickle of more than %d bytes", MOST_BYTES);
@@ -961,7 +964,7 @@ cr_status cr_pickle_read(cr_pickle **out, const void *from, size_t len,
     r.p = cr_alloc_zero(sizeof *r.p);
     if (!r.p)
         return CR_MEMORY;
-    cr_status st = read_all(&r);
+    cr_status st = pickle_read_all(&r);
     if (st)
         cr_pickle_drop(r.p);
     else

@@ -53,7 +53,7 @@ static unsigned lines(unsigned op)
 }
 
 /* *out: the position after the instruction at r->at. */
-static cr_status find_end(const renamer *r, const unsigned char **out)
+static cr_status renamer_find_end(const renamer *r, const unsigned char **out)
 {
     unsigned op = *r->at, width = length_bytes(op);
     const unsigned char *p = r->at + 1;
@@ -134,7 +134,7 @@ static cr_status put_memo(renamer *r)
     return CR_OK;
 }
 
-static uint64_t argument(const unsigned char *p, unsigned n)
+static uint64_t renamer_argument(const unsigned char *p, unsigned n)
 {
     uint64_t v = 0;
 
@@ -143,7 +143,7 @@ static uint64_t argument(const unsigned char *p, unsigned n)
     return v;
 }
 
-static cr_status note(renamer *r, const unsigned char *end)
+static cr_status renamer_note(renamer *r, const unsigned char *end)
 {
     unsigned op = *r->at, width = length_bytes(op);
     const unsigned char *p = r->at + 1;
@@ -154,7 +154,7 @@ static cr_status note(renamer *r, const unsigned char *end)
     if (op == 'X' || op == 0x8C || op == 0x8D) {
         pushed(r, (string){p + width, (size_t)(end - p) - width});
     } else if (op == 'h' || op == 'j') {
-        uint64_t i = argument(p, op == 'h' ? 1 : 4);
+        uint64_t i = renamer_argument(p, op == 'h' ? 1 : 4);
         pushed(r, i < r->memo.len ? r->memo.at[i] : none);
     } else if (op != 0x95) {
         pushed(r, none);
@@ -166,14 +166,14 @@ static cr_status rename_one(renamer *r)
 {
     const unsigned char *end = r->at;
 
-    CR_TRY(find_end(r, &end));
+    CR_TRY(renamer_find_end(r, &end));
     if (*r->at == 'c' || *r->at == 'i')
         copy_global(r, end);
     else if (*r->at == 0x93)
         put_stack_global(r);
     else if (*r->at != 0x95)
         cr_text_put_n(r->out, (const char *)r->at, (size_t)(end - r->at));
-    CR_TRY(note(r, end));
+    CR_TRY(renamer_note(r, end));
     r->at = end;
     return cr_text_status(r->out);
 }

@@ -31,7 +31,7 @@ static cr_status chunk(cr_output *o, const char *type, const uint8_t *bytes, siz
     return cr_output_put(o, tail, sizeof tail);
 }
 
-static uint64_t magnitude(const uint8_t *row, int64_t n)
+static uint64_t png_magnitude(const uint8_t *row, int64_t n)
 {
     uint64_t sum = 0;
 
@@ -45,7 +45,7 @@ static void filter_row(uint8_t *out, const uint8_t *row, const uint8_t *above, i
     out[0] = 2;
     for (int64_t i = 0; above && i < n; i++)
         out[1 + i] = (uint8_t)(row[i] - above[i]);
-    if (above && magnitude(out + 1, n) < magnitude(row, n))
+    if (above && png_magnitude(out + 1, n) < png_magnitude(row, n))
         return;
     out[0] = 0;
     memcpy(out + 1, row, (size_t)n);

@@ -26,7 +26,7 @@ struct cr_safetensors {
     CR_VEC(pair) metadata;
 };
 
-static cr_status refuse(const char *why)
+static cr_status safetensors_refuse(const char *why)
 {
     return cr_fail(CR_VALUE, "Error while deserializing header: %s", why);
 }
@@ -57,7 +57,7 @@ static cr_status bad(const parser *p, const char *what)
                    (size_t)(p->at - p->start));
 }
 
-static void skip_space(parser *p)
+static void parse_skip_space(parser *p)
 {
     while (p->at < p->end &&
            (*p->at == ' ' || *p->at == '\n' || *p->at == '\r' || *p->at == '\t'))
@@ -66,14 +66,14 @@ static void skip_space(parser *p)
 
 static bool accept(parser *p, char c)
 {
-    skip_space(p);
+    parse_skip_space(p);
     if (p->at == p->end || *p->at != c)
         return false;
     p->at++;
     return true;
 }
 
-static cr_status expect(parser *p, char c)
+static cr_status parse_expect(parser *p, char c)
 {
     static const char *const what[128] = {
         ['{'] = "'{' expected", ['}'] = "'}' expected", ['['] = "'[' expected",
@@ -198,9 +198,9 @@ static cr_status character(parser *p, char **out)
     return CR_OK;
 }
 
-static cr_status string(parser *p, const char **out)
+static cr_status parse_string(parser *p, const char **out)
 {
-    CR_TRY(expect(p, '"'));
+    CR_TRY(parse_expect(p, '"'));
     const char *close = p->at;
     while (close < p->end && *close != '"')
         close += *close == '\\' ? 2 : 1;
@@ -214,12 +214,12 @@ static cr_status string(parser *p, const char **out)
         CR_TRY(character(p, &o));
     *o = 0;
     *out = text;
-    return expect(p, '"');
+    return parse_expect(p, '"');
 }
 
-static cr_status integer(parser *p, uint64_t *out)
+static cr_status parse_json_integer(parser *p, uint64_t *out)
 {
-    skip_space(p);
+    parse_skip_space(p);
     const char *first = p->at;
     *out = 0;
     while (p->at < p->end && *p->at >= '0' && *p->at <= '9') {
@@ -243,11 +243,11 @@ static const char *const dtype_names[CR_DTYPE_COUNT] = {
 
 const char *cr_safetensors_dtype(cr_dtype t) { return dtype_names[t]; }
 
-static cr_status dtype(parser *p, cr_safetensors_entry *e)
+static cr_status parse_dtype(parser *p, cr_safetensors_entry *e)
 {
     const char *name;
 
-    CR_TRY(string(p, &name));
+    CR_TRY(parse_string(p, &name));
     for (int i = 0; i < CR_DTYPE_COUNT; i++)
         if (dtype_names[i] && !strcmp(dtype_names[i], name)) {
             e->dtype = (cr_dtype)i;
@@ -264,13 +264,13 @@ static cr_status shape(parser *p, cr_safetensors_entry *e)
     int64_t size[CR_MAX_DIMS];
     uint64_t n;
 
-    CR_TRY(expect(p, '['));
+    CR_TRY(parse_expect(p, '['));
     while (!accept(p, ']')) {
         if (e->ndim)
-            CR_TRY(expect(p, ','));
+            CR_TRY(parse_expect(p, ','));
         if (e->ndim == CR_MAX_DIMS)
             return bad(p, "too many dimensions");
-        CR_TRY(integer(p, &n));
+        CR_TRY(parse_json_integer(p, &n));
         if (n > INT64_MAX)
             return bad(p, "a number is too large");
         size[e->ndim++] = (int64_t)n;
@@ -285,11 +285,11 @@ static cr_status shape(parser *p, cr_safetensors_entry *e)
 
 static cr_status offsets(parser *p, cr_safetensors_entry *e)
 {
-    CR_TRY(expect(p, '['));
-    CR_TRY(integer(p, &e->begin));
-    CR_TRY(expect(p, ','));
-    CR_TRY(integer(p, &e->end));
-    return expect(p, ']');
+    CR_TRY(parse_expect(p, '['));
+    CR_TRY(parse_json_integer(p, &e->begin));
+    CR_TRY(parse_expect(p, ','));
+    CR_TRY(parse_json_integer(p, &e->end));
+    return parse_expect(p, ']');
 }
 
 static cr_status entry(parser *p, cr_safetensors_entry *e)
@@ -297,13 +297,13 @@ static cr_status entry(parser *p, cr_safetensors_entry *e)
     enum { DTYPE = 1, SHAPE = 2, OFFSETS = 4 };
     int seen = 0;
 
-    CR_TRY(expect(p, '{'));
+    CR_TRY(parse_expect(p, '{'));
     while (!accept(p, '}')) {
         const char *key;
         if (seen)
-            CR_TRY(expect(p, ','));
-        CR_TRY(string(p, &key));
-        CR_TRY(expect(p, ':'));
+            CR_TRY(parse_expect(p, ','));
+        CR_TRY(parse_string(p, &key));
+        CR_TRY(parse_expect(p, ':'));
         int which = !strcmp(key, "dtype")          ? DTYPE
                     : !strcmp(key, "shape")        ? SHAPE
                     : !strcmp(key, "data_offsets") ? OFFSETS
@@ -311,21 +311,23 @@ static cr_status entry(parser *p, cr_safetensors_entry *e)
         if (!which || seen & which)
             return bad(p, which ? "a field is given twice" : "an unknown field");
         seen |= which;
-        CR_TRY(which == DTYPE ? dtype(p, e) : which == SHAPE ? shape(p, e) : offsets(p, e));
+        CR_TRY(which == DTYPE   ? parse_dtype(p, e)
+               : which == SHAPE ? shape(p, e)
+                                : offsets(p, e));
     }
     return seen == (DTYPE | SHAPE | OFFSETS) ? CR_OK : bad(p, "a field is missing");
 }
 
 static cr_status metadata(cr_safetensors *s, parser *p)
 {
-    CR_TRY(expect(p, '{'));
+    CR_TRY(parse_expect(p, '{'));
     while (!accept(p, '}')) {
         pair m;
         if (s->metadata.len)
-            CR_TRY(expect(p, ','));
-        CR_TRY(string(p, &m.key));
-        CR_TRY(expect(p, ':'));
-        CR_TRY(string(p, &m.value));
+            CR_TRY(parse_expect(p, ','));
+        CR_TRY(parse_string(p, &m.key));
+        CR_TRY(parse_expect(p, ':'));
+        CR_TRY(parse_string(p, &m.value));
         CR_TRY(cr_vec_reserve(&s->metadata, 1));
         cr_vec_put(&s->metadata, m);
     }
@@ -336,8 +338,8 @@ static cr_status member(cr_safetensors *s, parser *p, bool *seen_metadata)
 {
     cr_safetensors_entry e = {0};
 
-    CR_TRY(string(p, &e.name));
-    CR_TRY(expect(p, ':'));
+    CR_TRY(parse_string(p, &e.name));
+    CR_TRY(parse_expect(p, ':'));
     if (!strcmp(e.name, "__metadata__")) {
         if (*seen_metadata)
             return bad(p, "__metadata__ is given twice");
@@ -358,15 +360,15 @@ static cr_status header(cr_safetensors *s, parser *p)
     bool first = true, seen_metadata = false;
 
     if (p->at == p->end || *p->at != '{')
-        return refuse("the header does not begin with '{'");
+        return safetensors_refuse("the header does not begin with '{'");
     p->at++;
     while (!accept(p, '}')) {
         if (!first)
-            CR_TRY(expect(p, ','));
+            CR_TRY(parse_expect(p, ','));
         first = false;
         CR_TRY(member(s, p, &seen_metadata));
     }
-    skip_space(p);
+    parse_skip_space(p);
     return p->at == p->end ? CR_OK : bad(p, "text after the header's end");
 }
 
@@ -412,24 +414,24 @@ static cr_status check_entries(cr_safetensors *s)
         at = e->end;
     }
     if (at != s->data_len)
-        return refuse("the tensors do not fill the data exactly");
+        return safetensors_refuse("the tensors do not fill the data exactly");
     return CR_OK;
 }
 
-static cr_status read_all(cr_safetensors *s)
+static cr_status safetensors_read_all(cr_safetensors *s)
 {
     const char *start = cr_source_bytes(s->source, 0);
     const unsigned char *b = (const unsigned char *)start;
     uint64_t n = 0, len = cr_source_size(s->source);
 
     if (len < 8)
-        return refuse("header too small");
+        return safetensors_refuse("header too small");
     for (int i = 7; i >= 0; i--)
         n = n << 8 | b[i];
     if (n > MOST_HEADER)
-        return refuse("header too large");
+        return safetensors_refuse("header too large");
     if (n > len - 8)
-        return refuse("invalid header length");
+        return safetensors_refuse("invalid header length");
     s->data = start + 8 + n;
     s->data_len = (size_t)(len - 8 - n);
     parser p = {.at = start + 8, .end = s->data, .arena = &s->arena};
@@ -451,7 +453,7 @@ void cr_safetensors_drop(cr_safetensors *s)
 }
 
 /* Opens `from` and takes ownership of it, also on failure. */
-static cr_status over(cr_safetensors **out, cr_source *from)
+static cr_status safetensors_over(cr_safetensors **out, cr_source *from)
 {
     cr_safetensors *s = cr_alloc_zero(sizeof *s);
 
@@ -460,7 +462,7 @@ static cr_status over(cr_safetensors **out, cr_source *from)
         return CR_MEMORY;
     }
     s->source = from;
-    cr_status st = read_all(s);
+    cr_status st = safetensors_read_all(s);
     if (st)
         cr_safetensors_drop(s);
     else
@@ -475,7 +477,7 @@ cr_status cr_safetensors_open(cr_safetensors **out, const char *path)
     if (!path)
         return cr_fail(CR_TYPE, "safe_open(): argument 'filename' must be str, not NoneType");
     CR_TRY(map_file(&from, path));
-    return over(out, from);
+    return safetensors_over(out, from);
 }
 
 cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t len)
@@ -494,7 +496,7 @@ cr_status cr_safetensors_parse(cr_safetensors **out, const void *bytes, size_t l
         cr_free(copy);
         return st;
     }
-    return over(out, from);
+    return safetensors_over(out, from);
 }
 
 /* --- contents --- */
@@ -524,7 +526,7 @@ bool cr_safetensors_metadata(const cr_safetensors *s, int i, const char **key,
     return true;
 }
 
-static void row_major(int64_t *stride, int ndim, const int64_t *size)
+static void safetensors_row_major(int64_t *stride, int ndim, const int64_t *size)
 {
     int64_t step = 1;
 
@@ -534,7 +536,8 @@ static void row_major(int64_t *stride, int ndim, const int64_t *size)
     }
 }
 
-static cr_status copied(cr_tensor **out, const cr_safetensors_entry *e, const char *bytes)
+static cr_status safetensors_copied(cr_tensor **out, const cr_safetensors_entry *e,
+                                    const char *bytes)
 {
     CR_TRY(cr_tensor_new(out, e->dtype, CR_HOST, e->ndim, e->size));
     if (e->end > e->begin)
@@ -553,7 +556,7 @@ static cr_status shared(cr_tensor **out, const cr_safetensors *s, const cr_safet
         cr_source_drop(s->source);
         return st;
     }
-    row_major(stride, e->ndim, e->size);
+    safetensors_row_major(stride, e->ndim, e->size);
     st = cr_tensor_over(out, block, e->dtype, e->ndim, e->size, stride, 0);
     if (st)
         cr_storage_drop(block);
@@ -570,6 +573,6 @@ cr_status cr_safetensors_tensor(cr_tensor **out, const cr_safetensors *s, int i)
     size_t item = cr_dtype_size(e->dtype), part = e->dtype == CR_C64 ? item / 2 : item;
 
     if (e->end == e->begin || (uintptr_t)bytes % part)
-        return copied(out, e, bytes);
+        return safetensors_copied(out, e, bytes);
     return shared(out, s, e);
 }

@@ -63,12 +63,12 @@ static void put_metadata(cr_text *t, const char *const *metadata)
     cr_text_char(t, '}');
 }
 
-static uint64_t bytes_of(const cr_tensor *t)
+static uint64_t safetensors_bytes_of(const cr_tensor *t)
 {
     return (uint64_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
 }
 
-static void put_entry(cr_text *t, const item *it, uint64_t at)
+static void safetensors_put_entry(cr_text *t, const item *it, uint64_t at)
 {
     put_string(t, it->name);
     cr_text_printf(t, ":{\"dtype\":\"%s\",\"shape\":[",
@@ -76,7 +76,7 @@ static void put_entry(cr_text *t, const item *it, uint64_t at)
     for (int i = 0; i < it->tensor->ndim; i++)
         cr_text_printf(t, "%s%lld", i ? "," : "", (long long)it->tensor->size[i]);
     cr_text_printf(t, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
-                   (unsigned long long)(at + bytes_of(it->tensor)));
+                   (unsigned long long)(at + safetensors_bytes_of(it->tensor)));
 }
 
 static cr_status make_header(cr_text *t, const item *items, int n, const char *const *metadata)
@@ -89,15 +89,15 @@ static cr_status make_header(cr_text *t, const item *items, int n, const char *c
     for (int i = 0; i < n; i++) {
         if (i || metadata)
             cr_text_char(t, ',');
-        put_entry(t, &items[i], at);
-        at += bytes_of(items[i].tensor);
+        safetensors_put_entry(t, &items[i], at);
+        at += safetensors_bytes_of(items[i].tensor);
     }
     cr_text_char(t, '}');
     cr_text_pad(t, (8 - t->len % 8) % 8, ' ');
     return cr_text_status(t);
 }
 
-static cr_status check(const item *items, int n)
+static cr_status safetensors_check_items(const item *items, int n)
 {
     for (int i = 0; i < n; i++) {
         const cr_tensor *t = items[i].tensor;
@@ -117,7 +117,7 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const item *)a)->name, ((const item *)b)->name);
 }
 
-static cr_status check_names(item *items, int n)
+static cr_status safetensors_check_names(item *items, int n)
 {
     qsort(items, (size_t)n, sizeof *items, by_name);
     for (int i = 1; i < n; i++)
@@ -126,22 +126,23 @@ static cr_status check_names(item *items, int n)
     return CR_OK;
 }
 
-static cr_status put_tensor(cr_output *o, cr_tensor *t)
+static cr_status safetensors_put_tensor(cr_output *o, cr_tensor *t)
 {
     cr_tensor *flat;
 
     if (t->contiguous || !t->numel)
-        return cr_output_put(o, t->data, (size_t)bytes_of(t));
+        return cr_output_put(o, t->data, (size_t)safetensors_bytes_of(t));
     CR_TRY(cr_tensor_new(&flat, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
     cr_view to = cr_view_of(flat), from = cr_view_of(t);
     cr_status st = cr_copy_elements(&to, &from);
     if (!st)
-        st = cr_output_put(o, flat->data, (size_t)bytes_of(t));
+        st = cr_output_put(o, flat->data, (size_t)safetensors_bytes_of(t));
     cr_drop(flat);
     return st;
 }
 
-static cr_status put_all(cr_output *o, const cr_text *header, const item *items, int n)
+static cr_status safetensors_put_all(cr_output *o, const cr_text *header, const item *items,
+                                     int n)
 {
     unsigned char len[8];
 
@@ -150,7 +151,7 @@ static cr_status put_all(cr_output *o, const cr_text *header, const item *items,
     CR_TRY(cr_output_put(o, len, sizeof len));
     CR_TRY(cr_output_put(o, header->at, header->len));
     for (int i = 0; i < n; i++)
-        CR_TRY(put_tensor(o, items[i].tensor));
+        CR_TRY(safetensors_put_tensor(o, items[i].tensor));
     return CR_OK;
 }
 
@@ -160,12 +161,12 @@ static cr_status write_items(const char *path, item *items, int n, const char *c
     cr_output o;
     cr_status st;
 
-    CR_TRY(check(items, n));
-    CR_TRY(check_names(items, n));
+    CR_TRY(safetensors_check_items(items, n));
+    CR_TRY(safetensors_check_names(items, n));
     qsort(items, (size_t)n, sizeof *items, in_order);
     CR_GO(make_header(&header, items, n, metadata));
     CR_GO(cr_output_open(&o, path));
-    st = cr_output_close(&o, put_all(&o, &header, items, n));
+    st = cr_output_close(&o, safetensors_put_all(&o, &header, items, n));
 done:
     cr_text_drop(&header);
     return st;

@@ -42,7 +42,7 @@ static uint64_t get64(const unsigned char *p)
 }
 
 /* `what` is "reading zip archive" or a record's name. */
-static cr_status refuse(const char *what, const char *why)
+static cr_status zip_refuse(const char *what, const char *why)
 {
     return cr_fail(
         CR_RUNTIME,
@@ -53,14 +53,17 @@ static cr_status refuse(const char *what, const char *why)
         what, why);
 }
 
-static cr_status refuse_archive(const char *why) { return refuse("reading zip archive", why); }
+static cr_status refuse_archive(const char *why)
+{
+    return zip_refuse("reading zip archive", why);
+}
 
 static cr_status refuse_record(const char *doing, const char *name, const char *why)
 {
     char what[160];
 
     snprintf(what, sizeof what, "%s file %.120s", doing, name);
-    return refuse(what, why);
+    return zip_refuse(what, why);
 }
 
 static cr_status corrupted(void)
@@ -79,7 +82,7 @@ bool cr_zip_begins(const cr_source *source)
 /* --- the end records --- */
 
 /* The position of the end record in the last bytes of the file; -1 when there is none. */
-static int64_t find_end(const unsigned char *tail, size_t len)
+static int64_t zip_find_end(const unsigned char *tail, size_t len)
 {
     for (int64_t i = (int64_t)len - END_BYTES; i >= 0; i--)
         if (!memcmp(tail + i, "PK\5\6", 4) &&
@@ -121,7 +124,7 @@ static cr_status find_directory(const cr_source *source, directory *d)
     if (!tail)
         return CR_MEMORY;
     CR_GO(cr_source_read(source, size - len, len, tail));
-    int64_t i = find_end(tail, len);
+    int64_t i = zip_find_end(tail, len);
     CR_GO(i < 0 ? refuse_archive("failed finding central directory") : CR_OK);
     const unsigned char *end = tail + i;
     uint64_t end_at = size - len + (uint64_t)i;
@@ -137,7 +140,7 @@ done:
 /* --- entries --- */
 
 /* Replaces a full narrow field by its value in the 64-bit extra field. */
-static bool widen(uint64_t *value, const unsigned char **extra, size_t *left)
+static bool zip_widen(uint64_t *value, const unsigned char **extra, size_t *left)
 {
     if (*value != UINT32_MAX)
         return true;
@@ -158,8 +161,8 @@ static bool widen_all(const unsigned char *extra, size_t len, uint64_t *size, ui
             return false;
         if (get16(extra) == 1) {
             const unsigned char *field = extra + 4;
-            return widen(size, &field, &n) && widen(packed, &field, &n) &&
-                   widen(local, &field, &n);
+            return zip_widen(size, &field, &n) && zip_widen(packed, &field, &n) &&
+                   zip_widen(local, &field, &n);
         }
         extra += 4 + n;
         len -= 4 + n;

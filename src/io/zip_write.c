@@ -29,7 +29,7 @@ static void put64(cr_text *t, uint64_t v)
 }
 
 /* The 32-bit field of `v`.  UINT32_MAX refers to the 64-bit field. */
-static uint64_t narrow(uint64_t v) { return v < UINT32_MAX ? v : UINT32_MAX; }
+static uint64_t zip_narrow(uint64_t v) { return v < UINT32_MAX ? v : UINT32_MAX; }
 
 void cr_zip_begin(cr_zip_writer *w, const char *folder, cr_zip_put put, void *to)
 {
@@ -38,7 +38,7 @@ void cr_zip_begin(cr_zip_writer *w, const char *folder, cr_zip_put put, void *to
 
 void cr_zip_writer_drop(cr_zip_writer *w) { cr_text_drop(&w->directory); }
 
-static cr_status emit(cr_zip_writer *w, const void *bytes, size_t len)
+static cr_status zip_emit(cr_zip_writer *w, const void *bytes, size_t len)
 {
     CR_TRY(w->put(w->to, bytes, len));
     w->at += len;
@@ -50,7 +50,7 @@ static cr_status emit_text(cr_zip_writer *w, cr_text *t)
     cr_status st = cr_text_status(t);
 
     if (!st)
-        st = emit(w, cr_text_str(t), t->len);
+        st = zip_emit(w, cr_text_str(t), t->len);
     cr_text_drop(t);
     return st;
 }
@@ -120,7 +120,7 @@ static cr_status put_descriptor(cr_zip_writer *w, uint32_t crc, uint64_t size, u
     return emit_text(w, &t);
 }
 
-static void put_entry(cr_text *t, const cr_text *name, unsigned flags, uint32_t crc,
+static void zip_put_entry(cr_text *t, const cr_text *name, unsigned flags, uint32_t crc,
                       uint64_t size, uint64_t local)
 {
     cr_text extra = {0};
@@ -132,13 +132,13 @@ static void put_entry(cr_text *t, const cr_text *name, unsigned flags, uint32_t 
     put16(t, 0);
     put32(t, 0);
     put32(t, crc);
-    put32(t, narrow(size));
-    put32(t, narrow(size));
+    put32(t, zip_narrow(size));
+    put32(t, zip_narrow(size));
     put16(t, (unsigned)name->len);
     put16(t, (unsigned)extra.len);
     for (int i = 0; i < 5; i++) /* comment, disk, attributes */
         put16(t, 0);
-    put32(t, narrow(local));
+    put32(t, zip_narrow(local));
     cr_text_put_n(t, cr_text_str(name), name->len);
     cr_text_put_n(t, cr_text_str(&extra), extra.len);
     cr_text_drop(&extra);
@@ -150,7 +150,8 @@ static void add_digest(cr_zip_writer *w, const cr_text *name, uint32_t crc)
     w->digest[1] = (w->digest[1] ^ crc) * 1099511628211u;
 }
 
-static cr_status add(cr_zip_writer *w, const cr_text *name, const void *bytes, size_t len)
+static cr_status zip_add_record(cr_zip_writer *w, const cr_text *name, const void *bytes,
+                                size_t len)
 {
     uint64_t local = w->at;
     uint32_t crc = w->unchecked ? 0 : (uint32_t)crc32_z(0, bytes, len);
@@ -160,10 +161,10 @@ static cr_status add(cr_zip_writer *w, const cr_text *name, const void *bytes, s
     if (name->len > UINT16_MAX)
         return cr_fail(CR_VALUE, "the name of a record is too long");
     CR_TRY(put_local(w, name, flags, len));
-    CR_TRY(emit(w, bytes, len));
+    CR_TRY(zip_emit(w, bytes, len));
     if (len)
         CR_TRY(put_descriptor(w, crc, len, local));
-    put_entry(&w->directory, name, flags, crc, len, local);
+    zip_put_entry(&w->directory, name, flags, crc, len, local);
     add_digest(w, name, crc);
     w->count++;
     return cr_text_status(&w->directory);
@@ -174,7 +175,7 @@ cr_status cr_zip_add(cr_zip_writer *w, const char *name, const void *bytes, size
     cr_text full = {0};
 
     cr_text_printf(&full, "%s/%s", w->folder, name);
-    cr_status st = add(w, &full, bytes, len);
+    cr_status st = zip_add_record(w, &full, bytes, len);
     cr_text_drop(&full);
     return st;
 }
@@ -184,7 +185,7 @@ static cr_status put_directory(cr_zip_writer *w)
     uint64_t at = w->at, size = w->directory.len, end;
     cr_text t = {0};
 
-    CR_TRY(emit(w, cr_text_str(&w->directory), w->directory.len));
+    CR_TRY(zip_emit(w, cr_text_str(&w->directory), w->directory.len));
     end = w->at;
     cr_text_put_n(&t, "PK\6\6", 4);
     put64(&t, 44);
@@ -203,8 +204,8 @@ static cr_status put_directory(cr_zip_writer *w)
     put32(&t, 0);
     put16(&t, w->count < UINT16_MAX ? (unsigned)w->count : UINT16_MAX);
     put16(&t, w->count < UINT16_MAX ? (unsigned)w->count : UINT16_MAX);
-    put32(&t, narrow(size));
-    put32(&t, narrow(at));
+    put32(&t, zip_narrow(size));
+    put32(&t, zip_narrow(at));
     put16(&t, 0);
     return emit_text(w, &t);
 }
