@@ -27,7 +27,7 @@ static cr_status check_tensors(cr_tensor *const *tensors, size_t count)
     return CR_OK;
 }
 
-static cr_status set_up(cr_loader *l, cr_tensor *const *tensors, size_t count,
+static cr_status loader_set_up(cr_loader *l, cr_tensor *const *tensors, size_t count,
                         const cr_arg *args)
 {
     cr_value arg[CR_MAX_ARGS];
@@ -65,7 +65,7 @@ cr_status cr_loader_new(cr_loader **out, cr_tensor *const *tensors, size_t count
 
     if (!l)
         return CR_MEMORY;
-    cr_status st = set_up(l, tensors, count, args);
+    cr_status st = loader_set_up(l, tensors, count, args);
     if (st) {
         cr_loader_drop(l);
         return st;
@@ -160,14 +160,14 @@ cr_status cr_loader_start(cr_loader *l)
     return CR_OK;
 }
 
-static cr_status narrow(cr_tensor **out, cr_tensor *t, int64_t from, int64_t n)
+static cr_status loader_narrow(cr_tensor **out, cr_tensor *t, int64_t from, int64_t n)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_int(0), cr_of_int(from), cr_of_int(from + n)};
 
     return cr_call_tensor(out, cr_entry.slice_Tensor, arg, 4);
 }
 
-static cr_status pick(cr_tensor **out, cr_tensor *t, cr_tensor *rows)
+static cr_status loader_pick(cr_tensor **out, cr_tensor *t, cr_tensor *rows)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_int(0), cr_of_tensor(rows)};
 
@@ -177,11 +177,11 @@ static cr_status pick(cr_tensor **out, cr_tensor *t, cr_tensor *rows)
 static cr_status make_batch(cr_loader *l, int64_t n)
 {
     cr_tensor *rows = NULL;
-    cr_status st = l->shuffle ? narrow(&rows, l->order, l->at, n) : CR_OK;
+    cr_status st = l->shuffle ? loader_narrow(&rows, l->order, l->at, n) : CR_OK;
 
     for (size_t i = 0; !st && i < l->count; i++)
-        st = rows ? pick(&l->batch[i], l->tensor[i], rows)
-                  : narrow(&l->batch[i], l->tensor[i], l->at, n);
+        st = rows ? loader_pick(&l->batch[i], l->tensor[i], rows)
+                  : loader_narrow(&l->batch[i], l->tensor[i], l->at, n);
     cr_drop(rows);
     return st;
 }

@@ -86,7 +86,7 @@ static nn_child *find_child(const cr_module *m, const char *name, size_t len)
     return NULL;
 }
 
-static nn_tensor *find_param(const cr_module *m, const char *name)
+static nn_tensor *module_find_param(const cr_module *m, const char *name)
 {
     return find_tensor(m->params.at, m->params.len, name);
 }
@@ -96,7 +96,8 @@ static nn_tensor *find_buffer(const cr_module *m, const char *name)
     return find_tensor(m->buffers.at, m->buffers.len, name);
 }
 
-static cr_status check_name(const cr_module *m, const char *what, const char *name, bool taken)
+static cr_status module_check_name(const cr_module *m, const char *what, const char *name,
+                                   bool taken)
 {
     if (strchr(name, '.'))
         return cr_fail(CR_KEY, strcmp(what, "module") ? "%s name can't contain \".\""
@@ -109,7 +110,7 @@ static cr_status check_name(const cr_module *m, const char *what, const char *na
 }
 
 /* Stores `t` under `name` in the list of parameters or of buffers. */
-static cr_status put_tensor(nn_tensor **at, size_t *len, size_t *cap, nn_tensor *old,
+static cr_status module_put_tensor(nn_tensor **at, size_t *len, size_t *cap, nn_tensor *old,
                             const char *name, cr_tensor *t, bool persistent)
 {
     if (old) {
@@ -130,7 +131,7 @@ cr_status cr_module_set_parameter(cr_module *m, const char *name, cr_tensor *t)
 {
     CR_TRY(nn_need(m, "register_parameter", "module", "Module"));
     CR_TRY(nn_need(name, "register_parameter", "name", "str"));
-    CR_TRY(check_name(m, "parameter", name,
+    CR_TRY(module_check_name(m, "parameter", name,
                       find_buffer(m, name) || find_child(m, name, strlen(name))));
     if (t && !cr_is_leaf(t))
         return cr_fail(
@@ -141,26 +142,26 @@ cr_status cr_module_set_parameter(cr_module *m, const char *name, cr_tensor *t)
             name, name);
     if (t)
         CR_TRY(cr_set_requires_grad(t, true));
-    return put_tensor(&m->params.at, &m->params.len, &m->params.cap, find_param(m, name), name,
-                      t, true);
+    return module_put_tensor(&m->params.at, &m->params.len, &m->params.cap,
+                             module_find_param(m, name), name, t, true);
 }
 
 cr_status cr_module_set_buffer(cr_module *m, const char *name, cr_tensor *t, bool persistent)
 {
     CR_TRY(nn_need(m, "register_buffer", "module", "Module"));
     CR_TRY(nn_need(name, "register_buffer", "name", "str"));
-    CR_TRY(check_name(m, "buffer", name,
-                      find_param(m, name) || find_child(m, name, strlen(name))));
-    return put_tensor(&m->buffers.at, &m->buffers.len, &m->buffers.cap, find_buffer(m, name),
-                      name, t, persistent);
+    CR_TRY(module_check_name(m, "buffer", name,
+                      module_find_param(m, name) || find_child(m, name, strlen(name))));
+    return module_put_tensor(&m->buffers.at, &m->buffers.len, &m->buffers.cap,
+                             find_buffer(m, name), name, t, persistent);
 }
 
-static bool contains(const cr_module *m, const cr_module *what)
+static bool module_contains(const cr_module *m, const cr_module *what)
 {
     if (m == what)
         return true;
     for (size_t i = 0; i < m->children.len; i++)
-        if (contains(m->children.at[i].m, what))
+        if (module_contains(m->children.at[i].m, what))
             return true;
     return false;
 }
@@ -170,8 +171,9 @@ cr_status cr_module_add(cr_module *m, const char *name, cr_module *child)
     CR_TRY(nn_need(m, "add_module", "self", "Module"));
     CR_TRY(nn_need(name, "add_module", "name", "str"));
     CR_TRY(nn_need(child, "add_module", "module", "Module"));
-    CR_TRY(check_name(m, "module", name, find_param(m, name) || find_buffer(m, name)));
-    if (contains(child, m))
+    CR_TRY(module_check_name(m, "module", name,
+                             module_find_param(m, name) || find_buffer(m, name)));
+    if (module_contains(child, m))
         return cr_fail(CR_VALUE, "the module would contain itself");
     nn_child *old = find_child(m, name, strlen(name));
     if (old) {
@@ -223,7 +225,7 @@ cr_module *cr_module_at(cr_module *m, const char *path)
 
 cr_tensor *nn_own(const cr_module *m, const char *name)
 {
-    nn_tensor *found = find_param(m, name);
+    nn_tensor *found = module_find_param(m, name);
 
     found = found ? found : find_buffer(m, name);
     return found ? found->t : NULL;
@@ -250,7 +252,7 @@ cr_module *cr_module_child(cr_module *m, size_t i, const char **name)
 
 /* --- walking all modules below --- */
 
-static cr_status walk(cr_module *m, cr_text *prefix, nn_visit visit, void *context)
+static cr_status module_walk(cr_module *m, cr_text *prefix, nn_visit visit, void *context)
 {
     size_t len = prefix->len;
 
@@ -258,7 +260,7 @@ static cr_status walk(cr_module *m, cr_text *prefix, nn_visit visit, void *conte
     for (size_t i = 0; i < m->children.len; i++) {
         cr_text_printf(prefix, "%s.", m->children.at[i].name);
         CR_TRY(cr_text_status(prefix));
-        CR_TRY(walk(m->children.at[i].m, prefix, visit, context));
+        CR_TRY(module_walk(m->children.at[i].m, prefix, visit, context));
         prefix->len = len;
         prefix->at[len] = 0;
     }
@@ -268,7 +270,7 @@ static cr_status walk(cr_module *m, cr_text *prefix, nn_visit visit, void *conte
 cr_status nn_walk(cr_module *m, nn_visit visit, void *context)
 {
     cr_text prefix = {0};
-    cr_status st = walk(m, &prefix, visit, context);
+    cr_status st = module_walk(m, &prefix, visit, context);
 
     cr_text_drop(&prefix);
     return st;
@@ -284,7 +286,7 @@ static bool has_tensor(const tensor_vec *v, const cr_tensor *t)
     return false;
 }
 
-static cr_status collect(void *context, cr_module *m, const char *prefix)
+static cr_status module_collect(void *context, cr_module *m, const char *prefix)
 {
     tensor_vec *v = context;
 
@@ -301,7 +303,7 @@ cr_status cr_module_parameters(cr_tensors *out, cr_module *m)
     tensor_vec v = {0};
 
     CR_TRY(nn_need(m, "parameters", "self", "Module"));
-    cr_status st = nn_walk(m, collect, &v);
+    cr_status st = nn_walk(m, module_collect, &v);
     if (st) {
         cr_vec_drop(&v);
         return st;
@@ -340,7 +342,7 @@ cr_status cr_module_requires_grad(cr_module *m, bool on)
     return nn_walk(m, set_wanted, &on);
 }
 
-static cr_status forget(void *context, cr_module *m, const char *prefix)
+static cr_status module_forget(void *context, cr_module *m, const char *prefix)
 {
     (void)context;
     (void)prefix;
@@ -353,11 +355,11 @@ static cr_status forget(void *context, cr_module *m, const char *prefix)
 cr_status cr_module_zero_grad(cr_module *m)
 {
     CR_TRY(nn_need(m, "zero_grad", "self", "Module"));
-    return nn_walk(m, forget, NULL);
+    return nn_walk(m, module_forget, NULL);
 }
 
 /* Converts `t` in place, so that optimizers keep referring to it. */
-static cr_status convert(cr_tensor *t, cr_dtype dtype)
+static cr_status module_convert(cr_tensor *t, cr_dtype dtype)
 {
     cr_value arg[] = {cr_of_tensor(t), cr_of_dtype(dtype)};
     cr_tensor *made = NULL;
@@ -374,13 +376,13 @@ static cr_status convert(cr_tensor *t, cr_dtype dtype)
     return st;
 }
 
-static cr_status convert_all(void *context, cr_module *m, const char *prefix)
+static cr_status module_convert_all(void *context, cr_module *m, const char *prefix)
 {
     (void)prefix;
     for (size_t i = 0; i < m->params.len; i++)
-        CR_TRY(convert(m->params.at[i].t, *(const cr_dtype *)context));
+        CR_TRY(module_convert(m->params.at[i].t, *(const cr_dtype *)context));
     for (size_t i = 0; i < m->buffers.len; i++)
-        CR_TRY(convert(m->buffers.at[i].t, *(const cr_dtype *)context));
+        CR_TRY(module_convert(m->buffers.at[i].t, *(const cr_dtype *)context));
     return CR_OK;
 }
 
@@ -392,7 +394,7 @@ cr_status cr_module_to(cr_module *m, cr_dtype dtype)
                        "nn.Module.to only accepts floating point or complex dtypes, but "
                        "got desired dtype=torch.%s",
                        (unsigned)dtype < CR_DTYPE_COUNT ? cr_dtype_name(dtype) : "?");
-    return nn_walk(m, convert_all, &dtype);
+    return nn_walk(m, module_convert_all, &dtype);
 }
 
 /* --- calling --- */

@@ -6,7 +6,7 @@
 
 /* Prints a float as Python does: the shortest digits that read back as d, with a decimal point,
  * or with an exponent when d is very large or small. */
-static void print_float(cr_text *out, double d)
+static void print_float_arg(cr_text *out, double d)
 {
     char text[40];
     int digits = 0, exponent;
@@ -22,7 +22,7 @@ static void print_float(cr_text *out, double d)
         cr_text_put(out, ".0");
 }
 
-static void print_ints(cr_text *out, const cr_value *v, bool join)
+static void print_int_list(cr_text *out, const cr_value *v, bool join)
 {
     bool same = join && v->len;
 
@@ -38,25 +38,25 @@ static void print_ints(cr_text *out, const cr_value *v, bool join)
     cr_text_put(out, v->len == 1 ? ",)" : ")");
 }
 
-static void print_value(cr_text *out, const cr_value *v, bool join)
+static void print_arg_value(cr_text *out, const cr_value *v, bool join)
 {
     switch ((cr_tag)v->tag) {
     case CR_INT: cr_text_printf(out, "%lld", (long long)v->i); break;
     case CR_TRUTH: cr_text_put(out, v->i ? "True" : "False"); break;
-    case CR_FLOAT: print_float(out, v->d); break;
+    case CR_FLOAT: print_float_arg(out, v->d); break;
     case CR_NUMBER:
         if (v->number.category == CR_CAT_INT)
             cr_text_printf(out, "%lld", (long long)v->number.i);
         else
-            print_float(out, cr_scalar_as_double(v->number));
+            print_float_arg(out, cr_scalar_as_double(v->number));
         break;
     case CR_STRING: cr_text_printf(out, "'%.*s'", (int)v->len, v->s); break;
-    case CR_INTS: print_ints(out, v, join); break;
+    case CR_INTS: print_int_list(out, v, join); break;
     default: cr_text_put(out, "None");
     }
 }
 
-static int find(const cr_module *m, const char *name, size_t len)
+static int print_find_arg(const cr_module *m, const char *name, size_t len)
 {
     for (int i = 0; i < m->signature->param_count; i++)
         if (strlen(m->signature->param[i].name) == len &&
@@ -65,7 +65,7 @@ static int find(const cr_module *m, const char *name, size_t len)
     return -1;
 }
 
-static bool is_default(const cr_module *m, int i)
+static bool print_is_default(const cr_module *m, int i)
 {
     const cr_value *v = &m->arg[i], *preset = &m->signature->param[i].preset;
 
@@ -82,13 +82,13 @@ static void print_layer(cr_text *out, const cr_module *m)
 {
     for (const char *p = m->layer->repr; *p; p++) {
         size_t len = strcspn(p + 1, " }*");
-        int i = *p == '{' || *p == '[' ? find(m, p + 1, len) : -1;
-        if (*p == '[' && is_default(m, i))
+        int i = *p == '{' || *p == '[' ? print_find_arg(m, p + 1, len) : -1;
+        if (*p == '[' && print_is_default(m, i))
             p += strcspn(p, "]");
         else if (*p == '[')
             p += len + 1;
         else if (*p == '{') {
-            print_value(out, &m->arg[i], p[len + 1] == '*');
+            print_arg_value(out, &m->arg[i], p[len + 1] == '*');
             p += strcspn(p, "}");
         } else if (*p != ']')
             cr_text_char(out, *p);

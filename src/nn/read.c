@@ -7,7 +7,7 @@
 
 /* --- bytes --- */
 
-static cr_status read_all(char **out, size_t *len, gzFile file, const char *path)
+static cr_status read_gzip(char **out, size_t *len, gzFile file, const char *path)
 {
     CR_VEC(char) bytes = {0};
     int n;
@@ -34,7 +34,7 @@ static cr_status read_all(char **out, size_t *len, gzFile file, const char *path
 }
 
 /* Reads a whole file, gzip or plain; *out is owned.  CR_IO. */
-static cr_status read_bytes(char **out, size_t *len, const char *path)
+static cr_status read_file_bytes(char **out, size_t *len, const char *path)
 {
     errno = 0;
     gzFile file = gzopen(path, "rb");
@@ -42,7 +42,7 @@ static cr_status read_bytes(char **out, size_t *len, const char *path)
     if (!file)
         return errno ? cr_fail(CR_IO, "[Errno %d] %s: '%s'", errno, strerror(errno), path)
                      : CR_MEMORY;
-    cr_status st = read_all(out, len, file, path);
+    cr_status st = read_gzip(out, len, file, path);
     gzclose_r(file);
     return st;
 }
@@ -66,7 +66,7 @@ static const char *skip_blanks(const char *p)
     return p;
 }
 
-static cr_status read_number(table *t, const char **at)
+static cr_status read_text_number(table *t, const char **at)
 {
     const char *p = skip_blanks(*at);
     char *end;
@@ -90,7 +90,7 @@ static cr_status read_row(table *t, const char *p)
     if (!*p || *p == '#')
         return CR_OK;
     for (;; p += t->delimiter != 0) {
-        CR_TRY(read_number(t, &p));
+        CR_TRY(read_text_number(t, &p));
         columns++;
         if (!*p || *p == '#')
             break;
@@ -123,7 +123,7 @@ static cr_status read_table(cr_tensor **out, table *t, int64_t skip)
     char *text = NULL;
     size_t len;
 
-    CR_TRY(read_bytes(&text, &len, t->path));
+    CR_TRY(read_file_bytes(&text, &len, t->path));
     cr_status st = read_rows(t, text, skip);
     cr_free(text);
     CR_TRY(st);
@@ -219,7 +219,7 @@ cr_status cr_read_idx(cr_tensor **out, const char *path)
     size_t len;
 
     CR_TRY(nn_need(path, "read_idx", "path", "str"));
-    CR_TRY(read_bytes(&bytes, &len, path));
+    CR_TRY(read_file_bytes(&bytes, &len, path));
     cr_status st = idx_tensor(out, bytes, len, path);
     cr_free(bytes);
     return st;

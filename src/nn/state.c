@@ -32,7 +32,7 @@ void cr_state_drop(cr_state *s)
     cr_free(s);
 }
 
-static nn_tensor *find(const cr_state *s, const char *name)
+static nn_tensor *state_find(const cr_state *s, const char *name)
 {
     for (size_t i = 0; i < s->entries.len; i++)
         if (!strcmp(s->entries.at[i].name, name))
@@ -45,7 +45,7 @@ cr_status cr_state_set(cr_state *s, const char *name, cr_tensor *t)
     CR_TRY(nn_need(s, "state", "state", "dict"));
     CR_TRY(nn_need(name, "state", "name", "str"));
     CR_TRY(nn_need(t, "state", "tensor", "Tensor"));
-    nn_tensor *old = find(s, name);
+    nn_tensor *old = state_find(s, name);
     if (old) {
         cr_keep(t);
         cr_drop(old->t);
@@ -74,7 +74,7 @@ cr_tensor *cr_state_tensor(const cr_state *s, size_t i)
 
 cr_tensor *cr_state_find(const cr_state *s, const char *name)
 {
-    nn_tensor *found = s && name ? find(s, name) : NULL;
+    nn_tensor *found = s && name ? state_find(s, name) : NULL;
 
     return found ? found->t : NULL;
 }
@@ -136,7 +136,7 @@ static cr_status visit_tensors(void *context, cr_module *m, const char *prefix)
     return st;
 }
 
-static cr_status enter(void *context, cr_module *m, const char *name, cr_tensor *t)
+static cr_status state_enter(void *context, cr_module *m, const char *name, cr_tensor *t)
 {
     cr_tensor *plain = NULL;
 
@@ -153,7 +153,7 @@ cr_status cr_module_state(cr_state **out, cr_module *m)
 
     CR_TRY(nn_need(m, "state_dict", "self", "Module"));
     CR_TRY(cr_state_new(&s));
-    tensors_walk w = {enter, s};
+    tensors_walk w = {state_enter, s};
     cr_status st = nn_walk(m, visit_tensors, &w);
     if (st) {
         cr_state_drop(s);
@@ -193,7 +193,7 @@ static void put_mismatch(cr_text *out, const char *name, const cr_tensor *from,
     cr_text_put(out, ").");
 }
 
-static cr_status copy_into(cr_tensor *to, cr_tensor *from)
+static cr_status state_copy_into(cr_tensor *to, cr_tensor *from)
 {
     cr_value arg[] = {cr_of_tensor(to), cr_of_tensor(from)};
     bool before = cr_thread.no_grad;
@@ -231,7 +231,7 @@ static cr_status load_one(void *context, cr_module *m, const char *name, cr_tens
         put_mismatch(&l->others, name, from, t);
         return CR_OK;
     }
-    return copy_into(t, from);
+    return state_copy_into(t, from);
 }
 
 static cr_status say_misfits(const loading *l, const cr_module *m)
@@ -275,7 +275,7 @@ done:
 
 /* --- files --- */
 
-static cr_status fill(cr_state *s, const cr_safetensors *file)
+static cr_status state_fill(cr_state *s, const cr_safetensors *file)
 {
     for (int i = 0; i < cr_safetensors_count(file); i++) {
         cr_tensor *t = NULL;
@@ -292,7 +292,7 @@ static cr_status read_safetensors(cr_state *s, const char *path)
     cr_safetensors *file = NULL;
 
     CR_TRY(cr_safetensors_open(&file, path));
-    cr_status st = fill(s, file);
+    cr_status st = state_fill(s, file);
     cr_safetensors_drop(file);
     return st;
 }
