@@ -62,7 +62,7 @@ cr_status cr_tensor_from(cr_tensor **out, cr_dtype dtype, int ndim, const int64_
     return CR_OK;
 }
 
-static cr_status row_major(int64_t *stride, int64_t *bytes, cr_dtype dtype, int ndim,
+static cr_status api_row_major(int64_t *stride, int64_t *bytes, cr_dtype dtype, int ndim,
                            const int64_t *size)
 {
     int64_t step = 1;
@@ -87,7 +87,7 @@ cr_status cr_tensor_borrow(cr_tensor **out, cr_dtype dtype, int ndim, const int6
 
     CR_TRY(check_kind(dtype, ndim));
     CR_TRY(check_memory(ndim, size, elements));
-    CR_TRY(row_major(stride, &bytes, dtype, ndim, size));
+    CR_TRY(api_row_major(stride, &bytes, dtype, ndim, size));
     CR_TRY(cr_storage_foreign(&s, elements, (size_t)bytes, NULL, NULL));
     st = cr_tensor_over(out, s, dtype, ndim, size, stride, 0);
     if (st) {

@@ -63,7 +63,7 @@ static void end(void *thread)
 
 void cr_easy_end(void) { end(&state); }
 
-static void start(void)
+static void easy_start(void)
 {
     started = cr_init();
     if (pthread_key_create(&key, end) || atexit(cr_easy_end))
@@ -81,14 +81,14 @@ void cr_easy_set_handler(ct_handler handler, void *context)
 const ct_error *cr_easy_error(void) { return state.failed ? &state.error : NULL; }
 void cr_easy_clear_error(void) { state.failed = false; }
 
-static void stop(const ct_error *e)
+static void easy_stop(const ct_error *e)
 {
     fprintf(stderr, "%s:%d: %s: %s: %s\n", e->file, e->line, e->call, e->kind_name, e->message);
     exit(1);
 }
 
 /* Copies the error record, because the next error of the base layer replaces it. */
-static void report(const char *file, int line, const char *call, cr_status st)
+static void easy_report(const char *file, int line, const char *call, cr_status st)
 {
     const char *name = cr_kind_class(st);
 
@@ -100,7 +100,7 @@ static void report(const char *file, int line, const char *call, cr_status st)
     if (user_handler)
         user_handler(&state.error, user_context);
     else
-        stop(&state.error);
+        easy_stop(&state.error);
 }
 
 /* The macro's name, such as "ct_add", for errors.  Valid until the thread's next use. */
@@ -117,9 +117,9 @@ static bool ready(const char *file, int line, const char *call)
 {
     if (CR_LIKELY(state.known))
         return !state.failed;
-    pthread_once(&once, start);
+    pthread_once(&once, easy_start);
     if (started)
-        report(file, line, call, started);
+        easy_report(file, line, call, started);
     state.known = !started;
     pthread_setspecific(key, &state);
     return !started && !state.failed;
@@ -128,7 +128,7 @@ static bool ready(const char *file, int line, const char *call)
 bool cr_easy_check(const char *file, int line, const char *call, cr_status st)
 {
     if (st && !state.failed)
-        report(file, line, call, st);
+        easy_report(file, line, call, st);
     return !st;
 }
 
@@ -140,7 +140,7 @@ static void drop_optim(void *o) { cr_optim_drop(o); }
 static void drop_loader(void *l) { cr_loader_drop(l); }
 
 /* Adds `object` to the innermost scope.  Drops it on failure. */
-static cr_status own(void *object, void (*drop)(void *))
+static cr_status easy_own(void *object, void (*drop)(void *))
 {
     cr_status st = cr_vec_reserve(&state.items, 1);
 
@@ -157,7 +157,7 @@ ct_block cr_easy_enter(void)
     cr_status st = ready("", 0, "ct_scope") ? cr_vec_reserve(&state.marks, 1) : CR_OK;
 
     if (st)
-        report("", 0, "ct_scope", st);
+        easy_report("", 0, "ct_scope", st);
     else if (state.known && state.marks.len < state.marks.cap)
         cr_vec_put(&state.marks, state.items.len);
     return b;
@@ -187,7 +187,7 @@ void cr_easy_leave_no_grad(ct_block *b)
 
 cr_tensor *cr_easy_owned(cr_tensor *t)
 {
-    if (!t || (ready("", 0, "ct_owned") && !own(t, drop_tensor)))
+    if (!t || (ready("", 0, "ct_owned") && !easy_own(t, drop_tensor)))
         return t;
     return NULL;
 }
@@ -201,7 +201,7 @@ cr_tensor *cr_easy_keep(cr_tensor *t)
         return t;
     cr_status st = cr_vec_reserve(&state.items, 1);
     if (st) {
-        report("", 0, "ct_keep", st);
+        easy_report("", 0, "ct_keep", st);
         return NULL;
     }
     item *at = state.items.at + *mark;
@@ -218,7 +218,7 @@ static bool is_inplace(const cr_op *op) { return op->result_count && op->result[
 
 /* Returns the first result and adds it to the scope, except the result of an in-place operator,
  * which the caller has already.  Drops the other results. */
-static cr_status take_tensor(cr_tensor **out, const cr_op *op, cr_value *result)
+static cr_status easy_take_tensor(cr_tensor **out, const cr_op *op, cr_value *result)
 {
     cr_tensor *t = op->result_count && result[0].tag == CR_TENSOR ? result[0].t : NULL;
 
@@ -227,7 +227,7 @@ static cr_status take_tensor(cr_tensor **out, const cr_op *op, cr_value *result)
     if (t && is_inplace(op))
         cr_drop(t);
     else if (t)
-        CR_TRY(own(t, drop_tensor));
+        CR_TRY(easy_own(t, drop_tensor));
     *out = t;
     return CR_OK;
 }
@@ -247,7 +247,7 @@ static cr_status call_tensor(cr_tensor **out, const char *name, const cr_arg *ar
     CR_TRY(cr_call_args(name, args, &op, result));
     if (op->result_count && op->result[0].type != CR_T_TENSOR)
         return wrong_result(op, result);
-    return take_tensor(out, op, result);
+    return easy_take_tensor(out, op, result);
 }
 
 cr_tensor *cr_easy_tensor(const char *file, int line, const char *name, const cr_arg *args)
@@ -258,7 +258,7 @@ cr_tensor *cr_easy_tensor(const char *file, int line, const char *name, const cr
         return NULL;
     cr_status st = call_tensor(&out, name, args);
     if (CR_UNLIKELY(st))
-        report(file, line, macro_name(name), st);
+        easy_report(file, line, macro_name(name), st);
     return out;
 }
 
@@ -268,10 +268,10 @@ static cr_status take_tensors(cr_tensors *out, cr_value *v)
 
     if (!at)
         return CR_MEMORY;
-    CR_TRY(own(at, cr_free));
+    CR_TRY(easy_own(at, cr_free));
     for (uint32_t i = 0; i < v->len; i++) {
         at[i] = cr_keep(v->list[i].t);
-        CR_TRY(own(at[i], drop_tensor));
+        CR_TRY(easy_own(at[i], drop_tensor));
     }
     *out = (cr_tensors){at, v->len};
     return CR_OK;
@@ -298,7 +298,7 @@ cr_tensors cr_easy_tensors(const char *file, int line, const char *name, const c
         return out;
     cr_status st = call_tensors(&out, name, args);
     if (st)
-        report(file, line, macro_name(name), st);
+        easy_report(file, line, macro_name(name), st);
     return out;
 }
 
@@ -312,7 +312,7 @@ static double call_number(const char *file, int line, const char *name, const cr
         return 0;
     cr_status st = cr_call_args(name, args, &op, result);
     if (st) {
-        report(file, line, macro_name(name), st);
+        easy_report(file, line, macro_name(name), st);
         return 0;
     }
     return result[0].tag == CR_NUMBER  ? cr_scalar_as_double(result[0].number)
@@ -334,7 +334,8 @@ bool cr_easy_bool(const char *file, int line, const char *name, const cr_arg *ar
 
 /* Parses the schema and binds the arguments to it.  Parsing at each call is acceptable because
  * these calls are rare. */
-static cr_status bind(cr_binding *b, cr_arena *arena, const char *schema, const cr_arg *args)
+static cr_status easy_bind(cr_binding *b, cr_arena *arena, const char *schema,
+                           const cr_arg *args)
 {
     cr_op op = {0};
     const cr_op *bound;
@@ -360,7 +361,7 @@ static cr_status make_numbers(cr_tensor **out, const cr_arg *a)
 }
 
 /* A tensor of floats gets the default dtype unless a dtype is given. */
-static cr_status make_tensor(cr_tensor **out, const cr_arg *args)
+static cr_status easy_make_tensor(cr_tensor **out, const cr_arg *args)
 {
     bool floats = args[0].kind == CR_ARG_FLOATS || args[0].kind == CR_ARG_FLOAT;
     cr_arg none[] = {{.kind = CR_ARG_END}};
@@ -369,7 +370,7 @@ static cr_status make_tensor(cr_tensor **out, const cr_arg *args)
     cr_binding b = {.lists = {0}};
     cr_status st;
 
-    CR_GO(bind(&b, &arena, "tensor(*, ScalarType? dtype=None) -> Tensor",
+    CR_GO(easy_bind(&b, &arena, "tensor(*, ScalarType? dtype=None) -> Tensor",
                args[0].kind == CR_ARG_END ? none : args + 1));
     cr_dtype dtype = b.value[0].tag == CR_DTYPE_VAL ? (cr_dtype)b.value[0].i
                      : floats                       ? cr_default_dtype()
@@ -393,10 +394,10 @@ cr_tensor *cr_easy_make(const char *file, int line, const cr_arg *args)
 
     if (!ready(file, line, "ct_tensor"))
         return NULL;
-    cr_status st = make_tensor(&t, args);
-    st = st ? st : own(t, drop_tensor);
+    cr_status st = easy_make_tensor(&t, args);
+    st = st ? st : easy_own(t, drop_tensor);
     if (st)
-        report(file, line, "ct_tensor", st);
+        easy_report(file, line, "ct_tensor", st);
     return st ? NULL : t;
 }
 
@@ -414,13 +415,13 @@ cr_tensor *cr_easy_from(const char *file, int line, const void *elements, cr_dty
         st = cr_tensor_from(&t, dtype, (int)size.len, size.ints, elements);
     else
         st = cr_fail(CR_TYPE, "from(): argument 'size' must be CT_LIST(...)");
-    st = st ? st : own(t, drop_tensor);
+    st = st ? st : easy_own(t, drop_tensor);
     if (st)
-        report(file, line, "ct_from", st);
+        easy_report(file, line, "ct_from", st);
     return st ? NULL : t;
 }
 
-static cr_status need(const void *p, const char *function, const char *type)
+static cr_status easy_need(const void *p, const char *function, const char *type)
 {
     return p ? CR_OK
              : cr_fail(CR_TYPE, "%s(): argument 'input' (position 1) must be %s, not NoneType",
@@ -433,10 +434,10 @@ int64_t cr_easy_int(const char *file, int line, cr_tensor *t)
 
     if (!ready(file, line, "ct_item_int"))
         return 0;
-    cr_status st = need(t, "item", "Tensor");
+    cr_status st = easy_need(t, "item", "Tensor");
     st = st ? st : cr_tensor_item(&number, t);
     if (st)
-        report(file, line, "ct_item_int", st);
+        easy_report(file, line, "ct_item_int", st);
     return cr_scalar_as_int(number);
 }
 
@@ -444,10 +445,10 @@ int64_t cr_easy_size(const char *file, int line, const cr_tensor *t, int64_t dim
 {
     if (!ready(file, line, "ct_size"))
         return 0;
-    cr_status st = need(t, "size", "Tensor");
+    cr_status st = easy_need(t, "size", "Tensor");
     st = st ? st : cr_wrap_dim(&dim, dim, t->ndim);
     if (st)
-        report(file, line, "ct_size", st);
+        easy_report(file, line, "ct_size", st);
     return st ? 0 : t->size[dim];
 }
 
@@ -455,7 +456,7 @@ void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dtype)
 {
     if (!ready(file, line, "ct_data"))
         return NULL;
-    cr_status st = need(t, "data", "Tensor");
+    cr_status st = easy_need(t, "data", "Tensor");
     if (!st && t->dtype != dtype)
         st = cr_fail(CR_RUNTIME, "expected scalar type %s but found %s",
                      cr_dtype_infos[dtype].legacy, cr_dtype_infos[t->dtype].legacy);
@@ -463,7 +464,7 @@ void *cr_easy_data(const char *file, int line, cr_tensor *t, cr_dtype dtype)
         st = cr_fail(CR_RUNTIME,
                      "the tensor's elements do not lie one after the other: ct_contiguous");
     if (st)
-        report(file, line, "ct_data", st);
+        easy_report(file, line, "ct_data", st);
     return st ? NULL : t->data;
 }
 
@@ -473,10 +474,10 @@ cr_tensor *cr_easy_requires_grad(const char *file, int line, cr_tensor *t)
 {
     if (!ready(file, line, "ct_requires_grad"))
         return NULL;
-    cr_status st = need(t, "requires_grad_", "Tensor");
+    cr_status st = easy_need(t, "requires_grad_", "Tensor");
     st = st ? st : cr_set_requires_grad(t, true);
     if (st)
-        report(file, line, "ct_requires_grad", st);
+        easy_report(file, line, "ct_requires_grad", st);
     return st ? NULL : t;
 }
 
@@ -504,14 +505,14 @@ void cr_easy_backward(const char *file, int line, const cr_arg *args)
 
     if (!ready(file, line, "ct_backward"))
         return;
-    cr_status st = bind(&b, &arena,
+    cr_status st = easy_bind(&b, &arena,
                         "backward(Tensor self, Tensor? gradient=None, bool? retain_graph=None, "
                         "bool create_graph=False) -> Tensor", args);
     st = st ? st : backward(b.value[0].t, NULL, NULL, b.value + 1);
     cr_binding_drop(&b);
     cr_arena_drop(&arena);
     if (st)
-        report(file, line, "ct_backward", st);
+        easy_report(file, line, "ct_backward", st);
 }
 
 cr_tensor *cr_easy_gradient(const char *file, int line, const cr_arg *args)
@@ -522,15 +523,15 @@ cr_tensor *cr_easy_gradient(const char *file, int line, const cr_arg *args)
 
     if (!ready(file, line, "ct_gradient"))
         return NULL;
-    cr_status st = bind(&b, &arena,
+    cr_status st = easy_bind(&b, &arena,
                         "grad(Tensor outputs, Tensor inputs, Tensor? gradient=None, "
                         "bool? retain_graph=None, bool create_graph=False) -> Tensor", args);
     st = st ? st : backward(b.value[0].t, &b.value[1].t, &out, b.value + 2);
     cr_binding_drop(&b);
     cr_arena_drop(&arena);
-    st = st ? st : own(out, drop_tensor);
+    st = st ? st : easy_own(out, drop_tensor);
     if (st)
-        report(file, line, "ct_gradient", st);
+        easy_report(file, line, "ct_gradient", st);
     return st ? NULL : out;
 }
 
@@ -549,9 +550,9 @@ cr_generator *cr_easy_generator(const char *file, int line, uint64_t seed)
     if (!ready(file, line, "ct_generator"))
         return NULL;
     cr_status st = cr_generator_new(&g, seed);
-    st = st ? st : own(g, drop_generator);
+    st = st ? st : easy_own(g, drop_generator);
     if (st)
-        report(file, line, "ct_generator", st);
+        easy_report(file, line, "ct_generator", st);
     return st ? NULL : g;
 }
 
@@ -561,9 +562,9 @@ cr_generator *cr_easy_generator(const char *file, int line, uint64_t seed)
 static cr_module *own_module(const char *file, int line, const char *call, cr_status st,
                              cr_module *m)
 {
-    st = st ? st : own(m, drop_module);
+    st = st ? st : easy_own(m, drop_module);
     if (st)
-        report(file, line, call, st);
+        easy_report(file, line, call, st);
     return st ? NULL : m;
 }
 
@@ -635,7 +636,7 @@ static cr_status forward(cr_tensor **out, cr_module *m, const char *path, cr_ten
         return cr_fail(CR_ATTRIBUTE, "'%s' object has no attribute '%s'", cr_module_kind(m),
                        path ? path : "");
     CR_TRY(cr_module_forward(out, at, x));
-    return own(*out, drop_tensor);
+    return easy_own(*out, drop_tensor);
 }
 
 cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, const char *path,
@@ -669,13 +670,13 @@ cr_tensors cr_easy_parameters(const char *file, int line, cr_module *m)
     if (!ready(file, line, "ct_parameters"))
         return out;
     cr_status st = cr_module_parameters(&out, m);
-    st = st ? st : own(out.at, cr_free);
+    st = st ? st : easy_own(out.at, cr_free);
     if (st)
-        report(file, line, "ct_parameters", st);
+        easy_report(file, line, "ct_parameters", st);
     return st ? (cr_tensors){NULL, 0} : out;
 }
 
-static cr_status save(cr_module *m, const char *path)
+static cr_status easy_save(cr_module *m, const char *path)
 {
     cr_state *s = NULL;
 
@@ -685,7 +686,7 @@ static cr_status save(cr_module *m, const char *path)
     return st;
 }
 
-static cr_status load(cr_module *m, const char *path, const char *prefix)
+static cr_status easy_load(cr_module *m, const char *path, const char *prefix)
 {
     cr_state *s = NULL, *part = NULL;
     cr_status st;
@@ -703,14 +704,14 @@ done:
 void cr_easy_save(const char *file, int line, cr_module *m, const char *path)
 {
     if (ready(file, line, "ct_save"))
-        cr_easy_check(file, line, "ct_save", save(m, path));
+        cr_easy_check(file, line, "ct_save", easy_save(m, path));
 }
 
 void cr_easy_load(const char *file, int line, cr_module *m, const char *path,
                   const char *prefix)
 {
     if (ready(file, line, "ct_load"))
-        cr_easy_check(file, line, "ct_load", load(m, path, prefix));
+        cr_easy_check(file, line, "ct_load", easy_load(m, path, prefix));
 }
 
 /* --- optimizers and data --- */
@@ -735,9 +736,9 @@ cr_optim *cr_easy_optim(const char *file, int line, const char *kind, const cr_a
         return NULL;
     cr_status st = first_list(&params, args, kind, "params");
     st = st ? st : cr_optim_new(&o, kind, params.at, params.len, args + 1);
-    st = st ? st : own(o, drop_optim);
+    st = st ? st : easy_own(o, drop_optim);
     if (st)
-        report(file, line, macro_name(kind), st);
+        easy_report(file, line, macro_name(kind), st);
     return st ? NULL : o;
 }
 
@@ -750,9 +751,9 @@ cr_loader *cr_easy_loader(const char *file, int line, const cr_arg *args)
         return NULL;
     cr_status st = first_list(&tensors, args, "DataLoader", "dataset");
     st = st ? st : cr_loader_new(&l, tensors.at, tensors.len, args + 1);
-    st = st ? st : own(l, drop_loader);
+    st = st ? st : easy_own(l, drop_loader);
     if (st)
-        report(file, line, "ct_loader", st);
+        easy_report(file, line, "ct_loader", st);
     return st ? NULL : l;
 }
 
@@ -811,9 +812,9 @@ cr_tensor *cr_easy_read_text(const char *file, int line, const cr_arg *args)
         args[0].kind == CR_ARG_STRING
             ? cr_read_text(&t, args[0].s, args + 1)
             : cr_fail(CR_TYPE, "read_text(): argument 'path' (position 1) must be str");
-    st = st ? st : own(t, drop_tensor);
+    st = st ? st : easy_own(t, drop_tensor);
     if (st)
-        report(file, line, "ct_read_text", st);
+        easy_report(file, line, "ct_read_text", st);
     return st ? NULL : t;
 }
 
@@ -824,8 +825,8 @@ cr_tensor *cr_easy_read_idx(const char *file, int line, const char *path)
     if (!ready(file, line, "ct_read_idx"))
         return NULL;
     cr_status st = cr_read_idx(&t, path);
-    st = st ? st : own(t, drop_tensor);
+    st = st ? st : easy_own(t, drop_tensor);
     if (st)
-        report(file, line, "ct_read_idx", st);
+        easy_report(file, line, "ct_read_idx", st);
     return st ? NULL : t;
 }
