@@ -28,7 +28,7 @@ static const int64_t *wanted_strides(const cr_tensor *t, int64_t *room)
     return room;
 }
 
-static bool same_strides(const cr_tensor *t, const int64_t *stride)
+static bool accumulate_same_strides(const cr_tensor *t, const int64_t *stride)
 {
     for (int i = 0; i < t->ndim; i++)
         if (t->size[i] > 1 && t->stride[i] != stride[i])
@@ -41,7 +41,7 @@ static bool may_adopt(const cr_tensor *grad, const cr_tensor *leaf)
     int64_t room[CR_MAX_DIMS];
 
     return !cr_recording() && cr_is_sole(grad) &&
-           same_strides(grad, wanted_strides(leaf, room));
+           accumulate_same_strides(grad, wanted_strides(leaf, room));
 }
 
 cr_status cr_clone_like(cr_tensor **out, cr_tensor *t, const cr_tensor *like)
@@ -107,7 +107,7 @@ static cr_status publish(cr_grad_meta *m, cr_tensor *sum)
     }
 }
 
-static cr_status accumulate(cr_node *n, cr_tensor *const *grads, cr_tensor **grads_out)
+static cr_status accumulate_grad(cr_node *n, cr_tensor *const *grads, cr_tensor **grads_out)
 {
     cr_tensor *leaf = ((cr_accumulate *)n)->variable, *sum;
     cr_status st, end = CR_OK;
@@ -124,4 +124,4 @@ static cr_status accumulate(cr_node *n, cr_tensor *const *grads, cr_tensor **gra
     return cr_run_accumulated(n, leaf);
 }
 
-const cr_node_kind cr_accumulate_kind = {.name = "AccumulateGrad", .apply = accumulate};
+const cr_node_kind cr_accumulate_kind = {.name = "AccumulateGrad", .apply = accumulate_grad};

@@ -142,7 +142,7 @@ static cr_tensor *find_cast(const cr_tensor *t, cr_dtype to)
     return NULL;
 }
 
-static cr_status convert(cr_tensor **out, cr_tensor *t, cr_dtype to)
+static cr_status autocast_convert(cr_tensor **out, cr_tensor *t, cr_dtype to)
 {
     bool keep;
 
@@ -190,7 +190,7 @@ static cr_status convert_value(casts *c, cr_value *v, cr_autocast_way way, cr_dt
     if (v->tag != CR_TENSOR || !eligible(v->t))
         return CR_OK;
     CR_TRY(cr_vec_reserve(&c->made, 1));
-    CR_TRY(convert(&t, v->t, wanted_for(way, widest, v->t)));
+    CR_TRY(autocast_convert(&t, v->t, wanted_for(way, widest, v->t)));
     cr_vec_put(&c->made, t);
     v->t = t;
     return CR_OK;
@@ -212,12 +212,12 @@ static cr_status convert_list(casts *c, cr_value *v, cr_autocast_way way, cr_dty
     return CR_OK;
 }
 
-static bool is_wide(const cr_value *v)
+static bool autocast_is_wide(const cr_value *v)
 {
     if (v->tag == CR_TENSOR)
         return eligible(v->t) && v->t->dtype != cr_autocast_dtype(v->t->device.kind);
     for (uint32_t i = 0; v->tag == CR_TENSORS && i < v->len; i++)
-        if (is_wide(&v->list[i]))
+        if (autocast_is_wide(&v->list[i]))
             return true;
     return false;
 }
@@ -227,12 +227,12 @@ static bool is_wide(const cr_value *v)
 static cr_dtype widest_of(const cr_op *op, const cr_value *arg)
 {
     for (uint32_t m = op->tensor_params; m; m &= m - 1)
-        if (is_wide(&arg[CR_CTZ(m)]))
+        if (autocast_is_wide(&arg[CR_CTZ(m)]))
             return CR_F32;
     return CR_DTYPE_NONE;
 }
 
-static cr_status convert_all(casts *c, const cr_op *op, const cr_value *arg)
+static cr_status autocast_convert_all(casts *c, const cr_op *op, const cr_value *arg)
 {
     cr_autocast_way way = (cr_autocast_way)op->autocast;
     cr_dtype widest = way == CR_AUTOCAST_PROMOTE ? widest_of(op, arg) : CR_F32;
@@ -257,7 +257,7 @@ static cr_status autocast_stage(const cr_op *op, const cr_value *arg, cr_value *
     memset(&c.made, 0, sizeof c.made);
     memset(&c.lists, 0, sizeof c.lists);
     cr_thread.exclude = was | CR_STAGE_BIT(AUTOCAST);
-    st = convert_all(&c, op, arg);
+    st = autocast_convert_all(&c, op, arg);
     if (!st)
         st = cr_call(op, c.arg, result);
     cr_thread.exclude = was;

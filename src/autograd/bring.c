@@ -69,7 +69,7 @@ static cr_status bad_shape(const cr_tensor *t, const cr_target *to, cr_node *fro
     return CR_RUNTIME;
 }
 
-static cr_status bad_device(const cr_tensor *t, const cr_target *to, cr_node *from,
+static cr_status bring_bad_device(const cr_tensor *t, const cr_target *to, cr_node *from,
                             uint32_t index)
 {
     char start[160];
@@ -96,6 +96,6 @@ cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_
         *grad = t = made;
     }
     if (CR_UNLIKELY(!cr_same_device(t->device, to->device)))
-        return bad_device(t, to, from, index);
+        return bring_bad_device(t, to, from, index);
     return CR_OK;
 }

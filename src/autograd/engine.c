@@ -69,7 +69,7 @@ static cr_status check_nan(cr_node *n, cr_tensor *const *out)
     return st;
 }
 
-static void report(cr_node *n)
+static void engine_report(cr_node *n)
 {
     if (cr_anomaly_on() && cr_anomaly_report && n->extra && n->extra->made_at)
         cr_anomaly_report(n->extra->made_at, cr_node_name(n));
@@ -107,7 +107,7 @@ static cr_status bring_all(const cr_task *t, cr_node *n, cr_tensor **out)
     return CR_OK;
 }
 
-static cr_status apply(const cr_task *t, cr_node *n, cr_tensor **in, cr_tensor **out)
+static cr_status engine_apply(const cr_task *t, cr_node *n, cr_tensor **in, cr_tensor **out)
 {
     CR_TRY(cr_run_before(n, in));
     CR_TRY(call_kind(t, n, in, out));
@@ -141,7 +141,7 @@ static cr_status distribute(cr_task *t, cr_node *n, cr_tensor **out)
     return CR_OK;
 }
 
-static void drop_all(cr_tensor **t, uint32_t n)
+static void engine_drop_tensors(cr_tensor **t, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++)
         cr_drop(t[i]);
@@ -157,12 +157,12 @@ static cr_status apply_and_distribute(cr_task *t, cr_node *n, cr_tensor **in)
         if (!out)
             return CR_MEMORY;
     }
-    st = apply(t, n, in, out);
+    st = engine_apply(t, n, in, out);
     if (st)
-        report(n);
+        engine_report(n);
     else
         st = distribute(t, n, out);
-    drop_all(out, n->edge_count);
+    engine_drop_tensors(out, n->edge_count);
     if (out != few)
         cr_free(out);
     return st;
@@ -176,7 +176,8 @@ static void keep_captured(cr_task *t, int32_t first, cr_tensor *const *in)
 
 /* When a node is applied, its captured gradients are those before its hooks run, as in
  * torch. */
-static cr_status evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool needed, int32_t first)
+static cr_status engine_evaluate(cr_task *t, cr_node *n, cr_tensor **in, bool needed,
+                                 int32_t first)
 {
     if (needed)
         keep_captured(t, first, in);
@@ -202,8 +203,8 @@ static cr_status run_item(cr_task *t, uint32_t i)
         if (!in)
             return CR_MEMORY;
     }
-    st = evaluate(t, item.node, in, item.needed, item.capture);
-    drop_all(in, results);
+    st = engine_evaluate(t, item.node, in, item.needed, item.capture);
+    engine_drop_tensors(in, results);
     if (in != &item.one)
         cr_free(in);
     return st;
@@ -226,7 +227,7 @@ static cr_status mismatch(int i, const cr_tensor *grad, const cr_tensor *root)
     return CR_RUNTIME;
 }
 
-static cr_status check_given(int i, const cr_tensor *grad, const cr_tensor *root)
+static cr_status engine_check_given(int i, const cr_tensor *grad, const cr_tensor *root)
 {
     if (!cr_same_sizes(grad, root->ndim, root->size))
         return mismatch(i, grad, root);
@@ -258,19 +259,19 @@ static cr_tensor *given_grad(const cr_backward_call *c, int i)
     return c->grads ? c->grads[i] : NULL;
 }
 
-static cr_status check_roots(const cr_backward_call *c)
+static cr_status engine_check_roots(const cr_backward_call *c)
 {
     for (int i = 0; i < c->root_count; i++) {
         const cr_tensor *root = c->roots[i], *grad = given_grad(c, i);
         if (grad)
-            CR_TRY(check_given(i, grad, root));
+            CR_TRY(engine_check_given(i, grad, root));
         else if (cr_requires_grad(root))
             CR_TRY(check_implicit(root));
     }
     return CR_OK;
 }
 
-static cr_status find_roots(cr_task *t)
+static cr_status engine_find_roots(cr_task *t)
 {
     const cr_backward_call *c = t->call;
 
@@ -288,7 +289,7 @@ static cr_status find_roots(cr_task *t)
     return CR_OK;
 }
 
-static cr_status ones(cr_tensor **out, const cr_tensor *root)
+static cr_status engine_ones(cr_tensor **out, const cr_tensor *root)
 {
     CR_TRY(cr_zero_tensor(out, (cr_dtype)root->dtype, root->device, root->ndim, root->size));
     cr_view v = cr_view_of(*out);
@@ -310,7 +311,7 @@ static cr_status start_root(cr_task *t, int i)
         return CR_OK;
     }
     if (!grad)
-        CR_TRY(ones(&grad, t->call->roots[i]));
+        CR_TRY(engine_ones(&grad, t->call->roots[i]));
     if (cr_target_of(&to, &t->root[i]))
         st = cr_bring(&grad, &to, NULL, (uint32_t)i);
     if (st) {
@@ -320,7 +321,7 @@ static cr_status start_root(cr_task *t, int i)
     return cr_task_give(item, t->root[i].input, grad);
 }
 
-static cr_status start(cr_task *t)
+static cr_status engine_start(cr_task *t)
 {
     for (int i = 0; i < t->call->root_count; i++)
         CR_TRY(start_root(t, i));
@@ -352,12 +353,12 @@ static cr_status check_unused(const cr_task *t)
     return CR_OK;
 }
 
-static cr_status run(cr_task *t)
+static cr_status engine_run(cr_task *t)
 {
-    CR_TRY(check_roots(t->call));
-    CR_TRY(find_roots(t));
+    CR_TRY(engine_check_roots(t->call));
+    CR_TRY(engine_find_roots(t));
     CR_TRY(cr_task_plan(t));
-    CR_TRY(start(t));
+    CR_TRY(engine_start(t));
     while (t->ready.len)
         CR_TRY(run_item(t, cr_task_pop(t)));
     return check_unused(t);
@@ -399,7 +400,7 @@ cr_status cr_backward(const cr_backward_call *call, cr_tensor **results)
         results[k] = NULL;
     cr_thread.no_grad = !call->create_graph;
     running = &t;
-    cr_status st = run(&t);
+    cr_status st = engine_run(&t);
     running = outer;
     cr_thread.no_grad = was;
     cr_task_drop(&t);

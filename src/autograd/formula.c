@@ -72,7 +72,7 @@ static void *take_tail(formula *f, const void *from, size_t n)
     return from && n ? memcpy(p, from, n) : p;
 }
 
-static cr_view shape_of(formula *f, const cr_tensor *t)
+static cr_view formula_shape_of(formula *f, const cr_tensor *t)
 {
     return (cr_view){.size = take_tail(f, t->size, t->ndim * sizeof *t->size),
                      .ndim = t->ndim,
@@ -81,7 +81,7 @@ static cr_view shape_of(formula *f, const cr_tensor *t)
                      .number = t->number};
 }
 
-static cr_value copied(formula *f, const cr_value *v)
+static cr_value formula_copied(formula *f, const cr_value *v)
 {
     cr_value c = *v;
 
@@ -108,7 +108,7 @@ static cr_value shapes_of(formula *f, const cr_value *v)
         list[i] = cr_of_none();
         if (v->list[i].tag != CR_TENSOR)
             continue;
-        views[i] = shape_of(f, v->list[i].t);
+        views[i] = formula_shape_of(f, v->list[i].t);
         list[i] = (cr_value){.tag = CR_VIEW, .view = &views[i]};
     }
     return (cr_value){.tag = CR_TENSORS, .len = v->len, .list = list};
@@ -128,14 +128,14 @@ static cr_status hold_list(formula *f, held *h, const cr_value *v)
     return CR_OK;
 }
 
-static cr_status hold(formula *f, int slot, const cr_value *v, bool shape)
+static cr_status formula_hold(formula *f, int slot, const cr_value *v, bool shape)
 {
     held *h = &f->held[f->held_count++];
 
     h->slot = (uint8_t)slot;
     if (v->tag == CR_TENSOR && shape) {
         h->as = HELD_SHAPE;
-        h->shape = shape_of(f, v->t);
+        h->shape = formula_shape_of(f, v->t);
     } else if (v->tag == CR_TENSOR) {
         h->as = HELD_TENSOR;
         f->has_tensors = true;
@@ -144,12 +144,12 @@ static cr_status hold(formula *f, int slot, const cr_value *v, bool shape)
         return hold_list(f, h, v);
     } else {
         h->as = HELD_VALUE;
-        h->value = v->tag == CR_TENSORS ? shapes_of(f, v) : copied(f, v);
+        h->value = v->tag == CR_TENSORS ? shapes_of(f, v) : formula_copied(f, v);
     }
     return CR_OK;
 }
 
-static uint32_t count_edges(const cr_plan *plan, const cr_value *arg)
+static uint32_t formula_count_edges(const cr_plan *plan, const cr_value *arg)
 {
     uint32_t n = 0;
 
@@ -163,7 +163,7 @@ static uint32_t count_edges(const cr_plan *plan, const cr_value *arg)
 }
 
 /* Bytes in the tail for the saved arguments. */
-static size_t measure(const cr_op *op, const cr_reads *r, const cr_value *arg)
+static size_t formula_measure(const cr_op *op, const cr_reads *r, const cr_value *arg)
 {
     size_t n = 0;
 
@@ -206,7 +206,7 @@ static cr_status save_arguments(formula *f, const cr_op *op, const cr_value *arg
     for (uint64_t m = r->values | r->shapes; m; m &= m - 1) {
         int slot = (int)CR_CTZ64(m);
         if (slot < op->param_count)
-            CR_TRY(hold(f, slot, &arg[slot], r->shapes >> slot & 1));
+            CR_TRY(formula_hold(f, slot, &arg[slot], r->shapes >> slot & 1));
     }
     return CR_OK;
 }
@@ -219,11 +219,11 @@ cr_status cr_formula_new(cr_node **out, const cr_plan *plan, const cr_value *arg
     uint64_t slots = r.values | r.shapes;
     size_t fixed = sizeof(formula) + r.count * sizeof(held);
     size_t firsts = plan->lists ? round8((plan->count + 1u) * sizeof(uint32_t)) : 0;
-    size_t tail = slots ? measure(op, &r, arg) : 0;
+    size_t tail = slots ? formula_measure(op, &r, arg) : 0;
     cr_node *n;
     cr_status st;
 
-    CR_TRY(cr_node_make(&n, fixed + firsts + tail, &plan->kind, count_edges(plan, arg),
+    CR_TRY(cr_node_make(&n, fixed + firsts + tail, &plan->kind, formula_count_edges(plan, arg),
                         plan->list_result ? 0 : op->result_count));
     formula *f = (formula *)n;
     f->wanted = wanted;
@@ -261,7 +261,7 @@ cr_status cr_formula_save_result(cr_node *n, int k, const cr_value *result)
     return cr_save(&h->saved, result->tag == CR_TENSOR ? result->t : NULL, true);
 }
 
-static void release(cr_node *n)
+static void formula_release(cr_node *n)
 {
     formula *f = (formula *)n;
 
@@ -288,7 +288,7 @@ typedef struct {
     cr_arena lists;
 } environment;
 
-static cr_status own(environment *e, cr_tensor *t)
+static cr_status formula_own(environment *e, cr_tensor *t)
 {
     if (CR_LIKELY(e->few_count < (int)CR_LEN(e->few))) {
         e->few[e->few_count++] = t;
@@ -316,7 +316,7 @@ static cr_status unpack_one(environment *e, const cr_saved *s, cr_node *n, cr_va
 
     CR_TRY(cr_saved_get(&t, s, n));
     *out = cr_of_tensor(t);
-    return t ? own(e, t) : CR_OK;
+    return t ? formula_own(e, t) : CR_OK;
 }
 
 static cr_status unpack_list(environment *e, const held *h, cr_node *n, cr_value *out)
@@ -340,7 +340,7 @@ static cr_value result_shape(environment *e, const formula *f, int k)
     return (cr_value){.tag = CR_VIEW, .view = &e->result_shape[k]};
 }
 
-static cr_status unpack(environment *e, formula *f)
+static cr_status formula_unpack(environment *e, formula *f)
 {
     const cr_op *op = plan_of(&f->node)->op;
 
@@ -361,7 +361,7 @@ static cr_status unpack(environment *e, formula *f)
 
 /* As unpack, for evaluating a node's name.  It sets only shapes of tensors and skips lists.  An
  * argument that was not saved is set to an empty view when it receives a gradient. */
-static void outline(environment *e, formula *f)
+static void formula_outline(environment *e, formula *f)
 {
     static const cr_view released;
     const cr_plan *plan = plan_of(&f->node);
@@ -396,7 +396,7 @@ const char *cr_formula_name(cr_node *n)
     if (!e)
         return name;
     cr_frame_init(&e->frame, plan->op, e->arg);
-    outline(e, (formula *)n);
+    formula_outline(e, (formula *)n);
     if (!cr_frame_eval(&e->frame, plan->op->node, &v) && v.tag == CR_STRING)
         name = v.s;
     cr_frame_drop(&e->frame);
@@ -404,7 +404,7 @@ const char *cr_formula_name(cr_node *n)
     return name;
 }
 
-static cr_status cotangent(environment *e, const formula *f, cr_tensor *const *grads,
+static cr_status formula_cotangent(environment *e, const formula *f, cr_tensor *const *grads,
                            uint32_t k, cr_value *out)
 {
     cr_tensor *zeros;
@@ -414,7 +414,7 @@ static cr_status cotangent(environment *e, const formula *f, cr_tensor *const *g
         return CR_OK;
     CR_TRY(cr_node_zeros(&zeros, &f->node, k));
     *out = cr_of_tensor(zeros);
-    return own(e, zeros);
+    return formula_own(e, zeros);
 }
 
 static cr_status list_cotangent(environment *e, const formula *f, cr_tensor *const *grads,
@@ -426,7 +426,7 @@ static cr_status list_cotangent(environment *e, const formula *f, cr_tensor *con
     if (!list)
         return CR_MEMORY;
     for (uint32_t i = 0; i < n; i++)
-        CR_TRY(cotangent(e, f, grads, i, &list[i]));
+        CR_TRY(formula_cotangent(e, f, grads, i, &list[i]));
     *out = (cr_value){.tag = CR_TENSORS, .len = n, .list = list};
     return CR_OK;
 }
@@ -449,14 +449,14 @@ static cr_status set_cotangents(environment *e, const formula *f, const cr_need 
         if (plan->list_result)
             CR_TRY(list_cotangent(e, f, grads, &v));
         else
-            CR_TRY(cotangent(e, f, grads, k, &v));
+            CR_TRY(formula_cotangent(e, f, grads, k, &v));
         cr_frame_set(&e->frame, slot, v);
     }
     return CR_OK;
 }
 
 /* A gradient that is a number: a tensor filled with it. */
-static cr_status filled(cr_tensor **out, const cr_edge *edge, const cr_value *v)
+static cr_status formula_filled(cr_tensor **out, const cr_edge *edge, const cr_value *v)
 {
     cr_target to;
     cr_scalar s = v->tag == CR_NUMBER  ? v->number
@@ -475,17 +475,17 @@ static cr_status filled(cr_tensor **out, const cr_edge *edge, const cr_value *v)
     return st;
 }
 
-static cr_status put(cr_tensor **out, const cr_edge *edge, const cr_value *v)
+static cr_status formula_put(cr_tensor **out, const cr_edge *edge, const cr_value *v)
 {
     if (!edge->node || v->tag == CR_NONE)
         return CR_OK;
     if (v->tag != CR_TENSOR)
-        return filled(out, edge, v);
+        return formula_filled(out, edge, v);
     *out = cr_keep(v->t);
     return CR_OK;
 }
 
-static bool any_wanted(const formula *f, uint32_t from, uint32_t to)
+static bool formula_any_wanted(const formula *f, uint32_t from, uint32_t to)
 {
     for (uint32_t i = from; i < to; i++)
         if (f->node.edges[i].node && cr_edge_wanted(&f->node, i))
@@ -502,16 +502,16 @@ static cr_status derive(environment *e, formula *f, int d, cr_tensor *const *gra
     cr_value v;
     bool any;
 
-    if (!any_wanted(f, from, to))
+    if (!formula_any_wanted(f, from, to))
         return CR_OK;
     CR_TRY(set_cotangents(e, f, need, grads, &any));
     if (!any)
         return CR_OK;
     CR_TRY(cr_frame_eval(&e->frame, need->rule, &v));
     if (v.tag != CR_TENSORS)
-        return put(&out[from], &f->node.edges[from], &v);
+        return formula_put(&out[from], &f->node.edges[from], &v);
     for (uint32_t i = from; i < to && i - from < v.len; i++)
-        CR_TRY(put(&out[i], &f->node.edges[i], &v.list[i - from]));
+        CR_TRY(formula_put(&out[i], &f->node.edges[i], &v.list[i - from]));
     return CR_OK;
 }
 
@@ -545,7 +545,7 @@ static bool all_absent(const cr_node *n, cr_tensor *const *grads)
     return true;
 }
 
-static cr_status apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
+static cr_status formula_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
 {
     formula *f = (formula *)n;
     const cr_plan *plan = plan_of(n);
@@ -557,7 +557,7 @@ static cr_status apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
     if (all_absent(n, grads))
         return CR_OK;
     environment_init(&e, plan->op);
-    st = unpack(&e, f);
+    st = formula_unpack(&e, f);
     for (int d = 0; d < plan->count && !st; d++)
         if (f->wanted >> d & 1)
             st = derive(&e, f, d, grads, out);
@@ -567,7 +567,7 @@ static cr_status apply(cr_node *n, cr_tensor *const *grads, cr_tensor **out)
 
 bool cr_formula_is_released(const cr_node *n)
 {
-    return n->kind->apply == apply && ((const formula *)n)->released;
+    return n->kind->apply == formula_apply && ((const formula *)n)->released;
 }
 
 /* --- `_saved_NAME` --- */
@@ -586,7 +586,7 @@ cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i)
     int at = 0;
 
     *name = NULL;
-    if (n->kind->apply != apply)
+    if (n->kind->apply != formula_apply)
         return CR_OK;
     for (int k = 0; k < f->held_count; k++) {
         const held *h = &f->held[k];
@@ -606,4 +606,4 @@ cr_status cr_node_saved(const char **name, cr_value *out, cr_node *n, int i)
     return CR_OK;
 }
 
-cr_status cr_formula_start(void) { return cr_plans_start(apply, release); }
+cr_status cr_formula_start(void) { return cr_plans_start(formula_apply, formula_release); }

@@ -33,7 +33,7 @@ void cr_hooks_drop(cr_hook *list)
     }
 }
 
-static cr_status append(cr_hook **out, cr_hook **list, const cr_hook_call *call,
+static cr_status hook_append(cr_hook **out, cr_hook **list, const cr_hook_call *call,
                         uint32_t output)
 {
     cr_hook *h = cr_alloc(sizeof *h);
@@ -60,7 +60,7 @@ cr_status cr_hook_tensor(cr_hook **out, cr_tensor *t, const cr_hook_call *call)
     CR_TRY(cr_edge_of(&edge, t));
     cr_status st = cr_node_extra_of(&extra, edge.node);
     if (!st)
-        st = append(out, &extra->tensor_hooks, call, edge.input);
+        st = hook_append(out, &extra->tensor_hooks, call, edge.input);
     cr_node_drop(edge.node);
     return st;
 }
@@ -78,7 +78,7 @@ cr_status cr_hook_accumulated(cr_hook **out, cr_tensor *t, const cr_hook_call *c
                        "post accumulate grad hooks cannot be registered on non-leaf tensors");
     CR_TRY(cr_accumulate_of(&n, t));
     CR_TRY(cr_node_extra_of(&extra, n));
-    return append(out, &extra->accumulated, call, 0);
+    return hook_append(out, &extra->accumulated, call, 0);
 }
 
 cr_status cr_hook_before(cr_hook **out, cr_node *n, const cr_hook_call *call)
@@ -86,7 +86,7 @@ cr_status cr_hook_before(cr_hook **out, cr_node *n, const cr_hook_call *call)
     struct cr_node_extra *extra;
 
     CR_TRY(cr_node_extra_of(&extra, n));
-    return append(out, &extra->before, call, 0);
+    return hook_append(out, &extra->before, call, 0);
 }
 
 cr_status cr_hook_after(cr_hook **out, cr_node *n, const cr_hook_call *call)
@@ -94,12 +94,12 @@ cr_status cr_hook_after(cr_hook **out, cr_node *n, const cr_hook_call *call)
     struct cr_node_extra *extra;
 
     CR_TRY(cr_node_extra_of(&extra, n));
-    return append(out, &extra->after, call, 0);
+    return hook_append(out, &extra->after, call, 0);
 }
 
 /* Holds a reference on the entry while its function runs, because the function may drop the
  * node's list. */
-static cr_status run_one(cr_hook *h, cr_tensor **grads, int n, cr_tensor *const *given,
+static cr_status hook_run(cr_hook *h, cr_tensor **grads, int n, cr_tensor *const *given,
                          int given_n)
 {
     cr_hook_call call = h->call;
@@ -120,7 +120,7 @@ cr_status cr_run_tensor_hooks(cr_node *n, cr_tensor **grads)
         return CR_OK;
     for (cr_hook *h = n->extra->tensor_hooks; h; h = h->next)
         if (grads[h->output])
-            CR_TRY(run_one(h, &grads[h->output], 1, NULL, 0));
+            CR_TRY(hook_run(h, &grads[h->output], 1, NULL, 0));
     return cr_run_retains(n, grads);
 }
 
@@ -129,7 +129,7 @@ cr_status cr_run_before(cr_node *n, cr_tensor **grads)
     if (!n->extra)
         return CR_OK;
     for (cr_hook *h = n->extra->before; h; h = h->next)
-        CR_TRY(run_one(h, grads, (int)n->result_count, NULL, 0));
+        CR_TRY(hook_run(h, grads, (int)n->result_count, NULL, 0));
     return CR_OK;
 }
 
@@ -138,7 +138,7 @@ cr_status cr_run_after(cr_node *n, cr_tensor **out, cr_tensor *const *given)
     if (!n->extra)
         return CR_OK;
     for (cr_hook *h = n->extra->after; h; h = h->next)
-        CR_TRY(run_one(h, out, (int)n->edge_count, given, (int)n->result_count));
+        CR_TRY(hook_run(h, out, (int)n->edge_count, given, (int)n->result_count));
     return CR_OK;
 }
 
@@ -147,6 +147,6 @@ cr_status cr_run_accumulated(cr_node *n, cr_tensor *leaf)
     if (!n->extra)
         return CR_OK;
     for (cr_hook *h = n->extra->accumulated; h; h = h->next)
-        CR_TRY(run_one(h, &leaf, 1, NULL, 0));
+        CR_TRY(hook_run(h, &leaf, 1, NULL, 0));
     return CR_OK;
 }

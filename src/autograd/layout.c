@@ -68,7 +68,8 @@ static int64_t end_byte(const cr_layout *l)
     return (last + 1) * (int64_t)cr_dtype_size((cr_dtype)l->dtype);
 }
 
-static cr_status over(cr_tensor **out, cr_storage *s, const cr_layout *l, int64_t start)
+static cr_status layout_tensor_over(cr_tensor **out, cr_storage *s, const cr_layout *l,
+                                    int64_t start)
 {
     int64_t at = (first_byte(l) - start) / (int64_t)cr_dtype_size((cr_dtype)l->dtype);
 
@@ -92,9 +93,9 @@ static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
     CR_TRY(cr_storage_new(&s, base->device, (size_t)(end - start)));
     if (zero && s->bytes)
         memset(s->bytes, 0, (size_t)(end - start));
-    st = over(b, s, base, start);
+    st = layout_tensor_over(b, s, base, start);
     if (!st) {
-        st = over(v, s, view, start);
+        st = layout_tensor_over(v, s, view, start);
         if (st)
             cr_drop(*b);
     }
@@ -102,7 +103,7 @@ static cr_status make_pair(cr_tensor **b, cr_tensor **v, const cr_layout *base,
     return st;
 }
 
-static cr_status copy(cr_tensor *to, cr_tensor *from)
+static cr_status layout_copy_elements(cr_tensor *to, cr_tensor *from)
 {
     cr_view a = cr_view_of(to), b = cr_view_of(from);
 
@@ -115,7 +116,7 @@ cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,
     cr_tensor *b, *v;
 
     CR_TRY(make_pair(&b, &v, base, view, true));
-    cr_status st = copy(b, t);
+    cr_status st = layout_copy_elements(b, t);
     if (st) {
         cr_drop(v);
         cr_drop(b);
@@ -136,7 +137,7 @@ static cr_status layout_gather(cr_tensor **out, cr_tensor *t, const cr_layout *b
 
     CR_TRY(cr_layout_spread(&b, &v, t, base, view));
     CR_GO(cr_tensor_new(&made, (cr_dtype)v->dtype, v->device, v->ndim, v->size));
-    CR_GO(copy(made, v));
+    CR_GO(layout_copy_elements(made, v));
     *out = cr_keep(made);
 done:
     cr_drop(made);
@@ -257,7 +258,7 @@ static cr_status scatter_into(cr_tensor *v, cr_tensor *t)
     cr_tensor *v1 = NULL, *t1 = NULL;
 
     if (!may_overlap(v))
-        return copy(v, t);
+        return layout_copy_elements(v, t);
     cr_status st = without_repeats(&v1, &t1, v, t);
     if (!st)
         st = add_into(v1, t1);
@@ -355,7 +356,7 @@ static const cr_node_kind view_kind = {
 static const cr_node_kind scatter_kind = {
     .name = "AsStridedBackwardBackward0", .apply = apply_scatter, .free = free_layouts};
 
-static cr_status node_new(cr_node **out, const cr_node_kind *kind, cr_tensor *input,
+static cr_status layout_node_new(cr_node **out, const cr_node_kind *kind, cr_tensor *input,
                           const cr_layout *base, const cr_layout *view)
 {
     cr_node *n = NULL;
@@ -381,7 +382,7 @@ cr_status cr_layout_node(cr_node **out, cr_tensor *base, const cr_tensor *view,
                     base->offset, base->size,  base->stride};
     v = (cr_layout){view->ndim,   view->dtype, view->device,
                     view->offset, view->size,  view->stride};
-    CR_TRY(node_new(out, &view_kind, base, &b, &v));
+    CR_TRY(layout_node_new(out, &view_kind, base, &b, &v));
     ((layout_node *)*out)->name = name;
     return CR_OK;
 }
@@ -410,7 +411,7 @@ static cr_status recorded(cr_tensor *made, cr_tensor *t, const cr_node_kind *kin
 
     if (!cr_recording() || !cr_requires_grad(t))
         return CR_OK;
-    CR_TRY(node_new(&n, kind, t, base, view));
+    CR_TRY(layout_node_new(&n, kind, t, base, view));
     cr_status st = cr_set_history(made, n, 0);
     cr_node_drop(n);
     return st;

@@ -131,7 +131,7 @@ cr_status cr_run_retains(cr_node *n, cr_tensor *const *grads)
 }
 
 /* C programs may pass NULL. */
-static cr_status need(const cr_tensor *t, const char *function)
+static cr_status meta_need(const cr_tensor *t, const char *function)
 {
     return t ? CR_OK
              : cr_fail(CR_TYPE, "%s(): argument 'self' must be Tensor, not NoneType", function);
@@ -141,7 +141,7 @@ cr_status cr_retain_grad(cr_tensor *t)
 {
     cr_node *n;
 
-    CR_TRY(need(t, "retain_grad"));
+    CR_TRY(meta_need(t, "retain_grad"));
     if (!cr_requires_grad(t))
         return cr_fail(CR_RUNTIME, "can't retain_grad on Tensor that has requires_grad=False");
     CR_TRY(cr_grad_fn(&n, t));
@@ -301,7 +301,7 @@ static void set_flag(cr_tensor *t, bool on)
 
 cr_status cr_set_requires_grad(cr_tensor *t, bool on)
 {
-    CR_TRY(need(t, "requires_grad_"));
+    CR_TRY(meta_need(t, "requires_grad_"));
     if (on && !cr_dtype_is_inexact(t->dtype))
         return cr_fail(CR_RUNTIME, "only Tensors of floating point and complex dtype can "
                                    "require gradients");
@@ -406,7 +406,7 @@ cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad)
 {
     cr_grad_meta *m;
 
-    CR_TRY(need(t, "grad"));
+    CR_TRY(meta_need(t, "grad"));
     if (!grad && !t->grad)
         return CR_OK;
     if (grad)

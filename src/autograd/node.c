@@ -230,7 +230,7 @@ typedef struct {
     CR_VEC(const cr_node *) left;
 } search;
 
-static cr_status meet(search *x, const cr_node *n)
+static cr_status search_meet(search *x, const cr_node *n)
 {
     if (!n || cr_map_get(&x->met, (const char *)&n, sizeof n))
         return CR_OK;
@@ -247,12 +247,12 @@ cr_status cr_history_is_released(bool *out, cr_tensor *t)
     cr_status st = cr_grad_fn(&start, t);
 
     *out = false;
-    st = st ? st : meet(&x, start);
+    st = st ? st : search_meet(&x, start);
     while (!st && x.left.len && !*out) {
         const cr_node *n = x.left.at[--x.left.len];
         *out = cr_formula_is_released(n);
         for (uint32_t i = 0; !st && i < n->edge_count; i++)
-            st = meet(&x, n->edges[i].node);
+            st = search_meet(&x, n->edges[i].node);
     }
     cr_map_drop(&x.met);
     cr_vec_drop(&x.left);

@@ -38,13 +38,13 @@ static bool any_requires(const cr_op *op, const cr_value *arg)
 }
 
 /* The index of the parameter that is changed in place; -1 for none. */
-static inline int written_param(const cr_op *op, const cr_plan *p)
+static inline int record_written_param(const cr_op *op, const cr_plan *p)
 {
     return op->does == CR_DOES_INPLACE ? 0 : p->written;
 }
 
 /* --- views --- */
-static cr_tensor *viewed(const cr_op *op, int k, const cr_value *arg)
+static cr_tensor *record_viewed(const cr_op *op, int k, const cr_value *arg)
 {
     for (int i = 0; i < op->param_count; i++)
         if (arg[i].tag == CR_TENSOR && op->param[i].alias &&
@@ -70,7 +70,7 @@ static cr_status track_views(const cr_op *op, const cr_value *arg, cr_value *res
                                             : CR_VIEW_NORMAL;
 
     for (int k = 0; k < op->result_count; k++) {
-        cr_tensor *of = viewed(op, k, arg);
+        cr_tensor *of = record_viewed(op, k, arg);
         if (!of || of->inference)
             continue;
         if (result[k].tag == CR_TENSOR)
@@ -103,7 +103,7 @@ static bool calls_others(const cr_op *op)
 
 static cr_status pass(const cr_op *op, const cr_plan *p, const cr_value *arg, cr_value *result)
 {
-    int w = written_param(op, p);
+    int w = record_written_param(op, p);
 
     if (CR_UNLIKELY(w >= 0 && arg[w].tag == CR_TENSOR))
         CR_TRY(cr_check_inplace(arg[w].t, false));
@@ -158,7 +158,7 @@ static cr_status attach(const cr_op *op, cr_node *n, const cr_value *arg, cr_val
 }
 
 /* The common case: one new tensor, which takes ownership of the node. */
-static inline bool is_plain(const cr_op *op, const cr_value *result)
+static inline bool record_is_plain(const cr_op *op, const cr_value *result)
 {
     return op->result_count == 1 && result->tag == CR_TENSOR && op->does != CR_DOES_WHOLE &&
            cr_is_inexact(result->t) &&
@@ -176,7 +176,7 @@ static cr_status attach_plain(cr_node *n, cr_value *result)
     return cr_formula_save_result(n, 0, result);
 }
 
-static cr_status record(const cr_op *op, const cr_plan *p, const cr_value *arg,
+static cr_status record_operation(const cr_op *op, const cr_plan *p, const cr_value *arg,
                         cr_value *result, uint32_t wanted)
 {
     cr_node *n;
@@ -190,7 +190,7 @@ static cr_status record(const cr_op *op, const cr_plan *p, const cr_value *arg,
     }
     if (CR_UNLIKELY(p->views))
         st = track_views(op, arg, result);
-    if (CR_LIKELY(!st && is_plain(op, result))) {
+    if (CR_LIKELY(!st && record_is_plain(op, result))) {
         st = attach_plain(n, result);
     } else {
         st = st ? st : attach(op, n, arg, result);
@@ -256,7 +256,7 @@ static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg,
 }
 
 /* False after transpose_ and similar operators, which change geometry rather than memory. */
-static bool same_geometry(const cr_tensor *t, const cr_layout *was)
+static bool record_same_geometry(const cr_tensor *t, const cr_layout *was)
 {
     if (t->offset != was->offset || !cr_same_sizes(t, was->ndim, was->size))
         return false;
@@ -269,7 +269,7 @@ static bool same_geometry(const cr_tensor *t, const cr_layout *was)
 static cr_status attach_inplace(cr_node *n, cr_tensor *t, cr_value *result,
                                 const cr_layout *was)
 {
-    if (same_geometry(t, was))
+    if (record_same_geometry(t, was))
         CR_TRY(cr_rebase_history(t, n, 0));
     else
         CR_TRY(cr_set_history(t, n, 0));
@@ -319,7 +319,7 @@ static cr_status check_fits(const cr_tensor *from, const cr_tensor *self)
 }
 
 /* Copies `from`, computed from a clone of `self`, to `self` and gives `self` its history. */
-static cr_status become(cr_tensor *self, cr_tensor *from)
+static cr_status record_become(cr_tensor *self, cr_tensor *from)
 {
     cr_tensor *cast = NULL;
     cr_node *n;
@@ -352,7 +352,7 @@ static cr_status record_composition(const cr_op *op, const cr_value *arg, cr_val
         if (spared[i].tag == CR_TENSOR && spared[i].t == self)
             spared[i].t = copy;
     CR_GO(cr_call(op->inplace_of, spared, made));
-    st = become(self, made[0].t);
+    st = record_become(self, made[0].t);
     cr_drop_values(made, op->result_count);
     if (!st)
         result[0] = cr_of_tensor(cr_keep(self));
@@ -383,11 +383,11 @@ static cr_status record_stage(const cr_op *op, const cr_value *arg, cr_value *re
     if (!cr_recording())
         return pass(op, p, arg, result);
     uint32_t wanted = wanted_of(p, arg);
-    int w = written_param(op, p);
+    int w = record_written_param(op, p);
     if (CR_UNLIKELY(w >= 0))
         return stage_inplace(op, p, arg, result, wanted, w);
     if (CR_LIKELY(wanted))
-        return record(op, p, arg, result, wanted);
+        return record_operation(op, p, arg, result, wanted);
     if (op->does == CR_DOES_MAP && !op->differentiable && value_requires(&arg[0]) &&
         cr_is_inexact(arg[0].t))
         return record_map(op, p, arg, result);

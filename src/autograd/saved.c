@@ -33,7 +33,7 @@ void cr_saved_hooks_pop(void)
 static uint32_t version_of(const cr_tensor *t) { return t->storage ? t->storage->version : 0; }
 
 /* Hooks are disabled while they run, so that the tensors they compute are not packed again. */
-static cr_status pack(cr_saved *out, cr_tensor *t, bool is_result)
+static cr_status saved_pack(cr_saved *out, cr_tensor *t, bool is_result)
 {
     cr_saved_hooks *h = hooks;
     packed *p = cr_alloc_zero(sizeof *p);
@@ -79,7 +79,7 @@ cr_status cr_save(cr_saved *out, cr_tensor *t, bool is_result)
     out->output = is_result ? t->grad->output : 0;
     out->version = version_of(t);
     if (CR_UNLIKELY(hooks != NULL) && !t->number)
-        return pack(out, t, is_result);
+        return saved_pack(out, t, is_result);
     if (is_result)
         CR_TRY(cr_detached(&out->tensor, t));
     else
@@ -138,7 +138,7 @@ static cr_status with_history(cr_tensor **out, cr_tensor *plain, cr_node *node, 
     return CR_OK;
 }
 
-static cr_status unpack(cr_tensor **out, const cr_saved *s, cr_node *node)
+static cr_status saved_unpack(cr_tensor **out, const cr_saved *s, cr_node *node)
 {
     const packed *p = s->packed;
     cr_tensor *t = NULL;
@@ -158,7 +158,7 @@ cr_status cr_saved_get(cr_tensor **out, const cr_saved *s, cr_node *node)
     if (s->state == EMPTY)
         return CR_OK;
     if (CR_UNLIKELY(s->state == PACKED))
-        return unpack(out, s, node);
+        return saved_unpack(out, s, node);
     if (CR_UNLIKELY(version_of(s->tensor) != s->version))
         return modified(s, node);
     if (s->is_result && cr_recording())

@@ -8,16 +8,16 @@
 #include <string.h>
 
 /* --- items --- */
-static size_t place(const cr_task *t, const cr_node *n)
+static size_t task_place(const cr_task *t, const cr_node *n)
 {
     uint64_t h = ((uint64_t)(uintptr_t)n >> 4) * UINT64_C(0x9E3779B97F4A7C15);
 
     return (size_t)(h >> 20) & (t->table_size - 1);
 }
 
-static uint32_t *find_place(const cr_task *t, const cr_node *n)
+static uint32_t *task_find_place(const cr_task *t, const cr_node *n)
 {
-    size_t i = place(t, n);
+    size_t i = task_place(t, n);
 
     while (t->table[i] && t->items.at[t->table[i] - 1].node != n)
         i = (i + 1) & (t->table_size - 1);
@@ -26,7 +26,7 @@ static uint32_t *find_place(const cr_task *t, const cr_node *n)
 
 cr_task_item *cr_task_find(const cr_task *t, const cr_node *n)
 {
-    uint32_t at = *find_place(t, n);
+    uint32_t at = *task_find_place(t, n);
 
     return at ? &t->items.at[at - 1] : NULL;
 }
@@ -42,16 +42,16 @@ static cr_status grow_table(cr_task *t)
     t->table = table;
     t->table_size = size;
     for (size_t i = 0; i < t->items.len; i++)
-        *find_place(t, t->items.at[i].node) = (uint32_t)i + 1;
+        *task_find_place(t, t->items.at[i].node) = (uint32_t)i + 1;
     return CR_OK;
 }
 
 /* The index of `n`, which is added when it is new. */
-static cr_status item_of(cr_task *t, cr_node *n, uint32_t *out, bool *is_new)
+static cr_status task_item_of(cr_task *t, cr_node *n, uint32_t *out, bool *is_new)
 {
     if (t->items.len * 2 >= t->table_size)
         CR_TRY(grow_table(t));
-    uint32_t *at = find_place(t, n);
+    uint32_t *at = task_find_place(t, n);
     *is_new = !*at;
     if (!*at) {
         CR_TRY(cr_vec_reserve(&t->items, 1));
@@ -70,7 +70,7 @@ static cr_status stack_put(cr_task *t, uint32_t item)
     return CR_OK;
 }
 
-static cr_status visit(cr_task *t, uint32_t i)
+static cr_status task_visit(cr_task *t, uint32_t i)
 {
     if (t->items.at[i].counted || (t->pruned && !t->items.at[i].needed))
         return CR_OK;
@@ -79,7 +79,7 @@ static cr_status visit(cr_task *t, uint32_t i)
     return stack_put(t, i);
 }
 
-static cr_status count_edges(cr_task *t, uint32_t i)
+static cr_status task_count_edges(cr_task *t, uint32_t i)
 {
     cr_node *n = t->items.at[i].node;
 
@@ -88,9 +88,9 @@ static cr_status count_edges(cr_task *t, uint32_t i)
         bool is_new;
         if (!n->edges[e].node)
             continue;
-        CR_TRY(item_of(t, n->edges[e].node, &to, &is_new));
+        CR_TRY(task_item_of(t, n->edges[e].node, &to, &is_new));
         t->items.at[to].dependencies++;
-        CR_TRY(visit(t, to));
+        CR_TRY(task_visit(t, to));
     }
     return CR_OK;
 }
@@ -100,11 +100,11 @@ static cr_status count(cr_task *t)
     for (int r = 0; r < t->call->root_count; r++) {
         uint32_t i;
         bool is_new;
-        CR_TRY(item_of(t, t->root[r].node, &i, &is_new));
-        CR_TRY(visit(t, i));
+        CR_TRY(task_item_of(t, t->root[r].node, &i, &is_new));
+        CR_TRY(task_visit(t, i));
     }
     while (t->ready.len)
-        CR_TRY(count_edges(t, t->ready.at[--t->ready.len]));
+        CR_TRY(task_count_edges(t, t->ready.at[--t->ready.len]));
     return CR_OK;
 }
 
@@ -114,7 +114,7 @@ typedef struct {
 } step;
 typedef CR_VEC(step) path;
 
-static cr_status enter(path *p, uint32_t item)
+static cr_status path_enter(path *p, uint32_t item)
 {
     CR_TRY(cr_vec_reserve(p, 1));
     cr_vec_put(p, ((step){item, 0}));
@@ -122,7 +122,7 @@ static cr_status enter(path *p, uint32_t item)
 }
 
 /* Follows one edge of the path's last node, or returns from this node. */
-static cr_status advance(cr_task *t, path *p)
+static cr_status path_advance(cr_task *t, path *p)
 {
     step *s = &p->at[p->len - 1];
     cr_node *n = t->items.at[s->item].node;
@@ -140,18 +140,18 @@ static cr_status advance(cr_task *t, path *p)
     if (!next)
         return CR_OK;
     uint32_t from = s->item;
-    CR_TRY(item_of(t, next, &to, &is_new));
+    CR_TRY(task_item_of(t, next, &to, &is_new));
     /* In this walk `counted` means visited. */
     if (!t->items.at[to].counted) {
         t->items.at[to].counted = true;
-        return enter(p, to);
+        return path_enter(p, to);
     }
     if (cr_task_wants(&t->items.at[to]))
         t->items.at[from].needed = true;
     return CR_OK;
 }
 
-static cr_status mark(cr_task *t)
+static cr_status task_mark(cr_task *t)
 {
     path p = {0};
     cr_status st = CR_OK;
@@ -159,13 +159,13 @@ static cr_status mark(cr_task *t)
     for (int r = 0; r < t->call->root_count && !st; r++) {
         uint32_t i;
         bool is_new;
-        st = item_of(t, t->root[r].node, &i, &is_new);
+        st = task_item_of(t, t->root[r].node, &i, &is_new);
         if (st || t->items.at[i].counted)
             continue;
         t->items.at[i].counted = true;
-        st = enter(&p, i);
+        st = path_enter(&p, i);
         while (!st && p.len)
-            st = advance(t, &p);
+            st = path_advance(t, &p);
     }
     cr_vec_drop(&p);
     for (size_t i = 0; i < t->items.len; i++)
@@ -184,7 +184,7 @@ static cr_status capture(cr_task *t, int k)
     cr_node_drop(edge.node); /* the tensor keeps the node alive */
     if (!edge.node)
         return cr_fail(CR_RUNTIME, "One of the differentiated Tensors does not require grad");
-    CR_TRY(item_of(t, edge.node, &i, &is_new));
+    CR_TRY(task_item_of(t, edge.node, &i, &is_new));
     t->next_capture[k] = t->items.at[i].capture;
     t->capture_input[k] = edge.input;
     t->items.at[i].capture = k;
@@ -192,7 +192,7 @@ static cr_status capture(cr_task *t, int k)
 }
 
 /* backward(inputs=...): adds to .grad of leaves; other tensors retain their gradient. */
-static cr_status target(cr_task *t, int k)
+static cr_status task_target(cr_task *t, int k)
 {
     cr_edge edge;
     uint32_t i;
@@ -201,12 +201,12 @@ static cr_status target(cr_task *t, int k)
     CR_TRY(cr_retain_grad(t->call->inputs[k]));
     CR_TRY(cr_edge_of(&edge, t->call->inputs[k]));
     cr_node_drop(edge.node);
-    CR_TRY(item_of(t, edge.node, &i, &is_new));
+    CR_TRY(task_item_of(t, edge.node, &i, &is_new));
     t->items.at[i].needed = true;
     return CR_OK;
 }
 
-static cr_status take_inputs(cr_task *t)
+static cr_status task_take_inputs(cr_task *t)
 {
     size_t n = (size_t)t->call->input_count;
 
@@ -215,15 +215,15 @@ static cr_status take_inputs(cr_task *t)
     if (!t->next_capture || !t->capture_input)
         return CR_MEMORY;
     for (int k = 0; k < t->call->input_count; k++)
-        CR_TRY(t->call->accumulate_inputs ? target(t, k) : capture(t, k));
-    return mark(t);
+        CR_TRY(t->call->accumulate_inputs ? task_target(t, k) : capture(t, k));
+    return task_mark(t);
 }
 
 cr_status cr_task_plan(cr_task *t)
 {
     if (t->call->inputs) {
         t->pruned = true;
-        CR_TRY(take_inputs(t));
+        CR_TRY(task_take_inputs(t));
     }
     return count(t);
 }
@@ -255,7 +255,7 @@ static bool may_grow(const cr_tensor *t, const cr_tensor *by)
 }
 
 /* *sum += grad.  Takes ownership of both. */
-static cr_status add(cr_tensor **sum, cr_tensor *grad)
+static cr_status task_add(cr_tensor **sum, cr_tensor *grad)
 {
     cr_tensor *was = *sum, *made = NULL;
     cr_status st;
@@ -294,13 +294,13 @@ cr_status cr_task_give(cr_task_item *item, uint32_t k, cr_tensor *grad)
         at = &item->many[k];
     }
     if (*at)
-        return add(at, grad);
+        return task_add(at, grad);
     *at = grad;
     return CR_OK;
 }
 
 /* --- the heap --- */
-static bool before(const cr_task *t, uint32_t a, uint32_t b)
+static bool task_before(const cr_task *t, uint32_t a, uint32_t b)
 {
     return t->items.at[a].node->sequence > t->items.at[b].node->sequence;
 }
@@ -310,7 +310,7 @@ cr_status cr_task_push(cr_task *t, uint32_t item)
     CR_TRY(cr_vec_reserve(&t->ready, 1));
     size_t i = t->ready.len++;
     uint32_t *heap = t->ready.at;
-    while (i && before(t, item, heap[(i - 1) / 2])) {
+    while (i && task_before(t, item, heap[(i - 1) / 2])) {
         heap[i] = heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
@@ -327,9 +327,9 @@ uint32_t cr_task_pop(cr_task *t)
         size_t child = 2 * i + 1;
         if (child >= n)
             break;
-        if (child + 1 < n && before(t, heap[child + 1], heap[child]))
+        if (child + 1 < n && task_before(t, heap[child + 1], heap[child]))
             child++;
-        if (!before(t, heap[child], last))
+        if (!task_before(t, heap[child], last))
             break;
         heap[i] = heap[child];
         i = child;

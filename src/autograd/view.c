@@ -227,7 +227,7 @@ done:
 }
 
 /* `grad` with the changed part replaced by `part`.  Copies in place unless recorded. */
-static cr_status replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
+static cr_status view_replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
                           cr_tensor *part)
 {
     cr_tensor *view;
@@ -281,7 +281,7 @@ static cr_status base_gradient(cr_tensor **out, const copy_slices *c, cr_tensor 
     cr_tensor *spread = NULL;
 
     if (!cr_recording())
-        return replaced(out, c, grad, part);
+        return view_replaced(out, c, grad, part);
     CR_TRY(cr_layout_scatter_recorded(&spread, part, &c->base, &c->view));
     cr_status st = c->base.dtype == c->view.dtype ? chosen(out, c, grad, spread)
                                                   : exchanged(out, c, grad, slice, spread);
