@@ -70,7 +70,7 @@ static bool set_levels(cr_flow *f)
 }
 
 /* The next usable edge out of `p`, or -1.  Edges before it are not tried again. */
-static int usable(cr_flow *f, int p)
+static int flow_usable_edge(cr_flow *f, int p)
 {
     for (; f->next[p] >= 0; f->next[p] = f->edges.at[f->next[p]].next) {
         const edge *e = &f->edges.at[f->next[p]];
@@ -81,7 +81,7 @@ static int usable(cr_flow *f, int p)
 }
 
 /* Pushes flow along way[0..n).  Returns the first step whose edge is full afterwards. */
-static int push(cr_flow *f, int n, int64_t *pushed)
+static int flow_push(cr_flow *f, int n, int64_t *pushed)
 {
     int64_t least = CR_FLOW_MUCH;
     int full = 0;
@@ -100,7 +100,7 @@ static int push(cr_flow *f, int n, int64_t *pushed)
 }
 
 /* Fills all shortest paths, depth first.  The current path is the stack. */
-static int64_t fill(cr_flow *f)
+static int64_t flow_fill(cr_flow *f)
 {
     int64_t pushed = 0;
     int n = 0, p = CR_FLOW_SOURCE;
@@ -108,9 +108,9 @@ static int64_t fill(cr_flow *f)
     for (int i = 0; i < f->points; i++)
         f->next[i] = f->first[i];
     for (;;) {
-        int e = p == CR_FLOW_SINK ? -1 : usable(f, p);
+        int e = p == CR_FLOW_SINK ? -1 : flow_usable_edge(f, p);
         if (p == CR_FLOW_SINK) {
-            n = push(f, n, &pushed);
+            n = flow_push(f, n, &pushed);
             p = f->edges.at[f->way[n] ^ 1].to;
         } else if (e >= 0) {
             f->way[n++] = e;
@@ -129,7 +129,7 @@ int64_t cr_flow_cut(cr_flow *f, bool *side)
     int64_t total = 0;
 
     while (total < CR_FLOW_MUCH && set_levels(f))
-        total += fill(f);
+        total += flow_fill(f);
     for (int p = 0; p < f->points; p++)
         side[p] = f->level[p] >= 0;
     return total;

@@ -18,7 +18,7 @@ typedef struct {
 
 /* --- fakes --- */
 
-static cr_status fake_input(cr_tensor **out, const cr_gvalue *v, bool plain)
+static cr_status joint_fake_input(cr_tensor **out, const cr_gvalue *v, bool plain)
 {
     const cr_gtype *t = &v->type;
 
@@ -35,7 +35,7 @@ static cr_status fake_input(cr_tensor **out, const cr_gvalue *v, bool plain)
 static cr_status make_inputs(replay *x)
 {
     for (int i = 0; i < x->inputs; i++) {
-        CR_TRY(fake_input(&x->input[i], x->g->input[i], x->plain));
+        CR_TRY(joint_fake_input(&x->input[i], x->g->input[i], x->plain));
         CR_TRY(cr_recorder_input(x->r, x->input[i], x->g->input[i]->name));
         if (x->g->input[i]->type.requires_grad && !x->plain)
             x->leaf[x->wanted++] = x->input[i];
@@ -84,7 +84,7 @@ static cr_status make_cotangents(replay *x)
     return CR_OK;
 }
 
-static cr_status run_backward(replay *x)
+static cr_status joint_run_backward(replay *x)
 {
     cr_backward_call call = {.roots = x->root, .grads = x->cotangent, .root_count = x->roots,
                              .inputs = x->leaf, .input_count = x->wanted, .allow_unused = true};
@@ -101,7 +101,7 @@ static cr_status record_all(replay *x)
         return CR_OK;
     CR_TRY(make_cotangents(x));
     cr_recorder_at(x->r, "backward");
-    return run_backward(x);
+    return joint_run_backward(x);
 }
 
 /* Fails for a meta constant: an operator made this tensor without a call, so the graph cannot
@@ -115,7 +115,7 @@ static cr_status check_constants(const cr_graph *g)
     return CR_OK;
 }
 
-static cr_status finish(replay *x, cr_aot_joint *out)
+static cr_status joint_finish(replay *x, cr_aot_joint *out)
 {
     cr_tensor **all = cr_alloc((size_t)(x->outputs + x->wanted + 1) * sizeof *all);
     cr_status st;
@@ -131,7 +131,7 @@ static cr_status finish(replay *x, cr_aot_joint *out)
     return st;
 }
 
-static void drop_all(cr_tensor **t, int n)
+static void joint_drop_tensors(cr_tensor **t, int n)
 {
     for (int i = 0; i < n; i++)
         cr_drop(t[i]);
@@ -155,7 +155,7 @@ static cr_status make_joint(replay *x, cr_aot_joint *out)
     cr_thread.exclude = was.exclude;
     cr_thread.inference = was.inference;
     CR_TRY(st);
-    CR_TRY(finish(x, out));
+    CR_TRY(joint_finish(x, out));
     out->recorder = x->r;
     out->cotangents = x->roots;
     return CR_OK;
@@ -182,10 +182,10 @@ static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *rea
         out->differentiable = x.differentiable = cr_alloc_zero(outs + 1);
         st = x.differentiable ? make_joint(&x, out) : CR_MEMORY;
         *hidden = x.hidden;
-        drop_all(x.input, x.inputs);
-        drop_all(x.gradient, x.wanted);
-        drop_all(x.output, x.outputs);
-        drop_all(x.cotangent, x.roots);
+        joint_drop_tensors(x.input, x.inputs);
+        joint_drop_tensors(x.gradient, x.wanted);
+        joint_drop_tensors(x.output, x.outputs);
+        joint_drop_tensors(x.cotangent, x.roots);
         if (st) {
             cr_free(x.differentiable);
             cr_recorder_drop(x.r);
@@ -196,7 +196,7 @@ static cr_status joint_new(cr_aot_joint *out, const cr_graph *g, const bool *rea
     return st;
 }
 
-static void functional(cr_session *s, void *context)
+static void joint_functional(cr_session *s, void *context)
 {
     const cr_graph **g = context;
 
@@ -206,7 +206,7 @@ static void functional(cr_session *s, void *context)
 
 /* True when the call has nodes under no_grad.  Making the graph functional would let the tape
  * see their writes. */
-static bool writes_unseen(const cr_graph *g)
+static bool joint_has_no_grad_nodes(const cr_graph *g)
 {
     for (size_t i = 0; i < g->body->len; i++)
         if (g->body->at[i]->no_grad)
@@ -221,8 +221,8 @@ cr_status cr_aot_joint_of(cr_aot_joint *out, const cr_graph *g, const bool *reac
     bool hidden = false;
     cr_status st = joint_new(out, g, reached, false, &hidden);
 
-    if (!hidden || writes_unseen(g) || cr_session_run(g->session, functional, &g) ||
-        cr_graph_writes(g))
+    if (!hidden || joint_has_no_grad_nodes(g) ||
+        cr_session_run(g->session, joint_functional, &g) || cr_graph_writes(g))
         return st;
     return joint_new(out, g, reached, false, &hidden);
 }
