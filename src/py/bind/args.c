@@ -61,7 +61,7 @@ static void note_overloaded(cr_py_args *a, PyObject *x)
 
 /* --- one value --- */
 
-static cr_py_fit to_tensor(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+static cr_py_fit args_to_tensor(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
     if (CR_LIKELY(Py_IS_TYPE(x, cr_py_tensor_type))) {
         cr_py_set_tensor(out, cr_py_tensor_of(x));
@@ -112,13 +112,13 @@ static cr_py_fit to_scalar(PyObject *x, cr_scalar *out)
     return fit == CR_PY_MISFIT ? scalar_of_tensor(x, out) : fit;
 }
 
-static cr_py_fit to_number(PyObject *x, cr_value *out)
+static cr_py_fit args_to_number(PyObject *x, cr_value *out)
 {
     out->tag = CR_NUMBER;
     return to_scalar(x, &out->number);
 }
 
-static cr_py_fit to_float(PyObject *x, cr_value *out)
+static cr_py_fit args_to_float(PyObject *x, cr_value *out)
 {
     cr_scalar s;
     cr_py_fit fit;
@@ -138,13 +138,13 @@ static cr_py_fit to_float(PyObject *x, cr_value *out)
     return s.category == CR_CAT_COMPLEX ? CR_PY_MISFIT : CR_PY_FITS;
 }
 
-static cr_py_fit to_int(PyObject *x, cr_value *out)
+static cr_py_fit args_to_int(PyObject *x, cr_value *out)
 {
     out->tag = CR_INT;
     return cr_py_size_from(x, &out->i);
 }
 
-static cr_py_fit to_bool(PyObject *x, cr_value *out)
+static cr_py_fit args_to_bool(PyObject *x, cr_value *out)
 {
     cr_scalar s;
 
@@ -160,7 +160,7 @@ static cr_py_fit to_bool(PyObject *x, cr_value *out)
     return CR_PY_FITS;
 }
 
-static cr_py_fit to_string(PyObject *x, cr_value *out)
+static cr_py_fit args_to_string(PyObject *x, cr_value *out)
 {
     Py_ssize_t len;
 
@@ -171,7 +171,7 @@ static cr_py_fit to_string(PyObject *x, cr_value *out)
     return s ? CR_PY_FITS : CR_PY_RAISED;
 }
 
-static cr_py_fit to_dtype(PyObject *x, cr_value *out)
+static cr_py_fit args_to_dtype(PyObject *x, cr_value *out)
 {
     cr_dtype t = cr_py_dtype_from(x);
 
@@ -179,7 +179,7 @@ static cr_py_fit to_dtype(PyObject *x, cr_value *out)
     return t == CR_DTYPE_NONE ? CR_PY_MISFIT : CR_PY_FITS;
 }
 
-static cr_py_fit to_device(PyObject *x, cr_value *out)
+static cr_py_fit args_to_device(PyObject *x, cr_value *out)
 {
     int kind, index;
     int done = cr_py_device_from(x, &kind, &index);
@@ -209,7 +209,8 @@ static cr_py_fit to_generator(PyObject *x, cr_value *out)
 /* --- lists --- */
 
 /* Fills an int[2] and the like with one value. */
-static cr_py_fit spread(cr_py_args *a, const cr_param *p, cr_tag tag, int64_t i, cr_value *out)
+static cr_py_fit args_spread(cr_py_args *a, const cr_param *p, cr_tag tag, int64_t i,
+                             cr_value *out)
 {
     int64_t *ints = cr_py_args_get(a, (size_t)p->fixed * sizeof *ints);
 
@@ -223,13 +224,13 @@ static cr_py_fit spread(cr_py_args *a, const cr_param *p, cr_tag tag, int64_t i,
 
 static bool is_list(PyObject *x) { return PyTuple_Check(x) || PyList_Check(x); }
 
-static cr_py_fit to_ints(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+static cr_py_fit args_to_ints(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
     int64_t one;
 
     if (!is_list(x)) {
         cr_py_fit fit = p->fixed ? cr_py_size_from(x, &one) : CR_PY_MISFIT;
-        return fit == CR_PY_FITS ? spread(a, p, CR_INTS, one, out) : fit;
+        return fit == CR_PY_FITS ? args_spread(a, p, CR_INTS, one, out) : fit;
     }
     Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
     int64_t *ints = cr_py_args_get(a, (size_t)n * sizeof *ints);
@@ -251,7 +252,7 @@ static cr_py_fit to_ints(cr_py_args *a, const cr_param *p, PyObject *x, cr_value
 static cr_py_fit to_bools(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
     if (PyBool_Check(x) && p->fixed)
-        return spread(a, p, CR_TRUTHS, x == Py_True, out);
+        return args_spread(a, p, CR_TRUTHS, x == Py_True, out);
     if (!is_list(x))
         return CR_PY_MISFIT;
     Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
@@ -269,7 +270,7 @@ static cr_py_fit to_bools(cr_py_args *a, const cr_param *p, PyObject *x, cr_valu
     return CR_PY_FITS;
 }
 
-static cr_py_fit to_floats(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
+static cr_py_fit args_to_floats(cr_py_args *a, const cr_param *p, PyObject *x, cr_value *out)
 {
     cr_value one;
     bool single = !is_list(x) && p->fixed;
@@ -281,7 +282,7 @@ static cr_py_fit to_floats(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
     if (!floats)
         return CR_PY_RAISED;
     for (Py_ssize_t i = 0; i < n; i++) {
-        cr_py_fit fit = to_float(single ? x : PySequence_Fast_GET_ITEM(x, i), &one);
+        cr_py_fit fit = args_to_float(single ? x : PySequence_Fast_GET_ITEM(x, i), &one);
         if (fit != CR_PY_FITS) {
             a->bad_item = single ? -1 : i;
             return fit;
@@ -306,7 +307,8 @@ static cr_py_fit to_values(cr_py_args *a, const cr_param *p, PyObject *x, cr_val
         return CR_PY_RAISED;
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *y = PySequence_Fast_GET_ITEM(x, i);
-        cr_py_fit fit = tensors ? to_tensor(a, &item, y, &list[i]) : to_number(y, &list[i]);
+        cr_py_fit fit =
+            tensors ? args_to_tensor(a, &item, y, &list[i]) : args_to_number(y, &list[i]);
         if (fit != CR_PY_FITS) {
             a->bad_item = i;
             return fit;
@@ -342,17 +344,17 @@ static cr_py_fit to_other(cr_py_args *a, const cr_param *p, PyObject *x, cr_valu
     case CR_T_TENSOR: break;
     case CR_T_TENSORS:
     case CR_T_SCALARS: return to_values(a, p, x, out);
-    case CR_T_SCALAR: return to_number(x, out);
-    case CR_T_INT: return to_int(x, out);
-    case CR_T_INTS: return to_ints(a, p, x, out);
-    case CR_T_FLOAT: return to_float(x, out);
-    case CR_T_FLOATS: return to_floats(a, p, x, out);
-    case CR_T_BOOL: return to_bool(x, out);
+    case CR_T_SCALAR: return args_to_number(x, out);
+    case CR_T_INT: return args_to_int(x, out);
+    case CR_T_INTS: return args_to_ints(a, p, x, out);
+    case CR_T_FLOAT: return args_to_float(x, out);
+    case CR_T_FLOATS: return args_to_floats(a, p, x, out);
+    case CR_T_BOOL: return args_to_bool(x, out);
     case CR_T_BOOLS: return to_bools(a, p, x, out);
-    case CR_T_STRING: return to_string(x, out);
-    case CR_T_DTYPE: return to_dtype(x, out);
+    case CR_T_STRING: return args_to_string(x, out);
+    case CR_T_DTYPE: return args_to_dtype(x, out);
     case CR_T_LAYOUT: return to_constant(x, &cr_py_layout_type, CR_LAYOUT_VAL, out);
-    case CR_T_DEVICE: return to_device(x, out);
+    case CR_T_DEVICE: return args_to_device(x, out);
     case CR_T_FORMAT: return to_constant(x, &cr_py_format_type, CR_FORMAT_VAL, out);
     case CR_T_GENERATOR: return to_generator(x, out);
     }
@@ -364,7 +366,7 @@ cr_py_fit cr_py_convert(cr_py_args *a, const cr_param *p, PyObject *x, cr_value 
     cr_py_fit fit;
 
     if (p->type == CR_T_TENSOR)
-        return to_tensor(a, p, x, out);
+        return args_to_tensor(a, p, x, out);
     fit = to_other(a, p, x, out);
     if (CR_LIKELY(fit != CR_PY_MISFIT) || !cr_py_handles_call(a, p, x))
         return fit;

@@ -15,7 +15,7 @@ static int device_kind(PyObject *x, cr_device_kind *out)
     return 0;
 }
 
-static PyObject *done(cr_status st)
+static PyObject *autocast_done(cr_status st)
 {
     if (st)
         return cr_py_raise(st);
@@ -45,7 +45,7 @@ static PyObject *set_enabled(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "O|O:set_autocast_enabled", &first, &second) ||
         device_kind(second ? first : NULL, &kind) < 0)
         return NULL;
-    return done(cr_autocast_set(kind, PyObject_IsTrue(second ? second : first) > 0));
+    return autocast_done(cr_autocast_set(kind, PyObject_IsTrue(second ? second : first) > 0));
 }
 
 static PyObject *get_dtype(PyObject *m, PyObject *device)
@@ -67,7 +67,7 @@ static PyObject *set_dtype(PyObject *m, PyObject *args)
     if (!PyArg_ParseTuple(args, "OO!:set_autocast_dtype", &device, &cr_py_dtype_type, &dtype) ||
         device_kind(device, &kind) < 0)
         return NULL;
-    return done(cr_autocast_set_dtype(kind, cr_py_dtype_from(dtype)));
+    return autocast_done(cr_autocast_set_dtype(kind, cr_py_dtype_from(dtype)));
 }
 
 static PyObject *caches(PyObject *m, PyObject *unused)
@@ -80,7 +80,7 @@ static PyObject *caches(PyObject *m, PyObject *unused)
 static PyObject *set_caches(PyObject *m, PyObject *x)
 {
     (void)m;
-    return done(cr_autocast_set_caches(PyObject_IsTrue(x) > 0));
+    return autocast_done(cr_autocast_set_caches(PyObject_IsTrue(x) > 0));
 }
 
 static PyObject *clear(PyObject *m, PyObject *unused)

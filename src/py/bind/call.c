@@ -8,7 +8,7 @@
  * tens of microseconds, giving the lock away and back takes one. */
 enum { LARGE = 1 << 15 };
 
-static int64_t elements(const cr_value *v)
+static int64_t call_elements(const cr_value *v)
 {
     int64_t n = 0;
 
@@ -39,7 +39,7 @@ static bool is_large(const cr_op *op, const cr_value *arg)
     if (op->does == CR_DOES_MAP)
         return false;
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
-        n += elements(&arg[CR_CTZ(mask)]);
+        n += call_elements(&arg[CR_CTZ(mask)]);
     return CR_UNLIKELY(n >= LARGE) ||
            (!op->tensor_params && made_elements(op, arg) >= LARGE);
 }
@@ -73,7 +73,7 @@ const cr_op *cr_py_find_op(const char *name)
 
 static PyObject *value_object(cr_value *v);
 
-static PyObject *list_object(cr_value *v)
+static PyObject *call_list_object(cr_value *v)
 {
     PyObject *out = PyTuple_New(v->len);
 
@@ -96,7 +96,7 @@ static PyObject *value_object(cr_value *v)
 {
     switch ((cr_tag)v->tag) {
     case CR_TENSOR: return cr_py_wrap(v->t);
-    case CR_TENSORS: return list_object(v);
+    case CR_TENSORS: return call_list_object(v);
     case CR_NUMBER: return cr_py_scalar_object(v->number);
     case CR_INT: return PyLong_FromLongLong(v->i);
     case CR_FLOAT: return PyFloat_FromDouble(v->d);
@@ -238,7 +238,7 @@ typedef struct {
     int64_t numel, size[CR_MAX_DIMS];
 } sizes;
 
-static sizes sizes_of(const cr_tensor *t)
+static sizes call_sizes_of(const cr_tensor *t)
 {
     sizes s = {.ndim = t->ndim, .numel = t->numel};
 
@@ -281,7 +281,7 @@ static PyObject *call_out(const cr_py_op *self, const cr_op *op, cr_py_args *a)
     if (!out_tensors(self, op, a->out, out))
         return NULL;
     for (int k = 0; k < op->result_count; k++)
-        had[k] = sizes_of(out[k]);
+        had[k] = call_sizes_of(out[k]);
     if (is_large(op, a->value))
         CR_PY_UNLOCKED(st = cr_call_out(op, a->value, out, result));
     else
@@ -307,7 +307,7 @@ cr_status cr_py_ask_grad(cr_tensor *t)
     return cr_set_requires_grad(t, true);
 }
 
-static PyObject *run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
+static PyObject *call_run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
 {
     cr_value result[CR_MAX_RESULTS];
     cr_status st;
@@ -327,7 +327,7 @@ static PyObject *run(const cr_py_op *self, const cr_py_sig *s, cr_py_args *a)
     return call_results(s->op, result);
 }
 
-static PyObject *shown(const cr_py_op *self)
+static PyObject *call_shown(const cr_py_op *self)
 {
     return self->shown ? self->shown : (PyObject *)(uintptr_t)self;
 }
@@ -344,7 +344,7 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
     cr_py_args a;
 
     if (CR_UNLIKELY(cr_py_mode_count))
-        return cr_py_mode_call(shown(self), &g);
+        return cr_py_mode_call(call_shown(self), &g);
     if (CR_UNLIKELY(self->method && (!g.count || !cr_py_is_tensor(args[0]))))
         return PyErr_Format(
             PyExc_TypeError,
@@ -360,8 +360,8 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
     }
     if (CR_LIKELY(fit == CR_PY_FITS))
         out = CR_UNLIKELY(a.overloaded_count > 0)
-                  ? cr_py_override_call(shown(self), a.overloaded, a.overloaded_count, &g)
-                  : run(self, s, &a);
+                  ? cr_py_override_call(call_shown(self), a.overloaded, a.overloaded_count, &g)
+                  : call_run(self, s, &a);
     else
         out = fit == CR_PY_RAISED ? NULL
                                   : cr_py_explain(PyUnicode_AsUTF8(self->name), self->chain, &g,

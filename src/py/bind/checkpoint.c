@@ -31,7 +31,7 @@ typedef struct {
     PyObject **storage; /* by number, after `restore` */
 } loader;
 
-static PyObject *refuse(const loader *l, const char *format, PyObject *what)
+static PyObject *checkpoint_refuse(const loader *l, const char *format, PyObject *what)
 {
     return PyErr_Format(l->unpickling_error, format, what);
 }
@@ -43,7 +43,7 @@ static PyObject *full_name(const char *module, const char *name)
 }
 
 /* cr_pickle_rules.ask */
-static cr_status ask(void *who, const char *module, const char *name, bool *allowed)
+static cr_status checkpoint_ask(void *who, const char *module, const char *name, bool *allowed)
 {
     loader *l = who;
     PyObject *key = full_name(module, name), *said = NULL;
@@ -71,7 +71,7 @@ static PyObject *answer(const loader *l, const cr_pickle_name *n)
 }
 
 /* Imports a module; torch's modules are those of this package. */
-static PyObject *import(const char *module)
+static PyObject *checkpoint_import(const char *module)
 {
     char own[512];
 
@@ -87,7 +87,7 @@ static PyObject *default_object(const cr_pickle_name *n)
 
     if (n->global.use == CR_USE_DTYPE)
         return Py_NewRef(cr_py_dtype_object(n->global.dtype));
-    module = import(n->global.use == CR_USE_CLASS || n->global.use == CR_USE_STORAGE
+    module = checkpoint_import(n->global.use == CR_USE_CLASS || n->global.use == CR_USE_STORAGE
                         ? (n->global.untyped ? "torch.storage" : "torch")
                         : n->module);
     object = module ? PyObject_GetAttrString(module, n->name) : NULL;
@@ -95,7 +95,7 @@ static PyObject *default_object(const cr_pickle_name *n)
     return object;
 }
 
-static bool is_default(const loader *l, const cr_pickle_name *n)
+static bool checkpoint_is_default(const loader *l, const cr_pickle_name *n)
 {
     return n->global.use != CR_USE_NONE &&
            !(l->weights_only && (n->global.use == CR_USE_FULL || n->global.use == CR_USE_TYPE));
@@ -103,7 +103,7 @@ static bool is_default(const loader *l, const cr_pickle_name *n)
 
 static PyObject *name_object(const loader *l, const cr_pickle_name *n)
 {
-    if (is_default(l, n))
+    if (checkpoint_is_default(l, n))
         return default_object(n);
     PyObject *pair = answer(l, n);
     return pair ? Py_NewRef(PyTuple_GET_ITEM(pair, 0)) : NULL;
@@ -116,7 +116,7 @@ static use use_of(const loader *l, const cr_step *f)
     if (f->kind != CR_STEP_GLOBAL)
         return USE_NAME;
     const cr_pickle_name *n = &l->p->names.at[f->i];
-    if (is_default(l, n))
+    if (checkpoint_is_default(l, n))
         return n->global.use == CR_USE_CALL || n->global.use == CR_USE_FULL ||
                        n->global.use == CR_USE_CLASS || n->global.use == CR_USE_DTYPE
                    ? USE_CALL
@@ -127,7 +127,7 @@ static use use_of(const loader *l, const cr_step *f)
 
 static cr_global_id id_of(const loader *l, const cr_step *f)
 {
-    return f->kind == CR_STEP_GLOBAL && is_default(l, &l->p->names.at[f->i])
+    return f->kind == CR_STEP_GLOBAL && checkpoint_is_default(l, &l->p->names.at[f->i])
                ? l->p->names.at[f->i].global.id
                : CR_GLOBAL_OTHER;
 }
@@ -217,7 +217,7 @@ static PyObject *typed_storage(loader *l, size_t i)
 /* --- values --- */
 
 /* The value of a step, borrowed. */
-static PyObject *get(loader *l, uint32_t step)
+static PyObject *checkpoint_get(loader *l, uint32_t step)
 {
     const cr_step *s = &l->p->steps.at[step];
 
@@ -230,9 +230,9 @@ static PyObject *get(loader *l, uint32_t step)
     return l->value[step];
 }
 
-static PyObject *operand(loader *l, const cr_step *s, uint32_t i)
+static PyObject *checkpoint_operand(loader *l, const cr_step *s, uint32_t i)
 {
-    return get(l, cr_step_operands(l->p, s)[i]);
+    return checkpoint_get(l, cr_step_operands(l->p, s)[i]);
 }
 
 static const cr_step *operand_step(const loader *l, const cr_step *s, uint32_t i)
@@ -247,7 +247,7 @@ static PyObject *sequence(loader *l, const cr_step *s, uint32_t from, bool tuple
     PyObject *made = tuple ? PyTuple_New(n) : PyList_New(n);
 
     for (Py_ssize_t i = 0; made && i < n; i++) {
-        PyObject *item = operand(l, s, from + (uint32_t)i);
+        PyObject *item = checkpoint_operand(l, s, from + (uint32_t)i);
         if (!item)
             Py_CLEAR(made);
         else if (tuple)
@@ -261,7 +261,8 @@ static PyObject *sequence(loader *l, const cr_step *s, uint32_t from, bool tuple
 static int set_items(loader *l, PyObject *dict, const cr_step *s, uint32_t from)
 {
     for (uint32_t i = from; i + 1 < s->count; i += 2) {
-        PyObject *key = operand(l, s, i), *value = key ? operand(l, s, i + 1) : NULL;
+        PyObject *key = checkpoint_operand(l, s, i),
+                 *value = key ? checkpoint_operand(l, s, i + 1) : NULL;
         if (!value || (PyDict_CheckExact(dict) ? PyDict_SetItem(dict, key, value)
                                                : PyObject_SetItem(dict, key, value)))
             return -1;
@@ -331,8 +332,8 @@ static int read_ints(PyObject *x, int64_t *out, int *n)
     return fit == CR_PY_FITS ? 0 : -1;
 }
 
-static PyObject *view_of(cr_storage *storage, cr_dtype dtype, PyObject *offset, PyObject *sizes,
-                         PyObject *strides)
+static PyObject *checkpoint_view_of(cr_storage *storage, cr_dtype dtype, PyObject *offset,
+                                    PyObject *sizes, PyObject *strides)
 {
     int64_t first, size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     int ndim, count;
@@ -386,7 +387,7 @@ static PyObject *apply_marks(PyObject *tensor, PyObject *marks)
 
 /* Runs a call of _rebuild_tensor, _v2 (requires_grad, hooks, marks) or _v3 (requires_grad,
  * hooks, dtype, marks) whose arguments are a tuple that begins with a storage of the file. */
-static PyObject *rebuild(loader *l, cr_global_id id, const cr_step *args)
+static PyObject *checkpoint_rebuild(loader *l, cr_global_id id, const cr_step *args)
 {
     bool v1 = id == CR_GLOBAL_REBUILD_TENSOR, v3 = id == CR_GLOBAL_REBUILD_TENSOR_V3;
     uint32_t need = v1 ? 4 : v3 ? 7 : 6, marks = v1 ? 4 : need;
@@ -396,27 +397,28 @@ static PyObject *rebuild(loader *l, cr_global_id id, const cr_step *args)
     if (args->count < need || args->count > marks + !v1)
         return PyErr_Format(PyExc_TypeError, "a tensor is described by %u values, but got %u",
                             need, args->count);
-    PyObject *storage = storage_object(l, i), *offset = operand(l, args, 1);
-    PyObject *sizes = operand(l, args, 2), *strides = operand(l, args, 3);
+    PyObject *storage = storage_object(l, i), *offset = checkpoint_operand(l, args, 1);
+    PyObject *sizes = checkpoint_operand(l, args, 2), *strides = checkpoint_operand(l, args, 3);
     if (!storage || !offset || !sizes || !strides)
         return NULL;
     if (v3) {
-        PyObject *given = operand(l, args, 6);
+        PyObject *given = checkpoint_operand(l, args, 6);
         dtype = given ? cr_py_dtype_from(given) : CR_DTYPE_NONE;
         if (dtype == CR_DTYPE_NONE)
             return given ? PyErr_Format(PyExc_TypeError, "a dtype was expected, not %R", given)
                          : NULL;
     }
-    PyObject *tensor = view_of(cr_py_storage_of(storage), dtype, offset, sizes, strides);
+    PyObject *tensor =
+        checkpoint_view_of(cr_py_storage_of(storage), dtype, offset, sizes, strides);
     if (tensor && args->count > marks) {
-        PyObject *given = operand(l, args, marks);
+        PyObject *given = checkpoint_operand(l, args, marks);
         if (!given)
             Py_CLEAR(tensor);
         else if (given != Py_None)
             tensor = apply_marks(tensor, given);
     }
     if (tensor && !v1) {
-        PyObject *grad = operand(l, args, 4);
+        PyObject *grad = checkpoint_operand(l, args, 4);
         if (!grad || ask_grad(tensor, grad))
             Py_CLEAR(tensor);
     }
@@ -462,10 +464,10 @@ static bool misused(const loader *l, cr_global_id id, const cr_step *args, PyObj
 
 static PyObject *not_callable(const loader *l, PyObject *function)
 {
-    return refuse(l, "Trying to call reduce for unrecognized function %S", function);
+    return checkpoint_refuse(l, "Trying to call reduce for unrecognized function %S", function);
 }
 
-static PyObject *call_function(loader *l, const cr_step *f, PyObject *function,
+static PyObject *checkpoint_call_function(loader *l, const cr_step *f, PyObject *function,
                                const cr_step *args, PyObject *tuple)
 {
     cr_global_id id = id_of(l, f);
@@ -476,24 +478,26 @@ static PyObject *call_function(loader *l, const cr_step *f, PyObject *function,
         return PyErr_Format(PyExc_TypeError, "argument after * must be an iterable, not %s",
                             Py_TYPE(tuple)->tp_name);
     if (misused(l, id, args, tuple) || (legacy_class && PyTuple_GET_SIZE(tuple)))
-        return refuse(l, "%S is not called with these arguments by a checkpoint", function);
+        return checkpoint_refuse(l, "%S is not called with these arguments by a checkpoint",
+                                 function);
     return PyObject_CallObject(function, tuple);
 }
 
-static PyObject *reduce(loader *l, const cr_step *s)
+static PyObject *checkpoint_reduce(loader *l, const cr_step *s)
 {
     const cr_step *f = operand_step(l, s, 0), *args = operand_step(l, s, 1);
     cr_global_id id = id_of(l, f);
 
     if (rebuilds(id) && args->kind == CR_STEP_TUPLE && args->count &&
         operand_step(l, args, 0)->kind == CR_STEP_STORAGE)
-        return rebuild(l, id, args);
-    PyObject *function = operand(l, s, 0), *tuple = function ? operand(l, s, 1) : NULL;
+        return checkpoint_rebuild(l, id, args);
+    PyObject *function = checkpoint_operand(l, s, 0),
+             *tuple = function ? checkpoint_operand(l, s, 1) : NULL;
     if (!tuple)
         return NULL;
     if (use_of(l, f) != USE_CALL)
         return not_callable(l, function);
-    return call_function(l, f, function, args, tuple);
+    return checkpoint_call_function(l, f, function, args, tuple);
 }
 
 /* cls.__new__(cls, *args, **kwargs) */
@@ -519,20 +523,22 @@ static PyObject *new_instance(PyObject *cls, PyObject *args, PyObject *kwargs)
 static PyObject *newobj(loader *l, const cr_step *s)
 {
     const cr_step *f = operand_step(l, s, 0);
-    PyObject *cls = operand(l, s, 0), *args = cls ? operand(l, s, 1) : NULL;
-    PyObject *kwargs = args && s->count > 2 ? operand(l, s, 2) : NULL;
+    PyObject *cls = checkpoint_operand(l, s, 0),
+             *args = cls ? checkpoint_operand(l, s, 1) : NULL;
+    PyObject *kwargs = args && s->count > 2 ? checkpoint_operand(l, s, 2) : NULL;
 
     if (!args || (s->count > 2 && !kwargs))
         return NULL;
     if (use_of(l, f) == USE_NAME)
-        return refuse(l,
+        return checkpoint_refuse(l,
                       "Can only create new object for nn.Parameter or classes allowlisted via "
                       "`add_safe_globals` but got %S",
                       cls);
     if (!PyType_Check(cls) || (kwargs && !PyDict_Check(kwargs)))
-        return refuse(l, "%S is not a class", cls);
+        return checkpoint_refuse(l, "%S is not a class", cls);
     if (PyTuple_Check(args) && misused(l, id_of(l, f), operand_step(l, s, 1), args))
-        return refuse(l, "%S is not called with these arguments by a checkpoint", cls);
+        return checkpoint_refuse(l, "%S is not called with these arguments by a checkpoint",
+                                 cls);
     if (id_of(l, f) == CR_GLOBAL_PARAMETER && PyTuple_Check(args))
         return PyObject_CallObject(cls, args);
     return new_instance(cls, args, kwargs);
@@ -541,14 +547,14 @@ static PyObject *newobj(loader *l, const cr_step *s)
 /* Makes an instance of protocol 0: by __new__ without arguments, else by a call. */
 static PyObject *object_step(loader *l, const cr_step *s)
 {
-    PyObject *cls = operand(l, s, 0), *args = cls ? sequence(l, s, 1, true) : NULL,
+    PyObject *cls = checkpoint_operand(l, s, 0), *args = cls ? sequence(l, s, 1, true) : NULL,
              *made = NULL;
     use how = use_of(l, operand_step(l, s, 0));
 
     if (!args)
         return NULL;
     if (how == USE_NAME || (s->count > 1 && how != USE_CALL))
-        refuse(l,
+        checkpoint_refuse(l,
                "Can only create new object for classes allowlisted via `add_safe_globals` but "
                "got %S",
                cls);
@@ -571,21 +577,23 @@ static int call_discard(PyObject *x, const char *name, PyObject *arg)
     return done ? 0 : -1;
 }
 
-static PyObject *type_of(PyObject *x) { return (PyObject *)Py_TYPE(x); }
+static PyObject *checkpoint_type_of(PyObject *x) { return (PyObject *)Py_TYPE(x); }
 
 static int extend(loader *l, const cr_step *s)
 {
-    PyObject *list = operand(l, s, 0);
+    PyObject *list = checkpoint_operand(l, s, 0);
 
     if (!list)
         return -1;
     if (!PyList_CheckExact(list) && l->weights_only) {
-        refuse(l, s->count == 2 ? "Can only append to lists, but got %S"
-                                : "Can only extend lists, but got %S", type_of(list));
+        checkpoint_refuse(l,
+                          s->count == 2 ? "Can only append to lists, but got %S"
+                                        : "Can only extend lists, but got %S",
+                          checkpoint_type_of(list));
         return -1;
     }
     for (uint32_t i = 1; i < s->count; i++) {
-        PyObject *item = operand(l, s, i);
+        PyObject *item = checkpoint_operand(l, s, i);
         if (!item || (PyList_CheckExact(list) ? PyList_Append(list, item)
                                               : call_discard(list, "append", item)))
             return -1;
@@ -605,29 +613,29 @@ static bool takes_items(const loader *l, PyObject *x)
            (!strcmp(name, "collections.OrderedDict") || !strcmp(name, "Counter"));
 }
 
-static int update(loader *l, const cr_step *s)
+static int checkpoint_update(loader *l, const cr_step *s)
 {
-    PyObject *dict = operand(l, s, 0);
+    PyObject *dict = checkpoint_operand(l, s, 0);
 
     if (!dict)
         return -1;
     if (takes_items(l, dict))
         return set_items(l, dict, s, 1);
-    refuse(l,
+    checkpoint_refuse(l,
            s->kind == CR_STEP_SETITEM ? "Can only SETITEM for dict, collections.OrderedDict, "
                                         "collections.Counter, but got %S"
                                       : "Can only SETITEMS for dict, collections.OrderedDict, "
                                         "collections.Counter, but got %S",
-           type_of(dict));
+           checkpoint_type_of(dict));
     return -1;
 }
 
 static int add_items(loader *l, const cr_step *s)
 {
-    PyObject *set = operand(l, s, 0);
+    PyObject *set = checkpoint_operand(l, s, 0);
 
     for (uint32_t i = 1; set && i < s->count; i++) {
-        PyObject *item = operand(l, s, i);
+        PyObject *item = checkpoint_operand(l, s, i);
         if (!item || (PySet_Check(set) ? PySet_Add(set, item) : call_discard(set, "add", item)))
             return -1;
     }
@@ -704,9 +712,9 @@ static int may_build(loader *l, PyObject *cls)
     return 0;
 }
 
-static int build(loader *l, const cr_step *s)
+static int checkpoint_build(loader *l, const cr_step *s)
 {
-    PyObject *x = operand(l, s, 0), *state = x ? operand(l, s, 1) : NULL;
+    PyObject *x = checkpoint_operand(l, s, 0), *state = x ? checkpoint_operand(l, s, 1) : NULL;
 
     if (!state)
         return -1;
@@ -714,17 +722,20 @@ static int build(loader *l, const cr_step *s)
         return update_dict_of(x, state);
     if (cr_py_is_tensor(x))
         return call_discard(x, "__setstate__", state);
-    int may = may_build(l, type_of(x));
+    int may = may_build(l, checkpoint_type_of(x));
     if (may > 0)
         return set_state(x, state);
     if (!may)
-        refuse(l, "Can only build Tensor, Parameter, OrderedDict or types allowlisted via "
-                  "`add_safe_globals`, but got %S", type_of(x));
+        checkpoint_refuse(
+            l,
+            "Can only build Tensor, Parameter, OrderedDict or types allowlisted via "
+            "`add_safe_globals`, but got %S",
+            checkpoint_type_of(x));
     return -1;
 }
 
 /* --- the steps --- */
-static PyObject *make(loader *l, const cr_step *s)
+static PyObject *checkpoint_make(loader *l, const cr_step *s)
 {
     Py_ssize_t n = (Py_ssize_t)s->text.len;
 
@@ -745,8 +756,8 @@ static PyObject *make(loader *l, const cr_step *s)
     case CR_STEP_DICT: return make_dict(l, s);
     case CR_STEP_SET: return PySet_New(NULL);
     case CR_STEP_FROZENSET: return make_frozenset(l, s);
-    case CR_STEP_SAME: return Py_XNewRef(operand(l, s, 0));
-    case CR_STEP_REDUCE: return reduce(l, s);
+    case CR_STEP_SAME: return Py_XNewRef(checkpoint_operand(l, s, 0));
+    case CR_STEP_REDUCE: return checkpoint_reduce(l, s);
     case CR_STEP_NEWOBJ:
     case CR_STEP_NEWOBJ_EX: return newobj(l, s);
     case CR_STEP_OBJECT: return object_step(l, s);
@@ -763,10 +774,10 @@ static int carry_out(loader *l, uint32_t i)
     case CR_STEP_STORAGE: return 0; /* made on first use */
     case CR_STEP_APPEND: return extend(l, s);
     case CR_STEP_SETITEM:
-    case CR_STEP_SETITEMS: return update(l, s);
+    case CR_STEP_SETITEMS: return checkpoint_update(l, s);
     case CR_STEP_ADDITEMS: return add_items(l, s);
-    case CR_STEP_BUILD: return build(l, s);
-    default: return (l->value[i] = make(l, s)) ? 0 : -1;
+    case CR_STEP_BUILD: return checkpoint_build(l, s);
+    default: return (l->value[i] = checkpoint_make(l, s)) ? 0 : -1;
     }
 }
 
@@ -797,7 +808,7 @@ static PyObject *carry_out_all(loader *l)
     for (size_t i = 0; i < n; i++)
         if (carry_out(l, (uint32_t)i))
             return NULL;
-    return Py_XNewRef(get(l, l->p->result));
+    return Py_XNewRef(checkpoint_get(l, l->p->result));
 }
 
 static void loader_drop(loader *l)
@@ -852,7 +863,7 @@ static PyObject *load_source(loader *l, cr_source *source, const cr_checkpoint_o
     return both;
 }
 
-static void release_buffer(void *owner)
+static void checkpoint_release_buffer(void *owner)
 {
     PyBuffer_Release(owner);
     PyMem_Free(owner);
@@ -869,17 +880,17 @@ static cr_source *memory_source(PyObject *x)
         PyMem_Free(view);
         return NULL;
     }
-    cr_status st =
-        cr_source_memory(&source, view->buf, (size_t)view->len, release_buffer, view);
+    cr_status st = cr_source_memory(&source, view->buf, (size_t)view->len,
+                                    checkpoint_release_buffer, view);
     if (st) {
-        release_buffer(view);
+        checkpoint_release_buffer(view);
         cr_py_raise(st);
     }
     return source;
 }
 
 /* Opens a file descriptor or an object with a buffer. */
-static cr_source *source_of(PyObject *file, unsigned long long start, bool map)
+static cr_source *checkpoint_source_of(PyObject *file, unsigned long long start, bool map)
 {
     cr_source *source = NULL;
 
@@ -894,7 +905,7 @@ static cr_source *source_of(PyObject *file, unsigned long long start, bool map)
     return source;
 }
 
-static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
+static PyObject *checkpoint_load(PyObject *module, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"file",     "start",        "find",     "allowed",
                             "restore",  "weights_only", "mmap",     "swapped",
@@ -913,9 +924,11 @@ static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
     l.weights_only = weights_only;
     l.meta = meta;
     l.keep_cpu = keep_cpu;
-    cr_checkpoint_options o = {.rules = {.weights_only = weights_only, .ask = ask, .who = &l},
-                               .share = map, .swapped = swapped};
-    cr_source *source = source_of(file, start, map);
+    cr_checkpoint_options o = {
+        .rules = {.weights_only = weights_only, .ask = checkpoint_ask, .who = &l},
+        .share = map,
+        .swapped = swapped};
+    cr_source *source = checkpoint_source_of(file, start, map);
     if (!source)
         return NULL;
     PyObject *both = loader_init(&l) ? NULL : load_source(&l, source, &o);
@@ -925,7 +938,8 @@ static PyObject *load(PyObject *module, PyObject *args, PyObject *kwargs)
 }
 
 /* --- listing of names that are not allowed --- */
-static cr_status collect(void *who, const char *module, const char *name, bool *allowed)
+static cr_status checkpoint_collect(void *who, const char *module, const char *name,
+                                    bool *allowed)
 {
     PyObject *full = full_name(module, name);
     int st = full ? PySet_Add(who, full) : -1;
@@ -945,8 +959,8 @@ static PyObject *list_names(PyObject *module, PyObject *args)
         Py_XDECREF(names);
         return NULL;
     }
-    cr_source *source = source_of(file, start, false);
-    cr_status st = source ? cr_checkpoint_list(source, collect, names) : CR_PYTHON;
+    cr_source *source = checkpoint_source_of(file, start, false);
+    cr_status st = source ? cr_checkpoint_list(source, checkpoint_collect, names) : CR_PYTHON;
     cr_source_drop(source);
     if (st) {
         Py_DECREF(names);
@@ -982,7 +996,8 @@ static PyObject *rebuild_tensor(PyObject *module, PyObject *args)
     if (!PyArg_ParseTuple(args, "O!O!OOO", &cr_py_storage_type, &storage, &cr_py_dtype_type,
                           &dtype, &offset, &sizes, &strides))
         return NULL;
-    return view_of(cr_py_storage_of(storage), cr_py_dtype_from(dtype), offset, sizes, strides);
+    return checkpoint_view_of(cr_py_storage_of(storage), cr_py_dtype_from(dtype), offset, sizes,
+                              strides);
 }
 
 /* --- writing --- */
@@ -1090,7 +1105,7 @@ static cr_status put_file(const records *r, const char *folder, const char *path
 }
 
 /* `to` is a path as bytes, or a callable that receives the bytes. */
-static PyObject *save(PyObject *module, PyObject *args)
+static PyObject *checkpoint_save(PyObject *module, PyObject *args)
 {
     PyObject *to, *list;
     const char *folder;
@@ -1113,13 +1128,14 @@ static PyObject *save(PyObject *module, PyObject *args)
 }
 
 static PyMethodDef functions[] = {
-    {"_checkpoint_load", (PyCFunction)(void (*)(void))load, METH_VARARGS | METH_KEYWORDS,
+    {"_checkpoint_load", (PyCFunction)(void (*)(void))checkpoint_load,
+     METH_VARARGS | METH_KEYWORDS,
      "_checkpoint_load(file, start, find, restore, ...) -> (object, bytes)"},
     {"_checkpoint_names", list_names, METH_VARARGS,
      "_checkpoint_names(file, start) -> set of str"},
     {"_checkpoint_default_names", default_names, METH_NOARGS, NULL},
     {"_checkpoint_rename", rename_globals, METH_O, "_checkpoint_rename(pickle) -> pickle"},
-    {"_checkpoint_save", save, METH_VARARGS,
+    {"_checkpoint_save", checkpoint_save, METH_VARARGS,
      "_checkpoint_save(to, folder, [(name, bytes)], checked)"},
     {"_rebuild_tensor", rebuild_tensor, METH_VARARGS,
      "_rebuild_tensor(storage, dtype, offset, size, stride)"},

@@ -34,7 +34,7 @@ typedef struct {
 
 static PyTypeObject call_type, entry_type, function_type;
 
-static cr_compiled_call *call_of(PyObject *x) { return ((call_object *)x)->c; }
+static cr_compiled_call *compiled_call_of(PyObject *x) { return ((call_object *)x)->c; }
 
 PyObject *cr_py_compiled_call(const cr_graph *g, bool grad, unsigned how)
 {
@@ -72,10 +72,10 @@ static PyObject *call_wait(PyObject *x, PyObject *seconds)
     double most = PyFloat_AsDouble(seconds);
     int ready = 0;
 
-    if (PyErr_Occurred() || !made(call_of(x)))
+    if (PyErr_Occurred() || !made(compiled_call_of(x)))
         return NULL;
-    const cr_program *part[] = {cr_compiled_call_forward(call_of(x)),
-                                cr_compiled_call_backward(call_of(x))};
+    const cr_program *part[] = {cr_compiled_call_forward(compiled_call_of(x)),
+                                cr_compiled_call_backward(compiled_call_of(x))};
     for (int k = 0; k < 2; k++)
         if (part[k])
             CR_PY_UNLOCKED(ready += cr_program_wait(part[k], most));
@@ -113,10 +113,10 @@ static PyObject *code_of(const cr_program *forward, const cr_program *backward)
 #define CALL_FACT(name, expression)                                                            \
     static PyObject *call_##name(PyObject *x, void *unused)                                    \
     {                                                                                          \
-        if (!made(call_of(x)))                                                                 \
+        if (!made(compiled_call_of(x)))                                                        \
             return NULL;                                                                       \
-        const cr_program *forward = cr_compiled_call_forward(call_of(x)),                      \
-                         *backward = cr_compiled_call_backward(call_of(x));                    \
+        const cr_program *forward = cr_compiled_call_forward(compiled_call_of(x)),             \
+                         *backward = cr_compiled_call_backward(compiled_call_of(x));           \
         (void)unused;                                                                          \
         (void)forward;                                                                         \
         (void)backward;                                                                        \
@@ -152,13 +152,13 @@ static PyObject *picture_of(cr_compiled_call *c)
 static PyObject *call_picture(PyObject *x, void *unused)
 {
     (void)unused;
-    return picture_of(call_of(x));
+    return picture_of(compiled_call_of(x));
 }
 
 static PyObject *call_make(PyObject *x, PyObject *unused)
 {
     (void)unused;
-    return made(call_of(x)) ? Py_NewRef(Py_None) : NULL;
+    return made(compiled_call_of(x)) ? Py_NewRef(Py_None) : NULL;
 }
 
 static PyMethodDef call_methods[] = {
@@ -483,7 +483,7 @@ static bool find_call(entry *e, match *m)
 {
     m->call = NULL;
     if (Py_IS_TYPE(e->runner, &call_type))
-        m->call = call_of(e->runner);
+        m->call = compiled_call_of(e->runner);
     else if (!Py_IS_TYPE(e->runner, &calls_type))
         return true;
     else if (cr_compiled_calls_find(&m->call, ((calls_object *)e->runner)->c, m->input,
@@ -493,8 +493,8 @@ static bool find_call(entry *e, match *m)
            cr_compiled_call_holds(m->call, m->number);
 }
 
-static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObject *names,
-                 match *m)
+static bool entry_fits_call(entry *e, PyObject *const *args, Py_ssize_t positional,
+                            PyObject *names, match *m)
 {
     if (positional != e->positional || e->mode != mode_now() || !same_names(e->names, names) ||
         !e->guard)
@@ -512,7 +512,7 @@ static bool fits(entry *e, PyObject *const *args, Py_ssize_t positional, PyObjec
 }
 
 /* Puts the outputs into a copy of the leaves.  Takes ownership of the outputs. */
-static PyObject *pack(entry *e, cr_tensor **output)
+static PyObject *entry_pack(entry *e, cr_tensor **output)
 {
     PyObject *leaves, *out;
 
@@ -599,7 +599,7 @@ static cr_status drop_old_grads(const entry *e, PyObject *const *target)
     return CR_OK;
 }
 
-static void drop_all(cr_tensor **t, int n)
+static void entry_drop_tensors(cr_tensor **t, int n)
 {
     for (int i = 0; i < n; i++)
         cr_drop(t[i]);
@@ -647,7 +647,7 @@ static int take_python(entry *e, PyObject *returned, cr_tensor **output)
     return PyErr_Occurred() ? -1 : 0;
 }
 
-static int compute(entry *e, const match *m, PyObject *const *target, cr_tensor **output)
+static int entry_compute(entry *e, const match *m, PyObject *const *target, cr_tensor **output)
 {
     PyObject *out;
     cr_status st = drop_old_grads(e, target);
@@ -669,7 +669,7 @@ static int compute(entry *e, const match *m, PyObject *const *target, cr_tensor 
     return bad;
 }
 
-static PyObject *run(entry *e, const match *m)
+static PyObject *entry_run(entry *e, const match *m)
 {
     cr_tensor *few[FEW], **output = few;
     PyObject *few_targets[FEW], **target = few_targets, *out = NULL;
@@ -691,11 +691,11 @@ static PyObject *run(entry *e, const match *m)
     find_targets(e, target);
     e->calls++;
     Py_INCREF(e);
-    if (compute(e, m, target, output) == 0 && put_all(e, target, output) == 0)
-        out = pack(e, output);
+    if (entry_compute(e, m, target, output) == 0 && put_all(e, target, output) == 0)
+        out = entry_pack(e, output);
     else
-        drop_all(output, e->outputs);
-    drop_all(m->input, e->inputs);
+        entry_drop_tensors(output, e->outputs);
+    entry_drop_tensors(m->input, e->inputs);
     cr_compiled_call_drop(m->call);
     for (int k = 0; k < e->puts; k++)
         Py_DECREF(target[k]);
@@ -750,9 +750,9 @@ static PyObject *try_entry(entry *e, PyObject *const *args, Py_ssize_t positiona
     if (e->numbers > FEW)
         m.number = PyMem_Malloc((size_t)e->numbers * sizeof *m.number);
     if (m.input && m.number) {
-        *fitted = fits(e, args, positional, names, &m);
+        *fitted = entry_fits_call(e, args, positional, names, &m);
         if (*fitted)
-            out = run(e, &m);
+            out = entry_run(e, &m);
     } else {
         PyErr_NoMemory();
     }

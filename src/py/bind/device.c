@@ -1,7 +1,7 @@
 /* torch.device, and the default device of factories. */
 #include "py/bind/bind.h"
 
-static const char *kind_name(int kind)
+static const char *device_kind_name(int kind)
 {
     return cr_device_kind_name((cr_device_kind)kind);
 }
@@ -108,17 +108,17 @@ static PyObject *device_str(PyObject *self)
 {
     cr_py_device *d = (cr_py_device *)self;
 
-    return d->index < 0 ? PyUnicode_FromString(kind_name(d->kind))
-                        : PyUnicode_FromFormat("%s:%d", kind_name(d->kind), d->index);
+    return d->index < 0 ? PyUnicode_FromString(device_kind_name(d->kind))
+                        : PyUnicode_FromFormat("%s:%d", device_kind_name(d->kind), d->index);
 }
 
 static PyObject *device_repr(PyObject *self)
 {
     cr_py_device *d = (cr_py_device *)self;
 
-    return d->index < 0 ? PyUnicode_FromFormat("device(type='%s')", kind_name(d->kind))
+    return d->index < 0 ? PyUnicode_FromFormat("device(type='%s')", device_kind_name(d->kind))
                         : PyUnicode_FromFormat("device(type='%s', index=%d)",
-                                               kind_name(d->kind), d->index);
+                                               device_kind_name(d->kind), d->index);
 }
 
 static Py_hash_t device_hash(PyObject *self)
@@ -138,7 +138,7 @@ static PyObject *device_compare(PyObject *a, PyObject *b, int op)
 static PyObject *device_type(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyUnicode_InternFromString(kind_name(((cr_py_device *)self)->kind));
+    return PyUnicode_InternFromString(device_kind_name(((cr_py_device *)self)->kind));
 }
 
 static PyObject *device_index(PyObject *self, void *unused)
@@ -157,8 +157,8 @@ static PyObject *device_reduce(PyObject *self, PyObject *unused)
 
     (void)unused;
     if (d->index < 0)
-        return Py_BuildValue("O(s)", Py_TYPE(self), kind_name(d->kind));
-    return Py_BuildValue("O(si)", Py_TYPE(self), kind_name(d->kind), d->index);
+        return Py_BuildValue("O(s)", Py_TYPE(self), device_kind_name(d->kind));
+    return Py_BuildValue("O(si)", Py_TYPE(self), device_kind_name(d->kind), d->index);
 }
 
 /* A device that is not there is refused where it is used. */

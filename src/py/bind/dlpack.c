@@ -190,7 +190,7 @@ static void release_versioned(void *owner)
     }
 }
 
-static size_t extent(const dl_tensor *d, const int64_t *stride, size_t item)
+static size_t dlpack_extent(const dl_tensor *d, const int64_t *stride, size_t item)
 {
     size_t last = 0;
 
@@ -220,7 +220,7 @@ static int read_strides(const dl_tensor *d, int64_t *stride)
 
 /* Makes a tensor over the memory that `d` describes.  On success the tensor's storage calls
  * release(owner) when it is freed. */
-static cr_tensor *import(const dl_tensor *d, void (*release)(void *), void *owner)
+static cr_tensor *dlpack_import(const dl_tensor *d, void (*release)(void *), void *owner)
 {
     cr_dtype t = from_dl(d->dtype);
     int64_t stride[CR_MAX_DIMS];
@@ -235,8 +235,9 @@ static cr_tensor *import(const dl_tensor *d, void (*release)(void *), void *owne
     }
     if (read_strides(d, stride) < 0)
         return NULL;
-    cr_status st = cr_storage_foreign(&s, (char *)d->data + d->byte_offset,
-                                      extent(d, stride, cr_dtype_size(t)), release, owner);
+    cr_status st =
+        cr_storage_foreign(&s, (char *)d->data + d->byte_offset,
+                           dlpack_extent(d, stride, cr_dtype_size(t)), release, owner);
     if (!st) {
         st = cr_tensor_over(&out, s, t, d->ndim, d->shape, stride, 0);
         if (st) {
@@ -255,12 +256,12 @@ static PyObject *from_capsule(PyObject *capsule)
 
     if (PyCapsule_IsValid(capsule, versioned_name)) {
         dl_versioned *d = PyCapsule_GetPointer(capsule, versioned_name);
-        t = import(&d->tensor, release_versioned, d);
+        t = dlpack_import(&d->tensor, release_versioned, d);
         if (t)
             PyCapsule_SetName(capsule, "used_dltensor_versioned");
     } else if (PyCapsule_IsValid(capsule, plain_name)) {
         dl_managed *d = PyCapsule_GetPointer(capsule, plain_name);
-        t = import(&d->tensor, release_plain, d);
+        t = dlpack_import(&d->tensor, release_plain, d);
         if (t)
             PyCapsule_SetName(capsule, "used_dltensor");
     } else {

@@ -20,53 +20,53 @@ cr_dtype cr_py_dtype_from(PyObject *x)
     return x == (PyObject *)&PyComplex_Type ? CR_C128 : CR_DTYPE_NONE;
 }
 
-static cr_dtype dtype_of(PyObject *self) { return ((cr_py_dtype *)self)->dtype; }
+static cr_dtype dtype_of_object(PyObject *self) { return ((cr_py_dtype *)self)->dtype; }
 
 static PyObject *dtype_repr(PyObject *self)
 {
-    return PyUnicode_FromFormat("torch.%s", cr_dtype_name(dtype_of(self)));
+    return PyUnicode_FromFormat("torch.%s", cr_dtype_name(dtype_of_object(self)));
 }
 
 static PyObject *dtype_reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return PyUnicode_FromString(cr_dtype_name(dtype_of(self)));
+    return PyUnicode_FromString(cr_dtype_name(dtype_of_object(self)));
 }
 
 static PyObject *dtype_is_float(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(cr_dtype_is_float(dtype_of(self)));
+    return PyBool_FromLong(cr_dtype_is_float(dtype_of_object(self)));
 }
 
 static PyObject *dtype_is_complex(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(cr_dtype_is_complex(dtype_of(self)));
+    return PyBool_FromLong(cr_dtype_is_complex(dtype_of_object(self)));
 }
 
 static PyObject *dtype_is_signed(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyBool_FromLong(dtype_of(self) != CR_BOOL && dtype_of(self) != CR_U8);
+    return PyBool_FromLong(dtype_of_object(self) != CR_BOOL && dtype_of_object(self) != CR_U8);
 }
 
 static PyObject *dtype_itemsize(PyObject *self, void *unused)
 {
     (void)unused;
-    return PyLong_FromSize_t(cr_dtype_size(dtype_of(self)));
+    return PyLong_FromSize_t(cr_dtype_size(dtype_of_object(self)));
 }
 
 static PyObject *dtype_to_real(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return Py_NewRef(cr_py_dtype_object(cr_dtype_real(dtype_of(self))));
+    return Py_NewRef(cr_py_dtype_object(cr_dtype_real(dtype_of_object(self))));
 }
 
 static PyObject *dtype_to_complex(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return Py_NewRef(cr_py_dtype_object(cr_dtype_complex(dtype_of(self))));
+    return Py_NewRef(cr_py_dtype_object(cr_dtype_complex(dtype_of_object(self))));
 }
 
 static PyMethodDef dtype_methods[] = {

@@ -47,7 +47,8 @@ typedef struct {
     int count;
 } tensors;
 
-static bool take_tensor(tensors *out, PyObject *x, bool optional, const char *what, int i)
+static bool backward_take_tensor(tensors *out, PyObject *x, bool optional, const char *what,
+                                 int i)
 {
     if (x == Py_None && optional) {
         out->at[i] = NULL;
@@ -74,7 +75,7 @@ static bool read_tensors(tensors *out, PyObject *x, bool optional, const char *w
         return false;
     }
     for (int i = 0; i < out->count; i++)
-        if (!take_tensor(out, PyTuple_GET_ITEM(x, i), optional, what, i))
+        if (!backward_take_tensor(out, PyTuple_GET_ITEM(x, i), optional, what, i))
             return false;
     return true;
 }
@@ -158,7 +159,7 @@ static PyObject *results_tuple(cr_tensor **results, int n)
     return out;
 }
 
-static PyObject *run(const cr_backward_call *call)
+static PyObject *backward_run(const cr_backward_call *call)
 {
     bool gives = call->inputs && !call->accumulate_inputs;
     cr_tensor **results = NULL;
@@ -202,12 +203,12 @@ static PyObject *run_recorded(const cr_backward_call *call, const tensors *roots
     PyObject *out = NULL;
 
     if (!cr_recorder_active())
-        return run(call);
+        return backward_run(call);
     made = PyMem_Calloc((size_t)roots->count + 1, sizeof *made);
     if (!made)
         return PyErr_NoMemory();
     if (make_ones(roots, grads, made) == 0)
-        out = run(call);
+        out = backward_run(call);
     for (int i = 0; i < roots->count; i++)
         cr_drop(made[i]);
     PyMem_Free(made);
@@ -216,7 +217,7 @@ static PyObject *run_recorded(const cr_backward_call *call, const tensors *roots
 
 /* _run_backward(tensors, grads, retain_graph, create_graph, inputs, accumulate,
  * allow_unused); tuples, `inputs` may be None. */
-static PyObject *run_backward(PyObject *m, PyObject *args)
+static PyObject *backward_run_call(PyObject *m, PyObject *args)
 {
     PyObject *roots, *grads, *inputs, *out = NULL;
     tensors r = {0}, g = {0}, in = {0};
@@ -255,7 +256,7 @@ static PyObject *as_tuple(PyObject *x)
     return PySequence_Tuple(x);
 }
 
-static PyObject *overridden(PyObject *self, PyObject *args, PyObject *kwargs)
+static PyObject *backward_overridden(PyObject *self, PyObject *args, PyObject *kwargs)
 {
     PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, "backward"),
              *out;
@@ -279,7 +280,7 @@ static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwarg
     int create = 0;
 
     if (!Py_IS_TYPE(self, cr_py_tensor_type) && !kwargs && cr_py_overrides(Py_TYPE(self)))
-        return overridden(self, args, kwargs);
+        return backward_overridden(self, args, kwargs);
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|OOpO:backward", names, &gradient, &retain,
                                      &create, &inputs))
         return NULL;
@@ -296,7 +297,7 @@ static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwarg
     } else if (roots && grads && into) {
         int keep = retain == Py_None ? create : PyObject_IsTrue(retain);
         packed = Py_BuildValue("(OOiiOii)", roots, grads, keep, create, into, 1, 1);
-        out = packed ? run_backward(NULL, packed) : NULL;
+        out = packed ? backward_run_call(NULL, packed) : NULL;
         Py_XDECREF(packed);
     }
     Py_XDECREF(roots);
@@ -308,7 +309,8 @@ static PyObject *tensor_backward(PyObject *self, PyObject *args, PyObject *kwarg
 /* --- hooks --- */
 
 /* Adds `callable` to the tensor's dict of hooks of one kind. */
-static PyObject *add_hook(PyObject *self, PyObject **dict, PyObject *callable, bool accumulated)
+static PyObject *tensor_add_hook(PyObject *self, PyObject **dict, PyObject *callable,
+                                 bool accumulated)
 {
     cr_tensor *t = cr_py_tensor_of(self);
     cr_status st;
@@ -334,7 +336,7 @@ static PyObject *tensor_register_hook(PyObject *self, PyObject *callable)
     if (!cr_requires_grad(cr_py_tensor_of(self)))
         return PyErr_Format(PyExc_RuntimeError,
                             "cannot register a hook on a tensor that doesn't require gradient");
-    return add_hook(self, &((cr_py_tensor *)self)->hooks, callable, false);
+    return tensor_add_hook(self, &((cr_py_tensor *)self)->hooks, callable, false);
 }
 
 static PyObject *tensor_register_accumulated(PyObject *self, PyObject *callable)
@@ -348,7 +350,7 @@ static PyObject *tensor_register_accumulated(PyObject *self, PyObject *callable)
         return PyErr_Format(
             PyExc_RuntimeError,
             "post accumulate grad hooks cannot be registered on non-leaf tensors");
-    return add_hook(self, &((cr_py_tensor *)self)->accumulated, callable, true);
+    return tensor_add_hook(self, &((cr_py_tensor *)self)->accumulated, callable, true);
 }
 
 /* --- the run --- */
@@ -463,7 +465,7 @@ PyMethodDef cr_py_engine_methods[] = {
     {0}};
 
 static PyMethodDef functions[] = {
-    {"_run_backward", run_backward, METH_VARARGS, NULL},
+    {"_run_backward", backward_run_call, METH_VARARGS, NULL},
     {"_current_graph_task_id", graph_task_id, METH_NOARGS, NULL},
     {"_will_engine_execute_node", will_execute, METH_O, NULL},
     {"_is_checkpoint_valid", checkpoint_valid, METH_NOARGS, NULL},

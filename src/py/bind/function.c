@@ -32,7 +32,7 @@ static context *context_of(PyObject *self) { return (context *)self; }
 
 /* --- functions of the node's kind --- */
 
-static const char *kind_name(cr_node *n)
+static const char *function_kind_name(cr_node *n)
 {
     return Py_TYPE(((function_node *)n)->ctx)->tp_name;
 }
@@ -70,7 +70,7 @@ static void kind_free(cr_node *n)
 
 static cr_status kind_apply(cr_node *n, cr_tensor *const *grads, cr_tensor **grads_out);
 
-static const cr_node_kind function_kind = {.name_of = kind_name,
+static const cr_node_kind function_kind = {.name_of = function_kind_name,
                                            .apply = kind_apply,
                                            .release = kind_release,
                                            .free = kind_free,
@@ -215,7 +215,7 @@ typedef struct {
     bool recorded;
 } call;
 
-static bool contains(PyObject *tuple, PyObject *x)
+static bool function_contains(PyObject *tuple, PyObject *x)
 {
     for (Py_ssize_t i = 0; tuple && i < PyTuple_GET_SIZE(tuple); i++)
         if (PyTuple_GET_ITEM(tuple, i) == x)
@@ -292,7 +292,7 @@ static PyObject *run_unrecorded(PyObject *cls, const call *k)
     return out;
 }
 
-static cr_status make_node(call *k)
+static cr_status function_make_node(call *k)
 {
     cr_node *n;
 
@@ -332,9 +332,9 @@ static cr_status record_output(call *k, Py_ssize_t i)
     const context *c = k->ctx;
     PyObject *x = PyTuple_GET_ITEM(k->outputs, i);
     cr_tensor *t = cr_py_tensor_of(x);
-    bool input = contains(k->inputs, x), dirty = contains(c->dirty, x);
+    bool input = function_contains(k->inputs, x), dirty = function_contains(c->dirty, x);
 
-    if (!k->recorded || contains(c->non_differentiable, x) ||
+    if (!k->recorded || function_contains(c->non_differentiable, x) ||
         !cr_dtype_is_inexact((cr_dtype)t->dtype)) {
         if (k->recorded && dirty && input)
             return CR_OK;
@@ -406,7 +406,7 @@ static cr_status save_tensors(call *k)
     for (Py_ssize_t i = 0; i < n; i++) {
         PyObject *x = PyTuple_GET_ITEM(c->to_save, i);
         cr_tensor *t = x == Py_None ? NULL : cr_py_tensor_of(x);
-        CR_TRY(cr_save(&c->saved[i], t, contains(k->outputs, x)));
+        CR_TRY(cr_save(&c->saved[i], t, function_contains(k->outputs, x)));
         c->saved_count++;
     }
     Py_CLEAR(c->to_save);
@@ -417,7 +417,7 @@ static int record(call *k)
 {
     cr_status st = CR_OK;
 
-    if (k->recorded && (record_likes(k) < 0 || (st = make_node(k))))
+    if (k->recorded && (record_likes(k) < 0 || (st = function_make_node(k))))
         return st ? cr_py_raise_int(st) : -1;
     for (Py_ssize_t i = 0; !st && i < PyTuple_GET_SIZE(k->outputs); i++)
         if (cr_py_is_tensor(PyTuple_GET_ITEM(k->outputs, i)))

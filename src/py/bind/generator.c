@@ -3,7 +3,7 @@
 
 static PyObject *default_object;
 
-static cr_generator *generator_of(PyObject *self)
+static cr_generator *generator_of_object(PyObject *self)
 {
     return ((cr_py_generator *)self)->generator;
 }
@@ -21,7 +21,7 @@ static PyObject *generator_object(cr_generator *g) /* takes ownership of the ref
 
 static void generator_dealloc(PyObject *self)
 {
-    cr_generator_drop(generator_of(self));
+    cr_generator_drop(generator_of_object(self));
     PyObject_Free(self);
 }
 
@@ -69,20 +69,20 @@ static PyObject *generator_manual_seed(PyObject *self, PyObject *x)
 
     if (seed_from(x, &seed) < 0)
         return NULL;
-    cr_generator_seed(generator_of(self), seed);
+    cr_generator_seed(generator_of_object(self), seed);
     return Py_NewRef(self);
 }
 
 static PyObject *generator_seed(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return PyLong_FromUnsignedLongLong(cr_generator_reseed(generator_of(self)));
+    return PyLong_FromUnsignedLongLong(cr_generator_reseed(generator_of_object(self)));
 }
 
 static PyObject *generator_initial_seed(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return PyLong_FromUnsignedLongLong(cr_generator_initial_seed(generator_of(self)));
+    return PyLong_FromUnsignedLongLong(cr_generator_initial_seed(generator_of_object(self)));
 }
 
 static PyObject *generator_get_state(PyObject *self, PyObject *unused)
@@ -94,7 +94,7 @@ static PyObject *generator_get_state(PyObject *self, PyObject *unused)
     (void)unused;
     if (st)
         return cr_py_raise(st);
-    cr_generator_get_state(generator_of(self), t->data);
+    cr_generator_get_state(generator_of_object(self), t->data);
     return cr_py_wrap(t);
 }
 
@@ -104,14 +104,14 @@ static PyObject *generator_set_state(PyObject *self, PyObject *x)
         !cr_is_host(cr_py_tensor_of(x)->device) || !cr_py_tensor_of(x)->contiguous)
         return PyErr_Format(PyExc_TypeError, "RNG state must be a torch.ByteTensor");
     const cr_tensor *t = cr_py_tensor_of(x);
-    cr_status st = cr_generator_set_state(generator_of(self), t->data, (size_t)t->numel);
+    cr_status st = cr_generator_set_state(generator_of_object(self), t->data, (size_t)t->numel);
     return st ? cr_py_raise(st) : Py_NewRef(self);
 }
 
 static PyObject *generator_clone(PyObject *self, PyObject *unused)
 {
     cr_generator *g;
-    cr_status st = cr_generator_clone(&g, generator_of(self));
+    cr_status st = cr_generator_clone(&g, generator_of_object(self));
 
     (void)unused;
     return st ? cr_py_raise(st) : generator_object(g);

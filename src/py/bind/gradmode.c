@@ -11,7 +11,7 @@ typedef struct {
     bool was_no_grad, was_inference;
 } grad_switch;
 
-static void apply(grad_switch *s)
+static void mode_apply(grad_switch *s)
 {
     s->was_no_grad = cr_thread.no_grad;
     s->was_inference = cr_thread.inference;
@@ -39,7 +39,7 @@ static PyObject *switch_new(PyTypeObject *type, switch_kind kind, bool mode)
     s->kind = (uint8_t)kind;
     s->mode = mode;
     if (kind == SET_GRAD) /* takes effect at once, with or without `with` */
-        apply(s);
+        mode_apply(s);
     return (PyObject *)s;
 }
 
@@ -51,7 +51,7 @@ static PyObject *switch_enter(PyObject *self, PyObject *unused)
     if (s->kind == SET_GRAD)
         cr_thread.no_grad = !s->mode;
     else
-        apply(s);
+        mode_apply(s);
     Py_RETURN_NONE;
 }
 

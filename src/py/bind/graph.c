@@ -56,7 +56,7 @@ typedef struct {
     cr_text text;
 } cost_job;
 
-static void print_cost(cr_session *s, void *context)
+static void graph_print_cost(cr_session *s, void *context)
 {
     cost_job *j = context;
 
@@ -64,10 +64,10 @@ static void print_cost(cr_session *s, void *context)
     cr_graph_print_cost(&j->text, j->g);
 }
 
-static PyObject *graph_cost(PyObject *x, PyObject *unused)
+static PyObject *graph_cost_text(PyObject *x, PyObject *unused)
 {
     cost_job j = {.g = ((graph_object *)x)->g};
-    cr_status st = cr_session_run(j.g->session, print_cost, &j);
+    cr_status st = cr_session_run(j.g->session, graph_print_cost, &j);
     PyObject *out = st              ? cr_py_raise(st)
                     : j.text.failed ? PyErr_NoMemory()
                                     : PyUnicode_FromString(cr_text_str(&j.text));
@@ -79,7 +79,7 @@ static PyObject *graph_cost(PyObject *x, PyObject *unused)
 
 /* --- running --- */
 
-static PyObject *outputs_tuple(const cr_graph *g, cr_tensor **output)
+static PyObject *graph_outputs_tuple(const cr_graph *g, cr_tensor **output)
 {
     PyObject *out = PyTuple_New(g->body->output_count);
 
@@ -132,7 +132,7 @@ static PyObject *graph_run(PyObject *x, PyObject *given)
     if (!input)
         return NULL;
     cr_status st = cr_graph_run(g, input, input + g->input_count);
-    out = st ? cr_py_raise(st) : outputs_tuple(g, input + g->input_count);
+    out = st ? cr_py_raise(st) : graph_outputs_tuple(g, input + g->input_count);
     PyMem_Free(input);
     Py_DECREF(items);
     return out;
@@ -186,7 +186,7 @@ typedef struct {
     cr_graph *out;
 } graph_job;
 
-static void parse(cr_session *s, void *context)
+static void graph_parse_text(cr_session *s, void *context)
 {
     graph_job *j = context;
 
@@ -194,7 +194,7 @@ static void parse(cr_session *s, void *context)
     cr_graph_verify(j->out);
 }
 
-static void apply(cr_session *s, void *context)
+static void graph_run_pass(cr_session *s, void *context)
 {
     graph_job *j = context;
 
@@ -230,7 +230,7 @@ static PyObject *graph_apply(PyObject *x, PyObject *name)
         return PyErr_Format(PyExc_TypeError, "the name of a pass is a str");
     if (!j.pass)
         return PyErr_Format(PyExc_ValueError, "no pass is called '%s'", text);
-    st = cr_session_run(self->g->session, apply, &j);
+    st = cr_session_run(self->g->session, graph_run_pass, &j);
     return st ? cr_py_raise(st) : graph_new(j.out, x, NULL, j.out != self->g);
 }
 
@@ -382,7 +382,7 @@ typedef struct {
     cr_aot_parts parts;
 } cut_job;
 
-static void cut(cr_session *s, void *context)
+static void graph_run_partition(cr_session *s, void *context)
 {
     cut_job *j = context;
 
@@ -404,7 +404,7 @@ static PyObject *graph_partition(PyObject *x, PyObject *args)
     if (!PyArg_ParseTuple(args, "ii|p", &j.primals, &j.outputs, &recompute))
         return NULL;
     j.policy = recompute ? CR_AOT_MIN_CUT : CR_AOT_SAVE;
-    st = cr_session_run(j.joint->session, cut, &j);
+    st = cr_session_run(j.joint->session, graph_run_partition, &j);
     if (st)
         return cr_py_raise(st);
     forward = graph_new(j.parts.forward, x, NULL, true);
@@ -430,7 +430,7 @@ static PyObject *graph_parse(PyTypeObject *type, PyObject *args, PyObject *kwarg
     if (kwargs || !PyArg_ParseTuple(args, "s", &j.text))
         return PyErr_Occurred() ? NULL : PyErr_Format(PyExc_TypeError, "Graph() takes a text");
     s = cr_session_new();
-    st = s ? cr_session_run(s, parse, &j) : CR_MEMORY;
+    st = s ? cr_session_run(s, graph_parse_text, &j) : CR_MEMORY;
     if (st)
         cr_py_raise(st);
     else
@@ -446,7 +446,7 @@ static PyObject *graph_parse(PyTypeObject *type, PyObject *args, PyObject *kwarg
 
 static PyObject *arg_object(const cr_garg *a);
 
-static PyObject *list_object(const cr_garg *a)
+static PyObject *graph_list_object(const cr_garg *a)
 {
     PyObject *out = PyList_New(a->len);
 
@@ -485,7 +485,7 @@ static PyObject *arg_object(const cr_garg *a)
     case CR_TRUTHS:
     case CR_FLOATS:
     case CR_NUMBERS:
-    case CR_TENSORS: return list_object(a);
+    case CR_TENSORS: return graph_list_object(a);
     default: Py_RETURN_NONE;
     }
 }
@@ -586,7 +586,7 @@ static PyMethodDef graph_methods[] = {
      "fits(inputs, numbers) -> bool: true when the guards on sizes and numbers hold for these "
      "inputs;\n"
      "raises an operator's error."},
-    {"cost", graph_cost, METH_NOARGS,
+    {"cost", graph_cost_text, METH_NOARGS,
      "cost() -> str: operations and bytes of every node, and their sums."},
     {"apply", graph_apply, METH_O, "apply(name) -> Graph: runs the pass of this name."},
     {"partition", graph_partition, METH_VARARGS,
@@ -669,7 +669,7 @@ static void recorder_dealloc(PyObject *x)
     PyObject_Free(x);
 }
 
-static PyObject *done(cr_status st)
+static PyObject *graph_done(cr_status st)
 {
     if (st)
         return cr_py_raise(st);
@@ -686,13 +686,13 @@ static PyObject *recorder_input(PyObject *x, PyObject *args)
     if (!cr_py_is_tensor(t))
         return PyErr_Format(PyExc_TypeError, "an input is a Tensor, not %s",
                             Py_TYPE(t)->tp_name);
-    return done(cr_recorder_input(((recorder_object *)x)->r, cr_py_tensor_of(t), name));
+    return graph_done(cr_recorder_input(((recorder_object *)x)->r, cr_py_tensor_of(t), name));
 }
 
 static PyObject *recorder_start(PyObject *x, PyObject *unused)
 {
     (void)unused;
-    return done(cr_recorder_start(((recorder_object *)x)->r));
+    return graph_done(cr_recorder_start(((recorder_object *)x)->r));
 }
 
 static PyObject *recorder_stop(PyObject *x, PyObject *unused)

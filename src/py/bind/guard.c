@@ -82,7 +82,7 @@ static uint64_t dict_version(PyObject *dict)
 
 /* --- making --- */
 
-static int find_name(const char *const *names, size_t n, PyObject *name)
+static int guard_find_name(const char *const *names, size_t n, PyObject *name)
 {
     const char *text = PyUnicode_AsUTF8(name);
 
@@ -153,8 +153,8 @@ static int set_node(node *d, PyObject *from)
     d->expected = Py_NewRef(item[EXPECTED]);
     d->parent = (int)PyLong_AsLong(item[PARENT]);
     d->slot = (int)PyLong_AsLong(item[SLOT]);
-    source = find_name(source_names, CR_LEN(source_names), item[SOURCE]);
-    check = source < 0 ? -1 : find_name(check_names, CR_LEN(check_names), item[CHECK]);
+    source = guard_find_name(source_names, CR_LEN(source_names), item[SOURCE]);
+    check = source < 0 ? -1 : guard_find_name(check_names, CR_LEN(check_names), item[CHECK]);
     if (check < 0)
         return -1;
     d->source = (uint8_t)source;
@@ -303,7 +303,7 @@ static bool is_stable(const cr_guard *g, node *d, PyObject *o)
 }
 
 /* Gets an attribute and keeps it alive during the check, because getattr may create it. */
-static PyObject *attribute(PyObject *o, PyObject *name, PyObject **held)
+static PyObject *guard_attribute(PyObject *o, PyObject *name, PyObject **held)
 {
     PyObject *x = PyObject_GetAttr(o, name);
 
@@ -313,7 +313,7 @@ static PyObject *attribute(PyObject *o, PyObject *name, PyObject **held)
     return x;
 }
 
-static PyObject *find(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t positional)
+static PyObject *guard_find(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t positional)
 {
     node *up = d->parent >= 0 ? &g->at[d->parent] : NULL;
     PyObject *o = up ? up->seen : NULL;
@@ -349,20 +349,21 @@ static PyObject *find(cr_guard *g, node *d, PyObject *const *args, Py_ssize_t po
             Py_DECREF(o); /* the object keeps the dict alive */
         return o;
     }
-    case FROM_ATTR: return attribute(o, d->key, &d->held);
+    case FROM_ATTR: return guard_attribute(o, d->key, &d->held);
     case FROM_TYPE:
         return _PyType_Lookup((PyTypeObject *)(PyType_Check(o) ? o : (PyObject *)Py_TYPE(o)),
                               d->key);
     case FROM_GRAD: {
         cr_tensor *grad = cr_grad_of(cr_py_tensor_of(o));
-        return grad ? (grad->peer ? (PyObject *)grad->peer : attribute(o, d->key, &d->held))
+        return grad ? (grad->peer ? (PyObject *)grad->peer
+                                  : guard_attribute(o, d->key, &d->held))
                     : Py_None;
     }
     }
     return NULL;
 }
 
-static bool holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr_scalar *number)
+static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr_scalar *number)
 {
     switch ((check_kind)d->check) {
     case IS_ANY: return true;
@@ -400,8 +401,8 @@ int cr_guard_check(cr_guard *g, PyObject *const *args, Py_ssize_t positional, cr
 {
     for (int i = 0; i < g->count; i++) {
         node *d = &g->at[i];
-        PyObject *o = find(g, d, args, positional);
-        if (!o || !holds(g, d, o, input, number)) {
+        PyObject *o = guard_find(g, d, args, positional);
+        if (!o || !guard_holds(g, d, o, input, number)) {
             guard_forget(g);
             g->failed = o;
             return i;

@@ -47,7 +47,7 @@ static PyObject *callables(PyObject *dict)
 
 /* --- replacing gradients --- */
 
-static cr_status wrong(const char *fmt, PyObject *x)
+static cr_status hook_wrong(const char *fmt, PyObject *x)
 {
     PyErr_Format(PyExc_TypeError, fmt, Py_TYPE(x)->tp_name);
     return CR_PYTHON;
@@ -65,14 +65,14 @@ static cr_status wrong_size(PyObject *hook)
 }
 
 /* Replaces `*grad` by the hook's return value. */
-static cr_status replace(cr_tensor **grad, PyObject *answer, PyObject *hook)
+static cr_status hook_replace(cr_tensor **grad, PyObject *answer, PyObject *hook)
 {
     cr_tensor *t;
 
     if (answer == Py_None)
         return CR_OK;
     if (!cr_py_is_tensor(answer))
-        return wrong("expected Variable, but hook returned '%s'", answer);
+        return hook_wrong("expected Variable, but hook returned '%s'", answer);
     t = cr_py_tensor_of(answer);
     if (*grad && ((*grad)->ndim != t->ndim ||
                   memcmp((*grad)->size, t->size, t->ndim * sizeof *t->size)))
@@ -103,9 +103,9 @@ static cr_status replace_all(cr_tensor **grads, int n, PyObject *answer, PyObjec
     if (answer == Py_None)
         return CR_OK;
     if (n == 1 && cr_py_is_tensor(answer))
-        return replace(grads, answer, hook);
+        return hook_replace(grads, answer, hook);
     if (!PyTuple_Check(answer) && !PyList_Check(answer))
-        return wrong("expected a tuple of tensors, but hook returned '%s'", answer);
+        return hook_wrong("expected a tuple of tensors, but hook returned '%s'", answer);
     if (PySequence_Fast_GET_SIZE(answer) != n) {
         PyErr_Format(
             PyExc_RuntimeError,
@@ -114,7 +114,7 @@ static cr_status replace_all(cr_tensor **grads, int n, PyObject *answer, PyObjec
         return CR_PYTHON;
     }
     for (int i = 0; i < n; i++)
-        CR_TRY(replace(&grads[i], PySequence_Fast_GET_ITEM(answer, i), hook));
+        CR_TRY(hook_replace(&grads[i], PySequence_Fast_GET_ITEM(answer, i), hook));
     return CR_OK;
 }
 
@@ -150,7 +150,7 @@ static cr_status tensor_one(PyObject *callable, cr_tensor **grads, int n,
     Py_XDECREF(grad);
     if (!answer)
         return CR_PYTHON;
-    cr_status st = replace(&grads[0], answer, callable);
+    cr_status st = hook_replace(&grads[0], answer, callable);
     Py_DECREF(answer);
     return st;
 }

@@ -32,7 +32,7 @@ static void walk_drop(walk *w)
 }
 
 /* Calls ops[which].  The caller sets arg[0] and the next n arguments. */
-static cr_status call(int which, cr_value *arg, int n, cr_value *result)
+static cr_status index_call(int which, cr_value *arg, int n, cr_value *result)
 {
     if (!ops[which])
         return cr_fail(CR_RUNTIME, "the operator table has no entry '%s'", op_names[which]);
@@ -46,7 +46,7 @@ static int view(walk *w, int which, cr_value *arg, int n)
     cr_value result;
 
     arg[0] = cr_of_tensor(w->at);
-    cr_status st = call(which, arg, n, &result);
+    cr_status st = index_call(which, arg, n, &result);
     if (st)
         return cr_py_raise_int(st);
     cr_drop(w->at);
@@ -166,7 +166,7 @@ static int take_none(walk *w)
 }
 
 /* Collects t, which indexes `dims` dims.  Takes ownership of t. */
-static int collect(walk *w, cr_tensor *t, int dims)
+static int index_collect(walk *w, cr_tensor *t, int dims)
 {
     while ((int64_t)w->index_count < w->dim - w->masked)
         w->index[w->index_count++] = cr_of_none();
@@ -190,12 +190,12 @@ static int take_bool(walk *w, bool truth)
         return cr_py_raise_int(st);
     if (truth)
         *(int64_t *)(void *)t->data = 0;
-    return collect(w, t, 1);
+    return index_collect(w, t, 1);
 }
 
 static bool is_mask(const cr_tensor *t) { return t->dtype == CR_BOOL || t->dtype == CR_U8; }
 
-static int take_tensor(walk *w, cr_tensor *t)
+static int index_take_tensor(walk *w, cr_tensor *t)
 {
     static bool said;
     cr_scalar s;
@@ -207,7 +207,7 @@ static int take_tensor(walk *w, cr_tensor *t)
         return -1;
     if (t->ndim || cr_dtype_category((cr_dtype)t->dtype) > CR_CAT_INT ||
         !cr_has_bytes(t->device))
-        return collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
+        return index_collect(w, cr_keep(t), is_mask(t) ? t->ndim : 1);
     cr_py_note_read(t, "an index");
     cr_status st = cr_tensor_item(&s, t);
     if (st)
@@ -229,7 +229,7 @@ static int take_sequence(walk *w, PyObject *x)
             return cr_py_raise_int(st);
         t = longs;
     }
-    int done = take_tensor(w, t);
+    int done = index_take_tensor(w, t);
     cr_drop(t);
     return done;
 }
@@ -250,7 +250,7 @@ static int take_other(walk *w, PyObject *x)
     return fit == CR_PY_FITS ? take_int(w, i) : -1;
 }
 
-static int take(walk *w, PyObject *x, bool alone)
+static int index_take(walk *w, PyObject *x, bool alone)
 {
     if (PyLong_CheckExact(x)) {
         int64_t i;
@@ -266,7 +266,7 @@ static int take(walk *w, PyObject *x, bool alone)
     }
     if (PyBool_Check(x))
         return take_bool(w, x == Py_True);
-    return cr_py_is_tensor(x) ? take_tensor(w, cr_py_tensor_of(x)) : take_other(w, x);
+    return cr_py_is_tensor(x) ? index_take_tensor(w, cr_py_tensor_of(x)) : take_other(w, x);
 }
 
 /* Number of the tensor's dims that an item indexes. */
@@ -316,7 +316,7 @@ static int take_all(walk *w, PyObject *items)
     }
     w->ellipsis = w->at->ndim - total;
     for (Py_ssize_t i = 0; i < n; i++)
-        if (take(w, PySequence_Fast_GET_ITEM(items, i), false) < 0)
+        if (index_take(w, PySequence_Fast_GET_ITEM(items, i), false) < 0)
             return -1;
     return 0;
 }
@@ -337,7 +337,7 @@ static int walk_index(walk *w, cr_tensor *t, PyObject *index)
         PyErr_Format(PyExc_IndexError, "too many indices for tensor of dimension %d", t->ndim);
         return -1;
     }
-    return take(w, index, true);
+    return index_take(w, index, true);
 }
 
 /* --- reading --- */
@@ -347,7 +347,7 @@ static cr_value collected(walk *w)
     return (cr_value){.tag = CR_TENSORS, .len = w->index_count, .list = w->index};
 }
 
-static PyObject *result_of(walk *w)
+static PyObject *index_result_of(walk *w)
 {
     cr_value arg[CR_MAX_ARGS], result;
     cr_status st;
@@ -355,11 +355,11 @@ static PyObject *result_of(walk *w)
     arg[0] = cr_of_tensor(w->at);
     if (w->index_count) {
         arg[1] = collected(w);
-        st = call(OP_index, arg, 1, &result);
+        st = index_call(OP_index, arg, 1, &result);
     } else if (w->changed) {
         return cr_py_wrap_keep(w->at);
     } else {
-        st = call(OP_alias, arg, 0, &result);
+        st = index_call(OP_alias, arg, 0, &result);
     }
     return st ? cr_py_raise(st) : cr_py_wrap(result.t);
 }
@@ -382,7 +382,7 @@ static int handlers(PyObject *self, PyObject *index, PyObject **found)
 
 /* Calls the method through __torch_function__ when self, or an index that is not a tensor, has
  * one. */
-static PyObject *overridden(PyObject *self, PyObject *index, PyObject *value)
+static PyObject *index_overridden(PyObject *self, PyObject *index, PyObject *value)
 {
     PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type,
                                                 value ? "__setitem__" : "__getitem__");
@@ -399,7 +399,7 @@ static PyObject *overridden(PyObject *self, PyObject *index, PyObject *value)
     return out;
 }
 
-static inline bool is_plain(PyObject *self)
+static inline bool index_is_plain(PyObject *self)
 {
     return CR_LIKELY(!cr_py_mode_count && (Py_IS_TYPE(self, cr_py_tensor_type) ||
                                            !cr_py_overrides(Py_TYPE(self))));
@@ -445,17 +445,17 @@ PyObject *cr_py_subscript(PyObject *self, PyObject *index)
     PyObject *out = NULL;
     walk w;
 
-    if (!is_plain(self))
-        return overridden(self, index, NULL);
+    if (!index_is_plain(self))
+        return index_overridden(self, index, NULL);
     if (CR_LIKELY(PyLong_CheckExact(index))) {
         out = select_first(t, index);
         if (CR_LIKELY(out || PyErr_Occurred()))
             return out;
     }
     if (CR_UNLIKELY(has_foreign(index)))
-        return overridden(self, index, NULL);
+        return index_overridden(self, index, NULL);
     if (walk_index(&w, t, index) == 0)
-        out = result_of(&w);
+        out = index_result_of(&w);
     walk_drop(&w);
     return out;
 }
@@ -496,7 +496,7 @@ static int drop_leading(cr_tensor **t, int ndim)
         arg[0] = cr_of_tensor(*t);
         arg[1] = cr_of_int(0);
         arg[2] = cr_of_int(0);
-        cr_status st = call(OP_select, arg, 2, &result);
+        cr_status st = index_call(OP_select, arg, 2, &result);
         if (st)
             return cr_py_raise_int(st);
         cr_drop(*t);
@@ -541,7 +541,7 @@ static int write_value(walk *w, PyObject *value)
     arg[0] = cr_of_tensor(w->at);
     if (number && !w->index_count) {
         arg[1] = cr_of_number(scalar);
-        st = call(OP_fill_, arg, 1, &result);
+        st = index_call(OP_fill_, arg, 1, &result);
     } else if (!w->index_count) {
         if (drop_leading(&from, w->at->ndim) < 0) {
             cr_drop(from);
@@ -549,11 +549,11 @@ static int write_value(walk *w, PyObject *value)
         }
         arg[1] = cr_of_tensor(from);
         st = check_expands(w->at, from);
-        st = st ? st : call(OP_copy_, arg, 1, &result);
+        st = st ? st : index_call(OP_copy_, arg, 1, &result);
     } else {
         arg[1] = collected(w);
         arg[2] = cr_of_tensor(from);
-        st = call(OP_index_put_, arg, 2, &result);
+        st = index_call(OP_index_put_, arg, 2, &result);
     }
     cr_drop(from);
     if (st)
@@ -571,8 +571,8 @@ int cr_py_ass_subscript(PyObject *self, PyObject *index, PyObject *value)
         PyErr_SetString(PyExc_TypeError, "Tensor does not support deleting items");
         return -1;
     }
-    if (!is_plain(self) || has_foreign(index)) {
-        PyObject *out = overridden(self, index, value);
+    if (!index_is_plain(self) || has_foreign(index)) {
+        PyObject *out = index_overridden(self, index, value);
         Py_XDECREF(out);
         return out ? 0 : -1;
     }

@@ -73,7 +73,7 @@ static cr_tensor *from_one(PyObject *x, cr_dtype dtype, cr_device device)
 }
 
 /* As cr_py_device_from. */
-static int named_device(cr_device *out, PyObject *x)
+static int legacy_named_device(cr_device *out, PyObject *x)
 {
     int kind, index, done = cr_py_device_from(x, &kind, &index);
 
@@ -90,7 +90,7 @@ static cr_tensor *construct(PyObject *args, PyObject *kwargs, cr_dtype dtype, cr
     int n;
     PyObject *where = kwargs ? PyDict_GetItemString(kwargs, "device") : NULL;
 
-    if (where && where != Py_None && named_device(&device, where) <= 0) {
+    if (where && where != Py_None && legacy_named_device(&device, where) <= 0) {
         if (!PyErr_Occurred())
             PyErr_Format(PyExc_TypeError,
                          "new(): argument 'device' must be torch.device, not %s",
@@ -154,7 +154,7 @@ static PyObject *type_repr(PyObject *self)
     return PyUnicode_FromFormat("<class 'torch.%sTensor'>", legacy_name(self));
 }
 
-static PyObject *type_name(PyObject *self, void *unused)
+static PyObject *legacy_type_name(PyObject *self, void *unused)
 {
     (void)unused;
     return PyUnicode_FromFormat("%sTensor", legacy_name(self));
@@ -198,8 +198,8 @@ static PyMethodDef type_methods[] = {{"__instancecheck__", type_instancecheck, M
                                      {0}};
 static PyGetSetDef type_getset[] = {{"dtype", type_dtype, NULL, NULL, NULL},
                                     {"is_cuda", type_is_cuda, NULL, NULL, NULL},
-                                    {"__name__", type_name, NULL, NULL, NULL},
-                                    {"__qualname__", type_name, NULL, NULL, NULL},
+                                    {"__name__", legacy_type_name, NULL, NULL, NULL},
+                                    {"__qualname__", legacy_type_name, NULL, NULL, NULL},
                                     {"__module__", type_module, NULL, NULL, NULL},
                                     {0}};
 

@@ -10,12 +10,12 @@ typedef struct {
     cr_dtype dtype; /* dtype of the elements seen so far; CR_DTYPE_NONE before the first */
 } survey;
 
-static bool is_text(PyObject *x) { return PyUnicode_Check(x) || PyBytes_Check(x); }
+static bool make_is_text(PyObject *x) { return PyUnicode_Check(x) || PyBytes_Check(x); }
 
 static bool is_sequence(PyObject *x)
 {
     return PyList_Check(x) || PyTuple_Check(x) ||
-           (PySequence_Check(x) && !is_text(x) && !cr_py_is_tensor(x));
+           (PySequence_Check(x) && !make_is_text(x) && !cr_py_is_tensor(x));
 }
 
 static int bad_text(PyObject *x)
@@ -46,14 +46,14 @@ static int survey_shape(survey *s, PyObject *data)
             return -1;
         x = first;
     }
-    bool text = is_text(x) && s->shape.ndim;
+    bool text = make_is_text(x) && s->shape.ndim;
     if (text)
         PyErr_Format(PyExc_ValueError, "too many dimensions '%s'", Py_TYPE(x)->tp_name);
     Py_DECREF(x);
     return text ? -1 : 0;
 }
 
-static void meet(survey *s, cr_dtype t)
+static void make_meet(survey *s, cr_dtype t)
 {
     s->dtype = s->dtype == CR_DTYPE_NONE ? t : cr_promote(s->dtype, t);
 }
@@ -76,21 +76,21 @@ static int survey_scalar(survey *s, PyObject *x)
     cr_scalar value;
 
     if (PyFloat_CheckExact(x)) {
-        meet(s, cr_default_dtype());
+        make_meet(s, cr_default_dtype());
         return 0;
     }
     if (PyLong_Check(x)) {
-        meet(s, PyBool_Check(x) ? CR_BOOL : CR_I64);
+        make_meet(s, PyBool_Check(x) ? CR_BOOL : CR_I64);
         return 0;
     }
     cr_dtype t = cr_py_is_numpy_scalar(x) ? numpy_scalar_dtype(x) : CR_DTYPE_NONE;
     if (t != CR_DTYPE_NONE) {
-        meet(s, t);
+        make_meet(s, t);
         return 0;
     }
     cr_py_fit fit = cr_py_scalar_from(x, &value);
     if (fit == CR_PY_FITS)
-        meet(s, cr_py_dtype_of_scalar(value));
+        make_meet(s, cr_py_dtype_of_scalar(value));
     else if (fit == CR_PY_MISFIT)
         PyErr_Format(PyExc_RuntimeError, "Could not infer dtype of %s", Py_TYPE(x)->tp_name);
     return fit == CR_PY_FITS ? 0 : -1;
@@ -99,10 +99,10 @@ static int survey_scalar(survey *s, PyObject *x)
 static int survey_dtype(survey *s, PyObject *x, int depth)
 {
     if (cr_py_is_tensor(x)) {
-        meet(s, (cr_dtype)cr_py_tensor_of(x)->dtype);
+        make_meet(s, (cr_dtype)cr_py_tensor_of(x)->dtype);
         return 0;
     }
-    if (is_text(x))
+    if (make_is_text(x))
         return bad_text(x);
     if (!is_sequence(x))
         return survey_scalar(s, x);
@@ -186,7 +186,7 @@ static inline bool store_common(const sink *k, PyObject *x, char *at)
     return !overflow;
 }
 
-static int store(const sink *k, PyObject *x, int dim, char *at)
+static int make_store(const sink *k, PyObject *x, int dim, char *at)
 {
     const cr_tensor *t = k->t;
 
@@ -205,7 +205,7 @@ static int store(const sink *k, PyObject *x, int dim, char *at)
                      (long long)t->size[dim], dim, n);
     int64_t step = t->stride[dim] * (int64_t)k->bytes;
     for (Py_ssize_t i = 0; !done && i < n; i++)
-        done = store(k, PySequence_Fast_GET_ITEM(fast, i), dim + 1, at + i * step);
+        done = make_store(k, PySequence_Fast_GET_ITEM(fast, i), dim + 1, at + i * step);
     Py_DECREF(fast);
     return done;
 }
@@ -215,7 +215,7 @@ static cr_tensor *from_sequence(PyObject *data, cr_dtype dtype)
     survey s = {.dtype = dtype};
     cr_tensor *t;
 
-    if (is_text(data)) {
+    if (make_is_text(data)) {
         bad_text(data);
         return NULL;
     }
@@ -231,7 +231,7 @@ static cr_tensor *from_sequence(PyObject *data, cr_dtype dtype)
         return NULL;
     }
     const sink k = {t, cr_dtype_size(s.dtype)};
-    if (t->numel && store(&k, data, 0, t->data) < 0) {
+    if (t->numel && make_store(&k, data, 0, t->data) < 0) {
         cr_drop(t);
         return NULL;
     }
@@ -258,7 +258,7 @@ static cr_tensor *copy_as(cr_tensor *t, cr_dtype dtype, cr_device device)
     return NULL;
 }
 
-static cr_tensor *convert(cr_tensor *t, cr_dtype dtype, cr_device device)
+static cr_tensor *make_convert(cr_tensor *t, cr_dtype dtype, cr_device device)
 {
     if (!t ||
         ((dtype == CR_DTYPE_NONE || dtype == t->dtype) && cr_same_device(device, t->device)))
@@ -283,7 +283,7 @@ cr_tensor *cr_py_tensor_from_data(PyObject *data, cr_dtype dtype, cr_device devi
         PyErr_SetString(PyExc_RuntimeError, "this build has no CUDA");
         return NULL;
     }
-    t = convert(from_sequence(data, dtype), dtype, device);
+    t = make_convert(from_sequence(data, dtype), dtype, device);
     if (t)
         cr_recorder_literal(t);
     return t;
@@ -317,7 +317,7 @@ static int read_options(const char *name, PyObject *dtype, PyObject *device, cr_
     return st ? cr_py_raise_int(st) : 0;
 }
 
-static PyObject *finish(cr_tensor *t, bool requires_grad)
+static PyObject *make_finish(cr_tensor *t, bool requires_grad)
 {
     cr_status st;
 
@@ -380,11 +380,11 @@ static PyObject *make_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     cr_device where = o.placed                ? o.device
                       : cr_py_is_tensor(data) ? cr_py_tensor_of(data)->device
                                               : cr_thread.device;
-    return finish(cr_py_tensor_from_data(data, o.dtype, where), requires_grad);
+    return make_finish(cr_py_tensor_from_data(data, o.dtype, where), requires_grad);
 }
 
 /* Shares memory where possible: tensors, arrays, buffers. */
-static cr_tensor *share(PyObject *data, cr_dtype dtype)
+static cr_tensor *make_share(PyObject *data, cr_dtype dtype)
 {
     if (cr_py_is_tensor(data))
         return cr_keep(cr_py_tensor_of(data));
@@ -423,11 +423,11 @@ static PyObject *as_tensor(PyObject *m, PyObject *args, PyObject *kwargs)
     if (cr_py_is_tensor(data))
         return convert_tensor(data, &o);
     cr_device where = o.placed ? o.device : cr_thread.device;
-    return finish(convert(share(data, o.dtype), o.dtype, where), false);
+    return make_finish(make_convert(make_share(data, o.dtype), o.dtype, where), false);
 }
 
 /* A vector of `dtype` over the memory of bytes, array.array or memoryview. */
-static PyObject *over_buffer(PyObject *m, PyObject *data, cr_dtype dtype)
+static PyObject *make_over_buffer(PyObject *m, PyObject *data, cr_dtype dtype)
 {
     PyObject *function = PyObject_GetAttrString(m, "frombuffer"), *args, *kwargs, *out = NULL;
 
@@ -462,7 +462,7 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
         read_options("asarray", dtype, device, &o) < 0)
         return NULL;
     if (is_buffer(data)) {
-        PyObject *vector = over_buffer(m, data, o.dtype);
+        PyObject *vector = make_over_buffer(m, data, o.dtype);
         PyObject *again = vector ? PyTuple_Pack(1, vector) : NULL;
         out = again ? as_array(m, again, kwargs) : NULL;
         Py_XDECREF(vector);
@@ -472,7 +472,7 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
     bool is_tensor = cr_py_is_tensor(data), is_array = cr_py_is_array(data);
     if (copy == Py_False && !is_tensor && !is_array)
         return PyErr_Format(PyExc_ValueError, "can't alias arbitrary sequence into a tensor.");
-    cr_tensor *t = is_tensor ? cr_keep(cr_py_tensor_of(data)) : share(data, o.dtype);
+    cr_tensor *t = is_tensor ? cr_keep(cr_py_tensor_of(data)) : make_share(data, o.dtype);
     if (!t)
         return NULL;
     cr_device where = o.placed ? o.device : is_tensor ? t->device : cr_thread.device;
@@ -498,7 +498,7 @@ static PyObject *as_array(PyObject *m, PyObject *args, PyObject *kwargs)
     t = cr_keep(cr_py_tensor_of(shared));
     Py_DECREF(shared);
     cr_dtype to = o.dtype == CR_DTYPE_NONE ? (cr_dtype)t->dtype : o.dtype;
-    return finish(changes || copy == Py_True ? copy_as(t, to, where) : t, requires_grad);
+    return make_finish(changes || copy == Py_True ? copy_as(t, to, where) : t, requires_grad);
 }
 
 /* Tensor.new_tensor(data): torch.tensor with this tensor's dtype and device. */
@@ -514,7 +514,7 @@ static PyObject *new_tensor(PyObject *self, PyObject *args, PyObject *kwargs)
                                      &device, &requires_grad) ||
         read_options("new_tensor", dtype, device, &o) < 0)
         return NULL;
-    return finish(cr_py_tensor_from_data(data, o.dtype, o.device), requires_grad);
+    return make_finish(cr_py_tensor_from_data(data, o.dtype, o.device), requires_grad);
 }
 
 #define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS

@@ -248,7 +248,7 @@ static bool has_format(const cr_tensor *t, int format)
            (format == CR_FORMAT_CHANNELS_LAST_3D && is_channels_last_3d(t));
 }
 
-static PyObject *convert(PyObject *self, const target *to)
+static PyObject *method_convert(PyObject *self, const target *to)
 {
     const cr_tensor *t = SELF;
 
@@ -274,7 +274,7 @@ static PyObject *convert_as(PyObject *self, const char *name, const target *to)
     if (CR_UNLIKELY(warn_of_parts(SELF, to) < 0))
         return NULL;
     if (CR_LIKELY(Py_IS_TYPE(self, cr_py_tensor_type) || !cr_py_overrides(Py_TYPE(self))))
-        return convert(self, to);
+        return method_convert(self, to);
     PyObject *function = PyObject_GetAttrString((PyObject *)cr_py_tensor_type, name);
     const cr_py_given g = {&self, 1, NULL};
     PyObject *out = function ? cr_py_override_call(function, &self, 1, &g) : NULL;
@@ -378,16 +378,16 @@ static PyObject *tensor_to(PyObject *self, PyObject *args, PyObject *kwargs)
         if (function && !kwargs)
             out = cr_py_override_call(function, &self, 1, &g);
         else if (function && read_to(args, kwargs, &to))
-            out = convert(self, &to);
+            out = method_convert(self, &to);
         Py_XDECREF(function);
         return out;
     }
-    return read_to(args, kwargs, &to) ? convert(self, &to) : NULL;
+    return read_to(args, kwargs, &to) ? method_convert(self, &to) : NULL;
 }
 
 /* x.half(), x.long() and others.  They accept memory_format=. */
-static PyObject *to_dtype(PyObject *self, PyObject *args, PyObject *kwargs, const char *name,
-                          cr_dtype t)
+static PyObject *method_to_dtype(PyObject *self, PyObject *args, PyObject *kwargs,
+                                 const char *name, cr_dtype t)
 {
     static char *names[] = {"memory_format", NULL};
     PyObject *format = NULL;
@@ -404,7 +404,7 @@ static PyObject *to_dtype(PyObject *self, PyObject *args, PyObject *kwargs, cons
 #define SHORT_FORM(name, t)                                                                    \
     static PyObject *tensor_##name(PyObject *self, PyObject *args, PyObject *kwargs)           \
     {                                                                                          \
-        return to_dtype(self, args, kwargs, #name, t);                                         \
+        return method_to_dtype(self, args, kwargs, #name, t);                                  \
     }
 SHORT_FORM(half, CR_F16)
 SHORT_FORM(bfloat16, CR_BF16)
@@ -521,7 +521,7 @@ static bool read_sizes(PyObject *x, int64_t *out, int *n)
     return fit == CR_PY_FITS;
 }
 
-static void row_major(const int64_t *size, int n, int64_t *stride)
+static void method_row_major(const int64_t *size, int n, int64_t *stride)
 {
     int64_t step = 1;
 
@@ -602,7 +602,7 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
         return PyErr_Format(PyExc_RuntimeError,
                             "unequal size length (%d) and stride length (%d)", g.ndim, strides);
     if (!stride)
-        row_major(g.size, g.ndim, g.stride);
+        method_row_major(g.size, g.ndim, g.stride);
     if (s)
         return set_over(self, s, &g);
     cr_status st = cr_storage_new(&s, SELF->device, 0);

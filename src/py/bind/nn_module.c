@@ -164,7 +164,7 @@ static PyType_Spec spec = {.name = "cresset._C.ModuleBase",
                            .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,
                            .slots = slots};
 
-static int intern(PyObject **out, const char *const *names, int n)
+static int module_intern(PyObject **out, const char *const *names, int n)
 {
     for (int i = 0; i < n; i++)
         if (!(out[i] = PyUnicode_InternFromString(names[i])))
@@ -178,8 +178,9 @@ int cr_py_nn_module_start(PyObject *m)
                                          "__getattr__"};
     PyObject *name[CR_LEN(others)];
 
-    if (intern(own_hooks, hook_names, OWN_HOOKS) < 0 ||
-        intern(tables, table_names, TABLES) < 0 || intern(name, others, CR_LEN(others)) < 0)
+    if (module_intern(own_hooks, hook_names, OWN_HOOKS) < 0 ||
+        module_intern(tables, table_names, TABLES) < 0 ||
+        module_intern(name, others, CR_LEN(others)) < 0)
         return -1;
     forward = name[0], compiled = name[1], slow_call = name[2], getattr = name[3];
     if (PyModule_AddFunctions(m, functions) < 0)

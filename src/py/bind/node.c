@@ -30,7 +30,7 @@ cr_node *cr_py_node_of(PyObject *self)
 }
 
 /* The class of a node's name, such as "AddBackward0".  It has no instance layout. */
-static PyObject *class_of(const char *name)
+static PyObject *node_class_of(const char *name)
 {
     PyObject *cls = PyDict_GetItemString(classes, name), *bases, *dict;
 
@@ -60,7 +60,7 @@ PyObject *cr_py_node_object(cr_node *n)
         return Py_NewRef(context);
     if (n->peer)
         return Py_NewRef((PyObject *)n->peer);
-    cls = class_of(cr_node_name(n));
+    cls = node_class_of(cr_node_name(n));
     if (!cls)
         return NULL;
     self = (py_node *)((PyTypeObject *)cls)->tp_alloc((PyTypeObject *)cls, 0);
@@ -154,7 +154,7 @@ static PyObject *node_sequence(PyObject *self, PyObject *unused)
 }
 
 /* Adds `callable` to the node's dict of pre-hooks or post-hooks. */
-static PyObject *add_hook(PyObject *self, PyObject *callable, bool after)
+static PyObject *node_add_hook(PyObject *self, PyObject *callable, bool after)
 {
     cr_node *n = cr_py_node_of(self);
     PyObject *none = NULL, **dict = &none, *handle;
@@ -181,12 +181,12 @@ static PyObject *add_hook(PyObject *self, PyObject *callable, bool after)
 
 static PyObject *node_register_hook(PyObject *self, PyObject *callable)
 {
-    return add_hook(self, callable, true);
+    return node_add_hook(self, callable, true);
 }
 
 static PyObject *node_register_prehook(PyObject *self, PyObject *callable)
 {
-    return add_hook(self, callable, false);
+    return node_add_hook(self, callable, false);
 }
 
 /* --- _saved_NAME --- */

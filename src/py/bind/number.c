@@ -65,7 +65,7 @@ static const cr_op *op_rsub, *op_reciprocal, *op_mul;
 /* --- the fast path --- */
 
 /* Reads a plain tensor or number for parameter p. */
-static inline bool operand(const cr_param *p, PyObject *x, cr_value *out)
+static inline bool number_operand(const cr_param *p, PyObject *x, cr_value *out)
 {
     if (CR_LIKELY(Py_IS_TYPE(x, cr_py_tensor_type))) {
         cr_py_set_tensor(out, cr_py_tensor_of(x));
@@ -89,7 +89,7 @@ static inline bool operand(const cr_param *p, PyObject *x, cr_value *out)
 }
 
 /* True when the first overload takes two tensors and all further parameters have defaults. */
-static bool is_short(const cr_op *op)
+static bool number_is_short(const cr_op *op)
 {
     if (!op || op->param_count < 2)
         return false;
@@ -99,7 +99,7 @@ static bool is_short(const cr_op *op)
     return op->param[0].type == CR_T_TENSOR && op->param[1].type == CR_T_TENSOR;
 }
 
-static inline PyObject *run(const cr_op *op, cr_value *v)
+static inline PyObject *number_run(const cr_op *op, cr_value *v)
 {
     cr_value result;
 
@@ -144,7 +144,7 @@ static PyObject *divide_number(PyObject *a, PyObject *b)
 }
 
 /* number <op> tensor.  `a` may be any object. */
-static PyObject *reflected(const binary *o, PyObject *a, PyObject *b)
+static PyObject *number_reflected(const binary *o, PyObject *a, PyObject *b)
 {
     cr_scalar s;
     cr_value v[CR_MAX_ARGS];
@@ -161,21 +161,21 @@ static PyObject *reflected(const binary *o, PyObject *a, PyObject *b)
     if (o->reflect == REVERSE && op_rsub) {
         v[0] = cr_of_tensor(cr_py_tensor_of(b));
         v[1] = cr_of_number(s);
-        return run(op_rsub, v);
+        return number_run(op_rsub, v);
     }
     return call_two(o->function, a, b);
 }
 
-static PyObject *two(const binary *o, PyObject *a, PyObject *b)
+static PyObject *number_two(const binary *o, PyObject *a, PyObject *b)
 {
     cr_value v[CR_MAX_ARGS];
 
     if (CR_LIKELY(o->op && Py_IS_TYPE(a, cr_py_tensor_type) && !cr_py_mode_count) &&
-        operand(&o->op->param[1], b, &v[1])) {
+        number_operand(&o->op->param[1], b, &v[1])) {
         cr_py_set_tensor(&v[0], cr_py_tensor_of(a));
-        return run(o->op, v);
+        return number_run(o->op, v);
     }
-    return cr_py_is_tensor(a) ? call_two(o->method, a, b) : reflected(o, a, b);
+    return cr_py_is_tensor(a) ? call_two(o->method, a, b) : number_reflected(o, a, b);
 }
 
 static PyObject *two_inplace(const binary *o, PyObject *a, PyObject *b)
@@ -183,9 +183,9 @@ static PyObject *two_inplace(const binary *o, PyObject *a, PyObject *b)
     cr_value v[CR_MAX_ARGS];
 
     if (o->inplace && Py_IS_TYPE(a, cr_py_tensor_type) && !cr_py_mode_count &&
-        operand(&o->op->param[1], b, &v[1])) {
+        number_operand(&o->op->param[1], b, &v[1])) {
         cr_py_set_tensor(&v[0], cr_py_tensor_of(a));
-        return run(o->inplace, v);
+        return number_run(o->inplace, v);
     }
     return call_two(o->method_inplace, a, b);
 }
@@ -195,7 +195,7 @@ static PyObject *two_inplace(const binary *o, PyObject *a, PyObject *b)
 #define X(id, name, slot, inplace_slot, reflect)                                               \
     static PyObject *nb_##id(PyObject *a, PyObject *b)                                         \
     {                                                                                          \
-        return two(&binaries[BINARY_##id], a, b);                                              \
+        return number_two(&binaries[BINARY_##id], a, b);                                       \
     }                                                                                          \
     static PyObject *nb_inplace_##id(PyObject *a, PyObject *b)                                 \
     {                                                                                          \
@@ -206,14 +206,14 @@ BINARIES(X)
 
 static PyObject *nb_matmul(PyObject *a, PyObject *b)
 {
-    return two(&binaries[BINARY_matmul], a, b);
+    return number_two(&binaries[BINARY_matmul], a, b);
 }
 
 static PyObject *nb_pow(PyObject *a, PyObject *b, PyObject *modulus)
 {
     if (modulus != Py_None)
         Py_RETURN_NOTIMPLEMENTED;
-    return two(&binaries[BINARY_pow], a, b);
+    return number_two(&binaries[BINARY_pow], a, b);
 }
 
 static PyObject *nb_inplace_pow(PyObject *a, PyObject *b, PyObject *modulus)
@@ -227,7 +227,7 @@ static PyObject *with_array(const binary *o, PyObject *a, PyObject *array)
 {
     cr_tensor *t = cr_py_tensor_from_array(array, false);
     PyObject *b = t ? cr_py_wrap(t) : NULL;
-    PyObject *out = b ? two(o, a, b) : NULL;
+    PyObject *out = b ? number_two(o, a, b) : NULL;
 
     Py_XDECREF(b);
     return out;
@@ -237,7 +237,7 @@ PyObject *cr_py_richcompare(PyObject *a, PyObject *b, int op)
 {
     static const int which[] = {[Py_LT] = BINARY_lt, [Py_LE] = BINARY_le, [Py_EQ] = BINARY_eq,
                                 [Py_NE] = BINARY_ne, [Py_GT] = BINARY_gt, [Py_GE] = BINARY_ge};
-    PyObject *answer = two(&binaries[which[op]], a, b);
+    PyObject *answer = number_two(&binaries[which[op]], a, b);
 
     if (answer != Py_NotImplemented || (op != Py_EQ && op != Py_NE) || !cr_py_is_array(b))
         return answer;
@@ -294,7 +294,7 @@ const PyType_Slot cr_py_number_slots[] = {BINARIES(X){Py_nb_power, (void *)nb_po
 /* --- start --- */
 
 /* The attribute, or NULL without an exception when it does not exist. */
-static PyObject *attribute(PyObject *where, const char *name, const char *suffix)
+static PyObject *number_attribute(PyObject *where, const char *name, const char *suffix)
 {
     PyObject *full = PyUnicode_FromFormat("%s%s", name, suffix);
     PyObject *found = full ? PyObject_GetAttr(where, full) : NULL;
@@ -312,15 +312,15 @@ int cr_py_number_start(PyObject *m)
     for (int i = 0; i < BINARY_COUNT; i++) {
         binary *o = &binaries[i];
         const cr_op *op = cr_ops_find(o->name);
-        o->op = is_short(op) ? op : NULL;
+        o->op = number_is_short(op) ? op : NULL;
         o->inplace = o->op ? o->op->inplace : NULL;
-        o->method = attribute(type, o->name, "");
-        o->method_inplace = attribute(type, o->name, "_");
-        o->function = attribute(m, o->name, "");
+        o->method = number_attribute(type, o->name, "");
+        o->method_inplace = number_attribute(type, o->name, "_");
+        o->function = number_attribute(m, o->name, "");
     }
     for (int i = 0; i < UNARY_COUNT; i++)
-        unaries[i].method = attribute(type, unaries[i].name, "");
-    op_rsub = is_short(cr_ops_find("rsub")) ? cr_ops_find("rsub") : NULL;
+        unaries[i].method = number_attribute(type, unaries[i].name, "");
+    op_rsub = number_is_short(cr_ops_find("rsub")) ? cr_ops_find("rsub") : NULL;
     op_reciprocal = cr_ops_find("reciprocal");
     op_mul = cr_ops_find("mul");
     return 0;

@@ -48,7 +48,7 @@ bool cr_py_is_array(PyObject *x)
     return false;
 }
 
-static void release_buffer(void *owner)
+static void numpy_release_buffer(void *owner)
 {
     Py_buffer *view = owner;
 
@@ -60,7 +60,7 @@ static void release_buffer(void *owner)
     PyGILState_Release(lock);
 }
 
-static int unsupported(PyObject *array)
+static int numpy_unsupported(PyObject *array)
 {
     PyErr_Clear();
     PyObject *dtype = PyObject_GetAttrString(array, "dtype");
@@ -137,7 +137,7 @@ static int warn_read_only(const Py_buffer *view)
 }
 
 /* A tensor over the buffer.  Takes ownership of `view`, which is released with the storage. */
-static cr_tensor *over_buffer(Py_buffer *view, cr_dtype t)
+static cr_tensor *numpy_over_buffer(Py_buffer *view, cr_dtype t)
 {
     cr_geometry g;
     cr_storage *s = NULL;
@@ -146,12 +146,12 @@ static cr_tensor *over_buffer(Py_buffer *view, cr_dtype t)
     cr_status st = CR_OK;
 
     if (read_geometry(view, &g, &bytes) < 0) {
-        release_buffer(view);
+        numpy_release_buffer(view);
         return NULL;
     }
-    st = cr_storage_foreign(&s, view->buf, bytes, release_buffer, view);
+    st = cr_storage_foreign(&s, view->buf, bytes, numpy_release_buffer, view);
     if (st) {
-        release_buffer(view);
+        numpy_release_buffer(view);
     } else {
         st = cr_tensor_over(&out, s, t, g.ndim, g.size, g.stride, 0);
         if (st)
@@ -173,17 +173,17 @@ cr_tensor *cr_py_tensor_from_array(PyObject *array, bool warn)
     if (PyObject_GetBuffer(array, view, PyBUF_STRIDED_RO | PyBUF_FORMAT) < 0) {
         PyMem_RawFree(view);
         if (cr_py_is_array(array))
-            unsupported(array);
+            numpy_unsupported(array);
         return NULL;
     }
     cr_dtype t = dtype_of_format(view->format ? view->format : "B", view->itemsize);
     if (t == CR_DTYPE_NONE)
-        unsupported(array);
+        numpy_unsupported(array);
     if (t == CR_DTYPE_NONE || (warn && warn_read_only(view) < 0)) {
-        release_buffer(view);
+        numpy_release_buffer(view);
         return NULL;
     }
-    return over_buffer(view, t);
+    return numpy_over_buffer(view, t);
 }
 
 static PyObject *from_numpy(PyObject *m, PyObject *array)
@@ -263,14 +263,15 @@ static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
              "protect its data or make it writable before converting it to a tensor. "
              "This type of warning will be suppressed for the rest of this program.",
              1) < 0)) {
-        release_buffer(view);
+        numpy_release_buffer(view);
         return NULL;
     }
     const int64_t size = count, stride = 1;
-    cr_status st = cr_storage_foreign(&s, (char *)view->buf + offset,
-                                      (size_t)count * cr_dtype_size(t), release_buffer, view);
+    cr_status st =
+        cr_storage_foreign(&s, (char *)view->buf + offset, (size_t)count * cr_dtype_size(t),
+                           numpy_release_buffer, view);
     if (st) {
-        release_buffer(view);
+        numpy_release_buffer(view);
         return cr_py_raise(st);
     }
     st = cr_tensor_over(&out, s, t, 1, &size, &stride, 0);

@@ -23,7 +23,7 @@ static bool is_handled(PyObject *const *args, Py_ssize_t n)
     return false;
 }
 
-static PyObject *ask(PyObject *self, PyObject *const *args, Py_ssize_t positional,
+static PyObject *overridable_ask(PyObject *self, PyObject *const *args, Py_ssize_t positional,
                      PyObject *names)
 {
     const cr_py_given g = {args, positional, names};
@@ -36,12 +36,13 @@ static PyObject *ask(PyObject *self, PyObject *const *args, Py_ssize_t positiona
     return out;
 }
 
-static PyObject *call(PyObject *self, PyObject *const *args, size_t flagged, PyObject *names)
+static PyObject *overridable_call(PyObject *self, PyObject *const *args, size_t flagged,
+                                  PyObject *names)
 {
     Py_ssize_t positional = PyVectorcall_NARGS(flagged);
 
     if (CR_UNLIKELY(is_handled(args, positional + (names ? PyTuple_GET_SIZE(names) : 0))))
-        return ask(self, args, positional, names);
+        return overridable_ask(self, args, positional, names);
     return PyObject_Vectorcall(((overridable *)self)->function, args, flagged, names);
 }
 
@@ -67,7 +68,7 @@ static PyObject *forward_named(PyObject *self, void *name)
     return PyObject_GetAttrString(((overridable *)self)->function, name);
 }
 
-static PyObject *wrapped(PyObject *self, void *unused)
+static PyObject *overridable_wrapped(PyObject *self, void *unused)
 {
     (void)unused;
     return Py_NewRef(((overridable *)self)->function);
@@ -82,7 +83,7 @@ static PyObject *bind_to(PyObject *self, PyObject *obj, PyObject *type)
 }
 
 /* Pickles by name, as the function would be. */
-static PyObject *reduce(PyObject *self, PyObject *unused)
+static PyObject *overridable_reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;
     return forward_named(self, (void *)(uintptr_t)"__qualname__");
@@ -101,7 +102,7 @@ static void dealloc(PyObject *self)
     Py_TYPE(self)->tp_free(self);
 }
 
-static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
+static PyObject *overridable_make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     PyObject *function;
     overridable *self;
@@ -112,7 +113,7 @@ static PyObject *make(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     self = (overridable *)type->tp_alloc(type, 0);
     if (!self)
         return NULL;
-    self->vectorcall = call;
+    self->vectorcall = overridable_call;
     self->function = Py_NewRef(function);
     return (PyObject *)self;
 }
@@ -122,9 +123,9 @@ static PyGetSetDef getset[] = {FORWARD("__name__"),
                                FORWARD("__qualname__"),
                                FORWARD("__doc__"),
                                FORWARD("__module__"),
-                               {"__wrapped__", wrapped, NULL, NULL, NULL},
+                               {"__wrapped__", overridable_wrapped, NULL, NULL, NULL},
                                {0}};
-static PyMethodDef methods[] = {{"__reduce__", reduce, METH_NOARGS, NULL}, {0}};
+static PyMethodDef methods[] = {{"__reduce__", overridable_reduce, METH_NOARGS, NULL}, {0}};
 
 static PyTypeObject overridable_type = {
     PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset._C.overridable",
@@ -133,7 +134,7 @@ static PyTypeObject overridable_type = {
                 Py_TPFLAGS_METHOD_DESCRIPTOR,
     .tp_vectorcall_offset = offsetof(overridable, vectorcall),
     .tp_call = PyVectorcall_Call,
-    .tp_new = make,
+    .tp_new = overridable_make,
     .tp_dealloc = dealloc,
     .tp_traverse = traverse,
     .tp_repr = repr,

@@ -18,7 +18,7 @@ static struct {
     bool overrides;
 } cache[CACHE];
 
-static bool look_up(PyTypeObject *type)
+static bool override_look_up(PyTypeObject *type)
 {
     PyObject *handler = PyObject_GetAttr((PyObject *)type, handler_name);
 
@@ -41,7 +41,7 @@ bool cr_py_overrides(PyTypeObject *type)
     if (cache[at].type == type && cache[at].version &&
         cache[at].version == type->tp_version_tag)
         return cache[at].overrides;
-    bool own = look_up(type);
+    bool own = override_look_up(type);
     cache[at].type = type;
     cache[at].version = type->tp_version_tag;
     cache[at].overrides = own;
@@ -203,14 +203,14 @@ static PyObject *pop_mode(PyObject *m, PyObject *unused)
 
 /* --- the default handler, and none --- */
 
-static PyObject *convert(PyObject *x, PyObject *cls);
+static PyObject *override_convert(PyObject *x, PyObject *cls);
 
 static PyObject *convert_items(PyObject *x, PyObject *cls)
 {
     PyObject *items = PySequence_List(x), *out;
 
     for (Py_ssize_t i = 0; items && i < PyList_GET_SIZE(items); i++) {
-        PyObject *y = convert(PyList_GET_ITEM(items, i), cls);
+        PyObject *y = override_convert(PyList_GET_ITEM(items, i), cls);
         if (!y || PyList_SetItem(items, i, y) < 0)
             Py_CLEAR(items);
     }
@@ -222,7 +222,7 @@ static PyObject *convert_items(PyObject *x, PyObject *cls)
 }
 
 /* Converts tensors in `x` to objects of `cls`. */
-static PyObject *convert(PyObject *x, PyObject *cls)
+static PyObject *override_convert(PyObject *x, PyObject *cls)
 {
     if (cr_py_is_tensor(x)) {
         int already = PyObject_IsInstance(x, cls);
@@ -263,7 +263,7 @@ static PyObject *default_handler(PyObject *cls, PyObject *args)
     Py_DECREF(tuple);
     if (!plain || cls == (PyObject *)cr_py_tensor_type)
         return plain;
-    out = convert(plain, cls);
+    out = override_convert(plain, cls);
     Py_DECREF(plain);
     return out;
 }

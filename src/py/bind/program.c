@@ -35,7 +35,7 @@ static void program_dealloc(PyObject *x)
     PyObject_Free(self);
 }
 
-static PyObject *outputs_tuple(cr_tensor **output, int n)
+static PyObject *program_outputs_tuple(cr_tensor **output, int n)
 {
     PyObject *out = PyTuple_New(n);
 
@@ -51,7 +51,8 @@ static PyObject *outputs_tuple(cr_tensor **output, int n)
     return out;
 }
 
-static PyObject *run(cr_program *p, PyObject *args, cr_tensor **input, cr_tensor **output)
+static PyObject *program_run_inputs(cr_program *p, PyObject *args, cr_tensor **input,
+                                    cr_tensor **output)
 {
     cr_status st;
 
@@ -63,7 +64,7 @@ static PyObject *run(cr_program *p, PyObject *args, cr_tensor **input, cr_tensor
         input[i] = cr_py_tensor_of(x);
     }
     CR_PY_UNLOCKED(st = cr_program_run(p, input, NULL, output));
-    return st ? cr_py_raise(st) : outputs_tuple(output, cr_program_outputs(p));
+    return st ? cr_py_raise(st) : program_outputs_tuple(output, cr_program_outputs(p));
 }
 
 /* run(inputs) -> tuple of outputs */
@@ -83,7 +84,7 @@ static PyObject *program_run(PyObject *x, PyObject *given)
         PyErr_Format(PyExc_TypeError, "the program takes %d inputs, not %zd", inputs,
                      PySequence_Fast_GET_SIZE(args));
     else
-        out = run(p, args, room, room + inputs);
+        out = program_run_inputs(p, args, room, room + inputs);
     PyMem_Free(room);
     Py_DECREF(args);
     return out;

@@ -337,7 +337,7 @@ GETTER(H)
 }
 
 /* x.real, x.imag: the entries of these names. */
-static PyObject *part(PyObject *self, const char *name)
+static PyObject *property_part(PyObject *self, const char *name)
 {
     const cr_op *op = cr_py_find_op(name);
     cr_value arg = cr_of_tensor(SELF);
@@ -362,7 +362,7 @@ static int set_part(PyObject *self, const char *name, PyObject *value)
 GETTER(real)
 {
     (void)unused;
-    return part(self, "real");
+    return property_part(self, "real");
 }
 
 GETTER(imag)
@@ -371,7 +371,7 @@ GETTER(imag)
     if (!cr_dtype_is_complex((cr_dtype)SELF->dtype))
         return PyErr_Format(PyExc_RuntimeError,
                             "imag is not implemented for tensors with non-complex dtypes.");
-    return part(self, "imag");
+    return property_part(self, "imag");
 }
 
 static int set_real(PyObject *self, PyObject *value, void *unused)

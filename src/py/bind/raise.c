@@ -27,7 +27,7 @@ static PyObject *import_class(const char *name)
 }
 
 /* The class of a status, borrowed; NULL when there is none. */
-static PyObject *class_of(cr_status st)
+static PyObject *raise_class_of(cr_status st)
 {
     if (st <= CR_OK || st >= CR_KIND_COUNT)
         return NULL;
@@ -40,7 +40,7 @@ PyObject *cr_py_raise(cr_status st)
 {
     if (st == CR_PYTHON && PyErr_Occurred())
         return NULL;
-    PyObject *class = class_of(st);
+    PyObject *class = raise_class_of(st);
     PyErr_SetString(class ? class : PyExc_RuntimeError, cr_error_message());
     return NULL;
 }

@@ -81,7 +81,7 @@ static int take_metadata(PyObject *metadata, const char ***out)
     return 0;
 }
 
-static PyObject *save(PyObject *module, PyObject *args)
+static PyObject *safetensors_save(PyObject *module, PyObject *args)
 {
     PyObject *dict, *path, *metadata, *done = NULL;
     const char **pairs = NULL;
@@ -143,7 +143,7 @@ static PyObject *contents(cr_safetensors *s)
     return both;
 }
 
-static PyObject *load(PyObject *module, PyObject *arg)
+static PyObject *safetensors_load(PyObject *module, PyObject *arg)
 {
     PyObject *path;
     cr_safetensors *s;
@@ -156,7 +156,7 @@ static PyObject *load(PyObject *module, PyObject *arg)
     return st ? cr_py_raise(st) : contents(s);
 }
 
-static PyObject *parse(PyObject *module, PyObject *arg)
+static PyObject *safetensors_parse(PyObject *module, PyObject *arg)
 {
     Py_buffer bytes;
     cr_safetensors *s;
@@ -169,10 +169,12 @@ static PyObject *parse(PyObject *module, PyObject *arg)
     return st ? cr_py_raise(st) : contents(s);
 }
 
-static PyMethodDef functions[] = {
-    {"_safetensors_save", save, METH_VARARGS, "_safetensors_save(tensors, path, metadata)"},
-    {"_safetensors_load", load, METH_O, "_safetensors_load(path) -> (tensors, metadata)"},
-    {"_safetensors_parse", parse, METH_O, "_safetensors_parse(bytes) -> (tensors, metadata)"},
-    {NULL, NULL, 0, NULL}};
+static PyMethodDef functions[] = {{"_safetensors_save", safetensors_save, METH_VARARGS,
+                                   "_safetensors_save(tensors, path, metadata)"},
+                                  {"_safetensors_load", safetensors_load, METH_O,
+                                   "_safetensors_load(path) -> (tensors, metadata)"},
+                                  {"_safetensors_parse", safetensors_parse, METH_O,
+                                   "_safetensors_parse(bytes) -> (tensors, metadata)"},
+                                  {NULL, NULL, 0, NULL}};
 
 int cr_py_safetensors_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

@@ -26,7 +26,7 @@ static void hooks_drop(py_hooks *h)
     PyMem_Free(h);
 }
 
-static cr_status pack(void *context, cr_tensor *t, void **out)
+static cr_status saved_hooks_pack(void *context, cr_tensor *t, void **out)
 {
     PyGILState_STATE lock = PyGILState_Ensure();
     py_hooks *h = context;
@@ -73,7 +73,7 @@ static cr_status unpack(void *packed, cr_tensor **out)
     return st;
 }
 
-static void drop(void *packed)
+static void saved_hooks_drop(void *packed)
 {
     PyGILState_STATE lock = PyGILState_Ensure();
     py_packed *p = packed;
@@ -87,7 +87,7 @@ static void drop(void *packed)
     PyGILState_Release(lock);
 }
 
-static PyObject *push(PyObject *m, PyObject *args)
+static PyObject *saved_hooks_push(PyObject *m, PyObject *args)
 {
     PyObject *pack_fn, *unpack_fn;
     py_hooks *h;
@@ -100,7 +100,8 @@ static PyObject *push(PyObject *m, PyObject *args)
     h = PyMem_Calloc(1, sizeof *h);
     if (!h)
         return PyErr_NoMemory();
-    h->c = (cr_saved_hooks){.pack = pack, .unpack = unpack, .drop = drop, .context = h};
+    h->c = (cr_saved_hooks){
+        .pack = saved_hooks_pack, .unpack = unpack, .drop = saved_hooks_drop, .context = h};
     h->pack = Py_NewRef(pack_fn);
     h->unpack = Py_NewRef(unpack_fn);
     h->count = 1;
@@ -136,7 +137,7 @@ static PyObject *disable(PyObject *m, PyObject *message)
 }
 
 static PyMethodDef functions[] = {
-    {"_push_saved_tensors_hooks", push, METH_VARARGS, NULL},
+    {"_push_saved_tensors_hooks", saved_hooks_push, METH_VARARGS, NULL},
     {"_pop_saved_tensors_hooks", pop, METH_NOARGS, NULL},
     {"_disable_saved_tensors_hooks", disable, METH_O, NULL},
     {0}};

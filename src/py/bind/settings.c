@@ -146,7 +146,7 @@ static bool promotion_value(PyObject *x, cr_value *out)
     return fit == CR_PY_FITS;
 }
 
-static PyObject *result_type(PyObject *m, PyObject *args)
+static PyObject *settings_result_type(PyObject *m, PyObject *args)
 {
     PyObject *x, *y;
     cr_value v[2];
@@ -158,7 +158,7 @@ static PyObject *result_type(PyObject *m, PyObject *args)
     return Py_NewRef(cr_py_dtype_object(cr_promote_values(v, 2)));
 }
 
-static PyObject *is_tensor(PyObject *m, PyObject *x)
+static PyObject *settings_is_tensor(PyObject *m, PyObject *x)
 {
     (void)m;
     return PyBool_FromLong(cr_py_is_tensor(x));
@@ -244,8 +244,8 @@ static PyMethodDef functions[] = {
      "The smallest dtype that both can be converted to."},
     {"can_cast", (PyCFunction)(void (*)(void))can_cast, METH_VARARGS | METH_KEYWORDS,
      "True when results of one dtype may be stored in another."},
-    {"result_type", result_type, METH_VARARGS, "The dtype of an operation on both."},
-    {"is_tensor", is_tensor, METH_O, "True when the object is a Tensor."},
+    {"result_type", settings_result_type, METH_VARARGS, "The dtype of an operation on both."},
+    {"is_tensor", settings_is_tensor, METH_O, "True when the object is a Tensor."},
     {0}};
 
 int cr_py_settings_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

@@ -14,7 +14,7 @@ static PyObject *known; /* address of a storage -> address of its object (borrow
 
 cr_storage *cr_py_storage_of(PyObject *x) { return ((py_storage *)x)->storage; }
 
-static PyObject *find_known(PyObject *key)
+static PyObject *storage_find_known(PyObject *key)
 {
     PyObject *found = PyDict_GetItemWithError(known, key);
 
@@ -40,7 +40,7 @@ PyObject *cr_py_storage_object(cr_storage *s)
 
     if (!key)
         return NULL;
-    self = find_known(key);
+    self = storage_find_known(key);
     if (!self && !PyErr_Occurred())
         self = make_known(key, s);
     Py_DECREF(key);

@@ -34,7 +34,7 @@ PyObject *cr_py_symbol(cr_recorder *r, int k)
 
 static bool is_live(const symbol *s) { return s->r && s->r == cr_recorder_active(); }
 
-static PyObject *plain(const symbol *s) { return cr_py_scalar_object(s->value); }
+static PyObject *symbol_plain(const symbol *s) { return cr_py_scalar_object(s->value); }
 
 /* Fixes the symbol's value by a guard of the recording. */
 static void fix(const symbol *s)
@@ -138,7 +138,7 @@ void cr_py_fix_sizes(cr_tensor *t)
 /* --- arithmetic --- */
 
 /* The number of an operand; a plain number becomes a constant.  -1: not a number. */
-static int operand(cr_recorder *r, PyObject *x)
+static int symbol_operand(cr_recorder *r, PyObject *x)
 {
     cr_scalar s;
 
@@ -161,7 +161,7 @@ static PyObject *settled(PyObject *x)
     if (!is_symbol(x))
         return Py_NewRef(x);
     fix((symbol *)x);
-    return plain((symbol *)x);
+    return symbol_plain((symbol *)x);
 }
 
 typedef PyObject *(*python_binary)(PyObject *, PyObject *);
@@ -177,7 +177,7 @@ static PyObject *binary(PyObject *a, PyObject *b, int fn, python_binary otherwis
     if (!is_symbol(b) && !PyLong_Check(b) && !PyFloat_Check(b))
         Py_RETURN_NOTIMPLEMENTED;
     if (r && fn >= 0) {
-        int i = operand(r, a), j = operand(r, b);
+        int i = symbol_operand(r, a), j = symbol_operand(r, b);
         k = i >= 0 && j >= 0 ? cr_recorder_apply(r, (cr_gnum_fn)fn, i, j) : -1;
     }
     if (k >= 0)
@@ -252,7 +252,7 @@ static PyObject *symbol_compare(PyObject *a, PyObject *b, int op)
 
     if (!is_symbol(b) && !PyLong_Check(b) && !PyFloat_Check(b))
         Py_RETURN_NOTIMPLEMENTED;
-    int i = r ? operand(r, a) : -1, j = r ? operand(r, b) : -1;
+    int i = r ? symbol_operand(r, a) : -1, j = r ? symbol_operand(r, b) : -1;
     if (i >= 0 && j >= 0) {
         bool yes = cr_recorder_ask(r, (cr_gnum_test)how[op].test, how[op].swapped ? j : i,
                                    how[op].swapped ? i : j);

@@ -20,8 +20,8 @@ static int append(PyObject *list, PyObject *made)
     return status;
 }
 
-static int add_node(walk *w, PyObject *source, PyObject *parent, PyObject *key, PyObject *check,
-                    PyObject *expected)
+static int walk_add_node(walk *w, PyObject *source, PyObject *parent, PyObject *key,
+                         PyObject *check, PyObject *expected)
 {
     PyObject *made = PyList_New(6), *const item[] = {source, parent,   key,
                                                      check,  expected, w->no_slot};
@@ -37,14 +37,15 @@ static bool is_value(PyObject *x)
            PyComplex_CheckExact(x) || PyBytes_CheckExact(x);
 }
 
-static bool is_plain(const walk *w, PyObject *x)
+static bool walk_is_plain(const walk *w, PyObject *x)
 {
     return x == Py_None || PyBool_Check(x) || (w->values && is_value(x));
 }
 
-static int add_plain(walk *w, PyObject *source, PyObject *parent, PyObject *key, PyObject *x)
+static int walk_add_plain(walk *w, PyObject *source, PyObject *parent, PyObject *key,
+                          PyObject *x)
 {
-    return add_node(w, source, parent, key, is_value(x) ? w->equal : w->is, x);
+    return walk_add_node(w, source, parent, key, is_value(x) ? w->equal : w->is, x);
 }
 
 /* Adds a node for x, or puts x into `later`.  Holds references, because a garbage collection
@@ -55,7 +56,7 @@ static int look_at(walk *w, PyObject *key, PyObject *x)
 
     Py_INCREF(key);
     Py_INCREF(x);
-    status = is_plain(w, x) ? add_plain(w, w->source, w->node, key, x)
+    status = walk_is_plain(w, x) ? walk_add_plain(w, w->source, w->node, key, x)
                             : append(w->later, PyTuple_Pack(2, key, x));
     Py_DECREF(x);
     Py_DECREF(key);
@@ -91,7 +92,7 @@ static bool is_plain_tuple(const walk *w, PyObject *x)
     if (!PyTuple_CheckExact(x))
         return false;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(x); i++)
-        if (!is_plain(w, PyTuple_GET_ITEM(x, i)))
+        if (!walk_is_plain(w, PyTuple_GET_ITEM(x, i)))
             return false;
     return true;
 }
@@ -102,7 +103,7 @@ static int add_members(walk *w, PyObject *tuple, PyObject *node)
 
     for (Py_ssize_t i = 0; !status && i < PyTuple_GET_SIZE(tuple); i++) {
         PyObject *place = PyLong_FromSsize_t(i);
-        status = place ? add_plain(w, w->at, node, place, PyTuple_GET_ITEM(tuple, i)) : -1;
+        status = place ? walk_add_plain(w, w->at, node, place, PyTuple_GET_ITEM(tuple, i)) : -1;
         Py_XDECREF(place);
     }
     return status;
@@ -118,7 +119,7 @@ static int add_container(walk *w, PyObject *key, PyObject *x, PyObject *id)
 
     if (node && expected && PyDict_SetItem(w->known, id, node) >= 0 &&
         PyList_Append(w->kept, x) >= 0 &&
-        add_node(w, w->source, w->node, key, tuple ? w->list : w->mapping, expected) >= 0)
+        walk_add_node(w, w->source, w->node, key, tuple ? w->list : w->mapping, expected) >= 0)
         status = tuple ? add_members(w, x, node) : PyDict_SetItem(w->holders, node, x);
     Py_XDECREF(expected);
     Py_XDECREF(node);
@@ -126,7 +127,7 @@ static int add_container(walk *w, PyObject *key, PyObject *x, PyObject *id)
 }
 
 /* 1: added; 0: not an empty dict or tuple of plain values, or seen before; -1: raised. */
-static int take(walk *w, PyObject *key, PyObject *x)
+static int walk_take(walk *w, PyObject *key, PyObject *x)
 {
     PyObject *id;
     int met;
@@ -148,7 +149,7 @@ static int take_containers(walk *w)
 
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(w->later); i++) {
         PyObject *pair = PyList_GET_ITEM(w->later, i), *x = PyTuple_GET_ITEM(pair, 1);
-        int taken = take(w, PyTuple_GET_ITEM(pair, 0), x);
+        int taken = walk_take(w, PyTuple_GET_ITEM(pair, 0), x);
         if (taken < 0)
             return -1;
         if (!taken && kept++ != i && PyList_SetItem(w->later, kept - 1, Py_NewRef(pair)) < 0)

@@ -59,7 +59,7 @@ static PyFrameObject *user_frame(const cr_py_where *w)
     return NULL;
 }
 
-static const char *place(cr_session *s, PyCodeObject *code, int line)
+static const char *where_place(cr_session *s, PyCodeObject *code, int line)
 {
     const char *file = file_of(code), *slash = strrchr(file, '/');
     char text[TEXT];
@@ -83,7 +83,7 @@ const char *cr_py_where_now(void *context, cr_session *s)
     if (m->code != code || m->instruction != instruction) {
         Py_XSETREF(m->code, (PyCodeObject *)Py_NewRef(code));
         m->instruction = instruction;
-        m->text = place(s, code, PyFrame_GetLineNumber(f));
+        m->text = where_place(s, code, PyFrame_GetLineNumber(f));
     }
     Py_DECREF(code);
     Py_DECREF(f);
