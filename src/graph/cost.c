@@ -1,10 +1,10 @@
 /* Costs of graphs: see cost.h.
  *
- * Every value's sizes are seen in several instances of the graph; what gives all of them is looked
- * for among the sizes around the node: one of them, a*e + b, (e + b) // c, c*e*f, e + f + c, and
- * for one size of a view what the others leave of the elements.  Compositions are split into
- * their parts in every instance, so that parts have sizes too; a part knows its node by its
- * `source`. */
+ * The sizes of every value are computed in several instances of the graph.  An expression that
+ * gives all of them is searched among the sizes around the node: one of them, a*e + b, (e + b)
+ * // c, c*e*f, e + f + c, and for one size of a view the quotient of the element count by its
+ * other sizes.  Compositions are split into their parts in every instance, so that parts have
+ * sizes, too; a part's `source` is its node's number. */
 #include "graph/cost.h"
 #include "graph/rewrite.h"
 #include <stdlib.h>
@@ -12,13 +12,13 @@
 
 enum { SAMPLES = 12, LEAST = 5, ATTEMPTS = 60, MOST_DIVISOR = 32, AROUND = 24 };
 
-/* An expression and what it is in every sample. */
+/* An expression and its value in every sample. */
 typedef struct {
     const cr_sym *e;
     int64_t at[SAMPLES];
 } sized;
 
-/* One graph in every sample, and the sizes of its values, by id in the first. */
+/* A graph in every sample, and the sizes of its values, by id in the first sample. */
 typedef struct {
     cr_graph *in[SAMPLES];
     const cr_gvalue **same[SAMPLES];
@@ -32,10 +32,10 @@ typedef struct {
     int samples;
     family whole, parts;
     struct { size_t len, cap; sized *at; } known;
-    struct { size_t len, cap; cr_graph **at; } made; /* hold constants */
-    const cr_sym **flops; /* by number of a node, nested ones included */
-    bool *moves;          /* some part of the node is no view */
-    bool merged;          /* symbols of equal values are one */
+    struct { size_t len, cap; cr_graph **at; } made; /* own the constants */
+    const cr_sym **flops; /* by number of the node, including nested nodes */
+    bool *moves;          /* a part of the node is not a view */
+    bool merged;          /* symbols with equal values are merged */
     unsigned nodes, unknown;
     uint64_t random;
     cr_graph_costs out;
@@ -48,7 +48,7 @@ static bool is_variable(const cr_gnumber *n)
     return (n->fn == CR_GNUM_SIZE && !n->of->by) || (n->fn == CR_GNUM_INPUT && n->value.category == CR_CAT_INT);
 }
 
-/* The symbol that stands for number k. */
+/* The symbol that represents number k. */
 static size_t stands_for(const coster *x, size_t k)
 {
     const cr_gnumber *at = x->g->numbers.list.at;
@@ -65,7 +65,8 @@ static int64_t draw(coster *x, int64_t n)
     return (int64_t)((x->random >> 33) % (uint64_t)n);
 }
 
-/* Sizes near and far, odd and even, and multiples for what must divide. */
+/* A size that differs from `seen`: near and far, odd and even, and multiples for
+ * divisibility. */
 static int64_t other_value(coster *x, int64_t seen, int attempt)
 {
     switch (attempt % 3) {
@@ -229,7 +230,7 @@ static void take_samples(coster *x)
 
 /* --- the expression of a size --- */
 
-/* Expressions around a node. */
+/* Expressions that may occur in sizes of a node. */
 typedef struct {
     int len;
     const sized *at[AROUND];
@@ -268,7 +269,7 @@ static bool divides(const coster *x, const sized *e, const int64_t *v, int64_t b
     return true;
 }
 
-/* (e + b) // c: the smallest b, from 0 on both ways. */
+/* (e + b) // c with the smallest |b|. */
 static const cr_sym *quotient(coster *x, const sized *e, const int64_t *v)
 {
     for (int64_t c = 2; c <= MOST_DIVISOR; c++) {
@@ -368,7 +369,7 @@ static void name_unknown(coster *x, const cr_sym **e, const int64_t *v)
     know(x, *e, v);
 }
 
-/* What the other sizes leave of the elements of the first tensor that is read. */
+/* The quotient of the first tensor argument's element count by the value's other sizes. */
 static const cr_sym *left_over(coster *x, const family *f, const cr_gnode *n, const cr_gvalue *v, int missing)
 {
     const cr_gvalue *from = n->arg_count && n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL;
@@ -515,7 +516,7 @@ static void count_parts(coster *x, const cr_gblock *b)
     }
 }
 
-/* --- of the nodes as they stand --- */
+/* --- nodes of the original graph --- */
 
 static const cr_sym *bytes_of(coster *x, const cr_gvalue *v)
 {
@@ -530,7 +531,7 @@ static const cr_sym *bytes_of(coster *x, const cr_gvalue *v)
 typedef struct {
     coster *x;
     const cr_sym *bytes;
-    const bool *inside; /* values that the group makes; NULL: none */
+    const bool *inside; /* values computed inside the group; NULL: none */
     struct { size_t len, cap; const cr_gvalue **at; } seen;
 } reader;
 
@@ -575,7 +576,7 @@ static cr_cost nothing(coster *x)
     return (cr_cost){none, none, none};
 }
 
-/* A call or a group: what goes in and out; a choice: the larger side. */
+/* The cost of a call or group: its inputs and outputs; of an if: the larger branch. */
 static cr_cost cost_of(coster *x, const cr_gnode *n, unsigned *at)
 {
     unsigned me = (*at)++;

@@ -1,18 +1,18 @@
-/* cost.h - what a graph computes and moves, as expressions over its sizes.
+/* cost.h - floating point operations and bytes of a graph, as expressions over its sizes.
  *
- * Floating point operations of a call are stated by its entry (clause `flops`), else they follow
- * from what it does: a pointwise entry does every call of its body once an element, a reduction
- * its combination and the calls of its expression once an element read, a view nothing, a
- * composition what its parts do.  Multiply and add are two.  What says nothing (sorts, transforms,
- * copies by index) counts as none.
+ * An entry's clause `flops` states the floating point operations of a call.  Without the clause
+ * they follow from the kind of entry: a pointwise entry counts every call of its body once an
+ * element; a reduction its combination and the calls of its expression once an element of the
+ * input; a view none; a composition those of its parts.  A multiplication and an addition are
+ * two operations.  Other entries (sorts, transforms, copies by index) count as none.
  *
- * Bytes are those of the tensors that a node reads and of its results; views move nothing, a
- * group reads and writes what leaves it.
+ * Bytes are those of the tensors that a node reads and of its results.  Views move no bytes.  A
+ * group reads its inputs and writes its outputs.
  *
- * Sizes of values are found from the operators' rules: these are run at several sizes of the
- * inputs, and the simplest expression over the sizes around a node that gives all of them is
- * taken.  It holds wherever the guards of the graph hold.  A size that no expression is found for
- * has a name of its own, u0, u1, ... */
+ * Sizes of values come from the operators' rules, which are run at several sizes of the
+ * inputs.  The simplest expression over the sizes around a node that gives all results is
+ * used.  It is correct wherever the guards of the graph hold.  A size without such an
+ * expression gets a name, u0, u1, ... */
 #ifndef CR_GRAPH_COST_H
 #define CR_GRAPH_COST_H
 
@@ -20,16 +20,16 @@
 #include "sym/sym.h"
 
 /* --- of a call --- */
-/* What is known of an argument: the sizes of a tensor (CR_TENSOR), an integer (CR_INT, CR_TRUTH: at[0]),
- * integers (CR_INTS), CR_NONE; other tags say nothing. */
+/* A property of an argument: the sizes of a tensor (CR_TENSOR), an integer (CR_INT, CR_TRUTH:
+ * at[0]), integers (CR_INTS), CR_NONE.  Other tags are unknown. */
 typedef struct {
     uint8_t tag;
     int len;
     const cr_sym *const *at;
 } cr_measure;
 
-/* Floating point operations of a call; NULL where nothing states them.  Bails from the session of
- * `t` with a rule that has no value. */
+/* The floating point operations of a call; NULL when nothing states them.  Bails from the
+ * session of `t` when a rule has no value. */
 const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg, const cr_measure *result);
 
 /* --- of a graph --- */
@@ -38,12 +38,12 @@ typedef struct {
 } cr_cost;
 
 typedef struct {
-    cr_syms *syms; /* names: $0, $1, ... of the graph's symbols */
-    cr_cost *node; /* of the nodes of g->body, in order */
+    cr_syms *syms; /* named $0, $1, ... like the graph's symbols */
+    cr_cost *node; /* one for each node of g->body, in order */
     cr_cost total;
 } cr_graph_costs;
 
-/* A line a node, and the sums. */
+/* Appends one line for each node, and the sums. */
 void cr_graph_print_cost(cr_text *out, const cr_graph *g);
 
 #endif

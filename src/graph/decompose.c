@@ -1,9 +1,10 @@
-/* Decomposition: composite nodes become the calls that they make.
+/* Decomposition: replaces composite nodes by the calls that they make.
  *
- * A node is called on tensors without bytes while a recorder watches; what it called takes its
- * place.  So there is no second statement of any entry, and the bits are the same.  Entries whose
- * parts loops compute as one (pointwise compositions, fused rows) stay, and so does what makes a
- * result without a call.  Gradients belong to entries: decompose after differentiating. */
+ * A node is called on fake tensors while a recorder records.  The recorded calls replace the
+ * node.  The entry is therefore stated only once, and the bits are the same.  Two kinds of
+ * nodes are kept: entries whose parts a kernel computes as one (pointwise compositions, fused
+ * rows), and entries that make a result without a call.  Decompose after differentiation,
+ * because gradients belong to entries. */
 #include "graph/rewrite.h"
 #include <string.h>
 
@@ -17,9 +18,9 @@ typedef struct {
 typedef struct {
     const cr_gnode *n;
     cr_recorder *r;
-    cr_graph *parts;          /* the recorder's */
-    cr_tensor *fake[CR_GRAPH_PART_INPUTS]; /* owned; an input of the parts each */
-    cr_gvalue *value[CR_GRAPH_PART_INPUTS]; /* of the node's graph */
+    cr_graph *parts;          /* owned by the recorder */
+    cr_tensor *fake[CR_GRAPH_PART_INPUTS]; /* owned; each is an input of the parts */
+    cr_gvalue *value[CR_GRAPH_PART_INPUTS]; /* values of the node's graph */
     int inputs;
     cr_arena room;
 } parting;
@@ -69,7 +70,7 @@ static cr_status load(cr_value *out, parting *p, const cr_garg *a)
     return CR_OK;
 }
 
-/* Ends the record with the node's results. */
+/* Ends the recording with the node's results. */
 static cr_status finish(parting *p, cr_value *result)
 {
     cr_tensor *out[CR_GRAPH_PART_INPUTS];
@@ -107,7 +108,7 @@ static cr_status call_parts(parting *p)
     return st;
 }
 
-/* False: the node stays as it is. */
+/* Records the parts of the node.  False: the node is kept. */
 static bool find_parts(parting *p)
 {
     cr_thread_state was = cr_thread;
@@ -120,7 +121,7 @@ static bool find_parts(parting *p)
     cr_thread.no_grad = cr_thread.fakes = true;
     st = call_parts(p);
     cr_thread = was;
-    /* what no part has made is the node's own work */
+    /* a constant is a result that no part has made */
     return !st && !p->parts->constants.len;
 }
 
@@ -132,11 +133,12 @@ static void drop_parts(parting *p)
     cr_arena_drop(&p->room);
 }
 
-/* --- in place of the node --- */
+/* --- replacing the node --- */
 
 static cr_gvalue *part_value(void *now, cr_gvalue *v) { return ((cr_gvalue **)now)[v->id]; }
 
-/* A type outlives the recorder, and is of a tensor with bytes. */
+/* Copies a type to the session, because the recorder is dropped, and makes it that of a real
+ * tensor. */
 static cr_gtype lasting(cr_session *s, cr_gtype t)
 {
     if (t.size)
@@ -171,7 +173,7 @@ static void splice(cr_rewrite *w, cr_gblock *to, const parting *p)
             w->now[p->n->result[k]->id] = now[b->output[k].value->id];
 }
 
-/* Results that are None have no value to stand for. */
+/* True when no result with a value is None. */
 static bool gives_all(const parting *p)
 {
     for (int k = 0; k < p->n->result_count; k++)
@@ -198,7 +200,7 @@ static bool split(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 
 /* --- the walk --- */
 
-/* Parts may have parts that the recorder took as one. */
+/* Parts may be compositions that the recorder did not split. */
 enum { MOST_WALKS = 6 };
 
 cr_graph *cr_rewrite_split(const cr_graph *g, cr_node_test splits)

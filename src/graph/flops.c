@@ -1,4 +1,4 @@
-/* Floating point operations of a call: the entry's rule over expressions. */
+/* Floating point operations of a call: evaluates the entry's rule over expressions. */
 #include "graph/cost.h"
 #include "ops/rule.h"
 #include <string.h>
@@ -47,7 +47,7 @@ static const cr_sym *sym(counter *c, const cr_rule *r)
     return m.at[0];
 }
 
-/* A number that decides must be plain. */
+/* The value of a number on which the rule branches; it must be an integer. */
 static int64_t plain(counter *c, const cr_rule *r)
 {
     const cr_sym *e = sym(c, r);
@@ -114,7 +114,7 @@ static cr_measure compare(counter *c, const cr_rule *r)
     cr_measure a = eval(c, r->args[0]), b = eval(c, r->args[1]);
     bool whole = a.tag == CR_INT || a.tag == CR_TRUTH;
 
-    /* None and floats equal no integer. */
+    /* None and floats differ from every integer. */
     if (a.tag != b.tag && (!whole || (b.tag != CR_INT && b.tag != CR_TRUTH)))
         return of_int(c, r->builtin == CR_BUILTIN_ne);
     if (a.tag == CR_NONE)
@@ -173,11 +173,11 @@ static cr_measure eval(counter *c, const cr_rule *r)
     }
 }
 
-/* --- from what the entry does --- */
+/* --- by the kind of entry --- */
 
 typedef struct {
     const cr_op *op;
-    uint64_t seen; /* lets that are counted */
+    uint64_t seen; /* lets that are counted already */
 } call_counter;
 
 static int64_t calls_in(call_counter *c, const cr_rule *r)
@@ -200,14 +200,14 @@ static const cr_sym *each_element(cr_syms *t, const cr_measure *m, int64_t n)
     return cr_sym_mul(t, cr_sym_int(t, n), product(t, m->at, m->len));
 }
 
-/* --- rows: a composition whose kernel is one --- */
+/* --- compositions with a row kernel --- */
 
 typedef enum { NUMBER, ROW, COLUMN, FULL } extent; /* one a call, a row, a place in a row, an element */
 
 typedef struct {
     const cr_op *op;
-    uint64_t seen;     /* lets that are counted */
-    uint8_t of[64];    /* their extents */
+    uint64_t seen;     /* lets that are counted already */
+    uint8_t of[64];    /* extents of the lets */
     int64_t count[4];  /* operations, by extent */
 } row_counter;
 
@@ -248,7 +248,7 @@ static extent walk(row_counter *c, const cr_rule *r)
     if (r->kind == CR_RULE_NAME)
         return named(c, r);
     if (call && !r->op && r->builtin >= 0 && r->builtin < CR_BUILTIN_add)
-        return NUMBER; /* it asks for sizes */
+        return NUMBER; /* reads sizes */
     for (int i = 0; call && i < r->count; i++)
         e = wider(e, walk(c, r->args[i]));
     if (!call || e == NUMBER)
@@ -258,7 +258,7 @@ static extent walk(row_counter *c, const cr_rule *r)
         return e == FULL ? ROW : e;
     }
     if (!r->op || r->op->does != CR_DOES_BODY || r->builtin >= CR_BUILTIN_add)
-        c->count[e]++; /* a sign is one operation, whatever scale its entry takes */
+        c->count[e]++; /* a sign is one operation, whatever factor its entry takes */
     else
         c->count[e] += calls_in(&inner, r->op->body[0]);
     return e;

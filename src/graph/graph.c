@@ -1,4 +1,4 @@
-/* Making graphs: values and their names, nodes, copies of arguments. */
+/* Building graphs: values and their names, nodes, copies of arguments. */
 #include "graph/graph.h"
 #include "base/map.h"
 #include "tensor/geometry.h"
@@ -28,7 +28,7 @@ cr_gblock *cr_graph_block(cr_graph *g) { return CR_NEW(g->session, cr_gblock); }
 
 static uint32_t hash_name(const char *name) { return (uint32_t)cr_hash(name, strlen(name)); }
 
-/* The place of a name in the table, an open hash; its value's or a free one. */
+/* The entry of a name in the open hash table: its value's, or a free one. */
 static cr_gvalue **find_name(const cr_graph *g, const char *name, uint32_t hash)
 {
     size_t i = hash & (g->name_room - 1);
@@ -52,8 +52,8 @@ static void grow_names(cr_graph *g)
 
 enum { NAME_ROOM = 64, MOST_DIGITS = 10 };
 
-/* "add" and 12: "add_12", in `room` if it fits.  A graph of a thousand nodes has a thousand names: printf was
- * a tenth of recording it. */
+/* Makes "add_12" from "add" and 12, in `room` if it fits.  Without printf, which took a tenth
+ * of recording time. */
 static const char *numbered(cr_graph *g, const char *wanted, int number, char *room)
 {
     size_t len = strlen(wanted), digits = 0;
@@ -71,7 +71,7 @@ static const char *numbered(cr_graph *g, const char *wanted, int number, char *r
     return out;
 }
 
-/* Calls `v` "add", "add_1", "add_2": as torch.fx numbers them. */
+/* Names `v` "add", "add_1", "add_2", as torch.fx does. */
 static void give_name(cr_graph *g, cr_gvalue *v, const char *wanted)
 {
     uint32_t hash = hash_name(wanted);
@@ -114,7 +114,7 @@ void cr_graph_push_input(cr_graph *g, cr_gvalue *v)
 {
     int n = g->input_count;
 
-    if (!(n & (n - 1))) { /* full: there is room up to the next power of two */
+    if (!(n & (n - 1))) { /* full: the capacity is the next power of two */
         cr_gvalue **more = CR_NEW_N(g->session, cr_gvalue *, n ? 2 * n : 1);
         if (n)
             memcpy(more, g->input, (size_t)n * sizeof *more);
@@ -148,7 +148,7 @@ static cr_gnode *node_new(cr_graph *g, cr_gblock *b, cr_gnode_kind kind, int arg
     return n;
 }
 
-/* A result is called as its node's operator, or as the schema names it. */
+/* Names a result after its node's operator, or as the schema names it. */
 static const char *result_name(const cr_op *op, int k)
 {
     if (op->result_count > 1 && k < op->result_count && *op->result[k].name)
@@ -180,7 +180,7 @@ cr_gvalue *cr_graph_constant(cr_graph *g, cr_gblock *b, cr_tensor *t, const char
     return n->result[0];
 }
 
-/* Results that are called and typed as a block's outputs. */
+/* Makes results with the names and types of a block's outputs. */
 static void block_results(cr_graph *g, cr_gnode *n, const cr_gblock *b, const char *name,
                           const char *const *names)
 {

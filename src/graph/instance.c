@@ -1,7 +1,7 @@
-/* Instances: graphs of symbols for the sizes at hand.
+/* Instances: makes graphs with symbols concrete for given sizes.
  *
- * Operators' rules are run in order on tensors without bytes, which gives every size; a symbol
- * is worked out when it is first read. */
+ * The operators' rules run in order on fake tensors, which gives every size.  A symbol is
+ * computed when it is first read. */
 #include "graph/graph.h"
 #include <string.h>
 
@@ -11,12 +11,12 @@ typedef struct {
     cr_session *s;
     cr_tensor *const *input;
     const cr_scalar *number;
-    cr_tensor **fake;  /* by value id of `from`; counted */
+    cr_tensor **fake;  /* by value id of `from`; references */
     cr_gvalue **now;   /* by value id of `from` */
     cr_scalar *value;  /* by number */
-    bool *known, *varies; /* by number; varies: depends on a float that is an input */
+    bool *known, *varies; /* by number; varies: depends on a float input */
     bool holds, open;
-    bool sized; /* all sizes are as recorded: types are copied, no rule is asked */
+    bool sized; /* all sizes are as recorded: types are copied without running rules */
 } maker;
 
 /* --- symbols --- */
@@ -62,7 +62,7 @@ static cr_scalar value_of(maker *x, int k)
     return x->value[k];
 }
 
-/* *stays: the number is still a symbol in the instance. */
+/* *stays: the number remains a symbol in the instance. */
 static cr_scalar plain(maker *x, cr_scalar s, bool *stays)
 {
     int k = cr_gnum_of(s);
@@ -76,7 +76,7 @@ static cr_scalar plain(maker *x, cr_scalar s, bool *stays)
     return s.category == CR_CAT_FLOAT ? cr_scalar_float(cr_scalar_as_double(v)) : v;
 }
 
-/* The argument for the rules, and as the instance has it. */
+/* Converts an argument for the rules and for the instance. */
 static void load(maker *x, const cr_garg *a, cr_value *rule, cr_garg *made)
 {
     bool stays;
@@ -166,7 +166,7 @@ static void take_result(maker *x, cr_gvalue *from, cr_gvalue *made, cr_value *v)
     type_value(x, made, from, x->fake[from->id]);
 }
 
-/* Rules are called with the tensors that they need. */
+/* Rules are called with fakes of the tensors that they need. */
 static void need_tensor(maker *x, const cr_gnode *n, int i, const cr_value *v)
 {
     const cr_param *p = &n->op->param[i];
@@ -219,7 +219,7 @@ static void make_node(maker *x, const cr_gnode *n)
     cr_gnode *copy = cr_graph_call(x->to, x->to->body, n->op, made, n->result_count, names);
     copy->source = n->source ? cr_session_text(x->s, n->source) : NULL;
     copy->no_grad = n->no_grad;
-    if (x->sized || !n->result_count) { /* what only writes has no sizes to find */
+    if (x->sized || !n->result_count) { /* a node that only writes has no result sizes */
         for (int k = 0; k < n->result_count; k++)
             keep_type(x, n->result[k], copy->result[k]);
         return;
@@ -236,7 +236,7 @@ static void make_node(maker *x, const cr_gnode *n)
         cr_bail(x->s, CR_RUNTIME, "%s returns another number of tensors for these sizes", n->op->name);
 }
 
-/* --- the whole --- */
+/* --- the instance --- */
 
 static void make_input(maker *x, int i)
 {
@@ -256,7 +256,7 @@ static void make_input(maker *x, int i)
     (*fake)->number = t->number;
 }
 
-/* Sizes are constants now; what was asked of numbers that may still change stays. */
+/* Sizes become constants.  Comparisons of numbers that may still vary stay guards. */
 static void copy_numbers(maker *x)
 {
     const cr_gnumbers *n = &x->from->numbers;
@@ -376,7 +376,7 @@ cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph 
     return st;
 }
 
-/* --- facts --- */
+/* --- properties --- */
 
 static bool has_symbol(const cr_garg *a)
 {
@@ -387,7 +387,7 @@ static bool has_symbol(const cr_garg *a)
     case CR_INTS:
     case CR_FLOATS:
     case CR_NUMBERS: break;
-    default: return false; /* the length of what is no list is anything */
+    default: return false; /* `len` is meaningful for lists only */
     }
     for (uint32_t i = 0; i < a->len; i++)
         if (a->tag == CR_INTS      ? cr_gnum_is_int(a->ints[i])

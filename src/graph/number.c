@@ -64,7 +64,7 @@ static bool float_apply(cr_gnum_fn fn, double a, double b, cr_scalar *out)
     case CR_GNUM_POW: d = pow(a, b); if (a < 0 || a == 0) return false; break;
     case CR_GNUM_NEG: d = -a; break;
     case CR_GNUM_ABS: d = fabs(a); break;
-    default: return false; /* floor division of floats has corners that C's has not */
+    default: return false; /* floor division of floats differs from C's in corner cases */
     }
     *out = cr_scalar_float(d);
     return true;

@@ -1,7 +1,7 @@
-/* Values that may not come to share memory with another.
+/* Values that must not share memory with other values.
  *
- * They leave the graph, or are read after something was written, or such a value may be a view
- * of them: what is equal when it is made would differ later. */
+ * They leave the graph, or are read after a write, or may be viewed by such a value.  Two equal
+ * values of this kind could differ later. */
 #include "graph/rewrite.h"
 
 static void own(void *context, cr_gvalue *v) { ((cr_owners *)context)->own[v->id] = true; }

@@ -1,6 +1,7 @@
-/* Reads what print.c writes.
+/* Parses the text that print.c writes.
  *
- * A symbol's line may name a value that is made further down: such sizes find theirs at the end. */
+ * The line of a symbol may name a value that is defined later.  Such names are resolved at the
+ * end. */
 #include "graph/graph.h"
 #include <ctype.h>
 #include <math.h>
@@ -14,8 +15,9 @@ typedef struct {
     cr_graph *g;
     const char *at;
     int line;
-    int depth; /* blocks around the place */
-    struct { size_t len, cap; const char **at; } sized; /* by symbol: the value whose size it is, or NULL */
+    int depth; /* nesting depth of blocks */
+    /* by symbol: the value whose size it is, or NULL */
+    struct { size_t len, cap; const char **at; } sized;
 } reader;
 
 /* --- tokens --- */
@@ -71,7 +73,7 @@ static const char *word(reader *r)
     return cr_session_printf(r->s, "%.*s", (int)(r->at - from), from);
 }
 
-/* What lies among the symbols is no integer. */
+/* Checks that an integer is not in the range of symbols. */
 static int64_t checked(reader *r, int64_t i)
 {
     if (cr_gnum_is_int(i))
@@ -109,7 +111,7 @@ static int expect_symbol(reader *r)
 
 /* --- values --- */
 
-/* A name that is to be made. */
+/* A name to be defined. */
 static const char *new_name(reader *r)
 {
     expect(r, "%");
@@ -151,7 +153,7 @@ static cr_dtype dtype(reader *r)
     return t;
 }
 
-/* As CR_DEVICE_VAL has it. */
+/* Encodes a device like CR_DEVICE_VAL. */
 static int64_t device(reader *r, const char *name)
 {
     int kind, index;
@@ -225,7 +227,7 @@ static double real(reader *r)
     if (end == r->at)
         complain(r, "expected a number", "");
     r->at = end;
-    return isnan(d) ? (double)NAN : d; /* others may be symbols */
+    return isnan(d) ? (double)NAN : d; /* other NaNs may be symbols */
 }
 
 static cr_scalar number(reader *r)
@@ -312,7 +314,7 @@ static cr_garg list(reader *r, const cr_param *p, cr_type item, cr_tag tag)
     return (cr_garg){.tag = (uint8_t)tag, .len = (uint32_t)items.len, .list = items.at};
 }
 
-/* A list of plain integers, truths or floats. */
+/* A list of plain integers, bools or floats. */
 static cr_garg plain_list(reader *r, const cr_param *p, cr_type item, cr_tag tag)
 {
     cr_garg items = list(r, p, item, tag);
@@ -398,7 +400,7 @@ static int param_called(reader *r, const cr_op *op, const char *name)
     complain(r, "the operator has no parameter", name);
 }
 
-/* "name=" at the position, else NULL and nothing is read. */
+/* Reads "name=" if it is next; otherwise returns NULL and reads nothing. */
 static const char *keyword(reader *r)
 {
     const char *from;
@@ -444,7 +446,8 @@ static void arguments(reader *r, const cr_op *op, cr_garg *arg)
     }
 }
 
-/* The text is long enough for so many values; memory is not taken for a mistake. */
+/* True when the rest of the text is long enough for this many values, so that errors allocate
+ * little memory. */
 static bool may_hold(const reader *r, const cr_gtype *t)
 {
     int64_t n = 1;
@@ -468,7 +471,7 @@ static void constant(reader *r, cr_gblock *b, const results *to)
     if (!may_hold(r, &t))
         complain(r, "the constant has more elements than values", "");
     cr_session_check(r->s, cr_tensor_new(&made, (cr_dtype)t.dtype, CR_HOST, t.ndim, t.size));
-    cr_graph_constant(r->g, b, made, to->name[0]); /* the graph's from here on */
+    cr_graph_constant(r->g, b, made, to->name[0]); /* the graph owns it from here on */
     cr_drop(made);
     for (int64_t i = 0; i < made->numel; i++) {
         if (i)
@@ -588,7 +591,7 @@ static int arithmetic_called(reader *r, const char *name)
     complain(r, "symbols have no arithmetic called", name);
 }
 
-/* "number(0)", "size(%x, 0)" or "mul($0, $1)"; *of: the name of the value. */
+/* Reads "number(0)", "size(%x, 0)" or "mul($0, $1)".  *of: the name of the value. */
 static void read_origin(reader *r, cr_gnumber *n, const char **of)
 {
     const char *name = word(r);
@@ -673,7 +676,7 @@ static cr_gvalue *input_called(const cr_graph *g, const char *name)
     return NULL;
 }
 
-/* A size of an input says that it may be another one. */
+/* Reads the symbols.  A size of an input is marked as varying. */
 static void read_numbers(reader *r)
 {
     for (;;) {

@@ -1,8 +1,8 @@
 /* Passes that remove and merge: dead nodes, common subexpressions, constants.
  *
- * Where a graph writes to tensors, values that are equal when they are made may differ later:
- * all but the first leave such a graph as it is, unless it only copies to inputs and constants at
- * its end, as functional.c has it. */
+ * In a graph with writes, values that are equal when they are made may differ later.  All
+ * passes but the first return such a graph unchanged, unless its only writes are copies to
+ * inputs and constants at its end (functional.c). */
 #include "graph/rewrite.h"
 #include "base/map.h"
 #include <string.h>
@@ -27,7 +27,7 @@ static bool is_read(const live_set *l, const cr_gnode *n)
            !(n->kind == CR_GNODE_CALL && (n->op->words & CR_WORD_UNDEFINED));
 }
 
-/* Backwards, so that readers are seen before what they read. */
+/* Walks backwards, so that readers precede the values they read. */
 static void mark_block(live_set *l, const cr_gblock *b)
 {
     for (int i = 0; i < b->output_count; i++)
@@ -63,7 +63,7 @@ cr_graph *cr_graph_dead(const cr_graph *g)
 
 /* --- common subexpressions --- */
 
-/* Calls seen, by a text of block, operator and arguments. */
+/* Calls by a text of block, operator and arguments. */
 typedef struct {
     const cr_graph *g;
     cr_graph *out;
@@ -151,7 +151,7 @@ typedef struct {
     size_t at;
 } folding;
 
-/* A constant that nothing writes. */
+/* True for a constant that no node writes. */
 static bool is_constant(const cr_rewrite *w, const cr_garg *a)
 {
     if (a->tag == CR_TENSOR) {
@@ -188,7 +188,7 @@ static bool may_fold(const cr_rewrite *w, const cr_gnode *n)
     return any;
 }
 
-/* The node's result, computed now; NULL when that fails, so that the error comes at run time. */
+/* Computes the node's result now.  NULL on failure, so that the error occurs at run time. */
 static cr_tensor *compute(const cr_rewrite *w, const cr_gnode *n)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];

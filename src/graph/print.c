@@ -1,16 +1,16 @@
-/* Graphs as text; parse.c reads the same. */
+/* Graphs as text, which parse.c reads. */
 #include "graph/graph.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Constants up to this many elements print their values. */
+/* Constants with at most this many elements print their values. */
 enum { SHOWN = 16 };
 
 /* --- literals --- */
 
-/* Shortest digits that read back as the same number, with a point or an exponent. */
+/* Prints the shortest digits that read back as the same number, with a point or an exponent. */
 static void print_float(cr_text *out, double d)
 {
     if (cr_gnum_is_float(d)) {
@@ -154,7 +154,7 @@ static bool is_default(const cr_garg *a, const cr_param *p)
         return false;
     switch (a->tag) {
     case CR_NONE: return true;
-    /* Bits, so that -0.0 is not 0.0. */
+    /* compares bits: -0.0 differs from 0.0 */
     case CR_NUMBER:
         return a->number.category == d->number.category && a->number.category != CR_CAT_COMPLEX &&
                a->number.i == d->number.i;
@@ -171,7 +171,7 @@ static bool is_default(const cr_garg *a, const cr_param *p)
     }
 }
 
-/* Arguments by position up to the first that has its default; then by name. */
+/* Prints arguments by position up to the first one with its default value, then by name. */
 static void print_args(cr_text *out, const cr_gnode *n)
 {
     const char *comma = "";
@@ -208,7 +208,7 @@ static void print_constant(cr_text *out, const cr_gnode *n)
     cr_text_char(out, ')');
 }
 
-/* A name alone is the first of its overloads. */
+/* A name without overload is the first overload. */
 static void print_op(cr_text *out, const cr_op *op)
 {
     const char *overload = *op->overload || cr_ops_find(op->name) == op ? op->overload : "default";
@@ -264,7 +264,7 @@ static void print_block(cr_text *out, const cr_gblock *b, size_t indent)
     cr_text_char(out, '\n');
 }
 
-/* "$2: 12 = mul($0, $1)": what was seen, and what it is. */
+/* Prints "$2: 12 = mul($0, $1)": the recorded value and the origin. */
 static void print_symbol(cr_text *out, const cr_gnumbers *n, size_t k)
 {
     const cr_gnumber *x = &n->list.at[k];

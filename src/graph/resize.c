@@ -1,17 +1,17 @@
-/* Other sizes for a graph.
+/* Sets other sizes in a graph.
  *
- * Operators' rules are run in order on tensors without bytes, as for an instance (instance.c),
- * but no node is made: sizes, strides and the numbers that vary are written where they are.
- * What a pass or a plan took for granted of a type must hold for the new sizes, too: whether a
- * size is more than 1, and whether the tensor is row-major. */
+ * Runs the operators' rules in order on tensors without bytes, like an instance (instance.c),
+ * but makes no node: sizes, strides and varying numbers are written to the graph in place.  A
+ * pass or a plan may have relied on two properties of a type, which must hold for the new
+ * sizes, too: whether a size is more than 1, and whether the tensor is row-major. */
 #include "graph/graph.h"
 #include <string.h>
 
 typedef struct {
     cr_graph *g;
     const cr_scalar *value;
-    cr_tensor **fake; /* by value id; counted */
-    cr_session *s;    /* lists of arguments, while the sizes are set */
+    cr_tensor **fake; /* by value id; owned */
+    cr_session *s;    /* argument lists, while sizes are set */
 } resizer;
 
 /* --- arguments --- */
@@ -57,7 +57,7 @@ static bool is_alike(int ndim, const int64_t *a, const int64_t *b)
     return true;
 }
 
-/* Whether sizes and strides of `t` may stand for those that the type has. */
+/* Whether the sizes and strides of `t` may replace those of the type. */
 static bool is_like(const cr_gtype *type, const cr_tensor *t)
 {
     return type->known && type->dtype == t->dtype && type->ndim == t->ndim &&
@@ -118,7 +118,7 @@ static void call_rule(resizer *x, const cr_gnode *n)
     for (int i = 0; i < n->arg_count; i++)
         arg[i] = rule_arg(x, &n->arg[i]);
     if (!n->result_count)
-        return; /* what only writes has no sizes to find */
+        return; /* a node that only writes has no sizes to compute */
     cr_session_check(x->s, cr_call(n->op, arg, result));
     cr_status st = cr_session_run(x->s, take, &t);
     cr_drop_values(result, n->op->result_count);

@@ -1,4 +1,4 @@
-/* Copying a graph node by node. */
+/* Copies a graph node by node. */
 #include "graph/rewrite.h"
 
 cr_gvalue *cr_rewrite_value(void *rewrite, cr_gvalue *v)
@@ -6,7 +6,7 @@ cr_gvalue *cr_rewrite_value(void *rewrite, cr_gvalue *v)
     return ((cr_rewrite *)rewrite)->now[v->id];
 }
 
-/* What another session's graph says of a tensor is copied: that session may go first. */
+/* Copies the type's sizes to the session, because the other session may be dropped first. */
 static cr_gtype copy_type(cr_rewrite *w, const cr_gtype *from)
 {
     cr_gtype t = *from;
@@ -129,7 +129,7 @@ cr_graph *cr_rewrite_run(cr_rewrite *w)
     cr_status st = cr_session_run(s, run, w);
 
     if (st)
-        cr_graph_drop(w->to); /* its constants */
+        cr_graph_drop(w->to); /* releases its constants */
     cr_session_check(s, st);
     return w->to;
 }

@@ -1,13 +1,13 @@
-/* Running a graph: its nodes in order, through all stages. */
+/* Runs a graph: its nodes in order, through all stages. */
 #include "graph/graph.h"
 #include <string.h>
 
-/* Tensors by value id; a value goes when its last reader has run. */
+/* Tensors by value id.  A tensor is dropped after its last reader. */
 typedef struct {
     const cr_graph *g;
     cr_tensor **at;
-    uint32_t *readers; /* still to come */
-    bool fakes;        /* tensors have no bytes */
+    uint32_t *readers; /* readers that have not run yet */
+    bool fakes;        /* tensors are fakes */
 } machine;
 
 /* --- readers --- */
@@ -122,7 +122,7 @@ static cr_status run_call(machine *m, const cr_gnode *n)
 
     for (int i = 0; !st && i < n->arg_count; i++)
         st = load(&arg[i], m, &n->arg[i], &room);
-    if (cr_recorder_active()) /* what is recorded of a run is where the nodes are */
+    if (cr_recorder_active()) /* sets the nodes' sources for a recording of this run */
         cr_recorder_at(cr_recorder_active(), n->source);
     if (!st)
         st = m->fakes ? call_fakes(n, arg, result) : cr_call(n->op, arg, result);
@@ -142,7 +142,7 @@ static cr_status run_call(machine *m, const cr_gnode *n)
     return CR_OK;
 }
 
-/* Runs a block in a node; its outputs are the node's results. */
+/* Runs a block of a node; its outputs are the node's results. */
 static cr_status run_inner(machine *m, const cr_gnode *n, const cr_gblock *b)
 {
     CR_TRY(run_block(m, b));
@@ -232,7 +232,7 @@ static cr_status run_graph(const cr_graph *g, bool fakes, cr_tensor *const *inpu
     return st;
 }
 
-/* Operators do not know symbols. */
+/* True when arguments contain symbols, which operators do not know. */
 static bool has_symbols(const cr_graph *g)
 {
     for (size_t i = 0; g->numbers.list.len && i < g->body->len; i++)

@@ -1,4 +1,4 @@
-/* What must hold of every graph. */
+/* Checks of every graph. */
 #include "graph/graph.h"
 
 typedef struct {
@@ -32,7 +32,7 @@ static void make(checker *c, const cr_gvalue *v)
     c->made[v->id] = true;
 }
 
-/* The tags that a literal of a type may have. */
+/* True when a literal with this tag fits the parameter's type. */
 static bool fits(const cr_param *p, const cr_garg *a)
 {
     if (a->tag == CR_NONE)
@@ -137,10 +137,10 @@ static void check_block(checker *c, const cr_gblock *b)
         if (b->output[i].tag != CR_NONE)
             check_read(c, b->output[i].tag == CR_TENSOR ? b->output[i].value : NULL);
     if (b != c->g->body)
-        forget(c, b); /* not to be read outside */
+        forget(c, b); /* not visible outside of the block */
 }
 
-/* Symbols follow from earlier ones, and from sizes of values that are there at the end. */
+/* A symbol must depend on earlier symbols, and on sizes of values that exist at the end. */
 static void check_numbers(checker *c)
 {
     const cr_gnumbers *n = &c->g->numbers;
