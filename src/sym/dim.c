@@ -1,8 +1,7 @@
 /* Symbolic sizes.
  *
- * Handle h stands for node h - INT64_MIN of the context's list.  Expressions are
- * canonical, so the list is searched by pointer; it is short, a graph has few distinct
- * sizes. */
+ * Handle h refers to node h - INT64_MIN of the context's list.  Expressions are canonical, so
+ * the list is searched by pointer.  It is short, because a graph has few distinct sizes. */
 #include "sym/dim.h"
 #include <string.h>
 
@@ -133,7 +132,8 @@ typedef struct {
     bool answer;
 } request;
 
-/* A failure stays in the context; what is returned then means nothing. */
+/* Runs an operation in the context's session.  After a failure, which the context stores,
+ * results are meaningless. */
 static void perform(request *r, cr_session_fn fn)
 {
     cr_status st;

@@ -1,12 +1,12 @@
-/* dim.h - sizes that are plain integers, or symbols while shapes are being traced.
+/* dim.h - sizes that are plain integers, or symbols while shapes are traced.
  *
- * A cr_dim is an int64_t.  Ordinary sizes are themselves; a value below CR_DIM_SYMBOLS
- * stands for an integer expression of the calling thread's context.  Shape rules are
- * written once over these functions, which cost one comparison on plain sizes.
+ * A cr_dim is an int64_t.  A plain size is its own value.  A value below CR_DIM_SYMBOLS is a
+ * symbol: an integer expression of the calling thread's context.  Shape rules are written once
+ * with these functions, which cost one comparison for plain sizes.
  *
- * A symbol carries a hint: the size seen when it was recorded.  A question that cannot be
- * answered for all sizes is answered for the hint and noted as a guard of the context:
- * what was derived holds wherever all guards hold. */
+ * A symbol has a hint, the recorded size.  A comparison that cannot be decided for all sizes is
+ * decided for the hint and stored as a guard of the context.  Results are valid wherever all
+ * guards hold. */
 #ifndef CR_SYM_DIM_H
 #define CR_SYM_DIM_H
 
@@ -20,14 +20,14 @@ typedef struct cr_dims cr_dims;
 
 CR_MUST cr_status cr_dims_new(cr_dims **out);
 void cr_dims_drop(cr_dims *d);
-/* Makes `d` (or none, NULL) the calling thread's context; returns the one before. */
+/* Sets the calling thread's context, or none (NULL).  Returns the earlier one. */
 cr_dims *cr_dims_use(cr_dims *d);
-/* The first failure in the context since the last call of this: results computed after
- * it mean nothing. */
+/* Returns the first failure in the context since the last call of this function.  Results
+ * computed after a failure are meaningless. */
 CR_MUST cr_status cr_dims_status(cr_dims *d);
 
-/* A size that may take any value from `low` on; seen as `hint`.  A context is in use.
- * The name is copied; asking again for a name gives the same symbol. */
+/* A size that may have any value from `low` on, recorded as `hint`.  A context must be set.
+ * The name is copied; the same name gives the same symbol. */
 cr_dim cr_dim_symbol(const char *name, int64_t hint, int64_t low);
 
 static inline bool cr_dim_is_symbol(cr_dim a) { return CR_UNLIKELY(a < CR_DIM_SYMBOLS); }
@@ -36,7 +36,7 @@ static inline bool cr_dim_any_symbol(cr_dim a, cr_dim b)
     return CR_UNLIKELY(a < CR_DIM_SYMBOLS || b < CR_DIM_SYMBOLS);
 }
 
-/* The slow ways, for symbols. */
+/* The slow paths, for symbols. */
 typedef enum {
     CR_DIM_ADD,
     CR_DIM_SUB,
@@ -63,7 +63,7 @@ static inline cr_dim cr_dim_mul(cr_dim a, cr_dim b)
 {
     return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_MUL, a, b) : a * b;
 }
-/* Rounds down; b is not zero. */
+/* Rounds down.  b must not be zero. */
 static inline cr_dim cr_dim_floordiv(cr_dim a, cr_dim b)
 {
     return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_FLOORDIV, a, b)
@@ -83,7 +83,7 @@ static inline cr_dim cr_dim_max(cr_dim a, cr_dim b)
     return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_MAX, a, b) : a > b ? a : b;
 }
 
-/* Questions; the answer about symbols may become a guard. */
+/* Comparisons.  The answer for symbols may become a guard. */
 static inline bool cr_dim_eq(cr_dim a, cr_dim b)
 {
     return cr_dim_any_symbol(a, b) ? cr_dim_guard(CR_DIM_EQ, a, b) : a == b;
@@ -97,18 +97,18 @@ static inline bool cr_dim_le(cr_dim a, cr_dim b)
     return cr_dim_any_symbol(a, b) ? cr_dim_guard(CR_DIM_LE, a, b) : a <= b;
 }
 
-/* The size seen, without a guard: for decisions that cannot be wrong. */
+/* The recorded size, without a guard.  For decisions that do not affect results. */
 int64_t cr_dim_hint(cr_dim a);
-/* The expression, in the context's table (integers too); NULL after a failure. */
+/* The expression in the context's table, also for integers; NULL after a failure. */
 const cr_sym *cr_dim_expression(cr_dim a);
-/* A size for an expression of the context's table. */
+/* The size of an expression of the context's table. */
 cr_dim cr_dim_of(const cr_sym *e);
-/* "3*s0 + 1". */
+/* Appends a text such as "3*s0 + 1". */
 void cr_dim_print(cr_text *out, cr_dim a);
 
 /* --- guards --- */
 
-/* One relation that was taken to hold: a test between expressions, or its contrary. */
+/* A comparison between expressions and its answer. */
 typedef struct {
     uint8_t test; /* cr_dim_test */
     bool holds;
@@ -116,9 +116,9 @@ typedef struct {
 } cr_dim_relation;
 
 int cr_dims_guard_count(const cr_dims *d);
-/* Whether all guards hold for these values; value(context, name). */
+/* True when all guards hold for the values value(context, name). */
 bool cr_dims_guards_hold(const cr_dims *d, cr_sym_value_fn value, void *context);
-/* "s0 == s1 and s2 < 8"; "True" when there are none. */
+/* Appends "s0 == s1 and s2 < 8"; "True" when there are no guards. */
 void cr_dims_print_guards(cr_text *out, const cr_dims *d);
 
 #endif

@@ -1,8 +1,8 @@
-/* Making integer expressions.
+/* Construction of integer expressions.
  *
- * Invariant: every node is canonical.  A sum's terms are products of atoms with a
- * coefficient, sorted by the ids of their atoms, each atom list occurring once; the
- * integer comes last.  An atom is anything but an integer, a sum or a product. */
+ * Invariant: every node is canonical.  The terms of a sum are products of atoms with a
+ * coefficient, sorted by the ids of their atoms.  Each list of atoms occurs once, and the
+ * integer is last.  An atom is any expression except an integer, a sum or a product. */
 #include "sym/sym.h"
 #include "base/map.h"
 #include <stdlib.h>
@@ -96,8 +96,8 @@ static void range_add(cr_sym *e)
     e->high = high;
 }
 
-/* A product with an unknown bound is unknown on that side; clamp() sees to it, as the
- * bounds stand for "this much or beyond". */
+/* A product with an unbounded factor is unbounded on that side.  clamp() ensures this, because
+ * a bound at the limit means "this much or more". */
 static void range_mul(cr_sym *e)
 {
     int64_t low = 1, high = 1;
@@ -162,7 +162,7 @@ static void set_range(cr_sym *e)
     }
 }
 
-/* The node like `like`, made when there is none. */
+/* Returns the node equal to `like`; makes it when there is none. */
 static const cr_sym *intern(cr_syms *t, const cr_sym *like)
 {
     const cr_sym *found = lookup(t, like), **place;
@@ -242,7 +242,7 @@ static int64_t checked_mul(cr_syms *t, int64_t a, int64_t b)
     return r;
 }
 
-/* The term that a summand is. */
+/* Converts a summand to a term. */
 static term term_of(cr_syms *t, const cr_sym *e)
 {
     const cr_sym **one;
@@ -270,7 +270,7 @@ static void gather(cr_syms *t, terms *list, const cr_sym *e, int64_t factor)
     CR_PUSH(t->session, list, one);
 }
 
-/* By the atoms; the term without any goes last. */
+/* Orders terms by their atoms; the term without atoms is last. */
 static int compare_terms(const void *pa, const void *pb)
 {
     const term *a = pa, *b = pb;
@@ -385,7 +385,7 @@ const cr_sym *cr_sym_mul(cr_syms *t, const cr_sym *a, const cr_sym *b)
 
 /* --- division --- */
 
-/* Divides `m` by the one-term divisor `d`; false when it does not go evenly. */
+/* Divides `m` by the divisor `d`, which has one term.  False when there is a remainder. */
 static bool divide_term(cr_syms *t, term *m, const term *d)
 {
     const cr_sym **left = CR_NEW_N(t->session, const cr_sym *, m->count);
@@ -405,7 +405,7 @@ static bool divide_term(cr_syms *t, term *m, const term *d)
     return true;
 }
 
-/* a = quotient * b + rest, where b divides every term of quotient * b. */
+/* Splits a = quotient * b + rest, where b divides every term of quotient * b. */
 static void split(cr_syms *t, const cr_sym *a, const cr_sym *b, const cr_sym **quotient,
                   const cr_sym **rest)
 {
@@ -435,7 +435,7 @@ static void refuse_zero(cr_syms *t, const cr_sym *b)
         cr_bail(t->session, CR_ARITHMETIC, "integer division or modulo by zero");
 }
 
-/* What is not divided out exactly is kept whole, so that // and % of one pair agree. */
+/* A quotient with a remainder is kept whole, so that // and % of the same operands agree. */
 const cr_sym *cr_sym_floordiv(cr_syms *t, const cr_sym *a, const cr_sym *b)
 {
     const cr_sym *quotient, *rest;
@@ -490,7 +490,7 @@ const cr_sym *cr_sym_max(cr_syms *t, const cr_sym *a, const cr_sym *b)
     return a->id < b->id ? node2(t, CR_SYM_MAX, a, b) : node2(t, CR_SYM_MAX, b, a);
 }
 
-/* --- questions --- */
+/* --- comparisons --- */
 
 cr_sym_answer cr_sym_eq(cr_syms *t, const cr_sym *a, const cr_sym *b)
 {

@@ -1,4 +1,4 @@
-/* Integer expressions as text and back. */
+/* Prints and parses integer expressions. */
 #include "sym/sym.h"
 #include <ctype.h>
 #include <errno.h>
@@ -27,7 +27,7 @@ static void print_factor(cr_text *out, const cr_sym *e, bool product_too)
         cr_text_char(out, ')');
 }
 
-/* A summand after the first: its sign becomes the operator. */
+/* Prints a summand after the first one; its sign becomes the operator. */
 static void print_more(cr_text *out, const cr_sym *e)
 {
     cr_text one = {0};

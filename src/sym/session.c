@@ -1,4 +1,4 @@
-/* Sessions: arenas and the long jump out. */
+/* Sessions: arenas and the exit by longjmp. */
 #include "sym/session.h"
 #include <stdio.h>
 #include <string.h>
