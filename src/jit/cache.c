@@ -1,16 +1,17 @@
 /* The disk cache.
  *
- * A file is written under another name and renamed, then linked to its further names; a
- * file system without links gets copies.  All names of a file share its time, so what is
- * removed for lack of room is removed with all of its names.
+ * A file is written under a temporary name, renamed, and then linked to its further names.  A
+ * file system without links gets copies.  All names of a file share one modification time, so
+ * that removing old files removes all names of a file together.
  *
- * Security: a cached file is machine code, so another user must not be able to supply it.
- * A folder is opened once, without following a symbolic link, and its descriptor is checked:
- * this user owns it and only this user may write to it.  All files are then reached relative
- * to that descriptor and checked in the same way, so nobody else can exchange a folder or a
- * file between the check and the use.  The seal only detects damage; it is not a signature.
+ * Security: a cached file is machine code, so another user must not be able to supply it.  The
+ * cache opens its folder once, without following a symbolic link, and checks the descriptor:
+ * this user owns the folder and only this user may write to it.  All files are then opened
+ * relative to that descriptor and checked in the same way, so nobody else can exchange a folder
+ * or a file between the check and the use.  The seal only detects damage; it is not a
+ * signature.
  *
- * Files of processes that ended are recognized by their age: no compilation takes ten minutes. */
+ * The age of a file tells that its process ended: no compilation takes ten minutes. */
 #include "jit/cache.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -34,7 +35,7 @@ enum { ABANDONED_SECONDS = 600, TOUCH_SECONDS = 3600 };
 
 /* --- trust --- */
 
-/* Why a file with this record could come from another user; NULL when it cannot. */
+/* Why a file with this record may come from another user, or NULL. */
 static const char *cache_distrust(const struct stat *st)
 {
     if (st->st_uid != geteuid())
@@ -42,7 +43,7 @@ static const char *cache_distrust(const struct stat *st)
     return st->st_mode & (S_IWGRP | S_IWOTH) ? "it can be written by other users" : NULL;
 }
 
-/* Logs a reason unless it is the one that was logged last. */
+/* Logs a reason unless it was the last reason logged. */
 static void cache_log_once(const char *consequence, const char *reason)
 {
     static _Atomic uint64_t last;
@@ -79,7 +80,7 @@ static cr_status cache_path(cr_text *out)
     return cr_text_status(out);
 }
 
-/* The folder and those above it.  One that exists is checked when it is opened. */
+/* Makes the folder and its parents.  cache_open checks folders that exist. */
 static cr_status cache_make_path(char *path)
 {
     for (char *at = path + 1;; at++) {
@@ -95,8 +96,9 @@ static cr_status cache_make_path(char *path)
     }
 }
 
-/* Opens the folder or file `name` below the open folder `above` (or AT_FDCWD) and checks it.
- * A descriptor, or -1 with a record of the reason; errno is then ENOENT when it does not exist. */
+/* Opens the folder or file `name` in the open folder `above` (or AT_FDCWD) and checks it.
+ * Returns a descriptor, or -1 and records the reason; errno is then ENOENT when the file does
+ * not exist. */
 static int cache_open_checked(int above, const char *name, int flags, struct stat *st)
 {
     int fd = openat(above, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | flags);
@@ -126,7 +128,7 @@ static cr_status cache_open_folder(int *out, int above, const char *name)
     return *out < 0 ? CR_IO : CR_OK;
 }
 
-/* The cache's folder, for the caller to close.  Why it cannot be used is logged once. */
+/* Opens the cache's folder; the caller closes it.  Logs once why the folder cannot be used. */
 static cr_status cache_open(cr_cache_folder *out, bool make)
 {
     cr_cache_folder f = {-1, {0}};
@@ -153,11 +155,11 @@ static void cache_close(cr_cache_folder *f)
     cr_text_drop(&f->path);
 }
 
-/* --- folders to compile in --- */
+/* --- folders for compilations --- */
 
 static const char cache_work_name[] = "cresset-work-";
 
-/* A new folder below the open folder `above`, whose path is `place`. */
+/* Makes a new folder in the open folder `above`, whose path is `place`. */
 static cr_status cache_new_folder(cr_cache_folder *out, int above, const char *place)
 {
     cr_cache_folder f = {-1, {0}};
@@ -204,7 +206,7 @@ done:
     return st;
 }
 
-/* Removes the files of an open folder; compilers make no folders. */
+/* Removes the files of an open folder.  Compilers make no folders. */
 static void cache_empty(int dir)
 {
     DIR *d = fdopendir(openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -228,10 +230,10 @@ void cr_cache_work_end(cr_cache_folder *f)
 
 /* --- the seal --- */
 
-/* "\n/" "* cresset <bytes before> <their sum> *" "/\n", of fixed length. */
+/* "\n/" "* cresset <bytes before> <their sum> *" "/\n": a fixed length. */
 enum { SEAL = 4 + 8 + 16 + 1 + 16 + 4 };
 
-/* Eight bytes at a time: everything that is loaded passes here. */
+/* Sums eight bytes at a time, because every loaded file is summed. */
 static uint64_t sum_of(const char *bytes, size_t len)
 {
     uint64_t h = len, word;
@@ -263,20 +265,21 @@ static bool sealed(const char *bytes, size_t len)
     return !memcmp(bytes + len - SEAL, wanted, SEAL);
 }
 
-/* --- finding --- */
+/* --- lookup --- */
 
 void *cr_cache_load(int dir, const char *object, const char *symbol)
 {
     char path[128];
     void *library, *found;
 
-    /* Through the folder's descriptor: its path could lead to another folder by now. */
+    /* opened through the folder's descriptor: by now its path may lead to another folder */
     snprintf(path, sizeof path, "/proc/self/fd/%d/%s", dir, object);
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *why = dlerror();
         size_t n = strlen(path);
-        why += strncmp(why, path, n) || why[n] != ':' ? 0 : n + 2; /* the caller knows the file */
+        /* the caller knows the file */
+        why += strncmp(why, path, n) || why[n] != ':' ? 0 : n + 2;
         cr_fail(CR_RUNTIME, "cannot load the object: %s", why);
         return NULL;
     }
@@ -293,8 +296,8 @@ typedef struct {
     size_t len;
 } cache_content;
 
-/* A file of the cache, checked and with its seal.  False where there is none; the log says why
- * one that exists is not used. */
+/* Reads a file of the cache and checks it and its seal.  False when the file does not exist or
+ * must not be used; the log then says why. */
 static bool cache_read(cache_content *out, int dir, const char *name)
 {
     cache_content c = {0};
@@ -308,7 +311,8 @@ static bool cache_read(cache_content *out, int dir, const char *name)
         sound = false;
     }
     if (sound && time(NULL) - st.st_mtime > TOUCH_SECONDS)
-        futimens(fd, NULL); /* used again: the last to be removed for lack of room */
+        /* marks the file as used: the files longest unused are removed first */
+        futimens(fd, NULL);
     if (!sound && !missing)
         cr_log_line("cache", 1, "a file is not used: %s", cr_error_message());
     if (fd >= 0)
@@ -353,7 +357,7 @@ void *cr_cache_find(const char *key, const char *symbol, const char *source)
     return found;
 }
 
-/* --- keeping --- */
+/* --- writing --- */
 
 static cr_status read_object(cr_text *out, int dir, const char *object, int n, const char *const *source)
 {
@@ -381,7 +385,8 @@ static cr_status read_object(cr_text *out, int dir, const char *object, int n, c
     return cr_text_status(out);
 }
 
-/* A file that must not exist yet.  Not synced: one lost with the machine's power is only a miss. */
+/* Writes a new file; fails when it exists.  The file is not synced: losing it with the power is
+ * only a cache miss. */
 static cr_status cache_write_new(int dir, const char *name, const cr_text *text)
 {
     int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0700);
@@ -403,11 +408,12 @@ static cr_status cache_rename(int dir, const char *from, const char *to)
 
     if (renameat(dir, from, dir, to))
         st = cr_fail(CR_IO, "cannot name %s: %s", to, strerror(errno));
-    unlinkat(dir, from, 0); /* it stays where both are names of one file */
+    unlinkat(dir, from, 0); /* rename() leaves the old name when both are names of one file */
     return st;
 }
 
-/* One more name for `first`: renamed, so that what had the name is replaced. */
+/* Adds a name for the file `first`.  The name is added by renaming, which replaces an older
+ * file. */
 static cr_status add_name(int dir, const char *first, const char *name, const cr_text *text)
 {
     char spare[80];
@@ -491,7 +497,7 @@ done:
     return st;
 }
 
-/* --- tidying --- */
+/* --- cleaning up --- */
 
 typedef struct {
     char name[CR_CACHE_KEY + 4];
@@ -513,7 +519,7 @@ static int by_use(const void *a, const void *b)
     return x->file < y->file ? -1 : x->file > y->file;
 }
 
-/* Kernels and notes. */
+/* True for the names of kernels and notes. */
 static bool is_kernel(const char *name)
 {
     return strlen(name) == CR_CACHE_KEY + 3 &&
@@ -537,7 +543,8 @@ static void remove_abandoned(int base, const char *name, const struct stat *st)
     }
 }
 
-/* Removes what was left in a folder, and lists its kernels when `out` is given.  Takes `dir`. */
+/* Removes files that ended processes left in a folder.  Lists the folder's kernels when `out`
+ * is not NULL.  Closes `dir`. */
 static void look_through(entries *out, int dir)
 {
     DIR *d = fdopendir(dir);
@@ -562,7 +569,7 @@ static void look_through(entries *out, int dir)
         closedir(d);
 }
 
-/* Sorted by use, the names of one file stand together and count once. */
+/* Sorted by time of use, the names of one file are neighbours and count once. */
 static int64_t sum_bytes(const entries *all)
 {
     int64_t bytes = 0;

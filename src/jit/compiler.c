@@ -1,10 +1,10 @@
 /* The compiler as a child process.
  *
- * It runs in a process group of its own, so that a compiler that hangs is ended with all
- * it started.  The group is led by a guard, a shell that waits on a pipe from us: when this
- * process ends in whatever way, the pipe closes, and the guard removes the folder and ends
- * the group.  Where the program ignores SIGCHLD the exit status is lost; the object's
- * presence then tells. */
+ * The compiler runs in a process group of its own, so that a hanging compiler can be ended with
+ * all its children.  The leader of the group is a guard: a shell that waits on a pipe from this
+ * process.  When this process ends in any way, the pipe closes, and the guard removes the
+ * folder and ends the group.  In a program that ignores SIGCHLD the exit status is lost; the
+ * object file's existence then tells whether the compilation succeeded. */
 #include "jit/compiler.h"
 #include "base/env.h"
 #include "base/memory.h"
@@ -25,16 +25,16 @@
 
 extern char **environ;
 
-/* --- which one --- */
+/* --- choosing the compiler --- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char asked[256], found[1024]; /* CR_CC as it was, and its path */
+static char asked[256], found[1024]; /* the value of CR_CC, and the compiler's path */
 static bool looked;
-static _Atomic bool plain, given_up; /* plain: it does not know cr_isa_moves */
+static _Atomic bool plain, given_up; /* plain: the compiler does not know cr_isa_moves */
 
 static bool runs(const char *path) { return access(path, X_OK) == 0; }
 
-/* The compiler is started in another folder. */
+/* The compiler starts in another folder, so it needs an absolute path. */
 static bool make_absolute(char *path, size_t room)
 {
     char copy[1024];
@@ -93,11 +93,11 @@ const char *cr_compiler_path(void)
     return found[0] ? found : NULL;
 }
 
-/* Measured over 18 groups with gcc 12: -O1 with -fgcse takes two thirds of the time of -O2
- * and gives the same speed; without -fgcse kernels are up to 1.7 times slower.  Without
- * -fexpensive-optimizations gcc leaves out vzeroupper, and what the interpreter does after a
- * kernel, in SSE instructions, waits for the upper halves of registers: 0.55 us for a
- * compiled lerp of 200 in place of 0.36 (AVX-512, Sapphire Rapids); it costs a tenth of the time. */
+/* Measured on 18 groups with gcc 12: -O1 with -fgcse compiles in two thirds of the time of -O2
+ * and gives the same speed; without -fgcse kernels are up to 1.7 times slower.
+ * -fexpensive-optimizations costs a tenth of the time.  Without it gcc omits vzeroupper, and
+ * the interpreter's SSE instructions after a kernel wait for the upper halves of registers:
+ * 0.55 us instead of 0.36 for a compiled lerp of 200 (AVX-512, Sapphire Rapids). */
 static const char flags[] = "-std=gnu11 -O1 -fgcse -fexpensive-optimizations -fPIC -shared -ffp-contract=off "
                             "-nostartfiles -w";
 
@@ -158,7 +158,7 @@ static void make_command(command *c, const char *path, bool moves, const char *s
 
 /* --- the environment --- */
 
-/* "NAME=value" after another, each ended by a zero; in the lock. */
+/* Strings "NAME=value", one after another, each ended by a zero.  Guarded by the lock. */
 static struct {
     char *bytes;
     size_t len;
@@ -178,7 +178,7 @@ static bool is_as_kept(void)
     return at == kept.len;
 }
 
-/* Where there is no memory for it, what was kept before stays. */
+/* When memory is missing, the older copy stays. */
 void cr_compiler_keep_environment(void)
 {
     size_t len = 0;
@@ -205,7 +205,8 @@ done:
     pthread_mutex_unlock(&lock);
 }
 
-/* What was kept with another folder for temporary files, "TMPDIR=..."; ends with NULL.  The caller frees it. */
+/* The kept environment with another folder for temporary files, "TMPDIR=..."; ends with NULL.
+ * The caller frees it. */
 static char **own_environment(const char *folder)
 {
     char **out, **at;
@@ -230,12 +231,13 @@ static char **own_environment(const char *folder)
 
 enum { MOST_GUARDS = 8 };
 static struct {
-    pid_t pid; /* leads the group */
-    int pipe;  /* our end; 0 while the place is free */
+    pid_t pid; /* the leader of the group */
+    int pipe;  /* our end; 0 while the entry is free */
 } guards[MOST_GUARDS];
 
-/* In the group `group` or, with 0, in one of its own; in the open folder `dir` or, with -1, in the
- * current one.  Signals are as a shell's. */
+/* Starts a child in the group `group`, or in a new group when that is 0.  The child runs in the
+ * open folder `dir`, or in the current one when that is -1.  Signals have a shell's
+ * defaults. */
 static int start(pid_t *child, char *const *word, int in, int dir, const char *log, pid_t group, char **environment)
 {
     posix_spawn_file_actions_t files;
@@ -269,7 +271,7 @@ static int start(pid_t *child, char *const *word, int in, int dir, const char *l
     return failed;
 }
 
-/* A guard for what is compiled in `folder`; its place in `guards`, or -1. */
+/* Starts a guard for the compilation in `folder`.  Returns its index in `guards`, or -1. */
 static int guard_new(char *folder, char **environment)
 {
     char *word[] = {"/bin/sh", "-c", "read x; rm -rf \"$0\"; kill -9 0", folder, NULL};
@@ -294,7 +296,7 @@ static int guard_new(char *folder, char **environment)
     return k;
 }
 
-/* Ends the group with all that is left in it. */
+/* Ends the group and all processes in it. */
 static void guard_end(int k)
 {
     if (k < 0)
@@ -310,7 +312,7 @@ static void guard_end(int k)
 void cr_compiler_before_fork(void) { pthread_mutex_lock(&lock); }
 void cr_compiler_after_fork_in_parent(void) { pthread_mutex_unlock(&lock); }
 
-/* The child's copies of the pipes would keep the guards waiting. */
+/* The guards would wait for the child's copies of the pipes. */
 void cr_compiler_after_fork_in_child(void)
 {
     pthread_mutex_init(&lock, NULL);
@@ -331,7 +333,7 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* Waits; *status is -1 when nobody knows it. */
+/* Waits for the child; *status is -1 when the exit status is unknown. */
 static bool finish(pid_t child, double seconds, int *status)
 {
     struct timespec nap = {0, 1000000};
@@ -354,7 +356,7 @@ static bool finish(pid_t child, double seconds, int *status)
 
 static const char log_name[] = "log";
 
-/* The first line of the log that says "error", or the first line. */
+/* Fails with the first line of the log that says "error", or else with the first line. */
 static cr_status complaint(int dir)
 {
     char *text = NULL, *at;
@@ -376,7 +378,7 @@ static cr_status complaint(int dir)
     return st;
 }
 
-/* One run; *status as finish gives it. */
+/* Runs the compiler once; *status as finish sets it. */
 static cr_status run(command *c, const cr_cache_folder *folder, double seconds, int *status)
 {
     char **environment = own_environment("TMPDIR=.");

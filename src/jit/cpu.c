@@ -9,9 +9,9 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t model;
-static int64_t cache_bytes = 32 << 20; /* where nothing is said */
+static int64_t cache_bytes = 32 << 20; /* the default when the system does not tell */
 
-/* Lines of the first processor that stay as they are from one start to the next. */
+/* True for the lines about the first processor that are the same after every boot. */
 static bool tells_model(const char *line)
 {
     static const char *const start[] = {"vendor_id", "cpu family", "model", "stepping", "cache size", "CPU "};

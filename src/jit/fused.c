@@ -22,8 +22,8 @@ static const cr_emit_choice choices[CR_SCHEDULES] = {
 
 /* The kernel of one schedule. */
 typedef struct {
-    cr_unit unit;                    /* empty: it is that of PLAIN */
-    _Atomic(cr_jit_kernel *) kernel; /* NULL: not asked for */
+    cr_unit unit;                    /* empty: the same kernel as PLAIN */
+    _Atomic(cr_jit_kernel *) kernel; /* NULL: not requested */
 } variant;
 
 struct cr_fused {
@@ -34,8 +34,8 @@ struct cr_fused {
     cr_tile *tile; /* NULL when a step has no prebuilt kernel */
     cr_unit unit;
     cr_jit_kernel *kernel;
-    variant *variant; /* CR_SCHEDULES, or NULL */
-    cr_text text; /* the program as it was made, when CR_ORACLE asks */
+    variant *variant; /* CR_SCHEDULES entries, or NULL */
+    cr_text text; /* the program before all passes, when CR_ORACLE is set */
 };
 
 enum { GRAIN = 16384, PATIENCE_SECONDS = 120 };
@@ -64,7 +64,7 @@ static void plan(cr_session *s, void *context)
     f->tile = cr_tile_plan(f->nest);
 }
 
-/* Tiles lose the most where little is done to an element. */
+/* A program with few operations per element is urgent, because its tiles lose the most time. */
 static cr_jit_urgency urgency(const cr_fused *f)
 {
     int cost = 0;
@@ -123,8 +123,8 @@ enum { MOST_OPERANDS = 32 };
 
 static void run_rows(void *context, int64_t begin, int64_t end);
 
-/* Elements of a program of one axis are shared out in spans, unless a value is their
- * number. */
+/* A program of one axis is divided among threads in spans of this many elements, unless it
+ * numbers its columns. */
 enum { SPAN = 4096 };
 
 static bool is_flat(const cr_nest *n)
@@ -258,7 +258,8 @@ cr_status cr_fused_ask(cr_fused *f, cr_schedule s, cr_jit_urgency urgency_of_it)
     if (k || !cr_fused_has_schedule(f, s))
         return CR_OK;
     CR_TRY(cr_jit_request(&k, &f->variant[s].unit, f->nest->loop->name, urgency_of_it));
-    atomic_store(&f->variant[s].kernel, k); /* whoever asks at the same time gets the same */
+    /* threads that ask at the same time get the same kernel */
+    atomic_store(&f->variant[s].kernel, k);
     return CR_OK;
 }
 

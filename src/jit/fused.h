@@ -1,6 +1,6 @@
-/* fused.h - a loop program that runs: tier 0 at once, native code when it is ready.
+/* fused.h - a loop program that runs: tier 0 at once, native code as soon as it is ready.
  *
- * The two give equal bits, so the change from one to the other cannot be seen. */
+ * Both give equal bits, so the change from one to the other cannot be seen. */
 #ifndef CR_JIT_FUSED_H
 #define CR_JIT_FUSED_H
 
@@ -8,46 +8,48 @@
 
 typedef struct cr_fused cr_fused;
 
-/* Builds the program of a fused kernel in the session given. */
+/* Builds the program of a fused kernel in the given session. */
 typedef cr_loop *(*cr_loop_maker)(cr_session *s, void *context);
 
-/* Makes the program, simplifies, fuses and schedules it, and asks for its native code.
- * Fails with what the passes refuse.  The caller owns *out. */
+/* Makes the program, simplifies, fuses and schedules it, and requests its native code.  Fails
+ * with the errors of the passes.  The caller owns *out. */
 CR_MUST cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context);
 void cr_fused_drop(cr_fused *f);
 
-/* Operands as a cr_kernel takes them: outputs, inputs, two byte strides each.  Outputs
- * must not overlap inputs.  Rows are shared out over the threads; the result does not
- * depend on their number.  Native code is waited for where there are no tiles. */
+/* Runs rows.  Operands as a cr_kernel takes them: outputs, inputs, two byte strides each.
+ * Outputs must not overlap inputs.  Threads share the rows; the result does not depend on their
+ * number.  A program without tiles waits for its native code. */
 CR_MUST cr_status cr_fused_run(const cr_fused *f, void *const *ptr, const int64_t *stride,
                                int64_t rows, int64_t columns, const void *param);
-/* The same by a given tier, for tests and measurements; native fails with CR_RUNTIME
+/* The same with a given tier, for tests and measurements.  CR_TIER_NATIVE fails with CR_RUNTIME
  * while there is no native code. */
 typedef enum { CR_TIER_BEST, CR_TIER_TILES, CR_TIER_NATIVE } cr_tier;
 CR_MUST cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *ptr,
                                   const int64_t *stride, int64_t rows, int64_t columns,
                                   const void *param);
 
-/* Tiles need kernels of all the program's functions: it may have none. */
+/* True when every function of the program has a prebuilt kernel. */
 bool cr_fused_has_tiles(const cr_fused *f);
 
-/* The same in parts, for callers that share out the work themselves.  Begin once: it takes the
- * tier.  Nothing is waited for: CR_RUNTIME where there are neither tiles nor native code yet. */
+/* The same in parts, for callers that divide the work among threads.  Call begin once: it
+ * chooses the tier.  Begin does not wait: it fails with CR_RUNTIME when there are neither tiles
+ * nor native code yet. */
 typedef struct {
     const cr_fused *f;
     cr_kernel native;
 } cr_fused_call;
-/* Rows of `size` = {rows, columns, number of the first row}, in this thread.  A long row may be
- * cut where the program reduces nothing and numbers no columns (cr_fused_cuts_rows). */
+/* Runs rows in this thread; `size` is {rows, columns, number of the first row}.  The caller may
+ * divide a long row when the program reduces nothing and numbers no columns
+ * (cr_fused_cuts_rows). */
 CR_MUST cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride, const int64_t *size,
                                 const void *param);
 bool cr_fused_cuts_rows(const cr_fused *f);
-/* The oracle looks over every part: they have to come one after the other. */
+/* True when the oracle checks every part: the caller must then run one part after the other. */
 bool cr_fused_is_checked(const cr_fused *f);
 
 /* --- schedules --- */
 
-/* Kernels of one program that differ in how they go about it, not in a bit. */
+/* Kernels of one program that compute the same bits in different ways. */
 typedef enum {
 #define CR_SCHEDULE(name, stream, unroll) CR_SCHEDULE_##name,
 #include "jit/schedules.def"
@@ -56,14 +58,17 @@ typedef enum {
 } cr_schedule;
 extern const char *const cr_schedule_names[CR_SCHEDULES];
 
-/* Prints the kernels of all schedules; once, by whoever made `f`, before others have it. */
+/* Prints the kernels of all schedules.  The owner of `f` calls it once, before other threads
+ * get `f`. */
 CR_MUST cr_status cr_fused_add_schedules(cr_fused *f);
-/* The schedule's kernel is another than that of PLAIN; false where they were not added. */
+/* True when the schedule's kernel differs from that of PLAIN; false when no schedules were
+ * added. */
 bool cr_fused_has_schedule(const cr_fused *f, cr_schedule s);
-/* Asks for its native code, in the background; and where it stands. */
+/* Requests the schedule's native code in the background.  cr_fused_state tells whether it is
+ * ready. */
 CR_MUST cr_status cr_fused_ask(cr_fused *f, cr_schedule s, cr_jit_urgency urgency);
 cr_jit_state cr_fused_state(const cr_fused *f, cr_schedule s);
-/* As cr_fused_begin with CR_TIER_BEST; by the schedule's code where it is there. */
+/* Like cr_fused_begin with CR_TIER_BEST, with the schedule's native code when it is ready. */
 CR_MUST cr_status cr_fused_begin_schedule(cr_fused_call *out, const cr_fused *f, cr_schedule s);
 
 /* Borrowed from `f`. */

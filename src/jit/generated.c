@@ -10,7 +10,7 @@ static void install_kernels(void)
         const cr_kernel_entry *e = &cr_kernel_table[i];
         cr_ops_at(e->op)->kernel[e->dtype][e->form] = e->fn[isa];
     }
-    /* A plain fold's partial results are folded by the same kernel. */
+    /* the same kernel folds a plain fold's partial results */
     for (int i = 0; i < cr_ops_count(); i++) {
         cr_op *op = cr_ops_at(i);
         for (int t = 0; op->does == CR_DOES_FOLD && t < CR_DTYPE_COUNT; t++) {

@@ -1,4 +1,4 @@
-/* Which instruction set this process uses. */
+/* The instruction set of this process. */
 #include "jit/isa.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -34,7 +34,7 @@ static cr_isa best(void) { return CR_ISA_base; }
 
 static cr_isa chosen;
 
-/* More than the processor has cannot be asked for. */
+/* CR_ISA cannot name an instruction set that the processor does not have. */
 static void choose(void)
 {
     const char *wish = cr_env(CR_ENV_CR_ISA);

@@ -1,14 +1,14 @@
-/* isa.h - the instruction set that kernels are picked and compiled for.
+/* isa.h - the instruction set for which kernels are chosen and compiled.
  *
- * One a process: CR_ISA names it, else the best that the processor has. */
+ * A process has one: CR_ISA names it; the default is the best that the processor has. */
 #ifndef CR_JIT_ISA_H
 #define CR_JIT_ISA_H
 
 #include "base/error.h"
 
-/* CR_ISA_ROW(name, compiler flags, flags that not every compiler knows), worst first.  The last
- * let gcc copy whole vectors; else it copies halves, and loads of what was stored by halves wait:
- * folds then take up to 1.7 times as long. */
+/* CR_ISA_ROW(name, compiler flags, flags that not every compiler knows), worst first.  With the
+ * last flags gcc copies whole vectors.  Without them gcc copies halves, and a load of a value
+ * stored in halves waits: folds then take up to 1.7 times as long. */
 #define CR_ISA_ROWS(ROW)                                                                           \
     ROW(base, "", "")                                                                              \
     ROW(avx2, "-mavx2 -mfma -mf16c", "-mmove-max=256 -mstore-max=256")                             \
@@ -22,15 +22,15 @@ typedef enum {
     CR_ISA_COUNT
 } cr_isa;
 
-/* The process's choice; the same at every call. */
+/* The process's choice; every call returns the same. */
 cr_isa cr_isa_chosen(void);
 const char *cr_isa_name(cr_isa isa);
 const char *cr_isa_flags(cr_isa isa);
 const char *cr_isa_moves(cr_isa isa);
 
-/* Tells processors apart: a hash of what the system says of the model. */
+/* Identifies the model of the processor: a hash of what the system says about it. */
 uint64_t cr_cpu_model(void);
-/* Bytes of the last cache before memory, as far as it is known. */
+/* Bytes of the last cache before memory, or a default when the system does not tell. */
 int64_t cr_cpu_cache_bytes(void);
 
 #endif

@@ -1,17 +1,17 @@
 /* Kernels and their workers.
  *
- * A kernel is known by a key: the hash of its source, the vocabulary, the compiler and its
- * flags.  Workers look for it on disk; those that are not there are compiled, all that wait
- * in one run of the compiler, since what a run costs beside its kernels (35 ms with gcc 12)
- * is more than two kernels cost (13 ms each).  The symbols of a run carry their keys, so that
- * kernels of one name can stand in one file.
+ * A kernel's key is the hash of its source, the vocabulary, the compiler and the compiler's
+ * flags.  Workers look for a kernel on disk first.  Kernels not on disk are compiled, all
+ * waiting ones in one run of the compiler: the fixed cost of a run (35 ms with gcc 12) is more
+ * than the cost of two kernels (13 ms each).  The symbols of a run contain their keys, so that
+ * one file can hold kernels of the same name.
  *
- * Those with the most to gain come first: what somebody waits for, then cheap chains, whose
- * tiles take two to three times as long.  There are two workers where there are two processors;
- * the second begins when there is enough for both.
+ * The kernels that save the most time come first: those that a caller waits for, then cheap
+ * chains, whose tiles take two to three times as long.  On a machine with two or more
+ * processors there are two workers; the second starts when there is enough work for both.
  *
- * One lock guards table, queues and counts.  A forked child starts workers of its own when it
- * waits for or asks for something, and compiles again what its parent was compiling. */
+ * One lock guards table, queues and counts.  A forked child starts its own workers when it
+ * waits for or requests a kernel, and compiles again what its parent was compiling. */
 #include "jit/jit.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -41,7 +41,7 @@ struct cr_jit_kernel {
     bool from_disk;
     double asked, seconds;
     cr_jit_kernel *next;  /* in its queue */
-    cr_jit_kernel *older; /* of all */
+    cr_jit_kernel *older; /* in the list of all kernels */
 };
 
 enum { PATIENCE_SECONDS = 60, MOST_WORKERS = 2, ENOUGH_FOR_TWO = 4, MOST_IN_RUN = 12 };
@@ -55,7 +55,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t work = PTHREAD_COND_INITIALIZER, done = PTHREAD_COND_INITIALIZER;
 static cr_map known; /* key -> kernel */
 static cr_jit_kernel *newest;
-static queue asked[CR_JIT_URGENCIES], missing[CR_JIT_URGENCIES]; /* not looked for, not on disk */
+/* not looked up yet; not on disk */
+static queue asked[CR_JIT_URGENCIES], missing[CR_JIT_URGENCIES];
 static int running, compiling;
 static bool prepared;
 static cr_jit_counts counts;
@@ -91,8 +92,8 @@ static void put_vocabulary(cr_text *out, const bool want[CR_VEC_COUNT])
 
 static const char define_chunks[] = "CK_DEFINE_CHUNKS(";
 
-/* The body after the definitions of joins that it begins with, which several kernels may share;
- * those that `out` does not have yet are put there. */
+/* Puts the definitions of joins at the start of the body into `out`, unless `out` has them
+ * already: several kernels may share them.  Returns the rest of the body. */
 static const char *put_joins(cr_text *out, const char *body)
 {
     while (!strncmp(body, define_chunks, strlen(define_chunks)) || *body == '\n') {
@@ -104,7 +105,7 @@ static const char *put_joins(cr_text *out, const char *body)
     return body;
 }
 
-/* One file with all of them. */
+/* Writes one source file with all kernels. */
 static void put_source(cr_text *out, cr_jit_kernel *const *k, int n)
 {
     bool want[CR_VEC_COUNT] = {0};
@@ -132,7 +133,7 @@ static void hash_vocabulary(void)
         vocabulary_hash = vocabulary_hash * 31 + cr_hash(cr_vec_texts[i], strlen(cr_vec_texts[i]));
 }
 
-/* Two hashes of the same bytes, which differ in what they start from. */
+/* Two hashes of the same bytes, with different initial values. */
 static void set_key(char key[CR_CACHE_KEY + 1], const char *body)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -150,7 +151,7 @@ static void set_key(char key[CR_CACHE_KEY + 1], const char *body)
     cr_text_drop(&identity);
 }
 
-/* --- queues; in the lock --- */
+/* --- queues; the caller holds the lock --- */
 
 static void enqueue(queue *all, cr_jit_kernel *k)
 {
@@ -173,7 +174,7 @@ static int waiting(const queue *all)
     return n;
 }
 
-/* The most urgent, or NULL. */
+/* The most urgent kernel, or NULL. */
 static cr_jit_kernel *dequeue(queue *all)
 {
     for (int i = 0; i < CR_JIT_URGENCIES; i++) {
@@ -212,7 +213,7 @@ static void hurry(cr_jit_kernel *k)
         enqueue(all, k);
 }
 
-/* --- making --- */
+/* --- compilation --- */
 
 static const char *function_name(char out[256], const cr_jit_kernel *k)
 {
@@ -284,7 +285,7 @@ static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *sourc
     static _Atomic int turn;
     char object[64];
 
-    /* Each object has a name that no other had: see cr_cache_load. */
+    /* every object has a new name: see cr_cache_load */
     snprintf(object, sizeof object, "kernels%d.so", atomic_fetch_add(&turn, 1));
     CR_TRY(write_source(folder->dir, source));
     CR_TRY(cr_compiler_run(folder, source_name, object, PATIENCE_SECONDS));
@@ -293,7 +294,8 @@ static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *sourc
     return CR_OK;
 }
 
-/* Where temporary files cannot be written or not be run, the cache may do. */
+/* When the folder for temporary files cannot be written or its files not executed, the cache
+ * may work. */
 static bool is_of_place(cr_status st)
 {
     const char *why = cr_error_message();
@@ -325,7 +327,7 @@ static cr_status compile(cr_jit_kernel *const *k, int n)
     return st;
 }
 
-/* --- what became of them --- */
+/* --- results --- */
 
 static void finish(cr_jit_kernel *const *k, int n, cr_status st)
 {
@@ -342,7 +344,7 @@ static void finish(cr_jit_kernel *const *k, int n, cr_status st)
     pthread_mutex_unlock(&lock);
 }
 
-/* A reason is said once. */
+/* Logs a reason once. */
 static void report(cr_jit_kernel *const *k, int n, cr_status st, double seconds)
 {
     static _Atomic uint64_t said;
@@ -369,8 +371,8 @@ static cr_status compile_and_report(cr_jit_kernel *const *k, int n)
     return st;
 }
 
-/* One kernel that the compiler refuses shall not cost the others theirs; but where the first
- * fails alone, too, nothing works. */
+/* A kernel that the compiler refuses must not stop the others, so all are compiled again one by
+ * one.  But when the first fails alone, too, the compiler does not work at all. */
 static void compile_run(cr_jit_kernel *const *k, int n)
 {
     cr_status st = compile_and_report(k, n);
@@ -388,7 +390,8 @@ static void compile_run(cr_jit_kernel *const *k, int n)
 
 static bool start_worker(void);
 
-/* Requests come in bursts: until none has come for a millisecond.  In the lock. */
+/* Requests come in bursts: waits until none came for a millisecond.  The caller holds the
+ * lock. */
 static void await_burst(void)
 {
     struct timespec nap = {0, 1000000};
@@ -402,7 +405,7 @@ static void await_burst(void)
     }
 }
 
-/* How many of the missing are the caller's.  In the lock. */
+/* How many of the missing kernels the calling worker compiles.  The caller holds the lock. */
 static int share(void)
 {
     int n = waiting(missing);
@@ -414,7 +417,7 @@ static int share(void)
     return n < MOST_IN_RUN ? n : MOST_IN_RUN;
 }
 
-/* In the lock, which is released meanwhile. */
+/* The caller holds the lock, which is released during the lookup. */
 static void look_on_disk(void)
 {
     cr_jit_kernel *k = dequeue(asked);
@@ -457,10 +460,11 @@ static void *worker(void *unused)
         if (!waiting(missing))
             continue;
         await_burst();
-        if (waiting(asked) || !waiting(missing)) /* the other worker may have them */
+        if (waiting(asked) || !waiting(missing)) /* the other worker may have taken them */
             continue;
         compile_some();
-        if (tidy && !waiting(missing)) { /* once a worker, with nothing else to do */
+        /* once in each worker, when it has nothing else to do */
+        if (tidy && !waiting(missing)) {
             tidy = false;
             pthread_mutex_unlock(&lock);
             cr_cache_tidy();
@@ -477,8 +481,9 @@ static int most_workers(void)
     return n < 2 ? 1 : MOST_WORKERS;
 }
 
-/* One more, if there may be.  False when there is none at all.  In the lock.  Signals are for the
- * program's own threads, but for what a mistake here raises. */
+/* Starts another worker when allowed.  False when there is no worker at all.  The caller holds
+ * the lock.  Workers block signals, which are for the program's own threads, except those that
+ * a fault in the worker raises. */
 static bool start_worker(void)
 {
     static const int mistakes[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
@@ -557,7 +562,7 @@ static cr_jit_kernel *kernel_new(const cr_unit *u, const char *symbol, const cha
     return NULL;
 }
 
-/* In the lock. */
+/* The caller holds the lock. */
 static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symbol, cr_jit_urgency urgency,
                          const char *key)
 {
@@ -607,7 +612,7 @@ cr_kernel cr_jit_function(const cr_jit_kernel *k)
     void *p = atomic_load_explicit(&((cr_jit_kernel *)k)->function, memory_order_acquire);
     cr_kernel f;
 
-    /* ISO C has no cast from object to function pointers. */
+    /* ISO C has no cast from object to function pointers */
     memcpy(&f, &p, sizeof f);
     return f;
 }
@@ -631,7 +636,7 @@ static struct timespec time_in(double seconds)
     return until;
 }
 
-/* A forked child has no worker until somebody waits.  In the lock. */
+/* A forked child has no worker until a caller waits.  The caller holds the lock. */
 static void wake(void)
 {
     if (running || start_worker())

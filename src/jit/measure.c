@@ -1,12 +1,12 @@
 /* Measuring.
  *
- * Ways take turns, so that what disturbs the machine disturbs all of them, and the shortest time
- * counts: nothing makes a call faster than it is.  A way that is far behind after three calls is not
- * tried again, so that measuring costs little. */
+ * The ways take turns, so that a disturbance of the machine affects all of them.  The shortest
+ * time counts: nothing makes a call faster than it is.  A way that is far slower after three
+ * calls is not tried again, so that measuring costs little. */
 #include "jit/measure.h"
 
 enum { CALLS = 5, SHORT_CALLS = 20, SOON = 3 };
-static const double short_seconds = 50e-6; /* the clock's own share is felt */
+static const double short_seconds = 50e-6; /* the clock's own cost matters below this */
 static const double hopeless = 2;          /* times the best */
 static const double clearly = 0.97;        /* of way 0's time */
 

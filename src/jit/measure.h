@@ -1,10 +1,10 @@
-/* measure.h - which of several ways is the fastest, found out on calls that are made anyway.
+/* measure.h - finds the fastest of several ways by timing calls that the program makes anyway.
  *
- *     way = cr_measure_next(m, ready)     the way that the call at hand should take
- *     cr_measure_note(m, way, seconds)    what it took
- *     m->chosen                           the best, once all were measured; until then -1
+ *     way = cr_measure_next(m, ready)     the way for this call
+ *     cr_measure_note(m, way, seconds)    the time that the call took
+ *     m->chosen                           the best, after all were measured; until then -1
  *
- * Plain data; callers see to it that one thread at a time uses it. */
+ * Plain data; callers make sure that only one thread at a time uses it. */
 #ifndef CR_JIT_MEASURE_H
 #define CR_JIT_MEASURE_H
 
@@ -16,17 +16,17 @@ typedef struct {
     int ways, chosen;
     double best[CR_MEASURE_WAYS]; /* seconds */
     int calls[CR_MEASURE_WAYS];
-    bool out[CR_MEASURE_WAYS];    /* hopeless, or not to be had */
+    bool out[CR_MEASURE_WAYS];    /* hopeless, or not available */
 } cr_measure;
 
-/* Of at most CR_MEASURE_WAYS; way 0 is the usual one, which another has to beat clearly. */
+/* At most CR_MEASURE_WAYS ways.  Way 0 is the usual one; another way must be clearly faster. */
 void cr_measure_init(cr_measure *m, int ways);
-/* The way measured least among those whose bit is in `ready`; CR_MEASURE_NONE when there is
- * nothing to be measured now.  Way 0 comes first. */
+/* Among the ways whose bit is set in `ready`, the one measured least often.  CR_MEASURE_NONE
+ * when there is nothing to measure now.  Way 0 comes first. */
 int cr_measure_next(const cr_measure *m, unsigned ready);
-/* Takes the shortest of a way's times; the last missing one makes the choice. */
+/* Keeps the shortest time of each way.  When the last way has its time, the choice is made. */
 void cr_measure_note(cr_measure *m, int way, double seconds);
-/* The way cannot be taken; not of way 0. */
+/* Excludes a way that cannot be taken.  `way` is not 0. */
 void cr_measure_leave_out(cr_measure *m, int way);
 
 #endif

@@ -1,5 +1,5 @@
-/* vocabulary.h - the texts of emit/vec*.h and emit/kernel.h, as opgen embeds them:
- * without their #include lines, in the order in which a kernel needs them. */
+/* vocabulary.h - the texts of emit/vec*.h and emit/kernel.h as opgen embeds them: without their
+ * #include lines, in the order that a kernel needs. */
 #ifndef CR_JIT_VOCABULARY_H
 #define CR_JIT_VOCABULARY_H
 
