@@ -1,4 +1,4 @@
-/* Tokens: names, numbers, "strings", signs of one or two characters; # to the line's end. */
+/* Tokens: names, numbers, "strings", signs of one or two characters.  A # starts a comment. */
 #include "ops/lex.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -136,7 +136,7 @@ cr_status lex_take(lexer *x, const char *sign, bool *took)
 cr_status lex_expect(lexer *x, const char *sign)
 {
     if (!lex_is(x, sign))
-        return lex_error(x, "'%s' expected, '%.*s' came", sign, (int)x->len,
+        return lex_error(x, "expected '%s', got '%.*s'", sign, (int)x->len,
                          x->len ? x->text : "");
     return lex_next(x);
 }
@@ -144,7 +144,7 @@ cr_status lex_expect(lexer *x, const char *sign)
 cr_status lex_name(lexer *x, const char **out)
 {
     if (x->kind != TOKEN_NAME)
-        return lex_error(x, "a name expected, '%.*s' came", (int)x->len, x->len ? x->text : "");
+        return lex_error(x, "expected a name, got '%.*s'", (int)x->len, x->len ? x->text : "");
     *out = cr_arena_text(x->arena, x->text, x->len);
     if (!*out)
         return CR_MEMORY;

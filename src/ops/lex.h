@@ -19,7 +19,7 @@ typedef struct {
     double number;
 } lexer;
 
-/* Starts at the first token of [text, text+len).  CR_VALUE on a bad token. */
+/* Starts at the first token of [text, text+len).  Fails with CR_VALUE on a bad token. */
 CR_MUST cr_status lex_start(lexer *x, const char *file, int line, const char *text, size_t len,
                             cr_arena *arena);
 CR_MUST cr_status lex_next(lexer *x);
@@ -28,10 +28,10 @@ static inline bool lex_is(const lexer *x, const char *sign_or_name)
     return (x->kind == TOKEN_SIGN || x->kind == TOKEN_NAME) && *x->text == *sign_or_name &&
            strlen(sign_or_name) == x->len && !memcmp(x->text, sign_or_name, x->len);
 }
-/* Steps over the token when it is `sign`; *took says whether. */
+/* Steps over the token when it is `sign`; *took tells whether. */
 CR_MUST cr_status lex_take(lexer *x, const char *sign, bool *took);
 CR_MUST cr_status lex_expect(lexer *x, const char *sign);
-/* The current NAME as a string in the arena; steps over it. */
+/* The current NAME as a string in the arena.  Steps over the NAME. */
 CR_MUST cr_status lex_name(lexer *x, const char **out);
 /* `max` or, naming an overload, `max.dim`. */
 CR_MUST cr_status lex_dotted(lexer *x, const char **out);
@@ -42,12 +42,13 @@ CR_MUST cr_status rule_parse(lexer *x, struct cr_rule **out);
 
 struct cr_op;
 CR_MUST cr_status schema_parse(lexer *x, struct cr_op *op);
-/* Clause `aten`, and what holds without it. */
+/* Reads the clause `aten`.  overload_imply sets the overloads of an entry without the
+ * clause. */
 CR_MUST cr_status overload_read(lexer *x, struct cr_op *op);
 CR_MUST cr_status overload_imply(struct cr_op *op, cr_arena *arena);
-/* The overloads of an in-place form: those of its entry whose self is a tensor. */
+/* The overloads of an in-place form: those overloads of its entry whose self is a tensor. */
 CR_MUST cr_status overload_imply_inplace(struct cr_op *made, cr_arena *arena);
-/* Enters the in-place form of an entry. */
+/* Adds the in-place form of an entry. */
 CR_MUST cr_status ops_add_inplace(struct cr_op *op);
 
 #endif

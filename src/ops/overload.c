@@ -1,11 +1,12 @@
 /* torch's names of an entry's overloads.
  *
- * torch has one overload for `Tensor other` and one for `Scalar other` where the table has one
- * entry that takes both.  By rule an entry without such parameters is the overload of its own
- * name, or "default"; one with them is "Tensor" and "Scalar", the last of them being the scalar;
- * "Tensor_mode" has "Scalar_mode" beside it.  Clause `aten` states what differs, as in
- * `default(-dim) dim(+dim) Scalar(other) Tensor(=other)`: a parameter that is not there, one without
- * its default, one that is a Scalar, and a tensor for which torch prefers to take numbers. */
+ * Where torch has an overload for `Tensor other` and another for `Scalar other`, the table has
+ * one entry that takes both.  The rule: an entry without such a parameter has one overload,
+ * named as the entry says or "default".  An entry with such a parameter has the overloads
+ * "Tensor" and "Scalar"; in the second the last such parameter is a scalar.  "Tensor_mode"
+ * comes with "Scalar_mode".  Clause `aten` states exceptions, as in `default(-dim) dim(+dim)
+ * Scalar(other) Tensor(=other)`: -dim, the parameter does not exist; +dim, it has no default;
+ * other, it is a Scalar; =other, it is a Tensor, and torch prefers numbers. */
 #include "ops/lex.h"
 #include "ops/ops.h"
 #include <string.h>

@@ -1,7 +1,7 @@
 /* The table's reader.
  *
- * `op` at the margin starts an entry, two blanks start a clause, deeper lines
- * continue what is above them.  Every clause is one function below. */
+ * `op` at the margin starts an entry, and two blanks start a clause.  A line with more blanks
+ * continues the line above it.  Each clause has one function below. */
 #include "ops/lex.h"
 #include "ops/ops.h"
 #include "base/map.h"
@@ -32,7 +32,7 @@ static cr_status rest_as_text(lexer *x, const char **out)
     size_t len = 0;
 
     if (!from)
-        return lex_error(x, "plain text expected, a string came");
+        return lex_error(x, "expected plain text, got a string");
     joined = cr_arena_get(x->arena, (size_t)(x->end - from) + 1);
     if (!joined)
         return CR_MEMORY;
@@ -58,7 +58,7 @@ typedef struct {
     unsigned bit;
 } word;
 
-/* A list of words to a bit set. */
+/* Reads a list of words into a bit set. */
 static cr_status read_words(lexer *x, const word *words, size_t n, unsigned *bits)
 {
     while (x->kind != TOKEN_END) {
@@ -66,7 +66,7 @@ static cr_status read_words(lexer *x, const word *words, size_t n, unsigned *bit
         while (i < n && !lex_is(x, words[i].name))
             i++;
         if (i == n)
-            return lex_error(x, "'%.*s' is not known here", (int)x->len, x->text);
+            return lex_error(x, "'%.*s' is not allowed here", (int)x->len, x->text);
         *bits |= words[i].bit;
         CR_TRY(lex_next(x));
     }
@@ -289,7 +289,7 @@ static cr_status read_let(lexer *x, cr_op *op)
     return CR_OK;
 }
 
-/* By the names of kinds.def, in any case; CR_OK when there is none. */
+/* The kind of that name in kinds.def, in any case; CR_OK when there is none. */
 static cr_status kind_of(const char *name)
 {
     static const struct {
@@ -324,7 +324,7 @@ static cr_status read_one_check(lexer *x, cr_op *op)
     CR_TRY(lex_name(x, &kind));
     c->kind = (uint8_t)kind_of(kind);
     if (!c->kind || x->kind != TOKEN_STRING)
-        return lex_error(x, "an error kind and a message expected");
+        return lex_error(x, "expected an error kind and a message");
     c->message = x->text;
     CR_TRY(lex_next(x));
     CR_TRY(lex_take(x, ",", &more));
@@ -389,7 +389,7 @@ static cr_status read_whole(lexer *x, cr_op *op)
     return lex_name(x, &op->extern_name);
 }
 
-/* A result is addressed by its name, `result` when it has none. */
+/* The index of a result by its name; a result without a name is called `result`. */
 static int find_result(const cr_op *op, const char *name)
 {
     for (int i = 0; i < op->result_count; i++)
@@ -410,7 +410,7 @@ static cr_status read_operand(lexer *x, cr_op *op)
     else if (lex_is(x, "column"))
         kind = CR_OPERAND_COLUMN;
     else if (!lex_is(x, "full"))
-        return lex_error(x, "full, row or column expected");
+        return lex_error(x, "expected full, row or column");
     CR_TRY(lex_next(x));
     int p = find_param(op, name), r = find_result(op, name);
     if (p >= 0)
@@ -530,7 +530,7 @@ static cr_status read_clause(cr_op *op, const char *file, int line, const char *
         i++;
     if (i == CR_LEN(clauses))
         return cr_fail(CR_VALUE, "%s:%d: no clause is called '%.*s'", file, line, (int)n, text);
-    if (is_free_text(clauses[i].name)) { /* no tokens in prose */
+    if (is_free_text(clauses[i].name)) { /* free text has no tokens */
         while (n < len && text[n] == ' ')
             n++;
         x = (lexer){.file = file, .line = line, .at = text + n, .end = text + len,
@@ -540,13 +540,13 @@ static cr_status read_clause(cr_op *op, const char *file, int line, const char *
     CR_TRY(lex_start(&x, file, line, text + n, len - n, &table.arena));
     CR_TRY(clauses[i].read(&x, op));
     if (x.kind != TOKEN_END)
-        return lex_error(&x, "'%.*s' is left over in %s", (int)x.len, x.text, clauses[i].name);
+        return lex_error(&x, "unexpected '%.*s' in %s", (int)x.len, x.text, clauses[i].name);
     return CR_OK;
 }
 
 /* --- entries --- */
 
-/* Default of `dtypes`: what the type rule can give. */
+/* The default of `dtypes`: the dtypes that the type rule can give. */
 static unsigned implied_dtypes(const cr_op *op)
 {
     bool makes_float = op->type && op->type->kind == CR_RULE_CALL &&
@@ -563,7 +563,7 @@ static cr_status enter(cr_op *op)
 
     cr_text_printf(&key, "%s.%s", op->name, *op->overload ? op->overload : "default");
     CR_GO(cr_text_status(&key));
-    CR_GO(cr_ops_find(key.at) ? cr_fail(CR_VALUE, "%s:%d: %s stands in the table twice", op->file,
+    CR_GO(cr_ops_find(key.at) ? cr_fail(CR_VALUE, "%s:%d: %s is in the table twice", op->file,
                                         op->line, key.at)
                               : CR_OK);
     CR_GO(cr_vec_reserve(&table.ops, 1));
@@ -707,7 +707,7 @@ cr_status ops_add_inplace(cr_op *op)
     return enter(made);
 }
 
-/* The end of the lines that belong to the block at `p`: all that are indented deeper. */
+/* The end of the block at `p`: of the lines that are indented deeper. */
 static const char *block_end(const char *p, const char *end, int indent, int *lines)
 {
     for (;;) {
@@ -773,7 +773,7 @@ cr_status cr_ops_read(const char *file, const char *text, size_t len)
             line++;
             continue;
         }
-        /* A header's continuation is indented by more than a clause. */
+        /* a continuation of an entry's first line is indented deeper than a clause */
         const char *stop = block_end(p, end, blanks ? blanks : 3, &lines);
         if (blanks == 0 && end - p > 3 && !memcmp(p, "op ", 3)) {
             if (op)
@@ -783,7 +783,7 @@ cr_status cr_ops_read(const char *file, const char *text, size_t len)
         } else if (blanks == 2 && op) {
             CR_TRY(read_clause(op, file, line, p + 2, (size_t)(stop - p - 2)));
         } else {
-            return cr_fail(CR_VALUE, "%s:%d: an entry or a clause expected", file, line);
+            return cr_fail(CR_VALUE, "%s:%d: expected an entry or a clause", file, line);
         }
         p = stop;
         line += lines;

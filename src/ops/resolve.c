@@ -1,12 +1,12 @@
-/* Names to slots and functions.
+/* Resolves names to slots and functions.
  *
- * Slots of an evaluation: parameters, results, cotangents (one a result), lets,
- * then loop variables of comprehensions. */
+ * Slots of an evaluation: parameters, results, cotangents (one for each result), lets, then the
+ * loop variables of comprehensions. */
 #include "ops/lex.h"
 #include "ops/ops.h"
 #include <string.h>
 
-/* Names with a value everywhere. */
+/* Names that have a value in every rule. */
 static const char *const constants[] = {
     "inf", "nan", "pi", "ln2",
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) torch,
@@ -22,7 +22,8 @@ typedef struct {
     int loop_slot[8], loops;
 } scope;
 
-/* Most names differ in their first letter, and tens of thousands are compared when the library starts. */
+/* Compares the first letters itself: most names differ there, and start-up compares tens of
+ * thousands. */
 static bool same(const char *a, const char *b) { return *a == *b && !strcmp(a, b); }
 
 static int builtin_number(const char *name)
@@ -81,7 +82,7 @@ static cr_status resolve_name(scope *s, cr_rule *r)
     for (size_t i = 0; i < CR_LEN(constants); i++)
         if (same(constants[i], r->name))
             return CR_OK;
-    return complain(s, r, "nothing is called");
+    return complain(s, r, "no value is called");
 }
 
 static cr_status resolve(scope *s, cr_rule *r);
@@ -106,7 +107,7 @@ static cr_status resolve_call(scope *s, cr_rule *r)
         CR_TRY(resolve(s, r->args[i]));
     r->builtin = builtin_number(r->name);
     r->op = cr_ops_find(!strcmp(r->name, "floordiv") ? "floor_divide" : r->name);
-    /* Scalar code is read by loop/ by name; its lets also serve derivatives. */
+    /* loop/ resolves scalar code by name; lets of scalar code also serve derivatives */
     if (!s->scalar_code && r->builtin < 0 && !r->op)
         return complain(s, r, "no operator or function is called");
     return r->builtin < 0 || s->scalar_code ? CR_OK : check_count(s, r);

@@ -1,16 +1,15 @@
 /* rule.h - rule trees: the expressions in operator entries.
  *
- * Trees live in the table's arena and are read-only once the table is loaded.
- * Arithmetic and comparison are calls: `a + b` is the call add(a, b).  Their
- * names are those of the operators: add sub mul div floordiv remainder pow neg
- * eq ne lt le gt ge and or not. */
+ * Trees are in the table's arena and are read-only after the table is loaded.  Arithmetic and
+ * comparison are calls: `a + b` is the call add(a, b).  Their names are those of the operators:
+ * add sub mul div floordiv remainder pow neg eq ne lt le gt ge and or not. */
 #ifndef CR_OPS_RULE_H
 #define CR_OPS_RULE_H
 
 #include "num/view.h"
 
 typedef enum {
-    CR_RULE_NAME,   /* name; slot once resolved */
+    CR_RULE_NAME,   /* name; slot after resolving */
     CR_RULE_INT,    /* integer */
     CR_RULE_FLOAT,  /* number */
     CR_RULE_BOOL,   /* integer */
@@ -19,7 +18,7 @@ typedef enum {
     CR_RULE_LIST,   /* args */
     CR_RULE_CALL,   /* name(args); keyword[i] names args[i] or is NULL */
     CR_RULE_CHOOSE, /* args[0] ? args[1] : args[2] */
-    CR_RULE_EACH,   /* [name in args[0] : args[1]], slot is the variable's */
+    CR_RULE_EACH,   /* [name in args[0] : args[1]]; slot is that of the variable */
     CR_RULE_INDEX   /* args[0][args[1]] */
 } cr_rule_kind;
 

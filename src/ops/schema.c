@@ -1,4 +1,4 @@
-/* The schema line: TorchScript's function schema, read and printed. */
+/* Reads and prints the schema line, TorchScript's function schema. */
 #include "ops/lex.h"
 #include "ops/ops.h"
 #include <string.h>
@@ -69,7 +69,7 @@ static cr_status parse_type(lexer *x, type_spec *t)
     return lex_take(x, "?", &t->optional);
 }
 
-/* Words that stand for integers in ATen's defaults; contiguous_format is 0. */
+/* Words that stand for integers in the defaults of ATen's schemas; contiguous_format is 0. */
 static int64_t named_default(const char *name)
 {
     return !strcmp(name, "Mean") ? 1 : !strcmp(name, "Sum") ? 2 : 0;
@@ -110,7 +110,7 @@ static cr_value number_default(cr_param *p, bool whole, int64_t i, double d)
     }
 }
 
-/* A list parameter's single default, as in int[2] stride=1. */
+/* The single default of a list parameter, as in int[2] stride=1. */
 static cr_status spread_default(lexer *x, cr_param *p, int64_t i)
 {
     int n = p->fixed ? p->fixed : 1;
@@ -257,7 +257,7 @@ cr_status schema_parse(lexer *x, cr_op *op)
     CR_TRY(parse_params(x, op));
     CR_TRY(lex_expect(x, "->"));
     CR_TRY(parse_results(x, op));
-    return x->kind == TOKEN_END ? CR_OK : lex_error(x, "the schema goes on after its results");
+    return x->kind == TOKEN_END ? CR_OK : lex_error(x, "the schema has text after its results");
 }
 
 static const char *type_text(unsigned type, bool *list)
@@ -270,7 +270,7 @@ static const char *type_text(unsigned type, bool *list)
     return "?";
 }
 
-/* What ATen's schemas write for a dtype. */
+/* The number of a dtype in ATen's schemas. */
 static int aten_number(cr_dtype t)
 {
     static const uint8_t number[] = {[CR_BOOL] = 11, [CR_U8] = 0, [CR_I8] = 1, [CR_I16] = 2, [CR_I32] = 3, [CR_I64] = 4,

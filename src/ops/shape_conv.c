@@ -5,7 +5,7 @@
 
 typedef long long ll; /* for printf */
 
-/* The call's arguments under their names. */
+/* The call's arguments by name. */
 typedef struct {
     const cr_view *input, *weight, *bias;
     const cr_value *stride, *padding, *dilation, *output_padding;
@@ -31,8 +31,8 @@ static cr_status check_length(const cr_value *list, const char *name, int64_t di
                    name, (ll)dims, name, cr_sizes_text(text, list->len, list->ints));
 }
 
-/* Refuses a value below `least` in a list. */
-/* Numbers of 32 bits, so that nothing here overflows. */
+/* Refuses a value below `least`, and one beyond 32 bits, so that no computation here
+ * overflows. */
 static cr_status check_least(const cr_value *list, int64_t least, const char *message)
 {
     for (uint32_t i = 0; i < list->len; i++) {
@@ -128,7 +128,7 @@ static int64_t padded(const call *c, int64_t d)
     return c->input->size[d + 2] + 2 * item(c->padding, d);
 }
 
-/* "3 x 4" of a function of the dimension. */
+/* "3 x 4": the values of a function of the dimension. */
 static const char *by_text(char *buffer, const call *c, int64_t (*of)(const call *, int64_t))
 {
     size_t at = 0;
@@ -172,7 +172,7 @@ static int64_t transposed_size(const call *c, int64_t d)
            reach(c, d) + item(c->output_padding, d);
 }
 
-/* The last two dimensions' values; torch's message has no others. */
+/* The values of the last two dimensions; torch's message has no others. */
 static int64_t height(const cr_value *list, int64_t dims, int64_t of_one)
 {
     return dims == 1 ? of_one : item(list, dims - 2);
@@ -249,7 +249,7 @@ cr_status cr_shape_convolution(const cr_value *arg, cr_shape *out)
     out->size[0] = c.input->size[0];
     out->size[1] = c.transposed ? c.weight->size[1] * c.groups : c.weight->size[0];
     if (!c.transposed && c.input->size[1] == 0)
-        out->size[1] = 0; /* as torch answers an input without channels */
+        out->size[1] = 0; /* torch's result for an input without channels */
     for (int64_t d = 0; d < c.dims; d++)
         out->size[d + 2] = c.transposed ? transposed_size(&c, d)
                                         : (padded(&c, d) - reach(&c, d)) / item(c.stride, d) + 1;

@@ -4,17 +4,18 @@
 
 #include "num/view.h"
 
-/* A dimension in -n..n-1 as 0..n-1, a scalar counting as one dimension; CR_INDEX. */
+/* Wraps a dimension from -n..n-1 to 0..n-1; a scalar counts as having one dimension.  Fails
+ * with CR_INDEX. */
 CR_MUST cr_status cr_shape_wrap(int64_t *out, int64_t dim, int64_t ndim);
 
-/* Sizes as torch prints them, "[2, 3]", in `to`. */
+/* Prints sizes in `to` as torch prints them: "[2, 3]". */
 enum { CR_SHAPE_TEXT = 256 };
 const char *cr_shape_print(char to[CR_SHAPE_TEXT], int ndim, const int64_t *size);
-/* The same in a buffer that lives as long as the block it is written in. */
+/* The same in a buffer that lives until the end of the enclosing block. */
 #define cr_shape_text(ndim, size) cr_shape_print((char[CR_SHAPE_TEXT]){0}, ndim, size)
 #define cr_view_text(v)           cr_shape_text((v)->ndim, (v)->size)
 
-/* "Float", as messages call dtypes. */
+/* The name of a dtype in messages: "Float". */
 static inline const char *cr_view_type(const cr_view *v)
 {
     return cr_dtype_infos[v->dtype].legacy;
@@ -25,20 +26,20 @@ static inline bool cr_is_index_type(const cr_view *v)
     return v->dtype == CR_I32 || v->dtype == CR_I64;
 }
 
-/* out becomes v's sizes. */
+/* Sets *out to the sizes of v. */
 void cr_shape_like(cr_shape *out, const cr_view *v);
 int64_t cr_shape_numel(int ndim, const int64_t *size);
 bool cr_same_sizes(const cr_view *a, const cr_view *b);
-/* The size along a dimension; a scalar has size 1. */
+/* The size of a dimension; a scalar has size 1. */
 static inline int64_t cr_dim_size(const cr_view *v, int64_t dim)
 {
     return v->ndim ? v->size[dim] : 1;
 }
 
-/* Widens `to` so that `size` broadcasts with it; false when they do not. */
+/* Extends `to` so that `size` broadcasts with it.  False when the two do not broadcast. */
 bool cr_shape_broadcast(cr_shape *to, int ndim, const int64_t *size);
 
-/* '"name" not implemented for 'Bool'', CR_NOT_IMPLEMENTED. */
+/* Fails with CR_NOT_IMPLEMENTED: '"name" not implemented for 'Bool''. */
 cr_status cr_not_for_type(const char *name, const cr_view *v);
 
 #endif

@@ -18,7 +18,7 @@ static bool is_zero(const char *p, cr_dtype t)
     return c.re == 0 && c.im == 0;
 }
 
-/* Bools are 0 or 1: their sum, in blocks that become vectors. */
+/* Bools are 0 or 1: sums them in blocks that the compiler vectorizes. */
 static int64_t count_bytes(const char *p, int64_t n)
 {
     enum { BLOCK = 128 };
@@ -80,7 +80,7 @@ static cr_status plan_mask(cr_index_plan *p, const cr_view *self, const cr_view 
     return CR_OK;
 }
 
-/* The dimensions that entry `v` stands for, once checked. */
+/* The number of dimensions that entry `v` indexes, after its check. */
 static int entry_dims(const cr_value *v)
 {
     return v->tag != CR_NONE && cr_is_mask(v->view) ? v->view->ndim : 1;
@@ -92,7 +92,7 @@ static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_valu
     const cr_view *v = entry->view;
     int64_t trues;
 
-    if (p->count == CR_MAX_DIMS) /* masks without dims: any number of them fits into self */
+    if (p->count == CR_MAX_DIMS) /* masks without dims: self may have any number of them */
         return cr_fail(CR_INDEX, "at most %d tensors can be used as indices", CR_MAX_DIMS);
     p->index[p->count].view = v;
     p->index[p->count].dim = dim;
@@ -112,7 +112,7 @@ static cr_status plan_entry(cr_index_plan *p, const cr_view *self, const cr_valu
                    "shape mismatch: indexing tensors could not be broadcast together");
 }
 
-/* torch names all shapes; masks go as vectors of their true elements. */
+/* torch's message names all shapes; a mask appears as a vector of its true elements. */
 static cr_status name_shapes(const cr_value *indices)
 {
     char text[512];
@@ -135,8 +135,8 @@ static cr_status name_shapes(const cr_value *indices)
         text);
 }
 
-/* Where the picked sizes go: in the place of the picked dimensions when these follow each
- * other, in front otherwise. */
+/* Where the sizes of the picked elements go: in place of the picked dimensions when these are
+ * adjacent, otherwise in front. */
 static int place_of_picked(const cr_index_plan *p, int ndim)
 {
     int first = 0, last = ndim - 1;
@@ -172,7 +172,7 @@ static cr_status plan_result(cr_index_plan *p, const cr_view *self)
     return CR_OK;
 }
 
-/* An empty result is allowed only where no index could have been meant. */
+/* An empty result is allowed only when no index selects from an empty dimension. */
 static cr_status check_empty(const cr_index_plan *p, const cr_view *self)
 {
     int64_t picked = cr_shape_numel(p->picked.ndim, p->picked.size);
@@ -272,7 +272,7 @@ cr_status cr_shape_nonzero(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-/* self and mask broadcast against each other. */
+/* Broadcasts self and mask against each other. */
 static cr_status broadcast_pair(cr_shape *out, const cr_view *a, const cr_view *b)
 {
     cr_shape_like(out, a);
@@ -339,7 +339,7 @@ static int dims_or_one(const cr_view *v)
     return v->ndim ? v->ndim : 1;
 }
 
-/* A scalar counts as a vector of one. */
+/* A scalar counts as a vector with one element. */
 static int64_t size_or_one(const cr_view *v, int d)
 {
     return v->ndim ? v->size[d] : 1;
@@ -368,7 +368,7 @@ cr_status cr_shape_gather(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-/* src is NULL for a number. */
+/* src is NULL when the source is a number. */
 static cr_status check_scatter_sizes(const cr_view *self, const cr_view *index,
                                      const cr_view *src, int64_t dim)
 {
@@ -487,7 +487,7 @@ cr_status cr_shape_index_select(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-/* The slices of source must be those of self. */
+/* Checks that the slices of source and self have equal sizes. */
 static cr_status check_slices(const cr_view *self, const cr_view *source, int64_t dim)
 {
     bool good = self->ndim == source->ndim;
@@ -561,7 +561,7 @@ cr_status cr_shape_index_reduce(const cr_value *arg, cr_shape *out)
     return index_accumulate_shape("index_reduce_", arg, out);
 }
 
-/* Slices without dim must agree. */
+/* Checks that the sizes without dim are equal. */
 static cr_status check_copied_slices(const cr_view *self, const cr_view *source, int64_t dim)
 {
     int64_t a[CR_MAX_DIMS], b[CR_MAX_DIMS];
@@ -755,7 +755,7 @@ static int64_t largest(const cr_view *v, int d, const int64_t *p)
     return best;
 }
 
-/* (self, num_classes): -1 means one more than the largest number. */
+/* (self, num_classes): -1 stands for the largest number plus one. */
 cr_status cr_shape_one_hot(const cr_value *arg, cr_shape *out)
 {
     const cr_view *self = arg[0].view;
@@ -795,7 +795,7 @@ static cr_status check_sample_weights(const cr_view *weight, const cr_view *indi
     return CR_OK;
 }
 
-/* The first result; the others go with the bags. */
+/* The first result.  The sizes of the others depend on the bags. */
 cr_status cr_shape_embedding_bag(const cr_value *arg, cr_shape *out)
 {
     const cr_view *weight = arg[0].view, *indices = arg[1].view, *offsets = arg[2].view;

@@ -1,7 +1,7 @@
-/* shape_index.h - how a list of index tensors picks from a tensor.
+/* shape_index.h - how a list of index tensors picks elements of a tensor.
  *
- * The plan is made from sizes alone, except that a mask's true elements are counted;
- * the kernels of kern/index.c use the same plan. */
+ * The plan depends on sizes only, except for masks, whose true elements are counted.  The
+ * kernels of kern/index.c use the same plan. */
 #ifndef CR_OPS_SHAPE_INDEX_H
 #define CR_OPS_SHAPE_INDEX_H
 
@@ -11,24 +11,24 @@ typedef struct {
     int count; /* index tensors that are not None */
     struct {
         const cr_view *view;
-        int dim;       /* first dimension that it picks from */
-        int64_t trues; /* of a mask: how many elements are true; -1: not a mask */
+        int dim;       /* the first dimension that it indexes */
+        int64_t trues; /* a mask: the number of true elements; -1: not a mask */
     } index[CR_MAX_DIMS];
-    cr_shape picked;            /* what the index tensors broadcast to */
-    int at;                     /* the result's dimension where these sizes stand */
-    bool by_index[CR_MAX_DIMS]; /* the dimensions of self that indices pick from */
+    cr_shape picked;            /* the index tensors' broadcast shape */
+    int at;                     /* the position of these sizes in the result */
+    bool by_index[CR_MAX_DIMS]; /* the dimensions of self that are indexed */
     cr_shape result;
 } cr_index_plan;
 
-/* Fails in torch's words: CR_INDEX.  A mask without data (a fake) cannot be counted:
+/* Fails with CR_INDEX and torch's message.  A mask without data (a fake) cannot be counted:
  * CR_RUNTIME. */
 CR_MUST cr_status cr_index_plan_make(cr_index_plan *plan, const cr_view *self,
                                      const cr_value *indices);
 
-/* How many elements of a view of any dtype are not zero; its data must be there. */
+/* The number of elements that are not zero.  Any dtype; the view must have data. */
 int64_t cr_count_trues(const cr_view *v);
 
-/* An element of an integral dtype. */
+/* Reads an element of an integral dtype. */
 static inline int64_t cr_integer_at(const cr_view *v, const char *p)
 {
     switch (v->dtype) {

@@ -1,4 +1,4 @@
-/* Shape rules of operators that join, repeat and replace parts. */
+/* Shape rules of operators that join, repeat and replace parts of tensors. */
 #include "ops/shape.h"
 #include "ops/shape_help.h"
 #include <string.h>
@@ -181,7 +181,7 @@ static cr_status too_many_repeats(void)
     return cr_fail(CR_RUNTIME, "repeat_interleave: the repeats are more than a size may be");
 }
 
-/* The sum of the counts, which must not be negative. */
+/* The sum of the counts; refuses negative counts. */
 static cr_status sum_counts(int64_t *out, const cr_view *repeats)
 {
     int64_t n = cr_shape_numel(repeats->ndim, repeats->size);

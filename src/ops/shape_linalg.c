@@ -1,7 +1,7 @@
 /* Shape rules of factorizations and solvers.
  *
- * Most entries are internal and end in the name of the public operator, which is
- * what messages speak of. */
+ * Most entries are internal.  Their last argument is the name of the public operator, for
+ * messages. */
 #include "ops/shape.h"
 #include "ops/shape_text.h"
 #include <stdio.h>
@@ -43,7 +43,7 @@ static cr_status check_square(const cr_view *v, const cr_value *name)
     return CR_OK;
 }
 
-/* The batch dimensions of `v`, whose last `last` are not. */
+/* The batch dimensions of `v`: all but its last `last` dimensions. */
 static void batch_of(cr_shape *out, const cr_view *v, int last)
 {
     out->ndim = v->ndim - last;
@@ -101,7 +101,7 @@ cr_status cr_shape_lu(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-/* Batch dimensions of a and b, broadcast against each other. */
+/* The broadcast batch dimensions of a and b. */
 static cr_status common_batch(cr_shape *out, const cr_view *a, const cr_view *b)
 {
     int na = a->ndim - 2, nb = b->ndim - 2, n = na > nb ? na : nb;
@@ -183,7 +183,8 @@ cr_status cr_shape_solve(const cr_value *arg, cr_shape *out)
     const cr_view *a = arg[0].view, *b = arg[1].view;
     cr_value name = arg[4];
 
-    /* Checks speak of "linalg.solve", a singular matrix of "torch.linalg.solve". */
+    /* torch's checks name "linalg.solve"; its error about a singular matrix names
+     * "torch.linalg.solve" */
     if (name.len > 6 && !memcmp(name.s, "torch.", 6))
         name.s += 6, name.len -= 6;
     CR_TRY(check_inexact(a, &name));

@@ -1,4 +1,4 @@
-/* Sizes of losses. */
+/* Shape rules of losses. */
 #include "ops/shape.h"
 #include "base/error.h"
 

@@ -27,7 +27,7 @@ static cr_status check_product(int64_t m, int64_t k, int64_t k2, int64_t n)
                    (ll)m, (ll)k, (ll)k2, (ll)n);
 }
 
-/* Whether `v` broadcasts to the result, in the words of expand. */
+/* Checks that `v` broadcasts to the result, with the messages of expand. */
 static cr_status check_expand(const cr_view *v, const cr_shape *to)
 {
     char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
@@ -223,9 +223,9 @@ cr_status cr_shape_dot(const cr_value *arg, cr_shape *out)
     return vectors_shape(arg[0].view, arg[1].view, out);
 }
 
-/* --- matmul: vectors and matrices first, batches otherwise --- */
+/* --- matmul: first vectors and matrices, then batches --- */
 
-/* Sizes of the batch dimensions, from the outermost; 1 where there is none. */
+/* The size of a batch dimension, counted from the outermost; 1 when there is none. */
 static int64_t batch_size(const cr_view *v, int d, int n)
 {
     int own = d - (n - (v->ndim - 2));
@@ -260,7 +260,7 @@ static int64_t leading(const cr_view *v)
     return n;
 }
 
-/* The message is that of the operator which torch would have called. */
+/* The message of the operator that torch calls in this case. */
 static cr_status wrong_inner(const cr_view *a, const cr_view *b, int64_t batch)
 {
     int64_t k = a->size[a->ndim - 1], k2 = b->size[b->ndim == 1 ? 0 : b->ndim - 2];
@@ -357,7 +357,7 @@ static cr_status refuse_vector_bias(const cr_view *bias)
     return st;
 }
 
-/* torch adds the bias to the product of two matrices. */
+/* torch's addmm adds the bias to the product of two matrices. */
 static cr_status check_linear_bias(const cr_view *bias, int64_t rows, int64_t cols, int ndim)
 {
     cr_shape flat;

@@ -1,7 +1,7 @@
 /* Shape rules of pooling, with torch's checks in torch's order.
  *
- * The entries are written once for all dimensions; `dims` is the last argument and
- * tells which of torch's operators the messages speak of. */
+ * One entry serves 1, 2 and 3 dimensions.  `dims` is its last argument and selects the operator
+ * that torch's messages name. */
 #include "ops/shape.h"
 #include "ops/shape_text.h"
 #include <stdio.h>
@@ -87,7 +87,7 @@ static int64_t floor_div(int64_t a, int64_t b)
     return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* torch computes with ints; so nothing here overflows. */
+/* torch computes with 32-bit ints; the limit also keeps computations here from overflowing. */
 static cr_status check_range(int64_t a)
 {
     return a >= INT32_MIN && a <= INT32_MAX ? CR_OK : cr_fail(CR_RUNTIME, "integer out of range");
@@ -157,7 +157,7 @@ static cr_status check_not_empty(const call *c)
     return CR_OK;
 }
 
-/* "3x1x4": channels and spatial sizes; torch sees one dimension as two. */
+/* "3x1x4": channels and spatial sizes.  torch computes one dimension as two. */
 static const char *volume_text(char *buffer, const call *c, const int64_t *size)
 {
     size_t n = (size_t)snprintf(buffer, CR_SIZES_TEXT, "%lld%s",

@@ -1,11 +1,11 @@
-/* Shape rules of sorting, extremes with positions, scans and searching. */
+/* Shape rules of sorting, extremes with indices, scans and searching. */
 #include "ops/shape.h"
 #include "ops/shape_help.h"
 #include <string.h>
 
 typedef long long ll; /* for printf */
 
-/* self's sizes without dim, or with size 1 there. */
+/* The sizes of self without dim, or with size 1 there. */
 static void reduced(cr_shape *out, const cr_view *self, int64_t dim, bool keep)
 {
     cr_shape_like(out, self);
@@ -28,7 +28,7 @@ static cr_status refuse_empty(const char *what, const cr_view *self, int64_t dim
                    (ll)dim);
 }
 
-/* One value a line, twice: values and indices. */
+/* Two results with one value for each line: values and indices. */
 static cr_status pair_of_lines(const char *what, const cr_view *self, int64_t dim, bool keep,
                                cr_shape *out)
 {
@@ -80,7 +80,7 @@ cr_status cr_shape_min_dim(const cr_value *arg, cr_shape *out)
     return pair_of_lines("min", arg[0].view, arg[1].i, arg[2].i, out);
 }
 
-/* Ranks. */
+/* Order statistics. */
 
 cr_status cr_shape_median_dim(const cr_value *arg, cr_shape *out)
 {
@@ -194,7 +194,7 @@ static cr_status check_sorter(const cr_view *sequence, const cr_view *sorter)
     return CR_OK;
 }
 
-/* A vector of boundaries goes for all values; otherwise each row has its own. */
+/* One vector of boundaries serves all values; otherwise each row has its own boundaries. */
 static cr_status check_rows(const cr_view *sequence, const cr_view *self)
 {
     bool rows = sequence->ndim == self->ndim && sequence->ndim;

@@ -1,4 +1,4 @@
-/* Words of shape rules' messages. */
+/* Text for the messages of shape rules. */
 #include "ops/shape_text.h"
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-/* shape_text.h - words that messages of several shape rules share. */
+/* shape_text.h - text for the messages of several shape rules. */
 #ifndef CR_OPS_SHAPE_TEXT_H
 #define CR_OPS_SHAPE_TEXT_H
 
@@ -6,9 +6,9 @@
 
 enum { CR_SIZES_TEXT = 512 };
 
-/* "[2, 3]", cut short when it does not fit. */
+/* "[2, 3]"; truncated when it does not fit. */
 const char *cr_sizes_text(char buffer[CR_SIZES_TEXT], int64_t ndim, const int64_t *size);
-/* "Float", and "float": the names of a dtype in messages. */
+/* The name of a dtype in messages: "Float" and "float". */
 const char *cr_legacy_name(const cr_view *v);
 const char *cr_c_name(const cr_view *v);
 
