@@ -1,8 +1,8 @@
-/* Extremes with their positions: argmax, argmin, max and min along a dimension.
+/* Extremes with their indices: argmax, argmin, max and min along a dimension.
  *
- * The first of equal extremes counts, and a NaN beats every number; so a position is
- * taken over when the new value is better, or is the first NaN.  Lines that lie side by
- * side in memory are scanned together, a tile of them at a time. */
+ * The first of equal extremes counts, and a NaN is more extreme than every number.  A new value
+ * therefore replaces the extreme when the value is better or is the first NaN.  Lines that are
+ * adjacent in memory are scanned together, a tile at a time. */
 #include "base/memory.h"
 #include "kern/element.h"
 #include "kern/entries.h"
@@ -10,15 +10,15 @@
 
 enum { TILE = 64, BLOCK = 16 };
 
-/* Positions of the extremes of `lines` lines of `n` elements. */
+/* Finds the index of the extreme of each of `lines` lines of `n` elements. */
 typedef void (*extreme_fn)(const char *p, int64_t line_step, int64_t lines, int64_t step,
                            int64_t n, int64_t *index);
 
 #define BETTER_MAX(x, best) ((x) > (best) || ((x) != (x) && (best) == (best)))
 #define BETTER_MIN(x, best) ((x) < (best) || ((x) != (x) && (best) == (best)))
 
-/* A dense line: a block is looked at element by element only when one of its lanes is
- * better than all before. */
+/* A dense line: the elements of a block are compared one by one only when some lane of the
+ * block is better than all earlier elements. */
 #define EXTREME(name, suffix, BETTER)                                                          \
     static int64_t name##_dense_##suffix(const char *p, int64_t n)                             \
     {                                                                                          \
@@ -76,12 +76,12 @@ CR_REAL_TYPES(BOTH)
 static const extreme_fn max_fns[CR_DTYPE_COUNT] = {CR_TYPE_TABLE(max, CR_AND_FLOATS)};
 static const extreme_fn min_fns[CR_DTYPE_COUNT] = {CR_TYPE_TABLE(min, CR_AND_FLOATS)};
 
-/* Along a dimension. */
+/* --- along a dimension --- */
 
 typedef struct {
     extreme_fn fn;
     int64_t n, step;
-    size_t item; /* of the values; 0 when only positions are wanted */
+    size_t item; /* bytes of a value; 0 when only indices are wanted */
 } line_context;
 
 enum { INDEX, SELF, VALUE };
@@ -104,7 +104,7 @@ static void extreme_row(void *context, char *const *at, const int64_t *step, int
     }
 }
 
-/* The strides of a reduction's result in the input's dimensions. */
+/* The strides of a reduction's result by dimension of the input. */
 static void kept_strides(int64_t *stride, const cr_view *out, int ndim, int64_t dim)
 {
     bool kept = out->ndim == ndim;
@@ -133,7 +133,7 @@ static void extreme_along(const extreme_fn *fns, const cr_view *self, int64_t di
     cr_walk_run(&w, cr_walk_grain(c.n), extreme_row, &c);
 }
 
-/* Over all elements. */
+/* --- over all elements --- */
 
 enum { CHUNK = 65536 };
 
@@ -154,7 +154,7 @@ static void flat_range(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Chunks are searched apart; the winner is the extreme of their extremes. */
+/* Every chunk finds its own extreme; the result is the extreme of those. */
 static cr_status extreme_of_all(const extreme_fn *fns, const cr_view *self, int64_t *index)
 {
     int64_t item = (int64_t)cr_view_item(self), n = cr_view_numel(self), best;

@@ -1,4 +1,4 @@
-/* Finding a BLAS: OpenBLAS first, then whatever the system's alternatives name. */
+/* Finds a BLAS: first OpenBLAS, then the library that the system's alternatives name. */
 #include "kern/blas.h"
 #include "base/log.h"
 #include "kern/library.h"

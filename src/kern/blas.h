@@ -1,7 +1,7 @@
 /* blas.h - the system's BLAS, loaded at first use.
  *
- * It is used with one thread; callers cut the work themselves, so that there is
- * one thread pool and the order of summation does not depend on its size. */
+ * BLAS runs with one thread.  Callers divide the work themselves, so that there is one thread
+ * pool and the order of summation does not depend on the number of threads. */
 #ifndef CR_KERN_BLAS_H
 #define CR_KERN_BLAS_H
 

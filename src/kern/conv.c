@@ -1,8 +1,8 @@
 /* Convolutions of dense arrays.
  *
- * oneDNN does float32 and bfloat16; everything else unfolds a group of an image
- * into columns and multiplies (cr_gemm).  Unfolding works in three dimensions,
- * with leading dimensions of size one where there are fewer. */
+ * oneDNN computes float32 and bfloat16.  For other dtypes, one group of one image at a time is
+ * unfolded into columns, and a matrix product follows (cr_gemm).  Unfolding uses three spatial
+ * dimensions; missing leading dimensions have size one. */
 #include "kern/conv.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -120,7 +120,7 @@ UNFOLDING(cr_complex, c128, plus_c128)
     default: DO(uint8_t, i8); break;                                                               \
     }
 
-/* Calls for each row of columns: channel i, kernel position k. */
+/* Makes the call for each row of columns: channel i, kernel position k. */
 #define EACH_ROW(c, T, x, col, CALL)                                                               \
     do {                                                                                           \
         int64_t k[3], image = (c)->in[0] * (c)->in[1] * (c)->in[2];                                \
@@ -176,7 +176,7 @@ typedef struct {
     cr_dtype t;
     char *x, *w, *bias, *y;
     int64_t item, rows, positions; /* bytes; rows and columns of the unfolded input */
-    bool direct;                   /* the input is its own unfolding */
+    bool direct;                   /* the input equals its unfolding */
     _Atomic int failed;            /* cr_status */
 } job;
 
@@ -285,7 +285,7 @@ static void to_x_range(void *context, int64_t begin, int64_t end)
     cr_aligned_free(col);
 }
 
-/* One group: the images add up in order. */
+/* Computes one group of w: adds the images in order. */
 static void to_w_range(void *context, int64_t begin, int64_t end)
 {
     job *j = context;
@@ -311,8 +311,8 @@ static void to_w_range(void *context, int64_t begin, int64_t end)
     cr_aligned_free(col);
 }
 
-/* Units of work go to threads when there are enough of them; otherwise each product
- * takes the threads. */
+/* Threads share the units of work when there are enough units; otherwise the threads share each
+ * product. */
 static cr_status run(job *j, int64_t units, cr_range_fn fn)
 {
     int64_t work = j->rows * j->positions * j->c.oc;
@@ -324,7 +324,7 @@ static cr_status run(job *j, int64_t units, cr_range_fn fn)
     return finish(j);
 }
 
-/* --- half types without a kernel of their own: through float32 --- */
+/* --- half types without their own kernel: computed in float32 --- */
 
 typedef struct {
     int64_t count;
@@ -408,7 +408,7 @@ cr_status cr_conv_to_x(const cr_conv *c, cr_dtype t, char *y, char *w, char *bia
 
     if (!c->batch || !c->ic || !cr_conv_volume(c, c->in))
         return CR_OK;
-    /* The bias of a half type is added before rounding. */
+    /* a bias of a half type is added before rounding */
     if (c->oc && j.positions && !(bias && is_half(t)))
         CR_TRY(cr_conv_dnnl(&done, CR_CONV_X, c, t, x, w, NULL, y));
     if (!done)

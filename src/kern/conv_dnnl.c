@@ -1,8 +1,7 @@
-/* Convolutions through oneDNN.
+/* Convolutions by oneDNN.
  *
- * Memory formats are left to the library (`any`), from logical sizes alone, so
- * that equal problems get equal kernels; the plain arrays are reordered on the way
- * in and out. */
+ * oneDNN chooses the memory formats (`any`) from logical sizes alone, so that equal problems
+ * get equal kernels.  The plain arrays are reordered before and after. */
 #include "kern/conv.h"
 #include "kern/dnnl.h"
 #include <string.h>
@@ -140,8 +139,8 @@ static bool make(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe *out)
     }
 }
 
-/* oneDNN's blocked kernels want channels: with one (for the transpose in x, with four)
- * unfolding and multiplying takes a third to an eighth of their time. */
+/* oneDNN's blocked kernels are slow with few channels.  With one channel (for the transpose in
+ * x, with up to four) unfolding and multiplying takes a third to an eighth of their time. */
 static bool too_few_channels(cr_conv_kind kind, const cr_conv *c)
 {
     return c->groups == 1 && c->ic <= (kind == CR_CONV_X ? 4 : 1);

@@ -1,4 +1,4 @@
-/* The convolutions' table entries: arguments to descriptions of problems. */
+/* The table entries of convolutions: translate arguments to problems. */
 #include "kern/conv.h"
 #include "base/parallel.h"
 #include "kern/entries.h"
@@ -11,7 +11,7 @@ static int64_t item(const cr_value *list, int64_t d)
     return list->ints[list->len == 1 ? 0 : d];
 }
 
-/* Sizes of x, w and y; `step` is the arguments stride, padding, dilation. */
+/* Sizes of x, w and y.  `step` has the arguments stride, padding, dilation. */
 static cr_conv problem(const cr_view *x, const cr_view *w, const cr_view *y, const cr_value *step,
                        int64_t groups)
 {
@@ -35,7 +35,7 @@ cr_conv cr_conv_problem(const cr_view *x, const cr_view *w, const cr_view *y, co
     return problem(x, w, y, arg + 3, arg[8].i);
 }
 
-/* x, w and y of one call; the one that is computed may be NULL in `from`. */
+/* Dense x, w, bias and y of one call.  The array that is computed may be NULL in `from`. */
 typedef struct {
     cr_dense x, w, bias, y;
 } arrays;
@@ -135,7 +135,7 @@ done:
 
 /* --- sliding blocks --- */
 
-/* kernel_size, dilation, padding, stride; the image is the last three dimensions. */
+/* kernel_size, dilation, padding, stride; the image is in the last three dimensions. */
 static cr_conv blocks(const cr_view *image, const cr_value *arg)
 {
     const int64_t *size = image->size + image->ndim - 3;
@@ -199,7 +199,8 @@ cr_status cr_kern_im2col(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* (self, output_size, kernel_size, dilation, padding, stride); half types add up in float32. */
+/* (self, output_size, kernel_size, dilation, padding, stride).  Half types are summed in
+ * float32. */
 cr_status cr_kern_col2im(const cr_value *arg, cr_view *out)
 {
     const cr_view *x = arg[0].view;

@@ -1,18 +1,18 @@
-/* Connectionist temporal classification: the probability of all alignments of a label
- * sequence with the steps of an input.
+/* Connectionist temporal classification: the probability of all alignments of a label sequence
+ * with the steps of an input.
  *
- * Labels are interleaved with blanks: state 2k + 1 is label k, even states are blanks.
- * alpha[t, s] is the log-probability of all ways to be in state s at step t, beta of all
- * ways from there to the end; both contain the step's own probability.  Each sample is
- * computed in double. */
+ * Labels alternate with blanks: state 2k + 1 is label k, even states are blanks.  alpha[t, s]
+ * is the log-probability of all paths from the start to state s at step t; beta[t, s] that of
+ * all paths from there to the end.  Both include the probability of the step itself.  Each
+ * sample is computed in double. */
 #include "kern/entries.h"
 #include "base/memory.h"
 #include <math.h>
 
 typedef struct {
     const cr_view *logp, *targets;
-    const int64_t *steps, *labels; /* lengths, a sample each */
-    int64_t blank, first;          /* of this sample: where its targets begin */
+    const int64_t *steps, *labels; /* lengths, one for each sample */
+    int64_t blank, first;          /* first: where the targets of this sample begin */
     int64_t n, time, states;
 } sample;
 
@@ -58,7 +58,7 @@ static double log_sum(double a, double b)
     return isinf(most) && most < 0 ? most : most + log1p(exp(least - most));
 }
 
-/* Labels next to each other that are equal need the blank between them. */
+/* Two equal labels in sequence need the blank between them. */
 static bool may_skip(const sample *x, int64_t s)
 {
     return s >= 2 && (s & 1) && class_of(x, s) != class_of(x, s - 2);
@@ -137,8 +137,9 @@ static cr_status table_of(double **out, const sample *x)
     return *out ? CR_OK : CR_MEMORY;
 }
 
-/* _ctc_loss: log_probs [T, N, C], targets [N, S] or one after another, input lengths, target
- * lengths, blank to losses [N] and log_alpha [N, T, 2S + 1].  CR_INDEX for a label out of range. */
+/* _ctc_loss: from log_probs [T, N, C], targets [N, S] or concatenated, input lengths, target
+ * lengths and blank to losses [N] and log_alpha [N, T, 2S + 1].  Fails with CR_INDEX for a
+ * label out of range. */
 cr_status cr_kern_ctc_loss(const cr_value *arg, cr_view *out)
 {
     const cr_view *logs = &out[1];
@@ -160,7 +161,7 @@ cr_status cr_kern_ctc_loss(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* The share of a class in all alignments at step t, as a logarithm. */
+/* The logarithm of the share of each class in all alignments at step t. */
 static void class_shares(const sample *x, const double *alpha, const double *beta, int64_t t,
                          double *share)
 {
@@ -206,7 +207,7 @@ done:
     return st;
 }
 
-/* grad, then what cr_kern_ctc_loss was given, its losses, zero_infinity. */
+/* grad, then the arguments of cr_kern_ctc_loss, its losses, zero_infinity. */
 cr_status cr_kern_ctc_loss_backward(const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view, *losses = arg[6].view, *to = &out[0];

@@ -1,9 +1,9 @@
-/* oneDNN: loading, primitives, their cache.
+/* oneDNN: loading, primitives and their cache.
  *
- * The cache is a table of sets; a key may lie in any place of its set, and the
- * place used longest ago gives way.  An entry is counted, so that one thread may
- * run what another evicts.  A key that oneDNN refuses is remembered too: asking
- * costs about a millisecond. */
+ * The cache is a table of sets.  A key may be at any place of its set; a new key replaces the
+ * one unused longest.  Entries are reference counted, so that one thread may run an entry that
+ * another thread evicts.  A key that oneDNN refuses is kept as well, because asking costs about
+ * a millisecond. */
 #include "kern/dnnl.h"
 #include "base/log.h"
 #include "base/memory.h"
@@ -77,20 +77,20 @@ int cr_dnnl_threads(int n)
 
 typedef struct {
     dnnl_primitive_t run;
-    dnnl_memory_desc_t scratch; /* working memory that a run is given */
+    dnnl_memory_desc_t scratch; /* the scratch memory of a run */
     size_t scratch_bytes;
 } runner;
 
 typedef struct {
     int arg;
     bool output;
-    runner reorder; /* .run NULL: the plain layout is the primitive's own */
+    runner reorder; /* .run is NULL when the primitive uses the plain layout */
     dnnl_memory_desc_t plain, own;
 } operand;
 
 struct cr_dnnl_primitive {
     _Atomic int count;
-    runner self; /* .run NULL: oneDNN refused the key */
+    runner self; /* .run is NULL when oneDNN refused the key */
     int operands;
     operand operand[CR_DNNL_OPERANDS];
 };
@@ -165,7 +165,7 @@ static bool add_operands(cr_dnnl_primitive *p, const cr_dnnl_recipe *r)
     return true;
 }
 
-/* Leaves p->self.run NULL when oneDNN cannot. */
+/* Leaves p->self.run NULL when oneDNN has no primitive. */
 static void build(cr_dnnl_primitive *p, const void *key, cr_dnnl_make make)
 {
     cr_dnnl_recipe recipe = {0};
@@ -250,7 +250,7 @@ static void remember(cr_dnnl_primitive *p, uint64_t hash, const void *key, size_
     cr_dnnl_release(old);
 }
 
-/* NULL for a remembered refusal. */
+/* NULL when the entry says that oneDNN refused the key. */
 static cr_dnnl_primitive *usable(cr_dnnl_primitive *p)
 {
     if (p->self.run)
@@ -283,7 +283,7 @@ cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make)
 /* --- running --- */
 
 typedef struct {
-    dnnl_memory_t plain, own; /* own is plain when no reorder is needed */
+    dnnl_memory_t plain, own; /* own equals plain when no reorder is needed */
     void *scratch;
 } binding;
 
@@ -292,7 +292,7 @@ static cr_status failed(void)
     return cr_fail(CR_RUNTIME, "could not execute a primitive");
 }
 
-/* args: n of them, and room for one more. */
+/* args has n elements, and room for one more. */
 static cr_status execute(const runner *r, int n, dnnl_exec_arg_t *args)
 {
     dnnl_memory_t scratch = NULL;

@@ -1,8 +1,8 @@
 /* dnnl.h - oneDNN, loaded at first use, and a cache of its primitives.
  *
- * A primitive is made once for a key (an operator's sizes, strides, dtype); the
- * cache keeps those used last.  Operands are given in plain layouts; where the
- * primitive wants another one, running it reorders them through scratch memory. */
+ * A primitive is made once for a key (an operator's sizes, strides and dtype).  The cache keeps
+ * those used most recently.  Operands are in plain layouts.  When the primitive wants another
+ * layout, a run reorders the operands through scratch memory. */
 #ifndef CR_KERN_DNNL_H
 #define CR_KERN_DNNL_H
 
@@ -17,23 +17,24 @@ typedef struct {
 #undef CR_DNNL_OTHER
     dnnl_engine_t engine;
     dnnl_stream_t stream;
-    dnnl_primitive_attr_t attr; /* for primitives that have no other: see cr_dnnl_attr */
+    dnnl_primitive_attr_t attr; /* for primitives without other attributes: see cr_dnnl_attr */
 } cr_dnnl_table;
 
-/* The functions and the CPU engine, or NULL when the system has no oneDNN.  Sets the
- * thread count of OpenMP in the calling thread to cr_threads(). */
+/* The functions and the CPU engine, or NULL when the system has no oneDNN.  Sets the number of
+ * OpenMP threads of the calling thread to cr_threads(). */
 const cr_dnnl_table *cr_dnnl(void);
 
-/* Attributes of a primitive: its working memory comes with every run.  The library's own belongs to the
- * thread that made the primitive, and to one run at a time.  False: there are none. */
+/* Makes attributes for primitives that take their scratch memory as an argument of every run.
+ * oneDNN's own scratch memory belongs to the thread that made the primitive and serves one run
+ * at a time.  False when the attributes cannot be made. */
 bool cr_dnnl_attr(const cr_dnnl_table *d, dnnl_primitive_attr_t *out);
 
-/* Sets the threads that calls from this thread may use; returns the number before. */
+/* Sets the number of threads for calls from this thread.  Returns the number before. */
 int cr_dnnl_threads(int n);
 
 enum { CR_DNNL_OPERANDS = 5 };
 
-/* What a primitive is made of; the descriptor is taken over. */
+/* What a primitive is made of.  The primitive takes ownership of the descriptor. */
 typedef struct {
     dnnl_primitive_desc_t desc;
     int count;
@@ -46,28 +47,30 @@ typedef struct {
 
 typedef struct cr_dnnl_primitive cr_dnnl_primitive;
 
-/* False when oneDNN has no implementation.  `key` is what was given to cr_dnnl_get. */
+/* Makes a recipe; false when oneDNN has no implementation.  `key` is the key given to
+ * cr_dnnl_get. */
 typedef bool (*cr_dnnl_make)(const cr_dnnl_table *d, const void *key, cr_dnnl_recipe *out);
 
 enum { CR_DNNL_KEY_BYTES = 512 };
 
-/* The primitive for `key` (bytes without padding garbage, at most CR_DNNL_KEY_BYTES),
- * made when it is new.  NULL when oneDNN is missing or cannot.  Counted; give it back
- * with cr_dnnl_release. */
+/* The primitive for `key` (initialized bytes, padding included; at most CR_DNNL_KEY_BYTES).
+ * Makes a new primitive for a new key.  NULL when oneDNN is missing or refuses.  The caller
+ * owns a reference and drops it with cr_dnnl_release. */
 cr_dnnl_primitive *cr_dnnl_get(const void *key, size_t size, cr_dnnl_make make);
 void cr_dnnl_release(cr_dnnl_primitive *p);
-/* Runs on `data`, one pointer for each operand of the recipe.  CR_MEMORY. */
+/* Runs on `data`, one pointer for each operand of the recipe.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data);
 
 /* --- operands in the primitive's own layout --- */
-/* Bit i of `own`: data[i] is in the layout that the primitive wants, not in the plain one. */
+/* When bit i of `own` is set, data[i] is in the primitive's layout, not in the plain one. */
 CR_MUST cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own);
-/* Bytes of operand i in that layout, and whether it is the plain one. */
+/* The bytes of operand i in the primitive's layout, and whether that layout is the plain
+ * one. */
 size_t cr_dnnl_own_bytes(const cr_dnnl_primitive *p, int i);
 bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i);
-/* b when the layout is [N][C / b][...][b] without padding, else 0. */
+/* b when the layout is [N][C / b][...][b] without padding, or else 0. */
 int64_t cr_dnnl_own_block(const cr_dnnl_primitive *p, int i);
-/* An input from the plain layout to the primitive's own. */
+/* Reorders an input from the plain layout to the primitive's. */
 CR_MUST cr_status cr_dnnl_pack(cr_dnnl_primitive *p, int i, void *plain, void *own);
 
 /* Appends the operand to a recipe. */

@@ -1,16 +1,16 @@
 /* Dropout's masks.
  *
- * The eager mask takes two words of torch's stream an element, in the order of the
- * input's memory.  The counter-based one, for fused code, is the same whatever thread or
- * tier makes it: element i (row-major) is kept when word i%4 of Philox block offset + i/4,
- * as a float in [0, 1), is at least p. */
+ * The eager mask takes two words of torch's stream for each element, in the order of the
+ * input's memory.  The counter-based mask, for fused code, does not depend on the thread or
+ * tier: element i (row-major) is kept when word i%4 of Philox block offset + i/4, as a float in
+ * [0, 1), is at least p. */
 #include "kern/element.h"
 #include "kern/entries.h"
 #include "kern/walk.h"
 #include "num/generator.h"
 #include "num/philox.h"
 
-/* Drawn in this thread: the stream has an order. */
+/* One thread draws: the stream has an order. */
 
 enum { AHEAD = 512 };
 
@@ -63,7 +63,7 @@ cr_status cr_kern_dropout_mask(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Counted, in any thread. */
+/* Counter-based: any thread computes any element. */
 
 typedef struct {
     uint64_t seed, offset;
@@ -104,7 +104,7 @@ static const cr_row_fn keep_rows[CR_DTYPE_COUNT] = {[CR_F16] = keep_f16, [CR_BF1
                                                     [CR_F32] = keep_f32, [CR_F64] = keep_f64,
                                                     [CR_C64] = keep_c64, [CR_C128] = keep_c128};
 
-/* (input, p, seed, offset) -> output, mask: with a reservation made before. */
+/* (input, p, seed, offset) -> output, mask.  The caller reserved the numbers from `offset`. */
 cr_status cr_kern_philox_dropout(const cr_value *arg, cr_view *out)
 {
     const cr_view *input = arg[0].view;

@@ -1,9 +1,9 @@
-/* element.h - reading and writing elements of every dtype, for kernels written once.
+/* element.h - reads and writes elements of every dtype, for kernels that are written once.
  *
- * For each dtype suffix: wide_<suffix> is the type arithmetic is done in, sum_<suffix> the
- * one long sums are kept in (torch's CPU choice: double for floats), load_<suffix> and
- * store_<suffix> convert.  (bool is b8 here: its own name is a macro.)  CR_ALL_TYPES(M) and its
- * narrower sisters apply M to suffixes. */
+ * For each dtype suffix: wide_<suffix> is the type for arithmetic, sum_<suffix> the type for
+ * long sums (torch's choice on the CPU: double for floats); load_<suffix> and store_<suffix>
+ * convert.  (The suffix of bool is b8, because bool is a macro.)  CR_ALL_TYPES(M) and the
+ * narrower lists apply M to suffixes. */
 #ifndef CR_KERN_ELEMENT_H
 #define CR_KERN_ELEMENT_H
 
@@ -18,7 +18,7 @@
 #define CR_REAL_TYPES(M)    CR_INT_TYPES(M) CR_FLOAT_TYPES(M)
 #define CR_ALL_TYPES(M)     CR_REAL_TYPES(M) CR_COMPLEX_TYPES(M)
 
-/* A table of one function a dtype, in dtype.def's order. */
+/* A table with one function per dtype, in the order of dtype.def. */
 #define CR_TYPE_TABLE(name, M)                                                                 \
     [CR_BOOL] = name##_b8, [CR_U8] = name##_u8, [CR_I8] = name##_i8, [CR_I16] = name##_i16,    \
     [CR_I32] = name##_i32, [CR_I64] = name##_i64 M(name)
@@ -94,7 +94,7 @@ static inline wide_f64 load_f64(const void *p)
     return *(const double *)p;
 }
 
-/* C11 makes a complex number of any real and imaginary part only through its layout. */
+/* C11 can combine any real and imaginary part only through the memory layout. */
 static inline double _Complex cr_join_complex(double re, double im)
 {
     double part[2] = {re, im};
@@ -166,7 +166,7 @@ static inline void store_c128(void *p, double _Complex z)
     *(cr_complex *)p = (cr_complex){creal(z), cimag(z)};
 }
 
-/* Integer sums and products wrap; in C only unsigned ones may. */
+/* Integer sums and products wrap; C allows that for unsigned integers only. */
 static inline int64_t cr_wrap_add(int64_t a, int64_t b)
 {
     return (int64_t)((uint64_t)a + (uint64_t)b);
@@ -176,7 +176,7 @@ static inline int64_t cr_wrap_mul(int64_t a, int64_t b)
     return (int64_t)((uint64_t)a * (uint64_t)b);
 }
 
-/* An index tensor's element; int32 and int64 are both indices. */
+/* An element of an index tensor: int32 or int64. */
 static inline int64_t cr_index_at(const char *p, bool is32)
 {
     return is32 ? *(const int32_t *)p : *(const int64_t *)p;

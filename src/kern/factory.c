@@ -1,7 +1,7 @@
-/* Filling new tensors with sequences.
+/* Fills new tensors with sequences.
  *
- * Every function computes element i from i alone, in double precision (int64 for
- * integral types), so a result does not depend on how the range was divided. */
+ * Every function computes element i from i alone, in double (int64 for integral types), so the
+ * result does not depend on how the range is divided. */
 #include "kern/factory.h"
 #include "kern/element.h"
 #include "kern/walk.h"
@@ -65,7 +65,7 @@ static void put_float(const sequence *s, char *to, int64_t i)
         (cr_complex){s->start.re + (double)i * s->by.re, s->start.im + (double)i * s->by.im});
 }
 
-/* The common types without a call an element. */
+/* The common types without a call per element. */
 #define FILL(name, type, value)                                                                \
     static void name(void *context, int64_t begin, int64_t end)                                \
     {                                                                                          \
@@ -94,7 +94,7 @@ void cr_fill_arange(const cr_view *out, cr_scalar start, cr_scalar step)
 
 /* linspace and logspace. */
 
-/* The two halves are counted from their own ends, so both ends are exact. */
+/* Each half is computed from its own end, so both ends are exact. */
 static cr_complex spaced(const sequence *s, int64_t i)
 {
     bool first = i < s->n / 2 || s->n == 1;

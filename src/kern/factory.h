@@ -1,5 +1,5 @@
-/* factory.h - values of freshly made tensors.  Table externs (see gather.h); out[0] has the
- * size and dtype that the entry's rules gave. */
+/* factory.h - fills new tensors.  Table externs (see gather.h); out[0] has the size and dtype
+ * that the entry's rules gave. */
 #ifndef CR_KERN_FACTORY_H
 #define CR_KERN_FACTORY_H
 
@@ -7,14 +7,14 @@
 
 /* out[i] = start + i * step; exact for integers. */
 void cr_fill_arange(const cr_view *out, cr_scalar start, cr_scalar step);
-/* Evenly spaced from start to end, both included, computed from the nearer end. */
+/* Evenly spaced values from start to end, both included, computed from the nearer end. */
 void cr_fill_linspace(const cr_view *out, cr_scalar start, cr_scalar end);
-/* base to the power of linspace. */
+/* `base` to the power of linspace. */
 void cr_fill_logspace(const cr_view *out, cr_scalar start, cr_scalar end, double base);
-/* Ones on the main diagonal of a matrix, zero elsewhere. */
+/* Ones on the main diagonal of a matrix, zeros elsewhere. */
 void cr_fill_eye(const cr_view *out);
-/* Coordinates of a triangle of a rows x columns matrix, {2, n}: column - row <= offset,
- * or >= for the upper one. */
+/* Row and column indices of a triangle of a rows x columns matrix, {2, n}: the elements with
+ * column - row <= offset, or >= for the upper triangle. */
 void cr_fill_triangle_indices(const cr_view *out, int64_t rows, int64_t columns, int64_t offset,
                               bool upper);
 

@@ -49,7 +49,7 @@ cr_status cr_kern_triu_indices(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* The next choice in order, in place; false after the last. */
+/* Replaces a choice by the next one in order; false after the last. */
 static bool next_choice(int64_t *choice, int64_t n, int64_t r, bool again)
 {
     int64_t k = r - 1;
@@ -64,7 +64,7 @@ static bool next_choice(int64_t *choice, int64_t n, int64_t r, bool again)
     return true;
 }
 
-/* (n, r, with_replacement): each row starts as a copy of the one before. */
+/* (n, r, with_replacement).  Each row starts as a copy of the row before. */
 cr_status cr_kern_combinations(const cr_value *arg, cr_view *out)
 {
     int64_t n = arg[0].i, r = arg[1].i, *row = (int64_t *)(void *)out->data;
@@ -79,7 +79,8 @@ cr_status cr_kern_combinations(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Windows: w(k) over `span` steps; a periodic one is a symmetric one without its end. */
+/* Windows: w(k) over `span` steps.  A periodic window is a symmetric one without its last
+ * element. */
 
 static const double PI = 3.14159265358979323846;
 
@@ -98,7 +99,7 @@ static double triangle(double k, double span, const double *unused)
     return k <= span / 2 ? 2 * k / span : 2 - 2 * k / span;
 }
 
-/* The modified Bessel function of order zero, by its power series. */
+/* The modified Bessel function of order zero, as its power series. */
 static double bessel_i0(double x)
 {
     double term = 1, sum = 1;

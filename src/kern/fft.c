@@ -9,7 +9,7 @@
 enum { MOST_PASSES = 64, GREATEST_RADIX = 31 };
 
 struct cr_fft_plan {
-    int count; /* users of a kept plan, under `lock` */
+    int count; /* references to a cached plan, guarded by `lock` */
     cr_dtype t;
     int64_t n;
     bool forward;
@@ -17,12 +17,12 @@ struct cr_fft_plan {
     int64_t radix[MOST_PASSES];
     void *twiddle[MOST_PASSES]; /* [rest, radix - 1] complex */
     void *roots[MOST_PASSES];   /* radix-th roots of one, for radices above 4 */
-    cr_fft_plan *inner;         /* Bluestein: a forward plan of a power of two */
+    cr_fft_plan *inner;         /* Bluestein: a forward plan whose length is a power of two */
     void *chirp, *filter;       /* [n] and [inner->n] complex */
 };
 
 typedef struct {
-    int64_t count, rest, radix; /* neighbours in a loop; remaining length */
+    int64_t count, rest, radix; /* count: lines in an inner loop; rest: remaining length */
     double sign;
     const void *twiddle, *roots;
 } fft_pass;
@@ -42,7 +42,7 @@ static void put(const cr_fft_plan *p, void *to, int64_t i, double re, double im)
         ((cr_complex *)to)[i] = (cr_complex){re, im};
 }
 
-/* exp(+-2 pi i k / n), k reduced first so that large products keep their digits. */
+/* exp(+-2 pi i k / n).  Reduces k first, so that large products keep their digits. */
 static void put_root(const cr_fft_plan *p, void *to, int64_t i, int64_t k, int64_t n)
 {
     double angle = 2 * 3.14159265358979323846 * (double)(k % n) / (double)n;
@@ -55,7 +55,7 @@ static void *complex_array(const cr_fft_plan *p, int64_t n)
     return cr_aligned_alloc((size_t)(n > 0 ? n : 1) * cr_dtype_size(p->t));
 }
 
-/* Splits n into radices; false when a prime factor is too great. */
+/* Splits n into radices; false when a prime factor is too large. */
 static bool factor(cr_fft_plan *p)
 {
     int64_t n = p->n;
@@ -98,7 +98,7 @@ static void put_chirp(const cr_fft_plan *p, void *to, int64_t i, int64_t k, bool
     put(p, to, i, cos(angle) * scale, im * scale);
 }
 
-/* The transform of the conjugate chirp, laid out around zero, with 1 / m taken in. */
+/* The transform of the conjugate chirp, centered at zero, including the factor 1 / m. */
 static cr_status make_chirp(cr_fft_plan *p)
 {
     int64_t m = 1;
@@ -177,7 +177,7 @@ void cr_fft_lines(const cr_fft_plan *p, void *data, int64_t step, int64_t next, 
         f64_lines(p, data, step, next, lines, scale, scratch);
 }
 
-/* --- plans that are kept --- */
+/* --- cached plans --- */
 
 #ifdef CR_MEAN
 enum { KEPT = 1 };
@@ -189,7 +189,7 @@ static cr_fft_plan *kept[KEPT];
 static uint64_t used[KEPT], now;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void let_go(cr_fft_plan *p)
 {
     if (p && --p->count == 0)
@@ -222,7 +222,7 @@ static void keep(cr_fft_plan *p)
     let_go(kept[at]);
     kept[at] = p;
     used[at] = ++now;
-    p->count = 2; /* the table's and the caller's */
+    p->count = 2; /* the cache's reference and the caller's */
     pthread_mutex_unlock(&lock);
 }
 

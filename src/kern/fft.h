@@ -1,8 +1,8 @@
 /* fft.h - discrete Fourier transforms of any length.
  *
- * A plan holds factors and twiddles of one length; it is read-only once made, so
- * threads share it.  Lengths with large prime factors go through Bluestein's
- * convolution.  Dtypes are complex64 and complex128. */
+ * A plan has the factors and twiddles of one length.  A plan is read-only after it is made, so
+ * threads share it.  Lengths with large prime factors use Bluestein's convolution.  Dtypes are
+ * complex64 and complex128. */
 #ifndef CR_KERN_FFT_H
 #define CR_KERN_FFT_H
 
@@ -10,19 +10,19 @@
 
 typedef struct cr_fft_plan cr_fft_plan;
 
-/* t is C64 or C128, n at least 1.  The caller drops *out.  CR_MEMORY. */
+/* t is C64 or C128, n is at least 1.  The caller drops *out.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_fft_plan_new(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward);
 void cr_fft_plan_drop(cr_fft_plan *p);
 
-/* The same from a table of plans used lately; give it back with cr_fft_plan_release
- * (NULL is allowed). */
+/* The same from a cache of recently used plans.  The caller drops its reference with
+ * cr_fft_plan_release (NULL is allowed). */
 CR_MUST cr_status cr_fft_plan_get(cr_fft_plan **out, cr_dtype t, int64_t n, bool forward);
 void cr_fft_plan_release(cr_fft_plan *p);
 
-/* Scratch bytes that cr_fft_lines needs for `lines` lines at a time. */
+/* The scratch bytes of cr_fft_lines for `lines` lines. */
 size_t cr_fft_scratch(const cr_fft_plan *p, int64_t lines);
-/* Transforms `lines` lines side by side: element i of line k is data[i * step + k * next]
- * (complex elements), times `scale` afterwards. */
+/* Transforms `lines` lines together and multiplies the results by `scale`.  Element i of line k
+ * is data[i * step + k * next]; steps count complex elements. */
 void cr_fft_lines(const cr_fft_plan *p, void *data, int64_t step, int64_t next, int64_t lines,
                   double scale, void *scratch);
 

@@ -1,8 +1,8 @@
-/* The Fourier entries: transforms along dims of dense arrays.
+/* The entries of Fourier transforms: transforms along dims of dense arrays.
  *
- * A dim is transformed a few lines at a time, side by side.  Real transforms carry two
- * lines in one complex transform, as its real and imaginary part; the halves are told
- * apart by symmetry. */
+ * A dim is transformed several lines at a time.  A real transform combines two real lines into
+ * one complex line, one as its real and one as its imaginary part, and separates the spectra by
+ * their symmetry. */
 #include "base/parallel.h"
 #include "kern/entries.h"
 #include "kern/fft.h"
@@ -28,7 +28,7 @@ static int64_t most_lanes(int64_t n)
     return lanes < 1 ? 1 : lanes > 16 ? 16 : lanes;
 }
 
-/* Groups [begin, end) of lines; a group does not cross into the next outer index. */
+/* Transforms groups [begin, end) of lines.  A group has lines of one outer index only. */
 static void dim_range(void *context, int64_t begin, int64_t end)
 {
     dim_job *w = context;
@@ -97,7 +97,7 @@ static double signal_size(const cr_view *v, const cr_value *dims)
     return n;
 }
 
-/* dims [0, count) of the list, in place; the scale goes with the first. */
+/* Transforms dims [0, count) of the list, in place.  The first transform applies the scale. */
 static cr_status many_dims(char *data, const cr_view *v, const cr_value *dims, uint32_t count,
                            bool forward, double scale)
 {
@@ -123,7 +123,7 @@ typedef struct {
     const char *from;
     char *to;
     int64_t n, inner, lines;
-    int64_t from_n, to_n; /* elements along the dim on either side */
+    int64_t from_n, to_n; /* elements along the dim in input and output */
     double scale;
     _Atomic bool no_memory;
 } real_job;
@@ -169,7 +169,7 @@ typedef struct {
 REAL_LOOPS(float, cr_complex_float, f32)
 REAL_LOOPS(double, cr_complex, f64)
 
-/* Where line i starts, in elements, on a side with n elements along the dim. */
+/* The first element of line i in an array with n elements along the dim. */
 static int64_t line_at(const real_job *w, int64_t i, int64_t n)
 {
     return i / w->inner * n * w->inner + i % w->inner;
@@ -215,7 +215,7 @@ static void complex_to_real(const real_job *w, int64_t i, bool pair, void *z, vo
     }
 }
 
-/* Pairs of lines [begin, end). */
+/* Transforms pairs of lines [begin, end). */
 static void pairs(real_job *w, int64_t begin, int64_t end, bool to_real)
 {
     void *z = cr_aligned_alloc((size_t)w->n * cr_dtype_size(w->t));

@@ -1,4 +1,5 @@
-/* Sampling of images at points: dispatch over element types and threads, and the entries. */
+/* Sampling of images at points: dispatch by element type, division among threads, and the
+ * entries. */
 #include "kern/grid.h"
 #include "base/parallel.h"
 #include "kern/entries.h"
@@ -29,7 +30,7 @@ static void run(grid_job *w, int64_t units, int64_t grain, cr_range_fn fn)
 
 static int64_t grain(const cr_grid *g) { return 4096 / (g->channels + 8) + 1; }
 
-/* y = values of x at the points. */
+/* y = the values of x at the points. */
 static void grid_sample(const cr_grid *g, cr_dtype t, const void *x, const void *grid, void *y)
 {
     grid_job w = {.g = g, .x = x, .grid = grid, .out = y};
@@ -37,7 +38,7 @@ static void grid_sample(const cr_grid *g, cr_dtype t, const void *x, const void 
     run(&w, g->batch * g->points, grain(g), t == CR_F32 ? f32_sample : f64_sample);
 }
 
-/* The derivative in x: sets all of gx. */
+/* The derivative in x: writes all of gx. */
 static void grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void *grid, void *gx)
 {
     grid_job w = {.g = g, .gy = gy, .grid = grid, .out = gx};
@@ -45,7 +46,7 @@ static void grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void
     run(&w, g->batch, 1, t == CR_F32 ? f32_spread : f64_spread);
 }
 
-/* The derivative in the points. */
+/* The derivative in the coordinates of the points. */
 static void grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void *x, const void *grid,
                    void *gg)
 {

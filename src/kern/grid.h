@@ -1,8 +1,8 @@
-/* grid.h - images sampled at points.
+/* grid.h - samples images at points.
  *
- * The image is [batch, channels, size...] in two or three dimensions, the grid
- * [batch, out..., dims] with coordinates in [-1, 1], last dimension first.  Dtypes
- * are F32 and F64; everything is row-major. */
+ * The image is [batch, channels, size...] with two or three spatial dimensions.  The grid is
+ * [batch, out..., dims] with coordinates in [-1, 1], those of the last dimension first.  Dtypes
+ * are F32 and F64; all arrays are row-major. */
 #ifndef CR_KERN_GRID_H
 #define CR_KERN_GRID_H
 
@@ -13,8 +13,8 @@ typedef enum { CR_GRID_ZEROS, CR_GRID_BORDER, CR_GRID_REFLECT } cr_grid_padding;
 
 typedef struct {
     int dims;
-    int64_t batch, channels, points; /* points of one image */
-    int64_t size[3];                 /* of the image, `dims` of them */
+    int64_t batch, channels, points; /* points: of one image */
+    int64_t size[3];                 /* of the image: `dims` sizes */
     cr_grid_mode mode;
     cr_grid_padding padding;
     bool align_corners;

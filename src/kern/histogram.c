@@ -10,8 +10,8 @@ static double value_at(const cr_view *v, const char *p)
     return v->dtype == CR_F32 ? (double)*(const float *)p : *(const double *)p;
 }
 
-/* The bin of x: its lower edge belongs to it, and the last edge to the last bin; -1 for
- * none.  A bin of equal edges is empty. */
+/* The bin of x, or -1.  A bin includes its lower edge; the last bin includes both edges.  A bin
+ * of equal edges is empty. */
 static int64_t bin_of(const cr_view *edges, double x)
 {
     int64_t n = edges->size[0], step = cr_view_step(edges, 0), low = 0, high = n;
@@ -29,7 +29,7 @@ static int64_t bin_of(const cr_view *edges, double x)
     return low - 1 < n - 2 ? low - 1 : n - 2;
 }
 
-/* The product of a bin's widths. */
+/* The product of the widths of a bin. */
 static double bin_volume(const cr_value *edges, uint32_t dims, int64_t bin)
 {
     double volume = 1;
@@ -79,8 +79,8 @@ static void count_points(double *count, const cr_view *like, const char *points,
     }
 }
 
-/* The sizes of `_histogram_count` read the edges' first dimension, so an edge list without one
- * has failed before; an empty result is one without bins. */
+/* The shape rule of `_histogram_count` reads the edges' first dimension, so it refused a scalar
+ * before.  An empty result has no bins. */
 static cr_status check_edges(const cr_view *self, const cr_value *edges, uint32_t dims)
 {
     for (uint32_t d = 0; d < dims; d++) {
@@ -122,7 +122,8 @@ static cr_status check_points(const cr_view *self, uint32_t dims, const cr_value
                    cr_sizes_text(have, weight->view->ndim, weight->view->size));
 }
 
-/* (self, edges, weight, density) -> counts; self's last dimension is the coordinates. */
+/* (self, edges, weight, density) -> counts.  The last dimension of self holds the
+ * coordinates. */
 cr_status cr_kern_histogramdd(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
@@ -146,8 +147,8 @@ cr_status cr_kern_histogramdd(const cr_value *arg, cr_view *out)
     return good ? CR_OK : CR_MEMORY;
 }
 
-/* (self, bins, range, axis) -> the edges of equal bins along one coordinate: from the
- * smallest to the largest value, or over the given range. */
+/* (self, bins, range, axis) -> the edges of equal bins along one coordinate: over the given
+ * range, or from the smallest to the largest value. */
 cr_status cr_kern_histogram_edges(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;

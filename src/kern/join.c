@@ -1,17 +1,17 @@
-/* Moving elements: each operator is a few copies between parts of views. */
+/* Operators that move elements: each is a few copies between parts of views. */
 #include "base/memory.h"
 #include "kern/element.h"
 #include "kern/entries.h"
 #include "kern/gather.h"
 #include "kern/walk.h"
 
-/* A view whose sizes and strides can be changed. */
+/* A view with sizes and strides that can be changed. */
 typedef struct {
     cr_view v;
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
 } part;
 
-/* The part must not be copied: its view points into it. */
+/* The part must not be copied, because its view points into it. */
 static void part_of(part *p, const cr_view *v)
 {
     p->v = *v;
@@ -36,20 +36,20 @@ static void remove_dim(part *p, int64_t dim)
     }
 }
 
-/* Joining. */
+/* --- joining --- */
 
-/* An empty vector joins anything: torch has kept this since it had no empty shapes. */
+/* cat ignores empty vectors, as torch has done since it had no other empty shapes. */
 static bool is_nothing(const cr_view *v)
 {
     return v->ndim == 1 && v->size[0] == 0;
 }
 
-/* The i-th piece of `out` along dim, for each tensor of the list. */
+/* The i-th piece of `out` along dim belongs to the i-th tensor of the list. */
 typedef struct {
     const cr_view *out;
     const cr_value *list;
     int64_t dim;
-    bool stacked; /* the pieces lack dim */
+    bool stacked; /* the pieces do not have dim */
 } join_context;
 
 static int64_t length_of(const join_context *c, uint32_t i)
@@ -76,8 +76,8 @@ static void copy_pieces(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Many pieces of one size are shared out whole, which wakes the threads once; other
- * lists go one piece after the other, each shared out by itself. */
+/* Threads share many pieces of one size as whole pieces, which wakes the threads once.  In
+ * other lists the pieces are copied one after the other, and threads share each piece. */
 static void copy_all(const join_context *c, uint32_t n)
 {
     int64_t longest = 0, total = c->out->ndim ? c->out->size[c->dim] : 0;
@@ -92,7 +92,7 @@ static void copy_all(const join_context *c, uint32_t n)
 
 cr_status cr_kern_cat(const cr_value *arg, cr_view *out)
 {
-    if (!cr_view_numel(out)) /* of empty vectors, along any dim */
+    if (!cr_view_numel(out)) /* empty vectors only: any dim is allowed */
         return CR_OK;
     join_context c = {out, arg[0].list, cr_view_dim(out, arg[1].i), false};
 
@@ -108,7 +108,7 @@ cr_status cr_kern_stack(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Turning. */
+/* --- turning --- */
 
 cr_status cr_kern_flip(const cr_value *arg, cr_view *out)
 {
@@ -125,7 +125,7 @@ cr_status cr_kern_flip(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Copies with dims[k..] rolled: the two pieces of dims[k] are handled one after the other. */
+/* Copies with dims[k..] rolled.  Copies the two pieces of dims[k] one after the other. */
 static void roll_from(const cr_view *to, const cr_view *from, const int64_t *shift,
                       const int64_t *dims, uint32_t n)
 {
@@ -149,8 +149,8 @@ static void roll_from(const cr_view *to, const cr_view *from, const int64_t *shi
     }
 }
 
-/* Without dims the elements are rolled as one row: out is dense, so a dense copy of self
- * need only be cut once. */
+/* Without dims, the elements are rolled as one row.  out is dense, so one cut of a dense copy
+ * of self is enough. */
 static cr_status roll_flat(cr_view *out, const cr_view *self, int64_t shift)
 {
     int64_t n = cr_view_numel(out), by = n ? (shift % n + n) % n : 0;
@@ -177,9 +177,10 @@ cr_status cr_kern_roll(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Repeating. */
+/* --- repeating --- */
 
-/* out's dimension d is a block of repeats[d] copies of self's: two dimensions of a copy. */
+/* Dimension d of out consists of repeats[d] copies of self's dimension: two dimensions of a
+ * copy. */
 cr_status cr_kern_repeat(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
@@ -205,7 +206,7 @@ cr_status cr_kern_repeat(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Every element `repeats` times in a row: a dimension of stride 0 behind dim. */
+/* Repeats every element `repeats` times: adds a dimension of stride 0 after dim. */
 static void interleave(const cr_view *out, const cr_view *self, int64_t dim, int64_t repeats)
 {
     part to, from;
@@ -241,7 +242,7 @@ static int64_t count_at(const cr_view *repeats, int64_t i)
                        repeats->dtype == CR_I32);
 }
 
-/* The number i stands repeats[i] times. */
+/* Writes each number i repeats[i] times. */
 static void fill_indices(int64_t *to, const cr_view *repeats)
 {
     int64_t n = cr_view_numel(repeats);
@@ -266,7 +267,7 @@ cr_status cr_kern_repeat_indices(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* A vector of one count goes for all rows. */
+/* A vector with one count serves all rows. */
 cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *repeats = arg[1].view;
@@ -289,9 +290,10 @@ cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
     return st;
 }
 
-/* Copies with a part replaced. */
+/* --- copies with a part replaced --- */
 
-/* Makes the part the diagonal of itself: dim1 and dim2 go, the diagonal comes last. */
+/* Replaces the part by its diagonal: dim1 and dim2 disappear, and the diagonal becomes the last
+ * dim. */
 static void take_diagonal(part *p, int64_t offset, int64_t dim1, int64_t dim2)
 {
     int64_t rows = p->size[dim1], columns = p->size[dim2], size;
@@ -366,7 +368,7 @@ cr_status cr_kern_slice_scatter(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* out is dense, as as_strided counts in it. */
+/* out is dense, because as_strided counts its elements. */
 cr_status cr_kern_as_strided_scatter(const cr_value *arg, cr_view *out)
 {
     int64_t offset = arg[4].tag == CR_NONE ? 0 : arg[4].i;
@@ -382,7 +384,7 @@ cr_status cr_kern_as_strided_scatter(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Triangles. */
+/* --- triangles --- */
 
 typedef struct {
     int64_t rows, columns, diagonal, to_row, to_column, from_row, from_column;
@@ -470,7 +472,7 @@ cr_status cr_kern_triu(const cr_value *arg, cr_view *out)
     return copy_triangle(arg, out, true);
 }
 
-/* Whether `w` is as large as the windows along dim of `v`. */
+/* Whether `w` has the sizes of the windows along dim of `v`. */
 static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t step, const cr_view *w)
 {
     if (dim < 0 || dim >= (v->ndim ? v->ndim : 1) || size < 0 || step <= 0 || w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
@@ -481,8 +483,8 @@ static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t 
     return v->ndim || size <= 1;
 }
 
-/* grad has one dimension more than out: its last one runs within a window.  Windows that
- * overlap are added one after the other. */
+/* grad has one dimension more than out: its last dimension runs within a window.  Overlapping
+ * windows are added one after the other. */
 cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view;

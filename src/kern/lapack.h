@@ -1,7 +1,7 @@
 /* lapack.h - the system's LAPACK, loaded at first use, and matrices in its order.
  *
- * LAPACK wants columns one after another in int sizes; a job copies one matrix of a
- * batch at a time into scratch memory of that order and back. */
+ * LAPACK takes column-major matrices with int sizes.  A job copies one matrix of a batch at a
+ * time to scratch memory in that order, and back. */
 #ifndef CR_KERN_LAPACK_H
 #define CR_KERN_LAPACK_H
 
@@ -22,7 +22,7 @@ typedef struct {
     const cr_lapack_table *l;
     cr_dtype dtype;
     int type;        /* 0 to 3: float32, float64, complex64, complex128 */
-    int pair;        /* type for functions that are separate for real and complex: 0 or 1 */
+    int pair;        /* index of functions that exist for real and complex types only: 0 or 1 */
     bool complex;
     size_t item, real; /* bytes of an element, and of its real part */
     int batch_dims;
@@ -32,21 +32,22 @@ typedef struct {
     int scratch_count;
 } cr_lapack_job;
 
-/* A job over the batch dimensions of `like` (all but its last `last`), in its dtype.
- * CR_RUNTIME when there is no LAPACK. */
+/* A job over the batch dimensions of `like` (all but its last `last`), in the dtype of `like`.
+ * Fails with CR_RUNTIME when there is no LAPACK. */
 CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last);
-/* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and a record without memory. */
+/* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and a record without
+ * memory. */
 void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item);
 void cr_lapack_end(cr_lapack_job *j);
 
-/* Where element i of the batch begins in `v`, whose last `last` dimensions are not batch;
- * missing and unit dimensions broadcast. */
+/* The address of element i of the batch in `v`, whose last `last` dimensions are not batch
+ * dimensions.  Missing dimensions and dimensions of size one broadcast. */
 char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i);
-/* Matrix i of `v` to or from columns with leading dimension `ld`. */
+/* Copies matrix i of `v` to columns with leading dimension `ld`, and back. */
 void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns, int64_t ld);
 void cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i, const void *columns,
                      int64_t ld);
-/* A workspace query's answer. */
+/* The answer of a workspace query. */
 int cr_lapack_answer(const cr_lapack_job *j, const void *work);
 
 #endif

@@ -1,8 +1,8 @@
-/* Factorizations and solvers: table entries on LAPACK.
+/* Factorizations and solvers: table entries that use LAPACK.
  *
- * Every function runs over a batch, one matrix at a time, in columns.  The last
- * arguments of most entries are `check` (raise what LAPACK reports) and `name`
- * (the operator that messages speak of). */
+ * Every function runs over a batch, one matrix at a time, in column-major order.  The last
+ * arguments of most entries are `check` (raise the error that LAPACK reports) and `name` (the
+ * operator that messages name). */
 #include "kern/entries.h"
 #include "kern/lapack.h"
 #include "kern/matmul.h"
@@ -23,7 +23,7 @@ static int fewest(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
 static int rows(const cr_view *v) { return (int)v->size[v->ndim - 2]; }
 static int cols(const cr_view *v) { return (int)v->size[v->ndim - 1]; }
 
-/* What a nonzero info means, by operator family. */
+/* The message for an info that is not zero, by operator family. */
 static const struct {
     const char *family, *message;
 } meanings[] = {
@@ -81,7 +81,7 @@ static void set_info(const cr_view *out, int64_t i, int info)
         ((int32_t *)(void *)out->data)[i] = info;
 }
 
-/* Zeros the strict triangle above (or below) the diagonal of columns. */
+/* Clears the strict triangle above (or below) the diagonal of a column-major matrix. */
 static void clear_triangle(const cr_lapack_job *j, char *a, int m, int n, bool above)
 {
     for (int64_t c = 0; c < n; c++) {
@@ -119,7 +119,7 @@ done:
 
 /* --- LU --- */
 
-/* Elimination without row exchanges; info is the first zero on the diagonal. */
+/* Elimination without row exchanges; info is the index of the first zero on the diagonal. */
 #define PLAIN_LU(T, name, ZERO, DIV, SUBMUL)                                                       \
     static int name(T *a, int m, int n)                                                            \
     {                                                                                              \
@@ -213,7 +213,7 @@ done:
     return st;
 }
 
-/* B (n x nrhs columns) becomes the solution of the factored system. */
+/* Replaces B (n x nrhs) by the solution of the factored system. */
 static void solve_lu(const cr_lapack_job *j, int n, int nrhs, const void *lu, const int *pivot,
                      void *b, bool adjoint)
 {
@@ -224,9 +224,9 @@ static void solve_lu(const cr_lapack_job *j, int n, int nrhs, const void *lu, co
                              &n, &info, 1);
 }
 
-/* Row numbers that a factorization gave, from 1 to n (down to -n for blocks of two): the
- * solvers index with them unchecked. */
-/* Rows that LAPACK will exchange; with `blocks` two neighbours that are negative stand for a block of two rows. */
+/* Checks the row numbers of a factorization, because LAPACK's solvers use them as indices
+ * unchecked.  Row numbers are 1 to n. */
+/* With `blocks`, two adjacent negative numbers stand for a block of two rows. */
 static cr_status check_pivots(const char *name, const int32_t *at, int64_t count, int64_t n, bool blocks)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -250,7 +250,8 @@ static cr_status check_pivots(const char *name, const int32_t *at, int64_t count
     return CR_OK;
 }
 
-/* The view's elements as int32, in row-major order; `held` and `stride` are what it is made of. */
+/* The view's elements as int32, in row-major order.  `held` and `stride` hold the memory of
+ * *out. */
 static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride, const cr_view *pivots)
 {
     int64_t step = 1;
@@ -267,7 +268,7 @@ static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride, cons
     return CR_OK;
 }
 
-/* (LU, pivots, B, adjoint) -> X, the result's batch covering both */
+/* (LU, pivots, B, adjoint) -> X; the batch of X covers both batches. */
 cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *lu = arg[0].view, *b = arg[2].view;
@@ -296,7 +297,7 @@ done:
     return st;
 }
 
-/* X A = B is solved as A^T X^T = B^T: `x` holds B^T then. */
+/* X A = B is solved as A^T X^T = B^T: `x` then holds B^T. */
 static void load_side(const cr_lapack_job *j, const cr_view *b, int64_t i, void *x, int n, bool left)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
@@ -468,7 +469,7 @@ done:
     return st;
 }
 
-/* The first `width` columns of the product of `k` reflectors in `q` (m x width). */
+/* Writes the first `width` columns of the product of `k` reflectors to `q` (m x width). */
 static cr_status form_q(cr_lapack_job *j, int m, int width, int k, char *q, const char *tau,
                         char **work, int *size)
 {
@@ -489,7 +490,7 @@ done:
     return st;
 }
 
-/* (A, compute_q, reduced) -> (Q, R); without Q it is empty */
+/* (A, compute_q, reduced) -> (Q, R); Q is empty when it is not computed. */
 cr_status cr_kern_qr(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
@@ -581,10 +582,10 @@ done:
     return st;
 }
 
-/* --- what is not finite --- */
+/* --- infinities and NaN --- */
 
-/* LAPACK's iterations need not end where a number is infinite or NaN: the drivers that iterate are not
- * asked then. */
+/* LAPACK's iterations may not end when a number is infinite or NaN, so the iterative drivers
+ * are not called for such numbers. */
 typedef enum { FINITE, INFINITE, NOT_A_NUMBER } range;
 
 static range range_of(const cr_lapack_job *j, const void *at, int64_t count)
@@ -602,7 +603,7 @@ static range range_of(const cr_lapack_job *j, const void *at, int64_t count)
     return worst;
 }
 
-/* `count` reals. */
+/* Writes `count` real NaNs. */
 static void fill_nan(const cr_lapack_job *j, void *at, int64_t count)
 {
     for (int64_t i = 0; i < count; i++) {
@@ -635,14 +636,14 @@ static int run_svd(const cr_lapack_job *j, svd_call *c, void *work, int size)
     return info;
 }
 
-/* As run_svd; of infinities NaN. */
+/* Like run_svd; gives NaN for matrices with infinities. */
 static int find_svd(const cr_lapack_job *j, svd_call *c, int ucols)
 {
     int parts = (int)(j->item / j->real);
 
     switch (range_of(j, c->a, (int64_t)c->m * c->n)) {
     case FINITE: return run_svd(j, c, c->work, c->size);
-    case NOT_A_NUMBER: return -4; /* LAPACK's answer: its fourth argument */
+    case NOT_A_NUMBER: return -4; /* LAPACK's result: its fourth argument is wrong */
     case INFINITE: break;
     }
     fill_nan(j, c->s, c->k);
@@ -673,7 +674,8 @@ done:
     return st;
 }
 
-/* (A, full_matrices, compute_uv, name) -> (U, S, Vh); without vectors U and Vh are empty */
+/* (A, full_matrices, compute_uv, name) -> (U, S, Vh); without compute_uv, U and Vh are
+ * empty. */
 cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
@@ -751,7 +753,8 @@ done:
     return st;
 }
 
-/* (A, UPLO, compute_v, name) -> (eigenvalues, eigenvectors); the latter empty without v */
+/* (A, UPLO, compute_v, name) -> (eigenvalues, eigenvectors); without compute_v the eigenvectors
+ * are empty. */
 cr_status cr_kern_eigh(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
@@ -834,7 +837,7 @@ static void put_complex(cr_dtype t, char *to, int64_t i, double re, double im)
                     to + (size_t)i * cr_dtype_size(t));
 }
 
-/* Real LAPACK gives a conjugate pair's vector as two real columns. */
+/* LAPACK's real functions store the vector of a conjugate pair as two real columns. */
 static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view *out, int64_t i)
 {
     cr_dtype t = (cr_dtype)out->dtype;
@@ -852,7 +855,7 @@ static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view
     }
 }
 
-/* As run_eig; of infinities NaN. */
+/* Like run_eig; gives NaN for matrices with infinities. */
 static int find_eig(const cr_lapack_job *j, eig_call *c)
 {
     range r = range_of(j, c->a, (int64_t)c->n * c->n);
@@ -941,7 +944,7 @@ static int run_ls(const cr_lapack_job *j, ls_call *c, void *work, int size)
     return info;
 }
 
-/* As run_ls; the drivers with an SVD or pivots refuse what is not finite. */
+/* Like run_ls; drivers with an SVD or pivots refuse infinities and NaN. */
 static int find_ls(const cr_lapack_job *j, ls_call *c)
 {
     if (c->driver != GELS && range_of(j, c->a, (int64_t)c->m * c->n) != FINITE)
@@ -949,7 +952,7 @@ static int find_ls(const cr_lapack_job *j, ls_call *c)
     return run_ls(j, c, c->work, c->size);
 }
 
-/* Bounds of the work arrays in LAPACK's manual, for the smallest leaf (25). */
+/* The bounds of the work arrays in LAPACK's manual, for the smallest leaf size (25). */
 static void ls_sizes(const ls_call *c, int64_t *iwork, int64_t *rwork)
 {
     int64_t small = fewest(c->m, c->n), big = most(c->m, c->n), levels = 1;
@@ -992,8 +995,8 @@ static ls_driver driver_of(const cr_value *name)
     return GELSY;
 }
 
-/* (A, B, rcond, driver) -> (solution, rank, singular_values); B is a matrix; rank and
- * singular values are empty for drivers that do not find them */
+/* (A, B, rcond, driver) -> (solution, rank, singular_values).  B is a matrix.  Rank and
+ * singular values are empty for drivers that do not compute them. */
 cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *b = arg[1].view;

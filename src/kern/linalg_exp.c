@@ -1,6 +1,6 @@
-/* Matrix exponential by scaling, a Pade approximant of degree 13, and squaring
- * (Higham 2005).  The approximant's numerator and denominator commute with the
- * matrix, so it does not matter that LAPACK sees the transpose. */
+/* The matrix exponential by scaling, a Pade approximant of degree 13, and squaring (Higham
+ * 2005).  Numerator and denominator of the approximant commute with the matrix, so LAPACK may
+ * work on the transpose. */
 #include "kern/entries.h"
 #include "kern/lapack.h"
 #include "kern/matmul.h"
@@ -14,7 +14,8 @@ static const double pade[14] = {64764752532480000.0, 32382376266240000.0, 777177
                                 670442572800.0,      33522128640.0,       1323241920.0,
                                 40840800.0,          960960.0,            16380.0,
                                 182.0,               1.0};
-static const double pade_norm = 5.371920351148152; /* within which the approximant is exact */
+/* the approximant is exact for norms up to this */
+static const double pade_norm = 5.371920351148152;
 
 typedef struct {
     cr_lapack_job *j;
@@ -24,7 +25,7 @@ typedef struct {
     int *pivot;
 } exponential;
 
-/* y = sum of c[i] * x[i] for matrices, over their real numbers. */
+/* y = the sum of c[i] * x[i], over the real numbers of the matrices. */
 static void combine(const exponential *e, char *y, int count, const double *c, char *const *x)
 {
     for (int64_t i = 0; i < e->reals; i++) {
@@ -61,7 +62,7 @@ static cr_status product(const exponential *e, char *c, char *a, char *b)
     return cr_gemm_run(&g);
 }
 
-/* The greatest sum of absolute values in a row. */
+/* The largest sum of absolute values in a row. */
 static double norm(const exponential *e)
 {
     double most = 0;
@@ -78,7 +79,7 @@ static double norm(const exponential *e)
     return most;
 }
 
-/* u and v, the odd and even parts of the approximant. */
+/* Computes u and v, the odd and even parts of the approximant. */
 static cr_status parts(exponential *e)
 {
     char *even[] = {e->a6, e->a4, e->a2};
@@ -100,7 +101,7 @@ static cr_status parts(exponential *e)
     return CR_OK;
 }
 
-/* a becomes its exponential. */
+/* Replaces a by its exponential. */
 static cr_status exponentiate(exponential *e)
 {
     double size = norm(e);
@@ -142,7 +143,7 @@ static cr_status run(cr_lapack_job *j, const cr_view *self, char *out)
     e.reals = (int64_t)(bytes / j->real);
     CR_TRY(prepare(&e));
     for (int64_t i = 0; i < j->batch && e.n; i++) {
-        /* Columns of the transpose are rows. */
+        /* columns of the transpose are rows */
         memcpy(e.a, out + (size_t)i * bytes, bytes);
         CR_TRY(exponentiate(&e));
         memcpy(out + (size_t)i * bytes, e.a, bytes);
@@ -150,7 +151,7 @@ static cr_status run(cr_lapack_job *j, const cr_view *self, char *out)
     return CR_OK;
 }
 
-/* The result in its own type; half types go through float32. */
+/* Converts the result to its own type; half types are converted from float32. */
 static void narrow(cr_dense *d, const cr_view *out, cr_dtype t)
 {
     float *f = (float *)(void *)d->data;
@@ -164,7 +165,7 @@ static void narrow(cr_dense *d, const cr_view *out, cr_dtype t)
     cr_dense_store(d, out, t);
 }
 
-/* (self); in double precision, because squaring loses digits of the small elements. */
+/* (self).  Computed in double precision, because squaring loses digits of small elements. */
 cr_status cr_kern_matrix_exp(const cr_value *arg, cr_view *out)
 {
     cr_view self = *arg[0].view;

@@ -1,11 +1,11 @@
-/* Negative log likelihood: the picked element of each row, weighted and reduced.
+/* Negative log likelihood: the selected element of each row, weighted and reduced.
  *
- * Sums run in double in row order, so they do not depend on threads. */
+ * Sums are in double and in row order, so they do not depend on threads. */
 #include "kern/entries.h"
 #include "kern/walk.h"
 #include <string.h>
 
-/* The operands of one call, the same for both directions. */
+/* The operands of one call, the same in both directions. */
 typedef struct {
     const cr_view *self, *target, *weight; /* weight may be NULL */
     int64_t rows, classes, row_step, class_step;
@@ -29,7 +29,7 @@ static nll nll_of(const cr_value *self, const cr_value *target, const cr_value *
                  .ignore = ignore};
 }
 
-/* The common types are read directly: a call costs more than the rest of a row. */
+/* Reads the common types directly: a function call costs more than the rest of a row. */
 static double element(const cr_view *v, int64_t at)
 {
     if (v->dtype == CR_F32)
@@ -75,8 +75,9 @@ static cr_status check_classes(const nll *x)
     return CR_OK;
 }
 
-/* nll_loss_forward: self [N, C] or [C], target, weight [C] or None, reduction, ignore_index
- * to output and total weight.  CR_INDEX for a class out of range, CR_RUNTIME for its dtype. */
+/* nll_loss_forward: from self [N, C] or [C], target, weight [C] or None, reduction and
+ * ignore_index to output and total weight.  Fails with CR_INDEX for a class out of range, with
+ * CR_RUNTIME for a wrong dtype. */
 cr_status cr_kern_nll_loss(const cr_value *arg, cr_view *out)
 {
     nll x = nll_of(&arg[0], &arg[1], &arg[2], arg[3].i, arg[4].i);
@@ -99,7 +100,7 @@ cr_status cr_kern_nll_loss(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* nll_loss_backward: grad_output, then nll_loss_forward's arguments and the total weight. */
+/* nll_loss_backward: grad_output, the arguments of nll_loss_forward, and the total weight. */
 cr_status cr_kern_nll_loss_backward(const cr_value *arg, cr_view *out)
 {
     nll x = nll_of(&arg[1], &arg[2], &arg[3], arg[4].i, arg[5].i);

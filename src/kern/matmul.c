@@ -1,11 +1,10 @@
 /* Matrix products.
  *
- * A product smaller than TINY multiplications runs in the loops of
- * matmul_loops.inc: a library call costs more than the work.  Larger ones go to
- * oneDNN or BLAS, with transposed operands passed as such; only an operand
- * that has no unit stride is copied.  Libraries are given blocks whose sizes follow
- * from those of the product, so that threads take whole blocks and the sums do not
- * depend on them. */
+ * A product with fewer than TINY multiplications uses the loops of matmul_loops.inc, because a
+ * library call would cost more than the work.  Larger products use oneDNN or BLAS.  Transposed
+ * operands are passed as such; an operand is copied only when neither of its strides is one.
+ * Libraries get blocks whose sizes depend only on the sizes of the product.  Threads take whole
+ * blocks, so the sums do not depend on threads. */
 #include "kern/matmul.h"
 #include "base/log.h"
 #include "base/parallel.h"
@@ -143,10 +142,10 @@ static cr_status loops(const cr_gemm *g)
     return CR_OK;
 }
 
-/* --- operands of libraries --- */
+/* --- operands for libraries --- */
 
-/* How BLAS sees a rows x cols matrix in row-major terms; `owned` is a copy of one that
- * has no unit stride. */
+/* A rows x cols matrix for BLAS, in row-major terms.  `owned` is a copy when neither stride is
+ * one. */
 typedef struct {
     const void *data;
     bool transposed;
@@ -154,7 +153,7 @@ typedef struct {
     void *owned;
 } lib_operand;
 
-/* A copy whose rows begin `step` elements apart. */
+/* Copies a matrix; rows of the copy begin `step` elements apart. */
 static cr_status copy_operand(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols, int64_t step,
                               cr_dtype t)
 {
@@ -194,11 +193,11 @@ typedef struct {
     const cr_dnnl_table *d;
     const lib_operand *a, *b;
     int64_t rows, columns; /* of a block */
-    int64_t down, across;  /* blocks */
+    int64_t down, across;  /* number of blocks */
     _Atomic int failed;    /* dnnl_status_t */
 } sgemm_job;
 
-/* Rows [i, i + m), columns [j, j + n) of the product. */
+/* Computes rows [i, i + m), columns [j, j + n) of the product. */
 static void sgemm_part(sgemm_job *w, int64_t i, int64_t m, int64_t j, int64_t n)
 {
     const cr_gemm *g = w->g;
@@ -224,7 +223,8 @@ static int64_t count_of(int64_t n, int64_t size)
     return (n + size - 1) / size;
 }
 
-/* Blocks of at most BLOCK each way, and smaller while there are few for many threads. */
+/* Blocks have at most BLOCK rows and columns, and fewer when there would be few blocks for many
+ * threads. */
 static void choose_blocks(sgemm_job *w)
 {
     const cr_gemm *g = w->g;
@@ -256,9 +256,9 @@ static void sgemm_blocks(void *context, int64_t begin, int64_t end)
     cr_dnnl_threads(was);
 }
 
-/* Without AVX-512 oneDNN reads b where it lies; rows at distances of a kilobyte then fall on
- * the same lines of the cache, and columns are read against the grain.  A copy with other
- * distances is paid back twice over when there are rows enough. */
+/* Without AVX-512 oneDNN reads b in place.  Rows at distances of a kilobyte then use the same
+ * cache sets, and columns are read across cache lines.  With enough rows, a copy with other
+ * distances saves twice its cost. */
 static bool wants_copy(const cr_gemm *g, const lib_operand *b)
 {
     if (g->dtype != CR_F32 || cr_isa_chosen() == CR_ISA_avx512 || b->owned || g->k < SPREAD_ROWS)
@@ -279,10 +279,11 @@ typedef struct {
     int64_t from_step, to_step, k, n;
 } turn_job;
 
-/* Columns [TILE i, TILE (i + 1)) of b, which lie one after the other. */
+/* Columns [TILE i, TILE (i + 1)) of b, which are adjacent. */
 enum { TILE = 16 };
 
-/* Through a square of its own: columns at distances of a page would push each other out. */
+/* Transposes in a local square, because columns at distances of a page would evict each
+ * other. */
 CR_WIDE static void turn_square(float *restrict to, int64_t to_step, const float *restrict from, int64_t from_step)
 {
     float square[TILE][TILE];
@@ -323,7 +324,7 @@ static void turn_columns(float *to, const cr_gemm *g, const lib_operand *b)
     turn_all(&(turn_job){b->data, to, b->step, spread_step(g), g->k, g->n});
 }
 
-/* The same for a, whose rows are read again and again when b has columns enough. */
+/* The same for a, whose rows are read many times when b has enough columns. */
 static cr_status turn_rows_of_a(lib_operand *a, const cr_gemm *g)
 {
     int64_t step = g->k % (LINE_PITCH / 4) ? g->k : g->k + SPREAD;
@@ -340,7 +341,7 @@ static cr_status turn_rows_of_a(lib_operand *a, const cr_gemm *g)
     return CR_OK;
 }
 
-/* Takes b's place by the copy that the product wants. */
+/* Replaces b by the copy that suits the product. */
 static cr_status spread_rows(lib_operand *b, const cr_gemm *g)
 {
     if (!wants_copy(g, b))
@@ -355,8 +356,8 @@ static cr_status spread_rows(lib_operand *b, const cr_gemm *g)
     return CR_OK;
 }
 
-/* In blocks given by the sizes alone, each by one thread: left to divide the work itself,
- * oneDNN would let the sums depend on the number of threads. */
+/* Computes blocks that depend on the sizes only, each in one thread.  When oneDNN divides the
+ * work itself, sums depend on the number of threads. */
 static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_operand *a,
                            const lib_operand *b)
 {
@@ -377,7 +378,7 @@ typedef struct {
     const lib_operand *a, *b;
 } blas_job;
 
-/* BLAS is column-major, so it is asked for the transposed product. */
+/* BLAS is column-major, so it computes the transposed product. */
 static void blas_block(const blas_job *w, int64_t begin, int64_t rows)
 {
     const cr_gemm *g = w->g;
@@ -443,7 +444,7 @@ done:
     return st;
 }
 
-/* --- bfloat16 through oneDNN --- */
+/* --- bfloat16 by oneDNN --- */
 
 typedef struct {
     int64_t m, n, k, a[2], b[2], c;
@@ -498,7 +499,7 @@ static bool make_bf16(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe 
     return ok;
 }
 
-/* --- half types through float32 --- */
+/* --- half types in float32 --- */
 
 static void set_view(cr_view *v, const cr_matrix *x, int64_t *size, int64_t *stride, cr_dtype t)
 {
@@ -558,7 +559,7 @@ static cr_status bf16(const cr_gemm *g)
 
 /* --- entry points --- */
 
-/* c = beta * c, when there is nothing to add. */
+/* c = beta * c, when the product has no terms. */
 static cr_status scale_only(const cr_gemm *g)
 {
     cr_gemm zero = *g;
@@ -597,7 +598,7 @@ cr_status cr_gemm_run(const cr_gemm *g)
     }
 }
 
-/* --- copies of b that are kept --- */
+/* --- copies of b for several products --- */
 
 bool cr_gemm_copies_b(const cr_gemm *g)
 {
@@ -672,7 +673,7 @@ cr_status cr_gemm_batch_run(const cr_gemm_batch *b)
 
     for (int d = 0; d < b->ndim; d++)
         count *= b->size[d];
-    /* Threads take whole products, or each product takes the threads. */
+    /* threads divide either the products among them, or each product */
     whole = work > 100000 && (count < 2 * cr_threads() || b->one.dtype == CR_BF16);
     if (whole)
         batch_range(&job, 0, count);

@@ -1,9 +1,9 @@
 /* matmul.h - matrix products on strided memory.
  *
- * One description serves every dtype: oneDNN for float32 and bfloat16, BLAS for
- * float64 and complex, loops for integers and for products too small to be worth
- * a library call.  The order in which an element's products are added depends on
- * the sizes and layouts only, never on the number of threads. */
+ * One description serves every dtype: oneDNN computes float32 and bfloat16, BLAS float64 and
+ * complex; loops compute integers and products that are too small for a library call.  The
+ * order in which the products of an element are added depends on sizes and layouts only, never
+ * on the number of threads. */
 #ifndef CR_KERN_MATMUL_H
 #define CR_KERN_MATMUL_H
 
@@ -15,8 +15,8 @@ typedef struct {
     int64_t row, col;
 } cr_matrix;
 
-/* c = beta * c + alpha * a b, with a of m x k, b of k x n; c is m x n with unit
- * column stride.  With beta 0, c may hold anything.  c overlaps neither operand. */
+/* c = beta * c + alpha * a b, with a of m x k and b of k x n; c is m x n with unit column
+ * stride.  With beta 0, c may be uninitialized.  c overlaps neither operand. */
 typedef struct {
     cr_dtype dtype; /* of a, b and c; not BOOL */
     int64_t m, n, k;
@@ -27,17 +27,17 @@ typedef struct {
 /* Fails with CR_MEMORY only. */
 CR_MUST cr_status cr_gemm_run(const cr_gemm *g);
 
-/* Some products copy b first, to rows that lie better in the cache.  Who multiplies by one b again
- * and again makes that copy once and gives it as b: the bits are the same. */
+/* Some products first copy b to rows that use the cache better.  A caller that multiplies by
+ * one b several times may make that copy once and pass it as b: the bits are the same. */
 bool cr_gemm_copies_b(const cr_gemm *g);
 size_t cr_gemm_copy_bytes(const cr_gemm *g);
-/* `to` is aligned for vector loads; returns the copy as b. */
+/* `to` is aligned for vector loads.  Returns the copy as b. */
 cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to);
 
-/* The same product at many places: element i of the batch is at the sum of its
- * index times `*_stride` (elements) over the batch dimensions. */
+/* Several equal products.  The operands of element i of the batch are at the sum of its indices
+ * times `*_stride` (elements) over the batch dimensions. */
 typedef struct {
-    cr_gemm one; /* data pointers are those of batch index 0 */
+    cr_gemm one; /* the data pointers are those of batch index 0 */
     int ndim;
     int64_t size[CR_MAX_DIMS];
     int64_t a_stride[CR_MAX_DIMS], b_stride[CR_MAX_DIMS], c_stride[CR_MAX_DIMS];

@@ -1,7 +1,7 @@
-/* The matrix product's table entries: arguments to descriptions of products.
+/* The table entries of matrix products: translate arguments to products.
  *
- * Sizes were checked by the shape rules (ops/shape_matmul.c); results are
- * contiguous.  A product of many rows with one matrix is a single product. */
+ * The shape rules checked the sizes (ops/shape_matmul.c); results are contiguous.  The product
+ * of a batch of rows with one matrix is a single product. */
 #include "kern/entries.h"
 #include "kern/matmul.h"
 #include "kern/pack.h"
@@ -27,7 +27,7 @@ static bool is_nonzero(cr_scalar s)
     return z.re != 0.0 || z.im != 0.0;
 }
 
-/* A scalar argument; an absent one is 1. */
+/* A scalar argument; the default is 1. */
 static cr_scalar factor(const cr_value *v)
 {
     switch (v->tag) {
@@ -57,7 +57,7 @@ cr_status cr_kern_mm(const cr_value *arg, cr_view *out)
     return product(arg[0].view, arg[1].view, out, cr_scalar_int(1), cr_scalar_int(0));
 }
 
-/* The term that is added, broadcast into the result, when its factor is not zero. */
+/* Broadcasts the added term into the result when the term's factor is not zero. */
 static void put_term(const cr_view *out, const cr_view *term, cr_scalar beta)
 {
     if (is_nonzero(beta))
@@ -103,7 +103,7 @@ cr_status cr_kern_baddbmm(const cr_value *arg, cr_view *out)
     return batched(arg[1].view, arg[2].view, out, factor(&arg[4]), beta);
 }
 
-/* The products of a batch add up in order. */
+/* Adds the products of a batch in order. */
 cr_status cr_kern_addbmm(const cr_value *arg, cr_view *out)
 {
     const cr_view *a = arg[1].view, *b = arg[2].view;
@@ -191,7 +191,7 @@ static operand right_operand(const cr_view *v)
     return (operand){v->ndim - 2, v->size[v->ndim - 2], v->size[v->ndim - 1], last_matrix(v), v};
 }
 
-/* Size and stride of batch dimension d of n, counted in the result's. */
+/* Size and stride of batch dimension d of n, by dimension of the result. */
 static int64_t batch_size(const operand *o, int d, int n)
 {
     int own = d - (n - o->batch);
@@ -206,8 +206,8 @@ static int64_t batch_stride(const operand *o, int d, int n)
     return own < 0 || o->view->size[own] == 1 ? 0 : o->view->stride[own];
 }
 
-/* Joins the batch dimensions of `o` with its rows when one stride steps through all;
- * so [i, j, k] x [k, n] is one product of i*j rows. */
+/* Joins the batch dimensions of `o` with its rows when one stride covers them all.  So [i, j,
+ * k] x [k, n] is one product with i*j rows. */
 static bool fold_rows(operand *o)
 {
     int64_t step = o->m.row, rows = o->rows;
@@ -261,7 +261,7 @@ cr_status cr_kern_matmul(const cr_value *arg, cr_view *out)
     return run_product(&a, &b, out);
 }
 
-/* input weight^T + bias; a weight of one dimension gives one number a row. */
+/* input weight^T + bias.  A weight of one dimension gives one number per row. */
 cr_status cr_kern_linear(const cr_value *arg, cr_view *out)
 {
     const cr_view *weight = arg[1].view, *bias = arg[2].tag == CR_VIEW ? arg[2].view : NULL;

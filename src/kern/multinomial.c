@@ -1,8 +1,8 @@
-/* Drawing categories by weight.
+/* Draws categories by weight.
  *
- * Without replacement (and for one draw) every category gets its weight divided by an
- * exponential number, and the largest are taken.  With replacement the running sums of
- * the weights are searched for uniform numbers. */
+ * Without replacement (and for a single draw) the weight of every category is divided by an
+ * exponential number, and the categories with the largest quotients are drawn.  With
+ * replacement, uniform numbers are searched in the cumulative sums of the weights. */
 #include "base/memory.h"
 #include "kern/element.h"
 #include "kern/entries.h"
@@ -30,7 +30,8 @@ static double weight_at(const drawing *d, int64_t i)
         cr_scalar_load(d->dtype, d->data + i * (int64_t)cr_dtype_size(d->dtype)));
 }
 
-/* Every row needs a weight; without replacement torch looks at all weights at once. */
+/* Checks that every row has a positive weight.  Without replacement torch checks all weights
+ * together. */
 static cr_status check_weights(const drawing *d, bool replacement)
 {
     for (int64_t r = 0; r < d->rows; r++) {
@@ -53,7 +54,7 @@ static cr_status check_weights(const drawing *d, bool replacement)
     return CR_OK;
 }
 
-/* Divides the weights by exponential numbers, rounding both as the dtype does. */
+/* Divides the weights by exponential numbers.  Both are rounded to the dtype. */
 static void divide_by_exponentials(const drawing *d)
 {
     int64_t item = (int64_t)cr_dtype_size(d->dtype);
@@ -83,7 +84,7 @@ static cr_status draw_apart(const drawing *d)
     return CR_OK;
 }
 
-/* Running sums rounded to float for every type but double, the last one made 1. */
+/* Cumulative sums; rounded to float for every type but double.  The last one is set to 1. */
 static void running_sums(const drawing *d, int64_t row, double *sum)
 {
     double total = 0;

@@ -1,8 +1,8 @@
 /* Dense copies of views.
  *
- * A view is walked row by row: the last dimension is handed to a row function
- * that converts `n` elements with a stride, the outer ones are counted.  Rows
- * are dealt to threads; every element is written once, so the cut is free. */
+ * A view is copied row by row: a row function converts the `n` elements of the last dimension,
+ * which has a stride; loops run over the outer dimensions.  Threads share the rows.  Every
+ * element is written once, so any division is allowed. */
 #include "kern/pack.h"
 #include "device/cpu/cpu.h"
 #include "kern/walk.h"
@@ -11,7 +11,7 @@
 
 enum { ALIGNMENT = 64 };
 
-/* The block's class stands in the 64 bytes before the memory. */
+/* the block's size class is stored in the 64 bytes before the memory */
 void *cr_aligned_alloc(size_t size)
 {
     uint32_t size_class;
@@ -33,9 +33,9 @@ void cr_aligned_free(void *p)
     cr_cpu_release((char *)p - ALIGNMENT, size_class);
 }
 
-/* --- walking --- */
+/* --- iteration --- */
 
-/* Both sides of a copy; to and from may be broadcast (stride 0) on the reading side. */
+/* Both sides of a copy.  The side that is read may be broadcast (stride 0). */
 typedef struct {
     cr_convert_fn row;
     char *to;
@@ -66,8 +66,8 @@ static void walk_rows(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Adds a dimension outside the ones there are, joined with the outermost when both
- * sides step evenly over it. */
+/* Adds an outermost dimension, joined with the present outermost one when both sides have even
+ * steps over the two. */
 static void add_dim(walk *w, int64_t size, int64_t to, int64_t from)
 {
     int last = w->ndim - 1;
@@ -84,7 +84,7 @@ static void add_dim(walk *w, int64_t size, int64_t to, int64_t from)
     w->from_stride[w->ndim++] = from;
 }
 
-/* Dims were added innermost first: takes the innermost as the row, turns the rest round. */
+/* Dims were added innermost first: takes the innermost as the row and reverses the others. */
 static void finish_dims(walk *w)
 {
     w->n = w->ndim ? w->size[0] : 1;

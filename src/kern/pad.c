@@ -1,8 +1,8 @@
 /* Padding.
  *
- * A constant pad is a fill and a copy.  The others repeat elements of the input: the
- * walk of gather.c reads through offsets of the rows shown, or adds back through them,
- * for one run of columns after the other. */
+ * A constant pad is a fill and a copy.  The other modes repeat elements of the input: the walk
+ * of gather.c reads through the offsets of the source elements, or adds back through them, for
+ * one run of columns after the other. */
 #include "base/memory.h"
 #include "kern/element.h"
 #include "kern/entries.h"
@@ -47,7 +47,7 @@ cr_status cr_kern_constant_pad(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* The input position that output position i shows. */
+/* The input position whose element output position i repeats. */
 typedef int64_t (*source_fn)(int64_t i, int64_t size, int64_t before, int64_t after);
 
 static int64_t reflected(int64_t i, int64_t size, int64_t before, int64_t after)
@@ -65,7 +65,7 @@ static int64_t nearest(int64_t i, int64_t size, int64_t before, int64_t after)
     return i < 0 ? 0 : i < size ? i : size - 1;
 }
 
-/* Negative pads cut the input first; what is left goes round. */
+/* Negative pads cut the input first; the rest repeats cyclically. */
 static int64_t around(int64_t i, int64_t size, int64_t before, int64_t after)
 {
     int64_t cut = before < 0 ? -before : 0, left = size - cut - (after < 0 ? -after : 0);
@@ -74,15 +74,15 @@ static int64_t around(int64_t i, int64_t size, int64_t before, int64_t after)
     return cut + (i % left + left) % left;
 }
 
-/* The padded dimensions are the last ones of both views.  All but the very last go
- * through an index of offsets; the last is cut into runs along which the source moves
- * by one step: on, back, or not at all. */
+/* The padded dimensions are the last dimensions of both views.  All but the last are read
+ * through an index of offsets.  The last is cut into runs; within a run the source moves by one
+ * step: forward, backward or not at all. */
 typedef struct {
     const cr_view *large, *small;
     const cr_value *pad;
     source_fn source;
-    int64_t *offset; /* over the padded dimensions but the last */
-    int first;       /* padded dimension */
+    int64_t *offset; /* over the padded dimensions except the last */
+    int first;       /* the first padded dimension */
 } pad_plan;
 
 static int64_t source_of(const pad_plan *p, int d, int64_t i)
@@ -92,7 +92,7 @@ static int64_t source_of(const pad_plan *p, int d, int64_t i)
     return p->source(i, p->small->size[d], pad_before(p->pad, n, d), pad_after(p->pad, n, d));
 }
 
-/* Adds dimension d's share to every offset. */
+/* Adds the offset in dimension d to every offset. */
 static void add_dim(const pad_plan *p, int d, int64_t total, int64_t inner)
 {
     int64_t size = p->large->size[d], step = cr_view_step(p->small, d);
@@ -123,7 +123,7 @@ static cr_status make_plan(pad_plan *p, const cr_view *large, const cr_view *sma
     return p->offset ? CR_OK : CR_MEMORY;
 }
 
-/* How far a run from i reaches along the last dimension; *by is its step in the source. */
+/* The end of the run that begins at i in the last dimension; *by is its step in the source. */
 static int64_t run_end(const pad_plan *p, int64_t i, int64_t *by)
 {
     int last = p->large->ndim - 1;
@@ -137,7 +137,7 @@ static int64_t run_end(const pad_plan *p, int64_t i, int64_t *by)
     return end;
 }
 
-/* The walk over columns [begin, end): a run along the last dimension. */
+/* The walk over columns [begin, end), a run along the last dimension. */
 static void each_run(const pad_plan *p, int64_t begin, int64_t end, int64_t by,
                      cr_combine_fn add)
 {
@@ -173,7 +173,7 @@ static void each_run(const pad_plan *p, int64_t begin, int64_t end, int64_t by,
         (void)cr_places_read(&w);
 }
 
-/* Reads, or adds back when there is something to add with. */
+/* Copies when `add` is NULL; otherwise adds back with `add`. */
 static void all_runs(const pad_plan *p, cr_combine_fn add)
 {
     int64_t size = p->large->size[p->large->ndim - 1], by;

@@ -1,4 +1,4 @@
-/* Pooling of planes: windows, and dispatch over element types and threads. */
+/* Pooling of planes: windows, dispatch by element type, and division among threads. */
 #include "kern/pool.h"
 #include "base/parallel.h"
 #include "kern/window.h"
@@ -41,7 +41,7 @@ static inline int64_t extent(const cr_pool *p, int d, int64_t i)
     return (to < p->in[d] ? to : p->in[d]) - (from > 0 ? from : 0);
 }
 
-/* What the sum of a window is divided by; never zero. */
+/* The divisor of the sum of a window; never zero. */
 static inline int64_t window_count(const cr_pool *p, int64_t i0, int64_t i1, int64_t i2)
 {
     int64_t n;
@@ -52,17 +52,18 @@ static inline int64_t window_count(const cr_pool *p, int64_t i0, int64_t i1, int
     return n ? n : 1;
 }
 
-/* First and last (exclusive) positions of output o in each dimension. */
+/* The first and the end position of the window of output o in each dimension. */
 static inline void adaptive_range(const cr_pool *p, const int64_t *o, int64_t *r)
 {
     for (int d = 0; d < 3; d++) {
-        int64_t n = p->out[d] ? p->out[d] : 1; /* without outputs the first is asked for, too */
+        /* with no outputs, callers still ask for the first */
+        int64_t n = p->out[d] ? p->out[d] : 1;
         r[2 * d] = o[d] * p->in[d] / n;
         r[2 * d + 1] = ((o[d] + 1) * p->in[d] + n - 1) / n;
     }
 }
 
-/* Whether the windows are squares of 2 x 2 side by side, all inside. */
+/* Whether the windows are adjacent squares of 2 x 2 inside the input. */
 static bool has_squares(const cr_pool *p)
 {
     for (int d = 1; d < 3; d++)
@@ -72,8 +73,8 @@ static bool has_squares(const cr_pool *p)
     return p->kernel[0] == 1 && p->out[0] == 1 && p->in[0] == 1 && !p->pad[0];
 }
 
-/* Calls for every kernel position and the outputs [b, e) of row (i0, i1) that see it;
- * `at` is the input position of output b. */
+/* Makes the call for every kernel position and for the outputs [b, e) of row (i0, i1) whose
+ * windows contain that position; `at` is the input position of output b. */
 #define EACH_SHIFT(p, i0, i1, CALL)                                                                \
     for (int64_t k0 = 0; k0 < (p)->kernel[0]; k0++)                                                \
         for (int64_t k1 = 0; k1 < (p)->kernel[1]; k1++) {                                          \
@@ -106,7 +107,7 @@ static bool has_squares(const cr_pool *p)
 #define IS_NAN(v) ((void)(v), false)
 #include "kern/pool_loops.inc"
 
-/* --- planes that lie together --- */
+/* --- interleaved planes --- */
 
 typedef struct {
     const cr_pool *p;
@@ -115,7 +116,7 @@ typedef struct {
     float *y;
 } blocked_job;
 
-/* As take_max_value, for n outputs of `block` values each. */
+/* Like take_max_value, for n outputs of `block` values each. */
 CR_WIDE static void take_max_blocks(float *restrict m, const float *restrict x, int64_t n, int64_t s, int64_t block)
 {
     for (int64_t j = 0; j < n; j++)

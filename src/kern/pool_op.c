@@ -1,10 +1,10 @@
-/* The pooling entries: arguments to planes and windows. */
+/* The entries of pooling: translate arguments to planes and windows. */
 #include "kern/entries.h"
 #include "kern/pack.h"
 #include "kern/pool.h"
 #include "kern/walk.h"
 
-/* The type that planes are computed in. */
+/* The dtype in which planes are computed. */
 static cr_dtype compute_type(const cr_view *v)
 {
     if (cr_dtype_is_float((cr_dtype)v->dtype))
@@ -12,7 +12,7 @@ static cr_dtype compute_type(const cr_view *v)
     return CR_I64;
 }
 
-/* Value d of a list that may hold one for all. */
+/* Value d of a list; a list with one value gives that value for all dimensions. */
 static int64_t item(const cr_value *list, int64_t d)
 {
     return list->ints[list->len == 1 ? 0 : d];
@@ -33,7 +33,7 @@ static cr_pool planes_of(const cr_view *in, const cr_view *out, int64_t dims)
     return p;
 }
 
-/* Windows: an empty stride is the kernel's size; no dilation is 1. */
+/* Windows: an empty stride means the kernel's size; without dilation it is 1. */
 static void set_windows(cr_pool *p, int64_t dims, const cr_value *kernel, const cr_value *stride,
                         const cr_value *padding, const cr_value *dilation)
 {
@@ -128,7 +128,7 @@ cr_status cr_kern_avg_pool(const cr_value *arg, cr_view *out)
     return linear_pool(&p, cr_pool_average, arg[0].view, out);
 }
 
-/* (grad_output, input_size, kernel_size, stride, padding, ...) as above */
+/* (grad_output, input_size, kernel_size, stride, padding, ...) as above. */
 cr_status cr_kern_avg_pool_backward(const cr_value *arg, cr_view *out)
 {
     cr_pool p = average_windows(out, arg[0].view, arg + 2);
@@ -154,12 +154,12 @@ cr_status cr_kern_adaptive_avg_pool_backward(const cr_value *arg, cr_view *out)
     return linear_pool(&p, cr_pool_spread, arg[0].view, out);
 }
 
-/* --- places: values at indices into planes --- */
+/* --- values at indices into planes --- */
 
 typedef void (*places_fn)(const cr_pool_places *p, cr_dtype t, const void *from,
                           const int64_t *index, void *to);
 
-/* `small` has the indices' sizes, `big` the planes they point into. */
+/* `small` has the sizes of the indices, `big` the planes that they index. */
 static cr_pool_places places_of(const cr_view *small, const cr_view *big, int64_t dims)
 {
     cr_pool_places p = {1, 1, 1};

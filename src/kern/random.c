@@ -1,8 +1,8 @@
 /* Random numbers of the default CPU stream, in torch's order and arithmetic.
  *
- * One operator holds the generator's lock from its first number to its last.  A tensor
- * is filled in the order of its memory.  Distributions are computed in double precision
- * from one or two words an element; uniform and normal numbers have float forms. */
+ * An operator holds the generator's lock from its first number to its last.  A tensor is filled
+ * in the order of its memory.  Distributions are computed in double precision from one or two
+ * words for each element; uniform and normal numbers have float versions. */
 #include "ops/shape_text.h"
 #include "base/memory.h"
 #include "kern/element.h"
@@ -26,7 +26,7 @@ static double draw_double(cr_generator *g)
     return cr_unit_double(cr_mt_next64(cr_generator_words(g)));
 }
 
-/* One number an element. */
+/* One number per element. */
 
 typedef struct draw draw;
 typedef double (*draw_fn)(const draw *d);
@@ -57,7 +57,7 @@ static void draw_row(void *context, char *const *at, const int64_t *step, int64_
         store_double(d->dtype, at[0] + i * step[0], d->fn(d));
 }
 
-/* Real and imaginary parts as one view of real numbers. */
+/* The real and imaginary parts as one view of real numbers. */
 static cr_view real_parts(const cr_view *v, int64_t *size, int64_t *stride)
 {
     cr_view r = *v;
@@ -77,7 +77,7 @@ static cr_view real_parts(const cr_view *v, int64_t *size, int64_t *stride)
     return r;
 }
 
-/* Visits `out` in the order of its memory, in this thread, under the lock. */
+/* Visits `out` in the order of its memory, in this thread; the caller holds the lock. */
 static void fill_in_order(const cr_view *out, cr_generator *g, cr_row_fn row, void *context)
 {
     cr_walk w;
@@ -126,7 +126,7 @@ static double draw_cauchy(const draw *d)
     return d->a + d->b * tan(PI * (draw_double(d->g) - 0.5));
 }
 
-/* Uniform numbers.  A number that rounding has carried to the end becomes the start. */
+/* Uniform numbers.  A number that rounding moved to the end becomes the start. */
 
 #define UNIFORM(suffix, unit, next)                                                            \
     static void uniform_##suffix(void *context, char *const *at, const int64_t *step,          \
@@ -165,16 +165,16 @@ static cr_status fill_uniform(const cr_view *out, const cr_value *generator, dou
     return CR_OK;
 }
 
-/* Normal numbers.  From 16 on in dense memory, blocks of 16 uniform numbers become 16
- * normal ones, number i of the first half with number i of the second.  A remainder is
- * made by drawing the last 16 anew. */
+/* Normal numbers.  A dense tensor of 16 or more elements is filled in blocks: 16 uniform
+ * numbers become 16 normal numbers, number i of the first half together with number i of the
+ * second.  For a remainder the last 16 numbers are drawn again. */
 
 enum { BLOCK = 16, HALF = BLOCK / 2 };
 
 typedef struct {
     char *data;
     double mean, std;
-    cr_kernel pairs; /* vectors of pairs, or NULL */
+    cr_kernel pairs; /* computes vectors of pairs; may be NULL */
 } normal_blocks;
 
 static void block_f32(float *x, float mean, float std)
@@ -195,8 +195,8 @@ static void block_f64(double *x, double mean, double std)
     }
 }
 
-/* The entry _normal_pairs as a kernel over `n` blocks: its results take the place of the
- * uniform numbers, so these go through a buffer where the halves are apart. */
+/* The entry _normal_pairs as a kernel over `n` blocks.  The results replace the uniform
+ * numbers, so the uniform numbers are first copied to a buffer that separates the halves. */
 #define PAIRS(name, type)                                                                      \
     static void name(const normal_blocks *b, type *x, int64_t n)                               \
     {                                                                                          \
@@ -221,7 +221,7 @@ enum { AHEAD = 64 };
 PAIRS(pairs_f32, float)
 PAIRS(pairs_f64, double)
 
-/* Without the table's kernels, as in unit tests, block by block. */
+/* Block by block, without the table's kernels, as in unit tests. */
 static void blocks_f32(void *context, int64_t begin, int64_t end)
 {
     const normal_blocks *b = context;
@@ -327,7 +327,7 @@ static void dense_normal(const cr_view *out, cr_generator *g, double mean, doubl
     cr_generator_unlock(g);
 }
 
-/* The variance of a complex number is shared by its parts. */
+/* The real and the imaginary part each have half the variance. */
 static cr_status fill_normal(const cr_view *out, const cr_value *generator, double mean,
                              double std)
 {
@@ -343,16 +343,16 @@ static cr_status fill_normal(const cr_view *out, const cr_value *generator, doub
     return fill_drawn(&parts, generator, draw_normal, mean, std);
 }
 
-/* Integers. */
+/* --- integers --- */
 
 typedef struct {
     cr_generator *g;
     uint64_t range; /* 0: all 64 bits */
     int64_t from;
-    bool wide; /* two words a number */
+    bool wide; /* two words per number */
 } integers;
 
-enum { NARROW_RANGE = 1 << 28 }; /* torch draws two words from here on */
+enum { NARROW_RANGE = 1 << 28 }; /* from this range on, torch draws two words */
 
 #define INTEGERS(suffix)                                                                       \
     static void integers_##suffix(void *context, char *const *at, const int64_t *step,         \
@@ -382,7 +382,7 @@ static cr_status refuse_complex(const char *kernel, const cr_view *out)
                    cr_dtype_infos[out->dtype].legacy);
 }
 
-/* What messages call the C type of a dtype. */
+/* The name of a dtype's C type in messages. */
 static const char *c_name(cr_dtype t)
 {
     static const char *const names[] = {[CR_BOOL] = "bool",      [CR_U8] = "unsigned char",
@@ -394,7 +394,7 @@ static const char *c_name(cr_dtype t)
     return names[t];
 }
 
-/* Integers that the dtype holds without loss (floats: without overflow). */
+/* Whether the dtype holds the integer without loss (floats: without overflow). */
 static bool holds(cr_dtype t, int64_t x)
 {
     if (t == CR_F16)
@@ -435,7 +435,8 @@ static cr_status fill_between(const cr_view *out, const cr_value *generator, int
     return CR_OK;
 }
 
-/* The whole range of the dtype: all its integers, or those a float counts exactly. */
+/* The whole range of the dtype: all its integers, or those that a float type represents
+ * exactly. */
 static uint64_t full_range(cr_dtype t)
 {
     static const uint64_t range[] = {[CR_BOOL] = 2,
@@ -464,8 +465,8 @@ cr_status cr_kern_random(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Without an end: up to the largest number, which a float type rounds down to what it
- * can count to. */
+/* Without an end: up to the largest number; for a float type up to the largest integer that the
+ * type counts exactly. */
 static cr_status fill_from(const cr_view *out, const cr_value *generator, int64_t from)
 {
     cr_dtype t = (cr_dtype)out->dtype;
@@ -497,7 +498,7 @@ cr_status cr_kern_random_to(const cr_value *arg, cr_view *out)
     return fill_between(out, &arg[2], 0, arg[1].i);
 }
 
-/* In-place distributions: (self, parameters..., *, generator). */
+/* --- in-place distributions: (self, parameters..., *, generator) --- */
 
 cr_status cr_kern_uniform(const cr_value *arg, cr_view *out)
 {
@@ -552,7 +553,7 @@ cr_status cr_kern_geometric(const cr_value *arg, cr_view *out)
     return fill_drawn(out, &arg[2], draw_geometric, arg[1].d, 0);
 }
 
-/* (self, p, *, generator); also for the form that makes a new tensor like self. */
+/* (self, p, *, generator); also for the out-of-place form. */
 cr_status cr_kern_bernoulli_float(const cr_value *arg, cr_view *out)
 {
     if (!(arg[1].d >= 0 && arg[1].d <= 1))
@@ -561,7 +562,8 @@ cr_status cr_kern_bernoulli_float(const cr_value *arg, cr_view *out)
     return fill_drawn(out, &arg[2], draw_bernoulli, arg[1].d, 0);
 }
 
-/* A probability an element: double draws for double probabilities, float for others. */
+/* One probability per element: double draws for double probabilities, float draws for
+ * others. */
 typedef struct {
     cr_generator *g;
     cr_dtype p_type, dtype;
@@ -583,7 +585,7 @@ static void bernoulli_row(void *context, char *const *at, const int64_t *step, i
     }
 }
 
-/* Whether p can be expanded to the sizes of `out`. */
+/* Checks that p can be expanded to the sizes of `out`. */
 static cr_status check_expand(const cr_view *p, const cr_view *out)
 {
     char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
@@ -647,7 +649,7 @@ cr_status cr_kern_bernoulli(const cr_value *arg, cr_view *out)
     return fill_bernoulli(out, arg[0].view, &arg[1]);
 }
 
-/* Factories: out is new and dense. */
+/* --- factories: out is new and dense --- */
 
 /* (size, *, generator, ...) */
 cr_status cr_kern_rand(const cr_value *arg, cr_view *out)
@@ -669,8 +671,8 @@ cr_status cr_kern_randint_low(const cr_value *arg, cr_view *out)
     return fill_between(out, &arg[3], arg[0].i, arg[1].i);
 }
 
-/* Swaps each position with one of those not yet done.  From UINT32_MAX / 20 positions on
- * two words decide. */
+/* Exchanges each position with a random later one or itself.  From UINT32_MAX / 20 positions
+ * on, each choice takes two words. */
 static void shuffle(cr_mt19937 *mt, int64_t *order, int64_t n)
 {
     bool wide = n >= (int64_t)UINT32_MAX / 20;
@@ -709,7 +711,7 @@ cr_status cr_kern_randperm(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Normal numbers around tensors: standard ones first, then scaled and moved. */
+/* Normal numbers around tensors: draws standard ones first, then scales and shifts them. */
 
 typedef struct {
     cr_dtype dtype, mean_type, std_type;
@@ -789,9 +791,9 @@ cr_status cr_kern_normal_sized(const cr_value *arg, cr_view *out)
     return fill_normal(out, &arg[3], arg[0].d, arg[1].d);
 }
 
-/* Poisson numbers: products of uniform numbers for small rates, Hoermann's transformed
- * rejection ("The transformed rejection method for generating Poisson random variables",
- * 1993) for others. */
+/* Poisson numbers: products of uniform numbers for small rates; for others Hoermann's
+ * transformed rejection ("The transformed rejection method for generating Poisson random
+ * variables", 1993). */
 
 static double small_poisson(cr_generator *g, double rate)
 {

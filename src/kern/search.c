@@ -1,14 +1,14 @@
-/* Looking values up in sorted rows, counting them into bins. */
+/* Searches values in sorted rows, and counts values in bins. */
 #include "base/memory.h"
 #include "kern/element.h"
 #include "kern/entries.h"
 #include "kern/walk.h"
 
-/* Binary search. */
+/* --- binary search --- */
 
 typedef struct {
     const char *row;    /* boundaries */
-    const char *sorter; /* int64 positions that put the row in order, or NULL */
+    const char *sorter; /* int64 indices that sort the row, or NULL */
     int64_t step, sorter_step, n;
     bool right;
 } sorted_row;
@@ -38,7 +38,7 @@ enum { OUT, VALUE, ROW, SORTER };
 
 typedef struct {
     search_fn fn;
-    sorted_row row; /* without the pointers */
+    sorted_row row; /* the row without the pointers */
     bool out32;
 } search_context;
 
@@ -59,8 +59,8 @@ static void search_values(void *context, char *const *at, const int64_t *step, i
     }
 }
 
-/* A row's strides over the values' sizes: none along the last dimension, and none at all
- * for a single row. */
+/* A row's strides over the sizes of the values: 0 along the last dimension, and all 0 for a
+ * single row. */
 static void row_strides(int64_t *stride, const cr_view *rows, int ndim)
 {
     for (int d = 0; d < ndim; d++)
@@ -91,7 +91,7 @@ static void search(const cr_view *rows, const cr_view *values, const cr_view *so
     cr_walk_run(&w, CR_WALK_GRAIN / 16, search_values, &c);
 }
 
-/* Wrong positions in a sorter would read outside the row. */
+/* Wrong indices in a sorter would read outside the row. */
 static cr_status check_sorter(const cr_view *sorter)
 {
     int64_t n = cr_view_numel(sorter), limit = sorter->size[sorter->ndim - 1];
@@ -127,7 +127,7 @@ cr_status cr_kern_bucketize(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Histograms: values outside the range are left out, the last bin includes its end. */
+/* Histograms: values outside the range do not count; the last bin includes its end. */
 
 typedef struct {
     double low, high;
@@ -178,7 +178,7 @@ static void (*const counts[CR_DTYPE_COUNT])(const histogram *, const char *) = {
 static void (*const ranges[CR_DTYPE_COUNT])(histogram *, const char *) = {
     [CR_F16] = range_f16, [CR_BF16] = range_bf16, [CR_F32] = range_f32, [CR_F64] = range_f64};
 
-/* Equal bounds mean the values' own range, and a range of one value is widened. */
+/* Equal bounds mean the range of the values; a range of a single value is widened. */
 static cr_status choose_range(histogram *h, const char *data, const cr_value *arg, cr_dtype t)
 {
     h->low = cr_scalar_as_double(arg[2].number);

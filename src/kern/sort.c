@@ -6,7 +6,8 @@
 #include "kern/walk.h"
 #include <stdatomic.h>
 
-/* What to do with one line: room is for the sort, order holds line.n positions. */
+/* The work on one line.  `room` is scratch memory for the sort; `order` has room for line.n
+ * indices. */
 typedef struct line_job line_job;
 typedef void (*line_fn)(const line_job *job, const cr_line *line, char *value, char *index,
                         int64_t *order, void *room);
@@ -14,7 +15,7 @@ typedef void (*line_fn)(const line_job *job, const cr_line *line, char *value, c
 struct line_job {
     line_fn fn;
     cr_dtype dtype;
-    int64_t n, k; /* length of a line; the operator's own number */
+    int64_t n, k; /* length of a line; the operator's argument k */
     int64_t step, value_step, index_step;
     size_t item;
     bool descending, skip_nan, loose;
@@ -42,7 +43,7 @@ static void job_row(void *context, char *const *at, const int64_t *step, int64_t
     cr_free(memory);
 }
 
-/* The strides of a result in self's dimensions, whether it kept `dim` or not. */
+/* The strides of a result by dimension of self, with or without `dim` kept. */
 static void result_strides(int64_t *stride, const cr_view *out, int ndim, int64_t dim)
 {
     bool kept = out->ndim == ndim;
@@ -56,7 +57,7 @@ static int64_t step_along(const cr_view *out, int ndim, int64_t dim)
     return out->ndim == ndim && ndim ? cr_view_step(out, dim) : (int64_t)cr_view_item(out);
 }
 
-/* Every line of self along dim; out[0] is for values, out[1] for positions. */
+/* Runs the job on every line of self along dim; out[0] takes values, out[1] indices. */
 static cr_status run_lines(line_job *job, const cr_view *self, int64_t dim, cr_view *out)
 {
     int64_t stride[CR_MAX_DIMS];
@@ -82,7 +83,7 @@ static cr_status run_lines(line_job *job, const cr_view *self, int64_t dim, cr_v
     return atomic_load(&job->no_memory) ? CR_MEMORY : CR_OK;
 }
 
-/* Writes `count` elements and their positions in the given order. */
+/* Writes `count` elements and their indices in the given order. */
 #define PUT(name, type)                                                                        \
     static void name(const line_job *job, const cr_line *line, char *value, char *index,       \
                      const int64_t *order, int64_t count)                                      \
@@ -143,7 +144,7 @@ static int64_t first_nan(const cr_line *line)
     return i;
 }
 
-/* The lower middle; NaN when there is one, unless NaNs are left out. */
+/* The lower median; NaN when the line has a NaN, unless NaNs are ignored. */
 static void median_line(const line_job *job, const cr_line *line, char *value, char *index,
                         int64_t *order, void *room)
 {
@@ -154,7 +155,7 @@ static void median_line(const line_job *job, const cr_line *line, char *value, c
     put_order(job, line, value, index, order, 1);
 }
 
-/* The smallest of the most frequent values, at the last of its positions in order. */
+/* The smallest of the most frequent values, with the last of its indices in sorted order. */
 static void mode_line(const line_job *job, const cr_line *line, char *value, char *index,
                       int64_t *order, void *room)
 {
@@ -229,7 +230,7 @@ cr_status cr_kern_mode(const cr_value *arg, cr_view *out)
     return run_lines(&job, arg[0].view, arg[1].i, out);
 }
 
-/* Of all elements: their dense copy is one line. */
+/* The median of all elements: a dense copy is one line. */
 static cr_status median_of_all(const cr_value *arg, cr_view *out, bool skip_nan)
 {
     const cr_view *self = arg[0].view;

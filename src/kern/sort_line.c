@@ -1,18 +1,18 @@
-/* Sorting lines.
+/* Sorts lines.
  *
- * Types of up to four bytes are packed with their position into one 64-bit item, key
- * above position, so any sort of whole items is stable.  The others are pairs.  Short
- * arrays are merged, long ones sorted by digits.
+ * For types of up to four bytes, key and index are packed into one 64-bit item, the key in the
+ * upper bits, so any sort of whole items is stable.  Other types use pairs.  Short arrays use
+ * merge sort, long ones radix sort.
  *
- * torch's default sort is not stable.  Without ties that makes no difference, so the
- * stable sort comes first and introsort only follows where it met equal keys; in lines
- * from LOOSE_BELOW on, where the sort by digits is several times faster, it does not. */
+ * torch's default sort is not stable.  Without ties that makes no difference.  So the stable
+ * sort runs first, and introsort follows only when there are equal keys.  Lines from
+ * LOOSE_BELOW elements on skip introsort, because radix sort is several times faster. */
 #include "kern/sort_line.h"
 #include "kern/element.h"
 
 enum { RUN = 16, RADIX_FROM = 768, BUCKETS = 256, LOOSE_BELOW = 32768 };
 
-/* Keys. */
+/* --- keys --- */
 
 static uint32_t float_key(uint32_t bits, uint32_t sign, uint32_t infinity)
 {
@@ -115,7 +115,7 @@ uint64_t cr_sort_key(cr_dtype t, const char *p)
     }
 }
 
-/* Items. */
+/* --- items --- */
 
 typedef struct {
     uint64_t key, at;
@@ -144,7 +144,7 @@ typedef struct {
 #include "kern/sort_intro.inc"
 #include "kern/sort_items.inc"
 
-/* A position must fit beside the key. */
+/* The index must fit next to the key. */
 static bool is_packed(cr_dtype t, int64_t n)
 {
     return cr_dtype_size(t) <= 4 && n <= (int64_t)UINT32_MAX;
@@ -258,7 +258,7 @@ void cr_line_sort_loose(const cr_line *l, int64_t *index, void *room)
         sort_pairs(l, index, room, loose);
 }
 
-/* torch takes a heap for few out of many, otherwise a selection that it then sorts. */
+/* torch uses a heap for few of many elements, otherwise a selection followed by a sort. */
 static bool few(const cr_line *l, int64_t k)
 {
     return k * 64 <= l->n;

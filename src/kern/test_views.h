@@ -11,7 +11,7 @@ typedef struct {
     int64_t size[4], stride[4];
 } test_view;
 
-/* Row-major; sizes end with -1.  The view points into `room`. */
+/* A row-major view; sizes end with -1.  The view points into `room`. */
 static inline cr_view *test_dense(test_view *room, void *data, cr_dtype t, const int64_t *size)
 {
     int n = 0;
@@ -23,7 +23,7 @@ static inline cr_view *test_dense(test_view *room, void *data, cr_dtype t, const
     return &room->v;
 }
 
-/* VIEW(data, CR_F32, 2, 3): good until the end of the block it is written in. */
+/* VIEW(data, CR_F32, 2, 3): valid until the end of the enclosing block. */
 #define VIEW(data, type, ...)                                                                  \
     test_dense(&(test_view){0}, data, type, (const int64_t[]){__VA_ARGS__, -1})
 #define SCALAR_VIEW(data, type) test_dense(&(test_view){0}, data, type, (const int64_t[]){-1})

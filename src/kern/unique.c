@@ -1,4 +1,4 @@
-/* Groups of equal elements and slices. */
+/* Groups equal elements and slices. */
 #include "kern/unique.h"
 #include "base/memory.h"
 #include "kern/element.h"
@@ -51,7 +51,7 @@ static bool same_element(cr_dtype t, const char *a, const char *b)
     return cr_sort_key(t, a) == cr_sort_key(t, b) && !is_nan(t, a);
 }
 
-/* Elements. */
+/* --- elements --- */
 
 static void number_elements(cr_groups *g, cr_dtype t, const char *data)
 {
@@ -87,7 +87,7 @@ cr_status cr_group_elements(cr_groups *g, const cr_view *v, bool sorted)
     return st;
 }
 
-/* Slices: rows of a dense copy with dim in front. */
+/* --- slices: rows of a dense copy whose first dimension is dim --- */
 
 typedef struct {
     cr_dtype t;
@@ -122,7 +122,7 @@ static bool same_row(const rows *r, int64_t a, int64_t b)
     return true;
 }
 
-/* Stable, from array to array. */
+/* A stable merge sort between two arrays. */
 static void sort_rows(const rows *r, int64_t *order, int64_t *room, int64_t n)
 {
     int64_t left = n / 2, i = 0, j = left;
@@ -165,7 +165,8 @@ cr_status cr_group_slices(cr_groups *g, const cr_view *v, int64_t dim, bool sort
     cr_status st = r.data ? groups_new(g, n) : CR_MEMORY;
 
     if (!st && sorted)
-        sort_rows(&r, g->order, g->group, n); /* the groups are not known yet */
+        /* the groups are not yet known, so their array is free */
+        sort_rows(&r, g->order, g->group, n);
     for (int64_t i = 0; !st && i < n; i++) {
         if (i == 0 || !same_row(&r, g->order[i], g->order[i - 1]))
             g->count++;
@@ -175,7 +176,7 @@ cr_status cr_group_slices(cr_groups *g, const cr_view *v, int64_t dim, bool sort
     return st;
 }
 
-/* Membership: a search in the sorted test elements. */
+/* --- membership: binary search in the sorted test elements --- */
 
 static bool contains(const uint64_t *key, int64_t n, uint64_t x)
 {
@@ -191,7 +192,7 @@ static bool contains(const uint64_t *key, int64_t n, uint64_t x)
     return low < n && key[low] == x;
 }
 
-/* Keys in order; owned, NULL without memory. */
+/* The sorted keys; the caller frees them.  NULL without memory. */
 static uint64_t *sorted_keys(const cr_view *v)
 {
     cr_dtype t = (cr_dtype)v->dtype;
@@ -233,7 +234,7 @@ static void isin_row(void *context, char *const *at, const int64_t *step, int64_
     }
 }
 
-/* (elements, test_elements, *, assume_unique, invert), of one dtype */
+/* (elements, test_elements, *, assume_unique, invert); both tensors have one dtype. */
 cr_status cr_kern_isin(const cr_value *arg, cr_view *out)
 {
     const cr_view *elements = arg[0].view, *test = arg[1].view;

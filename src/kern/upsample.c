@@ -1,7 +1,7 @@
 /* Resampling of planes.
  *
- * Source positions are computed in the element type, nearest ones in float, so
- * that they fall on the same side of a boundary as torch's do. */
+ * Source positions are computed in the element type, those of nearest modes in float, so that
+ * they are on the same side of a boundary as torch's. */
 #include "kern/upsample.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -67,7 +67,7 @@ static int64_t tap_count(const cr_upsample *u, int d)
     }
 }
 
-/* A leading dimension of size 1 is left alone, whatever the mode. */
+/* A leading dimension of size 1 is not resampled, in any mode. */
 static cr_status axis_init(axis *a, const cr_upsample *u, int d, cr_dtype t)
 {
     bool plain = u->in[d] == 1 && u->out[d] == 1;

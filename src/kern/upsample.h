@@ -1,7 +1,7 @@
-/* upsample.h - resampling of planes, one dimension after another.
+/* upsample.h - resamples planes, one dimension after another.
  *
- * Every way of resizing is a table of taps a dimension: output o is the sum of
- * weight * input over the taps of o.  Dtypes are F32 and F64. */
+ * Every mode is a table of taps for each dimension: output o is the sum of weight * input over
+ * the taps of o.  Dtypes are F32 and F64. */
 #ifndef CR_KERN_UPSAMPLE_H
 #define CR_KERN_UPSAMPLE_H
 
@@ -17,17 +17,17 @@ typedef enum {
     CR_UPSAMPLE_MODES
 } cr_upsample_mode;
 
-/* Leading dimensions of size 1 where there are fewer than three. */
+/* Missing leading dimensions have size 1. */
 typedef struct {
     int64_t planes, in[3], out[3];
-    double scale[3]; /* the user's factor, 0 when only sizes were given */
+    double scale[3]; /* the user's factor; 0 when only sizes were given */
     cr_upsample_mode mode;
     bool align_corners;
 } cr_upsample;
 
-/* y from x; CR_MEMORY. */
+/* Computes y from x.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_upsample_run(const cr_upsample *u, cr_dtype t, const void *x, void *y);
-/* The transpose: x from y; sets all of x.  CR_MEMORY. */
+/* The transpose: computes x from y and writes all of x.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_upsample_back(const cr_upsample *u, cr_dtype t, const void *y, void *x);
 
 #endif

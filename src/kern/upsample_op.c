@@ -1,4 +1,4 @@
-/* The resampling entries: arguments to planes. */
+/* The entries of resampling: translate arguments to planes. */
 #include "kern/entries.h"
 #include "kern/pack.h"
 #include "kern/upsample.h"

@@ -1,4 +1,4 @@
-/* Walking several views at once. */
+/* Iterates over several views together. */
 #include "kern/walk.h"
 #include "base/memory.h"
 #include <string.h>
@@ -84,7 +84,7 @@ static void swap_dims(cr_walk *w, int a, int b)
     }
 }
 
-/* Insertion sort: few dimensions, usually in order already. */
+/* Insertion sort: there are few dimensions, and they are usually in order. */
 void cr_walk_sort(cr_walk *w)
 {
     for (int i = 1; i < w->ndim; i++)
@@ -107,7 +107,7 @@ static void place(const cr_walk *w, int64_t index, int64_t *coord, char **at)
     }
 }
 
-/* From the start of one row to the start of the next. */
+/* Steps from the start of one row to the start of the next. */
 static void next_row(const cr_walk *w, int64_t *coord, char **at)
 {
     for (int d = w->ndim - 2; d >= 0; d--) {
@@ -168,7 +168,7 @@ void cr_walk_run(const cr_walk *w, int64_t grain, cr_row_fn fn, void *context)
     cr_parallel_for(w->total, grain, run_range, &c);
 }
 
-/* Copies. */
+/* --- copies --- */
 
 #define COPY(name, type)                                                                       \
     static void name(void *context, char *const *at, const int64_t *step, int64_t n)           \
@@ -189,20 +189,20 @@ COPY(copy_4, uint32_t)
 COPY(copy_8, uint64_t)
 COPY(copy_16, cr_complex)
 
-/* What a thread should have to move: less is done before another one wakes. */
+/* The least number of bytes for one more thread. */
 enum { COPY_BYTES = 1 << 18 };
 
 /* By log2 of the item size. */
 static const cr_row_fn copies[] = {copy_1, copy_2, copy_4, copy_8, copy_16};
 
-/* Turning: dst is dense along the walk's last dimension, src along another one.  Blocks
- * of both stay in the cache while one is read along its rows and the other written along
- * its own. */
+/* Transposing copies: dst is dense along the walk's last dimension, src along another
+ * dimension.  A block of each side stays in the cache while src is read along its rows and dst
+ * is written along its own. */
 
 enum { TURN_BLOCK = 32 };
 
 typedef struct {
-    int64_t rows, columns; /* along src's dense dimension and along dst's */
+    int64_t rows, columns; /* along the dense dimension of src and of dst */
     int64_t dst_row, src_column;
 } turn_context;
 
@@ -236,8 +236,8 @@ static void turn_rows_8(void *context, char *const *at, const int64_t *step, int
             turn_8(context, at[0] + k * step[0], at[1] + k * step[1], i);
 }
 
-/* The dimension along which src is dense when it is worth turning; -1 otherwise.  Strips
- * of TURN_BLOCK rows become a dimension of their own, for the threads to share. */
+/* The dimension along which src is dense when transposing saves time, or -1.  Strips of
+ * TURN_BLOCK rows become a dimension of the walk, which threads share. */
 static int dim_to_turn(const cr_walk *w, int64_t item)
 {
     int last = w->ndim - 1;
@@ -251,7 +251,7 @@ static int dim_to_turn(const cr_walk *w, int64_t item)
     return -1;
 }
 
-/* Moves dimensions `dim` and the last from the walk to the context. */
+/* Moves dimension `dim` and the last dimension from the walk to the context. */
 static turn_context take_plane(cr_walk *w, int dim)
 {
     int last = w->ndim - 1;
@@ -264,7 +264,7 @@ static turn_context take_plane(cr_walk *w, int dim)
     return c;
 }
 
-/* A plane that is alone is cut into strips, which become the walk. */
+/* A single plane is cut into strips, which become the walk. */
 static void cut_plane(cr_walk *w, turn_context *c, int64_t item)
 {
     int64_t strips = c->rows / TURN_BLOCK;
@@ -324,7 +324,7 @@ void cr_zero_view(const cr_view *dst)
 {
     static const cr_complex zero;
 
-    if (!dst->data) /* nothing */
+    if (!dst->data) /* an empty tensor */
         return;
     if (cr_view_is_contiguous(dst))
         memset(dst->data, 0, (size_t)cr_view_numel(dst) * cr_view_item(dst));

@@ -1,9 +1,9 @@
-/* walk.h - visiting corresponding elements, or corresponding lines, of several views.
+/* walk.h - visits corresponding elements, or corresponding lines, of several views.
  *
- * A walk holds sizes and, for every operand, a pointer and byte steps.  It is built by
- * cr_walk_start and one cr_walk_add an operand, tidied by cr_walk_merge and then run:
- * the visitor is given rows of positions.  With `skip` the walk leaves out one dimension,
- * along which the visitor itself goes. */
+ * A walk has sizes and, for every operand, a pointer and byte steps.  Build it with
+ * cr_walk_start and one cr_walk_add for each operand, simplify it with cr_walk_merge, and run
+ * it: the visitor gets rows of positions.  With `skip` the walk leaves out one dimension, which
+ * the visitor iterates itself. */
 #ifndef CR_KERN_WALK_H
 #define CR_KERN_WALK_H
 
@@ -14,50 +14,52 @@ enum { CR_WALK_MAX = 6 };
 
 typedef struct {
     int ndim, count, skip;
-    int64_t total; /* positions: the product of the sizes */
+    int64_t total; /* the number of positions: the product of the sizes */
     int64_t size[CR_MAX_DIMS];
     int64_t step[CR_WALK_MAX][CR_MAX_DIMS]; /* bytes */
     char *at[CR_WALK_MAX];
 } cr_walk;
 
-/* Visits `n` positions: operand k's is at[k] + i * step[k].  Must not fail; runs in any
- * thread, for disjoint positions. */
+/* Visits `n` positions; operand k is at at[k] + i * step[k].  Must not fail.  Runs in any
+ * thread; calls visit disjoint positions. */
 typedef void (*cr_row_fn)(void *context, char *const *at, const int64_t *step, int64_t n);
 
-/* skip is a dimension that the walk leaves out, or -1. */
+/* skip is the dimension that the walk leaves out, or -1. */
 void cr_walk_start(cr_walk *w, int ndim, const int64_t *size, int skip);
-/* Adds an operand with `v`'s strides over the walk's sizes (v->ndim is not looked at). */
+/* Adds an operand with the strides of `v` over the walk's sizes (v->ndim is ignored). */
 void cr_walk_add(cr_walk *w, const cr_view *v);
 void cr_walk_add_strides(cr_walk *w, char *at, const int64_t *stride, size_t item);
-/* Drops dimensions of size 1 and joins those that are one in memory for all operands. */
+/* Drops dimensions of size 1, and joins dimensions that are one dimension in memory for all
+ * operands. */
 void cr_walk_merge(cr_walk *w);
-/* Before cr_walk_merge, where the order of the visits is free: makes the last dimension
- * the one along which operand 0 is densest. */
+/* Call it before cr_walk_merge when visits may have any order: makes the last dimension the one
+ * in which operand 0 is densest. */
 void cr_walk_sort(cr_walk *w);
-/* All positions, in parallel ranges of at least `grain`. */
+/* Visits all positions, in parallel ranges of at least `grain` positions. */
 void cr_walk_run(const cr_walk *w, int64_t grain, cr_row_fn fn, void *context);
-/* Positions [begin, end) in row-major order, in the calling thread. */
+/* Visits positions [begin, end) in row-major order, in the calling thread. */
 void cr_walk_range(const cr_walk *w, int64_t begin, int64_t end, cr_row_fn fn, void *context);
 
-/* Elements that are worth a thread of their own when each costs about a nanosecond. */
+/* The number of elements that are worth another thread when each costs about a nanosecond. */
 enum { CR_WALK_GRAIN = 32768 };
-/* The grain in lines when a line of `length` elements is the unit. */
+/* The grain in lines, for lines of `length` elements. */
 static inline int64_t cr_walk_grain(int64_t length)
 {
     return length >= CR_WALK_GRAIN ? 1 : CR_WALK_GRAIN / (length < 1 ? 1 : length);
 }
 
-/* dst = src; equal sizes (src may have stride 0), equal dtypes. */
+/* dst = src; equal sizes (src may have stride 0) and equal dtypes. */
 void cr_copy_view(const cr_view *dst, const cr_view *src);
-/* Every element of dst becomes the element at `item`. */
+/* Sets every element of dst to the element at `item`. */
 void cr_fill_view(const cr_view *dst, const void *item);
 void cr_zero_view(const cr_view *dst);
 
-/* A row-major copy of v's elements; the caller frees it.  NULL with a CR_MEMORY record. */
+/* A row-major copy of the elements of v; the caller frees it.  NULL and a CR_MEMORY record
+ * without memory. */
 char *cr_dense_copy(const cr_view *v);
-/* Row-major strides of `size`. */
+/* The row-major strides of `size`. */
 void cr_dense_strides(int64_t *stride, int ndim, const int64_t *size);
-/* v's strides as if it were expanded to `ndim` dimensions of `size` by broadcasting. */
+/* The strides of v broadcast to `ndim` dimensions of `size`. */
 void cr_broadcast_strides(int64_t *stride, const cr_view *v, int ndim, const int64_t *size);
 
 int64_t cr_view_numel(const cr_view *v);
@@ -66,7 +68,7 @@ static inline size_t cr_view_item(const cr_view *v)
 {
     return cr_dtype_size((cr_dtype)v->dtype);
 }
-/* Size and stride along a dimension; a scalar has one line of one element. */
+/* Size and stride of a dimension; a scalar is one line with one element. */
 static inline int64_t cr_view_size(const cr_view *v, int64_t dim)
 {
     return v->ndim ? v->size[dim] : 1;
@@ -75,7 +77,7 @@ static inline int64_t cr_view_step(const cr_view *v, int64_t dim)
 {
     return v->ndim ? CR_WRAP_MUL(v->stride[dim], cr_view_item(v)) : 0;
 }
-/* A dimension as the user wrote it, already checked, as 0 to ndim - 1. */
+/* A dimension as the user gave it, already checked, wrapped to 0 to ndim - 1. */
 static inline int64_t cr_view_dim(const cr_view *v, int64_t dim)
 {
     return dim < 0 ? dim + (v->ndim ? v->ndim : 1) : dim;

@@ -1,4 +1,4 @@
-/* window.h - which outputs of a sliding window see a position inside the input. */
+/* window.h - the outputs of a sliding window that contain a position inside the input. */
 #ifndef CR_KERN_WINDOW_H
 #define CR_KERN_WINDOW_H
 
@@ -9,8 +9,8 @@ typedef struct {
     int64_t in, out, stride, pad, dilation;
 } cr_window;
 
-/* Outputs [*begin, *end) for which kernel position k lies inside the input; *at is the
- * input position of output *begin, and each further output is `stride` further. */
+/* Outputs [*begin, *end) for which kernel position k is inside the input.  *at is the input
+ * position of output *begin; each further output is `stride` further. */
 static inline void cr_window_range(const cr_window *w, int64_t k, int64_t *begin, int64_t *end,
                                    int64_t *at)
 {
