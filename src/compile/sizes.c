@@ -481,10 +481,10 @@ static void compare_node(comparer *c, cr_gnode *const *n)
 
 static void compare_input(comparer *c, int i, cr_varying_inputs *inputs)
 {
-    const cr_gtype *type[CR_MOST_PROBES];
+    const cr_gtype *type[CR_MOST_PROBES] = {&c->graph[0]->input[i]->type};
 
     c->name = c->graph[0]->input[i]->name;
-    for (int p = 0; p < c->x->probes; p++) {
+    for (int p = 1; p < c->x->probes; p++) {
         type[p] = &c->graph[p]->input[i]->type;
         check(c, same_kind(type[0], type[p]), "the type");
     }
