@@ -38,7 +38,7 @@ TEST(words_are_bits_and_the_in_place_form_has_none_about_the_result)
 TEST(a_word_that_is_not_known_is_refused_with_file_and_line)
 {
     REFUSED("op w_odd(Tensor self) -> Tensor\n  words   vieuw\n  body    self\n",
-            "test.op:2: 'vieuw' is not known here");
+            "test.op:2: 'vieuw' is not allowed here");
 }
 
 TEST(words_that_contradict_each_other_or_the_schema_are_refused)
