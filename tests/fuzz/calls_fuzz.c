@@ -245,7 +245,7 @@ static cr_scalar element(cr_dtype t, int kind)
         return cr_dtype_is_inexact(t) ? cr_scalar_float(huge_float()) : cr_scalar_int(huge_int());
     if (cr_dtype_is_inexact(t) && kind != 2)
         return cr_scalar_float(draw(2000) / 250.0 - 4);
-    return cr_scalar_int(kind == 3 ? (int64_t)draw(6) - 3 : draw(3));
+    return cr_scalar_int(kind == 4 ? 1 + (int64_t)draw(3) : kind == 3 ? (int64_t)draw(6) - 3 : draw(3));
 }
 
 static void fill(cr_tensor *t, int kind)
@@ -322,8 +322,11 @@ static cr_tensor *any_tensor(const cr_param *p)
 {
     bool index = named(p, "ind") || named(p, "target") || named(p, "offsets") || named(p, "lengths");
     cr_dtype dtype = named(p, "mask") || named(p, "condition") ? CR_BOOL : index ? CR_I64 : common.dtype;
+    bool pivots = named(p, "pivots");
     cr_tensor *t;
 
+    if (pivots && draw(4))
+        return tensor_of((fuzz_shape){1, {3}}, CR_I32, 4);
     t = tensor_of(related_shape(), one_in(10) ? any_dtype() : dtype,
                   index ? 2 * !one_in(8) : common.plain ? 0 : (int)draw(4));
     if (common.grad && draw(4))
