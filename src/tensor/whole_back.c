@@ -91,11 +91,10 @@ static int64_t end_of(const layout *l)
 {
     int64_t last = l->offset;
 
-    for (int i = 0; i < l->ndim; i++) {
-        if (l->size[i] == 0)
-            return l->offset;
+    if (!cr_numel(l->ndim, l->size))
+        return l->offset;
+    for (int i = 0; i < l->ndim; i++)
         last += (l->size[i] - 1) * l->stride[i];
-    }
     return last + 1;
 }
 
@@ -173,6 +172,8 @@ static bool may_meet(const layout *l)
     int64_t order[CR_MAX_DIMS], reach = 0;
     int n = 0;
 
+    if (!cr_numel(l->ndim, l->size))
+        return false;
     for (int i = 0; i < l->ndim; i++) {
         int at = n;
         if (l->size[i] < 2)
@@ -190,15 +191,32 @@ static bool may_meet(const layout *l)
     return false;
 }
 
+static cr_status check_part(const cr_value *size, const cr_value *stride, const layout *part,
+                            const cr_tensor *grad)
+{
+    uint64_t bytes;
+
+    if (size->len != stride->len)
+        return cr_fail(CR_RUNTIME, "mismatch in length of strides and shape");
+    if (size->len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
+    CR_TRY(cr_view_bytes(&bytes, grad->dtype, part->offset, part->ndim, part->size, part->stride));
+    if (grad->numel != cr_numel(part->ndim, part->size))
+        return cr_fail(CR_RUNTIME, "as_strided_backward: %lld cotangents for %lld elements",
+                       (long long)grad->numel, (long long)cr_numel(part->ndim, part->size));
+    return CR_OK;
+}
+
 cr_status cr_do_as_strided_backward(const cr_value *arg, cr_value *result)
 {
     cr_tensor *self = arg[1].t, *row = NULL, *view = NULL;
     layout base = {self->ndim, self->size, self->stride, self->offset};
     layout part = {(int)arg[2].len, arg[2].ints, arg[3].ints, cr_int_or(&arg[4], self->offset)};
-    int64_t first = base.offset < part.offset ? base.offset : part.offset;
-    int64_t end = end_of(&base) > end_of(&part) ? end_of(&base) : end_of(&part);
+    int64_t first = base.offset < part.offset ? base.offset : part.offset, end;
     cr_status st;
 
+    CR_TRY(check_part(&arg[2], &arg[3], &part, arg[0].t));
+    end = end_of(&base) > end_of(&part) ? end_of(&base) : end_of(&part);
     CR_GO(scatter(&row, arg[0].t, &part, first, end - first));
     if (may_meet(&base))
         CR_GO(share(&row, self, &base, first, end - first));
@@ -256,6 +274,8 @@ static cr_status join(const cr_op *how, const cr_value *grads, const cr_value *s
 
     if (!any_of(grads))
         return cr_fail(CR_RUNTIME, "%s: no cotangent is defined", how->name);
+    if (sizes->len > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
     CR_TRY(cr_wrap_dim(&dim, dim, sizes->len));
     list = cr_list_new(grads->len);
     if (!list)
@@ -285,6 +305,9 @@ cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
     int64_t dim, *length, left;
 
     CR_TRY(cr_wrap_dim(&dim, arg[3].i, arg[1].len));
+    if (arg[2].i < 0 || !arg[1].len)
+        return cr_fail(CR_RUNTIME, "split expects split_size be non-negative, but got split_size=%lld",
+                       (long long)arg[2].i);
     length = cr_alloc(n * sizeof *length);
     if (!length)
         return CR_MEMORY;

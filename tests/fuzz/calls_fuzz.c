@@ -1129,7 +1129,7 @@ static void limit_memory(void)
 #endif
 }
 
-const char *__asan_default_options(void);
+CR_API const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
     return "allocator_may_return_null=1:max_allocation_size_mb=1024:soft_rss_limit_mb=3000:detect_leaks=0";
