@@ -91,20 +91,36 @@ static bool has_squares(const cr_pool *p)
             }                                                                                      \
         }
 
+/* Integers wrap around, as torch's do. */
+static inline int64_t wrapped_sum(int64_t a, int64_t b)
+{
+    return (int64_t)((uint64_t)a + (uint64_t)b);
+}
+static inline int64_t wrapped_quotient(int64_t a, int64_t b)
+{
+    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; /* the least integer has no opposite */
+}
+
 #define T       float
 #define NAME(x) f32_##x
 #define LOWEST  (-INFINITY)
 #define IS_NAN(v) ((v) != (v))
+#define PLUS(a, b) ((a) + (b))
+#define OVER(a, b) ((a) / (b))
 #include "kern/pool_loops.inc"
 #define T       double
 #define NAME(x) f64_##x
 #define LOWEST  ((double)-INFINITY)
 #define IS_NAN(v) ((v) != (v))
+#define PLUS(a, b) ((a) + (b))
+#define OVER(a, b) ((a) / (b))
 #include "kern/pool_loops.inc"
 #define T       int64_t
 #define NAME(x) i64_##x
 #define LOWEST  INT64_MIN
 #define IS_NAN(v) ((void)(v), false)
+#define PLUS(a, b) wrapped_sum(a, b)
+#define OVER(a, b) wrapped_quotient(a, b)
 #include "kern/pool_loops.inc"
 
 /* --- interleaved planes --- */

@@ -44,11 +44,13 @@ static int64_t count_dims(const char *data, int d, const cr_view *v)
         return !is_zero(data, (cr_dtype)v->dtype);
     if (d == v->ndim - 1 && v->dtype == CR_BOOL && v->stride[d] == 1)
         return count_bytes(data, v->size[d]);
-    for (int64_t i = 0; i < v->size[d]; i++, data += v->stride[d] * (int64_t)item) {
+    int64_t step = CR_WRAP_MUL(v->stride[d], item); /* of one position: any stride */
+    for (int64_t i = 0; i < v->size[d]; i++) {
         if (d == v->ndim - 1 && v->dtype == CR_BOOL)
             n += *data != 0;
         else
             n += count_dims(data, d + 1, v);
+        data = i + 1 < v->size[d] ? data + step : data;
     }
     return n;
 }

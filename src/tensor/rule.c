@@ -249,7 +249,7 @@ static cr_status arithmetic(const cr_frame *f, const cr_rule *r, const cr_value 
         if (s.category == CR_CAT_COMPLEX)
             *out = cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = {-s.c.re, -s.c.im}});
         else
-            *out = is_whole(&v[0]) ? cr_of_int(-s.i) : cr_of_float(-s.d);
+            *out = is_whole(&v[0]) ? cr_of_int((int64_t)(0 - (uint64_t)s.i)) : cr_of_float(-s.d);
         return CR_OK;
     }
     if (!is_number(&v[0]) || !is_number(&v[1]))

@@ -91,6 +91,9 @@ def test_triangle_indices_against_numpy():
 def test_sums_of_integers_wrap():
     x = torch.full((1, 1, 4), 2**62)
     assert torch.nn.functional.avg_pool1d(x, 4).tolist() == [[[0]]]
+    least = torch.full((1, 1, 2, 2), -2**63)
+    assert torch.nn.functional.avg_pool2d(least, 1, divisor_override=-1).flatten().tolist() == [-2**63] * 4
+    assert _C.ops._pool_scatter(least, t(1, 1, 2, 2, dtype=i64), [1, 1, 1, 1], 2).tolist() == [[[[0]]]]
 
 
 @pytest.mark.parametrize("change", [lambda y: y[:, :2].mul_(3), lambda y: y[..., 1:].add_(2), lambda y: y[0:0].zero_()])
