@@ -97,7 +97,9 @@ static cr_status linear_pool(const cr_pool *p, plane_fn fn, const cr_view *from,
     cr_dense x = {0}, y = {0};
     cr_status st;
 
-    if (!cr_view_numel(to))
+    if (!cr_view_numel(from)) /* while its other sizes may be huge */
+        cr_zero_view(to);
+    if (!cr_view_numel(from) || !cr_view_numel(to))
         return CR_OK;
     CR_GO(cr_dense_in(&x, from, t));
     CR_GO(cr_dense_out(&y, to, t));

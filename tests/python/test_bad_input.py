@@ -66,6 +66,7 @@ def test_a_refusal(kind, message, call):
     (lambda: torch.linalg.qr(torch.empty(0, 2**31 + 5))[0], (0, 0)),
     (lambda: torch.matmul(torch.empty(2**33, 1, 3, 0).mT, torch.ones(1, 4, 3, 4)), (2**33, 4, 0, 4)),
     (lambda: torch.nn.functional.adaptive_avg_pool2d(torch.zeros(3, 3, 3), (2**31, 0)), (3, 2**31, 0)),
+    (lambda: _C.ops._adaptive_avg_pool_backward(torch.zeros(1, 2, 3, 2**33, 0), [1, 2, 3, 4, 5], 3), (1, 2, 3, 4, 5)),
     (lambda: torch.triu_indices(2**33, 2, 1), (2, 1)),
     (lambda: torch.tril_indices(2**33, 2, 1 - 2**33), (2, 1)),
     (lambda: torch.zeros(3).as_strided((2**33, 0), (HUGE, HUGE)), (2**33, 0)),
