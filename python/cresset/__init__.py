@@ -45,5 +45,16 @@ def __getattr__(name):
     raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
 
 
+def _register_device_module(device_type, module):
+    """Makes a module torch.<device_type>, for a device of that kind."""
+    import sys
+    kind = device(device_type).type
+    if kind in globals():
+        raise RuntimeError(f"The runtime module of '{kind}' has already been registered with "
+                           f"'{globals()[kind]}'")
+    globals()[kind] = module
+    sys.modules[f"{__name__}.{kind}"] = module
+
+
 def __dir__():
     return sorted({*globals(), *_MODULES, *_LAZY})

@@ -217,6 +217,9 @@ def validate_cuda_device(location):
 register_package(10, lambda s: "cpu" if s.device.type == "cpu" else None,
                  lambda s, location: s if location == "cpu" else None)
 register_package(20, lambda s: str(s.device) if s.device.type == "cuda" else None, _cuda_restore)
+register_package(30, lambda s: str(s.device) if s.device.type == _C._get_privateuse1_backend_name() else None,
+                 lambda s, location: _C.empty(0, dtype=_C.uint8).set_(s).to(location).untyped_storage()
+                 if location.split(":")[0] == _C._get_privateuse1_backend_name() else None)
 register_package(22, lambda s: "meta" if s.device.type == "meta" else None,
                  lambda s, location: UntypedStorage(s.nbytes(), device="meta")
                  if location == "meta" else None)

@@ -148,7 +148,7 @@ static cr_status run_call(const machine *m, const cr_step *s)
     load_args(m, s, arg);
     if (t && m->direct)
         return run_over(m, s, arg, t);
-    st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result) : s->op->kernel_stage(s->op, arg, result);
+    st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result) : cr_call_past(CR_STAGE_AUTOGRAD, s->op, arg, result);
     CR_TRY(st);
     if (s->list_result)
         return put_list(m, s, &result[0]);

@@ -3,9 +3,12 @@
 #include "device/cpu/cpu.h"
 #include "device/meta/meta.h"
 #include <ctype.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { CR_DEVICE_NAME = 32 };
 
 static const char *names[CR_DEVICE_COUNT] = {
 #define CR_DEVICE_KIND(NAME, name) [CR_##NAME] = name,
@@ -13,13 +16,82 @@ static const char *names[CR_DEVICE_COUNT] = {
 #undef CR_DEVICE_KIND
 };
 
+static const cr_device_ops *tables[CR_DEVICE_COUNT] = {
+    [CR_CPU] = &cr_cpu_ops, [CR_META] = &cr_meta_ops};
+static char own_name[CR_DEVICE_NAME]; /* of privateuseone, once it has been given */
+
 const cr_device_ops *cr_device_of(cr_device_kind kind)
 {
-    switch (kind) {
-    case CR_CPU: return &cr_cpu_ops;
-    case CR_META: return &cr_meta_ops;
-    default: return NULL;
-    }
+    return tables[kind];
+}
+
+/* --- tables from outside --- */
+
+cr_status cr_device_status(const char *error)
+{
+    return error ? cr_fail(CR_RUNTIME, "%s", error) : CR_OK;
+}
+
+cr_status cr_device_copy_in(cr_device to, void *p, const void *host, size_t n)
+{
+    return n ? cr_device_status(tables[to.kind]->copy_in(to.index, p, host, n)) : CR_OK;
+}
+
+cr_status cr_device_copy_out(void *host, cr_device from, const void *p, size_t n)
+{
+    return n ? cr_device_status(tables[from.kind]->copy_out(from.index, host, p, n)) : CR_OK;
+}
+
+static bool is_name(const char *name)
+{
+    size_t n = strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_");
+
+    return n > 0 && !name[n] && n < CR_DEVICE_NAME;
+}
+
+cr_status cr_device_rename(const char *name)
+{
+    if (*own_name && !strcmp(own_name, name))
+        return CR_OK;
+    if (*own_name)
+        return cr_fail(
+            CR_RUNTIME,
+            "torch.register_privateuse1_backend() has already been set! Current backend: %s",
+            own_name);
+    for (int i = 0; i < CR_DEVICE_COUNT; i++)
+        if (i != CR_PRIVATEUSE1 && !strcmp(names[i], name))
+            return cr_fail(CR_RUNTIME,
+                           "Cannot register privateuse1 backend with in-tree device name: %s",
+                           name);
+    if (!is_name(name))
+        return cr_fail(CR_RUNTIME, "'%s' cannot be the name of a device", name);
+    strcpy(own_name, name);
+    names[CR_PRIVATEUSE1] = own_name;
+    return CR_OK;
+}
+
+/* All functions of a table are there: the members behind `bytes` are pointers to functions. */
+static bool is_complete(const cr_device_ops *ops)
+{
+    void (*const *fn)(void) = (void (*const *)(void))(
+        const void *)((const char *)ops + offsetof(cr_device_ops, count));
+    size_t n = (sizeof *ops - offsetof(cr_device_ops, count)) / sizeof *fn;
+
+    while (n && fn[n - 1])
+        n--;
+    return n == 0;
+}
+
+cr_status cr_device_register(const char *name, const cr_device_ops *ops)
+{
+    if (tables[CR_PRIVATEUSE1])
+        return cr_fail(CR_RUNTIME, "the backend '%s' is loaded already", names[CR_PRIVATEUSE1]);
+    if (ops->bytes != sizeof *ops || !is_complete(ops))
+        return cr_fail(CR_RUNTIME, "the backend '%s' has not filled its table of operations",
+                       name);
+    CR_TRY(cr_device_rename(name));
+    tables[CR_PRIVATEUSE1] = ops;
+    return CR_OK;
 }
 
 /* --- names --- */
@@ -45,7 +117,9 @@ static int find_kind(const char *text, size_t len)
     for (int i = 0; i < CR_DEVICE_COUNT; i++)
         if (strlen(names[i]) == len && !memcmp(names[i], text, len))
             return i;
-    return -1;
+    return len == strlen("privateuseone") && !memcmp("privateuseone", text, len)
+               ? CR_PRIVATEUSE1
+               : -1;
 }
 
 /* Decimal digits without a leading zero. */
@@ -124,11 +198,17 @@ static cr_status refuse_new(cr_device_kind kind)
         backend);
 }
 
-/* The number counts from 0; only the host and meta have one device whatever is asked for. */
+/* The host and meta are one device whatever number is asked for. */
 static cr_status name_device(cr_device *out, cr_device_kind kind, int index)
 {
-    (void)index;
+    const cr_device_ops *ops = tables[kind];
+
     *out = (cr_device){.kind = (uint8_t)kind};
+    if (!ops->count)
+        return CR_OK;
+    if (index >= ops->count())
+        return cr_fail(CR_RUNTIME, "%s error: invalid device ordinal", names[kind]);
+    out->index = (uint8_t)(index < 0 ? ops->current() : index);
     return CR_OK;
 }
 

@@ -6,18 +6,23 @@
 #define CR_DEVICE_DEVICE_H
 
 #include "base/error.h"
+#include "cresset_backend.h"
 #include "num/device.h"
 
-typedef struct {
-    /* `size` bytes of device `index`, 64-byte aligned, undefined; NULL with a record when there
-     * are none.  NULL in the table: tensors of this kind have no bytes.  *class is for the
-     * matching release. */
-    void *(*get)(int index, size_t size, uint32_t *size_class);
-    void (*release)(int index, void *p, uint32_t size_class);
-} cr_device_ops;
-
-/* The operations of a kind, or NULL when there is no such device. */
+/* The operations of a kind, or NULL when there is no such device.  cpu has memory and copies of
+ * bytes, and computes in functions of this library.  meta has an empty table. */
 const cr_device_ops *cr_device_of(cr_device_kind kind);
+/* Makes the table that of `privateuseone` and gives that kind a name.  CR_RUNTIME when there is
+ * one already, or when a function is missing. */
+CR_MUST cr_status cr_device_register(const char *name, const cr_device_ops *ops);
+/* Gives privateuseone a name, once a process.  CR_RUNTIME in torch's words. */
+CR_MUST cr_status cr_device_rename(const char *name);
+/* CR_RUNTIME with the text that a function of a table returned; CR_OK for NULL. */
+CR_MUST cr_status cr_device_status(const char *error);
+/* Bytes from the host to a device, and from a device to the host.  The host is a device, too.
+ */
+CR_MUST cr_status cr_device_copy_in(cr_device to, void *p, const void *host, size_t n);
+CR_MUST cr_status cr_device_copy_out(void *host, cr_device from, const void *p, size_t n);
 
 /* --- names --- */
 

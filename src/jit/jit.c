@@ -90,6 +90,15 @@ static void put_vocabulary(cr_text *out, const bool want[CR_VEC_COUNT])
             cr_text_put(out, cr_vec_texts[i]);
 }
 
+void cr_jit_source(cr_text *out, const cr_unit *u)
+{
+    bool want[CR_VEC_COUNT] = {0};
+
+    need(want, u);
+    put_vocabulary(out, want);
+    cr_text_put(out, cr_text_str(&u->body));
+}
+
 static const char define_chunks[] = "CK_DEFINE_CHUNKS(";
 
 /* Puts the definitions of joins at the start of the body into `out`, unless `out` has them

@@ -46,6 +46,9 @@ const char *cr_jit_key(const cr_jit_kernel *k);
 double cr_jit_seconds(const cr_jit_kernel *k);
 bool cr_jit_from_disk(const cr_jit_kernel *k);
 
+/* The whole C text that a unit is compiled as. */
+void cr_jit_source(cr_text *out, const cr_unit *u);
+
 typedef struct {
     int64_t requested, compiled, from_memory, from_disk, failed;
     int64_t waiting; /* requested, and neither ready nor failed */

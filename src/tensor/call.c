@@ -1,5 +1,6 @@
 /* Calling operators: stages, then the kernel stage by kind of entry. */
 #include "tensor/internal.h"
+#include "tensor/remote.h"
 #include <string.h>
 
 CR_THREAD cr_thread_state cr_thread;
@@ -88,6 +89,35 @@ static cr_status fake_stage(const cr_op *op, const cr_value *arg, cr_value *resu
 static cr_status call_run_map(const cr_op *op, const cr_value *arg, cr_value *result);
 static cr_status call_run_whole(const cr_op *op, const cr_value *arg, cr_value *result);
 
+static cr_status refuse_devices(cr_device a, cr_device b)
+{
+    if (cr_is_meta(a) || cr_is_meta(b))
+        return cr_fail(CR_RUNTIME, "Tensor on device %s is not on the expected device %s!",
+                       cr_device_print(b).text, cr_device_print(a).text);
+    return cr_fail(CR_RUNTIME,
+                   "Expected all tensors to be on the same device, but found at least two "
+                   "devices, %s and %s!",
+                   cr_device_print(a).text, cr_device_print(b).text);
+}
+
+/* Other devices than the host: most code passes addresses on, so it is the same. */
+static cr_status remote_stage(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    bool whole = op->does == CR_DOES_WHOLE && !(op->words & CR_WORD_HOST);
+    cr_device device;
+
+    if (op->does == CR_DOES_BODY)
+        return cr_run_body_planned(op, arg, result);
+    if (whole || op->does == CR_DOES_MAP || (op->does == CR_DOES_IS && !op->fused))
+        return op->kernel_stage(op, arg, result);
+    CR_TRY(cr_common_device(&device, op, arg));
+    if (op->does == CR_DOES_INPLACE && !cr_same_device(device, arg[0].t->device))
+        return refuse_devices(arg[0].t->device, device);
+    if (op->words & CR_WORD_HOST)
+        return cr_remote_whole(op, arg, result, device);
+    return op->kernel_stage(op, arg, result);
+}
+
 static const cr_call_fn kernel_stages[] = {
     [CR_DOES_BODY] = cr_run_body,       [CR_DOES_FOLD] = cr_run_fold,
     [CR_DOES_MAP] = call_run_map,       [CR_DOES_IS] = cr_run_composition,
@@ -98,6 +128,7 @@ static const cr_call_fn kernel_stages[] = {
 void cr_install_calls(void)
 {
     cr_stage_fns[CR_STAGE_FAKE] = fake_stage;
+    cr_stage_fns[CR_STAGE_KERNEL] = remote_stage;
     for (int i = 0; i < cr_ops_count(); i++) {
         cr_op *op = cr_ops_at(i);
         op->kernel_stage = op->fused ? cr_run_fused : kernel_stages[op->does];
@@ -202,6 +233,24 @@ cr_status cr_copy_plain(cr_tensor **out, cr_tensor *t)
     return st;
 }
 
+cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t)
+{
+    cr_tensor *made;
+
+    if (CR_LIKELY(cr_is_host(t->device)) || !t->data) {
+        *out = cr_keep(t);
+        return CR_OK;
+    }
+    CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
+    cr_view to = cr_view_of(made), from = cr_view_of(t);
+    cr_status st = cr_copy_elements(&to, &from);
+    if (st)
+        cr_drop(made);
+    else
+        *out = made;
+    return st;
+}
+
 cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t)
 {
     if (!t->contiguous)
@@ -243,17 +292,6 @@ static bool device_goes_with(const cr_tensor *number)
     return !number->ndim && cr_is_host(number->device);
 }
 
-static cr_status refuse_devices(const cr_tensor *a, const cr_tensor *b)
-{
-    if (cr_is_meta(a->device) || cr_is_meta(b->device))
-        return cr_fail(CR_RUNTIME, "Tensor on device %s is not on the expected device %s!",
-                       cr_device_print(b->device).text, cr_device_print(a->device).text);
-    return cr_fail(CR_RUNTIME,
-                   "Expected all tensors to be on the same device, but found at least two "
-                   "devices, %s and %s!",
-                   cr_device_print(a->device).text, cr_device_print(b->device).text);
-}
-
 /* The device of one more tensor of a call. */
 static cr_status meet_device(cr_device *out, const cr_tensor **seen, const cr_tensor *t)
 {
@@ -266,7 +304,7 @@ static cr_status meet_device(cr_device *out, const cr_tensor **seen, const cr_te
         *out = t->device;
         *seen = t;
     } else if (!device_goes_with(t)) {
-        return refuse_devices(*seen, t);
+        return refuse_devices((*seen)->device, t->device);
     }
     out->fake = fake;
     return CR_OK;

@@ -9,6 +9,7 @@
 #include "device/cpu/cpu.h"
 #include "num/convert.h"
 #include "tensor/geometry.h"
+#include "tensor/remote.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -271,6 +272,8 @@ cr_status cr_copy_elements(const cr_view *to, const cr_view *from)
 
     if (n == 0 || !to->data || !from->data)
         return CR_OK;
+    if (CR_UNLIKELY(!cr_is_host(to->device) || !cr_is_host(from->device)))
+        return cr_remote_copy(to, from);
     if (n <= GRAIN && same_layout(to, from)) {
         memmove(to->data, from->data, (size_t)n * cr_dtype_size(to->dtype));
         return CR_OK;
@@ -312,6 +315,8 @@ cr_status cr_fill_elements(const cr_view *to, cr_scalar value)
     if (n == 0 || !to->data)
         return CR_OK;
     cr_scalar_store(value, to->dtype, element);
+    if (CR_UNLIKELY(!cr_is_host(to->device)))
+        return cr_remote_fill(to, element);
     make_plan(&p, to, &from);
     if (p.line.size == 1 && p.count == 0 && (p.row.to == p.item || n == 1) &&
         all_bytes_equal(element, (size_t)p.item)) {

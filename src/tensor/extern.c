@@ -2,6 +2,7 @@
  * function sees plain views in the compute type. */
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
+#include "tensor/remote.h"
 #include <string.h>
 
 /* The call as the function sees it, and what has to be dropped afterwards. */
@@ -12,6 +13,7 @@ typedef struct {
     cr_value *list[CR_MAX_ARGS];
     CR_VEC(cr_tensor *) made; /* casts and numbers */
     bool fake;                /* some tensor has no elements */
+    cr_device device;         /* of the results */
 } extern_call;
 
 static void call_drop(extern_call *c, int n)
@@ -106,10 +108,13 @@ static cr_status rule_shape(cr_shape *out, const cr_rule *rule, cr_frame *f)
 }
 
 static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value *viewed,
-                               const cr_value *arg, cr_frame *f)
+                               const cr_value *arg, cr_device device, cr_frame *f)
 {
+    const unsigned by_values = CR_WORD_SIZED_BY_VALUES | CR_WORD_RAISES_BY_VALUES;
+
     if (op->shape_fn)
-        return op->shape_fn(viewed, shape);
+        return !cr_is_host(device) && op->words & by_values ? cr_remote_shape(op, viewed, shape)
+                                                            : op->shape_fn(viewed, shape);
     for (int k = 0; k < op->result_count; k++) {
         if (op->shape[k])
             CR_TRY(rule_shape(&shape[k], op->shape[k], f));
@@ -155,8 +160,9 @@ static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value
 
     if (!st)
         st = cr_common_device(&device, op, arg);
+    c->device = device;
     if (!st && !(op->result_count == 1 && written_param(op, 0) >= 0))
-        st = result_shapes(shape, op, c->arg, arg, f);
+        st = result_shapes(shape, op, c->arg, arg, device, f);
     for (int k = 0; !st && !into && k < op->result_count; k++)
         st = make_result(&out[k], op, k, arg, compute, shape, device, f);
     if (!st && into)
@@ -198,7 +204,8 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
     if (c->fake)
         return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
     if (!is_without_elements(op, c, views))
-        CR_TRY(op->extern_fn(c->arg, views));
+        CR_TRY(cr_is_host(c->device) ? op->extern_fn(c->arg, views)
+                                     : cr_remote_extern(op, c->arg, views, c->device));
     for (int k = 0; k < op->result_count; k++)
         if (op->result[k].written)
             out[k]->storage->version++;

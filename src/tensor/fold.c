@@ -7,6 +7,7 @@
  * order (num/order.h) depends on sizes and strides alone. */
 #include "base/parallel.h"
 #include "tensor/internal.h"
+#include "tensor/remote.h"
 #include <string.h>
 
 enum { GRAIN = 32768, STRIP = 2048 };
@@ -17,18 +18,24 @@ typedef struct {
     bool joining;              /* folding results of folds */
 } folding;
 
-static cr_kernel kernel_of(const folding *f, cr_form form)
+static cr_form form_of(const folding *f, cr_form form)
 {
     if (f->joining)
         form = form == CR_FORM_MAIN ? CR_FORM_JOIN : CR_FORM_JOIN_COLUMNS;
-    return f->op->kernel[f->compute][form];
+    return form;
+}
+
+static bool has_kernel(const folding *f, cr_form form)
+{
+    return f->op->kernel[f->compute][form_of(f, form)];
 }
 
 /* --- one axis --- */
 
 /* Units of work over a tensor whose axis is being folded. */
 typedef struct {
-    cr_kernel kernel;
+    cr_placed_kernel kernel;
+    cr_status status; /* of launches on another device */
     const void *param;
     const char *in;
     char *out;
@@ -40,6 +47,15 @@ typedef struct {
     int64_t columns, strips;      /* column folds */
     int64_t item, out_item;
 } axis_job;
+
+/* One kernel call.  On the host it cannot fail, so threads do not write the status. */
+static void call_fold(axis_job *j, void *const *ptr, const int64_t *stride, const int64_t *size)
+{
+    cr_status st = cr_call_kernel(&j->kernel, 2, ptr, stride, size, j->param);
+
+    if (CR_UNLIKELY(st))
+        j->status = st;
+}
 
 static const char *outer_at(const axis_job *j, int64_t i)
 {
@@ -56,7 +72,7 @@ static const char *outer_at(const axis_job *j, int64_t i)
  * outer dim go to the kernel together. */
 static void run_rows(void *context, int64_t begin, int64_t end)
 {
-    const axis_job *j = context;
+    axis_job *j = context;
     int last = j->outer_ndim - 1;
     int64_t run = last >= 0 ? j->outer_size[last] : 1;
 
@@ -65,7 +81,7 @@ static void run_rows(void *context, int64_t begin, int64_t end)
         void *ptr[2] = {j->out + begin * j->out_item, (void *)outer_at(j, begin)};
         int64_t stride[4] = {j->out_item, 0, last >= 0 ? j->outer_stride[last] : 0, j->item};
         int64_t size[2] = {n, j->length};
-        j->kernel(ptr, stride, size, j->param);
+        call_fold(j, ptr, stride, size);
         begin += n;
     }
 }
@@ -73,21 +89,21 @@ static void run_rows(void *context, int64_t begin, int64_t end)
 /* Units (row, part) of rows longer than CR_FOLD_ROW. */
 static void run_parts(void *context, int64_t begin, int64_t end)
 {
-    const axis_job *j = context;
+    axis_job *j = context;
 
     for (int64_t u = begin; u < end; u++) {
         int64_t row = u / j->parts, from = u % j->parts * j->part;
         int64_t size[2] = {1, j->length - from < j->part ? j->length - from : j->part};
         void *ptr[2] = {j->out + u * j->out_item, (void *)(outer_at(j, row) + from * j->item)};
         int64_t stride[4] = {0, 0, 0, j->item};
-        j->kernel(ptr, stride, size, j->param);
+        call_fold(j, ptr, stride, size);
     }
 }
 
 /* Units (outer, part, strip of columns). */
 static void run_strips(void *context, int64_t begin, int64_t end)
 {
-    const axis_job *j = context;
+    axis_job *j = context;
 
     for (int64_t u = begin; u < end; u++) {
         int64_t strip = u % j->strips * STRIP, part = u / j->strips % j->parts;
@@ -99,7 +115,7 @@ static void run_strips(void *context, int64_t begin, int64_t end)
         void *ptr[2] = {out, (void *)in};
         int64_t stride[4] = {0, j->out_item, j->axis_stride, j->item};
         int64_t size[2] = {rows, columns};
-        j->kernel(ptr, stride, size, j->param);
+        call_fold(j, ptr, stride, size);
     }
 }
 
@@ -146,23 +162,33 @@ static cr_status new_partial(cr_tensor **out, const folding *f, const cr_tensor 
     return cr_tensor_new(out, f->partial, t->device, n, size);
 }
 
+static cr_status check_job(const axis_job *j, cr_tensor *made)
+{
+    if (CR_UNLIKELY(j->status))
+        cr_drop(made);
+    return j->status;
+}
+
 static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis, const void *param)
 {
-    axis_job j = {.kernel = kernel_of(f, CR_FORM_MAIN), .param = param, .in = t->data,
-                  .length = t->size[axis], .part = CR_FOLD_ROW};
+    axis_job j = {
+        .param = param, .in = t->data, .length = t->size[axis], .part = CR_FOLD_ROW};
     cr_tensor *made;
 
     j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
     j.out_item = (int64_t)cr_dtype_size(f->partial);
     j.parts = (j.length + j.part - 1) / j.part;
     set_outer(&j, t, axis, -1);
+    CR_TRY(cr_place_kernel(&j.kernel, t->device, f->op, f->compute, form_of(f, CR_FORM_MAIN)));
     CR_TRY(new_partial(&made, f, t, axis, j.parts));
     j.out = made->data;
     if (j.parts > 1) {
-        cr_parallel_for(j.outer * j.parts, GRAIN / CR_FOLD_ROW, run_parts, &j);
+        cr_share_out(t->device, j.outer * j.parts, GRAIN / CR_FOLD_ROW, run_parts, &j);
+        CR_TRY(check_job(&j, made));
         return join_parts(out, f, made, axis, param);
     }
-    cr_parallel_for(j.outer, 1 + GRAIN / j.length, run_rows, &j);
+    cr_share_out(t->device, j.outer, 1 + GRAIN / j.length, run_rows, &j);
+    CR_TRY(check_job(&j, made));
     *out = made;
     return CR_OK;
 }
@@ -171,8 +197,11 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
                               const void *param)
 {
     int column = t->ndim - 1;
-    axis_job j = {.kernel = kernel_of(f, CR_FORM_COLUMNS), .param = param, .in = t->data,
-                  .length = t->size[axis], .part = CR_FOLD_COLUMN, .columns = t->size[column]};
+    axis_job j = {.param = param,
+                  .in = t->data,
+                  .length = t->size[axis],
+                  .part = CR_FOLD_COLUMN,
+                  .columns = t->size[column]};
     cr_tensor *made;
 
     j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
@@ -181,13 +210,16 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     j.parts = (j.length + j.part - 1) / j.part;
     j.strips = (j.columns + STRIP - 1) / STRIP;
     set_outer(&j, t, axis, column);
+    CR_TRY(
+        cr_place_kernel(&j.kernel, t->device, f->op, f->compute, form_of(f, CR_FORM_COLUMNS)));
     /* Parts stand beside the columns: [outer..., parts, columns]. */
     int64_t size[3] = {j.outer, j.parts, j.columns};
     CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
     j.out = made->data;
     int64_t unit = (j.length < j.part ? j.length : j.part) *
                    (j.columns < STRIP ? j.columns : STRIP);
-    cr_parallel_for(j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
+    cr_share_out(t->device, j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
+    CR_TRY(check_job(&j, made));
     if (j.parts > 1)
         CR_TRY(join_parts(&made, f, made, 1, param));
     cr_geometry g = {.ndim = 0};
@@ -383,7 +415,7 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
 
     bool logical = !strcmp(op->fold->name, "and") || !strcmp(op->fold->name, "or");
     f.partial = logical ? CR_BOOL : f.compute;
-    CR_GO(kernel_of(&f, CR_FORM_MAIN) && kernel_of(&f, CR_FORM_COLUMNS)
+    CR_GO(has_kernel(&f, CR_FORM_MAIN) && has_kernel(&f, CR_FORM_COLUMNS)
               ? CR_OK
               : cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", op->name,
                         cr_dtype_infos[x->compute].legacy));
@@ -436,9 +468,10 @@ static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
     const cr_tensor *self = arg[0].t;
 
     return self->contiguous && self->numel && self->numel <= CR_FOLD_ROW && !x->keep &&
-           covers_all(self, x->mask) && self->data && x->compute == self->dtype &&
-           x->result == self->dtype && cr_dtype_compute(x->compute) == x->compute &&
-           x->compute != CR_BOOL && op->kernel[x->compute][CR_FORM_MAIN] && !op->returns[0];
+           covers_all(self, x->mask) && self->data && cr_is_host(self->device) &&
+           x->compute == self->dtype && x->result == self->dtype &&
+           cr_dtype_compute(x->compute) == x->compute && x->compute != CR_BOOL &&
+           op->kernel[x->compute][CR_FORM_MAIN] && !op->returns[0];
 }
 
 static cr_status run_short(const cr_op *op, const cr_value *arg, cr_value *result,

@@ -4,6 +4,7 @@
  * place when the rows run along the last dims, by a copy otherwise. */
 #include "base/parallel.h"
 #include "tensor/internal.h"
+#include "tensor/remote.h"
 #include <string.h>
 
 enum { GRAIN = 32768 };
@@ -79,7 +80,8 @@ done:
 }
 
 typedef struct {
-    cr_kernel kernel;
+    cr_placed_kernel kernel;
+    cr_status status; /* of launches on another device */
     const void *param;
     int count;
     char *ptr[CR_MAX_OPERANDS];
@@ -89,13 +91,15 @@ typedef struct {
 
 static void run_rows(void *context, int64_t begin, int64_t end)
 {
-    const row_job *j = context;
+    row_job *j = context;
     int64_t size[2] = {end - begin, j->columns};
     void *ptr[CR_MAX_OPERANDS];
 
     for (int k = 0; k < j->count; k++)
         ptr[k] = j->ptr[k] + begin * j->stride[2 * k];
-    j->kernel(ptr, j->stride, size, j->param);
+    cr_status st = cr_call_kernel(&j->kernel, j->count, ptr, j->stride, size, j->param);
+    if (CR_UNLIKELY(st))
+        j->status = st;
 }
 
 static void set_operand(row_job *j, int k, const cr_tensor *t, cr_operand kind)
@@ -157,16 +161,16 @@ static cr_status target(cr_tensor **out, const row_space *s, cr_tensor *result)
             size[n++] = result->size[d];
     if (s->dim >= 0)
         size[n++] = result->size[s->dim];
-    return cr_tensor_new(out, cr_dtype_compute(s->compute), CR_HOST, n, size);
+    return cr_tensor_new(out, cr_dtype_compute(s->compute), result->device, n, size);
 }
 
 static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *const *result,
-                            cr_kernel kernel)
+                            const cr_placed_kernel *kernel)
 {
     const cr_op *op = s->op;
     cr_tensor *operand[CR_MAX_OPERANDS] = {0};
     cr_params params;
-    row_job j = {.kernel = kernel, .columns = s->columns, .count = op->result_count};
+    row_job j = {.kernel = *kernel, .columns = s->columns, .count = op->result_count};
     cr_status st;
 
     for (int k = 0; k < op->result_count; k++) {
@@ -183,7 +187,8 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
     }
     cr_fill_params(&params, op, arg, cr_dtype_compute(s->compute));
     j.param = params.slot;
-    cr_parallel_for(s->rows, 1 + GRAIN / s->columns, run_rows, &j);
+    cr_share_out(s->full->device, s->rows, 1 + GRAIN / s->columns, run_rows, &j);
+    CR_GO(j.status);
     for (int k = 0; k < op->result_count; k++)
         if (operand[k] != result[k])
             CR_GO(deliver(result[k], s, operand[k], (cr_operand)op->fused_result[k]));
@@ -254,7 +259,7 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_tensor *made[CR_MAX_RESULTS] = {0};
     row_space s;
-    cr_kernel kernel;
+    cr_placed_kernel kernel;
     cr_frame f;
     cr_status st;
 
@@ -266,10 +271,10 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
     CR_GO(cr_compute_type(&s.compute, op, arg, &f));
-    CR_GO(cr_find_kernel(&kernel, op, s.compute, CR_FORM_MAIN));
+    CR_GO(cr_place_kernel(&kernel, s.full->device, op, s.compute, CR_FORM_MAIN));
     CR_GO(make_results(&s, made, &f));
     if (cr_has_bytes(s.full->device) && s.full->numel)
-        CR_GO(run_kernel(&s, arg, made, kernel));
+        CR_GO(run_kernel(&s, arg, made, &kernel));
 done:
     for (int k = 0; k < op->result_count; k++) {
         if (st)

@@ -62,6 +62,8 @@ void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dty
 
 /* --- kernels by kind of entry; each is a cr_call_fn --- */
 cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result);
+/* The same on any device, without the short way for small tensors of the host. */
+cr_status cr_run_body_planned(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);

@@ -5,6 +5,7 @@
  * goes to the tile driver. */
 #include "base/parallel.h"
 #include "tensor/internal.h"
+#include "tensor/remote.h"
 #include <string.h>
 
 /* A call's operands in schema order: tensors, and numbers as values of the compute type. */
@@ -144,6 +145,8 @@ static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const
     operands o;
     cr_params params;
 
+    if (!cr_is_host(out[0]->device))
+        return cr_remote_body(op, arg, out, compute, kernel_result);
     for (int k = 0; k < op->result_count; k++)
         o.view[k] = cr_operand_of(out[k], kernel_result[k]);
     CR_TRY(collect(&o, op, arg, compute, op->result_count));
@@ -231,6 +234,15 @@ cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result)
     return CR_OK;
 }
 
+cr_status cr_run_body_planned(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_dtype compute, dtypes[CR_MAX_RESULTS];
+    cr_kernel kernel;
+
+    CR_TRY(decide(op, arg, &compute, dtypes, &kernel));
+    return run_long(op, arg, result, compute, kernel, dtypes);
+}
+
 cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out)
 {
     cr_dtype compute, dtypes[CR_MAX_RESULTS], written[CR_MAX_RESULTS];
@@ -248,7 +260,8 @@ cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *cons
     if (is_fake(out, op->result_count))
         return CR_OK;
     if (op->result_count == 1 && out[0]->dtype == compute && dtypes[0] == compute &&
-        compute == cr_dtype_compute(compute) && out[0]->contiguous) {
+        compute == cr_dtype_compute(compute) && out[0]->contiguous &&
+        cr_is_host(out[0]->device)) {
         const cr_tensor *like = same_everywhere(op, arg, compute);
         if (like && like->ndim == out[0]->ndim && like->numel == out[0]->numel)
             return run_short(op, arg, out[0], like, compute, kernel);

@@ -650,6 +650,39 @@ static cr_status pack(cr_frame *f, const cr_op *op, cr_value *results, cr_value 
     return CR_OK;
 }
 
+static const cr_tensor *frame_tensor(const cr_frame *f)
+{
+    for (int i = 0; i < f->op->param_count; i++) {
+        const cr_value *v = &f->arg[i];
+        if (v->tag == CR_TENSORS && v->len)
+            v = &v->list[0];
+        if (v->tag == CR_TENSOR)
+            return v->t;
+    }
+    for (int i = f->op->param_count; i < f->op->slot_count; i++)
+        if (f->known >> i & 1 && f->slot[i].tag == CR_TENSOR)
+            return f->slot[i].t;
+    return NULL;
+}
+
+/* A factory in a rule makes its tensor where the arguments of the rule's entry are. */
+static cr_status call_factory(const cr_frame *f, const cr_op *op, cr_value *arg,
+                              cr_value *results)
+{
+    const cr_tensor *t = frame_tensor(f);
+    cr_device was = cr_thread.device;
+
+    if (!t || cr_is_host(t->device))
+        return cr_call(op, arg, results);
+    for (int p = 0; p < op->param_count; p++)
+        if (op->param[p].type == CR_T_DEVICE && arg[p].tag == CR_NONE)
+            arg[p] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_packed_device(t->device)};
+    cr_thread.device = (cr_device){t->device.kind, t->device.index, false};
+    cr_status st = cr_call(op, arg, results);
+    cr_thread.device = was;
+    return st;
+}
+
 static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     cr_value arg[CR_MAX_ARGS], results[CR_MAX_RESULTS];
@@ -657,7 +690,8 @@ static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v,
     for (const cr_op *op = r->op; op; op = op->next) {
         if (!bind(f, op, r, v, arg))
             continue;
-        CR_TRY(cr_call(op, arg, results));
+        CR_TRY(op->tensor_params ? cr_call(op, arg, results)
+                                 : call_factory(f, op, arg, results));
         return pack(f, op, results, out);
     }
     return misuse(f, r, "no overload takes these arguments");

@@ -24,6 +24,15 @@ static cr_storage *header_new(size_t extra, cr_device device, size_t size)
     return s;
 }
 
+/* Host memory has told why already. */
+static CR_NOINLINE cr_status refuse_size(cr_device device, size_t size)
+{
+    return cr_is_host(device)
+               ? CR_MEMORY
+               : cr_fail(CR_MEMORY, "%s out of memory. Tried to allocate %zu bytes.",
+                         cr_device_print(device).text, size);
+}
+
 /* Gives `s` a block of `size` bytes. */
 static cr_status get_bytes(cr_storage *s, size_t size)
 {
@@ -32,9 +41,11 @@ static cr_status get_bytes(cr_storage *s, size_t size)
 
     if (!cr_has_bytes(s->device))
         return CR_OK;
+    if (!ops)
+        return cr_device_named(&s->device, cr_packed_device(s->device));
     char *p = ops->get(s->device.index, size, &class);
     if (!p)
-        return CR_MEMORY;
+        return refuse_size(s->device, size);
     s->bytes = p;
     s->size_class = class;
     return CR_OK;
@@ -134,6 +145,39 @@ void cr_storage_drop(cr_storage *s)
         storage_free(s);
 }
 
+/* --- bytes --- */
+
+static cr_status copy_through_host(cr_storage *to, size_t at, const cr_storage *from,
+                                   size_t from_at, size_t n)
+{
+    char *host = cr_alloc(n);
+
+    if (!host)
+        return CR_MEMORY;
+    cr_status st = cr_device_copy_out(host, from->device, from->bytes + from_at, n);
+    if (!st)
+        st = cr_device_copy_in(to->device, to->bytes + at, host, n);
+    cr_free(host);
+    return st;
+}
+
+cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from, size_t from_at,
+                          size_t n)
+{
+    const cr_device_ops *ops = cr_device_of(to->device.kind);
+
+    if (!n || !to->bytes || !from->bytes)
+        return CR_OK;
+    if (cr_same_device(to->device, from->device))
+        return cr_device_status(
+            ops->copy(to->device.index, to->bytes + at, from->bytes + from_at, n));
+    if (cr_is_host(from->device))
+        return cr_device_copy_in(to->device, to->bytes + at, from->bytes + from_at, n);
+    if (cr_is_host(to->device))
+        return cr_device_copy_out(to->bytes + at, from->device, from->bytes + from_at, n);
+    return copy_through_host(to, at, from, from_at, n);
+}
+
 /* --- resizing --- */
 
 /* A block that a grown storage keeps for those who still point to it. */
@@ -177,6 +221,8 @@ static size_t room(const cr_storage *s)
 #ifdef CR_SANITIZE
     return s->size;
 #endif
+    if (!cr_is_host(s->device))
+        return s->size;
     if (s->size_class)
         return cr_cpu_class_bytes(s->size_class);
     return s->bytes == (const char *)s + HEADER ? cr_cpu_class_bytes(s->header_class) - HEADER
@@ -189,8 +235,11 @@ static cr_status grow(cr_storage *s, size_t size)
     bool shared = atomic_load(&s->count) > 1;
 
     CR_TRY(cr_storage_new(&fresh, s->device, size > INLINE_BYTES ? size : INLINE_BYTES + 1));
-    if (s->size)
-        memcpy(fresh->bytes, s->bytes, s->size);
+    cr_status st = cr_storage_copy(fresh, 0, s, 0, s->size);
+    if (st) {
+        cr_storage_drop(fresh);
+        return st;
+    }
     if (shared && keep_block(s)) {
         cr_storage_drop(fresh);
         return CR_MEMORY;
@@ -208,7 +257,7 @@ cr_status cr_storage_resize(cr_storage *s, size_t size)
 {
     if (s->release && s->release != drop_aliased && s->release != drop_kept)
         return cr_fail(CR_RUNTIME, "Trying to resize storage that is not resizable");
-    if (cr_is_host(s->device) && size > room(s))
+    if (cr_has_bytes(s->device) && size > room(s))
         CR_TRY(grow(s, size));
     s->size = size;
     return CR_OK;

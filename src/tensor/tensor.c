@@ -43,7 +43,9 @@ static inline void set_inference(cr_tensor *t, bool on)
 /* The stages that calls with a tensor there pass. */
 static inline uint32_t device_stages(cr_device d)
 {
-    return CR_UNLIKELY(!cr_has_bytes(d)) ? CR_STAGE_BIT(FAKE) : 0;
+    if (CR_UNLIKELY(!cr_has_bytes(d)))
+        return CR_STAGE_BIT(FAKE);
+    return CR_UNLIKELY(!cr_is_host(d)) ? CR_STAGE_BIT(KERNEL) : 0;
 }
 
 /* A header with room for `ndim` dims and without storage. */
@@ -328,7 +330,8 @@ cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from)
     CR_TRY(replace_dims(t, from->ndim, from->size, from->stride));
     t->dtype = from->dtype;
     t->device = from->device;
-    t->stages = (t->stages & ~CR_STAGE_BIT(FAKE)) | (from->stages & CR_STAGE_BIT(FAKE));
+    t->stages &= ~(CR_STAGE_BIT(FAKE) | CR_STAGE_BIT(KERNEL));
+    t->stages |= device_stages(from->device);
     set_storage(t, cr_storage_keep(from->storage), from->offset);
     cr_storage_drop(old);
     return CR_OK;
@@ -357,6 +360,12 @@ cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t)
                        (long long)t->numel);
     if (!t->data)
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
+    if (CR_UNLIKELY(!cr_is_host(t->device))) {
+        _Alignas(16) char element[16];
+        CR_TRY(cr_device_copy_out(element, t->device, t->data, cr_dtype_size(t->dtype)));
+        *out = cr_scalar_load(t->dtype, element);
+        return CR_OK;
+    }
     *out = cr_scalar_load(t->dtype, t->data);
     return CR_OK;
 }

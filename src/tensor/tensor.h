@@ -130,6 +130,12 @@ CR_MUST cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from);
  * (resize_, out=).  Other tensors over a storage that had to move keep the old bytes. */
 CR_MUST cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size,
                                    const int64_t *stride);
+/* Bytes from one storage to another, on any devices.  Nothing when one has no bytes. */
+CR_MUST cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from,
+                                  size_t from_at, size_t n);
+/* `t` itself, counted, when the host addresses its elements; otherwise a dense copy on the
+ * host. */
+CR_MUST cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t);
 /* Never moves the bytes when they fit the block; see cr_tensor_resize. */
 CR_MUST cr_status cr_storage_resize(cr_storage *s, size_t size);
 

@@ -98,13 +98,14 @@ static int64_t end_of(const layout *l)
     return last + 1;
 }
 
-/* The positions that the layout's elements have in a row that starts at `first`. */
-static cr_status positions(cr_tensor **out, const layout *l, int64_t first, cr_device device)
+/* The positions that the layout's elements have in a row that starts at `first`, on the host.
+ */
+static cr_status positions(cr_tensor **out, const layout *l, int64_t first, bool fake)
 {
     int64_t n = cr_numel(l->ndim, l->size), *at;
     cr_tensor *t;
 
-    CR_TRY(cr_tensor_new(&t, CR_I64, device, 1, &n));
+    CR_TRY(cr_tensor_new(&t, CR_I64, fake ? cr_as_fake(CR_HOST) : CR_HOST, 1, &n));
     at = (int64_t *)(void *)t->data;
     for (int64_t i = 0; at && i < n; i++) {
         int64_t rest = i, place = l->offset - first;
@@ -123,11 +124,12 @@ static cr_status scatter(cr_tensor **out, cr_tensor *values, const layout *l, in
                          int64_t len)
 {
     const int64_t flat = -1;
-    cr_tensor *row = NULL, *at = NULL, *source = NULL;
+    cr_tensor *row = NULL, *here = NULL, *at = NULL, *source = NULL;
     cr_status st;
 
     CR_GO(zeros(&row, values, 1, &len));
-    CR_GO(positions(&at, l, first, values->device));
+    CR_GO(positions(&here, l, first, !cr_has_bytes(values->device)));
+    CR_GO(cr_copy_as(&at, here, CR_I64, values->device, CR_FORMAT_CONTIGUOUS));
     CR_GO(cr_call_tensor(&source, cr_entry.reshape,
                          (cr_value[]){cr_of_tensor(values), cr_of_ints(&flat, 1)}, 2));
     CR_GO(cr_call_tensor(
@@ -137,6 +139,7 @@ static cr_status scatter(cr_tensor **out, cr_tensor *values, const layout *l, in
 done:
     cr_drop(source);
     cr_drop(at);
+    cr_drop(here);
     cr_drop(row);
     return st;
 }

@@ -258,6 +258,11 @@ static cr_status check_split_tensor(const cr_tensor *by)
             "tensor_split expected tensor_indices_or_sections to be a "
             "zero-dimensional or one-dimensional tensor, but got a tensor with %d dims",
             by->ndim);
+    if (!cr_is_host(by->device) && !cr_is_meta(by->device))
+        return cr_fail(
+            CR_RUNTIME,
+            "tensor_split expected tensor_indices_or_sections to be on cpu, but it's on %s",
+            cr_device_print(by->device).text);
     if (!by->data && by->numel)
         return cr_fail(CR_RUNTIME, "Tensor.item() cannot be called on meta tensors");
     return CR_OK;

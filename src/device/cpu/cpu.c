@@ -467,7 +467,18 @@ static void cpu_release(int index, void *p, uint32_t size_class)
     cr_cpu_release(p, size_class);
 }
 
-const cr_device_ops cr_cpu_ops = {.get = cpu_get, .release = cpu_release};
+static const char *cpu_copy(int index, void *to, const void *from, size_t n)
+{
+    (void)index;
+    memmove(to, from, n);
+    return NULL;
+}
+
+const cr_device_ops cr_cpu_ops = {.get = cpu_get,
+                                  .release = cpu_release,
+                                  .copy_in = cpu_copy,
+                                  .copy_out = cpu_copy,
+                                  .copy = cpu_copy};
 
 void cr_cpu_memory_stats(cr_memory_stats *out)
 {

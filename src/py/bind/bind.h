@@ -357,6 +357,7 @@ PyObject *cr_py_hook_dict_add(PyObject **dict, PyObject *callable, bool *made);
 int cr_py_raise_start(PyObject *m);
 int cr_py_dtype_start(PyObject *m);
 int cr_py_device_start(PyObject *m);
+int cr_py_backend_start(PyObject *m);
 int cr_py_constant_start(PyObject *m);
 int cr_py_size_start(PyObject *m);
 int cr_py_generator_start(PyObject *m);

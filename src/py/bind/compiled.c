@@ -296,8 +296,9 @@ typedef struct {
 /* The thread's modes that a recording depends on, as bits. */
 static uint32_t mode_now(void)
 {
-    uint32_t m = (uint32_t)cr_thread.no_grad | (uint32_t)cr_thread.inference << 1 |
-                 (uint32_t)cr_default_dtype() << 8;
+    cr_device d = cr_thread.device;
+    uint32_t m = (uint32_t)(d.kind << 3 | (d.index & 7)) << 24 | (uint32_t)cr_thread.no_grad |
+                 (uint32_t)cr_thread.inference << 1 | (uint32_t)cr_default_dtype() << 8;
 
     if (cr_thread.include & CR_STAGE_BIT(AUTOCAST))
         m |= 4u | (uint32_t)cr_autocast_on(CR_HOST.kind) << 3 |
@@ -982,7 +983,7 @@ static PyObject *is_recording(PyObject *m, PyObject *unused)
 static PyObject *is_odd_tensor(PyObject *m, PyObject *x)
 {
     (void)m;
-    return PyBool_FromLong(!cr_py_is_tensor(x) || !cr_is_host(cr_py_tensor_of(x)->device) ||
+    return PyBool_FromLong(!cr_py_is_tensor(x) || !cr_has_bytes(cr_py_tensor_of(x)->device) ||
                            cr_py_overrides(Py_TYPE(x)));
 }
 

@@ -22,7 +22,13 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
                             "a Tensor with %lld elements cannot be converted to Scalar",
                             (long long)t->numel);
     cr_py_note_read(t, "item()");
-    return t->data ? element(t, t->data) : no_bytes("item");
+    if (!t->data)
+        return no_bytes("item");
+    if (CR_LIKELY(cr_is_host(t->device)))
+        return element(t, t->data);
+    cr_scalar s;
+    cr_status st = cr_tensor_item(&s, t);
+    return st ? cr_py_raise(st) : cr_py_scalar_object(s);
 }
 
 static PyObject *list_level(const cr_tensor *t, int dim, const char *at)
@@ -46,11 +52,18 @@ static PyObject *list_level(const cr_tensor *t, int dim, const char *at)
 
 static PyObject *tensor_tolist(PyObject *self, PyObject *unused)
 {
-    const cr_tensor *t = cr_py_tensor_of(self);
+    cr_tensor *t = cr_py_tensor_of(self), *here;
 
     (void)unused;
     cr_py_note_read(t, "tolist()");
-    return t->data || !t->numel ? list_level(t, 0, t->data) : no_bytes("tolist");
+    if (!t->data && t->numel)
+        return no_bytes("tolist");
+    cr_status st = cr_tensor_on_host(&here, t);
+    if (st)
+        return cr_py_raise(st);
+    PyObject *list = list_level(here, 0, here->data);
+    cr_drop(here);
+    return list;
 }
 
 /* The only element of a tensor.  Raises the ValueError of int() and float() for other

@@ -297,7 +297,7 @@ int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags)
 
     view->obj = NULL;
     cr_py_note_read(t, "a buffer");
-    if (cr_requires_grad(t) || !format || (!t->data && t->numel) ||
+    if (cr_requires_grad(t) || !format || ((!t->data || !cr_is_host(t->device)) && t->numel) ||
         (!t->contiguous && (flags & PyBUF_STRIDES) != PyBUF_STRIDES)) {
         PyErr_SetString(PyExc_BufferError, "this tensor cannot be exported as a buffer");
         return -1;

@@ -131,9 +131,8 @@ static PyObject *storage_clone(PyObject *self, PyObject *unused)
     (void)unused;
     if (st)
         return cr_py_raise(st);
-    if (from->bytes && from->size)
-        memcpy(s->bytes, from->bytes, from->size);
-    PyObject *copy = cr_py_storage_object(s);
+    st = cr_storage_copy(s, 0, from, 0, from->size);
+    PyObject *copy = st ? cr_py_raise(st) : cr_py_storage_object(s);
     cr_storage_drop(s);
     return copy;
 }
@@ -150,8 +149,9 @@ static PyObject *storage_copy_in(PyObject *self, PyObject *x)
         return PyErr_Format(PyExc_RuntimeError,
                             "size does not match, self was %zu bytes but src was %zu bytes",
                             to->size, from->size);
-    if (to->bytes && from->bytes)
-        memmove(to->bytes, from->bytes, to->size);
+    cr_status st = cr_storage_copy(to, 0, from, 0, to->size);
+    if (st)
+        return cr_py_raise(st);
     to->version++;
     return Py_NewRef(self);
 }
@@ -163,7 +163,13 @@ static PyObject *storage_tobytes(PyObject *self, PyObject *unused)
     (void)unused;
     if (!s->bytes && s->size)
         return PyErr_Format(PyExc_NotImplementedError, "a meta storage has no bytes");
-    return PyBytes_FromStringAndSize(s->bytes, (Py_ssize_t)s->size);
+    PyObject *out = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)s->size);
+    cr_status st =
+        out ? cr_device_copy_out(PyBytes_AS_STRING(out), s->device, s->bytes, s->size) : CR_OK;
+    if (!st)
+        return out;
+    Py_DECREF(out);
+    return cr_py_raise(st);
 }
 
 static PyObject *storage_item(PyObject *self, Py_ssize_t i)
@@ -173,7 +179,9 @@ static PyObject *storage_item(PyObject *self, Py_ssize_t i)
     if (i < 0 || (size_t)i >= s->size || !s->bytes)
         return PyErr_Format(PyExc_IndexError, "index %zd out of range for storage of size %zu",
                             i, s->size);
-    return PyLong_FromLong((unsigned char)s->bytes[i]);
+    unsigned char byte;
+    cr_status st = cr_device_copy_out(&byte, s->device, s->bytes + i, 1);
+    return st ? cr_py_raise(st) : PyLong_FromLong(byte);
 }
 
 /* UntypedStorage._from_bytes(bytes): copies the bytes.  Pickles are loaded by it. */
@@ -219,6 +227,10 @@ static int storage_getbuffer(PyObject *self, Py_buffer *view, int flags)
 {
     cr_storage *s = cr_py_storage_of(self);
 
+    if (!cr_is_host(s->device) && s->bytes) {
+        PyErr_SetString(PyExc_BufferError, "the bytes are on another device than the host");
+        return -1;
+    }
     s->exposed = true;
     return PyBuffer_FillInfo(view, self, s->bytes, s->bytes ? (Py_ssize_t)s->size : 0, 0,
                              flags);

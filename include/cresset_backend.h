@@ -1,0 +1,207 @@
+/* cresset_backend.h - a device that is written outside the library.
+ *
+ * A backend is a shared object with a function
+ *
+ *     const char *cresset_backend(void);
+ *
+ * which cr_backend_load() calls once.  It fills a cr_device_ops and registers it by
+ * cr_backend_register(); NULL means success, anything else is the error's text.  From then on
+ * the device is torch's `privateuseone` under the name that was registered.
+ *
+ * The library never reads or writes device memory.  It passes addresses on, adds offsets to
+ * them, and asks the table for everything else:
+ *
+ *   elementwise operators, reductions, compositions   kernels that the backend makes of C text
+ *   views                                             nothing
+ *   copies, conversions, fills                        `move`, `fill`, `copy_in`, `copy_out`
+ *   operators written in C (sort, matmul, ...)        kernels registered by
+ * cr_kernel_register(), or, where cr_backend_fallback() allows it, the host's
+ *
+ * A function of the table returns NULL on success, or a text that becomes a RuntimeError; the
+ * text must live until the thread's next call.  Functions may be called from several threads.
+ *
+ * Order: what is asked for by one thread takes effect in that order.  `copy_out` and
+ * `synchronize` wait; everything else may return before it is done, but may not use host memory
+ * that it was given after it has returned. */
+#ifndef CRESSET_BACKEND_H
+#define CRESSET_BACKEND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define CR_BACKEND_API __attribute__((visibility("default")))
+
+/* The version of everything in this header. */
+enum { CR_BACKEND_ABI = 1 };
+
+/* Elements that lie `stride` elements apart, in memory of a device or of the host.  dtype is a
+ * cr_dtype: 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8
+ * float32, 9 float64, 10 complex64, 11 complex128. */
+typedef struct {
+    char *data;
+    int dtype, ndim;
+    const int64_t *size, *stride;
+} cr_array;
+
+/* --- kernels --- */
+
+/* A kernel as the library prints it: pointers to operands (results first), two strides in bytes
+ * for each (from row to row, and within a row), {rows, columns, number of the first row}, and
+ * scalar parameters in slots of 16 bytes. */
+typedef void (*cr_kernel_function)(void *const *pointer, const int64_t *stride,
+                                   const int64_t *size, const void *param);
+
+/* The C text of one kernel. */
+typedef struct cr_kernel_source cr_kernel_source;
+
+/* One call of a kernel. */
+typedef struct {
+    void *code; /* as `build` gave it */
+    int operands;
+    void *const *pointer;  /* addresses on the device */
+    uint64_t numbers;      /* bit k: pointer[k] is host memory, a number of at most 16 bytes */
+    const int64_t *stride; /* 2 * operands */
+    int64_t size[3];
+    const void *param; /* host memory */
+    size_t param_bytes;
+} cr_launch;
+
+/* --- the table --- */
+
+typedef struct {
+    size_t total_memory; /* bytes */
+    size_t alignment;    /* of what `get` gives; at least 64 */
+    const char *name;    /* of the model */
+} cr_device_limits;
+
+typedef struct cr_device_ops {
+    size_t bytes; /* sizeof(cr_device_ops) where the backend was compiled */
+
+    /* Devices are numbered from 0; `current` is the calling thread's. */
+    int (*count)(void);
+    int (*current)(void);
+    const char *(*set_current)(int index);
+    const char *(*limits)(int index, cr_device_limits *out);
+
+    /* `size` > 0 bytes, undefined; NULL when there are none.  *block is handed back to
+     * `release`, and must not be 0.  Memory is released in order: what was asked for before may
+     * still use it. */
+    void *(*get)(int index, size_t size, uint32_t *block);
+    void (*release)(int index, void *p, uint32_t block);
+
+    /* Bytes from the host, to the host, and between two places of one device that do not
+     * overlap. */
+    const char *(*copy_in)(int index, void *to, const void *host, size_t n);
+    const char *(*copy_out)(int index, void *host, const void *from, size_t n);
+    const char *(*copy)(int index, void *to, const void *from, size_t n);
+    /* Elements of any strides and dtypes on one device: converted as C casts do, `from`
+     * broadcast to the sizes of `to`.  They do not overlap. */
+    const char *(*move)(int index, const cr_array *to, const cr_array *from);
+    /* All elements of `to` become the one at `element`, which is host memory of its dtype. */
+    const char *(*fill)(int index, const cr_array *to, const void *element);
+
+    /* Makes a kernel of C text; *code is what launches name.  It is kept for good. */
+    const char *(*build)(int index, const cr_kernel_source *source, void **code);
+    const char *(*launch)(int index, const cr_launch *l);
+
+    /* Streams and events order work further.  NULL is the default stream. */
+    const char *(*stream_new)(int index, void **stream);
+    void (*stream_drop)(int index, void *stream);
+    const char *(*set_stream)(int index, void *stream); /* of the calling thread */
+    void *(*stream)(int index);
+    const char *(*event_new)(int index, void **event);
+    void (*event_drop)(int index, void *event);
+    const char *(*event_record)(int index, void *event);      /* on the thread's stream */
+    const char *(*event_wait)(int index, void *event);        /* the thread's stream waits */
+    const char *(*event_synchronize)(int index, void *event); /* the caller waits */
+    bool (*event_done)(int index, void *event);
+    /* Waits for all that was asked for, and tells what went wrong in it. */
+    const char *(*synchronize)(int index);
+} cr_device_ops;
+
+/* Calls below return NULL, or the error's text, which lives until the thread's next error. */
+
+/* Registers the table under a name: "npu".  Only once a process.  The table stays the backend's
+ * and must live for good.  Refuses another `abi` than CR_BACKEND_ABI, and a table with missing
+ * functions. */
+CR_BACKEND_API const char *cr_backend_register(int abi, const char *name,
+                                               const cr_device_ops *table);
+/* Whether operators without a kernel for the device are computed on the host: arguments are
+ * copied there and results back.  Off at first.  Each operator is logged once (CR_LOG=backend).
+ */
+CR_BACKEND_API void cr_backend_fallback(bool on);
+/* Loads a backend; for programs. */
+CR_BACKEND_API const char *cr_backend_load(const char *path);
+
+/* --- operators --- */
+
+typedef enum {
+    CR_GIVEN_NONE,
+    CR_GIVEN_ARRAY,
+    CR_GIVEN_INT, /* integers, truths, dtypes */
+    CR_GIVEN_FLOAT,
+    CR_GIVEN_INTS,
+    CR_GIVEN_FLOATS,
+    CR_GIVEN_TEXT,
+    CR_GIVEN_LIST, /* of arrays */
+    CR_GIVEN_OTHER /* a generator, a complex number */
+} cr_given_kind;
+
+/* An argument of an operator, by its place in the schema. */
+typedef struct cr_given {
+    cr_given_kind kind;
+    size_t count; /* INTS, FLOATS, TEXT, LIST */
+    union {
+        cr_array array;
+        int64_t i;
+        double d;
+        const int64_t *ints;
+        const double *floats;
+        const char *text;
+        const struct cr_given *list;
+    };
+} cr_given;
+
+/* A kernel of an entry of the operator table that is written in C: arguments are on the device
+ * and in the compute type, results are made by the entry's rules.  An argument that the
+ * operator writes is also a result. */
+typedef const char *(*cr_entry_kernel)(int index, const cr_given *arg, const cr_array *result);
+/* The kind of all devices outside the library. */
+CR_BACKEND_API extern const int cr_backend_kind;
+/* For the entry "sort" or "sort.stable" and the kind of a device.  Refuses entries that state
+ * what they compute: they need no kernel. */
+CR_BACKEND_API const char *cr_kernel_register(const char *entry, int kind,
+                                              cr_entry_kernel kernel);
+
+/* --- C text --- */
+
+/* The kernel of an entry for a compute type, "add" in float32.  form: 0 elementwise, rows of a
+ * composition, rows of a fold; 1 columns of a fold; 2 and 3 join results of 0 and 1. */
+CR_BACKEND_API const char *cr_emit_entry(const cr_kernel_source **out, const char *entry,
+                                         int dtype, int form);
+CR_BACKEND_API void cr_kernel_source_drop(const cr_kernel_source *s);
+/* A file of C (GNU C11 with vector extensions) that defines one function of type
+ * cr_kernel_function, its name, and compiler flags with which its results have the host's bits.
+ */
+CR_BACKEND_API const char *cr_kernel_text(const cr_kernel_source *s);
+CR_BACKEND_API const char *cr_kernel_symbol(const cr_kernel_source *s);
+CR_BACKEND_API const char *cr_kernel_flags(void);
+/* The function, compiled for this processor by the library's own compiler and kept in its
+ * cache; for devices that run host code. */
+CR_BACKEND_API const char *cr_kernel_compile(cr_kernel_function *out,
+                                             const cr_kernel_source *s);
+/* Converts n elements as `move` has to; both in memory that the caller can read.  Steps are in
+ * bytes. */
+CR_BACKEND_API void cr_convert_elements(int to_dtype, void *to, int64_t to_step, int from_dtype,
+                                        const void *from, int64_t from_step, int64_t n);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,135 @@
+/* The C text of one kernel. */
+#include "jit/entry.h"
+#include "jit/isa.h"
+#include "loop/build.h"
+#include "loop/nest.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+struct cr_kernel_source {
+    cr_unit unit;
+    char *name; /* as given to cr_emit_c */
+    cr_text text, symbol;
+};
+
+enum { PATIENCE_SECONDS = 300 };
+
+/* --- making --- */
+
+static cr_status source_new(cr_kernel_source **out, const char *name)
+{
+    cr_kernel_source *s = cr_alloc_zero(sizeof *s);
+
+    if (!s || !(s->name = cr_alloc(strlen(name) + 1))) {
+        cr_free(s);
+        return CR_MEMORY;
+    }
+    strcpy(s->name, name);
+    *out = s;
+    return CR_OK;
+}
+
+/* The symbol that CK(name) expands to where CK_ISA is `device`. */
+static cr_status source_finish(cr_kernel_source **out, cr_kernel_source *s)
+{
+    cr_text_put(&s->text, "#define CK_ISA device\n");
+    cr_jit_source(&s->text, &s->unit);
+    cr_text_printf(&s->symbol, "ck_device_%s", s->name);
+    if (s->text.failed || s->symbol.failed) {
+        cr_kernel_source_drop(s);
+        return CR_MEMORY;
+    }
+    *out = s;
+    return CR_OK;
+}
+
+typedef struct {
+    cr_kernel_source *source;
+    const cr_op *op;
+    cr_dtype dtype;
+    cr_form form;
+} entry_job;
+
+static void entry_emit(cr_session *s, void *context)
+{
+    entry_job *j = context;
+    cr_loop *l = cr_loop_of_op(s, j->op, j->dtype, j->form);
+
+    cr_loop_simplify(l);
+    cr_emit_c(&j->source->unit, cr_nest_schedule(l), j->source->name);
+}
+
+cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtype, cr_form form)
+{
+    entry_job j = {.op = op, .dtype = dtype, .form = form};
+    cr_session s = {0};
+
+    /* A plain fold's partial results are folded by the same kernel. */
+    if (form >= CR_FORM_JOIN && !cr_loop_has_form(op, form))
+        j.form = form = form == CR_FORM_JOIN ? CR_FORM_MAIN : CR_FORM_COLUMNS;
+    if (!cr_loop_has_form(op, form))
+        return cr_fail(CR_VALUE, "%s has no kernel of form %d", op->name, (int)form);
+    CR_TRY(source_new(&j.source, op->name));
+    cr_status st = cr_session_run(&s, entry_emit, &j);
+    cr_session_drop(&s);
+    if (!st)
+        return source_finish(out, j.source);
+    cr_kernel_source_drop(j.source);
+    return st;
+}
+
+void cr_kernel_source_drop(const cr_kernel_source *source)
+{
+    cr_kernel_source *s = (cr_kernel_source *)(uintptr_t)source;
+
+    if (!s)
+        return;
+    cr_unit_drop(&s->unit);
+    cr_text_drop(&s->text);
+    cr_text_drop(&s->symbol);
+    cr_free(s->name);
+    cr_free(s);
+}
+
+/* --- what a backend asks of it --- */
+
+const char *cr_kernel_text(const cr_kernel_source *s)
+{
+    return cr_text_str(&s->text);
+}
+
+const char *cr_kernel_symbol(const cr_kernel_source *s)
+{
+    return cr_text_str(&s->symbol);
+}
+
+static char flags[512];
+
+static void flags_print(void)
+{
+    snprintf(flags, sizeof flags, "-std=gnu11 -O2 -fPIC -shared -ffp-contract=off %s",
+             cr_isa_flags(cr_isa_chosen()));
+}
+
+const char *cr_kernel_flags(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, flags_print);
+    return flags;
+}
+
+const char *cr_kernel_compile(cr_kernel_function *out, const cr_kernel_source *s)
+{
+    cr_jit_kernel *k;
+
+    if (cr_jit_request(&k, &s->unit, s->name, CR_JIT_AWAITED))
+        return cr_error_message();
+    cr_jit_wait(k, PATIENCE_SECONDS);
+    *out = cr_jit_function(k);
+    if (*out)
+        return NULL;
+    cr_fail(CR_RUNTIME, "the kernel %s could not be compiled (CR_LOG=jit says why)", s->name);
+    return cr_error_message();
+}

@@ -1,0 +1,14 @@
+/* entry.h - the C text of one kernel, for devices outside the library. */
+#ifndef CR_JIT_ENTRY_H
+#define CR_JIT_ENTRY_H
+
+#include "cresset_backend.h"
+#include "jit/jit.h"
+#include "ops/ops.h"
+
+/* The kernel of an entry.  CR_TYPE or CR_VALUE when it has none of this type and form.  The
+ * caller owns *out. */
+CR_MUST cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtype,
+                                  cr_form form);
+
+#endif

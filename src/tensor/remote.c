@@ -1,0 +1,726 @@
+/* Devices whose memory the host does not address: kernels, copies, and the host's help.
+ *
+ * A kernel is found by (device, entry, dtype, form).  At the first call the device makes it of
+ * the entry's C text.  Copies between two layouts on a device are the device's; between a
+ * device and the host, elements pass as one dense block. */
+#include "tensor/remote.h"
+#include "base/log.h"
+#include "base/map.h"
+#include "base/parallel.h"
+#include "jit/entry.h"
+#include "tensor/geometry.h"
+#include "tensor/internal.h"
+#include "tensor/whole.h"
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static const cr_device_ops *ops_of(cr_device d)
+{
+    return cr_device_of((cr_device_kind)d.kind);
+}
+
+/* --- kernels --- */
+
+typedef struct {
+    uint16_t op;
+    uint8_t kind, index, dtype, form;
+} kernel_key;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static cr_map kernels; /* kernel_key -> what the device made of the text */
+static cr_map entries; /* kind and name -> cr_entry_kernel */
+static cr_map told;    /* names of entries that were logged */
+static _Atomic bool fallback;
+
+static cr_status build_kernel(void **code, cr_device device, const cr_op *op, cr_dtype dtype,
+                              cr_form form)
+{
+    cr_kernel_source *source;
+
+    CR_TRY(cr_entry_source(&source, op, dtype, form));
+    cr_status st = cr_device_status(ops_of(device)->build(device.index, source, code));
+    cr_kernel_source_drop(source);
+    return st;
+}
+
+static cr_status find_code(void **code, cr_device device, const cr_op *op, cr_dtype dtype,
+                           cr_form form)
+{
+    kernel_key key;
+
+    memset(&key, 0, sizeof key);
+    key.op = op->index;
+    key.kind = device.kind;
+    key.index = device.index;
+    key.dtype = (uint8_t)dtype;
+    key.form = (uint8_t)form;
+    pthread_mutex_lock(&lock);
+    *code = cr_map_get(&kernels, (const char *)&key, sizeof key);
+    pthread_mutex_unlock(&lock);
+    if (*code)
+        return CR_OK;
+    CR_TRY(build_kernel(code, device, op, dtype, form));
+    pthread_mutex_lock(&lock);
+    cr_status st = cr_map_set(&kernels, (const char *)&key, sizeof key, *code);
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,
+                          cr_dtype dtype, cr_form form)
+{
+    *out = (cr_placed_kernel){.device = device};
+    CR_TRY(cr_find_kernel(&out->fn, op, dtype, form));
+    if (cr_is_host(device) || !cr_has_bytes(device))
+        return CR_OK;
+    out->fn = NULL;
+    return find_code(&out->code, device, op, cr_dtype_compute(dtype), form);
+}
+
+cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how)
+{
+    cr_launch l = *how;
+
+    l.code = k->code;
+    return cr_device_status(ops_of(k->device)->launch(k->device.index, &l));
+}
+
+void cr_share_out(cr_device device, int64_t n, int64_t grain,
+                  void (*fn)(void *context, int64_t begin, int64_t end), void *context)
+{
+    if (CR_LIKELY(cr_is_host(device)))
+        cr_parallel_for(n, grain, fn, context);
+    else if (n)
+        fn(context, 0, n);
+}
+
+/* --- blocks for a moment --- */
+
+typedef struct {
+    cr_device device;
+    char *at;
+    uint32_t size_class;
+} block;
+
+static cr_status block_get(block *b, cr_device device, size_t size)
+{
+    b->device = device;
+    b->at = size ? ops_of(device)->get(device.index, size, &b->size_class) : NULL;
+    if (size && !b->at)
+        return cr_is_host(device)
+                   ? CR_MEMORY
+                   : cr_fail(CR_MEMORY, "%s out of memory. Tried to allocate %zu bytes.",
+                             cr_device_print(device).text, size);
+    return CR_OK;
+}
+
+static void block_drop(block *b)
+{
+    if (b->at)
+        ops_of(b->device)->release(b->device.index, b->at, b->size_class);
+}
+
+/* --- copies --- */
+
+static cr_array array_of(const cr_view *v)
+{
+    return (cr_array){v->data, v->dtype, v->ndim, v->size, v->stride};
+}
+
+static size_t bytes_of(const cr_view *v)
+{
+    return (size_t)cr_numel(v->ndim, v->size) * cr_dtype_size((cr_dtype)v->dtype);
+}
+
+static bool is_dense(const cr_view *v)
+{
+    return cr_is_contiguous(v->ndim, v->size, v->stride);
+}
+
+/* `from` with the sizes of `to`: stride 0 where it repeats. */
+static cr_view broadcast(const cr_view *from, const cr_view *to, int64_t *stride)
+{
+    cr_view v = *from;
+    int lead = to->ndim - from->ndim;
+
+    for (int d = 0; d < to->ndim; d++)
+        stride[d] = d < lead || (from->size[d - lead] == 1 && to->size[d] != 1)
+                        ? 0
+                        : from->stride[d - lead];
+    v.ndim = to->ndim;
+    v.size = to->size;
+    v.stride = stride;
+    return v;
+}
+
+/* A dense view of the sizes and dtype of `like` in a block of `device`. */
+static cr_status dense_block(block *b, cr_view *v, int64_t *stride, const cr_view *like,
+                             cr_device device)
+{
+    CR_TRY(block_get(b, device, bytes_of(like)));
+    cr_row_major(like->ndim, like->size, stride);
+    *v = *like;
+    v->data = b->at;
+    v->stride = stride;
+    v->device = device;
+    return CR_OK;
+}
+
+static cr_status ask_move(const cr_view *to, const cr_view *from)
+{
+    cr_array a = array_of(to), b = array_of(from);
+
+    return cr_device_status(ops_of(to->device)->move(to->device.index, &a, &b));
+}
+
+static bool views_meet(const cr_view *a, const cr_view *b)
+{
+    const char *a0, *a1, *b0, *b1;
+
+    cr_view_extent(a, &a0, &a1);
+    cr_view_extent(b, &b0, &b1);
+    return a0 < b1 && b0 < a1;
+}
+
+/* On one device. */
+static cr_status move_there(const cr_view *to, const cr_view *from)
+{
+    int64_t stride[CR_MAX_DIMS];
+    cr_view between;
+    block b = {.at = NULL};
+
+    if (!views_meet(to, from))
+        return ask_move(to, from);
+    if (to->dtype == from->dtype && cr_overlap_of(to, from) == CR_SAME)
+        return CR_OK;
+    CR_TRY(dense_block(&b, &between, stride, from, from->device));
+    cr_status st = ask_move(&between, from);
+    if (!st)
+        st = ask_move(to, &between);
+    block_drop(&b);
+    return st;
+}
+
+/* The host's elements become dense and of the destination's dtype, pass, and are spread there.
+ */
+static cr_status move_in(const cr_view *to, const cr_view *from)
+{
+    int64_t host_stride[CR_MAX_DIMS], there_stride[CR_MAX_DIMS];
+    cr_view host = *from, there = *to;
+    block h = {.at = NULL}, t = {.at = NULL};
+    cr_status st = CR_OK;
+
+    if (from->dtype != to->dtype || !is_dense(from)) {
+        CR_GO(dense_block(&h, &host, host_stride, to, CR_HOST));
+        CR_GO(cr_copy_elements(&host, from));
+    }
+    if (!is_dense(to))
+        CR_GO(dense_block(&t, &there, there_stride, to, to->device));
+    CR_GO(cr_device_copy_in(to->device, there.data, host.data, bytes_of(to)));
+    if (t.at)
+        CR_GO(ask_move(to, &there));
+done:
+    block_drop(&h);
+    block_drop(&t);
+    return st;
+}
+
+static cr_status move_out(const cr_view *to, const cr_view *from)
+{
+    int64_t host_stride[CR_MAX_DIMS], there_stride[CR_MAX_DIMS];
+    cr_view host = *to, there = *from;
+    block h = {.at = NULL}, t = {.at = NULL};
+    cr_status st = CR_OK;
+
+    if (!is_dense(from)) {
+        CR_GO(dense_block(&t, &there, there_stride, from, from->device));
+        CR_GO(ask_move(&there, from));
+    }
+    if (from->dtype != to->dtype || !is_dense(to))
+        CR_GO(dense_block(&h, &host, host_stride, from, CR_HOST));
+    CR_GO(cr_device_copy_out(host.data, from->device, there.data, bytes_of(from)));
+    if (h.at)
+        CR_GO(cr_copy_elements(to, &host));
+done:
+    block_drop(&h);
+    block_drop(&t);
+    return st;
+}
+
+/* Between two devices. */
+static cr_status move_through_host(const cr_view *to, const cr_view *from)
+{
+    int64_t stride[CR_MAX_DIMS];
+    cr_view host;
+    block h = {.at = NULL};
+    cr_status st;
+
+    CR_GO(dense_block(&h, &host, stride, from, CR_HOST));
+    CR_GO(move_out(&host, from));
+    CR_GO(move_in(to, &host));
+done:
+    block_drop(&h);
+    return st;
+}
+
+cr_status cr_remote_copy(const cr_view *to, const cr_view *given)
+{
+    int64_t stride[CR_MAX_DIMS];
+    cr_view from = broadcast(given, to, stride);
+
+    if (cr_same_device(to->device, from.device))
+        return move_there(to, &from);
+    if (cr_is_host(from.device))
+        return move_in(to, &from);
+    return cr_is_host(to->device) ? move_out(to, &from) : move_through_host(to, &from);
+}
+
+cr_status cr_remote_fill(const cr_view *to, const void *element)
+{
+    cr_array a = array_of(to);
+
+    return cr_device_status(ops_of(to->device)->fill(to->device.index, &a, element));
+}
+
+/* --- elementwise entries --- */
+
+/* The operands of one launch: each lies as the first result does, or is one element. */
+typedef struct {
+    const cr_tensor *like; /* whose sizes and strides count */
+    cr_device device;
+    int count;
+    uint64_t numbers;
+    void *ptr[CR_MAX_OPERANDS];
+    int64_t stride[2 * CR_MAX_OPERANDS];
+    _Alignas(16) char number[CR_MAX_OPERANDS][16];
+    cr_tensor *made[CR_MAX_OPERANDS];
+} flat_call;
+
+static bool lies_like(const cr_tensor *t, const cr_tensor *like)
+{
+    if (t->ndim != like->ndim || memcmp(t->size, like->size, t->ndim * sizeof *t->size))
+        return false;
+    return (t->contiguous && like->contiguous) ||
+           !memcmp(t->stride, like->stride, t->ndim * sizeof *t->stride);
+}
+
+static void flat_put(flat_call *c, void *p, cr_dtype dtype, bool one)
+{
+    c->ptr[c->count] = p;
+    c->stride[2 * c->count] = 0;
+    c->stride[2 * c->count + 1] = one ? 0 : (int64_t)cr_dtype_size(dtype);
+    c->count++;
+}
+
+static void flat_put_number(flat_call *c, cr_scalar value, cr_dtype want)
+{
+    cr_scalar_store(value, want, c->number[c->count]);
+    c->numbers |= (uint64_t)1 << c->count;
+    flat_put(c, c->number[c->count], want, true);
+}
+
+/* A copy of `t` in the kernel's dtype that lies like the first result. */
+static cr_status flat_copy(cr_tensor **out, const flat_call *c, const cr_tensor *t,
+                           cr_dtype want)
+{
+    const cr_tensor *like = c->like;
+    cr_tensor *made;
+
+    CR_TRY(cr_tensor_new_strided(&made, want, c->device, like->ndim, like->size, like->stride));
+    cr_view to = cr_view_of(made), from = cr_view_of(t);
+    cr_status st = cr_copy_elements(&to, &from);
+    if (st)
+        cr_drop(made);
+    else
+        *out = made;
+    return st;
+}
+
+static cr_status flat_put_tensor(flat_call *c, cr_tensor *t, cr_dtype want)
+{
+    cr_scalar value;
+
+    if (cr_is_host(t->device)) { /* a number, or the call would have been refused */
+        CR_TRY(cr_tensor_item(&value, t));
+        flat_put_number(c, value, want);
+        return CR_OK;
+    }
+    if (t->dtype == want && (t->numel == 1 || lies_like(t, c->like))) {
+        flat_put(c, t->data, want, t->numel == 1);
+        return CR_OK;
+    }
+    int k = c->count;
+    CR_TRY(flat_copy(&c->made[k], c, t, want));
+    flat_put(c, c->made[k]->data, want, false);
+    return CR_OK;
+}
+
+/* Results are written in place where they lie like the first and no operand shares their
+ * memory. */
+static cr_status flat_put_result(flat_call *c, cr_tensor *t, cr_dtype want, bool apart)
+{
+    int k = c->count;
+
+    if (t->dtype == want && lies_like(t, c->like) && apart) {
+        flat_put(c, t->data, want, false);
+        return CR_OK;
+    }
+    CR_TRY(cr_tensor_new_strided(&c->made[k], want, c->device, c->like->ndim, c->like->size,
+                                 c->like->stride));
+    flat_put(c, c->made[k]->data, want, false);
+    return CR_OK;
+}
+
+static cr_status flat_put_arguments(flat_call *c, const cr_op *op, const cr_value *arg,
+                                    cr_dtype compute)
+{
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
+        int i = (int)CR_CTZ(mask);
+        cr_dtype want = op->mask_params >> i & 1 ? CR_BOOL : compute;
+        if (arg[i].tag == CR_TENSOR)
+            CR_TRY(flat_put_tensor(c, arg[i].t, want));
+        else if (arg[i].tag == CR_NUMBER)
+            flat_put_number(c, arg[i].number, want);
+        else
+            return cr_fail(CR_TYPE, "%s(): argument '%s' must be Tensor, not None", op->name,
+                           op->param[i].name);
+    }
+    return CR_OK;
+}
+
+static bool apart_from_arguments(const cr_op *op, const cr_value *arg, const cr_tensor *out)
+{
+    for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
+        if (arg[CR_CTZ(mask)].tag == CR_TENSOR && cr_meets(arg[CR_CTZ(mask)].t, out))
+            return false;
+    return true;
+}
+
+/* A layout without gaps, which `made` copies can repeat. */
+static cr_status flat_layout(cr_tensor **like, cr_tensor *out)
+{
+    if (cr_is_dense(out)) {
+        *like = cr_keep(out);
+        return CR_OK;
+    }
+    return cr_tensor_new(like, (cr_dtype)out->dtype, cr_as_fake(out->device), out->ndim,
+                         out->size);
+}
+
+cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                         cr_dtype compute, const cr_dtype *kernel_result)
+{
+    flat_call c = {.device = out[0]->device};
+    cr_placed_kernel kernel;
+    cr_tensor *like = NULL;
+    cr_params params;
+    cr_status st;
+
+    if (!out[0]->numel)
+        return CR_OK;
+    CR_GO(flat_layout(&like, out[0]));
+    c.like = like;
+    CR_GO(cr_place_kernel(&kernel, c.device, op, compute, CR_FORM_MAIN));
+    for (int k = 0; k < op->result_count; k++)
+        CR_GO(flat_put_result(&c, out[k], kernel_result[k],
+                              apart_from_arguments(op, arg, out[k])));
+    CR_GO(flat_put_arguments(&c, op, arg, cr_dtype_compute(compute)));
+    cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
+    CR_GO(cr_launch_kernel(&kernel, &(cr_launch){.operands = c.count,
+                                                 .pointer = c.ptr,
+                                                 .numbers = c.numbers,
+                                                 .stride = c.stride,
+                                                 .size = {1, out[0]->numel},
+                                                 .param = params.slot,
+                                                 .param_bytes = sizeof params.slot}));
+    for (int k = 0; k < op->result_count; k++)
+        if (c.made[k]) {
+            cr_view to = cr_view_of(out[k]), from = cr_view_of(c.made[k]);
+            CR_GO(cr_copy_elements(&to, &from));
+        }
+done:
+    for (int k = 0; k < CR_MAX_OPERANDS; k++)
+        cr_drop(c.made[k]);
+    cr_drop(like);
+    return st;
+}
+
+/* --- kernels of entries written in C --- */
+
+static size_t entry_key(char *key, size_t room, cr_device_kind kind, const cr_op *op)
+{
+    return (size_t)snprintf(key, room, "%d %s.%s", (int)kind, op->name, op->overload);
+}
+
+cr_status cr_remote_register(const char *entry, cr_device_kind kind, cr_entry_kernel fn)
+{
+    const cr_op *op = cr_ops_find(entry);
+    char key[160];
+
+    if (!op)
+        return cr_fail(CR_RUNTIME, "no operator is called '%s'", entry);
+    if (op->does != CR_DOES_EXTERN)
+        return cr_fail(CR_RUNTIME, "%s states what it computes: it takes no kernel of a device",
+                       entry);
+    size_t n = entry_key(key, sizeof key, kind, op);
+    pthread_mutex_lock(&lock);
+    cr_status st = cr_map_set(&entries, key, n, (void *)(uintptr_t)fn);
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+static cr_entry_kernel registered(const cr_op *op, cr_device device)
+{
+    char key[160];
+    size_t n = entry_key(key, sizeof key, (cr_device_kind)device.kind, op);
+
+    pthread_mutex_lock(&lock);
+    void *fn = cr_map_get(&entries, key, n);
+    pthread_mutex_unlock(&lock);
+    return (cr_entry_kernel)(uintptr_t)fn;
+}
+
+static cr_given given_number(cr_scalar s)
+{
+    if (s.category == CR_CAT_COMPLEX)
+        return (cr_given){.kind = CR_GIVEN_OTHER};
+    return s.category == CR_CAT_FLOAT ? (cr_given){.kind = CR_GIVEN_FLOAT, .d = s.d}
+                                      : (cr_given){.kind = CR_GIVEN_INT, .i = s.i};
+}
+
+static cr_given given_of(const cr_value *v)
+{
+    switch ((cr_tag)v->tag) {
+    case CR_NONE: return (cr_given){.kind = CR_GIVEN_NONE};
+    case CR_VIEW:
+        if (cr_is_host(v->view->device))
+            return given_number(cr_scalar_load((cr_dtype)v->view->dtype, v->view->data));
+        return (cr_given){.kind = CR_GIVEN_ARRAY, .array = array_of(v->view)};
+    case CR_INT:
+    case CR_TRUTH:
+    case CR_DTYPE_VAL: return (cr_given){.kind = CR_GIVEN_INT, .i = v->i};
+    case CR_FLOAT: return (cr_given){.kind = CR_GIVEN_FLOAT, .d = v->d};
+    case CR_NUMBER: return given_number(v->number);
+    case CR_INTS:
+    case CR_TRUTHS: return (cr_given){.kind = CR_GIVEN_INTS, .count = v->len, .ints = v->ints};
+    case CR_FLOATS:
+        return (cr_given){.kind = CR_GIVEN_FLOATS, .count = v->len, .floats = v->floats};
+    case CR_STRING: return (cr_given){.kind = CR_GIVEN_TEXT, .count = v->len, .text = v->s};
+    default: return (cr_given){.kind = CR_GIVEN_OTHER};
+    }
+}
+
+static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_value *arg,
+                                 const cr_view *out, cr_device device)
+{
+    cr_given given[CR_MAX_ARGS];
+    cr_array result[CR_MAX_RESULTS];
+    cr_arena room = {0};
+
+    for (int i = 0; i < op->param_count; i++) {
+        given[i] = given_of(&arg[i]);
+        if (arg[i].tag != CR_TENSORS)
+            continue;
+        cr_given *list = cr_arena_get(&room, arg[i].len * sizeof *list + 1);
+        if (!list) {
+            cr_arena_drop(&room);
+            return CR_MEMORY;
+        }
+        for (uint32_t k = 0; k < arg[i].len; k++)
+            list[k] = given_of(&arg[i].list[k]);
+        given[i] = (cr_given){.kind = CR_GIVEN_LIST, .count = arg[i].len, .list = list};
+    }
+    for (int k = 0; k < op->result_count; k++)
+        result[k] = array_of(&out[k]);
+    cr_status st = cr_device_status(fn(device.index, given, result));
+    cr_arena_drop(&room);
+    return st;
+}
+
+/* --- the host's help --- */
+
+void cr_remote_allow_fallback(bool on)
+{
+    atomic_store(&fallback, on);
+}
+
+static void tell_once(const cr_op *op, cr_device device)
+{
+    pthread_mutex_lock(&lock);
+    bool known = cr_map_get(&told, op->name, strlen(op->name)) != NULL;
+    if (!known && cr_map_set(&told, op->name, strlen(op->name), (void *)(uintptr_t)op))
+        known = false;
+    pthread_mutex_unlock(&lock);
+    if (!known)
+        cr_log_line("backend", 1, "%s has no kernel for %s and is computed on the host",
+                    op->name, cr_device_kind_name((cr_device_kind)device.kind));
+}
+
+static cr_status check_fallback(const cr_op *op, cr_device device)
+{
+    if (!atomic_load(&fallback))
+        return cr_fail(
+            CR_NOT_IMPLEMENTED,
+            "Could not run 'aten::%s' with arguments from the 'PrivateUse1' backend. "
+            "This could be because the operator doesn't exist for this backend, or was "
+            "omitted during the selective/custom build process (if using custom build).",
+            op->name);
+    tell_once(op, device);
+    return CR_OK;
+}
+
+/* A view on the host with the strides that it has on the device. */
+typedef struct {
+    cr_view there, here;
+    const char *begin; /* of what it touches on the device */
+    size_t bytes;
+    block block;
+} mirror;
+
+static cr_status mirror_new(mirror *m, const cr_view *v, bool filled)
+{
+    const char *end;
+
+    m->there = m->here = *v;
+    m->here.device = CR_HOST;
+    cr_view_extent(v, &m->begin, &end);
+    m->bytes = (size_t)(end - m->begin);
+    CR_TRY(block_get(&m->block, CR_HOST, m->bytes));
+    m->here.data = m->block.at ? m->block.at + (v->data - m->begin) : NULL;
+    return filled ? cr_device_copy_out(m->block.at, v->device, m->begin, m->bytes) : CR_OK;
+}
+
+static cr_status mirror_return(const mirror *m)
+{
+    return cr_device_copy_in(m->there.device, (void *)(uintptr_t)m->begin, m->block.at,
+                             m->bytes);
+}
+
+typedef CR_VEC(mirror *) mirrors;
+
+static cr_status mirror_value(mirrors *all, cr_arena *room, const cr_value *v, cr_value *out)
+{
+    *out = *v;
+    if (v->tag == CR_TENSORS) {
+        cr_value *list = cr_arena_get(room, v->len * sizeof *list + 1);
+        if (!list)
+            return CR_MEMORY;
+        for (uint32_t k = 0; k < v->len; k++)
+            CR_TRY(mirror_value(all, room, &v->list[k], &list[k]));
+        out->list = list;
+    }
+    if (v->tag != CR_VIEW || cr_is_host(v->view->device) || !cr_has_bytes(v->view->device))
+        return CR_OK;
+    mirror *m = cr_arena_get(room, sizeof *m);
+    if (!m)
+        return CR_MEMORY;
+    *m = (mirror){.bytes = 0};
+    CR_TRY(cr_vec_reserve(all, 1));
+    cr_vec_put(all, m);
+    CR_TRY(mirror_new(m, v->view, true));
+    out->view = &m->here;
+    return CR_OK;
+}
+
+static void mirrors_drop(mirrors *all, cr_arena *room)
+{
+    for (size_t i = 0; i < all->len; i++)
+        block_drop(&all->at[i]->block);
+    cr_vec_drop(all);
+    cr_arena_drop(room);
+}
+
+cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape)
+{
+    cr_value given[CR_MAX_ARGS];
+    mirrors all = {0};
+    cr_arena room = {0};
+    cr_status st = CR_OK;
+
+    for (int i = 0; i < op->param_count; i++)
+        CR_GO(mirror_value(&all, &room, &arg[i], &given[i]));
+    CR_GO(op->shape_fn(given, shape));
+done:
+    mirrors_drop(&all, &room);
+    return st;
+}
+
+static cr_status extern_on_host(const cr_op *op, const cr_value *arg, cr_view *out)
+{
+    cr_value given[CR_MAX_ARGS];
+    cr_view result[CR_MAX_RESULTS];
+    mirror made[CR_MAX_RESULTS] = {0};
+    mirrors all = {0};
+    cr_arena room = {0};
+    cr_status st = CR_OK;
+
+    for (int i = 0; i < op->param_count; i++)
+        CR_GO(mirror_value(&all, &room, &arg[i], &given[i]));
+    for (int k = 0; k < op->result_count; k++) {
+        bool old = op->result[k].written || !is_dense(&out[k]);
+        CR_GO(mirror_new(&made[k], &out[k], old));
+        result[k] = made[k].here;
+    }
+    CR_GO(op->extern_fn(given, result));
+    for (size_t i = 0; op->updates && i < all.len; i++)
+        CR_GO(mirror_return(all.at[i]));
+    for (int k = 0; k < op->result_count; k++)
+        CR_GO(mirror_return(&made[k]));
+done:
+    for (int k = 0; k < op->result_count; k++)
+        block_drop(&made[k].block);
+    mirrors_drop(&all, &room);
+    return st;
+}
+
+cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out, cr_device device)
+{
+    cr_entry_kernel fn = registered(op, device);
+
+    if (fn)
+        return call_registered(fn, op, arg, out, device);
+    CR_TRY(check_fallback(op, device));
+    return extern_on_host(op, arg, out);
+}
+
+static cr_status bring(cr_value *v, cr_device to)
+{
+    cr_tensor *made;
+
+    CR_TRY(cr_copy_as(&made, v->t, (cr_dtype)v->t->dtype, to, CR_FORMAT_PRESERVE));
+    *v = cr_of_tensor(made);
+    return CR_OK;
+}
+
+cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value *result,
+                          cr_device device)
+{
+    cr_value given[CR_MAX_ARGS];
+    cr_tensor *made[CR_MAX_ARGS] = {0};
+    cr_status st = CR_OK;
+
+    CR_TRY(check_fallback(op, device));
+    memcpy(given, arg, op->param_count * sizeof *given);
+    for (int i = 0; i < op->param_count; i++)
+        if (arg[i].tag == CR_TENSOR && !cr_is_host(arg[i].t->device)) {
+            CR_GO(bring(&given[i], CR_HOST));
+            made[i] = given[i].t;
+        }
+    CR_GO(op->whole_fn(given, result));
+    for (int k = 0; !st && k < op->result_count; k++)
+        if (result[k].tag == CR_TENSOR) {
+            cr_tensor *here = result[k].t;
+            st = bring(&result[k], device);
+            if (st)
+                break;
+            cr_drop(here);
+        }
+    if (st)
+        cr_drop_values(result, op->result_count);
+done:
+    for (int i = 0; i < op->param_count; i++)
+        cr_drop(made[i]);
+    return st;
+}

@@ -1,0 +1,67 @@
+/* remote.h - devices whose memory the host does not address.
+ *
+ * Operators run the same code everywhere: sizes, types and strides are decided on the host, and
+ * addresses are passed on.  Where bytes are touched, the code asks this file. */
+#ifndef CR_TENSOR_REMOTE_H
+#define CR_TENSOR_REMOTE_H
+
+#include "tensor/tensor.h"
+
+/* A kernel for one device: a function of the library, or what the device made of its C text. */
+typedef struct {
+    cr_kernel fn; /* on the host */
+    void *code;   /* on other devices */
+    cr_device device;
+} cr_placed_kernel;
+
+/* The kernel of a form for a dtype; "not implemented for" when there is none. */
+CR_MUST cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,
+                                  cr_dtype dtype, cr_form form);
+/* Runs it on another device than the host. */
+CR_MUST cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how);
+
+/* `param` is CR_MAX_ARGS slots. */
+static inline cr_status cr_call_kernel(const cr_placed_kernel *k, int operands,
+                                       void *const *ptr, const int64_t *stride,
+                                       const int64_t *size, const void *param)
+{
+    if (CR_LIKELY(k->fn != NULL)) {
+        k->fn(ptr, stride, size, param);
+        return CR_OK;
+    }
+    return cr_launch_kernel(k, &(cr_launch){.operands = operands,
+                                            .pointer = ptr,
+                                            .stride = stride,
+                                            .size = {size[0], size[1]},
+                                            .param = param,
+                                            .param_bytes = CR_MAX_ARGS * CR_PARAM_BYTES});
+}
+
+/* cr_parallel_for on the host; one call of fn elsewhere. */
+void cr_share_out(cr_device device, int64_t n, int64_t grain,
+                  void (*fn)(void *context, int64_t begin, int64_t end), void *context);
+
+/* An elementwise entry; its results are made already. */
+CR_MUST cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
+                                 cr_dtype compute, const cr_dtype *kernel_result);
+/* cr_copy_elements where a side is not on the host, and cr_fill_elements. */
+CR_MUST cr_status cr_remote_copy(const cr_view *to, const cr_view *from);
+CR_MUST cr_status cr_remote_fill(const cr_view *to, const void *element);
+
+/* An entry's C function, called with views: by the kernel that was registered for the device,
+ * or on the host with copies of the views where the fallback is on.  CR_NOT_IMPLEMENTED in
+ * torch's words. */
+CR_MUST cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out,
+                                   cr_device device);
+/* An entry's sizes that follow from elements, wherever these are. */
+CR_MUST cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape);
+/* The same for a function over tensors that reads or writes their bytes (word `host`). */
+CR_MUST cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value *result,
+                                  cr_device device);
+
+/* Kernels by (entry, device kind).  CR_RUNTIME for an entry that states what it computes. */
+CR_MUST cr_status cr_remote_register(const char *entry, cr_device_kind kind,
+                                     cr_entry_kernel fn);
+void cr_remote_allow_fallback(bool on);
+
+#endif
