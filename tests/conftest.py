@@ -7,6 +7,15 @@ pytest_runtest_call = comparisons.pytest_runtest_call
 def pytest_addoption(parser):
     parser.addoption("--op", default="", help="only the tests of this entry of the operator table")
     comparisons.pytest_addoption(parser)
+    parser.addoption("--device", default="", help="the name of a device outside the library, for the "
+                                                  "tests that compare it with the host")
+    parser.addoption("--backend", default="", help="the shared object of that device")
+
+
+def pytest_configure(config):
+    if config.getoption("--backend"):
+        import cresset
+        cresset.utils.load_backend(config.getoption("--backend"))
 
 
 def pytest_collection_modifyitems(config, items):

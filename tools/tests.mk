@@ -47,6 +47,15 @@ PY_TESTS     = $(wildcard tests/ops tests/python tests/faults) $(SHARED_TESTS)
 test-python: pkg
 	$(PYTEST) $(PY_TESTS)
 
+# A device outside the library (examples/backend): its own tests, and every operator's results and
+# gradients on it, which must have the host's bits.
+BACKEND      = $(B)/examples/libdemo.so
+$(BACKEND): $(wildcard examples/backend/*.[ch]) include/cresset_backend.h
+	$(Q)$(MAKE) -s -C examples/backend OUT=$(abspath $(B))/examples CC=$(CC)
+.PHONY: test-backend
+test-backend: pkg $(BACKEND)
+	$(PYTEST) tests/backend tests/ops/test_on_device.py --device demo --backend $(BACKEND)
+
 # Rewrites the list of operators that differ from torch's recorded samples.
 .PHONY: bless-conformance
 bless-conformance: pkg
@@ -63,6 +72,7 @@ test: build
 	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)
+	$(MAKE) --no-print-directory test-backend
 
 # --- flavours --------------------------------------------------------------------------
 # Each flavour has a build folder below B.

@@ -1,0 +1,37 @@
+/* demo.h - the parts of the example: memory, a queue, and what the table asks for. */
+#ifndef DEMO_H
+#define DEMO_H
+
+#include <cresset_backend.h>
+
+enum { DEMO_DEVICES = 2 };
+
+/* --- memory.c --- */
+
+/* Reserves the memory of all devices.  NULL, or why not. */
+const char *demo_memory_start(void);
+size_t demo_memory_size(void);
+void *demo_get(int index, size_t size, uint32_t *block);
+void demo_release(int index, void *p, uint32_t block);
+/* The address at which the queue's thread may read and write what a tensor has at `p`. */
+char *demo_near(int index, const void *p);
+
+/* --- queue.c --- */
+
+/* A piece of work.  What follows the header in the same block is the job's own. */
+typedef struct demo_job {
+    void (*run)(struct demo_job *job);
+    struct demo_job *next;
+    int index;
+} demo_job;
+
+/* A job with `size` bytes in all, zeroed; NULL without memory. */
+void *demo_job_new(int index, size_t size, void (*run)(demo_job *job));
+/* Appends it to its device's queue, which frees it.  The number counts jobs from 1. */
+uint64_t demo_enqueue(demo_job *job);
+/* Waits until the job of that number is done; the last one for demo_last. */
+void demo_wait(int index, uint64_t number);
+uint64_t demo_last(int index);
+bool demo_is_done(int index, uint64_t number);
+
+#endif

@@ -1,0 +1,101 @@
+"""Every entry on another device has the host's bits, results and gradients; `--device NAME`.
+
+Kernels of a device are made of the same C text as the host's, and what is computed on the host is the
+host's: so no entry needs a tolerance."""
+import pytest
+
+import cresset as torch
+
+from table import BY_KEY, ENTRIES, Draw, leaves
+from test_table import differentiable, weights_for
+
+DRAWN = [e for e in ENTRIES if e.can_be_drawn()]
+# Numbers in tensors, which torch reads on the host.
+ON_THE_HOST = ("state_steps", "tensor_indices_or_sections")
+DTYPES = ("float32", "bfloat16", "complex64", "int64", "uint8", "bool")
+
+
+@pytest.fixture
+def device(request):
+    name = request.config.getoption("--device")
+    if not name:
+        pytest.skip("no --device")
+    return name
+
+
+def moved(v, to):
+    """The value with its tensors there, as leaves again."""
+    if isinstance(v, (list, tuple)):
+        return [moved(x, to) for x in v]
+    if not isinstance(v, torch.Tensor):
+        return v
+    return v.detach().clone().to(to).requires_grad_(v.requires_grad)
+
+
+def bits(t):
+    """The bytes of the elements, all NaN as one."""
+    t = t.detach().cpu().contiguous()
+    if t.is_complex():
+        t = torch.view_as_real(t)
+    if t.is_floating_point():
+        t = torch.where(t.isnan(), torch.full_like(t, float("nan")), t)
+    return t.dtype, tuple(t.shape), t.reshape(-1).view(torch.uint8).tolist() if t.numel() else []
+
+
+def check_same(key, have, want, device, where):
+    have, want = list(leaves(have)), list(leaves(want))
+    assert len(have) == len(want), where
+    for a, b in zip(have, want):
+        assert a.device == torch.device(device, 0) or a.device.type == b.device.type == "cpu", where
+        assert a.stride() == b.stride() and a.requires_grad == b.requires_grad, where
+        if "empty" not in key:
+            assert bits(a) == bits(b), where
+
+
+def run_on(draw, to):
+    torch.manual_seed(3)
+    values = {k: moved(v, "cpu" if k in ON_THE_HOST else to) for k, v in draw.values.items()}
+    return values, draw.run(values)
+
+
+@pytest.mark.parametrize("key", [e.key for e in DRAWN])
+def test_results(key, device):
+    entry = BY_KEY[key]
+    for dtype in DTYPES:
+        if entry.dtypes and dtype not in entry.dtypes:
+            continue
+        for case in entry.cases():
+            try:
+                draw = Draw(entry, case, dtype)
+                given, want = run_on(draw, "cpu")
+            except (ValueError, RuntimeError, TypeError, NotImplementedError):
+                continue
+            taken, have = run_on(draw, device)
+            check_same(key, have, want, device, (dtype, case))
+            check_same(key, list(taken.values()), list(given.values()), device, (dtype, case, "arguments"))
+
+
+@pytest.mark.parametrize("key", [e.key for e in DRAWN if e.grads])
+def test_gradients(key, device):
+    entry = BY_KEY[key]
+    for dtype in ("float32", "complex64"):
+        if dtype not in entry.dtypes:
+            continue
+        for case in entry.cases():
+            draw = Draw(entry, case, dtype, requires_grad=True)
+            got = []
+            for to in ("cpu", device):
+                values, outs = run_on(draw, to)
+                outs = differentiable(outs)
+                inputs = [x for x in leaves(list(values.values())) if x.requires_grad]
+                if not outs or not inputs:
+                    break
+                weights = [w.to(to) for w in weights_for(outs)]
+                try:
+                    grads = torch.autograd.grad(outs, inputs, weights, allow_unused=True)
+                except NotImplementedError:
+                    assert to == "cpu"  # no derivative
+                    break
+                got.append([torch.zeros(0) if g is None else g for g in grads])
+            if len(got) == 2:
+                assert [bits(g) for g in got[1]] == [bits(g) for g in got[0]], (dtype, case)
