@@ -22,6 +22,7 @@ struct cr_generator {
     float normal_float;
     bool has_normal, has_normal_float;
     uint64_t philox_seed, philox_offset;
+    cr_device device;
 };
 
 /* The layout of torch's saved CPU state. */
@@ -59,12 +60,17 @@ cr_status cr_generator_new(cr_generator **out, uint64_t seed)
     return CR_OK;
 }
 
+cr_device cr_generator_device(const cr_generator *g) { return g->device; }
+
+void cr_generator_place(cr_generator *g, cr_device device) { g->device = device; }
+
 cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
 {
     cr_generator *g = NULL;
 
     CR_TRY(cr_generator_new(&g, 0));
     cr_generator_lock(from);
+    g->device = from->device;
     g->seed = from->seed;
     g->mt = from->mt;
     g->normal = from->normal;

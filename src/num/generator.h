@@ -7,6 +7,7 @@
 #ifndef CR_NUM_GENERATOR_H
 #define CR_NUM_GENERATOR_H
 
+#include "num/device.h"
 #include "num/mt19937.h"
 
 typedef struct cr_generator cr_generator;
@@ -23,6 +24,9 @@ CR_API cr_generator *cr_generator_hold(cr_generator *g);
 CR_API void cr_generator_drop(cr_generator *g);
 /* The process's default generator; borrowed, never freed. */
 CR_API cr_generator *cr_generator_default(void);
+/* The device whose tensors it serves: the host, unless a new one was placed elsewhere. */
+cr_device cr_generator_device(const cr_generator *g);
+void cr_generator_place(cr_generator *g, cr_device device);
 
 /* The following functions take the lock. */
 CR_API void cr_generator_seed(cr_generator *g, uint64_t seed);

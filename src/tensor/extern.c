@@ -1,5 +1,6 @@
 /* Entries that name a kern function: results are allocated by rule, then the
  * function sees plain views in the compute type. */
+#include "num/generator.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
@@ -192,6 +193,21 @@ static bool is_without_elements(const cr_op *op, const extern_call *c, const cr_
     return true;
 }
 
+/* A generator serves the tensors of one kind of device. */
+static cr_status check_generator(const cr_op *op, const cr_value *arg, cr_device device)
+{
+    for (int i = 0; i < op->param_count; i++) {
+        if (arg[i].tag != CR_GENERATOR || !arg[i].generator)
+            continue;
+        cr_device own = cr_generator_device(arg[i].generator);
+        if (own.kind != device.kind)
+            return cr_fail(CR_RUNTIME, "Expected a '%s' device type for generator but found '%s'",
+                           cr_device_kind_name((cr_device_kind)device.kind),
+                           cr_device_kind_name((cr_device_kind)own.kind));
+    }
+    return CR_OK;
+}
+
 static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *out)
 {
     cr_view views[CR_MAX_RESULTS];
@@ -203,6 +219,7 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
     }
     if (c->fake)
         return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
+    CR_TRY(check_generator(op, c->arg, c->device));
     if (!is_without_elements(op, c, views))
         CR_TRY(cr_is_host(c->device) ? op->extern_fn(c->arg, views)
                                      : cr_remote_extern(op, c->arg, views, c->device));

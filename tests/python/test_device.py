@@ -37,6 +37,18 @@ def test_kinds_without_a_backend_are_refused(kind):
             make()
 
 
+@pytest.mark.parametrize("kind, text", [
+    ("cuda", "Cannot get CUDA generator without ATen_cuda library."),
+    ("xpu", "Cannot get XPU generator without ATen_xpu library."),
+    ("mps", "Cannot execute getNewGenerator() without MPS backend."),
+    ("meta", "META device type not an accelerator."),
+    ("privateuseone", "Please register PrivateUse1HooksInterface by `RegisterPrivateUse1HooksInterface` first.")])
+def test_generators_of_devices_that_are_not_there(kind, text):
+    with pytest.raises(RuntimeError) as e:
+        torch.Generator(kind)
+    assert str(e.value).startswith(text)
+
+
 def test_a_default_device_that_is_not_there_is_refused_where_it_is_used():
     torch.set_default_device("xpu")
     try:

@@ -25,24 +25,61 @@ static void generator_dealloc(PyObject *self)
     PyObject_Free(self);
 }
 
+/* torch's text for devices without generators. */
+static PyObject *no_generator(cr_device_kind kind)
+{
+    switch (kind) {
+    case CR_CUDA:
+        return PyErr_Format(PyExc_RuntimeError, "Cannot get CUDA generator without ATen_cuda library.");
+    case CR_XPU:
+        return PyErr_Format(PyExc_RuntimeError, "Cannot get XPU generator without ATen_xpu library.");
+    case CR_MPS:
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Cannot execute getNewGenerator() without MPS backend.");
+    case CR_PRIVATEUSE1:
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Please register PrivateUse1HooksInterface by "
+                            "`RegisterPrivateUse1HooksInterface` first.");
+    case CR_META:
+        return PyErr_Format(PyExc_RuntimeError, "META device type not an accelerator.");
+    default:
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Device type %s is not supported for torch.Generator() api.",
+                            cr_device_kind_name(kind));
+    }
+}
+
+static int place_of(PyObject *x, cr_device *out)
+{
+    int kind = CR_HOST.kind, index = -1;
+
+    if (cr_py_device_from(x, &kind, &index) < 0)
+        return -1;
+    if (!cr_device_of((cr_device_kind)kind) || kind == CR_META) {
+        no_generator((cr_device_kind)kind);
+        return -1;
+    }
+    cr_status st = cr_device_named(out, cr_device_pack(kind, index));
+    return st ? cr_py_raise_int(st) : 0;
+}
+
 static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
     static char *names[] = {"device", NULL};
     PyObject *device = NULL;
     cr_generator *g;
-    int kind = CR_HOST.kind, index;
+    cr_device where = CR_HOST;
 
     (void)type;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", names, &device))
         return NULL;
-    if (device && cr_py_device_from(device, &kind, &index) < 0)
+    if (device && place_of(device, &where) < 0)
         return NULL;
-    if (kind != CR_HOST.kind)
-        return PyErr_Format(PyExc_RuntimeError,
-                            "Device type %S is not supported for torch.Generator() api.",
-                            device);
     cr_status st = cr_generator_new(&g, CR_GENERATOR_DEFAULT_SEED);
-    return st ? cr_py_raise(st) : generator_object(g);
+    if (st)
+        return cr_py_raise(st);
+    cr_generator_place(g, where);
+    return generator_object(g);
 }
 
 /* Reads a 64-bit seed.  Negative numbers wrap, as in torch. */
@@ -119,9 +156,8 @@ static PyObject *generator_clone(PyObject *self, PyObject *unused)
 
 static PyObject *generator_device(PyObject *self, void *unused)
 {
-    (void)self;
     (void)unused;
-    return cr_py_device_of(CR_HOST);
+    return cr_py_device_of(cr_generator_device(generator_of(self)));
 }
 
 /* Copies and pickles a generator by its state. */
@@ -129,7 +165,10 @@ static PyObject *generator_reduce(PyObject *self, PyObject *unused)
 {
     PyObject *state = generator_get_state(self, unused);
 
-    return state ? Py_BuildValue("O(s)N", Py_TYPE(self), "cpu", state) : NULL;
+    return state ? Py_BuildValue("O(s)N", Py_TYPE(self),
+                                 cr_device_print(cr_generator_device(generator_of(self))).text,
+                                 state)
+                 : NULL;
 }
 
 static PyMethodDef generator_methods[] = {
