@@ -459,7 +459,8 @@ static void store_params(builder *b)
             b->params += cr_node_reads_number(b->node[i].n, k);
     if (b->params > CR_GROUP_PARAMS)
         cr_bail(b->s, CR_VALUE, "too many numbers");
-    c->param = cr_session_get(b->s, (size_t)(b->params + 1) * CR_PARAM_BYTES);
+    c->param_bytes = (size_t)(b->params + 1) * CR_PARAM_BYTES;
+    c->param = cr_session_get(b->s, c->param_bytes);
     for (int i = 0; i < b->nodes; i++)
         for (int k = 0; k < b->node[i].n->arg_count; k++)
             if (cr_node_reads_number(b->node[i].n, k))

@@ -470,17 +470,23 @@ static void put_arg(key *k, const cr_gnode *n, int i, bool rows)
     }
 }
 
+static bool is_known(const cr_gtype *t) { return t->known && cr_has_bytes(t->device); }
+
+/* All tensors are known, have elements, and are on one device. */
 static bool all_known(const cr_gnode *n)
 {
+    if (n->result_count != n->op->result_count || !n->result_count)
+        return false;
+    const cr_gtype *like = &n->result[0]->type;
+    for (int k = 0; k < n->result_count; k++)
+        if (!is_known(&n->result[k]->type) || !cr_same_device(n->result[k]->type.device, like->device))
+            return false;
     for (int i = 0; i < n->arg_count; i++)
         if (n->arg[i].tag == CR_TENSORS || n->arg[i].tag == CR_NUMBERS ||
-            (n->arg[i].tag == CR_TENSOR &&
-             (!n->arg[i].value->type.known || !cr_is_host(n->arg[i].value->type.device))))
+            (n->arg[i].tag == CR_TENSOR && (!is_known(&n->arg[i].value->type) ||
+                                            !cr_same_device(n->arg[i].value->type.device, like->device))))
             return false;
-    for (int k = 0; k < n->result_count; k++)
-        if (!n->result[k]->type.known || !cr_is_host(n->result[k]->type.device))
-            return false;
-    return n->result_count == n->op->result_count && n->result_count > 0;
+    return true;
 }
 
 typedef struct {
@@ -666,11 +672,6 @@ static cr_facts look_up(const key *k, const cr_gnode *n, cr_fact_kind kind)
 
 static bool is_last_dim(const cr_garg *a, int ndim) { return a->tag == CR_INT && (a->i == -1 || a->i == ndim - 1); }
 
-static bool is_known(const cr_gtype *t)
-{
-    return t->known && cr_is_host(t->device);
-}
-
 static bool same_type(const cr_gtype *a, const cr_gtype *b)
 {
     return a->dtype == b->dtype && a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
@@ -700,6 +701,7 @@ static bool joins_evenly(const cr_gnode *n)
     for (uint32_t k = 0; k < a->len; k++)
         if (a->list[k].tag != CR_TENSOR || !is_known(&a->list[k].value->type) ||
             a->list[k].value->type.dtype != out->dtype ||
+            !cr_same_device(a->list[k].value->type.device, out->device) ||
             !same_type(&a->list[0].value->type, &a->list[k].value->type))
             return false;
     return a->list[0].value->type.ndim == out->ndim;
@@ -711,7 +713,7 @@ static bool folds_columns(const cr_gnode *n)
     const cr_gtype *in = &n->arg[0].value->type;
     cr_dtype lane = cr_lane_type(in->dtype);
 
-    return n->op->does == CR_DOES_FOLD && cr_dtype_is_float((cr_dtype)in->dtype) && cr_gtype_is_contiguous(in) &&
+    return n->op->does == CR_DOES_FOLD && cr_is_host(in->device) && cr_dtype_is_float((cr_dtype)in->dtype) && cr_gtype_is_contiguous(in) &&
            n->result[0]->type.dtype == in->dtype && !n->result[0]->type.stride && cr_node_kept(n) &&
            n->op->kernel[lane][CR_FORM_COLUMNS] && n->op->kernel[lane][CR_FORM_JOIN_COLUMNS];
 }

@@ -375,7 +375,7 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
         const cr_gtype *t = c->operand[k].type;
         cr_tensor **out = &output[c->operand[k].number];
         if (!*out)
-            CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
+            CR_TRY(cr_tensor_new(out, (cr_dtype)t->dtype, t->device, t->ndim, t->size));
     }
     return CR_OK;
 }
@@ -451,10 +451,10 @@ static cr_status laid_out(cr_tensor **out, const cr_tensor *t, const int64_t *st
     cr_view to, from = cr_view_of(t);
 
     if (stride)
-        CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size,
+        CR_TRY(cr_tensor_new_strided(&made, (cr_dtype)t->dtype, t->device, t->ndim, t->size,
                                      stride));
     else
-        CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, CR_HOST, t->ndim, t->size));
+        CR_TRY(cr_tensor_new(&made, (cr_dtype)t->dtype, t->device, t->ndim, t->size));
     to = cr_view_of(made);
     cr_status st = cr_copy_elements(&to, &from);
     if (st)
@@ -512,8 +512,16 @@ cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor 
     return way->calls || !has_code(c) ? run_nodes(c, read, output) : run_code(c, way, read, output);
 }
 
+static cr_status run_remote(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+{
+    CR_TRY(make_outputs(c, output));
+    return c->empty ? CR_OK : cr_group_run_remote(c, read, output);
+}
+
 static cr_status run(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
 {
+    if (CR_UNLIKELY(!cr_is_host(c->operand[0].type->device)))
+        return run_remote(c, read, output);
     return CR_UNLIKELY(c->tuner != NULL) ? cr_tuner_run(c->tuner, read, output)
                                          : cr_group_run_way(c, &cr_usual_way, read, output);
 }

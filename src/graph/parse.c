@@ -163,6 +163,19 @@ static int64_t device(reader *r, const char *name)
     return cr_device_pack(kind, index);
 }
 
+/* demo:0 */
+static const char *device_word(reader *r)
+{
+    const char *name = word(r), *from = r->at;
+
+    if (*from != ':')
+        return name;
+    r->at++;
+    while (*r->at >= '0' && *r->at <= '9')
+        r->at++;
+    return cr_session_printf(r->s, "%s%.*s", name, (int)(r->at - from), from);
+}
+
 static cr_device tensor_device(reader *r, const char *name)
 {
     int64_t packed = device(r, name);
@@ -206,7 +219,7 @@ static cr_gtype type(reader *r)
             complain(r, "as many strides as sizes are needed", "");
     }
     if (take(r, "on"))
-        t.device = tensor_device(r, word(r));
+        t.device = tensor_device(r, device_word(r));
     t.requires_grad = take(r, "grad");
     return t;
 }

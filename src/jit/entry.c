@@ -79,6 +79,17 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtyp
     return st;
 }
 
+cr_status cr_unit_source(cr_kernel_source **out, const cr_unit *u, const char *symbol)
+{
+    cr_kernel_source *s;
+
+    CR_TRY(source_new(&s, symbol));
+    s->unit = *u;
+    s->unit.body = (cr_text){0};
+    cr_text_put_n(&s->unit.body, cr_text_str(&u->body), u->body.len);
+    return source_finish(out, s);
+}
+
 void cr_kernel_source_drop(const cr_kernel_source *source)
 {
     cr_kernel_source *s = (cr_kernel_source *)(uintptr_t)source;

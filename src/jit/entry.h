@@ -10,5 +10,7 @@
  * caller owns *out. */
 CR_MUST cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtype,
                                   cr_form form);
+/* The kernel of a unit that holds it alone, which is copied. */
+CR_MUST cr_status cr_unit_source(cr_kernel_source **out, const cr_unit *u, const char *symbol);
 
 #endif

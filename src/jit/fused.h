@@ -73,6 +73,7 @@ CR_MUST cr_status cr_fused_begin_schedule(cr_fused_call *out, const cr_fused *f,
 
 /* Borrowed from `f`. */
 cr_jit_kernel *cr_fused_kernel(const cr_fused *f);
+const cr_unit *cr_fused_unit(const cr_fused *f);
 const cr_nest *cr_fused_nest(const cr_fused *f);
 const char *cr_fused_source(const cr_fused *f); /* the kernel's C, without the vocabulary */
 

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/map.h"
 #include "base/parallel.h"
+#include "jit/cache.h"
 #include "jit/entry.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -29,17 +30,30 @@ typedef struct {
 } kernel_key;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cr_map kernels; /* kernel_key -> what the device made of the text */
+static cr_map kernels; /* kernel_key, or the key of a fused kernel -> what the device made of the text */
 static cr_map entries; /* kind and name -> cr_entry_kernel */
 static cr_map told;    /* names of entries that were logged */
 static _Atomic bool fallback;
 
-static cr_status build_kernel(void **code, cr_device device, const cr_op *op, cr_dtype dtype,
-                              cr_form form)
+static void *known_code(const void *key, size_t len)
 {
-    cr_kernel_source *source;
+    pthread_mutex_lock(&lock);
+    void *code = cr_map_get(&kernels, key, len);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
 
-    CR_TRY(cr_entry_source(&source, op, dtype, form));
+static cr_status remember_code(const void *key, size_t len, void *code)
+{
+    pthread_mutex_lock(&lock);
+    cr_status st = cr_map_set(&kernels, key, len, code);
+    pthread_mutex_unlock(&lock);
+    return st;
+}
+
+/* Drops the source. */
+static cr_status build_code(void **code, cr_device device, cr_kernel_source *source)
+{
     cr_status st = cr_device_status(ops_of(device)->build(device.index, source, code));
     cr_kernel_source_drop(source);
     return st;
@@ -48,6 +62,7 @@ static cr_status build_kernel(void **code, cr_device device, const cr_op *op, cr
 static cr_status find_code(void **code, cr_device device, const cr_op *op, cr_dtype dtype,
                            cr_form form)
 {
+    cr_kernel_source *source;
     kernel_key key;
 
     memset(&key, 0, sizeof key);
@@ -56,16 +71,27 @@ static cr_status find_code(void **code, cr_device device, const cr_op *op, cr_dt
     key.index = device.index;
     key.dtype = (uint8_t)dtype;
     key.form = (uint8_t)form;
-    pthread_mutex_lock(&lock);
-    *code = cr_map_get(&kernels, (const char *)&key, sizeof key);
-    pthread_mutex_unlock(&lock);
+    *code = known_code(&key, sizeof key);
     if (*code)
         return CR_OK;
-    CR_TRY(build_kernel(code, device, op, dtype, form));
-    pthread_mutex_lock(&lock);
-    cr_status st = cr_map_set(&kernels, (const char *)&key, sizeof key, *code);
-    pthread_mutex_unlock(&lock);
-    return st;
+    CR_TRY(cr_entry_source(&source, op, dtype, form));
+    CR_TRY(build_code(code, device, source));
+    return remember_code(&key, sizeof key, *code);
+}
+
+cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f)
+{
+    cr_kernel_source *source;
+    char key[CR_CACHE_KEY + 16];
+    int n = snprintf(key, sizeof key, "%d:%d:%s", device.kind, device.index,
+                     cr_jit_key(cr_fused_kernel(f)));
+
+    *out = (cr_placed_kernel){.device = device, .code = known_code(key, (size_t)n)};
+    if (out->code)
+        return CR_OK;
+    CR_TRY(cr_unit_source(&source, cr_fused_unit(f), cr_fused_nest(f)->loop->name));
+    CR_TRY(build_code(&out->code, device, source));
+    return remember_code(key, (size_t)n, out->code);
 }
 
 cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,

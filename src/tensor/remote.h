@@ -5,6 +5,7 @@
 #ifndef CR_TENSOR_REMOTE_H
 #define CR_TENSOR_REMOTE_H
 
+#include "jit/fused.h"
 #include "tensor/tensor.h"
 
 /* A kernel for one device: a function of the library, or what the device made of its C text. */
@@ -17,6 +18,8 @@ typedef struct {
 /* The kernel of a form for a dtype; "not implemented for" when there is none. */
 CR_MUST cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,
                                   cr_dtype dtype, cr_form form);
+/* The kernel of a fused program, on another device than the host. */
+CR_MUST cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f);
 /* Runs it on another device than the host. */
 CR_MUST cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how);
 

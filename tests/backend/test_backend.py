@@ -91,6 +91,18 @@ def test_the_host_is_given_no_view_of_the_memory():
         x.__dlpack__()
 
 
+def test_generators_serve_one_kind_of_device():
+    g = torch.Generator("demo:1")
+    assert g.device == torch.device("demo:1") and torch.Generator().device == torch.device("cpu")
+    g.manual_seed(4)
+    x = torch.rand(5, device="demo:1", generator=g)
+    assert torch.equal(x.cpu(), torch.rand(5, generator=torch.Generator().manual_seed(4)))
+    with pytest.raises(RuntimeError, match="Expected a 'demo' device type for generator but found 'cpu'"):
+        torch.rand(5, device="demo", generator=torch.Generator())
+    with pytest.raises(RuntimeError, match="Expected a 'cpu' device type for generator but found 'demo'"):
+        torch.randn(5, generator=g)
+
+
 # --- moving elements ---
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int64, torch.float16, torch.bfloat16,
@@ -269,3 +281,37 @@ def test_a_compiled_training_step():
             step(x.to(device), y.to(device))
         trained_weights.append([p.detach().cpu() for p in model.parameters()])
     assert all(torch.equal(a, b) for a, b in zip(*trained_weights))
+
+
+GROUPS = [
+    lambda x, y, v: (x * 2 + y).tanh() - v,
+    lambda x, y, v: torch.softmax(x * 2, -1) * y,
+    lambda x, y, v: ((x - x.mean(-1, keepdim=True)) * v).sum(-1),
+    lambda x, y, v: (x.bfloat16() * 2 + v.bfloat16()).float() + y,
+    lambda x, y, v: (x > y).float() * v + x.double().sin().float(),
+    lambda x, y, v: (x.transpose(0, 1).contiguous() + y.transpose(0, 1)) * 3,
+    lambda x, y, v: (x[:, :, ::2] * 2 + y[:, :, 1::2]).exp(),
+    lambda x, y, v: (x.sum(-1, keepdim=True) + y).relu(),
+    lambda x, y, v: torch.cat([x * 2, x + 1], -1),
+    lambda x, y, v: sum(part.tanh() for part in (x * y).chunk(2, -1)),
+    lambda x, y, v: (x.half() + 1, (x.long() + 3) * 2),
+]
+
+
+@pytest.mark.parametrize("number", range(len(GROUPS)))
+def test_fused_kernels_have_the_hosts_bits(number):
+    torch.manual_seed(number)
+    given = [torch.randn(3, 5, 16), torch.randn(5, 3, 16).transpose(0, 1), torch.randn(16)]
+    there = [t.demo() for t in given]
+    recorder = torch._C.Recorder(parts=True)
+    for t in there:
+        recorder.input(t)
+    recorder.start()
+    recorded = GROUPS[number](*there)
+    recorder.stop()
+    recorded = list(recorded) if isinstance(recorded, tuple) else [recorded]
+    program = recorder.finish(recorded).compile()
+    assert "= group {" in str(program)
+    wants = GROUPS[number](*given)
+    for out, want in zip(program.run(there), wants if isinstance(wants, tuple) else [wants]):
+        assert out.is_demo and out.dtype == want.dtype and torch.equal(out.cpu(), want)

@@ -1,0 +1,133 @@
+/* Running a group's code on another device than the host.
+ *
+ * Operands that the kernel cannot read in place, or that have another dtype, are moved to dense
+ * tensors of the kernel's dtype first; such results are moved to their place afterwards.  Then there is
+ * one launch for each plane of rows and columns. */
+#include "compile/code.h"
+#include "tensor/geometry.h"
+#include "tensor/remote.h"
+
+typedef struct {
+    const cr_group_code *c;
+    cr_placed_kernel kernel;
+    cr_tensor *moved[CR_GROUP_OPERANDS]; /* or NULL: used in place */
+    char *ptr[CR_GROUP_OPERANDS];
+    int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
+} remote_run;
+
+/* The operand's elements along the dims of its group; a value a row has one column. */
+static cr_view operand_view(const cr_group_code *c, const cr_operand_plan *o, const cr_tensor *t,
+                            int64_t *size)
+{
+    cr_view v = cr_view_of(t);
+
+    v.data += o->offset * (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    v.ndim = (uint8_t)(o->copied ? c->space.ndim : c->ndim);
+    v.stride = o->copied ? o->spread : o->step;
+    for (int d = 0; d < v.ndim; d++)
+        size[d] = o->copied ? c->space.size[d] : c->size[d];
+    if (o->row && !o->copied)
+        size[c->ndim - 1] = 1;
+    v.size = size;
+    return v;
+}
+
+/* A dense tensor in its place. */
+static cr_status move_operand(remote_run *r, int k, const cr_tensor *t)
+{
+    const cr_group_code *c = r->c;
+    const cr_operand_plan *o = &c->operand[k];
+    int64_t size[CR_SPACE_DIMS + CR_MAX_DIMS], item = (int64_t)cr_dtype_size((cr_dtype)o->lane), step = item;
+    cr_view from = operand_view(c, o, t, size);
+
+    CR_TRY(cr_tensor_new(&r->moved[k], (cr_dtype)o->lane, t->device, from.ndim, from.size));
+    cr_view to = cr_view_of(r->moved[k]);
+    r->ptr[k] = to.data;
+    for (int d = c->ndim - 1; d >= 0; d--) {
+        bool one = o->row && !o->copied && d == c->ndim - 1;
+        r->step[k][d] = one ? 0 : step;
+        step *= one ? 1 : c->size[d];
+    }
+    return k < c->outputs ? CR_OK : cr_copy_elements(&to, &from);
+}
+
+static cr_status place_operand(remote_run *r, int k, const cr_tensor *t)
+{
+    const cr_operand_plan *o = &r->c->operand[k];
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->dtype);
+
+    if (o->staged || o->copied)
+        return move_operand(r, k, t);
+    r->ptr[k] = t->data + o->offset * item;
+    for (int d = 0; d < r->c->ndim; d++)
+        r->step[k][d] = o->step[d] * item;
+    return CR_OK;
+}
+
+/* Rows and columns whose first row is number `first`, of the plane at `at`. */
+static cr_status launch_plane(const remote_run *r, void *const *at, int64_t first)
+{
+    const cr_group_code *c = r->c;
+    int64_t stride[2 * CR_GROUP_OPERANDS];
+
+    for (int k = 0; k < c->operands; k++) {
+        stride[2 * k] = c->ndim > 1 ? r->step[k][c->ndim - 2] : 0;
+        stride[2 * k + 1] = c->operand[k].row ? 0 : (int64_t)cr_dtype_size((cr_dtype)c->operand[k].lane);
+    }
+    return cr_launch_kernel(&r->kernel,
+                            &(cr_launch){.operands = c->operands,
+                                         .pointer = at,
+                                         .stride = stride,
+                                         .size = {c->ndim > 1 ? c->size[c->ndim - 2] : 1, c->columns, first},
+                                         .param = c->param,
+                                         .param_bytes = c->param_bytes});
+}
+
+static cr_status launch_planes(const remote_run *r)
+{
+    const cr_group_code *c = r->c;
+    int64_t rows = c->ndim > 1 ? c->size[c->ndim - 2] : 1;
+
+    for (int64_t plane = 0; plane * rows < c->rows; plane++) {
+        void *at[CR_GROUP_OPERANDS];
+        int64_t outer = plane;
+        for (int k = 0; k < c->operands; k++)
+            at[k] = r->ptr[k];
+        for (int d = c->ndim - 3; d >= 0; d--) {
+            for (int k = 0; k < c->operands; k++)
+                at[k] = (char *)at[k] + outer % c->size[d] * r->step[k][d];
+            outer /= c->size[d];
+        }
+        CR_TRY(launch_plane(r, at, plane * rows));
+    }
+    return CR_OK;
+}
+
+/* A result that was made elsewhere. */
+static cr_status return_operand(const remote_run *r, int k, const cr_tensor *out)
+{
+    int64_t size[CR_SPACE_DIMS + CR_MAX_DIMS];
+    cr_view to = operand_view(r->c, &r->c->operand[k], out, size), from = cr_view_of(r->moved[k]);
+
+    return cr_copy_elements(&to, &from);
+}
+
+cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+{
+    remote_run r = {.c = c};
+    cr_status st;
+
+    CR_GO(cr_place_fused(&r.kernel, c->operand[0].type->device, c->program->fused));
+    for (int k = 0; k < c->operands; k++) {
+        int i = c->operand[k].number;
+        CR_GO(place_operand(&r, k, k < c->outputs ? output[i] : read[i]));
+    }
+    CR_GO(launch_planes(&r));
+    for (int k = 0; k < c->outputs; k++)
+        if (r.moved[k])
+            CR_GO(return_operand(&r, k, output[c->operand[k].number]));
+done:
+    for (int k = 0; k < c->operands; k++)
+        cr_drop(r.moved[k]);
+    return st;
+}
