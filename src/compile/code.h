@@ -62,8 +62,10 @@ cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor *
 /* What is read was checked. */
 cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read, cr_tensor **output);
 
-/* The same on another device than the host (remote.c): a launch for each plane of rows and columns. */
-cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output);
+/* The same on another device than the host (remote.c): a launch for each plane of rows and
+ * columns. */
+cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
+                              cr_tensor **output);
 
 /* --- alike.c: groups for which the same is planned --- */
 typedef struct {

@@ -470,7 +470,10 @@ static void put_arg(key *k, const cr_gnode *n, int i, bool rows)
     }
 }
 
-static bool is_known(const cr_gtype *t) { return t->known && cr_has_bytes(t->device); }
+static bool is_known(const cr_gtype *t)
+{
+    return t->known && cr_has_bytes(t->device);
+}
 
 /* All tensors are known, have elements, and are on one device. */
 static bool all_known(const cr_gnode *n)
@@ -479,12 +482,14 @@ static bool all_known(const cr_gnode *n)
         return false;
     const cr_gtype *like = &n->result[0]->type;
     for (int k = 0; k < n->result_count; k++)
-        if (!is_known(&n->result[k]->type) || !cr_same_device(n->result[k]->type.device, like->device))
+        if (!is_known(&n->result[k]->type) ||
+            !cr_same_device(n->result[k]->type.device, like->device))
             return false;
     for (int i = 0; i < n->arg_count; i++)
         if (n->arg[i].tag == CR_TENSORS || n->arg[i].tag == CR_NUMBERS ||
-            (n->arg[i].tag == CR_TENSOR && (!is_known(&n->arg[i].value->type) ||
-                                            !cr_same_device(n->arg[i].value->type.device, like->device))))
+            (n->arg[i].tag == CR_TENSOR &&
+             (!is_known(&n->arg[i].value->type) ||
+              !cr_same_device(n->arg[i].value->type.device, like->device))))
             return false;
     return true;
 }
@@ -713,9 +718,11 @@ static bool folds_columns(const cr_gnode *n)
     const cr_gtype *in = &n->arg[0].value->type;
     cr_dtype lane = cr_lane_type(in->dtype);
 
-    return n->op->does == CR_DOES_FOLD && cr_is_host(in->device) && cr_dtype_is_float((cr_dtype)in->dtype) && cr_gtype_is_contiguous(in) &&
-           n->result[0]->type.dtype == in->dtype && !n->result[0]->type.stride && cr_node_kept(n) &&
-           n->op->kernel[lane][CR_FORM_COLUMNS] && n->op->kernel[lane][CR_FORM_JOIN_COLUMNS];
+    return n->op->does == CR_DOES_FOLD && cr_is_host(in->device) &&
+           cr_dtype_is_float((cr_dtype)in->dtype) && cr_gtype_is_contiguous(in) &&
+           n->result[0]->type.dtype == in->dtype && !n->result[0]->type.stride &&
+           cr_node_kept(n) && n->op->kernel[lane][CR_FORM_COLUMNS] &&
+           n->op->kernel[lane][CR_FORM_JOIN_COLUMNS];
 }
 
 cr_facts cr_facts_of(cr_facts_cache *c, const cr_gnode *n)

@@ -1,11 +1,11 @@
 /* Running a group's code on another device than the host.
  *
  * Operands that the kernel cannot read in place, or that have another dtype, are moved to dense
- * tensors of the kernel's dtype first; such results are moved to their place afterwards.  Then there is
- * one launch for each plane of rows and columns. */
+ * tensors of the kernel's dtype first; such results are moved to their place afterwards.  Then
+ * there is one launch for each plane of rows and columns. */
+#include "tensor/remote.h"
 #include "compile/code.h"
 #include "tensor/geometry.h"
-#include "tensor/remote.h"
 
 typedef struct {
     const cr_group_code *c;
@@ -16,8 +16,8 @@ typedef struct {
 } remote_run;
 
 /* The operand's elements along the dims of its group; a value a row has one column. */
-static cr_view operand_view(const cr_group_code *c, const cr_operand_plan *o, const cr_tensor *t,
-                            int64_t *size)
+static cr_view operand_view(const cr_group_code *c, const cr_operand_plan *o,
+                            const cr_tensor *t, int64_t *size)
 {
     cr_view v = cr_view_of(t);
 
@@ -37,7 +37,8 @@ static cr_status move_operand(remote_run *r, int k, const cr_tensor *t)
 {
     const cr_group_code *c = r->c;
     const cr_operand_plan *o = &c->operand[k];
-    int64_t size[CR_SPACE_DIMS + CR_MAX_DIMS], item = (int64_t)cr_dtype_size((cr_dtype)o->lane), step = item;
+    int64_t size[CR_SPACE_DIMS + CR_MAX_DIMS], item = (int64_t)cr_dtype_size((cr_dtype)o->lane),
+                                               step = item;
     cr_view from = operand_view(c, o, t, size);
 
     CR_TRY(cr_tensor_new(&r->moved[k], (cr_dtype)o->lane, t->device, from.ndim, from.size));
@@ -72,15 +73,17 @@ static cr_status launch_plane(const remote_run *r, void *const *at, int64_t firs
 
     for (int k = 0; k < c->operands; k++) {
         stride[2 * k] = c->ndim > 1 ? r->step[k][c->ndim - 2] : 0;
-        stride[2 * k + 1] = c->operand[k].row ? 0 : (int64_t)cr_dtype_size((cr_dtype)c->operand[k].lane);
+        stride[2 * k + 1] =
+            c->operand[k].row ? 0 : (int64_t)cr_dtype_size((cr_dtype)c->operand[k].lane);
     }
-    return cr_launch_kernel(&r->kernel,
-                            &(cr_launch){.operands = c->operands,
-                                         .pointer = at,
-                                         .stride = stride,
-                                         .size = {c->ndim > 1 ? c->size[c->ndim - 2] : 1, c->columns, first},
-                                         .param = c->param,
-                                         .param_bytes = c->param_bytes});
+    return cr_launch_kernel(
+        &r->kernel,
+        &(cr_launch){.operands = c->operands,
+                     .pointer = at,
+                     .stride = stride,
+                     .size = {c->ndim > 1 ? c->size[c->ndim - 2] : 1, c->columns, first},
+                     .param = c->param,
+                     .param_bytes = c->param_bytes});
 }
 
 static cr_status launch_planes(const remote_run *r)
@@ -107,12 +110,14 @@ static cr_status launch_planes(const remote_run *r)
 static cr_status return_operand(const remote_run *r, int k, const cr_tensor *out)
 {
     int64_t size[CR_SPACE_DIMS + CR_MAX_DIMS];
-    cr_view to = operand_view(r->c, &r->c->operand[k], out, size), from = cr_view_of(r->moved[k]);
+    cr_view to = operand_view(r->c, &r->c->operand[k], out, size),
+            from = cr_view_of(r->moved[k]);
 
     return cr_copy_elements(&to, &from);
 }
 
-cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
+                              cr_tensor **output)
 {
     remote_run r = {.c = c};
     cr_status st;

@@ -288,7 +288,10 @@ bool cr_fused_cuts_rows(const cr_fused *f)
 
 bool cr_fused_is_checked(const cr_fused *f) { return f->text.len > 0; }
 
-const cr_unit *cr_fused_unit(const cr_fused *f) { return &f->unit; }
+const cr_unit *cr_fused_unit(const cr_fused *f)
+{
+    return &f->unit;
+}
 cr_jit_kernel *cr_fused_kernel(const cr_fused *f) { return f->kernel; }
 const cr_nest *cr_fused_nest(const cr_fused *f) { return f->nest; }
 const char *cr_fused_source(const cr_fused *f) { return cr_text_str(&f->unit.body); }

@@ -60,9 +60,15 @@ cr_status cr_generator_new(cr_generator **out, uint64_t seed)
     return CR_OK;
 }
 
-cr_device cr_generator_device(const cr_generator *g) { return g->device; }
+cr_device cr_generator_device(const cr_generator *g)
+{
+    return g->device;
+}
 
-void cr_generator_place(cr_generator *g, cr_device device) { g->device = device; }
+void cr_generator_place(cr_generator *g, cr_device device)
+{
+    g->device = device;
+}
 
 cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
 {

@@ -201,7 +201,8 @@ static cr_status check_generator(const cr_op *op, const cr_value *arg, cr_device
             continue;
         cr_device own = cr_generator_device(arg[i].generator);
         if (own.kind != device.kind)
-            return cr_fail(CR_RUNTIME, "Expected a '%s' device type for generator but found '%s'",
+            return cr_fail(CR_RUNTIME,
+                           "Expected a '%s' device type for generator but found '%s'",
                            cr_device_kind_name((cr_device_kind)device.kind),
                            cr_device_kind_name((cr_device_kind)own.kind));
     }

@@ -30,7 +30,8 @@ typedef struct {
 } kernel_key;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static cr_map kernels; /* kernel_key, or the key of a fused kernel -> what the device made of the text */
+static cr_map
+    kernels; /* kernel_key, or the key of a fused kernel -> what the device made of the text */
 static cr_map entries; /* kind and name -> cr_entry_kernel */
 static cr_map told;    /* names of entries that were logged */
 static _Atomic bool fallback;

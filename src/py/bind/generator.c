@@ -30,16 +30,17 @@ static PyObject *no_generator(cr_device_kind kind)
 {
     switch (kind) {
     case CR_CUDA:
-        return PyErr_Format(PyExc_RuntimeError, "Cannot get CUDA generator without ATen_cuda library.");
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Cannot get CUDA generator without ATen_cuda library.");
     case CR_XPU:
-        return PyErr_Format(PyExc_RuntimeError, "Cannot get XPU generator without ATen_xpu library.");
+        return PyErr_Format(PyExc_RuntimeError,
+                            "Cannot get XPU generator without ATen_xpu library.");
     case CR_MPS:
         return PyErr_Format(PyExc_RuntimeError,
                             "Cannot execute getNewGenerator() without MPS backend.");
     case CR_PRIVATEUSE1:
-        return PyErr_Format(PyExc_RuntimeError,
-                            "Please register PrivateUse1HooksInterface by "
-                            "`RegisterPrivateUse1HooksInterface` first.");
+        return PyErr_Format(PyExc_RuntimeError, "Please register PrivateUse1HooksInterface by "
+                                                "`RegisterPrivateUse1HooksInterface` first.");
     case CR_META:
         return PyErr_Format(PyExc_RuntimeError, "META device type not an accelerator.");
     default:
