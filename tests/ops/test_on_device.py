@@ -93,8 +93,8 @@ def test_gradients(key, device):
                 weights = [w.to(to) for w in weights_for(outs)]
                 try:
                     grads = torch.autograd.grad(outs, inputs, weights, allow_unused=True)
-                except NotImplementedError:
-                    assert to == "cpu"  # no derivative
+                except RuntimeError:
+                    assert to == "cpu"  # it has no derivative
                     break
                 got.append([torch.zeros(0) if g is None else g for g in grads])
             if len(got) == 2:
