@@ -1,0 +1,86 @@
+/* What a backend outside the library may register, and the C text that it gets. */
+#include "base/test.h"
+#include "cresset_backend.h"
+#include "tensor/tensor.h"
+#include <string.h>
+
+static bool says(const char *error, const char *text)
+{
+    return error && strstr(error, text);
+}
+
+TEST(a_backend_of_another_version_is_refused)
+{
+    cr_device_ops table = {.bytes = sizeof table};
+
+    CHECK(says(cr_backend_register(CR_BACKEND_ABI + 1, "other", &table),
+               "was built for version 2 of the interface of backends, and this library has "
+               "version 1"));
+    EQ(cr_device_of(CR_PRIVATEUSE1), NULL);
+}
+
+TEST(a_table_with_missing_functions_is_refused)
+{
+    cr_device_ops table = {.bytes = sizeof table};
+
+    CHECK(
+        says(cr_backend_register(CR_BACKEND_ABI, "other", &table), "has not filled its table"));
+    table.bytes--;
+    CHECK(
+        says(cr_backend_register(CR_BACKEND_ABI, "other", &table), "has not filled its table"));
+    EQ(cr_device_of(CR_PRIVATEUSE1), NULL);
+}
+
+static const char *kernel(int index, const cr_given *arg, const cr_array *result)
+{
+    (void)index;
+    (void)arg;
+    (void)result;
+    return NULL;
+}
+
+TEST(only_entries_without_a_statement_take_a_kernel)
+{
+    OK(cr_tensor_start());
+    CHECK(says(cr_kernel_register("add", cr_backend_kind, kernel),
+               "add states what it computes"));
+    CHECK(says(cr_kernel_register("nothing", cr_backend_kind, kernel),
+               "no operator is called 'nothing'"));
+    CHECK(says(cr_kernel_register("sort", CR_HOST.kind, kernel), "is not a kind of device"));
+    EQ(cr_kernel_register("sort", cr_backend_kind, kernel), NULL);
+}
+
+TEST(the_c_text_of_an_entry_is_a_function_with_its_results)
+{
+    const float a[] = {1, 2, 3}, b[] = {10, 20, 30}, want[] = {21, 42, 63};
+    _Alignas(16) char param[CR_MAX_ARGS][CR_PARAM_BYTES] = {{0}};
+    float out[3] = {0};
+    void *pointer[] = {out, (void *)(uintptr_t)a, (void *)(uintptr_t)b};
+    const int64_t stride[] = {0, 4, 0, 4, 0, 4}, size[] = {1, 3, 0};
+    const float alpha = 2;
+    const cr_kernel_source *s = NULL;
+    cr_kernel_function f = NULL;
+
+    OK(cr_tensor_start());
+    EQ(cr_emit_entry(&s, "add", CR_F32, CR_FORM_MAIN), NULL);
+    CHECK(strstr(cr_kernel_text(s), "CK(add)("));
+    CHECK(!strcmp(cr_kernel_symbol(s), "ck_device_add"));
+    CHECK(strstr(cr_kernel_flags(), "-ffp-contract=off"));
+    EQ(cr_kernel_compile(&f, s), NULL);
+    memcpy(param[0], &alpha, sizeof alpha);
+    f(pointer, stride, size, param);
+    CHECK(!memcmp(out, want, sizeof out));
+    cr_kernel_source_drop(s);
+}
+
+TEST(text_is_refused_for_what_has_no_kernel)
+{
+    const cr_kernel_source *s = NULL;
+
+    OK(cr_tensor_start());
+    CHECK(
+        says(cr_emit_entry(&s, "sort", CR_F32, CR_FORM_MAIN), "sort has no kernel of form 0"));
+    CHECK(says(cr_emit_entry(&s, "nothing", CR_F32, CR_FORM_MAIN), "no operator is called"));
+    CHECK(says(cr_emit_entry(&s, "add", 99, CR_FORM_MAIN), "there is no dtype 99"));
+    EQ(s, NULL);
+}
