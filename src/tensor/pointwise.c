@@ -188,7 +188,7 @@ static cr_status make_results(const cr_op *op, const cr_value *arg, const cr_dty
     return CR_OK;
 }
 
-static cr_status run_long(const cr_op *op, const cr_value *arg, cr_value *result, cr_dtype compute,
+static CR_NOINLINE cr_status run_long(const cr_op *op, const cr_value *arg, cr_value *result, cr_dtype compute,
                           cr_kernel kernel, const cr_dtype *dtypes)
 {
     cr_tensor *out[CR_MAX_RESULTS];
@@ -209,7 +209,7 @@ static cr_status run_long(const cr_op *op, const cr_value *arg, cr_value *result
 }
 
 /* Types of a call and the kernel for them. */
-static cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes,
+static inline cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes,
                         cr_kernel *kernel)
 {
     CR_TRY(cr_decide_types(op, arg, compute, dtypes));

@@ -43,9 +43,9 @@ static inline void set_inference(cr_tensor *t, bool on)
 /* The stages that calls with a tensor there pass. */
 static inline uint32_t device_stages(cr_device d)
 {
-    if (CR_UNLIKELY(!cr_has_bytes(d)))
-        return CR_STAGE_BIT(FAKE);
-    return CR_UNLIKELY(!cr_is_host(d)) ? CR_STAGE_BIT(KERNEL) : 0;
+    if (CR_LIKELY(cr_is_host_memory(d)))
+        return 0;
+    return cr_has_bytes(d) ? CR_STAGE_BIT(KERNEL) : CR_STAGE_BIT(FAKE);
 }
 
 /* A header with room for `ndim` dims and without storage. */
