@@ -158,7 +158,7 @@ static PyObject *generator_clone(PyObject *self, PyObject *unused)
 static PyObject *generator_device(PyObject *self, void *unused)
 {
     (void)unused;
-    return cr_py_device_of(cr_generator_device(generator_of(self)));
+    return cr_py_device_of(cr_generator_device(generator_of_object(self)));
 }
 
 /* Copies and pickles a generator by its state. */
@@ -167,7 +167,7 @@ static PyObject *generator_reduce(PyObject *self, PyObject *unused)
     PyObject *state = generator_get_state(self, unused);
 
     return state ? Py_BuildValue("O(s)N", Py_TYPE(self),
-                                 cr_device_print(cr_generator_device(generator_of(self))).text,
+                                 cr_device_print(cr_generator_device(generator_of_object(self))).text,
                                  state)
                  : NULL;
 }
