@@ -376,9 +376,11 @@ static bool place_fold(gatherer *x, const cr_gnode *n, size_t i)
     int64_t columns = cr_node_kept(n), rows = columns ? numel(v) / columns : 0;
     cr_space s;
 
-    if (!p || x->sealed[v->id] || !p->numel || numel(v) != p->numel || (p->columns && p->columns != columns) || p->joined ||
-        p->split || columns > WIDEST_FOLD || load(p) + 1 >= MOST_OPERANDS ||
-        (p->numel > CR_FOLD_ROW && columns < NARROWEST_FOLD) || (p->numel > CR_FOLD_ROW && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
+    if (!p || x->sealed[v->id] || !p->numel || numel(v) != p->numel ||
+        (p->columns && p->columns != columns) || p->joined || p->split ||
+        columns > WIDEST_FOLD || load(p) + 1 >= MOST_OPERANDS ||
+        (p->numel > CR_FOLD_ROW && columns < NARROWEST_FOLD) ||
+        (p->numel > CR_FOLD_ROW && rows < 2 * CR_FOLD_BLOCK * cr_threads()))
         return false;
     s = p->space;
     if (!cr_space_refine(&s, 2, (int64_t[2]){rows, columns}))

@@ -182,7 +182,8 @@ typedef struct {
 } fold_part;
 
 /* Folds the part into the row at `to`, in eager's order. */
-static void fold_rows(const job *j, const cr_operand_plan *o, cr_form form, char *to, fold_part in)
+static void fold_rows(const job *j, const cr_operand_plan *o, cr_form form, char *to,
+                      fold_part in)
 {
     static const char none[CR_PARAM_BYTES * CR_MAX_ARGS];
     int64_t item = fold_item(o), columns = j->c->columns, size[2] = {in.rows, columns};
@@ -225,7 +226,8 @@ static void run_blocks(void *context, int64_t begin, int64_t end)
     cr_free(memory);
 }
 
-/* The results of the blocks: CR_FOLD_BLOCKS neighbours become the result of CR_FOLD_COLUMN rows. */
+/* The results of the blocks: CR_FOLD_BLOCKS neighbours become the result of CR_FOLD_COLUMN
+ * rows. */
 static int64_t pair_blocks(const job *j, const cr_operand_plan *o, char *at, int64_t blocks)
 {
     int64_t row = j->c->columns * fold_item(o), columns = 0;
@@ -235,13 +237,15 @@ static int64_t pair_blocks(const job *j, const cr_operand_plan *o, char *at, int
         char *first = at + columns * CR_FOLD_BLOCKS * row;
         for (int64_t half = CR_FOLD_BLOCKS / 2; half; half /= 2)
             for (int64_t b = 0; b < half && b + half < left; b++)
-                fold_rows(j, o, CR_FORM_JOIN_COLUMNS, first + b * row, (fold_part){first + b * row, 2, half});
+                fold_rows(j, o, CR_FORM_JOIN_COLUMNS, first + b * row,
+                          (fold_part){first + b * row, 2, half});
         memmove(at + columns * row, first, (size_t)row);
     }
     return columns;
 }
 
-/* Results of CR_FOLD_COLUMN rows are folded by the same rule from one half of the memory into the other. */
+/* Results of CR_FOLD_COLUMN rows are folded by the same rule from one half of the memory into
+ * the other. */
 static void end_fold(const job *j, int k, int64_t blocks, cr_tensor *out)
 {
     const cr_operand_plan *o = &j->c->operand[k];
@@ -253,7 +257,8 @@ static void end_fold(const job *j, int k, int64_t blocks, cr_tensor *out)
         for (int64_t q = 0; q < parts; q++) {
             int64_t left = n - q * CR_FOLD_COLUMN;
             fold_rows(j, o, CR_FORM_JOIN_COLUMNS, to + q * row,
-                      (fold_part){from + q * CR_FOLD_COLUMN * row, left < CR_FOLD_COLUMN ? left : CR_FOLD_COLUMN, 1});
+                      (fold_part){from + q * CR_FOLD_COLUMN * row,
+                                  left < CR_FOLD_COLUMN ? left : CR_FOLD_COLUMN, 1});
         }
         char *next = from;
         from = to;

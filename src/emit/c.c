@@ -418,10 +418,11 @@ static bool has_order(const cr_expr *e)
 }
 
 /* The sum of nothing is +0.0, though sums start at -0.0. */
-static const char *nothing(printer *p, const cr_expr *e)
+static const char *empty_sum(printer *p, const cr_expr *e)
 {
-    return cr_session_printf(p->s, cr_dtype_is_complex((cr_dtype)e->dtype) ? "(cv_s_%s){0}" : "(cv_s_%s)0",
-                             suffix((cr_dtype)e->dtype));
+    return cr_session_printf(
+        p->s, cr_dtype_is_complex((cr_dtype)e->dtype) ? "(cv_s_%s){0}" : "(cv_s_%s)0",
+        suffix((cr_dtype)e->dtype));
 }
 
 /* Of +0 and -0 an extreme is what came last: as +0 it does not depend on the order. */
@@ -429,8 +430,8 @@ static const char *without_order(printer *p, const cr_expr *e, const char *v)
 {
     if (!cr_dtype_is_float((cr_dtype)e->dtype) || has_order(e))
         return v;
-    return cr_session_printf(p->s, "cv_add_%s(%s, cv_set1_%s(0))", suffix((cr_dtype)e->dtype), v,
-                             suffix((cr_dtype)e->dtype));
+    return cr_session_printf(p->s, "cv_add_%s(%s, cv_set1_%s(0))", suffix((cr_dtype)e->dtype),
+                             v, suffix((cr_dtype)e->dtype));
 }
 
 /* a<id>[k] takes in the operand; lanes beyond the row count as the identity. */
@@ -781,10 +782,12 @@ static void end_rows(printer *p, const cr_sweep *sweep)
             line(p, "if (columns > CR_FOLD_CHUNK)");
             line(p, "    s%u = ck_end_%s(&c%u);", e->id, join_name(p, e), e->id);
             if (e->fn == CR_FN_add)
-                line(p, "s%u = columns ? s%u : %s;", e->id, e->id, nothing(p, e));
+                line(p, "s%u = columns ? s%u : %s;", e->id, e->id, empty_sum(p, e));
         }
         cr_expr_set_add(&p->hoisted, e);
-        declare(p, e, without_order(p, e, set1(p, (cr_dtype)e->dtype, cr_session_printf(p->s, "s%u", e->id))));
+        declare(p, e,
+                without_order(
+                    p, e, set1(p, (cr_dtype)e->dtype, cr_session_printf(p->s, "s%u", e->id))));
     }
 }
 
@@ -919,7 +922,8 @@ static void columns_rows(printer *p, const cr_expr *e)
     shut(p);
 }
 
-static const char *combine_if(printer *p, const cr_expr *e, const char *test, const char *a, const char *b)
+static const char *combine_if(printer *p, const cr_expr *e, const char *test, const char *a,
+                              const char *b)
 {
     return cr_session_printf(p->s, "%s ? %s : %s", test, combine(p, e, a, b), a);
 }
@@ -929,9 +933,11 @@ static void columns_end_block(printer *p, const cr_expr *e)
 {
     const char *t = vector(p, (cr_dtype)e->dtype);
 
-    open(p, cr_session_printf(p->s, "for (int k = 0; k * CV_LANES_%s < wide; k++)", suffix(p->lane)));
+    open(p, cr_session_printf(p->s, "for (int k = 0; k * CV_LANES_%s < wide; k++)",
+                              suffix(p->lane)));
     line(p, "const cv_%s x = %s;", t,
-         combine(p, e, combine(p, e, "b[0][k]", "b[1][k]"), combine(p, e, "b[2][k]", "b[3][k]")));
+         combine(p, e, combine(p, e, "b[0][k]", "b[1][k]"),
+                 combine(p, e, "b[2][k]", "b[3][k]")));
     line(p, "w[block %% 4][k] = block < 4 ? x : %s;", combine(p, e, "w[block % 4][k]", "x"));
     shut(p);
 }
@@ -960,7 +966,8 @@ static void columns_blocks(printer *p, const cr_expr *e)
     const char *lane = suffix(p->lane);
 
     open(p, cr_session_printf(p->s, "for (cv_s_i64 block = 0; block < blocks; block++)"));
-    line(p, "const cv_s_i64 top = block * CR_FOLD_BLOCK, end = ck_least(rows, top + CR_FOLD_BLOCK);");
+    line(p, "const cv_s_i64 top = block * CR_FOLD_BLOCK, end = ck_least(rows, top + "
+            "CR_FOLD_BLOCK);");
     line(p, "for (int k = 0; k * CV_LANES_%s < wide; k++)", lane);
     line(p, "    b[0][k] = b[1][k] = b[2][k] = b[3][k] = z%u;", e->id);
     columns_rows(p, e);

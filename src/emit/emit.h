@@ -11,7 +11,8 @@ typedef struct {
     cr_text body;
     unsigned dtypes;             /* bit per cr_dtype that some value has */
     bool complex, special, random;
-    uint32_t chunks[CR_FN_COUNT];/* by combining function: bit per dtype, CK_DEFINE_CHUNKS is there */
+    uint32_t chunks[CR_FN_COUNT]; /* by combining function: bit per dtype, CK_DEFINE_CHUNKS is
+                                     there */
 } cr_unit;
 
 /* What may be chosen of a kernel; no bit of its results depends on it. */
@@ -21,8 +22,8 @@ typedef struct {
 } cr_emit_choice;
 
 /* Appends the nest as a function named CK(symbol), after a line CK_DEFINE_CHUNKS(...) for every
- * ordered reduction (loop.h) whose chunks the unit cannot join yet.  Bails with CR_TYPE when the values of
- * the nest need vectors of different lane widths. */
+ * ordered reduction (loop.h) whose chunks the unit cannot join yet.  Bails with CR_TYPE when
+ * the values of the nest need vectors of different lane widths. */
 void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol);
 void cr_emit_c_choice(cr_unit *u, const cr_nest *n, const char *symbol, const cr_emit_choice *choice);
 /* The includes that the unit needs, for files compiled inside this project. */

@@ -424,7 +424,7 @@ CV_FN cv_f64 cv_squarerest_f64(cv_f64 a, cv_f64 p)
             re[i] = acc[i].re;                                                                \
             im[i] = acc[i].im;                                                                \
         }                                                                                     \
-        return (cv_s_##C){cv_reduce_add_##T(re), cv_reduce_add_##T(im)};                        \
+        return (cv_s_##C){cv_reduce_add_##T(re), cv_reduce_add_##T(im)};                      \
     }                                                                                         \
     CV_FN cv_s_##C cv_reduce_mul_##C(const cv_##C *acc)                                        \
     {                                                                                         \

@@ -9,10 +9,11 @@
 
 enum { LONGEST = 70000, COLUMNS = 37 };
 
-static const int64_t lengths[] = {1,    3,    5,    63,   64,   65,   127,   1023,  1024, 1025, 2049,
-                                  3073, 4097, 5121, 6145, 7169, 8191, 8192, 8193, 16385, LONGEST};
-static const int64_t heights[] = {1,   2,   3,   5,   63,  64,  65,  128, 129,
-                                  193, 257, 321, 385, 449, 511, 512};
+static const int64_t lengths[] = {1,    3,    5,    63,   64,   65,    127,
+                                  1023, 1024, 1025, 2049, 3073, 4097,  5121,
+                                  6145, 7169, 8191, 8192, 8193, 16385, LONGEST};
+static const int64_t heights[] = {1,   2,   3,   5,   63,  64,  65,  128,
+                                  129, 193, 257, 321, 385, 449, 511, 512};
 
 static cr_kernel kernel_of(const char *name, cr_dtype t, cr_form form, cr_isa isa)
 {
@@ -34,7 +35,7 @@ static double element(int64_t i, bool product)
 #define DEFINE_CHECKS(T, DTYPE)                                                                \
     static void check_rows_##T(cr_isa isa, bool product)                                       \
     {                                                                                          \
-        cr_kernel k = kernel_of(product ? "_prod" : "sum", DTYPE, CR_FORM_MAIN, isa);           \
+        cr_kernel k = kernel_of(product ? "_prod" : "sum", DTYPE, CR_FORM_MAIN, isa);          \
         T *x = malloc((LONGEST + 3) * sizeof *x), y[3], want;                                  \
         static const char none[CR_PARAM_BYTES * 4];                                            \
         for (int64_t i = 0; i < LONGEST + 3; i++)                                              \
@@ -55,7 +56,7 @@ static double element(int64_t i, bool product)
     }                                                                                          \
     static void check_columns_##T(cr_isa isa, bool product)                                    \
     {                                                                                          \
-        cr_kernel k = kernel_of(product ? "_prod" : "sum", DTYPE, CR_FORM_COLUMNS, isa);        \
+        cr_kernel k = kernel_of(product ? "_prod" : "sum", DTYPE, CR_FORM_COLUMNS, isa);       \
         T *x = malloc(CR_FOLD_COLUMN * COLUMNS * sizeof *x), y[COLUMNS];                       \
         T column[CR_FOLD_COLUMN], want;                                                        \
         static const char none[CR_PARAM_BYTES * 4];                                            \
@@ -118,11 +119,11 @@ TEST(an_extreme_that_is_zero_has_no_sign)
     for (int isa = 0; isa <= (int)cr_isa_chosen(); isa++)
         for (int at = 0; at < 100; at++) {
             float x[100], y = 1;
-            cr_kernel k = kernel_of(at % 2 ? "amax" : "amin", CR_F32, CR_FORM_MAIN, (cr_isa)isa);
+            cr_kernel k =
+                kernel_of(at % 2 ? "amax" : "amin", CR_F32, CR_FORM_MAIN, (cr_isa)isa);
             for (int i = 0; i < 100; i++)
                 x[i] = i == at && at > 1 ? 0.0f : -0.0f;
             k((void *[2]){&y, x}, (int64_t[4]){4, 0, 400, 4}, (int64_t[2]){1, 100}, none);
             CHECK(y == 0 && !signbit(y));
         }
 }
-

@@ -594,7 +594,7 @@ cr_status cr_kern_index_select(const cr_value *arg, cr_view *out)
 }
 
 static cr_status combine_vector(const cr_view *out, const cr_value *arg, const cr_view *src,
-                           cr_combine how)
+                                cr_combine how)
 {
     dim_places p;
 

@@ -51,7 +51,8 @@ bool cr_places_read(const cr_places *p);
 void cr_places_write(const cr_places *p, cr_combine_fn fn, const bool *picked);
 /* The same for elements of type t; sums and products of floats and complex numbers have
  * order P (num/order.h): the entries of a place are folded before they join it. */
-CR_MUST cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype t, const bool *picked);
+CR_MUST cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype t,
+                                    const bool *picked);
 
 /* Copies `from` to `to` unless they are the same memory. */
 void cr_start_from(const cr_view *to, const cr_view *from);

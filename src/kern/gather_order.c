@@ -123,22 +123,28 @@ typedef double cell_f64;
 typedef cr_complex_float cell_c64;
 typedef cr_complex cell_c128;
 
-#define get_f16(p)      load_f16(p)
-#define get_bf16(p)     load_bf16(p)
-#define get_f32(p)      load_f32(p)
-#define get_f64(p)      load_f64(p)
-#define get_c64(p)      (*(const cr_complex_float *)(const void *)(p))
-#define get_c128(p)     (*(const cr_complex *)(const void *)(p))
-#define put_f16(p, x)   store_f16(p, x)
-#define put_bf16(p, x)  store_bf16(p, x)
-#define put_f32(p, x)   store_f32(p, x)
-#define put_f64(p, x)   store_f64(p, x)
-#define put_c64(p, x)   (*(cr_complex_float *)(void *)(p) = (x))
-#define put_c128(p, x)  (*(cr_complex *)(void *)(p) = (x))
+#define get_f16(p)     load_f16(p)
+#define get_bf16(p)    load_bf16(p)
+#define get_f32(p)     load_f32(p)
+#define get_f64(p)     load_f64(p)
+#define get_c64(p)     (*(const cr_complex_float *)(const void *)(p))
+#define get_c128(p)    (*(const cr_complex *)(const void *)(p))
+#define put_f16(p, x)  store_f16(p, x)
+#define put_bf16(p, x) store_bf16(p, x)
+#define put_f32(p, x)  store_f32(p, x)
+#define put_f64(p, x)  store_f64(p, x)
+#define put_c64(p, x)  (*(cr_complex_float *)(void *)(p) = (x))
+#define put_c128(p, x) (*(cr_complex *)(void *)(p) = (x))
 
 #define DEFINE_REAL_OPS(s)                                                                     \
-    static inline cell_##s add_##s(cell_##s a, cell_##s b) { return a + b; }                   \
-    static inline cell_##s mul_##s(cell_##s a, cell_##s b) { return a * b; }                   \
+    static inline cell_##s add_##s(cell_##s a, cell_##s b)                                     \
+    {                                                                                          \
+        return a + b;                                                                          \
+    }                                                                                          \
+    static inline cell_##s mul_##s(cell_##s a, cell_##s b)                                     \
+    {                                                                                          \
+        return a * b;                                                                          \
+    }                                                                                          \
     static const cell_##s none_add_##s = -(cell_##s)0, none_mul_##s = 1;
 #define DEFINE_COMPLEX_OPS(s)                                                                  \
     static inline cell_##s add_##s(cell_##s a, cell_##s b)                                     \
@@ -243,8 +249,8 @@ CR_COMPLEX_TYPES(DEFINE_COMPLEX_OPS)
             const cell_##s *a = slot[v - l->low].acc;                                          \
             char *to = l->to + v * l->unit;                                                    \
             if (slot[v - l->low].count)                                                        \
-                put_##s(to, op##_##s(get_##s(to), op##_##s(op##_##s(a[0], a[1]),               \
-                                                           op##_##s(a[2], a[3]))));            \
+                put_##s(to, op##_##s(get_##s(to),                                              \
+                                     op##_##s(op##_##s(a[0], a[1]), op##_##s(a[2], a[3]))));   \
         }                                                                                      \
         return true;                                                                           \
     }
@@ -254,7 +260,10 @@ CR_COMPLEX_TYPES(DEFINE_COLUMNS)
 
 static const column_fns *column_fns_for(cr_combine how, cr_dtype t)
 {
-#define ONE(op, s) {op##_column_##s, op##_slots_##s}
+#define ONE(op, s)                                                                             \
+    {                                                                                          \
+        op##_column_##s, op##_slots_##s                                                        \
+    }
 #define ROW(op)                                                                                \
     {                                                                                          \
         [CR_F16] = ONE(op, f16), [CR_BF16] = ONE(op, bf16), [CR_F32] = ONE(op, f32),           \
@@ -280,7 +289,7 @@ typedef struct {
 typedef struct {
     const cr_places *p;
     const column_fns *fns;
-    cr_combine_fn one; /* of a single entry; NULL where its column is not the entry itself */
+    cr_combine_fn one;  /* of a single entry; NULL where its column is not the entry itself */
     dims picked, outer; /* outer: the others, without the one that columns are wide along */
     int64_t wide, wide_from, wide_to;
     int64_t low, high;
@@ -331,12 +340,13 @@ static bool index_varies(const cr_places *p, const bool *picked)
 }
 
 /* The entries of the line whose index begins `shift` bytes further on. */
-static void read_entries(const ordered *o, grouping *g, int64_t shift)
+static void grouping_read(const ordered *o, grouping *g, int64_t shift)
 {
     const dims *d = &o->picked;
     bool is32 = o->p->index_item == sizeof(int32_t);
     int64_t last = d->ndim - 1, inner = d->ndim ? d->extent[last] : 1;
-    int64_t index_step = d->ndim ? d->index[last] : 0, other_step = d->ndim ? d->other[last] : 0;
+    int64_t index_step = d->ndim ? d->index[last] : 0,
+            other_step = d->ndim ? d->other[last] : 0;
 
     for (int64_t i = 0; i < g->count; i += inner) {
         const char *index = o->p->index + shift + dims_offset(d, d->index, i);
@@ -349,15 +359,21 @@ static void read_entries(const ordered *o, grouping *g, int64_t shift)
     grouping_make(g);
 }
 
-static void fold_group(const ordered *o, const grouping *g, int64_t k, const char *from, char *to)
+static void fold_group(const ordered *o, const grouping *g, int64_t k, const char *from,
+                       char *to)
 {
-    column c = {.source = g->source + g->start[k], .count = g->start[k + 1] - g->start[k],
-                .from_step = o->wide_from, .to_step = o->wide_to};
+    column c = {.source = g->source + g->start[k],
+                .count = g->start[k + 1] - g->start[k],
+                .from_step = o->wide_from,
+                .to_step = o->wide_to};
 
     to += g->dest[k] * o->p->unit;
     if (c.count == 1 && o->one) {
-        o->one(&(cr_combine_row){.dst = to, .src = from + c.source[0], .dst_step = o->wide_to,
-                                 .src_step = o->wide_from, .n = o->wide});
+        o->one(&(cr_combine_row){.dst = to,
+                                 .src = from + c.source[0],
+                                 .dst_step = o->wide_to,
+                                 .src_step = o->wide_from,
+                                 .n = o->wide});
         return;
     }
     for (int64_t at = 0; at < o->wide; at += WIDE) {
@@ -387,7 +403,7 @@ static void fold_line(const ordered *o, grouping *g, int64_t line)
     const char *from = o->p->other + dims_offset(&o->outer, o->outer.other, line);
     char *to = o->p->table + dims_offset(&o->outer, o->outer.table, line);
 
-    read_entries(o, g, dims_offset(&o->outer, o->outer.index, line));
+    grouping_read(o, g, dims_offset(&o->outer, o->outer.index, line));
     for (int64_t k = 0; k < g->groups; k++)
         fold_group(o, g, k, from, to);
 }
@@ -410,9 +426,13 @@ static void fold_scalar_lines(void *context, int64_t begin, int64_t end)
 {
     ordered *o = context;
     char *room = cr_alloc((size_t)(o->high - o->low + 1) * LARGEST_SLOT);
-    scalar_line l = {.count = o->picked.size, .index_step = o->picked.ndim ? o->picked.index[0] : 0,
-                     .from_step = o->picked.ndim ? o->picked.other[0] : 0, .unit = o->p->unit,
-                     .low = o->low, .high = o->high, .is32 = o->p->index_item == sizeof(int32_t)};
+    scalar_line l = {.count = o->picked.size,
+                     .index_step = o->picked.ndim ? o->picked.index[0] : 0,
+                     .from_step = o->picked.ndim ? o->picked.other[0] : 0,
+                     .unit = o->p->unit,
+                     .low = o->low,
+                     .high = o->high,
+                     .is32 = o->p->index_item == sizeof(int32_t)};
 
     if (!room) {
         atomic_store(&o->no_memory, true);
@@ -446,7 +466,8 @@ static void widen_range(ordered *o, const char *at, int64_t step, int64_t n)
 static void find_range(ordered *o)
 {
     const dims *d = &o->picked;
-    int64_t inner = d->ndim ? d->extent[d->ndim - 1] : 1, step = d->ndim ? d->index[d->ndim - 1] : 0;
+    int64_t inner = d->ndim ? d->extent[d->ndim - 1] : 1,
+            step = d->ndim ? d->index[d->ndim - 1] : 0;
 
     o->low = INT64_MAX;
     o->high = INT64_MIN;
@@ -462,7 +483,7 @@ static cr_status fold_by_shared_groups(ordered *o)
     o->shared.count = o->picked.size;
     find_range(o);
     CR_TRY(grouping_new(&o->shared, o->picked.size, o->low, o->high));
-    read_entries(o, &o->shared, 0);
+    grouping_read(o, &o->shared, 0);
     int64_t units = o->outer.size * o->shared.groups;
     int64_t each = o->wide * (1 + o->shared.count / o->shared.groups);
     cr_parallel_for(units, cr_walk_grain(each), fold_shared, o);
@@ -486,7 +507,8 @@ static cr_status fold_by_lines(ordered *o)
 
 cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype t, const bool *picked)
 {
-    ordered o = {.p = p, .fns = column_fns_for(how, t), .picked.size = 1, .outer.size = 1, .wide = 1};
+    ordered o = {
+        .p = p, .fns = column_fns_for(how, t), .picked.size = 1, .outer.size = 1, .wide = 1};
     bool varies = index_varies(p, picked);
     int wide = varies ? -1 : dims_widest(p, picked);
 

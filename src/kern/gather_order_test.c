@@ -50,7 +50,8 @@ static float element(const writing *w, const char *at, int64_t i)
 
 static void put(const writing *w, char *at, int64_t i, float x)
 {
-    cr_scalar_store(cr_scalar_float((double)x), w->dtype, at + i * (int64_t)cr_dtype_size(w->dtype));
+    cr_scalar_store(cr_scalar_float((double)x), w->dtype,
+                    at + i * (int64_t)cr_dtype_size(w->dtype));
 }
 
 static void lay_out(writing *w)
@@ -71,7 +72,8 @@ static void check_and_tidy(writing *w)
 {
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t c = 0; c < w->columns; c++) {
-            float want = folded(w->n, r, c, (float)(r * w->columns + c) + 0.5f, w->dtype == CR_BF16);
+            float want =
+                folded(w->n, r, c, (float)(r * w->columns + c) + 0.5f, w->dtype == CR_BF16);
             float got = element(w, w->out, r * w->columns + c);
             cr_test_compared();
             if (memcmp(&got, &want, sizeof got))
@@ -93,7 +95,8 @@ static void check_index_add(int64_t n, int64_t columns, cr_dtype t)
         w.index[i] = row_of(i);
     OK(cr_kern_index_add(ARGS(of_view(VIEW(w.self, t, ROWS, columns)), cr_of_int(0),
                               of_view(VIEW(w.index, CR_I64, n)),
-                              of_view(VIEW(w.source, t, n, columns)), cr_of_number(cr_scalar_int(1))),
+                              of_view(VIEW(w.source, t, n, columns)),
+                              cr_of_number(cr_scalar_int(1))),
                          VIEW(w.out, t, ROWS, columns)));
     check_and_tidy(&w);
 }
@@ -149,8 +152,9 @@ TEST(an_embeddings_gradient_is_a_column_in_order_p)
         for (int64_t c = 0; c < WIDTH; c++)
             grad[i * WIDTH + c] = entry(i, c, false);
     }
-    OK(cr_kern_embedding_backward(ARGS(of_view(VIEW(grad, CR_F32, N, WIDTH)), of_view(VIEW(index, CR_I64, N)),
-                                       cr_of_int(TABLE), cr_of_int(2 * 49999), cr_of_bool(false)),
+    OK(cr_kern_embedding_backward(ARGS(of_view(VIEW(grad, CR_F32, N, WIDTH)),
+                                       of_view(VIEW(index, CR_I64, N)), cr_of_int(TABLE),
+                                       cr_of_int(2 * 49999), cr_of_bool(false)),
                                   VIEW(out, CR_F32, TABLE, WIDTH)));
     for (int64_t r = 0; r < ROWS; r++)
         for (int64_t c = 0; c < WIDTH; c++) {

@@ -10,7 +10,8 @@ static void check_lines(int64_t n, int64_t lines, bool along_rows, bool product)
 {
     int64_t rows = along_rows ? lines : n, columns = along_rows ? n : lines;
     int64_t step = along_rows ? 1 : lines, line = along_rows ? n : 1;
-    float *x = malloc((size_t)(n * lines) * sizeof *x), *y = malloc((size_t)(n * lines) * sizeof *y);
+    float *x = malloc((size_t)(n * lines) * sizeof *x),
+          *y = malloc((size_t)(n * lines) * sizeof *y);
     float *one = malloc((size_t)n * sizeof *one);
     double *want = malloc((size_t)n * sizeof *want);
 
@@ -26,9 +27,10 @@ static void check_lines(int64_t n, int64_t lines, bool along_rows, bool product)
         cr_test_compared();
         for (int64_t i = 0; i < n; i++)
             if (y[k * line + i * step] != (float)want[i]) {
-                cr_test_failed(__FILE__, __LINE__, "line %lld of %lld, element %lld: %a, not %a",
-                               (long long)k, (long long)n, (long long)i,
-                               (double)y[k * line + i * step], want[i]);
+                cr_test_failed(__FILE__, __LINE__,
+                               "line %lld of %lld, element %lld: %a, not %a", (long long)k,
+                               (long long)n, (long long)i, (double)y[k * line + i * step],
+                               want[i]);
                 break;
             }
     }

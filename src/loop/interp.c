@@ -185,12 +185,13 @@ static scalar combine(machine *m, const cr_expr *e, scalar a, scalar b)
     return call_function(m, (cr_fn)e->fn, t, from, (scalar[]){a, b});
 }
 
-static scalar identity(const cr_expr *e)
+static scalar fold_identity(const cr_expr *e)
 {
     return of_scalar((cr_dtype)e->dtype, cr_fn_identity((cr_fn)e->fn, (cr_dtype)e->dtype));
 }
 
-/* lane[l] of n lanes with lane[l + n / 2], and so on; lanes that are not `there` are left out. */
+/* lane[l] of n lanes with lane[l + n / 2], and so on; lanes that are not `there` are left out.
+ */
 static scalar fold_halves(machine *m, const cr_expr *e, scalar *lane, int n, int64_t there)
 {
     for (int half = n / 2; half; half /= 2)
@@ -203,7 +204,7 @@ static scalar fold_halves(machine *m, const cr_expr *e, scalar *lane, int n, int
 static void fold_chunk(machine *m, const cr_expr *e, scalar *lane, const scalar *v, int64_t n)
 {
     for (int k = 0; k < CR_FOLD_LANES; k++)
-        lane[k] = identity(e);
+        lane[k] = fold_identity(e);
     for (int64_t i = 0; i < n; i++)
         lane[i % CR_FOLD_LANES] = combine(m, e, lane[i % CR_FOLD_LANES], v[i]);
 }
@@ -232,7 +233,7 @@ static scalar fold_block(machine *m, const cr_expr *e, const scalar *v, int64_t 
     scalar acc[CR_FOLD_ACCUMULATORS];
 
     for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)
-        acc[k] = identity(e);
+        acc[k] = fold_identity(e);
     for (int64_t i = 0; i < n; i++)
         acc[i % CR_FOLD_ACCUMULATORS] = combine(m, e, acc[i % CR_FOLD_ACCUMULATORS], v[i]);
     return combine(m, e, combine(m, e, acc[0], acc[1]), combine(m, e, acc[2], acc[3]));
@@ -254,8 +255,8 @@ static scalar fold_column_blocks(machine *m, const cr_expr *e, const scalar *v, 
 typedef scalar (*part_fn)(machine *m, const cr_expr *e, const scalar *v, int64_t n);
 
 /* Parts of `width` elements; their results by the same rule. */
-static scalar fold_parts(machine *m, const cr_expr *e, const scalar *v, int64_t n, int64_t width,
-                         part_fn fold)
+static scalar fold_parts(machine *m, const cr_expr *e, const scalar *v, int64_t n,
+                         int64_t width, part_fn fold)
 {
     int64_t parts = (n + width - 1) / width;
     scalar *part;
@@ -314,8 +315,9 @@ static scalar eval_reduce(machine *m, const cr_expr *e)
         v.at[i] = eval(m, e->args[0]);
     }
     m->axes--;
-    return cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype) ? fold_values(m, e, v)
-                                                             : positive_zero(e, fold_values(m, e, v));
+    return cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype)
+               ? fold_values(m, e, v)
+               : positive_zero(e, fold_values(m, e, v));
 }
 
 static bool expr_reads_axis(const cr_expr *e, const cr_sym *axis)

@@ -1,7 +1,7 @@
 /* interp.h - running programs one element at a time: the oracle of tests.
  *
- * Slow and plain.  Reductions have the order of num/order.h, and the caller supplies the functions
- * (cr_fn_eval): with those of the kernels, results equal the kernels' in bits. */
+ * Slow and plain.  Reductions have the order of num/order.h, and the caller supplies the
+ * functions (cr_fn_eval): with those of the kernels, results equal the kernels' in bits. */
 #ifndef CR_LOOP_INTERP_H
 #define CR_LOOP_INTERP_H
 

@@ -117,7 +117,7 @@ TEST(a_softmax_is_three_sweeps_that_keep_the_exponentials)
 }
 
 /* The order of reductions, against the model: every length at which a rule begins. */
-static const int64_t lengths[] = {0,   1,   3,    4,    5,    63,   64,    65,   511, 512,
+static const int64_t lengths[] = {0,   1,   3,    4,    5,    63,   64,   65,   511,  512,
                                   513, 575, 1023, 1024, 1025, 5121, 8191, 8192, 8193, 70000};
 enum { LONGEST = 70000 };
 
@@ -141,9 +141,18 @@ static void folds_in_order(cr_session *s, cr_loop *l, bool column, bool product)
     }
 }
 
-static void sums_in_order(cr_session *s, cr_loop *l) { folds_in_order(s, l, false, false); }
-static void multiplies_in_order(cr_session *s, cr_loop *l) { folds_in_order(s, l, false, true); }
-static void sums_columns_in_order(cr_session *s, cr_loop *l) { folds_in_order(s, l, true, false); }
+static void sums_in_order(cr_session *s, cr_loop *l)
+{
+    folds_in_order(s, l, false, false);
+}
+static void multiplies_in_order(cr_session *s, cr_loop *l)
+{
+    folds_in_order(s, l, false, true);
+}
+static void sums_columns_in_order(cr_session *s, cr_loop *l)
+{
+    folds_in_order(s, l, true, false);
+}
 static void multiplies_columns_in_order(cr_session *s, cr_loop *l)
 {
     folds_in_order(s, l, true, true);

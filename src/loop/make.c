@@ -395,7 +395,8 @@ cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t)
     case CR_FN_minimum:
         return !whole ? cr_scalar_float((double)INFINITY) : cr_scalar_int(t == CR_U8 ? 255 : most);
     case CR_FN_add:
-        return whole ? cr_scalar_int(0) : (cr_scalar){.category = CR_CAT_COMPLEX, .c = {-0.0, -0.0}};
+        return whole ? cr_scalar_int(0)
+                     : (cr_scalar){.category = CR_CAT_COMPLEX, .c = {-0.0, -0.0}};
     default: return cr_scalar_int(0);
     }
 }

@@ -10,7 +10,10 @@
 #include <stdlib.h>
 
 #define CR_DEFINE_ORDER_MODEL(T)                                                               \
-    static inline T model_op_##T(bool product, T a, T b) { return product ? a * b : a + b; }   \
+    static inline T model_op_##T(bool product, T a, T b)                                       \
+    {                                                                                          \
+        return product ? a * b : a + b;                                                        \
+    }                                                                                          \
     /* part[0..n) by halves of `width`: (k, k + width / 2) ..., what is absent left out. */    \
     static inline T model_halves_##T(bool product, T *part, int64_t n, int64_t width)          \
     {                                                                                          \
@@ -71,7 +74,7 @@
         }                                                                                      \
         return model_halves_##T(product, block, blocks, 8);                                    \
     }                                                                                          \
-    /* y[i] of a running sum or product of x[0..n); */                                             \
+    /* y[i] of a running sum or product of x[0..n); */                                         \
     static inline void model_scan_##T(bool product, const T *x, double *y, int64_t n)          \
     {                                                                                          \
         double none = product ? 1 : -0.0, blocks = none, runs = none, own = none;              \

@@ -123,9 +123,9 @@ enum { CR_PARAM_BYTES = 16 };
 
 /* The prebuilt kernels of one entry. */
 typedef enum {
-    CR_FORM_MAIN,        /* pointwise; fold: each row to one value; fused: rows */
-    CR_FORM_COLUMNS,     /* fold: at most CR_FOLD_COLUMN rows to one row */
-    CR_FORM_JOIN,        /* fold: partial results of MAIN, each row to one value */
+    CR_FORM_MAIN,    /* pointwise; fold: each row to one value; fused: rows */
+    CR_FORM_COLUMNS, /* fold: at most CR_FOLD_COLUMN rows to one row */
+    CR_FORM_JOIN,    /* fold: partial results of MAIN, each row to one value */
     CR_FORM_JOIN_COLUMNS /* fold: partial results of COLUMNS */,
     CR_FORM_COUNT
 } cr_form;

@@ -1,6 +1,6 @@
 /* Order P of whole reductions, whatever the number of dims and threads, against the model. */
-#include "base/test.h"
 #include "base/parallel.h"
+#include "base/test.h"
 #include "num/order_model.h"
 #include "tensor/whole.h"
 #include <math.h>
@@ -31,11 +31,11 @@ static void same(const cr_tensor *got, int64_t at, float want, int64_t n)
 
     cr_test_compared();
     if (memcmp(&y, &want, sizeof y))
-        cr_test_failed(__FILE__, __LINE__, "%lld elements, result %lld: %a, not %a", (long long)n,
-                       (long long)at, (double)y, (double)want);
+        cr_test_failed(__FILE__, __LINE__, "%lld elements, result %lld: %a, not %a",
+                       (long long)n, (long long)at, (double)y, (double)want);
 }
 
-static const int64_t lengths[] = {0,    1,    63,   64,   65,   511,   512,  513,
+static const int64_t lengths[] = {0,    1,    63,   64,   65,   511,  512,   513,
                                   1023, 1024, 1025, 8191, 8192, 8193, 33000, 70000};
 
 TEST(rows_of_every_length_are_summed_in_order_p)
@@ -77,7 +77,8 @@ TEST(columns_of_every_length_are_summed_in_order_p)
 TEST(of_several_dims_the_fastest_is_folded_first)
 {
     int64_t size[3] = {300, 7, 90}, both[2] = {0, 2}, n = 300;
-    cr_tensor *t = numbers(3, size), *s = sum(t, both, 2), *rows = numbers(2, (int64_t[2]){300, 7});
+    cr_tensor *t = numbers(3, size), *s = sum(t, both, 2),
+              *rows = numbers(2, (int64_t[2]){300, 7});
 
     for (int64_t i = 0; i < 300 * 7; i++)
         ((float *)(void *)rows->data)[i] =

@@ -294,7 +294,7 @@ COLUMNS = {
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-@pytest.mark.parametrize("size", [(6, 6), (64, 3), (130, 33), (4, 2000), (5000, 7), (9000, 2), (2, 1)])
+@pytest.mark.parametrize("size", [(6, 6), (64, 3), (130, 33), (4, 2000), (1300, 70), (5000, 7), (9000, 2), (2, 1)])
 def test_columns_are_folded_in_eagers_order(name, size):
     for dtype in (torch.float32, torch.float64, torch.bfloat16):
         check(COLUMNS[name], torch.randn(*size).to(dtype), torch.randn(*size).to(dtype), native=size == (130, 33))
