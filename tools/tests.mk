@@ -61,6 +61,11 @@ test-backend: pkg $(BACKEND)
 bless-conformance: pkg
 	$(PY_TEST_ENV) $(RUN_PY) tests/shared/test_conformance.py
 
+# The whole table of digests (tests/ops/digests.py), of which test-python compares a part.
+.PHONY: test-digests
+test-digests: pkg
+	$(PY_TEST_ENV) $(RUN_PY) tests/ops/digests.py --table $(B)/digests.txt
+
 # One operator's generated tests: make check-op OP=logaddexp
 check-op: pkg
 	@test -n "$(OP)" || { echo "which operator?  make check-op OP=logaddexp"; exit 2; }
@@ -191,6 +196,7 @@ test-cuda: test-cuda-build
 test-full: test
 	@TOOLS="clang-14 libomp-14-dev" sh tools/deps.sh $(PYTHON) $(VENV) mpmath
 	$(MAKE) --no-print-directory test-ulp-full test-remez PYTHON=$(VENV)/bin/python
+	$(MAKE) --no-print-directory test-digests
 	$(MAKE) --no-print-directory test-clang
 	$(MAKE) --no-print-directory test-cuda-build
 	$(MAKE) --no-print-directory test-cxx

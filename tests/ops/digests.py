@@ -1,0 +1,226 @@
+"""One table of digests: every entry's results and gradients, a column for each way to compute them.
+
+    python tests/ops/digests.py                    all entries; exit status 1 where columns differ
+    python tests/ops/digests.py --parts 24         every 24th entry
+    python tests/ops/digests.py --table FILE       writes the table there: a row a case, its digest or digests
+
+A column is a machine (an instruction set, by CR_ISA), a tier (eager, tiles, native) and a number of
+threads.  Each machine and tier is a process, which prints its digests; every NaN counts as one.  A row may
+differ only where the entry, or an entry that its clauses call, carries the word `threads`.
+
+Another device takes part as a line of MACHINES: variables of the environment, and a module whose function
+`place(tensor)` returns the tensor on the device.  Where the processor lacks AVX-512 that column repeats
+the best it has."""
+import argparse
+import glob
+import hashlib
+import importlib
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import warnings
+
+MACHINES = {"avx2": ({"CR_ISA": "avx2"}, None), "avx512": ({"CR_ISA": "avx512"}, None)}
+TIERS = {"eager": {}, "tiles": {"CR_CC": "none"}, "native": {}}
+THREADS = (1, 2)
+DTYPES = ("float32", "bfloat16", "float64", "complex64")
+LARGE = (70, 1100)  # more than a block of rows, and more than a chunk of elements
+MEMORY = 8 << 30    # an entry whose results grow beyond all bounds fails alone
+TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "ops", "table", "*.op")
+
+
+# --- a process: one machine and tier ---
+
+def digest(tensors):
+    import numpy
+    from table import as_array
+
+    h = hashlib.blake2b(digest_size=8)
+    for t in tensors:
+        if t is None:
+            h.update(b"none")
+            continue
+        x = numpy.ascontiguousarray(as_array(t.cpu()))
+        parts = (x.real, x.imag) if x.dtype.kind == "c" else (x,)
+        h.update(f"{t.dtype}{t.shape}".encode())
+        for p in parts:
+            p = numpy.array(p)
+            if p.dtype.kind == "f":
+                p[numpy.isnan(p)] = numpy.nan
+            h.update(p.tobytes())
+    return h.hexdigest()
+
+
+def draws(entry):
+    from table import Draw
+
+    for dtype in DTYPES:
+        if dtype not in entry.dtypes:
+            continue
+        for k, case in enumerate(entry.cases()):
+            yield f"{entry.key} {dtype} {k}", lambda: Draw(entry, case, dtype, requires_grad=dtype != "bfloat16")
+        if not entry.sample and not grows(entry, dtype):
+            yield f"{entry.key} {dtype} large", lambda: Draw(entry, "", dtype, shape=LARGE, requires_grad=dtype != "bfloat16")
+
+
+def grows(entry, dtype):
+    """Whether results are much larger than arguments, as diagflat's, which squares sizes."""
+    from table import Draw, leaves
+
+    try:
+        return any(x.numel() > 40 for x in leaves(Draw(entry, "", dtype).run()))
+    except (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError):
+        return True
+
+
+def outcome(torch, f, draw):
+    from test_compiled import results
+
+    torch.manual_seed(7)
+    outs, grads = results(f, draw, draw.values)
+    return digest(outs), digest(grads)
+
+
+def compiled(torch, f, draw, native):
+    g = torch.compile(f)
+    outcome(torch, g, draw)
+    for e in g._entries if native else ():
+        e.runner.wait(60.0)
+    return g
+
+
+def placed(value, place):
+    import cresset as torch
+
+    if isinstance(value, torch.Tensor):
+        return place(value.detach()).requires_grad_(value.requires_grad)
+    return [placed(v, place) for v in value] if isinstance(value, (list, tuple)) else value
+
+
+def prepared(torch, make, place):
+    """The case's arguments and function, or None where the entry refuses them."""
+    from test_compiled import wrap
+
+    try:
+        draw = make()
+        if place:
+            draw.values = {k: placed(v, place) for k, v in draw.values.items()}
+        f = wrap(draw.entry, draw)
+        outcome(torch, f, draw)
+        return draw, f
+    except (RuntimeError, TypeError, NotImplementedError, IndexError, ValueError, MemoryError):
+        return None
+
+
+def run(machine, tier, parts):
+    import cresset as torch
+    from test_compiled import DRAWN
+
+    module = MACHINES[machine][1]
+    place = importlib.import_module(module).place if module else None
+    warnings.simplefilter("ignore")
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for entry in DRAWN[::parts]:
+        for name, make in draws(entry) if "random" not in entry.words else ():
+            case = prepared(torch, make, place)
+            if not case:
+                continue
+            draw, f = case
+            g = f if tier == "eager" else compiled(torch, f, draw, tier == "native")
+            for threads in THREADS:
+                torch.set_num_threads(threads)
+                print(json.dumps([name, threads, *outcome(torch, g, draw)]), flush=True)
+
+
+# --- all of them ---
+
+def start(machine, tier, parts):
+    env = dict(os.environ, **MACHINES[machine][0], **TIERS[tier])
+    command = [sys.executable, os.path.abspath(__file__), "--run", machine, tier, "--parts", str(parts)]
+    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+
+
+def gather(parts):
+    """{row: {column: digest}}."""
+    table = {}
+    for tier in TIERS:
+        for machine in MACHINES:
+            worker = start(machine, tier, parts)
+            for line in worker.stdout:
+                name, threads, *digests = json.loads(line)
+                for kind, d in zip(("results", "gradients"), digests):
+                    table.setdefault(f"{name} {kind}", {})[f"{machine} {tier} {threads}"] = d
+            if worker.wait():
+                sys.exit(f"{machine} {tier}: exit status {worker.returncode}")
+    return table
+
+
+def clauses():
+    """{entry's name: the text of its entries}."""
+    texts = {}
+    for path in sorted(glob.glob(TABLE)):
+        with open(path, encoding="utf-8") as f:
+            for text in re.split(r"^op ", f.read(), flags=re.M)[1:]:
+                name = re.match(r"\w+", text).group()
+                texts[name] = texts.get(name, "") + text
+    return texts
+
+
+def may_differ():
+    """Names of entries that carry the word, or whose clauses call one that may differ."""
+    texts = clauses()
+    found = {n for n, t in texts.items() if re.search(r"^  words .*\bthreads\b", t, re.M)}
+    while True:
+        callers = re.compile(r"\b(%s)\(" % "|".join(sorted(found)))
+        more = {n for n, t in texts.items() if callers.search(t.partition("\n")[2])} | found
+        if more == found:
+            return found
+        found = more
+
+
+def compare(table):
+    """Rows that differ and may not, and how many others differ."""
+    columns = len(MACHINES) * len(TIERS) * len(THREADS)
+    listed = may_differ()
+    wrong, known = [], 0
+    for row, digests in sorted(table.items()):
+        if len(digests) == columns and len(set(digests.values())) == 1:
+            continue
+        if re.match(r"\w+", row).group() in listed:
+            known += 1
+        else:
+            wrong.append((row, digests))
+    return wrong, known
+
+
+def write(table, path):
+    with open(path, "w", encoding="utf-8") as f:
+        for row, digests in sorted(table.items()):
+            same = len(set(digests.values())) == 1
+            f.write(f"{row}: {next(iter(digests.values())) if same else digests}\n")
+
+
+def main():
+    a = argparse.ArgumentParser()
+    a.add_argument("--run", nargs=2, metavar=("MACHINE", "TIER"))
+    a.add_argument("--parts", type=int, default=1)
+    a.add_argument("--table")
+    args = a.parse_args()
+    if args.run:
+        return run(*args.run, args.parts)
+    table = gather(args.parts)
+    if args.table:
+        write(table, args.table)
+    wrong, known = compare(table)
+    for row, digests in wrong:
+        print(row, digests)
+    print(f"{len(table)} rows of {len(MACHINES) * len(TIERS) * len(THREADS)} columns: {len(wrong)} differ, and {known} "
+          "that the table lists")
+    return bool(wrong) or not table
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,25 @@
+"""A part of the table of digests; the whole is `make test-digests`."""
+import digests
+
+
+def test_columns_of_the_table_agree():
+    table = digests.gather(parts=40)
+    assert len(table) > 100
+    wrong, _ = digests.compare(table)
+    assert not wrong
+
+
+def test_what_may_differ_is_what_calls_convolutions():
+    listed = digests.may_differ()
+    assert {"convolution", "conv2d", "_convolution_weight_grad"} <= listed
+    assert not {"sum", "softmax", "layer_norm", "index_add", "cumsum", "mm"} & listed
+
+
+def test_a_row_that_differs_is_an_error_unless_the_table_lists_it():
+    columns = [f"{m} {t} {n}" for m in digests.MACHINES for t in digests.TIERS for n in digests.THREADS]
+    same = {c: "1" for c in columns}
+    other = dict(same, **{columns[-1]: "2"})
+    table = {"sum float32 0 results": other, "exp float32 0 results": same, "conv1d float32 0 gradients": other,
+             "cos float32 0 results": {columns[0]: "1"}}
+    wrong, known = digests.compare(table)
+    assert [row for row, _ in wrong] == ["cos float32 0 results", "sum float32 0 results"] and known == 1
