@@ -31,11 +31,11 @@ PREFIX  ?= /usr/local
 SHARED  ?= ../shared
 
 ROOM_LIST := base num sym ops loop emit device jit kern tensor autograd io graph aot compile nn api
-LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c)))
+LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c src/$(r)/*/*/*.c)))
 # opgen reads no sizes: the functions that compute them include headers that opgen makes.
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c src/ops/shape_%.c,$(wildcard src/$(r)/*.c)))
 PY_SRC    := $(wildcard src/py/bind/*.c)
-TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c)
+TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c src/*/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/num/order.h
 
@@ -107,7 +107,7 @@ $(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
-$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/dropout.o $(B)/obj/kern/pool.o $(B)/obj/kern/matmul.o $(B)/obj/kern/scan.o: OPT = -O3
+$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/cpu/random/dropout.o $(B)/obj/kern/cpu/plane/pool.o $(B)/obj/kern/cpu/product/matmul.o $(B)/obj/kern/cpu/order/scan.o: OPT = -O3
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)
 
 $(B)/libcresset.a: $(LIB_OBJ)
@@ -147,7 +147,7 @@ include tools/install.mk
 clean:
 	rm -rf $(B)
 
--include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/host/*/*.d $(PY_OBJ)/*.d)
+-include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/obj/*/*/*/*.d $(B)/host/*/*.d $(PY_OBJ)/*.d)
 # A header that is gone: what included it is compiled again.
 src/%.h:
 	@:

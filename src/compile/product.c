@@ -1,9 +1,9 @@
-/* Products with a weight: the copy that eager makes of it for each product (kern/matmul.h) is
+/* Products with a weight: the copy that eager makes of it for each product (kern/cpu/product/matmul.h) is
  * made once and given to the same kernel. */
 #include "compile/packed.h"
 #include "compile/program_impl.h"
 #include "entry.h"
-#include "kern/matmul.h"
+#include "kern/cpu/product/matmul.h"
 #include <string.h>
 
 typedef struct {

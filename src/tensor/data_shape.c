@@ -1,5 +1,5 @@
 /* Operators whose results' sizes are known only after looking at the values. */
-#include "kern/unique.h"
+#include "kern/cpu/order/unique.h"
 #include "tensor/whole.h"
 #include "ops/shape.h"
 #include <string.h>

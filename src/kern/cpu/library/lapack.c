@@ -1,0 +1,137 @@
+/* LAPACK: loading, scratch memory, matrices to and from columns. */
+#include "kern/cpu/library/lapack.h"
+#include "kern/cpu/library/blas.h"
+#include "kern/cpu/library/library.h"
+#include "kern/cpu/pack.h"
+#include <pthread.h>
+#include <string.h>
+
+static cr_lapack_table table;
+static bool found;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static const char *const names[] = {"libopenblas.so.0", "liblapack.so.3", NULL};
+static const cr_symbol symbols[] = {
+#define CR_LAPACK(field, s, d, c, z, args)                                                         \
+    {#s, &table.field[0]}, {#d, &table.field[1]}, {#c, &table.field[2]}, {#z, &table.field[3]},
+#define CR_LAPACK_REAL(field, s, d, args) {#s, &table.field[0]}, {#d, &table.field[1]},
+#include "kern/cpu/library/lapack.def"
+#undef CR_LAPACK
+#undef CR_LAPACK_REAL
+};
+
+static void load(void)
+{
+    found = cr_blas() && /* which sets its number of threads */
+            cr_library_load(names, symbols, CR_LEN(symbols));
+}
+
+/* NULL when the system has no LAPACK. */
+static const cr_lapack_table *lapack_functions(void)
+{
+    pthread_once(&once, load);
+    return found && cr_blas() ? &table : NULL;
+}
+
+cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last)
+{
+    *j = (cr_lapack_job){.l = lapack_functions(), .dtype = (cr_dtype)like->dtype, .batch = 1,
+                         .batch_dims = like->ndim - last, .batch_size = like->size};
+    if (!j->l && !cr_library_has_room((size_t)1 << 29))
+        return cr_fail(CR_MEMORY, "not enough memory: %s needs the address space that LAPACK maps", name);
+    if (!j->l)
+        return cr_fail(CR_RUNTIME, "Calling %s on a CPU tensor requires LAPACK, and neither %s nor %s "
+                       "was found.", name, names[0], names[1]);
+    j->complex = cr_dtype_is_complex(j->dtype);
+    /* entries refuse these in words of their own; none may come through, as items have another size */
+    if (j->dtype != CR_F32 && j->dtype != CR_F64 && j->dtype != CR_C64 && j->dtype != CR_C128)
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name, cr_dtype_infos[j->dtype].legacy);
+    j->pair = j->dtype == CR_F64 || j->dtype == CR_C128;
+    j->type = j->pair + 2 * j->complex;
+    j->item = cr_dtype_size(j->dtype);
+    j->real = cr_dtype_size(cr_dtype_real(j->dtype));
+    for (int d = 0; d < j->batch_dims; d++)
+        j->batch *= like->size[d];
+    return CR_OK;
+}
+
+void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item)
+{
+    void *p = cr_aligned_alloc((size_t)(count > 0 ? count : 1) * item);
+
+    CR_ASSERT(j->scratch_count < CR_LAPACK_SCRATCH);
+    if (p)
+        j->scratch[j->scratch_count++] = p;
+    return p;
+}
+
+void cr_lapack_end(cr_lapack_job *j)
+{
+    while (j->scratch_count)
+        cr_aligned_free(j->scratch[--j->scratch_count]);
+}
+
+char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i)
+{
+    int lead = j->batch_dims - (v->ndim - last);
+    int64_t at = 0;
+
+    for (int d = j->batch_dims - 1; d >= 0; d--) {
+        int64_t k = i % j->batch_size[d];
+
+        i /= j->batch_size[d];
+        if (d >= lead && v->size[d - lead] != 1)
+            at += k * v->stride[d - lead];
+    }
+    return v->data + at * (int64_t)cr_dtype_size((cr_dtype)v->dtype);
+}
+
+typedef struct {
+    cr_view matrix, columns;
+    int64_t stride[2];
+} both_orders;
+
+static void in_both_orders(both_orders *b, const cr_lapack_job *j, const cr_view *v, int64_t i,
+                           void *columns, int64_t ld)
+{
+    b->matrix = *v;
+    b->matrix.data = cr_lapack_at(j, v, 2, i);
+    b->matrix.size += v->ndim - 2;
+    b->matrix.stride += v->ndim - 2;
+    b->matrix.ndim = 2;
+    b->columns = b->matrix;
+    b->columns.data = columns;
+    b->stride[0] = 1;
+    b->stride[1] = ld;
+    b->columns.stride = b->stride;
+}
+
+void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns, int64_t ld)
+{
+    both_orders b;
+
+    in_both_orders(&b, j, v, i, columns, ld);
+    cr_broadcast_copy(&b.columns, &b.matrix);
+}
+
+void cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i, const void *columns,
+                     int64_t ld)
+{
+    both_orders b;
+
+    in_both_orders(&b, j, v, i, (void *)columns, ld);
+    cr_broadcast_copy(&b.matrix, &b.columns);
+}
+
+int cr_lapack_answer(const cr_lapack_job *j, const void *work)
+{
+    double d;
+    float f;
+
+    if (j->real == sizeof d) {
+        memcpy(&d, work, sizeof d);
+        return d > 1 ? (int)d : 1;
+    }
+    memcpy(&f, work, sizeof f);
+    return f > 1 ? (int)f : 1;
+}

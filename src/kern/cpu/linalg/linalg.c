@@ -1,0 +1,1127 @@
+/* Factorizations and solvers: table entries that use LAPACK.
+ *
+ * Every function runs over a batch, one matrix at a time, in column-major order.  The last
+ * arguments of most entries are `check` (raise the error that LAPACK reports) and `name` (the
+ * operator that messages name). */
+#include "kern/cpu/entries.h"
+#include "kern/cpu/library/lapack.h"
+#include "kern/cpu/product/matmul.h"
+#include "kern/cpu/pack.h"
+#include "kern/cpu/walk.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TAKE(j, p, count, size)                                                                    \
+    do {                                                                                           \
+        (p) = cr_lapack_take(j, count, size);                                                      \
+        CR_GO((p) ? CR_OK : CR_MEMORY);                                                            \
+    } while (0)
+
+static int most(int64_t a, int64_t b) { return (int)(a > b ? a : b); }
+static int fewest(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
+static int rows(const cr_view *v) { return (int)v->size[v->ndim - 2]; }
+static int cols(const cr_view *v) { return (int)v->size[v->ndim - 1]; }
+
+/* The message for an info that is not zero, by operator family. */
+static const struct {
+    const char *family, *message;
+} meanings[] = {
+    {"cholesky", "The factorization could not be completed because the input is not "
+                 "positive-definite (the leading minor of order %d is not positive-definite)."},
+    {"inv", "The diagonal element %d is zero, the inversion could not be completed because the "
+            "input matrix is singular."},
+    {"solve", "The solver failed because the input matrix is singular."},
+    {"lu_factor", "U[%d,%d] is zero and using it on lu_solve would result in a division by zero. If "
+                  "you still want to perform the factorization, consider calling linalg.lu(A, "
+                  "pivot) or linalg.lu_factor_ex(A, pivot)"},
+    {"svd", "The algorithm failed to converge because the input matrix is ill-conditioned or has "
+            "too many repeated singular values (error code: %d)."},
+    {"eig", "The algorithm failed to converge because the input matrix is ill-conditioned or has "
+            "too many repeated eigenvalues (error code: %d)."},
+    {"lstsq", "The least squares solution could not be computed because the input matrix does not "
+              "have full rank (error code: %d)."},
+    {"ldl_factor", "The factorization has been completed, but the diagonal element %d is exactly "
+                   "zero: using it in a solve would divide by zero."},
+};
+
+static cr_status report(const char *name, const char *family, int info, int64_t element, bool batched)
+{
+    char where[48] = "", what[512] = "";
+
+    if (!info)
+        return CR_OK;
+    if (batched)
+        snprintf(where, sizeof where, "(Batch element %lld): ", (long long)element);
+    if (info < 0)
+        return cr_fail(CR_LINALG, "%s: %sThe algorithm failed to converge because the input matrix "
+                       "contained non-finite values.", name, where);
+    for (size_t i = 0; i < CR_LEN(meanings); i++)
+        if (!strcmp(meanings[i].family, family)) {
+            snprintf(what, sizeof what, meanings[i].message, info, info);
+        }
+    return cr_fail(CR_LINALG, "%s: %s%s", name, where, what);
+}
+
+/* The arguments `check` and `name`. */
+static cr_status check(const cr_value *arg, const char *family, const cr_lapack_job *j, int info,
+                       int64_t element)
+{
+    char name[64];
+
+    if (!info || !arg[0].i)
+        return CR_OK;
+    snprintf(name, sizeof name, "%.*s", (int)arg[1].len, arg[1].s);
+    return report(name, family, info, element, j->batch_dims > 0);
+}
+
+static void set_info(const cr_view *out, int64_t i, int info)
+{
+    if (out)
+        ((int32_t *)(void *)out->data)[i] = info;
+}
+
+/* Clears the strict triangle above (or below) the diagonal of a column-major matrix. */
+static void clear_triangle(const cr_lapack_job *j, char *a, int m, int n, bool above)
+{
+    for (int64_t c = 0; c < n; c++) {
+        int64_t from = above ? 0 : c + 1, to = above ? (c < m ? c : m) : m;
+        if (to > from)
+            memset(a + (size_t)(c * m + from) * j->item, 0, (size_t)(to - from) * j->item);
+    }
+}
+
+/* (self, upper, check, name) -> (L, info) */
+cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int n = cols(self), info = 0;
+    bool upper = arg[1].i;
+    cr_lapack_job j;
+    cr_status st;
+    char *a;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.cholesky", self, 2));
+    TAKE(&j, a, (int64_t)n * n, j.item);
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, self, i, a, n);
+        if (n)
+            j.l->potrf[j.type](upper ? "U" : "L", &n, a, &n, &info, 1);
+        CR_GO(check(arg + 2, "cholesky", &j, info, i));
+        clear_triangle(&j, a, n, n, !upper);
+        cr_lapack_store(&j, &out[0], i, a, n);
+        set_info(&out[1], i, info);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* --- LU --- */
+
+/* Elimination without row exchanges; info is the index of the first zero on the diagonal. */
+#define PLAIN_LU(T, name, ZERO, DIV, SUBMUL)                                                       \
+    static int name(T *a, int m, int n)                                                            \
+    {                                                                                              \
+        int info = 0, least = m < n ? m : n;                                                       \
+        for (int k = 0; k < least; k++) {                                                          \
+            T *col = a + (size_t)k * (size_t)m, pivot = col[k];                                    \
+            if (ZERO(pivot)) {                                                                     \
+                info = info ? info : k + 1;                                                        \
+                continue;                                                                          \
+            }                                                                                      \
+            for (int i = k + 1; i < m; i++)                                                        \
+                col[i] = DIV(col[i], pivot);                                                       \
+            for (int c = k + 1; c < n; c++) {                                                      \
+                T *to = a + (size_t)c * (size_t)m;                                                 \
+                for (int i = k + 1; i < m; i++)                                                    \
+                    to[i] = SUBMUL(to[i], col[i], to[k]);                                          \
+            }                                                                                      \
+        }                                                                                          \
+        return info;                                                                               \
+    }
+
+#define REAL_ZERO(a)         ((a) == 0)
+#define REAL_DIV(a, b)       ((a) / (b))
+#define REAL_SUBMUL(c, a, b) ((c) - (a) * (b))
+#define COMPLEX_LU_OPS(T, name, real)                                                              \
+    static inline T name##_div(T a, T b)                                                           \
+    {                                                                                              \
+        double d = (double)b.re * (double)b.re + (double)b.im * (double)b.im;                      \
+        double re = ((double)a.re * (double)b.re + (double)a.im * (double)b.im) / d;               \
+        double im = ((double)a.im * (double)b.re - (double)a.re * (double)b.im) / d;               \
+        return (T){(real)re, (real)im};                                                            \
+    }                                                                                              \
+    static inline T name##_submul(T c, T a, T b)                                                   \
+    {                                                                                              \
+        c.re -= a.re * b.re - a.im * b.im;                                                         \
+        c.im -= a.re * b.im + a.im * b.re;                                                         \
+        return c;                                                                                  \
+    }
+#define COMPLEX_ZERO(a)  ((a).re == 0 && (a).im == 0)
+COMPLEX_LU_OPS(cr_complex_float, c64, float)
+COMPLEX_LU_OPS(cr_complex, c128, double)
+PLAIN_LU(float, plain_lu_f32, REAL_ZERO, REAL_DIV, REAL_SUBMUL)
+PLAIN_LU(double, plain_lu_f64, REAL_ZERO, REAL_DIV, REAL_SUBMUL)
+PLAIN_LU(cr_complex_float, plain_lu_c64, COMPLEX_ZERO, c64_div, c64_submul)
+PLAIN_LU(cr_complex, plain_lu_c128, COMPLEX_ZERO, c128_div, c128_submul)
+
+static int plain_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot)
+{
+    for (int i = 0; i < fewest(m, n); i++)
+        pivot[i] = i + 1;
+    switch (j->type) {
+    case 0: return plain_lu_f32(a, m, n);
+    case 1: return plain_lu_f64(a, m, n);
+    case 2: return plain_lu_c64(a, m, n);
+    default: return plain_lu_c128(a, m, n);
+    }
+}
+
+static int factor_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot, bool exchange)
+{
+    int info = 0;
+
+    if (!m || !n)
+        return 0;
+    if (!exchange)
+        return plain_lu(j, a, m, n, pivot);
+    j->l->getrf[j->type](&m, &n, a, &m, pivot, &info);
+    return info;
+}
+
+/* (A, pivot, check, name) -> (LU, pivots, info) */
+cr_status cr_kern_lu(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int m = rows(self), n = cols(self), k = fewest(m, n), info;
+    cr_lapack_job j;
+    cr_status st;
+    char *a;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.lu_factor", self, 2));
+    TAKE(&j, a, (int64_t)m * n, j.item);
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, self, i, a, m);
+        info = factor_lu(&j, a, m, n, (int *)(void *)out[1].data + i * k, arg[1].i);
+        CR_GO(check(arg + 2, "lu_factor", &j, info, i));
+        cr_lapack_store(&j, &out[0], i, a, m);
+        set_info(&out[2], i, info);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* Replaces B (n x nrhs) by the solution of the factored system. */
+static void solve_lu(const cr_lapack_job *j, int n, int nrhs, const void *lu, const int *pivot,
+                     void *b, bool adjoint)
+{
+    int info = 0;
+
+    if (n && nrhs)
+        j->l->getrs[j->type](adjoint ? (j->complex ? "C" : "T") : "N", &n, &nrhs, lu, &n, pivot, b,
+                             &n, &info, 1);
+}
+
+/* Checks the row numbers of a factorization, because LAPACK's solvers use them as indices
+ * unchecked.  Row numbers are 1 to n. */
+/* With `blocks`, two adjacent negative numbers stand for a block of two rows. */
+static cr_status check_pivots(const char *name, const int32_t *at, int64_t count, int64_t n, bool blocks)
+{
+    for (int64_t i = 0; i < count; i++) {
+        int64_t row = blocks && at[i] < 0 ? -(int64_t)at[i] : at[i];
+        if (row < 1 || row > n)
+            return cr_fail(CR_RUNTIME,
+                           "%s: pivots are expected to be between 1 and %lld, but %d was given. "
+                           "Did you properly pass the result of the factorization?",
+                           name, (long long)n, (int)at[i]);
+    }
+    for (int64_t i = 0; blocks && i < count; i++) {
+        if (at[i] > 0)
+            continue;
+        if (i % n == n - 1 || at[i + 1] > 0)
+            return cr_fail(CR_RUNTIME,
+                           "%s: the pivots of a block of two rows are expected to be negative, both of them. "
+                           "Did you properly pass the result of the factorization?",
+                           name);
+        i++;
+    }
+    return CR_OK;
+}
+
+/* The view's elements as int32, in row-major order.  `held` and `stride` hold the memory of
+ * *out. */
+static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride, const cr_view *pivots)
+{
+    int64_t step = 1;
+
+    *out = *pivots;
+    CR_TRY(cr_dense_in(held, pivots, CR_I32));
+    for (int d = out->ndim - 1; d >= 0; d--) {
+        stride[d] = step;
+        step *= out->size[d];
+    }
+    out->data = held->data;
+    out->stride = stride;
+    out->dtype = CR_I32;
+    return CR_OK;
+}
+
+/* (LU, pivots, B, adjoint) -> X; the batch of X covers both batches. */
+cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
+{
+    const cr_view *lu = arg[0].view, *b = arg[2].view;
+    int n = cols(lu), nrhs = cols(out);
+    int64_t stride[CR_MAX_DIMS];
+    cr_dense held = {0};
+    cr_view pivots;
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *x;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.lu_solve", out, 2));
+    CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
+    CR_GO(check_pivots("linalg.lu_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots), n, false));
+    TAKE(&j, a, (int64_t)n * n, j.item);
+    TAKE(&j, x, (int64_t)n * nrhs, j.item);
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, lu, i, a, n);
+        cr_lapack_load(&j, b, i, x, n);
+        solve_lu(&j, n, nrhs, a, (int *)(void *)cr_lapack_at(&j, &pivots, 1, i), x, arg[3].i);
+        cr_lapack_store(&j, out, i, x, n);
+    }
+done:
+    cr_dense_drop(&held);
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* X A = B is solved as A^T X^T = B^T: `x` then holds B^T. */
+static void load_side(const cr_lapack_job *j, const cr_view *b, int64_t i, void *x, int n, bool left)
+{
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    cr_view turned = *b;
+
+    if (left) {
+        cr_lapack_load(j, b, i, x, n);
+        return;
+    }
+    memcpy(size, b->size, b->ndim * sizeof *size);
+    memcpy(stride, b->stride, b->ndim * sizeof *stride);
+    size[b->ndim - 2] = b->size[b->ndim - 1], size[b->ndim - 1] = b->size[b->ndim - 2];
+    stride[b->ndim - 2] = b->stride[b->ndim - 1], stride[b->ndim - 1] = b->stride[b->ndim - 2];
+    turned.size = size;
+    turned.stride = stride;
+    cr_lapack_load(j, &turned, i, x, n);
+}
+
+static void store_side(const cr_lapack_job *j, const cr_view *out, int64_t i, void *x, int n, bool left)
+{
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    cr_view turned = *out;
+
+    if (left) {
+        cr_lapack_store(j, out, i, x, n);
+        return;
+    }
+    memcpy(size, out->size, out->ndim * sizeof *size);
+    memcpy(stride, out->stride, out->ndim * sizeof *stride);
+    size[out->ndim - 2] = out->size[out->ndim - 1], size[out->ndim - 1] = out->size[out->ndim - 2];
+    stride[out->ndim - 2] = out->stride[out->ndim - 1];
+    stride[out->ndim - 1] = out->stride[out->ndim - 2];
+    turned.size = size;
+    turned.stride = stride;
+    cr_lapack_store(j, &turned, i, x, n);
+}
+
+/* (A, B, left, check, name) -> (X, info); B and X are matrices */
+cr_status cr_kern_solve(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *b = arg[1].view;
+    bool left = arg[2].i;
+    int n = cols(self), nrhs = left ? cols(out) : rows(out), info, *pivot;
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *x;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.solve", out, 2));
+    TAKE(&j, a, (int64_t)n * n, j.item);
+    TAKE(&j, x, (int64_t)n * nrhs, j.item);
+    TAKE(&j, pivot, n, sizeof *pivot);
+    for (int64_t i = 0; i < j.batch; i++) {
+        load_side(&j, self, i, a, n, left);
+        load_side(&j, b, i, x, n, left);
+        info = factor_lu(&j, a, n, n, pivot, true);
+        CR_GO(check(arg + 3, "solve", &j, info, i));
+        if (!info)
+            solve_lu(&j, n, nrhs, a, pivot, x, false);
+        store_side(&j, &out[0], i, x, n, left);
+        set_info(&out[1], i, info);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+static void set_identity(const cr_lapack_job *j, char *x, int n)
+{
+    memset(x, 0, (size_t)n * (size_t)n * j->item);
+    for (int64_t i = 0; i < n; i++)
+        cr_scalar_store(cr_scalar_int(1), j->dtype, x + (size_t)(i * n + i) * j->item);
+}
+
+/* (A, check, name) -> (inverse, info) */
+cr_status cr_kern_inv(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int n = cols(self), info, *pivot;
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *x;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.inv", self, 2));
+    TAKE(&j, a, (int64_t)n * n, j.item);
+    TAKE(&j, x, (int64_t)n * n, j.item);
+    TAKE(&j, pivot, n, sizeof *pivot);
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, self, i, a, n);
+        set_identity(&j, x, n);
+        info = factor_lu(&j, a, n, n, pivot, true);
+        CR_GO(check(arg + 1, "inv", &j, info, i));
+        if (!info)
+            solve_lu(&j, n, n, a, pivot, x, false);
+        cr_lapack_store(&j, &out[0], i, x, n);
+        set_info(&out[1], i, info);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* (self, B, upper, left, unitriangular) -> X */
+cr_status cr_kern_solve_triangular(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *b = arg[1].view;
+    bool upper = arg[2].i, left = arg[3].i;
+    int m = rows(out), n = cols(out), k = cols(self);
+    cr_complex one = {1, 0};
+    cr_complex_float one_f = {1, 0};
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *x;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.solve_triangular", out, 2));
+    TAKE(&j, a, (int64_t)k * k, j.item);
+    TAKE(&j, x, (int64_t)m * n, j.item);
+    for (int64_t i = 0; i < j.batch && m && n; i++) {
+        cr_lapack_load(&j, self, i, a, k);
+        cr_lapack_load(&j, b, i, x, m);
+        j.l->trsm[j.type](left ? "L" : "R", upper ? "U" : "L", "N", arg[4].i ? "U" : "N", &m, &n,
+                          j.pair ? (void *)&one : (void *)&one_f, a, &k, x, &m, 1, 1, 1, 1);
+        cr_lapack_store(&j, out, i, x, m);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* --- QR --- */
+
+static cr_status factor_qr(cr_lapack_job *j, int m, int n, char *a, char *tau, char **work, int *size)
+{
+    char answer[16];
+    int info, query = -1;
+    cr_status st;
+
+    if (!m || !n)
+        return CR_OK;
+    if (!*work) {
+        j->l->geqrf[j->type](&m, &n, a, &m, tau, answer, &query, &info);
+        *size = cr_lapack_answer(j, answer);
+        TAKE(j, *work, *size, j->item);
+    }
+    j->l->geqrf[j->type](&m, &n, a, &m, tau, *work, size, &info);
+    st = CR_OK;
+done:
+    return st;
+}
+
+/* (self) -> (a, tau) */
+cr_status cr_kern_geqrf(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int m = rows(self), n = cols(self), size = 0;
+    int64_t k = fewest(m, n);
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *work = NULL;
+
+    CR_TRY(cr_lapack_begin(&j, "geqrf", self, 2));
+    TAKE(&j, a, (int64_t)m * n, j.item);
+    for (int64_t i = 0; i < j.batch && k; i++) {
+        cr_lapack_load(&j, self, i, a, m);
+        CR_GO(factor_qr(&j, m, n, a, out[1].data + i * k * (int64_t)j.item, &work, &size));
+        cr_lapack_store(&j, &out[0], i, a, m);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* Writes the first `width` columns of the product of `k` reflectors to `q` (m x width). */
+static cr_status form_q(cr_lapack_job *j, int m, int width, int k, char *q, const char *tau,
+                        char **work, int *size)
+{
+    char answer[16];
+    int info, query = -1;
+    cr_status st;
+
+    if (!m || !width)
+        return CR_OK;
+    if (!*work) {
+        j->l->orgqr[j->type](&m, &width, &k, q, &m, tau, answer, &query, &info);
+        *size = cr_lapack_answer(j, answer);
+        TAKE(j, *work, *size, j->item);
+    }
+    j->l->orgqr[j->type](&m, &width, &k, q, &m, tau, *work, size, &info);
+    st = CR_OK;
+done:
+    return st;
+}
+
+/* (A, compute_q, reduced) -> (Q, R); Q is empty when it is not computed. */
+cr_status cr_kern_qr(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int m = rows(self), n = cols(self), k = fewest(m, n), size = 0, q_size = 0;
+    int width = arg[2].i ? k : m;
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *r, *tau, *work = NULL, *q_work = NULL;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.qr", self, 2));
+    TAKE(&j, a, (int64_t)m * most(n, width), j.item);
+    TAKE(&j, r, (int64_t)m * n, j.item);
+    TAKE(&j, tau, k, j.item);
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, self, i, a, m);
+        CR_GO(factor_qr(&j, m, n, a, tau, &work, &size));
+        memcpy(r, a, (size_t)m * (size_t)n * j.item);
+        clear_triangle(&j, r, m, n, false);
+        cr_lapack_store(&j, &out[1], i, r, m);
+        if (!arg[1].i)
+            continue;
+        if (!k)
+            set_identity(&j, a, width);
+        else
+            CR_GO(form_q(&j, m, width, k, a, tau, &q_work, &q_size));
+        cr_lapack_store(&j, &out[0], i, a, m);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* (input, tau) -> Q */
+cr_status cr_kern_householder_product(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *tau = arg[1].view;
+    int m = rows(self), n = cols(self), k = (int)tau->size[tau->ndim - 1], size = 0;
+    cr_dense t = {0};
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *work = NULL;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.householder_product", self, 2));
+    CR_GO(cr_dense_in(&t, tau, j.dtype));
+    TAKE(&j, a, (int64_t)m * n, j.item);
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, self, i, a, m);
+        CR_GO(form_q(&j, m, n, k, a, t.data + i * k * (int64_t)j.item, &work, &size));
+        cr_lapack_store(&j, out, i, a, m);
+    }
+done:
+    cr_dense_drop(&t);
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* (input, tau, other, left, transpose) -> op(Q) other or other op(Q) */
+cr_status cr_kern_ormqr(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *tau = arg[1].view, *other = arg[2].view;
+    int m = rows(out), n = cols(out), k = (int)tau->size[tau->ndim - 1], lda = rows(self);
+    int size = -1, info = 0;
+    const char *side = arg[3].i ? "L" : "R", *turn;
+    cr_dense t = {0};
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *c, *work, answer[16];
+
+    CR_TRY(cr_lapack_begin(&j, "ormqr", out, 2));
+    turn = !arg[4].i ? "N" : j.complex ? "C" : "T";
+    CR_GO(cr_dense_in(&t, tau, j.dtype));
+    TAKE(&j, a, (int64_t)lda * cols(self), j.item);
+    TAKE(&j, c, (int64_t)m * n, j.item);
+    if (!m || !n)
+        goto done;
+    j.l->ormqr[j.type](side, turn, &m, &n, &k, a, &lda, t.data, c, &m, answer, &size, &info, 1, 1);
+    size = cr_lapack_answer(&j, answer);
+    TAKE(&j, work, size, j.item);
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, self, i, a, lda);
+        cr_lapack_load(&j, other, i, c, m);
+        j.l->ormqr[j.type](side, turn, &m, &n, &k, a, &lda, t.data + i * k * (int64_t)j.item, c, &m,
+                           work, &size, &info, 1, 1);
+        cr_lapack_store(&j, out, i, c, m);
+    }
+done:
+    cr_dense_drop(&t);
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* --- infinities and NaN --- */
+
+/* LAPACK's iterations may not end when a number is infinite or NaN, so the iterative drivers
+ * are not called for such numbers. */
+typedef enum { FINITE, INFINITE, NOT_A_NUMBER } range;
+
+static range range_of(const cr_lapack_job *j, const void *at, int64_t count)
+{
+    const double *d = at;
+    const float *f = at;
+    range worst = FINITE;
+
+    count *= (int64_t)(j->item / j->real);
+    for (int64_t i = 0; i < count && worst != NOT_A_NUMBER; i++) {
+        double x = j->real == sizeof *f ? (double)f[i] : d[i];
+        if (!isfinite(x))
+            worst = isnan(x) ? NOT_A_NUMBER : INFINITE;
+    }
+    return worst;
+}
+
+/* Writes `count` real NaNs. */
+static void fill_nan(const cr_lapack_job *j, void *at, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (j->real == sizeof(float))
+            ((float *)at)[i] = NAN;
+        else
+            ((double *)at)[i] = NAN;
+    }
+}
+
+/* --- SVD --- */
+
+typedef struct {
+    int m, n, k, ldu, ldvt, size;
+    const char *job;
+    char *a, *s, *u, *vt, *work, *rwork;
+    int *iwork;
+} svd_call;
+
+static int run_svd(const cr_lapack_job *j, svd_call *c, void *work, int size)
+{
+    int info = 0;
+
+    if (j->complex)
+        j->l->gesdd_complex[j->pair](c->job, &c->m, &c->n, c->a, &c->m, c->s, c->u, &c->ldu, c->vt,
+                                     &c->ldvt, work, &size, c->rwork, c->iwork, &info, 1);
+    else
+        j->l->gesdd_real[j->pair](c->job, &c->m, &c->n, c->a, &c->m, c->s, c->u, &c->ldu, c->vt,
+                                  &c->ldvt, work, &size, c->iwork, &info, 1);
+    return info;
+}
+
+/* Like run_svd; gives NaN for matrices with infinities. */
+static int find_svd(const cr_lapack_job *j, svd_call *c, int ucols)
+{
+    int parts = (int)(j->item / j->real);
+
+    switch (range_of(j, c->a, (int64_t)c->m * c->n)) {
+    case FINITE: return run_svd(j, c, c->work, c->size);
+    case NOT_A_NUMBER: return -4; /* LAPACK's result: its fourth argument is wrong */
+    case INFINITE: break;
+    }
+    fill_nan(j, c->s, c->k);
+    fill_nan(j, c->u, (int64_t)c->ldu * most(ucols, 1) * parts);
+    fill_nan(j, c->vt, (int64_t)c->ldvt * most(c->n, 1) * parts);
+    return 0;
+}
+
+static cr_status prepare_svd(cr_lapack_job *j, svd_call *c, int ucols, int vrows)
+{
+    int64_t big = most(c->m, c->n), small = c->k, rwork = small * most(5 * small + 7, 2 * big + 2 * small + 1);
+    char answer[16];
+    cr_status st;
+
+    c->ldu = most(c->m, 1);
+    c->ldvt = most(vrows, 1);
+    TAKE(j, c->a, (int64_t)c->m * c->n, j->item);
+    TAKE(j, c->s, c->k, j->real);
+    TAKE(j, c->u, (int64_t)c->ldu * most(ucols, 1), j->item);
+    TAKE(j, c->vt, (int64_t)c->ldvt * most(c->n, 1), j->item);
+    TAKE(j, c->iwork, 8 * c->k, sizeof *c->iwork);
+    TAKE(j, c->rwork, rwork, j->real);
+    if (c->k)
+        run_svd(j, c, answer, -1);
+    c->size = c->k ? cr_lapack_answer(j, answer) : 1;
+    TAKE(j, c->work, c->size, j->item);
+done:
+    return st;
+}
+
+/* (A, full_matrices, compute_uv, name) -> (U, S, Vh); without compute_uv, U and Vh are
+ * empty. */
+cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    bool full = arg[1].i, vectors = arg[2].i;
+    svd_call c = {.m = rows(self), .n = cols(self)};
+    cr_value checked[2] = {cr_of_bool(true), arg[3]};
+    cr_lapack_job j;
+    cr_status st;
+
+    c.k = fewest(c.m, c.n);
+    c.job = !vectors ? "N" : full ? "A" : "S";
+    CR_TRY(cr_lapack_begin(&j, "linalg.svd", self, 2));
+    CR_GO(prepare_svd(&j, &c, full ? c.m : c.k, full ? c.n : c.k));
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, self, i, c.a, c.m);
+        if (c.k)
+            CR_GO(check(checked, "svd", &j, find_svd(&j, &c, full ? c.m : c.k), i));
+        if (c.k)
+            memcpy(out[1].data + (size_t)(i * c.k) * j.real, c.s, (size_t)c.k * j.real);
+        if (!vectors)
+            continue;
+        if (!c.k && full) {
+            set_identity(&j, c.u, c.m);
+            set_identity(&j, c.vt, c.n);
+        }
+        cr_lapack_store(&j, &out[0], i, c.u, c.ldu);
+        cr_lapack_store(&j, &out[2], i, c.vt, c.ldvt);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* --- eigenvalues --- */
+
+typedef struct {
+    int n, size, rsize, isize;
+    const char *job, *triangle;
+    char *a, *w, *work, *rwork;
+    int *iwork;
+} eigh_call;
+
+static int run_eigh(const cr_lapack_job *j, eigh_call *c, void *work, int size, void *rwork, int rsize,
+                    int *iwork, int isize)
+{
+    int info = 0;
+
+    if (j->complex)
+        j->l->heevd[j->pair](c->job, c->triangle, &c->n, c->a, &c->n, c->w, work, &size, rwork,
+                             &rsize, iwork, &isize, &info, 1, 1);
+    else
+        j->l->syevd[j->pair](c->job, c->triangle, &c->n, c->a, &c->n, c->w, work, &size, iwork,
+                             &isize, &info, 1, 1);
+    return info;
+}
+
+static cr_status prepare_eigh(cr_lapack_job *j, eigh_call *c)
+{
+    char work[16], rwork[16];
+    int iwork = 1;
+    cr_status st;
+
+    TAKE(j, c->a, (int64_t)c->n * c->n, j->item);
+    TAKE(j, c->w, c->n, j->real);
+    if (!c->n)
+        goto done;
+    run_eigh(j, c, work, -1, rwork, -1, &iwork, -1);
+    c->size = cr_lapack_answer(j, work);
+    c->rsize = j->complex ? cr_lapack_answer(j, rwork) : 1;
+    c->isize = iwork;
+    TAKE(j, c->work, c->size, j->item);
+    TAKE(j, c->rwork, c->rsize, j->real);
+    TAKE(j, c->iwork, c->isize, sizeof *c->iwork);
+done:
+    return st;
+}
+
+/* (A, UPLO, compute_v, name) -> (eigenvalues, eigenvectors); without compute_v the eigenvectors
+ * are empty. */
+cr_status cr_kern_eigh(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    bool vectors = arg[2].i;
+    eigh_call c = {.n = cols(self), .job = vectors ? "V" : "N"};
+    cr_value checked[2] = {cr_of_bool(true), arg[3]};
+    cr_lapack_job j;
+    cr_status st;
+
+    c.triangle = arg[1].s[0] == 'U' || arg[1].s[0] == 'u' ? "U" : "L";
+    CR_TRY(cr_lapack_begin(&j, "linalg.eigh", self, 2));
+    CR_GO(prepare_eigh(&j, &c));
+    for (int64_t i = 0; i < j.batch && c.n; i++) {
+        cr_lapack_load(&j, self, i, c.a, c.n);
+        CR_GO(check(checked, "eig", &j,
+                    run_eigh(&j, &c, c.work, c.size, c.rwork, c.rsize, c.iwork, c.isize), i));
+        memcpy(out[0].data + (size_t)(i * c.n) * j.real, c.w, (size_t)c.n * j.real);
+        if (vectors)
+            cr_lapack_store(&j, &out[1], i, c.a, c.n);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+typedef struct {
+    int n, size;
+    const char *job;
+    char *a, *w, *wi, *v, *work, *rwork;
+} eig_call;
+
+static int run_eig(const cr_lapack_job *j, eig_call *c, void *work, int size)
+{
+    int info = 0, one = 1;
+    char none[16];
+
+    if (j->complex)
+        j->l->geev_complex[j->pair]("N", c->job, &c->n, c->a, &c->n, c->w, none, &one, c->v, &c->n,
+                                    work, &size, c->rwork, &info, 1, 1);
+    else
+        j->l->geev_real[j->pair]("N", c->job, &c->n, c->a, &c->n, c->w, c->wi, none, &one, c->v,
+                                 &c->n, work, &size, &info, 1, 1);
+    return info;
+}
+
+static cr_status prepare_eig(cr_lapack_job *j, eig_call *c)
+{
+    char answer[16];
+    cr_status st;
+
+    TAKE(j, c->a, (int64_t)c->n * c->n, j->item);
+    TAKE(j, c->v, (int64_t)c->n * c->n, j->item);
+    TAKE(j, c->w, c->n, j->item);
+    TAKE(j, c->wi, c->n, j->item);
+    TAKE(j, c->rwork, 2 * c->n, j->real);
+    if (c->n)
+        run_eig(j, c, answer, -1);
+    c->size = c->n ? cr_lapack_answer(j, answer) : 1;
+    TAKE(j, c->work, c->size, j->item);
+done:
+    return st;
+}
+
+static double real_at(const cr_lapack_job *j, const char *p, int64_t i)
+{
+    double d;
+    float f;
+
+    if (j->real == sizeof d) {
+        memcpy(&d, p + (size_t)i * sizeof d, sizeof d);
+        return d;
+    }
+    memcpy(&f, p + (size_t)i * sizeof f, sizeof f);
+    return (double)f;
+}
+
+static void put_complex(cr_dtype t, char *to, int64_t i, double re, double im)
+{
+    cr_scalar_store((cr_scalar){.category = CR_CAT_COMPLEX, .c = {re, im}}, t,
+                    to + (size_t)i * cr_dtype_size(t));
+}
+
+/* LAPACK's real functions store the vector of a conjugate pair as two real columns. */
+static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view *out, int64_t i)
+{
+    cr_dtype t = (cr_dtype)out->dtype;
+    int64_t n = c->n;
+    char *to = out->data + (size_t)(i * n * n) * cr_dtype_size(t);
+
+    for (int64_t col = 0; col < n; col++) {
+        double im = real_at(j, c->wi, col);
+        int64_t re_col = im < 0 ? col - 1 : col, im_col = im > 0 ? col + 1 : col;
+        for (int64_t row = 0; row < n; row++) {
+            double re = real_at(j, c->v, re_col * n + row);
+            double part = im != 0 ? real_at(j, c->v, im_col * n + row) : 0;
+            put_complex(t, to, row * n + col, re, im < 0 ? -part : part);
+        }
+    }
+}
+
+/* Like run_eig; gives NaN for matrices with infinities. */
+static int find_eig(const cr_lapack_job *j, eig_call *c)
+{
+    range r = range_of(j, c->a, (int64_t)c->n * c->n);
+
+    if (r == FINITE)
+        return run_eig(j, c, c->work, c->size);
+    fill_nan(j, c->w, (int64_t)c->n * (int64_t)(j->item / j->real));
+    fill_nan(j, c->wi, c->n);
+    return r == NOT_A_NUMBER ? -4 : 0;
+}
+
+static void put_eig(const cr_lapack_job *j, const eig_call *c, cr_view *out, int64_t i, bool vectors)
+{
+    size_t item = cr_dtype_size((cr_dtype)out[0].dtype);
+    char *w = out[0].data + (size_t)(i * c->n) * item;
+
+    if (j->complex) {
+        memcpy(w, c->w, (size_t)c->n * item);
+        if (vectors)
+            cr_lapack_store(j, &out[1], i, c->v, c->n);
+        return;
+    }
+    for (int64_t k = 0; k < c->n; k++)
+        put_complex((cr_dtype)out[0].dtype, w, k, real_at(j, c->w, k), real_at(j, c->wi, k));
+    if (vectors)
+        put_vectors(j, c, &out[1], i);
+}
+
+/* (A, compute_v, name) -> (eigenvalues, eigenvectors), complex */
+cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    bool vectors = arg[1].i;
+    eig_call c = {.n = cols(self), .job = vectors ? "V" : "N"};
+    cr_value checked[2] = {cr_of_bool(true), arg[2]};
+    cr_lapack_job j;
+    cr_status st;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.eig", self, 2));
+    CR_GO(prepare_eig(&j, &c));
+    for (int64_t i = 0; i < j.batch && c.n; i++) {
+        cr_lapack_load(&j, self, i, c.a, c.n);
+        if (vectors && range_of(&j, c.a, (int64_t)c.n * c.n) != FINITE)
+            CR_GO(cr_fail(CR_RUNTIME, "torch.linalg.eig: input tensor should not contain infs or NaNs."));
+        CR_GO(check(checked, "eig", &j, find_eig(&j, &c), i));
+        put_eig(&j, &c, out, i, vectors);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* --- least squares --- */
+
+typedef enum { GELS, GELSY, GELSD, GELSS } ls_driver;
+
+typedef struct {
+    ls_driver driver;
+    int m, n, nrhs, ldb, rank, size;
+    char *a, *b, *s, *work, *rwork;
+    int *iwork;
+    char rcond[8];
+} ls_call;
+
+static int run_ls(const cr_lapack_job *j, ls_call *c, void *work, int size)
+{
+    const cr_lapack_table *l = j->l;
+    int info = 0, p = j->pair;
+
+#define COMMON &c->m, &c->n, &c->nrhs, c->a, &c->m, c->b, &c->ldb
+    if (c->driver == GELS)
+        l->gels[j->type]("N", COMMON, work, &size, &info, 1);
+    else if (c->driver == GELSY && j->complex)
+        l->gelsy_complex[p](COMMON, c->iwork, c->rcond, &c->rank, work, &size, c->rwork, &info);
+    else if (c->driver == GELSY)
+        l->gelsy_real[p](COMMON, c->iwork, c->rcond, &c->rank, work, &size, &info);
+    else if (c->driver == GELSS && j->complex)
+        l->gelss_complex[p](COMMON, c->s, c->rcond, &c->rank, work, &size, c->rwork, &info);
+    else if (c->driver == GELSS)
+        l->gelss_real[p](COMMON, c->s, c->rcond, &c->rank, work, &size, &info);
+    else if (j->complex)
+        l->gelsd_complex[p](COMMON, c->s, c->rcond, &c->rank, work, &size, c->rwork, c->iwork, &info);
+    else
+        l->gelsd_real[p](COMMON, c->s, c->rcond, &c->rank, work, &size, c->iwork, &info);
+#undef COMMON
+    return info;
+}
+
+/* Like run_ls; drivers with an SVD or pivots refuse infinities and NaN. */
+static int find_ls(const cr_lapack_job *j, ls_call *c)
+{
+    if (c->driver != GELS && range_of(j, c->a, (int64_t)c->m * c->n) != FINITE)
+        return -4;
+    return run_ls(j, c, c->work, c->size);
+}
+
+/* The bounds of the work arrays in LAPACK's manual, for the smallest leaf size (25). */
+static void ls_sizes(const ls_call *c, int64_t *iwork, int64_t *rwork)
+{
+    int64_t small = fewest(c->m, c->n), big = most(c->m, c->n), levels = 1;
+
+    while ((26 << levels) <= small)
+        levels++;
+    *iwork = 3 * small * levels + 11 * small + c->n + 8;
+    *rwork = 10 * big + 2 * big * 25 + 8 * big * levels + 3 * 25 * c->nrhs +
+             (26 * 26 > c->n * (1 + c->nrhs) + 2 * c->nrhs ? 26 * 26 : c->n * (1 + c->nrhs) + 2 * c->nrhs) + 64;
+}
+
+static cr_status prepare_ls(cr_lapack_job *j, ls_call *c)
+{
+    int64_t iwork, rwork;
+    char answer[16];
+    cr_status st;
+
+    c->ldb = most(most(c->m, c->n), 1);
+    ls_sizes(c, &iwork, &rwork);
+    TAKE(j, c->a, (int64_t)c->m * c->n, j->item);
+    TAKE(j, c->b, (int64_t)c->ldb * c->nrhs, j->item);
+    TAKE(j, c->s, fewest(c->m, c->n), j->real);
+    TAKE(j, c->iwork, iwork, sizeof *c->iwork);
+    TAKE(j, c->rwork, rwork, j->real);
+    if (c->m && c->n && c->nrhs)
+        run_ls(j, c, answer, -1);
+    c->size = c->m && c->n && c->nrhs ? cr_lapack_answer(j, answer) : 1;
+    TAKE(j, c->work, c->size, j->item);
+done:
+    return st;
+}
+
+static ls_driver driver_of(const cr_value *name)
+{
+    static const char *const names[] = {"gels", "gelsy", "gelsd", "gelss"};
+
+    for (int i = 0; i < 4; i++)
+        if (name->len == strlen(names[i]) && !memcmp(name->s, names[i], name->len))
+            return (ls_driver)i;
+    return GELSY;
+}
+
+/* (A, B, rcond, driver) -> (solution, rank, singular_values).  B is a matrix.  Rank and
+ * singular values are empty for drivers that do not compute them. */
+cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *b = arg[1].view;
+    ls_call c = {.m = rows(self), .n = cols(self), .nrhs = cols(b), .driver = driver_of(&arg[3])};
+    cr_value name = {.tag = CR_STRING, .len = 12, .s = "linalg.lstsq"};
+    cr_value checked[2] = {cr_of_bool(true), name};
+    int64_t k = fewest(c.m, c.n);
+    cr_lapack_job j;
+    cr_status st;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.lstsq", out, 2));
+    cr_scalar_store(cr_scalar_float(arg[2].d), cr_dtype_real(j.dtype), c.rcond);
+    CR_GO(prepare_ls(&j, &c));
+    for (int64_t i = 0; i < j.batch; i++) {
+        memset(c.b, 0, (size_t)c.ldb * (size_t)c.nrhs * j.item);
+        memset(c.iwork, 0, (size_t)c.n * sizeof *c.iwork);
+        cr_lapack_load(&j, self, i, c.a, c.m);
+        cr_lapack_load(&j, b, i, c.b, c.ldb);
+        if (c.m && c.n && c.nrhs)
+            CR_GO(check(checked, "lstsq", &j, find_ls(&j, &c), i));
+        cr_lapack_store(&j, &out[0], i, c.b, c.ldb);
+        if (c.driver != GELS)
+            ((int64_t *)(void *)out[1].data)[i] = c.rank;
+        if (k && (c.driver == GELSD || c.driver == GELSS))
+            memcpy(out[2].data + (size_t)(i * k) * j.real, c.s, (size_t)k * j.real);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* --- LDL --- */
+
+/* (self, hermitian, check, name) -> (LD, pivots, info) */
+cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int n = cols(self), info = 0, size = -1;
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *work, answer[16];
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.ldl_factor", self, 2));
+    TAKE(&j, a, (int64_t)n * n, j.item);
+    if (!n)
+        goto done;
+    (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type]("L", &n, a, &n, (int *)(void *)out[1].data, answer, &size, &info, 1);
+    size = cr_lapack_answer(&j, answer);
+    TAKE(&j, work, size, j.item);
+    for (int64_t i = 0; i < j.batch; i++) {
+        cr_lapack_load(&j, self, i, a, n);
+        clear_triangle(&j, a, n, n, true);
+        (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type]("L", &n, a, &n, (int *)(void *)out[1].data + i * n, work, &size, &info, 1);
+        CR_GO(check(arg + 2, "ldl_factor", &j, info, i));
+        cr_lapack_store(&j, &out[0], i, a, n);
+        set_info(&out[2], i, info);
+    }
+done:
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* (LD, pivots, B, hermitian) -> X */
+cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
+{
+    const cr_view *ld = arg[0].view, *b = arg[2].view;
+    int n = cols(ld), nrhs = cols(out), info = 0;
+    int64_t stride[CR_MAX_DIMS];
+    cr_dense held = {0};
+    cr_view pivots;
+    cr_lapack_job j;
+    cr_status st;
+    char *a, *x;
+
+    CR_TRY(cr_lapack_begin(&j, "linalg.ldl_solve", out, 2));
+    CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
+    CR_GO(check_pivots("linalg.ldl_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots), n, true));
+    TAKE(&j, a, (int64_t)n * n, j.item);
+    TAKE(&j, x, (int64_t)n * nrhs, j.item);
+    for (int64_t i = 0; i < j.batch && n && nrhs; i++) {
+        int *p = (int *)(void *)cr_lapack_at(&j, &pivots, 1, i);
+        cr_lapack_load(&j, ld, i, a, n);
+        cr_lapack_load(&j, b, i, x, n);
+        (arg[3].i ? j.l->hetrs : j.l->sytrs)[j.type]("L", &n, &nrhs, a, &n, p, x, &n, &info, 1);
+        cr_lapack_store(&j, out, i, x, n);
+    }
+done:
+    cr_dense_drop(&held);
+    cr_lapack_end(&j);
+    return st;
+}
+
+/* --- the permutation of an LU factorization --- */
+
+/* (pivots, m) -> P, m x m in the dtype of the result */
+cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
+{
+    const cr_view *pivots = arg[0].view;
+    int64_t k = pivots->size[pivots->ndim - 1], m = arg[1].i, batch = 1;
+    size_t item = cr_dtype_size((cr_dtype)out->dtype);
+    cr_dense p = {0};
+    int64_t *order = cr_alloc((size_t)m * sizeof *order);
+    cr_status st = order ? CR_OK : CR_MEMORY;
+
+    CR_GO(st);
+    CR_GO(cr_dense_in(&p, pivots, CR_I32));
+    CR_GO(check_pivots("lu_unpack", (const int32_t *)(const void *)p.data, cr_view_numel(pivots), m, false));
+    for (int d = 0; d + 1 < pivots->ndim; d++)
+        batch *= pivots->size[d];
+    cr_zero_view(out);
+    for (int64_t b = 0; b < batch; b++) {
+        const int32_t *swap = (const int32_t *)(const void *)p.data + b * k;
+        for (int64_t i = 0; i < m; i++)
+            order[i] = i;
+        for (int64_t i = 0; i < k; i++) {
+            int64_t at = swap[i] - 1, was = order[i];
+            order[i] = order[at];
+            order[at] = was;
+        }
+        for (int64_t i = 0; i < m; i++)
+            cr_scalar_store(cr_scalar_int(1), (cr_dtype)out->dtype,
+                            out->data + (size_t)((b * m + order[i]) * m + i) * item);
+    }
+done:
+    cr_dense_drop(&p);
+    cr_free(order);
+    return st;
+}

@@ -1,0 +1,799 @@
+/* Gather, scatter and their one-dimensional relatives.
+ *
+ * All of them are one of two walks over corresponding places: reading a table through an
+ * index (cr_places_read), or combining into it (cr_places_write).  An operator that
+ * takes a vector of indices for one dimension is the same walk with an index of stride 0
+ * along the others.
+ *
+ * Invariant of writing: threads divide a dimension that the index does not pick from, and
+ * each goes through its places in row-major order.  Two writes to one place therefore
+ * happen in one thread, in index order. */
+#include "kern/cpu/move/gather.h"
+#include "base/memory.h"
+#include "kern/cpu/element.h"
+#include "kern/cpu/entries.h"
+#include "kern/cpu/walk.h"
+#include <stdatomic.h>
+
+/* Reading. */
+
+typedef struct {
+    int64_t unit;
+    uint64_t limit;
+    bool is32;
+    _Atomic bool outside;
+} read_context;
+
+enum { OTHER, TABLE, INDEX, MARK };
+
+/* Element by element, an index of either width; a wrong index counts as 0. */
+#define PICK(index_type, type)                                                                 \
+    for (int64_t i = 0; i < n; i++) {                                                          \
+        int64_t k = *(const index_type *)(at[INDEX] + i * step[INDEX]);                        \
+        bool wrong = (uint64_t)k >= limit;                                                     \
+        outside |= wrong;                                                                      \
+        k = wrong ? 0 : k;                                                                     \
+        memcpy(d + i * step[OTHER], at[TABLE] + i * step[TABLE] + unit * k, sizeof(type));     \
+    }
+
+/* One index for the whole row. */
+static const char *row_source(read_context *c, const char *table, const char *index)
+{
+    int64_t k = cr_index_at(index, c->is32);
+
+    if ((uint64_t)k < c->limit)
+        return table + c->unit * k;
+    atomic_store(&c->outside, true);
+    return table;
+}
+
+#define READ(name, type)                                                                       \
+    static void name(void *context, char *const *at, const int64_t *step, int64_t n)           \
+    {                                                                                          \
+        read_context *c = context;                                                             \
+        int64_t unit = c->unit;                                                                \
+        uint64_t limit = c->limit;                                                             \
+        bool outside = false;                                                                  \
+        char *d = at[OTHER];                                                                   \
+        if (!step[INDEX]) {                                                                    \
+            const char *s = row_source(c, at[TABLE], at[INDEX]);                               \
+            if (step[OTHER] == (int64_t)sizeof(type) && step[TABLE] == step[OTHER])            \
+                memcpy(d, s, (size_t)n * sizeof(type));                                        \
+            else                                                                               \
+                for (int64_t i = 0; i < n; i++)                                                \
+                    memcpy(d + i * step[OTHER], s + i * step[TABLE], sizeof(type));            \
+        } else if (c->is32) {                                                                  \
+            PICK(int32_t, type)                                                                \
+        } else {                                                                               \
+            PICK(int64_t, type)                                                                \
+        }                                                                                      \
+        if (outside)                                                                           \
+            atomic_store(&c->outside, true);                                                   \
+    }
+READ(read_1, uint8_t)
+READ(read_2, uint16_t)
+READ(read_4, uint32_t)
+READ(read_8, uint64_t)
+READ(read_16, cr_complex)
+
+static void places_walk(cr_walk *w, const cr_places *p)
+{
+    cr_walk_start(w, p->ndim, p->size, -1);
+    cr_walk_add_strides(w, p->other, p->other_stride, p->other_item);
+    cr_walk_add_strides(w, p->table, p->table_stride, p->item);
+    cr_walk_add_strides(w, p->index, p->index_stride, p->index_item);
+}
+
+bool cr_places_read(const cr_places *p)
+{
+    static const cr_row_fn rows[] = {read_1, read_2, read_4, read_8, read_16};
+    read_context c = {.unit = p->unit,
+                      .limit = p->limit ? p->limit : UINT64_MAX,
+                      .is32 = p->index_item == sizeof(int32_t)};
+    cr_walk w;
+
+    places_walk(&w, p);
+    cr_walk_merge(&w);
+    cr_walk_run(&w, CR_WALK_GRAIN, rows[CR_CTZ(p->item)], &c);
+    return !atomic_load(&c.outside);
+}
+
+/* Writing. */
+
+typedef struct {
+    const cr_walk *w;
+    cr_combine_fn fn;
+    int64_t unit;
+    bool is32;
+    int cut; /* the dimension that threads divide, or -1 */
+} write_context;
+
+static void write_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const write_context *c = context;
+    cr_combine_row r = {at[TABLE],   at[OTHER], at[INDEX], step[TABLE], step[OTHER],
+                        step[INDEX], c->unit,   n,         c->is32};
+
+    if (!step[INDEX]) {
+        r.dst += c->unit * cr_index_at(r.index, c->is32);
+        r.index = NULL;
+    }
+    c->fn(&r);
+}
+
+static void write_range(void *context, int64_t begin, int64_t end)
+{
+    write_context *c = context;
+    cr_walk part = *c->w;
+
+    part.size[c->cut] = end - begin;
+    part.total = c->w->total / c->w->size[c->cut] * (end - begin);
+    for (int k = 0; k < part.count; k++)
+        part.at[k] += begin * part.step[k][c->cut];
+    cr_walk_range(&part, 0, part.total, write_row, c);
+}
+
+/* The longest dimension that the index does not pick from; those have no mark. */
+static int dim_to_cut(const cr_walk *w)
+{
+    int best = -1;
+
+    for (int d = 0; d < w->ndim; d++)
+        if (!w->step[MARK][d] && (best < 0 || w->size[d] > w->size[best]))
+            best = d;
+    return best;
+}
+
+/* The strides of a dense block over the picked dimensions: an operand that keeps them
+ * apart from the others when the walk is merged. */
+static void mark_picked(cr_walk *w, const cr_places *p, const bool *picked)
+{
+    static char none;
+    int64_t stride[CR_MAX_DIMS], next = 1;
+
+    for (int d = p->ndim - 1; d >= 0; d--) {
+        stride[d] = picked[d] ? next : 0;
+        next *= picked[d] ? p->size[d] : 1;
+    }
+    cr_walk_add_strides(w, &none, stride, 1);
+}
+
+void cr_places_write(const cr_places *p, cr_combine_fn fn, const bool *picked)
+{
+    write_context c = {.fn = fn, .unit = p->unit, .is32 = p->index_item == sizeof(int32_t)};
+    cr_walk w;
+
+    places_walk(&w, p);
+    mark_picked(&w, p, picked);
+    cr_walk_merge(&w);
+    c.w = &w;
+    c.cut = dim_to_cut(&w);
+    if (c.cut < 0 || !w.total)
+        cr_walk_range(&w, 0, w.total, write_row, &c);
+    else
+        cr_parallel_for(w.size[c.cut], cr_walk_grain(w.total / w.size[c.cut]), write_range, &c);
+}
+
+/* Checking. */
+
+typedef struct {
+    int64_t low, high;
+    bool is32;
+    _Atomic bool outside;
+} within_context;
+
+/* One comparison tells both ends: what lies below `low` wraps to a large number. */
+#define OUTSIDE(type, name)                                                                    \
+    static bool name(const char *p, int64_t step, int64_t n, int64_t low, uint64_t range)      \
+    {                                                                                          \
+        bool outside = false;                                                                  \
+        if (step == (int64_t)sizeof(type))                                                     \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                outside |= (uint64_t)((const type *)p)[i] - (uint64_t)low >= range;            \
+        else                                                                                   \
+            for (int64_t i = 0; i < n; i++)                                                    \
+                outside |= (uint64_t)*(const type *)(p + i * step) - (uint64_t)low >= range;   \
+        return outside;                                                                        \
+    }
+OUTSIDE(int32_t, outside_32)
+OUTSIDE(int64_t, outside_64)
+
+static void within_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    within_context *c = context;
+    uint64_t range = (uint64_t)c->high - (uint64_t)c->low;
+
+    if ((c->is32 ? outside_32 : outside_64)(at[0], step[0], n, c->low, range))
+        atomic_store(&c->outside, true);
+}
+
+typedef struct {
+    const within_context *limits;
+    int64_t bad;
+    bool found;
+} first_context;
+
+static void first_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    first_context *f = context;
+
+    for (int64_t i = 0; i < n && !f->found; i++) {
+        f->bad = cr_index_at(at[0] + i * step[0], f->limits->is32);
+        f->found = f->bad < f->limits->low || f->bad >= f->limits->high;
+    }
+}
+
+bool cr_indices_within(const cr_view *index, int64_t low, int64_t high, int64_t *bad)
+{
+    within_context c = {.low = low, .high = high, .is32 = index->dtype == CR_I32};
+    first_context f = {.limits = &c};
+    cr_walk w;
+
+    cr_walk_start(&w, index->ndim, index->size, -1);
+    cr_walk_add(&w, index);
+    cr_walk_merge(&w);
+    cr_walk_run(&w, CR_WALK_GRAIN, within_row, &c);
+    if (!atomic_load(&c.outside))
+        return true;
+    cr_walk_range(&w, 0, w.total, first_row, &f);
+    *bad = f.bad;
+    return false;
+}
+
+static cr_status check_indices(const cr_view *index, int64_t size, int64_t dim)
+{
+    int64_t bad;
+
+    if (cr_indices_within(index, 0, size, &bad))
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "index %lld is out of bounds for dimension %lld with size %lld",
+                   (long long)bad, (long long)dim, (long long)size);
+}
+
+typedef struct {
+    int64_t *next;
+    bool is32;
+} copy_context;
+
+static void copy_indices_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    copy_context *c = context;
+
+    for (int64_t i = 0; i < n; i++)
+        *c->next++ = cr_index_at(at[0] + i * step[0], c->is32);
+}
+
+int64_t *cr_indices_copy(const cr_view *index)
+{
+    int64_t *copy = cr_alloc((size_t)cr_view_numel(index) * sizeof *copy);
+    copy_context c = {copy, index->dtype == CR_I32};
+    cr_walk w;
+
+    if (!copy)
+        return NULL;
+    cr_walk_start(&w, index->ndim, index->size, -1);
+    cr_walk_add(&w, index);
+    cr_walk_merge(&w);
+    cr_walk_range(&w, 0, w.total, copy_indices_row, &c);
+    return copy;
+}
+
+void cr_start_from(const cr_view *to, const cr_view *from)
+{
+    if (to->data != from->data)
+        cr_copy_view(to, from);
+}
+
+/* Gather and scatter: the index has every dimension. */
+
+static const int64_t still[CR_MAX_DIMS]; /* strides of one value everywhere */
+static const int64_t once[CR_MAX_DIMS] = {1};
+
+typedef struct {
+    cr_places places;
+    int64_t dim;
+    int64_t size[CR_MAX_DIMS], table_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
+    int64_t other_stride[CR_MAX_DIMS];
+    bool picked[CR_MAX_DIMS];
+} dim_places;
+
+/* Table strides with `dim` left to the index.  A scalar counts as a vector of one. */
+static void set_table(dim_places *p, const cr_view *table, int64_t dim)
+{
+    int n = table->ndim ? table->ndim : 1;
+
+    p->dim = dim < 0 ? dim + n : dim;
+    p->places.ndim = n;
+    p->places.limit = 0;
+    p->places.table = table->data;
+    p->places.item = p->places.other_item = cr_view_item(table);
+    p->places.unit = cr_view_step(table, p->dim);
+    for (int d = 0; d < n; d++) {
+        p->picked[d] = d == p->dim;
+        p->table_stride[d] = p->picked[d] || !table->ndim ? 0 : table->stride[d];
+    }
+    p->places.size = p->size;
+    p->places.table_stride = p->table_stride;
+    p->places.other_stride = p->other_stride;
+    p->places.index_stride = p->index_stride;
+}
+
+static void set_other(dim_places *p, const cr_view *other)
+{
+    p->places.other = other->data;
+    for (int d = 0; d < p->places.ndim; d++)
+        p->other_stride[d] = d < other->ndim ? other->stride[d] : 0;
+}
+
+/* An index over all dimensions: its sizes are the walk's. */
+static void set_index(dim_places *p, const cr_view *index)
+{
+    p->places.index = index->data;
+    p->places.index_item = cr_view_item(index);
+    for (int d = 0; d < p->places.ndim; d++) {
+        p->size[d] = d < index->ndim ? index->size[d] : 1;
+        p->index_stride[d] = d < index->ndim ? index->stride[d] : 0;
+    }
+}
+
+/* A vector of indices along dim; the other sizes are the table's. */
+static void set_index_vector(dim_places *p, const cr_view *table, const cr_view *index)
+{
+    p->places.index = index->data;
+    p->places.index_item = cr_view_item(index);
+    for (int d = 0; d < p->places.ndim; d++) {
+        p->size[d] = d < table->ndim ? table->size[d] : 1;
+        p->index_stride[d] = 0;
+    }
+    p->size[p->dim] = index->ndim ? index->size[0] : 1;
+    p->index_stride[p->dim] = index->ndim ? index->stride[0] : 0;
+}
+
+/* An empty index is accepted whatever its other sizes and dtype are. */
+static bool is_empty(const cr_view *index)
+{
+    return cr_view_numel(index) == 0;
+}
+
+cr_status cr_kern_gather(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *index = arg[2].view;
+    dim_places p;
+
+    if (is_empty(index))
+        return CR_OK;
+    set_table(&p, self, arg[1].i);
+    set_index(&p, index);
+    set_other(&p, out);
+    p.places.limit = (uint64_t)cr_view_size(self, p.dim);
+    if (!p.places.limit || !cr_places_read(&p.places))
+        return check_indices(index, cr_view_size(self, p.dim), p.dim);
+    return CR_OK;
+}
+
+/* `src` combined into out, which starts as self.  src may be any view that has a stride
+ * for each dimension of the index. */
+static cr_status scatter(const cr_value *arg, cr_view *out, const cr_view *src, cr_combine how)
+{
+    const cr_view *self = arg[0].view, *index = arg[2].view;
+    dim_places p;
+
+    set_table(&p, out, arg[1].i);
+    if (!is_empty(index))
+        CR_TRY(check_indices(index, cr_view_size(self, p.dim), p.dim));
+    cr_start_from(out, self);
+    if (is_empty(index))
+        return CR_OK;
+    set_index(&p, index);
+    set_other(&p, src);
+    return cr_places_combine(&p.places, how, (cr_dtype)out->dtype, p.picked);
+}
+
+cr_status cr_kern_scatter(const cr_value *arg, cr_view *out)
+{
+    return scatter(arg, out, arg[3].view, CR_COMBINE_SET);
+}
+
+cr_status cr_kern_scatter_add(const cr_value *arg, cr_view *out)
+{
+    return scatter(arg, out, arg[3].view, CR_COMBINE_ADD);
+}
+
+/* One number as a view of any shape. */
+static cr_view constant_view(cr_complex *room, cr_scalar number, cr_dtype t)
+{
+    cr_scalar_store(number, t, room);
+    return (cr_view){(char *)room, once, still, CR_MAX_DIMS, (uint8_t)t, CR_HOST, false};
+}
+
+cr_status cr_kern_scatter_value(const cr_value *arg, cr_view *out)
+{
+    cr_complex room;
+    cr_view src = constant_view(&room, arg[3].number, (cr_dtype)out->dtype);
+
+    return scatter(arg, out, &src, CR_COMBINE_SET);
+}
+
+/* "add" or "multiply", as the shape rule has checked. */
+static cr_combine old_reduction(const cr_value *name)
+{
+    return name->s[0] == 'a' ? CR_COMBINE_ADD : CR_COMBINE_MUL;
+}
+
+cr_status cr_kern_scatter_with(const cr_value *arg, cr_view *out)
+{
+    return scatter(arg, out, arg[3].view, old_reduction(&arg[4]));
+}
+
+cr_status cr_kern_scatter_value_with(const cr_value *arg, cr_view *out)
+{
+    cr_complex room;
+    cr_view src = constant_view(&room, arg[3].number, (cr_dtype)out->dtype);
+
+    return scatter(arg, out, &src, old_reduction(&arg[4]));
+}
+
+/* Reductions with sum, prod, mean, amax, amin. */
+
+typedef struct {
+    cr_combine how;
+    bool mean;
+} reduction;
+
+static reduction reduction_named(const cr_value *name)
+{
+    if (name->len == 3 && !memcmp(name->s, "sum", 3))
+        return (reduction){CR_COMBINE_ADD, false};
+    if (name->len == 4 && !memcmp(name->s, "mean", 4))
+        return (reduction){CR_COMBINE_ADD, true};
+    if (name->len == 4 && !memcmp(name->s, "prod", 4))
+        return (reduction){CR_COMBINE_MUL, false};
+    if (name->len == 4 && !memcmp(name->s, "amax", 4))
+        return (reduction){CR_COMBINE_MAX, false};
+    return (reduction){CR_COMBINE_MIN, false};
+}
+
+static cr_scalar lowest(cr_dtype t, bool highest)
+{
+    static const int64_t top[] = {[CR_BOOL] = 1,        [CR_U8] = UINT8_MAX,
+                                  [CR_I8] = INT8_MAX,   [CR_I16] = INT16_MAX,
+                                  [CR_I32] = INT32_MAX, [CR_I64] = INT64_MAX};
+
+    if (cr_dtype_category(t) >= CR_CAT_FLOAT)
+        return cr_scalar_float(highest ? (double)INFINITY : -(double)INFINITY);
+    if (highest)
+        return cr_scalar_int(top[t]);
+    return cr_scalar_int(t == CR_BOOL || t == CR_U8 ? 0 : -top[t] - 1);
+}
+
+/* What a place holds before its first value when self does not count. */
+static cr_scalar identity(reduction r, cr_dtype t)
+{
+    switch (r.how) {
+    case CR_COMBINE_MUL: return cr_scalar_int(1);
+    case CR_COMBINE_MAX: return lowest(t, false);
+    case CR_COMBINE_MIN: return lowest(t, true);
+    default: return cr_scalar_int(0);
+    }
+}
+
+#define DIVIDE_INT(suffix)                                                                     \
+    static void divide_##suffix(char *p, int64_t n)                                            \
+    {                                                                                          \
+        int64_t a = load_##suffix(p), q = a / n;                                               \
+        store_##suffix(p, q - (a % n != 0 && a < 0));                                          \
+    }
+#define DIVIDE(suffix)                                                                         \
+    static void divide_##suffix(char *p, int64_t n)                                            \
+    {                                                                                          \
+        store_##suffix(p, load_##suffix(p) / (wide_##suffix)n);                                \
+    }
+CR_INT_TYPES(DIVIDE_INT)
+CR_FLOAT_TYPES(DIVIDE)
+CR_COMPLEX_TYPES(DIVIDE)
+
+typedef void (*divide_fn)(char *p, int64_t n);
+
+static void divide_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    divide_fn divide = *(divide_fn *)context;
+
+    for (int64_t i = 0; i < n; i++) {
+        int64_t count = *(const int64_t *)(at[1] + i * step[1]);
+        if (count > 1)
+            divide(at[0] + i * step[0], count);
+    }
+}
+
+/* Divides each place of `out` by how many values it received. */
+static cr_status divide_by_count(const dim_places *sum, const cr_view *out, bool include_self)
+{
+    static const divide_fn divides[] = {CR_TYPE_TABLE(divide, CR_AND_FLOATS_AND_COMPLEX)};
+    int64_t stride[CR_MAX_DIMS], one = 1, total = cr_view_numel(out);
+    divide_fn divide = divides[out->dtype];
+    dim_places p = *sum;
+    cr_walk w;
+    int64_t *count = cr_alloc((size_t)total * sizeof *count);
+    cr_view counts = {(char *)count, out->size, stride, out->ndim, CR_I64, CR_HOST, false};
+
+    if (!count)
+        return CR_MEMORY;
+    cr_dense_strides(stride, out->ndim, out->size);
+    for (int64_t i = 0; i < total; i++)
+        count[i] = include_self;
+    set_table(&p, &counts, sum->dim);
+    p.places.other = (char *)&one;
+    p.places.other_stride = still;
+    p.places.size = p.size;
+    p.places.index_stride = p.index_stride;
+    cr_places_write(&p.places, cr_combine_for(CR_COMBINE_ADD, CR_I64), p.picked);
+    cr_walk_start(&w, out->ndim, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_walk_add(&w, &counts);
+    cr_walk_merge(&w);
+    cr_walk_run(&w, CR_WALK_GRAIN, divide_row, &divide);
+    cr_free(count);
+    return CR_OK;
+}
+
+/* Combines p's other into its table `out`; the places are ready, out holds self. */
+static cr_status reduce_into(dim_places *p, const cr_view *out, reduction r, bool include_self)
+{
+    cr_complex room;
+    cr_view first =
+        constant_view(&room, identity(r, (cr_dtype)out->dtype), (cr_dtype)out->dtype);
+
+    if (!include_self) {
+        cr_places start = p->places;
+        start.other = first.data;
+        start.other_stride = still;
+        cr_places_write(&start, cr_combine_for(CR_COMBINE_SET, (cr_dtype)out->dtype),
+                        p->picked);
+    }
+    CR_TRY(cr_places_combine(&p->places, r.how, (cr_dtype)out->dtype, p->picked));
+    return r.mean ? divide_by_count(p, out, include_self) : CR_OK;
+}
+
+cr_status cr_kern_scatter_reduce(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *index = arg[2].view, *src = arg[3].view;
+    dim_places p;
+
+    set_table(&p, out, arg[1].i);
+    if (!is_empty(index))
+        CR_TRY(check_indices(index, cr_view_size(self, p.dim), p.dim));
+    cr_start_from(out, self);
+    if (is_empty(index))
+        return CR_OK;
+    set_index(&p, index);
+    set_other(&p, src);
+    return reduce_into(&p, out, reduction_named(&arg[4]), arg[5].i);
+}
+
+/* Operators with a vector of indices. */
+
+static cr_status out_of_self(void)
+{
+    return cr_fail(CR_INDEX, "index out of range in self");
+}
+
+cr_status cr_kern_index_select(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *index = arg[2].view;
+    int64_t bad;
+    dim_places p;
+
+    set_table(&p, self, arg[1].i);
+    if (!cr_indices_within(index, 0, cr_view_size(self, p.dim), &bad))
+        return out_of_self();
+    set_index_vector(&p, self, index);
+    set_other(&p, out);
+    if (cr_view_numel(out))
+        (void)cr_places_read(&p.places);
+    return CR_OK;
+}
+
+static cr_status combine_vector(const cr_view *out, const cr_value *arg, const cr_view *src,
+                                cr_combine how)
+{
+    dim_places p;
+
+    set_table(&p, out, arg[1].i);
+    set_index_vector(&p, out, arg[2].view);
+    set_other(&p, src);
+    return cr_places_combine(&p.places, how, (cr_dtype)out->dtype, p.picked);
+}
+
+/* A dense copy of `src` times `factor`; the caller frees its data. */
+static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src,
+                             cr_scalar factor)
+{
+    int64_t zero = 0;
+    size_t item = cr_view_item(src);
+    bool picked[CR_MAX_DIMS] = {false};
+    cr_complex room;
+    cr_view number = constant_view(&room, factor, (cr_dtype)src->dtype);
+    cr_places p = {src->ndim, src->size, NULL, number.data, (char *)&zero, stride, still,
+                   still,     0,         item, item,        sizeof zero,   0};
+
+    *copy = *src;
+    copy->stride = stride;
+    cr_dense_strides(stride, src->ndim, src->size);
+    copy->data = p.table = cr_dense_copy(src);
+    if (!copy->data)
+        return CR_MEMORY;
+    cr_places_write(&p, cr_combine_for(CR_COMBINE_MUL, (cr_dtype)src->dtype), picked);
+    return CR_OK;
+}
+
+static bool is_one(cr_scalar s)
+{
+    cr_complex c = cr_scalar_as_complex(s);
+
+    return c.re == 1 && c.im == 0;
+}
+
+cr_status cr_kern_index_add(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *source = arg[3].view;
+    int64_t dim = cr_view_dim(self, arg[1].i), stride[CR_MAX_DIMS];
+    cr_view scaled = {0};
+
+    CR_TRY(check_indices(arg[2].view, cr_view_size(self, dim), dim));
+    if (!is_one(arg[4].number))
+        CR_TRY(scaled_copy(&scaled, stride, source, arg[4].number));
+    cr_start_from(out, self);
+    cr_status st = combine_vector(out, arg, scaled.data ? &scaled : source, CR_COMBINE_ADD);
+    cr_free(scaled.data);
+    return st;
+}
+
+cr_status cr_kern_index_copy(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t dim = cr_view_dim(self, arg[1].i), size = cr_view_size(self, dim), bad;
+
+    if (!cr_indices_within(arg[2].view, 0, size, &bad))
+        return cr_fail(
+            CR_INDEX,
+            "index_copy_(): index %lld is out of bounds for dimension %lld with size %lld",
+            (long long)bad, (long long)dim, (long long)size);
+    cr_start_from(out, self);
+    return combine_vector(out, arg, arg[3].view, CR_COMBINE_SET);
+}
+
+/* A dense copy of an index with the negative ones wrapped. */
+static int64_t *wrapped_indices(const cr_view *index, int64_t size)
+{
+    int64_t n = cr_view_numel(index), *copy = cr_indices_copy(index);
+
+    for (int64_t i = 0; copy && i < n; i++)
+        copy[i] += copy[i] < 0 ? size : 0;
+    return copy;
+}
+
+/* The value is a number or a tensor of one element. */
+cr_status cr_kern_index_fill(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *index = arg[2].view;
+    int64_t dim = cr_view_dim(self, arg[1].i), size = cr_view_size(self, dim), bad;
+    int64_t count = cr_view_numel(index), stride = 1, *wrapped;
+    cr_dtype t = (cr_dtype)out->dtype;
+    cr_scalar number = arg[3].tag == CR_NUMBER
+                           ? arg[3].number
+                           : cr_scalar_load((cr_dtype)arg[3].view->dtype, arg[3].view->data);
+    cr_complex room;
+    cr_view value = constant_view(&room, number, t);
+    cr_value with[4] = {arg[0], arg[1], arg[2], arg[3]};
+    cr_view dense = {NULL, &count, &stride, 1, CR_I64, CR_HOST, false};
+
+    if (!cr_indices_within(index, -size, size, &bad))
+        return cr_fail(CR_INDEX,
+                       "index %lld is out of bounds for dimension %lld with size %lld",
+                       (long long)bad, (long long)dim, (long long)size);
+    wrapped = wrapped_indices(index, size);
+    if (!wrapped)
+        return CR_MEMORY;
+    dense.data = (char *)wrapped;
+    with[2].view = &dense;
+    cr_start_from(out, self);
+    cr_status st = combine_vector(out, with, &value, CR_COMBINE_SET);
+    cr_free(wrapped);
+    return st;
+}
+
+cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t bad;
+    dim_places p;
+
+    set_table(&p, out, arg[1].i);
+    if (!cr_indices_within(arg[2].view, 0, cr_view_size(self, p.dim), &bad))
+        return out_of_self();
+    cr_start_from(out, self);
+    set_index_vector(&p, out, arg[2].view);
+    set_other(&p, arg[3].view);
+    if (cr_view_numel(arg[3].view) == 0)
+        return CR_OK;
+    return reduce_into(&p, out, reduction_named(&arg[4]), arg[5].i);
+}
+
+/* take and put: the table is self as one long row. */
+
+/* Byte offsets of the elements that `index` numbers row-major; owned, NULL without memory. */
+static int64_t *flat_offsets(const cr_view *self, const cr_view *index)
+{
+    int64_t numel = cr_view_numel(self), n = cr_view_numel(index);
+    int64_t *offset = cr_indices_copy(index);
+
+    for (int64_t i = 0; offset && i < n; i++) {
+        int64_t rest = offset[i] < 0 ? offset[i] + numel : offset[i], at = 0;
+        for (int d = self->ndim - 1; d >= 0; d--) {
+            at += rest % self->size[d] * self->stride[d];
+            rest /= self->size[d];
+        }
+        offset[i] = at * (int64_t)cr_view_item(self);
+    }
+    return offset;
+}
+
+static cr_status check_flat(const char *empty, const cr_view *self, const cr_view *index)
+{
+    int64_t numel = cr_view_numel(self), bad;
+
+    if (numel == 0 && cr_view_numel(index))
+        return cr_fail(CR_INDEX, "%s an empty tensor", empty);
+    if (cr_indices_within(index, -numel, numel, &bad))
+        return CR_OK;
+    return cr_fail(CR_INDEX,
+                   "out of range: tried to access index %lld on a tensor of %lld elements.",
+                   (long long)bad, (long long)numel);
+}
+
+cr_status cr_kern_take(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *index = arg[1].view;
+    int64_t dense[CR_MAX_DIMS], *offset;
+    cr_places p = {index->ndim, index->size,     self->data, out->data, NULL,
+                   still,       out->stride,     dense,      1,         cr_view_item(self),
+                   0,           sizeof(int64_t), 0};
+
+    CR_TRY(check_flat("take(): tried to take from", self, index));
+    offset = flat_offsets(self, index);
+    if (!offset)
+        return CR_MEMORY;
+    cr_dense_strides(dense, index->ndim, index->size);
+    p.index = (char *)offset;
+    p.other_item = p.item;
+    (void)cr_places_read(&p);
+    cr_free(offset);
+    return CR_OK;
+}
+
+/* source has as many elements as index, in row-major order, whatever its shape. */
+cr_status cr_kern_put(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *index = arg[1].view, *source = arg[2].view;
+    cr_combine how = arg[3].i ? CR_COMBINE_ADD : CR_COMBINE_SET;
+    int64_t n = cr_view_numel(index), *offset;
+    size_t item = cr_view_item(self);
+    char *values;
+    bool picked = true;
+    cr_status st = CR_MEMORY;
+    cr_places p = {1,    &n,   out->data,       NULL, NULL, still, once, once, 1,
+                   item, item, sizeof(int64_t), 0};
+
+    CR_TRY(check_flat("put_(): Tried to put elements into", self, index));
+    offset = flat_offsets(out, index);
+    values = cr_dense_copy(source);
+    if (offset && values) {
+        cr_start_from(out, self);
+        p.index = (char *)offset;
+        p.other = values;
+        st = cr_places_combine(&p, how, (cr_dtype)self->dtype, &picked);
+    }
+    cr_free(values);
+    cr_free(offset);
+    return st;
+}

@@ -1,0 +1,114 @@
+#include "base/memory.h"
+#include "base/parallel.h"
+#include "kern/cpu/test_views.h"
+
+TEST(gather_reads_along_its_dim_whatever_the_strides)
+{
+    float x[] = {0, 1, 2, 10, 11, 12}, out[4];
+    int64_t index[] = {2, 0, 1, 1};
+    cr_view *self = test_turned(VIEW(x, CR_F32, 2, 3), 0, 1); /* {0,10}, {1,11}, {2,12} */
+
+    OK(cr_kern_gather(ARGS(of_view(self), cr_of_int(0), of_view(VIEW(index, CR_I64, 2, 2))),
+                      VIEW(out, CR_F32, 2, 2)));
+    SAME_FLOATS(out, 2, 10, 1, 11);
+}
+
+TEST(an_index_outside_is_refused_before_anything_is_written)
+{
+    float x[] = {1, 2, 3}, src[] = {7, 8}, out[] = {-1, -1, -1};
+    int64_t index[] = {0, 3};
+    const cr_value args[] = {of_view(VIEW(x, CR_F32, 3)), cr_of_int(0),
+                             of_view(VIEW(index, CR_I64, 2)), of_view(VIEW(src, CR_F32, 2))};
+
+    FAILS(CR_RUNTIME, cr_kern_scatter(args, VIEW(out, CR_F32, 3)));
+    EQ_STR(cr_error_message(), "index 3 is out of bounds for dimension 0 with size 3");
+    FAILS(CR_RUNTIME, cr_kern_scatter_add(args, VIEW(out, CR_F32, 3)));
+    SAME_FLOATS(out, -1, -1, -1);
+}
+
+TEST(of_two_writes_to_one_place_the_later_stays)
+{
+    float x[] = {0, 0}, src[] = {1, 2, 3}, out[2];
+    int32_t index[] = {1, 1, 0};
+
+    OK(cr_kern_scatter(ARGS(of_view(VIEW(x, CR_F32, 2)), cr_of_int(0),
+                            of_view(VIEW(index, CR_I32, 3)), of_view(VIEW(src, CR_F32, 3))),
+                       VIEW(out, CR_F32, 2)));
+    SAME_FLOATS(out, 3, 2);
+}
+
+/* Sums whose bits depend on their order. */
+static void sum_rows(float *out, const float *x, const int64_t *index, int threads)
+{
+    float zero[3 * 1000] = {0};
+
+    OK(cr_set_threads(threads));
+    OK(cr_kern_index_add(ARGS(of_view(VIEW(zero, CR_F32, 3, 1000)), cr_of_int(0),
+                              of_view(VIEW((void *)(uintptr_t)index, CR_I64, 200)),
+                              of_view(VIEW((void *)(uintptr_t)x, CR_F32, 200, 1000)),
+                              cr_of_number(cr_scalar_int(1))),
+                         VIEW(out, CR_F32, 3, 1000)));
+}
+
+TEST(sums_by_index_have_the_same_bits_for_any_number_of_threads)
+{
+    float *x = cr_alloc(200 * 1000 * sizeof *x), *one = cr_alloc(3000 * sizeof *one);
+    float *two = cr_alloc(3000 * sizeof *two);
+    int64_t index[200];
+
+    for (int i = 0; i < 200 * 1000; i++)
+        x[i] = 1.0f / (float)(1 + i % 977);
+    for (int i = 0; i < 200; i++)
+        index[i] = i * 7 % 3;
+    sum_rows(one, x, index, 1);
+    sum_rows(two, x, index, 4);
+    EQ(memcmp(one, two, 3000 * sizeof *one), 0);
+    cr_free(x);
+    cr_free(one);
+    cr_free(two);
+}
+
+TEST(reductions_count_self_only_when_asked)
+{
+    float x[] = {10, 20}, src[] = {1, 3}, out[2];
+    int64_t index[] = {0, 0};
+    cr_value args[] = {
+        of_view(VIEW(x, CR_F32, 2)),   cr_of_int(0),    of_view(VIEW(index, CR_I64, 2)),
+        of_view(VIEW(src, CR_F32, 2)), of_text("mean"), cr_of_bool(false)};
+
+    OK(cr_kern_scatter_reduce(args, VIEW(out, CR_F32, 2)));
+    SAME_FLOATS(out, 2, 20);
+    args[5] = cr_of_bool(true);
+    OK(cr_kern_scatter_reduce(args, VIEW(out, CR_F32, 2)));
+    SAME_FLOATS(out, 14.0 / 3, 20);
+    args[4] = of_text("amax");
+    OK(cr_kern_scatter_reduce(args, VIEW(out, CR_F32, 2)));
+    SAME_FLOATS(out, 10, 20);
+}
+
+TEST(negative_indices_count_from_the_end_where_torch_lets_them)
+{
+    float x[] = {1, 2, 3, 4}, out[4];
+    int64_t index[] = {-1};
+
+    OK(cr_kern_index_fill(ARGS(of_view(VIEW(x, CR_F32, 4)), cr_of_int(0),
+                               of_view(VIEW(index, CR_I64, 1)), cr_of_number(cr_scalar_int(9))),
+                          VIEW(out, CR_F32, 4)));
+    SAME_FLOATS(out, 1, 2, 3, 9);
+    OK(cr_kern_take(ARGS(of_view(VIEW(x, CR_F32, 2, 2)), of_view(VIEW(index, CR_I64, 1))),
+                    VIEW(out, CR_F32, 1)));
+    SAME_FLOATS(out, 4);
+    FAILS(CR_INDEX, cr_kern_index_select(ARGS(of_view(VIEW(x, CR_F32, 4)), cr_of_int(0),
+                                              of_view(VIEW(index, CR_I64, 1))),
+                                         VIEW(out, CR_F32, 1)));
+}
+
+TEST(put_adds_repeated_places_up)
+{
+    int64_t x[] = {1, 1, 1}, index[] = {0, -3, 2}, source[] = {5, 6, 7}, out[3];
+
+    OK(cr_kern_put(ARGS(of_view(VIEW(x, CR_I64, 3)), of_view(VIEW(index, CR_I64, 3)),
+                        of_view(VIEW(source, CR_I64, 3)), cr_of_bool(true)),
+                   VIEW(out, CR_I64, 3)));
+    SAME_INTS(out, 12, 1, 8);
+}

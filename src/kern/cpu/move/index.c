@@ -1,0 +1,400 @@
+/* Indexing by lists of tensors, and the operators that select by truth.
+ *
+ * The plan of ops/shape_index.h says which dimensions are picked and where they go.  The
+ * index tensors are folded into one block of byte offsets over the picked sizes; masks
+ * become the offsets of their true elements.  What is left is a walk of gather.c. */
+#include "base/memory.h"
+#include "kern/cpu/element.h"
+#include "kern/cpu/entries.h"
+#include "kern/cpu/move/gather.h"
+#include "kern/cpu/walk.h"
+#include "ops/shape_index.h"
+
+static bool is_true(const char *p, cr_dtype t)
+{
+    switch (t) {
+    case CR_I16: return load_i16(p) != 0;
+    case CR_I32: return load_i32(p) != 0;
+    case CR_I64: return load_i64(p) != 0;
+    case CR_F16:
+    case CR_BF16: return (*(const uint16_t *)(const void *)p & 0x7fff) != 0;
+    case CR_F32: return load_f32(p) != 0;
+    case CR_F64: return load_f64(p) != 0;
+    case CR_C64:
+    case CR_C128: return cabs(t == CR_C64 ? load_c64(p) : load_c128(p)) != 0;
+    default: return *p != 0;
+    }
+}
+
+/* Offsets. */
+
+/* Appends the table's offset for every true element below `data`.  Every element writes and
+ * only true ones advance, so there must be room for one more than they are. */
+static int64_t *put_offsets(int64_t *next, const cr_view *mask, int d, const char *data,
+                            const cr_view *table, int dim, int64_t offset)
+{
+    int64_t step = cr_view_step(mask, d), by = cr_view_step(table, dim);
+
+    for (int64_t k = 0; k < mask->size[d]; k++, data += step, offset += by) {
+        if (d < mask->ndim - 1) {
+            next = put_offsets(next, mask, d + 1, data, table, dim + 1, offset);
+        } else {
+            *next = offset;
+            next += *data != 0;
+        }
+    }
+    return next;
+}
+
+typedef struct {
+    int64_t size, step; /* of the table's dimension; offsets have size 0 and step 1 */
+    bool is32, first;   /* first: nothing is there to add to */
+} add_context;
+
+/* One form for each width and for the first index, which sets what others add to. */
+#define ADD(name, type, assign)                                                                \
+    static void name(const add_context *c, char *const *at, const int64_t *step, int64_t n)    \
+    {                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            int64_t x = *(const type *)(at[1] + i * step[1]);                                  \
+            x = (x < 0 ? x + c->size : x) * c->step;                                           \
+            *(int64_t *)(at[0] + i * step[0]) assign x;                                        \
+        }                                                                                      \
+    }
+ADD(set_32, int32_t, =)
+ADD(set_64, int64_t, =)
+ADD(add_32, int32_t, +=)
+ADD(add_64, int64_t, +=)
+
+static void add_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const add_context *c = context;
+
+    if (c->is32)
+        (c->first ? set_32 : add_32)(c, at, step, n);
+    else
+        (c->first ? set_64 : add_64)(c, at, step, n);
+}
+
+/* Adds an index tensor, broadcast to the picked sizes, to all offsets. */
+static void add_index(int64_t *offset, const cr_shape *picked, const cr_view *index,
+                      add_context *c)
+{
+    int64_t dense[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    cr_walk w;
+
+    cr_dense_strides(dense, picked->ndim, picked->size);
+    cr_broadcast_strides(stride, index, picked->ndim, picked->size);
+    c->is32 = index->dtype == CR_I32;
+    cr_walk_start(&w, picked->ndim, picked->size, -1);
+    cr_walk_add_strides(&w, (char *)offset, dense, sizeof *offset);
+    cr_walk_add_strides(&w, index->data, stride, cr_view_item(index));
+    cr_walk_merge(&w);
+    cr_walk_run(&w, CR_WALK_GRAIN, add_row, c);
+}
+
+static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const cr_view *table)
+{
+    int64_t trues = p->index[k].trues, one = 1;
+    const cr_view *mask = p->index[k].view;
+    int64_t *found = cr_alloc((size_t)(trues + 1) * sizeof *found);
+    cr_view vector = {(char *)found, &trues, &one, 1, CR_I64, CR_HOST, false};
+    add_context add = {0, 1, false, k == 0};
+
+    if (!found)
+        return CR_MEMORY;
+    found[0] = 0; /* of a mask without dimensions */
+    if (mask->ndim)
+        put_offsets(found, mask, 0, mask->data, table, p->index[k].dim, 0);
+    add_index(offset, &p->picked, &vector, &add);
+    cr_free(found);
+    return CR_OK;
+}
+
+static cr_status check_bounds(const cr_index_plan *p, const cr_view *table)
+{
+    int64_t bad;
+
+    if (cr_view_numel(&(cr_view){.size = p->result.size, .ndim = (uint8_t)p->result.ndim}) == 0)
+        return CR_OK;
+    for (int k = 0; k < p->count; k++) {
+        int dim = p->index[k].dim;
+        if (p->index[k].trues < 0 &&
+            !cr_indices_within(p->index[k].view, -table->size[dim], table->size[dim], &bad))
+            return cr_fail(CR_INDEX,
+                           "index %lld is out of bounds for dimension %d with size %lld",
+                           (long long)bad, dim, (long long)table->size[dim]);
+    }
+    return CR_OK;
+}
+
+/* Byte offsets over the picked sizes; the caller frees *out. */
+static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_view *table)
+{
+    int64_t n = 1;
+    cr_status st = CR_OK;
+
+    for (int d = 0; d < p->picked.ndim; d++)
+        n *= p->picked.size[d];
+    *out = cr_alloc_zero((size_t)n * sizeof **out); /* there may be no index at all */
+    if (!*out)
+        return CR_MEMORY;
+    for (int k = 0; k < p->count && !st && n; k++) {
+        int dim = p->index[k].dim;
+        add_context c = {table->size[dim], cr_view_step(table, dim), false, k == 0};
+        if (p->index[k].trues >= 0)
+            st = add_mask(*out, p, k, table);
+        else
+            add_index(*out, &p->picked, p->index[k].view, &c);
+    }
+    if (st)
+        cr_free(*out);
+    return st;
+}
+
+/* The walk's table and index strides in the result's dimensions. */
+typedef struct {
+    cr_places places;
+    int64_t table_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
+    bool picked[CR_MAX_DIMS];
+} index_walk;
+
+static void plan_walk(index_walk *w, const cr_index_plan *p, const cr_view *table,
+                      int64_t *offset)
+{
+    int64_t dense[CR_MAX_DIMS];
+    int from = 0;
+
+    cr_dense_strides(dense, p->picked.ndim, p->picked.size);
+    for (int d = 0; d < p->result.ndim; d++) {
+        int k = d - p->at;
+        w->picked[d] = k >= 0 && k < p->picked.ndim;
+        w->index_stride[d] = w->picked[d] ? dense[k] : 0;
+        w->table_stride[d] = 0;
+        if (w->picked[d])
+            continue;
+        while (p->by_index[from])
+            from++;
+        w->table_stride[d] = table->stride[from++];
+    }
+    w->places = (cr_places){.ndim = p->result.ndim,
+                            .size = p->result.size,
+                            .table = table->data,
+                            .index = (char *)offset,
+                            .table_stride = w->table_stride,
+                            .index_stride = w->index_stride,
+                            .unit = 1,
+                            .item = cr_view_item(table),
+                            .other_item = cr_view_item(table),
+                            .index_item = sizeof *offset};
+}
+
+cr_status cr_kern_index(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t *offset;
+    cr_index_plan p;
+    index_walk w;
+
+    CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
+    CR_TRY(check_bounds(&p, self));
+    CR_TRY(make_offsets(&offset, &p, self));
+    plan_walk(&w, &p, self, offset);
+    w.places.other = out->data;
+    w.places.other_stride = out->stride;
+    (void)cr_places_read(&w.places);
+    cr_free(offset);
+    return CR_OK;
+}
+
+cr_status cr_kern_index_put(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *values = arg[2].view;
+    cr_combine how = arg[3].i ? CR_COMBINE_ADD : CR_COMBINE_SET;
+    int64_t *offset, stride[CR_MAX_DIMS];
+    cr_index_plan p;
+    index_walk w;
+
+    CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
+    CR_TRY(check_bounds(&p, self));
+    CR_TRY(make_offsets(&offset, &p, out));
+    cr_broadcast_strides(stride, values, p.result.ndim, p.result.size);
+    cr_start_from(out, self);
+    plan_walk(&w, &p, out, offset);
+    w.places.other = values->data;
+    w.places.other_stride = stride;
+    cr_status st = cr_places_combine(&w.places, how, (cr_dtype)out->dtype, w.picked);
+    cr_free(offset);
+    return st;
+}
+
+/* Selecting by truth. */
+
+/* Coordinates of true elements; the last one fills the result. */
+typedef struct {
+    const cr_view *self;
+    int64_t coord[CR_MAX_DIMS];
+    int64_t *next, *end;
+} nonzero_context;
+
+static void put_coordinates(nonzero_context *c, int d, const char *data)
+{
+    const cr_view *v = c->self;
+    int64_t step = cr_view_step(v, d);
+
+    for (int64_t k = 0; k < v->size[d] && c->next < c->end; k++, data += step) {
+        c->coord[d] = k;
+        if (d < v->ndim - 1) {
+            put_coordinates(c, d + 1, data);
+        } else {
+            for (int j = 0; j < v->ndim; j++)
+                c->next[j] = c->coord[j];
+            c->next += is_true(data, (cr_dtype)v->dtype) ? v->ndim : 0;
+        }
+    }
+}
+
+cr_status cr_kern_nonzero(const cr_value *arg, cr_view *out)
+{
+    int64_t *first = (int64_t *)(void *)out->data, n = cr_view_numel(out);
+    nonzero_context c = {.self = arg[0].view, .next = first, .end = first + n};
+
+    if (n)
+        put_coordinates(&c, 0, c.self->data);
+    return CR_OK;
+}
+
+typedef struct {
+    char *dense; /* the next selected element, or the next source element */
+    size_t item;
+} select_context;
+
+static void select_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    select_context *c = context;
+
+    for (int64_t i = 0; i < n; i++)
+        if (at[1][i * step[1]]) {
+            memcpy(c->dense, at[0] + i * step[0], c->item);
+            c->dense += c->item;
+        }
+}
+
+/* The sizes of two views that broadcast together. */
+static void broadcast_sizes(cr_shape *out, const cr_view *a, const cr_view *b)
+{
+    out->ndim = a->ndim > b->ndim ? a->ndim : b->ndim;
+    for (int d = 0; d < out->ndim; d++) {
+        int i = d - (out->ndim - a->ndim), j = d - (out->ndim - b->ndim);
+        int64_t x = i < 0 ? 1 : a->size[i], y = j < 0 ? 1 : b->size[j];
+        out->size[d] = x == 1 ? y : x;
+    }
+}
+
+cr_status cr_kern_masked_select(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *mask = arg[1].view;
+    int64_t from[CR_MAX_DIMS], by[CR_MAX_DIMS];
+    select_context c = {out->data, cr_view_item(self)};
+    cr_shape wide;
+    cr_walk w;
+
+    broadcast_sizes(&wide, self, mask);
+    cr_broadcast_strides(from, self, wide.ndim, wide.size);
+    cr_broadcast_strides(by, mask, wide.ndim, wide.size);
+    cr_walk_start(&w, wide.ndim, wide.size, -1);
+    cr_walk_add_strides(&w, self->data, from, cr_view_item(self));
+    cr_walk_add_strides(&w, mask->data, by, 1);
+    cr_walk_merge(&w);
+    cr_walk_range(&w, 0, w.total, select_row, &c);
+    return CR_OK;
+}
+
+static void take_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    select_context *c = context;
+
+    for (int64_t i = 0; i < n; i++)
+        if (at[1][i * step[1]]) {
+            memcpy(at[0] + i * step[0], c->dense, c->item);
+            c->dense += c->item;
+        }
+}
+
+/* self may be broadcast to the mask's sizes, which are out's. */
+cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *mask = arg[1].view, *source = arg[2].view;
+    int64_t by[CR_MAX_DIMS], from[CR_MAX_DIMS], each = 1;
+    cr_view start = *self;
+    select_context c = {NULL, cr_view_item(self)};
+    char *values;
+    cr_walk w;
+
+    if (cr_view_numel(mask))
+        each = cr_view_numel(out) / cr_view_numel(mask);
+    if (cr_count_trues(mask) * each > cr_view_numel(source))
+        return cr_fail(CR_RUNTIME, "Number of elements of source < number of ones in mask");
+    values = c.dense = cr_dense_copy(source);
+    if (!values)
+        return CR_MEMORY;
+    cr_broadcast_strides(by, mask, out->ndim, out->size);
+    cr_broadcast_strides(from, self, out->ndim, out->size);
+    start.ndim = out->ndim;
+    start.size = out->size;
+    start.stride = from;
+    cr_start_from(out, &start);
+    cr_walk_start(&w, out->ndim, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_walk_add_strides(&w, mask->data, by, 1);
+    cr_walk_merge(&w);
+    cr_walk_range(&w, 0, w.total, take_row, &c);
+    cr_free(values);
+    return CR_OK;
+}
+
+/* Counting. */
+
+/* Weights arrive as float32 or float64: the entry's type rule sees to it. */
+static void add_weights(cr_view *out, const int64_t *number, const cr_view *weights)
+{
+    int64_t step = cr_view_step(weights, 0);
+    const char *w = weights->data;
+    cr_dtype t = (cr_dtype)weights->dtype;
+
+    for (int64_t i = 0; i < weights->size[0]; i++, w += step) {
+        if (t == CR_F32)
+            ((float *)(void *)out->data)[number[i]] += *(const float *)(const void *)w;
+        else
+            ((double *)(void *)out->data)[number[i]] +=
+                cr_scalar_as_double(cr_scalar_load(t, w));
+    }
+}
+
+static void count_numbers(int64_t *count, const int64_t *number, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        count[number[i]]++;
+}
+
+/* Numbers that are not a dense row of int64 are first made one. */
+cr_status cr_kern_bincount(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int64_t n = self->size[0], step = cr_view_step(self, 0), *copy = NULL;
+    const int64_t *number = (const int64_t *)(const void *)self->data;
+
+    if (self->dtype != CR_I64 || step != sizeof *number)
+        number = copy = cr_alloc((size_t)n * sizeof *copy);
+    if (!number && n)
+        return CR_MEMORY;
+    for (int64_t i = 0; copy && i < n; i++)
+        copy[i] = cr_integer_at(self, self->data + i * step);
+    cr_zero_view(out);
+    if (arg[1].tag != CR_NONE)
+        add_weights(out, number, arg[1].view);
+    else
+        count_numbers((int64_t *)(void *)out->data, number, n);
+    cr_free(copy);
+    return CR_OK;
+}

@@ -1,0 +1,519 @@
+/* Operators that move elements: each is a few copies between parts of views. */
+#include "base/memory.h"
+#include "kern/cpu/element.h"
+#include "kern/cpu/entries.h"
+#include "kern/cpu/move/gather.h"
+#include "kern/cpu/walk.h"
+
+/* A view with sizes and strides that can be changed. */
+typedef struct {
+    cr_view v;
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+} part;
+
+/* The part must not be copied, because its view points into it. */
+static void part_of(part *p, const cr_view *v)
+{
+    p->v = *v;
+    memcpy(p->size, v->size, v->ndim * sizeof *p->size);
+    memcpy(p->stride, v->stride, v->ndim * sizeof *p->stride);
+    p->v.size = p->size;
+    p->v.stride = p->stride;
+}
+
+static void narrow(part *p, int64_t dim, int64_t start, int64_t size)
+{
+    p->v.data += start * p->stride[dim] * (int64_t)cr_view_item(&p->v);
+    p->size[dim] = size;
+}
+
+static void remove_dim(part *p, int64_t dim)
+{
+    p->v.ndim--;
+    for (int64_t d = dim; d < p->v.ndim; d++) {
+        p->size[d] = p->size[d + 1];
+        p->stride[d] = p->stride[d + 1];
+    }
+}
+
+/* --- joining --- */
+
+/* cat ignores empty vectors, as torch has done since it had no other empty shapes. */
+static bool is_nothing(const cr_view *v)
+{
+    return v->ndim == 1 && v->size[0] == 0;
+}
+
+/* The i-th piece of `out` along dim belongs to the i-th tensor of the list. */
+typedef struct {
+    const cr_view *out;
+    const cr_value *list;
+    int64_t dim;
+    bool stacked; /* the pieces do not have dim */
+} join_context;
+
+static int64_t length_of(const join_context *c, uint32_t i)
+{
+    const cr_view *v = c->list[i].view;
+
+    return c->stacked ? 1 : is_nothing(v) ? 0 : v->size[c->dim];
+}
+
+static void copy_pieces(void *context, int64_t begin, int64_t end)
+{
+    const join_context *c = context;
+    int64_t at = 0;
+
+    for (int64_t i = 0; i < end; at += length_of(c, (uint32_t)i++)) {
+        part p;
+        if (i < begin || !length_of(c, (uint32_t)i))
+            continue;
+        part_of(&p, c->out);
+        narrow(&p, c->dim, at, length_of(c, (uint32_t)i));
+        if (c->stacked)
+            remove_dim(&p, c->dim);
+        cr_copy_view(&p.v, c->list[i].view);
+    }
+}
+
+/* Threads share many pieces of one size as whole pieces, which wakes the threads once.  In
+ * other lists the pieces are copied one after the other, and threads share each piece. */
+static void copy_all(const join_context *c, uint32_t n)
+{
+    int64_t longest = 0, total = c->out->ndim ? c->out->size[c->dim] : 0;
+    int64_t bytes = cr_view_numel(c->out) * (int64_t)cr_view_item(c->out);
+    bool even;
+
+    for (uint32_t i = 0; i < n; i++)
+        longest = length_of(c, i) > longest ? length_of(c, i) : longest;
+    even = longest * (int64_t)n <= 2 * total && n >= 4 && bytes >= CR_WALK_GRAIN * 16;
+    cr_parallel_for(n, even ? 1 : (int64_t)n, copy_pieces, (void *)(uintptr_t)c);
+}
+
+cr_status cr_kern_cat(const cr_value *arg, cr_view *out)
+{
+    if (!cr_view_numel(out)) /* empty vectors only: any dim is allowed */
+        return CR_OK;
+    join_context c = {out, arg[0].list, cr_view_dim(out, arg[1].i), false};
+
+    copy_all(&c, arg[0].len);
+    return CR_OK;
+}
+
+cr_status cr_kern_stack(const cr_value *arg, cr_view *out)
+{
+    join_context c = {out, arg[0].list, cr_view_dim(out, arg[1].i), true};
+
+    copy_all(&c, arg[0].len);
+    return CR_OK;
+}
+
+/* --- turning --- */
+
+cr_status cr_kern_flip(const cr_value *arg, cr_view *out)
+{
+    part p;
+
+    part_of(&p, arg[0].view);
+    for (uint32_t i = 0; i < arg[1].len && p.v.ndim; i++) {
+        int64_t d = cr_view_dim(out, arg[1].ints[i]);
+        if (p.size[d] > 1)
+            narrow(&p, d, p.size[d] - 1, p.size[d]);
+        p.stride[d] = -p.stride[d];
+    }
+    cr_copy_view(out, &p.v);
+    return CR_OK;
+}
+
+/* Copies with dims[k..] rolled.  Copies the two pieces of dims[k] one after the other. */
+static void roll_from(const cr_view *to, const cr_view *from, const int64_t *shift,
+                      const int64_t *dims, uint32_t n)
+{
+    int64_t size, by, d;
+
+    if (!n) {
+        cr_copy_view(to, from);
+        return;
+    }
+    d = cr_view_dim(to, dims[0]);
+    size = to->size[d];
+    by = size ? (shift[0] % size + size) % size : 0;
+    for (int piece = 0; piece < 2; piece++) {
+        part a, b;
+        part_of(&a, to);
+        part_of(&b, from);
+        narrow(&a, d, piece ? by : 0, piece ? size - by : by);
+        narrow(&b, d, piece ? 0 : size - by, piece ? size - by : by);
+        if (a.size[d])
+            roll_from(&a.v, &b.v, shift + 1, dims + 1, n - 1);
+    }
+}
+
+/* Without dims, the elements are rolled as one row.  out is dense, so one cut of a dense copy
+ * of self is enough. */
+static cr_status roll_flat(cr_view *out, const cr_view *self, int64_t shift)
+{
+    int64_t n = cr_view_numel(out), by = n ? (shift % n + n) % n : 0;
+    size_t item = cr_view_item(out);
+    cr_view copy = *out;
+
+    copy.data = cr_alloc((size_t)n * item);
+    if (!copy.data)
+        return CR_MEMORY;
+    cr_copy_view(&copy, self);
+    memcpy(out->data, copy.data + (size_t)(n - by) * item, (size_t)by * item);
+    memcpy(out->data + (size_t)by * item, copy.data, (size_t)(n - by) * item);
+    cr_free(copy.data);
+    return CR_OK;
+}
+
+cr_status cr_kern_roll(const cr_value *arg, cr_view *out)
+{
+    if (!cr_view_numel(out))
+        return CR_OK;
+    if (!arg[2].len || !out->ndim)
+        return roll_flat(out, arg[0].view, arg[1].ints[0]);
+    roll_from(out, arg[0].view, arg[1].ints, arg[2].ints, arg[2].len);
+    return CR_OK;
+}
+
+/* --- repeating --- */
+
+/* Dimension d of out consists of repeats[d] copies of self's dimension: two dimensions of a
+ * copy. */
+cr_status cr_kern_repeat(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    int n = 0, missing = out->ndim - self->ndim;
+    part to, from;
+
+    if (2 * out->ndim > CR_MAX_DIMS)
+        return cr_fail(CR_RUNTIME, "repeat: more than %d dimensions", CR_MAX_DIMS / 2);
+    part_of(&to, out);
+    part_of(&from, self);
+    for (int d = 0; d < out->ndim; d++) {
+        int64_t inner = d < missing ? 1 : self->size[d - missing];
+        to.size[n] = arg[1].ints[d];
+        to.stride[n] = out->stride[d] * inner;
+        from.stride[n++] = 0;
+        to.size[n] = inner;
+        to.stride[n] = out->stride[d];
+        from.stride[n++] = d < missing ? 0 : self->stride[d - missing];
+    }
+    to.v.ndim = (uint8_t)n;
+    if (cr_view_numel(out))
+        cr_copy_view(&to.v, &from.v);
+    return CR_OK;
+}
+
+/* Repeats every element `repeats` times: adds a dimension of stride 0 after dim. */
+static void interleave(const cr_view *out, const cr_view *self, int64_t dim, int64_t repeats)
+{
+    part to, from;
+
+    part_of(&to, out);
+    part_of(&from, self);
+    if (!self->ndim)
+        from.stride[0] = 0;
+    for (int d = out->ndim; d > dim + 1; d--) {
+        to.size[d] = to.size[d - 1];
+        to.stride[d] = to.stride[d - 1];
+        from.stride[d] = from.stride[d - 1];
+    }
+    to.size[dim] = self->ndim ? self->size[dim] : 1;
+    to.size[dim + 1] = repeats;
+    to.stride[dim + 1] = to.stride[dim];
+    to.stride[dim] *= repeats;
+    from.stride[dim + 1] = 0;
+    to.v.ndim++;
+    cr_copy_view(&to.v, &from.v);
+}
+
+cr_status cr_kern_repeat_interleave(const cr_value *arg, cr_view *out)
+{
+    if (cr_view_numel(out))
+        interleave(out, arg[0].view, cr_view_dim(out, arg[2].i), arg[1].i);
+    return CR_OK;
+}
+
+static int64_t count_at(const cr_view *repeats, int64_t i)
+{
+    return cr_index_at(repeats->data + i * (repeats->ndim ? cr_view_step(repeats, 0) : 0),
+                       repeats->dtype == CR_I32);
+}
+
+/* Writes each number i repeats[i] times. */
+static void fill_indices(int64_t *to, const cr_view *repeats)
+{
+    int64_t n = cr_view_numel(repeats);
+
+    for (int64_t i = 0; i < n; i++)
+        for (int64_t k = count_at(repeats, i); k > 0; k--)
+            *to++ = i;
+}
+
+cr_status cr_kern_repeat_indices(const cr_value *arg, cr_view *out)
+{
+    const cr_view *repeats = arg[0].view;
+    char *to = out->data;
+
+    for (int64_t i = 0, n = cr_view_numel(repeats); i < n; i++)
+        for (int64_t k = count_at(repeats, i); k > 0; k--, to += cr_view_item(out)) {
+            if (out->dtype == CR_I32)
+                store_i32(to, i);
+            else
+                store_i64(to, i);
+        }
+    return CR_OK;
+}
+
+/* A vector with one count serves all rows. */
+cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view, *repeats = arg[1].view;
+    int64_t dim = cr_view_dim(out, arg[2].i), n = cr_view_size(out, dim), one = 1;
+    cr_view index = {NULL, &n, &one, 1, CR_I64, CR_HOST, false};
+    cr_value with[3] = {arg[0], cr_of_int(dim), {.tag = CR_VIEW, .view = &index}};
+    cr_status st;
+
+    if (cr_view_numel(repeats) == 1 && self->ndim) {
+        if (cr_view_numel(out))
+            interleave(out, self, dim, count_at(repeats, 0));
+        return CR_OK;
+    }
+    index.data = cr_alloc((size_t)n * sizeof(int64_t));
+    if (!index.data)
+        return CR_MEMORY;
+    fill_indices((int64_t *)index.data, repeats);
+    st = cr_kern_index_select(with, out);
+    cr_free(index.data);
+    return st;
+}
+
+/* --- copies with a part replaced --- */
+
+/* Replaces the part by its diagonal: dim1 and dim2 disappear, and the diagonal becomes the last
+ * dim. */
+static void take_diagonal(part *p, int64_t offset, int64_t dim1, int64_t dim2)
+{
+    int64_t rows = p->size[dim1], columns = p->size[dim2], size;
+    int64_t stride = p->stride[dim1] + p->stride[dim2];
+
+    size = offset >= 0 ? (columns - offset < rows ? columns - offset : rows)
+                       : (rows + offset < columns ? rows + offset : columns);
+    if (size > 0)
+        p->v.data += (offset >= 0 ? offset * p->stride[dim2] : -offset * p->stride[dim1]) *
+                     (int64_t)cr_view_item(&p->v);
+    remove_dim(p, dim1 > dim2 ? dim1 : dim2);
+    remove_dim(p, dim1 > dim2 ? dim2 : dim1);
+    p->size[p->v.ndim] = size < 0 ? 0 : size;
+    p->stride[p->v.ndim++] = stride;
+}
+
+cr_status cr_kern_diag_embed(const cr_value *arg, cr_view *out)
+{
+    part p;
+
+    cr_zero_view(out);
+    part_of(&p, out);
+    take_diagonal(&p, arg[1].i, cr_view_dim(out, arg[2].i), cr_view_dim(out, arg[3].i));
+    cr_copy_view(&p.v, arg[0].view);
+    return CR_OK;
+}
+
+cr_status cr_kern_diagonal_scatter(const cr_value *arg, cr_view *out)
+{
+    part p;
+
+    cr_start_from(out, arg[0].view);
+    part_of(&p, out);
+    take_diagonal(&p, arg[2].i, cr_view_dim(out, arg[3].i), cr_view_dim(out, arg[4].i));
+    cr_copy_view(&p.v, arg[1].view);
+    return CR_OK;
+}
+
+cr_status cr_kern_select_scatter(const cr_value *arg, cr_view *out)
+{
+    int64_t dim = cr_view_dim(out, arg[2].i), index = arg[3].i;
+    part p;
+
+    cr_start_from(out, arg[0].view);
+    part_of(&p, out);
+    narrow(&p, dim, index < 0 ? index + out->size[dim] : index, 1);
+    remove_dim(&p, dim);
+    cr_copy_view(&p.v, arg[1].view);
+    return CR_OK;
+}
+
+static int64_t within(int64_t x, int64_t size)
+{
+    x = x < 0 ? x + size : x;
+    return x < 0 ? 0 : x > size ? size : x;
+}
+
+cr_status cr_kern_slice_scatter(const cr_value *arg, cr_view *out)
+{
+    int64_t dim = cr_view_dim(out, arg[2].i), size = out->size[dim], step = arg[5].i;
+    int64_t start = arg[3].tag == CR_NONE ? 0 : within(arg[3].i, size);
+    int64_t end = arg[4].tag == CR_NONE ? size : within(arg[4].i, size);
+    part p;
+
+    cr_start_from(out, arg[0].view);
+    if (end <= start)
+        return CR_OK;
+    part_of(&p, out);
+    narrow(&p, dim, start, (end - start + step - 1) / step);
+    p.stride[dim] *= step;
+    cr_copy_view(&p.v, arg[1].view);
+    return CR_OK;
+}
+
+/* out is dense, because as_strided counts its elements. */
+cr_status cr_kern_as_strided_scatter(const cr_value *arg, cr_view *out)
+{
+    int64_t offset = arg[4].tag == CR_NONE ? 0 : arg[4].i;
+    cr_view p = *out;
+
+    cr_start_from(out, arg[0].view);
+    p.data += offset * (int64_t)cr_view_item(out);
+    p.ndim = (uint8_t)arg[2].len;
+    p.size = arg[2].ints;
+    p.stride = arg[3].ints;
+    if (cr_view_numel(&p))
+        cr_copy_view(&p, arg[1].view);
+    return CR_OK;
+}
+
+/* --- triangles --- */
+
+typedef struct {
+    int64_t rows, columns, diagonal, to_row, to_column, from_row, from_column;
+    size_t item;
+    bool upper;
+} triangle;
+
+static void copy_span(const triangle *t, char *to, const char *from, int64_t first,
+                      int64_t last)
+{
+    int64_t item = (int64_t)t->item;
+
+    if (first >= last)
+        return;
+    if (t->to_column == item && t->from_column == item) {
+        memcpy(to + first * item, from + first * item, (size_t)((last - first) * item));
+        return;
+    }
+    for (int64_t j = first; j < last; j++)
+        memcpy(to + j * t->to_column, from + j * t->from_column, t->item);
+}
+
+static void zero_span(const triangle *t, char *to, int64_t first, int64_t last)
+{
+    int64_t item = (int64_t)t->item;
+
+    if (first >= last)
+        return;
+    if (t->to_column == item) {
+        memset(to + first * item, 0, (size_t)((last - first) * item));
+        return;
+    }
+    for (int64_t j = first; j < last; j++)
+        memset(to + j * t->to_column, 0, t->item);
+}
+
+static void triangle_row(const triangle *t, char *to, const char *from, int64_t i)
+{
+    int64_t d = t->diagonal < -t->rows ? -t->rows : t->diagonal > t->columns ? t->columns : t->diagonal;
+    int64_t cut = i + d + !t->upper; /* the first column of the right part */
+
+    cut = cut < 0 ? 0 : cut > t->columns ? t->columns : cut;
+    if (t->upper) {
+        zero_span(t, to, 0, cut);
+        copy_span(t, to, from, cut, t->columns);
+    } else {
+        copy_span(t, to, from, 0, cut);
+        zero_span(t, to, cut, t->columns);
+    }
+}
+
+static void triangle_matrices(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const triangle *t = context;
+
+    for (int64_t m = 0; m < n; m++)
+        for (int64_t i = 0; i < t->rows; i++)
+            triangle_row(t, at[0] + m * step[0] + i * t->to_row,
+                         at[1] + m * step[1] + i * t->from_row, i);
+}
+
+static cr_status copy_triangle(const cr_value *arg, cr_view *out, bool upper)
+{
+    const cr_view *self = arg[0].view;
+    int r = out->ndim - 2, c = out->ndim - 1;
+    triangle t = {out->size[r],          out->size[c],         arg[1].i,
+                  cr_view_step(out, r),  cr_view_step(out, c), cr_view_step(self, r),
+                  cr_view_step(self, c), cr_view_item(out),    upper};
+    cr_walk w;
+
+    cr_walk_start(&w, r, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_walk_add(&w, self);
+    cr_walk_merge(&w);
+    cr_walk_run(&w, cr_walk_grain(t.rows * t.columns), triangle_matrices, &t);
+    return CR_OK;
+}
+
+cr_status cr_kern_tril(const cr_value *arg, cr_view *out)
+{
+    return copy_triangle(arg, out, false);
+}
+cr_status cr_kern_triu(const cr_value *arg, cr_view *out)
+{
+    return copy_triangle(arg, out, true);
+}
+
+/* Whether `w` has the sizes of the windows along dim of `v`. */
+static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t step, const cr_view *w)
+{
+    if (dim < 0 || dim >= (v->ndim ? v->ndim : 1) || size < 0 || step <= 0 || w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
+        return false;
+    for (int d = 0; d < v->ndim; d++)
+        if (d == dim ? size > v->size[d] || w->size[d] != (v->size[d] - size) / step + 1 : w->size[d] != v->size[d])
+            return false;
+    return v->ndim || size <= 1;
+}
+
+/* grad has one dimension more than out: its last dimension runs within a window.  Overlapping
+ * windows are added one after the other. */
+cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
+{
+    const cr_view *grad = arg[0].view;
+    int64_t dim = cr_view_dim(out, arg[2].i), size = arg[3].i, step = arg[4].i, zero = 0;
+    int64_t windows;
+    int64_t still[CR_MAX_DIMS] = {0};
+    bool picked[CR_MAX_DIMS] = {false};
+    cr_combine_fn add = cr_combine_for(CR_COMBINE_ADD, (cr_dtype)out->dtype);
+
+    if (!are_windows_of(out, dim, size, step, grad))
+        return cr_fail(CR_RUNTIME, "unfold_backward: grad_in has not the sizes of windows of input_sizes");
+    windows = grad->ndim > 1 ? grad->size[dim] : 1;
+    cr_zero_view(out);
+    for (int64_t k = 0; k < size; k++) {
+        part to, from;
+        cr_places p;
+        part_of(&to, out);
+        part_of(&from, grad);
+        narrow(&from, grad->ndim - 1, k, 1);
+        remove_dim(&from, grad->ndim - 1);
+        if (out->ndim) {
+            narrow(&to, dim, k, windows);
+            to.stride[dim] *= step;
+        }
+        p = (cr_places){
+            to.v.ndim,         to.v.size,     to.v.data, from.v.data, (char *)&zero,
+            to.v.stride,       from.v.stride, still,     0,           cr_view_item(out),
+            cr_view_item(out), sizeof zero,   0};
+        cr_places_write(&p, add, picked);
+    }
+    return CR_OK;
+}

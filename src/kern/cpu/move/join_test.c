@@ -1,0 +1,96 @@
+#include "kern/cpu/test_views.h"
+
+TEST(cat_passes_over_empty_vectors)
+{
+    int64_t a[] = {1, 2}, b[] = {3, 4, 5, 6}, out[6];
+
+    OK(cr_kern_cat(ARGS(LIST(of_view(VIEW(a, CR_I64, 1, 2)), of_view(VIEW(a, CR_I64, 0)),
+                             of_view(VIEW(b, CR_I64, 2, 2))),
+                        cr_of_int(0)),
+                   VIEW(out, CR_I64, 3, 2)));
+    SAME_INTS(out, 1, 2, 3, 4, 5, 6);
+}
+
+TEST(roll_brings_back_what_falls_off)
+{
+    int32_t x[] = {1, 2, 3, 4, 5, 6}, out[6];
+    cr_value self = of_view(VIEW(x, CR_I32, 2, 3));
+
+    OK(cr_kern_roll(ARGS(self, INTS(1, -1), INTS(0, 1)), VIEW(out, CR_I32, 2, 3)));
+    SAME_INTS(out, 5, 6, 4, 2, 3, 1);
+    OK(cr_kern_roll(ARGS(self, INTS(8), cr_of_ints(NULL, 0)), VIEW(out, CR_I32, 2, 3)));
+    SAME_INTS(out, 5, 6, 1, 2, 3, 4);
+}
+
+TEST(flip_and_repeat_move_elements_of_every_size)
+{
+    uint8_t a[] = {1, 2, 3}, flipped[3];
+    cr_complex c[] = {{1, 2}, {3, 4}}, twice[4];
+
+    OK(cr_kern_flip(ARGS(of_view(VIEW(a, CR_U8, 3)), INTS(-1)), VIEW(flipped, CR_U8, 3)));
+    SAME_INTS(flipped, 3, 2, 1);
+    OK(cr_kern_repeat(ARGS(of_view(VIEW(c, CR_C128, 2)), INTS(2)), VIEW(twice, CR_C128, 4)));
+    CHECK(twice[2].re == 1 && twice[3].im == 4);
+}
+
+TEST(triangles_cut_at_the_diagonal)
+{
+    float x[] = {1, 2, 3, 4, 5, 6}, out[6];
+    cr_value self = of_view(VIEW(x, CR_F32, 2, 3));
+
+    OK(cr_kern_tril(ARGS(self, cr_of_int(0)), VIEW(out, CR_F32, 2, 3)));
+    SAME_FLOATS(out, 1, 0, 0, 4, 5, 0);
+    OK(cr_kern_triu(ARGS(self, cr_of_int(1)), VIEW(out, CR_F32, 2, 3)));
+    SAME_FLOATS(out, 0, 2, 3, 0, 0, 6);
+}
+
+TEST(pads_repeat_mirror_and_go_round)
+{
+    int64_t x[] = {1, 2, 3}, out[7];
+    cr_value self = of_view(VIEW(x, CR_I64, 1, 3)), pads = INTS(2, 2);
+
+    OK(cr_kern_reflection_pad(ARGS(self, pads), VIEW(out, CR_I64, 1, 7)));
+    SAME_INTS(out, 3, 2, 1, 2, 3, 2, 1);
+    OK(cr_kern_replication_pad(ARGS(self, pads), VIEW(out, CR_I64, 1, 7)));
+    SAME_INTS(out, 1, 1, 1, 2, 3, 3, 3);
+    OK(cr_kern_circular_pad(ARGS(self, pads), VIEW(out, CR_I64, 1, 7)));
+    SAME_INTS(out, 2, 3, 1, 2, 3, 1, 2);
+    OK(cr_kern_constant_pad(ARGS(self, INTS(2, -1), cr_of_number(cr_scalar_int(9))),
+                            VIEW(out, CR_I64, 1, 4)));
+    SAME_INTS(out, 9, 9, 1, 2);
+}
+
+TEST(a_pads_gradient_adds_up_what_was_repeated)
+{
+    float g[] = {1, 1, 1, 1, 1, 1, 1}, x[3] = {0}, out[3];
+
+    OK(cr_kern_replication_pad_backward(
+        ARGS(of_view(VIEW(g, CR_F32, 1, 7)), of_view(VIEW(x, CR_F32, 1, 3)), INTS(2, 2)),
+        VIEW(out, CR_F32, 1, 3)));
+    SAME_FLOATS(out, 3, 1, 3);
+}
+
+TEST(windows_that_overlap_add_up)
+{
+    float g[] = {1, 2, 3, 4}, out[3]; /* windows of 2, one apart */
+
+    OK(cr_kern_unfold_backward(
+        ARGS(of_view(VIEW(g, CR_F32, 2, 2)), INTS(3), cr_of_int(0), cr_of_int(2), cr_of_int(1)),
+        VIEW(out, CR_F32, 3)));
+    SAME_FLOATS(out, 1, 5, 4);
+}
+
+TEST(sequences_hit_both_ends)
+{
+    float line[5];
+    int64_t count[4];
+
+    OK(cr_kern_linspace(
+        ARGS(cr_of_number(cr_scalar_float(0)), cr_of_number(cr_scalar_float(1)), cr_of_int(5)),
+        VIEW(line, CR_F32, 5)));
+    SAME_FLOATS(line, 0, 0.25, 0.5, 0.75, 1);
+    OK(cr_kern_arange(ARGS(cr_of_number(cr_scalar_int(7)), cr_of_number(cr_scalar_int(-5)),
+                           cr_of_number(cr_scalar_int(-3))),
+                      VIEW(count, CR_I64, 4)));
+    SAME_INTS(count, 7, 4, 1, -2);
+}

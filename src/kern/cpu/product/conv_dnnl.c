@@ -1,0 +1,176 @@
+/* Convolutions by oneDNN.
+ *
+ * oneDNN chooses the memory formats (`any`) from logical sizes alone, so that equal problems
+ * get equal kernels.  The plain arrays are reordered before and after. */
+#include "kern/conv.h"
+#include "kern/cpu/library/dnnl.h"
+#include <string.h>
+
+typedef struct {
+    cr_conv conv;
+    int64_t kind, dtype, bias;
+} conv_key;
+
+typedef struct {
+    dnnl_memory_desc_t plain, any;
+} layout;
+
+typedef struct {
+    layout x, w, bias, y;
+    dnnl_dims_t stride, dilation, before, after;
+} problem;
+
+static bool describe(const cr_dnnl_table *d, layout *out, int ndim, const int64_t *size,
+                     dnnl_data_type_t t)
+{
+    dnnl_dims_t stride;
+    int64_t step = 1;
+
+    for (int i = ndim - 1; i >= 0; i--) {
+        stride[i] = step;
+        step *= size[i];
+    }
+    return !d->dnnl_memory_desc_init_by_strides(&out->plain, ndim, size, t, stride) &&
+           !d->dnnl_memory_desc_init_by_tag(&out->any, ndim, size, t, dnnl_format_tag_any);
+}
+
+static bool describe_all(const cr_dnnl_table *d, const conv_key *key, problem *p)
+{
+    const cr_conv *c = &key->conv;
+    dnnl_data_type_t t = key->dtype == CR_F32 ? dnnl_f32 : dnnl_bf16;
+    int64_t x[5] = {c->batch, c->groups * c->ic}, y[5] = {c->batch, c->groups * c->oc};
+    int64_t w[6] = {c->groups, c->oc, c->ic}, bias = c->groups * c->oc;
+    int dims = (int)c->dims, skip = c->groups == 1;
+
+    memcpy(x + 2, c->in, (size_t)dims * sizeof *x);
+    memcpy(y + 2, c->out, (size_t)dims * sizeof *x);
+    memcpy(w + 3, c->kernel, (size_t)dims * sizeof *x);
+    for (int i = 0; i < dims; i++) {
+        p->stride[i] = c->stride[i];
+        p->dilation[i] = c->dilation[i] - 1;
+        p->before[i] = c->pad[i];
+        p->after[i] = (c->out[i] - 1) * c->stride[i] + (c->kernel[i] - 1) * c->dilation[i] + 1 -
+                      c->in[i] - c->pad[i];
+    }
+    return describe(d, &p->x, dims + 2, x, t) && describe(d, &p->y, dims + 2, y, t) &&
+           describe(d, &p->w, dims + 3 - skip, w + skip, t) && describe(d, &p->bias, 1, &bias, t);
+}
+
+static bool make_y(const cr_dnnl_table *d, const conv_key *key, problem *p, cr_dnnl_recipe *out)
+{
+    dnnl_convolution_desc_t desc;
+
+    if (d->dnnl_dilated_convolution_forward_desc_init(
+            &desc, dnnl_forward_training, dnnl_convolution_auto, &p->x.any, &p->w.any,
+            key->bias ? &p->bias.plain : NULL, &p->y.any, p->stride, p->dilation, p->before,
+            p->after) ||
+        d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, NULL))
+        return false;
+    cr_dnnl_operand(out, DNNL_ARG_SRC, false, &p->x.plain);
+    cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &p->w.plain);
+    cr_dnnl_operand(out, DNNL_ARG_DST, true, &p->y.plain);
+    if (key->bias)
+        cr_dnnl_operand(out, DNNL_ARG_BIAS, false, &p->bias.plain);
+    return true;
+}
+
+static dnnl_primitive_desc_t forward_hint(const cr_dnnl_table *d, problem *p)
+{
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t hint;
+
+    if (d->dnnl_dilated_convolution_forward_desc_init(
+            &desc, dnnl_forward_training, dnnl_convolution_auto, &p->x.any, &p->w.any, NULL,
+            &p->y.any, p->stride, p->dilation, p->before, p->after) ||
+        d->dnnl_primitive_desc_create(&hint, &desc, d->attr, d->engine, NULL))
+        return NULL;
+    return hint;
+}
+
+static bool make_x(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
+{
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t hint = forward_hint(d, p);
+    bool ok;
+
+    if (!hint)
+        return false;
+    ok = !d->dnnl_dilated_convolution_backward_data_desc_init(
+             &desc, dnnl_convolution_auto, &p->x.any, &p->w.any, &p->y.any, p->stride,
+             p->dilation, p->before, p->after) &&
+         !d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, hint);
+    d->dnnl_primitive_desc_destroy(hint);
+    cr_dnnl_operand(out, DNNL_ARG_DIFF_SRC, true, &p->x.plain);
+    cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &p->w.plain);
+    cr_dnnl_operand(out, DNNL_ARG_DIFF_DST, false, &p->y.plain);
+    return ok;
+}
+
+static bool make_w(const cr_dnnl_table *d, problem *p, cr_dnnl_recipe *out)
+{
+    dnnl_convolution_desc_t desc;
+    dnnl_primitive_desc_t hint = forward_hint(d, p);
+    bool ok;
+
+    if (!hint)
+        return false;
+    ok = !d->dnnl_dilated_convolution_backward_weights_desc_init(
+             &desc, dnnl_convolution_auto, &p->x.any, &p->w.any, NULL, &p->y.any, p->stride,
+             p->dilation, p->before, p->after) &&
+         !d->dnnl_primitive_desc_create(&out->desc, &desc, d->attr, d->engine, hint);
+    d->dnnl_primitive_desc_destroy(hint);
+    cr_dnnl_operand(out, DNNL_ARG_SRC, false, &p->x.plain);
+    cr_dnnl_operand(out, DNNL_ARG_DIFF_WEIGHTS, true, &p->w.plain);
+    cr_dnnl_operand(out, DNNL_ARG_DIFF_DST, false, &p->y.plain);
+    return ok;
+}
+
+static bool make(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe *out)
+{
+    const conv_key *key = bytes;
+    problem p;
+
+    if (!describe_all(d, key, &p))
+        return false;
+    switch ((cr_conv_kind)key->kind) {
+    case CR_CONV_Y: return make_y(d, key, &p, out);
+    case CR_CONV_X: return make_x(d, &p, out);
+    default: return make_w(d, &p, out);
+    }
+}
+
+/* oneDNN's blocked kernels are slow with few channels.  With one channel (for the transpose in
+ * x, with up to four) unfolding and multiplying takes a third to an eighth of their time. */
+static bool too_few_channels(cr_conv_kind kind, const cr_conv *c)
+{
+    return c->groups == 1 && c->ic <= (kind == CR_CONV_X ? 4 : 1);
+}
+
+static cr_dnnl_primitive *primitive(cr_conv_kind kind, const cr_conv *c, cr_dtype t, bool bias)
+{
+    conv_key key = {.conv = *c, .kind = kind, .dtype = t, .bias = bias};
+
+    if ((t != CR_F32 && t != CR_BF16) || (t == CR_F32 && too_few_channels(kind, c)))
+        return NULL;
+    return cr_dnnl_get(&key, sizeof key, make);
+}
+
+cr_dnnl_primitive *cr_conv_primitive(const cr_conv *c, cr_dtype t, bool bias)
+{
+    return primitive(CR_CONV_Y, c, t, bias);
+}
+
+cr_status cr_conv_dnnl(bool *done, cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *x,
+                       char *w, char *bias, char *y)
+{
+    cr_dnnl_primitive *p = primitive(kind, c, t, bias != NULL);
+    void *data[] = {x, w, y, bias};
+    cr_status st;
+
+    *done = p != NULL;
+    if (!p)
+        return CR_OK;
+    st = cr_dnnl_run(p, data);
+    cr_dnnl_release(p);
+    return st;
+}

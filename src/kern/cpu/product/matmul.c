@@ -1,0 +1,685 @@
+/* Matrix products.
+ *
+ * A product with fewer than TINY multiplications uses the loops of matmul_loops.inc, because a
+ * library call would cost more than the work.  Larger products use oneDNN or BLAS.  Transposed
+ * operands are passed as such; an operand is copied only when neither of its strides is one.
+ * Libraries get blocks whose sizes depend only on the sizes of the product.  Threads take whole
+ * blocks, so the sums do not depend on threads. */
+#include "kern/cpu/product/matmul.h"
+#include "base/log.h"
+#include "base/parallel.h"
+#include "jit/isa.h"
+#include "kern/cpu/library/blas.h"
+#include "kern/cpu/library/dnnl.h"
+#include "kern/cpu/pack.h"
+#include "kern/cpu/walk.h"
+#include <limits.h>
+#include <string.h>
+
+enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), BLOCK = 256, SMALLEST = 32,
+       BLOCKS = 16, BLOCK_WORK = 1 << 20, LINE_PITCH = 1024, SPREAD_ROWS = 32, TURN_ROWS = 128, SPREAD = 16 };
+
+#define T       float
+#define NAME(x) f32_##x
+#include "kern/cpu/product/matmul_loops.inc"
+#define T       double
+#define NAME(x) f64_##x
+#include "kern/cpu/product/matmul_loops.inc"
+#define T       uint8_t
+#define NAME(x) i8_##x
+#include "kern/cpu/product/matmul_loops.inc"
+#define T       uint16_t
+#define NAME(x) i16_##x
+#include "kern/cpu/product/matmul_loops.inc"
+#define T       uint32_t
+#define NAME(x) i32_##x
+#include "kern/cpu/product/matmul_loops.inc"
+#define T       uint64_t
+#define NAME(x) i64_##x
+#include "kern/cpu/product/matmul_loops.inc"
+
+#define COMPLEX_OPS(type, real)                                                                    \
+    static inline type type##_mul(type a, type b)                                                  \
+    {                                                                                              \
+        return (type){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};                       \
+    }                                                                                              \
+    static inline type type##_add(type a, type b)                                                  \
+    {                                                                                              \
+        return (type){a.re + b.re, a.im + b.im};                                                   \
+    }
+COMPLEX_OPS(cr_complex_float, float)
+COMPLEX_OPS(cr_complex, double)
+
+#define T                   cr_complex_float
+#define NAME(x)             c64_##x
+#define T_MULADD(acc, a, b) cr_complex_float_add(acc, cr_complex_float_mul(a, b))
+#define T_SCALE(s, x)       cr_complex_float_mul(s, x)
+#define T_ADD(x, y)         cr_complex_float_add(x, y)
+#include "kern/cpu/product/matmul_loops.inc"
+#undef T_MULADD
+#undef T_SCALE
+#undef T_ADD
+#define T                   cr_complex
+#define NAME(x)             c128_##x
+#define T_MULADD(acc, a, b) cr_complex_add(acc, cr_complex_mul(a, b))
+#define T_SCALE(s, x)       cr_complex_mul(s, x)
+#define T_ADD(x, y)         cr_complex_add(x, y)
+#include "kern/cpu/product/matmul_loops.inc"
+#undef T_MULADD
+#undef T_SCALE
+#undef T_ADD
+
+static bool is_one(cr_scalar s)
+{
+    cr_complex z = cr_scalar_as_complex(s);
+
+    return z.re == 1.0 && z.im == 0.0;
+}
+
+static bool is_zero(cr_scalar s)
+{
+    cr_complex z = cr_scalar_as_complex(s);
+
+    return z.re == 0.0 && z.im == 0.0;
+}
+
+/* --- loops --- */
+
+static void turn(char *to, const cr_gemm *g)
+{
+    switch (g->dtype) {
+    case CR_F32: f32_turn(to, g); break;
+    case CR_F64: f64_turn(to, g); break;
+    case CR_C64: c64_turn(to, g); break;
+    case CR_C128: c128_turn(to, g); break;
+    case CR_I64: i64_turn(to, g); break;
+    case CR_I32: i32_turn(to, g); break;
+    case CR_I16: i16_turn(to, g); break;
+    default: i8_turn(to, g); break;
+    }
+}
+
+static void loop_rows(void *context, int64_t begin, int64_t end)
+{
+    const cr_gemm *g = context;
+    bool keep = !is_zero(g->beta), plain = !keep && is_one(g->alpha);
+    cr_complex s = cr_scalar_as_complex(g->alpha), t = cr_scalar_as_complex(g->beta);
+
+#define INTEGER(type, name)                                                                        \
+    name##_rows(g, begin, end, (type)cr_scalar_as_int(g->alpha), (type)cr_scalar_as_int(g->beta),  \
+                plain, keep)
+    switch (g->dtype) {
+    case CR_F32: f32_rows(g, begin, end, (float)s.re, (float)t.re, plain, keep); break;
+    case CR_F64: f64_rows(g, begin, end, s.re, t.re, plain, keep); break;
+    case CR_C64:
+        c64_rows(g, begin, end, (cr_complex_float){(float)s.re, (float)s.im},
+                 (cr_complex_float){(float)t.re, (float)t.im}, plain, keep);
+        break;
+    case CR_C128: c128_rows(g, begin, end, s, t, plain, keep); break;
+    case CR_I64: INTEGER(uint64_t, i64); break;
+    case CR_I32: INTEGER(uint32_t, i32); break;
+    case CR_I16: INTEGER(uint16_t, i16); break;
+    default: INTEGER(uint8_t, i8); break;
+    }
+#undef INTEGER
+}
+
+static cr_status loops(const cr_gemm *g)
+{
+    _Alignas(64) char stack[STACK_BYTES];
+    size_t bytes = (size_t)(g->k * g->n) * cr_dtype_size(g->dtype);
+    cr_gemm turned = *g;
+    char *owned = NULL;
+
+    if (g->b.col != 1 && g->n > 1) {
+        if (bytes > sizeof stack && !(owned = cr_aligned_alloc(bytes)))
+            return CR_MEMORY;
+        turned.b = (cr_matrix){owned ? owned : stack, g->n, 1};
+        turn(turned.b.data, g);
+    }
+    cr_parallel_for(g->m, 65536 / (g->n * g->k + 1) + 1, loop_rows, &turned);
+    cr_aligned_free(owned);
+    return CR_OK;
+}
+
+/* --- operands for libraries --- */
+
+/* A rows x cols matrix for BLAS, in row-major terms.  `owned` is a copy when neither stride is
+ * one. */
+typedef struct {
+    const void *data;
+    bool transposed;
+    int64_t step;
+    void *owned;
+} lib_operand;
+
+/* Copies a matrix; rows of the copy begin `step` elements apart. */
+static cr_status copy_operand(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols, int64_t step,
+                              cr_dtype t)
+{
+    int64_t size[2] = {rows, cols}, from[2] = {x->row, x->col}, to[2] = {step, 1};
+    cr_view src = {.data = x->data, .size = size, .stride = from, .ndim = 2, .dtype = (uint8_t)t};
+    cr_view dst = {.size = size, .stride = to, .ndim = 2, .dtype = (uint8_t)t};
+
+    o->owned = dst.data = cr_aligned_alloc((size_t)(rows * step) * cr_dtype_size(t));
+    if (!o->owned)
+        return CR_MEMORY;
+    cr_copy_view(&dst, &src);
+    o->data = o->owned;
+    o->step = step;
+    return CR_OK;
+}
+
+static cr_status lib_operand_of(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols,
+                                cr_dtype t)
+{
+    *o = (lib_operand){.data = x->data};
+    if ((cols == 1 || x->col == 1) && (rows == 1 || x->row >= cols)) {
+        o->step = rows == 1 ? cols : x->row;
+        return CR_OK;
+    }
+    if ((rows == 1 || x->row == 1) && (cols == 1 || x->col >= rows)) {
+        o->transposed = true;
+        o->step = cols == 1 ? rows : x->col;
+        return CR_OK;
+    }
+    return copy_operand(o, x, rows, cols, cols, t);
+}
+
+/* --- float32 --- */
+
+typedef struct {
+    const cr_gemm *g;
+    const cr_dnnl_table *d;
+    const lib_operand *a, *b;
+    int64_t rows, columns; /* of a block */
+    int64_t down, across;  /* number of blocks */
+    _Atomic int failed;    /* dnnl_status_t */
+} sgemm_job;
+
+/* Computes rows [i, i + m), columns [j, j + n) of the product. */
+static void sgemm_part(sgemm_job *w, int64_t i, int64_t m, int64_t j, int64_t n)
+{
+    const cr_gemm *g = w->g;
+    const float *a = w->a->data, *b = w->b->data;
+    int64_t c_step = g->m == 1 ? g->n : g->c.row;
+    dnnl_status_t st = w->d->dnnl_sgemm(
+        w->a->transposed ? 'T' : 'N', w->b->transposed ? 'T' : 'N', m, n, g->k,
+        (float)cr_scalar_as_double(g->alpha), a + i * (w->a->transposed ? 1 : w->a->step), w->a->step,
+        b + j * (w->b->transposed ? w->b->step : 1), w->b->step, (float)cr_scalar_as_double(g->beta),
+        (float *)(void *)g->c.data + i * c_step + j, c_step);
+
+    if (st)
+        w->failed = (int)st;
+}
+
+static int64_t part(int64_t n, int64_t parts)
+{
+    return ((n + parts - 1) / parts + 15) / 16 * 16;
+}
+
+static int64_t count_of(int64_t n, int64_t size)
+{
+    return (n + size - 1) / size;
+}
+
+/* Blocks have at most BLOCK rows and columns, and fewer when there would be few blocks for many
+ * threads. */
+static void choose_blocks(sgemm_job *w)
+{
+    const cr_gemm *g = w->g;
+    int64_t down = count_of(g->m, BLOCK), across = count_of(g->n, BLOCK);
+
+    for (;;) {
+        w->rows = part(g->m, down);
+        w->columns = part(g->n, across);
+        if (down * across >= BLOCKS || g->k * w->rows * w->columns < 2 * BLOCK_WORK ||
+            (w->rows <= SMALLEST && w->columns <= SMALLEST))
+            break;
+        *(w->rows >= w->columns ? &down : &across) *= 2;
+    }
+    w->down = count_of(g->m, w->rows);
+    w->across = count_of(g->n, w->columns);
+}
+
+static void sgemm_blocks(void *context, int64_t begin, int64_t end)
+{
+    sgemm_job *w = context;
+    const cr_gemm *g = w->g;
+    int was = cr_dnnl_threads(1);
+
+    for (int64_t p = begin; p < end; p++) {
+        int64_t i = p / w->across * w->rows, j = p % w->across * w->columns;
+        sgemm_part(w, i, g->m - i < w->rows ? g->m - i : w->rows, j,
+                   g->n - j < w->columns ? g->n - j : w->columns);
+    }
+    cr_dnnl_threads(was);
+}
+
+/* Without AVX-512 oneDNN reads b in place.  Rows at distances of a kilobyte then use the same
+ * cache sets, and columns are read across cache lines.  With enough rows, a copy with other
+ * distances saves twice its cost. */
+static bool wants_copy(const cr_gemm *g, const lib_operand *b)
+{
+    if (g->dtype != CR_F32 || cr_isa_chosen() == CR_ISA_avx512 || b->owned || g->k < SPREAD_ROWS)
+        return false;
+    return b->transposed ? g->m >= TURN_ROWS : b->step % (LINE_PITCH / 4) == 0 && g->m >= SPREAD_ROWS;
+}
+
+static int64_t spread_step(const cr_gemm *g)
+{
+    int64_t step = g->n + SPREAD;
+
+    return step % (LINE_PITCH / 4) ? step : step + SPREAD;
+}
+
+typedef struct {
+    const float *from;
+    float *to;
+    int64_t from_step, to_step, k, n;
+} turn_job;
+
+/* Columns [TILE i, TILE (i + 1)) of b, which are adjacent. */
+enum { TILE = 16 };
+
+/* Transposes in a local square, because columns at distances of a page would evict each
+ * other. */
+CR_WIDE static void turn_square(float *restrict to, int64_t to_step, const float *restrict from, int64_t from_step)
+{
+    float square[TILE][TILE];
+
+    for (int64_t j = 0; j < TILE; j++)
+        memcpy(square[j], from + j * from_step, sizeof square[j]);
+    for (int64_t p = 0; p < TILE; p++)
+        for (int64_t j = 0; j < TILE; j++)
+            to[p * to_step + j] = square[j][p];
+}
+
+static void turn_part(const turn_job *w, int64_t i, int64_t width, int64_t p, int64_t end)
+{
+    for (; p < end; p++)
+        for (int64_t j = i; j < i + width; j++)
+            w->to[p * w->to_step + j] = w->from[j * w->from_step + p];
+}
+
+static void turn_range(void *context, int64_t begin, int64_t end)
+{
+    const turn_job *w = context;
+
+    for (int64_t i = begin * TILE; i < end * TILE && i < w->n; i += TILE) {
+        int64_t width = w->n - i < TILE ? w->n - i : TILE, p = 0;
+        for (; width == TILE && p + TILE <= w->k; p += TILE)
+            turn_square(w->to + p * w->to_step + i, w->to_step, w->from + i * w->from_step + p, w->from_step);
+        turn_part(w, i, width, p, w->k);
+    }
+}
+
+static void turn_all(const turn_job *w)
+{
+    cr_parallel_for((w->n + TILE - 1) / TILE, 65536 / (TILE * w->k) + 1, turn_range, (void *)w);
+}
+
+static void turn_columns(float *to, const cr_gemm *g, const lib_operand *b)
+{
+    turn_all(&(turn_job){b->data, to, b->step, spread_step(g), g->k, g->n});
+}
+
+/* The same for a, whose rows are read many times when b has enough columns. */
+static cr_status turn_rows_of_a(lib_operand *a, const cr_gemm *g)
+{
+    int64_t step = g->k % (LINE_PITCH / 4) ? g->k : g->k + SPREAD;
+    float *to;
+
+    if (cr_isa_chosen() == CR_ISA_avx512 || !a->transposed || a->owned || g->n < TURN_ROWS || g->m < SPREAD_ROWS ||
+        g->k < SPREAD_ROWS)
+        return CR_OK;
+    to = cr_aligned_alloc((size_t)(g->m * step) * sizeof *to);
+    if (!to)
+        return CR_MEMORY;
+    turn_all(&(turn_job){a->data, to, a->step, step, g->m, g->k});
+    *a = (lib_operand){.data = to, .step = step, .owned = to};
+    return CR_OK;
+}
+
+/* Replaces b by the copy that suits the product. */
+static cr_status spread_rows(lib_operand *b, const cr_gemm *g)
+{
+    if (!wants_copy(g, b))
+        return CR_OK;
+    if (!b->transposed)
+        return copy_operand(b, &g->b, g->k, g->n, spread_step(g), CR_F32);
+    void *to = cr_aligned_alloc((size_t)(g->k * spread_step(g)) * sizeof(float));
+    if (!to)
+        return CR_MEMORY;
+    turn_columns(to, g, b);
+    *b = (lib_operand){.data = to, .step = spread_step(g), .owned = to};
+    return CR_OK;
+}
+
+/* Computes blocks that depend on the sizes only, each in one thread.  When oneDNN divides the
+ * work itself, sums depend on the number of threads. */
+static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_operand *a,
+                           const lib_operand *b)
+{
+    sgemm_job w = {.g = g, .d = d, .a = a, .b = b};
+
+    choose_blocks(&w);
+    cr_parallel_for(w.down * w.across, BLOCK_WORK / (g->k * w.rows * w.columns + 1) + 1, sgemm_blocks, &w);
+    if (w.failed == dnnl_out_of_memory)
+        return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
+    return w.failed ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
+}
+
+/* --- BLAS --- */
+
+typedef struct {
+    const cr_gemm *g;
+    const cr_blas_table *blas;
+    const lib_operand *a, *b;
+} blas_job;
+
+/* BLAS is column-major, so it computes the transposed product. */
+static void blas_block(const blas_job *w, int64_t begin, int64_t rows)
+{
+    const cr_gemm *g = w->g;
+    size_t item = cr_dtype_size(g->dtype);
+    int n = (int)g->n, m = (int)rows, k = (int)g->k, lda = (int)w->a->step, ldb = (int)w->b->step;
+    int ldc = (int)(g->m == 1 ? g->n : g->c.row);
+    const char *ta = w->a->transposed ? "T" : "N", *tb = w->b->transposed ? "T" : "N";
+    const void *a = (const char *)w->a->data +
+                    (size_t)(begin * (w->a->transposed ? 1 : w->a->step)) * item;
+    void *c = g->c.data + (size_t)(begin * g->c.row) * item;
+    cr_complex s = cr_scalar_as_complex(g->alpha), t = cr_scalar_as_complex(g->beta);
+    cr_complex_float sf = {(float)s.re, (float)s.im}, tf = {(float)t.re, (float)t.im};
+
+#define CALL(fn, alpha, beta)                                                                      \
+    w->blas->fn(tb, ta, &n, &m, &k, alpha, w->b->data, &ldb, a, &lda, beta, c, &ldc, 1, 1)
+    switch (g->dtype) {
+    case CR_F32: CALL(sgemm_, &sf.re, &tf.re); break;
+    case CR_F64: CALL(dgemm_, &s.re, &t.re); break;
+    case CR_C64: CALL(cgemm_, &sf, &tf); break;
+    default: CALL(zgemm_, &s, &t); break;
+    }
+#undef CALL
+}
+
+static void blas_blocks(void *context, int64_t begin, int64_t end)
+{
+    const blas_job *w = context;
+
+    for (int64_t i = begin; i < end; i++) {
+        int64_t at = i * BLOCK, left = w->g->m - at;
+        blas_block(w, at, left < BLOCK ? left : BLOCK);
+    }
+}
+
+static bool fits_blas(const cr_gemm *g, const lib_operand *a, const lib_operand *b)
+{
+    return g->m <= INT_MAX && g->n <= INT_MAX && g->k <= INT_MAX && a->step <= INT_MAX &&
+           b->step <= INT_MAX && g->c.row <= INT_MAX;
+}
+
+static cr_status library(const cr_gemm *g)
+{
+    const cr_dnnl_table *d = g->dtype == CR_F32 ? cr_dnnl() : NULL;
+    const cr_blas_table *blas = d ? NULL : cr_blas();
+    lib_operand a = {0}, b = {0};
+    cr_status st;
+
+    CR_GO(lib_operand_of(&a, &g->a, g->m, g->k, g->dtype));
+    CR_GO(lib_operand_of(&b, &g->b, g->k, g->n, g->dtype));
+    if (d) {
+        CR_GO(turn_rows_of_a(&a, g));
+        CR_GO(spread_rows(&b, g));
+        CR_GO(run_sgemm(g, d, &a, &b));
+    } else if (blas && fits_blas(g, &a, &b)) {
+        blas_job job = {g, blas, &a, &b};
+        cr_parallel_for((g->m + BLOCK - 1) / BLOCK, 1, blas_blocks, &job);
+    } else {
+        CR_GO(loops(g));
+    }
+done:
+    cr_aligned_free(a.owned);
+    cr_aligned_free(b.owned);
+    return st;
+}
+
+/* --- bfloat16 by oneDNN --- */
+
+typedef struct {
+    int64_t m, n, k, a[2], b[2], c;
+    float alpha, beta;
+} bf16_key;
+
+static void desc2(const cr_dnnl_table *d, dnnl_memory_desc_t *out, int64_t rows, int64_t cols,
+                  int64_t row, int64_t col)
+{
+    dnnl_dims_t size = {rows, cols}, stride = {row, col};
+
+    if (d->dnnl_memory_desc_init_by_strides(out, 2, size, dnnl_bf16, stride))
+        memset(out, 0, sizeof *out);
+}
+
+static bool set_scales(const cr_dnnl_table *d, dnnl_primitive_attr_t attr, const bf16_key *key)
+{
+    dnnl_post_ops_t post;
+    bool ok = true;
+
+    if (key->alpha != 1.0f)
+        ok = !d->dnnl_primitive_attr_set_output_scales(attr, 1, 0, &key->alpha);
+    if (key->beta == 0.0f || !ok)
+        return ok;
+    if (d->dnnl_post_ops_create(&post))
+        return false;
+    ok = !d->dnnl_post_ops_append_sum(post, key->beta) &&
+         !d->dnnl_primitive_attr_set_post_ops(attr, post);
+    d->dnnl_post_ops_destroy(post);
+    return ok;
+}
+
+static bool make_bf16(const cr_dnnl_table *d, const void *bytes, cr_dnnl_recipe *out)
+{
+    const bf16_key *key = bytes;
+    dnnl_memory_desc_t a, b, c;
+    dnnl_matmul_desc_t desc;
+    dnnl_primitive_attr_t attr;
+    bool ok;
+
+    desc2(d, &a, key->m, key->k, key->a[0], key->a[1]);
+    desc2(d, &b, key->k, key->n, key->b[0], key->b[1]);
+    desc2(d, &c, key->m, key->n, key->c, 1);
+    if (d->dnnl_matmul_desc_init(&desc, &a, &b, NULL, &c) || !cr_dnnl_attr(d, &attr))
+        return false;
+    ok = set_scales(d, attr, key) &&
+         !d->dnnl_primitive_desc_create(&out->desc, &desc, attr, d->engine, NULL);
+    d->dnnl_primitive_attr_destroy(attr);
+    cr_dnnl_operand(out, DNNL_ARG_SRC, false, &a);
+    cr_dnnl_operand(out, DNNL_ARG_WEIGHTS, false, &b);
+    cr_dnnl_operand(out, DNNL_ARG_DST, true, &c);
+    return ok;
+}
+
+/* --- half types in float32 --- */
+
+static void set_view(cr_view *v, const cr_matrix *x, int64_t *size, int64_t *stride, cr_dtype t)
+{
+    stride[0] = x->row;
+    stride[1] = x->col;
+    *v = (cr_view){.data = x->data, .size = size, .stride = stride, .ndim = 2, .dtype = (uint8_t)t};
+}
+
+static cr_status widened(const cr_gemm *g)
+{
+    int64_t sa[2] = {g->m, g->k}, sb[2] = {g->k, g->n}, sc[2] = {g->m, g->n}, ta[2], tb[2], tc[2];
+    cr_view va, vb, vc;
+    cr_dense a = {0}, b = {0}, c = {0};
+    cr_gemm wide = *g;
+    cr_status st;
+
+    set_view(&va, &g->a, sa, ta, g->dtype);
+    set_view(&vb, &g->b, sb, tb, g->dtype);
+    set_view(&vc, &g->c, sc, tc, g->dtype);
+    CR_GO(cr_dense_in(&a, &va, CR_F32));
+    CR_GO(cr_dense_in(&b, &vb, CR_F32));
+    CR_GO(is_zero(g->beta) ? cr_dense_out(&c, &vc, CR_F32) : cr_dense_in(&c, &vc, CR_F32));
+    wide.dtype = CR_F32;
+    wide.a = (cr_matrix){a.data, g->k, 1};
+    wide.b = (cr_matrix){b.data, g->n, 1};
+    wide.c = (cr_matrix){c.data, g->n, 1};
+    CR_GO(cr_gemm_run(&wide));
+    cr_dense_store(&c, &vc, CR_F32);
+done:
+    cr_dense_drop(&a);
+    cr_dense_drop(&b);
+    cr_dense_drop(&c);
+    return st;
+}
+
+static cr_status bf16(const cr_gemm *g)
+{
+    bf16_key key = {.m = g->m, .n = g->n, .k = g->k, .a = {g->a.row, g->a.col},
+                    .b = {g->b.row, g->b.col}, .c = g->m == 1 ? g->n : g->c.row,
+                    .alpha = (float)cr_scalar_as_double(g->alpha),
+                    .beta = (float)cr_scalar_as_double(g->beta)};
+    void *data[] = {g->a.data, g->b.data, g->c.data};
+    cr_dnnl_primitive *p;
+    cr_status st;
+
+    if (g->m == 1)
+        key.a[0] = g->k;
+    if (g->n == 1)
+        key.b[1] = 1;
+    p = cr_dnnl_get(&key, sizeof key, make_bf16);
+    if (!p)
+        return widened(g);
+    st = cr_dnnl_run(p, data);
+    cr_dnnl_release(p);
+    return st;
+}
+
+/* --- entry points --- */
+
+/* c = beta * c, when the product has no terms. */
+static cr_status scale_only(const cr_gemm *g)
+{
+    cr_gemm zero = *g;
+    size_t item = cr_dtype_size(g->dtype);
+
+    if (is_zero(g->beta)) {
+        for (int64_t i = 0; i < g->m; i++)
+            memset(g->c.data + (size_t)(i * g->c.row) * item, 0, (size_t)g->n * item);
+        return CR_OK;
+    }
+    zero.k = 0;
+    zero.b = (cr_matrix){NULL, 0, 1};
+    return g->dtype == CR_F16 || g->dtype == CR_BF16 ? widened(&zero) : loops(&zero);
+}
+
+static bool is_tiny(const cr_gemm *g)
+{
+    return g->m <= TINY && g->n <= TINY && g->k <= TINY && g->m * g->n <= TINY &&
+           g->m * g->n * g->k <= TINY;
+}
+
+cr_status cr_gemm_run(const cr_gemm *g)
+{
+    if (g->m == 0 || g->n == 0)
+        return CR_OK;
+    if (g->k == 0)
+        return scale_only(g);
+    switch (g->dtype) {
+    case CR_F16: return widened(g);
+    case CR_BF16: return bf16(g);
+    case CR_F32:
+    case CR_F64:
+    case CR_C64:
+    case CR_C128: return is_tiny(g) ? loops(g) : library(g);
+    default: return loops(g);
+    }
+}
+
+/* --- copies of b for several products --- */
+
+bool cr_gemm_copies_b(const cr_gemm *g)
+{
+    lib_operand b = {.data = g->b.data};
+    bool rows = g->b.col == 1 && g->b.row >= g->n, columns = g->b.row == 1 && g->b.col >= g->k;
+
+    if (g->m == 0 || g->n < 2 || g->k < 2 || is_tiny(g) || !cr_dnnl() || rows == columns)
+        return false;
+    b.transposed = columns;
+    b.step = columns ? g->b.col : g->b.row;
+    return wants_copy(g, &b);
+}
+
+size_t cr_gemm_copy_bytes(const cr_gemm *g) { return (size_t)(g->k * spread_step(g)) * sizeof(float); }
+
+cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to)
+{
+    int64_t size[2] = {g->k, g->n}, from[2] = {g->b.row, g->b.col}, step[2] = {spread_step(g), 1};
+    cr_view src = {.data = g->b.data, .size = size, .stride = from, .ndim = 2, .dtype = CR_F32};
+    cr_view dst = {.data = to, .size = size, .stride = step, .ndim = 2, .dtype = CR_F32};
+    lib_operand b = {.data = g->b.data, .transposed = true, .step = g->b.col};
+
+    if (g->b.row == 1)
+        turn_columns(to, g, &b);
+    else
+        cr_copy_view(&dst, &src);
+    return (cr_matrix){to, step[0], 1};
+}
+
+/* One element of a batch. */
+static cr_gemm batch_at(const cr_gemm_batch *b, int64_t i)
+{
+    int64_t item = (int64_t)cr_dtype_size(b->one.dtype), at[3] = {0};
+    cr_gemm g = b->one;
+
+    for (int d = b->ndim - 1; d >= 0; d--) {
+        int64_t j = i % b->size[d];
+
+        i /= b->size[d];
+        at[0] += j * b->a_stride[d];
+        at[1] += j * b->b_stride[d];
+        at[2] += j * b->c_stride[d];
+    }
+    g.a.data += at[0] * item;
+    g.b.data += at[1] * item;
+    g.c.data += at[2] * item;
+    return g;
+}
+
+typedef struct {
+    const cr_gemm_batch *batch;
+    _Atomic int failed; /* cr_status */
+} batch_job;
+
+static void batch_range(void *context, int64_t begin, int64_t end)
+{
+    batch_job *w = context;
+
+    for (int64_t i = begin; i < end && !w->failed; i++) {
+        cr_gemm g = batch_at(w->batch, i);
+        cr_status st = cr_gemm_run(&g);
+        if (st)
+            w->failed = (int)st;
+    }
+}
+
+cr_status cr_gemm_batch_run(const cr_gemm_batch *b)
+{
+    batch_job job = {b, CR_OK};
+    int64_t count = 1, work = b->one.m * b->one.n * (b->one.k + 1);
+    bool whole;
+
+    for (int d = 0; d < b->ndim; d++)
+        count *= b->size[d];
+    /* threads divide either the products among them, or each product */
+    whole = work > 100000 && (count < 2 * cr_threads() || b->one.dtype == CR_BF16);
+    if (whole)
+        batch_range(&job, 0, count);
+    else
+        cr_parallel_for(count, 100000 / (work + 1) + 1, batch_range, &job);
+    if (job.failed == CR_MEMORY)
+        return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
+    return (cr_status)job.failed;
+}

@@ -1,0 +1,293 @@
+/* The table entries of matrix products: translate arguments to products.
+ *
+ * The shape rules checked the sizes (ops/shape_matmul.c); results are contiguous.  The product
+ * of a batch of rows with one matrix is a single product. */
+#include "kern/cpu/entries.h"
+#include "kern/cpu/product/matmul.h"
+#include "kern/cpu/pack.h"
+#include "kern/cpu/walk.h"
+
+static cr_matrix matrix(const cr_view *v, int row, int col)
+{
+    return (cr_matrix){v->data, v->stride[row], v->stride[col]};
+}
+
+/* The last two dimensions. */
+static cr_matrix last_matrix(const cr_view *v) { return matrix(v, v->ndim - 2, v->ndim - 1); }
+
+static cr_matrix dense_rows(const cr_view *out, int64_t n)
+{
+    return (cr_matrix){out->data, n, 1};
+}
+
+static bool is_nonzero(cr_scalar s)
+{
+    cr_complex z = cr_scalar_as_complex(s);
+
+    return z.re != 0.0 || z.im != 0.0;
+}
+
+/* A scalar argument; the default is 1. */
+static cr_scalar factor(const cr_value *v)
+{
+    switch (v->tag) {
+    case CR_INT:
+    case CR_TRUTH: return cr_scalar_int(v->i);
+    case CR_FLOAT: return cr_scalar_float(v->d);
+    case CR_NUMBER: return v->number;
+    default: return cr_scalar_int(1);
+    }
+}
+
+static cr_status product(const cr_view *a, const cr_view *b, const cr_view *out, cr_scalar alpha,
+                         cr_scalar beta)
+{
+    cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->size[0], b->size[1], a->size[1]);
+
+    g.a = matrix(a, 0, 1);
+    g.b = matrix(b, 0, 1);
+    g.c = dense_rows(out, g.n);
+    g.alpha = alpha;
+    g.beta = beta;
+    return cr_gemm_run(&g);
+}
+
+cr_status cr_kern_mm(const cr_value *arg, cr_view *out)
+{
+    return product(arg[0].view, arg[1].view, out, cr_scalar_int(1), cr_scalar_int(0));
+}
+
+/* Broadcasts the added term into the result when the term's factor is not zero. */
+static void put_term(const cr_view *out, const cr_view *term, cr_scalar beta)
+{
+    if (is_nonzero(beta))
+        cr_broadcast_copy(out, term);
+}
+
+cr_status cr_kern_addmm(const cr_value *arg, cr_view *out)
+{
+    cr_scalar beta = factor(&arg[3]);
+
+    put_term(out, arg[0].view, beta);
+    return product(arg[1].view, arg[2].view, out, factor(&arg[4]), beta);
+}
+
+/* One product for each index of the first dimension. */
+static cr_status batched(const cr_view *a, const cr_view *b, const cr_view *out, cr_scalar alpha,
+                         cr_scalar beta)
+{
+    cr_gemm_batch w = {.ndim = 1, .size = {a->size[0]}};
+
+    w.one = cr_gemm_plain((cr_dtype)out->dtype, a->size[1], b->size[2], a->size[2]);
+    w.one.a = last_matrix(a);
+    w.one.b = last_matrix(b);
+    w.one.c = dense_rows(out, w.one.n);
+    w.one.alpha = alpha;
+    w.one.beta = beta;
+    w.a_stride[0] = a->stride[0];
+    w.b_stride[0] = b->stride[0];
+    w.c_stride[0] = w.one.m * w.one.n;
+    return cr_gemm_batch_run(&w);
+}
+
+cr_status cr_kern_bmm(const cr_value *arg, cr_view *out)
+{
+    return batched(arg[0].view, arg[1].view, out, cr_scalar_int(1), cr_scalar_int(0));
+}
+
+cr_status cr_kern_baddbmm(const cr_value *arg, cr_view *out)
+{
+    cr_scalar beta = factor(&arg[3]);
+
+    put_term(out, arg[0].view, beta);
+    return batched(arg[1].view, arg[2].view, out, factor(&arg[4]), beta);
+}
+
+/* Adds the products of a batch in order. */
+cr_status cr_kern_addbmm(const cr_value *arg, cr_view *out)
+{
+    const cr_view *a = arg[1].view, *b = arg[2].view;
+    cr_scalar beta = factor(&arg[3]);
+    int64_t item = (int64_t)cr_dtype_size((cr_dtype)a->dtype);
+    cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->size[1], b->size[2], a->size[2]);
+
+    put_term(out, arg[0].view, beta);
+    g.a = last_matrix(a);
+    g.b = last_matrix(b);
+    g.c = dense_rows(out, g.n);
+    g.alpha = factor(&arg[4]);
+    g.beta = beta;
+    if (a->size[0] == 0) {
+        g.k = 0;
+        return cr_gemm_run(&g);
+    }
+    for (int64_t i = 0; i < a->size[0]; i++) {
+        CR_TRY(cr_gemm_run(&g));
+        g.a.data += a->stride[0] * item;
+        g.b.data += b->stride[0] * item;
+        g.beta = cr_scalar_int(1);
+    }
+    return CR_OK;
+}
+
+static cr_status matrix_vector(const cr_view *m, const cr_view *v, const cr_view *out,
+                               cr_scalar alpha, cr_scalar beta)
+{
+    cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, m->size[0], 1, m->size[1]);
+
+    g.a = matrix(m, 0, 1);
+    g.b = (cr_matrix){v->data, v->stride[0], 1};
+    g.c = dense_rows(out, 1);
+    g.alpha = alpha;
+    g.beta = beta;
+    return cr_gemm_run(&g);
+}
+
+cr_status cr_kern_mv(const cr_value *arg, cr_view *out)
+{
+    return matrix_vector(arg[0].view, arg[1].view, out, cr_scalar_int(1), cr_scalar_int(0));
+}
+
+cr_status cr_kern_addmv(const cr_value *arg, cr_view *out)
+{
+    cr_scalar beta = factor(&arg[3]);
+
+    put_term(out, arg[0].view, beta);
+    return matrix_vector(arg[1].view, arg[2].view, out, factor(&arg[4]), beta);
+}
+
+cr_status cr_kern_dot(const cr_value *arg, cr_view *out)
+{
+    const cr_view *a = arg[0].view, *b = arg[1].view;
+    cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, 1, 1, a->size[0]);
+
+    g.a = (cr_matrix){a->data, a->size[0], a->stride[0]};
+    g.b = (cr_matrix){b->data, b->stride[0], 1};
+    g.c = dense_rows(out, 1);
+    return cr_gemm_run(&g);
+}
+
+/* --- matmul --- */
+
+/* An operand as [batch..., rows, cols]; a vector gets the missing dimension. */
+typedef struct {
+    int batch; /* dimensions before the matrix */
+    int64_t rows, cols;
+    cr_matrix m;
+    const cr_view *view;
+} operand;
+
+static operand left_operand(const cr_view *v)
+{
+    if (v->ndim == 1)
+        return (operand){0, 1, v->size[0], {v->data, v->size[0], v->stride[0]}, v};
+    return (operand){v->ndim - 2, v->size[v->ndim - 2], v->size[v->ndim - 1], last_matrix(v), v};
+}
+
+static operand right_operand(const cr_view *v)
+{
+    if (v->ndim == 1)
+        return (operand){0, v->size[0], 1, {v->data, v->stride[0], 1}, v};
+    return (operand){v->ndim - 2, v->size[v->ndim - 2], v->size[v->ndim - 1], last_matrix(v), v};
+}
+
+/* Size and stride of batch dimension d of n, by dimension of the result. */
+static int64_t batch_size(const operand *o, int d, int n)
+{
+    int own = d - (n - o->batch);
+
+    return own < 0 ? 1 : o->view->size[own];
+}
+
+static int64_t batch_stride(const operand *o, int d, int n)
+{
+    int own = d - (n - o->batch);
+
+    return own < 0 || o->view->size[own] == 1 ? 0 : o->view->stride[own];
+}
+
+/* Joins the batch dimensions of `o` with its rows when one stride covers them all.  So [i, j,
+ * k] x [k, n] is one product with i*j rows. */
+static bool fold_rows(operand *o)
+{
+    int64_t step = o->m.row, rows = o->rows;
+
+    for (int d = o->batch - 1; d >= 0; d--) {
+        int64_t size = o->view->size[d];
+
+        if (size == 1)
+            continue;
+        if (rows == 1)
+            step = o->view->stride[d];
+        else if (o->view->stride[d] != step * rows)
+            return false;
+        rows *= size;
+    }
+    o->m.row = step;
+    o->rows = rows;
+    o->batch = 0;
+    return true;
+}
+
+static cr_status run_product(const operand *a, const operand *b, const cr_view *out)
+{
+    int n = a->batch > b->batch ? a->batch : b->batch;
+    cr_gemm_batch w = {.ndim = n};
+    int64_t step;
+
+    w.one = cr_gemm_plain((cr_dtype)out->dtype, a->rows, b->cols, a->cols);
+    w.one.a = a->m;
+    w.one.b = b->m;
+    w.one.c = dense_rows(out, b->cols);
+    step = a->rows * b->cols;
+    for (int d = n - 1; d >= 0; d--) {
+        int64_t sa = batch_size(a, d, n), sb = batch_size(b, d, n);
+
+        w.size[d] = sa == 1 ? sb : sa;
+        w.a_stride[d] = batch_stride(a, d, n);
+        w.b_stride[d] = batch_stride(b, d, n);
+        w.c_stride[d] = step;
+        step *= w.size[d];
+    }
+    return n ? cr_gemm_batch_run(&w) : cr_gemm_run(&w.one);
+}
+
+cr_status cr_kern_matmul(const cr_value *arg, cr_view *out)
+{
+    operand a = left_operand(arg[0].view), b = right_operand(arg[1].view);
+
+    if (!cr_view_numel(out)) /* and the batch may be huge */
+        return CR_OK;
+    if (b.batch == 0)
+        fold_rows(&a);
+    return run_product(&a, &b, out);
+}
+
+/* input weight^T + bias.  A weight of one dimension gives one number per row. */
+cr_status cr_kern_linear(const cr_value *arg, cr_view *out)
+{
+    const cr_view *weight = arg[1].view, *bias = arg[2].tag == CR_VIEW ? arg[2].view : NULL;
+    int64_t n = weight->ndim == 1 ? 1 : weight->size[0];
+    operand a = left_operand(arg[0].view);
+    cr_dense copy = {0};
+    cr_gemm g;
+    cr_status st;
+
+    if (!fold_rows(&a)) {
+        CR_TRY(cr_dense_in(&copy, a.view, (cr_dtype)a.view->dtype));
+        a.m = (cr_matrix){copy.data, a.cols, 1};
+        a.rows = n ? cr_view_numel(out) / n : 0;
+    }
+    g = cr_gemm_plain((cr_dtype)out->dtype, a.rows, n, a.cols);
+    g.a = a.m;
+    g.b = (cr_matrix){weight->data, weight->stride[weight->ndim - 1],
+                      weight->ndim == 1 ? 1 : weight->stride[0]};
+    g.c = dense_rows(out, n);
+    if (bias) {
+        cr_broadcast_copy(out, bias);
+        g.beta = cr_scalar_int(1);
+    }
+    st = cr_gemm_run(&g);
+    cr_dense_drop(&copy);
+    return st;
+}

@@ -1,0 +1,860 @@
+/* Random numbers of the default CPU stream, in torch's order and arithmetic.
+ *
+ * An operator holds the generator's lock from its first number to its last.  A tensor is filled
+ * in the order of its memory.  Distributions are computed in double precision from one or two
+ * words for each element; uniform and normal numbers have float versions. */
+#include "ops/shape_text.h"
+#include "base/memory.h"
+#include "kern/cpu/element.h"
+#include "kern/cpu/entries.h"
+#include "kern/cpu/order/sort_line.h"
+#include "kern/cpu/walk.h"
+#include "num/generator.h"
+#include "ops/ops.h"
+
+static const double PI = 3.14159265358979323846;
+
+static cr_generator *generator_of(const cr_value *v)
+{
+    bool given = v->tag == CR_GENERATOR && v->generator;
+
+    return given ? v->generator : cr_generator_default();
+}
+
+static double draw_double(cr_generator *g)
+{
+    return cr_unit_double(cr_mt_next64(cr_generator_words(g)));
+}
+
+/* One number per element. */
+
+typedef struct draw draw;
+typedef double (*draw_fn)(const draw *d);
+
+struct draw {
+    cr_generator *g;
+    draw_fn fn;
+    double a, b; /* the distribution's parameters */
+    cr_dtype dtype;
+};
+
+static void store_double(cr_dtype t, char *to, double x)
+{
+    switch (t) {
+    case CR_F16: store_f16(to, (float)x); return;
+    case CR_BF16: store_bf16(to, (float)x); return;
+    case CR_F32: store_f32(to, (float)x); return;
+    case CR_F64: store_f64(to, x); return;
+    default: cr_scalar_store(cr_scalar_float(x), t, to); return;
+    }
+}
+
+static void draw_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const draw *d = context;
+
+    for (int64_t i = 0; i < n; i++)
+        store_double(d->dtype, at[0] + i * step[0], d->fn(d));
+}
+
+/* The real and imaginary parts as one view of real numbers. */
+static cr_view real_parts(const cr_view *v, int64_t *size, int64_t *stride)
+{
+    cr_view r = *v;
+
+    if (!cr_dtype_is_complex((cr_dtype)v->dtype))
+        return r;
+    r.dtype = v->dtype == CR_C64 ? CR_F32 : CR_F64;
+    for (int d = 0; d < v->ndim; d++) {
+        size[d] = v->size[d];
+        stride[d] = CR_WRAP_MUL(2, v->stride[d]);
+    }
+    size[v->ndim] = 2;
+    stride[v->ndim] = 1;
+    r.ndim++;
+    r.size = size;
+    r.stride = stride;
+    return r;
+}
+
+/* Visits `out` in the order of its memory, in this thread; the caller holds the lock. */
+static void fill_in_order(const cr_view *out, cr_generator *g, cr_row_fn row, void *context)
+{
+    cr_walk w;
+
+    cr_walk_start(&w, out->ndim, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_walk_sort(&w);
+    cr_walk_merge(&w);
+    cr_generator_lock(g);
+    cr_walk_range(&w, 0, w.total, row, context);
+    cr_generator_unlock(g);
+}
+
+static cr_status fill_drawn(const cr_view *out, const cr_value *generator, draw_fn fn, double a,
+                            double b)
+{
+    draw d = {generator_of(generator), fn, a, b, (cr_dtype)out->dtype};
+
+    fill_in_order(out, d.g, draw_row, &d);
+    return CR_OK;
+}
+
+static double draw_normal(const draw *d)
+{
+    return cr_generator_normal(d->g) * d->b + d->a;
+}
+static double draw_log_normal(const draw *d)
+{
+    return exp(draw_normal(d));
+}
+static double draw_exponential(const draw *d)
+{
+    return -1 / d->a * log1p(-draw_double(d->g));
+}
+static double draw_bernoulli(const draw *d)
+{
+    return draw_double(d->g) < d->a;
+}
+static double draw_geometric(const draw *d)
+{
+    return ceil(log(draw_double(d->g)) / log1p(-d->a));
+}
+
+static double draw_cauchy(const draw *d)
+{
+    return d->a + d->b * tan(PI * (draw_double(d->g) - 0.5));
+}
+
+/* Uniform numbers.  A number that rounding moved to the end becomes the start. */
+
+#define UNIFORM(suffix, unit, next)                                                            \
+    static void uniform_##suffix(void *context, char *const *at, const int64_t *step,          \
+                                 int64_t n)                                                    \
+    {                                                                                          \
+        const draw *d = context;                                                               \
+        cr_mt19937 *mt = cr_generator_words(d->g);                                             \
+        item_##suffix from, to;                                                                \
+        store_##suffix(&from, d->a);                                                           \
+        store_##suffix(&to, d->b);                                                             \
+        wide_##suffix low = load_##suffix(&from), high = load_##suffix(&to);                   \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            char *p = at[0] + i * step[0];                                                     \
+            store_##suffix(p, unit(next(mt)) * (high - low) + low);                            \
+            if (load_##suffix(p) == high)                                                      \
+                store_##suffix(p, low);                                                        \
+        }                                                                                      \
+    }
+UNIFORM(f16, cr_unit_float, cr_mt_next)
+UNIFORM(bf16, cr_unit_float, cr_mt_next)
+UNIFORM(f32, cr_unit_float, cr_mt_next)
+UNIFORM(f64, cr_unit_double, cr_mt_next64)
+
+static cr_status fill_uniform(const cr_view *out, const cr_value *generator, double from,
+                              double to)
+{
+    static const cr_row_fn rows[CR_DTYPE_COUNT] = {[CR_F16] = uniform_f16,
+                                                   [CR_BF16] = uniform_bf16,
+                                                   [CR_F32] = uniform_f32,
+                                                   [CR_F64] = uniform_f64};
+    int64_t size[CR_MAX_DIMS + 1], stride[CR_MAX_DIMS + 1];
+    cr_view parts = real_parts(out, size, stride);
+    draw d = {.g = generator_of(generator), .a = from, .b = to};
+
+    fill_in_order(&parts, d.g, rows[parts.dtype], &d);
+    return CR_OK;
+}
+
+/* Normal numbers.  A dense tensor of 16 or more elements is filled in blocks: 16 uniform
+ * numbers become 16 normal numbers, number i of the first half together with number i of the
+ * second.  For a remainder the last 16 numbers are drawn again. */
+
+enum { BLOCK = 16, HALF = BLOCK / 2 };
+
+typedef struct {
+    char *data;
+    double mean, std;
+    cr_kernel pairs; /* computes vectors of pairs; may be NULL */
+} normal_blocks;
+
+static void block_f32(float *x, float mean, float std)
+{
+    for (int i = 0; i < HALF; i++) {
+        float radius = sqrtf(-2 * logf(1 - x[i])), angle = 2 * (float)PI * x[i + HALF];
+        x[i] = radius * cosf(angle) * std + mean;
+        x[i + HALF] = radius * sinf(angle) * std + mean;
+    }
+}
+
+static void block_f64(double *x, double mean, double std)
+{
+    for (int i = 0; i < HALF; i++) {
+        double radius = sqrt(-2 * log(1 - x[i])), angle = 2 * PI * x[i + HALF];
+        x[i] = radius * cos(angle) * std + mean;
+        x[i + HALF] = radius * sin(angle) * std + mean;
+    }
+}
+
+/* The entry _normal_pairs as a kernel over `n` blocks.  The results replace the uniform
+ * numbers, so the uniform numbers are first copied to a buffer that separates the halves. */
+#define PAIRS(name, type)                                                                      \
+    static void name(const normal_blocks *b, type *x, int64_t n)                               \
+    {                                                                                          \
+        type u[AHEAD * HALF], v[AHEAD * HALF];                                                 \
+        _Alignas(CR_PARAM_BYTES) char param[2 * CR_PARAM_BYTES];                               \
+        void *const ptr[] = {u, v, u, v};                                                      \
+        int64_t e = sizeof(type), stride[] = {0, e, 0, e, 0, e, 0, e}, size[] = {1, n * HALF}; \
+        type mean = (type)b->mean, std = (type)b->std;                                         \
+        memcpy(param, &mean, sizeof mean);                                                     \
+        memcpy(param + CR_PARAM_BYTES, &std, sizeof std);                                      \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            memcpy(u + i * HALF, x + i * BLOCK, HALF * sizeof(type));                          \
+            memcpy(v + i * HALF, x + i * BLOCK + HALF, HALF * sizeof(type));                   \
+        }                                                                                      \
+        b->pairs(ptr, stride, size, param);                                                    \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            memcpy(x + i * BLOCK, u + i * HALF, HALF * sizeof(type));                          \
+            memcpy(x + i * BLOCK + HALF, v + i * HALF, HALF * sizeof(type));                   \
+        }                                                                                      \
+    }
+enum { AHEAD = 64 };
+PAIRS(pairs_f32, float)
+PAIRS(pairs_f64, double)
+
+/* Block by block, without the table's kernels, as in unit tests. */
+static void blocks_f32(void *context, int64_t begin, int64_t end)
+{
+    const normal_blocks *b = context;
+    float *x = (float *)(void *)b->data;
+
+    for (int64_t i = begin; b->pairs && i < end; i += AHEAD)
+        pairs_f32(b, x + i * BLOCK, end - i < AHEAD ? end - i : AHEAD);
+    for (int64_t i = begin; !b->pairs && i < end; i++)
+        block_f32(x + i * BLOCK, (float)b->mean, (float)b->std);
+}
+
+static void blocks_f64(void *context, int64_t begin, int64_t end)
+{
+    const normal_blocks *b = context;
+    double *x = (double *)(void *)b->data;
+
+    for (int64_t i = begin; b->pairs && i < end; i += AHEAD)
+        pairs_f64(b, x + i * BLOCK, end - i < AHEAD ? end - i : AHEAD);
+    for (int64_t i = begin; !b->pairs && i < end; i++)
+        block_f64(x + i * BLOCK, b->mean, b->std);
+}
+
+static cr_kernel pairs_kernel(cr_dtype t)
+{
+    const cr_op *op = cr_ops_find("_normal_pairs");
+
+    return op ? op->kernel[t][CR_FORM_MAIN] : NULL;
+}
+
+enum { AT_ONCE = 512 };
+
+static void draw_floats(cr_mt19937 *mt, float *x, int64_t n)
+{
+    uint32_t word[AT_ONCE];
+
+    for (int64_t i = 0; i < n; i += AT_ONCE) {
+        int64_t some = n - i < AT_ONCE ? n - i : AT_ONCE;
+        cr_mt_fill(mt, word, some);
+        for (int64_t k = 0; k < some; k++)
+            x[i + k] = cr_unit_float(word[k]);
+    }
+}
+
+static void draw_doubles(cr_mt19937 *mt, double *x, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        x[i] = cr_unit_double(cr_mt_next64(mt));
+}
+
+static void dense_normal_f32(cr_mt19937 *mt, float *x, int64_t n, double mean, double std)
+{
+    normal_blocks b = {(char *)x, mean, std, pairs_kernel(CR_F32)};
+
+    draw_floats(mt, x, n);
+    cr_parallel_for(n / BLOCK, 256, blocks_f32, &b);
+    if (n % BLOCK) {
+        b.data = (char *)(x + n - BLOCK);
+        draw_floats(mt, x + n - BLOCK, BLOCK);
+        blocks_f32(&b, 0, 1);
+    }
+}
+
+static void dense_normal_f64(cr_mt19937 *mt, double *x, int64_t n, double mean, double std)
+{
+    normal_blocks b = {(char *)x, mean, std, pairs_kernel(CR_F64)};
+
+    draw_doubles(mt, x, n);
+    cr_parallel_for(n / BLOCK, 256, blocks_f64, &b);
+    if (n % BLOCK) {
+        b.data = (char *)(x + n - BLOCK);
+        draw_doubles(mt, x + n - BLOCK, BLOCK);
+        blocks_f64(&b, 0, 1);
+    }
+}
+
+/* Half types draw whole blocks only. */
+static void dense_normal_half(cr_mt19937 *mt, char *x, int64_t n, double mean, double std,
+                              cr_dtype t)
+{
+    float block[BLOCK];
+
+    for (int64_t i = 0; i < n; i += BLOCK) {
+        int64_t first = i + BLOCK <= n ? i : n - BLOCK;
+        draw_floats(mt, block, BLOCK);
+        block_f32(block, (float)mean, (float)std);
+        for (int64_t k = 0; k < BLOCK; k++)
+            store_double(t, x + (first + k) * 2, (double)block[k]);
+    }
+}
+
+static void dense_normal(const cr_view *out, cr_generator *g, double mean, double std)
+{
+    cr_mt19937 *mt = cr_generator_words(g);
+    int64_t n = cr_view_numel(out);
+
+    cr_generator_lock(g);
+    if (out->dtype == CR_F32)
+        dense_normal_f32(mt, (float *)(void *)out->data, n, mean, std);
+    else if (out->dtype == CR_F64)
+        dense_normal_f64(mt, (double *)(void *)out->data, n, mean, std);
+    else
+        dense_normal_half(mt, out->data, n, mean, std, (cr_dtype)out->dtype);
+    cr_generator_unlock(g);
+}
+
+/* The real and the imaginary part each have half the variance. */
+static cr_status fill_normal(const cr_view *out, const cr_value *generator, double mean,
+                             double std)
+{
+    int64_t size[CR_MAX_DIMS + 1], stride[CR_MAX_DIMS + 1];
+    cr_view parts = real_parts(out, size, stride);
+
+    if (cr_dtype_is_complex((cr_dtype)out->dtype))
+        std *= sqrt(0.5);
+    if (cr_view_numel(&parts) >= BLOCK && cr_view_is_contiguous(&parts)) {
+        dense_normal(&parts, generator_of(generator), mean, std);
+        return CR_OK;
+    }
+    return fill_drawn(&parts, generator, draw_normal, mean, std);
+}
+
+/* --- integers --- */
+
+typedef struct {
+    cr_generator *g;
+    uint64_t range; /* 0: all 64 bits */
+    int64_t from;
+    bool wide; /* two words per number */
+} integers;
+
+enum { NARROW_RANGE = 1 << 28 }; /* from this range on, torch draws two words */
+
+#define INTEGERS(suffix)                                                                       \
+    static void integers_##suffix(void *context, char *const *at, const int64_t *step,         \
+                                  int64_t n)                                                   \
+    {                                                                                          \
+        const integers *c = context;                                                           \
+        cr_mt19937 *mt = cr_generator_words(c->g);                                             \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            uint64_t x = c->wide ? cr_mt_next64(mt) : cr_mt_next(mt);                          \
+            int64_t value = (int64_t)((c->range ? x % c->range : x) + (uint64_t)c->from);      \
+            store_##suffix(at[0] + i * step[0], PUT(value));                                   \
+        }                                                                                      \
+    }
+#define PUT(x) (x)
+CR_INT_TYPES(INTEGERS)
+#undef PUT
+#define PUT(x) ((double)(x))
+CR_FLOAT_TYPES(INTEGERS)
+
+static const cr_row_fn integer_rows[CR_DTYPE_COUNT] = {CR_TYPE_TABLE(integers, CR_AND_FLOATS)};
+
+static cr_status refuse_complex(const char *kernel, const cr_view *out)
+{
+    if (!cr_dtype_is_complex((cr_dtype)out->dtype))
+        return CR_OK;
+    return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", kernel,
+                   cr_dtype_infos[out->dtype].legacy);
+}
+
+/* The name of a dtype's C type in messages. */
+static const char *c_name(cr_dtype t)
+{
+    static const char *const names[] = {[CR_BOOL] = "bool",      [CR_U8] = "unsigned char",
+                                        [CR_I8] = "signed char", [CR_I16] = "short",
+                                        [CR_I32] = "int",        [CR_I64] = "long",
+                                        [CR_F16] = "c10::Half",  [CR_BF16] = "c10::BFloat16",
+                                        [CR_F32] = "float",      [CR_F64] = "double"};
+
+    return names[t];
+}
+
+/* Whether the dtype holds the integer without loss (floats: without overflow). */
+static bool holds(cr_dtype t, int64_t x)
+{
+    if (t == CR_F16)
+        return x >= -65504 && x <= 65504;
+    return cr_dtype_is_float(t) || cr_scalar_fits(cr_scalar_int(x), t);
+}
+
+static cr_status check_range(const cr_view *out, int64_t from, int64_t to)
+{
+    cr_dtype t = (cr_dtype)out->dtype;
+
+    CR_TRY(refuse_complex("random_from_to_kernel_cpu", out));
+    if (from >= to)
+        return cr_fail(
+            CR_RUNTIME,
+            "random_ expects 'from' to be less than 'to', but got from=%lld >= to=%lld",
+            (long long)from, (long long)to);
+    if (!holds(t, from))
+        return cr_fail(CR_RUNTIME, "from is out of bounds for %s", c_name(t));
+    if (!holds(t, to - 1))
+        return cr_fail(CR_RUNTIME, "to - 1 is out of bounds for %s", c_name(t));
+    return CR_OK;
+}
+
+static void fill_integers(const cr_view *out, const cr_value *generator, int64_t from,
+                          uint64_t range)
+{
+    integers c = {generator_of(generator), range, from, !range || range >= NARROW_RANGE};
+
+    fill_in_order(out, c.g, integer_rows[out->dtype], &c);
+}
+
+static cr_status fill_between(const cr_view *out, const cr_value *generator, int64_t from,
+                              int64_t to)
+{
+    CR_TRY(check_range(out, from, to));
+    fill_integers(out, generator, from, (uint64_t)to - (uint64_t)from);
+    return CR_OK;
+}
+
+/* The whole range of the dtype: all its integers, or those that a float type represents
+ * exactly. */
+static uint64_t full_range(cr_dtype t)
+{
+    static const uint64_t range[] = {[CR_BOOL] = 2,
+                                     [CR_U8] = 1ull << 8,
+                                     [CR_I8] = 1ull << 7,
+                                     [CR_I16] = 1ull << 15,
+                                     [CR_I32] = 1ull << 31,
+                                     [CR_I64] = 1ull << 63,
+                                     [CR_F16] = (1ull << 11) + 1,
+                                     [CR_BF16] = (1ull << 8) + 1,
+                                     [CR_F32] = (1ull << 24) + 1,
+                                     [CR_F64] = (1ull << 53) + 1};
+
+    return range[t];
+}
+
+/* (self, *, generator) */
+cr_status cr_kern_random(const cr_value *arg, cr_view *out)
+{
+    cr_dtype t = (cr_dtype)out->dtype;
+    integers c = {.g = generator_of(&arg[1]), .wide = t == CR_I64 || t == CR_F64};
+
+    CR_TRY(refuse_complex("random_kernel_cpu", out));
+    c.range = full_range(t);
+    fill_in_order(out, c.g, integer_rows[t], &c);
+    return CR_OK;
+}
+
+/* Without an end: up to the largest number; for a float type up to the largest integer that the
+ * type counts exactly. */
+static cr_status fill_from(const cr_view *out, const cr_value *generator, int64_t from)
+{
+    cr_dtype t = (cr_dtype)out->dtype;
+    uint64_t top;
+
+    CR_TRY(refuse_complex("random_from_to_kernel_cpu", out));
+    if (!holds(t, from))
+        return cr_fail(CR_RUNTIME, "from is out of bounds for %s", c_name(t));
+    if (t == CR_I64 && from == INT64_MIN) {
+        fill_integers(out, generator, 0, 0);
+        return CR_OK;
+    }
+    top = full_range(t) - 1;
+    fill_integers(out, generator, from, top - (uint64_t)from + 1);
+    return CR_OK;
+}
+
+/* (self, from, to, *, generator) */
+cr_status cr_kern_random_from(const cr_value *arg, cr_view *out)
+{
+    if (arg[2].tag == CR_NONE)
+        return fill_from(out, &arg[3], arg[1].i);
+    return fill_between(out, &arg[3], arg[1].i, arg[2].i);
+}
+
+/* (self, to, *, generator) */
+cr_status cr_kern_random_to(const cr_value *arg, cr_view *out)
+{
+    return fill_between(out, &arg[2], 0, arg[1].i);
+}
+
+/* --- in-place distributions: (self, parameters..., *, generator) --- */
+
+cr_status cr_kern_uniform(const cr_value *arg, cr_view *out)
+{
+    if (arg[1].d > arg[2].d)
+        return cr_fail(
+            CR_RUNTIME,
+            "uniform_ expects to return a [from, to) range, but found from=%g > to=%g",
+            arg[1].d, arg[2].d);
+    return fill_uniform(out, &arg[3], arg[1].d, arg[2].d);
+}
+
+static cr_status check_std(double std)
+{
+    if (std >= 0)
+        return CR_OK;
+    return cr_fail(CR_RUNTIME, "normal expects std >= 0.0, but found std %g", std);
+}
+
+cr_status cr_kern_normal(const cr_value *arg, cr_view *out)
+{
+    CR_TRY(check_std(arg[2].d));
+    return fill_normal(out, &arg[3], arg[1].d, arg[2].d);
+}
+
+cr_status cr_kern_log_normal(const cr_value *arg, cr_view *out)
+{
+    if (!(arg[2].d > 0))
+        return cr_fail(CR_RUNTIME, "log_normal_ expects std > 0.0, but found std=%g", arg[2].d);
+    return fill_drawn(out, &arg[3], draw_log_normal, arg[1].d, arg[2].d);
+}
+
+cr_status cr_kern_cauchy(const cr_value *arg, cr_view *out)
+{
+    if (!(arg[2].d > 0))
+        return cr_fail(CR_RUNTIME, "cauchy_ expects sigma > 0.0, but found sigma=%g", arg[2].d);
+    return fill_drawn(out, &arg[3], draw_cauchy, arg[1].d, arg[2].d);
+}
+
+cr_status cr_kern_exponential(const cr_value *arg, cr_view *out)
+{
+    if (!(arg[1].d > 0))
+        return cr_fail(CR_RUNTIME, "exponential_ expects lambda > 0.0, but found lambda=%g",
+                       arg[1].d);
+    return fill_drawn(out, &arg[2], draw_exponential, arg[1].d, 0);
+}
+
+cr_status cr_kern_geometric(const cr_value *arg, cr_view *out)
+{
+    if (!(arg[1].d > 0 && arg[1].d < 1))
+        return cr_fail(CR_RUNTIME, "geometric_ expects p to be in (0, 1), but got p=%g",
+                       arg[1].d);
+    return fill_drawn(out, &arg[2], draw_geometric, arg[1].d, 0);
+}
+
+/* (self, p, *, generator); also for the out-of-place form. */
+cr_status cr_kern_bernoulli_float(const cr_value *arg, cr_view *out)
+{
+    if (!(arg[1].d >= 0 && arg[1].d <= 1))
+        return cr_fail(CR_RUNTIME, "bernoulli_ expects p to be in [0, 1], but got p=%g",
+                       arg[1].d);
+    return fill_drawn(out, &arg[2], draw_bernoulli, arg[1].d, 0);
+}
+
+/* One probability per element: double draws for double probabilities, float draws for
+ * others. */
+typedef struct {
+    cr_generator *g;
+    cr_dtype p_type, dtype;
+    bool wrong;
+} bernoulli_context;
+
+static void bernoulli_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    bernoulli_context *c = context;
+    cr_mt19937 *mt = cr_generator_words(c->g);
+
+    for (int64_t i = 0; i < n && !c->wrong; i++) {
+        double p = cr_scalar_as_double(cr_scalar_load(c->p_type, at[1] + i * step[1]));
+        c->wrong = !(p >= 0 && p <= 1);
+        if (!c->wrong)
+            store_double(c->dtype, at[0] + i * step[0],
+                         c->p_type == CR_F64 ? cr_unit_double(cr_mt_next64(mt)) < p
+                                             : cr_unit_float(cr_mt_next(mt)) < (float)p);
+    }
+}
+
+/* Checks that p can be expanded to the sizes of `out`. */
+static cr_status check_expand(const cr_view *p, const cr_view *out)
+{
+    char have[CR_SIZES_TEXT], want[CR_SIZES_TEXT];
+    int lead = out->ndim - p->ndim;
+
+    cr_sizes_text(have, p->ndim, p->size);
+    cr_sizes_text(want, out->ndim, out->size);
+    if (lead < 0)
+        return cr_fail(CR_RUNTIME,
+                       "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
+                       "be greater or equal to the number of dimensions in the tensor (%d)",
+                       cr_dtype_infos[p->dtype].legacy, have, want, out->ndim, p->ndim);
+    for (int d = p->ndim - 1; d >= 0; d--)
+        if (p->size[d] != 1 && p->size[d] != out->size[lead + d])
+            return cr_fail(CR_RUNTIME,
+                           "The expanded size of the tensor (%lld) must match the existing size "
+                           "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
+                           (long long)out->size[lead + d], (long long)p->size[d], lead + d, want,
+                           have);
+    return CR_OK;
+}
+
+static cr_status fill_bernoulli(const cr_view *out, const cr_view *p, const cr_value *generator)
+{
+    bernoulli_context c = {generator_of(generator), (cr_dtype)p->dtype, (cr_dtype)out->dtype,
+                           false};
+    int64_t stride[CR_MAX_DIMS];
+    cr_walk w;
+
+    if (!cr_dtype_is_float(c.p_type))
+        return cr_fail(CR_NOT_IMPLEMENTED,
+                       "\"bernoulli_tensor_cpu_p_\" not implemented for '%s'",
+                       cr_dtype_infos[p->dtype].legacy);
+    CR_TRY(check_expand(p, out));
+    cr_broadcast_strides(stride, p, out->ndim, out->size);
+    cr_walk_start(&w, out->ndim, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_walk_add_strides(&w, p->data, stride, cr_view_item(p));
+    cr_walk_sort(&w);
+    cr_walk_merge(&w);
+    cr_generator_lock(c.g);
+    cr_walk_range(&w, 0, w.total, bernoulli_row, &c);
+    cr_generator_unlock(c.g);
+    if (c.wrong)
+        return cr_fail(CR_RUNTIME,
+                       "Expected p_in >= 0 && p_in <= 1 to be true, but got false.  (Could "
+                       "this error message be improved?  If so, please report an "
+                       "enhancement request to PyTorch.)");
+    return CR_OK;
+}
+
+/* (self, p, *, generator) */
+cr_status cr_kern_bernoulli_tensor(const cr_value *arg, cr_view *out)
+{
+    return fill_bernoulli(out, arg[1].view, &arg[2]);
+}
+
+/* (self, *, generator): self holds the probabilities. */
+cr_status cr_kern_bernoulli(const cr_value *arg, cr_view *out)
+{
+    return fill_bernoulli(out, arg[0].view, &arg[1]);
+}
+
+/* --- factories: out is new and dense --- */
+
+/* (size, *, generator, ...) */
+cr_status cr_kern_rand(const cr_value *arg, cr_view *out)
+{
+    return fill_uniform(out, &arg[1], 0, 1);
+}
+cr_status cr_kern_randn(const cr_value *arg, cr_view *out)
+{
+    return fill_normal(out, &arg[1], 0, 1);
+}
+
+/* (high, size, *, generator, ...) and (low, high, size, *, generator, ...) */
+cr_status cr_kern_randint(const cr_value *arg, cr_view *out)
+{
+    return fill_between(out, &arg[2], 0, arg[0].i);
+}
+cr_status cr_kern_randint_low(const cr_value *arg, cr_view *out)
+{
+    return fill_between(out, &arg[3], arg[0].i, arg[1].i);
+}
+
+/* Exchanges each position with a random later one or itself.  From UINT32_MAX / 20 positions
+ * on, each choice takes two words. */
+static void shuffle(cr_mt19937 *mt, int64_t *order, int64_t n)
+{
+    bool wide = n >= (int64_t)UINT32_MAX / 20;
+
+    for (int64_t i = 0; i < n - 1; i++) {
+        uint64_t left = (uint64_t)(n - i);
+        int64_t k =
+            i + (int64_t)(wide ? cr_mt_next64(mt) % left : cr_mt_next(mt) % (uint32_t)left);
+        int64_t swap = order[i];
+        order[i] = order[k];
+        order[k] = swap;
+    }
+}
+
+/* (n, *, generator, ...) */
+cr_status cr_kern_randperm(const cr_value *arg, cr_view *out)
+{
+    int64_t n = arg[0].i, item = (int64_t)cr_view_item(out);
+    bool direct = out->dtype == CR_I64 && cr_view_is_contiguous(out);
+    int64_t *order =
+        direct ? (int64_t *)(void *)out->data : cr_alloc((size_t)n * sizeof *order);
+    cr_generator *g = generator_of(&arg[1]);
+
+    if (!order)
+        return n ? CR_MEMORY : CR_OK;
+    for (int64_t i = 0; i < n; i++)
+        order[i] = i;
+    cr_generator_lock(g);
+    shuffle(cr_generator_words(g), order, n);
+    cr_generator_unlock(g);
+    if (direct)
+        return CR_OK;
+    for (int64_t i = 0; i < n; i++)
+        cr_scalar_store(cr_scalar_int(order[i]), (cr_dtype)out->dtype, out->data + i * item);
+    cr_free(order);
+    return CR_OK;
+}
+
+/* Normal numbers around tensors: draws standard ones first, then scales and shifts them. */
+
+typedef struct {
+    cr_dtype dtype, mean_type, std_type;
+} affine_context;
+
+static void affine_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    const affine_context *c = context;
+
+    for (int64_t i = 0; i < n; i++) {
+        double x = cr_scalar_as_double(cr_scalar_load(c->dtype, at[0] + i * step[0]));
+        double mean = cr_scalar_as_double(cr_scalar_load(c->mean_type, at[1] + i * step[1]));
+        double std = cr_scalar_as_double(cr_scalar_load(c->std_type, at[2] + i * step[2]));
+        store_double(c->dtype, at[0] + i * step[0], x * std + mean);
+    }
+}
+
+static void check_negative_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    affine_context *c = context;
+
+    for (int64_t i = 0; i < n; i++)
+        if (cr_scalar_as_double(cr_scalar_load(c->std_type, at[0] + i * step[0])) < 0)
+            c->dtype = CR_DTYPE_NONE;
+}
+
+static cr_status check_stds(const cr_view *std)
+{
+    affine_context c = {CR_F32, CR_F32, (cr_dtype)std->dtype};
+    cr_walk w;
+
+    cr_walk_start(&w, std->ndim, std->size, -1);
+    cr_walk_add(&w, std);
+    cr_walk_range(&w, 0, w.total, check_negative_row, &c);
+    if (c.dtype == CR_DTYPE_NONE)
+        return cr_fail(CR_RUNTIME, "normal expects all elements of std >= 0.0");
+    return CR_OK;
+}
+
+/* A tensor or a number as a view that broadcasts. */
+static cr_view as_view(const cr_value *v, double *room)
+{
+    static const int64_t none[1] = {1};
+
+    if (v->tag == CR_VIEW)
+        return *v->view;
+    *room = v->tag == CR_FLOAT ? v->d : cr_scalar_as_double(v->number);
+    return (cr_view){(char *)room, none, none, 0, CR_F64, CR_HOST, false};
+}
+
+/* (mean, std, *, generator), either of them a tensor */
+cr_status cr_kern_normal_around(const cr_value *arg, cr_view *out)
+{
+    double room[2];
+    cr_view mean = as_view(&arg[0], &room[0]), std = as_view(&arg[1], &room[1]);
+    affine_context c = {(cr_dtype)out->dtype, (cr_dtype)mean.dtype, (cr_dtype)std.dtype};
+    int64_t stride[CR_MAX_DIMS];
+    cr_walk w;
+
+    CR_TRY(arg[1].tag == CR_VIEW ? check_stds(&std) : check_std(room[1]));
+    CR_TRY(fill_normal(out, &arg[2], 0, 1));
+    cr_walk_start(&w, out->ndim, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_broadcast_strides(stride, &mean, out->ndim, out->size);
+    cr_walk_add_strides(&w, mean.data, stride, cr_view_item(&mean));
+    cr_broadcast_strides(stride, &std, out->ndim, out->size);
+    cr_walk_add_strides(&w, std.data, stride, cr_view_item(&std));
+    cr_walk_merge(&w);
+    cr_walk_run(&w, CR_WALK_GRAIN / 8, affine_row, &c);
+    return CR_OK;
+}
+
+/* (mean, std, size, *, generator, ...): numbers */
+cr_status cr_kern_normal_sized(const cr_value *arg, cr_view *out)
+{
+    CR_TRY(check_std(arg[1].d));
+    return fill_normal(out, &arg[3], arg[0].d, arg[1].d);
+}
+
+/* Poisson numbers: products of uniform numbers for small rates; for others Hoermann's
+ * transformed rejection ("The transformed rejection method for generating Poisson random
+ * variables", 1993). */
+
+static double small_poisson(cr_generator *g, double rate)
+{
+    double limit = exp(-rate), product = draw_double(g), k = 0;
+
+    for (; product > limit; k++)
+        product *= draw_double(g);
+    return k;
+}
+
+static double large_poisson(cr_generator *g, double rate)
+{
+    double root = sqrt(rate), logarithm = log(rate);
+    double b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b;
+    double inverse = 1.1239 + 1.1328 / (b - 3.4), quick = 0.9277 - 3.6224 / (b - 2);
+
+    for (;;) {
+        double u = draw_double(g) - 0.5, v = draw_double(g), us = 0.5 - fabs(u);
+        double k = floor((2 * a / us + b) * u + rate + 0.43);
+        if (us >= 0.07 && v <= quick)
+            return k;
+        if (k < 0 || (us < 0.013 && v > us))
+            continue;
+        if (log(v) + log(inverse) - log(a / (us * us) + b) <=
+            -rate + k * logarithm - lgamma(k + 1))
+            return k;
+    }
+}
+
+static void poisson_row(void *context, char *const *at, const int64_t *step, int64_t n)
+{
+    bernoulli_context *c = context;
+
+    for (int64_t i = 0; i < n && !c->wrong; i++) {
+        double rate = cr_scalar_as_double(cr_scalar_load(c->p_type, at[1] + i * step[1]));
+        c->wrong = !(rate >= 0);
+        if (!c->wrong)
+            store_double(c->dtype, at[0] + i * step[0],
+                         rate == 0    ? 0
+                         : rate >= 10 ? large_poisson(c->g, rate)
+                                      : small_poisson(c->g, rate));
+    }
+}
+
+/* (self, generator) */
+cr_status cr_kern_poisson(const cr_value *arg, cr_view *out)
+{
+    const cr_view *self = arg[0].view;
+    bernoulli_context c = {generator_of(&arg[1]), (cr_dtype)self->dtype, (cr_dtype)out->dtype,
+                           false};
+    cr_walk w;
+
+    cr_walk_start(&w, out->ndim, out->size, -1);
+    cr_walk_add(&w, out);
+    cr_walk_add(&w, self);
+    cr_walk_sort(&w);
+    cr_walk_merge(&w);
+    cr_generator_lock(c.g);
+    cr_walk_range(&w, 0, w.total, poisson_row, &c);
+    cr_generator_unlock(c.g);
+    if (c.wrong)
+        return cr_fail(CR_RUNTIME, "invalid Poisson rate, expected rate to be non-negative");
+    return CR_OK;
+}
