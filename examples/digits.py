@@ -166,7 +166,7 @@ def draw(losses, images, read, labels, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--epochs", type=int, default=30)
+    parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--out", default="out")
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
