@@ -314,7 +314,7 @@ static const char *event_record(int index, void *event)
 static const char *event_wait(int index, void *event)
 {
     (void)index;
-    (void)event; /* what was asked for before it is done before what comes */
+    (void)event; /* the queue runs jobs in order, so earlier work is done before later work */
     return NULL;
 }
 

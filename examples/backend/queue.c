@@ -1,4 +1,4 @@
-/* A queue a device, run by a thread of its own, late.
+/* One queue for each device, run late by a thread.
  *
  * Before every job the thread may sleep for a moment (DEMO_DELAY, in microseconds, 20 when
  * unset), so that a program which does not wait for results sees that they are not there. */

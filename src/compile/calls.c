@@ -1,9 +1,9 @@
 /* Calls of a recording with symbols.
  *
- * What is kept for a choice of sizes is an *instance*: a call whose programs have sizes,
- * strides and offsets of their own and share everything else with a *shared call*.  A shared
- * call is made when the second choice of sizes is met, of the recording at a few choices near
- * these two (sizes.h).  Where that fails, an instance has programs of its own.
+ * An *instance* is the cached call for one choice of sizes.  It stores sizes, strides and
+ * offsets; it shares everything else with a *shared call*.  The second choice of sizes makes the
+ * shared call, from the recording at these two choices and a few nearby ones (sizes.h).  When
+ * that fails, the instance compiles separate programs.
  *
  * Instances are found by hash and chained by use; beyond CR_SIZES_LIMIT the oldest go. */
 #include "base/env.h"
@@ -42,7 +42,7 @@ struct cr_compiled_calls {
     instance *newest, *oldest;
     int count;
     size_t bytes, limit;
-    bool alone;          /* each choice has programs of its own */
+    bool alone;          /* each choice compiles separate programs */
     int tries;           /* to make a shared call */
     shared_call *shared; /* the newest first */
     int seen; /* choices of sizes that tell which symbols are one, the recording's first */
