@@ -127,14 +127,14 @@ static void *block_map(size_t bytes)
 static struct cr_arena_block *block_new(const cr_arena *a, size_t need)
 {
     size_t twice = a->last ? 2 * (a->last->size + sizeof *a->last) : FIRST_BYTES;
-    size_t bytes = a->mapped && MAPPED_BYTES ? MAPPED_BYTES
+    size_t bytes = a->mapped && MAPPED_BYTES > 0 ? MAPPED_BYTES
                    : twice < MOST_BYTES      ? twice
                                              : MOST_BYTES;
     struct cr_arena_block *b;
 
     if (bytes < sizeof *b + need)
         bytes = sizeof *b + need;
-    b = a->mapped && MAPPED_BYTES ? block_map(bytes) : cr_alloc(bytes);
+    b = a->mapped && MAPPED_BYTES > 0 ? block_map(bytes) : cr_alloc(bytes);
     if (!b)
         return NULL;
     b->before = a->last;
@@ -182,7 +182,7 @@ void cr_arena_drop(cr_arena *a)
     while (a->last) {
         struct cr_arena_block *b = a->last;
         a->last = b->before;
-        if (a->mapped && MAPPED_BYTES)
+        if (a->mapped && MAPPED_BYTES > 0)
             munmap(b, sizeof *b + b->size);
         else
             cr_free(b);

@@ -610,7 +610,7 @@ static void fill_nan(const cr_lapack_job *j, void *at, int64_t count)
         if (j->real == sizeof(float))
             ((float *)at)[i] = NAN;
         else
-            ((double *)at)[i] = NAN;
+            ((double *)at)[i] = (double)NAN;
     }
 }
 

@@ -155,7 +155,7 @@ typedef cr_complex cell_c128;
     {                                                                                          \
         return (cell_##s){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};               \
     }                                                                                          \
-    static const cell_##s none_add_##s = {-0.0f, -0.0f}, none_mul_##s = {1, 0};
+    static const cell_##s none_add_##s = {-0.0, -0.0}, none_mul_##s = {1, 0};
 CR_FLOAT_TYPES(DEFINE_REAL_OPS)
 CR_COMPLEX_TYPES(DEFINE_COMPLEX_OPS)
 
