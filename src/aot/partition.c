@@ -646,7 +646,8 @@ static value_list values_like(const cutter *c, const cr_graph *like, int saved)
     for (int i = 0; i < saved; i++) {
         cr_gvalue *v = find_value(c->joint, like->input[i]->name);
         if (!v)
-            cr_bail(c->s, CR_RUNTIME, "%%%s is saved and not in the graph", like->input[i]->name);
+            cr_bail(c->s, CR_RUNTIME, "%%%s is saved and not in the graph",
+                    like->input[i]->name);
         CR_PUSH(c->s, &list, v);
     }
     return list;

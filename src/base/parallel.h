@@ -20,7 +20,8 @@ CR_API cr_status cr_set_threads(int n);
 /* Limits operators that the calling thread runs to n threads; 0 removes the limit.  For
  * programs that start many threads. */
 CR_API void cr_set_thread_limit(int n);
-/* Ends the threads of the pool; the next region starts them again.  Does nothing inside a region. */
+/* Ends the threads of the pool; the next region starts them again.  Does nothing inside a
+ * region. */
 void cr_threads_end(void);
 /* True inside a parallel region. */
 bool cr_in_parallel(void);

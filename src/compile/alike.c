@@ -1,8 +1,8 @@
 /* Groups that are alike.
  *
  * Equal layers have groups of the same operators with the same arguments over values of the
- * same types, so the plan of one group serves all of them.  The key of a group is all that planning
- * reads, with values replaced by their numbers. */
+ * same types, so the plan of one group serves all of them.  The key of a group is all that
+ * planning reads, with values replaced by their numbers. */
 #include "compile/code.h"
 
 cr_alike *cr_alike_new(cr_session *s, unsigned values)

@@ -23,7 +23,8 @@ struct cr_compiled_call {
     _Atomic int32_t count;
     pthread_mutex_t lock; /* of making the programs */
     _Atomic bool made;
-    const cr_graph *symbolic; /* of calls by cr_compiled_call_resize: the recording, whose session is kept */
+    /* The recording, whose session is kept; for calls that cr_compiled_call_resize makes. */
+    const cr_graph *symbolic;
     cr_scalar *symbol;        /* and its symbols' values */
     cr_session *session; /* of `recorded` */
     const cr_graph *recorded; /* of inference until the program is made, or where it has numbers; and of

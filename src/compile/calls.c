@@ -101,7 +101,7 @@ static bool same_symbols(const cr_compiled_calls *c, const int64_t *a, const int
     return !memcmp(a, b, numbers_of(c) * sizeof *a);
 }
 
-/* What was seen is a sample: later choices take the place of the one before. */
+/* Keeps up to MOST_SEEN different choices of sizes; when full, a new one replaces the last. */
 static cr_status see(cr_compiled_calls *c, const int64_t *symbol)
 {
     int at = c->seen < MOST_SEEN ? c->seen : MOST_SEEN - 1;
