@@ -100,10 +100,10 @@ typedef struct {
     int root_count;
     cr_tensor *const *inputs; /* NULL: adds to the gradients of the leaves */
     int input_count;
-    bool accumulate_inputs;   /* adds to the gradients of the inputs only */
-    bool retain_graph;        /* keeps the graph for another backward */
-    bool create_graph;        /* records the computation of the gradients */
-    bool allow_unused;        /* no error when an input is unused */
+    bool accumulate_inputs; /* adds to the gradients of the inputs only */
+    bool retain_graph;      /* keeps the graph for another backward */
+    bool create_graph;      /* records the computation of the gradients */
+    bool allow_unused;      /* no error when an input is unused */
 } cr_backward_call;
 
 /* Bytes held by tensors, bytes in the allocator's cache, and the peak of the former. */
@@ -125,7 +125,7 @@ typedef enum {
     CR_ARG_FLOATS,  /* floats, len */
     CR_ARG_TENSORS, /* tensors, len */
     CR_ARG_GENERATOR,
-    CR_ARG_RESULT   /* result: receives a further result of the operator */
+    CR_ARG_RESULT /* result: receives a further result of the operator */
 } cr_arg_kind;
 
 /* One argument; lists and strings are borrowed. */

@@ -172,13 +172,14 @@ static inline cr_arg cr_arg_named(const char *name, cr_arg a)
 /* A list of at least one argument. */
 #define CR_ARGS(...) ((const cr_arg[]){CR_EACH(__VA_ARGS__) cr_arg_end()})
 /* An empty list. */
-#define CR_NO_ARGS   ((const cr_arg[]){cr_arg_end()})
+#define CR_NO_ARGS ((const cr_arg[]){cr_arg_end()})
 
 #define CR_PICK_17(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p, macro, ...) macro
 #define CR_EACH(...)                                                                           \
     CR_PICK_17(__VA_ARGS__, CR_EACH_16, CR_EACH_15, CR_EACH_14, CR_EACH_13, CR_EACH_12,        \
                CR_EACH_11, CR_EACH_10, CR_EACH_9, CR_EACH_8, CR_EACH_7, CR_EACH_6, CR_EACH_5,  \
-               CR_EACH_4, CR_EACH_3, CR_EACH_2, CR_EACH_1, CR_EACH_0)(__VA_ARGS__)
+               CR_EACH_4, CR_EACH_3, CR_EACH_2, CR_EACH_1, CR_EACH_0)                          \
+    (__VA_ARGS__)
 #define CR_EACH_1(x)       CR_ARG(x),
 #define CR_EACH_2(x, ...)  CR_ARG(x), CR_EACH_1(__VA_ARGS__)
 #define CR_EACH_3(x, ...)  CR_ARG(x), CR_EACH_2(__VA_ARGS__)

@@ -77,7 +77,7 @@ CR_API void cr_easy_leave_no_grad(ct_block *b);
 #define CT_PASTE(a, b)  CT_PASTE_(a, b)
 #define CT_BLOCK(name, enter, leave)                                                           \
     for (ct_block name __attribute__((cleanup(leave))) = enter(); name.once; name.once = false)
-#define ct_scope        CT_BLOCK(CT_PASTE(ct_scope_, __LINE__), cr_easy_enter, cr_easy_leave)
+#define ct_scope CT_BLOCK(CT_PASTE(ct_scope_, __LINE__), cr_easy_enter, cr_easy_leave)
 /* ct_no_grad { ... } is a scope whose operations are not recorded. */
 #define ct_no_grad                                                                             \
     CT_BLOCK(CT_PASTE(ct_no_grad_, __LINE__), cr_easy_enter_no_grad, cr_easy_leave_no_grad)
@@ -114,7 +114,7 @@ CR_API bool cr_easy_bool(const char *file, int line, const char *name, const cr_
 #define CT_CALL_TENSORS(name, ...)                                                             \
     cr_easy_tensors(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
 #define CT_CALL_NUMBER(name, ...) cr_easy_number(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
-#define CT_CALL_BOOL(name, ...)    cr_easy_bool(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
+#define CT_CALL_BOOL(name, ...)   cr_easy_bool(__FILE__, __LINE__, name, CR_ARGS(__VA_ARGS__))
 
 /* --- tensors ------------------------------------------------------------------------- */
 
@@ -149,7 +149,7 @@ CR_API cr_tensor *cr_easy_requires_grad(const char *file, int line, cr_tensor *t
 CR_API void cr_easy_backward(const char *file, int line, const cr_arg *args);
 #define ct_backward(...) cr_easy_backward(__FILE__, __LINE__, CR_ARGS(__VA_ARGS__))
 /* The gradient, borrowed from t; NULL when there is none. */
-#define ct_grad(t) cr_tensor_grad(t)
+#define ct_grad(t)       cr_tensor_grad(t)
 #define ct_clear_grad(t) ct_check(cr_set_grad(t, 0))
 /* The gradient of an output with respect to an input: ct_gradient(y, x), with gradient=None,
  * retain_graph=create_graph, create_graph=False. */
@@ -169,8 +169,8 @@ CR_API cr_generator *cr_easy_generator(const char *file, int line, uint64_t seed
  * The scope owns the module, and so do the modules that it is added to. */
 CR_API cr_module *cr_easy_module(const char *file, int line, const char *kind,
                                  const cr_arg *args);
-#define ct_module(kind, ...) cr_easy_module(__FILE__, __LINE__, kind, CR_ARGS(__VA_ARGS__))
-#define CT_LAYER(kind)       cr_easy_module(__FILE__, __LINE__, kind, CR_NO_ARGS)
+#define ct_module(kind, ...)      cr_easy_module(__FILE__, __LINE__, kind, CR_ARGS(__VA_ARGS__))
+#define CT_LAYER(kind)            cr_easy_module(__FILE__, __LINE__, kind, CR_NO_ARGS)
 #define ct_Linear(...)            ct_module("Linear", __VA_ARGS__)
 #define ct_Conv1d(...)            ct_module("Conv1d", __VA_ARGS__)
 #define ct_Conv2d(...)            ct_module("Conv2d", __VA_ARGS__)
@@ -230,21 +230,21 @@ CR_API cr_tensor *cr_easy_forward(const char *file, int line, cr_module *m, cons
 #define ct_forward(m, x)    cr_easy_forward(__FILE__, __LINE__, m, "", x)
 #define ct_call(m, path, x) cr_easy_forward(__FILE__, __LINE__, m, path, x)
 
-#define ct_train(m)            ct_check(cr_module_train(m, true))
-#define ct_eval(m)             ct_check(cr_module_train(m, false))
+#define ct_train(m) ct_check(cr_module_train(m, true))
+#define ct_eval(m)  ct_check(cr_module_train(m, false))
 /* Prints a module in Python's format. */
 CR_API void cr_easy_print(const char *file, int line, cr_module *m);
-#define ct_print(m)            cr_easy_print(__FILE__, __LINE__, m)
+#define ct_print(m) cr_easy_print(__FILE__, __LINE__, m)
 /* The scope owns the list; the module owns its tensors. */
 CR_API cr_tensors cr_easy_parameters(const char *file, int line, cr_module *m);
-#define ct_parameters(m)       cr_easy_parameters(__FILE__, __LINE__, m)
+#define ct_parameters(m) cr_easy_parameters(__FILE__, __LINE__, m)
 /* Saves the state to a safetensors file.  Loads the state from such a file or torch.save's,
  * strictly. */
 CR_API void cr_easy_save(const char *file, int line, cr_module *m, const char *path);
 CR_API void cr_easy_load(const char *file, int line, cr_module *m, const char *path,
                          const char *prefix);
-#define ct_save(m, path)       cr_easy_save(__FILE__, __LINE__, m, path)
-#define ct_load(m, path)       cr_easy_load(__FILE__, __LINE__, m, path, 0)
+#define ct_save(m, path) cr_easy_save(__FILE__, __LINE__, m, path)
+#define ct_load(m, path) cr_easy_load(__FILE__, __LINE__, m, path, 0)
 /* Loads the tensors below a name of the file: ct_load_under(net, "checkpoint.pt", "model"). */
 #define ct_load_under(m, path, prefix) cr_easy_load(__FILE__, __LINE__, m, path, prefix)
 
@@ -254,14 +254,14 @@ CR_API void cr_easy_load(const char *file, int line, cr_module *m, const char *p
  * numbers.  The scope owns the optimizer. */
 CR_API cr_optim *cr_easy_optim(const char *file, int line, const char *kind,
                                const cr_arg *args);
-#define ct_SGD(...)       cr_easy_optim(__FILE__, __LINE__, "SGD", CR_ARGS(__VA_ARGS__))
-#define ct_Adam(...)      cr_easy_optim(__FILE__, __LINE__, "Adam", CR_ARGS(__VA_ARGS__))
-#define ct_AdamW(...)     cr_easy_optim(__FILE__, __LINE__, "AdamW", CR_ARGS(__VA_ARGS__))
-#define ct_Adagrad(...)   cr_easy_optim(__FILE__, __LINE__, "Adagrad", CR_ARGS(__VA_ARGS__))
-#define ct_RMSprop(...)   cr_easy_optim(__FILE__, __LINE__, "RMSprop", CR_ARGS(__VA_ARGS__))
-#define ct_zero_grad(o)   ct_check(cr_optim_zero_grad(o))
-#define ct_step(o)        ct_check(cr_optim_step(o))
-#define ct_set_lr(o, lr)  ct_check(cr_optim_set_lr(o, lr))
+#define ct_SGD(...)      cr_easy_optim(__FILE__, __LINE__, "SGD", CR_ARGS(__VA_ARGS__))
+#define ct_Adam(...)     cr_easy_optim(__FILE__, __LINE__, "Adam", CR_ARGS(__VA_ARGS__))
+#define ct_AdamW(...)    cr_easy_optim(__FILE__, __LINE__, "AdamW", CR_ARGS(__VA_ARGS__))
+#define ct_Adagrad(...)  cr_easy_optim(__FILE__, __LINE__, "Adagrad", CR_ARGS(__VA_ARGS__))
+#define ct_RMSprop(...)  cr_easy_optim(__FILE__, __LINE__, "RMSprop", CR_ARGS(__VA_ARGS__))
+#define ct_zero_grad(o)  ct_check(cr_optim_zero_grad(o))
+#define ct_step(o)       ct_check(cr_optim_step(o))
+#define ct_set_lr(o, lr) ct_check(cr_optim_set_lr(o, lr))
 
 /* --- data ---------------------------------------------------------------------------- */
 
@@ -278,8 +278,7 @@ typedef struct {
 CR_API ct_epoch cr_easy_epoch(const char *file, int line, cr_loader *l);
 CR_API bool cr_easy_next(const char *file, int line, ct_epoch *e, const cr_arg *batch);
 CR_API void cr_easy_epoch_end(ct_epoch *e);
-#define ct_for_batches(loader, ...)                                                            \
-    CT_EPOCH(CT_PASTE(ct_epoch_, __LINE__), loader, __VA_ARGS__)
+#define ct_for_batches(loader, ...) CT_EPOCH(CT_PASTE(ct_epoch_, __LINE__), loader, __VA_ARGS__)
 #define CT_EPOCH(name, loader, ...)                                                            \
     for (ct_epoch name __attribute__((cleanup(cr_easy_epoch_end))) =                           \
              cr_easy_epoch(__FILE__, __LINE__, loader);                                        \

@@ -10,8 +10,8 @@
  *   crc ops                   the entries of the operator table
  *   crc env                   the environment variables */
 #include "crc.h"
-#include "base/log.h"
 #include "base/env.h"
+#include "base/log.h"
 #include "emit/emit.h"
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* Runs the lines "# eager NAME = OP(ARG, ...)" of a program: the same computation by operators
  * of the tensor library.  Arguments are inputs, earlier results, settings and literals.  The
  * first result of the last line is compared with the program's first output. */
-#include "crc.h"
 #include "crc_eager.h"
+#include "crc.h"
 #include "tensor/tensor.h"
 #include <ctype.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* crc explain, crc ops - prints the operator table and everything derived from it.
  *
- * `crc explain OP` prints the entry, its derivatives, its tests and the C text of its kernels, and
- * then the same of every entry that its composition calls. */
+ * `crc explain OP` prints the entry, its derivatives, its tests and the C text of its kernels,
+ * and then the same of every entry that its composition calls. */
 #include "crc.h"
 #include "emit/emit.h"
 #include "graph/graph.h"
@@ -15,9 +15,12 @@
 #include <string.h>
 
 static const char *const does_names[] = {
-    [CR_DOES_BODY] = "body: elementwise",  [CR_DOES_FOLD] = "fold: reduction",
-    [CR_DOES_MAP] = "map: view",           [CR_DOES_IS] = "is: composition",
-    [CR_DOES_EXTERN] = "extern: C on views", [CR_DOES_WHOLE] = "whole: C on tensors",
+    [CR_DOES_BODY] = "body: elementwise",
+    [CR_DOES_FOLD] = "fold: reduction",
+    [CR_DOES_MAP] = "map: view",
+    [CR_DOES_IS] = "is: composition",
+    [CR_DOES_EXTERN] = "extern: C on views",
+    [CR_DOES_WHOLE] = "whole: C on tensors",
     [CR_DOES_INPLACE] = "in-place form",
 };
 
@@ -211,7 +214,8 @@ static bool file_calls(const char *path, const char *name)
 /* Files of tests that call the entry by its name, when the working folder is the repository. */
 static void put_calling_tests(cr_text *out, const cr_op *op)
 {
-    static const char *const folders[] = {"tests/python/*.py", "tests/ops/*.py", "tests/text/*.txt", "tests/c/*.c"};
+    static const char *const folders[] = {"tests/python/*.py", "tests/ops/*.py",
+                                          "tests/text/*.txt", "tests/c/*.c"};
 
     for (size_t i = 0; i < CR_LEN(folders); i++) {
         glob_t files = {0};
@@ -274,8 +278,8 @@ static void follow_composition(explainer *x, const cr_op *op)
 static cr_status read_table(void)
 {
     for (int i = 0; i < cr_table_text_count; i++)
-        CR_TRY(cr_ops_read(cr_table_texts[i].file, cr_table_texts[i].text,
-                           cr_table_texts[i].len));
+        CR_TRY(
+            cr_ops_read(cr_table_texts[i].file, cr_table_texts[i].text, cr_table_texts[i].len));
     return cr_ops_resolve();
 }
 

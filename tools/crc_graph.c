@@ -1,7 +1,7 @@
 /* Runs passes on the texts of graphs. */
-#include "crc.h"
 #include "autograd/autograd.h"
 #include "compile/compile.h"
+#include "crc.h"
 #include "graph/cost.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,10 +7,10 @@
  *
  * Sizes and parameters come from a line "# run R=4096 C=768 s=0.5" in the file, or from
  * arguments.  Other parameters are 1. */
-#include "crc.h"
-#include "crc_eager.h"
 #include "base/map.h"
 #include "base/parallel.h"
+#include "crc.h"
+#include "crc_eager.h"
 #include "jit/fused.h"
 #include "jit/generated.h"
 #include "jit/isa.h"
@@ -38,7 +38,7 @@ typedef struct {
     cr_buffer *operand[MOST];
     int operands, outputs;
     int64_t rows, columns;
-    void *memory[MOST];  /* of each operand */
+    void *memory[MOST]; /* of each operand */
     int64_t stride[2 * MOST], bytes[MOST];
     char param[MOST * CR_PARAM_BYTES];
 } experiment;
@@ -291,7 +291,7 @@ static void split(splitter *w, const cr_expr *e)
 typedef struct {
     experiment *x;
     const char *declarations, *line;
-    cr_map *arrays;      /* name -> memory */
+    cr_map *arrays; /* name -> memory */
     double seconds;
 } operation;
 
@@ -460,8 +460,8 @@ static void order(splitter *w, cr_expr_set *seen, expr_order *o, const cr_expr *
 static bool run_eager(experiment *x, void **out, double *seconds, cr_map *arrays, bool show)
 {
     const cr_nest *n = cr_fused_nest(x->fused);
-    splitter w = {.n = n, .seen = cr_expr_set_new(n->loop), .rows = x->rows,
-                  .columns = x->columns};
+    splitter w = {
+        .n = n, .seen = cr_expr_set_new(n->loop), .rows = x->rows, .columns = x->columns};
     cr_expr_set seen = cr_expr_set_new(n->loop);
     expr_order o = {.count = 0};
     bool ok = true;
@@ -595,8 +595,8 @@ static int compare(experiment *x, void *const *reference, const char *what)
     int64_t wrong = 0;
 
     for (int k = 0; k < x->outputs; k++)
-        wrong += differing((cr_dtype)x->operand[k]->dtype, reference[k], x->memory[k],
-                           x->bytes[k]);
+        wrong +=
+            differing((cr_dtype)x->operand[k]->dtype, reference[k], x->memory[k], x->bytes[k]);
     printf("  %-28s %lld differing elements\n", what, (long long)wrong);
     return wrong != 0;
 }

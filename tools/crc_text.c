@@ -66,10 +66,7 @@ static void part(checker *c, const char *program, const char *passes, const char
     cr_text_drop(&got);
 }
 
-static char *copied(const char *from, size_t n)
-{
-    return cr_strndup(from, n);
-}
+static char *copied(const char *from, size_t n) { return cr_strndup(from, n); }
 
 /* Checks one program and its parts.  Advances *at. */
 static void one_case(checker *c, const char **at)

@@ -20,8 +20,7 @@ static const struct {
     [CR_T_INT] = {"int64_t @", "cr_of_int(@)", "const int64_t *@",
                   "@ ? cr_of_int(*@) : cr_of_none()"},
     [CR_T_INTS] = {"const int64_t *@, size_t @_len", "cr_of_ints(@, @_len)",
-                   "const int64_t *@, size_t @_len",
-                   "@ ? cr_of_ints(@, @_len) : cr_of_none()"},
+                   "const int64_t *@, size_t @_len", "@ ? cr_of_ints(@, @_len) : cr_of_none()"},
     [CR_T_FLOAT] = {"double @", "cr_of_float(@)", "const double *@",
                     "@ ? cr_of_float(*@) : cr_of_none()"},
     [CR_T_FLOATS] = {"const double *@, size_t @_len", "floats_of(@, @_len)",
@@ -32,8 +31,11 @@ static const struct {
     [CR_T_DTYPE] = {"cr_dtype @", "dtype_of(@)", "cr_dtype @", "dtype_of(@)"},
     [CR_T_GENERATOR] = {"cr_generator *@", "generator_of(@)", "cr_generator *@",
                         "generator_of(@)"},
-    [CR_T_SCALARS] = {0}, [CR_T_BOOLS] = {0},  [CR_T_LAYOUT] = {0},
-    [CR_T_DEVICE] = {0},  [CR_T_FORMAT] = {0},
+    [CR_T_SCALARS] = {0},
+    [CR_T_BOOLS] = {0},
+    [CR_T_LAYOUT] = {0},
+    [CR_T_DEVICE] = {0},
+    [CR_T_FORMAT] = {0},
 };
 
 /* The declaration of a result and the statement that stores it: @ is its name, % the value. */
@@ -86,9 +88,9 @@ static const char *valuation(const form *f, int i)
 /* The parameter's name, changed when it is a keyword of C or C++. */
 static const char *c_name(const char *name)
 {
-    static const char *const taken[] = {"default", "int",   "float", "double", "long", "short",
-                                        "char",    "bool",  "out",   "signed", "new",  "this",
-                                        "template"};
+    static const char *const taken[] = {"default", "int",  "float",   "double", "long",
+                                        "short",   "char", "bool",    "out",    "signed",
+                                        "new",     "this", "template"};
     static char changed[64];
 
     for (size_t i = 0; i < CR_LEN(taken); i++)

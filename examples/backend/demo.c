@@ -18,15 +18,9 @@ static int64_t item_size(int dtype)
 
 /* --- devices --- */
 
-static int count(void)
-{
-    return DEMO_DEVICES;
-}
+static int count(void) { return DEMO_DEVICES; }
 
-static int get_current(void)
-{
-    return current;
-}
+static int get_current(void) { return current; }
 
 static const char *set_current(int index)
 {

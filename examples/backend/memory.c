@@ -48,10 +48,7 @@ const char *demo_memory_start(void)
     return NULL;
 }
 
-size_t demo_memory_size(void)
-{
-    return HEAP;
-}
+size_t demo_memory_size(void) { return HEAP; }
 
 char *demo_near(int index, const void *p)
 {
@@ -59,10 +56,7 @@ char *demo_near(int index, const void *p)
 }
 
 /* Class 4k + r holds (4 + r) * 2^k * 16 bytes. */
-static size_t class_bytes(int c)
-{
-    return ((size_t)(4 + c % 4) << (c / 4)) * SMALLEST / 4;
-}
+static size_t class_bytes(int c) { return ((size_t)(4 + c % 4) << (c / 4)) * SMALLEST / 4; }
 
 static int class_of(size_t size)
 {
@@ -73,10 +67,7 @@ static int class_of(size_t size)
     return c;
 }
 
-static size_t rounded(size_t n)
-{
-    return (n + SMALLEST - 1) / SMALLEST * SMALLEST;
-}
+static size_t rounded(size_t n) { return (n + SMALLEST - 1) / SMALLEST * SMALLEST; }
 
 static void *take(heap *h, int c)
 {

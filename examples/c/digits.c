@@ -48,9 +48,7 @@ int main(int argc, char **argv)
     ct_eval(net);
     ct_print(net);
     cr_tensor *labels, *images = held_back(argv[2], &labels), *read = NULL;
-    ct_no_grad {
-        read = ct_keep(ct_argmax(forward(net, images), 1));
-    }
+    ct_no_grad { read = ct_keep(ct_argmax(forward(net, images), 1)); }
     cr_tensor *right = ct_eq(read, labels), *wrong = ct_nonzero(ct_logical_not(right));
     printf("misread: [");
     for (int64_t i = 0; i < ct_size(wrong, 0); i++)

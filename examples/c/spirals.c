@@ -14,20 +14,23 @@ static void train(const char *path)
     ct_print(net);
     cr_loader *data =
         ct_loader(CT_TENSORS(points, labels), CT(batch_size, 32), CT(shuffle, true));
-    cr_optim *optimizer = ct_SGD(ct_parameters(net), CT(lr, 0.1), CT(momentum, 0.9),
-                                 CT(weight_decay, 1e-4));
+    cr_optim *optimizer =
+        ct_SGD(ct_parameters(net), CT(lr, 0.1), CT(momentum, 0.9), CT(weight_decay, 1e-4));
     cr_tensor *x, *y;
-    for (int epoch = 1; epoch <= 150; epoch++) ct_scope {
-        ct_for_batches(data, &x, &y) {
-            ct_zero_grad(optimizer);
-            ct_backward(ct_cross_entropy_loss(ct_forward(net, x), y));
-            ct_step(optimizer);
+    for (int epoch = 1; epoch <= 150; epoch++)
+        ct_scope
+        {
+            ct_for_batches(data, &x, &y)
+            {
+                ct_zero_grad(optimizer);
+                ct_backward(ct_cross_entropy_loss(ct_forward(net, x), y));
+                ct_step(optimizer);
+            }
+            if (epoch % 15 == 0) {
+                cr_tensor *loss = ct_cross_entropy_loss(ct_forward(net, points), labels);
+                printf("epoch %3d  loss %.4f\n", epoch, ct_item(loss));
+            }
         }
-        if (epoch % 15 == 0) {
-            cr_tensor *loss = ct_cross_entropy_loss(ct_forward(net, points), labels);
-            printf("epoch %3d  loss %.4f\n", epoch, ct_item(loss));
-        }
-    }
     cr_tensor *right = ct_eq(ct_argmax(ct_forward(net, points), 1), labels);
     printf("right: %.1f %%\n", ct_item(ct_mean(ct_to_dtype(right, CR_F32))) * 100);
 }

@@ -86,8 +86,12 @@ static cr_status make_cotangents(replay *x)
 
 static cr_status joint_run_backward(replay *x)
 {
-    cr_backward_call call = {.roots = x->root, .grads = x->cotangent, .root_count = x->roots,
-                             .inputs = x->leaf, .input_count = x->wanted, .allow_unused = true};
+    cr_backward_call call = {.roots = x->root,
+                             .grads = x->cotangent,
+                             .root_count = x->roots,
+                             .inputs = x->leaf,
+                             .input_count = x->wanted,
+                             .allow_unused = true};
 
     return x->roots && x->wanted ? cr_backward(&call, x->gradient) : CR_OK;
 }

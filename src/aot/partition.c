@@ -31,8 +31,8 @@ typedef struct {
     bool *forward; /* by value id: depends on primals alone */
     bool *needed;  /* by value id: read by the backward graph, or returned as a gradient */
     bool *saved;
-    bool *wanted;  /* by value id: needed in the graph that is being built */
-    bool ends;     /* a copy to an input was seen, so the rest is copies and views */
+    bool *wanted; /* by value id: needed in the graph that is being built */
+    bool ends;    /* a copy to an input was seen, so the rest is copies and views */
 } cutter;
 
 /* --- facts --- */
@@ -402,7 +402,10 @@ static void copy_node(part *p, cr_rewrite *w, const cr_gnode *n)
  * stack. */
 static void copy_late(part *p, cr_rewrite *w, const cr_gnode *n)
 {
-    struct { size_t len, cap; const cr_gnode **at; } open = {0};
+    struct {
+        size_t len, cap;
+        const cr_gnode **at;
+    } open = {0};
 
     CR_PUSH(p->c->s, &open, n);
     while (open.len) {

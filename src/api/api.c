@@ -63,7 +63,7 @@ cr_status cr_tensor_from(cr_tensor **out, cr_dtype dtype, int ndim, const int64_
 }
 
 static cr_status api_row_major(int64_t *stride, int64_t *bytes, cr_dtype dtype, int ndim,
-                           const int64_t *size)
+                               const int64_t *size)
 {
     int64_t step = 1;
 

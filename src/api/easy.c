@@ -28,7 +28,7 @@ typedef struct {
     CR_VEC(size_t) marks; /* index of the first item of each open scope */
     ct_error error;
     char *message;
-    bool failed, known;   /* known: the thread's exit function will free this */
+    bool failed, known; /* known: the thread's exit function will free this */
 } easy;
 
 static CR_THREAD_COLD easy state;
@@ -94,8 +94,8 @@ static void easy_report(const char *file, int line, const char *call, cr_status 
 
     cr_free(state.message);
     state.message = cr_strdup(cr_error_message());
-    state.error = (ct_error){st, name ? name : "Error", state.message ? state.message : "",
-                             call, file, line};
+    state.error = (ct_error){
+        st, name ? name : "Error", state.message ? state.message : "", call, file, line};
     state.failed = true;
     if (user_handler)
         user_handler(&state.error, user_context);
@@ -371,7 +371,7 @@ static cr_status easy_make_tensor(cr_tensor **out, const cr_arg *args)
     cr_status st;
 
     CR_GO(easy_bind(&b, &arena, "tensor(*, ScalarType? dtype=None) -> Tensor",
-               args[0].kind == CR_ARG_END ? none : args + 1));
+                    args[0].kind == CR_ARG_END ? none : args + 1));
     cr_dtype dtype = b.value[0].tag == CR_DTYPE_VAL ? (cr_dtype)b.value[0].i
                      : floats                       ? cr_default_dtype()
                                                     : CR_DTYPE_NONE;
@@ -505,9 +505,11 @@ void cr_easy_backward(const char *file, int line, const cr_arg *args)
 
     if (!ready(file, line, "ct_backward"))
         return;
-    cr_status st = easy_bind(&b, &arena,
-                        "backward(Tensor self, Tensor? gradient=None, bool? retain_graph=None, "
-                        "bool create_graph=False) -> Tensor", args);
+    cr_status st =
+        easy_bind(&b, &arena,
+                  "backward(Tensor self, Tensor? gradient=None, bool? retain_graph=None, "
+                  "bool create_graph=False) -> Tensor",
+                  args);
     st = st ? st : backward(b.value[0].t, NULL, NULL, b.value + 1);
     cr_binding_drop(&b);
     cr_arena_drop(&arena);
@@ -524,8 +526,9 @@ cr_tensor *cr_easy_gradient(const char *file, int line, const cr_arg *args)
     if (!ready(file, line, "ct_gradient"))
         return NULL;
     cr_status st = easy_bind(&b, &arena,
-                        "grad(Tensor outputs, Tensor inputs, Tensor? gradient=None, "
-                        "bool? retain_graph=None, bool create_graph=False) -> Tensor", args);
+                             "grad(Tensor outputs, Tensor inputs, Tensor? gradient=None, "
+                             "bool? retain_graph=None, bool create_graph=False) -> Tensor",
+                             args);
     st = st ? st : backward(b.value[0].t, &b.value[1].t, &out, b.value + 2);
     cr_binding_drop(&b);
     cr_arena_drop(&arena);

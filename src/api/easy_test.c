@@ -45,7 +45,8 @@ TEST(a_scope_drops_the_tensors_made_in_it)
     ct_zeros(1);
     int64_t before = bytes();
 
-    ct_scope {
+    ct_scope
+    {
         cr_tensor *x = ct_ones(1000);
         for (int i = 0; i < 10; i++)
             x = ct_add(x, 1);
@@ -57,10 +58,9 @@ TEST(a_scope_drops_the_tensors_made_in_it)
 
 static double leave_by_return(void)
 {
-    ct_scope {
-        ct_no_grad {
-            return ct_item(ct_sum(ct_ones(1000)));
-        }
+    ct_scope
+    {
+        ct_no_grad { return ct_item(ct_sum(ct_ones(1000))); }
     }
     return 0;
 }
@@ -70,7 +70,8 @@ TEST(a_scope_ends_on_break_and_return)
     ct_zeros(1);
     int64_t before = bytes();
 
-    ct_scope {
+    ct_scope
+    {
         ct_ones(1000);
         break;
     }
@@ -86,8 +87,10 @@ TEST(a_kept_tensor_belongs_to_the_enclosing_scope)
     ct_zeros(1);
     int64_t before = bytes();
 
-    ct_scope {
-        ct_scope {
+    ct_scope
+    {
+        ct_scope
+        {
             ct_ones(1000);
             kept = ct_keep(ct_full(CT_LIST(1000), 7.0));
         }
@@ -99,7 +102,8 @@ TEST(a_kept_tensor_belongs_to_the_enclosing_scope)
 
 TEST(arguments_are_given_by_position_by_name_and_as_numbers)
 {
-    ct_scope {
+    ct_scope
+    {
         cr_tensor *x = ct_reshape(ct_arange(6), 2, 3);
         EQ(ct_size(x, 0), 2);
         EQ(ct_size(x, -1), 3);
@@ -119,7 +123,8 @@ TEST(arguments_are_given_by_position_by_name_and_as_numbers)
 
 TEST(further_results_are_stored_through_pointers)
 {
-    ct_scope {
+    ct_scope
+    {
         cr_tensor *where = NULL, *x = ct_tensor(CT_FLOATS(3, 1, 2));
         cr_tensor *values = ct_topk(x, 2, &where);
         NEAR(ct_item(ct_select(values, 0, 1)), 2, 0);
@@ -134,7 +139,8 @@ TEST(further_results_are_stored_through_pointers)
 
 TEST(in_place_calls_return_their_argument)
 {
-    ct_scope {
+    ct_scope
+    {
         cr_tensor *x = ct_zeros(2, 2);
         EQ(ct_add_(x, 2), x);
         EQ(ct_fill_(x, 3), x);
@@ -144,7 +150,8 @@ TEST(in_place_calls_return_their_argument)
 
 TEST(backward_sets_gradients)
 {
-    ct_scope {
+    ct_scope
+    {
         cr_tensor *x = ct_requires_grad(ct_tensor(3.0));
         ct_backward(ct_mul(x, x));
         NEAR(ct_item(ct_grad(x)), 6, 0);
@@ -160,7 +167,8 @@ TEST(after_an_error_calls_do_nothing_until_it_is_cleared)
 {
     ct_set_handler(count, NULL);
     errors = 0;
-    ct_scope {
+    ct_scope
+    {
         cr_tensor *bad = ct_add(ct_zeros(2), ct_zeros(3));
         EQ(bad, NULL);
         EQ(ct_item(ct_mul(bad, 2)), 0);
@@ -191,7 +199,8 @@ TEST(a_handler_may_jump_out_of_scopes)
     int64_t before = bytes();
 
     ct_set_handler(jump, &out_of_here);
-    ct_scope {
+    ct_scope
+    {
         if (!setjmp(out_of_here)) {
             ct_block inner = cr_easy_enter();
             ct_ones(1000);
@@ -209,7 +218,8 @@ TEST(a_handler_may_jump_out_of_scopes)
 TEST(wrong_arguments_get_torchs_messages)
 {
     ct_set_handler(count, NULL);
-    ct_scope {
+    ct_scope
+    {
         cr_tensor *x = ct_zeros(2, 3);
         ct_add(x, NULL);
         EQ_STR(message(),
@@ -251,7 +261,8 @@ TEST(wrong_arguments_get_torchs_messages)
 TEST(wrong_modules_optimizers_and_data_get_torchs_messages)
 {
     ct_set_handler(count, NULL);
-    ct_scope {
+    ct_scope
+    {
         cr_module *net = ct_Sequential(ct_Linear(2, 3), ct_ReLU());
         cr_tensor *x = ct_zeros(4, 2), *y = ct_zeros(5), *batch;
         ct_Linear(3);
@@ -276,8 +287,7 @@ TEST(wrong_modules_optimizers_and_data_get_torchs_messages)
         EQ_STR(message(), "TypeError: step(): argument 'self' must be Optimizer, not NoneType");
         ct_loader(CT_TENSORS(x, y));
         EQ_STR(message(), "AssertionError: Size mismatch between tensors");
-        ct_for_batches(ct_loader(CT_TENSORS(x, x)), &batch)
-            CHECK(false);
+        ct_for_batches(ct_loader(CT_TENSORS(x, x)), &batch) CHECK(false);
         EQ_STR(message(), "ValueError: too many values to unpack (expected 1, got 2)");
         ct_load(net, "/nowhere/at/all");
         EQ_STR(message(), "OSError: [Errno 2] No such file or directory: '/nowhere/at/all'");
@@ -289,9 +299,7 @@ static void *work(void *result)
 {
     cr_tensor *x = ct_full(CT_LIST(1000), 3.0);
 
-    ct_scope {
-        *(double *)result = ct_item(ct_sum(ct_mul(x, x)));
-    }
+    ct_scope { *(double *)result = ct_item(ct_sum(ct_mul(x, x))); }
     return NULL;
 }
 
@@ -313,7 +321,8 @@ TEST(scopes_belong_to_a_thread_and_end_with_it)
 
 TEST(large_integers_are_exact)
 {
-    ct_scope {
+    ct_scope
+    {
         EQ(ct_item_int(ct_add(ct_tensor(((int64_t)1 << 53)), 1)), ((int64_t)1 << 53) + 1);
         EQ(ct_item_int(ct_tensor(CT_LIST(7))), 7);
     }
@@ -321,20 +330,23 @@ TEST(large_integers_are_exact)
 
 TEST(an_epoch_drops_every_batch_and_may_end_early)
 {
-    ct_scope {
+    ct_scope
+    {
         cr_tensor *x = ct_arange(10, CT(dtype, CR_F32)), *batch;
         cr_loader *data = ct_loader(CT_TENSORS(x), CT(batch_size, 3));
         int64_t before = bytes();
         double total = 0;
         int n = 0;
-        ct_for_batches(data, &batch) {
+        ct_for_batches(data, &batch)
+        {
             total += ct_item(ct_sum(ct_mul(batch, 2)));
             n++;
         }
         EQ(n, 4);
         NEAR(total, 90, 0);
         EQ(bytes(), before);
-        ct_for_batches(data, &batch) {
+        ct_for_batches(data, &batch)
+        {
             ct_ones(1000);
             if (ct_item(ct_max(batch)) > 4)
                 break;

@@ -31,7 +31,8 @@ static void train(void)
         ct_Sequential(ct_Linear(2, 4), ct_BatchNorm1d(4), ct_ReLU(), ct_Linear(4, 3));
     cr_loader *data = ct_loader(CT_TENSORS(x, y), CT(batch_size, 3), CT(shuffle, true));
     cr_optim *adam = ct_Adam(ct_parameters(net)), *sgd = ct_SGD(ct_parameters(net), 0.1, 0.9);
-    ct_for_batches(data, &a, &b) {
+    ct_for_batches(data, &a, &b)
+    {
         ct_zero_grad(adam);
         ct_backward(ct_cross_entropy_loss(ct_forward(net, a), b));
         ct_step(adam);
@@ -40,9 +41,7 @@ static void train(void)
     ct_topk(ct_forward(net, x), 2, &where);
     ct_owned(where);
     ct_split(x, 2);
-    ct_scope {
-        ct_keep(ct_tensor(CT_FLOATS(1, 2)));
-    }
+    ct_scope { ct_keep(ct_tensor(CT_FLOATS(1, 2))); }
     ct_save(net, path);
     ct_load(net, path);
     ct_read_text(path, CT(skiprows, 100000));
@@ -61,9 +60,7 @@ static bool attempt(uint64_t n)
 {
     errors = 0;
     cr_fail_alloc_after(n);
-    ct_scope {
-        train();
-    }
+    ct_scope { train(); }
     bool reached = errors != 0;
     cr_fail_alloc_after(0);
     ct_clear_error();

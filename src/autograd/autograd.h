@@ -31,8 +31,8 @@ typedef struct {
     /* drops saved values; called by backward without retain_graph and before free; may be
      * called twice */
     void (*release)(cr_node *n);
-    void (*free)(cr_node *n);    /* frees further fields of the kind; may be NULL */
-    bool python;                 /* the functions need the Python lock */
+    void (*free)(cr_node *n); /* frees further fields of the kind; may be NULL */
+    bool python;              /* the functions need the Python lock */
 } cr_node_kind;
 
 /* Shape, dtype and device of one result of the forward operation.  Gradients are converted to
@@ -41,20 +41,20 @@ typedef struct {
     int64_t *size; /* `dims`, or an allocated block */
     uint8_t ndim, dtype;
     cr_device device;
-    bool known;    /* set by cr_set_history */
+    bool known; /* set by cr_set_history */
     int64_t dims[4];
 } cr_node_result;
 
 struct cr_node {
     _Atomic int32_t count;
     uint32_t edge_count, result_count;
-    uint32_t bytes;    /* of the node's block */
+    uint32_t bytes; /* of the node's block */
     const cr_node_kind *kind;
     uint64_t sequence; /* order of creation; the engine takes the newest first */
     cr_edge *edges;
     cr_node_result *results;
     struct cr_node_extra *extra; /* hooks, forward stack; NULL until needed */
-    void *peer;        /* Python's node object (py/bind), borrowed; it holds a reference */
+    void *peer; /* Python's node object (py/bind), borrowed; it holds a reference */
     /* The fields of the kind follow. */
 };
 
@@ -69,13 +69,13 @@ typedef enum {
 
 /* A tensor's autograd slot. */
 struct cr_grad_meta {
-    cr_node *grad_fn;      /* NULL for a leaf; call cr_grad_fn to read it */
-    uint32_t output;       /* index of this tensor among grad_fn's results */
-    uint8_t view_kind;     /* cr_view_kind */
+    cr_node *grad_fn;  /* NULL for a leaf; call cr_grad_fn to read it */
+    uint32_t output;   /* index of this tensor among grad_fn's results */
+    uint8_t view_kind; /* cr_view_kind */
     bool retains_grad;
-    bool any_grad_dtype;   /* reserved: .grad may have another dtype */
-    cr_tensor *grad;       /* .grad */
-    cr_node *accumulate;   /* the node of a leaf, which lives as long as the tensor */
+    bool any_grad_dtype; /* reserved: .grad may have another dtype */
+    cr_tensor *grad;     /* .grad */
+    cr_node *accumulate; /* the node of a leaf, which lives as long as the tensor */
     /* a reference; never a view itself; NULL when this tensor is not a tracked view */
     cr_tensor *base;
     uint32_t view_version; /* the base's version when grad_fn was made */
@@ -168,7 +168,7 @@ typedef struct {
     uint32_t version, output;
     bool is_result;
     uint8_t state;
-    void *packed;      /* the object that a saved-tensor hook made from the tensor */
+    void *packed; /* the object that a saved-tensor hook made from the tensor */
 } cr_saved;
 /* Saves `t`, which may be NULL.  `is_result`: `t` is a result of the node that will own
  * `out`. */
@@ -219,7 +219,7 @@ typedef struct {
     void *context;
     /* called once, when the hook is removed or its node is freed; may be NULL */
     void (*drop)(void *context);
-    bool python;                 /* fn and drop need the Python lock */
+    bool python; /* fn and drop need the Python lock */
 } cr_hook_call;
 
 /* *out is the handle for removal, owned.  `out` may be NULL when the hook is never removed. */
@@ -241,7 +241,7 @@ typedef struct {
     int root_count;
     cr_tensor *const *inputs; /* NULL: accumulate into leaves */
     int input_count;
-    bool accumulate_inputs;   /* backward(inputs=...): add to .grad of these inputs only */
+    bool accumulate_inputs; /* backward(inputs=...): add to .grad of these inputs only */
     bool retain_graph, create_graph, allow_unused;
 } cr_backward_call;
 CR_API CR_MUST cr_status cr_backward(const cr_backward_call *call, cr_tensor **results);

@@ -150,10 +150,10 @@ CR_MUST cr_status cr_call_cast(cr_tensor **out, cr_tensor *t, cr_dtype dtype);
 
 /* --- plan.c: the values that a derivative needs, computed once for each entry --- */
 typedef struct {
-    uint64_t values; /* slots whose values the formula reads */
-    uint64_t shapes; /* slots whose sizes and dtype the formula reads, but not the values */
+    uint64_t values;     /* slots whose values the formula reads */
+    uint64_t shapes;     /* slots whose sizes and dtype the formula reads, but not the values */
     uint32_t cotangents; /* bit k: it reads the cotangent of result k */
-    uint8_t param;   /* index of the input */
+    uint8_t param;       /* index of the input */
     const cr_rule *rule;
 } cr_need;
 /* The slots that a set of an entry's derivatives reads. */
@@ -166,11 +166,11 @@ typedef struct {
     cr_node_kind kind; /* first member, so that a node's kind is its plan */
     const cr_op *op;   /* the functional entry */
     char *name;
-    bool lists;        /* an input of a derivative is a list */
-    bool list_result;  /* the result is a list */
-    bool views;        /* results may share memory with an argument */
-    bool no_history;   /* tensors that require a gradient are refused */
-    int8_t written;    /* index of the parameter that result 0 is, or -1 */
+    bool lists;               /* an input of a derivative is a list */
+    bool list_result;         /* the result is a list */
+    bool views;               /* results may share memory with an argument */
+    bool no_history;          /* tensors that require a gradient are refused */
+    int8_t written;           /* index of the parameter that result 0 is, or -1 */
     cr_reads reads[CR_READS]; /* indexed by the bits of the derivatives */
     /* for views: the entry's own kernel stage, which the tracking one replaced */
     cr_call_fn kernel_stage;
@@ -182,10 +182,7 @@ extern cr_plan **cr_plans;
 CR_MUST cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *,
                                                     cr_tensor **),
                                  void (*release)(cr_node *));
-static inline const cr_plan *cr_plan_of(const cr_op *op)
-{
-    return cr_plans[op->index];
-}
+static inline const cr_plan *cr_plan_of(const cr_op *op) { return cr_plans[op->index]; }
 cr_reads cr_plan_reads(const cr_plan *p, uint32_t wanted);
 
 /* --- formula.c: nodes that evaluate derivatives from the table --- */

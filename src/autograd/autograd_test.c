@@ -177,8 +177,8 @@ TEST(a_cotangent_of_another_shape_is_refused)
 TEST(an_unused_input_is_refused_unless_allowed)
 {
     cr_tensor *a = keep(LEAF(1)), *b = keep(LEAF(1)), *y = OP("mul", T(a), N(2)), *g = NULL;
-    cr_backward_call c = {.roots = &y, .root_count = 1, .inputs = &b, .input_count = 1,
-                          .retain_graph = true};
+    cr_backward_call c = {
+        .roots = &y, .root_count = 1, .inputs = &b, .input_count = 1, .retain_graph = true};
 
     FAILS(CR_RUNTIME, cr_backward(&c, &g));
     SAYS("The differentiated Tensor at index 0 appears to not have been used in the graph. Set "
@@ -283,7 +283,10 @@ TEST(grad_gives_gradients_of_inner_tensors)
 TEST(backward_to_given_inputs_leaves_other_leaves_alone)
 {
     cr_tensor *a = keep(LEAF(2)), *b = keep(LEAF(3)), *y = OP("mul", T(a), T(b));
-    cr_backward_call c = {.roots = &y, .root_count = 1, .inputs = &a, .input_count = 1,
+    cr_backward_call c = {.roots = &y,
+                          .root_count = 1,
+                          .inputs = &a,
+                          .input_count = 1,
                           .accumulate_inputs = true};
 
     OK(cr_backward(&c, NULL));

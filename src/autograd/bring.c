@@ -70,7 +70,7 @@ static cr_status bad_shape(const cr_tensor *t, const cr_target *to, cr_node *fro
 }
 
 static cr_status bring_bad_device(const cr_tensor *t, const cr_target *to, cr_node *from,
-                            uint32_t index)
+                                  uint32_t index)
 {
     char start[160];
 

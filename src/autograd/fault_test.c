@@ -51,8 +51,12 @@ static cr_status all_of_it(bag *b)
     PUT(&y, "exp", T(x));
     PUT(&s, "sum", T(y));
     cr_tensor *inputs[2] = {a, x};
-    cr_backward_call c = {.roots = &s, .root_count = 1, .inputs = inputs, .input_count = 2,
-                          .create_graph = true, .retain_graph = true};
+    cr_backward_call c = {.roots = &s,
+                          .root_count = 1,
+                          .inputs = inputs,
+                          .input_count = 2,
+                          .create_graph = true,
+                          .retain_graph = true};
     CR_TRY(cr_backward(&c, g));
     b->made[b->count++] = g[0];
     b->made[b->count++] = g[1];

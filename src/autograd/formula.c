@@ -24,7 +24,7 @@ typedef struct {
 
 typedef struct {
     cr_node node;
-    uint32_t wanted;     /* bit d: derivative d */
+    uint32_t wanted; /* bit d: derivative d */
     uint8_t held_count;
     bool has_tensors, released, reads_results;
     uint32_t *first_edge; /* first edge of each derivative; NULL: derivative d has edge d */
@@ -405,7 +405,7 @@ const char *cr_formula_name(cr_node *n)
 }
 
 static cr_status formula_cotangent(environment *e, const formula *f, cr_tensor *const *grads,
-                           uint32_t k, cr_value *out)
+                                   uint32_t k, cr_value *out)
 {
     cr_tensor *zeros;
 

@@ -87,7 +87,9 @@ static CR_UNUSED cr_status try_inplace(const char *name, int n, const cr_value *
 
 static CR_UNUSED cr_status backward_from(cr_tensor *root, bool retain, bool create)
 {
-    cr_backward_call c = {.roots = &root, .root_count = 1, .retain_graph = retain || create,
+    cr_backward_call c = {.roots = &root,
+                          .root_count = 1,
+                          .retain_graph = retain || create,
                           .create_graph = create};
     return cr_backward(&c, NULL);
 }
@@ -95,8 +97,12 @@ static CR_UNUSED cr_status backward_from(cr_tensor *root, bool retain, bool crea
 static CR_UNUSED cr_tensor *gradient(cr_tensor *root, cr_tensor *input, bool create)
 {
     cr_tensor *g = NULL;
-    cr_backward_call c = {.roots = &root, .root_count = 1, .inputs = &input, .input_count = 1,
-                          .retain_graph = true, .create_graph = create};
+    cr_backward_call c = {.roots = &root,
+                          .root_count = 1,
+                          .inputs = &input,
+                          .input_count = 1,
+                          .retain_graph = true,
+                          .create_graph = create};
 
     OK(cr_backward(&c, &g));
     return keep(g);

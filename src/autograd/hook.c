@@ -34,7 +34,7 @@ void cr_hooks_drop(cr_hook *list)
 }
 
 static cr_status hook_append(cr_hook **out, cr_hook **list, const cr_hook_call *call,
-                        uint32_t output)
+                             uint32_t output)
 {
     cr_hook *h = cr_alloc(sizeof *h);
 
@@ -100,7 +100,7 @@ cr_status cr_hook_after(cr_hook **out, cr_node *n, const cr_hook_call *call)
 /* Holds a reference on the entry while its function runs, because the function may drop the
  * node's list. */
 static cr_status hook_run(cr_hook *h, cr_tensor **grads, int n, cr_tensor *const *given,
-                         int given_n)
+                          int given_n)
 {
     cr_hook_call call = h->call;
 

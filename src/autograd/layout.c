@@ -130,7 +130,7 @@ cr_status cr_layout_spread(cr_tensor **out, cr_tensor **view_out, cr_tensor *t,
 /* --- gather --- */
 /* The elements of `t` (shape and dtype of base) that the view sees, in fresh memory. */
 static cr_status layout_gather(cr_tensor **out, cr_tensor *t, const cr_layout *base,
-                           const cr_layout *view)
+                               const cr_layout *view)
 {
     cr_tensor *b, *v, *made = NULL;
     cr_status st;
@@ -357,7 +357,7 @@ static const cr_node_kind scatter_kind = {
     .name = "AsStridedBackwardBackward0", .apply = apply_scatter, .free = free_layouts};
 
 static cr_status layout_node_new(cr_node **out, const cr_node_kind *kind, cr_tensor *input,
-                          const cr_layout *base, const cr_layout *view)
+                                 const cr_layout *base, const cr_layout *view)
 {
     cr_node *n = NULL;
     cr_status st;

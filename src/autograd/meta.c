@@ -417,10 +417,7 @@ cr_status cr_set_grad(cr_tensor *t, cr_tensor *grad)
 }
 
 /* --- detach --- */
-cr_status cr_detached(cr_tensor **out, cr_tensor *t)
-{
-    return cr_tensor_alias(out, t);
-}
+cr_status cr_detached(cr_tensor **out, cr_tensor *t) { return cr_tensor_alias(out, t); }
 
 cr_status cr_detach_inplace(cr_tensor *t)
 {

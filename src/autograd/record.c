@@ -161,8 +161,7 @@ static cr_status attach(const cr_op *op, cr_node *n, const cr_value *arg, cr_val
 static inline bool record_is_plain(const cr_op *op, const cr_value *result)
 {
     return op->result_count == 1 && result->tag == CR_TENSOR && op->does != CR_DOES_WHOLE &&
-           cr_is_inexact(result->t) &&
-           !(result->t->grad && result->t->grad->grad_fn);
+           cr_is_inexact(result->t) && !(result->t->grad && result->t->grad->grad_fn);
 }
 
 static cr_status attach_plain(cr_node *n, cr_value *result)
@@ -177,7 +176,7 @@ static cr_status attach_plain(cr_node *n, cr_value *result)
 }
 
 static cr_status record_operation(const cr_op *op, const cr_plan *p, const cr_value *arg,
-                        cr_value *result, uint32_t wanted)
+                                  cr_value *result, uint32_t wanted)
 {
     cr_node *n;
     cr_status st;

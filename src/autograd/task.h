@@ -5,14 +5,14 @@
 #include "autograd/autograd_impl.h"
 
 typedef struct {
-    cr_node *node;        /* kept alive by the roots' edges */
-    cr_tensor *one;       /* cotangent of a node with one result */
+    cr_node *node;  /* kept alive by the roots' edges */
+    cr_tensor *one; /* cotangent of a node with one result */
     /* cotangents of a node with several results; NULL before the first arrives */
     cr_tensor **many;
-    uint32_t dependencies;/* edges whose cotangent has not arrived */
-    int32_t capture;      /* first of the inputs that capture its cotangents, or -1 */
-    bool needed;          /* the node must be applied */
-    bool counted;         /* edges have been counted */
+    uint32_t dependencies; /* edges whose cotangent has not arrived */
+    int32_t capture;       /* first of the inputs that capture its cotangents, or -1 */
+    bool needed;           /* the node must be applied */
+    bool counted;          /* edges have been counted */
 } cr_task_item;
 
 typedef struct {
@@ -21,7 +21,7 @@ typedef struct {
     cr_tensor **results;   /* one per input, or NULL */
     int32_t *next_capture; /* linked list of the inputs with the same node */
     uint32_t *capture_input;
-    cr_edge *root;         /* references */
+    cr_edge *root; /* references */
     CR_VEC(cr_task_item) items;
     CR_VEC(uint32_t) ready; /* heap, newest node first; the walks use it as a stack */
     uint32_t *table;        /* open addressing: item index + 1 */

@@ -135,7 +135,7 @@ cr_status cr_check_inplace(cr_tensor *t, bool recorded)
 typedef struct {
     cr_node node;
     cr_layout base, view;
-    cr_node *fn;      /* the operation on the view; this node shares its edges */
+    cr_node *fn; /* the operation on the view; this node shares its edges */
     /* the edge to the base's earlier history, which replaces the edge to the view's; -1:
      * none */
     int self_edge;
@@ -228,7 +228,7 @@ done:
 
 /* `grad` with the changed part replaced by `part`.  Copies in place unless recorded. */
 static cr_status view_replaced(cr_tensor **out, const copy_slices *c, cr_tensor *grad,
-                          cr_tensor *part)
+                               cr_tensor *part)
 {
     cr_tensor *view;
     cr_view to, from = cr_view_of(part);

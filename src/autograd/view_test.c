@@ -224,8 +224,8 @@ TEST(retained_gradients_follow_a_change_in_place)
 
 TEST(a_transposed_tensor_keeps_its_gradient)
 {
-    cr_tensor *w = keep(LEAF(1, 2, 3, 4)), *m = OP("view", T(OP("mul", T(w), N(1))),
-                                                  cr_of_ints((int64_t[]){2, 2}, 2));
+    cr_tensor *w = keep(LEAF(1, 2, 3, 4)),
+              *m = OP("view", T(OP("mul", T(w), N(1))), cr_of_ints((int64_t[]){2, 2}, 2));
     cr_value r;
 
     OK(cr_call_named("transpose_", (cr_value[]){T(m), cr_of_int(0), cr_of_int(1)}, 3, &r));

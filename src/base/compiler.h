@@ -12,13 +12,13 @@
 #define CR_UNUSED             __attribute__((unused))
 /* The loader reserves about 1.5 KB of initial-exec storage for all libraries that are loaded
  * late, so only hot variables are CR_THREAD. */
-#define CR_THREAD             __thread __attribute__((tls_model("initial-exec")))
-#define CR_THREAD_COLD        __thread
-#define CR_LEN(array)         (sizeof(array) / sizeof((array)[0]))
-#define CR_CTZ(x)             ((unsigned)__builtin_ctz(x))
-#define CR_CTZ64(x)           ((unsigned)__builtin_ctzll(x))
-#define CR_CLZ64(x)           ((unsigned)__builtin_clzll(x))
-#define CR_POPCOUNT64(x)      ((unsigned)__builtin_popcountll(x))
+#define CR_THREAD        __thread __attribute__((tls_model("initial-exec")))
+#define CR_THREAD_COLD   __thread
+#define CR_LEN(array)    (sizeof(array) / sizeof((array)[0]))
+#define CR_CTZ(x)        ((unsigned)__builtin_ctz(x))
+#define CR_CTZ64(x)      ((unsigned)__builtin_ctzll(x))
+#define CR_CLZ64(x)      ((unsigned)__builtin_clzll(x))
+#define CR_POPCOUNT64(x) ((unsigned)__builtin_popcountll(x))
 /* Stores the wrapped result in *out.  True when the result overflowed. */
 #define CR_ADD_OVERFLOW(a, b, out) __builtin_add_overflow(a, b, out)
 #define CR_SUB_OVERFLOW(a, b, out) __builtin_sub_overflow(a, b, out)
@@ -27,7 +27,7 @@
 #define CR_WRAP_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
 /* The function is compiled for several instruction sets and the loader picks one.  Only for
  * loops whose result does not depend on the instruction set. */
-#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
+#if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&         \
     !defined(__SANITIZE_THREAD__)
 #define CR_WIDE __attribute__((target_clones("default", "avx2")))
 #else

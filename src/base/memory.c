@@ -128,8 +128,8 @@ static struct cr_arena_block *block_new(const cr_arena *a, size_t need)
 {
     size_t twice = a->last ? 2 * (a->last->size + sizeof *a->last) : FIRST_BYTES;
     size_t bytes = a->mapped && MAPPED_BYTES > 0 ? MAPPED_BYTES
-                   : twice < MOST_BYTES      ? twice
-                                             : MOST_BYTES;
+                   : twice < MOST_BYTES          ? twice
+                                                 : MOST_BYTES;
     struct cr_arena_block *b;
 
     if (bytes < sizeof *b + need)

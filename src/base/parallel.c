@@ -107,8 +107,8 @@ static void run_parts(int64_t n, int64_t parts, cr_range_fn fn, void *context)
 
     parts = parts > MOST_PARTS ? MOST_PARTS : parts;
     for (int64_t p = 0; p < parts; p++)
-        list[p] = (part){.begin = n * p / parts, .end = n * (p + 1) / parts, .fn = fn,
-                         .context = context};
+        list[p] = (part){
+            .begin = n * p / parts, .end = n * (p + 1) / parts, .fn = fn, .context = context};
     for (int64_t p = 1; p < parts; p++)
         list[p].started = !pthread_create(&list[p].thread, NULL, parallel_run_part, &list[p]);
     for (int64_t p = 0; p < parts; p++)

@@ -15,10 +15,7 @@ cr_alike *cr_alike_new(cr_session *s, unsigned values)
     return x;
 }
 
-static void put(cr_text *t, const void *bytes, size_t n)
-{
-    cr_text_put_n(t, bytes, n);
-}
+static void put(cr_text *t, const void *bytes, size_t n) { cr_text_put_n(t, bytes, n); }
 
 static void put_type(cr_text *t, const cr_gtype *type)
 {

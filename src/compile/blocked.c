@@ -1,23 +1,30 @@
 /* Pointwise nodes over tensors whose channels are blocked, [N][C / b][points][b].
  *
  * The nodes become one fused program, as a group's do (code.c); only where an operand lies
- * differs: what has one value a channel is, inside a block of channels, one value a column, laid
- * out again and again until a row is long enough to be worth a kernel's while. */
-#include "compile/program_impl.h"
+ * differs: what has one value a channel is, inside a block of channels, one value a column,
+ * laid out again and again until a row is long enough to be worth a kernel's while. */
 #include "base/parallel.h"
 #include "compile/facts.h"
+#include "compile/program_impl.h"
 #include <stdatomic.h>
 #include <string.h>
 
-enum { MOST = 24, MOST_PARAMS = 64, MOST_CHANNELS = 8, LEAST_COLUMNS = 64, MOST_COLUMNS = 1024, GRAIN = 16384 };
+enum {
+    MOST = 24,
+    MOST_PARAMS = 64,
+    MOST_CHANNELS = 8,
+    LEAST_COLUMNS = 64,
+    MOST_COLUMNS = 1024,
+    GRAIN = 16384
+};
 
 typedef struct {
     cr_own own;
     cr_fused *fused;
     int results, reads;
-    uint8_t lies[MOST];           /* cr_lies of the reads */
-    const cr_gtype *type[MOST];   /* of the plain reads */
-    cr_gtype made;                /* of every result */
+    uint8_t lies[MOST];                   /* cr_lies of the reads */
+    const cr_gtype *type[MOST];           /* of the plain reads */
+    cr_gtype made;                        /* of every result */
     int64_t blocks, block, rows, columns; /* of one block of channels */
     int64_t channel_blocks;
     _Alignas(16) char param[MOST_PARAMS * CR_PARAM_BYTES];
@@ -37,7 +44,8 @@ cr_lies cr_lies_over(const cr_gtype *space, const cr_gtype *in)
         n *= in->size[d];
     if (n == 1)
         return CR_LIES_OVER_NOTHING;
-    return lead <= 1 && in->size[1 - lead] == n && n == space->size[1] ? CR_LIES_OVER_CHANNELS : CR_LIES_NOWHERE;
+    return lead <= 1 && in->size[1 - lead] == n && n == space->size[1] ? CR_LIES_OVER_CHANNELS
+                                                                       : CR_LIES_NOWHERE;
 }
 
 /* --- the program --- */
@@ -49,18 +57,20 @@ typedef struct {
     const cr_expr **expr; /* by value id */
     unsigned values;
     int params;
-    unsigned how; /* cr_how */
+    unsigned how;       /* cr_how */
     const cr_gnode *at; /* the node at hand */
     cr_facts facts;
 } builder;
 
 static cr_axis axis(cr_loop *l, const char *index, const char *extent)
 {
-    return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH), cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH)};
+    return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH),
+                     cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH)};
 }
 
 /* Over rows, columns or both, as the operand lies. */
-static cr_buffer *buffer(builder *x, cr_buffer_role role, const char *name, cr_lies lies, const cr_sym **index)
+static cr_buffer *buffer(builder *x, cr_buffer_role role, const char *name, cr_lies lies,
+                         const cr_sym **index)
 {
     cr_axis both[2] = {axis(x->l, "i", "R"), axis(x->l, "j", "C")};
     const cr_sym *size[2];
@@ -93,7 +103,8 @@ static const cr_expr *number_of(void *context, cr_scalar number, cr_dtype t)
     if (slot == MOST_PARAMS)
         cr_bail(x->l->session, CR_VALUE, "too many numbers");
     cr_scalar_store(number, t, x->b->param + slot * CR_PARAM_BYTES);
-    return cr_expr_param(x->l, cr_loop_param_new(x->l, cr_session_printf(x->l->session, "p%d", slot), t, slot));
+    return cr_expr_param(
+        x->l, cr_loop_param_new(x->l, cr_session_printf(x->l->session, "p%d", slot), t, slot));
 }
 
 static const char *program_name(cr_session *s, const cr_blocked_work *w)
@@ -118,7 +129,8 @@ static cr_loop *make_program(cr_session *s, void *context)
     x->expr = CR_NEW_N(s, const cr_expr *, x->values);
     x->l->name = x->l->origin = program_name(s, w);
     for (int k = 0; k < w->reads; k++) {
-        cr_buffer *in = buffer(x, CR_BUFFER_INPUT, cr_session_printf(s, "x%d", k), (cr_lies)x->b->lies[k], index);
+        cr_buffer *in = buffer(x, CR_BUFFER_INPUT, cr_session_printf(s, "x%d", k),
+                               (cr_lies)x->b->lies[k], index);
         x->expr[w->read[k]->id] = cr_expr_load(x->l, in, index);
     }
     for (size_t i = 0; i < w->nodes; i++) {
@@ -133,7 +145,8 @@ static cr_loop *make_program(cr_session *s, void *context)
     both[0] = axis(x->l, "i", "R");
     both[1] = axis(x->l, "j", "C");
     for (int k = 0; k < w->results; k++) {
-        cr_buffer *out = buffer(x, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), CR_LIES_OVER_ALL, index);
+        cr_buffer *out = buffer(x, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k),
+                                CR_LIES_OVER_ALL, index);
         cr_loop_define(x->l, out, 2, both, x->expr[w->made[k]->id]);
     }
     if (x->how & CR_HOW_FAST)
@@ -195,7 +208,8 @@ static cr_status run(cr_own *own, cr_tensor *const *read, cr_tensor **output)
 
     for (int k = 0; k < b->reads; k++) {
         if (b->type[k] && !cr_tensor_is_of(read[k], b->type[k])) {
-            st = cr_fail(CR_RUNTIME, "%s: an argument is not what the program was made for", own->name);
+            st = cr_fail(CR_RUNTIME, "%s: an argument is not what the program was made for",
+                         own->name);
             goto done;
         }
         j.ptr[b->results + k] = read[k]->data;
@@ -230,7 +244,8 @@ static void cut(blocked *b, const cr_gtype *space, int64_t block)
 
     for (int d = 2; d < space->ndim; d++)
         points *= space->size[d];
-    for (int64_t k = 1; k <= points && k * block <= MOST_COLUMNS && some * block < LEAST_COLUMNS; k++)
+    for (int64_t k = 1;
+         k <= points && k * block <= MOST_COLUMNS && some * block < LEAST_COLUMNS; k++)
         if (points % k == 0)
             some = k;
     b->block = block;
@@ -261,7 +276,8 @@ static bool lay_out(blocked *b, const cr_blocked_work *w)
 /* One pass in which every element is read before it is written. */
 static bool is_one_pass(const cr_nest *n)
 {
-    return n->kind == CR_NEST_ROWS && n->sweeps == 1 && n->sweep[0].stores == 1 && !n->sweep[0].reduces.count;
+    return n->kind == CR_NEST_ROWS && n->sweeps == 1 && n->sweep[0].stores == 1 &&
+           !n->sweep[0].reduces.count;
 }
 
 cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w)

@@ -26,22 +26,26 @@ struct cr_compiled_call {
     /* The recording, whose session is kept; for calls that cr_compiled_call_resize makes. */
     const cr_graph *symbolic;
     cr_scalar *symbol;        /* and its symbols' values */
-    cr_session *session; /* of `recorded` */
-    const cr_graph *recorded; /* of inference until the program is made, or where it has numbers; and of
-                                 training with several cotangents */
-    cr_aot_joint joint; /* of training, with its parts: until the programs are made, or with several cotangents */
+    cr_session *session;      /* of `recorded` */
+    const cr_graph *recorded; /* of inference until the program is made, or where it has
+                                 numbers; and of training with several cotangents */
+    cr_aot_joint joint; /* of training, with its parts: until the programs are made, or with
+                           several cotangents */
     cr_aot_parts parts;
     cr_program *forward, *backward;
     _Atomic(variant *) variants;
     int inputs, outputs, saved, cotangents;
-    unsigned how;        /* cr_how */
-    bool *marks;         /* the block of the arrays below; NULL: there is no backward part */
-    bool *wants;         /* by input: has a gradient */
+    unsigned how;         /* cr_how */
+    bool *marks;          /* the block of the arrays below; NULL: there is no backward part */
+    bool *wants;          /* by input: has a gradient */
     bool *differentiable; /* by output: has a cotangent */
     bool *plain;          /* by output: had no gradient in the recorded call */
 };
 
-static bool is_made(const cr_compiled_call *c) { return atomic_load_explicit(&c->made, memory_order_acquire); }
+static bool is_made(const cr_compiled_call *c)
+{
+    return atomic_load_explicit(&c->made, memory_order_acquire);
+}
 
 /* --- making --- */
 
@@ -64,8 +68,9 @@ static void cut(cr_session *s, void *context)
     (void)s;
     if (cr_graph_writes(j->from))
         j->from = cr_graph_functional(j->from);
-    j->c->parts = j->like ? cr_aot_partition_like(j->from, j->c->inputs, j->c->outputs, j->like)
-                          : cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
+    j->c->parts = j->like
+                      ? cr_aot_partition_like(j->from, j->c->inputs, j->c->outputs, j->like)
+                      : cr_aot_partition(j->from, j->c->inputs, j->c->outputs, CR_AOT_MIN_CUT);
 }
 
 static cr_status keep_training(cr_compiled_call *c, const cr_graph *g, const cr_aot_parts *like)
@@ -120,7 +125,8 @@ static void cut_like(cr_session *s, void *context)
     (void)s;
     if (cr_graph_writes(x->from))
         x->from = cr_graph_functional(x->from);
-    x->backward = cr_aot_backward_like(x->from, x->c->inputs, x->c->outputs, backward_graph(x->c), x->c->saved);
+    x->backward = cr_aot_backward_like(x->from, x->c->inputs, x->c->outputs,
+                                       backward_graph(x->c), x->c->saved);
 }
 
 /* The recording at the sizes of a call that shares its programs' steps. */
@@ -131,7 +137,8 @@ static cr_status find_recorded(cr_compiled_call *c)
 
     if (c->recorded)
         return CR_OK;
-    cr_status st = s ? cr_graph_instantiate_at(&g, s, c->symbolic, c->symbol, false) : CR_MEMORY;
+    cr_status st =
+        s ? cr_graph_instantiate_at(&g, s, c->symbolic, c->symbol, false) : CR_MEMORY;
     if (!st && !g)
         st = cr_fail(CR_RUNTIME, "what was asked of the sizes does not hold");
     if (!st)
@@ -163,7 +170,8 @@ static cr_status make_variant(variant *v, cr_compiled_call *c)
 
 static variant *find_variant(const cr_compiled_call *c, const bool *reached)
 {
-    variant *v = atomic_load_explicit(&((cr_compiled_call *)(uintptr_t)c)->variants, memory_order_acquire);
+    variant *v = atomic_load_explicit(&((cr_compiled_call *)(uintptr_t)c)->variants,
+                                      memory_order_acquire);
 
     while (v && memcmp(v->reached, reached, (size_t)c->outputs))
         v = v->next;
@@ -240,7 +248,8 @@ static cr_compiled_call *call_of(int inputs, int outputs, unsigned how)
     return NULL;
 }
 
-/* `like` is of another call of the same recording that saves what this one is to save, or NULL. */
+/* `like` is of another call of the same recording that saves what this one is to save, or NULL.
+ */
 static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how,
                           const cr_compiled_call *like)
 {
@@ -251,7 +260,8 @@ static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, 
         return CR_MEMORY;
     for (int k = 0; k < c->outputs; k++) {
         const cr_garg *a = &g->body->output[k];
-        c->plain[k] = a->tag == CR_TENSOR && a->value->type.known && !a->value->type.requires_grad;
+        c->plain[k] =
+            a->tag == CR_TENSOR && a->value->type.known && !a->value->type.requires_grad;
     }
     if (grad && wants_gradient(g))
         st = keep_training(c, g, like ? &like->parts : NULL);
@@ -267,7 +277,8 @@ static cr_status call_new(cr_compiled_call **out, const cr_graph *g, bool grad, 
 /* --- the programs --- */
 
 /* Compositions as their parts, in *parts; what cannot be replayed stays whole. */
-static cr_status inference_graph(const cr_graph **out, cr_aot_joint *parts, const cr_compiled_call *c)
+static cr_status inference_graph(const cr_graph **out, cr_aot_joint *parts,
+                                 const cr_compiled_call *c)
 {
     bool whole = c->recorded->parts || c->recorded->numbers.inputs;
     cr_status st = whole ? CR_OK : cr_aot_parts_new(parts, c->recorded);
@@ -325,7 +336,8 @@ cr_status cr_compiled_call_make(cr_compiled_call *c)
     if (!atomic_load(&c->made)) {
         st = c->marks ? make_training(c) : make_inference(c);
         if (!st && cr_program_peak(c->forward) > LARGE_PEAK)
-            cr_cpu_memory_trim(); /* what the recorded calls left is of other sizes than programs need */
+            cr_cpu_memory_trim(); /* what the recorded calls left is of other sizes than
+                                     programs need */
         if (!st) {
             drop_graphs(c);
             atomic_store_explicit(&c->made, true, memory_order_release);
@@ -364,12 +376,14 @@ void cr_compiled_call_drop(cr_compiled_call *c)
 
 /* --- one call for all sizes --- */
 
-cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad, unsigned how)
+cr_status cr_compiled_call_new(cr_compiled_call **out, const cr_graph *g, bool grad,
+                               unsigned how)
 {
     return call_new(out, g, grad, how, NULL);
 }
 
-/* The calls of a recording at the probes of its sizes, which become the first one's programs. */
+/* The calls of a recording at the probes of its sizes, which become the first one's programs.
+ */
 typedef struct {
     cr_compiled_call *call[CR_MOST_PROBES];
     cr_aot_joint parts[CR_MOST_PROBES];
@@ -402,8 +416,8 @@ static cr_status make_varying(cr_compiled_call *c, probes *x, cr_sizes *sizes)
     return c->marks ? cr_program_new_varying(&c->backward, sizes, x->backward, c->how) : CR_OK;
 }
 
-cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes, cr_graph *const *g, bool grad,
-                                       unsigned how)
+cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes,
+                                       cr_graph *const *g, bool grad, unsigned how)
 {
     probes x = {.call = {NULL}};
     cr_status st = CR_OK;
@@ -424,7 +438,8 @@ cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes, 
     return CR_OK;
 }
 
-static cr_status resize_backward(cr_compiled_call *c, const cr_compiled_call *of, const cr_scalar *value)
+static cr_status resize_backward(cr_compiled_call *c, const cr_compiled_call *of,
+                                 const cr_scalar *value)
 {
     CR_TRY(cr_program_resize(&c->backward, of->backward, value));
     for (int i = 0; i < c->saved; i++)
@@ -462,8 +477,9 @@ static cr_status copy_symbols(cr_compiled_call *c, const cr_graph *g, const cr_s
     return CR_OK;
 }
 
-cr_status cr_compiled_call_resize(cr_compiled_call **out, const cr_compiled_call *of, const cr_scalar *value,
-                                  const cr_graph *g, const cr_scalar *symbol)
+cr_status cr_compiled_call_resize(cr_compiled_call **out, const cr_compiled_call *of,
+                                  const cr_scalar *value, const cr_graph *g,
+                                  const cr_scalar *symbol)
 {
     cr_compiled_call *c = call_of(of->inputs, of->outputs, of->how);
     cr_status st = c ? copy_facts(c, of) : CR_MEMORY;
@@ -492,13 +508,15 @@ size_t cr_compiled_call_bytes(const cr_compiled_call *c)
     bytes += c->joint.graph ? cr_arena_bytes(&c->joint.graph->session->keep) : 0;
     if (!is_made(c))
         return bytes;
-    return bytes + cr_program_bytes(c->forward) + (c->backward ? cr_program_bytes(c->backward) : 0);
+    return bytes + cr_program_bytes(c->forward) +
+           (c->backward ? cr_program_bytes(c->backward) : 0);
 }
 
 /* --- running --- */
 
 /* What may still change of the numbers, worked out; *holds: the guards on them do. */
-static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_scalar **out, bool *holds)
+static cr_status run_numbers(cr_compiled_call *c, const cr_scalar *number, cr_scalar **out,
+                             bool *holds)
 {
     const cr_gnumbers *n = &c->recorded->numbers;
 
@@ -529,7 +547,8 @@ static void drop_all(cr_tensor **t, int n)
 }
 
 /* Conversions of autocast are in the graph. */
-static cr_status run_program(cr_program *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
+static cr_status run_program(cr_program *p, cr_tensor *const *input, const cr_scalar *number,
+                             cr_tensor **output)
 {
     uint32_t was = cr_thread.exclude;
 
@@ -567,7 +586,8 @@ static cr_status load_saved(call_node *n, cr_tensor **out)
 }
 
 /* Cotangents as the graph has them: row-major.  reached[k]: output k has one. */
-static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tensor **out, bool *reached)
+static cr_status load_cotangents(call_node *n, cr_tensor *const *grads, cr_tensor **out,
+                                 bool *reached)
 {
     const cr_compiled_call *c = n->call;
     int k = 0;
@@ -599,7 +619,8 @@ static void node_release(cr_node *node)
     n->released = true;
 }
 
-static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor **room, cr_tensor **grads_out)
+static cr_status run_backward(call_node *n, cr_tensor *const *grads, cr_tensor **room,
+                              cr_tensor **grads_out)
 {
     cr_compiled_call *c = n->call;
     cr_tensor **out = room + n->saved_count + c->cotangents;
@@ -629,8 +650,11 @@ static cr_status node_apply(cr_node *node, cr_tensor *const *grads, cr_tensor **
     if (n->released)
         return cr_fail_released();
     if (!cr_thread.no_grad)
-        return cr_fail(CR_RUNTIME, "torch.compile with aot_autograd does not currently support double backward");
-    room = cr_alloc_zero((size_t)(most + n->call->inputs + 1) * sizeof *room + (size_t)n->call->outputs);
+        return cr_fail(
+            CR_RUNTIME,
+            "torch.compile with aot_autograd does not currently support double backward");
+    room = cr_alloc_zero((size_t)(most + n->call->inputs + 1) * sizeof *room +
+                         (size_t)n->call->outputs);
     if (!room)
         return CR_MEMORY;
     st = run_backward(n, grads, room, grads_out);
@@ -649,8 +673,10 @@ static void node_free(cr_node *node)
     n->call = NULL;
 }
 
-static const cr_node_kind node_kind = {.name = "CompiledFunctionBackward", .apply = node_apply,
-                                       .release = node_release, .free = node_free};
+static const cr_node_kind node_kind = {.name = "CompiledFunctionBackward",
+                                       .apply = node_apply,
+                                       .release = node_release,
+                                       .free = node_free};
 
 static cr_status fill_node(call_node *n, cr_tensor *const *input, cr_tensor **output)
 {
@@ -705,8 +731,8 @@ static cr_status lose_gradients(const cr_compiled_call *c, cr_tensor **output)
     return CR_OK;
 }
 
-static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input, const cr_scalar *number,
-                               cr_tensor **output)
+static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input,
+                               const cr_scalar *number, cr_tensor **output)
 {
     cr_scalar *values = NULL;
     bool holds;
@@ -723,8 +749,8 @@ static cr_status run_inference(cr_compiled_call *c, cr_tensor *const *input, con
     return st;
 }
 
-cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, const cr_scalar *number,
-                               cr_tensor **output)
+cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input,
+                               const cr_scalar *number, cr_tensor **output)
 {
     cr_tensor **all;
     cr_status st;
@@ -752,5 +778,11 @@ cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *input, con
 
 /* --- for people --- */
 
-const cr_program *cr_compiled_call_forward(const cr_compiled_call *c) { return is_made(c) ? c->forward : NULL; }
-const cr_program *cr_compiled_call_backward(const cr_compiled_call *c) { return is_made(c) ? c->backward : NULL; }
+const cr_program *cr_compiled_call_forward(const cr_compiled_call *c)
+{
+    return is_made(c) ? c->forward : NULL;
+}
+const cr_program *cr_compiled_call_backward(const cr_compiled_call *c)
+{
+    return is_made(c) ? c->backward : NULL;
+}

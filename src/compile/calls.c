@@ -1,9 +1,9 @@
 /* Calls of a recording with symbols.
  *
  * An *instance* is the cached call for one choice of sizes.  It stores sizes, strides and
- * offsets; it shares everything else with a *shared call*.  The second choice of sizes makes the
- * shared call, from the recording at these two choices and a few nearby ones (sizes.h).  When
- * that fails, the instance compiles separate programs.
+ * offsets; it shares everything else with a *shared call*.  The second choice of sizes makes
+ * the shared call, from the recording at these two choices and a few nearby ones (sizes.h).
+ * When that fails, the instance compiles separate programs.
  *
  * Instances are found by hash and chained by use; beyond CR_SIZES_LIMIT the oldest go. */
 #include "base/env.h"
@@ -56,10 +56,7 @@ static bool is_symbol(const cr_gnumber *n)
     return n->fn == CR_GNUM_INPUT || (n->fn == CR_GNUM_SIZE && !n->of->by);
 }
 
-static size_t numbers_of(const cr_compiled_calls *c)
-{
-    return c->g->numbers.list.len;
-}
+static size_t numbers_of(const cr_compiled_calls *c) { return c->g->numbers.list.len; }
 
 static int input_of(const cr_compiled_calls *c, const cr_gvalue *v)
 {
@@ -603,14 +600,8 @@ cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
     return st;
 }
 
-int cr_compiled_calls_count(const cr_compiled_calls *c)
-{
-    return c->count;
-}
-size_t cr_compiled_calls_bytes(const cr_compiled_calls *c)
-{
-    return c->bytes;
-}
+int cr_compiled_calls_count(const cr_compiled_calls *c) { return c->count; }
+size_t cr_compiled_calls_bytes(const cr_compiled_calls *c) { return c->bytes; }
 
 int cr_compiled_calls_shared(const cr_compiled_calls *c)
 {

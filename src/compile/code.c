@@ -21,9 +21,10 @@ struct cr_compiled {
 typedef struct {
     const cr_gnode *n;
     cr_facts facts;
-    int16_t ref[CR_MAX_ARGS]; /* of tensors: an operand, or -1 - the number of a value made inside */
+    int16_t ref[CR_MAX_ARGS]; /* of tensors: an operand, or -1 - the number of a value made
+                                 inside */
     int first;                /* number of its first result */
-    int parts, part;          /* windows of the last dim, and which this is; parts 0: all of it */
+    int parts, part; /* windows of the last dim, and which this is; parts 0: all of it */
 } planned;
 
 enum { OUT_OF_REACH = -1 }; /* place of a value that is computed in windows alone */
@@ -33,12 +34,12 @@ typedef struct {
     const cr_graph *g;
     cr_facts_cache *facts;
     cr_alike *alike;
-    cr_map *twins;  /* of groups that have code, by what describes them */
-    unsigned how;   /* cr_how */
-    int32_t *place; /* by value id: 1 + the number of a value made inside */
-    const int32_t **numbers;  /* by value id: places of its windows, or NULL */
-    const cr_gnode **window;  /* by value id: the split in whose windows it is computed */
-    cr_gvalue **now;          /* by value id: what stands for it in a graph of the group alone */
+    cr_map *twins;           /* of groups that have code, by what describes them */
+    unsigned how;            /* cr_how */
+    int32_t *place;          /* by value id: 1 + the number of a value made inside */
+    const int32_t **numbers; /* by value id: places of its windows, or NULL */
+    const cr_gnode **window; /* by value id: the split in whose windows it is computed */
+    cr_gvalue **now;         /* by value id: what stands for it in a graph of the group alone */
     const cr_gnode *mark;
     cr_group_code *c;
     const cr_gnode *group;
@@ -62,7 +63,10 @@ typedef struct {
 
 static void add_reads(builder *b, planned *p);
 
-static cr_fact_kind kind_of(const builder *b, const cr_gnode *n) { return (cr_fact_kind)cr_facts_of(b->facts, n).kind; }
+static cr_fact_kind kind_of(const builder *b, const cr_gnode *n)
+{
+    return (cr_fact_kind)cr_facts_of(b->facts, n).kind;
+}
 
 static void mark_value(void *context, cr_gvalue *v)
 {
@@ -96,12 +100,14 @@ static void add_node(builder *b, const cr_gnode *n, int parts, int part)
         b->place[n->result[0]->id] = b->place[n->arg[0].value->id];
         return;
     }
-    if ((f.kind != CR_FACT_POINT && f.kind != CR_FACT_ROWS) || (parts && f.kind != CR_FACT_POINT))
+    if ((f.kind != CR_FACT_POINT && f.kind != CR_FACT_ROWS) ||
+        (parts && f.kind != CR_FACT_POINT))
         cr_bail(b->s, CR_VALUE, "no loop for %%%s", n->result[0]->name);
     if (b->nodes == b->room)
         cr_bail(b->s, CR_VALUE, "too many nodes");
     f = b->how & CR_HOW_FAST ? cr_facts_loose(f) : f;
-    b->node[b->nodes] = (planned){.n = n, .facts = f, .first = b->values, .parts = parts, .part = part};
+    b->node[b->nodes] =
+        (planned){.n = n, .facts = f, .first = b->values, .parts = parts, .part = part};
     for (int k = 0; k < n->result_count; k++)
         b->place[n->result[k]->id] = ++b->values;
     add_reads(b, &b->node[b->nodes++]);
@@ -146,7 +152,8 @@ static void gather_nodes(builder *b)
     for (size_t i = 0; i < block->len; i++)
         if (kind_of(b, block->at[i]) == CR_FACT_SPLIT) {
             mark_wide(b, block->at[i], i);
-            windows = block->at[i]->result_count > windows ? block->at[i]->result_count : windows;
+            windows =
+                block->at[i]->result_count > windows ? block->at[i]->result_count : windows;
         }
     b->room = (int)block->len * windows;
     b->node = CR_NEW_N(b->s, planned, b->room);
@@ -183,7 +190,9 @@ static shape windowed(const cr_gtype *t, int parts)
 
 static shape shape_of(const planned *p)
 {
-    return windowed(p->facts.kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n) : &p->n->result[0]->type, p->parts);
+    return windowed(p->facts.kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n)
+                                                  : &p->n->result[0]->type,
+                    p->parts);
 }
 
 static int64_t numel_of(const shape *s) { return cr_sizes_numel(s->ndim, s->size); }
@@ -212,7 +221,8 @@ static void find_space(builder *b)
         if (b->node[i].facts.kind == CR_FACT_ROWS)
             b->columns = cr_node_columns(b->node[i].n);
     }
-    bool fine = !b->columns || cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
+    bool fine = !b->columns ||
+                cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
     for (int i = 0; fine && i < b->nodes; i++)
         fine = refines(&b->space, b, shape_of(&b->node[i]));
     for (int k = 0; fine && k < block->output_count; k++) {
@@ -271,16 +281,19 @@ static bool is_of_space(const builder *b, const shape *s)
 /* Where a tensor of `type` that is broadcast to `s` lies; window `part` of its last dim. */
 static cr_operand_plan lie(builder *b, const shape *s, const cr_gtype *type, int part)
 {
-    cr_operand_plan o = {.type = type, .dtype = type->dtype, .lane = (uint8_t)cr_lane_type(type->dtype)};
+    cr_operand_plan o = {
+        .type = type, .dtype = type->dtype, .lane = (uint8_t)cr_lane_type(type->dtype)};
     bool row = numel_of(s) != b->numel;
 
     if (!is_of_space(b, s))
         cr_bail(b->s, CR_VALUE, "an operand lies outside its group");
     if (b->numel)
-        cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim, s->size, type);
+        cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim,
+                       s->size, type);
     o.row = row;
     if (part && type->ndim && type->size[type->ndim - 1] != 1)
-        o.offset = part * s->size[s->ndim - 1] * (type->stride ? type->stride[type->ndim - 1] : 1);
+        o.offset =
+            part * s->size[s->ndim - 1] * (type->stride ? type->stride[type->ndim - 1] : 1);
     return o;
 }
 
@@ -328,13 +341,17 @@ static void add_outputs(builder *b)
     for (int k = 0; k < block->output_count; k++) {
         const cr_gvalue *v = block->output[k].value;
         const int32_t *numbers = b->numbers[v->id];
-        int windows = joined(b, v), parts = windows ? windows : numbers ? b->window[v->id]->result_count : 0;
+        int windows = joined(b, v), parts = windows   ? windows
+                                            : numbers ? b->window[v->id]->result_count
+                                                      : 0;
         if (kind_of(b, v->by) == CR_FACT_FOLD)
             add_fold(b, k, v->by);
         else if (!parts)
             add_output(b, k, b->place[v->id], 0, 0);
         for (int part = 0; part < parts; part++)
-            add_output(b, k, windows ? b->place[v->by->arg[0].list[part].value->id] : numbers[part], parts, part);
+            add_output(b, k,
+                       windows ? b->place[v->by->arg[0].list[part].value->id] : numbers[part],
+                       parts, part);
     }
     b->c->outputs = b->c->operands;
 }
@@ -435,7 +452,8 @@ static void lay_out(builder *b)
     mark_copied(b);
     for (int k = 0; k < c->operands; k++)
         if (c->operand[k].copied)
-            c->operand[k].spread = cr_session_copy(b->s, c->operand[k].step, sizeof c->operand[k].step);
+            c->operand[k].spread =
+                cr_session_copy(b->s, c->operand[k].step, sizeof c->operand[k].step);
     c->space = b->space;
     merge_dims(b);
     if (!c->ndim)
@@ -464,7 +482,8 @@ static void store_params(builder *b)
     for (int i = 0; i < b->nodes; i++)
         for (int k = 0; k < b->node[i].n->arg_count; k++)
             if (cr_node_reads_number(b->node[i].n, k))
-                cr_scalar_store(cr_node_number(b->node[i].n, k), cr_node_wants(b->node[i].n, &b->node[i].facts, k),
+                cr_scalar_store(cr_node_number(b->node[i].n, k),
+                                cr_node_wants(b->node[i].n, &b->node[i].facts, k),
                                 c->param + slot++ * CR_PARAM_BYTES);
 }
 
@@ -519,10 +538,12 @@ static void put_structure(cr_text *t, const builder *b)
 
 static cr_axis axis(cr_loop *l, const char *index, const char *extent)
 {
-    return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH), cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH)};
+    return (cr_axis){cr_sym_name(l->syms, index, 0, CR_SYM_HIGH),
+                     cr_sym_name(l->syms, extent, 0, CR_SYM_HIGH)};
 }
 
-static cr_buffer *buffer(builder *b, cr_buffer_role role, const char *name, const cr_operand_plan *o)
+static cr_buffer *buffer(builder *b, cr_buffer_role role, const char *name,
+                         const cr_operand_plan *o)
 {
     const cr_sym *size[2] = {axis(b->l, "i", "R").extent, axis(b->l, "j", "C").extent};
 
@@ -544,7 +565,8 @@ static const cr_expr *read_number(void *context, cr_scalar number, cr_dtype t)
     int slot = b->slot++;
 
     (void)number;
-    return cr_expr_param(b->l, cr_loop_param_new(b->l, cr_session_printf(b->l->session, "p%d", slot), t, slot));
+    return cr_expr_param(
+        b->l, cr_loop_param_new(b->l, cr_session_printf(b->l->session, "p%d", slot), t, slot));
 }
 
 /* "add_mul_exp": the first operators, for people who read the emitted code. */
@@ -588,8 +610,8 @@ static cr_loop *make_program(cr_session *s, void *context)
     both[1] = axis(b->l, "j", "C");
     for (int k = 0; k < b->c->outputs; k++) {
         const cr_operand_plan *o = &b->c->operand[k];
-        cr_loop_define(b->l, buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), o), o->row ? 1 : 2, both,
-                       b->expr[b->output[k]]);
+        cr_loop_define(b->l, buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), o),
+                       o->row ? 1 : 2, both, b->expr[b->output[k]]);
     }
     if (b->how & CR_HOW_FAST)
         cr_loop_contract(b->l);
@@ -665,7 +687,8 @@ static cr_status build_program(cr_group_program *p, builder *b)
 }
 
 /* In the lock.  Entries stay, their code goes with its last user. */
-static cr_status take_program(cr_group_program **out, builder *b, const cr_text *key, int *built)
+static cr_status take_program(cr_group_program **out, builder *b, const cr_text *key,
+                              int *built)
 {
     cr_group_program *p = cr_map_get(&shared.by_structure, key->at, key->len);
 
@@ -724,13 +747,14 @@ static void leave_program(cr_group_program *p)
 
 /* --- all groups --- */
 
-/* Reads that the result may be written over: those of every element, where one pass computes one
- * value an element and its store comes last. */
+/* Reads that the result may be written over: those of every element, where one pass computes
+ * one value an element and its store comes last. */
 static bool may_overwrite(const cr_group_code *c, int k)
 {
     const cr_operand_plan *o = &c->operand[k], *y = &c->operand[0];
 
-    if (o->row || o->staged || o->copied || y->staged || memcmp(o->step, y->step, c->ndim * sizeof *o->step))
+    if (o->row || o->staged || o->copied || y->staged ||
+        memcmp(o->step, y->step, c->ndim * sizeof *o->step))
         return false;
     for (int q = c->outputs; q < c->operands; q++)
         if (q != k && c->operand[q].number == o->number)
@@ -743,8 +767,8 @@ static uint32_t overwritten(const cr_group_code *c)
     const cr_nest *n = cr_fused_nest(c->program->fused);
     uint32_t reads = 0;
 
-    if (c->folds || n->kind != CR_NEST_ROWS || n->sweeps != 1 || n->sweep[0].stores != 1 || n->sweep[0].reduces.count ||
-        n->row_stores)
+    if (c->folds || n->kind != CR_NEST_ROWS || n->sweeps != 1 || n->sweep[0].stores != 1 ||
+        n->sweep[0].reduces.count || n->row_stores)
         return 0;
     for (int k = c->outputs; k < c->operands; k++)
         if (may_overwrite(c, k))
@@ -792,7 +816,8 @@ static void keep_code(cr_session *s, void *context)
         o->type = keep_type(s, o->type);
         o->spread = o->spread ? cr_session_copy(s, o->spread, sizeof o->step) : NULL;
     }
-    c->code.read = cr_session_copy(s, c->code.read, (size_t)c->code.read_count * sizeof *c->code.read);
+    c->code.read =
+        cr_session_copy(s, c->code.read, (size_t)c->code.read_count * sizeof *c->code.read);
     c->param = cr_session_copy(s, c->param, (size_t)(b->params + 1) * CR_PARAM_BYTES);
     b->c = c;
 }
@@ -837,7 +862,8 @@ static cr_status plan_code(cr_compiled *all, builder *b)
     CR_TRY(cr_session_run(b->s, plan, b));
     CR_TRY(cr_session_run(&all->session, keep_code, b));
     CR_TRY(find_program(b, &all->built));
-    if (cr_fused_nest(b->c->program->fused)->one_row) { /* not the rows and columns that the plan has */
+    if (cr_fused_nest(b->c->program->fused)
+            ->one_row) { /* not the rows and columns that the plan has */
         leave_program(b->c->program);
         return cr_fail(CR_VALUE, "what it folds is not in its results");
     }
@@ -952,7 +978,8 @@ static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
         if (st == CR_MEMORY)
             return st;
         if (st)
-            cr_log_line("fusion", 1, "%%%s stays calls: %s", n->result[0]->name, cr_error_message());
+            cr_log_line("fusion", 1, "%%%s stays calls: %s", n->result[0]->name,
+                        cr_error_message());
         n->code = st ? NULL : &b.c->code;
     }
     return CR_OK;
@@ -1015,11 +1042,15 @@ size_t cr_compiled_bytes(const cr_compiled *c)
 {
     if (!c)
         return 0;
-    size_t bytes = sizeof *c + c->groups.cap * sizeof *c->groups.at + cr_arena_bytes(&c->session.keep);
+    size_t bytes =
+        sizeof *c + c->groups.cap * sizeof *c->groups.at + cr_arena_bytes(&c->session.keep);
 
     for (size_t i = 0; i < c->groups.len; i++)
         bytes += c->groups.at[i]->nodes ? cr_program_bytes(c->groups.at[i]->nodes) : 0;
     return bytes;
 }
 
-const cr_fused *cr_compiled_fused(const cr_compiled *c, int k) { return c->groups.at[k]->program->fused; }
+const cr_fused *cr_compiled_fused(const cr_compiled *c, int k)
+{
+    return c->groups.at[k]->program->fused;
+}

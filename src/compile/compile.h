@@ -3,9 +3,9 @@
  *     recorded graph --group--> graph with groups --code--> the same, with code in its groups
  *
  * A group is a set of pointwise nodes, reductions of rows and views over one space of rows and
- * columns that is computed in one nest of sweeps: by tiles at once, by native code as soon as it
- * is there (jit/fused.h), with the bits of the nodes called one by one.  Everything else stays a
- * call. */
+ * columns that is computed in one nest of sweeps: by tiles at once, by native code as soon as
+ * it is there (jit/fused.h), with the bits of the nodes called one by one.  Everything else
+ * stays a call. */
 #ifndef CR_COMPILE_COMPILE_H
 #define CR_COMPILE_COMPILE_H
 
@@ -40,8 +40,9 @@ const cr_fused *cr_compiled_fused(const cr_compiled *c, int k);
 
 /* Logs the text of `g` under its title. */
 void cr_show_graph(const char *topic, const char *title, const cr_graph *g);
-/* The C of a group's code after a list of its operators, with the lines of the program that called
- * them.  (The lines are no part of the C itself: equal groups of different lines are one kernel.) */
+/* The C of a group's code after a list of its operators, with the lines of the program that
+ * called them.  (The lines are no part of the C itself: equal groups of different lines are one
+ * kernel.) */
 void cr_show_code(cr_text *out, const cr_gnode *group, const cr_fused *f);
 /* Logs that (CR_LOG=code). */
 void cr_show_group(const cr_gnode *group, const cr_fused *f);

@@ -15,8 +15,8 @@ typedef struct {
     cr_tensor **operands;
     const cr_scalar *number; /* of the graph, by number */
     cr_tensor **own;         /* inputs that the run may drop, or NULL */
-    uint32_t tracking; /* the thread's stages for calls that autograd has to see */
-    bool direct;       /* other calls go straight to their kernels */
+    uint32_t tracking;       /* the thread's stages for calls that autograd has to see */
+    bool direct;             /* other calls go straight to their kernels */
 } machine;
 
 /* --- inputs --- */
@@ -31,7 +31,8 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
         m->slot[i] = input[i];
     }
     if (p->constants.len)
-        memcpy(m->slot + p->inputs, p->constants.at, p->constants.len * sizeof *p->constants.at);
+        memcpy(m->slot + p->inputs, p->constants.at,
+               p->constants.len * sizeof *p->constants.at);
     memset(m->slot + p->first_made, 0, (p->slots - p->first_made) * sizeof *m->slot);
     return CR_OK;
 }
@@ -47,14 +48,13 @@ static inline void put(const machine *m, uint32_t slot, cr_tensor *t)
         cr_drop(t);
 }
 
-/* Nobody else has the tensor or its bytes, which are all the storage has, and they are as the plan
- * says. */
+/* Nobody else has the tensor or its bytes, which are all the storage has, and they are as the
+ * plan says. */
 static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
 {
-    return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer && !t->grad &&
-           atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
-           !t->storage->release &&
-           cr_tensor_is_of(t, type) && t->contiguous &&
+    return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer &&
+           !t->grad && atomic_load_explicit(&t->storage->count, memory_order_acquire) == 1 &&
+           !t->storage->release && cr_tensor_is_of(t, type) && t->contiguous &&
            t->storage->size == (size_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
 }
 
@@ -97,8 +97,8 @@ static cr_status put_list(const machine *m, const cr_step *s, cr_value *v)
     if (v->len != s->results) {
         uint32_t n = v->len;
         cr_drop_values(v, 1);
-        return cr_fail(CR_RUNTIME, "%s returned %u tensors, the graph has %u", s->op->name, (unsigned)n,
-                       (unsigned)s->results);
+        return cr_fail(CR_RUNTIME, "%s returned %u tensors, the graph has %u", s->op->name,
+                       (unsigned)n, (unsigned)s->results);
     }
     for (uint32_t k = 0; k < v->len; k++) {
         put(m, s->result[k], list[k].tag == CR_TENSOR ? list[k].t : NULL);
@@ -108,7 +108,8 @@ static cr_status put_list(const machine *m, const cr_step *s, cr_value *v)
     return CR_OK;
 }
 
-static cr_status call_tracked(const machine *m, const cr_op *op, const cr_value *arg, cr_value *result)
+static cr_status call_tracked(const machine *m, const cr_op *op, const cr_value *arg,
+                              cr_value *result)
 {
     uint32_t was = cr_thread.exclude;
 
@@ -129,7 +130,8 @@ static cr_tensor *dying(const machine *m, const cr_step *s)
     return may_take_over(t, z->made) ? t : NULL;
 }
 
-/* An elementwise result is written over an argument; a copy of what goes is the thing itself. */
+/* An elementwise result is written over an argument; a copy of what goes is the thing itself.
+ */
 static cr_status run_over(const machine *m, const cr_step *s, const cr_value *arg, cr_tensor *t)
 {
     if (s->op->does == CR_DOES_BODY)
@@ -148,7 +150,8 @@ static cr_status run_call(const machine *m, const cr_step *s)
     load_args(m, s, arg);
     if (t && m->direct)
         return run_over(m, s, arg, t);
-    st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result) : cr_call_past(CR_STAGE_AUTOGRAD, s->op, arg, result);
+    st = s->tracked || !m->direct ? call_tracked(m, s->op, arg, result)
+                                  : cr_call_past(CR_STAGE_AUTOGRAD, s->op, arg, result);
     CR_TRY(st);
     if (s->list_result)
         return put_list(m, s, &result[0]);
@@ -165,7 +168,8 @@ static cr_status run_view(const machine *m, const cr_step *s)
     if (CR_UNLIKELY(!v || !t || !cr_tensor_is_of(t, v->from) ||
                     (v->assumed && memcmp(t->stride, v->assumed, t->ndim * sizeof *t->stride))))
         return run_call(m, s);
-    CR_TRY(cr_tensor_over(&made, t->storage, (cr_dtype)t->dtype, v->ndim, v->size, v->stride, t->offset + v->offset));
+    CR_TRY(cr_tensor_over(&made, t->storage, (cr_dtype)t->dtype, v->ndim, v->size, v->stride,
+                          t->offset + v->offset));
     cr_storage_keep(t->storage);
     put(m, s->result[0], made);
     return CR_OK;
@@ -184,7 +188,8 @@ static cr_status run_group(const machine *m, const cr_step *s)
         output[0] = t;
         m->slot[s->read[s->reuse_read]] = NULL;
     }
-    CR_TRY(s->kind == CR_STEP_OWN ? s->own->run(s->own, read, output) : z->code->run(z->code, read, output));
+    CR_TRY(s->kind == CR_STEP_OWN ? s->own->run(s->own, read, output)
+                                  : z->code->run(z->code, read, output));
     for (uint32_t k = 0; k < s->results; k++)
         put(m, s->result[k], output[k]);
     return CR_OK;
@@ -207,7 +212,9 @@ static inline cr_status run_step(const machine *m, const cr_step *s, size_t *nex
     case CR_STEP_VIEW: return run_view(m, s);
     case CR_STEP_GROUP:
     case CR_STEP_OWN: return run_group(m, s);
-    case CR_STEP_MOVE: put(m, s->result[0], s->reads ? cr_keep(m->slot[s->read[0]]) : NULL); return CR_OK;
+    case CR_STEP_MOVE:
+        put(m, s->result[0], s->reads ? cr_keep(m->slot[s->read[0]]) : NULL);
+        return CR_OK;
     case CR_STEP_CHOOSE: return choose(m, s, next);
     case CR_STEP_JUMP: *next = s->to; return CR_OK;
     case CR_STEP_NONE: return CR_OK;
@@ -252,7 +259,8 @@ static void give_outputs(const machine *m, cr_tensor **output)
 
 /* --- the whole --- */
 
-/* The first run takes its blocks from those of the calls before, which had others; afterwards they are there. */
+/* The first run takes its blocks from those of the calls before, which had others; afterwards
+ * they are there. */
 static cr_memory_mode mode_of_run(const cr_plan *p)
 {
     _Atomic(bool) *ran = &((cr_plan *)(uintptr_t)p)->ran;
@@ -293,7 +301,8 @@ enum { SMALL_FRAME = 1024 };
 
 static size_t frame_bytes(const cr_plan *p)
 {
-    return (p->slots + p->operands) * sizeof(cr_tensor *) + p->list_room * sizeof(cr_value) + sizeof(cr_value);
+    return (p->slots + p->operands) * sizeof(cr_tensor *) + p->list_room * sizeof(cr_value) +
+           sizeof(cr_value);
 }
 
 static void lay_out(machine *m, void *frame)
@@ -330,7 +339,8 @@ static cr_status run_with(cr_program *p, machine m, cr_tensor *const *input, cr_
     return run_in(&m, input, output);
 }
 
-cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number, cr_tensor **output)
+cr_status cr_program_run(cr_program *p, cr_tensor *const *input, const cr_scalar *number,
+                         cr_tensor **output)
 {
     return run_with(p, (machine){.number = number}, input, output);
 }

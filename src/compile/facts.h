@@ -1,4 +1,5 @@
-/* facts.h - what grouping knows of nodes and of the spaces they run over; inside compile/ only. */
+/* facts.h - what grouping knows of nodes and of the spaces they run over; inside compile/ only.
+ */
 #ifndef CR_COMPILE_FACTS_H
 #define CR_COMPILE_FACTS_H
 
@@ -17,9 +18,10 @@ typedef enum {
 } cr_fact_kind;
 
 typedef struct {
-    uint8_t kind;    /* cr_fact_kind */
-    uint8_t entry;   /* cr_dtype: the type in which the entry computes, as its types rule says */
-    uint8_t compute; /* cr_dtype: that of its loops, float32 for half types; BOOL: truth values alone */
+    uint8_t kind;  /* cr_fact_kind */
+    uint8_t entry; /* cr_dtype: the type in which the entry computes, as its types rule says */
+    uint8_t compute; /* cr_dtype: that of its loops, float32 for half types; BOOL: truth values
+                        alone */
     uint8_t half;    /* cr_dtype: what results are rounded to, or CR_DTYPE_NONE */
     bool loose;      /* results of half types stay as they were computed: fast mode */
 } cr_facts;
@@ -53,7 +55,8 @@ typedef struct {
     const cr_expr *(*number)(void *context, cr_scalar n, cr_dtype t);
     void *context;
 } cr_node_reader;
-void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r, const cr_expr **result);
+void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r,
+                     const cr_expr **result);
 
 /* The same for fast mode: nothing is rounded on the way. */
 static inline cr_facts cr_facts_loose(cr_facts f)
@@ -77,13 +80,15 @@ int64_t cr_sizes_numel(int ndim, const int64_t *size);
 /* Cuts dims of `s` so that `size`, of as many elements, is a shape of it; false, with `s` as it
  * was, when that cannot be.  A space of no dims takes any shape. */
 bool cr_space_refine(cr_space *s, int ndim, const int64_t *size);
-/* Steps, in elements, along the first `dims` dims of `s` through an operand of sizes and strides
- * (NULL: row-major) `in` that is broadcast to the shape `size` of these dims. */
-void cr_space_steps(int64_t *step, const cr_space *s, int dims, int ndim, const int64_t *size, const cr_gtype *in);
+/* Steps, in elements, along the first `dims` dims of `s` through an operand of sizes and
+ * strides (NULL: row-major) `in` that is broadcast to the shape `size` of these dims. */
+void cr_space_steps(int64_t *step, const cr_space *s, int dims, int ndim, const int64_t *size,
+                    const cr_gtype *in);
 /* How many trailing dims make `columns` elements. */
 int cr_space_columns(const cr_space *s, int64_t columns);
 
-/* Whether `in` has one value for each row when the shape `size` is cut into rows of `columns`. */
+/* Whether `in` has one value for each row when the shape `size` is cut into rows of `columns`.
+ */
 bool cr_is_one_a_row(int ndim, const int64_t *size, int64_t columns, const cr_gtype *in);
 
 #endif

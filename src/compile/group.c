@@ -18,35 +18,36 @@ enum { MOST_OPERANDS = 28, MOST_NODES = 64 };
 typedef struct group {
     int64_t numel, columns; /* of the space; columns 0: no rows are told apart */
     cr_space space;
-    uint8_t type;       /* in which its loops compute; BOOL: truth values alone */
+    uint8_t type; /* in which its loops compute; BOOL: truth values alone */
     bool open;
     unsigned era;       /* a group of an earlier era is closed */
     struct group *into; /* merged into this one */
     int real;           /* nodes, views left out */
-    int count, live;    /* nodes as they are computed; values made that will be read outside or later */
-    int more;           /* operands beside: what is read and made in windows counts once for each */
+    int count,
+        live; /* nodes as they are computed; values made that will be read outside or later */
+    int more; /* operands beside: what is read and made in windows counts once for each */
     bool split, joined; /* has windows; its values lie beside each other in a result */
     int64_t last;       /* the last dim of all its nodes, or -1 */
     int reads;
     cr_gvalue *read[MOST_OPERANDS]; /* values from outside */
     struct {
         size_t len, cap, *at;
-    } nodes;            /* once all are gathered: its nodes, in order */
+    } nodes; /* once all are gathered: its nodes, in order */
 } group;
 
 typedef struct {
     const cr_graph *g;
     cr_session *s;
     cr_facts_cache *facts;
-    group **of;     /* by value id: the group that makes it */
-    uint32_t *left; /* by value id: readers still to come */
-    bool *sealed;   /* by value id: complete only when its group is */
-    bool *dead;     /* by node: nobody reads it */
+    group **of;          /* by value id: the group that makes it */
+    uint32_t *left;      /* by value id: readers still to come */
+    bool *sealed;        /* by value id: complete only when its group is */
+    bool *dead;          /* by node: nobody reads it */
     cr_gvalue **instead; /* by node: what it reads for its first argument, or NULL */
     const cr_op *mask;
-    group **at;     /* by node: the group it is in */
-    unsigned era;   /* counts the nodes that write */
-    size_t place;   /* the next node to be emitted */
+    group **at;   /* by node: the group it is in */
+    unsigned era; /* counts the nodes that write */
+    size_t place; /* the next node to be emitted */
 } gatherer;
 
 static group *root(group *p)
@@ -83,11 +84,15 @@ static bool makes_rows_of(const group *p, const wish *w)
 }
 
 /* The value is one of each row of p. */
-static bool is_row_of(const group *p, const cr_gvalue *v) { return p->columns && numel(v) != p->numel; }
+static bool is_row_of(const group *p, const cr_gvalue *v)
+{
+    return p->columns && numel(v) != p->numel;
+}
 
 static bool converts(const cr_gvalue *v, cr_dtype wanted)
 {
-    return v->type.dtype == CR_BOOL || wanted == CR_BOOL || cr_lane_type(v->type.dtype) == wanted;
+    return v->type.dtype == CR_BOOL || wanted == CR_BOOL ||
+           cr_lane_type(v->type.dtype) == wanted;
 }
 
 /* Whether argument i, which p makes, lies where the node needs it. */
@@ -106,7 +111,10 @@ static bool lies_well(const group *p, const wish *w, int i)
     return row && cr_is_one_a_row(w->shape->ndim, w->shape->size, columns, &v->type);
 }
 
-static cr_dtype joint_type(int a, int b) { return (cr_dtype)(a == CR_BOOL ? b : b == CR_BOOL || a == b ? a : CR_DTYPE_NONE); }
+static cr_dtype joint_type(int a, int b)
+{
+    return (cr_dtype)(a == CR_BOOL ? b : b == CR_BOOL || a == b ? a : CR_DTYPE_NONE);
+}
 
 static bool refines(cr_space *s, const group *p, const wish *w)
 {
@@ -119,7 +127,8 @@ static bool refines(cr_space *s, const group *p, const wish *w)
         size[w->shape->ndim] = p->columns;
         return cr_space_refine(s, w->shape->ndim + 1, size);
     }
-    return (!w->columns || cr_space_refine(s, 2, both)) && cr_space_refine(s, w->shape->ndim, w->shape->size);
+    return (!w->columns || cr_space_refine(s, 2, both)) &&
+           cr_space_refine(s, w->shape->ndim, w->shape->size);
 }
 
 static bool fits(const group *p, wish *w)
@@ -286,10 +295,11 @@ static bool place_view(gatherer *x, const cr_gnode *n, size_t i)
 {
     const cr_gvalue *v = n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL, *r = n->result[0];
     group *p = v && n->result_count == 1 ? maker(x, v) : NULL;
-    bool whole = p && !x->sealed[v->id] && cr_gtype_is_contiguous(&v->type) && !r->type.stride &&
-                 numel(v) == numel(r) && v->type.dtype == r->type.dtype;
+    bool whole = p && !x->sealed[v->id] && cr_gtype_is_contiguous(&v->type) &&
+                 !r->type.stride && numel(v) == numel(r) && v->type.dtype == r->type.dtype;
 
-    if (!whole || p->count >= MOST_NODES || (numel(v) != p->numel && numel(v) * p->columns != p->numel))
+    if (!whole || p->count >= MOST_NODES ||
+        (numel(v) != p->numel && numel(v) * p->columns != p->numel))
         return false;
     put(x, p, n, i);
     return true;
@@ -307,8 +317,9 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
     int parts = n->result_count;
     cr_space s;
 
-    if (!p || x->sealed[v->id] || p->columns || p->split || p->joined || p->numel != numel(v) || !p->numel || p->live != 1 ||
-        x->left[v->id] != 1 || p->last != wide || p->space.size[p->space.ndim - 1] != wide || wide == parts ||
+    if (!p || x->sealed[v->id] || p->columns || p->split || p->joined || p->numel != numel(v) ||
+        !p->numel || p->live != 1 || x->left[v->id] != 1 || p->last != wide ||
+        p->space.size[p->space.ndim - 1] != wide || wide == parts ||
         p->count * parts >= MOST_NODES || p->reads * parts + parts >= MOST_OPERANDS)
         return false;
     s = (cr_space){.ndim = p->space.ndim};
@@ -328,11 +339,13 @@ static bool place_split(gatherer *x, const cr_gnode *n, size_t i)
 static group *join_members(gatherer *x, const cr_garg *list)
 {
     group *p = maker(x, list->list[0].value);
-    bool all = p && !x->sealed[list->list[0].value->id] && numel(list->list[0].value) == p->numel;
+    bool all =
+        p && !x->sealed[list->list[0].value->id] && numel(list->list[0].value) == p->numel;
 
     for (uint32_t k = 1; all && k < list->len; k++) {
         group *q = maker(x, list->list[k].value);
-        all = q && !x->sealed[list->list[k].value->id] && numel(list->list[k].value) == p->numel && (q == p || mergeable(p, q));
+        all = q && !x->sealed[list->list[k].value->id] &&
+              numel(list->list[k].value) == p->numel && (q == p || mergeable(p, q));
         if (all && q != p)
             merge(p, q);
     }
@@ -480,7 +493,9 @@ static int64_t run_of(const cr_gtype *shape, const cr_gtype *in)
 
     for (int d = shape->ndim - 1; d >= 0 && (one || next); d--) {
         int own = d - (shape->ndim - in->ndim);
-        int64_t size = own < 0 ? 1 : in->size[own], step = size == 1 ? 0 : in->stride ? in->stride[own] : dense;
+        int64_t size = own < 0 ? 1 : in->size[own], step = size == 1    ? 0
+                                                           : in->stride ? in->stride[own]
+                                                                        : dense;
         if (shape->size[d] == 1)
             continue;
         one = one && !step;
@@ -500,7 +515,8 @@ static bool runs_are_short(const wish *w)
     if (w->numel <= FEW)
         return false;
     for (int i = 0; i < w->n->arg_count; i++)
-        if (w->n->arg[i].tag == CR_TENSOR && run_of(w->shape, &w->n->arg[i].value->type) < SHORTEST_RUN)
+        if (w->n->arg[i].tag == CR_TENSOR &&
+            run_of(w->shape, &w->n->arg[i].value->type) < SHORTEST_RUN)
             return true;
     return w->columns && w->columns < SHORTEST_ROW;
 }
@@ -530,11 +546,13 @@ static bool wishes(wish *w, const cr_gnode *n, const cr_facts *f)
             return false;
     for (int i = 0; i < n->arg_count; i++)
         if (n->arg[i].tag == CR_TENSOR &&
-            (!is_broadcast(w->shape, &n->arg[i].value->type) || (w->columns && !cr_gtype_is_contiguous(&n->arg[i].value->type))))
+            (!is_broadcast(w->shape, &n->arg[i].value->type) ||
+             (w->columns && !cr_gtype_is_contiguous(&n->arg[i].value->type))))
             return false;
     if (runs_are_short(w))
         return false;
-    return !w->columns || (w->numel && (w->columns <= LONGEST_ROW || w->numel / w->columns >= 2 * cr_threads()));
+    return !w->columns || (w->numel && (w->columns <= LONGEST_ROW ||
+                                        w->numel / w->columns >= 2 * cr_threads()));
 }
 
 static void gather(gatherer *x)
@@ -555,7 +573,8 @@ static void gather(gatherer *x)
             (f.kind == CR_FACT_SPLIT && place_split(x, b->at[i], i)) ||
             (f.kind == CR_FACT_JOIN && place_join(x, b->at[i], i)) ||
             (f.kind == CR_FACT_FOLD && place_fold(x, b->at[i], i)) ||
-            (b->at[i]->op == x->mask && b->at[i]->kind == CR_GNODE_CALL && place_mask(x, b->at[i], i)))
+            (b->at[i]->op == x->mask && b->at[i]->kind == CR_GNODE_CALL &&
+             place_mask(x, b->at[i], i)))
             continue;
         close_read(x, b->at[i]);
         x->era += cr_gnode_writes(b->at[i]);
@@ -667,9 +686,11 @@ static void emit_group(cr_rewrite *w, cr_gblock *to, const group *p)
 
     for (size_t k = 0; k < p->nodes.len; k++)
         most += (size_t)e->x->g->body->at[p->nodes.at[k]]->result_count;
-    outputs o = {CR_NEW_N(s, cr_garg, most), CR_NEW_N(s, const cr_gvalue *, most), CR_NEW_N(s, const char *, most), 0};
+    outputs o = {CR_NEW_N(s, cr_garg, most), CR_NEW_N(s, const cr_gvalue *, most),
+                 CR_NEW_N(s, const char *, most), 0};
     for (size_t k = 0; k < p->nodes.len; k++) {
-        const cr_gnode *n = e->x->g->body->at[p->nodes.at[k]], *made = cr_rewrite_copy(w, inner, n);
+        const cr_gnode *n = e->x->g->body->at[p->nodes.at[k]],
+                       *made = cr_rewrite_copy(w, inner, n);
         if (!is_view(e, n))
             add_outputs(e, &o, n, made);
     }

@@ -6,9 +6,8 @@
  *
  * FAST       results may differ from eager's by rounding: products and sums are contracted, and
  *            chains of half types are rounded where they end
- * MEASURE    candidates for schedules are measured on the running calls, and the best is kept; no
- *            bit depends on which it is
- * CALLS      every operator stays a call */
+ * MEASURE    candidates for schedules are measured on the running calls, and the best is kept;
+ * no bit depends on which it is CALLS      every operator stays a call */
 typedef enum { CR_HOW_FAST = 1, CR_HOW_MEASURE = 2, CR_HOW_CALLS = 4 } cr_how;
 
 #endif

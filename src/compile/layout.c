@@ -1,15 +1,15 @@
 /* Layouts between convolutions, and weights packed once.
  *
- * A device's convolution kernels may prefer blocks of channels (kern/layout.h).  Eager copies every
- * operand to that layout and every result back.  A program keeps a result in blocks while its
- * consumers are convolutions, pooling or pointwise steps, and adds a copy in the plain layout for
- * every other consumer.  The kernels are those of eager, so the bits are equal.
+ * A device's convolution kernels may prefer blocks of channels (kern/layout.h).  Eager copies
+ * every operand to that layout and every result back.  A program keeps a result in blocks while
+ * its consumers are convolutions, pooling or pointwise steps, and adds a copy in the plain
+ * layout for every other consumer.  The kernels are those of eager, so the bits are equal.
  *
  * Graphs that write to tensors or choose between blocks keep plain layouts. */
+#include "kern/layout.h"
 #include "compile/packed.h"
 #include "compile/program_impl.h"
 #include "entry.h"
-#include "kern/layout.h"
 #include <string.h>
 
 enum { X, W, BIAS, TRANSPOSED = 6 };
@@ -66,14 +66,16 @@ static cr_status check(const convolution *c, cr_tensor *const *read)
 {
     for (int i = 0; i < 2 + c->has_bias; i++)
         if (c->type[i] && !(cr_tensor_is_of(read[i], c->type[i]) && read[i]->contiguous))
-            return cr_fail(CR_RUNTIME, "convolution: an argument is not what the program was made for");
+            return cr_fail(CR_RUNTIME,
+                           "convolution: an argument is not what the program was made for");
     return CR_OK;
 }
 
 static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor **output)
 {
     convolution *c = (convolution *)own;
-    unsigned in_own = (unsigned)c->x_blocked << CR_CONV_ARG_X | (unsigned)c->y_own << CR_CONV_ARG_Y;
+    unsigned in_own = (unsigned)c->x_blocked << CR_CONV_ARG_X | (unsigned)c->y_own
+                                                                    << CR_CONV_ARG_Y;
     cr_packed *weight = NULL;
     cr_tensor *y = NULL;
     cr_status st;
@@ -120,8 +122,8 @@ static cr_status run_unblocking(cr_own *own, cr_tensor *const *read, cr_tensor *
     const unblocking *u = (const unblocking *)own;
 
     CR_TRY(cr_tensor_new(&output[0], CR_F32, u->plain->device, u->plain->ndim, u->plain->size));
-    u->hook->unblock((void *)output[0]->data, (const void *)read[0]->data, output[0]->numel / (u->block * u->points), u->block,
-                     u->points);
+    u->hook->unblock((void *)output[0]->data, (const void *)read[0]->data,
+                     output[0]->numel / (u->block * u->points), u->block, u->points);
     return CR_OK;
 }
 
@@ -133,16 +135,21 @@ typedef struct {
     cr_plan *p;
     cr_session *s;
     const cr_layout_hook *hook;
-    struct { size_t len, cap; cr_step *at; } steps; /* the new ones */
+    struct {
+        size_t len, cap;
+        cr_step *at;
+    } steps;             /* the new ones */
     cr_gvalue **blocked; /* by id of the graph's values: the same in blocks, or NULL */
     int64_t *block;
-    bool *no_plain;      /* the value is there in blocks only */
-    bool *read;          /* somebody reads the value */
+    bool *no_plain; /* the value is there in blocks only */
+    bool *read;     /* somebody reads the value */
 } layouter;
 
-static cr_step *add(layouter *x, const cr_step *like, cr_own *own, int reads, cr_gvalue **made, uint32_t results)
+static cr_step *add(layouter *x, const cr_step *like, cr_own *own, int reads, cr_gvalue **made,
+                    uint32_t results)
 {
-    CR_PUSH(x->s, &x->steps, ((cr_step){.kind = CR_STEP_OWN, .own = own, .node = like->node, .reuse_read = -1}));
+    CR_PUSH(x->s, &x->steps,
+            ((cr_step){.kind = CR_STEP_OWN, .own = own, .node = like->node, .reuse_read = -1}));
     cr_step *s = &x->steps.at[x->steps.len - 1];
 
     s->read_value = CR_NEW_N(x->s, cr_gvalue *, reads);
@@ -163,7 +170,9 @@ static cr_gvalue *new_blocked(layouter *x, cr_gvalue *v, int64_t block)
     *size = 1;
     for (int d = 0; d < v->type.ndim; d++)
         *size *= v->type.size[d];
-    *b = (cr_gvalue){.name = cr_session_printf(x->s, "%s.%d", v->name, (int)block), .id = x->p->values++, .by = v->by};
+    *b = (cr_gvalue){.name = cr_session_printf(x->s, "%s.%d", v->name, (int)block),
+                     .id = x->p->values++,
+                     .by = v->by};
     b->type = (cr_gtype){.known = true, .dtype = CR_F32, .ndim = 1, .size = size};
     x->blocked[v->id] = b;
     x->block[v->id] = block;
@@ -206,7 +215,10 @@ static bool is_row_major(const cr_gtype *t, cr_dtype dtype)
     return t->known && t->dtype == dtype && cr_is_host(t->device) && cr_gtype_is_contiguous(t);
 }
 
-static cr_view view_of(const cr_gtype *t) { return (cr_view){.size = t->size, .ndim = t->ndim, .dtype = t->dtype}; }
+static cr_view view_of(const cr_gtype *t)
+{
+    return (cr_view){.size = t->size, .ndim = t->ndim, .dtype = t->dtype};
+}
 
 static bool has_elements(const cr_gtype *t)
 {
@@ -225,10 +237,11 @@ static cr_layout_kernel *convolution_kernel(const layouter *x, const cr_step *s)
     if (!is_row_major(y, CR_F32) || y->ndim < 3 || !has_elements(y))
         return NULL;
     for (int i = X; i <= BIAS; i++)
-        if (n->arg[i].tag == CR_TENSOR &&
-            (!is_row_major(&n->arg[i].value->type, CR_F32) || !has_elements(&n->arg[i].value->type)))
+        if (n->arg[i].tag == CR_TENSOR && (!is_row_major(&n->arg[i].value->type, CR_F32) ||
+                                           !has_elements(&n->arg[i].value->type)))
             return NULL;
-    cr_view vx = view_of(&n->arg[X].value->type), vw = view_of(&n->arg[W].value->type), vy = view_of(y);
+    cr_view vx = view_of(&n->arg[X].value->type), vw = view_of(&n->arg[W].value->type),
+            vy = view_of(y);
     if (vx.ndim != vy.ndim || vw.ndim != vy.ndim)
         return NULL;
     cr_conv c = cr_conv_problem(&vx, &vw, &vy, s->arg);
@@ -254,7 +267,9 @@ static convolution *new_convolution(layouter *x, cr_layout_kernel *kernel)
 static bool convolve(layouter *x, const cr_step *s)
 {
     const cr_gnode *n = s->node;
-    cr_layout_kernel *kernel = s->kind == CR_STEP_CALL && !s->symbols && is_convolution(n) ? convolution_kernel(x, s) : NULL;
+    cr_layout_kernel *kernel = s->kind == CR_STEP_CALL && !s->symbols && is_convolution(n)
+                                   ? convolution_kernel(x, s)
+                                   : NULL;
     cr_gvalue *in, *out, *bias;
 
     if (!kernel)
@@ -335,8 +350,8 @@ static bool stay_blocked(layouter *x, const cr_step *s)
     const cr_gnode *n = s->node;
     cr_blocked_work w = {0};
 
-    if ((s->kind != CR_STEP_CALL && s->kind != CR_STEP_GROUP) || s->symbols || !s->results || s->list_result ||
-        (s->kind == CR_STEP_CALL && n->result_count != 1))
+    if ((s->kind != CR_STEP_CALL && s->kind != CR_STEP_GROUP) || s->symbols || !s->results ||
+        s->list_result || (s->kind == CR_STEP_CALL && n->result_count != 1))
         return false;
     w.space = &s->made_value[0]->type;
     if (!results_fill(s, w.space) || !(w.block = common_block(x, s, w.space)))
@@ -362,7 +377,8 @@ static bool stay_blocked(layouter *x, const cr_step *s)
     cr_step *step = add(x, s, own, w.reads, made, s->results);
     for (int k = 0; k < w.reads; k++) {
         cr_gvalue *v = cr_plan_value(x->p, w.read[k]);
-        step->read_value[k] = cr_lies_over(w.space, &v->type) == CR_LIES_OVER_ALL ? x->blocked[v->id] : v;
+        step->read_value[k] =
+            cr_lies_over(w.space, &v->type) == CR_LIES_OVER_ALL ? x->blocked[v->id] : v;
     }
     return true;
 }
@@ -382,7 +398,8 @@ static cr_status run_pooling(cr_own *own, cr_tensor *const *read, cr_tensor **ou
     const pooling *w = (const pooling *)own;
 
     CR_TRY(cr_tensor_new(&output[0], CR_F32, CR_HOST, 1, w->made->size));
-    w->hook->max_pool(&w->windows, w->block, (const void *)read[0]->data, (void *)output[0]->data);
+    w->hook->max_pool(&w->windows, w->block, (const void *)read[0]->data,
+                      (void *)output[0]->data);
     return CR_OK;
 }
 
@@ -433,7 +450,8 @@ static const cr_layout_hook *layout_hook(const cr_plan *p)
 {
     for (size_t i = 0; i < p->steps.len; i++)
         if (is_convolution(p->steps.at[i].node) && p->steps.at[i].results)
-            return cr_layout_hook_of((cr_device_kind)p->steps.at[i].made_value[0]->type.device.kind);
+            return cr_layout_hook_of(
+                (cr_device_kind)p->steps.at[i].made_value[0]->type.device.kind);
     return NULL;
 }
 

@@ -3,9 +3,9 @@
  * Whether loops can compute a node follows from its entry, the types of its arguments and, in a
  * composition, which chooses by them, its numbers.  It is found out by building the expressions
  * once and is remembered under these. */
-#include "compile/facts.h"
 #include "base/log.h"
 #include "base/map.h"
+#include "compile/facts.h"
 #include "loop/build.h"
 #include <pthread.h>
 #include <string.h>
@@ -96,7 +96,8 @@ static bool is_preset(const cr_gnode *n, int i)
     const cr_param *p = &n->op->param[i];
 
     return p->has_default && p->preset.tag == CR_NUMBER && n->arg[i].tag == CR_NUMBER &&
-           p->preset.number.category == n->arg[i].number.category && p->preset.number.i == n->arg[i].number.i;
+           p->preset.number.category == n->arg[i].number.category &&
+           p->preset.number.i == n->arg[i].number.i;
 }
 
 /* A body reads its numbers when it runs, as the eager kernel does, unless they are what the
@@ -105,7 +106,8 @@ bool cr_node_reads_number(const cr_gnode *n, int i)
 {
     uint8_t tag = n->arg[i].tag;
 
-    return n->op->does == CR_DOES_BODY && (tag == CR_NUMBER || tag == CR_INT || tag == CR_FLOAT || tag == CR_TRUTH) &&
+    return n->op->does == CR_DOES_BODY &&
+           (tag == CR_NUMBER || tag == CR_INT || tag == CR_FLOAT || tag == CR_TRUTH) &&
            !is_preset(n, i);
 }
 
@@ -132,17 +134,20 @@ static int dims_param(const cr_op *op)
     return op->fused ? op->fused_dim : dim >= 0 ? dim : param_named(op, "normalized_shape");
 }
 
-static cr_loop_arg number_arg(const cr_gnode *n, int i, const cr_facts *f, const cr_node_reader *r)
+static cr_loop_arg number_arg(const cr_gnode *n, int i, const cr_facts *f,
+                              const cr_node_reader *r)
 {
     const cr_garg *a = &n->arg[i];
 
     if (cr_node_reads_number(n, i))
         return (cr_loop_arg){.kind = CR_LOOP_PARAM,
                              .e = r->number(r->context, number_of(a), cr_node_wants(n, f, i))};
-    return (cr_loop_arg){.kind = a->tag == CR_TRUTH ? CR_LOOP_TRUTH : CR_LOOP_NUMBER, .number = number_of(a)};
+    return (cr_loop_arg){.kind = a->tag == CR_TRUTH ? CR_LOOP_TRUTH : CR_LOOP_NUMBER,
+                         .number = number_of(a)};
 }
 
-static cr_loop_arg arg_of(cr_loop *l, const cr_gnode *n, int i, const cr_facts *f, const cr_node_reader *r)
+static cr_loop_arg arg_of(cr_loop *l, const cr_gnode *n, int i, const cr_facts *f,
+                          const cr_node_reader *r)
 {
     const cr_garg *a = &n->arg[i];
 
@@ -161,8 +166,11 @@ static cr_loop_arg arg_of(cr_loop *l, const cr_gnode *n, int i, const cr_facts *
     case CR_INT:
     case CR_FLOAT:
     case CR_TRUTH: return number_arg(n, i, f, r);
-    case CR_INTS: return (cr_loop_arg){.kind = CR_LOOP_ROW_DIMS}; /* of use to derivatives alone */
-    default: cr_bail(l->session, CR_VALUE, "%s: no loop for its argument '%s'", n->op->name, n->op->param[i].name);
+    case CR_INTS:
+        return (cr_loop_arg){.kind = CR_LOOP_ROW_DIMS}; /* of use to derivatives alone */
+    default:
+        cr_bail(l->session, CR_VALUE, "%s: no loop for its argument '%s'", n->op->name,
+                n->op->param[i].name);
     }
 }
 
@@ -180,7 +188,8 @@ static const cr_expr *rounded(cr_loop *l, const cr_expr *e, int half)
 }
 
 /* The result as the next node reads it. */
-static const cr_expr *as_result(cr_loop *l, const cr_gnode *n, int k, const cr_facts *f, const cr_expr *e)
+static const cr_expr *as_result(cr_loop *l, const cr_gnode *n, int k, const cr_facts *f,
+                                const cr_expr *e)
 {
     int t = n->result[k]->type.dtype;
     bool half = t == CR_F16 || t == CR_BF16;
@@ -199,7 +208,8 @@ static bool is_wide(const cr_garg *a, const cr_facts *f)
 
 /* An entry that gives its argument back makes no tensor: what is made of it would not share its
  * memory. */
-static void refuse_same(cr_loop *l, const cr_gnode *n, const cr_loop_arg *arg, const cr_expr *result)
+static void refuse_same(cr_loop *l, const cr_gnode *n, const cr_loop_arg *arg,
+                        const cr_expr *result)
 {
     for (int i = 0; i < n->op->param_count; i++)
         if (arg[i].kind == CR_LOOP_TENSOR && arg[i].e == result)
@@ -216,7 +226,8 @@ static bool is_itself(const cr_gnode *n)
            ((n->op->words & CR_WORD_CAST) || cr_gtype_is_contiguous(x));
 }
 
-void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r, const cr_expr **result)
+void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_node_reader *r,
+                     const cr_expr **result)
 {
     cr_loop_call call = {n->op, (cr_dtype)f->compute, (cr_dtype)f->half,
                          f->kind == CR_FACT_ROWS ? cr_node_columns(n) : 0};
@@ -226,7 +237,8 @@ void cr_compile_node(cr_loop *l, const cr_gnode *n, const cr_facts *f, const cr_
         cr_bail(l->session, CR_VALUE, "%%%s is its argument", n->result[0]->name);
     if (copies(n->op)) {
         const cr_expr *e = r->value(r->context, 0);
-        result[0] = as_result(l, n, 0, f, cr_expr_cast(l, cr_lane_type(n->result[0]->type.dtype), e));
+        result[0] =
+            as_result(l, n, 0, f, cr_expr_cast(l, cr_lane_type(n->result[0]->type.dtype), e));
         return;
     }
     for (int i = 0; i < n->op->param_count; i++) {
@@ -289,7 +301,9 @@ int64_t cr_node_columns(const cr_gnode *n)
     if (!in || at < 0 || !in->ndim || in->ndim > 63)
         return 0;
     if (!strcmp(n->op->param[at].name, "normalized_shape"))
-        return n->arg[at].tag == CR_INTS ? more_than_one(cr_sizes_numel((int)n->arg[at].len, n->arg[at].ints)) : 0;
+        return n->arg[at].tag == CR_INTS
+                   ? more_than_one(cr_sizes_numel((int)n->arg[at].len, n->arg[at].ints))
+                   : 0;
     if (!reduced_dims(&mask, &n->arg[at], in->ndim))
         return 0;
     for (int d = in->ndim - 1; d >= 0; d--) {
@@ -311,7 +325,8 @@ int64_t cr_node_kept(const cr_gnode *n)
     uint64_t mask;
     bool reduced = false;
 
-    if (!in || at < 0 || !in->ndim || in->ndim > 63 || !reduced_dims(&mask, &n->arg[at], in->ndim))
+    if (!in || at < 0 || !in->ndim || in->ndim > 63 ||
+        !reduced_dims(&mask, &n->arg[at], in->ndim))
         return 0;
     for (int d = in->ndim - 1; d >= 0; d--) {
         if (in->size[d] == 1)
@@ -350,7 +365,8 @@ typedef struct entry {
 
 enum { CHAINS = 4096, MOST_ENTRIES = 16384, KEY_ROOM = 384 };
 
-/* Facts of the process, in a session of their own; when there are too many they are found anew. */
+/* Facts of the process, in a session of their own; when there are too many they are found anew.
+ */
 static struct {
     pthread_mutex_t lock;
     cr_session s;
@@ -381,8 +397,8 @@ static bool is_view(const cr_op *op)
            (op->does == CR_DOES_WHOLE && (op->words & CR_WORD_RESHAPE));
 }
 
-/* A list of dims that a comprehension chooses is not the one given: renorm folds all dims but its
- * own. */
+/* A list of dims that a comprehension chooses is not the one given: renorm folds all dims but
+ * its own. */
 static bool chooses_dims(const cr_rule *r)
 {
     if (!r)
@@ -470,10 +486,7 @@ static void put_arg(key *k, const cr_gnode *n, int i, bool rows)
     }
 }
 
-static bool is_known(const cr_gtype *t)
-{
-    return t->known && cr_has_bytes(t->device);
-}
+static bool is_known(const cr_gtype *t) { return t->known && cr_has_bytes(t->device); }
 
 /* All tensors are known, have elements, and are on one device. */
 static bool all_known(const cr_gnode *n)
@@ -506,11 +519,14 @@ static const cr_expr *trial_value(void *context, int i)
     const char *name = cr_session_printf(t->l->session, "x%d", i);
     arg_over over = t->facts->kind == CR_FACT_ROWS ? node_over(t->n, i) : ARG_FULL;
     int from = over == ARG_COLUMN, dims = over == ARG_FULL ? 2 : 1;
-    const cr_sym *size[2] = {cr_sym_name(t->l->syms, "R", 0, CR_SYM_HIGH), cr_sym_name(t->l->syms, "C", 0, CR_SYM_HIGH)};
-    const cr_sym *index[2] = {cr_sym_name(t->l->syms, "i", 0, CR_SYM_HIGH), cr_sym_name(t->l->syms, "j", 0, CR_SYM_HIGH)};
+    const cr_sym *size[2] = {cr_sym_name(t->l->syms, "R", 0, CR_SYM_HIGH),
+                             cr_sym_name(t->l->syms, "C", 0, CR_SYM_HIGH)};
+    const cr_sym *index[2] = {cr_sym_name(t->l->syms, "i", 0, CR_SYM_HIGH),
+                              cr_sym_name(t->l->syms, "j", 0, CR_SYM_HIGH)};
 
     return cr_expr_load(t->l,
-                        cr_loop_buffer(t->l, CR_BUFFER_INPUT, name, cr_node_wants(t->n, t->facts, i), dims, size + from),
+                        cr_loop_buffer(t->l, CR_BUFFER_INPUT, name,
+                                       cr_node_wants(t->n, t->facts, i), dims, size + from),
                         index + from);
 }
 
@@ -601,14 +617,16 @@ static bool find_type(cr_facts *f, const cr_gnode *n)
     if (copies(n->op))
         return converts_well(n->arg[0].value->type.dtype, t);
     /* A composition hands its tensors on as they are. */
-    return n->op->does != CR_DOES_IS || n->op->fused || !is_half(t) || (common_type(n) == t && gives_type(n, t));
+    return n->op->does != CR_DOES_IS || n->op->fused || !is_half(t) ||
+           (common_type(n) == t && gives_type(n, t));
 }
 
 static bool takes_complex(const cr_gnode *n)
 {
     for (int i = 0; i < n->arg_count; i++)
         if ((n->arg[i].tag == CR_NUMBER && n->arg[i].number.category == CR_CAT_COMPLEX) ||
-            (n->arg[i].tag == CR_TENSOR && cr_dtype_is_complex((cr_dtype)n->arg[i].value->type.dtype)))
+            (n->arg[i].tag == CR_TENSOR &&
+             cr_dtype_is_complex((cr_dtype)n->arg[i].value->type.dtype)))
             return true;
     return false;
 }
@@ -617,7 +635,8 @@ static cr_facts find_facts(const cr_gnode *n, cr_fact_kind kind)
 {
     cr_facts f = {.kind = (uint8_t)kind};
 
-    if (!takes_complex(n) && find_type(&f, n) && (kind == CR_FACT_POINT || cr_node_columns(n)) && has_loop(n, &f))
+    if (!takes_complex(n) && find_type(&f, n) &&
+        (kind == CR_FACT_POINT || cr_node_columns(n)) && has_loop(n, &f))
         return f;
     return (cr_facts){.kind = CR_FACT_CALL, .half = CR_DTYPE_NONE};
 }
@@ -644,7 +663,8 @@ static void remember(cr_session *s, void *context)
     const fresh *f = context;
     entry *made = CR_NEW(s, entry), **place = &known.chain[f->hash % CHAINS];
 
-    *made = (entry){*place, f->hash, f->k->len, cr_session_copy(s, f->k->at, f->k->len), f->facts};
+    *made =
+        (entry){*place, f->hash, f->k->len, cr_session_copy(s, f->k->at, f->k->len), f->facts};
     *place = made;
     known.count++;
 }
@@ -675,11 +695,15 @@ static cr_facts look_up(const key *k, const cr_gnode *n, cr_fact_kind kind)
     return f.facts;
 }
 
-static bool is_last_dim(const cr_garg *a, int ndim) { return a->tag == CR_INT && (a->i == -1 || a->i == ndim - 1); }
+static bool is_last_dim(const cr_garg *a, int ndim)
+{
+    return a->tag == CR_INT && (a->i == -1 || a->i == ndim - 1);
+}
 
 static bool same_type(const cr_gtype *a, const cr_gtype *b)
 {
-    return a->dtype == b->dtype && a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
 }
 
 static bool splits_evenly(const cr_gnode *n)
@@ -692,7 +716,8 @@ static bool splits_evenly(const cr_gnode *n)
     for (int k = 0; k < n->result_count; k++)
         if (!is_known(&n->result[k]->type) || !same_type(one, &n->result[k]->type))
             return false;
-    return one->dtype == in->dtype && one->size[one->ndim - 1] * n->result_count == in->size[in->ndim - 1];
+    return one->dtype == in->dtype &&
+           one->size[one->ndim - 1] * n->result_count == in->size[in->ndim - 1];
 }
 
 static bool joins_evenly(const cr_gnode *n)

@@ -1,8 +1,8 @@
 /* Batch norm by given statistics as its parts.
  *
- * Eager computes (x - mean) * (rsqrt(var + eps) * weight) + bias one operator after the other, and
- * so do the parts, with equal bits; what has one value a channel stays a vector, so that constant
- * statistics are folded. */
+ * Eager computes (x - mean) * (rsqrt(var + eps) * weight) + bias one operator after the other,
+ * and so do the parts, with equal bits; what has one value a channel stays a vector, so that
+ * constant statistics are folded. */
 #include "compile/compile.h"
 #include "entry.h"
 #include "graph/rewrite.h"
@@ -32,7 +32,8 @@ static bool is_norm(const norms *x, const cr_gnode *n)
         x->read[n->result[1]->id] || x->read[n->result[2]->id])
         return false;
     t = &n->arg[INPUT].value->type;
-    if (!t->known || t->ndim < 2 || !cr_gtype_is_contiguous(t) || (t->dtype != CR_F32 && t->dtype != CR_F64))
+    if (!t->known || t->ndim < 2 || !cr_gtype_is_contiguous(t) ||
+        (t->dtype != CR_F32 && t->dtype != CR_F64))
         return false;
     for (int i = INPUT; i <= VAR; i++)
         if (!floats(&n->arg[i], (cr_dtype)t->dtype) ||
@@ -82,7 +83,8 @@ static cr_gvalue *argument(const norm *x, int i)
 static cr_gvalue *scale(const norm *x)
 {
     cr_gvalue *var = argument(x, VAR), *weight = argument(x, WEIGHT);
-    cr_garg plus[] = {cr_garg_value(var), {.tag = CR_NUMBER, .number = cr_scalar_float(x->n->arg[EPS].d)}};
+    cr_garg plus[] = {cr_garg_value(var),
+                      {.tag = CR_NUMBER, .number = cr_scalar_float(x->n->arg[EPS].d)}};
     cr_gvalue *sum = call(x->w, x->to, cr_entry.add, plus, 2, &var->type, x->n->source);
     cr_gvalue *r = call(x->w, x->to, cr_entry.rsqrt, (cr_garg[]){cr_garg_value(sum)}, 1,
                         &var->type, x->n->source);
@@ -115,7 +117,8 @@ static bool take_apart(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 
     if (!is_norm(w->context, n))
         return false;
-    const cr_gtype *t = n->result[0]->type.known ? &n->result[0]->type : &n->arg[INPUT].value->type;
+    const cr_gtype *t =
+        n->result[0]->type.known ? &n->result[0]->type : &n->arg[INPUT].value->type;
     cr_gvalue *y =
         two(&x, cr_entry.sub, argument(&x, INPUT), per_channel(&x, argument(&x, MEAN)), t);
     y = two(&x, cr_entry.mul, y, per_channel(&x, scale(&x)), t);

@@ -1,11 +1,12 @@
 /* The order of steps.
  *
- * A step that makes something large waits until that is read: what the steps between free is free
- * by then.  A linear layer's two gradients are the case in point: eager makes that of the input
- * first and holds it while that of the weight is made of what nobody needs afterwards.
+ * A step that makes something large waits until that is read: what the steps between free is
+ * free by then.  A linear layer's two gradients are the case in point: eager makes that of the
+ * input first and holds it while that of the weight is made of what nobody needs afterwards.
  *
- * A step waits only while nothing is written, and nothing that it reads would live longer; so the
- * bytes alive at every step are as many as before, or fewer.  Plans with choices keep their order. */
+ * A step waits only while nothing is written, and nothing that it reads would live longer; so
+ * the bytes alive at every step are as many as before, or fewer.  Plans with choices keep their
+ * order. */
 #include "compile/program_impl.h"
 #include "graph/graph.h"
 
@@ -13,15 +14,24 @@ enum { LARGE = 1 << 20, MOST_STEPS = 64 /* that one waits for */ };
 
 typedef struct {
     cr_plan *p;
-    unsigned *root;  /* by value id: of values that may share a storage */
-    int64_t *last;   /* by root: the step that reads it last */
+    unsigned *root; /* by value id: of values that may share a storage */
+    int64_t *last;  /* by root: the step that reads it last */
 } sorter;
 
-static unsigned root_of(const sorter *x, cr_gvalue *v) { return x->root[cr_plan_value(x->p, v)->id]; }
+static unsigned root_of(const sorter *x, cr_gvalue *v)
+{
+    return x->root[cr_plan_value(x->p, v)->id];
+}
 
-static bool is_plain(const cr_step *s) { return s->kind == CR_STEP_CALL || s->kind == CR_STEP_GROUP; }
+static bool is_plain(const cr_step *s)
+{
+    return s->kind == CR_STEP_CALL || s->kind == CR_STEP_GROUP;
+}
 
-static bool has_effect(const cr_step *s) { return s->kind == CR_STEP_CALL && cr_gnode_has_effect(s->node); }
+static bool has_effect(const cr_step *s)
+{
+    return s->kind == CR_STEP_CALL && cr_gnode_has_effect(s->node);
+}
 
 /* Whether results may be views of what the call reads. */
 static bool may_alias(const cr_step *s)
@@ -86,7 +96,8 @@ static size_t place_of(const sorter *x, size_t i)
         most = last < most ? last : most;
     }
     most = most < i + MOST_STEPS ? most : i + MOST_STEPS;
-    while (end < most && !has_effect(&x->p->steps.at[end]) && !reads_from(x, &x->p->steps.at[end], s))
+    while (end < most && !has_effect(&x->p->steps.at[end]) &&
+           !reads_from(x, &x->p->steps.at[end], s))
         end++;
     return end - 1;
 }

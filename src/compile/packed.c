@@ -40,12 +40,14 @@ cr_tensor *cr_packed_tensor(const cr_packed *p) { return p->tensor; }
 
 static cr_packed_of bytes_of(const cr_tensor *t)
 {
-    return (cr_packed_of){t->storage, t->data, t->storage->version, atomic_load(&t->storage->hidden)};
+    return (cr_packed_of){t->storage, t->data, t->storage->version,
+                          atomic_load(&t->storage->hidden)};
 }
 
 static bool same(const cr_packed_of *a, const cr_packed_of *b)
 {
-    return a->storage == b->storage && a->data == b->data && a->version == b->version && a->hidden == b->hidden;
+    return a->storage == b->storage && a->data == b->data && a->version == b->version &&
+           a->hidden == b->hidden;
 }
 
 static cr_status make(cr_packed **out, cr_tensor *t, cr_pack_fn pack, void *context)
@@ -77,8 +79,8 @@ static void keep(cr_packer *k, cr_packed *p)
     cr_packed_release(old);
 }
 
-/* *found is what is kept of these bytes, counted; what is kept of others goes.  True when they were
- * asked for before, so that packing them is worth it; too many changes end it. */
+/* *found is what is kept of these bytes, counted; what is kept of others goes.  True when they
+ * were asked for before, so that packing them is worth it; too many changes end it. */
 static bool look(cr_packer *k, const cr_packed_of *now, cr_packed **found)
 {
     cr_packed *old = NULL;
@@ -100,7 +102,8 @@ static bool look(cr_packer *k, const cr_packed_of *now, cr_packed **found)
     return again;
 }
 
-cr_status cr_packer_get(cr_packed **out, cr_packer *k, cr_tensor *t, cr_pack_fn pack, void *context)
+cr_status cr_packer_get(cr_packed **out, cr_packer *k, cr_tensor *t, cr_pack_fn pack,
+                        void *context)
 {
     cr_packed_of now = bytes_of(t);
     cr_packed *p = NULL;

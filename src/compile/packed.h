@@ -1,4 +1,5 @@
-/* packed.h - a tensor in the layout that a kernel wants, kept while the tensor is what it was. */
+/* packed.h - a tensor in the layout that a kernel wants, kept while the tensor is what it was.
+ */
 #ifndef CR_COMPILE_PACKED_H
 #define CR_COMPILE_PACKED_H
 
@@ -28,11 +29,12 @@ typedef struct {
 void cr_packer_init(cr_packer *k);
 void cr_packer_drop(cr_packer *k);
 
-/* The packed form of `t`; the caller owns a reference and ends it with cr_packed_release.  A cached
- * form is used again while the storage, version and address of `t` are unchanged.  NULL when caching
- * does not pay: `t` is a different tensor on each call, or its bytes may change without a new
- * version. */
-CR_MUST cr_status cr_packer_get(cr_packed **out, cr_packer *k, cr_tensor *t, cr_pack_fn pack, void *context);
+/* The packed form of `t`; the caller owns a reference and ends it with cr_packed_release.  A
+ * cached form is used again while the storage, version and address of `t` are unchanged.  NULL
+ * when caching does not pay: `t` is a different tensor on each call, or its bytes may change
+ * without a new version. */
+CR_MUST cr_status cr_packer_get(cr_packed **out, cr_packer *k, cr_tensor *t, cr_pack_fn pack,
+                                void *context);
 cr_tensor *cr_packed_tensor(const cr_packed *p);
 void cr_packed_release(cr_packed *p);
 

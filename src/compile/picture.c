@@ -1,10 +1,12 @@
 /* A picture of a graph with groups.
  *
- * Boxes lie in layers: one below the lowest of those that it reads, inputs just above their first
- * reader.  Where one reader alone has many inputs (an optimizer's state), they are one box.  An edge that passes layers goes through a bend in each; the edges of one value share
- * their bends.  Within a layer boxes are sorted by the mean place of their neighbours, above and
- * below in turn; then each is moved towards its neighbours as far as the order and the widths let
- * it (least squares under an order: neighbours that would pass each other move as one block). */
+ * Boxes lie in layers: one below the lowest of those that it reads, inputs just above their
+ * first reader.  Where one reader alone has many inputs (an optimizer's state), they are one
+ * box.  An edge that passes layers goes through a bend in each; the edges of one value share
+ * their bends.  Within a layer boxes are sorted by the mean place of their neighbours, above
+ * and below in turn; then each is moved towards its neighbours as far as the order and the
+ * widths let it (least squares under an order: neighbours that would pass each other move as
+ * one block). */
 #include "compile/compile.h"
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +14,17 @@
 
 typedef enum { INPUT, RESULT, CONSTANT, VIEW, CALL, GROUP, BEND } kind;
 
-enum { SWEEPS = 12, LINE = 15, PAD = 8, GAP_X = 16, GAP_Y = 44, MARGIN = 24, MOST_LINES = 14, TITLE = 22, BUNDLE = 5 };
+enum {
+    SWEEPS = 12,
+    LINE = 15,
+    PAD = 8,
+    GAP_X = 16,
+    GAP_Y = 44,
+    MARGIN = 24,
+    MOST_LINES = 14,
+    TITLE = 22,
+    BUNDLE = 5
+};
 static const double letter = 6.7; /* of the 11-pixel monospace font */
 
 typedef struct {
@@ -21,9 +33,12 @@ typedef struct {
     const cr_gvalue *value; /* of inputs, results, bends */
     int layer, place;
     double x, y, wide, tall; /* x: of its middle */
-    double bottom; /* of its layer */
+    double bottom;           /* of its layer */
     double wish;
-    struct { size_t len, cap; const cr_gvalue **at; } bundle; /* of an input that stands for several */
+    struct {
+        size_t len, cap;
+        const cr_gvalue **at;
+    } bundle; /* of an input that stands for several */
 } box;
 
 typedef struct {
@@ -35,8 +50,14 @@ typedef struct {
 typedef struct {
     cr_session *s;
     const cr_graph *g;
-    struct { size_t len, cap; box *at; } boxes;
-    struct { size_t len, cap; edge *at; } edges; /* between neighbouring layers once laid out */
+    struct {
+        size_t len, cap;
+        box *at;
+    } boxes;
+    struct {
+        size_t len, cap;
+        edge *at;
+    } edges;    /* between neighbouring layers once laid out */
     int *maker; /* by value id: its box, or -1 */
     int reader; /* at hand */
     int layers;
@@ -122,7 +143,8 @@ static void bundle_inputs(drawing *d)
     for (size_t i = 0; i < n; i++)
         readers[d->edges.at[i].from]++;
     for (size_t i = 0; i < n; i++)
-        own[d->edges.at[i].to] += d->boxes.at[d->edges.at[i].from].kind == INPUT && readers[d->edges.at[i].from] == 1;
+        own[d->edges.at[i].to] +=
+            d->boxes.at[d->edges.at[i].from].kind == INPUT && readers[d->edges.at[i].from] == 1;
     for (size_t i = 0; i < n; i++) {
         edge e = d->edges.at[i];
         box *from = &d->boxes.at[e.from];
@@ -144,12 +166,16 @@ static void bundle_inputs(drawing *d)
 
 static const char *name_of(const cr_gnode *n)
 {
-    return n->kind == CR_GNODE_CONSTANT ? "constant" : n->kind == CR_GNODE_IF ? "if" : n->op->name;
+    return n->kind == CR_GNODE_CONSTANT ? "constant"
+           : n->kind == CR_GNODE_IF     ? "if"
+                                        : n->op->name;
 }
 
 static int all_lines(const box *b)
 {
-    return b->kind == GROUP ? (int)b->node->block[0]->len : b->bundle.len ? (int)b->bundle.len : 1;
+    return b->kind == GROUP ? (int)b->node->block[0]->len
+           : b->bundle.len  ? (int)b->bundle.len
+                            : 1;
 }
 
 static int line_count(const box *b)
@@ -184,7 +210,8 @@ static const char *line_of(drawing *d, const box *b, int k, const char **source)
         return b->bundle.at[k]->name;
     }
     if (b->kind == INPUT || b->kind == RESULT)
-        return cr_session_printf(d->s, "%s%s", b->kind == RESULT ? "gives " : "", b->value->name);
+        return cr_session_printf(d->s, "%s%s", b->kind == RESULT ? "gives " : "",
+                                 b->value->name);
     const cr_gnode *n = b->node;
     if (b->kind == GROUP)
         n = n->block[0]->at[k];
@@ -208,7 +235,10 @@ static int labels(const box *b)
     return b->node ? b->node->result_count : b->kind == INPUT && !b->bundle.len;
 }
 
-static const cr_gvalue *labelled(const box *b, int k) { return b->node ? b->node->result[k] : b->value; }
+static const cr_gvalue *labelled(const box *b, int k)
+{
+    return b->node ? b->node->result[k] : b->value;
+}
 
 static void measure(drawing *d, box *b)
 {
@@ -286,7 +316,8 @@ static void bend_edges(drawing *d)
         if (!i || old[i].v != old[i - 1].v)
             end = old[i].from;
         while (d->boxes.at[end].layer < d->boxes.at[old[i].to].layer - 1) {
-            int bend = add_box(d, (box){.kind = BEND, .value = old[i].v, .layer = d->boxes.at[end].layer + 1});
+            int bend = add_box(
+                d, (box){.kind = BEND, .value = old[i].v, .layer = d->boxes.at[end].layer + 1});
             edge e = {.from = end, .to = bend, .v = old[i].v};
             CR_PUSH(d->s, &d->edges, e);
             end = bend;
@@ -379,7 +410,8 @@ static void place_layer(drawing *d, int l)
         offset[i] = i ? offset[i - 1] + between(&d->boxes.at[d->layer[l][i - 1]], b) : 0;
         sum[blocks] = b->wish - offset[i];
         size[blocks++] = 1;
-        while (blocks > 1 && sum[blocks - 2] / size[blocks - 2] > sum[blocks - 1] / size[blocks - 1]) {
+        while (blocks > 1 &&
+               sum[blocks - 2] / size[blocks - 2] > sum[blocks - 1] / size[blocks - 1]) {
             sum[blocks - 2] += sum[blocks - 1];
             size[blocks - 2] += size[blocks - 1];
             blocks--;
@@ -433,15 +465,19 @@ static void put_text(cr_text *out, const char *s)
     }
 }
 
-static const char *const class_of[] = {[INPUT] = "input", [RESULT] = "result", [CONSTANT] = "constant", [VIEW] = "view",
-                                       [CALL] = "call", [GROUP] = "group", [BEND] = "bend"};
+static const char *const class_of[] = {
+    [INPUT] = "input", [RESULT] = "result", [CONSTANT] = "constant", [VIEW] = "view",
+    [CALL] = "call",   [GROUP] = "group",   [BEND] = "bend"};
 
 static void put_box(cr_text *out, drawing *d, const box *b)
 {
     double left = b->x - b->wide / 2, y = b->y + PAD / 2.0 + LINE - 4;
 
-    cr_text_printf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%d\"/>\n",
-                   class_of[b->kind], left, b->y, b->wide, b->tall, b->kind == INPUT || b->kind == RESULT ? 10 : 3);
+    cr_text_printf(
+        out,
+        "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" rx=\"%d\"/>\n",
+        class_of[b->kind], left, b->y, b->wide, b->tall,
+        b->kind == INPUT || b->kind == RESULT ? 10 : 3);
     for (int k = 0; k < line_count(b); k++, y += LINE) {
         const char *source, *text = line_of(d, b, k, &source);
         bool alone = b->kind != GROUP && !b->bundle.len && !*source;
@@ -451,7 +487,8 @@ static void put_box(cr_text *out, drawing *d, const box *b)
         cr_text_put(out, "</text>\n");
         if (!*source)
             continue;
-        cr_text_printf(out, "<text class=\"source\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">", left + b->wide - PAD, y);
+        cr_text_printf(out, "<text class=\"source\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
+                       left + b->wide - PAD, y);
         put_text(out, source);
         cr_text_put(out, "</text>\n");
     }
@@ -471,9 +508,13 @@ static void put_labels(cr_text *out, drawing *d, const box *b)
         const cr_gvalue *v = labelled(b, k);
         const char *size = size_of(d, v);
         double x = port(b, v), y = b->y + b->tall + 5, wide = letters(size) * 6.1 + 2;
-        cr_text_printf(out, "<rect class=\"paper\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"11\"/>", x - wide / 2, y,
-                       wide);
-        cr_text_printf(out, "<text class=\"size\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", x, y + 9, size);
+        cr_text_printf(
+            out, "<rect class=\"paper\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"11\"/>",
+            x - wide / 2, y, wide);
+        cr_text_printf(
+            out,
+            "<text class=\"size\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">%s</text>\n", x,
+            y + 9, size);
     }
 }
 
@@ -500,10 +541,12 @@ static double arrival(const drawing *d, const edge *e)
 static void put_edge(cr_text *out, const drawing *d, const edge *e)
 {
     const box *from = &d->boxes.at[e->from], *to = &d->boxes.at[e->to];
-    double x1 = port(from, e->v), y1 = from->y + from->tall, x2 = arrival(d, e), y2 = to->y, half = (y2 - from->bottom) / 2;
+    double x1 = port(from, e->v), y1 = from->y + from->tall, x2 = arrival(d, e), y2 = to->y,
+           half = (y2 - from->bottom) / 2;
 
-    cr_text_printf(out, "<path class=\"edge\" d=\"M%.1f %.1fV%.1fC%.1f %.1f %.1f %.1f %.1f %.1f", x1, y1, from->bottom, x1,
-                   from->bottom + half, x2, y2 - half, x2, y2);
+    cr_text_printf(out,
+                   "<path class=\"edge\" d=\"M%.1f %.1fV%.1fC%.1f %.1f %.1f %.1f %.1f %.1f", x1,
+                   y1, from->bottom, x1, from->bottom + half, x2, y2 - half, x2, y2);
     if (to->kind == BEND)
         cr_text_printf(out, "V%.1f\"/>\n", to->y + to->tall);
     else
@@ -546,12 +589,17 @@ typedef struct {
 } job;
 
 static const char style[] =
-    "<style>text{font:11px monospace;fill:#1b1f24}.title{font:bold 13px sans-serif}.source{fill:#7a828c}"
+    "<style>text{font:11px monospace;fill:#1b1f24}.title{font:bold 13px "
+    "sans-serif}.source{fill:#7a828c}"
     ".size{font-size:10px;fill:#42526b}.paper{fill:#fff}"
-    "rect{stroke-width:1.2px}.group{fill:#dbe9fb;stroke:#2f6fb8}.call{fill:#fbe6d0;stroke:#c0702a}"
-    ".view{fill:#f2f3f5;stroke:#a0a7b0}.input{fill:#e4f3e4;stroke:#4c9a55}.constant{fill:#fdf8d8;stroke:#b9a83a}"
-    ".result{fill:#ece6f6;stroke:#7c59b5}.edge{fill:none;stroke:#77808c;stroke-width:1.1px}</style>\n"
-    "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" markerHeight=\"7\" "
+    "rect{stroke-width:1.2px}.group{fill:#dbe9fb;stroke:#2f6fb8}.call{fill:#fbe6d0;stroke:#"
+    "c0702a}"
+    ".view{fill:#f2f3f5;stroke:#a0a7b0}.input{fill:#e4f3e4;stroke:#4c9a55}.constant{fill:#"
+    "fdf8d8;stroke:#b9a83a}"
+    ".result{fill:#ece6f6;stroke:#7c59b5}.edge{fill:none;stroke:#77808c;stroke-width:1.1px}</"
+    "style>\n"
+    "<defs><marker id=\"tip\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"7\" "
+    "markerHeight=\"7\" "
     "orient=\"auto\"><path d=\"M0 0L8 4L0 8z\" fill=\"#77808c\"/></marker></defs>\n";
 
 /* What the colours mean, in a line of `wide`. */
@@ -560,13 +608,19 @@ static void put_legend(cr_text *out, double y)
     static const struct {
         kind kind;
         const char *text;
-    } rows[] = {{GROUP, "group: one pass over memory"}, {CALL, "call"}, {VIEW, "view"}, {INPUT, "input"}, {RESULT, "result"}};
+    } rows[] = {{GROUP, "group: one pass over memory"},
+                {CALL, "call"},
+                {VIEW, "view"},
+                {INPUT, "input"},
+                {RESULT, "result"}};
     double x = MARGIN;
 
     for (size_t i = 0; i < CR_LEN(rows); i++) {
-        cr_text_printf(out, "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" rx=\"2\"/>"
-                            "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n",
-                       class_of[rows[i].kind], x, y, x + 18, y + 10, rows[i].text);
+        cr_text_printf(
+            out,
+            "<rect class=\"%s\" x=\"%.1f\" y=\"%.1f\" width=\"12\" height=\"12\" rx=\"2\"/>"
+            "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n",
+            class_of[rows[i].kind], x, y, x + 18, y + 10, rows[i].text);
         x += 18 + letters(rows[i].text) * letter + 20;
     }
 }
@@ -584,15 +638,20 @@ static void draw_all(cr_session *s, void *context)
         wide = fmax(wide, d[k].wide);
         tall += d[k].tall + TITLE;
     }
-    cr_text_printf(j->out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %.0f %.0f\">\n",
+    cr_text_printf(j->out,
+                   "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
+                   "viewBox=\"0 0 %.0f %.0f\">\n",
                    wide, tall, wide, tall);
     cr_text_put(j->out, style);
-    cr_text_printf(j->out, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n", wide, tall);
+    cr_text_printf(j->out, "<rect width=\"%.0f\" height=\"%.0f\" fill=\"#fff\"/>\n", wide,
+                   tall);
     put_legend(j->out, MARGIN);
     for (int k = 0; k < j->parts; k++) {
-        cr_text_printf(j->out, "<text class=\"title\" x=\"%d\" y=\"%.1f\">", MARGIN, y + TITLE - 6);
+        cr_text_printf(j->out, "<text class=\"title\" x=\"%d\" y=\"%.1f\">", MARGIN,
+                       y + TITLE - 6);
         put_text(j->out, j->part[k].title);
-        cr_text_printf(j->out, "</text>\n<g transform=\"translate(%.1f %.1f)\">\n", (wide - d[k].wide) / 2, y + TITLE);
+        cr_text_printf(j->out, "</text>\n<g transform=\"translate(%.1f %.1f)\">\n",
+                       (wide - d[k].wide) / 2, y + TITLE);
         put_drawing(j->out, &d[k]);
         cr_text_put(j->out, "</g>\n");
         y += d[k].tall + TITLE;

@@ -19,9 +19,20 @@ typedef struct {
     int64_t *made, *last; /* by value id: the step that makes it, and that reads it last */
     int *in;              /* by value id: its storage, or -1 */
     uint32_t *slot;       /* by value id */
-    struct { size_t len, cap; cr_life *at; } storages;
-    struct { size_t len, cap; struct open_if { int64_t choose, end; } *at; } open;
-    struct { size_t len, cap; uint32_t *at; } spare; /* slots that are free again */
+    struct {
+        size_t len, cap;
+        cr_life *at;
+    } storages;
+    struct {
+        size_t len, cap;
+        struct open_if {
+            int64_t choose, end;
+        } * at;
+    } open;
+    struct {
+        size_t len, cap;
+        uint32_t *at;
+    } spare; /* slots that are free again */
 } planner;
 
 /* --- life --- */
@@ -98,8 +109,8 @@ static cr_gvalue *viewed(const cr_step *s, uint32_t k)
     return NULL;
 }
 
-/* Results that are views for certain: of maps, parts (split), writes, and of what copies only when
- * it must (reshape, contiguous, to), when nothing has to change. */
+/* Results that are views for certain: of maps, parts (split), writes, and of what copies only
+ * when it must (reshape, contiguous, to), when nothing has to change. */
 static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
 {
     const cr_gtype *a = &of->type, *b = &s->made_value[k]->type;
@@ -110,8 +121,8 @@ static bool is_view(const cr_step *s, uint32_t k, const cr_gvalue *of)
     for (int i = 0; i < s->arg_count; i++)
         if (!strcmp(s->op->param[i].name, "copy") && s->arg[i].tag == CR_TRUTH && s->arg[i].i)
             return false;
-    return a->known && b->known && a->dtype == b->dtype && cr_gtype_is_contiguous(a) && !b->stride &&
-           bytes_of(a) == bytes_of(b);
+    return a->known && b->known && a->dtype == b->dtype && cr_gtype_is_contiguous(a) &&
+           !b->stride && bytes_of(a) == bytes_of(b);
 }
 
 static int new_storage(planner *x, const cr_gvalue *v, int64_t i)
@@ -215,7 +226,8 @@ static void follow(planner *x, size_t i)
 {
     const cr_step *s = &x->p->steps.at[i];
 
-    for (uint32_t k = 0; (s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW) && k < s->results; k++) {
+    for (uint32_t k = 0; (s->kind == CR_STEP_CALL || s->kind == CR_STEP_VIEW) && k < s->results;
+         k++) {
         cr_gvalue *of = viewed(s, k);
         if (of && x->in[s->made_value[k]->id] >= 0 && is_view(s, k, of))
             x->in[s->made_value[k]->id] = x->in[cr_plan_value(x->p, of)->id];
@@ -234,7 +246,8 @@ static void give_result_slots(planner *x, cr_step *s)
     s->result = CR_NEW_N(x->s, uint32_t, s->results);
     for (uint32_t k = 0; k < s->results; k++) {
         uint32_t *slot = &x->slot[s->made_value[k]->id];
-        if (*slot == CR_NO_SLOT && x->last[s->made_value[k]->id] > x->made[s->made_value[k]->id])
+        if (*slot == CR_NO_SLOT &&
+            x->last[s->made_value[k]->id] > x->made[s->made_value[k]->id])
             *slot = new_slot(x);
         s->result[k] = *slot;
     }
@@ -352,7 +365,8 @@ static void find_peak(planner *x)
     for (size_t k = 0; k < x->storages.len; k++) {
         const cr_life *t = &x->storages.at[k];
         change[t->born] += t->bytes;
-        change[(t->dies < (int64_t)p->steps.len ? t->dies : (int64_t)p->steps.len) + 1] -= t->bytes;
+        change[(t->dies < (int64_t)p->steps.len ? t->dies : (int64_t)p->steps.len) + 1] -=
+            t->bytes;
     }
     for (size_t i = 0; i < p->steps.len; i++) {
         p->steps.at[i].alive = now += change[i];

@@ -1,5 +1,5 @@
-/* Products with a weight: the copy that eager makes of it for each product (kern/cpu/product/matmul.h) is
- * made once and given to the same kernel. */
+/* Products with a weight: the copy that eager makes of it for each product
+ * (kern/cpu/product/matmul.h) is made once and given to the same kernel. */
 #include "compile/packed.h"
 #include "compile/program_impl.h"
 #include "entry.h"
@@ -67,7 +67,8 @@ static bool is_matrix(const cr_gtype *t)
 /* The sizes and the layout of b, from the types. */
 static bool describe(cr_gemm *g, const cr_gtype *x, const cr_gtype *w, bool turned)
 {
-    int64_t step[2] = {w->stride ? w->stride[0] : w->size[1], w->stride ? w->stride[1] : 1}, m = 1;
+    int64_t step[2] = {w->stride ? w->stride[0] : w->size[1], w->stride ? w->stride[1] : 1},
+            m = 1;
 
     if (!x->known || x->dtype != CR_F32 || x->ndim < 2 || !cr_gtype_is_contiguous(x))
         return false;
@@ -82,7 +83,8 @@ static bool is_product(const cr_step *s, const bool *written, int *entry, cr_gem
 {
     const cr_gnode *n = s->node;
 
-    if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || n->varying_count || n->result_count != 1)
+    if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || n->varying_count ||
+        n->result_count != 1)
         return false;
     for (*entry = 0; *entry < (int)CR_LEN(entries); ++*entry)
         if (n->op == *entries[*entry].op)
@@ -91,8 +93,10 @@ static bool is_product(const cr_step *s, const bool *written, int *entry, cr_gem
         return false;
     int weight = entries[*entry].weight;
     return n->arg[weight].tag == CR_TENSOR && n->arg[weight - 1].tag == CR_TENSOR &&
-           is_matrix(&n->arg[weight].value->type) && is_lasting(n->arg[weight].value, written) &&
-           describe(g, &n->arg[weight - 1].value->type, &n->arg[weight].value->type, entries[*entry].turned) &&
+           is_matrix(&n->arg[weight].value->type) &&
+           is_lasting(n->arg[weight].value, written) &&
+           describe(g, &n->arg[weight - 1].value->type, &n->arg[weight].value->type,
+                    entries[*entry].turned) &&
            cr_gemm_copies_b(g);
 }
 
@@ -110,7 +114,8 @@ static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
     CR_TRY(cr_tensor_new(&bytes, CR_F32, CR_HOST, 1, &size));
     g.b.data = w->data;
     b = cr_gemm_copy_b(&g, bytes->data);
-    cr_geometry as = {.ndim = 2, .size = {w->size[0], w->size[1]},
+    cr_geometry as = {.ndim = 2,
+                      .size = {w->size[0], w->size[1]},
                       .stride = {p->turned ? 1 : b.row, p->turned ? b.row : 1}};
     cr_status st = cr_tensor_view(out, bytes, &as);
     cr_drop(bytes);
@@ -177,7 +182,8 @@ static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, pr
 
     cr_session_check(plan->s, p ? CR_OK : CR_MEMORY);
     share_packer(p, first);
-    p->own = (cr_own){.run = run, .drop = drop, .name = cr_session_printf(plan->s, "%s.packed", s->op->name)};
+    p->own = (cr_own){
+        .run = run, .drop = drop, .name = cr_session_printf(plan->s, "%s.packed", s->op->name)};
     cr_plan_own(plan, &p->own);
     p->op = s->op;
     p->args = s->arg_count;
@@ -202,7 +208,8 @@ static void take_over(cr_plan *plan, cr_step *s, int entry, const cr_gemm *g, pr
 
 void cr_plan_products(cr_plan *p)
 {
-    product **first = CR_NEW_N(p->s, product *, 2 * (size_t)p->g->values); /* by id of the weight, and turned */
+    product **first = CR_NEW_N(p->s, product *,
+                               2 * (size_t)p->g->values); /* by id of the weight, and turned */
     const bool *written = find_written(p);
     cr_gemm g;
     int entry;

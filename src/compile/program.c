@@ -2,9 +2,9 @@
  *
  * A choice becomes jumps; a group without code becomes the calls of its nodes, and its results
  * are the values of the block by other names. */
-#include "compile/program_impl.h"
 #include "base/log.h"
 #include "base/parallel.h"
+#include "compile/program_impl.h"
 #include <string.h>
 #include <time.h>
 
@@ -22,9 +22,8 @@ static void apply(cr_program *p, cr_graph_pass pass) { take_graph(p, pass(p->g))
 
 static void prepare(cr_session *s, void *context)
 {
-    static const cr_graph_pass passes[] = {cr_compile_norms, cr_graph_dead, cr_graph_common,
-                                           cr_graph_fold,    cr_graph_simplify,
-                                           cr_graph_dead};
+    static const cr_graph_pass passes[] = {cr_compile_norms, cr_graph_dead,     cr_graph_common,
+                                           cr_graph_fold,    cr_graph_simplify, cr_graph_dead};
     cr_program *p = context;
 
     take_graph(p, cr_graph_copy(s, p->g));
@@ -119,7 +118,8 @@ static void read_value(filler *f, cr_gvalue *v) { f->step->read_value[f->step->r
 /* The slot of a patch is the place in read_value until slots are known. */
 static void patch(filler *f, int arg, bool in_list, uint32_t item, cr_gvalue *v)
 {
-    f->step->patch[f->step->patches++] = (cr_patch){(uint16_t)arg, in_list, item, f->step->reads};
+    f->step->patch[f->step->patches++] =
+        (cr_patch){(uint16_t)arg, in_list, item, f->step->reads};
     read_value(f, v);
 }
 
@@ -205,7 +205,8 @@ static void add_call(cr_plan *p, const cr_gnode *n)
 }
 
 /* A step that reads one value (or nothing) and makes one (or nothing). */
-static cr_step *add_plain(cr_plan *p, cr_step_kind kind, const cr_gnode *n, cr_gvalue *read, cr_gvalue **made)
+static cr_step *add_plain(cr_plan *p, cr_step_kind kind, const cr_gnode *n, cr_gvalue *read,
+                          cr_gvalue **made)
 {
     cr_step *s = add_step(p, kind, n);
 
@@ -223,7 +224,8 @@ static void add_branch(cr_plan *p, const cr_gnode *n, const cr_gblock *b)
 {
     add_block(p, b);
     for (int i = 0; i < n->result_count; i++)
-        add_plain(p, CR_STEP_MOVE, n, b->output[i].tag == CR_TENSOR ? b->output[i].value : NULL, &n->result[i]);
+        add_plain(p, CR_STEP_MOVE, n, b->output[i].tag == CR_TENSOR ? b->output[i].value : NULL,
+                  &n->result[i]);
 }
 
 static void add_if(cr_plan *p, const cr_gnode *n)
@@ -302,7 +304,8 @@ static void track_outputs(cr_plan *p)
         bool any = false;
         for (uint32_t k = 0; k < s->results; k++)
             any |= leaves[s->made_value[k]->id];
-        if (!any || s->kind == CR_STEP_GROUP || (s->kind == CR_STEP_CALL && !aliased_param(s->op, 0)))
+        if (!any || s->kind == CR_STEP_GROUP ||
+            (s->kind == CR_STEP_CALL && !aliased_param(s->op, 0)))
             continue;
         s->tracked = s->kind == CR_STEP_CALL;
         for (uint32_t k = 0; k < s->reads; k++)
@@ -319,7 +322,8 @@ static void add_outputs(cr_plan *p)
     p->outputs = (uint32_t)b->output_count;
     p->output_value = CR_NEW_N(p->s, cr_gvalue *, b->output_count);
     for (int i = 0; i < b->output_count; i++)
-        p->output_value[i] = b->output[i].tag == CR_TENSOR ? cr_plan_value(p, b->output[i].value) : NULL;
+        p->output_value[i] =
+            b->output[i].tag == CR_TENSOR ? cr_plan_value(p, b->output[i].value) : NULL;
 }
 
 /* Those that the plan was made for. */
@@ -333,7 +337,8 @@ static void tell_sizes(cr_plan *p)
     z->step = CR_NEW_N(p->s, cr_step_sizes, p->steps.len);
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
-        z->step[i] = (cr_step_sizes){s->arg, s->code, s->view, s->results ? &s->made_value[0]->type : NULL};
+        z->step[i] = (cr_step_sizes){s->arg, s->code, s->view,
+                                     s->results ? &s->made_value[0]->type : NULL};
     }
 }
 
@@ -430,7 +435,10 @@ static CR_NOINLINE cr_status add_plan(cr_plan **out, cr_program *p, int threads)
 cr_status cr_program_plan(cr_plan **out, cr_program *p)
 {
     bool autocast = cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST);
-    int threads = p->varies ? 0 : autocast ? CR_CALLS_ONLY : p->layouts && !cr_in_parallel() ? cr_threads() : 0;
+    int threads = p->varies                         ? 0
+                  : autocast                        ? CR_CALLS_ONLY
+                  : p->layouts && !cr_in_parallel() ? cr_threads()
+                                                    : 0;
 
     *out = find_plan(p, threads);
     return CR_LIKELY(*out) ? CR_OK : add_plan(out, p, threads);
@@ -531,7 +539,8 @@ cr_status cr_program_new(cr_program **out, const cr_graph *g, unsigned how)
     return make_by(out, p, make_one, NULL);
 }
 
-cr_status cr_program_new_varying(cr_program **out, cr_sizes *x, cr_graph *const *g, unsigned how)
+cr_status cr_program_new_varying(cr_program **out, cr_sizes *x, cr_graph *const *g,
+                                 unsigned how)
 {
     cr_program *p = program_of(g[0]);
     varying v = {.p = p, .x = x};
@@ -595,7 +604,8 @@ int cr_program_wait(const cr_program *p, double seconds)
 
     for (int k = 0; k < cr_compiled_groups(p->code); k++) {
         double left = until - now();
-        ready += cr_jit_wait(cr_fused_kernel(cr_compiled_fused(p->code, k)), left > 0 ? left : 1e-9) == CR_JIT_READY;
+        ready += cr_jit_wait(cr_fused_kernel(cr_compiled_fused(p->code, k)),
+                             left > 0 ? left : 1e-9) == CR_JIT_READY;
     }
     return ready;
 }
@@ -676,11 +686,16 @@ static void print_plan(cr_text *out, const cr_plan *p)
     for (uint32_t i = 0; i < p->outputs; i++)
         cr_text_printf(out, "%s%s%s", i ? ", " : "", p->output_value[i] ? "%" : "",
                        p->output_value[i] ? p->output_value[i]->name : "None");
-    cr_text_printf(out, "\n}\n%u slots, %d results in the bytes of others", (unsigned)p->slots, p->reused);
-    cr_text_printf(out, ", at most %lld bytes alive (step %zu)\n", (long long)p->peak, p->peak_at);
+    cr_text_printf(out, "\n}\n%u slots, %d results in the bytes of others", (unsigned)p->slots,
+                   p->reused);
+    cr_text_printf(out, ", at most %lld bytes alive (step %zu)\n", (long long)p->peak,
+                   p->peak_at);
 }
 
-void cr_program_print(cr_text *out, const cr_program *p) { print_plan(out, atomic_load(&base_of(p)->plans)); }
+void cr_program_print(cr_text *out, const cr_program *p)
+{
+    print_plan(out, atomic_load(&base_of(p)->plans));
+}
 
 static void log_plan(const cr_plan *p)
 {

@@ -41,7 +41,8 @@ struct cr_own {
 /* A view of a tensor of type `from`; the offset counts from its first element. */
 typedef struct {
     const cr_gtype *from;
-    const int64_t *assumed; /* strides, where dims of one position may have others than types tell; or NULL */
+    const int64_t *assumed; /* strides, where dims of one position may have others than types
+                               tell; or NULL */
     int ndim;
     int64_t offset;
     const int64_t *size, *stride;
@@ -50,16 +51,18 @@ typedef struct {
 /* A storage that the program makes, in steps counted from 0. */
 typedef struct {
     int64_t bytes, born, dies;
-    int holds;  /* a storage that lives as long as this one: the result may be a view of it; or -1 */
+    int holds; /* a storage that lives as long as this one: the result may be a view of it; or
+                  -1 */
 } cr_life;
 
 typedef struct {
     uint8_t kind;
-    bool tracked;     /* CALL: through the autograd stage, which tracks views and checks writes */
+    bool tracked; /* CALL: through the autograd stage, which tracks views and checks writes */
     bool list_result; /* CALL: the results are the items of a Tensor[] */
     bool symbols;     /* CALL: an argument is a number of the run (graph/number.h) */
     uint16_t arg_count;
-    int32_t reuse_read; /* the read whose tensor becomes result 0 when nobody else has it; -1: none */
+    int32_t reuse_read; /* the read whose tensor becomes result 0 when nobody else has it; -1:
+                           none */
     uint32_t reads, results, patches, releases, list_room, deaths;
     size_t to;
     const cr_op *op;
@@ -68,10 +71,11 @@ typedef struct {
     const cr_gcode *code;
     cr_own *own;
     const cr_static_view *view;
-    uint32_t *read;    /* slots, once planned */
-    uint32_t *result;  /* slots; CR_NO_SLOT: nobody reads it */
-    uint32_t *release; /* slots whose tensors are dropped afterwards */
-    uint32_t *given, given_releases; /* inputs that are read here last: dropped when they are the run's own */
+    uint32_t *read;                  /* slots, once planned */
+    uint32_t *result;                /* slots; CR_NO_SLOT: nobody reads it */
+    uint32_t *release;               /* slots whose tensors are dropped afterwards */
+    uint32_t *given, given_releases; /* inputs that are read here last: dropped when they are
+                                        the run's own */
     /* for planning and printing */
     const cr_gnode *node;
     cr_gvalue **read_value; /* what is read, repetitions included */
@@ -85,15 +89,15 @@ typedef struct {
     const cr_value *arg;
     const cr_gcode *code;
     const cr_static_view *view; /* of a VIEW; NULL: its operator is called */
-    const cr_gtype *made;       /* of result 0 where it takes over a tensor or is hosted; else NULL */
+    const cr_gtype *made; /* of result 0 where it takes over a tensor or is hosted; else NULL */
 } cr_step_sizes;
 
 /* All that depends on sizes in the steps of a plan. */
 typedef struct {
-    cr_session session;      /* empty: the plan's */
+    cr_session session; /* empty: the plan's */
     const cr_gtype **input;
     cr_step_sizes *step;
-    cr_compiled *code;       /* NULL: the program's */
+    cr_compiled *code; /* NULL: the program's */
 } cr_plan_sizes;
 
 /* The steps for one number of threads.  Slots: inputs and constants, which are borrowed, then
@@ -104,20 +108,30 @@ typedef struct cr_plan {
     const cr_graph *g; /* that is run */
     unsigned how;      /* cr_how */
     bool varies;       /* runs for other sizes than it was made for, too */
-    int threads;       /* the layouts are those of so many; 0: plain layouts, any number;
-                          CR_CALLS_ONLY: no steps of our own, as autocast has to see the calls */
+    /* Number of threads that the layouts are for.  0: plain layouts, for any number.
+     * CR_CALLS_ONLY: operator calls only, because autocast has to see them. */
+    int threads;
     struct cr_plan *next;
-    struct { size_t len, cap; cr_step *at; } steps;
+    struct {
+        size_t len, cap;
+        cr_step *at;
+    } steps;
     cr_plan_sizes sizes; /* that it was made for */
-    struct { size_t len, cap; cr_tensor **at; } constants; /* g's */
-    struct { size_t len, cap; cr_gvalue **at; } constant_values;
-    cr_own *own;            /* all of the steps' */
-    unsigned values;        /* ids of values are below this */
+    struct {
+        size_t len, cap;
+        cr_tensor **at;
+    } constants; /* g's */
+    struct {
+        size_t len, cap;
+        cr_gvalue **at;
+    } constant_values;
+    cr_own *own;     /* all of the steps' */
+    unsigned values; /* ids of values are below this */
     uint32_t inputs, first_made, slots, list_room, outputs;
-    uint32_t operands;      /* the most that a group reads and makes */
+    uint32_t operands; /* the most that a group reads and makes */
     cr_gvalue **output_value;
-    uint32_t *output;       /* slots; CR_NO_SLOT: None */
-    bool *output_moves;     /* the output takes the slot's count */
+    uint32_t *output;   /* slots; CR_NO_SLOT: None */
+    bool *output_moves; /* the output takes the slot's count */
     int64_t peak;
     size_t peak_at;         /* the step during which it is reached */
     int reused;             /* results that take over a dying tensor */
@@ -130,14 +144,14 @@ struct cr_program {
     _Atomic int32_t holders;
     cr_program *of;       /* the program of other sizes whose plan is run; NULL: its own */
     cr_plan_sizes *sizes; /* for this one's; NULL: those of the plan */
-    bool varies;          /* programs for other sizes are made of it, and it is never run itself */
+    bool varies; /* programs for other sizes are made of it, and it is never run itself */
     cr_varying_inputs varying;
-    const cr_graph *g; /* that is run */
-    cr_graph *own;     /* the same when the program made it, or NULL */
+    const cr_graph *g;  /* that is run */
+    cr_graph *own;      /* the same when the program made it, or NULL */
     cr_session session; /* of `own` */
     cr_compiled *code;
-    unsigned how;      /* cr_how */
-    bool layouts;      /* plans differ by the number of threads */
+    unsigned how;             /* cr_how */
+    bool layouts;             /* plans differ by the number of threads */
     pthread_mutex_t lock;     /* of making a plan */
     _Atomic(cr_plan *) plans; /* newest first; they stay until the program goes */
 };
@@ -155,9 +169,10 @@ void cr_plan_products(cr_plan *p);
 bool cr_has_layouts(const cr_graph *g);
 /* Views whose geometry follows from the types; bails. */
 void cr_plan_views(cr_plan *p);
-/* That of one step by the arguments and the types that its node has now, `from` being that of what
- * is viewed; NULL: it does not follow.  Bails. */
-const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg, const cr_gtype *from);
+/* That of one step by the arguments and the types that its node has now, `from` being that of
+ * what is viewed; NULL: it does not follow.  Bails. */
+const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg,
+                                   const cr_gtype *from);
 /* Liveness, slots, reuse and the peak; bails. */
 void cr_plan_lives(cr_plan *p);
 
@@ -177,15 +192,20 @@ void cr_plan_own(cr_plan *p, cr_own *own);
 typedef struct {
     cr_gnode *const *node; /* in order; every one has one result */
     size_t nodes;
-    cr_gvalue **read;      /* of the plan */
+    cr_gvalue **read; /* of the plan */
     int reads;
-    cr_gvalue *const *made;/* results of nodes that are results of the step */
+    cr_gvalue *const *made; /* results of nodes that are results of the step */
     int results;
     const cr_gtype *space; /* [N, C, ...] */
     int64_t block;
 } cr_blocked_work;
 /* How an operand lies over a blocked space. */
-typedef enum { CR_LIES_OVER_ALL, CR_LIES_OVER_CHANNELS, CR_LIES_OVER_NOTHING, CR_LIES_NOWHERE } cr_lies;
+typedef enum {
+    CR_LIES_OVER_ALL,
+    CR_LIES_OVER_CHANNELS,
+    CR_LIES_OVER_NOTHING,
+    CR_LIES_NOWHERE
+} cr_lies;
 cr_lies cr_lies_over(const cr_gtype *space, const cr_gtype *in);
 /* NULL: the nodes cannot be done. */
 cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w);

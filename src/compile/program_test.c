@@ -1,4 +1,5 @@
-/* Programs beside their graphs run node by node; memory that is reused; memory that is not there. */
+/* Programs beside their graphs run node by node; memory that is reused; memory that is not
+ * there. */
 #include "autograd/autograd.h"
 #include "base/parallel.h"
 #include "base/test.h"
@@ -69,13 +70,13 @@ static void equal(const cr_tensor *a, const cr_tensor *b)
     CHECK(!memcmp(a->data, b->data, (size_t)a->numel * cr_dtype_size((cr_dtype)a->dtype)));
 }
 
-#define CHAIN                                                                                                          \
-    "graph(%x: float32[3, 4], %y: float32[3, 4]) {\n"                                                                 \
-    "  %a: float32[3, 4] = cumsum(%x, 1)\n"                                                                         \
-    "  %b: float32[3, 4] = exp(%a)\n"                                                                                 \
-    "  %c: float32[3, 4] = mul(%b, %y)\n"                                                                             \
-    "  %d: float32[3, 4] = cumsum(%c, 1)\n"                                                                         \
-    "  return %d, %c, %d\n"                                                                                           \
+#define CHAIN                                                                                  \
+    "graph(%x: float32[3, 4], %y: float32[3, 4]) {\n"                                          \
+    "  %a: float32[3, 4] = cumsum(%x, 1)\n"                                                    \
+    "  %b: float32[3, 4] = exp(%a)\n"                                                          \
+    "  %c: float32[3, 4] = mul(%b, %y)\n"                                                      \
+    "  %d: float32[3, 4] = cumsum(%c, 1)\n"                                                    \
+    "  return %d, %c, %d\n"                                                                    \
     "}\n"
 
 TEST(a_program_gives_the_bits_of_its_graph)
@@ -116,13 +117,14 @@ static void prints(const char *graph, const char *plan)
 
 TEST(the_plan_is_readable)
 {
-    prints(CHAIN, "program(%x, %y) {\n"
-                  "  0: %a = cumsum(%x) | 48\n"
-                  "  1: %c_1 = group[exp mul](%a, %y) in %a frees %a | 48\n"
-                  "  2: %d = cumsum(%c_1) | 96\n"
-                  "  return %d, %c_1, %d\n"
-                  "}\n"
-                  "4 slots, 1 results in the bytes of others, at most 96 bytes alive (step 2)\n");
+    prints(CHAIN,
+           "program(%x, %y) {\n"
+           "  0: %a = cumsum(%x) | 48\n"
+           "  1: %c_1 = group[exp mul](%a, %y) in %a frees %a | 48\n"
+           "  2: %d = cumsum(%c_1) | 96\n"
+           "  return %d, %c_1, %d\n"
+           "}\n"
+           "4 slots, 1 results in the bytes of others, at most 96 bytes alive (step 2)\n");
 }
 
 TEST(a_program_tells_its_inputs_outputs_and_peak)
@@ -144,7 +146,8 @@ TEST(inputs_of_another_type_are_refused_and_nothing_is_owned)
     cr_tensor *in[2] = {ramp(3, 4, 0), ramp(4, 3, 0)}, *out[3] = {NULL, NULL, NULL};
 
     FAILS(CR_RUNTIME, cr_program_run(p, in, NULL, out));
-    EQ_STR(cr_error_message(), "%y is not what the program was made for: a tensor of [4, 3] and dtype float32");
+    EQ_STR(cr_error_message(),
+           "%y is not what the program was made for: a tensor of [4, 3] and dtype float32");
     EQ(out[0], NULL);
     EQ(cr_thread.exclude, 0);
     cr_drop(in[0]);
@@ -161,11 +164,12 @@ TEST(a_tensor_with_another_owner_is_not_written_over)
     cr_tensor *in[1] = {ramp(3, 4, 1)}, *out[1];
 
     start();
-    OK(read_graph(&t, "graph(%x: float32[3, 4]) {\n"
-                      "  %a: float32[3, 4] = dropout(%x, 0.5, False)\n" /* gives its argument back */
-                      "  %b: float32[3, 4] = neg(%a)\n"
-                      "  return %b\n"
-                      "}\n"));
+    OK(read_graph(
+        &t, "graph(%x: float32[3, 4]) {\n"
+            "  %a: float32[3, 4] = dropout(%x, 0.5, False)\n" /* gives its argument back */
+            "  %b: float32[3, 4] = neg(%a)\n"
+            "  return %b\n"
+            "}\n"));
     OK(cr_program_new(&p, t.g, 0));
     OK(cr_program_run(p, in, NULL, out));
     EQ(((float *)(void *)in[0]->data)[1], 1.25f);
@@ -235,23 +239,24 @@ static int64_t used(void)
     return stats.used;
 }
 
-static const char faulty[] = "graph(%x: float32[3, 4], %y: float32[3, 4]) {\n"
-                             "  %a: float32[3, 4] = cumsum(%x, 1)\n"
-                             "  %k: float32[4] = constant(1, 2, 3, 4)\n"
-                             "  %v: float32[4, 3] by [1, 4] = t(%a)\n"
-                             "  %b: float32[3, 4] = exp(%a)\n"
-                             "  %c: float32[3, 4] = mul(%b, %k)\n"
-                             "  %s: float32[1, 4], %u: float32[2, 4] = split_with_sizes(%c, [1, 2])\n"
-                             "  %j: float32[3, 4] = cat([%u, %s])\n"
-                             "  %p: bool[] = any(%y)\n"
-                             "  %r: float32[3, 4] = if %p {\n"
-                             "    %d: float32[3, 4] = neg(%j)\n"
-                             "    return %d\n"
-                             "  } else {\n"
-                             "    return %j\n"
-                             "  }\n"
-                             "  return %r, %v\n"
-                             "}\n";
+static const char faulty[] =
+    "graph(%x: float32[3, 4], %y: float32[3, 4]) {\n"
+    "  %a: float32[3, 4] = cumsum(%x, 1)\n"
+    "  %k: float32[4] = constant(1, 2, 3, 4)\n"
+    "  %v: float32[4, 3] by [1, 4] = t(%a)\n"
+    "  %b: float32[3, 4] = exp(%a)\n"
+    "  %c: float32[3, 4] = mul(%b, %k)\n"
+    "  %s: float32[1, 4], %u: float32[2, 4] = split_with_sizes(%c, [1, 2])\n"
+    "  %j: float32[3, 4] = cat([%u, %s])\n"
+    "  %p: bool[] = any(%y)\n"
+    "  %r: float32[3, 4] = if %p {\n"
+    "    %d: float32[3, 4] = neg(%j)\n"
+    "    return %d\n"
+    "  } else {\n"
+    "    return %j\n"
+    "  }\n"
+    "  return %r, %v\n"
+    "}\n";
 
 static cr_status make_and_run(cr_graph *g, cr_tensor *const *in, uint64_t fail_at)
 {
@@ -284,7 +289,8 @@ static void fail_everywhere(const char *text, cr_tensor *const *in)
     while (successes < 60) {
         cr_status st = make_and_run(t.g, in, ++n);
         if (st && st != CR_MEMORY)
-            cr_test_failed(__FILE__, __LINE__, "allocation %llu: %s", (unsigned long long)n, cr_error_message());
+            cr_test_failed(__FILE__, __LINE__, "allocation %llu: %s", (unsigned long long)n,
+                           cr_error_message());
         successes = st ? 0 : successes + 1;
         EQ(cr_thread.exclude, 0);
         CHECK(!cr_thread.no_grad);

@@ -20,8 +20,8 @@ typedef struct {
     cr_fused_call call;
     char *ptr[CR_GROUP_OPERANDS];
     int64_t step[CR_GROUP_OPERANDS][CR_SPACE_DIMS]; /* bytes */
-    int64_t block;                  /* the first of the rows whose columns are folded together */
-    char *part[CR_GROUP_OPERANDS];  /* folds: a row for each block */
+    int64_t block;                 /* the first of the rows whose columns are folded together */
+    char *part[CR_GROUP_OPERANDS]; /* folds: a row for each block */
     _Atomic int *status;
 } job;
 
@@ -48,7 +48,8 @@ static void convert(const job *j, int k, const part *p, char *tile, bool out)
 {
     const cr_operand_plan *o = &j->c->operand[k];
     const int64_t *step = j->step[k] + j->c->ndim;
-    cr_dtype to = (cr_dtype)(out ? o->dtype : o->lane), from = (cr_dtype)(out ? o->lane : o->dtype);
+    cr_dtype to = (cr_dtype)(out ? o->dtype : o->lane),
+             from = (cr_dtype)(out ? o->lane : o->dtype);
     cr_convert_fn fn = cr_convert_row(to, from);
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)o->lane), n = o->row ? 1 : p->columns;
     int64_t down = j->c->ndim > 1 ? step[-2] : 0;
@@ -77,7 +78,8 @@ static cr_status run_part(const job *j, const part *p, char *tiles)
         if (!o->staged)
             continue;
         ptr[k] = tile[k] = tiles;
-        tiles += (p->rows * p->columns * (int64_t)cr_dtype_size((cr_dtype)o->lane) + 127) & ~(int64_t)63;
+        tiles += (p->rows * p->columns * (int64_t)cr_dtype_size((cr_dtype)o->lane) + 127) &
+                 ~(int64_t)63;
         if (k >= c->outputs)
             convert(j, k, p, tile[k], false);
     }
@@ -93,15 +95,18 @@ static void move(const job *j, part *p, const part *from, int64_t row, int64_t c
     int ndim = j->c->ndim;
 
     for (int k = 0; k < j->c->operands; k++)
-        p->at[k] = from->at[k] + (ndim > 1 ? row * j->step[k][ndim - 2] : 0) + column * j->step[k][ndim - 1];
+        p->at[k] = from->at[k] + (ndim > 1 ? row * j->step[k][ndim - 2] : 0) +
+                   column * j->step[k][ndim - 1];
     p->first_row = from->first_row + row;
 }
 
 /* In pieces whose tiles stay in the cache. */
 static cr_status run_staged(const job *j, const part *whole)
 {
-    int64_t most = j->way->tile, wide = j->c->cuts && whole->columns > most ? most : whole->columns;
-    int64_t high = wide < most ? most / wide : 1, tile = (high < whole->rows ? high : whole->rows) * wide * 8 + 128;
+    int64_t most = j->way->tile,
+            wide = j->c->cuts && whole->columns > most ? most : whole->columns;
+    int64_t high = wide < most ? most / wide : 1,
+            tile = (high < whole->rows ? high : whole->rows) * wide * 8 + 128;
     int count = 0;
     cr_status st = CR_OK;
 
@@ -141,7 +146,8 @@ static void run_rows(void *context, int64_t begin, int64_t end)
 
     while (begin < end) {
         int64_t outer = begin / rows, row = begin % rows;
-        part p = {.first_row = begin, .rows = rows - row < end - begin ? rows - row : end - begin,
+        part p = {.first_row = begin,
+                  .rows = rows - row < end - begin ? rows - row : end - begin,
                   .columns = c->columns};
         for (int k = 0; k < c->operands; k++)
             p.at[k] = j->ptr[k] + (c->ndim > 1 ? row * j->step[k][c->ndim - 2] : 0);
@@ -164,7 +170,8 @@ static void run_spans(void *context, int64_t begin, int64_t end)
 {
     job *j = context;
     const cr_group_code *c = j->c;
-    part p = {.rows = 1, .columns = (end * SPAN < c->columns ? end * SPAN : c->columns) - begin * SPAN};
+    part p = {.rows = 1,
+              .columns = (end * SPAN < c->columns ? end * SPAN : c->columns) - begin * SPAN};
 
     for (int k = 0; k < c->operands; k++)
         p.at[k] = j->ptr[k] + begin * SPAN * j->step[k][c->ndim - 1];
@@ -173,7 +180,10 @@ static void run_spans(void *context, int64_t begin, int64_t end)
 
 /* --- columns --- */
 
-static int64_t fold_item(const cr_operand_plan *o) { return (int64_t)cr_dtype_size((cr_dtype)o->lane); }
+static int64_t fold_item(const cr_operand_plan *o)
+{
+    return (int64_t)cr_dtype_size((cr_dtype)o->lane);
+}
 
 /* Rows of a fold that lie `step` rows apart. */
 typedef struct {
@@ -264,14 +274,15 @@ static void end_fold(const job *j, int k, int64_t blocks, cr_tensor *out)
         from = to;
         to = next;
     }
-    cr_convert_row((cr_dtype)out->dtype, (cr_dtype)o->lane)(out->data, (int64_t)cr_dtype_size((cr_dtype)out->dtype),
-                                                           from, item, j->c->columns);
+    cr_convert_row((cr_dtype)out->dtype, (cr_dtype)o->lane)(
+        out->data, (int64_t)cr_dtype_size((cr_dtype)out->dtype), from, item, j->c->columns);
 }
 
 static cr_status run_folds(job *j, cr_tensor **output)
 {
     const cr_group_code *c = j->c;
-    int64_t blocks = (c->rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK, unit = c->columns * CR_FOLD_BLOCK;
+    int64_t blocks = (c->rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK,
+            unit = c->columns * CR_FOLD_BLOCK;
     int64_t bytes = 2 * blocks * c->columns * 8;
     char *memory = cr_alloc((size_t)(bytes * c->folds) + 64), *at;
 
@@ -283,7 +294,8 @@ static cr_status run_folds(job *j, cr_tensor **output)
             j->part[k] = at;
             at += bytes;
         }
-    cr_parallel_for(blocks, cr_fused_is_checked(j->call.f) ? INT64_MAX : 1 + GRAIN / unit, run_blocks, j);
+    cr_parallel_for(blocks, cr_fused_is_checked(j->call.f) ? INT64_MAX : 1 + GRAIN / unit,
+                    run_blocks, j);
     for (int k = 0; k < c->outputs; k++)
         if (c->operand[k].fold)
             end_fold(j, k, blocks, output[c->operand[k].number]);
@@ -324,7 +336,8 @@ static void run_all(job *j)
     int64_t grain = j->way->grain;
 
     if (c->rows == 1 && c->cuts)
-        share_out(j, run_spans, (c->columns + SPAN - 1) / SPAN, grain > SPAN ? grain / SPAN : 1);
+        share_out(j, run_spans, (c->columns + SPAN - 1) / SPAN,
+                  grain > SPAN ? grain / SPAN : 1);
     else
         share_out(j, run_rows, c->rows, c->columns >= grain ? 1 : grain / c->columns);
 }
@@ -336,8 +349,8 @@ cr_status cr_refuse_tensor(const cr_gvalue *v, const cr_tensor *t, const char *o
     cr_text sizes = {0};
 
     cr_print_sizes(&sizes, t->ndim, t->size);
-    cr_fail(CR_RUNTIME, "%%%s is not what %s was made for: a tensor of %s and dtype %s", v->name, owner,
-            cr_text_str(&sizes), cr_dtype_name((cr_dtype)t->dtype));
+    cr_fail(CR_RUNTIME, "%%%s is not what %s was made for: a tensor of %s and dtype %s",
+            v->name, owner, cr_text_str(&sizes), cr_dtype_name((cr_dtype)t->dtype));
     cr_text_drop(&sizes);
     return CR_RUNTIME;
 }
@@ -353,11 +366,12 @@ bool cr_tensor_has_strides(const cr_tensor *t, const int64_t *stride)
 /* Where the type's positions share elements, those of another tensor may differ. */
 static bool may_lie_otherwise(const cr_tensor *t, const cr_gtype *type)
 {
-    return cr_tensor_has_sizes(t, type) && (!type->stride || cr_is_dense_view(type->ndim, type->size, type->stride));
+    return cr_tensor_has_sizes(t, type) &&
+           (!type->stride || cr_is_dense_view(type->ndim, type->size, type->stride));
 }
 
-/* *otherwise: some lie otherwise than they did.  How results of other calls lie may follow from the
- * strides of dims of one position, which types do not tell. */
+/* *otherwise: some lie otherwise than they did.  How results of other calls lie may follow from
+ * the strides of dims of one position, which types do not tell. */
 static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read, bool *otherwise)
 {
     *otherwise = false;
@@ -368,7 +382,8 @@ static cr_status check_reads(const cr_group_code *c, cr_tensor *const *read, boo
             return cr_refuse_tensor(c->code.read[i], read[i], "its group");
         *otherwise = *otherwise || !so;
         if (read[i]->requires_grad && !cr_thread.no_grad)
-            return cr_fail(CR_RUNTIME, "a compiled group records no gradient, and %%%s requires one",
+            return cr_fail(CR_RUNTIME,
+                           "a compiled group records no gradient, and %%%s requires one",
                            c->code.read[i]->name);
     }
     return CR_OK;
@@ -386,7 +401,8 @@ static cr_status make_outputs(const cr_group_code *c, cr_tensor **output)
 }
 
 /* The operand's elements in the order of the space, in a tensor of their own. */
-static cr_status copy_operand(cr_tensor **out, const cr_group_code *c, const cr_operand_plan *o, cr_tensor *t)
+static cr_status copy_operand(cr_tensor **out, const cr_group_code *c, const cr_operand_plan *o,
+                              cr_tensor *t)
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
     cr_view from = {(char *)t->data + o->offset * item,
@@ -482,7 +498,8 @@ static cr_status own_result(cr_tensor **result)
     return CR_OK;
 }
 
-/* The nodes one by one.  A tensor that was there for the result is one of those that are read. */
+/* The nodes one by one.  A tensor that was there for the result is one of those that are read.
+ */
 static cr_status run_nodes(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
 {
     cr_tensor *over = output[0];
@@ -496,7 +513,8 @@ static cr_status run_nodes(const cr_group_code *c, cr_tensor *const *read, cr_te
     return st;
 }
 
-static cr_status run_code(const cr_group_code *c, const cr_way *way, cr_tensor *const *read, cr_tensor **output)
+static cr_status run_code(const cr_group_code *c, const cr_way *way, cr_tensor *const *read,
+                          cr_tensor **output)
 {
     _Atomic int status = 0;
     job j = {.c = c, .way = way, .status = &status};
@@ -512,9 +530,11 @@ static bool has_code(const cr_group_code *c)
            cr_jit_function(cr_fused_kernel(c->program->fused));
 }
 
-cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read, cr_tensor **output)
+cr_status cr_group_run_way(const cr_group_code *c, const cr_way *way, cr_tensor *const *read,
+                           cr_tensor **output)
 {
-    return way->calls || !has_code(c) ? run_nodes(c, read, output) : run_code(c, way, read, output);
+    return way->calls || !has_code(c) ? run_nodes(c, read, output)
+                                      : run_code(c, way, read, output);
 }
 
 static cr_status run_remote(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
@@ -531,11 +551,13 @@ static cr_status run(const cr_group_code *c, cr_tensor *const *read, cr_tensor *
                                          : cr_group_run_way(c, &cr_usual_way, read, output);
 }
 
-static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read, cr_tensor **output)
+static cr_status run_laid_out(const cr_group_code *c, cr_tensor *const *read,
+                              cr_tensor **output)
 {
     size_t n = (size_t)c->code.read_count;
     cr_tensor **all = cr_alloc_zero((2 * n + 1) * sizeof *all), **made;
-    cr_tensor *over = output[0]; /* may be one of those that are read, there to be written over */
+    cr_tensor *over =
+        output[0]; /* may be one of those that are read, there to be written over */
     cr_status st = CR_OK;
 
     if (!all)

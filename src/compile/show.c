@@ -1,6 +1,6 @@
 /* What people see of graphs and groups: CR_LOG's graph, aot, fusion and code. */
-#include "compile/compile.h"
 #include "base/log.h"
+#include "compile/compile.h"
 #include <string.h>
 
 void cr_show_graph(const char *topic, const char *title, const cr_graph *g)
@@ -16,8 +16,9 @@ void cr_show_graph(const char *topic, const char *title, const cr_graph *g)
 
 static void put_node(cr_text *out, const cr_gnode *n)
 {
-    cr_text_printf(out, " * %%%s = %s%s%s\n", n->result[0]->name, n->op ? n->op->name : "constant",
-                   n->source ? ", " : "", n->source ? n->source : "");
+    cr_text_printf(out, " * %%%s = %s%s%s\n", n->result[0]->name,
+                   n->op ? n->op->name : "constant", n->source ? ", " : "",
+                   n->source ? n->source : "");
 }
 
 void cr_show_code(cr_text *out, const cr_gnode *group, const cr_fused *f)

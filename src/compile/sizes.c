@@ -68,10 +68,7 @@ static int apply(cr_sizes *x, cr_gnum_fn fn, int a, int b)
 
 /* --- a number as a product of parameters and a sum of parameters --- */
 
-static int64_t param_at(const cr_sizes *x, int i, int p)
-{
-    return x->numbers.at[i].at[p].i;
-}
+static int64_t param_at(const cr_sizes *x, int i, int p) { return x->numbers.at[i].at[p].i; }
 
 /* at[] = c + factor[0] * parameter 0 + ... */
 static bool is_linear(const cr_sizes *x, const int64_t *at, int64_t *factor, int64_t *c)
@@ -255,10 +252,7 @@ static bool is_symbol(const cr_gnumber *n)
     return n->fn == CR_GNUM_INPUT || (n->fn == CR_GNUM_SIZE && !n->of->by);
 }
 
-static void add_guard(cr_sizes *x, cr_gnum_guard g)
-{
-    CR_PUSH(x->s, &x->guards, g);
-}
+static void add_guard(cr_sizes *x, cr_gnum_guard g) { CR_PUSH(x->s, &x->guards, g); }
 
 /* A symbol that is no parameter is what it was at the probes: constant, or arithmetic of these.
  */

@@ -1,8 +1,9 @@
 /* sizes.h - how the numbers of a recording's graphs follow from its symbols; inside compile/.
  *
  * The graphs of a recording are made for several choices of sizes, the *probes*, and compared.
- * When they differ only in numbers, each such number is matched with arithmetic over the symbols.
- * One program then serves all sizes that satisfy the recorded guards on the symbols. */
+ * When they differ only in numbers, each such number is matched with arithmetic over the
+ * symbols. One program then serves all sizes that satisfy the recorded guards on the symbols.
+ */
 #ifndef CR_COMPILE_SIZES_H
 #define CR_COMPILE_SIZES_H
 
@@ -37,9 +38,9 @@ void cr_sizes_param(cr_sizes *x, int symbol, const int64_t *at);
 /* The number that has these values at the probes; made of earlier ones where there is none. -1:
  * it cannot be told. */
 int cr_sizes_find(cr_sizes *x, const cr_scalar *at);
-/* Reads the numbers of the recording `g` and the guards on them; of[p] is its instance for probe
- * p.  Symbol k is number k of g when that number is an input or the size of one.  False when a
- * number cannot be matched. */
+/* Reads the numbers of the recording `g` and the guards on them; of[p] is its instance for
+ * probe p.  Symbol k is number k of g when that number is an input or the size of one.  False
+ * when a number cannot be matched. */
 bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of);
 /* All numbers for other symbols; false where a guard does not hold, or a parameter is below 2.
  */

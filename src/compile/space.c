@@ -53,7 +53,8 @@ bool cr_space_refine(cr_space *s, int ndim, const int64_t *size)
     return true;
 }
 
-void cr_space_steps(int64_t *step, const cr_space *s, int dims, int ndim, const int64_t *size, const cr_gtype *in)
+void cr_space_steps(int64_t *step, const cr_space *s, int dims, int ndim, const int64_t *size,
+                    const cr_gtype *in)
 {
     int64_t dense = 1;
     int at = dims;

@@ -29,7 +29,8 @@ TEST(an_operand_has_one_step_a_dim_whatever_its_shape)
 {
     cr_space s = {3, {2, 3, 4}};
     cr_gtype rows = {.known = true, .ndim = 2, .size = (int64_t[]){6, 1}};
-    cr_gtype turned = {.known = true, .ndim = 2, .size = (int64_t[]){6, 4}, .stride = (int64_t[]){1, 6}};
+    cr_gtype turned = {
+        .known = true, .ndim = 2, .size = (int64_t[]){6, 4}, .stride = (int64_t[]){1, 6}};
     int64_t step[CR_SPACE_DIMS];
 
     cr_space_steps(step, &s, 3, 2, (int64_t[]){6, 4}, &rows);

@@ -1,13 +1,14 @@
 /* Ways of running a group, measured on running calls.
  *
  * Each number of threads has its own measurement.  Until the usual native code is there, or has
- * failed, nothing is measured, so that the kernels of other schedules, which are then asked for, hold up nobody's first
- * one.  Calls that come while another thread measures go the usual way.
+ * failed, nothing is measured, so that the kernels of other schedules, which are then asked
+ * for, hold up nobody's first one.  Calls that come while another thread measures go the usual
+ * way.
  *
  * Invariant: no way changes a bit, so that nobody sees which one a call took.
  *
- * What was found is written beside the kernel on disk: a line for every processor, number of threads
- * and class of sizes.  Whatever else is found there is measured again. */
+ * What was found is written beside the kernel on disk: a line for every processor, number of
+ * threads and class of sizes.  Whatever else is found there is measured again. */
 #include "base/log.h"
 #include "base/parallel.h"
 #include "compile/code.h"
@@ -26,9 +27,9 @@ typedef struct measured {
     struct measured *next;
     int threads;
     const cr_way *way[CR_MEASURE_WAYS];
-    cr_measure measure;   /* in the tuner's lock */
-    _Atomic int chosen;   /* CR_MEASURE_NONE: not yet */
-    bool asked;           /* for the kernels; in the lock */
+    cr_measure measure; /* in the tuner's lock */
+    _Atomic int chosen; /* CR_MEASURE_NONE: not yet */
+    bool asked;         /* for the kernels; in the lock */
 } measured;
 
 struct cr_tuner {
@@ -57,7 +58,8 @@ static int64_t bytes_of(const cr_group_code *c, int from, int to)
     int64_t n = 0;
 
     for (int k = from; k < to; k++)
-        n += (c->operand[k].row ? c->rows : c->rows * c->columns) * (int64_t)cr_dtype_size((cr_dtype)c->operand[k].dtype);
+        n += (c->operand[k].row ? c->rows : c->rows * c->columns) *
+             (int64_t)cr_dtype_size((cr_dtype)c->operand[k].dtype);
     return n;
 }
 
@@ -67,8 +69,8 @@ static bool may_gain(const cr_group_code *c, const cr_way *w, int threads)
     int64_t elements = c->rows * c->columns;
 
     if (w->schedule == CR_SCHEDULE_STREAM)
-        return cr_fused_has_schedule(c->program->fused, w->schedule) && !c->staged && !c->folds &&
-               bytes_of(c, 0, c->outputs) > cr_cpu_cache_bytes();
+        return cr_fused_has_schedule(c->program->fused, w->schedule) && !c->staged &&
+               !c->folds && bytes_of(c, 0, c->outputs) > cr_cpu_cache_bytes();
     if (w->schedule != CR_SCHEDULE_PLAIN)
         return cr_fused_has_schedule(c->program->fused, w->schedule) && elements >= FEW;
     if (w->backwards)
@@ -76,7 +78,8 @@ static bool may_gain(const cr_group_code *c, const cr_way *w, int threads)
     if (w->grain > cr_usual_way.grain)
         return threads > 1 && !c->folds && elements > cr_usual_way.grain && elements <= SHARED;
     if (w->grain < cr_usual_way.grain)
-        return threads > 1 && !c->folds && elements > 2 * w->grain && elements < 4 * cr_usual_way.grain;
+        return threads > 1 && !c->folds && elements > 2 * w->grain &&
+               elements < 4 * cr_usual_way.grain;
     return w->calls || (w->tile != cr_usual_way.tile && c->staged && elements > w->tile);
 }
 
@@ -102,15 +105,19 @@ static int log2_of(int64_t n)
     return k;
 }
 
-static const char *key_of(const cr_tuner *t) { return cr_jit_key(cr_fused_kernel(t->c->program->fused)); }
+static const char *key_of(const cr_tuner *t)
+{
+    return cr_jit_key(cr_fused_kernel(t->c->program->fused));
+}
 
 /* "<processor> t2 r0 c24 d1: " */
 static void put_class(cr_text *out, const cr_tuner *t, int threads)
 {
     const cr_group_code *c = t->c;
 
-    cr_text_printf(out, "%016" PRIx64 " t%d r%d c%d d%d%s%s: ", cr_cpu_model(), threads, log2_of(c->rows),
-                   log2_of(c->columns), c->ndim, c->staged ? " staged" : "", c->folds ? " folds" : "");
+    cr_text_printf(out, "%016" PRIx64 " t%d r%d c%d d%d%s%s: ", cr_cpu_model(), threads,
+                   log2_of(c->rows), log2_of(c->columns), c->ndim, c->staged ? " staged" : "",
+                   c->folds ? " folds" : "");
 }
 
 /* The line of that class in a note, or NULL; *len without the end of line. */
@@ -130,16 +137,18 @@ static void recall(cr_tuner *t, measured *m)
     size_t len;
 
     put_class(&class, t, m->threads);
-    const char *line = cr_cache_read_note(&note, key_of(t)) ? find_line(cr_text_str(&note), cr_text_str(&class), &len)
-                                                            : NULL;
+    const char *line = cr_cache_read_note(&note, key_of(t))
+                           ? find_line(cr_text_str(&note), cr_text_str(&class), &len)
+                           : NULL;
     for (int k = 0; line && k < m->measure.ways; k++)
-        if (strlen(m->way[k]->name) == len - class.len && !strncmp(line + class.len, m->way[k]->name, len - class.len))
+        if (strlen(m->way[k]->name) == len - class.len &&
+            !strncmp(line + class.len, m->way[k]->name, len - class.len))
             m->measure.chosen = k;
     cr_text_drop(&note);
     cr_text_drop(&class);
     if (m->measure.chosen >= 0)
-        cr_log_line("autotune", 1, "%%%s: %s, as was found before (%d threads)", t->group->result[0]->name,
-                    m->way[m->measure.chosen]->name, m->threads);
+        cr_log_line("autotune", 1, "%%%s: %s, as was found before (%d threads)",
+                    t->group->result[0]->name, m->way[m->measure.chosen]->name, m->threads);
 }
 
 /* Replaces the line of the class. */
@@ -174,10 +183,12 @@ static void report(const cr_tuner *t, const measured *m)
 
     for (int k = 0; k < m->measure.ways; k++)
         if (m->measure.calls[k])
-            cr_text_printf(&line, "%s%s %.1f us", k ? ", " : "", m->way[k]->name, m->measure.best[k] * 1e6);
-    cr_log_line("autotune", 1, "%%%s (%s), %" PRId64 " rows of %" PRId64 ", %d threads: %s; %s stays",
-                t->group->result[0]->name, cr_fused_nest(t->c->program->fused)->loop->name, t->c->rows, t->c->columns,
-                m->threads, cr_text_str(&line), m->way[m->measure.chosen]->name);
+            cr_text_printf(&line, "%s%s %.1f us", k ? ", " : "", m->way[k]->name,
+                           m->measure.best[k] * 1e6);
+    cr_log_line(
+        "autotune", 1, "%%%s (%s), %" PRId64 " rows of %" PRId64 ", %d threads: %s; %s stays",
+        t->group->result[0]->name, cr_fused_nest(t->c->program->fused)->loop->name, t->c->rows,
+        t->c->columns, m->threads, cr_text_str(&line), m->way[m->measure.chosen]->name);
     cr_text_drop(&line);
 }
 
@@ -232,7 +243,8 @@ static unsigned ready_ways(cr_tuner *t, measured *m)
     m->asked = true;
     for (int k = 0; k < m->measure.ways; k++) {
         cr_jit_state state = cr_fused_state(t->c->program->fused, m->way[k]->schedule);
-        if (state == CR_JIT_FAILED && m->way[k]->schedule != CR_SCHEDULE_PLAIN && !m->measure.out[k])
+        if (state == CR_JIT_FAILED && m->way[k]->schedule != CR_SCHEDULE_PLAIN &&
+            !m->measure.out[k])
             cr_measure_leave_out(&m->measure, k);
         ready |= (unsigned)(state != CR_JIT_WAITING) << k; /* tiles are a way, too */
     }
@@ -248,7 +260,8 @@ static double now(void)
 }
 
 /* In the lock. */
-static cr_status run_measured(cr_tuner *t, measured *m, cr_tensor *const *read, cr_tensor **output)
+static cr_status run_measured(cr_tuner *t, measured *m, cr_tensor *const *read,
+                              cr_tensor **output)
 {
     int k = cr_measure_next(&m->measure, ready_ways(t, m));
     double start = now();
@@ -272,13 +285,16 @@ cr_status cr_tuner_run(cr_tuner *t, cr_tensor *const *read, cr_tensor **output)
 
     if (chosen >= 0)
         return cr_group_run_way(t->c, m->way[chosen], read, output);
-    if (cr_in_parallel() || cr_fused_is_checked(t->c->program->fused) || pthread_mutex_trylock(&t->lock))
+    if (cr_in_parallel() || cr_fused_is_checked(t->c->program->fused) ||
+        pthread_mutex_trylock(&t->lock))
         return cr_group_run_way(t->c, &cr_usual_way, read, output);
     m = find_measured(t, cr_threads());
     m = m ? m : add_measured(t, cr_threads());
-    chosen = m ? atomic_load(&m->chosen) : CR_MEASURE_NONE; /* from before, or by another thread meanwhile */
-    st = !m ? CR_MEMORY : chosen >= 0 ? cr_group_run_way(t->c, m->way[chosen], read, output)
-                                      : run_measured(t, m, read, output);
+    chosen = m ? atomic_load(&m->chosen)
+               : CR_MEASURE_NONE; /* from before, or by another thread meanwhile */
+    st = !m            ? CR_MEMORY
+         : chosen >= 0 ? cr_group_run_way(t->c, m->way[chosen], read, output)
+                       : run_measured(t, m, read, output);
     pthread_mutex_unlock(&t->lock);
     return st;
 }

@@ -75,14 +75,18 @@ static const int64_t *assumed_strides(cr_session *s, const cr_gtype *from)
     if (!any)
         return NULL;
     cr_row_major(from->ndim, from->size, stride);
-    return cr_session_copy(s, from->stride ? from->stride : stride, from->ndim * sizeof *stride);
+    return cr_session_copy(s, from->stride ? from->stride : stride,
+                           from->ndim * sizeof *stride);
 }
 
 static const cr_static_view *new_view(cr_session *s, const cr_gtype *from, const cr_geometry *g)
 {
     cr_static_view *v = CR_NEW(s, cr_static_view);
 
-    *v = (cr_static_view){.from = from, .assumed = assumed_strides(s, from), .ndim = g->ndim, .offset = g->offset};
+    *v = (cr_static_view){.from = from,
+                          .assumed = assumed_strides(s, from),
+                          .ndim = g->ndim,
+                          .offset = g->offset};
     v->size = cr_session_copy(s, g->size, (size_t)g->ndim * sizeof *g->size);
     v->stride = cr_session_copy(s, g->stride, (size_t)g->ndim * sizeof *g->stride);
     return v;
@@ -90,10 +94,12 @@ static const cr_static_view *new_view(cr_session *s, const cr_gtype *from, const
 
 static bool same_sizes(const cr_geometry *g, const cr_gtype *t)
 {
-    return !t->known || (g->ndim == t->ndim && !memcmp(g->size, t->size, (size_t)g->ndim * sizeof *t->size));
+    return !t->known ||
+           (g->ndim == t->ndim && !memcmp(g->size, t->size, (size_t)g->ndim * sizeof *t->size));
 }
 
-const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg, const cr_gtype *from)
+const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg,
+                                   const cr_gtype *from)
 {
     cr_geometry g;
 
@@ -108,8 +114,9 @@ void cr_plan_views(cr_plan *p)
 {
     for (size_t i = 0; i < p->steps.len; i++) {
         cr_step *s = &p->steps.at[i];
-        if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || s->results != 1 || s->list_result || !s->reads ||
-            s->node->arg[0].tag != CR_TENSOR || !s->node->arg[0].value->type.known)
+        if (s->kind != CR_STEP_CALL || s->tracked || s->symbols || s->results != 1 ||
+            s->list_result || !s->reads || s->node->arg[0].tag != CR_TENSOR ||
+            !s->node->arg[0].value->type.known)
             continue;
         s->view = cr_step_view(p->s, s, s->arg, &s->node->arg[0].value->type);
         if (s->view)

@@ -20,10 +20,7 @@ static const cr_device_ops *tables[CR_DEVICE_COUNT] = {
     [CR_CPU] = &cr_cpu_ops, [CR_META] = &cr_meta_ops};
 static char own_name[CR_DEVICE_NAME]; /* of privateuseone, once it has been given */
 
-const cr_device_ops *cr_device_of(cr_device_kind kind)
-{
-    return tables[kind];
-}
+const cr_device_ops *cr_device_of(cr_device_kind kind) { return tables[kind]; }
 
 /* --- tables from outside --- */
 
@@ -96,10 +93,7 @@ cr_status cr_device_register(const char *name, const cr_device_ops *ops)
 
 /* --- names --- */
 
-const char *cr_device_kind_name(cr_device_kind kind)
-{
-    return names[kind];
-}
+const char *cr_device_kind_name(cr_device_kind kind) { return names[kind]; }
 
 cr_device_text cr_device_print(cr_device d)
 {

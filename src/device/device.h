@@ -57,8 +57,8 @@ CR_API void cr_cpu_memory_trim(void);
 typedef enum {
     CR_MEMORY_FAST, /* the cache has one of the class asked for, or the system is asked */
     CR_MEMORY_FIT,  /* a larger one that is free will do, up to half as large again */
-    CR_MEMORY_TIGHT /* and free blocks go back to the system before there are more blocks, free or not, than were
-                       ever in use */
+    CR_MEMORY_TIGHT /* and free blocks go back to the system before there are more blocks, free
+                       or not, than were ever in use */
 } cr_memory_mode;
 /* Sets the mode, returns the one before. */
 cr_memory_mode cr_cpu_memory_set_mode(cr_memory_mode mode);

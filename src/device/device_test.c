@@ -203,8 +203,8 @@ static void use_blocks(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* A fork ends the pool's threads.  Each of them gives the blocks that it kept back, under the lock
- * that the fork takes. */
+/* A fork ends the pool's threads.  Each of them gives the blocks that it kept back, under the
+ * lock that the fork takes. */
 TEST(a_fork_ends_threads_that_keep_blocks)
 {
     pid_t child;

@@ -12,9 +12,9 @@
 
 /* How a loop body reads and writes. */
 typedef enum {
-    WHOLE,  /* full vectors */
-    REST,   /* the first `m` lanes */
-    EITHER  /* full vectors or, when m says so, fewer lanes */
+    WHOLE, /* full vectors */
+    REST,  /* the first `m` lanes */
+    EITHER /* full vectors or, when m says so, fewer lanes */
 } access;
 
 enum { MOST_OPERANDS = 32 };
@@ -27,8 +27,8 @@ typedef struct {
     cr_session *s;
     cr_buffer *operand[MOST_OPERANDS];
     int operands;
-    cr_dtype lane; /* names the lane count: CV_LANES_<lane> */
-    int width;     /* bits a lane: masks are cv_m<width> */
+    cr_dtype lane;              /* names the lane count: CV_LANES_<lane> */
+    int width;                  /* bits a lane: masks are cv_m<width> */
     cr_expr_set hoisted, inner; /* declared outside, and inside the body at hand */
     int sweep, indent;
     access how;
@@ -74,10 +74,7 @@ static const char *vector(const printer *p, cr_dtype t)
     return t != CR_BOOL ? suffix(t) : masks[p->width == 8 ? 0 : p->width == 32 ? 1 : 2];
 }
 
-static int width_of(cr_dtype t)
-{
-    return 8 * (int)cr_dtype_size(cr_dtype_real(t));
-}
+static int width_of(cr_dtype t) { return 8 * (int)cr_dtype_size(cr_dtype_real(t)); }
 
 static int operand_number(const printer *p, const cr_buffer *b)
 {
@@ -93,8 +90,10 @@ static int operand_number(const printer *p, const cr_buffer *b)
 
 static void print_integer(printer *p, cr_text *out, const cr_sym *e, const char *column)
 {
-    static const char *const sign[] = {[CR_SYM_ADD] = " + ", [CR_SYM_MUL] = " * ",
-                                       [CR_SYM_FLOORDIV] = " / ", [CR_SYM_MOD] = " % "};
+    static const char *const sign[] = {[CR_SYM_ADD] = " + ",
+                                       [CR_SYM_MUL] = " * ",
+                                       [CR_SYM_FLOORDIV] = " / ",
+                                       [CR_SYM_MOD] = " % "};
     const cr_nest *n = p->n;
 
     if (e == n->row.extent && e->kind == CR_SYM_NAME)
@@ -203,7 +202,8 @@ static const char *load(printer *p, const cr_buffer *b)
     whole = cr_session_printf(p->s, "cv_load%s_%s(%s)", letter, name, at);
     rest = cr_session_printf(p->s, "cv_load%sn_%s(%s, m)", letter, name, at);
     if (p->how == EITHER)
-        return cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s", suffix(p->lane), whole, rest);
+        return cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s", suffix(p->lane), whole,
+                                 rest);
     return p->how == WHOLE ? whole : rest;
 }
 
@@ -211,8 +211,9 @@ static const char *row_load(printer *p, const cr_expr *e)
 {
     cr_dtype t = (cr_dtype)e->dtype;
 
-    return set1(p, t, cr_session_printf(p->s, "*(const %s *)p%d", scalar_type(p, t),
-                                        operand_number(p, e->buffer)));
+    return set1(p, t,
+                cr_session_printf(p->s, "*(const %s *)p%d", scalar_type(p, t),
+                                  operand_number(p, e->buffer)));
 }
 
 /* An integer as a vector of numbers; along columns the lanes count up. */
@@ -220,16 +221,16 @@ static const char *integer_vector(printer *p, const cr_expr *e)
 {
     cr_dtype t = (cr_dtype)e->dtype;
     const cr_sym *j = p->n->column.index, *step;
-    const char *first = cr_session_printf(p->s, "(%s)%s", scalar_type(p, t),
-                                          integer(p, e->index[0], "at"));
+    const char *first =
+        cr_session_printf(p->s, "(%s)%s", scalar_type(p, t), integer(p, e->index[0], "at"));
 
     if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN)
         return set1(p, t, first);
-    step = cr_sym_sub(p->n->loop->syms,
-                      cr_sym_replace(p->n->loop->syms, e->index[0], j,
-                                     cr_sym_add(p->n->loop->syms, j,
-                                                cr_sym_int(p->n->loop->syms, 1))),
-                      e->index[0]);
+    step = cr_sym_sub(
+        p->n->loop->syms,
+        cr_sym_replace(p->n->loop->syms, e->index[0], j,
+                       cr_sym_add(p->n->loop->syms, j, cr_sym_int(p->n->loop->syms, 1))),
+        e->index[0]);
     if (cr_sym_uses(step, j))
         cr_bail(p->s, CR_VALUE, "an integer expression does not grow evenly along the columns");
     return cr_session_printf(p->s, "cv_add_%s(%s, cv_mul_%s(cv_iota_%s(), cv_set1_%s((%s)%s)))",
@@ -390,8 +391,8 @@ static void store(printer *p, const cr_store *st)
     if (p->how == EITHER)
         line(p, "else");
     if (p->how != WHOLE)
-        line(p, "%scv_store%sn_%s(%s, v%u, m);", p->how == EITHER ? "    " : "", letter, name, at,
-             st->value->id);
+        line(p, "%scv_store%sn_%s(%s, v%u, m);", p->how == EITHER ? "    " : "", letter, name,
+             at, st->value->id);
 }
 
 /* --- reductions --- */
@@ -444,7 +445,8 @@ static void accumulate(printer *p, const cr_expr *e, const char *target)
         const char *full = cr_session_printf(p->s, "cv_select_%s(cv_firstn_%d(m), v%u, z%u)", t,
                                              p->width, x->id, e->id);
         if (p->how == EITHER)
-            full = cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s", suffix(p->lane), v, full);
+            full =
+                cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s", suffix(p->lane), v, full);
         line(p, "const cv_%s x%u = %s;", t, e->id, full);
         v = cr_session_printf(p->s, "x%u", e->id);
     }
@@ -462,7 +464,8 @@ static bool sweep_has_order(const cr_sweep *sweep)
 /* The names of one reduction: "add_f32". */
 static const char *join_name(printer *p, const cr_expr *e)
 {
-    return cr_session_printf(p->s, "%s_%s", cr_fn_infos[e->fn].name, suffix((cr_dtype)e->dtype));
+    return cr_session_printf(p->s, "%s_%s", cr_fn_infos[e->fn].name,
+                             suffix((cr_dtype)e->dtype));
 }
 
 static void need_joins(printer *p)
@@ -503,8 +506,9 @@ static void single_steps(printer *p, access how, const char *end, const char *ac
 
     p->how = how;
     if (*accumulators)
-        open(p, cr_session_printf(p->s, "for (int k = 0; j < %s; j += CV_LANES_%s, "
-                                        "k = k + 1 == %s ? 0 : k + 1)",
+        open(p, cr_session_printf(p->s,
+                                  "for (int k = 0; j < %s; j += CV_LANES_%s, "
+                                  "k = k + 1 == %s ? 0 : k + 1)",
                                   end, lane, accumulators));
     else
         open(p, cr_session_printf(p->s, "for (; j < %s; j += CV_LANES_%s)", end, lane));
@@ -606,10 +610,10 @@ static void reduced_rest(printer *p, const char *end)
 
     p->how = REST;
     line(p, "CV_UNROLL(16)");
-    open(p, cr_session_printf(p->s, "for (int k = 0; k < CV_REDUCE_%s; k++)",
-                              vector(p, p->lane)));
-    line(p, "const cv_s_i64 at = j + k * CV_LANES_%s, m = ck_least(%s - at, CV_LANES_%s);", lane,
-         end, lane);
+    open(p,
+         cr_session_printf(p->s, "for (int k = 0; k < CV_REDUCE_%s; k++)", vector(p, p->lane)));
+    line(p, "const cv_s_i64 at = j + k * CV_LANES_%s, m = ck_least(%s - at, CV_LANES_%s);",
+         lane, end, lane);
     line(p, "if (m <= 0)");
     line(p, "    break;");
     body(p, "k");
@@ -685,7 +689,8 @@ static const char *all_contiguous(printer *p)
     for (int k = 0; k < p->operands; k++)
         if (p->operand[k]->flexible)
             test = cr_session_printf(p->s, "%s%sstride[%d] == %d", test, *test ? " && " : "",
-                                     2 * k + 1, (int)cr_dtype_size((cr_dtype)p->operand[k]->dtype));
+                                     2 * k + 1,
+                                     (int)cr_dtype_size((cr_dtype)p->operand[k]->dtype));
     return test;
 }
 
@@ -982,8 +987,10 @@ static void columns_nest(printer *p)
     const char *lane = suffix(p->lane), *t = vector(p, (cr_dtype)e->dtype);
 
     line(p, "const cv_s_i64 blocks = (rows + CR_FOLD_BLOCK - 1) / CR_FOLD_BLOCK;");
-    open(p, cr_session_printf(p->s, "for (cv_s_i64 first = 0; first < columns; "
-                                    "first += CK_STRIP * CV_LANES_%s)", lane));
+    open(p, cr_session_printf(p->s,
+                              "for (cv_s_i64 first = 0; first < columns; "
+                              "first += CK_STRIP * CV_LANES_%s)",
+                              lane));
     line(p, "const cv_s_i64 wide = ck_least(columns - first, CK_STRIP * CV_LANES_%s);", lane);
     line(p, "cv_%s b[CR_FOLD_ACCUMULATORS][CK_STRIP], w[4][CK_STRIP];", t);
     columns_blocks(p, e);
@@ -1043,8 +1050,8 @@ static void hoist_kernel(printer *p)
     for (int k = 0; k < p->n->sweeps; k++)
         for (int i = 0; i < p->n->sweep[k].reduces.count; i++) {
             const cr_expr *e = p->n->sweep[k].reduces.at[i];
-            const char *start = e->dtype == CR_BOOL ? (e->fn == CR_FN_and ? "1" : "0")
-                                                    : identity(p, e);
+            const char *start =
+                e->dtype == CR_BOOL ? (e->fn == CR_FN_and ? "1" : "0") : identity(p, e);
             line(p, "const cv_%s z%u = %s;", vector(p, (cr_dtype)e->dtype), e->id,
                  set1(p, (cr_dtype)e->dtype, start));
         }
@@ -1055,18 +1062,26 @@ void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol)
     cr_emit_c_choice(u, n, symbol, &(cr_emit_choice){.unroll = 0});
 }
 
-void cr_emit_c_choice(cr_unit *u, const cr_nest *n, const char *symbol, const cr_emit_choice *choice)
+void cr_emit_c_choice(cr_unit *u, const cr_nest *n, const char *symbol,
+                      const cr_emit_choice *choice)
 {
-    printer p = {.u = u, .out = &u->body, .n = n, .s = n->loop->session, .lane = CR_BOOL, .choice = *choice};
+    printer p = {.u = u,
+                 .out = &u->body,
+                 .n = n,
+                 .s = n->loop->session,
+                 .lane = CR_BOOL,
+                 .choice = *choice};
 
     p.operands = cr_loop_operands(n->loop, p.operand, MOST_OPERANDS);
     find_types(&p);
     p.hoisted = cr_expr_set_new(n->loop);
     need_joins(&p);
     line(&p, "/* %s */", n->loop->origin);
-    line(&p, "void CK(%s)(void *const *ptr, const cv_s_i64 *stride, const cv_s_i64 *size,", symbol);
+    line(&p, "void CK(%s)(void *const *ptr, const cv_s_i64 *stride, const cv_s_i64 *size,",
+         symbol);
     line(&p, "    const void *param);");
-    line(&p, "void CK(%s)(void *const *ptr, const cv_s_i64 *stride, const cv_s_i64 *size,", symbol);
+    line(&p, "void CK(%s)(void *const *ptr, const cv_s_i64 *stride, const cv_s_i64 *size,",
+         symbol);
     line(&p, "    const void *param)");
     line(&p, "{");
     p.indent++;
@@ -1103,7 +1118,4 @@ void cr_emit_c_includes(cr_text *out, const cr_unit *u)
     cr_text_put(out, "#include \"emit/kernel.h\"\n\n");
 }
 
-void cr_unit_drop(cr_unit *u)
-{
-    cr_text_drop(&u->body);
-}
+void cr_unit_drop(cr_unit *u) { cr_text_drop(&u->body); }

@@ -9,7 +9,7 @@
 
 typedef struct {
     cr_text body;
-    unsigned dtypes;             /* bit per cr_dtype that some value has */
+    unsigned dtypes; /* bit per cr_dtype that some value has */
     bool complex, special, random;
     uint32_t chunks[CR_FN_COUNT]; /* by combining function: bit per dtype, CK_DEFINE_CHUNKS is
                                      there */
@@ -25,7 +25,8 @@ typedef struct {
  * ordered reduction (loop.h) whose chunks the unit cannot join yet.  Bails with CR_TYPE when
  * the values of the nest need vectors of different lane widths. */
 void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol);
-void cr_emit_c_choice(cr_unit *u, const cr_nest *n, const char *symbol, const cr_emit_choice *choice);
+void cr_emit_c_choice(cr_unit *u, const cr_nest *n, const char *symbol,
+                      const cr_emit_choice *choice);
 /* The includes that the unit needs, for files compiled inside this project. */
 void cr_emit_c_includes(cr_text *out, const cr_unit *u);
 void cr_unit_drop(cr_unit *u);

@@ -10,9 +10,9 @@
 #ifndef CK_ISA
 #define CK_ISA jit
 #endif
-#define CK_JOIN3_(a, b, c)  a##b##_##c
-#define CK_JOIN3(a, b, c)   CK_JOIN3_(a, b, c)
-#define CK(name)            CK_JOIN3(ck_, CK_ISA, name)
+#define CK_JOIN3_(a, b, c) a##b##_##c
+#define CK_JOIN3(a, b, c)  CK_JOIN3_(a, b, c)
+#define CK(name)           CK_JOIN3(ck_, CK_ISA, name)
 
 #define CK_OUTLINE static __attribute__((noinline, unused))
 CV_FN cv_s_i64 ck_least(cv_s_i64 a, cv_s_i64 b) { return a < b ? a : b; }

@@ -23,7 +23,7 @@
 
 #include "num/order.h"
 
-#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) && \
+#if defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512DQ__) &&                  \
     defined(__AVX512VL__)
 #define CV_AVX512 1
 #define CV_BYTES  64
@@ -52,15 +52,15 @@
 #define CV_UNROLL(n) CV_PRAGMA(GCC unroll n)
 #endif
 
-#define CV_LANES_f32 (CV_BYTES / 4)
-#define CV_LANES_f64 (CV_BYTES / 8)
-#define CV_LANES_i32 (CV_BYTES / 4)
-#define CV_LANES_i64 (CV_BYTES / 8)
-#define CV_LANES_u8  CV_BYTES
-#define CV_LANES_m8  CV_BYTES
-#define CV_LANES_m32 (CV_BYTES / 4)
-#define CV_LANES_m64 (CV_BYTES / 8)
-#define CV_LANES_c64 (CV_BYTES / 4)
+#define CV_LANES_f32  (CV_BYTES / 4)
+#define CV_LANES_f64  (CV_BYTES / 8)
+#define CV_LANES_i32  (CV_BYTES / 4)
+#define CV_LANES_i64  (CV_BYTES / 8)
+#define CV_LANES_u8   CV_BYTES
+#define CV_LANES_m8   CV_BYTES
+#define CV_LANES_m32  (CV_BYTES / 4)
+#define CV_LANES_m64  (CV_BYTES / 8)
+#define CV_LANES_c64  (CV_BYTES / 4)
 #define CV_LANES_c128 (CV_BYTES / 8)
 
 typedef float cv_s_f32;
@@ -111,31 +111,31 @@ typedef cv_i64 cv_m64;
 /* --- target blocks: the only places where compilers and instruction sets differ --- */
 
 #ifdef CV_AVX512
-#define CV_ALL8  (~(cv_s_u64)0)
-#define CV_ALL32 ((unsigned short)-1)
-#define CV_ALL64 ((unsigned char)-1)
+#define CV_ALL8                 (~(cv_s_u64)0)
+#define CV_ALL32                ((unsigned short)-1)
+#define CV_ALL64                ((unsigned char)-1)
 #define CV_X_CMP_f32(a, b, how) __builtin_ia32_cmpps512_mask(a, b, how, CV_ALL32, 4)
 #define CV_X_CMP_f64(a, b, how) __builtin_ia32_cmppd512_mask(a, b, how, CV_ALL64, 4)
 #define CV_X_CMP_i32(a, b, how) __builtin_ia32_cmpd512_mask(a, b, how, CV_ALL32)
-#define CV_X_CMP_i64(a, b, how)                                                               \
+#define CV_X_CMP_i64(a, b, how)                                                                \
     __builtin_ia32_cmpq512_mask((cv_raw64)(a), (cv_raw64)(b), how, CV_ALL64)
-#define CV_X_CMP_u8(a, b, how)                                                                \
+#define CV_X_CMP_u8(a, b, how)                                                                 \
     __builtin_ia32_ucmpb512_mask((cv_raw8)(a), (cv_raw8)(b), how, CV_ALL8)
-#define CV_X_FMA_f32(a, b, c)   __builtin_ia32_vfmaddps512_mask(a, b, c, CV_ALL32, 4)
-#define CV_X_FMA_f64(a, b, c)   __builtin_ia32_vfmaddpd512_mask(a, b, c, CV_ALL64, 4)
-#define CV_X_ROUND_f32(a, how)  __builtin_ia32_rndscaleps_mask(a, how, a, CV_ALL32, 4)
-#define CV_X_ROUND_f64(a, how)  __builtin_ia32_rndscalepd_mask(a, how, a, CV_ALL64, 4)
-#define CV_X_SCALEF_f32(a, b)   __builtin_ia32_scalefps512_mask(a, b, a, CV_ALL32, 4)
-#define CV_X_SCALEF_f64(a, b)   __builtin_ia32_scalefpd512_mask(a, b, a, CV_ALL64, 4)
-#define CV_X_GETEXP_f32(a)      __builtin_ia32_getexpps512_mask(a, a, CV_ALL32, 4)
+#define CV_X_FMA_f32(a, b, c)    __builtin_ia32_vfmaddps512_mask(a, b, c, CV_ALL32, 4)
+#define CV_X_FMA_f64(a, b, c)    __builtin_ia32_vfmaddpd512_mask(a, b, c, CV_ALL64, 4)
+#define CV_X_ROUND_f32(a, how)   __builtin_ia32_rndscaleps_mask(a, how, a, CV_ALL32, 4)
+#define CV_X_ROUND_f64(a, how)   __builtin_ia32_rndscalepd_mask(a, how, a, CV_ALL64, 4)
+#define CV_X_SCALEF_f32(a, b)    __builtin_ia32_scalefps512_mask(a, b, a, CV_ALL32, 4)
+#define CV_X_SCALEF_f64(a, b)    __builtin_ia32_scalefpd512_mask(a, b, a, CV_ALL64, 4)
+#define CV_X_GETEXP_f32(a)       __builtin_ia32_getexpps512_mask(a, a, CV_ALL32, 4)
 #define CV_X_GETMANT_f32(a, how) __builtin_ia32_getmantps512_mask(a, how, a, CV_ALL32, 4)
 #ifdef __clang__
-#define CV_X_MAX_f32(a, b) __builtin_ia32_maxps512(a, b, 4)
-#define CV_X_MAX_f64(a, b) __builtin_ia32_maxpd512(a, b, 4)
-#define CV_X_MIN_f32(a, b) __builtin_ia32_minps512(a, b, 4)
-#define CV_X_MIN_f64(a, b) __builtin_ia32_minpd512(a, b, 4)
-#define CV_X_SQRT_f32(a)   __builtin_ia32_sqrtps512(a, 4)
-#define CV_X_SQRT_f64(a)   __builtin_ia32_sqrtpd512(a, 4)
+#define CV_X_MAX_f32(a, b)       __builtin_ia32_maxps512(a, b, 4)
+#define CV_X_MAX_f64(a, b)       __builtin_ia32_maxpd512(a, b, 4)
+#define CV_X_MIN_f32(a, b)       __builtin_ia32_minps512(a, b, 4)
+#define CV_X_MIN_f64(a, b)       __builtin_ia32_minpd512(a, b, 4)
+#define CV_X_SQRT_f32(a)         __builtin_ia32_sqrtps512(a, 4)
+#define CV_X_SQRT_f64(a)         __builtin_ia32_sqrtpd512(a, 4)
 #define CV_X_SELECT_f32(m, a, b) __builtin_ia32_selectps_512(m, a, b)
 #define CV_X_SELECT_f64(m, a, b) __builtin_ia32_selectpd_512(m, a, b)
 #define CV_X_SELECT_i32(m, a, b) __builtin_ia32_selectd_512(m, a, b)
@@ -143,32 +143,31 @@ typedef cv_i64 cv_m64;
 #define CV_X_SELECT_u8(m, a, b)  __builtin_ia32_selectb_512(m, (cv_raw8)(a), (cv_raw8)(b))
 #define CV_X_SELECT8X16(m, a, b) __builtin_ia32_selectb_128(m, a, b)
 #else
-#define CV_X_MAX_f32(a, b) __builtin_ia32_maxps512_mask(a, b, a, CV_ALL32, 4)
-#define CV_X_MAX_f64(a, b) __builtin_ia32_maxpd512_mask(a, b, a, CV_ALL64, 4)
-#define CV_X_MIN_f32(a, b) __builtin_ia32_minps512_mask(a, b, a, CV_ALL32, 4)
-#define CV_X_MIN_f64(a, b) __builtin_ia32_minpd512_mask(a, b, a, CV_ALL64, 4)
-#define CV_X_SQRT_f32(a)   __builtin_ia32_sqrtps512_mask(a, a, CV_ALL32, 4)
-#define CV_X_SQRT_f64(a)   __builtin_ia32_sqrtpd512_mask(a, a, CV_ALL64, 4)
+#define CV_X_MAX_f32(a, b)       __builtin_ia32_maxps512_mask(a, b, a, CV_ALL32, 4)
+#define CV_X_MAX_f64(a, b)       __builtin_ia32_maxpd512_mask(a, b, a, CV_ALL64, 4)
+#define CV_X_MIN_f32(a, b)       __builtin_ia32_minps512_mask(a, b, a, CV_ALL32, 4)
+#define CV_X_MIN_f64(a, b)       __builtin_ia32_minpd512_mask(a, b, a, CV_ALL64, 4)
+#define CV_X_SQRT_f32(a)         __builtin_ia32_sqrtps512_mask(a, a, CV_ALL32, 4)
+#define CV_X_SQRT_f64(a)         __builtin_ia32_sqrtpd512_mask(a, a, CV_ALL64, 4)
 #define CV_X_SELECT_f32(m, a, b) __builtin_ia32_blendmps_512_mask(b, a, m)
 #define CV_X_SELECT_f64(m, a, b) __builtin_ia32_blendmpd_512_mask(b, a, m)
 #define CV_X_SELECT_i32(m, a, b) __builtin_ia32_blendmd_512_mask(b, a, m)
-#define CV_X_SELECT_i64(m, a, b)                                                              \
+#define CV_X_SELECT_i64(m, a, b)                                                               \
     __builtin_ia32_blendmq_512_mask((cv_raw64)(b), (cv_raw64)(a), m)
-#define CV_X_SELECT_u8(m, a, b)                                                               \
-    __builtin_ia32_blendmb_512_mask((cv_raw8)(b), (cv_raw8)(a), m)
+#define CV_X_SELECT_u8(m, a, b)  __builtin_ia32_blendmb_512_mask((cv_raw8)(b), (cv_raw8)(a), m)
 #define CV_X_SELECT8X16(m, a, b) __builtin_ia32_blendmb_128_mask(b, a, m)
 #endif
 #elif defined(CV_AVX2)
-#define CV_X_FMA_f32(a, b, c)  __builtin_ia32_vfmaddps256(a, b, c)
-#define CV_X_FMA_f64(a, b, c)  __builtin_ia32_vfmaddpd256(a, b, c)
-#define CV_X_ROUND_f32(a, how) __builtin_ia32_roundps256(a, how)
-#define CV_X_ROUND_f64(a, how) __builtin_ia32_roundpd256(a, how)
-#define CV_X_MAX_f32(a, b)     __builtin_ia32_maxps256(a, b)
-#define CV_X_MAX_f64(a, b)     __builtin_ia32_maxpd256(a, b)
-#define CV_X_MIN_f32(a, b)     __builtin_ia32_minps256(a, b)
-#define CV_X_MIN_f64(a, b)     __builtin_ia32_minpd256(a, b)
-#define CV_X_SQRT_f32(a)       __builtin_ia32_sqrtps256(a)
-#define CV_X_SQRT_f64(a)       __builtin_ia32_sqrtpd256(a)
+#define CV_X_FMA_f32(a, b, c)    __builtin_ia32_vfmaddps256(a, b, c)
+#define CV_X_FMA_f64(a, b, c)    __builtin_ia32_vfmaddpd256(a, b, c)
+#define CV_X_ROUND_f32(a, how)   __builtin_ia32_roundps256(a, how)
+#define CV_X_ROUND_f64(a, how)   __builtin_ia32_roundpd256(a, how)
+#define CV_X_MAX_f32(a, b)       __builtin_ia32_maxps256(a, b)
+#define CV_X_MAX_f64(a, b)       __builtin_ia32_maxpd256(a, b)
+#define CV_X_MIN_f32(a, b)       __builtin_ia32_minps256(a, b)
+#define CV_X_MIN_f64(a, b)       __builtin_ia32_minpd256(a, b)
+#define CV_X_SQRT_f32(a)         __builtin_ia32_sqrtps256(a)
+#define CV_X_SQRT_f64(a)         __builtin_ia32_sqrtpd256(a)
 #define CV_X_SELECT_f32(m, a, b) __builtin_ia32_blendvps256(b, a, (cv_f32)(m))
 #define CV_X_SELECT_f64(m, a, b) __builtin_ia32_blendvpd256(b, a, (cv_f64)(m))
 #elif defined(CV_SSE2)
@@ -181,8 +180,15 @@ typedef cv_i64 cv_m64;
 #endif
 
 /* How the predicates and roundings above are numbered. */
-enum { CV_EQ = 0, CV_LT = 0x11, CV_LE = 0x12, CV_UNORD = 3, CV_NE = 4, CV_GE = 0x1d,
-       CV_GT = 0x1e };
+enum {
+    CV_EQ = 0,
+    CV_LT = 0x11,
+    CV_LE = 0x12,
+    CV_UNORD = 3,
+    CV_NE = 4,
+    CV_GE = 0x1d,
+    CV_GT = 0x1e
+};
 enum { CV_IEQ = 0, CV_ILT = 1, CV_ILE = 2, CV_INE = 4, CV_IGE = 5, CV_IGT = 6 };
 enum { CV_NEAREST = 8, CV_DOWN = 9, CV_UP = 10, CV_ZERO = 11 };
 
@@ -239,19 +245,19 @@ CV_FN cv_f64 cv_iota_f64(void) { return __builtin_convertvector(cv_iota_i64(), c
 /* --- masks --- */
 
 #ifdef CV_AVX512
-#define CV_DEFINE_MASK(M, all)                                                                \
-    CV_FN cv_##M cv_and_##M(cv_##M a, cv_##M b) { return a & b; }                             \
-    CV_FN cv_##M cv_or_##M(cv_##M a, cv_##M b) { return a | b; }                              \
-    CV_FN cv_##M cv_xor_##M(cv_##M a, cv_##M b) { return a ^ b; }                             \
-    CV_FN cv_##M cv_not_##M(cv_##M a) { return (cv_##M)~a; }                                  \
-    CV_FN int cv_any_##M(cv_##M a) { return a != 0; }                                         \
-    CV_FN int cv_all_##M(cv_##M a) { return a == all; }                                       \
+#define CV_DEFINE_MASK(M, all)                                                                 \
+    CV_FN cv_##M cv_and_##M(cv_##M a, cv_##M b) { return a & b; }                              \
+    CV_FN cv_##M cv_or_##M(cv_##M a, cv_##M b) { return a | b; }                               \
+    CV_FN cv_##M cv_xor_##M(cv_##M a, cv_##M b) { return a ^ b; }                              \
+    CV_FN cv_##M cv_not_##M(cv_##M a) { return (cv_##M) ~a; }                                  \
+    CV_FN int cv_any_##M(cv_##M a) { return a != 0; }                                          \
+    CV_FN int cv_all_##M(cv_##M a) { return a == all; }                                        \
     CV_FN int cv_count_##M(cv_##M a) { return __builtin_popcountll(a); }
-#define CV_DEFINE_FIRSTN(M, W)                                                                \
-    CV_FN cv_##M cv_set1b_##W(int x) { return x ? (cv_##M)-1 : 0; }                           \
-    CV_FN cv_##M cv_firstn_##W(cv_s_i64 n)                                                    \
-    {                                                                                         \
-        return n >= CV_LANES_##M ? (cv_##M)-1 : (cv_##M)(((cv_s_u64)1 << n) - 1);             \
+#define CV_DEFINE_FIRSTN(M, W)                                                                 \
+    CV_FN cv_##M cv_set1b_##W(int x) { return x ? (cv_##M) - 1 : 0; }                          \
+    CV_FN cv_##M cv_firstn_##W(cv_s_i64 n)                                                     \
+    {                                                                                          \
+        return n >= CV_LANES_##M ? (cv_##M) - 1 : (cv_##M)(((cv_s_u64)1 << n) - 1);            \
     }
 CV_DEFINE_MASK(m8, CV_ALL8)
 CV_DEFINE_MASK(m32, CV_ALL32)
@@ -259,10 +265,10 @@ CV_DEFINE_MASK(m64, CV_ALL64)
 CV_DEFINE_FIRSTN(m8, 8)
 CV_DEFINE_FIRSTN(m32, 32)
 CV_DEFINE_FIRSTN(m64, 64)
-#define CV_DEFINE_SELECT(T, M)                                                                \
-    CV_FN cv_##T cv_select_##T(cv_##M m, cv_##T a, cv_##T b)                                  \
-    {                                                                                         \
-        return (cv_##T)CV_X_SELECT_##T(m, a, b);                                              \
+#define CV_DEFINE_SELECT(T, M)                                                                 \
+    CV_FN cv_##T cv_select_##T(cv_##M m, cv_##T a, cv_##T b)                                   \
+    {                                                                                          \
+        return (cv_##T)CV_X_SELECT_##T(m, a, b);                                               \
     }
 CV_DEFINE_SELECT(f32, m32)
 CV_DEFINE_SELECT(f64, m64)
@@ -279,19 +285,19 @@ CV_FN cv_s_u64 cv_fold_or(cv_u64 v)
     return v[0] | v[1];
 #endif
 }
-#define CV_DEFINE_MASK(M, S)                                                                  \
-    CV_FN cv_##M cv_and_##M(cv_##M a, cv_##M b) { return a & b; }                             \
-    CV_FN cv_##M cv_or_##M(cv_##M a, cv_##M b) { return a | b; }                              \
-    CV_FN cv_##M cv_xor_##M(cv_##M a, cv_##M b) { return a ^ b; }                             \
-    CV_FN cv_##M cv_not_##M(cv_##M a) { return ~a; }                                          \
-    CV_FN int cv_any_##M(cv_##M a) { return cv_fold_or((cv_u64)a) != 0; }                     \
-    CV_FN int cv_all_##M(cv_##M a) { return cv_fold_or((cv_u64)~a) == 0; }                    \
-    CV_FN int cv_count_##M(cv_##M a)                                                          \
-    {                                                                                         \
-        int n = 0;                                                                            \
-        for (int l = 0; l < CV_LANES_##M; l++)                                                \
-            n -= (int)a[l];                                                                   \
-        return n;                                                                             \
+#define CV_DEFINE_MASK(M, S)                                                                   \
+    CV_FN cv_##M cv_and_##M(cv_##M a, cv_##M b) { return a & b; }                              \
+    CV_FN cv_##M cv_or_##M(cv_##M a, cv_##M b) { return a | b; }                               \
+    CV_FN cv_##M cv_xor_##M(cv_##M a, cv_##M b) { return a ^ b; }                              \
+    CV_FN cv_##M cv_not_##M(cv_##M a) { return ~a; }                                           \
+    CV_FN int cv_any_##M(cv_##M a) { return cv_fold_or((cv_u64)a) != 0; }                      \
+    CV_FN int cv_all_##M(cv_##M a) { return cv_fold_or((cv_u64)~a) == 0; }                     \
+    CV_FN int cv_count_##M(cv_##M a)                                                           \
+    {                                                                                          \
+        int n = 0;                                                                             \
+        for (int l = 0; l < CV_LANES_##M; l++)                                                 \
+            n -= (int)a[l];                                                                    \
+        return n;                                                                              \
     }
 CV_DEFINE_MASK(m8, signed char)
 CV_DEFINE_MASK(m32, cv_s_i32)
@@ -299,26 +305,23 @@ CV_DEFINE_MASK(m64, cv_s_i64)
 CV_FN cv_m8 cv_set1b_8(int x) { return (cv_m8)cv_set1_u8(x ? 255 : 0); }
 CV_FN cv_m32 cv_set1b_32(int x) { return cv_set1_i32(x ? -1 : 0); }
 CV_FN cv_m64 cv_set1b_64(int x) { return cv_set1_i64(x ? -1 : 0); }
-CV_FN cv_m8 cv_firstn_8(cv_s_i64 n)
-{
-    return (cv_m8)(cv_iota_u8() < cv_set1_u8((cv_s_u8)n));
-}
+CV_FN cv_m8 cv_firstn_8(cv_s_i64 n) { return (cv_m8)(cv_iota_u8() < cv_set1_u8((cv_s_u8)n)); }
 CV_FN cv_m32 cv_firstn_32(cv_s_i64 n) { return cv_iota_i32() < cv_set1_i32((int)n); }
 CV_FN cv_m64 cv_firstn_64(cv_s_i64 n) { return cv_iota_i64() < cv_set1_i64(n); }
 #ifdef CV_X_SELECT_f32
-#define CV_DEFINE_SELECT(T, M)                                                                \
-    CV_FN cv_##T cv_select_##T(cv_##M m, cv_##T a, cv_##T b)                                  \
-    {                                                                                         \
-        return CV_X_SELECT_##T(m, a, b);                                                      \
+#define CV_DEFINE_SELECT(T, M)                                                                 \
+    CV_FN cv_##T cv_select_##T(cv_##M m, cv_##T a, cv_##T b)                                   \
+    {                                                                                          \
+        return CV_X_SELECT_##T(m, a, b);                                                       \
     }
 CV_DEFINE_SELECT(f32, m32)
 CV_DEFINE_SELECT(f64, m64)
 #undef CV_DEFINE_SELECT
 #endif
-#define CV_DEFINE_SELECT(T, M)                                                                \
-    CV_FN cv_##T cv_select_##T(cv_##M m, cv_##T a, cv_##T b)                                  \
-    {                                                                                         \
-        return (cv_##T)((m & (cv_##M)a) | (~m & (cv_##M)b));                                  \
+#define CV_DEFINE_SELECT(T, M)                                                                 \
+    CV_FN cv_##T cv_select_##T(cv_##M m, cv_##T a, cv_##T b)                                   \
+    {                                                                                          \
+        return (cv_##T)((m & (cv_##M)a) | (~m & (cv_##M)b));                                   \
     }
 #ifndef CV_X_SELECT_f32
 CV_DEFINE_SELECT(f32, m32)
@@ -339,10 +342,10 @@ CV_FN cv_m64 cv_select_m64(cv_m64 m, cv_m64 a, cv_m64 b)
     return (cv_m64)((m & a) | (~m & b));
 }
 
-#define CV_DEFINE_FROMMASK(T, M, one)                                                         \
-    CV_FN cv_##T cv_frommask_##T(cv_##M m)                                                    \
-    {                                                                                         \
-        return cv_select_##T(m, cv_set1_##T(one), cv_set1_##T(0));                            \
+#define CV_DEFINE_FROMMASK(T, M, one)                                                          \
+    CV_FN cv_##T cv_frommask_##T(cv_##M m)                                                     \
+    {                                                                                          \
+        return cv_select_##T(m, cv_set1_##T(one), cv_set1_##T(0));                             \
     }
 CV_DEFINE_FROMMASK(f32, m32, 1.0f)
 CV_DEFINE_FROMMASK(f64, m64, 1.0)
@@ -353,20 +356,20 @@ CV_DEFINE_FROMMASK(u8, m8, 1)
 /* --- comparisons --- */
 
 #ifdef CV_AVX512
-#define CV_DEFINE_COMPARE(T, M, P)                                                            \
-    CV_FN cv_##M cv_eq_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##EQ); }          \
-    CV_FN cv_##M cv_ne_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##NE); }          \
-    CV_FN cv_##M cv_lt_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##LT); }          \
-    CV_FN cv_##M cv_le_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##LE); }          \
-    CV_FN cv_##M cv_gt_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##GT); }          \
+#define CV_DEFINE_COMPARE(T, M, P)                                                             \
+    CV_FN cv_##M cv_eq_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##EQ); }           \
+    CV_FN cv_##M cv_ne_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##NE); }           \
+    CV_FN cv_##M cv_lt_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##LT); }           \
+    CV_FN cv_##M cv_le_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##LE); }           \
+    CV_FN cv_##M cv_gt_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##GT); }           \
     CV_FN cv_##M cv_ge_##T(cv_##T a, cv_##T b) { return CV_X_CMP_##T(a, b, P##GE); }
 #else
-#define CV_DEFINE_COMPARE(T, M, P)                                                            \
-    CV_FN cv_##M cv_eq_##T(cv_##T a, cv_##T b) { return (cv_##M)(a == b); }                   \
-    CV_FN cv_##M cv_ne_##T(cv_##T a, cv_##T b) { return (cv_##M)(a != b); }                   \
-    CV_FN cv_##M cv_lt_##T(cv_##T a, cv_##T b) { return (cv_##M)(a < b); }                    \
-    CV_FN cv_##M cv_le_##T(cv_##T a, cv_##T b) { return (cv_##M)(a <= b); }                   \
-    CV_FN cv_##M cv_gt_##T(cv_##T a, cv_##T b) { return (cv_##M)(a > b); }                    \
+#define CV_DEFINE_COMPARE(T, M, P)                                                             \
+    CV_FN cv_##M cv_eq_##T(cv_##T a, cv_##T b) { return (cv_##M)(a == b); }                    \
+    CV_FN cv_##M cv_ne_##T(cv_##T a, cv_##T b) { return (cv_##M)(a != b); }                    \
+    CV_FN cv_##M cv_lt_##T(cv_##T a, cv_##T b) { return (cv_##M)(a < b); }                     \
+    CV_FN cv_##M cv_le_##T(cv_##T a, cv_##T b) { return (cv_##M)(a <= b); }                    \
+    CV_FN cv_##M cv_gt_##T(cv_##T a, cv_##T b) { return (cv_##M)(a > b); }                     \
     CV_FN cv_##M cv_ge_##T(cv_##T a, cv_##T b) { return (cv_##M)(a >= b); }
 #endif
 CV_DEFINE_COMPARE(f32, m32, CV_)
@@ -376,8 +379,8 @@ CV_DEFINE_COMPARE(i64, m64, CV_I)
 CV_DEFINE_COMPARE(u8, m8, CV_I)
 
 /* To bool, and to what a value already is. */
-#define CV_DEFINE_CAST(T, M)                                                                  \
-    CV_FN cv_##M cv_cast_bool_##T(cv_##T a) { return cv_ne_##T(a, (cv_##T){0}); }             \
+#define CV_DEFINE_CAST(T, M)                                                                   \
+    CV_FN cv_##M cv_cast_bool_##T(cv_##T a) { return cv_ne_##T(a, (cv_##T){0}); }              \
     CV_FN cv_##T cv_cast_##T##_##T(cv_##T a) { return a; }
 CV_DEFINE_CAST(f32, m32)
 CV_DEFINE_CAST(f64, m64)
@@ -422,8 +425,8 @@ CV_FN void cv_copyn(void *to, const void *from, cv_s_i64 n, int size)
         *d = *s;
 }
 
-#define CV_DEFINE_MEMORY(T)                                                                   \
-    CV_FN cv_##T cv_load_##T(const void *p) { return (cv_##T) * (const cv_mem_##T *)p; }      \
+#define CV_DEFINE_MEMORY(T)                                                                    \
+    CV_FN cv_##T cv_load_##T(const void *p) { return (cv_##T) * (const cv_mem_##T *)p; }       \
     CV_FN void cv_store_##T(void *p, cv_##T v) { *(cv_mem_##T *)p = (cv_mem_##T)v; }
 CV_DEFINE_MEMORY(f32)
 CV_DEFINE_MEMORY(f64)
@@ -431,16 +434,16 @@ CV_DEFINE_MEMORY(i32)
 CV_DEFINE_MEMORY(i64)
 CV_DEFINE_MEMORY(u8)
 
-#define CV_DEFINE_BYTEWISE(T)                                                                 \
-    CV_FN cv_##T cv_loadn_##T(const void *p, cv_s_i64 n)                                      \
-    {                                                                                         \
-        cv_##T v = {0};                                                                       \
-        cv_copyn(&v, p, n * (cv_s_i64)sizeof(cv_s_##T), CV_BYTES);                            \
-        return v;                                                                             \
-    }                                                                                         \
-    CV_FN void cv_storen_##T(void *p, cv_##T v, cv_s_i64 n)                                   \
-    {                                                                                         \
-        cv_copyn(p, &v, n * (cv_s_i64)sizeof(cv_s_##T), CV_BYTES);                            \
+#define CV_DEFINE_BYTEWISE(T)                                                                  \
+    CV_FN cv_##T cv_loadn_##T(const void *p, cv_s_i64 n)                                       \
+    {                                                                                          \
+        cv_##T v = {0};                                                                        \
+        cv_copyn(&v, p, n *(cv_s_i64)sizeof(cv_s_##T), CV_BYTES);                              \
+        return v;                                                                              \
+    }                                                                                          \
+    CV_FN void cv_storen_##T(void *p, cv_##T v, cv_s_i64 n)                                    \
+    {                                                                                          \
+        cv_copyn(p, &v, n *(cv_s_i64)sizeof(cv_s_##T), CV_BYTES);                              \
     }
 
 #ifdef CV_AVX512
@@ -527,13 +530,13 @@ CV_FN void cv_stream_end(void)
 }
 
 /* The same for any p; where it is not aligned the store is a usual one. */
-#define CV_DEFINE_STREAMTO(T)                                                                 \
-    CV_FN void cv_streamto_##T(void *p, cv_##T v)                                             \
-    {                                                                                         \
-        if ((__UINTPTR_TYPE__)p & (CV_BYTES - 1))                                             \
-            cv_store_##T(p, v);                                                               \
-        else                                                                                  \
-            cv_stream_##T(p, v);                                                              \
+#define CV_DEFINE_STREAMTO(T)                                                                  \
+    CV_FN void cv_streamto_##T(void *p, cv_##T v)                                              \
+    {                                                                                          \
+        if ((__UINTPTR_TYPE__)p & (CV_BYTES - 1))                                              \
+            cv_store_##T(p, v);                                                                \
+        else                                                                                   \
+            cv_stream_##T(p, v);                                                               \
     }
 CV_DEFINE_STREAMTO(f32)
 CV_DEFINE_STREAMTO(f64)
@@ -551,14 +554,10 @@ CV_FN cv_m8 cv_loadbn_8(const void *p, cv_s_i64 n)
     return cv_ne_u8(cv_loadn_u8(p, n), (cv_u8){0});
 }
 CV_FN void cv_storeb_8(void *p, cv_m8 m) { cv_store_u8(p, cv_frommask_u8(m)); }
-CV_FN void cv_storebn_8(void *p, cv_m8 m, cv_s_i64 n)
-{
-    cv_storen_u8(p, cv_frommask_u8(m), n);
-}
+CV_FN void cv_storebn_8(void *p, cv_m8 m, cv_s_i64 n) { cv_storen_u8(p, cv_frommask_u8(m), n); }
 CV_FN cv_m32 cv_loadbn_32(const void *p, cv_s_i64 n)
 {
-    return CV_X_TRUE8X16(
-        __builtin_ia32_loaddquqi128_mask(p, (cv_raw8x16){0}, cv_firstn_32(n)));
+    return CV_X_TRUE8X16(__builtin_ia32_loaddquqi128_mask(p, (cv_raw8x16){0}, cv_firstn_32(n)));
 }
 CV_FN cv_raw8x16 cv_bytes_of_bits(unsigned short m)
 {
@@ -602,28 +601,28 @@ CV_FN cv_m8 cv_loadb_8(const void *p) { return (cv_m8)(cv_load_u8(p) != 0); }
 CV_FN cv_m8 cv_loadbn_8(const void *p, cv_s_i64 n) { return (cv_m8)(cv_loadn_u8(p, n) != 0); }
 CV_FN void cv_storeb_8(void *p, cv_m8 m) { cv_store_u8(p, (cv_u8)(m & 1)); }
 CV_FN void cv_storebn_8(void *p, cv_m8 m, cv_s_i64 n) { cv_storen_u8(p, (cv_u8)(m & 1), n); }
-#define CV_DEFINE_BOOLS(W)                                                                    \
-    CV_FN cv_m##W cv_loadb_##W(const void *p)                                                 \
-    {                                                                                         \
-        cv_mem_b##W b;                                                                        \
-        __builtin_memcpy(&b, p, sizeof b);                                                    \
-        return __builtin_convertvector(b, cv_i##W) != 0;                                      \
-    }                                                                                         \
-    CV_FN cv_m##W cv_loadbn_##W(const void *p, cv_s_i64 n)                                    \
-    {                                                                                         \
-        cv_mem_b##W b = {0};                                                                  \
-        cv_copyn(&b, p, n, sizeof b);                                                         \
-        return __builtin_convertvector(b, cv_i##W) != 0;                                      \
-    }                                                                                         \
-    CV_FN void cv_storeb_##W(void *p, cv_m##W m)                                              \
-    {                                                                                         \
-        cv_mem_b##W b = __builtin_convertvector(m & 1, cv_mem_b##W);                          \
-        __builtin_memcpy(p, &b, sizeof b);                                                    \
-    }                                                                                         \
-    CV_FN void cv_storebn_##W(void *p, cv_m##W m, cv_s_i64 n)                                 \
-    {                                                                                         \
-        cv_mem_b##W b = __builtin_convertvector(m & 1, cv_mem_b##W);                          \
-        cv_copyn(p, &b, n, sizeof b);                                                         \
+#define CV_DEFINE_BOOLS(W)                                                                     \
+    CV_FN cv_m##W cv_loadb_##W(const void *p)                                                  \
+    {                                                                                          \
+        cv_mem_b##W b;                                                                         \
+        __builtin_memcpy(&b, p, sizeof b);                                                     \
+        return __builtin_convertvector(b, cv_i##W) != 0;                                       \
+    }                                                                                          \
+    CV_FN cv_m##W cv_loadbn_##W(const void *p, cv_s_i64 n)                                     \
+    {                                                                                          \
+        cv_mem_b##W b = {0};                                                                   \
+        cv_copyn(&b, p, n, sizeof b);                                                          \
+        return __builtin_convertvector(b, cv_i##W) != 0;                                       \
+    }                                                                                          \
+    CV_FN void cv_storeb_##W(void *p, cv_m##W m)                                               \
+    {                                                                                          \
+        cv_mem_b##W b = __builtin_convertvector(m & 1, cv_mem_b##W);                           \
+        __builtin_memcpy(p, &b, sizeof b);                                                     \
+    }                                                                                          \
+    CV_FN void cv_storebn_##W(void *p, cv_m##W m, cv_s_i64 n)                                  \
+    {                                                                                          \
+        cv_mem_b##W b = __builtin_convertvector(m & 1, cv_mem_b##W);                           \
+        cv_copyn(p, &b, n, sizeof b);                                                          \
     }
 CV_DEFINE_BOOLS(32)
 CV_DEFINE_BOOLS(64)
@@ -631,21 +630,21 @@ CV_DEFINE_BOOLS(64)
 
 /* --- lane by lane: for functions too rare or too intricate for vectors --- */
 
-#define CV_LANEWISE1(T, name, scalar)                                                         \
-    CV_FN cv_##T cv_##name##_##T(cv_##T a)                                                    \
-    {                                                                                         \
-        cv_##T r = a;                                                                         \
-        for (int l = 0; l < CV_LANES_##T; l++)                                                \
-            r[l] = scalar(a[l]);                                                              \
-        return r;                                                                             \
+#define CV_LANEWISE1(T, name, scalar)                                                          \
+    CV_FN cv_##T cv_##name##_##T(cv_##T a)                                                     \
+    {                                                                                          \
+        cv_##T r = a;                                                                          \
+        for (int l = 0; l < CV_LANES_##T; l++)                                                 \
+            r[l] = scalar(a[l]);                                                               \
+        return r;                                                                              \
     }
-#define CV_LANEWISE2(T, name, scalar)                                                         \
-    CV_FN cv_##T cv_##name##_##T(cv_##T a, cv_##T b)                                          \
-    {                                                                                         \
-        cv_##T r = a;                                                                         \
-        for (int l = 0; l < CV_LANES_##T; l++)                                                \
-            r[l] = scalar(a[l], b[l]);                                                        \
-        return r;                                                                             \
+#define CV_LANEWISE2(T, name, scalar)                                                          \
+    CV_FN cv_##T cv_##name##_##T(cv_##T a, cv_##T b)                                           \
+    {                                                                                          \
+        cv_##T r = a;                                                                          \
+        for (int l = 0; l < CV_LANES_##T; l++)                                                 \
+            r[l] = scalar(a[l], b[l]);                                                         \
+        return r;                                                                              \
     }
 
 /* --- reductions ---
@@ -654,21 +653,21 @@ CV_DEFINE_BOOLS(64)
  * l / CV_LANES), are combined by halves, lane l being the left operand and lane l + half the
  * right one.  The tree is the same at every vector width. */
 
-#define CV_REDUCE_f32 (CR_FOLD_LANES / CV_LANES_f32)
-#define CV_REDUCE_f64 (CR_FOLD_LANES / CV_LANES_f64)
-#define CV_REDUCE_i32 (CR_FOLD_LANES / CV_LANES_i32)
-#define CV_REDUCE_i64 (CR_FOLD_LANES / CV_LANES_i64)
-#define CV_REDUCE_u8  (CR_FOLD_LANES / CV_LANES_u8)
-#define CV_REDUCE_m8  CV_REDUCE_u8
-#define CV_REDUCE_m32 CV_REDUCE_f32
-#define CV_REDUCE_m64 CV_REDUCE_f64
-#define CV_REDUCE_c64 CV_REDUCE_f32
+#define CV_REDUCE_f32  (CR_FOLD_LANES / CV_LANES_f32)
+#define CV_REDUCE_f64  (CR_FOLD_LANES / CV_LANES_f64)
+#define CV_REDUCE_i32  (CR_FOLD_LANES / CV_LANES_i32)
+#define CV_REDUCE_i64  (CR_FOLD_LANES / CV_LANES_i64)
+#define CV_REDUCE_u8   (CR_FOLD_LANES / CV_LANES_u8)
+#define CV_REDUCE_m8   CV_REDUCE_u8
+#define CV_REDUCE_m32  CV_REDUCE_f32
+#define CV_REDUCE_m64  CV_REDUCE_f64
+#define CV_REDUCE_c64  CV_REDUCE_f32
 #define CV_REDUCE_c128 CV_REDUCE_f64
 
 /* v with its upper lanes brought down by k; what remains above does not matter. */
 #if CV_BYTES == 64
-#define CV_DOWN_4(v, k)                                                                       \
-    __builtin_shufflevector(v, v, 0 + k, 1 + k, 2 + k, 3 + k, 4 + k, 5 + k, 6 + k, 7 + k, 8,  \
+#define CV_DOWN_4(v, k)                                                                        \
+    __builtin_shufflevector(v, v, 0 + k, 1 + k, 2 + k, 3 + k, 4 + k, 5 + k, 6 + k, 7 + k, 8,   \
                             9, 10, 11, 12, 13, 14, 15)
 #define CV_DOWN_8(v, k) __builtin_shufflevector(v, v, 0 + k, 1 + k, 2 + k, 3 + k, 4, 5, 6, 7)
 #elif CV_BYTES == 32
@@ -680,60 +679,59 @@ CV_DEFINE_BOOLS(64)
 #endif
 
 #if CV_BYTES == 64
-#define CV_TREE_4(op, v)                                                                      \
-    v = op(v, CV_DOWN_4(v, 8));                                                               \
-    v = op(v, CV_DOWN_4(v, 4));                                                               \
-    v = op(v, CV_DOWN_4(v, 2));                                                               \
+#define CV_TREE_4(op, v)                                                                       \
+    v = op(v, CV_DOWN_4(v, 8));                                                                \
+    v = op(v, CV_DOWN_4(v, 4));                                                                \
+    v = op(v, CV_DOWN_4(v, 2));                                                                \
     v = op(v, CV_DOWN_4(v, 1));
-#define CV_TREE_8(op, v)                                                                      \
-    v = op(v, CV_DOWN_8(v, 4));                                                               \
-    v = op(v, CV_DOWN_8(v, 2));                                                               \
+#define CV_TREE_8(op, v)                                                                       \
+    v = op(v, CV_DOWN_8(v, 4));                                                                \
+    v = op(v, CV_DOWN_8(v, 2));                                                                \
     v = op(v, CV_DOWN_8(v, 1));
 #elif CV_BYTES == 32
-#define CV_TREE_4(op, v)                                                                      \
-    v = op(v, CV_DOWN_4(v, 4));                                                               \
-    v = op(v, CV_DOWN_4(v, 2));                                                               \
+#define CV_TREE_4(op, v)                                                                       \
+    v = op(v, CV_DOWN_4(v, 4));                                                                \
+    v = op(v, CV_DOWN_4(v, 2));                                                                \
     v = op(v, CV_DOWN_4(v, 1));
-#define CV_TREE_8(op, v)                                                                      \
-    v = op(v, CV_DOWN_8(v, 2));                                                               \
+#define CV_TREE_8(op, v)                                                                       \
+    v = op(v, CV_DOWN_8(v, 2));                                                                \
     v = op(v, CV_DOWN_8(v, 1));
 #else
-#define CV_TREE_4(op, v)                                                                      \
-    v = op(v, CV_DOWN_4(v, 2));                                                               \
+#define CV_TREE_4(op, v)                                                                       \
+    v = op(v, CV_DOWN_4(v, 2));                                                                \
     v = op(v, CV_DOWN_4(v, 1));
 #define CV_TREE_8(op, v) v = op(v, CV_DOWN_8(v, 1));
 #endif
 
-#define CV_DEFINE_REDUCE(T, op, size)                                                         \
+#define CV_DEFINE_REDUCE(T, op, size)                                                          \
     CV_FN cv_s_##T cv_reduce_##op##_##T(const cv_##T *acc)                                     \
-    {                                                                                         \
-        cv_##T t[CV_REDUCE_##T];                                                              \
-        CV_UNROLL(16)                                                                         \
-        for (int i = 0; i < CV_REDUCE_##T; i++)                                               \
-            t[i] = acc[i];                                                                    \
-        CV_UNROLL(8)                                                                          \
-        for (int half = CV_REDUCE_##T / 2; half > 0; half /= 2)                               \
-            CV_UNROLL(8)                                                                      \
-            for (int i = 0; i < half; i++)                                                    \
-                t[i] = cv_##op##_##T(t[i], t[i + half]);                                      \
-        CV_TREE_##size(cv_##op##_##T, t[0])                                                   \
-        return t[0][0];                                                                       \
+    {                                                                                          \
+        cv_##T t[CV_REDUCE_##T];                                                               \
+        CV_UNROLL(16)                                                                          \
+        for (int i = 0; i < CV_REDUCE_##T; i++)                                                \
+            t[i] = acc[i];                                                                     \
+        CV_UNROLL(8)                                                                           \
+        for (int half = CV_REDUCE_##T / 2; half > 0; half /= 2)                                \
+            CV_UNROLL(8)                                                                       \
+        for (int i = 0; i < half; i++)                                                         \
+            t[i] = cv_##op##_##T(t[i], t[i + half]);                                           \
+        CV_TREE_##size(cv_##op##_##T, t[0]) return t[0][0];                                    \
     }
 
-#define CV_DEFINE_MASK_REDUCE(M)                                                              \
+#define CV_DEFINE_MASK_REDUCE(M)                                                               \
     CV_FN int cv_reduce_and_##M(const cv_##M *acc)                                             \
-    {                                                                                         \
-        cv_##M m = acc[0];                                                                    \
-        for (int i = 1; i < CV_REDUCE_##M; i++)                                               \
-            m = cv_and_##M(m, acc[i]);                                                        \
-        return cv_all_##M(m);                                                                 \
-    }                                                                                         \
+    {                                                                                          \
+        cv_##M m = acc[0];                                                                     \
+        for (int i = 1; i < CV_REDUCE_##M; i++)                                                \
+            m = cv_and_##M(m, acc[i]);                                                         \
+        return cv_all_##M(m);                                                                  \
+    }                                                                                          \
     CV_FN int cv_reduce_or_##M(const cv_##M *acc)                                              \
-    {                                                                                         \
-        cv_##M m = acc[0];                                                                    \
-        for (int i = 1; i < CV_REDUCE_##M; i++)                                               \
-            m = cv_or_##M(m, acc[i]);                                                         \
-        return cv_any_##M(m);                                                                 \
+    {                                                                                          \
+        cv_##M m = acc[0];                                                                     \
+        for (int i = 1; i < CV_REDUCE_##M; i++)                                                \
+            m = cv_or_##M(m, acc[i]);                                                          \
+        return cv_any_##M(m);                                                                  \
     }
 CV_DEFINE_MASK_REDUCE(m8)
 CV_DEFINE_MASK_REDUCE(m32)

@@ -26,14 +26,14 @@ CV_FN cv_f32 cv_exactfma_f32(cv_f32 a, cv_f32 b, cv_f32 c)
 }
 
 /* Horner's rule, highest coefficient first. */
-#define CV_P2(x, a, b)          cv_fma_f32(CV_K(a), x, CV_K(b))
-#define CV_P3(x, a, b, c)       cv_fma_f32(CV_P2(x, a, b), x, CV_K(c))
-#define CV_P4(x, a, b, c, d)    cv_fma_f32(CV_P3(x, a, b, c), x, CV_K(d))
-#define CV_P5(x, a, b, c, d, e) cv_fma_f32(CV_P4(x, a, b, c, d), x, CV_K(e))
-#define CV_P6(x, a, b, c, d, e, f) cv_fma_f32(CV_P5(x, a, b, c, d, e), x, CV_K(f))
-#define CV_P7(x, a, b, c, d, e, f, g) cv_fma_f32(CV_P6(x, a, b, c, d, e, f), x, CV_K(g))
+#define CV_P2(x, a, b)                   cv_fma_f32(CV_K(a), x, CV_K(b))
+#define CV_P3(x, a, b, c)                cv_fma_f32(CV_P2(x, a, b), x, CV_K(c))
+#define CV_P4(x, a, b, c, d)             cv_fma_f32(CV_P3(x, a, b, c), x, CV_K(d))
+#define CV_P5(x, a, b, c, d, e)          cv_fma_f32(CV_P4(x, a, b, c, d), x, CV_K(e))
+#define CV_P6(x, a, b, c, d, e, f)       cv_fma_f32(CV_P5(x, a, b, c, d, e), x, CV_K(f))
+#define CV_P7(x, a, b, c, d, e, f, g)    cv_fma_f32(CV_P6(x, a, b, c, d, e, f), x, CV_K(g))
 #define CV_P8(x, a, b, c, d, e, f, g, h) cv_fma_f32(CV_P7(x, a, b, c, d, e, f, g), x, CV_K(h))
-#define CV_P9(x, a, b, c, d, e, f, g, h, i)                                                   \
+#define CV_P9(x, a, b, c, d, e, f, g, h, i)                                                    \
     cv_fma_f32(CV_P8(x, a, b, c, d, e, f, g, h), x, CV_K(i))
 
 /* --- exponentials --- */
@@ -67,8 +67,8 @@ CV_FN cv_f32 cv_expreduce_f32(cv_f32 x, cv_f32 *t)
     cv_f32 n = *t - CV_MAGIC;
     cv_f32 f = cv_fma_f32(n, CV_K(-0x1.62e4p-1f), x), low = n * 0x1.7f7d1cp-20f;
     cv_f32 g = f - low;
-    cv_f32 p = CV_P5(g, 0.00138410064f, 0.00836993381f, 0.0416681133f, 0.166665167f,
-                     0.49999994f);
+    cv_f32 p =
+        CV_P5(g, 0.00138410064f, 0.00836993381f, 0.0416681133f, 0.166665167f, 0.49999994f);
     return f + cv_fma_f32(g * g, p, -low);
 }
 
@@ -139,8 +139,8 @@ CV_FN cv_f32 cv_sinh_f32(cv_f32 x)
     cv_f32 q = cv_expreduce_f32(cv_lesser_f32(CV_K(90.0f), a), &t);
     cv_f32 e = cv_scale_f32(1.0f + q, t - 1.0f);
     cv_f32 large = cv_copysign_f32(e - 0.25f / e, x);
-    cv_f32 small = cv_fma_f32(z * x, CV_P4(z, 2.78436778e-6f, 0.000198426016f, 0.00833331142f,
-                                           0.166666672f), x);
+    cv_f32 small = cv_fma_f32(
+        z * x, CV_P4(z, 2.78436778e-6f, 0.000198426016f, 0.00833331142f, 0.166666672f), x);
     return cv_select_f32(cv_gt_f32(a, CV_K(1.0f)), large, small);
 }
 
@@ -180,22 +180,22 @@ CV_FN cv_f32 cv_logedge_f32(cv_f32 x, cv_f32 r)
 }
 
 /* A logarithm from `join`, which maps e and f to it. */
-#define CV_DEFINE_LOG(name, join)                                                             \
-    CV_FN cv_f32 cv_##name##_f32(cv_f32 x)                                                    \
-    {                                                                                         \
-        cv_m32 plain = cv_and_m32(cv_ge_f32(x, CV_K(CV_TINY_f32)),                            \
-                                  cv_lt_f32(x, CV_K(CV_INF_f32)));                            \
-        cv_f32 a = x, lift = {0}, e, f, r;                                                    \
-        int odd = !cv_all_m32(plain);                                                         \
-        if (odd) {                                                                            \
-            cv_m32 tiny = cv_lt_f32(x, CV_K(CV_TINY_f32));                                    \
-            a = cv_select_f32(tiny, x * 0x1p32f, x);                                          \
-            lift = cv_select_f32(tiny, CV_K(32.0f), lift);                                    \
-        }                                                                                     \
-        f = cv_logreduce_f32(a, &e);                                                          \
-        e -= lift;                                                                            \
-        r = join(e, f);                                                                       \
-        return odd ? cv_logedge_f32(x, r) : r;                                                \
+#define CV_DEFINE_LOG(name, join)                                                              \
+    CV_FN cv_f32 cv_##name##_f32(cv_f32 x)                                                     \
+    {                                                                                          \
+        cv_m32 plain =                                                                         \
+            cv_and_m32(cv_ge_f32(x, CV_K(CV_TINY_f32)), cv_lt_f32(x, CV_K(CV_INF_f32)));       \
+        cv_f32 a = x, lift = {0}, e, f, r;                                                     \
+        int odd = !cv_all_m32(plain);                                                          \
+        if (odd) {                                                                             \
+            cv_m32 tiny = cv_lt_f32(x, CV_K(CV_TINY_f32));                                     \
+            a = cv_select_f32(tiny, x * 0x1p32f, x);                                           \
+            lift = cv_select_f32(tiny, CV_K(32.0f), lift);                                     \
+        }                                                                                      \
+        f = cv_logreduce_f32(a, &e);                                                           \
+        e -= lift;                                                                             \
+        r = join(e, f);                                                                        \
+        return odd ? cv_logedge_f32(x, r) : r;                                                 \
     }
 
 #define CV_LN2_HIGH 0x1.62e4p-1f
@@ -276,8 +276,8 @@ CV_FN cv_f32 cv_reduceangle_f32(cv_f32 x, cv_f32 *t, cv_f32 *low)
 CV_FN cv_f32 cv_sincos_f32(cv_f32 x, cv_f32 *c)
 {
     cv_f32 t, low, a = cv_reduceangle_f32(x, &t, &low), z = a * a, half = 0.5f * z;
-    cv_f32 s = a + cv_fma_f32(a * z, CV_P3(z, -0.000195078625f, 0.00833210628f, -0.166666538f),
-                                           low);
+    cv_f32 s =
+        a + cv_fma_f32(a * z, CV_P3(z, -0.000195078625f, 0.00833210628f, -0.166666538f), low);
     cv_f32 w = 1.0f - half, p = CV_P3(z, 2.44306684e-5f, -0.00138873013f, 0.0416666456f);
     p = w + (((1.0f - w) - half) + cv_fma_f32(z * z, p, -a * low));
     cv_i32 n = cv_magic_int(t);
@@ -353,8 +353,9 @@ CV_FN cv_f32 cv_atan2_f32(cv_f32 y, cv_f32 x)
 /* z^3 p(z^2) with asin z = z + that, for z in [-1/2, 1/2] and u = z^2. */
 CV_FN cv_f32 cv_asintail_f32(cv_f32 z, cv_f32 u)
 {
-    return z * u * CV_P6(u, 0.0376961492f, 0.0143154617f, 0.0318389386f, 0.0445133857f,
-                         0.0750052184f, 0.166666597f);
+    return z * u *
+           CV_P6(u, 0.0376961492f, 0.0143154617f, 0.0318389386f, 0.0445133857f, 0.0750052184f,
+                 0.166666597f);
 }
 
 CV_DEFINE_ARCS(f32, m32)

@@ -16,12 +16,12 @@ CV_DEFINE_FLOAT(f64, i64, u64, m64, 8, )
 #define CV_D(c) cv_set1_f64(c)
 
 /* Horner's rule, highest coefficient first. */
-#define CV_D2(x, a, b)          cv_fma_f64(CV_D(a), x, CV_D(b))
-#define CV_D3(x, a, b, c)       cv_fma_f64(CV_D2(x, a, b), x, CV_D(c))
-#define CV_D4(x, a, b, c, d)    cv_fma_f64(CV_D3(x, a, b, c), x, CV_D(d))
-#define CV_D5(x, a, b, c, d, e) cv_fma_f64(CV_D4(x, a, b, c, d), x, CV_D(e))
-#define CV_D6(x, a, b, c, d, e, f) cv_fma_f64(CV_D5(x, a, b, c, d, e), x, CV_D(f))
-#define CV_D7(x, a, b, c, d, e, f, g) cv_fma_f64(CV_D6(x, a, b, c, d, e, f), x, CV_D(g))
+#define CV_D2(x, a, b)                   cv_fma_f64(CV_D(a), x, CV_D(b))
+#define CV_D3(x, a, b, c)                cv_fma_f64(CV_D2(x, a, b), x, CV_D(c))
+#define CV_D4(x, a, b, c, d)             cv_fma_f64(CV_D3(x, a, b, c), x, CV_D(d))
+#define CV_D5(x, a, b, c, d, e)          cv_fma_f64(CV_D4(x, a, b, c, d), x, CV_D(e))
+#define CV_D6(x, a, b, c, d, e, f)       cv_fma_f64(CV_D5(x, a, b, c, d, e), x, CV_D(f))
+#define CV_D7(x, a, b, c, d, e, f, g)    cv_fma_f64(CV_D6(x, a, b, c, d, e, f), x, CV_D(g))
 #define CV_D8(x, a, b, c, d, e, f, g, h) cv_fma_f64(CV_D7(x, a, b, c, d, e, f, g), x, CV_D(h))
 
 /* a / b, where both are sums. */
@@ -34,9 +34,9 @@ CV_FN cv_f64 cv_ratio_f64(cv_f64 a, cv_f64 alow, cv_f64 b, cv_f64 blow)
 /* --- exponentials --- */
 
 /* As in vec_f32.h: adding this rounds to an integer; r is then scaled in two steps. */
-#define CV_MAGIC64     0x1.8p52
-#define CV_LN2_HIGH64  0x1.62e42feep-1
-#define CV_LN2_LOW64   0x1.a39ef35793c76p-33
+#define CV_MAGIC64    0x1.8p52
+#define CV_LN2_HIGH64 0x1.62e42feep-1
+#define CV_LN2_LOW64  0x1.a39ef35793c76p-33
 
 CV_FN cv_f64 cv_scale_f64(cv_f64 r, cv_f64 t)
 {
@@ -151,21 +151,21 @@ CV_FN cv_f64 cv_logedge_f64(cv_f64 x, cv_f64 r)
 }
 
 /* A logarithm from `join`, which maps e and m to it. */
-#define CV_DEFINE_LOG_f64(name, join)                                                         \
-    CV_FN cv_f64 cv_##name##_f64(cv_f64 x)                                                    \
-    {                                                                                         \
-        cv_m64 plain = cv_and_m64(cv_ge_f64(x, CV_D(CV_TINY_f64)),                            \
-                                  cv_lt_f64(x, CV_D(CV_INF_f64)));                            \
-        cv_f64 a = x, lift = {0}, e, m, r;                                                    \
-        int odd = !cv_all_m64(plain);                                                         \
-        if (odd) {                                                                            \
-            cv_m64 tiny = cv_lt_f64(x, CV_D(CV_TINY_f64));                                    \
-            a = cv_select_f64(tiny, x * 0x1p64, x);                                           \
-            lift = cv_select_f64(tiny, CV_D(64.0), lift);                                     \
-        }                                                                                     \
-        m = cv_logreduce_f64(a, &e);                                                          \
-        r = join(e - lift, m);                                                                \
-        return odd ? cv_logedge_f64(x, r) : r;                                                \
+#define CV_DEFINE_LOG_f64(name, join)                                                          \
+    CV_FN cv_f64 cv_##name##_f64(cv_f64 x)                                                     \
+    {                                                                                          \
+        cv_m64 plain =                                                                         \
+            cv_and_m64(cv_ge_f64(x, CV_D(CV_TINY_f64)), cv_lt_f64(x, CV_D(CV_INF_f64)));       \
+        cv_f64 a = x, lift = {0}, e, m, r;                                                     \
+        int odd = !cv_all_m64(plain);                                                          \
+        if (odd) {                                                                             \
+            cv_m64 tiny = cv_lt_f64(x, CV_D(CV_TINY_f64));                                     \
+            a = cv_select_f64(tiny, x * 0x1p64, x);                                            \
+            lift = cv_select_f64(tiny, CV_D(64.0), lift);                                      \
+        }                                                                                      \
+        m = cv_logreduce_f64(a, &e);                                                           \
+        r = join(e - lift, m);                                                                 \
+        return odd ? cv_logedge_f64(x, r) : r;                                                 \
     }
 
 /* c + s (h + r(s^2)) with h = f^2 / 2 and s = f / (2 + f).  For c = 0 that and f - h are
@@ -173,9 +173,9 @@ CV_FN cv_f64 cv_logedge_f64(cv_f64 x, cv_f64 r)
 CV_FN cv_f64 cv_logtail_f64(cv_f64 f, cv_f64 h, cv_f64 c)
 {
     cv_f64 s = f / (2.0 + f), z = s * s;
-    cv_f64 p = CV_D7(z, 0.14805278786609857, 0.1531316616947062, 0.1818359691409332,
-                     0.2222219798657416, 0.28571428747682215, 0.39999999999392927,
-                     0.6666666666666737);
+    cv_f64 p =
+        CV_D7(z, 0.14805278786609857, 0.1531316616947062, 0.1818359691409332,
+              0.2222219798657416, 0.28571428747682215, 0.39999999999392927, 0.6666666666666737);
     return cv_fma_f64(s, cv_fma_f64(z, p, h), c);
 }
 
@@ -243,13 +243,12 @@ CV_FN cv_f64 cv_log10join_f64(cv_f64 e, cv_f64 m)
     return high + low;
 }
 
-CV_DEFINE_LOG_f64(log, cv_logjoin_f64)
-CV_DEFINE_LOG_f64(log2, cv_log2join_f64)
-CV_DEFINE_LOG_f64(log10, cv_log10join_f64)
+CV_DEFINE_LOG_f64(log, cv_logjoin_f64) CV_DEFINE_LOG_f64(log2, cv_log2join_f64)
+    CV_DEFINE_LOG_f64(log10, cv_log10join_f64)
 
-/* 1 + x is the sum u + ulow; u = 2^e (1 + f), and ulow / u is added, for which 1 - f + f^2 is
- * close enough to 1 / (1 + f). */
-CV_FN cv_f64 cv_log1p_f64(cv_f64 x)
+    /* 1 + x is the sum u + ulow; u = 2^e (1 + f), and ulow / u is added, for which 1 - f + f^2
+     * is close enough to 1 / (1 + f). */
+    CV_FN cv_f64 cv_log1p_f64(cv_f64 x)
 {
     cv_f64 u = 1.0 + x, b = u - 1.0, ulow = (1.0 - (u - b)) + (x - b), e, low;
     cv_f64 f = cv_logreduce_f64(u, &e) - 1.0;
@@ -326,9 +325,8 @@ CV_FN cv_f64 cv_reduceangle_f64(cv_f64 x, cv_f64 *t, cv_f64 *low)
 CV_FN cv_f64 cv_sinetail_f64(cv_f64 a, cv_f64 low)
 {
     cv_f64 z = a * a;
-    cv_f64 p = CV_D6(z, 1.5895410523388642e-10, -2.5050734035793222e-08,
-                     2.755731353656712e-06, -0.00019841269829354085, 0.008333333333321837,
-                     -0.1666666666666663);
+    cv_f64 p = CV_D6(z, 1.5895410523388642e-10, -2.5050734035793222e-08, 2.755731353656712e-06,
+                     -0.00019841269829354085, 0.008333333333321837, -0.1666666666666663);
     return cv_fma_f64(a * z, p, cv_fma_f64(z * -0.5, low, low));
 }
 
@@ -336,9 +334,9 @@ CV_FN cv_f64 cv_sinetail_f64(cv_f64 a, cv_f64 low)
 CV_FN cv_f64 cv_cosine_f64(cv_f64 a, cv_f64 alow, cv_f64 *low)
 {
     cv_f64 z = a * a, half = 0.5 * z, w = 1.0 - half;
-    cv_f64 p = CV_D6(z, -1.1358444698558924e-11, 2.0875700719976058e-09,
-                     -2.7557314191842166e-07, 2.480158728894707e-05, -0.0013888888888873303,
-                     0.041666666666666595);
+    cv_f64 p =
+        CV_D6(z, -1.1358444698558924e-11, 2.0875700719976058e-09, -2.7557314191842166e-07,
+              2.480158728894707e-05, -0.0013888888888873303, 0.041666666666666595);
     cv_f64 rest = cv_fma_f64(-a, alow, -0.5 * cv_fma_f64(a, a, -z));
     *low = ((1.0 - w) - half) + cv_fma_f64(z * z, p, rest);
     return w;
@@ -460,9 +458,9 @@ CV_FN cv_f64 cv_atanpair_f64(cv_f64 low, cv_f64 high, cv_f64 *rest)
     cv_f64 u = z * z, slope = cv_fma_f64(u, u * 0.5 - 1.0, CV_D(1.0));
     cv_f64 more = cv_fma_f64(-z, high, low) * slope / high;
     more = cv_select_f64(cv_lt_f64(cv_abs_f64(more), CV_D(0x1p-50)), more, CV_D(0.0));
-    cv_f64 p = CV_D8(u, 1.3231689928008603e-05, -0.00015222872156314538,
-                     0.0008316424595675956, -0.0028858441038223516, 0.0071983302451547595,
-                     -0.013903173945134488, 0.021987657706714504, -0.02990616205773441);
+    cv_f64 p = CV_D8(u, 1.3231689928008603e-05, -0.00015222872156314538, 0.0008316424595675956,
+                     -0.0028858441038223516, 0.0071983302451547595, -0.013903173945134488,
+                     0.021987657706714504, -0.02990616205773441);
     p = cv_fma_f64(p, u, CV_D(0.03664337761820901));
     p = cv_fma_f64(p, u, CV_D(-0.042192518156095725));
     p = cv_fma_f64(p, u, CV_D(0.04722350511283461));
@@ -608,27 +606,27 @@ CV_FN cv_f32 cv_powsize_f32(cv_f32 x, cv_f32 y, int odd)
 
 /* What the sign of x, zeros, ones and infinities change.  Numbers that are whole when halved,
  * such as all large ones, are even. */
-#define CV_DEFINE_POW(T, M)                                                                   \
-    CV_FN cv_##T cv_powedge_##T(cv_##T x, cv_##T y, cv_##T r)                                 \
-    {                                                                                         \
-        cv_##T zero = {0}, one = cv_set1_##T(1), a = cv_abs_##T(x), half = y * (cv_s_##T)0.5; \
-        cv_##M whole = cv_eq_##T(cv_trunc_##T(y), y);                                         \
-        cv_##M odd = cv_and_##M(whole, cv_ne_##T(cv_trunc_##T(half), half));                  \
-        cv_##M root = cv_and_##M(cv_lt_##T(x, zero), cv_not_##M(whole));                      \
-        root = cv_and_##M(root, cv_and_##M(cv_isfinite_##T(x), cv_isfinite_##T(y)));          \
-        r = cv_select_##T(cv_and_##M(odd, cv_signbit_##T(x)), -r, r);                         \
-        r = cv_select_##T(root, cv_set1_##T(CV_NAN_##T), r);                                  \
-        cv_##M unit = cv_and_##M(cv_eq_##T(a, one), cv_isinf_##T(y));                         \
-        unit = cv_or_##M(unit, cv_or_##M(cv_eq_##T(x, one), cv_eq_##T(y, zero)));             \
-        return cv_select_##T(unit, one, r);                                                   \
-    }                                                                                         \
-    CV_FN cv_##T cv_pow_##T(cv_##T x, cv_##T y)                                               \
-    {                                                                                         \
-        cv_##M plain = cv_and_##M(cv_ge_##T(x, cv_set1_##T(CV_TINY_##T)),                     \
-                                  cv_lt_##T(x, cv_set1_##T(CV_INF_##T)));                     \
-        int odd = !cv_all_##M(cv_and_##M(plain, cv_isfinite_##T(y)));                         \
-        cv_##T r = cv_powsize_##T(cv_abs_##T(x), y, odd);                                     \
-        return odd ? cv_powedge_##T(x, y, r) : r;                                             \
+#define CV_DEFINE_POW(T, M)                                                                    \
+    CV_FN cv_##T cv_powedge_##T(cv_##T x, cv_##T y, cv_##T r)                                  \
+    {                                                                                          \
+        cv_##T zero = {0}, one = cv_set1_##T(1), a = cv_abs_##T(x), half = y * (cv_s_##T)0.5;  \
+        cv_##M whole = cv_eq_##T(cv_trunc_##T(y), y);                                          \
+        cv_##M odd = cv_and_##M(whole, cv_ne_##T(cv_trunc_##T(half), half));                   \
+        cv_##M root = cv_and_##M(cv_lt_##T(x, zero), cv_not_##M(whole));                       \
+        root = cv_and_##M(root, cv_and_##M(cv_isfinite_##T(x), cv_isfinite_##T(y)));           \
+        r = cv_select_##T(cv_and_##M(odd, cv_signbit_##T(x)), -r, r);                          \
+        r = cv_select_##T(root, cv_set1_##T(CV_NAN_##T), r);                                   \
+        cv_##M unit = cv_and_##M(cv_eq_##T(a, one), cv_isinf_##T(y));                          \
+        unit = cv_or_##M(unit, cv_or_##M(cv_eq_##T(x, one), cv_eq_##T(y, zero)));              \
+        return cv_select_##T(unit, one, r);                                                    \
+    }                                                                                          \
+    CV_FN cv_##T cv_pow_##T(cv_##T x, cv_##T y)                                                \
+    {                                                                                          \
+        cv_##M plain = cv_and_##M(cv_ge_##T(x, cv_set1_##T(CV_TINY_##T)),                      \
+                                  cv_lt_##T(x, cv_set1_##T(CV_INF_##T)));                      \
+        int odd = !cv_all_##M(cv_and_##M(plain, cv_isfinite_##T(y)));                          \
+        cv_##T r = cv_powsize_##T(cv_abs_##T(x), y, odd);                                      \
+        return odd ? cv_powedge_##T(x, y, r) : r;                                              \
     }
 CV_DEFINE_POW(f32, m32)
 CV_DEFINE_POW(f64, m64)

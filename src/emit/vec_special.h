@@ -11,20 +11,20 @@
 
 double lgamma_r(double, int *), j0(double), j1(double), y0(double), y1(double);
 
-#define CV_PI   3.14159265358979323846
+#define CV_PI 3.14159265358979323846
 
 /* Functions of vec_f64.h on one number. */
-#define CV_ONE1(name)                                                                         \
+#define CV_ONE1(name)                                                                          \
     CV_SLOW double cv_d_##name(double x) { return cv_##name##_f64(cv_set1_f64(x))[0]; }
 CV_ONE1(exp)
 CV_ONE1(log)
 CV_ONE1(tan)
 
 /* Bernoulli numbers B_2, B_4, ... */
-#define CV_BERNOULLI                                                                          \
-    {                                                                                         \
-        1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,            \
-            -3617.0 / 510, 43867.0 / 798, -174611.0 / 330                                     \
+#define CV_BERNOULLI                                                                           \
+    {                                                                                          \
+        1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6,             \
+            -3617.0 / 510, 43867.0 / 798, -174611.0 / 330                                      \
     }
 enum { CV_BERNOULLIS = 10 };
 
@@ -270,16 +270,16 @@ CV_SLOW double cv_d_igammac(double a, double x)
     return x < a + 1 ? 1 - cv_d_igammaseries(a, x) : cv_d_igammafraction(a, x);
 }
 
-#define CV_SPECIAL1(name, scalar)                                                             \
-    CV_SLOW float cv_s_##name##_f32(float x) { return (float)scalar((double)x); }             \
-    CV_LANEWISE1(f32, name, cv_s_##name##_f32)                                                \
+#define CV_SPECIAL1(name, scalar)                                                              \
+    CV_SLOW float cv_s_##name##_f32(float x) { return (float)scalar((double)x); }              \
+    CV_LANEWISE1(f32, name, cv_s_##name##_f32)                                                 \
     CV_LANEWISE1(f64, name, scalar)
-#define CV_SPECIAL2(name, scalar)                                                             \
-    CV_SLOW float cv_s_##name##_f32(float x, float y)                                         \
-    {                                                                                         \
-        return (float)scalar((double)x, (double)y);                                           \
-    }                                                                                         \
-    CV_LANEWISE2(f32, name, cv_s_##name##_f32)                                                \
+#define CV_SPECIAL2(name, scalar)                                                              \
+    CV_SLOW float cv_s_##name##_f32(float x, float y)                                          \
+    {                                                                                          \
+        return (float)scalar((double)x, (double)y);                                            \
+    }                                                                                          \
+    CV_LANEWISE2(f32, name, cv_s_##name##_f32)                                                 \
     CV_LANEWISE2(f64, name, scalar)
 
 CV_SPECIAL1(lgamma, cv_d_lgamma)

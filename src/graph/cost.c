@@ -31,8 +31,14 @@ typedef struct {
     cr_syms *t;
     int samples;
     family whole, parts;
-    struct { size_t len, cap; sized *at; } known;
-    struct { size_t len, cap; cr_graph **at; } made; /* own the constants */
+    struct {
+        size_t len, cap;
+        sized *at;
+    } known;
+    struct {
+        size_t len, cap;
+        cr_graph **at;
+    } made;               /* own the constants */
     const cr_sym **flops; /* by number of the node, including nested nodes */
     bool *moves;          /* a part of the node is not a view */
     bool merged;          /* symbols with equal values are merged */
@@ -45,7 +51,8 @@ typedef struct {
 
 static bool is_variable(const cr_gnumber *n)
 {
-    return (n->fn == CR_GNUM_SIZE && !n->of->by) || (n->fn == CR_GNUM_INPUT && n->value.category == CR_CAT_INT);
+    return (n->fn == CR_GNUM_SIZE && !n->of->by) ||
+           (n->fn == CR_GNUM_INPUT && n->value.category == CR_CAT_INT);
 }
 
 /* The symbol that represents number k. */
@@ -84,7 +91,8 @@ static void choose(coster *x, cr_scalar *symbol, int attempt)
         size_t of = stands_for(x, k);
         symbol[k] = n->list.at[k].value;
         if (attempt && is_variable(&n->list.at[k]))
-            symbol[k] = of < k ? symbol[of] : cr_scalar_int(other_value(x, symbol[k].i, attempt));
+            symbol[k] =
+                of < k ? symbol[of] : cr_scalar_int(other_value(x, symbol[k].i, attempt));
     }
 }
 
@@ -96,7 +104,8 @@ static const cr_sym *symbol_name(coster *x, size_t k)
 static const cr_sym *number_of(coster *x, const cr_sym *const *e, size_t k)
 {
     const cr_gnumber *n = &x->g->numbers.list.at[k];
-    const cr_sym *a = n->fn > CR_GNUM_CONST ? e[n->a] : NULL, *b = n->fn > CR_GNUM_CONST ? e[n->b] : NULL;
+    const cr_sym *a = n->fn > CR_GNUM_CONST ? e[n->a] : NULL,
+                 *b = n->fn > CR_GNUM_CONST ? e[n->b] : NULL;
 
     if (is_variable(n))
         return symbol_name(x, k);
@@ -109,8 +118,10 @@ static const cr_sym *number_of(coster *x, const cr_sym *const *e, size_t k)
     case CR_GNUM_SUB: return cr_sym_sub(x->t, a, b);
     case CR_GNUM_MUL: return cr_sym_mul(x->t, a, b);
     case CR_GNUM_NEG: return cr_sym_sub(x->t, cr_sym_int(x->t, 0), a);
-    case CR_GNUM_FLOORDIV: return b->kind == CR_SYM_INT && b->integer > 0 ? cr_sym_floordiv(x->t, a, b) : NULL;
-    case CR_GNUM_MOD: return b->kind == CR_SYM_INT && b->integer > 0 ? cr_sym_mod(x->t, a, b) : NULL;
+    case CR_GNUM_FLOORDIV:
+        return b->kind == CR_SYM_INT && b->integer > 0 ? cr_sym_floordiv(x->t, a, b) : NULL;
+    case CR_GNUM_MOD:
+        return b->kind == CR_SYM_INT && b->integer > 0 ? cr_sym_mod(x->t, a, b) : NULL;
     default: return NULL;
     }
 }
@@ -276,7 +287,8 @@ static const cr_sym *quotient(coster *x, const sized *e, const int64_t *v)
         int64_t first = v[0] * c - e->at[0];
         for (int64_t b = 0; b <= llabs(first) + c; b = b > 0 ? -b : 1 - b)
             if (b >= first && b < first + c && divides(x, e, v, b, c))
-                return cr_sym_floordiv(x->t, cr_sym_add(x->t, e->e, cr_sym_int(x->t, b)), cr_sym_int(x->t, c));
+                return cr_sym_floordiv(x->t, cr_sym_add(x->t, e->e, cr_sym_int(x->t, b)),
+                                       cr_sym_int(x->t, c));
     }
     return NULL;
 }
@@ -370,7 +382,8 @@ static void name_unknown(coster *x, const cr_sym **e, const int64_t *v)
 }
 
 /* The quotient of the first tensor argument's element count by the value's other sizes. */
-static const cr_sym *left_over(coster *x, const family *f, const cr_gnode *n, const cr_gvalue *v, int missing)
+static const cr_sym *left_over(coster *x, const family *f, const cr_gnode *n,
+                               const cr_gvalue *v, int missing)
 {
     const cr_gvalue *from = n->arg_count && n->arg[0].tag == CR_TENSOR ? n->arg[0].value : NULL;
     const cr_sym *all = cr_sym_int(x->t, 1), *rest = all;
@@ -394,7 +407,8 @@ static const cr_sym *left_over(coster *x, const family *f, const cr_gnode *n, co
     return cr_sym_floordiv(x->t, all, rest);
 }
 
-static void size_value(coster *x, family *f, const cr_gnode *n, const cr_gvalue *v, const around *near)
+static void size_value(coster *x, family *f, const cr_gnode *n, const cr_gvalue *v,
+                       const around *near)
 {
     const cr_sym **e = f->size[v->id] = CR_NEW_N(x->s, const cr_sym *, v->type.ndim + 1);
     int64_t at[SAMPLES];
@@ -501,7 +515,8 @@ static void count_part(coster *x, const cr_gnode *n)
     for (int i = 0; i < n->arg_count; i++)
         arg[i] = measure(x, &x->parts, &n->arg[i]);
     for (int r = 0; r < n->result_count && r < CR_MAX_RESULTS; r++)
-        result[r] = (cr_measure){CR_TENSOR, n->result[r]->type.ndim, sizes_of(x, &x->parts, n->result[r])};
+        result[r] = (cr_measure){CR_TENSOR, n->result[r]->type.ndim,
+                                 sizes_of(x, &x->parts, n->result[r])};
     e = n->result_count ? cr_op_flops(x->t, n->op, arg, result) : NULL;
     if (e)
         x->flops[of] = cr_sym_add(x->t, x->flops[of], e);
@@ -532,7 +547,10 @@ typedef struct {
     coster *x;
     const cr_sym *bytes;
     const bool *inside; /* values computed inside the group; NULL: none */
-    struct { size_t len, cap; const cr_gvalue **at; } seen;
+    struct {
+        size_t len, cap;
+        const cr_gvalue **at;
+    } seen;
 } reader;
 
 static void read_value(void *context, cr_gvalue *v)

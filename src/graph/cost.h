@@ -30,7 +30,8 @@ typedef struct {
 
 /* The floating point operations of a call; NULL when nothing states them.  Bails from the
  * session of `t` when a rule has no value. */
-const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg, const cr_measure *result);
+const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg,
+                          const cr_measure *result);
 
 /* --- of a graph --- */
 typedef struct {

@@ -18,8 +18,8 @@ typedef struct {
 typedef struct {
     const cr_gnode *n;
     cr_recorder *r;
-    cr_graph *parts;          /* owned by the recorder */
-    cr_tensor *fake[CR_GRAPH_PART_INPUTS]; /* owned; each is an input of the parts */
+    cr_graph *parts;                        /* owned by the recorder */
+    cr_tensor *fake[CR_GRAPH_PART_INPUTS];  /* owned; each is an input of the parts */
     cr_gvalue *value[CR_GRAPH_PART_INPUTS]; /* values of the node's graph */
     int inputs;
     cr_arena room;

@@ -50,7 +50,8 @@ static bool reaches(op_search *s, const cr_op *op)
     return false;
 }
 
-/* Facts by index: 0 not known yet, 1 no, 2 yes.  Threads that find out at once find the same. */
+/* Facts by index: 0 not known yet, 1 no, 2 yes.  Threads that find out at once find the same.
+ */
 static bool remembered(_Atomic uint8_t *facts, const cr_op *op, op_fact found, unsigned words)
 {
     uint8_t known = atomic_load_explicit(&facts[op->index], memory_order_relaxed);
@@ -63,10 +64,7 @@ static bool remembered(_Atomic uint8_t *facts, const cr_op *op, op_fact found, u
     return known == 2;
 }
 
-static bool op_has_word(const cr_op *op, unsigned words)
-{
-    return op->words & words;
-}
+static bool op_has_word(const cr_op *op, unsigned words) { return op->words & words; }
 
 bool cr_op_reaches(const cr_op *op, int word)
 {
@@ -75,10 +73,7 @@ bool cr_op_reaches(const cr_op *op, int word)
     return remembered(facts[word], op, op_has_word, 1u << word);
 }
 
-bool cr_op_draws(const cr_op *op)
-{
-    return cr_op_reaches(op, CR_WORD_BIT_RANDOM);
-}
+bool cr_op_draws(const cr_op *op) { return cr_op_reaches(op, CR_WORD_BIT_RANDOM); }
 
 /* Neither cheap itself nor a composition that may be. */
 static bool is_dear(const cr_op *op, unsigned unused)

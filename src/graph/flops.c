@@ -13,8 +13,8 @@ static cr_measure eval(counter *c, const cr_rule *r);
 
 CR_NORETURN static void misuse(const counter *c, const cr_rule *r, const char *what)
 {
-    cr_bail(c->t->session, CR_RUNTIME, "%s:%d: in flops of %s: %s %s", c->op->file, r->line, c->op->name,
-            r->name ? r->name : "", what);
+    cr_bail(c->t->session, CR_RUNTIME, "%s:%d: in flops of %s: %s %s", c->op->file, r->line,
+            c->op->name, r->name ? r->name : "", what);
 }
 
 /* --- values --- */
@@ -141,11 +141,14 @@ static cr_measure call(counter *c, const cr_rule *r)
     case CR_BUILTIN_ndim:
     case CR_BUILTIN_len: return of_int(c, eval(c, r->args[0]).len);
     case CR_BUILTIN_numel:
-    case CR_BUILTIN_product: m = eval(c, r->args[0]); return of_sym(c, product(c->t, m.at, m.len));
+    case CR_BUILTIN_product:
+        m = eval(c, r->args[0]);
+        return of_sym(c, product(c->t, m.at, m.len));
     case CR_BUILTIN_and: return of_int(c, truth(c, r->args[0]) && truth(c, r->args[1]));
     case CR_BUILTIN_or: return of_int(c, truth(c, r->args[0]) || truth(c, r->args[1]));
     case CR_BUILTIN_not: return of_int(c, !truth(c, r->args[0]));
-    case CR_BUILTIN_neg: return of_sym(c, cr_sym_sub(c->t, cr_sym_int(c->t, 0), sym(c, r->args[0])));
+    case CR_BUILTIN_neg:
+        return of_sym(c, cr_sym_sub(c->t, cr_sym_int(c->t, 0), sym(c, r->args[0])));
     case CR_BUILTIN_eq:
     case CR_BUILTIN_ne:
     case CR_BUILTIN_lt:
@@ -202,24 +205,31 @@ static const cr_sym *each_element(cr_syms *t, const cr_measure *m, int64_t n)
 
 /* --- compositions with a row kernel --- */
 
-typedef enum { NUMBER, ROW, COLUMN, FULL } extent; /* one a call, a row, a place in a row, an element */
+typedef enum {
+    NUMBER,
+    ROW,
+    COLUMN,
+    FULL
+} extent; /* one a call, a row, a place in a row, an element */
 
 typedef struct {
     const cr_op *op;
-    uint64_t seen;     /* lets that are counted already */
-    uint8_t of[64];    /* extents of the lets */
-    int64_t count[4];  /* operations, by extent */
+    uint64_t seen;    /* lets that are counted already */
+    uint8_t of[64];   /* extents of the lets */
+    int64_t count[4]; /* operations, by extent */
 } row_counter;
 
 static extent walk(row_counter *c, const cr_rule *r);
 
 static extent named(row_counter *c, const cr_rule *r)
 {
-    static const uint8_t operand[] = {[CR_OPERAND_FULL] = FULL, [CR_OPERAND_ROW] = ROW, [CR_OPERAND_COLUMN] = COLUMN};
+    static const uint8_t operand[] = {
+        [CR_OPERAND_FULL] = FULL, [CR_OPERAND_ROW] = ROW, [CR_OPERAND_COLUMN] = COLUMN};
 
     for (int i = 0; i < c->op->param_count; i++)
         if (!strcmp(c->op->param[i].name, r->name))
-            return c->op->param[i].type == CR_T_TENSOR ? (extent)operand[c->op->operand[i]] : NUMBER;
+            return c->op->param[i].type == CR_T_TENSOR ? (extent)operand[c->op->operand[i]]
+                                                       : NUMBER;
     for (int i = 0; i < c->op->let_count && i < 64; i++) {
         if (strcmp(c->op->lets[i].name, r->name))
             continue;
@@ -278,7 +288,8 @@ static const cr_sym *row_length(cr_syms *t, const cr_op *op, const cr_measure *a
 static const cr_sym *rows(cr_syms *t, const cr_op *op, const cr_measure *arg)
 {
     row_counter c = {.op = op};
-    const cr_sym *length = row_length(t, op, arg), *all = product(t, arg[0].at, arg[0].len), *sum;
+    const cr_sym *length = row_length(t, op, arg), *all = product(t, arg[0].at, arg[0].len),
+                 *sum;
 
     for (int i = 0; i < op->body_count; i++)
         walk(&c, op->body[i]);
@@ -286,10 +297,12 @@ static const cr_sym *rows(cr_syms *t, const cr_op *op, const cr_measure *arg)
     sum = cr_sym_add(t, sum, cr_sym_mul(t, cr_sym_int(t, c.count[COLUMN]), length));
     if (!c.count[ROW] || (length->kind == CR_SYM_INT && !length->integer))
         return sum;
-    return cr_sym_add(t, sum, cr_sym_mul(t, cr_sym_int(t, c.count[ROW]), cr_sym_floordiv(t, all, length)));
+    return cr_sym_add(
+        t, sum, cr_sym_mul(t, cr_sym_int(t, c.count[ROW]), cr_sym_floordiv(t, all, length)));
 }
 
-const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg, const cr_measure *result)
+const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg,
+                          const cr_measure *result)
 {
     call_counter calls = {.op = op->inplace_of ? op->inplace_of : op};
     int64_t n = 0;

@@ -1,17 +1,18 @@
 /* Functionalization: nodes that write become nodes that compute.
  *
  * The graph is first called on tensors without bytes, which share storages as the real ones
- * will: a *region* is such a storage, an *object* a tensor over it - the base that covers it, or
- * a view that a node made of another object.  A region's elements are in one value at a time,
- * that of its base.  A write becomes the node that computes the written elements; written through
- * a view, they go back into the view's base by the inverse view or a scatter; other views are
- * made again from the new base when somebody reads them.  What became of an input (or of a
- * constant, which belongs to the program) is copied back at the end, and outputs that share its
- * memory are made of it after that.
+ * will: a *region* is such a storage, an *object* a tensor over it - the base that covers it,
+ * or a view that a node made of another object.  A region's elements are in one value at a
+ * time, that of its base.  A write becomes the node that computes the written elements; written
+ * through a view, they go back into the view's base by the inverse view or a scatter; other
+ * views are made again from the new base when somebody reads them.  What became of an input (or
+ * of a constant, which belongs to the program) is copied back at the end, and outputs that
+ * share its memory are made of it after that.
  *
- * Every value has the sizes and strides of the tensor it stands for, as bits may depend on them.
- * Where this cannot be kept, or an entry has no functional twin, the regions concerned stay as
- * recorded: nodes that write them are copied in place and in order, and the walk begins again. */
+ * Every value has the sizes and strides of the tensor it stands for, as bits may depend on
+ * them. Where this cannot be kept, or an entry has no functional twin, the regions concerned
+ * stay as recorded: nodes that write them are copied in place and in order, and the walk begins
+ * again. */
 #include "entry.h"
 #include "graph/rewrite.h"
 #include "tensor/geometry.h"
@@ -22,21 +23,22 @@ typedef struct object object;
 typedef struct region {
     cr_storage *storage;
     object *base;
-    cr_gvalue *home;    /* the input or constant whose memory it is; NULL: the graph's own */
-    bool written;       /* some node changes elements of it */
-    bool stays;         /* ... and does so after the pass, too */
+    cr_gvalue *home; /* the input or constant whose memory it is; NULL: the graph's own */
+    bool written;    /* some node changes elements of it */
+    bool stays;      /* ... and does so after the pass, too */
     /* while the new graph is made */
-    cr_gvalue *now;     /* the base's elements */
+    cr_gvalue *now;        /* the base's elements */
     struct region *lender; /* ... which this other region held first, or NULL */
-    struct region *memory; /* ... and which are elements of this one's home; itself: of its own */
-    unsigned version;   /* counts the writes */
-    size_t order;       /* with a home: which copy back it is */
+    struct region
+        *memory;      /* ... and which are elements of this one's home; itself: of its own */
+    unsigned version; /* counts the writes */
+    size_t order;     /* with a home: which copy back it is */
 } region;
 
 struct object {
     cr_tensor *t; /* borrowed from the walk; its sizes and strides stay */
     region *in;
-    object *from; /* a view: of this object ... */
+    object *from;    /* a view: of this object ... */
     const cr_op *op; /* ... by this entry and the arguments of this node */
     const cr_gnode *view;
     int index;
@@ -73,8 +75,8 @@ typedef struct {
         region **at;
     } changed; /* regions with a home, in the order of their first write */
     cr_arena room;
-    bool again;    /* a region stays, as was found on the way */
-    bool give_up;  /* the graph stays as it is */
+    bool again;   /* a region stays, as was found on the way */
+    bool give_up; /* the graph stays as it is */
     const char *source;
     bool gradient; /* the node has results with one */
 } walk;
@@ -92,10 +94,7 @@ static bool is_rewritten(const region *r) { return r->written && !r->stays; }
 
 /* --- the first walk: who shares memory with whom, and who writes --- */
 
-static void own(walk *x, cr_tensor *t)
-{
-    CR_PUSH(x->s, &x->made, t);
-}
+static void own(walk *x, cr_tensor *t) { CR_PUSH(x->s, &x->made, t); }
 
 static region *region_new(walk *x, cr_tensor *t)
 {
@@ -346,7 +345,8 @@ static bool lacks_tensor(const cr_gnode *n, const cr_value *arg)
 {
     for (int i = 0; i < n->arg_count; i++) {
         const cr_garg *a = &n->arg[i];
-        if (a->tag == CR_NONE && n->op->param[i].type == CR_T_TENSOR && !n->op->param[i].optional)
+        if (a->tag == CR_NONE && n->op->param[i].type == CR_T_TENSOR &&
+            !n->op->param[i].optional)
             return true;
         if (a->tag == CR_TENSOR && arg[i].tag != CR_TENSOR)
             return true;
@@ -390,7 +390,8 @@ static void see_call(walk *x, const cr_gnode *n, node_fact *f)
     results_of(x, n, result);
     cr_drop_values(result, n->op->result_count);
     for (int i = 0; i < n->arg_count; i++)
-        each_object(x, &n->arg[i], n->op->param[i].written ? note_written : note_update, &f->writes);
+        each_object(x, &n->arg[i], n->op->param[i].written ? note_written : note_update,
+                    &f->writes);
     for (int i = 0; i < n->arg_count; i++)
         each_object(x, &n->arg[i], note_update, &f->writes);
 }
@@ -439,10 +440,7 @@ typedef struct {
     cr_tensor *t; /* borrowed from the walk */
 } pair;
 
-static cr_gtype type_of(walk *x, const cr_tensor *t)
-{
-    return cr_gtype_of(x->s, t);
-}
+static cr_gtype type_of(walk *x, const cr_tensor *t) { return cr_gtype_of(x->s, t); }
 
 static bool has_gradient(const cr_gnode *n)
 {
@@ -452,9 +450,13 @@ static bool has_gradient(const cr_gnode *n)
     return false;
 }
 
-static void any_gradient(void *context, cr_gvalue *v) { *(bool *)context |= v->type.requires_grad; }
+static void any_gradient(void *context, cr_gvalue *v)
+{
+    *(bool *)context |= v->type.requires_grad;
+}
 
-/* Fakes have no gradients here: what stands for a call that had one has one where an argument does. */
+/* Fakes have no gradients here: what stands for a call that had one has one where an argument
+ * does. */
 static void pass_gradient(const walk *x, cr_gnode *made)
 {
     bool any = false;
@@ -462,8 +464,9 @@ static void pass_gradient(const walk *x, cr_gnode *made)
     for (int i = 0; i < made->arg_count && x->gradient; i++)
         cr_garg_each(&made->arg[i], any_gradient, &any);
     for (int k = 0; k < made->result_count && any; k++)
-        made->result[k]->type.requires_grad = cr_dtype_is_float((cr_dtype)made->result[k]->type.dtype) ||
-                                              cr_dtype_is_complex((cr_dtype)made->result[k]->type.dtype);
+        made->result[k]->type.requires_grad =
+            cr_dtype_is_float((cr_dtype)made->result[k]->type.dtype) ||
+            cr_dtype_is_complex((cr_dtype)made->result[k]->type.dtype);
 }
 
 /* Calls `op`; tensor arguments are `tensor` in order. */
@@ -615,7 +618,8 @@ static void make_view(walk *x, object *o, cr_gvalue *from)
 
     for (int i = 0; i < n->arg_count; i++)
         arg[i] = cr_garg_copy(x->out, &n->arg[i], view_arg, &m);
-    made = cr_graph_call(x->out, x->out->body, o->op, arg, o->op == n->op ? n->result_count : 1, NULL);
+    made = cr_graph_call(x->out, x->out->body, o->op, arg, o->op == n->op ? n->result_count : 1,
+                         NULL);
     made->source = n->source;
     for (int k = 0; k < made->result_count; k++) {
         object *other = o->op == n->op ? x->of[n->result[k]->id] : o;
@@ -682,7 +686,8 @@ static bool is_reshaped(const cr_tensor *p, const cr_tensor *v)
     cr_view view = cr_view_of(p);
     int64_t stride[CR_MAX_DIMS];
 
-    if (p->numel != v->numel || p->offset != v->offset || !cr_view_strides(&view, v->ndim, v->size, stride))
+    if (p->numel != v->numel || p->offset != v->offset ||
+        !cr_view_strides(&view, v->ndim, v->size, stride))
         return false;
     for (int d = 0; d < v->ndim; d++)
         if (v->size[d] > 1 && v->stride[d] != stride[d])
@@ -698,7 +703,8 @@ static bool is_permuted(const cr_tensor *p, const cr_tensor *v, int64_t *back)
         return false;
     for (int d = 0; d < p->ndim; d++) {
         int k = 0;
-        while (k < v->ndim && (taken[k] || v->size[k] != p->size[d] || v->stride[k] != p->stride[d]))
+        while (k < v->ndim &&
+               (taken[k] || v->size[k] != p->size[d] || v->stride[k] != p->stride[d]))
             k++;
         if (k == v->ndim)
             return false;
@@ -748,7 +754,8 @@ static bool is_selected(const cr_tensor *p, const cr_tensor *v, view_way *w)
         bool same = true;
         for (int i = 0; same && i < v->ndim; i++) {
             int k = i + (i >= d);
-            same = p->size[k] == v->size[i] && (p->stride[k] == v->stride[i] || v->size[i] == 1);
+            same =
+                p->size[k] == v->size[i] && (p->stride[k] == v->stride[i] || v->size[i] == 1);
         }
         w->dim = d;
         if (same && position(p, v, d, &w->start))
@@ -1240,10 +1247,7 @@ static void walk_twice(cr_session *s, void *context)
 }
 
 /* A norm that updates its statistics: its parts write them where everybody sees it. */
-static bool updates(const cr_gnode *n)
-{
-    return n->op->updates && cr_gnode_writes(n);
-}
+static bool updates(const cr_gnode *n) { return n->op->updates && cr_gnode_writes(n); }
 
 static cr_graph *functional(const cr_graph *g)
 {

@@ -57,7 +57,9 @@ enum { NAME_ROOM = 64, MOST_DIGITS = 10 };
 static const char *numbered(cr_graph *g, const char *wanted, int number, char *room)
 {
     size_t len = strlen(wanted), digits = 0;
-    char *out = len + MOST_DIGITS + 2 <= NAME_ROOM ? room : cr_session_get(g->session, len + MOST_DIGITS + 2);
+    char *out = len + MOST_DIGITS + 2 <= NAME_ROOM
+                    ? room
+                    : cr_session_get(g->session, len + MOST_DIGITS + 2);
     char digit[MOST_DIGITS];
 
     do
@@ -156,8 +158,8 @@ static const char *result_name(const cr_op *op, int k)
     return op->name;
 }
 
-cr_gnode *cr_graph_call(cr_graph *g, cr_gblock *b, const cr_op *op, const cr_garg *arg, int results,
-                        const char *const *names)
+cr_gnode *cr_graph_call(cr_graph *g, cr_gblock *b, const cr_op *op, const cr_garg *arg,
+                        int results, const char *const *names)
 {
     cr_gnode *n = node_new(g, b, CR_GNODE_CALL, op->param_count, results);
 
@@ -200,8 +202,8 @@ cr_gnode *cr_graph_group(cr_graph *g, cr_gblock *b, cr_gblock *inner, const char
     return n;
 }
 
-cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock *then, cr_gblock *other,
-                      const char *const *names)
+cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock *then,
+                      cr_gblock *other, const char *const *names)
 {
     cr_gnode *n;
 
@@ -269,7 +271,9 @@ cr_garg cr_garg_copy(cr_graph *g, const cr_garg *a, cr_gvalue_map map, void *con
     }
     case CR_INTS:
     case CR_TRUTHS: out.ints = cr_session_copy(s, a->ints, a->len * sizeof *a->ints); break;
-    case CR_FLOATS: out.floats = cr_session_copy(s, a->floats, a->len * sizeof *a->floats); break;
+    case CR_FLOATS:
+        out.floats = cr_session_copy(s, a->floats, a->len * sizeof *a->floats);
+        break;
     case CR_TENSORS:
     case CR_NUMBERS: {
         cr_garg *list = CR_NEW_N(s, cr_garg, a->len);

@@ -9,8 +9,8 @@
  *
  * A node is a call of an entry of the operator table, a constant, a choice between two nested
  * blocks, or a group: a block that is computed as one.  Values are tensors; all other arguments
- * are literals in the node.  A block reads the values of the blocks around it.  What is known of a value's tensor (dtype, sizes,
- * strides) stands beside it and may be missing.
+ * are literals in the node.  A block reads the values of the blocks around it.  What is known
+ * of a value's tensor (dtype, sizes, strides) stands beside it and may be missing.
  *
  * Nodes live in the session of their graph; a pass makes a new graph, in the same session or
  * another, and forgets the old one.  Functions that build bail from the session. */
@@ -41,12 +41,12 @@ static inline bool cr_gtype_is_contiguous(const cr_gtype *t)
 }
 
 struct cr_gvalue {
-    const char *name; /* without the %; unique in its graph */
-    uint32_t hash;    /* of the name */
-    int same_name;    /* how many values that wanted it got a number behind it */
-    unsigned id;      /* below cr_graph.values; in order of making */
-    int index;        /* which input or result */
-    cr_gnode *by;     /* NULL: an input of the graph */
+    const char *name;  /* without the %; unique in its graph */
+    uint32_t hash;     /* of the name */
+    int same_name;     /* how many values that wanted it got a number behind it */
+    unsigned id;       /* below cr_graph.values; in order of making */
+    int index;         /* which input or result */
+    cr_gnode *by;      /* NULL: an input of the graph */
     uint64_t symbolic; /* dimensions whose size may be another one in another call */
     cr_gtype type;
 };
@@ -77,20 +77,20 @@ typedef struct {
 } cr_gvarying;
 
 struct cr_gnode {
-    uint8_t kind;        /* cr_gnode_kind */
-    const cr_op *op;     /* CALL */
-    int arg_count;       /* CALL: op->param_count; IF: 1, the condition; else 0 */
+    uint8_t kind;    /* cr_gnode_kind */
+    const cr_op *op; /* CALL */
+    int arg_count;   /* CALL: op->param_count; IF: 1, the condition; else 0 */
     cr_garg *arg;
-    int result_count;    /* CALL: op->result_count; a Tensor[] result counts its items */
+    int result_count; /* CALL: op->result_count; a Tensor[] result counts its items */
     cr_gvalue **result;
-    cr_tensor *constant; /* CONSTANT: the graph's count */
-    cr_gblock *block[2]; /* IF: then, else; GROUP: one */
+    cr_tensor *constant;         /* CONSTANT: the graph's count */
+    cr_gblock *block[2];         /* IF: then, else; GROUP: one */
     const struct cr_gcode *code; /* GROUP: computes it, or NULL: its nodes are called */
     int varying_count;           /* CALL */
     const cr_gvarying *varying;
-    const char *source;  /* "file.py:12", or NULL */
-    bool same;           /* CALL: the result is an argument itself, and would not be for all sizes */
-    bool no_grad;        /* CALL: writes a tensor that has a gradient, and the tape did not see it */
+    const char *source; /* "file.py:12", or NULL */
+    bool same;    /* CALL: the result is an argument itself, and would not be for all sizes */
+    bool no_grad; /* CALL: writes a tensor that has a gradient, and the tape did not see it */
 };
 
 /* Code of a group: output[k] from the values that it reads of the blocks around it. */
@@ -98,8 +98,8 @@ typedef struct cr_gcode {
     int read_count;
     cr_gvalue **read;
     uint32_t overwrites; /* bit i: the only result may be written over the elements of read i */
-    /* output[k] is NULL, or a tensor of the result's type, counted, that becomes it.  Results are
-     * owned by the caller; on failure nothing is. */
+    /* output[k] is NULL, or a tensor of the result's type, counted, that becomes it.  Results
+     * are owned by the caller; on failure nothing is. */
     cr_status (*run)(const struct cr_gcode *code, cr_tensor *const *read, cr_tensor **output);
 } cr_gcode;
 
@@ -115,10 +115,13 @@ struct cr_graph {
     int input_count;
     cr_gvalue **input;
     cr_gblock *body;
-    unsigned values;                                /* made so far */
+    unsigned values;   /* made so far */
     cr_gvalue **names; /* by hash, at most half full */
     size_t name_room;
-    struct { size_t len, cap; cr_tensor **at; } constants; /* counted */
+    struct {
+        size_t len, cap;
+        cr_tensor **at;
+    } constants; /* counted */
     cr_gnumbers numbers;
     bool parts; /* recorded with compositions as their parts; of copies nobody says so */
 };
@@ -134,13 +137,13 @@ void cr_graph_push_input(cr_graph *g, cr_gvalue *v);
 cr_gblock *cr_graph_block(cr_graph *g);
 /* Appends a call.  `arg` is copied; `results` counts the items of a Tensor[] result.  `names`
  * are those wanted for the results, made unique; NULL: the operator's. */
-cr_gnode *cr_graph_call(cr_graph *g, cr_gblock *b, const cr_op *op, const cr_garg *arg, int results,
-                        const char *const *names);
+cr_gnode *cr_graph_call(cr_graph *g, cr_gblock *b, const cr_op *op, const cr_garg *arg,
+                        int results, const char *const *names);
 /* Appends a constant; counts `t`. */
 cr_gvalue *cr_graph_constant(cr_graph *g, cr_gblock *b, cr_tensor *t, const char *name);
 /* Appends a choice; the blocks' outputs are its results, equally many in both. */
-cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock *then, cr_gblock *other,
-                      const char *const *names);
+cr_gnode *cr_graph_if(cr_graph *g, cr_gblock *b, cr_gvalue *condition, cr_gblock *then,
+                      cr_gblock *other, const char *const *names);
 /* The value of that name, or NULL. */
 cr_gvalue *cr_graph_find(const cr_graph *g, const char *name);
 /* Appends a group; its block's outputs are its results. */
@@ -153,8 +156,8 @@ static inline int cr_gnode_blocks(const cr_gnode *n)
 void cr_gblock_return(cr_graph *g, cr_gblock *b, const cr_garg *output, int n);
 /* What is known of `t`, with the session's own sizes. */
 cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t);
-/* The same with strides unless they are a new tensor's: those of dims of one position follow from nothing
- * else in the graph, and views and results of calls may pass them on. */
+/* The same with strides unless they are a new tensor's: those of dims of one position follow
+ * from nothing else in the graph, and views and results of calls may pass them on. */
 cr_gtype cr_gtype_of_input(cr_session *s, const cr_tensor *t);
 /* A copy of an argument in the graph's session; `map(context, value)` gives the values. */
 typedef cr_gvalue *(*cr_gvalue_map)(void *context, cr_gvalue *v);
@@ -199,9 +202,9 @@ cr_graph *cr_graph_decompose(const cr_graph *g);
 typedef cr_graph *(*cr_graph_pass)(const cr_graph *g);
 cr_graph_pass cr_graph_find_pass(const char *name);
 
-/* Makes the constants of `g` inputs, after those that are read; other inputs are gone.  Input k was
- * input from[k], or is the constant constant[k] (borrowed of `g`) where that is not NULL.  The arrays
- * are the session's. */
+/* Makes the constants of `g` inputs, after those that are read; other inputs are gone.  Input k
+ * was input from[k], or is the constant constant[k] (borrowed of `g`) where that is not NULL.
+ * The arrays are the session's. */
 typedef struct {
     const int *from;
     cr_tensor *const *constant;
@@ -233,12 +236,14 @@ bool cr_gnode_copies_back(const cr_gnode *n);
 /* Calls the nodes in order through all stages.  `input` is borrowed; output[k] is owned by the
  * caller, NULL where the graph returns None.  On failure nothing is owned. */
 CR_MUST cr_status cr_graph_run(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
-/* The same on tensors without bytes: factories make such, and a call whose results were recorded
- * without a gradient has none. */
-CR_MUST cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input, cr_tensor **output);
+/* The same on tensors without bytes: factories make such, and a call whose results were
+ * recorded without a gradient has none. */
+CR_MUST cr_status cr_graph_replay(const cr_graph *g, cr_tensor *const *input,
+                                  cr_tensor **output);
 
 /* --- instances --- */
-/* The call's result is an argument itself that it did not write, as contiguous() has it where it can. */
+/* The call's result is an argument itself that it did not write, as contiguous() has it where
+ * it can. */
 bool cr_op_gives_back(const cr_op *op, const cr_value *arg, const cr_value *result);
 /* An argument is or has a symbol (graph/number.h). */
 bool cr_gnode_has_symbol(const cr_gnode *n);
@@ -252,24 +257,26 @@ bool cr_graph_is_symbolic(const cr_graph *g);
 bool cr_graph_sizes_vary(const cr_graph *g);
 /* Bails with CR_VALUE where they do. */
 void cr_graph_need_sizes(const cr_graph *g);
-/* The graph for tensors like input[] and these numbers, in session `s`: symbols that decide sizes
- * become integers, types are what the operators' rules say.  With `open`, floats that are inputs stay
- * symbols, in the instance's own list of numbers.  *out is NULL when a guard does not hold.  Fails with
- * what a rule refuses. */
+/* The graph for tensors like input[] and these numbers, in session `s`: symbols that decide
+ * sizes become integers, types are what the operators' rules say.  With `open`, floats that are
+ * inputs stay symbols, in the instance's own list of numbers.  *out is NULL when a guard does
+ * not hold.  Fails with what a rule refuses. */
 CR_MUST cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
-                                       cr_tensor *const *input, const cr_scalar *number, bool open);
+                                       cr_tensor *const *input, const cr_scalar *number,
+                                       bool open);
 
-/* The same for inputs of the types stated: symbol[k] is number k's value where it is an input or the
- * size of one.  Inputs of other sizes than stated are row-major. */
+/* The same for inputs of the types stated: symbol[k] is number k's value where it is an input
+ * or the size of one.  Inputs of other sizes than stated are row-major. */
 CR_MUST cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph *g,
                                           const cr_scalar *symbol, bool open);
 
-/* Sets the sizes of a graph without symbols, and whose groups have no code: the inputs have their
- * new types already; the numbers of arguments that vary become value[k], and the operators' rules
- * give the types of results.  Arrays of the graph are written in place, so no other graph may
- * share them (cr_graph_copy).  CR_VALUE where the graph is not right for these sizes: a size
- * that was more than 1 is not, or the reverse; a tensor that was row-major is not, or the reverse.  Fails with
- * what a rule refuses, too; the types mean nothing then, until the next call. */
+/* Sets the sizes of a graph without symbols, and whose groups have no code: the inputs have
+ * their new types already; the numbers of arguments that vary become value[k], and the
+ * operators' rules give the types of results.  Arrays of the graph are written in place, so no
+ * other graph may share them (cr_graph_copy).  CR_VALUE where the graph is not right for these
+ * sizes: a size that was more than 1 is not, or the reverse; a tensor that was row-major is
+ * not, or the reverse.  Fails with what a rule refuses, too; the types mean nothing then, until
+ * the next call. */
 CR_MUST cr_status cr_graph_resize(cr_graph *g, const cr_scalar *value);
 
 /* --- recording --- */
@@ -284,7 +291,8 @@ void cr_recorder_borrow(cr_recorder *r);
 /* The next input of the graph. */
 CR_MUST cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name);
 /* Makes `r` the thread's recorder; fails with CR_RUNTIME when there is one. */
-/* Symbols: the next number of the call; the sizes of an input along the dimensions of `dims`. */
+/* Symbols: the next number of the call; the sizes of an input along the dimensions of `dims`.
+ */
 CR_MUST cr_status cr_recorder_number(int *out, cr_recorder *r, cr_scalar value);
 CR_MUST cr_status cr_recorder_dynamic(cr_recorder *r, cr_tensor *input, uint64_t dims);
 /* The symbol of a size, or -1 where it is plain. */
@@ -298,12 +306,14 @@ cr_scalar cr_recorder_value(const cr_recorder *r, int k);
 CR_MUST cr_status cr_recorder_start(cr_recorder *r);
 void cr_recorder_stop(cr_recorder *r);
 /* Ends the graph with these outputs (NULL: None) and verifies it.  The graph lives as long as
- * the recorder or who else keeps its session.  A tensor that came from elsewhere is a constant. */
-CR_MUST cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *output, int n);
+ * the recorder or who else keeps its session.  A tensor that came from elsewhere is a constant.
+ */
+CR_MUST cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *output,
+                                     int n);
 /* Tells the recorder where in the program the next calls are; "" or NULL: unknown. */
 void cr_recorder_at(cr_recorder *r, const char *source);
-/* The same by asking at every call: `where` gives a text of the session, or NULL when it does not
- * know, which leaves the last. */
+/* The same by asking at every call: `where` gives a text of the session, or NULL when it does
+ * not know, which leaves the last. */
 typedef const char *(*cr_recorder_where)(void *context, cr_session *s);
 void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context);
 cr_recorder *cr_recorder_active(void);

@@ -11,9 +11,9 @@ typedef struct {
     cr_session *s;
     cr_tensor *const *input;
     const cr_scalar *number;
-    cr_tensor **fake;  /* by value id of `from`; references */
-    cr_gvalue **now;   /* by value id of `from` */
-    cr_scalar *value;  /* by number */
+    cr_tensor **fake;     /* by value id of `from`; references */
+    cr_gvalue **now;      /* by value id of `from` */
+    cr_scalar *value;     /* by number */
     bool *known, *varies; /* by number; varies: depends on a float input */
     bool holds, open;
     bool sized; /* all sizes are as recorded: types are copied without running rules */
@@ -41,7 +41,8 @@ static void work_out(maker *x, int k)
         }
         const cr_tensor *t = x->fake[n->of->id];
         if (!t || n->a >= t->ndim)
-            cr_bail(x->s, CR_RUNTIME, "a size is read of %%%s, which is not there", n->of->name);
+            cr_bail(x->s, CR_RUNTIME, "a size is read of %%%s, which is not there",
+                    n->of->name);
         *out = cr_scalar_int(t->size[n->a]);
         return;
     }
@@ -85,7 +86,8 @@ static void load(maker *x, const cr_garg *a, cr_value *rule, cr_garg *made)
     *made = *a;
     switch (a->tag) {
     case CR_TENSOR:
-        *rule = x->fake[a->value->id] ? cr_of_tensor(x->fake[a->value->id]) : (cr_value){.tag = CR_NONE};
+        *rule = x->fake[a->value->id] ? cr_of_tensor(x->fake[a->value->id])
+                                      : (cr_value){.tag = CR_NONE};
         made->value = x->now[a->value->id];
         return;
     case CR_INT: rule->i = made->i = plain(x, cr_scalar_int(a->i), &stays).i; return;
@@ -105,7 +107,8 @@ static void load(maker *x, const cr_garg *a, cr_value *rule, cr_garg *made)
         return;
     }
     case CR_FLOATS: {
-        double *list = CR_NEW_N(x->s, double, a->len + 1), *shown = CR_NEW_N(x->s, double, a->len + 1);
+        double *list = CR_NEW_N(x->s, double, a->len + 1),
+               *shown = CR_NEW_N(x->s, double, a->len + 1);
         for (uint32_t i = 0; i < a->len; i++) {
             list[i] = cr_scalar_as_double(plain(x, cr_scalar_float(a->floats[i]), &stays));
             if (stays)
@@ -120,8 +123,7 @@ static void load(maker *x, const cr_garg *a, cr_value *rule, cr_garg *made)
     case CR_NUMBERS: {
         cr_value *list = CR_NEW_N(x->s, cr_value, a->len + 1);
         cr_garg *shown = CR_NEW_N(x->s, cr_garg, a->len + 1);
-        for (uint32_t i = 0; i < a->len; i++)
-        {
+        for (uint32_t i = 0; i < a->len; i++) {
             load(x, &a->list[i], &list[i], &shown[i]);
             if (a->tag == CR_NUMBERS && cr_gnum_of(shown[i].number) >= 0)
                 cr_bail(x->s, CR_VALUE, "a number that varies stands in a list");
@@ -130,7 +132,9 @@ static void load(maker *x, const cr_garg *a, cr_value *rule, cr_garg *made)
         made->list = shown;
         return;
     }
-    case CR_STRING: made->s = rule->s = cr_session_printf(x->s, "%.*s", (int)a->len, a->s); return;
+    case CR_STRING:
+        made->s = rule->s = cr_session_printf(x->s, "%.*s", (int)a->len, a->s);
+        return;
     default: memcpy(&rule->number, &a->number, sizeof a->number); return;
     }
 }
@@ -225,7 +229,8 @@ static void make_node(maker *x, const cr_gnode *n)
         return;
     }
     cr_session_check(x->s, cr_call(n->op, rule, result));
-    x->holds = x->holds && (!cr_gnode_sizes_vary(n) || n->same == cr_op_gives_back(n->op, rule, result));
+    x->holds = x->holds &&
+               (!cr_gnode_sizes_vary(n) || n->same == cr_op_gives_back(n->op, rule, result));
     if (n->op->result_count == 1 && result[0].tag == CR_TENSORS)
         list = (cr_value *)(uintptr_t)result[0].list;
     bool right = list == result || (int)result[0].len == n->result_count;
@@ -233,7 +238,8 @@ static void make_node(maker *x, const cr_gnode *n)
         take_result(x, n->result[k], copy->result[k], &list[k]);
     cr_drop_values(result, n->op->result_count);
     if (!right)
-        cr_bail(x->s, CR_RUNTIME, "%s returns another number of tensors for these sizes", n->op->name);
+        cr_bail(x->s, CR_RUNTIME, "%s returns another number of tensors for these sizes",
+                n->op->name);
 }
 
 /* --- the instance --- */
@@ -270,7 +276,8 @@ static void copy_numbers(maker *x)
     }
     for (size_t i = 0; i < n->guards.len; i++) {
         const cr_gnum_guard *g = &n->guards.at[i];
-        x->holds = x->holds && cr_gnum_compare((cr_gnum_test)g->test, x->value[g->a], x->value[g->b]) == g->holds;
+        x->holds = x->holds && cr_gnum_compare((cr_gnum_test)g->test, x->value[g->a],
+                                               x->value[g->b]) == g->holds;
         if (x->varies[g->a] || x->varies[g->b])
             CR_PUSH(x->s, &x->to->numbers.guards, *g);
     }
@@ -298,15 +305,17 @@ static void make(cr_session *s, void *context)
     for (size_t i = 0; i < b->len; i++)
         make_node(x, b->at[i]);
     for (int i = 0; i < b->output_count; i++)
-        out[i] = b->output[i].tag == CR_TENSOR ? cr_garg_value(x->now[b->output[i].value->id]) : b->output[i];
+        out[i] = b->output[i].tag == CR_TENSOR ? cr_garg_value(x->now[b->output[i].value->id])
+                                               : b->output[i];
     cr_gblock_return(x->to, x->to->body, out, b->output_count);
     copy_numbers(x);
 }
 
-cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g, cr_tensor *const *input,
-                               const cr_scalar *number, bool open)
+cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
+                               cr_tensor *const *input, const cr_scalar *number, bool open)
 {
-    maker x = {.from = g, .s = s, .input = input, .number = number, .holds = true, .open = open};
+    maker x = {
+        .from = g, .s = s, .input = input, .number = number, .holds = true, .open = open};
     cr_thread_state was = cr_thread;
     cr_status st;
 
@@ -328,7 +337,8 @@ cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_graph *g,
     return st;
 }
 
-static void set_sizes(int64_t *size, const cr_graph *g, const cr_gvalue *v, const cr_scalar *symbol)
+static void set_sizes(int64_t *size, const cr_graph *g, const cr_gvalue *v,
+                      const cr_scalar *symbol)
 {
     for (int d = 0; d < v->type.ndim; d++)
         size[d] = v->type.size[d];
@@ -339,7 +349,8 @@ static void set_sizes(int64_t *size, const cr_graph *g, const cr_gvalue *v, cons
     }
 }
 
-static cr_status fake_input(cr_tensor **out, const cr_graph *g, const cr_gvalue *v, const cr_scalar *symbol)
+static cr_status fake_input(cr_tensor **out, const cr_graph *g, const cr_gvalue *v,
+                            const cr_scalar *symbol)
 {
     int64_t size[CR_MAX_DIMS];
     const cr_gtype *t = &v->type;
@@ -356,7 +367,8 @@ static cr_status fake_input(cr_tensor **out, const cr_graph *g, const cr_gvalue 
     return cr_tensor_new(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim, size);
 }
 
-cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph *g, const cr_scalar *symbol, bool open)
+cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph *g,
+                                  const cr_scalar *symbol, bool open)
 {
     cr_tensor **input = cr_alloc_zero((size_t)g->input_count * sizeof *input + 1);
     cr_scalar *number = cr_alloc_zero((size_t)g->numbers.inputs * sizeof *number + 1);
@@ -390,9 +402,9 @@ static bool has_symbol(const cr_garg *a)
     default: return false; /* `len` is meaningful for lists only */
     }
     for (uint32_t i = 0; i < a->len; i++)
-        if (a->tag == CR_INTS      ? cr_gnum_is_int(a->ints[i])
-            : a->tag == CR_FLOATS  ? cr_gnum_is_float(a->floats[i])
-                                   : has_symbol(&a->list[i]))
+        if (a->tag == CR_INTS     ? cr_gnum_is_int(a->ints[i])
+            : a->tag == CR_FLOATS ? cr_gnum_is_float(a->floats[i])
+                                  : has_symbol(&a->list[i]))
             return true;
     return false;
 }
@@ -435,7 +447,8 @@ bool cr_graph_sizes_vary(const cr_graph *g)
         if (g->input[i]->symbolic)
             return true;
     for (size_t k = 0; k < g->numbers.list.len; k++)
-        if (g->numbers.list.at[k].fn == CR_GNUM_INPUT && g->numbers.list.at[k].value.category == CR_CAT_INT)
+        if (g->numbers.list.at[k].fn == CR_GNUM_INPUT &&
+            g->numbers.list.at[k].value.category == CR_CAT_INT)
             return true;
     return false;
 }

@@ -12,8 +12,8 @@ bool cr_graph_writes(const cr_graph *g)
 
 typedef struct {
     cr_graph *g;
-    bool *read;    /* by value id */
-    bool writes;   /* some node writes a tensor */
+    bool *read;  /* by value id */
+    bool writes; /* some node writes a tensor */
     int *from;
     cr_tensor **constant;
 } lifter;

@@ -4,9 +4,9 @@
 #include <stdlib.h>
 
 const char *const cr_gnum_fn_name[CR_GNUM_FN_COUNT] = {
-    [CR_GNUM_ADD] = "add", [CR_GNUM_SUB] = "sub", [CR_GNUM_MUL] = "mul", [CR_GNUM_DIV] = "div",
-    [CR_GNUM_FLOORDIV] = "floordiv", [CR_GNUM_MOD] = "mod", [CR_GNUM_POW] = "pow", [CR_GNUM_NEG] = "neg",
-    [CR_GNUM_ABS] = "abs"};
+    [CR_GNUM_ADD] = "add", [CR_GNUM_SUB] = "sub",           [CR_GNUM_MUL] = "mul",
+    [CR_GNUM_DIV] = "div", [CR_GNUM_FLOORDIV] = "floordiv", [CR_GNUM_MOD] = "mod",
+    [CR_GNUM_POW] = "pow", [CR_GNUM_NEG] = "neg",           [CR_GNUM_ABS] = "abs"};
 const char *const cr_gnum_test_name[CR_GNUM_TEST_COUNT] = {
     [CR_GNUM_EQ] = "==", [CR_GNUM_LT] = "<", [CR_GNUM_LE] = "<="};
 
@@ -15,9 +15,18 @@ static bool int_apply(cr_gnum_fn fn, int64_t a, int64_t b, cr_scalar *out)
     int64_t c = 0;
 
     switch (fn) {
-    case CR_GNUM_ADD: if (__builtin_add_overflow(a, b, &c)) return false; break;
-    case CR_GNUM_SUB: if (__builtin_sub_overflow(a, b, &c)) return false; break;
-    case CR_GNUM_MUL: if (__builtin_mul_overflow(a, b, &c)) return false; break;
+    case CR_GNUM_ADD:
+        if (__builtin_add_overflow(a, b, &c))
+            return false;
+        break;
+    case CR_GNUM_SUB:
+        if (__builtin_sub_overflow(a, b, &c))
+            return false;
+        break;
+    case CR_GNUM_MUL:
+        if (__builtin_mul_overflow(a, b, &c))
+            return false;
+        break;
     case CR_GNUM_FLOORDIV:
         if (!b || (b == -1 && a == INT64_MIN))
             return false;
@@ -44,8 +53,15 @@ static bool int_apply(cr_gnum_fn fn, int64_t a, int64_t b, cr_scalar *out)
                 return false;
         break;
     }
-    case CR_GNUM_NEG: if (__builtin_sub_overflow(0, a, &c)) return false; break;
-    case CR_GNUM_ABS: if (a == INT64_MIN) return false; c = a < 0 ? -a : a; break;
+    case CR_GNUM_NEG:
+        if (__builtin_sub_overflow(0, a, &c))
+            return false;
+        break;
+    case CR_GNUM_ABS:
+        if (a == INT64_MIN)
+            return false;
+        c = a < 0 ? -a : a;
+        break;
     default: return false;
     }
     *out = cr_scalar_int(c);
@@ -60,8 +76,16 @@ static bool float_apply(cr_gnum_fn fn, double a, double b, cr_scalar *out)
     case CR_GNUM_ADD: d = a + b; break;
     case CR_GNUM_SUB: d = a - b; break;
     case CR_GNUM_MUL: d = a * b; break;
-    case CR_GNUM_DIV: d = a / b; if (b == 0) return false; break;
-    case CR_GNUM_POW: d = pow(a, b); if (a < 0 || a == 0) return false; break;
+    case CR_GNUM_DIV:
+        d = a / b;
+        if (b == 0)
+            return false;
+        break;
+    case CR_GNUM_POW:
+        d = pow(a, b);
+        if (a < 0 || a == 0)
+            return false;
+        break;
     case CR_GNUM_NEG: d = -a; break;
     case CR_GNUM_ABS: d = fabs(a); break;
     default: return false; /* floor division of floats differs from C's in corner cases */

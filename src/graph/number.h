@@ -21,8 +21,15 @@ typedef enum {
     CR_GNUM_INPUT, /* number a of the call */
     CR_GNUM_SIZE,  /* of value `of` along dim a */
     CR_GNUM_CONST, /* value */
-    CR_GNUM_ADD, CR_GNUM_SUB, CR_GNUM_MUL, CR_GNUM_DIV, CR_GNUM_FLOORDIV, CR_GNUM_MOD, CR_GNUM_POW,
-    CR_GNUM_NEG, CR_GNUM_ABS,
+    CR_GNUM_ADD,
+    CR_GNUM_SUB,
+    CR_GNUM_MUL,
+    CR_GNUM_DIV,
+    CR_GNUM_FLOORDIV,
+    CR_GNUM_MOD,
+    CR_GNUM_POW,
+    CR_GNUM_NEG,
+    CR_GNUM_ABS,
     CR_GNUM_FN_COUNT
 } cr_gnum_fn;
 
@@ -42,15 +49,24 @@ typedef struct {
 
 /* All numbers of a graph. */
 typedef struct {
-    struct { size_t len, cap; cr_gnumber *at; } list;
-    struct { size_t len, cap; cr_gnum_guard *at; } guards;
+    struct {
+        size_t len, cap;
+        cr_gnumber *at;
+    } list;
+    struct {
+        size_t len, cap;
+        cr_gnum_guard *at;
+    } guards;
     int inputs;
 } cr_gnumbers;
 
 /* Their names in text: of arithmetic (NULL for others), and of comparisons. */
 extern const char *const cr_gnum_fn_name[CR_GNUM_FN_COUNT];
 extern const char *const cr_gnum_test_name[CR_GNUM_TEST_COUNT];
-static inline bool cr_gnum_is_unary(cr_gnum_fn fn) { return fn == CR_GNUM_NEG || fn == CR_GNUM_ABS; }
+static inline bool cr_gnum_is_unary(cr_gnum_fn fn)
+{
+    return fn == CR_GNUM_NEG || fn == CR_GNUM_ABS;
+}
 
 /* --- symbols in arguments --- */
 enum { CR_GNUM_MOST = 1 << 24 }; /* most symbols of a graph; other integers are plain */
@@ -95,7 +111,8 @@ static inline int cr_gnum_of(cr_scalar s)
 /* The symbol as a scalar of this category. */
 static inline cr_scalar cr_gnum_scalar(int k, cr_scalar like)
 {
-    return like.category == CR_CAT_FLOAT ? cr_scalar_float(cr_gnum_as_float(k)) : cr_scalar_int(cr_gnum_as_int(k));
+    return like.category == CR_CAT_FLOAT ? cr_scalar_float(cr_gnum_as_float(k))
+                                         : cr_scalar_int(cr_gnum_as_int(k));
 }
 
 /* --- values --- */

@@ -17,7 +17,10 @@ typedef struct {
     int line;
     int depth; /* nesting depth of blocks */
     /* by symbol: the value whose size it is, or NULL */
-    struct { size_t len, cap; const char **at; } sized;
+    struct {
+        size_t len, cap;
+        const char **at;
+    } sized;
 } reader;
 
 /* --- tokens --- */
@@ -395,8 +398,10 @@ static results result_list(reader *r)
 
     do {
         if ((size_t)out.count == room) {
-            out.name = cr_session_grow(r->s, out.name, (size_t)out.count, &room, sizeof *out.name);
-            out.type = cr_session_grow(r->s, out.type, (size_t)out.count, &types, sizeof *out.type);
+            out.name =
+                cr_session_grow(r->s, out.name, (size_t)out.count, &room, sizeof *out.name);
+            out.type =
+                cr_session_grow(r->s, out.type, (size_t)out.count, &types, sizeof *out.type);
         }
         out.name[out.count] = new_name(r);
         out.type[out.count++] = maybe_type(r);
@@ -589,7 +594,8 @@ static void block(reader *r, cr_gblock *b)
     skip(r);
     if (*r->at != '}')
         do
-            CR_PUSH(r->s, &out, take(r, "None") ? (cr_garg){.tag = CR_NONE} : cr_garg_value(value(r)));
+            CR_PUSH(r->s, &out,
+                    take(r, "None") ? (cr_garg){.tag = CR_NONE} : cr_garg_value(value(r)));
         while (take(r, ","));
     cr_gblock_return(r->g, b, out.at, (int)out.len);
 }
@@ -716,7 +722,8 @@ static void find_sized(reader *r)
         if (!v)
             complain(r, "no value is called", r->sized.at[k]);
         if (v->type.known && r->g->numbers.list.at[k].a >= v->type.ndim)
-            complain(r, "a symbol is the size along a dimension that is not there, of", v->name);
+            complain(r, "a symbol is the size along a dimension that is not there, of",
+                     v->name);
         r->g->numbers.list.at[k].of = v;
     }
 }

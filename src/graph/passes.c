@@ -3,8 +3,8 @@
  * In a graph with writes, values that are equal when they are made may differ later.  All
  * passes but the first return such a graph unchanged, unless its only writes are copies to
  * inputs and constants at its end (functional.c). */
-#include "graph/rewrite.h"
 #include "base/map.h"
+#include "graph/rewrite.h"
 #include <string.h>
 
 /* --- dead nodes --- */
@@ -104,7 +104,8 @@ static bool share(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     call_table *c = w->context;
     cr_gnode *old;
 
-    if (cr_owners_past(&c->owners, w, to, &c->at) || n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n))
+    if (cr_owners_past(&c->owners, w, to, &c->at) || n->kind != CR_GNODE_CALL ||
+        cr_gnode_has_effect(n))
         return false;
     c->key.len = 0;
     put_bytes(&c->key, &to, sizeof to);
@@ -136,7 +137,8 @@ static void run_common(cr_session *s, void *context)
 cr_graph *cr_graph_common(const cr_graph *g)
 {
     call_table c = {.g = g, .out = (cr_graph *)(uintptr_t)g};
-    cr_status st = cr_owners_find(&c.owners, g) ? cr_session_run(g->session, run_common, &c) : CR_OK;
+    cr_status st =
+        cr_owners_find(&c.owners, g) ? cr_session_run(g->session, run_common, &c) : CR_OK;
 
     cr_map_drop(&c.seen);
     cr_text_drop(&c.key);
@@ -177,8 +179,9 @@ static bool may_fold(const cr_rewrite *w, const cr_gnode *n)
 {
     bool any = false;
 
-    if (n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n) || cr_gnode_has_symbol(n) || n->op->result_count != 1 ||
-        n->op->result[0].type != CR_T_TENSOR || n->op->result[0].alias || n->op->does == CR_DOES_MAP)
+    if (n->kind != CR_GNODE_CALL || cr_gnode_has_effect(n) || cr_gnode_has_symbol(n) ||
+        n->op->result_count != 1 || n->op->result[0].type != CR_T_TENSOR ||
+        n->op->result[0].alias || n->op->does == CR_DOES_MAP)
         return false;
     for (int i = 0; i < n->arg_count; i++) {
         if (!is_constant(w, &n->arg[i]))
@@ -210,7 +213,8 @@ static bool fold(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 {
     folding *f = w->context;
     bool past = cr_owners_past(&f->owners, w, to, &f->at);
-    cr_tensor *t = !past && may_fold(w, n) && !cr_owners_has(&f->owners, n) ? compute(w, n) : NULL;
+    cr_tensor *t =
+        !past && may_fold(w, n) && !cr_owners_has(&f->owners, n) ? compute(w, n) : NULL;
 
     if (!t || t->numel * (int64_t)cr_dtype_size((cr_dtype)t->dtype) > CR_GRAPH_FOLD_BYTES) {
         cr_drop(t);

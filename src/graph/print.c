@@ -156,8 +156,8 @@ static bool is_default(const cr_garg *a, const cr_param *p)
     case CR_NONE: return true;
     /* compares bits: -0.0 differs from 0.0 */
     case CR_NUMBER:
-        return a->number.category == d->number.category && a->number.category != CR_CAT_COMPLEX &&
-               a->number.i == d->number.i;
+        return a->number.category == d->number.category &&
+               a->number.category != CR_CAT_COMPLEX && a->number.i == d->number.i;
     case CR_FLOAT:
     case CR_INT:
     case CR_TRUTH:
@@ -166,7 +166,9 @@ static bool is_default(const cr_garg *a, const cr_param *p)
     case CR_LAYOUT_VAL: return a->i == d->i;
     case CR_STRING: return a->len == d->len && (!a->len || !memcmp(a->s, d->s, a->len));
     case CR_INTS:
-    case CR_TRUTHS: return a->len == d->len && (!a->len || !memcmp(a->ints, d->ints, a->len * sizeof *a->ints));
+    case CR_TRUTHS:
+        return a->len == d->len &&
+               (!a->len || !memcmp(a->ints, d->ints, a->len * sizeof *a->ints));
     default: return false;
     }
 }
@@ -211,7 +213,8 @@ static void print_constant(cr_text *out, const cr_gnode *n)
 /* A name without overload is the first overload. */
 static void print_op(cr_text *out, const cr_op *op)
 {
-    const char *overload = *op->overload || cr_ops_find(op->name) == op ? op->overload : "default";
+    const char *overload =
+        *op->overload || cr_ops_find(op->name) == op ? op->overload : "default";
 
     cr_text_printf(out, "%s%s%s(", op->name, *overload ? "." : "", overload);
 }
@@ -288,7 +291,8 @@ static void print_numbers(cr_text *out, const cr_gnumbers *n)
         print_symbol(out, n, k);
     for (size_t i = 0; i < n->guards.len; i++) {
         const cr_gnum_guard *g = &n->guards.at[i];
-        cr_text_printf(out, "  guard %s$%d %s $%d\n", g->holds ? "" : "not ", g->a, cr_gnum_test_name[g->test], g->b);
+        cr_text_printf(out, "  guard %s$%d %s $%d\n", g->holds ? "" : "not ", g->a,
+                       cr_gnum_test_name[g->test], g->b);
     }
 }
 

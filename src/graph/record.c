@@ -3,10 +3,11 @@
  * A tensor is known by its address.  The recorder counts every tensor it has seen, so that no
  * address comes back as another tensor; one that borrows watches them instead, so that a call
  * that is recorded needs no more memory: a tensor that dies is forgotten, unless others look at
- * its bytes.  Then it lives on until none of them does.  A tensor that nothing recorded has made is a constant
- * of the graph - unless it shares the bytes of one that was recorded.  Then it is that value
- * when it looks at the same elements (what autograd saved, a detached tensor); any other view
- * was made by a way that leaves no call, and the graph would silently lose the link. */
+ * its bytes.  Then it lives on until none of them does.  A tensor that nothing recorded has
+ * made is a constant of the graph - unless it shares the bytes of one that was recorded.  Then
+ * it is that value when it looks at the same elements (what autograd saved, a detached tensor);
+ * any other view was made by a way that leaves no call, and the graph would silently lose the
+ * link. */
 #include "base/map.h"
 #include "entry.h"
 #include "graph/graph.h"
@@ -22,9 +23,9 @@ struct cr_recorder {
     cr_map storages; /* bytes of the values -> a chain of `seen` by place, counted from 1 */
     bool borrows;
     CR_VEC(cr_tensor *) seen;
-    CR_VEC(uint8_t) held; /* of seen[i]: how */
-    cr_recorder *outer;   /* the thread's recorders that borrow */
-    CR_VEC(size_t) before; /* of seen[i]: the one before over the same bytes; 0: none */
+    CR_VEC(uint8_t) held;        /* of seen[i]: how */
+    cr_recorder *outer;          /* the thread's recorders that borrow */
+    CR_VEC(size_t) before;       /* of seen[i]: the one before over the same bytes; 0: none */
     CR_VEC(cr_tensor *) foreign; /* constants that the call found, not made; borrowed of seen */
     const char *source;
     cr_recorder_where where;
@@ -215,7 +216,8 @@ static void forget_storage(cr_recorder *r, const void *bytes, cr_storage *s, siz
         return; /* the chain is longer to search */
 }
 
-/* The recorder has the last count of it: its bytes are looked at by others.  Its history goes. */
+/* The recorder has the last count of it: its bytes are looked at by others.  Its history goes.
+ */
 static void take(cr_recorder *r, size_t i, cr_tensor *t)
 {
     cr_grad_meta *history = t->grad;
@@ -254,7 +256,8 @@ static size_t find_left(const cr_recorder *r, const void *bytes)
     size_t i = last_over(r, bytes);
 
     while (i && (r->held.at[i - 1] != TAKEN ||
-                 atomic_load(&r->seen.at[i - 1]->storage->count) != count_taken(r, bytes, r->seen.at[i - 1]->storage)))
+                 atomic_load(&r->seen.at[i - 1]->storage->count) !=
+                     count_taken(r, bytes, r->seen.at[i - 1]->storage)))
         i = r->before.at[i - 1];
     return i;
 }
@@ -270,8 +273,8 @@ static void followed_loses(const void *bytes)
 
 static bool same_elements(const cr_tensor *a, const cr_tensor *b)
 {
-    return a->data == b->data && a->offset == b->offset && a->dtype == b->dtype && a->ndim == b->ndim &&
-           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
+    return a->data == b->data && a->offset == b->offset && a->dtype == b->dtype &&
+           a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
            !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
 }
 
@@ -317,7 +320,8 @@ static cr_gvalue *value_of(cr_recorder *r, cr_tensor *t)
     if (same)
         return known(r, same);
     if (shared)
-        cr_bail(r->session, CR_RUNTIME, "a view of %%%s was made in a way that recording does not see",
+        cr_bail(r->session, CR_RUNTIME,
+                "a view of %%%s was made in a way that recording does not see",
                 known(r, shared)->name);
     v = cr_graph_constant(r->g, r->g->body, t, NULL);
     know(r, t, v);
@@ -360,7 +364,8 @@ static cr_garg arg_of(call_record *c, const cr_value *v)
     case CR_VIEW: cr_bail(c->r->session, CR_RUNTIME, "%s reads plain memory", c->op->name);
     case CR_GENERATOR:
         if (v->generator)
-            cr_bail(c->r->session, CR_RUNTIME, "%s draws from a generator of its own", c->op->name);
+            cr_bail(c->r->session, CR_RUNTIME, "%s draws from a generator of its own",
+                    c->op->name);
         return a;
     default: memcpy(&a.number, &v->number, sizeof a.number); return a;
     }
@@ -384,7 +389,8 @@ static void know_result(call_record *c, cr_gvalue *v, cr_tensor *t)
 static bool writes_unseen(const call_record *c)
 {
     for (int i = 0; i < c->op->param_count; i++)
-        if (c->op->param[i].written && c->arg[i].tag == CR_TENSOR && cr_thread.no_grad && c->arg[i].t->requires_grad)
+        if (c->op->param[i].written && c->arg[i].tag == CR_TENSOR && cr_thread.no_grad &&
+            c->arg[i].t->requires_grad)
             return true;
     return false;
 }
@@ -411,7 +417,8 @@ static void record_results(cr_session *s, void *context)
         if (list[k].tag == CR_TENSOR)
             know_result(c, node->result[k], list[k].t);
         else if (list[k].tag != CR_NONE)
-            cr_bail(r->session, CR_RUNTIME, "%s gives a number, which no graph holds", c->op->name);
+            cr_bail(r->session, CR_RUNTIME, "%s gives a number, which no graph holds",
+                    c->op->name);
     }
 }
 
@@ -497,8 +504,9 @@ static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
     const cr_tensor *shared;
 
     for (int k = 0; k < n; k++) {
-        if (v[k].tag == CR_TENSORS ? !knows_all(r, v[k].list, (int)v[k].len)
-                                   : v[k].tag == CR_TENSOR && !known(r, v[k].t) && !twin(r, v[k].t, &shared))
+        if (v[k].tag == CR_TENSORS
+                ? !knows_all(r, v[k].list, (int)v[k].len)
+                : v[k].tag == CR_TENSOR && !known(r, v[k].t) && !twin(r, v[k].t, &shared))
             return false;
     }
     return true;
@@ -570,7 +578,8 @@ static cr_status decode(cr_value *out, const cr_recorder *r, const cr_value *v, 
         if (v->tag == CR_INTS)
             ((int64_t *)(void *)list)[i] = seen(r, cr_scalar_int(v->ints[i])).i;
         else if (v->tag == CR_FLOATS)
-            ((double *)(void *)list)[i] = cr_scalar_as_double(seen(r, cr_scalar_float(v->floats[i])));
+            ((double *)(void *)list)[i] =
+                cr_scalar_as_double(seen(r, cr_scalar_float(v->floats[i])));
         else {
             cr_value *item = (cr_value *)(void *)list + i;
             *item = v->list[i];
@@ -581,7 +590,8 @@ static cr_status decode(cr_value *out, const cr_recorder *r, const cr_value *v, 
     return CR_OK;
 }
 
-/* A number that autograd would keep for its formulas is no symbol: they are not recorded with it. */
+/* A number that autograd would keep for its formulas is no symbol: they are not recorded with
+ * it. */
 static bool keeps_numbers(const cr_op *op, const cr_value *arg)
 {
     if (cr_thread.no_grad)
@@ -618,7 +628,8 @@ static void fix_numbers(cr_recorder *r, const cr_value *v)
         fix_number(r, v->list[i].number);
 }
 
-static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown, cr_value *result);
+static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown,
+                             cr_value *result);
 
 /* The recording has the symbols, the operator what they stand for. */
 static cr_status record_decoded(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -642,7 +653,10 @@ static cr_status record_decoded(const cr_op *op, const cr_value *arg, cr_value *
     return st;
 }
 
-static bool autocasts(void) { return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST); }
+static bool autocasts(void)
+{
+    return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST);
+}
 
 static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
@@ -657,9 +671,10 @@ static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *r
     return record_call(op, arg, arg, result);
 }
 
-/* A result that no part has made (it was copied without a call) is the entry's own.  `shown` are
- * the arguments as they are written down. */
-static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown, cr_value *result)
+/* A result that no part has made (it was copied without a call) is the entry's own.  `shown`
+ * are the arguments as they are written down. */
+static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown,
+                             cr_value *result)
 {
     call_record c = {.r = active, .op = op, .arg = shown, .result = result};
     bool parts, outer = cr_sizes_of_values; /* of the entry that this one is a part of */
@@ -671,12 +686,15 @@ static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_valu
     find_source(active);
     note_failure(active, cr_session_run(active->session, record_args, &c));
     cr_sizes_of_values = false;
-    cr_status st = parts ? op->kernel_stage(op, arg, result) : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
+    cr_status st = parts ? op->kernel_stage(op, arg, result)
+                         : cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
     bool of_values = cr_sizes_of_values;
     cr_sizes_of_values = outer;
     CR_TRY(st);
     if (of_values && active)
-        note_failure(active, cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", op->name));
+        note_failure(
+            active,
+            cr_fail(CR_RUNTIME, "%s: the size of the result depends on the values", op->name));
     if (active && !active->failed && !(parts && knows_all(active, result, op->result_count)))
         note_failure(active, cr_session_run(active->session, record_results, &c));
     return CR_OK;
@@ -715,7 +733,8 @@ static int new_number(cr_recorder *r, cr_gnumber number)
 
 cr_status cr_recorder_number(int *out, cr_recorder *r, cr_scalar value)
 {
-    *out = new_number(r, (cr_gnumber){.fn = CR_GNUM_INPUT, .a = r->g->numbers.inputs, .value = value});
+    *out = new_number(
+        r, (cr_gnumber){.fn = CR_GNUM_INPUT, .a = r->g->numbers.inputs, .value = value});
     if (*out < 0)
         return CR_MEMORY;
     r->g->numbers.inputs++;
@@ -749,7 +768,9 @@ int cr_recorder_size(cr_recorder *r, cr_tensor *t, int dim)
         if (n->fn == CR_GNUM_SIZE && n->of == v && n->a == dim)
             return (int)k;
     }
-    return new_number(r, (cr_gnumber){.fn = CR_GNUM_SIZE, .of = v, .a = dim, .value = cr_scalar_int(t->size[dim])});
+    return new_number(
+        r, (cr_gnumber){
+               .fn = CR_GNUM_SIZE, .of = v, .a = dim, .value = cr_scalar_int(t->size[dim])});
 }
 
 int cr_recorder_plain_number(cr_recorder *r, cr_scalar value)
@@ -761,7 +782,8 @@ int cr_recorder_apply(cr_recorder *r, cr_gnum_fn fn, int a, int b)
 {
     cr_gnumber n = {.fn = (uint8_t)fn, .a = a, .b = b};
 
-    if (a < 0 || b < 0 || !cr_gnum_apply(fn, cr_recorder_value(r, a), cr_recorder_value(r, b), &n.value))
+    if (a < 0 || b < 0 ||
+        !cr_gnum_apply(fn, cr_recorder_value(r, a), cr_recorder_value(r, b), &n.value))
         return -1;
     return new_number(r, n);
 }
@@ -779,7 +801,10 @@ bool cr_recorder_ask(cr_recorder *r, cr_gnum_test test, int a, int b)
     return x.guard.holds;
 }
 
-cr_scalar cr_recorder_value(const cr_recorder *r, int k) { return r->g->numbers.list.at[k].value; }
+cr_scalar cr_recorder_value(const cr_recorder *r, int k)
+{
+    return r->g->numbers.list.at[k].value;
+}
 
 /* --- from start to end --- */
 
@@ -813,7 +838,8 @@ cr_status cr_recorder_start(cr_recorder *r)
     if (active)
         return cr_fail(CR_RUNTIME, "calls of this thread are being recorded already");
     active = r;
-    r->was_mode = cr_cpu_memory_set_mode(CR_MEMORY_TIGHT); /* this pattern of blocks does not come again */
+    r->was_mode = cr_cpu_memory_set_mode(
+        CR_MEMORY_TIGHT); /* this pattern of blocks does not come again */
     r->was_included = cr_thread.include & CR_STAGE_BIT(CAPTURE);
     cr_thread.include |= CR_STAGE_BIT(CAPTURE);
     return CR_OK;
@@ -851,7 +877,8 @@ static void check_inputs(const cr_recorder *r)
     for (size_t i = 0; i < r->seen.len && i < (size_t)r->g->input_count; i++) {
         const cr_gvalue *v = r->held.at[i] == GONE ? NULL : known(r, r->seen.at[i]);
         if (v && !v->by && v->type.requires_grad != r->seen.at[i]->requires_grad)
-            cr_bail(r->g->session, CR_RUNTIME, "the call changes whether %%%s requires a gradient", v->name);
+            cr_bail(r->g->session, CR_RUNTIME,
+                    "the call changes whether %%%s requires a gradient", v->name);
     }
 }
 
@@ -863,8 +890,10 @@ static void finish(cr_session *s, void *context)
     check_inputs(x->r);
     for (int i = 0; i < x->n; i++) {
         cr_gvalue *v = x->output[i] ? value_of(x->r, x->output[i]) : NULL;
-        if (v && v->by && v->by->kind == CR_GNODE_CALL && v->type.requires_grad != x->output[i]->requires_grad)
-            cr_bail(s, CR_RUNTIME, "a tensor that the call made is made a leaf with a gradient in it");
+        if (v && v->by && v->by->kind == CR_GNODE_CALL &&
+            v->type.requires_grad != x->output[i]->requires_grad)
+            cr_bail(s, CR_RUNTIME,
+                    "a tensor that the call made is made a leaf with a gradient in it");
         out[i] = cr_garg_value(v);
     }
     cr_gblock_return(x->r->g, x->r->g->body, out, x->n);

@@ -48,7 +48,8 @@ static void copy_block(cr_rewrite *w, cr_gblock *to, const cr_gblock *from)
     cr_gblock_return(w->to, to, output, from->output_count);
 }
 
-static cr_gnode *copy_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, const char *const *names)
+static cr_gnode *copy_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n,
+                           const char *const *names)
 {
     cr_garg arg[CR_MAX_ARGS];
     cr_gblock *block[2];

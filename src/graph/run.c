@@ -12,7 +12,10 @@ typedef struct {
 
 /* --- readers --- */
 
-static void count_reader(void *context, cr_gvalue *v) { ((machine *)context)->readers[v->id]++; }
+static void count_reader(void *context, cr_gvalue *v)
+{
+    ((machine *)context)->readers[v->id]++;
+}
 
 static void count_block(machine *m, const cr_gblock *b)
 {
@@ -209,7 +212,8 @@ static cr_status run_block(machine *m, const cr_gblock *b)
     return CR_OK;
 }
 
-static cr_status run_graph(const cr_graph *g, bool fakes, cr_tensor *const *input, cr_tensor **output)
+static cr_status run_graph(const cr_graph *g, bool fakes, cr_tensor *const *input,
+                           cr_tensor **output)
 {
     machine m = {g, cr_alloc_zero((g->values + 1) * sizeof *m.at),
                  cr_alloc_zero((g->values + 1) * sizeof *m.readers), fakes};

@@ -26,7 +26,8 @@ static cr_gvalue *arg_value(const cr_rewrite *w, const cr_gnode *n)
 
 static bool same_sizes(const cr_gtype *a, const cr_gtype *b)
 {
-    return a->ndim == b->ndim && (!a->ndim || !memcmp(a->size, b->size, a->ndim * sizeof *a->size));
+    return a->ndim == b->ndim &&
+           (!a->ndim || !memcmp(a->size, b->size, a->ndim * sizeof *a->size));
 }
 
 static bool same_strides(const cr_gtype *a, const cr_gtype *b)
@@ -125,10 +126,7 @@ static bool holds(cr_dtype to, cr_dtype from)
     return cr_dtype_category(from) == cr_dtype_category(to) && cr_promote(to, from) == to;
 }
 
-static bool is_cast(const cr_gnode *n)
-{
-    return has_word(n, CR_WORD_CAST);
-}
+static bool is_cast(const cr_gnode *n) { return has_word(n, CR_WORD_CAST); }
 
 /* Cast to a wider type and back. */
 static bool is_cast_back(const cr_gnode *n, const cr_gnode *by)
@@ -189,8 +187,10 @@ static bool is_reshape(const cr_gnode *n)
 static bool is_permutation(const cr_gnode *n, int64_t *dims)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
-    const cr_gtype *x = n && n->kind == CR_GNODE_CALL && n->arg_count && n->arg[0].tag == CR_TENSOR
-                            ? &n->arg[0].value->type : NULL;
+    const cr_gtype *x =
+        n && n->kind == CR_GNODE_CALL && n->arg_count && n->arg[0].tag == CR_TENSOR
+            ? &n->arg[0].value->type
+            : NULL;
     cr_value arg[CR_MAX_ARGS];
     cr_geometry g;
 
@@ -204,7 +204,8 @@ static bool is_permutation(const cr_gnode *n, int64_t *dims)
         arg[i] = (cr_value){.tag = n->arg[i].tag, .len = n->arg[i].len};
         memcpy(&arg[i].number, &n->arg[i].number, sizeof arg[i].number);
     }
-    if (n->op->map_fn(arg, &(cr_view){.size = size, .stride = stride, .ndim = x->ndim}, &g) || g.ndim != x->ndim)
+    if (n->op->map_fn(arg, &(cr_view){.size = size, .stride = stride, .ndim = x->ndim}, &g) ||
+        g.ndim != x->ndim)
         return false;
     memcpy(dims, g.stride, (size_t)g.ndim * sizeof *dims);
     return true;
@@ -268,8 +269,8 @@ static bool simplify(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     cr_gvalue *same;
     bool own = cr_owners_has(&s->owners, n);
 
-    if (cr_owners_past(&s->owners, w, to, &s->at) || n->kind != CR_GNODE_CALL || n->result_count != 1 ||
-        cr_gnode_has_effect(n))
+    if (cr_owners_past(&s->owners, w, to, &s->at) || n->kind != CR_GNODE_CALL ||
+        n->result_count != 1 || cr_gnode_has_effect(n))
         return false;
     same = own ? NULL : given_back(w, n);
     if (same && same_type(&same->type, &n->result[0]->type)) {

@@ -13,7 +13,8 @@ CR_NORETURN static void wrong(checker *c, const char *what, const char *name)
     const cr_gnode *n = c->node;
     const char *where = n && n->result_count ? n->result[0]->name : n ? n->op->name : "return";
 
-    cr_text_printf(&t, "%s%s: %s%s%s", n && n->result_count ? "%" : "", where, what, *name ? " " : "", name);
+    cr_text_printf(&t, "%s%s: %s%s%s", n && n->result_count ? "%" : "", where, what,
+                   *name ? " " : "", name);
     cr_bail(c->g->session, CR_VALUE, "%s", cr_session_take_text(c->g->session, &t));
 }
 
@@ -36,7 +37,8 @@ static void make(checker *c, const cr_gvalue *v)
 static bool fits(const cr_param *p, const cr_garg *a)
 {
     if (a->tag == CR_NONE)
-        return p->optional || p->type == CR_T_TENSOR || (p->has_default && p->preset.tag == CR_NONE);
+        return p->optional || p->type == CR_T_TENSOR ||
+               (p->has_default && p->preset.tag == CR_NONE);
     switch ((cr_type)p->type) {
     case CR_T_TENSOR: return a->tag == CR_TENSOR || (a->tag == CR_NUMBER && p->number);
     case CR_T_TENSORS: return a->tag == CR_TENSORS;
@@ -87,8 +89,10 @@ static void check_symbols(checker *c, const cr_garg *a)
     for (uint32_t i = 0; i < a->len; i++)
         if (a->tag == CR_NUMBERS)
             check_symbols(c, &a->list[i]);
-        else if (a->tag == CR_INTS ? cr_gnum_is_int(a->ints[i]) : cr_gnum_is_float(a->floats[i]))
-            check_symbol(c, a->tag == CR_INTS ? cr_gnum_of_int(a->ints[i]) : cr_gnum_of_float(a->floats[i]));
+        else if (a->tag == CR_INTS ? cr_gnum_is_int(a->ints[i])
+                                   : cr_gnum_is_float(a->floats[i]))
+            check_symbol(c, a->tag == CR_INTS ? cr_gnum_of_int(a->ints[i])
+                                              : cr_gnum_of_float(a->floats[i]));
 }
 
 static void check_call(checker *c, const cr_gnode *n)
@@ -150,7 +154,8 @@ static void check_numbers(checker *c)
         const cr_gnumber *x = &n->list.at[k];
         if (x->fn == CR_GNUM_SIZE)
             check_read(c, (cr_gvalue *)(uintptr_t)x->of);
-        else if (x->fn > CR_GNUM_CONST && (x->a < 0 || (size_t)x->a >= k || x->b < 0 || (size_t)x->b >= k))
+        else if (x->fn > CR_GNUM_CONST &&
+                 (x->a < 0 || (size_t)x->a >= k || x->b < 0 || (size_t)x->b >= k))
             wrong(c, "a symbol is computed of later ones", "");
     }
     for (size_t i = 0; i < n->guards.len; i++) {

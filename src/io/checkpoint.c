@@ -14,10 +14,10 @@
 
 struct cr_checkpoint {
     cr_source *source;
-    cr_zip *zip;   /* NULL for the old layout */
-    char *bytes;   /* the pickle of an archive, owned */
+    cr_zip *zip; /* NULL for the old layout */
+    char *bytes; /* the pickle of an archive, owned */
     cr_pickle *pickle;
-    uint64_t *at;  /* position of each storage in the source */
+    uint64_t *at; /* position of each storage in the source */
     uint64_t end;
     bool share, swapped;
 };
@@ -170,7 +170,8 @@ static cr_status open_archive(cr_checkpoint *c, const cr_checkpoint_options *o)
 
 cr_status cr_checkpoint_list(cr_source *source,
                              cr_status (*ask)(void *who, const char *module, const char *name,
-                                              bool *allowed), void *who)
+                                              bool *allowed),
+                             void *who)
 {
     cr_pickle_rules rules = {.weights_only = true, .ask = ask, .who = who, .listing = true};
     cr_zip *zip = NULL;

@@ -2,8 +2,8 @@
  *
  * The walk starts at the pickle's result and follows dicts.  It enters each dict once, so
  * cycles and shared dicts do not make the walk longer than the pickle. */
-#include "io/checkpoint.h"
 #include "base/map.h"
+#include "io/checkpoint.h"
 #include <string.h>
 
 enum { MOST_NESTED = 64 };

@@ -8,9 +8,10 @@
 
 #define TEXT(n, s) "X" n "\0\0\0" s
 #define TENSOR(key, offset, rows, columns)                                                     \
-    "ctorch._utils\n_rebuild_tensor_v2\n((" TEXT("\7", "storage") "ctorch\nFloatStorage\n"     \
-    TEXT("\1", key) TEXT("\3", "cpu") "K\4tQK" offset "K" rows "K" columns "\x86K" columns     \
-    "K\1\x86\x89)tR"
+    "ctorch._utils\n_rebuild_tensor_v2\n((" TEXT(                                              \
+        "\7", "storage") "ctorch\nFloatStorage\n" TEXT("\1", key)                              \
+        TEXT("\3", "cpu") "K\4tQK" offset "K" rows "K" columns "\x86K" columns                 \
+                          "K\1\x86\x89)tR"
 /* {"m": OrderedDict(w=a 2x2 tensor, b=its second row), "epoch": 3} */
 static const char body[] =
     "\x80\x02}(" TEXT("\1", "m") "ccollections\nOrderedDict\n)R(" TEXT("\1", "w")
@@ -38,7 +39,8 @@ static void archive(cr_text *out, const char *pickle, size_t len)
 
 static void old_file(cr_text *out, const char *pickle, size_t len)
 {
-    static const char head[] = "\x80\x02\x8a\nl\xfc\x9c""F\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.}.";
+    static const char head[] = "\x80\x02\x8a\nl\xfc\x9c"
+                               "F\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.}.";
     static const char keys[] = "](" TEXT("\1", "0") "e.\4\0\0\0\0\0\0";
 
     cr_text_put_n(out, head, sizeof head - 1);
@@ -164,7 +166,8 @@ TEST(a_dict_that_contains_itself_is_walked_once)
 {
     OK(NAMED("}q\0" TEXT("\1", "a") "h\0s."));
     EQ(names_found, 0);
-    OK(NAMED("}q\0" TEXT("\1", "a") "}q\1" TEXT("\1", "b") "h\0s" TEXT("\1", "t") TENSOR("0", "\0", "\2", "\2") "ss."));
+    OK(NAMED("}q\0" TEXT("\1", "a") "}q\1" TEXT("\1", "b") "h\0s" TEXT("\1", "t")
+                 TENSOR("0", "\0", "\2", "\2") "ss."));
     EQ(names_found, 1);
 }
 

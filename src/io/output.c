@@ -2,8 +2,8 @@
 #include "io/output.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>

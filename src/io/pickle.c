@@ -15,11 +15,11 @@ typedef struct {
     const cr_pickle_rules *rules;
     const unsigned char *start, *at, *end;
     CR_VEC(uint32_t) stack;
-    CR_VEC(uint32_t) marks;  /* stack heights */
-    CR_VEC(uint32_t) memo;   /* step + 1; 0: no entry */
-    cr_map far_memo;         /* entries whose number is too large for `memo` */
-    uint32_t next_memo;      /* the number of the next MEMOIZE */
-    cr_map keys;             /* key to storage + 1 */
+    CR_VEC(uint32_t) marks; /* stack heights */
+    CR_VEC(uint32_t) memo;  /* step + 1; 0: no entry */
+    cr_map far_memo;        /* entries whose number is too large for `memo` */
+    uint32_t next_memo;     /* the number of the next MEMOIZE */
+    cr_map keys;            /* key to storage + 1 */
     bool stopped;
 } reader;
 
@@ -445,13 +445,22 @@ static bool text_is(const cr_step *s, const char *what)
 
 static const char *pickle_class_of(const cr_step *s)
 {
-    static const char *const names[] = {
-        [CR_STEP_NONE] = "NoneType", [CR_STEP_FALSE] = "bool", [CR_STEP_TRUE] = "bool",
-        [CR_STEP_INT] = "int",       [CR_STEP_LONG] = "int",   [CR_STEP_DIGITS] = "int",
-        [CR_STEP_FLOAT] = "float",   [CR_STEP_TEXT] = "str",   [CR_STEP_STRING] = "str",
-        [CR_STEP_BYTES] = "bytes",   [CR_STEP_BYTEARRAY] = "bytearray",
-        [CR_STEP_TUPLE] = "tuple",   [CR_STEP_LIST] = "list",  [CR_STEP_DICT] = "dict",
-        [CR_STEP_SET] = "set",       [CR_STEP_FROZENSET] = "frozenset"};
+    static const char *const names[] = {[CR_STEP_NONE] = "NoneType",
+                                        [CR_STEP_FALSE] = "bool",
+                                        [CR_STEP_TRUE] = "bool",
+                                        [CR_STEP_INT] = "int",
+                                        [CR_STEP_LONG] = "int",
+                                        [CR_STEP_DIGITS] = "int",
+                                        [CR_STEP_FLOAT] = "float",
+                                        [CR_STEP_TEXT] = "str",
+                                        [CR_STEP_STRING] = "str",
+                                        [CR_STEP_BYTES] = "bytes",
+                                        [CR_STEP_BYTEARRAY] = "bytearray",
+                                        [CR_STEP_TUPLE] = "tuple",
+                                        [CR_STEP_LIST] = "list",
+                                        [CR_STEP_DICT] = "dict",
+                                        [CR_STEP_SET] = "set",
+                                        [CR_STEP_FROZENSET] = "frozenset"};
 
     return s->kind < CR_LEN(names) && names[s->kind] ? names[s->kind] : "object";
 }
@@ -892,7 +901,8 @@ static cr_status rare(reader *r, unsigned op)
     case '1': return drop_marked(r);
     case '2': return duplicate(r);
     case 'F': return text_float(r);
-    case 'I': case 'L': return digits(r);
+    case 'I':
+    case 'L': return digits(r);
     case 'S': return quoted(r);
     case 'V': return unicode_line(r);
     case 'T': return counted(r, 4, CR_STEP_STRING);

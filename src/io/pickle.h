@@ -40,11 +40,11 @@ typedef enum {
     CR_STEP_NEWOBJ_EX, /* operands: class, arguments, keywords */
     CR_STEP_OBJECT,    /* operands: class, argument... (protocol 0) */
     /* steps that change their first operand */
-    CR_STEP_APPEND,    /* further operands: items */
-    CR_STEP_SETITEM,   /* key, value */
-    CR_STEP_SETITEMS,  /* key, value, ... */
-    CR_STEP_ADDITEMS,  /* items */
-    CR_STEP_BUILD,     /* state */
+    CR_STEP_APPEND,   /* further operands: items */
+    CR_STEP_SETITEM,  /* key, value */
+    CR_STEP_SETITEMS, /* key, value, ... */
+    CR_STEP_ADDITEMS, /* items */
+    CR_STEP_BUILD,    /* state */
 } cr_step_kind;
 
 typedef struct {

@@ -4,8 +4,8 @@
  * stack.  These strings may be data as well, so they stay, and two new strings precede the
  * instruction.  FRAME instructions are left out, because their lengths would change; readers do
  * not need them. */
-#include "io/pickle.h"
 #include "base/map.h"
+#include "io/pickle.h"
 #include <string.h>
 
 typedef struct {
@@ -26,10 +26,19 @@ static cr_status cut_short(void) { return cr_fail(CR_UNPICKLING, "pickle data wa
 static unsigned fixed(unsigned op)
 {
     switch (op) {
-    case 'K': case 'h': case 'q': case 0x80: case 0x82: return 1;
-    case 'M': case 0x83: return 2;
-    case 'J': case 'j': case 'r': case 0x84: return 4;
-    case 'G': case 0x95: return 8;
+    case 'K':
+    case 'h':
+    case 'q':
+    case 0x80:
+    case 0x82: return 1;
+    case 'M':
+    case 0x83: return 2;
+    case 'J':
+    case 'j':
+    case 'r':
+    case 0x84: return 4;
+    case 'G':
+    case 0x95: return 8;
     default: return 0;
     }
 }
@@ -38,9 +47,17 @@ static unsigned fixed(unsigned op)
 static unsigned length_bytes(unsigned op)
 {
     switch (op) {
-    case 'U': case 'C': case 0x8C: case 0x8A: return 1;
-    case 'X': case 'T': case 'B': case 0x8B: return 4;
-    case 0x8D: case 0x8E: case 0x96: return 8;
+    case 'U':
+    case 'C':
+    case 0x8C:
+    case 0x8A: return 1;
+    case 'X':
+    case 'T':
+    case 'B':
+    case 0x8B: return 4;
+    case 0x8D:
+    case 0x8E:
+    case 0x96: return 8;
     default: return 0;
     }
 }

@@ -35,8 +35,12 @@ TEST(a_pickle_becomes_steps_in_its_order)
     READS("\x80\x02](K\1K\2e.", &weights, "[IIa");
     READS("\x80\x02}q\0X\1\0\0\0aq\1h\0s.", &weights, "{ui");
     READS("\x80\x02K\1K\2\x86\x85.", &weights, "IItt");
-    READS("\x80\x02""ccollections\nOrderedDict\n)R}b.", &weights, "gtR{b");
-    READS("\x80\x04\x95\5\0\0\0\0\0\0\0\x8c\1a\x94""C\1b\x86\x94.", &full, "ubt");
+    READS("\x80\x02"
+          "ccollections\nOrderedDict\n)R}b.",
+          &weights, "gtR{b");
+    READS("\x80\x04\x95\5\0\0\0\0\0\0\0\x8c\1a\x94"
+          "C\1b\x86\x94.",
+          &full, "ubt");
     READS("(lp0\nI1\naI01\na.", &full, "[daTa");
 }
 
@@ -119,8 +123,8 @@ TEST(marks_bound_the_stack)
 
 TEST(every_prefix_of_a_pickle_is_refused)
 {
-    static const char whole[] = "\x80\x02}q\0(X\1\0\0\0aq\1" STORAGE("0", "\4")
-                                "X\1\0\0\0bccollections\nOrderedDict\nq\2)R}bu.";
+    static const char whole[] = "\x80\x02}q\0(X\1\0\0\0aq\1" STORAGE(
+        "0", "\4") "X\1\0\0\0bccollections\nOrderedDict\nq\2)R}bu.";
 
     for (size_t n = 0; n < sizeof whole - 1; n++) {
         char *cut = malloc(n + !n);
@@ -155,12 +159,14 @@ TEST(names_outside_the_default_list_are_asked_for)
 TEST(module_names_of_this_package_become_torchs)
 {
     cr_text out = {0};
-    static const char two[] = "\x80\x02""ccresset._utils\nf\nccressets\nf\nX\7\0\0\0cresset.";
+    static const char two[] = "\x80\x02"
+                              "ccresset._utils\nf\nccressets\nf\nX\7\0\0\0cresset.";
     static const char four[] =
         "\x80\x04\x95\1\0\0\0\0\0\0\0\x8c\7cresset\x94\x8c\1f\x94\x93\x94h\0.";
 
     OK(cr_pickle_rename(&out, two, sizeof two - 1));
-    EQ_STR(out.at, "\x80\x02""ctorch._utils\nf\nccressets\nf\nX\7");
+    EQ_STR(out.at, "\x80\x02"
+                   "ctorch._utils\nf\nccressets\nf\nX\7");
     CHECK(!memcmp(out.at + out.len - 8, "cresset.", 8));
     cr_text_drop(&out);
     OK(cr_pickle_rename(&out, four, sizeof four - 1));

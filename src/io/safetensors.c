@@ -76,8 +76,8 @@ static bool accept(parser *p, char c)
 static cr_status parse_expect(parser *p, char c)
 {
     static const char *const what[128] = {
-        ['{'] = "'{' expected", ['}'] = "'}' expected", ['['] = "'[' expected",
-        [']'] = "']' expected", [':'] = "':' expected", [','] = "',' expected",
+        ['{'] = "'{' expected",     ['}'] = "'}' expected", ['['] = "'[' expected",
+        [']'] = "']' expected",     [':'] = "':' expected", [','] = "',' expected",
         ['"'] = "a string expected"};
 
     return accept(p, c) ? CR_OK : bad(p, what[(unsigned char)c]);
@@ -164,9 +164,11 @@ static cr_status escape(parser *p, char **out)
 /* Bytes of the UTF-8 sequence at `s`; 0 when it is malformed. */
 static int utf8_length(const unsigned char *s, size_t left)
 {
-    int n = s[0] < 0x80 ? 1 : s[0] >= 0xC2 && s[0] < 0xE0 ? 2 : (s[0] & 0xF0) == 0xE0 ? 3
-            : s[0] >= 0xF0 && s[0] < 0xF5                 ? 4
-                                                          : 0;
+    int n = s[0] < 0x80                   ? 1
+            : s[0] >= 0xC2 && s[0] < 0xE0 ? 2
+            : (s[0] & 0xF0) == 0xE0       ? 3
+            : s[0] >= 0xF0 && s[0] < 0xF5 ? 4
+                                          : 0;
 
     if (!n || (size_t)n > left)
         return 0;

@@ -33,8 +33,10 @@ TEST(entries_are_in_the_order_of_their_data)
 {
     cr_safetensors *s = NULL;
 
-    OK(parse(&s, "{\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]},"
-                 "\"a\":{\"shape\":[2,2], \"dtype\":\"I16\",\"data_offsets\":[0,8]}}  ", 16));
+    OK(parse(&s,
+             "{\"b\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[8,16]},"
+             "\"a\":{\"shape\":[2,2], \"dtype\":\"I16\",\"data_offsets\":[0,8]}}  ",
+             16));
     EQ(cr_safetensors_count(s), 2);
     EQ_STR(cr_safetensors_at(s, 0)->name, "a");
     EQ(cr_safetensors_at(s, 0)->dtype, CR_I16);
@@ -51,8 +53,10 @@ TEST(scalars_empty_tensors_and_empty_files_are_valid)
     OK(parse(&s, "{}", 0));
     EQ(cr_safetensors_count(s), 0);
     cr_safetensors_drop(s);
-    OK(parse(&s, "{\"s\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},"
-                 "\"e\":{\"dtype\":\"F64\",\"shape\":[0,9],\"data_offsets\":[8,8]}}", 8));
+    OK(parse(&s,
+             "{\"s\":{\"dtype\":\"F64\",\"shape\":[],\"data_offsets\":[0,8]},"
+             "\"e\":{\"dtype\":\"F64\",\"shape\":[0,9],\"data_offsets\":[8,8]}}",
+             8));
     EQ(cr_safetensors_count(s), 2);
     cr_safetensors_drop(s);
 }
@@ -101,15 +105,18 @@ TEST(data_that_tensors_do_not_fill_exactly_is_refused)
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,1]}}", 1);
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[1,0]}}", 0);
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[0,2]},"
-            "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}", 3);
+            "\"b\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":[1,3]}}",
+            3);
     refused("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-            "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}", 2);
+            "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]}}",
+            2);
 }
 
 TEST(sizes_that_overflow_are_refused)
 {
     refused("{\"a\":{\"dtype\":\"F64\",\"shape\":[9223372036854775807,9223372036854775807],"
-            "\"data_offsets\":[0,8]}}", 8);
+            "\"data_offsets\":[0,8]}}",
+            8);
     refused(
         "{\"a\":{\"dtype\":\"F64\",\"shape\":[2305843009213693953],\"data_offsets\":[0,8]}}",
         8);

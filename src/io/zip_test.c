@@ -1,5 +1,5 @@
-#include "base/test.h"
 #include "base/memory.h"
+#include "base/test.h"
 #include "io/zip.h"
 #include <stdlib.h>
 
@@ -108,18 +108,18 @@ TEST(false_directories_are_refused)
     make_archive(&t);
     size_t first = find(&t, "PK\1\2", 0), second = find(&t, "PK\1\2", first + 1);
     size_t wide = find(&t, "PK\6\6", 0), locator = find(&t, "PK\6\7", 0);
-    FAILS(CR_RUNTIME, patched(&t, wide + 32, full, 8));     /* entries */
-    FAILS(CR_RUNTIME, patched(&t, wide + 40, full, 8));     /* bytes */
-    FAILS(CR_RUNTIME, patched(&t, wide + 48, full, 8));     /* place */
+    FAILS(CR_RUNTIME, patched(&t, wide + 32, full, 8)); /* entries */
+    FAILS(CR_RUNTIME, patched(&t, wide + 40, full, 8)); /* bytes */
+    FAILS(CR_RUNTIME, patched(&t, wide + 48, full, 8)); /* place */
     FAILS(CR_RUNTIME, patched(&t, locator + 8, full, 8));
-    FAILS(CR_RUNTIME, patched(&t, second + 20, full, 4));   /* packed size */
-    FAILS(CR_RUNTIME, patched(&t, second + 24, full, 4));   /* size */
-    FAILS(CR_RUNTIME, patched(&t, second + 28, full, 2));   /* name */
-    FAILS(CR_RUNTIME, patched(&t, second + 30, full, 2));   /* extra field */
-    FAILS(CR_RUNTIME, patched(&t, second + 42, full, 3));   /* local header */
-    FAILS(CR_RUNTIME, patched(&t, second + 10, "\10", 1));  /* deflated */
-    FAILS(CR_RUNTIME, patched(&t, second + 8, "\1", 1));    /* encrypted */
-    FAILS(CR_RUNTIME, patched(&t, second + 46, "\0", 1));   /* a NUL in a name */
+    FAILS(CR_RUNTIME, patched(&t, second + 20, full, 4));  /* packed size */
+    FAILS(CR_RUNTIME, patched(&t, second + 24, full, 4));  /* size */
+    FAILS(CR_RUNTIME, patched(&t, second + 28, full, 2));  /* name */
+    FAILS(CR_RUNTIME, patched(&t, second + 30, full, 2));  /* extra field */
+    FAILS(CR_RUNTIME, patched(&t, second + 42, full, 3));  /* local header */
+    FAILS(CR_RUNTIME, patched(&t, second + 10, "\10", 1)); /* deflated */
+    FAILS(CR_RUNTIME, patched(&t, second + 8, "\1", 1));   /* encrypted */
+    FAILS(CR_RUNTIME, patched(&t, second + 46, "\0", 1));  /* a NUL in a name */
     /* Two entries of the same bytes. */
     size_t third = find(&t, "PK\1\2", second + 1);
     FAILS(CR_RUNTIME, patched(&t, third + 42, t.at + second + 42, 4));

@@ -1,8 +1,8 @@
 /* Writing archives as torch does: for each record a local header, padding to 64 bytes, the
  * data, and a descriptor with checksum and sizes; at the end the directory with its 64-bit
  * records. */
-#include "io/zip.h"
 #include "base/map.h"
+#include "io/zip.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -121,7 +121,7 @@ static cr_status put_descriptor(cr_zip_writer *w, uint32_t crc, uint64_t size, u
 }
 
 static void zip_put_entry(cr_text *t, const cr_text *name, unsigned flags, uint32_t crc,
-                      uint64_t size, uint64_t local)
+                          uint64_t size, uint64_t local)
 {
     cr_text extra = {0};
 

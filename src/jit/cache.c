@@ -171,7 +171,8 @@ static cr_status cache_new_folder(cr_cache_folder *out, int above, const char *p
     for (int tries = 0; failed == EEXIST && tries < 100; tries++) {
         if (getrandom(&number, sizeof number, 0) < 0)
             number += (uint64_t)getpid();
-        snprintf(name, sizeof name, "%s%ld-%016" PRIx64, cache_work_name, (long)geteuid(), number);
+        snprintf(name, sizeof name, "%s%ld-%016" PRIx64, cache_work_name, (long)geteuid(),
+                 number);
         failed = mkdirat(above, name, 0700) ? errno : 0;
     }
     if (failed)
@@ -196,7 +197,8 @@ cr_status cr_cache_work(cr_cache_folder *out, int place)
         cr_text_put(&above.path, cache_temporary());
         CR_GO(cr_text_status(&above.path));
         above.dir = open(above.path.at, O_PATH | O_DIRECTORY | O_CLOEXEC);
-        CR_GO(above.dir < 0 ? cr_fail(CR_IO, "%.400s: %s", above.path.at, strerror(errno)) : CR_OK);
+        CR_GO(above.dir < 0 ? cr_fail(CR_IO, "%.400s: %s", above.path.at, strerror(errno))
+                            : CR_OK);
     } else {
         CR_GO(cache_open(&above, true));
     }
@@ -359,7 +361,8 @@ void *cr_cache_find(const char *key, const char *symbol, const char *source)
 
 /* --- writing --- */
 
-static cr_status read_object(cr_text *out, int dir, const char *object, int n, const char *const *source)
+static cr_status read_object(cr_text *out, int dir, const char *object, int n,
+                             const char *const *source)
 {
     char *bytes = NULL, end[SEAL + 1];
     size_t len;
@@ -431,7 +434,8 @@ static void cache_new_name(char out[64])
     snprintf(out, 64, "new.%ld.%d", (long)getpid(), atomic_fetch_add(&turn, 1));
 }
 
-void cr_cache_keep(int from, const char *object, int n, const char *const *key, const char *const *source)
+void cr_cache_keep(int from, const char *object, int n, const char *const *key,
+                   const char *const *source)
 {
     cr_cache_folder f = {-1, {0}};
     cr_text text = {0};
@@ -450,7 +454,8 @@ void cr_cache_keep(int from, const char *object, int n, const char *const *key, 
     unlinkat(f.dir, first, 0);
 done:
     if (st)
-        cr_log_line("cache", 1, "%d kernel%s not kept: %s", n, n > 1 ? "s are" : " is", cr_error_message());
+        cr_log_line("cache", 1, "%d kernel%s not kept: %s", n, n > 1 ? "s are" : " is",
+                    cr_error_message());
     cache_close(&f);
     cr_text_drop(&text);
 }
@@ -526,7 +531,10 @@ static bool is_kernel(const char *name)
            (!strcmp(name + CR_CACHE_KEY, ".so") || !strcmp(name + CR_CACHE_KEY, ".sc"));
 }
 
-static bool starts(const char *name, const char *with) { return !strncmp(name, with, strlen(with)); }
+static bool starts(const char *name, const char *with)
+{
+    return !strncmp(name, with, strlen(with));
+}
 
 static void remove_abandoned(int base, const char *name, const struct stat *st)
 {
@@ -579,7 +587,8 @@ static int64_t sum_bytes(const entries *all)
     return bytes;
 }
 
-static void remove_oldest(const entries *all, const cr_cache_folder *base, int64_t bytes, int64_t limit)
+static void remove_oldest(const entries *all, const cr_cache_folder *base, int64_t bytes,
+                          int64_t limit)
 {
     size_t i = 0;
 
@@ -589,8 +598,10 @@ static void remove_oldest(const entries *all, const cr_cache_folder *base, int64
         for (; i < all->len && all->at[i].file == file; i++)
             unlinkat(base->dir, all->at[i].name, 0);
     }
-    cr_log_line("cache", 1, "%zu of %zu kernels are removed, the longest unused: %s holds more than %" PRId64 " MB",
-                i, all->len, base->path.at, cr_env_int(CR_ENV_CR_CACHE_LIMIT));
+    cr_log_line(
+        "cache", 1,
+        "%zu of %zu kernels are removed, the longest unused: %s holds more than %" PRId64 " MB",
+        i, all->len, base->path.at, cr_env_int(CR_ENV_CR_CACHE_LIMIT));
 }
 
 void cr_cache_tidy(void)

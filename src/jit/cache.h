@@ -22,7 +22,8 @@ void *cr_cache_find(const char *key, const char *symbol, const char *source);
 
 /* Copies the object in the open folder `from` to the cache under each of the keys.  The log
  * says why a kernel could not be kept. */
-void cr_cache_keep(int from, const char *object, int n, const char *const *key, const char *const *source);
+void cr_cache_keep(int from, const char *object, int n, const char *const *key,
+                   const char *const *source);
 
 /* What was measured about the kernel of that key: a text in <key>.sc, sealed, and replaced as a
  * whole.  Reading returns false when there is no note or the note is damaged; the caller drops

@@ -98,8 +98,9 @@ const char *cr_compiler_path(void)
  * -fexpensive-optimizations costs a tenth of the time.  Without it gcc omits vzeroupper, and
  * the interpreter's SSE instructions after a kernel wait for the upper halves of registers:
  * 0.55 us instead of 0.36 for a compiled lerp of 200 (AVX-512, Sapphire Rapids). */
-static const char flags[] = "-std=gnu11 -O1 -fgcse -fexpensive-optimizations -fPIC -shared -ffp-contract=off "
-                            "-nostartfiles -w";
+static const char flags[] =
+    "-std=gnu11 -O1 -fgcse -fexpensive-optimizations -fPIC -shared -ffp-contract=off "
+    "-nostartfiles -w";
 
 void cr_compiler_identity(cr_text *out)
 {
@@ -108,8 +109,9 @@ void cr_compiler_identity(cr_text *out)
 
     if (!path || stat(path, &st))
         return;
-    cr_text_printf(out, "%s %lld %lld %s %s %s", path, (long long)st.st_size, (long long)st.st_mtime, flags,
-                   cr_isa_flags(cr_isa_chosen()), cr_isa_moves(cr_isa_chosen()));
+    cr_text_printf(out, "%s %lld %lld %s %s %s", path, (long long)st.st_size,
+                   (long long)st.st_mtime, flags, cr_isa_flags(cr_isa_chosen()),
+                   cr_isa_moves(cr_isa_chosen()));
 }
 
 /* --- the child --- */
@@ -141,7 +143,8 @@ static void add_words(command *c, const char *words)
     }
 }
 
-static void make_command(command *c, const char *path, bool moves, const char *source, const char *object)
+static void make_command(command *c, const char *path, bool moves, const char *source,
+                         const char *object)
 {
     c->words = 0;
     c->used = 0;
@@ -238,7 +241,8 @@ static struct {
 /* Starts a child in the group `group`, or in a new group when that is 0.  The child runs in the
  * open folder `dir`, or in the current one when that is -1.  Signals have a shell's
  * defaults. */
-static int start(pid_t *child, char *const *word, int in, int dir, const char *log, pid_t group, char **environment)
+static int start(pid_t *child, char *const *word, int in, int dir, const char *log, pid_t group,
+                 char **environment)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
@@ -389,7 +393,8 @@ static cr_status run(command *c, const cr_cache_folder *folder, double seconds, 
     if (!environment)
         return CR_MEMORY;
     guard = guard_new(folder->path.at, environment);
-    failed = start(&child, c->word, 0, folder->dir, log_name, guard < 0 ? 0 : guards[guard].pid, environment);
+    failed = start(&child, c->word, 0, folder->dir, log_name, guard < 0 ? 0 : guards[guard].pid,
+                   environment);
     if (!failed)
         ended = finish(child, seconds, status);
     if (!failed && !ended) {
@@ -402,13 +407,15 @@ static cr_status run(command *c, const cr_cache_folder *folder, double seconds, 
         return cr_fail(CR_RUNTIME, "%s cannot be started: %s", c->word[0], strerror(failed));
     if (!ended) {
         given_up = true;
-        return cr_fail(CR_RUNTIME, "%s took longer than %g s and was ended; nothing more is compiled",
+        return cr_fail(CR_RUNTIME,
+                       "%s took longer than %g s and was ended; nothing more is compiled",
                        c->word[0], seconds);
     }
     return CR_OK;
 }
 
-cr_status cr_compiler_run(const cr_cache_folder *folder, const char *source, const char *object, double seconds)
+cr_status cr_compiler_run(const cr_cache_folder *folder, const char *source, const char *object,
+                          double seconds)
 {
     const char *path = cr_compiler_path();
     command c;
@@ -423,7 +430,8 @@ cr_status cr_compiler_run(const cr_cache_folder *folder, const char *source, con
     CR_TRY(run(&c, folder, seconds, &status));
     if (status == -1 ? faccessat(folder->dir, object, R_OK, 0) != 0 : status != 0)
         st = complaint(folder->dir);
-    if (st && !plain && *cr_isa_moves(cr_isa_chosen()) && strstr(cr_error_message(), "move-max")) {
+    if (st && !plain && *cr_isa_moves(cr_isa_chosen()) &&
+        strstr(cr_error_message(), "move-max")) {
         plain = true;
         make_command(&c, path, false, source, object);
         CR_TRY(run(&c, folder, seconds, &status));

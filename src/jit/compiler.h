@@ -18,8 +18,8 @@ void cr_compiler_keep_environment(void);
  * files and log.  When this process ends meanwhile, the folder is removed.  Fails with
  * CR_RUNTIME and the compiler's first complaint or the reason why it could not run.  After one
  * run that took too long, nothing more is compiled. */
-CR_MUST cr_status cr_compiler_run(const cr_cache_folder *folder, const char *source, const char *object,
-                                  double seconds);
+CR_MUST cr_status cr_compiler_run(const cr_cache_folder *folder, const char *source,
+                                  const char *object, double seconds);
 
 /* For jit.c's fork handlers: a child must not hold the pipes that its parent's compilers wait
  * for. */

@@ -14,7 +14,8 @@ static int64_t cache_bytes = 32 << 20; /* the default when the system does not t
 /* True for the lines about the first processor that are the same after every boot. */
 static bool tells_model(const char *line)
 {
-    static const char *const start[] = {"vendor_id", "cpu family", "model", "stepping", "cache size", "CPU "};
+    static const char *const start[] = {"vendor_id", "cpu family", "model",
+                                        "stepping",  "cache size", "CPU "};
 
     for (size_t i = 0; i < CR_LEN(start); i++)
         if (!strncmp(line, start[i], strlen(start[i])))

@@ -105,15 +105,9 @@ void cr_kernel_source_drop(const cr_kernel_source *source)
 
 /* --- what a backend asks of it --- */
 
-const char *cr_kernel_text(const cr_kernel_source *s)
-{
-    return cr_text_str(&s->text);
-}
+const char *cr_kernel_text(const cr_kernel_source *s) { return cr_text_str(&s->text); }
 
-const char *cr_kernel_symbol(const cr_kernel_source *s)
-{
-    return cr_text_str(&s->symbol);
-}
+const char *cr_kernel_symbol(const cr_kernel_source *s) { return cr_text_str(&s->symbol); }
 
 static char flags[512];
 

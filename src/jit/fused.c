@@ -35,7 +35,7 @@ struct cr_fused {
     cr_unit unit;
     cr_jit_kernel *kernel;
     variant *variant; /* CR_SCHEDULES entries, or NULL */
-    cr_text text; /* the program before all passes, when CR_ORACLE is set */
+    cr_text text;     /* the program before all passes, when CR_ORACLE is set */
 };
 
 enum { GRAIN = 16384, PATIENCE_SECONDS = 120 };
@@ -134,8 +134,8 @@ static bool is_flat(const cr_nest *n)
 
 static void run_spans(void *context, int64_t begin, int64_t end)
 {
-    job *j = context, part = {.f = j->f, .native = j->native, .stride = j->stride,
-                              .param = j->param};
+    job *j = context,
+        part = {.f = j->f, .native = j->native, .stride = j->stride, .param = j->param};
     void *ptr[MOST_OPERANDS];
     cr_buffer *operand[MOST_OPERANDS];
     int n = cr_loop_operands(j->f->nest->loop, operand, MOST_OPERANDS);
@@ -169,7 +169,8 @@ static void run_rows(void *context, int64_t begin, int64_t end)
 }
 
 cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *ptr,
-                          const int64_t *stride, int64_t rows, int64_t columns, const void *param)
+                          const int64_t *stride, int64_t rows, int64_t columns,
+                          const void *param)
 {
     job j = {.f = f, .ptr = ptr, .stride = stride, .columns = columns, .param = param};
     int64_t grain = columns >= GRAIN ? 1 : GRAIN / (columns > 0 ? columns : 1);
@@ -206,14 +207,15 @@ static cr_status fused_begin(cr_fused_call *out, const cr_fused *f, cr_tier tier
     return CR_OK;
 }
 
-cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride, const int64_t *size,
-                        const void *param)
+cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride,
+                        const int64_t *size, const void *param)
 {
     if (c->native)
         c->native(ptr, stride, size, param);
     else
         CR_TRY(cr_tile_run(c->f->tile, ptr, stride, size, param));
-    return c->f->text.len ? cr_oracle_check(c->f->text.at, ptr, stride, size[0], size[1], param) : CR_OK;
+    return c->f->text.len ? cr_oracle_check(c->f->text.at, ptr, stride, size[0], size[1], param)
+                          : CR_OK;
 }
 
 bool cr_fused_has_tiles(const cr_fused *f) { return f->tile; }
@@ -248,7 +250,9 @@ bool cr_fused_has_schedule(const cr_fused *f, cr_schedule s)
 
 static cr_jit_kernel *kernel_of(const cr_fused *f, cr_schedule s)
 {
-    return s == CR_SCHEDULE_PLAIN ? f->kernel : f->variant ? atomic_load(&f->variant[s].kernel) : NULL;
+    return s == CR_SCHEDULE_PLAIN ? f->kernel
+           : f->variant           ? atomic_load(&f->variant[s].kernel)
+                                  : NULL;
 }
 
 cr_status cr_fused_ask(cr_fused *f, cr_schedule s, cr_jit_urgency urgency_of_it)
@@ -288,10 +292,7 @@ bool cr_fused_cuts_rows(const cr_fused *f)
 
 bool cr_fused_is_checked(const cr_fused *f) { return f->text.len > 0; }
 
-const cr_unit *cr_fused_unit(const cr_fused *f)
-{
-    return &f->unit;
-}
+const cr_unit *cr_fused_unit(const cr_fused *f) { return &f->unit; }
 cr_jit_kernel *cr_fused_kernel(const cr_fused *f) { return f->kernel; }
 const cr_nest *cr_fused_nest(const cr_fused *f) { return f->nest; }
 const char *cr_fused_source(const cr_fused *f) { return cr_text_str(&f->unit.body); }

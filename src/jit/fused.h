@@ -41,8 +41,8 @@ typedef struct {
 /* Runs rows in this thread; `size` is {rows, columns, number of the first row}.  The caller may
  * divide a long row when the program reduces nothing and numbers no columns
  * (cr_fused_cuts_rows). */
-CR_MUST cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride, const int64_t *size,
-                                const void *param);
+CR_MUST cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride,
+                                const int64_t *size, const void *param);
 bool cr_fused_cuts_rows(const cr_fused *f);
 /* True when the oracle checks every part: the caller must then run one part after the other. */
 bool cr_fused_is_checked(const cr_fused *f);

@@ -42,8 +42,8 @@ typedef struct {
     char param[MOST * CR_PARAM_BYTES];
 } setting;
 
-static const float specials[] = {0.0f,      -0.0f,   INFINITY, -INFINITY, NAN,
-                                 0x1p-149f, 0x1p127f, 1.0f,    -1.0f,     3.5f};
+static const float specials[] = {0.0f,      -0.0f,    INFINITY, -INFINITY, NAN,
+                                 0x1p-149f, 0x1p127f, 1.0f,     -1.0f,     3.5f};
 
 static float number(uint64_t *seed, bool special)
 {
@@ -137,7 +137,8 @@ static void interpret(cr_session *s, void *context)
     cr_loop_size sizes[2] = {{cr_sym_find(l->syms, "R"), x->rows},
                              {cr_sym_find(l->syms, "C"), x->columns}};
 
-    cr_loop_interpret(l, &(cr_loop_run){sizes, 2, (void *const *)x->memory, x->param, cr_fn_one});
+    cr_loop_interpret(l,
+                      &(cr_loop_run){sizes, 2, (void *const *)x->memory, x->param, cr_fn_one});
 }
 
 static void tiers_agree(setting *x, int64_t rows, int64_t columns, bool special)
@@ -148,8 +149,8 @@ static void tiers_agree(setting *x, int64_t rows, int64_t columns, bool special)
     run(x, CR_TIER_NATIVE);
     cr_test_compared();
     if (!outputs_same(x))
-        cr_test_failed(__FILE__, __LINE__, "tiers differ for %lld x %lld of\n%s", (long long)rows,
-                       (long long)columns, x->text);
+        cr_test_failed(__FILE__, __LINE__, "tiers differ for %lld x %lld of\n%s",
+                       (long long)rows, (long long)columns, x->text);
     tidy(x);
 }
 
@@ -171,7 +172,7 @@ static void interpreter_agrees(setting *x, int64_t rows, int64_t columns)
 
 static void check_program(const char *text)
 {
-    static const int64_t sizes[][2] = {{1, 1},   {3, 5},     {7, 16},  {33, 31},  {2, 1025},
+    static const int64_t sizes[][2] = {{1, 1},   {3, 5},     {7, 16},   {33, 31},  {2, 1025},
                                        {5, 300}, {1, 20000}, {2, 8192}, {2, 8193}, {300, 4}};
     setting x = {.text = text};
     cr_status st = cr_fused_new(&x.f, parse, (void *)text);
@@ -223,7 +224,8 @@ static void run_schedule(setting *x, cr_schedule s, int shift)
 
     for (int k = 0; k < x->operands; k++) {
         bool out = x->operand[k]->role == CR_BUFFER_OUTPUT;
-        ptr[k] = out ? x->memory[k] + (64 - ((uintptr_t)x->memory[k] & 63)) % 64 + shift : x->memory[k];
+        ptr[k] = out ? x->memory[k] + (64 - ((uintptr_t)x->memory[k] & 63)) % 64 + shift
+                     : x->memory[k];
     }
     OK(cr_fused_begin_schedule(&call, x->f, s));
     OK(cr_fused_part(&call, ptr, x->stride, size, x->param));
@@ -238,13 +240,15 @@ static void schedules_agree(setting *x, int64_t rows, int64_t columns)
         x->memory[k] = realloc(x->memory[k], (size_t)x->bytes[k] + 192);
     run(x, CR_TIER_TILES);
     for (int s = 0; s < CR_SCHEDULES; s++)
-        for (int shift = 0; shift < 16 && cr_fused_has_schedule(x->f, (cr_schedule)s); shift += 8) {
+        for (int shift = 0; shift < 16 && cr_fused_has_schedule(x->f, (cr_schedule)s);
+             shift += 8) {
             save_and_clear(x);
             run_schedule(x, (cr_schedule)s, shift);
             cr_test_compared();
             if (!outputs_same(x))
-                cr_test_failed(__FILE__, __LINE__, "%s differs for %lld x %lld of\n%s", cr_schedule_names[s],
-                               (long long)rows, (long long)columns, x->text);
+                cr_test_failed(__FILE__, __LINE__, "%s differs for %lld x %lld of\n%s",
+                               cr_schedule_names[s], (long long)rows, (long long)columns,
+                               x->text);
         }
     tidy(x);
 }
@@ -276,9 +280,11 @@ TEST(schedules_change_no_bit)
 {
     use_cache();
     EQ(check_schedules("y[i<R, j<C] = x[i, j] * s + b[j]\nz[i<R, j<C] = x[i, j] - b[j]\n"), 4);
-    EQ(check_schedules("y[i<R, j<C] = exp(x[i, j]) + tanh(x[i, j]) * 2\n"), 3); /* costly: narrow anyway */
+    EQ(check_schedules("y[i<R, j<C] = exp(x[i, j]) + tanh(x[i, j]) * 2\n"),
+       3); /* costly: narrow anyway */
     EQ(check_schedules("m[i<R] = maximum[j<C](x[i, j])\ne[i<R, j<C] = exp(x[i, j] - m[i])\n"
-                       "t[i<R] = add[j<C](e[i, j])\ny[i<R, j<C] = e[i, j] / t[i]\n"), 4);
+                       "t[i<R] = add[j<C](e[i, j])\ny[i<R, j<C] = e[i, j] / t[i]\n"),
+       4);
     EQ(check_schedules("y[i<R, j<C] = x[i, j] > b[j]\n"), 4);
     remove_cache();
 }
@@ -318,11 +324,13 @@ static void random_expr(cr_text *out, int depth, int full, int rows)
 
     switch (depth ? roll(9) : roll(4)) {
     case 0: cr_text_put(out, "x[i, j]"); return;
-    case 1: cr_text_put(out, full ? "" : "b[j]");
+    case 1:
+        cr_text_put(out, full ? "" : "b[j]");
         if (full)
             cr_text_printf(out, "a%d[i, j]", roll(full));
         return;
-    case 2: cr_text_put(out, rows ? "" : "z[i, j]");
+    case 2:
+        cr_text_put(out, rows ? "" : "z[i, j]");
         if (rows)
             cr_text_printf(out, "r%d[i]", roll(rows));
         return;

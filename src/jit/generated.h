@@ -29,7 +29,8 @@ extern const int cr_fn_kernel_count;
 
 /* The chosen instruction set's kernel of one function, or NULL. */
 cr_kernel cr_fn_kernel(cr_fn fn, cr_dtype t, cr_form form);
-/* The same kernel on one element: what the interpreter evaluates functions with (cr_fn_eval). */
+/* The same kernel on one element: what the interpreter evaluates functions with (cr_fn_eval).
+ */
 bool cr_fn_one(cr_fn fn, cr_dtype t, void *out, const void *const *in);
 
 typedef struct {

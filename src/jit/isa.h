@@ -9,17 +9,17 @@
 /* CR_ISA_ROW(name, compiler flags, flags that not every compiler knows), worst first.  With the
  * last flags gcc copies whole vectors.  Without them gcc copies halves, and a load of a value
  * stored in halves waits: folds then take up to 1.7 times as long. */
-#define CR_ISA_ROWS(ROW)                                                                           \
-    ROW(base, "", "")                                                                              \
-    ROW(avx2, "-mavx2 -mfma -mf16c", "-mmove-max=256 -mstore-max=256")                             \
-    ROW(avx512, "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c",                  \
+#define CR_ISA_ROWS(ROW)                                                                       \
+    ROW(base, "", "")                                                                          \
+    ROW(avx2, "-mavx2 -mfma -mf16c", "-mmove-max=256 -mstore-max=256")                         \
+    ROW(avx512, "-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma -mavx2 -mf16c",              \
         "-mmove-max=512 -mstore-max=512")
 
 typedef enum {
 #define CR_ISA_ROW(name, flags, moves) CR_ISA_##name,
     CR_ISA_ROWS(CR_ISA_ROW)
 #undef CR_ISA_ROW
-    CR_ISA_COUNT
+        CR_ISA_COUNT
 } cr_isa;
 
 /* The process's choice; every call returns the same. */

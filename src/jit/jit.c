@@ -139,7 +139,8 @@ static uint64_t vocabulary_hash;
 static void hash_vocabulary(void)
 {
     for (int i = 0; i < CR_VEC_COUNT; i++)
-        vocabulary_hash = vocabulary_hash * 31 + cr_hash(cr_vec_texts[i], strlen(cr_vec_texts[i]));
+        vocabulary_hash =
+            vocabulary_hash * 31 + cr_hash(cr_vec_texts[i], strlen(cr_vec_texts[i]));
 }
 
 /* Two hashes of the same bytes, with different initial values. */
@@ -289,7 +290,8 @@ static void keep(cr_jit_kernel *const *k, int n, int dir, const char *object)
         cr_log_line("cache", 2, "%s is compiled: %s", k[i]->symbol, k[i]->key);
 }
 
-static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *source, const cr_cache_folder *folder)
+static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *source,
+                            const cr_cache_folder *folder)
 {
     static _Atomic int turn;
     char object[64];
@@ -312,7 +314,8 @@ static bool is_of_place(cr_status st)
     if (!st)
         return false;
     return st == CR_IO || strstr(why, strerror(ENOSPC)) || strstr(why, strerror(EACCES)) ||
-           strstr(why, strerror(EROFS)) || strstr(why, strerror(EPERM)) || strstr(why, "cannot load");
+           strstr(why, strerror(EROFS)) || strstr(why, strerror(EPERM)) ||
+           strstr(why, "cannot load");
 }
 
 static cr_status compile(cr_jit_kernel *const *k, int n)
@@ -324,7 +327,8 @@ static cr_status compile(cr_jit_kernel *const *k, int n)
     st = cr_text_status(&source);
     if (!st && !cr_compiler_path())
         st = cr_fail(CR_RUNTIME, "no C compiler was found (CR_CC, gcc, clang, cc)");
-    for (int place = 0; (!place && !st) || (place && place < CR_CACHE_PLACES && is_of_place(st)); place++) {
+    for (int place = 0;
+         (!place && !st) || (place && place < CR_CACHE_PLACES && is_of_place(st)); place++) {
         cr_cache_folder folder;
         st = cr_cache_work(&folder, place);
         if (!st) {
@@ -360,13 +364,13 @@ static void report(cr_jit_kernel *const *k, int n, cr_status st, double seconds)
     const char *why = cr_error_message();
 
     if (!st) {
-        cr_log_line("jit", 1, "%d kernel%s ready after %.1f ms, %s first", n, n > 1 ? "s are" : " is", seconds * 1e3,
-                    k[0]->symbol);
+        cr_log_line("jit", 1, "%d kernel%s ready after %.1f ms, %s first", n,
+                    n > 1 ? "s are" : " is", seconds * 1e3, k[0]->symbol);
         return;
     }
     if (atomic_exchange(&said, cr_hash(why, strlen(why))) != cr_hash(why, strlen(why)))
-        cr_log_line("jit", 1, "%d kernel%s, %s first, %s tiles: %s", n, n > 1 ? "s" : "", k[0]->symbol,
-                    n > 1 ? "stay" : "stays", why);
+        cr_log_line("jit", 1, "%d kernel%s, %s first, %s tiles: %s", n, n > 1 ? "s" : "",
+                    k[0]->symbol, n > 1 ? "stay" : "stays", why);
 }
 
 static cr_status compile_and_report(cr_jit_kernel *const *k, int n)
@@ -406,7 +410,9 @@ static void await_burst(void)
     struct timespec nap = {0, 1000000};
     int before = -1;
 
-    for (int i = 0; i < 10 && !asked[CR_JIT_AWAITED].count && before != waiting(missing) + waiting(asked); i++) {
+    for (int i = 0;
+         i < 10 && !asked[CR_JIT_AWAITED].count && before != waiting(missing) + waiting(asked);
+         i++) {
         before = waiting(missing) + waiting(asked);
         pthread_mutex_unlock(&lock);
         nanosleep(&nap, NULL);
@@ -572,8 +578,8 @@ static cr_jit_kernel *kernel_new(const cr_unit *u, const char *symbol, const cha
 }
 
 /* The caller holds the lock. */
-static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symbol, cr_jit_urgency urgency,
-                         const char *key)
+static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symbol,
+                         cr_jit_urgency urgency, const char *key)
 {
     cr_jit_kernel *k = cr_map_get(&known, key, CR_CACHE_KEY);
 
@@ -600,7 +606,8 @@ static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symb
     return CR_OK;
 }
 
-cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol, cr_jit_urgency urgency)
+cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol,
+                         cr_jit_urgency urgency)
 {
     char key[CR_CACHE_KEY + 1];
     cr_status st;

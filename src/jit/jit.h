@@ -30,7 +30,8 @@ typedef enum {
 
 /* Requests the function `symbol` (as given to cr_emit_c) of a unit that holds only this
  * function.  Fails with CR_MEMORY. */
-CR_MUST cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol, cr_jit_urgency urgency);
+CR_MUST cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol,
+                                 cr_jit_urgency urgency);
 
 /* The function, or NULL until the kernel is ready. */
 cr_kernel cr_jit_function(const cr_jit_kernel *k);

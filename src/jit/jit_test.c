@@ -334,9 +334,11 @@ TEST(a_compiler_that_cannot_take_several_at_once_gets_one_at_a_time)
     cr_fused *f[MANY];
 
     fresh_cache();
-    snprintf(text, sizeof text, "#!/bin/sh\nfor f; do case $f in *.c) n=$(grep -c '^#undef CK_ISA' $f);; esac; done\n"
-                                "[ $n = 1 ] || { echo 'error: too many' >&2; exit 1; }\nexec %s \"$@\"\n",
-             real_compiler());
+    snprintf(
+        text, sizeof text,
+        "#!/bin/sh\nfor f; do case $f in *.c) n=$(grep -c '^#undef CK_ISA' $f);; esac; done\n"
+        "[ $n = 1 ] || { echo 'error: too many' >&2; exit 1; }\nexec %s \"$@\"\n",
+        real_compiler());
     write_script(path, sizeof path, text);
     setenv("CR_CC", path, 1);
     ask_many(f, 700);
@@ -350,8 +352,11 @@ TEST(a_compiler_that_does_not_know_how_to_move_does_without)
     cr_fused *f;
 
     fresh_cache();
-    snprintf(text, sizeof text, "#!/bin/sh\ncase \"$*\" in *-mmove-max*) echo \"error: unknown '-mmove-max'\" >&2; exit 1;;\n"
-                                "esac\nexec %s \"$@\"\n", real_compiler());
+    snprintf(text, sizeof text,
+             "#!/bin/sh\ncase \"$*\" in *-mmove-max*) echo \"error: unknown '-mmove-max'\" "
+             ">&2; exit 1;;\n"
+             "esac\nexec %s \"$@\"\n",
+             real_compiler());
     write_script(path, sizeof path, text);
     setenv("CR_CC", path, 1);
     f = ask(37);
@@ -361,8 +366,8 @@ TEST(a_compiler_that_does_not_know_how_to_move_does_without)
     remove_cache();
 }
 
-/* A compiler that sleeps, in a way that tells it from those of other test runs: writes its script, and
- * the word that its processes' command lines have. */
+/* A compiler that sleeps, in a way that tells it from those of other test runs: writes its
+ * script, and the word that its processes' command lines have. */
 static void write_sleeper(char word[32], char *path, size_t room)
 {
     static int turn;
@@ -380,7 +385,8 @@ static int processes_with(const char *word)
     FILE *f;
 
     /* the search's own shells have it in brackets: [w]ord is no match for itself */
-    snprintf(command, sizeof command, "grep -alz '[%c]%s' /proc/[0-9]*/cmdline 2>/dev/null | wc -l", *word, word + 1);
+    snprintf(command, sizeof command,
+             "grep -alz '[%c]%s' /proc/[0-9]*/cmdline 2>/dev/null | wc -l", *word, word + 1);
     f = popen(command, "r");
     CHECK(f && fgets(text, sizeof text, f));
     pclose(f);
@@ -400,10 +406,7 @@ static int work_folders(const char *in)
     return n;
 }
 
-static void nap(void)
-{
-    nanosleep(&(struct timespec){0, 20000000}, NULL);
-}
+static void nap(void) { nanosleep(&(struct timespec){0, 20000000}, NULL); }
 
 /* False when no process has the word for ten seconds. */
 static bool comes_up(const char *word)

@@ -8,11 +8,11 @@
  * The linker takes these in their place. */
 static bool called;
 
-#define REPLACED(type, name)                                                                  \
-    type name(type x)                                                                         \
-    {                                                                                         \
-        called = true;                                                                        \
-        return x;                                                                             \
+#define REPLACED(type, name)                                                                   \
+    type name(type x)                                                                          \
+    {                                                                                          \
+        called = true;                                                                         \
+        return x;                                                                              \
     }
 REPLACED(double, exp)
 REPLACED(double, log)

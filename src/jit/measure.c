@@ -18,7 +18,8 @@ void cr_measure_init(cr_measure *m, int ways)
 
 static bool is_done(const cr_measure *m, int way)
 {
-    return m->out[way] || (m->calls[way] >= CALLS && (m->best[way] >= short_seconds || m->calls[way] >= SHORT_CALLS));
+    return m->out[way] || (m->calls[way] >= CALLS &&
+                           (m->best[way] >= short_seconds || m->calls[way] >= SHORT_CALLS));
 }
 
 int cr_measure_next(const cr_measure *m, unsigned ready)

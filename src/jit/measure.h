@@ -16,7 +16,7 @@ typedef struct {
     int ways, chosen;
     double best[CR_MEASURE_WAYS]; /* seconds */
     int calls[CR_MEASURE_WAYS];
-    bool out[CR_MEASURE_WAYS];    /* hopeless, or not available */
+    bool out[CR_MEASURE_WAYS]; /* hopeless, or not available */
 } cr_measure;
 
 /* At most CR_MEASURE_WAYS ways.  Way 0 is the usual one; another way must be clearly faster. */

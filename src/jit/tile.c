@@ -15,12 +15,19 @@
 typedef enum { PLACE_NONE, PLACE_TILE, PLACE_ROW, PLACE_CALL, PLACE_OPERAND } place;
 
 typedef struct {
-    uint8_t place, item;   /* item: bytes an element */
-    bool full;             /* OPERAND: one element a column */
-    uint16_t number;       /* tile, row array, call element or operand */
+    uint8_t place, item; /* item: bytes an element */
+    bool full;           /* OPERAND: one element a column */
+    uint16_t number;     /* tile, row array, call element or operand */
 } ref;
 
-typedef enum { STEP_FUNCTION, STEP_RANDOM, STEP_REDUCE, STEP_CONST, STEP_PARAM, STEP_INTEGER } kind;
+typedef enum {
+    STEP_FUNCTION,
+    STEP_RANDOM,
+    STEP_REDUCE,
+    STEP_CONST,
+    STEP_PARAM,
+    STEP_INTEGER
+} kind;
 
 typedef struct {
     uint8_t kind, scope, dtype, count;
@@ -39,9 +46,9 @@ struct cr_tile {
     cr_session *s;
     cr_buffer *operand[32];
     int operands;
-    steps start;      /* once a call */
+    steps start;         /* once a call */
     steps *column, *row; /* by sweep: before its columns (row), and over them */
-    steps last;       /* row values after the last sweep */
+    steps last;          /* row values after the last sweep */
     int tiles, rows, calls, parts;
     int item; /* bytes of the widest value in a tile */
 };
@@ -52,8 +59,8 @@ enum { TILE = 1024, SLOT = 16 };
 
 typedef struct {
     cr_tile *t;
-    ref *known;         /* by id; PLACE_NONE until computed */
-    ref *tile_known;    /* the same for values per column, of the sweep at hand */
+    ref *known;      /* by id; PLACE_NONE until computed */
+    ref *tile_known; /* the same for values per column, of the sweep at hand */
     int sweep, tiles;
 } planner;
 
@@ -186,7 +193,10 @@ static void plan_copy(planner *p, const cr_expr *e, ref from, ref to)
 {
     cr_dtype t = (cr_dtype)e->dtype;
     cr_fn fn = cr_dtype_category(t) <= CR_CAT_INT ? CR_FN_or : CR_FN_maximum;
-    step st = {.kind = STEP_FUNCTION, .scope = CR_SCOPE_COLUMN, .dtype = (uint8_t)t, .count = 2,
+    step st = {.kind = STEP_FUNCTION,
+               .scope = CR_SCOPE_COLUMN,
+               .dtype = (uint8_t)t,
+               .count = 2,
                .e = e};
 
     st.kernel = kernel_of(p, fn, t, CR_FORM_MAIN);
@@ -197,8 +207,8 @@ static void plan_copy(planner *p, const cr_expr *e, ref from, ref to)
 
 static void plan_reduce(planner *p, const cr_expr *e)
 {
-    step st = {.kind = STEP_REDUCE, .scope = CR_SCOPE_COLUMN, .dtype = e->dtype, .count = 1,
-               .e = e};
+    step st = {
+        .kind = STEP_REDUCE, .scope = CR_SCOPE_COLUMN, .dtype = e->dtype, .count = 1, .e = e};
 
     st.in[0] = plan(p, e->args[0]);
     if (!st.in[0].full) {
@@ -276,7 +286,10 @@ static void plan_row_stores(planner *p)
         const cr_store *store = &p->t->n->row_store[i];
         cr_dtype t = (cr_dtype)store->value->dtype;
         cr_fn fn = cr_dtype_category(t) <= CR_CAT_INT ? CR_FN_or : CR_FN_maximum;
-        step st = {.kind = STEP_FUNCTION, .scope = CR_SCOPE_ROW, .dtype = (uint8_t)t, .count = 2,
+        step st = {.kind = STEP_FUNCTION,
+                   .scope = CR_SCOPE_ROW,
+                   .dtype = (uint8_t)t,
+                   .count = 2,
                    .e = store->value};
         st.in[0] = st.in[1] = plan(p, store->value);
         st.kernel = kernel_of(p, fn, t, CR_FORM_MAIN);
@@ -313,11 +326,11 @@ typedef struct {
     void *const *ptr;
     const int64_t *stride;
     const void *param;
-    int64_t columns, first;    /* of the call */
-    int64_t row, rows;         /* the batch, counted from the call's first row */
-    int64_t from, wide;        /* the part of each row */
-    int64_t tile_width;        /* elements from one row of a tile to the next */
-    int64_t chunk;             /* number of the part */
+    int64_t columns, first; /* of the call */
+    int64_t row, rows;      /* the batch, counted from the call's first row */
+    int64_t from, wide;     /* the part of each row */
+    int64_t tile_width;     /* elements from one row of a tile to the next */
+    int64_t chunk;          /* number of the part */
     char *tiles, *row_values, *call_values, *parts;
     int64_t tile_bytes, row_bytes, part_bytes;
 } machine;
@@ -335,9 +348,7 @@ static void *address(const machine *m, const ref *r, int64_t *stride)
         stride[0] = r->item;
         stride[1] = 0;
         return m->row_values + r->number * m->row_bytes;
-    case PLACE_CALL:
-        stride[0] = stride[1] = 0;
-        return m->call_values + r->number * SLOT;
+    case PLACE_CALL: stride[0] = stride[1] = 0; return m->call_values + r->number * SLOT;
     case PLACE_OPERAND:
     case PLACE_NONE: break;
     }
@@ -434,8 +445,9 @@ static void set_call_value(const machine *m, const step *st)
     else if (st->kind == STEP_PARAM)
         memcpy(out, (const char *)m->param + e->param->slot * CR_PARAM_BYTES, st->out.item);
     else
-        cr_scalar_store(cr_scalar_int(cr_sym_eval(e->index[0], value_of_name, (void *)m, &wrong)),
-                        (cr_dtype)e->dtype, out);
+        cr_scalar_store(
+            cr_scalar_int(cr_sym_eval(e->index[0], value_of_name, (void *)m, &wrong)),
+            (cr_dtype)e->dtype, out);
 }
 
 static void run_steps(const machine *m, const steps *list)
@@ -539,7 +551,11 @@ static int64_t lay_out(machine *m, int64_t rows)
 cr_status cr_tile_run(const cr_tile *t, void *const *ptr, const int64_t *stride,
                       const int64_t *size, const void *param)
 {
-    machine m = {.t = t, .ptr = ptr, .stride = stride, .param = param, .columns = size[1],
+    machine m = {.t = t,
+                 .ptr = ptr,
+                 .stride = stride,
+                 .param = param,
+                 .columns = size[1],
                  .first = t->n->counts_rows ? size[2] : 0};
     int64_t batch = lay_out(&m, size[0]), bytes, parts;
     char *memory;

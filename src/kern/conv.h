@@ -21,10 +21,12 @@ typedef struct {
 
 /* y = x convolved with w, plus bias (one element per channel of y, or NULL).  Fails with
  * CR_MEMORY. */
-CR_MUST cr_status cr_conv_to_y(const cr_conv *c, cr_dtype t, char *x, char *w, char *bias, char *y);
+CR_MUST cr_status cr_conv_to_y(const cr_conv *c, cr_dtype t, char *x, char *w, char *bias,
+                               char *y);
 /* x = the transpose applied to y, plus bias (one element per channel of x, or NULL).  Fails
  * with CR_MEMORY. */
-CR_MUST cr_status cr_conv_to_x(const cr_conv *c, cr_dtype t, char *y, char *w, char *bias, char *x);
+CR_MUST cr_status cr_conv_to_x(const cr_conv *c, cr_dtype t, char *y, char *w, char *bias,
+                               char *x);
 /* w = the sum over the batch of products of y and x.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_conv_to_w(const cr_conv *c, cr_dtype t, char *x, char *y, char *w);
 
@@ -37,8 +39,8 @@ void cr_conv_col2im(const cr_conv *c, cr_dtype t, const char *col, char *x);
 /* Runs oneDNN's kernel (conv_dnnl.c).  *done is false when oneDNN has no kernel for this
  * case. */
 typedef enum { CR_CONV_Y, CR_CONV_X, CR_CONV_W } cr_conv_kind;
-CR_MUST cr_status cr_conv_dnnl(bool *done, cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *x,
-                               char *w, char *bias, char *y);
+CR_MUST cr_status cr_conv_dnnl(bool *done, cr_conv_kind kind, const cr_conv *c, cr_dtype t,
+                               char *x, char *w, char *bias, char *y);
 
 /* The oneDNN primitive that cr_conv_to_y runs for the problem with cr_threads() threads.  Its
  * operands are x, w, y and the bias, when there is one.  The caller owns a reference.  NULL
@@ -47,7 +49,8 @@ struct cr_dnnl_primitive;
 enum { CR_CONV_ARG_X, CR_CONV_ARG_W, CR_CONV_ARG_Y, CR_CONV_ARG_BIAS };
 struct cr_dnnl_primitive *cr_conv_primitive(const cr_conv *c, cr_dtype t, bool bias);
 /* The problem of a call of entry `convolution` with these views; not transposed. */
-cr_conv cr_conv_problem(const cr_view *x, const cr_view *w, const cr_view *y, const cr_value *arg);
+cr_conv cr_conv_problem(const cr_view *x, const cr_view *w, const cr_view *y,
+                        const cr_value *arg);
 
 /* The product of the sizes. */
 static inline int64_t cr_conv_volume(const cr_conv *c, const int64_t *size)

@@ -2,7 +2,8 @@
  *
  * A kind of device offers a cr_layout_hook.  The compiler asks it for the kernel that an eager
  * call would run, and then keeps packed weights and blocked results between such kernels.
- * Operand i of a kernel is the i-th pointer of `data`; CR_CONV_ARG_X and so on for convolutions. */
+ * Operand i of a kernel is the i-th pointer of `data`; CR_CONV_ARG_X and so on for
+ * convolutions. */
 #ifndef CR_KERN_LAYOUT_H
 #define CR_KERN_LAYOUT_H
 
@@ -24,12 +25,14 @@ typedef struct {
     int64_t (*block)(const cr_layout_kernel *k, int i);
     /* Copies input i from the plain layout to the preferred one.  CR_MEMORY. */
     cr_status (*pack)(cr_layout_kernel *k, int i, void *plain, void *preferred);
-    /* Runs.  Bit i of `preferred` is set when data[i] is in the preferred layout.  CR_MEMORY. */
+    /* Runs.  Bit i of `preferred` is set when data[i] is in the preferred layout.  CR_MEMORY.
+     */
     cr_status (*run)(cr_layout_kernel *k, void *const *data, unsigned preferred);
 
-    /* Float32 values from planes [block] outermost to the plain layout: `planes` planes of `block`
-     * channels with `points` points each. */
-    void (*unblock)(float *plain, const float *blocked, int64_t planes, int64_t block, int64_t points);
+    /* Float32 values from planes [block] outermost to the plain layout: `planes` planes of
+     * `block` channels with `points` points each. */
+    void (*unblock)(float *plain, const float *blocked, int64_t planes, int64_t block,
+                    int64_t points);
     /* The greatest values of windows, both sides in blocks. */
     void (*max_pool)(const cr_pool *windows, int64_t block, const float *x, float *y);
 } cr_layout_hook;

@@ -34,9 +34,12 @@ void cr_pool_spread(const cr_pool *p, cr_dtype t, const void *y, void *x);
 typedef struct {
     int64_t planes, n, m;
 } cr_pool_places;
-void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index, void *x);
-void cr_pool_gather(const cr_pool_places *p, cr_dtype t, const void *x, const int64_t *index, void *y);
-void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index, void *x);
+void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
+                     void *x);
+void cr_pool_gather(const cr_pool_places *p, cr_dtype t, const void *x, const int64_t *index,
+                    void *y);
+void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
+                 void *x);
 /* The first index outside [0, m).  Sets *found to false and returns -1 when there is none. */
 int64_t cr_pool_bad_index(const int64_t *index, int64_t n, int64_t m, bool *found);
 

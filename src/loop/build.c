@@ -262,10 +262,7 @@ static value apply(frame *f, const cr_rule *r, cr_fn fn, const value *v)
     return of_expr(cr_expr_call(f->l, fn, r->count, args), any_tensor(v, r->count));
 }
 
-static bool is_literal(const value *v)
-{
-    return v->kind == IS_NUMBER || v->kind == IS_TRUTH;
-}
+static bool is_literal(const value *v) { return v->kind == IS_NUMBER || v->kind == IS_TRUTH; }
 
 /* Arithmetic on two literals, so that 1 / 3 or -0.5 * ln2 is one constant. */
 static bool fold_numbers(const cr_rule *r, const value *v, value *out)
@@ -346,8 +343,8 @@ static value greater_size(frame *f, const cr_rule *r)
     value n = eval(f, r->args[0]), least = eval(f, r->args[1]);
     bool wrong = false;
 
-    if (n.kind != IS_SIZE || least.kind != IS_NUMBER || least.number.category > CR_CAT_INT || !f->columns ||
-        cr_sym_eval(n.size, known_size, f, &wrong) < least.number.i || wrong)
+    if (n.kind != IS_SIZE || least.kind != IS_NUMBER || least.number.category > CR_CAT_INT ||
+        !f->columns || cr_sym_eval(n.size, known_size, f, &wrong) < least.number.i || wrong)
         refuse(f, r, "not known inside a fused kernel:");
     return n;
 }
@@ -488,7 +485,7 @@ static bool known_comparison(frame *f, const cr_rule *r, value *out)
         if ((v[i] = eval(f, r->args[i])).kind != IS_NUMBER)
             return false;
     double a = cr_scalar_as_double(v[0].number), b = cr_scalar_as_double(v[1].number);
-    bool holds[] = {a == b, a != b, a < b, a <= b, a > b, a >= b};
+    bool holds[] = {a == b, a != b, a<b, a <= b, a> b, a >= b};
     *out = of_truth(holds[k]);
     return true;
 }
@@ -504,9 +501,7 @@ static bool known_logic(frame *f, const cr_rule *r, value *out)
     a = eval(f, r->args[0]);
     if (a.kind != IS_TRUTH)
         return false;
-    *out = r->count == 1        ? of_truth(!a.truth)
-           : a.truth == either ? a
-                               : eval(f, r->args[1]);
+    *out = r->count == 1 ? of_truth(!a.truth) : a.truth == either ? a : eval(f, r->args[1]);
     return true;
 }
 
@@ -515,12 +510,14 @@ static bool of_type(frame *f, const cr_rule *r, value *out)
 {
     value v;
 
-    if (!r->op || r->count != 1 || (r->builtin != CR_BUILTIN_real && r->builtin != CR_BUILTIN_complex))
+    if (!r->op || r->count != 1 ||
+        (r->builtin != CR_BUILTIN_real && r->builtin != CR_BUILTIN_complex))
         return false;
     v = eval(f, r->args[0]);
     if (v.kind != IS_DTYPE)
         return false;
-    v.dtype = r->builtin == CR_BUILTIN_real ? cr_dtype_real(v.dtype) : cr_dtype_complex(v.dtype);
+    v.dtype =
+        r->builtin == CR_BUILTIN_real ? cr_dtype_real(v.dtype) : cr_dtype_complex(v.dtype);
     *out = v;
     return true;
 }
@@ -634,7 +631,8 @@ static value reduce(frame *f, const cr_rule *r)
     int fn = cr_fn_find(fold->name);
     value v;
 
-    if (dim < 0 || f->slot[dim].kind != IS_DIMS || keep < 0 || !is_true(&f->slot[keep]) || !f->column.extent)
+    if (dim < 0 || f->slot[dim].kind != IS_DIMS || keep < 0 || !is_true(&f->slot[keep]) ||
+        !f->column.extent)
         refuse(f, r, "only reductions over the row's dimensions with keepdim=True fuse, not");
     if (fn < 0 || fold->count != 1)
         refuse(f, fold, "no fold:");
@@ -713,8 +711,17 @@ static frame *callee_of(frame *f, const cr_rule *r)
 {
     frame *callee = CR_NEW(f->s, frame);
 
-    *callee = (frame){.known = CR_NEW_N(f->s, bool, r->op->slot_count), .slot = CR_NEW_N(f->s, value, r->op->slot_count), .l = f->l, .s = f->s, .op = r->op, .row = f->row, .column = f->column, .columns = f->columns,
-                      .rounds = f->rounds && !r->op->fused, .half = f->half, .depth = f->depth + 1};
+    *callee = (frame){.known = CR_NEW_N(f->s, bool, r->op->slot_count),
+                      .slot = CR_NEW_N(f->s, value, r->op->slot_count),
+                      .l = f->l,
+                      .s = f->s,
+                      .op = r->op,
+                      .row = f->row,
+                      .column = f->column,
+                      .columns = f->columns,
+                      .rounds = f->rounds && !r->op->fused,
+                      .half = f->half,
+                      .depth = f->depth + 1};
     if (callee->depth > DEEPEST)
         refuse(f, r, "the composition calls itself:");
     bind(f, callee, r);
@@ -782,11 +789,12 @@ static void declare_params(frame *f)
 
     for (int i = 0; i < op->param_count; i++) {
         const cr_param *p = &op->param[i];
-        bool dims = op->does == CR_DOES_FOLD && (!strcmp(p->name, "dim") ||
-                                                 !strcmp(p->name, "keepdim"));
+        bool dims = op->does == CR_DOES_FOLD &&
+                    (!strcmp(p->name, "dim") || !strcmp(p->name, "keepdim"));
         f->known[i] = true;
         if (is_tensor_type(p))
-            f->slot[i] = operand(f, i, op->fused ? (cr_operand)op->operand[i] : CR_OPERAND_FULL);
+            f->slot[i] =
+                operand(f, i, op->fused ? (cr_operand)op->operand[i] : CR_OPERAND_FULL);
         if (takes_slot(p)) {
             f->slot[i] = of_expr(
                 cr_expr_param(f->l, cr_loop_param_new(f->l, p->name, f->t, slot++)), false);
@@ -813,8 +821,8 @@ static void define(frame *f, int k, cr_operand kind, const cr_expr *e)
     cr_axis both[2] = {f->row, f->column};
     const cr_sym *size[2] = {f->row.extent, f->column.extent};
     int from = kind == CR_OPERAND_COLUMN, n = kind == CR_OPERAND_FULL ? 2 : 1;
-    cr_buffer *b = cr_loop_buffer(f->l, CR_BUFFER_OUTPUT, result_name(f, k),
-                                  (cr_dtype)e->dtype, n, size + from);
+    cr_buffer *b = cr_loop_buffer(f->l, CR_BUFFER_OUTPUT, result_name(f, k), (cr_dtype)e->dtype,
+                                  n, size + from);
 
     cr_loop_define(f->l, b, n, both + from, e);
 }
@@ -843,10 +851,11 @@ static void build_fold(frame *f, cr_form form)
     if (fn == CR_FN_and || fn == CR_FN_or)
         v = of_expr(as_expr(f, fold, v, CR_BOOL), true);
     if (form >= CR_FORM_JOIN)
-        v.e = cr_expr_load(f->l,
-                           cr_loop_buffer(f->l, CR_BUFFER_INPUT, "part", (cr_dtype)v.e->dtype, 2,
-                                          (const cr_sym *[]){f->row.extent, f->column.extent}),
-                           (const cr_sym *[]){f->row.index, f->column.index});
+        v.e =
+            cr_expr_load(f->l,
+                         cr_loop_buffer(f->l, CR_BUFFER_INPUT, "part", (cr_dtype)v.e->dtype, 2,
+                                        (const cr_sym *[]){f->row.extent, f->column.extent}),
+                         (const cr_sym *[]){f->row.index, f->column.index});
     define(f, 0, columns ? CR_OPERAND_COLUMN : CR_OPERAND_ROW,
            cr_expr_reduce(f->l, (cr_fn)fn, columns ? f->row : f->column, v.e));
 }
@@ -903,8 +912,15 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
     cr_loop *l = cr_loop_new(s);
     frame *f = CR_NEW(s, frame);
 
-    *f = (frame){.known = CR_NEW_N(s, bool, op->slot_count), .slot = CR_NEW_N(s, value, op->slot_count), .l = l, .s = s, .op = op, .t = t, .scalar_code = op->does != CR_DOES_IS,
-                 .row = axis(l, "i", "R"), .column = axis(l, "j", "C")};
+    *f = (frame){.known = CR_NEW_N(s, bool, op->slot_count),
+                 .slot = CR_NEW_N(s, value, op->slot_count),
+                 .l = l,
+                 .s = s,
+                 .op = op,
+                 .t = t,
+                 .scalar_code = op->does != CR_DOES_IS,
+                 .row = axis(l, "i", "R"),
+                 .column = axis(l, "j", "C")};
     l->name = *op->overload ? cr_session_printf(s, "%s_%s", op->name, op->overload)
                             : cr_session_text(s, op->name);
     l->origin = cr_session_printf(s, "%s:%d %s", op->file, op->line, l->name);
@@ -923,11 +939,14 @@ cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form)
 static value given(frame *f, int i, const cr_loop_arg *a)
 {
     switch ((cr_loop_arg_kind)a->kind) {
-    case CR_LOOP_TENSOR: return of_expr(as_expr(f, NULL, of_expr(a->e, true), operand_type(f->op, i, f->t)), true);
+    case CR_LOOP_TENSOR:
+        return of_expr(as_expr(f, NULL, of_expr(a->e, true), operand_type(f->op, i, f->t)),
+                       true);
     case CR_LOOP_PARAM: return of_expr(a->e, is_tensor_type(&f->op->param[i]));
     case CR_LOOP_NUMBER:
         if (is_tensor_type(&f->op->param[i]) && f->scalar_code)
-            return of_expr(as_expr(f, NULL, of_number(a->number), operand_type(f->op, i, f->t)), true);
+            return of_expr(as_expr(f, NULL, of_number(a->number), operand_type(f->op, i, f->t)),
+                           true);
         return of_number(a->number);
     case CR_LOOP_TRUTH: return of_truth(a->number.i != 0);
     case CR_LOOP_STRING: return (value){.kind = IS_STRING, .text = a->text};
@@ -952,15 +971,23 @@ static const cr_expr *result_of(frame *f, int k)
     return as_result(f, k, r, one_call ? call_op(f, r, k) : eval(f, r));
 }
 
-void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg, const cr_expr **result)
+void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
+                   const cr_expr **result)
 {
     frame *f = CR_NEW(l->session, frame);
     const cr_op *op = c->op;
 
     *f = (frame){.known = CR_NEW_N(l->session, bool, op->slot_count),
-                 .slot = CR_NEW_N(l->session, value, op->slot_count), .l = l, .s = l->session, .op = op, .t = c->t, .columns = c->columns, .half = c->half,
+                 .slot = CR_NEW_N(l->session, value, op->slot_count),
+                 .l = l,
+                 .s = l->session,
+                 .op = op,
+                 .t = c->t,
+                 .columns = c->columns,
+                 .half = c->half,
                  .scalar_code = op->does == CR_DOES_BODY || op->does == CR_DOES_FOLD};
-    f->rounds = (c->half == CR_F16 || c->half == CR_BF16) && op->does == CR_DOES_IS && !op->fused;
+    f->rounds =
+        (c->half == CR_F16 || c->half == CR_BF16) && op->does == CR_DOES_IS && !op->fused;
     if (c->columns) {
         f->row = axis(l, "i", "R");
         f->column = axis(l, "j", "C");
@@ -997,7 +1024,8 @@ static const cr_expr *random_of(cr_loop *l, const cr_axis *both)
     const cr_expr *first = param_of_fn(l, "first"), *length = param_of_fn(l, "length");
     const cr_expr *i = cr_expr_integer(l, CR_I64, both[0].index);
     const cr_expr *j = cr_expr_integer(l, CR_I64, both[1].index);
-    const cr_expr *row = cr_expr_call2(l, CR_FN_add, first, cr_expr_call2(l, CR_FN_mul, i, length));
+    const cr_expr *row =
+        cr_expr_call2(l, CR_FN_add, first, cr_expr_call2(l, CR_FN_mul, i, length));
 
     return cr_expr_call3(l, CR_FN_random, seed, offset, cr_expr_call2(l, CR_FN_add, row, j));
 }
@@ -1034,7 +1062,8 @@ cr_loop *cr_loop_of_fn(cr_session *s, cr_fn fn, cr_dtype t, cr_form form)
         e = cr_expr_reduce(l, fn, both[1], operand_of_fn(l, both, 0, t));
     for (size_t k = 0; k < l->buffers.len && form != CR_FORM_MAIN; k++)
         l->buffers.at[k]->flexible = false;
-    cr_loop_define(l, cr_loop_buffer(l, CR_BUFFER_OUTPUT, "out", (cr_dtype)e->dtype, axes, size),
+    cr_loop_define(l,
+                   cr_loop_buffer(l, CR_BUFFER_OUTPUT, "out", (cr_dtype)e->dtype, axes, size),
                    axes, both, e);
     return l;
 }

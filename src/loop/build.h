@@ -33,24 +33,27 @@ typedef enum {
     CR_LOOP_DTYPE
 } cr_loop_arg_kind;
 typedef struct {
-    uint8_t kind;      /* cr_loop_arg_kind */
-    const cr_expr *e;  /* TENSOR, PARAM: a value read when the program runs */
-    cr_scalar number;  /* NUMBER: a literal; TRUTH: i */
-    const char *text;  /* STRING */
-    cr_dtype dtype;    /* DTYPE */
+    uint8_t kind;     /* cr_loop_arg_kind */
+    const cr_expr *e; /* TENSOR, PARAM: a value read when the program runs */
+    cr_scalar number; /* NUMBER: a literal; TRUTH: i */
+    const char *text; /* STRING */
+    cr_dtype dtype;   /* DTYPE */
 } cr_loop_arg;
 
 typedef struct {
     const cr_op *op;
-    cr_dtype t;      /* the type it computes in: its loops' */
-    cr_dtype half;   /* a half type that eager rounds every operator's result to, or CR_DTYPE_NONE: the
-                        operators inside a composition are rounded here, the entry's own results are not */
-    int64_t columns; /* elements of a row, which reductions run over: axes i < R and j < C; 0: no rows */
+    cr_dtype t; /* the type it computes in: its loops' */
+    /* A half type that eager rounds every operator's result to, or CR_DTYPE_NONE.  Operators
+     * inside a composition are rounded here, the entry's own results are not. */
+    cr_dtype half;
+    int64_t columns; /* elements of a row, which reductions run over: axes i < R and j < C; 0:
+                        no rows */
 } cr_loop_call;
 
 /* The entry - a body, a reduction over the row with keepdim, or a composition of such - as
  * expressions: result[k] from the arguments.  Bails as cr_loop_of_op does. */
-void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg, const cr_expr **result);
+void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
+                   const cr_expr **result);
 
 /* One loop function as a program of its own, the steps of tier 0:
  *   CR_FORM_MAIN     out[i, j] = fn(a[i, j], ...); CAST reads bool;

@@ -1,6 +1,7 @@
 /* Contracting: a sum with a product becomes one fused multiply-add.
  *
- * The product is no longer rounded, so bits change: this is for programs that may (fast mode). */
+ * The product is no longer rounded, so bits change: this is for programs that may (fast mode).
+ */
 #include "loop/loop.h"
 
 typedef struct {
@@ -9,7 +10,10 @@ typedef struct {
     size_t nodes;
 } work;
 
-static bool is_call(const cr_expr *e, cr_fn fn) { return e->kind == CR_EXPR_CALL && e->fn == fn; }
+static bool is_call(const cr_expr *e, cr_fn fn)
+{
+    return e->kind == CR_EXPR_CALL && e->fn == fn;
+}
 
 static bool is_real(const cr_expr *e) { return e->dtype == CR_F32 || e->dtype == CR_F64; }
 

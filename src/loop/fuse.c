@@ -101,7 +101,8 @@ static const cr_expr *rename_reduce(work *w, const cr_expr *e, const renaming *r
         inside.to[inside.count++] = axis.index;
     }
     axis.extent = rename_index(w, axis.extent, r);
-    return cr_expr_reduce(w->l, (cr_fn)e->fn, axis, rename_axes(w, &fresh, e->args[0], &inside));
+    return cr_expr_reduce(w->l, (cr_fn)e->fn, axis,
+                          rename_axes(w, &fresh, e->args[0], &inside));
 }
 
 static const cr_expr *rename_leaf(work *w, const cr_expr *e, const renaming *r)

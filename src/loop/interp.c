@@ -395,7 +395,8 @@ static void run_def(machine *m, const cr_def *d, int k)
     if (k == d->axes) {
         for (int i = 0; i < d->axes; i++)
             index[i] = d->axis[i].index;
-        store_element((cr_dtype)d->target->dtype, place(m, d->target, index), eval(m, d->value));
+        store_element((cr_dtype)d->target->dtype, place(m, d->target, index),
+                      eval(m, d->value));
         return;
     }
     n = integer(m, d->axis[k].extent);

@@ -47,12 +47,12 @@ typedef struct {
 } cr_loop_param;
 
 typedef enum {
-    CR_EXPR_CONST,  /* value */
-    CR_EXPR_PARAM,  /* param */
-    CR_EXPR_LOAD,   /* buffer at index[0..ndim) */
-    CR_EXPR_INTEGER,/* the integer expression index[0] as a number */
-    CR_EXPR_CALL,   /* fn(args) */
-    CR_EXPR_REDUCE  /* fn over axis of args[0] */
+    CR_EXPR_CONST,   /* value */
+    CR_EXPR_PARAM,   /* param */
+    CR_EXPR_LOAD,    /* buffer at index[0..ndim) */
+    CR_EXPR_INTEGER, /* the integer expression index[0] as a number */
+    CR_EXPR_CALL,    /* fn(args) */
+    CR_EXPR_REDUCE   /* fn over axis of args[0] */
 } cr_expr_kind;
 
 typedef struct cr_expr cr_expr;
@@ -61,7 +61,7 @@ struct cr_expr {
     uint8_t dtype; /* cr_dtype; BOOL is a truth value */
     uint8_t fn;    /* cr_fn */
     uint8_t count;
-    unsigned id;   /* in order of making: arguments come before their users */
+    unsigned id; /* in order of making: arguments come before their users */
     const cr_expr *args[3];
     cr_scalar value;
     const cr_loop_param *param;
@@ -101,8 +101,8 @@ typedef struct {
 cr_loop *cr_loop_new(cr_session *s);
 
 /* Declarations; a name is declared once. */
-cr_buffer *cr_loop_buffer(cr_loop *l, cr_buffer_role role, const char *name, cr_dtype t, int ndim,
-                          const cr_sym *const *size);
+cr_buffer *cr_loop_buffer(cr_loop *l, cr_buffer_role role, const char *name, cr_dtype t,
+                          int ndim, const cr_sym *const *size);
 cr_buffer *cr_loop_find_buffer(const cr_loop *l, const char *name);
 cr_loop_param *cr_loop_param_new(cr_loop *l, const char *name, cr_dtype t, int slot);
 cr_loop_param *cr_loop_find_param(const cr_loop *l, const char *name);

@@ -141,10 +141,7 @@ static void folds_in_order(cr_session *s, cr_loop *l, bool column, bool product)
     }
 }
 
-static void sums_in_order(cr_session *s, cr_loop *l)
-{
-    folds_in_order(s, l, false, false);
-}
+static void sums_in_order(cr_session *s, cr_loop *l) { folds_in_order(s, l, false, false); }
 static void multiplies_in_order(cr_session *s, cr_loop *l)
 {
     folds_in_order(s, l, false, true);
@@ -203,11 +200,14 @@ static void keeps_special_values(cr_session *s, cr_loop *l)
 
 TEST(simplifying_keeps_signed_zeros_infinities_and_nan)
 {
-    static const char *const texts[] = {
-        "y[i<R, j<C] = x[i, j] * 1",         "y[i<R, j<C] = x[i, j] - 0",
-        "y[i<R, j<C] = x[i, j] + -0",        "y[i<R, j<C] = x[i, j] + 0",
-        "y[i<R, j<C] = neg(neg(x[i, j]))",   "y[i<R, j<C] = x[i, j] * 0",
-        "y[i<R, j<C] = x[i, j] / 1 * 1 - 0", "y[i<R, j<C] = where(x[i, j] < 1, x[i, j], x[i, j])"};
+    static const char *const texts[] = {"y[i<R, j<C] = x[i, j] * 1",
+                                        "y[i<R, j<C] = x[i, j] - 0",
+                                        "y[i<R, j<C] = x[i, j] + -0",
+                                        "y[i<R, j<C] = x[i, j] + 0",
+                                        "y[i<R, j<C] = neg(neg(x[i, j]))",
+                                        "y[i<R, j<C] = x[i, j] * 0",
+                                        "y[i<R, j<C] = x[i, j] / 1 * 1 - 0",
+                                        "y[i<R, j<C] = where(x[i, j] < 1, x[i, j], x[i, j])"};
 
     for (size_t i = 0; i < CR_LEN(texts); i++)
         with_program(texts[i], keeps_special_values);
@@ -244,7 +244,8 @@ static void calls_two(cr_session *s, cr_loop *l)
 TEST(a_program_knows_its_functions_of_the_c_library)
 {
     with_program("input x: f64[R, C]\nparam s: f64 @0\n"
-                 "y[i<R, j<C] = exp(lgamma(x[i, j])) + erfc(s) * tan(x[i, j])\n", calls_two);
+                 "y[i<R, j<C] = exp(lgamma(x[i, j])) + erfc(s) * tan(x[i, j])\n",
+                 calls_two);
     CHECK(cr_fn_calls_libm(CR_FN_erfc, CR_F64) && !cr_fn_calls_libm(CR_FN_erfc, CR_F32));
     CHECK(cr_fn_calls_libm(CR_FN_asin, CR_C64) && !cr_fn_calls_libm(CR_FN_asin, CR_F64));
     CHECK(cr_fn_calls_libm(CR_FN_lgamma, CR_F32) && !cr_fn_calls_libm(CR_FN_exp, CR_C128));
@@ -340,14 +341,18 @@ TEST(a_tensor_that_the_type_leaves_out_is_a_mask)
 
 TEST(a_fold_has_its_forms)
 {
-    OK(build("addup", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\n"
+    OK(build("addup", CR_F32, CR_FORM_MAIN,
+             "input self: f32[R, C]\nparam keepdim: f32 @0\n"
              "out[i<R] = add[j<C](self[i, j])\n"));
-    OK(build("addup", CR_F32, CR_FORM_COLUMNS, "input self: f32[R, C]\nparam keepdim: f32 @0\n"
+    OK(build("addup", CR_F32, CR_FORM_COLUMNS,
+             "input self: f32[R, C]\nparam keepdim: f32 @0\n"
              "out[j<C] = add[i<R](self[i, j])\n"));
-    OK(build("some", CR_F32, CR_FORM_MAIN, "input self: f32[R, C]\nparam keepdim: f32 @0\n"
+    OK(build("some", CR_F32, CR_FORM_MAIN,
+             "input self: f32[R, C]\nparam keepdim: f32 @0\n"
              "out[i<R] = or[j<C](self[i, j] != 0)\n"));
-    OK(build("some", CR_F32, CR_FORM_JOIN,
-             "input part: bool[R, C]\nparam keepdim: f32 @0\nout[i<R] = or[j<C](part[i, j])\n"));
+    OK(build(
+        "some", CR_F32, CR_FORM_JOIN,
+        "input part: bool[R, C]\nparam keepdim: f32 @0\nout[i<R] = or[j<C](part[i, j])\n"));
     CHECK(!cr_loop_has_form(cr_ops_find("addup"), CR_FORM_JOIN));
     CHECK(cr_loop_has_form(cr_ops_find("some"), CR_FORM_JOIN));
 }

@@ -1,8 +1,8 @@
 /* Making expressions: hash-consing, and what calls mean for each category of type.
  *
  * Invariant: a node's arguments exist before it, so ids order a program. */
-#include "loop/loop.h"
 #include "base/map.h"
+#include "loop/loop.h"
 #include <math.h>
 #include <string.h>
 
@@ -31,8 +31,8 @@ cr_buffer *cr_loop_find_buffer(const cr_loop *l, const char *name)
     return NULL;
 }
 
-cr_buffer *cr_loop_buffer(cr_loop *l, cr_buffer_role role, const char *name, cr_dtype t, int ndim,
-                          const cr_sym *const *size)
+cr_buffer *cr_loop_buffer(cr_loop *l, cr_buffer_role role, const char *name, cr_dtype t,
+                          int ndim, const cr_sym *const *size)
 {
     cr_buffer *b = CR_NEW(l->session, cr_buffer);
 
@@ -123,10 +123,11 @@ static uint64_t hash_expr(const cr_expr *e)
 
 static bool same_expr(const cr_expr *a, const cr_expr *b)
 {
-    return a->kind == b->kind && a->dtype == b->dtype && a->fn == b->fn && a->count == b->count &&
-           !memcmp(a->args, b->args, sizeof a->args) && a->param == b->param &&
-           a->buffer == b->buffer && !memcmp(a->index, b->index, sizeof a->index) &&
-           a->axis.index == b->axis.index && a->axis.extent == b->axis.extent &&
+    return a->kind == b->kind && a->dtype == b->dtype && a->fn == b->fn &&
+           a->count == b->count && !memcmp(a->args, b->args, sizeof a->args) &&
+           a->param == b->param && a->buffer == b->buffer &&
+           !memcmp(a->index, b->index, sizeof a->index) && a->axis.index == b->axis.index &&
+           a->axis.extent == b->axis.extent &&
            !memcmp(&a->value.c, &b->value.c, sizeof a->value.c);
 }
 
@@ -187,8 +188,9 @@ static cr_scalar scalar_in(cr_dtype t, cr_scalar v)
 
 const cr_expr *cr_expr_const(cr_loop *l, cr_dtype t, cr_scalar value)
 {
-    return intern(l, &(cr_expr){.kind = CR_EXPR_CONST, .dtype = (uint8_t)t,
-                                .value = scalar_in(t, value)});
+    return intern(
+        l,
+        &(cr_expr){.kind = CR_EXPR_CONST, .dtype = (uint8_t)t, .value = scalar_in(t, value)});
 }
 
 const cr_expr *cr_expr_number(cr_loop *l, cr_dtype t, double value)
@@ -200,7 +202,8 @@ const cr_expr *cr_expr_integer(cr_loop *l, cr_dtype t, const cr_sym *value)
 {
     if (value->kind == CR_SYM_INT)
         return cr_expr_const(l, t, cr_scalar_int(value->integer));
-    return intern(l, &(cr_expr){.kind = CR_EXPR_INTEGER, .dtype = (uint8_t)t, .index = {value}});
+    return intern(l,
+                  &(cr_expr){.kind = CR_EXPR_INTEGER, .dtype = (uint8_t)t, .index = {value}});
 }
 
 const cr_expr *cr_expr_param(cr_loop *l, const cr_loop_param *param)
@@ -222,8 +225,8 @@ const cr_expr *cr_expr_load(cr_loop *l, const cr_buffer *b, const cr_sym *const 
 static const cr_expr *call_node(cr_loop *l, cr_fn fn, cr_dtype t, int count,
                                 const cr_expr *const *args)
 {
-    cr_expr like = {.kind = CR_EXPR_CALL, .dtype = (uint8_t)t, .fn = (uint8_t)fn,
-                    .count = (uint8_t)count};
+    cr_expr like = {
+        .kind = CR_EXPR_CALL, .dtype = (uint8_t)t, .fn = (uint8_t)fn, .count = (uint8_t)count};
 
     for (int i = 0; i < count; i++)
         like.args[i] = args[i];
@@ -391,9 +394,11 @@ cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t)
     case CR_FN_mul: return cr_scalar_int(1);
     case CR_FN_and: return cr_scalar_int(-1);
     case CR_FN_maximum:
-        return !whole ? cr_scalar_float(-(double)INFINITY) : cr_scalar_int(t == CR_U8 ? 0 : -most - 1);
+        return !whole ? cr_scalar_float(-(double)INFINITY)
+                      : cr_scalar_int(t == CR_U8 ? 0 : -most - 1);
     case CR_FN_minimum:
-        return !whole ? cr_scalar_float((double)INFINITY) : cr_scalar_int(t == CR_U8 ? 255 : most);
+        return !whole ? cr_scalar_float((double)INFINITY)
+                      : cr_scalar_int(t == CR_U8 ? 255 : most);
     case CR_FN_add:
         return whole ? cr_scalar_int(0)
                      : (cr_scalar){.category = CR_CAT_COMPLEX, .c = {-0.0, -0.0}};
@@ -424,8 +429,12 @@ const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr 
     if (!reduces(fn) || !cr_fn_has(fn, t))
         cr_bail(l->session, CR_TYPE, "no reduction by %s of %s", cr_fn_infos[fn].name,
                 cr_dtype_name(t));
-    return intern(l, &(cr_expr){.kind = CR_EXPR_REDUCE, .dtype = (uint8_t)t, .fn = (uint8_t)fn,
-                                .count = 1, .args = {a}, .axis = axis});
+    return intern(l, &(cr_expr){.kind = CR_EXPR_REDUCE,
+                                .dtype = (uint8_t)t,
+                                .fn = (uint8_t)fn,
+                                .count = 1,
+                                .args = {a},
+                                .axis = axis});
 }
 
 const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args)

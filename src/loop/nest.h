@@ -47,9 +47,9 @@ typedef struct {
     int sweeps;
     cr_store *row_store; /* one value a row */
     int row_stores;
-    const uint8_t *scope;   /* cr_scope by expression id */
-    const uint8_t *level;   /* first sweep in which the value can be computed, by id */
-    const cr_store *keep;   /* kept values: read from buffer in sweeps after level */
+    const uint8_t *scope; /* cr_scope by expression id */
+    const uint8_t *level; /* first sweep in which the value can be computed, by id */
+    const cr_store *keep; /* kept values: read from buffer in sweeps after level */
     int keeps;
 } cr_nest;
 

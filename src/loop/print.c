@@ -215,16 +215,16 @@ static bool plainly_read(cr_expr_set *set, const cr_def *d, const cr_axis *inner
         return true;
     if (e->kind == CR_EXPR_LOAD && e->buffer->role == CR_BUFFER_INPUT)
         for (int k = 0; k < e->buffer->ndim; k++) {
-            bool found = inner && inner->index == e->index[k] &&
-                         inner->extent == e->buffer->size[k];
+            bool found =
+                inner && inner->index == e->index[k] && inner->extent == e->buffer->size[k];
             for (int i = 0; i < d->axes && !found; i++)
-                found = d->axis[i].index == e->index[k] &&
-                        d->axis[i].extent == e->buffer->size[k];
+                found =
+                    d->axis[i].index == e->index[k] && d->axis[i].extent == e->buffer->size[k];
             plain = plain && found;
         }
     for (int i = 0; i < e->count; i++)
-        plain = plain && plainly_read(set, d, e->kind == CR_EXPR_REDUCE ? &e->axis : inner,
-                                      e->args[i]);
+        plain = plain &&
+                plainly_read(set, d, e->kind == CR_EXPR_REDUCE ? &e->axis : inner, e->args[i]);
     return plain;
 }
 

@@ -276,7 +276,8 @@ static cr_expr_set computed_in(work *w, int k)
 }
 
 /* Whether `e` is computed from `what`, values of `instead` left out. */
-static bool comes_from(work *w, cr_expr_set *seen, const cr_expr *e, const cr_expr *what, const cr_expr *instead)
+static bool comes_from(work *w, cr_expr_set *seen, const cr_expr *e, const cr_expr *what,
+                       const cr_expr *instead)
 {
     if (e == what)
         return true;

@@ -81,7 +81,8 @@ static const cr_expr *simplify_call(const cr_expr *e)
             return e->args[1];
         return a->kind == CR_EXPR_CONST ? e->args[a->value.i ? 1 : 2] : e;
     }
-    if (e->count == 1 && undoes_itself((cr_fn)e->fn) && a->kind == CR_EXPR_CALL && a->fn == e->fn)
+    if (e->count == 1 && undoes_itself((cr_fn)e->fn) && a->kind == CR_EXPR_CALL &&
+        a->fn == e->fn)
         return a->args[0];
     return e->count == 2 ? simplify_pair(e) : e;
 }

@@ -28,7 +28,7 @@ static cr_status check_tensors(cr_tensor *const *tensors, size_t count)
 }
 
 static cr_status loader_set_up(cr_loader *l, cr_tensor *const *tensors, size_t count,
-                        const cr_arg *args)
+                               const cr_arg *args)
 {
     cr_value arg[CR_MAX_ARGS];
     cr_arena arena = {0};
@@ -41,8 +41,10 @@ static cr_status loader_set_up(cr_loader *l, cr_tensor *const *tensors, size_t c
     l->shuffle = arg[1].i != 0;
     l->drop_last = arg[2].i != 0;
     if (l->batch_size <= 0)
-        return cr_fail(CR_VALUE, "batch_size should be a positive integer value, but got "
-                                 "batch_size=%lld", (long long)l->batch_size);
+        return cr_fail(CR_VALUE,
+                       "batch_size should be a positive integer value, but got "
+                       "batch_size=%lld",
+                       (long long)l->batch_size);
     if (l->shuffle && !l->size)
         return cr_fail(CR_VALUE, "num_samples should be a positive integer value, but got "
                                  "num_samples=0");
@@ -219,8 +221,9 @@ cr_status cr_loader_next(cr_loader *l, bool *more, cr_tensor **batch)
 
 int64_t cr_loader_batches(const cr_loader *l)
 {
-    return !l ? 0 : l->drop_last ? l->size / l->batch_size
-                                 : (l->size + l->batch_size - 1) / l->batch_size;
+    return !l             ? 0
+           : l->drop_last ? l->size / l->batch_size
+                          : (l->size + l->batch_size - 1) / l->batch_size;
 }
 
 size_t cr_loader_tensors(const cr_loader *l) { return l ? l->count : 0; }

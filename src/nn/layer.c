@@ -253,8 +253,8 @@ static cr_status forward_linear(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static cr_status forward_conv(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x),      own_value(m, "weight"), own_value(m, "bias"),
-                      layer_arg(m, "stride"),  layer_arg(m, "padding"),   layer_arg(m, "dilation"),
+    cr_value arg[] = {cr_of_tensor(x),        own_value(m, "weight"),  own_value(m, "bias"),
+                      layer_arg(m, "stride"), layer_arg(m, "padding"), layer_arg(m, "dilation"),
                       layer_arg(m, "groups")};
 
     return cr_call_tensor(out, *m->layer->op, arg, 7);
@@ -338,8 +338,9 @@ static cr_status forward_batch_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static cr_status forward_layer_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "normalized_shape"), own_value(m, "weight"),
-                      own_value(m, "bias"), layer_arg(m, "eps"), cr_of_bool(true)};
+    cr_value arg[] = {cr_of_tensor(x),        layer_arg(m, "normalized_shape"),
+                      own_value(m, "weight"), own_value(m, "bias"),
+                      layer_arg(m, "eps"),    cr_of_bool(true)};
 
     return cr_call_tensor(out, cr_entry.layer_norm, arg, 6);
 }
@@ -354,8 +355,8 @@ static cr_status forward_rms_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 
 static cr_status forward_group_norm(cr_tensor **out, cr_module *m, cr_tensor *x)
 {
-    cr_value arg[] = {cr_of_tensor(x), layer_arg(m, "num_groups"), own_value(m, "weight"),
-                      own_value(m, "bias"), layer_arg(m, "eps"), cr_of_bool(true)};
+    cr_value arg[] = {cr_of_tensor(x),      layer_arg(m, "num_groups"), own_value(m, "weight"),
+                      own_value(m, "bias"), layer_arg(m, "eps"),        cr_of_bool(true)};
 
     return cr_call_tensor(out, cr_entry.group_norm, arg, 6);
 }

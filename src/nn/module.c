@@ -100,8 +100,9 @@ static cr_status module_check_name(const cr_module *m, const char *what, const c
                                    bool taken)
 {
     if (strchr(name, '.'))
-        return cr_fail(CR_KEY, strcmp(what, "module") ? "%s name can't contain \".\""
-                                                      : "%s name can't contain \".\", got: %s",
+        return cr_fail(CR_KEY,
+                       strcmp(what, "module") ? "%s name can't contain \".\""
+                                              : "%s name can't contain \".\", got: %s",
                        what, name);
     if (!*name)
         return cr_fail(CR_KEY, "%s name can't be empty string \"\"", what);
@@ -111,7 +112,7 @@ static cr_status module_check_name(const cr_module *m, const char *what, const c
 
 /* Stores `t` under `name` in the list of parameters or of buffers. */
 static cr_status module_put_tensor(nn_tensor **at, size_t *len, size_t *cap, nn_tensor *old,
-                            const char *name, cr_tensor *t, bool persistent)
+                                   const char *name, cr_tensor *t, bool persistent)
 {
     if (old) {
         cr_drop(old->t);
@@ -132,7 +133,7 @@ cr_status cr_module_set_parameter(cr_module *m, const char *name, cr_tensor *t)
     CR_TRY(nn_need(m, "register_parameter", "module", "Module"));
     CR_TRY(nn_need(name, "register_parameter", "name", "str"));
     CR_TRY(module_check_name(m, "parameter", name,
-                      find_buffer(m, name) || find_child(m, name, strlen(name))));
+                             find_buffer(m, name) || find_child(m, name, strlen(name))));
     if (t && !cr_is_leaf(t))
         return cr_fail(
             CR_VALUE,
@@ -151,7 +152,7 @@ cr_status cr_module_set_buffer(cr_module *m, const char *name, cr_tensor *t, boo
     CR_TRY(nn_need(m, "register_buffer", "module", "Module"));
     CR_TRY(nn_need(name, "register_buffer", "name", "str"));
     CR_TRY(module_check_name(m, "buffer", name,
-                      module_find_param(m, name) || find_child(m, name, strlen(name))));
+                             module_find_param(m, name) || find_child(m, name, strlen(name))));
     return module_put_tensor(&m->buffers.at, &m->buffers.len, &m->buffers.cap,
                              find_buffer(m, name), name, t, persistent);
 }

@@ -7,7 +7,7 @@
 /* A tensor or a child and its name. */
 typedef struct {
     char *name;
-    cr_tensor *t;     /* NULL: the name is reserved */
+    cr_tensor *t; /* NULL: the name is reserved */
     bool persistent;
 } nn_tensor;
 
@@ -32,7 +32,7 @@ struct cr_module {
     const cr_op *signature; /* the schema of the layer's arguments */
     cr_value *arg;          /* the arguments; lists are in `arena` */
     cr_arena arena;
-    cr_forward forward;     /* for a module of the program */
+    cr_forward forward; /* for a module of the program */
     void *context;
     CR_VEC(nn_tensor) params;
     CR_VEC(nn_tensor) buffers;

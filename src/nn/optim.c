@@ -143,9 +143,16 @@ static cr_status sgd_call(cr_optim *o, bool fresh)
         if (momentum != 0)
             room[2 * o->count + buffers.len++] = cr_of_tensor(s->state[BUFFER]);
     }
-    cr_value arg[] = {params, grads, buffers, arg_of(o, "weight_decay"), cr_of_float(momentum),
-                      arg_of(o, "lr"), cr_of_float(dampening), arg_of(o, "nesterov"),
-                      arg_of(o, "maximize"), cr_of_bool(fresh && dampening != 0)};
+    cr_value arg[] = {params,
+                      grads,
+                      buffers,
+                      arg_of(o, "weight_decay"),
+                      cr_of_float(momentum),
+                      arg_of(o, "lr"),
+                      cr_of_float(dampening),
+                      arg_of(o, "nesterov"),
+                      arg_of(o, "maximize"),
+                      cr_of_bool(fresh && dampening != 0)};
     return params.len ? call_update(cr_entry._fused_sgd_, arg, 10) : CR_OK;
 }
 
@@ -201,14 +208,11 @@ static cr_status step_adam(cr_optim *o)
 
     betas_of(o, beta);
     CR_TRY(start_all(o, kept, 0));
-    cr_value arg[16] = {[6] = arg_of(o, "lr"),
-                        [7] = cr_of_float(beta[0]),
-                        [8] = cr_of_float(beta[1]),
-                        [9] = arg_of(o, "weight_decay"),
-                        [10] = arg_of(o, "eps"),
-                        [11] = arg_of(o, "amsgrad"),
-                        [12] = arg_of(o, "maximize"),
-                        [15] = cr_of_bool(!strcmp(o->kind->kind, "AdamW"))};
+    cr_value arg[16] = {
+        [6] = arg_of(o, "lr"),        [7] = cr_of_float(beta[0]),
+        [8] = cr_of_float(beta[1]),   [9] = arg_of(o, "weight_decay"),
+        [10] = arg_of(o, "eps"),      [11] = arg_of(o, "amsgrad"),
+        [12] = arg_of(o, "maximize"), [15] = cr_of_bool(!strcmp(o->kind->kind, "AdamW"))};
     return call_lists(o, cr_entry._counted_adam_, kept, 3, arg, 16);
 }
 

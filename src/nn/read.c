@@ -166,10 +166,10 @@ static cr_status read_head(const unsigned char *p, size_t len, const char *path,
                            cr_dtype *dtype, int *ndim, int64_t *size)
 {
     static const cr_dtype types[16] = {
-        [0] = CR_DTYPE_NONE,  [1] = CR_DTYPE_NONE,  [2] = CR_DTYPE_NONE, [3] = CR_DTYPE_NONE,
-        [4] = CR_DTYPE_NONE,  [5] = CR_DTYPE_NONE,  [6] = CR_DTYPE_NONE, [7] = CR_DTYPE_NONE,
-        [8] = CR_U8,          [9] = CR_I8,          [10] = CR_DTYPE_NONE, [11] = CR_I16,
-        [12] = CR_I32,        [13] = CR_F32,        [14] = CR_F64,       [15] = CR_DTYPE_NONE};
+        [0] = CR_DTYPE_NONE, [1] = CR_DTYPE_NONE, [2] = CR_DTYPE_NONE,  [3] = CR_DTYPE_NONE,
+        [4] = CR_DTYPE_NONE, [5] = CR_DTYPE_NONE, [6] = CR_DTYPE_NONE,  [7] = CR_DTYPE_NONE,
+        [8] = CR_U8,         [9] = CR_I8,         [10] = CR_DTYPE_NONE, [11] = CR_I16,
+        [12] = CR_I32,       [13] = CR_F32,       [14] = CR_F64,        [15] = CR_DTYPE_NONE};
 
     if (len < 4 || p[0] || p[1] || p[2] >= 16 || types[p[2]] == CR_DTYPE_NONE)
         return cr_fail(CR_VALUE, "%s is no IDX file", path);

@@ -123,8 +123,8 @@ static cr_status visit_tensors(void *context, cr_module *m, const char *prefix)
     cr_status st = CR_OK;
 
     for (size_t i = 0; !st && i < m->params.len + m->buffers.len; i++) {
-        const nn_tensor *e = i < m->params.len ? &m->params.at[i]
-                                               : &m->buffers.at[i - m->params.len];
+        const nn_tensor *e =
+            i < m->params.len ? &m->params.at[i] : &m->buffers.at[i - m->params.len];
         if (!e->t || !e->persistent)
             continue;
         name.len = 0;

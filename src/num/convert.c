@@ -120,8 +120,10 @@ static inline uint16_t float_to_bfloat(float f)
 
 #define ROWS(T)                                                                                \
     ROW(T, BOOL)                                                                               \
-    ROW(T, U8) ROW(T, I8) ROW(T, I16) ROW(T, I32) ROW(T, I64) ROW(T, F16) ROW(T, BF16)         \
-        ROW(T, F64) ROW(T, C64) ROW(T, C128)
+    ROW(T, U8)                                                                                 \
+    ROW(T, I8)                                                                                 \
+    ROW(T, I16)                                                                                \
+    ROW(T, I32) ROW(T, I64) ROW(T, F16) ROW(T, BF16) ROW(T, F64) ROW(T, C64) ROW(T, C128)
 
 ROWS(BOOL)
 ROWS(U8)
@@ -142,7 +144,7 @@ ROWS(C128)
                              int64_t n)                                                        \
     {                                                                                          \
         if (to_step == bytes && from_step == bytes) {                                          \
-            memmove(to, from, (size_t)n * bytes);                                              \
+            memmove(to, from, (size_t)n *bytes);                                               \
             return;                                                                            \
         }                                                                                      \
         if (to_step == bytes && from_step == 0) {                                              \
@@ -177,10 +179,12 @@ ROW(C64, F32)
 ROW(C128, F32)
 
 #define LINE(T)                                                                                \
-    {[CR_BOOL] = T##_from_BOOL, [CR_U8] = T##_from_U8,     [CR_I8] = T##_from_I8,              \
-     [CR_I16] = T##_from_I16,   [CR_I32] = T##_from_I32,   [CR_I64] = T##_from_I64,            \
-     [CR_F16] = T##_from_F16,   [CR_BF16] = T##_from_BF16, [CR_F32] = T##_from_F32,            \
-     [CR_F64] = T##_from_F64,   [CR_C64] = T##_from_C64,   [CR_C128] = T##_from_C128}
+    {                                                                                          \
+        [CR_BOOL] = T##_from_BOOL, [CR_U8] = T##_from_U8, [CR_I8] = T##_from_I8,               \
+        [CR_I16] = T##_from_I16, [CR_I32] = T##_from_I32, [CR_I64] = T##_from_I64,             \
+        [CR_F16] = T##_from_F16, [CR_BF16] = T##_from_BF16, [CR_F32] = T##_from_F32,           \
+        [CR_F64] = T##_from_F64, [CR_C64] = T##_from_C64, [CR_C128] = T##_from_C128            \
+    }
 
 static const cr_convert_fn rows[CR_DTYPE_COUNT][CR_DTYPE_COUNT] = {
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \

@@ -27,29 +27,17 @@ typedef struct {
 #define CR_HOST        ((cr_device){0})
 #define CR_META_DEVICE ((cr_device){.kind = CR_META})
 
-static inline bool cr_is_host(cr_device d)
-{
-    return d.kind == CR_CPU;
-}
-static inline bool cr_is_meta(cr_device d)
-{
-    return d.kind == CR_META;
-}
+static inline bool cr_is_host(cr_device d) { return d.kind == CR_CPU; }
+static inline bool cr_is_meta(cr_device d) { return d.kind == CR_META; }
 /* The same place, whether or not one of them is a fake. */
 static inline bool cr_same_device(cr_device a, cr_device b)
 {
     return a.kind == b.kind && a.index == b.index;
 }
 /* Whether tensors there have elements. */
-static inline bool cr_has_bytes(cr_device d)
-{
-    return !d.fake && d.kind != CR_META;
-}
+static inline bool cr_has_bytes(cr_device d) { return !d.fake && d.kind != CR_META; }
 /* Whether tensors there have elements that the host may read and write. */
-static inline bool cr_is_host_memory(cr_device d)
-{
-    return !d.fake && d.kind == CR_CPU;
-}
+static inline bool cr_is_host_memory(cr_device d) { return !d.fake && d.kind == CR_CPU; }
 static inline cr_device cr_as_fake(cr_device d)
 {
     d.fake = true;
@@ -63,10 +51,7 @@ static inline int cr_device_pack(int kind, int index)
 {
     return kind | (index < 0 ? CR_NO_INDEX : index) << 8;
 }
-static inline cr_device_kind cr_packed_kind(int64_t v)
-{
-    return (cr_device_kind)(v & 0xff);
-}
+static inline cr_device_kind cr_packed_kind(int64_t v) { return (cr_device_kind)(v & 0xff); }
 /* -1: none was given. */
 static inline int cr_packed_index(int64_t v)
 {
@@ -74,9 +59,6 @@ static inline int cr_packed_index(int64_t v)
 
     return index == CR_NO_INDEX ? -1 : index;
 }
-static inline int cr_packed_device(cr_device d)
-{
-    return cr_device_pack(d.kind, d.index);
-}
+static inline int cr_packed_device(cr_device d) { return cr_device_pack(d.kind, d.index); }
 
 #endif

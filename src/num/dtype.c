@@ -5,16 +5,13 @@
 #include <string.h>
 
 const cr_dtype_info cr_dtype_infos[CR_DTYPE_COUNT] = {
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) \
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
     [CR_##NAME] = {torch, legacy, alias, #suffix, bytes, CR_CAT_##category},
 #include "num/dtype.def"
 #undef CR_DTYPE
 };
 
-cr_dtype cr_dtype_real(cr_dtype t)
-{
-    return t == CR_C64 ? CR_F32 : t == CR_C128 ? CR_F64 : t;
-}
+cr_dtype cr_dtype_real(cr_dtype t) { return t == CR_C64 ? CR_F32 : t == CR_C128 ? CR_F64 : t; }
 
 cr_dtype cr_dtype_complex(cr_dtype t)
 {
@@ -165,10 +162,16 @@ cr_scalar cr_scalar_load(cr_dtype t, const void *element)
 
 static bool int_fits(double d, cr_dtype t)
 {
-    static const double low[] = {[CR_U8] = 0, [CR_I8] = -128, [CR_I16] = -32768,
-                                 [CR_I32] = -2147483648.0, [CR_I64] = -9223372036854775808.0};
-    static const double high[] = {[CR_U8] = 255, [CR_I8] = 127, [CR_I16] = 32767,
-                                  [CR_I32] = 2147483647.0, [CR_I64] = 9223372036854774784.0};
+    static const double low[] = {[CR_U8] = 0,
+                                 [CR_I8] = -128,
+                                 [CR_I16] = -32768,
+                                 [CR_I32] = -2147483648.0,
+                                 [CR_I64] = -9223372036854775808.0};
+    static const double high[] = {[CR_U8] = 255,
+                                  [CR_I8] = 127,
+                                  [CR_I16] = 32767,
+                                  [CR_I32] = 2147483647.0,
+                                  [CR_I64] = 9223372036854774784.0};
     /* torch accepts a negative number for uint8 when its absolute value fits */
     return t == CR_U8 ? fabs(d) <= 255 : d >= low[t] && d <= high[t];
 }
@@ -181,8 +184,8 @@ bool cr_scalar_fits(cr_scalar s, cr_dtype t)
         return false;
     if (cr_dtype_category(t) == CR_CAT_INT)
         return t == CR_I64 && s.category <= CR_CAT_INT ? true : int_fits(d, t);
-    largest = t == CR_F16 ? 65504.0
-              : t == CR_BF16 ? 3.3895313892515355e38
+    largest = t == CR_F16                  ? 65504.0
+              : t == CR_BF16               ? 3.3895313892515355e38
               : t == CR_F32 || t == CR_C64 ? 3.4028234663852886e38
                                            : HUGE_VAL;
     return t == CR_BOOL || isinf(d) || isnan(d) || fabs(d) <= largest;

@@ -60,15 +60,9 @@ cr_status cr_generator_new(cr_generator **out, uint64_t seed)
     return CR_OK;
 }
 
-cr_device cr_generator_device(const cr_generator *g)
-{
-    return g->device;
-}
+cr_device cr_generator_device(const cr_generator *g) { return g->device; }
 
-void cr_generator_place(cr_generator *g, cr_device device)
-{
-    g->device = device;
-}
+void cr_generator_place(cr_generator *g, cr_device device) { g->device = device; }
 
 cr_status cr_generator_clone(cr_generator **out, cr_generator *from)
 {
@@ -122,18 +116,9 @@ cr_generator *cr_generator_default(void)
     return &standard;
 }
 
-void cr_generator_lock(cr_generator *g)
-{
-    pthread_mutex_lock(&g->lock);
-}
-void cr_generator_unlock(cr_generator *g)
-{
-    pthread_mutex_unlock(&g->lock);
-}
-cr_mt19937 *cr_generator_words(cr_generator *g)
-{
-    return &g->mt;
-}
+void cr_generator_lock(cr_generator *g) { pthread_mutex_lock(&g->lock); }
+void cr_generator_unlock(cr_generator *g) { pthread_mutex_unlock(&g->lock); }
+cr_mt19937 *cr_generator_words(cr_generator *g) { return &g->mt; }
 
 void cr_generator_seed(cr_generator *g, uint64_t seed)
 {

@@ -10,10 +10,7 @@
 #include <stdlib.h>
 
 #define CR_DEFINE_ORDER_MODEL(T)                                                               \
-    static inline T model_op_##T(bool product, T a, T b)                                       \
-    {                                                                                          \
-        return product ? a * b : a + b;                                                        \
-    }                                                                                          \
+    static inline T model_op_##T(bool product, T a, T b) { return product ? a * b : a + b; }   \
     /* part[0..n) by halves of `width`: (k, k + width / 2) ..., what is absent left out. */    \
     static inline T model_halves_##T(bool product, T *part, int64_t n, int64_t width)          \
     {                                                                                          \

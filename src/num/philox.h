@@ -14,9 +14,6 @@ void cr_philox(uint64_t seed, uint64_t counter, uint32_t out[4]);
 uint32_t cr_philox_word(uint64_t seed, uint64_t offset, uint64_t i);
 
 /* A word as a float in [0, 1): its upper 24 bits. */
-static inline float cr_philox_float(uint32_t word)
-{
-    return (float)(word >> 8) * 0x1p-24f;
-}
+static inline float cr_philox_float(uint32_t word) { return (float)(word >> 8) * 0x1p-24f; }
 
 #endif

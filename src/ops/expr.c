@@ -8,9 +8,9 @@ static const struct {
     const char *sign, *name;
     int level;
 } infix[] = {
-    {"or", "or", 1},       {"and", "and", 2},  {"==", "eq", 3},  {"!=", "ne", 3},
-    {"<", "lt", 3},        {"<=", "le", 3},    {">", "gt", 3},   {">=", "ge", 3},
-    {"+", "add", 4},       {"-", "sub", 4},    {"*", "mul", 5},  {"/", "div", 5},
+    {"or", "or", 1},       {"and", "and", 2},     {"==", "eq", 3},  {"!=", "ne", 3},
+    {"<", "lt", 3},        {"<=", "le", 3},       {">", "gt", 3},   {">=", "ge", 3},
+    {"+", "add", 4},       {"-", "sub", 4},       {"*", "mul", 5},  {"/", "div", 5},
     {"//", "floordiv", 5}, {"%", "remainder", 5}, {"**", "pow", 7},
 };
 enum { LEVEL_UNARY = 6 };

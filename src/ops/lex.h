@@ -5,7 +5,14 @@
 #include "base/memory.h"
 #include <string.h>
 
-typedef enum { TOKEN_END, TOKEN_NAME, TOKEN_INT, TOKEN_FLOAT, TOKEN_STRING, TOKEN_SIGN } token_kind;
+typedef enum {
+    TOKEN_END,
+    TOKEN_NAME,
+    TOKEN_INT,
+    TOKEN_FLOAT,
+    TOKEN_STRING,
+    TOKEN_SIGN
+} token_kind;
 
 /* A reading position with one token of look-ahead. */
 typedef struct {

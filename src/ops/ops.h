@@ -34,17 +34,17 @@ typedef enum {
 
 typedef struct {
     const char *name;
-    uint8_t type;      /* cr_type */
-    bool optional;     /* `?` after the type: None is allowed */
-    bool item_optional;/* Tensor?[] */
-    bool keyword_only; /* after `*` */
+    uint8_t type;       /* cr_type */
+    bool optional;      /* `?` after the type: None is allowed */
+    bool item_optional; /* Tensor?[] */
+    bool keyword_only;  /* after `*` */
     bool has_default;
-    bool number;       /* a Tensor that may also be a Python number (clause `numbers`) */
-    bool written;      /* alias mark with `!`: the operator writes to it */
-    char alias;        /* alias letter or 0 */
-    int fixed;         /* int[2]: 2; a single int is repeated; 0 when not fixed */
-    cr_value preset;   /* the default, when has_default */
-    bool preset_is_int;/* `Scalar x=1`: an integral default */
+    bool number;        /* a Tensor that may also be a Python number (clause `numbers`) */
+    bool written;       /* alias mark with `!`: the operator writes to it */
+    char alias;         /* alias letter or 0 */
+    int fixed;          /* int[2]: 2; a single int is repeated; 0 when not fixed */
+    cr_value preset;    /* the default, when has_default */
+    bool preset_is_int; /* `Scalar x=1`: an integral default */
 } cr_param;
 
 typedef struct {
@@ -83,8 +83,8 @@ typedef struct {
 } cr_derivative;
 
 typedef struct {
-    cr_rule *when; /* the error is raised when this is true */
-    uint8_t kind;  /* cr_status */
+    cr_rule *when;       /* the error is raised when this is true */
+    uint8_t kind;        /* cr_status */
     const char *message; /* printf-like: {} stands for the next of `args` */
     int count;
     cr_rule **args;
@@ -96,7 +96,8 @@ typedef struct {
     int slot;
 } cr_let;
 
-/* torch's overloads of an entry (clause `aten`, else by rule): "Tensor", "Scalar", "default". */
+/* torch's overloads of an entry (clause `aten`, else by rule): "Tensor", "Scalar", "default".
+ */
 typedef struct {
     const char *name;
     /* Bit i says of parameter i what differs there: */
@@ -111,9 +112,9 @@ typedef enum { CR_OPERAND_FULL, CR_OPERAND_ROW, CR_OPERAND_COLUMN } cr_operand;
 /* In what type floating-point arguments come while autocast is on (clause `autocast`). */
 typedef enum {
     CR_AUTOCAST_AS_GIVEN,
-    CR_AUTOCAST_LOWER,   /* the lower precision that the user chose */
+    CR_AUTOCAST_LOWER, /* the lower precision that the user chose */
     CR_AUTOCAST_FLOAT32,
-    CR_AUTOCAST_PROMOTE  /* the widest of theirs */
+    CR_AUTOCAST_PROMOTE /* the widest of theirs */
 } cr_autocast_way;
 
 struct cr_tensor;
@@ -128,64 +129,65 @@ typedef cr_status (*cr_shape_fn)(const cr_value *arg, cr_shape *out);
 
 struct cr_op {
     /* Hot: read by every call. */
-    cr_call_fn kernel_stage;   /* the last stage, by `does` */
-    uint16_t index;            /* its place in the table */
+    cr_call_fn kernel_stage; /* the last stage, by `does` */
+    uint16_t index;          /* its place in the table */
     uint8_t param_count, result_count;
-    uint8_t does;              /* cr_does */
-    bool differentiable;       /* has a grad clause */
-    uint8_t autocast;          /* cr_autocast_way */
+    uint8_t does;                      /* cr_does */
+    bool differentiable;               /* has a grad clause */
+    uint8_t autocast;                  /* cr_autocast_way */
     uint8_t fast_type, fast_type_args; /* tensor/: what the type rule amounts to */
     int8_t dim_param, keepdim_param;   /* FOLD: where `dim` and `keepdim` stand, or -1 */
-    uint32_t tensor_params;    /* bit i: parameter i is a Tensor or Tensor[] */
-    uint32_t mask_params;      /* those that a kernel reads as bool: the type rule names
-                                  other tensors only */
-    bool steady;               /* tensor/: checks and types follow from the tensors' types and
-                                  these other arguments, while they have their defaults */
+    uint32_t tensor_params;            /* bit i: parameter i is a Tensor or Tensor[] */
+    uint32_t mask_params;              /* those that a kernel reads as bool: the type rule names
+                                          other tensors only */
+    bool steady; /* tensor/: checks and types follow from the tensors' types and
+                    these other arguments, while they have their defaults */
     uint32_t steady_params;
-    _Atomic uint64_t decided;  /* tensor/: the last types seen, and what followed from them */
+    _Atomic uint64_t decided; /* tensor/: the last types seen, and what followed from them */
     cr_kernel kernel[CR_DTYPE_COUNT][CR_FORM_COUNT];
-    cr_param *param;           /* param_count of them */
+    cr_param *param; /* param_count of them */
     cr_result result[CR_MAX_RESULTS];
     /* Cold. */
     const char *name;     /* "add" */
     const char *overload; /* "" or "dim" */
     const char *doc, *ref, *sample, *tags;
-    int aten_count;       /* torch's overloads that this entry serves */
+    int aten_count; /* torch's overloads that this entry serves */
     cr_overload *aten;
     int aten_inplace_count; /* the same of its in-place form, where they are not simply these */
     cr_overload *aten_inplace;
-    const char *also;     /* further Python names of all overloads: "clip" */
-    const char *file;     /* table file, for messages */
+    const char *also; /* further Python names of all overloads: "clip" */
+    const char *file; /* table file, for messages */
     int line;
     unsigned forms;
-    unsigned dtypes;      /* bit per cr_dtype: compute types that are supported; 0 = all */
-    cr_rule *type;        /* compute and default result type; NULL: as self */
+    unsigned dtypes; /* bit per cr_dtype: compute types that are supported; 0 = all */
+    cr_rule *type;   /* compute and default result type; NULL: as self */
     cr_rule *returns[CR_MAX_RESULTS]; /* result types; NULL: as type */
     cr_rule *shape[CR_MAX_RESULTS];   /* NULL: broadcast of the tensor arguments */
     const char *shape_extern;
     cr_shape_fn shape_fn;
     int let_count;
-    cr_let *lets;         /* in order; each may use the earlier ones */
+    cr_let *lets; /* in order; each may use the earlier ones */
     int body_count;
-    cr_rule *body[CR_MAX_RESULTS];    /* BODY: one a result; IS: the results */
-    cr_rule *fold;        /* FOLD: the call combine(expression of self) */
-    bool fused;           /* IS with an eager row kernel of its own */
-    int fused_dim;        /* fused: parameter with the dim a row runs along (int), or the
-                             sizes of the trailing dims that make a row (int[]) */
-    uint8_t operand[CR_MAX_ARGS];     /* fused: cr_operand of each tensor parameter */
+    cr_rule *body[CR_MAX_RESULTS]; /* BODY: one a result; IS: the results */
+    cr_rule *fold;                 /* FOLD: the call combine(expression of self) */
+    bool fused;                    /* IS with an eager row kernel of its own */
+    int fused_dim; /* fused: parameter with the dim a row runs along (int), or the
+                      sizes of the trailing dims that make a row (int[]) */
+    uint8_t operand[CR_MAX_ARGS];         /* fused: cr_operand of each tensor parameter */
     uint8_t fused_result[CR_MAX_RESULTS]; /* fused: cr_operand of each result */
     const char *extern_name;
     cr_extern_fn extern_fn;
     cr_whole_fn whole_fn;
     cr_map_fn map_fn;
-    cr_rule *flops;       /* floating point operations, over sizes of arguments and results; or NULL */
-    cr_rule *node;        /* what its node is called, over what the node saves; or NULL */
+    cr_rule
+        *flops;    /* floating point operations, over sizes of arguments and results; or NULL */
+    cr_rule *node; /* what its node is called, over what the node saves; or NULL */
     int check_count;
     cr_check *checks;
     int grad_count;
     cr_derivative *grads;
-    double ulp;           /* bound of its functions; 0: exact or 1 */
-    int slot_count;       /* arguments, results, g's, lets, loop variables */
+    double ulp;     /* bound of its functions; 0: exact or 1 */
+    int slot_count; /* arguments, results, g's, lets, loop variables */
     int first_result_slot, first_grad_slot, first_let_slot;
     unsigned words; /* CR_WORD_* */
     /* Clause `inverse`: this entry, called on the result with the same further arguments, gives
@@ -212,7 +214,7 @@ struct cr_op {
     int8_t updates_when;
     /* Clause `filled`: all elements of the result are this number or parameter. */
     cr_rule *filled;
-    const cr_op *next;    /* next overload of the same name, or NULL */
+    const cr_op *next; /* next overload of the same name, or NULL */
     /* The in-place form is a record of its own, made from this one: `name_`, its first
      * parameter written, does == CR_DOES_INPLACE, forms == 0. */
     const cr_op *inplace;    /* this entry's in-place form, or NULL */

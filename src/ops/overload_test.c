@@ -39,18 +39,21 @@ TEST(a_clause_states_what_differs)
 {
     OK(read("op most(Tensor self, int? dim=None, *, bool keep=False) -> Tensor\n"
             "  aten    default(-dim -keep) dim(+dim)\n  body    self\n"));
-    EQ_STR(overloads("most"), "aten::most(Tensor self) -> Tensor\n"
-                              "aten::most.dim(Tensor self, int? dim, *, bool keep=False) -> Tensor\n");
+    EQ_STR(overloads("most"),
+           "aten::most(Tensor self) -> Tensor\n"
+           "aten::most.dim(Tensor self, int? dim, *, bool keep=False) -> Tensor\n");
     OK(read("op power(Tensor self, Tensor exponent) -> Tensor\n  numbers self exponent\n"
             "  aten    Tensor_Tensor Scalar(self) Tensor_Scalar(exponent)\n  body    self\n"));
-    EQ_STR(overloads("power"), "aten::power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor\n"
-                               "aten::power.Scalar(Scalar self, Tensor exponent) -> Tensor\n"
-                               "aten::power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor\n");
+    EQ_STR(overloads("power"),
+           "aten::power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor\n"
+           "aten::power.Scalar(Scalar self, Tensor exponent) -> Tensor\n"
+           "aten::power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor\n");
 }
 
 TEST(a_clause_names_parameters_that_are_there)
 {
-    FAILS(CR_VALUE, read("op wrong(Tensor self) -> Tensor\n  aten    Scalar(other)\n  body    self\n"));
+    FAILS(CR_VALUE,
+          read("op wrong(Tensor self) -> Tensor\n  aten    Scalar(other)\n  body    self\n"));
     EQ_STR(cr_error_message(), "test.op:2: wrong has no parameter 'other'");
 }
 
@@ -63,9 +66,11 @@ TEST(an_in_place_form_has_the_overloads_whose_self_is_a_tensor)
             "  forms   method inplace\n  aten    default inplace Tensor Scalar(other)\n"
             "  body    self - other\n"));
     OK(cr_ops_resolve());
-    EQ_STR(overloads("raise_"), "aten::raise_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)\n"
-                                "aten::raise_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)\n");
-    EQ_STR(overloads("lower_"), "aten::lower_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)\n"
-                                "aten::lower_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)\n");
+    EQ_STR(overloads("raise_"),
+           "aten::raise_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)\n"
+           "aten::raise_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)\n");
+    EQ_STR(overloads("lower_"),
+           "aten::lower_.Tensor(Tensor(a!) self, Tensor other) -> Tensor(a!)\n"
+           "aten::lower_.Scalar(Tensor(a!) self, Scalar other) -> Tensor(a!)\n");
     EQ_STR(overloads("lower"), "aten::lower(Tensor self, Tensor other) -> Tensor\n");
 }

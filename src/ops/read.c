@@ -2,9 +2,9 @@
  *
  * `op` at the margin starts an entry, and two blanks start a clause.  A line with more blanks
  * continues the line above it.  Each clause has one function below. */
+#include "base/map.h"
 #include "ops/lex.h"
 #include "ops/ops.h"
-#include "base/map.h"
 #include <string.h>
 #include <strings.h>
 
@@ -75,12 +75,9 @@ static cr_status read_words(lexer *x, const word *words, size_t n, unsigned *bit
 
 static cr_status read_forms(lexer *x, cr_op *op)
 {
-    static const word words[] = {{"function", CR_AS_FUNCTION},
-                                 {"method", CR_AS_METHOD},
-                                 {"inplace", CR_AS_INPLACE},
-                                 {"out", CR_AS_OUT},
-                                 {"nn", CR_AS_NN},
-                                 {"c", CR_AS_C}};
+    static const word words[] = {
+        {"function", CR_AS_FUNCTION}, {"method", CR_AS_METHOD}, {"inplace", CR_AS_INPLACE},
+        {"out", CR_AS_OUT},           {"nn", CR_AS_NN},         {"c", CR_AS_C}};
     return read_words(x, words, CR_LEN(words), &op->forms);
 }
 
@@ -123,8 +120,11 @@ enum {
 static cr_status read_dtype_words(lexer *x, unsigned *dtypes)
 {
     static const word words[] = {
-        {"float", FLOATS}, {"complex", COMPLEXES}, {"int", INTS}, {"bool", BOOLS},
-#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) \
+        {"float", FLOATS},
+        {"complex", COMPLEXES},
+        {"int", INTS},
+        {"bool", BOOLS},
+#define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias)                   \
     {#suffix, 1u << CR_##NAME},
 #include "num/dtype.def"
 #undef CR_DTYPE
@@ -133,10 +133,7 @@ static cr_status read_dtype_words(lexer *x, unsigned *dtypes)
     return read_words(x, words, CR_LEN(words), dtypes);
 }
 
-static cr_status read_dtypes(lexer *x, cr_op *op)
-{
-    return read_dtype_words(x, &op->dtypes);
-}
+static cr_status read_dtypes(lexer *x, cr_op *op) { return read_dtype_words(x, &op->dtypes); }
 
 static int find_param(const cr_op *op, const char *name)
 {
@@ -214,10 +211,7 @@ static cr_status read_functional(lexer *x, cr_op *op)
     return CR_OK;
 }
 
-static cr_status read_scatter(lexer *x, cr_op *op)
-{
-    return lex_dotted(x, &op->scatter_name);
-}
+static cr_status read_scatter(lexer *x, cr_op *op) { return lex_dotted(x, &op->scatter_name); }
 
 /* `updates PARAM... when PARAM` */
 static cr_status read_updates(lexer *x, cr_op *op)
@@ -434,7 +428,8 @@ static cr_status read_fused(lexer *x, cr_op *op)
 static cr_status read_grad(lexer *x, cr_op *op)
 {
     while (x->kind != TOKEN_END) {
-        cr_derivative *wide = cr_arena_get(x->arena, (size_t)(op->grad_count + 1) * sizeof *wide);
+        cr_derivative *wide =
+            cr_arena_get(x->arena, (size_t)(op->grad_count + 1) * sizeof *wide);
         if (!wide)
             return CR_MEMORY;
         if (op->grad_count)
@@ -519,7 +514,8 @@ static bool is_free_text(const char *name)
            !strcmp(name, "tags") || !strcmp(name, "also");
 }
 
-static cr_status read_clause(cr_op *op, const char *file, int line, const char *text, size_t len)
+static cr_status read_clause(cr_op *op, const char *file, int line, const char *text,
+                             size_t len)
 {
     size_t n = strcspn(text, " \n"), i = 0;
     lexer x;
@@ -533,7 +529,10 @@ static cr_status read_clause(cr_op *op, const char *file, int line, const char *
     if (is_free_text(clauses[i].name)) { /* free text has no tokens */
         while (n < len && text[n] == ' ')
             n++;
-        x = (lexer){.file = file, .line = line, .at = text + n, .end = text + len,
+        x = (lexer){.file = file,
+                    .line = line,
+                    .at = text + n,
+                    .end = text + len,
                     .arena = &table.arena};
         return clauses[i].read(&x, op);
     }
@@ -549,8 +548,8 @@ static cr_status read_clause(cr_op *op, const char *file, int line, const char *
 /* The default of `dtypes`: the dtypes that the type rule can give. */
 static unsigned implied_dtypes(const cr_op *op)
 {
-    bool makes_float = op->type && op->type->kind == CR_RULE_CALL &&
-                       !strcmp(op->type->name, "float");
+    bool makes_float =
+        op->type && op->type->kind == CR_RULE_CALL && !strcmp(op->type->name, "float");
 
     return makes_float ? (unsigned)(FLOATS | COMPLEXES) : (unsigned)ALL_DTYPES;
 }
@@ -563,9 +562,9 @@ static cr_status enter(cr_op *op)
 
     cr_text_printf(&key, "%s.%s", op->name, *op->overload ? op->overload : "default");
     CR_GO(cr_text_status(&key));
-    CR_GO(cr_ops_find(key.at) ? cr_fail(CR_VALUE, "%s:%d: %s is in the table twice", op->file,
-                                        op->line, key.at)
-                              : CR_OK);
+    CR_GO(cr_ops_find(key.at)
+              ? cr_fail(CR_VALUE, "%s:%d: %s is in the table twice", op->file, op->line, key.at)
+              : CR_OK);
     CR_GO(cr_vec_reserve(&table.ops, 1));
     CR_GO(cr_map_set(&table.by_name, key.at, key.len, op));
     if (!first)
@@ -596,15 +595,9 @@ enum {
               CR_WORD_IDEMPOTENT
 };
 
-static bool several(unsigned words)
-{
-    return (words & (words - 1)) != 0;
-}
+static bool several(unsigned words) { return (words & (words - 1)) != 0; }
 
-static int first_type(const cr_op *op)
-{
-    return op->param_count ? op->param[0].type : -1;
-}
+static int first_type(const cr_op *op) { return op->param_count ? op->param[0].type : -1; }
 
 static const char *contradiction(const cr_op *op)
 {
@@ -662,7 +655,8 @@ bool cr_op_may_view(const cr_op *op)
 static cr_status finish_entry(cr_op *op)
 {
     if (op->does == 0xff)
-        return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->file, op->line, op->name);
+        return cr_fail(CR_VALUE, "%s:%d: nothing says what %s does", op->file, op->line,
+                       op->name);
     CR_TRY(check_words(op));
     if (!op->dtypes)
         op->dtypes = implied_dtypes(op);
@@ -728,7 +722,8 @@ static const char *block_end(const char *p, const char *end, int indent, int *li
     }
 }
 
-static cr_status start_entry(cr_op **out, const char *file, int line, const char *text, size_t len)
+static cr_status start_entry(cr_op **out, const char *file, int line, const char *text,
+                             size_t len)
 {
     cr_op *op = cr_arena_get(&table.arena, sizeof *op);
     lexer x;

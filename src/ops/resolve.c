@@ -8,7 +8,10 @@
 
 /* Names that have a value in every rule. */
 static const char *const constants[] = {
-    "inf", "nan", "pi", "ln2",
+    "inf",
+    "nan",
+    "pi",
+    "ln2",
 #define CR_DTYPE(NAME, suffix, ctype, bytes, category, torch, legacy, alias) torch,
 #include "num/dtype.def"
 #undef CR_DTYPE
@@ -16,7 +19,7 @@ static const char *const constants[] = {
 
 typedef struct {
     cr_op *op;
-    int lets;        /* how many lets are visible */
+    int lets;         /* how many lets are visible */
     bool scalar_code; /* body and fold: calls are loop functions */
     const char *loop_name[8];
     int loop_slot[8], loops;

@@ -9,10 +9,10 @@
 #include "num/view.h"
 
 typedef enum {
-    CR_RULE_NAME,   /* name; slot after resolving */
-    CR_RULE_INT,    /* integer */
-    CR_RULE_FLOAT,  /* number */
-    CR_RULE_BOOL,   /* integer */
+    CR_RULE_NAME,  /* name; slot after resolving */
+    CR_RULE_INT,   /* integer */
+    CR_RULE_FLOAT, /* number */
+    CR_RULE_BOOL,  /* integer */
     CR_RULE_NONE,
     CR_RULE_STRING, /* name */
     CR_RULE_LIST,   /* args */

@@ -91,8 +91,8 @@ static cr_status parse_int_list(lexer *x, cr_param *p)
         CR_TRY(lex_next(x));
         CR_TRY(lex_take(x, ",", &more));
     }
-    p->preset = (cr_value){.tag = p->type == CR_T_BOOLS ? CR_TRUTHS : CR_INTS, .len = n,
-                           .ints = ints};
+    p->preset =
+        (cr_value){.tag = p->type == CR_T_BOOLS ? CR_TRUTHS : CR_INTS, .len = n, .ints = ints};
     return lex_expect(x, "]");
 }
 
@@ -120,8 +120,8 @@ static cr_status spread_default(lexer *x, cr_param *p, int64_t i)
         return CR_MEMORY;
     for (int k = 0; k < n; k++)
         ints[k] = i;
-    p->preset = (cr_value){.tag = p->type == CR_T_BOOLS ? CR_TRUTHS : CR_INTS,
-                           .len = (uint32_t)n, .ints = ints};
+    p->preset = (cr_value){
+        .tag = p->type == CR_T_BOOLS ? CR_TRUTHS : CR_INTS, .len = (uint32_t)n, .ints = ints};
     return CR_OK;
 }
 
@@ -226,7 +226,8 @@ static cr_status parse_result(lexer *x, cr_op *op)
         return lex_error(x, "more than %d results", CR_MAX_RESULTS);
     CR_TRY(parse_type(x, &t));
     cr_result *r = &op->result[op->result_count++];
-    *r = (cr_result){.name = "", .type = (uint8_t)t.type, .alias = t.alias, .written = t.written};
+    *r = (cr_result){
+        .name = "", .type = (uint8_t)t.type, .alias = t.alias, .written = t.written};
     return x->kind == TOKEN_NAME ? lex_name(x, &r->name) : CR_OK;
 }
 
@@ -273,9 +274,10 @@ static const char *type_text(unsigned type, bool *list)
 /* The number of a dtype in ATen's schemas. */
 static int aten_number(cr_dtype t)
 {
-    static const uint8_t number[] = {[CR_BOOL] = 11, [CR_U8] = 0, [CR_I8] = 1, [CR_I16] = 2, [CR_I32] = 3, [CR_I64] = 4,
-                                     [CR_F16] = 5, [CR_BF16] = 15, [CR_F32] = 6, [CR_F64] = 7, [CR_C64] = 9,
-                                     [CR_C128] = 10};
+    static const uint8_t number[] = {
+        [CR_BOOL] = 11, [CR_U8] = 0,  [CR_I8] = 1,  [CR_I16] = 2,
+        [CR_I32] = 3,   [CR_I64] = 4, [CR_F16] = 5, [CR_BF16] = 15,
+        [CR_F32] = 6,   [CR_F64] = 7, [CR_C64] = 9, [CR_C128] = 10};
 
     return number[t];
 }
@@ -371,15 +373,22 @@ static void print_call(cr_text *out, const cr_op *op, const cr_overload *differs
 
 const char *cr_param_type_text(const cr_param *p)
 {
-    static const char *const text[] = {
-        [CR_T_TENSOR] = "Tensor",          [CR_T_TENSORS] = "tuple of Tensors",
-        [CR_T_SCALAR] = "Number",          [CR_T_SCALARS] = "tuple of Scalars",
-        [CR_T_INT] = "int",                [CR_T_INTS] = "tuple of ints",
-        [CR_T_FLOAT] = "float",            [CR_T_FLOATS] = "tuple of floats",
-        [CR_T_BOOL] = "bool",              [CR_T_BOOLS] = "tuple of bools",
-        [CR_T_STRING] = "str",             [CR_T_DTYPE] = "torch.dtype",
-        [CR_T_LAYOUT] = "torch.layout",    [CR_T_DEVICE] = "torch.device",
-        [CR_T_FORMAT] = "torch.memory_format", [CR_T_GENERATOR] = "torch.Generator"};
+    static const char *const text[] = {[CR_T_TENSOR] = "Tensor",
+                                       [CR_T_TENSORS] = "tuple of Tensors",
+                                       [CR_T_SCALAR] = "Number",
+                                       [CR_T_SCALARS] = "tuple of Scalars",
+                                       [CR_T_INT] = "int",
+                                       [CR_T_INTS] = "tuple of ints",
+                                       [CR_T_FLOAT] = "float",
+                                       [CR_T_FLOATS] = "tuple of floats",
+                                       [CR_T_BOOL] = "bool",
+                                       [CR_T_BOOLS] = "tuple of bools",
+                                       [CR_T_STRING] = "str",
+                                       [CR_T_DTYPE] = "torch.dtype",
+                                       [CR_T_LAYOUT] = "torch.layout",
+                                       [CR_T_DEVICE] = "torch.device",
+                                       [CR_T_FORMAT] = "torch.memory_format",
+                                       [CR_T_GENERATOR] = "torch.Generator"};
     return text[p->type];
 }
 

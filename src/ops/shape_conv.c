@@ -25,10 +25,11 @@ static cr_status check_length(const cr_value *list, const char *name, int64_t di
 
     if (list->len == 1 || list->len == dims)
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "expected %s to be a single integer value or a list of %lld values to match the "
-                   "convolution dimensions, but got %s=%s",
-                   name, (ll)dims, name, cr_sizes_text(text, list->len, list->ints));
+    return cr_fail(
+        CR_RUNTIME,
+        "expected %s to be a single integer value or a list of %lld values to match the "
+        "convolution dimensions, but got %s=%s",
+        name, (ll)dims, name, cr_sizes_text(text, list->len, list->ints));
 }
 
 /* Refuses a value below `least`, and one beyond 32 bits, so that no computation here
@@ -49,7 +50,8 @@ static cr_status check_numbers(const call *c)
     if (c->dims <= 0)
         return cr_fail(CR_RUNTIME, "weight should have at least three dimensions");
     if (c->dims > 3)
-        return cr_fail(CR_RUNTIME, "convolution: weight has %lld dimensions, at most five are supported",
+        return cr_fail(CR_RUNTIME,
+                       "convolution: weight has %lld dimensions, at most five are supported",
                        (long long)c->dims + 2);
     if (c->groups <= 0)
         return cr_fail(CR_RUNTIME, "non-positive groups is not supported");
@@ -73,17 +75,20 @@ static cr_status check_weight(const call *c)
         return cr_fail(CR_RUNTIME,
                        "Expected %d-dimensional input for %d-dimensional weight %s, but got "
                        "%d-dimensional input of size %s instead",
-                       n, n, w, c->input->ndim, cr_sizes_text(x, c->input->ndim, c->input->size));
+                       n, n, w, c->input->ndim,
+                       cr_sizes_text(x, c->input->ndim, c->input->size));
     if (c->weight->size[0] < c->groups)
-        return cr_fail(CR_RUNTIME,
-                       "Given groups=%lld, expected weight to be at least %lld at dimension 0, but "
-                       "got weight of size %s instead",
-                       (ll)c->groups, (ll)c->groups, w);
+        return cr_fail(
+            CR_RUNTIME,
+            "Given groups=%lld, expected weight to be at least %lld at dimension 0, but "
+            "got weight of size %s instead",
+            (ll)c->groups, (ll)c->groups, w);
     if (c->weight->size[0] % c->groups)
-        return cr_fail(CR_RUNTIME,
-                       "Given groups=%lld, expected weight to be divisible by %lld at dimension 0, "
-                       "but got weight of size [%s] instead",
-                       (ll)c->groups, (ll)c->groups, w);
+        return cr_fail(
+            CR_RUNTIME,
+            "Given groups=%lld, expected weight to be divisible by %lld at dimension 0, "
+            "but got weight of size [%s] instead",
+            (ll)c->groups, (ll)c->groups, w);
     return CR_OK;
 }
 
@@ -94,13 +99,14 @@ static cr_status check_channels(const call *c)
 
     if (c->input->size[1] == want)
         return CR_OK;
-    snprintf(given, sizeof given, c->transposed ? "transposed=1" : "groups=%lld", (ll)c->groups);
-    return cr_fail(CR_RUNTIME,
-                   "Given %s, weight of size %s, expected input%s to have %lld channels, but got "
-                   "%lld channels instead",
-                   given, cr_sizes_text(w, c->weight->ndim, c->weight->size),
-                   cr_sizes_text(x, c->input->ndim, c->input->size), (ll)want,
-                   (ll)c->input->size[1]);
+    snprintf(given, sizeof given, c->transposed ? "transposed=1" : "groups=%lld",
+             (ll)c->groups);
+    return cr_fail(
+        CR_RUNTIME,
+        "Given %s, weight of size %s, expected input%s to have %lld channels, but got "
+        "%lld channels instead",
+        given, cr_sizes_text(w, c->weight->ndim, c->weight->size),
+        cr_sizes_text(x, c->input->ndim, c->input->size), (ll)want, (ll)c->input->size[1]);
 }
 
 static cr_status check_bias(const call *c)
@@ -110,12 +116,13 @@ static cr_status check_bias(const call *c)
 
     if (!c->bias || (c->bias->ndim == 1 && c->bias->size[0] == want))
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "Given %sweight of size %s, expected bias to be 1-dimensional with %lld elements, "
-                   "but got bias of size %s instead",
-                   c->transposed ? "transposed=1, " : "",
-                   cr_sizes_text(w, c->weight->ndim, c->weight->size), (ll)want,
-                   cr_sizes_text(b, c->bias->ndim, c->bias->size));
+    return cr_fail(
+        CR_RUNTIME,
+        "Given %sweight of size %s, expected bias to be 1-dimensional with %lld elements, "
+        "but got bias of size %s instead",
+        c->transposed ? "transposed=1, " : "",
+        cr_sizes_text(w, c->weight->ndim, c->weight->size), (ll)want,
+        cr_sizes_text(b, c->bias->ndim, c->bias->size));
 }
 
 static int64_t reach(const call *c, int64_t d)
@@ -158,8 +165,8 @@ static cr_status check_types(const call *c)
         return cr_fail(CR_RUNTIME, "Input type (%s) and bias type (%s) should be the same",
                        cr_c_name(c->input), cr_c_name(c->bias));
     if (c->input->dtype != c->weight->dtype)
-        return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(c->input),
-                       cr_legacy_name(c->weight));
+        return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s",
+                       cr_legacy_name(c->input), cr_legacy_name(c->weight));
     if (c->input->dtype == CR_BOOL)
         return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for 'Bool'",
                        c->transposed ? "slow_conv_transpose2d_out_cpu" : "slow_conv2d_cpu");
@@ -206,10 +213,11 @@ static cr_status check_transposed(const call *c)
             for (int64_t i = 0; i < c->dims; i++)
                 at += (size_t)snprintf(have + at, sizeof have - at, "%s%lld", i ? " x " : "",
                                        (ll)c->input->size[i + 2]);
-            return cr_fail(CR_RUNTIME,
-                           "Given input size per channel: (%s). Calculated output size per channel: "
-                           "(%s). Output size is too small",
-                           have, by_text(size, c, transposed_size));
+            return cr_fail(
+                CR_RUNTIME,
+                "Given input size per channel: (%s). Calculated output size per channel: "
+                "(%s). Output size is too small",
+                have, by_text(size, c, transposed_size));
         }
     return CR_OK;
 }
@@ -220,20 +228,26 @@ static cr_status check_empty(const call *c)
 
     for (int64_t d = 0; d < c->dims; d++)
         if (c->input->size[d + 2] == 0)
-            return cr_fail(CR_RUNTIME,
-                           "Only zero batch or zero channel inputs are supported, but got input "
-                           "shape: %s",
-                           cr_sizes_text(text, c->input->ndim, c->input->size));
+            return cr_fail(
+                CR_RUNTIME,
+                "Only zero batch or zero channel inputs are supported, but got input "
+                "shape: %s",
+                cr_sizes_text(text, c->input->ndim, c->input->size));
     return CR_OK;
 }
 
 /* (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups) */
 cr_status cr_shape_convolution(const cr_value *arg, cr_shape *out)
 {
-    call c = {.input = arg[0].view, .weight = arg[1].view,
+    call c = {.input = arg[0].view,
+              .weight = arg[1].view,
               .bias = arg[2].tag == CR_VIEW ? arg[2].view : NULL,
-              .stride = &arg[3], .padding = &arg[4], .dilation = &arg[5],
-              .transposed = arg[6].i, .output_padding = &arg[7], .groups = arg[8].i,
+              .stride = &arg[3],
+              .padding = &arg[4],
+              .dilation = &arg[5],
+              .transposed = arg[6].i,
+              .output_padding = &arg[7],
+              .groups = arg[8].i,
               .dims = arg[1].view->ndim - 2};
 
     CR_TRY(check_numbers(&c));
@@ -251,7 +265,8 @@ cr_status cr_shape_convolution(const cr_value *arg, cr_shape *out)
     if (!c.transposed && c.input->size[1] == 0)
         out->size[1] = 0; /* torch's result for an input without channels */
     for (int64_t d = 0; d < c.dims; d++)
-        out->size[d + 2] = c.transposed ? transposed_size(&c, d)
-                                        : (padded(&c, d) - reach(&c, d)) / item(c.stride, d) + 1;
+        out->size[d + 2] = c.transposed
+                               ? transposed_size(&c, d)
+                               : (padded(&c, d) - reach(&c, d)) / item(c.stride, d) + 1;
     return CR_OK;
 }

@@ -12,10 +12,7 @@ static cr_status unsupported(cr_scalar start, cr_scalar end)
                    cr_scalar_as_double(end));
 }
 
-static bool integral(cr_scalar s)
-{
-    return s.category <= CR_CAT_INT;
-}
+static bool integral(cr_scalar s) { return s.category <= CR_CAT_INT; }
 
 /* The count of integers needs no rounding where it fits. */
 static double steps_between(cr_scalar start, cr_scalar end, cr_scalar step)
@@ -116,9 +113,13 @@ cr_status cr_shape_eye_m(const cr_value *arg, cr_shape *out)
     return matrix_of(out, arg[0].i, arg[1].i);
 }
 
-static int64_t between(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+static int64_t between(int64_t x, int64_t low, int64_t high)
+{
+    return x < low ? low : x > high ? high : x;
+}
 
-/* n rows, of which the first has `first` positions and each other `step` more than the one before. */
+/* n rows, of which the first has `first` positions and each other `step` more than the one
+ * before. */
 static bool add_rows(int64_t *sum, int64_t n, int64_t first, int64_t step)
 {
     int64_t pair = 2 * first + (n - 1) * step, half = n % 2 ? n : n / 2;
@@ -129,7 +130,8 @@ static bool add_rows(int64_t *sum, int64_t n, int64_t first, int64_t step)
 
 /* Positions of a matrix with column - row <= offset (>= for the upper triangle): some rows have
  * none, some have part of the columns, some all. */
-static bool triangle_size(int64_t *out, int64_t rows, int64_t columns, int64_t offset, bool upper)
+static bool triangle_size(int64_t *out, int64_t rows, int64_t columns, int64_t offset,
+                          bool upper)
 {
     int64_t at, begin, end;
 
@@ -143,7 +145,8 @@ static bool triangle_size(int64_t *out, int64_t rows, int64_t columns, int64_t o
     }
     begin = between(-offset, 0, rows);
     end = between(columns - offset - 1, begin, rows);
-    return add_rows(out, end - begin, begin + offset + 1, 1) && add_rows(out, rows - end, columns, 0);
+    return add_rows(out, end - begin, begin + offset + 1, 1) &&
+           add_rows(out, rows - end, columns, 0);
 }
 
 static cr_status triangle(const cr_value *arg, cr_shape *out, bool upper)
@@ -156,8 +159,8 @@ static cr_status triangle(const cr_value *arg, cr_shape *out, bool upper)
     out->size[0] = 2;
     if (arg[0].i > INT64_MAX / 4 || arg[1].i > INT64_MAX / 4 ||
         !triangle_size(&out->size[1], arg[0].i, arg[1].i, arg[2].i, upper))
-        return cr_fail(CR_RUNTIME, "a triangle of %lld rows and %lld columns is too large", (ll)arg[0].i,
-                       (ll)arg[1].i);
+        return cr_fail(CR_RUNTIME, "a triangle of %lld rows and %lld columns is too large",
+                       (ll)arg[0].i, (ll)arg[1].i);
     return CR_OK;
 }
 
@@ -187,18 +190,9 @@ static cr_status sized(const cr_value *size, cr_shape *out)
     return CR_OK;
 }
 
-cr_status cr_shape_size_0(const cr_value *arg, cr_shape *out)
-{
-    return sized(&arg[0], out);
-}
-cr_status cr_shape_size_1(const cr_value *arg, cr_shape *out)
-{
-    return sized(&arg[1], out);
-}
-cr_status cr_shape_size_2(const cr_value *arg, cr_shape *out)
-{
-    return sized(&arg[2], out);
-}
+cr_status cr_shape_size_0(const cr_value *arg, cr_shape *out) { return sized(&arg[0], out); }
+cr_status cr_shape_size_1(const cr_value *arg, cr_shape *out) { return sized(&arg[1], out); }
+cr_status cr_shape_size_2(const cr_value *arg, cr_shape *out) { return sized(&arg[2], out); }
 
 cr_status cr_shape_randperm(const cr_value *arg, cr_shape *out)
 {

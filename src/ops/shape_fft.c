@@ -16,9 +16,10 @@ static cr_status check_dims(const cr_view *v, const cr_value *dims)
     for (uint32_t i = 0; i < dims->len; i++) {
         int64_t d = dims->ints[i] < 0 ? dims->ints[i] + v->ndim : dims->ints[i];
         if (d < 0 || d >= v->ndim)
-            return cr_fail(CR_INDEX,
-                           "Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
-                           -v->ndim, v->ndim - 1, (long long)dims->ints[i]);
+            return cr_fail(
+                CR_INDEX,
+                "Dimension out of range (expected to be in range of [%d, %d], but got %lld)",
+                -v->ndim, v->ndim - 1, (long long)dims->ints[i]);
         if (seen >> d & 1)
             return cr_fail(CR_RUNTIME, "FFT dims must be unique");
         seen |= (uint64_t)1 << d;
@@ -40,9 +41,10 @@ static cr_status check_type(const cr_view *v, bool complex)
 {
     if (v->dtype == CR_F16 || v->dtype == CR_BF16)
         return cr_fail(CR_RUNTIME, "Unsupported dtype %s", cr_legacy_name(v));
-    if (complex != cr_dtype_is_complex((cr_dtype)v->dtype) || !cr_dtype_is_inexact((cr_dtype)v->dtype))
-        return cr_fail(CR_RUNTIME, "Expected a %s tensor, but got %s", complex ? "complex" : "real",
-                       cr_legacy_name(v));
+    if (complex != cr_dtype_is_complex((cr_dtype)v->dtype) ||
+        !cr_dtype_is_inexact((cr_dtype)v->dtype))
+        return cr_fail(CR_RUNTIME, "Expected a %s tensor, but got %s",
+                       complex ? "complex" : "real", cr_legacy_name(v));
     return CR_OK;
 }
 
@@ -80,7 +82,8 @@ cr_status cr_shape_fft_c2r(const cr_value *arg, cr_shape *out)
     CR_TRY(check_dims(arg[0].view, &arg[1]));
     same(out, arg[0].view);
     if (*last_size(out, &arg[1]) < arg[3].i / 2 + 1)
-        return cr_fail(CR_RUNTIME, "a real transform of length %lld needs %lld elements, but got %lld",
+        return cr_fail(CR_RUNTIME,
+                       "a real transform of length %lld needs %lld elements, but got %lld",
                        (long long)arg[3].i, (long long)(arg[3].i / 2 + 1),
                        (long long)*last_size(out, &arg[1]));
     *last_size(out, &arg[1]) = arg[3].i;

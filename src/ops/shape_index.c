@@ -336,16 +336,10 @@ static cr_status check_index_dtype(const char *what, const cr_view *index)
     return cr_fail(CR_RUNTIME, "%s(): Expected dtype int32/int64 for index", what);
 }
 
-static int dims_or_one(const cr_view *v)
-{
-    return v->ndim ? v->ndim : 1;
-}
+static int dims_or_one(const cr_view *v) { return v->ndim ? v->ndim : 1; }
 
 /* A scalar counts as a vector with one element. */
-static int64_t size_or_one(const cr_view *v, int d)
-{
-    return v->ndim ? v->size[d] : 1;
-}
+static int64_t size_or_one(const cr_view *v, int d) { return v->ndim ? v->size[d] : 1; }
 
 cr_status cr_shape_gather(const cr_value *arg, cr_shape *out)
 {
@@ -735,8 +729,10 @@ cr_status cr_shape_embedding_backward(const cr_value *arg, cr_shape *out)
             cr_view_type(indices));
     if (!cr_dtype_is_inexact((cr_dtype)grad->dtype))
         return cr_not_for_type("embedding_backward", grad);
-    if (!grad->ndim || cr_shape_numel(grad->ndim - 1, grad->size) != cr_shape_numel(indices->ndim, indices->size))
-        return cr_fail(CR_RUNTIME, "grad_output has sizes %s, expected a row for each index in %s",
+    if (!grad->ndim || cr_shape_numel(grad->ndim - 1, grad->size) !=
+                           cr_shape_numel(indices->ndim, indices->size))
+        return cr_fail(CR_RUNTIME,
+                       "grad_output has sizes %s, expected a row for each index in %s",
                        cr_view_text(grad), cr_view_text(indices));
     out->ndim = 2;
     out->size[0] = arg[2].i;
@@ -776,24 +772,29 @@ cr_status cr_shape_one_hot(const cr_value *arg, cr_shape *out)
     return CR_OK;
 }
 
-static cr_status check_sample_weights(const cr_view *weight, const cr_view *indices, const cr_view *samples)
+static cr_status check_sample_weights(const cr_view *weight, const cr_view *indices,
+                                      const cr_view *samples)
 {
     if (samples->dtype != weight->dtype)
         return cr_fail(CR_RUNTIME,
-                       "Expected tensor for argument #1 'weight' to have the same type as tensor for argument #1 "
-                       "'per_sample_weights'; but type torch.%sTensor does not equal torch.%sTensor (while checking "
+                       "Expected tensor for argument #1 'weight' to have the same type as "
+                       "tensor for argument #1 "
+                       "'per_sample_weights'; but type torch.%sTensor does not equal "
+                       "torch.%sTensor (while checking "
                        "arguments for embedding_bag)",
                        cr_view_type(weight), cr_view_type(samples));
     if (samples->ndim != 1)
-        return cr_fail(CR_RUNTIME,
-                       "Expected 1-dimensional tensor, but got %d-dimensional tensor for argument #1 "
-                       "'per_sample_weights' (while checking arguments for embedding_bag)",
-                       samples->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected 1-dimensional tensor, but got %d-dimensional tensor for argument #1 "
+            "'per_sample_weights' (while checking arguments for embedding_bag)",
+            samples->ndim);
     if (samples->size[0] != cr_shape_numel(indices->ndim, indices->size))
-        return cr_fail(CR_RUNTIME,
-                       "Expected per_sample_weights.value().numel() == indices.numel() to be true, but got false.  "
-                       "(Could this error message be improved?  If so, please report an enhancement request to "
-                       "PyTorch.)");
+        return cr_fail(CR_RUNTIME, "Expected per_sample_weights.value().numel() == "
+                                   "indices.numel() to be true, but got false.  "
+                                   "(Could this error message be improved?  If so, please "
+                                   "report an enhancement request to "
+                                   "PyTorch.)");
     return CR_OK;
 }
 
@@ -866,7 +867,8 @@ cr_status cr_shape_bincount(const cr_value *arg, cr_shape *out)
         most = x > most ? x : most;
     }
     if (most == INT64_MAX)
-        return cr_fail(CR_RUNTIME, "maximum value of input overflowed, it should be < %lld but got %lld",
+        return cr_fail(CR_RUNTIME,
+                       "maximum value of input overflowed, it should be < %lld but got %lld",
                        (ll)INT64_MAX, (ll)most);
     out->ndim = 1;
     out->size[0] = most + 1 > arg[2].i ? most + 1 : arg[2].i;

@@ -7,10 +7,7 @@ typedef long long ll; /* for printf */
 
 /* Joining. */
 
-static bool is_nothing(const cr_view *v)
-{
-    return v->ndim == 1 && v->size[0] == 0;
-}
+static bool is_nothing(const cr_view *v) { return v->ndim == 1 && v->size[0] == 0; }
 
 /* The first tensor that is not an empty vector. */
 static const cr_view *first_real(const cr_value *list, uint32_t *at)
@@ -63,7 +60,9 @@ cr_status cr_shape_cat(const cr_value *arg, cr_shape *out)
             continue;
         CR_TRY(check_joins(first, v, dim, i));
         if (CR_ADD_OVERFLOW(total, v->size[dim], &total))
-            return cr_fail(CR_RUNTIME, "cat: the sizes along dimension %lld are more than a size may be", (ll)dim);
+            return cr_fail(CR_RUNTIME,
+                           "cat: the sizes along dimension %lld are more than a size may be",
+                           (ll)dim);
     }
     cr_shape_like(out, first);
     out->size[dim] = total;
@@ -151,7 +150,8 @@ cr_status cr_shape_repeat(const cr_value *arg, cr_shape *out)
     for (int d = 0; d < out->ndim; d++) {
         int64_t times = arg[1].ints[d], size = d < missing ? 1 : self->size[d - missing];
         if (CR_MUL_OVERFLOW(times, size, &out->size[d]))
-            return cr_fail(CR_RUNTIME, "repeat: %lld times a size of %lld is too large", (ll)times, (ll)size);
+            return cr_fail(CR_RUNTIME, "repeat: %lld times a size of %lld is too large",
+                           (ll)times, (ll)size);
     }
     for (int d = 0; d < out->ndim; d++)
         if (out->size[d] < 0)
@@ -269,7 +269,8 @@ cr_status cr_shape_diag_embed(const cr_value *arg, cr_shape *out)
     int from = 0;
 
     CR_TRY(two_dims(&a, &b, arg[2].i, arg[3].i, self->ndim + 1));
-    if (offset == INT64_MIN || CR_ADD_OVERFLOW(cr_dim_size(self, self->ndim - 1), offset < 0 ? -offset : offset, &side))
+    if (offset == INT64_MIN || CR_ADD_OVERFLOW(cr_dim_size(self, self->ndim - 1),
+                                               offset < 0 ? -offset : offset, &side))
         return cr_fail(CR_RUNTIME, "diag_embed: an offset of %lld is too large", (ll)offset);
     out->ndim = self->ndim + 1;
     for (int d = 0; d < out->ndim; d++)
@@ -373,19 +374,23 @@ cr_status cr_shape_as_strided_scatter(const cr_value *arg, cr_shape *out)
     if (arg[2].len != arg[3].len)
         return cr_fail(CR_RUNTIME, "mismatch in length of strides and shape");
     if (arg[2].len > CR_MAX_DIMS)
-        return cr_fail(CR_RUNTIME, "as_strided_scatter: a slice has at most %d dimensions, not %u", CR_MAX_DIMS,
-                       (unsigned)arg[2].len);
+        return cr_fail(CR_RUNTIME,
+                       "as_strided_scatter: a slice has at most %d dimensions, not %u",
+                       CR_MAX_DIMS, (unsigned)arg[2].len);
     for (int d = 0; d < slice.ndim; d++) {
         int64_t reach;
         slice.size[d] = arg[2].ints[d];
         if (arg[3].ints[d] < 0)
-            return cr_fail(CR_RUNTIME,
-                           "as_strided: Negative strides are not supported at the moment, got strides: %s",
-                           cr_shape_text((int)arg[3].len, arg[3].ints));
+            return cr_fail(
+                CR_RUNTIME,
+                "as_strided: Negative strides are not supported at the moment, got strides: %s",
+                cr_shape_text((int)arg[3].len, arg[3].ints));
         if (slice.size[d] < 0 || CR_MUL_OVERFLOW(slice.size[d] - 1, arg[3].ints[d], &reach) ||
             CR_ADD_OVERFLOW(last, reach, &last))
-            return cr_fail(CR_RUNTIME, "Storage size calculation overflowed with sizes=%s and strides=%s",
-                           cr_shape_text(slice.ndim, arg[2].ints), cr_shape_text((int)arg[3].len, arg[3].ints));
+            return cr_fail(CR_RUNTIME,
+                           "Storage size calculation overflowed with sizes=%s and strides=%s",
+                           cr_shape_text(slice.ndim, arg[2].ints),
+                           cr_shape_text((int)arg[3].len, arg[3].ints));
     }
     CR_TRY(check_part(arg[1].view, &slice));
     if (cr_shape_numel(slice.ndim, slice.size) && (last >= have || offset < 0))

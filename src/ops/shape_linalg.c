@@ -37,9 +37,10 @@ static cr_status check_square(const cr_view *v, const cr_value *name)
 {
     CR_TRY(check_matrix(v, name, "A"));
     if (rows(v) != cols(v))
-        return cr_fail(CR_RUNTIME,
-                       "%.*s: A must be batches of square matrices, but they are %lld by %lld matrices",
-                       (int)name->len, name->s, (ll)rows(v), (ll)cols(v));
+        return cr_fail(
+            CR_RUNTIME,
+            "%.*s: A must be batches of square matrices, but they are %lld by %lld matrices",
+            (int)name->len, name->s, (ll)rows(v), (ll)cols(v));
     return CR_OK;
 }
 
@@ -91,10 +92,12 @@ cr_status cr_shape_lu(const cr_value *arg, cr_shape *out)
     char text[CR_SIZES_TEXT];
 
     if (v->ndim < 2)
-        return cr_fail(CR_RUNTIME, "%.*s: Expected tensor with 2 or more dimensions. Got size: %s instead",
+        return cr_fail(CR_RUNTIME,
+                       "%.*s: Expected tensor with 2 or more dimensions. Got size: %s instead",
                        (int)arg[3].len, arg[3].s, cr_sizes_text(text, v->ndim, v->size));
     if (!cr_dtype_is_inexact((cr_dtype)v->dtype) || v->dtype == CR_F16 || v->dtype == CR_BF16)
-        return cr_fail(CR_NOT_IMPLEMENTED, "\"lu_cpu\" not implemented for '%s'", cr_legacy_name(v));
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"lu_cpu\" not implemented for '%s'",
+                       cr_legacy_name(v));
     matrix(&out[0], v, rows(v), cols(v));
     vector(&out[1], v, fewest(rows(v), cols(v)));
     batch_of(&out[2], v, 2);
@@ -108,36 +111,42 @@ static cr_status common_batch(cr_shape *out, const cr_view *a, const cr_view *b)
 
     out->ndim = n;
     for (int d = n - 1; d >= 0; d--) {
-        int64_t x = d < n - na ? 1 : a->size[d - (n - na)], y = d < n - nb ? 1 : b->size[d - (n - nb)];
+        int64_t x = d < n - na ? 1 : a->size[d - (n - na)],
+                y = d < n - nb ? 1 : b->size[d - (n - nb)];
         if (x != y && x != 1 && y != 1)
-            return cr_fail(CR_RUNTIME,
-                           "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
-                           "non-singleton dimension %d",
-                           (ll)y, (ll)x, d);
+            return cr_fail(
+                CR_RUNTIME,
+                "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
+                "non-singleton dimension %d",
+                (ll)y, (ll)x, d);
         out->size[d] = x == 1 ? y : x;
     }
     return CR_OK;
 }
 
-static cr_status check_same_type(const cr_view *a, const cr_view *b, const cr_value *name, const char *first)
+static cr_status check_same_type(const cr_view *a, const cr_view *b, const cr_value *name,
+                                 const char *first)
 {
     if (a->dtype == b->dtype)
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "%.*s: Expected %s and B to have the same dtype, but found %s of type %s and B of "
-                   "type %s instead",
-                   (int)name->len, name->s, first, first, cr_legacy_name(a), cr_legacy_name(b));
+    return cr_fail(
+        CR_RUNTIME,
+        "%.*s: Expected %s and B to have the same dtype, but found %s of type %s and B of "
+        "type %s instead",
+        (int)name->len, name->s, first, first, cr_legacy_name(a), cr_legacy_name(b));
 }
 
-static cr_status check_equation(const cr_view *a, const cr_view *b, bool left, const cr_value *name)
+static cr_status check_equation(const cr_view *a, const cr_view *b, bool left,
+                                const cr_value *name)
 {
     CR_TRY(check_matrix(b, name, "B"));
     if (left ? cols(a) == rows(b) : cols(a) == cols(b))
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "%.*s: Incompatible shapes of A and B for the equation %s (%lldx%lld and %lldx%lld)",
-                   (int)name->len, name->s, left ? "AX = B" : "XA = B", (ll)rows(a), (ll)cols(a),
-                   (ll)rows(b), (ll)cols(b));
+    return cr_fail(
+        CR_RUNTIME,
+        "%.*s: Incompatible shapes of A and B for the equation %s (%lldx%lld and %lldx%lld)",
+        (int)name->len, name->s, left ? "AX = B" : "XA = B", (ll)rows(a), (ll)cols(a),
+        (ll)rows(b), (ll)cols(b));
 }
 
 static cr_status solution_shape(const cr_view *a, const cr_view *b, cr_shape *out)
@@ -149,7 +158,8 @@ static cr_status solution_shape(const cr_view *a, const cr_view *b, cr_shape *ou
 }
 
 static const cr_value lu_solve_name = {.tag = CR_STRING, .len = 15, .s = "linalg.lu_solve"};
-static const cr_value triangular_name = {.tag = CR_STRING, .len = 23, .s = "linalg.solve_triangular"};
+static const cr_value triangular_name = {
+    .tag = CR_STRING, .len = 23, .s = "linalg.solve_triangular"};
 
 /* (LU, pivots, B, adjoint) */
 cr_status cr_shape_lu_solve(const cr_value *arg, cr_shape *out)
@@ -164,15 +174,17 @@ cr_status cr_shape_lu_solve(const cr_value *arg, cr_shape *out)
     CR_TRY(check_square(lu, &lu_solve_name));
     CR_TRY(check_equation(lu, b, true, &lu_solve_name));
     if (pivots->ndim == 0 || cols(lu) != pivots->size[pivots->ndim - 1])
-        return cr_fail(CR_RUNTIME, "linalg.lu_solve: Number of pivots per batch should be same as the "
-                                   "dimension of the matrix");
+        return cr_fail(CR_RUNTIME,
+                       "linalg.lu_solve: Number of pivots per batch should be same as the "
+                       "dimension of the matrix");
     if (pivots->ndim != lu->ndim - 1 ||
         memcmp(pivots->size, lu->size, (size_t)pivots->ndim * sizeof *lu->size)) {
         char text[CR_SIZES_TEXT];
-        return cr_fail(CR_RUNTIME,
-                       "linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but "
-                       "got pivots with shape %s instead",
-                       cr_sizes_text(text, pivots->ndim, pivots->size));
+        return cr_fail(
+            CR_RUNTIME,
+            "linalg.lu_solve: Expected LU.shape[:-1] and pivots.shape to be the same, but "
+            "got pivots with shape %s instead",
+            cr_sizes_text(text, pivots->ndim, pivots->size));
     }
     return solution_shape(lu, b, out);
 }
@@ -259,13 +271,16 @@ static cr_status check_reflectors(const cr_view *v, const cr_view *tau, const ch
         return cr_fail(CR_RUNTIME, "%s: tau dtype %s does not match input dtype %s", name,
                        cr_legacy_name(tau), cr_legacy_name(v));
     if (!batch)
-        return cr_fail(CR_RUNTIME,
-                       "%s: Expected tau to have one dimension less than input, but got tau.ndim equal "
-                       "to %d and input.ndim is equal to %d",
-                       name, tau->ndim, v->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "%s: Expected tau to have one dimension less than input, but got tau.ndim equal "
+            "to %d and input.ndim is equal to %d",
+            name, tau->ndim, v->ndim);
     if (memcmp(tau->size, v->size, (tau->ndim - 1) * sizeof *v->size))
-        return cr_fail(CR_RUNTIME, "%s: Expected batch dimensions of tau to be equal to input.shape[:-2], but got %s",
-                       name, cr_sizes_text(text, tau->ndim - 1, tau->size));
+        return cr_fail(
+            CR_RUNTIME,
+            "%s: Expected batch dimensions of tau to be equal to input.shape[:-2], but got %s",
+            name, cr_sizes_text(text, tau->ndim - 1, tau->size));
     return CR_OK;
 }
 
@@ -273,17 +288,20 @@ static cr_status check_reflectors(const cr_view *v, const cr_view *tau, const ch
 cr_status cr_shape_householder_product(const cr_value *arg, cr_shape *out)
 {
     static const char *const name = "torch.linalg.householder_product";
-    static const cr_value plain = {.tag = CR_STRING, .len = 26, .s = "linalg.householder_product"};
+    static const cr_value plain = {
+        .tag = CR_STRING, .len = 26, .s = "linalg.householder_product"};
     const cr_view *v = arg[0].view, *tau = arg[1].view;
 
     if (v->ndim < 2)
         return cr_fail(CR_RUNTIME, "%s: input must have at least 2 dimensions.", name);
     if (rows(v) < cols(v))
         return cr_fail(CR_RUNTIME,
-                       "%s: input.shape[-2] must be greater than or equal to input.shape[-1]", name);
+                       "%s: input.shape[-2] must be greater than or equal to input.shape[-1]",
+                       name);
     if (tau->ndim && cols(v) < tau->size[tau->ndim - 1])
         return cr_fail(CR_RUNTIME,
-                       "%s: input.shape[-1] must be greater than or equal to tau.shape[-1]", name);
+                       "%s: input.shape[-1] must be greater than or equal to tau.shape[-1]",
+                       name);
     CR_TRY(check_reflectors(v, tau, name));
     matrix(out, v, rows(v), cols(v));
     return check_inexact(v, &plain);
@@ -303,32 +321,41 @@ cr_status cr_shape_ormqr(const cr_value *arg, cr_shape *out)
                        v->ndim < 2 ? "input" : "other");
     k = arg[3].i ? rows(other) : cols(other);
     if (tau->ndim == 0 || tau->size[tau->ndim - 1] > k)
-        return cr_fail(CR_RUNTIME,
-                       "torch.ormqr: other.shape[%s] must be greater than or equal to tau.shape[-1]", side);
+        return cr_fail(
+            CR_RUNTIME,
+            "torch.ormqr: other.shape[%s] must be greater than or equal to tau.shape[-1]",
+            side);
     if (k != rows(v))
-        return cr_fail(CR_RUNTIME, "torch.ormqr: other.shape[%s] must be equal to input.shape[-2]", side);
+        return cr_fail(CR_RUNTIME,
+                       "torch.ormqr: other.shape[%s] must be equal to input.shape[-2]", side);
     if (tau->size[tau->ndim - 1] != fewest(k, cols(v)))
-        return cr_fail(CR_RUNTIME, "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[%s], "
-                                   "input.shape[-1])", side);
+        return cr_fail(CR_RUNTIME,
+                       "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[%s], "
+                       "input.shape[-1])",
+                       side);
     if (v->dtype != tau->dtype)
-        return cr_fail(CR_RUNTIME,
-                       "torch.ormqr: Expected input and tau to have the same dtype, but input has "
-                       "dtype%s and tau has dtype %s",
-                       cr_legacy_name(v), cr_legacy_name(tau));
+        return cr_fail(
+            CR_RUNTIME,
+            "torch.ormqr: Expected input and tau to have the same dtype, but input has "
+            "dtype%s and tau has dtype %s",
+            cr_legacy_name(v), cr_legacy_name(tau));
     if (v->dtype != other->dtype)
-        return cr_fail(CR_RUNTIME,
-                       "torch.ormqr: Expected input and other to have the same dtype, but input has "
-                       "dtype%s and other has dtype %s",
-                       cr_legacy_name(v), cr_legacy_name(other));
+        return cr_fail(
+            CR_RUNTIME,
+            "torch.ormqr: Expected input and other to have the same dtype, but input has "
+            "dtype%s and other has dtype %s",
+            cr_legacy_name(v), cr_legacy_name(other));
     CR_TRY(check_reflectors(v, tau, "torch.ormqr"));
     if (other->ndim != v->ndim)
         return cr_fail(CR_RUNTIME,
-                       "torch.ormqr: Expected other to have the same number of dimensions as input, but got "
+                       "torch.ormqr: Expected other to have the same number of dimensions as "
+                       "input, but got "
                        "other.ndim equal to %d and input.ndim is equal to %d",
                        other->ndim, v->ndim);
     if (memcmp(other->size, v->size, (v->ndim - 2) * sizeof *v->size))
         return cr_fail(CR_RUNTIME,
-                       "torch.ormqr: Expected batch dimensions of other to be equal to input.shape[:-2], but got %s",
+                       "torch.ormqr: Expected batch dimensions of other to be equal to "
+                       "input.shape[:-2], but got %s",
                        cr_sizes_text(text, other->ndim - 2, other->size));
     matrix(out, other, rows(other), cols(other));
     return check_inexact(v, &name);
@@ -431,17 +458,21 @@ cr_status cr_shape_ldl_solve(const cr_value *arg, cr_shape *out)
     CR_TRY(check_inexact(a, &name));
     CR_TRY(check_matrix(b, &name, "B"));
     if (cols(a) != rows(b))
+        return cr_fail(
+            CR_RUNTIME,
+            "Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is %lld by "
+            "%lld but each b matrix is %lld by %lld",
+            (ll)rows(a), (ll)cols(a), (ll)rows(b), (ll)cols(b));
+    if (pivots->ndim != a->ndim - 1 ||
+        memcmp(pivots->size, a->size, pivots->ndim * sizeof *a->size))
         return cr_fail(CR_RUNTIME,
-                       "Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is %lld by "
-                       "%lld but each b matrix is %lld by %lld",
-                       (ll)rows(a), (ll)cols(a), (ll)rows(b), (ll)cols(b));
-    if (pivots->ndim != a->ndim - 1 || memcmp(pivots->size, a->size, pivots->ndim * sizeof *a->size))
-        return cr_fail(CR_RUNTIME,
-                       "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be the same, but got "
+                       "torch.linalg.ldl_solve: Expected LD.shape[:-1] and pivots.shape to be "
+                       "the same, but got "
                        "pivots with shape %s instead",
                        cr_sizes_text(text, pivots->ndim, pivots->size));
     if (cr_dtype_category((cr_dtype)pivots->dtype) != CR_CAT_INT)
-        return cr_fail(CR_RUNTIME, "torch.linalg.ldl_solve: Expected pivots to be integers. Got %s",
+        return cr_fail(CR_RUNTIME,
+                       "torch.linalg.ldl_solve: Expected pivots to be integers. Got %s",
                        cr_legacy_name(pivots));
     CR_TRY(check_same_type(a, b, &name, "A"));
     return solution_shape(a, b, out);
@@ -453,7 +484,8 @@ cr_status cr_shape_pivots_to_matrix(const cr_value *arg, cr_shape *out)
     const cr_view *pivots = arg[0].view;
 
     if (!pivots->ndim || pivots->size[pivots->ndim - 1] > arg[1].i)
-        return cr_fail(CR_RUNTIME, "lu_unpack: there are more pivots than the %lld rows they exchange",
+        return cr_fail(CR_RUNTIME,
+                       "lu_unpack: there are more pivots than the %lld rows they exchange",
                        (long long)arg[1].i);
     batch_of(out, pivots, 1);
     push(out, arg[1].i);

@@ -1,6 +1,6 @@
 /* Shape rules of losses. */
-#include "ops/shape.h"
 #include "base/error.h"
+#include "ops/shape.h"
 
 cr_status cr_shape_nll(const cr_value *arg, cr_shape *out)
 {
@@ -23,11 +23,12 @@ cr_status cr_shape_nll(const cr_value *arg, cr_shape *out)
                        (long long)self->size[0], (long long)n);
     if (arg[2].tag == CR_VIEW &&
         (arg[2].view->ndim != 1 || arg[2].view->size[0] != self->size[self->ndim - 1]))
-        return cr_fail(CR_RUNTIME,
-                       "weight tensor should be defined either for all %lld classes or no classes "
-                       "but got weight tensor of shape: [%lld]",
-                       (long long)self->size[self->ndim - 1],
-                       (long long)(arg[2].view->ndim ? arg[2].view->size[0] : 1));
+        return cr_fail(
+            CR_RUNTIME,
+            "weight tensor should be defined either for all %lld classes or no classes "
+            "but got weight tensor of shape: [%lld]",
+            (long long)self->size[self->ndim - 1],
+            (long long)(arg[2].view->ndim ? arg[2].view->size[0] : 1));
     out[0].ndim = batched && arg[3].i == 0;
     out[0].size[0] = n;
     out[1].ndim = 0;
@@ -45,14 +46,17 @@ static cr_status check_ctc_lengths(const cr_view *logp, const cr_value *steps,
         return cr_fail(CR_RUNTIME, "target_lengths must be of size batch_size");
     for (uint32_t n = 0; n < steps->len; n++)
         if (steps->ints[n] < 0 || steps->ints[n] > logp->size[0])
-            return cr_fail(CR_RUNTIME,
-                           "Expected input_lengths to have value at most %lld, but got value %lld "
-                           "%s",
-                           (long long)logp->size[0], (long long)steps->ints[n], ctc_place);
+            return cr_fail(
+                CR_RUNTIME,
+                "Expected input_lengths to have value at most %lld, but got value %lld "
+                "%s",
+                (long long)logp->size[0], (long long)steps->ints[n], ctc_place);
     for (uint32_t n = 0; n < labels->len; n++)
         if (labels->ints[n] < 0)
-            return cr_fail(CR_RUNTIME, "Expected target_lengths to have value at least 0, but got value %lld %s",
-                           (long long)labels->ints[n], ctc_place);
+            return cr_fail(
+                CR_RUNTIME,
+                "Expected target_lengths to have value at least 0, but got value %lld %s",
+                (long long)labels->ints[n], ctc_place);
     return CR_OK;
 }
 
@@ -62,8 +66,10 @@ cr_status cr_shape_ctc(const cr_value *arg, cr_shape *out)
     int64_t longest = 0, sum = 0;
 
     if (logp->ndim != 3)
-        return cr_fail(CR_RUNTIME, "Expected 3-dimensional tensor, but got %d-dimensional tensor "
-                                   "for argument #1 'log_probs' %s", logp->ndim, ctc_place);
+        return cr_fail(CR_RUNTIME,
+                       "Expected 3-dimensional tensor, but got %d-dimensional tensor "
+                       "for argument #1 'log_probs' %s",
+                       logp->ndim, ctc_place);
     if (arg[4].i < 0 || arg[4].i >= logp->size[2])
         return cr_fail(CR_RUNTIME, "blank must be in label range");
     CR_TRY(check_ctc_lengths(logp, &arg[2], &arg[3]));
@@ -72,16 +78,19 @@ cr_status cr_shape_ctc(const cr_value *arg, cr_shape *out)
         sum += arg[3].ints[n];
     }
     if (targets->ndim == 1 && targets->size[0] != sum)
-        return cr_fail(CR_RUNTIME, "Expected tensor to have size %lld at dimension 0, but got size "
-                                   "%lld for argument #2 'targets' %s",
+        return cr_fail(CR_RUNTIME,
+                       "Expected tensor to have size %lld at dimension 0, but got size "
+                       "%lld for argument #2 'targets' %s",
                        (long long)sum, (long long)targets->size[0], ctc_place);
     if (targets->ndim == 2 && targets->size[1] < longest)
-        return cr_fail(CR_RUNTIME, "Expected tensor to have size at least %lld at dimension 1, but "
-                                   "got size %lld for argument #2 'targets' %s",
+        return cr_fail(CR_RUNTIME,
+                       "Expected tensor to have size at least %lld at dimension 1, but "
+                       "got size %lld for argument #2 'targets' %s",
                        (long long)longest, (long long)targets->size[1], ctc_place);
     if (targets->ndim != 1 && (targets->ndim != 2 || targets->size[0] != logp->size[1]))
-        return cr_fail(CR_RUNTIME, "ctc_loss: targets must be a vector, or a matrix with a row a "
-                                   "sample");
+        return cr_fail(CR_RUNTIME,
+                       "ctc_loss: targets must be a vector, or a matrix with a row a "
+                       "sample");
     out[0].ndim = 1;
     out[0].size[0] = logp->size[1];
     out[1].ndim = 3;

@@ -23,8 +23,9 @@ static cr_status check_product(int64_t m, int64_t k, int64_t k2, int64_t n)
 {
     if (k == k2)
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)",
-                   (ll)m, (ll)k, (ll)k2, (ll)n);
+    return cr_fail(CR_RUNTIME,
+                   "mat1 and mat2 shapes cannot be multiplied (%lldx%lld and %lldx%lld)", (ll)m,
+                   (ll)k, (ll)k2, (ll)n);
 }
 
 /* Checks that `v` broadcasts to the result, with the messages of expand. */
@@ -36,16 +37,18 @@ static cr_status check_expand(const cr_view *v, const cr_shape *to)
     cr_sizes_text(have, v->ndim, v->size);
     cr_sizes_text(want, to->ndim, to->size);
     if (lead < 0)
-        return cr_fail(CR_RUNTIME,
-                       "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
-                       "be greater or equal to the number of dimensions in the tensor (%d)",
-                       cr_legacy_name(v), have, want, to->ndim, v->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
+            "be greater or equal to the number of dimensions in the tensor (%d)",
+            cr_legacy_name(v), have, want, to->ndim, v->ndim);
     for (int d = v->ndim - 1; d >= 0; d--)
         if (v->size[d] != 1 && v->size[d] != to->size[lead + d])
-            return cr_fail(CR_RUNTIME,
-                           "The expanded size of the tensor (%lld) must match the existing size "
-                           "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
-                           (ll)to->size[lead + d], (ll)v->size[d], lead + d, want, have);
+            return cr_fail(
+                CR_RUNTIME,
+                "The expanded size of the tensor (%lld) must match the existing size "
+                "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
+                (ll)to->size[lead + d], (ll)v->size[d], lead + d, want, have);
     return CR_OK;
 }
 
@@ -59,7 +62,8 @@ cr_status cr_shape_mm(const cr_value *arg, cr_shape *out)
         return cr_fail(CR_RUNTIME, "mat2 must be a matrix");
     CR_TRY(check_product(a->size[0], a->size[1], b->size[0], b->size[1]));
     if (a->dtype != b->dtype)
-        return cr_fail(CR_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
+        return cr_fail(CR_RUNTIME,
+                       "expected m1 and m2 to have the same dtype, but got: %s != %s",
                        cr_c_name(a), cr_c_name(b));
     CR_TRY(refuse_bool(a, "addmm_impl_cpu_"));
     shape2(out, a->size[0], b->size[1]);
@@ -118,7 +122,8 @@ static cr_status check_scalar_types(const cr_view *a, const cr_view *b)
 {
     if (a->dtype == b->dtype)
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(a), cr_legacy_name(b));
+    return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(a),
+                   cr_legacy_name(b));
 }
 
 cr_status cr_shape_bmm(const cr_value *arg, cr_shape *out)
@@ -164,8 +169,8 @@ cr_status cr_shape_addbmm(const cr_value *arg, cr_shape *out)
 
 static cr_status size_mismatch(int64_t n, const cr_view *mat, const cr_view *vec)
 {
-    return cr_fail(CR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)", (ll)n,
-                   (ll)mat->size[0], (ll)mat->size[1], (ll)vec->size[0]);
+    return cr_fail(CR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+                   (ll)n, (ll)mat->size[0], (ll)mat->size[1], (ll)vec->size[0]);
 }
 
 static cr_status vector_shape(const cr_view *self, const cr_view *mat, const cr_view *vec,
@@ -210,10 +215,11 @@ static cr_status vectors_shape(const cr_view *a, const cr_view *b, cr_shape *out
                        "dot : expected both vectors to have same dtype, but found %s and %s",
                        cr_legacy_name(a), cr_legacy_name(b));
     if (a->size[0] != b->size[0])
-        return cr_fail(CR_RUNTIME,
-                       "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the "
-                       "same number of elements, but got %lld and %lld elements respectively",
-                       (ll)a->size[0], (ll)b->size[0], (ll)a->size[0], (ll)b->size[0]);
+        return cr_fail(
+            CR_RUNTIME,
+            "inconsistent tensor size, expected tensor [%lld] and src [%lld] to have the "
+            "same number of elements, but got %lld and %lld elements respectively",
+            (ll)a->size[0], (ll)b->size[0], (ll)a->size[0], (ll)b->size[0]);
     out->ndim = 0;
     return refuse_bool(a, "dot");
 }
@@ -239,12 +245,14 @@ static cr_status batch_dims(const cr_view *a, const cr_view *b, cr_shape *out)
     int n = na > nb ? na : nb;
 
     for (int d = 0; d < n; d++) {
-        int64_t x = a->ndim > 2 ? batch_size(a, d, n) : 1, y = b->ndim > 2 ? batch_size(b, d, n) : 1;
+        int64_t x = a->ndim > 2 ? batch_size(a, d, n) : 1,
+                y = b->ndim > 2 ? batch_size(b, d, n) : 1;
         if (x != y && x != 1 && y != 1)
-            return cr_fail(CR_RUNTIME,
-                           "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
-                           "non-singleton dimension %d",
-                           (ll)x, (ll)y, d);
+            return cr_fail(
+                CR_RUNTIME,
+                "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
+                "non-singleton dimension %d",
+                (ll)x, (ll)y, d);
         out->size[d] = x == 1 ? y : x;
     }
     out->ndim = n;
@@ -266,14 +274,16 @@ static cr_status wrong_inner(const cr_view *a, const cr_view *b, int64_t batch)
     int64_t k = a->size[a->ndim - 1], k2 = b->size[b->ndim == 1 ? 0 : b->ndim - 2];
 
     if (b->ndim == 1)
-        return cr_fail(CR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+        return cr_fail(CR_RUNTIME,
+                       "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
                        (ll)leading(a), (ll)leading(a), (ll)k, (ll)k2);
     if (b->ndim == 2)
         return check_product(leading(a), k, k2, b->size[1]);
-    return cr_fail(CR_RUNTIME,
-                   "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but "
-                   "got: [%lld, %lld].",
-                   (ll)batch, (ll)k, (ll)batch, (ll)k2);
+    return cr_fail(
+        CR_RUNTIME,
+        "Expected size for first two dimensions of batch2 tensor to be: [%lld, %lld] but "
+        "got: [%lld, %lld].",
+        (ll)batch, (ll)k, (ll)batch, (ll)k2);
 }
 
 static cr_status check_matmul_types(const cr_view *a, const cr_view *b)
@@ -283,15 +293,16 @@ static cr_status check_matmul_types(const cr_view *a, const cr_view *b)
     if (a->dtype != b->dtype && (a->ndim > 2 || b->ndim > 2) && !vector)
         return check_scalar_types(a, b);
     if (a->dtype != b->dtype && !vector)
-        return cr_fail(CR_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
+        return cr_fail(CR_RUNTIME,
+                       "expected m1 and m2 to have the same dtype, but got: %s != %s",
                        cr_c_name(a), cr_c_name(b));
     if (a->dtype != b->dtype)
         return cr_fail(CR_RUNTIME,
                        "addmv input tensors must have the same dtype, but got %s, %s, and %s",
                        cr_legacy_name(b), cr_legacy_name(a), cr_legacy_name(b));
-    return refuse_bool(a, vector                          ? "addmv_impl_cpu"
+    return refuse_bool(a, vector                       ? "addmv_impl_cpu"
                           : a->ndim < 3 && b->ndim < 3 ? "addmm_impl_cpu_"
-                                                        : "bmm");
+                                                       : "bmm");
 }
 
 cr_status cr_shape_matmul(const cr_value *arg, cr_shape *out)
@@ -300,9 +311,10 @@ cr_status cr_shape_matmul(const cr_value *arg, cr_shape *out)
     int64_t batch = 1;
 
     if (a->ndim == 0 || b->ndim == 0)
-        return cr_fail(CR_RUNTIME,
-                       "both arguments to matmul need to be at least 1D, but they are %dD and %dD",
-                       a->ndim, b->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "both arguments to matmul need to be at least 1D, but they are %dD and %dD",
+            a->ndim, b->ndim);
     if (a->ndim == 1 && b->ndim == 1)
         return vectors_shape(a, b, out);
     CR_TRY(batch_dims(a, b, out));
@@ -322,9 +334,10 @@ cr_status cr_shape_matmul(const cr_value *arg, cr_shape *out)
 static cr_status check_linear(const cr_view *x, const cr_view *w)
 {
     if (x->ndim == 0 || w->ndim == 0)
-        return cr_fail(CR_RUNTIME,
-                       "both arguments to linear need to be at least 1D, but they are %dD and %dD",
-                       x->ndim, w->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "both arguments to linear need to be at least 1D, but they are %dD and %dD",
+            x->ndim, w->ndim);
     if (w->ndim > 2)
         return cr_fail(CR_RUNTIME, "t() expects a tensor with <= 2 dimensions, but self is %dD",
                        w->ndim);
@@ -339,7 +352,8 @@ static cr_status check_linear_types(const cr_view *x, const cr_view *w, const cr
         return cr_fail(CR_RUNTIME, "mat1 and mat2 must have the same dtype, but got %s and %s",
                        cr_legacy_name(x), cr_legacy_name(w));
     if (x->dtype != w->dtype)
-        return cr_fail(CR_RUNTIME, "expected m1 and m2 to have the same dtype, but got: %s != %s",
+        return cr_fail(CR_RUNTIME,
+                       "expected m1 and m2 to have the same dtype, but got: %s != %s",
                        cr_c_name(x), cr_c_name(w));
     return refuse_bool(x, "addmm_impl_cpu_");
 }
@@ -352,7 +366,8 @@ static cr_status refuse_vector_bias(const cr_view *bias)
     cr_text_char(&sizes, '[');
     for (int d = 0; d < bias->ndim; d++)
         cr_text_printf(&sizes, "%s%lld", d ? ", " : "", (ll)bias->size[d]);
-    st = cr_fail(CR_RUNTIME, "output with shape [] doesn't match the broadcast shape %s]", cr_text_str(&sizes));
+    st = cr_fail(CR_RUNTIME, "output with shape [] doesn't match the broadcast shape %s]",
+                 cr_text_str(&sizes));
     cr_text_drop(&sizes);
     return st;
 }
@@ -378,7 +393,8 @@ cr_status cr_shape_linear(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_linear(x, w));
     if (k != w->size[w->ndim - 1] && w->ndim == 1)
-        return cr_fail(CR_RUNTIME, "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
+        return cr_fail(CR_RUNTIME,
+                       "size mismatch, got input (%lld), mat (%lldx%lld), vec (%lld)",
                        (ll)leading(x), (ll)leading(x), (ll)k, (ll)w->size[0]);
     if (w->ndim == 2)
         CR_TRY(check_product(leading(x), k, w->size[1], w->size[0]));

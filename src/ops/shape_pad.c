@@ -22,7 +22,8 @@ static cr_status padded(cr_shape *out, const cr_view *self, const cr_value *pad)
         int64_t more;
         if (CR_ADD_OVERFLOW(before(pad, n, d), after(pad, n, d), &more) ||
             CR_ADD_OVERFLOW(out->size[d], more, &out->size[d]))
-            return cr_fail(CR_RUNTIME, "pad: %lld and %lld more than a size of %lld are too large",
+            return cr_fail(CR_RUNTIME,
+                           "pad: %lld and %lld more than a size of %lld are too large",
                            (ll)before(pad, n, d), (ll)after(pad, n, d), (ll)self->size[d]);
     }
     return CR_OK;
@@ -176,8 +177,10 @@ cr_status cr_shape_circular_pad(const cr_value *arg, cr_shape *out)
     for (int d = n - spatial; d < n; d++) {
         if (before(pad, n, d) > self->size[d] || after(pad, n, d) > self->size[d])
             return cr_fail(CR_RUNTIME, "Padding value causes wrapping around more than once.");
-        int64_t b = before(pad, n, d), a = after(pad, n, d), left = self->size[d] + (b < 0 ? b : 0) + (a < 0 ? a : 0);
-        if (out->size[d] < 0 || (left <= 0 && out->size[d])) /* there is nothing to go around in */
+        int64_t b = before(pad, n, d), a = after(pad, n, d),
+                left = self->size[d] + (b < 0 ? b : 0) + (a < 0 ? a : 0);
+        if (out->size[d] < 0 ||
+            (left <= 0 && out->size[d])) /* there is nothing to go around in */
             return cr_fail(CR_RUNTIME,
                            "Negative padding value is resulting in an empty dimension");
     }

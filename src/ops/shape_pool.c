@@ -39,23 +39,26 @@ static cr_status check_dims(int64_t dims)
 {
     return dims >= 1 && dims <= 3
                ? CR_OK
-               : cr_fail(CR_RUNTIME, "expected one to three spatial dimensions, but got %lld", (ll)dims);
+               : cr_fail(CR_RUNTIME, "expected one to three spatial dimensions, but got %lld",
+                         (ll)dims);
 }
 
-static cr_status check_length(const call *c, const cr_value *list, const char *what, const char *form)
+static cr_status check_length(const call *c, const cr_value *list, const char *what,
+                              const char *form)
 {
     if (list->len == 1 || (int64_t)list->len == c->dims)
         return CR_OK;
     if (c->dims == 1)
-        return cr_fail(CR_RUNTIME, "%s1d() argument '%s' should contain one int (got %u)", c->name,
-                       what, list->len);
+        return cr_fail(CR_RUNTIME, "%s1d() argument '%s' should contain one int (got %u)",
+                       c->name, what, list->len);
     return cr_fail(CR_RUNTIME, "%s%lldd: %s %s a single int, or a tuple of %s ints", c->name,
                    (ll)c->dims, what, form, count_word[c->dims]);
 }
 
 static cr_status check_lengths(const call *c)
 {
-    const char *form = c->dims == 3 && !strcmp(c->name, "avg_pool") ? "must be" : "must either be";
+    const char *form =
+        c->dims == 3 && !strcmp(c->name, "avg_pool") ? "must be" : "must either be";
 
     CR_TRY(check_length(c, c->kernel, "kernel_size", form));
     if (c->stride->len)
@@ -71,10 +74,11 @@ static cr_status check_ndim(const call *c)
     if (n == c->dims + 1 || n == c->dims + 2)
         return CR_OK;
     if (c->dims == 1)
-        return cr_fail(CR_RUNTIME,
-                       "Expected 2 to 3 dimensions, but got %lld-dimensional tensor for argument #1 "
-                       "'self' (while checking arguments for %s1d)",
-                       (ll)n, c->name);
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected 2 to 3 dimensions, but got %lld-dimensional tensor for argument #1 "
+            "'self' (while checking arguments for %s1d)",
+            (ll)n, c->name);
     return cr_fail(CR_RUNTIME,
                    "non-empty %lldD or %lldD (batch mode) tensor expected for input",
                    (ll)(c->dims + 1), (ll)(c->dims + 2));
@@ -90,7 +94,8 @@ static int64_t floor_div(int64_t a, int64_t b)
 /* torch computes with 32-bit ints; the limit also keeps computations here from overflowing. */
 static cr_status check_range(int64_t a)
 {
-    return a >= INT32_MIN && a <= INT32_MAX ? CR_OK : cr_fail(CR_RUNTIME, "integer out of range");
+    return a >= INT32_MIN && a <= INT32_MAX ? CR_OK
+                                            : cr_fail(CR_RUNTIME, "integer out of range");
 }
 
 static cr_status output_size(const call *c, int64_t d, int64_t *out)
@@ -145,14 +150,16 @@ static cr_status check_not_empty(const call *c)
             continue;
         cr_sizes_text(text, v->ndim, v->size);
         if (c->dims == 3)
-            return cr_fail(CR_RUNTIME,
-                           "%s3d: Expected input's non-batch dimensions to have positive length, but "
-                           "input has a shape of %s and non-batch dimension %lld has length zero!",
-                           c->name, text, (ll)(d - first));
-        return cr_fail(CR_RUNTIME,
-                       "Expected %lldD or %lldD (batch mode) tensor with optional 0 dim batch size "
-                       "for input, but got:%s",
-                       (ll)(c->dims + 1), (ll)(c->dims + 2), text);
+            return cr_fail(
+                CR_RUNTIME,
+                "%s3d: Expected input's non-batch dimensions to have positive length, but "
+                "input has a shape of %s and non-batch dimension %lld has length zero!",
+                c->name, text, (ll)(d - first));
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected %lldD or %lldD (batch mode) tensor with optional 0 dim batch size "
+            "for input, but got:%s",
+            (ll)(c->dims + 1), (ll)(c->dims + 2), text);
     }
     return CR_OK;
 }
@@ -161,7 +168,8 @@ static cr_status check_not_empty(const call *c)
 static const char *volume_text(char *buffer, const call *c, const int64_t *size)
 {
     size_t n = (size_t)snprintf(buffer, CR_SIZES_TEXT, "%lld%s",
-                                (ll)c->self->size[c->self->ndim - c->dims - 1], c->dims == 1 ? "x1" : "");
+                                (ll)c->self->size[c->self->ndim - c->dims - 1],
+                                c->dims == 1 ? "x1" : "");
 
     for (int64_t d = 0; d < c->dims; d++)
         n += (size_t)snprintf(buffer + n, CR_SIZES_TEXT - n, "x%lld", (ll)size[d]);
@@ -184,10 +192,11 @@ static cr_status pool_shape(const call *c, cr_shape *out)
     CR_TRY(check_not_empty(c));
     for (int64_t d = 0; d < c->dims; d++)
         if (size[d] < 1)
-            return cr_fail(CR_RUNTIME,
-                           "Given input size: (%s). Calculated output size: (%s). Output size is too "
-                           "small",
-                           volume_text(have, c, c->self->size + lead), volume_text(want, c, size));
+            return cr_fail(
+                CR_RUNTIME,
+                "Given input size: (%s). Calculated output size: (%s). Output size is too "
+                "small",
+                volume_text(have, c, c->self->size + lead), volume_text(want, c, size));
     out->ndim = c->self->ndim;
     for (int64_t d = 0; d < out->ndim; d++)
         out->size[d] = d < lead ? c->self->size[d] : size[d - lead];
@@ -227,30 +236,34 @@ cr_status cr_shape_avg_pool(const cr_value *arg, cr_shape *out)
 
 /* --- adaptive --- */
 
-static cr_status check_adaptive_input(const cr_view *v, const char *name, const char *got, int64_t dims)
+static cr_status check_adaptive_input(const cr_view *v, const char *name, const char *got,
+                                      int64_t dims)
 {
     char text[CR_SIZES_TEXT];
     int64_t batch = v->ndim - dims - 1;
 
     cr_sizes_text(text, v->ndim, v->size);
     if (dims == 1 && batch != 0 && batch != 1)
-        return cr_fail(CR_RUNTIME,
-                       "Expected 2 to 3 dimensions, but got %d-dimensional tensor for argument #1 "
-                       "'self' (while checking arguments for %s1d)",
-                       v->ndim, name);
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected 2 to 3 dimensions, but got %d-dimensional tensor for argument #1 "
+            "'self' (while checking arguments for %s1d)",
+            v->ndim, name);
     if (batch != 0 && batch != 1)
-        return cr_fail(CR_RUNTIME, "%s%lldd(): Expected %lldD or %lldD tensor, but got%s %s", name,
-                       (ll)dims, (ll)(dims + 1), (ll)(dims + 2), got, text);
+        return cr_fail(CR_RUNTIME, "%s%lldd(): Expected %lldD or %lldD tensor, but got%s %s",
+                       name, (ll)dims, (ll)(dims + 1), (ll)(dims + 2), got, text);
     for (int64_t d = v->ndim - dims; d < v->ndim; d++)
         if (v->size[d] == 0)
-            return cr_fail(CR_RUNTIME,
-                           "%s%lldd(): Expected input to have non-zero size for non-batch dimensions, "
-                           "but input has sizes %s with dimension %lld being empty",
-                           name, (ll)(dims == 1 ? 2 : dims), text, (ll)d);
+            return cr_fail(
+                CR_RUNTIME,
+                "%s%lldd(): Expected input to have non-zero size for non-batch dimensions, "
+                "but input has sizes %s with dimension %lld being empty",
+                name, (ll)(dims == 1 ? 2 : dims), text, (ll)d);
     return CR_OK;
 }
 
-static cr_status adaptive_shape(const cr_view *v, const cr_value *size, int64_t dims, cr_shape *out)
+static cr_status adaptive_shape(const cr_view *v, const cr_value *size, int64_t dims,
+                                cr_shape *out)
 {
     int64_t lead = v->ndim - dims;
 
@@ -270,20 +283,22 @@ cr_status cr_shape_adaptive_avg_pool(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_dims(dims));
     if (size->len != 1 && (int64_t)size->len != dims)
-        return dims == 1 ? cr_fail(CR_RUNTIME,
-                                   "adaptive_avg_pool1d() argument 'output_size' should contain one "
-                                   "int (got %u)",
-                                   size->len)
-                         : cr_fail(CR_RUNTIME, "adaptive_avg_pool%lldd: output_size must be %lld",
-                                   (ll)dims, (ll)dims);
+        return dims == 1
+                   ? cr_fail(CR_RUNTIME,
+                             "adaptive_avg_pool1d() argument 'output_size' should contain one "
+                             "int (got %u)",
+                             size->len)
+                   : cr_fail(CR_RUNTIME, "adaptive_avg_pool%lldd: output_size must be %lld",
+                             (ll)dims, (ll)dims);
     for (int64_t d = 0; d < dims; d++)
         if (item(size, d) < 0) {
             cr_sizes_text(text, size->len, size->ints);
             text[strlen(text) - 1] = 0;
-            return cr_fail(CR_RUNTIME,
-                           "adaptive_avg_pool%lldd: elements of output_size must be greater than or "
-                           "equal to 0 but received {%s}",
-                           (ll)dims, text + 1);
+            return cr_fail(
+                CR_RUNTIME,
+                "adaptive_avg_pool%lldd: elements of output_size must be greater than or "
+                "equal to 0 but received {%s}",
+                (ll)dims, text + 1);
         }
     CR_TRY(check_adaptive_input(v, "adaptive_avg_pool", "", dims));
     CR_TRY(refuse_types(v, "adaptive_avg_pool", dims, false));
@@ -300,18 +315,21 @@ cr_status cr_shape_adaptive_max_pool(const cr_value *arg, cr_shape *out)
     CR_TRY(check_dims(dims));
     CR_TRY(check_adaptive_input(v, "adaptive_max_pool", ":", dims));
     if (arg[1].len != 1 && (int64_t)arg[1].len != dims)
-        return dims == 1 ? cr_fail(CR_RUNTIME,
-                                   "adaptive_max_pool1d() argument 'output_size' should contain one "
-                                   "int (got %u)",
-                                   arg[1].len)
-                         : cr_fail(CR_RUNTIME,
-                                   "adaptive_max_pool%lldd(): internal error: output_size.size() must "
-                                   "be %lld",
-                                   (ll)dims, (ll)dims);
+        return dims == 1
+                   ? cr_fail(CR_RUNTIME,
+                             "adaptive_max_pool1d() argument 'output_size' should contain one "
+                             "int (got %u)",
+                             arg[1].len)
+                   : cr_fail(
+                         CR_RUNTIME,
+                         "adaptive_max_pool%lldd(): internal error: output_size.size() must "
+                         "be %lld",
+                         (ll)dims, (ll)dims);
     CR_TRY(adaptive_shape(v, &arg[1], dims, out));
     for (int d = 0; d < out->ndim; d++)
         if (out->size[d] < 0)
-            return cr_fail(CR_RUNTIME, "Trying to create tensor with negative dimension %lld: %s",
+            return cr_fail(CR_RUNTIME,
+                           "Trying to create tensor with negative dimension %lld: %s",
                            (ll)out->size[d], cr_sizes_text(text, out->ndim, out->size));
     out[1] = out[0];
     return refuse_types(v, "adaptive_max_pool", dims, false);
@@ -323,9 +341,10 @@ static cr_status check_unpool_size(const cr_value *size, int64_t dims)
 {
     if ((int64_t)size->len == dims)
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "There should be exactly %s elements (%s) in output_size, but got %u elements.",
-                   count_word[dims], dims == 2 ? "height, width" : "depth, height, width", size->len);
+    return cr_fail(
+        CR_RUNTIME,
+        "There should be exactly %s elements (%s) in output_size, but got %u elements.",
+        count_word[dims], dims == 2 ? "height, width" : "depth, height, width", size->len);
 }
 
 static cr_status check_unpool_input(const cr_view *v, const cr_view *index, int64_t dims)
@@ -337,23 +356,26 @@ static cr_status check_unpool_input(const cr_view *v, const cr_view *index, int6
         return cr_fail(CR_RUNTIME, "elements in indices should be type int64 but got: %s",
                        cr_legacy_name(index));
     if (v->ndim != dims + 1 && v->ndim != dims + 2)
-        return cr_fail(CR_RUNTIME,
-                       "Input to max_unpooling%lldd should be a %lldd or %lldd Tensor, but got a "
-                       "tensor with %d dimensions.",
-                       (ll)dims, (ll)(dims + 1), (ll)(dims + 2), v->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "Input to max_unpooling%lldd should be a %lldd or %lldd Tensor, but got a "
+            "tensor with %d dimensions.",
+            (ll)dims, (ll)(dims + 1), (ll)(dims + 2), v->ndim);
     for (int d = 0; d < v->ndim && same; d++)
         same = v->size[d] == index->size[d];
     if (!same)
-        return cr_fail(CR_RUNTIME,
-                       "Expected shape of indices to be same as that of the input tensor (%s) but got "
-                       "indices tensor with shape: %s",
-                       cr_sizes_text(a, v->ndim, v->size), cr_sizes_text(b, index->ndim, index->size));
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected shape of indices to be same as that of the input tensor (%s) but got "
+            "indices tensor with shape: %s",
+            cr_sizes_text(a, v->ndim, v->size), cr_sizes_text(b, index->ndim, index->size));
     for (int d = 1; d < v->ndim; d++)
         if (!v->size[d])
-            return cr_fail(CR_RUNTIME,
-                           "max_unpooling%lldd_forward_out_cpu(): Expected input to have non-zero size "
-                           "for non-batch dimensions, but got %s with dimension %d being empty.",
-                           (ll)dims, cr_sizes_text(a, v->ndim, v->size), d);
+            return cr_fail(
+                CR_RUNTIME,
+                "max_unpooling%lldd_forward_out_cpu(): Expected input to have non-zero size "
+                "for non-batch dimensions, but got %s with dimension %d being empty.",
+                (ll)dims, cr_sizes_text(a, v->ndim, v->size), d);
     return CR_OK;
 }
 
@@ -386,16 +408,18 @@ static cr_status check_resample(const cr_view *v, const cr_shape *out, int64_t d
 
     for (int64_t d = 0; d < dims; d++)
         if (v->size[d + 2] <= 0 || out->size[d + 2] <= 0)
-            return cr_fail(CR_RUNTIME,
-                           "Input and output sizes should be greater than 0, but got input %s output "
-                           "%s",
-                           named_sizes(a, dims, v->size + 2), named_sizes(b, dims, out->size + 2));
+            return cr_fail(
+                CR_RUNTIME,
+                "Input and output sizes should be greater than 0, but got input %s output "
+                "%s",
+                named_sizes(a, dims, v->size + 2), named_sizes(b, dims, out->size + 2));
     if (v->size[1] == 0)
-        return cr_fail(CR_RUNTIME, "Non-empty %lldD data tensor expected but got a tensor with sizes %s",
+        return cr_fail(CR_RUNTIME,
+                       "Non-empty %lldD data tensor expected but got a tensor with sizes %s",
                        (ll)(dims + 2), cr_sizes_text(a, v->ndim, v->size));
     if (cr_dtype_category((cr_dtype)v->dtype) != CR_CAT_FLOAT)
-        return cr_fail(CR_NOT_IMPLEMENTED, "\"upsample%lldd\" not implemented for '%s'", (ll)dims,
-                       cr_legacy_name(v));
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"upsample%lldd\" not implemented for '%s'",
+                       (ll)dims, cr_legacy_name(v));
     return CR_OK;
 }
 
@@ -417,21 +441,25 @@ cr_status cr_shape_upsample(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_dims(dims));
     if (arg[2].i < 0 || arg[2].i > 5 || (arg[2].i >= 3 && dims != 2))
-        return cr_fail(CR_RUNTIME, "there is no way of resampling number %lld in %lld dimensions", (ll)arg[2].i, (ll)dims);
+        return cr_fail(CR_RUNTIME,
+                       "there is no way of resampling number %lld in %lld dimensions",
+                       (ll)arg[2].i, (ll)dims);
     if (given == (scale->tag == CR_FLOATS) && !given)
         return cr_fail(CR_RUNTIME, "Must specify exactly one of output_size and scale_factors");
     if (n != dims)
-        return cr_fail(CR_RUNTIME, "It is expected output_size equals to %lld, but got size %lld",
-                       (ll)dims, (ll)n);
+        return cr_fail(CR_RUNTIME,
+                       "It is expected output_size equals to %lld, but got size %lld", (ll)dims,
+                       (ll)n);
     if (scale->tag == CR_FLOATS && scale->len != dims)
-        return cr_fail(CR_RUNTIME, "It is expected scale_factors equals to %lld, but got size %lld", (ll)dims,
-                       (ll)scale->len);
+        return cr_fail(CR_RUNTIME,
+                       "It is expected scale_factors equals to %lld, but got size %lld",
+                       (ll)dims, (ll)scale->len);
     if (v->ndim != dims + 2)
         return cr_fail(CR_RUNTIME, "It is expected input_size equals to %lld, but got size %d",
                        (ll)(dims + 2), v->ndim);
     out->ndim = v->ndim;
     for (int64_t d = 0; d < v->ndim; d++)
-        out->size[d] = d < 2 ? v->size[d]
+        out->size[d] = d < 2   ? v->size[d]
                        : given ? size->ints[d - 2]
                                : scaled_size(v->size[d], scale->floats[d - 2]);
     return check_resample(v, out, dims);
@@ -447,15 +475,17 @@ cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
     cr_sizes_text(a, x->ndim, x->size);
     cr_sizes_text(b, grid->ndim, grid->size);
     if (grid->ndim == 0 || x->ndim == 0 || x->size[0] != grid->size[0])
-        return cr_fail(CR_RUNTIME,
-                       "grid_sampler(): expected grid and input to have same batch size, but got "
-                       "input with sizes %s and grid with sizes %s",
-                       a, b);
+        return cr_fail(
+            CR_RUNTIME,
+            "grid_sampler(): expected grid and input to have same batch size, but got "
+            "input with sizes %s and grid with sizes %s",
+            a, b);
     if (grid->size[grid->ndim - 1] != dims)
-        return cr_fail(CR_RUNTIME,
-                       "grid_sampler(): expected grid to have size %d in last dimension, but got grid "
-                       "with sizes %s",
-                       dims, b);
+        return cr_fail(
+            CR_RUNTIME,
+            "grid_sampler(): expected grid to have size %d in last dimension, but got grid "
+            "with sizes %s",
+            dims, b);
     if ((dims != 2 && dims != 3) || x->ndim != grid->ndim)
         return cr_fail(CR_RUNTIME,
                        "grid_sampler(): expected 4D or 5D input and grid with same number of "
@@ -463,15 +493,19 @@ cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
                        a, b);
     for (int d = 2; d < x->ndim; d++)
         if (x->size[d] <= 0)
-            return cr_fail(CR_RUNTIME,
-                           "grid_sampler(): expected input to have non-empty spatial dimensions, but "
-                           "input has sizes %s with dimension %d being empty",
-                           a, d);
+            return cr_fail(
+                CR_RUNTIME,
+                "grid_sampler(): expected input to have non-empty spatial dimensions, but "
+                "input has sizes %s with dimension %d being empty",
+                a, d);
     if (arg[2].i < 0 || arg[2].i > 2 || arg[3].i < 0 || arg[3].i > 2)
-        return cr_fail(CR_RUNTIME, "grid_sampler(): interpolation mode %lld or padding mode %lld does not exist",
-                       (ll)arg[2].i, (ll)arg[3].i);
+        return cr_fail(
+            CR_RUNTIME,
+            "grid_sampler(): interpolation mode %lld or padding mode %lld does not exist",
+            (ll)arg[2].i, (ll)arg[3].i);
     if (dims == 3 && arg[2].i == 2)
-        return cr_fail(CR_RUNTIME, "grid_sampler(): bicubic interpolation only supports 4D input");
+        return cr_fail(CR_RUNTIME,
+                       "grid_sampler(): bicubic interpolation only supports 4D input");
     if (x->dtype != grid->dtype)
         return cr_fail(CR_RUNTIME, "expected scalar type %s but found %s", cr_legacy_name(x),
                        cr_legacy_name(grid));
@@ -483,27 +517,30 @@ cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
 
 /* --- sliding blocks --- */
 
-static int64_t blocks(const cr_value *size, int64_t d, const cr_value *kernel, const cr_value *step)
+static int64_t blocks(const cr_value *size, int64_t d, const cr_value *kernel,
+                      const cr_value *step)
 {
     return floor_div(size->ints[d] + 2 * item(&step[1], d) -
                          item(&step[0], d) * (item(kernel, d) - 1) - 1,
-                     item(&step[2], d)) + 1;
+                     item(&step[2], d)) +
+           1;
 }
 
 static cr_status check_two(const cr_value *list, const char *name)
 {
     if (list->len == 2)
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "It is expected %s equals to 2, but got size %u", name, list->len);
+    return cr_fail(CR_RUNTIME, "It is expected %s equals to 2, but got size %u", name,
+                   list->len);
 }
 
-static cr_status check_over(const cr_value *list, int64_t least, const char *what, const char *word,
-                            const char *bound)
+static cr_status check_over(const cr_value *list, int64_t least, const char *what,
+                            const char *word, const char *bound)
 {
     if (list->ints[0] >= least && list->ints[1] >= least)
         return CR_OK;
-    return cr_fail(CR_RUNTIME, "%s should be %s, but got %s_height: %lld %s_width: %lld", what, bound,
-                   word, (ll)list->ints[0], word, (ll)list->ints[1]);
+    return cr_fail(CR_RUNTIME, "%s should be %s, but got %s_height: %lld %s_width: %lld", what,
+                   bound, word, (ll)list->ints[0], word, (ll)list->ints[1]);
 }
 
 /* kernel_size, dilation, padding, stride */
@@ -552,11 +589,12 @@ cr_status cr_shape_im2col(const cr_value *arg, cr_shape *out)
     h = blocks(&size, 0, &arg[1], &arg[2]);
     w = blocks(&size, 1, &arg[1], &arg[2]);
     if (h < 1 || w < 1)
-        return cr_fail(CR_RUNTIME,
-                       "Given input with spatial size (%lld, %lld), kernel_size=(%lld, %lld), "
-                       "dilation=(%lld, %lld), padding=(%lld, %lld), calculated shape of the array of "
-                       "sliding blocks as (%lld, %lld), but its components must be at least one.",
-                       PAIR(size), PAIR(arg[1]), PAIR(arg[2]), PAIR(arg[3]), (ll)h, (ll)w);
+        return cr_fail(
+            CR_RUNTIME,
+            "Given input with spatial size (%lld, %lld), kernel_size=(%lld, %lld), "
+            "dilation=(%lld, %lld), padding=(%lld, %lld), calculated shape of the array of "
+            "sliding blocks as (%lld, %lld), but its components must be at least one.",
+            PAIR(size), PAIR(arg[1]), PAIR(arg[2]), PAIR(arg[3]), (ll)h, (ll)w);
     out->ndim = lead + 2;
     out->size[0] = v->size[0];
     out->size[lead] = v->size[lead] * arg[1].ints[0] * arg[1].ints[1];
@@ -575,10 +613,11 @@ cr_status cr_shape_col2im(const cr_value *arg, cr_shape *out)
     CR_TRY(check_two(&arg[1], "output_size"));
     CR_TRY(check_blocks(arg + 2));
     if ((lead != 0 && lead != 1) || !v->size[lead] || !v->size[lead + 1])
-        return cr_fail(CR_RUNTIME,
-                       "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
-                       "non-zero dimensions for input, but got: %s",
-                       cr_sizes_text(text, v->ndim, v->size));
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected 2D or 3D (batch mode) tensor for input with possibly 0 batch size and "
+            "non-zero dimensions for input, but got: %s",
+            cr_sizes_text(text, v->ndim, v->size));
     area = arg[2].ints[0] * arg[2].ints[1];
     if (v->size[lead] % area)
         return cr_fail(CR_RUNTIME,
@@ -588,13 +627,14 @@ cr_status cr_shape_col2im(const cr_value *arg, cr_shape *out)
     h = blocks(&arg[1], 0, &arg[2], &arg[3]);
     w = blocks(&arg[1], 1, &arg[2], &arg[3]);
     if (v->size[lead + 1] != h * w)
-        return cr_fail(CR_RUNTIME,
-                       "Given output_size=(%lld, %lld), kernel_size=(%lld, %lld), dilation=(%lld, "
-                       "%lld), padding=(%lld, %lld), stride=(%lld, %lld), expected size of input's "
-                       "dimension 2 to match the calculated number of sliding blocks %lld * %lld = "
-                       "%lld, but got input.size(2)=%lld.",
-                       PAIR(arg[1]), PAIR(arg[2]), PAIR(arg[3]), PAIR(arg[4]), PAIR(arg[5]), (ll)h,
-                       (ll)w, (ll)(h * w), (ll)v->size[lead + 1]);
+        return cr_fail(
+            CR_RUNTIME,
+            "Given output_size=(%lld, %lld), kernel_size=(%lld, %lld), dilation=(%lld, "
+            "%lld), padding=(%lld, %lld), stride=(%lld, %lld), expected size of input's "
+            "dimension 2 to match the calculated number of sliding blocks %lld * %lld = "
+            "%lld, but got input.size(2)=%lld.",
+            PAIR(arg[1]), PAIR(arg[2]), PAIR(arg[3]), PAIR(arg[4]), PAIR(arg[5]), (ll)h, (ll)w,
+            (ll)(h * w), (ll)v->size[lead + 1]);
     out->ndim = lead + 3;
     out->size[0] = v->size[0];
     out->size[lead] = v->size[lead] / area;

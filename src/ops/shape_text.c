@@ -19,12 +19,18 @@ const char *cr_legacy_name(const cr_view *v) { return cr_dtype_infos[v->dtype].l
 const char *cr_c_name(const cr_view *v)
 {
     static const char *const names[CR_DTYPE_COUNT] = {
-        [CR_BOOL] = "bool",          [CR_U8] = "unsigned char",
-        [CR_I8] = "signed char",     [CR_I16] = "short int",
-        [CR_I32] = "int",            [CR_I64] = "long int",
-        [CR_F16] = "c10::Half",      [CR_BF16] = "c10::BFloat16",
-        [CR_F32] = "float",          [CR_F64] = "double",
-        [CR_C64] = "c10::complex<float>", [CR_C128] = "c10::complex<double>",
+        [CR_BOOL] = "bool",
+        [CR_U8] = "unsigned char",
+        [CR_I8] = "signed char",
+        [CR_I16] = "short int",
+        [CR_I32] = "int",
+        [CR_I64] = "long int",
+        [CR_F16] = "c10::Half",
+        [CR_BF16] = "c10::BFloat16",
+        [CR_F32] = "float",
+        [CR_F64] = "double",
+        [CR_C64] = "c10::complex<float>",
+        [CR_C128] = "c10::complex<double>",
     };
 
     return names[v->dtype];

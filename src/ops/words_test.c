@@ -2,10 +2,7 @@
 #include "base/test.h"
 #include "ops/ops.h"
 
-static cr_status read(const char *text)
-{
-    return cr_ops_read("test.op", text, strlen(text));
-}
+static cr_status read(const char *text) { return cr_ops_read("test.op", text, strlen(text)); }
 
 #define REFUSED(text, message)                                                                 \
     do {                                                                                       \

@@ -16,7 +16,7 @@ struct cr_dims {
         struct {
             const cr_sym *name;
             int64_t hint;
-        } *at;
+        } * at;
         size_t len, cap;
     } names;
     struct {

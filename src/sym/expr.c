@@ -3,8 +3,8 @@
  * Invariant: every node is canonical.  The terms of a sum are products of atoms with a
  * coefficient, sorted by the ids of their atoms.  Each list of atoms occurs once, and the
  * integer is last.  An atom is any expression except an integer, a sum or a product. */
-#include "sym/sym.h"
 #include "base/map.h"
+#include "sym/sym.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -87,8 +87,8 @@ static void range_add(cr_sym *e)
 
     for (int i = 0; i < e->count; i++) {
         const cr_sym *a = e->args[i];
-        low = a->low <= CR_SYM_LOW || low <= CR_SYM_LOW ? CR_SYM_LOW
-                                                        : clamp((wide)low + a->low);
+        low =
+            a->low <= CR_SYM_LOW || low <= CR_SYM_LOW ? CR_SYM_LOW : clamp((wide)low + a->low);
         high = a->high >= CR_SYM_HIGH || high >= CR_SYM_HIGH ? CR_SYM_HIGH
                                                              : clamp((wide)high + a->high);
     }
@@ -176,7 +176,8 @@ static const cr_sym *intern(cr_syms *t, const cr_sym *like)
     *e = *like;
     e->id = (unsigned)++t->nodes;
     if (like->count)
-        e->args = cr_session_copy(t->session, like->args, sizeof *like->args * (size_t)like->count);
+        e->args =
+            cr_session_copy(t->session, like->args, sizeof *like->args * (size_t)like->count);
     if (like->name)
         e->name = cr_session_text(t->session, like->name);
     set_range(e);
@@ -450,9 +451,10 @@ const cr_sym *cr_sym_floordiv(cr_syms *t, const cr_sym *a, const cr_sym *b)
     split(t, a, b, &quotient, &rest);
     if (below(t, rest, b))
         return quotient;
-    return cr_sym_add(t, quotient, rest->kind == CR_SYM_INT && b->kind == CR_SYM_INT
-                                       ? cr_sym_int(t, floor_div(rest->integer, b->integer))
-                                       : node2(t, CR_SYM_FLOORDIV, rest, b));
+    return cr_sym_add(t, quotient,
+                      rest->kind == CR_SYM_INT && b->kind == CR_SYM_INT
+                          ? cr_sym_int(t, floor_div(rest->integer, b->integer))
+                          : node2(t, CR_SYM_FLOORDIV, rest, b));
 }
 
 const cr_sym *cr_sym_mod(cr_syms *t, const cr_sym *a, const cr_sym *b)

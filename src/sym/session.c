@@ -17,10 +17,7 @@ cr_status cr_session_run(cr_session *s, cr_session_fn fn, void *context)
     return st;
 }
 
-void cr_session_drop(cr_session *s)
-{
-    cr_arena_drop(&s->keep);
-}
+void cr_session_drop(cr_session *s) { cr_arena_drop(&s->keep); }
 
 cr_session *cr_session_new(void)
 {

@@ -12,9 +12,9 @@
 #include <stdatomic.h>
 
 typedef struct cr_session {
-    cr_arena keep;    /* results; freed by cr_session_drop */
-    cr_status status; /* status of the bail in progress */
-    jmp_buf *way_out; /* set by the innermost cr_session_run */
+    cr_arena keep;           /* results; freed by cr_session_drop */
+    cr_status status;        /* status of the bail in progress */
+    jmp_buf *way_out;        /* set by the innermost cr_session_run */
     _Atomic int32_t holders; /* refcount of a session made by cr_session_new */
 } cr_session;
 
@@ -37,8 +37,8 @@ void cr_session_check(cr_session *s, cr_status status);
 
 /* Zeroed memory of the session.  Never NULL. */
 void *cr_session_get(cr_session *s, size_t size);
-#define CR_NEW(s, type)       ((type *)cr_session_get((s), sizeof(type)))
-#define CR_NEW_N(s, type, n)  ((type *)cr_session_get((s), sizeof(type) * (size_t)(n)))
+#define CR_NEW(s, type)      ((type *)cr_session_get((s), sizeof(type)))
+#define CR_NEW_N(s, type, n) ((type *)cr_session_get((s), sizeof(type) * (size_t)(n)))
 /* Copies `size` bytes to the session. */
 void *cr_session_copy(cr_session *s, const void *from, size_t size);
 char *cr_session_text(cr_session *s, const char *text);
@@ -49,12 +49,12 @@ char *cr_session_printf(cr_session *s, const char *fmt, ...) CR_PRINTF(2, 3);
 /* Returns a growable array with room for one more item.  Growth doubles; the old memory stays
  * in the arena. */
 void *cr_session_grow(cr_session *s, void *at, size_t len, size_t *cap, size_t item);
-#define CR_PUSH(s, list, value)                                                                    \
-    do {                                                                                           \
-        if ((list)->len == (list)->cap)                                                            \
-            (list)->at = cr_session_grow((s), (list)->at, (list)->len, &(list)->cap,               \
-                                         sizeof *(list)->at);                                      \
-        (list)->at[(list)->len++] = (value);                                                       \
+#define CR_PUSH(s, list, value)                                                                \
+    do {                                                                                       \
+        if ((list)->len == (list)->cap)                                                        \
+            (list)->at = cr_session_grow((s), (list)->at, (list)->len, &(list)->cap,           \
+                                         sizeof *(list)->at);                                  \
+        (list)->at[(list)->len++] = (value);                                                   \
     } while (0)
 
 #endif

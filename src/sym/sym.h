@@ -32,7 +32,7 @@ struct cr_sym {
     const cr_sym *const *args;
     const char *name;
     int64_t integer;
-    int64_t low, high; /* CR_SYM_LOW and CR_SYM_HIGH when unknown */
+    int64_t low, high;  /* CR_SYM_LOW and CR_SYM_HIGH when unknown */
     const cr_sym *next; /* next in the hash chain */
 };
 

@@ -19,14 +19,14 @@ static const char *show(const cr_sym *e)
 }
 
 /* Runs a test's body in a session of its own. */
-#define IN_SESSION(name)                                                                           \
-    static void name##_body(cr_session *s, void *unused);                                          \
-    TEST(name)                                                                                     \
-    {                                                                                              \
-        session = (cr_session){.status = CR_OK};                                                   \
-        OK(cr_session_run(&session, name##_body, NULL));                                           \
-        cr_session_drop(&session);                                                                 \
-    }                                                                                              \
+#define IN_SESSION(name)                                                                       \
+    static void name##_body(cr_session *s, void *unused);                                      \
+    TEST(name)                                                                                 \
+    {                                                                                          \
+        session = (cr_session){.status = CR_OK};                                               \
+        OK(cr_session_run(&session, name##_body, NULL));                                       \
+        cr_session_drop(&session);                                                             \
+    }                                                                                          \
     static void name##_body(cr_session *s, CR_UNUSED void *unused)
 
 #define BECOMES(text, wanted) EQ_STR(show(read_sym(text)), wanted)
@@ -70,9 +70,15 @@ IN_SESSION(indices_within_a_size_lose_their_division)
 
 IN_SESSION(printing_and_reading_back_give_the_same_node)
 {
-    static const char *const texts[] = {
-        "x", "-3", "x*y*y - 2*x + 1", "(x + 1) // y", "x*(y // 3)", "min(x, y) + max(2*x, 7)",
-        "(x % 5)*4 + x // 2 // 3", "-x - y", "-(x // 2)*y"};
+    static const char *const texts[] = {"x",
+                                        "-3",
+                                        "x*y*y - 2*x + 1",
+                                        "(x + 1) // y",
+                                        "x*(y // 3)",
+                                        "min(x, y) + max(2*x, 7)",
+                                        "(x % 5)*4 + x // 2 // 3",
+                                        "-x - y",
+                                        "-(x // 2)*y"};
 
     table = cr_syms_new(s);
     for (size_t i = 0; i < CR_LEN(texts); i++) {
@@ -138,8 +144,8 @@ static void bad_text(cr_session *s, void *text)
 
 TEST(nonsense_is_refused_with_a_message)
 {
-    static const char *const texts[] = {"", "1 +", "(x", "x // 0", "99999999999999999999",
-                                        "min(x", "9223372036854775807 * 3"};
+    static const char *const texts[] = {
+        "", "1 +", "(x", "x // 0", "99999999999999999999", "min(x", "9223372036854775807 * 3"};
 
     for (size_t i = 0; i < CR_LEN(texts); i++) {
         cr_session s = {.status = CR_OK};

@@ -19,7 +19,7 @@ typedef enum {
     CR_ARG_FLOATS,  /* floats, len */
     CR_ARG_TENSORS, /* tensors, len */
     CR_ARG_GENERATOR,
-    CR_ARG_RESULT   /* result: where a further result of the operator goes */
+    CR_ARG_RESULT /* result: where a further result of the operator goes */
 } cr_arg_kind;
 
 /* One argument; lists and strings are borrowed. */

@@ -8,10 +8,7 @@
 
 const int cr_backend_kind = CR_PRIVATEUSE1;
 
-static const char *text_of(cr_status st)
-{
-    return st ? cr_error_message() : NULL;
-}
+static const char *text_of(cr_status st) { return st ? cr_error_message() : NULL; }
 
 const char *cr_backend_register(int abi, const char *name, const cr_device_ops *table)
 {
@@ -23,10 +20,7 @@ const char *cr_backend_register(int abi, const char *name, const cr_device_ops *
     return text_of(cr_device_register(name, table));
 }
 
-void cr_backend_fallback(bool on)
-{
-    cr_remote_allow_fallback(on);
-}
+void cr_backend_fallback(bool on) { cr_remote_allow_fallback(on); }
 
 const char *cr_kernel_register(const char *entry, int kind, cr_entry_kernel kernel)
 {

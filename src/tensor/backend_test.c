@@ -4,10 +4,7 @@
 #include "tensor/tensor.h"
 #include <string.h>
 
-static bool says(const char *error, const char *text)
-{
-    return error && strstr(error, text);
-}
+static bool says(const char *error, const char *text) { return error && strstr(error, text); }
 
 TEST(a_backend_of_another_version_is_refused)
 {

@@ -2,8 +2,8 @@
  *
  * Overloads are tried in the table's order, as for Python: first with integers that are
  * no truth values, then with 0 and 1 for False and True, because C's `true` is an int. */
-#include "tensor/arg.h"
 #include "num/generator.h"
+#include "tensor/arg.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -11,11 +11,11 @@
 typedef struct {
     const char *name;
     const cr_arg *args;
-    int count;      /* without END; results are left out of `given` */
-    bool lenient;   /* 0 and 1 are truth values */
-    int bad_param;  /* -1: too many arguments, or a keyword that is not known */
+    int count;         /* without END; results are left out of `given` */
+    bool lenient;      /* 0 and 1 are truth values */
+    int bad_param;     /* -1: too many arguments, or a keyword that is not known */
     const cr_arg *bad; /* NULL: the parameter has no value */
-    int position;   /* from 1; 0 for a keyword */
+    int position;      /* from 1; 0 for a keyword */
     int bad_item;
 } call;
 
@@ -24,7 +24,8 @@ typedef struct {
 static bool is_none(const cr_arg *a)
 {
     return a->kind == CR_ARG_NONE || (a->kind == CR_ARG_TENSOR && !a->t) ||
-           (a->kind == CR_ARG_STRING && !a->s) || (a->kind == CR_ARG_GENERATOR && !a->generator) ||
+           (a->kind == CR_ARG_STRING && !a->s) ||
+           (a->kind == CR_ARG_GENERATOR && !a->generator) ||
            (a->kind == CR_ARG_INTS && !a->ints && a->len);
 }
 
@@ -82,9 +83,9 @@ static bool to_string(const cr_arg *a, cr_value *out)
 
 static bool to_dtype(const cr_arg *a, cr_value *out)
 {
-    cr_dtype t = a->kind == CR_ARG_STRING                                       ? cr_dtype_find(a->s)
+    cr_dtype t = a->kind == CR_ARG_STRING ? cr_dtype_find(a->s)
                  : a->kind == CR_ARG_INT && (uint64_t)a->i < CR_DTYPE_COUNT ? (cr_dtype)a->i
-                                                                                : CR_DTYPE_NONE;
+                                                                            : CR_DTYPE_NONE;
     *out = cr_of_dtype(t);
     return t != CR_DTYPE_NONE;
 }
@@ -151,13 +152,14 @@ static bool spread(cr_binding *b, const cr_param *p, cr_tag tag, int64_t i, cr_v
     return ints != NULL;
 }
 
-static bool to_ints(cr_binding *b, const cr_param *p, const cr_arg *a, cr_tag tag, cr_value *out)
+static bool to_ints(cr_binding *b, const cr_param *p, const cr_arg *a, cr_tag tag,
+                    cr_value *out)
 {
     *out = (cr_value){.tag = (uint8_t)tag, .len = a->len, .ints = a->ints};
     if (a->kind == CR_ARG_INTS)
         return true;
-    return (a->kind == CR_ARG_INT || (tag == CR_TRUTHS && a->kind == CR_ARG_BOOL)) && p->fixed &&
-           spread(b, p, tag, a->i, out);
+    return (a->kind == CR_ARG_INT || (tag == CR_TRUTHS && a->kind == CR_ARG_BOOL)) &&
+           p->fixed && spread(b, p, tag, a->i, out);
 }
 
 static bool to_floats(cr_binding *b, const cr_param *p, const cr_arg *a, cr_value *out)
@@ -179,7 +181,8 @@ static bool to_floats(cr_binding *b, const cr_param *p, const cr_arg *a, cr_valu
     return floats != NULL;
 }
 
-static bool to_tensors(cr_binding *b, call *c, const cr_param *p, const cr_arg *a, cr_value *out)
+static bool to_tensors(cr_binding *b, call *c, const cr_param *p, const cr_arg *a,
+                       cr_value *out)
 {
     if (a->kind != CR_ARG_TENSORS)
         return false;
@@ -266,8 +269,8 @@ static int bind_varargs(cr_binding *b, const call *c, int from, int param)
     int64_t *ints = b->ints + b->ints_used;
     int n = 0;
 
-    for (; from + n < c->count && c->args[from + n].kind == CR_ARG_INT && !c->args[from + n].name &&
-           b->ints_used + n < CR_MAX_GIVEN;
+    for (; from + n < c->count && c->args[from + n].kind == CR_ARG_INT &&
+           !c->args[from + n].name && b->ints_used + n < CR_MAX_GIVEN;
          n++)
         ints[n] = c->args[from + n].i;
     b->ints_used += n;
@@ -275,7 +278,8 @@ static int bind_varargs(cr_binding *b, const call *c, int from, int param)
     return n;
 }
 
-static bool bind_place(cr_binding *b, call *c, const cr_op *op, int *at, int *place, uint32_t *have)
+static bool bind_place(cr_binding *b, call *c, const cr_op *op, int *at, int *place,
+                       uint32_t *have)
 {
     const cr_arg *a = &c->args[*at];
     int p = (*place)++;
@@ -370,8 +374,8 @@ static void print_params(cr_text *out, const cr_op *op)
     for (int i = 0; i < op->param_count; i++) {
         const cr_param *p = &op->param[i];
         bool star = p->keyword_only && (!i || !op->param[i - 1].keyword_only);
-        cr_text_printf(out, "%s%s%s %s", i ? ", " : "", star ? "*, " : "", cr_param_type_text(p),
-                       param_name(p));
+        cr_text_printf(out, "%s%s%s %s", i ? ", " : "", star ? "*, " : "",
+                       cr_param_type_text(p), param_name(p));
     }
 }
 
@@ -413,10 +417,11 @@ static cr_status too_many(const call *c, const cr_op *op)
         return cr_fail(CR_TYPE, "%s() returns %d values, but %d were asked for", c->name,
                        op->result_count, results + 1);
     if (least < most)
-        return cr_fail(CR_TYPE, "%s() takes from %d to %d positional arguments but %d were given",
+        return cr_fail(CR_TYPE,
+                       "%s() takes from %d to %d positional arguments but %d were given",
                        c->name, least, most, given);
-    return cr_fail(CR_TYPE, "%s() takes %d positional argument%s but %d %s given", c->name, most,
-                   most == 1 ? "" : "s", given, given == 1 ? "was" : "were");
+    return cr_fail(CR_TYPE, "%s() takes %d positional argument%s but %d %s given", c->name,
+                   most, most == 1 ? "" : "s", given, given == 1 ? "was" : "were");
 }
 
 static bool is_given(const call *c, const cr_op *op, int param)
@@ -439,8 +444,8 @@ static cr_status missing(const call *c, const cr_op *op)
     for (int i = 0; i < op->param_count; i++)
         if (!op->param[i].has_default && !is_given(c, op, i))
             cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "", param_name(&op->param[i]));
-    cr_status st = cr_fail(CR_TYPE, "%s() missing %d required positional arguments: %s", c->name, n,
-                           cr_text_str(&names));
+    cr_status st = cr_fail(CR_TYPE, "%s() missing %d required positional arguments: %s",
+                           c->name, n, cr_text_str(&names));
     cr_text_drop(&names);
     return st;
 }
@@ -451,7 +456,8 @@ static cr_status wrong_type(const call *c, const cr_op *op)
     char where[32] = "";
 
     if (p->type == CR_T_TENSORS && c->bad_item >= 0)
-        return cr_fail(CR_TYPE, "expected Tensor as element %d in argument %d, but got NoneType",
+        return cr_fail(CR_TYPE,
+                       "expected Tensor as element %d in argument %d, but got NoneType",
                        c->bad_item, c->bad_param);
     if (c->position > 0)
         snprintf(where, sizeof where, " (position %d)", c->position);
@@ -515,7 +521,8 @@ cr_status cr_check_args(const cr_op *op, const cr_value *value)
         const cr_param *p = &op->param[i];
         const char *missing = missing_of(p, &value[i]);
         if (CR_UNLIKELY(missing != NULL))
-            return cr_fail(CR_TYPE, "%s(): argument '%s' (position %d) must be %s, not NoneType",
+            return cr_fail(CR_TYPE,
+                           "%s(): argument '%s' (position %d) must be %s, not NoneType",
                            op->name, param_name(p), i + 1, missing);
         if (value[i].tag == CR_DTYPE_VAL && (uint64_t)value[i].i >= CR_DTYPE_COUNT)
             return cr_fail(CR_VALUE, "%lld is no dtype", (long long)value[i].i);
@@ -523,7 +530,8 @@ cr_status cr_check_args(const cr_op *op, const cr_value *value)
     return CR_OK;
 }
 
-cr_status cr_call_args(const char *name, const cr_arg *args, const cr_op **called, cr_value *result)
+cr_status cr_call_args(const char *name, const cr_arg *args, const cr_op **called,
+                       cr_value *result)
 {
     const cr_op *op = cr_ops_find(name);
     cr_binding b;

@@ -69,7 +69,8 @@ static cr_status check_device(const cr_op *op, const cr_value *arg)
         if (v->tag != CR_TENSOR)
             continue;
         if (known && real && cr_is_meta(v->t->device))
-            return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
+            return cr_fail(CR_RUNTIME,
+                           "Tensor on device meta is not on the expected device cpu!");
         if (!known && v->t->ndim) {
             real = !cr_is_meta(v->t->device);
             known = true;
@@ -346,7 +347,8 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_fr
     cr_tensor *t;
 
     CR_TRY(cr_frame_eval(f, op->body[k], &v));
-    if (v.tag == CR_TENSORS || op->result[k].type == CR_T_TENSORS) { /* an empty list is one of ints */
+    if (v.tag == CR_TENSORS ||
+        op->result[k].type == CR_T_TENSORS) { /* an empty list is one of ints */
         cr_value *list = cr_alloc(v.len * sizeof *list + 1);
         if (!list)
             return CR_MEMORY;
@@ -358,10 +360,11 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_fr
         return CR_OK;
     }
     if (v.tag != CR_TENSOR) {
-        CR_TRY(cr_as_tensor(&t, &(cr_value){.tag = CR_NUMBER,
-                                            .number = v.tag == CR_FLOAT ? cr_scalar_float(v.d)
-                                                      : v.tag == CR_NUMBER ? v.number
-                                                                           : cr_scalar_int(v.i)}));
+        CR_TRY(
+            cr_as_tensor(&t, &(cr_value){.tag = CR_NUMBER,
+                                         .number = v.tag == CR_FLOAT    ? cr_scalar_float(v.d)
+                                                   : v.tag == CR_NUMBER ? v.number
+                                                                        : cr_scalar_int(v.i)}));
         t->number = false;
         *out = cr_of_tensor(t);
         return CR_OK;

@@ -15,7 +15,6 @@ typedef struct {
     uint8_t label[CR_MAX_DIMS];
 } operand;
 
-
 /* Replaces the operand's tensor by op(tensor, rest...). */
 static cr_status become(operand *o, const cr_op *op, const cr_value *rest, int n)
 {
@@ -193,20 +192,23 @@ static bool ellipsis_here(const equation *e)
 
 static cr_status bad_subscript(const equation *e)
 {
-    return cr_fail(CR_RUNTIME,
-                   "einsum(): invalid subscript given at index %zu in the equation string, subscripts "
-                   "must be in [a-zA-Z]",
-                   e->at);
+    return cr_fail(
+        CR_RUNTIME,
+        "einsum(): invalid subscript given at index %zu in the equation string, subscripts "
+        "must be in [a-zA-Z]",
+        e->at);
 }
 
 static cr_status read_dot(equation *e, int k)
 {
     if (e->has_ellipsis[k])
-        return cr_fail(CR_RUNTIME,
-                       "einsum(): found '.' for operand %d for which an ellipsis was already found", k);
+        return cr_fail(
+            CR_RUNTIME,
+            "einsum(): found '.' for operand %d for which an ellipsis was already found", k);
     if (!ellipsis_here(e))
         return cr_fail(CR_RUNTIME,
-                       "einsum(): found '.' for operand %d that is not part of any ellipsis", k);
+                       "einsum(): found '.' for operand %d that is not part of any ellipsis",
+                       k);
     e->has_ellipsis[k] = true;
     e->ellipsis_at[k] = e->operand[k].n;
     e->at += 3;
@@ -228,8 +230,9 @@ static cr_status read_operands(equation *e, int given)
             e->at++;
         } else if (c == ',') {
             if (++k >= given)
-                return cr_fail(CR_RUNTIME,
-                               "einsum(): fewer operands were provided than specified in the equation");
+                return cr_fail(
+                    CR_RUNTIME,
+                    "einsum(): fewer operands were provided than specified in the equation");
             e->at++;
         } else if (c == '.') {
             CR_TRY(read_dot(e, k));
@@ -253,15 +256,17 @@ static cr_status spread_ellipsis(equation *e, int k)
     int ndim = o->t->ndim, more = ndim - o->n;
 
     if (!e->has_ellipsis[k] && more)
-        return cr_fail(CR_RUNTIME,
-                       "einsum(): the number of subscripts in the equation (%d) does not match the "
-                       "number of dimensions (%d) for operand %d and no ellipsis was given",
-                       o->n, ndim, k);
+        return cr_fail(
+            CR_RUNTIME,
+            "einsum(): the number of subscripts in the equation (%d) does not match the "
+            "number of dimensions (%d) for operand %d and no ellipsis was given",
+            o->n, ndim, k);
     if (more < 0)
-        return cr_fail(CR_RUNTIME,
-                       "einsum(): the number of subscripts in the equation (%d) is more than the number "
-                       "of dimensions (%d) for operand %d",
-                       o->n, ndim, k);
+        return cr_fail(
+            CR_RUNTIME,
+            "einsum(): the number of subscripts in the equation (%d) is more than the number "
+            "of dimensions (%d) for operand %d",
+            o->n, ndim, k);
     memmove(o->label + e->ellipsis_at[k] + more, o->label + e->ellipsis_at[k],
             (size_t)(o->n - e->ellipsis_at[k]));
     for (int i = 0; i < more; i++)
@@ -282,10 +287,11 @@ static cr_status take_diagonals(equation *e, int k)
             if (label != o->label[f])
                 continue;
             if (o->t->size[d] != o->t->size[f])
-                return cr_fail(CR_RUNTIME,
-                               "einsum(): subscript %c is repeated for operand %d but the sizes don't "
-                               "match, %lld != %lld",
-                               letter_of(label), k, (long long)o->t->size[f], (long long)o->t->size[d]);
+                return cr_fail(
+                    CR_RUNTIME,
+                    "einsum(): subscript %c is repeated for operand %d but the sizes don't "
+                    "match, %lld != %lld",
+                    letter_of(label), k, (long long)o->t->size[f], (long long)o->t->size[d]);
             CR_TRY(become(o, cr_entry.diagonal,
                           (cr_value[]){cr_of_int(0), cr_of_int(d), cr_of_int(f)}, 3));
             remove_label(o, f);
@@ -304,11 +310,12 @@ static cr_status note_sizes(equation *e, int k)
         int64_t *known = &e->size[o->label[d]], n = o->t->size[d];
         e->seen[o->label[d]]++;
         if (*known > 1 && n != 1 && n != *known)
-            return cr_fail(CR_RUNTIME,
-                           "einsum(): subscript %c has size %lld for operand %d which does not broadcast "
-                           "with previously seen size %lld",
-                           o->label[d] < LETTERS ? letter_of(o->label[d]) : '.', (long long)n, k,
-                           (long long)*known);
+            return cr_fail(
+                CR_RUNTIME,
+                "einsum(): subscript %c has size %lld for operand %d which does not broadcast "
+                "with previously seen size %lld",
+                o->label[d] < LETTERS ? letter_of(o->label[d]) : '.', (long long)n, k,
+                (long long)*known);
         if (*known <= 0 || *known == 1)
             *known = n;
     }
@@ -340,12 +347,14 @@ static cr_status read_output_label(equation *e)
     for (int i = 0; i < e->out_count; i++)
         if (e->out[i] == label)
             return cr_fail(CR_RUNTIME,
-                           "einsum(): output subscript %c appears more than once in the output", c);
+                           "einsum(): output subscript %c appears more than once in the output",
+                           c);
     if (!e->seen[label])
-        return cr_fail(CR_RUNTIME,
-                       "einsum(): output subscript %c does not appear in the equation for any input "
-                       "operand",
-                       c);
+        return cr_fail(
+            CR_RUNTIME,
+            "einsum(): output subscript %c does not appear in the equation for any input "
+            "operand",
+            c);
     e->out[e->out_count++] = (uint8_t)label;
     e->at++;
     return CR_OK;
@@ -364,11 +373,12 @@ static cr_status read_output(equation *e)
             put_ellipsis_out(e);
             e->at += 3;
         } else if (c == '.') {
-            return cr_fail(CR_RUNTIME,
-                           ellipsis ? "einsum(): found '.' for output but an ellipsis (...) was already "
-                                      "found"
-                                    : "einsum(): found '.' for output that is not part of any ellipsis "
-                                      "(...)");
+            return cr_fail(
+                CR_RUNTIME,
+                ellipsis ? "einsum(): found '.' for output but an ellipsis (...) was already "
+                           "found"
+                         : "einsum(): found '.' for output that is not part of any ellipsis "
+                           "(...)");
         } else {
             CR_TRY(read_output_label(e));
         }
@@ -490,19 +500,21 @@ static cr_status check_pair(const cr_tensor *a, const cr_tensor *b, int64_t da, 
 {
     if (a->size[da] == b->size[db] || a->size[da] == 1 || b->size[db] == 1)
         return CR_OK;
-    return cr_fail(CR_RUNTIME,
-                   "contracted dimensions need to match, but first has size %lld in dim %lld and second "
-                   "has size %lld in dim %lld",
-                   (long long)a->size[da], (long long)said_a, (long long)b->size[db],
-                   (long long)said_b);
+    return cr_fail(
+        CR_RUNTIME,
+        "contracted dimensions need to match, but first has size %lld in dim %lld and second "
+        "has size %lld in dim %lld",
+        (long long)a->size[da], (long long)said_a, (long long)b->size[db], (long long)said_b);
 }
 
 /* Wraps a dimension of a tensor that has some. */
 static cr_status wrap_pair_dim(int64_t *out, int64_t dim, const cr_tensor *t)
 {
     CR_TRY(cr_wrap_dim(out, dim, t->ndim));
-    return t->ndim ? CR_OK : cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
-                                     (long long)dim);
+    return t->ndim
+               ? CR_OK
+               : cr_fail(CR_INDEX, "Dimension specified as %lld but tensor has no dimensions",
+                         (long long)dim);
 }
 
 /* Labels: the pairs share one, the other dimensions have their own. */
@@ -589,16 +601,19 @@ static cr_status check_chain(const cr_value *list)
         const cr_tensor *t = list->list[i].t;
         bool end = i == 0 || i == n - 1;
         if (end && t->ndim != 1 && t->ndim != 2)
-            return cr_fail(CR_RUNTIME, "multi_dot(): the %s tensor must be 1D or 2D but got %dD",
+            return cr_fail(CR_RUNTIME,
+                           "multi_dot(): the %s tensor must be 1D or 2D but got %dD",
                            i ? "last" : "first", t->ndim);
         if (!end && t->ndim != 2)
-            return cr_fail(CR_RUNTIME, "multi_dot(): tensor %d must be 2D but got %dD", i, t->ndim);
+            return cr_fail(CR_RUNTIME, "multi_dot(): tensor %d must be 2D but got %dD", i,
+                           t->ndim);
         if (t->dtype != list->list[0].t->dtype)
-            return cr_fail(CR_RUNTIME,
-                           "multi_dot(): all tensors must have be the same dtype but tensor 0 is %s and "
-                           "tensor %d %s",
-                           cr_dtype_name((cr_dtype)list->list[0].t->dtype), i,
-                           cr_dtype_name((cr_dtype)t->dtype));
+            return cr_fail(
+                CR_RUNTIME,
+                "multi_dot(): all tensors must have be the same dtype but tensor 0 is %s and "
+                "tensor %d %s",
+                cr_dtype_name((cr_dtype)list->list[0].t->dtype), i,
+                cr_dtype_name((cr_dtype)t->dtype));
     }
     for (int i = 0; i + 1 < n; i++) {
         const cr_tensor *x = list->list[i].t, *y = list->list[i + 1].t;
@@ -608,9 +623,10 @@ static cr_status check_chain(const cr_value *list)
                  (long long)x->size[x->ndim - 1]);
         snprintf(b, sizeof b, y->ndim == 1 ? "[%lld]" : "[%lld, %lld]", (long long)y->size[0],
                  (long long)y->size[y->ndim - 1]);
-        return cr_fail(CR_RUNTIME,
-                       "multi_dot(): tensors %d and %d with shapes %s and %s cannot be multiplied", i,
-                       i + 1, a, b);
+        return cr_fail(
+            CR_RUNTIME,
+            "multi_dot(): tensors %d and %d with shapes %s and %s cannot be multiplied", i,
+            i + 1, a, b);
     }
     return CR_OK;
 }
@@ -630,8 +646,8 @@ static void plan(chain *c)
             int j = i + len - 1;
             c->cost[i][j] = -1;
             for (int k = i; k < j; k++) {
-                double work = (double)c->matrix[i].t->size[0] * (double)c->matrix[k].t->size[1] *
-                              (double)c->matrix[j].t->size[1];
+                double work = (double)c->matrix[i].t->size[0] *
+                              (double)c->matrix[k].t->size[1] * (double)c->matrix[j].t->size[1];
                 double cost = c->cost[i][k] + c->cost[k + 1][j] + work;
                 if (c->cost[i][j] >= 0 && cost >= c->cost[i][j])
                     continue;

@@ -32,10 +32,7 @@ typedef struct {
     bool crossed; /* the source runs along the line */
 } plan;
 
-static int64_t magnitude(int64_t n)
-{
-    return n < 0 ? -n : n;
-}
+static int64_t magnitude(int64_t n) { return n < 0 ? -n : n; }
 
 /* The dims of more than one element, the destination's fastest first. */
 static int list_dims(dim *d, const cr_view *to, const cr_view *from)
@@ -86,10 +83,7 @@ static int crossing_dim(const dim *d, int n)
     return best;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void choose_tiles(plan *p)
 {

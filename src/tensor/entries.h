@@ -6,7 +6,7 @@
 #ifndef CR_TENSOR_ENTRIES_H
 #define CR_TENSOR_ENTRIES_H
 
-#include "tensor/tensor.h"
 #include "functions_map.h"
 #include "functions_whole.h"
+#include "tensor/tensor.h"
 #endif

@@ -37,7 +37,8 @@ static const cr_tensor *written_tensor(const cr_op *op, const cr_value *arg)
     return NULL;
 }
 
-/* One tensor as a view, cast when the entry types this parameter, and a copy where `written` meets it. */
+/* One tensor as a view, cast when the entry types this parameter, and a copy where `written`
+ * meets it. */
 static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bool typed,
                          const cr_tensor *written, cr_view *view, cr_value *out)
 {
@@ -71,7 +72,8 @@ static cr_status present_list(extern_call *c, int i, const cr_value *v, cr_dtype
     if (!c->list_view[i] || !c->list[i])
         return CR_MEMORY;
     for (uint32_t k = 0; k < v->len; k++)
-        CR_TRY(present(c, &v->list[k], compute, typed, NULL, &c->list_view[i][k], &c->list[i][k]));
+        CR_TRY(
+            present(c, &v->list[k], compute, typed, NULL, &c->list_view[i][k], &c->list[i][k]));
     c->arg[i] = (cr_value){.tag = CR_TENSORS, .len = v->len, .list = c->list[i]};
     return CR_OK;
 }

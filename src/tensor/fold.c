@@ -41,10 +41,10 @@ typedef struct {
     char *out;
     int outer_ndim; /* dims other than the axis and, for columns, the contiguous one */
     int64_t outer_size[CR_MAX_DIMS], outer_stride[CR_MAX_DIMS]; /* bytes */
-    int64_t outer;                /* their product */
-    int64_t length, axis_stride;  /* of the folded axis */
-    int64_t parts, part;          /* what one call folds of the axis, and its length */
-    int64_t columns, strips;      /* column folds */
+    int64_t outer;                                              /* their product */
+    int64_t length, axis_stride;                                /* of the folded axis */
+    int64_t parts, part;     /* what one call folds of the axis, and its length */
+    int64_t columns, strips; /* column folds */
     int64_t item, out_item;
 } axis_job;
 
@@ -169,10 +169,10 @@ static cr_status check_job(const axis_job *j, cr_tensor *made)
     return j->status;
 }
 
-static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis, const void *param)
+static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis,
+                           const void *param)
 {
-    axis_job j = {
-        .param = param, .in = t->data, .length = t->size[axis], .part = CR_FOLD_ROW};
+    axis_job j = {.param = param, .in = t->data, .length = t->size[axis], .part = CR_FOLD_ROW};
     cr_tensor *made;
 
     j.item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
@@ -216,8 +216,8 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     int64_t size[3] = {j.outer, j.parts, j.columns};
     CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
     j.out = made->data;
-    int64_t unit = (j.length < j.part ? j.length : j.part) *
-                   (j.columns < STRIP ? j.columns : STRIP);
+    int64_t unit =
+        (j.length < j.part ? j.length : j.part) * (j.columns < STRIP ? j.columns : STRIP);
     cr_share_out(t->device, j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
     CR_TRY(check_job(&j, made));
     if (j.parts > 1)
@@ -239,7 +239,8 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
 }
 
 /* The last dim of `t` is its fastest; contiguous, or `t` is copied first. */
-static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis, const void *param)
+static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
+                           const void *param)
 {
     cr_tensor *dense = NULL;
     int last = t->ndim - 1;
@@ -248,7 +249,8 @@ static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis, 
     if (t->size[last] != 1 && t->stride[last] != 1)
         CR_TRY(cr_contiguous_plain(&dense, t));
     t = dense ? dense : t;
-    st = axis == last ? fold_rows(out, f, t, axis, param) : fold_columns(out, f, t, axis, param);
+    st =
+        axis == last ? fold_rows(out, f, t, axis, param) : fold_columns(out, f, t, axis, param);
     cr_drop(dense);
     return st;
 }

@@ -141,7 +141,8 @@ static cr_status check_device(const cr_op *op, const cr_value *arg)
     for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
         if (v->tag == CR_TENSOR && !cr_has_bytes(v->t->device))
-            return cr_fail(CR_RUNTIME, "Tensor on device meta is not on the expected device cpu!");
+            return cr_fail(CR_RUNTIME,
+                           "Tensor on device meta is not on the expected device cpu!");
     }
     return CR_OK;
 }
@@ -223,9 +224,15 @@ static cr_status deliver_by_calls(cr_tensor *made, cr_tensor *out)
     return call_on(cr_entry.copy_, out, cr_of_tensor(made));
 }
 
-static bool calls_are_recorded(void) { return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE); }
+static bool calls_are_recorded(void)
+{
+    return cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(CAPTURE);
+}
 
-void cr_numbers_were_elements(void) { cr_sizes_of_values = cr_sizes_of_values || calls_are_recorded(); }
+void cr_numbers_were_elements(void)
+{
+    cr_sizes_of_values = cr_sizes_of_values || calls_are_recorded();
+}
 
 static cr_status deliver(const cr_value *made, cr_tensor *out)
 {

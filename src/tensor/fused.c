@@ -12,8 +12,8 @@ enum { GRAIN = 32768 };
 typedef struct {
     const cr_op *op;
     cr_dtype compute;
-    int ndim, dim;   /* of the full operands; dim: the row's, -1 when it is the last dims */
-    int lead;        /* dims before the row's when they are last */
+    int ndim, dim; /* of the full operands; dim: the row's, -1 when it is the last dims */
+    int lead;      /* dims before the row's when they are last */
     int64_t rows, columns;
     const cr_tensor *full;
 } row_space;
@@ -58,7 +58,8 @@ static cr_status moved(cr_tensor **out, const row_space *s, cr_tensor *t)
         }
     size[n] = t->size[s->dim];
     stride[n] = t->stride[s->dim];
-    CR_TRY(cr_tensor_over(out, t->storage, (cr_dtype)t->dtype, t->ndim, size, stride, t->offset));
+    CR_TRY(
+        cr_tensor_over(out, t->storage, (cr_dtype)t->dtype, t->ndim, size, stride, t->offset));
     cr_storage_keep(t->storage);
     return CR_OK;
 }
@@ -217,8 +218,8 @@ static bool has_sizes(const cr_tensor *t, const cr_tensor *other)
     return t->ndim == other->ndim && !memcmp(t->size, other->size, t->ndim * sizeof *t->size);
 }
 
-/* Whether the operand has the elements that the kernel reads: of the full size, one a row, or one
- * a column.  Others broadcast, which the composition does. */
+/* Whether the operand has the elements that the kernel reads: of the full size, one a row, or
+ * one a column.  Others broadcast, which the composition does. */
 static bool operand_fits(const row_space *s, const cr_tensor *t, cr_operand kind)
 {
     if (!cr_same_device(t->device, s->full->device))

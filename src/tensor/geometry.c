@@ -235,7 +235,8 @@ static cr_status refuse_extent(int ndim, const int64_t *size, const int64_t *str
     cr_print_sizes(&text, ndim, size);
     cr_text_put(&text, " and strides=");
     cr_print_sizes(&text, ndim, stride);
-    cr_status st = cr_fail(CR_RUNTIME, "Storage size calculation overflowed with %s", cr_text_str(&text));
+    cr_status st =
+        cr_fail(CR_RUNTIME, "Storage size calculation overflowed with %s", cr_text_str(&text));
     cr_text_drop(&text);
     return st;
 }
@@ -253,8 +254,8 @@ static cr_status check_numel(cr_dtype dtype, int ndim, const int64_t *size, bool
     return overflow ? cr_fail(CR_RUNTIME, "numel: integer multiplication overflow") : CR_OK;
 }
 
-cr_status cr_view_bytes(uint64_t *out, cr_dtype dtype, int64_t offset, int ndim, const int64_t *size,
-                        const int64_t *stride)
+cr_status cr_view_bytes(uint64_t *out, cr_dtype dtype, int64_t offset, int ndim,
+                        const int64_t *size, const int64_t *stride)
 {
     int64_t last = offset, step;
     bool empty, overflow = false;

@@ -12,13 +12,14 @@ void cr_row_major(int ndim, const int64_t *size, int64_t *stride);
 bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride);
 /* Strides without gaps that keep the order of the given strides (empty_like's rule). */
 void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64_t *out);
-/* Strides of a memory format (CR_FORMAT_*, not preserve).  CR_RUNTIME when the rank is wrong. */
+/* Strides of a memory format (CR_FORMAT_*, not preserve).  CR_RUNTIME when the rank is wrong.
+ */
 CR_MUST cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size,
                                     int64_t *stride);
 /* Whether the elements lie as the format says (CR_FORMAT_*, not preserve). */
 bool cr_has_format(int64_t format, int ndim, const int64_t *size, const int64_t *stride);
-/* The bytes of storage that a view needs, none for an empty one; CR_RUNTIME in torch's words when
- * offset, sizes or strides are negative or overflow. */
+/* The bytes of storage that a view needs, none for an empty one; CR_RUNTIME in torch's words
+ * when offset, sizes or strides are negative or overflow. */
 CR_MUST cr_status cr_view_bytes(uint64_t *out, cr_dtype dtype, int64_t offset, int ndim,
                                 const int64_t *size, const int64_t *stride);
 bool cr_is_dense_view(int ndim, const int64_t *size, const int64_t *stride);

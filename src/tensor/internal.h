@@ -40,8 +40,9 @@ static inline cr_operand_view cr_operand_of(const cr_tensor *t, cr_dtype want)
 }
 
 /* Runs a pointwise kernel over the space `size`; the first `outputs` operands are written. */
-CR_MUST cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs,
-                              int ndim, const int64_t *size, const void *param);
+CR_MUST cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count,
+                                  int outputs, int ndim, const int64_t *size,
+                                  const void *param);
 
 /* --- results --- */
 /* Broadcast of the sizes of the tensors in `v`.  CR_RUNTIME in torch's words. */
@@ -74,13 +75,14 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
 /* A body's results into given tensors (in-place and out= without a temporary). */
 CR_MUST cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out);
 
-/* Whether an element may be written while another place still has to read it: both share memory,
- * and not element for element. */
+/* Whether an element may be written while another place still has to read it: both share
+ * memory, and not element for element. */
 bool cr_meets(const cr_tensor *a, const cr_tensor *b);
 /* That no two elements of what is written are one. */
 CR_MUST cr_status cr_check_target(const cr_tensor *out);
 
-/* After calls whose numbers were elements: where they were recorded, the recording serves no others. */
+/* After calls whose numbers were elements: where they were recorded, the recording serves no
+ * others. */
 void cr_numbers_were_elements(void);
 
 /* Points every record at its kernel stage; once, at start-up. */

@@ -23,8 +23,8 @@ static cr_status by_probabilities(cr_value *result, cr_tensor *logp, const loss_
 
 static cr_status by_classes(cr_value *result, cr_tensor *logp, const loss_args *a)
 {
-    cr_value arg[] = {cr_of_tensor(logp), a->target, a->weight, a->reduction, a->ignore,
-                      cr_of_float(a->smoothing)};
+    cr_value arg[] = {cr_of_tensor(logp), a->target, a->weight,
+                      a->reduction,       a->ignore, cr_of_float(a->smoothing)};
     if (a->smoothing > 0)
         return cr_call_given(result, cr_entry._cross_entropy_smoothed, arg, 6);
     return cr_call_given(result, cr_entry.nll_loss_nd, arg, 5);
@@ -41,8 +41,9 @@ cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
         return cr_fail(CR_RUNTIME, "label_smoothing must be between 0.0 and 1.0. Got: %g",
                        a.smoothing);
     if (same && !cr_dtype_is_float((cr_dtype)target->dtype))
-        return cr_fail(CR_RUNTIME, "Expected floating point type for target with class "
-                                   "probabilities, got %s",
+        return cr_fail(CR_RUNTIME,
+                       "Expected floating point type for target with class "
+                       "probabilities, got %s",
                        cr_dtype_infos[target->dtype].legacy);
     cr_value softmax[] = {arg[0], cr_of_int(class_dim(self))};
     CR_TRY(cr_call_tensor(&logp, cr_entry.log_softmax, softmax, 2));

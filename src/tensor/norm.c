@@ -37,8 +37,7 @@ static cr_status call_inplace(const cr_op *op, const cr_value *arg)
 static cr_status update(cr_tensor *running, cr_tensor *value, double momentum, double scale)
 {
     uint32_t was = cr_thread.exclude;
-    cr_value shrink[] = {cr_of_tensor(running),
-                         cr_of_number(cr_scalar_float(1 - momentum))};
+    cr_value shrink[] = {cr_of_tensor(running), cr_of_number(cr_scalar_float(1 - momentum))};
     cr_value grow[] = {cr_of_tensor(running), cr_of_tensor(value),
                        cr_of_number(cr_scalar_float(momentum * scale))};
     cr_status st;
@@ -111,7 +110,8 @@ cr_status cr_do_native_batch_norm(const cr_value *arg, cr_value *result)
 /* --- instance norm --- */
 
 /* The statistics of [1, N*C, ...] as [C]: the mean over the samples. */
-static cr_status per_channel(cr_tensor **out, cr_tensor *stat, int64_t samples, int64_t channels)
+static cr_status per_channel(cr_tensor **out, cr_tensor *stat, int64_t samples,
+                             int64_t channels)
 {
     int64_t size[2] = {samples, channels}, dim = 0;
     cr_value reshape[] = {cr_of_tensor(stat), cr_of_ints(size, 2)}, grid, mean;

@@ -94,7 +94,8 @@ static double step_of(const cr_value *steps, uint32_t i)
 static cr_status check_steps(const cr_value *steps, const cr_value *params)
 {
     if (steps->len != params->len)
-        return cr_fail(CR_RUNTIME, "lists of %u parameters and %u steps", params->len, steps->len);
+        return cr_fail(CR_RUNTIME, "lists of %u parameters and %u steps", params->len,
+                       steps->len);
     for (uint32_t i = 0; i < steps->len; i++)
         if (steps->list[i].t->numel != 1 || !cr_is_host(steps->list[i].t->device))
             return cr_fail(CR_RUNTIME, "a step must be one number on the CPU");
@@ -156,8 +157,8 @@ static cr_status step_adam(const cr_op *caller, const cr_value *arg, bool decoup
                            bool counts)
 {
     bool amsgrad = arg[11].i;
-    adam a = {&arg[5],   counts,   arg[6].d,  arg[7].d, arg[8].d,
-              arg[9].d, arg[10], arg[12], decoupled};
+    adam a = {&arg[5],  counts,  arg[6].d, arg[7].d, arg[8].d,
+              arg[9].d, arg[10], arg[12],  decoupled};
     cr_update u = {.caller = caller,
                    .op = amsgrad ? cr_entry._amsgrad_step : cr_entry._adam_step,
                    .lists = amsgrad ? 5 : 4,
@@ -218,7 +219,8 @@ static cr_status adagrad_start(const cr_update *u)
     return CR_OK;
 }
 
-/* (params, grads, sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf) */
+/* (params, grads, sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale,
+ * found_inf) */
 static cr_status step_adagrad(const cr_op *caller, const cr_value *arg, bool counts)
 {
     adagrad a = {&arg[3], counts, arg[4].d, arg[5].d, arg[6], arg[7], arg[8]};

@@ -36,8 +36,8 @@ static cr_status collect(operands *o, const cr_op *op, const cr_value *arg, cr_d
             o->view[k] = cr_operand_of(v->t, want);
         } else if (v->tag == CR_NUMBER) {
             cr_scalar_store(v->number, want, o->number[k]);
-            o->view[k] = (cr_operand_view){o->number[k], NULL, NULL, 0, (uint8_t)want,
-                                           (uint8_t)want};
+            o->view[k] =
+                (cr_operand_view){o->number[k], NULL, NULL, 0, (uint8_t)want, (uint8_t)want};
         } else {
             return cr_fail(CR_TYPE, "%s(): argument '%s' must be Tensor, not None", op->name,
                            op->param[i].name);
@@ -151,8 +151,8 @@ static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const
         o.view[k] = cr_operand_of(out[k], kernel_result[k]);
     CR_TRY(collect(&o, op, arg, compute, op->result_count));
     cr_fill_params(&params, op, arg, cr_dtype_compute(compute));
-    return cr_operands_run(kernel, o.view, o.count, op->result_count, out[0]->ndim, out[0]->size,
-                       params.slot);
+    return cr_operands_run(kernel, o.view, o.count, op->result_count, out[0]->ndim,
+                           out[0]->size, params.slot);
 }
 
 /* The dtype a kernel writes result k in, from the entry's result type. */
@@ -188,8 +188,9 @@ static cr_status make_results(const cr_op *op, const cr_value *arg, const cr_dty
     return CR_OK;
 }
 
-static CR_NOINLINE cr_status run_long(const cr_op *op, const cr_value *arg, cr_value *result, cr_dtype compute,
-                          cr_kernel kernel, const cr_dtype *dtypes)
+static CR_NOINLINE cr_status run_long(const cr_op *op, const cr_value *arg, cr_value *result,
+                                      cr_dtype compute, cr_kernel kernel,
+                                      const cr_dtype *dtypes)
 {
     cr_tensor *out[CR_MAX_RESULTS];
     cr_dtype written[CR_MAX_RESULTS];
@@ -209,8 +210,8 @@ static CR_NOINLINE cr_status run_long(const cr_op *op, const cr_value *arg, cr_v
 }
 
 /* Types of a call and the kernel for them. */
-static inline cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes,
-                        cr_kernel *kernel)
+static inline cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute,
+                               cr_dtype *dtypes, cr_kernel *kernel)
 {
     CR_TRY(cr_decide_types(op, arg, compute, dtypes));
     return cr_find_kernel(kernel, op, *compute, CR_FORM_MAIN);
@@ -251,10 +252,9 @@ cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *cons
     CR_TRY(decide(op, arg, &compute, dtypes, &kernel));
     for (int k = 0; k < op->result_count; k++) {
         if (!cr_can_cast(dtypes[k], (cr_dtype)out[k]->dtype))
-            return cr_fail(CR_RUNTIME,
-                           "result type %s can't be cast to the desired output type %s",
-                           cr_dtype_infos[dtypes[k]].legacy,
-                           cr_dtype_infos[out[k]->dtype].legacy);
+            return cr_fail(
+                CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
+                cr_dtype_infos[dtypes[k]].legacy, cr_dtype_infos[out[k]->dtype].legacy);
         written[k] = kernel_result_type(dtypes[k], compute);
     }
     if (is_fake(out, op->result_count))

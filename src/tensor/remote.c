@@ -17,10 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const cr_device_ops *ops_of(cr_device d)
-{
-    return cr_device_of((cr_device_kind)d.kind);
-}
+static const cr_device_ops *ops_of(cr_device d) { return cr_device_of((cr_device_kind)d.kind); }
 
 /* --- kernels --- */
 
@@ -161,10 +158,7 @@ static size_t bytes_of(const cr_view *v)
     return (size_t)cr_numel(v->ndim, v->size) * cr_dtype_size((cr_dtype)v->dtype);
 }
 
-static bool is_dense(const cr_view *v)
-{
-    return cr_is_contiguous(v->ndim, v->size, v->stride);
-}
+static bool is_dense(const cr_view *v) { return cr_is_contiguous(v->ndim, v->size, v->stride); }
 
 /* `from` with the sizes of `to`: stride 0 where it repeats. */
 static cr_view broadcast(const cr_view *from, const cr_view *to, int64_t *stride)
@@ -568,10 +562,7 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
 
 /* --- the host's help --- */
 
-void cr_remote_allow_fallback(bool on)
-{
-    atomic_store(&fallback, on);
-}
+void cr_remote_allow_fallback(bool on) { atomic_store(&fallback, on); }
 
 static void tell_once(const cr_op *op, cr_device device)
 {

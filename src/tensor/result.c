@@ -19,10 +19,11 @@ static cr_status join_sizes(cr_shape *out, int ndim, const int64_t *size)
         if (*have == size[d] || size[d] == 1)
             continue;
         if (*have != 1)
-            return cr_fail(CR_RUNTIME,
-                           "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
-                           "non-singleton dimension %d",
-                           (long long)*have, (long long)size[d], d + shift);
+            return cr_fail(
+                CR_RUNTIME,
+                "The size of tensor a (%lld) must match the size of tensor b (%lld) at "
+                "non-singleton dimension %d",
+                (long long)*have, (long long)size[d], d + shift);
         *have = size[d];
     }
     return CR_OK;
@@ -47,9 +48,10 @@ static bool same_sizes(const cr_tensor *t, const cr_shape *shape)
            !memcmp(t->size, shape->size, (size_t)shape->ndim * sizeof *shape->size);
 }
 
-/* All operands have the full size and lie as the result shall: row-major, channels last, or in one
- * and the same dense way. */
-static bool lie_alike(const cr_shape *shape, const cr_value *v, int n, bool (*lies)(const cr_tensor *t, const cr_tensor *first))
+/* All operands have the full size and lie as the result shall: row-major, channels last, or in
+ * one and the same dense way. */
+static bool lie_alike(const cr_shape *shape, const cr_value *v, int n,
+                      bool (*lies)(const cr_tensor *t, const cr_tensor *first))
 {
     const cr_tensor *first = NULL;
 
@@ -77,7 +79,8 @@ static bool is_channels_last(const cr_tensor *t, const cr_tensor *first)
 
 static bool is_dense_alike(const cr_tensor *t, const cr_tensor *first)
 {
-    return t == first ? cr_is_dense(t) : !memcmp(first->stride, t->stride, t->ndim * sizeof *t->stride);
+    return t == first ? cr_is_dense(t)
+                      : !memcmp(first->stride, t->stride, t->ndim * sizeof *t->stride);
 }
 
 /* The step of an operand along a dim of the result; 0: repeated there. */
@@ -125,8 +128,8 @@ static void sort_dims(int *order, int dims, const cr_shape *shape, const cr_valu
     }
 }
 
-/* Dims from fastest to slowest as the operands have them.  Strides of dims of one element, which
- * mean nothing, have no say in the order of the others. */
+/* Dims from fastest to slowest as the operands have them.  Strides of dims of one element,
+ * which mean nothing, have no say in the order of the others. */
 static void order_dims(int *order, const cr_shape *shape, const cr_value *v, int n)
 {
     int longer[CR_MAX_DIMS], count = 0;
@@ -166,7 +169,8 @@ cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
         return cr_tensor_new_strided(out, dtype, device, 4, shape->size, stride);
     }
     if (lie_alike(shape, v, n, is_dense_alike))
-        return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size, first_tensor(v)->stride);
+        return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size,
+                                     first_tensor(v)->stride);
     order_dims(order, shape, v, n);
     for (int i = 0; i < shape->ndim; i++) {
         stride[order[i]] = step;

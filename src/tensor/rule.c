@@ -90,10 +90,7 @@ static cr_status misuse(const cr_frame *f, const cr_rule *r, const char *what)
 
 /* --- numbers --- */
 
-static bool is_tensor(const cr_value *v)
-{
-    return v->tag == CR_TENSOR || v->tag == CR_VIEW;
-}
+static bool is_tensor(const cr_value *v) { return v->tag == CR_TENSOR || v->tag == CR_VIEW; }
 
 static bool is_number(const cr_value *v)
 {
@@ -136,7 +133,8 @@ static int64_t floor_div(int64_t a, int64_t b)
 
 static cr_status int_overflow(const cr_frame *f, int64_t a, int64_t b)
 {
-    return cr_fail(CR_RUNTIME, "%s(): integer overflow with %lld and %lld", f->op->name, (long long)a, (long long)b);
+    return cr_fail(CR_RUNTIME, "%s(): integer overflow with %lld and %lld", f->op->name,
+                   (long long)a, (long long)b);
 }
 
 static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, int64_t b,
@@ -157,7 +155,8 @@ static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, 
         if (!b)
             return misuse(f, r, "division by zero");
         if (b == -1) /* the least integer has no opposite */
-            *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? (int64_t)(0 - (uint64_t)a) : 0);
+            *out =
+                cr_of_int(r->builtin == CR_BUILTIN_floordiv ? (int64_t)(0 - (uint64_t)a) : 0);
         else
             *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? floor_div(a, b)
                                                                : a - b * floor_div(a, b));
@@ -188,8 +187,8 @@ static bool is_complex_number(const cr_value *v)
     return v->tag == CR_NUMBER && v->number.category == CR_CAT_COMPLEX;
 }
 
-static cr_status complex_arithmetic(const cr_frame *f, const cr_rule *r, cr_complex a, cr_complex b,
-                                    cr_value *out)
+static cr_status complex_arithmetic(const cr_frame *f, const cr_rule *r, cr_complex a,
+                                    cr_complex b, cr_value *out)
 {
     cr_complex c;
     double d = b.re * b.re + b.im * b.im;
@@ -214,7 +213,8 @@ static bool same_value(const cr_value *a, const cr_value *b)
     if (a->tag == CR_NONE || b->tag == CR_NONE)
         return a->tag == b->tag;
     if (is_number(a) && is_number(b)) {
-        cr_complex x = cr_scalar_as_complex(number_of(a)), y = cr_scalar_as_complex(number_of(b));
+        cr_complex x = cr_scalar_as_complex(number_of(a)),
+                   y = cr_scalar_as_complex(number_of(b));
         return x.re == y.re && x.im == y.im;
     }
     if (a->tag == CR_STRING && b->tag == CR_STRING)
@@ -240,16 +240,19 @@ static cr_status compare(const cr_frame *f, const cr_rule *r, const cr_value *v,
     return CR_OK;
 }
 
-static cr_status arithmetic(const cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+static cr_status arithmetic(const cr_frame *f, const cr_rule *r, const cr_value *v,
+                            cr_value *out)
 {
     if (r->builtin >= CR_BUILTIN_eq && r->builtin <= CR_BUILTIN_ge)
         return compare(f, r, v, out);
     if (r->builtin == CR_BUILTIN_neg) {
         cr_scalar s = number_of(&v[0]);
         if (s.category == CR_CAT_COMPLEX)
-            *out = cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = {-s.c.re, -s.c.im}});
+            *out =
+                cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = {-s.c.re, -s.c.im}});
         else
-            *out = is_whole(&v[0]) ? cr_of_int((int64_t)(0 - (uint64_t)s.i)) : cr_of_float(-s.d);
+            *out =
+                is_whole(&v[0]) ? cr_of_int((int64_t)(0 - (uint64_t)s.i)) : cr_of_float(-s.d);
         return CR_OK;
     }
     if (!is_number(&v[0]) || !is_number(&v[1]))
@@ -288,7 +291,8 @@ static cr_status make_range(cr_frame *f, int64_t n, cr_value *out)
 {
     n = n > 0 ? n : 0;
     if (n > LONGEST_RANGE)
-        return cr_fail(CR_RUNTIME, "%s(): a list of %lld numbers is too long", f->op->name, (long long)n);
+        return cr_fail(CR_RUNTIME, "%s(): a list of %lld numbers is too long", f->op->name,
+                       (long long)n);
     int64_t *ints = frame_get(f, (size_t)n * sizeof *ints);
 
     if (!ints)
@@ -587,9 +591,7 @@ static bool fit(cr_frame *f, const cr_param *p, const cr_value *v, cr_value *out
             return true;
         }
         return v->tag == CR_INTS;
-    case CR_T_BOOLS:
-        out->tag = CR_TRUTHS;
-        return v->tag == CR_TRUTHS || v->tag == CR_INTS;
+    case CR_T_BOOLS: out->tag = CR_TRUTHS; return v->tag == CR_TRUTHS || v->tag == CR_INTS;
     case CR_T_DTYPE: return v->tag == CR_DTYPE_VAL;
     case CR_T_STRING: return v->tag == CR_STRING;
     default: return true;
@@ -607,7 +609,8 @@ static int parameter_of(const cr_op *op, const cr_rule *r, int i)
 }
 
 /* Arguments of a call against one overload. */
-static bool bind(cr_frame *f, const cr_op *op, const cr_rule *r, const cr_value *v, cr_value *arg)
+static bool bind(cr_frame *f, const cr_op *op, const cr_rule *r, const cr_value *v,
+                 cr_value *arg)
 {
     uint32_t given = 0;
 
@@ -714,9 +717,13 @@ static cr_status shape_argument(cr_frame *f, cr_type type, cr_value *v, cr_view 
             return cr_fail(CR_RUNTIME, "%s(): too many dimensions", f->op->name);
         for (uint32_t i = 0; i < v->len; i++)
             if (v->ints[i] < 0 || CR_MUL_OVERFLOW(n, v->ints[i] ? v->ints[i] : 1, &n))
-                return cr_fail(CR_RUNTIME, "%s(): sizes are negative or too large", f->op->name);
-        *view = (cr_view){.size = v->ints, .stride = v->ints, .ndim = (uint8_t)v->len,
-                          .dtype = (uint8_t)cr_value_dtype(&f->arg[0]), .device = CR_META_DEVICE};
+                return cr_fail(CR_RUNTIME, "%s(): sizes are negative or too large",
+                               f->op->name);
+        *view = (cr_view){.size = v->ints,
+                          .stride = v->ints,
+                          .ndim = (uint8_t)v->len,
+                          .dtype = (uint8_t)cr_value_dtype(&f->arg[0]),
+                          .device = CR_META_DEVICE};
     }
     *v = (cr_value){.tag = CR_VIEW, .view = view};
     return CR_OK;
@@ -846,7 +853,9 @@ static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *
         else
             ((cr_value *)at)[i] = items[i];
     }
-    *out = (cr_value){.tag = whole ? CR_INTS : numbers ? CR_FLOATS : CR_TENSORS,
+    *out = (cr_value){.tag = whole     ? CR_INTS
+                             : numbers ? CR_FLOATS
+                                       : CR_TENSORS,
                       .len = (uint32_t)n};
     out->ints = at;
     return CR_OK;

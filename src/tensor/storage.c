@@ -141,7 +141,7 @@ void cr_storage_drop(cr_storage *s)
     if (CR_UNLIKELY(s->followed))
         drop_followed(s);
     else if (atomic_load_explicit(&s->count, memory_order_acquire) == 1 ||
-        atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel) == 1)
+             atomic_fetch_sub_explicit(&s->count, 1, memory_order_acq_rel) == 1)
         storage_free(s);
 }
 

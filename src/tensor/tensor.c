@@ -221,10 +221,12 @@ static cr_status count_elements(int ndim, const int64_t *size, int64_t *numel)
     *numel = 1;
     for (int i = 0; i < ndim; i++)
         overflow |= CR_MUL_OVERFLOW(*numel, size[i], numel);
-    return CR_UNLIKELY(overflow) ? cr_fail(CR_RUNTIME, "numel: integer multiplication overflow") : CR_OK;
+    return CR_UNLIKELY(overflow) ? cr_fail(CR_RUNTIME, "numel: integer multiplication overflow")
+                                 : CR_OK;
 }
 
-static void set_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t *stride, int64_t numel)
+static void set_dims(cr_tensor *t, int ndim, const int64_t *size, const int64_t *stride,
+                     int64_t numel)
 {
     t->ndim = (uint8_t)ndim;
     t->numel = numel;

@@ -7,8 +7,8 @@
 #ifndef CR_TENSOR_TENSOR_H
 #define CR_TENSOR_TENSOR_H
 
-#include "device/device.h"
 #include "base/memory.h"
+#include "device/device.h"
 #include "ops/ops.h"
 #include <stdatomic.h>
 
@@ -31,10 +31,12 @@ typedef struct cr_storage {
     cr_device device;
     bool pinned;
     uint8_t header_class; /* block that holds this record and, when small, its bytes */
-    bool followed;    /* a recorder's tensors are over these bytes: see cr_followed_loses */
-    bool exposed;     /* somebody was given the address: the bytes may change without a version */
-    _Atomic int32_t aliases; /* storages, arrays... over these bytes that count no version here */
-    _Atomic uint32_t hidden; /* counts those that are gone again, with what they may have changed */
+    bool followed;        /* a recorder's tensors are over these bytes: see cr_followed_loses */
+    bool exposed; /* somebody was given the address: the bytes may change without a version */
+    _Atomic int32_t
+        aliases; /* storages, arrays... over these bytes that count no version here */
+    _Atomic uint32_t
+        hidden; /* counts those that are gone again, with what they may have changed */
     /* Foreign memory or an alias of another storage: called once at the end. */
     void (*release)(void *owner);
     void *owner;
@@ -47,22 +49,22 @@ enum { CR_INLINE_DIMS = 5 };
 
 typedef struct cr_tensor {
     _Atomic int32_t count;
-    uint32_t stages;      /* CR_STAGE_BIT set */
+    uint32_t stages; /* CR_STAGE_BIT set */
     uint8_t dtype, ndim;
     cr_device device;
-    bool contiguous;      /* row-major without gaps */
-    bool requires_grad;   /* leaf that asks for it, or has a grad_fn */
-    bool number;          /* stands for a Python number: weak in promotion */
-    bool inference;       /* made in inference mode */
-    bool parameter;       /* reserved for nn */
-    bool watched;         /* a recorder knows it by its address: see cr_watched_dies */
+    bool contiguous;    /* row-major without gaps */
+    bool requires_grad; /* leaf that asks for it, or has a grad_fn */
+    bool number;        /* stands for a Python number: weak in promotion */
+    bool inference;     /* made in inference mode */
+    bool parameter;     /* reserved for nn */
+    bool watched;       /* a recorder knows it by its address: see cr_watched_dies */
     cr_storage *storage;
-    char *data;           /* storage bytes + offset; NULL for fakes and meta tensors */
-    int64_t offset;       /* elements from the storage's start */
+    char *data;     /* storage bytes + offset; NULL for fakes and meta tensors */
+    int64_t offset; /* elements from the storage's start */
     int64_t numel;
     int64_t *size, *stride; /* ndim each; inline up to CR_INLINE_DIMS */
-    cr_grad_meta *grad;   /* NULL until needed */
-    void *peer;           /* the Python object, see py/bind */
+    cr_grad_meta *grad;     /* NULL until needed */
+    void *peer;             /* the Python object, see py/bind */
     int64_t dims[2 * CR_INLINE_DIMS];
 } cr_tensor;
 
@@ -88,7 +90,8 @@ static inline cr_storage *cr_storage_keep(cr_storage *s)
  * has taken a count. */
 extern void (*cr_grad_meta_drop)(cr_grad_meta *m);
 extern bool (*cr_peer_revive)(cr_tensor *t);
-/* Set by graph/: a watched tensor loses its last count; true when the recorder takes it over. */
+/* Set by graph/: a watched tensor loses its last count; true when the recorder takes it over.
+ */
 extern bool (*cr_watched_dies)(cr_tensor *t);
 /* Set by graph/: a followed storage over these bytes (without any: at this address) has lost a
  * count, and is perhaps gone by now. */
@@ -115,7 +118,8 @@ CR_MUST cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                                      void (*release)(void *), void *owner);
 /* Another storage object over the same bytes with a version of its own (`.data`). */
 CR_MUST cr_status cr_storage_alias(cr_storage **out, cr_storage *of);
-/* The bytes are lent to somebody who may change them without counting a version, and given back. */
+/* The bytes are lent to somebody who may change them without counting a version, and given
+ * back. */
 void cr_storage_lend(cr_storage *s);
 void cr_storage_return(cr_storage *s);
 /* Whether every change of the bytes can be seen in `version` and `hidden`. */
@@ -151,7 +155,8 @@ bool cr_is_channels_last(const cr_tensor *t); /* NCHW with NHWC strides */
 bool cr_is_dense(const cr_tensor *t);         /* no gaps, no overlap, in some order */
 /* Elements share memory through a stride of 0; like torch, it looks no further. */
 bool cr_has_internal_overlap(const cr_tensor *t);
-CR_MUST cr_status cr_tensor_item(cr_scalar *out, const cr_tensor *t); /* one element; CR_RUNTIME */
+CR_MUST cr_status cr_tensor_item(cr_scalar *out,
+                                 const cr_tensor *t); /* one element; CR_RUNTIME */
 CR_API cr_dtype cr_default_dtype(void);
 CR_API cr_status cr_set_default_dtype(cr_dtype t);
 /* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped. */
@@ -188,8 +193,8 @@ CR_MUST cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *
  * (so every stage sees that); the result is arg[0] again, counted.  Stages recognise an
  * in-place call by op->param[0].written, and the entry it computes by op->inplace_of. */
 CR_MUST cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
-/* Computes an elementwise entry with one result into `out`, which has the result's sizes and dtype, is
- * row-major, and shares no memory with an argument unless it is the same elements. */
+/* Computes an elementwise entry with one result into `out`, which has the result's sizes and
+ * dtype, is row-major, and shares no memory with an argument unless it is the same elements. */
 CR_MUST cr_status cr_call_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
 /* The out= form: results go to out[k] (resized when needed, as torch does). */
 CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
@@ -212,9 +217,9 @@ CR_MUST cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype
 enum { CR_FRAME_TENSORS = 24, CR_FRAME_BYTES = 768 };
 typedef struct cr_frame {
     const cr_op *op;
-    const cr_value *arg;          /* slots below op->param_count */
-    cr_value slot[CR_MAX_SLOTS];  /* the others, by slot number */
-    uint64_t known;               /* bit i: slot[i] has a value; set both to give one */
+    const cr_value *arg;                  /* slots below op->param_count */
+    cr_value slot[CR_MAX_SLOTS];          /* the others, by slot number */
+    uint64_t known;                       /* bit i: slot[i] has a value; set both to give one */
     cr_tensor *tensors[CR_FRAME_TENSORS]; /* made during evaluation */
     int tensor_count;
     CR_VEC(cr_tensor *) more_tensors;
@@ -234,7 +239,8 @@ static inline void cr_frame_set(cr_frame *f, int slot, cr_value v)
 }
 void cr_frame_drop(cr_frame *f);
 /* Sum `t` down to `size` (broadcast backwards).  *out is owned. */
-CR_MUST cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size);
+CR_MUST cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim,
+                                    const int64_t *size);
 
 /* --- moving elements --- */
 /* Copies with conversion and broadcasting, without autograd; to and from may overlap. */

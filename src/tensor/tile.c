@@ -166,7 +166,8 @@ typedef struct {
 } tile;
 
 /* One tile of rows x columns through the staged operands' buffers. */
-static void run_tile(const plan *p, tile *tiles, char *const *data, int64_t rows, int64_t columns)
+static void run_tile(const plan *p, tile *tiles, char *const *data, int64_t rows,
+                     int64_t columns)
 {
     void *ptr[CR_MAX_OPERANDS];
     int64_t stride[2 * CR_MAX_OPERANDS], size[2] = {rows, columns};
@@ -191,7 +192,8 @@ static void run_tile(const plan *p, tile *tiles, char *const *data, int64_t rows
         cr_convert_fn convert = cr_convert_row((cr_dtype)p->want[k], (cr_dtype)p->dtype[k]);
         for (int64_t r = 0; r < rows; r++)
             convert(tiles[k].bytes + r * stride[2 * k], item,
-                    data[k] + r * p->stride[k][last - 1], p->stride[k][last], one ? 1 : columns);
+                    data[k] + r * p->stride[k][last - 1], p->stride[k][last],
+                    one ? 1 : columns);
     }
     p->kernel(ptr, stride, size, p->param);
     for (int k = 0; k < p->outputs; k++) {
@@ -283,8 +285,8 @@ static void run(plan *p)
         cr_parallel_for(rows, 1 + GRAIN / columns, run_rows, p);
 }
 
-cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs, int ndim,
-                      const int64_t *size, const void *param)
+cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs,
+                          int ndim, const int64_t *size, const void *param)
 {
     plan p;
 

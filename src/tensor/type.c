@@ -189,7 +189,8 @@ cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_for
  * alone, one word a record remembers the last types and what followed from them. */
 
 enum { KEY_BITS = 7, KEY_TENSORS = 4, TYPE_BITS = 5, KEY_WIDTH = 34, STEADY_RESULTS = 4 };
-_Static_assert(CR_DTYPE_COUNT < 1 << TYPE_BITS && KEY_BITS * KEY_TENSORS + TYPE_BITS < KEY_WIDTH &&
+_Static_assert(CR_DTYPE_COUNT < 1 << TYPE_BITS &&
+                   KEY_BITS * KEY_TENSORS + TYPE_BITS < KEY_WIDTH &&
                    KEY_WIDTH + TYPE_BITS * (1 + STEADY_RESULTS) <= 64,
                "a decision fits a word");
 
@@ -241,8 +242,8 @@ void cr_classify_steady(cr_op *op)
     int tensors = 0;
 
     op->steady_params = 0;
-    op->steady = is_steady(op, op->type, true, &op->steady_params) &&
-                 op->result_count <= STEADY_RESULTS;
+    op->steady =
+        is_steady(op, op->type, true, &op->steady_params) && op->result_count <= STEADY_RESULTS;
     for (int i = 0; op->steady && i < op->check_count; i++)
         op->steady = is_steady(op, op->checks[i].when, false, &op->steady_params);
     for (int k = 0; op->steady && k < op->result_count; k++)
@@ -260,8 +261,8 @@ static inline bool is_preset(const cr_value *v, const cr_value *preset)
     switch (v->tag) {
     case CR_NONE: return true;
     case CR_NUMBER:
-        return v->number.category == preset->number.category && v->number.i == preset->number.i &&
-               v->number.category != CR_CAT_COMPLEX;
+        return v->number.category == preset->number.category &&
+               v->number.i == preset->number.i && v->number.category != CR_CAT_COMPLEX;
     case CR_INT:
     case CR_TRUTH:
     case CR_FLOAT:
@@ -297,7 +298,8 @@ static inline cr_dtype field(uint64_t word, int k)
     return (cr_dtype)(word >> (KEY_WIDTH + TYPE_BITS * k) & ((1 << TYPE_BITS) - 1));
 }
 
-static cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes)
+static cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute,
+                        cr_dtype *dtypes)
 {
     cr_frame f;
     cr_status st = CR_OK;
@@ -313,7 +315,8 @@ static cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute,
     return st;
 }
 
-cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute, cr_dtype *dtypes)
+cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
+                          cr_dtype *dtypes)
 {
     _Atomic uint64_t *decided = &((cr_op *)(uintptr_t)op)->decided;
     uint64_t key = op->steady ? types_key(op, arg) : 0, word;

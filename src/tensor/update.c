@@ -5,9 +5,9 @@
  * hundred small parameters cost one region and no dispatch.  Others are calls of their own.
  *
  * Everything that can be refused or that takes memory comes before the first write. */
+#include "tensor/update.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "tensor/update.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,7 +31,10 @@ typedef struct {
     piece *piece; /* room for all parameters */
 } batch;
 
-static cr_tensor *item(const cr_update *u, int list, uint32_t i) { return u->list[list]->list[i].t; }
+static cr_tensor *item(const cr_update *u, int list, uint32_t i)
+{
+    return u->list[list]->list[i].t;
+}
 
 /* --- refusals --- */
 
@@ -231,7 +234,8 @@ static cr_status run_one(batch *b, uint32_t i)
         return run_alone(u, arg);
     }
     cr_fill_params(&params, u->op, arg, dtype);
-    if (b->count && (b->repeats || dtype != b->dtype || memcmp(&params, &b->params, sizeof params)))
+    if (b->count &&
+        (b->repeats || dtype != b->dtype || memcmp(&params, &b->params, sizeof params)))
         run_batch(b);
     if (!b->count) {
         b->params = params;

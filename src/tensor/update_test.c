@@ -59,7 +59,8 @@ TEST(one_call_steps_every_parameter_and_counts)
         EQ(numbers(p.t[4][i])[0], 1.0f);
         for (int64_t j = 0; j < p.t[0][i]->numel; j++)
             if (fabsf(numbers(p.t[0][i])[j] - 0.5f) > 1e-6f)
-                cr_test_failed(__FILE__, __LINE__, "parameter %d, element %lld", i, (long long)j);
+                cr_test_failed(__FILE__, __LINE__, "parameter %d, element %lld", i,
+                               (long long)j);
     }
     end(&p);
 }

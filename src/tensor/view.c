@@ -355,7 +355,8 @@ static cr_status check_bounds(const cr_value *arg, int64_t offset)
             CR_ADD_OVERFLOW(last, reach, &last))
             return refuse_strided(arg);
     }
-    if (CR_ADD_OVERFLOW(last, 1, &last) || CR_MUL_OVERFLOW(last, (int64_t)cr_dtype_size(arg[0].t->dtype), &need))
+    if (CR_ADD_OVERFLOW(last, 1, &last) ||
+        CR_MUL_OVERFLOW(last, (int64_t)cr_dtype_size(arg[0].t->dtype), &need))
         return refuse_strided(arg);
     return need > (int64_t)arg[0].t->storage->size ? refuse_bounds(arg, offset, need) : CR_OK;
 }
@@ -678,10 +679,7 @@ cr_status cr_map_squeeze_dims(const cr_value *arg, const cr_view *self, cr_geome
 
 /* --- diagonals and windows --- */
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 cr_status cr_map_diagonal(const cr_value *arg, const cr_view *self, cr_geometry *out)
 {

@@ -10,10 +10,7 @@
     (const cr_value[]){__VA_ARGS__},                                                           \
         (int)(sizeof((const cr_value[]){__VA_ARGS__}) / sizeof(cr_value))
 
-static void start(void)
-{
-    OK(cr_tensor_start());
-}
+static void start(void) { OK(cr_tensor_start()); }
 
 /* 0, 1, 2, ... in the given sizes. */
 static cr_tensor *count(cr_dtype dtype, int ndim, const int64_t *size)

@@ -203,7 +203,8 @@ static cr_status check_part(const cr_value *size, const cr_value *stride, const 
         return cr_fail(CR_RUNTIME, "mismatch in length of strides and shape");
     if (size->len > CR_MAX_DIMS)
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
-    CR_TRY(cr_view_bytes(&bytes, grad->dtype, part->offset, part->ndim, part->size, part->stride));
+    CR_TRY(
+        cr_view_bytes(&bytes, grad->dtype, part->offset, part->ndim, part->size, part->stride));
     if (grad->numel != cr_numel(part->ndim, part->size))
         return cr_fail(CR_RUNTIME, "as_strided_backward: %lld cotangents for %lld elements",
                        (long long)grad->numel, (long long)cr_numel(part->ndim, part->size));
@@ -291,7 +292,6 @@ done:
     return st;
 }
 
-
 cr_status cr_do_unbind_backward(const cr_value *arg, cr_value *result)
 {
     return join(cr_entry.stack, &arg[0], &arg[1], arg[2].i, NULL, result);
@@ -309,7 +309,8 @@ cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
 
     CR_TRY(cr_wrap_dim(&dim, arg[3].i, arg[1].len));
     if (arg[2].i < 0 || !arg[1].len)
-        return cr_fail(CR_RUNTIME, "split expects split_size be non-negative, but got split_size=%lld",
+        return cr_fail(CR_RUNTIME,
+                       "split expects split_size be non-negative, but got split_size=%lld",
                        (long long)arg[2].i);
     length = cr_alloc(n * sizeof *length);
     if (!length)

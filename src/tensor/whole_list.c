@@ -156,7 +156,6 @@ cr_status cr_do_split_sizes(const cr_value *arg, cr_value *result)
 
 /* From here on through the operators above, so that autograd sees those. */
 
-
 /* n pieces whose lengths differ by at most one, the longer ones first. */
 static cr_status split_evenly(cr_value *result, const cr_value *self, int64_t dim, int64_t n,
                               int64_t size)

@@ -23,10 +23,7 @@ done:
     return st;
 }
 
-static void put(cr_shape *s, int64_t size)
-{
-    s->size[s->ndim++] = size;
-}
+static void put(cr_shape *s, int64_t size) { s->size[s->ndim++] = size; }
 
 static cr_status check_pixels(const cr_tensor *t, const char *name, const char *factor,
                               int64_t f)
@@ -54,9 +51,10 @@ cr_status cr_do_pixel_shuffle(const cr_value *arg, cr_value *result)
 
     CR_TRY(check_pixels(t, "pixel_shuffle", "upscale_factor", f));
     if (CR_MUL_OVERFLOW(f, f, &square))
-        return cr_fail(CR_VALUE,
-                       "upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor=%lld",
-                       (long long)f);
+        return cr_fail(
+            CR_VALUE,
+            "upscale factor is too large, (upscale_factor)^2 overflowed: upscale_factor=%lld",
+            (long long)f);
     if (t->size[n] % square)
         return cr_fail(
             CR_RUNTIME,
@@ -114,7 +112,8 @@ cr_status cr_do_pixel_unshuffle(const cr_value *arg, cr_value *result)
         order[n + i] = turned[i];
     }
     if (CR_MUL_OVERFLOW(f, f, &square) || CR_MUL_OVERFLOW(split[0], square, &channels))
-        return cr_fail(CR_RUNTIME, "pixel_unshuffle: a downscale_factor of %lld is too large", (long long)f);
+        return cr_fail(CR_RUNTIME, "pixel_unshuffle: a downscale_factor of %lld is too large",
+                       (long long)f);
     put(&sizes, channels);
     put(&sizes, split[1]);
     put(&sizes, split[3]);

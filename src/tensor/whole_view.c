@@ -1,6 +1,6 @@
 /* Views that need more than a map: dtypes change, copies may be needed, self changes. */
-#include "tensor/whole.h"
 #include "tensor/internal.h"
+#include "tensor/whole.h"
 #include <stdio.h>
 #include <string.h>
 

@@ -14,9 +14,18 @@
 #define FACTS cr_facts_outside
 #endif
 
-#define SIZE(type)          {"size of " #type, sizeof(type)}
-#define FIELD(type, field)  {#type "." #field, offsetof(type, field)}
-#define VALUE(constant)     {#constant, (size_t)(constant)}
+#define SIZE(type)                                                                             \
+    {                                                                                          \
+        "size of " #type, sizeof(type)                                                         \
+    }
+#define FIELD(type, field)                                                                     \
+    {                                                                                          \
+#type "." #field, offsetof(type, field)                                                \
+    }
+#define VALUE(constant)                                                                        \
+    {                                                                                          \
+#constant, (size_t)(constant)                                                          \
+    }
 
 typedef struct {
     const char *what;
@@ -26,30 +35,68 @@ typedef struct {
 extern const fact cr_facts_inside[], cr_facts_outside[];
 
 const fact FACTS[] = {
-    SIZE(cr_status), VALUE(CR_OK), VALUE(CR_RUNTIME), VALUE(CR_VALUE), VALUE(CR_PYTHON),
+    SIZE(cr_status),
+    VALUE(CR_OK),
+    VALUE(CR_RUNTIME),
+    VALUE(CR_VALUE),
+    VALUE(CR_PYTHON),
     VALUE(CR_KIND_COUNT),
-    SIZE(cr_dtype), VALUE(CR_BOOL), VALUE(CR_F32), VALUE(CR_C128), VALUE(CR_DTYPE_COUNT),
+    SIZE(cr_dtype),
+    VALUE(CR_BOOL),
+    VALUE(CR_F32),
+    VALUE(CR_C128),
+    VALUE(CR_DTYPE_COUNT),
     VALUE(CR_DTYPE_NONE),
-    SIZE(cr_device_kind), VALUE(CR_CPU), VALUE(CR_META), VALUE(CR_CUDA), VALUE(CR_DEVICE_COUNT),
-    SIZE(cr_complex), FIELD(cr_complex, re), FIELD(cr_complex, im),
-    SIZE(cr_category), VALUE(CR_CAT_BOOL), VALUE(CR_CAT_INT), VALUE(CR_CAT_FLOAT),
+    SIZE(cr_device_kind),
+    VALUE(CR_CPU),
+    VALUE(CR_META),
+    VALUE(CR_CUDA),
+    VALUE(CR_DEVICE_COUNT),
+    SIZE(cr_complex),
+    FIELD(cr_complex, re),
+    FIELD(cr_complex, im),
+    SIZE(cr_category),
+    VALUE(CR_CAT_BOOL),
+    VALUE(CR_CAT_INT),
+    VALUE(CR_CAT_FLOAT),
     VALUE(CR_CAT_COMPLEX),
-    SIZE(cr_scalar), FIELD(cr_scalar, category), FIELD(cr_scalar, i), FIELD(cr_scalar, d),
+    SIZE(cr_scalar),
+    FIELD(cr_scalar, category),
+    FIELD(cr_scalar, i),
+    FIELD(cr_scalar, d),
     FIELD(cr_scalar, c),
-    SIZE(cr_backward_call), FIELD(cr_backward_call, roots), FIELD(cr_backward_call, grads),
-    FIELD(cr_backward_call, root_count), FIELD(cr_backward_call, inputs),
-    FIELD(cr_backward_call, input_count), FIELD(cr_backward_call, accumulate_inputs),
-    FIELD(cr_backward_call, retain_graph), FIELD(cr_backward_call, create_graph),
+    SIZE(cr_backward_call),
+    FIELD(cr_backward_call, roots),
+    FIELD(cr_backward_call, grads),
+    FIELD(cr_backward_call, root_count),
+    FIELD(cr_backward_call, inputs),
+    FIELD(cr_backward_call, input_count),
+    FIELD(cr_backward_call, accumulate_inputs),
+    FIELD(cr_backward_call, retain_graph),
+    FIELD(cr_backward_call, create_graph),
     FIELD(cr_backward_call, allow_unused),
-    SIZE(cr_arg_kind), VALUE(CR_ARG_END), VALUE(CR_ARG_TENSOR), VALUE(CR_ARG_INTS),
+    SIZE(cr_arg_kind),
+    VALUE(CR_ARG_END),
+    VALUE(CR_ARG_TENSOR),
+    VALUE(CR_ARG_INTS),
     VALUE(CR_ARG_RESULT),
-    SIZE(cr_arg), FIELD(cr_arg, name), FIELD(cr_arg, kind), FIELD(cr_arg, len), FIELD(cr_arg, t),
-    FIELD(cr_arg, c), FIELD(cr_arg, result),
-    SIZE(cr_memory_stats), FIELD(cr_memory_stats, used), FIELD(cr_memory_stats, cached),
+    SIZE(cr_arg),
+    FIELD(cr_arg, name),
+    FIELD(cr_arg, kind),
+    FIELD(cr_arg, len),
+    FIELD(cr_arg, t),
+    FIELD(cr_arg, c),
+    FIELD(cr_arg, result),
+    SIZE(cr_memory_stats),
+    FIELD(cr_memory_stats, used),
+    FIELD(cr_memory_stats, cached),
     FIELD(cr_memory_stats, peak),
-    SIZE(cr_safetensors_entry), FIELD(cr_safetensors_entry, name),
-    FIELD(cr_safetensors_entry, dtype), FIELD(cr_safetensors_entry, ndim),
-    FIELD(cr_safetensors_entry, size), FIELD(cr_safetensors_entry, begin),
+    SIZE(cr_safetensors_entry),
+    FIELD(cr_safetensors_entry, name),
+    FIELD(cr_safetensors_entry, dtype),
+    FIELD(cr_safetensors_entry, ndim),
+    FIELD(cr_safetensors_entry, size),
+    FIELD(cr_safetensors_entry, begin),
     FIELD(cr_safetensors_entry, end),
     {NULL, 0},
 };

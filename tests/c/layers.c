@@ -64,10 +64,12 @@ static void layers(void)
 {
     LAYER("linear", ct_Linear(5, 3), ct_randn(4, 5));
     LAYER("linear-plain", ct_Linear(5, 3, CT(bias, false)), ct_randn(2, 4, 5));
-    LAYER("linear-double", ct_Linear(5, 3, CT(dtype, CR_F64)), ct_randn(4, 5, CT(dtype, CR_F64)));
+    LAYER("linear-double", ct_Linear(5, 3, CT(dtype, CR_F64)),
+          ct_randn(4, 5, CT(dtype, CR_F64)));
     LAYER("conv1d", ct_Conv1d(4, 6, 3, CT(padding, 1), CT(groups, 2)), ct_randn(2, 4, 9));
     LAYER("conv2d", ct_Conv2d(3, 5, 3, CT(stride, 2), CT(padding, 1)), ct_randn(2, 3, 8, 7));
-    LAYER("conv2d-oblong", ct_Conv2d(3, 5, CT_LIST(3, 2), CT(dilation, CT_LIST(1, 2)), CT(bias, false)),
+    LAYER("conv2d-oblong",
+          ct_Conv2d(3, 5, CT_LIST(3, 2), CT(dilation, CT_LIST(1, 2)), CT(bias, false)),
           ct_randn(2, 3, 8, 7));
     LAYER("conv3d", ct_Conv3d(2, 3, 2), ct_randn(2, 2, 4, 5, 6));
     LAYER("batch1", ct_BatchNorm1d(4), ct_randn(5, 4));
@@ -80,27 +82,32 @@ static void layers(void)
     LAYER("layer-two", ct_LayerNorm(CT_LIST(4, 5), CT(bias, false)), ct_randn(3, 4, 5));
     LAYER("rms", ct_RMSNorm(5), ct_randn(4, 5));
     LAYER("group", ct_GroupNorm(2, 6), ct_randn(2, 6, 5));
-    LAYER("embedding", ct_Embedding(7, 4, CT(padding_idx, -2)), ct_randint(0, 7, CT_LIST(3, 5)));
+    LAYER("embedding", ct_Embedding(7, 4, CT(padding_idx, -2)),
+          ct_randint(0, 7, CT_LIST(3, 5)));
     LAYER("dropout", ct_Dropout(0.3), ct_randn(8, 9));
     LAYER("flatten", ct_Flatten(), ct_randn(2, 3, 4));
     LAYER("maxpool1", ct_MaxPool1d(3, CT(stride, 2)), ct_randn(2, 3, 9));
     LAYER("maxpool2", ct_MaxPool2d(2), ct_randn(2, 3, 8, 7));
     LAYER("avgpool1", ct_AvgPool1d(2), ct_randn(2, 3, 9));
-    LAYER("avgpool2", ct_AvgPool2d(CT_LIST(2, 3), CT(padding, CT_LIST(1, 0))), ct_randn(2, 3, 8, 7));
+    LAYER("avgpool2", ct_AvgPool2d(CT_LIST(2, 3), CT(padding, CT_LIST(1, 0))),
+          ct_randn(2, 3, 8, 7));
     LAYER("adaptive", ct_AdaptiveAvgPool2d(CT_LIST(2, 1)), ct_randn(2, 3, 8, 7));
     LAYER("sequential",
-          ct_Sequential(ct_Linear(4, 8), ct_BatchNorm1d(8), ct_ReLU(), CT_LAYER("Dropout"), ct_Linear(8, 2)),
+          ct_Sequential(ct_Linear(4, 8), ct_BatchNorm1d(8), ct_ReLU(), CT_LAYER("Dropout"),
+                        ct_Linear(8, 2)),
           ct_randn(6, 4));
 }
 
-static const char *const plain[] = {"ReLU", "ReLU6", "LeakyReLU", "ELU", "SELU", "GELU", "SiLU",
-                                    "Mish", "Hardswish", "Hardsigmoid", "Sigmoid", "LogSigmoid",
-                                    "Tanh", "Softplus", "Softsign", "Identity"};
+static const char *const plain[] = {"ReLU",      "ReLU6",       "LeakyReLU", "ELU",
+                                    "SELU",      "GELU",        "SiLU",      "Mish",
+                                    "Hardswish", "Hardsigmoid", "Sigmoid",   "LogSigmoid",
+                                    "Tanh",      "Softplus",    "Softsign",  "Identity"};
 
 static void activations(void)
 {
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
-        LAYER("activation", CT_LAYER(plain[i]), (put(plain[i], "out", ct_forward(m, ct_randn(3, 40))), ct_zeros(1)));
+        LAYER("activation", CT_LAYER(plain[i]),
+              (put(plain[i], "out", ct_forward(m, ct_randn(3, 40))), ct_zeros(1)));
     LAYER("softmax", ct_Softmax(1), ct_randn(4, 5));
     LAYER("logsoftmax", ct_LogSoftmax(CT(dim, -1)), ct_randn(4, 5));
     LAYER("gelu-tanh", ct_module("GELU", CT(approximate, "tanh")), ct_randn(4, 5));
@@ -137,7 +144,8 @@ static void optimize(const char *name, cr_module *net, cr_optim *o)
 static void optimizers(void)
 {
     OPTIMIZER("sgd", ct_SGD(p, CT(lr, 0.1)));
-    OPTIMIZER("sgd-momentum", ct_SGD(p, CT(lr, 0.1), CT(momentum, 0.9), CT(weight_decay, 0.01)));
+    OPTIMIZER("sgd-momentum",
+              ct_SGD(p, CT(lr, 0.1), CT(momentum, 0.9), CT(weight_decay, 0.01)));
     OPTIMIZER("sgd-dampening", ct_SGD(p, 0.1, 0.9, 0.5, CT(maximize, true)));
     OPTIMIZER("sgd-nesterov", ct_SGD(p, CT(lr, 0.1), CT(momentum, 0.9), CT(nesterov, true)));
     OPTIMIZER("adam", ct_Adam(p, CT(lr, 0.01)));
@@ -151,7 +159,8 @@ static void optimizers(void)
 
 static void samples(void)
 {
-    ct_scope {
+    ct_scope
+    {
         ct_manual_seed(11);
         cr_tensor *x = ct_arange(23), *batch;
         cr_loader *data = ct_loader(CT_TENSORS(x), CT(batch_size, 5), CT(shuffle, true));
@@ -162,7 +171,8 @@ static void samples(void)
         for (int epoch = 0, n = 0; epoch < 2; epoch++) {
             cr_loader *loaders[] = {data, own, plain_order};
             for (int i = 0; i < 3; i++)
-                ct_for_batches(loaders[i], &batch) {
+                ct_for_batches(loaders[i], &batch)
+                {
                     snprintf(part, sizeof part, "%d", n++);
                     put("samples", part, batch);
                 }

@@ -2,17 +2,19 @@
  *
  *     calls_fuzz [CALLS [SEED [NAME [BATCH]]]]
  *
- * CALLS calls (default 600) of every record: entries, internal entries and in-place forms.  Each must
- * give sound results or fail with a message.  A batch of calls of one record runs in a child process;
- * when the child ends early, the parent prints record, seed, batch and the call's arguments, and goes
- * on.  SEED 0 takes the time; runs with equal arguments make equal calls.  NAME runs one record alone;
- * with BATCH its calls run in this process and are printed, for a debugger.
+ * CALLS calls (default 600) of every record: entries, internal entries and in-place forms. Each
+ * must give sound results or fail with a message.  A batch of calls of one record runs in a
+ * child process; when the child ends early, the parent prints record, seed, batch and the
+ * call's arguments, and goes on.  SEED 0 takes the time; runs with equal arguments make equal
+ * calls.  NAME runs one record alone; with BATCH its calls run in this process and are printed,
+ * for a debugger.
  *
- * Arguments come from four sources, so that many calls pass the checks and reach the kernels: the
- * entry's `sample` clause, calls that other entries made of this one (the parent runs all samples and
- * their derivatives before it starts children), arguments of earlier calls of the batch that returned,
- * and fresh draws by parameter type.  All but the last are changed in up to two places.  Some calls give out=, most results
- * that require a gradient are differentiated, some twice. */
+ * Arguments come from four sources, so that many calls pass the checks and reach the kernels:
+ * the entry's `sample` clause, calls that other entries made of this one (the parent runs all
+ * samples and their derivatives before it starts children), arguments of earlier calls of the
+ * batch that returned, and fresh draws by parameter type.  All but the last are changed in up
+ * to two places.  Some calls give out=, most results that require a gradient are
+ * differentiated, some twice. */
 #include "autograd/autograd.h"
 #include "num/generator.h"
 #include "ops/lex.h"
@@ -36,8 +38,8 @@ enum {
     MOST_JOBS = 64, /* children at once */
     TEXT = 4096,    /* description of a call */
     MOST_DIMS = 6,
-    KEPT = 24,      /* argument lists that returned */
-    LEARNED = 6,    /* argument lists of calls by other entries */
+    KEPT = 24,   /* argument lists that returned */
+    LEARNED = 6, /* argument lists of calls by other entries */
     MOST_ELEMENTS = 1 << 20
 };
 
@@ -125,15 +127,17 @@ static int64_t huge_int(void)
 
 static double huge_float(void)
 {
-    static const double values[] = {1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0, -0.0, 1e300, -1e300, 1e-310, 1e19, -1e19, 3e9};
+    static const double values[] = {1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0, -0.0,  1e300,
+                                    -1e300,    1e-310,     1e19,      -1e19, 3e9};
 
     return common.small ? 2.5 : values[draw(CR_LEN(values))];
 }
 
 /* --- shapes --- */
 
-static const cr_dtype usual_dtypes[] = {CR_F32, CR_F32, CR_F32, CR_F64, CR_F64, CR_I64, CR_I64, CR_I32,
-                                        CR_BOOL, CR_U8, CR_I8, CR_I16, CR_F16, CR_BF16, CR_C64, CR_C128};
+static const cr_dtype usual_dtypes[] = {CR_F32, CR_F32,  CR_F32,  CR_F64, CR_F64, CR_I64,
+                                        CR_I64, CR_I32,  CR_BOOL, CR_U8,  CR_I8,  CR_I16,
+                                        CR_F16, CR_BF16, CR_C64,  CR_C128};
 
 static cr_dtype any_dtype(void) { return usual_dtypes[draw(CR_LEN(usual_dtypes))]; }
 
@@ -182,7 +186,8 @@ static fuzz_shape related_shape(void)
 /* No elements, and the other sizes anything whose product fits. */
 static void make_hollow(fuzz_shape *s)
 {
-    static const int64_t sizes[] = {(int64_t)1 << 33, (int64_t)1 << 31, ((int64_t)1 << 31) + 1, (int64_t)1 << 40, 1000000};
+    static const int64_t sizes[] = {(int64_t)1 << 33, (int64_t)1 << 31, ((int64_t)1 << 31) + 1,
+                                    (int64_t)1 << 40, 1000000};
 
     if (!s->ndim)
         s->ndim = 1 + (int)draw(3);
@@ -203,7 +208,8 @@ static int64_t elements_of(const fuzz_shape *s)
     return n;
 }
 
-/* Strides of a kind of layout: row-major, dims exchanged, gaps, repeated, overlapping, channels last. */
+/* Strides of a kind of layout: row-major, dims exchanged, gaps, repeated, overlapping, channels
+ * last. */
 static void draw_strides(cr_geometry *g)
 {
     int order[MOST_DIMS], kind = common.plain ? 0 : (int)draw(9);
@@ -242,10 +248,13 @@ static void draw_free_strides(cr_geometry *g, bool hollow)
 static cr_scalar element(cr_dtype t, int kind)
 {
     if (kind == 1 && one_in(3))
-        return cr_dtype_is_inexact(t) ? cr_scalar_float(huge_float()) : cr_scalar_int(huge_int());
+        return cr_dtype_is_inexact(t) ? cr_scalar_float(huge_float())
+                                      : cr_scalar_int(huge_int());
     if (cr_dtype_is_inexact(t) && kind != 2)
         return cr_scalar_float(draw(2000) / 250.0 - 4);
-    return cr_scalar_int(kind == 4 ? 1 + (int64_t)draw(3) : kind == 3 ? (int64_t)draw(6) - 3 : draw(3));
+    return cr_scalar_int(kind == 4   ? 1 + (int64_t)draw(3)
+                         : kind == 3 ? (int64_t)draw(6) - 3
+                                     : draw(3));
 }
 
 static void fill(cr_tensor *t, int kind)
@@ -253,7 +262,8 @@ static void fill(cr_tensor *t, int kind)
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
 
     for (int64_t i = 0; t->data && i < t->numel; i++)
-        cr_scalar_store(element((cr_dtype)t->dtype, kind), (cr_dtype)t->dtype, t->data + i * item);
+        cr_scalar_store(element((cr_dtype)t->dtype, kind), (cr_dtype)t->dtype,
+                        t->data + i * item);
 }
 
 static void end_batch(const char *why)
@@ -298,7 +308,8 @@ static cr_tensor *tensor_of(fuzz_shape s, cr_dtype dtype, int values)
     if (!common.plain && one_in(6))
         draw_free_strides(&g, hollow);
     g.offset = common.plain || one_in(2) ? 0 : draw(4);
-    flat = flat_tensor(dtype, meta ? CR_META_DEVICE : CR_HOST, g.offset + (hollow ? 0 : last + 1) + draw(3));
+    flat = flat_tensor(dtype, meta ? CR_META_DEVICE : CR_HOST,
+                       g.offset + (hollow ? 0 : last + 1) + draw(3));
     fill(flat, values);
     must(cr_tensor_view(&t, flat, &g));
     cr_drop(flat);
@@ -309,9 +320,11 @@ static void want_gradient(cr_tensor **t)
 {
     cr_value one[2] = {cr_of_tensor(*t), {.tag = CR_NUMBER, .number = cr_scalar_int(1)}}, made;
 
-    if (!cr_dtype_is_inexact((cr_dtype)(*t)->dtype) || cr_set_requires_grad(*t, true) || one_in(3))
+    if (!cr_dtype_is_inexact((cr_dtype)(*t)->dtype) || cr_set_requires_grad(*t, true) ||
+        one_in(3))
         return;
-    if ((*t)->numel > MOST_ELEMENTS || cr_call_named("mul", one, 2, &made)) /* not a leaf: may be changed in place */
+    if ((*t)->numel > MOST_ELEMENTS ||
+        cr_call_named("mul", one, 2, &made)) /* not a leaf: may be changed in place */
         return;
     *t = made.t;
 }
@@ -320,15 +333,20 @@ static bool named(const cr_param *p, const char *part) { return strstr(p->name, 
 
 static cr_tensor *any_tensor(const cr_param *p)
 {
-    bool index = named(p, "ind") || named(p, "target") || named(p, "offsets") || named(p, "lengths");
-    cr_dtype dtype = named(p, "mask") || named(p, "condition") ? CR_BOOL : index ? CR_I64 : common.dtype;
+    bool index =
+        named(p, "ind") || named(p, "target") || named(p, "offsets") || named(p, "lengths");
+    cr_dtype dtype = named(p, "mask") || named(p, "condition") ? CR_BOOL
+                     : index                                   ? CR_I64
+                                                               : common.dtype;
     bool pivots = named(p, "pivots");
     cr_tensor *t;
 
     if (pivots && draw(4))
         return tensor_of((fuzz_shape){1, {3}}, CR_I32, 4);
     t = tensor_of(related_shape(), one_in(10) ? any_dtype() : dtype,
-                  index ? 2 * !one_in(8) : common.plain ? 0 : (int)draw(4));
+                  index          ? 2 * !one_in(8)
+                  : common.plain ? 0
+                                 : (int)draw(4));
     if (common.grad && draw(4))
         want_gradient(&t);
     return t;
@@ -351,8 +369,11 @@ static cr_arg any_ints(const cr_param *p)
 {
     int n = common.shape.ndim;
     bool sizes = (named(p, "size") || named(p, "shape")) && draw(3);
-    uint32_t lengths[] = {(uint32_t)p->fixed, (uint32_t)n, n > 2 ? (uint32_t)n - 2 : 1, 1, draw(6)};
-    uint32_t len = sizes ? (uint32_t)n : p->fixed && draw(6) ? (uint32_t)p->fixed : lengths[draw(CR_LEN(lengths))];
+    uint32_t lengths[] = {(uint32_t)p->fixed, (uint32_t)n, n > 2 ? (uint32_t)n - 2 : 1, 1,
+                          draw(6)};
+    uint32_t len = sizes                 ? (uint32_t)n
+                   : p->fixed && draw(6) ? (uint32_t)p->fixed
+                                         : lengths[draw(CR_LEN(lengths))];
     int64_t *ints = batch_memory(len * sizeof *ints);
 
     if (one_in(5))
@@ -427,9 +448,10 @@ static void find_strings(const cr_op *op)
 
 static cr_arg any_string(void)
 {
-    static const char *const words[] = {"",        "none",    "mean",    "sum",  "floor",   "ij",   "same",    "valid",
-                                        "reflect", "nearest", "linear",  "tanh", "ij,jk->ik", "ii", "...i->i", "xy",
-                                        "sum",     "amax",    "reduced", "fro",  "nuc",     "left", "gelsd",   "circular"};
+    static const char *const words[] = {
+        "",        "none",    "mean",    "sum",  "floor",     "ij",   "same",    "valid",
+        "reflect", "nearest", "linear",  "tanh", "ij,jk->ik", "ii",   "...i->i", "xy",
+        "sum",     "amax",    "reduced", "fro",  "nuc",       "left", "gelsd",   "circular"};
 
     if (string_count && draw(4))
         return (cr_arg){.kind = CR_ARG_STRING, .s = strings[draw(string_count)]};
@@ -447,7 +469,8 @@ static cr_arg any_generator(void)
 static cr_arg any_arg(const cr_param *p)
 {
     static const char *const devices[] = {"cpu", "meta"};
-    static const char *const formats[] = {"contiguous_format", "preserve_format", "channels_last", "channels_last_3d"};
+    static const char *const formats[] = {"contiguous_format", "preserve_format",
+                                          "channels_last", "channels_last_3d"};
     cr_type type = one_in(40) ? (cr_type)draw(CR_T_GENERATOR) : (cr_type)p->type;
 
     if (one_in(p->optional ? 3 : 60))
@@ -467,9 +490,11 @@ static cr_arg any_arg(const cr_param *p)
     case CR_T_BOOL: return (cr_arg){.kind = CR_ARG_BOOL, .i = draw(2)};
     case CR_T_STRING: return any_string();
     case CR_T_DTYPE:
-        return (cr_arg){.kind = CR_ARG_INT, .i = one_in(3) ? draw(CR_DTYPE_COUNT + 2) : (int64_t)any_dtype()};
+        return (cr_arg){.kind = CR_ARG_INT,
+                        .i = one_in(3) ? draw(CR_DTYPE_COUNT + 2) : (int64_t)any_dtype()};
     case CR_T_DEVICE: return (cr_arg){.kind = CR_ARG_STRING, .s = devices[one_in(6)]};
-    case CR_T_FORMAT: return (cr_arg){.kind = CR_ARG_STRING, .s = formats[draw(CR_LEN(formats))]};
+    case CR_T_FORMAT:
+        return (cr_arg){.kind = CR_ARG_STRING, .s = formats[draw(CR_LEN(formats))]};
     case CR_T_GENERATOR: return any_generator();
     case CR_T_SCALARS:
     case CR_T_LAYOUT: break;
@@ -489,7 +514,11 @@ static cr_tensor *sample_tensor(const cr_rule *call)
     /* ones(()) and the like are taken for numbers */
     for (int i = index; !call->name[1] && i < call->count && s.ndim < MOST_DIMS; i++)
         s.size[s.ndim++] = call->args[i]->kind == CR_RULE_INT ? call->args[i]->integer : 2;
-    cr_tensor *t = tensor_of(s, index ? CR_I64 : truth ? CR_BOOL : common.dtype, index || truth ? 2 : 0);
+    cr_tensor *t = tensor_of(s,
+                             index   ? CR_I64
+                             : truth ? CR_BOOL
+                                     : common.dtype,
+                             index || truth ? 2 : 0);
     if (common.grad)
         want_gradient(&t);
     return t;
@@ -520,8 +549,10 @@ static bool sample_list(cr_arg *out, const cr_rule *r)
         if (one->kind == CR_RULE_CALL)
             tensors[i] = sample_tensor(one);
     }
-    *out = all_ints ? (cr_arg){.kind = CR_ARG_INTS, .len = (uint32_t)r->count, .ints = ints}
-                    : (cr_arg){.kind = CR_ARG_TENSORS, .len = (uint32_t)r->count, .tensors = tensors};
+    *out =
+        all_ints
+            ? (cr_arg){.kind = CR_ARG_INTS, .len = (uint32_t)r->count, .ints = ints}
+            : (cr_arg){.kind = CR_ARG_TENSORS, .len = (uint32_t)r->count, .tensors = tensors};
     return true;
 }
 
@@ -574,7 +605,8 @@ static bool preset_arg(cr_arg *out, const cr_param *p)
     if (p->has_default || p->optional)
         return false;
     if (p->type == CR_T_TENSOR)
-        *out = (cr_arg){.kind = CR_ARG_TENSOR, .t = tensor_of(s, named(p, "mask") ? CR_BOOL : common.dtype, 0)};
+        *out = (cr_arg){.kind = CR_ARG_TENSOR,
+                        .t = tensor_of(s, named(p, "mask") ? CR_BOOL : common.dtype, 0)};
     else if (p->type == CR_T_TENSORS)
         *out = two_tensors(s);
     else if (p->type == CR_T_INT)
@@ -599,7 +631,8 @@ static void apply_setting(fuzz_call *c, const cr_op *op, const char *text, size_
         n--;
     for (int i = 0; i < op->param_count; i++)
         if (strlen(op->param[i].name) == n && !memcmp(op->param[i].name, text, n)) {
-            if (!lex_start(&x, "sample", 1, equals + 1, len - (size_t)(equals + 1 - text), &arena) &&
+            if (!lex_start(&x, "sample", 1, equals + 1, len - (size_t)(equals + 1 - text),
+                           &arena) &&
                 !rule_parse(&x, &rule))
                 c->given[i] = sample_arg(&c->arg[i], rule);
             forget_error();
@@ -677,12 +710,17 @@ static cr_arg learned_arg(const cr_value *v)
     case CR_DTYPE_VAL: return (cr_arg){.kind = CR_ARG_INT, .i = v->i};
     case CR_FLOAT: return (cr_arg){.kind = CR_ARG_FLOAT, .d = v->d};
     case CR_TRUTH: return (cr_arg){.kind = CR_ARG_BOOL, .i = v->i};
-    case CR_STRING: return (cr_arg){.kind = CR_ARG_STRING, .s = cr_arena_text(&arena, v->s, v->len)};
+    case CR_STRING:
+        return (cr_arg){.kind = CR_ARG_STRING, .s = cr_arena_text(&arena, v->s, v->len)};
     case CR_INTS:
     case CR_TRUTHS:
-        return (cr_arg){.kind = CR_ARG_INTS, .len = v->len, .ints = copy_of(v->ints, v->len * sizeof *v->ints)};
+        return (cr_arg){.kind = CR_ARG_INTS,
+                        .len = v->len,
+                        .ints = copy_of(v->ints, v->len * sizeof *v->ints)};
     case CR_FLOATS:
-        return (cr_arg){.kind = CR_ARG_FLOATS, .len = v->len, .floats = copy_of(v->floats, v->len * sizeof *v->floats)};
+        return (cr_arg){.kind = CR_ARG_FLOATS,
+                        .len = v->len,
+                        .floats = copy_of(v->floats, v->len * sizeof *v->floats)};
     case CR_TENSORS:
         list = batch_memory(v->len * sizeof *list);
         for (uint32_t i = 0; i < v->len; i++)
@@ -853,14 +891,16 @@ static void describe_step(const char *step)
 /* Its elements are in its storage. */
 static bool is_sound(const cr_tensor *t)
 {
-    int64_t numel = 1, first = t->offset, last = t->offset, item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
+    int64_t numel = 1, first = t->offset, last = t->offset,
+            item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
 
     for (int d = 0; d < t->ndim; d++)
         if (t->size[d] < 0 || CR_MUL_OVERFLOW(numel, t->size[d], &numel))
             return false;
     for (int d = 0; t->numel && d < t->ndim; d++) {
         int64_t reach;
-        if (CR_MUL_OVERFLOW(t->size[d] - 1, t->stride[d], &reach) || CR_ADD_OVERFLOW(first, reach < 0 ? reach : 0, &first) ||
+        if (CR_MUL_OVERFLOW(t->size[d] - 1, t->stride[d], &reach) ||
+            CR_ADD_OVERFLOW(first, reach < 0 ? reach : 0, &first) ||
             CR_ADD_OVERFLOW(last, reach > 0 ? reach : 0, &last))
             return false;
     }
@@ -939,13 +979,19 @@ static void wanted_inputs(cr_tensor **list, int *n, cr_tensor *t)
 static void differentiate(cr_tensor *root, const fuzz_call *c, const cr_op *op, int depth)
 {
     cr_tensor *grad = cotangent_for(root), *inputs[16], *grads[16] = {0};
-    cr_backward_call call = {.roots = &root, .grads = &grad, .root_count = 1, .inputs = inputs,
-                             .allow_unused = draw(8), .retain_graph = one_in(3), .create_graph = one_in(3)};
+    cr_backward_call call = {.roots = &root,
+                             .grads = &grad,
+                             .root_count = 1,
+                             .inputs = inputs,
+                             .allow_unused = draw(8),
+                             .retain_graph = one_in(3),
+                             .create_graph = one_in(3)};
 
     for (int i = 0; i < op->param_count; i++) {
         if (c->given[i] && c->arg[i].kind == CR_ARG_TENSOR)
             wanted_inputs(inputs, &call.input_count, c->arg[i].t);
-        for (uint32_t k = 0; c->given[i] && c->arg[i].kind == CR_ARG_TENSORS && k < c->arg[i].len; k++)
+        for (uint32_t k = 0;
+             c->given[i] && c->arg[i].kind == CR_ARG_TENSORS && k < c->arg[i].len; k++)
             wanted_inputs(inputs, &call.input_count, c->arg[i].tensors[k]);
     }
     describe_step(depth ? ", backward again with " : ", backward with ");
@@ -969,7 +1015,8 @@ static void differentiate(cr_tensor *root, const fuzz_call *c, const cr_op *op, 
 
 static bool can_differentiate(const cr_tensor *t)
 {
-    return t->requires_grad && cr_dtype_is_inexact((cr_dtype)t->dtype) && t->numel <= MOST_ELEMENTS;
+    return t->requires_grad && cr_dtype_is_inexact((cr_dtype)t->dtype) &&
+           t->numel <= MOST_ELEMENTS;
 }
 
 static void check_result(const cr_value *v, const fuzz_call *c, const cr_op *op)
@@ -1128,14 +1175,16 @@ static void limit_memory(void)
     if (!f || fscanf(f, "%lu", &pages) != 1)
         exit(2);
     fclose(f);
-    struct rlimit most = {(rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)1536 << 20), RLIM_INFINITY};
+    struct rlimit most = {(rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + ((rlim_t)1536 << 20),
+                          RLIM_INFINITY};
     setrlimit(RLIMIT_AS, &most);
 }
 
 CR_API const char *__asan_default_options(void);
 const char *__asan_default_options(void)
 {
-    return "allocator_may_return_null=1:max_allocation_size_mb=1024:soft_rss_limit_mb=3000:detect_leaks=0";
+    return "allocator_may_return_null=1:max_allocation_size_mb=1024:soft_rss_limit_mb=3000:"
+           "detect_leaks=0";
 }
 
 static void watch_signals(void)
@@ -1193,7 +1242,8 @@ static void print_errors(FILE *f)
 static const char *ending(int status, char text[64])
 {
     if (WIFSIGNALED(status))
-        snprintf(text, 64, "%s", WTERMSIG(status) == SIGALRM ? "took too long" : strsignal(WTERMSIG(status)));
+        snprintf(text, 64, "%s",
+                 WTERMSIG(status) == SIGALRM ? "took too long" : strsignal(WTERMSIG(status)));
     else
         snprintf(text, 64, "exit status %d", WEXITSTATUS(status));
     return text;
@@ -1206,8 +1256,9 @@ static void end_child(int slot, int status, uint64_t seed)
 
     if (status) {
         counts[c->op->index].ended++;
-        printf("calls_fuzz: seed %llu, %s, batch %d, call %d: %s\n  %s\n", (unsigned long long)seed, c->op->name,
-               c->batch, reports[slot].call, ending(status, text), reports[slot].text);
+        printf("calls_fuzz: seed %llu, %s, batch %d, call %d: %s\n  %s\n",
+               (unsigned long long)seed, c->op->name, c->batch, reports[slot].call,
+               ending(status, text), reports[slot].text);
         if (c->errors)
             print_errors(c->errors);
     }
@@ -1269,12 +1320,14 @@ static int print_counts(int calls, const char *only)
         few += c->calls < calls;
         never += !c->returned;
         if (c->calls && (only || c->returned * 20 < c->calls))
-            printf("calls_fuzz: %s%s%s: %d of %d calls returned\n", op->name, *op->overload ? "." : "", op->overload,
-                   c->returned, c->calls);
+            printf("calls_fuzz: %s%s%s: %d of %d calls returned\n", op->name,
+                   *op->overload ? "." : "", op->overload, c->returned, c->calls);
     }
-    printf("calls_fuzz: %ld calls of %d records, %.1f %% returned; %d records never returned, %d had fewer calls than "
+    printf("calls_fuzz: %ld calls of %d records, %.1f %% returned; %d records never returned, "
+           "%d had fewer calls than "
            "asked for; %ld processes of %d records ended early\n",
-           all, cr_ops_count(), all ? 100.0 * (double)returned / (double)all : 0.0, never, few, ended, broken);
+           all, cr_ops_count(), all ? 100.0 * (double)returned / (double)all : 0.0, never, few,
+           ended, broken);
     return broken;
 }
 

@@ -1,16 +1,19 @@
-/* Random graphs through every way of running them: graph_fuzz [SECONDS] [SEED] [GRAPHS] [native|show]
+/* Random graphs through every way of running them: graph_fuzz [SECONDS] [SEED] [GRAPHS]
+ * [native|show]
  *
- * A graph is made of entries of the operator table with arguments that they take: pointwise work,
- * views, sums, products, casts, choices, writes and draws, over inputs of several dtypes, sizes
- * (0 and 1 among them) and layouts.  The calls one by one say what is right; the graph has to give
- * the same bits (any NaN is any NaN), sizes, strides, shared memory, written inputs and drawn
- * numbers when it is run, after every pass, read back from its text, in groups by tiles and by their
- * nodes, as a program, as an instance of a recording of other sizes, as a call that shares its
- * program with other sizes, and cut in two, at one and two threads.  `native` also waits for the
- * compiler: groups of some graphs at a time, so that one wait serves many.
+ * A graph is made of entries of the operator table with arguments that they take: pointwise
+ * work, views, sums, products, casts, choices, writes and draws, over inputs of several dtypes,
+ * sizes (0 and 1 among them) and layouts.  The calls one by one say what is right; the graph
+ * has to give the same bits (any NaN is any NaN), sizes, strides, shared memory, written inputs
+ * and drawn numbers when it is run, after every pass, read back from its text, in groups by
+ * tiles and by their nodes, as a program, as an instance of a recording of other sizes, as a
+ * call that shares its program with other sizes, and cut in two, at one and two threads.
+ * `native` also waits for the compiler: groups of some graphs at a time, so that one wait
+ * serves many.
  *
  * Where something differs the graph is made smaller as long as it differs, and printed as text
- * that crc reads; `show` prints every graph first.  SECONDS 0 is no limit; it ends after GRAPHS or SECONDS, whichever comes first. */
+ * that crc reads; `show` prints every graph first.  SECONDS 0 is no limit; it ends after GRAPHS
+ * or SECONDS, whichever comes first. */
 #include "aot/aot.h"
 #include "autograd/autograd.h"
 #include "base/parallel.h"
@@ -76,7 +79,8 @@ static void *room(size_t n)
 
 static double special(void)
 {
-    static const double values[] = {0.0, -0.0, 1.0, -1.0, 1.0 / 0.0, -1.0 / 0.0, 0.0 / 0.0, 1e-40, 3e38, 0.5};
+    static const double values[] = {0.0,        -0.0,      1.0,   -1.0, 1.0 / 0.0,
+                                    -1.0 / 0.0, 0.0 / 0.0, 1e-40, 3e38, 0.5};
 
     return values[draw(CR_LEN(values))];
 }
@@ -117,7 +121,8 @@ static cr_tensor *input_tensor(const input *in)
         exit(2);
     state = in->seed;
     for (int64_t i = 0; i < span; i++)
-        cr_scalar_store(element(in->dtype), in->dtype, base->data + i * (int64_t)cr_dtype_size(in->dtype));
+        cr_scalar_store(element(in->dtype), in->dtype,
+                        base->data + i * (int64_t)cr_dtype_size(in->dtype));
     state = was;
     cr_drop(base);
     return t;
@@ -132,9 +137,11 @@ static int64_t any_size(void)
 
 static input any_input(const program *p)
 {
-    static const cr_dtype types[] = {CR_F32, CR_F32, CR_F32, CR_F32, CR_F32, CR_F64, CR_I64,
-                                     CR_I32, CR_BOOL, CR_F16, CR_BF16, CR_U8, CR_C64};
-    input in = {.dtype = types[draw(CR_LEN(types))], .ndim = (int)draw(4), .layout = draw(3) ? 0 : (int)draw(3)};
+    static const cr_dtype types[] = {CR_F32, CR_F32,  CR_F32, CR_F32,  CR_F32, CR_F64, CR_I64,
+                                     CR_I32, CR_BOOL, CR_F16, CR_BF16, CR_U8,  CR_C64};
+    input in = {.dtype = types[draw(CR_LEN(types))],
+                .ndim = (int)draw(4),
+                .layout = draw(3) ? 0 : (int)draw(3)};
 
     in.seed = state;
     for (int d = 0; d < in.ndim; d++)
@@ -173,7 +180,8 @@ static int any_value(const program *p, const machine *m)
         if (m->at[v])
             return v;
     }
-    for (int v = 0; v < p->values; v++) /* one is left for certain: what turned the others away */
+    for (int v = 0; v < p->values;
+         v++) /* one is left for certain: what turned the others away */
         if (m->at[v])
             return v;
     return 0;
@@ -264,7 +272,8 @@ static cr_garg any_arg(const program *p, const machine *m, const cr_param *param
         return (cr_garg){.tag = CR_NONE};
     switch ((cr_type)param->type) {
     case CR_T_TENSOR:
-        return param->number && !draw(3) ? any_number() : (cr_garg){.tag = CR_TENSOR, .i = any_value(p, m)};
+        return param->number && !draw(3) ? any_number()
+                                         : (cr_garg){.tag = CR_TENSOR, .i = any_value(p, m)};
     case CR_T_TENSORS: return any_tensors(p, m);
     case CR_T_SCALAR: return any_number();
     case CR_T_INT: return (cr_garg){.tag = CR_INT, .i = any_int()};
@@ -278,32 +287,79 @@ static cr_garg any_arg(const program *p, const machine *m, const cr_param *param
 
 /* --- entries --- */
 
-static bool starts(const char *name, const char *front) { return !strncmp(name, front, strlen(front)); }
+static bool starts(const char *name, const char *front)
+{
+    return !strncmp(name, front, strlen(front));
+}
 
-/* What trusts its arguments, has no values of its own, takes long, depends on the threads, or looks
- * at the sign of NaN. */
+/* What trusts its arguments, has no values of its own, takes long, depends on the threads, or
+ * looks at the sign of NaN. */
 static bool is_left_out(const cr_op *op)
 {
-    static const char *const fronts[] = {"_", "linalg_", "fft_", "empty", "new_empty", "resize", "set_", "as_strided",
-                                         "lu", "svd", "qr", "eig", "geqrf", "orm", "org", "householder", "cholesky",
-                                         "triangular", "pinverse", "inverse", "logdet", "slogdet", "det", "matrix_exp",
-                                         "lstsq", "ctc_", "multinomial", "unique", "tril_indices", "triu_indices",
-                                         "combinations", "cartesian", "repeat_interleave", "bincount", "item",
-                                         "equal", "allclose", "is_", "pin_memory", "stft", "istft", "detach_",
-                                         "kaiser", "range", "record_stream", "topk", "native_group_norm",
-                                         "native_layer_norm", "signbit", "copysign"};
+    static const char *const fronts[] = {"_",
+                                         "linalg_",
+                                         "fft_",
+                                         "empty",
+                                         "new_empty",
+                                         "resize",
+                                         "set_",
+                                         "as_strided",
+                                         "lu",
+                                         "svd",
+                                         "qr",
+                                         "eig",
+                                         "geqrf",
+                                         "orm",
+                                         "org",
+                                         "householder",
+                                         "cholesky",
+                                         "triangular",
+                                         "pinverse",
+                                         "inverse",
+                                         "logdet",
+                                         "slogdet",
+                                         "det",
+                                         "matrix_exp",
+                                         "lstsq",
+                                         "ctc_",
+                                         "multinomial",
+                                         "unique",
+                                         "tril_indices",
+                                         "triu_indices",
+                                         "combinations",
+                                         "cartesian",
+                                         "repeat_interleave",
+                                         "bincount",
+                                         "item",
+                                         "equal",
+                                         "allclose",
+                                         "is_",
+                                         "pin_memory",
+                                         "stft",
+                                         "istft",
+                                         "detach_",
+                                         "kaiser",
+                                         "range",
+                                         "record_stream",
+                                         "topk",
+                                         "native_group_norm",
+                                         "native_layer_norm",
+                                         "signbit",
+                                         "copysign"};
     size_t n = strlen(op->name);
 
     for (size_t i = 0; i < CR_LEN(fronts); i++)
         if (starts(op->name, fronts[i]))
             return true;
-    return (op->words & CR_WORD_THREADS) || !strcmp(op->overload, "dtype") || (n > 9 && !strcmp(op->name + n - 9, "_backward")) || !op->result_count;
+    return (op->words & CR_WORD_THREADS) || !strcmp(op->overload, "dtype") ||
+           (n > 9 && !strcmp(op->name + n - 9, "_backward")) || !op->result_count;
 }
 
 /* self gets other sizes or strides. */
 static bool turns(const cr_op *op)
 {
-    static const char *const names[] = {"t_", "transpose_", "swapaxes_", "swapdims_", "squeeze_", "unsqueeze_"};
+    static const char *const names[] = {"t_",        "transpose_", "swapaxes_",
+                                        "swapdims_", "squeeze_",   "unsqueeze_"};
 
     for (size_t i = 0; i < CR_LEN(names); i++)
         if (!strcmp(op->name, names[i]))
@@ -323,7 +379,8 @@ static const cr_op *named(const char *const *names, uint32_t n)
         op = op->next;
     return op;
 }
-#define NAMED(...) named((const char *const[]){__VA_ARGS__}, CR_LEN(((const char *const[]){__VA_ARGS__})))
+#define NAMED(...)                                                                             \
+    named((const char *const[]){__VA_ARGS__}, CR_LEN(((const char *const[]){__VA_ARGS__})))
 
 static const cr_op *any_of_table(void)
 {
@@ -339,10 +396,17 @@ static const cr_op *any_of_chain(void)
     switch (draw(8)) {
     case 0:
     case 1: return NAMED("view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze");
-    case 2: return NAMED("sum", "mean", "amax", "var", "softmax", "log_softmax", "norm", "cumsum", "layer_norm");
-    case 3: return NAMED("cat", "stack", "split", "chunk", "slice", "transpose", "permute", "expand", "tril");
-    case 4: return NAMED("where", "maximum", "dropout", "clamp", "to_dtype", "matmul", "linear");
-    default: return NAMED("add", "sub", "mul", "exp", "relu", "neg", "sigmoid", "square", "abs", "lerp");
+    case 2:
+        return NAMED("sum", "mean", "amax", "var", "softmax", "log_softmax", "norm", "cumsum",
+                     "layer_norm");
+    case 3:
+        return NAMED("cat", "stack", "split", "chunk", "slice", "transpose", "permute",
+                     "expand", "tril");
+    case 4:
+        return NAMED("where", "maximum", "dropout", "clamp", "to_dtype", "matmul", "linear");
+    default:
+        return NAMED("add", "sub", "mul", "exp", "relu", "neg", "sigmoid", "square", "abs",
+                     "lerp");
     }
 }
 
@@ -354,26 +418,31 @@ static const cr_op *any_op(bool chain)
         return any_of_chain();
 
     if (k < 38)
-        return NAMED("add", "sub", "mul", "div", "maximum", "minimum", "where", "exp", "tanh", "sigmoid", "relu",
-                     "gelu", "neg", "abs", "sqrt", "clamp", "lt", "ge", "eq", "logical_not", "bitwise_and", "lerp",
-                     "silu", "pow", "floor", "rsqrt", "addcmul", "masked_fill", "sin", "erf", "log1p", "square");
+        return NAMED("add", "sub", "mul", "div", "maximum", "minimum", "where", "exp", "tanh",
+                     "sigmoid", "relu", "gelu", "neg", "abs", "sqrt", "clamp", "lt", "ge", "eq",
+                     "logical_not", "bitwise_and", "lerp", "silu", "pow", "floor", "rsqrt",
+                     "addcmul", "masked_fill", "sin", "erf", "log1p", "square");
     if (k < 54)
-        return NAMED("transpose", "view", "reshape", "select", "slice", "permute", "expand", "unsqueeze", "squeeze",
-                     "flatten", "t", "diagonal", "unbind", "split", "narrow", "chunk", "movedim", "unfold", "alias");
+        return NAMED("transpose", "view", "reshape", "select", "slice", "permute", "expand",
+                     "unsqueeze", "squeeze", "flatten", "t", "diagonal", "unbind", "split",
+                     "narrow", "chunk", "movedim", "unfold", "alias");
     if (k < 66)
-        return NAMED("add_", "mul_", "relu_", "copy_", "fill_", "zero_", "sub_", "clamp_", "masked_fill_", "t_",
-                     "unsqueeze_", "exp_", "transpose_", "logical_not_", "neg_", "squeeze_", "index_fill_", "cumsum_",
-                     "fill_diagonal_", "addcmul_", "tril_");
+        return NAMED("add_", "mul_", "relu_", "copy_", "fill_", "zero_", "sub_", "clamp_",
+                     "masked_fill_", "t_", "unsqueeze_", "exp_", "transpose_", "logical_not_",
+                     "neg_", "squeeze_", "index_fill_", "cumsum_", "fill_diagonal_", "addcmul_",
+                     "tril_");
     if (k < 74)
-        return NAMED("sum", "mean", "amax", "prod", "any", "argmax", "softmax", "log_softmax", "var", "norm",
-                     "cumsum", "logsumexp", "layer_norm");
+        return NAMED("sum", "mean", "amax", "prod", "any", "argmax", "softmax", "log_softmax",
+                     "var", "norm", "cumsum", "logsumexp", "layer_norm");
     if (k < 78)
         return NAMED("matmul", "mm", "bmm", "linear", "addmm");
     if (k < 86)
-        return NAMED("clone", "contiguous", "to_dtype", "cat", "stack", "zeros_like", "full_like", "index_select",
-                     "gather", "flip", "roll", "tril", "type_as", "ones", "arange", "full");
+        return NAMED("clone", "contiguous", "to_dtype", "cat", "stack", "zeros_like",
+                     "full_like", "index_select", "gather", "flip", "roll", "tril", "type_as",
+                     "ones", "arange", "full");
     if (k < 89)
-        return NAMED("dropout", "native_dropout", "rand_like", "bernoulli", "uniform_", "normal_", "rand");
+        return NAMED("dropout", "native_dropout", "rand_like", "bernoulli", "uniform_",
+                     "normal_", "rand");
     return any_of_table();
 }
 
@@ -463,7 +532,8 @@ static bool may_overlap(const cr_tensor *t)
 static bool writes_overlap(const machine *m, const node *n)
 {
     for (int i = 0; i < n->op->param_count; i++)
-        if (n->op->param[i].written && n->arg[i].tag == CR_TENSOR && m->at[n->arg[i].i] && may_overlap(m->at[n->arg[i].i]))
+        if (n->op->param[i].written && n->arg[i].tag == CR_TENSOR && m->at[n->arg[i].i] &&
+            may_overlap(m->at[n->arg[i].i]))
             return true;
     return false;
 }
@@ -554,7 +624,8 @@ static bool same_bytes(const char *a, const char *b, cr_dtype t)
         return true;
     if (!cr_dtype_is_inexact(t))
         return false;
-    cr_complex x = cr_scalar_as_complex(cr_scalar_load(t, a)), y = cr_scalar_as_complex(cr_scalar_load(t, b));
+    cr_complex x = cr_scalar_as_complex(cr_scalar_load(t, a)),
+               y = cr_scalar_as_complex(cr_scalar_load(t, b));
     bool re = isnan(x.re) ? isnan(y.re) : x.re == y.re && signbit(x.re) == signbit(y.re);
     bool im = isnan(x.im) ? isnan(y.im) : x.im == y.im && signbit(x.im) == signbit(y.im);
     return re && im;
@@ -575,7 +646,8 @@ static const char *tensor_difference(const cr_tensor *a, const cr_tensor *b)
 
     if (!a || !b)
         return a == b ? NULL : "there is no tensor";
-    if (a->dtype != b->dtype || a->ndim != b->ndim || (a->ndim && memcmp(a->size, b->size, a->ndim * sizeof *a->size)))
+    if (a->dtype != b->dtype || a->ndim != b->ndim ||
+        (a->ndim && memcmp(a->size, b->size, a->ndim * sizeof *a->size)))
         return "another dtype or size";
     if (!same_layout(a, b))
         return "other strides";
@@ -602,7 +674,8 @@ static const char *difference(const outcome *a, const outcome *b, int outputs)
         if (what)
             return i < outputs ? what : "an input was left otherwise";
         for (int k = 0; k < i; k++)
-            if ((a->at[i]->storage == a->at[k]->storage) != (b->at[i]->storage == b->at[k]->storage) &&
+            if ((a->at[i]->storage == a->at[k]->storage) !=
+                    (b->at[i]->storage == b->at[k]->storage) &&
                 a->at[i]->numel && a->at[k]->numel && !a->late[i] && !a->late[k])
                 return "other tensors share memory";
     }
@@ -616,13 +689,13 @@ static void seed_draws(void) { cr_generator_seed(cr_generator_default(), 7); }
 typedef struct {
     const program *p;
     cr_session session;
-    cr_graph *g;           /* as the calls are */
+    cr_graph *g; /* as the calls are */
     cr_gvalue *value[VALUES];
     cr_gtype type[VALUES]; /* what the calls gave, in the session */
     outcome want;
-    cr_graph *made[64];    /* by passes */
+    cr_graph *made[64]; /* by passes */
     int made_count;
-    const char *stage;     /* where it differed */
+    const char *stage; /* where it differed */
     char what[256];
 } trial;
 
@@ -744,7 +817,10 @@ static bool run_differs(trial *t, const char *stage, runner run, void *what)
     return found && differs(t, stage, found);
 }
 
-static cr_status run_graph(void *g, cr_tensor *const *in, cr_tensor **out) { return cr_graph_run(g, in, out); }
+static cr_status run_graph(void *g, cr_tensor *const *in, cr_tensor **out)
+{
+    return cr_graph_run(g, in, out);
+}
 
 static cr_status run_program(void *p, cr_tensor *const *in, cr_tensor **out)
 {
@@ -777,7 +853,8 @@ static void run_passes(cr_session *s, void *context)
     (void)s;
     snprintf(names, sizeof names, "%s", j->passes);
     while ((name = strtok_r(rest, " ", &rest))) {
-        cr_graph_pass pass = strcmp(name, "group") ? cr_graph_find_pass(name) : cr_compile_group;
+        cr_graph_pass pass =
+            strcmp(name, "group") ? cr_graph_find_pass(name) : cr_compile_group;
         cr_graph *next = pass(g);
         if (next != g) {
             cr_graph_verify(next);
@@ -809,9 +886,15 @@ static cr_graph *passed(trial *t, const cr_graph *g, const char *passes)
 
 static bool passes_differ(trial *t)
 {
-    static const char *const chains[] = {"dead", "common", "simplify", "fold", "functional", "decompose",
+    static const char *const chains[] = {"dead",
+                                         "common",
+                                         "simplify",
+                                         "fold",
+                                         "functional",
+                                         "decompose",
                                          "functional decompose simplify common dead",
-                                         "functional common simplify fold common dead", "group"};
+                                         "functional common simplify fold common dead",
+                                         "group"};
 
     for (size_t i = 0; i < CR_LEN(chains); i++) {
         cr_graph *g = passed(t, t->g, chains[i]);
@@ -843,8 +926,9 @@ static bool text_differs(trial *t)
         found = differs(t, "text", cr_error_message());
     } else {
         cr_graph_print(&again, j.out);
-        found = strcmp(cr_text_str(&text), cr_text_str(&again)) ? differs(t, "text", "it prints otherwise")
-                                                                 : run_differs(t, "text", run_graph, j.out);
+        found = strcmp(cr_text_str(&text), cr_text_str(&again))
+                    ? differs(t, "text", "it prints otherwise")
+                    : run_differs(t, "text", run_graph, j.out);
     }
     cr_text_drop(&again);
     cr_text_drop(&text);
@@ -917,7 +1001,8 @@ static cr_graph *record(const program *p, cr_recorder *r, const uint64_t *dims)
 
     for (int i = 0; ok && i < p->inputs; i++) {
         m.at[i] = input_tensor(&p->in[i]);
-        ok = !cr_recorder_input(r, m.at[i], NULL) && (!dims[i] || !cr_recorder_dynamic(r, m.at[i], dims[i]));
+        ok = !cr_recorder_input(r, m.at[i], NULL) &&
+             (!dims[i] || !cr_recorder_dynamic(r, m.at[i], dims[i]));
     }
     ok = ok && !cr_recorder_start(r);
     for (int i = 0; ok && i < p->len; i++)
@@ -947,7 +1032,8 @@ static bool instance_of(trial *u, const cr_graph *g)
         return false;
     keep_graph(u, made);
     u->g = made;
-    return run_differs(u, "instance", run_graph, made) || program_differs(u, "", "program of an instance");
+    return run_differs(u, "instance", run_graph, made) ||
+           program_differs(u, "", "program of an instance");
 }
 
 static cr_status run_call(void *c, cr_tensor *const *in, cr_tensor **out)
@@ -971,7 +1057,8 @@ static cr_compiled_call *call_for(const program *p, cr_compiled_calls *calls)
 
 static long shared_calls; /* that were made */
 
-/* The same of a call that shares its program with the recording and other sizes, where there is one. */
+/* The same of a call that shares its program with the recording and other sizes, where there is
+ * one. */
 static bool shared_differs(trial *u, const program *p, const cr_graph *g, uint64_t *dims)
 {
     program other = *p;
@@ -1006,7 +1093,8 @@ static bool instance_differs(trial *t)
     u.p = &q;
     cr_graph *g = record(t->p, r, dims);
     if (g && run_calls(&u))
-        found = (instance_of(&u, g) || shared_differs(&u, t->p, g, dims)) && differs(t, u.stage, u.what);
+        found = (instance_of(&u, g) || shared_differs(&u, t->p, g, dims)) &&
+                differs(t, u.stage, u.what);
     u.g = NULL;
     end_trial(&u);
     cr_recorder_drop(r);
@@ -1077,14 +1165,16 @@ static cr_status run_cut(void *what, cr_tensor *const *in, cr_tensor **out)
 {
     cut *c = what;
     const program *p = c->t->p;
-    cr_tensor *first[INPUTS], *made[OUTPUTS + VALUES] = {0}, *late[OUTPUTS] = {0}, *args[VALUES + INPUTS];
+    cr_tensor *first[INPUTS], *made[OUTPUTS + VALUES] = {0}, *late[OUTPUTS] = {0},
+                                              *args[VALUES + INPUTS];
     cr_status st;
 
     for (int i = 0; i < p->inputs; i++)
         first[i] = in[c->input[i]];
     CR_TRY(cr_graph_run(c->parts.forward, first, made));
     memcpy(args, made + c->outputs, (size_t)c->parts.saved * sizeof *args);
-    memcpy(args + c->parts.saved, first + c->primals, (size_t)(p->inputs - c->primals) * sizeof *args);
+    memcpy(args + c->parts.saved, first + c->primals,
+           (size_t)(p->inputs - c->primals) * sizeof *args);
     st = cr_graph_run(c->parts.backward, args, late);
     for (int k = 0; k < c->parts.saved; k++)
         cr_drop(made[c->outputs + k]);
@@ -1141,13 +1231,17 @@ static bool cut_differs(trial *t)
 /* --- one graph --- */
 
 /* Whether the calls are refused: then there is nothing to compare with. */
-static bool is_void(trial *t) { return !run_calls(t) || cr_session_run(&t->session, build_graph, t); }
+static bool is_void(trial *t)
+{
+    return !run_calls(t) || cr_session_run(&t->session, build_graph, t);
+}
 
 static bool graph_differs(trial *t)
 {
-    return at_both_threads(t, "run", run_graph, t->g) || text_differs(t) || passes_differ(t) || tiles_differ(t) ||
-           program_differs(t, "", "program") || program_differs(t, "functional", "functional program") ||
-           instance_differs(t) || cut_differs(t);
+    return at_both_threads(t, "run", run_graph, t->g) || text_differs(t) || passes_differ(t) ||
+           tiles_differ(t) || program_differs(t, "", "program") ||
+           program_differs(t, "functional", "functional program") || instance_differs(t) ||
+           cut_differs(t);
 }
 
 static bool program_fails(const program *p, const char *stage)
@@ -1199,7 +1293,8 @@ static void replace(program *p, int from, int to)
                 continue;
             cr_garg *list = room(a->len * sizeof *list);
             for (uint32_t e = 0; e < a->len; e++)
-                list[e] = (cr_garg){.tag = CR_TENSOR, .i = a->list[e].i == from ? to : a->list[e].i};
+                list[e] =
+                    (cr_garg){.tag = CR_TENSOR, .i = a->list[e].i == from ? to : a->list[e].i};
             a->list = list;
         }
     for (int i = 0; i < p->outputs; i++)
@@ -1323,7 +1418,8 @@ static void report(program *p, uint64_t seed)
     start_trial(&t, p);
     if (!is_void(&t) && graph_differs(&t)) {
         cr_graph_print(&text, t.g);
-        printf("graph_fuzz: seed %llu, %s: %s\n%s", (unsigned long long)seed, t.stage, t.what, cr_text_str(&text));
+        printf("graph_fuzz: seed %llu, %s: %s\n%s", (unsigned long long)seed, t.stage, t.what,
+               cr_text_str(&text));
         cr_text_drop(&text);
     }
     end_trial(&t);
@@ -1356,12 +1452,14 @@ static void end_waiting(waiting *w)
 static bool native_differs(waiting *w)
 {
     for (int k = 0; k < cr_compiled_groups(w->c); k++)
-        native_groups += cr_jit_wait(cr_fused_kernel(cr_compiled_fused(w->c, k)), 60) == CR_JIT_READY;
+        native_groups +=
+            cr_jit_wait(cr_fused_kernel(cr_compiled_fused(w->c, k)), 60) == CR_JIT_READY;
     if (!at_both_threads(&w->t, "native", run_graph, w->g))
         return false;
     cr_text text = {0};
     cr_graph_print(&text, w->t.g);
-    printf("graph_fuzz: seed %llu, native code: %s\n%s", (unsigned long long)w->seed, w->t.what, cr_text_str(&text));
+    printf("graph_fuzz: seed %llu, native code: %s\n%s", (unsigned long long)w->seed, w->t.what,
+           cr_text_str(&text));
     cr_text_drop(&text);
     return true;
 }
@@ -1387,7 +1485,8 @@ static bool add_to_batch(const program *p, uint64_t seed)
     w->p = *p;
     w->seed = seed;
     start_trial(&w->t, &w->p);
-    if (is_void(&w->t) || !(w->g = passed(&w->t, w->t.g, "functional common simplify dead group")) ||
+    if (is_void(&w->t) ||
+        !(w->g = passed(&w->t, w->t.g, "functional common simplify dead group")) ||
         cr_compile_code(&w->c, w->g, 0)) {
         end_waiting(w);
         return false;
@@ -1431,7 +1530,8 @@ int main(int argc, char **argv)
     time_t seconds = argc > 1 ? atoi(argv[1]) : 10, end = time(NULL) + seconds;
     uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 10) : (uint64_t)time(NULL);
     long most = argc > 3 ? atol(argv[3]) : 0, graphs = 0;
-    bool native = argc > 4 && !strcmp(argv[4], "native"), shows = argc > 4 && !strcmp(argv[4], "show");
+    bool native = argc > 4 && !strcmp(argv[4], "native"),
+         shows = argc > 4 && !strcmp(argv[4], "show");
     bool found = false;
 
     if (!native) /* nobody waits for it */
@@ -1451,7 +1551,8 @@ int main(int argc, char **argv)
     }
     found = batch_differs() || found;
     cr_arena_drop(&literals);
-    printf("graph_fuzz: %ld graphs, %ld shared their program with other sizes", graphs, shared_calls);
+    printf("graph_fuzz: %ld graphs, %ld shared their program with other sizes", graphs,
+           shared_calls);
     if (native)
         printf(", %ld groups by native code", native_groups);
     printf("%s\n", found ? ", one differs" : "");

@@ -32,27 +32,82 @@ static const char *const seeds[] = {
     "  %c: float32[3] = constant(1.0, -0.5, nan)\n"
     "  %z: complex64[1] = constant(complex(1.0, -2.0))\n"
     "  %k = full([2], inf, dtype=float64)\n"
-    "  %a: float32[3] = if %p {\n    %m = mul(%c, 2)\n    return %m\n  } else {\n    return %c\n  }\n"
+    "  %a: float32[3] = if %p {\n    %m = mul(%c, 2)\n    return %m\n  } else {\n    return "
+    "%c\n  }\n"
     "  %g: float32[3] = group {\n    %e: float32[3] = exp(%a)\n    return %e\n  }\n"
     "  return %g, %z, %k\n}\n",
     "graph(%x: float32[3, 4], %y: float32[4]) {\n"
     "  %a: float32[3, 4] = mul(%x, 2)\n  %v: float32[4] = select(%a, 0, 1)\n"
     "  %b: float32[4] = add_(%v, %y)\n  %t: float32[4, 3] by [1, 4] = t(%a)\n"
-    "  %d: float32[4, 3] by [1, 4] = copy_(%t, 1e-3)\n  %n = clone(%d, memory_format=contiguous_format)\n"
+    "  %d: float32[4, 3] by [1, 4] = copy_(%t, 1e-3)\n  %n = clone(%d, "
+    "memory_format=contiguous_format)\n"
     "  return %n, %x\n}\n",
     "graph(%x: float32[8, 4], %n: int64[3]) {\n"
-    "  $0: 8 = size(%x, 0)\n  $1: 0.5 = number(0)\n  $2: 3 = number(1)\n  $3 = 2\n  $4: 16 = mul($0, $3)\n"
+    "  $0: 8 = size(%x, 0)\n  $1: 0.5 = number(0)\n  $2: 3 = number(1)\n  $3 = 2\n  $4: 16 = "
+    "mul($0, $3)\n"
     "  $5: -8 = neg($0)\n  $6: 8 = size(%m, 0)\n  $7: 2 = floordiv($0, $2)\n"
     "  guard not $0 == $3\n  guard $3 <= $6\n  %c: float32[2] = constant(1.0, 2.0)\n"
     "  %m: float32[8, 4] = mul(%x, $1)\n  %v: float32[16, 2] = view(%m, [$4, -1])\n"
     "  %a: float32[16, 2] = add(%v, %c, alpha=$2)\n  %f: float32[8] = full([$6], $1)\n"
     "  %g: float32[2, 4] = slice(%m, 0, 0, $7)\n  return %a, %f, %g\n}\n"};
 
-static const char *const tokens[] = {
-    "%", "%x", "%a", "(", ")", "[", "]", "{", "}", ",", ":", "=", "by", "on", "grad", "return", "if", "else", "group",
-    "constant", "None", "True", "nan", "-inf", "1e400", "-1", "99999999999999999999", "0", "float32", "int64", "cpu",
-    "meta", "\"", "\\", "#", "\n", "add", "mul.Scalar", "sum", "complex(1, 2)", "generator", "strided", "[[", "...",
-    "$", "$0", "$1", "$7", "$99", "guard", "not", "<", "==", "size(%x, 1)", "number(1)", "sub($0, $1)", "\n  $8 = 3"};
+static const char *const tokens[] = {"%",
+                                     "%x",
+                                     "%a",
+                                     "(",
+                                     ")",
+                                     "[",
+                                     "]",
+                                     "{",
+                                     "}",
+                                     ",",
+                                     ":",
+                                     "=",
+                                     "by",
+                                     "on",
+                                     "grad",
+                                     "return",
+                                     "if",
+                                     "else",
+                                     "group",
+                                     "constant",
+                                     "None",
+                                     "True",
+                                     "nan",
+                                     "-inf",
+                                     "1e400",
+                                     "-1",
+                                     "99999999999999999999",
+                                     "0",
+                                     "float32",
+                                     "int64",
+                                     "cpu",
+                                     "meta",
+                                     "\"",
+                                     "\\",
+                                     "#",
+                                     "\n",
+                                     "add",
+                                     "mul.Scalar",
+                                     "sum",
+                                     "complex(1, 2)",
+                                     "generator",
+                                     "strided",
+                                     "[[",
+                                     "...",
+                                     "$",
+                                     "$0",
+                                     "$1",
+                                     "$7",
+                                     "$99",
+                                     "guard",
+                                     "not",
+                                     "<",
+                                     "==",
+                                     "size(%x, 1)",
+                                     "number(1)",
+                                     "sub($0, $1)",
+                                     "\n  $8 = 3"};
 
 static size_t replace(char *b, size_t len, size_t at, size_t old, const char *new, size_t n)
 {
@@ -136,7 +191,8 @@ static bool instantiate(cr_session *s, job *j, cr_graph **out)
 
 static void pass_all(cr_session *s, job *j)
 {
-    static const char *const passes[] = {"dead", "common", "simplify", "functional", "decompose"};
+    static const char *const passes[] = {"dead", "common", "simplify", "functional",
+                                         "decompose"};
     size_t n = cr_graph_sizes_vary(j->g) ? 2 : CR_LEN(passes);
 
     for (size_t i = 0; i < n; i++) {
@@ -160,7 +216,6 @@ static void instance_all(cr_session *s, job *j)
         instances++;
     }
 }
-
 
 static void try_one(const char *text)
 {

@@ -22,9 +22,16 @@ static uint32_t draw(uint32_t n)
 }
 
 #define TEXT(n, s) "X" n "\0\0\0" s
-#define STORAGE "(" TEXT("\7", "storage") "ctorch\nFloatStorage\n" TEXT("\1", "0") TEXT("\3", "cpu") "K\4tQ"
-#define TENSOR "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE "K\0K\2K\2\x86K\2K\1\x86\x89" "ccollections\nOrderedDict\n)RtR"
-#define PIECE(s) {s, sizeof(s) - 1}
+#define STORAGE                                                                                \
+    "(" TEXT("\7", "storage") "ctorch\nFloatStorage\n" TEXT("\1", "0") TEXT("\3", "cpu") "K\4" \
+                                                                                         "tQ"
+#define TENSOR                                                                                 \
+    "ctorch._utils\n_rebuild_tensor_v2\n(" STORAGE "K\0K\2K\2\x86K\2K\1\x86\x89"               \
+    "ccollections\nOrderedDict\n)RtR"
+#define PIECE(s)                                                                               \
+    {                                                                                          \
+        s, sizeof(s) - 1                                                                       \
+    }
 typedef struct {
     const char *at;
     size_t len;
@@ -32,24 +39,72 @@ typedef struct {
 
 static const piece seeds[] = {
     PIECE("\x80\x02}q\0(X\1\0\0\0aq\1" TENSOR "q\2X\1\0\0\0bq\3h\2u."),
-    PIECE("\x80\x02" "ccollections\nOrderedDict\nq\0)Rq\1(" TEXT("\1", "m") "}" TEXT("\1", "w")
-          "ctorch._utils\n_rebuild_parameter\n(" TENSOR "\x88h\0)RtRsu}" TEXT("\1", "v") "K\1sb."),
-    PIECE("\x80\x02](K\1M\1\2J\xff\xff\xff\xffG?\xf8\0\0\0\0\0\0\x8a\3\1\2\3NU\1aeK\1\x85\x86\x87\x8f)."),
-    PIECE("\x80\x04\x95\x40\0\0\0\0\0\0\0]\x94(\x8c\7cresset\x94\x8c\4Size\x94\x93\x94K\1K\2\x86\x94\x85\x94R\x94"
-          "C\2ab\x94\x8f\x94(K\1K\2\x90(K\3\x91\x94" "e."),
+    PIECE("\x80\x02"
+          "ccollections\nOrderedDict\nq\0)Rq\1(" TEXT("\1", "m") "}" TEXT(
+              "\1", "w") "ctorch._utils\n_rebuild_parameter\n(" TENSOR
+                         "\x88h\0)RtRsu}" TEXT("\1", "v") "K\1sb."),
+    PIECE("\x80\x02](K\1M\1\2J\xff\xff\xff\xffG?"
+          "\xf8\0\0\0\0\0\0\x8a\3\1\2\3NU\1aeK\1\x85\x86\x87\x8f)."),
+    PIECE("\x80\x04\x95\x40\0\0\0\0\0\0\0]\x94("
+          "\x8c\7cresset\x94\x8c\4Size\x94\x93\x94K\1K\2\x86\x94\x85\x94R\x94"
+          "C\2ab\x94\x8f\x94(K\1K\2\x90(K\3\x91\x94"
+          "e."),
     PIECE("(dp0\nS'a'\np1\nI1\nsS'b'\n(lp2\nL5L\naF1.5\nasVc\nI01\ns."),
-    PIECE("(ctorch\nSize\no(ictorch\nSize\n0" "12K\1q\1" "0h\1."),
+    PIECE("(ctorch\nSize\no(ictorch\nSize\n0"
+          "12K\1q\1"
+          "0h\1."),
 };
 static const piece pieces[] = {
-    PIECE("("), PIECE("."), PIECE("t"), PIECE("e"), PIECE("u"), PIECE("R"), PIECE("b"), PIECE("s"), PIECE("a"),
-    PIECE("\x85"), PIECE("\x86"), PIECE("\x87"), PIECE("\x81"), PIECE("\x92"), PIECE("\x93"), PIECE("\x94"),
-    PIECE("\x90"), PIECE("\x91"), PIECE("0"), PIECE("1"), PIECE("2"), PIECE("N"), PIECE("]"), PIECE("}"),
-    PIECE(")"), PIECE("Q"), PIECE("h\0"), PIECE("h\1"), PIECE("q\0"), PIECE("r\xff\xff\xff\xff"),
-    PIECE("j\xff\xff\xff\xff"), PIECE("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"), PIECE("\x8a\xff"),
-    PIECE("\x8b\xff\xff\xff\x7f"), PIECE("X\xff\xff\xff\xff"), PIECE("\x8e\xff\xff\xff\xff\xff\xff\xff\xff"),
-    PIECE("K\xff"), PIECE("J\0\0\0\x80"), PIECE(STORAGE), PIECE(TENSOR), PIECE("cos\nsystem\n"),
-    PIECE("ctorch\nSize\n"), PIECE("ctorch\nLongStorage\n"), PIECE("ctorch.storage\nUntypedStorage\n"),
-    PIECE("d"), PIECE("l"), PIECE("o"), PIECE("q\0h\0\x86q\0h\0\x86q\0h\0\x86"), PIECE("K\0K\1\x87"), PIECE("P\n"),
+    PIECE("("),
+    PIECE("."),
+    PIECE("t"),
+    PIECE("e"),
+    PIECE("u"),
+    PIECE("R"),
+    PIECE("b"),
+    PIECE("s"),
+    PIECE("a"),
+    PIECE("\x85"),
+    PIECE("\x86"),
+    PIECE("\x87"),
+    PIECE("\x81"),
+    PIECE("\x92"),
+    PIECE("\x93"),
+    PIECE("\x94"),
+    PIECE("\x90"),
+    PIECE("\x91"),
+    PIECE("0"),
+    PIECE("1"),
+    PIECE("2"),
+    PIECE("N"),
+    PIECE("]"),
+    PIECE("}"),
+    PIECE(")"),
+    PIECE("Q"),
+    PIECE("h\0"),
+    PIECE("h\1"),
+    PIECE("q\0"),
+    PIECE("r\xff\xff\xff\xff"),
+    PIECE("j\xff\xff\xff\xff"),
+    PIECE("\x8a\x08\xff\xff\xff\xff\xff\xff\xff\x7f"),
+    PIECE("\x8a\xff"),
+    PIECE("\x8b\xff\xff\xff\x7f"),
+    PIECE("X\xff\xff\xff\xff"),
+    PIECE("\x8e\xff\xff\xff\xff\xff\xff\xff\xff"),
+    PIECE("K\xff"),
+    PIECE("J\0\0\0\x80"),
+    PIECE(STORAGE),
+    PIECE(TENSOR),
+    PIECE("cos\nsystem\n"),
+    PIECE("ctorch\nSize\n"),
+    PIECE("ctorch\nLongStorage\n"),
+    PIECE("ctorch.storage\nUntypedStorage\n"),
+    PIECE("d"),
+    PIECE("l"),
+    PIECE("o"),
+    PIECE("q\0h\0\x86q\0h\0\x86q\0h\0\x86"),
+    PIECE("K\0K\1\x87"),
+    PIECE("P\n"),
 };
 
 static size_t insert(unsigned char *b, size_t len, const piece *p)
@@ -108,15 +163,16 @@ static void archive(cr_text *out, const void *pickle, size_t len)
     cr_zip_writer w;
 
     cr_zip_begin(&w, "a", append, out);
-    if (cr_zip_add(&w, "data.pkl", pickle, len) || cr_zip_add(&w, "data/0", values, sizeof values) ||
-        cr_zip_end(&w))
+    if (cr_zip_add(&w, "data.pkl", pickle, len) ||
+        cr_zip_add(&w, "data/0", values, sizeof values) || cr_zip_end(&w))
         abort();
     cr_zip_writer_drop(&w);
 }
 
 static void old_file(cr_text *out, const void *pickle, size_t len)
 {
-    static const char head[] = "\x80\x02\x8a\nl\xfc\x9c""F\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.}.";
+    static const char head[] = "\x80\x02\x8a\nl\xfc\x9c"
+                               "F\xf9 j\xa8P\x19.\x80\x02M\xe9\x03.}.";
     static const char keys[] = "](" TEXT("\1", "0") "e.\4\0\0\0\0\0\0";
 
     cr_text_put_n(out, head, sizeof head - 1);
@@ -141,7 +197,8 @@ static void use(const cr_checkpoint *c)
         for (int d = 0; t->numel && d < t->ndim; d++)
             last += (t->size[d] - 1) * t->stride[d];
         if (t->numel)
-            sum += (unsigned char)t->data[(last + 1) * (int64_t)cr_dtype_size((cr_dtype)t->dtype) - 1];
+            sum += (unsigned char)
+                       t->data[(last + 1) * (int64_t)cr_dtype_size((cr_dtype)t->dtype) - 1];
     }
     cr_named_tensors_drop(n);
 }
@@ -167,10 +224,12 @@ static void renamed(const unsigned char *b, size_t len, const cr_pickle_rules *r
 {
     cr_pickle *before = NULL, *after = NULL;
     cr_text out = {0};
-    cr_status first = cr_pickle_read(&before, b, len, rules), st = cr_pickle_rename(&out, b, len);
+    cr_status first = cr_pickle_read(&before, b, len, rules),
+              st = cr_pickle_rename(&out, b, len);
 
     /* Both spellings ask the same questions; both readers reject truncated pickles. */
-    if (!st && !first && cr_pickle_read(&after, out.at, out.len, rules) && cr_error_kind() != CR_UNPICKLING)
+    if (!st && !first && cr_pickle_read(&after, out.at, out.len, rules) &&
+        cr_error_kind() != CR_UNPICKLING)
         abort();
     cr_pickle_drop(before);
     cr_pickle_drop(after);
@@ -179,8 +238,10 @@ static void renamed(const unsigned char *b, size_t len, const cr_pickle_rules *r
 
 static void try_one(const unsigned char *bytes, size_t len)
 {
-    cr_checkpoint_options o = {.rules = {.weights_only = draw(2), .ask = draw(2) ? allow_some : NULL},
-                               .share = draw(2), .swapped = draw(8) == 0};
+    cr_checkpoint_options o = {
+        .rules = {.weights_only = draw(2), .ask = draw(2) ? allow_some : NULL},
+        .share = draw(2),
+        .swapped = draw(8) == 0};
     unsigned char *exact = malloc(len + !len);
     cr_text t = {0};
 
@@ -215,6 +276,7 @@ int main(int argc, char **argv)
             tried++;
         }
     } while (time(NULL) < end);
-    printf("%lu pickles, %lu of %lu files accepted, byte sum %lu\n", tried, accepted, 2 * tried, sum);
+    printf("%lu pickles, %lu of %lu files accepted, byte sum %lu\n", tried, accepted, 2 * tried,
+           sum);
     return 0;
 }

@@ -26,9 +26,26 @@ static const char *const headers[] = {
     "\"b\":{\"dtype\":\"I64\",\"shape\":[1,2],\"data_offsets\":[2,18]},"
     "\"c\":{\"dtype\":\"BOOL\",\"shape\":[0,7],\"data_offsets\":[18,18]}}",
 };
-static const char *const pieces[] = {"\"", "\\", "{", "}", "[", "]", ",", ":", "0", "18446744073709551615",
-                                     "9223372036854775807", "\\u0000", "\\ud800", "\xff", "\xe2\x82",
-                                     "\"__metadata__\":{", "\"dtype\":\"U8\"", "-1", "1e3", " "};
+static const char *const pieces[] = {"\"",
+                                     "\\",
+                                     "{",
+                                     "}",
+                                     "[",
+                                     "]",
+                                     ",",
+                                     ":",
+                                     "0",
+                                     "18446744073709551615",
+                                     "9223372036854775807",
+                                     "\\u0000",
+                                     "\\ud800",
+                                     "\xff",
+                                     "\xe2\x82",
+                                     "\"__metadata__\":{",
+                                     "\"dtype\":\"U8\"",
+                                     "-1",
+                                     "1e3",
+                                     " "};
 
 /* Makes a file with one of the headers.  Returns its length. */
 static size_t seed_file(unsigned char *out)

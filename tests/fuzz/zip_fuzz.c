@@ -58,7 +58,8 @@ static size_t find(const unsigned char *b, size_t len, const char *what)
 /* Sets a field of one of the headers to another value, often a limit. */
 static void lie(unsigned char *b, size_t len)
 {
-    static const char *const heads[] = {"PK\1\2", "PK\3\4", "PK\5\6", "PK\6\6", "PK\6\7", "PK\7\10"};
+    static const char *const heads[] = {"PK\1\2", "PK\3\4", "PK\5\6",
+                                        "PK\6\6", "PK\6\7", "PK\7\10"};
     static const uint64_t limits[] = {0, 1, 0xFFFF, 0xFFFFFFFF, INT64_MAX, UINT64_MAX, 46, 64};
     size_t at = find(b, len, heads[draw(CR_LEN(heads))]) + 4 + draw(56), width = 1u << draw(4);
     uint64_t v = draw(3) ? limits[draw(CR_LEN(limits))] : draw((uint32_t)len);
@@ -103,8 +104,8 @@ static unsigned long sum, accepted, opened;
 
 static void use(const cr_zip *z)
 {
-    static const char *const all[] = {"data.pkl", "byteorder", "data/0", "data/1", "x", "version",
-                                      ".data/serialization_id"};
+    static const char *const all[] = {
+        "data.pkl", "byteorder", "data/0", "data/1", "x", "version", ".data/serialization_id"};
 
     for (size_t i = 0; i < CR_LEN(all); i++) {
         const cr_zip_entry *e = cr_zip_find(z, all[i]);
@@ -165,6 +166,7 @@ int main(int argc, char **argv)
             tried++;
         }
     } while (time(NULL) < end);
-    printf("%lu archives, %lu accepted, %lu checkpoints, byte sum %lu\n", tried, accepted, opened, sum);
+    printf("%lu archives, %lu accepted, %lu checkpoints, byte sum %lu\n", tried, accepted,
+           opened, sum);
     return 0;
 }

@@ -3,8 +3,8 @@
  *   doubles [--full] [--speed] [function...]
  *
  * Draws arguments over all numbers, densely where a function is difficult, and compares with
- * long double functions of libm.  Instruction sets with a fused multiply-add must stay within the
- * bounds of doubles.def and give equal bits; the baseline is not measured, because it calls
+ * long double functions of libm.  Instruction sets with a fused multiply-add must stay within
+ * the bounds of doubles.def and give equal bits; the baseline is not measured, because it calls
  * libm.  --full draws 256 times as many, --speed prints nanoseconds for each set. */
 #define _GNU_SOURCE
 #include <math.h>
@@ -45,10 +45,32 @@ static double any(void) { return double_of(draw() ^ draw() << 32); }
 static double edge(void)
 {
     static const double edges[] = {
-        0, 1, 2, 0.5, 3, 0x1p-1074, 0x1p-1022, 0x1.fffffffffffffp-1023, 0x1.fffffffffffffp1023,
-        HUGE_VAL, (double)NAN, 0x1.62e42fefa39efp9, 0x1.6232bdd7abcd2p9, 0x1.74910d52d3051p9,
-        1074, 1024, 0x1p52, 0x1p53, 0x1p27, 0x1.921fb54442d18p0, 0x1.6ac5b262ca1ffp849, 0x1p-54,
-        0x1.fffffffffffffp-1, 0x1.0000000000001p0, 0x1.9p-28, 0x1p-27,
+        0,
+        1,
+        2,
+        0.5,
+        3,
+        0x1p-1074,
+        0x1p-1022,
+        0x1.fffffffffffffp-1023,
+        0x1.fffffffffffffp1023,
+        HUGE_VAL,
+        (double)NAN,
+        0x1.62e42fefa39efp9,
+        0x1.6232bdd7abcd2p9,
+        0x1.74910d52d3051p9,
+        1074,
+        1024,
+        0x1p52,
+        0x1p53,
+        0x1p27,
+        0x1.921fb54442d18p0,
+        0x1.6ac5b262ca1ffp849,
+        0x1p-54,
+        0x1.fffffffffffffp-1,
+        0x1.0000000000001p0,
+        0x1.9p-28,
+        0x1p-27,
     };
     double x = edges[draw() % (sizeof edges / sizeof edges[0])];
     return draw() & 1 << 7 ? -x : x;
@@ -149,12 +171,12 @@ typedef struct {
     arguments (*draw)(int i);
 } function;
 
-#define ULP64(name, reference, bound, draw)                                                   \
-    static long double ref_##name(double a, double b)                                         \
-    {                                                                                         \
-        long double x = (long double)a, y = (long double)b;                                   \
-        (void)y;                                                                              \
-        return reference;                                                                     \
+#define ULP64(name, reference, bound, draw)                                                    \
+    static long double ref_##name(double a, double b)                                          \
+    {                                                                                          \
+        long double x = (long double)a, y = (long double)b;                                    \
+        (void)y;                                                                               \
+        return reference;                                                                      \
     }
 #define ULP64_2 ULP64
 #include "doubles.def"
@@ -189,8 +211,10 @@ static double error_of(double got, long double want)
     int e;
 
     if (equal(got, near))
-        return isfinite(near) && near != 0 ? (double)(fabsl((long double)got - want) /
-               ldexpl(1, (frexpl(want, &e), e < -1021 ? -1074 : e - 53))) : 0;
+        return isfinite(near) && near != 0
+                   ? (double)(fabsl((long double)got - want) /
+                              ldexpl(1, (frexpl(want, &e), e < -1021 ? -1074 : e - 53)))
+                   : 0;
     if (isnan(near) || isnan(got) || want == 0)
         return HUGE_VAL;
     if (got == 0 && signbit(got) != signbit(near))

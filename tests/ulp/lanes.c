@@ -25,13 +25,13 @@
 
 static int failures;
 
-#define CHECK(ok, ...)                                                                        \
-    do {                                                                                      \
-        if (!(ok) && failures++ < 20) {                                                       \
-            printf("%s:%d: ", __FILE__, __LINE__);                                            \
-            printf(__VA_ARGS__);                                                              \
-            printf("\n");                                                                     \
-        }                                                                                     \
+#define CHECK(ok, ...)                                                                         \
+    do {                                                                                       \
+        if (!(ok) && failures++ < 20) {                                                        \
+            printf("%s:%d: ", __FILE__, __LINE__);                                             \
+            printf(__VA_ARGS__);                                                               \
+            printf("\n");                                                                      \
+        }                                                                                      \
     } while (0)
 
 static uint64_t state;
@@ -128,61 +128,61 @@ static int64_t any_int(int bits)
     }
 }
 
-#define INT_OP(T, bits, name, want)                                                           \
-    do {                                                                                      \
-        cv_##T r_ = cv_##name##_##T(cv_load_##T(x), cv_load_##T(y));                          \
-        for (int l = 0; l < CV_LANES_##T; l++) {                                              \
-            int64_t a = x[l], b = y[l], w = want;                                             \
-            CHECK(w == INT64_MAX || (int64_t)r_[l] == w, "%s_%s(%ld, %ld): %ld, not %ld",     \
-                  #name, #T, (long)a, (long)b, (long)r_[l], (long)w);                         \
-        }                                                                                     \
+#define INT_OP(T, bits, name, want)                                                            \
+    do {                                                                                       \
+        cv_##T r_ = cv_##name##_##T(cv_load_##T(x), cv_load_##T(y));                           \
+        for (int l = 0; l < CV_LANES_##T; l++) {                                               \
+            int64_t a = x[l], b = y[l], w = want;                                              \
+            CHECK(w == INT64_MAX || (int64_t)r_[l] == w, "%s_%s(%ld, %ld): %ld, not %ld",      \
+                  #name, #T, (long)a, (long)b, (long)r_[l], (long)w);                          \
+        }                                                                                      \
     } while (0)
 
-#define INT_TEST(T, W, name, op)                                                              \
-    do {                                                                                      \
-        unsigned char m_[CV_LANES_##T];                                                       \
-        cv_storeb_##W(m_, cv_##name##_##T(cv_load_##T(x), cv_load_##T(y)));                   \
-        for (int l = 0; l < CV_LANES_##T; l++)                                                \
-            CHECK(m_[l] == (x[l] op y[l]), "%s_%s lane %d", #name, #T, l);                    \
+#define INT_TEST(T, W, name, op)                                                               \
+    do {                                                                                       \
+        unsigned char m_[CV_LANES_##T];                                                        \
+        cv_storeb_##W(m_, cv_##name##_##T(cv_load_##T(x), cv_load_##T(y)));                    \
+        for (int l = 0; l < CV_LANES_##T; l++)                                                 \
+            CHECK(m_[l] == (x[l] op y[l]), "%s_%s lane %d", #name, #T, l);                     \
     } while (0)
 
-#define DEFINE_INT_CHECK(T, W)                                                                \
-    static void check_##T(void)                                                               \
-    {                                                                                         \
-        cv_s_##T x[CV_LANES_##T], y[CV_LANES_##T];                                            \
-        for (int l = 0; l < CV_LANES_##T; l++) {                                              \
-            x[l] = (cv_s_##T)any_int(W);                                                      \
-            y[l] = (cv_s_##T)any_int(W);                                                      \
-        }                                                                                     \
-        INT_OP(T, W, add, wrapped(W, (uint64_t)a + (uint64_t)b));                             \
-        INT_OP(T, W, sub, wrapped(W, (uint64_t)a - (uint64_t)b));                             \
-        INT_OP(T, W, mul, wrapped(W, (uint64_t)a *(uint64_t)b));                              \
-        INT_OP(T, W, div, ref_div(W, a, b));                                                  \
-        INT_OP(T, W, fmod, ref_fmod(W, a, b));                                                \
-        INT_OP(T, W, floordiv, ref_floordiv(W, a, b));                                        \
-        INT_OP(T, W, remainder, ref_remainder(W, a, b));                                      \
-        INT_OP(T, W, maximum, a > b ? a : b);                                                 \
-        INT_OP(T, W, minimum, a < b ? a : b);                                                 \
-        INT_OP(T, W, and, a &b);                                                              \
-        INT_OP(T, W, or, a | b);                                                              \
-        INT_OP(T, W, xor, a ^ b);                                                             \
-        INT_OP(T, W, shl, ref_shl(W, a, b));                                                  \
-        INT_OP(T, W, shr, ref_shr(W, a, b));                                                  \
-        INT_OP(T, W, pow, ref_pow(W, a, b));                                                  \
-        INT_OP(T, W, gcd, ref_gcd(W, a, b));                                                  \
-        INT_TEST(T, W, eq, ==);                                                               \
-        INT_TEST(T, W, ne, !=);                                                               \
-        INT_TEST(T, W, lt, <);                                                                \
-        INT_TEST(T, W, le, <=);                                                               \
-        INT_TEST(T, W, gt, >);                                                                \
-        INT_TEST(T, W, ge, >=);                                                               \
-        cv_##T v = cv_load_##T(x), n = cv_neg_##T(v), s = cv_sgn_##T(v), m = cv_abs_##T(v);   \
-        for (int l = 0; l < CV_LANES_##T; l++) {                                              \
-            int64_t a = x[l];                                                                 \
-            CHECK((int64_t)n[l] == wrapped(W, 0 - (uint64_t)a), "neg_%s", #T);                \
-            CHECK((int64_t)s[l] == (a > 0) - (a < 0), "sgn_%s", #T);                          \
-            CHECK((int64_t)m[l] == (a < 0 ? wrapped(W, 0 - (uint64_t)a) : a), "abs_%s", #T);  \
-        }                                                                                     \
+#define DEFINE_INT_CHECK(T, W)                                                                 \
+    static void check_##T(void)                                                                \
+    {                                                                                          \
+        cv_s_##T x[CV_LANES_##T], y[CV_LANES_##T];                                             \
+        for (int l = 0; l < CV_LANES_##T; l++) {                                               \
+            x[l] = (cv_s_##T)any_int(W);                                                       \
+            y[l] = (cv_s_##T)any_int(W);                                                       \
+        }                                                                                      \
+        INT_OP(T, W, add, wrapped(W, (uint64_t)a + (uint64_t)b));                              \
+        INT_OP(T, W, sub, wrapped(W, (uint64_t)a - (uint64_t)b));                              \
+        INT_OP(T, W, mul, wrapped(W, (uint64_t)a *(uint64_t)b));                               \
+        INT_OP(T, W, div, ref_div(W, a, b));                                                   \
+        INT_OP(T, W, fmod, ref_fmod(W, a, b));                                                 \
+        INT_OP(T, W, floordiv, ref_floordiv(W, a, b));                                         \
+        INT_OP(T, W, remainder, ref_remainder(W, a, b));                                       \
+        INT_OP(T, W, maximum, a > b ? a : b);                                                  \
+        INT_OP(T, W, minimum, a < b ? a : b);                                                  \
+        INT_OP(T, W, and, a &b);                                                               \
+        INT_OP(T, W, or, a | b);                                                               \
+        INT_OP(T, W, xor, a ^ b);                                                              \
+        INT_OP(T, W, shl, ref_shl(W, a, b));                                                   \
+        INT_OP(T, W, shr, ref_shr(W, a, b));                                                   \
+        INT_OP(T, W, pow, ref_pow(W, a, b));                                                   \
+        INT_OP(T, W, gcd, ref_gcd(W, a, b));                                                   \
+        INT_TEST(T, W, eq, ==);                                                                \
+        INT_TEST(T, W, ne, !=);                                                                \
+        INT_TEST(T, W, lt, <);                                                                 \
+        INT_TEST(T, W, le, <=);                                                                \
+        INT_TEST(T, W, gt, >);                                                                 \
+        INT_TEST(T, W, ge, >=);                                                                \
+        cv_##T v = cv_load_##T(x), n = cv_neg_##T(v), s = cv_sgn_##T(v), m = cv_abs_##T(v);    \
+        for (int l = 0; l < CV_LANES_##T; l++) {                                               \
+            int64_t a = x[l];                                                                  \
+            CHECK((int64_t)n[l] == wrapped(W, 0 - (uint64_t)a), "neg_%s", #T);                 \
+            CHECK((int64_t)s[l] == (a > 0) - (a < 0), "sgn_%s", #T);                           \
+            CHECK((int64_t)m[l] == (a < 0 ? wrapped(W, 0 - (uint64_t)a) : a), "abs_%s", #T);   \
+        }                                                                                      \
     }
 
 DEFINE_INT_CHECK(i32, 32)
@@ -205,27 +205,27 @@ static int make_fence(void)
     return 0;
 }
 
-#define DEFINE_MEMORY_CHECK(T, ZERO)                                                          \
-    static void memory_##T(void)                                                              \
-    {                                                                                         \
-        size_t size = sizeof(cv_s_##T);                                                       \
-        for (int n = 0; n <= CV_LANES_##T; n++) {                                             \
-            char *p = fence - (size_t)n * size, back[CV_LANES_##T * sizeof(cv_s_##T)];        \
-            char old[CV_LANES_##T * sizeof(cv_s_##T)];                                        \
-            memset(fence - 512, 0x5a, 512);                                                   \
-            for (size_t i = 0; i < (size_t)n * size; i++)                                     \
-                p[i] = (char)(i * 7 + 1);                                                     \
-            memcpy(old, p, (size_t)n * size);                                                 \
-            cv_##T v = cv_loadn_##T(p, n);                                                    \
-            cv_store_##T(back, v);                                                            \
-            CHECK(memcmp(back, old, (size_t)n * size) == 0, "loadn_%s(%d)", #T, n);           \
-            for (size_t i = (size_t)n * size; i < sizeof back; i++)                           \
-                CHECK(back[i] == 0, "loadn_%s(%d) is not zero above", #T, n);                 \
-            memset(p, 0, (size_t)n * size);                                                   \
-            cv_storen_##T(p, v, n);                                                           \
-            CHECK(memcmp(p, old, (size_t)n * size) == 0, "storen_%s(%d)", #T, n);             \
-            CHECK(p[-1] == 0x5a, "storen_%s(%d) wrote below", #T, n);                         \
-        }                                                                                     \
+#define DEFINE_MEMORY_CHECK(T, ZERO)                                                           \
+    static void memory_##T(void)                                                               \
+    {                                                                                          \
+        size_t size = sizeof(cv_s_##T);                                                        \
+        for (int n = 0; n <= CV_LANES_##T; n++) {                                              \
+            char *p = fence - (size_t)n * size, back[CV_LANES_##T * sizeof(cv_s_##T)];         \
+            char old[CV_LANES_##T * sizeof(cv_s_##T)];                                         \
+            memset(fence - 512, 0x5a, 512);                                                    \
+            for (size_t i = 0; i < (size_t)n * size; i++)                                      \
+                p[i] = (char)(i * 7 + 1);                                                      \
+            memcpy(old, p, (size_t)n *size);                                                   \
+            cv_##T v = cv_loadn_##T(p, n);                                                     \
+            cv_store_##T(back, v);                                                             \
+            CHECK(memcmp(back, old, (size_t)n *size) == 0, "loadn_%s(%d)", #T, n);             \
+            for (size_t i = (size_t)n * size; i < sizeof back; i++)                            \
+                CHECK(back[i] == 0, "loadn_%s(%d) is not zero above", #T, n);                  \
+            memset(p, 0, (size_t)n *size);                                                     \
+            cv_storen_##T(p, v, n);                                                            \
+            CHECK(memcmp(p, old, (size_t)n *size) == 0, "storen_%s(%d)", #T, n);               \
+            CHECK(p[-1] == 0x5a, "storen_%s(%d) wrote below", #T, n);                          \
+        }                                                                                      \
     }
 DEFINE_MEMORY_CHECK(f32, 0)
 DEFINE_MEMORY_CHECK(f64, 0)
@@ -235,37 +235,37 @@ DEFINE_MEMORY_CHECK(u8, 0)
 DEFINE_MEMORY_CHECK(c64, 0)
 DEFINE_MEMORY_CHECK(c128, 0)
 
-#define DEFINE_MASK_CHECK(W, T)                                                               \
-    static void masks_##W(void)                                                               \
-    {                                                                                         \
-        enum { N = CV_LANES_m##W };                                                           \
-        for (int n = 0; n <= N; n++) {                                                        \
-            char *p = fence - n, back[N], old[N];                                             \
-            int count = 0;                                                                    \
-            memset(fence - 512, 0x5a, 512);                                                   \
-            for (int i = 0; i < n; i++) {                                                     \
-                p[i] = old[i] = (char)(draw() >> 20 & 1);                                     \
-                count += old[i];                                                              \
-            }                                                                                 \
-            cv_m##W m = cv_loadbn_##W(p, n);                                                  \
-            cv_storeb_##W(back, m);                                                           \
-            for (int i = 0; i < N; i++)                                                       \
-                CHECK(back[i] == (i < n ? old[i] : 0), "loadbn_%d(%d)", W, n);                \
-            memset(p, 7, (size_t)n);                                                          \
-            cv_storebn_##W(p, m, n);                                                          \
-            CHECK(memcmp(p, old, (size_t)n) == 0, "storebn_%d(%d)", W, n);                    \
-            CHECK(p[-1] == 0x5a, "storebn_%d(%d) wrote below", W, n);                         \
-            CHECK(cv_count_m##W(m) == count, "count_m%d", W);                                 \
-            CHECK(cv_any_m##W(m) == (count > 0), "any_m%d", W);                               \
-            CHECK(cv_all_m##W(m) == (count == N), "all_m%d", W);                              \
-            CHECK(cv_count_m##W(cv_not_m##W(m)) == N - count, "not_m%d", W);                  \
-            CHECK(cv_count_m##W(cv_firstn_##W(n)) == n, "firstn_%d(%d)", W, n);               \
-            CHECK(!cv_any_m##W(cv_xor_m##W(m, cv_loadb_##W(back))), "loadb_%d", W);           \
-            cv_##T one = cv_frommask_##T(m);                                                  \
-            for (int i = 0; i < N; i++)                                                       \
-                CHECK((int)one[i] == (i < n ? old[i] : 0), "frommask_%s", #T);                \
-        }                                                                                     \
-        CHECK(cv_all_m##W(cv_set1b_##W(1)) && !cv_any_m##W(cv_set1b_##W(0)), "set1b_%d", W);  \
+#define DEFINE_MASK_CHECK(W, T)                                                                \
+    static void masks_##W(void)                                                                \
+    {                                                                                          \
+        enum { N = CV_LANES_m##W };                                                            \
+        for (int n = 0; n <= N; n++) {                                                         \
+            char *p = fence - n, back[N], old[N];                                              \
+            int count = 0;                                                                     \
+            memset(fence - 512, 0x5a, 512);                                                    \
+            for (int i = 0; i < n; i++) {                                                      \
+                p[i] = old[i] = (char)(draw() >> 20 & 1);                                      \
+                count += old[i];                                                               \
+            }                                                                                  \
+            cv_m##W m = cv_loadbn_##W(p, n);                                                   \
+            cv_storeb_##W(back, m);                                                            \
+            for (int i = 0; i < N; i++)                                                        \
+                CHECK(back[i] == (i < n ? old[i] : 0), "loadbn_%d(%d)", W, n);                 \
+            memset(p, 7, (size_t)n);                                                           \
+            cv_storebn_##W(p, m, n);                                                           \
+            CHECK(memcmp(p, old, (size_t)n) == 0, "storebn_%d(%d)", W, n);                     \
+            CHECK(p[-1] == 0x5a, "storebn_%d(%d) wrote below", W, n);                          \
+            CHECK(cv_count_m##W(m) == count, "count_m%d", W);                                  \
+            CHECK(cv_any_m##W(m) == (count > 0), "any_m%d", W);                                \
+            CHECK(cv_all_m##W(m) == (count == N), "all_m%d", W);                               \
+            CHECK(cv_count_m##W(cv_not_m##W(m)) == N - count, "not_m%d", W);                   \
+            CHECK(cv_count_m##W(cv_firstn_##W(n)) == n, "firstn_%d(%d)", W, n);                \
+            CHECK(!cv_any_m##W(cv_xor_m##W(m, cv_loadb_##W(back))), "loadb_%d", W);            \
+            cv_##T one = cv_frommask_##T(m);                                                   \
+            for (int i = 0; i < N; i++)                                                        \
+                CHECK((int)one[i] == (i < n ? old[i] : 0), "frommask_%s", #T);                 \
+        }                                                                                      \
+        CHECK(cv_all_m##W(cv_set1b_##W(1)) && !cv_any_m##W(cv_set1b_##W(0)), "set1b_%d", W);   \
     }
 DEFINE_MASK_CHECK(8, u8)
 DEFINE_MASK_CHECK(32, f32)
@@ -275,8 +275,9 @@ DEFINE_MASK_CHECK(64, i64)
 
 static double any_float(int narrow)
 {
-    static const double few[] = {0, -0.0, 1, -1, 0.5, -0.5, 2.5, -3.5, 7, HUGE_VAL, -HUGE_VAL,
-                                 (double)NAN, 0x1p-149, -0x1p-130, 1e30, 8388609, -0x1p31, 3};
+    static const double few[] = {0,        -0.0,      1,    -1,       0.5,       -0.5,
+                                 2.5,      -3.5,      7,    HUGE_VAL, -HUGE_VAL, (double)NAN,
+                                 0x1p-149, -0x1p-130, 1e30, 8388609,  -0x1p31,   3};
     uint64_t r = draw();
 
     if (r % 3 == 0)
@@ -333,86 +334,86 @@ static double ref_frexpm(double a, double b)
     return frexp(a, &e);
 }
 
-#define FLOAT_OP(T, name, want)                                                               \
-    do {                                                                                      \
-        cv_##T r_ = cv_##name##_##T(cv_load_##T(x), cv_load_##T(y));                          \
-        for (int l = 0; l < CV_LANES_##T; l++) {                                              \
-            double a = (double)x[l], b = (double)y[l], w = want;                              \
-            CHECK(same((double)r_[l], w), "%s_%s(%a, %a): %a, not %a", #name, #T, a, b,       \
-                  (double)r_[l], w);                                                          \
-        }                                                                                     \
+#define FLOAT_OP(T, name, want)                                                                \
+    do {                                                                                       \
+        cv_##T r_ = cv_##name##_##T(cv_load_##T(x), cv_load_##T(y));                           \
+        for (int l = 0; l < CV_LANES_##T; l++) {                                               \
+            double a = (double)x[l], b = (double)y[l], w = want;                               \
+            CHECK(same((double)r_[l], w), "%s_%s(%a, %a): %a, not %a", #name, #T, a, b,        \
+                  (double)r_[l], w);                                                           \
+        }                                                                                      \
     } while (0)
 
-#define FLOAT_OP1(T, name, want)                                                              \
-    do {                                                                                      \
-        cv_##T r_ = cv_##name##_##T(cv_load_##T(x));                                          \
-        for (int l = 0; l < CV_LANES_##T; l++) {                                              \
-            double a = (double)x[l], b = 0, w = want;                                         \
-            (void)b;                                                                          \
-            CHECK(same((double)r_[l], w), "%s_%s(%a): %a, not %a", #name, #T, a,              \
-                  (double)r_[l], w);                                                          \
-        }                                                                                     \
+#define FLOAT_OP1(T, name, want)                                                               \
+    do {                                                                                       \
+        cv_##T r_ = cv_##name##_##T(cv_load_##T(x));                                           \
+        for (int l = 0; l < CV_LANES_##T; l++) {                                               \
+            double a = (double)x[l], b = 0, w = want;                                          \
+            (void)b;                                                                           \
+            CHECK(same((double)r_[l], w), "%s_%s(%a): %a, not %a", #name, #T, a,               \
+                  (double)r_[l], w);                                                           \
+        }                                                                                      \
     } while (0)
 
-#define FLOAT_TEST(T, W, name, want)                                                          \
-    do {                                                                                      \
-        unsigned char m_[CV_LANES_##T];                                                       \
-        cv_storeb_##W(m_, cv_##name##_##T(cv_load_##T(x)));                                   \
-        for (int l = 0; l < CV_LANES_##T; l++) {                                              \
-            double a = (double)x[l];                                                          \
-            CHECK(m_[l] == !!(want), "%s_%s(%a)", #name, #T, a);                              \
-        }                                                                                     \
+#define FLOAT_TEST(T, W, name, want)                                                           \
+    do {                                                                                       \
+        unsigned char m_[CV_LANES_##T];                                                        \
+        cv_storeb_##W(m_, cv_##name##_##T(cv_load_##T(x)));                                    \
+        for (int l = 0; l < CV_LANES_##T; l++) {                                               \
+            double a = (double)x[l];                                                           \
+            CHECK(m_[l] == !!(want), "%s_%s(%a)", #name, #T, a);                               \
+        }                                                                                      \
     } while (0)
 
-#define FLOAT_COMPARE(T, W, name, op)                                                         \
-    do {                                                                                      \
-        unsigned char m_[CV_LANES_##T];                                                       \
-        cv_storeb_##W(m_, cv_##name##_##T(cv_load_##T(x), cv_load_##T(y)));                   \
-        for (int l = 0; l < CV_LANES_##T; l++)                                                \
-            CHECK(m_[l] == (x[l] op y[l]), "%s_%s", #name, #T);                               \
+#define FLOAT_COMPARE(T, W, name, op)                                                          \
+    do {                                                                                       \
+        unsigned char m_[CV_LANES_##T];                                                        \
+        cv_storeb_##W(m_, cv_##name##_##T(cv_load_##T(x), cv_load_##T(y)));                    \
+        for (int l = 0; l < CV_LANES_##T; l++)                                                 \
+            CHECK(m_[l] == (x[l] op y[l]), "%s_%s", #name, #T);                                \
     } while (0)
 
-#define DEFINE_FLOAT_CHECK(T, I, W, narrow, ref_floor_div, next)                              \
-    static void check_##T(void)                                                               \
-    {                                                                                         \
-        cv_s_##T x[CV_LANES_##T], y[CV_LANES_##T];                                            \
-        for (int l = 0; l < CV_LANES_##T; l++) {                                              \
-            x[l] = (cv_s_##T)any_float(narrow);                                               \
-            y[l] = (cv_s_##T)any_float(narrow);                                               \
-        }                                                                                     \
-        FLOAT_OP(T, maximum, ref_maximum(a, b));                                              \
-        FLOAT_OP(T, minimum, ref_minimum(a, b));                                              \
-        FLOAT_OP(T, fmax, ref_fmax(a, b));                                                    \
-        FLOAT_OP(T, fmin, ref_fmin(a, b));                                                    \
-        FLOAT_OP(T, fmod, fmod(a, b));                                                        \
-        FLOAT_OP(T, remainder, (double)(cv_s_##T)ref_floatrem(a, b));                         \
-        FLOAT_OP(T, floordiv, ref_floor_div(a, b));                                           \
-        FLOAT_OP(T, copysign, copysign(a, b));                                                \
-        FLOAT_OP(T, nextafter, (double)next(x[l], y[l]));                                     \
-        FLOAT_OP(T, add, (double)(x[l] + y[l]));                                              \
-        FLOAT_OP(T, div, (double)(x[l] / y[l]));                                              \
-        FLOAT_OP1(T, floor, floor(a));                                                        \
-        FLOAT_OP1(T, ceil, ceil(a));                                                          \
-        FLOAT_OP1(T, trunc, trunc(a));                                                        \
-        FLOAT_OP1(T, round, rint(a));                                                         \
-        FLOAT_OP1(T, sqrt, (double)(cv_s_##T)sqrt(a));                                        \
-        FLOAT_OP1(T, abs, fabs(a));                                                           \
-        FLOAT_OP1(T, neg, -a);                                                                \
-        FLOAT_OP1(T, sgn, (double)((a > 0) - (a < 0)));                                       \
-        FLOAT_OP1(T, frexpm, ref_frexpm(a, b));                                               \
-        FLOAT_TEST(T, W, isnan, isnan(a));                                                    \
-        FLOAT_TEST(T, W, isinf, isinf(a));                                                    \
-        FLOAT_TEST(T, W, isfinite, isfinite(a));                                              \
-        FLOAT_TEST(T, W, signbit, signbit(a));                                                \
-        FLOAT_COMPARE(T, W, eq, ==);                                                          \
-        FLOAT_COMPARE(T, W, ne, !=);                                                          \
-        FLOAT_COMPARE(T, W, lt, <);                                                           \
-        FLOAT_COMPARE(T, W, le, <=);                                                          \
-        FLOAT_COMPARE(T, W, gt, >);                                                           \
-        FLOAT_COMPARE(T, W, ge, >=);                                                          \
-        cv_##I e = cv_frexpe_##T(cv_load_##T(x));                                             \
-        cv_##T back = cv_ldexp_##T(cv_frexpm_##T(cv_load_##T(x)), e);                         \
-        for (int l = 0; l < CV_LANES_##T; l++)                                                \
+#define DEFINE_FLOAT_CHECK(T, I, W, narrow, ref_floor_div, next)                               \
+    static void check_##T(void)                                                                \
+    {                                                                                          \
+        cv_s_##T x[CV_LANES_##T], y[CV_LANES_##T];                                             \
+        for (int l = 0; l < CV_LANES_##T; l++) {                                               \
+            x[l] = (cv_s_##T)any_float(narrow);                                                \
+            y[l] = (cv_s_##T)any_float(narrow);                                                \
+        }                                                                                      \
+        FLOAT_OP(T, maximum, ref_maximum(a, b));                                               \
+        FLOAT_OP(T, minimum, ref_minimum(a, b));                                               \
+        FLOAT_OP(T, fmax, ref_fmax(a, b));                                                     \
+        FLOAT_OP(T, fmin, ref_fmin(a, b));                                                     \
+        FLOAT_OP(T, fmod, fmod(a, b));                                                         \
+        FLOAT_OP(T, remainder, (double)(cv_s_##T)ref_floatrem(a, b));                          \
+        FLOAT_OP(T, floordiv, ref_floor_div(a, b));                                            \
+        FLOAT_OP(T, copysign, copysign(a, b));                                                 \
+        FLOAT_OP(T, nextafter, (double)next(x[l], y[l]));                                      \
+        FLOAT_OP(T, add, (double)(x[l] + y[l]));                                               \
+        FLOAT_OP(T, div, (double)(x[l] / y[l]));                                               \
+        FLOAT_OP1(T, floor, floor(a));                                                         \
+        FLOAT_OP1(T, ceil, ceil(a));                                                           \
+        FLOAT_OP1(T, trunc, trunc(a));                                                         \
+        FLOAT_OP1(T, round, rint(a));                                                          \
+        FLOAT_OP1(T, sqrt, (double)(cv_s_##T)sqrt(a));                                         \
+        FLOAT_OP1(T, abs, fabs(a));                                                            \
+        FLOAT_OP1(T, neg, -a);                                                                 \
+        FLOAT_OP1(T, sgn, (double)((a > 0) - (a < 0)));                                        \
+        FLOAT_OP1(T, frexpm, ref_frexpm(a, b));                                                \
+        FLOAT_TEST(T, W, isnan, isnan(a));                                                     \
+        FLOAT_TEST(T, W, isinf, isinf(a));                                                     \
+        FLOAT_TEST(T, W, isfinite, isfinite(a));                                               \
+        FLOAT_TEST(T, W, signbit, signbit(a));                                                 \
+        FLOAT_COMPARE(T, W, eq, ==);                                                           \
+        FLOAT_COMPARE(T, W, ne, !=);                                                           \
+        FLOAT_COMPARE(T, W, lt, <);                                                            \
+        FLOAT_COMPARE(T, W, le, <=);                                                           \
+        FLOAT_COMPARE(T, W, gt, >);                                                            \
+        FLOAT_COMPARE(T, W, ge, >=);                                                           \
+        cv_##I e = cv_frexpe_##T(cv_load_##T(x));                                              \
+        cv_##T back = cv_ldexp_##T(cv_frexpm_##T(cv_load_##T(x)), e);                          \
+        for (int l = 0; l < CV_LANES_##T; l++)                                                 \
             CHECK(same((double)back[l], (double)x[l]), "frexp and ldexp of %a", (double)x[l]); \
     }
 DEFINE_FLOAT_CHECK(f32, i32, 32, 1, ref_floorf, nextafterf)
@@ -472,15 +473,15 @@ static int exact32(double x) { return (double)(float)x == x; }
 
 static void check_special(void)
 {
-#define SPECIAL1(name, x, want)                                                               \
-    CHECK(near(cv_##name##_f64(cv_set1_f64(x))[0], want, 1e-12), "%s(%g): %.17g", #name,      \
-          (double)x, cv_##name##_f64(cv_set1_f64(x))[0]);                                     \
-    CHECK(near((double)cv_##name##_f32(cv_set1_f32((float)(x)))[0], want, 0x1p-21) ||         \
-              !exact32(x),                                                                    \
+#define SPECIAL1(name, x, want)                                                                \
+    CHECK(near(cv_##name##_f64(cv_set1_f64(x))[0], want, 1e-12), "%s(%g): %.17g", #name,       \
+          (double)x, cv_##name##_f64(cv_set1_f64(x))[0]);                                      \
+    CHECK(near((double)cv_##name##_f32(cv_set1_f32((float)(x)))[0], want, 0x1p-21) ||          \
+              !exact32(x),                                                                     \
           "%s_f32(%g)", #name, (double)x);
-#define SPECIAL2(name, x, y, want)                                                            \
-    CHECK(near(cv_##name##_f64(cv_set1_f64(x), cv_set1_f64(y))[0], want, 1e-12),              \
-          "%s(%g, %g): %.17g", #name, x, y,                                                   \
+#define SPECIAL2(name, x, y, want)                                                             \
+    CHECK(near(cv_##name##_f64(cv_set1_f64(x), cv_set1_f64(y))[0], want, 1e-12),               \
+          "%s(%g, %g): %.17g", #name, x, y,                                                    \
           cv_##name##_f64(cv_set1_f64(x), cv_set1_f64(y))[0]);
 #include "special.def"
     CHECK(isnan(cv_d_digamma(-2)) && cv_d_digamma(0) == -HUGE_VAL, "digamma at its poles");
@@ -555,8 +556,8 @@ static void check_complex_value(const char *name, double x, double y, double re,
     int single = unit > 0x1p-40;
     double a = single ? (double)(float)creall(want) : (double)creall(want);
     double b = single ? (double)(float)cimagl(want) : (double)cimagl(want);
-    long double size = cabsl(want), d = hypotl((long double)re - creall(want),
-                                               (long double)im - cimagl(want));
+    long double size = cabsl(want),
+                d = hypotl((long double)re - creall(want), (long double)im - cimagl(want));
 
     CHECK(kind_of(re, least) == kind_of(a, least) && kind_of(im, least) == kind_of(b, least),
           "%s(%a, %a): %a, %a; not %a, %a", name, x, y, re, im, a, b);
@@ -565,19 +566,18 @@ static void check_complex_value(const char *name, double x, double y, double re,
               re, im, a, b);
 }
 
-#define COMPLEX_CHECK(name)                                                                   \
-    static void complex_##name(double x, double y)                                            \
-    {                                                                                         \
-        float u = (float)x, v = (float)y;                                                     \
-        cv_c128 d = cv_##name##_c128(cv_pair_c128(x, y));                                     \
-        cv_c64 f = cv_##name##_c64(cv_pair_c64(u, v));                                        \
-        check_complex_value(#name "_c128", x, y, d.re[0], d.im[0],                            \
-                            c##name##l(__builtin_complex((long double)x, (long double)y)),    \
-                            0x1p-1021, 0x1p-53);                                              \
-        check_complex_value(#name "_c64", (double)u, (double)v, (double)f.re[0],              \
-                            (double)f.im[0],                                                  \
-                            c##name##l(__builtin_complex((long double)u, (long double)v)),    \
-                            0x1p-125, 0x1p-24);                                               \
+#define COMPLEX_CHECK(name)                                                                    \
+    static void complex_##name(double x, double y)                                             \
+    {                                                                                          \
+        float u = (float)x, v = (float)y;                                                      \
+        cv_c128 d = cv_##name##_c128(cv_pair_c128(x, y));                                      \
+        cv_c64 f = cv_##name##_c64(cv_pair_c64(u, v));                                         \
+        check_complex_value(#name "_c128", x, y, d.re[0], d.im[0],                             \
+                            c##name##l(__builtin_complex((long double)x, (long double)y)),     \
+                            0x1p-1021, 0x1p-53);                                               \
+        check_complex_value(                                                                   \
+            #name "_c64", (double)u, (double)v, (double)f.re[0], (double)f.im[0],              \
+            c##name##l(__builtin_complex((long double)u, (long double)v)), 0x1p-125, 0x1p-24); \
     }
 COMPLEX_CHECK(exp)
 COMPLEX_CHECK(log)
@@ -604,7 +604,7 @@ static void complex_functions(double x, double y)
 
 static void check_complex_functions(void)
 {
-    static const double few[] = {0,    -0.0, 1,  -1,  0.5, -2,   HUGE_VAL, -HUGE_VAL,
+    static const double few[] = {0,    -0.0, 1,  -1,  0.5, -2,    HUGE_VAL,   -HUGE_VAL,
                                  1e30, -30,  50, 100, -85, 1e-30, (double)NAN};
     enum { FEW = sizeof few / sizeof few[0] };
 
@@ -648,33 +648,33 @@ static void trace(double x)
     *trace_end++ = bits;
 }
 
-#define REDUCE(T, op, combine)                                                                \
-    do {                                                                                      \
-        cv_s_##T t_[64];                                                                      \
-        cv_##T acc_[CV_REDUCE_##T];                                                           \
-        memcpy(t_, x, sizeof t_);                                                             \
-        for (int i = 0; i < CV_REDUCE_##T; i++)                                               \
-            acc_[i] = cv_load_##T(x + i * CV_LANES_##T);                                      \
-        for (int half = 32; half > 0; half /= 2)                                              \
-            for (int l = 0; l < half; l++) {                                                  \
-                cv_s_##T a = t_[l], b = t_[l + half];                                         \
-                t_[l] = combine;                                                              \
-            }                                                                                 \
+#define REDUCE(T, op, combine)                                                                 \
+    do {                                                                                       \
+        cv_s_##T t_[64];                                                                       \
+        cv_##T acc_[CV_REDUCE_##T];                                                            \
+        memcpy(t_, x, sizeof t_);                                                              \
+        for (int i = 0; i < CV_REDUCE_##T; i++)                                                \
+            acc_[i] = cv_load_##T(x + i * CV_LANES_##T);                                       \
+        for (int half = 32; half > 0; half /= 2)                                               \
+            for (int l = 0; l < half; l++) {                                                   \
+                cv_s_##T a = t_[l], b = t_[l + half];                                          \
+                t_[l] = combine;                                                               \
+            }                                                                                  \
         cv_s_##T r_ = cv_reduce_##op##_##T(acc_);                                              \
         CHECK(same((double)r_, (double)t_[0]), "reduce_%s_%s", #op, #T);                       \
-        trace((double)r_);                                                                    \
+        trace((double)r_);                                                                     \
     } while (0)
 
-#define DEFINE_REDUCE_CHECK(T, make)                                                          \
-    static void reduce_##T(void)                                                              \
-    {                                                                                         \
-        cv_s_##T x[64];                                                                       \
-        for (int l = 0; l < 64; l++)                                                          \
-            x[l] = (cv_s_##T)(make);                                                          \
-        REDUCE(T, add, a + b);                                                                \
-        REDUCE(T, mul, a *b);                                                                 \
-        REDUCE(T, maximum, (cv_s_##T)(a > b ? a : b));                                        \
-        REDUCE(T, minimum, (cv_s_##T)(a < b ? a : b));                                        \
+#define DEFINE_REDUCE_CHECK(T, make)                                                           \
+    static void reduce_##T(void)                                                               \
+    {                                                                                          \
+        cv_s_##T x[64];                                                                        \
+        for (int l = 0; l < 64; l++)                                                           \
+            x[l] = (cv_s_##T)(make);                                                           \
+        REDUCE(T, add, a + b);                                                                 \
+        REDUCE(T, mul, a *b);                                                                  \
+        REDUCE(T, maximum, (cv_s_##T)(a > b ? a : b));                                         \
+        REDUCE(T, minimum, (cv_s_##T)(a < b ? a : b));                                         \
     }
 DEFINE_REDUCE_CHECK(f32, ldexp((double)(int64_t)draw(), -62))
 DEFINE_REDUCE_CHECK(f64, ldexp((double)(int64_t)draw(), -62))
@@ -696,7 +696,8 @@ static void reduce_rest(void)
     cv_f32 v[CV_REDUCE_f32];
     for (int i = 0; i < CV_REDUCE_f32; i++)
         v[i] = cv_load_f32(x + i * CV_LANES_f32);
-    CHECK(isnan(cv_reduce_maximum_f32(v)) && isnan(cv_reduce_minimum_f32(v)), "NaN is passed on");
+    CHECK(isnan(cv_reduce_maximum_f32(v)) && isnan(cv_reduce_minimum_f32(v)),
+          "NaN is passed on");
     for (int i = 0; i < CV_REDUCE_c64; i++)
         acc[i] = cv_load_c64(z + i * CV_LANES_c64);
     cv_s_c64 sum = cv_reduce_add_c64(acc), product = cv_reduce_mul_c64(acc);

@@ -229,8 +229,8 @@ static void speeds(int argc, char **argv)
 int main(int argc, char **argv)
 {
     size_t size = sizeof(worst[MOST_JOBS][SETS]);
-    worst(*w)[SETS] = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS,
-                           -1, 0);
+    worst(*w)[SETS] =
+        mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     int full = 0, every = 0, jobs = 1, bad = 0;
 
     if (w == MAP_FAILED)

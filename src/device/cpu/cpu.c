@@ -23,10 +23,11 @@
 
 enum {
     ALIGNMENT = 64,
-    SMALL_CLASSES = 16,   /* multiples of 64 up to 1 KB */
-    THREAD_CLASSES = 41,  /* classes below: up to 64 KB */
+    SMALL_CLASSES = 16,    /* multiples of 64 up to 1 KB */
+    THREAD_CLASSES = 41,   /* classes below: up to 64 KB */
     CLASSES = 17 + 4 * 37, /* up to 2^47 bytes */
-    CLASS = 0xffff,        /* the bits of a block's own class; by how much it is larger than what was asked for stands above */
+    CLASS = 0xffff, /* the bits of a block's own class; by how much it is larger than what was
+                       asked for stands above */
     LARGER_BY = 16
 };
 static const size_t huge_page = (size_t)2 << 20;
@@ -37,8 +38,8 @@ static const size_t least_mapped = (size_t)2 << 20;
 #else
 static const size_t least_mapped = (size_t)128 << 10;
 #endif
-/* A process has 65,530 mappings.  When there are this many blocks, more that are smaller than a huge page
- * are malloc's, at a place in their first page that no mapping has. */
+/* A process has 65,530 mappings.  When there are this many blocks, more that are smaller than a
+ * huge page are malloc's, at a place in their first page that no mapping has. */
 #if defined(CR_MEAN) || defined(__SANITIZE_THREAD__) /* which maps more for every mapping */
 enum { MOST_MAPPED = 8 };
 #else
@@ -102,7 +103,8 @@ static CR_THREAD cr_memory_mode mode;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
-static _Atomic int64_t used_bytes, peak_bytes, most_bytes; /* peaks since somebody asked, since the cache was trimmed */
+static _Atomic int64_t used_bytes, peak_bytes,
+    most_bytes; /* peaks since somebody asked, since the cache was trimmed */
 
 static struct {
     block *first[CLASSES];
@@ -229,9 +231,11 @@ static bool cache_is_full(size_t more)
     (void)more;
     return cache.count > MOST_CACHED;
 #else
-    size_t used = (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + cache.unused + more;
+    size_t used =
+        (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + cache.unused + more;
     size_t limit = (size_t)atomic_load_explicit(&most_bytes, memory_order_relaxed);
-    if (mode == CR_MEMORY_TIGHT && more >= least_mapped && used + cache.bytes > limit + limit / 64)
+    if (mode == CR_MEMORY_TIGHT && more >= least_mapped &&
+        used + cache.bytes > limit + limit / 64)
         return true;
     limit = limit > used ? limit : used;
     limit += limit / 8;
@@ -334,10 +338,7 @@ static void before_fork(void)
     cr_threads_end();
     pthread_mutex_lock(&lock);
 }
-static void after_fork(void)
-{
-    pthread_mutex_unlock(&lock);
-}
+static void after_fork(void) { pthread_mutex_unlock(&lock); }
 
 static void start(void)
 {
@@ -425,10 +426,7 @@ static void *get(size_t size, uint32_t *size_class, uint32_t larger)
     return fenced(p, size, *size_class);
 }
 
-void *cr_cpu_get(size_t size, uint32_t *size_class)
-{
-    return get(size, size_class, 2);
-}
+void *cr_cpu_get(size_t size, uint32_t *size_class) { return get(size, size_class, 2); }
 
 void *cr_cpu_get_scratch(size_t size, uint32_t *size_class)
 {

@@ -12,8 +12,8 @@ extern const cr_device_ops cr_cpu_ops;
 /* At least `size` bytes, undefined; NULL with a CR_MEMORY record when there are none.
  * *size_class is nonzero and is what the release needs.  Any thread may release. */
 void *cr_cpu_get(size_t size, uint32_t *size_class);
-/* For what is released before the operator ends: unless the mode is CR_MEMORY_FAST, any larger block that is free
- * will do. */
+/* For what is released before the operator ends: unless the mode is CR_MEMORY_FAST, any larger
+ * block that is free will do. */
 void *cr_cpu_get_scratch(size_t size, uint32_t *size_class);
 void cr_cpu_release(void *p, uint32_t size_class);
 

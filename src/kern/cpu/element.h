@@ -49,50 +49,26 @@ typedef float sum_f16, sum_bf16;
 typedef double sum_f32, sum_f64;
 typedef double _Complex sum_c64, sum_c128;
 
-static inline wide_b8 load_b8(const void *p)
-{
-    return *(const uint8_t *)p != 0;
-}
-static inline wide_u8 load_u8(const void *p)
-{
-    return *(const uint8_t *)p;
-}
-static inline wide_i8 load_i8(const void *p)
-{
-    return *(const int8_t *)p;
-}
-static inline wide_i16 load_i16(const void *p)
-{
-    return *(const int16_t *)p;
-}
-static inline wide_i32 load_i32(const void *p)
-{
-    return *(const int32_t *)p;
-}
-static inline wide_i64 load_i64(const void *p)
-{
-    return *(const int64_t *)p;
-}
+static inline wide_b8 load_b8(const void *p) { return *(const uint8_t *)p != 0; }
+static inline wide_u8 load_u8(const void *p) { return *(const uint8_t *)p; }
+static inline wide_i8 load_i8(const void *p) { return *(const int8_t *)p; }
+static inline wide_i16 load_i16(const void *p) { return *(const int16_t *)p; }
+static inline wide_i32 load_i32(const void *p) { return *(const int32_t *)p; }
+static inline wide_i64 load_i64(const void *p) { return *(const int64_t *)p; }
 static inline wide_f16 load_f16(const void *p)
 {
     return cr_half_to_float(*(const uint16_t *)p);
 }
 static inline wide_bf16 load_bf16(const void *p)
 {
-    uint32_t bits = (uint32_t)*(const uint16_t *)p << 16;
+    uint32_t bits = (uint32_t) * (const uint16_t *)p << 16;
     float f;
 
     memcpy(&f, &bits, sizeof f);
     return f;
 }
-static inline wide_f32 load_f32(const void *p)
-{
-    return *(const float *)p;
-}
-static inline wide_f64 load_f64(const void *p)
-{
-    return *(const double *)p;
-}
+static inline wide_f32 load_f32(const void *p) { return *(const float *)p; }
+static inline wide_f64 load_f64(const void *p) { return *(const double *)p; }
 
 /* C11 can combine any real and imaginary part only through the memory layout. */
 static inline double _Complex cr_join_complex(double re, double im)
@@ -117,46 +93,16 @@ static inline wide_c128 load_c128(const void *p)
 }
 
 /* Integers wrap as torch's do. */
-static inline void store_b8(void *p, int64_t x)
-{
-    *(uint8_t *)p = x != 0;
-}
-static inline void store_u8(void *p, int64_t x)
-{
-    *(uint8_t *)p = (uint8_t)x;
-}
-static inline void store_i8(void *p, int64_t x)
-{
-    *(int8_t *)p = (int8_t)x;
-}
-static inline void store_i16(void *p, int64_t x)
-{
-    *(int16_t *)p = (int16_t)x;
-}
-static inline void store_i32(void *p, int64_t x)
-{
-    *(int32_t *)p = (int32_t)x;
-}
-static inline void store_i64(void *p, int64_t x)
-{
-    *(int64_t *)p = x;
-}
-static inline void store_f16(void *p, float x)
-{
-    *(uint16_t *)p = cr_float_to_half(x);
-}
-static inline void store_bf16(void *p, float x)
-{
-    *(uint16_t *)p = cr_float_to_bfloat(x);
-}
-static inline void store_f32(void *p, float x)
-{
-    *(float *)p = x;
-}
-static inline void store_f64(void *p, double x)
-{
-    *(double *)p = x;
-}
+static inline void store_b8(void *p, int64_t x) { *(uint8_t *)p = x != 0; }
+static inline void store_u8(void *p, int64_t x) { *(uint8_t *)p = (uint8_t)x; }
+static inline void store_i8(void *p, int64_t x) { *(int8_t *)p = (int8_t)x; }
+static inline void store_i16(void *p, int64_t x) { *(int16_t *)p = (int16_t)x; }
+static inline void store_i32(void *p, int64_t x) { *(int32_t *)p = (int32_t)x; }
+static inline void store_i64(void *p, int64_t x) { *(int64_t *)p = x; }
+static inline void store_f16(void *p, float x) { *(uint16_t *)p = cr_float_to_half(x); }
+static inline void store_bf16(void *p, float x) { *(uint16_t *)p = cr_float_to_bfloat(x); }
+static inline void store_f32(void *p, float x) { *(float *)p = x; }
+static inline void store_f64(void *p, double x) { *(double *)p = x; }
 static inline void store_c64(void *p, double _Complex z)
 {
     *(cr_complex_float *)p = (cr_complex_float){(float)creal(z), (float)cimag(z)};

@@ -3,7 +3,10 @@
 #include "kern/cpu/library/dnnl.h"
 #include "kern/layout.h"
 
-static cr_dnnl_primitive *layout_primitive(const cr_layout_kernel *k) { return (cr_dnnl_primitive *)(uintptr_t)k; }
+static cr_dnnl_primitive *layout_primitive(const cr_layout_kernel *k)
+{
+    return (cr_dnnl_primitive *)(uintptr_t)k;
+}
 
 static cr_layout_kernel *layout_convolution(const cr_conv *c, cr_dtype t, bool bias)
 {
@@ -58,7 +61,8 @@ static void layout_unblock_planes(void *context, int64_t begin, int64_t end)
     }
 }
 
-static void layout_unblock(float *plain, const float *blocked, int64_t planes, int64_t block, int64_t points)
+static void layout_unblock(float *plain, const float *blocked, int64_t planes, int64_t block,
+                           int64_t points)
 {
     unblock_job j = {plain, blocked, block, points};
 
@@ -68,9 +72,15 @@ static void layout_unblock(float *plain, const float *blocked, int64_t planes, i
 const cr_layout_hook *cr_layout_hook_of(cr_device_kind kind)
 {
     static const cr_layout_hook host = {
-        .convolution = layout_convolution, .release = layout_release, .bytes = layout_bytes,
-        .is_plain = layout_is_plain, .block = layout_block, .pack = layout_pack, .run = layout_run,
-        .unblock = layout_unblock, .max_pool = cr_pool_max_blocked,
+        .convolution = layout_convolution,
+        .release = layout_release,
+        .bytes = layout_bytes,
+        .is_plain = layout_is_plain,
+        .block = layout_block,
+        .pack = layout_pack,
+        .run = layout_run,
+        .unblock = layout_unblock,
+        .max_pool = cr_pool_max_blocked,
     };
 
     return kind == CR_CPU ? &host : NULL;

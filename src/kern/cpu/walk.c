@@ -66,10 +66,7 @@ void cr_walk_merge(cr_walk *w)
     w->ndim = n;
 }
 
-static int64_t magnitude(int64_t x)
-{
-    return x < 0 ? -x : x;
-}
+static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
 
 static void swap_dims(cr_walk *w, int a, int b)
 {

@@ -261,7 +261,4 @@ static PyMethodDef functions[] = {
     {"_backend_event_done", event_done, METH_VARARGS, "Whether an event has happened."},
     {0}};
 
-int cr_py_backend_start(PyObject *m)
-{
-    return PyModule_AddFunctions(m, functions);
-}
+int cr_py_backend_start(PyObject *m) { return PyModule_AddFunctions(m, functions); }

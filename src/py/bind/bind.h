@@ -18,8 +18,7 @@
 /* Python's tensor.  When `owns` is true, it owns a reference on `t`.  Otherwise `t` owns the
  * wrapper, and only C can reach the wrapper. */
 typedef struct {
-    PyObject_HEAD
-    cr_tensor *t; /* never NULL after construction */
+    PyObject_HEAD cr_tensor *t; /* never NULL after construction */
     PyObject *dict, *weak;
     /* The dicts of tensor hooks and of post-accumulate hooks, borrowed from the C hooks that
      * own them. */
@@ -74,8 +73,7 @@ int cr_py_warn_once(bool *said, const char *text);
 /* --- small objects --- */
 
 typedef struct {
-    PyObject_HEAD
-    uint8_t dtype;
+    PyObject_HEAD uint8_t dtype;
 } cr_py_dtype;
 extern PyTypeObject cr_py_dtype_type;
 PyObject *cr_py_dtype_object(cr_dtype t); /* borrowed */
@@ -84,9 +82,8 @@ PyObject *cr_py_dtype_object(cr_dtype t); /* borrowed */
 cr_dtype cr_py_dtype_from(PyObject *x);
 
 typedef struct {
-    PyObject_HEAD
-    int kind, index; /* index -1: no index */
-    PyObject *before; /* stack of defaults that __enter__ saved */
+    PyObject_HEAD int kind, index; /* index -1: no index */
+    PyObject *before;              /* stack of defaults that __enter__ saved */
 } cr_py_device;
 extern PyTypeObject cr_py_device_type;
 PyObject *cr_py_device_object(int kind, int index);
@@ -97,8 +94,7 @@ int cr_py_device_from(PyObject *x, int *kind, int *index);
 
 /* A constant such as torch.strided or torch.channels_last. */
 typedef struct {
-    PyObject_HEAD
-    const char *name;
+    PyObject_HEAD const char *name;
     int value;
 } cr_py_constant;
 extern PyTypeObject cr_py_layout_type, cr_py_format_type;
@@ -110,8 +106,7 @@ extern PyTypeObject cr_py_size_type;
 PyObject *cr_py_size(int ndim, const int64_t *size);
 
 typedef struct {
-    PyObject_HEAD
-    cr_generator *generator;
+    PyObject_HEAD cr_generator *generator;
 } cr_py_generator;
 extern PyTypeObject cr_py_generator_type;
 
@@ -178,14 +173,14 @@ typedef struct cr_py_sig {
     PyObject **name;
     /* indices of the positional parameters; self first for methods */
     uint8_t order[CR_MAX_ARGS];
-    uint8_t positional;         /* length of `order` */
+    uint8_t positional; /* length of `order` */
     /* index of the parameter that a method fills with self, or -1 */
     int8_t self;
     /* index of the parameter that takes all positional ints, or -1 */
     int8_t varargs;
-    int8_t device;              /* index of a factory's device parameter, or -1 */
-    bool out;                   /* out= is allowed */
-    bool factory;               /* requires_grad= and other factory keywords are allowed */
+    int8_t device; /* index of a factory's device parameter, or -1 */
+    bool out;      /* out= is allowed */
+    bool factory;  /* requires_grad= and other factory keywords are allowed */
     struct cr_py_sig *next;
 } cr_py_sig;
 
@@ -263,8 +258,7 @@ PyObject *cr_py_record(const cr_op *op);
 
 /* The Python callable of an operator. */
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     cr_py_sig *chain;
     PyObject *name;
     /* the function that __torch_function__ receives instead of this callable, or NULL */
@@ -300,18 +294,18 @@ PyObject *cr_py_mode_call(PyObject *function, const cr_py_given *g);
 
 /* --- pieces of the Tensor type --- */
 
-extern const PyType_Slot cr_py_number_slots[];                           /* number.c */
-extern const PyType_Slot cr_py_convert_slots[];                          /* convert.c */
+extern const PyType_Slot cr_py_number_slots[];  /* number.c */
+extern const PyType_Slot cr_py_convert_slots[]; /* convert.c */
 PyObject *cr_py_richcompare(PyObject *a, PyObject *b, int op);
-PyObject *cr_py_subscript(PyObject *self, PyObject *index);              /* index.c */
+PyObject *cr_py_subscript(PyObject *self, PyObject *index); /* index.c */
 int cr_py_ass_subscript(PyObject *self, PyObject *index, PyObject *value);
-extern PyGetSetDef cr_py_properties[];                                    /* property.c */
-extern PyMethodDef cr_py_methods[];                                       /* method.c */
+extern PyGetSetDef cr_py_properties[]; /* property.c */
+extern PyMethodDef cr_py_methods[];    /* method.c */
 extern const PyType_Slot cr_py_method_slots[];
-extern PyMethodDef cr_py_convert_methods[];                              /* convert.c */
+extern PyMethodDef cr_py_convert_methods[]; /* convert.c */
 extern PyMethodDef cr_py_numpy_methods[], cr_py_dlpack_methods[], cr_py_legacy_methods[];
 extern PyMethodDef cr_py_engine_methods[], cr_py_make_methods[];
-int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags);          /* numpy.c */
+int cr_py_getbuffer(PyObject *self, Py_buffer *view, int flags); /* numpy.c */
 void cr_py_releasebuffer(PyObject *self, Py_buffer *view);
 PyObject *cr_py_tensor_new(PyTypeObject *type, PyObject *args, PyObject *kwargs); /* legacy.c */
 
@@ -395,6 +389,6 @@ int cr_py_program_start(PyObject *m);     /* program.c */
 /* Makes the Program of `g`.  `graph` is the Python object that keeps `g` alive. */
 struct cr_graph;
 PyObject *cr_py_program_new(PyObject *graph, const struct cr_graph *g);
-int cr_py_checkpoint_start(PyObject *m);  /* checkpoint.c */
+int cr_py_checkpoint_start(PyObject *m); /* checkpoint.c */
 
 #endif

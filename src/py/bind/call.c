@@ -40,8 +40,7 @@ static bool is_large(const cr_op *op, const cr_value *arg)
         return false;
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1)
         n += call_elements(&arg[CR_CTZ(mask)]);
-    return CR_UNLIKELY(n >= LARGE) ||
-           (!op->tensor_params && made_elements(op, arg) >= LARGE);
+    return CR_UNLIKELY(n >= LARGE) || (!op->tensor_params && made_elements(op, arg) >= LARGE);
 }
 
 cr_status cr_py_call(const cr_op *op, const cr_value *arg, cr_value *result)
@@ -115,8 +114,8 @@ static PyObject *named_repr(PyObject *self)
     PyObject *lines = PyList_New(0), *joined = NULL, *out = NULL, *sep;
 
     for (Py_ssize_t i = 0; lines && i < PyTuple_GET_SIZE(self); i++) {
-        PyObject *line = PyUnicode_FromFormat("%s=%R", type->tp_members[i].name,
-                                              PyTuple_GET_ITEM(self, i));
+        PyObject *line =
+            PyUnicode_FromFormat("%s=%R", type->tp_members[i].name, PyTuple_GET_ITEM(self, i));
         if (!line || PyList_Append(lines, line) < 0)
             Py_CLEAR(lines);
         Py_XDECREF(line);
@@ -363,9 +362,9 @@ static PyObject *op_call(PyObject *callable, PyObject *const *args, size_t flagg
                   ? cr_py_override_call(call_shown(self), a.overloaded, a.overloaded_count, &g)
                   : call_run(self, s, &a);
     else
-        out = fit == CR_PY_RAISED ? NULL
-                                  : cr_py_explain(PyUnicode_AsUTF8(self->name), self->chain, &g,
-                                                  self->method);
+        out = fit == CR_PY_RAISED
+                  ? NULL
+                  : cr_py_explain(PyUnicode_AsUTF8(self->name), self->chain, &g, self->method);
     cr_py_args_drop(&a);
     return out;
 }

@@ -17,11 +17,11 @@
 typedef enum { USE_NAME, USE_NEW, USE_CALL } use;
 
 typedef struct {
-    PyObject *find;     /* Python: (module, name) -> (object, use), or None */
-    PyObject *allowed;  /* dict of the objects that the user allowed, by name */
+    PyObject *find;    /* Python: (module, name) -> (object, use), or None */
+    PyObject *allowed; /* dict of the objects that the user allowed, by name */
     /* Python: (storage, location) -> storage; NULL: storages stay on the CPU */
     PyObject *restore;
-    PyObject *found;    /* "module.name" -> result of `find` */
+    PyObject *found; /* "module.name" -> result of `find` */
     PyObject *unpickling_error;
     const char *encoding; /* encoding of Python 2 strings */
     bool weights_only, meta, keep_cpu;
@@ -88,8 +88,8 @@ static PyObject *default_object(const cr_pickle_name *n)
     if (n->global.use == CR_USE_DTYPE)
         return Py_NewRef(cr_py_dtype_object(n->global.dtype));
     module = checkpoint_import(n->global.use == CR_USE_CLASS || n->global.use == CR_USE_STORAGE
-                        ? (n->global.untyped ? "torch.storage" : "torch")
-                        : n->module);
+                                   ? (n->global.untyped ? "torch.storage" : "torch")
+                                   : n->module);
     object = module ? PyObject_GetAttrString(module, n->name) : NULL;
     Py_XDECREF(module);
     return object;
@@ -468,7 +468,7 @@ static PyObject *not_callable(const loader *l, PyObject *function)
 }
 
 static PyObject *checkpoint_call_function(loader *l, const cr_step *f, PyObject *function,
-                               const cr_step *args, PyObject *tuple)
+                                          const cr_step *args, PyObject *tuple)
 {
     cr_global_id id = id_of(l, f);
     bool legacy_class =
@@ -530,10 +530,11 @@ static PyObject *newobj(loader *l, const cr_step *s)
     if (!args || (s->count > 2 && !kwargs))
         return NULL;
     if (use_of(l, f) == USE_NAME)
-        return checkpoint_refuse(l,
-                      "Can only create new object for nn.Parameter or classes allowlisted via "
-                      "`add_safe_globals` but got %S",
-                      cls);
+        return checkpoint_refuse(
+            l,
+            "Can only create new object for nn.Parameter or classes allowlisted via "
+            "`add_safe_globals` but got %S",
+            cls);
     if (!PyType_Check(cls) || (kwargs && !PyDict_Check(kwargs)))
         return checkpoint_refuse(l, "%S is not a class", cls);
     if (PyTuple_Check(args) && misused(l, id_of(l, f), operand_step(l, s, 1), args))
@@ -554,10 +555,11 @@ static PyObject *object_step(loader *l, const cr_step *s)
     if (!args)
         return NULL;
     if (how == USE_NAME || (s->count > 1 && how != USE_CALL))
-        checkpoint_refuse(l,
-               "Can only create new object for classes allowlisted via `add_safe_globals` but "
-               "got %S",
-               cls);
+        checkpoint_refuse(
+            l,
+            "Can only create new object for classes allowlisted via `add_safe_globals` but "
+            "got %S",
+            cls);
     else
         made = s->count > 1 ? PyObject_CallObject(cls, args) : new_instance(cls, args, NULL);
     Py_DECREF(args);
@@ -622,11 +624,12 @@ static int checkpoint_update(loader *l, const cr_step *s)
     if (takes_items(l, dict))
         return set_items(l, dict, s, 1);
     checkpoint_refuse(l,
-           s->kind == CR_STEP_SETITEM ? "Can only SETITEM for dict, collections.OrderedDict, "
-                                        "collections.Counter, but got %S"
-                                      : "Can only SETITEMS for dict, collections.OrderedDict, "
-                                        "collections.Counter, but got %S",
-           checkpoint_type_of(dict));
+                      s->kind == CR_STEP_SETITEM
+                          ? "Can only SETITEM for dict, collections.OrderedDict, "
+                            "collections.Counter, but got %S"
+                          : "Can only SETITEMS for dict, collections.OrderedDict, "
+                            "collections.Counter, but got %S",
+                      checkpoint_type_of(dict));
     return -1;
 }
 

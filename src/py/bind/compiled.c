@@ -27,8 +27,7 @@ void cr_py_note_read(const cr_tensor *t, const char *by)
 /* --- calls --- */
 
 typedef struct {
-    PyObject_HEAD
-    cr_compiled_call *c;
+    PyObject_HEAD cr_compiled_call *c;
     int inputs, outputs;
 } call_object;
 
@@ -189,8 +188,7 @@ static PyTypeObject call_type = {
 /* --- recordings with symbols --- */
 
 typedef struct {
-    PyObject_HEAD
-    cr_compiled_calls *c;
+    PyObject_HEAD cr_compiled_calls *c;
 } calls_object;
 
 static PyTypeObject calls_type;
@@ -268,18 +266,17 @@ typedef enum { RETURNS_ONE, RETURNS_TUPLE, RETURNS_LIST, RETURNS_TREE } returns_
 typedef enum { PUT_GRAD, PUT_ITEM, PUT_AT, PUT_CELL } put_kind;
 typedef struct {
     put_kind kind;
-    int node, output;  /* node: of the guard; output -1: .grad becomes None */
-    PyObject *key;     /* of a dict item */
-    Py_ssize_t place;  /* index in a list; PUT_GRAD: the guard's node of the earlier gradient */
+    int node, output; /* node: of the guard; output -1: .grad becomes None */
+    PyObject *key;    /* of a dict item */
+    Py_ssize_t place; /* index in a list; PUT_GRAD: the guard's node of the earlier gradient */
 } put;
 
 typedef struct {
-    PyObject_HEAD
-    cr_guard *guard;
-    PyObject *names;   /* keyword names, or NULL */
+    PyObject_HEAD cr_guard *guard;
+    PyObject *names; /* keyword names, or NULL */
     Py_ssize_t positional;
-    uint32_t mode;     /* see mode_now */
-    PyObject *runner;  /* a Call, Calls, or a Python callable that takes the inputs */
+    uint32_t mode;    /* see mode_now */
+    PyObject *runner; /* a Call, Calls, or a Python callable that takes the inputs */
     int inputs, outputs, numbers;
     PyObject *constants; /* one per input: a tensor, or None when the guard gives the input */
     int *origin;         /* first input with the same storage, by input; NULL: no writes */
@@ -289,7 +286,7 @@ typedef struct {
     PyObject *unflatten; /* RETURNS_TREE: leaves -> return value */
     int puts;
     put *put;
-    bool heavy;          /* large enough to release the interpreter lock */
+    bool heavy; /* large enough to release the interpreter lock */
     int64_t calls;
 } entry;
 
@@ -712,8 +709,7 @@ done:
 /* --- functions --- */
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *function, *miss, *entries, *dict, *weak;
     bool off; /* true: calls go to the plain function */
 } function;
@@ -1047,7 +1043,8 @@ static PyObject *outline(PyObject *m, PyObject *x)
     return cr_py_raise(st);
 }
 
-/* _programs_made() -> programs of this process; those that only have other sizes than one are none. */
+/* _programs_made() -> programs of this process; those that only have other sizes than one are
+ * none. */
 static PyObject *programs_made(PyObject *m, PyObject *unused)
 {
     (void)m;

@@ -253,12 +253,11 @@ static PyObject *get_default_device(PyObject *m, PyObject *unused)
     return cr_py_device_of(cr_thread.device);
 }
 
-static PyMethodDef functions[] = {
-    {"set_default_device", set_default_device, METH_O,
-     "Sets the default device; None means the CPU."},
-    {"get_default_device", get_default_device, METH_NOARGS,
-     "The default device of new tensors."},
-    {0}};
+static PyMethodDef functions[] = {{"set_default_device", set_default_device, METH_O,
+                                   "Sets the default device; None means the CPU."},
+                                  {"get_default_device", get_default_device, METH_NOARGS,
+                                   "The default device of new tensors."},
+                                  {0}};
 
 int cr_py_device_start(PyObject *m)
 {

@@ -38,10 +38,10 @@ static const char plain_name[] = "dltensor", versioned_name[] = "dltensor_versio
 
 static dl_dtype to_dl(cr_dtype t)
 {
-    uint8_t code = t == CR_BOOL                          ? DL_BOOL
-                   : t == CR_U8                          ? DL_UINT
-                   : t == CR_BF16                        ? DL_BFLOAT
-                   : cr_dtype_category(t) == CR_CAT_INT  ? DL_INT
+    uint8_t code = t == CR_BOOL                           ? DL_BOOL
+                   : t == CR_U8                           ? DL_UINT
+                   : t == CR_BF16                         ? DL_BFLOAT
+                   : cr_dtype_category(t) == CR_CAT_INT   ? DL_INT
                    : cr_dtype_category(t) == CR_CAT_FLOAT ? DL_FLOAT
                                                           : DL_COMPLEX;
     return (dl_dtype){code, (uint8_t)(8 * cr_dtype_size(t)), 1};

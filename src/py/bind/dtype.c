@@ -95,8 +95,7 @@ PyTypeObject cr_py_dtype_type = {
 /* --- finfo, iinfo --- */
 
 typedef struct {
-    PyObject_HEAD
-    uint8_t dtype;
+    PyObject_HEAD uint8_t dtype;
 } type_info;
 
 typedef struct {

@@ -118,8 +118,7 @@ static void print_given(cr_text *out, const call *c)
     for (Py_ssize_t i = 0; i < k; i++)
         cr_text_printf(out, "%s%s=%s%s", n || i ? ", " : "",
                        PyUnicode_AsUTF8(PyTuple_GET_ITEM(c->g->names, i)),
-                       type_name(c->g->args[c->g->count + i]),
-                       !n && i + 1 == k ? ", " : "");
+                       type_name(c->g->args[c->g->count + i]), !n && i + 1 == k ? ", " : "");
     cr_text_char(out, ')');
 }
 
@@ -156,7 +155,10 @@ static void print_type(cr_text *out, PyObject *x)
     if (!(list || PyTuple_Check(x)) || !PySequence_Fast_GET_SIZE(x))
         return;
     for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(x); i++)
-        cr_text_printf(out, "%s%s", i ? ", " : list ? " of [" : " of (",
+        cr_text_printf(out, "%s%s",
+                       i      ? ", "
+                       : list ? " of ["
+                              : " of (",
                        type_name(PySequence_Fast_GET_ITEM(x, i)));
     cr_text_char(out, list ? ']' : ')');
 }
@@ -308,16 +310,18 @@ static PyObject *wrong_type(const call *c, const cr_py_sig *s, const cr_py_args 
     if (a->bad_position > 0)
         snprintf(where, sizeof where, " (position %d)", a->bad_position);
     if (p->type == CR_T_INTS && a->bad_item > 0)
-        return PyErr_Format(PyExc_TypeError,
-                            "%s(): argument '%U' failed to unpack the object at pos %zd with error "
-                            "\"type must be tuple of ints,but got %s\"",
-                            c->name, name, a->bad_item + 1, type_name(item));
+        return PyErr_Format(
+            PyExc_TypeError,
+            "%s(): argument '%U' failed to unpack the object at pos %zd with error "
+            "\"type must be tuple of ints,but got %s\"",
+            c->name, name, a->bad_item + 1, type_name(item));
     if (p->type != CR_T_TENSOR && list)
-        return PyErr_Format(PyExc_TypeError,
-                            "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
-                            c->name, name, where, cr_param_type_text(p), type_name(item), a->bad_item);
-    return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name, name,
-                        where, cr_param_type_text(p), type_name(x));
+        return PyErr_Format(
+            PyExc_TypeError,
+            "%s(): argument '%U'%s must be %s, but found element of type %s at pos %zd",
+            c->name, name, where, cr_param_type_text(p), type_name(item), a->bad_item);
+    return PyErr_Format(PyExc_TypeError, "%s(): argument '%U'%s must be %s, not %s", c->name,
+                        name, where, cr_param_type_text(p), type_name(x));
 }
 
 static PyObject *wrong_keyword(const call *c, const cr_py_sig *s, PyObject *keyword)

@@ -9,10 +9,10 @@
 
 typedef struct {
     PyObject_HEAD
-    /* borrowed; NULL before the call is recorded and after the node is freed */
-    cr_node *node;
+        /* borrowed; NULL before the call is recorded and after the node is freed */
+        cr_node *node;
     PyObject *to_save, *dirty, *non_differentiable; /* tuples, or NULL */
-    PyObject *needs_input_grad; /* tuple of bools */
+    PyObject *needs_input_grad;                     /* tuple of bools */
     PyObject *likes; /* one per result: an empty tensor with its shape, or None */
     cr_saved *saved;
     uint32_t saved_count;

@@ -166,9 +166,10 @@ static PyObject *generator_reduce(PyObject *self, PyObject *unused)
 {
     PyObject *state = generator_get_state(self, unused);
 
-    return state ? Py_BuildValue("O(s)N", Py_TYPE(self),
-                                 cr_device_print(cr_generator_device(generator_of_object(self))).text,
-                                 state)
+    return state ? Py_BuildValue(
+                       "O(s)N", Py_TYPE(self),
+                       cr_device_print(cr_generator_device(generator_of_object(self))).text,
+                       state)
                  : NULL;
 }
 

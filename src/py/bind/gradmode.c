@@ -5,9 +5,8 @@
 typedef enum { NO_GRAD, ENABLE_GRAD, SET_GRAD, INFERENCE } switch_kind;
 
 typedef struct {
-    PyObject_HEAD
-    uint8_t kind; /* switch_kind */
-    bool mode;    /* SET_GRAD, INFERENCE: the requested mode */
+    PyObject_HEAD uint8_t kind; /* switch_kind */
+    bool mode;                  /* SET_GRAD, INFERENCE: the requested mode */
     bool was_no_grad, was_inference;
 } grad_switch;
 
@@ -181,10 +180,11 @@ static PyGetSetDef switch_getset[] = {{"mode", switch_mode, NULL, NULL, NULL}, {
 #define SWITCH_TYPE(name_, new_, doc_)                                                         \
     {                                                                                          \
         PyVarObject_HEAD_INIT(NULL, 0).tp_name = "cresset.autograd.grad_mode." name_,          \
-        .tp_basicsize = sizeof(grad_switch),                                                   \
-        .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, .tp_doc = doc_, .tp_new = new_,  \
-        .tp_init = switch_init, .tp_call = switch_call, .tp_methods = switch_methods,          \
-        .tp_getset = switch_getset,                                                            \
+                                    .tp_basicsize = sizeof(grad_switch),                       \
+                                    .tp_flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE,      \
+                                    .tp_doc = doc_, .tp_new = new_, .tp_init = switch_init,    \
+                                    .tp_call = switch_call, .tp_methods = switch_methods,      \
+                                    .tp_getset = switch_getset,                                \
     }
 
 static PyTypeObject switch_types[] = {

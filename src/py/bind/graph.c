@@ -2,18 +2,17 @@
  *
  * A Graph keeps alive the object that owns the session of its nodes: the recorder, or the graph
  * that a pass was applied to. */
-#include "py/bind/bind.h"
 #include "aot/aot.h"
 #include "compile/compile.h"
 #include "graph/cost.h"
+#include "py/bind/bind.h"
 #include "py/bind/compiled.h"
 #include "py/bind/where.h"
 
 /* --- graphs --- */
 
 typedef struct {
-    PyObject_HEAD
-    cr_graph *g;
+    PyObject_HEAD cr_graph *g;
     PyObject *keeper;    /* the object that owns the session, or NULL */
     cr_session *session; /* owned by this graph, or NULL */
     bool owns;           /* the graph owns its constants */
@@ -21,8 +20,7 @@ typedef struct {
 } graph_object;
 
 typedef struct {
-    PyObject_HEAD
-    cr_recorder *r;
+    PyObject_HEAD cr_recorder *r;
     cr_py_where *where; /* or NULL */
 } recorder_object;
 

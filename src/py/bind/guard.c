@@ -43,7 +43,7 @@ typedef struct {
 
 typedef struct {
     uint8_t source, check;
-    bool stable;       /* the dict or tuple contains the objects of the last check */
+    bool stable; /* the dict or tuple contains the objects of the last check */
     int parent, slot;
     int leaves;        /* number of following nodes that check plain values in this container */
     Py_ssize_t place;  /* position: FROM_ARG, FROM_KWARG, FROM_AT */

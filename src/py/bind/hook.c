@@ -74,8 +74,8 @@ static cr_status hook_replace(cr_tensor **grad, PyObject *answer, PyObject *hook
     if (!cr_py_is_tensor(answer))
         return hook_wrong("expected Variable, but hook returned '%s'", answer);
     t = cr_py_tensor_of(answer);
-    if (*grad && ((*grad)->ndim != t->ndim ||
-                  memcmp((*grad)->size, t->size, t->ndim * sizeof *t->size)))
+    if (*grad &&
+        ((*grad)->ndim != t->ndim || memcmp((*grad)->size, t->size, t->ndim * sizeof *t->size)))
         return wrong_size(hook);
     cr_keep(t);
     cr_drop(*grad);

@@ -7,15 +7,24 @@
 #include "py/bind/bind.h"
 #include <string.h>
 
-enum { OP_select, OP_slice, OP_unsqueeze, OP_alias, OP_index, OP_index_put_, OP_copy_, OP_fill_,
-       OP_COUNT };
-static const char *const op_names[OP_COUNT] = {"select", "slice", "unsqueeze",  "alias",
-                                               "index",  "index_put_", "copy_", "fill_.Scalar"};
+enum {
+    OP_select,
+    OP_slice,
+    OP_unsqueeze,
+    OP_alias,
+    OP_index,
+    OP_index_put_,
+    OP_copy_,
+    OP_fill_,
+    OP_COUNT
+};
+static const char *const op_names[OP_COUNT] = {
+    "select", "slice", "unsqueeze", "alias", "index", "index_put_", "copy_", "fill_.Scalar"};
 static const cr_op *ops[OP_COUNT];
 
 typedef struct {
-    cr_tensor *at; /* owned: the view so far */
-    int64_t dim;   /* dim of `at` that the next item applies to */
+    cr_tensor *at;    /* owned: the view so far */
+    int64_t dim;      /* dim of `at` that the next item applies to */
     int64_t ellipsis; /* number of dims that `...` stands for */
     int64_t dropped;  /* dims removed by ints, minus dims added by None */
     bool changed;
@@ -401,8 +410,8 @@ static PyObject *index_overridden(PyObject *self, PyObject *index, PyObject *val
 
 static inline bool index_is_plain(PyObject *self)
 {
-    return CR_LIKELY(!cr_py_mode_count && (Py_IS_TYPE(self, cr_py_tensor_type) ||
-                                           !cr_py_overrides(Py_TYPE(self))));
+    return CR_LIKELY(!cr_py_mode_count &&
+                     (Py_IS_TYPE(self, cr_py_tensor_type) || !cr_py_overrides(Py_TYPE(self))));
 }
 
 static inline bool is_foreign(PyObject *x)

@@ -1,6 +1,6 @@
 /* Counters of the kernel compiler, for tests and measurements. */
-#include "py/bind/bind.h"
 #include "jit/jit.h"
+#include "py/bind/bind.h"
 
 /* _jit_counts() -> dict of counters of this process. */
 static PyObject *jit_counts(PyObject *m, PyObject *unused)

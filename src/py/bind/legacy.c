@@ -4,8 +4,7 @@
 #include <string.h>
 
 typedef struct {
-    PyObject_HEAD
-    uint8_t dtype;
+    PyObject_HEAD uint8_t dtype;
 } tensor_type; /* torch.FloatTensor: not a class, but isinstance works */
 
 static PyTypeObject tensor_type_type;
@@ -256,8 +255,7 @@ static PyObject *tensor_type_method(PyObject *self, PyObject *args, PyObject *kw
     if (t == CR_DTYPE_NONE && PyUnicode_Check(x))
         return PyErr_Format(PyExc_ValueError, "invalid type: %R", x);
     if (t == CR_DTYPE_NONE)
-        return PyErr_Format(PyExc_TypeError,
-                            "dtype must be a type, str, or dtype object");
+        return PyErr_Format(PyExc_TypeError, "dtype must be a type, str, or dtype object");
     return PyObject_CallMethod(self, "to", "O", cr_py_dtype_object(t));
 }
 

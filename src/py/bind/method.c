@@ -5,7 +5,7 @@
 #include "tensor/geometry.h"
 #include <string.h>
 
-#define SELF cr_py_tensor_of(self)
+#define SELF        cr_py_tensor_of(self)
 #define KEYWORDS(f) (PyCFunction)(void (*)(void))(f), METH_VARARGS | METH_KEYWORDS
 
 /* --- properties --- */
@@ -332,8 +332,8 @@ static PyObject *bad_to(PyObject *x)
 /* Reads the arguments of to() in all its forms; false with an exception. */
 static bool read_to(PyObject *args, PyObject *kwargs, target *to)
 {
-    static char *names[] = {"other", "dtype", "non_blocking", "copy", "device", "memory_format",
-                            "tensor", NULL};
+    static char *names[] = {"other",  "dtype",         "non_blocking", "copy",
+                            "device", "memory_format", "tensor",       NULL};
     PyObject *first = NULL, *second = NULL, *third = NULL, *fourth = NULL, *device = NULL,
              *format = NULL, *tensor = NULL;
     bool unused;

@@ -157,7 +157,7 @@ static PyMethodDef functions[] = {{"_quicken_module", quicken, METH_O, NULL},
 
 static PyType_Slot slots[] = {
     {Py_tp_call, module_call},
-    {Py_tp_doc, (void *)(uintptr_t)"Calls and attribute lookups of nn.Module."},
+    {Py_tp_doc, (void *)(uintptr_t) "Calls and attribute lookups of nn.Module."},
     {0}};
 static PyType_Spec spec = {.name = "cresset._C.ModuleBase",
                            .basicsize = sizeof(PyObject),

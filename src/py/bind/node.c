@@ -8,8 +8,7 @@
 #include <string.h>
 
 typedef struct {
-    PyObject_HEAD
-    cr_node *node;
+    PyObject_HEAD cr_node *node;
     PyObject *metadata;
     PyObject *before, *after; /* dicts of hooks, borrowed from the C hooks */
 } py_node;

@@ -42,9 +42,9 @@ enum {
     BINARIES(X)
 #undef X
 #define X(id, name) BINARY_##id,
-    COMPARISONS(X)
+        COMPARISONS(X)
 #undef X
-    BINARY_pow,
+            BINARY_pow,
     BINARY_matmul,
     BINARY_COUNT
 };
@@ -54,9 +54,9 @@ static binary binaries[BINARY_COUNT] = {
     BINARIES(X)
 #undef X
 #define X(id, n) [BINARY_##id] = {.name = n, .reflect = AS_IS},
-    COMPARISONS(X)
+        COMPARISONS(X)
 #undef X
-    [BINARY_pow] = {.name = "pow", .reflect = AS_IS},
+            [BINARY_pow] = {.name = "pow", .reflect = AS_IS},
     [BINARY_matmul] = {.name = "matmul", .reflect = AS_IS},
 };
 
@@ -281,14 +281,11 @@ static PyObject *nb_positive(PyObject *a)
 
 #define X(id, name, slot, inplace_slot, reflect)                                               \
     {Py_##slot, (void *)nb_##id}, {Py_##inplace_slot, (void *)nb_inplace_##id},
-const PyType_Slot cr_py_number_slots[] = {BINARIES(X){Py_nb_power, (void *)nb_pow},
-                                          {Py_nb_inplace_power, (void *)nb_inplace_pow},
-                                          {Py_nb_matrix_multiply, (void *)nb_matmul},
-                                          {Py_nb_negative, (void *)nb_negative},
-                                          {Py_nb_absolute, (void *)nb_absolute},
-                                          {Py_nb_invert, (void *)nb_invert},
-                                          {Py_nb_positive, (void *)nb_positive},
-                                          {0, NULL}};
+const PyType_Slot cr_py_number_slots[] = {
+    BINARIES(X){Py_nb_power, (void *)nb_pow},   {Py_nb_inplace_power, (void *)nb_inplace_pow},
+    {Py_nb_matrix_multiply, (void *)nb_matmul}, {Py_nb_negative, (void *)nb_negative},
+    {Py_nb_absolute, (void *)nb_absolute},      {Py_nb_invert, (void *)nb_invert},
+    {Py_nb_positive, (void *)nb_positive},      {0, NULL}};
 #undef X
 
 /* --- start --- */

@@ -12,9 +12,9 @@
 static const struct {
     const char *format;
     uint8_t dtype;
-} formats[] = {{"?", CR_BOOL}, {"B", CR_U8},   {"b", CR_I8},   {"h", CR_I16},  {"i", CR_I32},
-               {"l", CR_I64},  {"q", CR_I64},  {"e", CR_F16},  {"f", CR_F32},  {"d", CR_F64},
-               {"Zf", CR_C64}, {"Zd", CR_C128}};
+} formats[] = {{"?", CR_BOOL}, {"B", CR_U8},  {"b", CR_I8},   {"h", CR_I16},
+               {"i", CR_I32},  {"l", CR_I64}, {"q", CR_I64},  {"e", CR_F16},
+               {"f", CR_F32},  {"d", CR_F64}, {"Zf", CR_C64}, {"Zd", CR_C128}};
 
 static const char *format_of(cr_dtype t)
 {
@@ -241,7 +241,8 @@ static PyObject *from_buffer(PyObject *m, PyObject *args, PyObject *kwargs)
                                      &count, &offset, &requires_grad))
         return NULL;
     if (!dtype)
-        return PyErr_Format(PyExc_TypeError, "frombuffer() missing 1 required positional arguments: \"dtype\"");
+        return PyErr_Format(PyExc_TypeError,
+                            "frombuffer() missing 1 required positional arguments: \"dtype\"");
     cr_dtype t = cr_py_dtype_from(dtype);
     if (t == CR_DTYPE_NONE)
         return PyErr_Format(PyExc_TypeError,

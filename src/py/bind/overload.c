@@ -26,8 +26,8 @@ static PyObject *returns_of(const cr_op *op)
     PyObject *out = PyList_New(op->result_count);
 
     for (int i = 0; out && i < op->result_count; i++) {
-        PyObject *item = Py_BuildValue("(ss)", op->result[i].name,
-                                       cr_py_schema_type(op->result[i].type));
+        PyObject *item =
+            Py_BuildValue("(ss)", op->result[i].name, cr_py_schema_type(op->result[i].type));
         if (!item)
             Py_CLEAR(out);
         else

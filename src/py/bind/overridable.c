@@ -6,8 +6,7 @@
 #include "py/bind/bind.h"
 
 typedef struct {
-    PyObject_HEAD
-    vectorcallfunc vectorcall;
+    PyObject_HEAD vectorcallfunc vectorcall;
     PyObject *function;
 } overridable;
 
@@ -24,7 +23,7 @@ static bool is_handled(PyObject *const *args, Py_ssize_t n)
 }
 
 static PyObject *overridable_ask(PyObject *self, PyObject *const *args, Py_ssize_t positional,
-                     PyObject *names)
+                                 PyObject *names)
 {
     const cr_py_given g = {args, positional, names};
     PyObject *packed[] = {self, cr_py_given_args(&g), cr_py_given_kwargs(&g)}, *out = NULL;
@@ -86,7 +85,7 @@ static PyObject *bind_to(PyObject *self, PyObject *obj, PyObject *type)
 static PyObject *overridable_reduce(PyObject *self, PyObject *unused)
 {
     (void)unused;
-    return forward_named(self, (void *)(uintptr_t)"__qualname__");
+    return forward_named(self, (void *)(uintptr_t) "__qualname__");
 }
 
 static int traverse(PyObject *self, visitproc visit, void *arg)
@@ -118,7 +117,10 @@ static PyObject *overridable_make(PyTypeObject *type, PyObject *args, PyObject *
     return (PyObject *)self;
 }
 
-#define FORWARD(name) {name, forward_named, NULL, NULL, (void *)(uintptr_t)name}
+#define FORWARD(name)                                                                          \
+    {                                                                                          \
+        name, forward_named, NULL, NULL, (void *)(uintptr_t)name                               \
+    }
 static PyGetSetDef getset[] = {FORWARD("__name__"),
                                FORWARD("__qualname__"),
                                FORWARD("__doc__"),

@@ -1,10 +1,9 @@
 /* cresset._C.Program: a graph as a program for repeated runs (compile/program.h). */
-#include "py/bind/bind.h"
 #include "compile/program.h"
+#include "py/bind/bind.h"
 
 typedef struct {
-    PyObject_HEAD
-    cr_program *p;
+    PyObject_HEAD cr_program *p;
     PyObject *graph; /* the Python object that keeps the graph alive */
 } program_object;
 

@@ -3,7 +3,7 @@
 #include "py/bind/bind.h"
 
 #define GETTER(name) static PyObject *get_##name(PyObject *self, void *unused)
-#define SELF cr_py_tensor_of(self)
+#define SELF         cr_py_tensor_of(self)
 
 GETTER(shape)
 {

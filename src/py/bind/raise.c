@@ -69,12 +69,10 @@ static PyObject *class_named(const char *name)
 
 int cr_py_raise_start(PyObject *m)
 {
-    cr_py_linalg_error =
-        PyErr_NewExceptionWithDoc("torch._C._LinAlgError",
-                                  "A matrix does not have the property that a routine needs.",
-                                  PyExc_RuntimeError, NULL);
-    if (!cr_py_linalg_error ||
-        PyModule_AddObjectRef(m, "_LinAlgError", cr_py_linalg_error) < 0)
+    cr_py_linalg_error = PyErr_NewExceptionWithDoc(
+        "torch._C._LinAlgError", "A matrix does not have the property that a routine needs.",
+        PyExc_RuntimeError, NULL);
+    if (!cr_py_linalg_error || PyModule_AddObjectRef(m, "_LinAlgError", cr_py_linalg_error) < 0)
         return -1;
     for (int i = 0; i < CR_KIND_COUNT; i++)
         if (class_names[i]) {

@@ -6,7 +6,7 @@
 typedef struct {
     cr_saved_hooks c; /* first member: autograd's structure */
     PyObject *pack, *unpack;
-    int count;        /* refcount: the stack and packed objects; protected by the lock */
+    int count; /* refcount: the stack and packed objects; protected by the lock */
 } py_hooks;
 
 typedef struct {

@@ -182,10 +182,7 @@ static PyObject *by_method(PyObject *m, PyObject *x, const char *name)
 }
 
 #define BY_METHOD(name)                                                                        \
-    static PyObject *call_##name(PyObject *m, PyObject *x)                                     \
-    {                                                                                          \
-        return by_method(m, x, #name);                                                         \
-    }
+    static PyObject *call_##name(PyObject *m, PyObject *x) { return by_method(m, x, #name); }
 BY_METHOD(numel)
 BY_METHOD(is_floating_point)
 BY_METHOD(is_complex)

@@ -37,8 +37,8 @@ static int name_params(cr_py_sig *s, bool method)
         return -1;
     }
     for (int i = 0; i < op->param_count; i++) {
-        bool self = !method && op->param[i].type == CR_T_TENSOR &&
-                    !strcmp(op->param[i].name, "self");
+        bool self =
+            !method && op->param[i].type == CR_T_TENSOR && !strcmp(op->param[i].name, "self");
         s->name[i] = PyUnicode_InternFromString(self ? "input" : op->param[i].name);
         if (!s->name[i])
             return -1;
@@ -221,7 +221,7 @@ static cr_py_fit bind_keywords(cr_py_args *a, const cr_py_sig *s, const cr_py_gi
     for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(g->names); k++) {
         PyObject *name = PyTuple_GET_ITEM(g->names, k), *x = g->args[g->count + k];
         int p = find_keyword(s, name);
-        cr_py_fit fit = p < 0              ? bind_extra(a, s, name, x)
+        cr_py_fit fit = p < 0             ? bind_extra(a, s, name, x)
                         : *have >> p & 1u ? misfit(a, -1, 0, name)
                                           : bind_one(a, s, p, 0, x);
         if (fit != CR_PY_FITS)

@@ -6,8 +6,7 @@
 #include <string.h>
 
 typedef struct {
-    PyObject_HEAD
-    cr_storage *storage;
+    PyObject_HEAD cr_storage *storage;
 } py_storage;
 
 static PyObject *known; /* address of a storage -> address of its object (borrowed) */

@@ -7,8 +7,7 @@
 #include "py/bind/compiled.h"
 
 typedef struct {
-    PyObject_HEAD
-    const cr_recorder *r; /* only compared */
+    PyObject_HEAD const cr_recorder *r; /* only compared */
     int k;
     cr_scalar value;
 } symbol;

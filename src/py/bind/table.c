@@ -5,13 +5,22 @@
 
 const char *cr_py_schema_type(unsigned type)
 {
-    static const char *const names[] = {
-        [CR_T_TENSOR] = "Tensor", [CR_T_TENSORS] = "Tensor[]", [CR_T_SCALAR] = "Scalar",
-        [CR_T_SCALARS] = "Scalar[]", [CR_T_INT] = "int", [CR_T_INTS] = "int[]",
-        [CR_T_FLOAT] = "float", [CR_T_FLOATS] = "float[]", [CR_T_BOOL] = "bool",
-        [CR_T_BOOLS] = "bool[]", [CR_T_STRING] = "str", [CR_T_DTYPE] = "ScalarType",
-        [CR_T_LAYOUT] = "Layout", [CR_T_DEVICE] = "Device", [CR_T_FORMAT] = "MemoryFormat",
-        [CR_T_GENERATOR] = "Generator"};
+    static const char *const names[] = {[CR_T_TENSOR] = "Tensor",
+                                        [CR_T_TENSORS] = "Tensor[]",
+                                        [CR_T_SCALAR] = "Scalar",
+                                        [CR_T_SCALARS] = "Scalar[]",
+                                        [CR_T_INT] = "int",
+                                        [CR_T_INTS] = "int[]",
+                                        [CR_T_FLOAT] = "float",
+                                        [CR_T_FLOATS] = "float[]",
+                                        [CR_T_BOOL] = "bool",
+                                        [CR_T_BOOLS] = "bool[]",
+                                        [CR_T_STRING] = "str",
+                                        [CR_T_DTYPE] = "ScalarType",
+                                        [CR_T_LAYOUT] = "Layout",
+                                        [CR_T_DEVICE] = "Device",
+                                        [CR_T_FORMAT] = "MemoryFormat",
+                                        [CR_T_GENERATOR] = "Generator"};
     return names[type];
 }
 
@@ -166,12 +175,9 @@ PyObject *cr_py_record(const cr_op *op)
 {
     static const char *const does[] = {"body",   "fold",  "map",    "is",
                                        "extern", "whole", "inplace"};
-    static const word forms[] = {{CR_AS_FUNCTION, "function"},
-                                 {CR_AS_METHOD, "method"},
-                                 {CR_AS_INPLACE, "inplace"},
-                                 {CR_AS_OUT, "out"},
-                                 {CR_AS_NN, "nn"},
-                                 {CR_AS_C, "c"}};
+    static const word forms[] = {
+        {CR_AS_FUNCTION, "function"}, {CR_AS_METHOD, "method"}, {CR_AS_INPLACE, "inplace"},
+        {CR_AS_OUT, "out"},           {CR_AS_NN, "nn"},         {CR_AS_C, "c"}};
     static const word words[] = {
 #define CR_WORD(NAME, name, promise) {CR_WORD_##NAME, #name},
 #include "ops/words.def"

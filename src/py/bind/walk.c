@@ -57,7 +57,7 @@ static int look_at(walk *w, PyObject *key, PyObject *x)
     Py_INCREF(key);
     Py_INCREF(x);
     status = walk_is_plain(w, x) ? walk_add_plain(w, w->source, w->node, key, x)
-                            : append(w->later, PyTuple_Pack(2, key, x));
+                                 : append(w->later, PyTuple_Pack(2, key, x));
     Py_DECREF(x);
     Py_DECREF(key);
     return status;

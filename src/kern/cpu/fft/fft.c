@@ -89,7 +89,8 @@ static cr_status make_twiddles(cr_fft_plan *p)
 }
 
 /* exp(-+pi i k^2 / n) */
-static void put_chirp(const cr_fft_plan *p, void *to, int64_t i, int64_t k, bool conjugate, double scale)
+static void put_chirp(const cr_fft_plan *p, void *to, int64_t i, int64_t k, bool conjugate,
+                      double scale)
 {
     int64_t square = (int64_t)((uint64_t)k * (uint64_t)k % (uint64_t)(2 * p->n));
     double angle = 3.14159265358979323846 * (double)square / (double)p->n;

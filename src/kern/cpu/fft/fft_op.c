@@ -33,7 +33,8 @@ static void dim_range(void *context, int64_t begin, int64_t end)
 {
     dim_job *w = context;
     int64_t item = (int64_t)cr_dtype_size(w->t);
-    int64_t in_row = w->inner > 1 ? w->inner : w->lines, per = (in_row + w->lanes - 1) / w->lanes;
+    int64_t in_row = w->inner > 1 ? w->inner : w->lines,
+            per = (in_row + w->lanes - 1) / w->lanes;
     void *scratch = cr_aligned_alloc(cr_fft_scratch(w->plan, w->lanes));
 
     if (!scratch)
@@ -42,10 +43,11 @@ static void dim_range(void *context, int64_t begin, int64_t end)
         int64_t outer = g / per, first = g % per * w->lanes;
         int64_t count = in_row - first < w->lanes ? in_row - first : w->lanes;
         if (w->inner > 1)
-            cr_fft_lines(w->plan, w->data + (outer * w->n * w->inner + first) * item, w->inner, 1,
-                         count, w->scale, scratch);
+            cr_fft_lines(w->plan, w->data + (outer * w->n * w->inner + first) * item, w->inner,
+                         1, count, w->scale, scratch);
         else
-            cr_fft_lines(w->plan, w->data + first * w->n * item, 1, w->n, count, w->scale, scratch);
+            cr_fft_lines(w->plan, w->data + first * w->n * item, 1, w->n, count, w->scale,
+                         scratch);
     }
     cr_aligned_free(scratch);
 }
@@ -102,8 +104,8 @@ static cr_status many_dims(char *data, const cr_view *v, const cr_value *dims, u
                            bool forward, double scale)
 {
     for (uint32_t i = 0; i < count; i++)
-        CR_TRY(one_dim(data, (cr_dtype)v->dtype, v->ndim, v->size, wrapped(v, dims->ints[i]), forward,
-                       i ? 1 : scale));
+        CR_TRY(one_dim(data, (cr_dtype)v->dtype, v->ndim, v->size, wrapped(v, dims->ints[i]),
+                       forward, i ? 1 : scale));
     return CR_OK;
 }
 
@@ -119,7 +121,7 @@ cr_status cr_kern_fft_c2c(const cr_value *arg, cr_view *out)
 
 typedef struct {
     const cr_fft_plan *plan;
-    cr_dtype t;           /* complex */
+    cr_dtype t; /* complex */
     const char *from;
     char *to;
     int64_t n, inner, lines;
@@ -128,43 +130,43 @@ typedef struct {
     _Atomic bool no_memory;
 } real_job;
 
-#define REAL_LOOPS(T, C, NAME)                                                                     \
-    /* Two real lines become one complex one. */                                                   \
-    static void NAME##_join(const T *a, const T *b, int64_t step, int64_t n, C *z)                 \
-    {                                                                                              \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            z[i] = (C){a[i * step], b ? b[i * step] : 0};                                          \
-    }                                                                                              \
-    /* Spectra of the two lines from that of the joined one; `count` elements of each. */          \
-    static void NAME##_part(const C *z, int64_t n, C *a, C *b, int64_t step, int64_t count)        \
-    {                                                                                              \
-        for (int64_t k = 0; k < count; k++) {                                                      \
-            C p = z[k], q = z[k ? n - k : 0];                                                      \
-            a[k * step] = b ? (C){(p.re + q.re) / 2, (p.im - q.im) / 2} : p;                       \
-            if (b)                                                                                 \
-                b[k * step] = (C){(p.im + q.im) / 2, (q.re - p.re) / 2};                           \
-        }                                                                                          \
-    }                                                                                              \
-    /* Two halves of symmetric spectra become one whole spectrum, a + i b. */                      \
-    static void NAME##_mirror(const C *a, const C *b, int64_t step, int64_t n, C *z)               \
-    {                                                                                              \
-        C none = {0, 0};                                                                           \
-        for (int64_t k = 0; k <= n / 2; k++) {                                                     \
-            C p = a[k * step], q = b ? b[k * step] : none;                                         \
-            bool own = k == 0 || 2 * k == n;                                                       \
-            T pi = own ? 0 : p.im, qi = own ? 0 : q.im;                                            \
-            z[k] = (C){p.re - qi, pi + q.re};                                                      \
-            if (!own)                                                                              \
-                z[n - k] = (C){p.re + qi, q.re - pi};                                              \
-        }                                                                                          \
-    }                                                                                              \
-    static void NAME##_split(const C *z, int64_t n, T *a, T *b, int64_t step)                      \
-    {                                                                                              \
-        for (int64_t i = 0; i < n; i++) {                                                          \
-            a[i * step] = z[i].re;                                                                 \
-            if (b)                                                                                 \
-                b[i * step] = z[i].im;                                                             \
-        }                                                                                          \
+#define REAL_LOOPS(T, C, NAME)                                                                 \
+    /* Two real lines become one complex one. */                                               \
+    static void NAME##_join(const T *a, const T *b, int64_t step, int64_t n, C *z)             \
+    {                                                                                          \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            z[i] = (C){a[i * step], b ? b[i * step] : 0};                                      \
+    }                                                                                          \
+    /* Spectra of the two lines from that of the joined one; `count` elements of each. */      \
+    static void NAME##_part(const C *z, int64_t n, C *a, C *b, int64_t step, int64_t count)    \
+    {                                                                                          \
+        for (int64_t k = 0; k < count; k++) {                                                  \
+            C p = z[k], q = z[k ? n - k : 0];                                                  \
+            a[k * step] = b ? (C){(p.re + q.re) / 2, (p.im - q.im) / 2} : p;                   \
+            if (b)                                                                             \
+                b[k * step] = (C){(p.im + q.im) / 2, (q.re - p.re) / 2};                       \
+        }                                                                                      \
+    }                                                                                          \
+    /* Two halves of symmetric spectra become one whole spectrum, a + i b. */                  \
+    static void NAME##_mirror(const C *a, const C *b, int64_t step, int64_t n, C *z)           \
+    {                                                                                          \
+        C none = {0, 0};                                                                       \
+        for (int64_t k = 0; k <= n / 2; k++) {                                                 \
+            C p = a[k * step], q = b ? b[k * step] : none;                                     \
+            bool own = k == 0 || 2 * k == n;                                                   \
+            T pi = own ? 0 : p.im, qi = own ? 0 : q.im;                                        \
+            z[k] = (C){p.re - qi, pi + q.re};                                                  \
+            if (!own)                                                                          \
+                z[n - k] = (C){p.re + qi, q.re - pi};                                          \
+        }                                                                                      \
+    }                                                                                          \
+    static void NAME##_split(const C *z, int64_t n, T *a, T *b, int64_t step)                  \
+    {                                                                                          \
+        for (int64_t i = 0; i < n; i++) {                                                      \
+            a[i * step] = z[i].re;                                                             \
+            if (b)                                                                             \
+                b[i * step] = z[i].im;                                                         \
+        }                                                                                      \
     }
 REAL_LOOPS(float, cr_complex_float, f32)
 REAL_LOOPS(double, cr_complex, f64)
@@ -257,7 +259,8 @@ static cr_status run_real(real_job *w, const cr_view *v, int64_t dim, bool to_re
         return CR_OK;
     CR_TRY(cr_fft_plan_get(&plan, w->t, w->n, !to_real));
     w->plan = plan;
-    cr_parallel_for((w->lines + 1) / 2, 8192 / w->n + 1, to_real ? pairs_to_real : pairs_to_complex, w);
+    cr_parallel_for((w->lines + 1) / 2, 8192 / w->n + 1,
+                    to_real ? pairs_to_real : pairs_to_complex, w);
     cr_fft_plan_release(plan);
     return w->no_memory ? no_memory() : CR_OK;
 }
@@ -268,8 +271,11 @@ cr_status cr_kern_fft_r2c(const cr_value *arg, cr_view *out)
     const cr_view *self = arg[0].view;
     const cr_value *dims = &arg[1];
     int64_t last = wrapped(self, dims->ints[dims->len - 1]);
-    real_job w = {.t = (cr_dtype)out->dtype, .to = out->data, .n = self->size[last],
-                  .to_n = out->size[last], .scale = scale_of(arg[2].i, signal_size(self, dims))};
+    real_job w = {.t = (cr_dtype)out->dtype,
+                  .to = out->data,
+                  .n = self->size[last],
+                  .to_n = out->size[last],
+                  .scale = scale_of(arg[2].i, signal_size(self, dims))};
     cr_dense x = {0};
     cr_status st;
 
@@ -288,8 +294,11 @@ cr_status cr_kern_fft_c2r(const cr_value *arg, cr_view *out)
     const cr_view *self = arg[0].view;
     const cr_value *dims = &arg[1];
     int64_t last = wrapped(self, dims->ints[dims->len - 1]);
-    real_job w = {.t = (cr_dtype)self->dtype, .to = out->data, .n = out->size[last],
-                  .from_n = self->size[last], .scale = scale_of(arg[2].i, signal_size(out, dims))};
+    real_job w = {.t = (cr_dtype)self->dtype,
+                  .to = out->data,
+                  .n = out->size[last],
+                  .from_n = self->size[last],
+                  .scale = scale_of(arg[2].i, signal_size(out, dims))};
     char *copy = cr_aligned_alloc((size_t)cr_view_numel(self) * cr_dtype_size(w.t));
     cr_status st = copy ? CR_OK : CR_MEMORY;
 

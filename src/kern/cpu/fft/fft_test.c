@@ -10,7 +10,8 @@ static cr_complex *numbers(int64_t n)
     cr_complex *x = cr_alloc((size_t)n * sizeof *x);
 
     for (int64_t i = 0; i < n; i++)
-        x[i] = (cr_complex){(double)((i * 37 + 11) % 101) / 50 - 1, (double)((i * 53 + 7) % 89) / 44 - 1};
+        x[i] = (cr_complex){(double)((i * 37 + 11) % 101) / 50 - 1,
+                            (double)((i * 53 + 7) % 89) / 44 - 1};
     return x;
 }
 
@@ -22,7 +23,8 @@ static double wrongness(const cr_complex *x, const cr_complex *y, int64_t n, boo
     for (int64_t k = 0; k < n; k += 1 + n / 40) {
         double re = 0, im = 0;
         for (int64_t j = 0; j < n; j++) {
-            double angle = (forward ? -2 : 2) * 3.14159265358979323846 * (double)(j * k % n) / (double)n;
+            double angle =
+                (forward ? -2 : 2) * 3.14159265358979323846 * (double)(j * k % n) / (double)n;
             re += x[j].re * cos(angle) - x[j].im * sin(angle);
             im += x[j].re * sin(angle) + x[j].im * cos(angle);
         }

@@ -16,8 +16,8 @@ static const cr_symbol symbols[] = {
 #undef CR_BLAS
 };
 
-/* OpenBLAS maps a buffer for each processor when it is loaded and one for each further thread that
- * calls it.  When it cannot, it tries again for ever. */
+/* OpenBLAS maps a buffer for each processor when it is loaded and one for each further thread
+ * that calls it.  When it cannot, it tries again for ever. */
 static const size_t buffer_bytes = (size_t)160 << 20;
 
 static bool has_room_to_load(void)

@@ -6,11 +6,11 @@
  * a millisecond. */
 #include "kern/cpu/library/dnnl.h"
 #include "base/log.h"
+#include "base/map.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include "kern/cpu/library/library.h"
 #include "kern/cpu/pack.h"
-#include "base/map.h"
 #include <omp.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -44,7 +44,8 @@ bool cr_dnnl_attr(const cr_dnnl_table *d, dnnl_primitive_attr_t *out)
 static void load(void)
 {
     /* with too little address space its constructors crash */
-    found = cr_library_has_room((size_t)192 << 20) && cr_library_load(names, symbols, CR_LEN(symbols)) &&
+    found = cr_library_has_room((size_t)192 << 20) &&
+            cr_library_load(names, symbols, CR_LEN(symbols)) &&
             !table.dnnl_engine_create(&table.engine, dnnl_cpu, 0) &&
             !table.dnnl_stream_create(&table.stream, table.engine, dnnl_stream_default_flags) &&
             cr_dnnl_attr(&table, &table.attr);
@@ -142,7 +143,8 @@ static bool make_reorder(operand *o)
 
     if (table.dnnl_memory_desc_equal(from, to))
         return true;
-    if (table.dnnl_reorder_primitive_desc_create(&desc, from, table.engine, to, table.engine, table.attr))
+    if (table.dnnl_reorder_primitive_desc_create(&desc, from, table.engine, to, table.engine,
+                                                 table.attr))
         return false;
     ok = runner_new(&o->reorder, desc);
     table.dnnl_primitive_desc_destroy(desc);
@@ -287,10 +289,7 @@ typedef struct {
     void *scratch;
 } binding;
 
-static cr_status failed(void)
-{
-    return cr_fail(CR_RUNTIME, "could not execute a primitive");
-}
+static cr_status failed(void) { return cr_fail(CR_RUNTIME, "could not execute a primitive"); }
 
 /* args has n elements, and room for one more. */
 static cr_status execute(const runner *r, int n, dnnl_exec_arg_t *args)
@@ -348,7 +347,10 @@ static void unbind(binding *b)
     cr_aligned_free(b->scratch);
 }
 
-cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data) { return cr_dnnl_run_own(p, data, 0); }
+cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data)
+{
+    return cr_dnnl_run_own(p, data, 0);
+}
 
 cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own)
 {
@@ -377,7 +379,10 @@ size_t cr_dnnl_own_bytes(const cr_dnnl_primitive *p, int i)
     return table.dnnl_memory_desc_get_size(&p->operand[i].own);
 }
 
-bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i) { return !p->operand[i].reorder.run; }
+bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i)
+{
+    return !p->operand[i].reorder.run;
+}
 
 int64_t cr_dnnl_own_block(const cr_dnnl_primitive *p, int i)
 {
@@ -385,8 +390,8 @@ int64_t cr_dnnl_own_block(const cr_dnnl_primitive *p, int i)
     const dnnl_blocking_desc_t *b = &d->format_desc.blocking;
     int64_t step;
 
-    if (d->format_kind != dnnl_blocked || b->inner_nblks != 1 || b->inner_idxs[0] != 1 || d->offset0 ||
-        memcmp(d->dims, d->padded_dims, (size_t)d->ndims * sizeof *d->dims))
+    if (d->format_kind != dnnl_blocked || b->inner_nblks != 1 || b->inner_idxs[0] != 1 ||
+        d->offset0 || memcmp(d->dims, d->padded_dims, (size_t)d->ndims * sizeof *d->dims))
         return 0;
     step = b->inner_blks[0];
     for (int k = d->ndims - 1; k >= 0; k--) {

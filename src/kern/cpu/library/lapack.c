@@ -12,7 +12,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *const names[] = {"libopenblas.so.0", "liblapack.so.3", NULL};
 static const cr_symbol symbols[] = {
-#define CR_LAPACK(field, s, d, c, z, args)                                                         \
+#define CR_LAPACK(field, s, d, c, z, args)                                                     \
     {#s, &table.field[0]}, {#d, &table.field[1]}, {#c, &table.field[2]}, {#z, &table.field[3]},
 #define CR_LAPACK_REAL(field, s, d, args) {#s, &table.field[0]}, {#d, &table.field[1]},
 #include "kern/cpu/library/lapack.def"
@@ -35,17 +35,25 @@ static const cr_lapack_table *lapack_functions(void)
 
 cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last)
 {
-    *j = (cr_lapack_job){.l = lapack_functions(), .dtype = (cr_dtype)like->dtype, .batch = 1,
-                         .batch_dims = like->ndim - last, .batch_size = like->size};
+    *j = (cr_lapack_job){.l = lapack_functions(),
+                         .dtype = (cr_dtype)like->dtype,
+                         .batch = 1,
+                         .batch_dims = like->ndim - last,
+                         .batch_size = like->size};
     if (!j->l && !cr_library_has_room((size_t)1 << 29))
-        return cr_fail(CR_MEMORY, "not enough memory: %s needs the address space that LAPACK maps", name);
+        return cr_fail(CR_MEMORY,
+                       "not enough memory: %s needs the address space that LAPACK maps", name);
     if (!j->l)
-        return cr_fail(CR_RUNTIME, "Calling %s on a CPU tensor requires LAPACK, and neither %s nor %s "
-                       "was found.", name, names[0], names[1]);
+        return cr_fail(CR_RUNTIME,
+                       "Calling %s on a CPU tensor requires LAPACK, and neither %s nor %s "
+                       "was found.",
+                       name, names[0], names[1]);
     j->complex = cr_dtype_is_complex(j->dtype);
-    /* entries refuse these in words of their own; none may come through, as items have another size */
+    /* entries refuse these in words of their own; none may come through, as items have another
+     * size */
     if (j->dtype != CR_F32 && j->dtype != CR_F64 && j->dtype != CR_C64 && j->dtype != CR_C128)
-        return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name, cr_dtype_infos[j->dtype].legacy);
+        return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name,
+                       cr_dtype_infos[j->dtype].legacy);
     j->pair = j->dtype == CR_F64 || j->dtype == CR_C128;
     j->type = j->pair + 2 * j->complex;
     j->item = cr_dtype_size(j->dtype);
@@ -106,7 +114,8 @@ static void in_both_orders(both_orders *b, const cr_lapack_job *j, const cr_view
     b->columns.stride = b->stride;
 }
 
-void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns, int64_t ld)
+void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns,
+                    int64_t ld)
 {
     both_orders b;
 

@@ -8,8 +8,8 @@
 #include "num/view.h"
 
 typedef struct {
-#define CR_LAPACK(field, s, d, c, z, args)  void(*field[4]) args;
-#define CR_LAPACK_REAL(field, s, d, args)   void(*field[2]) args;
+#define CR_LAPACK(field, s, d, c, z, args) void(*field[4]) args;
+#define CR_LAPACK_REAL(field, s, d, args)  void(*field[2]) args;
 #include "kern/cpu/library/lapack.def"
 #undef CR_LAPACK
 #undef CR_LAPACK_REAL
@@ -21,8 +21,8 @@ enum { CR_LAPACK_SCRATCH = 16 };
 typedef struct {
     const cr_lapack_table *l;
     cr_dtype dtype;
-    int type;        /* 0 to 3: float32, float64, complex64, complex128 */
-    int pair;        /* index of functions that exist for real and complex types only: 0 or 1 */
+    int type; /* 0 to 3: float32, float64, complex64, complex128 */
+    int pair; /* index of functions that exist for real and complex types only: 0 or 1 */
     bool complex;
     size_t item, real; /* bytes of an element, and of its real part */
     int batch_dims;
@@ -34,7 +34,8 @@ typedef struct {
 
 /* A job over the batch dimensions of `like` (all but its last `last`), in the dtype of `like`.
  * Fails with CR_RUNTIME when there is no LAPACK. */
-CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like, int last);
+CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like,
+                                  int last);
 /* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and a record without
  * memory. */
 void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item);
@@ -44,7 +45,8 @@ void cr_lapack_end(cr_lapack_job *j);
  * dimensions.  Missing dimensions and dimensions of size one broadcast. */
 char *cr_lapack_at(const cr_lapack_job *j, const cr_view *v, int last, int64_t i);
 /* Copies matrix i of `v` to columns with leading dimension `ld`, and back. */
-void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns, int64_t ld);
+void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *columns,
+                    int64_t ld);
 void cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i, const void *columns,
                      int64_t ld);
 /* The answer of a workspace query. */

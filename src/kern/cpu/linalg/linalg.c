@@ -5,17 +5,17 @@
  * operator that messages name). */
 #include "kern/cpu/entries.h"
 #include "kern/cpu/library/lapack.h"
-#include "kern/cpu/product/matmul.h"
 #include "kern/cpu/pack.h"
+#include "kern/cpu/product/matmul.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define TAKE(j, p, count, size)                                                                    \
-    do {                                                                                           \
-        (p) = cr_lapack_take(j, count, size);                                                      \
-        CR_GO((p) ? CR_OK : CR_MEMORY);                                                            \
+#define TAKE(j, p, count, size)                                                                \
+    do {                                                                                       \
+        (p) = cr_lapack_take(j, count, size);                                                  \
+        CR_GO((p) ? CR_OK : CR_MEMORY);                                                        \
     } while (0)
 
 static int most(int64_t a, int64_t b) { return (int)(a > b ? a : b); }
@@ -32,20 +32,26 @@ static const struct {
     {"inv", "The diagonal element %d is zero, the inversion could not be completed because the "
             "input matrix is singular."},
     {"solve", "The solver failed because the input matrix is singular."},
-    {"lu_factor", "U[%d,%d] is zero and using it on lu_solve would result in a division by zero. If "
-                  "you still want to perform the factorization, consider calling linalg.lu(A, "
-                  "pivot) or linalg.lu_factor_ex(A, pivot)"},
-    {"svd", "The algorithm failed to converge because the input matrix is ill-conditioned or has "
-            "too many repeated singular values (error code: %d)."},
-    {"eig", "The algorithm failed to converge because the input matrix is ill-conditioned or has "
-            "too many repeated eigenvalues (error code: %d)."},
-    {"lstsq", "The least squares solution could not be computed because the input matrix does not "
-              "have full rank (error code: %d)."},
-    {"ldl_factor", "The factorization has been completed, but the diagonal element %d is exactly "
-                   "zero: using it in a solve would divide by zero."},
+    {"lu_factor",
+     "U[%d,%d] is zero and using it on lu_solve would result in a division by zero. If "
+     "you still want to perform the factorization, consider calling linalg.lu(A, "
+     "pivot) or linalg.lu_factor_ex(A, pivot)"},
+    {"svd",
+     "The algorithm failed to converge because the input matrix is ill-conditioned or has "
+     "too many repeated singular values (error code: %d)."},
+    {"eig",
+     "The algorithm failed to converge because the input matrix is ill-conditioned or has "
+     "too many repeated eigenvalues (error code: %d)."},
+    {"lstsq",
+     "The least squares solution could not be computed because the input matrix does not "
+     "have full rank (error code: %d)."},
+    {"ldl_factor",
+     "The factorization has been completed, but the diagonal element %d is exactly "
+     "zero: using it in a solve would divide by zero."},
 };
 
-static cr_status report(const char *name, const char *family, int info, int64_t element, bool batched)
+static cr_status report(const char *name, const char *family, int info, int64_t element,
+                        bool batched)
 {
     char where[48] = "", what[512] = "";
 
@@ -54,8 +60,10 @@ static cr_status report(const char *name, const char *family, int info, int64_t 
     if (batched)
         snprintf(where, sizeof where, "(Batch element %lld): ", (long long)element);
     if (info < 0)
-        return cr_fail(CR_LINALG, "%s: %sThe algorithm failed to converge because the input matrix "
-                       "contained non-finite values.", name, where);
+        return cr_fail(CR_LINALG,
+                       "%s: %sThe algorithm failed to converge because the input matrix "
+                       "contained non-finite values.",
+                       name, where);
     for (size_t i = 0; i < CR_LEN(meanings); i++)
         if (!strcmp(meanings[i].family, family)) {
             snprintf(what, sizeof what, meanings[i].message, info, info);
@@ -64,8 +72,8 @@ static cr_status report(const char *name, const char *family, int info, int64_t 
 }
 
 /* The arguments `check` and `name`. */
-static cr_status check(const cr_value *arg, const char *family, const cr_lapack_job *j, int info,
-                       int64_t element)
+static cr_status check(const cr_value *arg, const char *family, const cr_lapack_job *j,
+                       int info, int64_t element)
 {
     char name[64];
 
@@ -120,45 +128,45 @@ done:
 /* --- LU --- */
 
 /* Elimination without row exchanges; info is the index of the first zero on the diagonal. */
-#define PLAIN_LU(T, name, ZERO, DIV, SUBMUL)                                                       \
-    static int name(T *a, int m, int n)                                                            \
-    {                                                                                              \
-        int info = 0, least = m < n ? m : n;                                                       \
-        for (int k = 0; k < least; k++) {                                                          \
-            T *col = a + (size_t)k * (size_t)m, pivot = col[k];                                    \
-            if (ZERO(pivot)) {                                                                     \
-                info = info ? info : k + 1;                                                        \
-                continue;                                                                          \
-            }                                                                                      \
-            for (int i = k + 1; i < m; i++)                                                        \
-                col[i] = DIV(col[i], pivot);                                                       \
-            for (int c = k + 1; c < n; c++) {                                                      \
-                T *to = a + (size_t)c * (size_t)m;                                                 \
-                for (int i = k + 1; i < m; i++)                                                    \
-                    to[i] = SUBMUL(to[i], col[i], to[k]);                                          \
-            }                                                                                      \
-        }                                                                                          \
-        return info;                                                                               \
+#define PLAIN_LU(T, name, ZERO, DIV, SUBMUL)                                                   \
+    static int name(T *a, int m, int n)                                                        \
+    {                                                                                          \
+        int info = 0, least = m < n ? m : n;                                                   \
+        for (int k = 0; k < least; k++) {                                                      \
+            T *col = a + (size_t)k * (size_t)m, pivot = col[k];                                \
+            if (ZERO(pivot)) {                                                                 \
+                info = info ? info : k + 1;                                                    \
+                continue;                                                                      \
+            }                                                                                  \
+            for (int i = k + 1; i < m; i++)                                                    \
+                col[i] = DIV(col[i], pivot);                                                   \
+            for (int c = k + 1; c < n; c++) {                                                  \
+                T *to = a + (size_t)c * (size_t)m;                                             \
+                for (int i = k + 1; i < m; i++)                                                \
+                    to[i] = SUBMUL(to[i], col[i], to[k]);                                      \
+            }                                                                                  \
+        }                                                                                      \
+        return info;                                                                           \
     }
 
 #define REAL_ZERO(a)         ((a) == 0)
 #define REAL_DIV(a, b)       ((a) / (b))
 #define REAL_SUBMUL(c, a, b) ((c) - (a) * (b))
-#define COMPLEX_LU_OPS(T, name, real)                                                              \
-    static inline T name##_div(T a, T b)                                                           \
-    {                                                                                              \
-        double d = (double)b.re * (double)b.re + (double)b.im * (double)b.im;                      \
-        double re = ((double)a.re * (double)b.re + (double)a.im * (double)b.im) / d;               \
-        double im = ((double)a.im * (double)b.re - (double)a.re * (double)b.im) / d;               \
-        return (T){(real)re, (real)im};                                                            \
-    }                                                                                              \
-    static inline T name##_submul(T c, T a, T b)                                                   \
-    {                                                                                              \
-        c.re -= a.re * b.re - a.im * b.im;                                                         \
-        c.im -= a.re * b.im + a.im * b.re;                                                         \
-        return c;                                                                                  \
+#define COMPLEX_LU_OPS(T, name, real)                                                          \
+    static inline T name##_div(T a, T b)                                                       \
+    {                                                                                          \
+        double d = (double)b.re * (double)b.re + (double)b.im * (double)b.im;                  \
+        double re = ((double)a.re * (double)b.re + (double)a.im * (double)b.im) / d;           \
+        double im = ((double)a.im * (double)b.re - (double)a.re * (double)b.im) / d;           \
+        return (T){(real)re, (real)im};                                                        \
+    }                                                                                          \
+    static inline T name##_submul(T c, T a, T b)                                               \
+    {                                                                                          \
+        c.re -= a.re * b.re - a.im * b.im;                                                     \
+        c.im -= a.re * b.im + a.im * b.re;                                                     \
+        return c;                                                                              \
     }
-#define COMPLEX_ZERO(a)  ((a).re == 0 && (a).im == 0)
+#define COMPLEX_ZERO(a) ((a).re == 0 && (a).im == 0)
 COMPLEX_LU_OPS(cr_complex_float, c64, float)
 COMPLEX_LU_OPS(cr_complex, c128, double)
 PLAIN_LU(float, plain_lu_f32, REAL_ZERO, REAL_DIV, REAL_SUBMUL)
@@ -220,29 +228,32 @@ static void solve_lu(const cr_lapack_job *j, int n, int nrhs, const void *lu, co
     int info = 0;
 
     if (n && nrhs)
-        j->l->getrs[j->type](adjoint ? (j->complex ? "C" : "T") : "N", &n, &nrhs, lu, &n, pivot, b,
-                             &n, &info, 1);
+        j->l->getrs[j->type](adjoint ? (j->complex ? "C" : "T") : "N", &n, &nrhs, lu, &n, pivot,
+                             b, &n, &info, 1);
 }
 
 /* Checks the row numbers of a factorization, because LAPACK's solvers use them as indices
  * unchecked.  Row numbers are 1 to n. */
 /* With `blocks`, two adjacent negative numbers stand for a block of two rows. */
-static cr_status check_pivots(const char *name, const int32_t *at, int64_t count, int64_t n, bool blocks)
+static cr_status check_pivots(const char *name, const int32_t *at, int64_t count, int64_t n,
+                              bool blocks)
 {
     for (int64_t i = 0; i < count; i++) {
         int64_t row = blocks && at[i] < 0 ? -(int64_t)at[i] : at[i];
         if (row < 1 || row > n)
-            return cr_fail(CR_RUNTIME,
-                           "%s: pivots are expected to be between 1 and %lld, but %d was given. "
-                           "Did you properly pass the result of the factorization?",
-                           name, (long long)n, (int)at[i]);
+            return cr_fail(
+                CR_RUNTIME,
+                "%s: pivots are expected to be between 1 and %lld, but %d was given. "
+                "Did you properly pass the result of the factorization?",
+                name, (long long)n, (int)at[i]);
     }
     for (int64_t i = 0; blocks && i < count; i++) {
         if (at[i] > 0)
             continue;
         if (i % n == n - 1 || at[i + 1] > 0)
             return cr_fail(CR_RUNTIME,
-                           "%s: the pivots of a block of two rows are expected to be negative, both of them. "
+                           "%s: the pivots of a block of two rows are expected to be negative, "
+                           "both of them. "
                            "Did you properly pass the result of the factorization?",
                            name);
         i++;
@@ -252,7 +263,8 @@ static cr_status check_pivots(const char *name, const int32_t *at, int64_t count
 
 /* The view's elements as int32, in row-major order.  `held` and `stride` hold the memory of
  * *out. */
-static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride, const cr_view *pivots)
+static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride,
+                             const cr_view *pivots)
 {
     int64_t step = 1;
 
@@ -282,7 +294,8 @@ cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_lapack_begin(&j, "linalg.lu_solve", out, 2));
     CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
-    CR_GO(check_pivots("linalg.lu_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots), n, false));
+    CR_GO(check_pivots("linalg.lu_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots), n,
+                       false));
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
@@ -298,7 +311,8 @@ done:
 }
 
 /* X A = B is solved as A^T X^T = B^T: `x` then holds B^T. */
-static void load_side(const cr_lapack_job *j, const cr_view *b, int64_t i, void *x, int n, bool left)
+static void load_side(const cr_lapack_job *j, const cr_view *b, int64_t i, void *x, int n,
+                      bool left)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     cr_view turned = *b;
@@ -316,7 +330,8 @@ static void load_side(const cr_lapack_job *j, const cr_view *b, int64_t i, void 
     cr_lapack_load(j, &turned, i, x, n);
 }
 
-static void store_side(const cr_lapack_job *j, const cr_view *out, int64_t i, void *x, int n, bool left)
+static void store_side(const cr_lapack_job *j, const cr_view *out, int64_t i, void *x, int n,
+                       bool left)
 {
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     cr_view turned = *out;
@@ -327,7 +342,8 @@ static void store_side(const cr_lapack_job *j, const cr_view *out, int64_t i, vo
     }
     memcpy(size, out->size, out->ndim * sizeof *size);
     memcpy(stride, out->stride, out->ndim * sizeof *stride);
-    size[out->ndim - 2] = out->size[out->ndim - 1], size[out->ndim - 1] = out->size[out->ndim - 2];
+    size[out->ndim - 2] = out->size[out->ndim - 1],
+                     size[out->ndim - 1] = out->size[out->ndim - 2];
     stride[out->ndim - 2] = out->stride[out->ndim - 1];
     stride[out->ndim - 1] = out->stride[out->ndim - 2];
     turned.size = size;
@@ -417,8 +433,8 @@ cr_status cr_kern_solve_triangular(const cr_value *arg, cr_view *out)
     for (int64_t i = 0; i < j.batch && m && n; i++) {
         cr_lapack_load(&j, self, i, a, k);
         cr_lapack_load(&j, b, i, x, m);
-        j.l->trsm[j.type](left ? "L" : "R", upper ? "U" : "L", "N", arg[4].i ? "U" : "N", &m, &n,
-                          j.pair ? (void *)&one : (void *)&one_f, a, &k, x, &m, 1, 1, 1, 1);
+        j.l->trsm[j.type](left ? "L" : "R", upper ? "U" : "L", "N", arg[4].i ? "U" : "N", &m,
+                          &n, j.pair ? (void *)&one : (void *)&one_f, a, &k, x, &m, 1, 1, 1, 1);
         cr_lapack_store(&j, out, i, x, m);
     }
 done:
@@ -428,7 +444,8 @@ done:
 
 /* --- QR --- */
 
-static cr_status factor_qr(cr_lapack_job *j, int m, int n, char *a, char *tau, char **work, int *size)
+static cr_status factor_qr(cr_lapack_job *j, int m, int n, char *a, char *tau, char **work,
+                           int *size)
 {
     char answer[16];
     int info, query = -1;
@@ -566,14 +583,15 @@ cr_status cr_kern_ormqr(const cr_value *arg, cr_view *out)
     TAKE(&j, c, (int64_t)m * n, j.item);
     if (!m || !n)
         goto done;
-    j.l->ormqr[j.type](side, turn, &m, &n, &k, a, &lda, t.data, c, &m, answer, &size, &info, 1, 1);
+    j.l->ormqr[j.type](side, turn, &m, &n, &k, a, &lda, t.data, c, &m, answer, &size, &info, 1,
+                       1);
     size = cr_lapack_answer(&j, answer);
     TAKE(&j, work, size, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
         cr_lapack_load(&j, self, i, a, lda);
         cr_lapack_load(&j, other, i, c, m);
-        j.l->ormqr[j.type](side, turn, &m, &n, &k, a, &lda, t.data + i * k * (int64_t)j.item, c, &m,
-                           work, &size, &info, 1, 1);
+        j.l->ormqr[j.type](side, turn, &m, &n, &k, a, &lda, t.data + i * k * (int64_t)j.item, c,
+                           &m, work, &size, &info, 1, 1);
         cr_lapack_store(&j, out, i, c, m);
     }
 done:
@@ -628,8 +646,9 @@ static int run_svd(const cr_lapack_job *j, svd_call *c, void *work, int size)
     int info = 0;
 
     if (j->complex)
-        j->l->gesdd_complex[j->pair](c->job, &c->m, &c->n, c->a, &c->m, c->s, c->u, &c->ldu, c->vt,
-                                     &c->ldvt, work, &size, c->rwork, c->iwork, &info, 1);
+        j->l->gesdd_complex[j->pair](c->job, &c->m, &c->n, c->a, &c->m, c->s, c->u, &c->ldu,
+                                     c->vt, &c->ldvt, work, &size, c->rwork, c->iwork, &info,
+                                     1);
     else
         j->l->gesdd_real[j->pair](c->job, &c->m, &c->n, c->a, &c->m, c->s, c->u, &c->ldu, c->vt,
                                   &c->ldvt, work, &size, c->iwork, &info, 1);
@@ -654,7 +673,8 @@ static int find_svd(const cr_lapack_job *j, svd_call *c, int ucols)
 
 static cr_status prepare_svd(cr_lapack_job *j, svd_call *c, int ucols, int vrows)
 {
-    int64_t big = most(c->m, c->n), small = c->k, rwork = small * most(5 * small + 7, 2 * big + 2 * small + 1);
+    int64_t big = most(c->m, c->n), small = c->k,
+            rwork = small * most(5 * small + 7, 2 * big + 2 * small + 1);
     char answer[16];
     cr_status st;
 
@@ -718,8 +738,8 @@ typedef struct {
     int *iwork;
 } eigh_call;
 
-static int run_eigh(const cr_lapack_job *j, eigh_call *c, void *work, int size, void *rwork, int rsize,
-                    int *iwork, int isize)
+static int run_eigh(const cr_lapack_job *j, eigh_call *c, void *work, int size, void *rwork,
+                    int rsize, int *iwork, int isize)
 {
     int info = 0;
 
@@ -792,8 +812,8 @@ static int run_eig(const cr_lapack_job *j, eig_call *c, void *work, int size)
     char none[16];
 
     if (j->complex)
-        j->l->geev_complex[j->pair]("N", c->job, &c->n, c->a, &c->n, c->w, none, &one, c->v, &c->n,
-                                    work, &size, c->rwork, &info, 1, 1);
+        j->l->geev_complex[j->pair]("N", c->job, &c->n, c->a, &c->n, c->w, none, &one, c->v,
+                                    &c->n, work, &size, c->rwork, &info, 1, 1);
     else
         j->l->geev_real[j->pair]("N", c->job, &c->n, c->a, &c->n, c->w, c->wi, none, &one, c->v,
                                  &c->n, work, &size, &info, 1, 1);
@@ -838,7 +858,8 @@ static void put_complex(cr_dtype t, char *to, int64_t i, double re, double im)
 }
 
 /* LAPACK's real functions store the vector of a conjugate pair as two real columns. */
-static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view *out, int64_t i)
+static void put_vectors(const cr_lapack_job *j, const eig_call *c, const cr_view *out,
+                        int64_t i)
 {
     cr_dtype t = (cr_dtype)out->dtype;
     int64_t n = c->n;
@@ -867,7 +888,8 @@ static int find_eig(const cr_lapack_job *j, eig_call *c)
     return r == NOT_A_NUMBER ? -4 : 0;
 }
 
-static void put_eig(const cr_lapack_job *j, const eig_call *c, cr_view *out, int64_t i, bool vectors)
+static void put_eig(const cr_lapack_job *j, const eig_call *c, cr_view *out, int64_t i,
+                    bool vectors)
 {
     size_t item = cr_dtype_size((cr_dtype)out[0].dtype);
     char *w = out[0].data + (size_t)(i * c->n) * item;
@@ -899,7 +921,8 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
     for (int64_t i = 0; i < j.batch && c.n; i++) {
         cr_lapack_load(&j, self, i, c.a, c.n);
         if (vectors && range_of(&j, c.a, (int64_t)c.n * c.n) != FINITE)
-            CR_GO(cr_fail(CR_RUNTIME, "torch.linalg.eig: input tensor should not contain infs or NaNs."));
+            CR_GO(cr_fail(CR_RUNTIME,
+                          "torch.linalg.eig: input tensor should not contain infs or NaNs."));
         CR_GO(check(checked, "eig", &j, find_eig(&j, &c), i));
         put_eig(&j, &c, out, i, vectors);
     }
@@ -937,7 +960,8 @@ static int run_ls(const cr_lapack_job *j, ls_call *c, void *work, int size)
     else if (c->driver == GELSS)
         l->gelss_real[p](COMMON, c->s, c->rcond, &c->rank, work, &size, &info);
     else if (j->complex)
-        l->gelsd_complex[p](COMMON, c->s, c->rcond, &c->rank, work, &size, c->rwork, c->iwork, &info);
+        l->gelsd_complex[p](COMMON, c->s, c->rcond, &c->rank, work, &size, c->rwork, c->iwork,
+                            &info);
     else
         l->gelsd_real[p](COMMON, c->s, c->rcond, &c->rank, work, &size, c->iwork, &info);
 #undef COMMON
@@ -960,8 +984,11 @@ static void ls_sizes(const ls_call *c, int64_t *iwork, int64_t *rwork)
     while ((26 << levels) <= small)
         levels++;
     *iwork = 3 * small * levels + 11 * small + c->n + 8;
-    *rwork = 10 * big + 2 * big * 25 + 8 * big * levels + 3 * 25 * c->nrhs +
-             (26 * 26 > c->n * (1 + c->nrhs) + 2 * c->nrhs ? 26 * 26 : c->n * (1 + c->nrhs) + 2 * c->nrhs) + 64;
+    *rwork =
+        10 * big + 2 * big * 25 + 8 * big * levels + 3 * 25 * c->nrhs +
+        (26 * 26 > c->n * (1 + c->nrhs) + 2 * c->nrhs ? 26 * 26
+                                                      : c->n * (1 + c->nrhs) + 2 * c->nrhs) +
+        64;
 }
 
 static cr_status prepare_ls(cr_lapack_job *j, ls_call *c)
@@ -1000,7 +1027,8 @@ static ls_driver driver_of(const cr_value *name)
 cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *b = arg[1].view;
-    ls_call c = {.m = rows(self), .n = cols(self), .nrhs = cols(b), .driver = driver_of(&arg[3])};
+    ls_call c = {
+        .m = rows(self), .n = cols(self), .nrhs = cols(b), .driver = driver_of(&arg[3])};
     cr_value name = {.tag = CR_STRING, .len = 12, .s = "linalg.lstsq"};
     cr_value checked[2] = {cr_of_bool(true), name};
     int64_t k = fewest(c.m, c.n);
@@ -1043,13 +1071,15 @@ cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
     TAKE(&j, a, (int64_t)n * n, j.item);
     if (!n)
         goto done;
-    (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type]("L", &n, a, &n, (int *)(void *)out[1].data, answer, &size, &info, 1);
+    (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type]("L", &n, a, &n, (int *)(void *)out[1].data,
+                                                 answer, &size, &info, 1);
     size = cr_lapack_answer(&j, answer);
     TAKE(&j, work, size, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
         cr_lapack_load(&j, self, i, a, n);
         clear_triangle(&j, a, n, n, true);
-        (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type]("L", &n, a, &n, (int *)(void *)out[1].data + i * n, work, &size, &info, 1);
+        (arg[1].i ? j.l->hetrf : j.l->sytrf)[j.type](
+            "L", &n, a, &n, (int *)(void *)out[1].data + i * n, work, &size, &info, 1);
         CR_GO(check(arg + 2, "ldl_factor", &j, info, i));
         cr_lapack_store(&j, &out[0], i, a, n);
         set_info(&out[2], i, info);
@@ -1073,7 +1103,8 @@ cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_lapack_begin(&j, "linalg.ldl_solve", out, 2));
     CR_GO(load_pivots(&pivots, &held, stride, arg[1].view));
-    CR_GO(check_pivots("linalg.ldl_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots), n, true));
+    CR_GO(check_pivots("linalg.ldl_solve", (int *)(void *)pivots.data, cr_view_numel(&pivots),
+                       n, true));
     TAKE(&j, a, (int64_t)n * n, j.item);
     TAKE(&j, x, (int64_t)n * nrhs, j.item);
     for (int64_t i = 0; i < j.batch && n && nrhs; i++) {
@@ -1103,7 +1134,8 @@ cr_status cr_kern_pivots_to_matrix(const cr_value *arg, cr_view *out)
 
     CR_GO(st);
     CR_GO(cr_dense_in(&p, pivots, CR_I32));
-    CR_GO(check_pivots("lu_unpack", (const int32_t *)(const void *)p.data, cr_view_numel(pivots), m, false));
+    CR_GO(check_pivots("lu_unpack", (const int32_t *)(const void *)p.data,
+                       cr_view_numel(pivots), m, false));
     for (int d = 0; d + 1 < pivots->ndim; d++)
         batch *= pivots->size[d];
     cr_zero_view(out);

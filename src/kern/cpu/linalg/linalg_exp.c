@@ -3,17 +3,26 @@
  * work on the transpose. */
 #include "kern/cpu/entries.h"
 #include "kern/cpu/library/lapack.h"
-#include "kern/cpu/product/matmul.h"
 #include "kern/cpu/pack.h"
+#include "kern/cpu/product/matmul.h"
 #include "kern/cpu/walk.h"
 #include <math.h>
 #include <string.h>
 
-static const double pade[14] = {64764752532480000.0, 32382376266240000.0, 7771770303897600.0,
-                                1187353796428800.0,  129060195264000.0,   10559470521600.0,
-                                670442572800.0,      33522128640.0,       1323241920.0,
-                                40840800.0,          960960.0,            16380.0,
-                                182.0,               1.0};
+static const double pade[14] = {64764752532480000.0,
+                                32382376266240000.0,
+                                7771770303897600.0,
+                                1187353796428800.0,
+                                129060195264000.0,
+                                10559470521600.0,
+                                670442572800.0,
+                                33522128640.0,
+                                1323241920.0,
+                                40840800.0,
+                                960960.0,
+                                16380.0,
+                                182.0,
+                                1.0};
 /* the approximant is exact for norms up to this */
 static const double pade_norm = 5.371920351148152;
 
@@ -31,8 +40,9 @@ static void combine(const exponential *e, char *y, int count, const double *c, c
     for (int64_t i = 0; i < e->reals; i++) {
         double sum = 0;
         for (int k = 0; k < count; k++)
-            sum += c[k] * (e->j->real == sizeof(double) ? ((const double *)(void *)x[k])[i]
-                                                        : (double)((const float *)(void *)x[k])[i]);
+            sum += c[k] * (e->j->real == sizeof(double)
+                               ? ((const double *)(void *)x[k])[i]
+                               : (double)((const float *)(void *)x[k])[i]);
         if (e->j->real == sizeof(double))
             ((double *)(void *)y)[i] = sum;
         else

@@ -301,7 +301,8 @@ static cr_status check_bags(const cr_view *bag_of, int64_t count)
 
     if (cr_indices_within(bag_of, 0, count, &bad))
         return CR_OK;
-    return cr_fail(CR_INDEX, "embedding_bag: there is no bag %lld of %lld", (long long)bad, (long long)count);
+    return cr_fail(CR_INDEX, "embedding_bag: there is no bag %lld of %lld", (long long)bad,
+                   (long long)count);
 }
 
 static int64_t index_of(const cr_view *v, int64_t i)
@@ -332,7 +333,8 @@ static void add_to_largest(cr_view *out, const cr_value *arg)
 
     for (int64_t b = 0; b < grad->size[0]; b++)
         for (int64_t c = 0; c < columns; c++) {
-            const char *row = most->data + b * cr_view_step(most, 0) + c * cr_view_step(most, 1);
+            const char *row =
+                most->data + b * cr_view_step(most, 0) + c * cr_view_step(most, 1);
             int64_t r = *(const int64_t *)(const void *)row;
             if (r >= 0)
                 shares[out->dtype](out->data + (r * columns + c) * item,
@@ -348,7 +350,8 @@ static cr_status check_largest(const cr_view *most, int64_t rows)
 
     if (cr_indices_within(most, -1, rows, &bad))
         return CR_OK;
-    return cr_fail(CR_INDEX, "embedding_bag: there is no row %lld of %lld", (long long)bad, (long long)rows);
+    return cr_fail(CR_INDEX, "embedding_bag: there is no row %lld of %lld", (long long)bad,
+                   (long long)rows);
 }
 
 /* (grad, indices, offset2bag, bag_size, max_indices, num_weights, scale_grad_by_freq, mode,

@@ -192,7 +192,7 @@ typedef struct {
                 outside |= (uint64_t)((const type *)p)[i] - (uint64_t)low >= range;            \
         else                                                                                   \
             for (int64_t i = 0; i < n; i++)                                                    \
-                outside |= (uint64_t)*(const type *)(p + i * step) - (uint64_t)low >= range;   \
+                outside |= (uint64_t) * (const type *)(p + i * step) - (uint64_t)low >= range; \
         return outside;                                                                        \
     }
 OUTSIDE(int32_t, outside_32)
@@ -350,10 +350,7 @@ static void set_index_vector(dim_places *p, const cr_view *table, const cr_view 
 }
 
 /* An empty index is accepted whatever its other sizes and dtype are. */
-static bool is_empty(const cr_view *index)
-{
-    return cr_view_numel(index) == 0;
-}
+static bool is_empty(const cr_view *index) { return cr_view_numel(index) == 0; }
 
 cr_status cr_kern_gather(const cr_value *arg, cr_view *out)
 {
@@ -455,9 +452,9 @@ static reduction reduction_named(const cr_value *name)
 
 static cr_scalar lowest(cr_dtype t, bool highest)
 {
-    static const int64_t top[] = {[CR_BOOL] = 1,        [CR_U8] = UINT8_MAX,
-                                  [CR_I8] = INT8_MAX,   [CR_I16] = INT16_MAX,
-                                  [CR_I32] = INT32_MAX, [CR_I64] = INT64_MAX};
+    static const int64_t top[] = {
+        [CR_BOOL] = 1,        [CR_U8] = UINT8_MAX,  [CR_I8] = INT8_MAX,
+        [CR_I16] = INT16_MAX, [CR_I32] = INT32_MAX, [CR_I64] = INT64_MAX};
 
     if (cr_dtype_category(t) >= CR_CAT_FLOAT)
         return cr_scalar_float(highest ? (double)INFINITY : -(double)INFINITY);
@@ -572,10 +569,7 @@ cr_status cr_kern_scatter_reduce(const cr_value *arg, cr_view *out)
 
 /* Operators with a vector of indices. */
 
-static cr_status out_of_self(void)
-{
-    return cr_fail(CR_INDEX, "index out of range in self");
-}
+static cr_status out_of_self(void) { return cr_fail(CR_INDEX, "index out of range in self"); }
 
 cr_status cr_kern_index_select(const cr_value *arg, cr_view *out)
 {

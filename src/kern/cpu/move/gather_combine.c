@@ -68,7 +68,7 @@ CR_COMPLEX_TYPES(COMPLEX_ROWS)
     {                                                                                          \
         enum { ITEM = sizeof(type) };                                                          \
         if (!r->index && r->dst_step == ITEM && r->src_step == ITEM)                           \
-            memcpy(r->dst, r->src, (size_t)r->n * ITEM);                                       \
+            memcpy(r->dst, r->src, (size_t)r->n *ITEM);                                        \
         else if (!r->index)                                                                    \
             for (int64_t i = 0; i < r->n; i++)                                                 \
                 memcpy(r->dst + i * r->dst_step, r->src + i * r->src_step, ITEM);              \

@@ -49,10 +49,7 @@ static cr_status grouping_new(grouping *g, int64_t count, int64_t low, int64_t h
     return CR_OK;
 }
 
-static void grouping_drop(grouping *g)
-{
-    cr_free(g->index);
-}
+static void grouping_drop(grouping *g) { cr_free(g->index); }
 
 static int64_t *grouping_slot(const grouping *g, int64_t index)
 {
@@ -137,14 +134,8 @@ typedef cr_complex cell_c128;
 #define put_c128(p, x) (*(cr_complex *)(void *)(p) = (x))
 
 #define DEFINE_REAL_OPS(s)                                                                     \
-    static inline cell_##s add_##s(cell_##s a, cell_##s b)                                     \
-    {                                                                                          \
-        return a + b;                                                                          \
-    }                                                                                          \
-    static inline cell_##s mul_##s(cell_##s a, cell_##s b)                                     \
-    {                                                                                          \
-        return a * b;                                                                          \
-    }                                                                                          \
+    static inline cell_##s add_##s(cell_##s a, cell_##s b) { return a + b; }                   \
+    static inline cell_##s mul_##s(cell_##s a, cell_##s b) { return a * b; }                   \
     static const cell_##s none_add_##s = -(cell_##s)0, none_mul_##s = 1;
 #define DEFINE_COMPLEX_OPS(s)                                                                  \
     static inline cell_##s add_##s(cell_##s a, cell_##s b)                                     \

@@ -9,10 +9,7 @@ enum { ROWS = 3 };
 static const int64_t counts[] = {1, 2, 3, 4, 5, 63, 64, 65, 127, 500, 512, 513, 1025, 70000};
 
 /* Entry i goes to row i % 5 % 3, so that rows 0 and 1 have two fifths each, row 2 one. */
-static int64_t row_of(int64_t i)
-{
-    return i % 5 % ROWS;
-}
+static int64_t row_of(int64_t i) { return i % 5 % ROWS; }
 
 static float entry(int64_t i, int64_t column, bool half)
 {

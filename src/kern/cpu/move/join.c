@@ -39,10 +39,7 @@ static void remove_dim(part *p, int64_t dim)
 /* --- joining --- */
 
 /* cat ignores empty vectors, as torch has done since it had no other empty shapes. */
-static bool is_nothing(const cr_view *v)
-{
-    return v->ndim == 1 && v->size[0] == 0;
-}
+static bool is_nothing(const cr_view *v) { return v->ndim == 1 && v->size[0] == 0; }
 
 /* The i-th piece of `out` along dim belongs to the i-th tensor of the list. */
 typedef struct {
@@ -423,7 +420,9 @@ static void zero_span(const triangle *t, char *to, int64_t first, int64_t last)
 
 static void triangle_row(const triangle *t, char *to, const char *from, int64_t i)
 {
-    int64_t d = t->diagonal < -t->rows ? -t->rows : t->diagonal > t->columns ? t->columns : t->diagonal;
+    int64_t d = t->diagonal < -t->rows     ? -t->rows
+                : t->diagonal > t->columns ? t->columns
+                                           : t->diagonal;
     int64_t cut = i + d + !t->upper; /* the first column of the right part */
 
     cut = cut < 0 ? 0 : cut > t->columns ? t->columns : cut;
@@ -473,12 +472,15 @@ cr_status cr_kern_triu(const cr_value *arg, cr_view *out)
 }
 
 /* Whether `w` has the sizes of the windows along dim of `v`. */
-static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t step, const cr_view *w)
+static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t step,
+                           const cr_view *w)
 {
-    if (dim < 0 || dim >= (v->ndim ? v->ndim : 1) || size < 0 || step <= 0 || w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
+    if (dim < 0 || dim >= (v->ndim ? v->ndim : 1) || size < 0 || step <= 0 ||
+        w->ndim != (v->ndim ? v->ndim + 1 : 1) || w->size[w->ndim - 1] != size)
         return false;
     for (int d = 0; d < v->ndim; d++)
-        if (d == dim ? size > v->size[d] || w->size[d] != (v->size[d] - size) / step + 1 : w->size[d] != v->size[d])
+        if (d == dim ? size > v->size[d] || w->size[d] != (v->size[d] - size) / step + 1
+                     : w->size[d] != v->size[d])
             return false;
     return v->ndim || size <= 1;
 }
@@ -495,7 +497,8 @@ cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
     cr_combine_fn add = cr_combine_for(CR_COMBINE_ADD, (cr_dtype)out->dtype);
 
     if (!are_windows_of(out, dim, size, step, grad))
-        return cr_fail(CR_RUNTIME, "unfold_backward: grad_in has not the sizes of windows of input_sizes");
+        return cr_fail(CR_RUNTIME,
+                       "unfold_backward: grad_in has not the sizes of windows of input_sizes");
     windows = grad->ndim > 1 ? grad->size[dim] : 1;
     cr_zero_view(out);
     for (int64_t k = 0; k < size; k++) {

@@ -224,9 +224,9 @@ cr_status cr_kern_cumprod(const cr_value *arg, cr_view *out)
 
 cr_status cr_kern_logcumsumexp(const cr_value *arg, cr_view *out)
 {
-    static const scan_fn fns[CR_DTYPE_COUNT] = {[CR_F16] = logsum_f16, [CR_BF16] = logsum_bf16,
-                                                [CR_F32] = logsum_f32, [CR_F64] = logsum_f64,
-                                                [CR_C64] = logsum_c64, [CR_C128] = logsum_c128};
+    static const scan_fn fns[CR_DTYPE_COUNT] = {
+        [CR_F16] = logsum_f16, [CR_BF16] = logsum_bf16, [CR_F32] = logsum_f32,
+        [CR_F64] = logsum_f64, [CR_C64] = logsum_c64,   [CR_C128] = logsum_c128};
 
     return scan(fns[out->dtype], arg, out, NULL);
 }

@@ -52,26 +52,14 @@ static uint64_t bits64(const char *p)
     return x;
 }
 
-static inline uint32_t key_b8(const char *p)
-{
-    return (uint32_t)load_b8(p);
-}
-static inline uint32_t key_u8(const char *p)
-{
-    return *(const uint8_t *)p;
-}
-static inline uint32_t key_i8(const char *p)
-{
-    return (uint32_t)(*(const int8_t *)p + 128);
-}
+static inline uint32_t key_b8(const char *p) { return (uint32_t)load_b8(p); }
+static inline uint32_t key_u8(const char *p) { return *(const uint8_t *)p; }
+static inline uint32_t key_i8(const char *p) { return (uint32_t)(*(const int8_t *)p + 128); }
 static inline uint32_t key_i16(const char *p)
 {
     return (uint32_t)(*(const int16_t *)p + 32768);
 }
-static inline uint32_t key_i32(const char *p)
-{
-    return bits32(p) ^ 0x80000000u;
-}
+static inline uint32_t key_i32(const char *p) { return bits32(p) ^ 0x80000000u; }
 static inline uint32_t key_f16(const char *p)
 {
     return float_key(*(const uint16_t *)p, 0x8000, 0x7c00);
@@ -90,14 +78,8 @@ static inline uint32_t key_f32(const char *p)
         bits = 0;
     return bits & 0x80000000u ? ~bits : bits | 0x80000000u;
 }
-static inline uint64_t key_i64(const char *p)
-{
-    return bits64(p) ^ (1ull << 63);
-}
-static inline uint64_t key_f64(const char *p)
-{
-    return double_key(bits64(p));
-}
+static inline uint64_t key_i64(const char *p) { return bits64(p) ^ (1ull << 63); }
+static inline uint64_t key_f64(const char *p) { return double_key(bits64(p)); }
 
 uint64_t cr_sort_key(cr_dtype t, const char *p)
 {
@@ -259,10 +241,7 @@ void cr_line_sort_loose(const cr_line *l, int64_t *index, void *room)
 }
 
 /* torch uses a heap for few of many elements, otherwise a selection followed by a sort. */
-static bool few(const cr_line *l, int64_t k)
-{
-    return k * 64 <= l->n;
-}
+static bool few(const cr_line *l, int64_t k) { return k * 64 <= l->n; }
 
 static void top_packed(const cr_line *l, int64_t k, int64_t *index, uint64_t *item)
 {

@@ -39,7 +39,8 @@ static void grid_sample(const cr_grid *g, cr_dtype t, const void *x, const void 
 }
 
 /* The derivative in x: writes all of gx. */
-static void grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void *grid, void *gx)
+static void grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void *grid,
+                        void *gx)
 {
     grid_job w = {.g = g, .gy = gy, .grid = grid, .out = gx};
 
@@ -47,8 +48,8 @@ static void grid_spread(const cr_grid *g, cr_dtype t, const void *gy, const void
 }
 
 /* The derivative in the coordinates of the points. */
-static void grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void *x, const void *grid,
-                   void *gg)
+static void grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void *x,
+                       const void *grid, void *gg)
 {
     grid_job w = {.g = g, .gy = gy, .x = x, .grid = grid, .out = gg};
 
@@ -60,8 +61,12 @@ static void grid_slope(const cr_grid *g, cr_dtype t, const void *gy, const void 
 /* mode, padding, align_corners */
 static cr_grid describe(const cr_view *x, const cr_view *grid, const cr_value *arg)
 {
-    cr_grid g = {.dims = x->ndim - 2, .batch = x->size[0], .channels = x->size[1], .points = 1,
-                 .mode = (cr_grid_mode)arg[0].i, .padding = (cr_grid_padding)arg[1].i,
+    cr_grid g = {.dims = x->ndim - 2,
+                 .batch = x->size[0],
+                 .channels = x->size[1],
+                 .points = 1,
+                 .mode = (cr_grid_mode)arg[0].i,
+                 .padding = (cr_grid_padding)arg[1].i,
                  .align_corners = arg[2].i};
 
     for (int d = 0; d < g.dims; d++) {

@@ -20,5 +20,4 @@ typedef struct {
     bool align_corners;
 } cr_grid;
 
-
 #endif

@@ -75,20 +75,20 @@ static bool has_squares(const cr_pool *p)
 
 /* Makes the call for every kernel position and for the outputs [b, e) of row (i0, i1) whose
  * windows contain that position; `at` is the input position of output b. */
-#define EACH_SHIFT(p, i0, i1, CALL)                                                                \
-    for (int64_t k0 = 0; k0 < (p)->kernel[0]; k0++)                                                \
-        for (int64_t k1 = 0; k1 < (p)->kernel[1]; k1++) {                                          \
-            int64_t y0 = (i0) * (p)->stride[0] + k0 * (p)->dilation[0] - (p)->pad[0];              \
-            int64_t y1 = (i1) * (p)->stride[1] + k1 * (p)->dilation[1] - (p)->pad[1];              \
-            if (y0 < 0 || y0 >= (p)->in[0] || y1 < 0 || y1 >= (p)->in[1])                          \
-                continue;                                                                          \
-            for (int64_t k2 = 0; k2 < (p)->kernel[2]; k2++) {                                      \
-                cr_window w2 = last_window(p);                                                     \
-                int64_t b, e, at;                                                                  \
-                cr_window_range(&w2, k2, &b, &e, &at);                                             \
-                at += (y0 * (p)->in[1] + y1) * (p)->in[2];                                         \
-                CALL;                                                                              \
-            }                                                                                      \
+#define EACH_SHIFT(p, i0, i1, CALL)                                                            \
+    for (int64_t k0 = 0; k0 < (p)->kernel[0]; k0++)                                            \
+        for (int64_t k1 = 0; k1 < (p)->kernel[1]; k1++) {                                      \
+            int64_t y0 = (i0) * (p)->stride[0] + k0 * (p)->dilation[0] - (p)->pad[0];          \
+            int64_t y1 = (i1) * (p)->stride[1] + k1 * (p)->dilation[1] - (p)->pad[1];          \
+            if (y0 < 0 || y0 >= (p)->in[0] || y1 < 0 || y1 >= (p)->in[1])                      \
+                continue;                                                                      \
+            for (int64_t k2 = 0; k2 < (p)->kernel[2]; k2++) {                                  \
+                cr_window w2 = last_window(p);                                                 \
+                int64_t b, e, at;                                                              \
+                cr_window_range(&w2, k2, &b, &e, &at);                                         \
+                at += (y0 * (p)->in[1] + y1) * (p)->in[2];                                     \
+                CALL;                                                                          \
+            }                                                                                  \
         }
 
 /* Integers wrap around, as torch's do. */
@@ -101,24 +101,24 @@ static inline int64_t wrapped_quotient(int64_t a, int64_t b)
     return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; /* the least integer has no opposite */
 }
 
-#define T       float
-#define NAME(x) f32_##x
-#define LOWEST  (-INFINITY)
-#define IS_NAN(v) ((v) != (v))
+#define T          float
+#define NAME(x)    f32_##x
+#define LOWEST     (-INFINITY)
+#define IS_NAN(v)  ((v) != (v))
 #define PLUS(a, b) ((a) + (b))
 #define OVER(a, b) ((a) / (b))
 #include "kern/cpu/plane/pool_loops.inc"
-#define T       double
-#define NAME(x) f64_##x
-#define LOWEST  ((double)-INFINITY)
-#define IS_NAN(v) ((v) != (v))
+#define T          double
+#define NAME(x)    f64_##x
+#define LOWEST     ((double)-INFINITY)
+#define IS_NAN(v)  ((v) != (v))
 #define PLUS(a, b) ((a) + (b))
 #define OVER(a, b) ((a) / (b))
 #include "kern/cpu/plane/pool_loops.inc"
-#define T       int64_t
-#define NAME(x) i64_##x
-#define LOWEST  INT64_MIN
-#define IS_NAN(v) ((void)(v), false)
+#define T          int64_t
+#define NAME(x)    i64_##x
+#define LOWEST     INT64_MIN
+#define IS_NAN(v)  ((void)(v), false)
 #define PLUS(a, b) wrapped_sum(a, b)
 #define OVER(a, b) wrapped_quotient(a, b)
 #include "kern/cpu/plane/pool_loops.inc"
@@ -133,7 +133,8 @@ typedef struct {
 } blocked_job;
 
 /* Like take_max_value, for n outputs of `block` values each. */
-CR_WIDE static void take_max_blocks(float *restrict m, const float *restrict x, int64_t n, int64_t s, int64_t block)
+CR_WIDE static void take_max_blocks(float *restrict m, const float *restrict x, int64_t n,
+                                    int64_t s, int64_t block)
 {
     for (int64_t j = 0; j < n; j++)
         for (int64_t c = 0; c < block; c++) {
@@ -150,7 +151,9 @@ static void max_blocked_plane(const cr_pool *p, int64_t block, const float *x, f
         for (int64_t i1 = 0; i1 < p->out[1]; i1++, y += row) {
             for (int64_t j = 0; j < row; j++)
                 y[j] = -INFINITY;
-            EACH_SHIFT(p, i0, i1, take_max_blocks(y + b * block, x + at * block, e - b, p->stride[2], block))
+            EACH_SHIFT(
+                p, i0, i1,
+                take_max_blocks(y + b * block, x + at * block, e - b, p->stride[2], block))
         }
 }
 
@@ -194,7 +197,8 @@ void cr_pool_max_blocked(const cr_pool *p, int64_t block, const float *x, float 
 {
     blocked_job w = {p, block, x, y};
 
-    cr_parallel_for(p->planes, GRAIN_ELEMENTS / (volume(p->out) * volume(p->kernel) * block + 1) + 1,
+    cr_parallel_for(p->planes,
+                    GRAIN_ELEMENTS / (volume(p->out) * volume(p->kernel) * block + 1) + 1,
                     max_blocked_range, &w);
 }
 
@@ -221,17 +225,20 @@ static void places(const cr_pool_places *p, cr_dtype t, places_kind what, const 
                     pick(t, f32_places_range, f64_places_range, i64_places_range), &w);
 }
 
-void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index, void *x)
+void cr_pool_scatter(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
+                     void *x)
 {
     places(p, t, SCATTER, y, index, x);
 }
 
-void cr_pool_gather(const cr_pool_places *p, cr_dtype t, const void *x, const int64_t *index, void *y)
+void cr_pool_gather(const cr_pool_places *p, cr_dtype t, const void *x, const int64_t *index,
+                    void *y)
 {
     places(p, t, GATHER, x, index, y);
 }
 
-void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index, void *x)
+void cr_pool_put(const cr_pool_places *p, cr_dtype t, const void *y, const int64_t *index,
+                 void *x)
 {
     places(p, t, PUT, y, index, x);
 }

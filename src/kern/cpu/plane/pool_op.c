@@ -1,8 +1,8 @@
 /* The entries of pooling: translate arguments to planes and windows. */
 #include "kern/cpu/entries.h"
 #include "kern/cpu/pack.h"
-#include "kern/pool.h"
 #include "kern/cpu/walk.h"
+#include "kern/pool.h"
 
 /* The dtype in which planes are computed. */
 static cr_dtype compute_type(const cr_view *v)
@@ -21,8 +21,12 @@ static int64_t item(const cr_value *list, int64_t d)
 /* Sizes: the last `dims` dimensions are spatial. */
 static cr_pool planes_of(const cr_view *in, const cr_view *out, int64_t dims)
 {
-    cr_pool p = {.planes = 1, .in = {1, 1, 1}, .out = {1, 1, 1}, .kernel = {1, 1, 1},
-                 .stride = {1, 1, 1}, .dilation = {1, 1, 1}};
+    cr_pool p = {.planes = 1,
+                 .in = {1, 1, 1},
+                 .out = {1, 1, 1},
+                 .kernel = {1, 1, 1},
+                 .stride = {1, 1, 1},
+                 .dilation = {1, 1, 1}};
 
     for (int64_t d = 0; d < in->ndim - dims; d++)
         p.planes *= in->size[d];
@@ -34,8 +38,9 @@ static cr_pool planes_of(const cr_view *in, const cr_view *out, int64_t dims)
 }
 
 /* Windows: an empty stride means the kernel's size; without dilation it is 1. */
-static void set_windows(cr_pool *p, int64_t dims, const cr_value *kernel, const cr_value *stride,
-                        const cr_value *padding, const cr_value *dilation)
+static void set_windows(cr_pool *p, int64_t dims, const cr_value *kernel,
+                        const cr_value *stride, const cr_value *padding,
+                        const cr_value *dilation)
 {
     for (int64_t d = 0; d < dims; d++) {
         int64_t at = 3 - dims + d;
@@ -91,7 +96,8 @@ cr_status cr_kern_adaptive_max_pool(const cr_value *arg, cr_view *out)
 
 typedef void (*plane_fn)(const cr_pool *p, cr_dtype t, const void *from, void *to);
 
-static cr_status linear_pool(const cr_pool *p, plane_fn fn, const cr_view *from, const cr_view *to)
+static cr_status linear_pool(const cr_pool *p, plane_fn fn, const cr_view *from,
+                             const cr_view *to)
 {
     cr_dtype t = compute_type(from);
     cr_dense x = {0}, y = {0};
@@ -185,10 +191,12 @@ static cr_status check_places(const int64_t *index, const cr_pool_places *p, con
     if (!found)
         return CR_OK;
     if (dims == 3)
-        return cr_fail(CR_RUNTIME,
-                       "Found an invalid max index: %lld (output volumes are of size %lldx%lldx%lld)",
-                       (long long)wrong, (long long)size[0], (long long)size[1], (long long)size[2]);
-    return cr_fail(CR_RUNTIME, "Found an invalid max index: %lld (output volumes are of size %lldx%lld)",
+        return cr_fail(
+            CR_RUNTIME,
+            "Found an invalid max index: %lld (output volumes are of size %lldx%lldx%lld)",
+            (long long)wrong, (long long)size[0], (long long)size[1], (long long)size[2]);
+    return cr_fail(CR_RUNTIME,
+                   "Found an invalid max index: %lld (output volumes are of size %lldx%lld)",
                    (long long)wrong, (long long)size[0], (long long)(dims > 1 ? size[1] : 1));
 }
 

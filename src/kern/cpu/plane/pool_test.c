@@ -1,6 +1,6 @@
 /* Pooling against the definition, and promises about NaN, ties and counts. */
-#include "base/test.h"
 #include "base/memory.h"
+#include "base/test.h"
 #include "kern/pool.h"
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +61,8 @@ static window look(const cr_pool *p, const float *x, const int64_t *o)
 static void check_case(const cr_pool *p)
 {
     int64_t in = volume(p->in), out = volume(p->out), o[3], i = 0;
-    float *x = numbers(p->planes * in), *y = numbers(p->planes * out), *z = numbers(p->planes * out);
+    float *x = numbers(p->planes * in), *y = numbers(p->planes * out),
+          *z = numbers(p->planes * out);
     int64_t *index = cr_alloc((size_t)(p->planes * out) * sizeof *index);
 
     cr_pool_max(p, CR_F32, x, y, index);
@@ -74,7 +75,9 @@ static void check_case(const cr_pool *p)
             for (o[1] = 0; o[1] < p->out[1]; o[1]++)
                 for (o[2] = 0; o[2] < p->out[2]; o[2]++, i++) {
                     window w = look(p, x + plane * in, o);
-                    double count = (double)(p->divisor ? p->divisor : p->count_pad ? w.all : w.in);
+                    double count = (double)(p->divisor     ? p->divisor
+                                            : p->count_pad ? w.all
+                                                           : w.in);
                     NEAR(y[i], w.max, 0);
                     EQ(index[i], w.where);
                     NEAR(z[i], w.sum / count, 1e-5);
@@ -111,7 +114,8 @@ TEST(spreading_is_the_transpose_of_averaging)
 
 TEST(a_nan_wins_and_the_first_of_equals_is_taken)
 {
-    cr_pool p = {1, {1, 1, 4}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}, {0, 0, 0}, {1, 1, 1}, true, 0, false};
+    cr_pool p = {1,         {1, 1, 4}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2},
+                 {0, 0, 0}, {1, 1, 1}, true,      0,         false};
     float x[] = {NAN, 3, 5, 5}, y[2];
     int64_t index[2];
 
@@ -133,7 +137,8 @@ TEST(squares_choose_as_other_windows_do)
     enum { N = 256 };
     float x[4 * N], y[N];
     int64_t index[N];
-    cr_pool p = {1, {1, 2, 2 * N}, {1, 1, N}, {1, 2, 2}, {1, 2, 2}, {0, 0, 0}, {1, 1, 1}, true, 0, false};
+    cr_pool p = {1,         {1, 2, 2 * N}, {1, 1, N}, {1, 2, 2}, {1, 2, 2},
+                 {0, 0, 0}, {1, 1, 1},     true,      0,         false};
 
     for (int i = 0; i < N; i++)
         for (int k = 0; k < 4; k++)
@@ -152,7 +157,8 @@ TEST(squares_choose_as_other_windows_do)
 
 TEST(minus_infinity_alone_still_has_a_position)
 {
-    cr_pool p = {1, {1, 1, 4}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2}, {0, 0, 0}, {1, 1, 1}, true, 0, false};
+    cr_pool p = {1,         {1, 1, 4}, {1, 1, 2}, {1, 1, 2}, {1, 1, 2},
+                 {0, 0, 0}, {1, 1, 1}, true,      0,         false};
     float x[] = {-INFINITY, -INFINITY, 1, -INFINITY}, y[2];
     int64_t index[2];
 

@@ -7,8 +7,11 @@
 /* mode, align_corners, scales */
 static cr_upsample describe(const cr_view *in, const cr_view *out, const cr_value *arg)
 {
-    cr_upsample u = {.planes = in->size[0] * in->size[1], .in = {1, 1, 1}, .out = {1, 1, 1},
-                     .mode = (cr_upsample_mode)arg[0].i, .align_corners = arg[1].i};
+    cr_upsample u = {.planes = in->size[0] * in->size[1],
+                     .in = {1, 1, 1},
+                     .out = {1, 1, 1},
+                     .mode = (cr_upsample_mode)arg[0].i,
+                     .align_corners = arg[1].i};
     int dims = in->ndim - 2;
 
     for (int d = 0; d < dims; d++) {
@@ -20,7 +23,8 @@ static cr_upsample describe(const cr_view *in, const cr_view *out, const cr_valu
     return u;
 }
 
-static cr_status resample(const cr_upsample *u, const cr_view *from, const cr_view *to, bool back)
+static cr_status resample(const cr_upsample *u, const cr_view *from, const cr_view *to,
+                          bool back)
 {
     cr_dtype t = from->dtype == CR_F64 ? CR_F64 : CR_F32;
     cr_dense a = {0}, b = {0};

@@ -6,9 +6,9 @@
 #include "kern/conv.h"
 #include "base/memory.h"
 #include "base/parallel.h"
-#include "kern/cpu/product/matmul.h"
 #include "kern/cpu/pack.h"
 #include "kern/cpu/plane/window.h"
+#include "kern/cpu/product/matmul.h"
 #include <string.h>
 
 /* The problem with exactly three spatial dimensions. */
@@ -32,56 +32,57 @@ static cr_conv in_three(const cr_conv *c)
 
 /* --- unfolding --- */
 
-static void inside(const cr_conv *c, int d, int64_t k, int64_t *begin, int64_t *end, int64_t *at)
+static void inside(const cr_conv *c, int d, int64_t k, int64_t *begin, int64_t *end,
+                   int64_t *at)
 {
     cr_window w = {c->in[d], c->out[d], c->stride[d], c->pad[d], c->dilation[d]};
 
     cr_window_range(&w, k, begin, end, at);
 }
 
-#define FOLDING(T, NAME, ADD)                                                                      \
-    static void NAME##_fold(const cr_conv *c, const T *row, const int64_t *k, T *x)                \
-    {                                                                                              \
-        int64_t b[3], e[3], at[3], s = c->stride[2];                                               \
-        for (int d = 0; d < 3; d++)                                                                \
-            inside(c, d, k[d], &b[d], &e[d], &at[d]);                                              \
-        for (int64_t i = b[0]; i < e[0]; i++)                                                      \
-            for (int64_t j = b[1]; j < e[1]; j++) {                                                \
-                int64_t y0 = at[0] + (i - b[0]) * c->stride[0];                                    \
-                int64_t y1 = at[1] + (j - b[1]) * c->stride[1];                                    \
-                T *to = x + (y0 * c->in[1] + y1) * c->in[2] + at[2];                               \
-                const T *from = row + (i * c->out[1] + j) * c->out[2] + b[2];                      \
-                for (int64_t n = 0; n < e[2] - b[2]; n++)                                          \
-                    to[n * s] = ADD(to[n * s], from[n]);                                           \
-            }                                                                                      \
+#define FOLDING(T, NAME, ADD)                                                                  \
+    static void NAME##_fold(const cr_conv *c, const T *row, const int64_t *k, T *x)            \
+    {                                                                                          \
+        int64_t b[3], e[3], at[3], s = c->stride[2];                                           \
+        for (int d = 0; d < 3; d++)                                                            \
+            inside(c, d, k[d], &b[d], &e[d], &at[d]);                                          \
+        for (int64_t i = b[0]; i < e[0]; i++)                                                  \
+            for (int64_t j = b[1]; j < e[1]; j++) {                                            \
+                int64_t y0 = at[0] + (i - b[0]) * c->stride[0];                                \
+                int64_t y1 = at[1] + (j - b[1]) * c->stride[1];                                \
+                T *to = x + (y0 * c->in[1] + y1) * c->in[2] + at[2];                           \
+                const T *from = row + (i * c->out[1] + j) * c->out[2] + b[2];                  \
+                for (int64_t n = 0; n < e[2] - b[2]; n++)                                      \
+                    to[n * s] = ADD(to[n * s], from[n]);                                       \
+            }                                                                                  \
     }
 
-#define UNFOLDING(T, NAME, ADD)                                                                    \
-    FOLDING(T, NAME, ADD)                                                                          \
-    /* One row of columns: kernel position (k0, k1, k2) of a channel. */                           \
-    static void NAME##_unfold(const cr_conv *c, const T *x, const int64_t *k, T *row)              \
-    {                                                                                              \
-        int64_t b[3], e[3], at[3], s = c->stride[2];                                               \
-        for (int d = 0; d < 3; d++)                                                                \
-            inside(c, d, k[d], &b[d], &e[d], &at[d]);                                              \
-        memset(row, 0, (size_t)(c->out[0] * c->out[1] * c->out[2]) * sizeof *row);                 \
-        for (int64_t i = b[0]; i < e[0]; i++)                                                      \
-            for (int64_t j = b[1]; j < e[1]; j++) {                                                \
-                int64_t y0 = at[0] + (i - b[0]) * c->stride[0];                                    \
-                int64_t y1 = at[1] + (j - b[1]) * c->stride[1];                                    \
-                const T *from = x + (y0 * c->in[1] + y1) * c->in[2] + at[2];                       \
-                T *to = row + (i * c->out[1] + j) * c->out[2] + b[2];                              \
-                if (s == 1)                                                                        \
-                    memcpy(to, from, (size_t)(e[2] - b[2]) * sizeof *to);                          \
-                else                                                                               \
-                    for (int64_t n = 0; n < e[2] - b[2]; n++)                                      \
-                        to[n] = from[n * s];                                                       \
-            }                                                                                      \
-    }                                                                                              \
-    static void NAME##_add_bias(T *y, T bias, int64_t n)                                           \
-    {                                                                                              \
-        for (int64_t i = 0; i < n; i++)                                                            \
-            y[i] = ADD(y[i], bias);                                                                \
+#define UNFOLDING(T, NAME, ADD)                                                                \
+    FOLDING(T, NAME, ADD)                                                                      \
+    /* One row of columns: kernel position (k0, k1, k2) of a channel. */                       \
+    static void NAME##_unfold(const cr_conv *c, const T *x, const int64_t *k, T *row)          \
+    {                                                                                          \
+        int64_t b[3], e[3], at[3], s = c->stride[2];                                           \
+        for (int d = 0; d < 3; d++)                                                            \
+            inside(c, d, k[d], &b[d], &e[d], &at[d]);                                          \
+        memset(row, 0, (size_t)(c->out[0] * c->out[1] * c->out[2]) * sizeof *row);             \
+        for (int64_t i = b[0]; i < e[0]; i++)                                                  \
+            for (int64_t j = b[1]; j < e[1]; j++) {                                            \
+                int64_t y0 = at[0] + (i - b[0]) * c->stride[0];                                \
+                int64_t y1 = at[1] + (j - b[1]) * c->stride[1];                                \
+                const T *from = x + (y0 * c->in[1] + y1) * c->in[2] + at[2];                   \
+                T *to = row + (i * c->out[1] + j) * c->out[2] + b[2];                          \
+                if (s == 1)                                                                    \
+                    memcpy(to, from, (size_t)(e[2] - b[2]) * sizeof *to);                      \
+                else                                                                           \
+                    for (int64_t n = 0; n < e[2] - b[2]; n++)                                  \
+                        to[n] = from[n * s];                                                   \
+            }                                                                                  \
+    }                                                                                          \
+    static void NAME##_add_bias(T *y, T bias, int64_t n)                                       \
+    {                                                                                          \
+        for (int64_t i = 0; i < n; i++)                                                        \
+            y[i] = ADD(y[i], bias);                                                            \
     }
 
 #define PLUS(a, b) (a) + (b)
@@ -106,37 +107,38 @@ UNFOLDING(double, f64, PLUS)
 UNFOLDING(cr_complex_float, c64, plus_c64)
 UNFOLDING(cr_complex, c128, plus_c128)
 
-#define EACH_TYPE(t, DO)                                                                           \
-    switch (t) {                                                                                   \
-    case CR_F32: DO(float, f32); break;                                                            \
-    case CR_F64: DO(double, f64); break;                                                           \
-    case CR_C64: DO(cr_complex_float, c64); break;                                                 \
-    case CR_C128: DO(cr_complex, c128); break;                                                     \
-    case CR_I64: DO(uint64_t, i64); break;                                                         \
-    case CR_I32: DO(uint32_t, i32); break;                                                         \
-    case CR_F16:                                                                                   \
-    case CR_BF16:                                                                                  \
-    case CR_I16: DO(uint16_t, i16); break;                                                         \
-    default: DO(uint8_t, i8); break;                                                               \
+#define EACH_TYPE(t, DO)                                                                       \
+    switch (t) {                                                                               \
+    case CR_F32: DO(float, f32); break;                                                        \
+    case CR_F64: DO(double, f64); break;                                                       \
+    case CR_C64: DO(cr_complex_float, c64); break;                                             \
+    case CR_C128: DO(cr_complex, c128); break;                                                 \
+    case CR_I64: DO(uint64_t, i64); break;                                                     \
+    case CR_I32: DO(uint32_t, i32); break;                                                     \
+    case CR_F16:                                                                               \
+    case CR_BF16:                                                                              \
+    case CR_I16: DO(uint16_t, i16); break;                                                     \
+    default: DO(uint8_t, i8); break;                                                           \
     }
 
 /* Makes the call for each row of columns: channel i, kernel position k. */
-#define EACH_ROW(c, T, x, col, CALL)                                                               \
-    do {                                                                                           \
-        int64_t k[3], image = (c)->in[0] * (c)->in[1] * (c)->in[2];                                \
-        int64_t row = (c)->out[0] * (c)->out[1] * (c)->out[2], r = 0;                              \
-        for (int64_t i = 0; i < (c)->ic; i++)                                                      \
-            for (k[0] = 0; k[0] < (c)->kernel[0]; k[0]++)                                          \
-                for (k[1] = 0; k[1] < (c)->kernel[1]; k[1]++)                                      \
-                    for (k[2] = 0; k[2] < (c)->kernel[2]; k[2]++, r++)                             \
-                        CALL;                                                                      \
+#define EACH_ROW(c, T, x, col, CALL)                                                           \
+    do {                                                                                       \
+        int64_t k[3], image = (c)->in[0] * (c)->in[1] * (c)->in[2];                            \
+        int64_t row = (c)->out[0] * (c)->out[1] * (c)->out[2], r = 0;                          \
+        for (int64_t i = 0; i < (c)->ic; i++)                                                  \
+            for (k[0] = 0; k[0] < (c)->kernel[0]; k[0]++)                                      \
+                for (k[1] = 0; k[1] < (c)->kernel[1]; k[1]++)                                  \
+                    for (k[2] = 0; k[2] < (c)->kernel[2]; k[2]++, r++)                         \
+                        CALL;                                                                  \
     } while (0)
 
 static void unfold(const cr_conv *c, cr_dtype t, const char *x, char *col)
 {
-#define DO(T, name)                                                                                \
-    EACH_ROW(c, T, x, col,                                                                         \
-             name##_unfold(c, (const T *)(const void *)x + i * image, k, (T *)(void *)col + r * row))
+#define DO(T, name)                                                                            \
+    EACH_ROW(c, T, x, col,                                                                     \
+             name##_unfold(c, (const T *)(const void *)x + i * image, k,                       \
+                           (T *)(void *)col + r * row))
     EACH_TYPE(t, DO)
 #undef DO
 }
@@ -148,9 +150,10 @@ static void fold(const cr_conv *c, cr_dtype t, const char *col, char *x)
                  boolean_fold(c, (const uint8_t *)col + r * row, k, (uint8_t *)x + i * image));
         return;
     }
-#define DO(T, name)                                                                                \
-    EACH_ROW(c, T, x, col,                                                                         \
-             name##_fold(c, (const T *)(const void *)col + r * row, k, (T *)(void *)x + i * image))
+#define DO(T, name)                                                                            \
+    EACH_ROW(                                                                                  \
+        c, T, x, col,                                                                          \
+        name##_fold(c, (const T *)(const void *)col + r * row, k, (T *)(void *)x + i * image))
     EACH_TYPE(t, DO)
 #undef DO
 }
@@ -336,7 +339,8 @@ typedef struct {
 static cr_status widen(wide_array *a, cr_dtype t)
 {
     int64_t stride = 1;
-    cr_view v = {.data = a->half, .size = &a->count, .stride = &stride, .ndim = 1, .dtype = (uint8_t)t};
+    cr_view v = {
+        .data = a->half, .size = &a->count, .stride = &stride, .ndim = 1, .dtype = (uint8_t)t};
 
     if (!a->half)
         return CR_OK;
@@ -351,7 +355,8 @@ static cr_status widen(wide_array *a, cr_dtype t)
 static void narrow(wide_array *a, cr_dtype t, bool store)
 {
     int64_t stride = 1;
-    cr_view v = {.data = a->half, .size = &a->count, .stride = &stride, .ndim = 1, .dtype = (uint8_t)t};
+    cr_view v = {
+        .data = a->half, .size = &a->count, .stride = &stride, .ndim = 1, .dtype = (uint8_t)t};
 
     if (a->wide && a->output && store)
         cr_unpack(&v, a->wide, CR_F32);
@@ -373,9 +378,11 @@ static cr_status widened(cr_conv_kind kind, const cr_conv *c, cr_dtype t, char *
     for (int i = 0; i < 4 && !st; i++)
         st = widen(&a[i], t);
     if (!st)
-        st = kind == CR_CONV_Y   ? cr_conv_to_y(c, CR_F32, a[0].wide, a[1].wide, a[2].wide, a[3].wide)
-             : kind == CR_CONV_X ? cr_conv_to_x(c, CR_F32, a[3].wide, a[1].wide, a[2].wide, a[0].wide)
-                                 : cr_conv_to_w(c, CR_F32, a[0].wide, a[3].wide, a[1].wide);
+        st = kind == CR_CONV_Y
+                 ? cr_conv_to_y(c, CR_F32, a[0].wide, a[1].wide, a[2].wide, a[3].wide)
+             : kind == CR_CONV_X
+                 ? cr_conv_to_x(c, CR_F32, a[3].wide, a[1].wide, a[2].wide, a[0].wide)
+                 : cr_conv_to_w(c, CR_F32, a[0].wide, a[3].wide, a[1].wide);
     for (int i = 0; i < 4; i++)
         narrow(&a[i], t, !st);
     return st;

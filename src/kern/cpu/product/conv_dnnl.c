@@ -53,7 +53,8 @@ static bool describe_all(const cr_dnnl_table *d, const conv_key *key, problem *p
                       c->in[i] - c->pad[i];
     }
     return describe(d, &p->x, dims + 2, x, t) && describe(d, &p->y, dims + 2, y, t) &&
-           describe(d, &p->w, dims + 3 - skip, w + skip, t) && describe(d, &p->bias, 1, &bias, t);
+           describe(d, &p->w, dims + 3 - skip, w + skip, t) &&
+           describe(d, &p->bias, 1, &bias, t);
 }
 
 static bool make_y(const cr_dnnl_table *d, const conv_key *key, problem *p, cr_dnnl_recipe *out)

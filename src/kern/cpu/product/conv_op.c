@@ -1,6 +1,6 @@
 /* The table entries of convolutions: translate arguments to problems. */
-#include "kern/conv.h"
 #include "base/parallel.h"
+#include "kern/conv.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/pack.h"
 #include "kern/cpu/walk.h"
@@ -12,8 +12,8 @@ static int64_t item(const cr_value *list, int64_t d)
 }
 
 /* Sizes of x, w and y.  `step` has the arguments stride, padding, dilation. */
-static cr_conv problem(const cr_view *x, const cr_view *w, const cr_view *y, const cr_value *step,
-                       int64_t groups)
+static cr_conv problem(const cr_view *x, const cr_view *w, const cr_view *y,
+                       const cr_value *step, int64_t groups)
 {
     cr_conv c = {.dims = w->ndim - 2, .batch = x->size[0], .groups = groups};
 
@@ -30,7 +30,8 @@ static cr_conv problem(const cr_view *x, const cr_view *w, const cr_view *y, con
     return c;
 }
 
-cr_conv cr_conv_problem(const cr_view *x, const cr_view *w, const cr_view *y, const cr_value *arg)
+cr_conv cr_conv_problem(const cr_view *x, const cr_view *w, const cr_view *y,
+                        const cr_value *arg)
 {
     return problem(x, w, y, arg + 3, arg[8].i);
 }
@@ -139,8 +140,8 @@ done:
 static cr_conv blocks(const cr_view *image, const cr_value *arg)
 {
     const int64_t *size = image->size + image->ndim - 3;
-    cr_conv c = {.dims = 2, .batch = image->ndim == 4 ? image->size[0] : 1, .groups = 1,
-                 .ic = size[0]};
+    cr_conv c = {
+        .dims = 2, .batch = image->ndim == 4 ? image->size[0] : 1, .groups = 1, .ic = size[0]};
 
     for (int d = 0; d < 2; d++) {
         c.in[d] = size[d + 1];
@@ -148,7 +149,8 @@ static cr_conv blocks(const cr_view *image, const cr_value *arg)
         c.dilation[d] = arg[1].ints[d];
         c.pad[d] = arg[2].ints[d];
         c.stride[d] = arg[3].ints[d];
-        c.out[d] = (c.in[d] + 2 * c.pad[d] - c.dilation[d] * (c.kernel[d] - 1) - 1) / c.stride[d] + 1;
+        c.out[d] =
+            (c.in[d] + 2 * c.pad[d] - c.dilation[d] * (c.kernel[d] - 1) - 1) / c.stride[d] + 1;
     }
     return c;
 }
@@ -166,7 +168,8 @@ static void block_range(void *context, int64_t begin, int64_t end)
     const block_job *w = context;
 
     for (int64_t i = begin; i < end; i++) {
-        char *image = w->image + i * w->image_bytes, *columns = w->columns + i * w->column_bytes;
+        char *image = w->image + i * w->image_bytes,
+             *columns = w->columns + i * w->column_bytes;
         if (w->fold) {
             memset(image, 0, (size_t)w->image_bytes);
             cr_conv_col2im(&w->c, w->t, columns, image);

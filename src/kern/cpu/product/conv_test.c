@@ -73,7 +73,9 @@ static double *doubles(int64_t n, bool zero)
 
 static double check(const cr_conv *c, cr_dtype t, int which, bool with_bias)
 {
-    plain p = {.c = *c, .in = cr_conv_volume(c, c->in), .out = cr_conv_volume(c, c->out),
+    plain p = {.c = *c,
+               .in = cr_conv_volume(c, c->in),
+               .out = cr_conv_volume(c, c->out),
                .kernel = cr_conv_volume(c, c->kernel)};
     double worst = 0;
     char *x, *w, *y, *bias = with_bias ? array(t, 64) : NULL;
@@ -82,7 +84,8 @@ static double check(const cr_conv *c, cr_dtype t, int which, bool with_bias)
     p.xn = c->batch * c->groups * c->ic * p.in;
     p.yn = c->batch * c->groups * c->oc * p.out;
     p.wn = c->groups * c->oc * c->ic * p.kernel;
-    p.x = doubles(p.xn, which == CR_CONV_X), p.y = doubles(p.yn, which == CR_CONV_Y), p.w = doubles(p.wn, which == CR_CONV_W);
+    p.x = doubles(p.xn, which == CR_CONV_X), p.y = doubles(p.yn, which == CR_CONV_Y),
+    p.w = doubles(p.wn, which == CR_CONV_W);
     x = array(t, p.xn), y = array(t, p.yn), w = array(t, p.wn);
     each_product(&p, which);
     if (which == CR_CONV_Y)
@@ -118,7 +121,8 @@ TEST(all_three_maps_agree_with_the_definition)
         {2, 1, 1, 2, 2, {22, 22}, {4, 4}, {4, 5}, {3, 2}, {1, 2}, {4, 4}},
         {1, 1, 1, 1, 1, {5}, {3}, {7}, {1}, {2}, {1}},
     };
-    static const cr_dtype types[] = {CR_F32, CR_F64, CR_C64, CR_C128, CR_I64, CR_I32, CR_I16, CR_BF16, CR_F16};
+    static const cr_dtype types[] = {CR_F32, CR_F64, CR_C64,  CR_C128, CR_I64,
+                                     CR_I32, CR_I16, CR_BF16, CR_F16};
 
     for (size_t i = 0; i < CR_LEN(cases); i++)
         for (size_t t = 0; t < CR_LEN(types); t++)
@@ -127,7 +131,8 @@ TEST(all_three_maps_agree_with_the_definition)
                     cr_test_compared();
                     double wrong = check(&cases[i], types[t], which, bias);
                     if (!(wrong <= (types[t] == CR_BF16 ? 1.6e-2 : 1e-3)))
-                        cr_test_failed(__FILE__, __LINE__, "case %zu, %s, map %d, bias %d: %g", i, cr_dtype_name(types[t]), which, bias, wrong);
+                        cr_test_failed(__FILE__, __LINE__, "case %zu, %s, map %d, bias %d: %g",
+                                       i, cr_dtype_name(types[t]), which, bias, wrong);
                 }
 }
 

@@ -16,8 +16,18 @@
 #include <limits.h>
 #include <string.h>
 
-enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), BLOCK = 256, SMALLEST = 32,
-       BLOCKS = 16, BLOCK_WORK = 1 << 20, LINE_PITCH = 1024, SPREAD_ROWS = 32, TURN_ROWS = 128, SPREAD = 16 };
+enum {
+    TINY = 2048,
+    STACK_BYTES = TINY * sizeof(cr_complex),
+    BLOCK = 256,
+    SMALLEST = 32,
+    BLOCKS = 16,
+    BLOCK_WORK = 1 << 20,
+    LINE_PITCH = 1024,
+    SPREAD_ROWS = 32,
+    TURN_ROWS = 128,
+    SPREAD = 16
+};
 
 #define T       float
 #define NAME(x) f32_##x
@@ -38,15 +48,12 @@ enum { TINY = 2048, STACK_BYTES = TINY * sizeof(cr_complex), BLOCK = 256, SMALLE
 #define NAME(x) i64_##x
 #include "kern/cpu/product/matmul_loops.inc"
 
-#define COMPLEX_OPS(type, real)                                                                    \
-    static inline type type##_mul(type a, type b)                                                  \
-    {                                                                                              \
-        return (type){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};                       \
-    }                                                                                              \
-    static inline type type##_add(type a, type b)                                                  \
-    {                                                                                              \
-        return (type){a.re + b.re, a.im + b.im};                                                   \
-    }
+#define COMPLEX_OPS(type, real)                                                                \
+    static inline type type##_mul(type a, type b)                                              \
+    {                                                                                          \
+        return (type){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};                   \
+    }                                                                                          \
+    static inline type type##_add(type a, type b) { return (type){a.re + b.re, a.im + b.im}; }
 COMPLEX_OPS(cr_complex_float, float)
 COMPLEX_OPS(cr_complex, double)
 
@@ -105,9 +112,9 @@ static void loop_rows(void *context, int64_t begin, int64_t end)
     bool keep = !is_zero(g->beta), plain = !keep && is_one(g->alpha);
     cr_complex s = cr_scalar_as_complex(g->alpha), t = cr_scalar_as_complex(g->beta);
 
-#define INTEGER(type, name)                                                                        \
-    name##_rows(g, begin, end, (type)cr_scalar_as_int(g->alpha), (type)cr_scalar_as_int(g->beta),  \
-                plain, keep)
+#define INTEGER(type, name)                                                                    \
+    name##_rows(g, begin, end, (type)cr_scalar_as_int(g->alpha),                               \
+                (type)cr_scalar_as_int(g->beta), plain, keep)
     switch (g->dtype) {
     case CR_F32: f32_rows(g, begin, end, (float)s.re, (float)t.re, plain, keep); break;
     case CR_F64: f64_rows(g, begin, end, s.re, t.re, plain, keep); break;
@@ -154,11 +161,12 @@ typedef struct {
 } lib_operand;
 
 /* Copies a matrix; rows of the copy begin `step` elements apart. */
-static cr_status copy_operand(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols, int64_t step,
-                              cr_dtype t)
+static cr_status copy_operand(lib_operand *o, const cr_matrix *x, int64_t rows, int64_t cols,
+                              int64_t step, cr_dtype t)
 {
     int64_t size[2] = {rows, cols}, from[2] = {x->row, x->col}, to[2] = {step, 1};
-    cr_view src = {.data = x->data, .size = size, .stride = from, .ndim = 2, .dtype = (uint8_t)t};
+    cr_view src = {
+        .data = x->data, .size = size, .stride = from, .ndim = 2, .dtype = (uint8_t)t};
     cr_view dst = {.size = size, .stride = to, .ndim = 2, .dtype = (uint8_t)t};
 
     o->owned = dst.data = cr_aligned_alloc((size_t)(rows * step) * cr_dtype_size(t));
@@ -205,9 +213,10 @@ static void sgemm_part(sgemm_job *w, int64_t i, int64_t m, int64_t j, int64_t n)
     int64_t c_step = g->m == 1 ? g->n : g->c.row;
     dnnl_status_t st = w->d->dnnl_sgemm(
         w->a->transposed ? 'T' : 'N', w->b->transposed ? 'T' : 'N', m, n, g->k,
-        (float)cr_scalar_as_double(g->alpha), a + i * (w->a->transposed ? 1 : w->a->step), w->a->step,
-        b + j * (w->b->transposed ? w->b->step : 1), w->b->step, (float)cr_scalar_as_double(g->beta),
-        (float *)(void *)g->c.data + i * c_step + j, c_step);
+        (float)cr_scalar_as_double(g->alpha), a + i * (w->a->transposed ? 1 : w->a->step),
+        w->a->step, b + j * (w->b->transposed ? w->b->step : 1), w->b->step,
+        (float)cr_scalar_as_double(g->beta), (float *)(void *)g->c.data + i * c_step + j,
+        c_step);
 
     if (st)
         w->failed = (int)st;
@@ -218,10 +227,7 @@ static int64_t part(int64_t n, int64_t parts)
     return ((n + parts - 1) / parts + 15) / 16 * 16;
 }
 
-static int64_t count_of(int64_t n, int64_t size)
-{
-    return (n + size - 1) / size;
-}
+static int64_t count_of(int64_t n, int64_t size) { return (n + size - 1) / size; }
 
 /* Blocks have at most BLOCK rows and columns, and fewer when there would be few blocks for many
  * threads. */
@@ -261,9 +267,11 @@ static void sgemm_blocks(void *context, int64_t begin, int64_t end)
  * distances saves twice its cost. */
 static bool wants_copy(const cr_gemm *g, const lib_operand *b)
 {
-    if (g->dtype != CR_F32 || cr_isa_chosen() == CR_ISA_avx512 || b->owned || g->k < SPREAD_ROWS)
+    if (g->dtype != CR_F32 || cr_isa_chosen() == CR_ISA_avx512 || b->owned ||
+        g->k < SPREAD_ROWS)
         return false;
-    return b->transposed ? g->m >= TURN_ROWS : b->step % (LINE_PITCH / 4) == 0 && g->m >= SPREAD_ROWS;
+    return b->transposed ? g->m >= TURN_ROWS
+                         : b->step % (LINE_PITCH / 4) == 0 && g->m >= SPREAD_ROWS;
 }
 
 static int64_t spread_step(const cr_gemm *g)
@@ -284,7 +292,8 @@ enum { TILE = 16 };
 
 /* Transposes in a local square, because columns at distances of a page would evict each
  * other. */
-CR_WIDE static void turn_square(float *restrict to, int64_t to_step, const float *restrict from, int64_t from_step)
+CR_WIDE static void turn_square(float *restrict to, int64_t to_step, const float *restrict from,
+                                int64_t from_step)
 {
     float square[TILE][TILE];
 
@@ -309,7 +318,8 @@ static void turn_range(void *context, int64_t begin, int64_t end)
     for (int64_t i = begin * TILE; i < end * TILE && i < w->n; i += TILE) {
         int64_t width = w->n - i < TILE ? w->n - i : TILE, p = 0;
         for (; width == TILE && p + TILE <= w->k; p += TILE)
-            turn_square(w->to + p * w->to_step + i, w->to_step, w->from + i * w->from_step + p, w->from_step);
+            turn_square(w->to + p * w->to_step + i, w->to_step, w->from + i * w->from_step + p,
+                        w->from_step);
         turn_part(w, i, width, p, w->k);
     }
 }
@@ -330,8 +340,8 @@ static cr_status turn_rows_of_a(lib_operand *a, const cr_gemm *g)
     int64_t step = g->k % (LINE_PITCH / 4) ? g->k : g->k + SPREAD;
     float *to;
 
-    if (cr_isa_chosen() == CR_ISA_avx512 || !a->transposed || a->owned || g->n < TURN_ROWS || g->m < SPREAD_ROWS ||
-        g->k < SPREAD_ROWS)
+    if (cr_isa_chosen() == CR_ISA_avx512 || !a->transposed || a->owned || g->n < TURN_ROWS ||
+        g->m < SPREAD_ROWS || g->k < SPREAD_ROWS)
         return CR_OK;
     to = cr_aligned_alloc((size_t)(g->m * step) * sizeof *to);
     if (!to)
@@ -364,7 +374,8 @@ static cr_status run_sgemm(const cr_gemm *g, const cr_dnnl_table *d, const lib_o
     sgemm_job w = {.g = g, .d = d, .a = a, .b = b};
 
     choose_blocks(&w);
-    cr_parallel_for(w.down * w.across, BLOCK_WORK / (g->k * w.rows * w.columns + 1) + 1, sgemm_blocks, &w);
+    cr_parallel_for(w.down * w.across, BLOCK_WORK / (g->k * w.rows * w.columns + 1) + 1,
+                    sgemm_blocks, &w);
     if (w.failed == dnnl_out_of_memory)
         return cr_fail(CR_MEMORY, "not enough memory for a matrix product");
     return w.failed ? cr_fail(CR_RUNTIME, "could not execute a primitive") : CR_OK;
@@ -383,16 +394,17 @@ static void blas_block(const blas_job *w, int64_t begin, int64_t rows)
 {
     const cr_gemm *g = w->g;
     size_t item = cr_dtype_size(g->dtype);
-    int n = (int)g->n, m = (int)rows, k = (int)g->k, lda = (int)w->a->step, ldb = (int)w->b->step;
+    int n = (int)g->n, m = (int)rows, k = (int)g->k, lda = (int)w->a->step,
+        ldb = (int)w->b->step;
     int ldc = (int)(g->m == 1 ? g->n : g->c.row);
     const char *ta = w->a->transposed ? "T" : "N", *tb = w->b->transposed ? "T" : "N";
-    const void *a = (const char *)w->a->data +
-                    (size_t)(begin * (w->a->transposed ? 1 : w->a->step)) * item;
+    const void *a =
+        (const char *)w->a->data + (size_t)(begin * (w->a->transposed ? 1 : w->a->step)) * item;
     void *c = g->c.data + (size_t)(begin * g->c.row) * item;
     cr_complex s = cr_scalar_as_complex(g->alpha), t = cr_scalar_as_complex(g->beta);
     cr_complex_float sf = {(float)s.re, (float)s.im}, tf = {(float)t.re, (float)t.im};
 
-#define CALL(fn, alpha, beta)                                                                      \
+#define CALL(fn, alpha, beta)                                                                  \
     w->blas->fn(tb, ta, &n, &m, &k, alpha, w->b->data, &ldb, a, &lda, beta, c, &ldc, 1, 1)
     switch (g->dtype) {
     case CR_F32: CALL(sgemm_, &sf.re, &tf.re); break;
@@ -505,12 +517,14 @@ static void set_view(cr_view *v, const cr_matrix *x, int64_t *size, int64_t *str
 {
     stride[0] = x->row;
     stride[1] = x->col;
-    *v = (cr_view){.data = x->data, .size = size, .stride = stride, .ndim = 2, .dtype = (uint8_t)t};
+    *v = (cr_view){
+        .data = x->data, .size = size, .stride = stride, .ndim = 2, .dtype = (uint8_t)t};
 }
 
 static cr_status widened(const cr_gemm *g)
 {
-    int64_t sa[2] = {g->m, g->k}, sb[2] = {g->k, g->n}, sc[2] = {g->m, g->n}, ta[2], tb[2], tc[2];
+    int64_t sa[2] = {g->m, g->k}, sb[2] = {g->k, g->n}, sc[2] = {g->m, g->n}, ta[2], tb[2],
+            tc[2];
     cr_view va, vb, vc;
     cr_dense a = {0}, b = {0}, c = {0};
     cr_gemm wide = *g;
@@ -537,8 +551,12 @@ done:
 
 static cr_status bf16(const cr_gemm *g)
 {
-    bf16_key key = {.m = g->m, .n = g->n, .k = g->k, .a = {g->a.row, g->a.col},
-                    .b = {g->b.row, g->b.col}, .c = g->m == 1 ? g->n : g->c.row,
+    bf16_key key = {.m = g->m,
+                    .n = g->n,
+                    .k = g->k,
+                    .a = {g->a.row, g->a.col},
+                    .b = {g->b.row, g->b.col},
+                    .c = g->m == 1 ? g->n : g->c.row,
                     .alpha = (float)cr_scalar_as_double(g->alpha),
                     .beta = (float)cr_scalar_as_double(g->beta)};
     void *data[] = {g->a.data, g->b.data, g->c.data};
@@ -612,11 +630,15 @@ bool cr_gemm_copies_b(const cr_gemm *g)
     return wants_copy(g, &b);
 }
 
-size_t cr_gemm_copy_bytes(const cr_gemm *g) { return (size_t)(g->k * spread_step(g)) * sizeof(float); }
+size_t cr_gemm_copy_bytes(const cr_gemm *g)
+{
+    return (size_t)(g->k * spread_step(g)) * sizeof(float);
+}
 
 cr_matrix cr_gemm_copy_b(const cr_gemm *g, void *to)
 {
-    int64_t size[2] = {g->k, g->n}, from[2] = {g->b.row, g->b.col}, step[2] = {spread_step(g), 1};
+    int64_t size[2] = {g->k, g->n}, from[2] = {g->b.row, g->b.col},
+            step[2] = {spread_step(g), 1};
     cr_view src = {.data = g->b.data, .size = size, .stride = from, .ndim = 2, .dtype = CR_F32};
     cr_view dst = {.data = to, .size = size, .stride = step, .ndim = 2, .dtype = CR_F32};
     lib_operand b = {.data = g->b.data, .transposed = true, .step = g->b.col};

@@ -48,8 +48,12 @@ CR_MUST cr_status cr_gemm_batch_run(const cr_gemm_batch *b);
 /* A gemm with alpha 1 and beta 0 of the given dtype. */
 static inline cr_gemm cr_gemm_plain(cr_dtype dtype, int64_t m, int64_t n, int64_t k)
 {
-    return (cr_gemm){.dtype = dtype, .m = m, .n = n, .k = k,
-                     .alpha = cr_scalar_int(1), .beta = cr_scalar_int(0)};
+    return (cr_gemm){.dtype = dtype,
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .alpha = cr_scalar_int(1),
+                     .beta = cr_scalar_int(0)};
 }
 
 #endif

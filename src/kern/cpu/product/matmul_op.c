@@ -3,8 +3,8 @@
  * The shape rules checked the sizes (ops/shape_matmul.c); results are contiguous.  The product
  * of a batch of rows with one matrix is a single product. */
 #include "kern/cpu/entries.h"
-#include "kern/cpu/product/matmul.h"
 #include "kern/cpu/pack.h"
+#include "kern/cpu/product/matmul.h"
 #include "kern/cpu/walk.h"
 
 static cr_matrix matrix(const cr_view *v, int row, int col)
@@ -39,8 +39,8 @@ static cr_scalar factor(const cr_value *v)
     }
 }
 
-static cr_status product(const cr_view *a, const cr_view *b, const cr_view *out, cr_scalar alpha,
-                         cr_scalar beta)
+static cr_status product(const cr_view *a, const cr_view *b, const cr_view *out,
+                         cr_scalar alpha, cr_scalar beta)
 {
     cr_gemm g = cr_gemm_plain((cr_dtype)out->dtype, a->size[0], b->size[1], a->size[1]);
 
@@ -73,8 +73,8 @@ cr_status cr_kern_addmm(const cr_value *arg, cr_view *out)
 }
 
 /* One product for each index of the first dimension. */
-static cr_status batched(const cr_view *a, const cr_view *b, const cr_view *out, cr_scalar alpha,
-                         cr_scalar beta)
+static cr_status batched(const cr_view *a, const cr_view *b, const cr_view *out,
+                         cr_scalar alpha, cr_scalar beta)
 {
     cr_gemm_batch w = {.ndim = 1, .size = {a->size[0]}};
 
@@ -181,14 +181,16 @@ static operand left_operand(const cr_view *v)
 {
     if (v->ndim == 1)
         return (operand){0, 1, v->size[0], {v->data, v->size[0], v->stride[0]}, v};
-    return (operand){v->ndim - 2, v->size[v->ndim - 2], v->size[v->ndim - 1], last_matrix(v), v};
+    return (operand){v->ndim - 2, v->size[v->ndim - 2], v->size[v->ndim - 1], last_matrix(v),
+                     v};
 }
 
 static operand right_operand(const cr_view *v)
 {
     if (v->ndim == 1)
         return (operand){0, v->size[0], 1, {v->data, v->stride[0], 1}, v};
-    return (operand){v->ndim - 2, v->size[v->ndim - 2], v->size[v->ndim - 1], last_matrix(v), v};
+    return (operand){v->ndim - 2, v->size[v->ndim - 2], v->size[v->ndim - 1], last_matrix(v),
+                     v};
 }
 
 /* Size and stride of batch dimension d of n, by dimension of the result. */

@@ -2,8 +2,8 @@
 #include "base/parallel.h"
 #include "base/test.h"
 #include "kern/cpu/entries.h"
-#include "kern/cpu/product/matmul.h"
 #include "kern/cpu/pack.h"
+#include "kern/cpu/product/matmul.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -25,7 +25,8 @@ static void make(matrix *m, cr_dtype t, int64_t rows, int64_t cols, bool turned,
     m->bytes = cr_alloc_zero((size_t)((turned ? cols : rows) * step + 1) * item);
     m->size[0] = rows, m->size[1] = cols;
     m->stride[0] = turned ? 1 : step, m->stride[1] = turned ? step : 1;
-    m->view = (cr_view){.data = m->bytes, .size = m->size, .stride = m->stride, .ndim = 2, .dtype = (uint8_t)t};
+    m->view = (cr_view){
+        .data = m->bytes, .size = m->size, .stride = m->stride, .ndim = 2, .dtype = (uint8_t)t};
     for (int64_t i = 0; i < rows; i++)
         for (int64_t j = 0; j < cols; j++)
             cr_scalar_store(value_at(i * cols + j), t,
@@ -73,7 +74,8 @@ static double product_wrongness(cr_dtype t, int64_t m, int64_t n, int64_t k, int
 
 TEST(mm_agrees_with_the_definition_in_every_dtype_and_layout)
 {
-    static const int64_t size[][3] = {{1, 1, 1}, {4, 2, 8}, {3, 17, 5}, {33, 40, 29}, {1, 70, 90}, {90, 1, 70}, {130, 70, 300}};
+    static const int64_t size[][3] = {{1, 1, 1},   {4, 2, 8},   {3, 17, 5},    {33, 40, 29},
+                                      {1, 70, 90}, {90, 1, 70}, {130, 70, 300}};
 
     for (int t = CR_U8; t < CR_DTYPE_COUNT; t++)
         for (size_t s = 0; s < CR_LEN(size); s++)
@@ -129,7 +131,8 @@ TEST(addmm_scales_both_terms_and_ignores_the_first_when_its_factor_is_zero)
 static void randomize(matrix *m)
 {
     for (int64_t i = 0; i < m->size[0] * m->size[1]; i++)
-        cr_scalar_store(cr_scalar_float((double)rand() / RAND_MAX - 0.5), (cr_dtype)m->view.dtype,
+        cr_scalar_store(cr_scalar_float((double)rand() / RAND_MAX - 0.5),
+                        (cr_dtype)m->view.dtype,
                         m->bytes + (size_t)i * cr_dtype_size((cr_dtype)m->view.dtype));
 }
 
@@ -161,16 +164,18 @@ static bool same_bits_for_threads(cr_dtype t, int64_t m, int64_t n, int64_t k, b
 TEST(products_have_the_same_bits_for_any_number_of_threads)
 {
     static const cr_dtype types[] = {CR_F32, CR_F64, CR_C64, CR_I64};
-    static const int64_t size[][3] = {
-        {64, 10, 784}, {1, 1003, 512}, {1000, 1, 700},  {256, 256, 256}, {100, 33, 77},   {10, 784, 64},
-        {16, 16, 9000}, {7, 5, 20000}, {500, 300, 30}, {128, 300, 768}, {1, 1, 100000}, {3, 2048, 300}};
+    static const int64_t size[][3] = {{64, 10, 784},   {1, 1003, 512}, {1000, 1, 700},
+                                      {256, 256, 256}, {100, 33, 77},  {10, 784, 64},
+                                      {16, 16, 9000},  {7, 5, 20000},  {500, 300, 30},
+                                      {128, 300, 768}, {1, 1, 100000}, {3, 2048, 300}};
 
     for (size_t t = 0; t < CR_LEN(types); t++)
         for (size_t s = 0; s < CR_LEN(size); s++)
             for (int turned = 0; turned < 2; turned++) {
                 cr_test_compared();
-                if (!same_bits_for_threads(types[t], size[s][0], size[s][1], size[s][2], turned))
-                    cr_test_failed(__FILE__, __LINE__, "%s, size %zu, turned %d", cr_dtype_name(types[t]),
-                                   s, turned);
+                if (!same_bits_for_threads(types[t], size[s][0], size[s][1], size[s][2],
+                                           turned))
+                    cr_test_failed(__FILE__, __LINE__, "%s, size %zu, turned %d",
+                                   cr_dtype_name(types[t]), s, turned);
             }
 }

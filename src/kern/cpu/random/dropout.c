@@ -100,9 +100,9 @@ enum { OUT, INPUT, MASK };
 CR_FLOAT_TYPES(KEEP)
 CR_COMPLEX_TYPES(KEEP)
 
-static const cr_row_fn keep_rows[CR_DTYPE_COUNT] = {[CR_F16] = keep_f16, [CR_BF16] = keep_bf16,
-                                                    [CR_F32] = keep_f32, [CR_F64] = keep_f64,
-                                                    [CR_C64] = keep_c64, [CR_C128] = keep_c128};
+static const cr_row_fn keep_rows[CR_DTYPE_COUNT] = {
+    [CR_F16] = keep_f16, [CR_BF16] = keep_bf16, [CR_F32] = keep_f32,
+    [CR_F64] = keep_f64, [CR_C64] = keep_c64,   [CR_C128] = keep_c128};
 
 /* (input, p, seed, offset) -> output, mask.  The caller reserved the numbers from `offset`. */
 cr_status cr_kern_philox_dropout(const cr_value *arg, cr_view *out)

@@ -3,7 +3,6 @@
  * An operator holds the generator's lock from its first number to its last.  A tensor is filled
  * in the order of its memory.  Distributions are computed in double precision from one or two
  * words for each element; uniform and normal numbers have float versions. */
-#include "ops/shape_text.h"
 #include "base/memory.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
@@ -11,6 +10,7 @@
 #include "kern/cpu/walk.h"
 #include "num/generator.h"
 #include "ops/ops.h"
+#include "ops/shape_text.h"
 
 static const double PI = 3.14159265358979323846;
 
@@ -100,22 +100,10 @@ static cr_status fill_drawn(const cr_view *out, const cr_value *generator, draw_
     return CR_OK;
 }
 
-static double draw_normal(const draw *d)
-{
-    return cr_generator_normal(d->g) * d->b + d->a;
-}
-static double draw_log_normal(const draw *d)
-{
-    return exp(draw_normal(d));
-}
-static double draw_exponential(const draw *d)
-{
-    return -1 / d->a * log1p(-draw_double(d->g));
-}
-static double draw_bernoulli(const draw *d)
-{
-    return draw_double(d->g) < d->a;
-}
+static double draw_normal(const draw *d) { return cr_generator_normal(d->g) * d->b + d->a; }
+static double draw_log_normal(const draw *d) { return exp(draw_normal(d)); }
+static double draw_exponential(const draw *d) { return -1 / d->a * log1p(-draw_double(d->g)); }
+static double draw_bernoulli(const draw *d) { return draw_double(d->g) < d->a; }
 static double draw_geometric(const draw *d)
 {
     return ceil(log(draw_double(d->g)) / log1p(-d->a));
@@ -594,17 +582,18 @@ static cr_status check_expand(const cr_view *p, const cr_view *out)
     cr_sizes_text(have, p->ndim, p->size);
     cr_sizes_text(want, out->ndim, out->size);
     if (lead < 0)
-        return cr_fail(CR_RUNTIME,
-                       "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
-                       "be greater or equal to the number of dimensions in the tensor (%d)",
-                       cr_dtype_infos[p->dtype].legacy, have, want, out->ndim, p->ndim);
+        return cr_fail(
+            CR_RUNTIME,
+            "expand(torch.%sTensor{%s}, size=%s): the number of sizes provided (%d) must "
+            "be greater or equal to the number of dimensions in the tensor (%d)",
+            cr_dtype_infos[p->dtype].legacy, have, want, out->ndim, p->ndim);
     for (int d = p->ndim - 1; d >= 0; d--)
         if (p->size[d] != 1 && p->size[d] != out->size[lead + d])
-            return cr_fail(CR_RUNTIME,
-                           "The expanded size of the tensor (%lld) must match the existing size "
-                           "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
-                           (long long)out->size[lead + d], (long long)p->size[d], lead + d, want,
-                           have);
+            return cr_fail(
+                CR_RUNTIME,
+                "The expanded size of the tensor (%lld) must match the existing size "
+                "(%lld) at non-singleton dimension %d.  Target sizes: %s.  Tensor sizes: %s",
+                (long long)out->size[lead + d], (long long)p->size[d], lead + d, want, have);
     return CR_OK;
 }
 

@@ -5,8 +5,8 @@
  * is the log-probability of all paths from the start to state s at step t; beta[t, s] that of
  * all paths from there to the end.  Both include the probability of the step itself.  Each
  * sample is computed in double. */
-#include "kern/cpu/entries.h"
 #include "base/memory.h"
+#include "kern/cpu/entries.h"
 #include <math.h>
 
 typedef struct {
@@ -20,7 +20,8 @@ static double real_at(const cr_view *v, int64_t at)
 {
     size_t item = cr_dtype_size((cr_dtype)v->dtype);
 
-    return cr_scalar_as_double(cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
+    return cr_scalar_as_double(
+        cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
 }
 
 static int64_t label_at(const cr_view *v, int64_t at)
@@ -110,8 +111,12 @@ static double total(const sample *x, const double *alpha)
 /* arg: log_probs, targets, input lengths, target lengths, blank */
 static sample sample_at(const cr_value *arg, int64_t n)
 {
-    sample x = {.logp = arg[0].view, .targets = arg[1].view, .steps = arg[2].ints,
-                .labels = arg[3].ints, .blank = arg[4].i, .n = n};
+    sample x = {.logp = arg[0].view,
+                .targets = arg[1].view,
+                .steps = arg[2].ints,
+                .labels = arg[3].ints,
+                .blank = arg[4].i,
+                .n = n};
 
     x.time = x.steps[n];
     x.states = 2 * x.labels[n] + 1;
@@ -126,7 +131,8 @@ static cr_status check_labels(const sample *x)
 {
     for (int64_t s = 1; s < x->states; s += 2)
         if (class_of(x, s) < 0 || class_of(x, s) >= x->logp->size[2])
-            return cr_fail(CR_INDEX, "ctc_loss: the target %lld is out of range for %lld classes",
+            return cr_fail(CR_INDEX,
+                           "ctc_loss: the target %lld is out of range for %lld classes",
                            (long long)class_of(x, s), (long long)x->logp->size[2]);
     return CR_OK;
 }

@@ -36,10 +36,7 @@ static sequence sequence_over(const cr_view *out)
                       .dtype = (cr_dtype)out->dtype};
 }
 
-static bool is_integral(cr_dtype t)
-{
-    return cr_dtype_category(t) <= CR_CAT_INT;
-}
+static bool is_integral(cr_dtype t) { return cr_dtype_category(t) <= CR_CAT_INT; }
 
 static void put_number(const sequence *s, char *to, cr_complex c)
 {

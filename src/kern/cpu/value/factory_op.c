@@ -4,10 +4,7 @@
 #include "kern/cpu/value/factory.h"
 #include "kern/cpu/walk.h"
 
-static cr_scalar number(const cr_value *v)
-{
-    return v->number;
-}
+static cr_scalar number(const cr_value *v) { return v->number; }
 
 /* (start, end, step, ...) */
 cr_status cr_kern_arange(const cr_value *arg, cr_view *out)

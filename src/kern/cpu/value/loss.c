@@ -36,7 +36,8 @@ static double element(const cr_view *v, int64_t at)
         return (double)((const float *)(const void *)v->data)[at];
     size_t item = cr_dtype_size((cr_dtype)v->dtype);
 
-    return cr_scalar_as_double(cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
+    return cr_scalar_as_double(
+        cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
 }
 
 static void put(const cr_view *v, int64_t at, double d)
