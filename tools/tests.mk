@@ -24,7 +24,7 @@ test-counts:
 # The layout that .clang-format states.  `make format` rewrites the files.  clang-format 14 decides,
 # because versions differ.
 CLANG_FORMAT ?= clang-format-14
-FORMATTED     = $(shell git ls-files src include tools tests | grep -E '\.(c|h)$$')
+FORMATTED     = $(shell find src include tools tests examples -name '*.[ch]')
 .PHONY: format test-format
 format test-format:
 	@TOOLS=$(CLANG_FORMAT) sh tools/deps.sh $(PYTHON) $(VENV)
@@ -74,7 +74,7 @@ check-op: pkg
 # --- together ------------------------------------------------------------------------
 test: build
 	$(MAKE) --no-print-directory -j$(JOBS) tests-build $(B)/ulp/ulp $(B)/ulp/lanes $(B)/ulp/doubles $(B)/crc lib
-	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-headers test-text test-graphs-short test-c-programs
+	$(MAKE) --no-print-directory tests-c test-ulp test-rooms test-counts test-format test-headers test-text test-graphs-short test-c-programs
 	$(if $(SHARED_TESTS),,@echo "tests/shared: there is no $(SHARED), its tests are left out")
 	$(PYTEST) $(PY_TESTS)
 	$(MAKE) --no-print-directory test-backend
