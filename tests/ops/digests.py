@@ -3,18 +3,17 @@
     python tests/ops/digests.py                    all entries; exit status 1 where columns differ
     python tests/ops/digests.py --parts 24         every 24th entry
     python tests/ops/digests.py --table FILE       writes the table there: a row a case, its digest or digests
+    python tests/ops/digests.py --backend OBJECT   also columns of the device that the shared object registers
 
-A column is a machine (an instruction set, by CR_ISA), a tier (eager, tiles, native) and a number of
-threads.  Each machine and tier is a process, which prints its digests; every NaN counts as one.  A row may
-differ only where the entry, or an entry that its clauses call, carries the word `threads`.
-
-Another device takes part as a line of MACHINES: variables of the environment, and a module whose function
-`place(tensor)` returns the tensor on the device.  Where the processor lacks AVX-512 that column repeats
-the best it has."""
+A column is a machine (an instruction set, by CR_ISA, or a backend), a tier (eager, tiles, native) and a
+number of threads.  Each machine and tier is a process, which prints its digests; every NaN counts as one.
+A row may differ only where the entry, or an entry that its clauses call, carries the word `threads`.
+Where the processor lacks AVX-512 that column repeats the best it has.  A backend compiles every kernel,
+so it has no tiles."""
 import argparse
+import concurrent.futures
 import glob
 import hashlib
-import importlib
 import json
 import os
 import re
@@ -23,7 +22,7 @@ import subprocess
 import sys
 import warnings
 
-MACHINES = {"avx2": ({"CR_ISA": "avx2"}, None), "avx512": ({"CR_ISA": "avx512"}, None)}
+MACHINES = {"avx2": {"CR_ISA": "avx2"}, "avx512": {"CR_ISA": "avx512"}, "backend": {}}
 TIERS = {"eager": {}, "tiles": {"CR_CC": "none"}, "native": {}}
 THREADS = (1, 2)
 DTYPES = ("float32", "bfloat16", "float64", "complex64")
@@ -115,12 +114,20 @@ def prepared(torch, make, place):
         return None
 
 
-def run(machine, tier, parts):
+def loaded(backend):
+    """A function that copies a tensor to the device of the shared object."""
+    import cresset as torch
+
+    torch.utils.load_backend(backend)
+    device = torch._C._get_privateuse1_backend_name()
+    return lambda t: t.to(device)
+
+
+def run(machine, tier, parts, backend):
     import cresset as torch
     from test_compiled import DRAWN
 
-    module = MACHINES[machine][1]
-    place = importlib.import_module(module).place if module else None
+    place = loaded(backend) if machine == "backend" else None
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for entry in DRAWN[::parts]:
@@ -137,24 +144,31 @@ def run(machine, tier, parts):
 
 # --- all of them ---
 
-def start(machine, tier, parts):
-    env = dict(os.environ, **MACHINES[machine][0], **TIERS[tier])
-    command = [sys.executable, os.path.abspath(__file__), "--run", machine, tier, "--parts", str(parts)]
-    return subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True)
+def workers(backend=""):
+    """The machine and tier of each process."""
+    return [(m, t) for t in TIERS for m in MACHINES if m != "backend" or (backend and t != "tiles")]
 
 
-def gather(parts):
+def lines_of(machine, tier, parts, backend):
+    """What one process prints."""
+    env = dict(os.environ, **MACHINES[machine], **TIERS[tier])
+    command = [sys.executable, os.path.abspath(__file__), "--run", machine, tier, "--parts", str(parts),
+               "--backend", backend]
+    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        raise SystemExit(f"{machine} {tier}: exit status {done.returncode}")
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def gather(parts, backend=""):
     """{row: {column: digest}}."""
     table = {}
-    for tier in TIERS:
-        for machine in MACHINES:
-            worker = start(machine, tier, parts)
-            for line in worker.stdout:
-                name, threads, *digests = json.loads(line)
+    columns = workers(backend)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for (machine, tier), lines in zip(columns, pool.map(lambda c: lines_of(*c, parts, backend), columns)):
+            for name, threads, *digests in lines:
                 for kind, d in zip(("results", "gradients"), digests):
                     table.setdefault(f"{name} {kind}", {})[f"{machine} {tier} {threads}"] = d
-            if worker.wait():
-                sys.exit(f"{machine} {tier}: exit status {worker.returncode}")
     return table
 
 
@@ -181,9 +195,8 @@ def may_differ():
         found = more
 
 
-def compare(table):
-    """Rows that differ and may not, and how many others differ."""
-    columns = len(MACHINES) * len(TIERS) * len(THREADS)
+def compare(table, columns):
+    """Rows that differ or lack one of so many columns and may not, and how many others differ."""
     listed = may_differ()
     wrong, known = [], 0
     for row, digests in sorted(table.items()):
@@ -208,17 +221,18 @@ def main():
     a.add_argument("--run", nargs=2, metavar=("MACHINE", "TIER"))
     a.add_argument("--parts", type=int, default=1)
     a.add_argument("--table")
+    a.add_argument("--backend", default="")
     args = a.parse_args()
     if args.run:
-        return run(*args.run, args.parts)
-    table = gather(args.parts)
+        return run(*args.run, args.parts, args.backend)
+    table = gather(args.parts, args.backend)
+    columns = len(workers(args.backend)) * len(THREADS)
     if args.table:
         write(table, args.table)
-    wrong, known = compare(table)
+    wrong, known = compare(table, columns)
     for row, digests in wrong:
         print(row, digests)
-    print(f"{len(table)} rows of {len(MACHINES) * len(TIERS) * len(THREADS)} columns: {len(wrong)} differ, and {known} "
-          "that the table lists")
+    print(f"{len(table)} rows of {columns} columns: {len(wrong)} differ, and {known} that the table lists")
     return bool(wrong) or not table
 
 
