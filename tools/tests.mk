@@ -95,7 +95,7 @@ $(B)/fuzz/%: tests/fuzz/%.c $(B)/libcresset.a
 	$(Q)$(CC) $(CFLAGS_ALL) $< $(ARCHIVE) -o $@ $(LIBS)
 
 .PHONY: fuzz-build test-fuzz test-flavour-c test-flavour-python test-asan test-mean test-clang test-cxx
-fuzz-build: $(FUZZ_BIN)
+fuzz-build: $(FUZZ_BIN) $(B)/fuzz/calls_fuzz
 test-fuzz: $(FUZZ_BIN)
 	$(foreach f,$^,$(f) $(FUZZ_SECONDS) &&) true
 

@@ -502,7 +502,9 @@ static cr_arg any_arg(const cr_param *p)
     return (cr_arg){.kind = CR_ARG_NONE};
 }
 
-static void forget_error(void) { (void)cr_fail(CR_RUNTIME, "%s", ""); }
+static const char no_error[] = "no error yet";
+
+static void forget_error(void) { (void)cr_fail(CR_RUNTIME, "%s", no_error); }
 
 /* --- arguments by the `sample` clause (tests/ops/table.py) --- */
 
@@ -738,7 +740,7 @@ static bool is_small(const cr_op *op, const cr_value *v)
     return true;
 }
 
-/* In place of the stage of vmap, which has no other function. */
+/* Takes the place of autocast while samples run. */
 static cr_status learning_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     lesson *l = &lessons[op->index];
@@ -752,7 +754,7 @@ static cr_status learning_stage(const cr_op *op, const cr_value *arg, cr_value *
         }
         learning = true;
     }
-    return cr_call_past(CR_STAGE_BATCH, op, arg, result);
+    return cr_call_past(CR_STAGE_AUTOCAST, op, arg, result);
 }
 
 static void learned_call(fuzz_call *c, const cr_op *op)
@@ -916,7 +918,7 @@ static void check_tensor(const cr_tensor *t)
 
 static void check_failure(void)
 {
-    if (!*cr_error_message())
+    if (!strcmp(cr_error_message(), no_error))
         end_batch("failed without a message");
 }
 
@@ -1130,11 +1132,12 @@ static void learn(uint64_t seed)
 {
     child_report unused;
     fuzz_call c;
+    cr_stage_fn autocast = cr_stage_fns[CR_STAGE_AUTOCAST];
 
     report = &unused;
     state = seed;
-    cr_stage_fns[CR_STAGE_BATCH] = learning_stage;
-    cr_thread.include |= CR_STAGE_BIT(BATCH);
+    cr_stage_fns[CR_STAGE_AUTOCAST] = learning_stage;
+    cr_thread.include |= CR_STAGE_BIT(AUTOCAST);
     for (int round = 0; round < 2; round++)
         for (int i = 0; i < cr_ops_table_count(); i++) {
             const cr_op *op = cr_ops_at(i);
@@ -1149,7 +1152,8 @@ static void learn(uint64_t seed)
             run_call(&c, op);
             learning = false;
         }
-    cr_thread.include &= ~CR_STAGE_BIT(BATCH);
+    cr_stage_fns[CR_STAGE_AUTOCAST] = autocast;
+    cr_thread.include &= ~CR_STAGE_BIT(AUTOCAST);
     common.small = false;
     report = NULL;
 }
