@@ -2,6 +2,9 @@
 #ifndef CR_BASE_COMPILER_H
 #define CR_BASE_COMPILER_H
 
+#include <stddef.h>
+#include <stdint.h>
+
 #define CR_API                __attribute__((visibility("default")))
 #define CR_MUST               __attribute__((warn_unused_result))
 #define CR_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
@@ -23,8 +26,15 @@
 #define CR_ADD_OVERFLOW(a, b, out) __builtin_add_overflow(a, b, out)
 #define CR_SUB_OVERFLOW(a, b, out) __builtin_sub_overflow(a, b, out)
 #define CR_MUL_OVERFLOW(a, b, out) __builtin_mul_overflow(a, b, out)
-/* A product that wraps.  Callers use it only where the exact product fits. */
+/* Sums and products that wrap around.  For offsets: a dimension of size 1, and any dimension of
+ * a tensor without elements, may have any stride, and no element is read with it. */
+#define CR_WRAP_ADD(a, b) ((int64_t)((uint64_t)(a) + (uint64_t)(b)))
 #define CR_WRAP_MUL(a, b) ((int64_t)((uint64_t)(a) * (uint64_t)(b)))
+/* The address of an element; `base` is NULL where there are no elements. */
+static inline void *cr_moved(const void *base, int64_t elements, size_t item)
+{
+    return (void *)((uintptr_t)base + (uintptr_t)elements * item);
+}
 /* The function is compiled for several instruction sets and the loader picks one.  Only for
  * loops whose result does not depend on the instruction set. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&         \

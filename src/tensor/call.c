@@ -441,7 +441,7 @@ static cr_status call_run_map(const cr_op *op, const cr_value *arg, cr_value *re
     view = cr_view_of(self);
     CR_TRY(op->map_fn(arg, &view, &g));
     CR_TRY(cr_tensor_over(&made, self->storage, (cr_dtype)self->dtype, g.ndim, g.size, g.stride,
-                          self->offset + g.offset));
+                          CR_WRAP_ADD(self->offset, g.offset)));
     cr_storage_keep(self->storage);
     result[0] = cr_of_tensor(made);
     return CR_OK;

@@ -42,10 +42,10 @@ static int list_dims(dim *d, const cr_view *to, const cr_view *from)
     int shift = from->ndim - to->ndim;
 
     for (int i = to->ndim - 1; i >= 0; i--) {
-        dim one = {to->size[i], to->stride[i] * to_item, 0};
         int64_t at = n;
-        if (one.size == 1)
+        if (to->size[i] == 1)
             continue;
+        dim one = {to->size[i], to->stride[i] * to_item, 0};
         if (i + shift >= 0 && from->size[i + shift] != 1) {
             CR_ASSERT(from->size[i + shift] == one.size);
             one.from = from->stride[i + shift] * from_item;

@@ -81,7 +81,7 @@ static inline void set_storage(cr_tensor *t, cr_storage *s, int64_t offset)
 {
     t->storage = s;
     t->offset = offset;
-    t->data = s->bytes ? s->bytes + offset * (int64_t)cr_dtype_size(t->dtype) : NULL;
+    t->data = s->bytes ? cr_moved(s->bytes, offset, cr_dtype_size(t->dtype)) : NULL;
 }
 
 /* --- counting --- */
@@ -275,7 +275,7 @@ cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, i
 cr_status cr_tensor_view(cr_tensor **out, const cr_tensor *base, const cr_geometry *g)
 {
     CR_TRY(cr_tensor_over(out, base->storage, base->dtype, g->ndim, g->size, g->stride,
-                          base->offset + g->offset));
+                          CR_WRAP_ADD(base->offset, g->offset)));
     cr_storage_keep(base->storage);
     set_inference(*out, base->inference);
     return CR_OK;

@@ -595,7 +595,7 @@ cr_status cr_map_slice(const cr_value *arg, const cr_view *self, cr_geometry *ou
     same(self, out);
     out->size[dim] = (end - start) / step + ((end - start) % step != 0);
     out->stride[dim] = CR_WRAP_MUL(out->stride[dim], step);
-    out->offset = start * self->stride[dim];
+    out->offset = CR_WRAP_MUL(start, self->stride[dim]);
     return CR_OK;
 }
 
@@ -621,7 +621,7 @@ cr_status cr_map_narrow(const cr_value *arg, const cr_view *self, cr_geometry *o
                        (long long)start, (long long)length, (long long)size);
     same(self, out);
     out->size[dim] = length;
-    out->offset = start * self->stride[dim];
+    out->offset = CR_WRAP_MUL(start, self->stride[dim]);
     return CR_OK;
 }
 
@@ -638,7 +638,7 @@ cr_status cr_map_unsqueeze(const cr_value *arg, const cr_view *self, cr_geometry
     out->offset = 0;
     for (int i = 0; i < dim; i++)
         put(out, self->size[i], self->stride[i]);
-    put(out, 1, dim < self->ndim ? self->size[dim] * self->stride[dim] : 1);
+    put(out, 1, dim < self->ndim ? CR_WRAP_MUL(self->size[dim], self->stride[dim]) : 1);
     for (int64_t i = dim; i < self->ndim; i++)
         put(out, self->size[i], self->stride[i]);
     return CR_OK;

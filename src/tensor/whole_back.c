@@ -312,11 +312,14 @@ cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
         return cr_fail(CR_RUNTIME,
                        "split expects split_size be non-negative, but got split_size=%lld",
                        (long long)arg[2].i);
+    if (arg[1].ints[dim] < 0)
+        return cr_fail(CR_RUNTIME, "split_backward: a size may not be negative, but got %lld",
+                       (long long)arg[1].ints[dim]);
     length = cr_alloc(n * sizeof *length);
     if (!length)
         return CR_MEMORY;
     left = arg[1].ints[dim];
-    for (uint32_t i = 0; i < n; i++, left -= arg[2].i)
+    for (uint32_t i = 0; i < n; i++, left -= length[i - 1])
         length[i] = left < arg[2].i ? left : arg[2].i;
     cr_status st = join(cr_entry.cat, &arg[0], &arg[1], dim, length, result);
     cr_free(length);

@@ -31,7 +31,7 @@ static cr_status piece(cr_value *out, const cr_tensor *t, int64_t dim, int64_t s
     cr_geometry g = {.ndim = 0};
     cr_tensor *made;
 
-    g.offset = start * t->stride[dim];
+    g.offset = CR_WRAP_MUL(start, t->stride[dim]);
     for (int i = 0; i < t->ndim; i++) {
         if (i == dim && length < 0)
             continue;

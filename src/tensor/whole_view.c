@@ -119,8 +119,8 @@ cr_status cr_do_view_as_real(const cr_value *arg, cr_value *result)
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
     geometry_of(t, &g);
     for (int i = 0; i < g.ndim; i++)
-        g.stride[i] *= 2;
-    g.offset *= 2;
+        g.stride[i] = CR_WRAP_MUL(g.stride[i], 2);
+    g.offset = CR_WRAP_MUL(g.offset, 2);
     g.size[g.ndim] = 2;
     g.stride[g.ndim++] = 1;
     return over_same(result, t, cr_dtype_real(t->dtype), &g);

@@ -23,7 +23,7 @@ static void part_of(part *p, const cr_view *v)
 
 static void narrow(part *p, int64_t dim, int64_t start, int64_t size)
 {
-    p->v.data += start * p->stride[dim] * (int64_t)cr_view_item(&p->v);
+    p->v.data = cr_moved(p->v.data, CR_WRAP_MUL(start, p->stride[dim]), cr_view_item(&p->v));
     p->size[dim] = size;
 }
 

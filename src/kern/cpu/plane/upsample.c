@@ -61,8 +61,10 @@ static int64_t tap_count(const cr_upsample *u, int d)
     switch (u->mode) {
     case CR_UPSAMPLE_LINEAR: return 2;
     case CR_UPSAMPLE_CUBIC: return 4;
-    case CR_UPSAMPLE_LINEAR_AA: return (int64_t)ceil(fmax(scale, 1)) * 2 + 1;
-    case CR_UPSAMPLE_CUBIC_AA: return (int64_t)ceil(2 * fmax(scale, 1)) * 2 + 1;
+    case CR_UPSAMPLE_LINEAR_AA:
+        return (int64_t)fmin(ceil(fmax(scale, 1)) * 2 + 1, (double)u->in[d]);
+    case CR_UPSAMPLE_CUBIC_AA:
+        return (int64_t)fmin(ceil(2 * fmax(scale, 1)) * 2 + 1, (double)u->in[d]);
     default: return 1;
     }
 }
