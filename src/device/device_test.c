@@ -121,8 +121,11 @@ TEST(a_tight_thread_gives_back_before_it_takes)
     uint32_t class;
     cr_memory_stats s;
 
-    if (!caches_blocks())
+    if (!caches_blocks()) {
+        cr_cpu_memory_trim();
+        EQ(cached(), 0);
         return;
+    }
     for (int tight = 0; tight < 2; tight++) {
         cr_cpu_memory_trim();
         cr_cpu_memory_set_mode(tight ? CR_MEMORY_TIGHT : CR_MEMORY_FAST);

@@ -608,7 +608,7 @@ cr_status cr_shape_col2im(const cr_value *arg, cr_shape *out)
     const cr_view *v = arg[0].view;
     char text[CR_SIZES_TEXT];
     int lead = v->ndim - 2;
-    int64_t h, w, area;
+    int64_t h, w, area, count;
 
     CR_TRY(check_two(&arg[1], "output_size"));
     CR_TRY(check_blocks(arg + 2));
@@ -626,7 +626,7 @@ cr_status cr_shape_col2im(const cr_value *arg, cr_shape *out)
                        (ll)v->size[lead], PAIR(arg[2]));
     h = blocks(&arg[1], 0, &arg[2], &arg[3]);
     w = blocks(&arg[1], 1, &arg[2], &arg[3]);
-    if (v->size[lead + 1] != h * w)
+    if (CR_MUL_OVERFLOW(h, w, &count) || v->size[lead + 1] != count)
         return cr_fail(
             CR_RUNTIME,
             "Given output_size=(%lld, %lld), kernel_size=(%lld, %lld), dilation=(%lld, "
@@ -634,7 +634,12 @@ cr_status cr_shape_col2im(const cr_value *arg, cr_shape *out)
             "dimension 2 to match the calculated number of sliding blocks %lld * %lld = "
             "%lld, but got input.size(2)=%lld.",
             PAIR(arg[1]), PAIR(arg[2]), PAIR(arg[3]), PAIR(arg[4]), PAIR(arg[5]), (ll)h, (ll)w,
-            (ll)(h * w), (ll)v->size[lead + 1]);
+            (ll)count, (ll)v->size[lead + 1]);
+    if (arg[1].ints[0] < 1 || arg[1].ints[1] < 1)
+        return cr_fail(
+            CR_RUNTIME,
+            "Expected output spatial size to be positive, but got: output_size=(%lld, %lld).",
+            PAIR(arg[1]));
     out->ndim = lead + 3;
     out->size[0] = v->size[0];
     out->size[lead] = v->size[lead] / area;

@@ -566,7 +566,7 @@ cr_status cr_map_select(const cr_value *arg, const cr_view *self, cr_geometry *o
     if (CR_UNLIKELY(index < -self->size[dim] || index >= self->size[dim]))
         return refuse_index(index, self, dim);
     out->ndim = 0;
-    out->offset = (index < 0 ? index + self->size[dim] : index) * self->stride[dim];
+    out->offset = CR_WRAP_MUL(index < 0 ? index + self->size[dim] : index, self->stride[dim]);
     for (int i = 0; i < self->ndim; i++)
         if (i != dim)
             put(out, self->size[i], self->stride[i]);

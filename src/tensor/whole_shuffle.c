@@ -184,11 +184,11 @@ static cr_status fill_run(cr_tensor *t, int64_t first, cr_scalar value)
     cr_view v = cr_view_of(t);
 
     for (int i = 0; i < t->ndim; i++) {
-        stride += t->stride[i];
+        stride = CR_WRAP_ADD(stride, t->stride[i]);
         if (i > 0 && t->size[i] < size)
             size = t->size[i];
     }
-    v.data += first * t->stride[0] * (int64_t)cr_dtype_size(t->dtype);
+    v.data = cr_moved(v.data, CR_WRAP_MUL(first, t->stride[0]), cr_dtype_size(t->dtype));
     v.ndim = 1;
     v.size = &size;
     v.stride = &stride;

@@ -78,6 +78,25 @@ def test_huge_sizes_without_elements_and_long_loops(call, size):
     assert tuple(call().shape) == size
 
 
+def test_windows_much_larger_than_the_input():
+    x = torch.arange(17.0)[None]
+    most = 2 ** 31 - 1
+    assert torch.nn.functional.avg_pool1d(x, most, ceil_mode=True, count_include_pad=False).tolist() == [[8.0]]
+    wide = torch.nn.functional.max_pool1d(x, most, padding=2 ** 30 - 1, stride=1)
+    assert wide.tolist() == [[16.0] * 17]
+
+
+@pytest.mark.parametrize("call, size", [
+    (lambda t: t + 1, (1, 2)), (lambda t: t[:, :1], (1, 1)), (lambda t: t.unsqueeze(1), (1, 1, 2)),
+    (lambda t: t[:0].unsqueeze(0), (1, 0, 2)), (lambda t: t.expand(3, 2)[1:].clone(), (2, 2)),
+    (lambda t: torch.cat([t, t], 0), (2, 2)), (lambda t: t.split(1, 1)[1], (1, 1)),
+    (lambda t: t.index_add(0, torch.tensor([0]), torch.ones(1, 2)), (1, 2))])
+def test_any_stride_of_a_dimension_of_size_1(call, size):
+    t = torch.arange(2.0).as_strided((1, 2), (2**63 - 1, 1))
+    u = torch.arange(2.0).reshape(1, 2)
+    assert call(t).shape == size and call(t).tolist() == call(u).tolist()
+
+
 def test_triangle_indices_against_numpy():
     import numpy
     for rows in range(5):

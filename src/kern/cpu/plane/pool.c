@@ -73,16 +73,31 @@ static bool has_squares(const cr_pool *p)
     return p->kernel[0] == 1 && p->out[0] == 1 && p->in[0] == 1 && !p->pad[0];
 }
 
+/* Kernel positions of dimension d that are inside the input for some output, and maybe a few
+ * more.  A kernel may be much larger than the input. */
+static inline int64_t first_position(const cr_pool *p, int d)
+{
+    int64_t outside = p->pad[d] - (p->out[d] - 1) * p->stride[d];
+
+    return outside > 0 ? outside / p->dilation[d] : 0;
+}
+static inline int64_t end_position(const cr_pool *p, int d)
+{
+    int64_t inside = p->in[d] + p->pad[d];
+
+    return p->kernel[d] < inside ? p->kernel[d] : inside;
+}
+
 /* Makes the call for every kernel position and for the outputs [b, e) of row (i0, i1) whose
  * windows contain that position; `at` is the input position of output b. */
 #define EACH_SHIFT(p, i0, i1, CALL)                                                            \
-    for (int64_t k0 = 0; k0 < (p)->kernel[0]; k0++)                                            \
-        for (int64_t k1 = 0; k1 < (p)->kernel[1]; k1++) {                                      \
+    for (int64_t k0 = first_position(p, 0); k0 < end_position(p, 0); k0++)                     \
+        for (int64_t k1 = first_position(p, 1); k1 < end_position(p, 1); k1++) {               \
             int64_t y0 = (i0) * (p)->stride[0] + k0 * (p)->dilation[0] - (p)->pad[0];          \
             int64_t y1 = (i1) * (p)->stride[1] + k1 * (p)->dilation[1] - (p)->pad[1];          \
             if (y0 < 0 || y0 >= (p)->in[0] || y1 < 0 || y1 >= (p)->in[1])                      \
                 continue;                                                                      \
-            for (int64_t k2 = 0; k2 < (p)->kernel[2]; k2++) {                                  \
+            for (int64_t k2 = first_position(p, 2); k2 < end_position(p, 2); k2++) {           \
                 cr_window w2 = last_window(p);                                                 \
                 int64_t b, e, at;                                                              \
                 cr_window_range(&w2, k2, &b, &e, &at);                                         \
@@ -161,8 +176,10 @@ static int64_t volume(const int64_t *size) { return size[0] * size[1] * size[2];
 
 static void run(const pool_job *w, cr_range_fn fn)
 {
-    int64_t window = w->p->adaptive ? w->in : w->out * volume(w->p->kernel);
+    int64_t window = w->p->adaptive ? w->in : w->out;
 
+    for (int d = 0; d < 3 && !w->p->adaptive; d++)
+        window *= end_position(w->p, d) - first_position(w->p, d);
     if (w->in + w->out > 0)
         cr_parallel_for(w->p->planes, GRAIN_ELEMENTS / (window + 1) + 1, fn, (void *)w);
 }

@@ -589,6 +589,7 @@ static cr_status scale_only(const cr_gemm *g)
         return CR_OK;
     }
     zero.k = 0;
+    zero.a = (cr_matrix){NULL, 0, 0};
     zero.b = (cr_matrix){NULL, 0, 1};
     return g->dtype == CR_F16 || g->dtype == CR_BF16 ? widened(&zero) : loops(&zero);
 }
