@@ -2,7 +2,7 @@
 #include "base/parallel.h"
 #include "base/test.h"
 #include "num/order_model.h"
-#include "tensor/whole.h"
+#include "tensor/tensor.h"
 #include <math.h>
 #include <string.h>
 

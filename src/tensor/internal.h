@@ -2,11 +2,10 @@
 #ifndef CR_TENSOR_INTERNAL_H
 #define CR_TENSOR_INTERNAL_H
 
-#include "tensor/tensor.h"
+#include "tensor/kernel.h"
+#include "tensor/plain.h"
 
 /* --- types (type.c) --- */
-/* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped. */
-cr_dtype cr_promote_values(const cr_value *v, int n);
 /* The dtype of a tensor, number or dtype value. */
 cr_dtype cr_value_dtype(const cr_value *v);
 /* Compute type of a call, and the type of result k.  Errors are the entry's checks and
@@ -45,21 +44,11 @@ CR_MUST cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, in
                                   const void *param);
 
 /* --- results --- */
-/* Broadcast of the sizes of the tensors in `v`.  CR_RUNTIME in torch's words. */
-CR_MUST cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n);
 /* A result tensor for an elementwise call: strides follow the operands', as torch's do. */
 CR_MUST cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
                                  const cr_shape *shape, const cr_value *v, int n);
 /* The device of the tensors in a call.  CR_RUNTIME when they differ. */
 CR_MUST cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_value *arg);
-/* The kernel of a form for a dtype; "not implemented for" when there is none. */
-CR_MUST cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_form form);
-
-/* Scalar arguments in schema order, in the compute type. */
-typedef struct {
-    _Alignas(16) char slot[CR_MAX_ARGS][CR_PARAM_BYTES];
-} cr_params;
-void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dtype compute);
 
 /* --- kernels by kind of entry; each is a cr_call_fn --- */
 cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result);
@@ -72,8 +61,6 @@ cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result);
 /* The same with `out` as the only result: of the size and dtype that the rules give. */
 cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
-/* A body's results into given tensors (in-place and out= without a temporary). */
-CR_MUST cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out);
 
 /* Whether an element may be written while another place still has to read it: both share
  * memory, and not element for element. */
@@ -81,20 +68,7 @@ bool cr_meets(const cr_tensor *a, const cr_tensor *b);
 /* That no two elements of what is written are one. */
 CR_MUST cr_status cr_check_target(const cr_tensor *out);
 
-/* After calls whose numbers were elements: where they were recorded, the recording serves no
- * others. */
-void cr_numbers_were_elements(void);
-
 /* Points every record at its kernel stage; once, at start-up. */
 void cr_install_calls(void);
-
-/* A tensor for a value that may be a number: a counted 0-d tensor then. */
-CR_MUST cr_status cr_as_tensor(cr_tensor **out, const cr_value *v);
-/* `t` converted to `dtype` (counted; `t` itself when it has that dtype), no autograd. */
-CR_MUST cr_status cr_cast_plain(cr_tensor **out, cr_tensor *t, cr_dtype dtype);
-/* A row-major copy (counted). */
-CR_MUST cr_status cr_copy_plain(cr_tensor **out, cr_tensor *t);
-/* The same, or `t` itself where it is row-major. */
-CR_MUST cr_status cr_contiguous_plain(cr_tensor **out, cr_tensor *t);
 
 #endif

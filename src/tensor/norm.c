@@ -1,8 +1,6 @@
 /* Norms that keep running statistics: the statistics are updated here, in place and
  * without history; everything differentiable is an entry. */
-#include "entry.h"
-#include "tensor/entries.h"
-#include "tensor/whole.h"
+#include "tensor/whole_impl.h"
 
 enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, MOMENTUM, EPS };
 

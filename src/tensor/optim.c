@@ -1,8 +1,6 @@
 /* Optimizer steps over lists of parameters: which arithmetic, and its numbers. */
-#include "entry.h"
-#include "tensor/entries.h"
-#include "tensor/internal.h"
 #include "tensor/update.h"
+#include "tensor/whole_impl.h"
 #include <math.h>
 
 /* --- what amp's scaler hands over --- */

@@ -11,7 +11,6 @@
 #include "jit/entry.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
-#include "tensor/whole.h"
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>

@@ -161,6 +161,8 @@ CR_API cr_dtype cr_default_dtype(void);
 CR_API cr_status cr_set_default_dtype(cr_dtype t);
 /* torch's promotion of tensors, numbers and dtypes; CR_NONE values are skipped. */
 cr_dtype cr_promote_values(const cr_value *v, int n);
+/* Broadcast of the sizes of the tensors in `v`.  CR_RUNTIME in torch's words. */
+CR_MUST cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n);
 /* Wraps a dimension; CR_INDEX in torch's words. */
 CR_MUST cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim);
 /* "[2, 3]" as torch prints sizes. */
@@ -206,6 +208,9 @@ CR_MUST cr_status cr_call_given(cr_value *result, const cr_op *op, const cr_valu
 CR_MUST cr_status cr_call_tensor(cr_tensor **out, const cr_op *op, const cr_value *arg, int n);
 /* By a name that is known at run time. */
 CR_MUST cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr_value *result);
+/* Called when numbers that are arguments were read from tensors: a recording of the calls does
+ * not serve other elements. */
+void cr_numbers_were_elements(void);
 
 /* --- rules --- */
 /* An entry's checks, and then its types: of the computation and of every result. */
@@ -238,9 +243,6 @@ static inline void cr_frame_set(cr_frame *f, int slot, cr_value v)
     f->known |= (uint64_t)1 << slot;
 }
 void cr_frame_drop(cr_frame *f);
-/* Sum `t` down to `size` (broadcast backwards).  *out is owned. */
-CR_MUST cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim,
-                                    const int64_t *size);
 
 /* --- moving elements --- */
 /* Copies with conversion and broadcasting, without autograd; to and from may overlap. */

@@ -5,7 +5,7 @@
 #ifndef CR_TENSOR_UPDATE_H
 #define CR_TENSOR_UPDATE_H
 
-#include "tensor/internal.h"
+#include "tensor/kernel.h"
 
 enum { CR_UPDATE_LISTS = 6 };
 

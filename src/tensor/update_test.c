@@ -1,6 +1,6 @@
 #include "base/memory.h"
 #include "base/test.h"
-#include "tensor/internal.h"
+#include "tensor/tensor.h"
 #include <math.h>
 
 enum { PARAMS = 3, LISTS = 5 }; /* parameters, gradients, means, squares, steps */

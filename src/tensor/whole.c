@@ -1,6 +1,5 @@
 /* Copies, conversions, fills, single elements: operators that tensor functions do whole. */
-#include "tensor/whole.h"
-#include "tensor/internal.h"
+#include "tensor/whole_impl.h"
 #include <math.h>
 #include <string.h>
 
@@ -18,44 +17,6 @@ static cr_status give_changed(cr_value *result, cr_tensor *self)
 }
 
 /* --- copies --- */
-
-cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype, cr_device device,
-                      int64_t format)
-{
-    int64_t stride[CR_MAX_DIMS];
-
-    if (like->contiguous && format <= CR_FORMAT_PRESERVE)
-        return cr_tensor_new(out, dtype, device, like->ndim, like->size);
-    if (format == CR_FORMAT_PRESERVE)
-        cr_like_strides(like->ndim, like->size, like->stride, stride);
-    else
-        CR_TRY(cr_format_strides(format, like->ndim, like->size, stride));
-    return cr_tensor_new_strided(out, dtype, device, like->ndim, like->size, stride);
-}
-
-static cr_status refuse_meta(const cr_tensor *to, const cr_tensor *from)
-{
-    if (!cr_has_bytes(from->device) && cr_has_bytes(to->device))
-        return cr_fail(CR_NOT_IMPLEMENTED, "Cannot copy out of meta tensor; no data!");
-    return CR_OK;
-}
-
-cr_status cr_copy_as(cr_tensor **out, const cr_tensor *t, cr_dtype dtype, cr_device device,
-                     int64_t format)
-{
-    cr_tensor *made = NULL;
-    cr_status st;
-
-    CR_GO(cr_new_like(&made, t, dtype, device, format));
-    CR_GO(refuse_meta(made, t));
-    cr_view to = cr_view_of(made), from = cr_view_of(t);
-    CR_GO(cr_copy_elements(&to, &from));
-    *out = made;
-    made = NULL;
-done:
-    cr_drop(made);
-    return st;
-}
 
 static cr_status copy_to_result(cr_value *result, const cr_tensor *t, cr_dtype dtype,
                                 cr_device device, int64_t format)
@@ -196,7 +157,7 @@ cr_status cr_do_copy(const cr_value *arg, cr_value *result)
         return refuse_source(arg);
     if (cr_has_internal_overlap(to))
         return refuse_repeated();
-    CR_TRY(refuse_meta(to, from));
+    CR_TRY(cr_check_copy(to, from));
     cr_view t = cr_view_of(to), f = cr_view_of(from);
     CR_TRY(cr_copy_elements(&t, &f));
     return give_changed(result, to);
@@ -252,7 +213,7 @@ cr_status cr_do_fill_tensor(const cr_value *arg, cr_value *result)
                        "fill_ only supports 0-dimension value tensor but got tensor "
                        "with %d dimensions.",
                        value.ndim);
-    CR_TRY(refuse_meta(arg[0].t, arg[1].t));
+    CR_TRY(cr_check_copy(arg[0].t, arg[1].t));
     CR_TRY(cr_copy_elements(&to, &value));
     return give_changed(result, arg[0].t);
 }

@@ -1,36 +1,12 @@
-/* whole.h - what the files with whole functions share. */
+/* whole.h - functions over tensors that other rooms call as C. */
 #ifndef CR_TENSOR_WHOLE_H
 #define CR_TENSOR_WHOLE_H
 
-#include "entry.h"
-#include "tensor/entries.h"
-#include "tensor/geometry.h"
+#include "tensor/tensor.h"
 
-/* An uninitialised tensor with the sizes of `like`, laid out by a memory format; preserve keeps
- * the order of like's dims. */
-CR_MUST cr_status cr_new_like(cr_tensor **out, const cr_tensor *like, cr_dtype dtype,
-                              cr_device device, int64_t format);
-/* The elements of `t` in another dtype and layout, without autograd. */
-CR_MUST cr_status cr_copy_as(cr_tensor **out, const cr_tensor *t, cr_dtype dtype,
-                             cr_device device, int64_t format);
-/* CR_RUNTIME when a value cannot be stored in the dtype (fill_, full). */
-CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);
-/* Fills with a value that is known to fit. */
-CR_MUST cr_status cr_fill(cr_tensor *t, cr_scalar value);
-
-/* Values of optional arguments. */
-static inline int64_t cr_int_or(const cr_value *v, int64_t preset)
-{
-    return v->tag == CR_NONE ? preset : v->i;
-}
-
-/* A list for a CR_TENSORS result, all CR_NONE; NULL with a record. */
-cr_value *cr_list_new(uint32_t n);
-static inline cr_value cr_of_list(cr_value *list, uint32_t n)
-{
-    return (cr_value){.tag = CR_TENSORS, .len = n, .list = list};
-}
-/* Drops the tensors in a list that did not become a result, and the list. */
-void cr_list_drop(cr_value *list, uint32_t n);
+/* Sums `t` down to `size`, which broadcasts to the sizes of `t`.  *out is owned.  CR_RUNTIME
+ * when `size` does not broadcast. */
+CR_MUST cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim,
+                                    const int64_t *size);
 
 #endif

@@ -1,8 +1,6 @@
 /* Operators that give several tensors: pieces of a dim, grids, broadcasts. */
-#include "entry.h"
 #include "ops/shape.h"
-#include "tensor/internal.h"
-#include "tensor/whole.h"
+#include "tensor/whole_impl.h"
 #include <string.h>
 
 cr_value *cr_list_new(uint32_t n)

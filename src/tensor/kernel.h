@@ -1,0 +1,19 @@
+/* kernel.h - the kernels of elementwise entries, for code that runs them itself. */
+#ifndef CR_TENSOR_KERNEL_H
+#define CR_TENSOR_KERNEL_H
+
+#include "tensor/tensor.h"
+
+/* The kernel of a form for a dtype; "not implemented for" when there is none. */
+CR_MUST cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_form form);
+
+/* Scalar arguments in schema order, in the compute type. */
+typedef struct {
+    _Alignas(16) char slot[CR_MAX_ARGS][CR_PARAM_BYTES];
+} cr_params;
+void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dtype compute);
+
+/* A body's results into given tensors (in-place and out= without a temporary). */
+CR_MUST cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out);
+
+#endif

@@ -1,0 +1,35 @@
+/* whole_impl.h - functions that operator entries name in `whole` clauses, and what their files
+ * share.
+ *
+ * Such a function does all of an entry: arg is borrowed, results are owned by the caller, and
+ * fakes are passed as they are. */
+#ifndef CR_TENSOR_WHOLE_IMPL_H
+#define CR_TENSOR_WHOLE_IMPL_H
+
+#include "entry.h"
+#include "functions_whole.h"
+#include "tensor/geometry.h"
+#include "tensor/plain.h"
+#include "tensor/whole.h"
+
+/* CR_RUNTIME when a value cannot be stored in the dtype (fill_, full). */
+CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);
+/* Fills with a value that is known to fit. */
+CR_MUST cr_status cr_fill(cr_tensor *t, cr_scalar value);
+
+/* Values of optional arguments. */
+static inline int64_t cr_int_or(const cr_value *v, int64_t preset)
+{
+    return v->tag == CR_NONE ? preset : v->i;
+}
+
+/* A list for a CR_TENSORS result, all CR_NONE; NULL with a record. */
+cr_value *cr_list_new(uint32_t n);
+static inline cr_value cr_of_list(cr_value *list, uint32_t n)
+{
+    return (cr_value){.tag = CR_TENSORS, .len = n, .list = list};
+}
+/* Drops the tensors in a list that did not become a result, and the list. */
+void cr_list_drop(cr_value *list, uint32_t n);
+
+#endif
