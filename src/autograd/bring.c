@@ -1,7 +1,7 @@
 /* Converts gradients to the shape and dtype of their tensors: sums over broadcast dims, casts,
  * and takes the real part for a real tensor. */
 #include "autograd/autograd_impl.h"
-#include "tensor/whole.h"
+#include "whole/whole.h"
 #include <stdio.h>
 
 cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,

@@ -8,7 +8,7 @@
  * view's base. */
 #include "autograd/autograd_impl.h"
 #include "entry.h"
-#include "tensor/whole.h"
+#include "whole/whole.h"
 #include <string.h>
 
 /* --- layouts --- */

@@ -1,5 +1,5 @@
 /* Copies, conversions, fills, single elements: operators that tensor functions do whole. */
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,8 +2,8 @@
  *
  * The entry's tensor parameters come first, one a list; those of `written` are its results
  * as well, in order.  The numbers that follow may differ from parameter to parameter. */
-#ifndef CR_TENSOR_UPDATE_H
-#define CR_TENSOR_UPDATE_H
+#ifndef CR_WHOLE_UPDATE_H
+#define CR_WHOLE_UPDATE_H
 
 #include "tensor/kernel.h"
 

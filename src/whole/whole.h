@@ -1,6 +1,6 @@
 /* whole.h - functions over tensors that other rooms call as C. */
-#ifndef CR_TENSOR_WHOLE_H
-#define CR_TENSOR_WHOLE_H
+#ifndef CR_WHOLE_H
+#define CR_WHOLE_H
 
 #include "tensor/tensor.h"
 

@@ -1,6 +1,6 @@
 /* Derivatives of views: cotangents put back where their elements came from. */
 #include "tensor/entries.h"
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <string.h>
 
 /* --- one piece into zeros --- */

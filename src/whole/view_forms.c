@@ -1,6 +1,6 @@
 /* Views that need more than a map: dtypes change, copies may be needed, self changes. */
 #include "tensor/entries.h"
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <stdio.h>
 #include <string.h>
 

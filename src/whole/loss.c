@@ -1,6 +1,6 @@
 /* cross_entropy_loss: by classes through nll_loss, by probabilities through log_softmax,
  * with label smoothing in both. */
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <string.h>
 
 /* Class dim: 1, or 0 of an unbatched input. */

@@ -5,7 +5,7 @@
  * hundred small parameters cost one region and no dispatch.  Others are calls of their own.
  *
  * Everything that can be refused or that takes memory comes before the first write. */
-#include "tensor/update.h"
+#include "whole/update.h"
 #include "base/memory.h"
 #include "base/parallel.h"
 #include <stdlib.h>

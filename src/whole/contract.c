@@ -3,7 +3,7 @@
  * An operand is a tensor with one label a dimension.  Two operands are contracted as
  * one batch of matrix products: labels in both that are still needed are the batch,
  * labels in both that are not needed are summed, the rest are rows and columns. */
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <stdio.h>
 #include <string.h>
 

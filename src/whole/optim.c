@@ -1,6 +1,6 @@
 /* Optimizer steps over lists of parameters: which arithmetic, and its numbers. */
-#include "tensor/update.h"
-#include "tensor/whole_impl.h"
+#include "whole/update.h"
+#include "whole/whole_impl.h"
 #include <math.h>
 
 /* --- what amp's scaler hands over --- */

@@ -3,14 +3,14 @@
  *
  * Such a function does all of an entry: arg is borrowed, results are owned by the caller, and
  * fakes are passed as they are. */
-#ifndef CR_TENSOR_WHOLE_IMPL_H
-#define CR_TENSOR_WHOLE_IMPL_H
+#ifndef CR_WHOLE_IMPL_H
+#define CR_WHOLE_IMPL_H
 
 #include "entry.h"
 #include "functions_whole.h"
 #include "tensor/geometry.h"
 #include "tensor/plain.h"
-#include "tensor/whole.h"
+#include "whole/whole.h"
 
 /* CR_RUNTIME when a value cannot be stored in the dtype (fill_, full). */
 CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);

@@ -1,5 +1,5 @@
 /* Making tensors: empty, zeros, ones, full and their relatives. */
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 
 /* What `dtype, layout, device, pin_memory` ask for. */
 typedef struct {

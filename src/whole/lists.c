@@ -1,6 +1,6 @@
 /* Operators that give several tensors: pieces of a dim, grids, broadcasts. */
 #include "ops/shape.h"
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <string.h>
 
 cr_value *cr_list_new(uint32_t n)

@@ -1,6 +1,6 @@
 /* Views, copies and factories as operators. */
 #include "base/test.h"
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <string.h>
 
 #define INTS(...)                                                                              \

@@ -1,7 +1,7 @@
 /* Operators whose results' sizes are known only after looking at the values. */
 #include "kern/cpu/order/unique.h"
 #include "ops/shape.h"
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <string.h>
 
 static cr_status int64_tensor(cr_value *out, cr_tensor *like, int ndim, const int64_t *size)

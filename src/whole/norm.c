@@ -1,6 +1,6 @@
 /* Norms that keep running statistics: the statistics are updated here, in place and
  * without history; everything differentiable is an entry. */
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 
 enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, MOMENTUM, EPS };
 

@@ -1,5 +1,5 @@
 /* Elements moved between channels and pixels; diagonals filled. */
-#include "tensor/whole_impl.h"
+#include "whole/whole_impl.h"
 #include <string.h>
 
 /* reshape, permute, reshape: each through all stages. */
