@@ -34,7 +34,7 @@ ROOM_LIST := base num sym ops loop emit device jit kern tensor whole autograd io
 LIB_SRC   := $(foreach r,$(ROOM_LIST),$(filter-out %_test.c %/test_main.c,$(wildcard src/$(r)/*.c src/$(r)/*/*.c src/$(r)/*/*/*.c)))
 # opgen reads no sizes: the functions that compute them include headers that opgen makes.
 HOST_SRC  := $(foreach r,base num sym ops loop emit,$(filter-out %_test.c %/test_main.c src/ops/shape_%.c,$(wildcard src/$(r)/*.c)))
-PY_SRC    := $(wildcard src/py/bind/*.c)
+PY_SRC    := $(wildcard src/py/bind/*.c src/py/bind/*/*.c)
 TESTS_SRC := $(wildcard src/*/*_test.c src/*/*/*_test.c src/*/*/*/*_test.c)
 TABLE     := $(sort $(wildcard src/ops/table/*.op))
 VEC       := $(wildcard src/emit/vec*.h) src/emit/kernel.h src/num/order.h
@@ -147,7 +147,7 @@ include tools/install.mk
 clean:
 	rm -rf $(B)
 
--include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/obj/*/*/*/*.d $(B)/host/*/*.d $(PY_OBJ)/*.d)
+-include $(wildcard $(B)/obj/*/*.d $(B)/obj/*/*/*.d $(B)/obj/*/*/*/*.d $(B)/host/*/*.d $(PY_OBJ)/*.d $(PY_OBJ)/*/*.d)
 # A header that is gone: what included it is compiled again.
 src/%.h:
 	@:

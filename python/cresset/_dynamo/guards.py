@@ -1,7 +1,7 @@
 """The assumptions of a recording.
 
 `Walk` visits all objects that a function's code can read: arguments, globals, closure cells,
-attributes of modules and objects.  It builds a guard (src/py/bind/guard.h) with one node for
+attributes of modules and objects.  It builds a guard (src/py/bind/compile/guard.h) with one node for
 each object.  Tensors become inputs of the recording.
 
 Code of this package and of the standard library is assumed to read only its arguments.  Objects

@@ -1,6 +1,7 @@
-/* cresset._C: the extension module.  Each file of this folder adds its types and functions. */
+/* cresset._C: the extension module.  Each file below this folder adds its types and functions.
+ */
 #include "py/bind/bind.h"
-#include "py/bind/compiled.h"
+#include "py/bind/compile/compiled.h"
 
 static int (*const starts[])(PyObject *m) = {
     cr_py_dtype_start,       cr_py_device_start,    cr_py_constant_start,

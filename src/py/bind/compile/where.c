@@ -1,7 +1,7 @@
 /* The source line of a call: the line of the innermost frame outside this package.
  *
  * Every recorded call needs it, so a table caches the texts by instruction. */
-#include "py/bind/where.h"
+#include "py/bind/compile/where.h"
 #include <stdio.h>
 #include <string.h>
 

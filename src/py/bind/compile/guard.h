@@ -6,8 +6,8 @@
  *
  * A dict that has not changed since the last passed check contains the same objects.  The guard
  * then uses the objects it remembers and does not check plain values in the dict again. */
-#ifndef CR_PY_BIND_GUARD_H
-#define CR_PY_BIND_GUARD_H
+#ifndef CR_PY_BIND_COMPILE_GUARD_H
+#define CR_PY_BIND_COMPILE_GUARD_H
 
 #include "py/bind/bind.h"
 

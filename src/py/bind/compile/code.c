@@ -1,5 +1,5 @@
 /* What a code object can read, for guards. */
-#include "py/bind/compiled.h"
+#include "py/bind/compile/compiled.h"
 #include <opcode.h>
 
 /* Adds to the set the name of every global that the instructions load. */

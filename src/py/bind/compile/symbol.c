@@ -4,7 +4,7 @@
  * a guard.  Reading the value itself (range, format, math) fixes it: the recording then serves
  * only calls with this value.  isinstance(x, int) is true, because __class__ is int or
  * float. */
-#include "py/bind/compiled.h"
+#include "py/bind/compile/compiled.h"
 
 typedef struct {
     PyObject_HEAD const cr_recorder *r; /* only compared */

@@ -4,12 +4,12 @@
  *     _C.CompiledEntry        a Call, its guard, and how its outputs form the return value
  *     _C.CompiledFunction     the function and its entries.  A call that fits no entry goes to
  *                             `miss`, which is Python code (_dynamo/capture.py) */
-#include "py/bind/compiled.h"
+#include "py/bind/compile/compiled.h"
 #include "base/log.h"
 #include "compile/call.h"
 #include "compile/compile.h"
 #include "graph/graph.h"
-#include "py/bind/guard.h"
+#include "py/bind/compile/guard.h"
 #include <stdio.h>
 
 void cr_py_note_read(const cr_tensor *t, const char *by)

@@ -6,8 +6,8 @@
 #include "compile/compile.h"
 #include "graph/cost.h"
 #include "py/bind/bind.h"
-#include "py/bind/compiled.h"
-#include "py/bind/where.h"
+#include "py/bind/compile/compiled.h"
+#include "py/bind/compile/where.h"
 
 /* --- graphs --- */
 

@@ -1,6 +1,6 @@
-/* compiled.h - compiled functions, for the files of py/bind. */
-#ifndef CR_PY_BIND_COMPILED_H
-#define CR_PY_BIND_COMPILED_H
+/* compiled.h - compiled functions, for the files of this folder and module.c. */
+#ifndef CR_PY_BIND_COMPILE_COMPILED_H
+#define CR_PY_BIND_COMPILE_COMPILED_H
 
 #include "graph/graph.h"
 #include "py/bind/bind.h"

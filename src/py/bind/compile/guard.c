@@ -1,5 +1,5 @@
 /* Guards: see guard.h. */
-#include "py/bind/guard.h"
+#include "py/bind/compile/guard.h"
 #include "tensor/geometry.h"
 #include <string.h>
 

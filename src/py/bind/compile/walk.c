@@ -2,7 +2,7 @@
  *
  * A module contains dozens of numbers, names, tuples of numbers and empty dicts of hooks, and
  * the first call of a function waits for the walk.  guards.py handles other contents. */
-#include "py/bind/compiled.h"
+#include "py/bind/compile/compiled.h"
 
 typedef struct {
     PyObject *nodes, *source, *node; /* node: the container's */

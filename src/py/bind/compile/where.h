@@ -1,6 +1,6 @@
 /* where.h - the running line of the user's program. */
-#ifndef CR_PY_BIND_WHERE_H
-#define CR_PY_BIND_WHERE_H
+#ifndef CR_PY_BIND_COMPILE_WHERE_H
+#define CR_PY_BIND_COMPILE_WHERE_H
 
 #include "py/bind/bind.h"
 #include "sym/session.h"
