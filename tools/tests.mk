@@ -15,7 +15,7 @@ tests-c: $(TEST_BIN)
 	@sh tools/run_c_tests.sh $(filter-out $(LEFT_OUT),$(TEST_BIN))
 
 test-rooms: $(B)/libcresset.a
-	@python3 tools/rooms $(B)/libcresset.a
+	@python3 tools/rooms $(B)
 
 # Exported functions that no other file uses, and the like (tools/counts).
 test-counts:
