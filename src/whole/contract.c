@@ -16,7 +16,7 @@ typedef struct {
 } operand;
 
 /* Replaces the operand's tensor by op(tensor, rest...). */
-static cr_status become(operand *o, const cr_op *op, const cr_value *rest, int n)
+static cr_status operand_apply(operand *o, const cr_op *op, const cr_value *rest, int n)
 {
     cr_value arg[4] = {cr_of_tensor(o->t)};
     cr_tensor *made;
@@ -28,7 +28,7 @@ static cr_status become(operand *o, const cr_op *op, const cr_value *rest, int n
     return CR_OK;
 }
 
-static int place_of(const operand *o, uint8_t label)
+static int label_place(const operand *o, uint8_t label)
 {
     for (int d = 0; d < o->n; d++)
         if (o->label[d] == label)
@@ -52,14 +52,14 @@ static cr_status sum_labels(operand *o, const bool *drop)
             dims[n++] = d;
     if (!n)
         return CR_OK;
-    CR_TRY(become(o, cr_entry.sum, (cr_value[]){cr_of_ints(dims, n)}, 1));
+    CR_TRY(operand_apply(o, cr_entry.sum, (cr_value[]){cr_of_ints(dims, n)}, 1));
     while (n)
         remove_label(o, (int)dims[--n]);
     return CR_OK;
 }
 
 /* The labels of `o` that are (or are not) in `in`, in o's order. */
-static int pick(const operand *o, const bool *in, bool wanted, uint8_t *out)
+static int pick_labels(const operand *o, const bool *in, bool wanted, uint8_t *out)
 {
     int n = 0;
 
@@ -69,12 +69,12 @@ static int pick(const operand *o, const bool *in, bool wanted, uint8_t *out)
     return n;
 }
 
-static int64_t volume(const operand *o, const uint8_t *label, int n)
+static int64_t label_volume(const operand *o, const uint8_t *label, int n)
 {
     int64_t v = 1;
 
     for (int i = 0; i < n; i++)
-        v *= o->t->size[place_of(o, label[i])];
+        v *= o->t->size[label_place(o, label[i])];
     return v;
 }
 
@@ -84,19 +84,19 @@ static cr_status permute_to(operand *o, const uint8_t *order)
     bool same = true;
 
     for (int i = 0; i < o->n; i++) {
-        dims[i] = place_of(o, order[i]);
+        dims[i] = label_place(o, order[i]);
         same = same && dims[i] == i;
     }
     if (same)
         return CR_OK;
-    CR_TRY(become(o, cr_entry.permute, (cr_value[]){cr_of_ints(dims, (size_t)o->n)}, 1));
+    CR_TRY(operand_apply(o, cr_entry.permute, (cr_value[]){cr_of_ints(dims, (size_t)o->n)}, 1));
     memcpy(o->label, order, (size_t)o->n);
     return CR_OK;
 }
 
-static cr_status reshape(operand *o, const int64_t *size, size_t n)
+static cr_status operand_reshape(operand *o, const int64_t *size, size_t n)
 {
-    return become(o, cr_entry.reshape, (cr_value[]){cr_of_ints(size, n)}, 1);
+    return operand_apply(o, cr_entry.reshape, (cr_value[]){cr_of_ints(size, n)}, 1);
 }
 
 /* o as [a, b, c], each the given run of labels. */
@@ -104,17 +104,17 @@ static cr_status as_matrices(operand *o, const uint8_t *a, int na, const uint8_t
                              const uint8_t *c, int nc, bool flat)
 {
     uint8_t order[CR_MAX_DIMS];
-    int64_t size[3] = {volume(o, a, na), volume(o, b, nb), volume(o, c, nc)};
+    int64_t size[3] = {label_volume(o, a, na), label_volume(o, b, nb), label_volume(o, c, nc)};
 
     memcpy(order, a, (size_t)na);
     memcpy(order + na, b, (size_t)nb);
     memcpy(order + na + nb, c, (size_t)nc);
     CR_TRY(permute_to(o, order));
-    return reshape(o, size + flat, 3 - (size_t)flat);
+    return operand_reshape(o, size + flat, 3 - (size_t)flat);
 }
 
 /* a becomes the product of a and b over the labels that both have and `keep` does not. */
-static cr_status contract(operand *a, operand *b, const bool *keep)
+static cr_status contract_pair(operand *a, operand *b, const bool *keep)
 {
     bool in_a[LABELS] = {0}, in_b[LABELS] = {0}, batch[LABELS] = {0}, summed[LABELS] = {0};
     uint8_t bl[CR_MAX_DIMS], cl[CR_MAX_DIMS], al[CR_MAX_DIMS], rl[CR_MAX_DIMS];
@@ -129,28 +129,28 @@ static cr_status contract(operand *a, operand *b, const bool *keep)
         batch[l] = in_a[l] && in_b[l] && keep[l];
         summed[l] = in_a[l] && in_b[l] && !keep[l];
     }
-    nb = pick(a, batch, true, bl);
-    nc = pick(a, summed, true, cl);
-    na = pick(a, in_b, false, al);
-    nr = pick(b, in_a, false, rl);
+    nb = pick_labels(a, batch, true, bl);
+    nc = pick_labels(a, summed, true, cl);
+    na = pick_labels(a, in_b, false, al);
+    nr = pick_labels(b, in_a, false, rl);
     for (int i = 0; i < nb; i++)
-        size[n++] = a->t->size[place_of(a, bl[i])];
+        size[n++] = a->t->size[label_place(a, bl[i])];
     for (int i = 0; i < na; i++)
-        size[n++] = a->t->size[place_of(a, al[i])];
+        size[n++] = a->t->size[label_place(a, al[i])];
     for (int i = 0; i < nr; i++)
-        size[n++] = b->t->size[place_of(b, rl[i])];
+        size[n++] = b->t->size[label_place(b, rl[i])];
     CR_TRY(as_matrices(a, bl, nb, al, na, cl, nc, nb == 0));
     CR_TRY(as_matrices(b, bl, nb, cl, nc, rl, nr, nb == 0));
-    CR_TRY(become(a,
-                  nc == 0 ? cr_entry.mul
-                  : nb    ? cr_entry.bmm
-                          : cr_entry.mm,
-                  (cr_value[]){cr_of_tensor(b->t)}, 1));
+    CR_TRY(operand_apply(a,
+                         nc == 0 ? cr_entry.mul
+                         : nb    ? cr_entry.bmm
+                                 : cr_entry.mm,
+                         (cr_value[]){cr_of_tensor(b->t)}, 1));
     memcpy(a->label, bl, (size_t)nb);
     memcpy(a->label + nb, al, (size_t)na);
     memcpy(a->label + nb + na, rl, (size_t)nr);
     a->n = n;
-    return reshape(a, size, (size_t)n);
+    return operand_reshape(a, size, (size_t)n);
 }
 
 static void drop_operands(operand *o, int n)
@@ -292,8 +292,8 @@ static cr_status take_diagonals(equation *e, int k)
                     "einsum(): subscript %c is repeated for operand %d but the sizes don't "
                     "match, %lld != %lld",
                     letter_of(label), k, (long long)o->t->size[f], (long long)o->t->size[d]);
-            CR_TRY(become(o, cr_entry.diagonal,
-                          (cr_value[]){cr_of_int(0), cr_of_int(d), cr_of_int(f)}, 3));
+            CR_TRY(operand_apply(o, cr_entry.diagonal,
+                                 (cr_value[]){cr_of_int(0), cr_of_int(d), cr_of_int(f)}, 3));
             remove_label(o, f);
             remove_label(o, d);
             o->label[o->n++] = label;
@@ -419,14 +419,14 @@ static cr_status drop_ones(equation *e, operand *o)
 {
     for (int d = o->n - 1; d >= 0; d--)
         if (o->t->size[d] == 1 && e->size[o->label[d]] != 1) {
-            CR_TRY(become(o, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(d)}, 1));
+            CR_TRY(operand_apply(o, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(d)}, 1));
             remove_label(o, d);
         }
     return CR_OK;
 }
 
 /* Which labels the output or an operand from `first` on needs. */
-static void needed(const equation *e, int first, bool *keep)
+static void needed_labels(const equation *e, int first, bool *keep)
 {
     memset(keep, 0, LABELS * sizeof *keep);
     for (int i = 0; i < e->out_count; i++)
@@ -442,11 +442,11 @@ static cr_status sum_alone(operand *o, const operand *other, const bool *keep)
     bool drop[LABELS];
 
     for (int l = 0; l < LABELS; l++)
-        drop[l] = !keep[l] && (!other || place_of(other, (uint8_t)l) < 0);
+        drop[l] = !keep[l] && (!other || label_place(other, (uint8_t)l) < 0);
     return sum_labels(o, drop);
 }
 
-static cr_status compute(equation *e)
+static cr_status compute_equation(equation *e)
 {
     operand *first = &e->operand[0];
     bool keep[LABELS];
@@ -454,12 +454,12 @@ static cr_status compute(equation *e)
     for (int k = 0; k < e->count; k++)
         CR_TRY(drop_ones(e, &e->operand[k]));
     for (int k = 1; k < e->count; k++) {
-        needed(e, k + 1, keep);
+        needed_labels(e, k + 1, keep);
         CR_TRY(sum_alone(first, &e->operand[k], keep));
         CR_TRY(sum_alone(&e->operand[k], first, keep));
-        CR_TRY(contract(first, &e->operand[k], keep));
+        CR_TRY(contract_pair(first, &e->operand[k], keep));
     }
-    needed(e, e->count, keep);
+    needed_labels(e, e->count, keep);
     CR_TRY(sum_alone(first, NULL, keep));
     return permute_to(first, e->out);
 }
@@ -484,7 +484,7 @@ cr_status cr_do_einsum(const cr_value *arg, cr_value *result)
     for (int l = 0; l < LABELS; l++)
         e->size[l] = -1;
     CR_GO(read_equation(e, &arg[1]));
-    CR_GO(compute(e));
+    CR_GO(compute_equation(e));
     *result = cr_of_tensor(e->operand[0].t);
     e->operand[0].t = NULL;
 done:
@@ -495,8 +495,8 @@ done:
 
 /* --- tensordot --- */
 
-static cr_status check_pair(const cr_tensor *a, const cr_tensor *b, int64_t da, int64_t db,
-                            int64_t said_a, int64_t said_b)
+static cr_status check_contracted(const cr_tensor *a, const cr_tensor *b, int64_t da,
+                                  int64_t db, int64_t said_a, int64_t said_b)
 {
     if (a->size[da] == b->size[db] || a->size[da] == 1 || b->size[db] == 1)
         return CR_OK;
@@ -530,7 +530,7 @@ static cr_status label_pairs(operand *a, operand *b, const cr_value *da, const c
         if (used_a[x] || used_b[y])
             return cr_fail(CR_RUNTIME, "dim %lld appears multiple times in the list of dims",
                            (long long)(used_a[x] ? x : y));
-        CR_TRY(check_pair(a->t, b->t, x, y, da->ints[i], db->ints[i]));
+        CR_TRY(check_contracted(a->t, b->t, x, y, da->ints[i], db->ints[i]));
         used_a[x] = used_b[y] = true;
         a->label[x] = b->label[y] = next++;
     }
@@ -549,7 +549,7 @@ static cr_status label_pairs(operand *a, operand *b, const cr_value *da, const c
 static cr_status sum_broadcast(operand *a, operand *b, uint32_t pairs)
 {
     for (uint32_t l = 0; l < pairs; l++) {
-        int x = place_of(a, (uint8_t)l), y = place_of(b, (uint8_t)l);
+        int x = label_place(a, (uint8_t)l), y = label_place(b, (uint8_t)l);
         bool drop[LABELS] = {0};
         if (a->t->size[x] == b->t->size[y])
             continue;
@@ -575,7 +575,7 @@ cr_status cr_do_tensordot(const cr_value *arg, cr_value *result)
     CR_GO(sum_broadcast(&a, &b, arg[2].len));
     for (int l = 0; l < LABELS; l++)
         keep[l] = l >= (int)arg[2].len;
-    CR_GO(contract(&a, &b, keep));
+    CR_GO(contract_pair(&a, &b, keep));
     *result = cr_of_tensor(a.t);
     a.t = NULL;
 done:
@@ -639,7 +639,7 @@ typedef struct {
     int n;
 } chain;
 
-static void plan(chain *c)
+static void plan_chain(chain *c)
 {
     for (int len = 2; len <= c->n; len++)
         for (int i = 0; i + len <= c->n; i++) {
@@ -658,7 +658,7 @@ static void plan(chain *c)
 }
 
 /* The product of matrices i..j; depth is at most the chain's length. */
-static cr_status multiply(chain *c, int i, int j, cr_tensor **out)
+static cr_status multiply_chain(chain *c, int i, int j, cr_tensor **out)
 {
     cr_tensor *left = NULL, *right = NULL;
     cr_status st;
@@ -667,8 +667,8 @@ static cr_status multiply(chain *c, int i, int j, cr_tensor **out)
         *out = cr_keep(c->matrix[i].t);
         return CR_OK;
     }
-    CR_GO(multiply(c, i, c->split[i][j], &left));
-    CR_GO(multiply(c, c->split[i][j] + 1, j, &right));
+    CR_GO(multiply_chain(c, i, c->split[i][j], &left));
+    CR_GO(multiply_chain(c, c->split[i][j] + 1, j, &right));
     CR_GO(cr_call_tensor(out, cr_entry.mm,
                          (cr_value[]){cr_of_tensor(left), cr_of_tensor(right)}, 2));
 done:
@@ -685,15 +685,16 @@ static cr_status run_chain(chain *c, const cr_value *list, cr_value *result)
     cr_status st;
 
     if (row)
-        CR_TRY(become(&c->matrix[0], cr_entry.unsqueeze, (cr_value[]){cr_of_int(0)}, 1));
+        CR_TRY(operand_apply(&c->matrix[0], cr_entry.unsqueeze, (cr_value[]){cr_of_int(0)}, 1));
     if (column)
-        CR_TRY(
-            become(&c->matrix[c->n - 1], cr_entry.unsqueeze, (cr_value[]){cr_of_int(-1)}, 1));
-    plan(c);
-    CR_TRY(multiply(c, 0, c->n - 1, &product.t));
-    st = row ? become(&product, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(0)}, 1) : CR_OK;
+        CR_TRY(operand_apply(&c->matrix[c->n - 1], cr_entry.unsqueeze,
+                             (cr_value[]){cr_of_int(-1)}, 1));
+    plan_chain(c);
+    CR_TRY(multiply_chain(c, 0, c->n - 1, &product.t));
+    st = row ? operand_apply(&product, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(0)}, 1)
+             : CR_OK;
     if (!st && column)
-        st = become(&product, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(-1)}, 1);
+        st = operand_apply(&product, cr_entry.squeeze_dim, (cr_value[]){cr_of_int(-1)}, 1);
     if (st)
         cr_drop(product.t);
     else

@@ -233,8 +233,8 @@ static cr_status check_no_grad(const cr_tensor *t)
     return CR_OK;
 }
 
-static cr_status resize(cr_tensor *t, int ndim, const int64_t *size, int64_t format,
-                        cr_value *result)
+static cr_status resize_self(cr_tensor *t, int ndim, const int64_t *size, int64_t format,
+                             cr_value *result)
 {
     int64_t stride[CR_MAX_DIMS];
 
@@ -250,8 +250,8 @@ static cr_status resize(cr_tensor *t, int ndim, const int64_t *size, int64_t for
 
 cr_status cr_do_resize(const cr_value *arg, cr_value *result)
 {
-    return resize(arg[0].t, (int)arg[1].len, arg[1].ints,
-                  cr_int_or(&arg[2], CR_FORMAT_CONTIGUOUS), result);
+    return resize_self(arg[0].t, (int)arg[1].len, arg[1].ints,
+                       cr_int_or(&arg[2], CR_FORMAT_CONTIGUOUS), result);
 }
 
 cr_status cr_do_resize_as(const cr_value *arg, cr_value *result)
@@ -262,7 +262,7 @@ cr_status cr_do_resize_as(const cr_value *arg, cr_value *result)
     if (format == CR_FORMAT_PRESERVE)
         format = cr_is_channels_last(as) && !as->contiguous ? CR_FORMAT_CHANNELS_LAST
                                                             : CR_FORMAT_CONTIGUOUS;
-    return resize(arg[0].t, as->ndim, as->size, format, result);
+    return resize_self(arg[0].t, as->ndim, as->size, format, result);
 }
 
 cr_status cr_do_set_tensor(const cr_value *arg, cr_value *result)
@@ -296,7 +296,7 @@ cr_status cr_do_item(const cr_value *arg, cr_value *result)
     return CR_OK;
 }
 
-static bool is_nonzero(cr_scalar s)
+static bool scalar_is_nonzero(cr_scalar s)
 {
     cr_complex c = cr_scalar_as_complex(s);
 
@@ -311,7 +311,7 @@ cr_status cr_do_is_nonzero(const cr_value *arg, cr_value *result)
         return cr_fail(CR_RUNTIME, "Boolean value of Tensor with %s is ambiguous",
                        arg[0].t->numel ? "more than one value" : "no values");
     CR_TRY(cr_tensor_item(&s, arg[0].t));
-    *result = cr_of_bool(is_nonzero(s));
+    *result = cr_of_bool(scalar_is_nonzero(s));
     return CR_OK;
 }
 
@@ -376,7 +376,7 @@ cr_status cr_do_allclose(const cr_value *arg, cr_value *result)
 
 /* --- sums --- */
 
-static cr_status refuse_sum(const cr_tensor *t, int ndim, const int64_t *size)
+static cr_status refuse_reduction(const cr_tensor *t, int ndim, const int64_t *size)
 {
     cr_text want = {0}, have = {0};
 
@@ -412,7 +412,7 @@ cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64
     cr_tensor *summed = NULL;
 
     if (n < 0)
-        return refuse_sum(t, ndim, size);
+        return refuse_reduction(t, ndim, size);
     if (n == 0) {
         *out = cr_keep(t);
         return CR_OK;

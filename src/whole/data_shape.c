@@ -14,8 +14,8 @@ static cr_status int64_tensor(cr_value *out, cr_tensor *like, int ndim, const in
 }
 
 /* The groups' first items picked from self: elements, or slices along dim. */
-static cr_status pick_first(cr_value *out, cr_tensor *self, const cr_groups *g, bool slices,
-                            int64_t dim)
+static cr_status pick_group_firsts(cr_value *out, cr_tensor *self, const cr_groups *g,
+                                   bool slices, int64_t dim)
 {
     cr_value index, args[3];
     cr_tensor *t = NULL;
@@ -35,8 +35,8 @@ static cr_status pick_first(cr_value *out, cr_tensor *self, const cr_groups *g, 
 }
 
 /* The inverse and the counts; empty vectors when they are not wanted. */
-static cr_status describe(cr_value *result, cr_tensor *self, const cr_groups *g, bool slices,
-                          bool inverse, bool counts)
+static cr_status make_inverse_and_counts(cr_value *result, cr_tensor *self, const cr_groups *g,
+                                         bool slices, bool inverse, bool counts)
 {
     static const int64_t none;
     bool whole = inverse && !slices;
@@ -67,9 +67,9 @@ static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, b
                        cr_dtype_infos[self->dtype].legacy);
     memset(result, 0, 3 * sizeof *result);
     CR_TRY(dim ? cr_group_slices(&g, &v, *dim, sorted) : cr_group_elements(&g, &v, sorted));
-    st = pick_first(&result[0], self, &g, dim, dim ? *dim : 0);
+    st = pick_group_firsts(&result[0], self, &g, dim, dim ? *dim : 0);
     if (!st)
-        st = describe(result, self, &g, dim, inverse, counts);
+        st = make_inverse_and_counts(result, self, &g, dim, inverse, counts);
     cr_groups_drop(&g);
     if (st)
         cr_drop_values(result, 3);

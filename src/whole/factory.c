@@ -24,7 +24,8 @@ static cr_status take_options(const cr_value *arg, cr_dtype dtype, cr_device dev
     return CR_OK;
 }
 
-static cr_status make(cr_value *result, const options *o, const cr_value *size, int64_t format)
+static cr_status make_by_options(cr_value *result, const options *o, const cr_value *size,
+                                 int64_t format)
 {
     int64_t stride[CR_MAX_DIMS];
     cr_tensor *t;
@@ -72,12 +73,12 @@ static cr_status make_filled(cr_value *result, const options *o, const cr_value 
                              cr_scalar value)
 {
     CR_TRY(cr_check_fits(value, o->dtype));
-    CR_TRY(make(result, o, size, CR_FORMAT_CONTIGUOUS));
+    CR_TRY(make_by_options(result, o, size, CR_FORMAT_CONTIGUOUS));
     return filled(result, value);
 }
 
 /* The dtype that a number has by itself. */
-static cr_dtype dtype_of(cr_scalar s)
+static cr_dtype dtype_of_number(cr_scalar s)
 {
     switch (s.category) {
     case CR_CAT_BOOL: return CR_BOOL;
@@ -93,7 +94,7 @@ cr_status cr_do_empty(const cr_value *arg, cr_value *result)
     options o;
 
     CR_TRY(take_options(arg + 1, cr_default_dtype(), cr_thread.device, &o));
-    return make(result, &o, &arg[0], cr_int_or(&arg[5], CR_FORMAT_CONTIGUOUS));
+    return make_by_options(result, &o, &arg[0], cr_int_or(&arg[5], CR_FORMAT_CONTIGUOUS));
 }
 
 /* size, stride, options */
@@ -172,7 +173,7 @@ cr_status cr_do_full(const cr_value *arg, cr_value *result)
 {
     options o;
 
-    CR_TRY(take_options(arg + 2, dtype_of(arg[1].number), cr_thread.device, &o));
+    CR_TRY(take_options(arg + 2, dtype_of_number(arg[1].number), cr_thread.device, &o));
     return make_filled(result, &o, &arg[0], arg[1].number);
 }
 
@@ -231,7 +232,7 @@ cr_status cr_do_new_empty(const cr_value *arg, cr_value *result)
     options o;
 
     CR_TRY(take_options(arg + 2, arg[0].t->dtype, arg[0].t->device, &o));
-    return make(result, &o, &arg[1], CR_FORMAT_CONTIGUOUS);
+    return make_by_options(result, &o, &arg[1], CR_FORMAT_CONTIGUOUS);
 }
 
 cr_status cr_do_new_empty_strided(const cr_value *arg, cr_value *result)

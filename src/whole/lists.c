@@ -106,7 +106,7 @@ cr_status cr_do_split(const cr_value *arg, cr_value *result)
     return pieces(result, t, dim, (uint32_t)n, NULL, step);
 }
 
-static cr_status refuse_negative(const cr_value *sizes)
+static cr_status refuse_split_negative(const cr_value *sizes)
 {
     cr_text t = {0};
 
@@ -119,7 +119,7 @@ static cr_status refuse_negative(const cr_value *sizes)
     return CR_RUNTIME;
 }
 
-static cr_status refuse_sum(const cr_value *sizes, int64_t size, int64_t dim)
+static cr_status refuse_split_sum(const cr_value *sizes, int64_t size, int64_t dim)
 {
     cr_text t = {0};
 
@@ -144,11 +144,11 @@ cr_status cr_do_split_sizes(const cr_value *arg, cr_value *result)
     CR_TRY(cr_wrap_dim(&dim, arg[2].i, t->ndim));
     for (uint32_t i = 0; i < sizes->len; i++) {
         if (sizes->ints[i] < 0)
-            return refuse_negative(sizes);
+            return refuse_split_negative(sizes);
         overflow |= CR_ADD_OVERFLOW(sum, sizes->ints[i], &sum);
     }
     if (overflow || sum != t->size[dim])
-        return refuse_sum(sizes, t->size[dim], dim);
+        return refuse_split_sum(sizes, t->size[dim], dim);
     return pieces(result, t, dim, sizes->len, sizes->ints, 0);
 }
 

@@ -108,8 +108,8 @@ cr_status cr_do_native_batch_norm(const cr_value *arg, cr_value *result)
 /* --- instance norm --- */
 
 /* The statistics of [1, N*C, ...] as [C]: the mean over the samples. */
-static cr_status per_channel(cr_tensor **out, cr_tensor *stat, int64_t samples,
-                             int64_t channels)
+static cr_status mean_over_samples(cr_tensor **out, cr_tensor *stat, int64_t samples,
+                                   int64_t channels)
 {
     int64_t size[2] = {samples, channels}, dim = 0;
     cr_value reshape[] = {cr_of_tensor(stat), cr_of_ints(size, 2)}, grid, mean;
@@ -131,8 +131,8 @@ static cr_status update_instance(const cr_value *arg, const cr_value *stats, int
 
     if (arg[MEAN].tag != CR_TENSOR || arg[VAR].tag != CR_TENSOR)
         return CR_OK;
-    CR_GO(per_channel(&mean, stats[1].t, x->size[0], x->size[1]));
-    CR_GO(per_channel(&var, stats[3].t, x->size[0], x->size[1]));
+    CR_GO(mean_over_samples(&mean, stats[1].t, x->size[0], x->size[1]));
+    CR_GO(mean_over_samples(&var, stats[3].t, x->size[0], x->size[1]));
     CR_GO(update(arg[MEAN].t, mean, arg[MOMENTUM].d, 1));
     CR_GO(update(arg[VAR].t, var, arg[MOMENTUM].d, unbiased(n)));
 done:

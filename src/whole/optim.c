@@ -5,7 +5,7 @@
 
 /* --- what amp's scaler hands over --- */
 
-static cr_status number_of(double *out, const cr_value *v)
+static cr_status read_scaler_number(double *out, const cr_value *v)
 {
     cr_scalar s;
 
@@ -28,13 +28,14 @@ static cr_status unscale(const cr_value *grads, const cr_value *scale)
 }
 
 /* Runs the update unless an infinite gradient was found. */
-static cr_status run(const cr_update *u, const cr_value *scale, const cr_value *found_inf)
+static cr_status run_update(const cr_update *u, const cr_value *scale,
+                            const cr_value *found_inf)
 {
     double found = 0;
 
     CR_TRY(cr_update_check(u));
     if (found_inf->tag == CR_TENSOR)
-        CR_TRY(number_of(&found, found_inf));
+        CR_TRY(read_scaler_number(&found, found_inf));
     if (found != 0)
         return CR_OK;
     if (scale->tag == CR_TENSOR)
@@ -74,7 +75,7 @@ cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
                    .context = arg + 3};
 
     (void)result;
-    return run(&u, &arg[10], &arg[11]);
+    return run_update(&u, &arg[10], &arg[11]);
 }
 
 /* --- steps that are counted --- */
@@ -151,8 +152,7 @@ static cr_status adam_start(const cr_update *u)
 
 /* (params, grads, means, squares, maxima, steps, lr, beta1, beta2, weight_decay, eps, amsgrad,
  * maximize, grad_scale, found_inf) */
-static cr_status step_adam(const cr_op *caller, const cr_value *arg, bool decoupled,
-                           bool counts)
+static cr_status run_adam(const cr_op *caller, const cr_value *arg, bool decoupled, bool counts)
 {
     bool amsgrad = arg[11].i;
     adam a = {&arg[5],  counts,  arg[6].d, arg[7].d, arg[8].d,
@@ -167,26 +167,26 @@ static cr_status step_adam(const cr_op *caller, const cr_value *arg, bool decoup
                    .context = &a};
 
     CR_TRY(check_steps(&arg[5], &arg[0]));
-    return run(&u, &arg[13], &arg[14]);
+    return run_update(&u, &arg[13], &arg[14]);
 }
 
 cr_status cr_fused_adam(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adam(cr_entry._fused_adam_, arg, false, false);
+    return run_adam(cr_entry._fused_adam_, arg, false, false);
 }
 
 cr_status cr_fused_adamw(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adam(cr_entry._fused_adamw_, arg, true, false);
+    return run_adam(cr_entry._fused_adamw_, arg, true, false);
 }
 
 /* The same with `decoupled` behind, counting the steps. */
 cr_status cr_counted_adam(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adam(cr_entry._counted_adam_, arg, arg[15].i, true);
+    return run_adam(cr_entry._counted_adam_, arg, arg[15].i, true);
 }
 
 /* --- Adagrad --- */
@@ -219,7 +219,7 @@ static cr_status adagrad_start(const cr_update *u)
 
 /* (params, grads, sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale,
  * found_inf) */
-static cr_status step_adagrad(const cr_op *caller, const cr_value *arg, bool counts)
+static cr_status run_adagrad(const cr_op *caller, const cr_value *arg, bool counts)
 {
     adagrad a = {&arg[3], counts, arg[4].d, arg[5].d, arg[6], arg[7], arg[8]};
     cr_update u = {.caller = caller,
@@ -232,19 +232,19 @@ static cr_status step_adagrad(const cr_op *caller, const cr_value *arg, bool cou
                    .context = &a};
 
     CR_TRY(check_steps(&arg[3], &arg[0]));
-    return run(&u, &arg[9], &arg[10]);
+    return run_update(&u, &arg[9], &arg[10]);
 }
 
 cr_status cr_fused_adagrad(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adagrad(cr_entry._fused_adagrad_, arg, false);
+    return run_adagrad(cr_entry._fused_adagrad_, arg, false);
 }
 
 cr_status cr_counted_adagrad(const cr_value *arg, cr_value *result)
 {
     (void)result;
-    return step_adagrad(cr_entry._counted_adagrad_, arg, true);
+    return run_adagrad(cr_entry._counted_adagrad_, arg, true);
 }
 
 /* --- RMSprop and Adadelta: their numbers are the same for every parameter --- */
@@ -277,7 +277,7 @@ static cr_status run_counted(cr_update *u, counted *c)
     u->numbers = counted_numbers;
     u->start = counted_start;
     u->context = c;
-    return run(u, &none, &none);
+    return run_update(u, &none, &none);
 }
 
 /* (params, grads, squares, means, buffers, steps, lr, alpha, one_alpha, eps, weight_decay,

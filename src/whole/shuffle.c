@@ -3,8 +3,8 @@
 #include <string.h>
 
 /* reshape, permute, reshape: each through all stages. */
-static cr_status shuffle(cr_value *result, const cr_value *self, const cr_shape *fine,
-                         const int64_t *order, const cr_shape *sizes)
+static cr_status shuffle_elements(cr_value *result, const cr_value *self, const cr_shape *fine,
+                                  const int64_t *order, const cr_shape *sizes)
 {
     cr_tensor *a = NULL, *b = NULL;
     size_t n = (size_t)fine->ndim;
@@ -23,7 +23,7 @@ done:
     return st;
 }
 
-static void put(cr_shape *s, int64_t size) { s->size[s->ndim++] = size; }
+static void append_size(cr_shape *s, int64_t size) { s->size[s->ndim++] = size; }
 
 static cr_status check_pixels(const cr_tensor *t, const char *name, const char *factor,
                               int64_t f)
@@ -63,20 +63,20 @@ cr_status cr_do_pixel_shuffle(const cr_value *arg, cr_value *result)
             "divisible by %lld",
             (long long)t->size[n], (long long)square);
     for (int i = 0; i < n; i++) {
-        put(&fine, t->size[i]);
-        put(&sizes, t->size[i]);
+        append_size(&fine, t->size[i]);
+        append_size(&sizes, t->size[i]);
         order[i] = i;
     }
     const int64_t split[5] = {t->size[n] / square, f, f, t->size[n + 1], t->size[n + 2]};
     const int64_t turned[5] = {n, n + 3, n + 1, n + 4, n + 2};
     for (int i = 0; i < 5; i++) {
-        put(&fine, split[i]);
+        append_size(&fine, split[i]);
         order[n + i] = turned[i];
     }
-    put(&sizes, split[0]);
-    put(&sizes, split[3] * f);
-    put(&sizes, split[4] * f);
-    return shuffle(result, &arg[0], &fine, order, &sizes);
+    append_size(&sizes, split[0]);
+    append_size(&sizes, split[3] * f);
+    append_size(&sizes, split[4] * f);
+    return shuffle_elements(result, &arg[0], &fine, order, &sizes);
 }
 
 static cr_status refuse_side(const char *side, int64_t dim, int64_t size, int64_t f)
@@ -101,23 +101,23 @@ cr_status cr_do_pixel_unshuffle(const cr_value *arg, cr_value *result)
     if (t->size[n + 2] % f)
         return refuse_side("width", -1, t->size[n + 2], f);
     for (int i = 0; i < n; i++) {
-        put(&fine, t->size[i]);
-        put(&sizes, t->size[i]);
+        append_size(&fine, t->size[i]);
+        append_size(&sizes, t->size[i]);
         order[i] = i;
     }
     const int64_t split[5] = {t->size[n], t->size[n + 1] / f, f, t->size[n + 2] / f, f};
     const int64_t turned[5] = {n, n + 2, n + 4, n + 1, n + 3};
     for (int i = 0; i < 5; i++) {
-        put(&fine, split[i]);
+        append_size(&fine, split[i]);
         order[n + i] = turned[i];
     }
     if (CR_MUL_OVERFLOW(f, f, &square) || CR_MUL_OVERFLOW(split[0], square, &channels))
         return cr_fail(CR_RUNTIME, "pixel_unshuffle: a downscale_factor of %lld is too large",
                        (long long)f);
-    put(&sizes, channels);
-    put(&sizes, split[1]);
-    put(&sizes, split[3]);
-    return shuffle(result, &arg[0], &fine, order, &sizes);
+    append_size(&sizes, channels);
+    append_size(&sizes, split[1]);
+    append_size(&sizes, split[3]);
+    return shuffle_elements(result, &arg[0], &fine, order, &sizes);
 }
 
 static cr_status check_groups(const cr_tensor *t, int64_t groups)
@@ -154,15 +154,15 @@ cr_status cr_do_channel_shuffle(const cr_value *arg, cr_value *result)
     int64_t order[CR_MAX_DIMS];
 
     CR_TRY(check_groups(t, arg[1].i));
-    put(&fine, t->size[0]);
-    put(&fine, arg[1].i);
-    put(&fine, t->size[1] / arg[1].i);
+    append_size(&fine, t->size[0]);
+    append_size(&fine, arg[1].i);
+    append_size(&fine, t->size[1] / arg[1].i);
     for (int i = 2; i < t->ndim; i++)
-        put(&fine, t->size[i]);
+        append_size(&fine, t->size[i]);
     for (int i = 0; i < fine.ndim; i++)
         order[i] = i == 1 ? 2 : i == 2 ? 1 : i;
     memcpy(sizes.size, t->size, t->ndim * sizeof *t->size);
-    return shuffle(result, &arg[0], &fine, order, &sizes);
+    return shuffle_elements(result, &arg[0], &fine, order, &sizes);
 }
 
 /* --- diagonals --- */

@@ -31,14 +31,14 @@ typedef struct {
     piece *piece; /* room for all parameters */
 } batch;
 
-static cr_tensor *item(const cr_update *u, int list, uint32_t i)
+static cr_tensor *list_tensor(const cr_update *u, int list, uint32_t i)
 {
     return u->list[list]->list[i].t;
 }
 
 /* --- refusals --- */
 
-static cr_status check_lengths(const cr_update *u)
+static cr_status check_list_lengths(const cr_update *u)
 {
     for (int k = 1; k < u->lists; k++)
         if (u->list[k]->len != u->list[0]->len)
@@ -62,13 +62,13 @@ static bool same_sizes(const cr_tensor *a, const cr_tensor *b)
 
 static cr_status check_item(const cr_update *u, uint32_t i)
 {
-    const cr_tensor *param = item(u, 0, i);
+    const cr_tensor *param = list_tensor(u, 0, i);
 
     if (!cr_dtype_is_float((cr_dtype)param->dtype))
         return cr_fail(CR_RUNTIME, "%s: parameters must be of a floating point type, not %s",
                        u->caller->name, cr_dtype_infos[param->dtype].legacy);
     for (int k = 0; k < u->lists; k++) {
-        const cr_tensor *t = item(u, k, i);
+        const cr_tensor *t = list_tensor(u, k, i);
         if (!same_sizes(t, param) || !cr_same_device(t->device, param->device))
             return cr_fail(CR_RUNTIME,
                            "%s: a parameter, its gradient and its state must have the same "
@@ -82,7 +82,7 @@ static cr_status check_item(const cr_update *u, uint32_t i)
 
 cr_status cr_update_check(const cr_update *u)
 {
-    CR_TRY(check_lengths(u));
+    CR_TRY(check_list_lengths(u));
     for (uint32_t i = 0; i < u->list[0]->len; i++)
         CR_TRY(check_item(u, i));
     return CR_OK;
@@ -106,7 +106,7 @@ static cr_status find_repeats(bool *out, const cr_update *u)
     if (!at)
         return CR_MEMORY;
     for (uint32_t i = 0; i < n; i++)
-        at[i] = item(u, 0, i)->data;
+        at[i] = list_tensor(u, 0, i)->data;
     qsort(at, n, sizeof *at, by_address);
     *out = false;
     for (uint32_t i = 1; i < n; i++)
@@ -116,14 +116,14 @@ static cr_status find_repeats(bool *out, const cr_update *u)
 }
 
 /* Whether all tensors of a parameter are runs of the arithmetic's own type. */
-static bool is_plain(const cr_update *u, uint32_t i)
+static bool can_batch(const cr_update *u, uint32_t i)
 {
-    cr_dtype dtype = (cr_dtype)item(u, 0, i)->dtype;
+    cr_dtype dtype = (cr_dtype)list_tensor(u, 0, i)->dtype;
 
     if (dtype != cr_dtype_compute(dtype))
         return false;
     for (int k = 0; k < u->lists; k++) {
-        const cr_tensor *t = item(u, k, i);
+        const cr_tensor *t = list_tensor(u, k, i);
         if (t->dtype != dtype || !t->contiguous || !cr_is_host(t->device) ||
             (t->numel && !t->data))
             return false;
@@ -132,7 +132,7 @@ static bool is_plain(const cr_update *u, uint32_t i)
 }
 
 /* Calls the kernel for the part [from, to) of a parameter. */
-static void run_part(const batch *b, const piece *p, int64_t from, int64_t to)
+static void update_part(const batch *b, const piece *p, int64_t from, int64_t to)
 {
     void *ptr[CR_UPDATE_LISTS + CR_MAX_RESULTS];
     int64_t stride[2 * (CR_UPDATE_LISTS + CR_MAX_RESULTS)], size[2] = {1, to - from};
@@ -166,7 +166,7 @@ static uint32_t find_piece(const batch *b, int64_t s)
     return low;
 }
 
-static void run_spans(void *context, int64_t begin, int64_t end)
+static void update_spans(void *context, int64_t begin, int64_t end)
 {
     const batch *b = context;
 
@@ -175,13 +175,13 @@ static void run_spans(void *context, int64_t begin, int64_t end)
         int64_t from = begin > p->first ? (begin - p->first) * SPAN : 0;
         int64_t to = (end - p->first) * SPAN < p->n ? (end - p->first) * SPAN : p->n;
         if (from < to)
-            run_part(b, p, from, to);
+            update_part(b, p, from, to);
     }
 }
 
-static void run_batch(batch *b)
+static void run_update_batch(batch *b)
 {
-    cr_parallel_for(b->spans, GRAIN_SPANS, run_spans, b);
+    cr_parallel_for(b->spans, GRAIN_SPANS, update_spans, b);
     b->count = 0;
     b->spans = 0;
 }
@@ -191,8 +191,8 @@ static void add_piece(batch *b, uint32_t i)
     piece *p = &b->piece[b->count++];
 
     for (int k = 0; k < b->u->lists; k++)
-        p->ptr[k] = item(b->u, k, i)->data;
-    p->n = item(b->u, 0, i)->numel;
+        p->ptr[k] = list_tensor(b->u, k, i)->data;
+    p->n = list_tensor(b->u, 0, i)->numel;
     p->first = b->spans;
     b->spans += (p->n + SPAN - 1) / SPAN;
 }
@@ -214,7 +214,7 @@ static void raise_versions(const cr_update *u, uint32_t i)
 {
     for (int k = 0; k < u->lists; k++)
         if (u->written >> k & 1)
-            item(u, k, i)->storage->version++;
+            list_tensor(u, k, i)->storage->version++;
 }
 
 static cr_status run_one(batch *b, uint32_t i)
@@ -222,21 +222,21 @@ static cr_status run_one(batch *b, uint32_t i)
     const cr_update *u = b->u;
     cr_value arg[CR_MAX_ARGS];
     cr_params params = {0};
-    cr_dtype dtype = (cr_dtype)item(u, 0, i)->dtype;
+    cr_dtype dtype = (cr_dtype)list_tensor(u, 0, i)->dtype;
 
     for (int k = 0; k < u->lists; k++)
-        arg[k] = cr_of_tensor(item(u, k, i));
+        arg[k] = cr_of_tensor(list_tensor(u, k, i));
     u->numbers(u, i, arg + u->lists);
     raise_versions(u, i);
-    if (!is_plain(u, i)) {
+    if (!can_batch(u, i)) {
         if (b->repeats)
-            run_batch(b);
+            run_update_batch(b);
         return run_alone(u, arg);
     }
     cr_fill_params(&params, u->op, arg, dtype);
     if (b->count &&
         (b->repeats || dtype != b->dtype || memcmp(&params, &b->params, sizeof params)))
-        run_batch(b);
+        run_update_batch(b);
     if (!b->count) {
         b->params = params;
         b->dtype = dtype;
@@ -262,7 +262,7 @@ cr_status cr_update_run(const cr_update *u)
         CR_GO(u->start(u));
     for (uint32_t i = 0; i < n; i++)
         CR_GO(run_one(&b, i));
-    run_batch(&b);
+    run_update_batch(&b);
 done:
     cr_free(b.piece);
     return st;

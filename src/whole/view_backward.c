@@ -120,8 +120,8 @@ static cr_status positions(cr_tensor **out, const layout *l, int64_t first, bool
 }
 
 /* Zeros of `len` elements with `values` (any sizes) added where the layout says. */
-static cr_status scatter(cr_tensor **out, cr_tensor *values, const layout *l, int64_t first,
-                         int64_t len)
+static cr_status scatter_to_layout(cr_tensor **out, cr_tensor *values, const layout *l,
+                                   int64_t first, int64_t len)
 {
     const int64_t flat = -1;
     cr_tensor *row = NULL, *here = NULL, *at = NULL, *source = NULL;
@@ -151,14 +151,14 @@ static cr_status ones(cr_tensor **out, const cr_tensor *like)
 }
 
 /* A base that shows an element in several places shares its cotangent among them. */
-static cr_status share(cr_tensor **row, const cr_tensor *self, const layout *base,
-                       int64_t first, int64_t len)
+static cr_status share_cotangent(cr_tensor **row, const cr_tensor *self, const layout *base,
+                                 int64_t first, int64_t len)
 {
     cr_tensor *one = NULL, *count = NULL, *shared = NULL;
     cr_status st;
 
     CR_GO(ones(&one, self));
-    CR_GO(scatter(&count, one, base, first, len));
+    CR_GO(scatter_to_layout(&count, one, base, first, len));
     CR_GO(cr_call_tensor(&shared, cr_entry.div,
                          (cr_value[]){cr_of_tensor(*row), cr_of_tensor(count)}, 2));
     cr_drop(*row);
@@ -194,8 +194,8 @@ static bool may_meet(const layout *l)
     return false;
 }
 
-static cr_status check_part(const cr_value *size, const cr_value *stride, const layout *part,
-                            const cr_tensor *grad)
+static cr_status check_part_layout(const cr_value *size, const cr_value *stride,
+                                   const layout *part, const cr_tensor *grad)
 {
     uint64_t bytes;
 
@@ -219,11 +219,11 @@ cr_status cr_do_as_strided_backward(const cr_value *arg, cr_value *result)
     int64_t first = base.offset < part.offset ? base.offset : part.offset, end;
     cr_status st;
 
-    CR_TRY(check_part(&arg[2], &arg[3], &part, arg[0].t));
+    CR_TRY(check_part_layout(&arg[2], &arg[3], &part, arg[0].t));
     end = end_of(&base) > end_of(&part) ? end_of(&base) : end_of(&part);
-    CR_GO(scatter(&row, arg[0].t, &part, first, end - first));
+    CR_GO(scatter_to_layout(&row, arg[0].t, &part, first, end - first));
     if (may_meet(&base))
-        CR_GO(share(&row, self, &base, first, end - first));
+        CR_GO(share_cotangent(&row, self, &base, first, end - first));
     CR_GO(cr_call_tensor(&view, cr_entry.as_strided,
                          (cr_value[]){cr_of_tensor(row), cr_of_ints(base.size, self->ndim),
                                       cr_of_ints(base.stride, self->ndim),
@@ -270,8 +270,8 @@ static cr_status fill_missing(cr_value *out, const cr_value *grads, const cr_val
     return CR_OK;
 }
 
-static cr_status join(const cr_op *how, const cr_value *grads, const cr_value *sizes,
-                      int64_t dim, const int64_t *length, cr_value *result)
+static cr_status join_cotangents(const cr_op *how, const cr_value *grads, const cr_value *sizes,
+                                 int64_t dim, const int64_t *length, cr_value *result)
 {
     cr_value *list;
     cr_status st;
@@ -294,12 +294,12 @@ done:
 
 cr_status cr_do_unbind_backward(const cr_value *arg, cr_value *result)
 {
-    return join(cr_entry.stack, &arg[0], &arg[1], arg[2].i, NULL, result);
+    return join_cotangents(cr_entry.stack, &arg[0], &arg[1], arg[2].i, NULL, result);
 }
 
 cr_status cr_do_split_sizes_backward(const cr_value *arg, cr_value *result)
 {
-    return join(cr_entry.cat, &arg[0], &arg[1], arg[3].i, arg[2].ints, result);
+    return join_cotangents(cr_entry.cat, &arg[0], &arg[1], arg[3].i, arg[2].ints, result);
 }
 
 cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
@@ -321,7 +321,7 @@ cr_status cr_do_split_backward(const cr_value *arg, cr_value *result)
     left = arg[1].ints[dim];
     for (uint32_t i = 0; i < n; i++, left -= length[i - 1])
         length[i] = left < arg[2].i ? left : arg[2].i;
-    cr_status st = join(cr_entry.cat, &arg[0], &arg[1], dim, length, result);
+    cr_status st = join_cotangents(cr_entry.cat, &arg[0], &arg[1], dim, length, result);
     cr_free(length);
     return st;
 }

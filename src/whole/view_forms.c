@@ -165,7 +165,7 @@ cr_status cr_do_view_as_complex(const cr_value *arg, cr_value *result)
 
 /* --- other sizes, copied where no view will do --- */
 
-static cr_status reshape(cr_value *result, cr_tensor *t, const int64_t *size, int ndim)
+static cr_status reshape_or_copy(cr_value *result, cr_tensor *t, const int64_t *size, int ndim)
 {
     cr_value arg[2] = {cr_of_tensor(t), cr_of_ints(size, (size_t)ndim)};
     cr_value format = {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS};
@@ -187,7 +187,7 @@ cr_status cr_do_reshape(const cr_value *arg, cr_value *result)
     int64_t size[CR_MAX_DIMS];
 
     CR_TRY(cr_infer_sizes(size, &arg[1], arg[0].t->numel));
-    return reshape(result, arg[0].t, size, (int)arg[1].len);
+    return reshape_or_copy(result, arg[0].t, size, (int)arg[1].len);
 }
 
 cr_status cr_do_unsafe_view(const cr_value *arg, cr_value *result)
@@ -224,7 +224,7 @@ cr_status cr_do_flatten(const cr_value *arg, cr_value *result)
     }
     if (t->ndim == 0)
         size[n++] = 1;
-    return reshape(result, t, size, (int)n);
+    return reshape_or_copy(result, t, size, (int)n);
 }
 
 cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
@@ -243,7 +243,7 @@ cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
 
 /* --- views of self that self becomes --- */
 
-static cr_status become(const cr_value *arg, cr_map_fn map, cr_value *result)
+static cr_status become_view(const cr_value *arg, cr_map_fn map, cr_value *result)
 {
     cr_tensor *self = arg[0].t;
     cr_view v = cr_view_of(self);
@@ -258,30 +258,30 @@ static cr_status become(const cr_value *arg, cr_map_fn map, cr_value *result)
 
 cr_status cr_do_as_strided_inplace(const cr_value *arg, cr_value *result)
 {
-    return become(arg, cr_map_as_strided, result);
+    return become_view(arg, cr_map_as_strided, result);
 }
 
 cr_status cr_do_transpose_inplace(const cr_value *arg, cr_value *result)
 {
-    return become(arg, cr_map_transpose, result);
+    return become_view(arg, cr_map_transpose, result);
 }
 
 cr_status cr_do_t_inplace(const cr_value *arg, cr_value *result)
 {
-    return become(arg, cr_map_t, result);
+    return become_view(arg, cr_map_t, result);
 }
 
 cr_status cr_do_unsqueeze_inplace(const cr_value *arg, cr_value *result)
 {
-    return become(arg, cr_map_unsqueeze, result);
+    return become_view(arg, cr_map_unsqueeze, result);
 }
 
 cr_status cr_do_squeeze_inplace(const cr_value *arg, cr_value *result)
 {
-    return become(arg, cr_map_squeeze, result);
+    return become_view(arg, cr_map_squeeze, result);
 }
 
 cr_status cr_do_squeeze_dims_inplace(const cr_value *arg, cr_value *result)
 {
-    return become(arg, cr_map_squeeze_dims, result);
+    return become_view(arg, cr_map_squeeze_dims, result);
 }

@@ -1,5 +1,4 @@
-/* cresset._C: the extension module.  Each file below this folder adds its types and functions.
- */
+/* cresset._C: the extension module.  The files of py/bind add its types and functions. */
 #include "py/bind/bind.h"
 #include "py/bind/compile/compiled.h"
 
