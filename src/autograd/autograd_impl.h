@@ -3,6 +3,7 @@
 #define CR_AUTOGRAD_IMPL_H
 
 #include "autograd/autograd.h"
+#include "tensor/geometry.h"
 
 #define CR_AUTOGRAD_BIT CR_STAGE_BIT(AUTOGRAD)
 
@@ -129,15 +130,6 @@ bool cr_target_of(cr_target *out, const cr_edge *edge);
  * and `index` appear in error messages. */
 CR_MUST cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from,
                            uint32_t index);
-static inline bool cr_same_sizes(const cr_tensor *t, int ndim, const int64_t *size)
-{
-    if (t->ndim != ndim)
-        return false;
-    for (int i = 0; i < ndim; i++)
-        if (t->size[i] != size[i])
-            return false;
-    return true;
-}
 CR_MUST cr_status cr_zero_tensor(cr_tensor **out, cr_dtype dtype, cr_device device, int ndim,
                                  const int64_t *size);
 

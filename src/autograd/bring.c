@@ -84,7 +84,7 @@ cr_status cr_bring(cr_tensor **grad, const cr_target *to, cr_node *from, uint32_
 {
     cr_tensor *t = *grad, *made;
 
-    if (CR_UNLIKELY(!cr_same_sizes(t, to->ndim, to->size))) {
+    if (CR_UNLIKELY(!cr_has_sizes(t, to->ndim, to->size))) {
         if (!can_sum_to(t, to))
             return bad_shape(t, to, from, index);
         CR_TRY(cr_reduce_to_size(&made, t, to->ndim, to->size));

@@ -229,7 +229,7 @@ static cr_status mismatch(int i, const cr_tensor *grad, const cr_tensor *root)
 
 static cr_status engine_check_given(int i, const cr_tensor *grad, const cr_tensor *root)
 {
-    if (!cr_same_sizes(grad, root->ndim, root->size))
+    if (!cr_has_sizes(grad, root->ndim, root->size))
         return mismatch(i, grad, root);
     if (cr_dtype_is_complex((cr_dtype)grad->dtype) !=
         cr_dtype_is_complex((cr_dtype)root->dtype))

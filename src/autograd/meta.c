@@ -357,7 +357,7 @@ static cr_status check_grad_size(const cr_tensor *t, const cr_tensor *grad)
 {
     cr_text of = {0}, to = {0};
 
-    if (cr_same_sizes(grad, t->ndim, t->size))
+    if (cr_has_sizes(grad, t->ndim, t->size))
         return CR_OK;
     cr_print_sizes(&of, grad->ndim, grad->size);
     cr_print_sizes(&to, t->ndim, t->size);

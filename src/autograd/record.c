@@ -257,7 +257,7 @@ static cr_status own_edges(cr_node *n, const cr_plan *p, const cr_value *arg,
 /* False after transpose_ and similar operators, which change geometry rather than memory. */
 static bool record_same_geometry(const cr_tensor *t, const cr_layout *was)
 {
-    if (t->offset != was->offset || !cr_same_sizes(t, was->ndim, was->size))
+    if (t->offset != was->offset || !cr_has_sizes(t, was->ndim, was->size))
         return false;
     for (int i = 0; i < t->ndim; i++)
         if (t->stride[i] != was->stride[i])
@@ -306,7 +306,7 @@ static cr_status check_fits(const cr_tensor *from, const cr_tensor *self)
     if (!cr_can_cast((cr_dtype)from->dtype, (cr_dtype)self->dtype))
         return cr_fail(CR_RUNTIME, "result type %s can't be cast to the desired output type %s",
                        cr_dtype_infos[from->dtype].legacy, cr_dtype_infos[self->dtype].legacy);
-    if (cr_same_sizes(from, self->ndim, self->size))
+    if (cr_has_sizes(from, self->ndim, self->size))
         return CR_OK;
     cr_print_sizes(&have, self->ndim, self->size);
     cr_print_sizes(&want, from->ndim, from->size);

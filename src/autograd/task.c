@@ -250,7 +250,7 @@ void cr_task_drop(cr_task *t)
 /* --- cotangents --- */
 static bool may_grow(const cr_tensor *t, const cr_tensor *by)
 {
-    return !cr_recording() && t->dtype == by->dtype && cr_same_sizes(t, by->ndim, by->size) &&
+    return !cr_recording() && t->dtype == by->dtype && cr_has_sizes(t, by->ndim, by->size) &&
            cr_is_sole(t) && cr_is_dense(t);
 }
 

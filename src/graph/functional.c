@@ -508,11 +508,6 @@ static pair make(walk *x, const cr_op *op, const cr_value *given, int n, const p
 
 /* --- strides --- */
 
-static bool same_sizes(const cr_tensor *a, const cr_tensor *b)
-{
-    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
-}
-
 /* Where a dim has one position at most, its stride says nothing. */
 static bool same_strides(const cr_tensor *a, const cr_tensor *b)
 {
@@ -524,7 +519,7 @@ static bool same_strides(const cr_tensor *a, const cr_tensor *b)
 
 static bool same_geometry(const cr_tensor *a, const cr_tensor *b)
 {
-    return a->dtype == b->dtype && same_sizes(a, b) && same_strides(a, b);
+    return a->dtype == b->dtype && cr_has_sizes(a, b->ndim, b->size) && same_strides(a, b);
 }
 
 /* dims[k]: the dim with the k-th largest stride; back: the inverse. */
@@ -904,7 +899,7 @@ static pair fitted(walk *x, pair p, const cr_tensor *like, bool *copy)
         p = make(x, cr_entry._to_dtype, ARGS(TENSOR, cr_of_dtype((cr_dtype)like->dtype)), &p);
         *copy = true;
     }
-    if (!same_sizes(p.t, like))
+    if (!cr_has_sizes(p.t, like->ndim, like->size))
         p = make(x, cr_entry.expand, ARGS(TENSOR, cr_of_ints(like->size, like->ndim)), &p);
     return p;
 }
@@ -978,7 +973,7 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
     made->result[0]->type = type_of(x, result[0].t);
     pass_gradient(x, made);
     pair p = fitted(x, (pair){made->result[0], result[0].t}, o->t, &copy);
-    if (!same_sizes(p.t, o->t))
+    if (!cr_has_sizes(p.t, o->t->ndim, o->t->size))
         return false;
     /* dropout that drops nothing gives its argument back */
     lent = search_args(x, n, result[0].t);

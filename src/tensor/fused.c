@@ -3,6 +3,7 @@
  * The full operands are brought to [rows, columns] with contiguous rows: in
  * place when the rows run along the last dims, by a copy otherwise. */
 #include "base/parallel.h"
+#include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
@@ -213,18 +214,13 @@ static cr_status make_results(const row_space *s, cr_tensor **result, cr_frame *
     return CR_OK;
 }
 
-static bool has_sizes(const cr_tensor *t, const cr_tensor *other)
-{
-    return t->ndim == other->ndim && !memcmp(t->size, other->size, t->ndim * sizeof *t->size);
-}
-
 /* Whether the operand has the elements that the kernel reads: of the full size, one a row, or
  * one a column.  Others broadcast, which the composition does. */
 static bool operand_fits(const row_space *s, const cr_tensor *t, cr_operand kind)
 {
     if (!cr_same_device(t->device, s->full->device))
         return false;
-    return kind == CR_OPERAND_FULL  ? has_sizes(t, s->full)
+    return kind == CR_OPERAND_FULL  ? cr_has_sizes(t, s->full->ndim, s->full->size)
            : kind == CR_OPERAND_ROW ? t->numel == s->rows
                                     : t->numel == s->columns;
 }

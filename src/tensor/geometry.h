@@ -6,6 +6,16 @@
 
 /* Elements of a size list; the sizes are known to be valid. */
 int64_t cr_numel(int ndim, const int64_t *size);
+/* Whether the sizes of `t` are these. */
+static inline bool cr_has_sizes(const cr_tensor *t, int ndim, const int64_t *size)
+{
+    if (t->ndim != ndim)
+        return false;
+    for (int i = 0; i < ndim; i++)
+        if (t->size[i] != size[i])
+            return false;
+    return true;
+}
 /* Row-major strides, as torch gives them: a size of 0 counts as 1. */
 void cr_row_major(int ndim, const int64_t *size, int64_t *stride);
 /* Whether they are these, also where a dim has one position and its stride leads nowhere. */

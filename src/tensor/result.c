@@ -42,12 +42,6 @@ cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n)
     return CR_OK;
 }
 
-static bool same_sizes(const cr_tensor *t, const cr_shape *shape)
-{
-    return t->ndim == shape->ndim &&
-           !memcmp(t->size, shape->size, (size_t)shape->ndim * sizeof *shape->size);
-}
-
 /* All operands have the full size and lie as the result shall: row-major, channels last, or in
  * one and the same dense way. */
 static bool lie_alike(const cr_shape *shape, const cr_value *v, int n,
@@ -59,7 +53,7 @@ static bool lie_alike(const cr_shape *shape, const cr_value *v, int n,
         if (v[i].tag != CR_TENSOR)
             continue;
         first = first ? first : v[i].t;
-        if (!same_sizes(v[i].t, shape) || !lies(v[i].t, first))
+        if (!cr_has_sizes(v[i].t, shape->ndim, shape->size) || !lies(v[i].t, first))
             return false;
     }
     return first;

@@ -315,21 +315,17 @@ cr_status cr_do_is_nonzero(const cr_value *arg, cr_value *result)
     return CR_OK;
 }
 
-static bool same_sizes(const cr_tensor *a, const cr_tensor *b)
-{
-    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
-}
-
 cr_status cr_do_is_same_size(const cr_value *arg, cr_value *result)
 {
-    *result = cr_of_bool(same_sizes(arg[0].t, arg[1].t));
+    *result = cr_of_bool(cr_has_sizes(arg[0].t, arg[1].t->ndim, arg[1].t->size));
     return CR_OK;
 }
 
 cr_status cr_do_is_set_to(const cr_value *arg, cr_value *result)
 {
     const cr_tensor *a = arg[0].t, *b = arg[1].t;
-    bool same = a->storage == b->storage && a->offset == b->offset && same_sizes(a, b);
+    bool same =
+        a->storage == b->storage && a->offset == b->offset && cr_has_sizes(a, b->ndim, b->size);
 
     *result = cr_of_bool(same && !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride));
     return CR_OK;
@@ -354,7 +350,7 @@ cr_status cr_do_equal(const cr_value *arg, cr_value *result)
 {
     cr_tensor *same = NULL;
 
-    if (!same_sizes(arg[0].t, arg[1].t)) {
+    if (!cr_has_sizes(arg[0].t, arg[1].t->ndim, arg[1].t->size)) {
         *result = cr_of_bool(false);
         return CR_OK;
     }

@@ -8,6 +8,7 @@
 #include "whole/update.h"
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "tensor/geometry.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,11 +56,6 @@ static cr_status check_written(const cr_tensor *t)
     return CR_OK;
 }
 
-static bool same_sizes(const cr_tensor *a, const cr_tensor *b)
-{
-    return a->ndim == b->ndim && !memcmp(a->size, b->size, a->ndim * sizeof *a->size);
-}
-
 static cr_status check_item(const cr_update *u, uint32_t i)
 {
     const cr_tensor *param = list_tensor(u, 0, i);
@@ -69,7 +65,8 @@ static cr_status check_item(const cr_update *u, uint32_t i)
                        u->caller->name, cr_dtype_infos[param->dtype].legacy);
     for (int k = 0; k < u->lists; k++) {
         const cr_tensor *t = list_tensor(u, k, i);
-        if (!same_sizes(t, param) || !cr_same_device(t->device, param->device))
+        if (!cr_has_sizes(t, param->ndim, param->size) ||
+            !cr_same_device(t->device, param->device))
             return cr_fail(CR_RUNTIME,
                            "%s: a parameter, its gradient and its state must have the same "
                            "sizes and device",
