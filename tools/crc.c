@@ -37,7 +37,7 @@ static bool last_pass(cr_session *s, pass_job *j, cr_loop *l, const char *pass)
         cr_nest_print(j->out, cr_nest_schedule(l));
     } else if (!strcmp(pass, "c")) {
         cr_unit u = {.body = {0}};
-        cr_emit_c(&u, cr_nest_schedule(l), l->name);
+        cr_emit(&u, &cr_dialect_c, cr_nest_schedule(l), l->name, NULL);
         cr_text_put(j->out, cr_text_str(&u.body));
         cr_unit_drop(&u);
     } else {

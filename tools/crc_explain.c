@@ -151,7 +151,8 @@ static void explain_kernel(cr_session *s, void *context)
     n = cr_nest_schedule(l);
     cr_text_put(j->out, "-- schedule\n");
     cr_nest_print(j->out, n);
-    cr_emit_c(&u, n, cr_session_printf(s, "%s_%s", l->name, cr_dtype_infos[j->t].suffix));
+    cr_emit(&u, &cr_dialect_c, n,
+            cr_session_printf(s, "%s_%s", l->name, cr_dtype_infos[j->t].suffix), NULL);
     cr_text_put(j->out, "-- C\n");
     cr_text_put(j->out, cr_text_str(&u.body));
     cr_unit_drop(&u);

@@ -1,7 +1,8 @@
 /* emit.h - nests as source text.
  *
- * A unit is one source file; kernels are appended to it.  One dialect a file: c.c prints
- * C with vector extensions over vec.h. */
+ * A unit is one source file; kernels are appended to it.  A dialect says what the text of a
+ * target looks like (dialect.h), one dialect a file: c.c prints C with vector extensions over
+ * vec.h. */
 #ifndef CR_EMIT_EMIT_H
 #define CR_EMIT_EMIT_H
 
@@ -21,14 +22,16 @@ typedef struct {
     uint8_t unroll; /* vectors a step of loops that reduce nothing; 0: as their costs say */
 } cr_emit_choice;
 
-/* Appends the nest as a function named CK(symbol), after a line CK_DEFINE_CHUNKS(...) for every
- * ordered reduction (loop.h) whose chunks the unit cannot join yet.  Bails with CR_TYPE when
- * the values of the nest need vectors of different lane widths. */
-void cr_emit_c(cr_unit *u, const cr_nest *n, const char *symbol);
-void cr_emit_c_choice(cr_unit *u, const cr_nest *n, const char *symbol,
-                      const cr_emit_choice *choice);
+typedef struct cr_dialect cr_dialect;
+extern const cr_dialect cr_dialect_c;
+
+/* Appends the nest as a function of that name, after definitions that the unit lacks.  `choice`
+ * may be NULL.  Bails with CR_TYPE when the values of the nest need vectors of different lane
+ * widths. */
+void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symbol,
+             const cr_emit_choice *choice);
 /* The includes that the unit needs, for files compiled inside this project. */
-void cr_emit_c_includes(cr_text *out, const cr_unit *u);
+void cr_emit_includes(cr_text *out, const cr_dialect *d, const cr_unit *u);
 void cr_unit_drop(cr_unit *u);
 
 #endif

@@ -9,7 +9,7 @@
 
 struct cr_kernel_source {
     cr_unit unit;
-    char *name; /* as given to cr_emit_c */
+    char *name; /* as given to cr_emit */
     cr_text text, symbol;
 };
 
@@ -57,7 +57,7 @@ static void entry_emit(cr_session *s, void *context)
     cr_loop *l = cr_loop_of_op(s, j->op, j->dtype, j->form);
 
     cr_loop_simplify(l);
-    cr_emit_c(&j->source->unit, cr_nest_schedule(l), j->source->name);
+    cr_emit(&j->source->unit, &cr_dialect_c, cr_nest_schedule(l), j->source->name, NULL);
 }
 
 cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtype, cr_form form)

@@ -53,7 +53,7 @@ static void build(cr_session *s, void *context)
     cr_loop_simplify(l);
     cr_loop_verify(l);
     f->nest = cr_nest_schedule(l);
-    cr_emit_c(&f->unit, f->nest, l->name);
+    cr_emit(&f->unit, &cr_dialect_c, f->nest, l->name, NULL);
 }
 
 static void plan(cr_session *s, void *context)
@@ -229,7 +229,7 @@ static void print_schedules(cr_session *s, void *context)
     (void)s;
     for (int k = CR_SCHEDULE_PLAIN + 1; k < CR_SCHEDULES; k++) {
         cr_unit *u = &f->variant[k].unit;
-        cr_emit_c_choice(u, f->nest, f->nest->loop->name, &choices[k]);
+        cr_emit(u, &cr_dialect_c, f->nest, f->nest->loop->name, &choices[k]);
         if (!strcmp(cr_text_str(&u->body), cr_text_str(&f->unit.body)))
             cr_unit_drop(u);
     }

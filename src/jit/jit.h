@@ -28,7 +28,7 @@ typedef enum {
     CR_JIT_URGENCIES
 } cr_jit_urgency;
 
-/* Requests the function `symbol` (as given to cr_emit_c) of a unit that holds only this
+/* Requests the function `symbol` (as given to cr_emit) of a unit that holds only this
  * function.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symbol,
                                  cr_jit_urgency urgency);

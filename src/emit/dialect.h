@@ -1,0 +1,118 @@
+/* dialect.h - what a target says about its text, and what the walk over a nest offers it.
+ *
+ * walk.c goes over a nest: it finds types and operands, declares each value once where its
+ * scope begins, and asks the dialect for everything that is no value: how a kernel begins, how
+ * loops go over rows and columns, how elements are read and written, where a reduction
+ * accumulates.  spell.c prints values.  They are words of one vocabulary (vec.h), so a program
+ * has the same bits in every dialect; a target brings its own definition of the words.
+ *
+ * Names in the text: p<k> pointer to operand k's row, v<id> value, z<id> identity of a
+ * reduction, a<id>[] its accumulators, s<id> its result; rows, columns, row0, and r, the row at
+ * hand; at, the first column of the vector at hand, and m, its lanes within the row. */
+#ifndef CR_EMIT_DIALECT_H
+#define CR_EMIT_DIALECT_H
+
+#include "emit/emit.h"
+
+enum { CR_EMIT_OPERANDS = 32 };
+
+/* How a loop's body reads and writes. */
+typedef enum {
+    CR_ACCESS_WHOLE, /* full vectors */
+    CR_ACCESS_REST,  /* the first `m` lanes */
+    CR_ACCESS_EITHER /* full vectors or, when m says so, fewer lanes */
+} cr_access;
+
+/* One kernel that is being printed. */
+typedef struct {
+    const cr_dialect *dialect;
+    cr_unit *u;
+    cr_text *out;
+    const cr_nest *n;
+    cr_emit_choice choice;
+    cr_session *s;
+    cr_buffer *operand[CR_EMIT_OPERANDS];
+    int operands;
+    cr_dtype lane;              /* names the lane count: CV_LANES_<lane> */
+    int width;                  /* bits a lane: masks are cv_m<width> */
+    cr_expr_set hoisted, inner; /* declared outside, and inside the body at hand */
+    int sweep, indent;
+    cr_access how;
+    bool stepping; /* operands have steps d<k> in variables */
+    bool batched;  /* random words of four vectors are in q<id>[4] */
+} cr_printer;
+
+struct cr_dialect {
+    /* --- files and functions --- */
+    void (*includes)(cr_text *out, const cr_unit *u);
+    /* Definitions that the nest's reductions need and the unit lacks. */
+    void (*define_folds)(cr_printer *p);
+    /* The function's head, its opening brace included: declares stride, size, param, and ptr,
+     * which has an address for each operand. */
+    void (*open_kernel)(cr_printer *p, const char *symbol);
+    void (*end_kernel)(cr_printer *p); /* before its closing brace */
+
+    /* --- elements --- */
+    /* An expression: the vector of columns at..at+lanes of the operand. */
+    const char *(*load)(cr_printer *p, const cr_buffer *b);
+    void (*store)(cr_printer *p, const cr_store *st);
+    void (*store_row)(cr_printer *p, const cr_store *st); /* one value a row */
+
+    /* --- loops --- */
+    const char *(*row_loop)(const cr_printer *p); /* the head of the loop over r */
+    /* All columns of the only sweep of a pointwise program; flexible operands may have column
+     * stride 0. */
+    void (*pointwise)(cr_printer *p);
+    void (*columns_loop)(cr_printer *p); /* all columns of a sweep that reduces nothing */
+
+    /* --- reductions along rows --- */
+    void (*begin_folds)(cr_printer *p, const cr_sweep *sweep); /* declares s<id> of each */
+    void (*fold_row)(cr_printer *p, const cr_sweep *sweep);
+    void (*end_fold)(cr_printer *p, const cr_expr *e); /* s<id> is the result */
+
+    /* A nest of kind CR_NEST_COLUMNS. */
+    void (*fold_columns)(cr_printer *p);
+};
+
+/* --- lines (spell.c) --- */
+
+void cr_print_line(cr_printer *p, const char *fmt, ...) CR_PRINTF(2, 3);
+void cr_print_open(cr_printer *p, const char *head); /* a block: "head {" */
+void cr_print_shut(cr_printer *p);
+
+/* --- words of the vocabulary (spell.c); texts live as long as the session --- */
+
+const char *cr_spell_dtype(cr_dtype t);                       /* "f32" */
+const char *cr_spell_vector(const cr_printer *p, cr_dtype t); /* "f32", "m32" of truths */
+/* "32", with letter "b" in cv_load<letter>, for the truths beside 32-bit lanes; "f32" and "" */
+const char *cr_spell_memory(const cr_printer *p, cr_dtype t, const char **letter);
+const char *cr_spell_set1(cr_printer *p, cr_dtype t, const char *scalar);
+const char *cr_spell_value(cr_printer *p, const cr_expr *e);
+/* The address of column `at` of an operand. */
+const char *cr_spell_address(cr_printer *p, const cr_buffer *b);
+/* An integer or a value known before the loop, for the column that is named. */
+const char *cr_spell_scalar(cr_printer *p, const cr_expr *e, const char *column);
+/* Seed, offset and element of random(). */
+const char *cr_spell_random(cr_printer *p, const cr_expr *e, const char *column);
+const char *cr_spell_fold(cr_printer *p, const cr_expr *e); /* "add_f32" */
+const char *cr_spell_identity(cr_printer *p, const cr_expr *e);
+const char *cr_spell_empty_sum(cr_printer *p, const cr_expr *e);
+const char *cr_spell_combine(cr_printer *p, const cr_expr *e, const char *a, const char *b);
+/* The value of a reduction without an order, whose result is `v`. */
+const char *cr_spell_without_order(cr_printer *p, const cr_expr *e, const char *v);
+
+int cr_operand_number(const cr_printer *p, const cr_buffer *b);
+bool cr_expr_takes_scalars(const cr_expr *e); /* random() */
+bool cr_expr_has_order(const cr_expr *e);     /* a reduction whose bits depend on the order */
+
+/* --- parts of the walk (walk.c) --- */
+
+void cr_print_value(cr_printer *p, const cr_expr *e, const char *text); /* declares v<id> */
+void cr_print_pointers(cr_printer *p, bool outputs_too); /* declares p<k> for row r */
+/* Declares the values that sweep p->sweep needs beside its columns. */
+void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep);
+/* The body of a loop over columns: values, stores, and accumulators a<id>[index]. */
+void cr_print_body(cr_printer *p, const char *index);
+bool cr_sweep_has_order(const cr_sweep *sweep);
+
+#endif

@@ -1,0 +1,326 @@
+/* Values as words of the vocabulary.
+ *
+ * A value per column is a vector of as many lanes as a step of the target's loop has; a value
+ * per row or per kernel is such a vector with equal lanes, so that the same function computes
+ * it and it has the same bits wherever it is computed. */
+#include "emit/dialect.h"
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+
+/* --- lines --- */
+
+void cr_print_line(cr_printer *p, const char *fmt, ...)
+{
+    char text[1024];
+    va_list args;
+    int n;
+
+    va_start(args, fmt);
+    n = vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    CR_ASSERT(n >= 0 && (size_t)n < sizeof text);
+    cr_text_pad(p->out, (size_t)p->indent * 4, ' ');
+    cr_text_put(p->out, text);
+    cr_text_char(p->out, '\n');
+}
+
+void cr_print_open(cr_printer *p, const char *head)
+{
+    cr_print_line(p, "%s {", head);
+    p->indent++;
+}
+
+void cr_print_shut(cr_printer *p)
+{
+    p->indent--;
+    cr_print_line(p, "}");
+}
+
+/* --- words --- */
+
+const char *cr_spell_dtype(cr_dtype t) { return cr_dtype_infos[t].suffix; }
+
+/* "f32", or "m32" for truth values. */
+const char *cr_spell_vector(const cr_printer *p, cr_dtype t)
+{
+    static const char *const masks[] = {"m8", "m32", "m64"};
+
+    return t != CR_BOOL ? cr_spell_dtype(t) : masks[p->width == 8 ? 0 : p->width == 32 ? 1 : 2];
+}
+
+const char *cr_spell_memory(const cr_printer *p, cr_dtype t, const char **letter)
+{
+    *letter = t == CR_BOOL ? "b" : "";
+    return t == CR_BOOL ? cr_spell_vector(p, t) + 1 : cr_spell_dtype(t);
+}
+
+int cr_operand_number(const cr_printer *p, const cr_buffer *b)
+{
+    int k = 0;
+
+    while (k < p->operands && p->operand[k] != b)
+        k++;
+    CR_ASSERT(k < p->operands);
+    return k;
+}
+
+/* --- integer expressions --- */
+
+static void spell_integer(cr_printer *p, cr_text *out, const cr_sym *e, const char *column)
+{
+    static const char *const sign[] = {[CR_SYM_ADD] = " + ",
+                                       [CR_SYM_MUL] = " * ",
+                                       [CR_SYM_FLOORDIV] = " / ",
+                                       [CR_SYM_MOD] = " % "};
+    const cr_nest *n = p->n;
+
+    if (e == n->row.extent && e->kind == CR_SYM_NAME)
+        cr_text_put(out, "rows");
+    else if (e == n->column.extent && e->kind == CR_SYM_NAME)
+        cr_text_put(out, "columns");
+    else if (e == n->row.index)
+        cr_text_put(out, n->kind == CR_NEST_ROWS ? "(row0 + r)" : "r");
+    else if (e == n->column.index)
+        cr_text_put(out, column);
+    else if (e->kind == CR_SYM_INT)
+        cr_text_printf(out, "%" PRId64, e->integer);
+    else if (e->kind == CR_SYM_NAME)
+        cr_bail(p->s, CR_VALUE, "the size '%s' is no size of the kernel's loops", e->name);
+    else if (e->kind == CR_SYM_MIN || e->kind == CR_SYM_MAX)
+        cr_bail(p->s, CR_VALUE, "minimum and maximum of sizes are not emitted");
+    else {
+        cr_text_char(out, '(');
+        for (int i = 0; i < e->count; i++) {
+            cr_text_put(out, i ? sign[e->kind] : "");
+            spell_integer(p, out, e->args[i], column);
+        }
+        cr_text_char(out, ')');
+    }
+}
+
+static char *spell_integer_text(cr_printer *p, const cr_sym *e, const char *column)
+{
+    cr_text t = {0};
+
+    spell_integer(p, &t, e, column);
+    return cr_session_take_text(p->s, &t);
+}
+
+/* --- one value --- */
+
+static const char *spell_real(cr_printer *p, cr_dtype t, double v)
+{
+    const char *f = t == CR_F32 ? "f" : "";
+
+    if (isnan(v))
+        return cr_session_printf(p->s, "__builtin_nan%s(\"\")", f);
+    if (isinf(v))
+        return cr_session_printf(p->s, "%s__builtin_inf%s()", v < 0 ? "-" : "", f);
+    return cr_session_printf(p->s, "%a%s", v, f);
+}
+
+static const char *spell_literal(cr_printer *p, const cr_expr *e)
+{
+    cr_dtype t = (cr_dtype)e->dtype, part = cr_dtype_real(t);
+
+    switch (cr_dtype_category(t)) {
+    case CR_CAT_FLOAT: return spell_real(p, t, e->value.d);
+    case CR_CAT_COMPLEX:
+        return cr_session_printf(p->s, "((cv_s_%s){%s, %s})", cr_spell_dtype(t),
+                                 spell_real(p, part, e->value.c.re),
+                                 spell_real(p, part, e->value.c.im));
+    case CR_CAT_INT:
+        if (e->value.i == INT64_MIN)
+            return "(-9223372036854775807 - 1)";
+        break;
+    case CR_CAT_BOOL: break;
+    }
+    return cr_session_printf(p->s, "%" PRId64, e->value.i);
+}
+
+const char *cr_spell_set1(cr_printer *p, cr_dtype t, const char *scalar)
+{
+    if (t == CR_BOOL)
+        return cr_session_printf(p->s, "cv_set1b_%d(%s)", p->width, scalar);
+    return cr_session_printf(p->s, "cv_set1_%s(%s)", cr_spell_dtype(t), scalar);
+}
+
+static const char *spell_scalar_type(cr_printer *p, cr_dtype t)
+{
+    return t == CR_BOOL ? "cv_s_u8" : cr_session_printf(p->s, "cv_s_%s", cr_spell_dtype(t));
+}
+
+static const char *spell_param(cr_printer *p, const cr_expr *e)
+{
+    return cr_session_printf(p->s, "*(const %s *)((const char *)param + %d)",
+                             spell_scalar_type(p, (cr_dtype)e->dtype),
+                             e->param->slot * CR_PARAM_BYTES);
+}
+
+/* Where element `at` of an operand's row lies. */
+const char *cr_spell_address(cr_printer *p, const cr_buffer *b)
+{
+    int k = cr_operand_number(p, b);
+
+    if (p->stepping && b->flexible)
+        return cr_session_printf(p->s, "p%d + at * d%d", k, k);
+    return cr_session_printf(p->s, "p%d + at * %d", k, (int)cr_dtype_size((cr_dtype)b->dtype));
+}
+
+static const char *spell_row_load(cr_printer *p, const cr_expr *e)
+{
+    cr_dtype t = (cr_dtype)e->dtype;
+
+    return cr_spell_set1(p, t,
+                         cr_session_printf(p->s, "*(const %s *)p%d", spell_scalar_type(p, t),
+                                           cr_operand_number(p, e->buffer)));
+}
+
+/* An integer as a vector of numbers; along columns the lanes count up. */
+static const char *spell_integer_vector(cr_printer *p, const cr_expr *e)
+{
+    cr_dtype t = (cr_dtype)e->dtype;
+    const cr_sym *j = p->n->column.index, *step;
+    const char *first = cr_session_printf(p->s, "(%s)%s", spell_scalar_type(p, t),
+                                          spell_integer_text(p, e->index[0], "at"));
+
+    if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN)
+        return cr_spell_set1(p, t, first);
+    step = cr_sym_sub(
+        p->n->loop->syms,
+        cr_sym_replace(p->n->loop->syms, e->index[0], j,
+                       cr_sym_add(p->n->loop->syms, j, cr_sym_int(p->n->loop->syms, 1))),
+        e->index[0]);
+    if (cr_sym_uses(step, j))
+        cr_bail(p->s, CR_VALUE, "an integer expression does not grow evenly along the columns");
+    return cr_session_printf(p->s, "cv_add_%s(%s, cv_mul_%s(cv_iota_%s(), cv_set1_%s((%s)%s)))",
+                             cr_spell_dtype(t), cr_spell_set1(p, t, first), cr_spell_dtype(t),
+                             cr_spell_dtype(t), cr_spell_dtype(t), spell_scalar_type(p, t),
+                             spell_integer_text(p, step, "at"));
+}
+
+/* The arguments of random() are plain integers. */
+const char *cr_spell_scalar(cr_printer *p, const cr_expr *e, const char *column)
+{
+    if (e->kind == CR_EXPR_PARAM)
+        return spell_param(p, e);
+    if (e->kind == CR_EXPR_CONST)
+        return spell_literal(p, e);
+    if (e->kind == CR_EXPR_INTEGER)
+        return spell_integer_text(p, e->index[0], column);
+    if (e->kind == CR_EXPR_CALL && (e->fn == CR_FN_add || e->fn == CR_FN_mul))
+        return cr_session_printf(p->s, "(%s %c %s)", cr_spell_scalar(p, e->args[0], column),
+                                 e->fn == CR_FN_add ? '+' : '*',
+                                 cr_spell_scalar(p, e->args[1], column));
+    cr_bail(p->s, CR_VALUE, "random() takes integers that are known before the loop");
+}
+
+/* Seed, offset and the element that column `column` has. */
+const char *cr_spell_random(cr_printer *p, const cr_expr *e, const char *column)
+{
+    return cr_session_printf(p->s, "(cv_s_u64)(%s), (cv_s_u64)(%s), (cv_s_u64)(%s)",
+                             cr_spell_scalar(p, e->args[0], column),
+                             cr_spell_scalar(p, e->args[1], column),
+                             cr_spell_scalar(p, e->args[2], column));
+}
+
+static const char *spell_cast(cr_printer *p, const cr_expr *e)
+{
+    cr_dtype t = (cr_dtype)e->dtype, from = (cr_dtype)e->args[0]->dtype;
+
+    if (from == CR_BOOL)
+        return cr_session_printf(p->s, "cv_frommask_%s(v%u)", cr_spell_dtype(t),
+                                 e->args[0]->id);
+    return cr_session_printf(p->s, "cv_cast_%s_%s(v%u)", cr_spell_dtype(t),
+                             cr_spell_dtype(from), e->args[0]->id);
+}
+
+static const char *spell_call(cr_printer *p, const cr_expr *e)
+{
+    const cr_fn_info *info = &cr_fn_infos[e->fn];
+    cr_dtype t = (cr_dtype)e->args[info->kind == CR_FN_SELECT]->dtype;
+    const char *name = e->fn == CR_FN_where ? "select" : info->name;
+
+    if (info->kind == CR_FN_CAST)
+        return spell_cast(p, e);
+    if (info->kind == CR_FN_RANDOM && p->batched)
+        return cr_session_printf(p->s, "cv_uniform_f32(q%u[k])", e->id);
+    if (info->kind == CR_FN_RANDOM)
+        return cr_session_printf(p->s, "cv_random_%s(%s)", cr_spell_dtype((cr_dtype)e->dtype),
+                                 cr_spell_random(p, e, "at"));
+    if (info->kind == CR_FN_JOIN)
+        t = (cr_dtype)e->dtype;
+    name = cr_session_printf(p->s, "cv_%s_%s(v%u", name, cr_spell_vector(p, t), e->args[0]->id);
+    for (int i = 1; i < e->count; i++)
+        name = cr_session_printf(p->s, "%s, v%u", name, e->args[i]->id);
+    return cr_session_printf(p->s, "%s)", name);
+}
+
+const char *cr_spell_value(cr_printer *p, const cr_expr *e)
+{
+    switch ((cr_expr_kind)e->kind) {
+    case CR_EXPR_CONST: return cr_spell_set1(p, (cr_dtype)e->dtype, spell_literal(p, e));
+    case CR_EXPR_PARAM: return cr_spell_set1(p, (cr_dtype)e->dtype, spell_param(p, e));
+    case CR_EXPR_LOAD:
+        return cr_nest_scope(p->n, e) == CR_SCOPE_COLUMN ? p->dialect->load(p, e->buffer)
+                                                         : spell_row_load(p, e);
+    case CR_EXPR_INTEGER: return spell_integer_vector(p, e);
+    case CR_EXPR_CALL: return spell_call(p, e);
+    case CR_EXPR_REDUCE: break;
+    }
+    cr_bail(p->s, CR_VALUE, "a reduction is read before it is complete");
+}
+
+bool cr_expr_takes_scalars(const cr_expr *e)
+{
+    return e->kind == CR_EXPR_CALL && cr_fn_infos[e->fn].kind == CR_FN_RANDOM;
+}
+
+/* --- reductions --- */
+
+const char *cr_spell_identity(cr_printer *p, const cr_expr *e)
+{
+    cr_expr start = {.kind = CR_EXPR_CONST, .dtype = e->dtype};
+    const cr_expr *c = cr_expr_const(p->n->loop, (cr_dtype)e->dtype,
+                                     cr_fn_identity((cr_fn)e->fn, (cr_dtype)e->dtype));
+
+    start.value = c->value;
+    return spell_literal(p, &start);
+}
+
+const char *cr_spell_combine(cr_printer *p, const cr_expr *e, const char *a, const char *b)
+{
+    return cr_session_printf(p->s, "cv_%s_%s(%s, %s)", cr_fn_infos[e->fn].name,
+                             cr_spell_vector(p, (cr_dtype)e->dtype), a, b);
+}
+
+bool cr_expr_has_order(const cr_expr *e)
+{
+    return cr_fn_has_order((cr_fn)e->fn, (cr_dtype)e->dtype);
+}
+
+/* The sum of nothing is +0.0, though sums start at -0.0. */
+const char *cr_spell_empty_sum(cr_printer *p, const cr_expr *e)
+{
+    return cr_session_printf(
+        p->s, cr_dtype_is_complex((cr_dtype)e->dtype) ? "(cv_s_%s){0}" : "(cv_s_%s)0",
+        cr_spell_dtype((cr_dtype)e->dtype));
+}
+
+/* Of +0 and -0 an extreme is what came last: as +0 it does not depend on the order. */
+const char *cr_spell_without_order(cr_printer *p, const cr_expr *e, const char *v)
+{
+    if (!cr_dtype_is_float((cr_dtype)e->dtype) || cr_expr_has_order(e))
+        return v;
+    return cr_session_printf(p->s, "cv_add_%s(%s, cv_set1_%s(0))",
+                             cr_spell_dtype((cr_dtype)e->dtype), v,
+                             cr_spell_dtype((cr_dtype)e->dtype));
+}
+
+/* The names of one reduction: "add_f32". */
+const char *cr_spell_fold(cr_printer *p, const cr_expr *e)
+{
+    return cr_session_printf(p->s, "%s_%s", cr_fn_infos[e->fn].name,
+                             cr_spell_dtype((cr_dtype)e->dtype));
+}

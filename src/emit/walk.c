@@ -1,0 +1,297 @@
+/* The walk over a nest.
+ *
+ * A value is declared once, in the scope where it can be known: the kernel, a row, or a column.
+ * What the sweeps of a row compute is forgotten with the row. */
+#include "emit/dialect.h"
+
+/* --- values where their scopes begin --- */
+
+void cr_print_value(cr_printer *p, const cr_expr *e, const char *text)
+{
+    cr_print_line(p, "const cv_%s v%u = %s;", cr_spell_vector(p, (cr_dtype)e->dtype), e->id,
+                  text);
+}
+
+/* Declares the kernel's values under `e`, once. */
+static void walk_kernel_values(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
+{
+    if (!cr_expr_set_add(seen, e))
+        return;
+    if (!cr_expr_takes_scalars(e))
+        for (int i = 0; i < e->count; i++)
+            walk_kernel_values(p, seen, e->args[i]);
+    if (cr_nest_scope(p->n, e) == CR_SCOPE_KERNEL) {
+        cr_expr_set_add(&p->hoisted, e);
+        cr_print_value(p, e, cr_spell_value(p, e));
+    }
+}
+
+/* What sweep `p->sweep` needs beside its columns; deeper sweeps are not entered. */
+static void walk_row_values(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
+{
+    if (!cr_expr_set_add(seen, e) || cr_nest_kept(p->n, e, p->sweep))
+        return;
+    if (cr_nest_scope(p->n, e) <= CR_SCOPE_ROW) {
+        if (e->kind != CR_EXPR_REDUCE)
+            for (int i = 0; i < e->count && !cr_expr_takes_scalars(e); i++)
+                walk_row_values(p, seen, e->args[i]);
+        if (e->kind != CR_EXPR_REDUCE && cr_expr_set_add(&p->hoisted, e))
+            cr_print_value(p, e, cr_spell_value(p, e));
+        return;
+    }
+    for (int i = 0; i < e->count && !cr_expr_takes_scalars(e); i++)
+        walk_row_values(p, seen, e->args[i]);
+}
+
+/* Declares the per-column values under `e`. */
+static void walk_column_values(cr_printer *p, const cr_expr *e)
+{
+    const cr_buffer *kept = cr_nest_kept(p->n, e, p->sweep);
+
+    if (cr_nest_scope(p->n, e) != CR_SCOPE_COLUMN || !cr_expr_set_add(&p->inner, e))
+        return;
+    if (kept) {
+        cr_print_value(p, e, p->dialect->load(p, kept));
+        return;
+    }
+    if (!cr_expr_takes_scalars(e))
+        for (int i = 0; i < e->count; i++)
+            walk_column_values(p, e->args[i]);
+    cr_print_value(p, e, cr_spell_value(p, e));
+}
+
+void cr_print_sweep_values(cr_printer *p, const cr_sweep *sweep)
+{
+    cr_expr_set seen = cr_expr_set_new(p->n->loop);
+
+    for (int i = 0; i < sweep->reduces.count; i++)
+        walk_row_values(p, &seen, sweep->reduces.at[i]->args[0]);
+    for (int i = 0; i < sweep->stores; i++)
+        walk_row_values(p, &seen, sweep->store[i].value);
+}
+
+/* --- bodies of loops over columns --- */
+
+/* a<id>[k] takes in the operand; lanes beyond the row count as the identity. */
+static void walk_accumulate(cr_printer *p, const cr_expr *e, const char *target)
+{
+    const cr_expr *x = e->args[0];
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype),
+               *v = cr_session_printf(p->s, "v%u", x->id);
+
+    if (p->how != CR_ACCESS_WHOLE) {
+        const char *full = cr_session_printf(p->s, "cv_select_%s(cv_firstn_%d(m), v%u, z%u)", t,
+                                             p->width, x->id, e->id);
+        if (p->how == CR_ACCESS_EITHER)
+            full = cr_session_printf(p->s, "m == CV_LANES_%s ? %s : %s",
+                                     cr_spell_dtype(p->lane), v, full);
+        cr_print_line(p, "const cv_%s x%u = %s;", t, e->id, full);
+        v = cr_session_printf(p->s, "x%u", e->id);
+    }
+    cr_print_line(p, "%s = %s;", target, cr_spell_combine(p, e, target, v));
+}
+
+void cr_print_body(cr_printer *p, const char *index)
+{
+    const cr_sweep *sweep = &p->n->sweep[p->sweep];
+
+    p->inner = cr_expr_set_new(p->n->loop);
+    for (int i = 0; i < sweep->reduces.count; i++)
+        walk_column_values(p, sweep->reduces.at[i]->args[0]);
+    for (int i = 0; i < sweep->stores; i++)
+        walk_column_values(p, sweep->store[i].value);
+    for (int i = 0; i < sweep->stores; i++)
+        p->dialect->store(p, &sweep->store[i]);
+    for (int i = 0; i < sweep->reduces.count; i++)
+        walk_accumulate(p, sweep->reduces.at[i],
+                        cr_session_printf(p->s, "a%u[%s]", sweep->reduces.at[i]->id, index));
+}
+
+/* --- rows --- */
+
+bool cr_sweep_has_order(const cr_sweep *sweep)
+{
+    for (int i = 0; i < sweep->reduces.count; i++)
+        if (cr_expr_has_order(sweep->reduces.at[i]))
+            return true;
+    return false;
+}
+
+/* The results of a sweep's reductions are values of the row. */
+static void walk_results(cr_printer *p, const cr_sweep *sweep)
+{
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        const char *result = cr_session_printf(p->s, "s%u", e->id);
+        p->dialect->end_fold(p, e);
+        cr_expr_set_add(&p->hoisted, e);
+        cr_print_value(
+            p, e, cr_spell_without_order(p, e, cr_spell_set1(p, (cr_dtype)e->dtype, result)));
+    }
+}
+
+/* Names of a sweep's loop live in a block of their own, its results outlive it. */
+static void walk_sweep(cr_printer *p, int k)
+{
+    const cr_sweep *sweep = &p->n->sweep[k];
+
+    p->sweep = k;
+    cr_print_sweep_values(p, sweep);
+    if (p->n->sweeps == 1 && !sweep->reduces.count) {
+        p->dialect->pointwise(p);
+        return;
+    }
+    if (!sweep->reduces.count && sweep->stores) {
+        cr_print_line(p, "{");
+        p->indent++;
+        p->dialect->columns_loop(p);
+        cr_print_shut(p);
+    }
+    if (sweep->reduces.count) {
+        p->dialect->begin_folds(p, sweep);
+        p->dialect->fold_row(p, sweep);
+        walk_results(p, sweep);
+    }
+}
+
+static void walk_row_stores(cr_printer *p)
+{
+    for (int i = 0; i < p->n->row_stores; i++) {
+        cr_expr_set seen = cr_expr_set_new(p->n->loop);
+        walk_row_values(p, &seen, p->n->row_store[i].value);
+        p->dialect->store_row(p, &p->n->row_store[i]);
+    }
+}
+
+void cr_print_pointers(cr_printer *p, bool outputs_too)
+{
+    for (int k = 0; k < p->operands; k++) {
+        bool out = p->operand[k]->role == CR_BUFFER_OUTPUT;
+        if (out && !outputs_too)
+            continue;
+        cr_print_line(p, "%schar *%sp%d = (%schar *)ptr[%d] + r * stride[%d];",
+                      out ? "" : "const ", p->operand[k]->flexible ? "" : "const ", k,
+                      out ? "" : "const ", k, 2 * k);
+    }
+}
+
+/* Row values computed inside one row are forgotten with it. */
+static void walk_rows(cr_printer *p)
+{
+    cr_expr_set outside = p->hoisted;
+
+    cr_print_open(p, p->dialect->row_loop(p));
+    cr_print_pointers(p, true);
+    p->hoisted.bits = cr_session_copy(p->s, outside.bits, outside.words * sizeof *outside.bits);
+    for (int k = 0; k < p->n->sweeps; k++)
+        walk_sweep(p, k);
+    walk_row_stores(p);
+    cr_print_shut(p);
+    p->hoisted = outside;
+}
+
+/* --- the function --- */
+
+static int walk_width(cr_dtype t) { return 8 * (int)cr_dtype_size(cr_dtype_real(t)); }
+
+static void walk_note_type(cr_printer *p, cr_dtype t)
+{
+    p->u->dtypes |= 1u << t;
+    p->u->complex = p->u->complex || cr_dtype_is_complex(t);
+    if (t == CR_BOOL)
+        return;
+    if (p->width && walk_width(t) != p->width)
+        cr_bail(p->s, CR_TYPE, "values of %d and %d bits in one kernel", p->width,
+                walk_width(t));
+    p->width = walk_width(t);
+    if (p->lane == CR_BOOL || cr_dtype_is_complex(t))
+        p->lane = t;
+}
+
+static void walk_note_types(cr_printer *p, cr_expr_set *seen, const cr_expr *e)
+{
+    if (!cr_expr_set_add(seen, e))
+        return;
+    walk_note_type(p, (cr_dtype)e->dtype);
+    if (cr_expr_takes_scalars(e)) {
+        p->u->random = true;
+        return;
+    }
+    if (e->kind == CR_EXPR_CALL && cr_fn_infos[e->fn].cost >= 60)
+        p->u->special = true;
+    for (int i = 0; i < e->count; i++)
+        walk_note_types(p, seen, e->args[i]);
+}
+
+static void walk_find_types(cr_printer *p)
+{
+    cr_expr_set seen = cr_expr_set_new(p->n->loop);
+
+    for (size_t i = 0; i < p->n->loop->defs.len; i++)
+        walk_note_types(p, &seen, p->n->loop->defs.at[i]->value);
+    if (!p->width)
+        p->width = 8;
+    if (p->lane == CR_BOOL)
+        p->lane = CR_U8;
+}
+
+/* Kernel values that something below uses, and the reductions' identities. */
+static void walk_kernel(cr_printer *p)
+{
+    cr_expr_set seen = cr_expr_set_new(p->n->loop);
+
+    for (size_t i = 0; i < p->n->loop->defs.len; i++)
+        walk_kernel_values(p, &seen, p->n->loop->defs.at[i]->value);
+    for (int k = 0; k < p->n->sweeps; k++)
+        for (int i = 0; i < p->n->sweep[k].reduces.count; i++) {
+            const cr_expr *e = p->n->sweep[k].reduces.at[i];
+            const char *start = e->dtype == CR_BOOL ? (e->fn == CR_FN_and ? "1" : "0")
+                                                    : cr_spell_identity(p, e);
+            cr_print_line(p, "const cv_%s z%u = %s;", cr_spell_vector(p, (cr_dtype)e->dtype),
+                          e->id, cr_spell_set1(p, (cr_dtype)e->dtype, start));
+        }
+}
+
+static void walk_function(cr_printer *p, const char *symbol)
+{
+    p->dialect->define_folds(p);
+    cr_print_line(p, "/* %s */", p->n->loop->origin);
+    p->dialect->open_kernel(p, symbol);
+    cr_print_line(p, "const cv_s_i64 rows = size[0], columns = size[1];");
+    cr_print_line(p, "(void)param;");
+    if (p->n->counts_rows)
+        cr_print_line(p, "const cv_s_i64 row0 = size[2];");
+    walk_kernel(p);
+    if (p->n->kind == CR_NEST_ROWS)
+        walk_rows(p);
+    else
+        p->dialect->fold_columns(p);
+    p->dialect->end_kernel(p);
+    cr_print_shut(p);
+    cr_print_line(p, "%s", "");
+}
+
+void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symbol,
+             const cr_emit_choice *choice)
+{
+    cr_printer p = {.dialect = d,
+                    .u = u,
+                    .out = &u->body,
+                    .n = n,
+                    .s = n->loop->session,
+                    .lane = CR_BOOL,
+                    .choice = choice ? *choice : (cr_emit_choice){.unroll = 0}};
+
+    p.operands = cr_loop_operands(n->loop, p.operand, CR_EMIT_OPERANDS);
+    walk_find_types(&p);
+    p.hoisted = cr_expr_set_new(n->loop);
+    walk_function(&p, symbol);
+    cr_session_check(p.s, cr_text_status(p.out));
+}
+
+void cr_emit_includes(cr_text *out, const cr_dialect *d, const cr_unit *u)
+{
+    d->includes(out, u);
+}
+
+void cr_unit_drop(cr_unit *u) { cr_text_drop(&u->body); }
