@@ -12,6 +12,7 @@
  * them, and asks the table for everything else:
  *
  *   elementwise operators, reductions, compositions   kernels that the backend makes of C text
+ *   groups of operators that compile() fuses          the same: one text and one launch a group
  *   views                                             nothing
  *   copies, conversions, fills                        `move`, `fill`, `copy_in`, `copy_out`
  *   operators written in C (sort, matmul, ...)        kernels registered by

@@ -2,6 +2,7 @@
 
 The device's memory cannot be read or written by the host, so these tests also show that the library
 does not touch it."""
+import ctypes
 import io
 import os
 import subprocess
@@ -315,3 +316,35 @@ def test_fused_kernels_have_the_hosts_bits(number):
     wants = GROUPS[number](*given)
     for out, want in zip(program.run(there), wants if isinstance(wants, tuple) else [wants]):
         assert out.is_demo and out.dtype == want.dtype and torch.equal(out.cpu(), want)
+
+
+def launches():
+    count = ctypes.CDLL(BACKEND).demo_launches
+    count.restype = ctypes.c_uint64
+    torch.demo.synchronize()
+    return count()
+
+
+ROWS = [
+    (1, lambda x, y: (x * 2 + y).tanh() - y),
+    (1, lambda x, y: torch.softmax(x * 2, -1) * y),
+    (1, lambda x, y: ((x - x.mean(-1, keepdim=True)) * y).sum(-1)),
+    (2, lambda x, y: (x + y, (x[0] * 2).exp())),  # two groups: no row of one is a row of the other
+]
+
+
+@pytest.mark.parametrize("number", range(len(ROWS)))
+def test_compile_runs_a_group_as_one_launch(number):
+    groups, f = ROWS[number]
+    torch.manual_seed(number)
+    given = [torch.randn(5, 300), torch.randn(5, 300)]
+    there = [t.demo() for t in given]
+    compiled, before = torch.compile(f), launches()
+    f(*there)
+    eager = launches() - before
+    compiled(*there)
+    before = launches()
+    out = compiled(*there)
+    assert launches() - before == groups < eager
+    for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (out, f(*given)))):
+        assert a.is_demo and torch.equal(a.cpu(), b)
