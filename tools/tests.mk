@@ -63,7 +63,7 @@ bless-conformance: pkg
 
 # The whole table of digests (tests/ops/digests.py), of which test-python compares a part.
 .PHONY: test-digests
-test-digests: pkg $(BACKEND)
+test-digests: pkg $(BACKEND) $(B)/crc
 	$(PY_TEST_ENV) $(RUN_PY) tests/ops/digests.py --table $(B)/digests.txt --backend $(BACKEND)
 
 # One operator's generated tests: make check-op OP=logaddexp

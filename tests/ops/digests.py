@@ -7,11 +7,15 @@
 
 A column is a machine (an instruction set, by CR_ISA, or a backend), a tier (eager, tiles, native) and a
 number of threads.  Each machine and tier is a process, which prints its digests; every NaN counts as one.
-A row may differ only where the entry, or an entry that its clauses call, carries the word `threads`.
 Where the processor lacks AVX-512 that column repeats the best it has.  A backend compiles every kernel,
-so it has no tiles."""
+so it has no tiles.
+
+What may differ is read from the table, for the entry and all that its clauses call: the word `threads` allows
+any column to differ; the word `library`, and a function of the C library in the row's dtype, allow machines
+to differ, but not the columns of one machine."""
 import argparse
 import concurrent.futures
+import functools
 import glob
 import hashlib
 import json
@@ -28,7 +32,8 @@ THREADS = (1, 2)
 DTYPES = ("float32", "bfloat16", "float64", "complex64")
 LARGE = (70, 1100)  # more than a block of rows, and more than a chunk of elements
 MEMORY = 8 << 30    # an entry whose results grow beyond all bounds fails alone
-TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "ops", "table", "*.op")
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+TABLE = os.path.join(ROOT, "src", "ops", "table", "*.op")
 
 
 # --- a process: one machine and tier ---
@@ -183,10 +188,8 @@ def clauses():
     return texts
 
 
-def may_differ():
-    """Names of entries that carry the word, or whose clauses call one that may differ."""
-    texts = clauses()
-    found = {n for n, t in texts.items() if re.search(r"^  words .*\bthreads\b", t, re.M)}
+def with_callers(found, texts):
+    """The entries, and those whose clauses call one of them."""
     while True:
         callers = re.compile(r"\b(%s)\(" % "|".join(sorted(found)))
         more = {n for n, t in texts.items() if callers.search(t.partition("\n")[2])} | found
@@ -195,14 +198,60 @@ def may_differ():
         found = more
 
 
+def may_differ(word):
+    """Names of entries that carry the word, or whose clauses call one that may differ."""
+    texts = clauses()
+    return with_callers({n for n, t in texts.items() if re.search(rf"^  words .*\b{word}\b", t, re.M)}, texts)
+
+
+def called(name, texts):
+    """The entry and all that its clauses call, directly or not."""
+    found, left = set(), [name]
+    while left:
+        n = left.pop()
+        if n in texts and n not in found:
+            found.add(n)
+            left += re.findall(r"\b(\w+)\(", texts[n].partition("\n")[2])
+    return found
+
+
+@functools.lru_cache(maxsize=None)
+def library_calls(name):
+    """{dtype: functions of the C library that the entry's kernels call}, as crc explains them."""
+    crc = os.path.join(os.environ.get("CRESSET_BUILD", os.path.join(ROOT, "build")), "crc")
+    text = subprocess.run([crc, "explain", name], capture_output=True, text=True, check=True).stdout
+    found = {}
+    for line in re.findall(r"^  calls the C library: (.*)$", text, re.M):
+        for function, dtypes in re.findall(r"(\w+) \(([\w ]+)\)", line):
+            for dtype in dtypes.split():
+                found.setdefault(dtype, set()).add(function)
+    return found
+
+
+def calls_library(row):
+    name, dtype = re.match(r"(\w+)\S* (\w+)", row).groups()
+    compute = "float32" if dtype == "bfloat16" else dtype
+    return any(compute in library_calls(n) for n in called(name, clauses()))
+
+
+def machines_agree(digests):
+    """Whether the columns of each machine are one digest."""
+    seen = {}
+    for column, d in digests.items():
+        seen.setdefault(column.split()[0], set()).add(d)
+    return all(len(s) == 1 for s in seen.values())
+
+
 def compare(table, columns):
     """Rows that differ or lack one of so many columns and may not, and how many others differ."""
-    listed = may_differ()
+    threads, library = may_differ("threads"), may_differ("library")
     wrong, known = [], 0
     for row, digests in sorted(table.items()):
-        if len(digests) == columns and len(set(digests.values())) == 1:
+        whole = len(digests) == columns
+        if whole and len(set(digests.values())) == 1:
             continue
-        if re.match(r"\w+", row).group() in listed:
+        name = re.match(r"\w+", row).group()
+        if name in threads or (whole and machines_agree(digests) and (name in library or calls_library(row))):
             known += 1
         else:
             wrong.append((row, digests))

@@ -14,9 +14,15 @@ def test_columns_of_the_table_agree():
 
 
 def test_what_may_differ_is_what_calls_convolutions():
-    listed = digests.may_differ()
+    listed = digests.may_differ("threads")
     assert {"convolution", "conv2d", "_convolution_weight_grad"} <= listed
     assert not {"sum", "softmax", "layer_norm", "index_add", "cumsum", "mm"} & listed
+
+
+def test_what_machines_may_differ_in_is_what_calls_products_factorizations_and_ffts():
+    listed = digests.may_differ("library")
+    assert {"mm", "einsum", "linear", "conv2d", "linalg_svd", "linalg_pinv", "fft_rfft"} <= listed
+    assert not {"sum", "softmax", "layer_norm", "index_add", "cumsum", "sort", "exp", "pow", "triu"} & listed
 
 
 def test_a_row_that_differs_is_an_error_unless_the_table_lists_it():
@@ -26,3 +32,16 @@ def test_a_row_that_differs_is_an_error_unless_the_table_lists_it():
              "cos float32 0 results": {"a": "1"}}
     wrong, known = digests.compare(table, len(same))
     assert [row for row, _ in wrong] == ["cos float32 0 results", "sum float32 0 results"] and known == 1
+
+
+def test_machines_may_differ_where_the_table_says_so_but_their_columns_may_not():
+    columns = [f"{m} {t} {n}" for m in digests.MACHINES for t in digests.TIERS for n in digests.THREADS]
+    first = next(iter(digests.MACHINES))
+    machines = {c: "1" if c.startswith(first + " ") else "2" for c in columns}
+    threads = {c: c[-1] for c in columns}
+    rows = {"mm float32 0": True, "asin complex64 0": True, "asin float32 0": False, "exp float64 0": False,
+            "fft_rfft float32 0": True, "softmax float32 0": False, "sum.dim_IntList complex64 large": False}
+    for row, allowed in rows.items():
+        row += " results"
+        assert digests.compare({row: machines}, len(columns)) == ([] if allowed else [(row, machines)], int(allowed)), row
+        assert digests.compare({row: threads}, len(columns)) == ([(row, threads)], 0), row

@@ -1,5 +1,6 @@
 """Every entry held to the words that it states (src/ops/words.def), and to its clauses `inverse`,
 `neutral` and `filled`."""
+import glob
 import os
 import re
 
@@ -308,6 +309,27 @@ def test_entries_that_write_self_say_what_self_becomes():
     for e in ENTRIES:
         if e.params and e.params[0]["written"] and e.params[0]["type"] == "Tensor" and e.name.endswith("_"):
             assert e.functional or "random" in e.words or "resets" in e.words, e.key
+
+
+def test_library():
+    """The C functions are in the folders of products, factorizations and FFTs, or call entries of theirs."""
+    root = os.path.join(os.path.dirname(__file__), "..", "..", "src")
+    defined = {}
+    for folder in ("product", "linalg", "fft"):
+        path = os.path.join(root, "kern", "cpu", folder)
+        for name in os.listdir(path):
+            for function in re.findall(r"^cr_status (\w+)\(", open(os.path.join(path, name)).read(), re.M):
+                defined[function] = folder
+    table = "".join(open(p).read() for p in glob.glob(os.path.join(root, "ops", "table", "*.op")))
+    folders = set()
+    for text in re.split(r"^op ", table, flags=re.M)[1:]:
+        if not re.search(r"^  words .*\blibrary\b", text, re.M):
+            assert not re.search(r"^  extern +cr_kern_fft", text, re.M)
+            continue
+        does, function = re.search(r"^  (extern|whole) +(\w+)", text, re.M).groups()
+        assert does == "whole" or function in defined, text
+        folders.add(defined.get(function))
+    assert {"product", "linalg", "fft"} <= folders
 
 
 def test_every_word_is_promised_by_an_entry():
