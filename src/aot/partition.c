@@ -1,15 +1,15 @@
 /* Partition of a joint graph.
  *
- * A value is a forward value when it depends on primals alone.  With CR_AOT_SAVE an output must
- * also depend on it.  All other values are backward values.  A backward node may read forward
- * values, which are either saved or recomputed from saved values.
+ * A value is a forward value when it depends on primals alone.  With CR_AOT_SAVE it must also
+ * be needed by an output.  All other values are backward values.  A backward node may read
+ * forward values, which are either saved or recomputed from saved values.
  *
  * CR_AOT_MIN_CUT finds the saved values by a minimum cut (Chen et al. 2016 recompute by
- * segments; functorch uses the cut).  A forward value is two points, joined by an edge whose
- * capacity is the value's bytes.  Edges lead from the second point of a node's arguments to the
- * first point of its results.  The source leads to primals and to results of nodes that must
- * not be recomputed.  Values that the backward graph reads lead to the sink.  The cut edges are
- * the saved values.
+ * segments; functorch uses the cut).  A forward value is two vertices of a flow network, joined
+ * by an edge whose capacity is the value's bytes.  Edges lead from the second vertex of a
+ * node's arguments to the first vertex of its results.  The source leads to primals and to
+ * results of nodes that must not be recomputed.  Values that the backward graph reads lead to
+ * the sink.  The cut edges are the saved values.
  *
  * Effects.  A random draw that depends on primals alone is in the forward graph and is never
  * recomputed.  The joint graph is functional (graph/functional.c): it writes inputs and
@@ -49,7 +49,8 @@ static int64_t value_bytes(const cr_gvalue *v)
     return n * (int64_t)cr_dtype_size((cr_dtype)v->type.dtype);
 }
 
-/* Bytes of a reduction's input below which the call costs more than the sum. */
+/* A reduction of at most so many bytes is recomputed: its cost is mostly the overhead of a
+ * call. */
 enum { SMALL_FOLD = 4096 };
 
 static bool is_small_fold(const cr_gnode *n)
@@ -200,8 +201,7 @@ static void spread_stale(cutter *c, const cr_gnode *n)
         c->stale[n->result[k]->id] = stale;
 }
 
-/* Nodes that read the overwritten value precede the copy.  Nodes after the copy read the copy's
- * result. */
+/* Marks the values that the forward graph's copies overwrite, and their views. */
 static void find_overwritten(cutter *c)
 {
     const cr_gblock *b = c->joint->body;
@@ -256,9 +256,9 @@ static void lead(void *context, cr_gvalue *v)
         cr_flow_edge(m->flow, out_point(v), in_point(m->n->result[k]), CR_FLOW_MUCH);
 }
 
-/* The cost of saving a value.  A saved view whose base is saved costs nothing, but a view keeps
- * its whole base alive otherwise, so recomputing views is preferred.  A view of a clone is
- * always recomputed, because the clone has the base's strides. */
+/* The cost of saving a value.  A saved view keeps its whole base alive, so a view costs twice
+ * its bytes, and recomputing it is preferred.  A view of an overwritten value is always
+ * recomputed from the saved clone, because the clone has the base's strides. */
 static int64_t price(const cutter *c, const cr_gvalue *v)
 {
     int64_t bytes = value_bytes(v);
