@@ -13,7 +13,8 @@ cr_plan **cr_plans;
 typedef struct {
     const cr_op *op;
     cr_need *need;
-    uint64_t stands_for[CR_MAX_SLOTS]; /* loop variables: slots of the list they iterate over */
+    uint64_t stands_for[CR_MAX_SLOTS]; /* by loop variable: mask of the list parameter it
+                                          iterates over */
 } walk_state;
 
 /* True for built-in functions that read only a tensor's shape or dtype. */
@@ -64,7 +65,7 @@ static void use_slot(walk_state *s, int slot, bool shape)
         s->need->values |= (uint64_t)1 << slot;
 }
 
-/* [x in list : body]: x counts as a read of the list. */
+/* [x in list : body]: a read of x is a read of the list. */
 static void walk_each(walk_state *s, const cr_rule *r)
 {
     const cr_rule *over = r->args[0];
@@ -101,8 +102,8 @@ static void find_need(cr_need *need, const cr_op *op, const cr_derivative *d)
     need->shapes &= ~need->values;
 }
 
-/* torch's names: "log_softmax" is LogSoftmaxBackward plus the overload's number, unless the
- * entry states another name. */
+/* The node's name in torch: "log_softmax" becomes LogSoftmaxBackward0.  The digit is the
+ * overload's number.  An entry may state another name. */
 static void make_name(char *out, const cr_op *op)
 {
     const char *s = op->name;
