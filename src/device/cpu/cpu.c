@@ -1,16 +1,16 @@
 /* Caching allocator for host memory.
  *
- * Class c <= 16 has blocks of 64 c bytes; from there on there are four classes to a
- * doubling, so at most a fifth of a block is unused.  A thread keeps released blocks up
- * to 64 KB in lists of its own, without locks.  What overflows, and all larger blocks,
- * go to a shared cache: a list for each class and one queue through all, in the order of
- * release.  Before memory comes from the system, the oldest blocks go back to it, until what
- * is used and what is cached are together no more than the limit: an eighth over the most
- * that was in use since all was given back.  So a program that repeats itself finds most of
- * its blocks again, and a program of many sizes needs little more than it uses.  A thread
- * that knows better sets a mode.
+ * Class c <= 16 has blocks of 64 c bytes.  Above, each power of two has four classes, so at
+ * most a fifth of a block is unused.  Each thread keeps lists of released blocks of up to 64
+ * KB, without locks.  Blocks that do not fit these lists, and larger blocks, go to a shared
+ * cache: a list for each class, and one queue of all blocks in the order of release.  Before a
+ * block is allocated from the system, the oldest cached blocks are freed until used and cached
+ * bytes together are within the limit: 9/8 of the peak of used bytes since the last trim, and
+ * at least 256 MB.  So a program that repeats itself finds most of its blocks again, and a
+ * program of many sizes needs little more than it uses.  A thread may set a mode
+ * (cr_memory_mode) in which larger blocks are reused.
  *
- * Free blocks carry their links in their own first bytes. */
+ * The links of a free block are in its first bytes. */
 #include "device/cpu/cpu.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -26,21 +26,21 @@ enum {
     SMALL_CLASSES = 16,    /* multiples of 64 up to 1 KB */
     THREAD_CLASSES = 41,   /* classes below: up to 64 KB */
     CLASSES = 17 + 4 * 37, /* up to 2^47 bytes */
-    CLASS = 0xffff, /* the bits of a block's own class; by how much it is larger than what was
-                       asked for stands above */
+    CLASS = 0xffff,        /* mask of the class of a block; above: classes beyond the request */
     LARGER_BY = 16
 };
 static const size_t huge_page = (size_t)2 << 20;
-/* From here on a block is a mapping of its own: it goes back to the system when it is released,
- * whatever lies around it. */
+/* Blocks of at least this size are separate mappings, so that freeing one returns its memory to
+ * the system. */
 #ifdef CR_SANITIZE
 static const size_t least_mapped = (size_t)2 << 20;
 #else
 static const size_t least_mapped = (size_t)128 << 10;
 #endif
-/* A process has 65,530 mappings.  When there are this many blocks, more that are smaller than a
- * huge page are malloc's, at a place in their first page that no mapping has. */
-#if defined(CR_MEAN) || defined(__SANITIZE_THREAD__) /* which maps more for every mapping */
+/* A process may have 65,530 mappings.  After this many mapped blocks smaller than a huge page,
+ * further ones come from aligned_alloc and start PLACE bytes into a page, which tells
+ * system_release that they are not mappings. */
+#if defined(CR_MEAN) || defined(__SANITIZE_THREAD__) /* which maps more for each mapping */
 enum { MOST_MAPPED = 8 };
 #else
 enum { MOST_MAPPED = 1 << 14 };
@@ -104,13 +104,13 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t thread_end;
 static _Atomic int64_t used_bytes, peak_bytes,
-    most_bytes; /* peaks since somebody asked, since the cache was trimmed */
+    most_bytes; /* peak since the last reset; peak since the last trim */
 
 static struct {
     block *first[CLASSES];
     block *youngest, *oldest;
     size_t bytes, count;
-    size_t unused; /* of larger blocks than were asked for, while they are in use */
+    size_t unused; /* bytes by which blocks in use exceed their requests */
 } cache;
 
 static void raise_to(_Atomic int64_t *most, int64_t now)
@@ -129,7 +129,7 @@ static void count_used(int64_t bytes)
     raise_to(&peak_bytes, now);
 }
 
-/* Small blocks are counted in the thread and handed on in steps. */
+/* Bytes of small blocks are counted in the thread and added to the total in steps of 64 KB. */
 static inline void count_small(int64_t bytes)
 {
     mine.used += bytes;
@@ -224,7 +224,7 @@ static void cache_remove(block *b)
     cache.count--;
 }
 
-/* `more` bytes are about to come from the system. */
+/* True when the oldest block must be freed before `more` bytes come from the system. */
 static bool cache_is_full(size_t more)
 {
 #if defined(CR_MEAN) || defined(CR_SANITIZE)
@@ -252,7 +252,7 @@ static void cache_trim(bool all, size_t more)
     }
 }
 
-/* A free block of the class, or of one that is larger by at most so many classes. */
+/* A cached block of the class, or of one that is at most `larger` classes larger. */
 static block *cache_find(uint32_t size_class, uint32_t larger)
 {
     block *b = cache.first[size_class];
@@ -262,7 +262,8 @@ static block *cache_find(uint32_t size_class, uint32_t larger)
     return b;
 }
 
-/* *size_class is the block's own from then on. */
+/* A cached block for a request of *size_class, or NULL.  Sets *size_class to the block's
+ * class. */
 static void *shared_get(uint32_t *size_class, uint32_t larger)
 {
     uint32_t asked = *size_class;
@@ -332,7 +333,7 @@ static void end_thread(void *lists)
     mine.ready = false;
 }
 
-/* The pool's threads take the lock when they end. */
+/* The pool's threads take the lock when they end, so they are ended first. */
 static void before_fork(void)
 {
     cr_threads_end();
@@ -391,7 +392,7 @@ static CR_NOINLINE void *get_slowly(size_t size, uint32_t *size_class, uint32_t 
     return p;
 }
 
-/* Sanitizers see the end of the bytes asked for, not that of the block. */
+/* Poisons the block's bytes after the requested ones, so that sanitizers report their use. */
 static inline void *fenced(void *p, size_t size, uint32_t size_class)
 {
 #ifdef CR_SANITIZE
