@@ -1,13 +1,14 @@
 /* Recording: the first stage writes down every call of the thread.
  *
- * A tensor is known by its address.  The recorder counts every tensor it has seen, so that no
- * address comes back as another tensor; one that borrows watches them instead, so that a call
- * that is recorded needs no more memory: a tensor that dies is forgotten, unless others look at
- * its bytes.  Then it lives on until none of them does.  A tensor that nothing recorded has
- * made is a constant of the graph - unless it shares the bytes of one that was recorded.  Then
- * it is that value when it looks at the same elements (what autograd saved, a detached tensor);
- * any other view was made by a way that leaves no call, and the graph would silently lose the
- * link. */
+ * A tensor is identified by its address.  The recorder owns a reference to every tensor it has
+ * seen, so that no address is used by a second tensor.  A recorder that borrows has no
+ * references and watches the tensors, so that recording needs no more memory.  It forgets a
+ * watched tensor that dies, unless other tensors share its storage; then it takes the last
+ * reference, and drops it when only the recorder uses the storage.  A tensor that no recorded
+ * call made is a constant of the graph, unless it shares bytes with a recorded tensor.  Then it
+ * is the same value when it has the same elements (a tensor that autograd saved, a detached
+ * tensor).  Any other view was made without a recorded call, and the recording fails, because
+ * the graph would lose the connection. */
 #include "base/map.h"
 #include "entry.h"
 #include "graph/graph.h"
@@ -20,13 +21,13 @@ struct cr_recorder {
     bool parts, backward;
     cr_graph *g;
     cr_map values;   /* cr_tensor * -> cr_gvalue */
-    cr_map storages; /* bytes of the values -> a chain of `seen` by place, counted from 1 */
+    cr_map storages; /* bytes -> index + 1 of the last tensor of `seen` over them */
     bool borrows;
     CR_VEC(cr_tensor *) seen;
-    CR_VEC(uint8_t) held;        /* of seen[i]: how */
-    cr_recorder *outer;          /* the thread's recorders that borrow */
-    CR_VEC(size_t) before;       /* of seen[i]: the one before over the same bytes; 0: none */
-    CR_VEC(cr_tensor *) foreign; /* constants that the call found, not made; borrowed of seen */
+    CR_VEC(uint8_t) held;  /* of seen[i]: COUNTED, ... */
+    cr_recorder *outer;    /* the next in the thread's list of recorders that borrow */
+    CR_VEC(size_t) before; /* of seen[i]: the tensor before it over the bytes, index + 1 */
+    CR_VEC(cr_tensor *) foreign; /* constants from outside the call; borrowed from `seen` */
     const char *source;
     cr_recorder_where where;
     void *where_context;
@@ -36,12 +37,12 @@ struct cr_recorder {
     cr_memory_mode was_mode;
 };
 
-/* COUNTED: the recorder has a count; WATCHED: somebody else has; TAKEN: it had the last one;
- * GONE: there is no such tensor any more. */
+/* COUNTED: the recorder has a reference.  WATCHED: it has none.  TAKEN: it took the last
+ * reference of a dying tensor.  GONE: the tensor was freed. */
 enum { COUNTED, WATCHED, TAKEN, GONE };
 
 static CR_THREAD cr_recorder *active, *borrowers;
-static char gone; /* stands in maps for what died */
+static char gone; /* value of freed tensors in the maps */
 
 cr_recorder *cr_recorder_active(void) { return active; }
 
@@ -71,7 +72,7 @@ cr_status cr_recorder_new(cr_recorder **out, bool parts)
     return CR_OK;
 }
 
-/* A tensor may be watched by one recorder only. */
+/* At most one recorder watches a tensor. */
 void cr_recorder_borrow(cr_recorder *r)
 {
     if (!r->borrows) {
@@ -126,7 +127,8 @@ static cr_gvalue *known(const cr_recorder *r, const cr_tensor *t)
     return v == &gone ? NULL : v;
 }
 
-/* What tensors over the same bytes have in common, `.data` included. */
+/* The key of all tensors over the same bytes, also of those made by `.data`: the address of the
+ * bytes, or of the storage when it has none. */
 static const void *bytes_of(const cr_tensor *t)
 {
     return t->storage->bytes ? (const void *)t->storage->bytes : (const void *)t->storage;
@@ -148,7 +150,7 @@ static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
     cr_session_check(s, cr_vec_reserve(&r->before, 1));
     cr_session_check(s, cr_vec_reserve(&r->held, 1));
     cr_session_check(s, cr_map_set(&r->values, (const char *)&t, sizeof t, v));
-    /* A constant has a count anyway; what another watches is counted. */
+    /* Constants have a reference anyway.  A tensor that another recorder watches gets one. */
     bool watch = r->borrows && !(v->by && v->by->kind == CR_GNODE_CONSTANT) && !t->watched;
     cr_vec_put(&r->before, last_over(r, bytes));
     cr_vec_put(&r->held, watch ? WATCHED : COUNTED);
@@ -160,7 +162,7 @@ static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 
 /* --- watched tensors --- */
 
-/* The place of `t` in the chain over its bytes, counted from 1; 0: not here. */
+/* Index + 1 of `t` in `seen`; 0 when the recorder does not know it. */
 static size_t place_in_chain(const cr_recorder *r, const cr_tensor *t)
 {
     size_t i = last_over(r, bytes_of(t));
@@ -175,7 +177,7 @@ static bool is_taken_of(const cr_recorder *r, size_t i, const cr_storage *s)
     return r->held.at[i - 1] == TAKEN && r->seen.at[i - 1]->storage == s;
 }
 
-/* How many tensors over the storage only the recorder has. */
+/* Number of tensors of the storage whose last reference the recorder took. */
 static int count_taken(const cr_recorder *r, const void *bytes, const cr_storage *s)
 {
     int n = 0;
@@ -185,7 +187,7 @@ static int count_taken(const cr_recorder *r, const void *bytes, const cr_storage
     return n;
 }
 
-/* Replacing a value under a known key needs no memory. */
+/* Leaves the tensor watched when out of memory. */
 static void forget(cr_recorder *r, size_t i)
 {
     cr_tensor *t = r->seen.at[i - 1];
@@ -199,8 +201,9 @@ static void forget(cr_recorder *r, size_t i)
         cr_drop(t);
 }
 
-/* What is known over a storage that nobody else has: `own`, which is dying, or 0, and what the
- * recorder has taken.  A chain of which nothing is left ends. */
+/* Forgets the tensors of a storage that only the recorder uses: seen[own - 1], which is dying,
+ * unless `own` is 0, and the taken ones.  Removes the bytes from the map when no tensor is
+ * left. */
 static void forget_storage(cr_recorder *r, const void *bytes, cr_storage *s, size_t own)
 {
     bool left = false;
@@ -213,11 +216,11 @@ static void forget_storage(cr_recorder *r, const void *bytes, cr_storage *s, siz
         left = left || r->held.at[i - 1] != GONE;
     }
     if (!left && cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes, &gone))
-        return; /* the chain is longer to search */
+        return; /* then searches visit freed tensors */
 }
 
-/* The recorder has the last count of it: its bytes are looked at by others.  Its history goes.
- */
+/* Takes the last reference of a dying tensor whose storage others use, and drops its autograd
+ * history. */
 static void take(cr_recorder *r, size_t i, cr_tensor *t)
 {
     cr_grad_meta *history = t->grad;
@@ -227,7 +230,7 @@ static void take(cr_recorder *r, size_t i, cr_tensor *t)
     t->storage->followed = true;
     t->grad = NULL;
     if (history)
-        cr_grad_meta_drop(history); /* `t` may go with it */
+        cr_grad_meta_drop(history); /* may free `t` */
 }
 
 static bool watched_dies(cr_tensor *t)
@@ -241,16 +244,16 @@ static bool watched_dies(cr_tensor *t)
             return true;
         }
         forget_storage(r, bytes_of(t), t->storage, i);
-        if (t->watched) /* no memory to forget it with: it stays */
+        if (t->watched) /* forget failed: the tensor lives on */
             atomic_store(&t->count, 1);
         return t->watched;
     }
-    /* Another thread's recorder watches it: it stays for good. */
+    /* A recorder of another thread watches it: it is never freed. */
     atomic_store(&t->count, 1);
     return true;
 }
 
-/* The first tensor of the chain whose storage only the recorder has; 0: none. */
+/* Index + 1 of a taken tensor over the bytes whose storage only the recorder uses; 0: none. */
 static size_t find_left(const cr_recorder *r, const void *bytes)
 {
     size_t i = last_over(r, bytes);
@@ -278,8 +281,8 @@ static bool same_elements(const cr_tensor *a, const cr_tensor *b)
            !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
 }
 
-/* The last tensor that looks at the elements of `t`, or NULL; *shared: another one looks at
- * its bytes. */
+/* The latest known tensor with exactly the elements of `t`, or NULL.  *shared is the latest
+ * known tensor over the same bytes, or NULL. */
 static cr_tensor *twin(const cr_recorder *r, const cr_tensor *t, const cr_tensor **shared)
 {
     size_t i = last_over(r, bytes_of(t));
@@ -293,7 +296,7 @@ static cr_tensor *twin(const cr_recorder *r, const cr_tensor *t, const cr_tensor
     return NULL;
 }
 
-/* Without a history what has one is another value. */
+/* Records a detach: `t` requires no gradient, and the value with its elements does. */
 static cr_gvalue *detached(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 {
     const cr_op *op = cr_entry.detach;
@@ -346,7 +349,7 @@ static cr_garg arg_of(call_record *c, const cr_value *v)
 
     switch (v->tag) {
     case CR_TENSOR:
-        /* A number that was wrapped on the way is a literal again. */
+        /* A Python number that was wrapped in a tensor is recorded as a literal. */
         if (v->t->number && !known(c->r, v->t)) {
             cr_scalar s;
             cr_session_check(c->r->session, cr_tensor_item(&s, v->t));
@@ -488,8 +491,9 @@ size_t cr_recorder_foreign(const cr_recorder *r, cr_tensor *const **out)
     return r->foreign.len;
 }
 
-/* Autograd records such an entry through what it calls; so may we.  What an entry writes may
- * be written without a call. */
+/* True when the calls that an entry makes may be recorded in its place, as autograd does: it
+ * has no derivative.  Entries that write are left out, because they may write without a
+ * call. */
 static bool has_parts(const cr_op *op)
 {
     for (int i = 0; i < op->param_count; i++)
@@ -512,7 +516,7 @@ static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
     return true;
 }
 
-/* Where the program is. */
+/* Asks for the source line that makes the call. */
 static void find_source(cr_recorder *r)
 {
     const char *text = r->where ? r->where(r->where_context, r->session) : NULL;
@@ -529,7 +533,7 @@ void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context)
 
 /* --- symbols --- */
 
-/* What a symbol stands for in this call. */
+/* The value of a symbol in this call.  Other numbers are returned unchanged. */
 static cr_scalar seen(const cr_recorder *r, cr_scalar s)
 {
     int k = cr_gnum_of(s);
@@ -590,8 +594,8 @@ static cr_status decode(cr_value *out, const cr_recorder *r, const cr_value *v, 
     return CR_OK;
 }
 
-/* A number that autograd would keep for its formulas is no symbol: they are not recorded with
- * it. */
+/* True when autograd saves the call's numbers for its formulas.  Formulas are not recorded with
+ * symbols, so guards fix these numbers. */
 static bool keeps_numbers(const cr_op *op, const cr_value *arg)
 {
     if (cr_thread.no_grad)
@@ -621,7 +625,7 @@ static void fix_numbers(cr_recorder *r, const cr_value *v)
         fix_number(r, cr_scalar_float(v->d));
     else if (v->tag == CR_NUMBER)
         fix_number(r, v->number);
-    /* The length of what is no list is anything. */
+    /* `len` is undefined unless the value is a list. */
     for (uint32_t i = 0; v->tag == CR_FLOATS && i < v->len; i++)
         fix_number(r, cr_scalar_float(v->floats[i]));
     for (uint32_t i = 0; v->tag == CR_NUMBERS && i < v->len; i++)
@@ -631,7 +635,7 @@ static void fix_numbers(cr_recorder *r, const cr_value *v)
 static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown,
                              cr_value *result);
 
-/* The recording has the symbols, the operator what they stand for. */
+/* Records the call with its symbols and runs the operator with their values. */
 static cr_status record_decoded(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     cr_value plain[CR_MAX_ARGS];
@@ -662,7 +666,7 @@ static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *r
 {
     if (!active)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
-    /* Conversions come first, so that they are calls of the graph. */
+    /* Autocast runs first, so that its conversions are recorded. */
     if (autocasts() && op->autocast)
         return cr_stage_fns[CR_STAGE_AUTOCAST](op, arg, result);
     for (int i = 0; active->g->numbers.list.len && i < op->param_count; i++)
@@ -671,17 +675,18 @@ static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *r
     return record_call(op, arg, arg, result);
 }
 
-/* A result that no part has made (it was copied without a call) is the entry's own.  `shown`
- * are the arguments as they are written down. */
+/* Runs a call and records it with the arguments `shown`.  With parts, the calls that the entry
+ * makes are recorded, and the entry itself only when one of its results was made without a
+ * call. */
 static cr_status record_call(const cr_op *op, const cr_value *arg, const cr_value *shown,
                              cr_value *result)
 {
     call_record c = {.r = active, .op = op, .arg = shown, .result = result};
-    bool parts, outer = cr_sizes_of_values; /* of the entry that this one is a part of */
+    bool parts, outer = cr_sizes_of_values; /* of the enclosing call */
 
     if (active->failed)
         return cr_call_below(CR_STAGE_CAPTURE, op, arg, result);
-    /* Under autocast what an entry calls may be converted. */
+    /* Under autocast the arguments of the calls that an entry makes may be converted. */
     parts = (active->parts || autocasts()) && shown == arg && has_parts(op);
     find_source(active);
     note_failure(active, cr_session_run(active->session, record_args, &c));
@@ -839,7 +844,7 @@ cr_status cr_recorder_start(cr_recorder *r)
         return cr_fail(CR_RUNTIME, "calls of this thread are being recorded already");
     active = r;
     r->was_mode = cr_cpu_memory_set_mode(
-        CR_MEMORY_TIGHT); /* this pattern of blocks does not come again */
+        CR_MEMORY_TIGHT); /* blocks of a recorded call are not requested a second time */
     r->was_included = cr_thread.include & CR_STAGE_BIT(CAPTURE);
     cr_thread.include |= CR_STAGE_BIT(CAPTURE);
     return CR_OK;
@@ -871,7 +876,7 @@ void cr_recorder_at(cr_recorder *r, const char *source)
         r->source = NULL;
 }
 
-/* Calls would ask it of inputs, and no graph does. */
+/* Bails when the call changed whether an input requires a gradient: a graph cannot. */
 static void check_inputs(const cr_recorder *r)
 {
     for (size_t i = 0; i < r->seen.len && i < (size_t)r->g->input_count; i++) {
