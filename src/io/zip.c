@@ -185,7 +185,7 @@ static cr_status find_data(const cr_zip *z, cr_zip_entry *e, uint64_t local, uin
     return CR_OK;
 }
 
-/* The folder is the folder of the first record. */
+/* The archive's folder is that of the first record. */
 static cr_status take_folder(cr_zip *z, const char *name)
 {
     const char *slash = strchr(name, '/');
@@ -293,7 +293,7 @@ done:
     return st;
 }
 
-/* --- the whole --- */
+/* --- opening and reading --- */
 cr_status cr_zip_open(cr_zip **out, cr_source *source)
 {
     cr_zip *z = cr_alloc_zero(sizeof *z);
