@@ -1,7 +1,7 @@
-/* The oracle: interpreter against kernel.
+/* The oracle: compares the results of a kernel with those of the interpreter.
  *
- * The program is read from its text, before any pass touched it.  Functions and the order of
- * reductions are the kernels', so every bit must be equal. */
+ * The program is read from its text, before any pass touched it.  The interpreter uses the
+ * kernels' functions and order of reductions, so every bit must be equal. */
 #include "jit/oracle.h"
 #include "base/env.h"
 #include "jit/generated.h"
@@ -36,7 +36,8 @@ static bool by_column(const check *c, int k)
     return c->operand[k]->ndim == 2 || c->stride[2 * k + 1] != 0;
 }
 
-/* One value may be read at every row, or at every column: which, the strides do not say. */
+/* An input whose strides are zero may be indexed by row or by column.  Its copy has enough
+ * elements for both. */
 static int64_t elements(const check *c, int k)
 {
     if (c->operand[k]->role == CR_BUFFER_INPUT && !by_row(c, k) && !by_column(c, k))

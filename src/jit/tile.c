@@ -1,17 +1,17 @@
 /* The tile interpreter.
  *
- * A plan lists, for each sweep of a nest, the steps that compute its values; a step calls
- * one kernel over a tile: several short rows, or a part of a long one.  A value per
- * column lives in a tile of its own, a value per row in a short array, a value per call
- * in one element; kernels read the latter two with stride zero.
+ * A plan lists, for each sweep of a nest, the steps that compute its values; a step calls one
+ * kernel over a tile: several short rows, or a part of a long one.  A value with an element for
+ * each column is stored in a tile, a value with one for each row in an array, and a value of
+ * the whole call in one element.  Kernels read the last two with a column stride of zero.
  *
- * Tiles of sweeps that reduce are never cut inside a block of the reduction's order, so
- * a reduction of a tile is the reduction of its block. */
+ * In a sweep that reduces, a long row is cut only between blocks of the reduction's order
+ * (CR_FOLD_ROW elements), so the reduction of a tile is that of a block. */
 #include "jit/tile.h"
 #include "jit/generated.h"
 #include <string.h>
 
-/* Where a value lives. */
+/* Where a value is stored. */
 typedef enum { PLACE_NONE, PLACE_TILE, PLACE_ROW, PLACE_CALL, PLACE_OPERAND } place;
 
 typedef struct {
@@ -60,7 +60,7 @@ enum { TILE = 1024, SLOT = 16 };
 typedef struct {
     cr_tile *t;
     ref *known;      /* by id; PLACE_NONE until computed */
-    ref *tile_known; /* the same for values per column, of the sweep at hand */
+    ref *tile_known; /* the same for values per column; cleared at each sweep */
     int sweep, tiles;
 } planner;
 
@@ -147,7 +147,8 @@ static ref *slot_of(planner *p, const cr_expr *e, cr_scope scope)
     return scope == CR_SCOPE_COLUMN ? &p->tile_known[e->id] : &p->known[e->id];
 }
 
-/* Of the sizes a call knows only that of its columns. */
+/* Bails unless `e` is a number of the whole call that uses no size but the number of columns: a
+ * call knows no other. */
 static void check_integer(planner *p, const cr_sym *e, cr_scope scope)
 {
     if (scope != CR_SCOPE_KERNEL)
@@ -158,7 +159,7 @@ static void check_integer(planner *p, const cr_sym *e, cr_scope scope)
         check_integer(p, e->args[i], scope);
 }
 
-/* Adds the steps that compute `e`; returns where it will be. */
+/* Adds the steps that compute `e`; returns the place of its result. */
 static ref plan(planner *p, const cr_expr *e)
 {
     cr_scope scope = cr_nest_scope(p->t->n, e);
@@ -188,7 +189,8 @@ static ref plan(planner *p, const cr_expr *e)
     return st.out;
 }
 
-/* Puts `from` where `to` is.  x as it is: the larger of x and x. */
+/* Adds a step that copies `from` to `to`.  There is no kernel for copies: the larger of x and x
+ * is x, and so is x | x for integers. */
 static void plan_copy(planner *p, const cr_expr *e, ref from, ref to)
 {
     cr_dtype t = (cr_dtype)e->dtype;
@@ -223,7 +225,7 @@ static void plan_reduce(planner *p, const cr_expr *e)
     CR_PUSH(p->t->s, &p->t->column[p->sweep], st);
 }
 
-/* Whether the sweep at hand reads a value kept in `b`. */
+/* True when the current sweep reads a value kept in `b`. */
 static bool holds_kept(const planner *p, const cr_buffer *b)
 {
     const cr_nest *n = p->t->n;
@@ -234,8 +236,8 @@ static bool holds_kept(const planner *p, const cr_buffer *b)
     return false;
 }
 
-/* Whether the last step may write its result where the output is: no later step of the
- * sweep reads what is there now. */
+/* True when the last step may write its result to the output: no later step of the sweep reads
+ * the output's earlier contents. */
 static bool may_write_through(planner *p, const cr_store *store)
 {
     const steps *list = &p->t->column[p->sweep];
@@ -247,7 +249,7 @@ static bool may_write_through(planner *p, const cr_store *store)
            (alone || !holds_kept(p, store->buffer));
 }
 
-/* True when the value is written where it belongs, false when it has to be copied. */
+/* Plans a store.  Returns false when the value must be copied to the output afterwards. */
 static bool plan_store(planner *p, const cr_store *store)
 {
     steps *list = &p->t->column[p->sweep];
@@ -328,7 +330,7 @@ typedef struct {
     const void *param;
     int64_t columns, first; /* of the call */
     int64_t row, rows;      /* the batch, counted from the call's first row */
-    int64_t from, wide;     /* the part of each row */
+    int64_t from, wide;     /* columns of the current part: the first, and how many */
     int64_t tile_width;     /* elements from one row of a tile to the next */
     int64_t chunk;          /* number of the part */
     char *tiles, *row_values, *call_values, *parts;
@@ -419,7 +421,8 @@ static void call_random(const machine *m, const step *st)
     st->kernel(ptr, stride, size, param);
 }
 
-/* A part's result goes to the row's value, or beside those of the other parts. */
+/* Stores the result as the row's value or, in a long row, in the array of the parts'
+ * results. */
 static void call_reduce(const machine *m, const step *st, int part)
 {
     int64_t stride[4], size[2] = {m->rows, m->wide};
@@ -467,7 +470,7 @@ static void run_steps(const machine *m, const steps *list)
     }
 }
 
-/* Results of the parts of one long row, folded as a row is. */
+/* Folds the parts' results of one long row, in the order in which a row is folded. */
 static void join_parts(const machine *m, const step *st, int part, int64_t n)
 {
     char *at = m->parts + part * m->part_bytes;
@@ -534,14 +537,14 @@ static void run_batch(machine *m)
     run_steps(m, &t->last);
 }
 
-/* Rows that a batch holds, and elements from row to row of a tile. */
+/* Sets the sizes of tiles and arrays.  Returns the number of rows in a batch. */
 static int64_t lay_out(machine *m, int64_t rows)
 {
     int64_t batch = m->columns < TILE ? TILE / (m->columns ? m->columns : 1) : 1;
 
     batch = batch < rows ? batch : rows;
     m->tile_width = m->columns < CR_FOLD_ROW ? m->columns : CR_FOLD_ROW;
-    /* One line more than a multiple of the page keeps tiles out of each other's sets. */
+    /* Tiles a multiple of 4 KB apart would share cache sets, so 64 bytes are added. */
     m->tile_bytes = ((batch * m->tile_width * m->t->item + 63) & ~(int64_t)63) + 64;
     m->row_bytes = batch * SLOT;
     m->part_bytes = (m->columns / CR_FOLD_ROW + 1) * SLOT;
