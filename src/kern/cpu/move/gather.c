@@ -1,13 +1,12 @@
 /* Gather, scatter and their one-dimensional relatives.
  *
- * All of them are one of two walks over corresponding places: reading a table through an
- * index (cr_places_read), or combining into it (cr_places_write).  An operator that
- * takes a vector of indices for one dimension is the same walk with an index of stride 0
- * along the others.
+ * Each operator is one of two walks over corresponding elements: cr_places_read reads a table
+ * through an index, cr_places_write combines values into it.  An operator that takes a vector
+ * of indices for one dimension is the same walk with an index of stride 0 along the others.
  *
- * Invariant of writing: threads divide a dimension that the index does not pick from, and
- * each goes through its places in row-major order.  Two writes to one place therefore
- * happen in one thread, in index order. */
+ * Invariant of writing: threads divide a dimension that the index does not select from, and
+ * each visits its elements in row-major order.  All writes to one element therefore happen in
+ * one thread, in index order. */
 #include "kern/cpu/move/gather.h"
 #include "base/memory.h"
 #include "kern/cpu/element.h"
@@ -26,7 +25,7 @@ typedef struct {
 
 enum { OTHER, TABLE, INDEX, MARK };
 
-/* Element by element, an index of either width; a wrong index counts as 0. */
+/* One element at a time.  An index out of range sets `outside` and reads element 0. */
 #define PICK(index_type, type)                                                                 \
     for (int64_t i = 0; i < n; i++) {                                                          \
         int64_t k = *(const index_type *)(at[INDEX] + i * step[INDEX]);                        \
@@ -36,7 +35,7 @@ enum { OTHER, TABLE, INDEX, MARK };
         memcpy(d + i * step[OTHER], at[TABLE] + i * step[TABLE] + unit * k, sizeof(type));     \
     }
 
-/* One index for the whole row. */
+/* The source of a row that has one index. */
 static const char *row_source(read_context *c, const char *table, const char *index)
 {
     int64_t k = cr_index_at(index, c->is32);
@@ -133,7 +132,7 @@ static void write_range(void *context, int64_t begin, int64_t end)
     cr_walk_range(&part, 0, part.total, write_row, c);
 }
 
-/* The longest dimension that the index does not pick from; those have no mark. */
+/* The longest dimension that the index does not select from (the step of MARK is 0), or -1. */
 static int dim_to_cut(const cr_walk *w)
 {
     int best = -1;
@@ -144,8 +143,8 @@ static int dim_to_cut(const cr_walk *w)
     return best;
 }
 
-/* The strides of a dense block over the picked dimensions: an operand that keeps them
- * apart from the others when the walk is merged. */
+/* Adds the operand MARK, whose strides are nonzero only along the picked dimensions, so that
+ * merging the walk does not join these with others. */
 static void mark_picked(cr_walk *w, const cr_places *p, const bool *picked)
 {
     static char none;
@@ -182,7 +181,7 @@ typedef struct {
     _Atomic bool outside;
 } within_context;
 
-/* One comparison tells both ends: what lies below `low` wraps to a large number. */
+/* One comparison checks both limits, because a value below `low` wraps to a large number. */
 #define OUTSIDE(type, name)                                                                    \
     static bool name(const char *p, int64_t step, int64_t n, int64_t low, uint64_t range)      \
     {                                                                                          \
@@ -297,7 +296,8 @@ typedef struct {
     bool picked[CR_MAX_DIMS];
 } dim_places;
 
-/* Table strides with `dim` left to the index.  A scalar counts as a vector of one. */
+/* Sets the table's strides; that of `dim` is 0, because the index moves along it.  A 0-d table
+ * is a vector of one element. */
 static void set_table(dim_places *p, const cr_view *table, int64_t dim)
 {
     int n = table->ndim ? table->ndim : 1;
@@ -325,7 +325,7 @@ static void set_other(dim_places *p, const cr_view *other)
         p->other_stride[d] = d < other->ndim ? other->stride[d] : 0;
 }
 
-/* An index over all dimensions: its sizes are the walk's. */
+/* Sets an index with all dimensions.  The walk has its sizes. */
 static void set_index(dim_places *p, const cr_view *index)
 {
     p->places.index = index->data;
@@ -336,7 +336,7 @@ static void set_index(dim_places *p, const cr_view *index)
     }
 }
 
-/* A vector of indices along dim; the other sizes are the table's. */
+/* Sets a vector of indices along `dim`.  The walk's other sizes are those of the table. */
 static void set_index_vector(dim_places *p, const cr_view *table, const cr_view *index)
 {
     p->places.index = index->data;
@@ -368,8 +368,8 @@ cr_status cr_kern_gather(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* `src` combined into out, which starts as self.  src may be any view that has a stride
- * for each dimension of the index. */
+/* Copies self to `out` and combines `src` into it. src is a view with a stride for each
+ * dimension of the index. */
 static cr_status scatter(const cr_value *arg, cr_view *out, const cr_view *src, cr_combine how)
 {
     const cr_view *self = arg[0].view, *index = arg[2].view;
@@ -463,7 +463,7 @@ static cr_scalar lowest(cr_dtype t, bool highest)
     return cr_scalar_int(t == CR_BOOL || t == CR_U8 ? 0 : -top[t] - 1);
 }
 
-/* What a place holds before its first value when self does not count. */
+/* The start value of an element when include_self is false. */
 static cr_scalar identity(reduction r, cr_dtype t)
 {
     switch (r.how) {
@@ -502,7 +502,7 @@ static void divide_row(void *context, char *const *at, const int64_t *step, int6
     }
 }
 
-/* Divides each place of `out` by how many values it received. */
+/* Divides each element of `out` by the number of values combined into it. */
 static cr_status divide_by_count(const dim_places *sum, const cr_view *out, bool include_self)
 {
     static const divide_fn divides[] = {CR_TYPE_TABLE(divide, CR_AND_FLOATS_AND_COMPLEX)};
@@ -533,7 +533,7 @@ static cr_status divide_by_count(const dim_places *sum, const cr_view *out, bool
     return CR_OK;
 }
 
-/* Combines p's other into its table `out`; the places are ready, out holds self. */
+/* Combines the values of `p` into its table `out`, which contains self. */
 static cr_status reduce_into(dim_places *p, const cr_view *out, reduction r, bool include_self)
 {
     cr_complex room;
@@ -713,9 +713,10 @@ cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out)
     return reduce_into(&p, out, reduction_named(&arg[4]), arg[5].i);
 }
 
-/* take and put: the table is self as one long row. */
+/* take and put: an index numbers the elements of self in row-major order. */
 
-/* Byte offsets of the elements that `index` numbers row-major; owned, NULL without memory. */
+/* Byte offsets of the elements with the row-major numbers `index`.  The caller frees them.
+ * NULL when out of memory. */
 static int64_t *flat_offsets(const cr_view *self, const cr_view *index)
 {
     int64_t numel = cr_view_numel(self), n = cr_view_numel(index);
@@ -765,7 +766,7 @@ cr_status cr_kern_take(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* source has as many elements as index, in row-major order, whatever its shape. */
+/* source has as many elements as index, and any shape; they are used in row-major order. */
 cr_status cr_kern_put(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *index = arg[1].view, *source = arg[2].view;

@@ -1,17 +1,19 @@
 /* Running sums, products, logarithmic sums and extremes along a dimension.
  *
- * Sums and products of floats have the order of num/order.h: runs, whose totals are carried.
- * They are kept in double precision, as torch keeps them on the CPU (half types: float).  All
- * others go from one end of the line to the other.  Lines that lie side by side in memory
- * advance together, a tile of them at a time. */
+ * Sums and products of floats follow the order of num/order.h: the totals of earlier runs and
+ * blocks are added to each element of a run.  Their running values have double precision, as in
+ * torch on the CPU (float for half types).  All other scans combine the elements one after the
+ * other.  Lines that are adjacent in memory are scanned together, TILE at a time. */
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/walk.h"
 
-/* Lines that lie side by side go TILE at a time; others FEW, so that their chains overlap. */
+/* Adjacent lines are scanned TILE at a time; other lines FEW at a time, so that the processor
+ * overlaps their chains of dependent operations. */
 enum { TILE = 32, FEW = 4 };
 
-/* `lines` lines of `n` elements; steps in bytes, along lines and from line to line. */
+/* `lines` lines of `n` elements.  Steps are in bytes: x_step along a line, x_line from line to
+ * line. */
 typedef struct {
     char *to;
     const char *from;
@@ -22,7 +24,7 @@ typedef struct {
 } scan_tile;
 typedef void (*scan_fn)(const scan_tile *t);
 
-/* A running value a line: acc = combine(acc, x). */
+/* One running value for each line: acc = combine(acc, x). */
 #define STEPS(suffix, type, combine, count)                                                    \
     for (int64_t i = 0; i < t->n; i++)                                                         \
         for (int64_t j = 0; j < (count); j++) {                                                \
@@ -44,8 +46,8 @@ typedef void (*scan_fn)(const scan_tile *t);
             STEPS(suffix, type, combine, t->lines)                                             \
     }
 
-/* Runs: own is that of the run's elements so far, runs that of the runs of the block before
- * it, blocks that of the blocks before it. */
+/* `own` is the total of the run's elements so far, `runs` that of the block's earlier runs,
+ * `blocks` that of the earlier blocks.  `carry` combines the last two. */
 #define RUNS(suffix, type, start, combine, count, from_line, to_line)                          \
     for (int64_t first = 0; first < t->n; first += CR_SCAN_RUN) {                              \
         int64_t end = first + CR_SCAN_RUN < t->n ? first + CR_SCAN_RUN : t->n;                 \
@@ -113,7 +115,7 @@ static double log_add(double a, double x)
     return high + log1p(exp(low - high));
 }
 
-/* The same for complex numbers, by the larger real part. */
+/* The same for complex numbers, whose real parts are compared. */
 static double _Complex log_add_complex(double _Complex a, double _Complex x)
 {
     double _Complex low = creal(a) < creal(x) ? a : x, high = creal(a) < creal(x) ? x : a;
@@ -136,7 +138,7 @@ static double _Complex log_add_complex(double _Complex a, double _Complex x)
 CR_FLOAT_TYPES(LOG_SCAN)
 CR_COMPLEX_TYPES(LOG_SCAN_COMPLEX)
 
-/* Of equal extremes the last counts; a NaN stays once it has come. */
+/* The index is that of the last of equal extremes.  NaN wins over any number. */
 #define EXTREME(name, suffix, BETTER)                                                          \
     static void name##_##suffix(const scan_tile *t)                                            \
     {                                                                                          \
