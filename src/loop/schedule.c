@@ -1,13 +1,12 @@
 /* Scheduling: from a fused program to sweeps over rows and columns.
  *
- * Levels order the sweeps: a value that reads memory is at level 0, a reduction's
- * result is one level above its operand, any other value is as high as its arguments.
- * Sweep k accumulates the reductions whose operands are at level k and stores the
- * outputs at level k.
+ * Levels order the sweeps: a load is at level 0, a reduction's result is one level above its
+ * operand, and any other value has the highest level of its arguments.  Sweep k accumulates the
+ * reductions whose operands are at level k and stores the outputs at level k.
  *
- * Invariant: a kept value sits in an output's row between the sweep that made it and the
- * next sweep that stores something there: that output, or another value, where no later
- * sweep needs the first. */
+ * Invariant: a kept value is in an output's row from the sweep that computes it to the next
+ * sweep that stores in this row, which stores the output itself or another kept value.  No
+ * later sweep reads the first value. */
 #include "loop/nest.h"
 #include <string.h>
 
@@ -62,7 +61,8 @@ static void set_single(work *w, const cr_def *d)
     w->n->column = d->axis[0];
 }
 
-/* A definition over rows and columns decides; else one of one axis does. */
+/* The axes are those of the first definition with two axes, or else follow from one with one
+ * axis, preferably with a reduction. */
 static void find_axes(work *w)
 {
     for (size_t i = 0; i < w->l->defs.len; i++) {
@@ -275,7 +275,7 @@ static cr_expr_set computed_in(work *w, int k)
     return seen;
 }
 
-/* Whether `e` is computed from `what`, values of `instead` left out. */
+/* True when computing `e` needs `what`, and does not need it only for `instead`. */
 static bool comes_from(work *w, cr_expr_set *seen, const cr_expr *e, const cr_expr *what,
                        const cr_expr *instead)
 {
@@ -289,7 +289,7 @@ static bool comes_from(work *w, cr_expr_set *seen, const cr_expr *e, const cr_ex
     return false;
 }
 
-/* A sweep after the one that makes `e` needs `what`, though `e` is kept. */
+/* True when a sweep after that of `e` needs `what`, even if `e` is kept. */
 static bool needed_later(work *w, const cr_expr *what, const cr_expr *e)
 {
     cr_expr_set seen = cr_expr_set_new(w->l);
@@ -306,13 +306,14 @@ static bool needed_later(work *w, const cr_expr *what, const cr_expr *e)
     return false;
 }
 
-/* The place of `q` is free once `e` is there. */
+/* True when `e` may replace the kept value `q` in its buffer. */
 static bool makes_room(work *w, const cr_store *q, const cr_expr *e)
 {
     return w->level[q->value->id] < w->level[e->id] && !needed_later(w, q->value, e);
 }
 
-/* An output of e's type that a sweep after `k` stores and that keeps nothing then. */
+/* An output whose row can keep `e`, or NULL: it has e's dtype, a sweep after `k` and not before
+ * `until` stores it, and it keeps no value that is needed. */
 static const cr_buffer *room_for(work *w, const cr_expr *e, int k, int until)
 {
     cr_nest *n = w->n;
@@ -349,7 +350,7 @@ static void keep(work *w, const cr_expr *e, int made, int needed)
     n->sweep[made].store = stores;
 }
 
-/* Looks, from a root of sweep `at` downwards, for costly values an earlier sweep made. */
+/* Keeps costly values under `e` that sweep `at` needs and an earlier sweep computes. */
 static void keep_under(work *w, cr_expr_set *seen, const cr_expr *e, int at,
                        const cr_expr_set *made)
 {
@@ -383,7 +384,8 @@ static void choose_kept(work *w)
     }
 }
 
-/* The first sweep that stores something else where `e` is kept; it is not there after it. */
+/* The last sweep that can read the kept value: the next one that stores something else in its
+ * buffer, or the last of all. */
 static int stored_at(const cr_nest *n, const cr_store *kept)
 {
     for (int k = n->level[kept->value->id] + 1; k < n->sweeps; k++)
