@@ -1,9 +1,8 @@
 /* tensor.h - tensors, storages, and calling operators.
  *
- * A tensor is counted, has sizes and strides (elements) over a counted storage.
- * Arguments are borrowed, results are owned by the caller, dropping NULL is
- * fine.  Whatever computes goes through cr_call; nothing outside this room
- * allocates results of operators. */
+ * A tensor has a refcount, sizes, strides (in elements) and an offset into a storage, which has
+ * a refcount, too.  Arguments are borrowed, results are owned by the caller, dropping NULL is
+ * fine.  Every operator is called through cr_call. */
 #ifndef CR_TENSOR_TENSOR_H
 #define CR_TENSOR_TENSOR_H
 
@@ -12,7 +11,8 @@
 #include "ops/ops.h"
 #include <stdatomic.h>
 
-/* Stages of a call, first to last; a tensor's and the thread's bits pick the first. */
+/* Stages of a call, first to last.  A call starts at the first stage whose bit is set in the
+ * thread or in an argument. */
 typedef enum {
 #define CR_STAGE(name) CR_STAGE_##name,
 #include "tensor/stages.def"
@@ -31,13 +31,12 @@ typedef struct cr_storage {
     cr_device device;
     bool pinned;
     uint8_t header_class; /* block that holds this record and, when small, its bytes */
-    bool followed;        /* a recorder's tensors are over these bytes: see cr_followed_loses */
-    bool exposed; /* somebody was given the address: the bytes may change without a version */
+    bool followed;        /* a recorder owns tensors of this storage (cr_followed_loses) */
+    bool exposed; /* the address was given out: bytes may change without a new version */
     _Atomic int32_t
-        aliases; /* storages, arrays... over these bytes that count no version here */
-    _Atomic uint32_t
-        hidden; /* counts those that are gone again, with what they may have changed */
-    /* Foreign memory or an alias of another storage: called once at the end. */
+        aliases; /* other storages and arrays over these bytes; they do not raise `version` */
+    _Atomic uint32_t hidden; /* number of aliases that ended; each may have changed bytes */
+    /* Foreign memory or an alias of another storage: called once when this one is freed. */
     void (*release)(void *owner);
     void *owner;
 } cr_storage;
@@ -53,11 +52,11 @@ typedef struct cr_tensor {
     uint8_t dtype, ndim;
     cr_device device;
     bool contiguous;    /* row-major without gaps */
-    bool requires_grad; /* leaf that asks for it, or has a grad_fn */
+    bool requires_grad; /* a leaf that requires a gradient, or a result with a grad_fn */
     bool number;        /* stands for a Python number: weak in promotion */
     bool inference;     /* made in inference mode */
     bool parameter;     /* reserved for nn */
-    bool watched;       /* a recorder knows it by its address: see cr_watched_dies */
+    bool watched;       /* a recorder refers to it without a reference (cr_watched_dies) */
     cr_storage *storage;
     char *data;     /* storage bytes + offset; NULL for fakes and meta tensors */
     int64_t offset; /* elements from the storage's start */
@@ -85,16 +84,16 @@ static inline cr_storage *cr_storage_keep(cr_storage *s)
     atomic_fetch_add_explicit(&s->count, 1, memory_order_relaxed);
     return s;
 }
-/* Set by autograd/: frees the slot. Set by py/: called when the last C count of a
- * tensor with a peer goes (it is 0 then); true when the peer keeps the tensor alive and
- * has taken a count. */
+/* cr_grad_meta_drop is set by autograd/ and frees the slot. cr_peer_revive is set by py/ and
+ * called when the refcount of a tensor with a Python object reaches 0. It returns true when the
+ * object keeps the tensor alive and has taken a reference. */
 extern void (*cr_grad_meta_drop)(cr_grad_meta *m);
 extern bool (*cr_peer_revive)(cr_tensor *t);
-/* Set by graph/: a watched tensor loses its last count; true when the recorder takes it over.
- */
+/* Set by graph/, called when a watched tensor loses its last reference.  Returns true when the
+ * recorder takes that reference. */
 extern bool (*cr_watched_dies)(cr_tensor *t);
-/* Set by graph/: a followed storage over these bytes (without any: at this address) has lost a
- * count, and is perhaps gone by now. */
+/* Set by graph/, called after a followed storage lost a reference.  The storage may already
+ * have been freed.  `bytes` is the address of its bytes, or of the storage when it has none. */
 extern void (*cr_followed_loses)(const void *bytes);
 
 /* --- making --- */
@@ -104,8 +103,8 @@ CR_MUST cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device devic
 /* With strides for a dense layout given by the caller (elements, non-overlapping). */
 CR_MUST cr_status cr_tensor_new_strided(cr_tensor **out, cr_dtype dtype, cr_device device,
                                         int ndim, const int64_t *size, const int64_t *stride);
-/* A tensor over `storage`, whose count is taken over only on success: call
- * cr_storage_keep(storage) after it when the caller keeps a count of its own. */
+/* A tensor over `storage`.  On success the tensor takes the caller's reference to the storage;
+ * a caller that needs one, too, calls cr_storage_keep(storage) afterwards. */
 CR_MUST cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, int ndim,
                                  const int64_t *size, const int64_t *stride, int64_t offset);
 /* A tensor over the storage of `base`; g->offset counts from base's first element. */
@@ -116,13 +115,12 @@ CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size
 /* Foreign bytes: `release(owner)` is called once when the last user goes. */
 CR_MUST cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                                      void (*release)(void *), void *owner);
-/* Another storage object over the same bytes with a version of its own (`.data`). */
+/* Another storage over the same bytes; it has a separate version (`.data`). */
 CR_MUST cr_status cr_storage_alias(cr_storage **out, cr_storage *of);
-/* The bytes are lent to somebody who may change them without counting a version, and given
- * back. */
+/* Between these two calls other code may change the bytes without raising the version. */
 void cr_storage_lend(cr_storage *s);
 void cr_storage_return(cr_storage *s);
-/* Whether every change of the bytes can be seen in `version` and `hidden`. */
+/* True when every change of the bytes raises `version` or `hidden`. */
 bool cr_storage_is_watched(const cr_storage *s);
 /* A second tensor over the same storage, sizes and strides; no gradient, no peer. */
 CR_MUST cr_status cr_tensor_alias(cr_tensor **out, const cr_tensor *t);
@@ -134,7 +132,7 @@ CR_MUST cr_status cr_tensor_set_from(cr_tensor *t, const cr_tensor *from);
  * (resize_, out=).  Other tensors over a storage that had to move keep the old bytes. */
 CR_MUST cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size,
                                    const int64_t *stride);
-/* Bytes from one storage to another, on any devices.  Nothing when one has no bytes. */
+/* Copies bytes between storages on any devices.  Does nothing when one of them has no bytes. */
 CR_MUST cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from,
                                   size_t from_at, size_t n);
 /* `t` itself, counted, when the host addresses its elements; otherwise a dense copy on the
@@ -153,7 +151,8 @@ static inline cr_view cr_view_of(const cr_tensor *t)
 bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride);
 bool cr_is_channels_last(const cr_tensor *t); /* NCHW with NHWC strides */
 bool cr_is_dense(const cr_tensor *t);         /* no gaps, no overlap, in some order */
-/* Elements share memory through a stride of 0; like torch, it looks no further. */
+/* True when elements share memory through a stride of 0. Like torch, it detects no other
+ * overlap. */
 bool cr_has_internal_overlap(const cr_tensor *t);
 CR_MUST cr_status cr_tensor_item(cr_scalar *out,
                                  const cr_tensor *t); /* one element; CR_RUNTIME */
@@ -172,9 +171,9 @@ const char *cr_tensor_type_name(const cr_tensor *t); /* "torch.FloatTensor" */
 /* --- calling --- */
 typedef struct {
     uint32_t include, exclude; /* stage bits of the thread */
-    bool no_grad, inference;   /* grad mode, kept here so that a call reads one line */
+    bool no_grad, inference;   /* grad mode, kept here so that a call reads one cache line */
     bool warn_always;
-    bool fakes;       /* factories make fakes: graphs are replayed for their types */
+    bool fakes;       /* factories make fakes, while graphs are replayed to find types */
     cr_device device; /* where factories make tensors when the call names no device */
 } cr_thread_state;
 extern CR_THREAD cr_thread_state cr_thread;
@@ -185,10 +184,10 @@ extern cr_stage_fn cr_stage_fns[CR_STAGE_COUNT]; /* upper rooms install theirs *
 /* Calls through all stages.  arg has op->param_count entries, result
  * op->result_count; results are owned by the caller.  On failure nothing is owned. */
 CR_API CR_MUST cr_status cr_call(const cr_op *op, const cr_value *arg, cr_value *result);
-/* From the stage after `stage` on. */
+/* The same, starting at the stage after `stage`. */
 CR_MUST cr_status cr_call_below(cr_stage stage, const cr_op *op, const cr_value *arg,
                                 cr_value *result);
-/* The same for this call only: what it calls goes through all stages again. */
+/* The same for this call only: the calls that the operator makes go through all stages. */
 CR_MUST cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *arg,
                                cr_value *result);
 /* The in-place form: cr_call of op->inplace, a record whose first parameter is written
@@ -196,15 +195,16 @@ CR_MUST cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *
  * in-place call by op->param[0].written, and the entry it computes by op->inplace_of. */
 CR_MUST cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
 /* Computes an elementwise entry with one result into `out`, which has the result's sizes and
- * dtype, is row-major, and shares no memory with an argument unless it is the same elements. */
+ * dtype, is row-major, and shares no memory with an argument unless the argument has exactly
+ * its elements. */
 CR_MUST cr_status cr_call_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
 /* The out= form: results go to out[k] (resized when needed, as torch does). */
 CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                               cr_value *result);
-/* With n arguments, the others at their defaults, through all stages: calls from C code, which
- * names an operator by its field in cr_entry (entry.h). */
+/* cr_call with the first n arguments; the others have their defaults.  C code names an operator
+ * by its field in cr_entry (entry.h). */
 CR_MUST cr_status cr_call_given(cr_value *result, const cr_op *op, const cr_value *arg, int n);
-/* The same; *out is the first result, which must be the only counted one. */
+/* The same; *out is the first result, which must be the only tensor among them. */
 CR_MUST cr_status cr_call_tensor(cr_tensor **out, const cr_op *op, const cr_value *arg, int n);
 /* By a name that is known at run time. */
 CR_MUST cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr_value *result);
@@ -213,7 +213,7 @@ CR_MUST cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr
 void cr_numbers_were_elements(void);
 
 /* --- rules --- */
-/* An entry's checks, and then its types: of the computation and of every result. */
+/* Runs an entry's checks, then finds the dtypes of the computation and of every result. */
 CR_MUST cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
                                   cr_dtype *dtypes);
 /* Evaluates rule trees in an environment of slots (ops.h).  Used for compositions,
