@@ -1,7 +1,7 @@
 /* Running a program.
  *
- * A frame is the tensors by slot, room for lists of tensors and for the operands of a group.
- * Small ones are on the stack; a program keeps one large one for its next run. */
+ * A frame has the tensors by slot, and memory for lists of tensors and for the operands of a
+ * group.  Small frames are on the stack.  A program keeps one large frame for its next run. */
 #include "compile/program_impl.h"
 #include "tensor/geometry.h"
 #include <string.h>
@@ -13,10 +13,10 @@ typedef struct {
     cr_tensor **slot;
     cr_value *lists;
     cr_tensor **operands;
-    const cr_scalar *number; /* of the graph, by number */
+    const cr_scalar *number; /* values of the graph's symbols */
     cr_tensor **own;         /* inputs that the run may drop, or NULL */
-    uint32_t tracking;       /* the thread's stages for calls that autograd has to see */
-    bool direct;             /* other calls go straight to their kernels */
+    uint32_t tracking;       /* stages excluded in calls that autograd has to see */
+    bool direct;             /* other calls go straight to their kernels (no autocast) */
 } machine;
 
 /* --- inputs --- */
@@ -39,7 +39,7 @@ static cr_status take_inputs(const machine *m, cr_tensor *const *input)
 
 /* --- steps --- */
 
-/* Takes over `t`. */
+/* Stores `t` in its slot and takes the reference. */
 static inline void put(const machine *m, uint32_t slot, cr_tensor *t)
 {
     if (CR_LIKELY(slot != CR_NO_SLOT))
@@ -48,8 +48,8 @@ static inline void put(const machine *m, uint32_t slot, cr_tensor *t)
         cr_drop(t);
 }
 
-/* Nobody else has the tensor or its bytes, which are all the storage has, and they are as the
- * plan says. */
+/* True when a result may be written to the memory of `t`: the run has the only reference to the
+ * tensor and to its storage, the storage has no more bytes, and the type is the planned one. */
 static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
 {
     return t && atomic_load_explicit(&t->count, memory_order_acquire) == 1 && !t->peer &&
@@ -58,7 +58,7 @@ static bool may_take_over(const cr_tensor *t, const cr_gtype *type)
            t->storage->size == (size_t)t->numel * cr_dtype_size((cr_dtype)t->dtype);
 }
 
-/* Numbers of the run in the place of symbols. */
+/* Replaces symbols in the arguments by the numbers of this run. */
 static CR_NOINLINE void load_numbers(const machine *m, const cr_step *s, cr_value *arg)
 {
     for (int i = 0; i < s->arg_count; i++) {
@@ -89,7 +89,7 @@ static void load_args(const machine *m, const cr_step *s, cr_value *arg)
     }
 }
 
-/* The items of a Tensor[] result. */
+/* Moves the tensors of a Tensor[] result to their slots. */
 static cr_status put_list(const machine *m, const cr_step *s, cr_value *v)
 {
     cr_value *list = (cr_value *)(uintptr_t)v->list;
@@ -119,7 +119,7 @@ static cr_status call_tracked(const machine *m, const cr_op *op, const cr_value 
     return st;
 }
 
-/* The dying tensor that the result takes over; NULL: none. */
+/* The argument that dies in this step and whose memory the result uses; NULL: none. */
 static cr_tensor *dying(const machine *m, const cr_step *s)
 {
     cr_tensor *t = s->reuse_read >= 0 ? m->slot[s->read[s->reuse_read]] : NULL;
@@ -130,8 +130,8 @@ static cr_tensor *dying(const machine *m, const cr_step *s)
     return may_take_over(t, z->made) ? t : NULL;
 }
 
-/* An elementwise result is written over an argument; a copy of what goes is the thing itself.
- */
+/* The result of an elementwise operator is written to the memory of `t`.  A copy of a dying
+ * tensor needs no work: it is the tensor. */
 static cr_status run_over(const machine *m, const cr_step *s, const cr_value *arg, cr_tensor *t)
 {
     if (s->op->does == CR_DOES_BODY)
@@ -257,7 +257,7 @@ static void give_outputs(const machine *m, cr_tensor **output)
     }
 }
 
-/* --- the whole --- */
+/* --- a run --- */
 
 /* The first run takes its blocks from those of the calls before, which had others; afterwards
  * they are there. */
