@@ -136,7 +136,7 @@ static int set_expected(node *d)
     }
 }
 
-/* Without PyArg_ParseTuple, because a guard may have thousands of nodes and the first call
+/* Does not use PyArg_ParseTuple, because a guard may have thousands of nodes and the first call
  * waits for them. */
 static int set_node(node *d, PyObject *from)
 {
@@ -386,7 +386,7 @@ static bool guard_holds(cr_guard *g, node *d, PyObject *o, cr_tensor **input, cr
     return false;
 }
 
-/* Has the check look at dicts again that were unchanged. */
+/* Forgets all objects, so that the next check looks into unchanged dicts, too. */
 static void guard_forget(cr_guard *g)
 {
     for (int i = 0; i < g->count; i++) {
