@@ -126,13 +126,13 @@ enum { MOST_DIMS = 64 };
 typedef struct {
     demo_job job;
     char *to;
-    const char *from; /* NULL: `element` everywhere */
+    const char *from; /* NULL: every element is `element` */
     int to_dtype, from_dtype, ndim;
     int64_t size[MOST_DIMS], to_step[MOST_DIMS], from_step[MOST_DIMS]; /* bytes */
     _Alignas(16) char element[16];
 } move_job;
 
-/* The rows of one level; the last is one call. */
+/* Moves the dims from `d` on.  The last dim is one call. */
 static void move_rows(const move_job *j, int d, char *to, const char *from)
 {
     if (d >= j->ndim - 1) {
@@ -197,7 +197,7 @@ static const char *fill(int index, const cr_array *to, const void *element)
 
 /* --- kernels --- */
 
-/* Kernels run on this processor, so the library's own compiler and cache serve. */
+/* Kernels run on the host's processor, so they come from the library's compiler and cache. */
 typedef struct {
     cr_kernel_function function;
 } kernel;

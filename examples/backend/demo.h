@@ -8,17 +8,17 @@ enum { DEMO_DEVICES = 2 };
 
 /* --- memory.c --- */
 
-/* Reserves the memory of all devices.  NULL, or why not. */
+/* Reserves the memory of all devices.  NULL, or the text of an error. */
 const char *demo_memory_start(void);
 size_t demo_memory_size(void);
 void *demo_get(int index, size_t size, uint32_t *block);
 void demo_release(int index, void *p, uint32_t block);
-/* The address at which the queue's thread may read and write what a tensor has at `p`. */
+/* The address at which the queue's thread may read and write the device memory at `p`. */
 char *demo_near(int index, const void *p);
 
 /* --- queue.c --- */
 
-/* A piece of work.  What follows the header in the same block is the job's own. */
+/* A job.  The fields of each kind of job follow this header in the same block. */
 typedef struct demo_job {
     void (*run)(struct demo_job *job);
     struct demo_job *next;
@@ -27,9 +27,11 @@ typedef struct demo_job {
 
 /* A job with `size` bytes in all, zeroed; NULL without memory. */
 void *demo_job_new(int index, size_t size, void (*run)(demo_job *job));
-/* Appends it to its device's queue, which frees it.  The number counts jobs from 1. */
+/* Appends the job to its device's queue, which frees it after the run.  The number counts jobs
+ * from 1. */
 uint64_t demo_enqueue(demo_job *job);
-/* Waits until the job of that number is done; the last one for demo_last. */
+/* Waits until the job with this number is done. demo_last returns the number of the last
+ * job. */
 void demo_wait(int index, uint64_t number);
 uint64_t demo_last(int index);
 bool demo_is_done(int index, uint64_t number);

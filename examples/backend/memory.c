@@ -5,8 +5,9 @@
  * with SIGSEGV at the very instruction.  The second mapping is for the queue's thread, which
  * adds a fixed distance.
  *
- * Blocks come in classes, four to a doubling.  A block goes back to its class and is handed out
- * again; the queue runs in order, so a block may be handed out while work on it still waits. */
+ * Blocks come in classes, four for each power of two.  A released block is reused for its
+ * class.  The queue runs jobs in order, so a block may be reused while earlier jobs that use it
+ * are still queued. */
 #define _GNU_SOURCE
 #include "demo.h"
 #include <pthread.h>

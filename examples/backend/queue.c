@@ -1,7 +1,7 @@
 /* One queue for each device, run late by a thread.
  *
  * Before every job the thread may sleep for a moment (DEMO_DELAY, in microseconds, 20 when
- * unset), so that a program which does not wait for results sees that they are not there. */
+ * unset), so that a program which does not wait reads wrong results. */
 #define _GNU_SOURCE
 #include "demo.h"
 #include <pthread.h>
