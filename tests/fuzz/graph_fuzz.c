@@ -3,17 +3,16 @@
  *
  * A graph is made of entries of the operator table with arguments that they take: pointwise
  * work, views, sums, products, casts, choices, writes and draws, over inputs of several dtypes,
- * sizes (0 and 1 among them) and layouts.  The calls one by one say what is right; the graph
- * has to give the same bits (any NaN is any NaN), sizes, strides, shared memory, written inputs
- * and drawn numbers when it is run, after every pass, read back from its text, in groups by
- * tiles and by their nodes, as a program, as an instance of a recording of other sizes, as a
- * call that shares its program with other sizes, and cut in two, at one and two threads.
- * `native` also waits for the compiler: groups of some graphs at a time, so that one wait
- * serves many.
+ * sizes (0 and 1 among them) and layouts.  The expected results are those of the calls made one
+ * by one.  The graph must give the same bits (all NaNs are equal), sizes, strides, shared
+ * memory, written inputs and drawn numbers when it is run, after every pass, parsed from its
+ * text, in groups by tiles and by their nodes, as a program, as an instance of a recording of
+ * other sizes, as a call that shares its program with other sizes, and cut in two; each with
+ * one and two threads.  `native` also waits for the compiler, once for the groups of 25 graphs.
  *
- * Where something differs the graph is made smaller as long as it differs, and printed as text
- * that crc reads; `show` prints every graph first.  SECONDS 0 is no limit; it ends after GRAPHS
- * or SECONDS, whichever comes first. */
+ * A graph that differs is reduced while it still differs, and printed as text that crc reads.
+ * `show` prints every graph first.  The run ends after GRAPHS or SECONDS, whichever comes
+ * first; SECONDS 0 is no limit. */
 #include "aot/aot.h"
 #include "autograd/autograd.h"
 #include "base/parallel.h"
@@ -39,14 +38,14 @@ static uint32_t draw(uint32_t n)
     return (uint32_t)(state >> 33) % n;
 }
 
-/* --- programs: graphs before they are graphs --- */
+/* --- programs: descriptions from which graphs are built --- */
 
 typedef struct {
     cr_dtype dtype;
-    int ndim, layout; /* 0 row-major, 1 the other way round, 2 with gaps */
+    int ndim, layout; /* 0 row-major, 1 column-major, 2 with gaps */
     int64_t size[4];
     uint64_t seed;
-    bool cotangent; /* of the backward part, when the graph is cut */
+    bool cotangent; /* an input of the backward part when the graph is cut */
 } input;
 
 typedef struct {
@@ -61,7 +60,7 @@ typedef struct {
     node at[NODES];
     int output[OUTPUTS];
     int inputs, len, outputs, values;
-    bool chain; /* mostly one node after the other, of what is fused */
+    bool chain; /* most nodes read the node before, and are of kinds that are fused */
 } program;
 
 static cr_arena literals; /* lists in arguments; until the next program */
@@ -146,7 +145,7 @@ static input any_input(const program *p)
     in.seed = state;
     for (int d = 0; d < in.ndim; d++)
         in.size[d] = any_size();
-    if (p->inputs && draw(3)) { /* mostly what broadcasts with the one before */
+    if (p->inputs && draw(3)) { /* usually sizes that broadcast with the input before */
         in.ndim = p->in[0].ndim;
         memcpy(in.size, p->in[0].size, sizeof in.size);
         for (int d = 0; d < in.ndim; d++)
@@ -181,7 +180,7 @@ static int any_value(const program *p, const machine *m)
             return v;
     }
     for (int v = 0; v < p->values;
-         v++) /* one is left for certain: what turned the others away */
+         v++) /* one remains: the result of the call that dropped others */
         if (m->at[v])
             return v;
     return 0;
@@ -198,7 +197,7 @@ static cr_garg any_number(void)
 
 static int64_t any_int(void) { return draw(4) ? draw(4) : -1 - (int64_t)draw(3); }
 
-/* Up to four sizes of so many elements, cut anywhere. */
+/* Up to four sizes whose product is `numel`. */
 static uint32_t any_factors(int64_t *at, int64_t numel)
 {
     uint32_t len = 1 + draw(4);
@@ -235,7 +234,7 @@ static cr_garg any_ints(const program *p, const machine *m, const char *name)
         a.len = any_dims(at, like->ndim);
     } else if (how == 0 && like->numel) {
         a.len = any_factors(at, like->numel);
-    } else if (how < 3 && like->ndim <= 4) { /* sizes that something has */
+    } else if (how < 3 && like->ndim <= 4) { /* the sizes of a value */
         a.len = like->ndim;
         for (int d = 0; d < like->ndim; d++)
             at[d] = like->size[d];
@@ -292,8 +291,8 @@ static bool starts(const char *name, const char *front)
     return !strncmp(name, front, strlen(front));
 }
 
-/* What trusts its arguments, has no values of its own, takes long, depends on the threads, or
- * looks at the sign of NaN. */
+/* True for entries that do not check their arguments, have undefined elements, take long,
+ * depend on the number of threads, or read the sign of NaN. */
 static bool is_left_out(const cr_op *op)
 {
     static const char *const fronts[] = {"_",
@@ -355,7 +354,7 @@ static bool is_left_out(const cr_op *op)
            (n > 9 && !strcmp(op->name + n - 9, "_backward")) || !op->result_count;
 }
 
-/* self gets other sizes or strides. */
+/* True for entries that change the sizes or strides of self. */
 static bool turns(const cr_op *op)
 {
     static const char *const names[] = {"t_",        "transpose_", "swapaxes_",
@@ -465,7 +464,7 @@ static cr_value load(const machine *m, const cr_garg *a)
     return v;
 }
 
-/* The node that made it is gone. */
+/* True when a node that made a tensor of the argument was removed. */
 static bool lacks_tensor(const cr_garg *a, const cr_value *v)
 {
     for (uint32_t i = 0; a->tag == CR_TENSORS && i < a->len; i++)
@@ -474,7 +473,8 @@ static bool lacks_tensor(const cr_garg *a, const cr_value *v)
     return a->tag == CR_TENSOR && v->tag != CR_TENSOR;
 }
 
-/* A result of every call is a tensor; -1: the call is refused or gives something else. */
+/* Makes the call and adds its results to the values.  Returns their number, or -1 when the call
+ * fails or a result is no tensor. */
 static int call(machine *m, const node *n, int room_left)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS], *list = result;
@@ -504,9 +504,9 @@ static int call(machine *m, const node *n, int room_left)
     return fits ? count : -1;
 }
 
-/* --- making one --- */
+/* --- making a program --- */
 
-/* Elements may lie on top of each other: what a write leaves there is nobody's promise. */
+/* True when elements may share memory, so that the result of a write is undefined. */
 static bool may_overlap(const cr_tensor *t)
 {
     int order[CR_MAX_DIMS], n = 0;
@@ -556,7 +556,7 @@ static bool add_node(program *p, machine *m)
     if (results < 0)
         return false;
     for (int v = 0; turns(n->op) && v < n->first; v++)
-        if (m->at[v] == m->at[n->first]) { /* a record has no older name for it */
+        if (m->at[v] == m->at[n->first]) { /* a recording has only its newest value */
             cr_drop(m->at[v]);
             m->at[v] = NULL;
         }
@@ -587,13 +587,13 @@ static void make_program(program *p)
     drop_machine(&m);
 }
 
-/* --- what a run gave --- */
+/* --- results of a run --- */
 
 typedef struct {
     int len;
     cr_tensor *at[OUTPUTS + INPUTS]; /* owned: outputs, then inputs */
     float drawn;
-    bool late[OUTPUTS + INPUTS]; /* made by the backward part: has memory of its own */
+    bool late[OUTPUTS + INPUTS]; /* made by the backward part, so it shares no memory */
 } outcome;
 
 static void drop_outcome(outcome *o)
@@ -631,7 +631,7 @@ static bool same_bytes(const char *a, const char *b, cr_dtype t)
     return re && im;
 }
 
-/* Dims of one position have any stride. */
+/* Strides of dims of size 1 are not compared. */
 static bool same_layout(const cr_tensor *a, const cr_tensor *b)
 {
     for (int d = 0; d < a->ndim; d++)
@@ -666,7 +666,7 @@ static const char *tensor_difference(const cr_tensor *a, const cr_tensor *b)
     return NULL;
 }
 
-/* NULL: the two are the same. */
+/* Names the first difference; NULL when there is none. */
 static const char *difference(const outcome *a, const outcome *b, int outputs)
 {
     for (int i = 0; i < a->len; i++) {
@@ -689,17 +689,17 @@ static void seed_draws(void) { cr_generator_seed(cr_generator_default(), 7); }
 typedef struct {
     const program *p;
     cr_session session;
-    cr_graph *g; /* as the calls are */
+    cr_graph *g; /* the calls, before any pass */
     cr_gvalue *value[VALUES];
-    cr_gtype type[VALUES]; /* what the calls gave, in the session */
+    cr_gtype type[VALUES]; /* types of the calls' results */
     outcome want;
-    cr_graph *made[64]; /* by passes */
+    cr_graph *made[64]; /* results of passes */
     int made_count;
-    const char *stage; /* where it differed */
+    const char *stage; /* the way of running that differed */
     char what[256];
 } trial;
 
-/* The calls one by one; false: one is refused. */
+/* Makes the calls one by one and stores the expected results; false when a call fails. */
 static bool run_calls(trial *t)
 {
     const program *p = t->p;
@@ -974,7 +974,8 @@ static bool program_differs(trial *t, const char *passes, const char *stage)
 
 /* --- other sizes --- */
 
-/* Wherever the first size beyond 1 stands, another one is; false: there is none. */
+/* Replaces the first size above 1 by `to` in all inputs and marks these dims; false when no
+ * size is above 1. */
 static bool vary(program *q, uint64_t *dims, int64_t to)
 {
     int64_t from = 0;
@@ -991,7 +992,7 @@ static bool vary(program *q, uint64_t *dims, int64_t to)
     return from;
 }
 
-/* The calls of p as a recording whose sizes `dims` are symbols; NULL: it is refused. */
+/* Records the calls of p with the sizes `dims` as symbols; NULL when that fails. */
 static cr_graph *record(const program *p, cr_recorder *r, const uint64_t *dims)
 {
     machine m = {{0}};
@@ -1016,7 +1017,7 @@ static cr_graph *record(const program *p, cr_recorder *r, const uint64_t *dims)
     return g;
 }
 
-/* The instance for u's sizes gives what its calls give. */
+/* Compares the instance for u's sizes with u's calls; true when they differ. */
 static bool instance_of(trial *u, const cr_graph *g)
 {
     cr_tensor *in[INPUTS];
@@ -1028,7 +1029,7 @@ static bool instance_of(trial *u, const cr_graph *g)
     st = cr_graph_instantiate(&made, &u->session, g, in, NULL, false);
     for (int i = 0; i < u->p->inputs; i++)
         cr_drop(in[i]);
-    if (st || !made) /* eager's turn */
+    if (st || !made) /* no instance: such a call runs eagerly */
         return false;
     keep_graph(u, made);
     u->g = made;
@@ -1055,10 +1056,10 @@ static cr_compiled_call *call_for(const program *p, cr_compiled_calls *calls)
     return c;
 }
 
-static long shared_calls; /* that were made */
+static long shared_calls; /* compared so far */
 
-/* The same of a call that shares its program with the recording and other sizes, where there is
- * one. */
+/* The same for a call of u's sizes that shares its program with a call of other sizes; false
+ * when no program is shared. */
 static bool shared_differs(trial *u, const program *p, const cr_graph *g, uint64_t *dims)
 {
     program other = *p;
@@ -1108,12 +1109,13 @@ typedef struct {
     const cr_graph *g;
     int primals, outputs; /* of the forward part */
     int order[OUTPUTS];   /* outputs, those of the forward part first */
-    int input[INPUTS];    /* the same of inputs */
+    int input[INPUTS];    /* inputs in the same order */
     cr_aot_policy policy;
     cr_aot_parts parts;
 } cut;
 
-/* By value: it follows from a cotangent. */
+/* Sets late[v] when value v depends on a cotangent.  True when such a node draws or writes, so
+ * that the graph cannot be cut. */
 static bool find_late(const program *p, bool *late)
 {
     bool drawn = false;
@@ -1145,7 +1147,7 @@ static void make_cut(cr_session *s, void *context)
     cr_gvalue **in = CR_NEW_N(s, cr_gvalue *, p->inputs);
     cr_graph *f;
 
-    /* inputs and outputs in the order that the cut has them in */
+    /* inputs and outputs in the order of the cut */
     for (int i = 0; i < p->inputs; i++)
         (in[i] = g->input[c->input[i]])->index = i;
     for (int k = 0; k < p->outputs; k++)
@@ -1185,7 +1187,8 @@ static cr_status run_cut(void *what, cr_tensor *const *in, cr_tensor **out)
     return st;
 }
 
-/* Graphs that write otherwise than functional ones are refused. */
+/* Compares the cut graph.  Graphs with writes that a functional graph does not have cannot be
+ * cut and are skipped. */
 static bool cut_differs(trial *t)
 {
     const program *p = t->p;
@@ -1230,7 +1233,7 @@ static bool cut_differs(trial *t)
 
 /* --- one graph --- */
 
-/* Whether the calls are refused: then there is nothing to compare with. */
+/* True when a call or the graph is refused, so that there is no expected result. */
 static bool is_void(trial *t)
 {
     return !run_calls(t) || cr_session_run(&t->session, build_graph, t);
@@ -1347,7 +1350,7 @@ static bool drop_outputs(program *p, const char *stage)
     return any;
 }
 
-/* A size becomes a smaller one wherever it stands. */
+/* Replaces a size by a smaller one in all inputs, then layouts by row-major. */
 static bool shrink_sizes(program *p, const char *stage)
 {
     bool any = false;
@@ -1388,7 +1391,7 @@ static void shrink(program *p)
         ;
 }
 
-/* The graph as it is before anything is done with it. */
+/* Prints the graph before any pass. */
 static void show(const program *p)
 {
     cr_text text = {0};
@@ -1410,7 +1413,7 @@ static void report(program *p, uint64_t seed)
     trial t;
 
     shrink(p);
-    if (!program_fails(p, NULL)) { /* not every time: as it was made, then */
+    if (!program_fails(p, NULL)) { /* the failure does not repeat */
         printf("graph_fuzz: seed %llu, once\n", (unsigned long long)seed);
         show(&whole);
         return;
@@ -1476,7 +1479,7 @@ static bool batch_differs(void)
     return found;
 }
 
-/* Asks for the native code of the program's groups, and takes its literals over. */
+/* Requests native code for the program's groups.  The batch takes its literals. */
 static bool add_to_batch(const program *p, uint64_t seed)
 {
     waiting *w = &batch[batched];
@@ -1497,7 +1500,7 @@ static bool add_to_batch(const program *p, uint64_t seed)
     return batched == BATCH && batch_differs();
 }
 
-/* --- all --- */
+/* --- main --- */
 
 static char now[64];
 
@@ -1534,7 +1537,7 @@ int main(int argc, char **argv)
          shows = argc > 4 && !strcmp(argv[4], "show");
     bool found = false;
 
-    if (!native) /* nobody waits for it */
+    if (!native) /* native code is not waited for */
         setenv("CR_CC", "none", 1);
     printf("graph_fuzz: seed %llu\n", (unsigned long long)seed);
     fflush(stdout);
