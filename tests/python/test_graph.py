@@ -1,4 +1,4 @@
-"""Graphs: recorded calls replay with equal bits, text reads back, passes change nothing."""
+"""Graphs: recorded calls replay with equal bits, printed text parses to the same graph, passes change no bit."""
 import gc
 import random
 import weakref
@@ -102,7 +102,7 @@ def test_a_training_step_is_one_graph_and_replays_bit_for_bit():
     assert not constants
 
 
-def test_calls_inside_an_operator_are_not_seen_unless_it_is_its_parts():
+def test_an_operator_is_one_node_unless_its_parts_are_recorded():
     x, t = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
     whole, _ = record(lambda x, t: F.cross_entropy(x, t), x, t)
     parts, _ = record(lambda x, t: F.cross_entropy(x, t), x, t, parts=True)
@@ -124,7 +124,7 @@ def test_random_numbers_are_drawn_anew_in_program_order():
     assert torch.equal(got, F.dropout(torch.ones(8), 0.5, True) + torch.rand(8))
 
 
-def test_a_view_that_left_no_call_is_refused():
+def test_a_view_made_outside_the_recording_is_refused():
     recorder = _C.Recorder()
     x = torch.randn(4)
     recorder.input(x)
@@ -139,7 +139,7 @@ def test_a_view_that_left_no_call_is_refused():
         recorder.finish([out])
 
 
-def test_lifted_constants_are_inputs_behind_those_that_are_read():
+def test_lift_drops_unread_inputs_and_appends_constants():
     a, unread, b = torch.randn(3), torch.randn(3), torch.randn(3)
     found, other = torch.tensor([1.0, 2.0, 3.0]), torch.ones(3)
     graph, out = record(lambda a, unread, b: (a * found + b) * other, a, unread, b)
@@ -153,7 +153,7 @@ def test_lifted_constants_are_inputs_behind_those_that_are_read():
     assert torch.equal(_C.Graph(str(graph)).run([a, b, found, other])[0], out)
 
 
-def test_a_lifted_constant_that_is_written_is_a_copy_in_every_call():
+def test_a_lifted_constant_that_is_written_is_cloned_in_every_call():
     x, state = torch.ones(2), torch.tensor([1.0, 2.0])
     graph, out = record(lambda x: state.add_(x) * 2, x)
     assert graph.lift()[1] is state and "clone(%constant_1)" in str(graph)
@@ -174,7 +174,7 @@ def test_one_recorder_at_a_time_and_a_failed_call_leaves_no_node():
     assert operators(a.finish([y])) == ["ones", "ones", "mul"]
 
 
-def test_a_recorder_gives_its_tensors_back():
+def test_a_recorder_drops_its_tensors():
     x = torch.randn(4)
     graph, out = record(lambda x: (x * 2).relu(), x)
     seen = weakref.ref(out)
@@ -250,7 +250,7 @@ def test_symbols_read_back():
     assert "floordiv" in str(_C.Graph(text).apply("dead"))
 
 
-def test_blocks_within_blocks_end_somewhere():
+def test_the_depth_of_nested_blocks_is_limited():
     text = "graph(%x: bool[]) { " + "".join(f"%v{k} = if %x {{ " for k in range(5000))
     with pytest.raises(ValueError, match="blocks are nested too deeply"):
         _C.Graph(text)
@@ -448,12 +448,12 @@ def test_writes_become_values_and_copies_at_the_end(f):
     check_functional(f, torch.randn(4, 4), torch.randn(4, 4))
 
 
-def test_views_of_other_dtypes_stay_or_are_made_again():
+def test_views_of_other_dtypes_are_kept_or_recomputed():
     torch.manual_seed(6)
     check_functional(with_types, torch.randn(4, 4), torch.randn(4, 4), left=["mul_", "bitwise_and_"])
 
 
-def test_what_a_closed_over_tensor_becomes_is_copied_back():
+def test_a_closed_over_tensor_that_is_written_is_copied_back():
     total = torch.zeros(3)
 
     def f(x):
@@ -465,7 +465,7 @@ def test_what_a_closed_over_tensor_becomes_is_copied_back():
     assert total.tolist() == [2, 2, 2]
 
 
-def test_a_training_step_is_functional_but_for_what_it_keeps():
+def test_a_functional_training_step_copies_to_parameters_and_moments_only():
     net, _, x, t = make_step(lambda p: torch.optim.SGD(p, lr=0.1))
     moments = [torch.zeros_like(p) for p in net.parameters()]
 
@@ -516,7 +516,7 @@ COUNTED = {
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_products_cost_what_torch_counts(name):
+def test_products_have_the_flops_that_torch_counts(name):
     f, want = COUNTED[name]
     with torch.no_grad():
         assert operations(f) == want
@@ -546,14 +546,14 @@ def test_costs_are_expressions_of_the_sizes():
     assert lines["%convolution" if "%convolution" in lines else "%conv2d"].startswith("1728*$0*(($1 + 1) // 2) flops")
     assert lines["%relu"] == "32*$0*(($1 + 1) // 2) flops, reads 128*$0*(($1 + 1) // 2) bytes, writes 128*$0*(($1 + 1) // 2)"
     assert lines["%cat"] == "0 flops, reads 84*$0*$1 bytes, writes 168*$0*$1"
-    # Another size says the same.
+    # The expressions give the costs at other sizes.
     for n, h in ((3, 4), (5, 12)):
         plain = record(lambda x: f(x, torch.ones(8, 3, 3, 3), torch.ones(8)), torch.randn(n, 3, h, 7))[0]
         want = lines["sum"].replace("$0", str(n)).replace("$1", str(h)).replace(" flops, reads ", "|").replace(" bytes, writes ", "|")
         assert [eval(e) for e in want.split("|")] == [int(w) for w in cost(plain)[-1].split() if w.isdigit()]
 
 
-def test_groups_read_and_write_less():
+def test_a_group_counts_only_the_bytes_of_its_inputs_and_outputs():
     text = """graph(%x: float32[8, 4], %y: float32[8, 4]) {
       %a: float32[8, 4] = mul(%x, %y)
       %b: float32[8, 4] = exp(%a)
