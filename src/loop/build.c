@@ -1,10 +1,10 @@
 /* Building programs from rule trees.
  *
- * A rule is evaluated over loop expressions.  In scalar code (bodies, folds) calls are
- * loop functions; in compositions they are operators, whose own rules are evaluated in
- * turn, so a composition of any depth becomes one expression a result.  Dimensions are
- * not numbers here: whatever stands for "the dimensions a row runs along" is one opaque
- * value, and a fold over it is a reduction over the columns. */
+ * A rule is evaluated over loop expressions.  In scalar code (bodies, folds) calls are loop
+ * functions; in compositions they are operators, whose own rules are evaluated in turn, so a
+ * composition of any depth becomes one expression a result.  The dimensions of a row are one
+ * opaque value (IS_DIMS) instead of numbers.  A fold over this value is a reduction over the
+ * columns. */
 #include "loop/build.h"
 #include <math.h>
 #include <string.h>
@@ -38,10 +38,10 @@ typedef struct {
     const cr_op *op;
     cr_dtype t; /* compute type */
     bool scalar_code;
-    bool *known; /* op->slot_count of them */
+    bool *known; /* by slot: the value is set */
     value *slot;
     cr_axis row, column;
-    int64_t columns; /* how many, when that is known; else 0 */
+    int64_t columns; /* elements of a row, or 0 when unknown */
     bool rounds;     /* every operator's result is rounded to `half` */
     cr_dtype half;
     int depth;
@@ -150,8 +150,8 @@ static cr_dtype type_of(frame *f, const cr_rule *r)
 
 static bool is_tensor_type(const cr_param *p) { return p->type == CR_T_TENSOR; }
 
-/* The compute type of a call whose arguments are bound; the composition's own type when
- * no tensor decides. */
+/* The compute type of a call whose arguments are bound.  Without tensor arguments it is
+ * `otherwise`. */
 static cr_dtype callee_type(frame *f, cr_dtype otherwise)
 {
     cr_dtype t = CR_DTYPE_NONE;
@@ -204,8 +204,8 @@ static value eval_name(frame *f, const cr_rule *r)
     return f->slot[r->slot];
 }
 
-/* The type that a call's arguments meet in: that of its tensors, then of run-time
- * numbers, then the compute type. */
+/* The common type of a call's arguments: of its tensors, or else of its run-time numbers, or
+ * else the compute type. */
 static cr_dtype meet(frame *f, const value *v, int first, int n)
 {
     cr_dtype t = CR_DTYPE_NONE, all = CR_DTYPE_NONE;
@@ -290,7 +290,7 @@ static bool fold_numbers(const cr_rule *r, const value *v, value *out)
     return true;
 }
 
-/* Integers divide like this anyway. */
+/* Truncated division.  For integers trunc changes nothing. */
 static value eval_divtrunc(frame *f, const cr_rule *r)
 {
     value v[3], q;
@@ -324,7 +324,7 @@ static value eval_loop_call(frame *f, const cr_rule *r)
     return apply(f, r, (cr_fn)fn, v);
 }
 
-/* Where half types are rounded, float32 lanes are those of half tensors, all of them. */
+/* The dtype of a value.  With `rounds`, every float32 value stands for one of the half type. */
 static value of_dtype(const frame *f, cr_dtype t)
 {
     return (value){.kind = IS_DTYPE, .dtype = f->rounds && t == CR_F32 ? f->half : t};
@@ -337,7 +337,7 @@ static int64_t known_size(void *context, const cr_sym *name)
     return name == f->column.extent ? f->columns : 0;
 }
 
-/* most(n, 0) where the sizes at hand say which it is. */
+/* most(n, 0) when the known sizes decide that it is n. */
 static value greater_size(frame *f, const cr_rule *r)
 {
     value n = eval(f, r->args[0]), least = eval(f, r->args[1]);
@@ -349,7 +349,7 @@ static value greater_size(frame *f, const cr_rule *r)
     return n;
 }
 
-/* Sizes in compositions.  A row's length is what any question about it answers. */
+/* Built-ins of compositions.  Every question for a size is answered by the row's length. */
 static value eval_builtin(frame *f, const cr_rule *r)
 {
     value v;
@@ -376,7 +376,7 @@ static value eval_builtin(frame *f, const cr_rule *r)
     case CR_BUILTIN_float: return of_dtype(f, type_of(f, r));
     default: break;
     }
-    if (!f->column.extent) /* no row to speak of */
+    if (!f->column.extent) /* the group has no rows */
         refuse(f, r, "not known inside a group:");
     switch ((cr_builtin)r->builtin) {
     case CR_BUILTIN_size:
@@ -417,7 +417,7 @@ static bool arithmetic_on_sizes(frame *f, const cr_rule *r, value *out)
     }
 }
 
-/* Arithmetic on literals in a composition, which chooses by the result. */
+/* Computes arithmetic on literals, because compositions choose by its result. */
 static bool arithmetic_on_numbers(frame *f, const cr_rule *r, value *out)
 {
     value v[2] = {{.kind = IS_NONE}, {.kind = IS_NONE}};
@@ -433,7 +433,7 @@ static bool arithmetic_on_numbers(frame *f, const cr_rule *r, value *out)
 static value call_op(frame *f, const cr_rule *r, int item);
 static value eval_item(frame *f, const cr_rule *r);
 
-/* A choice is made while building when it can be; between tensors it is a selection. */
+/* Chooses while building when the condition is known; otherwise the choice is `where`. */
 static value eval_choose(frame *f, const cr_rule *r)
 {
     value v[3] = {eval(f, r->args[0])};
@@ -451,7 +451,7 @@ static value eval_choose(frame *f, const cr_rule *r)
         CR_FN_where, v);
 }
 
-/* Equality of what is known while building: None, texts, types. */
+/* Compares values that are known while building: None, texts, types. */
 static bool known_equality(frame *f, const cr_rule *r, value *out)
 {
     bool equal;
@@ -473,7 +473,7 @@ static bool known_equality(frame *f, const cr_rule *r, value *out)
     return true;
 }
 
-/* Literals in a composition, compared. */
+/* Compares literals in a composition. */
 static bool known_comparison(frame *f, const cr_rule *r, value *out)
 {
     value v[2];
@@ -505,7 +505,7 @@ static bool known_logic(frame *f, const cr_rule *r, value *out)
     return true;
 }
 
-/* real(dtype(x)): the builtin that an operator has its name from. */
+/* real(dtype(x)): here the built-in is meant, not the operator of the same name. */
 static bool of_type(frame *f, const cr_rule *r, value *out)
 {
     value v;
@@ -602,8 +602,8 @@ static void bind(frame *f, frame *callee, const cr_rule *r)
     }
 }
 
-/* Arguments as the callee computes: tensors and numbers in its type.  A composition chooses by
- * literals beside tensors: they stay what they are. */
+/* Converts tensors and numbers to the callee's compute type.  Literals beside tensors stay
+ * literals in a composition, because it may choose by them. */
 static void enter(frame *f, frame *callee, const cr_rule *r)
 {
     const cr_op *op = callee->op;
@@ -643,8 +643,8 @@ static value reduce(frame *f, const cr_rule *r)
                    true);
 }
 
-/* The type of result k: what `returns` says, else the compute type; NONE keeps what the
- * expression has. */
+/* The type of result k: that of the clause `returns`, or else the compute type.  CR_DTYPE_NONE:
+ * the expression's type. */
 static cr_dtype returned(frame *f, int k)
 {
     const cr_rule *r = f->op->returns[k];
@@ -667,7 +667,7 @@ static const cr_expr *as_result(frame *f, int k, const cr_rule *r, value v)
     return as_expr(f, r, v, t);
 }
 
-/* What an operator's result becomes where half types are rounded after every operator. */
+/* Rounds an operator's result to the half type when `rounds` is set. */
 static value rounded(frame *f, value v)
 {
     cr_fn fn = f->half == CR_F16 ? CR_FN_roundhalf : CR_FN_roundbfloat;
@@ -677,7 +677,7 @@ static value rounded(frame *f, value v)
     return v;
 }
 
-/* The dtype that a cast of this call asks for. */
+/* The dtype argument of a cast, or CR_DTYPE_NONE. */
 static cr_dtype cast_to(const frame *callee)
 {
     for (int i = 1; i < callee->op->param_count; i++)
@@ -686,7 +686,8 @@ static cr_dtype cast_to(const frame *callee)
     return CR_DTYPE_NONE;
 }
 
-/* Operators that change no element: the value, or a number that stands for all of it. */
+/* A call that computes nothing: a fill with a number, an identity, a reshape of the row or a
+ * cast. */
 static value call_plain(frame *callee, const cr_rule *r)
 {
     const cr_rule *filled = callee->op->filled;
@@ -815,7 +816,7 @@ static const char *result_name(frame *f, int k)
     return name;
 }
 
-/* Defines result k over `kind` of space. */
+/* Defines result k as an operand of the given kind: full, one value a row, or one a column. */
 static void define(frame *f, int k, cr_operand kind, const cr_expr *e)
 {
     cr_axis both[2] = {f->row, f->column};
@@ -860,7 +861,7 @@ static void build_fold(frame *f, cr_form form)
            cr_expr_reduce(f->l, (cr_fn)fn, columns ? f->row : f->column, v.e));
 }
 
-/* The inputs that a join does not read were declared to evaluate the fold. */
+/* Removes the inputs of a join but `part`; the others were declared to evaluate the fold. */
 static void keep_only_parts(cr_loop *l)
 {
     size_t n = 0;
@@ -957,7 +958,7 @@ static value given(frame *f, int i, const cr_loop_arg *a)
     return (value){.kind = IS_NONE};
 }
 
-/* A composition that is one call has that call's results. */
+/* A composition of one call with several results has the results of this call. */
 static const cr_expr *result_of(frame *f, int k)
 {
     const cr_op *op = f->op;

@@ -13,15 +13,15 @@
 #include "loop/loop.h"
 #include "ops/ops.h"
 
-/* Whether the entry has a kernel of its own in this form. */
+/* True when opgen makes a kernel of this form for the entry. */
 bool cr_loop_has_form(const cr_op *op, cr_form form);
 /* The program for compute type `t`.  Bails with CR_TYPE when a function of the entry
  * does not exist for `t`, with CR_VALUE when the entry cannot be read as loops. */
 cr_loop *cr_loop_of_op(cr_session *s, const cr_op *op, cr_dtype t, cr_form form);
-/* Whether the entry's `dtypes` and type rule allow compute type `t`. */
+/* True when the entry's `dtypes` and type rule allow compute type `t`. */
 bool cr_loop_wants(const cr_op *op, cr_dtype t);
 
-/* What stands for a parameter of an entry inside a larger program. */
+/* The kinds of arguments of an entry inside a larger program. */
 typedef enum {
     CR_LOOP_NONE,
     CR_LOOP_TENSOR,
@@ -29,7 +29,7 @@ typedef enum {
     CR_LOOP_NUMBER,
     CR_LOOP_TRUTH,
     CR_LOOP_STRING,
-    CR_LOOP_ROW_DIMS, /* the dimensions that make a row, however they are named */
+    CR_LOOP_ROW_DIMS, /* the dimensions of a row, in any notation */
     CR_LOOP_DTYPE
 } cr_loop_arg_kind;
 typedef struct {
@@ -42,20 +42,21 @@ typedef struct {
 
 typedef struct {
     const cr_op *op;
-    cr_dtype t; /* the type it computes in: its loops' */
-    /* A half type that eager rounds every operator's result to, or CR_DTYPE_NONE.  Operators
-     * inside a composition are rounded here, the entry's own results are not. */
+    cr_dtype t; /* the compute type, which is that of the loops */
+    /* The half type to which eager rounds every operator's result, or CR_DTYPE_NONE.  Results
+     * of operators inside a composition are rounded here; the caller rounds the entry's
+     * results. */
     cr_dtype half;
-    int64_t columns; /* elements of a row, which reductions run over: axes i < R and j < C; 0:
-                        no rows */
+    int64_t columns; /* elements of a row (axes i < R and j < C); 0: no rows */
 } cr_loop_call;
 
-/* The entry - a body, a reduction over the row with keepdim, or a composition of such - as
- * expressions: result[k] from the arguments.  Bails as cr_loop_of_op does. */
+/* Makes the expressions result[k] of an entry from its arguments.  The entry is a body, a
+ * reduction over the row with keepdim, or a composition of such entries.  Bails as
+ * cr_loop_of_op does. */
 void cr_loop_apply(cr_loop *l, const cr_loop_call *c, const cr_loop_arg *arg,
                    const cr_expr **result);
 
-/* One loop function as a program of its own, the steps of tier 0:
+/* A program of one loop function, as tier 0 uses them in its steps:
  *   CR_FORM_MAIN     out[i, j] = fn(a[i, j], ...); CAST reads bool;
  *                    RANDOM: element first + i * length + j, with parameters seed,
  *                    offset, first, length

@@ -1,7 +1,6 @@
 /* Contracting: a sum with a product becomes one fused multiply-add.
  *
- * The product is no longer rounded, so bits change: this is for programs that may (fast mode).
- */
+ * The product is no longer rounded, so bits change.  Only fast mode runs this pass. */
 #include "loop/loop.h"
 
 typedef struct {
@@ -17,7 +16,7 @@ static bool is_call(const cr_expr *e, cr_fn fn)
 
 static bool is_real(const cr_expr *e) { return e->dtype == CR_F32 || e->dtype == CR_F64; }
 
-/* The factors of `e`: those of a product, or e itself twice. */
+/* The factors of a product or a square.  False when `e` is neither. */
 static bool factors(const cr_expr *e, const cr_expr *out[2])
 {
     if (!is_call(e, CR_FN_mul) && !is_call(e, CR_FN_square))
@@ -32,7 +31,8 @@ static const cr_expr *negative(cr_loop *l, const cr_expr *e)
     return is_call(e, CR_FN_neg) ? e->args[0] : cr_expr_call1(l, CR_FN_neg, e);
 }
 
-/* a * b + c, a * b - c, c + a * b, c - a * b; `e` where it is none. */
+/* Contracts a * b + c, a * b - c, c + a * b and c - a * b; returns other expressions
+ * unchanged. */
 static const cr_expr *contract_sum(cr_loop *l, const cr_expr *e)
 {
     const cr_expr *f[2], *a = e->args[0], *b = e->args[1];

@@ -35,12 +35,12 @@ extern const cr_fn_info cr_fn_infos[CR_FN_COUNT];
  * no such function for `t`. */
 typedef bool (*cr_fn_eval)(cr_fn fn, cr_dtype t, void *out, const void *const *in);
 
-/* By name; -1 when there is none.  "max" and "min" are maximum and minimum. */
+/* The function with this name, or -1. "max" and "min" are maximum and minimum. */
 int cr_fn_find(const char *name);
-/* Whether the function exists for arguments of type `t`. */
+/* True when the function exists for arguments of type `t`. */
 bool cr_fn_has(cr_fn fn, cr_dtype t);
-/* Whether the function of arguments of type `t` calls the C library, which may give other bits
- * on another machine. */
+/* True when the function for arguments of type `t` calls the C library, whose bits may differ
+ * between machines. */
 bool cr_fn_calls_libm(cr_fn fn, cr_dtype t);
 
 #endif

@@ -1,10 +1,9 @@
 /* Fusing: locals are computed where they are read.
  *
- * Reading a[p, q] of `a[i<.., j<..] = v` becomes v with p for i and q for j.  What is
- * read several times at the same place is one expression again, since expressions are
- * hash-consed, so nothing that a nest can share is computed twice.  Axes are first
- * renamed so that equal loops have equal names: the k-th axis of every definition that
- * runs to the same extent is the same axis.
+ * Reading a[p, q] of `a[i<.., j<..] = v` becomes v with p for i and q for j. Several reads of
+ * the same element become one expression, because expressions are hash-consed, so a nest
+ * computes shared values once.  Axes are first renamed so that equal loops have equal names:
+ * the k-th axis of every definition that runs to the same extent is the same axis.
  *
  * Invariant: an expression's free axes are those of its definition and of the
  * reductions around it.  A bound axis that an index would capture is renamed. */
@@ -29,13 +28,13 @@ static int position(const cr_loop *l, const cr_buffer *b)
 
 /* --- substitution --- */
 
-/* Axis `from[k]` becomes `to[k]`, everywhere at once. */
+/* Axes from[k] become to[k], all at the same time. */
 typedef struct {
     int count;
     const cr_sym *from[CR_LOOP_DIMS + 1], *to[CR_LOOP_DIMS + 1];
 } renaming;
 
-/* Through names of its own, so that i -> j and j -> i do not meet. */
+/* Uses temporary names, so that i -> j and j -> i do not interfere. */
 static const cr_sym *rename_index(work *w, const cr_sym *e, const renaming *r)
 {
     const cr_sym *between[CR_LOOP_DIMS + 1];
@@ -49,7 +48,7 @@ static const cr_sym *rename_index(work *w, const cr_sym *e, const renaming *r)
     return e;
 }
 
-/* Results by id; grows as ids do. */
+/* Results by expression id; grows with the ids. */
 typedef struct {
     const cr_expr **at;
     size_t room;
@@ -152,7 +151,8 @@ static void learn_axis(loops *known, cr_axis a, int depth)
     }
 }
 
-/* The definitions with the most axes name the loops. */
+/* Collects the loops by extent and depth.  Definitions with more axes come first, so theirs are
+ * the names that others get. */
 static void learn_axes(work *w, loops *known)
 {
     for (int axes = CR_LOOP_DIMS; axes > 0; axes--)
@@ -164,8 +164,8 @@ static void learn_axes(work *w, loops *known)
         }
 }
 
-/* The axis that stands for the `depth`-th loop of a definition.  A definition of one axis
- * takes any loop of its extent, the outer one first. */
+/* The known axis for loop `depth` of a definition, or the definition's axis.  A definition of
+ * one axis gets the first known loop of its extent. */
 static const cr_sym *shared_axis(const loops *known, const cr_def *d, int depth)
 {
     for (int i = 0; i < known->count; i++)
@@ -239,7 +239,7 @@ static void share_axes(work *w)
 
 static const cr_expr *join(work *w, memo *m, const cr_expr *e);
 
-/* The producer's value at the place that is read. */
+/* The producer's value at the load's indices. */
 static const cr_expr *value_at(work *w, const cr_expr *load)
 {
     const cr_def *d = w->producer[position(w->l, load->buffer)];

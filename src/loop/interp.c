@@ -1,9 +1,9 @@
 /* The interpreter.
  *
- * A value is a scalar of its node's type.  Functions are the caller's, one value at a time;
- * selection, casts and random numbers are computed here.  Reductions fold 32 virtual lanes a
- * chunk when they run along the last index of their operand, and 4 accumulators a block of rows
- * when they do not, as the kernels do. */
+ * A value is a scalar of its node's type.  The caller supplies the functions, which compute one
+ * value at a time; selection, casts and random numbers are computed here.  Reductions use order
+ * P (num/order.h): that of rows when they run along the last index of their operand, that of
+ * columns when they do not. */
 #include "loop/interp.h"
 #include "num/philox.h"
 #include <string.h>
@@ -136,7 +136,8 @@ static char *place(machine *m, const cr_buffer *b, const cr_sym *const *index)
 
 /* --- functions --- */
 
-/* fn of values whose types are `from`, by the caller's function on elements in memory. */
+/* Calls the caller's function `fn` on values of the types `from`, which it takes as elements in
+ * memory. */
 static scalar call_function(machine *m, cr_fn fn, cr_dtype to, const cr_dtype *from,
                             const scalar *v)
 {
@@ -190,8 +191,8 @@ static scalar fold_identity(const cr_expr *e)
     return of_scalar((cr_dtype)e->dtype, cr_fn_identity((cr_fn)e->fn, (cr_dtype)e->dtype));
 }
 
-/* lane[l] of n lanes with lane[l + n / 2], and so on; lanes that are not `there` are left out.
- */
+/* Combines lane[l] with lane[l + n / 2], then with half the distance, until one lane is left.
+ * Lanes from `there` on do not exist and are skipped. */
 static scalar fold_halves(machine *m, const cr_expr *e, scalar *lane, int n, int64_t there)
 {
     for (int half = n / 2; half; half /= 2)
@@ -200,7 +201,7 @@ static scalar fold_halves(machine *m, const cr_expr *e, scalar *lane, int n, int
     return lane[0];
 }
 
-/* The lanes of up to CR_FOLD_CHUNK elements. */
+/* Folds up to CR_FOLD_CHUNK elements into lanes. */
 static void fold_chunk(machine *m, const cr_expr *e, scalar *lane, const scalar *v, int64_t n)
 {
     for (int k = 0; k < CR_FOLD_LANES; k++)
@@ -227,7 +228,7 @@ static scalar fold_row_block(machine *m, const cr_expr *e, const scalar *v, int6
     return fold_halves(m, e, lane, CR_FOLD_LANES, CR_FOLD_LANES);
 }
 
-/* Rows r, r + 4, ... of a block meet in accumulator r. */
+/* Folds a block of a column: rows r, r + 4, ... go to accumulator r. */
 static scalar fold_block(machine *m, const cr_expr *e, const scalar *v, int64_t n)
 {
     scalar acc[CR_FOLD_ACCUMULATORS];
@@ -254,7 +255,7 @@ static scalar fold_column_blocks(machine *m, const cr_expr *e, const scalar *v, 
 
 typedef scalar (*part_fn)(machine *m, const cr_expr *e, const scalar *v, int64_t n);
 
-/* Parts of `width` elements; their results by the same rule. */
+/* Folds parts of `width` elements, then folds their results in the same way. */
 static scalar fold_parts(machine *m, const cr_expr *e, const scalar *v, int64_t n,
                          int64_t width, part_fn fold)
 {
@@ -284,7 +285,7 @@ typedef struct {
     int64_t n;
 } values;
 
-/* A zero that no order can be seen in: of extremes, and of the sum of nothing. */
+/* Makes a zero positive, so that the sign of an extreme does not depend on the order. */
 static scalar positive_zero(const cr_expr *e, scalar v)
 {
     if (e->dtype == CR_F32)
@@ -350,7 +351,8 @@ static folded *folded_of(machine *m, const cr_expr *e)
     return m->folds = f;
 }
 
-/* A row's sum is read at each of its columns, and computed at the first. */
+/* Computes a reduction once for each combination of the axes that it reads: the sum of a row is
+ * read at each of its columns. */
 static scalar eval_reduce_once(machine *m, const cr_expr *e)
 {
     folded *f = folded_of(m, e);

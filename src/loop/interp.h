@@ -1,7 +1,7 @@
 /* interp.h - running programs one element at a time: the oracle of tests.
  *
- * Slow and plain.  Reductions have the order of num/order.h, and the caller supplies the
- * functions (cr_fn_eval): with those of the kernels, results equal the kernels' in bits. */
+ * Reductions have the order of num/order.h, and the caller supplies the functions (cr_fn_eval).
+ * With the kernels' functions, the bits of the results are those of the kernels. */
 #ifndef CR_LOOP_INTERP_H
 #define CR_LOOP_INTERP_H
 
@@ -13,7 +13,7 @@ typedef struct {
 } cr_loop_size;
 
 typedef struct {
-    const cr_loop_size *sizes; /* a value for every size's name */
+    const cr_loop_size *sizes; /* the value of each named size */
     int size_count;
     void *const *operand; /* row-major; outputs, then inputs (cr_loop_operands) */
     const void *param;    /* CR_PARAM_BYTES a slot */

@@ -5,12 +5,11 @@
  *     m[i<R] = maximum[j<C](x[i, j])
  *     y[i<R, j<C] = exp(x[i, j] - m[i])
  *
- * each giving every element of one buffer.  Expressions are hash-consed in the
- * program's session.  A reduction binds its axis and has the fixed order of
- * num/order.h; nothing in here may change it.  Scheduling makes a nest (nest.h) of a
- * program, and emit/ prints nests.
+ * each of which gives every element of one buffer.  Expressions are hash-consed in the
+ * program's session.  A reduction binds its axis and has the fixed order of num/order.h; no
+ * pass may change it.  Scheduling makes a nest (nest.h) of a program, and emit/ prints nests.
  *
- * Functions that build bail from the session (sym/session.h) when they refuse. */
+ * Functions that make expressions bail from the session (sym/session.h) on an error. */
 #ifndef CR_LOOP_LOOP_H
 #define CR_LOOP_LOOP_H
 
@@ -118,17 +117,17 @@ const cr_expr *cr_expr_number(cr_loop *l, cr_dtype t, double value);
 const cr_expr *cr_expr_integer(cr_loop *l, cr_dtype t, const cr_sym *value);
 const cr_expr *cr_expr_param(cr_loop *l, const cr_loop_param *param);
 const cr_expr *cr_expr_load(cr_loop *l, const cr_buffer *b, const cr_sym *const *index);
-/* A call; argument types agree.  What has no meaning as written for truth values,
- * integers or complex numbers is written out (maximum of bools is `or`).  CR_TYPE
- * when the function does not exist for the type. */
+/* A call; argument types agree.  A function that is not elementary for bools, integers or
+ * complex numbers is replaced by its meaning there (maximum of bools is `or`).  CR_TYPE when
+ * the function does not exist for the type. */
 const cr_expr *cr_expr_call(cr_loop *l, cr_fn fn, int count, const cr_expr *const *args);
 const cr_expr *cr_expr_cast(cr_loop *l, cr_dtype t, const cr_expr *a);
 const cr_expr *cr_expr_reduce(cr_loop *l, cr_fn fn, cr_axis axis, const cr_expr *a);
 /* `like` with other arguments. */
 const cr_expr *cr_expr_with(cr_loop *l, const cr_expr *like, const cr_expr *const *args);
-/* Whether the result of a reduction depends on the order of its elements (num/order.h). */
+/* True when the result of a reduction depends on the order of its elements (num/order.h). */
 bool cr_fn_has_order(cr_fn fn, cr_dtype t);
-/* What a reduction starts from. */
+/* The start value of a reduction. */
 cr_scalar cr_fn_identity(cr_fn fn, cr_dtype t);
 
 static inline const cr_expr *cr_expr_call1(cr_loop *l, cr_fn fn, const cr_expr *a)
@@ -146,22 +145,23 @@ static inline const cr_expr *cr_expr_call3(cr_loop *l, cr_fn fn, const cr_expr *
     return cr_expr_call(l, fn, 3, (const cr_expr *[]){a, b, c});
 }
 
-/* Marks a set of expressions, for walks that see each once. */
+/* A set of expressions, for walks that visit each once. */
 typedef struct {
     uint64_t *bits;
     size_t words;
 } cr_expr_set;
 cr_expr_set cr_expr_set_new(const cr_loop *l);
-bool cr_expr_set_add(cr_expr_set *set, const cr_expr *e); /* false when it was in */
+bool cr_expr_set_add(cr_expr_set *set,
+                     const cr_expr *e); /* false when it was already in the set */
 bool cr_expr_set_has(const cr_expr_set *set, const cr_expr *e);
 
 /* --- passes, one a file --- */
 
 /* Rewrites that are exact for every value, signed zeros, infinities and NaN included. */
 void cr_loop_simplify(cr_loop *l);
-/* Sums with products become fused multiply-adds, which rounds less: not exact. */
+/* Turns sums with products into fused multiply-adds, which changes bits. */
 void cr_loop_contract(cr_loop *l);
-/* Computes locals where they are read; leaves only definitions of outputs. */
+/* Substitutes locals where they are read; only definitions of outputs remain. */
 void cr_loop_fuse(cr_loop *l);
 /* Bails with CR_RUNTIME when an invariant does not hold. */
 void cr_loop_verify(cr_loop *l);

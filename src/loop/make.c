@@ -1,4 +1,4 @@
-/* Making expressions: hash-consing, and what calls mean for each category of type.
+/* Making expressions: hash-consing, and the meaning of calls for each category of type.
  *
  * Invariant: a node's arguments exist before it, so ids order a program. */
 #include "base/map.h"
@@ -243,7 +243,7 @@ static const cr_expr *logic2(cr_loop *l, cr_fn fn, const cr_expr *a, const cr_ex
     return call_node(l, fn, CR_BOOL, 2, (const cr_expr *[]){a, b});
 }
 
-/* Arithmetic on truth values is logic; NULL when there is none. */
+/* Replaces arithmetic and comparisons of bools by logic; NULL for other functions. */
 static const cr_expr *call_on_bools(cr_loop *l, cr_fn fn, const cr_expr *const *a)
 {
     switch (fn) {
@@ -264,7 +264,7 @@ static const cr_expr *call_on_bools(cr_loop *l, cr_fn fn, const cr_expr *const *
     }
 }
 
-/* What is trivial for integers and truth values; NULL when it is not. */
+/* Replaces functions that are trivial or simpler for integers and bools; NULL for others. */
 static const cr_expr *call_on_integral(cr_loop *l, cr_fn fn, const cr_expr *const *a)
 {
     cr_dtype t = (cr_dtype)a[0]->dtype;
@@ -288,7 +288,7 @@ static const cr_expr *call_on_integral(cr_loop *l, cr_fn fn, const cr_expr *cons
     }
 }
 
-/* What is trivial for a type without an imaginary part; NULL when it is not. */
+/* Replaces functions that are trivial for real types; NULL for others. */
 static const cr_expr *call_on_real(cr_loop *l, cr_fn fn, const cr_expr *const *a)
 {
     cr_dtype t = (cr_dtype)a[0]->dtype;
@@ -307,7 +307,7 @@ static const cr_expr *call_on_complex(cr_loop *l, cr_fn fn, const cr_expr *const
     return fn == CR_FN_abs ? cr_expr_call1(l, CR_FN_magnitude, a[0]) : NULL;
 }
 
-/* The call written differently for the arguments' type, or NULL. */
+/* An equivalent of the call for the arguments' type, or NULL. */
 static const cr_expr *written_out(cr_loop *l, cr_fn fn, cr_dtype t, const cr_expr *const *a)
 {
     const cr_expr *r = NULL;
@@ -412,7 +412,7 @@ static bool reduces(cr_fn fn)
            fn == CR_FN_and || fn == CR_FN_or;
 }
 
-/* Folding truth values is logic too. */
+/* The function of bools that folds as `fn` does. */
 static cr_fn logical(cr_fn fn)
 {
     return fn == CR_FN_add || fn == CR_FN_maximum   ? CR_FN_or

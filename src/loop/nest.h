@@ -16,7 +16,7 @@
 
 typedef enum { CR_NEST_ROWS, CR_NEST_COLUMNS } cr_nest_kind;
 
-/* Where a value lives: one for the kernel, one a row, one a column of a row. */
+/* How often a value is computed: once in the kernel, once a row, once a column of each row. */
 typedef enum { CR_SCOPE_KERNEL, CR_SCOPE_ROW, CR_SCOPE_COLUMN } cr_scope;
 
 typedef struct {
@@ -30,7 +30,7 @@ typedef struct {
 } cr_exprs;
 
 typedef struct {
-    cr_exprs reduces; /* the reductions whose operands this sweep sees */
+    cr_exprs reduces; /* the reductions that this sweep accumulates */
     cr_store *store;  /* values written by this sweep, kept ones among them */
     int stores;
     int cost; /* of one step, in additions */
@@ -53,16 +53,17 @@ typedef struct {
     int keeps;
 } cr_nest;
 
-/* Costs from which a loop is not unrolled and a value is kept rather than recomputed. */
+/* The least costs at which a loop is not unrolled, and at which a value is kept instead of
+ * recomputed. */
 enum { CR_COST_HEAVY = 14, CR_COST_KEEP = 6 };
 
-/* Schedules a fused program.  Bails with CR_VALUE when it is no nest. */
+/* Schedules a fused program.  Bails with CR_VALUE when that is not possible. */
 cr_nest *cr_nest_schedule(cr_loop *l);
 static inline cr_scope cr_nest_scope(const cr_nest *n, const cr_expr *e)
 {
     return (cr_scope)n->scope[e->id];
 }
-/* The kept value's place, or NULL: `e` must be computed in sweep `at`. */
+/* The buffer that keeps `e` in sweep `at`; NULL when the sweep must compute `e`. */
 const cr_buffer *cr_nest_kept(const cr_nest *n, const cr_expr *e, int at);
 /* The program and its sweeps as text. */
 void cr_nest_print(cr_text *out, const cr_nest *n);

@@ -3,9 +3,9 @@
  *   input x: f64[R, C]    output y: f32[R]    param s: f32 @0     declarations, optional
  *   y[i<R, j<C] = x[i, j] * s + add[k<C](x[i, k])                 definitions
  *
- * A name read with indices and not defined before is a float32 input, its sizes the
- * extents of its indices; any other name is a float32 parameter.  A definition that a
- * later one reads is local, others are outputs.  A literal takes its neighbours' type. */
+ * A name that is read with indices and not defined before is a float32 input, whose sizes are
+ * the extents of its indices; any other name is a float32 parameter.  A definition that a later
+ * one reads is local, others are outputs.  A literal takes its neighbours' type. */
 #include "loop/loop.h"
 #include <ctype.h>
 #include <math.h>

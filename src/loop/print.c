@@ -1,7 +1,7 @@
 /* Programs as text.
  *
- * Declarations are left out when reading the text would make the same ones: all float32,
- * inputs and parameters in order of first use. */
+ * Declarations are omitted when the parser would infer them from the text: all types are
+ * float32, and inputs and parameters are numbered in the order of first use. */
 #include "loop/loop.h"
 #include "loop/nest.h"
 #include <inttypes.h>
@@ -68,7 +68,7 @@ static bool is_literal(const cr_expr *e)
     return e->kind == CR_EXPR_CONST && e->dtype != CR_BOOL;
 }
 
-/* A call whose arguments are all literals names the type of the first. */
+/* Prints argument i. If all arguments of a call are literals, the first states its type. */
 static void print_arg(cr_text *out, const cr_expr *e, int i, int level)
 {
     int first = cr_fn_infos[e->fn].kind == CR_FN_SELECT ? 1 : 0;
@@ -182,7 +182,7 @@ static void note(order *o, const void *thing)
         o->seen[o->count++] = thing;
 }
 
-/* Inputs and parameters in the order a reader of the text meets them. */
+/* Collects inputs and parameters in the order of the text. */
 static void walk(cr_expr_set *set, order *inputs, order *params, const cr_expr *e)
 {
     if (!cr_expr_set_add(set, e))
@@ -205,7 +205,8 @@ static bool same_axes(const cr_def *d)
     return true;
 }
 
-/* Sizes of an input follow from the axes that read it only when it is read by axes. */
+/* True when every index of an input is an axis with the extent of that dim, so that the parser
+ * can infer its sizes. */
 static bool plainly_read(cr_expr_set *set, const cr_def *d, const cr_axis *inner,
                          const cr_expr *e)
 {

@@ -1,7 +1,7 @@
 /* Rewrites that change no bit of any result.
  *
- * Exact for every operand: x * 1, x / 1, x - 0, x + -0, -(-x), not not b, and selections
- * with a known condition.  x + 0 is not exact (-0 + 0 is 0), x * 0 is not either (NaN). */
+ * Exact for every operand: x * 1, x / 1, x - 0, x + -0, -(-x), not not b, and selections with a
+ * known condition. x + 0 is not exact (-0 + 0 is 0), and x * 0 is not (NaN). */
 #include "loop/loop.h"
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,7 @@ static bool is_number(const cr_expr *e, double v)
     return d == v && !signbit(d) == !signbit(v);
 }
 
-/* Adding this changes nothing: -0 for floats, 0 for integers. */
+/* True for the identity of addition: -0 for floats, 0 for integers. */
 static bool is_nothing(const cr_expr *e)
 {
     return is_number(e, cr_dtype_is_float((cr_dtype)e->dtype) ? -0.0 : 0.0);
@@ -45,8 +45,8 @@ static bool undoes_itself(cr_fn fn)
 
 enum { DEEPEST = 8 };
 
-/* Rounding by `fn` leaves the value as it is: it is made of such values by functions that give
- * one of their operands, or its negative. */
+/* True when rounding by `fn` does not change the value: it comes from rounded values by
+ * functions that return one of their operands or its negative. */
 static bool is_rounded(const cr_expr *e, cr_fn fn, int depth)
 {
     int first = 0;

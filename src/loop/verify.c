@@ -1,8 +1,8 @@
-/* What every program keeps to, checked after passes in debug builds and by tools.
+/* The invariants of programs, checked after passes in debug builds and by tools.
  *
  *   - a definition has as many axes as its target has dimensions, of the same extents
  *   - what is read is an input or was defined before, with one index a dimension
- *   - an index uses only sizes and the axes around it, and stays inside where that is known
+ *   - an index uses only sizes and the enclosing axes, and is within its dim when that is known
  *   - arguments of a call agree in type, and values have their target's type */
 #include "loop/loop.h"
 #include <string.h>
@@ -40,7 +40,8 @@ static void check_names(scope *s, const cr_sym *e)
         check_names(s, e->args[i]);
 }
 
-/* The largest value an index takes: each axis at its end, where the index grows with it. */
+/* The largest value of an index: each axis has its last value.  NULL when the index does not
+ * grow with an axis. */
 static const cr_sym *at_most(scope *s, const cr_sym *e)
 {
     cr_syms *t = s->l->syms;
