@@ -11,7 +11,8 @@
  * or a file between the check and the use.  The seal only detects damage; it is not a
  * signature.
  *
- * The age of a file tells that its process ended: no compilation takes ten minutes. */
+ * A temporary file older than ten minutes belongs to an ended process, because no compilation
+ * takes that long. */
 #include "jit/cache.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -274,13 +275,14 @@ void *cr_cache_load(int dir, const char *object, const char *symbol)
     char path[128];
     void *library, *found;
 
-    /* opened through the folder's descriptor: by now its path may lead to another folder */
+    /* opened through the folder's descriptor, because its path may now lead to another
+     * folder */
     snprintf(path, sizeof path, "/proc/self/fd/%d/%s", dir, object);
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
         const char *why = dlerror();
         size_t n = strlen(path);
-        /* the caller knows the file */
+        /* the caller's message names the file */
         why += strncmp(why, path, n) || why[n] != ':' ? 0 : n + 2;
         cr_fail(CR_RUNTIME, "cannot load the object: %s", why);
         return NULL;

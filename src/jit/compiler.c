@@ -30,7 +30,8 @@ extern char **environ;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static char asked[256], found[1024]; /* the value of CR_CC, and the compiler's path */
 static bool looked;
-static _Atomic bool plain, given_up; /* plain: the compiler does not know cr_isa_moves */
+static _Atomic bool plain,
+    given_up; /* plain: without cr_isa_moves, which the compiler does not know */
 
 static bool runs(const char *path) { return access(path, X_OK) == 0; }
 

@@ -9,7 +9,7 @@
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t model;
-static int64_t cache_bytes = 32 << 20; /* the default when the system does not tell */
+static int64_t cache_bytes = 32 << 20; /* the default when the system does not state it */
 
 /* True for the lines about the first processor that are the same after every boot. */
 static bool tells_model(const char *line)

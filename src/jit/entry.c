@@ -30,7 +30,7 @@ static cr_status source_new(cr_kernel_source **out, const char *name)
     return CR_OK;
 }
 
-/* The symbol that CK(name) expands to where CK_ISA is `device`. */
+/* Sets the symbol to which CK(name) expands when CK_ISA is `device`. */
 static cr_status source_finish(cr_kernel_source **out, cr_kernel_source *s)
 {
     cr_text_put(&s->text, "#define CK_ISA device\n");
@@ -65,7 +65,7 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtyp
     entry_job j = {.op = op, .dtype = dtype, .form = form};
     cr_session s = {0};
 
-    /* A plain fold's partial results are folded by the same kernel. */
+    /* The same kernel folds the partial results of a plain fold. */
     if (form >= CR_FORM_JOIN && !cr_loop_has_form(op, form))
         j.form = form = form == CR_FORM_JOIN ? CR_FORM_MAIN : CR_FORM_COLUMNS;
     if (!cr_loop_has_form(op, form))
@@ -103,7 +103,7 @@ void cr_kernel_source_drop(const cr_kernel_source *source)
     cr_free(s);
 }
 
-/* --- what a backend asks of it --- */
+/* --- the functions of cresset_backend.h --- */
 
 const char *cr_kernel_text(const cr_kernel_source *s) { return cr_text_str(&s->text); }
 

@@ -1,4 +1,4 @@
-/* Two tiers of one nest. */
+/* Running a nest by tiles or by native code. */
 #include "jit/fused.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -123,8 +123,8 @@ enum { MOST_OPERANDS = 32 };
 
 static void run_rows(void *context, int64_t begin, int64_t end);
 
-/* A program of one axis is divided among threads in spans of this many elements, unless it
- * numbers its columns. */
+/* Threads divide a program of one axis into spans of this many elements, unless it uses the
+ * columns' numbers. */
 enum { SPAN = 4096 };
 
 static bool is_flat(const cr_nest *n)

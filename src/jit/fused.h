@@ -1,6 +1,7 @@
-/* fused.h - a loop program that runs: tier 0 at once, native code as soon as it is ready.
+/* fused.h - running a loop program: by tiles (tier 0) at once, by native code as soon as it is
+ * ready.
  *
- * Both give equal bits, so the change from one to the other cannot be seen. */
+ * Both give equal bits. */
 #ifndef CR_JIT_FUSED_H
 #define CR_JIT_FUSED_H
 
@@ -16,9 +17,9 @@ typedef cr_loop *(*cr_loop_maker)(cr_session *s, void *context);
 CR_MUST cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context);
 void cr_fused_drop(cr_fused *f);
 
-/* Runs rows.  Operands as a cr_kernel takes them: outputs, inputs, two byte strides each.
- * Outputs must not overlap inputs.  Threads share the rows; the result does not depend on their
- * number.  A program without tiles waits for its native code. */
+/* Runs rows.  Operands are those of a cr_kernel: outputs, then inputs, each with two strides in
+ * bytes.  Outputs must not overlap inputs.  Threads share the rows; the result does not depend
+ * on their number.  A program without tiles waits for its native code. */
 CR_MUST cr_status cr_fused_run(const cr_fused *f, void *const *ptr, const int64_t *stride,
                                int64_t rows, int64_t columns, const void *param);
 /* The same with a given tier, for tests and measurements.  CR_TIER_NATIVE fails with CR_RUNTIME
@@ -31,16 +32,16 @@ CR_MUST cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *
 /* True when every function of the program has a prebuilt kernel. */
 bool cr_fused_has_tiles(const cr_fused *f);
 
-/* The same in parts, for callers that divide the work among threads.  Call begin once: it
- * chooses the tier.  Begin does not wait: it fails with CR_RUNTIME when there are neither tiles
- * nor native code yet. */
+/* The same in parts, for callers that divide the work among threads.  The caller calls begin
+ * once, which chooses the tier.  It does not wait, and fails with CR_RUNTIME when there are
+ * neither tiles nor native code yet. */
 typedef struct {
     const cr_fused *f;
     cr_kernel native;
 } cr_fused_call;
-/* Runs rows in this thread; `size` is {rows, columns, number of the first row}.  The caller may
- * divide a long row when the program reduces nothing and numbers no columns
- * (cr_fused_cuts_rows). */
+/* Runs rows in this thread; `size` is {rows, columns, number of the first row}. The caller may
+ * divide a long row when cr_fused_cuts_rows is true: the program has no reduction and uses no
+ * column's number. */
 CR_MUST cr_status cr_fused_part(const cr_fused_call *c, void *const *ptr, const int64_t *stride,
                                 const int64_t *size, const void *param);
 bool cr_fused_cuts_rows(const cr_fused *f);

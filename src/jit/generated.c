@@ -1,4 +1,4 @@
-/* Generated tables into operator records. */
+/* Copies the generated tables to the operator records. */
 #include "jit/generated.h"
 #include <pthread.h>
 

@@ -1,6 +1,6 @@
 /* generated.h - the tables that opgen writes into the build folder's gen/.
  *
- * Kernels are listed once an entry, compute type and form, with one function per
+ * There is one row for each entry, compute type and form of a kernel, with a function for each
  * instruction set. */
 #ifndef CR_JIT_GENERATED_H
 #define CR_JIT_GENERATED_H
@@ -29,8 +29,7 @@ extern const int cr_fn_kernel_count;
 
 /* The chosen instruction set's kernel of one function, or NULL. */
 cr_kernel cr_fn_kernel(cr_fn fn, cr_dtype t, cr_form form);
-/* The same kernel on one element: what the interpreter evaluates functions with (cr_fn_eval).
- */
+/* The same kernel on one element.  The interpreter evaluates functions with it (cr_fn_eval). */
 bool cr_fn_one(cr_fn fn, cr_dtype t, void *out, const void *const *in);
 
 typedef struct {
@@ -47,7 +46,7 @@ extern const int cr_table_text_count;
 void cr_generated_records(void);
 
 /* Reads the embedded table, resolves it, and fills in every record's kernels and named
- * functions.  Once, at start-up. */
+ * functions.  Called once, at start-up. */
 CR_MUST cr_status cr_generated_install(void);
 
 #endif

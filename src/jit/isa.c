@@ -34,7 +34,7 @@ static cr_isa best(void) { return CR_ISA_base; }
 
 static cr_isa chosen;
 
-/* CR_ISA cannot name an instruction set that the processor does not have. */
+/* Chooses the instruction set of CR_ISA when the processor has it, or else the best one. */
 static void choose(void)
 {
     const char *wish = cr_env(CR_ENV_CR_ISA);

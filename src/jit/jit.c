@@ -34,7 +34,7 @@
 struct cr_jit_kernel {
     char *body, *symbol;
     char key[CR_CACHE_KEY + 1];
-    cr_unit unit; /* what the body needs; its text is `body` */
+    cr_unit unit; /* the vocabulary that the body needs; its text is `body` */
     cr_jit_urgency urgency;
     _Atomic(void *) function;
     _Atomic int state;
@@ -305,8 +305,8 @@ static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *sourc
     return CR_OK;
 }
 
-/* When the folder for temporary files cannot be written or its files not executed, the cache
- * may work. */
+/* True for failures of the folder: when files cannot be written or executed in the one for
+ * temporary files, the cache's may work. */
 static bool is_of_place(cr_status st)
 {
     const char *why = cr_error_message();
@@ -420,7 +420,8 @@ static void await_burst(void)
     }
 }
 
-/* How many of the missing kernels the calling worker compiles.  The caller holds the lock. */
+/* The number of missing kernels that the calling worker compiles.  The caller holds the
+ * lock. */
 static int share(void)
 {
     int n = waiting(missing);

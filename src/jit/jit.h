@@ -2,8 +2,8 @@
  *
  * Background threads compile; a caller never waits.  Until a kernel is ready, or when it never
  * is, the caller uses another way.  Finished kernels are kept on disk under a hash of their
- * content (cache.h); several processes may share the folder.  A failure is an event in the log
- * (CR_LOG=jit,cache), never an error for the user.
+ * content (cache.h); several processes may share the folder.  A failure is logged
+ * (CR_LOG=jit,cache) and never an error for the user.
  *
  *   CR_CC            the compiler: a path, or a name to be found in PATH
  *   CR_CACHE         the folder
@@ -47,7 +47,7 @@ const char *cr_jit_key(const cr_jit_kernel *k);
 double cr_jit_seconds(const cr_jit_kernel *k);
 bool cr_jit_from_disk(const cr_jit_kernel *k);
 
-/* The whole C text that a unit is compiled as. */
+/* The complete C text of a unit, as it is compiled. */
 void cr_jit_source(cr_text *out, const cr_unit *u);
 
 typedef struct {

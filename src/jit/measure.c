@@ -1,14 +1,16 @@
 /* Measuring.
  *
  * The ways take turns, so that a disturbance of the machine affects all of them.  The shortest
- * time counts: nothing makes a call faster than it is.  A way that is far slower after three
- * calls is not tried again, so that measuring costs little. */
+ * time of each way is used, because disturbances only add time.  A way that is far slower after
+ * three calls is not tried again, so that measuring costs little. */
 #include "jit/measure.h"
 
 enum { CALLS = 5, SHORT_CALLS = 20, SOON = 3 };
-static const double short_seconds = 50e-6; /* the clock's own cost matters below this */
-static const double hopeless = 2;          /* times the best */
-static const double clearly = 0.97;        /* of way 0's time */
+static const double short_seconds = 50e-6; /* the clock's cost matters below this */
+static const double hopeless =
+    2; /* a way that takes this many times the best is not tried again */
+static const double clearly =
+    0.97; /* fraction of way 0's time below which another way is chosen */
 
 void cr_measure_init(cr_measure *m, int ways)
 {

@@ -1,6 +1,6 @@
 /* tile.h - tier 0: runs a nest tile by tile.  Each step calls a prebuilt kernel of one loop
  * function.  Tier 0 needs no compiler, starts at once, and gives the bits of the compiled nest,
- * since both consist of the same vector functions and reductions. */
+ * because both use the same vector functions and reductions. */
 #ifndef CR_JIT_TILE_H
 #define CR_JIT_TILE_H
 
