@@ -5,11 +5,12 @@
  * planning reads, with values replaced by their numbers. */
 #include "compile/code.h"
 
-cr_alike *cr_alike_new(cr_session *s, unsigned values)
+cr_alike *cr_alike_new(cr_session *s, unsigned values, bool all_sizes)
 {
     cr_alike *x = CR_NEW(s, cr_alike);
 
     x->s = s;
+    x->all_sizes = all_sizes;
     x->group = CR_NEW_N(s, uint32_t, values);
     x->number = CR_NEW_N(s, int32_t, values);
     return x;
@@ -17,7 +18,7 @@ cr_alike *cr_alike_new(cr_session *s, unsigned values)
 
 static void put(cr_text *t, const void *bytes, size_t n) { cr_text_put_n(t, bytes, n); }
 
-static void put_type(cr_text *t, const cr_gtype *type)
+static void put_type(const cr_alike *x, cr_text *t, const cr_gtype *type)
 {
     uint8_t facts[] = {type->known,          type->dtype,       type->ndim,
                        type->stride != NULL, type->device.kind, type->device.index,
@@ -26,6 +27,11 @@ static void put_type(cr_text *t, const cr_gtype *type)
     put(t, facts, sizeof facts);
     if (!type->known)
         return;
+    if (x->all_sizes) { /* the types are equal for all sizes when they share their arrays */
+        put(t, &type->size, sizeof type->size);
+        put(t, &type->stride, sizeof type->stride);
+        return;
+    }
     put(t, type->size, type->ndim * sizeof *type->size);
     if (type->stride)
         put(t, type->stride, type->ndim * sizeof *type->stride);
@@ -47,7 +53,7 @@ static void put_value(cr_alike *x, cr_text *t, cr_gvalue *v)
     CR_PUSH(x->s, &x->reads, v);
     number_value(x, v, -(int32_t)x->reads.len);
     put(t, &x->number[v->id], sizeof x->number[v->id]);
-    put_type(t, &v->type);
+    put_type(x, t, &v->type);
 }
 
 static void put_arg(cr_alike *x, cr_text *t, const cr_garg *a)
@@ -83,6 +89,16 @@ static void put_arg(cr_alike *x, cr_text *t, const cr_garg *a)
     }
 }
 
+static void put_varying(cr_text *t, const cr_gnode *n)
+{
+    put(t, &n->varying_count, sizeof n->varying_count);
+    for (int i = 0; i < n->varying_count; i++) {
+        uint32_t place[] = {n->varying[i].arg, n->varying[i].item,
+                            (uint32_t)n->varying[i].number};
+        put(t, place, sizeof place);
+    }
+}
+
 void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group)
 {
     const cr_gblock *b = group->block[0];
@@ -95,11 +111,12 @@ void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group)
         const cr_gnode *n = b->at[i];
         put(out, &n->op, sizeof n->op);
         put(out, &n->result_count, sizeof n->result_count);
+        put_varying(out, n);
         for (int k = 0; k < n->arg_count; k++)
             put_arg(x, out, &n->arg[k]);
         for (int k = 0; k < n->result_count; k++) {
             number_value(x, n->result[k], ++made);
-            put_type(out, &n->result[k]->type);
+            put_type(x, out, &n->result[k]->type);
         }
     }
     for (int k = 0; k < b->output_count; k++)

@@ -11,9 +11,13 @@
 #include <pthread.h>
 #include <string.h>
 
+typedef struct source source;
+
 struct cr_compiled {
     cr_session session; /* of the groups' code */
     CR_VEC(cr_group_code *) groups;
+    CR_VEC(source *) sources; /* for all sizes: of the groups that were planned */
+    cr_facts_cache *facts;    /* for all sizes */
     int built;
 };
 
@@ -28,6 +32,26 @@ typedef struct {
 } planned;
 
 enum { OUT_OF_REACH = -1 }; /* place of a value that is computed in windows alone */
+
+/* Result `result`, or window `part` of its last dim, gets a value. */
+typedef struct {
+    int16_t result;
+    int number;           /* of the value, from 1 */
+    int parts, part;      /* parts 0: all of the result */
+    bool joined;          /* the result is made of windows that the group joins */
+    const cr_gnode *fold; /* the result is the fold of the value's columns, or NULL */
+} planned_output;
+
+/* What the code of a group is laid out from for any sizes.  It refers to the graph. */
+struct source {
+    const cr_gnode *group, *fold;
+    const cr_facts *facts; /* by node of the group */
+    const planned *node;
+    const planned_output *output;
+    int nodes, params;
+    bool whole; /* its kernel depends on numbers that vary: it is planned anew */
+    const cr_group_code *code;
+};
 
 typedef struct {
     cr_session *s;
@@ -48,7 +72,12 @@ typedef struct {
     int nodes, room, values, params, reads;
     const cr_gnode **wide; /* by node: the split whose windows it is computed in, or NULL */
     const cr_gvalue *read[CR_GROUP_OPERANDS];
-    int output[CR_GROUP_OPERANDS]; /* numbers of the values that leave */
+    planned_output output[CR_GROUP_OPERANDS]; /* by operand */
+    int outputs;
+    const cr_gnode *fold; /* folds columns, or NULL */
+    const source *from;   /* for other sizes: what is laid out again, or NULL */
+    source *made;
+    const cr_kept_types *kept;
     cr_space space;
     int64_t numel, columns;
     int column_dims;
@@ -139,7 +168,7 @@ static void add_last(builder *b, const cr_gnode *n)
 {
     b->place[n->result[0]->id] = OUT_OF_REACH;
     if (kind_of(b, n) == CR_FACT_FOLD)
-        b->columns = cr_node_kept(n);
+        b->fold = n;
 }
 
 /* The nodes in order, and what they read. */
@@ -204,16 +233,10 @@ static bool refines(cr_space *space, const builder *b, shape s)
     return numel_of(&s) == b->numel && cr_space_refine(space, s.ndim, s.size);
 }
 
-/* Windows of a result that is made of several. */
-static int joined(const builder *b, const cr_gvalue *v)
+static void count_elements(builder *b)
 {
-    return kind_of(b, v->by) == CR_FACT_JOIN ? (int)v->by->arg[0].len : 0;
-}
-
-static void find_space(builder *b)
-{
-    const cr_gblock *block = b->group->block[0];
-
+    if (b->fold)
+        b->columns = cr_node_kept(b->fold);
     for (int i = 0; i < b->nodes; i++) {
         shape s = shape_of(&b->node[i]);
         int64_t n = numel_of(&s);
@@ -221,14 +244,23 @@ static void find_space(builder *b)
         if (b->node[i].facts.kind == CR_FACT_ROWS)
             b->columns = cr_node_columns(b->node[i].n);
     }
+}
+
+static bool refines_joined(cr_space *space, const builder *b, const planned_output *o)
+{
+    return !o->joined || o->part ||
+           refines(space, b, windowed(&b->group->result[o->result]->type, o->parts));
+}
+
+static void find_space(builder *b)
+{
+    count_elements(b);
     bool fine = !b->columns ||
                 cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
     for (int i = 0; fine && i < b->nodes; i++)
         fine = refines(&b->space, b, shape_of(&b->node[i]));
-    for (int k = 0; fine && k < block->output_count; k++) {
-        int parts = joined(b, block->output[k].value);
-        fine = !parts || refines(&b->space, b, windowed(&block->output[k].value->type, parts));
-    }
+    for (int k = 0; fine && k < b->outputs; k++)
+        fine = refines_joined(&b->space, b, &b->output[k]);
     if (!fine)
         cr_bail(b->s, CR_VALUE, "the shapes of the group are of no one space");
     b->column_dims = b->columns && b->numel ? cr_space_columns(&b->space, b->columns) : 0;
@@ -278,11 +310,19 @@ static bool is_of_space(const builder *b, const shape *s)
     return refines(&fine, b, *s) && fine.ndim == b->space.ndim;
 }
 
-/* Where a tensor of `type` that is broadcast to `s` lies; window `part` of its last dim. */
-static cr_operand_plan lie(builder *b, const shape *s, const cr_gtype *type, int part)
+/* The type that the code is to refer to. */
+static const cr_gtype *kept_type(const builder *b, const cr_gvalue *v)
 {
-    cr_operand_plan o = {
-        .type = type, .dtype = type->dtype, .lane = (uint8_t)cr_lane_type(type->dtype)};
+    return b->kept ? b->kept->of(b->kept->context, v) : &v->type;
+}
+
+/* Where a value that is broadcast to `s` lies; window `part` of its last dim. */
+static cr_operand_plan lie(builder *b, const shape *s, const cr_gvalue *v, int part)
+{
+    const cr_gtype *type = &v->type;
+    cr_operand_plan o = {.type = kept_type(b, v),
+                         .dtype = type->dtype,
+                         .lane = (uint8_t)cr_lane_type(type->dtype)};
     bool row = numel_of(s) != b->numel;
 
     if (!is_of_space(b, s))
@@ -297,61 +337,86 @@ static cr_operand_plan lie(builder *b, const shape *s, const cr_gtype *type, int
     return o;
 }
 
-/* Result k, or one of the windows it is made of, gets the value of that number. */
-static void add_output(builder *b, int k, int number, int parts, int part)
+/* Windows of a result that is made of several. */
+static int joined(const builder *b, const cr_gvalue *v)
 {
-    const cr_gtype *type = &b->group->result[k]->type;
-    shape s = windowed(type, parts);
-    cr_operand_plan o = lie(b, &s, type, part);
-
-    if (number <= 0)
-        cr_bail(b->s, CR_VALUE, "%%%s is not made inside", b->group->result[k]->name);
-    o.number = (int16_t)k;
-    *new_operand(b) = o;
-    b->output[b->c->operands - 1] = number - 1;
+    return kind_of(b, v->by) == CR_FACT_JOIN ? (int)v->by->arg[0].len : 0;
 }
 
-/* Result k is the fold of the columns of a value that is nowhere in full. */
-static void add_fold(builder *b, int k, const cr_gnode *n)
+static void list_output(builder *b, planned_output o)
 {
-    const cr_gvalue *v = n->arg[0].value;
-    cr_gtype rows = v->type; /* whatever its dims are: row-major */
-    shape s = {.ndim = 2, .size = {b->numel / b->columns, b->columns}};
-
-    rows.ndim = 2;
-    rows.size = s.size;
-    cr_operand_plan o = lie(b, &s, &rows, 0);
-
-    if (b->place[v->id] <= 0)
-        cr_bail(b->s, CR_VALUE, "%%%s is not made inside", v->name);
-    o.type = &b->group->result[k]->type;
-    o.fold = n->op;
-    o.dtype = o.lane;
-    o.number = (int16_t)k;
-    b->c->folds++;
-    *new_operand(b) = o;
-    b->output[b->c->operands - 1] = b->place[v->id] - 1;
+    if (o.number <= 0)
+        cr_bail(b->s, CR_VALUE, "%%%s is not made inside", b->group->result[o.result]->name);
+    if (b->outputs == CR_GROUP_OPERANDS)
+        cr_bail(b->s, CR_VALUE, "too many operands");
+    b->output[b->outputs++] = o;
 }
 
-static void add_outputs(builder *b)
+static void list_windows(builder *b, int k, const cr_gvalue *v)
+{
+    const int32_t *numbers = b->numbers[v->id];
+    bool join = joined(b, v);
+    int parts = join ? joined(b, v) : b->window[v->id]->result_count;
+
+    for (int part = 0; part < parts; part++)
+        list_output(
+            b, (planned_output){.result = (int16_t)k,
+                                .number = join ? b->place[v->by->arg[0].list[part].value->id]
+                                               : numbers[part],
+                                .parts = parts,
+                                .part = part,
+                                .joined = join});
+}
+
+static void list_outputs(builder *b)
 {
     const cr_gblock *block = b->group->block[0];
 
     b->c->results = block->output_count;
     for (int k = 0; k < block->output_count; k++) {
         const cr_gvalue *v = block->output[k].value;
-        const int32_t *numbers = b->numbers[v->id];
-        int windows = joined(b, v), parts = windows   ? windows
-                                            : numbers ? b->window[v->id]->result_count
-                                                      : 0;
-        if (kind_of(b, v->by) == CR_FACT_FOLD)
-            add_fold(b, k, v->by);
-        else if (!parts)
-            add_output(b, k, b->place[v->id], 0, 0);
-        for (int part = 0; part < parts; part++)
-            add_output(b, k,
-                       windows ? b->place[v->by->arg[0].list[part].value->id] : numbers[part],
-                       parts, part);
+        bool fold = kind_of(b, v->by) == CR_FACT_FOLD;
+        if (!fold && (joined(b, v) || b->numbers[v->id]))
+            list_windows(b, k, v);
+        else
+            list_output(
+                b, (planned_output){.result = (int16_t)k,
+                                    .number = b->place[fold ? v->by->arg[0].value->id : v->id],
+                                    .fold = fold ? v->by : NULL});
+    }
+}
+
+static cr_operand_plan lie_output(builder *b, const planned_output *p)
+{
+    const cr_gvalue *v = b->group->result[p->result];
+    shape s = windowed(&v->type, p->parts);
+
+    return lie(b, &s, v, p->part);
+}
+
+/* The fold of the columns of a value that is nowhere in full. */
+static cr_operand_plan lie_fold(builder *b, const planned_output *p)
+{
+    cr_gvalue rows = *p->fold->arg[0].value; /* whatever its dims are: row-major */
+    shape s = {.ndim = 2, .size = {b->numel / b->columns, b->columns}};
+
+    rows.type.ndim = 2;
+    rows.type.size = s.size;
+    cr_operand_plan o = lie(b, &s, &rows, 0);
+    o.type = kept_type(b, b->group->result[p->result]);
+    o.fold = p->fold->op;
+    o.dtype = o.lane;
+    b->c->folds++;
+    return o;
+}
+
+static void add_outputs(builder *b)
+{
+    for (int k = 0; k < b->outputs; k++) {
+        const planned_output *p = &b->output[k];
+        cr_operand_plan o = p->fold ? lie_fold(b, p) : lie_output(b, p);
+        o.number = p->result;
+        *new_operand(b) = o;
     }
     b->c->outputs = b->c->operands;
 }
@@ -370,6 +435,15 @@ static void add_reads(builder *b, planned *p)
     }
 }
 
+static cr_operand_plan lie_read(builder *b, const planned *p, const shape *s, int i)
+{
+    const cr_gvalue *v = p->n->arg[i].value;
+    cr_operand_plan o = lie(b, s, v, p->part);
+
+    o.lane = (uint8_t)cr_node_wants(p->n, &p->facts, i);
+    return o;
+}
+
 static void add_operands(builder *b, planned *p)
 {
     shape s = shape_of(p);
@@ -377,11 +451,29 @@ static void add_operands(builder *b, planned *p)
     for (int i = 0; i < p->n->arg_count; i++) {
         if (p->n->arg[i].tag != CR_TENSOR || p->ref[i])
             continue;
-        const cr_gvalue *v = p->n->arg[i].value;
-        cr_operand_plan o = lie(b, &s, &v->type, p->part);
-        o.number = (int16_t)read_number_of(b, v);
-        o.lane = (uint8_t)cr_node_wants(p->n, &p->facts, i);
+        cr_operand_plan o = lie_read(b, p, &s, i);
+        o.number = (int16_t)read_number_of(b, p->n->arg[i].value);
         p->ref[i] = (int16_t)add_operand(b, &o);
+    }
+}
+
+/* For other sizes: what was one operand must be one again. */
+static void set_operands(builder *b, const planned *p)
+{
+    cr_group_code *c = b->c;
+    shape s = shape_of(p);
+
+    for (int i = 0; i < p->n->arg_count; i++) {
+        int k = p->ref[i];
+        if (p->n->arg[i].tag != CR_TENSOR || k <= 0)
+            continue;
+        cr_operand_plan o = lie_read(b, p, &s, i);
+        o.number = b->from->code->operand[k].number;
+        if (k == c->operands)
+            c->operand[c->operands++] = o;
+        else if (!same_operand(&c->operand[k], &o))
+            cr_bail(b->s, CR_VALUE, "%%%s is read in another way for these sizes",
+                    p->n->arg[i].value->name);
     }
 }
 
@@ -467,16 +559,20 @@ static void lay_out(builder *b)
 
 /* --- numbers --- */
 
-static void store_params(builder *b)
+static void count_params(builder *b)
 {
-    cr_group_code *c = b->c;
-    int slot = 0;
-
     for (int i = 0; i < b->nodes; i++)
         for (int k = 0; k < b->node[i].n->arg_count; k++)
             b->params += cr_node_reads_number(b->node[i].n, k);
     if (b->params > CR_GROUP_PARAMS)
         cr_bail(b->s, CR_VALUE, "too many numbers");
+}
+
+static void store_params(builder *b)
+{
+    cr_group_code *c = b->c;
+    int slot = 0;
+
     c->param_bytes = (size_t)(b->params + 1) * CR_PARAM_BYTES;
     c->param = cr_session_get(b->s, c->param_bytes);
     for (int i = 0; i < b->nodes; i++)
@@ -522,7 +618,7 @@ static void put_structure(cr_text *t, const builder *b)
         put_byte(t, b->c->operand[k].row);
     }
     for (int k = 0; k < b->c->outputs; k++)
-        put_short(t, b->output[k]);
+        put_short(t, b->output[k].number - 1);
     for (int i = 0; i < b->nodes; i++) {
         const planned *p = &b->node[i];
         put_short(t, p->n->op->index);
@@ -611,7 +707,7 @@ static cr_loop *make_program(cr_session *s, void *context)
     for (int k = 0; k < b->c->outputs; k++) {
         const cr_operand_plan *o = &b->c->operand[k];
         cr_loop_define(b->l, buffer(b, CR_BUFFER_OUTPUT, cr_session_printf(s, "y%d", k), o),
-                       o->row ? 1 : 2, both, b->expr[b->output[k]]);
+                       o->row ? 1 : 2, both, b->expr[b->output[k].number - 1]);
     }
     if (b->how & CR_HOW_FAST)
         cr_loop_contract(b->l);
@@ -784,6 +880,7 @@ static void plan(cr_session *s, void *context)
     b->c->operand = CR_NEW_N(s, cr_operand_plan, CR_GROUP_OPERANDS);
     b->c->code.run = cr_group_run;
     gather_nodes(b);
+    list_outputs(b);
     find_space(b);
     add_outputs(b);
     for (int i = 0; i < b->nodes; i++)
@@ -791,6 +888,7 @@ static void plan(cr_session *s, void *context)
     b->c->code.read = (cr_gvalue **)(uintptr_t)b->read;
     b->c->code.read_count = b->reads;
     lay_out(b);
+    count_params(b);
     store_params(b);
 }
 
@@ -857,6 +955,16 @@ static bool needs_nodes(const cr_group_code *c)
     return c->tuner || (!cr_fused_has_tiles(f) && !cr_jit_function(cr_fused_kernel(f)));
 }
 
+static cr_status finish_code(cr_compiled *all, builder *b)
+{
+    cr_vec_put(&all->groups, b->c);
+    b->c->cuts = cr_fused_cuts_rows(b->c->program->fused);
+    b->c->code.overwrites = overwritten(b->c);
+    if (b->how & CR_HOW_MEASURE && !b->c->empty)
+        CR_TRY(cr_tuner_new(&b->c->tuner, b->c, b->group));
+    return needs_nodes(b->c) ? add_nodes(all, b) : CR_OK;
+}
+
 static cr_status plan_code(cr_compiled *all, builder *b)
 {
     CR_TRY(cr_session_run(b->s, plan, b));
@@ -867,13 +975,125 @@ static cr_status plan_code(cr_compiled *all, builder *b)
         leave_program(b->c->program);
         return cr_fail(CR_VALUE, "what it folds is not in its results");
     }
-    cr_vec_put(&all->groups, b->c);
-    b->c->cuts = cr_fused_cuts_rows(b->c->program->fused);
-    b->c->code.overwrites = overwritten(b->c);
     cr_show_group(b->group, b->c->program->fused);
-    if (b->how & CR_HOW_MEASURE && !b->c->empty)
-        CR_TRY(cr_tuner_new(&b->c->tuner, b->c, b->group));
-    return needs_nodes(b->c) ? add_nodes(all, b) : CR_OK;
+    return finish_code(all, b);
+}
+
+/* --- other sizes --- */
+
+/* Whether such a node may be part of a group depends on sizes. */
+static bool depends_on_sizes(cr_facts f)
+{
+    return f.kind == CR_FACT_ROWS || f.kind == CR_FACT_SPLIT || f.kind == CR_FACT_JOIN ||
+           f.kind == CR_FACT_FOLD;
+}
+
+/* A number that varies is a part of the kernel.  Lists are sizes and dims, which are read from
+ * the node. */
+static bool is_in_kernel(const cr_gnode *n, const cr_gvarying *v)
+{
+    return n->arg[v->arg].tag != CR_INTS && !cr_node_reads_number(n, v->arg);
+}
+
+static void keep_source(cr_session *s, void *context)
+{
+    builder *b = context;
+    const cr_gblock *block = b->group->block[0];
+    source *x = CR_NEW(s, source);
+    cr_facts *facts = CR_NEW_N(s, cr_facts, block->len);
+
+    *x = (source){.group = b->group, .fold = b->fold, .code = b->c, .facts = facts};
+    x->nodes = b->nodes;
+    x->params = b->params;
+    x->node = cr_session_copy(s, b->node, (size_t)b->nodes * sizeof *b->node);
+    x->output = cr_session_copy(s, b->output, (size_t)b->outputs * sizeof *b->output);
+    for (size_t i = 0; i < block->len; i++) {
+        const cr_gnode *n = block->at[i];
+        facts[i] = cr_facts_of(b->facts, n);
+        for (int k = 0; k < n->varying_count; k++)
+            x->whole = x->whole || is_in_kernel(n, &n->varying[k]);
+    }
+    b->made = x;
+}
+
+/* Keeps what the group is laid out from, for other sizes. */
+static cr_status add_source(cr_compiled *all, builder *b)
+{
+    if (!all->facts)
+        return CR_OK;
+    CR_TRY(cr_vec_reserve(&all->sources, 1));
+    CR_TRY(cr_session_run(&all->session, keep_source, b));
+    b->c->source_number = (int)all->sources.len;
+    cr_vec_put(&all->sources, b->made);
+    return CR_OK;
+}
+
+static void check_facts(builder *b)
+{
+    const cr_gblock *block = b->group->block[0];
+
+    for (size_t i = 0; i < block->len; i++) {
+        cr_facts was = b->from->facts[i], now;
+        if (!depends_on_sizes(was))
+            continue;
+        now = cr_facts_of(b->facts, block->at[i]);
+        if (now.kind != was.kind || now.entry != was.entry || now.compute != was.compute)
+            cr_bail(b->s, CR_VALUE, "%%%s has another kernel for these sizes",
+                    block->at[i]->result[0]->name);
+    }
+}
+
+static void check_ways(const builder *b)
+{
+    const cr_group_code *was = b->from->code, *c = b->c;
+
+    for (int k = 0; k < c->operands; k++)
+        if (c->operand[k].row != was->operand[k].row)
+            cr_bail(b->s, CR_VALUE, "a kernel reads rows, or columns, for these sizes alone");
+}
+
+/* As plan(), with what does not depend on sizes taken from the source. */
+static void plan_again(cr_session *s, void *context)
+{
+    builder *b = context;
+    const source *from = b->from;
+
+    b->s = s;
+    b->c = cr_session_copy(s, from->code, sizeof *b->c);
+    b->c->operand = CR_NEW_N(s, cr_operand_plan, from->code->operands);
+    b->c->operands = b->c->folds = 0;
+    b->c->staged = false;
+    b->c->nodes = NULL;
+    b->node = (planned *)(uintptr_t)from->node;
+    b->nodes = from->nodes;
+    b->params = from->params;
+    b->fold = from->fold;
+    b->outputs = from->code->outputs;
+    memcpy(b->output, from->output, (size_t)b->outputs * sizeof *b->output);
+    check_facts(b);
+    find_space(b);
+    add_outputs(b);
+    for (int i = 0; i < b->nodes; i++)
+        set_operands(b, &b->node[i]);
+    lay_out(b);
+    check_ways(b);
+    store_params(b);
+}
+
+static void use_program(cr_group_program *p)
+{
+    pthread_mutex_lock(&shared.lock);
+    p->users++;
+    pthread_mutex_unlock(&shared.lock);
+}
+
+static cr_status code_again(cr_compiled *all, builder *b)
+{
+    if (b->from->whole)
+        return plan_code(all, b);
+    CR_TRY(cr_session_run(&all->session, plan_again, b));
+    use_program(b->c->program);
+    return finish_code(all, b);
 }
 
 /* --- groups that are alike --- */
@@ -927,9 +1147,7 @@ static void copy_code(cr_session *s, void *context)
 static cr_status share_code(cr_compiled *all, twin_step *x)
 {
     CR_TRY(cr_session_run(&all->session, copy_code, x));
-    pthread_mutex_lock(&shared.lock);
-    x->b->c->program->users++;
-    pthread_mutex_unlock(&shared.lock);
+    use_program(x->b->c->program);
     cr_vec_put(&all->groups, x->b->c);
     cr_show_group(x->b->group, x->b->c->program->fused);
     return CR_OK;
@@ -959,7 +1177,7 @@ static cr_status make_code(cr_compiled *all, builder *b)
         x.found = cr_map_get(b->twins, text.at, text.len);
     if (!st && x.found)
         st = share_code(all, &x);
-    else if (!st && !(st = plan_code(all, b)))
+    else if (!st && !(st = plan_code(all, b)) && !(st = add_source(all, b)))
         st = remember(&x);
     cr_text_drop(&text);
     return st;
@@ -985,28 +1203,51 @@ static cr_status make_all(cr_compiled *all, cr_graph *g, const builder *start)
     return CR_OK;
 }
 
+static void make_room(cr_session *s, void *context)
+{
+    builder *b = context;
+    unsigned values = b->g->values;
+
+    b->s = s;
+    b->place = CR_NEW_N(s, int32_t, values);
+    b->numbers = CR_NEW_N(s, const int32_t *, values);
+    b->window = CR_NEW_N(s, const cr_gnode *, values);
+    b->now = CR_NEW_N(s, cr_gvalue *, values);
+}
+
 static void start(cr_session *s, void *context)
 {
     builder *b = context;
 
-    b->s = s;
+    make_room(s, b);
     b->facts = cr_facts_cache_new(s);
-    b->alike = cr_alike_new(s, (unsigned)b->values);
-    b->place = CR_NEW_N(s, int32_t, b->values);
-    b->numbers = CR_NEW_N(s, const int32_t *, b->values);
-    b->window = CR_NEW_N(s, const cr_gnode *, b->values);
-    b->now = CR_NEW_N(s, cr_gvalue *, b->values);
-    b->values = 0;
+    b->alike = cr_alike_new(s, b->g->values, false);
 }
 
-cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how)
+static void start_for_all_sizes(cr_session *s, void *context)
+{
+    builder *b = context;
+
+    start(s, b);
+    b->alike = cr_alike_new(s, b->g->values, true);
+}
+
+static void keep_facts(cr_session *s, void *context)
+{
+    *(cr_facts_cache **)context = cr_facts_cache_new(s);
+}
+
+static cr_status compile_code(cr_compiled **out, cr_graph *g, unsigned how, bool all_sizes)
 {
     cr_compiled *all = cr_alloc_zero(sizeof *all);
     cr_map twins = {0};
-    builder b = {.g = g, .values = (int)g->values, .how = how, .twins = &twins};
+    builder b = {.g = g, .how = how, .twins = &twins};
     cr_session planning = {.status = CR_OK};
-    cr_status st = all ? cr_session_run(&planning, start, &b) : CR_MEMORY;
+    cr_status st = all ? cr_session_run(&planning, all_sizes ? start_for_all_sizes : start, &b)
+                       : CR_MEMORY;
 
+    if (!st && all_sizes)
+        st = cr_session_run(&all->session, keep_facts, &all->facts);
     if (!st)
         st = make_all(all, g, &b);
     cr_map_drop(&twins);
@@ -1021,6 +1262,67 @@ cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how)
     return CR_OK;
 }
 
+cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how)
+{
+    return compile_code(out, g, how, false);
+}
+
+cr_status cr_compile_code_for_all_sizes(cr_compiled **out, cr_graph *g, unsigned how)
+{
+    return compile_code(out, g, how, true);
+}
+
+int cr_compiled_sources(const cr_compiled *c) { return (int)c->sources.len; }
+
+int cr_gcode_source(const cr_gcode *code)
+{
+    return ((const cr_group_code *)code)->source_number;
+}
+
+static cr_status resize_all(cr_compiled *all, const cr_compiled *of, const builder *start)
+{
+    for (size_t i = 0; i < of->sources.len; i++) {
+        builder b = *start;
+        b.from = of->sources.at[i];
+        b.group = b.from->group;
+        CR_TRY(cr_vec_reserve(&all->groups, 1));
+        CR_TRY(code_again(all, &b));
+    }
+    return CR_OK;
+}
+
+/* Room by value is for groups that are planned anew, and for the nodes of those that have no
+ * native code yet. */
+static bool needs_room(const cr_compiled *of)
+{
+    for (size_t i = 0; i < of->sources.len; i++)
+        if (of->sources.at[i]->whole || needs_nodes(of->sources.at[i]->code))
+            return true;
+    return false;
+}
+
+cr_status cr_compiled_resize(cr_compiled **out, const cr_compiled *of, const cr_graph *g,
+                             unsigned how, const cr_kept_types *kept)
+{
+    cr_compiled *all = cr_alloc_zero(sizeof *all);
+    cr_session planning = {.status = CR_OK};
+    builder b = {.g = g, .how = how, .kept = kept, .facts = of->facts};
+    cr_status st = all ? CR_OK : CR_MEMORY;
+
+    if (!st && needs_room(of))
+        st = cr_session_run(&planning, make_room, &b);
+    if (!st)
+        st = resize_all(all, of, &b);
+    cr_session_drop(&planning);
+    if (st)
+        cr_compiled_drop(all);
+    else
+        *out = all;
+    return st;
+}
+
+const cr_gcode *cr_compiled_code(const cr_compiled *c, int k) { return &c->groups.at[k]->code; }
+
 void cr_compiled_drop(cr_compiled *c)
 {
     if (!c)
@@ -1031,6 +1333,7 @@ void cr_compiled_drop(cr_compiled *c)
         leave_program(c->groups.at[i]->program);
     }
     cr_vec_drop(&c->groups);
+    cr_vec_drop(&c->sources);
     cr_session_drop(&c->session);
     cr_free(c);
 }

@@ -58,6 +58,7 @@ typedef struct {
     bool staged, empty, cuts;
     char *param;
     size_t param_bytes;
+    int source_number; /* of the code that is laid out again for other sizes */
 } cr_group_code;
 
 cr_status cr_group_run(const cr_gcode *code, cr_tensor *const *read, cr_tensor **output);
@@ -73,6 +74,7 @@ cr_status cr_group_run_remote(const cr_group_code *c, cr_tensor *const *read,
 /* --- alike.c: groups for which the same is planned --- */
 typedef struct {
     cr_session *s;
+    bool all_sizes;  /* groups are alike whatever the sizes; types of a class share arrays */
     uint32_t groups; /* described so far */
     uint32_t *group; /* by value id: the group in which it got its number */
     int32_t *number; /* by value id */
@@ -81,7 +83,7 @@ typedef struct {
         cr_gvalue **at;
     } reads; /* of the last group, from outside */
 } cr_alike;
-cr_alike *cr_alike_new(cr_session *s, unsigned values);
+cr_alike *cr_alike_new(cr_session *s, unsigned values, bool all_sizes);
 /* Appends what tells the group's code: groups of equal texts have the same, but for the values
  * that they read, which correspond in x->reads.  Bails. */
 void cr_alike_describe(cr_alike *x, cr_text *out, const cr_gnode *group);

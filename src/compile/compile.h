@@ -28,6 +28,26 @@ typedef struct cr_compiled cr_compiled;
  * log (CR_LOG=fusion) says why.  `how` is of cr_how. */
 CR_MUST cr_status cr_compile_code(cr_compiled **out, cr_graph *g, unsigned how);
 void cr_compiled_drop(cr_compiled *c);
+
+/* The same of a graph whose sizes vary (graph.h: cr_gsizes): code for the sizes that it has,
+ * which cr_compiled_resize lays out again for others.  Groups that are alike for all sizes are
+ * one source of code. */
+CR_MUST cr_status cr_compile_code_for_all_sizes(cr_compiled **out, cr_graph *g, unsigned how);
+int cr_compiled_sources(const cr_compiled *c);
+/* Which source a group's code is of. */
+int cr_gcode_source(const cr_gcode *code);
+/* The code of every source for the sizes that the graph has now; `kept` gives types that live
+ * as long as the code, which is not the graph's.  CR_VALUE where a group needs another kernel.
+ */
+typedef struct {
+    const cr_gtype *(*of)(void *context, const cr_gvalue *v);
+    void *context;
+} cr_kept_types;
+CR_MUST cr_status cr_compiled_resize(cr_compiled **out, const cr_compiled *of,
+                                     const cr_graph *g, unsigned how,
+                                     const cr_kept_types *kept);
+/* The code of source k. */
+const cr_gcode *cr_compiled_code(const cr_compiled *c, int k);
 int cr_compiled_groups(const cr_compiled *c);
 /* How many programs had to be built: equal groups share one, across graphs. */
 int cr_compiled_built(const cr_compiled *c);

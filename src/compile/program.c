@@ -77,7 +77,7 @@ static void prepare_varying(cr_session *s, void *context)
 static void keep(cr_session *s, void *context)
 {
     cr_program *p = context;
-    cr_varying_inputs *v = &p->varying;
+    cr_gvarying_dims *v = &p->varying;
 
     v->at = cr_session_copy(s, v->at, v->len * sizeof *v->at);
     take_graph(p, cr_graph_copy(s, p->g));
@@ -446,22 +446,15 @@ cr_status cr_program_plan(cr_plan **out, cr_program *p)
 
 /* --- the whole --- */
 
-static cr_status make(cr_program *p)
+static cr_status make_one(cr_program *p, void *unused)
 {
     cr_plan *plan;
 
-    CR_TRY(cr_compile_code(&p->code, (cr_graph *)(uintptr_t)p->g, p->how));
-    p->layouts = cr_has_layouts(p->g);
-    if (p->layouts && p->varies)
-        return cr_fail(CR_VALUE, "layouts between convolutions are those of one size");
-    return cr_program_plan(&plan, p);
-}
-
-static cr_status make_one(cr_program *p, void *unused)
-{
     (void)unused;
     CR_TRY(run_passes(p, prepare_one, p));
-    return make(p);
+    CR_TRY(cr_compile_code(&p->code, (cr_graph *)(uintptr_t)p->g, p->how));
+    p->layouts = cr_has_layouts(p->g);
+    return cr_program_plan(&plan, p);
 }
 
 /* Comparing makes numbers in the session of the sizes. */
@@ -472,10 +465,40 @@ static void run_varying_passes(cr_session *s, void *context)
     cr_session_check(s, run_passes(v->p, prepare_varying, v));
 }
 
+/* The numbers at every probe. */
+static cr_status find_types(cr_program *p, const cr_sizes *x)
+{
+    size_t n = x->numbers.len;
+    cr_scalar *room = cr_alloc(n * (size_t)x->probes * sizeof *room + 1);
+    const cr_scalar *value[CR_MOST_PROBES];
+
+    if (!room)
+        return CR_MEMORY;
+    for (int k = 0; k < x->probes; k++) {
+        value[k] = room + n * (size_t)k;
+        for (size_t i = 0; i < n; i++)
+            room[n * (size_t)k + i] = x->numbers.at[i].at[k];
+    }
+    cr_status st =
+        cr_gsizes_new(&p->types, (cr_graph *)(uintptr_t)p->g, &p->varying, value, x->probes);
+    cr_free(room);
+    return st;
+}
+
 static cr_status make_varying(cr_program *p, void *context)
 {
-    CR_TRY(cr_session_run(((varying *)context)->x->s, run_varying_passes, context));
-    return make(p);
+    const cr_sizes *x = ((varying *)context)->x;
+    cr_graph *g;
+    cr_plan *plan;
+
+    CR_TRY(cr_session_run(x->s, run_varying_passes, context));
+    if (cr_has_layouts(p->g))
+        return cr_fail(CR_VALUE, "layouts between convolutions are those of one size");
+    CR_TRY(find_types(p, x));
+    g = (cr_graph *)(uintptr_t)p->g;
+    CR_TRY(cr_compile_code_for_all_sizes(&p->code, g, p->how));
+    CR_TRY(cr_program_plan(&plan, p));
+    return cr_resizer_new(&p->resizer, p, plan);
 }
 
 static _Atomic int64_t programs_made;
@@ -571,6 +594,8 @@ void cr_program_drop(cr_program *p)
         plan_drop(x);
     }
     pthread_mutex_destroy(&p->lock);
+    cr_resizer_drop(p->resizer);
+    cr_gsizes_drop(p->types);
     cr_compiled_drop(p->code);
     cr_graph_drop(p->own);
     cr_session_drop(&p->session);

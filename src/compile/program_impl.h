@@ -145,10 +145,12 @@ struct cr_program {
     cr_program *of;       /* the program of other sizes whose plan is run; NULL: its own */
     cr_plan_sizes *sizes; /* for this one's; NULL: those of the plan */
     bool varies; /* programs for other sizes are made of it, and it is never run itself */
-    cr_varying_inputs varying;
-    const cr_graph *g;  /* that is run */
-    cr_graph *own;      /* the same when the program made it, or NULL */
-    cr_session session; /* of `own` */
+    cr_gvarying_dims varying;
+    cr_gsizes *types;           /* of `g`, for other sizes */
+    struct cr_resizer *resizer; /* resize.c */
+    const cr_graph *g;          /* that is run */
+    cr_graph *own;              /* the same when the program made it, or NULL */
+    cr_session session;         /* of `own` */
     cr_compiled *code;
     unsigned how;             /* cr_how */
     bool layouts;             /* plans differ by the number of threads */
@@ -169,14 +171,17 @@ void cr_plan_products(cr_plan *p);
 bool cr_has_layouts(const cr_graph *g);
 /* Views whose geometry follows from the types; bails. */
 void cr_plan_views(cr_plan *p);
-/* That of one step by the arguments and the types that its node has now, `from` being that of
- * what is viewed; NULL: it does not follow.  Bails. */
-const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg,
-                                   const cr_gtype *from);
+/* The strides that a view of the type relies on beyond what types tell; NULL: none. */
+const int64_t *cr_assumed_strides(cr_session *s, const cr_gtype *from);
 /* Liveness, slots, reuse and the peak; bails. */
 void cr_plan_lives(cr_plan *p);
 
 void cr_plan_sizes_drop(cr_plan_sizes *z);
+
+/* What programs for other sizes need of a program that varies (resize.c). */
+CR_MUST cr_status cr_resizer_new(struct cr_resizer **out, const cr_program *p,
+                                 const cr_plan *plan);
+void cr_resizer_drop(struct cr_resizer *x);
 
 /* The value whose slot `v` has. */
 static inline cr_gvalue *cr_plan_value(const cr_plan *p, cr_gvalue *v)

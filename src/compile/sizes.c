@@ -473,7 +473,7 @@ static void compare_node(comparer *c, cr_gnode *const *n)
     n[0]->varying_count = (int)c->varying.len;
 }
 
-static void compare_input(comparer *c, int i, cr_varying_inputs *inputs)
+static void compare_input(comparer *c, int i, cr_gvarying_dims *inputs)
 {
     const cr_gtype *type[CR_MOST_PROBES] = {&c->graph[0]->input[i]->type};
 
@@ -494,8 +494,8 @@ static void compare_input(comparer *c, int i, cr_varying_inputs *inputs)
         compare_number(c, at, 0, 0);
         if (c->varying.len)
             CR_PUSH(c->s, inputs,
-                    ((cr_varying_dim){(uint32_t)i, (uint8_t)dim, is_stride,
-                                      c->varying.at[0].number}));
+                    ((cr_gvarying_dim){(uint32_t)i, (uint8_t)dim, is_stride,
+                                       c->varying.at[0].number}));
     }
 }
 
@@ -515,7 +515,7 @@ static void compare_outputs(comparer *c)
     }
 }
 
-void cr_sizes_compare(cr_sizes *x, cr_graph *const *graph, cr_varying_inputs *inputs)
+void cr_sizes_compare(cr_sizes *x, cr_graph *const *graph, cr_gvarying_dims *inputs)
 {
     comparer c = {.x = x, .graph = graph, .s = graph[0]->session, .name = "the graph"};
 
@@ -533,15 +533,4 @@ void cr_sizes_compare(cr_sizes *x, cr_graph *const *graph, cr_varying_inputs *in
         compare_node(&c, n);
     }
     compare_outputs(&c);
-}
-
-void cr_varying_inputs_set(const cr_varying_inputs *v, const cr_graph *g,
-                           const cr_scalar *value)
-{
-    for (size_t i = 0; i < v->len; i++) {
-        const cr_varying_dim *d = &v->at[i];
-        const cr_gtype *t = &g->input[d->input]->type;
-        ((int64_t *)(uintptr_t)(d->is_stride ? t->stride : t->size))[d->dim] =
-            value[d->number].i;
-    }
 }

@@ -46,24 +46,8 @@ bool cr_sizes_read(cr_sizes *x, const cr_graph *g, cr_graph *const *of);
  */
 bool cr_sizes_evaluate(const cr_sizes *x, const cr_scalar *symbol, cr_scalar *out);
 
-/* A size, or a stride, of an input that varies. */
-typedef struct {
-    uint32_t input;
-    uint8_t dim;
-    bool is_stride;
-    int number;
-} cr_varying_dim;
-typedef struct {
-    size_t len, cap;
-    cr_varying_dim *at;
-} cr_varying_inputs;
-
 /* Compares a graph as it is for each probe, and tells what varies: of graph[0]'s nodes in the
  * nodes, of inputs in *inputs, both in the session of graph[0], which bails with CR_VALUE where
  * they differ in anything but numbers that are known. */
-void cr_sizes_compare(cr_sizes *x, cr_graph *const *graph, cr_varying_inputs *inputs);
-/* The types of the graph's inputs for these numbers, in place. */
-void cr_varying_inputs_set(const cr_varying_inputs *v, const cr_graph *g,
-                           const cr_scalar *value);
-
+void cr_sizes_compare(cr_sizes *x, cr_graph *const *graph, cr_gvarying_dims *inputs);
 #endif

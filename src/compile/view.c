@@ -65,7 +65,7 @@ static void row_major(cr_geometry *g, const cr_gtype *t)
 }
 
 /* A dim of one position may have any stride, and views may pass it on. */
-static const int64_t *assumed_strides(cr_session *s, const cr_gtype *from)
+const int64_t *cr_assumed_strides(cr_session *s, const cr_gtype *from)
 {
     int64_t stride[CR_MAX_DIMS];
     bool any = false;
@@ -84,7 +84,7 @@ static const cr_static_view *new_view(cr_session *s, const cr_gtype *from, const
     cr_static_view *v = CR_NEW(s, cr_static_view);
 
     *v = (cr_static_view){.from = from,
-                          .assumed = assumed_strides(s, from),
+                          .assumed = cr_assumed_strides(s, from),
                           .ndim = g->ndim,
                           .offset = g->offset};
     v->size = cr_session_copy(s, g->size, (size_t)g->ndim * sizeof *g->size);
@@ -98,14 +98,15 @@ static bool same_sizes(const cr_geometry *g, const cr_gtype *t)
            (g->ndim == t->ndim && !memcmp(g->size, t->size, (size_t)g->ndim * sizeof *t->size));
 }
 
-const cr_static_view *cr_step_view(cr_session *to, const cr_step *s, const cr_value *arg,
-                                   const cr_gtype *from)
+/* NULL: the geometry does not follow from the types. */
+static const cr_static_view *view_of_step(cr_session *to, const cr_step *s)
 {
+    const cr_gtype *from = &s->node->arg[0].value->type;
     cr_geometry g;
 
     if (reshapes(s))
         row_major(&g, &s->made_value[0]->type);
-    else if (!maps(s) || !ask(&g, s, arg, from))
+    else if (!maps(s) || !ask(&g, s, s->arg, from))
         return NULL;
     return same_sizes(&g, &s->made_value[0]->type) ? new_view(to, from, &g) : NULL;
 }
@@ -118,7 +119,7 @@ void cr_plan_views(cr_plan *p)
             s->list_result || !s->reads || s->node->arg[0].tag != CR_TENSOR ||
             !s->node->arg[0].value->type.known)
             continue;
-        s->view = cr_step_view(p->s, s, s->arg, &s->node->arg[0].value->type);
+        s->view = view_of_step(p->s, s);
         if (s->view)
             s->kind = CR_STEP_VIEW;
     }

@@ -73,8 +73,20 @@ typedef enum { CR_GNODE_CALL, CR_GNODE_CONSTANT, CR_GNODE_IF, CR_GNODE_GROUP } c
 typedef struct {
     uint16_t arg;
     uint32_t item; /* of a list of integers; else 0 */
-    int number;    /* which of the values that cr_graph_resize is given */
+    int number;    /* which of the values that cr_gsizes_set is given */
 } cr_gvarying;
+
+/* A size, or a stride, of an input that is another one for other sizes. */
+typedef struct {
+    uint32_t input;
+    uint8_t dim;
+    bool is_stride;
+    int number;
+} cr_gvarying_dim;
+typedef struct {
+    size_t len, cap;
+    cr_gvarying_dim *at; /* in the order of the inputs */
+} cr_gvarying_dims;
 
 struct cr_gnode {
     uint8_t kind;    /* cr_gnode_kind */
@@ -270,14 +282,34 @@ CR_MUST cr_status cr_graph_instantiate(cr_graph **out, cr_session *s, const cr_g
 CR_MUST cr_status cr_graph_instantiate_at(cr_graph **out, cr_session *s, const cr_graph *g,
                                           const cr_scalar *symbol, bool open);
 
-/* Sets the sizes of a graph without symbols, and whose groups have no code: the inputs have
- * their new types already; the numbers of arguments that vary become value[k], and the
- * operators' rules give the types of results.  Arrays of the graph are written in place, so no
- * other graph may share them (cr_graph_copy).  CR_VALUE where the graph is not right for these
- * sizes: a size that was more than 1 is not, or the reverse; a tensor that was row-major is
- * not, or the reverse.  Fails with what a rule refuses, too; the types mean nothing then, until
- * the next call. */
-CR_MUST cr_status cr_graph_resize(cr_graph *g, const cr_scalar *value);
+/* --- other sizes --- */
+/* The types of a graph's values as functions of numbers: which values have equal types
+ * (classes), and which calls of operators' rules give them (resize.c).  value[p] are the
+ * numbers at probe p, of which the graph has those of probe 0; inputs and nodes tell which of
+ * them they take.  The graph has no symbols, and its arrays are its own (cr_graph_copy): values
+ * of a class share them from now on.  `inputs` is borrowed.  CR_VALUE where the graph is not
+ * right for the sizes of a probe. */
+typedef struct cr_gsizes cr_gsizes;
+CR_MUST cr_status cr_gsizes_new(cr_gsizes **out, cr_graph *g, const cr_gvarying_dims *inputs,
+                                const cr_scalar *const *value, int probes);
+void cr_gsizes_drop(cr_gsizes *x);
+/* Sets types and arguments of the graph for other numbers, in place.  CR_VALUE where the graph
+ * is not right for them: a size that was more than 1 is not, or the reverse; a tensor that was
+ * row-major is not, or the reverse; values of a class have different types.  Fails with what a
+ * rule refuses, too; the types mean nothing then, until the next call. */
+CR_MUST cr_status cr_gsizes_set(cr_gsizes *x, const cr_scalar *value);
+int cr_gsizes_classes(const cr_gsizes *x);
+/* The class of a value, -1: it is no tensor; whether its type is the same for all sizes; its
+ * type, which is set in place. */
+int cr_gsizes_class(const cr_gsizes *x, const cr_gvalue *v);
+bool cr_gsizes_is_fixed(const cr_gsizes *x, int k);
+const cr_gtype *cr_gsizes_type(const cr_gsizes *x, int k);
+/* The rule of a call with results: calls of one rule have equal arguments and classes. */
+int cr_gsizes_rules(const cr_gsizes *x);
+int cr_gsizes_rule(const cr_gsizes *x, const cr_gnode *n);
+/* Of a map's rule that is not fixed: where its result begins in its argument, and its strides.
+ */
+void cr_gsizes_view(const cr_gsizes *x, int rule, int64_t *offset, const int64_t **stride);
 
 /* --- recording --- */
 /* Watches the calls of the thread between start and stop, those of the backward pass included.

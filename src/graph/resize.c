@@ -1,22 +1,71 @@
-/* Sets other sizes in a graph.
+/* Other sizes for a graph.
  *
- * Runs the operators' rules in order on tensors without bytes, like an instance (instance.c),
- * but makes no node: sizes, strides and varying numbers are written to the graph in place.  A
- * pass or a plan may have relied on two properties of a type, which must hold for the new
- * sizes, too: whether a size is more than 1, and whether the tensor is row-major. */
+ * The types of the values follow from the operators' rules, which run on tensors without bytes.
+ * Most of these calls repeat each other: equal layers have equal calls.  So values are put in
+ * classes: those of a class had equal types at every probe.  A class has one type, whose arrays
+ * its values share.  Two calls are one *rule* when they have the same entry, the same arguments
+ * and tensors of the same classes; each rule runs once.  A rule whose tensors come from inputs
+ * and constants of fixed sizes does not run again.
+ *
+ * The classes are only observed; for other sizes they are checked: every rule's results must
+ * have the type of their class, and the first one to be computed decides it.  Since a rule's
+ * results follow from its entry, arguments and classes, every type then is that of its rule. */
+#include "base/map.h"
 #include "graph/graph.h"
+#include "tensor/geometry.h"
 #include <string.h>
 
+enum { NO_CLASS = UINT32_MAX };
+
 typedef struct {
+    cr_gtype type;   /* its arrays are those of all values of the class */
+    cr_tensor *fake; /* made when it is first read; owned */
+    bool fixed;      /* for all sizes the same */
+    bool known;      /* for the sizes at hand */
+} size_class;
+
+/* A tensor of a rule's arguments. */
+typedef struct {
+    cr_value *at;
+    uint32_t of; /* class */
+} rule_read;
+
+typedef struct {
+    const cr_gnode *n;
+    cr_value *arg; /* complete but for tensors and numbers that vary */
+    struct {
+        size_t len, cap;
+        rule_read *at;
+    } reads;
+    bool fixed;
+    bool writes;             /* its tensors must not share memory */
+    int64_t offset, *stride; /* of a view's result */
+} size_rule;
+
+struct cr_gsizes {
+    cr_session session;
     cr_graph *g;
-    const cr_scalar *value;
-    cr_tensor **fake; /* by value id; owned */
-    cr_session *s;    /* argument lists, while sizes are set */
-} resizer;
+    const cr_gvarying_dims *inputs;
+    uint32_t *class_of, *rule_of; /* by value id; a rule by its first result's */
+    struct {
+        size_t len, cap;
+        size_class *at;
+    } classes;
+    struct {
+        size_t len, cap;
+        size_rule *at;
+    } rules;
+    struct {
+        size_t len, cap;
+        const cr_gnode **at;
+    } varying; /* nodes with numbers that vary */
+};
 
-/* --- arguments --- */
+static void *resize_writable(const void *p) { return (void *)(uintptr_t)p; }
 
-static void set_item(const cr_gnode *n, const cr_gvarying *v, cr_scalar to)
+/* --- numbers of arguments --- */
+
+static void resize_item(const cr_gnode *n, const cr_gvarying *v, cr_scalar to)
 {
     cr_garg *a = &n->arg[v->arg];
 
@@ -24,32 +73,28 @@ static void set_item(const cr_gnode *n, const cr_gvarying *v, cr_scalar to)
     case CR_INT: a->i = to.i; return;
     case CR_FLOAT: a->d = cr_scalar_as_double(to); return;
     case CR_NUMBER: a->number = to; return;
-    case CR_INTS: ((int64_t *)(uintptr_t)a->ints)[v->item] = to.i; return;
+    case CR_INTS: ((int64_t *)resize_writable(a->ints))[v->item] = to.i; return;
     default: CR_ASSERT(!"only numbers vary");
     }
 }
 
-static cr_value rule_arg(resizer *x, const cr_garg *a)
+static void resize_items(const cr_gnode *n, const cr_scalar *value)
+{
+    for (int i = 0; i < n->varying_count; i++)
+        resize_item(n, &n->varying[i], value[n->varying[i].number]);
+}
+
+static cr_value resize_literal(const cr_garg *a)
 {
     cr_value v = {.tag = a->tag, .len = a->len};
 
-    if (a->tag == CR_TENSOR)
-        return x->fake[a->value->id] ? cr_of_tensor(x->fake[a->value->id])
-                                     : (cr_value){.tag = CR_NONE};
-    if (a->tag != CR_TENSORS && a->tag != CR_NUMBERS) {
-        memcpy(&v.number, &a->number, sizeof a->number); /* the largest member */
-        return v;
-    }
-    cr_value *list = CR_NEW_N(x->s, cr_value, a->len);
-    for (uint32_t i = 0; i < a->len; i++)
-        list[i] = rule_arg(x, &a->list[i]);
-    v.list = list;
+    memcpy(&v.number, &a->number, sizeof a->number); /* the largest member */
     return v;
 }
 
 /* --- types --- */
 
-static bool is_alike(int ndim, const int64_t *a, const int64_t *b)
+static bool type_is_alike(int ndim, const int64_t *a, const int64_t *b)
 {
     for (int d = 0; d < ndim; d++)
         if (a[d] != b[d] && (a[d] < 2 || b[d] < 2))
@@ -57,139 +102,671 @@ static bool is_alike(int ndim, const int64_t *a, const int64_t *b)
     return true;
 }
 
-/* Whether the sizes and strides of `t` may replace those of the type. */
-static bool is_like(const cr_gtype *type, const cr_tensor *t)
+/* Whether a pass or a plan made for the type is right for `t`, too. */
+static bool type_is_like(const cr_gtype *type, const cr_tensor *t)
 {
     return type->known && type->dtype == t->dtype && type->ndim == t->ndim &&
-           !type->stride == t->contiguous && is_alike(t->ndim, type->size, t->size);
+           !type->stride == t->contiguous && type_is_alike(t->ndim, type->size, t->size);
 }
 
-static void set_type(resizer *x, const cr_gvalue *v, const cr_tensor *t)
+static cr_status type_check_like(const cr_gtype *type, const cr_tensor *t, const cr_gvalue *v)
 {
-    size_t bytes = t->ndim * sizeof *t->size;
-
-    if (!is_like(&v->type, t))
-        cr_bail(x->s, CR_VALUE, "%%%s is of another kind for these sizes", v->name);
-    if (bytes)
-        memcpy((int64_t *)(uintptr_t)v->type.size, t->size, bytes);
-    if (v->type.stride)
-        memcpy((int64_t *)(uintptr_t)v->type.stride, t->stride, bytes);
+    return type_is_like(type, t)
+               ? CR_OK
+               : cr_fail(CR_VALUE, "%%%s is of another kind for these sizes", v->name);
 }
 
-/* --- nodes --- */
-
-static void take_results(resizer *x, const cr_gnode *n, cr_value *list, int count)
+static cr_status type_fake(cr_tensor **out, const cr_gtype *t)
 {
-    if (count != n->result_count)
-        cr_bail(x->s, CR_VALUE, "%s returns another number of tensors for these sizes",
-                n->op->name);
-    for (int k = 0; k < count; k++) {
-        if (list[k].tag != CR_TENSOR)
-            continue;
-        x->fake[n->result[k]->id] = list[k].t;
-        list[k].tag = CR_NONE;
-        set_type(x, n->result[k], list[k].t);
-    }
-}
-
-typedef struct {
-    resizer *x;
-    const cr_gnode *n;
-    cr_value *result;
-} taking;
-
-static void take(cr_session *s, void *context)
-{
-    taking *t = context;
-    bool list = t->n->op->result_count == 1 && t->result[0].tag == CR_TENSORS;
-
-    (void)s;
-    take_results(t->x, t->n, list ? (cr_value *)(uintptr_t)t->result[0].list : t->result,
-                 list ? (int)t->result[0].len : t->n->op->result_count);
-}
-
-static void call_rule(resizer *x, const cr_gnode *n)
-{
-    cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
-    taking t = {x, n, result};
-
-    for (int i = 0; i < n->varying_count; i++)
-        set_item(n, &n->varying[i], x->value[n->varying[i].number]);
-    for (int i = 0; i < n->arg_count; i++)
-        arg[i] = rule_arg(x, &n->arg[i]);
-    if (!n->result_count)
-        return; /* a node that only writes has no sizes to compute */
-    cr_session_check(x->s, cr_call(n->op, arg, result));
-    cr_status st = cr_session_run(x->s, take, &t);
-    cr_drop_values(result, n->op->result_count);
-    cr_session_check(x->s, st);
-}
-
-static void make_fake(resizer *x, const cr_gvalue *v)
-{
-    const cr_gtype *t = &v->type;
-    cr_tensor **out = &x->fake[v->id];
     cr_device device = cr_as_fake(t->device);
 
-    cr_session_check(
-        x->s, t->stride ? cr_tensor_new_strided(out, (cr_dtype)t->dtype, device, t->ndim,
-                                                t->size, t->stride)
-                        : cr_tensor_new(out, (cr_dtype)t->dtype, device, t->ndim, t->size));
+    return t->stride ? cr_tensor_new_strided(out, (cr_dtype)t->dtype, device, t->ndim, t->size,
+                                             t->stride)
+                     : cr_tensor_new(out, (cr_dtype)t->dtype, device, t->ndim, t->size);
 }
 
-static void resize_block(resizer *x, const cr_gblock *b);
-
-static void resize_group(resizer *x, const cr_gnode *n)
+/* The tensors that a call gave: one a result, or the items of a list. */
+static cr_status rule_results(cr_value **out, const cr_gnode *n, cr_value *result)
 {
-    resize_block(x, n->block[0]);
+    bool list = n->op->result_count == 1 && result[0].tag == CR_TENSORS;
+    int count = list ? (int)result[0].len : n->op->result_count;
+
+    *out = list ? resize_writable(result[0].list) : result;
+    return count == n->result_count
+               ? CR_OK
+               : cr_fail(CR_VALUE, "%s returns another number of tensors for these sizes",
+                         n->op->name);
+}
+
+/* --- all types for one choice of sizes --- */
+
+typedef struct {
+    cr_gsizes *x;
+    const cr_scalar *value;
+    cr_tensor **fake;      /* by value id; owned */
+    const cr_gtype **type; /* by value id, in x->session; NULL: no tensor */
+} probe;
+
+static void probe_input(probe *p, uint32_t i)
+{
+    const cr_gvarying_dims *in = p->x->inputs;
+    const cr_gvalue *v = p->x->g->input[i];
+    cr_session *s = &p->x->session;
+    size_t bytes = v->type.ndim * sizeof *v->type.size;
+    cr_gtype *t = cr_session_copy(s, &v->type, sizeof v->type);
+
+    t->size = cr_session_copy(s, t->size, bytes);
+    t->stride = t->stride ? cr_session_copy(s, t->stride, bytes) : NULL;
+    for (size_t k = 0; k < in->len; k++)
+        if (in->at[k].input == i)
+            ((int64_t *)resize_writable(in->at[k].is_stride ? t->stride
+                                                            : t->size))[in->at[k].dim] =
+                p->value[in->at[k].number].i;
+    p->type[v->id] = t;
+    cr_session_check(s, type_fake(&p->fake[v->id], t));
+}
+
+static cr_value probe_arg(probe *p, const cr_garg *a)
+{
+    cr_value v = resize_literal(a), *list;
+
+    if (a->tag == CR_TENSOR)
+        return p->fake[a->value->id] ? cr_of_tensor(p->fake[a->value->id])
+                                     : (cr_value){.tag = CR_NONE};
+    if (a->tag != CR_TENSORS && a->tag != CR_NUMBERS)
+        return v;
+    list = CR_NEW_N(&p->x->session, cr_value, a->len);
+    for (uint32_t i = 0; i < a->len; i++)
+        list[i] = probe_arg(p, &a->list[i]);
+    v.list = list;
+    return v;
+}
+
+static cr_status probe_results(probe *p, const cr_gnode *n, cr_value *result)
+{
+    cr_value *list;
+
+    CR_TRY(rule_results(&list, n, result));
     for (int k = 0; k < n->result_count; k++) {
-        cr_tensor *t = x->fake[n->block[0]->output[k].value->id];
-        x->fake[n->result[k]->id] = cr_keep(t);
-        set_type(x, n->result[k], t);
+        if (list[k].tag != CR_TENSOR)
+            continue;
+        p->fake[n->result[k]->id] = list[k].t;
+        list[k].tag = CR_NONE;
+        CR_TRY(type_check_like(&n->result[k]->type, p->fake[n->result[k]->id], n->result[k]));
+    }
+    return CR_OK;
+}
+
+static void probe_type(probe *p, const cr_gvalue *v)
+{
+    cr_gtype *t = CR_NEW(&p->x->session, cr_gtype);
+
+    if (!p->fake[v->id])
+        return;
+    *t = cr_gtype_of(&p->x->session, p->fake[v->id]);
+    t->device = v->type.device;
+    p->type[v->id] = t;
+}
+
+static void probe_call(probe *p, const cr_gnode *n)
+{
+    cr_session *s = &p->x->session;
+    cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
+
+    resize_items(n, p->value);
+    for (int i = 0; i < n->arg_count; i++)
+        arg[i] = probe_arg(p, &n->arg[i]);
+    if (!n->result_count)
+        return; /* a node that only writes has no sizes to compute */
+    cr_session_check(s, cr_call(n->op, arg, result));
+    cr_status st = probe_results(p, n, result);
+    cr_drop_values(result, n->op->result_count);
+    cr_session_check(s, st);
+    for (int k = 0; k < n->result_count; k++)
+        probe_type(p, n->result[k]);
+}
+
+static void probe_constant(probe *p, const cr_gvalue *v)
+{
+    cr_session_check(&p->x->session, type_fake(&p->fake[v->id], &v->type));
+    p->type[v->id] = &v->type;
+}
+
+static void probe_block(probe *p, const cr_gblock *b);
+
+static void probe_group(probe *p, const cr_gnode *n)
+{
+    probe_block(p, n->block[0]);
+    for (int k = 0; k < n->result_count; k++) {
+        unsigned from = n->block[0]->output[k].value->id;
+        p->fake[n->result[k]->id] = cr_keep(p->fake[from]);
+        p->type[n->result[k]->id] = p->type[from];
     }
 }
 
-static void resize_block(resizer *x, const cr_gblock *b)
+static void probe_block(probe *p, const cr_gblock *b)
 {
     for (size_t i = 0; i < b->len; i++)
         switch ((cr_gnode_kind)b->at[i]->kind) {
-        case CR_GNODE_CALL: call_rule(x, b->at[i]); break;
-        case CR_GNODE_CONSTANT: make_fake(x, b->at[i]->result[0]); break;
-        case CR_GNODE_GROUP: resize_group(x, b->at[i]); break;
+        case CR_GNODE_CALL: probe_call(p, b->at[i]); break;
+        case CR_GNODE_CONSTANT: probe_constant(p, b->at[i]->result[0]); break;
+        case CR_GNODE_GROUP: probe_group(p, b->at[i]); break;
         case CR_GNODE_IF:
-            cr_bail(x->s, CR_VALUE, "a choice has the sizes that it was made for");
+            cr_bail(&p->x->session, CR_VALUE, "a choice has the sizes that it was made for");
         }
 }
 
-static void resize(cr_session *s, void *context)
+static void probe_all(cr_session *s, void *context)
 {
-    resizer *x = context;
+    probe *p = context;
 
-    (void)s;
-    for (int i = 0; i < x->g->input_count; i++)
-        make_fake(x, x->g->input[i]);
-    resize_block(x, x->g->body);
+    p->type = CR_NEW_N(s, const cr_gtype *, p->x->g->values + 1);
+    for (int i = 0; i < p->x->g->input_count; i++)
+        probe_input(p, (uint32_t)i);
+    probe_block(p, p->x->g->body);
 }
 
-cr_status cr_graph_resize(cr_graph *g, const cr_scalar *value)
+static cr_status probe_at(const cr_gtype ***out, cr_gsizes *x, const cr_scalar *value)
 {
-    cr_session room = {.status = CR_OK};
-    resizer x = {.g = g, .value = value, .s = &room};
-    cr_thread_state was = cr_thread;
+    probe p = {.x = x, .value = value};
     cr_status st;
 
-    x.fake = cr_alloc_zero((g->values + 1) * sizeof *x.fake);
-    if (!x.fake)
-        return CR_MEMORY;
+    p.fake = cr_alloc_zero((x->g->values + 1) * sizeof *p.fake);
+    st = p.fake ? cr_session_run(&x->session, probe_all, &p) : CR_MEMORY;
+    for (unsigned i = 0; p.fake && i < x->g->values; i++)
+        cr_drop(p.fake[i]);
+    cr_free(p.fake);
+    *out = p.type;
+    return st;
+}
+
+/* --- classes --- */
+
+typedef struct {
+    cr_gsizes *x;
+    const cr_gtype **const *type; /* by probe, then by value id */
+    int probes;
+    cr_map classes, rules; /* 1 + number, by text */
+    cr_text text;
+} classifier;
+
+static void classify_put(classifier *c, const void *bytes, size_t n)
+{
+    cr_text_put_n(&c->text, bytes, n);
+}
+
+/* The number under the text, or `fresh` when it is new. */
+static uint32_t classify_text(classifier *c, cr_map *map, size_t fresh)
+{
+    cr_session *s = &c->x->session;
+    cr_session_check(s, cr_text_status(&c->text));
+    uintptr_t known = (uintptr_t)cr_map_get(map, c->text.at, c->text.len);
+
+    if (known)
+        return (uint32_t)known - 1;
+    cr_session_check(
+        s, cr_map_set(map, c->text.at, c->text.len, resize_writable((void *)(fresh + 1))));
+    return (uint32_t)fresh;
+}
+
+static void classify_put_types(classifier *c, unsigned id)
+{
+    const cr_gtype *first = c->type[0][id];
+    uint8_t facts[] = {first->dtype, first->ndim, first->stride != NULL, first->device.kind,
+                       first->device.index};
+
+    classify_put(c, facts, sizeof facts);
+    for (int p = 0; p < c->probes; p++) {
+        const cr_gtype *t = c->type[p][id];
+        size_t bytes = t->ndim * sizeof *t->size;
+        classify_put(c, t->size, bytes);
+        if (first->stride)
+            classify_put(c, t->stride, bytes);
+    }
+}
+
+static void classify_add(classifier *c, const cr_gtype *type)
+{
+    cr_session *s = &c->x->session;
+    size_t bytes = type->ndim * sizeof *type->size;
+    size_class made = {.type = *type};
+
+    made.type.size = cr_session_copy(s, type->size, bytes);
+    made.type.stride = type->stride ? cr_session_copy(s, type->stride, bytes) : NULL;
+    CR_PUSH(s, &c->x->classes, made);
+}
+
+static void classify(classifier *c, cr_gvalue *v)
+{
+    cr_gsizes *x = c->x;
+
+    if (!c->type[0][v->id])
+        return;
+    for (int p = 1; p < c->probes; p++)
+        if (!c->type[p][v->id] || !c->type[p][v->id]->stride != !c->type[0][v->id]->stride)
+            cr_bail(&x->session, CR_VALUE, "%%%s is of another kind for other sizes", v->name);
+    c->text.len = 0;
+    classify_put_types(c, v->id);
+    uint32_t k = classify_text(c, &c->classes, x->classes.len);
+    if (k == x->classes.len)
+        classify_add(c, c->type[0][v->id]);
+    x->class_of[v->id] = k;
+    v->type.size = x->classes.at[k].type.size;
+    v->type.stride = x->classes.at[k].type.stride;
+}
+
+/* --- rules --- */
+
+static uint32_t resize_class(const cr_gsizes *x, const cr_gvalue *v)
+{
+    return x->class_of[v->id];
+}
+
+static void classify_put_arg(classifier *c, const cr_garg *a)
+{
+    classify_put(c, &a->tag, sizeof a->tag);
+    classify_put(c, &a->len, sizeof a->len);
+    switch (a->tag) {
+    case CR_NONE: return;
+    case CR_TENSOR:
+        classify_put(c, &(uint32_t){resize_class(c->x, a->value)}, sizeof(uint32_t));
+        return;
+    case CR_NUMBER:
+        classify_put(c, &a->number.category, sizeof a->number.category);
+        classify_put(c, &a->number.c, a->number.category == CR_CAT_COMPLEX ? 16 : 8);
+        return;
+    case CR_STRING: classify_put(c, a->s, a->len); return;
+    case CR_INTS:
+    case CR_TRUTHS: classify_put(c, a->ints, a->len * sizeof *a->ints); return;
+    case CR_FLOATS: classify_put(c, a->floats, a->len * sizeof *a->floats); return;
+    case CR_TENSORS:
+    case CR_NUMBERS:
+        for (uint32_t i = 0; i < a->len; i++)
+            classify_put_arg(c, &a->list[i]);
+        return;
+    default: classify_put(c, &a->i, sizeof a->i);
+    }
+}
+
+static void classify_put_call(classifier *c, const cr_gnode *n)
+{
+    classify_put(c, &n->op, sizeof n->op);
+    classify_put(c, &n->varying_count, sizeof n->varying_count);
+    for (int i = 0; i < n->varying_count; i++) {
+        const cr_gvarying *v = &n->varying[i];
+        uint32_t place[] = {v->arg, v->item, (uint32_t)v->number};
+        classify_put(c, place, sizeof place);
+    }
+    for (int i = 0; i < n->arg_count; i++)
+        classify_put_arg(c, &n->arg[i]);
+}
+
+static cr_value rule_arg(cr_gsizes *x, size_rule *r, const cr_garg *a, cr_value *at)
+{
+    cr_value v = resize_literal(a), *list;
+
+    if (a->tag == CR_TENSOR) {
+        if (resize_class(x, a->value) == NO_CLASS)
+            return (cr_value){.tag = CR_NONE};
+        CR_PUSH(&x->session, &r->reads, ((rule_read){at, resize_class(x, a->value)}));
+    } else if (a->tag == CR_TENSORS || a->tag == CR_NUMBERS) {
+        list = CR_NEW_N(&x->session, cr_value, a->len);
+        for (uint32_t i = 0; i < a->len; i++)
+            list[i] = rule_arg(x, r, &a->list[i], &list[i]);
+        v.list = list;
+    }
+    return v;
+}
+
+static bool rule_writes(const cr_op *op)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (op->param[i].written)
+            return true;
+    return false;
+}
+
+static void rule_add(classifier *c, const cr_gnode *n)
+{
+    cr_gsizes *x = c->x;
+
+    CR_PUSH(&x->session, &x->rules, ((size_rule){.n = n, .writes = rule_writes(n->op)}));
+    size_rule *r = &x->rules.at[x->rules.len - 1];
+    r->arg = CR_NEW_N(&x->session, cr_value, n->arg_count);
+    for (int i = 0; i < n->arg_count; i++)
+        r->arg[i] = rule_arg(x, r, &n->arg[i], &r->arg[i]);
+    if (n->op->does == CR_DOES_MAP)
+        r->stride = CR_NEW_N(&x->session, int64_t, CR_MAX_DIMS);
+    r->fixed = !n->varying_count;
+    for (size_t i = 0; i < r->reads.len; i++)
+        r->fixed = r->fixed && x->classes.at[r->reads.at[i].of].fixed;
+    for (int k = 0; r->fixed && k < n->result_count; k++)
+        if (resize_class(x, n->result[k]) != NO_CLASS)
+            x->classes.at[resize_class(x, n->result[k])].fixed = true;
+}
+
+static void classify_call(classifier *c, const cr_gnode *n)
+{
+    cr_gsizes *x = c->x;
+
+    for (int k = 0; k < n->result_count; k++)
+        classify(c, n->result[k]);
+    if (n->varying_count)
+        CR_PUSH(&x->session, &x->varying, n);
+    if (!n->result_count)
+        return;
+    c->text.len = 0;
+    classify_put_call(c, n);
+    uint32_t k = classify_text(c, &c->rules, x->rules.len);
+    x->rule_of[n->result[0]->id] = k;
+    if (k == x->rules.len)
+        rule_add(c, n);
+}
+
+static void classify_block(classifier *c, const cr_gblock *b)
+{
+    for (size_t i = 0; i < b->len; i++) {
+        const cr_gnode *n = b->at[i];
+        if (n->kind == CR_GNODE_CALL) {
+            classify_call(c, n);
+            continue;
+        }
+        if (n->kind == CR_GNODE_GROUP)
+            classify_block(c, n->block[0]);
+        for (int k = 0; k < n->result_count; k++)
+            classify(c, n->result[k]);
+        if (n->kind == CR_GNODE_CONSTANT)
+            c->x->classes.at[resize_class(c->x, n->result[0])].fixed = true;
+    }
+}
+
+static bool classify_input_varies(const cr_gsizes *x, uint32_t i)
+{
+    for (size_t k = 0; k < x->inputs->len; k++)
+        if (x->inputs->at[k].input == i)
+            return true;
+    return false;
+}
+
+static void classify_all(cr_session *s, void *context)
+{
+    classifier *c = context;
+    cr_gsizes *x = c->x;
+    unsigned values = x->g->values + 1;
+
+    x->class_of = CR_NEW_N(s, uint32_t, values);
+    x->rule_of = CR_NEW_N(s, uint32_t, values);
+    memset(x->class_of, 0xff, values * sizeof *x->class_of);
+    for (int i = 0; i < x->g->input_count; i++) {
+        classify(c, x->g->input[i]);
+        if (!classify_input_varies(x, (uint32_t)i))
+            x->classes.at[resize_class(x, x->g->input[i])].fixed = true;
+    }
+    classify_block(c, x->g->body);
+}
+
+/* --- the whole --- */
+
+static cr_thread_state rules_begin(void)
+{
+    cr_thread_state was = cr_thread;
+
     cr_thread.no_grad = cr_thread.fakes = true;
     cr_thread.include &= ~(CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(AUTOCAST));
-    st = cr_session_run(&room, resize, &x);
+    return was;
+}
+
+static void rules_end(cr_thread_state was)
+{
     cr_thread.no_grad = was.no_grad;
     cr_thread.fakes = was.fakes;
     cr_thread.include = was.include;
-    for (unsigned i = 0; i < g->values; i++)
-        cr_drop(x.fake[i]);
-    cr_free(x.fake);
-    cr_session_drop(&room);
+}
+
+/* Probe 0 comes last: the arguments of nodes have its numbers afterwards. */
+static cr_status probe_each(classifier *c, const cr_scalar *const *value)
+{
+    const cr_gtype ***type = resize_writable(c->type);
+    cr_thread_state was = rules_begin();
+    cr_status st = CR_OK;
+
+    for (int p = c->probes; !st && p-- > 0;)
+        st = probe_at(&type[p], c->x, value[p]);
+    rules_end(was);
+    if (!st)
+        st = cr_session_run(&c->x->session, classify_all, c);
     return st;
+}
+
+cr_status cr_gsizes_new(cr_gsizes **out, cr_graph *g, const cr_gvarying_dims *inputs,
+                        const cr_scalar *const *value, int probes)
+{
+    cr_gsizes *x = cr_alloc_zero(sizeof *x);
+    const cr_gtype ***type = cr_alloc_zero((size_t)probes * sizeof *type);
+    classifier c = {.x = x, .type = (const cr_gtype **const *)type, .probes = probes};
+    cr_status st = x && type ? CR_OK : CR_MEMORY;
+
+    if (!st) {
+        x->g = g;
+        x->inputs = inputs;
+        st = probe_each(&c, value);
+    }
+    cr_map_drop(&c.classes);
+    cr_map_drop(&c.rules);
+    cr_text_drop(&c.text);
+    cr_free(type);
+    if (st)
+        cr_gsizes_drop(x);
+    else
+        *out = x;
+    return st;
+}
+
+void cr_gsizes_drop(cr_gsizes *x)
+{
+    if (!x)
+        return;
+    for (size_t k = 0; k < x->classes.len; k++)
+        cr_drop(x->classes.at[k].fake);
+    cr_session_drop(&x->session);
+    cr_free(x);
+}
+
+/* --- other sizes --- */
+
+static bool class_has(const cr_gtype *type, const cr_tensor *t)
+{
+    size_t bytes = t->ndim * sizeof *t->size;
+
+    return type->dtype == t->dtype && type->ndim == t->ndim && !type->stride == t->contiguous &&
+           !memcmp(type->size, t->size, bytes) &&
+           (!type->stride || !memcmp(type->stride, t->stride, bytes));
+}
+
+/* The type of a class for the sizes at hand: the first tensor decides it, the others must have
+ * it. */
+static cr_status class_meet(size_class *c, const cr_tensor *t, const cr_gvalue *v)
+{
+    size_t bytes = t->ndim * sizeof *t->size;
+
+    if (c->known)
+        return class_has(&c->type, t)
+                   ? CR_OK
+                   : cr_fail(CR_VALUE, "%%%s has another type than values that it was like",
+                             v->name);
+    CR_TRY(type_check_like(&c->type, t, v));
+    memcpy(resize_writable(c->type.size), t->size, bytes);
+    if (c->type.stride)
+        memcpy(resize_writable(c->type.stride), t->stride, bytes);
+    c->known = true;
+    return CR_OK;
+}
+
+static cr_status class_set_input(cr_gsizes *x, uint32_t i, const cr_scalar *value)
+{
+    const cr_gvalue *v = x->g->input[i];
+    int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
+    size_t bytes = v->type.ndim * sizeof *size;
+    cr_tensor t = {.dtype = v->type.dtype,
+                   .ndim = v->type.ndim,
+                   .contiguous = !v->type.stride,
+                   .size = memcpy(size, v->type.size, bytes),
+                   .stride = stride};
+
+    if (v->type.stride)
+        memcpy(stride, v->type.stride, bytes);
+    for (size_t k = 0; k < x->inputs->len; k++) {
+        const cr_gvarying_dim *d = &x->inputs->at[k];
+        if (d->input == i)
+            (d->is_stride ? stride : size)[d->dim] = value[d->number].i;
+    }
+    return class_meet(&x->classes.at[resize_class(x, v)], &t, v);
+}
+
+static cr_status class_set_inputs(cr_gsizes *x, const cr_scalar *value)
+{
+    for (size_t k = 0; k < x->inputs->len; k++)
+        if (!k || x->inputs->at[k].input != x->inputs->at[k - 1].input)
+            CR_TRY(class_set_input(x, x->inputs->at[k].input, value));
+    return CR_OK;
+}
+
+/* Dims of one position have the strides that the type tells, so that the tensor may serve all
+ * values of its class. */
+static bool class_may_lend(const cr_tensor *t)
+{
+    int64_t stride[CR_MAX_DIMS];
+
+    if (!t->contiguous)
+        return true;
+    cr_row_major(t->ndim, t->size, stride);
+    return !memcmp(stride, t->stride, t->ndim * sizeof *stride);
+}
+
+static cr_status rule_take_result(cr_gsizes *x, const cr_gvalue *v, cr_value *result)
+{
+    size_class *c = &x->classes.at[resize_class(x, v)];
+
+    CR_TRY(class_meet(c, result->t, v));
+    if (c->fake || !class_may_lend(result->t))
+        return CR_OK;
+    c->fake = result->t;
+    result->tag = CR_NONE;
+    return CR_OK;
+}
+
+static void rule_see_view(size_rule *r, const cr_tensor *made)
+{
+    r->offset = made->offset - r->reads.at[0].at->t->offset;
+    memcpy(r->stride, made->stride, made->ndim * sizeof *made->stride);
+}
+
+static cr_status rule_take_results(cr_gsizes *x, size_rule *r, cr_value *result)
+{
+    cr_value *list;
+
+    CR_TRY(rule_results(&list, r->n, result));
+    if (r->stride)
+        rule_see_view(r, list[0].t);
+    for (int k = 0; k < r->n->result_count; k++) {
+        if ((list[k].tag == CR_TENSOR) != (resize_class(x, r->n->result[k]) != NO_CLASS))
+            return cr_fail(CR_VALUE, "%s returns other tensors for these sizes",
+                           r->n->op->name);
+        if (list[k].tag == CR_TENSOR)
+            CR_TRY(rule_take_result(x, r->n->result[k], &list[k]));
+    }
+    return CR_OK;
+}
+
+static cr_status rule_load(cr_gsizes *x, size_rule *r)
+{
+    for (size_t i = 0; i < r->reads.len; i++) {
+        size_class *c = &x->classes.at[r->reads.at[i].of];
+        if (!c->fake)
+            CR_TRY(type_fake(&c->fake, &c->type));
+        *r->reads.at[i].at = cr_of_tensor(c->fake);
+    }
+    return CR_OK;
+}
+
+/* Each argument of a call that writes gets a tensor that shares no memory; they are dropped by
+ * the caller. */
+static cr_status rule_load_apart(cr_gsizes *x, size_rule *r)
+{
+    for (size_t i = 0; i < r->reads.len; i++)
+        r->reads.at[i].at->t = NULL;
+    for (size_t i = 0; i < r->reads.len; i++)
+        CR_TRY(type_fake(&r->reads.at[i].at->t, &x->classes.at[r->reads.at[i].of].type));
+    return CR_OK;
+}
+
+static cr_status rule_call(cr_gsizes *x, size_rule *r)
+{
+    cr_value result[CR_MAX_RESULTS];
+
+    for (int i = 0; i < r->n->varying_count; i++) {
+        int k = r->n->varying[i].arg;
+        memcpy(&r->arg[k].number, &r->n->arg[k].number, sizeof r->arg[k].number);
+    }
+    CR_TRY(r->writes ? rule_load_apart(x, r) : rule_load(x, r));
+    CR_TRY(cr_call(r->n->op, r->arg, result));
+    cr_status st = rule_take_results(x, r, result);
+    cr_drop_values(result, r->n->op->result_count);
+    return st;
+}
+
+static cr_status rule_run(cr_gsizes *x, size_rule *r)
+{
+    cr_status st = rule_call(x, r);
+
+    for (size_t i = 0; r->writes && i < r->reads.len; i++)
+        cr_drop(r->reads.at[i].at->t);
+    return st;
+}
+
+static void classes_forget(cr_gsizes *x)
+{
+    for (size_t k = 0; k < x->classes.len; k++) {
+        size_class *c = &x->classes.at[k];
+        c->known = c->fixed;
+        if (!c->fixed) {
+            cr_drop(c->fake);
+            c->fake = NULL;
+        }
+    }
+}
+
+cr_status cr_gsizes_set(cr_gsizes *x, const cr_scalar *value)
+{
+    cr_thread_state was = rules_begin();
+    cr_status st;
+
+    classes_forget(x);
+    for (size_t i = 0; i < x->varying.len; i++)
+        resize_items(x->varying.at[i], value);
+    st = class_set_inputs(x, value);
+    for (size_t i = 0; !st && i < x->rules.len; i++)
+        if (!x->rules.at[i].fixed)
+            st = rule_run(x, &x->rules.at[i]);
+    classes_forget(x);
+    rules_end(was);
+    return st;
+}
+
+/* --- what was found --- */
+
+int cr_gsizes_classes(const cr_gsizes *x) { return (int)x->classes.len; }
+int cr_gsizes_rules(const cr_gsizes *x) { return (int)x->rules.len; }
+int cr_gsizes_class(const cr_gsizes *x, const cr_gvalue *v) { return (int)resize_class(x, v); }
+int cr_gsizes_rule(const cr_gsizes *x, const cr_gnode *n)
+{
+    return (int)x->rule_of[n->result[0]->id];
+}
+bool cr_gsizes_is_fixed(const cr_gsizes *x, int k) { return x->classes.at[k].fixed; }
+const cr_gtype *cr_gsizes_type(const cr_gsizes *x, int k) { return &x->classes.at[k].type; }
+
+void cr_gsizes_view(const cr_gsizes *x, int rule, int64_t *offset, const int64_t **stride)
+{
+    *offset = x->rules.at[rule].offset;
+    *stride = x->rules.at[rule].stride;
 }
