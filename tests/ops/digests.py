@@ -31,7 +31,7 @@ TIERS = {"eager": {}, "tiles": {"CR_CC": "none"}, "native": {}}
 THREADS = (1, 2)
 DTYPES = ("float32", "bfloat16", "float64", "complex64")
 LARGE = (70, 1100)  # more than a block of rows, and more than a chunk of elements
-MEMORY = 8 << 30    # an entry whose results grow beyond all bounds fails alone
+MEMORY = 8 << 30    # that cases may take: an entry whose results grow beyond all bounds fails alone
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TABLE = os.path.join(ROOT, "src", "ops", "table", "*.op")
 
@@ -128,13 +128,20 @@ def loaded(backend):
     return lambda t: t.to(device)
 
 
+def mapped():
+    """Bytes of the address space in use; a backend may map far more than it uses."""
+    with open("/proc/self/statm", encoding="ascii") as f:
+        return int(f.read().split()[0]) * resource.getpagesize()
+
+
 def run(machine, tier, parts, backend):
     import cresset as torch
     from test_compiled import DRAWN
 
     place = loaded(backend) if machine == "backend" else None
     warnings.simplefilter("ignore")
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    limit = mapped() + MEMORY
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     for entry in DRAWN[::parts]:
         for name, make in draws(entry) if "random" not in entry.words else ():
             case = prepared(torch, make, place)
