@@ -1,15 +1,98 @@
-"""Accelerator devices: none in this build."""
+"""The accelerator: the device that a backend registers (utils.load_backend), or none."""
+import warnings
 
-__all__ = ["is_available", "device_count", "current_accelerator"]
+from . import _C
+from .utils import backend_registration as _backend
 
-
-def is_available():
-    return False
+__all__ = ["is_available", "device_count", "current_accelerator", "current_device_index", "current_device_idx",
+           "set_device_index", "set_device_idx", "current_stream", "set_stream", "synchronize", "device_index",
+           "empty_cache"]
 
 
 def device_count():
-    return 0
+    """The number of devices; 0 without an accelerator."""
+    return _C._backend_count()
+
+
+def is_available():
+    return device_count() > 0
 
 
 def current_accelerator(check_available=False):
-    return None
+    """The accelerator as a torch.device without an index, or None."""
+    return _C.device(_C._get_privateuse1_backend_name()) if is_available() else None
+
+
+def _need():
+    if not is_available():
+        raise RuntimeError("Cannot access accelerator device when none is available.")
+
+
+def _index(device):
+    """The index of a torch.device, string, int, or None for the current device."""
+    _need()
+    if isinstance(device, int):
+        return device
+    device = _C.device(device) if isinstance(device, str) else device
+    accelerator = current_accelerator()
+    if device is not None and device.type != accelerator.type:
+        raise ValueError(f"{device.type} doesn't match the current accelerator {accelerator}.")
+    return _C._backend_current() if device is None or device.index is None else device.index
+
+
+def current_device_index():
+    """The index of the thread's device."""
+    return _index(None)
+
+
+def set_device_index(device):
+    """Makes a device the thread's."""
+    _C._backend_set_current(_index(device))
+
+
+def current_device_idx():
+    warnings.warn("Use `current_device_index` instead.", FutureWarning, stacklevel=2)
+    return current_device_index()
+
+
+def set_device_idx(device):
+    warnings.warn("Use `set_device_index` instead.", FutureWarning, stacklevel=2)
+    set_device_index(device)
+
+
+def current_stream(device=None):
+    """The thread's stream of a device."""
+    return _backend.Stream._current(_index(device))
+
+
+def set_stream(stream):
+    """Makes a stream the thread's stream of its device."""
+    _need()
+    _C._backend_set_stream(stream.device.index, stream._at)
+
+
+def synchronize(device=None):
+    """Waits until all work of a device is done."""
+    _C._backend_synchronize(_index(device))
+
+
+def empty_cache():
+    """Gives cached memory back; devices of backends have no cache of the library's."""
+    _need()
+
+
+class device_index:
+    """`with device_index(1):` makes a device the thread's; None changes nothing."""
+
+    def __init__(self, device):
+        self.index = device
+
+    def __enter__(self):
+        if self.index is not None:
+            self.before = current_device_index()
+            _C._backend_set_current(self.index)
+
+    def __exit__(self, *exception):
+        if self.index is not None:
+            _C._backend_set_current(self.before)
+        return False

@@ -9,8 +9,11 @@ __all__ = ["save_file", "load_file", "load", "metadata"]
 
 
 def save_file(tensors, filename, metadata=None):
-    """Writes a dict of name to tensor (any strides, CPU); metadata is a dict of str to str."""
-    _C._safetensors_save(dict(tensors), filename, metadata)
+    """Writes a dict of name to tensor (any strides); metadata is a dict of str to str.
+
+    Tensors of other devices are copied to the host first."""
+    here = {k: v.cpu() if isinstance(v, _C.Tensor) and v.device.type != "meta" else v for k, v in tensors.items()}
+    _C._safetensors_save(here, filename, metadata)
 
 
 def load_file(filename, device="cpu"):

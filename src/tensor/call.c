@@ -111,6 +111,8 @@ static cr_status remote_stage(const cr_op *op, const cr_value *arg, cr_value *re
         return cr_run_body_planned(op, arg, result);
     if (whole || op->does == CR_DOES_MAP || (op->does == CR_DOES_IS && !op->fused))
         return op->kernel_stage(op, arg, result);
+    if (op->words & CR_WORD_HOST_INDICES)
+        return cr_remote_indices(op, arg, result);
     CR_TRY(cr_common_device(&device, op, arg));
     if (op->does == CR_DOES_INPLACE && !cr_same_device(device, arg[0].t->device))
         return refuse_devices(arg[0].t->device, device);

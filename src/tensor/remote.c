@@ -741,3 +741,48 @@ done:
         cr_drop(made[i]);
     return st;
 }
+
+/* Copies index tensors of the host to the device; `made` gets the copies. */
+static cr_status place_indices(cr_value *list, uint32_t n, cr_device device, cr_tensor **made)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        if (list[i].tag != CR_TENSOR || cr_same_device(list[i].t->device, device))
+            continue;
+        if (!cr_is_host(list[i].t->device))
+            return cr_fail(CR_RUNTIME,
+                           "indices should be either on cpu or on the same device as the "
+                           "indexed tensor (%s)",
+                           cr_device_print(device).text);
+        CR_TRY(bring(&list[i], device));
+        made[i] = list[i].t;
+    }
+    return CR_OK;
+}
+
+cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *result)
+{
+    cr_value given[CR_MAX_ARGS], *list;
+    uint32_t n = 0, at = 0;
+    cr_tensor **made;
+    cr_status st;
+
+    while (arg[at].tag != CR_TENSORS)
+        at++;
+    n = arg[at].len;
+    memcpy(given, arg, op->param_count * sizeof *given);
+    list = cr_alloc(n * sizeof *list + 1);
+    made = cr_alloc_zero(n * sizeof *made + 1);
+    st = list && made ? CR_OK : CR_MEMORY;
+    if (!st) {
+        memcpy(list, arg[at].list, n * sizeof *list);
+        given[at].list = list;
+        st = place_indices(list, n, arg[0].t->device, made);
+    }
+    if (!st)
+        st = op->kernel_stage(op, given, result);
+    for (uint32_t i = 0; made && i < n; i++)
+        cr_drop(made[i]);
+    cr_free(made);
+    cr_free(list);
+    return st;
+}

@@ -62,6 +62,10 @@ CR_MUST cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape
 CR_MUST cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value *result,
                                   cr_device device);
 
+/* The call of an entry of the word `host_indices`, with its list of index tensors on self's
+ * device.  CR_RUNTIME for an index on a third device. */
+CR_MUST cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *result);
+
 /* Kernels by (entry, device kind).  CR_RUNTIME for an entry that states what it computes. */
 CR_MUST cr_status cr_remote_register(const char *entry, cr_device_kind kind,
                                      cr_entry_kernel fn);

@@ -199,6 +199,13 @@ def test_checkpoints():
     assert torch.equal(fresh[4].bias.cpu(), model[4].bias.cpu())
 
 
+def test_safetensors_files(tmp_path):
+    model, _ = trained("demo", OPTIMIZERS[1], steps=1)
+    torch.safetensors.save_file(model.state_dict(), str(tmp_path / "m"))
+    state = torch.safetensors.load_file(str(tmp_path / "m"), device="demo")
+    assert state["0.weight"].is_demo and torch.equal(state["0.weight"].cpu(), model[0].weight.cpu())
+
+
 # --- what the host does ---
 
 def run(code, **env):
@@ -348,3 +355,58 @@ def test_compile_runs_a_group_as_one_launch(number):
     assert launches() - before == groups < eager
     for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (out, f(*given)))):
         assert a.is_demo and torch.equal(a.cpu(), b)
+
+
+# --- indices ---
+
+def test_indices_of_the_host_go_with_every_device():
+    rows, columns, mask = torch.tensor([2, 0]), torch.tensor([1, 3]), torch.tensor([True, False, True])
+    here = torch.arange(12.0).reshape(3, 4)
+    for index in (rows, mask, (rows, columns), (slice(None), columns), (slice(None), columns, None)):
+        x, y = here.clone(), here.demo()
+        assert y[index].is_demo and torch.equal(y[index].cpu(), x[index])
+        x[index] = y[index] = -1
+        x[index] += 2
+        y[index] += 2
+        assert torch.equal(x, y.cpu())
+    y = here.demo().requires_grad_()
+    y[rows].sum().backward()
+    assert y.grad.is_demo and y.grad.tolist() == [[1.0] * 4, [0.0] * 4, [1.0] * 4]
+    assert torch.equal(here.demo()[rows.demo(), columns].cpu(), here[rows, columns])
+
+
+def test_indices_of_another_device_are_refused():
+    x, rows = torch.ones(3), torch.tensor([0])
+    for t, i in ((x, rows.demo()), (x.demo(), rows.to("demo:1"))):
+        text = f"indices should be either on cpu or on the same device as the indexed tensor \\({t.device}\\)"
+        with pytest.raises(RuntimeError, match=text):
+            t[i]
+
+
+# --- the accelerator ---
+
+def test_the_accelerator_is_the_device():
+    a = torch.accelerator
+    assert a.is_available() and a.device_count() == 2
+    assert a.current_accelerator() == torch.device("demo") and a.current_device_index() == 0
+    with a.device_index(1):
+        assert a.current_device_index() == 1 and torch.ones(1, device="demo").device.index == 1
+    a.set_device_index("demo:1")
+    assert torch.demo.current_device() == 1
+    a.set_device_index(0)
+    with pytest.raises(ValueError, match="cpu doesn't match the current accelerator demo"):
+        a.set_device_index("cpu")
+
+
+def test_streams_of_the_accelerator():
+    a = torch.accelerator
+    default, other = a.current_stream(), torch.demo.Stream()
+    with other:
+        assert a.current_stream() == other != default
+        x = torch.ones(1000, device="demo").cumsum(0)
+    assert a.current_stream("demo:0") == default
+    a.set_stream(other)
+    assert a.current_stream() == other
+    a.set_stream(default)
+    a.synchronize()
+    assert x[-1].item() == 1000.0

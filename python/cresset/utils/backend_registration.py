@@ -18,7 +18,22 @@ class Stream:
     def __init__(self, device=None):
         self.device = _device(device)
         self._at = _C._backend_stream_new(self.device.index)
-        self._before = []
+        self._owned, self._before = True, []
+
+    @classmethod
+    def _current(cls, index):
+        """The thread's stream of a device, borrowed."""
+        stream = cls.__new__(cls)
+        stream.device = _device(index)
+        stream._at = _C._backend_stream(index)
+        stream._owned, stream._before = False, []
+        return stream
+
+    def __eq__(self, other):
+        return isinstance(other, Stream) and (self.device, self._at) == (other.device, other._at)
+
+    def __hash__(self):
+        return hash((self.device, self._at))
 
     def __enter__(self):
         self._before.append(_C._backend_stream(self.device.index))
@@ -42,7 +57,7 @@ class Stream:
         self.record_event().synchronize()
 
     def __del__(self):
-        if hasattr(self, "_at"):
+        if getattr(self, "_owned", False):
             _C._backend_stream_drop(self.device.index, self._at)
 
 
