@@ -215,20 +215,6 @@ static void run(plan *p)
 
 /* --- entry points --- */
 
-static bool same_places(const cr_view *to, const cr_view *from)
-{
-    return to->dtype == from->dtype && cr_overlap_of(to, from) == CR_SAME;
-}
-
-static bool meets(const cr_view *a, const cr_view *b)
-{
-    const char *a0, *a1, *b0, *b1;
-
-    cr_view_extent(a, &a0, &a1);
-    cr_view_extent(b, &b0, &b1);
-    return a0 < b1 && b0 < a1;
-}
-
 /* Through a copy of the source. */
 static cr_status copy_apart(const cr_view *to, const cr_view *from)
 {
@@ -272,8 +258,9 @@ cr_status cr_copy_elements(const cr_view *to, const cr_view *from)
         memmove(to->data, from->data, (size_t)n * cr_dtype_size(to->dtype));
         return CR_OK;
     }
-    if (meets(to, from))
-        return same_places(to, from) ? CR_OK : copy_apart(to, from);
+    cr_overlap overlap = cr_overlap_of(to, from);
+    if (overlap != CR_APART)
+        return overlap == CR_SAME && to->dtype == from->dtype ? CR_OK : copy_apart(to, from);
     make_plan(&p, to, from);
     run(&p);
     return CR_OK;

@@ -4,6 +4,7 @@
  * element for element; anything else computes a result and copies it. */
 #include "entry.h"
 #include "ops/shape.h"
+#include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include <string.h>
 
@@ -16,39 +17,18 @@ cr_status cr_call_inplace(const cr_op *op, const cr_value *arg, cr_value *result
 
 /* --- overlap --- */
 
-static void extent(const cr_tensor *t, const char **low, const char **high)
+static cr_overlap overlap_of(const cr_tensor *a, const cr_tensor *b)
 {
-    int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype), down = 0, up = 0;
+    cr_view va = cr_view_of(a), vb = cr_view_of(b);
 
-    for (int d = 0; d < t->ndim; d++) {
-        int64_t reach = (t->size[d] - 1) * t->stride[d] * item;
-        *(reach < 0 ? &down : &up) += reach;
-    }
-    *low = t->data + down;
-    *high = t->data + up + item;
-}
-
-static bool same_elements(const cr_tensor *a, const cr_tensor *b)
-{
-    return a->data == b->data && a->ndim == b->ndim && a->dtype == b->dtype &&
-           !memcmp(a->size, b->size, a->ndim * sizeof *a->size) &&
-           !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
-}
-
-static bool shares_memory(const cr_tensor *a, const cr_tensor *b)
-{
-    const char *al, *ah, *bl, *bh;
-
-    if (!a->numel || !b->numel || !a->data || !b->data)
-        return false;
-    extent(a, &al, &ah);
-    extent(b, &bl, &bh);
-    return al < bh && bl < ah;
+    return cr_overlap_of(&va, &vb);
 }
 
 bool cr_meets(const cr_tensor *a, const cr_tensor *b)
 {
-    return shares_memory(a, b) && !same_elements(a, b);
+    cr_overlap overlap = overlap_of(a, b);
+
+    return overlap != CR_APART && (overlap != CR_SAME || a->dtype != b->dtype);
 }
 
 static bool overlaps_operand(const cr_op *op, const cr_value *arg, const cr_tensor *out)
@@ -111,8 +91,7 @@ static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg)
     CR_TRY(op->kernel_stage(op, arg, made));
     cr_tensor *from = made[0].t;
     cr_status st = CR_OK;
-    if (from->ndim != self->ndim ||
-        memcmp(from->size, self->size, self->ndim * sizeof *self->size))
+    if (!cr_has_sizes(from, self->ndim, self->size))
         st = check_inplace_size(self, made, 1);
     if (!st)
         st = copy_into(self, from);
@@ -127,7 +106,7 @@ static bool may_run_in_place(const cr_op *op, const cr_value *arg)
         return false;
     for (uint32_t mask = op->tensor_params & ~1u; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
-        if (v->tag == CR_TENSOR && shares_memory(arg[0].t, v->t))
+        if (v->tag == CR_TENSOR && overlap_of(arg[0].t, v->t) != CR_APART)
             return false;
     }
     return true;

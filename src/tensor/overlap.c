@@ -34,12 +34,12 @@ cr_overlap cr_overlap_of(const cr_view *a, const cr_view *b)
 
     if (!a->data || !b->data)
         return CR_APART;
-    cr_view_extent(a, &a0, &a1);
-    cr_view_extent(b, &b0, &b1);
-    if (a0 >= b1 || b0 >= a1)
-        return CR_APART;
     if (same_places(a, b))
         return CR_SAME;
+    cr_view_extent(a, &a0, &a1);
+    cr_view_extent(b, &b0, &b1);
+    if (a0 == a1 || b0 == b1 || a0 >= b1 || b0 >= a1)
+        return CR_APART;
     if (!cr_is_dense_view(a->ndim, a->size, a->stride) ||
         !cr_is_dense_view(b->ndim, b->size, b->stride))
         return CR_UNSURE;

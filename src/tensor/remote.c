@@ -195,15 +195,6 @@ static cr_status ask_move(const cr_view *to, const cr_view *from)
     return cr_device_status(ops_of(to->device)->move(to->device.index, &a, &b));
 }
 
-static bool views_meet(const cr_view *a, const cr_view *b)
-{
-    const char *a0, *a1, *b0, *b1;
-
-    cr_view_extent(a, &a0, &a1);
-    cr_view_extent(b, &b0, &b1);
-    return a0 < b1 && b0 < a1;
-}
-
 /* On one device. */
 static cr_status move_there(const cr_view *to, const cr_view *from)
 {
@@ -211,9 +202,10 @@ static cr_status move_there(const cr_view *to, const cr_view *from)
     cr_view between;
     block b = {.at = NULL};
 
-    if (!views_meet(to, from))
+    cr_overlap overlap = cr_overlap_of(to, from);
+    if (overlap == CR_APART)
         return ask_move(to, from);
-    if (to->dtype == from->dtype && cr_overlap_of(to, from) == CR_SAME)
+    if (overlap == CR_SAME && to->dtype == from->dtype)
         return CR_OK;
     CR_TRY(dense_block(&b, &between, stride, from, from->device));
     cr_status st = ask_move(&between, from);

@@ -197,6 +197,8 @@ TEST(overlap_is_seen)
     EQ(cr_overlap_of(&all, &front), CR_PARTLY);
     back.stride = &zero;
     EQ(cr_overlap_of(&all, &back), CR_UNSURE);
+    back.size = &zero;
+    EQ(cr_overlap_of(&all, &back), CR_APART);
     cr_drop(t);
 }
 
