@@ -142,7 +142,7 @@ static int64_t *take_ints(cr_binding *b, int n)
 }
 
 /* One value for every place of an int[2]. */
-static bool spread(cr_binding *b, const cr_param *p, cr_tag tag, int64_t i, cr_value *out)
+static bool repeat_value(cr_binding *b, const cr_param *p, cr_tag tag, int64_t i, cr_value *out)
 {
     int64_t *ints = take_ints(b, p->fixed);
 
@@ -159,7 +159,7 @@ static bool to_ints(cr_binding *b, const cr_param *p, const cr_arg *a, cr_tag ta
     if (a->kind == CR_ARG_INTS)
         return true;
     return (a->kind == CR_ARG_INT || (tag == CR_TRUTHS && a->kind == CR_ARG_BOOL)) &&
-           p->fixed && spread(b, p, tag, a->i, out);
+           p->fixed && repeat_value(b, p, tag, a->i, out);
 }
 
 static bool to_floats(cr_binding *b, const cr_param *p, const cr_arg *a, cr_value *out)
@@ -198,7 +198,8 @@ static bool to_tensors(cr_binding *b, call *c, const cr_param *p, const cr_arg *
     return list != NULL;
 }
 
-static bool convert(cr_binding *b, call *c, const cr_param *p, const cr_arg *a, cr_value *out)
+static bool convert_arg(cr_binding *b, call *c, const cr_param *p, const cr_arg *a,
+                        cr_value *out)
 {
     c->bad_item = -1;
     if (is_none(a)) {
@@ -230,7 +231,7 @@ static bool convert(cr_binding *b, call *c, const cr_param *p, const cr_arg *a, 
 
 /* --- one overload --- */
 
-static bool misfit(call *c, int param, const cr_arg *a, int position)
+static bool note_misfit(call *c, int param, const cr_arg *a, int position)
 {
     c->bad_param = param;
     c->bad = a;
@@ -238,12 +239,12 @@ static bool misfit(call *c, int param, const cr_arg *a, int position)
     return false;
 }
 
-static int find_param(const cr_op *op, const char *name)
+static int param_index(const cr_op *op, const char *name)
 {
     for (int i = 0; i < op->param_count; i++)
         if (!strcmp(op->param[i].name, name))
             return i;
-    return !strcmp(name, "input") ? find_param(op, "self") : -1;
+    return !strcmp(name, "input") ? param_index(op, "self") : -1;
 }
 
 static int positional(const cr_op *op)
@@ -264,7 +265,7 @@ static int varargs(const cr_op *op)
 }
 
 /* Takes the integers from args[from] on; how many there were. */
-static int bind_varargs(cr_binding *b, const call *c, int from, int param)
+static int take_varargs(cr_binding *b, const call *c, int from, int param)
 {
     int64_t *ints = b->ints + b->ints_used;
     int n = 0;
@@ -285,38 +286,38 @@ static bool bind_place(cr_binding *b, call *c, const cr_op *op, int *at, int *pl
     int p = (*place)++;
 
     if (p >= op->param_count || op->param[p].keyword_only)
-        return misfit(c, -1, NULL, 0);
+        return note_misfit(c, -1, NULL, 0);
     *have |= 1u << p;
     if (a->kind == CR_ARG_INT && p == varargs(op)) {
-        *at += bind_varargs(b, c, *at, p) - 1;
+        *at += take_varargs(b, c, *at, p) - 1;
         return true;
     }
-    return convert(b, c, &op->param[p], a, &b->value[p]) || misfit(c, p, a, p + 1);
+    return convert_arg(b, c, &op->param[p], a, &b->value[p]) || note_misfit(c, p, a, p + 1);
 }
 
 static bool bind_name(cr_binding *b, call *c, const cr_op *op, const cr_arg *a, uint32_t *have)
 {
-    int p = find_param(op, a->name);
+    int p = param_index(op, a->name);
 
     if (p < 0 || *have >> p & 1u)
-        return misfit(c, -1, a, 0);
+        return note_misfit(c, -1, a, 0);
     *have |= 1u << p;
-    return convert(b, c, &op->param[p], a, &b->value[p]) || misfit(c, p, a, 0);
+    return convert_arg(b, c, &op->param[p], a, &b->value[p]) || note_misfit(c, p, a, 0);
 }
 
-static bool bind_defaults(cr_binding *b, call *c, const cr_op *op, uint32_t have)
+static bool fill_defaults(cr_binding *b, call *c, const cr_op *op, uint32_t have)
 {
     for (int i = 0; i < op->param_count; i++) {
         if (have >> i & 1u)
             continue;
         if (!op->param[i].has_default)
-            return misfit(c, i, NULL, 0);
+            return note_misfit(c, i, NULL, 0);
         b->value[i] = op->param[i].preset;
     }
     return true;
 }
 
-static bool bind_one(cr_binding *b, call *c, const cr_op *op)
+static bool bind_overload(cr_binding *b, call *c, const cr_op *op)
 {
     uint32_t have = 0;
     int place = 0;
@@ -327,13 +328,13 @@ static bool bind_one(cr_binding *b, call *c, const cr_op *op)
         const cr_arg *a = &c->args[i];
         if (a->kind == CR_ARG_RESULT) {
             if (b->result_count + 1 >= op->result_count)
-                return misfit(c, -1, NULL, 0);
+                return note_misfit(c, -1, NULL, 0);
             b->result[b->result_count++] = a->result;
         } else if (!(a->name ? bind_name(b, c, op, a, &have)
                              : bind_place(b, c, op, &i, &place, &have)))
             return false;
     }
-    return bind_defaults(b, c, op, have);
+    return fill_defaults(b, c, op, have);
 }
 
 /* --- messages --- */
@@ -354,7 +355,7 @@ static const char *given_text(const cr_arg *a)
     return is_none(a) ? "NoneType" : text[a->kind];
 }
 
-static void print_given(cr_text *out, const call *c)
+static void print_arg_types(cr_text *out, const call *c)
 {
     const char *comma = "";
 
@@ -379,12 +380,12 @@ static void print_params(cr_text *out, const cr_op *op)
     }
 }
 
-static cr_status explain_many(const call *c, const cr_op *op)
+static cr_status refuse_all_overloads(const call *c, const cr_op *op)
 {
     cr_text out = {0};
 
     cr_text_printf(&out, "%s() received an invalid combination of arguments - got (", c->name);
-    print_given(&out, c);
+    print_arg_types(&out, c);
     cr_text_put(&out, "), but expected one of:\n");
     for (; op; op = op->next) {
         cr_text_put(&out, " * (");
@@ -396,7 +397,7 @@ static cr_status explain_many(const call *c, const cr_op *op)
     return st;
 }
 
-static int needed(const cr_op *op)
+static int required_count(const cr_op *op)
 {
     int n = 0;
 
@@ -405,9 +406,9 @@ static int needed(const cr_op *op)
     return n;
 }
 
-static cr_status too_many(const call *c, const cr_op *op)
+static cr_status refuse_too_many(const call *c, const cr_op *op)
 {
-    int most = positional(op), least = needed(op), given = 0, results = 0;
+    int most = positional(op), least = required_count(op), given = 0, results = 0;
 
     for (int i = 0; i < c->count; i++) {
         given += !c->args[i].name && c->args[i].kind != CR_ARG_RESULT;
@@ -424,25 +425,25 @@ static cr_status too_many(const call *c, const cr_op *op)
                    most, most == 1 ? "" : "s", given, given == 1 ? "was" : "were");
 }
 
-static bool is_given(const call *c, const cr_op *op, int param)
+static bool has_arg(const call *c, const cr_op *op, int param)
 {
     int place = 0;
 
     for (int i = 0; i < c->count; i++)
         if (c->args[i].kind == CR_ARG_RESULT)
             continue;
-        else if (c->args[i].name ? find_param(op, c->args[i].name) == param : place++ == param)
+        else if (c->args[i].name ? param_index(op, c->args[i].name) == param : place++ == param)
             return true;
     return false;
 }
 
-static cr_status missing(const call *c, const cr_op *op)
+static cr_status refuse_missing(const call *c, const cr_op *op)
 {
     cr_text names = {0};
     int n = 0;
 
     for (int i = 0; i < op->param_count; i++)
-        if (!op->param[i].has_default && !is_given(c, op, i))
+        if (!op->param[i].has_default && !has_arg(c, op, i))
             cr_text_printf(&names, "%s\"%s\"", n++ ? ", " : "", param_name(&op->param[i]));
     cr_status st = cr_fail(CR_TYPE, "%s() missing %d required positional arguments: %s",
                            c->name, n, cr_text_str(&names));
@@ -450,7 +451,7 @@ static cr_status missing(const call *c, const cr_op *op)
     return st;
 }
 
-static cr_status wrong_type(const call *c, const cr_op *op)
+static cr_status refuse_wrong_type(const call *c, const cr_op *op)
 {
     const cr_param *p = &op->param[c->bad_param];
     char where[32] = "";
@@ -465,14 +466,14 @@ static cr_status wrong_type(const call *c, const cr_op *op)
                    where, cr_param_type_text(p), given_text(c->bad));
 }
 
-static cr_status explain_one(const call *c, const cr_op *op)
+static cr_status refuse_overload(const call *c, const cr_op *op)
 {
     if (c->bad_param >= 0)
-        return c->bad ? wrong_type(c, op) : missing(c, op);
+        return c->bad ? refuse_wrong_type(c, op) : refuse_missing(c, op);
     if (!c->bad)
-        return too_many(c, op);
+        return refuse_too_many(c, op);
     return cr_fail(CR_TYPE,
-                   find_param(op, c->bad->name) < 0
+                   param_index(op, c->bad->name) < 0
                        ? "%s() got an unexpected keyword argument '%s'"
                        : "%s() got multiple values for argument '%s'",
                    c->name, c->bad->name);
@@ -491,12 +492,12 @@ cr_status cr_bind(cr_binding *b, const cr_op **bound, const cr_op *op, const cha
     for (int lenient = 0; lenient <= 1; lenient++) {
         c.lenient = lenient;
         for (const cr_op *o = op; o; o = o->next)
-            if (bind_one(b, &c, o)) {
+            if (bind_overload(b, &c, o)) {
                 *bound = o;
                 return CR_OK;
             }
     }
-    return op->next ? explain_many(&c, op) : explain_one(&c, op);
+    return op->next ? refuse_all_overloads(&c, op) : refuse_overload(&c, op);
 }
 
 void cr_binding_drop(cr_binding *b) { cr_arena_drop(&b->lists); }

@@ -97,7 +97,7 @@ static void choose_tiles(plan *p)
     p->line_tiles = (p->line.size + p->line_tile - 1) / p->line_tile;
 }
 
-static void make_plan(plan *p, const cr_view *to, const cr_view *from)
+static void plan_element_copy(plan *p, const cr_view *to, const cr_view *from)
 {
     dim d[CR_MAX_DIMS];
     int n = join_dims(d, list_dims(d, to, from)), cross = crossing_dim(d, n);
@@ -200,7 +200,7 @@ static void run_row(void *context, int64_t begin, int64_t end)
                end - begin);
 }
 
-static void run(plan *p)
+static void run_element_copy(plan *p)
 {
     int64_t units = p->row_tiles * p->line_tiles, tile = p->row_tile * p->line_tile;
 
@@ -229,10 +229,10 @@ static cr_status copy_apart(const cr_view *to, const cr_view *from)
     if (!between.data)
         return CR_MEMORY;
     plan p;
-    make_plan(&p, &between, from);
-    run(&p);
-    make_plan(&p, to, &between);
-    run(&p);
+    plan_element_copy(&p, &between, from);
+    run_element_copy(&p);
+    plan_element_copy(&p, to, &between);
+    run_element_copy(&p);
     cr_cpu_release(between.data, class);
     return CR_OK;
 }
@@ -261,8 +261,8 @@ cr_status cr_copy_elements(const cr_view *to, const cr_view *from)
     cr_overlap overlap = cr_overlap_of(to, from);
     if (overlap != CR_APART)
         return overlap == CR_SAME && to->dtype == from->dtype ? CR_OK : copy_apart(to, from);
-    make_plan(&p, to, from);
-    run(&p);
+    plan_element_copy(&p, to, from);
+    run_element_copy(&p);
     return CR_OK;
 }
 
@@ -298,13 +298,13 @@ cr_status cr_fill_elements(const cr_view *to, cr_scalar value)
     cr_scalar_store(value, to->dtype, element);
     if (CR_UNLIKELY(!cr_is_host(to->device)))
         return cr_remote_fill(to, element);
-    make_plan(&p, to, &from);
+    plan_element_copy(&p, to, &from);
     if (p.line.size == 1 && p.count == 0 && (p.row.to == p.item || n == 1) &&
         all_bytes_equal(element, (size_t)p.item)) {
         byte_fill f = {to->data, element[0]};
         cr_parallel_for(n * p.item, 4 * GRAIN, set_bytes, &f);
     } else {
-        run(&p);
+        run_element_copy(&p);
     }
     return CR_OK;
 }

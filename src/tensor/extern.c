@@ -232,7 +232,8 @@ static cr_status call_extern(const cr_op *op, extern_call *c, cr_tensor *const *
     return CR_OK;
 }
 
-static cr_status compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg, cr_frame *f)
+static cr_status extern_compute_type(cr_dtype *out, const cr_op *op, const cr_value *arg,
+                                     cr_frame *f)
 {
     *out = CR_F32;
     if (!op->type && !(op->param_count && op->param[0].type == CR_T_TENSOR))
@@ -255,7 +256,7 @@ static cr_status run_extern(const cr_op *op, const cr_value *arg, cr_tensor *int
     c.fake = false;
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
-    CR_GO(compute_type(&compute, op, arg, &f));
+    CR_GO(extern_compute_type(&compute, op, arg, &f));
     CR_GO(present_all(&c, op, arg, compute));
     CR_GO(extern_results(out, op, arg, &c, compute, &f, into));
     CR_GO(call_extern(op, &c, out));

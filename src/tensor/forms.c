@@ -113,7 +113,7 @@ static bool may_run_in_place(const cr_op *op, const cr_value *arg)
 }
 
 /* Fakes have no elements that could be written to a tensor that has. */
-static cr_status check_device(const cr_op *op, const cr_value *arg)
+static cr_status check_written_device(const cr_op *op, const cr_value *arg)
 {
     if (!cr_has_bytes(arg[0].t->device))
         return CR_OK;
@@ -133,7 +133,7 @@ cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result)
     cr_status st;
 
     CR_TRY(cr_check_target(self));
-    CR_TRY(check_device(of, arg));
+    CR_TRY(check_written_device(of, arg));
     if (of->does == CR_DOES_BODY) {
         CR_TRY(check_inplace_size(self, arg, of->param_count));
         st = overlaps_operand(of, arg, self) ? inplace_by_copy(of, arg)
@@ -213,7 +213,7 @@ void cr_numbers_were_elements(void)
     cr_sizes_of_values = cr_sizes_of_values || calls_are_recorded();
 }
 
-static cr_status deliver(const cr_value *made, cr_tensor *out)
+static cr_status deliver_out(const cr_value *made, cr_tensor *out)
 {
     if (!cr_same_device(out->device, made->t->device))
         return cr_fail(CR_RUNTIME, "Expected out tensor to have device %s, but got %s instead",
@@ -240,7 +240,7 @@ static cr_status call_and_deliver(const cr_op *op, const cr_value *arg, cr_tenso
     CR_TRY(cr_call(op, arg, made));
     for (int k = 0; !st && k < op->result_count; k++)
         if (made[k].tag == CR_TENSOR) /* a mask can leave out results */
-            st = deliver(&made[k], out[k]);
+            st = deliver_out(&made[k], out[k]);
     cr_drop_values(made, op->result_count);
     return st;
 }

@@ -19,7 +19,7 @@ typedef struct {
     const cr_tensor *full;
 } row_space;
 
-static cr_status find_space(row_space *s, const cr_op *op, const cr_value *arg)
+static cr_status find_row_space(row_space *s, const cr_op *op, const cr_value *arg)
 {
     const cr_value *along = &arg[op->fused_dim];
     int64_t d = 0;
@@ -66,7 +66,8 @@ static cr_status moved(cr_tensor **out, const row_space *s, cr_tensor *t)
 }
 
 /* An operand as the kernel reads it; counted. */
-static cr_status prepare(cr_tensor **out, const row_space *s, cr_tensor *t, cr_operand kind)
+static cr_status prepare_operand(cr_tensor **out, const row_space *s, cr_tensor *t,
+                                 cr_operand kind)
 {
     cr_tensor *cast = NULL, *turned = NULL;
     cr_status st;
@@ -91,7 +92,7 @@ typedef struct {
     int64_t columns;
 } row_job;
 
-static void run_rows(void *context, int64_t begin, int64_t end)
+static void run_fused_rows(void *context, int64_t begin, int64_t end)
 {
     row_job *j = context;
     int64_t size[2] = {end - begin, j->columns};
@@ -104,7 +105,7 @@ static void run_rows(void *context, int64_t begin, int64_t end)
         j->status = st;
 }
 
-static void set_operand(row_job *j, int k, const cr_tensor *t, cr_operand kind)
+static void set_row_operand(row_job *j, int k, const cr_tensor *t, cr_operand kind)
 {
     int64_t item = (int64_t)cr_dtype_size((cr_dtype)t->dtype);
 
@@ -116,7 +117,7 @@ static void set_operand(row_job *j, int k, const cr_tensor *t, cr_operand kind)
 }
 
 /* Sizes of a result: the full operand's, or one value a row. */
-static void result_size(cr_shape *out, const row_space *s, cr_operand kind)
+static void row_result_size(cr_shape *out, const row_space *s, cr_operand kind)
 {
     out->ndim = s->ndim;
     memcpy(out->size, s->full->size, (size_t)s->ndim * sizeof *out->size);
@@ -128,7 +129,8 @@ static void result_size(cr_shape *out, const row_space *s, cr_operand kind)
 }
 
 /* Copies a kernel's result (rows last) to where the caller expects it. */
-static cr_status deliver(cr_tensor *out, const row_space *s, cr_tensor *made, cr_operand kind)
+static cr_status deliver_row_result(cr_tensor *out, const row_space *s, cr_tensor *made,
+                                    cr_operand kind)
 {
     cr_tensor *turned = NULL;
     cr_view to, from = cr_view_of(made);
@@ -177,30 +179,31 @@ static cr_status run_kernel(const row_space *s, const cr_value *arg, cr_tensor *
 
     for (int k = 0; k < op->result_count; k++) {
         CR_GO(target(&operand[k], s, result[k]));
-        set_operand(&j, k, operand[k], (cr_operand)op->fused_result[k]);
+        set_row_operand(&j, k, operand[k], (cr_operand)op->fused_result[k]);
     }
     for (int i = 0; i < op->param_count; i++) {
         if (op->param[i].type != CR_T_TENSOR)
             continue;
         cr_operand kind = (cr_operand)op->operand[i];
-        CR_GO(prepare(&operand[j.count], s, arg[i].t, kind));
-        set_operand(&j, j.count, operand[j.count], kind);
+        CR_GO(prepare_operand(&operand[j.count], s, arg[i].t, kind));
+        set_row_operand(&j, j.count, operand[j.count], kind);
         j.count++;
     }
     cr_fill_params(&params, op, arg, cr_dtype_compute(s->compute));
     j.param = params.slot;
-    cr_share_out(s->full->device, s->rows, 1 + GRAIN / s->columns, run_rows, &j);
+    cr_share_out(s->full->device, s->rows, 1 + GRAIN / s->columns, run_fused_rows, &j);
     CR_GO(j.status);
     for (int k = 0; k < op->result_count; k++)
         if (operand[k] != result[k])
-            CR_GO(deliver(result[k], s, operand[k], (cr_operand)op->fused_result[k]));
+            CR_GO(
+                deliver_row_result(result[k], s, operand[k], (cr_operand)op->fused_result[k]));
 done:
     for (int k = 0; k < j.count + 1 && k < CR_MAX_OPERANDS; k++)
         cr_drop(operand[k]);
     return st;
 }
 
-static cr_status make_results(const row_space *s, cr_tensor **result, cr_frame *f)
+static cr_status make_row_results(const row_space *s, cr_tensor **result, cr_frame *f)
 {
     const cr_op *op = s->op;
 
@@ -208,7 +211,7 @@ static cr_status make_results(const row_space *s, cr_tensor **result, cr_frame *
         cr_dtype dtype;
         cr_shape shape;
         CR_TRY(cr_result_type(&dtype, op, k, s->compute, f));
-        result_size(&shape, s, (cr_operand)op->fused_result[k]);
+        row_result_size(&shape, s, (cr_operand)op->fused_result[k]);
         CR_TRY(cr_tensor_new(&result[k], dtype, s->full->device, shape.ndim, shape.size));
     }
     return CR_OK;
@@ -262,14 +265,14 @@ cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result)
 
     if (!has_all(op, arg))
         return cr_run_composition(op, arg, result);
-    CR_TRY(find_space(&s, op, arg));
+    CR_TRY(find_row_space(&s, op, arg));
     if (!all_fit(&s, op, arg))
         return cr_run_composition(op, arg, result);
     cr_frame_init(&f, op, arg);
     CR_GO(cr_run_checks(op, &f));
     CR_GO(cr_compute_type(&s.compute, op, arg, &f));
     CR_GO(cr_place_kernel(&kernel, s.full->device, op, s.compute, CR_FORM_MAIN));
-    CR_GO(make_results(&s, made, &f));
+    CR_GO(make_row_results(&s, made, &f));
     if (cr_has_bytes(s.full->device) && s.full->numel)
         CR_GO(run_kernel(&s, arg, made, &kernel));
 done:

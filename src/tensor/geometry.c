@@ -66,7 +66,8 @@ static int compare_dims(const int64_t *size, const int64_t *stride, int a, int b
 
 /* Dims from the innermost to the outermost; where strides do not tell, the last is innermost.
  */
-static void order_dims(int ndim, const int64_t *size, const int64_t *stride, int *order)
+static void order_dims_by_stride(int ndim, const int64_t *size, const int64_t *stride,
+                                 int *order)
 {
     for (int i = 0; i < ndim; i++)
         order[i] = ndim - 1 - i;
@@ -104,7 +105,7 @@ void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64
         memmove(out, stride, (size_t)ndim * sizeof *out);
         return;
     }
-    order_dims(ndim, size, stride, order);
+    order_dims_by_stride(ndim, size, stride, order);
     strides_in_order(ndim, size, order, out);
 }
 
@@ -157,7 +158,7 @@ bool cr_is_channels_last(const cr_tensor *t)
 }
 
 /* Dims of more than one element by stride, the smallest first. */
-static int sort_dims(int ndim, const int64_t *size, const int64_t *stride, int *order)
+static int sort_long_dims(int ndim, const int64_t *size, const int64_t *stride, int *order)
 {
     int n = 0;
 
@@ -181,7 +182,7 @@ bool cr_is_dense_view(int ndim, const int64_t *size, const int64_t *stride)
     for (int i = 0; i < ndim; i++)
         if (size[i] == 0)
             return true;
-    int n = sort_dims(ndim, size, stride, order);
+    int n = sort_long_dims(ndim, size, stride, order);
     for (int i = 0; i < n; i++) {
         if (stride[order[i]] != step)
             return false;

@@ -152,7 +152,7 @@ static cr_array array_of(const cr_view *v)
     return (cr_array){v->data, v->dtype, v->ndim, v->size, v->stride};
 }
 
-static size_t bytes_of(const cr_view *v)
+static size_t view_bytes(const cr_view *v)
 {
     return (size_t)cr_numel(v->ndim, v->size) * cr_dtype_size((cr_dtype)v->dtype);
 }
@@ -179,7 +179,7 @@ static cr_view broadcast(const cr_view *from, const cr_view *to, int64_t *stride
 static cr_status dense_block(block *b, cr_view *v, int64_t *stride, const cr_view *like,
                              cr_device device)
 {
-    CR_TRY(block_get(b, device, bytes_of(like)));
+    CR_TRY(block_get(b, device, view_bytes(like)));
     cr_row_major(like->ndim, like->size, stride);
     *v = *like;
     v->data = b->at;
@@ -230,7 +230,7 @@ static cr_status move_in(const cr_view *to, const cr_view *from)
     }
     if (!is_dense(to))
         CR_GO(dense_block(&t, &there, there_stride, to, to->device));
-    CR_GO(cr_device_copy_in(to->device, there.data, host.data, bytes_of(to)));
+    CR_GO(cr_device_copy_in(to->device, there.data, host.data, view_bytes(to)));
     if (t.at)
         CR_GO(ask_move(to, &there));
 done:
@@ -252,7 +252,7 @@ static cr_status move_out(const cr_view *to, const cr_view *from)
     }
     if (from->dtype != to->dtype || !is_dense(to))
         CR_GO(dense_block(&h, &host, host_stride, from, CR_HOST));
-    CR_GO(cr_device_copy_out(host.data, from->device, there.data, bytes_of(from)));
+    CR_GO(cr_device_copy_out(host.data, from->device, there.data, view_bytes(from)));
     if (h.at)
         CR_GO(cr_copy_elements(to, &host));
 done:

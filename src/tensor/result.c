@@ -59,13 +59,13 @@ static bool lie_alike(const cr_shape *shape, const cr_value *v, int n,
     return first;
 }
 
-static bool is_row_major(const cr_tensor *t, const cr_tensor *first)
+static bool operand_is_row_major(const cr_tensor *t, const cr_tensor *first)
 {
     (void)first;
     return t->contiguous;
 }
 
-static bool is_channels_last(const cr_tensor *t, const cr_tensor *first)
+static bool operand_is_channels_last(const cr_tensor *t, const cr_tensor *first)
 {
     (void)first;
     return cr_is_channels_last(t);
@@ -78,7 +78,7 @@ static bool is_dense_alike(const cr_tensor *t, const cr_tensor *first)
 }
 
 /* The step of an operand along a dim of the result; 0: repeated there. */
-static int64_t step_along(const cr_shape *shape, const cr_tensor *t, int dim)
+static int64_t operand_stride_along(const cr_shape *shape, const cr_tensor *t, int dim)
 {
     int own = dim - (shape->ndim - t->ndim);
 
@@ -91,7 +91,8 @@ static int slower(const cr_shape *shape, const cr_value *v, int n, int a, int b)
     for (int i = 0; i < n; i++) {
         if (v[i].tag != CR_TENSOR)
             continue;
-        int64_t sa = step_along(shape, v[i].t, a), sb = step_along(shape, v[i].t, b);
+        int64_t sa = operand_stride_along(shape, v[i].t, a),
+                sb = operand_stride_along(shape, v[i].t, b);
         if (sa == 0 || sb == 0)
             continue;
         if (sa != sb)
@@ -104,7 +105,8 @@ static int slower(const cr_shape *shape, const cr_value *v, int n, int a, int b)
 
 /* Sorts dims, given from the last on, from fastest to slowest.  A dim passes those that nothing
  * tells it from, and changes places with slower ones. */
-static void sort_dims(int *order, int dims, const cr_shape *shape, const cr_value *v, int n)
+static void sort_operand_dims(int *order, int dims, const cr_shape *shape, const cr_value *v,
+                              int n)
 {
     for (int i = 1; i < dims; i++) {
         int moving = i;
@@ -124,7 +126,7 @@ static void sort_dims(int *order, int dims, const cr_shape *shape, const cr_valu
 
 /* Dims from fastest to slowest as the operands have them.  Strides of dims of one element,
  * which mean nothing, have no say in the order of the others. */
-static void order_dims(int *order, const cr_shape *shape, const cr_value *v, int n)
+static void order_operand_dims(int *order, const cr_shape *shape, const cr_value *v, int n)
 {
     int longer[CR_MAX_DIMS], count = 0;
 
@@ -133,10 +135,10 @@ static void order_dims(int *order, const cr_shape *shape, const cr_value *v, int
         if (shape->size[order[d]] != 1)
             longer[count++] = order[d];
     }
-    sort_dims(order, shape->ndim, shape, v, n);
+    sort_operand_dims(order, shape->ndim, shape, v, n);
     if (count == shape->ndim)
         return;
-    sort_dims(longer, count, shape, v, n);
+    sort_operand_dims(longer, count, shape, v, n);
     count = 0;
     for (int d = 0; d < shape->ndim; d++)
         if (shape->size[order[d]] != 1)
@@ -156,16 +158,16 @@ cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
     int64_t stride[CR_MAX_DIMS], step = 1;
     int order[CR_MAX_DIMS];
 
-    if (lie_alike(shape, v, n, is_row_major))
+    if (lie_alike(shape, v, n, operand_is_row_major))
         return cr_tensor_new(out, dtype, device, shape->ndim, shape->size);
-    if (shape->ndim == 4 && lie_alike(shape, v, n, is_channels_last)) {
+    if (shape->ndim == 4 && lie_alike(shape, v, n, operand_is_channels_last)) {
         CR_TRY(cr_format_strides(CR_FORMAT_CHANNELS_LAST, 4, shape->size, stride));
         return cr_tensor_new_strided(out, dtype, device, 4, shape->size, stride);
     }
     if (lie_alike(shape, v, n, is_dense_alike))
         return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size,
                                      first_tensor(v)->stride);
-    order_dims(order, shape, v, n);
+    order_operand_dims(order, shape, v, n);
     for (int i = 0; i < shape->ndim; i++) {
         stride[order[i]] = step;
         step = CR_WRAP_MUL(step, shape->size[order[i]] > 1 ? shape->size[order[i]] : 1);

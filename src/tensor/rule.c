@@ -3,6 +3,7 @@
  * Values are tagged, so one evaluator serves types, sizes, checks, compositions
  * and derivatives.  Arithmetic is on numbers unless a tensor takes part; then it
  * is a call of the operator.  Tensors made on the way belong to the frame. */
+#include "sym/dim.h"
 #include "tensor/internal.h"
 #include <math.h>
 #include <stdio.h>
@@ -59,7 +60,7 @@ static cr_status frame_own(cr_frame *f, cr_tensor *t)
 }
 
 /* A result becomes the frame's: its tensors, and a list's array. */
-static cr_status own_value(cr_frame *f, cr_value *v)
+static cr_status frame_own_value(cr_frame *f, cr_value *v)
 {
     if (v->tag == CR_TENSOR)
         return frame_own(f, v->t);
@@ -82,7 +83,7 @@ static cr_status own_value(cr_frame *f, cr_value *v)
     return st;
 }
 
-static cr_status misuse(const cr_frame *f, const cr_rule *r, const char *what)
+static cr_status refuse_rule(const cr_frame *f, const cr_rule *r, const char *what)
 {
     return cr_fail(CR_RUNTIME, "%s:%d: in %s: %s%s%s", f->op->file, r->line, f->op->name,
                    r->name ? r->name : "", r->name ? ": " : "", what);
@@ -97,7 +98,7 @@ static bool is_number(const cr_value *v)
     return v->tag == CR_INT || v->tag == CR_FLOAT || v->tag == CR_TRUTH || v->tag == CR_NUMBER;
 }
 
-static cr_scalar number_of(const cr_value *v)
+static cr_scalar value_scalar(const cr_value *v)
 {
     switch (v->tag) {
     case CR_NUMBER: return v->number;
@@ -107,9 +108,9 @@ static cr_scalar number_of(const cr_value *v)
     }
 }
 
-static double real_of(const cr_value *v) { return cr_scalar_as_double(number_of(v)); }
+static double real_of(const cr_value *v) { return cr_scalar_as_double(value_scalar(v)); }
 
-static bool is_whole(const cr_value *v) { return number_of(v).category <= CR_CAT_INT; }
+static bool is_whole(const cr_value *v) { return value_scalar(v).category <= CR_CAT_INT; }
 
 static bool truth_of(const cr_value *v)
 {
@@ -123,12 +124,6 @@ static bool truth_of(const cr_value *v)
     case CR_TENSORS: return v->len != 0;
     default: return true;
     }
-}
-
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    int64_t q = a / b;
-    return q - (a % b != 0 && (a < 0) != (b < 0));
 }
 
 static cr_status int_overflow(const cr_frame *f, int64_t a, int64_t b)
@@ -153,13 +148,14 @@ static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, 
     case CR_BUILTIN_most: *out = cr_of_int(a > b ? a : b); break;
     default:
         if (!b)
-            return misuse(f, r, "division by zero");
+            return refuse_rule(f, r, "division by zero");
         if (b == -1) /* the least integer has no opposite */
             *out =
                 cr_of_int(r->builtin == CR_BUILTIN_floordiv ? (int64_t)(0 - (uint64_t)a) : 0);
         else
-            *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? floor_div(a, b)
-                                                               : a - b * floor_div(a, b));
+            *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv
+                                 ? cr_dim_plain_floordiv(a, b)
+                                 : a - b * cr_dim_plain_floordiv(a, b));
     }
     return overflow ? int_overflow(f, a, b) : CR_OK;
 }
@@ -202,7 +198,7 @@ static cr_status complex_arithmetic(const cr_frame *f, const cr_rule *r, cr_comp
     case CR_BUILTIN_div:
         c = (cr_complex){(a.re * b.re + a.im * b.im) / d, (a.im * b.re - a.re * b.im) / d};
         break;
-    default: return misuse(f, r, "not defined for complex numbers");
+    default: return refuse_rule(f, r, "not defined for complex numbers");
     }
     *out = cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = c});
     return CR_OK;
@@ -213,8 +209,8 @@ static bool same_value(const cr_value *a, const cr_value *b)
     if (a->tag == CR_NONE || b->tag == CR_NONE)
         return a->tag == b->tag;
     if (is_number(a) && is_number(b)) {
-        cr_complex x = cr_scalar_as_complex(number_of(a)),
-                   y = cr_scalar_as_complex(number_of(b));
+        cr_complex x = cr_scalar_as_complex(value_scalar(a)),
+                   y = cr_scalar_as_complex(value_scalar(b));
         return x.re == y.re && x.im == y.im;
     }
     if (a->tag == CR_STRING && b->tag == CR_STRING)
@@ -224,14 +220,15 @@ static bool same_value(const cr_value *a, const cr_value *b)
     return a->tag == CR_DTYPE_VAL && b->tag == CR_DTYPE_VAL && a->i == b->i;
 }
 
-static cr_status compare(const cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
+static cr_status eval_compare(const cr_frame *f, const cr_rule *r, const cr_value *v,
+                              cr_value *out)
 {
     if (r->builtin == CR_BUILTIN_eq || r->builtin == CR_BUILTIN_ne) {
         *out = cr_of_bool(same_value(&v[0], &v[1]) == (r->builtin == CR_BUILTIN_eq));
         return CR_OK;
     }
     if (!is_number(&v[0]) || !is_number(&v[1]))
-        return misuse(f, r, "numbers expected");
+        return refuse_rule(f, r, "numbers expected");
     double a = real_of(&v[0]), b = real_of(&v[1]);
     *out = cr_of_bool(r->builtin == CR_BUILTIN_lt   ? a < b
                       : r->builtin == CR_BUILTIN_le ? a <= b
@@ -240,13 +237,13 @@ static cr_status compare(const cr_frame *f, const cr_rule *r, const cr_value *v,
     return CR_OK;
 }
 
-static cr_status arithmetic(const cr_frame *f, const cr_rule *r, const cr_value *v,
-                            cr_value *out)
+static cr_status eval_arithmetic(const cr_frame *f, const cr_rule *r, const cr_value *v,
+                                 cr_value *out)
 {
     if (r->builtin >= CR_BUILTIN_eq && r->builtin <= CR_BUILTIN_ge)
-        return compare(f, r, v, out);
+        return eval_compare(f, r, v, out);
     if (r->builtin == CR_BUILTIN_neg) {
-        cr_scalar s = number_of(&v[0]);
+        cr_scalar s = value_scalar(&v[0]);
         if (s.category == CR_CAT_COMPLEX)
             *out =
                 cr_of_number((cr_scalar){.category = CR_CAT_COMPLEX, .c = {-s.c.re, -s.c.im}});
@@ -256,32 +253,35 @@ static cr_status arithmetic(const cr_frame *f, const cr_rule *r, const cr_value 
         return CR_OK;
     }
     if (!is_number(&v[0]) || !is_number(&v[1]))
-        return misuse(f, r, "numbers expected");
+        return refuse_rule(f, r, "numbers expected");
     if (is_complex_number(&v[0]) || is_complex_number(&v[1]))
-        return complex_arithmetic(f, r, cr_scalar_as_complex(number_of(&v[0])),
-                                  cr_scalar_as_complex(number_of(&v[1])), out);
+        return complex_arithmetic(f, r, cr_scalar_as_complex(value_scalar(&v[0])),
+                                  cr_scalar_as_complex(value_scalar(&v[1])), out);
     if (is_whole(&v[0]) && is_whole(&v[1]))
-        return int_arithmetic(f, r, cr_scalar_as_int(number_of(&v[0])),
-                              cr_scalar_as_int(number_of(&v[1])), out);
+        return int_arithmetic(f, r, cr_scalar_as_int(value_scalar(&v[0])),
+                              cr_scalar_as_int(value_scalar(&v[1])), out);
     float_arithmetic(r, real_of(&v[0]), real_of(&v[1]), out);
     return CR_OK;
 }
 
 /* --- geometry --- */
 
-static int ndim_of(const cr_value *v) { return v->tag == CR_VIEW ? v->view->ndim : v->t->ndim; }
+static int value_ndim(const cr_value *v)
+{
+    return v->tag == CR_VIEW ? v->view->ndim : v->t->ndim;
+}
 
-static const int64_t *sizes_of(const cr_value *v)
+static const int64_t *value_sizes(const cr_value *v)
 {
     return v->tag == CR_VIEW ? v->view->size : v->t->size;
 }
 
-static int64_t numel_of(const cr_value *v)
+static int64_t value_numel(const cr_value *v)
 {
     int64_t n = 1;
 
-    for (int i = 0; i < ndim_of(v); i++)
-        n *= sizes_of(v)[i];
+    for (int i = 0; i < value_ndim(v); i++)
+        n *= value_sizes(v)[i];
     return n;
 }
 
@@ -345,7 +345,7 @@ static cr_status wrapped_dims(cr_frame *f, const cr_value *dim, int ndim, cr_val
 
 static cr_status reduced_sizes(cr_frame *f, const cr_value *v, int count, cr_value *out)
 {
-    int ndim = ndim_of(&v[0]);
+    int ndim = value_ndim(&v[0]);
     bool keep = count > 2 && truth_of(&v[2]);
     int64_t *ints = frame_get(f, (size_t)(ndim ? ndim : 1) * sizeof *ints);
     uint64_t mask;
@@ -356,7 +356,7 @@ static cr_status reduced_sizes(cr_frame *f, const cr_value *v, int count, cr_val
     CR_TRY(cr_dim_mask(&mask, &v[1], ndim));
     for (int d = 0; d < ndim; d++)
         if (!(mask >> d & 1))
-            ints[n++] = sizes_of(&v[0])[d];
+            ints[n++] = value_sizes(&v[0])[d];
         else if (keep)
             ints[n++] = 1;
     *out = cr_of_ints(ints, n);
@@ -368,24 +368,24 @@ static cr_status reduced_count(const cr_value *v, cr_value *out)
     uint64_t mask;
     int64_t n = 1;
 
-    CR_TRY(cr_dim_mask(&mask, &v[1], ndim_of(&v[0])));
-    for (int d = 0; d < ndim_of(&v[0]); d++)
+    CR_TRY(cr_dim_mask(&mask, &v[1], value_ndim(&v[0])));
+    for (int d = 0; d < value_ndim(&v[0]); d++)
         if (mask >> d & 1)
-            n *= sizes_of(&v[0])[d];
+            n *= value_sizes(&v[0])[d];
     *out = cr_of_int(n);
     return CR_OK;
 }
 
-static cr_status size_of(const cr_value *v, int count, cr_value *out)
+static cr_status eval_size(const cr_value *v, int count, cr_value *out)
 {
     int64_t d;
 
     if (count == 1) {
-        *out = cr_of_ints(sizes_of(v), (size_t)ndim_of(v));
+        *out = cr_of_ints(value_sizes(v), (size_t)value_ndim(v));
         return CR_OK;
     }
-    CR_TRY(cr_wrap_dim(&d, v[1].i, ndim_of(v)));
-    *out = cr_of_int(ndim_of(v) ? sizes_of(v)[d] : 1);
+    CR_TRY(cr_wrap_dim(&d, v[1].i, value_ndim(v)));
+    *out = cr_of_int(value_ndim(v) ? value_sizes(v)[d] : 1);
     return CR_OK;
 }
 
@@ -451,19 +451,19 @@ static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, 
         *out = cr_of_int(n);
         return CR_OK;
     case CR_BUILTIN_wraps: return wrapped_dims(f, &v[0], (int)v[1].i, out);
-    default: return misuse(f, r, "unknown function");
+    default: return refuse_rule(f, r, "unknown function");
     }
 }
 
 static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
     if (!is_tensor(&v[0]))
-        return misuse(f, r, "a tensor expected");
+        return refuse_rule(f, r, "a tensor expected");
     switch (r->builtin) {
-    case CR_BUILTIN_size: return size_of(v, r->count, out);
-    case CR_BUILTIN_ndim: *out = cr_of_int(ndim_of(v)); return CR_OK;
-    case CR_BUILTIN_dims: return make_range(f, ndim_of(v), out);
-    case CR_BUILTIN_numel: *out = cr_of_int(numel_of(v)); return CR_OK;
+    case CR_BUILTIN_size: return eval_size(v, r->count, out);
+    case CR_BUILTIN_ndim: *out = cr_of_int(value_ndim(v)); return CR_OK;
+    case CR_BUILTIN_dims: return make_range(f, value_ndim(v), out);
+    case CR_BUILTIN_numel: *out = cr_of_int(value_numel(v)); return CR_OK;
     case CR_BUILTIN_reduced: return reduced_sizes(f, v, r->count, out);
     default: return reduced_count(v, out);
     }
@@ -545,7 +545,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_numel:
     case CR_BUILTIN_reduced:
     case CR_BUILTIN_reduced_count: return builtin_tensor(f, r, v, out);
-    default: return arithmetic(f, r, v, out);
+    default: return eval_arithmetic(f, r, v, out);
     }
 }
 
@@ -562,12 +562,12 @@ static bool fit(cr_frame *f, const cr_param *p, const cr_value *v, cr_value *out
         if (is_tensor(v))
             return true;
         if (p->number && is_number(v))
-            *out = cr_of_number(number_of(v));
+            *out = cr_of_number(value_scalar(v));
         return p->number && is_number(v);
     case CR_T_TENSORS: return v->tag == CR_TENSORS || (v->tag == CR_INTS && v->len == 0);
     case CR_T_SCALAR:
         if (is_number(v))
-            *out = cr_of_number(number_of(v));
+            *out = cr_of_number(value_scalar(v));
         return is_number(v);
     case CR_T_FLOAT:
         if (is_number(v))
@@ -575,7 +575,7 @@ static bool fit(cr_frame *f, const cr_param *p, const cr_value *v, cr_value *out
         return is_number(v);
     case CR_T_INT:
         if (v->tag == CR_NUMBER || v->tag == CR_TRUTH)
-            *out = cr_of_int(cr_scalar_as_int(number_of(v)));
+            *out = cr_of_int(cr_scalar_as_int(value_scalar(v)));
         return is_number(v) && is_whole(v);
     case CR_T_BOOL:
         if (is_number(v))
@@ -609,8 +609,8 @@ static int parameter_of(const cr_op *op, const cr_rule *r, int i)
 }
 
 /* Arguments of a call against one overload. */
-static bool bind(cr_frame *f, const cr_op *op, const cr_rule *r, const cr_value *v,
-                 cr_value *arg)
+static bool bind_rule_call(cr_frame *f, const cr_op *op, const cr_rule *r, const cr_value *v,
+                           cr_value *arg)
 {
     uint32_t given = 0;
 
@@ -631,12 +631,12 @@ static bool bind(cr_frame *f, const cr_op *op, const cr_rule *r, const cr_value 
 }
 
 /* Results as one value: a tensor, or a list of them. */
-static cr_status pack(cr_frame *f, const cr_op *op, cr_value *results, cr_value *out)
+static cr_status pack_results(cr_frame *f, const cr_op *op, cr_value *results, cr_value *out)
 {
     cr_status st = CR_OK;
 
     for (int i = 0; i < op->result_count; i++) {
-        cr_status one = own_value(f, &results[i]);
+        cr_status one = frame_own_value(f, &results[i]);
         st = st ? st : one;
     }
     if (st)
@@ -691,13 +691,13 @@ static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v,
     cr_value arg[CR_MAX_ARGS], results[CR_MAX_RESULTS];
 
     for (const cr_op *op = r->op; op; op = op->next) {
-        if (!bind(f, op, r, v, arg))
+        if (!bind_rule_call(f, op, r, v, arg))
             continue;
         CR_TRY(op->tensor_params ? cr_call(op, arg, results)
                                  : call_factory(f, op, arg, results));
-        return pack(f, op, results, out);
+        return pack_results(f, op, results, out);
     }
-    return misuse(f, r, "no overload takes these arguments");
+    return refuse_rule(f, r, "no overload takes these arguments");
 }
 
 /* --- sizes of a result without a call --- */
@@ -729,7 +729,7 @@ static cr_status shape_argument(cr_frame *f, cr_type type, cr_value *v, cr_view 
     return CR_OK;
 }
 
-static cr_status result_size(cr_frame *f, const cr_rule *call, cr_value *out)
+static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *out)
 {
     const cr_op *op = call->op;
     cr_value arg[CR_MAX_ARGS];
@@ -738,7 +738,7 @@ static cr_status result_size(cr_frame *f, const cr_rule *call, cr_value *out)
     int64_t *ints;
 
     if (call->kind != CR_RULE_CALL || !op || !op->shape_fn || call->count > op->param_count)
-        return misuse(f, call, "no call of an entry with a shape function");
+        return refuse_rule(f, call, "no call of an entry with a shape function");
     for (int i = 0; i < op->param_count; i++) {
         arg[i] = op->param[i].preset;
         if (i < call->count)
@@ -819,9 +819,9 @@ static CR_NOINLINE cr_status eval_call(cr_frame *f, const cr_rule *r, cr_value *
     if (r->builtin >= CR_BUILTIN_and && r->builtin <= CR_BUILTIN_not)
         return eval_logic(f, r, out);
     if (r->builtin == CR_BUILTIN_result_size)
-        return result_size(f, r->args[0], out);
+        return eval_result_size(f, r->args[0], out);
     if (r->count > CR_MAX_ARGS)
-        return misuse(f, r, "too many arguments");
+        return refuse_rule(f, r, "too many arguments");
     for (int i = 0; i < r->count; i++)
         CR_TRY(eval_argument(f, r->args[i], &v[i]));
     if (r->builtin < 0)
@@ -866,7 +866,7 @@ static CR_NOINLINE cr_status eval_list(cr_frame *f, const cr_rule *r, cr_value *
     cr_value items[CR_MAX_ARGS];
 
     if (r->count > CR_MAX_ARGS)
-        return misuse(f, r, "too many items");
+        return refuse_rule(f, r, "too many items");
     for (int i = 0; i < r->count; i++)
         CR_TRY(cr_frame_eval(f, r->args[i], &items[i]));
     return pack_list(f, items, r->count, out);
@@ -907,7 +907,7 @@ static CR_NOINLINE cr_status eval_index(cr_frame *f, const cr_rule *r, cr_value 
     CR_TRY(cr_frame_eval(f, r->args[1], &at));
     int64_t i = at.i < 0 ? at.i + list.len : at.i;
     if (list.tag < CR_INTS || i < 0 || i >= list.len)
-        return misuse(f, r, "index out of range");
+        return refuse_rule(f, r, "index out of range");
     *out = item_of(&list, (uint32_t)i);
     return CR_OK;
 }
@@ -929,7 +929,7 @@ static cr_status eval_constant(cr_frame *f, const cr_rule *r, cr_value *out)
     else if (!strcmp(r->name, "ln2"))
         *out = cr_of_float(0.6931471805599453);
     else
-        return misuse(f, r, "unknown name");
+        return refuse_rule(f, r, "unknown name");
     return CR_OK;
 }
 
@@ -948,7 +948,7 @@ static CR_NOINLINE cr_status eval_name(cr_frame *f, const cr_rule *r, cr_value *
         int let = slot - op->first_let_slot;
         cr_value v;
         if (let < 0 || let >= op->let_count)
-            return misuse(f, r, "has no value here");
+            return refuse_rule(f, r, "has no value here");
         CR_TRY(cr_frame_eval(f, op->lets[let].rule, &v));
         cr_frame_set(f, slot, v);
     }
@@ -975,5 +975,5 @@ cr_status cr_frame_eval(cr_frame *f, const cr_rule *r, cr_value *out)
     case CR_RULE_EACH: return eval_each(f, r, out);
     case CR_RULE_INDEX: return eval_index(f, r, out);
     }
-    return misuse(f, r, "unknown rule");
+    return refuse_rule(f, r, "unknown rule");
 }

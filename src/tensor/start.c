@@ -8,7 +8,7 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static cr_status started;
 
-static void start(void)
+static void install_tables(void)
 {
     started = cr_generated_install();
     if (started)
@@ -19,6 +19,6 @@ static void start(void)
 
 cr_status cr_tensor_start(void)
 {
-    pthread_once(&once, start);
+    pthread_once(&once, install_tables);
     return started;
 }

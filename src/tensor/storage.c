@@ -12,7 +12,7 @@ void (*cr_followed_loses)(const void *bytes);
 enum { HEADER = 64, INLINE_BYTES = 1024 - HEADER };
 _Static_assert(sizeof(cr_storage) <= HEADER, "the bytes behind a header are 64-byte aligned");
 
-static cr_storage *header_new(size_t extra, cr_device device, size_t size)
+static cr_storage *storage_header_new(size_t extra, cr_device device, size_t size)
 {
     uint32_t class;
     cr_storage *s = cr_cpu_get(HEADER + extra, &class);
@@ -54,7 +54,7 @@ static cr_status get_bytes(cr_storage *s, size_t size)
 cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size)
 {
     bool together = cr_is_host_memory(device) && size - 1 < INLINE_BYTES;
-    cr_storage *s = header_new(together ? size : 0, device, size);
+    cr_storage *s = storage_header_new(together ? size : 0, device, size);
 
     if (CR_UNLIKELY(!s))
         return CR_MEMORY;
@@ -74,7 +74,7 @@ cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size)
 cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                              void (*release)(void *), void *owner)
 {
-    cr_storage *s = header_new(0, CR_HOST, size);
+    cr_storage *s = storage_header_new(0, CR_HOST, size);
 
     if (!s)
         return CR_MEMORY;
@@ -189,7 +189,7 @@ typedef struct {
     void *owner;
 } kept_block;
 
-static void drop_kept(void *p)
+static void release_kept_block(void *p)
 {
     kept_block *k = p;
 
@@ -210,7 +210,7 @@ static cr_status keep_block(cr_storage *s)
     if (!k)
         return CR_MEMORY;
     *k = (kept_block){s->bytes, s->size_class, s->device, s->release, s->owner};
-    s->release = drop_kept;
+    s->release = release_kept_block;
     s->owner = k;
     return CR_OK;
 }
@@ -255,7 +255,7 @@ static cr_status grow(cr_storage *s, size_t size)
 
 cr_status cr_storage_resize(cr_storage *s, size_t size)
 {
-    if (s->release && s->release != drop_aliased && s->release != drop_kept)
+    if (s->release && s->release != drop_aliased && s->release != release_kept_block)
         return cr_fail(CR_RUNTIME, "Trying to resize storage that is not resizable");
     if (cr_has_bytes(s->device) && size > room(s))
         CR_TRY(grow(s, size));

@@ -49,7 +49,7 @@ static inline uint32_t device_stages(cr_device d)
 }
 
 /* A header with room for `ndim` dims and without storage. */
-static inline cr_tensor *header_new(cr_dtype dtype, cr_device device, int ndim)
+static inline cr_tensor *tensor_header_new(cr_dtype dtype, cr_device device, int ndim)
 {
     uint32_t class;
     cr_tensor *t = cr_cpu_get(sizeof *t, &class);
@@ -144,8 +144,8 @@ static cr_status refuse_rank(int ndim)
 }
 
 /* Row-major bytes.  False when they cannot be counted. */
-static inline bool count_bytes(int ndim, const int64_t *size, int64_t item, int64_t *numel,
-                               int64_t *bytes)
+static inline bool count_row_major(int ndim, const int64_t *size, int64_t item, int64_t *numel,
+                                   int64_t *bytes)
 {
     int64_t n = 1;
     bool bad = false;
@@ -162,7 +162,7 @@ static bool count_strided(int ndim, const int64_t *size, const int64_t *stride, 
 {
     int64_t last = 0, reach;
 
-    if (!count_bytes(ndim, size, item, numel, bytes))
+    if (!count_row_major(ndim, size, item, numel, bytes))
         return false;
     for (int i = 0; i < ndim; i++)
         if (stride[i] < 0)
@@ -187,9 +187,10 @@ cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device device, int n
 
     if (CR_UNLIKELY(ndim > CR_MAX_DIMS))
         return refuse_rank(ndim);
-    if (CR_UNLIKELY(!count_bytes(ndim, size, (int64_t)cr_dtype_size(dtype), &numel, &bytes)))
+    if (CR_UNLIKELY(
+            !count_row_major(ndim, size, (int64_t)cr_dtype_size(dtype), &numel, &bytes)))
         return refuse_sizes(ndim, size, NULL);
-    cr_tensor *t = header_new(dtype, device, ndim);
+    cr_tensor *t = tensor_header_new(dtype, device, ndim);
     if (CR_UNLIKELY(!t))
         return CR_MEMORY;
     cr_status st = cr_storage_new(&s, device, (size_t)bytes);
@@ -263,7 +264,7 @@ cr_status cr_tensor_over(cr_tensor **out, cr_storage *storage, cr_dtype dtype, i
     if (CR_UNLIKELY(ndim > CR_MAX_DIMS))
         return refuse_rank(ndim);
     CR_TRY(count_elements(ndim, size, &numel));
-    cr_tensor *t = header_new(dtype, storage->device, ndim);
+    cr_tensor *t = tensor_header_new(dtype, storage->device, ndim);
     if (CR_UNLIKELY(!t))
         return CR_MEMORY;
     set_dims(t, ndim, size, stride, numel);

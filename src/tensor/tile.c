@@ -26,7 +26,7 @@ typedef struct {
 
 /* --- the iteration space --- */
 
-static void lay_out(plan *p, const cr_operand_view *v, int ndim)
+static void lay_out_space(plan *p, const cr_operand_view *v, int ndim)
 {
     for (int k = 0; k < p->count; k++) {
         int lead = ndim - v[k].ndim;
@@ -57,7 +57,7 @@ static int runs_faster(const plan *p, int a, int b)
     return 0;
 }
 
-static void swap_dims(plan *p, int a, int b)
+static void swap_space_dims(plan *p, int a, int b)
 {
     int64_t t = p->size[a];
 
@@ -71,14 +71,14 @@ static void swap_dims(plan *p, int a, int b)
 }
 
 /* Insertion sort, slowest dim first; stable, so row-major stays as it is. */
-static void reorder(plan *p)
+static void order_space(plan *p)
 {
     for (int i = 1; i < p->ndim; i++)
         for (int j = i; j > 0 && runs_faster(p, j - 1, j) == 1; j--)
-            swap_dims(p, j - 1, j);
+            swap_space_dims(p, j - 1, j);
 }
 
-static bool mergeable(const plan *p, int d)
+static bool can_merge_dims(const plan *p, int d)
 {
     for (int k = 0; k < p->count; k++)
         if (p->stride[k][d] != p->stride[k][d + 1] * p->size[d + 1])
@@ -86,7 +86,7 @@ static bool mergeable(const plan *p, int d)
     return true;
 }
 
-static void remove_dim(plan *p, int d)
+static void remove_space_dim(plan *p, int d)
 {
     for (int i = d; i + 1 < p->ndim; i++) {
         p->size[i] = p->size[i + 1];
@@ -96,15 +96,15 @@ static void remove_dim(plan *p, int d)
     p->ndim--;
 }
 
-static void merge(plan *p)
+static void merge_space(plan *p)
 {
     for (int d = p->ndim - 1; d >= 0 && p->ndim > 1; d--)
         if (p->size[d] == 1)
-            remove_dim(p, d);
+            remove_space_dim(p, d);
     for (int d = p->ndim - 2; d >= 0; d--)
-        if (mergeable(p, d)) {
+        if (can_merge_dims(p, d)) {
             p->size[d + 1] *= p->size[d];
-            remove_dim(p, d);
+            remove_space_dim(p, d);
         }
 }
 
@@ -207,7 +207,7 @@ static void run_tile(const plan *p, tile *tiles, char *const *data, int64_t rows
     }
 }
 
-static void run_staged(const plan *p, const plane *at)
+static void run_through_tiles(const plan *p, const plane *at)
 {
     tile tiles[CR_MAX_OPERANDS];
     int last = p->ndim - 1;
@@ -226,13 +226,13 @@ static void run_staged(const plan *p, const plane *at)
 static void run_plane(const plan *p, const plane *at)
 {
     if (p->any_staged)
-        run_staged(p, at);
+        run_through_tiles(p, at);
     else
         run_plain(p, at);
 }
 
 /* Rows [begin, end) of all rows of the space, plane by plane. */
-static void run_rows(void *context, int64_t begin, int64_t end)
+static void run_space_rows(void *context, int64_t begin, int64_t end)
 {
     const plan *p = context;
     int last = p->ndim - 1;
@@ -272,7 +272,7 @@ static void run_columns(void *context, int64_t begin, int64_t end)
     run_plane(p, &at);
 }
 
-static void run(plan *p)
+static void run_space(plan *p)
 {
     int last = p->ndim - 1;
     int64_t rows = 1, columns = p->size[last];
@@ -282,7 +282,7 @@ static void run(plan *p)
     if (rows == 1)
         cr_parallel_for((columns + CHUNK - 1) / CHUNK, GRAIN / CHUNK, run_columns, p);
     else
-        cr_parallel_for(rows, 1 + GRAIN / columns, run_rows, p);
+        cr_parallel_for(rows, 1 + GRAIN / columns, run_space_rows, p);
 }
 
 cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count, int outputs,
@@ -301,11 +301,11 @@ cr_status cr_operands_run(cr_kernel kernel, cr_operand_view *operand, int count,
             return CR_OK;
         p.size[d] = size[d];
     }
-    lay_out(&p, operand, ndim);
-    reorder(&p);
-    merge(&p);
+    lay_out_space(&p, operand, ndim);
+    order_space(&p);
+    merge_space(&p);
     complete(&p);
     choose_staged(&p);
-    run(&p);
+    run_space(&p);
     return CR_OK;
 }

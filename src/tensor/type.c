@@ -34,7 +34,7 @@ static cr_dtype promote_or_either(cr_dtype a, cr_dtype b)
 }
 
 /* A weaker kind of operand changes the category only. */
-static cr_dtype combine(cr_dtype strong, cr_dtype weak)
+static cr_dtype combine_kinds(cr_dtype strong, cr_dtype weak)
 {
     if (strong == CR_DTYPE_NONE || weak == CR_DTYPE_NONE)
         return strong == CR_DTYPE_NONE ? weak : strong;
@@ -55,11 +55,11 @@ static int strength(const cr_value *v)
     return v->tag == CR_DTYPE_VAL ? 0 : 2;
 }
 
-static void gather(cr_dtype kinds[3], const cr_value *v)
+static void gather_kinds(cr_dtype kinds[3], const cr_value *v)
 {
     if (v->tag == CR_TENSORS) {
         for (uint32_t i = 0; i < v->len; i++)
-            gather(kinds, &v->list[i]);
+            gather_kinds(kinds, &v->list[i]);
         return;
     }
     cr_dtype t = cr_value_dtype(v);
@@ -74,8 +74,8 @@ cr_dtype cr_promote_values(const cr_value *v, int n)
     cr_dtype kinds[3] = {CR_DTYPE_NONE, CR_DTYPE_NONE, CR_DTYPE_NONE};
 
     for (int i = 0; i < n; i++)
-        gather(kinds, &v[i]);
-    return combine(kinds[0], combine(kinds[1], kinds[2]));
+        gather_kinds(kinds, &v[i]);
+    return combine_kinds(kinds[0], combine_kinds(kinds[1], kinds[2]));
 }
 
 /* --- rules --- */
@@ -298,8 +298,8 @@ static inline cr_dtype field(uint64_t word, int k)
     return (cr_dtype)(word >> (KEY_WIDTH + TYPE_BITS * k) & ((1 << TYPE_BITS) - 1));
 }
 
-static cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute,
-                        cr_dtype *dtypes)
+static cr_status evaluate_types(const cr_op *op, const cr_value *arg, cr_dtype *compute,
+                                cr_dtype *dtypes)
 {
     cr_frame f;
     cr_status st = CR_OK;
@@ -330,7 +330,7 @@ cr_status cr_decide_types(const cr_op *op, const cr_value *arg, cr_dtype *comput
             return CR_OK;
         }
     }
-    CR_TRY(decide(op, arg, compute, dtypes));
+    CR_TRY(evaluate_types(op, arg, compute, dtypes));
     if (key) {
         word = key | (uint64_t)*compute << KEY_WIDTH;
         for (int k = 0; k < op->result_count; k++)

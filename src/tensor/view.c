@@ -3,7 +3,7 @@
 #include "tensor/geometry.h"
 #include <string.h>
 
-static void same(const cr_view *self, cr_geometry *out)
+static void copy_geometry(const cr_view *self, cr_geometry *out)
 {
     out->ndim = self->ndim;
     out->offset = 0;
@@ -13,15 +13,15 @@ static void same(const cr_view *self, cr_geometry *out)
     }
 }
 
-static void put(cr_geometry *out, int64_t size, int64_t stride)
+static void append_dim(cr_geometry *out, int64_t size, int64_t stride)
 {
     out->size[out->ndim] = size;
     out->stride[out->ndim++] = stride;
 }
 
 /* Fails with a message that ends in a size list. */
-static cr_status refuse(cr_status kind, const char *front, int ndim, const int64_t *size,
-                        const char *back)
+static cr_status refuse_with_sizes(cr_status kind, const char *front, int ndim,
+                                   const int64_t *size, const char *back)
 {
     cr_text t = {0};
 
@@ -31,7 +31,7 @@ static cr_status refuse(cr_status kind, const char *front, int ndim, const int64
     return kind;
 }
 
-static cr_status refuse_rank(const cr_value *list)
+static cr_status check_list_rank(const cr_value *list)
 {
     if (list->len <= CR_MAX_DIMS)
         return CR_OK;
@@ -42,7 +42,7 @@ static cr_status refuse_rank(const cr_value *list)
 cr_status cr_map_alias(const cr_value *arg, const cr_view *self, cr_geometry *out)
 {
     (void)arg;
-    same(self, out);
+    copy_geometry(self, out);
     return CR_OK;
 }
 
@@ -59,7 +59,7 @@ static cr_status refuse_shape(const cr_value *list, int64_t numel)
     return CR_RUNTIME;
 }
 
-static cr_status refuse_negative(const cr_value *list, uint32_t at)
+static cr_status refuse_negative_size(const cr_value *list, uint32_t at)
 {
     cr_text t = {0};
 
@@ -76,23 +76,23 @@ cr_status cr_infer_sizes(int64_t *out, const cr_value *list, int64_t numel)
     int open = -1;
     bool overflow = false;
 
-    CR_TRY(refuse_rank(list));
+    CR_TRY(check_list_rank(list));
     for (uint32_t i = 0; i < list->len; i++) {
         out[i] = list->ints[i];
         if (out[i] == -1 && open >= 0)
             return cr_fail(CR_RUNTIME, "only one dimension can be inferred");
         if (out[i] < -1)
-            return refuse_negative(list, i);
+            return refuse_negative_size(list, i);
         if (out[i] == -1)
             open = (int)i;
         else
             overflow |= CR_MUL_OVERFLOW(known, out[i], &known);
     }
     if (open >= 0 && known == 0 && numel == 0)
-        return refuse(CR_RUNTIME, "cannot reshape tensor of 0 elements into shape ",
-                      (int)list->len, list->ints,
-                      " because the unspecified dimension size -1 can be any value "
-                      "and is ambiguous");
+        return refuse_with_sizes(CR_RUNTIME, "cannot reshape tensor of 0 elements into shape ",
+                                 (int)list->len, list->ints,
+                                 " because the unspecified dimension size -1 can be any value "
+                                 "and is ambiguous");
     if (overflow || (open < 0 ? known != numel : known <= 0 || numel % known))
         return refuse_shape(list, numel);
     if (open >= 0)
@@ -179,7 +179,7 @@ static cr_status infer_unflatten(int64_t *out, const cr_value *list, int64_t dim
             return cr_fail(CR_RUNTIME, "unflatten got an unexpected error:\n"
                                        "only one dimension can be inferred");
         if (out[i] < -1)
-            return refuse_negative(list, i);
+            return refuse_negative_size(list, i);
         if (out[i] == -1)
             open = (int)i;
         else if (CR_MUL_OVERFLOW(known, out[i], &known))
@@ -204,7 +204,7 @@ cr_status cr_map_unflatten(const cr_value *arg, const cr_view *self, cr_geometry
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
     if (self->ndim == 0)
         return cr_fail(CR_RUNTIME, "unflatten() cannot be applied to a 0-dim tensor.");
-    same(self, out);
+    copy_geometry(self, out);
     CR_TRY(infer_unflatten(out->size + dim, list, dim, self->size[dim]));
     inner = self->stride[dim];
     for (int64_t i = dim + list->len - 1; i >= dim; i--) {
@@ -274,7 +274,7 @@ cr_status cr_map_expand(const cr_value *arg, const cr_view *self, cr_geometry *o
     const cr_value *list = &arg[1];
     int new = (int)list->len - self->ndim;
 
-    CR_TRY(refuse_rank(list));
+    CR_TRY(check_list_rank(list));
     if (new < 0)
         return refuse_fewer(arg, self);
     out->ndim = (int)list->len;
@@ -331,10 +331,10 @@ static cr_status check_strides(const cr_value *arg, int64_t offset)
 {
     for (uint32_t i = 0; i < arg[2].len; i++)
         if (arg[2].ints[i] < 0)
-            return refuse(CR_RUNTIME,
-                          "as_strided: Negative strides are not supported at the "
-                          "moment, got strides: ",
-                          (int)arg[2].len, arg[2].ints, "");
+            return refuse_with_sizes(CR_RUNTIME,
+                                     "as_strided: Negative strides are not supported at the "
+                                     "moment, got strides: ",
+                                     (int)arg[2].len, arg[2].ints, "");
     for (uint32_t i = 0; i < arg[1].len; i++)
         if (arg[1].ints[i] < 0)
             return refuse_strided(arg);
@@ -343,7 +343,7 @@ static cr_status check_strides(const cr_value *arg, int64_t offset)
     return CR_OK;
 }
 
-static cr_status check_bounds(const cr_value *arg, int64_t offset)
+static cr_status check_storage_bounds(const cr_value *arg, int64_t offset)
 {
     int64_t last = offset, reach, need;
 
@@ -366,15 +366,15 @@ cr_status cr_map_as_strided(const cr_value *arg, const cr_view *self, cr_geometr
     int64_t here = arg[0].t->offset, offset = arg[3].tag == CR_NONE ? here : arg[3].i;
 
     (void)self;
-    CR_TRY(refuse_rank(&arg[1]));
+    CR_TRY(check_list_rank(&arg[1]));
     if (arg[1].len != arg[2].len)
         return cr_fail(CR_RUNTIME, "mismatch in length of strides and shape");
     CR_TRY(check_strides(arg, offset));
-    CR_TRY(check_bounds(arg, offset));
+    CR_TRY(check_storage_bounds(arg, offset));
     out->ndim = 0;
     out->offset = offset - here;
     for (uint32_t i = 0; i < arg[1].len; i++)
-        put(out, arg[1].ints[i], arg[2].ints[i]);
+        append_dim(out, arg[1].ints[i], arg[2].ints[i]);
     return CR_OK;
 }
 
@@ -396,7 +396,7 @@ cr_status cr_map_transpose(const cr_value *arg, const cr_view *self, cr_geometry
 
     CR_TRY(cr_wrap_dim(&a, arg[1].i, self->ndim));
     CR_TRY(cr_wrap_dim(&b, arg[2].i, self->ndim));
-    same(self, out);
+    copy_geometry(self, out);
     if (self->ndim)
         exchange(out, a, b);
     return CR_OK;
@@ -408,7 +408,7 @@ cr_status cr_map_t(const cr_value *arg, const cr_view *self, cr_geometry *out)
     if (self->ndim > 2)
         return cr_fail(CR_RUNTIME, "t() expects a tensor with <= 2 dimensions, but self is %dD",
                        self->ndim);
-    same(self, out);
+    copy_geometry(self, out);
     if (self->ndim == 2)
         exchange(out, 0, 1);
     return CR_OK;
@@ -417,7 +417,7 @@ cr_status cr_map_t(const cr_value *arg, const cr_view *self, cr_geometry *out)
 cr_status cr_map_reverse(const cr_value *arg, const cr_view *self, cr_geometry *out)
 {
     (void)arg;
-    same(self, out);
+    copy_geometry(self, out);
     for (int i = 0; i < self->ndim / 2; i++)
         exchange(out, i, self->ndim - 1 - i);
     return CR_OK;
@@ -429,7 +429,7 @@ cr_status cr_map_mT(const cr_value *arg, const cr_view *self, cr_geometry *out)
     if (self->ndim == 1)
         return cr_fail(CR_RUNTIME, "tensor.mT is only supported on matrices or batches of "
                                    "matrices. Got 1-D tensor.");
-    same(self, out);
+    copy_geometry(self, out);
     if (self->ndim)
         exchange(out, self->ndim - 2, self->ndim - 1);
     return CR_OK;
@@ -455,12 +455,12 @@ static cr_status take_order(int64_t *order, const cr_value *dims, const cr_view 
     return CR_OK;
 }
 
-static void reorder(const cr_view *self, const int64_t *order, cr_geometry *out)
+static void permute_geometry(const cr_view *self, const int64_t *order, cr_geometry *out)
 {
     out->ndim = 0;
     out->offset = 0;
     for (int i = 0; i < self->ndim; i++)
-        put(out, self->size[order[i]], self->stride[order[i]]);
+        append_dim(out, self->size[order[i]], self->stride[order[i]]);
 }
 
 cr_status cr_map_permute(const cr_value *arg, const cr_view *self, cr_geometry *out)
@@ -468,7 +468,7 @@ cr_status cr_map_permute(const cr_value *arg, const cr_view *self, cr_geometry *
     int64_t order[CR_MAX_DIMS];
 
     CR_TRY(take_order(order, &arg[1], self));
-    reorder(self, order, out);
+    permute_geometry(self, order, out);
     return CR_OK;
 }
 
@@ -479,7 +479,7 @@ cr_status cr_map_permute_back(const cr_value *arg, const cr_view *self, cr_geome
     CR_TRY(take_order(order, &arg[1], self));
     for (int i = 0; i < self->ndim; i++)
         back[order[i]] = i;
-    reorder(self, back, out);
+    permute_geometry(self, back, out);
     return CR_OK;
 }
 
@@ -509,7 +509,7 @@ static cr_status take_moved(int64_t *out, uint64_t *seen, const cr_value *list, 
     for (uint32_t i = 0; i < list->len; i++) {
         CR_TRY(cr_wrap_dim(&out[i], list->ints[i], ndim));
         if (*seen >> out[i] & 1)
-            return refuse(CR_RUNTIME, repeated, (int)list->len, list->ints, ")");
+            return refuse_with_sizes(CR_RUNTIME, repeated, (int)list->len, list->ints, ")");
         *seen |= (uint64_t)1 << out[i];
     }
     return CR_OK;
@@ -524,7 +524,7 @@ cr_status cr_map_movedim(const cr_value *arg, const cr_view *self, cr_geometry *
     if (source.len != destination.len)
         return refuse_move(&source, &destination);
     if (source.len > CR_MAX_DIMS)
-        return refuse_rank(&source);
+        return check_list_rank(&source);
     CR_TRY(
         take_moved(from, &taken, &source, self->ndim, "movedim: repeated dim in `source` ("));
     CR_TRY(take_moved(to, &placed, &destination, self->ndim,
@@ -538,7 +538,7 @@ cr_status cr_map_movedim(const cr_value *arg, const cr_view *self, cr_geometry *
             dim++;
         order[place] = dim++;
     }
-    reorder(self, order, out);
+    permute_geometry(self, order, out);
     return CR_OK;
 }
 
@@ -569,11 +569,11 @@ cr_status cr_map_select(const cr_value *arg, const cr_view *self, cr_geometry *o
     out->offset = CR_WRAP_MUL(index < 0 ? index + self->size[dim] : index, self->stride[dim]);
     for (int i = 0; i < self->ndim; i++)
         if (i != dim)
-            put(out, self->size[i], self->stride[i]);
+            append_dim(out, self->size[i], self->stride[i]);
     return CR_OK;
 }
 
-static int64_t clamp(int64_t x, int64_t low, int64_t high)
+static int64_t clamp_index(int64_t x, int64_t low, int64_t high)
 {
     return x < low ? low : x > high ? high : x;
 }
@@ -590,9 +590,9 @@ cr_status cr_map_slice(const cr_value *arg, const cr_view *self, cr_geometry *ou
     size = self->size[dim];
     int64_t start = arg[2].tag == CR_NONE ? 0 : arg[2].i;
     int64_t end = arg[3].tag == CR_NONE ? size : arg[3].i;
-    start = clamp(start < 0 ? start + size : start, 0, size);
-    end = clamp(end < 0 ? end + size : end, start, size);
-    same(self, out);
+    start = clamp_index(start < 0 ? start + size : start, 0, size);
+    end = clamp_index(end < 0 ? end + size : end, start, size);
+    copy_geometry(self, out);
     out->size[dim] = (end - start) / step + ((end - start) % step != 0);
     out->stride[dim] = CR_WRAP_MUL(out->stride[dim], step);
     out->offset = CR_WRAP_MUL(start, self->stride[dim]);
@@ -619,7 +619,7 @@ cr_status cr_map_narrow(const cr_value *arg, const cr_view *self, cr_geometry *o
         return cr_fail(CR_RUNTIME,
                        "start (%lld) + length (%lld) exceeds dimension size (%lld).",
                        (long long)start, (long long)length, (long long)size);
-    same(self, out);
+    copy_geometry(self, out);
     out->size[dim] = length;
     out->offset = CR_WRAP_MUL(start, self->stride[dim]);
     return CR_OK;
@@ -637,10 +637,10 @@ cr_status cr_map_unsqueeze(const cr_value *arg, const cr_view *self, cr_geometry
     out->ndim = 0;
     out->offset = 0;
     for (int i = 0; i < dim; i++)
-        put(out, self->size[i], self->stride[i]);
-    put(out, 1, dim < self->ndim ? CR_WRAP_MUL(self->size[dim], self->stride[dim]) : 1);
+        append_dim(out, self->size[i], self->stride[i]);
+    append_dim(out, 1, dim < self->ndim ? CR_WRAP_MUL(self->size[dim], self->stride[dim]) : 1);
     for (int64_t i = dim; i < self->ndim; i++)
-        put(out, self->size[i], self->stride[i]);
+        append_dim(out, self->size[i], self->stride[i]);
     return CR_OK;
 }
 
@@ -650,7 +650,7 @@ static void squeeze(const cr_view *self, uint64_t dims, cr_geometry *out)
     out->offset = 0;
     for (int i = 0; i < self->ndim; i++)
         if (self->size[i] != 1 || !(dims >> i & 1))
-            put(out, self->size[i], self->stride[i]);
+            append_dim(out, self->size[i], self->stride[i]);
 }
 
 cr_status cr_map_squeeze(const cr_value *arg, const cr_view *self, cr_geometry *out)
@@ -700,8 +700,8 @@ cr_status cr_map_diagonal(const cr_value *arg, const cr_view *self, cr_geometry 
         out->offset = offset >= 0 ? offset * self->stride[b] : -offset * self->stride[a];
     for (int i = 0; i < self->ndim; i++)
         if (i != a && i != b)
-            put(out, self->size[i], self->stride[i]);
-    put(out, length, (int64_t)((uint64_t)self->stride[a] + (uint64_t)self->stride[b]));
+            append_dim(out, self->size[i], self->stride[i]);
+    append_dim(out, length, (int64_t)((uint64_t)self->stride[a] + (uint64_t)self->stride[b]));
     return CR_OK;
 }
 
@@ -722,11 +722,11 @@ cr_status cr_map_unfold(const cr_value *arg, const cr_view *self, cr_geometry *o
         return cr_fail(CR_RUNTIME, "step is %lld but must be > 0", (long long)step);
     if (self->ndim == CR_MAX_DIMS)
         return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions", CR_MAX_DIMS);
-    same(self, out);
+    copy_geometry(self, out);
     if (self->ndim) {
         out->size[dim] = (most - size) / step + 1;
         out->stride[dim] = CR_WRAP_MUL(out->stride[dim], step);
     }
-    put(out, size, self->ndim ? self->stride[dim] : 1);
+    append_dim(out, size, self->ndim ? self->stride[dim] : 1);
     return CR_OK;
 }
