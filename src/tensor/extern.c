@@ -130,7 +130,7 @@ static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value 
 }
 
 /* The parameter that result k is, for results marked as written. */
-static int written_param(const cr_op *op, int k)
+static int param_of_result(const cr_op *op, int k)
 {
     for (int i = 0; op->result[k].written && i < op->param_count; i++)
         if (op->param[i].written && op->param[i].alias == op->result[k].alias)
@@ -142,7 +142,7 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
                              cr_dtype compute, const cr_shape *shape, cr_device device,
                              cr_frame *f)
 {
-    int self = written_param(op, k);
+    int self = param_of_result(op, k);
     cr_dtype dtype;
 
     if (self >= 0) {
@@ -164,7 +164,7 @@ static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value
     if (!st)
         st = cr_common_device(&device, op, arg);
     c->device = device;
-    if (!st && !(op->result_count == 1 && written_param(op, 0) >= 0))
+    if (!st && !(op->result_count == 1 && param_of_result(op, 0) >= 0))
         st = result_shapes(shape, op, c->arg, arg, device, f);
     for (int k = 0; !st && !into && k < op->result_count; k++)
         st = make_result(&out[k], op, k, arg, compute, shape, device, f);

@@ -91,9 +91,12 @@ static cr_status refuse_rule(const cr_frame *f, const cr_rule *r, const char *wh
 
 /* --- numbers --- */
 
-static bool is_tensor(const cr_value *v) { return v->tag == CR_TENSOR || v->tag == CR_VIEW; }
+static bool value_is_tensor(const cr_value *v)
+{
+    return v->tag == CR_TENSOR || v->tag == CR_VIEW;
+}
 
-static bool is_number(const cr_value *v)
+static bool value_is_number(const cr_value *v)
 {
     return v->tag == CR_INT || v->tag == CR_FLOAT || v->tag == CR_TRUTH || v->tag == CR_NUMBER;
 }
@@ -208,7 +211,7 @@ static bool same_value(const cr_value *a, const cr_value *b)
 {
     if (a->tag == CR_NONE || b->tag == CR_NONE)
         return a->tag == b->tag;
-    if (is_number(a) && is_number(b)) {
+    if (value_is_number(a) && value_is_number(b)) {
         cr_complex x = cr_scalar_as_complex(value_scalar(a)),
                    y = cr_scalar_as_complex(value_scalar(b));
         return x.re == y.re && x.im == y.im;
@@ -227,7 +230,7 @@ static cr_status eval_compare(const cr_frame *f, const cr_rule *r, const cr_valu
         *out = cr_of_bool(same_value(&v[0], &v[1]) == (r->builtin == CR_BUILTIN_eq));
         return CR_OK;
     }
-    if (!is_number(&v[0]) || !is_number(&v[1]))
+    if (!value_is_number(&v[0]) || !value_is_number(&v[1]))
         return refuse_rule(f, r, "numbers expected");
     double a = real_of(&v[0]), b = real_of(&v[1]);
     *out = cr_of_bool(r->builtin == CR_BUILTIN_lt   ? a < b
@@ -252,7 +255,7 @@ static cr_status eval_arithmetic(const cr_frame *f, const cr_rule *r, const cr_v
                 is_whole(&v[0]) ? cr_of_int((int64_t)(0 - (uint64_t)s.i)) : cr_of_float(-s.d);
         return CR_OK;
     }
-    if (!is_number(&v[0]) || !is_number(&v[1]))
+    if (!value_is_number(&v[0]) || !value_is_number(&v[1]))
         return refuse_rule(f, r, "numbers expected");
     if (is_complex_number(&v[0]) || is_complex_number(&v[1]))
         return complex_arithmetic(f, r, cr_scalar_as_complex(value_scalar(&v[0])),
@@ -457,7 +460,7 @@ static cr_status builtin_list(cr_frame *f, const cr_rule *r, const cr_value *v, 
 
 static cr_status builtin_tensor(cr_frame *f, const cr_rule *r, const cr_value *v, cr_value *out)
 {
-    if (!is_tensor(&v[0]))
+    if (!value_is_tensor(&v[0]))
         return refuse_rule(f, r, "a tensor expected");
     switch (r->builtin) {
     case CR_BUILTIN_size: return eval_size(v, r->count, out);
@@ -527,7 +530,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
     case CR_BUILTIN_is_complex:
     case CR_BUILTIN_is_float:
     case CR_BUILTIN_is_integral: *out = category_test(r->builtin, v); return CR_OK;
-    case CR_BUILTIN_is_tensor: *out = cr_of_bool(is_tensor(v)); return CR_OK;
+    case CR_BUILTIN_is_tensor: *out = cr_of_bool(value_is_tensor(v)); return CR_OK;
     case CR_BUILTIN_needs_grad:
         *out = cr_of_bool(v->tag == CR_TENSOR && v->t->requires_grad);
         return CR_OK;
@@ -559,28 +562,28 @@ static bool fit(cr_frame *f, const cr_param *p, const cr_value *v, cr_value *out
         return p->optional || (p->has_default && p->preset.tag == CR_NONE);
     switch (p->type) {
     case CR_T_TENSOR:
-        if (is_tensor(v))
+        if (value_is_tensor(v))
             return true;
-        if (p->number && is_number(v))
+        if (p->number && value_is_number(v))
             *out = cr_of_number(value_scalar(v));
-        return p->number && is_number(v);
+        return p->number && value_is_number(v);
     case CR_T_TENSORS: return v->tag == CR_TENSORS || (v->tag == CR_INTS && v->len == 0);
     case CR_T_SCALAR:
-        if (is_number(v))
+        if (value_is_number(v))
             *out = cr_of_number(value_scalar(v));
-        return is_number(v);
+        return value_is_number(v);
     case CR_T_FLOAT:
-        if (is_number(v))
+        if (value_is_number(v))
             *out = cr_of_float(real_of(v));
-        return is_number(v);
+        return value_is_number(v);
     case CR_T_INT:
         if (v->tag == CR_NUMBER || v->tag == CR_TRUTH)
             *out = cr_of_int(cr_scalar_as_int(value_scalar(v)));
-        return is_number(v) && is_whole(v);
+        return value_is_number(v) && is_whole(v);
     case CR_T_BOOL:
-        if (is_number(v))
+        if (value_is_number(v))
             *out = cr_of_bool(truth_of(v));
-        return is_number(v);
+        return value_is_number(v);
     case CR_T_INTS:
         if (v->tag == CR_INT) {
             int64_t *one = frame_get(f, sizeof *one);
@@ -754,10 +757,10 @@ static cr_status eval_result_size(cr_frame *f, const cr_rule *call, cr_value *ou
     return CR_OK;
 }
 
-static bool any_tensor(const cr_value *v, int n)
+static bool any_value_is_tensor(const cr_value *v, int n)
 {
     for (int i = 0; i < n; i++)
-        if (is_tensor(&v[i]))
+        if (value_is_tensor(&v[i]))
             return true;
     return false;
 }
@@ -769,7 +772,7 @@ static bool is_none_test(const cr_rule *r, const cr_value *v)
 }
 
 /* `and`, `or`, `not` on numbers stop early; on tensors they are the logical operators. */
-static cr_status eval_logic(cr_frame *f, const cr_rule *r, cr_value *out)
+static cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     CR_TRY(cr_frame_eval(f, r->args[0], out));
     if (r->builtin == CR_BUILTIN_not) {
@@ -806,7 +809,7 @@ static bool tests_none(const cr_rule *r)
     return r->builtin == CR_BUILTIN_eq && r->args[1]->kind == CR_RULE_NONE;
 }
 
-static CR_NOINLINE cr_status eval_call(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_rule_call(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     cr_value v[CR_MAX_ARGS];
 
@@ -817,7 +820,7 @@ static CR_NOINLINE cr_status eval_call(cr_frame *f, const cr_rule *r, cr_value *
     }
 
     if (r->builtin >= CR_BUILTIN_and && r->builtin <= CR_BUILTIN_not)
-        return eval_logic(f, r, out);
+        return eval_rule_logic(f, r, out);
     if (r->builtin == CR_BUILTIN_result_size)
         return eval_result_size(f, r->args[0], out);
     if (r->count > CR_MAX_ARGS)
@@ -826,7 +829,8 @@ static CR_NOINLINE cr_status eval_call(cr_frame *f, const cr_rule *r, cr_value *
         CR_TRY(eval_argument(f, r->args[i], &v[i]));
     if (r->builtin < 0)
         return call_operator(f, r, v, out);
-    if (r->op && r->builtin >= CR_BUILTIN_add && any_tensor(v, r->count) && !is_none_test(r, v))
+    if (r->op && r->builtin >= CR_BUILTIN_add && any_value_is_tensor(v, r->count) &&
+        !is_none_test(r, v))
         return call_operator(f, r, v, out);
     return call_builtin(f, r, v, out);
 }
@@ -839,7 +843,7 @@ static cr_status pack_list(cr_frame *f, const cr_value *items, int n, cr_value *
 
     for (int i = 0; i < n; i++) {
         whole &= items[i].tag == CR_INT || items[i].tag == CR_TRUTH;
-        numbers &= is_number(&items[i]);
+        numbers &= value_is_number(&items[i]);
     }
     size_t item = whole ? sizeof(int64_t) : numbers ? sizeof(double) : sizeof(cr_value);
     void *at = frame_get(f, (size_t)(n ? n : 1) * item);
@@ -914,7 +918,7 @@ static CR_NOINLINE cr_status eval_index(cr_frame *f, const cr_rule *r, cr_value 
 
 /* --- names --- */
 
-static cr_status eval_constant(cr_frame *f, const cr_rule *r, cr_value *out)
+static cr_status eval_rule_constant(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     cr_dtype t = cr_dtype_find(r->name);
 
@@ -933,13 +937,13 @@ static cr_status eval_constant(cr_frame *f, const cr_rule *r, cr_value *out)
     return CR_OK;
 }
 
-static CR_NOINLINE cr_status eval_name(cr_frame *f, const cr_rule *r, cr_value *out)
+static CR_NOINLINE cr_status eval_rule_name(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     const cr_op *op = f->op;
     int slot = r->slot;
 
     if (slot < 0)
-        return eval_constant(f, r, out);
+        return eval_rule_constant(f, r, out);
     if (slot < op->param_count) {
         *out = f->arg[slot];
         return CR_OK;
@@ -959,7 +963,7 @@ static CR_NOINLINE cr_status eval_name(cr_frame *f, const cr_rule *r, cr_value *
 cr_status cr_frame_eval(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     switch (r->kind) {
-    case CR_RULE_NAME: return eval_name(f, r, out);
+    case CR_RULE_NAME: return eval_rule_name(f, r, out);
     case CR_RULE_INT: *out = cr_of_int(r->integer); return CR_OK;
     case CR_RULE_FLOAT: *out = cr_of_float(r->number); return CR_OK;
     case CR_RULE_BOOL: *out = cr_of_bool(r->integer != 0); return CR_OK;
@@ -968,7 +972,7 @@ cr_status cr_frame_eval(cr_frame *f, const cr_rule *r, cr_value *out)
         *out = (cr_value){.tag = CR_STRING, .len = (uint32_t)strlen(r->name), .s = r->name};
         return CR_OK;
     case CR_RULE_LIST: return eval_list(f, r, out);
-    case CR_RULE_CALL: return eval_call(f, r, out);
+    case CR_RULE_CALL: return eval_rule_call(f, r, out);
     case CR_RULE_CHOOSE:
         CR_TRY(cr_frame_eval(f, r->args[0], out));
         return cr_frame_eval(f, r->args[truth_of(out) ? 1 : 2], out);

@@ -254,7 +254,7 @@ void cr_classify_steady(cr_op *op)
 }
 
 /* Same tag and bits; numbers by their category, too. */
-static inline bool is_preset(const cr_value *v, const cr_value *preset)
+static inline bool equals_preset(const cr_value *v, const cr_value *preset)
 {
     if (v->tag != preset->tag)
         return false;
@@ -277,7 +277,7 @@ static inline uint64_t types_key(const cr_op *op, const cr_value *arg)
     uint64_t key = 1 << TYPE_BITS | (uint64_t)cr_default_dtype();
 
     for (uint32_t mask = op->steady_params; mask; mask &= mask - 1)
-        if (!is_preset(&arg[CR_CTZ(mask)], &op->param[CR_CTZ(mask)].preset))
+        if (!equals_preset(&arg[CR_CTZ(mask)], &op->param[CR_CTZ(mask)].preset))
             return 0;
     for (uint32_t mask = op->tensor_params; mask; mask &= mask - 1) {
         const cr_value *v = &arg[CR_CTZ(mask)];
