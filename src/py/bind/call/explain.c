@@ -30,7 +30,7 @@ static const char *type_name(PyObject *x)
 
 /* --- signatures as text --- */
 
-static void print_number(cr_text *out, cr_scalar s)
+static void print_preset_number(cr_text *out, cr_scalar s)
 {
     if (s.category == CR_CAT_INT)
         cr_text_printf(out, "%lld", (long long)s.i);
@@ -62,7 +62,7 @@ static void print_default(cr_text *out, const cr_param *p)
     case CR_TRUTH: cr_text_put(out, v->i ? "True" : "False"); break;
     case CR_INT: cr_text_printf(out, "%lld", (long long)v->i); break;
     case CR_FLOAT: cr_text_printf(out, "%g", v->d); break;
-    case CR_NUMBER: print_number(out, v->number); break;
+    case CR_NUMBER: print_preset_number(out, v->number); break;
     case CR_STRING: cr_text_printf(out, "\"%.*s\"", (int)v->len, v->s); break;
     case CR_INTS:
     case CR_TRUTHS: print_ints(out, v); break;
@@ -70,7 +70,7 @@ static void print_default(cr_text *out, const cr_param *p)
     }
 }
 
-static void print_param(cr_text *out, const cr_py_sig *s, int i)
+static void print_signature_param(cr_text *out, const cr_py_sig *s, int i)
 {
     const cr_param *p = &s->op->param[i];
 
@@ -90,14 +90,14 @@ static void print_sig(cr_text *out, const cr_py_sig *s)
     cr_text_char(out, '(');
     for (int k = s->self >= 0; k < s->positional; k++) {
         cr_text_put(out, n++ ? ", " : "");
-        print_param(out, s, s->order[k]);
+        print_signature_param(out, s, s->order[k]);
     }
     for (int i = 0; i < s->op->param_count; i++) {
         if (!s->op->param[i].keyword_only)
             continue;
         cr_text_printf(out, "%s%s", n++ ? ", " : "", star ? "" : "*, ");
         star = true;
-        print_param(out, s, i);
+        print_signature_param(out, s, i);
     }
     if (s->out)
         cr_text_printf(out, "%s%s%s out = None", n++ ? ", " : "", star ? "" : "*, ",
@@ -124,7 +124,7 @@ static void print_given(cr_text *out, const call *c)
 
 /* --- several signatures --- */
 
-static bool fits(const cr_py_sig *s, int param, PyObject *x)
+static bool fits_param(const cr_py_sig *s, int param, PyObject *x)
 {
     cr_py_args a;
     cr_value v;
@@ -147,7 +147,7 @@ static int shown(const cr_py_sig *s)
 }
 
 /* Prints the type of x: "int", but "tuple of (int, float)" for sequences. */
-static void print_type(cr_text *out, PyObject *x)
+static void print_argument_type(cr_text *out, PyObject *x)
 {
     bool list = PyList_Check(x);
 
@@ -174,10 +174,10 @@ static void print_wrong_types(cr_text *out, const call *c, const cr_py_sig *s)
                 "\n      didn't match because some of the arguments have invalid types: (");
     for (int i = 0; i < n; i++) {
         PyObject *x = c->g->args[first + i];
-        bool good = first + i < s->positional && fits(s, s->order[first + i], x);
+        bool good = first + i < s->positional && fits_param(s, s->order[first + i], x);
         cr_text_put(out, i ? ", " : "");
         cr_text_put(out, good ? "" : "!");
-        print_type(out, x);
+        print_argument_type(out, x);
         cr_text_put(out, good ? "" : "!");
     }
     cr_text_char(out, ')');
@@ -235,7 +235,7 @@ static PyObject *explain_many(const call *c, const cr_py_sig *chain)
 
 /* --- one signature --- */
 
-static int needed(const cr_py_sig *s)
+static int required_arguments(const cr_py_sig *s)
 {
     int n = 0;
 
@@ -244,9 +244,9 @@ static int needed(const cr_py_sig *s)
     return n;
 }
 
-static PyObject *too_many(const call *c, const cr_py_sig *s)
+static PyObject *raise_too_many(const call *c, const cr_py_sig *s)
 {
-    int most = s->positional - (s->self >= 0), least = needed(s);
+    int most = s->positional - (s->self >= 0), least = required_arguments(s);
     Py_ssize_t n = given_positional(c);
 
     if (least < most)
@@ -267,7 +267,7 @@ static bool is_given(const call *c, const cr_py_sig *s, int k)
     return false;
 }
 
-static PyObject *missing(const call *c, const cr_py_sig *s)
+static PyObject *raise_missing(const call *c, const cr_py_sig *s)
 {
     cr_text names = {0}, out = {0};
     int n = 0;
@@ -295,7 +295,7 @@ static int argument_number(const cr_py_sig *s, int param)
     return s->positional - first;
 }
 
-static PyObject *wrong_type(const call *c, const cr_py_sig *s, const cr_py_args *a)
+static PyObject *raise_wrong_type(const call *c, const cr_py_sig *s, const cr_py_args *a)
 {
     const cr_param *p = &s->op->param[a->bad_param];
     PyObject *name = s->name[a->bad_param], *x = a->bad_value;
@@ -346,13 +346,13 @@ static PyObject *explain_one(const call *c, const cr_py_sig *s)
         done = NULL;
     else if (given_positional(c) > s->positional - (s->self >= 0) && a.bad_param < 0 &&
              !a.bad_value)
-        done = too_many(c, s);
+        done = raise_too_many(c, s);
     else if (a.bad_param < 0)
         done = wrong_keyword(c, s, a.bad_value);
     else if (!a.bad_value)
-        done = missing(c, s);
+        done = raise_missing(c, s);
     else
-        done = wrong_type(c, s, &a);
+        done = raise_wrong_type(c, s, &a);
     cr_py_args_drop(&a);
     return done;
 }
@@ -363,7 +363,7 @@ static bool plausible(const call *c, const cr_py_sig *s)
     Py_ssize_t n = given_positional(c) + given_keywords(c);
     int most = s->op->param_count - (s->self >= 0) + s->out + 3 * s->factory;
 
-    return n >= needed(s) && (n <= most || s->varargs >= 0);
+    return n >= required_arguments(s) && (n <= most || s->varargs >= 0);
 }
 
 PyObject *cr_py_explain(const char *name, const cr_py_sig *chain, const cr_py_given *g,

@@ -107,7 +107,7 @@ cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method)
 
 /* --- binding --- */
 
-static cr_py_fit misfit(cr_py_args *a, int param, int position, PyObject *value)
+static cr_py_fit arg_misfit(cr_py_args *a, int param, int position, PyObject *value)
 {
     a->bad_param = param;
     a->bad_position = position;
@@ -115,14 +115,14 @@ static cr_py_fit misfit(cr_py_args *a, int param, int position, PyObject *value)
     return CR_PY_MISFIT;
 }
 
-static cr_py_fit bind_one(cr_py_args *a, const cr_py_sig *s, int param, int position,
+static cr_py_fit bind_arg(cr_py_args *a, const cr_py_sig *s, int param, int position,
                           PyObject *x)
 {
     cr_py_fit fit = cr_py_convert(a, &s->op->param[param], x, &a->value[param]);
 
     return CR_LIKELY(fit == CR_PY_FITS) ? fit
            : fit == CR_PY_RAISED        ? fit
-                                        : misfit(a, param, position, x);
+                                        : arg_misfit(a, param, position, x);
 }
 
 static bool starts_ints(PyObject *x)
@@ -153,7 +153,8 @@ static cr_py_fit bind_varargs(cr_py_args *a, const cr_py_sig *s, const cr_py_giv
             continue;
         a->bad_item = i;
         a->bad_spread = true;
-        return fit == CR_PY_RAISED ? fit : misfit(a, s->varargs, first + 1, g->args[first + i]);
+        return fit == CR_PY_RAISED ? fit
+                                   : arg_misfit(a, s->varargs, first + 1, g->args[first + i]);
     }
     a->value[s->varargs] = cr_of_ints(ints, (size_t)n);
     return CR_PY_FITS;
@@ -203,7 +204,7 @@ static cr_py_fit bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, P
         return CR_PY_FITS;
     }
     if (!s->factory)
-        return misfit(a, -1, 0, name);
+        return arg_misfit(a, -1, 0, name);
     if (!strcmp(text, "requires_grad") && PyBool_Check(x)) {
         a->requires_grad = x == Py_True;
         return CR_PY_FITS;
@@ -212,7 +213,7 @@ static cr_py_fit bind_extra(cr_py_args *a, const cr_py_sig *s, PyObject *name, P
         return CR_PY_FITS;
     if (!strcmp(text, "layout") && (Py_IS_TYPE(x, &cr_py_layout_type) || x == Py_None))
         return CR_PY_FITS;
-    return misfit(a, -1, 0, name);
+    return arg_misfit(a, -1, 0, name);
 }
 
 static cr_py_fit bind_keywords(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g,
@@ -222,8 +223,8 @@ static cr_py_fit bind_keywords(cr_py_args *a, const cr_py_sig *s, const cr_py_gi
         PyObject *name = PyTuple_GET_ITEM(g->names, k), *x = g->args[g->count + k];
         int p = find_keyword(s, name);
         cr_py_fit fit = p < 0             ? bind_extra(a, s, name, x)
-                        : *have >> p & 1u ? misfit(a, -1, 0, name)
-                                          : bind_one(a, s, p, 0, x);
+                        : *have >> p & 1u ? arg_misfit(a, -1, 0, name)
+                                          : bind_arg(a, s, p, 0, x);
         if (fit != CR_PY_FITS)
             return fit;
         if (p >= 0)
@@ -240,7 +241,7 @@ static cr_py_fit bind_defaults(cr_py_args *a, const cr_py_sig *s, uint32_t have)
     for (; missing; missing &= missing - 1) {
         int i = (int)CR_CTZ(missing);
         if (CR_UNLIKELY(!op->param[i].has_default))
-            return misfit(a, i, 0, NULL);
+            return arg_misfit(a, i, 0, NULL);
         a->value[i] = op->param[i].preset;
     }
     return CR_PY_FITS;
@@ -254,7 +255,7 @@ cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bo
     cr_py_fit fit;
 
     if (s->varargs >= 0 && n > first && starts_ints(g->args[first])) {
-        if (method && (fit = bind_one(a, s, s->self, 0, g->args[0])) != CR_PY_FITS)
+        if (method && (fit = bind_arg(a, s, s->self, 0, g->args[0])) != CR_PY_FITS)
             return fit;
         fit = bind_varargs(a, s, g, first);
         if (fit != CR_PY_FITS)
@@ -262,10 +263,10 @@ cr_py_fit cr_py_bind(cr_py_args *a, const cr_py_sig *s, const cr_py_given *g, bo
         have = 1u << s->varargs | (method ? 1u << s->self : 0);
     } else {
         if (n > s->positional)
-            return misfit(a, -1, 0, NULL);
+            return arg_misfit(a, -1, 0, NULL);
         for (int i = 0; i < n; i++) {
             int p = s->order[i];
-            fit = bind_one(a, s, p, i + 1 - first, g->args[i]);
+            fit = bind_arg(a, s, p, i + 1 - first, g->args[i]);
             if (fit != CR_PY_FITS)
                 return fit;
             have |= 1u << p;

@@ -97,7 +97,7 @@ static PyObject *program_text(const cr_program *p, bool steps)
     return out;
 }
 
-static PyObject *code_of(const cr_program *forward, const cr_program *backward)
+static PyObject *programs_code(const cr_program *forward, const cr_program *backward)
 {
     cr_text t = {0};
 
@@ -127,7 +127,7 @@ CALL_FACT(forward_steps, program_text(forward, true))
 CALL_FACT(backward_steps, program_text(backward, true))
 CALL_FACT(groups, PyLong_FromLong(cr_program_groups(forward) +
                                   (backward ? cr_program_groups(backward) : 0)))
-CALL_FACT(code, code_of(forward, backward))
+CALL_FACT(code, programs_code(forward, backward))
 CALL_FACT(peak, PyLong_FromLongLong(cr_program_peak(forward)))
 #undef CALL_FACT
 

@@ -14,7 +14,7 @@ typedef struct {
 
 PyTypeObject cr_py_symbol_type;
 
-static bool is_symbol(PyObject *x) { return Py_IS_TYPE(x, &cr_py_symbol_type); }
+static bool is_symbol_object(PyObject *x) { return Py_IS_TYPE(x, &cr_py_symbol_type); }
 
 PyObject *cr_py_symbol(cr_recorder *r, int k)
 {
@@ -48,7 +48,7 @@ bool cr_py_symbol_scalar(PyObject *x, cr_scalar *out)
 {
     symbol *s = (symbol *)x;
 
-    if (!is_symbol(x))
+    if (!is_symbol_object(x))
         return false;
     *out = is_live(s) ? cr_gnum_scalar(s->k, s->value) : s->value;
     return true;
@@ -56,7 +56,7 @@ bool cr_py_symbol_scalar(PyObject *x, cr_scalar *out)
 
 bool cr_py_symbol_value(PyObject *x, cr_scalar *out)
 {
-    if (!is_symbol(x))
+    if (!is_symbol_object(x))
         return false;
     fix((symbol *)x);
     *out = ((symbol *)x)->value;
@@ -141,7 +141,7 @@ static int symbol_operand(cr_recorder *r, PyObject *x)
 {
     cr_scalar s;
 
-    if (is_symbol(x) && ((symbol *)x)->r == r)
+    if (is_symbol_object(x) && ((symbol *)x)->r == r)
         return ((symbol *)x)->k;
     if (!(PyLong_Check(x) || PyFloat_Check(x)) || cr_py_scalar_from(x, &s) != CR_PY_FITS) {
         PyErr_Clear();
@@ -157,7 +157,7 @@ static int symbol_operand(cr_recorder *r, PyObject *x)
 /* The plain number of an operand; a symbol is fixed. */
 static PyObject *settled(PyObject *x)
 {
-    if (!is_symbol(x))
+    if (!is_symbol_object(x))
         return Py_NewRef(x);
     fix((symbol *)x);
     return symbol_plain((symbol *)x);
@@ -171,9 +171,9 @@ static PyObject *binary(PyObject *a, PyObject *b, int fn, python_binary otherwis
     PyObject *x, *y, *out;
     int k = -1;
 
-    if (!is_symbol(a) && !PyLong_Check(a) && !PyFloat_Check(a))
+    if (!is_symbol_object(a) && !PyLong_Check(a) && !PyFloat_Check(a))
         Py_RETURN_NOTIMPLEMENTED;
-    if (!is_symbol(b) && !PyLong_Check(b) && !PyFloat_Check(b))
+    if (!is_symbol_object(b) && !PyLong_Check(b) && !PyFloat_Check(b))
         Py_RETURN_NOTIMPLEMENTED;
     if (r && fn >= 0) {
         int i = symbol_operand(r, a), j = symbol_operand(r, b);
@@ -249,7 +249,7 @@ static PyObject *symbol_compare(PyObject *a, PyObject *b, int op)
     cr_recorder *r = cr_recorder_active();
     PyObject *x, *y, *out;
 
-    if (!is_symbol(b) && !PyLong_Check(b) && !PyFloat_Check(b))
+    if (!is_symbol_object(b) && !PyLong_Check(b) && !PyFloat_Check(b))
         Py_RETURN_NOTIMPLEMENTED;
     int i = r ? symbol_operand(r, a) : -1, j = r ? symbol_operand(r, b) : -1;
     if (i >= 0 && j >= 0) {

@@ -88,7 +88,7 @@ cr_node *cr_py_context_node(PyObject *self)
 
 /* --- backward --- */
 
-static PyObject *zeros_like(PyObject *like)
+static PyObject *zero_gradient(PyObject *like)
 {
     const cr_tensor *t = cr_py_tensor_of(like);
     cr_tensor *made;
@@ -109,7 +109,7 @@ static PyObject *cotangent(const context *c, cr_tensor *grad, uint32_t i)
 {
     PyObject *like = PyTuple_GET_ITEM(c->likes, i);
 
-    return !grad && c->materialize && like != Py_None ? zeros_like(like)
+    return !grad && c->materialize && like != Py_None ? zero_gradient(like)
                                                       : cr_py_wrap_keep(grad);
 }
 

@@ -51,7 +51,7 @@ static PyObject *done(const char *error)
     return st ? cr_py_raise(st) : Py_NewRef(Py_None);
 }
 
-static PyObject *count(PyObject *m, PyObject *unused)
+static PyObject *count_devices(PyObject *m, PyObject *unused)
 {
     const cr_device_ops *ops = cr_device_of(CR_PRIVATEUSE1);
 
@@ -71,7 +71,7 @@ static PyObject *current(PyObject *m, PyObject *unused)
 
 /* A device's number: an int, a device, a string, or None for the current one; -1 with an
  * exception. */
-static int number_of(PyObject *x, const cr_device_ops *ops)
+static int backend_index(PyObject *x, const cr_device_ops *ops)
 {
     int kind = CR_PRIVATEUSE1, index = -1;
 
@@ -93,7 +93,7 @@ static int number_of(PyObject *x, const cr_device_ops *ops)
 static PyObject *set_current(PyObject *m, PyObject *x)
 {
     const cr_device_ops *ops = backend_ops();
-    int index = ops ? number_of(x, ops) : -1;
+    int index = ops ? backend_index(x, ops) : -1;
 
     (void)m;
     return index < 0 ? NULL : done(ops->set_current(index));
@@ -102,7 +102,7 @@ static PyObject *set_current(PyObject *m, PyObject *x)
 static PyObject *synchronize(PyObject *m, PyObject *x)
 {
     const cr_device_ops *ops = backend_ops();
-    int index = ops ? number_of(x, ops) : -1;
+    int index = ops ? backend_index(x, ops) : -1;
     const char *error;
 
     (void)m;
@@ -115,7 +115,7 @@ static PyObject *synchronize(PyObject *m, PyObject *x)
 static PyObject *limits(PyObject *m, PyObject *x)
 {
     const cr_device_ops *ops = backend_ops();
-    int index = ops ? number_of(x, ops) : -1;
+    int index = ops ? backend_index(x, ops) : -1;
     cr_device_limits l = {0};
 
     (void)m;
@@ -131,7 +131,7 @@ static PyObject *limits(PyObject *m, PyObject *x)
 static PyObject *stream_new(PyObject *m, PyObject *x)
 {
     const cr_device_ops *ops = backend_ops();
-    int index = ops ? number_of(x, ops) : -1;
+    int index = ops ? backend_index(x, ops) : -1;
     void *stream;
 
     (void)m;
@@ -144,7 +144,7 @@ static PyObject *stream_new(PyObject *m, PyObject *x)
 static PyObject *event_new(PyObject *m, PyObject *x)
 {
     const cr_device_ops *ops = backend_ops();
-    int index = ops ? number_of(x, ops) : -1;
+    int index = ops ? backend_index(x, ops) : -1;
     void *event;
 
     (void)m;
@@ -157,7 +157,7 @@ static PyObject *event_new(PyObject *m, PyObject *x)
 static PyObject *get_stream(PyObject *m, PyObject *x)
 {
     const cr_device_ops *ops = backend_ops();
-    int index = ops ? number_of(x, ops) : -1;
+    int index = ops ? backend_index(x, ops) : -1;
 
     (void)m;
     return index < 0 ? NULL : PyLong_FromVoidPtr(ops->stream(index));
@@ -243,7 +243,7 @@ static PyMethodDef functions[] = {
     {"_rename_privateuse1_backend", set_name, METH_O, "Gives privateuseone a name, once."},
     {"_get_privateuse1_backend_name", get_name, METH_NOARGS, "The name of privateuseone."},
     {"_backend_fallback", allow_fallback, METH_O, "Whether the host helps with operators."},
-    {"_backend_count", count, METH_NOARGS, "How many devices there are."},
+    {"_backend_count", count_devices, METH_NOARGS, "How many devices there are."},
     {"_backend_current", current, METH_NOARGS, "The thread's device."},
     {"_backend_set_current", set_current, METH_O, "Sets the thread's device."},
     {"_backend_synchronize", synchronize, METH_O, "Waits for a device."},

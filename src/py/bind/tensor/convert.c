@@ -1,7 +1,7 @@
 /* Conversion of tensors to Python values: item, tolist, int(), float(), bool(), complex(). */
 #include "py/bind/bind.h"
 
-static PyObject *element(const cr_tensor *t, const char *at)
+static PyObject *element_object(const cr_tensor *t, const char *at)
 {
     return cr_py_scalar_object(cr_scalar_load((cr_dtype)t->dtype, at));
 }
@@ -25,7 +25,7 @@ static PyObject *tensor_item(PyObject *self, PyObject *unused)
     if (!t->data)
         return no_bytes("item");
     if (CR_LIKELY(cr_is_host(t->device)))
-        return element(t, t->data);
+        return element_object(t, t->data);
     cr_scalar s;
     cr_status st = cr_tensor_item(&s, t);
     return st ? cr_py_raise(st) : cr_py_scalar_object(s);
@@ -37,7 +37,7 @@ static PyObject *list_level(const cr_tensor *t, int dim, const char *at)
     PyObject *list;
 
     if (dim == t->ndim)
-        return element(t, at);
+        return element_object(t, at);
     list = PyList_New(t->size[dim]);
     for (int64_t i = 0; list && i < t->size[dim]; i++) {
         PyObject *item = list_level(t, dim + 1, at + i * t->stride[dim] * (int64_t)bytes);

@@ -50,7 +50,7 @@ static PyObject *no_generator(cr_device_kind kind)
     }
 }
 
-static int place_of(PyObject *x, cr_device *out)
+static int read_generator_device(PyObject *x, cr_device *out)
 {
     int kind = CR_HOST.kind, index = -1;
 
@@ -74,7 +74,7 @@ static PyObject *generator_new(PyTypeObject *type, PyObject *args, PyObject *kwa
     (void)type;
     if (!PyArg_ParseTupleAndKeywords(args, kwargs, "|O:Generator", names, &device))
         return NULL;
-    if (device && place_of(device, &where) < 0)
+    if (device && read_generator_device(device, &where) < 0)
         return NULL;
     cr_status st = cr_generator_new(&g, CR_GENERATOR_DEFAULT_SEED);
     if (st)

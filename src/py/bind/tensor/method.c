@@ -510,7 +510,7 @@ static PyObject *as_subclass(PyObject *self, PyObject *cls)
     return st ? cr_py_raise(st) : cr_py_wrap_as((PyTypeObject *)cls, result.t);
 }
 
-static bool read_sizes(PyObject *x, int64_t *out, int *n)
+static bool read_size_tuple(PyObject *x, int64_t *out, int *n)
 {
     cr_py_fit fit = cr_py_ints_from(x, out, CR_MAX_DIMS, n);
 
@@ -588,9 +588,9 @@ static PyObject *tensor_set(PyObject *self, PyObject *args, PyObject *kwargs)
                             "set_(): argument 'source' must be Storage, not %s",
                             Py_TYPE(source)->tp_name);
     g.offset = offset;
-    if (size && !read_sizes(size, g.size, &g.ndim))
+    if (size && !read_size_tuple(size, g.size, &g.ndim))
         return NULL;
-    if (stride && !read_sizes(stride, g.stride, &strides))
+    if (stride && !read_size_tuple(stride, g.stride, &strides))
         return NULL;
     cr_storage *s = NULL;
     if (source)
