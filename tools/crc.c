@@ -1,14 +1,12 @@
 /* crc - runs the compiler on texts: text in, text out.
  *
- *   crc PASS... FILE          a program after print, simplify, contract, fuse, verify, schedule
- *                             or c;
- *                             a graph after print, verify, dead, common, fold, simplify,
- *                             functional, decompose, group, instantiate(0=4,1=0.5), cost or run
- *   crc text [-w] FILE...     golden tests; -w writes the results into the files
- *   crc run FILE [N=V]...     runs a program on every tier, compares and measures
- *   crc explain OP            prints everything that is derived from an entry of the table
- *   crc ops                   the entries of the operator table
- *   crc env                   the environment variables */
+ *   crc PASS... FILE          a program after print, simplify, contract, fuse, verify,
+ * schedule, c or cuda; a graph after print, verify, dead, common, fold, simplify, functional,
+ * decompose, group, instantiate(0=4,1=0.5), cost or run crc text [-w] FILE...     golden tests;
+ * -w writes the results into the files crc run FILE [N=V]...     runs a program on every tier,
+ * compares and measures crc explain OP            prints everything that is derived from an
+ * entry of the table crc ops                   the entries of the operator table crc env the
+ * environment variables */
 #include "crc.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -33,11 +31,13 @@ typedef struct {
 /* True for a pass that prints something other than a program and must therefore be the last. */
 static bool last_pass(cr_session *s, pass_job *j, cr_loop *l, const char *pass)
 {
+    const cr_dialect *d = cr_dialect_named(pass);
+
     if (!strcmp(pass, "schedule")) {
         cr_nest_print(j->out, cr_nest_schedule(l));
-    } else if (!strcmp(pass, "c")) {
+    } else if (d) {
         cr_unit u = {.body = {0}};
-        cr_emit(&u, &cr_dialect_c, cr_nest_schedule(l), l->name, NULL);
+        cr_emit(&u, d, cr_nest_schedule(l), l->name, NULL);
         cr_text_put(j->out, cr_text_str(&u.body));
         cr_unit_drop(&u);
     } else {
@@ -116,12 +116,13 @@ static int env(void)
 
 static int usage(void)
 {
-    fputs("usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
-          " ops | env\n"
-          "passes: print simplify contract fuse verify schedule c; of a graph: print verify "
-          "dead common fold"
-          " simplify functional decompose group instantiate(K=V,...) cost run\n",
-          stderr);
+    fputs(
+        "usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
+        " ops | env\n"
+        "passes: print simplify contract fuse verify schedule c cuda; of a graph: print verify "
+        "dead common fold"
+        " simplify functional decompose group instantiate(K=V,...) cost run\n",
+        stderr);
     return 2;
 }
 

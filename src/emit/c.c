@@ -221,10 +221,10 @@ static void c_columns_loop(cr_printer *p)
     c_loop(p, "columns");
 }
 
-static const char *c_row_loop(const cr_printer *p)
+static void c_open_row(cr_printer *p)
 {
-    (void)p;
-    return "for (cv_s_i64 r = 0; r < rows; r++)";
+    cr_print_open(p, "for (cv_s_i64 r = 0; r < rows; r++)");
+    cr_print_pointers(p, true);
 }
 
 /* Contiguous operands first; any operand may instead be one value a row, which is laid
@@ -538,32 +538,16 @@ static void c_end_kernel(cr_printer *p)
         cr_print_line(p, "cv_stream_end();");
 }
 
-static void c_includes(cr_text *out, const cr_unit *u)
-{
-    unsigned ints = 1u << CR_I32 | 1u << CR_I64 | 1u << CR_U8;
-
-    cr_text_put(out, "#include \"emit/vec.h\"\n");
-    cr_text_put(out, "#include \"emit/vec_f32.h\"\n#include \"emit/vec_f64.h\"\n");
-    if (u->dtypes & ints)
-        cr_text_put(out, "#include \"emit/vec_int.h\"\n");
-    if (u->complex)
-        cr_text_put(out, "#include \"emit/vec_complex.h\"\n");
-    if (u->special)
-        cr_text_put(out, "#include \"emit/vec_special.h\"\n");
-    if (u->random)
-        cr_text_put(out, "#include \"emit/vec_random.h\"\n");
-    cr_text_put(out, "#include \"emit/kernel.h\"\n\n");
-}
-
 const cr_dialect cr_dialect_c = {
-    .includes = c_includes,
+    .name = "c",
+    .last_header = "emit/kernel.h",
     .define_folds = c_define_folds,
     .open_kernel = c_open_kernel,
     .end_kernel = c_end_kernel,
     .load = c_load,
     .store = c_store,
     .store_row = c_store_row,
-    .row_loop = c_row_loop,
+    .open_row = c_open_row,
     .pointwise = c_pointwise,
     .columns_loop = c_columns_loop,
     .begin_folds = c_begin_folds,

@@ -44,7 +44,9 @@ typedef struct {
 
 struct cr_dialect {
     /* --- files and functions --- */
-    void (*includes)(cr_text *out, const cr_unit *u);
+    const char *name;         /* of crc's pass: "c" */
+    const char *first_header; /* before the vocabulary, or NULL */
+    const char *last_header;  /* after it */
     /* Definitions that the nest's reductions need and the unit lacks. */
     void (*define_folds)(cr_printer *p);
     /* The function's head, its opening brace included: declares stride, size, param, and ptr,
@@ -59,7 +61,7 @@ struct cr_dialect {
     void (*store_row)(cr_printer *p, const cr_store *st); /* one value a row */
 
     /* --- loops --- */
-    const char *(*row_loop)(const cr_printer *p); /* the head of the loop over r */
+    void (*open_row)(cr_printer *p); /* the head of the loop over r, and pointers */
     /* All columns of the only sweep of a pointwise program; flexible operands may have column
      * stride 0. */
     void (*pointwise)(cr_printer *p);

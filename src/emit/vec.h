@@ -41,9 +41,12 @@
 #define CV_HAS_FMA 1
 #endif
 
+#ifndef CV_FN
 #define CV_FN static inline __attribute__((always_inline, unused))
 /* What is rare or long stands once in a file and is called. */
 #define CV_SLOW static __attribute__((noinline, unused))
+#define CV_LIBM extern
+#endif
 
 #define CV_PRAGMA(text) _Pragma(#text)
 #ifdef __clang__

@@ -9,7 +9,7 @@
 #include "emit/vec_f32.h"
 #include "emit/vec_f64.h"
 
-double lgamma_r(double, int *), j0(double), j1(double), y0(double), y1(double);
+CV_LIBM double lgamma_r(double, int *), j0(double), j1(double), y0(double), y1(double);
 
 #define CV_PI 3.14159265358979323846
 

@@ -3,6 +3,7 @@
  * A value is declared once, in the scope where it can be known: the kernel, a row, or a column.
  * What the sweeps of a row compute is forgotten with the row. */
 #include "emit/dialect.h"
+#include <string.h>
 
 /* --- values where their scopes begin --- */
 
@@ -180,8 +181,7 @@ static void walk_rows(cr_printer *p)
 {
     cr_expr_set outside = p->hoisted;
 
-    cr_print_open(p, p->dialect->row_loop(p));
-    cr_print_pointers(p, true);
+    p->dialect->open_row(p);
     p->hoisted.bits = cr_session_copy(p->s, outside.bits, outside.words * sizeof *outside.bits);
     for (int k = 0; k < p->n->sweeps; k++)
         walk_sweep(p, k);
@@ -291,7 +291,31 @@ void cr_emit(cr_unit *u, const cr_dialect *d, const cr_nest *n, const char *symb
 
 void cr_emit_includes(cr_text *out, const cr_dialect *d, const cr_unit *u)
 {
-    d->includes(out, u);
+    unsigned ints = 1u << CR_I32 | 1u << CR_I64 | 1u << CR_U8;
+
+    if (d->first_header)
+        cr_text_printf(out, "#include \"%s\"\n", d->first_header);
+    cr_text_put(out, "#include \"emit/vec.h\"\n");
+    cr_text_put(out, "#include \"emit/vec_f32.h\"\n#include \"emit/vec_f64.h\"\n");
+    if (u->dtypes & ints)
+        cr_text_put(out, "#include \"emit/vec_int.h\"\n");
+    if (u->complex)
+        cr_text_put(out, "#include \"emit/vec_complex.h\"\n");
+    if (u->special)
+        cr_text_put(out, "#include \"emit/vec_special.h\"\n");
+    if (u->random)
+        cr_text_put(out, "#include \"emit/vec_random.h\"\n");
+    cr_text_printf(out, "#include \"%s\"\n\n", d->last_header);
+}
+
+const cr_dialect *cr_dialect_named(const char *name)
+{
+    static const cr_dialect *const all[] = {&cr_dialect_c, &cr_dialect_cuda};
+
+    for (size_t i = 0; i < CR_LEN(all); i++)
+        if (!strcmp(name, all[i]->name))
+            return all[i];
+    return NULL;
 }
 
 void cr_unit_drop(cr_unit *u) { cr_text_drop(&u->body); }

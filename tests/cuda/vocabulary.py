@@ -23,30 +23,6 @@ TYPES = {"F": ("f32", "f64"), "S": ("f32",), "I": ("i32", "i64")}
 LIBM = {"f32": "F", "f64": "FD"}
 THREADS, INPUTS = 256, 1 << 24
 
-# The vocabulary's baseline, with fused multiply-add lane by lane, in functions of the device.
-DEVICE = """
-#undef __SSE2__
-#pragma clang force_cuda_host_device begin
-#define CV_HAS_FMA 1
-typedef float lanes_f32 __attribute__((vector_size(16)));
-typedef double lanes_f64 __attribute__((vector_size(16)));
-static inline lanes_f32 fma_f32(lanes_f32 a, lanes_f32 b, lanes_f32 c)
-{
-    for (int i = 0; i < 4; i++)
-        a[i] = __builtin_fmaf(a[i], b[i], c[i]);
-    return a;
-}
-static inline lanes_f64 fma_f64(lanes_f64 a, lanes_f64 b, lanes_f64 c)
-{
-    for (int i = 0; i < 2; i++)
-        a[i] = __builtin_fma(a[i], b[i], c[i]);
-    return a;
-}
-#define CV_X_FMA_f32 fma_f32
-#define CV_X_FMA_f64 fma_f64
-%s
-#pragma clang force_cuda_host_device end
-"""
 VOCABULARY = "".join(f'#include "emit/{name}.h"\n' for name in
                      ("vec", "vec_float", "vec_f32", "vec_f64", "vec_int", "vec_complex", "vec_special"))
 
@@ -86,7 +62,7 @@ def build_device(folder, function):
     """The reason why the function cannot be compiled for the GPU, or None."""
     stem = os.path.join(folder, "{}_{}".format(function[0], function[2]))
     with open(stem + ".cu", "w") as f:
-        f.write(DEVICE % VOCABULARY + kernel(*function, device=True))
+        f.write('#include "emit/vec.cuh"\n' + VOCABULARY + kernel(*function, device=True))
     made = subprocess.run([CLANG, "-x", "cuda", "--cuda-device-only", "-nocudainc", "-nocudalib", "--cuda-gpu-arch=sm_80",
                            "-O2", "-w", "-ffp-contract=off", "-I" + SRC, "-S", "-o", stem + ".ptx", stem + ".cu"],
                           capture_output=True, text=True)

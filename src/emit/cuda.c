@@ -1,0 +1,421 @@
+/* Nests as CUDA C++.
+ *
+ * A thread computes with the vectors of the vocabulary, 16 bytes each, as its baseline has
+ * them. Pointwise programs: a thread a vector.  Rows with reductions: threads hold the lanes of
+ * order P's chunks, so a row's sweeps all have the same element in the same thread, and what
+ * one sweep keeps the next one reads without a barrier.  Columns: a thread goes down a vector
+ * of columns.
+ *
+ * A body exists twice, for whole vectors at aligned addresses and element by element. */
+#include "emit/dialect.h"
+#include <string.h>
+
+/* The cost of a step from which its body exists once. */
+enum { CUDA_COST_ONCE = 100 };
+
+/* --- elements --- */
+
+/* How many bytes a vector of the operand's elements has. */
+static int cuda_bytes(const cr_printer *p, const cr_buffer *b)
+{
+    int lanes = 16 * 8 / p->width;
+
+    return lanes * (int)cr_dtype_size((cr_dtype)b->dtype);
+}
+
+static const char *cuda_load(cr_printer *p, const cr_buffer *b)
+{
+    int k = cr_operand_number(p, b);
+    const char *letter, *name = cr_spell_memory(p, (cr_dtype)b->dtype, &letter);
+    const char *at = cr_spell_address(p, b);
+    const char *whole = cr_session_printf(p->s, "ck_load%s_%s(%s)", letter, name, at);
+    const char *rest = cr_session_printf(p->s, "ck_load%sn_%s(%s, m)", letter, name, at);
+
+    if (p->how == CR_ACCESS_EITHER)
+        whole = cr_session_printf(p->s, "wide && m == CV_LANES_%s ? %s : %s",
+                                  cr_spell_dtype(p->lane), whole, rest);
+    else if (p->how == CR_ACCESS_REST)
+        whole = rest;
+    return b->flexible ? cr_session_printf(p->s, "d%d ? %s : f%d", k, whole, k) : whole;
+}
+
+static void cuda_store(cr_printer *p, const cr_store *st)
+{
+    const char *letter, *name = cr_spell_memory(p, (cr_dtype)st->buffer->dtype, &letter);
+    const char *at = cr_spell_address(p, st->buffer);
+    unsigned v = st->value->id;
+
+    if (p->how == CR_ACCESS_EITHER)
+        cr_print_line(p, "if (wide && m == CV_LANES_%s)", cr_spell_dtype(p->lane));
+    p->indent += p->how == CR_ACCESS_EITHER;
+    if (p->how != CR_ACCESS_REST)
+        cr_print_line(p, "ck_store%s_%s(%s, v%u);", letter, name, at, v);
+    p->indent -= p->how == CR_ACCESS_EITHER;
+    if (p->how == CR_ACCESS_EITHER)
+        cr_print_line(p, "else");
+    p->indent += p->how == CR_ACCESS_EITHER;
+    if (p->how != CR_ACCESS_WHOLE)
+        cr_print_line(p, "ck_store%sn_%s(%s, v%u, m);", letter, name, at, v);
+    p->indent -= p->how == CR_ACCESS_EITHER;
+}
+
+static void cuda_store_row(cr_printer *p, const cr_store *st)
+{
+    const char *letter, *name = cr_spell_memory(p, (cr_dtype)st->buffer->dtype, &letter);
+
+    cr_print_line(p, "if (ck_x() == 0)");
+    cr_print_line(p, "    ck_store%sn_%s(p%d, v%u, 1);", letter, name,
+                  cr_operand_number(p, st->buffer), st->value->id);
+}
+
+/* --- loops over columns --- */
+
+static bool cuda_reduces(const cr_printer *p)
+{
+    for (int k = 0; k < p->n->sweeps; k++)
+        if (p->n->sweep[k].reduces.count)
+            return true;
+    return false;
+}
+
+static void cuda_note_loads(cr_printer *p, cr_expr_set *seen, const cr_expr *e, bool *column)
+{
+    if (!cr_expr_set_add(seen, e))
+        return;
+    if (e->kind == CR_EXPR_LOAD && cr_nest_scope(p->n, e) == CR_SCOPE_COLUMN)
+        column[cr_operand_number(p, e->buffer)] = true;
+    for (int i = 0; i < e->count && !cr_expr_takes_scalars(e); i++)
+        cuda_note_loads(p, seen, e->args[i], column);
+}
+
+/* Which operands have an element a column. */
+static void cuda_column_operands(cr_printer *p, bool *column)
+{
+    cr_expr_set seen = cr_expr_set_new(p->n->loop);
+
+    memset(column, 0, CR_EMIT_OPERANDS * sizeof *column);
+    for (size_t i = 0; i < p->n->loop->defs.len; i++)
+        cuda_note_loads(p, &seen, p->n->loop->defs.at[i]->value, column);
+    for (int k = 0; k < p->n->sweeps; k++)
+        for (int i = 0; i < p->n->sweep[k].stores; i++)
+            column[cr_operand_number(p, p->n->sweep[k].store[i].buffer)] = true;
+}
+
+/* `wide`: vectors of the row's operands are at addresses where one access reads them. */
+static void cuda_wide(cr_printer *p)
+{
+    bool column[CR_EMIT_OPERANDS];
+    const char *test = "";
+
+    cuda_column_operands(p, column);
+    for (int k = 0; k < p->operands; k++) {
+        const cr_buffer *b = p->operand[k];
+        int bytes = cuda_bytes(p, b) < 16 ? cuda_bytes(p, b) : 16;
+        const char *aligned = cr_session_printf(p->s, "ck_aligned(p%d, %d)", k, bytes);
+        if (b->flexible)
+            aligned = cr_session_printf(p->s, "(!d%d || %s)", k, aligned);
+        if (column[k])
+            test = cr_session_printf(p->s, "%s%s%s", test, *test ? " && " : "", aligned);
+    }
+    cr_print_line(p, "const bool wide = %s;", *test ? test : "true");
+}
+
+/* Flexible operands: step d<k>, and the value f<k> of one that does not advance. */
+static void cuda_flexible(cr_printer *p)
+{
+    for (int k = 0; k < p->operands; k++) {
+        const cr_buffer *b = p->operand[k];
+        const char *t = cr_spell_dtype((cr_dtype)b->dtype);
+        if (!b->flexible)
+            continue;
+        cr_print_line(p, "const cv_s_i64 d%d = stride[%d];", k, 2 * k + 1);
+        if (b->dtype == CR_BOOL)
+            cr_print_line(p, "const cv_%s f%d = cv_set1b_%d(*(const cv_s_u8 *)p%d);",
+                          cr_spell_vector(p, CR_BOOL), k, p->width, k);
+        else
+            cr_print_line(p, "const cv_%s f%d = cv_set1_%s(*(const cv_s_%s *)p%d);", t, k, t, t,
+                          k);
+    }
+}
+
+static void cuda_block(cr_printer *p, const char *head, cr_access how)
+{
+    p->how = how;
+    cr_print_open(p, head);
+    if (how != CR_ACCESS_WHOLE)
+        cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);",
+                      cr_spell_dtype(p->lane));
+    cr_print_body(p, "0");
+    cr_print_shut(p);
+}
+
+/* Vectors `step` apart from column `at` on, below `end`.  Whole ones come first, several at
+ * once so that their loads overlap; a body with special functions is there only once. */
+static void cuda_vectors(cr_printer *p, const char *end, const char *step)
+{
+    int cost = p->n->sweep[p->sweep].cost;
+
+    if (cost < CUDA_COST_ONCE) {
+        cr_print_open(p, "if (wide)");
+        cr_print_line(p, "CV_UNROLL(%d)", cost < CR_COST_HEAVY ? 8 : 4);
+        cuda_block(p,
+                   cr_session_printf(p->s, "for (; at + CV_LANES_%s <= %s; at += %s)",
+                                     cr_spell_dtype(p->lane), end, step),
+                   CR_ACCESS_WHOLE);
+        cr_print_shut(p);
+    }
+    cuda_block(p, cr_session_printf(p->s, "for (; at < %s; at += %s)", end, step),
+               cost < CUDA_COST_ONCE ? CR_ACCESS_REST : CR_ACCESS_EITHER);
+}
+
+static void cuda_pointwise(cr_printer *p)
+{
+    const char *lane = cr_spell_dtype(p->lane);
+
+    cr_print_line(p, "cv_s_i64 at = ck_first_x() * CV_LANES_%s;", lane);
+    cuda_vectors(p, "columns", cr_session_printf(p->s, "ck_step_x() * CV_LANES_%s", lane));
+}
+
+/* The thread's vectors of the block's chunks, ascending. */
+static void cuda_chunk(cr_printer *p)
+{
+    const char *lane = cr_spell_dtype(p->lane);
+
+    cr_print_line(p, "const cv_s_i64 top = block + CK_CHUNK_(%s) * CR_FOLD_CHUNK;", lane);
+    cr_print_line(p, "const cv_s_i64 end = ck_least(columns, top + CR_FOLD_CHUNK);");
+    cr_print_line(p, "cv_s_i64 at = top + CK_PLACE_(%s) * CV_LANES_%s;", lane, lane);
+    cuda_vectors(p, "end", "CR_FOLD_LANES");
+}
+
+static void cuda_columns_loop(cr_printer *p)
+{
+    cr_print_open(p, "for (cv_s_i64 block = 0; block < columns; block += CR_FOLD_ROW)");
+    cuda_chunk(p);
+    cr_print_shut(p);
+}
+
+/* --- reductions along rows --- */
+
+static const char *cuda_fold(cr_printer *p, const cr_expr *e)
+{
+    return cr_session_printf(p->s, "%s_%s", cr_fn_infos[e->fn].name,
+                             cr_spell_vector(p, (cr_dtype)e->dtype));
+}
+
+static void cuda_define(cr_printer *p, const cr_expr *e)
+{
+    const char *name = cr_fn_infos[e->fn].name, *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+
+    if (p->u->chunks[e->fn] >> e->dtype & 1)
+        return;
+    p->u->chunks[e->fn] |= 1u << e->dtype;
+    if (e->dtype == CR_BOOL)
+        cr_print_line(p, "CK_DEFINE_MASK_TREE(%s, %s, %s)\n", name, t,
+                      e->fn == CR_FN_and ? "all" : "any");
+    else
+        cr_print_line(p, "%s(%s, %s)\n",
+                      cr_expr_has_order(e) ? "CK_DEFINE_BLOCKS" : "CK_DEFINE_TREE", name, t);
+}
+
+static void cuda_define_folds(cr_printer *p)
+{
+    for (int k = 0; k < p->n->sweeps && p->n->kind == CR_NEST_ROWS; k++)
+        for (int i = 0; i < p->n->sweep[k].reduces.count; i++)
+            cuda_define(p, p->n->sweep[k].reduces.at[i]);
+}
+
+static void cuda_begin_folds(cr_printer *p, const cr_sweep *sweep)
+{
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        if (e->dtype == CR_BOOL)
+            cr_print_line(p, "int s%u;", e->id);
+        else
+            cr_print_line(p, "cv_s_%s s%u;", cr_spell_dtype((cr_dtype)e->dtype), e->id);
+        if (!cr_expr_has_order(e))
+            continue;
+        cr_print_line(p, "ck_blocks_%s c%u;", cuda_fold(p, e), e->id);
+        cr_print_line(p, "ck_start_%s(&c%u, z%u);", cuda_fold(p, e), e->id, e->id);
+    }
+}
+
+static void cuda_accumulators(cr_printer *p, const cr_sweep *sweep, bool order)
+{
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        if (cr_expr_has_order(e) == order)
+            cr_print_line(p, "cv_%s a%u[1] = {z%u};", cr_spell_vector(p, (cr_dtype)e->dtype),
+                          e->id, e->id);
+    }
+}
+
+static void cuda_fold_row(cr_printer *p, const cr_sweep *sweep)
+{
+    cr_print_line(p, "{");
+    p->indent++;
+    cr_print_line(p, "cv_s_i64 block = 0;");
+    cuda_accumulators(p, sweep, false);
+    cr_print_open(p, "do");
+    cuda_accumulators(p, sweep, true);
+    cuda_chunk(p);
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        if (cr_expr_has_order(e))
+            cr_print_line(p, "ck_put_%s(&c%u, a%u[0], columns - block, z%u);", cuda_fold(p, e),
+                          e->id, e->id, e->id);
+    }
+    cr_print_line(p, "block += CR_FOLD_ROW;");
+    p->indent--;
+    cr_print_line(p, "} while (block < columns);");
+    for (int i = 0; i < sweep->reduces.count; i++) {
+        const cr_expr *e = sweep->reduces.at[i];
+        if (!cr_expr_has_order(e))
+            cr_print_line(p, "s%u = ck_tree_%s(a%u[0], CR_FOLD_CHUNKS);", e->id,
+                          cuda_fold(p, e), e->id);
+    }
+    cr_print_shut(p);
+}
+
+static void cuda_end_fold(cr_printer *p, const cr_expr *e)
+{
+    if (!cr_expr_has_order(e))
+        return;
+    cr_print_line(p, "s%u = ck_end_%s(&c%u);", e->id, cuda_fold(p, e), e->id);
+    if (e->fn == CR_FN_add)
+        cr_print_line(p, "s%u = columns ? s%u : %s;", e->id, e->id, cr_spell_empty_sum(p, e));
+}
+
+/* --- columns --- */
+
+/* Row r of a block goes to accumulator r mod 4. */
+static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
+{
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+
+    cr_print_line(p, "cv_%s a%u[CR_FOLD_ACCUMULATORS] = {z%u, z%u, z%u, z%u};", t, e->id, e->id,
+                  e->id, e->id, e->id);
+    cr_print_open(p, "for (cv_s_i64 q = top; q < end; q += CR_FOLD_ACCUMULATORS)");
+    cr_print_line(p, "CV_UNROLL(4)");
+    cr_print_open(p, "for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)");
+    cr_print_line(p, "const cv_s_i64 r = q + k;");
+    cr_print_line(p, "if (r >= end)");
+    cr_print_line(p, "    break;");
+    cr_print_pointers(p, false);
+    cuda_wide(p);
+    cr_print_sweep_values(p, &p->n->sweep[0]);
+    p->how = CR_ACCESS_EITHER;
+    cr_print_body(p, "k");
+    cr_print_shut(p);
+    cr_print_shut(p);
+}
+
+/* Blocks b and b + 4 meet in w[b]. */
+static void cuda_columns_blocks(cr_printer *p, const cr_expr *e)
+{
+    const char *t = cr_spell_vector(p, (cr_dtype)e->dtype), *a[4];
+
+    for (int k = 0; k < 4; k++)
+        a[k] = cr_session_printf(p->s, "a%u[%d]", e->id, k);
+    cr_print_line(p, "cv_%s w[4];", t);
+    cr_print_line(p, "CV_UNROLL(8)");
+    cr_print_open(p, "for (int block = 0; block < CR_FOLD_BLOCKS; block++)");
+    cr_print_line(p, "if (block > 0 && block * CR_FOLD_BLOCK >= rows)");
+    cr_print_line(p, "    break;");
+    cr_print_line(p, "const cv_s_i64 top = block * CR_FOLD_BLOCK;");
+    cr_print_line(p, "const cv_s_i64 end = ck_least(rows, top + CR_FOLD_BLOCK);");
+    cuda_columns_rows(p, e);
+    cr_print_line(p, "const cv_%s x = %s;", t,
+                  cr_spell_combine(p, e, cr_spell_combine(p, e, a[0], a[1]),
+                                   cr_spell_combine(p, e, a[2], a[3])));
+    cr_print_line(p, "w[block %% 4] = block < 4 ? x : %s;",
+                  cr_spell_combine(p, e, "w[block % 4]", "x"));
+    cr_print_shut(p);
+}
+
+static const char *cuda_if(cr_printer *p, const cr_expr *e, int blocks, const char *a,
+                           const char *b)
+{
+    return cr_session_printf(p->s, "rows > %d * CR_FOLD_BLOCK ? %s : %s", blocks,
+                             cr_spell_combine(p, e, a, b), a);
+}
+
+/* At most CR_FOLD_COLUMN rows. */
+static void cuda_columns(cr_printer *p)
+{
+    const cr_expr *e = p->n->sweep[0].reduces.at[0];
+    const cr_store *st = &p->n->row_store[0];
+    const char *lane = cr_spell_dtype(p->lane), *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    int k = cr_operand_number(p, st->buffer);
+
+    cr_print_open(p, cr_session_printf(p->s,
+                                       "for (cv_s_i64 at = ck_first_x() * CV_LANES_%s; "
+                                       "at < columns; at += ck_step_x() * CV_LANES_%s)",
+                                       lane, lane));
+    cr_print_line(p, "const cv_s_i64 m = ck_least(columns - at, CV_LANES_%s);", lane);
+    cuda_columns_blocks(p, e);
+    cr_print_line(p, "const cv_%s x = %s;", t, cuda_if(p, e, 2, "w[0]", "w[2]"));
+    cr_print_line(p, "const cv_%s y = %s;", t, cuda_if(p, e, 3, "w[1]", "w[3]"));
+    cr_print_line(p, "const cv_%s v = %s;", t, cuda_if(p, e, 1, "x", "y"));
+    cr_print_value(p, e, cr_spell_without_order(p, e, "v"));
+    cr_print_line(p, "char *const p%d = (char *)ptr[%d];", k, k);
+    cr_print_line(p, "const bool wide = ck_aligned(p%d, %d);", k,
+                  cuda_bytes(p, st->buffer) < 16 ? cuda_bytes(p, st->buffer) : 16);
+    p->how = CR_ACCESS_EITHER;
+    cuda_store(p, st);
+    cr_print_shut(p);
+}
+
+/* --- the function --- */
+
+static void cuda_open_row(cr_printer *p)
+{
+    cr_print_open(p, cuda_reduces(p)
+                         ? "for (cv_s_i64 r = ck_first_row(); r < rows; r += ck_step_row())"
+                         : "for (cv_s_i64 r = ck_first_y(); r < rows; r += ck_step_y())");
+    cr_print_pointers(p, true);
+    cuda_flexible(p);
+    cuda_wide(p);
+}
+
+static void cuda_open_kernel(cr_printer *p, const char *symbol)
+{
+    int params = 1;
+
+    for (size_t i = 0; i < p->n->loop->params.len; i++)
+        if (p->n->loop->params.at[i]->slot >= params)
+            params = p->n->loop->params.at[i]->slot + 1;
+    if (p->n->kind == CR_NEST_COLUMNS)
+        cr_print_line(p, "/* columns */");
+    else if (cuda_reduces(p))
+        cr_print_line(p, "/* rows of %d */", CR_FOLD_LANES / (16 * 8 / p->width));
+    else
+        cr_print_line(p, "/* pointwise */");
+    cr_print_line(p, "CK_KERNEL void CK(%s)(const ck_call<%d, %d> call)", symbol, p->operands,
+                  params);
+    cr_print_line(p, "{");
+    p->indent++;
+    cr_print_line(p, "void *const *const ptr = call.ptr;");
+    cr_print_line(p, "const cv_s_i64 *const stride = call.stride, *const size = call.size;");
+    cr_print_line(p, "const void *const param = call.param;");
+}
+
+static void cuda_end_kernel(cr_printer *p) { (void)p; }
+
+const cr_dialect cr_dialect_cuda = {
+    .name = "cuda",
+    .first_header = "emit/vec.cuh",
+    .last_header = "emit/kernel.cuh",
+    .define_folds = cuda_define_folds,
+    .open_kernel = cuda_open_kernel,
+    .end_kernel = cuda_end_kernel,
+    .load = cuda_load,
+    .store = cuda_store,
+    .store_row = cuda_store_row,
+    .open_row = cuda_open_row,
+    .pointwise = cuda_pointwise,
+    .columns_loop = cuda_columns_loop,
+    .begin_folds = cuda_begin_folds,
+    .fold_row = cuda_fold_row,
+    .end_fold = cuda_end_fold,
+    .fold_columns = cuda_columns,
+};

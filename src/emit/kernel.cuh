@@ -1,0 +1,315 @@
+/* kernel.cuh - what generated CUDA kernels use beside the vectors of vec.h.
+ *
+ * A vector has 16 bytes.  Launches (block is {x, y}, grid likewise), as the comment before a
+ * kernel says:
+ *
+ *   pointwise      a thread a vector of columns, y a row; loops cover what the grid does not
+ *   rows of T      a block of 1, 2, 4 or 8 chunks of T threads a row, at least
+ *                  columns / CR_FOLD_CHUNK chunks or 8; y rows a block, one where x is more
+ *                  than one chunk; the grid's x blocks share the rows
+ *   columns        a thread a vector of columns
+ *
+ * Order P (num/order.h): the 64 lanes of a chunk are the vectors of T = 64 / lanes threads. */
+#ifndef CR_EMIT_KERNEL_CUH
+#define CR_EMIT_KERNEL_CUH
+
+#include "emit/kernel.h"
+
+#define CK_KERNEL extern "C" __attribute__((global))
+#define CK_SHARED __attribute__((shared))
+
+/* A kernel's only argument: what a cr_kernel takes, by value. */
+template <int operands, int params> struct ck_call {
+    void *ptr[operands];
+    cv_s_i64 stride[2 * operands], size[3];
+    char param[16 * params] __attribute__((aligned(16)));
+};
+
+CV_FN int ck_x(void) { return __nvvm_read_ptx_sreg_tid_x(); }
+CV_FN int ck_wide(void) { return __nvvm_read_ptx_sreg_ntid_x(); }
+CV_FN int ck_thread(void) { return __nvvm_read_ptx_sreg_tid_y() * ck_wide() + ck_x(); }
+CV_FN cv_s_i64 ck_first_x(void)
+{
+    return (cv_s_i64)__nvvm_read_ptx_sreg_ctaid_x() * ck_wide() + ck_x();
+}
+CV_FN cv_s_i64 ck_step_x(void) { return (cv_s_i64)__nvvm_read_ptx_sreg_nctaid_x() * ck_wide(); }
+CV_FN cv_s_i64 ck_first_y(void)
+{
+    return (cv_s_i64)__nvvm_read_ptx_sreg_ctaid_y() * __nvvm_read_ptx_sreg_ntid_y() +
+           __nvvm_read_ptx_sreg_tid_y();
+}
+CV_FN cv_s_i64 ck_step_y(void)
+{
+    return (cv_s_i64)__nvvm_read_ptx_sreg_nctaid_y() * __nvvm_read_ptx_sreg_ntid_y();
+}
+/* Rows of reductions: blocks along x share them. */
+CV_FN cv_s_i64 ck_first_row(void)
+{
+    return (cv_s_i64)__nvvm_read_ptx_sreg_ctaid_x() * __nvvm_read_ptx_sreg_ntid_y() +
+           __nvvm_read_ptx_sreg_tid_y();
+}
+CV_FN cv_s_i64 ck_step_row(void)
+{
+    return (cv_s_i64)__nvvm_read_ptx_sreg_nctaid_x() * __nvvm_read_ptx_sreg_ntid_y();
+}
+
+/* --- elements --- */
+
+CV_FN bool ck_aligned(const void *p, int bytes)
+{
+    return ((__UINTPTR_TYPE__)p & (bytes - 1)) == 0;
+}
+
+#define CK_DEFINE_MEMORY(T)                                                                    \
+    CV_FN cv_##T ck_load_##T(const void *p) { return *(const cv_##T *)p; }                     \
+    CV_FN void ck_store_##T(void *p, cv_##T v) { *(cv_##T *)p = v; }                           \
+    CV_FN cv_##T ck_loadn_##T(const void *p, cv_s_i64 n)                                       \
+    {                                                                                          \
+        cv_##T v = {0};                                                                        \
+        CV_UNROLL(16)                                                                          \
+        for (int l = 0; l < CV_LANES_##T; l++)                                                 \
+            if (l < n)                                                                         \
+                v[l] = ((const cv_s_##T *)p)[l];                                               \
+        return v;                                                                              \
+    }                                                                                          \
+    CV_FN void ck_storen_##T(void *p, cv_##T v, cv_s_i64 n)                                    \
+    {                                                                                          \
+        CV_UNROLL(16)                                                                          \
+        for (int l = 0; l < CV_LANES_##T; l++)                                                 \
+            if (l < n)                                                                         \
+                ((cv_s_##T *)p)[l] = v[l];                                                     \
+    }
+CK_DEFINE_MEMORY(f32)
+CK_DEFINE_MEMORY(f64)
+CK_DEFINE_MEMORY(i32)
+CK_DEFINE_MEMORY(i64)
+CK_DEFINE_MEMORY(u8)
+
+/* Truth values beside lanes of W bits; S holds those of a vector. */
+#define CK_DEFINE_BOOLS(W, S)                                                                  \
+    CV_FN cv_m##W ck_loadb_##W(const void *p)                                                  \
+    {                                                                                          \
+        S b = *(const S *)p;                                                                   \
+        return cv_loadb_##W(&b);                                                               \
+    }                                                                                          \
+    CV_FN void ck_storeb_##W(void *p, cv_m##W m)                                               \
+    {                                                                                          \
+        S b;                                                                                   \
+        cv_storeb_##W(&b, m);                                                                  \
+        *(S *)p = b;                                                                           \
+    }                                                                                          \
+    CV_FN cv_m##W ck_loadbn_##W(const void *p, cv_s_i64 n)                                     \
+    {                                                                                          \
+        cv_m##W m = {0};                                                                       \
+        CV_UNROLL(16)                                                                          \
+        for (int l = 0; l < CV_LANES_m##W; l++)                                                \
+            if (l < n)                                                                         \
+                m[l] = ((const cv_s_u8 *)p)[l] ? -1 : 0;                                       \
+        return m;                                                                              \
+    }                                                                                          \
+    CV_FN void ck_storebn_##W(void *p, cv_m##W m, cv_s_i64 n)                                  \
+    {                                                                                          \
+        CV_UNROLL(16)                                                                          \
+        for (int l = 0; l < CV_LANES_m##W; l++)                                                \
+            if (l < n)                                                                         \
+                ((cv_s_u8 *)p)[l] = m[l] ? 1 : 0;                                              \
+    }
+CK_DEFINE_BOOLS(8, cv_u8)
+CK_DEFINE_BOOLS(32, cv_s_u32)
+CK_DEFINE_BOOLS(64, unsigned short)
+
+#ifdef CR_EMIT_VEC_COMPLEX_H
+#define CK_DEFINE_COMPLEX_MEMORY(C, T)                                                         \
+    CV_FN cv_##C ck_load_##C(const void *p)                                                    \
+    {                                                                                          \
+        return cv_part_##C(ck_load_##T(p), ck_load_##T((const char *)p + CV_BYTES));           \
+    }                                                                                          \
+    CV_FN void ck_store_##C(void *p, cv_##C z)                                                 \
+    {                                                                                          \
+        ck_store_##T(p, CV_ZIPLOW_##T(z.re, z.im));                                            \
+        ck_store_##T((char *)p + CV_BYTES, CV_ZIPHIGH_##T(z.re, z.im));                        \
+    }                                                                                          \
+    CV_FN cv_##C ck_loadn_##C(const void *p, cv_s_i64 n)                                       \
+    {                                                                                          \
+        return cv_part_##C(ck_loadn_##T(p, 2 * n),                                             \
+                           ck_loadn_##T((const char *)p + CV_BYTES, 2 * n - CV_LANES_##T));    \
+    }                                                                                          \
+    CV_FN void ck_storen_##C(void *p, cv_##C z, cv_s_i64 n)                                    \
+    {                                                                                          \
+        ck_storen_##T(p, CV_ZIPLOW_##T(z.re, z.im), 2 * n);                                    \
+        ck_storen_##T((char *)p + CV_BYTES, CV_ZIPHIGH_##T(z.re, z.im), 2 * n - CV_LANES_##T); \
+    }
+CK_DEFINE_COMPLEX_MEMORY(c64, f32)
+CK_DEFINE_COMPLEX_MEMORY(c128, f64)
+#endif
+
+/* --- reductions along rows --- */
+
+/* Threads of a chunk, the chunk of a thread, and the thread's first column in a chunk. */
+#define CK_THREADS_(T) (CR_FOLD_LANES / CV_LANES_##T)
+#define CK_CHUNK_(T)   (ck_x() / CK_THREADS_(T))
+#define CK_PLACE_(T)   (ck_x() % CK_THREADS_(T))
+/* Chunks of n elements. */
+CV_FN int ck_chunks(cv_s_i64 n)
+{
+    return (int)(ck_least(n, CR_FOLD_ROW) + CR_FOLD_CHUNK - 1) / CR_FOLD_CHUNK;
+}
+
+/* The value of the thread `by` further on in its group of `count`, a power of two up to 32; of
+ * the group's first thread. */
+template <class V> CV_FN V ck_shuffle(V v, int by, int count, bool first)
+{
+    int word[sizeof(V) / 4];
+    int base = ck_thread() % 32 / count * count, clamp = (32 - count) << 8 | 31;
+    unsigned mask = count == 32 ? ~0u : ((1u << count) - 1) << base;
+
+    __builtin_memcpy(word, &v, sizeof v);
+    CV_UNROLL(16)
+    for (int i = 0; i < (int)(sizeof(V) / 4); i++)
+        word[i] = first ? __nvvm_shfl_sync_idx_i32(mask, word[i], 0, clamp)
+                        : __nvvm_shfl_sync_down_i32(mask, word[i], by, clamp);
+    __builtin_memcpy(&v, word, sizeof v);
+    return v;
+}
+
+/* v with its upper lanes brought down; what remains above does not matter. */
+template <class V> CV_FN V ck_lower(V v, int by)
+{
+    const int lanes = sizeof(V) / sizeof(v[0]);
+    V r = v;
+
+    CV_UNROLL(16)
+    for (int l = 0; l < lanes; l++)
+        r[l] = v[(l + by) % lanes];
+    return r;
+}
+
+/* `v` with lane n of `from`. */
+template <class V> CV_FN V ck_with(V v, int n, V from)
+{
+    CV_UNROLL(16)
+    for (int l = 0; l < (int)(sizeof(V) / sizeof(v[0])); l++)
+        if (l == n)
+            v[l] = from[l];
+    return v;
+}
+template <class V> CV_FN auto ck_zeroth(V v) { return v[0]; }
+
+#ifdef CR_EMIT_VEC_COMPLEX_H
+#define CK_DEFINE_COMPLEX_LANES(C)                                                             \
+    CV_FN cv_##C ck_lower(cv_##C v, int by)                                                    \
+    {                                                                                          \
+        return cv_make_##C(ck_lower(v.re, by), ck_lower(v.im, by));                            \
+    }                                                                                          \
+    CV_FN cv_##C ck_with(cv_##C v, int n, cv_##C from)                                         \
+    {                                                                                          \
+        return cv_make_##C(ck_with(v.re, n, from.re), ck_with(v.im, n, from.im));              \
+    }                                                                                          \
+    CV_FN cv_s_##C ck_zeroth(cv_##C v) { return (cv_s_##C){v.re[0], v.im[0]}; }
+CK_DEFINE_COMPLEX_LANES(c64)
+CK_DEFINE_COMPLEX_LANES(c128)
+#endif
+
+/* t[c] meets t[c + half], where that has elements. */
+#define CK_MEET_(op, T, half)                                                                  \
+    CV_UNROLL(8)                                                                               \
+    for (int c = 0; c < half; c++)                                                             \
+        if (c + half < full)                                                                   \
+            t[c] = cv_##op##_##T(t[c], t[c + half]);
+
+/* ck_meet: lane by lane the chunks, of which the first `full` have elements, then the vectors
+ * of a chunk.  The first thread of every chunk has the result. */
+#define CK_DEFINE_MEET(op, T)                                                                  \
+    CV_FN cv_##T ck_meet_##op##_##T(cv_##T v, int full)                                        \
+    {                                                                                          \
+        CK_SHARED cv_##T kept[CR_FOLD_CHUNKS][CK_THREADS_(T)];                                 \
+        const int chunks = ck_wide() / CK_THREADS_(T);                                         \
+        if (chunks > 1) {                                                                      \
+            cv_##T t[CR_FOLD_CHUNKS];                                                          \
+            full = full < chunks ? full : chunks;                                              \
+            __syncthreads();                                                                   \
+            kept[CK_CHUNK_(T)][CK_PLACE_(T)] = v;                                              \
+            __syncthreads();                                                                   \
+            CV_UNROLL(8)                                                                       \
+            for (int c = 0; c < CR_FOLD_CHUNKS; c++)                                           \
+                t[c] = kept[c < full ? c : 0][CK_PLACE_(T)];                                   \
+            CK_MEET_(op, T, 4)                                                                 \
+            CK_MEET_(op, T, 2)                                                                 \
+            CK_MEET_(op, T, 1)                                                                 \
+            v = t[0];                                                                          \
+        }                                                                                      \
+        CV_UNROLL(8)                                                                           \
+        for (int by = CK_THREADS_(T) / 2; by > 0; by /= 2)                                     \
+            v = cv_##op##_##T(v, ck_shuffle(v, by, CK_THREADS_(T), false));                    \
+        return v;                                                                              \
+    }
+
+/* ck_tree: the result, in every thread of the row. */
+#define CK_DEFINE_TREE(op, T)                                                                  \
+    CK_DEFINE_MEET(op, T)                                                                      \
+    CV_FN cv_s_##T ck_tree_##op##_##T(cv_##T v, int full)                                      \
+    {                                                                                          \
+        v = ck_meet_##op##_##T(v, full);                                                       \
+        CV_UNROLL(8)                                                                           \
+        for (int by = CV_LANES_##T / 2; by > 0; by /= 2)                                       \
+            v = cv_##op##_##T(v, ck_lower(v, by));                                             \
+        return ck_zeroth(ck_shuffle(v, 0, CK_THREADS_(T), true));                              \
+    }
+
+#define CK_DEFINE_MASK_TREE(op, M, whether)                                                    \
+    CK_DEFINE_MEET(op, M)                                                                      \
+    CV_FN int ck_tree_##op##_##M(cv_##M v, int full)                                           \
+    {                                                                                          \
+        v = ck_meet_##op##_##M(v, full);                                                       \
+        return cv_##whether##_##M(ck_shuffle(v, 0, CK_THREADS_(M), true));                     \
+    }
+
+/* A row in blocks.  Results of blocks are elements of level 0, which is a row; the results of
+ * its blocks are elements of level 1.  Two levels hold 2^39 elements. */
+#define CK_DEFINE_BLOCKS(op, T)                                                                \
+    CK_DEFINE_TREE(op, T)                                                                      \
+    typedef struct {                                                                           \
+        cv_##T level[2];                                                                       \
+        cv_s_i64 blocks;                                                                       \
+        cv_s_##T first;                                                                        \
+    } ck_blocks_##op##_##T;                                                                    \
+    CV_FN void ck_start_##op##_##T(ck_blocks_##op##_##T *b, cv_##T z)                          \
+    {                                                                                          \
+        b->level[0] = b->level[1] = z;                                                         \
+        b->blocks = 0;                                                                         \
+    }                                                                                          \
+    CV_FN void ck_add_##op##_##T(cv_##T *level, cv_s_i64 n, cv_s_##T x)                        \
+    {                                                                                          \
+        const int at = (int)(n % CR_FOLD_ROW), lane = at % CR_FOLD_LANES;                      \
+        if (at / CR_FOLD_CHUNK == CK_CHUNK_(T) && lane / CV_LANES_##T == CK_PLACE_(T))         \
+            *level =                                                                           \
+                ck_with(*level, lane % CV_LANES_##T, cv_##op##_##T(*level, cv_set1_##T(x)));   \
+    }                                                                                          \
+    /* The result of the next block, which has n elements and the lanes v. */                  \
+    CV_FN void ck_put_##op##_##T(ck_blocks_##op##_##T *b, cv_##T v, cv_s_i64 n, cv_##T z)      \
+    {                                                                                          \
+        cv_s_##T x = ck_tree_##op##_##T(v, ck_chunks(n));                                      \
+        if (b->blocks == 0)                                                                    \
+            b->first = x;                                                                      \
+        ck_add_##op##_##T(&b->level[0], b->blocks++, x);                                       \
+        if (b->blocks % CR_FOLD_ROW == 0) {                                                    \
+            x = ck_tree_##op##_##T(b->level[0], CR_FOLD_CHUNKS);                               \
+            ck_add_##op##_##T(&b->level[1], b->blocks / CR_FOLD_ROW - 1, x);                   \
+            b->level[0] = z;                                                                   \
+        }                                                                                      \
+    }                                                                                          \
+    CV_FN cv_s_##T ck_end_##op##_##T(ck_blocks_##op##_##T *b)                                  \
+    {                                                                                          \
+        const cv_s_i64 full = b->blocks / CR_FOLD_ROW, rest = b->blocks % CR_FOLD_ROW;         \
+        if (b->blocks == 1)                                                                    \
+            return b->first;                                                                   \
+        if (rest) {                                                                            \
+            cv_s_##T x = ck_tree_##op##_##T(b->level[0], ck_chunks(rest));                     \
+            if (!full)                                                                         \
+                return x;                                                                      \
+            ck_add_##op##_##T(&b->level[1], full, x);                                          \
+        }                                                                                      \
+        return ck_tree_##op##_##T(b->level[1], ck_chunks(full + (rest > 0)));                  \
+    }
+
+#endif
