@@ -259,18 +259,6 @@ static void give_outputs(const machine *m, cr_tensor **output)
 
 /* --- a run --- */
 
-/* The first run takes its blocks from those of the calls before, which had others; afterwards
- * they are there. */
-static cr_memory_mode mode_of_run(const cr_plan *p)
-{
-    _Atomic(bool) *ran = &((cr_plan *)(uintptr_t)p)->ran;
-
-    if (CR_LIKELY(atomic_load_explicit(ran, memory_order_relaxed)))
-        return CR_MEMORY_FIT;
-    atomic_store_explicit(ran, true, memory_order_relaxed);
-    return CR_MEMORY_TIGHT;
-}
-
 static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
 {
     uint32_t was = cr_thread.exclude;
@@ -279,7 +267,7 @@ static cr_status run_in(machine *m, cr_tensor *const *input, cr_tensor **output)
     cr_status st;
 
     CR_TRY(take_inputs(m, input));
-    mode = cr_cpu_memory_set_mode(mode_of_run(m->p));
+    mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
     m->direct = !(cr_thread.include & ~was & CR_STAGE_BIT(AUTOCAST));
     m->tracking = was | CR_STAGE_BIT(CAPTURE);
     cr_thread.exclude = m->direct ? was | (CR_STAGE_BIT(FAKE) - 1) : m->tracking;

@@ -137,7 +137,6 @@ typedef struct cr_plan {
     int reused;             /* results that take over a dying tensor */
     cr_gvalue **stands_for; /* by id of g's values: the value whose slot it has, or NULL */
     _Atomic(void *) spare;  /* a frame that no run uses */
-    _Atomic(bool) ran;      /* its blocks are there */
 } cr_plan;
 
 struct cr_program {

@@ -79,18 +79,6 @@ static int64_t cached(void)
     return s.cached;
 }
 
-/* Builds that hold one block only have nothing to choose from. */
-static bool caches_blocks(void)
-{
-    uint32_t one, other;
-    void *p = cr_cpu_get(200 << 10, &one), *q = cr_cpu_get(200 << 10, &other);
-
-    cr_cpu_memory_trim();
-    cr_cpu_release(p, one);
-    cr_cpu_release(q, other);
-    return cached() == (int64_t)(cr_cpu_class_bytes(one) + cr_cpu_class_bytes(other));
-}
-
 TEST(a_thread_that_asks_for_it_gets_larger_blocks_that_are_free)
 {
     uint32_t class;
@@ -114,32 +102,6 @@ TEST(a_thread_that_asks_for_it_gets_larger_blocks_that_are_free)
     p = cr_cpu_get(2 << 20, &class);
     EQ(cr_cpu_class_bytes(class), 2 << 20);
     cr_cpu_release(p, class);
-}
-
-TEST(a_tight_thread_gives_back_before_it_takes)
-{
-    uint32_t class;
-    cr_memory_stats s;
-
-    if (!caches_blocks()) {
-        cr_cpu_memory_trim();
-        EQ(cached(), 0);
-        return;
-    }
-    for (int tight = 0; tight < 2; tight++) {
-        cr_cpu_memory_trim();
-        cr_cpu_memory_set_mode(tight ? CR_MEMORY_TIGHT : CR_MEMORY_FAST);
-        cr_cpu_memory_stats(&s);
-        int64_t before = s.used;
-        for (size_t size = 256 << 10; size <= 8 << 20; size *= 2) {
-            void *p = cr_cpu_get(size, &class);
-            cr_cpu_release(p, class);
-        }
-        cr_cpu_memory_stats(&s);
-        EQ(s.used, before);
-        EQ(s.cached, tight ? 8 << 20 : (16 << 20) - (256 << 10));
-    }
-    cr_cpu_memory_set_mode(CR_MEMORY_FAST);
 }
 
 TEST(what_cannot_be_had_is_refused_in_torchs_words)

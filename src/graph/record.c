@@ -843,8 +843,7 @@ cr_status cr_recorder_start(cr_recorder *r)
     if (active)
         return cr_fail(CR_RUNTIME, "calls of this thread are being recorded already");
     active = r;
-    r->was_mode = cr_cpu_memory_set_mode(
-        CR_MEMORY_TIGHT); /* blocks of a recorded call are not requested a second time */
+    r->was_mode = cr_cpu_memory_set_mode(CR_MEMORY_FIT);
     r->was_included = cr_thread.include & CR_STAGE_BIT(CAPTURE);
     cr_thread.include |= CR_STAGE_BIT(CAPTURE);
     return CR_OK;

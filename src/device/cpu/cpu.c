@@ -234,9 +234,6 @@ static bool cache_is_full(size_t more)
     size_t used =
         (size_t)atomic_load_explicit(&used_bytes, memory_order_relaxed) + cache.unused + more;
     size_t limit = (size_t)atomic_load_explicit(&most_bytes, memory_order_relaxed);
-    if (mode == CR_MEMORY_TIGHT && more >= least_mapped &&
-        used + cache.bytes > limit + limit / 64)
-        return true;
     limit = limit > used ? limit : used;
     limit += limit / 8;
     return used + cache.bytes > (limit > least_limit ? limit : least_limit);
