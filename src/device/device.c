@@ -18,7 +18,7 @@ static const char *names[CR_DEVICE_COUNT] = {
 
 static const cr_device_ops *tables[CR_DEVICE_COUNT] = {
     [CR_CPU] = &cr_cpu_ops, [CR_META] = &cr_meta_ops};
-static char own_name[CR_DEVICE_NAME]; /* of privateuseone, once it has been given */
+static char own_name[CR_DEVICE_NAME]; /* the name given to privateuseone; empty before */
 
 const cr_device_ops *cr_device_of(cr_device_kind kind) { return tables[kind]; }
 
@@ -67,7 +67,8 @@ cr_status cr_device_rename(const char *name)
     return CR_OK;
 }
 
-/* All functions of a table are there: the members behind `bytes` are pointers to functions. */
+/* True when no function of the table is NULL.  All members after `bytes` are pointers to
+ * functions. */
 static bool is_complete(const cr_device_ops *ops)
 {
     void (*const *fn)(void) = (void (*const *)(void))(
@@ -149,9 +150,9 @@ cr_status cr_device_parse(const char *text, int *kind, int *index)
     return CR_OK;
 }
 
-/* --- devices that there are --- */
+/* --- available devices --- */
 
-/* torch is built with modules for these kinds, which say that they were left out. */
+/* torch's errors for kinds whose module is not in its build. */
 static cr_status refuse_module(cr_device_kind kind)
 {
     switch (kind) {
@@ -192,7 +193,7 @@ static cr_status refuse_new(cr_device_kind kind)
         backend);
 }
 
-/* The host and meta are one device whatever number is asked for. */
+/* The host and meta are one device for any index. */
 static cr_status name_device(cr_device *out, cr_device_kind kind, int index)
 {
     const cr_device_ops *ops = tables[kind];

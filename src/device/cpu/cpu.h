@@ -9,15 +9,15 @@
 
 extern const cr_device_ops cr_cpu_ops;
 
-/* At least `size` bytes, undefined; NULL with a CR_MEMORY record when there are none.
- * *size_class is nonzero and is what the release needs.  Any thread may release. */
+/* A block of at least `size` bytes with undefined contents; NULL and CR_MEMORY when out of
+ * memory.  *size_class is nonzero and must be given to the release.  Any thread may release. */
 void *cr_cpu_get(size_t size, uint32_t *size_class);
-/* For what is released before the operator ends: unless the mode is CR_MEMORY_FAST, any larger
- * block that is free will do. */
+/* For memory that is released before the operator ends.  In mode CR_MEMORY_FIT a cached block
+ * of any larger class may be used. */
 void *cr_cpu_get_scratch(size_t size, uint32_t *size_class);
 void cr_cpu_release(void *p, uint32_t size_class);
 
-/* Bytes that a block of this class really has. */
+/* Size of the blocks of a class. */
 size_t cr_cpu_class_bytes(uint32_t size_class);
 
 #endif
