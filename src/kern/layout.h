@@ -1,4 +1,4 @@
-/* layout.h - kernels that prefer their operands in a layout of their own.
+/* layout.h - kernels that prefer another layout of their operands than the plain one.
  *
  * A kind of device offers a cr_layout_hook.  The compiler asks it for the kernel that an eager
  * call would run, and then keeps packed weights and blocked results between such kernels.

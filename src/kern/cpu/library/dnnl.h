@@ -34,7 +34,7 @@ int cr_dnnl_threads(int n);
 
 enum { CR_DNNL_OPERANDS = 5 };
 
-/* What a primitive is made of.  The primitive takes ownership of the descriptor. */
+/* The description of a primitive.  The primitive takes ownership of the descriptor. */
 typedef struct {
     dnnl_primitive_desc_t desc;
     int count;
@@ -61,7 +61,7 @@ void cr_dnnl_release(cr_dnnl_primitive *p);
 /* Runs on `data`, one pointer for each operand of the recipe.  Fails with CR_MEMORY. */
 CR_MUST cr_status cr_dnnl_run(cr_dnnl_primitive *p, void *const *data);
 
-/* --- operands in the primitive's own layout --- */
+/* --- operands in the primitive's layout --- */
 /* When bit i of `own` is set, data[i] is in the primitive's layout, not in the plain one. */
 CR_MUST cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsigned own);
 /* The bytes of operand i in the primitive's layout, and whether that layout is the plain

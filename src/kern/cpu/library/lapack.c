@@ -1,4 +1,4 @@
-/* LAPACK: loading, scratch memory, matrices to and from columns. */
+/* LAPACK: loading, scratch memory, copies of matrices to and from column-major order. */
 #include "kern/cpu/library/lapack.h"
 #include "kern/cpu/library/blas.h"
 #include "kern/cpu/library/library.h"
@@ -22,7 +22,7 @@ static const cr_symbol symbols[] = {
 
 static void load(void)
 {
-    found = cr_blas() && /* which sets its number of threads */
+    found = cr_blas() && /* sets the number of threads */
             cr_library_load(names, symbols, CR_LEN(symbols));
 }
 
@@ -49,8 +49,7 @@ cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *lik
                        "was found.",
                        name, names[0], names[1]);
     j->complex = cr_dtype_is_complex(j->dtype);
-    /* entries refuse these in words of their own; none may come through, as items have another
-     * size */
+    /* entries refuse other dtypes before; here their element size would be wrong */
     if (j->dtype != CR_F32 && j->dtype != CR_F64 && j->dtype != CR_C64 && j->dtype != CR_C128)
         return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'", name,
                        cr_dtype_infos[j->dtype].legacy);

@@ -1,4 +1,4 @@
-/* lapack.h - the system's LAPACK, loaded at first use, and matrices in its order.
+/* lapack.h - the system's LAPACK, loaded at first use, and copies of matrices in its order.
  *
  * LAPACK takes column-major matrices with int sizes.  A job copies one matrix of a batch at a
  * time to scratch memory in that order, and back. */
@@ -36,7 +36,7 @@ typedef struct {
  * Fails with CR_RUNTIME when there is no LAPACK. */
 CR_MUST cr_status cr_lapack_begin(cr_lapack_job *j, const char *name, const cr_view *like,
                                   int last);
-/* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and a record without
+/* `count` elements of `item` bytes, freed by cr_lapack_end.  NULL and an error when out of
  * memory. */
 void *cr_lapack_take(cr_lapack_job *j, int64_t count, size_t item);
 void cr_lapack_end(cr_lapack_job *j);
@@ -49,7 +49,7 @@ void cr_lapack_load(const cr_lapack_job *j, const cr_view *v, int64_t i, void *c
                     int64_t ld);
 void cr_lapack_store(const cr_lapack_job *j, const cr_view *v, int64_t i, const void *columns,
                      int64_t ld);
-/* The answer of a workspace query. */
+/* The size that a workspace query returned in `work`. */
 int cr_lapack_answer(const cr_lapack_job *j, const void *work);
 
 #endif

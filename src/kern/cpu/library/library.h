@@ -18,8 +18,8 @@ typedef struct {
  * stays loaded until the process ends. */
 bool cr_library_load(const char *const *names, const cr_symbol *symbols, size_t n);
 
-/* Whether this process could map so many bytes now (ulimit -v).  Libraries that retry or crash
- * when they cannot are not called without. */
+/* True when this process could map `bytes` bytes now (ulimit -v).  Libraries that retry or
+ * crash without address space are not called when it is false. */
 bool cr_library_has_room(size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* Embeddings: rows of a table picked by number, sums of such rows, and their gradients. */
+/* Embeddings: rows of a table selected by index, sums of such rows, and their gradients. */
 #include "base/memory.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
@@ -14,7 +14,7 @@ static cr_status check_rows(const cr_view *indices, int64_t rows)
     return cr_fail(CR_INDEX, "index out of range in self");
 }
 
-/* The walk covers the sizes of the indices and one dimension more: a row of the table. */
+/* The walk has the dims of the indices, then the row of the table. */
 cr_status cr_kern_embedding(const cr_value *arg, cr_view *out)
 {
     const cr_view *weight = arg[0].view, *indices = arg[1].view;
@@ -40,7 +40,7 @@ cr_status cr_kern_embedding(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* The gradient of the table: rows of grad added up by number. */
+/* The gradient of the table: sums of the rows of grad with the same index. */
 
 #define DIVIDE(suffix)                                                                         \
     static void divide_##suffix(char *row, int64_t n, int64_t count)                           \
@@ -56,7 +56,7 @@ static const divide_fn divides[CR_DTYPE_COUNT] = {
     [CR_F16] = divide_f16, [CR_BF16] = divide_bf16, [CR_F32] = divide_f32,
     [CR_F64] = divide_f64, [CR_C64] = divide_c64,   [CR_C128] = divide_c128};
 
-/* Divides each row of a dense matrix by how often it was named. */
+/* Divides each row of a dense matrix by the number of its occurrences in row[0..n). */
 static cr_status divide_by_frequency(const cr_view *out, const int64_t *row, int64_t n)
 {
     int64_t rows = out->size[0], columns = out->size[1];
@@ -74,7 +74,7 @@ static cr_status divide_by_frequency(const cr_view *out, const int64_t *row, int
     return CR_OK;
 }
 
-/* Adds the dense rows at `grad` to the rows of `out` that row[0..n) names. */
+/* Adds dense row i of `grad` to row row[i] of `out`, for i < n. */
 static cr_status add_rows(cr_view *out, const char *grad, int64_t *row, int64_t n)
 {
     int64_t columns = out->size[1], size[2] = {n, columns}, table[2] = {0, 1};
@@ -124,7 +124,7 @@ cr_status cr_kern_embedding_backward(const cr_value *arg, cr_view *out)
     return st;
 }
 
-/* (self, num_classes): int64 in, int64 out. */
+/* (self, num_classes), from int64 to int64. */
 cr_status cr_kern_one_hot(const cr_value *arg, cr_view *out)
 {
     int64_t n = cr_view_numel(arg[0].view), classes = out->size[out->ndim - 1], bad;
@@ -143,7 +143,7 @@ cr_status cr_kern_one_hot(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* Bags: for each run of indices the sum, mean or maximum of the rows they name. */
+/* Bags: for each run of indices the sum, mean or maximum of the selected rows. */
 
 enum { BAG_SUM, BAG_MEAN, BAG_MAX, BAG_BLOCK = 32 };
 
@@ -155,7 +155,7 @@ typedef struct {
     int64_t *bag_of, *size, *most;
 } bags;
 
-/* A block of columns of one bag; sums are kept in the wide type. */
+/* Computes a block of columns of one bag.  Sums are in the wide type. */
 #define BAG(suffix)                                                                            \
     static void bag_##suffix(const bags *b, int64_t bag, int64_t first, int64_t columns)       \
     {                                                                                          \
@@ -212,7 +212,8 @@ static void bag_range(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* The starts of all bags and the end of the last; owned.  *st tells why it is NULL. */
+/* The starts of all bags and the end of the last; the caller frees them.  NULL with the reason
+ * in *st. */
 static int64_t *bag_starts(const cr_view *offsets, int64_t bags_wanted, int64_t n,
                            cr_status *st)
 {
@@ -265,7 +266,7 @@ cr_status cr_kern_embedding_bag(const cr_value *arg, cr_view *out)
     b.start = start = bag_starts(arg[2].view, count, n, &st);
     if (!start)
         return st;
-    cr_zero_view(&out[1]); /* indices after the last bag are in none */
+    cr_zero_view(&out[1]); /* indices after the last bag are in no bag */
     cr_zero_view(&out[3]); /* sums have no maximum */
     b.row = row = cr_indices_copy(indices);
     if (row)
@@ -276,7 +277,7 @@ cr_status cr_kern_embedding_bag(const cr_value *arg, cr_view *out)
     return row ? CR_OK : CR_MEMORY;
 }
 
-/* One sample's share of its bag's gradient. */
+/* Adds one sample's share of its bag's gradient to a row. */
 #define SHARE(suffix)                                                                          \
     static void share_##suffix(char *to, const char *grad, int64_t step, int64_t columns,      \
                                const char *weight, int64_t divisor)                            \
@@ -396,7 +397,7 @@ typedef void (*dot_fn)(char *to, const char *a, int64_t a_step, const char *b, i
 static const dot_fn dots[CR_DTYPE_COUNT] = {
     [CR_F16] = dot_f16, [CR_BF16] = dot_bf16, [CR_F32] = dot_f32, [CR_F64] = dot_f64};
 
-/* (grad, weight, indices, offset2bag, padding_idx): of each sample's weight. */
+/* (grad, weight, indices, offset2bag, padding_idx) -> the gradient of per_sample_weights. */
 cr_status cr_kern_embedding_bag_samples_backward(const cr_value *arg, cr_view *out)
 {
     const cr_view *grad = arg[0].view, *weight = arg[1].view;

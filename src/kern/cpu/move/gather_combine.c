@@ -1,8 +1,8 @@
-/* The element operations behind every indexed write. */
+/* The element operations of indexed writes. */
 #include "kern/cpu/element.h"
 #include "kern/cpu/move/gather.h"
 
-/* Where the i-th element of an indexed row goes. */
+/* The address that element i of an indexed row is combined into. */
 #define PLACE(type)                                                                            \
     (r->dst + i * r->dst_step + r->unit * *(const type *)(r->index + i * r->index_step))
 
@@ -10,15 +10,15 @@
 #define MUL_INT(a, b)    cr_wrap_mul(a, b)
 #define ADD_NUMBER(a, b) ((a) + (b))
 #define MUL_NUMBER(a, b) ((a) * (b))
-/* A NaN wins; -0 is below +0; of equal values the one already there stays. */
+/* NaN wins over any number, -0 is below +0, and of equal values the present one stays. */
 #define MIN_INT(a, b)    ((b) < (a) ? (b) : (a))
 #define MAX_INT(a, b)    ((a) < (b) ? (b) : (a))
 #define BELOW(a, b)      ((a) < (b) || ((a) == (b) && signbit(a) && !signbit(b)))
 #define MIN_NUMBER(a, b) (BELOW(b, a) || (b) != (b) ? (b) : (a))
 #define MAX_NUMBER(a, b) (BELOW(a, b) || (b) != (b) ? (b) : (a))
 
-/* Elements that follow each other on both sides: blocks of a fixed length become vectors.
- * Otherwise element by element, the index of either width. */
+/* Dense rows are combined in blocks of a fixed length, which the compiler vectorizes.  Other
+ * rows are combined one element at a time. */
 enum { BLOCK = 16 };
 
 #define COMBINE(op, suffix, expression)                                                        \

@@ -1,8 +1,8 @@
-/* Indexing by lists of tensors, and the operators that select by truth.
+/* Indexing by lists of tensors, and the operators that select by a mask.
  *
- * The plan of ops/shape_index.h says which dimensions are picked and where they go.  The
- * index tensors are folded into one block of byte offsets over the picked sizes; masks
- * become the offsets of their true elements.  What is left is a walk of gather.c. */
+ * The plan of ops/shape_index.h states which dims are indexed, and their dims in the result.
+ * The index tensors are combined into one array of byte offsets over the picked sizes; masks
+ * become the offsets of their true elements.  A walk of gather.c uses these offsets. */
 #include "base/memory.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
@@ -29,7 +29,7 @@ static bool is_true(const char *p, cr_dtype t)
 /* Offsets. */
 
 /* Appends the table's offset for every true element below `data`.  Every element writes and
- * only true ones advance, so there must be room for one more than they are. */
+ * only true ones advance, so `next` must have one more element than there are true ones. */
 static int64_t *put_offsets(int64_t *next, const cr_view *mask, int d, const char *data,
                             const cr_view *table, int dim, int64_t offset)
 {
@@ -48,10 +48,10 @@ static int64_t *put_offsets(int64_t *next, const cr_view *mask, int d, const cha
 
 typedef struct {
     int64_t size, step; /* of the table's dimension; offsets have size 0 and step 1 */
-    bool is32, first;   /* first: nothing is there to add to */
+    bool is32, first;   /* first: sets the offsets, later ones add */
 } add_context;
 
-/* One form for each width and for the first index, which sets what others add to. */
+/* One function for each width of index, and for the first index, which sets the offsets. */
 #define ADD(name, type, assign)                                                                \
     static void name(const add_context *c, char *const *at, const int64_t *step, int64_t n)    \
     {                                                                                          \
@@ -103,7 +103,7 @@ static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const 
 
     if (!found)
         return CR_MEMORY;
-    found[0] = 0; /* of a mask without dimensions */
+    found[0] = 0; /* for a 0-d mask */
     if (mask->ndim)
         put_offsets(found, mask, 0, mask->data, table, p->index[k].dim, 0);
     add_index(offset, &p->picked, &vector, &add);
@@ -128,7 +128,7 @@ static cr_status check_bounds(const cr_index_plan *p, const cr_view *table)
     return CR_OK;
 }
 
-/* Byte offsets over the picked sizes; the caller frees *out. */
+/* Makes the byte offsets over the picked sizes; the caller frees *out. */
 static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_view *table)
 {
     int64_t n = 1;
@@ -136,7 +136,7 @@ static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_vi
 
     for (int d = 0; d < p->picked.ndim; d++)
         n *= p->picked.size[d];
-    *out = cr_alloc_zero((size_t)n * sizeof **out); /* there may be no index at all */
+    *out = cr_alloc_zero((size_t)n * sizeof **out); /* zero when there is no index */
     if (!*out)
         return CR_MEMORY;
     for (int k = 0; k < p->count && !st && n; k++) {
@@ -152,7 +152,7 @@ static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_vi
     return st;
 }
 
-/* The walk's table and index strides in the result's dimensions. */
+/* The walk over the result's dims: strides of table and index. */
 typedef struct {
     cr_places places;
     int64_t table_stride[CR_MAX_DIMS], index_stride[CR_MAX_DIMS];
@@ -228,9 +228,9 @@ cr_status cr_kern_index_put(const cr_value *arg, cr_view *out)
     return st;
 }
 
-/* Selecting by truth. */
+/* Selecting by masks. */
 
-/* Coordinates of true elements; the last one fills the result. */
+/* Writes the coordinates of true elements until the result is full. */
 typedef struct {
     const cr_view *self;
     int64_t coord[CR_MAX_DIMS];
@@ -355,7 +355,7 @@ cr_status cr_kern_masked_scatter(const cr_value *arg, cr_view *out)
 
 /* Counting. */
 
-/* Weights arrive as float32 or float64: the entry's type rule sees to it. */
+/* Weights are float32 or float64, which the entry's type rule ensures. */
 static void add_weights(cr_view *out, const int64_t *number, const cr_view *weights)
 {
     int64_t step = cr_view_step(weights, 0);
@@ -377,7 +377,7 @@ static void count_numbers(int64_t *count, const int64_t *number, int64_t n)
         count[number[i]]++;
 }
 
-/* Numbers that are not a dense row of int64 are first made one. */
+/* Numbers are first copied to a dense row of int64, unless they are one. */
 cr_status cr_kern_bincount(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;

@@ -264,7 +264,7 @@ cr_status cr_kern_repeat_indices(const cr_value *arg, cr_view *out)
     return CR_OK;
 }
 
-/* A vector with one count serves all rows. */
+/* A vector of one count is used for all rows. */
 cr_status cr_kern_repeat_interleave_each(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *repeats = arg[1].view;
@@ -471,7 +471,7 @@ cr_status cr_kern_triu(const cr_value *arg, cr_view *out)
     return copy_triangle(arg, out, true);
 }
 
-/* Whether `w` has the sizes of the windows along dim of `v`. */
+/* True when `w` has the sizes of the windows along dim of `v`. */
 static bool are_windows_of(const cr_view *v, int64_t dim, int64_t size, int64_t step,
                            const cr_view *w)
 {

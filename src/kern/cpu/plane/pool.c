@@ -56,14 +56,14 @@ static inline int64_t window_count(const cr_pool *p, int64_t i0, int64_t i1, int
 static inline void adaptive_range(const cr_pool *p, const int64_t *o, int64_t *r)
 {
     for (int d = 0; d < 3; d++) {
-        /* with no outputs, callers still ask for the first */
+        /* callers ask for output 0 even when there is none */
         int64_t n = p->out[d] ? p->out[d] : 1;
         r[2 * d] = o[d] * p->in[d] / n;
         r[2 * d + 1] = ((o[d] + 1) * p->in[d] + n - 1) / n;
     }
 }
 
-/* Whether the windows are adjacent squares of 2 x 2 inside the input. */
+/* True when the windows are adjacent squares of 2 x 2 inside the input. */
 static bool has_squares(const cr_pool *p)
 {
     for (int d = 1; d < 3; d++)
@@ -113,7 +113,8 @@ static inline int64_t wrapped_sum(int64_t a, int64_t b)
 }
 static inline int64_t wrapped_quotient(int64_t a, int64_t b)
 {
-    return b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; /* the least integer has no opposite */
+    return b == -1 ? (int64_t)(0 - (uint64_t)a)
+                   : a / b; /* the negative of INT64_MIN overflows */
 }
 
 #define T          float

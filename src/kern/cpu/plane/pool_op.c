@@ -103,7 +103,7 @@ static cr_status linear_pool(const cr_pool *p, plane_fn fn, const cr_view *from,
     cr_dense x = {0}, y = {0};
     cr_status st;
 
-    if (!cr_view_numel(from)) /* while its other sizes may be huge */
+    if (!cr_view_numel(from)) /* its other sizes may be huge */
         cr_zero_view(to);
     if (!cr_view_numel(from) || !cr_view_numel(to))
         return CR_OK;

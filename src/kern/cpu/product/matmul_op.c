@@ -258,7 +258,7 @@ cr_status cr_kern_matmul(const cr_value *arg, cr_view *out)
 {
     operand a = left_operand(arg[0].view), b = right_operand(arg[1].view);
 
-    if (!cr_view_numel(out)) /* and the batch may be huge */
+    if (!cr_view_numel(out)) /* the batch may be huge */
         return CR_OK;
     if (b.batch == 0)
         fold_rows(&a);

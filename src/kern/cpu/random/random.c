@@ -382,7 +382,7 @@ static const char *c_name(cr_dtype t)
     return names[t];
 }
 
-/* Whether the dtype holds the integer without loss (floats: without overflow). */
+/* True when the dtype represents the integer without loss (floats: without overflow). */
 static bool holds(cr_dtype t, int64_t x)
 {
     if (t == CR_F16)

@@ -91,7 +91,7 @@ void cr_fill_arange(const cr_view *out, cr_scalar start, cr_scalar step)
 
 /* linspace and logspace. */
 
-/* Each half is computed from its own end, so both ends are exact. */
+/* Each half is computed from the nearer end, so both ends are exact. */
 static cr_complex spaced(const sequence *s, int64_t i)
 {
     bool first = i < s->n / 2 || s->n == 1;
