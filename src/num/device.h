@@ -1,7 +1,7 @@
-/* device.h - the name of a device: a kind and a number.
+/* device.h - devices as values: a kind and an index.
  *
- * This is the part of a device that views, tensors and graphs store.  What a device can do is
- * in device/device.h. */
+ * Views, tensors and graphs store these values.  The operations of a device are in
+ * device/device.h. */
 #ifndef CR_NUM_DEVICE_H
 #define CR_NUM_DEVICE_H
 
@@ -15,28 +15,29 @@ typedef enum {
     CR_DEVICE_COUNT
 } cr_device_kind;
 
-/* A fake has the device that the real tensor would have, and no bytes: graphs are replayed on
- * fakes for their types.  All zero is the host. */
+/* A fake tensor has the device of the tensor it replaces, with `fake` set, and no bytes: graphs
+ * are replayed on fakes to find types.  All fields are zero for the host. */
 typedef struct {
     uint8_t kind;  /* cr_device_kind */
     uint8_t index; /* among devices of the kind; 0 for cpu and meta */
     bool fake;
 } cr_device;
 
-/* The memory that this process addresses: sizes, files and Python's buffers are there. */
+/* The device of memory that this process can access, such as sizes, files and Python's
+ * buffers. */
 #define CR_HOST        ((cr_device){0})
 #define CR_META_DEVICE ((cr_device){.kind = CR_META})
 
 static inline bool cr_is_host(cr_device d) { return d.kind == CR_CPU; }
 static inline bool cr_is_meta(cr_device d) { return d.kind == CR_META; }
-/* The same place, whether or not one of them is a fake. */
+/* Compares kind and index; `fake` may differ. */
 static inline bool cr_same_device(cr_device a, cr_device b)
 {
     return a.kind == b.kind && a.index == b.index;
 }
-/* Whether tensors there have elements. */
+/* True when tensors on the device have bytes. */
 static inline bool cr_has_bytes(cr_device d) { return !d.fake && d.kind != CR_META; }
-/* Whether tensors there have elements that the host may read and write. */
+/* True when tensors on the device have bytes that the host can access. */
 static inline bool cr_is_host_memory(cr_device d) { return !d.fake && d.kind == CR_CPU; }
 static inline cr_device cr_as_fake(cr_device d)
 {
@@ -44,15 +45,15 @@ static inline cr_device cr_as_fake(cr_device d)
     return d;
 }
 
-/* Values of tag CR_DEVICE_VAL: kind | index << 8, where CR_NO_INDEX means that none was given.
- */
+/* Values of tag CR_DEVICE_VAL: kind | index << 8; the index is CR_NO_INDEX when none was
+ * given. */
 enum { CR_NO_INDEX = 0xff };
 static inline int cr_device_pack(int kind, int index)
 {
     return kind | (index < 0 ? CR_NO_INDEX : index) << 8;
 }
 static inline cr_device_kind cr_packed_kind(int64_t v) { return (cr_device_kind)(v & 0xff); }
-/* -1: none was given. */
+/* The index, or -1 when none was given. */
 static inline int cr_packed_index(int64_t v)
 {
     int index = (int)(v >> 8 & 0xff);

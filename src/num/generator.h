@@ -24,7 +24,8 @@ CR_API cr_generator *cr_generator_hold(cr_generator *g);
 CR_API void cr_generator_drop(cr_generator *g);
 /* The process's default generator; borrowed, never freed. */
 CR_API cr_generator *cr_generator_default(void);
-/* The device whose tensors it serves: the host, unless a new one was placed elsewhere. */
+/* The device whose tensors the generator fills: the host, unless cr_generator_place set another
+ * one after it was made. */
 cr_device cr_generator_device(const cr_generator *g);
 void cr_generator_place(cr_generator *g, cr_device device);
 

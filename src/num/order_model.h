@@ -1,7 +1,7 @@
-/* order_model.h - num/order.h once more, in the plainest C: what tests compare kernels with.
+/* order_model.h - a plain implementation of num/order.h, with which tests compare kernels.
  *
- * Recursive, one element at a time, with numbers where order.h has names, so that a change
- * of either side is a failing test. */
+ * It is recursive, handles one element at a time, and has numbers in place of order.h's names,
+ * so that a test fails when either side changes. */
 #ifndef CR_NUM_ORDER_MODEL_H
 #define CR_NUM_ORDER_MODEL_H
 
@@ -11,7 +11,8 @@
 
 #define CR_DEFINE_ORDER_MODEL(T)                                                               \
     static inline T model_op_##T(bool product, T a, T b) { return product ? a * b : a + b; }   \
-    /* part[0..n) by halves of `width`: (k, k + width / 2) ..., what is absent left out. */    \
+    /* Combines part[0..n): (k, k + width / 2), then with half the width; absent parts are     \
+     * skipped. */                                                                             \
     static inline T model_halves_##T(bool product, T *part, int64_t n, int64_t width)          \
     {                                                                                          \
         for (int64_t half = width / 2; half; half /= 2)                                        \
@@ -71,7 +72,7 @@
         }                                                                                      \
         return model_halves_##T(product, block, blocks, 8);                                    \
     }                                                                                          \
-    /* y[i] of a running sum or product of x[0..n); */                                         \
+    /* y[i]: the running sum or product of x[0..n) */                                          \
     static inline void model_scan_##T(bool product, const T *x, double *y, int64_t n)          \
     {                                                                                          \
         double none = product ? 1 : -0.0, blocks = none, runs = none, own = none;              \

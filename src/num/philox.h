@@ -1,7 +1,7 @@
-/* philox.h - Philox4x32-10, the counter-based generator of dropout-like operators.
+/* philox.h - Philox4x32-10, the counter-based generator of dropout and similar operators.
  *
- * Block `counter` of the stream `seed` is four words that depend on nothing else.  Any thread,
- * any kernel and any recomputation therefore gets the same numbers without shared state. */
+ * Block `counter` of the stream `seed` is four words that depend on nothing else.  Every
+ * thread, kernel and recomputation therefore gets the same numbers without shared state. */
 #ifndef CR_NUM_PHILOX_H
 #define CR_NUM_PHILOX_H
 
