@@ -13,7 +13,8 @@ static double fit()
     double last = 0;
 
     ct_manual_seed(0);
-    cr_tensor *x = ct_randn(64, 2), *y = ct_sum(ct_mul(x, ct_tensor(CT_FLOATS(2, -1))), 1, true);
+    cr_tensor *x = ct_randn(64, 2);
+    cr_tensor *y = ct_sum(ct_mul(x, ct_tensor(CT_FLOATS(2, -1))), 1, true);
     cr_module *net = ct_Sequential(ct_Linear(2, 16), ct_Tanh(), ct_Linear(16, 1));
     cr_loader *data = ct_loader(CT_TENSORS(x, y), CT(batch_size, 16), CT(shuffle, true));
     cr_optim *optimizer = ct_Adam(ct_parameters(net), CT(lr, 0.01));
