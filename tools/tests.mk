@@ -24,7 +24,7 @@ test-counts:
 # The layout that .clang-format states.  `make format` rewrites the files.  clang-format 14 decides,
 # because versions differ.
 CLANG_FORMAT ?= clang-format-14
-FORMATTED     = $(shell find src include tools tests examples -name '*.[ch]' -o -name '*.cuh')
+FORMATTED     = $(shell find src include tools tests examples -name '*.[ch]' -o -name '*.inc' -o -name '*.cuh')
 .PHONY: format test-format
 format test-format:
 	@TOOLS=$(CLANG_FORMAT) sh tools/deps.sh $(PYTHON) $(VENV)
