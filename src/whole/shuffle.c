@@ -214,9 +214,7 @@ cr_status cr_do_fill_diagonal(const cr_value *arg, cr_value *result)
     cr_tensor *t = arg[0].t;
 
     CR_TRY(fill_diagonal(t, arg[1].number, arg[2].i));
-    t->storage->version++;
-    *result = cr_of_tensor(cr_keep(t));
-    return CR_OK;
+    return cr_give_changed(result, t);
 }
 
 cr_status cr_do_filled_diagonal(const cr_value *arg, cr_value *result)

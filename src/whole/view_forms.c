@@ -212,10 +212,8 @@ cr_status cr_do_flatten(const cr_value *arg, cr_value *result)
     if (first > last)
         return cr_fail(CR_RUNTIME, "flatten() has invalid args: start_dim cannot come after "
                                    "end_dim");
-    if (t->ndim && first == last) {
-        *result = cr_of_tensor(cr_keep(t));
-        return CR_OK;
-    }
+    if (t->ndim && first == last)
+        return cr_give(result, t);
     for (int i = 0; i < t->ndim; i++) {
         if (i > first && i <= last)
             size[n - 1] *= t->size[i];
@@ -251,9 +249,7 @@ static cr_status become_view(const cr_value *arg, cr_map_fn map, cr_value *resul
 
     CR_TRY(map(arg, &v, &g));
     CR_TRY(cr_tensor_set_geometry(self, &g));
-    self->storage->version++;
-    *result = cr_of_tensor(cr_keep(self));
-    return CR_OK;
+    return cr_give_changed(result, self);
 }
 
 cr_status cr_do_as_strided_inplace(const cr_value *arg, cr_value *result)

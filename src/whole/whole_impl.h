@@ -17,6 +17,19 @@ CR_MUST cr_status cr_check_fits(cr_scalar value, cr_dtype dtype);
 /* Fills with a value that is known to fit. */
 CR_MUST cr_status cr_fill(cr_tensor *t, cr_scalar value);
 
+/* `t` itself as the result. */
+static inline cr_status cr_give(cr_value *result, cr_tensor *t)
+{
+    *result = cr_of_tensor(cr_keep(t));
+    return CR_OK;
+}
+/* The same for a tensor that was written. */
+static inline cr_status cr_give_changed(cr_value *result, cr_tensor *t)
+{
+    t->storage->version++;
+    return cr_give(result, t);
+}
+
 /* Values of optional arguments. */
 static inline int64_t cr_int_or(const cr_value *v, int64_t preset)
 {

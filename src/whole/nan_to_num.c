@@ -1,0 +1,53 @@
+/* nan_to_num: NaN and infinities replaced. */
+#include "whole/whole_impl.h"
+#include <math.h>
+
+static double largest_of(cr_dtype t)
+{
+    switch (t) {
+    case CR_F16: return 65504.0;
+    case CR_BF16: return 0x1.fep127;
+    case CR_F64:
+    case CR_C128: return 0x1.fffffffffffffp1023;
+    default: return 0x1.fffffep127;
+    }
+}
+
+typedef struct {
+    cr_dtype dtype;
+    double nan, high, low;
+} replacement;
+
+static double replaced(const replacement *r, double x)
+{
+    return isnan(x) ? r->nan : isinf(x) ? (x > 0 ? r->high : r->low) : x;
+}
+
+/* n floats (or halves of complex numbers) in place. */
+static void replace_inexact(const replacement *r, char *data, int64_t n)
+{
+    size_t item = cr_dtype_size(r->dtype);
+
+    for (int64_t i = 0; i < n; i++) {
+        char *at = data + (size_t)i * item;
+        double x = cr_scalar_load(r->dtype, at).d;
+        if (!isfinite(x))
+            cr_scalar_store(cr_scalar_float(replaced(r, x)), r->dtype, at);
+    }
+}
+
+cr_status cr_do_nan_to_num(const cr_value *arg, cr_value *result)
+{
+    const cr_tensor *t = arg[0].t;
+    double most = largest_of(t->dtype);
+    replacement r = {cr_dtype_real(t->dtype), arg[1].tag == CR_NONE ? 0 : arg[1].d,
+                     arg[2].tag == CR_NONE ? most : arg[2].d,
+                     arg[3].tag == CR_NONE ? -most : arg[3].d};
+    cr_tensor *made;
+
+    CR_TRY(cr_copy_as(&made, t, t->dtype, t->device, CR_FORMAT_PRESERVE));
+    if (cr_dtype_is_inexact(t->dtype) && made->data)
+        replace_inexact(&r, made->data, t->numel * (1 + cr_dtype_is_complex(t->dtype)));
+    *result = cr_of_tensor(made);
+    return CR_OK;
+}

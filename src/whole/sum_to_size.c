@@ -1,0 +1,75 @@
+/* Sums that undo a broadcast. */
+#include "whole/whole_impl.h"
+
+static cr_status refuse_reduction(const cr_tensor *t, int ndim, const int64_t *size)
+{
+    cr_text want = {0}, have = {0};
+
+    cr_print_sizes(&want, ndim, size);
+    cr_print_sizes(&have, t->ndim, t->size);
+    cr_fail(CR_RUNTIME, "size {%s} is not expandable to size {%s}.", cr_text_str(&want),
+            cr_text_str(&have));
+    cr_text_drop(&have);
+    cr_text_drop(&want);
+    return CR_RUNTIME;
+}
+
+/* The dims to sum over; -1 when `size` does not broadcast to t's. */
+static int dims_to_sum(const cr_tensor *t, int ndim, const int64_t *size, int64_t *dims)
+{
+    int shift = t->ndim - ndim, n = 0;
+
+    if (shift < 0)
+        return -1;
+    for (int i = 0; i < t->ndim; i++) {
+        if (i >= shift && size[i - shift] != 1 && size[i - shift] != t->size[i])
+            return -1;
+        if (i < shift || (size[i - shift] == 1 && t->size[i] != 1))
+            dims[n++] = i;
+    }
+    return n;
+}
+
+cr_status cr_reduce_to_size(cr_tensor **out, cr_tensor *t, int ndim, const int64_t *size)
+{
+    int64_t dims[CR_MAX_DIMS];
+    int n = dims_to_sum(t, ndim, size, dims);
+    cr_tensor *summed = NULL;
+
+    if (n < 0)
+        return refuse_reduction(t, ndim, size);
+    if (n == 0) {
+        *out = cr_keep(t);
+        return CR_OK;
+    }
+    cr_value arg[4] = {cr_of_tensor(t), cr_of_ints(dims, (size_t)n), cr_of_bool(true),
+                       cr_of_dtype((cr_dtype)t->dtype)};
+    CR_TRY(cr_call_tensor(&summed, cr_entry.sum, arg, 4));
+    if (summed->ndim == ndim) {
+        *out = summed;
+        return CR_OK;
+    }
+    cr_status st =
+        cr_call_tensor(out, cr_entry.reshape,
+                       (cr_value[]){cr_of_tensor(summed), cr_of_ints(size, (size_t)ndim)}, 2);
+    cr_drop(summed);
+    return st;
+}
+
+cr_status cr_do_sum_to_size(const cr_value *arg, cr_value *result)
+{
+    cr_tensor *t = arg[0].t, *from = NULL, *made = NULL;
+    int64_t dims[CR_MAX_DIMS];
+    cr_status st;
+
+    /* like sum, integers that are added become int64 */
+    if (cr_dtype_category(t->dtype) < CR_CAT_FLOAT &&
+        dims_to_sum(t, (int)arg[1].len, arg[1].ints, dims) > 0)
+        CR_TRY(cr_call_tensor(&from, cr_entry.to_dtype,
+                              (cr_value[]){arg[0], cr_of_dtype(CR_I64)}, 2));
+    st = cr_reduce_to_size(&made, from ? from : t, (int)arg[1].len, arg[1].ints);
+    cr_drop(from);
+    if (!st)
+        *result = cr_of_tensor(made);
+    return st;
+}
