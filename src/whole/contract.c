@@ -113,7 +113,8 @@ static cr_status as_matrices(operand *o, const uint8_t *a, int na, const uint8_t
     return operand_reshape(o, size + flat, 3 - (size_t)flat);
 }
 
-/* a becomes the product of a and b over the labels that both have and `keep` does not. */
+/* Replaces a by the product of a and b, summed over the labels that both have and that `keep`
+ * does not contain. */
 static cr_status contract_pair(operand *a, operand *b, const bool *keep)
 {
     bool in_a[LABELS] = {0}, in_b[LABELS] = {0}, batch[LABELS] = {0}, summed[LABELS] = {0};
@@ -276,7 +277,8 @@ static cr_status spread_ellipsis(equation *e, int k)
     return CR_OK;
 }
 
-/* Repeated labels become one, on the diagonal; it goes last, as diagonal() puts it. */
+/* Takes the diagonal over each repeated label.  Its dim is then the last, as diagonal() returns
+ * it. */
 static cr_status take_diagonals(equation *e, int k)
 {
     operand *o = &e->operand[k];
@@ -414,7 +416,8 @@ static cr_status read_equation(equation *e, const cr_value *tensors)
 
 /* --- einsum: computing --- */
 
-/* A dimension of size 1 where others have more broadcasts: it is left out. */
+/* Removes dimensions of size 1 whose label has a larger size in another operand: these
+ * broadcast. */
 static cr_status drop_ones(equation *e, operand *o)
 {
     for (int d = o->n - 1; d >= 0; d--)
@@ -507,7 +510,7 @@ static cr_status check_contracted(const cr_tensor *a, const cr_tensor *b, int64_
         (long long)a->size[da], (long long)said_a, (long long)b->size[db], (long long)said_b);
 }
 
-/* Wraps a dimension of a tensor that has some. */
+/* Wraps a dimension of a tensor with at least one dimension. */
 static cr_status wrap_pair_dim(int64_t *out, int64_t dim, const cr_tensor *t)
 {
     CR_TRY(cr_wrap_dim(out, dim, t->ndim));

@@ -1,4 +1,4 @@
-/* Operators whose results' sizes are known only after looking at the values. */
+/* Operators whose result sizes depend on elements. */
 #include "kern/cpu/order/unique.h"
 #include "ops/shape.h"
 #include "whole/whole_impl.h"
@@ -51,7 +51,7 @@ static cr_status make_inverse_and_counts(cr_value *result, cr_tensor *self, cons
     return CR_OK;
 }
 
-/* dim is NULL for elements. */
+/* Groups elements when dim is NULL, slices along dim when it is not. */
 static cr_status unique(cr_value *result, cr_tensor *self, const int64_t *dim, bool sorted,
                         bool inverse, bool counts)
 {

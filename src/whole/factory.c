@@ -1,7 +1,7 @@
 /* Making tensors: empty, zeros, ones, full and their relatives. */
 #include "whole/whole_impl.h"
 
-/* What `dtype, layout, device, pin_memory` ask for. */
+/* The options of a factory, read from `dtype, layout, device, pin_memory`. */
 typedef struct {
     cr_dtype dtype;
     cr_device device;
@@ -77,7 +77,7 @@ static cr_status make_filled(cr_value *result, const options *o, const cr_value 
     return filled(result, value);
 }
 
-/* The dtype that a number has by itself. */
+/* The dtype of a tensor that is made from a number without a dtype. */
 static cr_dtype dtype_of_number(cr_scalar s)
 {
     switch (s.category) {

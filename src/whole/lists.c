@@ -152,7 +152,8 @@ cr_status cr_do_split_sizes(const cr_value *arg, cr_value *result)
     return pieces(result, t, dim, sizes->len, sizes->ints, 0);
 }
 
-/* From here on through the operators above, so that autograd sees those. */
+/* The operators below call the operators above through all stages, so that autograd records
+ * these. */
 
 /* n pieces whose lengths differ by at most one, the longer ones first. */
 static cr_status split_evenly(cr_value *result, const cr_value *self, int64_t dim, int64_t n,

@@ -50,7 +50,7 @@ cr_status cr_do_cross_entropy_loss(const cr_value *arg, cr_value *result)
     return st;
 }
 
-/* NaN is not between 0 and 1 either. */
+/* Whether all elements are between 0 and 1; NaN is not. */
 static cr_status all_shares(bool *out, cr_tensor *t)
 {
     cr_value zero[] = {cr_of_tensor(t), cr_of_number(cr_scalar_int(0))};
@@ -74,7 +74,8 @@ done:
     return st;
 }
 
-/* (self, message).  Binary cross entropy of other numbers is a mistake: logits, mostly. */
+/* (self, message).  Elements outside [0, 1] are usually logits, which binary cross entropy does
+ * not take. */
 cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
 {
     bool good = true;
@@ -90,7 +91,7 @@ cr_status cr_do_checked_share(const cr_value *arg, cr_value *result)
 /* --- ctc_loss: log_probs, targets, input_lengths, target_lengths, blank, reduction,
  * zero_infinity --- */
 
-/* Made by calls, which a recorder sees. */
+/* The lengths as a tensor.  It is made by calls, so that a recorder records how. */
 static cr_status lengths_tensor(cr_tensor **out, const cr_value *lengths, cr_dtype dtype)
 {
     cr_value *each = cr_alloc(lengths->len * sizeof *each + 1);
@@ -114,7 +115,7 @@ static cr_status lengths_tensor(cr_tensor **out, const cr_value *lengths, cr_dty
     return st;
 }
 
-/* Takes `losses` over, on failure too. */
+/* Takes the reference to `losses`, on failure too. */
 static cr_status without_infinity(cr_tensor **out, cr_tensor *losses)
 {
     cr_tensor *mask = NULL;

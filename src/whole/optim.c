@@ -1,9 +1,10 @@
-/* Optimizer steps over lists of parameters: which arithmetic, and its numbers. */
+/* Optimizer steps over lists of parameters: chooses the step's entry and computes its numbers.
+ */
 #include "whole/update.h"
 #include "whole/whole_impl.h"
 #include <math.h>
 
-/* --- what amp's scaler hands over --- */
+/* --- amp's gradient scaler: the scale, and whether an infinite gradient was found --- */
 
 static cr_status read_scaler_number(double *out, const cr_value *v)
 {
@@ -80,7 +81,7 @@ cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
 
 /* --- steps that are counted --- */
 
-/* A fake step is the first. */
+/* The number of steps; 1 for a fake, which has no elements. */
 static double step_of(const cr_value *steps, uint32_t i)
 {
     const cr_tensor *t = steps->list[i].t;
@@ -182,7 +183,7 @@ cr_status cr_fused_adamw(const cr_value *arg, cr_value *result)
     return run_adam(cr_entry._fused_adamw_, arg, true, false);
 }
 
-/* The same with `decoupled` behind, counting the steps. */
+/* The same arguments followed by `decoupled`; counts the steps. */
 cr_status cr_counted_adam(const cr_value *arg, cr_value *result)
 {
     (void)result;

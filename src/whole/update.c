@@ -1,8 +1,8 @@
 /* One arithmetic over many parameters: the steps of optimizers.
  *
- * Parameters whose tensors lie dense in the type of the arithmetic and share the step's
+ * Parameters whose tensors are contiguous, have the entry's compute dtype and share the step's
  * numbers form a batch, which is one parallel region over spans of all of them, so that a
- * hundred small parameters cost one region and no dispatch.  Others are calls of their own.
+ * hundred small parameters cost one region and no dispatch.  Each other parameter is a call.
  *
  * Everything that can be refused or that takes memory comes before the first write. */
 #include "whole/update.h"
@@ -94,7 +94,7 @@ static int by_address(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Whether a parameter is listed twice: then each has to wait for the one before. */
+/* Whether a parameter is in the list twice: its updates must then run one after the other. */
 static cr_status find_repeats(bool *out, const cr_update *u)
 {
     uint32_t n = u->list[0]->len;
@@ -112,7 +112,8 @@ static cr_status find_repeats(bool *out, const cr_update *u)
     return CR_OK;
 }
 
-/* Whether all tensors of a parameter are runs of the arithmetic's own type. */
+/* Whether all tensors of a parameter are contiguous in host memory and have the compute dtype.
+ */
 static bool can_batch(const cr_update *u, uint32_t i)
 {
     cr_dtype dtype = (cr_dtype)list_tensor(u, 0, i)->dtype;

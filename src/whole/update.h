@@ -15,7 +15,7 @@ struct cr_update {
     const cr_op *caller; /* named in messages */
     const cr_op *op;
     int lists;
-    unsigned written; /* a bit a list */
+    unsigned written; /* bit k: the entry writes list k */
     const cr_value *list[CR_UPDATE_LISTS];
     /* Fills the entry's arguments behind the tensors, for parameter i. */
     void (*numbers)(const cr_update *u, uint32_t i, cr_value *arg);
@@ -24,7 +24,8 @@ struct cr_update {
     const void *context;
 };
 
-/* CR_RUNTIME where the lists do not belong together or may not be written. */
+/* CR_RUNTIME when the lists differ in length, their tensors in sizes or device, or when a
+ * tensor may not be written. */
 CR_MUST cr_status cr_update_check(const cr_update *u);
 /* After the check it fails with CR_MEMORY only, and then has changed nothing. */
 CR_MUST cr_status cr_update_run(const cr_update *u);

@@ -98,8 +98,8 @@ static int64_t end_of(const layout *l)
     return last + 1;
 }
 
-/* The positions that the layout's elements have in a row that starts at `first`, on the host.
- */
+/* The position of each element of the layout in a row that starts at offset `first`; on the
+ * host. */
 static cr_status positions(cr_tensor **out, const layout *l, int64_t first, bool fake)
 {
     int64_t n = cr_numel(l->ndim, l->size), *at;
@@ -119,7 +119,7 @@ static cr_status positions(cr_tensor **out, const layout *l, int64_t first, bool
     return CR_OK;
 }
 
-/* Zeros of `len` elements with `values` (any sizes) added where the layout says. */
+/* Zeros of `len` elements, with `values` (of any sizes) added at the layout's positions. */
 static cr_status scatter_to_layout(cr_tensor **out, cr_tensor *values, const layout *l,
                                    int64_t first, int64_t len)
 {
@@ -169,7 +169,8 @@ done:
     return st;
 }
 
-/* Whether elements may meet: dims by stride, each has to step over all before it. */
+/* Whether two elements may have one position.  They have not when each stride, in ascending
+ * order, exceeds the reach of all smaller strides. */
 static bool may_meet(const layout *l)
 {
     int64_t order[CR_MAX_DIMS], reach = 0;
@@ -245,8 +246,8 @@ static const cr_tensor *any_of(const cr_value *list)
     return NULL;
 }
 
-/* The list with zeros for what is missing; piece i has size length[i] along dim, or lacks the
- * dim when length is NULL. */
+/* The list with zeros in place of undefined cotangents; piece i has size length[i] along dim,
+ * or lacks the dim when length is NULL. */
 static cr_status fill_missing(cr_value *out, const cr_value *grads, const cr_value *sizes,
                               int64_t dim, const int64_t *length)
 {

@@ -163,7 +163,7 @@ cr_status cr_do_view_as_complex(const cr_value *arg, cr_value *result)
     return over_same(result, t, cr_dtype_complex(t->dtype), &g);
 }
 
-/* --- other sizes, copied where no view will do --- */
+/* --- other sizes: a view, or a copy when no view has them --- */
 
 static cr_status reshape_or_copy(cr_value *result, cr_tensor *t, const int64_t *size, int ndim)
 {
@@ -239,7 +239,7 @@ cr_status cr_do_narrow_tensor(const cr_value *arg, cr_value *result)
     return CR_OK;
 }
 
-/* --- views of self that self becomes --- */
+/* --- in-place forms of views: self takes the view's geometry --- */
 
 static cr_status become_view(const cr_value *arg, cr_map_fn map, cr_value *result)
 {
