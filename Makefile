@@ -107,7 +107,7 @@ $(B)/obj/%.o: src/%.c | $(B)/gen/stamp
 	@mkdir -p $(@D)
 	@echo "  $<"
 	$(Q)$(CC) $(CFLAGS_ALL) -MMD -c $< -o $@
-$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/cpu/random/dropout.o $(B)/obj/kern/cpu/plane/pool.o $(B)/obj/kern/cpu/product/matmul.o $(B)/obj/kern/cpu/order/scan.o: OPT = -O3
+$(B)/obj/num/convert.o $(B)/obj/num/mt19937.o $(B)/obj/kern/cpu/random/dropout.o $(B)/obj/kern/cpu/plane/pool.o $(B)/obj/kern/cpu/product/matmul.o $(B)/obj/kern/cpu/order/scan.o $(B)/obj/kern/cpu/move/gather.o: OPT = -O3
 LIB_OBJ := $(LIB_SRC:src/%.c=$(B)/obj/%.o) $(GEN_OBJ) $(KERN_OBJ)
 
 $(B)/libcresset.a: $(LIB_OBJ)

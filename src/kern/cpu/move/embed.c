@@ -90,6 +90,7 @@ static cr_status add_rows(cr_view *out, const char *grad, int64_t *row, int64_t 
                    .other_stride = other,
                    .index_stride = index,
                    .unit = columns * (int64_t)item,
+                   .range = out->size[0],
                    .item = item,
                    .other_item = item,
                    .index_item = sizeof *row};

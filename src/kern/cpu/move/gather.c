@@ -183,7 +183,8 @@ typedef struct {
 
 /* One comparison checks both limits, because a value below `low` wraps to a large number. */
 #define OUTSIDE(type, name)                                                                    \
-    static bool name(const char *p, int64_t step, int64_t n, int64_t low, uint64_t range)      \
+    CR_WIDE static bool name(const char *p, int64_t step, int64_t n, int64_t low,              \
+                             uint64_t range)                                                   \
     {                                                                                          \
         bool outside = false;                                                                  \
         if (step == (int64_t)sizeof(type))                                                     \
@@ -308,6 +309,7 @@ static void set_table(dim_places *p, const cr_view *table, int64_t dim)
     p->places.table = table->data;
     p->places.item = p->places.other_item = cr_view_item(table);
     p->places.unit = cr_view_step(table, p->dim);
+    p->places.range = cr_view_size(table, p->dim);
     for (int d = 0; d < n; d++) {
         p->picked[d] = d == p->dim;
         p->table_stride[d] = p->picked[d] || !table->ndim ? 0 : table->stride[d];
@@ -607,8 +609,16 @@ static cr_status scaled_copy(cr_view *copy, int64_t stride[], const cr_view *src
     bool picked[CR_MAX_DIMS] = {false};
     cr_complex room;
     cr_view number = constant_view(&room, factor, (cr_dtype)src->dtype);
-    cr_places p = {src->ndim, src->size, NULL, number.data, (char *)&zero, stride, still,
-                   still,     0,         item, item,        sizeof zero,   0};
+    cr_places p = {.ndim = src->ndim,
+                   .size = src->size,
+                   .other = number.data,
+                   .index = (char *)&zero,
+                   .table_stride = stride,
+                   .other_stride = still,
+                   .index_stride = still,
+                   .item = item,
+                   .other_item = item,
+                   .index_item = sizeof zero};
 
     *copy = *src;
     copy->stride = stride;
@@ -715,8 +725,8 @@ cr_status cr_kern_index_reduce(const cr_value *arg, cr_view *out)
 
 /* take and put: an index numbers the elements of self in row-major order. */
 
-/* Byte offsets of the elements with the row-major numbers `index`.  The caller frees them.
- * NULL when out of memory. */
+/* Offsets, in elements, of the elements with the row-major numbers `index`.  The caller frees
+ * them.  NULL when out of memory. */
 static int64_t *flat_offsets(const cr_view *self, const cr_view *index)
 {
     int64_t numel = cr_view_numel(self), n = cr_view_numel(index);
@@ -728,7 +738,7 @@ static int64_t *flat_offsets(const cr_view *self, const cr_view *index)
             at += rest % self->size[d] * self->stride[d];
             rest /= self->size[d];
         }
-        offset[i] = at * (int64_t)cr_view_item(self);
+        offset[i] = at;
     }
     return offset;
 }
@@ -750,9 +760,17 @@ cr_status cr_kern_take(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *index = arg[1].view;
     int64_t dense[CR_MAX_DIMS], *offset;
-    cr_places p = {index->ndim, index->size,     self->data, out->data, NULL,
-                   still,       out->stride,     dense,      1,         cr_view_item(self),
-                   0,           sizeof(int64_t), 0};
+    cr_places p = {.ndim = index->ndim,
+                   .size = index->size,
+                   .table = self->data,
+                   .other = out->data,
+                   .table_stride = still,
+                   .other_stride = out->stride,
+                   .index_stride = dense,
+                   .unit = (int64_t)cr_view_item(self),
+                   .item = cr_view_item(self),
+                   .other_item = cr_view_item(self),
+                   .index_item = sizeof *offset};
 
     CR_TRY(check_flat("take(): tried to take from", self, index));
     offset = flat_offsets(self, index);
@@ -760,7 +778,6 @@ cr_status cr_kern_take(const cr_value *arg, cr_view *out)
         return CR_MEMORY;
     cr_dense_strides(dense, index->ndim, index->size);
     p.index = (char *)offset;
-    p.other_item = p.item;
     (void)cr_places_read(&p);
     cr_free(offset);
     return CR_OK;
@@ -776,8 +793,17 @@ cr_status cr_kern_put(const cr_value *arg, cr_view *out)
     char *values;
     bool picked = true;
     cr_status st = CR_MEMORY;
-    cr_places p = {1,    &n,   out->data,       NULL, NULL, still, once, once, 1,
-                   item, item, sizeof(int64_t), 0};
+    cr_places p = {.ndim = 1,
+                   .size = &n,
+                   .table = out->data,
+                   .table_stride = still,
+                   .other_stride = once,
+                   .index_stride = once,
+                   .unit = (int64_t)item,
+                   .range = cr_view_is_contiguous(out) ? cr_view_numel(out) : 0,
+                   .item = item,
+                   .other_item = item,
+                   .index_item = sizeof *offset};
 
     CR_TRY(check_flat("put_(): Tried to put elements into", self, index));
     offset = flat_offsets(out, index);

@@ -40,6 +40,8 @@ typedef struct {
     int64_t unit; /* bytes from one index value to the next */
     size_t item, other_item, index_item;
     uint64_t limit; /* reading: indices must be below it; 0: they are already checked */
+    int64_t range;  /* writing: indices are in [0, range), and all of these are elements of the
+                       table; 0: not known */
 } cr_places;
 
 /* other[p] = table[p + index[p] * unit].  False when an index is not below the limit; entry 0

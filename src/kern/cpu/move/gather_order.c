@@ -1,274 +1,31 @@
 /* Combining writes in order P (num/order.h): sums and products of floats.
  *
- * The entries of a write are numbered row-major over the dimensions that the index picks from.
- * Entries with one index are a group, kept in that order; a group is folded as a column, and
- * the result joins the destination.  Where the index does not vary along the other dimensions,
- * the groups are made once, and a column is as wide as the innermost of these allows.
- * Otherwise every position of the other dimensions is a line with groups of its own.
+ * A line is a position of the dimensions that the index does not pick from; its entries are
+ * numbered row-major over the dimensions that it picks from.  The entries of one destination,
+ * in that order, are folded as a column, which then joins the destination.  There are two
+ * ways (gather_fold.h):
  *
- * Threads take whole groups, or whole lines. */
-#include "base/memory.h"
+ * Slots, for single elements: every destination of the line has accumulators, to which the
+ * entries go as they come.  Neighbouring lines are taken together where they are nearer in
+ * memory than the entries of one line.  Entries of a line with more destinations than
+ * accumulators fit into the cache are dealt to tiles of destinations first.
+ *
+ * Groups, where entries are rows, where destinations are many more than entries, and where not
+ * all numbers below the range are destinations: entries are listed by destination.
+ *
+ * Threads take whole destinations. */
 #include "base/parallel.h"
 #include "kern/cpu/element.h"
-#include "kern/cpu/move/gather.h"
+#include "kern/cpu/move/gather_fold.h"
+#include "kern/cpu/pack.h"
 #include "kern/cpu/walk.h"
 #include <stdatomic.h>
 
-enum { WIDE = 32 };
-
-/* --- groups --- */
-
-/* Entries by group: group g is source[start[g]] ... source[start[g + 1] - 1], byte offsets. */
-typedef struct {
-    int64_t count, groups, slots;
-    int64_t *index, *offset, *of, *dest, *start, *source;
-    int64_t *slot; /* by index - low, or by hash: group + 1, or 0 */
-    int64_t low, high;
-} grouping;
-
-static cr_status grouping_new(grouping *g, int64_t count, int64_t low, int64_t high)
-{
-    int64_t range = high - low + 1, hashed = 16;
-
-    while (hashed < 2 * count)
-        hashed *= 2;
-    g->count = count;
-    g->low = low;
-    g->high = high;
-    g->slots = range > 0 && range <= 4 * count + 256 ? range : -hashed;
-    int64_t slots = g->slots < 0 ? hashed : g->slots;
-    g->index = cr_alloc((size_t)(6 * count + 1 + slots) * sizeof *g->index);
-    if (!g->index)
-        return CR_MEMORY;
-    g->offset = g->index + count;
-    g->of = g->offset + count;
-    g->dest = g->of + count;
-    g->source = g->dest + count;
-    g->start = g->source + count;
-    g->slot = g->start + count + 1;
-    return CR_OK;
-}
-
-static void grouping_drop(grouping *g) { cr_free(g->index); }
-
-static int64_t *grouping_slot(const grouping *g, int64_t index)
-{
-    uint64_t mask = (uint64_t)-g->slots - 1, at;
-
-    if (g->slots > 0)
-        return &g->slot[index - g->low];
-    at = (uint64_t)index * 0x9E3779B97F4A7C15u >> 20 & mask;
-    while (g->slot[at] && g->dest[g->slot[at] - 1] != index)
-        at = (at + 1) & mask;
-    return &g->slot[at];
-}
-
-/* From index[] and offset[] of all entries; groups are numbered as they first appear. */
-static void grouping_make(grouping *g)
-{
-    int64_t next = 0;
-
-    memset(g->slot, 0, (size_t)(g->slots < 0 ? -g->slots : g->slots) * sizeof *g->slot);
-    g->groups = 0;
-    for (int64_t i = 0; i < g->count; i++) {
-        int64_t *slot = grouping_slot(g, g->index[i]);
-        if (!*slot) {
-            g->dest[g->groups] = g->index[i];
-            g->start[g->groups++] = 0;
-            *slot = g->groups;
-        }
-        g->of[i] = *slot - 1;
-        g->start[*slot - 1]++;
-    }
-    for (int64_t k = 0; k <= g->groups; k++) {
-        int64_t n = k < g->groups ? g->start[k] : 0;
-        g->start[k] = next;
-        next += n;
-    }
-    for (int64_t i = 0; i < g->count; i++)
-        g->source[g->start[g->of[i]]++] = g->offset[i];
-    for (int64_t k = g->groups; k > 0; k--)
-        g->start[k] = g->start[k - 1];
-    g->start[0] = 0;
-}
-
-/* --- columns --- */
-
-/* Entries at from + source[k], each `width` elements `step` bytes apart, into to. */
-typedef struct {
-    const int64_t *source;
-    const char *from;
-    char *to;
-    int64_t count, width, from_step, to_step;
-} column;
-
-/* A line whose entries are at even steps, for columns of one element. */
-typedef struct {
-    const char *index, *from;
-    char *to;
-    int64_t count, index_step, from_step, unit, low, high;
-    bool is32;
-} scalar_line;
-typedef struct {
-    void (*column)(const column *c);
-    bool (*slots)(const scalar_line *l, void *room);
-} column_fns;
-enum { LARGEST_SLOT = CR_FOLD_ACCUMULATORS * sizeof(cr_complex) + sizeof(int64_t) };
-
-typedef float cell_f16, cell_bf16, cell_f32;
-typedef double cell_f64;
-typedef cr_complex_float cell_c64;
-typedef cr_complex cell_c128;
-
-#define get_f16(p)     load_f16(p)
-#define get_bf16(p)    load_bf16(p)
-#define get_f32(p)     load_f32(p)
-#define get_f64(p)     load_f64(p)
-#define get_c64(p)     (*(const cr_complex_float *)(const void *)(p))
-#define get_c128(p)    (*(const cr_complex *)(const void *)(p))
-#define put_f16(p, x)  store_f16(p, x)
-#define put_bf16(p, x) store_bf16(p, x)
-#define put_f32(p, x)  store_f32(p, x)
-#define put_f64(p, x)  store_f64(p, x)
-#define put_c64(p, x)  (*(cr_complex_float *)(void *)(p) = (x))
-#define put_c128(p, x) (*(cr_complex *)(void *)(p) = (x))
-
-#define DEFINE_REAL_OPS(s)                                                                     \
-    static inline cell_##s add_##s(cell_##s a, cell_##s b) { return a + b; }                   \
-    static inline cell_##s mul_##s(cell_##s a, cell_##s b) { return a * b; }                   \
-    static const cell_##s none_add_##s = -(cell_##s)0, none_mul_##s = 1;
-#define DEFINE_COMPLEX_OPS(s)                                                                  \
-    static inline cell_##s add_##s(cell_##s a, cell_##s b)                                     \
-    {                                                                                          \
-        return (cell_##s){a.re + b.re, a.im + b.im};                                           \
-    }                                                                                          \
-    static inline cell_##s mul_##s(cell_##s a, cell_##s b)                                     \
-    {                                                                                          \
-        return (cell_##s){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};               \
-    }                                                                                          \
-    static const cell_##s none_add_##s = {-0.0, -0.0}, none_mul_##s = {1, 0};
-CR_FLOAT_TYPES(DEFINE_REAL_OPS)
-CR_COMPLEX_TYPES(DEFINE_COMPLEX_OPS)
-
-/* block folds up to CR_FOLD_BLOCK elements of a column from entry `first` on, part up to
- * CR_FOLD_COLUMN: an element is an entry, or, where unit > 1, the result of `unit` entries;
- * n counts entries.  slots folds a line whose columns are one element wide as its entries
- * come; it gives up, with nothing changed, where a destination has more than a block. */
-#define DEFINE_COLUMN(op, s)                                                                   \
-    static void op##_part_##s(const column *c, cell_##s *to, int64_t first, int64_t n,         \
-                              int64_t unit);                                                   \
-    static inline __attribute__((always_inline)) void op##_block_##s(                          \
-        const column *c, cell_##s *to, int64_t first, int64_t n, int64_t unit, int64_t width,  \
-        int64_t step)                                                                          \
-    {                                                                                          \
-        cell_##s acc[CR_FOLD_ACCUMULATORS][WIDE], one[WIDE];                                   \
-        for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)                                         \
-            for (int64_t w = 0; w < width; w++)                                                \
-                acc[k][w] = none_##op##_##s;                                                   \
-        for (int64_t k = 0; k * unit < n; k++) {                                               \
-            cell_##s *a = acc[k % CR_FOLD_ACCUMULATORS];                                       \
-            if (unit > 1) {                                                                    \
-                int64_t left = n - k * unit;                                                   \
-                op##_part_##s(c, one, first + k * unit, left < unit ? left : unit,             \
-                              unit / CR_FOLD_COLUMN);                                          \
-                for (int64_t w = 0; w < width; w++)                                            \
-                    a[w] = op##_##s(a[w], one[w]);                                             \
-            } else {                                                                           \
-                const char *p = c->from + c->source[first + k];                                \
-                for (int64_t w = 0; w < width; w++)                                            \
-                    a[w] = op##_##s(a[w], get_##s(p + w * step));                              \
-            }                                                                                  \
-        }                                                                                      \
-        for (int64_t w = 0; w < width; w++)                                                    \
-            to[w] = op##_##s(op##_##s(acc[0][w], acc[1][w]), op##_##s(acc[2][w], acc[3][w]));  \
-    }                                                                                          \
-    static void op##_part_##s(const column *c, cell_##s *to, int64_t first, int64_t n,         \
-                              int64_t unit)                                                    \
-    {                                                                                          \
-        enum { ITEM = sizeof(item_##s) };                                                      \
-        cell_##s block[CR_FOLD_BLOCKS][WIDE];                                                  \
-        int64_t rows = CR_FOLD_BLOCK * unit, blocks = (n + rows - 1) / rows;                   \
-        for (int64_t b = 0; b < blocks; b++) {                                                 \
-            int64_t left = n - b * rows < rows ? n - b * rows : rows, at = first + b * rows;   \
-            if (unit == 1 && c->width == WIDE && c->from_step == ITEM)                         \
-                op##_block_##s(c, block[b], at, left, 1, WIDE, ITEM);                          \
-            else                                                                               \
-                op##_block_##s(c, block[b], at, left, unit, c->width, c->from_step);           \
-        }                                                                                      \
-        for (int64_t half = CR_FOLD_BLOCKS / 2; half; half /= 2)                               \
-            for (int64_t b = 0; b < half && b + half < blocks; b++)                            \
-                for (int64_t w = 0; w < c->width; w++)                                         \
-                    block[b][w] = op##_##s(block[b][w], block[b + half][w]);                   \
-        memcpy(to, block[0], (size_t)c->width * sizeof *to);                                   \
-    }                                                                                          \
-    static void op##_column_##s(const column *c)                                               \
-    {                                                                                          \
-        enum { ITEM = sizeof(item_##s) };                                                      \
-        cell_##s sum[WIDE];                                                                    \
-        int64_t unit = 1;                                                                      \
-        while (unit * CR_FOLD_COLUMN < c->count)                                               \
-            unit *= CR_FOLD_COLUMN;                                                            \
-        op##_part_##s(c, sum, 0, c->count, unit);                                              \
-        if (c->width == WIDE && c->to_step == ITEM)                                            \
-            for (int64_t w = 0; w < WIDE; w++)                                                 \
-                put_##s(c->to + w * ITEM, op##_##s(get_##s(c->to + w * ITEM), sum[w]));        \
-        else                                                                                   \
-            for (int64_t w = 0; w < c->width; w++)                                             \
-                put_##s(c->to + w * c->to_step,                                                \
-                        op##_##s(get_##s(c->to + w * c->to_step), sum[w]));                    \
-    }                                                                                          \
-    typedef struct {                                                                           \
-        cell_##s acc[CR_FOLD_ACCUMULATORS];                                                    \
-        int64_t count;                                                                         \
-    } op##_slot_##s;                                                                           \
-    static bool op##_slots_##s(const scalar_line *l, void *room)                               \
-    {                                                                                          \
-        op##_slot_##s *slot = room, *at;                                                       \
-        for (int64_t v = 0; v <= l->high - l->low; v++) {                                      \
-            slot[v].count = 0;                                                                 \
-            for (int k = 0; k < CR_FOLD_ACCUMULATORS; k++)                                     \
-                slot[v].acc[k] = none_##op##_##s;                                              \
-        }                                                                                      \
-        for (int64_t i = 0; i < l->count; i++) {                                               \
-            at = &slot[cr_index_at(l->index + i * l->index_step, l->is32) - l->low];           \
-            cell_##s *a = &at->acc[at->count % CR_FOLD_ACCUMULATORS];                          \
-            *a = op##_##s(*a, get_##s(l->from + i * l->from_step));                            \
-            if (at->count++ == CR_FOLD_BLOCK)                                                  \
-                return false;                                                                  \
-        }                                                                                      \
-        for (int64_t v = l->low; v <= l->high; v++) {                                          \
-            const cell_##s *a = slot[v - l->low].acc;                                          \
-            char *to = l->to + v * l->unit;                                                    \
-            if (slot[v - l->low].count)                                                        \
-                put_##s(to, op##_##s(get_##s(to),                                              \
-                                     op##_##s(op##_##s(a[0], a[1]), op##_##s(a[2], a[3]))));   \
-        }                                                                                      \
-        return true;                                                                           \
-    }
-#define DEFINE_COLUMNS(s) DEFINE_COLUMN(add, s) DEFINE_COLUMN(mul, s)
-CR_FLOAT_TYPES(DEFINE_COLUMNS)
-CR_COMPLEX_TYPES(DEFINE_COLUMNS)
-
-static const column_fns *column_fns_for(cr_combine how, cr_dtype t)
-{
-#define ONE(op, s)                                                                             \
-    {                                                                                          \
-        op##_column_##s, op##_slots_##s                                                        \
-    }
-#define ROW(op)                                                                                \
-    {                                                                                          \
-        [CR_F16] = ONE(op, f16), [CR_BF16] = ONE(op, bf16), [CR_F32] = ONE(op, f32),           \
-        [CR_F64] = ONE(op, f64), [CR_C64] = ONE(op, c64), [CR_C128] = ONE(op, c128)            \
-    }
-    static const column_fns add[CR_DTYPE_COUNT] = ROW(add), mul[CR_DTYPE_COUNT] = ROW(mul);
-#undef ROW
-#undef ONE
-    if (cr_dtype_category(t) < CR_CAT_FLOAT)
-        return NULL;
-    return how == CR_COMBINE_ADD ? &add[t] : how == CR_COMBINE_MUL ? &mul[t] : NULL;
-}
-
-/* --- places --- */
+enum {
+    TILE = 1 << 15,        /* slots whose accumulators fit into the second level of cache */
+    MOST_SLOTS = 4 * TILE, /* entries of a line with more destinations are dealt */
+    LINES = 64 /* lines together: whole cache lines of the index and of the entries */
+};
 
 /* Dimensions of one kind, strides in bytes; size is their product. */
 typedef struct {
@@ -279,24 +36,32 @@ typedef struct {
 
 typedef struct {
     const cr_places *p;
-    const column_fns *fns;
-    cr_combine_fn one;  /* of a single entry; NULL where its column is not the entry itself */
-    dims picked, outer; /* outer: the others, without the one that columns are wide along */
-    int64_t wide, wide_from, wide_to;
-    int64_t low, high;
-    grouping shared; /* of all lines, where index does not vary between them */
+    const cr_fold_fns *fns;
+    dims picked, outer; /* outer: all others but `across` */
+    dims across;        /* the dimension whose elements are taken together, or none */
+    bool is32;
     _Atomic bool no_memory;
 } ordered;
 
 static void dims_add(dims *to, const cr_places *p, int d)
 {
-    int k = to->ndim++;
+    int64_t table = p->table_stride[d] * (int64_t)p->item,
+            other = p->other_stride[d] * (int64_t)p->other_item,
+            index = p->index_stride[d] * (int64_t)p->index_item, size = p->size[d];
+    int k = to->ndim - 1;
 
-    to->extent[k] = p->size[d];
-    to->table[k] = p->table_stride[d] * (int64_t)p->item;
-    to->other[k] = p->other_stride[d] * (int64_t)p->other_item;
-    to->index[k] = p->index_stride[d] * (int64_t)p->index_item;
-    to->size *= p->size[d];
+    to->size *= size;
+    if (size == 1)
+        return;
+    if (k >= 0 && to->table[k] == table * size && to->other[k] == other * size &&
+        to->index[k] == index * size)
+        size *= to->extent[k];
+    else
+        k = to->ndim++;
+    to->extent[k] = size;
+    to->table[k] = table;
+    to->other[k] = other;
+    to->index[k] = index;
 }
 
 /* Byte offsets of position i. */
@@ -311,213 +76,404 @@ static int64_t dims_offset(const dims *d, const int64_t *stride, int64_t i)
     return at;
 }
 
-/* The dimension along which columns are wide: contiguous in the entries, else the last. */
-static int dims_widest(const cr_places *p, const bool *picked)
+/* The last dimension; 1 without dimensions. */
+static int64_t dims_inner(const dims *d) { return d->ndim ? d->extent[d->ndim - 1] : 1; }
+static int64_t dims_step(const dims *d, const int64_t *stride)
 {
-    int best = -1;
-
-    for (int d = 0; d < p->ndim; d++)
-        if (!picked[d] && p->size[d] > 1 && (best < 0 || p->other_stride[best] != 1))
-            best = d;
-    return best;
+    return d->ndim ? stride[d->ndim - 1] : 0;
 }
 
-static bool index_varies(const cr_places *p, const bool *picked)
+/* The same, without divisions where there is one dimension. */
+static inline int64_t dims_at(const dims *d, const int64_t *stride, int64_t i)
 {
-    for (int d = 0; d < p->ndim; d++)
-        if (!picked[d] && p->size[d] > 1 && p->index_stride[d])
-            return true;
-    return false;
+    return i < dims_inner(d) ? i * dims_step(d, stride) : dims_offset(d, stride, i);
 }
 
-/* The entries of the line whose index begins `shift` bytes further on. */
-static void grouping_read(const ordered *o, grouping *g, int64_t shift)
-{
-    const dims *d = &o->picked;
-    bool is32 = o->p->index_item == sizeof(int32_t);
-    int64_t last = d->ndim - 1, inner = d->ndim ? d->extent[last] : 1;
-    int64_t index_step = d->ndim ? d->index[last] : 0,
-            other_step = d->ndim ? d->other[last] : 0;
+/* --- groups --- */
 
-    for (int64_t i = 0; i < g->count; i += inner) {
-        const char *index = o->p->index + shift + dims_offset(d, d->index, i);
-        int64_t other = dims_offset(d, d->other, i);
-        for (int64_t k = 0; k < inner; k++) {
-            g->index[i + k] = cr_index_at(index + k * index_step, is32);
-            g->offset[i + k] = other + k * other_step;
+/* Entries by destination: source[start[k]] up to source[start[k + 1]] for dest[k]. */
+typedef struct {
+    int64_t count, groups, slots, mask;
+    int64_t *of, *dest, *start, *source;
+    int64_t *slot; /* by index, or by hash where mask is set: group + 1, or 0 */
+} grouping;
+
+static cr_status grouping_new(grouping *g, int64_t count, int64_t range)
+{
+    bool dense = range && range <= 4 * count + 256;
+
+    g->count = count;
+    for (g->slots = 16; !dense && g->slots < 2 * count;)
+        g->slots *= 2;
+    g->mask = dense ? 0 : g->slots - 1;
+    g->slots = dense ? range : g->slots;
+    g->of = cr_aligned_alloc((size_t)(4 * count + 1 + g->slots) * sizeof *g->of);
+    if (!g->of)
+        return CR_MEMORY;
+    g->dest = g->of + count;
+    g->source = g->dest + count;
+    g->start = g->source + count;
+    g->slot = g->start + count + 1;
+    return CR_OK;
+}
+
+static void grouping_drop(grouping *g) { cr_aligned_free(g->of); }
+
+static int64_t *grouping_slot(const grouping *g, int64_t index)
+{
+    uint64_t mask = (uint64_t)g->mask, at;
+
+    if (!mask)
+        return &g->slot[index];
+    at = (uint64_t)index * 0x9E3779B97F4A7C15u >> 20 & mask;
+    while (g->slot[at] && g->dest[g->slot[at] - 1] != index)
+        at = (at + 1) & mask;
+    return &g->slot[at];
+}
+
+/* Groups are numbered as they first appear; start[k] counts the entries of group k. */
+static void grouping_number(grouping *g, const dims *d, const char *index, bool is32)
+{
+    memset(g->slot, 0, (size_t)g->slots * sizeof *g->slot);
+    g->groups = 0;
+    for (int64_t i = 0; i < g->count; i++) {
+        int64_t v = cr_index_at(index + dims_at(d, d->index, i), is32);
+        int64_t *slot = grouping_slot(g, v);
+        if (!*slot) {
+            g->dest[g->groups] = v;
+            g->start[g->groups++] = 0;
+            *slot = g->groups;
         }
+        g->of[i] = *slot - 1;
+        g->start[*slot - 1]++;
     }
-    grouping_make(g);
 }
 
-static void fold_group(const ordered *o, const grouping *g, int64_t k, const char *from,
-                       char *to)
+static void grouping_list(grouping *g, const dims *d)
 {
-    column c = {.source = g->source + g->start[k],
-                .count = g->start[k + 1] - g->start[k],
-                .from_step = o->wide_from,
-                .to_step = o->wide_to};
+    int64_t next = 0;
 
-    to += g->dest[k] * o->p->unit;
-    if (c.count == 1 && o->one) {
-        o->one(&(cr_combine_row){.dst = to,
-                                 .src = from + c.source[0],
-                                 .dst_step = o->wide_to,
-                                 .src_step = o->wide_from,
-                                 .n = o->wide});
-        return;
+    for (int64_t k = 0; k < g->groups; k++) {
+        next += g->start[k];
+        g->start[k] = next;
     }
-    for (int64_t at = 0; at < o->wide; at += WIDE) {
-        c.width = o->wide - at < WIDE ? o->wide - at : WIDE;
-        c.from = from + at * o->wide_from;
-        c.to = to + at * o->wide_to;
-        o->fns->column(&c);
-    }
+    g->start[g->groups] = next;
+    for (int64_t i = g->count - 1; i >= 0; i--)
+        g->source[--g->start[g->of[i]]] = dims_at(d, d->other, i);
 }
+
+static void grouping_make(const ordered *o, grouping *g, int64_t line)
+{
+    grouping_number(g, &o->picked, o->p->index + dims_offset(&o->outer, o->outer.index, line),
+                    o->is32);
+    grouping_list(g, &o->picked);
+}
+
+/* Groups [begin, end) of a line. */
+static void grouping_fold(const ordered *o, const grouping *g, int64_t line, int64_t begin,
+                          int64_t end)
+{
+    cr_fold_groups rows = {.start = g->start,
+                           .source = g->source,
+                           .dest = g->dest,
+                           .from = o->p->other + dims_offset(&o->outer, o->outer.other, line),
+                           .to = o->p->table + dims_offset(&o->outer, o->outer.table, line),
+                           .unit = o->p->unit,
+                           .width = o->across.size,
+                           .from_step = dims_step(&o->across, o->across.other),
+                           .to_step = dims_step(&o->across, o->across.table)};
+
+    o->fns->groups(&rows, begin, end);
+}
+
+typedef struct {
+    const ordered *o;
+    grouping of;
+} shared_groups;
 
 /* Units (line, group) of groups that all lines share. */
 static void fold_shared(void *context, int64_t begin, int64_t end)
 {
-    const ordered *o = context;
-    int64_t groups = o->shared.groups, line = begin / groups, k = begin % groups;
+    const shared_groups *s = context;
+    int64_t groups = s->of.groups;
 
-    for (; begin < end; line++, k = 0) {
-        const char *from = o->p->other + dims_offset(&o->outer, o->outer.other, line);
-        char *to = o->p->table + dims_offset(&o->outer, o->outer.table, line);
-        for (; k < groups && begin < end; k++, begin++)
-            fold_group(o, &o->shared, k, from, to);
-    }
-}
-
-static void fold_line(const ordered *o, grouping *g, int64_t line)
-{
-    const char *from = o->p->other + dims_offset(&o->outer, o->outer.other, line);
-    char *to = o->p->table + dims_offset(&o->outer, o->outer.table, line);
-
-    grouping_read(o, g, dims_offset(&o->outer, o->outer.index, line));
-    for (int64_t k = 0; k < g->groups; k++)
-        fold_group(o, g, k, from, to);
-}
-
-static void fold_lines(void *context, int64_t begin, int64_t end)
-{
-    ordered *o = context;
-    grouping g;
-
-    if (grouping_new(&g, o->picked.size, o->low, o->high)) {
-        atomic_store(&o->no_memory, true);
-        return;
-    }
-    for (int64_t line = begin; line < end; line++)
-        fold_line(o, &g, line);
-    grouping_drop(&g);
-}
-
-static void fold_scalar_lines(void *context, int64_t begin, int64_t end)
-{
-    ordered *o = context;
-    char *room = cr_alloc((size_t)(o->high - o->low + 1) * LARGEST_SLOT);
-    scalar_line l = {.count = o->picked.size,
-                     .index_step = o->picked.ndim ? o->picked.index[0] : 0,
-                     .from_step = o->picked.ndim ? o->picked.other[0] : 0,
-                     .unit = o->p->unit,
-                     .low = o->low,
-                     .high = o->high,
-                     .is32 = o->p->index_item == sizeof(int32_t)};
-
-    if (!room) {
-        atomic_store(&o->no_memory, true);
-        return;
-    }
-    for (int64_t line = begin; line < end; line++) {
-        l.index = o->p->index + dims_offset(&o->outer, o->outer.index, line);
-        l.from = o->p->other + dims_offset(&o->outer, o->outer.other, line);
-        l.to = o->p->table + dims_offset(&o->outer, o->outer.table, line);
-        if (!o->fns->slots(&l, room))
-            fold_lines(o, line, line + 1);
-    }
-    cr_free(room);
-}
-
-static void widen_range(ordered *o, const char *at, int64_t step, int64_t n)
-{
-    bool is32 = o->p->index_item == sizeof(int32_t);
-    int64_t low = o->low, high = o->high;
-
-    for (int64_t i = 0; i < n; i++) {
-        int64_t v = cr_index_at(at + i * step, is32);
-        low = v < low ? v : low;
-        high = v > high ? v : high;
-    }
-    o->low = low;
-    o->high = high;
-}
-
-/* The lowest and the highest index of all. */
-static void find_range(ordered *o)
-{
-    const dims *d = &o->picked;
-    int64_t inner = d->ndim ? d->extent[d->ndim - 1] : 1,
-            step = d->ndim ? d->index[d->ndim - 1] : 0;
-
-    o->low = INT64_MAX;
-    o->high = INT64_MIN;
-    for (int64_t line = 0; line < (o->shared.count ? 1 : o->outer.size); line++) {
-        const char *at = o->p->index + dims_offset(&o->outer, o->outer.index, line);
-        for (int64_t i = 0; i < d->size; i += inner)
-            widen_range(o, at + dims_offset(d, d->index, i), step, inner);
+    while (begin < end) {
+        int64_t line = begin / groups, k = begin % groups;
+        int64_t n = groups - k < end - begin ? groups - k : end - begin;
+        grouping_fold(s->o, &s->of, line, k, k + n);
+        begin += n;
     }
 }
 
 static cr_status fold_by_shared_groups(ordered *o)
 {
-    o->shared.count = o->picked.size;
-    find_range(o);
-    CR_TRY(grouping_new(&o->shared, o->picked.size, o->low, o->high));
-    grouping_read(o, &o->shared, 0);
-    int64_t units = o->outer.size * o->shared.groups;
-    int64_t each = o->wide * (1 + o->shared.count / o->shared.groups);
-    cr_parallel_for(units, cr_walk_grain(each), fold_shared, o);
-    grouping_drop(&o->shared);
+    shared_groups s = {.o = o};
+
+    CR_TRY(grouping_new(&s.of, o->picked.size, o->p->range));
+    grouping_make(o, &s.of, 0);
+    int64_t each = o->across.size * (1 + s.of.count / s.of.groups);
+    cr_parallel_for(o->outer.size * s.of.groups, cr_walk_grain(each), fold_shared, &s);
+    grouping_drop(&s.of);
     return CR_OK;
 }
 
-/* Slots where the indices are dense and the entries of a line lie at even steps. */
-static bool suits_slots(const ordered *o)
+static void fold_lines_by_groups(void *context, int64_t begin, int64_t end)
 {
-    return o->wide == 1 && o->picked.ndim <= 1 && o->high - o->low < 4 * o->picked.size + 64;
+    ordered *o = context;
+    grouping g;
+
+    if (grouping_new(&g, o->picked.size, o->p->range)) {
+        atomic_store(&o->no_memory, true);
+        return;
+    }
+    for (int64_t line = begin; line < end; line++) {
+        grouping_make(o, &g, line);
+        grouping_fold(o, &g, line, 0, g.groups);
+    }
+    grouping_drop(&g);
 }
 
-static cr_status fold_by_lines(ordered *o)
+static cr_status fold_by_groups(ordered *o)
 {
-    find_range(o);
-    cr_parallel_for(o->outer.size, cr_walk_grain(4 * o->picked.size),
-                    suits_slots(o) ? fold_scalar_lines : fold_lines, o);
+    bool varies = false;
+
+    for (int k = 0; k < o->outer.ndim; k++)
+        varies = varies || o->outer.index[k];
+    if (!varies)
+        return fold_by_shared_groups(o);
+    cr_parallel_for(o->outer.size, cr_walk_grain(4 * o->picked.size * o->across.size),
+                    fold_lines_by_groups, o);
     return atomic_load(&o->no_memory) ? CR_MEMORY : CR_OK;
+}
+
+/* --- slots --- */
+
+/* Lines [first, first + s->lines) along `across`. */
+static void slots_fold(const ordered *o, cr_fold_slots *s, int64_t outer, int64_t first)
+{
+    const dims *a = &o->across, *d = &o->picked;
+    int64_t table = dims_step(a, a->table), index = dims_step(a, a->index),
+            other = dims_step(a, a->other), inner = dims_inner(d);
+    const char *from =
+        o->p->other + dims_offset(&o->outer, o->outer.other, outer) + first * other;
+    const char *at =
+        o->p->index + dims_offset(&o->outer, o->outer.index, outer) + first * index;
+    bool one = s->lines == 1;
+    cr_fold_row r = {.n = one ? inner : s->lines,
+                     .index_step = one ? dims_step(d, d->index) : index,
+                     .from_step = one ? dims_step(d, d->other) : other,
+                     .is32 = o->is32};
+
+    o->fns->start(s);
+    for (int64_t i = 0; i < d->size; i += one ? inner : 1) {
+        r.index = at + dims_at(d, d->index, i);
+        r.from = from + dims_at(d, d->other, i);
+        o->fns->add(s, &r);
+    }
+    o->fns->join(s, o->p->table + dims_offset(&o->outer, o->outer.table, outer) + first * table,
+                 o->p->unit, table);
+}
+
+/* The number of lines that are folded together. */
+static int64_t lines_together(const ordered *o)
+{
+    return o->across.size < LINES ? o->across.size : LINES;
+}
+
+/* Units are (outer position, lines along `across` that are folded together). */
+static void fold_lines_by_slots(void *context, int64_t begin, int64_t end)
+{
+    ordered *o = context;
+    int64_t lines = lines_together(o), units = (o->across.size + lines - 1) / lines;
+    cr_fold_slots s;
+
+    if (cr_fold_slots_new(&s, o->fns, o->p->range, lines, o->picked.size * lines)) {
+        atomic_store(&o->no_memory, true);
+        return;
+    }
+    for (int64_t unit = begin; unit < end; unit++) {
+        int64_t first = unit % units * lines, left = o->across.size - first;
+        s.lines = left < lines ? left : lines;
+        slots_fold(o, &s, unit / units, first);
+    }
+    cr_fold_slots_drop(&s);
+}
+
+static cr_status fold_by_slots(ordered *o)
+{
+    int64_t lines = lines_together(o), units = (o->across.size + lines - 1) / lines;
+
+    cr_parallel_for(o->outer.size * units, cr_walk_grain(4 * o->picked.size * lines),
+                    fold_lines_by_slots, o);
+    return atomic_load(&o->no_memory) ? CR_MEMORY : CR_OK;
+}
+
+/* --- dealing --- */
+
+/* The entries of a line by tile of destinations; those of tile t end before end[t]. */
+typedef struct {
+    ordered *o;
+    int64_t tiles, *end, step;
+    char *entry; /* `step` bytes apart: an int32 index within the tile, and the value */
+    char *to;
+} dealing;
+
+/* Where the value is in an entry, so that values and indices are aligned. */
+#define VALUE_AT(item) ((item) == 2 ? 6 : (item) > 8 ? 8 : (int64_t)(item))
+
+static cr_status dealing_new(dealing *l, ordered *o)
+{
+    l->o = o;
+    l->tiles = (o->p->range + TILE - 1) / TILE;
+    l->step = VALUE_AT(o->p->item) + (int64_t)o->p->item;
+    l->end = cr_aligned_alloc((size_t)(l->tiles + 1) * sizeof *l->end +
+                              (size_t)(o->picked.size * l->step));
+    if (!l->end)
+        return CR_MEMORY;
+    l->entry = (char *)(l->end + l->tiles + 1);
+    return CR_OK;
+}
+
+static int64_t tile_of(int64_t index) { return (int64_t)((uint64_t)index / TILE); }
+
+/* end[t] becomes the first entry of tile t. */
+static void dealing_count(dealing *l, const char *index)
+{
+    const dims *d = &l->o->picked;
+    int64_t inner = dims_inner(d), step = dims_step(d, d->index);
+    bool is32 = l->o->is32;
+
+    memset(l->end, 0, (size_t)(l->tiles + 1) * sizeof *l->end);
+    for (int64_t i = 0; i < d->size; i += inner) {
+        const char *at = index + dims_offset(d, d->index, i);
+        for (int64_t k = 0; k < inner; k++)
+            l->end[tile_of(cr_index_at(at + k * step, is32)) + 1]++;
+    }
+    for (int64_t t = 0; t < l->tiles; t++)
+        l->end[t + 1] += l->end[t];
+}
+
+#define DEAL(name, type)                                                                       \
+    static void name(dealing *l, const char *index, const char *from)                          \
+    {                                                                                          \
+        enum { VALUE = VALUE_AT(sizeof(type)), ENTRY = VALUE + sizeof(type) };                 \
+        const dims *d = &l->o->picked;                                                         \
+        int64_t inner = dims_inner(d), index_step = dims_step(d, d->index),                    \
+                step = dims_step(d, d->other), *end = l->end;                                  \
+        bool is32 = l->o->is32;                                                                \
+        for (int64_t i = 0; i < d->size; i += inner) {                                         \
+            const char *at = index + dims_offset(d, d->index, i);                              \
+            const char *x = from + dims_offset(d, d->other, i);                                \
+            for (int64_t k = 0; k < inner; k++) {                                              \
+                int64_t v = cr_index_at(at + k * index_step, is32);                            \
+                char *e = l->entry + end[tile_of(v)]++ * ENTRY;                                \
+                *(int32_t *)(void *)e = (int32_t)(v & (TILE - 1));                             \
+                memcpy(e + VALUE, x + k * step, sizeof(type));                                 \
+            }                                                                                  \
+        }                                                                                      \
+    }
+DEAL(deal_2, uint16_t)
+DEAL(deal_4, uint32_t)
+DEAL(deal_8, uint64_t)
+DEAL(deal_16, cr_complex)
+
+static void fold_tiles(void *context, int64_t begin, int64_t end)
+{
+    const dealing *l = context;
+    const cr_places *p = l->o->p;
+    cr_fold_slots s;
+
+    if (cr_fold_slots_new(&s, l->o->fns, TILE, 1, l->o->picked.size)) {
+        atomic_store(&l->o->no_memory, true);
+        return;
+    }
+    for (int64_t t = begin; t < end; t++) {
+        int64_t first = t ? l->end[t - 1] : 0;
+        cr_fold_row r = {.index = l->entry + first * l->step,
+                         .from = l->entry + first * l->step + VALUE_AT(p->item),
+                         .n = l->end[t] - first,
+                         .index_step = l->step,
+                         .from_step = l->step,
+                         .is32 = true};
+        s.range = p->range - t * TILE < TILE ? p->range - t * TILE : TILE;
+        l->o->fns->start(&s);
+        l->o->fns->add(&s, &r);
+        l->o->fns->join(&s, l->to + t * TILE * p->unit, p->unit, 0);
+    }
+    cr_fold_slots_drop(&s);
+}
+
+static cr_status fold_by_tiles(ordered *o)
+{
+    static void (*const deal[])(dealing *, const char *, const char *) = {NULL, deal_2, deal_4,
+                                                                          deal_8, deal_16};
+    dealing l;
+
+    CR_TRY(dealing_new(&l, o));
+    for (int64_t line = 0; line < o->outer.size; line++) {
+        const char *index = o->p->index + dims_offset(&o->outer, o->outer.index, line);
+        l.to = o->p->table + dims_offset(&o->outer, o->outer.table, line);
+        dealing_count(&l, index);
+        deal[CR_CTZ(o->p->item)](&l, index,
+                                 o->p->other + dims_offset(&o->outer, o->outer.other, line));
+        cr_parallel_for(l.tiles, cr_walk_grain(4 * o->picked.size / l.tiles), fold_tiles, &l);
+    }
+    cr_aligned_free(l.end);
+    return atomic_load(&o->no_memory) ? CR_MEMORY : CR_OK;
+}
+
+/* --- the choice --- */
+
+/* How far the elements of a dimension are from each other. */
+static int64_t dim_distance(const cr_places *p, int d)
+{
+    return p->other_stride[d] + p->index_stride[d];
+}
+
+/* The dimension of neighbouring lines that are nearer than the entries of one line, or -1. */
+static int dim_across(const cr_places *p, const bool *picked)
+{
+    int best = -1, last = -1;
+
+    for (int d = 0; d < p->ndim; d++)
+        if (p->size[d] > 1 && picked[d])
+            last = d;
+        else if (p->size[d] > 1 && (best < 0 || dim_distance(p, d) <= dim_distance(p, best)))
+            best = d;
+    return best >= 0 && last >= 0 && dim_distance(p, best) < dim_distance(p, last) ? best : -1;
+}
+
+static void plan_dims(ordered *o, const bool *picked, int across)
+{
+    o->picked.ndim = o->outer.ndim = o->across.ndim = 0;
+    o->picked.size = o->outer.size = o->across.size = 1;
+    for (int d = 0; d < o->p->ndim; d++)
+        dims_add(d == across ? &o->across : picked[d] ? &o->picked : &o->outer, o->p, d);
 }
 
 cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype t, const bool *picked)
 {
-    ordered o = {
-        .p = p, .fns = column_fns_for(how, t), .picked.size = 1, .outer.size = 1, .wide = 1};
-    bool varies = index_varies(p, picked);
-    int wide = varies ? -1 : dims_widest(p, picked);
+    const cr_fold_fns *fns = cr_fold_fns_for(how, t);
+    int across = dim_across(p, picked);
+    ordered o; /* without {}: most of its room for dimensions is not used */
 
-    if (!o.fns) {
+    if (fns) {
+        o.p = p;
+        o.fns = fns;
+        o.is32 = p->index_item == sizeof(int32_t);
+        atomic_init(&o.no_memory, false);
+        plan_dims(&o, picked, across);
+    }
+    if (!fns || (fns->add && o.picked.size == 1)) {
         cr_places_write(p, cr_combine_for(how, t), picked);
         return CR_OK;
     }
-    for (int d = 0; d < p->ndim; d++)
-        if (d != wide)
-            dims_add(picked[d] ? &o.picked : &o.outer, p, d);
-    if (wide >= 0) {
-        o.wide = p->size[wide];
-        o.wide_from = p->other_stride[wide] * (int64_t)p->other_item;
-        o.wide_to = p->table_stride[wide] * (int64_t)p->item;
-    }
-    if (!o.picked.size || !o.outer.size || !o.wide)
+    if (!o.picked.size || !o.outer.size || !o.across.size)
         return CR_OK;
-    if (how == CR_COMBINE_ADD || !cr_dtype_is_complex(t))
-        o.one = cr_combine_for(how, t);
-    return varies || o.wide == 1 ? fold_by_lines(&o) : fold_by_shared_groups(&o);
+    if (across >= 0 && !p->index_stride[across])
+        return fold_by_groups(&o);
+    if (fns->add && p->range && p->range <= 4 * o.picked.size + 256)
+        return across < 0 && p->range > MOST_SLOTS ? fold_by_tiles(&o) : fold_by_slots(&o);
+    plan_dims(&o, picked, -1);
+    return fold_by_groups(&o);
 }

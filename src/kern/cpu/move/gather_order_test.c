@@ -6,7 +6,7 @@
 
 enum { ROWS = 3 };
 
-static const int64_t counts[] = {1, 2, 3, 4, 5, 63, 64, 65, 127, 500, 512, 513, 1025, 70000};
+static const int64_t counts[] = {1, 2, 3, 4, 5, 63, 64, 65, 127, 500, 512, 513, 1025, 100000};
 
 /* Entry i goes to row i % 5 % 3, so that rows 0 and 1 have two fifths each, row 2 one. */
 static int64_t row_of(int64_t i) { return i % 5 % ROWS; }
@@ -134,7 +134,51 @@ TEST(scattered_elements_are_columns_in_order_p)
     for (size_t k = 0; k < CR_LEN(counts); k++) {
         check_scatter_add(counts[k], 1);
         check_scatter_add(counts[k], 5);
+        check_scatter_add(counts[k] % 1025, 100);
     }
+}
+
+/* So many destinations that the entries are dealt to tiles; every fifth entry goes to the last.
+ */
+TEST(elements_scattered_over_a_long_line_are_columns_in_order_p)
+{
+    enum { N = 60000, RANGE = 200000, HOT = 5 };
+    float *x = malloc(N * sizeof *x), *hot = malloc(N / HOT * sizeof *hot), want;
+    float *self = calloc(RANGE, sizeof *self), *out = malloc(RANGE * sizeof *out);
+    int64_t *index = malloc(N * sizeof *index);
+
+    for (int64_t i = 0; i < N; i++) {
+        x[i] = entry(i, 0, false);
+        index[i] = i % HOT ? i * 3 : RANGE - 1;
+        if (i % HOT == 0)
+            hot[i / HOT] = x[i];
+    }
+    OK(cr_kern_scatter_add(ARGS(of_view(VIEW(self, CR_F32, RANGE)), cr_of_int(0),
+                                of_view(VIEW(index, CR_I64, N)), of_view(VIEW(x, CR_F32, N))),
+                           VIEW(out, CR_F32, RANGE)));
+    for (int64_t i = 0; i < N; i++)
+        if (i % HOT)
+            CHECK(!memcmp(&out[i * 3], &x[i], sizeof *x));
+    want = model_column_float(false, hot, N / HOT);
+    CHECK(!memcmp(&out[RANGE - 1], &want, sizeof want));
+    free(x);
+    free(hot);
+    free(self);
+    free(out);
+    free(index);
+}
+
+/* Bytes between the rows of a view belong to no destination. */
+TEST(elements_added_to_a_view_with_gaps_leave_the_gaps_alone)
+{
+    float base[4] = {1, 2, 3, 4}, x[] = {0.5f, 0.25f, 8};
+    int64_t size[] = {2}, stride[] = {2}, index[] = {1, 1, 0};
+    cr_view view = {(char *)base, size, stride, 1, CR_F32, CR_HOST, false};
+
+    OK(cr_kern_put(ARGS(of_view(&view), of_view(VIEW(index, CR_I64, 3)),
+                        of_view(VIEW(x, CR_F32, 3)), cr_of_bool(true)),
+                   &view));
+    SAME_FLOATS(base, 9, 2, 3.75f, 4);
 }
 
 /* Destinations that are far apart are found by hashing. */

@@ -1,8 +1,8 @@
 /* Indexing by lists of tensors, and the operators that select by a mask.
  *
  * The plan of ops/shape_index.h states which dims are indexed, and their dims in the result.
- * The index tensors are combined into one array of byte offsets over the picked sizes; masks
- * become the offsets of their true elements.  A walk of gather.c uses these offsets. */
+ * The index tensors are combined into one array of offsets over the picked sizes; masks become
+ * the offsets of their true elements.  A walk of gather.c uses these offsets. */
 #include "base/memory.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/entries.h"
@@ -26,18 +26,40 @@ static bool is_true(const char *p, cr_dtype t)
     }
 }
 
-/* Offsets. */
+/* Offsets are in elements of the table, divided by the stride of the last indexed dimension
+ * where the indexed dimensions are dense: they then number the indexed elements row-major. */
+
+typedef struct {
+    int64_t unit; /* elements that an offset counts */
+    int64_t
+        range; /* offsets are below it and all of these are indexed elements; 0: not known */
+} offset_scale;
+
+static offset_scale scale_of(const cr_index_plan *p, const cr_view *table)
+{
+    offset_scale s = {0, 1};
+
+    for (int d = table->ndim - 1; d >= 0; d--) {
+        if (!p->by_index[d] || table->size[d] == 1)
+            continue;
+        if (table->stride[d] <= 0 || (s.unit && table->stride[d] != s.unit * s.range))
+            return (offset_scale){1, 0};
+        s.unit = s.unit ? s.unit : table->stride[d];
+        s.range *= table->size[d];
+    }
+    return s.unit ? s : (offset_scale){1, 0};
+}
 
 /* Appends the table's offset for every true element below `data`.  Every element writes and
  * only true ones advance, so `next` must have one more element than there are true ones. */
 static int64_t *put_offsets(int64_t *next, const cr_view *mask, int d, const char *data,
-                            const cr_view *table, int dim, int64_t offset)
+                            const cr_view *table, int64_t unit, int dim, int64_t offset)
 {
-    int64_t step = cr_view_step(mask, d), by = cr_view_step(table, dim);
+    int64_t step = cr_view_step(mask, d), by = table->stride[dim] / unit;
 
     for (int64_t k = 0; k < mask->size[d]; k++, data += step, offset += by) {
         if (d < mask->ndim - 1) {
-            next = put_offsets(next, mask, d + 1, data, table, dim + 1, offset);
+            next = put_offsets(next, mask, d + 1, data, table, unit, dim + 1, offset);
         } else {
             *next = offset;
             next += *data != 0;
@@ -93,7 +115,8 @@ static void add_index(int64_t *offset, const cr_shape *picked, const cr_view *in
     cr_walk_run(&w, CR_WALK_GRAIN, add_row, c);
 }
 
-static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const cr_view *table)
+static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const cr_view *table,
+                          int64_t unit)
 {
     int64_t trues = p->index[k].trues, one = 1;
     const cr_view *mask = p->index[k].view;
@@ -105,7 +128,7 @@ static cr_status add_mask(int64_t *offset, const cr_index_plan *p, int k, const 
         return CR_MEMORY;
     found[0] = 0; /* for a 0-d mask */
     if (mask->ndim)
-        put_offsets(found, mask, 0, mask->data, table, p->index[k].dim, 0);
+        put_offsets(found, mask, 0, mask->data, table, unit, p->index[k].dim, 0);
     add_index(offset, &p->picked, &vector, &add);
     cr_free(found);
     return CR_OK;
@@ -128,8 +151,9 @@ static cr_status check_bounds(const cr_index_plan *p, const cr_view *table)
     return CR_OK;
 }
 
-/* Makes the byte offsets over the picked sizes; the caller frees *out. */
-static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_view *table)
+/* Makes the offsets over the picked sizes; the caller frees *out. */
+static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_view *table,
+                              int64_t unit)
 {
     int64_t n = 1;
     cr_status st = CR_OK;
@@ -141,9 +165,9 @@ static cr_status make_offsets(int64_t **out, const cr_index_plan *p, const cr_vi
         return CR_MEMORY;
     for (int k = 0; k < p->count && !st && n; k++) {
         int dim = p->index[k].dim;
-        add_context c = {table->size[dim], cr_view_step(table, dim), false, k == 0};
+        add_context c = {table->size[dim], table->stride[dim] / unit, false, k == 0};
         if (p->index[k].trues >= 0)
-            st = add_mask(*out, p, k, table);
+            st = add_mask(*out, p, k, table, unit);
         else
             add_index(*out, &p->picked, p->index[k].view, &c);
     }
@@ -160,7 +184,7 @@ typedef struct {
 } index_walk;
 
 static void plan_walk(index_walk *w, const cr_index_plan *p, const cr_view *table,
-                      int64_t *offset)
+                      int64_t *offset, offset_scale scale)
 {
     int64_t dense[CR_MAX_DIMS];
     int from = 0;
@@ -183,7 +207,8 @@ static void plan_walk(index_walk *w, const cr_index_plan *p, const cr_view *tabl
                             .index = (char *)offset,
                             .table_stride = w->table_stride,
                             .index_stride = w->index_stride,
-                            .unit = 1,
+                            .unit = scale.unit * (int64_t)cr_view_item(table),
+                            .range = scale.range,
                             .item = cr_view_item(table),
                             .other_item = cr_view_item(table),
                             .index_item = sizeof *offset};
@@ -198,8 +223,9 @@ cr_status cr_kern_index(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
     CR_TRY(check_bounds(&p, self));
-    CR_TRY(make_offsets(&offset, &p, self));
-    plan_walk(&w, &p, self, offset);
+    offset_scale scale = scale_of(&p, self);
+    CR_TRY(make_offsets(&offset, &p, self, scale.unit));
+    plan_walk(&w, &p, self, offset, scale);
     w.places.other = out->data;
     w.places.other_stride = out->stride;
     (void)cr_places_read(&w.places);
@@ -217,10 +243,11 @@ cr_status cr_kern_index_put(const cr_value *arg, cr_view *out)
 
     CR_TRY(cr_index_plan_make(&p, self, &arg[1]));
     CR_TRY(check_bounds(&p, self));
-    CR_TRY(make_offsets(&offset, &p, out));
+    offset_scale scale = scale_of(&p, out);
+    CR_TRY(make_offsets(&offset, &p, out, scale.unit));
     cr_broadcast_strides(stride, values, p.result.ndim, p.result.size);
     cr_start_from(out, self);
-    plan_walk(&w, &p, out, offset);
+    plan_walk(&w, &p, out, offset, scale);
     w.places.other = values->data;
     w.places.other_stride = stride;
     cr_status st = cr_places_combine(&w.places, how, (cr_dtype)out->dtype, w.picked);

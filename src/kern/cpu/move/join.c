@@ -512,10 +512,17 @@ cr_status cr_kern_unfold_backward(const cr_value *arg, cr_view *out)
             narrow(&to, dim, k, windows);
             to.stride[dim] *= step;
         }
-        p = (cr_places){
-            to.v.ndim,         to.v.size,     to.v.data, from.v.data, (char *)&zero,
-            to.v.stride,       from.v.stride, still,     0,           cr_view_item(out),
-            cr_view_item(out), sizeof zero,   0};
+        p = (cr_places){.ndim = to.v.ndim,
+                        .size = to.v.size,
+                        .table = to.v.data,
+                        .other = from.v.data,
+                        .index = (char *)&zero,
+                        .table_stride = to.v.stride,
+                        .other_stride = from.v.stride,
+                        .index_stride = still,
+                        .item = cr_view_item(out),
+                        .other_item = cr_view_item(out),
+                        .index_item = sizeof zero};
         cr_places_write(&p, add, picked);
     }
     return CR_OK;

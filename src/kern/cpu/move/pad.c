@@ -144,19 +144,18 @@ static void each_run(const pad_plan *p, int64_t begin, int64_t end, int64_t by,
     int n = p->large->ndim, last = n - 1;
     int64_t size[CR_MAX_DIMS], table[CR_MAX_DIMS], index[CR_MAX_DIMS], next = 1;
     bool picked[CR_MAX_DIMS];
-    cr_places w = {n,
-                   size,
-                   p->small->data,
-                   p->large->data,
-                   (char *)p->offset,
-                   table,
-                   p->large->stride,
-                   index,
-                   1,
-                   cr_view_item(p->small),
-                   cr_view_item(p->large),
-                   sizeof(int64_t),
-                   0};
+    cr_places w = {.ndim = n,
+                   .size = size,
+                   .table = p->small->data,
+                   .other = p->large->data,
+                   .index = (char *)p->offset,
+                   .table_stride = table,
+                   .other_stride = p->large->stride,
+                   .index_stride = index,
+                   .unit = 1,
+                   .item = cr_view_item(p->small),
+                   .other_item = cr_view_item(p->large),
+                   .index_item = sizeof *p->offset};
 
     for (int d = n - 1; d >= 0; d--) {
         picked[d] = d >= p->first;
