@@ -29,7 +29,22 @@ typedef struct {
                                  inside */
     int first;                /* number of its first result */
     int parts, part; /* windows of the last dim, and which this is; parts 0: all of it */
+    int shape;       /* of its elements, in the list of the group's */
 } planned;
+
+/* The sizes of a type, of which the last dim may be a window. */
+typedef struct {
+    const cr_gtype *type;
+    int parts;
+} planned_shape;
+
+/* A value from outside that a node reads, broadcast to the node's shape. */
+typedef struct {
+    const cr_gvalue *v;
+    int shape, part;
+    uint8_t lane;
+    int16_t number, operand;
+} planned_read;
 
 enum { OUT_OF_REACH = -1 }; /* place of a value that is computed in windows alone */
 
@@ -46,9 +61,11 @@ typedef struct {
 struct source {
     const cr_gnode *group, *fold;
     const cr_facts *facts; /* by node of the group */
-    const planned *node;
-    const planned_output *output;
-    int nodes, params;
+    planned *node;
+    planned_shape *shape;
+    planned_read *use;
+    planned_output *output;
+    int nodes, shapes, uses, params;
     bool whole; /* its kernel depends on numbers that vary: it is planned anew */
     const cr_group_code *code;
 };
@@ -69,10 +86,12 @@ typedef struct {
     const cr_gnode *group;
     cr_graph *alone; /* the group */
     planned *node;
-    int nodes, room, values, params, reads;
+    planned_shape *shape; /* of nodes */
+    planned_read *use;
+    int nodes, room, values, params, reads, shapes, uses;
     const cr_gnode **wide; /* by node: the split whose windows it is computed in, or NULL */
     const cr_gvalue *read[CR_GROUP_OPERANDS];
-    planned_output output[CR_GROUP_OPERANDS]; /* by operand */
+    planned_output *output; /* by operand */
     int outputs;
     const cr_gnode *fold; /* folds columns, or NULL */
     const source *from;   /* for other sizes: what is laid out again, or NULL */
@@ -201,55 +220,86 @@ static void gather_nodes(builder *b)
 
 /* --- the space --- */
 
-/* A shape, of which the last dim may be a window. */
 typedef struct {
     int ndim;
     int64_t size[CR_MAX_DIMS + 1];
 } shape;
 
-static shape windowed(const cr_gtype *t, int parts)
+static void set_shape(shape *s, const cr_gtype *t, int parts)
 {
-    shape s = {.ndim = t->ndim};
-
-    memcpy(s.size, t->size, t->ndim * sizeof *s.size);
+    s->ndim = t->ndim;
+    memcpy(s->size, t->size, t->ndim * sizeof *s->size);
     if (parts)
-        s.size[s.ndim - 1] /= parts;
-    return s;
+        s->size[s->ndim - 1] /= parts;
 }
 
-static shape shape_of(const planned *p)
+static const cr_gtype *type_of_elements(const planned *p)
 {
-    return windowed(p->facts.kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n)
-                                                  : &p->n->result[0]->type,
-                    p->parts);
+    return p->facts.kind == CR_FACT_ROWS ? cr_node_first_tensor(p->n) : &p->n->result[0]->type;
+}
+
+/* The same for any sizes. */
+static bool is_shape(const planned_shape *s, const cr_gtype *t, int parts)
+{
+    return s->type->size == t->size && s->type->ndim == t->ndim && s->parts == parts;
+}
+
+static int list_shape(builder *b, const cr_gtype *t, int parts)
+{
+    for (int i = 0; i < b->shapes; i++)
+        if (is_shape(&b->shape[i], t, parts))
+            return i;
+    b->shape[b->shapes] = (planned_shape){t, parts};
+    return b->shapes++;
+}
+
+static void list_shapes(builder *b)
+{
+    b->shape = CR_NEW_N(b->s, planned_shape, b->nodes);
+    for (int i = 0; i < b->nodes; i++)
+        b->node[i].shape = list_shape(b, type_of_elements(&b->node[i]), b->node[i].parts);
 }
 
 static int64_t numel_of(const shape *s) { return cr_sizes_numel(s->ndim, s->size); }
 
-static bool refines(cr_space *space, const builder *b, shape s)
+/* A value of each row has the shape of the rows. */
+static bool refines(cr_space *space, const builder *b, const cr_gtype *t, int parts)
 {
+    shape s;
+
+    set_shape(&s, t, parts);
     if (numel_of(&s) != b->numel)
         s.size[s.ndim++] = b->columns;
     return numel_of(&s) == b->numel && cr_space_refine(space, s.ndim, s.size);
 }
 
+static void set_columns(builder *b, int64_t columns)
+{
+    if (b->columns && b->columns != columns)
+        cr_bail(b->s, CR_VALUE, "the group has rows of two lengths");
+    b->columns = columns;
+}
+
 static void count_elements(builder *b)
 {
+    shape s;
+
     if (b->fold)
-        b->columns = cr_node_kept(b->fold);
-    for (int i = 0; i < b->nodes; i++) {
-        shape s = shape_of(&b->node[i]);
+        set_columns(b, cr_node_kept(b->fold));
+    for (int i = 0; i < b->nodes; i++)
+        if (b->node[i].facts.kind == CR_FACT_ROWS)
+            set_columns(b, cr_node_columns(b->node[i].n));
+    for (int i = 0; i < b->shapes; i++) {
+        set_shape(&s, b->shape[i].type, b->shape[i].parts);
         int64_t n = numel_of(&s);
         b->numel = n > b->numel ? n : b->numel;
-        if (b->node[i].facts.kind == CR_FACT_ROWS)
-            b->columns = cr_node_columns(b->node[i].n);
     }
 }
 
 static bool refines_joined(cr_space *space, const builder *b, const planned_output *o)
 {
     return !o->joined || o->part ||
-           refines(space, b, windowed(&b->group->result[o->result]->type, o->parts));
+           refines(space, b, &b->group->result[o->result]->type, o->parts);
 }
 
 static void find_space(builder *b)
@@ -257,8 +307,8 @@ static void find_space(builder *b)
     count_elements(b);
     bool fine = !b->columns ||
                 cr_space_refine(&b->space, 2, (int64_t[2]){b->numel / b->columns, b->columns});
-    for (int i = 0; fine && i < b->nodes; i++)
-        fine = refines(&b->space, b, shape_of(&b->node[i]));
+    for (int i = 0; fine && i < b->shapes; i++)
+        fine = refines(&b->space, b, b->shape[i].type, b->shape[i].parts);
     for (int k = 0; fine && k < b->outputs; k++)
         fine = refines_joined(&b->space, b, &b->output[k]);
     if (!fine)
@@ -303,11 +353,14 @@ static int read_number_of(builder *b, const cr_gvalue *v)
     return b->reads++;
 }
 
-static bool is_of_space(const builder *b, const shape *s)
+static bool is_of_space(const builder *b, const cr_gtype *t, int parts)
 {
     cr_space fine = b->space;
 
-    return refines(&fine, b, *s) && fine.ndim == b->space.ndim;
+    for (int i = 0; i < b->shapes; i++)
+        if (is_shape(&b->shape[i], t, parts))
+            return true;
+    return refines(&fine, b, t, parts) && fine.ndim == b->space.ndim;
 }
 
 /* The type that the code is to refer to. */
@@ -325,8 +378,6 @@ static cr_operand_plan lie(builder *b, const shape *s, const cr_gvalue *v, int p
                          .lane = (uint8_t)cr_lane_type(type->dtype)};
     bool row = numel_of(s) != b->numel;
 
-    if (!is_of_space(b, s))
-        cr_bail(b->s, CR_VALUE, "an operand lies outside its group");
     if (b->numel)
         cr_space_steps(o.step, &b->space, b->space.ndim - (row ? b->column_dims : 0), s->ndim,
                        s->size, type);
@@ -386,23 +437,25 @@ static void list_outputs(builder *b)
     }
 }
 
-static cr_operand_plan lie_output(builder *b, const planned_output *p)
+static cr_operand_plan lie_over(builder *b, const cr_gvalue *v, int parts, int part)
 {
-    const cr_gvalue *v = b->group->result[p->result];
-    shape s = windowed(&v->type, p->parts);
+    shape s;
 
-    return lie(b, &s, v, p->part);
+    if (!is_of_space(b, &v->type, parts))
+        cr_bail(b->s, CR_VALUE, "an operand lies outside its group");
+    set_shape(&s, &v->type, parts);
+    return lie(b, &s, v, part);
 }
 
 /* The fold of the columns of a value that is nowhere in full. */
 static cr_operand_plan lie_fold(builder *b, const planned_output *p)
 {
     cr_gvalue rows = *p->fold->arg[0].value; /* whatever its dims are: row-major */
-    shape s = {.ndim = 2, .size = {b->numel / b->columns, b->columns}};
+    int64_t size[2] = {b->numel / b->columns, b->columns};
 
     rows.type.ndim = 2;
-    rows.type.size = s.size;
-    cr_operand_plan o = lie(b, &s, &rows, 0);
+    rows.type.size = size;
+    cr_operand_plan o = lie_over(b, &rows, 0, 0);
     o.type = kept_type(b, b->group->result[p->result]);
     o.fold = p->fold->op;
     o.dtype = o.lane;
@@ -414,7 +467,9 @@ static void add_outputs(builder *b)
 {
     for (int k = 0; k < b->outputs; k++) {
         const planned_output *p = &b->output[k];
-        cr_operand_plan o = p->fold ? lie_fold(b, p) : lie_output(b, p);
+        cr_operand_plan o = p->fold
+                                ? lie_fold(b, p)
+                                : lie_over(b, b->group->result[p->result], p->parts, p->part);
         o.number = p->result;
         *new_operand(b) = o;
     }
@@ -435,45 +490,70 @@ static void add_reads(builder *b, planned *p)
     }
 }
 
-static cr_operand_plan lie_read(builder *b, const planned *p, const shape *s, int i)
+static cr_operand_plan lie_read(builder *b, const planned_read *u)
 {
-    const cr_gvalue *v = p->n->arg[i].value;
-    cr_operand_plan o = lie(b, s, v, p->part);
+    shape s;
 
-    o.lane = (uint8_t)cr_node_wants(p->n, &p->facts, i);
+    set_shape(&s, b->shape[u->shape].type, b->shape[u->shape].parts);
+    cr_operand_plan o = lie(b, &s, u->v, u->part);
+    o.lane = u->lane;
+    o.number = u->number;
     return o;
+}
+
+/* The same place for any sizes. */
+static bool same_read(const planned_read *a, const planned_read *b)
+{
+    return a->operand == b->operand && a->shape == b->shape && a->part == b->part &&
+           a->v->type.size == b->v->type.size && a->v->type.stride == b->v->type.stride;
+}
+
+static void list_read(builder *b, const planned_read *u)
+{
+    for (int i = 0; i < b->uses; i++)
+        if (same_read(&b->use[i], u))
+            return;
+    b->use[b->uses++] = *u;
 }
 
 static void add_operands(builder *b, planned *p)
 {
-    shape s = shape_of(p);
-
     for (int i = 0; i < p->n->arg_count; i++) {
         if (p->n->arg[i].tag != CR_TENSOR || p->ref[i])
             continue;
-        cr_operand_plan o = lie_read(b, p, &s, i);
-        o.number = (int16_t)read_number_of(b, p->n->arg[i].value);
-        p->ref[i] = (int16_t)add_operand(b, &o);
+        planned_read u = {.v = p->n->arg[i].value, .shape = p->shape, .part = p->part};
+        u.lane = (uint8_t)cr_node_wants(p->n, &p->facts, i);
+        u.number = (int16_t)read_number_of(b, u.v);
+        cr_operand_plan o = lie_read(b, &u);
+        p->ref[i] = u.operand = (int16_t)add_operand(b, &o);
+        list_read(b, &u);
     }
 }
 
+static void add_all_operands(builder *b)
+{
+    int most = 0;
+
+    for (int i = 0; i < b->nodes; i++)
+        most += b->node[i].n->arg_count;
+    b->use = CR_NEW_N(b->s, planned_read, most);
+    for (int i = 0; i < b->nodes; i++)
+        add_operands(b, &b->node[i]);
+}
+
 /* For other sizes: what was one operand must be one again. */
-static void set_operands(builder *b, const planned *p)
+static void set_operands(builder *b)
 {
     cr_group_code *c = b->c;
-    shape s = shape_of(p);
 
-    for (int i = 0; i < p->n->arg_count; i++) {
-        int k = p->ref[i];
-        if (p->n->arg[i].tag != CR_TENSOR || k <= 0)
-            continue;
-        cr_operand_plan o = lie_read(b, p, &s, i);
-        o.number = b->from->code->operand[k].number;
+    for (int i = 0; i < b->uses; i++) {
+        cr_operand_plan o = lie_read(b, &b->use[i]);
+        int k = b->use[i].operand;
         if (k == c->operands)
             c->operand[c->operands++] = o;
         else if (!same_operand(&c->operand[k], &o))
             cr_bail(b->s, CR_VALUE, "%%%s is read in another way for these sizes",
-                    p->n->arg[i].value->name);
+                    b->use[i].v->name);
     }
 }
 
@@ -879,12 +959,13 @@ static void plan(cr_session *s, void *context)
     b->c = CR_NEW(s, cr_group_code);
     b->c->operand = CR_NEW_N(s, cr_operand_plan, CR_GROUP_OPERANDS);
     b->c->code.run = cr_group_run;
+    b->output = CR_NEW_N(s, planned_output, CR_GROUP_OPERANDS);
     gather_nodes(b);
+    list_shapes(b);
     list_outputs(b);
     find_space(b);
     add_outputs(b);
-    for (int i = 0; i < b->nodes; i++)
-        add_operands(b, &b->node[i]);
+    add_all_operands(b);
     b->c->code.read = (cr_gvalue **)(uintptr_t)b->read;
     b->c->code.read_count = b->reads;
     lay_out(b);
@@ -1002,9 +1083,16 @@ static void keep_source(cr_session *s, void *context)
     source *x = CR_NEW(s, source);
     cr_facts *facts = CR_NEW_N(s, cr_facts, block->len);
 
-    *x = (source){.group = b->group, .fold = b->fold, .code = b->c, .facts = facts};
-    x->nodes = b->nodes;
-    x->params = b->params;
+    *x = (source){.group = b->group,
+                  .fold = b->fold,
+                  .code = b->c,
+                  .facts = facts,
+                  .nodes = b->nodes,
+                  .shapes = b->shapes,
+                  .uses = b->uses,
+                  .params = b->params};
+    x->shape = cr_session_copy(s, b->shape, (size_t)b->shapes * sizeof *b->shape);
+    x->use = cr_session_copy(s, b->use, (size_t)b->uses * sizeof *b->use);
     x->node = cr_session_copy(s, b->node, (size_t)b->nodes * sizeof *b->node);
     x->output = cr_session_copy(s, b->output, (size_t)b->outputs * sizeof *b->output);
     for (size_t i = 0; i < block->len; i++) {
@@ -1064,17 +1152,20 @@ static void plan_again(cr_session *s, void *context)
     b->c->operands = b->c->folds = 0;
     b->c->staged = false;
     b->c->nodes = NULL;
-    b->node = (planned *)(uintptr_t)from->node;
+    b->node = from->node;
     b->nodes = from->nodes;
+    b->shape = from->shape;
+    b->shapes = from->shapes;
+    b->use = from->use;
+    b->uses = from->uses;
     b->params = from->params;
     b->fold = from->fold;
+    b->output = from->output;
     b->outputs = from->code->outputs;
-    memcpy(b->output, from->output, (size_t)b->outputs * sizeof *b->output);
     check_facts(b);
     find_space(b);
     add_outputs(b);
-    for (int i = 0; i < b->nodes; i++)
-        set_operands(b, &b->node[i]);
+    set_operands(b);
     lay_out(b);
     check_ways(b);
     store_params(b);

@@ -19,6 +19,9 @@ enum { NO_CLASS = UINT32_MAX };
 
 typedef struct {
     cr_gtype type;   /* its arrays are those of all values of the class */
+    int64_t *stride; /* those of the type, or row-major ones */
+    cr_tensor shell; /* the same as a tensor without a storage, and as a view: for what reads */
+    cr_view view;    /* sizes and strides alone */
     cr_tensor *fake; /* made when it is first read; owned */
     bool fixed;      /* for all sizes the same */
     bool known;      /* for the sizes at hand */
@@ -27,8 +30,16 @@ typedef struct {
 /* A tensor of a rule's arguments. */
 typedef struct {
     cr_value *at;
-    uint32_t of; /* class */
+    size_class *of;
 } rule_read;
+
+/* How the types of a rule's results are found. */
+typedef enum {
+    RULE_CALL,  /* by a call on tensors without bytes */
+    RULE_BODY,  /* elementwise: by the geometries of the arguments */
+    RULE_SHAPE, /* by the entry's function of sizes, which gives row-major tensors */
+    RULE_MAP    /* by the entry's function of geometry */
+} rule_way;
 
 typedef struct {
     const cr_gnode *n;
@@ -38,6 +49,7 @@ typedef struct {
         rule_read *at;
     } reads;
     bool fixed;
+    uint8_t way;             /* rule_way */
     bool writes;             /* its tensors must not share memory */
     int64_t offset, *stride; /* of a view's result */
 } size_rule;
@@ -49,11 +61,11 @@ struct cr_gsizes {
     uint32_t *class_of, *rule_of; /* by value id; a rule by its first result's */
     struct {
         size_t len, cap;
-        size_class *at;
+        size_class **at;
     } classes;
     struct {
         size_t len, cap;
-        size_rule *at;
+        size_rule **at;
     } rules;
     struct {
         size_t len, cap;
@@ -325,14 +337,34 @@ static void classify_put_types(classifier *c, unsigned id)
     }
 }
 
+/* What follows from the sizes of the type. */
+static void class_complete(size_class *c)
+{
+    const cr_gtype *t = &c->type;
+
+    if (!t->stride)
+        cr_row_major(t->ndim, t->size, c->stride);
+    c->shell.numel = cr_numel(t->ndim, t->size);
+}
+
 static void classify_add(classifier *c, const cr_gtype *type)
 {
     cr_session *s = &c->x->session;
     size_t bytes = type->ndim * sizeof *type->size;
-    size_class made = {.type = *type};
+    size_class *made = CR_NEW(s, size_class);
 
-    made.type.size = cr_session_copy(s, type->size, bytes);
-    made.type.stride = type->stride ? cr_session_copy(s, type->stride, bytes) : NULL;
+    made->type = *type;
+    made->type.size = cr_session_copy(s, type->size, bytes);
+    made->stride = cr_session_copy(s, type->stride ? type->stride : type->size, bytes);
+    made->type.stride = type->stride ? made->stride : NULL;
+    made->shell = (cr_tensor){.dtype = type->dtype,
+                              .ndim = type->ndim,
+                              .device = cr_as_fake(type->device),
+                              .contiguous = !type->stride,
+                              .size = resize_writable(made->type.size),
+                              .stride = made->stride};
+    made->view = cr_view_of(&made->shell);
+    class_complete(made);
     CR_PUSH(s, &c->x->classes, made);
 }
 
@@ -351,15 +383,18 @@ static void classify(classifier *c, cr_gvalue *v)
     if (k == x->classes.len)
         classify_add(c, c->type[0][v->id]);
     x->class_of[v->id] = k;
-    v->type.size = x->classes.at[k].type.size;
-    v->type.stride = x->classes.at[k].type.stride;
+    v->type.size = x->classes.at[k]->type.size;
+    v->type.stride = x->classes.at[k]->type.stride;
 }
 
 /* --- rules --- */
 
-static uint32_t resize_class(const cr_gsizes *x, const cr_gvalue *v)
+/* NULL: the value is no tensor. */
+static size_class *resize_class(const cr_gsizes *x, const cr_gvalue *v)
 {
-    return x->class_of[v->id];
+    uint32_t k = x->class_of[v->id];
+
+    return k == NO_CLASS ? NULL : x->classes.at[k];
 }
 
 static void classify_put_arg(classifier *c, const cr_garg *a)
@@ -369,7 +404,7 @@ static void classify_put_arg(classifier *c, const cr_garg *a)
     switch (a->tag) {
     case CR_NONE: return;
     case CR_TENSOR:
-        classify_put(c, &(uint32_t){resize_class(c->x, a->value)}, sizeof(uint32_t));
+        classify_put(c, &(uint32_t){c->x->class_of[a->value->id]}, sizeof(uint32_t));
         return;
     case CR_NUMBER:
         classify_put(c, &a->number.category, sizeof a->number.category);
@@ -406,9 +441,10 @@ static cr_value rule_arg(cr_gsizes *x, size_rule *r, const cr_garg *a, cr_value 
     cr_value v = resize_literal(a), *list;
 
     if (a->tag == CR_TENSOR) {
-        if (resize_class(x, a->value) == NO_CLASS)
+        size_class *of = resize_class(x, a->value);
+        if (!of)
             return (cr_value){.tag = CR_NONE};
-        CR_PUSH(&x->session, &r->reads, ((rule_read){at, resize_class(x, a->value)}));
+        CR_PUSH(&x->session, &r->reads, ((rule_read){at, of}));
     } else if (a->tag == CR_TENSORS || a->tag == CR_NUMBERS) {
         list = CR_NEW_N(&x->session, cr_value, a->len);
         for (uint32_t i = 0; i < a->len; i++)
@@ -426,23 +462,68 @@ static bool rule_writes(const cr_op *op)
     return false;
 }
 
+/* Every result is a tensor of a known class, one a result of the entry. */
+static bool rule_gives_each(const cr_gsizes *x, const cr_gnode *n)
+{
+    bool each = n->result_count == n->op->result_count && n->op->result[0].type != CR_T_TENSORS;
+
+    for (int k = 0; k < n->result_count; k++)
+        each = each && resize_class(x, n->result[k]);
+    return each;
+}
+
+/* Checks see tensors, so entries with checks are called. */
+static rule_way rule_find_way(const cr_gsizes *x, const size_rule *r)
+{
+    const cr_op *op = r->n->op;
+
+    if (op->check_count || r->writes || !rule_gives_each(x, r->n))
+        return RULE_CALL;
+    if (op->does == CR_DOES_BODY && r->reads.len)
+        return RULE_BODY;
+    if (op->does == CR_DOES_EXTERN && op->shape_fn && !(op->words & CR_WORD_SIZED_BY_VALUES))
+        return RULE_SHAPE;
+    return op->does == CR_DOES_MAP && !(op->words & CR_WORD_ABSOLUTE) ? RULE_MAP : RULE_CALL;
+}
+
+static void rule_load_shells(size_rule *r)
+{
+    for (size_t i = 0; i < r->reads.len; i++) {
+        size_class *of = r->reads.at[i].of;
+        *r->reads.at[i].at = r->way == RULE_SHAPE
+                                 ? (cr_value){.tag = CR_VIEW, .view = &of->view}
+                                 : cr_of_tensor(&of->shell);
+    }
+}
+
+static bool rule_is_fixed(const size_rule *r)
+{
+    bool fixed = !r->n->varying_count;
+
+    for (size_t i = 0; i < r->reads.len; i++)
+        fixed = fixed && r->reads.at[i].of->fixed;
+    return fixed;
+}
+
 static void rule_add(classifier *c, const cr_gnode *n)
 {
     cr_gsizes *x = c->x;
+    size_rule *r = CR_NEW(&x->session, size_rule);
 
-    CR_PUSH(&x->session, &x->rules, ((size_rule){.n = n, .writes = rule_writes(n->op)}));
-    size_rule *r = &x->rules.at[x->rules.len - 1];
+    *r = (size_rule){.n = n, .writes = rule_writes(n->op)};
     r->arg = CR_NEW_N(&x->session, cr_value, n->arg_count);
     for (int i = 0; i < n->arg_count; i++)
         r->arg[i] = rule_arg(x, r, &n->arg[i], &r->arg[i]);
     if (n->op->does == CR_DOES_MAP)
         r->stride = CR_NEW_N(&x->session, int64_t, CR_MAX_DIMS);
-    r->fixed = !n->varying_count;
-    for (size_t i = 0; i < r->reads.len; i++)
-        r->fixed = r->fixed && x->classes.at[r->reads.at[i].of].fixed;
+    r->way = (uint8_t)rule_find_way(x, r);
+    if (r->way != RULE_CALL)
+        rule_load_shells(r);
+    r->fixed = rule_is_fixed(r);
     for (int k = 0; r->fixed && k < n->result_count; k++)
-        if (resize_class(x, n->result[k]) != NO_CLASS)
-            x->classes.at[resize_class(x, n->result[k])].fixed = true;
+        if (resize_class(x, n->result[k]))
+            resize_class(x, n->result[k])->fixed = true;
+    CR_PUSH(&x->session, &x->rules, r);
 }
 
 static void classify_call(classifier *c, const cr_gnode *n)
@@ -476,7 +557,7 @@ static void classify_block(classifier *c, const cr_gblock *b)
         for (int k = 0; k < n->result_count; k++)
             classify(c, n->result[k]);
         if (n->kind == CR_GNODE_CONSTANT)
-            c->x->classes.at[resize_class(c->x, n->result[0])].fixed = true;
+            resize_class(c->x, n->result[0])->fixed = true;
     }
 }
 
@@ -500,7 +581,7 @@ static void classify_all(cr_session *s, void *context)
     for (int i = 0; i < x->g->input_count; i++) {
         classify(c, x->g->input[i]);
         if (!classify_input_varies(x, (uint32_t)i))
-            x->classes.at[resize_class(x, x->g->input[i])].fixed = true;
+            resize_class(x, x->g->input[i])->fixed = true;
     }
     classify_block(c, x->g->body);
 }
@@ -512,7 +593,7 @@ static cr_thread_state rules_begin(void)
     cr_thread_state was = cr_thread;
 
     cr_thread.no_grad = cr_thread.fakes = true;
-    cr_thread.include &= ~(CR_STAGE_BIT(CAPTURE) | CR_STAGE_BIT(AUTOCAST));
+    cr_thread.exclude |= CR_STAGE_BIT(FAKE) - 1;
     return was;
 }
 
@@ -520,7 +601,7 @@ static void rules_end(cr_thread_state was)
 {
     cr_thread.no_grad = was.no_grad;
     cr_thread.fakes = was.fakes;
-    cr_thread.include = was.include;
+    cr_thread.exclude = was.exclude;
 }
 
 /* Probe 0 comes last: the arguments of nodes have its numbers afterwards. */
@@ -567,7 +648,7 @@ void cr_gsizes_drop(cr_gsizes *x)
     if (!x)
         return;
     for (size_t k = 0; k < x->classes.len; k++)
-        cr_drop(x->classes.at[k].fake);
+        cr_drop(x->classes.at[k]->fake);
     cr_session_drop(&x->session);
     cr_free(x);
 }
@@ -597,14 +678,18 @@ static cr_status class_meet(size_class *c, const cr_tensor *t, const cr_gvalue *
     CR_TRY(type_check_like(&c->type, t, v));
     memcpy(resize_writable(c->type.size), t->size, bytes);
     if (c->type.stride)
-        memcpy(resize_writable(c->type.stride), t->stride, bytes);
+        memcpy(c->stride, t->stride, bytes);
+    class_complete(c);
     c->known = true;
     return CR_OK;
 }
 
-static cr_status class_set_input(cr_gsizes *x, uint32_t i, const cr_scalar *value)
+/* Takes the dims of input at->input; *next is the first one of another input. */
+static cr_status class_set_input(cr_gsizes *x, const cr_scalar *value, size_t *next)
 {
-    const cr_gvalue *v = x->g->input[i];
+    const cr_gvarying_dims *in = x->inputs;
+    uint32_t input = in->at[*next].input;
+    const cr_gvalue *v = x->g->input[input];
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
     size_t bytes = v->type.ndim * sizeof *size;
     cr_tensor t = {.dtype = v->type.dtype,
@@ -615,21 +700,21 @@ static cr_status class_set_input(cr_gsizes *x, uint32_t i, const cr_scalar *valu
 
     if (v->type.stride)
         memcpy(stride, v->type.stride, bytes);
-    for (size_t k = 0; k < x->inputs->len; k++) {
-        const cr_gvarying_dim *d = &x->inputs->at[k];
-        if (d->input == i)
-            (d->is_stride ? stride : size)[d->dim] = value[d->number].i;
+    for (; *next < in->len && in->at[*next].input == input; ++*next) {
+        const cr_gvarying_dim *d = &in->at[*next];
+        (d->is_stride ? stride : size)[d->dim] = value[d->number].i;
     }
-    return class_meet(&x->classes.at[resize_class(x, v)], &t, v);
+    return class_meet(resize_class(x, v), &t, v);
 }
 
 static cr_status class_set_inputs(cr_gsizes *x, const cr_scalar *value)
 {
-    for (size_t k = 0; k < x->inputs->len; k++)
-        if (!k || x->inputs->at[k].input != x->inputs->at[k - 1].input)
-            CR_TRY(class_set_input(x, x->inputs->at[k].input, value));
+    for (size_t k = 0; k < x->inputs->len;)
+        CR_TRY(class_set_input(x, value, &k));
     return CR_OK;
 }
+
+/* --- calls of rules --- */
 
 /* Dims of one position have the strides that the type tells, so that the tensor may serve all
  * values of its class. */
@@ -643,10 +728,8 @@ static bool class_may_lend(const cr_tensor *t)
     return !memcmp(stride, t->stride, t->ndim * sizeof *stride);
 }
 
-static cr_status rule_take_result(cr_gsizes *x, const cr_gvalue *v, cr_value *result)
+static cr_status rule_take_result(size_class *c, const cr_gvalue *v, cr_value *result)
 {
-    size_class *c = &x->classes.at[resize_class(x, v)];
-
     CR_TRY(class_meet(c, result->t, v));
     if (c->fake || !class_may_lend(result->t))
         return CR_OK;
@@ -669,19 +752,20 @@ static cr_status rule_take_results(cr_gsizes *x, size_rule *r, cr_value *result)
     if (r->stride)
         rule_see_view(r, list[0].t);
     for (int k = 0; k < r->n->result_count; k++) {
-        if ((list[k].tag == CR_TENSOR) != (resize_class(x, r->n->result[k]) != NO_CLASS))
+        size_class *c = resize_class(x, r->n->result[k]);
+        if ((list[k].tag == CR_TENSOR) != (c != NULL))
             return cr_fail(CR_VALUE, "%s returns other tensors for these sizes",
                            r->n->op->name);
-        if (list[k].tag == CR_TENSOR)
-            CR_TRY(rule_take_result(x, r->n->result[k], &list[k]));
+        if (c)
+            CR_TRY(rule_take_result(c, r->n->result[k], &list[k]));
     }
     return CR_OK;
 }
 
-static cr_status rule_load(cr_gsizes *x, size_rule *r)
+static cr_status rule_load(size_rule *r)
 {
     for (size_t i = 0; i < r->reads.len; i++) {
-        size_class *c = &x->classes.at[r->reads.at[i].of];
+        size_class *c = r->reads.at[i].of;
         if (!c->fake)
             CR_TRY(type_fake(&c->fake, &c->type));
         *r->reads.at[i].at = cr_of_tensor(c->fake);
@@ -691,43 +775,121 @@ static cr_status rule_load(cr_gsizes *x, size_rule *r)
 
 /* Each argument of a call that writes gets a tensor that shares no memory; they are dropped by
  * the caller. */
-static cr_status rule_load_apart(cr_gsizes *x, size_rule *r)
+static cr_status rule_load_apart(size_rule *r)
 {
     for (size_t i = 0; i < r->reads.len; i++)
-        r->reads.at[i].at->t = NULL;
+        *r->reads.at[i].at = (cr_value){.tag = CR_TENSOR};
     for (size_t i = 0; i < r->reads.len; i++)
-        CR_TRY(type_fake(&r->reads.at[i].at->t, &x->classes.at[r->reads.at[i].of].type));
+        CR_TRY(type_fake(&r->reads.at[i].at->t, &r->reads.at[i].of->type));
     return CR_OK;
 }
 
-static cr_status rule_call(cr_gsizes *x, size_rule *r)
+static cr_status rule_call_loaded(cr_gsizes *x, size_rule *r)
 {
     cr_value result[CR_MAX_RESULTS];
 
-    for (int i = 0; i < r->n->varying_count; i++) {
-        int k = r->n->varying[i].arg;
-        memcpy(&r->arg[k].number, &r->n->arg[k].number, sizeof r->arg[k].number);
-    }
-    CR_TRY(r->writes ? rule_load_apart(x, r) : rule_load(x, r));
+    CR_TRY(r->writes ? rule_load_apart(r) : rule_load(r));
     CR_TRY(cr_call(r->n->op, r->arg, result));
     cr_status st = rule_take_results(x, r, result);
     cr_drop_values(result, r->n->op->result_count);
     return st;
 }
 
-static cr_status rule_run(cr_gsizes *x, size_rule *r)
+static cr_status rule_call(cr_gsizes *x, size_rule *r)
 {
-    cr_status st = rule_call(x, r);
+    cr_status st = rule_call_loaded(x, r);
 
     for (size_t i = 0; r->writes && i < r->reads.len; i++)
         cr_drop(r->reads.at[i].at->t);
     return st;
 }
 
+/* --- rules without calls --- */
+
+/* Result k has these sizes and strides; NULL: row-major. */
+static cr_status rule_meet(cr_gsizes *x, const size_rule *r, int k, int ndim,
+                           const int64_t *size, const int64_t *stride)
+{
+    const cr_gvalue *v = r->n->result[k];
+    size_class *c = resize_class(x, v);
+    cr_tensor t = {.dtype = c->type.dtype,
+                   .ndim = (uint8_t)ndim,
+                   .contiguous = !stride || cr_is_contiguous(ndim, size, stride),
+                   .size = resize_writable(size),
+                   .stride = resize_writable(stride)};
+
+    return class_meet(c, &t, v);
+}
+
+/* All are row-major and of equal sizes, as the result is then. */
+static bool rule_reads_alike(const size_rule *r)
+{
+    const cr_gtype *first = &r->reads.at[0].of->type;
+
+    for (size_t i = 0; i < r->reads.len; i++) {
+        const cr_gtype *t = &r->reads.at[i].of->type;
+        if (t->stride || t->ndim != first->ndim ||
+            memcmp(t->size, first->size, t->ndim * sizeof *t->size))
+            return false;
+    }
+    return true;
+}
+
+static cr_status rule_body(cr_gsizes *x, size_rule *r)
+{
+    const cr_gtype *t = &r->reads.at[0].of->type;
+    bool alike = rule_reads_alike(r);
+    cr_geometry g;
+
+    if (!alike)
+        CR_TRY(cr_elementwise_geometry(&g, r->arg, r->n->arg_count));
+    for (int k = 0; k < r->n->result_count; k++)
+        CR_TRY(alike ? rule_meet(x, r, k, t->ndim, t->size, NULL)
+                     : rule_meet(x, r, k, g.ndim, g.size, g.stride));
+    return CR_OK;
+}
+
+static cr_status rule_shape(cr_gsizes *x, size_rule *r)
+{
+    cr_shape shape[CR_MAX_RESULTS];
+
+    CR_TRY(r->n->op->shape_fn(r->arg, shape));
+    for (int k = 0; k < r->n->result_count; k++)
+        CR_TRY(rule_meet(x, r, k, shape[k].ndim, shape[k].size, NULL));
+    return CR_OK;
+}
+
+static cr_status rule_map(cr_gsizes *x, size_rule *r)
+{
+    cr_geometry g;
+
+    CR_TRY(r->n->op->map_fn(r->arg, &r->reads.at[0].of->view, &g));
+    r->offset = g.offset;
+    memcpy(r->stride, g.stride, (size_t)g.ndim * sizeof *g.stride);
+    return rule_meet(x, r, 0, g.ndim, g.size, g.stride);
+}
+
+static cr_status rule_run(cr_gsizes *x, size_rule *r)
+{
+    for (int i = 0; i < r->n->varying_count; i++) {
+        int k = r->n->varying[i].arg;
+        memcpy(&r->arg[k].number, &r->n->arg[k].number, sizeof r->arg[k].number);
+    }
+    switch ((rule_way)r->way) {
+    case RULE_BODY: return rule_body(x, r);
+    case RULE_SHAPE: return rule_shape(x, r);
+    case RULE_MAP: return rule_map(x, r);
+    case RULE_CALL: break;
+    }
+    return rule_call(x, r);
+}
+
+/* --- the whole --- */
+
 static void classes_forget(cr_gsizes *x)
 {
     for (size_t k = 0; k < x->classes.len; k++) {
-        size_class *c = &x->classes.at[k];
+        size_class *c = x->classes.at[k];
         c->known = c->fixed;
         if (!c->fixed) {
             cr_drop(c->fake);
@@ -746,8 +908,8 @@ cr_status cr_gsizes_set(cr_gsizes *x, const cr_scalar *value)
         resize_items(x->varying.at[i], value);
     st = class_set_inputs(x, value);
     for (size_t i = 0; !st && i < x->rules.len; i++)
-        if (!x->rules.at[i].fixed)
-            st = rule_run(x, &x->rules.at[i]);
+        if (!x->rules.at[i]->fixed)
+            st = rule_run(x, x->rules.at[i]);
     classes_forget(x);
     rules_end(was);
     return st;
@@ -757,16 +919,16 @@ cr_status cr_gsizes_set(cr_gsizes *x, const cr_scalar *value)
 
 int cr_gsizes_classes(const cr_gsizes *x) { return (int)x->classes.len; }
 int cr_gsizes_rules(const cr_gsizes *x) { return (int)x->rules.len; }
-int cr_gsizes_class(const cr_gsizes *x, const cr_gvalue *v) { return (int)resize_class(x, v); }
+int cr_gsizes_class(const cr_gsizes *x, const cr_gvalue *v) { return (int)x->class_of[v->id]; }
 int cr_gsizes_rule(const cr_gsizes *x, const cr_gnode *n)
 {
     return (int)x->rule_of[n->result[0]->id];
 }
-bool cr_gsizes_is_fixed(const cr_gsizes *x, int k) { return x->classes.at[k].fixed; }
-const cr_gtype *cr_gsizes_type(const cr_gsizes *x, int k) { return &x->classes.at[k].type; }
+bool cr_gsizes_is_fixed(const cr_gsizes *x, int k) { return x->classes.at[k]->fixed; }
+const cr_gtype *cr_gsizes_type(const cr_gsizes *x, int k) { return &x->classes.at[k]->type; }
 
 void cr_gsizes_view(const cr_gsizes *x, int rule, int64_t *offset, const int64_t **stride)
 {
-    *offset = x->rules.at[rule].offset;
-    *stride = x->rules.at[rule].stride;
+    *offset = x->rules.at[rule]->offset;
+    *stride = x->rules.at[rule]->stride;
 }

@@ -152,25 +152,48 @@ static const cr_tensor *first_tensor(const cr_value *v)
     return v->t;
 }
 
-cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
-                         const cr_shape *shape, const cr_value *v, int n)
+/* Strides of a result of these sizes; false: it is row-major. */
+static bool result_strides(int64_t *stride, const cr_shape *shape, const cr_value *v, int n)
 {
-    int64_t stride[CR_MAX_DIMS], step = 1;
     int order[CR_MAX_DIMS];
+    int64_t step = 1;
 
     if (lie_alike(shape, v, n, operand_is_row_major))
-        return cr_tensor_new(out, dtype, device, shape->ndim, shape->size);
-    if (shape->ndim == 4 && lie_alike(shape, v, n, operand_is_channels_last)) {
-        CR_TRY(cr_format_strides(CR_FORMAT_CHANNELS_LAST, 4, shape->size, stride));
-        return cr_tensor_new_strided(out, dtype, device, 4, shape->size, stride);
+        return false;
+    if (shape->ndim == 4 && lie_alike(shape, v, n, operand_is_channels_last) &&
+        !cr_format_strides(CR_FORMAT_CHANNELS_LAST, 4, shape->size, stride))
+        return true;
+    if (lie_alike(shape, v, n, is_dense_alike)) {
+        memcpy(stride, first_tensor(v)->stride, (size_t)shape->ndim * sizeof *stride);
+        return true;
     }
-    if (lie_alike(shape, v, n, is_dense_alike))
-        return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size,
-                                     first_tensor(v)->stride);
     order_operand_dims(order, shape, v, n);
     for (int i = 0; i < shape->ndim; i++) {
         stride[order[i]] = step;
         step = CR_WRAP_MUL(step, shape->size[order[i]] > 1 ? shape->size[order[i]] : 1);
     }
-    return cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size, stride);
+    return true;
+}
+
+cr_status cr_elementwise_geometry(cr_geometry *out, const cr_value *v, int n)
+{
+    cr_shape shape;
+
+    CR_TRY(cr_broadcast(&shape, v, n));
+    out->ndim = shape.ndim;
+    out->offset = 0;
+    memcpy(out->size, shape.size, (size_t)shape.ndim * sizeof *shape.size);
+    if (!result_strides(out->stride, &shape, v, n))
+        cr_row_major(shape.ndim, shape.size, out->stride);
+    return CR_OK;
+}
+
+cr_status cr_result_like(cr_tensor **out, cr_dtype dtype, cr_device device,
+                         const cr_shape *shape, const cr_value *v, int n)
+{
+    int64_t stride[CR_MAX_DIMS];
+
+    return result_strides(stride, shape, v, n)
+               ? cr_tensor_new_strided(out, dtype, device, shape->ndim, shape->size, stride)
+               : cr_tensor_new(out, dtype, device, shape->ndim, shape->size);
 }

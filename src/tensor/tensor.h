@@ -164,6 +164,9 @@ cr_dtype cr_promote_values(const cr_value *v, int n);
 CR_MUST cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n);
 /* Wraps a dimension; CR_INDEX in torch's words. */
 CR_MUST cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim);
+/* Sizes and strides of an elementwise result of these arguments, of which only geometry is
+ * read. CR_RUNTIME where sizes do not fit each other. */
+CR_MUST cr_status cr_elementwise_geometry(cr_geometry *out, const cr_value *arg, int n);
 /* "[2, 3]" as torch prints sizes. */
 void cr_print_sizes(cr_text *out, int ndim, const int64_t *size);
 const char *cr_tensor_type_name(const cr_tensor *t); /* "torch.FloatTensor" */
