@@ -1,4 +1,4 @@
-/* cresset_backend.h: what a backend outside the library calls. */
+/* The functions of cresset_backend.h, which backends outside the library call. */
 #include "base/log.h"
 #include "jit/entry.h"
 #include "num/convert.h"
@@ -53,8 +53,8 @@ void cr_convert_elements(int to_dtype, void *to, int64_t to_step, int from_dtype
 
 /* --- loading --- */
 
-/* A backend finds the functions above in the object that holds this library, which Python has
- * loaded for itself alone. */
+/* Makes the functions above visible to backends: Python loaded the object with this library
+ * without exporting its symbols. */
 static void offer_symbols(void)
 {
     Dl_info info;

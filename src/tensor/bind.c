@@ -1,19 +1,20 @@
 /* Binding the arguments of C programs to an operator's parameters.
  *
- * Overloads are tried in the table's order, as for Python: first with integers that are
- * no truth values, then with 0 and 1 for False and True, because C's `true` is an int. */
+ * Overloads are tried in the table's order, as for Python.  The first pass does not take
+ * integers for bools.  The second takes 0 and 1 for False and True, because C's `true` is an
+ * int. */
 #include "num/generator.h"
 #include "tensor/arg.h"
 #include <stdio.h>
 #include <string.h>
 
-/* A call, and the first misfit that binding it to one overload found. */
+/* A call, and the first argument that did not fit the last overload tried. */
 typedef struct {
     const char *name;
     const cr_arg *args;
-    int count;         /* without END; results are left out of `given` */
-    bool lenient;      /* 0 and 1 are truth values */
-    int bad_param;     /* -1: too many arguments, or a keyword that is not known */
+    int count;         /* without END; does not include results */
+    bool lenient;      /* 0 and 1 may be bools */
+    int bad_param;     /* -1: too many arguments, or an unknown keyword */
     const cr_arg *bad; /* NULL: the parameter has no value */
     int position;      /* from 1; 0 for a keyword */
     int bad_item;
@@ -46,7 +47,7 @@ static bool to_number(const cr_arg *a, cr_value *out)
     }
 }
 
-/* A tensor of one element where a number is wanted. */
+/* A 0-d tensor given for a number. */
 static bool item_number(const cr_arg *a, cr_value *out)
 {
     out->tag = CR_NUMBER;
@@ -141,7 +142,7 @@ static int64_t *take_ints(cr_binding *b, int n)
     return at;
 }
 
-/* One value for every place of an int[2]. */
+/* Repeats one value for every item of an int[2]. */
 static bool repeat_value(cr_binding *b, const cr_param *p, cr_tag tag, int64_t i, cr_value *out)
 {
     int64_t *ints = take_ints(b, p->fixed);
@@ -256,7 +257,8 @@ static int positional(const cr_op *op)
     return n;
 }
 
-/* The list that x.view(2, 3) gives item by item: the only parameter by place after self. */
+/* The parameter that takes integers one by one, as in x.view(2, 3): the only positional one
+ * after self, of type int[]; -1 when there is none. */
 static int varargs(const cr_op *op)
 {
     int n = positional(op), at = n && !strcmp(op->param[0].name, "self");
@@ -264,7 +266,7 @@ static int varargs(const cr_op *op)
     return n == at + 1 && op->param[at].type == CR_T_INTS ? at : -1;
 }
 
-/* Takes the integers from args[from] on; how many there were. */
+/* Takes the integers from args[from] on and returns their number. */
 static int take_varargs(cr_binding *b, const call *c, int from, int param)
 {
     int64_t *ints = b->ints + b->ints_used;
@@ -479,7 +481,7 @@ static cr_status refuse_overload(const call *c, const cr_op *op)
                    c->name, c->bad->name);
 }
 
-/* --- together --- */
+/* --- binding a call --- */
 
 cr_status cr_bind(cr_binding *b, const cr_op **bound, const cr_op *op, const char *name,
                   const cr_arg *args)

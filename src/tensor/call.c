@@ -58,8 +58,7 @@ cr_status cr_call_past(cr_stage stage, const cr_op *op, const cr_value *arg, cr_
                 : op->kernel_stage(op, arg, result);
 }
 
-/* The first tensor with dimensions decides the device: one with elements takes no meta tensors.
- */
+/* Refuses meta tensors after a first tensor with dims that is not on meta. */
 static cr_status check_device(const cr_op *op, const cr_value *arg)
 {
     bool real = false, known = false;
@@ -79,7 +78,7 @@ static cr_status check_device(const cr_op *op, const cr_value *arg)
     return CR_OK;
 }
 
-/* Fakes run the same code: every kernel stops before touching bytes that are not there. */
+/* Fakes run the same code, because every kernel stage checks for missing bytes. */
 static cr_status fake_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     if (op->does != CR_DOES_WHOLE)
@@ -101,7 +100,8 @@ static cr_status refuse_devices(cr_device a, cr_device b)
                    cr_device_print(a).text, cr_device_print(b).text);
 }
 
-/* Other devices than the host: most code passes addresses on, so it is the same. */
+/* Calls on other devices than the host.  Code that only passes addresses on is shared with the
+ * host. */
 static cr_status remote_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     bool whole = op->does == CR_DOES_WHOLE && !(op->words & CR_WORD_HOST);
@@ -216,13 +216,13 @@ void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dty
     }
 }
 
-/* Numbers in host memory go with tensors of any device. */
+/* True for a 0-d tensor on the host, which may be combined with tensors of any device. */
 static bool device_goes_with(const cr_tensor *number)
 {
     return !number->ndim && cr_is_host(number->device);
 }
 
-/* The device of one more tensor of a call. */
+/* Updates the device of a call with one more tensor. */
 static cr_status meet_device(cr_device *out, const cr_tensor **seen, const cr_tensor *t)
 {
     bool fake = out->fake || t->device.fake;
@@ -240,7 +240,7 @@ static cr_status meet_device(cr_device *out, const cr_tensor **seen, const cr_te
     return CR_OK;
 }
 
-/* A factory says where its result goes. */
+/* The device of a factory's result: its argument, or the thread's default. */
 static cr_status named_device(cr_device *out, const cr_op *op, const cr_value *arg)
 {
     *out = cr_thread.device;
@@ -277,7 +277,7 @@ static cr_status composition_result(cr_value *out, const cr_op *op, int k, cr_fr
 
     CR_TRY(cr_frame_eval(f, op->body[k], &v));
     if (v.tag == CR_TENSORS ||
-        op->result[k].type == CR_T_TENSORS) { /* an empty list is one of ints */
+        op->result[k].type == CR_T_TENSORS) { /* an empty list has the tag of ints */
         cr_value *list = cr_alloc(v.len * sizeof *list + 1);
         if (!list)
             return CR_MEMORY;

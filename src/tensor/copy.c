@@ -1,10 +1,10 @@
 /* Moving elements between views of any strides and dtypes.
  *
- * The dims of both sides become one list, ordered by the destination's strides and joined
- * where both sides allow it.  The innermost is the row that a converter gets; a second
- * one, the line, makes tiles of it.  When the source runs along the line and not along the
- * row, tiles go through a small buffer: it is filled along the source's lines and emptied
- * along the destination's rows, so every cache line is touched once on either side. */
+ * The dims are sorted by the destination's strides, and joined where both views allow it.  The
+ * innermost dim is the row, which a converter takes.  Rows and a second dim, the line, are cut
+ * into tiles.  When the source is contiguous along the line instead of the row, a tile goes
+ * through a small buffer, which is written in the source's order and read in the destination's,
+ * so each cache line of either view is accessed once for each tile. */
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "num/convert.h"
@@ -26,15 +26,15 @@ typedef struct {
     cr_convert_fn convert, move; /* move: within the destination's dtype */
     int64_t item;                /* of the destination */
     int count;
-    dim outer[CR_MAX_DIMS]; /* the first runs fastest */
+    dim outer[CR_MAX_DIMS]; /* the first varies fastest */
     dim row, line;
     int64_t row_tile, line_tile, row_tiles, line_tiles;
-    bool crossed; /* the source runs along the line */
+    bool crossed; /* the source is contiguous along the line */
 } plan;
 
 static int64_t magnitude(int64_t n) { return n < 0 ? -n : n; }
 
-/* The dims of more than one element, the destination's fastest first. */
+/* Lists the dims with more than one element, sorted by the destination's strides. */
 static int list_dims(dim *d, const cr_view *to, const cr_view *from)
 {
     int64_t to_item = (int64_t)cr_dtype_size(to->dtype), n = 0;
@@ -72,7 +72,7 @@ static int join_dims(dim *d, int n)
     return n ? last + 1 : 0;
 }
 
-/* The dim that the source would rather run along than the row, or 0. */
+/* The dim along which the source has a smaller stride than along the row, or 0. */
 static int crossing_dim(const dim *d, int n)
 {
     int best = 0;
@@ -191,7 +191,7 @@ static void run_units(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* A single row, cut between threads. */
+/* A part of a single row, which threads share. */
 static void run_row(void *context, int64_t begin, int64_t end)
 {
     const plan *p = context;
@@ -215,7 +215,7 @@ static void run_element_copy(plan *p)
 
 /* --- entry points --- */
 
-/* Through a copy of the source. */
+/* Copies overlapping views through a temporary copy of the source. */
 static cr_status copy_apart(const cr_view *to, const cr_view *from)
 {
     int64_t stride[CR_MAX_DIMS];

@@ -1,19 +1,19 @@
-/* Entries that name a kern function: results are allocated by rule, then the
- * function sees plain views in the compute type. */
+/* Entries that name a function of kern: results are allocated by the entry's rules, then the
+ * function is called with plain views in the compute type. */
 #include "num/generator.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
 
-/* The call as the function sees it, and what has to be dropped afterwards. */
+/* The function's arguments, and the memory to free after the call. */
 typedef struct {
     cr_value arg[CR_MAX_ARGS];
     cr_view view[CR_MAX_ARGS];
-    cr_view *list_view[CR_MAX_ARGS]; /* of a Tensor[] argument */
+    cr_view *list_view[CR_MAX_ARGS]; /* for Tensor[] arguments */
     cr_value *list[CR_MAX_ARGS];
     CR_VEC(cr_tensor *) made; /* casts and numbers */
-    bool fake;                /* some tensor has no elements */
+    bool fake;                /* some tensor has no bytes */
     cr_device device;         /* of the results */
 } extern_call;
 
@@ -28,7 +28,7 @@ static void call_drop(extern_call *c, int n)
     cr_vec_drop(&c->made);
 }
 
-/* What is written, to be told from what is only read. */
+/* The tensor argument that the entry writes, or NULL. */
 static const cr_tensor *written_tensor(const cr_op *op, const cr_value *arg)
 {
     for (int i = 0; i < op->param_count; i++)
@@ -37,8 +37,8 @@ static const cr_tensor *written_tensor(const cr_op *op, const cr_value *arg)
     return NULL;
 }
 
-/* One tensor as a view, cast when the entry types this parameter, and a copy where `written`
- * meets it. */
+/* Makes a view of a tensor argument: converted to the compute type when `typed`, and of a copy
+ * when it overlaps `written`. */
 static cr_status present(extern_call *c, const cr_value *v, cr_dtype compute, bool typed,
                          const cr_tensor *written, cr_view *view, cr_value *out)
 {
@@ -78,7 +78,8 @@ static cr_status present_list(extern_call *c, int i, const cr_value *v, cr_dtype
     return CR_OK;
 }
 
-/* Parameters of the compute type: all tensors, less those the type rule leaves out. */
+/* Makes views of all tensor arguments.  Those that the type rule leaves out keep their
+ * dtype. */
 static cr_status present_all(extern_call *c, const cr_op *op, const cr_value *arg,
                              cr_dtype compute)
 {
@@ -129,7 +130,7 @@ static cr_status result_shapes(cr_shape *shape, const cr_op *op, const cr_value 
     return CR_OK;
 }
 
-/* The parameter that result k is, for results marked as written. */
+/* The written parameter that result k aliases. */
 static int param_of_result(const cr_op *op, int k)
 {
     for (int i = 0; op->result[k].written && i < op->param_count; i++)
@@ -153,7 +154,7 @@ static cr_status make_result(cr_tensor **out, const cr_op *op, int k, const cr_v
     return cr_tensor_new(out, dtype, device, shape[k].ndim, shape[k].size);
 }
 
-/* `into` takes the place of the only result, or is NULL. */
+/* Allocates the results.  `into` is used as the only result unless it is NULL. */
 static cr_status extern_results(cr_tensor **out, const cr_op *op, const cr_value *arg,
                                 extern_call *c, cr_dtype compute, cr_frame *f, cr_tensor *into)
 {
@@ -182,8 +183,8 @@ static bool is_empty_argument(const cr_value *v)
     return v->tag != CR_VIEW || !cr_numel(v->view->ndim, v->view->size);
 }
 
-/* Without an element in any argument and result there is nothing that a function could read,
- * write or refuse, while the other sizes may be huge: it could loop over them for hours. */
+/* True when no argument and no result has an element.  The function is then not called: it has
+ * nothing to read or write, and could loop for hours over other huge sizes. */
 static bool is_without_elements(const cr_op *op, const extern_call *c, const cr_view *views)
 {
     for (int k = 0; k < op->result_count; k++)
@@ -195,7 +196,7 @@ static bool is_without_elements(const cr_op *op, const extern_call *c, const cr_
     return true;
 }
 
-/* A generator serves the tensors of one kind of device. */
+/* A generator can fill only tensors of its kind of device. */
 static cr_status check_generator(const cr_op *op, const cr_value *arg, cr_device device)
 {
     for (int i = 0; i < op->param_count; i++) {

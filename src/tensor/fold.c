@@ -1,10 +1,10 @@
 /* Reductions.
  *
- * The input's dims are sorted by stride and merged; then the reduced ones are
- * folded one at a time, fastest first.  A reduced dim that is contiguous is
- * folded along rows, CR_FOLD_ROW elements a call of the kernel; any other down columns,
- * CR_FOLD_COLUMN rows a call.  The calls' results are folded again by the same rule, so the
- * order (num/order.h) depends on sizes and strides alone. */
+ * The input's dims are sorted by stride and merged; then the reduced dims are folded one at a
+ * time, the one with the smallest stride first.  A contiguous reduced dim is folded along rows,
+ * CR_FOLD_ROW elements in each kernel call; any other as columns, CR_FOLD_COLUMN rows in each
+ * call.  The results of the calls are folded again in the same way, so the order (num/order.h)
+ * depends on sizes and strides alone. */
 #include "base/parallel.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
@@ -32,7 +32,7 @@ static bool has_kernel(const folding *f, cr_form form)
 
 /* --- one axis --- */
 
-/* Units of work over a tensor whose axis is being folded. */
+/* A fold over one axis of a tensor, divided into units of work. */
 typedef struct {
     cr_placed_kernel kernel;
     cr_status status; /* of launches on another device */
@@ -43,7 +43,7 @@ typedef struct {
     int64_t outer_size[CR_MAX_DIMS], outer_stride[CR_MAX_DIMS]; /* bytes */
     int64_t outer;                                              /* their product */
     int64_t length, axis_stride;                                /* of the folded axis */
-    int64_t parts, part;     /* what one call folds of the axis, and its length */
+    int64_t parts, part;     /* parts of the axis, each folded by one call, and their length */
     int64_t columns, strips; /* column folds */
     int64_t item, out_item;
 } axis_job;
@@ -68,8 +68,8 @@ static const char *outer_at(const axis_job *j, int64_t i)
     return p;
 }
 
-/* Rows [begin, end): each row is one call's fold; neighbours in the last
- * outer dim go to the kernel together. */
+/* Folds the rows [begin, end) of at most CR_FOLD_ROW elements.  One kernel call folds several
+ * neighbours in the last outer dim. */
 static void run_rows(void *context, int64_t begin, int64_t end)
 {
     axis_job *j = context;
@@ -86,7 +86,7 @@ static void run_rows(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Units (row, part) of rows longer than CR_FOLD_ROW. */
+/* Folds units (row, part) of rows longer than CR_FOLD_ROW. */
 static void run_parts(void *context, int64_t begin, int64_t end)
 {
     axis_job *j = context;
@@ -100,7 +100,7 @@ static void run_parts(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Units (outer, part, strip of columns). */
+/* Folds units (outer, part, strip of columns). */
 static void run_strips(void *context, int64_t begin, int64_t end)
 {
     axis_job *j = context;
@@ -136,7 +136,7 @@ static void set_outer(axis_job *j, const cr_tensor *t, int axis, int column)
 static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
                            const void *param);
 
-/* Folds the parts' results, which stand in dim `axis` of `partial`. */
+/* Folds the parts' results along dim `axis` of `partial`. */
 static cr_status join_parts(cr_tensor **out, folding *f, cr_tensor *partial, int axis,
                             const void *param)
 {
@@ -149,7 +149,7 @@ static cr_status join_parts(cr_tensor **out, folding *f, cr_tensor *partial, int
     return st;
 }
 
-/* A dim of size `parts` at `axis`, the other dims of `t` in order. */
+/* A tensor with the dims of `t`, but `parts` elements along `axis`. */
 static cr_status new_partial(cr_tensor **out, const folding *f, const cr_tensor *t, int axis,
                              int64_t parts)
 {
@@ -212,7 +212,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     set_outer(&j, t, axis, column);
     CR_TRY(
         cr_place_kernel(&j.kernel, t->device, f->op, f->compute, form_of(f, CR_FORM_COLUMNS)));
-    /* Parts stand beside the columns: [outer..., parts, columns]. */
+    /* Partial results have the sizes [outer, parts, columns]. */
     int64_t size[3] = {j.outer, j.parts, j.columns};
     CR_TRY(cr_tensor_new(&made, f->partial, t->device, 3, size));
     j.out = made->data;
@@ -238,7 +238,8 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     return st;
 }
 
-/* The last dim of `t` is its fastest; contiguous, or `t` is copied first. */
+/* Folds `axis`.  The last dim of `t` has the smallest stride; if that is not 1, `t` is copied
+ * first. */
 static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
                            const void *param)
 {
@@ -260,7 +261,7 @@ static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
 typedef struct {
     int ndim;
     int64_t size[CR_MAX_DIMS], stride[CR_MAX_DIMS];
-    int dim[CR_MAX_DIMS]; /* a kept dim of the input, -1 for reduced, merged kept dims: first */
+    int dim[CR_MAX_DIMS]; /* the input's dim */
     bool reduced[CR_MAX_DIMS];
 } sorted_dims;
 
@@ -287,7 +288,7 @@ static void sort_dims(sorted_dims *s, const cr_tensor *t, uint64_t mask)
     }
 }
 
-/* Joins neighbours of one kind that lie behind each other; kept dims only in input order. */
+/* Joins neighbouring reduced dims without gaps between them. */
 static void merge_dims(sorted_dims *s)
 {
     for (int d = s->ndim - 2; d >= 0; d--) {
@@ -306,7 +307,8 @@ static void merge_dims(sorted_dims *s)
     }
 }
 
-/* Something to fold: every entry maps its elements at least once. */
+/* Adds a reduced dim of size 1 when there is none, because a fold computes its expression for
+ * each element even then. */
 static void require_axis(sorted_dims *s)
 {
     for (int d = 0; d < s->ndim; d++)
@@ -361,8 +363,8 @@ static cr_status identity_of(cr_scalar *out, const cr_op *op)
     return CR_OK;
 }
 
-/* Where the element of a kept dim lies in the folded tensor: its dims are the kept ones
- * in sorted order. */
+/* Makes the geometry under which the folded tensor, whose dims are the kept ones in sorted
+ * order, has the dims of `result`. */
 static void view_back(cr_geometry *g, const cr_tensor *folded, const sorted_dims *s,
                       const cr_tensor *result, const int *kept_dim)
 {
@@ -464,7 +466,7 @@ static bool covers_all(const cr_tensor *t, uint64_t mask)
     return t->ndim == 0 || mask == ~(uint64_t)0 >> (64 - t->ndim);
 }
 
-/* The short way: all of a small contiguous tensor in the type the kernel computes in. */
+/* True for the fast path: all of a small contiguous tensor in the kernel's compute type. */
 static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
 {
     const cr_tensor *self = arg[0].t;

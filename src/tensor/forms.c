@@ -1,7 +1,7 @@
 /* In-place and out= forms.
  *
- * A body writes straight into its target when no operand overlaps it other than
- * element for element; anything else computes a result and copies it. */
+ * A body writes directly to its target unless an operand overlaps it and is not exactly the
+ * same elements.  In all other cases a result is computed and copied. */
 #include "entry.h"
 #include "ops/shape.h"
 #include "tensor/geometry.h"
@@ -53,7 +53,7 @@ cr_status cr_check_target(const cr_tensor *out)
 
 /* --- in place --- */
 
-/* `n` values that are broadcast together, self or not among them. */
+/* Refuses values whose broadcast sizes differ from those of self. */
 static cr_status check_inplace_size(const cr_tensor *self, const cr_value *arg, int n)
 {
     cr_shape shape;
@@ -99,7 +99,8 @@ static cr_status inplace_by_copy(const cr_op *op, const cr_value *arg)
     return st;
 }
 
-/* A kernel that changes places of self one after the other must not read them. */
+/* True when a kernel may write self itself: it changes elements one after the other, so no
+ * other operand may share their memory. */
 static bool may_run_in_place(const cr_op *op, const cr_value *arg)
 {
     if (op->does != CR_DOES_EXTERN || !(op->words & CR_WORD_INPLACE))
@@ -112,7 +113,7 @@ static bool may_run_in_place(const cr_op *op, const cr_value *arg)
     return true;
 }
 
-/* Fakes have no elements that could be written to a tensor that has. */
+/* Refuses to write a fake's missing elements to a tensor with bytes. */
 static cr_status check_written_device(const cr_op *op, const cr_value *arg)
 {
     if (!cr_has_bytes(arg[0].t->device))
@@ -165,7 +166,7 @@ static bool any_requires_grad(const cr_op *op, const cr_value *arg)
     return false;
 }
 
-/* Gives `out` the result's size; torch lets an empty one grow silently. */
+/* Gives `out` the result's sizes and grows its storage when needed. */
 static cr_status fit_target(cr_tensor *out, const cr_tensor *made)
 {
     cr_geometry g = {.ndim = made->ndim, .offset = 0};
@@ -194,7 +195,7 @@ static cr_status call_on(const cr_op *op, cr_tensor *out, cr_value arg)
     return CR_OK;
 }
 
-/* The same by calls, which a recorder sees. */
+/* The same by calls of operators, so that a recorder records them. */
 static cr_status deliver_by_calls(cr_tensor *made, cr_tensor *out)
 {
     if (out->ndim != made->ndim ||
@@ -239,7 +240,7 @@ static cr_status call_and_deliver(const cr_op *op, const cr_value *arg, cr_tenso
 
     CR_TRY(cr_call(op, arg, made));
     for (int k = 0; !st && k < op->result_count; k++)
-        if (made[k].tag == CR_TENSOR) /* a mask can leave out results */
+        if (made[k].tag == CR_TENSOR) /* masked results are none */
             st = deliver_out(&made[k], out[k]);
     cr_drop_values(made, op->result_count);
     return st;

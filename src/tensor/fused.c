@@ -1,7 +1,7 @@
-/* Compositions with a row kernel of their own (clause `fused`).
+/* Compositions with a row kernel (clause `fused`).
  *
- * The full operands are brought to [rows, columns] with contiguous rows: in
- * place when the rows run along the last dims, by a copy otherwise. */
+ * Full operands are used as [rows, columns] with contiguous rows; they are copied unless the
+ * rows are the last dims. */
 #include "base/parallel.h"
 #include "tensor/geometry.h"
 #include "tensor/internal.h"
@@ -13,8 +13,8 @@ enum { GRAIN = 32768 };
 typedef struct {
     const cr_op *op;
     cr_dtype compute;
-    int ndim, dim; /* of the full operands; dim: the row's, -1 when it is the last dims */
-    int lead;      /* dims before the row's when they are last */
+    int ndim, dim; /* of the full operands; dim: that of the row, -1: the last dims */
+    int lead;      /* number of dims before the row when dim is -1 */
     int64_t rows, columns;
     const cr_tensor *full;
 } row_space;
@@ -65,7 +65,7 @@ static cr_status moved(cr_tensor **out, const row_space *s, cr_tensor *t)
     return CR_OK;
 }
 
-/* An operand as the kernel reads it; counted. */
+/* Makes an operand in the kernel's layout; the caller owns it. */
 static cr_status prepare_operand(cr_tensor **out, const row_space *s, cr_tensor *t,
                                  cr_operand kind)
 {
@@ -128,7 +128,7 @@ static void row_result_size(cr_shape *out, const row_space *s, cr_operand kind)
             out->size[d] = 1;
 }
 
-/* Copies a kernel's result (rows last) to where the caller expects it. */
+/* Copies a kernel's result, whose rows are last, to the result tensor. */
 static cr_status deliver_row_result(cr_tensor *out, const row_space *s, cr_tensor *made,
                                     cr_operand kind)
 {
@@ -150,7 +150,7 @@ static bool direct(const row_space *s, const cr_tensor *out)
     return s->dim < 0 && out->dtype == cr_dtype_compute(s->compute);
 }
 
-/* Where the kernel writes result k: the result itself, or a buffer of the kernel's layout. */
+/* The tensor that the kernel writes: the result itself, or a buffer in the kernel's layout. */
 static cr_status target(cr_tensor **out, const row_space *s, cr_tensor *result)
 {
     int64_t size[CR_MAX_DIMS];
@@ -217,8 +217,8 @@ static cr_status make_row_results(const row_space *s, cr_tensor **result, cr_fra
     return CR_OK;
 }
 
-/* Whether the operand has the elements that the kernel reads: of the full size, one a row, or
- * one a column.  Others broadcast, which the composition does. */
+/* True when the operand has the sizes that the kernel reads: full, one element a row, or one a
+ * column.  Operands that broadcast go to the composition. */
 static bool operand_fits(const row_space *s, const cr_tensor *t, cr_operand kind)
 {
     if (!cr_same_device(t->device, s->full->device))
@@ -246,7 +246,7 @@ static bool all_fit(const row_space *s, const cr_op *op, const cr_value *arg)
     return fit;
 }
 
-/* All tensors are there: an absent one leaves the kernel without an operand. */
+/* True when all tensor arguments are given, because the kernel needs all operands. */
 static bool has_all(const cr_op *op, const cr_value *arg)
 {
     for (int i = 0; i < op->param_count; i++)

@@ -11,7 +11,7 @@ int64_t cr_numel(int ndim, const int64_t *size)
     return n;
 }
 
-/* The stride of the next dim outwards; sizes that overflow are refused later. */
+/* The stride of the next outer dim.  Sizes that overflow are refused later. */
 static int64_t step_over(int64_t step, int64_t size)
 {
     int64_t next;
@@ -53,8 +53,8 @@ bool cr_is_contiguous(int ndim, const int64_t *size, const int64_t *stride)
     return right;
 }
 
-/* Whether dim a belongs inside dim b (-1), outside (1), or either (0): zero strides say
- * nothing. */
+/* -1 when dim a is inside dim b, 1 when it is outside, 0 when strides do not decide (a zero
+ * stride). */
 static int compare_dims(const int64_t *size, const int64_t *stride, int a, int b)
 {
     if (stride[a] == 0 || stride[b] == 0)
@@ -64,8 +64,8 @@ static int compare_dims(const int64_t *size, const int64_t *stride, int a, int b
     return size[a] > size[b] ? 1 : 0;
 }
 
-/* Dims from the innermost to the outermost; where strides do not tell, the last is innermost.
- */
+/* Sorts dims from the innermost to the outermost.  When strides do not decide, the last dim is
+ * the inner one. */
 static void order_dims_by_stride(int ndim, const int64_t *size, const int64_t *stride,
                                  int *order)
 {
@@ -157,7 +157,7 @@ bool cr_is_channels_last(const cr_tensor *t)
     return cr_has_format(CR_FORMAT_CHANNELS_LAST, t->ndim, t->size, t->stride);
 }
 
-/* Dims of more than one element by stride, the smallest first. */
+/* Sorts the dims of more than one element by stride, the smallest first. */
 static int sort_long_dims(int ndim, const int64_t *size, const int64_t *stride, int *order)
 {
     int n = 0;
@@ -227,7 +227,7 @@ void cr_print_sizes(cr_text *out, int ndim, const int64_t *size)
     cr_text_char(out, ']');
 }
 
-/* --- what a view needs --- */
+/* --- the bytes of a view --- */
 static cr_status refuse_extent(int ndim, const int64_t *size, const int64_t *stride)
 {
     cr_text text = {0};

@@ -6,7 +6,7 @@
 
 /* Elements of a size list; the sizes are known to be valid. */
 int64_t cr_numel(int ndim, const int64_t *size);
-/* Whether the sizes of `t` are these. */
+/* True when `t` has exactly these sizes. */
 static inline bool cr_has_sizes(const cr_tensor *t, int ndim, const int64_t *size)
 {
     if (t->ndim != ndim)
@@ -16,9 +16,9 @@ static inline bool cr_has_sizes(const cr_tensor *t, int ndim, const int64_t *siz
             return false;
     return true;
 }
-/* Row-major strides, as torch gives them: a size of 0 counts as 1. */
+/* Row-major strides as in torch: a size of 0 is treated as 1. */
 void cr_row_major(int ndim, const int64_t *size, int64_t *stride);
-/* Whether they are these, also where a dim has one position and its stride leads nowhere. */
+/* True when the strides are exactly these, also for dims of size 1. */
 bool cr_is_row_major(int ndim, const int64_t *size, const int64_t *stride);
 /* Strides without gaps that keep the order of the given strides (empty_like's rule). */
 void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64_t *out);
@@ -26,7 +26,7 @@ void cr_like_strides(int ndim, const int64_t *size, const int64_t *stride, int64
  */
 CR_MUST cr_status cr_format_strides(int64_t format, int ndim, const int64_t *size,
                                     int64_t *stride);
-/* Whether the elements lie as the format says (CR_FORMAT_*, not preserve). */
+/* True when the strides have the memory format (CR_FORMAT_*, not preserve). */
 bool cr_has_format(int64_t format, int ndim, const int64_t *size, const int64_t *stride);
 /* The bytes of storage that a view needs, none for an empty one; CR_RUNTIME in torch's words
  * when offset, sizes or strides are negative or overflow. */
@@ -36,14 +36,15 @@ bool cr_is_dense_view(int ndim, const int64_t *size, const int64_t *stride);
 
 /* A size list with at most one -1, which is filled in.  CR_RUNTIME in torch's words. */
 CR_MUST cr_status cr_infer_sizes(int64_t *out, const cr_value *list, int64_t numel);
-/* Strides under which `v` has other sizes of the same product; false when there are none. */
+/* Strides with which the elements of `v` have other sizes of the same product; false when there
+ * are none. */
 bool cr_view_strides(const cr_view *v, int ndim, const int64_t *size, int64_t *stride);
 
-/* The first byte and the byte after the last that a view touches; both data when empty. */
+/* The first byte of a view and the byte after its last; both are `data` for an empty view. */
 void cr_view_extent(const cr_view *v, const char **begin, const char **end);
 
 typedef enum { CR_APART, CR_SAME, CR_PARTLY, CR_UNSURE } cr_overlap;
-/* How the memory of two views meets; CR_UNSURE when either has gaps (torch asks no further). */
+/* How the memory of two views overlaps; CR_UNSURE when either has gaps, as in torch. */
 cr_overlap cr_overlap_of(const cr_view *a, const cr_view *b);
 
 #endif

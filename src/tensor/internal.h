@@ -6,7 +6,7 @@
 #include "tensor/plain.h"
 
 /* --- types (type.c) --- */
-/* The dtype of a tensor, number or dtype value. */
+/* The dtype of a value that is a tensor, a number or a dtype. */
 cr_dtype cr_value_dtype(const cr_value *v);
 /* Compute type of a call, and the type of result k.  Errors are the entry's checks and
  * "not implemented for". */
@@ -20,13 +20,13 @@ CR_MUST cr_status cr_run_checks(const cr_op *op, cr_frame *f);
 void cr_classify_type(cr_op *op);
 void cr_classify_steady(cr_op *op);
 
-/* Which dims a reduction covers, a bit each; None and the empty list mean all. */
+/* The dims of a reduction as bits; None and the empty list mean all. */
 CR_MUST cr_status cr_dim_mask(uint64_t *out, const cr_value *dim, int ndim);
 
 /* --- operands and tiles (tile.c) --- */
 enum { CR_MAX_OPERANDS = 16 };
 
-/* One operand of a kernel: where it is, how it is stored, how the kernel wants it. */
+/* One operand of a kernel: its address, layout, stored dtype, and the kernel's dtype. */
 typedef struct {
     char *data;
     const int64_t *size, *stride; /* elements; broadcast against the iteration space */
@@ -52,20 +52,20 @@ CR_MUST cr_status cr_common_device(cr_device *out, const cr_op *op, const cr_val
 
 /* --- kernels by kind of entry; each is a cr_call_fn --- */
 cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result);
-/* The same on any device, without the short way for small tensors of the host. */
+/* The same on any device, without the fast path for small tensors on the host. */
 cr_status cr_run_body_planned(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_composition(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_fused(const cr_op *op, const cr_value *arg, cr_value *result);
 cr_status cr_run_extern(const cr_op *op, const cr_value *arg, cr_value *result);
-/* The same with `out` as the only result: of the size and dtype that the rules give. */
+/* The same with `out` as the only result.  It has the size and dtype that the rules give. */
 cr_status cr_run_extern_into(const cr_op *op, const cr_value *arg, cr_tensor *out);
 cr_status cr_run_inplace(const cr_op *op, const cr_value *arg, cr_value *result);
 
-/* Whether an element may be written while another place still has to read it: both share
- * memory, and not element for element. */
+/* True when writing `a` may change elements of `b` that are read later: they share memory and
+ * are not exactly the same elements. */
 bool cr_meets(const cr_tensor *a, const cr_tensor *b);
-/* That no two elements of what is written are one. */
+/* Refuses a target whose elements share memory. */
 CR_MUST cr_status cr_check_target(const cr_tensor *out);
 
 /* Points every record at its kernel stage; once, at start-up. */

@@ -13,7 +13,7 @@ typedef struct {
 } cr_params;
 void cr_fill_params(cr_params *out, const cr_op *op, const cr_value *arg, cr_dtype compute);
 
-/* A body's results into given tensors (in-place and out= without a temporary). */
+/* Computes a body's results into given tensors (in-place and out= without a temporary). */
 CR_MUST cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *const *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* Whether two views share memory. */
+/* Overlap of two views. */
 #include "tensor/geometry.h"
 
 void cr_view_extent(const cr_view *v, const char **begin, const char **end)

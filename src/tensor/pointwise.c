@@ -1,14 +1,14 @@
 /* Elementwise entries.
  *
- * The short way: all tensors contiguous, of one size and of the dtype that the
- * kernel computes in; it makes one kernel call and no plan.  Everything else
- * goes to the tile driver. */
+ * The fast path is one kernel call without a plan, when all tensors are contiguous and have the
+ * same size and the kernel's compute dtype.  All other calls go to the tile driver. */
 #include "base/parallel.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
 #include <string.h>
 
-/* A call's operands in schema order: tensors, and numbers as values of the compute type. */
+/* A call's operands: results, then tensors in schema order; numbers are values of the compute
+ * type. */
 typedef struct {
     int count;
     int param[CR_MAX_OPERANDS];
@@ -16,13 +16,13 @@ typedef struct {
     _Alignas(16) char number[CR_MAX_OPERANDS][16];
 } operands;
 
-/* The dtype a kernel reads a parameter in. */
+/* The dtype in which a kernel reads a parameter. */
 static cr_dtype wanted(const cr_op *op, int param, cr_dtype compute)
 {
     return op->mask_params >> param & 1 ? CR_BOOL : cr_dtype_compute(compute);
 }
 
-/* Collects operands behind the `results` first places. */
+/* Collects operands after the first `results` entries. */
 static cr_status collect(operands *o, const cr_op *op, const cr_value *arg, cr_dtype compute,
                          int results)
 {
@@ -46,9 +46,10 @@ static cr_status collect(operands *o, const cr_op *op, const cr_value *arg, cr_d
     return CR_OK;
 }
 
-/* --- the short way --- */
+/* --- the fast path --- */
 
-/* Sizes shared by all tensor arguments that are contiguous in the compute type. */
+/* The first tensor when all tensor arguments are contiguous, of one size and of the compute
+ * type, or else NULL. */
 static const cr_tensor *same_everywhere(const cr_op *op, const cr_value *arg, cr_dtype compute)
 {
     const cr_tensor *first = NULL;
@@ -137,7 +138,7 @@ static cr_status run_short(const cr_op *op, const cr_value *arg, cr_tensor *out,
     return CR_OK;
 }
 
-/* --- the long way --- */
+/* --- the tile driver --- */
 
 static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                           cr_dtype compute, cr_kernel kernel, const cr_dtype *kernel_result)
@@ -155,7 +156,7 @@ static cr_status run_plan(const cr_op *op, const cr_value *arg, cr_tensor *const
                            out[0]->size, params.slot);
 }
 
-/* The dtype a kernel writes result k in, from the entry's result type. */
+/* The dtype in which a kernel writes a result, from the result's dtype. */
 static cr_dtype kernel_result_type(cr_dtype result, cr_dtype compute)
 {
     return result == compute ? cr_dtype_compute(compute) : cr_dtype_compute(result);
@@ -209,7 +210,7 @@ static CR_NOINLINE cr_status run_long(const cr_op *op, const cr_value *arg, cr_v
     return st;
 }
 
-/* Types of a call and the kernel for them. */
+/* Finds the dtypes of a call and the kernel for them. */
 static inline cr_status decide(const cr_op *op, const cr_value *arg, cr_dtype *compute,
                                cr_dtype *dtypes, cr_kernel *kernel)
 {

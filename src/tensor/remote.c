@@ -1,8 +1,8 @@
-/* Devices whose memory the host does not address: kernels, copies, and the host's help.
+/* Devices whose memory the host does not address: kernels, copies, and the host fallback.
  *
- * A kernel is found by (device, entry, dtype, form).  At the first call the device makes it of
- * the entry's C text.  Copies between two layouts on a device are the device's; between a
- * device and the host, elements pass as one dense block. */
+ * Kernels are cached by (device, entry, dtype, form).  At the first call the device builds the
+ * kernel from the entry's C text.  The device copies between two layouts of its memory; between
+ * a device and the host, elements are copied as one dense block. */
 #include "tensor/remote.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -27,9 +27,9 @@ typedef struct {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static cr_map
-    kernels; /* kernel_key, or the key of a fused kernel -> what the device made of the text */
+    kernels; /* kernel_key, or the key of a fused kernel -> the kernel that the device built */
 static cr_map entries; /* kind and name -> cr_entry_kernel */
-static cr_map told;    /* names of entries that were logged */
+static cr_map told;    /* names of entries whose fallback was logged */
 static _Atomic bool fallback;
 
 static void *known_code(const void *key, size_t len)
@@ -119,7 +119,7 @@ void cr_share_out(cr_device device, int64_t n, int64_t grain,
         fn(context, 0, n);
 }
 
-/* --- blocks for a moment --- */
+/* --- temporary blocks --- */
 
 typedef struct {
     cr_device device;
@@ -159,7 +159,7 @@ static size_t view_bytes(const cr_view *v)
 
 static bool is_dense(const cr_view *v) { return cr_is_contiguous(v->ndim, v->size, v->stride); }
 
-/* `from` with the sizes of `to`: stride 0 where it repeats. */
+/* `from` broadcast to the sizes of `to`. */
 static cr_view broadcast(const cr_view *from, const cr_view *to, int64_t *stride)
 {
     cr_view v = *from;
@@ -195,7 +195,7 @@ static cr_status ask_move(const cr_view *to, const cr_view *from)
     return cr_device_status(ops_of(to->device)->move(to->device.index, &a, &b));
 }
 
-/* On one device. */
+/* Copies elements on one device. */
 static cr_status move_there(const cr_view *to, const cr_view *from)
 {
     int64_t stride[CR_MAX_DIMS];
@@ -215,8 +215,8 @@ static cr_status move_there(const cr_view *to, const cr_view *from)
     return st;
 }
 
-/* The host's elements become dense and of the destination's dtype, pass, and are spread there.
- */
+/* Copies elements from the host to a device: converts them to a dense block of the
+ * destination's dtype, copies the block, and moves it to the destination's layout. */
 static cr_status move_in(const cr_view *to, const cr_view *from)
 {
     int64_t host_stride[CR_MAX_DIMS], there_stride[CR_MAX_DIMS];
@@ -261,7 +261,7 @@ done:
     return st;
 }
 
-/* Between two devices. */
+/* Copies elements between two devices. */
 static cr_status move_through_host(const cr_view *to, const cr_view *from)
 {
     int64_t stride[CR_MAX_DIMS];
@@ -298,9 +298,9 @@ cr_status cr_remote_fill(const cr_view *to, const void *element)
 
 /* --- elementwise entries --- */
 
-/* The operands of one launch: each lies as the first result does, or is one element. */
+/* The operands of one launch.  Each has the layout of the first result, or is one element. */
 typedef struct {
-    const cr_tensor *like; /* whose sizes and strides count */
+    const cr_tensor *like; /* has the sizes and strides of the launch */
     cr_device device;
     int count;
     uint64_t numbers;
@@ -333,7 +333,7 @@ static void flat_put_number(flat_call *c, cr_scalar value, cr_dtype want)
     flat_put(c, c->number[c->count], want, true);
 }
 
-/* A copy of `t` in the kernel's dtype that lies like the first result. */
+/* A copy of `t` in the kernel's dtype, with the first result's layout. */
 static cr_status flat_copy(cr_tensor **out, const flat_call *c, const cr_tensor *t,
                            cr_dtype want)
 {
@@ -354,7 +354,7 @@ static cr_status flat_put_tensor(flat_call *c, cr_tensor *t, cr_dtype want)
 {
     cr_scalar value;
 
-    if (cr_is_host(t->device)) { /* a number, or the call would have been refused */
+    if (cr_is_host(t->device)) { /* a 0-d tensor; others are refused before */
         CR_TRY(cr_tensor_item(&value, t));
         flat_put_number(c, value, want);
         return CR_OK;
@@ -369,8 +369,8 @@ static cr_status flat_put_tensor(flat_call *c, cr_tensor *t, cr_dtype want)
     return CR_OK;
 }
 
-/* Results are written in place where they lie like the first and no operand shares their
- * memory. */
+/* Adds a result.  The launch writes it directly when it has the first result's layout and
+ * shares no memory with an operand; otherwise it writes a copy. */
 static cr_status flat_put_result(flat_call *c, cr_tensor *t, cr_dtype want, bool apart)
 {
     int k = c->count;
@@ -410,7 +410,7 @@ static bool apart_from_arguments(const cr_op *op, const cr_value *arg, const cr_
     return true;
 }
 
-/* A layout without gaps, which `made` copies can repeat. */
+/* A tensor whose layout the launch uses: `out` when it is dense, or else a row-major fake. */
 static cr_status flat_layout(cr_tensor **like, cr_tensor *out)
 {
     if (cr_is_dense(out)) {
@@ -551,7 +551,7 @@ static cr_status call_registered(cr_entry_kernel fn, const cr_op *op, const cr_v
     return st;
 }
 
-/* --- the host's help --- */
+/* --- the host fallback --- */
 
 void cr_remote_allow_fallback(bool on) { atomic_store(&fallback, on); }
 
@@ -580,10 +580,10 @@ static cr_status check_fallback(const cr_op *op, cr_device device)
     return CR_OK;
 }
 
-/* A view on the host with the strides that it has on the device. */
+/* A copy on the host of a view on the device, with the same strides. */
 typedef struct {
     cr_view there, here;
-    const char *begin; /* of what it touches on the device */
+    const char *begin; /* the first byte of the view on the device */
     size_t bytes;
     block block;
 } mirror;

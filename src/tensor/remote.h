@@ -1,14 +1,15 @@
 /* remote.h - devices whose memory the host does not address.
  *
- * Operators run the same code everywhere: sizes, types and strides are decided on the host, and
- * addresses are passed on.  Where bytes are touched, the code asks this file. */
+ * Operators run the same code for all devices: sizes, types and strides are computed on the
+ * host, and addresses are only passed on.  Code that accesses bytes calls this file. */
 #ifndef CR_TENSOR_REMOTE_H
 #define CR_TENSOR_REMOTE_H
 
 #include "jit/fused.h"
 #include "tensor/tensor.h"
 
-/* A kernel for one device: a function of the library, or what the device made of its C text. */
+/* A kernel for one device: a function of the library, or the device's own build of its C
+ * text. */
 typedef struct {
     cr_kernel fn; /* on the host */
     void *code;   /* on other devices */
@@ -18,9 +19,9 @@ typedef struct {
 /* The kernel of a form for a dtype; "not implemented for" when there is none. */
 CR_MUST cr_status cr_place_kernel(cr_placed_kernel *out, cr_device device, const cr_op *op,
                                   cr_dtype dtype, cr_form form);
-/* The kernel of a fused program, on another device than the host. */
+/* The kernel of a fused program for another device than the host. */
 CR_MUST cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused *f);
-/* Runs it on another device than the host. */
+/* Runs a kernel on another device than the host. */
 CR_MUST cr_status cr_launch_kernel(const cr_placed_kernel *k, const cr_launch *how);
 
 /* `param` is CR_MAX_ARGS slots. */
@@ -44,21 +45,22 @@ static inline cr_status cr_call_kernel(const cr_placed_kernel *k, int operands,
 void cr_share_out(cr_device device, int64_t n, int64_t grain,
                   void (*fn)(void *context, int64_t begin, int64_t end), void *context);
 
-/* An elementwise entry; its results are made already. */
+/* Runs an elementwise entry, whose results are allocated. */
 CR_MUST cr_status cr_remote_body(const cr_op *op, const cr_value *arg, cr_tensor *const *out,
                                  cr_dtype compute, const cr_dtype *kernel_result);
-/* cr_copy_elements where a side is not on the host, and cr_fill_elements. */
+/* cr_copy_elements when a view is not on the host, and cr_fill_elements on a device. */
 CR_MUST cr_status cr_remote_copy(const cr_view *to, const cr_view *from);
 CR_MUST cr_status cr_remote_fill(const cr_view *to, const void *element);
 
-/* An entry's C function, called with views: by the kernel that was registered for the device,
- * or on the host with copies of the views where the fallback is on.  CR_NOT_IMPLEMENTED in
- * torch's words. */
+/* Runs an entry whose kernel is a C function on views: by the kernel registered for the device,
+ * or by the host function on copies of the views when the fallback is allowed.  Fails with
+ * CR_NOT_IMPLEMENTED in torch's words. */
 CR_MUST cr_status cr_remote_extern(const cr_op *op, const cr_value *arg, cr_view *out,
                                    cr_device device);
-/* An entry's sizes that follow from elements, wherever these are. */
+/* Computes sizes that depend on elements, for tensors on any device. */
 CR_MUST cr_status cr_remote_shape(const cr_op *op, const cr_value *arg, cr_shape *shape);
-/* The same for a function over tensors that reads or writes their bytes (word `host`). */
+/* The same as cr_remote_extern for a function on tensors that accesses their bytes (word
+ * `host`). */
 CR_MUST cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value *result,
                                   cr_device device);
 
@@ -66,7 +68,8 @@ CR_MUST cr_status cr_remote_whole(const cr_op *op, const cr_value *arg, cr_value
  * device.  CR_RUNTIME for an index on a third device. */
 CR_MUST cr_status cr_remote_indices(const cr_op *op, const cr_value *arg, cr_value *result);
 
-/* Kernels by (entry, device kind).  CR_RUNTIME for an entry that states what it computes. */
+/* Registers a kernel for (entry, device kind).  CR_RUNTIME unless the entry's kernel is a C
+ * function on views. */
 CR_MUST cr_status cr_remote_register(const char *entry, cr_device_kind kind,
                                      cr_entry_kernel fn);
 void cr_remote_allow_fallback(bool on);

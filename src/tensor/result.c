@@ -7,7 +7,7 @@ static cr_status join_sizes(cr_shape *out, int ndim, const int64_t *size)
 {
     int shift = out->ndim - ndim;
 
-    if (shift < 0) { /* the new one has more dims: make room in front */
+    if (shift < 0) { /* the new shape has more dims: move the earlier sizes */
         memmove(out->size - shift, out->size, (size_t)out->ndim * sizeof *out->size);
         for (int d = 0; d < -shift; d++)
             out->size[d] = 1;
@@ -42,8 +42,8 @@ cr_status cr_broadcast(cr_shape *out, const cr_value *v, int n)
     return CR_OK;
 }
 
-/* All operands have the full size and lie as the result shall: row-major, channels last, or in
- * one and the same dense way. */
+/* True when all operands have the full size and the layout tested by `lies`: row-major,
+ * channels last, or the same dense strides. */
 static bool lie_alike(const cr_shape *shape, const cr_value *v, int n,
                       bool (*lies)(const cr_tensor *t, const cr_tensor *first))
 {
@@ -77,7 +77,7 @@ static bool is_dense_alike(const cr_tensor *t, const cr_tensor *first)
                       : !memcmp(first->stride, t->stride, t->ndim * sizeof *t->stride);
 }
 
-/* The step of an operand along a dim of the result; 0: repeated there. */
+/* The stride of an operand along a dim of the result; 0 when it is broadcast. */
 static int64_t operand_stride_along(const cr_shape *shape, const cr_tensor *t, int dim)
 {
     int own = dim - (shape->ndim - t->ndim);
@@ -85,7 +85,8 @@ static int64_t operand_stride_along(const cr_shape *shape, const cr_tensor *t, i
     return own < 0 || (t->size[own] == 1 && shape->size[dim] != 1) ? 0 : t->stride[own];
 }
 
-/* Which of two dims is slower in the operands: 1 the first, -1 the second, 0 undecided. */
+/* Compares two dims in the operands: 1 when the first has the larger stride, -1 when the second
+ * has it, 0 when they do not decide. */
 static int slower(const cr_shape *shape, const cr_value *v, int n, int a, int b)
 {
     for (int i = 0; i < n; i++) {
@@ -103,8 +104,8 @@ static int slower(const cr_shape *shape, const cr_value *v, int n, int a, int b)
     return 0;
 }
 
-/* Sorts dims, given from the last on, from fastest to slowest.  A dim passes those that nothing
- * tells it from, and changes places with slower ones. */
+/* Sorts dims, given from the last on, by increasing stride.  A dim moves past undecided ones
+ * and is exchanged with slower ones. */
 static void sort_operand_dims(int *order, int dims, const cr_shape *shape, const cr_value *v,
                               int n)
 {
@@ -124,8 +125,8 @@ static void sort_operand_dims(int *order, int dims, const cr_shape *shape, const
     }
 }
 
-/* Dims from fastest to slowest as the operands have them.  Strides of dims of one element,
- * which mean nothing, have no say in the order of the others. */
+/* Sorts the dims by the operands' strides.  Strides of dims of size 1 are undefined, so they
+ * must not affect the order of the other dims. */
 static void order_operand_dims(int *order, const cr_shape *shape, const cr_value *v, int n)
 {
     int longer[CR_MAX_DIMS], count = 0;

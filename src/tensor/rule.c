@@ -1,8 +1,8 @@
 /* Evaluating rule trees.
  *
- * Values are tagged, so one evaluator serves types, sizes, checks, compositions
- * and derivatives.  Arithmetic is on numbers unless a tensor takes part; then it
- * is a call of the operator.  Tensors made on the way belong to the frame. */
+ * Values are tagged, so one evaluator serves types, sizes, checks, compositions and
+ * derivatives.  Arithmetic with a tensor is a call of the operator, other arithmetic is on
+ * numbers.  The frame owns tensors made during evaluation. */
 #include "sym/dim.h"
 #include "tensor/internal.h"
 #include <math.h>
@@ -44,7 +44,7 @@ static void *frame_get(cr_frame *f, size_t size)
     return p;
 }
 
-/* The frame takes the count of `t`, on failure too. */
+/* The frame takes the reference to `t`, also on failure. */
 static cr_status frame_own(cr_frame *f, cr_tensor *t)
 {
     if (CR_LIKELY(f->tensor_count < CR_FRAME_TENSORS)) {
@@ -59,7 +59,7 @@ static cr_status frame_own(cr_frame *f, cr_tensor *t)
     return st;
 }
 
-/* A result becomes the frame's: its tensors, and a list's array. */
+/* The frame takes the tensors of a result, and the array of a list. */
 static cr_status frame_own_value(cr_frame *f, cr_value *v)
 {
     if (v->tag == CR_TENSOR)
@@ -152,7 +152,7 @@ static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, 
     default:
         if (!b)
             return refuse_rule(f, r, "division by zero");
-        if (b == -1) /* the least integer has no opposite */
+        if (b == -1) /* the negative of INT64_MIN overflows */
             *out =
                 cr_of_int(r->builtin == CR_BUILTIN_floordiv ? (int64_t)(0 - (uint64_t)a) : 0);
         else
@@ -554,7 +554,7 @@ static cr_status call_builtin(cr_frame *f, const cr_rule *r, const cr_value *v, 
 
 /* --- operator calls --- */
 
-/* `v` as an argument of type `p`; false when it does not fit. */
+/* Converts `v` to the type of parameter `p`; false when it does not fit. */
 static bool fit(cr_frame *f, const cr_param *p, const cr_value *v, cr_value *out)
 {
     *out = *v;
@@ -611,7 +611,7 @@ static int parameter_of(const cr_op *op, const cr_rule *r, int i)
     return -1;
 }
 
-/* Arguments of a call against one overload. */
+/* Binds the arguments of a call to one overload; false when they do not fit. */
 static bool bind_rule_call(cr_frame *f, const cr_op *op, const cr_rule *r, const cr_value *v,
                            cr_value *arg)
 {
@@ -633,7 +633,7 @@ static bool bind_rule_call(cr_frame *f, const cr_op *op, const cr_rule *r, const
     return true;
 }
 
-/* Results as one value: a tensor, or a list of them. */
+/* Packs results as one value: a tensor, or a list of tensors. */
 static cr_status pack_results(cr_frame *f, const cr_op *op, cr_value *results, cr_value *out)
 {
     cr_status st = CR_OK;
@@ -671,7 +671,7 @@ static const cr_tensor *frame_tensor(const cr_frame *f)
     return NULL;
 }
 
-/* A factory in a rule makes its tensor where the arguments of the rule's entry are. */
+/* Calls a factory in a rule.  Its tensor is on the device of the entry's arguments. */
 static cr_status call_factory(const cr_frame *f, const cr_op *op, cr_value *arg,
                               cr_value *results)
 {
@@ -705,7 +705,7 @@ static cr_status call_operator(cr_frame *f, const cr_rule *r, const cr_value *v,
 
 /* --- sizes of a result without a call --- */
 
-/* An argument as shape rules see it.  A list of sizes stands for a tensor of the dtype of the
+/* Makes an argument of a shape rule.  A list of sizes stands for a tensor with the dtype of the
  * calling entry's first argument. */
 static cr_status shape_argument(cr_frame *f, cr_type type, cr_value *v, cr_view *view)
 {
@@ -771,7 +771,8 @@ static bool is_none_test(const cr_rule *r, const cr_value *v)
            (v[0].tag == CR_NONE || v[1].tag == CR_NONE);
 }
 
-/* `and`, `or`, `not` on numbers stop early; on tensors they are the logical operators. */
+/* `and`, `or`, `not` on numbers skip unneeded operands; on tensors they are the logical
+ * operators. */
 static cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     CR_TRY(cr_frame_eval(f, r->args[0], out));
@@ -789,7 +790,8 @@ static cr_status eval_rule_logic(cr_frame *f, const cr_rule *r, cr_value *out)
     return CR_OK;
 }
 
-/* Leaves without a call: most arguments are names of parameters. */
+/* Evaluates names of parameters without a call of the evaluator, because most arguments are
+ * such names. */
 static inline cr_status eval_argument(cr_frame *f, const cr_rule *r, cr_value *out)
 {
     if (CR_LIKELY(r->kind == CR_RULE_NAME && (unsigned)r->slot < f->op->param_count)) {
@@ -803,7 +805,7 @@ static inline cr_status eval_argument(cr_frame *f, const cr_rule *r, cr_value *o
     return cr_frame_eval(f, r, out);
 }
 
-/* `x == None` and the like: asked by most type rules. */
+/* True for `x == None` and `x != None`, which most type rules use. */
 static bool tests_none(const cr_rule *r)
 {
     return r->builtin == CR_BUILTIN_eq && r->args[1]->kind == CR_RULE_NONE;

@@ -1,8 +1,8 @@
 /* Storages: bytes on a device.
  *
- * A small block of host memory lies behind its header in one allocation.  Tensors keep
- * pointers into the bytes, so bytes that other tensors may point to are never given back
- * before the storage itself: growing keeps them, shrinking keeps the block. */
+ * A small block of host memory follows its header in one allocation.  Tensors keep pointers
+ * into the bytes, so bytes that other tensors may point to are never freed before the storage:
+ * a storage that grows keeps its old block, and one that shrinks keeps its block. */
 #include "device/cpu/cpu.h"
 #include "tensor/tensor.h"
 #include <string.h>
@@ -24,7 +24,7 @@ static cr_storage *storage_header_new(size_t extra, cr_device device, size_t siz
     return s;
 }
 
-/* Host memory has told why already. */
+/* The host's allocator has already set the error. */
 static CR_NOINLINE cr_status refuse_size(cr_device device, size_t size)
 {
     return cr_is_host(device)
@@ -85,7 +85,7 @@ cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
     return CR_OK;
 }
 
-/* --- who may change the bytes --- */
+/* --- changes without a new version --- */
 
 void cr_storage_lend(cr_storage *s) { atomic_fetch_add(&s->aliases, 1); }
 
@@ -180,7 +180,7 @@ cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from, siz
 
 /* --- resizing --- */
 
-/* A block that a grown storage keeps for those who still point to it. */
+/* The earlier block of a storage that grew, kept because tensors may point to it. */
 typedef struct {
     char *bytes;
     uint32_t size_class;
@@ -199,7 +199,7 @@ static void release_kept_block(void *p)
     cr_free(k);
 }
 
-/* Puts the present block aside. */
+/* Keeps the present block until the storage is freed. */
 static cr_status keep_block(cr_storage *s)
 {
     kept_block *k;
@@ -215,7 +215,8 @@ static cr_status keep_block(cr_storage *s)
     return CR_OK;
 }
 
-/* Bytes there are without another block.  Sanitizers see the end of what was asked for. */
+/* Bytes that the storage may have without a new block.  With sanitizers only those
+ * requested. */
 static size_t room(const cr_storage *s)
 {
 #ifdef CR_SANITIZE

@@ -1,4 +1,4 @@
-/* Tensors: headers over storages, their counts, sizes and strides. */
+/* Tensors: headers over storages, with refcounts, sizes and strides. */
 #include "tensor/tensor.h"
 #include "device/cpu/cpu.h"
 #include "tensor/geometry.h"
@@ -33,14 +33,15 @@ static inline void release_dims(cr_tensor *t)
         cr_free(t->size);
 }
 
-/* The autograd stage refuses to change or to save such a tensor outside inference mode. */
+/* Marks an inference tensor.  Outside inference mode the autograd stage refuses to change or to
+ * save it. */
 static inline void set_inference(cr_tensor *t, bool on)
 {
     t->inference = on;
     t->stages = (t->stages & ~CR_STAGE_BIT(AUTOGRAD)) | (uint32_t)on << CR_STAGE_AUTOGRAD;
 }
 
-/* The stages that calls with a tensor there pass. */
+/* The stages of calls with a tensor on the device. */
 static inline uint32_t device_stages(cr_device d)
 {
     if (CR_LIKELY(cr_is_host_memory(d)))
@@ -48,7 +49,7 @@ static inline uint32_t device_stages(cr_device d)
     return cr_has_bytes(d) ? CR_STAGE_BIT(KERNEL) : CR_STAGE_BIT(FAKE);
 }
 
-/* A header with room for `ndim` dims and without storage. */
+/* A header for `ndim` dims, without a storage. */
 static inline cr_tensor *tensor_header_new(cr_dtype dtype, cr_device device, int ndim)
 {
     uint32_t class;
@@ -76,7 +77,7 @@ static inline void header_free(cr_tensor *t)
     cr_cpu_release(t, HEADER_CLASS);
 }
 
-/* Takes over the storage's count. */
+/* Takes the caller's reference to the storage. */
 static inline void set_storage(cr_tensor *t, cr_storage *s, int64_t offset)
 {
     t->storage = s;
@@ -104,7 +105,7 @@ static void tensor_free(cr_tensor *t)
     header_free(t);
 }
 
-/* A sole owner needs no atomic subtraction: nobody else can count up. */
+/* The only owner needs no atomic subtraction, because no other thread can add a reference. */
 void cr_drop(cr_tensor *t)
 {
     if (!t)
@@ -114,7 +115,7 @@ void cr_drop(cr_tensor *t)
         tensor_free(t);
 }
 
-/* --- sizes that cannot be --- */
+/* --- invalid sizes --- */
 
 static CR_NOINLINE cr_status refuse_sizes(int ndim, const int64_t *size, const int64_t *stride)
 {
@@ -143,7 +144,7 @@ static cr_status refuse_rank(int ndim)
     return cr_fail(CR_RUNTIME, "a tensor has at most %d dimensions, not %d", CR_MAX_DIMS, ndim);
 }
 
-/* Row-major bytes.  False when they cannot be counted. */
+/* Elements and bytes of a row-major tensor.  False on overflow. */
 static inline bool count_row_major(int ndim, const int64_t *size, int64_t item, int64_t *numel,
                                    int64_t *bytes)
 {
@@ -203,7 +204,7 @@ cr_status cr_tensor_new(cr_tensor **out, cr_dtype dtype, cr_device device, int n
         t->stride[i] = step;
         overflow |= CR_MUL_OVERFLOW(step, size[i] > 1 ? size[i] : 1, &step);
     }
-    if (CR_UNLIKELY(overflow)) { /* so there are no elements */
+    if (CR_UNLIKELY(overflow)) { /* possible only with a size of 0 */
         cr_storage_drop(s);
         header_free(t);
         return cr_fail(CR_RUNTIME, "Stride calculation overflowed");
@@ -302,7 +303,7 @@ cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool nu
     return CR_OK;
 }
 
-/* Gives `t` other sizes and strides; the arrays may be its own. */
+/* Gives `t` other sizes and strides.  The arrays may be those of `t`. */
 static cr_status replace_dims(cr_tensor *t, int ndim, const int64_t *size,
                               const int64_t *stride)
 {

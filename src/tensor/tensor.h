@@ -30,7 +30,7 @@ typedef struct cr_storage {
     uint32_t size_class;
     cr_device device;
     bool pinned;
-    uint8_t header_class; /* block that holds this record and, when small, its bytes */
+    uint8_t header_class; /* class of the block of this header and, when small, its bytes */
     bool followed;        /* a recorder owns tensors of this storage (cr_followed_loses) */
     bool exposed; /* the address was given out: bytes may change without a new version */
     _Atomic int32_t
@@ -112,7 +112,7 @@ CR_MUST cr_status cr_tensor_view(cr_tensor **out, const cr_tensor *base, const c
 /* A 0-d tensor holding `s` as `dtype`; `number` marks it weak in promotion. */
 CR_MUST cr_status cr_tensor_scalar(cr_tensor **out, cr_scalar s, cr_dtype dtype, bool number);
 CR_MUST cr_status cr_storage_new(cr_storage **out, cr_device device, size_t size);
-/* Foreign bytes: `release(owner)` is called once when the last user goes. */
+/* Foreign bytes: `release(owner)` is called once, when the storage is freed. */
 CR_MUST cr_status cr_storage_foreign(cr_storage **out, void *bytes, size_t size,
                                      void (*release)(void *), void *owner);
 /* Another storage over the same bytes; it has a separate version (`.data`). */
@@ -135,13 +135,13 @@ CR_MUST cr_status cr_tensor_resize(cr_tensor *t, int ndim, const int64_t *size,
 /* Copies bytes between storages on any devices.  Does nothing when one of them has no bytes. */
 CR_MUST cr_status cr_storage_copy(cr_storage *to, size_t at, const cr_storage *from,
                                   size_t from_at, size_t n);
-/* `t` itself, counted, when the host addresses its elements; otherwise a dense copy on the
+/* A new reference to `t` when the host can access its elements, or else a dense copy on the
  * host. */
 CR_MUST cr_status cr_tensor_on_host(cr_tensor **out, cr_tensor *t);
 /* Never moves the bytes when they fit the block; see cr_tensor_resize. */
 CR_MUST cr_status cr_storage_resize(cr_storage *s, size_t size);
 
-/* The plain view of a tensor, valid while the tensor's geometry is. */
+/* The plain view of a tensor, valid until the tensor's geometry changes. */
 static inline cr_view cr_view_of(const cr_tensor *t)
 {
     return (cr_view){t->data, t->size, t->stride, t->ndim, t->dtype, t->device, t->number};
@@ -209,10 +209,10 @@ CR_MUST cr_status cr_call_out(const cr_op *op, const cr_value *arg, cr_tensor *c
 CR_MUST cr_status cr_call_given(cr_value *result, const cr_op *op, const cr_value *arg, int n);
 /* The same; *out is the first result, which must be the only tensor among them. */
 CR_MUST cr_status cr_call_tensor(cr_tensor **out, const cr_op *op, const cr_value *arg, int n);
-/* By a name that is known at run time. */
+/* Calls an operator by a name that is known at run time. */
 CR_MUST cr_status cr_call_named(const char *name, const cr_value *arg, int n, cr_value *result);
-/* Called when numbers that are arguments were read from tensors: a recording of the calls does
- * not serve other elements. */
+/* Called when arguments were read from a tensor's elements: a recording of these calls holds
+ * for these elements only. */
 void cr_numbers_were_elements(void);
 
 /* --- rules --- */
@@ -226,7 +226,7 @@ enum { CR_FRAME_TENSORS = 24, CR_FRAME_BYTES = 768 };
 typedef struct cr_frame {
     const cr_op *op;
     const cr_value *arg;                  /* slots below op->param_count */
-    cr_value slot[CR_MAX_SLOTS];          /* the others, by slot number */
+    cr_value slot[CR_MAX_SLOTS];          /* slots that are not arguments */
     uint64_t known;                       /* bit i: slot[i] has a value; set both to give one */
     cr_tensor *tensors[CR_FRAME_TENSORS]; /* made during evaluation */
     int tensor_count;

@@ -1,10 +1,9 @@
 /* The tile driver: any strides, broadcasts and dtypes to calls of one kernel.
  *
- * The iteration space is reordered so that the outputs run fastest and merged
- * where every operand allows it.  Its last two dims are the rows and columns of
- * a kernel call.  An operand that is stored as the kernel wants it, and whose
- * row is contiguous or one value, is used in place; any other goes through a
- * tile: converted in before the call, converted out after it. */
+ * The dims of the iteration space are sorted by the outputs' strides, and merged where every
+ * operand allows it.  The last two are the rows and columns of a kernel call.  An operand of
+ * the kernel's dtype whose rows are contiguous or one value is used directly.  Any other goes
+ * through a buffer: it is converted before the call, or after it for an output. */
 #include "base/parallel.h"
 #include "num/convert.h"
 #include "tensor/internal.h"
@@ -40,7 +39,7 @@ static void lay_out_space(plan *p, const cr_operand_view *v, int ndim)
     }
 }
 
-/* Whether dim `a` must run faster than dim `b`: 1 yes, -1 no, 0 either way. */
+/* 1 when dim `a` must be inside dim `b`, -1 when outside, 0 when strides do not decide. */
 static int runs_faster(const plan *p, int a, int b)
 {
     for (int k = 0; k < p->count; k++) {
@@ -70,7 +69,7 @@ static void swap_space_dims(plan *p, int a, int b)
     }
 }
 
-/* Insertion sort, slowest dim first; stable, so row-major stays as it is. */
+/* Insertion sort, outermost dim first; stable, so that row-major order is kept. */
 static void order_space(plan *p)
 {
     for (int i = 1; i < p->ndim; i++)
@@ -108,7 +107,7 @@ static void merge_space(plan *p)
         }
 }
 
-/* At least rows and columns. */
+/* Adds dims of size 1 up to two. */
 static void complete(plan *p)
 {
     while (p->ndim < 2) {
@@ -139,7 +138,7 @@ static void choose_staged(plan *p)
 
 /* --- running --- */
 
-/* The plane of rows and columns: where each operand starts, and what part is wanted. */
+/* A plane of rows and columns: the operands' addresses, and the part to compute. */
 typedef struct {
     char *data[CR_MAX_OPERANDS];
     int64_t rows, columns;
@@ -165,7 +164,7 @@ typedef struct {
     _Alignas(64) char bytes[TILE * 16];
 } tile;
 
-/* One tile of rows x columns through the staged operands' buffers. */
+/* Runs one tile of rows x columns through the buffers of the converted operands. */
 static void run_tile(const plan *p, tile *tiles, char *const *data, int64_t rows,
                      int64_t columns)
 {
@@ -231,7 +230,7 @@ static void run_plane(const plan *p, const plane *at)
         run_plain(p, at);
 }
 
-/* Rows [begin, end) of all rows of the space, plane by plane. */
+/* Runs the rows [begin, end) of the space, plane by plane. */
 static void run_space_rows(void *context, int64_t begin, int64_t end)
 {
     const plan *p = context;
@@ -255,7 +254,7 @@ static void run_space_rows(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* Columns [begin, end) in units of CHUNK, of a space of one row. */
+/* Runs columns of a space of one row; [begin, end) counts chunks of CHUNK columns. */
 enum { CHUNK = 4096 };
 static void run_columns(void *context, int64_t begin, int64_t end)
 {

@@ -1,7 +1,7 @@
 /* Type rules: promotion over call arguments, compute and result types, checks.
  *
- * Most entries promote their tensor arguments, or do so and turn integers into
- * the default dtype; those two are decided without evaluating the rule. */
+ * Most entries promote their tensor arguments, or promote them and convert integers to the
+ * default dtype.  These two rules are recognized and not evaluated. */
 #include "tensor/internal.h"
 
 static cr_dtype number_dtype(cr_category category)
@@ -33,7 +33,8 @@ static cr_dtype promote_or_either(cr_dtype a, cr_dtype b)
     return a == CR_DTYPE_NONE ? b : b == CR_DTYPE_NONE ? a : cr_promote(a, b);
 }
 
-/* A weaker kind of operand changes the category only. */
+/* Adds a weaker operand (a 0-d tensor or a number): it changes the dtype only when its category
+ * is higher. */
 static cr_dtype combine_kinds(cr_dtype strong, cr_dtype weak)
 {
     if (strong == CR_DTYPE_NONE || weak == CR_DTYPE_NONE)
@@ -45,7 +46,7 @@ static cr_dtype combine_kinds(cr_dtype strong, cr_dtype weak)
     return weak;
 }
 
-/* Strength of an operand: dims, no dims, number. */
+/* The class of an operand in promotion: with dims, 0-d, or a number. */
 static int strength(const cr_value *v)
 {
     if (v->tag == CR_TENSOR)
@@ -117,7 +118,7 @@ void cr_classify_type(cr_op *op)
         op->fast_type_args = (uint8_t)n;
 }
 
-/* All of them plain tensors of one dtype: nothing to promote. */
+/* The dtype when all of them are tensors of one dtype, which need no promotion. */
 static cr_dtype promote_leading(const cr_value *arg, int n)
 {
     if (arg[0].tag == CR_TENSOR && n == 1 && !arg[0].t->number)
@@ -139,7 +140,8 @@ static cr_status eval_type(cr_dtype *out, const cr_op *op, const cr_rule *rule, 
     return CR_OK;
 }
 
-/* An entry that is another one's part speaks in that one's name. */
+/* The message has the entry's name without a leading underscore, like the entry that it is a
+ * part of. */
 static cr_status refuse_dtype(const cr_op *op, cr_dtype t)
 {
     return cr_fail(CR_NOT_IMPLEMENTED, "\"%s\" not implemented for '%s'",
@@ -183,10 +185,10 @@ cr_status cr_find_kernel(cr_kernel *out, const cr_op *op, cr_dtype dtype, cr_for
     return *out ? CR_OK : refuse_dtype(op, dtype);
 }
 
-/* --- what was decided before --- */
+/* --- the last decision --- */
 
-/* Most calls repeat the types of the last one.  Where checks and types follow from types
- * alone, one word a record remembers the last types and what followed from them. */
+/* Most calls have the types of the entry's last call.  If its checks and types depend on types
+ * alone, one word of the record stores the last types and the decision. */
 
 enum { KEY_BITS = 7, KEY_TENSORS = 4, TYPE_BITS = 5, KEY_WIDTH = 34, STEADY_RESULTS = 4 };
 _Static_assert(CR_DTYPE_COUNT < 1 << TYPE_BITS &&
@@ -211,8 +213,8 @@ static bool asks_types_only(int builtin)
     }
 }
 
-/* True when the rule's value follows from types; adds the other arguments it names to
- * `others`.  `typed`: the rule stands where only its type is asked for. */
+/* True when the rule's value depends on types alone.  Adds the other arguments that it names to
+ * `others`.  `typed`: only the type of the rule's value is used. */
 static bool is_steady(const cr_op *op, const cr_rule *r, bool typed, uint32_t *others)
 {
     if (!r)
@@ -271,7 +273,7 @@ static inline bool equals_preset(const cr_value *v, const cr_value *preset)
     }
 }
 
-/* The types of a call; 0 when nothing may be remembered about it. */
+/* The types of a call as a key; 0 when its decision cannot be stored. */
 static inline uint64_t types_key(const cr_op *op, const cr_value *arg)
 {
     uint64_t key = 1 << TYPE_BITS | (uint64_t)cr_default_dtype();

@@ -109,8 +109,8 @@ static bool view_of_nothing(const cr_view *v, int ndim, const int64_t *size, int
     return true;
 }
 
-/* From the last dim on, dims that lie without gaps in one another make a block; each block
- * has to be the product of a run of the new dims. */
+/* From the last dim on, neighbouring dims without gaps between them form a block.  The size of
+ * each block must be the product of successive new dims. */
 bool cr_view_strides(const cr_view *v, int ndim, const int64_t *size, int64_t *stride)
 {
     int64_t step = v->ndim ? v->stride[v->ndim - 1] : 1, block = 1, used = 1;
@@ -254,7 +254,7 @@ static cr_status refuse_fewer(const cr_value *arg, const cr_view *self)
     return CR_RUNTIME;
 }
 
-/* torch's stride of a new leading dim: that of the dim behind it, times its size. */
+/* torch's stride of a new leading dim: the stride of the next dim times its size. */
 static cr_status expand_new(const cr_value *list, int dim, cr_geometry *out)
 {
     if (list->ints[dim] < 0)
@@ -294,7 +294,7 @@ cr_status cr_map_expand(const cr_value *arg, const cr_view *self, cr_geometry *o
     return CR_OK;
 }
 
-/* --- strides given --- */
+/* --- as_strided --- */
 
 static cr_status refuse_bounds(const cr_value *arg, int64_t offset, int64_t need)
 {
@@ -435,7 +435,7 @@ cr_status cr_map_mT(const cr_value *arg, const cr_view *self, cr_geometry *out)
     return CR_OK;
 }
 
-/* A permutation, wrapped and checked. */
+/* Wraps and checks a permutation. */
 static cr_status take_order(int64_t *order, const cr_value *dims, const cr_view *self)
 {
     uint64_t seen = 0;

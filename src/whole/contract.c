@@ -1,8 +1,8 @@
 /* Sums of products over named dimensions: einsum, tensordot, and chains of products.
  *
- * An operand is a tensor with one label a dimension.  Two operands are contracted as
- * one batch of matrix products: labels in both that are still needed are the batch,
- * labels in both that are not needed are summed, the rest are rows and columns. */
+ * An operand is a tensor with one label a dimension.  Two operands are contracted as one batch
+ * of matrix products: labels of both that are needed later are the batch, other labels of both
+ * are summed, and the remaining labels are rows and columns. */
 #include "whole/whole_impl.h"
 #include <stdio.h>
 #include <string.h>
@@ -58,7 +58,7 @@ static cr_status sum_labels(operand *o, const bool *drop)
     return CR_OK;
 }
 
-/* The labels of `o` that are (or are not) in `in`, in o's order. */
+/* Picks the labels of `o` for which `in` is `wanted`, in o's order. */
 static int pick_labels(const operand *o, const bool *in, bool wanted, uint8_t *out)
 {
     int n = 0;
@@ -99,7 +99,7 @@ static cr_status operand_reshape(operand *o, const int64_t *size, size_t n)
     return operand_apply(o, cr_entry.reshape, (cr_value[]){cr_of_ints(size, n)}, 1);
 }
 
-/* o as [a, b, c], each the given run of labels. */
+/* Reshapes o to [a, b, c], where each dim merges the given labels. */
 static cr_status as_matrices(operand *o, const uint8_t *a, int na, const uint8_t *b, int nb,
                              const uint8_t *c, int nc, bool flat)
 {
@@ -169,7 +169,7 @@ typedef struct {
     operand operand[MOST_OPERANDS];
     bool has_ellipsis[MOST_OPERANDS];
     int ellipsis_at[MOST_OPERANDS]; /* letters before it */
-    int ellipsis_dims;              /* most dimensions that an ellipsis stands for */
+    int ellipsis_dims; /* the most dims that an ellipsis of an operand stands for */
     uint8_t out[CR_MAX_DIMS];
     int out_count;
     int64_t size[LABELS];
@@ -250,7 +250,7 @@ static cr_status read_operands(equation *e, int given)
     return CR_OK;
 }
 
-/* Puts labels for the dimensions that an ellipsis stands for; they align at the right. */
+/* Replaces an ellipsis by labels for its dims, aligned at the right. */
 static cr_status spread_ellipsis(equation *e, int k)
 {
     operand *o = &e->operand[k];
@@ -330,7 +330,8 @@ static void put_ellipsis_out(equation *e)
         e->out[e->out_count++] = (uint8_t)(LABELS - e->ellipsis_dims + i);
 }
 
-/* Without an arrow: the ellipsis, then the labels that are used once. */
+/* The output of an equation without an arrow: the ellipsis, then the labels that are used
+ * once. */
 static void implicit_output(equation *e, const int *uses)
 {
     put_ellipsis_out(e);
@@ -428,7 +429,7 @@ static cr_status drop_ones(equation *e, operand *o)
     return CR_OK;
 }
 
-/* Which labels the output or an operand from `first` on needs. */
+/* Sets keep[] for the labels that the output or an operand from `first` on needs. */
 static void needed_labels(const equation *e, int first, bool *keep)
 {
     memset(keep, 0, LABELS * sizeof *keep);
@@ -520,7 +521,7 @@ static cr_status wrap_pair_dim(int64_t *out, int64_t dim, const cr_tensor *t)
                          (long long)dim);
 }
 
-/* Labels: the pairs share one, the other dimensions have their own. */
+/* Labels both operands: paired dims share a label, every other dim has a separate one. */
 static cr_status label_pairs(operand *a, operand *b, const cr_value *da, const cr_value *db)
 {
     bool used_a[CR_MAX_DIMS] = {0}, used_b[CR_MAX_DIMS] = {0};
@@ -548,7 +549,7 @@ static cr_status label_pairs(operand *a, operand *b, const cr_value *da, const c
     return CR_OK;
 }
 
-/* A pair with one size of 1 broadcasts: the other side is summed. */
+/* When one dim of a pair has size 1, the other operand is summed over its dim. */
 static cr_status sum_broadcast(operand *a, operand *b, uint32_t pairs)
 {
     for (uint32_t l = 0; l < pairs; l++) {
@@ -634,7 +635,7 @@ static cr_status check_chain(const cr_value *list)
     return CR_OK;
 }
 
-/* split[i][j]: where the product of matrices i..j is cut; fewest multiplications. */
+/* split[i][j]: where to cut the product of matrices i..j for the fewest multiplications. */
 typedef struct {
     double cost[MOST_CHAIN][MOST_CHAIN];
     uint8_t split[MOST_CHAIN][MOST_CHAIN];
@@ -660,7 +661,7 @@ static void plan_chain(chain *c)
         }
 }
 
-/* The product of matrices i..j; depth is at most the chain's length. */
+/* The product of matrices i..j. Recursion is at most as deep as the chain is long. */
 static cr_status multiply_chain(chain *c, int i, int j, cr_tensor **out)
 {
     cr_tensor *left = NULL, *right = NULL;
@@ -680,7 +681,7 @@ done:
     return st;
 }
 
-/* Vectors at the ends become matrices; the result loses those dimensions again. */
+/* Vectors at the ends are used as matrices; the added dims are removed from the result. */
 static cr_status run_chain(chain *c, const cr_value *list, cr_value *result)
 {
     bool row = list->list[0].t->ndim == 1, column = list->list[c->n - 1].t->ndim == 1;

@@ -64,7 +64,7 @@ cr_status cr_do_contiguous(const cr_value *arg, cr_value *result)
     return cr_call_given(result, cr_entry.clone, (cr_value[]){arg[0], wanted}, 2);
 }
 
-/* Differentiable through `_to_dtype`, so that an unchanged tensor stays itself. */
+/* Calls `_to_dtype`, which is differentiable; returns self when the dtype is the same. */
 cr_status cr_do_to_dtype(const cr_value *arg, cr_value *result)
 {
 
@@ -93,7 +93,7 @@ cr_status cr_do_to_copy(const cr_value *arg, cr_value *result)
                           cr_int_or(&arg[6], CR_FORMAT_PRESERVE));
 }
 
-/* Whether `from` broadcasts to exactly the sizes of `to`. */
+/* True when `from` broadcasts to exactly the sizes of `to`. */
 static bool fills(const cr_tensor *to, const cr_tensor *from)
 {
     int shift = to->ndim - from->ndim;

@@ -13,7 +13,7 @@ static cr_status int64_tensor(cr_value *out, cr_tensor *like, int ndim, const in
     return CR_OK;
 }
 
-/* The groups' first items picked from self: elements, or slices along dim. */
+/* Picks the first item of each group from self: elements, or slices along dim. */
 static cr_status pick_group_firsts(cr_value *out, cr_tensor *self, const cr_groups *g,
                                    bool slices, int64_t dim)
 {
@@ -34,7 +34,7 @@ static cr_status pick_group_firsts(cr_value *out, cr_tensor *self, const cr_grou
     return st;
 }
 
-/* The inverse and the counts; empty vectors when they are not wanted. */
+/* Makes the inverse and the counts; those not requested are empty vectors. */
 static cr_status make_inverse_and_counts(cr_value *result, cr_tensor *self, const cr_groups *g,
                                          bool slices, bool inverse, bool counts)
 {

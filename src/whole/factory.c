@@ -1,4 +1,4 @@
-/* Making tensors: empty, zeros, ones, full and their relatives. */
+/* Making tensors: empty, zeros, ones, full and similar entries. */
 #include "whole/whole_impl.h"
 
 /* The options of a factory, read from `dtype, layout, device, pin_memory`. */

@@ -1,4 +1,4 @@
-/* Operators that give several tensors: pieces of a dim, grids, broadcasts. */
+/* Operators that return several tensors: pieces of a dim, grids, broadcasts. */
 #include "ops/shape.h"
 #include "whole/whole_impl.h"
 #include <string.h>
@@ -62,7 +62,7 @@ cr_status cr_do_unbind(const cr_value *arg, cr_value *result)
     return st;
 }
 
-/* n pieces; length[i] long, or step long with a shorter last one. */
+/* n pieces: of length[i], or of `step` with a shorter last one. */
 static cr_status pieces(cr_value *result, const cr_tensor *t, int64_t dim, uint32_t n,
                         const int64_t *length, int64_t step)
 {
@@ -352,7 +352,7 @@ cr_status cr_do_dsplit_at(const cr_value *arg, cr_value *result)
 
 /* --- lists in, lists out --- */
 
-/* `fn` of each tensor of arg[0]. */
+/* Calls `fn` for each tensor of arg[0]. */
 static cr_status each(const cr_value *arg, cr_value *result,
                       cr_status (*fn)(cr_value *out, cr_value v, void *context), void *context)
 {
@@ -440,7 +440,7 @@ static cr_status check_axes(const cr_value *axes)
     return CR_OK;
 }
 
-/* Axis `at` of a grid: its coordinates along that dim, repeated along the others. */
+/* Tensor `at` of a grid: its coordinates along dim `at`, repeated along the others. */
 static cr_status one_axis(cr_value *out, const cr_value *axis, const cr_shape *grid, int at)
 {
     int64_t size[CR_MAX_DIMS];

@@ -1,9 +1,9 @@
-/* cross_entropy_loss: by classes through nll_loss, by probabilities through log_softmax,
- * with label smoothing in both. */
+/* cross_entropy_loss: nll_loss for class targets, log_softmax for probabilities, label
+ * smoothing for both. */
 #include "whole/whole_impl.h"
 #include <string.h>
 
-/* Class dim: 1, or 0 of an unbatched input. */
+/* The class dim: 1, or 0 for an unbatched input. */
 static int64_t class_dim(const cr_tensor *self) { return self->ndim == 1 ? 0 : 1; }
 
 typedef struct {

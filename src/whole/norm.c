@@ -1,5 +1,5 @@
-/* Norms that keep running statistics: the statistics are updated here, in place and
- * without history; everything differentiable is an entry. */
+/* Norms that keep running statistics: the statistics are updated here, in place and without
+ * autograd; the differentiable part is an entry. */
 #include "whole/whole_impl.h"
 
 enum { INPUT, WEIGHT, BIAS, MEAN, VAR, TRAINING, MOMENTUM, EPS };
@@ -48,7 +48,7 @@ static cr_status update(cr_tensor *running, cr_tensor *value, double momentum, d
     return st;
 }
 
-/* n / (n - 1), which makes the variance unbiased. */
+/* The factor n / (n - 1) that makes a variance unbiased. */
 static double unbiased(int64_t n) { return (double)n / ((double)n - 1); }
 
 static cr_status update_both(const cr_value *arg, const cr_value *stats, int64_t n)
@@ -107,7 +107,7 @@ cr_status cr_do_native_batch_norm(const cr_value *arg, cr_value *result)
 
 /* --- instance norm --- */
 
-/* The statistics of [1, N*C, ...] as [C]: the mean over the samples. */
+/* Averages the statistics of [1, N*C, ...] over the samples, to [C]. */
 static cr_status mean_over_samples(cr_tensor **out, cr_tensor *stat, int64_t samples,
                                    int64_t channels)
 {
@@ -141,7 +141,7 @@ done:
     return st;
 }
 
-/* x * weight + bias, one value a channel. */
+/* x * weight + bias, with one weight and bias for each channel. */
 static cr_status affine(cr_value *result, const cr_value *arg, cr_value *x)
 {
     const cr_op *const op[] = {cr_entry.mul, cr_entry.add};

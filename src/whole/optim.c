@@ -15,7 +15,7 @@ static cr_status read_scaler_number(double *out, const cr_value *v)
     return CR_OK;
 }
 
-/* Divides the gradients by the scale, as torch's fused steps leave them. */
+/* Divides the gradients by the scale, in place as torch's fused steps do. */
 static cr_status unscale(const cr_value *grads, const cr_value *scale)
 {
     const cr_op *op = cr_entry.div_;
@@ -79,7 +79,7 @@ cr_status cr_fused_sgd(const cr_value *arg, cr_value *result)
     return run_update(&u, &arg[10], &arg[11]);
 }
 
-/* --- steps that are counted --- */
+/* --- counting steps --- */
 
 /* The number of steps; 1 for a fake, which has no elements. */
 static double step_of(const cr_value *steps, uint32_t i)
@@ -117,7 +117,7 @@ static void count_up(const cr_value *steps)
 
 typedef struct {
     const cr_value *steps;
-    bool counts; /* the steps are counted up here, not by the caller */
+    bool counts; /* the entry counts the steps, not its caller */
     double lr, beta1, beta2, decay;
     cr_value eps, maximize;
     bool decoupled;

@@ -1,8 +1,8 @@
-/* Elements moved between channels and pixels; diagonals filled. */
+/* Moving elements between channels and pixels; filling diagonals. */
 #include "whole/whole_impl.h"
 #include <string.h>
 
-/* reshape, permute, reshape: each through all stages. */
+/* reshape, permute, reshape, as calls through all stages. */
 static cr_status shuffle_elements(cr_value *result, const cr_value *self, const cr_shape *fine,
                                   const int64_t *order, const cr_shape *sizes)
 {
@@ -177,7 +177,7 @@ static cr_status check_diagonal(const cr_tensor *t)
     return CR_OK;
 }
 
-/* One run down the diagonal from row `first` on. */
+/* Fills the diagonal that starts at row `first`. */
 static cr_status fill_run(cr_tensor *t, int64_t first, cr_scalar value)
 {
     int64_t size = t->size[0] - first, stride = 0;

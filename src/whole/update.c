@@ -1,10 +1,10 @@
-/* One arithmetic over many parameters: the steps of optimizers.
+/* Running one body over many parameters: the steps of optimizers.
  *
  * Parameters whose tensors are contiguous, have the entry's compute dtype and share the step's
  * numbers form a batch, which is one parallel region over spans of all of them, so that a
  * hundred small parameters cost one region and no dispatch.  Each other parameter is a call.
  *
- * Everything that can be refused or that takes memory comes before the first write. */
+ * All checks and allocations come before the first write. */
 #include "whole/update.h"
 #include "base/memory.h"
 #include "base/parallel.h"
@@ -37,7 +37,7 @@ static cr_tensor *list_tensor(const cr_update *u, int list, uint32_t i)
     return u->list[list]->list[i].t;
 }
 
-/* --- refusals --- */
+/* --- checks --- */
 
 static cr_status check_list_lengths(const cr_update *u)
 {
@@ -149,7 +149,7 @@ static void update_part(const batch *b, const piece *p, int64_t from, int64_t to
     b->kernel(ptr, stride, size, b->params.slot);
 }
 
-/* The piece that span `s` belongs to. */
+/* The parameter of span `s`. */
 static uint32_t find_piece(const batch *b, int64_t s)
 {
     uint32_t low = 0, high = b->count;

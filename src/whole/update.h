@@ -1,7 +1,7 @@
 /* update.h - an elementwise entry over lists of parameters, gradients and states, in place.
  *
- * The entry's tensor parameters come first, one a list; those of `written` are its results
- * as well, in order.  The numbers that follow may differ from parameter to parameter. */
+ * The entry's tensor parameters come first, one for each list; those in `written` are also its
+ * results, in order.  The numbers that follow may differ between parameters. */
 #ifndef CR_WHOLE_UPDATE_H
 #define CR_WHOLE_UPDATE_H
 
@@ -17,9 +17,9 @@ struct cr_update {
     int lists;
     unsigned written; /* bit k: the entry writes list k */
     const cr_value *list[CR_UPDATE_LISTS];
-    /* Fills the entry's arguments behind the tensors, for parameter i. */
+    /* Sets the entry's arguments after the tensors, for parameter i. */
     void (*numbers)(const cr_update *u, uint32_t i, cr_value *arg);
-    /* Runs when memory is there and before the first write; may be NULL. */
+    /* Called after all allocations and before the first write; may be NULL. */
     cr_status (*start)(const cr_update *u);
     const void *context;
 };
@@ -27,7 +27,7 @@ struct cr_update {
 /* CR_RUNTIME when the lists differ in length, their tensors in sizes or device, or when a
  * tensor may not be written. */
 CR_MUST cr_status cr_update_check(const cr_update *u);
-/* After the check it fails with CR_MEMORY only, and then has changed nothing. */
+/* Call it after the check.  Fails only with CR_MEMORY, and then without a write. */
 CR_MUST cr_status cr_update_run(const cr_update *u);
 
 #endif

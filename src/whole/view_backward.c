@@ -1,4 +1,5 @@
-/* Derivatives of views: cotangents put back where their elements came from. */
+/* Derivatives of views: cotangents are copied or added to the elements that the view
+ * selected. */
 #include "tensor/entries.h"
 #include "whole/whole_impl.h"
 #include <string.h>
@@ -18,7 +19,7 @@ static cr_status zeros(cr_tensor **out, const cr_tensor *like, int ndim, const i
     return st;
 }
 
-/* The cotangent may broadcast. */
+/* Refuses a cotangent that does not broadcast to the view. */
 static cr_status check_piece(const cr_view *to, const cr_view *from)
 {
     cr_text sizes = {0};
@@ -150,7 +151,7 @@ static cr_status ones(cr_tensor **out, const cr_tensor *like)
     return cr_fill(*out, cr_scalar_int(1));
 }
 
-/* A base that shows an element in several places shares its cotangent among them. */
+/* Divides the cotangent of an element that the base has in several places among them. */
 static cr_status share_cotangent(cr_tensor **row, const cr_tensor *self, const layout *base,
                                  int64_t first, int64_t len)
 {

@@ -1,4 +1,4 @@
-/* Views that need more than a map: dtypes change, copies may be needed, self changes. */
+/* Views that a map function cannot make: other dtypes, possible copies, changes of self. */
 #include "tensor/entries.h"
 #include "whole/whole_impl.h"
 #include <stdio.h>

@@ -1,8 +1,7 @@
-/* whole_impl.h - functions that operator entries name in `whole` clauses, and what their files
- * share.
+/* whole_impl.h - functions that operator entries name in `whole` clauses, and their helpers.
  *
- * Such a function does all of an entry: arg is borrowed, results are owned by the caller, and
- * fakes are passed as they are. */
+ * Such a function implements an entry completely. arg is borrowed, results are owned by the
+ * caller, and arguments may be fakes, which have no bytes. */
 #ifndef CR_WHOLE_IMPL_H
 #define CR_WHOLE_IMPL_H
 
@@ -36,7 +35,7 @@ static inline int64_t cr_int_or(const cr_value *v, int64_t preset)
     return v->tag == CR_NONE ? preset : v->i;
 }
 
-/* A list for a CR_TENSORS result, all CR_NONE; NULL with a record. */
+/* A list for a CR_TENSORS result, all CR_NONE; NULL and an error when out of memory. */
 cr_value *cr_list_new(uint32_t n);
 static inline cr_value cr_of_list(cr_value *list, uint32_t n)
 {
