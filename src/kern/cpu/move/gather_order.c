@@ -45,14 +45,15 @@ typedef struct {
 
 static void dims_add(dims *to, const cr_places *p, int d)
 {
-    int64_t table = p->table_stride[d] * (int64_t)p->item,
-            other = p->other_stride[d] * (int64_t)p->other_item,
-            index = p->index_stride[d] * (int64_t)p->index_item, size = p->size[d];
+    int64_t size = p->size[d];
     int k = to->ndim - 1;
 
     to->size *= size;
     if (size == 1)
         return;
+    int64_t table = p->table_stride[d] * (int64_t)p->item,
+            other = p->other_stride[d] * (int64_t)p->other_item,
+            index = p->index_stride[d] * (int64_t)p->index_item;
     if (k >= 0 && to->table[k] == table * size && to->other[k] == other * size &&
         to->index[k] == index * size)
         size *= to->extent[k];
