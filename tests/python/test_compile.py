@@ -1424,34 +1424,6 @@ def test_a_compiled_training_step_holds_no_more_memory_than_eager_recorded_calls
     assert max(compiled[2:]) < eager[3] + room, (eager, compiled)
 
 
-HELD_BY_A_PROCESS = """
-import sys
-import cresset as torch, cresset.nn as nn, cresset.nn.functional as F
-net = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
-optimizer = torch.optim.Adam(net.parameters())
-x, t = torch.randn(64, 784), torch.randint(0, 10, (64,))
-def step():
-    optimizer.zero_grad()
-    loss = F.cross_entropy(net(x), t)
-    loss.backward()
-    optimizer.step()
-if sys.argv[1] == "compiled":
-    step = torch.compile(step)
-most = 0
-for _ in range(8):
-    step()
-    held = torch._C._memory_stats()
-    most = max(most, held["used"] + held["cached"])
-print(most)
-"""
-
-
-def test_a_process_that_compiles_its_steps_takes_less_memory_for_tensors_from_the_system():
-    eager, compiled = (int(subprocess.run([sys.executable, "-c", HELD_BY_A_PROCESS, how], capture_output=True, text=True,
-                                          check=True).stdout) for how in ("eager", "compiled"))
-    assert compiled <= eager
-
-
 def test_a_replaced_gradient_is_freed_before_the_call_computes():
     def make():
         p = torch.ones(1 << 18, requires_grad=True)
