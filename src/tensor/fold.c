@@ -70,7 +70,7 @@ static const char *outer_at(const axis_job *j, int64_t i)
 
 /* Folds the rows [begin, end) of at most CR_FOLD_ROW elements.  One kernel call folds several
  * neighbours in the last outer dim. */
-static void run_rows(void *context, int64_t begin, int64_t end)
+static void run_axis_rows(void *context, int64_t begin, int64_t end)
 {
     axis_job *j = context;
     int last = j->outer_ndim - 1;
@@ -87,7 +87,7 @@ static void run_rows(void *context, int64_t begin, int64_t end)
 }
 
 /* Folds units (row, part) of rows longer than CR_FOLD_ROW. */
-static void run_parts(void *context, int64_t begin, int64_t end)
+static void run_axis_parts(void *context, int64_t begin, int64_t end)
 {
     axis_job *j = context;
 
@@ -137,8 +137,8 @@ static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
                            const void *param);
 
 /* Folds the parts' results along dim `axis` of `partial`. */
-static cr_status join_parts(cr_tensor **out, folding *f, cr_tensor *partial, int axis,
-                            const void *param)
+static cr_status join_axis_parts(cr_tensor **out, folding *f, cr_tensor *partial, int axis,
+                                 const void *param)
 {
     bool was = f->joining;
 
@@ -169,8 +169,8 @@ static cr_status check_job(const axis_job *j, cr_tensor *made)
     return j->status;
 }
 
-static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis,
-                           const void *param)
+static cr_status fold_axis_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis,
+                                const void *param)
 {
     axis_job j = {.param = param, .in = t->data, .length = t->size[axis], .part = CR_FOLD_ROW};
     cr_tensor *made;
@@ -183,11 +183,11 @@ static cr_status fold_rows(cr_tensor **out, folding *f, cr_tensor *t, int axis,
     CR_TRY(new_partial(&made, f, t, axis, j.parts));
     j.out = made->data;
     if (j.parts > 1) {
-        cr_share_out(t->device, j.outer * j.parts, GRAIN / CR_FOLD_ROW, run_parts, &j);
+        cr_share_out(t->device, j.outer * j.parts, GRAIN / CR_FOLD_ROW, run_axis_parts, &j);
         CR_TRY(check_job(&j, made));
-        return join_parts(out, f, made, axis, param);
+        return join_axis_parts(out, f, made, axis, param);
     }
-    cr_share_out(t->device, j.outer, 1 + GRAIN / j.length, run_rows, &j);
+    cr_share_out(t->device, j.outer, 1 + GRAIN / j.length, run_axis_rows, &j);
     CR_TRY(check_job(&j, made));
     *out = made;
     return CR_OK;
@@ -221,7 +221,7 @@ static cr_status fold_columns(cr_tensor **out, folding *f, cr_tensor *t, int axi
     cr_share_out(t->device, j.outer * j.parts * j.strips, 1 + GRAIN / unit, run_strips, &j);
     CR_TRY(check_job(&j, made));
     if (j.parts > 1)
-        CR_TRY(join_parts(&made, f, made, 1, param));
+        CR_TRY(join_axis_parts(&made, f, made, 1, param));
     cr_geometry g = {.ndim = 0};
     int64_t step = j.columns * j.outer;
     for (int d = 0; d < t->ndim; d++)
@@ -250,8 +250,8 @@ static cr_status fold_axis(cr_tensor **out, folding *f, cr_tensor *t, int axis,
     if (t->size[last] != 1 && t->stride[last] != 1)
         CR_TRY(cr_contiguous_plain(&dense, t));
     t = dense ? dense : t;
-    st =
-        axis == last ? fold_rows(out, f, t, axis, param) : fold_columns(out, f, t, axis, param);
+    st = axis == last ? fold_axis_rows(out, f, t, axis, param)
+                      : fold_columns(out, f, t, axis, param);
     cr_drop(dense);
     return st;
 }
@@ -289,7 +289,7 @@ static void sort_dims(sorted_dims *s, const cr_tensor *t, uint64_t mask)
 }
 
 /* Joins neighbouring reduced dims without gaps between them. */
-static void merge_dims(sorted_dims *s)
+static void merge_sorted_dims(sorted_dims *s)
 {
     for (int d = s->ndim - 2; d >= 0; d--) {
         bool kin = s->reduced[d] == s->reduced[d + 1] && s->reduced[d];
@@ -426,7 +426,7 @@ static cr_status fold_into(cr_tensor *result, const int *kept_dim, const cr_op *
     CR_GO(cr_cast_plain(&input, self, f.compute));
     cr_fill_params(&params, op, arg, f.compute);
     sort_dims(&s, input, x->mask);
-    merge_dims(&s);
+    merge_sorted_dims(&s);
     require_axis(&s);
     CR_GO(fold_all(&folded, &f, input, &s, params.slot));
     view_back(&g, folded, &s, result, kept_dim);
@@ -478,8 +478,8 @@ static bool is_short(const cr_op *op, const cr_value *arg, const fold_facts *x)
            op->kernel[x->compute][CR_FORM_MAIN] && !op->returns[0];
 }
 
-static cr_status run_short(const cr_op *op, const cr_value *arg, cr_value *result,
-                           const fold_facts *x)
+static cr_status fold_short(const cr_op *op, const cr_value *arg, cr_value *result,
+                            const fold_facts *x)
 {
     const cr_tensor *self = arg[0].t;
     int64_t item = (int64_t)cr_dtype_size(x->compute), size[2] = {1, self->numel};
@@ -505,7 +505,7 @@ cr_status cr_run_fold(const cr_op *op, const cr_value *arg, cr_value *result)
 
     CR_TRY(gather_facts(&x, op, arg));
     if (is_short(op, arg, &x))
-        return run_short(op, arg, result, &x);
+        return fold_short(op, arg, result, &x);
     if (x.count == 0)
         CR_TRY(identity_of(&identity, op));
     CR_TRY(new_result(&out, kept_dim, arg[0].t, &x));

@@ -83,7 +83,7 @@ typedef struct {
 
 enum { SPAN = 4096, GRAIN_SPANS = 8 };
 
-static void run_spans(void *context, int64_t begin, int64_t end)
+static void run_body_spans(void *context, int64_t begin, int64_t end)
 {
     const span_call *c = context;
     int64_t from = begin * SPAN, to = end * SPAN < c->n ? end * SPAN : c->n;
@@ -105,12 +105,12 @@ static void run_contiguous(cr_kernel kernel, void *const *ptr, const int64_t *st
         return;
     }
     span_call c = {kernel, ptr, stride, param, n, count};
-    cr_parallel_for((n + SPAN - 1) / SPAN, GRAIN_SPANS, run_spans, &c);
+    cr_parallel_for((n + SPAN - 1) / SPAN, GRAIN_SPANS, run_body_spans, &c);
 }
 
 /* One result, one kernel call. */
-static cr_status run_short(const cr_op *op, const cr_value *arg, cr_tensor *out,
-                           const cr_tensor *like, cr_dtype compute, cr_kernel kernel)
+static cr_status run_body_short(const cr_op *op, const cr_value *arg, cr_tensor *out,
+                                const cr_tensor *like, cr_dtype compute, cr_kernel kernel)
 {
     void *ptr[CR_MAX_OPERANDS];
     int64_t stride[2 * CR_MAX_OPERANDS];
@@ -231,7 +231,7 @@ cr_status cr_run_body(const cr_op *op, const cr_value *arg, cr_value *result)
     if (!like || kernel_result_type(dtypes[0], compute) != dtypes[0])
         return run_long(op, arg, result, compute, kernel, dtypes);
     CR_TRY(cr_tensor_new(&out, dtypes[0], CR_HOST, like->ndim, like->size));
-    CR_TRY(run_short(op, arg, out, like, compute, kernel));
+    CR_TRY(run_body_short(op, arg, out, like, compute, kernel));
     result[0] = cr_of_tensor(out);
     return CR_OK;
 }
@@ -265,7 +265,7 @@ cr_status cr_run_body_into(const cr_op *op, const cr_value *arg, cr_tensor *cons
         cr_is_host(out[0]->device)) {
         const cr_tensor *like = same_everywhere(op, arg, compute);
         if (like && like->ndim == out[0]->ndim && like->numel == out[0]->numel)
-            return run_short(op, arg, out[0], like, compute, kernel);
+            return run_body_short(op, arg, out[0], like, compute, kernel);
     }
     return run_plan(op, arg, out, compute, kernel, written);
 }
