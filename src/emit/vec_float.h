@@ -372,6 +372,18 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
         return cv_copysign_##T(r, x);                                                          \
     }
 
+/* The next number on the way from x to y: bits are ordered as numbers of one sign are. */
+#define CV_DEFINE_NEXTAFTER(T, I, U, M)                                                        \
+    CV_FN cv_##T cv_nextafter_##T(cv_##T x, cv_##T y)                                          \
+    {                                                                                          \
+        cv_##M away = cv_xor_##M(cv_lt_##T(x, y), cv_signbit_##T(x));                          \
+        cv_##I step = cv_select_##I(away, cv_set1_##I(1), cv_set1_##I(-1));                    \
+        cv_##T r = (cv_##T)((cv_##U)x + (cv_##U)step), zero = {0};                             \
+        r = cv_select_##T(cv_eq_##T(x, zero), cv_copysign_##T((cv_##T)cv_set1_##I(1), y), r);  \
+        r = cv_select_##T(cv_eq_##T(x, y), y, r);                                              \
+        return cv_select_##T(cv_or_##M(cv_isnan_##T(x), cv_isnan_##T(y)), x + y, r);           \
+    }
+
 #define CV_DEFINE_FLOAT(T, I, U, M, size, suffix)                                              \
     CV_DEFINE_BITS(T, I, U, M)                                                                 \
     CV_DEFINE_EXTREMA(T)                                                                       \
@@ -383,7 +395,7 @@ CV_SLOW double cv_d_quarters(double x, double *low, int *quarter)
     CV_DEFINE_LDEXP(T, I, suffix)                                                              \
     CV_FN cv_##T cv_cast_##T##_##I(cv_##I a) { return __builtin_convertvector(a, cv_##T); }    \
     CV_FN cv_##I cv_cast_##I##_##T(cv_##T a) { return __builtin_convertvector(a, cv_##I); }    \
-    CV_LANEWISE2(T, nextafter, __builtin_nextafter##suffix)                                    \
+    CV_DEFINE_NEXTAFTER(T, I, U, M)                                                            \
     CV_DEFINE_REDUCE(T, add, size)                                                             \
     CV_DEFINE_REDUCE(T, mul, size)                                                             \
     CV_DEFINE_REDUCE(T, maximum, size)                                                         \
