@@ -62,6 +62,8 @@ int cr_compiled_calls_count(const cr_compiled_calls *c);
 /* Programs for all sizes that were made; bytes of all calls. */
 int cr_compiled_calls_shared(const cr_compiled_calls *c);
 size_t cr_compiled_calls_bytes(const cr_compiled_calls *c);
+/* Processor time that the last instance of a shared program took to make. */
+double cr_compiled_calls_seconds(const cr_compiled_calls *c);
 /* The call that was found last, borrowed; NULL before the first. */
 cr_compiled_call *cr_compiled_calls_last(const cr_compiled_calls *c);
 

@@ -11,6 +11,7 @@
 #include "base/map.h"
 #include "compile/call.h"
 #include <string.h>
+#include <time.h>
 
 /* A call for one choice of sizes and whole numbers. */
 typedef struct instance {
@@ -43,6 +44,7 @@ struct cr_compiled_calls {
     int count;
     size_t bytes, limit;
     bool alone;          /* each choice compiles separate programs */
+    double seconds;      /* to make the last instance of a shared call */
     int tries;           /* to make a shared call */
     shared_call *shared; /* the newest first */
     int seen; /* choices of sizes that tell which symbols are one, the recording's first */
@@ -317,10 +319,18 @@ static cr_status resize(cr_compiled_call **out, const cr_compiled_calls *c,
     return st;
 }
 
-/* Of the shared call that serves such sizes, if there is one. */
-static cr_status find_shared(cr_compiled_call **out, const cr_compiled_calls *c,
-                             const int64_t *now)
+static double calls_clock(void)
 {
+    struct timespec t;
+
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Of the shared call that serves such sizes, if there is one. */
+static cr_status find_shared(cr_compiled_call **out, cr_compiled_calls *c, const int64_t *now)
+{
+    double start = calls_clock();
     cr_scalar *symbol = cr_alloc(numbers_of(c) * sizeof *symbol + 1);
     cr_status st = symbol ? CR_OK : CR_MEMORY;
 
@@ -336,6 +346,8 @@ static cr_status find_shared(cr_compiled_call **out, const cr_compiled_calls *c,
         }
     }
     cr_free(symbol);
+    if (*out)
+        c->seconds = calls_clock() - start;
     return st;
 }
 
@@ -602,6 +614,7 @@ cr_status cr_compiled_calls_find(cr_compiled_call **out, cr_compiled_calls *c,
 
 int cr_compiled_calls_count(const cr_compiled_calls *c) { return c->count; }
 size_t cr_compiled_calls_bytes(const cr_compiled_calls *c) { return c->bytes; }
+double cr_compiled_calls_seconds(const cr_compiled_calls *c) { return c->seconds; }
 
 int cr_compiled_calls_shared(const cr_compiled_calls *c)
 {

@@ -10,6 +10,7 @@
  * The classes are only observed; for other sizes they are checked: every rule's results must
  * have the type of their class, and the first one to be computed decides it.  Since a rule's
  * results follow from its entry, arguments and classes, every type then is that of its rule. */
+#include "base/log.h"
 #include "base/map.h"
 #include "graph/graph.h"
 #include "tensor/geometry.h"
@@ -472,12 +473,22 @@ static bool rule_gives_each(const cr_gsizes *x, const cr_gnode *n)
     return each;
 }
 
-/* Checks see tensors, so entries with checks are called. */
+static uint32_t rule_varying(const cr_gnode *n)
+{
+    uint32_t params = 0;
+
+    for (int i = 0; i < n->varying_count; i++)
+        params |= UINT32_C(1) << n->varying[i].arg;
+    return params;
+}
+
+/* Checks see tensors, so entries that check sizes are called. */
 static rule_way rule_find_way(const cr_gsizes *x, const size_rule *r)
 {
     const cr_op *op = r->n->op;
 
-    if (op->check_count || r->writes || !rule_gives_each(x, r->n))
+    if (!cr_checks_ignore_sizes(op, rule_varying(r->n)) || r->writes ||
+        !rule_gives_each(x, r->n))
         return RULE_CALL;
     if (op->does == CR_DOES_BODY && r->reads.len)
         return RULE_BODY;
@@ -523,6 +534,9 @@ static void rule_add(classifier *c, const cr_gnode *n)
     for (int k = 0; r->fixed && k < n->result_count; k++)
         if (resize_class(x, n->result[k]))
             resize_class(x, n->result[k])->fixed = true;
+    if (!r->fixed && r->way == RULE_CALL)
+        cr_log_line("graph", 3, "other sizes: %s is called on tensors without bytes",
+                    n->op->name);
     CR_PUSH(&x->session, &x->rules, r);
 }
 

@@ -167,6 +167,9 @@ CR_MUST cr_status cr_wrap_dim(int64_t *out, int64_t dim, int64_t ndim);
 /* Sizes and strides of an elementwise result of these arguments, of which only geometry is
  * read. CR_RUNTIME where sizes do not fit each other. */
 CR_MUST cr_status cr_elementwise_geometry(cr_geometry *out, const cr_value *arg, int n);
+/* Whether the entry's checks have the same answer for tensors of other sizes, with the same
+ * dtypes, numbers of dims and arguments but for those of bits `varying`. */
+bool cr_checks_ignore_sizes(const cr_op *op, uint32_t varying);
 /* "[2, 3]" as torch prints sizes. */
 void cr_print_sizes(cr_text *out, int ndim, const int64_t *size);
 const char *cr_tensor_type_name(const cr_tensor *t); /* "torch.FloatTensor" */

@@ -255,6 +255,36 @@ void cr_classify_steady(cr_op *op)
     op->steady = op->steady && tensors && tensors <= KEY_TENSORS;
 }
 
+/* `typed`: the rule is an argument of a function that asks for no size.  Arithmetic is of
+ * numbers, because a tensor is not accepted as its argument. */
+static bool ignores_sizes(const cr_op *op, const cr_rule *r, bool typed, uint32_t varying)
+{
+    if (r->kind == CR_RULE_NAME && r->slot >= 0) {
+        if (r->slot >= op->param_count)
+            return false;
+        return op->tensor_params >> r->slot & 1 ? typed : !(varying >> r->slot & 1);
+    }
+    bool calls = r->kind == CR_RULE_CALL && r->builtin < CR_BUILTIN_add;
+    if (r->kind == CR_RULE_EACH || r->kind == CR_RULE_INDEX ||
+        (calls && (r->op || r->builtin < 0)))
+        return false;
+    typed = r->kind == CR_RULE_CALL &&
+            (asks_types_only(r->builtin) || r->builtin == CR_BUILTIN_ndim ||
+             r->builtin == CR_BUILTIN_len);
+    for (int i = 0; i < r->count; i++)
+        if (!ignores_sizes(op, r->args[i], typed, varying))
+            return false;
+    return true;
+}
+
+bool cr_checks_ignore_sizes(const cr_op *op, uint32_t varying)
+{
+    for (int i = 0; i < op->check_count; i++)
+        if (!ignores_sizes(op, op->checks[i].when, false, varying))
+            return false;
+    return true;
+}
+
 /* Same tag and bits; numbers by their category, too. */
 static inline bool equals_preset(const cr_value *v, const cr_value *preset)
 {

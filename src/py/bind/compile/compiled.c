@@ -242,10 +242,18 @@ static PyObject *calls_bytes(PyObject *x, void *unused)
     return PyLong_FromSize_t(cr_compiled_calls_bytes(((calls_object *)x)->c));
 }
 
+static PyObject *calls_seconds(PyObject *x, void *unused)
+{
+    (void)unused;
+    return PyFloat_FromDouble(cr_compiled_calls_seconds(((calls_object *)x)->c));
+}
+
 static PyGetSetDef calls_getset[] = {
     {"count", calls_count, NULL, "Number of size combinations that are kept.", NULL},
     {"shared", calls_shared, NULL, "Number of programs that serve all sizes.", NULL},
     {"bytes", calls_bytes, NULL, "Bytes that the kept combinations hold.", NULL},
+    {"seconds", calls_seconds, NULL,
+     "Processor time that the last combination took which shares a program.", NULL},
     {"picture", calls_picture, NULL, "The graphs for the latest sizes, as SVG.", NULL},
     {0}};
 static PyTypeObject calls_type = {
