@@ -232,6 +232,42 @@ static int find_quotient(cr_sizes *x, const cr_scalar *at)
     return -1;
 }
 
+/* *n: the whole number with v = c * (n / (n - 1)). */
+static bool is_unbiased(double v, double c, int64_t *n)
+{
+    double d = v / (v - c);
+
+    if (!(d >= 2 && d < 0x1p31))
+        return false;
+    *n = (int64_t)nearbyint(d);
+    return v == c * ((double)*n / (double)(*n - 1));
+}
+
+/* c * (n / (n - 1)) with a float c of the graph: what the variance of n elements adds to a
+ * running variance. */
+static int find_unbiased(cr_sizes *x, const cr_scalar *at)
+{
+    for (size_t i = 0; i < x->floats.len; i++) {
+        int64_t n[CR_MOST_PROBES];
+        bool all = true;
+        for (int p = 0; p < x->probes; p++)
+            all = all && is_unbiased(at[p].d, x->floats.at[i], &n[p]);
+        int k = all ? find_whole(x, n) : -1;
+        int less = k < 0 ? k : apply(x, CR_GNUM_SUB, k, constant(x, cr_scalar_int(1)));
+        int q = less < 0 ? less : apply(x, CR_GNUM_DIV, k, less);
+        if (q >= 0)
+            return apply(x, CR_GNUM_MUL, constant(x, cr_scalar_float(x->floats.at[i])), q);
+    }
+    return -1;
+}
+
+static int find_float(cr_sizes *x, const cr_scalar *at)
+{
+    int k = find_quotient(x, at);
+
+    return k < 0 ? find_unbiased(x, at) : k;
+}
+
 int cr_sizes_find(cr_sizes *x, const cr_scalar *at)
 {
     int64_t whole[CR_MOST_PROBES];
@@ -242,7 +278,7 @@ int cr_sizes_find(cr_sizes *x, const cr_scalar *at)
             return k;
         whole[p] = at[p].i;
     }
-    return at[0].category == CR_CAT_INT ? find_whole(x, whole) : find_quotient(x, at);
+    return at[0].category == CR_CAT_INT ? find_whole(x, whole) : find_float(x, at);
 }
 
 /* --- of a recording --- */
@@ -351,14 +387,28 @@ static void check(const comparer *c, bool same, const char *in)
         differ(c, in);
 }
 
+enum { MOST_FLOATS = 64 };
+
+static void keep_float(cr_sizes *x, cr_scalar n)
+{
+    if (n.category != CR_CAT_FLOAT || x->floats.len == MOST_FLOATS)
+        return;
+    for (size_t i = 0; i < x->floats.len; i++)
+        if (x->floats.at[i] == n.d)
+            return;
+    CR_PUSH(x->s, &x->floats, n.d);
+}
+
 static void compare_number(comparer *c, const cr_scalar *at, int arg, uint32_t item)
 {
     bool same = true;
 
     for (int p = 1; p < c->x->probes; p++)
         same = same && is_same(at[0], at[p]);
-    if (same)
+    if (same) {
+        keep_float(c->x, at[0]);
         return;
+    }
     int k = cr_sizes_find(c->x, at);
     check(c, k >= 0, "a number");
     CR_PUSH(c->s, &c->varying, ((cr_gvarying){(uint16_t)arg, item, k}));

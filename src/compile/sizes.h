@@ -31,6 +31,10 @@ typedef struct cr_sizes {
         size_t len, cap;
         cr_gnum_guard *at;
     } guards;
+    struct {
+        size_t len, cap;
+        double *at;
+    } floats; /* of arguments that are the same at all probes: momentums and the like */
 } cr_sizes;
 
 /* The next parameter: symbol `symbol`, and its values. */

@@ -86,6 +86,27 @@ TEST(one_or_two_over_a_size_is_a_quotient)
     cr_session_drop(&s);
 }
 
+TEST(the_weight_of_an_unbiased_variance_is_found_with_a_float_of_the_graph)
+{
+    cr_session s = {.status = CR_OK};
+    cr_sizes x = sizes_in(&s);
+    cr_scalar at[PROBES], value[64], symbol[] = {cr_scalar_int(11), cr_scalar_int(13)};
+
+    for (int p = 0; p < PROBES; p++) {
+        double count = (double)(4 * b[p] * n[p]);
+        at[p] = cr_scalar_float(0.1 * (count / (count - 1)));
+    }
+    EQ(cr_sizes_find(&x, at), -1);
+    CR_PUSH(&s, &x.floats, 0.9);
+    CR_PUSH(&s, &x.floats, 0.1);
+    int k = cr_sizes_find(&x, at);
+    CHECK(k >= 0 && cr_sizes_evaluate(&x, symbol, value));
+    CHECK(k >= 0 && value[k].d == 0.1 * (572.0 / 571.0));
+    at[2].d = 0.1 * (200.0 / 199.0);
+    EQ(cr_sizes_find(&x, at), -1);
+    cr_session_drop(&s);
+}
+
 TEST(sizes_below_two_and_guards_that_do_not_hold_have_no_numbers)
 {
     cr_session s = {.status = CR_OK};

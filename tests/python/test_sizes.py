@@ -212,6 +212,56 @@ def test_any_sizes(name):
         assert entry.runner.shared == 1 and made()[0] == before
 
 
+class Residual(nn.Module):
+    def __init__(self, c=16):
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(c, c, 3, padding=1, bias=False) for _ in range(2))
+        self.norms = nn.ModuleList(nn.BatchNorm2d(c) for _ in range(2))
+
+    def forward(self, x):
+        h = F.relu(self.norms[0](self.convs[0](x)))
+        return F.relu(x + self.norms[1](self.convs[1](h)))
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = nn.BatchNorm1d(8, momentum=0.3), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.norm(self.linear(x)).relu()
+
+
+# Nets, the sizes of their inputs behind the first, and whether they train.
+NETS = {
+    "batch norm, training": (Normed, (8,), True),
+    "batch norm": (Normed, (8,), False),
+    "residual block, training": (Residual, (16, 8, 8), True),
+}
+
+
+def state(net):
+    return [v.detach().clone() for v in net.state_dict().values()]
+
+
+@pytest.mark.parametrize("name", NETS)
+def test_nets_of_all_batches_are_one_program(name):
+    make, shape, training = NETS[name]
+    torch.manual_seed(0)
+    net, other = make().train(training), make().train(training)
+    other.load_state_dict(net.state_dict())
+    compiled = torch.compile(net, dynamic=True)
+    for k, n in enumerate((3, 5, 5, 9, 2, 17, 8, 4, 6)):
+        x, run = torch.randn(n, *shape), trains if training else infers
+        assert same(run(net, compiled, x), run(other, other, x)), n
+        assert same(state(net), state(other)), n
+        if k == 1:
+            before = made()
+    assert made() == before
+    entries = (compiled._compiled_forward if hasattr(compiled, "_compiled_forward") else compiled)._entries
+    assert entries[0].runner.shared == 1
+
+
 def test_a_backward_pass_through_some_results():
     f = torch.compile(lambda x: (x.exp().sum(1), (x * x).mean(0)), dynamic=True)
     for n in (3, 4, 5, 6):
