@@ -359,7 +359,7 @@ TEST(hooks_run_in_torchs_order)
     drop_kept();
 }
 
-TEST(a_removed_hook_does_not_run_even_when_its_tensor_is_gone)
+TEST(a_removed_hook_does_not_run_after_its_tensor_was_freed)
 {
     cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2));
     cr_hook *h, *late;

@@ -10,7 +10,7 @@ static cr_tensor *reversed_view(cr_tensor *t) /* of a 2 x 2 matrix made from fou
     return OP("t", T(OP("view", T(t), cr_of_ints((int64_t[]){2, 2}, 2))));
 }
 
-TEST(a_view_knows_its_base_and_not_a_view_of_it)
+TEST(a_view_of_a_view_refers_to_the_base)
 {
     cr_tensor *a = keep(VEC(1, 2, 3, 4)), *v = reversed_view(a);
 

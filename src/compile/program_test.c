@@ -139,7 +139,7 @@ TEST(a_program_tells_its_inputs_outputs_and_peak)
     drop_graph(&t);
 }
 
-TEST(inputs_of_another_type_are_refused_and_nothing_is_owned)
+TEST(inputs_of_another_type_are_refused_without_a_leak)
 {
     graph_text t;
     cr_program *p = program_of(&t, CHAIN);

@@ -64,7 +64,7 @@ TEST(halves_are_found_where_even_and_odd_sizes_were_seen)
     EQ(FOUND(ODD_HALF), -1);
 }
 
-TEST(what_is_no_such_arithmetic_is_not_found)
+TEST(numbers_that_are_no_recorded_arithmetic_are_not_found)
 {
     EQ(FOUND(LEAST), -1);
     EQ(FOUND(THIRD), -1);

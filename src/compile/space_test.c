@@ -25,7 +25,7 @@ TEST(shapes_that_cut_across_each_other_are_refused_and_the_space_is_untouched)
     EQ(s.size[1], 3);
 }
 
-TEST(an_operand_has_one_step_a_dim_whatever_its_shape)
+TEST(an_operand_of_any_shape_has_one_step_for_each_dim)
 {
     cr_space s = {3, {2, 3, 4}};
     cr_gtype rows = {.known = true, .ndim = 2, .size = (int64_t[]){6, 1}};
@@ -43,7 +43,7 @@ TEST(an_operand_has_one_step_a_dim_whatever_its_shape)
     EQ(step[2], 6);
 }
 
-TEST(one_value_a_row_is_told_from_one_a_column)
+TEST(values_for_each_row_and_for_each_column_are_distinguished)
 {
     cr_gtype row = {.known = true, .ndim = 2, .size = (int64_t[]){5, 1}};
     cr_gtype column = {.known = true, .ndim = 1, .size = (int64_t[]){5}};

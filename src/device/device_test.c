@@ -79,7 +79,7 @@ static int64_t cached(void)
     return s.cached;
 }
 
-TEST(a_thread_that_asks_for_it_gets_larger_blocks_that_are_free)
+TEST(a_thread_in_mode_fit_gets_larger_cached_blocks)
 {
     uint32_t class;
     void *large = cr_cpu_get(3 << 20, &class);
@@ -104,7 +104,7 @@ TEST(a_thread_that_asks_for_it_gets_larger_blocks_that_are_free)
     cr_cpu_release(p, class);
 }
 
-TEST(what_cannot_be_had_is_refused_in_torchs_words)
+TEST(too_large_a_size_is_refused_in_torchs_words)
 {
     uint32_t class;
 

@@ -396,7 +396,7 @@ TEST(random_programs_equal_the_interpreter_in_bits)
 }
 
 /* An output that is changed behind the kernel's back is noticed. */
-TEST(the_oracle_sees_a_wrong_element)
+TEST(the_oracle_finds_a_wrong_element)
 {
     float x[12], y[12], m[3];
     void *ptr[3] = {m, y, x};

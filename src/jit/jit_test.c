@@ -128,7 +128,7 @@ static void many_are_right(cr_fused *f[MANY], int first)
     }
 }
 
-TEST(what_waits_together_is_compiled_together_and_found_apart)
+TEST(waiting_kernels_are_compiled_together_and_found_singly)
 {
     cr_fused *f[MANY];
     pid_t child;
@@ -233,7 +233,7 @@ static void spoil(const char *how)
     EQ(system(command), 0);
 }
 
-TEST(a_spoilt_file_on_disk_is_only_a_miss)
+TEST(a_damaged_file_on_disk_is_a_miss)
 {
     static const char *const ways[] = {
         "echo torn > $f",
@@ -254,7 +254,7 @@ TEST(a_spoilt_file_on_disk_is_only_a_miss)
     }
 }
 
-TEST(another_kernels_file_is_only_a_miss)
+TEST(the_file_of_another_kernel_is_a_miss)
 {
     fresh_cache();
     EQ(child_asks(1801), 0);
@@ -572,7 +572,7 @@ TEST(temporary_files_go_to_the_cache_where_they_have_no_place)
     remove_cache();
 }
 
-TEST(files_that_cannot_be_written_whole_are_no_error)
+TEST(files_that_cannot_be_written_completely_are_no_error)
 {
     int status = -1;
 
@@ -612,7 +612,7 @@ static bool is_there(const char *name)
     return !access(path, F_OK);
 }
 
-TEST(a_note_is_read_as_it_was_written_and_replaced_as_a_whole)
+TEST(a_note_is_read_unchanged_and_replaced_completely)
 {
     const char *key = "0123456789abcdef0123456789abcdef";
     cr_text note = {0};
@@ -632,7 +632,7 @@ TEST(a_note_is_read_as_it_was_written_and_replaced_as_a_whole)
     remove_cache();
 }
 
-TEST(a_torn_note_is_none)
+TEST(a_damaged_note_is_ignored)
 {
     const char *key = "0123456789abcdef0123456789abcdef";
     char path[256];
@@ -687,7 +687,7 @@ TEST(the_longest_unused_kernels_make_room)
     remove_cache();
 }
 
-TEST(what_ended_processes_left_is_removed_in_time)
+TEST(old_files_of_ended_processes_are_removed)
 {
     cr_cache_folder old, fresh;
     struct timespec when[2] = {{time(NULL) - 5000, 0}, {time(NULL) - 5000, 0}};
@@ -707,7 +707,7 @@ TEST(what_ended_processes_left_is_removed_in_time)
     remove_cache();
 }
 
-TEST(no_memory_is_an_error_of_the_request_or_none)
+TEST(a_request_without_memory_fails_or_is_not_affected)
 {
     fresh_cache();
     for (int n = 1; n < 400; n += n < 40 ? 1 : 13) {

@@ -72,7 +72,7 @@ static bool fn_calls(cr_fn fn, cr_dtype t)
     return called;
 }
 
-TEST(functions_call_the_c_library_where_the_table_says_so)
+TEST(functions_call_the_c_library_exactly_when_the_table_states_it)
 {
     static const cr_dtype types[] = {CR_F32, CR_F64, CR_C64, CR_C128};
     bool base = cr_isa_chosen() == CR_ISA_base; /* calls it in more places */

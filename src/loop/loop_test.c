@@ -74,7 +74,10 @@ static void softmax_sums_to_one(cr_session *s, cr_loop *l)
     NEAR(y[4], 0.25, 0);
 }
 
-TEST(a_program_computes_what_it_says) { with_program(softmax, softmax_sums_to_one); }
+TEST(the_interpreter_computes_the_text_of_a_program)
+{
+    with_program(softmax, softmax_sums_to_one);
+}
 
 static void fused_is_unfused(cr_session *s, cr_loop *l)
 {
@@ -179,7 +182,7 @@ static void keeps_the_zero(cr_session *s, cr_loop *l)
     CHECK(y == 0 && !signbit(y));
 }
 
-TEST(negative_zeros_add_up_to_negative_zero_and_nothing_to_positive_zero)
+TEST(the_sum_of_negative_zeros_is_negative_zero_and_of_no_elements_positive_zero)
 {
     with_program("y[i<R] = add[j<C](x[i, j])", keeps_the_zero);
 }
@@ -241,7 +244,7 @@ static void calls_two(cr_session *s, cr_loop *l)
     CHECK(set.has[CR_FN_lgamma] && set.has[CR_FN_erfc]);
 }
 
-TEST(a_program_knows_its_functions_of_the_c_library)
+TEST(the_functions_of_the_c_library_in_a_program_are_found)
 {
     with_program("input x: f64[R, C]\nparam s: f64 @0\n"
                  "y[i<R, j<C] = exp(lgamma(x[i, j])) + erfc(s) * tan(x[i, j])\n",
@@ -365,13 +368,13 @@ TEST(a_composition_is_one_program)
              "self[i, j] + -1 * add[j<C](self[i, j]))\n"));
 }
 
-TEST(what_a_type_cannot_do_is_a_type_error)
+TEST(a_function_missing_for_a_type_is_a_type_error)
 {
     read_table();
     FAILS(CR_TYPE, build("pick", CR_BOOL, CR_FORM_MAIN, ""));
 }
 
-TEST(an_operator_knows_what_it_reaches_in_the_c_library)
+TEST(the_functions_of_the_c_library_that_an_operator_reaches_are_found)
 {
     static const char *const names[] = {"raise", "raisetwice"};
 

@@ -123,7 +123,7 @@ static cr_status twice(cr_tensor **out, cr_module *m, cr_tensor *x, void *contex
     return CR_OK;
 }
 
-TEST(a_programs_own_module_is_called_in_a_sequential)
+TEST(a_module_of_the_program_is_called_in_a_sequential)
 {
     cr_module *net = layer("Sequential", CR_NO_ARGS), *own = NULL;
     cr_tensor *x = filled(3, 1, 1), *y = NULL;

@@ -35,7 +35,7 @@ TEST(an_entry_that_takes_numbers_is_two_overloads)
                               "aten::plus.Scalar(Tensor self, Scalar other) -> Tensor\n");
 }
 
-TEST(a_clause_states_what_differs)
+TEST(clause_aten_states_overloads_that_the_rule_does_not_give)
 {
     OK(read("op most(Tensor self, int? dim=None, *, bool keep=False) -> Tensor\n"
             "  aten    default(-dim -keep) dim(+dim)\n  body    self\n"));

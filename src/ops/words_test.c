@@ -16,7 +16,7 @@ TEST(a_map_is_a_view_without_saying_so)
     EQ(cr_ops_find("w_map")->words, (unsigned)CR_WORD_VIEW);
 }
 
-TEST(words_are_bits_and_the_in_place_form_has_none_about_the_result)
+TEST(words_are_bits_and_in_place_forms_have_no_words_about_results)
 {
     OK(read("op w_step(Tensor self, Tensor other) -> Tensor\n  forms   method inplace\n"
             "  words   idempotent no_alias\n  inverse w_step bool\n  neutral other = -0.0\n"
@@ -32,7 +32,7 @@ TEST(words_are_bits_and_the_in_place_form_has_none_about_the_result)
     EQ(op->inplace->inverse == NULL && op->inplace->neutral_param == -1, true);
 }
 
-TEST(a_word_that_is_not_known_is_refused_with_file_and_line)
+TEST(an_unknown_word_is_refused_with_file_and_line)
 {
     REFUSED("op w_odd(Tensor self) -> Tensor\n  words   vieuw\n  body    self\n",
             "test.op:2: 'vieuw' is not allowed here");
@@ -62,7 +62,7 @@ TEST(words_that_contradict_each_other_or_the_schema_are_refused)
             "test.op:2: a number expected");
 }
 
-TEST(what_self_becomes_and_which_tensors_are_updated_are_read)
+TEST(clauses_functional_and_updates_are_read)
 {
     OK(read("op w_make(Tensor self, int n) -> Tensor\n  body    self\n"));
     OK(read("op w_write_(Tensor(a!) self, int n) -> Tensor(a!)\n  functional w_make(self, n)\n"
@@ -81,7 +81,7 @@ TEST(what_self_becomes_and_which_tensors_are_updated_are_read)
     EQ(cr_ops_find("w_norm")->updates_when, 2);
 }
 
-TEST(what_self_becomes_is_made_of_parameters)
+TEST(clause_functional_names_parameters_only)
 {
     OK(read("op w_odd_(Tensor(a!) self) -> Tensor(a!)\n  functional w_make(result, self)\n"
             "  whole   cr_do_zero\n"));

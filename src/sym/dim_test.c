@@ -66,7 +66,7 @@ static int64_t size_named(void *context, const cr_sym *name)
     return sizes[name->name[1] - '0'];
 }
 
-TEST(what_is_not_known_for_all_sizes_becomes_a_guard)
+TEST(a_comparison_undecided_for_all_sizes_becomes_a_guard)
 {
     cr_dims *d = NULL;
     cr_dim a, b;

@@ -70,7 +70,7 @@ TEST(the_c_text_of_an_entry_is_a_function_with_its_results)
     cr_kernel_source_drop(s);
 }
 
-TEST(text_is_refused_for_what_has_no_kernel)
+TEST(text_is_refused_for_entries_without_a_kernel)
 {
     const cr_kernel_source *s = NULL;
 

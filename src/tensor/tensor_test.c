@@ -129,7 +129,7 @@ TEST(resizing_keeps_elements_and_old_views_stay_readable)
     cr_drop(view);
 }
 
-TEST(an_alias_has_a_version_of_its_own)
+TEST(an_alias_has_a_separate_version)
 {
     cr_tensor *t = make(1, (int64_t[]){4});
     cr_storage *s = NULL;

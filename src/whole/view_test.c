@@ -265,7 +265,7 @@ TEST(fills_and_factories)
     cr_drop(t);
 }
 
-TEST(resizing_keeps_what_fits)
+TEST(resizing_keeps_the_elements_that_fit)
 {
     cr_tensor *t = count(CR_F32, 2, (int64_t[]){3, 4});
 
@@ -387,7 +387,7 @@ done:
     return st;
 }
 
-TEST(every_allocation_may_fail_and_nothing_is_lost)
+TEST(every_allocation_may_fail_without_a_leak)
 {
     cr_tensor *t = count(CR_F32, 2, (int64_t[]){3, 4});
     cr_memory_stats before, after;

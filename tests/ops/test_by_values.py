@@ -130,7 +130,7 @@ def test_by_values(file):
     assert not wrong, "\n".join(wrong)
 
 
-def test_what_says_so_is_called():
+def test_entries_with_words_about_values_are_called():
     """No entry states a word that no sample holds it to."""
     stated = [e.key for e in ENTRIES if {"raises_by_values", "sized_by_values"} & set(e.words)]
     assert len(stated) > 40

@@ -304,7 +304,7 @@ def test_updates(key):
         assert sorted(changed) == (sorted(tensors) if on else [])
 
 
-def test_entries_that_write_self_say_what_self_becomes():
+def test_entries_that_write_self_state_their_functional_form():
     """By clause `functional`, or by a word that says why not."""
     for e in ENTRIES:
         if e.params and e.params[0]["written"] and e.params[0]["type"] == "Tensor" and e.name.endswith("_"):

@@ -193,7 +193,7 @@ def test_steps_of_derivatives_called_by_hand(name, args):
     assert str(error.value)
 
 
-def test_rows_of_other_sizes_broadcast_where_the_fused_kernel_has_none():
+def test_rows_of_other_sizes_broadcast_without_the_fused_kernel():
     g, y = torch.randn(1, 4), torch.randn(3, 4)
     got = _C.ops._log_softmax_backward_data(g, y, 1, torch.float32)
     assert torch.allclose(got, g - y.exp() * g.sum(1, True))

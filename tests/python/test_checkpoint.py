@@ -219,7 +219,7 @@ def test_allowed_functions_are_called_only_with_safe_arguments():
             b"\x80\x02ctorch._tensor\n_rebuild_from_type_v2\n(cbuiltins\nset\nctorch\nTensor\n)NtR.")
 
 
-def test_false_sizes_allocate_nothing():
+def test_wrong_sizes_in_a_file_allocate_no_memory():
     before = torch.load(DATA / "small.pt")["a"].untyped_storage().nbytes()
     for numel in (1 << 40, 1 << 61):
         refused("does not match expected size", cases.tensor_pickle(numel=cases.long1(numel)),
@@ -676,7 +676,7 @@ def test_old_storages_that_are_parts_of_others():
 
 # --- pickle and copy ---
 
-def test_pickle_and_deepcopy_keep_what_is_shared():
+def test_pickle_and_deepcopy_keep_shared_storages():
     base = torch.arange(6.0).reshape(2, 3)
     shared = nn.Parameter(torch.ones(3))
     x = {"base": base, "t": base.t(), "part": base[1, 1:], "p": shared, "again": shared, "q": nn.Parameter(shared)}

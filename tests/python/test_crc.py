@@ -33,5 +33,5 @@ def test_explain_names_the_tests_that_call_an_entry():
     assert os.path.join("tests", "python", "test_log.py") in explain("silu")
 
 
-def test_explain_says_where_recorded_results_are_the_reference():
+def test_explain_names_recorded_results_that_are_the_reference():
     assert "OP=linalg_cholesky: calls recorded from torch" in explain("linalg_cholesky")

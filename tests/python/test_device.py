@@ -43,13 +43,13 @@ def test_kinds_without_a_backend_are_refused(kind):
     ("mps", "Cannot execute getNewGenerator() without MPS backend."),
     ("meta", "META device type not an accelerator."),
     ("privateuseone", "Please register PrivateUse1HooksInterface by `RegisterPrivateUse1HooksInterface` first.")])
-def test_generators_of_devices_that_are_not_there(kind, text):
+def test_generators_of_missing_devices_are_refused(kind, text):
     with pytest.raises(RuntimeError) as e:
         torch.Generator(kind)
     assert str(e.value).startswith(text)
 
 
-def test_a_default_device_that_is_not_there_is_refused_where_it_is_used():
+def test_a_missing_default_device_is_refused_at_its_first_use():
     torch.set_default_device("xpu")
     try:
         with pytest.raises(AssertionError, match="^Torch not compiled with XPU enabled$"):
@@ -59,13 +59,13 @@ def test_a_default_device_that_is_not_there_is_refused_where_it_is_used():
     assert torch.zeros(2).device == torch.device("cpu")
 
 
-def test_the_host_and_meta_are_one_device_whatever_number_is_asked_for():
+def test_the_host_and_meta_are_one_device_for_any_index():
     assert torch.ones(1, device="cpu:1").device == torch.device("cpu")
     assert torch.ones(1, device="meta:3").device == torch.device("meta")
     assert torch.ones(2).get_device() == torch.ones(2, device="meta").get_device() == -1
 
 
-def test_compiled_programs_make_tensors_where_the_program_says():
+def test_compiled_programs_make_tensors_on_the_named_device():
     def program(x):
         there = torch.empty_like(x, device="meta") + 1
         return x * torch.ones(there.shape, device="cpu")

@@ -52,7 +52,7 @@ def test_rows_columns_and_numbers_are_operands():
           torch.randn(()))
 
 
-def test_reductions_and_products_stand_between_groups():
+def test_reductions_and_products_separate_groups():
     check(lambda x, w: (((x * 2).exp() @ w + 1).sigmoid() * 3).sum(1) * 2, torch.randn(20, 30), torch.randn(30, 10),
           groups=2)
 
@@ -207,7 +207,7 @@ def test_large_graphs_are_a_few_programs(make):
     assert torch.equal(compiled.run(operands)[0], graph.run(operands)[0])
 
 
-def test_equal_layers_are_built_once_whatever_their_numbers_and_sizes():
+def test_equal_layers_of_any_numbers_and_sizes_are_built_once():
     def net(x, *weights):
         for k, w in enumerate(weights):
             x = F.layer_norm(F.gelu(x @ w) * (0.5 + k) + x, x.shape[-1:])

@@ -328,7 +328,7 @@ def test_filling_draws_the_recorded_numbers(fill, expected):
     assert close(t[0, :2], expected)
 
 
-def test_filling_knows_gains_and_fans():
+def test_initialization_uses_gains_and_fans():
     gain = nn.init.calculate_gain
     assert gain("linear") == 1 and gain("tanh") == 5 / 3 and gain("selu") == 0.75
     assert gain("relu") == math.sqrt(2) and gain("leaky_relu", 1) == 1

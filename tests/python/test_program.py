@@ -84,14 +84,14 @@ def test_a_storage_dies_with_its_last_view():
     assert program.peak == 3 * 6 * 8 * 4
 
 
-def test_the_peak_counts_what_is_alive_together():
+def test_the_peak_counts_tensors_that_are_alive_at_one_step():
     lines = ["%v0: float32[6, 8] = cumsum(%x, 1)"]
     lines += [f"%v{i}: float32[6, 8] = cumsum(%v{i - 1}, 1)" for i in range(1, 20)]
     assert agree(parsed(*lines, outputs="%v19"), two()).peak == 2 * 6 * 8 * 4
     assert agree(parsed(*lines, outputs="%v19, %v3, %v7"), two()).peak == 4 * 6 * 8 * 4
 
 
-def test_what_a_run_holds_is_at_most_the_peak():
+def test_a_run_holds_at_most_the_peak():
     graph, _ = record(lambda x, w: ((x @ w).relu() @ w).softmax(-1).exp() @ w, torch.randn(256, 256),
                       torch.randn(256, 256))
     program = graph.program()

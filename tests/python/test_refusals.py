@@ -117,7 +117,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("call,cls,text", REFUSED)
-def test_what_does_not_fit_is_refused(call, cls, text):
+def test_arguments_that_do_not_fit_are_refused(call, cls, text):
     with pytest.raises(cls) as raised:
         call()
     assert str(raised.value) == text

@@ -310,7 +310,7 @@ def test_factories_take_requires_grad():
     (lambda t, x: x.flatten(5, 6, 7), r"flatten() takes from 0 to 2 positional arguments but 3 were given"),
     (lambda t, x: x.sum(0, keepdim=1), r"sum(): argument 'keepdim' must be bool, not int"),
 ])
-def test_wrong_calls_say_what_is_wrong(call, text):
+def test_messages_of_wrong_calls_name_the_error(call, text):
     with pytest.raises(TypeError) as error:
         call(torch, torch.ones(2, 3))
     assert str(error.value) == text
@@ -445,7 +445,7 @@ def test_cycles_through_functions_are_collected():
     assert reference() is None
 
 
-def test_many_objects_come_and_go():
+def test_many_objects_are_made_and_freed():
     x = torch.ones(3)
     kept = [x + i for i in range(1000)]
     del kept[::2]

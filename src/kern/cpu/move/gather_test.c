@@ -2,7 +2,7 @@
 #include "base/parallel.h"
 #include "kern/cpu/test_views.h"
 
-TEST(gather_reads_along_its_dim_whatever_the_strides)
+TEST(gather_reads_along_its_dim_for_any_strides)
 {
     float x[] = {0, 1, 2, 10, 11, 12}, out[4];
     int64_t index[] = {2, 0, 1, 1};

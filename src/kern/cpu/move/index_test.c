@@ -91,7 +91,7 @@ TEST(index_put_adds_repeated_places_up_and_broadcasts_values)
     SAME_FLOATS(out, 0, 3, 0, 1.5);
 }
 
-TEST(nonzero_goes_row_by_row_and_minus_zero_is_zero)
+TEST(nonzero_is_row_major_and_minus_zero_is_zero)
 {
     float x[] = {1, -0.0f, 0, 2};
     int64_t out[4];

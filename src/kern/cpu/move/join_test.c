@@ -11,7 +11,7 @@ TEST(cat_passes_over_empty_vectors)
     SAME_INTS(out, 1, 2, 3, 4, 5, 6);
 }
 
-TEST(roll_brings_back_what_falls_off)
+TEST(roll_wraps_elements_around)
 {
     int32_t x[] = {1, 2, 3, 4, 5, 6}, out[6];
     cr_value self = of_view(VIEW(x, CR_I32, 2, 3));
@@ -60,7 +60,7 @@ TEST(pads_repeat_mirror_and_go_round)
     SAME_INTS(out, 9, 9, 1, 2);
 }
 
-TEST(a_pads_gradient_adds_up_what_was_repeated)
+TEST(the_gradient_of_a_pad_sums_repeated_elements)
 {
     float g[] = {1, 1, 1, 1, 1, 1, 1}, x[3] = {0}, out[3];
 

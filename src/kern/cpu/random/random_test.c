@@ -26,7 +26,7 @@ TEST(numbers_after_seed_zero_are_torchs)
     cr_generator_drop(g);
 }
 
-TEST(memory_order_decides_which_number_goes_where)
+TEST(numbers_are_drawn_in_memory_order)
 {
     cr_generator *g = NULL;
     float a[6], b[6];
@@ -73,7 +73,7 @@ TEST(a_counted_mask_can_be_made_again)
         CHECK(a[i] == (kept[i] ? 2.0f : 0.0f));
 }
 
-TEST(a_mask_is_what_bernoulli_draws)
+TEST(a_dropout_mask_has_the_draws_of_bernoulli)
 {
     enum { N = 1001 };
     float x[N];
