@@ -4,11 +4,11 @@
                              [--peer-only]
 
 Every row runs in fresh processes: eager, compiled with empty caches ("cold"), compiled with the
-caches that the second left ("warm"), compiled at sizes where only the cost of a call is left, and,
+caches of the cold process ("warm"), compiled at sizes at which only the cost of a call matters, and,
 for Cresset, without a C compiler.  --peer is an interpreter that has torch (left out: this one;
 without torch its columns are empty).  --save writes the peer's figures, --load reads them instead of
-measuring again.  On a shared machine a moment differs from the next by a third, so that what is compared
-takes turns: first eager and first compiled calls of Cresset in pairs of processes, as many as FIRSTS_SECONDS
+measuring again. Speed on a shared machine varies by a third from moment to moment, so compared measurements alternate:
+first eager and first compiled calls of Cresset in pairs of processes, as many as FIRSTS_SECONDS
 allow within FIRSTS; calls in warm processes with eager ones of the same process; warm processes of Cresset with
 the peer's, --repeat times (3).
 Figures are medians.  The peer's cold processes run once.
@@ -47,7 +47,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
 def environment(folder, threads, **more):
-    """Caches of its own, for either library."""
+    """An environment with empty caches for both libraries."""
     caches = {name: os.path.join(folder, name) for name in ("CR_CACHE", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
     return dict(os.environ, OMP_NUM_THREADS=str(threads), **caches, **more)
 
@@ -63,7 +63,7 @@ def child(python, module, name, how, threads, env, *words):
 
 
 def median(runs):
-    """Of several processes' figures one; bits that differ between them are nobody's."""
+    """The medians of several processes' figures; the bits of all processes when they differ."""
     figures = {what: statistics.median(run[what] for run in runs) for what in runs[0] if what != "bits"} if all(runs) else {}
     if figures:
         bits = {run["bits"] for run in runs}
@@ -72,13 +72,13 @@ def median(runs):
 
 
 def cold(python, module, name, how, threads, *words):
-    """One process with caches of its own, which go with it."""
+    """One process with empty caches, which are removed after it."""
     with tempfile.TemporaryDirectory(prefix="cresset_bench_") as folder:
         return child(python, module, name, how, threads, environment(folder, threads), *words)
 
 
 def first_calls(python, name, threads):
-    """Medians of first calls in processes of their own, by way of running; who begins changes."""
+    """Medians of first calls, each in a new process, by way of running; the ways alternate in order."""
     order, runs, start = ["eager", "cold"], {"eager": [], "cold": []}, time.monotonic()
     fewest, most = FIRSTS
     while len(runs["cold"]) < fewest or len(runs["cold"]) < most and time.monotonic() - start < FIRSTS_SECONDS:
@@ -150,7 +150,7 @@ def mean(values):
 
 
 def missed(row, facts):
-    """What a row of ours should reach and does not, as sentences."""
+    """The targets that a row of Cresset misses, as sentences."""
     first, eager = number(row, "cold", "first"), number(row, "eager", "first")
     if first > max(1.2 * eager, eager + 5):
         yield f"the first compiled call took {show(first)} ms, eager's {show(eager)}"

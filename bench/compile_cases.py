@@ -1,7 +1,7 @@
 """The programs that bench/compile.py measures; the same text runs with torch.
 
-A case is a function of (torch, nn, F, small) that returns (part, step): `part` is what gets compiled,
-`step(part)` is what is timed and returns tensors.  `small` asks for sizes at which only the cost of a
+A case is a function of (torch, nn, F, small) that returns (part, step): `part` is compiled, `step(part)` is timed and
+returns tensors. `small` asks for sizes at which only the cost of a
 call is left."""
 import math
 

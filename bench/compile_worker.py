@@ -48,8 +48,8 @@ def jit_counts():
 
 
 def seconds_to_native(f):
-    """From now until every kernel is there, f called again and again meanwhile; those that a second or third call
-    asks for are included.  0 where none is waited for."""
+    """Seconds from now until every kernel is ready, while f is called repeatedly; kernels that the second or third call
+    requests are included. 0 when no kernel is waited for."""
     start, (waiting, asked) = now(), jit_counts()
     ready, over = None if waiting else 0.0, threading.Event()
 
@@ -99,7 +99,7 @@ def steady(*calls):
 
 
 def peak_of_tensors(f):
-    """MB that tensors hold at most during a call, of Cresset; what runs them and the library's own pages are not in it."""
+    """The peak in MB of the tensors' memory during a call of Cresset, without programs and the library's pages."""
     torch._C._reset_peak_memory()
     f()
     return torch._C._memory_stats()["peak"] / 1e6
@@ -124,7 +124,7 @@ digest = bits(result)
 if module == "cresset":
     answer["tensors"] = peak_of_tensors(lambda: step(part))
 
-# The bits of five steps from the start, by code that is there.
+# The bits of five steps from the start, with the code that is ready.
 torch.manual_seed(0)
 again, step_again = CASES[name][0](torch, nn, F, small)
 if how == "compiled":

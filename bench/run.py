@@ -2,7 +2,7 @@
 
     python bench/run.py [--peer PYTHON | --before FOLDER] [--threads N] [--only TEXT] [--best N] [--ceiling PROGRAM]
 
-Every case runs in two processes in turn, so that both meet the same machine: cresset, and either
+Every case runs in two processes in turn, so that both run under the same conditions: cresset, and either
 torch or the package of an earlier build.  --peer is an interpreter that has torch (default: this
 one; without torch the column is empty).  --before is the folder that holds the earlier package
 `cresset` (build/pkg of another checkout).  --best takes the best of N measurements of each

@@ -1,4 +1,4 @@
-"""What it costs to have Cresset: time to import, memory, files.
+"""The cost of using Cresset: time to import, memory, files.
 
     python bench/startup.py [--peer PYTHON] [--library LIBCRESSET.a]
 

@@ -127,7 +127,7 @@ for shape in ((8, 64, 56, 64, 3), (8, 128, 28, 128, 3), (32, 16, 8, 32, 3), (8, 
 
 
 def seconds(f):
-    """The median over batches of what one call of f takes."""
+    """The median over batches of the time of one call of f."""
     f()
     start = time.perf_counter()
     f()

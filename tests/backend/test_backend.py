@@ -206,7 +206,7 @@ def test_safetensors_files(tmp_path):
     assert state["0.weight"].is_demo and torch.equal(state["0.weight"].cpu(), model[0].weight.cpu())
 
 
-# --- what the host does ---
+# --- work of the host ---
 
 def run(code, **env):
     return subprocess.run([sys.executable, "-c", f"import cresset as torch\n{code}"], capture_output=True, text=True,

@@ -6,11 +6,9 @@
     python tests/ops/digests.py --backend OBJECT   also columns of the device that the shared object registers
 
 A column is a machine (an instruction set, by CR_ISA, or a backend), a tier (eager, tiles, native) and a
-number of threads.  Each machine and tier is a process, which prints its digests; every NaN counts as one.
-Where the processor lacks AVX-512 that column repeats the best it has.  A backend compiles every kernel,
-so it has no tiles.
-
-What may differ is read from the table, for the entry and all that its clauses call: the word `threads` allows
+number of threads. Each machine and tier is a process, which prints its digests; all NaNs are equal. On a processor
+without AVX-512 that column repeats its best instruction set. A backend compiles every kernel, so it has no tiles. The
+table states which rows may differ, for the entry and all that its clauses call: the word `threads` allows
 any column to differ; the word `library`, and a function of the C library in the row's dtype, allow machines
 to differ, but not the columns of one machine."""
 import argparse
@@ -162,7 +160,7 @@ def workers(backend=""):
 
 
 def lines_of(machine, tier, parts, backend):
-    """What one process prints."""
+    """The lines that one process prints."""
     env = dict(os.environ, **MACHINES[machine], **TIERS[tier])
     command = [sys.executable, os.path.abspath(__file__), "--run", machine, tier, "--parts", str(parts),
                "--backend", backend]
@@ -250,7 +248,8 @@ def machines_agree(digests):
 
 
 def compare(table, columns):
-    """Rows that differ or lack one of so many columns and may not, and how many others differ."""
+    """Returns the rows that differ, or lack one of `columns` columns, and may not; and the number of other rows that
+    differ."""
     threads, library = may_differ("threads"), may_differ("library")
     wrong, known = [], 0
     for row, digests in sorted(table.items()):

@@ -1,4 +1,4 @@
-"""Writes tests/data/samples: what torch does where the table has no reference of its own.
+"""Writes tests/data/samples: torch's results for entries without a reference in the table.
 
     python tests/ops/record_samples.py choose RECORDING    (cresset) some calls of a recording of torch's OpInfo samples
     python tests/ops/record_samples.py cases               (torch)   the results of recorded_cases.py
@@ -22,7 +22,7 @@ FOLDER = os.path.join(HERE, "..", "data", "samples")
 TABLE = os.path.join(HERE, "..", "..", "src", "ops", "table")
 CALLS_OF_A_GROUP = 2  # for an entry; groups are dtypes, with and without gradient
 MOST_BYTES = 60000    # of one call
-FEW_ELEMENTS = 6      # calls with fewer say little and come last
+FEW_ELEMENTS = 6      # calls with fewer test little and are chosen last
 
 
 def write(name, what):

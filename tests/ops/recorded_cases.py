@@ -1,4 +1,4 @@
-"""Calls that the recording of OpInfo samples does not reach; record_samples.py writes what torch answers.
+"""Calls that the recording of OpInfo samples does not reach; record_samples.py writes torch's results.
 
 In a case, `t(3, 4)` is a random float64 tensor, `n(5, 3)` random indices below 5, `grad(f, t(3))` the gradient of a
 weighted sum of f(x)'s elements.  Random numbers are NumPy's, the same for both libraries."""

@@ -1,4 +1,4 @@
-"""What the operator table says, as test cases.
+"""Test cases from the operator table.
 
 Every entry with a `ref` or a derivative is drawn from its schema: tensors of shape (3, 4), numbers
 and lists at their defaults.  The clause `sample` narrows that; its cases are separated by `|`, their

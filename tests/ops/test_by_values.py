@@ -1,5 +1,6 @@
 """`raises_by_values` and `sized_by_values`: every entry is called with arguments of the same sizes and dtypes
-and other values.  What raises, or has other sizes, only then must say so; and what says so must do so."""
+and other values. An entry that raises, or returns other sizes, only for other values must have the word, and an entry
+with the word must do so."""
 import numpy
 import pytest
 

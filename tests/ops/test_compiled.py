@@ -1,7 +1,7 @@
 """Compiled results equal eager's, bit for bit: every entry of the table, forward and backward, at
 one and two threads.
 
-With CR_TEST_NATIVE=1 every test waits for native code; otherwise mostly tiles run.
+With CR_TEST_NATIVE=1 every test waits for native code; without it, most groups run by tiles.
 """
 import os
 import warnings

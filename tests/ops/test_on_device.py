@@ -1,7 +1,7 @@
 """Every entry on another device has the host's bits, results and gradients; `--device NAME`.
 
-Kernels of a device are made of the same C text as the host's, and what is computed on the host is the
-host's: so no entry needs a tolerance."""
+Kernels of a device are built from the same C text as the host's, and other entries are computed on the host, so no
+entry needs a tolerance."""
 import pytest
 
 import cresset as torch

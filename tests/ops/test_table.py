@@ -1,4 +1,4 @@
-"""Every entry of the operator table, tested from what the table says (see table.py)."""
+"""Tests of every entry, made from the operator table (see table.py)."""
 import warnings
 
 import numpy
@@ -90,7 +90,7 @@ def refuses(entry, dtype):
 
 @by_key_and_dtype([(e, d) for e in DRAWN for d in COMPLEX + ("bool",) if refuses(e, d)])
 def test_refused_dtypes(key, dtype):
-    """A dtype that the entry leaves out raises, whatever it is."""
+    """Every dtype that the entry does not support raises."""
     entry = BY_KEY[key]
     draw = Draw(entry, entry.cases()[0], dtype)
     with pytest.raises((RuntimeError, TypeError, NotImplementedError)):
@@ -98,7 +98,7 @@ def test_refused_dtypes(key, dtype):
 
 
 def outcome(entry, draw, values):
-    """What a call returned, and the arguments that it wrote."""
+    """The results of a call, and the arguments that it wrote."""
     result = draw.run(values)
     written = [values[p["name"]] for p in entry.params if p["written"]]
     return list(leaves(result)) + list(leaves(written)), result if isinstance(result, (bool, int, float)) else None
@@ -152,7 +152,7 @@ def faked(v):
 
 @by_key([e for e in DRAWN if e.does in ("body", "fold") and not any("=" in c and "(" in c for c in e.cases())])
 def test_zero_size(key):
-    """Nothing in, nothing out - or a reduction's identity."""
+    """Empty arguments give empty results, or the identity of a reduction."""
     entry = BY_KEY[key]
     draw = Draw(entry, entry.cases()[0], first_dtype(entry), shape=(0, 3))
     if entry.does == "body":
@@ -162,13 +162,13 @@ def test_zero_size(key):
             draw.run()
     else:
         with numpy.errstate(all="ignore"), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # NumPy warns of a mean of nothing
+            warnings.simplefilter("ignore")  # NumPy warns of a mean without elements
             want = reference(entry, draw)
         numpy.testing.assert_array_equal(as_array(draw.run()), want)
 
 
 def several_tensors(entry):
-    """The tensor parameters that may be one and the same tensor, where there are two or more."""
+    """The tensor parameters that may be the same tensor, if there are two or more."""
     names = [p["name"] for p in entry.tensor_params if p["type"] == "Tensor" and not p["mask"] and not p["optional"]]
     return names if "no_alias" not in entry.words and len(names) > 1 else []
 
@@ -344,7 +344,7 @@ def broadcasts(entry):
 
 @by_key([e for e in DRAWN if broadcasts(e)])
 def test_mismatched_sizes(key):
-    """Sizes that do not broadcast raise torch's text and leave nothing behind."""
+    """Sizes that do not broadcast raise torch's text without a leak."""
     entry = BY_KEY[key]
     draw = Draw(entry, entry.cases()[0], first_dtype(entry))
     name = [p["name"] for p in entry.tensor_params if isinstance(draw.values[p["name"]], torch.Tensor)][-1]
@@ -354,7 +354,7 @@ def test_mismatched_sizes(key):
 
 
 def test_the_table_is_complete():
-    """Every entry is documented, and what is not drawn says so."""
+    """Every entry is documented, and entries that are not drawn state it."""
     for e in ENTRIES:
         assert e.doc.strip(), e.key
     assert len(ENTRIES) > 200

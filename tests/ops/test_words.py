@@ -1,5 +1,5 @@
-"""Every entry held to the words that it states (src/ops/words.def), and to its clauses `inverse`,
-`neutral` and `filled`."""
+"""Tests every entry against the words that it states (src/ops/words.def), and against its clauses `inverse`, `neutral`
+and `filled`."""
 import glob
 import os
 import re
@@ -105,7 +105,7 @@ def test_expand(key):
 
 @having("itself")
 def test_itself(key):
-    """Nothing is left to change in the result: the call gives it back."""
+    """A call on the result has nothing to change and returns it."""
     entry = BY_KEY[key]
     for _, made, draw in cases(entry):
         again = dict(draw.values, **{entry.params[0]["name"]: made})
@@ -140,7 +140,7 @@ def test_split(key):
 
 @having("absolute")
 def test_absolute(key):
-    """The same place of the storage, whatever view of it is given."""
+    """The result is the same part of the storage for every view of it."""
     entry = BY_KEY[key]
     for x, made, draw in cases(entry, FLOATS):
         other = x.flatten()[:3]
@@ -161,7 +161,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.5, float("inf"), float("-inf"), float("nan"), 1e-4
 
 
 def special(dtype):
-    """Values of the dtype with all that is special in it, as a tensor of (2, n)."""
+    """A (2, n) tensor with the special values of the dtype."""
     if dtype == "bool":
         return torch.tensor([[False, True]] * 2)
     if dtype in INTS:
@@ -174,7 +174,7 @@ def special(dtype):
 
 
 def on_special(entry, dtypes):
-    """(self, result, the rest of the call) on special values, for every dtype that is taken."""
+    """(self, result, the other arguments) on special values, for every supported dtype."""
     tried = 0
     for dtype in dtypes:
         if dtype not in entry.dtypes:
@@ -204,7 +204,7 @@ def fits_special(entry):
 
 @pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.inverse])
 def test_inverse(key):
-    """The inverse with the same further arguments gives self back, bit for bit."""
+    """The inverse with the same further arguments returns self, bit for bit."""
     entry = BY_KEY[key]
     other = BY_KEY[entry.inverse]
     drawn = ((x, made, draw, draw.values) for x, made, draw in cases(entry))
@@ -221,7 +221,7 @@ def test_inverse(key):
 
 @pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.neutral])
 def test_neutral(key):
-    """With the neutral number and defaults elsewhere, a real self of the result's dtype comes back."""
+    """With the neutral number and other defaults, a real self of the result's dtype is returned unchanged."""
     entry = BY_KEY[key]
     name, number = entry.neutral
     tried = 0
@@ -252,7 +252,7 @@ def test_filled(key):
 
 @pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.scatter])
 def test_scatter(key):
-    """The view of what is scattered is what was given, and everything else stays."""
+    """The view of the scattered tensor has the given elements, and all other elements are unchanged."""
     entry = BY_KEY[key]
     other = BY_KEY[entry.scatter]
     for x, made, draw in cases(entry, FLOATS + INTS):
@@ -276,7 +276,7 @@ def written(entry, dtype):
 
 @pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.functional])
 def test_functional(key):
-    """What the clause computes is what self becomes."""
+    """The clause computes the new value of self."""
     entry = BY_KEY[key]
     call = re.fullmatch(r"([\w.]+)\((.*)\)", entry.functional)
     for dtype in ("float32", "int64", "bool"):
@@ -291,7 +291,7 @@ def test_functional(key):
 
 @pytest.mark.parametrize("key", [e.key for e in ENTRIES if e.updates])
 def test_updates(key):
-    """The named tensors are written where the named parameter is true, and nothing else is."""
+    """The named tensors, and no others, are written when the named parameter is true."""
     entry = BY_KEY[key]
     *tensors, when = entry.updates
     for on in (False, True):
@@ -305,7 +305,7 @@ def test_updates(key):
 
 
 def test_entries_that_write_self_state_their_functional_form():
-    """By clause `functional`, or by a word that says why not."""
+    """By clause `functional`, or by a word that excludes it."""
     for e in ENTRIES:
         if e.params and e.params[0]["written"] and e.params[0]["type"] == "Tensor" and e.name.endswith("_"):
             assert e.functional or "random" in e.words or "resets" in e.words, e.key

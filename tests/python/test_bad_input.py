@@ -1,4 +1,4 @@
-"""Arguments that nobody should give: they get an error or torch's answer, never a crash."""
+"""Wrong arguments are errors or give torch's answer, and never crash."""
 import subprocess
 import sys
 

@@ -336,7 +336,7 @@ def test_random_instructions_are_refused_or_run():
     assert fine > 100
 
 
-# --- what is allowed ---
+# --- allowed names ---
 
 class Plain:
     def __init__(self, x):

@@ -928,7 +928,7 @@ def test_an_output_after_another():
         assert torch.equal(x.grad, w) and torch.equal(w.grad, w.exp() + x)
 
 
-# --- what calls change ---
+# --- changes by calls ---
 
 class Slots:
     __slots__ = ("a", "n")

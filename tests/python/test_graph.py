@@ -11,7 +11,7 @@ from cresset import _C, nn
 
 
 def record(f, *inputs, parts=False):
-    """The graph of f(*inputs) and what the call returned."""
+    """The graph of f(*inputs) and the result of the call."""
     recorder = _C.Recorder(parts=parts)
     for x in inputs:
         recorder.input(x)

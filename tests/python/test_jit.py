@@ -1,5 +1,4 @@
-"""Native code of compiled functions: results equal eager's, wherever the code comes from or fails
-to."""
+"""Native code of compiled functions: results equal eager's for every source and failure of the code."""
 import os
 import signal
 import stat
@@ -164,7 +163,7 @@ as_nobody = f"import os, cresset.nn.functional\nos.setgroups([])\nos.setgid({NOB
 
 
 def refuses(cache, why, before="", **more):
-    """Kernels work, none comes from the folder or goes there, and the log says once why."""
+    """Kernels work, none is read from the folder or written to it, and the log states the reason once."""
     content = sorted((f.name, f.lstat().st_mtime_ns) for f in cache.iterdir())
     (compiled, found, failed, _), log = run(cache, before=before, CR_LOG="cache", **more)
     assert compiled >= 2 and (found, failed) == (0, 0)

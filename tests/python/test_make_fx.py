@@ -17,7 +17,7 @@ def lines(module):
     return [line.strip() for line in module.code.strip().splitlines()][1:]
 
 
-# --- make_fx; the texts are what torch 2.13 prints ---
+# --- make_fx; the texts are those that torch 2.13 prints ---
 
 def test_code_equals_torchs():
     module = make_fx(lambda x, y: ((x + 1).sigmoid() * 2).sum(1) @ y)(torch.randn(3, 4), torch.randn(3))

@@ -21,7 +21,7 @@ def settings():
 
 
 def agree(graph, inputs, program=None):
-    """Both ways of running, on copies, as they may write; what they wrote is compared too."""
+    """Runs the graph and the program on copies of the inputs, and compares results and written inputs."""
     program = program or graph.program()
     one, other = [x.clone() for x in inputs], [x.clone() for x in inputs]
     with torch.no_grad():
@@ -54,7 +54,7 @@ def test_recorded_programs_keep_their_bits(name, parts):
     agree(graph, [x, y], program)
 
 
-# --- what dies, what is reused ---
+# --- lifetimes and reuse ---
 
 def test_a_result_is_written_over_a_value_that_dies():
     graph = parsed("%a: float32[6, 8] = cumsum(%x, 1)", "%b: float32[6, 8] = exp(%a)",
@@ -80,7 +80,7 @@ def test_a_storage_dies_with_its_last_view():
     graph = parsed("%a: float32[6, 8] = cumsum(%x, 1)", "%v: float32[8, 6] by [1, 8] = t(%a)",
                    "%b: float32[6, 8] = neg(%a)", "%c: float32[8, 6] = cumsum(%v, 0)", outputs="%b, %c")
     program = agree(graph, two())
-    assert "neg(%a) in" not in str(program)  # %v still looks at it
+    assert "neg(%a) in" not in str(program)  # %v is still a view of it
     assert program.peak == 3 * 6 * 8 * 4
 
 

@@ -95,7 +95,7 @@ REFUSED = [
      "repeat_interleave: the repeats are more than a size may be"),
     (lambda: F.conv1d(torch.ones(1, 1, 5), torch.ones(1, 1, 3), dilation=MOST), RuntimeError, "integer out of range"),
     (lambda: F.fold(torch.ones(1, 4, 1), (2, 2), (2**32, 2**32)), RuntimeError, "integer out of range"),
-    # what would be read or written outside
+    # calls that would read or write out of bounds
     (lambda: torch.linalg.lstsq(torch.ones(3, 3).half(), torch.ones(3, 3).half()), RuntimeError,
      "This function doesn't handle types other than float and double"),
     (lambda: F.pad(torch.zeros(1, 1, 4), (-5, 2), mode="circular"), RuntimeError,

@@ -1,4 +1,4 @@
-"""One program for all sizes: what is made for sizes that were not met before, and that its bits are eager's."""
+"""One program for all sizes: instances for new sizes, whose bits are eager's."""
 import math
 import os
 import random
@@ -169,7 +169,7 @@ SHARED = {
     "embedding": lambda x: F.embedding((x.detach().sum(-1) * 3).long().abs() % 50, lengths),
     "windows": lambda x: x.unfold(1, 2, 1).sum(-1),
 }
-# And where sizes decide more than sizes: what is made must still be right.
+# Programs in which sizes decide more than sizes of values; their results must still be right.
 OTHERS = {
     "chunks": lambda x: sum((k + 1) * part.sum() for k, part in enumerate(x.chunk(2, 1))),
     "halves": lambda x: x[:, :x.shape[1] // 2].sum(1) - x[:, x.shape[1] // 2:].exp().sum(1),

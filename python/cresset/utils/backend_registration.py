@@ -108,7 +108,7 @@ class _Chosen:
 
 
 def _default_module(name):
-    """torch.<name> of a device that brings no module of its own."""
+    """torch.<name> of a device without a registered module."""
     module = types.ModuleType(f"cresset.{name}", f"The device {name}.")
     random = sys.modules["cresset"].random
     module.is_available = lambda: _C._backend_count() > 0
@@ -151,7 +151,7 @@ def _is_there(self):
 
 
 def _move(self, device=None, non_blocking=False, **kwargs):
-    """A copy on the device; itself when it is there."""
+    """A copy on the device, or itself when it is already on the device."""
     name = _C._get_privateuse1_backend_name()
     if isinstance(device, int):
         device = _C.device(name, device)
