@@ -5,11 +5,11 @@
  *     const char *cresset_backend(void);
  *
  * which cr_backend_load() calls once.  It fills a cr_device_ops and registers it by
- * cr_backend_register(); NULL means success, anything else is the error's text.  From then on
- * the device is torch's `privateuseone` under the name that was registered.
+ * cr_backend_register(). It returns NULL on success, or the text of an error.  Afterwards the
+ * device is torch's `privateuseone` under the registered name.
  *
- * The library never reads or writes device memory.  It passes addresses on, adds offsets to
- * them, and asks the table for everything else:
+ * The library never reads or writes device memory.  It passes addresses on and adds offsets to
+ * them.  All other work is done through the table:
  *
  *   elementwise operators, reductions, compositions   kernels that the backend makes of C text
  *   groups of operators that compile() fuses          the same: one text and one launch a group
@@ -21,9 +21,9 @@
  * A function of the table returns NULL on success, or a text that becomes a RuntimeError; the
  * text must live until the thread's next call.  Functions may be called from several threads.
  *
- * Order: what is asked for by one thread takes effect in that order.  `copy_out` and
- * `synchronize` wait; everything else may return before it is done, but may not use host memory
- * that it was given after it has returned. */
+ * Order: the calls of one thread take effect in their order.  `copy_out` and `synchronize`
+ * wait.  All other functions may return before their work is done, but may not access the host
+ * memory of their arguments after they have returned. */
 #ifndef CRESSET_BACKEND_H
 #define CRESSET_BACKEND_H
 
@@ -37,12 +37,12 @@ extern "C" {
 
 #define CR_BACKEND_API __attribute__((visibility("default")))
 
-/* The version of everything in this header. */
+/* The version of this header. */
 enum { CR_BACKEND_ABI = 1 };
 
-/* Elements that lie `stride` elements apart, in memory of a device or of the host.  dtype is a
- * cr_dtype: 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8
- * float32, 9 float64, 10 complex64, 11 complex128. */
+/* An array with strides in elements, in memory of a device or of the host. dtype is a cr_dtype:
+ * 0 bool, 1 uint8, 2 int8, 3 int16, 4 int32, 5 int64, 6 float16, 7 bfloat16, 8 float32, 9
+ * float64, 10 complex64, 11 complex128. */
 typedef struct {
     char *data;
     int dtype, ndim;
@@ -51,8 +51,8 @@ typedef struct {
 
 /* --- kernels --- */
 
-/* A kernel as the library prints it: pointers to operands (results first), two strides in bytes
- * for each (from row to row, and within a row), {rows, columns, number of the first row}, and
+/* The type of printed kernels.  Arguments: pointers to operands (results first); two strides in
+ * bytes for each (from row to row, and within a row); {rows, columns, number of the first row};
  * scalar parameters in slots of 16 bytes. */
 typedef void (*cr_kernel_function)(void *const *pointer, const int64_t *stride,
                                    const int64_t *size, const void *param);
@@ -62,7 +62,7 @@ typedef struct cr_kernel_source cr_kernel_source;
 
 /* One call of a kernel. */
 typedef struct {
-    void *code; /* as `build` gave it */
+    void *code; /* the result of `build` */
     int operands;
     void *const *pointer;  /* addresses on the device */
     uint64_t numbers;      /* bit k: pointer[k] is host memory, a number of at most 16 bytes */
@@ -76,7 +76,7 @@ typedef struct {
 
 typedef struct {
     size_t total_memory; /* bytes */
-    size_t alignment;    /* of what `get` gives; at least 64 */
+    size_t alignment;    /* of the blocks of `get`; at least 64 */
     const char *name;    /* of the model */
 } cr_device_limits;
 
@@ -89,24 +89,25 @@ typedef struct cr_device_ops {
     const char *(*set_current)(int index);
     const char *(*limits)(int index, cr_device_limits *out);
 
-    /* `size` > 0 bytes, undefined; NULL when there are none.  *block is handed back to
-     * `release`, and must not be 0.  Memory is released in order: what was asked for before may
-     * still use it. */
+    /* A block of `size` > 0 undefined bytes; NULL when out of memory.  *block is passed to
+     * `release` and must not be 0. `release` takes effect in order: earlier calls may still use
+     * the block. */
     void *(*get)(int index, size_t size, uint32_t *block);
     void (*release)(int index, void *p, uint32_t block);
 
-    /* Bytes from the host, to the host, and between two places of one device that do not
-     * overlap. */
+    /* Copies bytes from the host, to the host, and within a device; source and destination do
+     * not overlap. */
     const char *(*copy_in)(int index, void *to, const void *host, size_t n);
     const char *(*copy_out)(int index, void *host, const void *from, size_t n);
     const char *(*copy)(int index, void *to, const void *from, size_t n);
-    /* Elements of any strides and dtypes on one device: converted as C casts do, `from`
-     * broadcast to the sizes of `to`.  They do not overlap. */
+    /* Copies elements of any strides and dtypes on one device: converts them like C casts and
+     * broadcasts `from` to the sizes of `to`.  The arrays do not overlap. */
     const char *(*move)(int index, const cr_array *to, const cr_array *from);
-    /* All elements of `to` become the one at `element`, which is host memory of its dtype. */
+    /* Sets all elements of `to` to the one at `element`, which is in host memory and has the
+     * dtype of `to`. */
     const char *(*fill)(int index, const cr_array *to, const void *element);
 
-    /* Makes a kernel of C text; *code is what launches name.  It is kept for good. */
+    /* Builds a kernel from C text.  *code identifies it in launches; it is never freed. */
     const char *(*build)(int index, const cr_kernel_source *source, void **code);
     const char *(*launch)(int index, const cr_launch *l);
 
@@ -121,20 +122,20 @@ typedef struct cr_device_ops {
     const char *(*event_wait)(int index, void *event);        /* the thread's stream waits */
     const char *(*event_synchronize)(int index, void *event); /* the caller waits */
     bool (*event_done)(int index, void *event);
-    /* Waits for all that was asked for, and tells what went wrong in it. */
+    /* Waits for all earlier work and returns the first error of it. */
     const char *(*synchronize)(int index);
 } cr_device_ops;
 
 /* Calls below return NULL, or the error's text, which lives until the thread's next error. */
 
-/* Registers the table under a name: "npu".  Only once a process.  The table stays the backend's
- * and must live for good.  Refuses another `abi` than CR_BACKEND_ABI, and a table with missing
- * functions. */
+/* Registers the table under a name such as "npu", once a process.  The backend owns the table,
+ * which must never be freed.  Refuses another `abi` than CR_BACKEND_ABI, and a table with
+ * missing functions. */
 CR_BACKEND_API const char *cr_backend_register(int abi, const char *name,
                                                const cr_device_ops *table);
-/* Whether operators without a kernel for the device are computed on the host: arguments are
- * copied there and results back.  Off at first.  Each operator is logged once (CR_LOG=backend).
- */
+/* Allows operators without a kernel for the device to be computed on the host: arguments are
+ * copied to the host and results to the device.  Off by default.  Each operator is logged once
+ * (CR_LOG=backend). */
 CR_BACKEND_API void cr_backend_fallback(bool on);
 /* Loads a backend; for programs. */
 CR_BACKEND_API const char *cr_backend_load(const char *path);
@@ -153,7 +154,7 @@ typedef enum {
     CR_GIVEN_OTHER /* a generator, a complex number */
 } cr_given_kind;
 
-/* An argument of an operator, by its place in the schema. */
+/* An argument of an operator, by its position in the schema. */
 typedef struct cr_given {
     cr_given_kind kind;
     size_t count; /* INTS, FLOATS, TEXT, LIST */
@@ -174,8 +175,8 @@ typedef struct cr_given {
 typedef const char *(*cr_entry_kernel)(int index, const cr_given *arg, const cr_array *result);
 /* The kind of all devices outside the library. */
 CR_BACKEND_API extern const int cr_backend_kind;
-/* For the entry "sort" or "sort.stable" and the kind of a device.  Refuses entries that state
- * what they compute: they need no kernel. */
+/* Registers a kernel for an entry, such as "sort" or "sort.stable", and a kind of device.
+ * Refuses entries that are not written in C, because they need no kernel. */
 CR_BACKEND_API const char *cr_kernel_register(const char *entry, int kind,
                                               cr_entry_kernel kernel);
 
@@ -192,12 +193,12 @@ CR_BACKEND_API void cr_kernel_source_drop(const cr_kernel_source *s);
 CR_BACKEND_API const char *cr_kernel_text(const cr_kernel_source *s);
 CR_BACKEND_API const char *cr_kernel_symbol(const cr_kernel_source *s);
 CR_BACKEND_API const char *cr_kernel_flags(void);
-/* The function, compiled for this processor by the library's own compiler and kept in its
- * cache; for devices that run host code. */
+/* Compiles the text for this processor by the library's compiler, or loads it from its cache;
+ * for devices that run host code. */
 CR_BACKEND_API const char *cr_kernel_compile(cr_kernel_function *out,
                                              const cr_kernel_source *s);
-/* Converts n elements as `move` has to; both in memory that the caller can read.  Steps are in
- * bytes. */
+/* Converts n elements as `move` must; both arrays are in memory that the caller can access.
+ * Steps are in bytes. */
 CR_BACKEND_API void cr_convert_elements(int to_dtype, void *to, int64_t to_step, int from_dtype,
                                         const void *from, int64_t from_step, int64_t n);
 
