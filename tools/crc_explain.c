@@ -44,7 +44,7 @@ static void put_forms(cr_text *out, const cr_op *op)
     cr_text_put(out, op->forms ? "\n" : "internal\n");
 }
 
-/* A line a word, with what it promises. */
+/* Prints one line for each word, with its promise. */
 static void put_words(cr_text *out, const cr_op *op)
 {
     for (int i = 0; i < CR_WORD_COUNT; i++)

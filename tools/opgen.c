@@ -41,7 +41,7 @@ static bool stands_already(const char *path, const cr_text *text)
     return same;
 }
 
-/* Does not write an unchanged file, so that make does not rebuild what depends on it. */
+/* Does not write an unchanged file, so that make does not rebuild files that depend on it. */
 cr_status opgen_save(const char *folder, const char *name, const cr_text *text)
 {
     cr_text path = {0};
@@ -317,9 +317,9 @@ static const struct {
     {"shape", "const cr_value *arg, cr_shape *out", shape_of},
 };
 
-/* Prototypes of the functions that clause `k` names, each beside the first entry that names it,
- * which is what a compiler shows of a definition that differs.  Line numbers would change too
- * often. */
+/* Prototypes of the functions that clause `k` names, each with the first entry that names it in
+ * a comment, because a compiler shows this line when a definition differs.  Line numbers would
+ * change too often. */
 static cr_status save_prototypes(const generator *g, size_t k)
 {
     cr_text text = {0}, file = {0};
@@ -348,8 +348,8 @@ static cr_status save_prototypes(const generator *g, size_t k)
     return st;
 }
 
-/* Sets cr_entry and the function pointers of every record.  An entry's line stands before its
- * assignments, so that the linker shows it for a function that is missing. */
+/* Sets cr_entry and the function pointers of every record.  A #line of the entry precedes its
+ * assignments, so that the linker reports it for a missing function. */
 static cr_status save_functions(generator *g, const char *table)
 {
     cr_text text = {0};

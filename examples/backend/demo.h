@@ -1,4 +1,4 @@
-/* demo.h - the parts of the example: memory, a queue, and what the table asks for. */
+/* demo.h - the parts of the example: memory, a queue, and the functions of the table. */
 #ifndef DEMO_H
 #define DEMO_H
 

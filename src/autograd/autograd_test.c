@@ -444,7 +444,7 @@ TEST(create_graph_makes_gradients_with_history)
     OK(backward_from(y, false, true));
     CHECK(cr_requires_grad(cr_grad_of(a)));
     SAME(gradient(cr_grad_of(a), a, false), 2);
-    OK(cr_set_grad(a, NULL)); /* a reference cycle otherwise */
+    OK(cr_set_grad(a, NULL)); /* breaks a reference cycle */
     drop_kept();
 }
 

@@ -34,7 +34,7 @@ TEST(there_may_be_more_blocks_than_mappings)
     }
     for (int i = 0; i < MANY; i++)
         CHECK(block[i][0] == (char)i && block[i][(130 << 10) - 1] == (char)i);
-    for (int k = 0; k < 2; k++) { /* every other one first */
+    for (int k = 0; k < 2; k++) { /* even blocks first, then odd ones */
         for (int i = k; i < MANY; i += 2)
             cr_cpu_release(block[i], class[i]);
         cr_cpu_memory_trim();
@@ -168,8 +168,8 @@ static void use_blocks(void *context, int64_t begin, int64_t end)
     }
 }
 
-/* A fork ends the pool's threads.  Each of them gives the blocks that it kept back, under the
- * lock that the fork takes. */
+/* A fork ends the pool's threads.  Each of them releases its cached blocks, under the lock that
+ * the fork takes. */
 TEST(a_fork_ends_threads_that_keep_blocks)
 {
     pid_t child;

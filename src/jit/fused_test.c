@@ -92,7 +92,7 @@ static void tidy(setting *x)
     }
 }
 
-/* Bits, but any NaN for any NaN. */
+/* Compares bits; all NaNs are equal. */
 static bool same_bits(cr_dtype t, const char *a, const char *b, int64_t bytes)
 {
     int64_t item = (int64_t)cr_dtype_size(t);
@@ -129,7 +129,7 @@ static void run(setting *x, cr_tier tier)
                        x->param));
 }
 
-/* What the interpreter gives for the text, into the outputs. */
+/* Runs the text by the interpreter into the outputs. */
 static void interpret(cr_session *s, void *context)
 {
     setting *x = context;
@@ -215,7 +215,7 @@ TEST(tiers_and_the_interpreter_give_equal_bits)
 
 /* --- schedules --- */
 
-/* The outputs lie `shift` bytes behind where whole vectors of memory begin. */
+/* The outputs start `shift` bytes after an aligned address. */
 static void run_schedule(setting *x, cr_schedule s, int shift)
 {
     cr_fused_call call;
@@ -253,7 +253,7 @@ static void schedules_agree(setting *x, int64_t rows, int64_t columns)
     tidy(x);
 }
 
-/* How many schedules have code of their own. */
+/* The number of schedules whose code differs from that of PLAIN. */
 static int check_schedules(const char *text)
 {
     setting x = {.text = text};
@@ -281,7 +281,7 @@ TEST(schedules_change_no_bit)
     use_cache();
     EQ(check_schedules("y[i<R, j<C] = x[i, j] * s + b[j]\nz[i<R, j<C] = x[i, j] - b[j]\n"), 4);
     EQ(check_schedules("y[i<R, j<C] = exp(x[i, j]) + tanh(x[i, j]) * 2\n"),
-       3); /* costly: narrow anyway */
+       3); /* costly, so PLAIN is narrow already */
     EQ(check_schedules("m[i<R] = maximum[j<C](x[i, j])\ne[i<R, j<C] = exp(x[i, j] - m[i])\n"
                        "t[i<R] = add[j<C](e[i, j])\ny[i<R, j<C] = e[i, j] / t[i]\n"),
        4);
@@ -316,7 +316,7 @@ static int roll(int n)
     return (int)((dice >> 33) % (unsigned)n);
 }
 
-/* An expression over what was defined: full arrays a0.., rows r0.. */
+/* A random expression over earlier definitions: full arrays a0.., rows r0.. */
 static void random_expr(cr_text *out, int depth, int full, int rows)
 {
     static const char *const pair[] = {"add", "sub", "mul", "maximum", "minimum"};
@@ -395,7 +395,7 @@ TEST(random_programs_equal_the_interpreter_in_bits)
     remove_cache();
 }
 
-/* An output that is changed behind the kernel's back is noticed. */
+/* An output that is changed after the kernel ran is found. */
 TEST(the_oracle_finds_a_wrong_element)
 {
     float x[12], y[12], m[3];

@@ -15,14 +15,14 @@
 #include <unistd.h>
 
 #ifdef __SANITIZE_THREAD__
-/* The thread sanitizer gives up in a forked child that starts threads; here that is tested. */
+/* The thread sanitizer stops a forked child that starts threads, which these tests do. */
 const char *__tsan_default_options(void);
 const char *__tsan_default_options(void) { return "die_after_fork=0"; }
 #endif
 
 static char cache[128];
 
-/* Each test has a cache of its own. */
+/* Each test has a new cache. */
 static void fresh_cache(void)
 {
     static int turn;
@@ -56,7 +56,7 @@ static int files_ending(const char *end)
     return n;
 }
 
-/* Less the folder itself and the one above; nothing where no kernel made the folder. */
+/* The number of files in the cache, without "." and ".."; 0 when there is no folder. */
 static int all_files(void)
 {
     int n = files_ending("");
@@ -64,7 +64,7 @@ static int all_files(void)
     return n ? n - 2 : 0;
 }
 
-/* Programs that no other test asks for: memory would have them. */
+/* Programs that no other test requests, so that they are not already in memory. */
 static cr_loop *scaled(cr_session *s, void *context)
 {
     char text[128];
@@ -111,7 +111,7 @@ TEST(a_kernel_is_compiled_loaded_and_right)
 
 enum { MANY = 9 };
 
-/* Asks for programs with factors from `first` on, and waits for all. */
+/* Requests programs with factors from `first` on, and waits for all. */
 static void ask_many(cr_fused *f[MANY], int first)
 {
     for (int i = 0; i < MANY; i++)
@@ -196,7 +196,7 @@ TEST(a_fork_while_compiling_leaves_both_with_a_kernel)
 
     EQ(child_asks(12), 0);
     EQ(cr_jit_wait(cr_fused_kernel(f), 60), CR_JIT_READY);
-    /* The child inherits what was being compiled and may ask for it too. */
+    /* The child inherits the request that was being compiled and may repeat it. */
     int again = child_asks(11);
     CHECK(again == 0 || again == 1);
     cr_fused_drop(f);
@@ -266,7 +266,7 @@ TEST(the_file_of_another_kernel_is_a_miss)
     remove_cache();
 }
 
-/* Without native code tier 0 goes on, and the failure is known. */
+/* Without native code, tier 0 is used and the state is "failed". */
 static void fails_softly(int factor)
 {
     cr_fused *f = ask(factor);
@@ -279,7 +279,7 @@ static void fails_softly(int factor)
     remove_cache();
 }
 
-/* The compiler that is there, by its path: scripts of tests start it. */
+/* The path of the machine's compiler, which the tests' scripts start. */
 static const char *real_compiler(void)
 {
     unsetenv("CR_CC");
@@ -288,7 +288,7 @@ static const char *real_compiler(void)
 
 static void write_script(char *path, size_t room, const char *text)
 {
-    static int turn; /* a compiler is known by its path */
+    static int turn; /* the library identifies a compiler by its path */
     FILE *f;
 
     snprintf(path, room, "/tmp/cr_jit_test.%ld.cc%d", (long)getpid(), turn++);
@@ -366,8 +366,8 @@ TEST(a_compiler_that_does_not_know_how_to_move_does_without)
     remove_cache();
 }
 
-/* A compiler that sleeps, in a way that tells it from those of other test runs: writes its
- * script, and the word that its processes' command lines have. */
+/* Writes the script of a compiler that sleeps, and the word in the command lines of its
+ * processes, by which they are distinguished from those of other test runs. */
 static void write_sleeper(char word[32], char *path, size_t room)
 {
     static int turn;
@@ -384,7 +384,7 @@ static int processes_with(const char *word)
     char command[256], text[32] = "";
     FILE *f;
 
-    /* the search's own shells have it in brackets: [w]ord is no match for itself */
+    /* the shells of this search have the pattern [w]ord, which does not match itself */
     snprintf(command, sizeof command,
              "grep -alz '[%c]%s' /proc/[0-9]*/cmdline 2>/dev/null | wc -l", *word, word + 1);
     f = popen(command, "r");
@@ -443,7 +443,7 @@ TEST(a_compiler_that_hangs_is_ended_with_its_children)
     CHECK(b.tv_sec - a.tv_sec < 20);
     CHECK(strstr(cr_error_message(), "took longer") != NULL);
     EQ(processes_with(word), 0);
-    /* It is not tried again. */
+    /* The compiler is not run again. */
     FAILS(CR_RUNTIME, cr_compiler_run(&folder, "x.c", "x.so", 0.2));
     CHECK(strstr(cr_error_message(), "too long before") != NULL);
     cr_cache_work_end(&folder);
@@ -451,12 +451,12 @@ TEST(a_compiler_that_hangs_is_ended_with_its_children)
     remove_cache();
 }
 
-/* A process that ends while its threads work holds memory: the leak checker asks. */
+/* Set when a process ends while its threads work and hold memory, for the leak checker. */
 static bool ends_at_work;
 CR_API int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return ends_at_work; }
 
-/* A child asks for a kernel and ends, as `how` says, while its compiler hangs. */
+/* A child requests a kernel and ends in the way `how` while its compiler hangs. */
 static void ends_while_compiling(const char *how)
 {
     char path[128], temporary[160], word[32];
@@ -517,7 +517,7 @@ TEST(a_child_forked_while_compiling_does_not_keep_the_compiler)
         if (!grandchild) {
             char byte;
             close(to[1]);
-            _exit(read(to[0], &byte, 1) != 0); /* stays while the test does */
+            _exit(read(to[0], &byte, 1) != 0); /* ends when the test closes the pipe */
         }
         kill(getpid(), SIGKILL);
     }
@@ -528,7 +528,7 @@ TEST(a_child_forked_while_compiling_does_not_keep_the_compiler)
     remove_cache();
 }
 
-/* Kernels are compiled all the same, and not kept. */
+/* Kernels are compiled but not kept. */
 static void is_not_kept(int factor)
 {
     cr_fused *f = ask(factor);

@@ -1,11 +1,11 @@
-/* Column libm of fn.def, against what the kernels call. */
+/* Compares column libm of fn.def with the calls that the kernels make. */
 #include "base/test.h"
 #include "jit/generated.h"
 #include <complex.h>
 #include <math.h>
 
 /* The C library's functions that kernels refer to, but for sqrt and nextafter, which are exact.
- * The linker takes these in their place. */
+ * The linker uses these functions instead. */
 static bool called;
 
 #define REPLACED(type, name)                                                                   \
@@ -75,7 +75,7 @@ static bool fn_calls(cr_fn fn, cr_dtype t)
 TEST(functions_call_the_c_library_exactly_when_the_table_states_it)
 {
     static const cr_dtype types[] = {CR_F32, CR_F64, CR_C64, CR_C128};
-    bool base = cr_isa_chosen() == CR_ISA_base; /* calls it in more places */
+    bool base = cr_isa_chosen() == CR_ISA_base; /* the baseline calls it in more functions */
 
     for (int fn = 0; fn < CR_FN_COUNT; fn++)
         for (size_t t = 0; t < CR_LEN(types); t++) {

@@ -1,8 +1,8 @@
-/* The choice between ways, from times that are made up. */
+/* The choice between ways, with invented times. */
 #include "base/test.h"
 #include "jit/measure.h"
 
-/* Calls until there is a choice; how many there were. */
+/* Measures until a way is chosen; returns the number of calls. */
 static int measure(cr_measure *m, const double *seconds, unsigned ready)
 {
     int calls = 0, way;

@@ -110,7 +110,7 @@ TEST(kernels_fold_columns_in_order_p_on_every_instruction_set)
         }
 }
 
-/* The extreme of zeros is +0.0 wherever the +0.0 stands, or none. */
+/* The extreme of zeros is +0.0 for any position of a +0.0, and without one. */
 TEST(an_extreme_that_is_zero_has_no_sign)
 {
     static const char none[CR_PARAM_BYTES * 4];

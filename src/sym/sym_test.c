@@ -18,7 +18,7 @@ static const char *show(const cr_sym *e)
     return shown;
 }
 
-/* Runs a test's body in a session of its own. */
+/* Runs a test's body in a new session. */
 #define IN_SESSION(name)                                                                       \
     static void name##_body(cr_session *s, void *unused);                                      \
     TEST(name)                                                                                 \
@@ -155,7 +155,7 @@ TEST(nonsense_is_refused_with_a_message)
     }
 }
 
-/* Any tree of operations means the same before and after canonicalization. */
+/* Canonicalization does not change the value of random trees of operations. */
 static uint32_t dice = 1;
 static int64_t roll(int n)
 {

@@ -1,4 +1,5 @@
-/* What a backend outside the library may register, and the C text that it gets. */
+/* Registration of tables and kernels by a backend outside the library, and the C text that it
+ * gets. */
 #include "base/test.h"
 #include "cresset_backend.h"
 #include "tensor/tensor.h"

@@ -54,7 +54,7 @@ static char *element(const cr_view *v, const int64_t *index, int shift)
     return v->data + at * (int64_t)cr_dtype_size(v->dtype);
 }
 
-/* What the destination's element must be. */
+/* The expected element of the destination. */
 static void expect(const cr_view *from, cr_dtype to, const int64_t *index, int shift, char *out)
 {
     cr_scalar_store(cr_scalar_load(from->dtype, element(from, index, shift)), to, out);

@@ -1,4 +1,4 @@
-/* Order P of whole reductions, whatever the number of dims and threads, against the model. */
+/* Complete reductions have the model's order P for any number of dims and threads. */
 #include "base/parallel.h"
 #include "base/test.h"
 #include "num/order_model.h"
@@ -73,7 +73,7 @@ TEST(columns_of_every_length_are_summed_in_order_p)
     }
 }
 
-/* The dims [300, 7, 90]: rows of the last one, then columns of what they give. */
+/* The dims [300, 7, 90]: rows along the last dim, then columns of their results. */
 TEST(of_several_dims_the_fastest_is_folded_first)
 {
     int64_t size[3] = {300, 7, 90}, both[2] = {0, 2}, n = 300;

@@ -1,6 +1,6 @@
 /* Compares the public header's types with the library's.
  *
- * The file is compiled twice: with -DINSIDE it includes the rooms' headers, otherwise the
+ * The file is compiled twice: with -DINSIDE it includes the rooms' headers, without it the
  * installed header.  The program compares the two lists of sizes and fields. */
 #ifdef INSIDE
 #include "autograd/autograd.h"

@@ -82,11 +82,11 @@ static void *batch_memory(size_t size)
     void *p = cr_arena_get(&arena, size ? size : 1);
 
     if (!p)
-        _exit(0); /* the address space is used up: an honest end of the batch */
+        _exit(0); /* the address space is used up, which is no failure */
     return p;
 }
 
-/* --- what the arguments of one call share --- */
+/* --- properties of all arguments of a call --- */
 
 typedef struct {
     int ndim;
@@ -183,7 +183,7 @@ static fuzz_shape related_shape(void)
     return s;
 }
 
-/* No elements, and the other sizes anything whose product fits. */
+/* A shape without elements; the other sizes are arbitrary while their product fits. */
 static void make_hollow(fuzz_shape *s)
 {
     static const int64_t sizes[] = {(int64_t)1 << 33, (int64_t)1 << 31, ((int64_t)1 << 31) + 1,
@@ -273,7 +273,7 @@ static void end_batch(const char *why)
     _exit(3);
 }
 
-/* What setting up needs may only fail for memory. */
+/* Calls that only prepare arguments may fail only without memory. */
 static void must(cr_status st)
 {
     if (st == CR_MEMORY)
@@ -421,7 +421,7 @@ static cr_arg any_tensors(const cr_param *p)
     return a;
 }
 
-/* Strings in the record's rules are those that its checks and its composition tell apart. */
+/* The strings in the record's rules: its checks and composition compare arguments with them. */
 static const char *strings[64];
 static uint32_t string_count;
 
@@ -513,7 +513,7 @@ static cr_tensor *sample_tensor(const cr_rule *call)
     bool index = !strcmp(call->name, "i"), truth = !strcmp(call->name, "b");
     fuzz_shape s = {0};
 
-    /* ones(()) and the like are taken for numbers */
+    /* ones(()) and similar samples are used as numbers */
     for (int i = index; !call->name[1] && i < call->count && s.ndim < MOST_DIMS; i++)
         s.size[s.ndim++] = call->args[i]->kind == CR_RULE_INT ? call->args[i]->integer : 2;
     cr_tensor *t = tensor_of(s,
@@ -740,7 +740,7 @@ static bool is_small(const cr_op *op, const cr_value *v)
     return true;
 }
 
-/* Takes the place of autocast while samples run. */
+/* Replaces the autocast stage while samples run. */
 static cr_status learning_stage(const cr_op *op, const cr_value *arg, cr_value *result)
 {
     lesson *l = &lessons[op->index];
@@ -890,7 +890,7 @@ static void describe_step(const char *step)
 
 /* --- results --- */
 
-/* Its elements are in its storage. */
+/* True when all elements are inside the storage. */
 static bool is_sound(const cr_tensor *t)
 {
     int64_t numel = 1, first = t->offset, last = t->offset,
@@ -1196,7 +1196,7 @@ static void watch_signals(void)
     static const int ends[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
     void *frame;
 
-    backtrace(&frame, 1); /* loads what a handler may not */
+    backtrace(&frame, 1); /* loads a library, which a handler may not do */
 #ifdef __SANITIZE_ADDRESS__
     signal(SIGALRM, print_place);
 #else
@@ -1271,7 +1271,7 @@ static void end_child(int slot, int status, uint64_t seed)
     c->pid = 0;
 }
 
-/* Waits for a child; its slot. */
+/* Waits for a child and returns its slot. */
 static int wait_for_one(uint64_t seed)
 {
     for (;;) {

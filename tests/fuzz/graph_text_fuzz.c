@@ -1,8 +1,8 @@
 /* Mutates texts of graphs and reads them: graph_text_fuzz [SECONDS] [SEED]
  *
- * Every text must fail with a line and a message, or give a graph that prints, reads back as it
- * printed, and goes through the passes.  Run it under asan and ubsan.  Prints the seed, so that
- * a failure can be repeated. */
+ * Every text must fail with a line and a message, or give a graph that prints, parses again to
+ * the same graph, and passes through all passes.  Run it under asan and ubsan.  Prints the
+ * seed, so that a failure can be repeated. */
 #include "graph/graph.h"
 #include <stdio.h>
 #include <stdlib.h>

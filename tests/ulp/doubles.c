@@ -204,7 +204,7 @@ static int equal(double a, double b)
     return bits_of(a) == bits_of(b) || (isnan(a) && isnan(b));
 }
 
-/* In units in the last place of what the result should be. */
+/* The error in units in the last place of the right result. */
 static double error_of(double got, long double want)
 {
     double near = (double)want;

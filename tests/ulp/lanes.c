@@ -1,4 +1,4 @@
-/* lanes.c - what every lane of the vector vocabulary must do, against scalar C.
+/* lanes.c - compares every lane of the vector vocabulary with scalar C.
  *
  * Compiled once for each instruction set, with ULP_ISA its name. */
 #define _GNU_SOURCE
@@ -189,9 +189,9 @@ DEFINE_INT_CHECK(i32, 32)
 DEFINE_INT_CHECK(i64, 64)
 DEFINE_INT_CHECK(u8, 8)
 
-/* --- memory: the last page of a region may not be touched --- */
+/* --- memory: the last page of a region is not accessible --- */
 
-static char *fence; /* the first byte that may not */
+static char *fence; /* its first byte */
 
 static int make_fence(void)
 {

@@ -1,5 +1,5 @@
-/* lanes_main.c - runs the checks of lanes.c for each instruction set this machine has, and
- * compares what they must agree on. */
+/* lanes_main.c - runs the checks of lanes.c for each instruction set of this machine, and
+ * compares the traces. */
 #include <stdio.h>
 #include <string.h>
 

@@ -3,10 +3,10 @@
  *   ulp [--full|--every] [--jobs=N] [function...]
  *
  * Sweeps floats in bit order against the double functions of libm, for every instruction set
- * that this machine has, and prints the largest error with its argument.  --full visits the
- * floats as often as functions.def says (all of them for the 1-ulp functions), otherwise a
- * thousandth.  Work is divided among N processes.  Fails when a bound is exceeded, or when the
- * two instruction sets with a fused multiply-add give different bits (an infinite error). */
+ * that this machine has, and prints the largest error with its argument. --full visits as many
+ * floats as functions.def states (all for the 1-ulp functions); without it, a thousandth of
+ * them.  Work is divided among N processes.  Fails when a bound is exceeded, or when the two
+ * instruction sets with a fused multiply-add give different bits (an infinite error). */
 #define _GNU_SOURCE
 #include <math.h>
 #include <stdint.h>

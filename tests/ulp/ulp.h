@@ -1,4 +1,4 @@
-/* ulp.h - what the parts of the vector tests know of each other. */
+/* ulp.h - shared by the files of the vector tests. */
 #ifndef CR_TESTS_ULP_H
 #define CR_TESTS_ULP_H
 
@@ -10,8 +10,8 @@ typedef void (*ulp_kernel64)(double *to, const double *x, const double *y, long 
 
 enum { ULP_TRACE = 64 };
 
-/* Checks all that is not a matter of accuracy and returns the number of failures.  What must
- * have the same bits on every instruction set is left in trace. */
+/* Checks everything except accuracy and returns the number of failures.  Adds results that must
+ * have the same bits on every instruction set to `trace`. */
 typedef int (*ulp_lanes)(unsigned long *trace);
 
 int ulp_lanes_avx512(unsigned long *trace);

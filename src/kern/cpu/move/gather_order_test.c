@@ -18,7 +18,7 @@ static float entry(int64_t i, int64_t column, bool half)
     return half ? cr_bfloat_to_float(cr_float_to_bfloat(x)) : x;
 }
 
-/* What element (row, column) becomes from `start`. */
+/* The expected value of element (row, column), which starts as `start`. */
 static float folded(int64_t n, int64_t row, int64_t column, float start, bool half)
 {
     float *x = malloc((size_t)(n + 1) * sizeof *x), sum;

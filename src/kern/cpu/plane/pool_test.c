@@ -26,7 +26,7 @@ static float *numbers(int64_t n)
 
 static int64_t volume(const int64_t *s) { return s[0] * s[1] * s[2]; }
 
-/* The window of one output: greatest value, its place, sum and count. */
+/* The window of one output: greatest value, its index, sum and count. */
 typedef struct {
     double max, sum;
     int64_t where, in, all;
@@ -130,7 +130,7 @@ TEST(a_nan_wins_and_the_first_of_equals_is_taken)
     EQ(index[1], 2);
 }
 
-/* Every order of four values of which some are equal and some no numbers, in rows of 16. */
+/* Every order of four values, of which some are equal and some are NaN, in rows of 16. */
 TEST(squares_choose_as_other_windows_do)
 {
     static const float values[] = {1, 2, NAN, -INFINITY};

@@ -17,7 +17,7 @@ TEST(numbers_after_seed_zero_are_torchs)
     OK(cr_kern_randn(ARGS(cr_of_none(), seeded(g, 0)), VIEW(x, CR_F32, 3)));
     SAME_FLOATS(x, 1.5409961, -0.2934289, -2.1787894);
     OK(cr_kern_randn(ARGS(cr_of_none(), seeded(g, 0)), VIEW(x, CR_F32, 16)));
-    NEAR(x[0], -1.1258398, 1e-6); /* sixteen and more are made in blocks */
+    NEAR(x[0], -1.1258398, 1e-6); /* 16 or more numbers are drawn in blocks */
     NEAR(x[1], -1.1523602, 1e-6);
     OK(cr_kern_rand(ARGS(cr_of_none(), seeded(g, 0)), VIEW(x, CR_F32, 2)));
     SAME_FLOATS(x, 0.4962566, 0.7682218);
