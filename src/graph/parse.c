@@ -184,8 +184,8 @@ static cr_device tensor_device(reader *r, const char *name)
     int64_t packed = device(r, name);
     int index = cr_packed_index(packed);
 
-    return (cr_device){(uint8_t)cr_packed_kind(packed), (uint8_t)(index < 0 ? 0 : index),
-                       false};
+    return (cr_device){.kind = (uint8_t)cr_packed_kind(packed),
+                       .index = (uint8_t)(index < 0 ? 0 : index)};
 }
 
 static const int64_t *int_list(reader *r, uint32_t *n)

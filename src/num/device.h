@@ -21,6 +21,7 @@ typedef struct {
     uint8_t kind;  /* cr_device_kind */
     uint8_t index; /* among devices of the kind; 0 for cpu and meta */
     bool fake;
+    uint8_t unused; /* 0; with it the record is passed and copied as one 32-bit word */
 } cr_device;
 
 /* The device of memory that this process can access, such as sizes, files and Python's

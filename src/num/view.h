@@ -89,9 +89,16 @@ typedef struct cr_value {
 } cr_value;
 
 static inline cr_value cr_of_none(void) { return (cr_value){.tag = CR_NONE}; }
+/* Member by member: an initializer clears the whole union on the stack, and the copy from there
+ * has to wait until the narrower store of the tag has finished. */
 static inline cr_value cr_of_tensor(struct cr_tensor *t)
 {
-    return (cr_value){.tag = t ? CR_TENSOR : CR_NONE, .t = t};
+    cr_value v;
+
+    v.tag = t ? CR_TENSOR : CR_NONE;
+    v.len = 0;
+    v.t = t;
+    return v;
 }
 static inline cr_value cr_of_int(int64_t i) { return (cr_value){.tag = CR_INT, .i = i}; }
 static inline cr_value cr_of_float(double d) { return (cr_value){.tag = CR_FLOAT, .d = d}; }

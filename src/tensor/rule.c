@@ -683,7 +683,7 @@ static cr_status call_factory(const cr_frame *f, const cr_op *op, cr_value *arg,
     for (int p = 0; p < op->param_count; p++)
         if (op->param[p].type == CR_T_DEVICE && arg[p].tag == CR_NONE)
             arg[p] = (cr_value){.tag = CR_DEVICE_VAL, .i = cr_packed_device(t->device)};
-    cr_thread.device = (cr_device){t->device.kind, t->device.index, false};
+    cr_thread.device = (cr_device){.kind = t->device.kind, .index = t->device.index};
     cr_status st = cr_call(op, arg, results);
     cr_thread.device = was;
     return st;
