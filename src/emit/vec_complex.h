@@ -409,8 +409,25 @@ CV_FN cv_f64 cv_squarerest_f64(cv_f64 a, cv_f64 p)
         return cv_make_##C(re, cv_exp_##T(a.re) * cv_sin_##T(a.im));                           \
     }
 
-/* The tree of vec.h, on one element after the other. */
-#define CV_DEFINE_COMPLEX_REDUCE(C, T)                                                         \
+/* The tree of vec.h: `meet(k)` for each distance within a vector. */
+#if CV_BYTES == 64
+#define CV_LOWER_4(meet) meet(8) meet(4) meet(2) meet(1)
+#define CV_LOWER_8(meet) meet(4) meet(2) meet(1)
+#elif CV_BYTES == 32
+#define CV_LOWER_4(meet) meet(4) meet(2) meet(1)
+#define CV_LOWER_8(meet) meet(2) meet(1)
+#else
+#define CV_LOWER_4(meet) meet(2) meet(1)
+#define CV_LOWER_8(meet) meet(1)
+#endif
+#define CV_MEET_c64(k)                                                                         \
+    t[0] = cv_mul_c64(t[0], cv_make_c64(CV_DOWN_4(t[0].re, k), CV_DOWN_4(t[0].im, k)));
+#define CV_MEET_c128(k)                                                                        \
+    t[0] = cv_mul_c128(t[0], cv_make_c128(CV_DOWN_8(t[0].re, k), CV_DOWN_8(t[0].im, k)));
+
+/* Products are of vectors: of one element after the other gcc 12 makes fused multiply-adds,
+ * -ffp-contract=off or not. */
+#define CV_DEFINE_COMPLEX_REDUCE(C, T, size)                                                   \
     CV_FN cv_s_##C cv_reduce_add_##C(const cv_##C *acc)                                        \
     {                                                                                          \
         cv_##T re[CV_REDUCE_##C], im[CV_REDUCE_##C];                                           \
@@ -422,24 +439,23 @@ CV_FN cv_f64 cv_squarerest_f64(cv_f64 a, cv_f64 p)
     }                                                                                          \
     CV_FN cv_s_##C cv_reduce_mul_##C(const cv_##C *acc)                                        \
     {                                                                                          \
-        cv_s_##C t[CR_FOLD_LANES];                                                             \
+        cv_##C t[CV_REDUCE_##C];                                                               \
+        CV_UNROLL(16)                                                                          \
         for (int i = 0; i < CV_REDUCE_##C; i++)                                                \
-            cv_store_##C(t + i * CV_LANES_##T, acc[i]);                                        \
-        for (int half = CR_FOLD_LANES / 2; half > 0; half /= 2) {                              \
-            for (int l = 0; l < half; l++) {                                                   \
-                cv_s_##C a = t[l], b = t[l + half];                                            \
-                t[l].re = a.re * b.re - a.im * b.im;                                           \
-                t[l].im = a.re * b.im + a.im * b.re;                                           \
-            }                                                                                  \
-        }                                                                                      \
-        return t[0];                                                                           \
+            t[i] = acc[i];                                                                     \
+        CV_UNROLL(8)                                                                           \
+        for (int half = CV_REDUCE_##C / 2; half > 0; half /= 2)                                \
+            CV_UNROLL(8)                                                                       \
+        for (int i = 0; i < half; i++)                                                         \
+            t[i] = cv_mul_##C(t[i], t[i + half]);                                              \
+        CV_LOWER_##size(CV_MEET_##C) return (cv_s_##C){t[0].re[0], t[0].im[0]};                \
     }
 
 CV_DEFINE_COMPLEX(c64, f32, i32, m32)
 CV_DEFINE_COMPLEX(c128, f64, i64, m64)
 CV_DEFINE_COMPLEX_MATH(c64, f32, m32, f)
 CV_DEFINE_COMPLEX_MATH(c128, f64, m64, )
-CV_DEFINE_COMPLEX_REDUCE(c64, f32)
-CV_DEFINE_COMPLEX_REDUCE(c128, f64)
+CV_DEFINE_COMPLEX_REDUCE(c64, f32, 4)
+CV_DEFINE_COMPLEX_REDUCE(c128, f64, 8)
 
 #endif

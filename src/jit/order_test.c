@@ -127,3 +127,31 @@ TEST(an_extreme_that_is_zero_has_no_sign)
             CHECK(y == 0 && !signbit(y));
         }
 }
+
+typedef struct {
+    double re, im;
+} pair;
+
+static pair times(pair a, pair b)
+{
+    return (pair){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
+/* gcc 12 made fused multiply-adds of the tree, in spite of -ffp-contract=off. */
+TEST(complex_products_are_rounded_before_they_are_added)
+{
+    static const char none[CR_PARAM_BYTES * 4];
+    int64_t stride[4] = {sizeof(pair), 0, sizeof(pair), sizeof(pair)};
+    pair x[66], y;
+
+    install();
+    for (int i = 0; i < 66; i++)
+        x[i] = (pair){cos(i) + 0.1, sin(i)};
+    for (int isa = 0; isa <= (int)cr_isa_chosen(); isa++)
+        for (int i = 0; i + 3 <= 66; i++) {
+            pair want = times(times(x[i], x[i + 2]), x[i + 1]);
+            kernel_of("_prod", CR_C128, CR_FORM_MAIN,
+                      (cr_isa)isa)((void *[2]){&y, x + i}, stride, (int64_t[2]){1, 3}, none);
+            EQ(memcmp(&y, &want, sizeof y), 0);
+        }
+}
