@@ -1,12 +1,15 @@
 /* crc - runs the compiler on texts: text in, text out.
  *
  *   crc PASS... FILE          a program after print, simplify, contract, fuse, verify,
- * schedule, c or cuda; a graph after print, verify, dead, common, fold, simplify, functional,
- * decompose, group, instantiate(0=4,1=0.5), cost or run crc text [-w] FILE...     golden tests;
- * -w writes the results into the files crc run FILE [N=V]...     runs a program on every tier,
- * compares and measures crc explain OP            prints everything that is derived from an
- * entry of the table crc ops                   the entries of the operator table crc env the
- * environment variables */
+ *                             schedule, c or cuda;
+ *                             a graph after print, verify, dead, common, fold, simplify,
+ *                             functional, decompose, group, instantiate(0=4,1=0.5), cost or run
+ *   crc text [-w] FILE...     golden tests; -w writes the results into the files
+ *   crc run FILE [N=V]...     runs a program on every tier, compares and measures
+ *   crc explain OP            prints everything that is derived from an entry of the table
+ *   crc kernels DIALECT [OP...]  kernels of entries in c or cuda, as a file that compiles
+ *   crc ops                   the entries of the operator table
+ *   crc env                   the environment variables */
 #include "crc.h"
 #include "base/env.h"
 #include "base/log.h"
@@ -118,7 +121,7 @@ static int usage(void)
 {
     fputs(
         "usage: crc PASS... FILE | text [-w] FILE... | run FILE [N=V]... | explain OP |"
-        " ops | env\n"
+        " kernels DIALECT [OP...] | ops | env\n"
         "passes: print simplify contract fuse verify schedule c cuda; of a graph: print verify "
         "dead common fold"
         " simplify functional decompose group instantiate(K=V,...) cost run\n",
@@ -131,8 +134,11 @@ int main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(int argc, char **argv);
-    } commands[] = {
-        {"text", crc_text}, {"run", crc_run}, {"explain", crc_explain}, {"ops", crc_ops}};
+    } commands[] = {{"text", crc_text},
+                    {"run", crc_run},
+                    {"explain", crc_explain},
+                    {"ops", crc_ops},
+                    {"kernels", crc_kernels}};
 
     if (argc < 2)
         return usage();

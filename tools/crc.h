@@ -5,7 +5,8 @@
 #include "base/text.h"
 #include "loop/nest.h"
 
-/* Runs passes by name on a program's text: print, simplify, fuse, verify, schedule, c.  Appends
+/* Runs passes by name on a program's text: print, simplify, fuse, verify, schedule, c, cuda.
+ * Appends
  * the result to `out`.  Fails with CR_VALUE for an unknown pass, else with the pass's error. */
 CR_MUST cr_status crc_pass(cr_text *out, const char *passes, const char *text);
 
@@ -18,6 +19,10 @@ int crc_text(int argc, char **argv);
 int crc_run(int argc, char **argv);
 int crc_explain(int argc, char **argv);
 int crc_ops(int argc, char **argv);
+int crc_kernels(int argc, char **argv);
+
+/* Reads the operator table. */
+CR_MUST cr_status crc_read_table(void);
 
 /* Prints the error record.  Returns the exit status. */
 int crc_failed(void);

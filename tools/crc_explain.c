@@ -137,12 +137,25 @@ typedef struct {
     cr_text *out;
 } kernel_job;
 
+static void explain_text(const kernel_job *j, const cr_nest *n, const cr_dialect *d,
+                         const char *language)
+{
+    const cr_loop *l = n->loop;
+    const char *symbol =
+        cr_session_printf(l->session, "%s_%s", l->name, cr_dtype_infos[j->t].suffix);
+    cr_unit u = {.body = {0}};
+
+    cr_emit(&u, d, n, symbol, NULL);
+    cr_text_printf(j->out, "-- %s\n", language);
+    cr_text_put(j->out, cr_text_str(&u.body));
+    cr_unit_drop(&u);
+}
+
 static void explain_kernel(cr_session *s, void *context)
 {
     static const char *const form[] = {"main", "columns", "join", "join columns"};
     kernel_job *j = context;
     cr_loop *l = cr_loop_of_op(s, j->op, j->t, j->form);
-    cr_unit u = {.body = {0}};
     cr_nest *n;
 
     cr_text_printf(j->out, "\n-- %s, %s: program\n", cr_dtype_name(j->t), form[j->form]);
@@ -151,11 +164,8 @@ static void explain_kernel(cr_session *s, void *context)
     n = cr_nest_schedule(l);
     cr_text_put(j->out, "-- schedule\n");
     cr_nest_print(j->out, n);
-    cr_emit(&u, &cr_dialect_c, n,
-            cr_session_printf(s, "%s_%s", l->name, cr_dtype_infos[j->t].suffix), NULL);
-    cr_text_put(j->out, "-- C\n");
-    cr_text_put(j->out, cr_text_str(&u.body));
-    cr_unit_drop(&u);
+    explain_text(j, n, &cr_dialect_c, "C");
+    explain_text(j, n, &cr_dialect_cuda, "CUDA C++");
 }
 
 /* Kernels of the first `most` dtypes. */
@@ -276,7 +286,7 @@ static void follow_composition(explainer *x, const cr_op *op)
 
 /* Reads the table without resolving functions, so that entries with missing functions can be
  * explained. */
-static cr_status read_table(void)
+cr_status crc_read_table(void)
 {
     for (int i = 0; i < cr_table_text_count; i++)
         CR_TRY(
@@ -290,7 +300,7 @@ int crc_explain(int argc, char **argv)
     explainer x = {.out = &out};
     const cr_op *op;
 
-    if (argc < 2 || read_table())
+    if (argc < 2 || crc_read_table())
         return argc < 2 ? 2 : crc_failed();
     op = cr_ops_find(argv[1]);
     if (!op) {
@@ -315,7 +325,7 @@ int crc_ops(int argc, char **argv)
 
     (void)argc;
     (void)argv;
-    if (read_table())
+    if (crc_read_table())
         return crc_failed();
     for (int i = 0; i < cr_ops_count(); i++) {
         const cr_op *op = cr_ops_at(i);

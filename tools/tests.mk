@@ -185,20 +185,26 @@ test-cxx: test-installed
 	$(CXX) $(CXXWARN) tests/c/easy.cc $$($(PC) --cflags --libs cresset) -Wl,-rpath,$(INSTALLED)/lib -o $(B)/easy-cxx
 	$(B)/easy-cxx
 
-# The vocabulary on an NVIDIA GPU, bit for bit beside this machine's processor.  The first half
-# needs clang; the second needs a GPU and fails where there is none.
-.PHONY: test-cuda test-cuda-build
-test-cuda-build:
-	@CLANG=$(CLANG) $(VENV)/bin/python tests/cuda/vocabulary.py build $(B)/cuda
+# The vocabulary, and the kernels of all entries, on an NVIDIA GPU, bit for bit beside this machine's
+# processor.  The first part needs clang; the second needs a GPU and fails where there is none; the
+# third runs the kernels' CUDA C++ on this processor.
+CUDA_TEST = CLANG=$(CLANG) CRESSET_BUILD=$(abspath $(B)) $(VENV)/bin/python tests/cuda
+.PHONY: test-cuda test-cuda-build test-simt
+test-cuda-build: $(B)/crc
+	@$(CUDA_TEST)/vocabulary.py build $(B)/cuda
+	@$(CUDA_TEST)/kernels.py build $(B)/cuda-kernels
 test-cuda: test-cuda-build
-	$(VENV)/bin/python tests/cuda/vocabulary.py run $(B)/cuda
+	$(CUDA_TEST)/vocabulary.py run $(B)/cuda
+	$(CUDA_TEST)/kernels.py run $(B)/cuda-kernels
+test-simt: $(B)/crc
+	@$(CUDA_TEST)/kernels.py simulate $(B)/simt
 
 test-full: test
 	@TOOLS="clang-14 libomp-14-dev" sh tools/deps.sh $(PYTHON) $(VENV) mpmath
 	$(MAKE) --no-print-directory test-ulp-full test-remez PYTHON=$(VENV)/bin/python
 	$(MAKE) --no-print-directory test-digests
 	$(MAKE) --no-print-directory test-clang
-	$(MAKE) --no-print-directory test-cuda-build
+	$(MAKE) --no-print-directory test-cuda-build test-simt
 	$(MAKE) --no-print-directory test-cxx
 	$(MAKE) --no-print-directory test-valgrind
 	$(MAKE) --no-print-directory test-calls

@@ -102,12 +102,10 @@ static void cuda_column_operands(cr_printer *p, bool *column)
 }
 
 /* `wide`: vectors of the row's operands are at addresses where one access reads them. */
-static void cuda_wide(cr_printer *p)
+static void cuda_wide(cr_printer *p, const bool *column)
 {
-    bool column[CR_EMIT_OPERANDS];
     const char *test = "";
 
-    cuda_column_operands(p, column);
     for (int k = 0; k < p->operands; k++) {
         const cr_buffer *b = p->operand[k];
         int bytes = cuda_bytes(p, b) < 16 ? cuda_bytes(p, b) : 16;
@@ -120,22 +118,18 @@ static void cuda_wide(cr_printer *p)
     cr_print_line(p, "const bool wide = %s;", *test ? test : "true");
 }
 
-/* Flexible operands: step d<k>, and the value f<k> of one that does not advance. */
-static void cuda_flexible(cr_printer *p)
+/* A flexible operand has a step d<k>, and the value f<k> where it does not advance. */
+static void cuda_flexible(cr_printer *p, int k)
 {
-    for (int k = 0; k < p->operands; k++) {
-        const cr_buffer *b = p->operand[k];
-        const char *t = cr_spell_dtype((cr_dtype)b->dtype);
-        if (!b->flexible)
-            continue;
-        cr_print_line(p, "const cv_s_i64 d%d = stride[%d];", k, 2 * k + 1);
-        if (b->dtype == CR_BOOL)
-            cr_print_line(p, "const cv_%s f%d = cv_set1b_%d(*(const cv_s_u8 *)p%d);",
-                          cr_spell_vector(p, CR_BOOL), k, p->width, k);
-        else
-            cr_print_line(p, "const cv_%s f%d = cv_set1_%s(*(const cv_s_%s *)p%d);", t, k, t, t,
-                          k);
-    }
+    cr_dtype dtype = (cr_dtype)p->operand[k]->dtype;
+    const char *t = cr_spell_dtype(dtype);
+
+    cr_print_line(p, "const cv_s_i64 d%d = stride[%d];", k, 2 * k + 1);
+    if (dtype == CR_BOOL)
+        cr_print_line(p, "const cv_%s f%d = cv_set1b_%d(*(const cv_s_u8 *)p%d);",
+                      cr_spell_vector(p, CR_BOOL), k, p->width, k);
+    else
+        cr_print_line(p, "const cv_%s f%d = cv_set1_%s(*(const cv_s_%s *)p%d);", t, k, t, t, k);
 }
 
 static void cuda_block(cr_printer *p, const char *head, cr_access how)
@@ -149,15 +143,16 @@ static void cuda_block(cr_printer *p, const char *head, cr_access how)
     cr_print_shut(p);
 }
 
-/* Vectors `step` apart from column `at` on, below `end`.  Whole ones come first, several at
- * once so that their loads overlap; a body with special functions is there only once. */
-static void cuda_vectors(cr_printer *p, const char *end, const char *step)
+/* Vectors `step` apart from column `at` on, below `end`.  Whole ones come first, with `unroll`
+ * several at once so that their loads overlap; a costly body is there only once. */
+static void cuda_vectors(cr_printer *p, const char *end, const char *step, bool unroll)
 {
     int cost = p->n->sweep[p->sweep].cost;
 
     if (cost < CUDA_COST_ONCE) {
         cr_print_open(p, "if (wide)");
-        cr_print_line(p, "CV_UNROLL(%d)", cost < CR_COST_HEAVY ? 8 : 4);
+        if (unroll)
+            cr_print_line(p, "CV_UNROLL(%d)", cost < CR_COST_HEAVY ? 8 : 4);
         cuda_block(p,
                    cr_session_printf(p->s, "for (; at + CV_LANES_%s <= %s; at += %s)",
                                      cr_spell_dtype(p->lane), end, step),
@@ -173,7 +168,8 @@ static void cuda_pointwise(cr_printer *p)
     const char *lane = cr_spell_dtype(p->lane);
 
     cr_print_line(p, "cv_s_i64 at = ck_first_x() * CV_LANES_%s;", lane);
-    cuda_vectors(p, "columns", cr_session_printf(p->s, "ck_step_x() * CV_LANES_%s", lane));
+    cuda_vectors(p, "columns", cr_session_printf(p->s, "ck_step_x() * CV_LANES_%s", lane),
+                 false);
 }
 
 /* The thread's vectors of the block's chunks, ascending. */
@@ -184,7 +180,7 @@ static void cuda_chunk(cr_printer *p)
     cr_print_line(p, "const cv_s_i64 top = block + CK_CHUNK_(%s) * CR_FOLD_CHUNK;", lane);
     cr_print_line(p, "const cv_s_i64 end = ck_least(columns, top + CR_FOLD_CHUNK);");
     cr_print_line(p, "cv_s_i64 at = top + CK_PLACE_(%s) * CV_LANES_%s;", lane, lane);
-    cuda_vectors(p, "end", "CR_FOLD_LANES");
+    cuda_vectors(p, "end", "CR_FOLD_LANES", true);
 }
 
 static void cuda_columns_loop(cr_printer *p)
@@ -202,13 +198,20 @@ static const char *cuda_fold(cr_printer *p, const cr_expr *e)
                              cr_spell_vector(p, (cr_dtype)e->dtype));
 }
 
+/* The bit of cr_unit.chunks; masks of each width have one. */
+static int cuda_definition(const cr_printer *p, const cr_expr *e)
+{
+    return e->dtype == CR_BOOL ? (p->width == 8 ? 29 : p->width == 32 ? 30 : 31) : e->dtype;
+}
+
 static void cuda_define(cr_printer *p, const cr_expr *e)
 {
     const char *name = cr_fn_infos[e->fn].name, *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    int bit = cuda_definition(p, e);
 
-    if (p->u->chunks[e->fn] >> e->dtype & 1)
+    if (p->u->chunks[e->fn] >> bit & 1)
         return;
-    p->u->chunks[e->fn] |= 1u << e->dtype;
+    p->u->chunks[e->fn] |= 1u << bit;
     if (e->dtype == CR_BOOL)
         cr_print_line(p, "CK_DEFINE_MASK_TREE(%s, %s, %s)\n", name, t,
                       e->fn == CR_FN_and ? "all" : "any");
@@ -291,6 +294,7 @@ static void cuda_end_fold(cr_printer *p, const cr_expr *e)
 static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
 {
     const char *t = cr_spell_vector(p, (cr_dtype)e->dtype);
+    bool column[CR_EMIT_OPERANDS];
 
     cr_print_line(p, "cv_%s a%u[CR_FOLD_ACCUMULATORS] = {z%u, z%u, z%u, z%u};", t, e->id, e->id,
                   e->id, e->id, e->id);
@@ -301,7 +305,8 @@ static void cuda_columns_rows(cr_printer *p, const cr_expr *e)
     cr_print_line(p, "if (r >= end)");
     cr_print_line(p, "    break;");
     cr_print_pointers(p, false);
-    cuda_wide(p);
+    cuda_column_operands(p, column);
+    cuda_wide(p, column);
     cr_print_sweep_values(p, &p->n->sweep[0]);
     p->how = CR_ACCESS_EITHER;
     cr_print_body(p, "k");
@@ -316,8 +321,8 @@ static void cuda_columns_blocks(cr_printer *p, const cr_expr *e)
 
     for (int k = 0; k < 4; k++)
         a[k] = cr_session_printf(p->s, "a%u[%d]", e->id, k);
-    cr_print_line(p, "cv_%s w[4];", t);
-    cr_print_line(p, "CV_UNROLL(8)");
+    cr_print_line(p, "cv_%s w[4] = {z%u, z%u, z%u, z%u};", t, e->id, e->id, e->id, e->id);
+    cr_print_line(p, "CV_UNROLL(1)");
     cr_print_open(p, "for (int block = 0; block < CR_FOLD_BLOCKS; block++)");
     cr_print_line(p, "if (block > 0 && block * CR_FOLD_BLOCK >= rows)");
     cr_print_line(p, "    break;");
@@ -327,8 +332,10 @@ static void cuda_columns_blocks(cr_printer *p, const cr_expr *e)
     cr_print_line(p, "const cv_%s x = %s;", t,
                   cr_spell_combine(p, e, cr_spell_combine(p, e, a[0], a[1]),
                                    cr_spell_combine(p, e, a[2], a[3])));
-    cr_print_line(p, "w[block %% 4] = block < 4 ? x : %s;",
-                  cr_spell_combine(p, e, "w[block % 4]", "x"));
+    cr_print_line(p, "CV_UNROLL(4)");
+    cr_print_line(p, "for (int b = 0; b < 4; b++)");
+    cr_print_line(p, "    if (block %% 4 == b)");
+    cr_print_line(p, "        w[b] = block < 4 ? x : %s;", cr_spell_combine(p, e, "w[b]", "x"));
     cr_print_shut(p);
 }
 
@@ -369,12 +376,17 @@ static void cuda_columns(cr_printer *p)
 
 static void cuda_open_row(cr_printer *p)
 {
+    bool column[CR_EMIT_OPERANDS];
+
     cr_print_open(p, cuda_reduces(p)
                          ? "for (cv_s_i64 r = ck_first_row(); r < rows; r += ck_step_row())"
                          : "for (cv_s_i64 r = ck_first_y(); r < rows; r += ck_step_y())");
     cr_print_pointers(p, true);
-    cuda_flexible(p);
-    cuda_wide(p);
+    cuda_column_operands(p, column);
+    for (int k = 0; k < p->operands; k++)
+        if (column[k] && p->operand[k]->flexible)
+            cuda_flexible(p, k);
+    cuda_wide(p, column);
 }
 
 static void cuda_open_kernel(cr_printer *p, const char *symbol)

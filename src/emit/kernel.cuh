@@ -16,7 +16,9 @@
 #include "emit/kernel.h"
 
 #define CK_KERNEL extern "C" __attribute__((global))
+#ifndef CK_SHARED
 #define CK_SHARED __attribute__((shared))
+#endif
 
 /* A kernel's only argument: what a cr_kernel takes, by value. */
 template <int operands, int params> struct ck_call {

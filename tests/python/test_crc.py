@@ -16,7 +16,8 @@ def explain(name):
 
 def test_explain_prints_the_kernel_the_derivative_and_the_tests_of_an_entry():
     text = explain("logaddexp2")
-    assert "d self: (g / (1 + exp2((other - self))))" in text and "void CK(logaddexp2_f32)" in text
+    assert "d self: (g / (1 + exp2((other - self))))" in text and "\nvoid CK(logaddexp2_f32)" in text
+    assert "-- CUDA C++" in text and "CK_KERNEL void CK(logaddexp2_f32)(const ck_call<3, 1> call)" in text
     assert "values against numpy.logaddexp2(self, other); gradients against differences;" in text
     assert "-- part" not in text
 
@@ -35,3 +36,16 @@ def test_explain_names_the_tests_that_call_an_entry():
 
 def test_explain_names_recorded_results_that_are_the_reference():
     assert "OP=linalg_cholesky: calls recorded from torch" in explain("linalg_cholesky")
+
+
+def test_kernels_prints_a_file_in_either_dialect():
+    texts = {}
+    for dialect in ("c", "cuda"):
+        texts[dialect] = subprocess.run([CRC, "kernels", dialect, "sum", "asin"], capture_output=True, text=True,
+                                        check=True).stdout
+        assert "/* kernel sum_f32: results f32; arguments f32; parameters f32@0 */" in texts[dialect]
+        assert "/* asin_c64 calls the C library */" in texts[dialect] and "CK(asin_f32)" in texts[dialect]
+    assert texts["c"].startswith('#include "emit/vec.h"') and "CK_DEFINE_CHUNKS(add, f64)" in texts["c"]
+    assert texts["cuda"].startswith('#include "emit/vec.cuh"') and "CK_DEFINE_BLOCKS(add, f64)" in texts["cuda"]
+    wrong = subprocess.run([CRC, "kernels", "fortran"], capture_output=True, text=True, check=False)
+    assert wrong.returncode == 2 and "usage: crc kernels c|cuda" in wrong.stderr

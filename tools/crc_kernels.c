@@ -1,0 +1,138 @@
+/* crc kernels - the kernels of entries in a dialect, as one file that compiles.
+ *
+ *     crc kernels cuda softmax sum > some.cu
+ *
+ * Before each kernel a line says what it takes:
+ *
+ *     kernel sum_f32: results f32; arguments f32; parameters f32@0
+ */
+#include "crc.h"
+#include "emit/emit.h"
+#include "loop/build.h"
+#include "loop/libm.h"
+#include <stdio.h>
+#include <string.h>
+
+enum { MOST_OPERANDS = 32 };
+
+typedef struct {
+    const cr_dialect *dialect;
+    const cr_op *op;
+    cr_dtype dtype;
+    cr_form form;
+    cr_unit unit;
+} kernels_job;
+
+static void kernels_operands(cr_text *out, cr_loop *l, cr_buffer_role role)
+{
+    cr_buffer *operand[MOST_OPERANDS];
+    int n = cr_loop_operands(l, operand, MOST_OPERANDS);
+
+    for (int k = 0; k < n; k++)
+        if (operand[k]->role == role)
+            cr_text_printf(out, " %s", cr_dtype_infos[operand[k]->dtype].suffix);
+}
+
+static void kernels_head(kernels_job *j, cr_loop *l, const char *symbol)
+{
+    cr_text *out = &j->unit.body;
+
+    cr_text_printf(out, "/* kernel %s: results", symbol);
+    kernels_operands(out, l, CR_BUFFER_OUTPUT);
+    cr_text_put(out, "; arguments");
+    kernels_operands(out, l, CR_BUFFER_INPUT);
+    cr_text_put(out, "; parameters");
+    for (size_t i = 0; i < l->params.len; i++)
+        cr_text_printf(out, " %s@%d", cr_dtype_infos[l->params.at[i]->dtype].suffix,
+                       l->params.at[i]->slot);
+    cr_text_put(out, " */\n");
+}
+
+static void kernels_emit(cr_session *s, void *context)
+{
+    static const char *const form[] = {"", "_columns", "_join", "_join_columns"};
+    kernels_job *j = context;
+    cr_loop *l = cr_loop_of_op(s, j->op, j->dtype, j->form);
+    cr_fn_set libm = {.count = 0};
+    const char *symbol =
+        cr_session_printf(s, "%s%s%s_%s%s", j->op->name, *j->op->overload ? "_" : "",
+                          j->op->overload, cr_dtype_infos[j->dtype].suffix, form[j->form]);
+
+    cr_loop_libm(&libm, l);
+    cr_loop_simplify(l);
+    cr_nest *n = cr_nest_schedule(l);
+    if (libm.count) {
+        cr_text_printf(&j->unit.body, "/* %s calls the C library */\n\n", symbol);
+        return;
+    }
+    kernels_head(j, l, symbol);
+    cr_emit(&j->unit, j->dialect, n, symbol, NULL);
+}
+
+/* A kernel that the dtype does not have is left out. */
+static cr_status kernels_one(kernels_job *j)
+{
+    cr_session s = {.status = CR_OK};
+    size_t len = j->unit.body.len;
+    cr_status st = cr_session_run(&s, kernels_emit, j);
+
+    cr_session_drop(&s);
+    if (st != CR_TYPE)
+        return st;
+    if (j->unit.body.at)
+        j->unit.body.at[j->unit.body.len = len] = 0;
+    return CR_OK;
+}
+
+static cr_status kernels_entry(kernels_job *j)
+{
+    static const cr_dtype dtypes[] = {CR_F32, CR_F64,  CR_I32, CR_I64,
+                                      CR_U8,  CR_BOOL, CR_C64, CR_C128};
+
+    for (size_t t = 0; t < CR_LEN(dtypes); t++)
+        for (int form = 0; form < CR_FORM_COUNT; form++) {
+            j->dtype = dtypes[t];
+            j->form = (cr_form)form;
+            if (cr_loop_has_form(j->op, j->form) && cr_loop_wants(j->op, j->dtype))
+                CR_TRY(kernels_one(j));
+        }
+    return CR_OK;
+}
+
+static bool kernels_wanted(const cr_op *op, int argc, char **argv)
+{
+    for (int i = 0; i < argc; i++)
+        if (!strcmp(op->name, argv[i]))
+            return true;
+    return argc == 0;
+}
+
+static void kernels_print(const kernels_job *j)
+{
+    cr_text includes = {0};
+
+    cr_emit_includes(&includes, j->dialect, &j->unit);
+    fputs(cr_text_str(&includes), stdout);
+    fputs(cr_text_str(&j->unit.body), stdout);
+    cr_text_drop(&includes);
+}
+
+int crc_kernels(int argc, char **argv)
+{
+    kernels_job j = {.dialect = argc > 1 ? cr_dialect_named(argv[1]) : NULL};
+    cr_status st = crc_read_table();
+
+    if (!j.dialect) {
+        fputs("usage: crc kernels c|cuda [ENTRY...]\n", stderr);
+        return 2;
+    }
+    for (int i = 0; i < cr_ops_count() && !st; i++) {
+        j.op = cr_ops_at(i);
+        if (kernels_wanted(j.op, argc - 2, argv + 2))
+            st = kernels_entry(&j);
+    }
+    if (!st)
+        kernels_print(&j);
+    cr_unit_drop(&j.unit);
+    return st ? crc_failed() : 0;
+}
