@@ -21,6 +21,10 @@ enum {
 typedef struct {
     cr_own own;
     cr_fused *fused;
+    bool shares;            /* `fused` is of the same step for other sizes */
+    bool varies;            /* a number of its nodes is another one for other sizes */
+    const cr_gvalue *of;    /* a value of the graph that has the space's type */
+    cr_gvalue *const *read; /* of the graph */
     int results, reads;
     uint8_t lies[MOST];                   /* cr_lies of the reads */
     const cr_gtype *type[MOST];           /* of the plain reads */
@@ -233,7 +237,8 @@ done:
 
 static void drop(cr_own *own)
 {
-    cr_fused_drop(((blocked *)own)->fused);
+    if (!((blocked *)own)->shares)
+        cr_fused_drop(((blocked *)own)->fused);
     cr_free(own);
 }
 
@@ -253,6 +258,48 @@ static void cut(blocked *b, const cr_gtype *space, int64_t block)
     b->rows = points / some;
     b->channel_blocks = space->size[1] / block;
     b->blocks = space->size[0] * b->channel_blocks;
+}
+
+static bool any_varies(const cr_blocked_work *w)
+{
+    for (size_t i = 0; i < w->nodes; i++)
+        if (w->node[i]->varying_count)
+            return true;
+    return false;
+}
+
+/* Sets what depends on sizes; false: an operand lies in another way. */
+static bool lie_again(blocked *b, const cr_step *s, const cr_kept_types *kept)
+{
+    const cr_gtype *space = kept->of(kept->context, b->of);
+
+    for (int k = 0; k < b->reads; k++) {
+        const cr_gtype *t = kept->of(kept->context, b->read[k]);
+        if (cr_lies_over(space, t) != (cr_lies)b->lies[k])
+            return false;
+        b->type[k] = b->type[k] ? t : NULL;
+    }
+    cut(b, space, b->block);
+    b->made = *kept->of(kept->context, s->made_value[0]);
+    return true;
+}
+
+static cr_status resize(cr_own **out, const cr_own *own, const cr_step *s,
+                        const cr_kept_types *kept)
+{
+    blocked *b = cr_alloc(sizeof *b);
+
+    if (!b)
+        return CR_MEMORY;
+    *b = *(const blocked *)own;
+    b->shares = true;
+    if (b->varies || !lie_again(b, s, kept)) {
+        cr_free(b);
+        return cr_fail(CR_VALUE, "%s: an operand lies in another way for these sizes",
+                       own->name);
+    }
+    *out = &b->own;
+    return CR_OK;
 }
 
 static bool lay_out(blocked *b, const cr_blocked_work *w)
@@ -287,7 +334,10 @@ cr_own *cr_blocked_new(cr_plan *p, const cr_blocked_work *w)
     cr_status st;
 
     cr_session_check(p->s, b ? CR_OK : CR_MEMORY);
-    b->own = (cr_own){.run = run, .drop = drop};
+    b->own = (cr_own){.run = run, .drop = drop, .resize = resize};
+    b->of = w->made[0];
+    b->read = w->read;
+    b->varies = any_varies(w);
     cr_plan_own(p, &b->own);
     if (w->reads + w->results > MOST || !lay_out(b, w))
         return NULL;

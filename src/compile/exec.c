@@ -188,7 +188,7 @@ static cr_status run_group(const machine *m, const cr_step *s)
         output[0] = t;
         m->slot[s->read[s->reuse_read]] = NULL;
     }
-    CR_TRY(s->kind == CR_STEP_OWN ? s->own->run(s->own, read, output)
+    CR_TRY(s->kind == CR_STEP_OWN ? z->own->run(z->own, read, output)
                                   : z->code->run(z->code, read, output));
     for (uint32_t k = 0; k < s->results; k++)
         put(m, s->result[k], output[k]);
@@ -318,9 +318,14 @@ static cr_status run_with(cr_program *p, machine m, cr_tensor *const *input, cr_
     _Alignas(cr_value) char frame[SMALL_FRAME];
     cr_plan *plan;
 
-    CR_TRY(cr_program_plan(&plan, p->of ? p->of : p));
+    if (p->of) {
+        CR_TRY(cr_program_sizes(&m.sizes, p));
+        plan = m.sizes->plan;
+    } else {
+        CR_TRY(cr_program_plan(&plan, p));
+        m.sizes = &plan->sizes;
+    }
     m.p = plan;
-    m.sizes = p->sizes ? p->sizes : &plan->sizes;
     if (frame_bytes(plan) > sizeof frame)
         return run_large(&m, input, output);
     lay_out(&m, frame);

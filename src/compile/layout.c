@@ -43,7 +43,8 @@ typedef struct {
     bool has_bias;
     const cr_gtype *type[3]; /* of X when it is plain, of W and of the bias */
     const cr_gtype *made;    /* Y's: that of the graph, or one dimension */
-    cr_packer weight;
+    const cr_value *arg;     /* of the call */
+    cr_packer *packer, mine; /* of the weight; shared with the same step for other sizes */
 } convolution;
 
 static cr_status pack(void *context, cr_tensor *w, cr_tensor **out)
@@ -83,7 +84,7 @@ static cr_status run_convolution(cr_own *own, cr_tensor *const *read, cr_tensor 
     CR_GO(check(c, read));
     void *data[] = {read[X]->data, read[W]->data, NULL, c->has_bias ? read[BIAS]->data : NULL};
     if (!c->hook->is_plain(c->kernel, CR_CONV_ARG_W))
-        CR_GO(cr_packer_get(&weight, &c->weight, read[W], pack, c));
+        CR_GO(cr_packer_get(&weight, c->packer, read[W], pack, c));
     if (weight) {
         data[CR_CONV_ARG_W] = cr_packed_tensor(weight)->data;
         in_own |= 1u << CR_CONV_ARG_W;
@@ -103,9 +104,86 @@ static void drop_convolution(cr_own *own)
 {
     convolution *c = (convolution *)own;
 
-    cr_packer_drop(&c->weight);
+    if (c->packer == &c->mine)
+        cr_packer_drop(&c->mine);
     c->hook->release(c->kernel);
     cr_free(c);
+}
+
+static bool is_row_major(const cr_gtype *t, cr_dtype dtype)
+{
+    return t->known && t->dtype == dtype && cr_is_host(t->device) && cr_gtype_is_contiguous(t);
+}
+
+static cr_view view_of(const cr_gtype *t)
+{
+    return (cr_view){.size = t->size, .ndim = t->ndim, .dtype = t->dtype};
+}
+
+static bool has_elements(const cr_gtype *t)
+{
+    for (int d = 0; d < t->ndim; d++)
+        if (!t->size[d])
+            return false;
+    return true;
+}
+
+/* The kernel that eager runs for x, w and y; NULL when there is none. */
+static cr_layout_kernel *kernel_of(const cr_layout_hook *hook, const cr_gtype *const *type,
+                                   const cr_gtype *made, const cr_value *arg)
+{
+    if (!is_row_major(made, CR_F32) || made->ndim < 3 || !has_elements(made))
+        return NULL;
+    for (int i = X; i <= BIAS; i++)
+        if (type[i] && (!is_row_major(type[i], CR_F32) || !has_elements(type[i])))
+            return NULL;
+    cr_view x = view_of(type[X]), w = view_of(type[W]), y = view_of(made);
+    if (x.ndim != y.ndim || w.ndim != y.ndim)
+        return NULL;
+    cr_conv c = cr_conv_problem(&x, &w, &y, arg);
+    return hook->convolution(&c, CR_F32, type[BIAS] != NULL);
+}
+
+/* Operands are in the same blocks, and the packed weight serves both. */
+static bool same_layouts(const cr_layout_hook *hook, const cr_layout_kernel *a,
+                         const cr_layout_kernel *b)
+{
+    return hook->block(a, CR_CONV_ARG_X) == hook->block(b, CR_CONV_ARG_X) &&
+           hook->block(a, CR_CONV_ARG_Y) == hook->block(b, CR_CONV_ARG_Y) &&
+           hook->is_same(a, b, CR_CONV_ARG_W);
+}
+
+static cr_status resize_convolution(cr_own **out, const cr_own *own, const cr_step *s,
+                                    const cr_kept_types *kept)
+{
+    const convolution *of = (const convolution *)own;
+    const cr_gnode *n = s->node;
+    const cr_gtype *type[3] = {NULL};
+    cr_layout_kernel *kernel;
+    convolution *c;
+
+    for (int i = X; i <= BIAS; i++)
+        type[i] = n->arg[i].tag == CR_TENSOR ? kept->of(kept->context, n->arg[i].value) : NULL;
+    kernel = n->varying_count
+                 ? NULL
+                 : kernel_of(of->hook, type, kept->of(kept->context, n->result[0]), of->arg);
+    if (!kernel || !same_layouts(of->hook, of->kernel, kernel)) {
+        if (kernel)
+            of->hook->release(kernel);
+        return cr_fail(CR_VALUE, "%%%s has another layout for these sizes", n->result[0]->name);
+    }
+    c = cr_alloc(sizeof *c);
+    if (!c) {
+        of->hook->release(kernel);
+        return CR_MEMORY;
+    }
+    *c = *of;
+    c->kernel = kernel;
+    for (int i = X; i <= BIAS; i++)
+        c->type[i] = of->type[i] ? type[i] : NULL;
+    c->made = kept->of(kept->context, s->made_value[0]);
+    *out = &c->own;
+    return CR_OK;
 }
 
 /* --- back to the plain layout --- */
@@ -128,6 +206,29 @@ static cr_status run_unblocking(cr_own *own, cr_tensor *const *read, cr_tensor *
 }
 
 static void drop_unblocking(cr_own *own) { cr_free(own); }
+
+static int64_t points_of(const cr_gtype *t)
+{
+    int64_t points = 1;
+
+    for (int d = 2; d < t->ndim; d++)
+        points *= t->size[d];
+    return points;
+}
+
+static cr_status resize_unblocking(cr_own **out, const cr_own *own, const cr_step *s,
+                                   const cr_kept_types *kept)
+{
+    unblocking *u = cr_alloc(sizeof *u);
+
+    if (!u)
+        return CR_MEMORY;
+    *u = *(const unblocking *)own;
+    u->plain = kept->of(kept->context, s->made_value[0]);
+    u->points = points_of(u->plain);
+    *out = &u->own;
+    return CR_OK;
+}
 
 /* --- choosing --- */
 
@@ -174,6 +275,7 @@ static cr_gvalue *new_blocked(layouter *x, cr_gvalue *v, int64_t block)
                      .id = x->p->values++,
                      .by = v->by};
     b->type = (cr_gtype){.known = true, .dtype = CR_F32, .ndim = 1, .size = size};
+    CR_PUSH(x->s, &x->p->blocked, v);
     x->blocked[v->id] = b;
     x->block[v->id] = block;
     x->no_plain[v->id] = true;
@@ -199,53 +301,27 @@ static void need_plain(layouter *x, const cr_step *like, cr_gvalue *v)
     x->no_plain[v->id] = false;
     u = cr_alloc_zero(sizeof *u);
     cr_session_check(x->s, u ? CR_OK : CR_MEMORY);
-    u->own = (cr_own){.run = run_unblocking, .drop = drop_unblocking, .name = "unblock"};
+    u->own = (cr_own){.run = run_unblocking,
+                      .drop = drop_unblocking,
+                      .resize = resize_unblocking,
+                      .name = "unblock"};
     cr_plan_own(x->p, &u->own);
     u->hook = x->hook;
     u->plain = &v->type;
     u->block = x->block[v->id];
-    u->points = 1;
-    for (int d = 2; d < v->type.ndim; d++)
-        u->points *= v->type.size[d];
+    u->points = points_of(u->plain);
     add(x, like, &u->own, 1, one_value(x, v), 1)->read_value[0] = x->blocked[v->id];
-}
-
-static bool is_row_major(const cr_gtype *t, cr_dtype dtype)
-{
-    return t->known && t->dtype == dtype && cr_is_host(t->device) && cr_gtype_is_contiguous(t);
-}
-
-static cr_view view_of(const cr_gtype *t)
-{
-    return (cr_view){.size = t->size, .ndim = t->ndim, .dtype = t->dtype};
-}
-
-static bool has_elements(const cr_gtype *t)
-{
-    for (int d = 0; d < t->ndim; d++)
-        if (!t->size[d])
-            return false;
-    return true;
 }
 
 /* The kernel that eager runs for the step; NULL when there is none or a type is unknown. */
 static cr_layout_kernel *convolution_kernel(const layouter *x, const cr_step *s)
 {
     const cr_gnode *n = s->node;
-    const cr_gtype *y = &n->result[0]->type;
+    const cr_gtype *type[3];
 
-    if (!is_row_major(y, CR_F32) || y->ndim < 3 || !has_elements(y))
-        return NULL;
     for (int i = X; i <= BIAS; i++)
-        if (n->arg[i].tag == CR_TENSOR && (!is_row_major(&n->arg[i].value->type, CR_F32) ||
-                                           !has_elements(&n->arg[i].value->type)))
-            return NULL;
-    cr_view vx = view_of(&n->arg[X].value->type), vw = view_of(&n->arg[W].value->type),
-            vy = view_of(y);
-    if (vx.ndim != vy.ndim || vw.ndim != vy.ndim)
-        return NULL;
-    cr_conv c = cr_conv_problem(&vx, &vw, &vy, s->arg);
-    return x->hook->convolution(&c, CR_F32, n->arg[BIAS].tag == CR_TENSOR);
+        type[i] = n->arg[i].tag == CR_TENSOR ? &n->arg[i].value->type : NULL;
+    return kernel_of(x->hook, type, &n->result[0]->type, s->arg);
 }
 
 static convolution *new_convolution(layouter *x, cr_layout_kernel *kernel)
@@ -258,8 +334,12 @@ static convolution *new_convolution(layouter *x, cr_layout_kernel *kernel)
     }
     c->hook = x->hook;
     c->kernel = kernel;
-    c->own = (cr_own){.run = run_convolution, .drop = drop_convolution, .name = "convolution"};
-    cr_packer_init(&c->weight);
+    c->own = (cr_own){.run = run_convolution,
+                      .drop = drop_convolution,
+                      .resize = resize_convolution,
+                      .name = "convolution"};
+    cr_packer_init(&c->mine);
+    c->packer = &c->mine;
     cr_plan_own(x->p, &c->own);
     return c;
 }
@@ -286,6 +366,7 @@ static bool convolve(layouter *x, const cr_step *s)
     if (bias)
         need_plain(x, s, bias);
     out = y_block ? new_blocked(x, n->result[0], y_block) : n->result[0];
+    c->arg = s->arg;
     c->has_bias = bias != NULL;
     c->y_own = y_block != 0;
     c->made = &out->type;
@@ -391,6 +472,7 @@ typedef struct {
     cr_pool windows;
     int64_t block;
     const cr_gtype *made;
+    const cr_value *arg; /* of the call */
 } pooling;
 
 static cr_status run_pooling(cr_own *own, cr_tensor *const *read, cr_tensor **output)
@@ -404,6 +486,33 @@ static cr_status run_pooling(cr_own *own, cr_tensor *const *read, cr_tensor **ou
 }
 
 static void drop_pooling(cr_own *own) { cr_free(own); }
+
+static void set_windows(pooling *w, const cr_gtype *in, const cr_gtype *out)
+{
+    cr_view x = view_of(in), y = view_of(out);
+
+    w->windows = cr_pool_max_windows(&x, &y, w->arg);
+    w->windows.planes /= w->block;
+}
+
+static cr_status resize_pooling(cr_own **out, const cr_own *own, const cr_step *s,
+                                const cr_kept_types *kept)
+{
+    const cr_gnode *n = s->node;
+    pooling *w;
+
+    if (n->varying_count)
+        return cr_fail(CR_VALUE, "%%%s has other windows for these sizes", n->result[0]->name);
+    w = cr_alloc(sizeof *w);
+    if (!w)
+        return CR_MEMORY;
+    *w = *(const pooling *)own;
+    set_windows(w, kept->of(kept->context, n->arg[0].value),
+                kept->of(kept->context, n->result[0]));
+    w->made = kept->of(kept->context, s->made_value[0]);
+    *out = &w->own;
+    return CR_OK;
+}
 
 /* The greatest values of windows; their places are asked for by backward passes only. */
 static bool pool(layouter *x, const cr_step *s)
@@ -420,13 +529,13 @@ static bool pool(layouter *x, const cr_step *s)
         return false;
     w = cr_alloc_zero(sizeof *w);
     cr_session_check(x->s, w ? CR_OK : CR_MEMORY);
-    w->own = (cr_own){.run = run_pooling, .drop = drop_pooling, .name = "max_pool"};
+    w->own = (cr_own){
+        .run = run_pooling, .drop = drop_pooling, .resize = resize_pooling, .name = "max_pool"};
     cr_plan_own(x->p, &w->own);
-    cr_view vx = view_of(&in->type), vy = view_of(&n->result[0]->type);
     w->hook = x->hook;
-    w->windows = cr_pool_max_windows(&vx, &vy, s->arg);
+    w->arg = s->arg;
     w->block = x->block[in->id];
-    w->windows.planes /= w->block;
+    set_windows(w, &in->type, &n->result[0]->type);
     cr_gvalue *out = new_blocked(x, n->result[0], w->block);
     w->made = &out->type;
     add(x, s, &w->own, 1, one_value(x, out), 1)->read_value[0] = x->blocked[in->id];

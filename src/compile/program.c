@@ -337,8 +337,11 @@ static void tell_sizes(cr_plan *p)
     z->step = CR_NEW_N(p->s, cr_step_sizes, p->steps.len);
     for (size_t i = 0; i < p->steps.len; i++) {
         const cr_step *s = &p->steps.at[i];
-        z->step[i] = (cr_step_sizes){s->arg, s->code, s->view,
-                                     s->results ? &s->made_value[0]->type : NULL};
+        z->step[i] = (cr_step_sizes){.arg = s->arg,
+                                     .code = s->code,
+                                     .view = s->view,
+                                     .own = s->own,
+                                     .made = s->results ? &s->made_value[0]->type : NULL};
     }
 }
 
@@ -371,13 +374,18 @@ void cr_plan_own(cr_plan *p, cr_own *own)
     p->own = own;
 }
 
+void cr_own_drop(cr_own *own)
+{
+    for (cr_own *next; own; own = next) {
+        next = own->next;
+        own->drop(own);
+    }
+}
+
 static void plan_drop(cr_plan *p)
 {
-    while (p->own) {
-        cr_own *next = p->own->next;
-        p->own->drop(p->own);
-        p->own = next;
-    }
+    cr_resizer_drop(p->resizer);
+    cr_own_drop(p->own);
     cr_free(atomic_load(&p->spare));
     cr_session_drop(&p->session);
     cr_free(p);
@@ -397,6 +405,8 @@ static cr_status plan_new(cr_plan **out, const cr_program *of, int threads)
     p->varies = of->varies;
     p->threads = threads;
     st = cr_session_run(&p->session, build, p);
+    if (!st && of->varies)
+        st = cr_resizer_new(&p->resizer, of, p);
     if (st) {
         plan_drop(p);
         return st;
@@ -415,30 +425,37 @@ static cr_plan *find_plan(cr_program *p, int threads)
     return x;
 }
 
+cr_status cr_program_plan_for(cr_plan **out, cr_program *p, int threads)
+{
+    *out = find_plan(p, threads);
+    if (*out)
+        return CR_OK;
+    CR_TRY(plan_new(out, p, threads));
+    (*out)->next = atomic_load(&p->plans);
+    atomic_store_explicit(&p->plans, *out, memory_order_release);
+    return CR_OK;
+}
+
 static CR_NOINLINE cr_status add_plan(cr_plan **out, cr_program *p, int threads)
 {
-    cr_status st = CR_OK;
-
     pthread_mutex_lock(&p->lock);
-    *out = find_plan(p, threads);
-    if (!*out) {
-        st = plan_new(out, p, threads);
-        if (!st) {
-            (*out)->next = atomic_load(&p->plans);
-            atomic_store_explicit(&p->plans, *out, memory_order_release);
-        }
-    }
+    cr_status st = cr_program_plan_for(out, p, threads);
     pthread_mutex_unlock(&p->lock);
     return st;
 }
 
-cr_status cr_program_plan(cr_plan **out, cr_program *p)
+int cr_program_threads(const cr_program *p)
 {
     bool autocast = cr_thread.include & ~cr_thread.exclude & CR_STAGE_BIT(AUTOCAST);
-    int threads = p->varies                         ? 0
-                  : autocast                        ? CR_CALLS_ONLY
-                  : p->layouts && !cr_in_parallel() ? cr_threads()
-                                                    : 0;
+
+    if (autocast && !p->varies)
+        return CR_CALLS_ONLY;
+    return p->layouts && !cr_in_parallel() ? cr_threads() : 0;
+}
+
+cr_status cr_program_plan(cr_plan **out, cr_program *p)
+{
+    int threads = cr_program_threads(p);
 
     *out = find_plan(p, threads);
     return CR_LIKELY(*out) ? CR_OK : add_plan(out, p, threads);
@@ -492,13 +509,12 @@ static cr_status make_varying(cr_program *p, void *context)
     cr_plan *plan;
 
     CR_TRY(cr_session_run(x->s, run_varying_passes, context));
-    if (cr_has_layouts(p->g))
-        return cr_fail(CR_VALUE, "layouts between convolutions are those of one size");
+    p->numbers = x->numbers.len;
+    p->layouts = cr_has_layouts(p->g);
     CR_TRY(find_types(p, x));
     g = (cr_graph *)(uintptr_t)p->g;
     CR_TRY(cr_compile_code_for_all_sizes(&p->code, g, p->how));
-    CR_TRY(cr_program_plan(&plan, p));
-    return cr_resizer_new(&p->resizer, p, plan);
+    return cr_program_plan(&plan, p);
 }
 
 static _Atomic int64_t programs_made;
@@ -588,13 +604,13 @@ void cr_program_drop(cr_program *p)
     if (!p || atomic_fetch_sub_explicit(&p->holders, 1, memory_order_acq_rel) != 1)
         return;
     cr_program_drop(p->of);
-    cr_plan_sizes_drop(p->sizes);
+    cr_plan_sizes_drop(atomic_load(&p->sizes));
+    cr_free(p->value);
     for (cr_plan *x = atomic_load(&p->plans), *next; x; x = next) {
         next = x->next;
         plan_drop(x);
     }
     pthread_mutex_destroy(&p->lock);
-    cr_resizer_drop(p->resizer);
     cr_gsizes_drop(p->types);
     cr_compiled_drop(p->code);
     cr_graph_drop(p->own);

@@ -25,7 +25,7 @@ struct cr_sizes;
 CR_MUST cr_status cr_program_new_varying(cr_program **out, struct cr_sizes *x,
                                          cr_graph *const *g, unsigned how);
 CR_MUST cr_status cr_program_resize(cr_program **out, cr_program *of, const cr_scalar *value);
-/* Whether output k of `from` may be input i of `p`. */
+/* Whether output k of `from` may be input i of `p`; both are for other sizes. */
 bool cr_program_takes(const cr_program *p, int i, const cr_program *from, int k);
 /* Its nodes as the calls they are, without passes and groups; `g` must outlive the program. */
 CR_MUST cr_status cr_program_of_calls(cr_program **out, const cr_graph *g);

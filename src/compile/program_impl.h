@@ -28,11 +28,17 @@ typedef enum {
     CR_STEP_NONE    /* a place where tensors die */
 } cr_step_kind;
 
+struct cr_step;
+
 /* A step that is neither an operator nor a group (layout.c): as a cr_gcode. */
 typedef struct cr_own cr_own;
 struct cr_own {
     cr_status (*run)(cr_own *own, cr_tensor *const *read, cr_tensor **output);
     void (*drop)(cr_own *own);
+    /* The same for step `s` at other sizes, of which `kept` has the types; `own` outlives it.
+     * CR_VALUE where the layouts are others.  NULL: it runs for all sizes. */
+    cr_status (*resize)(cr_own **out, const cr_own *own, const struct cr_step *s,
+                        const cr_kept_types *kept);
     const char *name;
     uint32_t overwrites;
     cr_own *next; /* of the plan */
@@ -55,7 +61,7 @@ typedef struct {
                   -1 */
 } cr_life;
 
-typedef struct {
+typedef struct cr_step {
     uint8_t kind;
     bool tracked; /* CALL: through the autograd stage, which tracks views and checks writes */
     bool list_result; /* CALL: the results are the items of a Tensor[] */
@@ -89,15 +95,22 @@ typedef struct {
     const cr_value *arg;
     const cr_gcode *code;
     const cr_static_view *view; /* of a VIEW; NULL: its operator is called */
+    cr_own *own;                /* of an OWN */
     const cr_gtype *made; /* of result 0 where it takes over a tensor or is hosted; else NULL */
 } cr_step_sizes;
 
 /* All that depends on sizes in the steps of a plan. */
-typedef struct {
+typedef struct cr_plan_sizes {
     cr_session session; /* empty: the plan's */
     const cr_gtype **input;
     cr_step_sizes *step;
-    cr_compiled *code; /* NULL: the program's */
+    /* of a program for other sizes: */
+    const cr_gtype **type; /* by class of the values (cr_gsizes) */
+    cr_compiled *code;
+    cr_own *own; /* all that are not the plan's */
+    struct cr_plan *plan;
+    int threads; /* that were asked for; the plan may be that of plain layouts */
+    struct cr_plan_sizes *next;
 } cr_plan_sizes;
 
 /* The steps for one number of threads.  Slots: inputs and constants, which are borrowed, then
@@ -125,8 +138,13 @@ typedef struct cr_plan {
         size_t len, cap;
         cr_gvalue **at;
     } constant_values;
-    cr_own *own;     /* all of the steps' */
-    unsigned values; /* ids of values are below this */
+    cr_own *own;                /* all of the steps' */
+    struct cr_resizer *resizer; /* of a program that varies */
+    unsigned values;            /* ids of values are below this */
+    struct {
+        size_t len, cap;
+        cr_gvalue **at;
+    } blocked; /* by id, from those of the graph on: of which the value is the twin in blocks */
     uint32_t inputs, first_made, slots, list_room, outputs;
     uint32_t operands; /* the most that a group reads and makes */
     cr_gvalue **output_value;
@@ -141,15 +159,17 @@ typedef struct cr_plan {
 
 struct cr_program {
     _Atomic int32_t holders;
-    cr_program *of;       /* the program of other sizes whose plan is run; NULL: its own */
-    cr_plan_sizes *sizes; /* for this one's; NULL: those of the plan */
-    bool varies; /* programs for other sizes are made of it, and it is never run itself */
+    cr_program *of; /* the program of other sizes whose plan is run; NULL: its own */
+    _Atomic(cr_plan_sizes *)
+        sizes;        /* of a program for other sizes: for each number of threads */
+    cr_scalar *value; /* the numbers of its sizes, where there are such plans */
+    bool varies;      /* programs for other sizes are made of it, and it is never run itself */
     cr_gvarying_dims varying;
-    cr_gsizes *types;           /* of `g`, for other sizes */
-    struct cr_resizer *resizer; /* resize.c */
-    const cr_graph *g;          /* that is run */
-    cr_graph *own;              /* the same when the program made it, or NULL */
-    cr_session session;         /* of `own` */
+    cr_gsizes *types;   /* of `g`, for other sizes */
+    size_t numbers;     /* of a choice of sizes */
+    const cr_graph *g;  /* that is run */
+    cr_graph *own;      /* the same when the program made it, or NULL */
+    cr_session session; /* of `own` */
     cr_compiled *code;
     unsigned how;             /* cr_how */
     bool layouts;             /* plans differ by the number of threads */
@@ -159,6 +179,12 @@ struct cr_program {
 
 /* The plan for the calling thread, made when it is new. */
 CR_MUST cr_status cr_program_plan(cr_plan **out, cr_program *p);
+/* The number of threads that the calling thread's plan is for (cr_plan.threads), and that plan;
+ * the caller has locked the program. */
+int cr_program_threads(const cr_program *p);
+CR_MUST cr_status cr_program_plan_for(cr_plan **out, cr_program *p, int threads);
+/* The plan and the sizes of a program for other sizes, for the calling thread. */
+CR_MUST cr_status cr_program_sizes(const cr_plan_sizes **out, cr_program *p);
 
 /* Large results are made when they are read; bails. */
 void cr_plan_order(cr_plan *p);
@@ -175,6 +201,7 @@ const int64_t *cr_assumed_strides(cr_session *s, const cr_gtype *from);
 /* Liveness, slots, reuse and the peak; bails. */
 void cr_plan_lives(cr_plan *p);
 
+/* All of a list. */
 void cr_plan_sizes_drop(cr_plan_sizes *z);
 
 /* What programs for other sizes need of a program that varies (resize.c). */
@@ -192,6 +219,7 @@ static inline cr_gvalue *cr_plan_value(const cr_plan *p, cr_gvalue *v)
 
 /* --- steps of our own; each bails, and belongs to the plan --- */
 void cr_plan_own(cr_plan *p, cr_own *own);
+void cr_own_drop(cr_own *own); /* all of a list */
 /* Pointwise nodes over blocked tensors. */
 typedef struct {
     cr_gnode *const *node; /* in order; every one has one result */

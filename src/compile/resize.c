@@ -39,9 +39,21 @@ typedef struct cr_resizer {
 
 /* --- what depends on sizes --- */
 
+/* Twins in blocks have classes behind those of the graph. */
 static int resizer_class(const resizer *x, const cr_gvalue *v)
 {
-    return cr_gsizes_class(x->p->types, v);
+    unsigned values = x->p->g->values;
+
+    return v->id < values ? cr_gsizes_class(x->p->types, v)
+                          : cr_gsizes_classes(x->p->types) + (int)(v->id - values);
+}
+
+static bool resizer_is_fixed(const resizer *x, const cr_gvalue *v)
+{
+    unsigned values = x->p->g->values;
+
+    v = v->id < values ? v : x->plan->blocked.at[v->id - values];
+    return cr_gsizes_is_fixed(x->p->types, resizer_class(x, v));
 }
 
 /* Index of the arguments, which calls of one rule share; `of_rule` by rule, from 1. */
@@ -61,11 +73,6 @@ static int resizer_args(resizer *x, const cr_step *s, int *of_rule)
 }
 
 static bool resizer_is_map(const cr_step *s) { return s->op->does == CR_DOES_MAP; }
-
-static bool resizer_is_fixed(const resizer *x, const cr_gvalue *v)
-{
-    return cr_gsizes_is_fixed(x->p->types, resizer_class(x, v));
-}
 
 static int resizer_view(resizer *x, const cr_step *s)
 {
@@ -146,7 +153,6 @@ void cr_resizer_drop(resizer *x)
 typedef struct {
     const resizer *x;
     cr_plan_sizes *z;
-    const cr_gtype **type; /* by class, of z */
     const cr_value **arg;
     const cr_static_view **view;
 } sizer;
@@ -157,21 +163,43 @@ static void *sizer_array(cr_session *s, const int64_t *of, int n)
 }
 
 /* Types of fixed sizes are the graph's. */
-static void sizer_types(cr_session *s, sizer *y)
+static const cr_gtype *sizer_type(cr_session *s, const cr_gsizes *types, int k)
 {
-    const cr_gsizes *types = y->x->p->types;
+    const cr_gtype *from = cr_gsizes_type(types, k);
+    cr_gtype *t;
 
-    y->type = CR_NEW_N(s, const cr_gtype *, cr_gsizes_classes(types) + 1);
-    for (int k = 0; k < cr_gsizes_classes(types); k++) {
-        const cr_gtype *from = cr_gsizes_type(types, k);
-        y->type[k] = from;
-        if (cr_gsizes_is_fixed(types, k))
-            continue;
-        cr_gtype *t = cr_session_copy(s, from, sizeof *from);
-        t->size = sizer_array(s, from->size, from->ndim);
-        t->stride = sizer_array(s, from->stride, from->ndim);
-        y->type[k] = t;
-    }
+    if (cr_gsizes_is_fixed(types, k))
+        return from;
+    t = cr_session_copy(s, from, sizeof *from);
+    t->size = sizer_array(s, from->size, from->ndim);
+    t->stride = sizer_array(s, from->stride, from->ndim);
+    return t;
+}
+
+/* All elements along one dim. */
+static const cr_gtype *sizer_twin(cr_session *s, const cr_gtype *of)
+{
+    cr_gtype *t = cr_session_copy(s, of, sizeof *of);
+    int64_t size = cr_numel(of->ndim, of->size);
+
+    t->ndim = 1;
+    t->size = sizer_array(s, &size, 1);
+    t->stride = NULL;
+    return t;
+}
+
+static void sizer_types(cr_session *s, void *context)
+{
+    sizer *y = context;
+    const resizer *x = y->x;
+    int classes = cr_gsizes_classes(x->p->types);
+
+    y->z->type = CR_NEW_N(s, const cr_gtype *, (size_t)classes + x->plan->blocked.len + 1);
+    for (int k = 0; k < classes; k++)
+        y->z->type[k] = sizer_type(s, x->p->types, k);
+    for (size_t i = 0; i < x->plan->blocked.len; i++)
+        y->z->type[classes + (int)i] =
+            sizer_twin(s, y->z->type[resizer_class(x, x->plan->blocked.at[i])]);
 }
 
 static const cr_value *sizer_args(cr_session *s, const cr_step *step)
@@ -192,7 +220,7 @@ static const cr_value *sizer_args(cr_session *s, const cr_step *step)
 
 static const cr_static_view *sizer_view(cr_session *s, const sizer *y, const resized_view *v)
 {
-    const cr_gtype *from = y->type[v->from], *to = y->type[v->made];
+    const cr_gtype *from = y->z->type[v->from], *to = y->z->type[v->made];
     cr_static_view *made = CR_NEW(s, cr_static_view);
     int64_t dense[CR_MAX_DIMS];
     const int64_t *stride = dense;
@@ -217,7 +245,7 @@ static cr_step_sizes sizer_step(const sizer *y, size_t i)
     z.arg = at->arg == OF_PLAN ? z.arg : y->arg[at->arg];
     z.code = at->code == OF_PLAN ? z.code : cr_compiled_code(y->z->code, at->code);
     z.view = at->view == OF_PLAN ? z.view : y->view[at->view];
-    z.made = at->made == OF_PLAN ? z.made : y->type[at->made];
+    z.made = at->made == OF_PLAN ? z.made : y->z->type[at->made];
     return z;
 }
 
@@ -227,7 +255,7 @@ static void sizer_inputs(cr_session *s, sizer *y)
 
     y->z->input = CR_NEW_N(s, const cr_gtype *, p->inputs);
     for (uint32_t i = 0; i < p->inputs; i++)
-        y->z->input[i] = y->type[resizer_class(y->x, p->g->input[i])];
+        y->z->input[i] = y->z->type[resizer_class(y->x, p->g->input[i])];
 }
 
 static void sizer_copy(cr_session *s, void *context)
@@ -247,35 +275,126 @@ static void sizer_copy(cr_session *s, void *context)
         y->z->step[i] = sizer_step(y, i);
 }
 
-static void sizer_begin(cr_session *s, void *context) { sizer_types(s, context); }
-
 static const cr_gtype *sizer_kept_type(void *context, const cr_gvalue *v)
 {
     const sizer *y = context;
 
-    return y->type[resizer_class(y->x, v)];
+    return y->z->type[resizer_class(y->x, v)];
 }
 
-static cr_status sizer_make(sizer *y, const cr_scalar *value)
+/* Steps of our own for these sizes. */
+static cr_status sizer_own(sizer *y, const cr_kept_types *kept)
+{
+    const cr_plan *p = y->x->plan;
+
+    for (size_t i = 0; i < p->steps.len; i++) {
+        const cr_step *s = &p->steps.at[i];
+        cr_own **own = &y->z->step[i].own;
+        if (s->kind != CR_STEP_OWN || !s->own->resize)
+            continue;
+        CR_TRY(s->own->resize(own, s->own, s, kept));
+        (*own)->next = y->z->own;
+        y->z->own = *own;
+    }
+    return CR_OK;
+}
+
+static cr_status sizer_make(sizer *y)
 {
     const cr_program *p = y->x->p;
     cr_kept_types kept = {sizer_kept_type, y};
 
-    CR_TRY(cr_gsizes_set(p->types, value));
-    CR_TRY(cr_session_run(&y->z->session, sizer_begin, y));
+    CR_TRY(cr_session_run(&y->z->session, sizer_types, y));
     CR_TRY(cr_compiled_resize(&y->z->code, p->code, p->g, p->how, &kept));
-    return cr_session_run(&y->z->session, sizer_copy, y);
+    CR_TRY(cr_session_run(&y->z->session, sizer_copy, y));
+    return sizer_own(y, &kept);
 }
 
 /* --- the whole --- */
 
 void cr_plan_sizes_drop(cr_plan_sizes *z)
 {
-    if (!z)
-        return;
-    cr_compiled_drop(z->code);
-    cr_session_drop(&z->session);
-    cr_free(z);
+    for (cr_plan_sizes *next; z; z = next) {
+        next = z->next;
+        cr_own_drop(z->own);
+        cr_compiled_drop(z->code);
+        cr_session_drop(&z->session);
+        cr_free(z);
+    }
+}
+
+/* For the plan of so many threads, of the types that the graph has. */
+static cr_status sizes_new(cr_plan_sizes **out, cr_program *of, int threads)
+{
+    cr_plan_sizes *z = cr_alloc_zero(sizeof *z);
+    sizer y = {.z = z};
+    cr_status st = z ? cr_program_plan_for(&z->plan, of, threads) : CR_MEMORY;
+
+    if (!st) {
+        z->threads = threads;
+        y.x = z->plan->resizer;
+        st = sizer_make(&y);
+    }
+    if (st)
+        cr_plan_sizes_drop(z);
+    else
+        *out = z;
+    return st;
+}
+
+/* Plain layouts serve all sizes, where those of the plan do not. */
+static cr_status sizes_new_or_plain(cr_plan_sizes **out, cr_program *of, int threads)
+{
+    cr_status st = sizes_new(out, of, threads);
+
+    if (st != CR_VALUE || !threads)
+        return st;
+    CR_TRY(sizes_new(out, of, 0));
+    (*out)->threads = threads;
+    return CR_OK;
+}
+
+static cr_plan_sizes *sizes_find(cr_program *p, int threads)
+{
+    cr_plan_sizes *z = atomic_load_explicit(&p->sizes, memory_order_acquire);
+
+    while (z && z->threads != threads)
+        z = z->next;
+    return z;
+}
+
+static void sizes_add(cr_program *p, cr_plan_sizes *z)
+{
+    z->next = atomic_load(&p->sizes);
+    atomic_store_explicit(&p->sizes, z, memory_order_release);
+}
+
+/* The program runs with another number of threads than before. */
+static CR_NOINLINE cr_status sizes_for_threads(cr_plan_sizes **out, cr_program *p, int threads)
+{
+    cr_status st = CR_OK;
+
+    pthread_mutex_lock(&p->of->lock);
+    *out = sizes_find(p, threads);
+    if (!*out) {
+        st = cr_gsizes_set(p->of->types, p->value);
+        if (!st)
+            st = sizes_new_or_plain(out, p->of, threads);
+        if (!st)
+            sizes_add(p, *out);
+    }
+    pthread_mutex_unlock(&p->of->lock);
+    return st;
+}
+
+cr_status cr_program_sizes(const cr_plan_sizes **out, cr_program *p)
+{
+    int threads = cr_program_threads(p->of);
+    cr_plan_sizes *z = sizes_find(p, threads);
+    cr_status st = CR_LIKELY(z) ? CR_OK : sizes_for_threads(&z, p, threads);
+
+    *out = z;
+    return st;
 }
 
 static cr_program *resize_program(cr_program *of)
@@ -288,30 +407,50 @@ static cr_program *resize_program(cr_program *of)
     pthread_mutex_init(&p->lock, NULL);
     p->of = cr_program_keep(of);
     p->g = of->g;
-    p->sizes = cr_alloc_zero(sizeof *p->sizes);
-    if (p->sizes)
-        return p;
-    cr_program_drop(p);
-    return NULL;
+    return p;
+}
+
+static cr_status resize_keep_value(cr_program *p, const cr_scalar *value)
+{
+    size_t bytes = p->of->numbers * sizeof *value;
+
+    if (!p->of->layouts)
+        return CR_OK;
+    p->value = cr_alloc(bytes + 1);
+    if (!p->value)
+        return CR_MEMORY;
+    memcpy(p->value, value, bytes);
+    return CR_OK;
+}
+
+static cr_status resize_first(cr_program *p, const cr_scalar *value)
+{
+    cr_plan_sizes *z;
+    cr_status st;
+
+    CR_TRY(resize_keep_value(p, value));
+    pthread_mutex_lock(&p->of->lock);
+    st = cr_gsizes_set(p->of->types, value);
+    if (!st)
+        st = sizes_new(&z, p->of, cr_program_threads(p->of));
+    if (!st)
+        sizes_add(p, z);
+    pthread_mutex_unlock(&p->of->lock);
+    return st;
 }
 
 cr_status cr_program_resize(cr_program **out, cr_program *of, const cr_scalar *value)
 {
     cr_program *p = resize_program(of);
-    sizer y = {.x = of->resizer, .z = p ? p->sizes : NULL};
-    cr_status st = p ? CR_OK : CR_MEMORY;
+    cr_status st = p ? resize_first(p, value) : CR_MEMORY;
 
-    if (!st) {
-        pthread_mutex_lock(&of->lock);
-        st = sizer_make(&y, value);
-        pthread_mutex_unlock(&of->lock);
-    }
     if (st)
         cr_program_drop(p);
     else
         *out = p;
     return st;
 }
+
 static bool resize_same_type(const cr_gtype *a, const cr_gtype *b)
 {
     size_t bytes = a->ndim * sizeof *a->size;
@@ -323,17 +462,21 @@ static bool resize_same_type(const cr_gtype *a, const cr_gtype *b)
 bool cr_program_takes(const cr_program *p, int i, const cr_program *from, int k)
 {
     const cr_garg *a = &from->g->body->output[k];
+    const cr_plan_sizes *in = atomic_load(&p->sizes), *out = atomic_load(&from->sizes);
 
-    return a->tag == CR_TENSOR && resize_same_type(&p->g->input[i]->type, &a->value->type);
+    return a->tag == CR_TENSOR &&
+           resize_same_type(in->input[i],
+                            out->type[cr_gsizes_class(from->of->types, a->value)]);
 }
 
 size_t cr_program_bytes(const cr_program *p)
 {
     size_t bytes = sizeof *p;
 
-    if (p->sizes)
-        return bytes + sizeof *p->sizes + cr_arena_bytes(&p->sizes->session.keep) +
-               cr_compiled_bytes(p->sizes->code);
+    for (const cr_plan_sizes *z = atomic_load(&p->sizes); z; z = z->next)
+        bytes += sizeof *z + cr_arena_bytes(&z->session.keep) + cr_compiled_bytes(z->code);
+    if (p->of)
+        return bytes + (p->value ? p->of->numbers * sizeof *p->value : 0);
     bytes += cr_arena_bytes(&p->session.keep) + cr_compiled_bytes(p->code);
     for (const cr_plan *x = atomic_load(&p->plans); x; x = x->next)
         bytes += sizeof *x + cr_arena_bytes(&x->session.keep);

@@ -21,6 +21,9 @@ typedef struct {
     /* Bytes of operand i in the preferred layout, and whether this is the plain layout. */
     size_t (*bytes)(const cr_layout_kernel *k, int i);
     bool (*is_plain)(const cr_layout_kernel *k, int i);
+    /* Whether operand i has the same sizes and preferred layout in both kernels, so that what
+     * was packed for one serves the other. */
+    bool (*is_same)(const cr_layout_kernel *a, const cr_layout_kernel *b, int i);
     /* b when the preferred layout is [N][C / b][...][b] without padding, else 0. */
     int64_t (*block)(const cr_layout_kernel *k, int i);
     /* Copies input i from the plain layout to the preferred one.  CR_MEMORY. */

@@ -223,6 +223,20 @@ class Residual(nn.Module):
         return F.relu(x + self.norms[1](self.convs[1](h)))
 
 
+class Pooled(nn.Module):
+    """Convolutions whose results stay in blocks of channels, through pooling and a sum."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 32, 3, padding=1), nn.Conv2d(32, 32, 3, padding=1)
+        self.last, self.head = nn.Conv2d(32, 64, 3, stride=2), nn.Linear(64, 5)
+
+    def forward(self, x):
+        h = F.max_pool2d(self.first(x).relu(), 2)
+        h = self.last(h + self.second(h).sigmoid())
+        return self.head(h.mean((2, 3)))
+
+
 class Normed(nn.Module):
     def __init__(self):
         super().__init__()
@@ -237,6 +251,10 @@ NETS = {
     "batch norm, training": (Normed, (8,), True),
     "batch norm": (Normed, (8,), False),
     "residual block, training": (Residual, (16, 8, 8), True),
+    "residual block": (Residual, (16, 8, 8), False),
+    "pooled": (Pooled, (3, 16, 16), False),
+    "pooled, training": (Pooled, (3, 16, 16), True),
+    "one convolution": (lambda: nn.Conv2d(16, 16, 3), (16, 8, 8), False),
 }
 
 
@@ -260,6 +278,27 @@ def test_nets_of_all_batches_are_one_program(name):
     assert made() == before
     entries = (compiled._compiled_forward if hasattr(compiled, "_compiled_forward") else compiled)._entries
     assert entries[0].runner.shared == 1
+
+
+@pytest.mark.parametrize("make", [Residual, Pooled])
+@pytest.mark.parametrize("training", [False, True])
+def test_images_of_all_sizes_with_any_number_of_threads(make, training):
+    torch.manual_seed(1)
+    net, other, was = make().train(training), make().train(training), torch.get_num_threads()
+    other.load_state_dict(net.state_dict())
+    compiled, run = torch.compile(net, dynamic=True), trains if training else infers
+    channels = 16 if make is Residual else 3
+    try:
+        for k, (n, side) in enumerate(((3, 12), (4, 16), (2, 9), (5, 16), (4, 16), (2, 9), (6, 20), (3, 12))):
+            torch.set_num_threads(1 + k // 2 % 2)
+            x = torch.randn(n, channels, side, side)
+            assert same(run(net, compiled, x), run(other, other, x)), (n, side)
+            assert same(state(net), state(other)), (n, side)
+    finally:
+        torch.set_num_threads(was)
+    entries = (compiled._compiled_forward if hasattr(compiled, "_compiled_forward") else compiled)._entries
+    # The mean's gradient is divided by ((side // 2 - 3) // 2 + 1) ** 2, which is no arithmetic that is looked for.
+    assert entries[0].runner.shared or (make is Pooled and training)
 
 
 def test_a_backward_pass_through_some_results():

@@ -25,6 +25,11 @@ static bool layout_is_plain(const cr_layout_kernel *k, int i)
     return cr_dnnl_own_is_plain(layout_primitive(k), i);
 }
 
+static bool layout_is_same(const cr_layout_kernel *a, const cr_layout_kernel *b, int i)
+{
+    return cr_dnnl_own_is_same(layout_primitive(a), layout_primitive(b), i);
+}
+
 static int64_t layout_block(const cr_layout_kernel *k, int i)
 {
     return cr_dnnl_own_block(layout_primitive(k), i);
@@ -76,6 +81,7 @@ const cr_layout_hook *cr_layout_hook_of(cr_device_kind kind)
         .release = layout_release,
         .bytes = layout_bytes,
         .is_plain = layout_is_plain,
+        .is_same = layout_is_same,
         .block = layout_block,
         .pack = layout_pack,
         .run = layout_run,

@@ -384,6 +384,11 @@ bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i)
     return !p->operand[i].reorder.run;
 }
 
+bool cr_dnnl_own_is_same(const cr_dnnl_primitive *a, const cr_dnnl_primitive *b, int i)
+{
+    return table.dnnl_memory_desc_equal(&a->operand[i].own, &b->operand[i].own);
+}
+
 int64_t cr_dnnl_own_block(const cr_dnnl_primitive *p, int i)
 {
     const dnnl_memory_desc_t *d = &p->operand[i].own;

@@ -68,6 +68,8 @@ CR_MUST cr_status cr_dnnl_run_own(cr_dnnl_primitive *p, void *const *data, unsig
  * one. */
 size_t cr_dnnl_own_bytes(const cr_dnnl_primitive *p, int i);
 bool cr_dnnl_own_is_plain(const cr_dnnl_primitive *p, int i);
+/* Whether operand i has the same sizes and layout in both. */
+bool cr_dnnl_own_is_same(const cr_dnnl_primitive *a, const cr_dnnl_primitive *b, int i);
 /* b when the layout is [N][C / b][...][b] without padding, or else 0. */
 int64_t cr_dnnl_own_block(const cr_dnnl_primitive *p, int i);
 /* Reorders an input from the plain layout to the primitive's. */
