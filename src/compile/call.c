@@ -15,17 +15,20 @@ enum { LARGE_PEAK = 64 << 20 };
 /* The backward program for a pass that reaches only some outputs. */
 typedef struct variant {
     struct variant *next;
-    cr_program *program;
-    bool reached[]; /* by output */
+    cr_program *program; /* NULL, in a call for all sizes: there is none */
+    bool reached[];      /* by output */
 } variant;
 
 struct cr_compiled_call {
     _Atomic int32_t count;
     pthread_mutex_t lock; /* of making the programs */
     _Atomic bool made;
-    /* The recording, whose session is kept; for calls that cr_compiled_call_resize makes. */
+    /* One program for all sizes.  The recording, whose session is kept: */
     const cr_graph *symbolic;
-    cr_scalar *symbol;        /* and its symbols' values */
+    cr_sizes *sizes; /* of the call for all sizes; in its lock */
+    cr_compiled_call
+        *of;           /* of a call that cr_compiled_call_resize made: the one for all sizes */
+    cr_scalar *symbol; /* and the values of the symbols */
     cr_session *session;      /* of `recorded` */
     const cr_graph *recorded; /* of inference until the program is made, or where it has
                                  numbers; and of training with several cotangents */
@@ -147,7 +150,8 @@ static cr_status find_recorded(cr_compiled_call *c)
     return st;
 }
 
-static cr_status make_variant(variant *v, cr_compiled_call *c)
+/* For the sizes of the call alone. */
+static cr_status make_variant_alone(variant *v, cr_compiled_call *c)
 {
     cr_aot_joint joint = {0};
     partial x = {.c = c};
@@ -178,21 +182,160 @@ static variant *find_variant(const cr_compiled_call *c, const bool *reached)
     return v;
 }
 
-static cr_status add_variant(variant **out, cr_compiled_call *c, const bool *reached)
+static variant *new_variant(const cr_compiled_call *c, const bool *reached)
 {
     variant *v = cr_alloc_zero(sizeof *v + (size_t)c->outputs);
-    cr_status st;
 
-    if (!v)
-        return CR_MEMORY;
-    memcpy(v->reached, reached, (size_t)c->outputs);
-    st = make_variant(v, c);
-    if (st) {
-        variant_drop(v);
-        return st;
-    }
+    if (v)
+        memcpy(v->reached, reached, (size_t)c->outputs);
+    return v;
+}
+
+static void push_variant(cr_compiled_call *c, variant *v)
+{
     v->next = atomic_load(&c->variants);
     atomic_store_explicit(&c->variants, v, memory_order_release);
+}
+
+/* --- the same for all sizes --- */
+
+typedef struct {
+    cr_session *session;
+    cr_graph *recorded, *backward;
+    cr_aot_joint joint;
+} variant_probe;
+
+static cr_status probe_variant(variant_probe *p, const cr_compiled_call *c,
+                               const cr_scalar *symbol, const bool *reached)
+{
+    partial x = {.c = c};
+
+    p->session = cr_session_new();
+    if (!p->session)
+        return CR_MEMORY;
+    CR_TRY(cr_graph_instantiate_at(&p->recorded, p->session, c->symbolic, symbol, false));
+    if (!p->recorded)
+        return cr_fail(CR_RUNTIME, "what was asked of the sizes does not hold");
+    CR_TRY(cr_aot_joint_of(&p->joint, p->recorded, reached));
+    x.from = p->joint.graph;
+    CR_TRY(cr_session_run(p->joint.graph->session, cut_like, &x));
+    p->backward = x.backward;
+    return CR_OK;
+}
+
+static void drop_probe(variant_probe *p)
+{
+    cr_graph_drop(p->backward);
+    cr_aot_joint_drop(&p->joint);
+    cr_graph_drop(p->recorded);
+    cr_session_release(p->session);
+}
+
+static cr_status make_variant_varying(variant *v, cr_compiled_call *c)
+{
+    variant_probe probe[CR_MOST_PROBES] = {{0}};
+    cr_graph *backward[CR_MOST_PROBES];
+    cr_status st = CR_OK;
+
+    for (int p = 0; !st && p < c->sizes->probes; p++) {
+        st = probe_variant(&probe[p], c, c->sizes->symbol[p], v->reached);
+        backward[p] = probe[p].backward;
+    }
+    if (!st)
+        st = cr_program_new_varying(&v->program, c->sizes, backward, c->how);
+    for (int p = 0; p < c->sizes->probes; p++)
+        drop_probe(&probe[p]);
+    return st;
+}
+
+/* In the lock of `c`, the call for all sizes. */
+static cr_status find_variant_varying(variant **out, cr_compiled_call *c, const bool *reached)
+{
+    cr_status st;
+
+    *out = find_variant(c, reached);
+    if (*out)
+        return CR_OK;
+    *out = new_variant(c, reached);
+    if (!*out)
+        return CR_MEMORY;
+    st = make_variant_varying(*out, c);
+    if (st == CR_MEMORY) {
+        variant_drop(*out);
+        return st;
+    }
+    if (st)
+        cr_log_line("graph", 1, "no backward program for all sizes: %s", cr_error_message());
+    push_variant(c, *out);
+    return CR_OK;
+}
+
+/* The numbers of all sizes for these symbols; the caller owns *out.  In the lock of `c`. */
+static cr_status evaluate(cr_scalar **out, const cr_compiled_call *c, const cr_scalar *symbol)
+{
+    cr_scalar *value = cr_alloc(c->sizes->numbers.len * sizeof *value + 1);
+
+    if (!value)
+        return CR_MEMORY;
+    if (!cr_sizes_evaluate(c->sizes, symbol, value)) {
+        cr_free(value);
+        return cr_fail(CR_VALUE, "what was asked of the sizes does not hold");
+    }
+    *out = value;
+    return CR_OK;
+}
+
+/* Whether the backward program reads what the forward program saves. */
+static cr_status check_saved(const cr_compiled_call *c, const cr_program *backward)
+{
+    for (int i = 0; i < c->saved; i++)
+        if (!cr_program_takes(backward, i, c->forward, c->outputs + i))
+            return cr_fail(CR_VALUE, "what is saved is not what the backward pass reads");
+    return CR_OK;
+}
+
+/* v->program stays NULL where the sizes have to have a program of their own. */
+static cr_status resize_variant(variant *v, const cr_compiled_call *c)
+{
+    cr_scalar *value = NULL;
+    variant *of;
+    cr_status st;
+
+    pthread_mutex_lock(&c->of->lock);
+    st = find_variant_varying(&of, c->of, v->reached);
+    if (!st && of->program)
+        st = evaluate(&value, c->of, c->symbol);
+    pthread_mutex_unlock(&c->of->lock);
+    if (!st && of->program)
+        st = cr_program_resize(&v->program, of->program, value);
+    cr_free(value);
+    if (!st && v->program)
+        st = check_saved(c, v->program);
+    if (!st || st == CR_MEMORY)
+        return st;
+    cr_program_drop(v->program);
+    v->program = NULL;
+    return CR_OK;
+}
+
+static cr_status make_variant(variant *v, cr_compiled_call *c)
+{
+    if (c->of)
+        CR_TRY(resize_variant(v, c));
+    return v->program ? CR_OK : make_variant_alone(v, c);
+}
+
+static cr_status add_variant(variant **out, cr_compiled_call *c, const bool *reached)
+{
+    variant *v = new_variant(c, reached);
+    cr_status st = v ? make_variant(v, c) : CR_MEMORY;
+
+    if (st) {
+        if (v)
+            variant_drop(v);
+        return st;
+    }
+    push_variant(c, v);
     *out = v;
     return CR_OK;
 }
@@ -368,6 +511,8 @@ void cr_compiled_call_drop(cr_compiled_call *c)
     pthread_mutex_destroy(&c->lock);
     if (c->symbolic)
         cr_session_release(c->symbolic->session);
+    cr_compiled_call_drop(c->of);
+    cr_sizes_drop(c->sizes);
     cr_free(c->symbol);
     cr_free(c->marks);
     cr_free(c->plain);
@@ -417,7 +562,8 @@ static cr_status make_varying(cr_compiled_call *c, probes *x, cr_sizes *sizes)
 }
 
 cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes,
-                                       cr_graph *const *g, bool grad, unsigned how)
+                                       const cr_graph *recording, cr_graph *const *g, bool grad,
+                                       unsigned how)
 {
     probes x = {.call = {NULL}};
     cr_status st = CR_OK;
@@ -434,17 +580,10 @@ cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *sizes,
     if (st)
         return st;
     drop_graphs(x.call[0]);
+    x.call[0]->symbolic = recording;
+    cr_session_keep(recording->session);
+    x.call[0]->sizes = sizes;
     *out = x.call[0];
-    return CR_OK;
-}
-
-static cr_status resize_backward(cr_compiled_call *c, const cr_compiled_call *of,
-                                 const cr_scalar *value)
-{
-    CR_TRY(cr_program_resize(&c->backward, of->backward, value));
-    for (int i = 0; i < c->saved; i++)
-        if (!cr_program_takes(c->backward, i, c->forward, c->outputs + i))
-            return cr_fail(CR_VALUE, "what is saved is not what the backward pass reads");
     return CR_OK;
 }
 
@@ -464,12 +603,14 @@ static cr_status copy_facts(cr_compiled_call *c, const cr_compiled_call *of)
     return CR_OK;
 }
 
-static cr_status copy_symbols(cr_compiled_call *c, const cr_graph *g, const cr_scalar *symbol)
+static cr_status copy_symbols(cr_compiled_call *c, cr_compiled_call *of,
+                              const cr_scalar *symbol)
 {
-    size_t bytes = g->numbers.list.len * sizeof *symbol;
+    size_t bytes = of->symbolic->numbers.list.len * sizeof *symbol;
 
-    c->symbolic = g;
-    cr_session_keep(g->session);
+    c->of = cr_compiled_call_keep(of);
+    c->symbolic = of->symbolic;
+    cr_session_keep(c->symbolic->session);
     c->symbol = cr_alloc(bytes + 1);
     if (!c->symbol)
         return CR_MEMORY;
@@ -477,19 +618,32 @@ static cr_status copy_symbols(cr_compiled_call *c, const cr_graph *g, const cr_s
     return CR_OK;
 }
 
-cr_status cr_compiled_call_resize(cr_compiled_call **out, const cr_compiled_call *of,
-                                  const cr_scalar *value, const cr_graph *g,
+static cr_status resize_programs(cr_compiled_call *c, const cr_scalar *value)
+{
+    CR_TRY(cr_program_resize(&c->forward, c->of->forward, value));
+    if (!c->marks)
+        return CR_OK;
+    CR_TRY(cr_program_resize(&c->backward, c->of->backward, value));
+    return check_saved(c, c->backward);
+}
+
+cr_status cr_compiled_call_resize(cr_compiled_call **out, cr_compiled_call *of,
                                   const cr_scalar *symbol)
 {
     cr_compiled_call *c = call_of(of->inputs, of->outputs, of->how);
+    cr_scalar *value = NULL;
     cr_status st = c ? copy_facts(c, of) : CR_MEMORY;
 
     if (!st)
-        st = copy_symbols(c, g, symbol);
+        st = copy_symbols(c, of, symbol);
+    if (!st) {
+        pthread_mutex_lock(&of->lock);
+        st = evaluate(&value, of, symbol);
+        pthread_mutex_unlock(&of->lock);
+    }
     if (!st)
-        st = cr_program_resize(&c->forward, of->forward, value);
-    if (!st && c->marks)
-        st = resize_backward(c, of, value);
+        st = resize_programs(c, value);
+    cr_free(value);
     if (st) {
         cr_compiled_call_drop(c);
         return st;

@@ -33,15 +33,16 @@ CR_MUST cr_status cr_compiled_call_run(cr_compiled_call *c, cr_tensor *const *in
 bool cr_compiled_call_holds(cr_compiled_call *c, const cr_scalar *number);
 
 /* --- one call for all sizes --- */
-/* g[p] is the instance of a recording for probe p of `x`.  Its programs share their steps and
- * kernels with those of cr_compiled_call_resize, and are not run themselves.  CR_VALUE where
- * instances differ in more than sizes. */
+/* g[p] is the instance of `recording`, whose session is kept, for probe p of `x`, which the
+ * call owns from now on.  Its programs share their steps and kernels with those of
+ * cr_compiled_call_resize, and are not run themselves.  CR_VALUE where instances differ in more
+ * than sizes; then `x` stays the caller's. */
 CR_MUST cr_status cr_compiled_call_new_varying(cr_compiled_call **out, cr_sizes *x,
-                                               cr_graph *const *g, bool grad, unsigned how);
-/* The call for these numbers of `x`; symbol[k] is the value of number k of the recording `g`,
- * whose session is kept.  CR_VALUE where the steps do not serve such sizes. */
-CR_MUST cr_status cr_compiled_call_resize(cr_compiled_call **out, const cr_compiled_call *of,
-                                          const cr_scalar *value, const cr_graph *g,
+                                               const cr_graph *recording, cr_graph *const *g,
+                                               bool grad, unsigned how);
+/* The call for other sizes: symbol[k] is the value of number k of the recording.  CR_VALUE
+ * where the steps do not serve such sizes. */
+CR_MUST cr_status cr_compiled_call_resize(cr_compiled_call **out, cr_compiled_call *of,
                                           const cr_scalar *symbol);
 /* Bytes that the call holds for itself. */
 size_t cr_compiled_call_bytes(const cr_compiled_call *c);

@@ -25,8 +25,6 @@ typedef struct instance {
 
 typedef struct shared_call {
     struct shared_call *next;
-    cr_session session; /* of `sizes` */
-    cr_sizes sizes;
     cr_compiled_call *call;
 } shared_call;
 
@@ -119,7 +117,7 @@ static cr_status see(cr_compiled_calls *c, const int64_t *symbol)
 
 typedef struct {
     cr_compiled_calls *c;
-    shared_call *f;
+    cr_sizes *sizes;
     const int64_t *now;             /* the symbols of the call at hand */
     int param[CR_MOST_PARAMS];      /* symbols */
     int64_t *probe[CR_MOST_PROBES]; /* symbols */
@@ -146,7 +144,7 @@ static bool has_moved(const cr_compiled_calls *c, size_t k)
 /* Symbols that varied until now; those that were equal at all times are one parameter. */
 static bool find_params(sharer *x)
 {
-    cr_sizes *z = &x->f->sizes;
+    cr_sizes *z = x->sizes;
 
     for (size_t k = 0; k < numbers_of(x->c); k++) {
         bool known = !is_symbol(&x->c->g->numbers.list.at[k]) || !has_moved(x->c, k);
@@ -190,7 +188,7 @@ static bool change(sharer *x, int p, const int64_t *by)
 {
     memcpy(x->probe[p], x->now, numbers_of(x->c) * sizeof *x->now);
     for (size_t k = 0; k < numbers_of(x->c); k++)
-        for (int i = 0; is_symbol(&x->c->g->numbers.list.at[k]) && i < x->f->sizes.params; i++)
+        for (int i = 0; is_symbol(&x->c->g->numbers.list.at[k]) && i < x->sizes->params; i++)
             if (moved_together(x->c, k, (size_t)x->param[i])) {
                 x->probe[p][k] += by[i];
                 if (x->probe[p][k] < 2)
@@ -209,7 +207,7 @@ static cr_status probe_near(sharer *x, int p, int only)
 
     for (size_t n = 0; n < CR_LEN(amounts); n++) {
         int64_t by[CR_MOST_PARAMS] = {0};
-        for (int i = 0; i < x->f->sizes.params; i++)
+        for (int i = 0; i < x->sizes->params; i++)
             by[i] = only < 0 ? amounts[n] * (i + 2) : i == only ? amounts[n] : 0;
         if (!change(x, p, by))
             continue;
@@ -228,7 +226,7 @@ static cr_status probe_at(sharer *x, int p, const int64_t *symbol)
 
 static cr_status probe_all(sharer *x)
 {
-    cr_sizes *z = &x->f->sizes;
+    cr_sizes *z = x->sizes;
     int p = 1;
 
     CR_TRY(probe_at(x, 0, x->now));
@@ -244,9 +242,15 @@ static cr_status probe_all(sharer *x)
 static void read_sizes(cr_session *s, void *context)
 {
     sharer *x = context;
-    cr_sizes *z = &x->f->sizes;
+    cr_sizes *z = x->sizes;
     int params = z->params;
 
+    for (int p = 0; p < z->probes; p++) {
+        cr_scalar *symbol = CR_NEW_N(s, cr_scalar, numbers_of(x->c));
+        for (size_t k = 0; k < numbers_of(x->c); k++)
+            symbol[k] = cr_scalar_int(x->probe[p][k]);
+        z->symbol[p] = symbol;
+    }
     z->params = 0;
     for (int i = 0; i < params; i++) {
         int64_t at[CR_MOST_PROBES];
@@ -263,61 +267,57 @@ static cr_status compare_probes(sharer *x)
     if (!find_params(x))
         return cr_fail(CR_VALUE, "too many sizes vary, or one is below 2");
     CR_TRY(probe_all(x));
-    CR_TRY(cr_session_run(&x->f->session, read_sizes, x));
-    return cr_compiled_call_new_varying(&x->f->call, &x->f->sizes, x->graph, x->c->grad,
-                                        x->c->how);
+    return cr_session_run(x->sizes->s, read_sizes, x);
 }
 
 static void shared_drop(shared_call *f)
 {
     cr_compiled_call_drop(f->call);
-    cr_session_drop(&f->session);
     cr_free(f);
+}
+
+/* The call takes the sizes. */
+static cr_status make_call(cr_compiled_call **out, sharer *x)
+{
+    cr_status st = cr_sizes_new(&x->sizes);
+
+    if (!st)
+        st = compare_probes(x);
+    if (!st)
+        st = cr_compiled_call_new_varying(out, x->sizes, x->c->g, x->graph, x->c->grad,
+                                          x->c->how);
+    if (st)
+        cr_sizes_drop(x->sizes);
+    return st;
 }
 
 static cr_status make_shared(cr_compiled_calls *c, const int64_t *now)
 {
-    sharer x = {.c = c, .f = cr_alloc_zero(sizeof(shared_call)), .now = now};
+    sharer x = {.c = c, .now = now};
+    shared_call *f = cr_alloc_zero(sizeof *f);
     int64_t *room = cr_alloc(CR_MOST_PROBES * numbers_of(c) * sizeof *room + 1);
-    cr_status st = x.f && room ? CR_OK : CR_MEMORY;
+    cr_status st = f && room ? CR_OK : CR_MEMORY;
 
     for (int p = 0; !st && p < CR_MOST_PROBES; p++)
         x.probe[p] = room + (size_t)p * numbers_of(c);
-    if (!st) {
-        x.f->sizes.s = &x.f->session;
-        st = compare_probes(&x);
-    }
+    if (!st)
+        st = make_call(&f->call, &x);
     for (int p = 0; p < CR_MOST_PROBES; p++) {
         cr_graph_drop(x.graph[p]);
         cr_session_release(x.session[p]);
     }
     cr_free(room);
     if (st) {
-        if (x.f)
-            shared_drop(x.f);
+        cr_free(f);
         return st;
     }
-    x.f->next = c->shared;
-    c->shared = x.f;
+    f->next = c->shared;
+    c->shared = f;
     c->tries++;
     return CR_OK;
 }
 
 /* --- an instance --- */
-
-static cr_status resize(cr_compiled_call **out, const cr_compiled_calls *c,
-                        const shared_call *f, const cr_scalar *symbol)
-{
-    cr_scalar *value = cr_alloc(f->sizes.numbers.len * sizeof *value + 1);
-    cr_status st = value ? CR_OK : CR_MEMORY;
-
-    if (!st && !cr_sizes_evaluate(&f->sizes, symbol, value))
-        st = cr_fail(CR_VALUE, "what was asked of the sizes does not hold");
-    if (!st)
-        st = cr_compiled_call_resize(out, f->call, value, c->g, symbol);
-    cr_free(value);
-    return st;
-}
 
 static double calls_clock(void)
 {
@@ -338,7 +338,7 @@ static cr_status find_shared(cr_compiled_call **out, cr_compiled_calls *c, const
     for (size_t k = 0; !st && k < numbers_of(c); k++)
         symbol[k] = cr_scalar_int(now[k]);
     for (const shared_call *f = c->shared; !st && f && !*out; f = f->next) {
-        st = resize(out, c, f, symbol);
+        st = cr_compiled_call_resize(out, f->call, symbol);
         if (st && st != CR_MEMORY) {
             cr_log_line("graph", 2, "a shared program does not serve these sizes: %s",
                         cr_error_message());

@@ -34,6 +34,25 @@ static int add_number(cr_sizes *x, cr_size_number n)
     return (int)x->numbers.len - 1;
 }
 
+cr_status cr_sizes_new(cr_sizes **out)
+{
+    cr_sizes *x = cr_alloc_zero(sizeof *x);
+
+    if (!x)
+        return CR_MEMORY;
+    x->s = &x->own;
+    *out = x;
+    return CR_OK;
+}
+
+void cr_sizes_drop(cr_sizes *x)
+{
+    if (!x)
+        return;
+    cr_session_drop(&x->own);
+    cr_free(x);
+}
+
 void cr_sizes_param(cr_sizes *x, int symbol, const int64_t *at)
 {
     cr_size_number n = {.fn = CR_GNUM_INPUT, .a = symbol};

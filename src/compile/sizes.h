@@ -19,10 +19,12 @@ typedef struct {
 } cr_size_number;
 
 typedef struct cr_sizes {
-    cr_session *s;
+    cr_session own;
+    cr_session *s; /* `own`, or another one */
     int probes; /* the first is what programs are made for; then one for each parameter, alone
                    changed */
-    int params; /* they are the first numbers */
+    const cr_scalar *symbol[CR_MOST_PROBES]; /* by number of the recording */
+    int params;                              /* they are the first numbers */
     struct {
         size_t len, cap;
         cr_size_number *at;
@@ -37,6 +39,9 @@ typedef struct cr_sizes {
     } floats; /* of arguments that are the same at all probes: momentums and the like */
 } cr_sizes;
 
+/* In its own session. */
+CR_MUST cr_status cr_sizes_new(cr_sizes **out);
+void cr_sizes_drop(cr_sizes *x);
 /* The next parameter: symbol `symbol`, and its values. */
 void cr_sizes_param(cr_sizes *x, int symbol, const int64_t *at);
 /* The number that has these values at the probes; made of earlier ones where there is none. -1:

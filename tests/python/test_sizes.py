@@ -301,15 +301,34 @@ def test_images_of_all_sizes_with_any_number_of_threads(make, training):
     assert entries[0].runner.shared or (make is Pooled and training)
 
 
+@pytest.mark.parametrize("make", [nn.GRU, nn.LSTM, nn.LSTMCell])
+def test_a_recurrent_net_of_all_batches_whose_state_is_not_used(make):
+    torch.manual_seed(0)
+    net = make(8, 16)
+    compiled = torch.compile(net, dynamic=True)
+    for k, n in enumerate((3, 5, 9, 2, 17, 5)):
+        x, got = (torch.randn(n, 8) if make is nn.LSTMCell else torch.randn(6, n, 8)), []
+        for call in (compiled, net):
+            out = call(x)[0]
+            out.square().mean().backward()
+            got.append([out.detach()] + gradients(net))
+        assert same(*got), n
+        if k == 1:
+            before = made()
+    assert made() == before
+
+
 def test_a_backward_pass_through_some_results():
     f = torch.compile(lambda x: (x.exp().sum(1), (x * x).mean(0)), dynamic=True)
-    for n in (3, 4, 5, 6):
+    for n in (3, 4, 5, 6, 7, 9):
+        if n == 5:
+            before = made()
         x = torch.randn(n, 2 * n, requires_grad=True)
         for k in (0, 1):
             got, = torch.autograd.grad(f(x)[k].sum(), x)
             want, = torch.autograd.grad((x.exp().sum(1), (x * x).mean(0))[k].sum(), x)
             assert torch.equal(got, want)
-    assert f._entries[0].runner.shared == 1
+    assert f._entries[0].runner.shared == 1 and made() == before
 
 
 def test_whole_numbers_are_sizes_too():
