@@ -603,7 +603,7 @@ static cr_status request(cr_jit_kernel **out, const cr_unit *u, const char *symb
     if (running || start_worker())
         pthread_cond_signal(&work);
     else
-        cr_log_line("jit", 1, "no thread to compile in");
+        cr_log_line("jit", 1, "the compiler thread did not start");
     return CR_OK;
 }
 
