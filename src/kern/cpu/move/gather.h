@@ -50,8 +50,9 @@ bool cr_places_read(const cr_places *p);
 /* Combines other[p] into table[p + index[p] * unit]. picked[d] is set for the dims that the
  * index selects from; threads do not divide these. */
 void cr_places_write(const cr_places *p, cr_combine_fn fn, const bool *picked);
-/* The same for elements of dtype t. Sums and products of floats and complex numbers have order
- * P (num/order.h): the values for one element are folded first, then combined with it. */
+/* Like cr_places_write, for elements of dtype t. Sums and products of floats and complex
+ * numbers have order P (num/order.h): the values for one element are folded first, then
+ * combined with it. */
 CR_MUST cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype t,
                                     const bool *picked);
 

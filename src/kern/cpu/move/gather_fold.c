@@ -1,9 +1,9 @@
 /* Folds of the entries of one destination, in the order of num/order.h's columns.
  *
- * A column's blocks are folded in four accumulators; the results of blocks go to a tower.  Its
- * level 0 takes CR_FOLD_BLOCKS results of blocks, level 1 CR_FOLD_BLOCK results of level 0, and
- * so on in turn.  A level is closed when it is full and one more result comes, so that a level
- * above exists only where there are two results for it. */
+ * A column's blocks are folded in four accumulators; the results of blocks are stored in a
+ * tower.  Its level 0 folds CR_FOLD_BLOCKS results of blocks, level 1 CR_FOLD_BLOCK results of
+ * level 0, and so on in turn.  A full level is closed when the next result is added, so that a
+ * higher level exists only if it has two results. */
 #include "kern/cpu/move/gather_fold.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/pack.h"
@@ -50,7 +50,7 @@ CR_FLOAT_TYPES(DEFINE_REAL_OPS)
 CR_COMPLEX_TYPES(DEFINE_COMPLEX_OPS)
 
 #define ALWAYS static inline __attribute__((always_inline))
-/* A loop whose turns are independent, in vectors. */
+/* A vectorized loop with independent iterations. */
 #define EACH(i, n) _Pragma("omp simd") for (int64_t i = 0; i < (n); i++)
 
 /* --- towers --- */
@@ -210,7 +210,7 @@ static int level_room(int level)
         memset(t->tower, 0, t->tower ? (size_t)slots * sizeof *t->tower : 0);                  \
         t->used = 0;                                                                           \
     }                                                                                          \
-    /* Moves the result of the slot's accumulators to its tower, and returns that. */          \
+    /* Moves the result of the slot's accumulators to its tower, and returns the tower. */     \
     static tower_##s *op##_close_slot_##s(cr_fold_slots *t, int64_t slot)                      \
     {                                                                                          \
         cell_##s *a = (cell_##s *)t->acc + ACCS * slot,                                        \

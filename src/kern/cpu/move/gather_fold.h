@@ -1,15 +1,15 @@
 /* gather_fold.h - the arithmetic of combining writes in order P (gather_order.c).
  *
- * Two ways to fold the entries of each destination.  Groups: the entries are known by
- * destination, each a row of elements.  Slots: single elements are folded as they come, into
- * four accumulators a destination. */
+ * Two ways to fold the entries of each destination.  Groups: entries are rows of elements,
+ * listed by destination.  Slots: entries are single elements, folded in index order into four
+ * accumulators for each destination. */
 #ifndef CR_KERN_GATHER_FOLD_H
 #define CR_KERN_GATHER_FOLD_H
 
 #include "kern/cpu/move/gather.h"
 
 /* Group k has the entries source[start[k]] up to source[start[k + 1]], byte offsets in index
- * order, and joins the table at dest[k] * unit.  An entry is `width` elements. */
+ * order, and is combined into the table at dest[k] * unit.  An entry is `width` elements. */
 typedef struct {
     const int64_t *start, *source, *dest;
     const char *from;
@@ -25,28 +25,29 @@ typedef struct {
 } cr_fold_row;
 
 /* The destinations [0, range) of `lines` lines; slot i * lines + j is destination i of line j.
- * A slot with more than a block of entries has a tower, where its blocks' results are. */
+ * A slot with more than a block of entries has a tower for the results of its blocks. */
 typedef struct {
     int64_t range, lines;
-    void *acc;      /* four accumulators a slot */
+    void *acc;      /* four accumulators for each slot */
     uint8_t *count; /* entries in the slot's accumulators */
-    int32_t *tower; /* the number of its tower, plus 1; NULL where no slot can need one */
+    int32_t *tower; /* the number of its tower, plus 1; NULL if no slot can need one */
     void *towers;
     int32_t used;
 } cr_fold_slots;
 
 typedef struct {
     void (*groups)(const cr_fold_groups *g, int64_t begin, int64_t end);
-    /* NULL where folding the identity changes values (products of complex numbers). */
+    /* NULL if folding the identity changes values (products of complex numbers). */
     void (*add)(cr_fold_slots *s, const cr_fold_row *r);
     /* Empties the slots. */
     void (*start)(cr_fold_slots *s);
-    /* The folds join the table: destination i of line j is at to + i * unit + j * step. */
+    /* Combines the folds with the table: destination i of line j is at to + i * unit + j *
+     * step. */
     void (*join)(cr_fold_slots *s, char *to, int64_t unit, int64_t step);
     size_t cell, tower; /* bytes of an accumulator and of a tower */
 } cr_fold_fns;
 
-/* NULL where writes have no order: integers, extremes and writes that set. */
+/* NULL for writes without order P: integers, extremes and writes that set. */
 const cr_fold_fns *cr_fold_fns_for(cr_combine how, cr_dtype t);
 
 /* Slots for up to `entries` entries between two starts.  Fails with CR_MEMORY. */

@@ -2,18 +2,18 @@
  *
  * A line is a position of the dimensions that the index does not pick from; its entries are
  * numbered row-major over the dimensions that it picks from.  The entries of one destination,
- * in that order, are folded as a column, which then joins the destination.  There are two
- * ways (gather_fold.h):
+ * in that order, are folded as a column, and the result is combined with the destination.
+ * There are two ways (gather_fold.h):
  *
- * Slots, for single elements: every destination of the line has accumulators, to which the
- * entries go as they come.  Neighbouring lines are taken together where they are nearer in
- * memory than the entries of one line.  Entries of a line with more destinations than
- * accumulators fit into the cache are dealt to tiles of destinations first.
+ * Slots, for single elements: every destination of the line has accumulators, into which
+ * entries are folded in index order.  Adjacent lines are folded together if they are nearer in
+ * memory than the entries of one line.  If the accumulators of a line do not fit into the
+ * cache, its entries are first sorted by tile of destinations.
  *
- * Groups, where entries are rows, where destinations are many more than entries, and where not
- * all numbers below the range are destinations: entries are listed by destination.
+ * Groups, for entries that are rows, for many more destinations than entries, or if not all
+ * numbers below the range are destinations: entries are listed by destination.
  *
- * Threads take whole destinations. */
+ * One thread folds all entries of a destination. */
 #include "base/parallel.h"
 #include "kern/cpu/element.h"
 #include "kern/cpu/move/gather_fold.h"
@@ -23,8 +23,8 @@
 
 enum {
     TILE = 1 << 15,        /* slots whose accumulators fit into the second level of cache */
-    MOST_SLOTS = 4 * TILE, /* entries of a line with more destinations are dealt */
-    LINES = 64 /* lines together: whole cache lines of the index and of the entries */
+    MOST_SLOTS = 4 * TILE, /* entries of a line with more destinations are sorted by tile */
+    LINES = 64             /* lines folded together: whole cache lines of index and entries */
 };
 
 /* Dimensions of one kind, strides in bytes; size is their product. */
@@ -37,8 +37,8 @@ typedef struct {
 typedef struct {
     const cr_places *p;
     const cr_fold_fns *fns;
-    dims picked, outer; /* outer: all others but `across` */
-    dims across;        /* the dimension whose elements are taken together, or none */
+    dims picked, outer; /* outer: the other dimensions except `across` */
+    dims across;        /* the dimension whose elements are folded together, or none */
     bool is32;
     _Atomic bool no_memory;
 } ordered;
@@ -84,7 +84,7 @@ static int64_t dims_step(const dims *d, const int64_t *stride)
     return d->ndim ? stride[d->ndim - 1] : 0;
 }
 
-/* The same, without divisions where there is one dimension. */
+/* Like dims_offset, without divisions for one dimension. */
 static inline int64_t dims_at(const dims *d, const int64_t *stride, int64_t i)
 {
     return i < dims_inner(d) ? i * dims_step(d, stride) : dims_offset(d, stride, i);
@@ -170,7 +170,7 @@ static void grouping_make(const ordered *o, grouping *g, int64_t line)
     grouping_list(g, &o->picked);
 }
 
-/* Groups [begin, end) of a line. */
+/* Folds groups [begin, end) of a line. */
 static void grouping_fold(const ordered *o, const grouping *g, int64_t line, int64_t begin,
                           int64_t end)
 {
@@ -309,7 +309,7 @@ static cr_status fold_by_slots(ordered *o)
     return atomic_load(&o->no_memory) ? CR_MEMORY : CR_OK;
 }
 
-/* --- dealing --- */
+/* --- sorting by tile --- */
 
 /* The entries of a line by tile of destinations; those of tile t end before end[t]. */
 typedef struct {
@@ -319,7 +319,7 @@ typedef struct {
     char *to;
 } dealing;
 
-/* Where the value is in an entry, so that values and indices are aligned. */
+/* The offset of the value in an entry, which aligns values and indices. */
 #define VALUE_AT(item) ((item) == 2 ? 6 : (item) > 8 ? 8 : (int64_t)(item))
 
 static cr_status dealing_new(dealing *l, ordered *o)
@@ -425,13 +425,13 @@ static cr_status fold_by_tiles(ordered *o)
 
 /* --- the choice --- */
 
-/* How far the elements of a dimension are from each other. */
+/* The distance between the elements of a dimension. */
 static int64_t dim_distance(const cr_places *p, int d)
 {
     return p->other_stride[d] + p->index_stride[d];
 }
 
-/* The dimension of neighbouring lines that are nearer than the entries of one line, or -1. */
+/* The dimension of adjacent lines that are nearer than the entries of one line, or -1. */
 static int dim_across(const cr_places *p, const bool *picked)
 {
     int best = -1, last = -1;
@@ -456,7 +456,7 @@ cr_status cr_places_combine(const cr_places *p, cr_combine how, cr_dtype t, cons
 {
     const cr_fold_fns *fns = cr_fold_fns_for(how, t);
     int across = dim_across(p, picked);
-    ordered o; /* without {}: most of its room for dimensions is not used */
+    ordered o; /* without {}: most of its memory for dimensions is not used */
 
     if (fns) {
         o.p = p;

@@ -1,4 +1,5 @@
-/* Entries of one destination are folded as a column of the order's model, then join it. */
+/* Entries of one destination are folded as a column of the order's model, then combined with
+ * it. */
 #include "kern/cpu/move/gather.h"
 #include "kern/cpu/test_views.h"
 #include "num/order_model.h"
@@ -138,8 +139,7 @@ TEST(scattered_elements_are_columns_in_order_p)
     }
 }
 
-/* So many destinations that the entries are dealt to tiles; every fifth entry goes to the last.
- */
+/* Enough destinations that entries are sorted by tile; every fifth entry is for the last. */
 TEST(elements_scattered_over_a_long_line_are_columns_in_order_p)
 {
     enum { N = 60000, RANGE = 200000, HOT = 5 };

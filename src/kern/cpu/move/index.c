@@ -404,7 +404,7 @@ static void count_numbers(int64_t *count, const int64_t *number, int64_t n)
         count[number[i]]++;
 }
 
-/* Numbers are first copied to a dense row of int64, unless they are one. */
+/* Numbers that are not a dense row of int64 are first copied to one. */
 cr_status cr_kern_bincount(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
