@@ -1,4 +1,4 @@
-/* What a code object can read, for guards. */
+/* The names that a code object can read, for guards. */
 #include "py/bind/compile/compiled.h"
 #include <opcode.h>
 

@@ -5,7 +5,7 @@
 
 /* --- the interpreter lock for the engine --- */
 
-/* What PyGILState_Ensure answered, for each lock that is held: backward may call backward. */
+/* Results of PyGILState_Ensure, one for each held lock: backward may call backward. */
 static CR_THREAD struct {
     PyGILState_STATE few[64], *more; /* more: all of them, once there are many */
     int depth, room;

@@ -1,4 +1,5 @@
-/* Devices outside the library: loading, names, and what torch.<name> asks of their table. */
+/* Devices outside the library: loading, names, and the queries of torch.<name> to their
+ * table. */
 #include "cresset_backend.h"
 #include "py/bind/bind.h"
 

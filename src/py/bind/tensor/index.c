@@ -66,7 +66,7 @@ static int view(walk *w, int which, cr_value *arg, int n)
 
 /* --- items --- */
 
-/* What an integer, which may be a symbol (graph/number.h), is in this call. */
+/* The value in this call of an integer, which may be a symbol (graph/number.h). */
 static int64_t value_seen(int64_t i)
 {
     return CR_UNLIKELY(cr_gnum_is_int(i))
