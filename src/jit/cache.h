@@ -25,7 +25,7 @@ void *cr_cache_find(const char *key, const char *symbol, const char *source);
 void cr_cache_keep(int from, const char *object, int n, const char *const *key,
                    const char *const *source);
 
-/* What was measured about the kernel of that key: a text in <key>.sc, sealed, and replaced as a
+/* Measurements of the kernel with that key: a text in <key>.sc, sealed, and replaced as a
  * whole.  Reading returns false when there is no note or the note is damaged; the caller drops
  * *out.  Writing fails with CR_IO. */
 bool cr_cache_read_note(cr_text *out, const char *key);
@@ -49,8 +49,8 @@ enum { CR_CACHE_PLACES = 2 };
 CR_MUST cr_status cr_cache_work(cr_cache_folder *out, int place);
 void cr_cache_work_end(cr_cache_folder *f);
 
-/* Removes what ended processes left.  Removes the kernels longest unused while the kernels take
- * more than CR_CACHE_LIMIT megabytes.  Quick; call it now and then. */
+/* Removes files that ended processes left.  Removes the kernels longest unused while the
+ * kernels take more than CR_CACHE_LIMIT megabytes.  Quick; call it now and then. */
 void cr_cache_tidy(void);
 
 #endif

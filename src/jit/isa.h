@@ -28,7 +28,7 @@ const char *cr_isa_name(cr_isa isa);
 const char *cr_isa_flags(cr_isa isa);
 const char *cr_isa_moves(cr_isa isa);
 
-/* Identifies the model of the processor: a hash of what the system says about it. */
+/* Identifies the model of the processor: a hash of the system's description. */
 uint64_t cr_cpu_model(void);
 /* Bytes of the last cache before memory, or a default when the system does not tell. */
 int64_t cr_cpu_cache_bytes(void);
