@@ -1,4 +1,4 @@
-/* device.h - what devices can do.
+/* device.h - the functions of devices.
  *
  * A device kind fills one cr_device_ops, in this library or outside it; storages reach it
  * through the kind that they store.  cpu computes; meta has sizes but no bytes. */
