@@ -118,20 +118,14 @@ cr_dtype cr_node_wants(const cr_gnode *n, const cr_facts *f, int i)
     return n->op->mask_params >> i & 1 ? CR_BOOL : (cr_dtype)f->compute;
 }
 
-static int param_named(const cr_op *op, const char *name)
-{
-    for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
-            return i;
-    return -1;
-}
-
 /* The parameter that says which dims make a row, or -1. */
 static int dims_param(const cr_op *op)
 {
-    int dim = param_named(op, "dim");
+    int dim = cr_op_find_param(op, "dim");
 
-    return op->fused ? op->fused_dim : dim >= 0 ? dim : param_named(op, "normalized_shape");
+    return op->fused  ? op->fused_dim
+           : dim >= 0 ? dim
+                      : cr_op_find_param(op, "normalized_shape");
 }
 
 static cr_loop_arg number_arg(const cr_gnode *n, int i, const cr_facts *f,

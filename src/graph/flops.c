@@ -85,9 +85,10 @@ static cr_measure item(counter *c, const cr_rule *r, const cr_measure *list, int
 
 static cr_measure name(counter *c, const cr_rule *r)
 {
-    for (int i = 0; i < c->op->param_count; i++)
-        if (!strcmp(c->op->param[i].name, r->name))
-            return c->arg[i];
+    int param = cr_op_find_param(c->op, r->name);
+
+    if (param >= 0)
+        return c->arg[param];
     for (int i = 0; i < c->op->result_count; i++)
         if (!strcmp(*c->op->result[i].name ? c->op->result[i].name : "result", r->name))
             return c->result[i];
@@ -225,10 +226,10 @@ static extent named(row_counter *c, const cr_rule *r)
 {
     static const uint8_t operand[] = {
         [CR_OPERAND_FULL] = FULL, [CR_OPERAND_ROW] = ROW, [CR_OPERAND_COLUMN] = COLUMN};
+    int param = cr_op_find_param(c->op, r->name);
 
-    for (int i = 0; i < c->op->param_count; i++)
-        if (!strcmp(c->op->param[i].name, r->name))
-            return c->op->param[i].type == CR_T_TENSOR ? (extent)operand[c->op->operand[i]]
+    if (param >= 0)
+        return c->op->param[param].type == CR_T_TENSOR ? (extent)operand[c->op->operand[param]]
                                                        : NUMBER;
     for (int i = 0; i < c->op->let_count && i < 64; i++) {
         if (strcmp(c->op->lets[i].name, r->name))

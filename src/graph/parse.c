@@ -412,10 +412,11 @@ static results result_list(reader *r)
 
 static int param_called(reader *r, const cr_op *op, const char *name)
 {
-    for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
-            return i;
-    complain(r, "the operator has no parameter", name);
+    int i = cr_op_find_param(op, name);
+
+    if (i < 0)
+        complain(r, "the operator has no parameter", name);
+    return i;
 }
 
 /* Reads "name=" if it is next; otherwise returns NULL and reads nothing. */

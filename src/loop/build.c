@@ -577,14 +577,6 @@ static value preset_value(frame *f, const cr_param *p)
     }
 }
 
-static int param_named(const cr_op *op, const char *name)
-{
-    for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
-            return i;
-    return -1;
-}
-
 /* Binds the call's arguments to the callee's parameters. */
 static void bind(frame *f, frame *callee, const cr_rule *r)
 {
@@ -595,7 +587,7 @@ static void bind(frame *f, frame *callee, const cr_rule *r)
         callee->known[i] = true;
     }
     for (int i = 0; i < r->count; i++) {
-        int p = r->keyword[i] ? param_named(op, r->keyword[i]) : i;
+        int p = r->keyword[i] ? cr_op_find_param(op, r->keyword[i]) : i;
         if (p < 0 || p >= op->param_count)
             refuse(f, r, "wrong arguments in");
         callee->slot[p] = eval(f, r->args[i]);
@@ -627,7 +619,7 @@ static bool is_true(const value *v)
 static value reduce(frame *f, const cr_rule *r)
 {
     const cr_rule *fold = f->op->fold;
-    int dim = param_named(f->op, "dim"), keep = param_named(f->op, "keepdim");
+    int dim = cr_op_find_param(f->op, "dim"), keep = cr_op_find_param(f->op, "keepdim");
     int fn = cr_fn_find(fold->name);
     value v;
 

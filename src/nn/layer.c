@@ -11,10 +11,9 @@
 
 static cr_value layer_arg(const cr_module *m, const char *name)
 {
-    for (int i = 0; i < m->signature->param_count; i++)
-        if (!strcmp(m->signature->param[i].name, name))
-            return m->arg[i];
-    return cr_of_none();
+    int i = cr_op_find_param(m->signature, name);
+
+    return i < 0 ? cr_of_none() : m->arg[i];
 }
 
 static bool is_on(const cr_module *m, const char *name) { return layer_arg(m, name).i != 0; }
@@ -173,9 +172,10 @@ static cr_status make_group_norm(cr_module *m)
 /* Replaces an argument's value, as when a default depends on another argument. */
 static void set_arg(cr_module *m, const char *name, cr_value v)
 {
-    for (int i = 0; i < m->signature->param_count; i++)
-        if (!strcmp(m->signature->param[i].name, name))
-            m->arg[i] = v;
+    int i = cr_op_find_param(m->signature, name);
+
+    if (i >= 0)
+        m->arg[i] = v;
 }
 
 static cr_status zero_row(cr_tensor *t, int64_t row)

@@ -32,10 +32,9 @@ struct cr_optim {
 
 static cr_value arg_of(const cr_optim *o, const char *name)
 {
-    for (int i = 0; i < o->signature->param_count; i++)
-        if (!strcmp(o->signature->param[i].name, name))
-            return o->arg[i];
-    return cr_of_none();
+    int i = cr_op_find_param(o->signature, name);
+
+    return i < 0 ? cr_of_none() : o->arg[i];
 }
 
 static double number(const cr_optim *o, const char *name) { return arg_of(o, name).d; }

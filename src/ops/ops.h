@@ -266,6 +266,8 @@ int cr_ops_table_count(void);
 cr_op *cr_ops_at(int index);
 /* The first overload of `name` ("add") or exactly one ("max.dim"); NULL when absent. */
 cr_op *cr_ops_find(const char *name);
+/* The number of the parameter called `name`; -1 when there is none. */
+int cr_op_find_param(const cr_op *op, const char *name);
 
 /* Prints torch's schema of one of op->aten: "aten::add.Scalar(Tensor self, ...) -> Tensor".
  * `name` is the entry's, or one of clause `also`. */

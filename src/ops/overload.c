@@ -29,15 +29,14 @@ static cr_status read_difference(lexer *x, const cr_op *op, cr_overload *one)
 {
     const char *name;
     bool minus, plus, equals;
-    int i = 0;
+    int i;
 
     CR_TRY(lex_take(x, "-", &minus));
     CR_TRY(lex_take(x, "+", &plus));
     CR_TRY(lex_take(x, "=", &equals));
     CR_TRY(lex_name(x, &name));
-    while (i < op->param_count && strcmp(op->param[i].name, name))
-        i++;
-    if (i == op->param_count)
+    i = cr_op_find_param(op, name);
+    if (i < 0)
         return lex_error(x, "%s has no parameter '%s'", op->name, name);
     *(minus    ? &one->absent
       : plus   ? &one->required

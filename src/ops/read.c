@@ -23,6 +23,16 @@ cr_op *cr_ops_at(int index) { return table.ops.at[index]; }
 
 cr_op *cr_ops_find(const char *name) { return cr_map_get(&table.by_name, name, strlen(name)); }
 
+/* Compares the first letters itself: most names differ there, and start-up looks for tens of
+ * thousands. */
+int cr_op_find_param(const cr_op *op, const char *name)
+{
+    for (int i = 0; i < op->param_count; i++)
+        if (*op->param[i].name == *name && !strcmp(op->param[i].name, name))
+            return i;
+    return -1;
+}
+
 /* --- clauses --- */
 
 static cr_status rest_as_text(lexer *x, const char **out)
@@ -135,20 +145,12 @@ static cr_status read_dtype_words(lexer *x, unsigned *dtypes)
 
 static cr_status read_dtypes(lexer *x, cr_op *op) { return read_dtype_words(x, &op->dtypes); }
 
-static int find_param(const cr_op *op, const char *name)
-{
-    for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
-            return i;
-    return -1;
-}
-
 static cr_status take_param(lexer *x, const cr_op *op, int *out)
 {
     const char *name;
 
     CR_TRY(lex_name(x, &name));
-    *out = find_param(op, name);
+    *out = cr_op_find_param(op, name);
     return *out < 0 ? lex_error(x, "%s has no parameter '%s'", op->name, name) : CR_OK;
 }
 
@@ -406,7 +408,7 @@ static cr_status read_operand(lexer *x, cr_op *op)
     else if (!lex_is(x, "full"))
         return lex_error(x, "expected full, row or column");
     CR_TRY(lex_next(x));
-    int p = find_param(op, name), r = find_result(op, name);
+    int p = cr_op_find_param(op, name), r = find_result(op, name);
     if (p >= 0)
         op->operand[p] = (uint8_t)kind;
     else if (r >= 0)
@@ -617,9 +619,9 @@ static const char *contradiction(const cr_op *op)
     if ((w & CR_WORD_ITSELF) && !(w & (CR_WORD_IDENTITY | CR_WORD_CAST | CR_WORD_RESHAPE)))
         return "`itself` goes with identity, cast or reshape";
     if ((w & CR_WORD_JOIN) &&
-        (first_type(op) != CR_T_TENSORS || find_param(op, "dim") < 0 || !to_tensor))
+        (first_type(op) != CR_T_TENSORS || cr_op_find_param(op, "dim") < 0 || !to_tensor))
         return "`join` is for (Tensor[], int dim) -> Tensor";
-    if ((w & CR_WORD_SPLIT) && (!from_tensor || find_param(op, "dim") < 0 || !to_list))
+    if ((w & CR_WORD_SPLIT) && (!from_tensor || cr_op_find_param(op, "dim") < 0 || !to_list))
         return "`split` is for (Tensor, ..., int dim) -> Tensor[]";
     if ((w & CR_WORD_COPY) && op->result_count && op->result[0].alias)
         return "the schema says that the result may be a view, and `copy` that it is not";

@@ -62,9 +62,9 @@ static int name_slot(const scope *s, const char *name)
     for (int i = s->lets - 1; i >= 0; i--)
         if (same(op->lets[i].name, name))
             return op->lets[i].slot;
-    for (int i = 0; i < op->param_count; i++)
-        if (same(op->param[i].name, name))
-            return i;
+    int param = cr_op_find_param(op, name);
+    if (param >= 0)
+        return param;
     for (int i = 0; i < op->result_count; i++)
         if (same(*op->result[i].name ? op->result[i].name : "result", name))
             return op->first_result_slot + i;
@@ -148,14 +148,6 @@ static cr_status resolve_some(scope *s, cr_rule **rules, int n)
         if (rules[i])
             CR_TRY(resolve(s, rules[i]));
     return CR_OK;
-}
-
-static int8_t param_named(const cr_op *op, const char *name)
-{
-    for (int i = 0; i < op->param_count; i++)
-        if (same(op->param[i].name, name))
-            return (int8_t)i;
-    return -1;
 }
 
 static bool names_slot(const cr_rule *r, int slot)
@@ -253,8 +245,8 @@ static cr_status resolve_op(cr_op *op)
     CR_TRY(find_partner(op, op->inverse_name, 0, &op->inverse));
     CR_TRY(find_partner(op, op->scatter_name, 1, &op->scatter));
     find_masks(op);
-    op->dim_param = param_named(op, "dim");
-    op->keepdim_param = param_named(op, "keepdim");
+    op->dim_param = (int8_t)cr_op_find_param(op, "dim");
+    op->keepdim_param = (int8_t)cr_op_find_param(op, "keepdim");
     return CR_OK;
 }
 

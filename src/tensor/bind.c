@@ -242,10 +242,9 @@ static bool note_misfit(call *c, int param, const cr_arg *a, int position)
 
 static int param_index(const cr_op *op, const char *name)
 {
-    for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
-            return i;
-    return !strcmp(name, "input") ? param_index(op, "self") : -1;
+    int i = cr_op_find_param(op, name);
+
+    return i < 0 && !strcmp(name, "input") ? cr_op_find_param(op, "self") : i;
 }
 
 static int positional(const cr_op *op)

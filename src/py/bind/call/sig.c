@@ -18,14 +18,6 @@ static bool is_factory(const cr_op *op)
     return dtype && device && !(op->words & CR_WORD_CAST);
 }
 
-static int find_param(const cr_op *op, const char *name)
-{
-    for (int i = 0; i < op->param_count; i++)
-        if (!strcmp(op->param[i].name, name))
-            return i;
-    return -1;
-}
-
 /* Sets the keyword names.  A function calls its tensor `self` input. */
 static int name_params(cr_py_sig *s, bool method)
 {
@@ -51,7 +43,7 @@ static void order_params(cr_py_sig *s, bool method)
     const cr_op *op = s->op;
     int n = 0;
 
-    s->self = (int8_t)(method ? find_param(op, "self") : -1);
+    s->self = (int8_t)(method ? cr_op_find_param(op, "self") : -1);
     if (s->self >= 0)
         s->order[n++] = (uint8_t)s->self;
     for (int i = 0; i < op->param_count; i++)
@@ -74,7 +66,8 @@ static cr_py_sig *sig_new(const cr_op *op, bool method)
     s->op = op;
     s->out = (op->forms & CR_AS_OUT) && !method;
     s->factory = is_factory(op);
-    s->device = (int8_t)(s->factory && !op->tensor_params ? find_param(op, "device") : -1);
+    s->device =
+        (int8_t)(s->factory && !op->tensor_params ? cr_op_find_param(op, "device") : -1);
     if (name_params(s, method) < 0)
         return NULL;
     order_params(s, method);
@@ -95,7 +88,8 @@ cr_py_sig *cr_py_sig_chain(const cr_op *op, unsigned forms, bool method)
     cr_py_sig *first = NULL, **last = &first;
 
     for (; op; op = op->next) {
-        if ((forms && !(cr_py_forms(op) & forms)) || (method && find_param(op, "self") < 0))
+        if ((forms && !(cr_py_forms(op) & forms)) ||
+            (method && cr_op_find_param(op, "self") < 0))
             continue;
         *last = sig_new(op, method);
         if (!*last)
