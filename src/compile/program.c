@@ -2,11 +2,11 @@
  *
  * A choice becomes jumps; a group without code becomes the calls of its nodes, and its results
  * are the values of the block by other names. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "compile/program_impl.h"
 #include <string.h>
-#include <time.h>
 
 /* --- the graph that is run --- */
 
@@ -628,23 +628,15 @@ int64_t cr_program_peak(const cr_program *p) { return atomic_load(&base_of(p)->p
 const cr_graph *cr_program_graph(const cr_program *p) { return p->g; }
 int cr_program_groups(const cr_program *p) { return cr_compiled_groups(base_of(p)->code); }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 int cr_program_wait(const cr_program *p, double seconds)
 {
-    double until = now() + seconds;
+    double until = cr_seconds() + seconds;
     int ready = 0;
 
     p = base_of(p);
 
     for (int k = 0; k < cr_compiled_groups(p->code); k++) {
-        double left = until - now();
+        double left = until - cr_seconds();
         ready += cr_jit_wait(cr_fused_kernel(cr_compiled_fused(p->code, k)),
                              left > 0 ? left : 1e-9) == CR_JIT_READY;
     }

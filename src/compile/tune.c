@@ -9,6 +9,7 @@
  *
  * What was found is written beside the kernel on disk: a line for every processor, number of
  * threads and class of sizes.  Whatever else is found there is measured again. */
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/parallel.h"
 #include "compile/code.h"
@@ -19,7 +20,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 enum { FEW = 1024, SHARED = 1 << 18, MUCH = 4 << 20 }; /* elements, elements, bytes */
 
@@ -251,24 +251,16 @@ static unsigned ready_ways(cr_tuner *t, measured *m)
     return ready;
 }
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* In the lock. */
 static cr_status run_measured(cr_tuner *t, measured *m, cr_tensor *const *read,
                               cr_tensor **output)
 {
     int k = cr_measure_next(&m->measure, ready_ways(t, m));
-    double start = now();
+    double start = cr_seconds();
 
     CR_TRY(cr_group_run_way(t->c, m->way[k < 0 ? 0 : k], read, output));
     if (k >= 0)
-        cr_measure_note(&m->measure, k, now() - start);
+        cr_measure_note(&m->measure, k, cr_seconds() - start);
     if (m->measure.chosen >= 0) {
         report(t, m);
         remember(t, m);

@@ -6,6 +6,7 @@
  * folder and ends the group.  In a program that ignores SIGCHLD the exit status is lost; the
  * object file's existence then tells whether the compilation succeeded. */
 #include "jit/compiler.h"
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/memory.h"
 #include "jit/isa.h"
@@ -330,19 +331,11 @@ void cr_compiler_after_fork_in_child(void)
 
 /* --- a run --- */
 
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 /* Waits for the child; *status is -1 when the exit status is unknown. */
 static bool finish(pid_t child, double seconds, int *status)
 {
     struct timespec nap = {0, 1000000};
-    double end = now() + seconds;
+    double end = cr_seconds() + seconds;
 
     for (;;) {
         pid_t got = waitpid(child, status, WNOHANG);
@@ -352,7 +345,7 @@ static bool finish(pid_t child, double seconds, int *status)
             *status = -1;
             return true;
         }
-        if (now() > end)
+        if (cr_seconds() > end)
             break;
         nanosleep(&nap, NULL);
     }

@@ -13,6 +13,7 @@
  * One lock guards table, queues and counts.  A forked child starts its own workers when it
  * waits for or requests a kernel, and compiles again what its parent was compiling. */
 #include "jit/jit.h"
+#include "base/clock.h"
 #include "base/env.h"
 #include "base/log.h"
 #include "base/map.h"
@@ -60,14 +61,6 @@ static queue asked[CR_JIT_URGENCIES], missing[CR_JIT_URGENCIES];
 static int running, compiling;
 static bool prepared;
 static cr_jit_counts counts;
-
-static double now(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 /* --- source --- */
 
@@ -346,7 +339,7 @@ static void finish(cr_jit_kernel *const *k, int n, cr_status st)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n; i++) {
-        k[i]->seconds = now() - k[i]->asked;
+        k[i]->seconds = cr_seconds() - k[i]->asked;
         counts.failed += st != CR_OK;
         counts.from_disk += !st && k[i]->from_disk;
         counts.compiled += !st && !k[i]->from_disk;
@@ -375,10 +368,10 @@ static void report(cr_jit_kernel *const *k, int n, cr_status st, double seconds)
 
 static cr_status compile_and_report(cr_jit_kernel *const *k, int n)
 {
-    double start = now();
+    double start = cr_seconds();
     cr_status st = compile(k, n);
 
-    report(k, n, st, now() - start);
+    report(k, n, st, cr_seconds() - start);
     if (!st || n == 1)
         finish(k, n, st);
     return st;
@@ -570,7 +563,7 @@ static cr_jit_kernel *kernel_new(const cr_unit *u, const char *symbol, const cha
     k->unit.body = (cr_text){0};
     k->body = cr_strdup(cr_text_str(&u->body));
     k->symbol = cr_strdup(symbol);
-    k->asked = now();
+    k->asked = cr_seconds();
     memcpy(k->key, key, sizeof k->key);
     if (k->body && k->symbol)
         return k;
