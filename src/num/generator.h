@@ -63,5 +63,10 @@ static inline double cr_unit_double(uint64_t word)
 {
     return (double)(word & 0x1fffffffffffffull) * 0x1p-53;
 }
+/* A number in [0, 1) from the next two words.  The caller holds the lock. */
+static inline double cr_generator_double(cr_generator *g)
+{
+    return cr_unit_double(cr_mt_next64(cr_generator_words(g)));
+}
 
 #endif

@@ -19,11 +19,6 @@ typedef struct {
     int64_t *out;
 } drawing;
 
-static double draw_double(cr_generator *g)
-{
-    return cr_unit_double(cr_mt_next64(cr_generator_words(g)));
-}
-
 static double weight_at(const drawing *d, int64_t i)
 {
     return cr_scalar_as_double(
@@ -61,7 +56,7 @@ static void divide_by_exponentials(const drawing *d)
 
     for (int64_t i = 0; i < d->rows * d->n; i++) {
         char room[sizeof(double)];
-        double w = weight_at(d, i), e = -log1p(-draw_double(d->g));
+        double w = weight_at(d, i), e = -log1p(-cr_generator_double(d->g));
         cr_scalar_store(cr_scalar_float(e), d->dtype, room);
         e = cr_scalar_as_double(cr_scalar_load(d->dtype, room));
         cr_scalar_store(cr_scalar_float(w / e), d->dtype, d->data + i * item);
@@ -122,7 +117,7 @@ static cr_status draw_again(const drawing *d)
     for (int64_t r = 0; r < d->rows; r++) {
         running_sums(d, r, sum);
         for (int64_t k = 0; k < d->draws; k++)
-            d->out[r * d->draws + k] = search(sum, d->n, draw_double(d->g));
+            d->out[r * d->draws + k] = search(sum, d->n, cr_generator_double(d->g));
     }
     cr_free(sum);
     return CR_OK;

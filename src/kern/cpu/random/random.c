@@ -21,11 +21,6 @@ static cr_generator *generator_of(const cr_value *v)
     return given ? v->generator : cr_generator_default();
 }
 
-static double draw_double(cr_generator *g)
-{
-    return cr_unit_double(cr_mt_next64(cr_generator_words(g)));
-}
-
 /* One number per element. */
 
 typedef struct draw draw;
@@ -102,16 +97,19 @@ static cr_status fill_drawn(const cr_view *out, const cr_value *generator, draw_
 
 static double draw_normal(const draw *d) { return cr_generator_normal(d->g) * d->b + d->a; }
 static double draw_log_normal(const draw *d) { return exp(draw_normal(d)); }
-static double draw_exponential(const draw *d) { return -1 / d->a * log1p(-draw_double(d->g)); }
-static double draw_bernoulli(const draw *d) { return draw_double(d->g) < d->a; }
+static double draw_exponential(const draw *d)
+{
+    return -1 / d->a * log1p(-cr_generator_double(d->g));
+}
+static double draw_bernoulli(const draw *d) { return cr_generator_double(d->g) < d->a; }
 static double draw_geometric(const draw *d)
 {
-    return ceil(log(draw_double(d->g)) / log1p(-d->a));
+    return ceil(log(cr_generator_double(d->g)) / log1p(-d->a));
 }
 
 static double draw_cauchy(const draw *d)
 {
-    return d->a + d->b * tan(PI * (draw_double(d->g) - 0.5));
+    return d->a + d->b * tan(PI * (cr_generator_double(d->g) - 0.5));
 }
 
 /* Uniform numbers.  A number that rounding moved to the end becomes the start. */
@@ -786,10 +784,10 @@ cr_status cr_kern_normal_sized(const cr_value *arg, cr_view *out)
 
 static double small_poisson(cr_generator *g, double rate)
 {
-    double limit = exp(-rate), product = draw_double(g), k = 0;
+    double limit = exp(-rate), product = cr_generator_double(g), k = 0;
 
     for (; product > limit; k++)
-        product *= draw_double(g);
+        product *= cr_generator_double(g);
     return k;
 }
 
@@ -800,7 +798,7 @@ static double large_poisson(cr_generator *g, double rate)
     double inverse = 1.1239 + 1.1328 / (b - 3.4), quick = 0.9277 - 3.6224 / (b - 2);
 
     for (;;) {
-        double u = draw_double(g) - 0.5, v = draw_double(g), us = 0.5 - fabs(u);
+        double u = cr_generator_double(g) - 0.5, v = cr_generator_double(g), us = 0.5 - fabs(u);
         double k = floor((2 * a / us + b) * u + rate + 0.43);
         if (us >= 0.07 && v <= quick)
             return k;
