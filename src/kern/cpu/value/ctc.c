@@ -7,6 +7,7 @@
  * sample is computed in double. */
 #include "base/memory.h"
 #include "kern/cpu/entries.h"
+#include "kern/cpu/value/real.h"
 #include <math.h>
 
 typedef struct {
@@ -16,26 +17,11 @@ typedef struct {
     int64_t n, time, states;
 } sample;
 
-static double real_at(const cr_view *v, int64_t at)
-{
-    size_t item = cr_dtype_size((cr_dtype)v->dtype);
-
-    return cr_scalar_as_double(
-        cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
-}
-
 static int64_t label_at(const cr_view *v, int64_t at)
 {
     size_t item = cr_dtype_size((cr_dtype)v->dtype);
 
     return cr_scalar_as_int(cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
-}
-
-static void put(const cr_view *v, int64_t at, double d)
-{
-    size_t item = cr_dtype_size((cr_dtype)v->dtype);
-
-    cr_scalar_store(cr_scalar_float(d), (cr_dtype)v->dtype, v->data + at * (int64_t)item);
 }
 
 static int64_t class_of(const sample *x, int64_t s)
@@ -49,7 +35,7 @@ static double step_at(const sample *x, int64_t t, int64_t class)
 {
     const cr_view *v = x->logp;
 
-    return real_at(v, t * v->stride[0] + x->n * v->stride[1] + class * v->stride[2]);
+    return cr_real_get(v, t * v->stride[0] + x->n * v->stride[1] + class * v->stride[2]);
 }
 
 static double log_sum(double a, double b)
@@ -157,11 +143,12 @@ cr_status cr_kern_ctc_loss(const cr_value *arg, cr_view *out)
         CR_TRY(table_of(&alpha, &x));
         if (x.time)
             forwards(&x, alpha);
-        put(&out[0], n * out[0].stride[0], -total(&x, alpha));
+        cr_real_put(&out[0], n * out[0].stride[0], -total(&x, alpha));
         for (int64_t t = 0; t < logs->size[1]; t++)
             for (int64_t s = 0; s < logs->size[2]; s++)
-                put(logs, n * logs->stride[0] + t * logs->stride[1] + s * logs->stride[2],
-                    t < x.time && s < x.states ? alpha[t * x.states + s] : -HUGE_VAL);
+                cr_real_put(logs,
+                            n * logs->stride[0] + t * logs->stride[1] + s * logs->stride[2],
+                            t < x.time && s < x.states ? alpha[t * x.states + s] : -HUGE_VAL);
         cr_free(alpha);
     }
     return CR_OK;
@@ -186,8 +173,8 @@ static void slopes(const sample *x, const double *alpha, const double *beta, dou
         class_shares(x, alpha, beta, t, share);
         for (int64_t c = 0; c < x->logp->size[2]; c++) {
             double p = step_at(x, t, c);
-            put(out, t * out->stride[0] + x->n * out->stride[1] + c * out->stride[2],
-                (exp(p) - exp(share[c] + loss - p)) * g);
+            cr_real_put(out, t * out->stride[0] + x->n * out->stride[1] + c * out->stride[2],
+                        (exp(p) - exp(share[c] + loss - p)) * g);
         }
     }
 }
@@ -221,14 +208,14 @@ cr_status cr_kern_ctc_loss_backward(const cr_value *arg, cr_view *out)
     for (int64_t t = 0; t < to->size[0]; t++)
         for (int64_t n = 0; n < to->size[1]; n++)
             for (int64_t c = 0; c < to->size[2]; c++)
-                put(to, t * to->stride[0] + n * to->stride[1] + c * to->stride[2], 0);
+                cr_real_put(to, t * to->stride[0] + n * to->stride[1] + c * to->stride[2], 0);
     for (int64_t n = 0; n < to->size[1]; n++) {
         sample x = sample_at(arg + 1, n);
-        double loss = real_at(losses, n * losses->stride[0]);
+        double loss = cr_real_get(losses, n * losses->stride[0]);
         CR_TRY(check_labels(&x));
         if (arg[7].i && isinf(loss))
             continue;
-        CR_TRY(backward_sample(&x, real_at(grad, n * grad->stride[0]), loss, to));
+        CR_TRY(backward_sample(&x, cr_real_get(grad, n * grad->stride[0]), loss, to));
     }
     return CR_OK;
 }

@@ -2,6 +2,7 @@
  *
  * Sums are in double and in row order, so they do not depend on threads. */
 #include "kern/cpu/entries.h"
+#include "kern/cpu/value/real.h"
 #include "kern/cpu/walk.h"
 #include <string.h>
 
@@ -29,24 +30,6 @@ static nll nll_of(const cr_value *self, const cr_value *target, const cr_value *
                  .ignore = ignore};
 }
 
-/* Reads the common types directly: a function call costs more than the rest of a row. */
-static double element(const cr_view *v, int64_t at)
-{
-    if (v->dtype == CR_F32)
-        return (double)((const float *)(const void *)v->data)[at];
-    size_t item = cr_dtype_size((cr_dtype)v->dtype);
-
-    return cr_scalar_as_double(
-        cr_scalar_load((cr_dtype)v->dtype, v->data + at * (int64_t)item));
-}
-
-static void put(const cr_view *v, int64_t at, double d)
-{
-    size_t item = cr_dtype_size((cr_dtype)v->dtype);
-
-    cr_scalar_store(cr_scalar_float(d), (cr_dtype)v->dtype, v->data + at * (int64_t)item);
-}
-
 static int64_t class_at(const nll *x, int64_t row)
 {
     int64_t step = x->target->ndim ? x->target->stride[0] : 0;
@@ -60,7 +43,7 @@ static int64_t class_at(const nll *x, int64_t row)
 
 static double weight_of(const nll *x, int64_t class)
 {
-    return x->weight ? element(x->weight, class * x->weight->stride[0]) : 1;
+    return x->weight ? cr_real_get(x->weight, class * x->weight->stride[0]) : 1;
 }
 
 static cr_status check_classes(const nll *x)
@@ -89,15 +72,16 @@ cr_status cr_kern_nll_loss(const cr_value *arg, cr_view *out)
     for (int64_t r = 0; r < x.rows; r++) {
         int64_t c = class_at(&x, r);
         double w = c == x.ignore ? 0 : weight_of(&x, c);
-        double v = c == x.ignore ? 0 : -w * element(x.self, r * x.row_step + c * x.class_step);
+        double v =
+            c == x.ignore ? 0 : -w * cr_real_get(x.self, r * x.row_step + c * x.class_step);
         if (each)
-            put(&out[0], r, v);
+            cr_real_put(&out[0], r, v);
         sum += v;
         total += w;
     }
     if (!each)
-        put(&out[0], 0, x.reduction == 1 ? sum / total : sum);
-    put(&out[1], 0, each ? 0 : total);
+        cr_real_put(&out[0], 0, x.reduction == 1 ? sum / total : sum);
+    cr_real_put(&out[1], 0, each ? 0 : total);
     return CR_OK;
 }
 
@@ -106,7 +90,7 @@ cr_status cr_kern_nll_loss_backward(const cr_value *arg, cr_view *out)
 {
     nll x = nll_of(&arg[1], &arg[2], &arg[3], arg[4].i, arg[5].i);
     bool each = x.reduction == 0 && x.self->ndim == 2;
-    double scale = x.reduction == 1 ? 1 / element(arg[6].view, 0) : 1;
+    double scale = x.reduction == 1 ? 1 / cr_real_get(arg[6].view, 0) : 1;
 
     CR_TRY(check_classes(&x));
     cr_zero_view(out);
@@ -114,8 +98,9 @@ cr_status cr_kern_nll_loss_backward(const cr_value *arg, cr_view *out)
         int64_t c = class_at(&x, r);
         const cr_view *g = arg[0].view;
         if (c != x.ignore)
-            put(&out[0], r * x.classes + c,
-                -weight_of(&x, c) * scale * element(g, each ? r * g->stride[0] : 0));
+            cr_real_put(&out[0], r * x.classes + c,
+                        -weight_of(&x, c) * scale *
+                            cr_real_get(g, each ? r * g->stride[0] : 0));
     }
     return CR_OK;
 }
