@@ -275,7 +275,7 @@ static const cr_sym *linear(coster *x, const sized *e, const int64_t *v)
 static bool divides(const coster *x, const sized *e, const int64_t *v, int64_t b, int64_t c)
 {
     for (int k = 0; k < x->samples; k++)
-        if (cr_dim_plain_floordiv(e->at[k] + b, c) != v[k])
+        if (cr_floor_div(e->at[k] + b, c) != v[k])
             return false;
     return true;
 }

@@ -30,12 +30,12 @@ static bool int_apply(cr_gnum_fn fn, int64_t a, int64_t b, cr_scalar *out)
     case CR_GNUM_FLOORDIV:
         if (!b || (b == -1 && a == INT64_MIN))
             return false;
-        c = cr_dim_plain_floordiv(a, b);
+        c = cr_floor_div(a, b);
         break;
     case CR_GNUM_MOD:
         if (!b || (b == -1 && a == INT64_MIN))
             return false;
-        c = a - b * cr_dim_plain_floordiv(a, b);
+        c = a - b * cr_floor_div(a, b);
         break;
     case CR_GNUM_DIV:
         if (!b)

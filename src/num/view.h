@@ -27,6 +27,10 @@ typedef struct {
     int64_t size[CR_MAX_DIMS];
 } cr_shape;
 
+/* Sizes of the matrices that a view of two dimensions or more holds. */
+static inline int64_t cr_view_rows(const cr_view *v) { return v->size[v->ndim - 2]; }
+static inline int64_t cr_view_cols(const cr_view *v) { return v->size[v->ndim - 1]; }
+
 /* Sizes, strides and offset of a view.  Strides and offset count elements; the offset is from
  * the input's first element. */
 typedef struct {
@@ -114,6 +118,12 @@ static inline cr_value cr_of_number(cr_scalar n)
 static inline cr_value cr_of_ints(const int64_t *ints, size_t n)
 {
     return (cr_value){.tag = CR_INTS, .len = (uint32_t)n, .ints = ints};
+}
+
+/* Value d of a list; a list with one value gives that value for all dimensions. */
+static inline int64_t cr_value_item(const cr_value *list, int64_t d)
+{
+    return list->ints[list->len == 1 ? 0 : d];
 }
 
 /* A generated kernel: every pointwise, folding or row kernel, eager, tile or fused.

@@ -14,11 +14,6 @@ typedef struct {
     int64_t dims; /* spatial */
 } call;
 
-static int64_t item(const cr_value *list, int64_t d)
-{
-    return list->ints[list->len == 1 ? 0 : d];
-}
-
 static cr_status check_length(const cr_value *list, const char *name, int64_t dims)
 {
     char text[CR_SIZES_TEXT];
@@ -127,12 +122,12 @@ static cr_status check_bias(const call *c)
 
 static int64_t reach(const call *c, int64_t d)
 {
-    return (c->weight->size[d + 2] - 1) * item(c->dilation, d) + 1;
+    return (c->weight->size[d + 2] - 1) * cr_value_item(c->dilation, d) + 1;
 }
 
 static int64_t padded(const call *c, int64_t d)
 {
-    return c->input->size[d + 2] + 2 * item(c->padding, d);
+    return c->input->size[d + 2] + 2 * cr_value_item(c->padding, d);
 }
 
 /* "3 x 4": the values of a function of the dimension. */
@@ -175,14 +170,14 @@ static cr_status check_types(const call *c)
 
 static int64_t transposed_size(const call *c, int64_t d)
 {
-    return (c->input->size[d + 2] - 1) * item(c->stride, d) - 2 * item(c->padding, d) +
-           reach(c, d) + item(c->output_padding, d);
+    return (c->input->size[d + 2] - 1) * cr_value_item(c->stride, d) -
+           2 * cr_value_item(c->padding, d) + reach(c, d) + cr_value_item(c->output_padding, d);
 }
 
 /* The values of the last two dimensions; torch's message has no others. */
 static int64_t height(const cr_value *list, int64_t dims, int64_t of_one)
 {
-    return dims == 1 ? of_one : item(list, dims - 2);
+    return dims == 1 ? of_one : cr_value_item(list, dims - 2);
 }
 
 static cr_status wrong_output_padding(const call *c)
@@ -193,9 +188,10 @@ static cr_status wrong_output_padding(const call *c)
                    "output padding must be smaller than either stride or dilation, but got "
                    "output_padding_height: %lld output_padding_width: %lld stride_height: %lld "
                    "stride_width: %lld dilation_height: %lld dilation_width: %lld",
-                   (ll)height(c->output_padding, c->dims, 0), (ll)item(c->output_padding, last),
-                   (ll)height(c->stride, c->dims, 1), (ll)item(c->stride, last),
-                   (ll)height(c->dilation, c->dims, 1), (ll)item(c->dilation, last));
+                   (ll)height(c->output_padding, c->dims, 0),
+                   (ll)cr_value_item(c->output_padding, last),
+                   (ll)height(c->stride, c->dims, 1), (ll)cr_value_item(c->stride, last),
+                   (ll)height(c->dilation, c->dims, 1), (ll)cr_value_item(c->dilation, last));
 }
 
 static cr_status check_transposed(const call *c)
@@ -203,8 +199,8 @@ static cr_status check_transposed(const call *c)
     char have[CR_SIZES_TEXT], size[CR_SIZES_TEXT];
 
     for (int64_t d = 0; d < c->dims; d++) {
-        int64_t extra = item(c->output_padding, d);
-        if (extra >= item(c->stride, d) && extra >= item(c->dilation, d))
+        int64_t extra = cr_value_item(c->output_padding, d);
+        if (extra >= cr_value_item(c->stride, d) && extra >= cr_value_item(c->dilation, d))
             return wrong_output_padding(c);
     }
     for (int64_t d = 0; d < c->dims; d++)
@@ -265,8 +261,8 @@ cr_status cr_shape_convolution(const cr_value *arg, cr_shape *out)
     if (!c.transposed && c.input->size[1] == 0)
         out->size[1] = 0; /* torch's result for an input without channels */
     for (int64_t d = 0; d < c.dims; d++)
-        out->size[d + 2] = c.transposed
-                               ? transposed_size(&c, d)
-                               : (padded(&c, d) - reach(&c, d)) / item(c.stride, d) + 1;
+        out->size[d + 2] =
+            c.transposed ? transposed_size(&c, d)
+                         : (padded(&c, d) - reach(&c, d)) / cr_value_item(c.stride, d) + 1;
     return CR_OK;
 }

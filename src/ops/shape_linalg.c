@@ -2,16 +2,13 @@
  *
  * Most entries are internal.  Their last argument is the name of the public operator, for
  * messages. */
+#include "base/integer.h"
 #include "ops/shape.h"
 #include "ops/shape_text.h"
 #include <stdio.h>
 #include <string.h>
 
 typedef long long ll; /* for printf */
-
-static int64_t rows(const cr_view *v) { return v->size[v->ndim - 2]; }
-static int64_t cols(const cr_view *v) { return v->size[v->ndim - 1]; }
-static int64_t fewest(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static cr_status check_inexact(const cr_view *v, const cr_value *name)
 {
@@ -36,11 +33,11 @@ static cr_status check_matrix(const cr_view *v, const cr_value *name, const char
 static cr_status check_square(const cr_view *v, const cr_value *name)
 {
     CR_TRY(check_matrix(v, name, "A"));
-    if (rows(v) != cols(v))
+    if (cr_view_rows(v) != cr_view_cols(v))
         return cr_fail(
             CR_RUNTIME,
             "%.*s: A must be batches of square matrices, but they are %lld by %lld matrices",
-            (int)name->len, name->s, (ll)rows(v), (ll)cols(v));
+            (int)name->len, name->s, (ll)cr_view_rows(v), (ll)cr_view_cols(v));
     return CR_OK;
 }
 
@@ -80,7 +77,7 @@ cr_status cr_shape_cholesky(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_square(v, &arg[3]));
     CR_TRY(check_inexact(v, &arg[3]));
-    matrix(&out[0], v, rows(v), cols(v));
+    matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
     batch_of(&out[1], v, 2);
     return CR_OK;
 }
@@ -98,8 +95,8 @@ cr_status cr_shape_lu(const cr_value *arg, cr_shape *out)
     if (!cr_dtype_is_inexact((cr_dtype)v->dtype) || v->dtype == CR_F16 || v->dtype == CR_BF16)
         return cr_fail(CR_NOT_IMPLEMENTED, "\"lu_cpu\" not implemented for '%s'",
                        cr_legacy_name(v));
-    matrix(&out[0], v, rows(v), cols(v));
-    vector(&out[1], v, fewest(rows(v), cols(v)));
+    matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
+    vector(&out[1], v, cr_least(cr_view_rows(v), cr_view_cols(v)));
     batch_of(&out[2], v, 2);
     return CR_OK;
 }
@@ -140,20 +137,20 @@ static cr_status check_equation(const cr_view *a, const cr_view *b, bool left,
                                 const cr_value *name)
 {
     CR_TRY(check_matrix(b, name, "B"));
-    if (left ? cols(a) == rows(b) : cols(a) == cols(b))
+    if (left ? cr_view_cols(a) == cr_view_rows(b) : cr_view_cols(a) == cr_view_cols(b))
         return CR_OK;
     return cr_fail(
         CR_RUNTIME,
         "%.*s: Incompatible shapes of A and B for the equation %s (%lldx%lld and %lldx%lld)",
-        (int)name->len, name->s, left ? "AX = B" : "XA = B", (ll)rows(a), (ll)cols(a),
-        (ll)rows(b), (ll)cols(b));
+        (int)name->len, name->s, left ? "AX = B" : "XA = B", (ll)cr_view_rows(a),
+        (ll)cr_view_cols(a), (ll)cr_view_rows(b), (ll)cr_view_cols(b));
 }
 
 static cr_status solution_shape(const cr_view *a, const cr_view *b, cr_shape *out)
 {
     CR_TRY(common_batch(out, a, b));
-    push(out, rows(b));
-    push(out, cols(b));
+    push(out, cr_view_rows(b));
+    push(out, cr_view_cols(b));
     return CR_OK;
 }
 
@@ -173,7 +170,7 @@ cr_status cr_shape_lu_solve(const cr_value *arg, cr_shape *out)
                        "linalg.lu_solve: pivots should be a Tensor of scalar type torch.int32");
     CR_TRY(check_square(lu, &lu_solve_name));
     CR_TRY(check_equation(lu, b, true, &lu_solve_name));
-    if (pivots->ndim == 0 || cols(lu) != pivots->size[pivots->ndim - 1])
+    if (pivots->ndim == 0 || cr_view_cols(lu) != pivots->size[pivots->ndim - 1])
         return cr_fail(CR_RUNTIME,
                        "linalg.lu_solve: Number of pivots per batch should be same as the "
                        "dimension of the matrix");
@@ -214,7 +211,7 @@ cr_status cr_shape_inv(const cr_value *arg, cr_shape *out)
 {
     CR_TRY(check_square(arg[0].view, &arg[2]));
     CR_TRY(check_inexact(arg[0].view, &arg[2]));
-    matrix(&out[0], arg[0].view, rows(arg[0].view), cols(arg[0].view));
+    matrix(&out[0], arg[0].view, cr_view_rows(arg[0].view), cr_view_cols(arg[0].view));
     batch_of(&out[1], arg[0].view, 2);
     return CR_OK;
 }
@@ -240,8 +237,8 @@ cr_status cr_shape_geqrf(const cr_value *arg, cr_shape *out)
     if (v->ndim < 2)
         return cr_fail(CR_RUNTIME, "torch.geqrf: input must have at least 2 dimensions.");
     CR_TRY(check_inexact(v, &name));
-    matrix(&out[0], v, rows(v), cols(v));
-    vector(&out[1], v, fewest(rows(v), cols(v)));
+    matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
+    vector(&out[1], v, cr_least(cr_view_rows(v), cr_view_cols(v)));
     return CR_OK;
 }
 
@@ -254,9 +251,9 @@ cr_status cr_shape_qr(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_matrix(v, &name, "A"));
     CR_TRY(check_inexact(v, &name));
-    k = arg[2].i ? fewest(rows(v), cols(v)) : rows(v);
-    matrix(&out[0], v, rows(v), k);
-    matrix(&out[1], v, k, cols(v));
+    k = arg[2].i ? cr_least(cr_view_rows(v), cr_view_cols(v)) : cr_view_rows(v);
+    matrix(&out[0], v, cr_view_rows(v), k);
+    matrix(&out[1], v, k, cr_view_cols(v));
     if (!arg[1].i)
         nothing(&out[0]);
     return CR_OK;
@@ -294,16 +291,16 @@ cr_status cr_shape_householder_product(const cr_value *arg, cr_shape *out)
 
     if (v->ndim < 2)
         return cr_fail(CR_RUNTIME, "%s: input must have at least 2 dimensions.", name);
-    if (rows(v) < cols(v))
+    if (cr_view_rows(v) < cr_view_cols(v))
         return cr_fail(CR_RUNTIME,
                        "%s: input.shape[-2] must be greater than or equal to input.shape[-1]",
                        name);
-    if (tau->ndim && cols(v) < tau->size[tau->ndim - 1])
+    if (tau->ndim && cr_view_cols(v) < tau->size[tau->ndim - 1])
         return cr_fail(CR_RUNTIME,
                        "%s: input.shape[-1] must be greater than or equal to tau.shape[-1]",
                        name);
     CR_TRY(check_reflectors(v, tau, name));
-    matrix(out, v, rows(v), cols(v));
+    matrix(out, v, cr_view_rows(v), cr_view_cols(v));
     return check_inexact(v, &plain);
 }
 
@@ -319,16 +316,16 @@ cr_status cr_shape_ormqr(const cr_value *arg, cr_shape *out)
     if (v->ndim < 2 || other->ndim < 2)
         return cr_fail(CR_RUNTIME, "torch.ormqr: %s must have at least 2 dimensions.",
                        v->ndim < 2 ? "input" : "other");
-    k = arg[3].i ? rows(other) : cols(other);
+    k = arg[3].i ? cr_view_rows(other) : cr_view_cols(other);
     if (tau->ndim == 0 || tau->size[tau->ndim - 1] > k)
         return cr_fail(
             CR_RUNTIME,
             "torch.ormqr: other.shape[%s] must be greater than or equal to tau.shape[-1]",
             side);
-    if (k != rows(v))
+    if (k != cr_view_rows(v))
         return cr_fail(CR_RUNTIME,
                        "torch.ormqr: other.shape[%s] must be equal to input.shape[-2]", side);
-    if (tau->size[tau->ndim - 1] != fewest(k, cols(v)))
+    if (tau->size[tau->ndim - 1] != cr_least(k, cr_view_cols(v)))
         return cr_fail(CR_RUNTIME,
                        "torch.ormqr: tau.shape[-1] must be equal to min(other.shape[%s], "
                        "input.shape[-1])",
@@ -357,7 +354,7 @@ cr_status cr_shape_ormqr(const cr_value *arg, cr_shape *out)
                        "torch.ormqr: Expected batch dimensions of other to be equal to "
                        "input.shape[:-2], but got %s",
                        cr_sizes_text(text, other->ndim - 2, other->size));
-    matrix(out, other, rows(other), cols(other));
+    matrix(out, other, cr_view_rows(other), cr_view_cols(other));
     return check_inexact(v, &name);
 }
 
@@ -369,10 +366,10 @@ cr_status cr_shape_svd(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_matrix(v, &arg[3], "A"));
     CR_TRY(check_inexact(v, &arg[3]));
-    k = fewest(rows(v), cols(v));
-    matrix(&out[0], v, rows(v), arg[1].i ? rows(v) : k);
+    k = cr_least(cr_view_rows(v), cr_view_cols(v));
+    matrix(&out[0], v, cr_view_rows(v), arg[1].i ? cr_view_rows(v) : k);
     vector(&out[1], v, k);
-    matrix(&out[2], v, arg[1].i ? cols(v) : k, cols(v));
+    matrix(&out[2], v, arg[1].i ? cr_view_cols(v) : k, cr_view_cols(v));
     if (!arg[2].i) {
         nothing(&out[0]);
         nothing(&out[2]);
@@ -390,8 +387,8 @@ cr_status cr_shape_eigh(const cr_value *arg, cr_shape *out)
     if (arg[1].len != 1 || !strchr("LUlu", arg[1].s[0]))
         return cr_fail(CR_RUNTIME, "Expected UPLO argument to be 'L' or 'U', but got %.*s",
                        (int)arg[1].len, arg[1].s);
-    vector(&out[0], v, cols(v));
-    matrix(&out[1], v, rows(v), cols(v));
+    vector(&out[0], v, cr_view_cols(v));
+    matrix(&out[1], v, cr_view_rows(v), cr_view_cols(v));
     if (!arg[2].i)
         nothing(&out[1]);
     return CR_OK;
@@ -404,8 +401,8 @@ cr_status cr_shape_eig(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_square(v, &arg[2]));
     CR_TRY(check_inexact(v, &arg[2]));
-    vector(&out[0], v, cols(v));
-    matrix(&out[1], v, rows(v), cols(v));
+    vector(&out[0], v, cr_view_cols(v));
+    matrix(&out[1], v, cr_view_rows(v), cr_view_cols(v));
     if (!arg[1].i)
         nothing(&out[1]);
     return CR_OK;
@@ -424,9 +421,9 @@ cr_status cr_shape_lstsq(const cr_value *arg, cr_shape *out)
 
     CR_TRY(common_batch(&out[0], a, b));
     out[1] = out[2] = out[0];
-    push(&out[0], cols(a));
-    push(&out[0], cols(b));
-    push(&out[2], fewest(rows(a), cols(a)));
+    push(&out[0], cr_view_cols(a));
+    push(&out[0], cr_view_cols(b));
+    push(&out[2], cr_least(cr_view_rows(a), cr_view_cols(a)));
     if (is_driver(driver, "gels"))
         nothing(&out[1]);
     if (is_driver(driver, "gels") || is_driver(driver, "gelsy"))
@@ -441,8 +438,8 @@ cr_status cr_shape_ldl(const cr_value *arg, cr_shape *out)
 
     CR_TRY(check_square(v, &arg[3]));
     CR_TRY(check_inexact(v, &arg[3]));
-    matrix(&out[0], v, rows(v), cols(v));
-    vector(&out[1], v, cols(v));
+    matrix(&out[0], v, cr_view_rows(v), cr_view_cols(v));
+    vector(&out[1], v, cr_view_cols(v));
     batch_of(&out[2], v, 2);
     return CR_OK;
 }
@@ -457,12 +454,12 @@ cr_status cr_shape_ldl_solve(const cr_value *arg, cr_shape *out)
     CR_TRY(check_square(a, &name));
     CR_TRY(check_inexact(a, &name));
     CR_TRY(check_matrix(b, &name, "B"));
-    if (cols(a) != rows(b))
+    if (cr_view_cols(a) != cr_view_rows(b))
         return cr_fail(
             CR_RUNTIME,
             "Incompatible matrix sizes for torch.linalg.ldl_solve: each A matrix is %lld by "
             "%lld but each b matrix is %lld by %lld",
-            (ll)rows(a), (ll)cols(a), (ll)rows(b), (ll)cols(b));
+            (ll)cr_view_rows(a), (ll)cr_view_cols(a), (ll)cr_view_rows(b), (ll)cr_view_cols(b));
     if (pivots->ndim != a->ndim - 1 ||
         memcmp(pivots->size, a->size, pivots->ndim * sizeof *a->size))
         return cr_fail(CR_RUNTIME,
@@ -502,6 +499,6 @@ cr_status cr_shape_matrix_exp(const cr_value *arg, cr_shape *out)
     if (!cr_dtype_is_inexact((cr_dtype)v->dtype))
         return check_inexact(v, &name);
     CR_TRY(check_square(v, &name));
-    matrix(out, v, rows(v), cols(v));
+    matrix(out, v, cr_view_rows(v), cr_view_cols(v));
     return CR_OK;
 }

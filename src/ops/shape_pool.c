@@ -2,6 +2,7 @@
  *
  * One entry serves 1, 2 and 3 dimensions.  `dims` is its last argument and selects the operator
  * that torch's messages name. */
+#include "base/integer.h"
 #include "ops/shape.h"
 #include "ops/shape_text.h"
 #include <stdio.h>
@@ -19,19 +20,14 @@ typedef struct {
 
 static const char *const count_word[] = {"zero", "one", "two", "three"};
 
-static int64_t item(const cr_value *list, int64_t d)
-{
-    return list->ints[list->len == 1 ? 0 : d];
-}
-
-static int64_t kernel_at(const call *c, int64_t d) { return item(c->kernel, d); }
+static int64_t kernel_at(const call *c, int64_t d) { return cr_value_item(c->kernel, d); }
 static int64_t stride_at(const call *c, int64_t d)
 {
-    return c->stride->len ? item(c->stride, d) : item(c->kernel, d);
+    return c->stride->len ? cr_value_item(c->stride, d) : cr_value_item(c->kernel, d);
 }
 static int64_t dilation_at(const call *c, int64_t d)
 {
-    return c->dilation ? item(c->dilation, d) : 1;
+    return c->dilation ? cr_value_item(c->dilation, d) : 1;
 }
 
 /* What names and messages have words for. */
@@ -84,13 +80,6 @@ static cr_status check_ndim(const call *c)
                    (ll)(c->dims + 1), (ll)(c->dims + 2));
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    int64_t q = a / b;
-
-    return q - (a % b != 0 && (a < 0) != (b < 0));
-}
-
 /* torch computes with 32-bit ints; the limit also keeps computations here from overflowing. */
 static cr_status check_range(int64_t a)
 {
@@ -101,7 +90,7 @@ static cr_status check_range(int64_t a)
 static cr_status output_size(const call *c, int64_t d, int64_t *out)
 {
     int64_t in = c->self->size[c->self->ndim - c->dims + d], k = kernel_at(c, d);
-    int64_t s = stride_at(c, d), pad = item(c->padding, d), dil = dilation_at(c, d);
+    int64_t s = stride_at(c, d), pad = cr_value_item(c->padding, d), dil = dilation_at(c, d);
 
     CR_TRY(check_range(k));
     CR_TRY(check_range(s));
@@ -116,7 +105,7 @@ static cr_status output_size(const call *c, int64_t d, int64_t *out)
                        "pad should be at most half of effective kernel size, but got pad=%lld, "
                        "kernel_size=%lld and dilation=%lld",
                        (ll)pad, (ll)k, (ll)dil);
-    *out = floor_div(in + 2 * pad - dil * (k - 1) - 1 + (c->ceil ? s - 1 : 0), s) + 1;
+    *out = cr_floor_div(in + 2 * pad - dil * (k - 1) - 1 + (c->ceil ? s - 1 : 0), s) + 1;
     if (c->ceil && (*out - 1) * s >= in + pad)
         --*out;
     return CR_OK;
@@ -269,7 +258,7 @@ static cr_status adaptive_shape(const cr_view *v, const cr_value *size, int64_t 
 
     out->ndim = v->ndim;
     for (int64_t d = 0; d < v->ndim; d++)
-        out->size[d] = d < lead ? v->size[d] : item(size, d - lead);
+        out->size[d] = d < lead ? v->size[d] : cr_value_item(size, d - lead);
     return CR_OK;
 }
 
@@ -291,7 +280,7 @@ cr_status cr_shape_adaptive_avg_pool(const cr_value *arg, cr_shape *out)
                    : cr_fail(CR_RUNTIME, "adaptive_avg_pool%lldd: output_size must be %lld",
                              (ll)dims, (ll)dims);
     for (int64_t d = 0; d < dims; d++)
-        if (item(size, d) < 0) {
+        if (cr_value_item(size, d) < 0) {
             cr_sizes_text(text, size->len, size->ints);
             text[strlen(text) - 1] = 0;
             return cr_fail(
@@ -520,9 +509,9 @@ cr_status cr_shape_grid_sampler(const cr_value *arg, cr_shape *out)
 static int64_t blocks(const cr_value *size, int64_t d, const cr_value *kernel,
                       const cr_value *step)
 {
-    return floor_div(size->ints[d] + 2 * item(&step[1], d) -
-                         item(&step[0], d) * (item(kernel, d) - 1) - 1,
-                     item(&step[2], d)) +
+    return cr_floor_div(size->ints[d] + 2 * cr_value_item(&step[1], d) -
+                            cr_value_item(&step[0], d) * (cr_value_item(kernel, d) - 1) - 1,
+                        cr_value_item(&step[2], d)) +
            1;
 }
 

@@ -114,13 +114,6 @@ static int64_t hint_of(cr_dims *d, const cr_sym *e)
     return cr_sym_eval(e, hint_of_name, d, &wrong);
 }
 
-int64_t cr_dim_plain_floordiv(int64_t a, int64_t b)
-{
-    int64_t q = a / b;
-
-    return a % b && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
 /* --- operations, each in the context's session --- */
 
 typedef struct {

@@ -10,6 +10,7 @@
 #ifndef CR_SYM_DIM_H
 #define CR_SYM_DIM_H
 
+#include "base/integer.h"
 #include "base/text.h"
 #include "sym/sym.h"
 
@@ -49,7 +50,6 @@ typedef enum {
 typedef enum { CR_DIM_EQ, CR_DIM_LT, CR_DIM_LE } cr_dim_test;
 cr_dim cr_dim_symbolic(cr_dim_fn fn, cr_dim a, cr_dim b);
 bool cr_dim_guard(cr_dim_test test, cr_dim a, cr_dim b);
-int64_t cr_dim_plain_floordiv(int64_t a, int64_t b);
 
 static inline cr_dim cr_dim_add(cr_dim a, cr_dim b)
 {
@@ -67,12 +67,12 @@ static inline cr_dim cr_dim_mul(cr_dim a, cr_dim b)
 static inline cr_dim cr_dim_floordiv(cr_dim a, cr_dim b)
 {
     return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_FLOORDIV, a, b)
-                                   : cr_dim_plain_floordiv(a, b);
+                                   : cr_floor_div(a, b);
 }
 static inline cr_dim cr_dim_mod(cr_dim a, cr_dim b)
 {
     return cr_dim_any_symbol(a, b) ? cr_dim_symbolic(CR_DIM_MOD, a, b)
-                                   : a - b * cr_dim_plain_floordiv(a, b);
+                                   : a - b * cr_floor_div(a, b);
 }
 static inline cr_dim cr_dim_min(cr_dim a, cr_dim b)
 {

@@ -3,6 +3,7 @@
  * Invariant: every node is canonical.  The terms of a sum are products of atoms with a
  * coefficient, sorted by the ids of their atoms.  Each list of atoms occurs once, and the
  * integer is last.  An atom is any expression except an integer, a sum or a product. */
+#include "base/integer.h"
 #include "base/map.h"
 #include "sym/sym.h"
 #include <stdlib.h>
@@ -74,13 +75,6 @@ static int64_t clamp(wide v)
     return v < CR_SYM_LOW ? CR_SYM_LOW : v > CR_SYM_HIGH ? CR_SYM_HIGH : (int64_t)v;
 }
 
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    int64_t q = a / b;
-
-    return a % b && (a < 0) != (b < 0) ? q - 1 : q;
-}
-
 static void range_add(cr_sym *e)
 {
     int64_t low = 0, high = 0;
@@ -125,9 +119,9 @@ static void range_floordiv(cr_sym *e)
     if (b->low < 1)
         return;
     if (a->low > CR_SYM_LOW)
-        e->low = floor_div(a->low, a->low < 0 ? b->low : b->high);
+        e->low = cr_floor_div(a->low, a->low < 0 ? b->low : b->high);
     if (a->high < CR_SYM_HIGH)
-        e->high = floor_div(a->high, a->high < 0 ? b->high : b->low);
+        e->high = cr_floor_div(a->high, a->high < 0 ? b->high : b->low);
 }
 
 static void range_mod(cr_sym *e)
@@ -443,7 +437,7 @@ const cr_sym *cr_sym_floordiv(cr_syms *t, const cr_sym *a, const cr_sym *b)
 
     refuse_zero(t, b);
     if (a->kind == CR_SYM_INT && b->kind == CR_SYM_INT)
-        return cr_sym_int(t, floor_div(a->integer, b->integer));
+        return cr_sym_int(t, cr_floor_div(a->integer, b->integer));
     if (b->kind == CR_SYM_ADD && a == b && b->low > 0)
         return cr_sym_int(t, 1);
     if (b->kind == CR_SYM_ADD || b->low < 1)
@@ -453,7 +447,7 @@ const cr_sym *cr_sym_floordiv(cr_syms *t, const cr_sym *a, const cr_sym *b)
         return quotient;
     return cr_sym_add(t, quotient,
                       rest->kind == CR_SYM_INT && b->kind == CR_SYM_INT
-                          ? cr_sym_int(t, floor_div(rest->integer, b->integer))
+                          ? cr_sym_int(t, cr_floor_div(rest->integer, b->integer))
                           : node2(t, CR_SYM_FLOORDIV, rest, b));
 }
 
@@ -463,7 +457,7 @@ const cr_sym *cr_sym_mod(cr_syms *t, const cr_sym *a, const cr_sym *b)
 
     refuse_zero(t, b);
     if (a->kind == CR_SYM_INT && b->kind == CR_SYM_INT)
-        return cr_sym_int(t, a->integer - b->integer * floor_div(a->integer, b->integer));
+        return cr_sym_int(t, a->integer - b->integer * cr_floor_div(a->integer, b->integer));
     if (b->kind == CR_SYM_ADD || b->low < 1)
         return below(t, a, b) ? a : a == b ? cr_sym_int(t, 0) : node2(t, CR_SYM_MOD, a, b);
     split(t, a, b, &quotient, &rest);
@@ -567,7 +561,7 @@ static int64_t combine(const cr_sym *e, int64_t a, int64_t b, bool *wrong)
     case CR_SYM_MOD:
         zero = !b;
         if (!zero)
-            r = e->kind == CR_SYM_MOD ? a - b * floor_div(a, b) : floor_div(a, b);
+            r = e->kind == CR_SYM_MOD ? a - b * cr_floor_div(a, b) : cr_floor_div(a, b);
         break;
     case CR_SYM_MIN: r = a < b ? a : b; break;
     case CR_SYM_MAX: r = a > b ? a : b; break;

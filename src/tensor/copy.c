@@ -5,6 +5,7 @@
  * into tiles.  When the source is contiguous along the line instead of the row, a tile goes
  * through a small buffer, which is written in the source's order and read in the destination's,
  * so each cache line of either view is accessed once for each tile. */
+#include "base/integer.h"
 #include "base/parallel.h"
 #include "device/cpu/cpu.h"
 #include "num/convert.h"
@@ -32,8 +33,6 @@ typedef struct {
     bool crossed; /* the source is contiguous along the line */
 } plan;
 
-static int64_t magnitude(int64_t n) { return n < 0 ? -n : n; }
-
 /* Lists the dims with more than one element, sorted by the destination's strides. */
 static int list_dims(dim *d, const cr_view *to, const cr_view *from)
 {
@@ -50,7 +49,7 @@ static int list_dims(dim *d, const cr_view *to, const cr_view *from)
             CR_ASSERT(from->size[i + shift] == one.size);
             one.from = from->stride[i + shift] * from_item;
         }
-        for (; at > 0 && magnitude(d[at - 1].to) > magnitude(one.to); at--)
+        for (; at > 0 && cr_magnitude(d[at - 1].to) > cr_magnitude(one.to); at--)
             d[at] = d[at - 1];
         d[at] = one;
         n++;
@@ -78,20 +77,18 @@ static int crossing_dim(const dim *d, int n)
     int best = 0;
 
     for (int i = 1; i < n; i++)
-        if (d[i].from && magnitude(d[i].from) < magnitude(d[best].from))
+        if (d[i].from && cr_magnitude(d[i].from) < cr_magnitude(d[best].from))
             best = i;
     return best;
 }
-
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 static void choose_tiles(plan *p)
 {
     if (p->crossed) {
         p->row_tile = p->line_tile = p->item <= 4 ? 64 : 32;
     } else {
-        p->row_tile = least(p->row.size, UNIT);
-        p->line_tile = least(p->line.size, UNIT / p->row_tile);
+        p->row_tile = cr_least(p->row.size, UNIT);
+        p->line_tile = cr_least(p->line.size, UNIT / p->row_tile);
     }
     p->row_tiles = (p->row.size + p->row_tile - 1) / p->row_tile;
     p->line_tiles = (p->line.size + p->line_tile - 1) / p->line_tile;
@@ -185,8 +182,8 @@ static void run_units(void *context, int64_t begin, int64_t end)
                 l = at.tile / p->row_tiles * p->line_tile;
         char *to = at.to + r * p->row.to + l * p->line.to;
         const char *from = at.from + r * p->row.from + l * p->line.from;
-        int64_t rows = least(p->row_tile, p->row.size - r);
-        int64_t lines = least(p->line_tile, p->line.size - l);
+        int64_t rows = cr_least(p->row_tile, p->row.size - r);
+        int64_t lines = cr_least(p->line_tile, p->line.size - l);
         (p->crossed ? run_crossed : run_straight)(p, to, from, rows, lines);
     }
 }

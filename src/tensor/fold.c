@@ -5,6 +5,7 @@
  * CR_FOLD_ROW elements in each kernel call; any other as columns, CR_FOLD_COLUMN rows in each
  * call.  The results of the calls are folded again in the same way, so the order (num/order.h)
  * depends on sizes and strides alone. */
+#include "base/integer.h"
 #include "base/parallel.h"
 #include "tensor/internal.h"
 #include "tensor/remote.h"
@@ -265,8 +266,6 @@ typedef struct {
     bool reduced[CR_MAX_DIMS];
 } sorted_dims;
 
-static int64_t magnitude(int64_t v) { return v < 0 ? -v : v; }
-
 static void sort_dims(sorted_dims *s, const cr_tensor *t, uint64_t mask)
 {
     s->ndim = 0;
@@ -274,7 +273,7 @@ static void sort_dims(sorted_dims *s, const cr_tensor *t, uint64_t mask)
         if (t->size[d] == 1)
             continue;
         int at = s->ndim++;
-        while (at > 0 && magnitude(s->stride[at - 1]) < magnitude(t->stride[d])) {
+        while (at > 0 && cr_magnitude(s->stride[at - 1]) < cr_magnitude(t->stride[d])) {
             s->size[at] = s->size[at - 1];
             s->stride[at] = s->stride[at - 1];
             s->dim[at] = s->dim[at - 1];

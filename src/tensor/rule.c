@@ -156,9 +156,8 @@ static cr_status int_arithmetic(const cr_frame *f, const cr_rule *r, int64_t a, 
             *out =
                 cr_of_int(r->builtin == CR_BUILTIN_floordiv ? (int64_t)(0 - (uint64_t)a) : 0);
         else
-            *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv
-                                 ? cr_dim_plain_floordiv(a, b)
-                                 : a - b * cr_dim_plain_floordiv(a, b));
+            *out = cr_of_int(r->builtin == CR_BUILTIN_floordiv ? cr_floor_div(a, b)
+                                                               : a - b * cr_floor_div(a, b));
     }
     return overflow ? int_overflow(f, a, b) : CR_OK;
 }

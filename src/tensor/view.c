@@ -1,4 +1,5 @@
 /* Views as maps from geometry to geometry. */
+#include "base/integer.h"
 #include "tensor/entries.h"
 #include "tensor/geometry.h"
 #include <string.h>
@@ -679,8 +680,6 @@ cr_status cr_map_squeeze_dims(const cr_value *arg, const cr_view *self, cr_geome
 
 /* --- diagonals and windows --- */
 
-static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
-
 cr_status cr_map_diagonal(const cr_value *arg, const cr_view *self, cr_geometry *out)
 {
     int64_t offset = arg[1].i, a, b, length;
@@ -690,8 +689,8 @@ cr_status cr_map_diagonal(const cr_value *arg, const cr_view *self, cr_geometry 
     if (a == b)
         return cr_fail(CR_RUNTIME, "diagonal dimensions cannot be identical %lld, %lld",
                        (long long)arg[2].i, (long long)arg[3].i);
-    length = offset >= 0 ? least(self->size[a], self->size[b] - offset)
-                         : least(self->size[a] + offset, self->size[b]);
+    length = offset >= 0 ? cr_least(self->size[a], self->size[b] - offset)
+                         : cr_least(self->size[a] + offset, self->size[b]);
     out->ndim = 0;
     out->offset = 0;
     if (length <= 0)

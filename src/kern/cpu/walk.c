@@ -1,5 +1,6 @@
 /* Iterates over several views together. */
 #include "kern/cpu/walk.h"
+#include "base/integer.h"
 #include "base/memory.h"
 #include <string.h>
 
@@ -66,8 +67,6 @@ void cr_walk_merge(cr_walk *w)
     w->ndim = n;
 }
 
-static int64_t magnitude(int64_t x) { return x < 0 ? -x : x; }
-
 static void swap_dims(cr_walk *w, int a, int b)
 {
     int64_t t = w->size[a];
@@ -86,7 +85,7 @@ void cr_walk_sort(cr_walk *w)
 {
     for (int i = 1; i < w->ndim; i++)
         for (int d = i; d > 0; d--) {
-            if (magnitude(w->step[0][d - 1]) >= magnitude(w->step[0][d]))
+            if (cr_magnitude(w->step[0][d - 1]) >= cr_magnitude(w->step[0][d]))
                 break;
             swap_dims(w, d - 1, d);
         }

@@ -3,6 +3,7 @@
  * Every function runs over a batch, one matrix at a time, in column-major order.  The last
  * arguments of most entries are `check` (raise the error that LAPACK reports) and `name` (the
  * operator that messages name). */
+#include "base/integer.h"
 #include "kern/cpu/entries.h"
 #include "kern/cpu/library/lapack.h"
 #include "kern/cpu/pack.h"
@@ -17,11 +18,6 @@
         (p) = cr_lapack_take(j, count, size);                                                  \
         CR_GO((p) ? CR_OK : CR_MEMORY);                                                        \
     } while (0)
-
-static int most(int64_t a, int64_t b) { return (int)(a > b ? a : b); }
-static int fewest(int64_t a, int64_t b) { return (int)(a < b ? a : b); }
-static int rows(const cr_view *v) { return (int)v->size[v->ndim - 2]; }
-static int cols(const cr_view *v) { return (int)v->size[v->ndim - 1]; }
 
 /* The message for an info that is not zero, by operator family. */
 static const struct {
@@ -103,7 +99,7 @@ static void clear_triangle(const cr_lapack_job *j, char *a, int m, int n, bool a
 cr_status cr_kern_cholesky(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int n = cols(self), info = 0;
+    int n = cr_view_cols(self), info = 0;
     bool upper = arg[1].i;
     cr_lapack_job j;
     cr_status st;
@@ -176,7 +172,7 @@ PLAIN_LU(cr_complex, plain_lu_c128, COMPLEX_ZERO, c128_div, c128_submul)
 
 static int plain_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot)
 {
-    for (int i = 0; i < fewest(m, n); i++)
+    for (int i = 0; i < cr_least(m, n); i++)
         pivot[i] = i + 1;
     switch (j->type) {
     case 0: return plain_lu_f32(a, m, n);
@@ -202,7 +198,7 @@ static int factor_lu(const cr_lapack_job *j, void *a, int m, int n, int *pivot, 
 cr_status cr_kern_lu(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int m = rows(self), n = cols(self), k = fewest(m, n), info;
+    int m = cr_view_rows(self), n = cr_view_cols(self), k = cr_least(m, n), info;
     cr_lapack_job j;
     cr_status st;
     char *a;
@@ -284,7 +280,7 @@ static cr_status load_pivots(cr_view *out, cr_dense *held, int64_t *stride,
 cr_status cr_kern_lu_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *lu = arg[0].view, *b = arg[2].view;
-    int n = cols(lu), nrhs = cols(out);
+    int n = cr_view_cols(lu), nrhs = cr_view_cols(out);
     int64_t stride[CR_MAX_DIMS];
     cr_dense held = {0};
     cr_view pivots;
@@ -356,7 +352,8 @@ cr_status cr_kern_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *b = arg[1].view;
     bool left = arg[2].i;
-    int n = cols(self), nrhs = left ? cols(out) : rows(out), info, *pivot;
+    int n = cr_view_cols(self), nrhs = left ? cr_view_cols(out) : cr_view_rows(out), info,
+        *pivot;
     cr_lapack_job j;
     cr_status st;
     char *a, *x;
@@ -391,7 +388,7 @@ static void set_identity(const cr_lapack_job *j, char *x, int n)
 cr_status cr_kern_inv(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int n = cols(self), info, *pivot;
+    int n = cr_view_cols(self), info, *pivot;
     cr_lapack_job j;
     cr_status st;
     char *a, *x;
@@ -420,7 +417,7 @@ cr_status cr_kern_solve_triangular(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *b = arg[1].view;
     bool upper = arg[2].i, left = arg[3].i;
-    int m = rows(out), n = cols(out), k = cols(self);
+    int m = cr_view_rows(out), n = cr_view_cols(out), k = cr_view_cols(self);
     cr_complex one = {1, 0};
     cr_complex_float one_f = {1, 0};
     cr_lapack_job j;
@@ -468,8 +465,8 @@ done:
 cr_status cr_kern_geqrf(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int m = rows(self), n = cols(self), size = 0;
-    int64_t k = fewest(m, n);
+    int m = cr_view_rows(self), n = cr_view_cols(self), size = 0;
+    int64_t k = cr_least(m, n);
     cr_lapack_job j;
     cr_status st;
     char *a, *work = NULL;
@@ -511,14 +508,15 @@ done:
 cr_status cr_kern_qr(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int m = rows(self), n = cols(self), k = fewest(m, n), size = 0, q_size = 0;
+    int m = cr_view_rows(self), n = cr_view_cols(self), k = cr_least(m, n), size = 0,
+        q_size = 0;
     int width = arg[2].i ? k : m;
     cr_lapack_job j;
     cr_status st;
     char *a, *r, *tau, *work = NULL, *q_work = NULL;
 
     CR_TRY(cr_lapack_begin(&j, "linalg.qr", self, 2));
-    TAKE(&j, a, (int64_t)m * most(n, width), j.item);
+    TAKE(&j, a, (int64_t)m * cr_most(n, width), j.item);
     TAKE(&j, r, (int64_t)m * n, j.item);
     TAKE(&j, tau, k, j.item);
     for (int64_t i = 0; i < j.batch; i++) {
@@ -544,7 +542,8 @@ done:
 cr_status cr_kern_householder_product(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *tau = arg[1].view;
-    int m = rows(self), n = cols(self), k = (int)tau->size[tau->ndim - 1], size = 0;
+    int m = cr_view_rows(self), n = cr_view_cols(self), k = (int)tau->size[tau->ndim - 1],
+        size = 0;
     cr_dense t = {0};
     cr_lapack_job j;
     cr_status st;
@@ -568,7 +567,8 @@ done:
 cr_status cr_kern_ormqr(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *tau = arg[1].view, *other = arg[2].view;
-    int m = rows(out), n = cols(out), k = (int)tau->size[tau->ndim - 1], lda = rows(self);
+    int m = cr_view_rows(out), n = cr_view_cols(out), k = (int)tau->size[tau->ndim - 1],
+        lda = cr_view_rows(self);
     int size = -1, info = 0;
     const char *side = arg[3].i ? "L" : "R", *turn;
     cr_dense t = {0};
@@ -579,7 +579,7 @@ cr_status cr_kern_ormqr(const cr_value *arg, cr_view *out)
     CR_TRY(cr_lapack_begin(&j, "ormqr", out, 2));
     turn = !arg[4].i ? "N" : j.complex ? "C" : "T";
     CR_GO(cr_dense_in(&t, tau, j.dtype));
-    TAKE(&j, a, (int64_t)lda * cols(self), j.item);
+    TAKE(&j, a, (int64_t)lda * cr_view_cols(self), j.item);
     TAKE(&j, c, (int64_t)m * n, j.item);
     if (!m || !n)
         goto done;
@@ -666,24 +666,24 @@ static int find_svd(const cr_lapack_job *j, svd_call *c, int ucols)
     case INFINITE: break;
     }
     fill_nan(j, c->s, c->k);
-    fill_nan(j, c->u, (int64_t)c->ldu * most(ucols, 1) * parts);
-    fill_nan(j, c->vt, (int64_t)c->ldvt * most(c->n, 1) * parts);
+    fill_nan(j, c->u, (int64_t)c->ldu * cr_most(ucols, 1) * parts);
+    fill_nan(j, c->vt, (int64_t)c->ldvt * cr_most(c->n, 1) * parts);
     return 0;
 }
 
 static cr_status prepare_svd(cr_lapack_job *j, svd_call *c, int ucols, int vrows)
 {
-    int64_t big = most(c->m, c->n), small = c->k,
-            rwork = small * most(5 * small + 7, 2 * big + 2 * small + 1);
+    int64_t big = cr_most(c->m, c->n), small = c->k,
+            rwork = small * cr_most(5 * small + 7, 2 * big + 2 * small + 1);
     char answer[16];
     cr_status st;
 
-    c->ldu = most(c->m, 1);
-    c->ldvt = most(vrows, 1);
+    c->ldu = cr_most(c->m, 1);
+    c->ldvt = cr_most(vrows, 1);
     TAKE(j, c->a, (int64_t)c->m * c->n, j->item);
     TAKE(j, c->s, c->k, j->real);
-    TAKE(j, c->u, (int64_t)c->ldu * most(ucols, 1), j->item);
-    TAKE(j, c->vt, (int64_t)c->ldvt * most(c->n, 1), j->item);
+    TAKE(j, c->u, (int64_t)c->ldu * cr_most(ucols, 1), j->item);
+    TAKE(j, c->vt, (int64_t)c->ldvt * cr_most(c->n, 1), j->item);
     TAKE(j, c->iwork, 8 * c->k, sizeof *c->iwork);
     TAKE(j, c->rwork, rwork, j->real);
     if (c->k)
@@ -700,12 +700,12 @@ cr_status cr_kern_svd(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
     bool full = arg[1].i, vectors = arg[2].i;
-    svd_call c = {.m = rows(self), .n = cols(self)};
+    svd_call c = {.m = cr_view_rows(self), .n = cr_view_cols(self)};
     cr_value checked[2] = {cr_of_bool(true), arg[3]};
     cr_lapack_job j;
     cr_status st;
 
-    c.k = fewest(c.m, c.n);
+    c.k = cr_least(c.m, c.n);
     c.job = !vectors ? "N" : full ? "A" : "S";
     CR_TRY(cr_lapack_begin(&j, "linalg.svd", self, 2));
     CR_GO(prepare_svd(&j, &c, full ? c.m : c.k, full ? c.n : c.k));
@@ -779,7 +779,7 @@ cr_status cr_kern_eigh(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
     bool vectors = arg[2].i;
-    eigh_call c = {.n = cols(self), .job = vectors ? "V" : "N"};
+    eigh_call c = {.n = cr_view_cols(self), .job = vectors ? "V" : "N"};
     cr_value checked[2] = {cr_of_bool(true), arg[3]};
     cr_lapack_job j;
     cr_status st;
@@ -911,7 +911,7 @@ cr_status cr_kern_eig(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
     bool vectors = arg[1].i;
-    eig_call c = {.n = cols(self), .job = vectors ? "V" : "N"};
+    eig_call c = {.n = cr_view_cols(self), .job = vectors ? "V" : "N"};
     cr_value checked[2] = {cr_of_bool(true), arg[2]};
     cr_lapack_job j;
     cr_status st;
@@ -979,7 +979,7 @@ static int find_ls(const cr_lapack_job *j, ls_call *c)
 /* The bounds of the work arrays in LAPACK's manual, for the smallest leaf size (25). */
 static void ls_sizes(const ls_call *c, int64_t *iwork, int64_t *rwork)
 {
-    int64_t small = fewest(c->m, c->n), big = most(c->m, c->n), levels = 1;
+    int64_t small = cr_least(c->m, c->n), big = cr_most(c->m, c->n), levels = 1;
 
     while ((26 << levels) <= small)
         levels++;
@@ -997,11 +997,11 @@ static cr_status prepare_ls(cr_lapack_job *j, ls_call *c)
     char answer[16];
     cr_status st;
 
-    c->ldb = most(most(c->m, c->n), 1);
+    c->ldb = cr_most(cr_most(c->m, c->n), 1);
     ls_sizes(c, &iwork, &rwork);
     TAKE(j, c->a, (int64_t)c->m * c->n, j->item);
     TAKE(j, c->b, (int64_t)c->ldb * c->nrhs, j->item);
-    TAKE(j, c->s, fewest(c->m, c->n), j->real);
+    TAKE(j, c->s, cr_least(c->m, c->n), j->real);
     TAKE(j, c->iwork, iwork, sizeof *c->iwork);
     TAKE(j, c->rwork, rwork, j->real);
     if (c->m && c->n && c->nrhs)
@@ -1027,11 +1027,13 @@ static ls_driver driver_of(const cr_value *name)
 cr_status cr_kern_lstsq(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view, *b = arg[1].view;
-    ls_call c = {
-        .m = rows(self), .n = cols(self), .nrhs = cols(b), .driver = driver_of(&arg[3])};
+    ls_call c = {.m = cr_view_rows(self),
+                 .n = cr_view_cols(self),
+                 .nrhs = cr_view_cols(b),
+                 .driver = driver_of(&arg[3])};
     cr_value name = {.tag = CR_STRING, .len = 12, .s = "linalg.lstsq"};
     cr_value checked[2] = {cr_of_bool(true), name};
-    int64_t k = fewest(c.m, c.n);
+    int64_t k = cr_least(c.m, c.n);
     cr_lapack_job j;
     cr_status st;
 
@@ -1062,7 +1064,7 @@ done:
 cr_status cr_kern_ldl(const cr_value *arg, cr_view *out)
 {
     const cr_view *self = arg[0].view;
-    int n = cols(self), info = 0, size = -1;
+    int n = cr_view_cols(self), info = 0, size = -1;
     cr_lapack_job j;
     cr_status st;
     char *a, *work, answer[16];
@@ -1093,7 +1095,7 @@ done:
 cr_status cr_kern_ldl_solve(const cr_value *arg, cr_view *out)
 {
     const cr_view *ld = arg[0].view, *b = arg[2].view;
-    int n = cols(ld), nrhs = cols(out), info = 0;
+    int n = cr_view_cols(ld), nrhs = cr_view_cols(out), info = 0;
     int64_t stride[CR_MAX_DIMS];
     cr_dense held = {0};
     cr_view pivots;

@@ -12,12 +12,6 @@ static cr_dtype compute_type(const cr_view *v)
     return CR_I64;
 }
 
-/* Value d of a list; a list with one value gives that value for all dimensions. */
-static int64_t item(const cr_value *list, int64_t d)
-{
-    return list->ints[list->len == 1 ? 0 : d];
-}
-
 /* Sizes: the last `dims` dimensions are spatial. */
 static cr_pool planes_of(const cr_view *in, const cr_view *out, int64_t dims)
 {
@@ -44,10 +38,10 @@ static void set_windows(cr_pool *p, int64_t dims, const cr_value *kernel,
 {
     for (int64_t d = 0; d < dims; d++) {
         int64_t at = 3 - dims + d;
-        p->kernel[at] = item(kernel, d);
-        p->stride[at] = stride->len ? item(stride, d) : p->kernel[at];
-        p->pad[at] = item(padding, d);
-        p->dilation[at] = dilation ? item(dilation, d) : 1;
+        p->kernel[at] = cr_value_item(kernel, d);
+        p->stride[at] = stride->len ? cr_value_item(stride, d) : p->kernel[at];
+        p->pad[at] = cr_value_item(padding, d);
+        p->dilation[at] = dilation ? cr_value_item(dilation, d) : 1;
     }
 }
 

@@ -6,11 +6,6 @@
 #include "kern/cpu/walk.h"
 #include <string.h>
 
-static int64_t item(const cr_value *list, int64_t d)
-{
-    return list->ints[list->len == 1 ? 0 : d];
-}
-
 /* Sizes of x, w and y.  `step` has the arguments stride, padding, dilation. */
 static cr_conv problem(const cr_view *x, const cr_view *w, const cr_view *y,
                        const cr_value *step, int64_t groups)
@@ -23,9 +18,9 @@ static cr_conv problem(const cr_view *x, const cr_view *w, const cr_view *y,
         c.in[d] = x->size[d + 2];
         c.out[d] = y->size[d + 2];
         c.kernel[d] = w->size[d + 2];
-        c.stride[d] = item(&step[0], d);
-        c.pad[d] = item(&step[1], d);
-        c.dilation[d] = item(&step[2], d);
+        c.stride[d] = cr_value_item(&step[0], d);
+        c.pad[d] = cr_value_item(&step[1], d);
+        c.dilation[d] = cr_value_item(&step[2], d);
     }
     return c;
 }

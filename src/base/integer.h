@@ -1,0 +1,19 @@
+/* integer.h - arithmetic on 64-bit integers that C has no operator for. */
+#ifndef CR_BASE_INTEGER_H
+#define CR_BASE_INTEGER_H
+
+#include <stdint.h>
+
+static inline int64_t cr_least(int64_t a, int64_t b) { return a < b ? a : b; }
+static inline int64_t cr_most(int64_t a, int64_t b) { return a > b ? a : b; }
+static inline int64_t cr_magnitude(int64_t n) { return n < 0 ? -n : n; }
+
+/* The quotient rounded down; `b` is not 0. */
+static inline int64_t cr_floor_div(int64_t a, int64_t b)
+{
+    int64_t q = a / b;
+
+    return a % b && (a < 0) != (b < 0) ? q - 1 : q;
+}
+
+#endif
