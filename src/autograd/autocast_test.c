@@ -5,11 +5,11 @@ static cr_tensor *ones2(bool wanted)
 {
     cr_tensor *t = NULL;
 
-    start();
+    start_autograd();
     OK(cr_tensor_new(&t, CR_F32, CR_HOST, 2, (int64_t[]){2, 2}));
     for (int i = 0; i < 4; i++)
         ((float *)(void *)t->data)[i] = 1;
-    keep(t);
+    keep_tensor(t);
     if (wanted)
         leaf(t);
     return t;
@@ -41,9 +41,9 @@ TEST(autocast_leaves_float64_alone)
 {
     cr_tensor *a = NULL;
 
-    start();
+    start_autograd();
     OK(cr_tensor_new(&a, CR_F64, CR_HOST, 2, (int64_t[]){2, 2}));
-    keep(a);
+    keep_tensor(a);
     OP("zero_", T(a));
     on(true);
     EQ(OP("mm", T(a), T(a))->dtype, CR_F64);

@@ -3,7 +3,7 @@
 /* --- derivatives --- */
 TEST(the_gradient_of_a_factor_is_the_other_factor)
 {
-    cr_tensor *a = keep(LEAF(1, 2, 3)), *b = keep(LEAF(4, 5, 6));
+    cr_tensor *a = keep_tensor(LEAF(1, 2, 3)), *b = keep_tensor(LEAF(4, 5, 6));
     cr_tensor *y = OP("sum", T(OP("mul", T(a), T(b))));
 
     EQ_STR(cr_node_name(y->grad->grad_fn), "SumBackward0");
@@ -15,7 +15,7 @@ TEST(the_gradient_of_a_factor_is_the_other_factor)
 
 TEST(gradients_of_broadcast_inputs_are_summed)
 {
-    cr_tensor *a = keep(LEAF(2)), *b = keep(VEC(1, 2, 3));
+    cr_tensor *a = keep_tensor(LEAF(2)), *b = keep_tensor(VEC(1, 2, 3));
 
     OK(backward_from(OP("sum", T(OP("mul", T(a), T(b)))), false, false));
     EQ(cr_grad_of(a)->ndim, 1);
@@ -25,7 +25,7 @@ TEST(gradients_of_broadcast_inputs_are_summed)
 
 TEST(gradients_of_several_uses_add_up)
 {
-    cr_tensor *a = keep(LEAF(3, 5));
+    cr_tensor *a = keep_tensor(LEAF(3, 5));
     cr_tensor *y = OP("add", T(OP("mul", T(a), T(a))), T(a));
 
     OK(backward_from(OP("sum", T(y)), false, false));
@@ -35,7 +35,7 @@ TEST(gradients_of_several_uses_add_up)
 
 TEST(a_second_backward_adds_to_grad)
 {
-    cr_tensor *a = keep(LEAF(1, 2));
+    cr_tensor *a = keep_tensor(LEAF(1, 2));
 
     OK(backward_from(OP("sum", T(OP("mul", T(a), N(3)))), false, false));
     OK(backward_from(OP("sum", T(OP("mul", T(a), N(3)))), false, false));
@@ -45,11 +45,11 @@ TEST(a_second_backward_adds_to_grad)
 
 TEST(a_real_input_of_a_wider_operation_gets_a_gradient_of_its_dtype)
 {
-    cr_tensor *a = NULL, *b = keep(VEC(2, 3));
+    cr_tensor *a = NULL, *b = keep_tensor(VEC(2, 3));
 
     OK(cr_tensor_new(&a, CR_F32, CR_HOST, 1, (int64_t[]){2}));
     ((float *)(void *)a->data)[0] = ((float *)(void *)a->data)[1] = 1;
-    leaf(keep(a));
+    leaf(keep_tensor(a));
     OK(backward_from(OP("sum", T(OP("mul", T(a), T(b)))), false, false));
     EQ(cr_grad_of(a)->dtype, CR_F32);
     SAME(cr_grad_of(a), 2, 3);
@@ -58,7 +58,7 @@ TEST(a_real_input_of_a_wider_operation_gets_a_gradient_of_its_dtype)
 
 TEST(the_second_derivative_of_a_cube_is_six_x)
 {
-    cr_tensor *a = keep(LEAF(1, 2, 3));
+    cr_tensor *a = keep_tensor(LEAF(1, 2, 3));
     cr_tensor *y = OP("sum", T(OP("mul", T(OP("mul", T(a), T(a))), T(a))));
     cr_tensor *g = gradient(y, a, true);
 
@@ -70,7 +70,7 @@ TEST(the_second_derivative_of_a_cube_is_six_x)
 
 TEST(a_saved_result_has_its_history_in_the_second_derivative)
 {
-    cr_tensor *a = keep(LEAF(0, 1));
+    cr_tensor *a = keep_tensor(LEAF(0, 1));
     cr_tensor *y = OP("exp", T(OP("mul", T(a), N(2))));
     cr_tensor *g = gradient(OP("sum", T(y)), a, true);
     cr_tensor *h = gradient(OP("sum", T(g)), a, true);
@@ -83,7 +83,7 @@ TEST(a_saved_result_has_its_history_in_the_second_derivative)
 
 TEST(no_grad_records_nothing)
 {
-    cr_tensor *a = keep(LEAF(1));
+    cr_tensor *a = keep_tensor(LEAF(1));
 
     cr_thread.no_grad = true;
     cr_tensor *y = OP("mul", T(a), T(a));
@@ -95,7 +95,7 @@ TEST(no_grad_records_nothing)
 
 TEST(comparisons_do_not_require_a_gradient)
 {
-    cr_tensor *a = keep(LEAF(1));
+    cr_tensor *a = keep_tensor(LEAF(1));
 
     CHECK(!cr_requires_grad(OP("gt", T(a), N(0))));
     drop_kept();
@@ -104,7 +104,7 @@ TEST(comparisons_do_not_require_a_gradient)
 /* --- errors --- */
 TEST(a_second_backward_through_released_values_is_refused)
 {
-    cr_tensor *a = keep(LEAF(1, 2));
+    cr_tensor *a = keep_tensor(LEAF(1, 2));
     cr_tensor *y = OP("sum", T(OP("mul", T(a), T(a))));
 
     OK(backward_from(y, false, false));
@@ -116,7 +116,7 @@ TEST(a_second_backward_through_released_values_is_refused)
 
 TEST(a_retained_graph_runs_twice)
 {
-    cr_tensor *a = keep(LEAF(1, 2));
+    cr_tensor *a = keep_tensor(LEAF(1, 2));
     cr_tensor *y = OP("sum", T(OP("mul", T(a), T(a))));
 
     OK(backward_from(y, true, false));
@@ -127,7 +127,7 @@ TEST(a_retained_graph_runs_twice)
 
 TEST(changing_a_saved_value_is_an_error_in_backward)
 {
-    cr_tensor *a = keep(LEAF(1, 2));
+    cr_tensor *a = keep_tensor(LEAF(1, 2));
     cr_tensor *b = OP("mul", T(a), N(2)), *y = OP("sum", T(OP("mul", T(b), T(b))));
 
     OK(INPLACE("add", T(b), N(1)));
@@ -144,7 +144,7 @@ TEST(changing_a_saved_value_is_an_error_in_backward)
 
 TEST(changing_a_saved_result_is_an_error_in_backward)
 {
-    cr_tensor *a = keep(LEAF(1, 2)), *b = OP("exp", T(a));
+    cr_tensor *a = keep_tensor(LEAF(1, 2)), *b = OP("exp", T(a));
 
     OK(INPLACE("add", T(b), N(1)));
     FAILS(CR_RUNTIME, backward_from(OP("sum", T(b)), false, false));
@@ -154,7 +154,7 @@ TEST(changing_a_saved_result_is_an_error_in_backward)
 
 TEST(roots_without_history_and_without_shape_are_refused)
 {
-    cr_tensor *a = keep(VEC(1)), *b = keep(LEAF(1, 2));
+    cr_tensor *a = keep_tensor(VEC(1)), *b = keep_tensor(LEAF(1, 2));
 
     FAILS(CR_RUNTIME, backward_from(a, false, false));
     SAYS("element 0 of tensors does not require grad and does not have a grad_fn");
@@ -165,7 +165,8 @@ TEST(roots_without_history_and_without_shape_are_refused)
 
 TEST(a_cotangent_of_another_shape_is_refused)
 {
-    cr_tensor *a = keep(LEAF(1, 2)), *y = OP("mul", T(a), N(2)), *g = keep(VEC(1, 2, 3));
+    cr_tensor *a = keep_tensor(LEAF(1, 2)), *y = OP("mul", T(a), N(2)),
+              *g = keep_tensor(VEC(1, 2, 3));
     cr_backward_call c = {.roots = &y, .grads = &g, .root_count = 1};
 
     FAILS(CR_RUNTIME, cr_backward(&c, NULL));
@@ -176,7 +177,8 @@ TEST(a_cotangent_of_another_shape_is_refused)
 
 TEST(an_unused_input_is_refused_unless_allowed)
 {
-    cr_tensor *a = keep(LEAF(1)), *b = keep(LEAF(1)), *y = OP("mul", T(a), N(2)), *g = NULL;
+    cr_tensor *a = keep_tensor(LEAF(1)), *b = keep_tensor(LEAF(1)), *y = OP("mul", T(a), N(2)),
+              *g = NULL;
     cr_backward_call c = {
         .roots = &y, .root_count = 1, .inputs = &b, .input_count = 1, .retain_graph = true};
 
@@ -191,7 +193,7 @@ TEST(an_unused_input_is_refused_unless_allowed)
 
 TEST(flags_change_as_torch_allows)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2)), *i = NULL;
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = OP("mul", T(a), N(2)), *i = NULL;
 
     FAILS(CR_RUNTIME, cr_set_requires_grad(y, false));
     SAYS("you can only change requires_grad flags of leaf variables. If you want to use a "
@@ -207,7 +209,7 @@ TEST(flags_change_as_torch_allows)
 
 TEST(an_assigned_gradient_must_match_its_tensor)
 {
-    cr_tensor *a = keep(LEAF(1, 2, 3)), *g = keep(VEC(1, 2));
+    cr_tensor *a = keep_tensor(LEAF(1, 2, 3)), *g = keep_tensor(VEC(1, 2));
 
     FAILS(CR_RUNTIME, cr_set_grad(a, g));
     SAYS("attempting to assign a gradient of size '[2]' to a tensor of size '[3]'. Please "
@@ -221,11 +223,11 @@ TEST(an_assigned_gradient_must_match_its_tensor)
 /* --- detach --- */
 TEST(a_detached_tensor_shares_memory_and_version)
 {
-    cr_tensor *a = keep(LEAF(1, 2)), *b = OP("mul", T(a), N(2)), *d = NULL;
+    cr_tensor *a = keep_tensor(LEAF(1, 2)), *b = OP("mul", T(a), N(2)), *d = NULL;
     cr_tensor *y = OP("mul", T(b), T(b));
 
     OK(cr_detached(&d, b));
-    keep(d);
+    keep_tensor(d);
     CHECK(!cr_requires_grad(d) && d->data == b->data);
     EQ(cr_base_of(d), NULL);
     OK(INPLACE("mul", T(d), N(2)));
@@ -239,7 +241,7 @@ TEST(a_detached_tensor_shares_memory_and_version)
 /* --- long graphs --- */
 TEST(a_chain_of_a_hundred_thousand_runs_and_is_freed_without_recursion)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = cr_keep(a);
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = cr_keep(a);
 
     for (int i = 0; i < 100000; i++) {
         cr_tensor *next;
@@ -255,7 +257,7 @@ TEST(a_chain_of_a_hundred_thousand_runs_and_is_freed_without_recursion)
 
 TEST(a_graph_with_exponentially_many_paths_is_walked_once)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = a;
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = a;
 
     for (int i = 0; i < 40; i++)
         y = OP("add", T(y), T(y));
@@ -267,7 +269,7 @@ TEST(a_graph_with_exponentially_many_paths_is_walked_once)
 /* --- grad(), backward(inputs=) --- */
 TEST(grad_gives_gradients_of_inner_tensors)
 {
-    cr_tensor *a = keep(LEAF(2)), *b = OP("mul", T(a), T(a)), *y = OP("mul", T(b), T(b));
+    cr_tensor *a = keep_tensor(LEAF(2)), *b = OP("mul", T(a), T(a)), *y = OP("mul", T(b), T(b));
     cr_tensor *in[2] = {a, b}, *out[2];
     cr_backward_call c = {.roots = &y, .root_count = 1, .inputs = in, .input_count = 2};
 
@@ -275,14 +277,14 @@ TEST(grad_gives_gradients_of_inner_tensors)
     SAME(out[0], 32);
     SAME(out[1], 8);
     EQ(cr_grad_of(a), NULL);
-    keep(out[0]);
-    keep(out[1]);
+    keep_tensor(out[0]);
+    keep_tensor(out[1]);
     drop_kept();
 }
 
 TEST(backward_to_given_inputs_leaves_other_leaves_alone)
 {
-    cr_tensor *a = keep(LEAF(2)), *b = keep(LEAF(3)), *y = OP("mul", T(a), T(b));
+    cr_tensor *a = keep_tensor(LEAF(2)), *b = keep_tensor(LEAF(3)), *y = OP("mul", T(a), T(b));
     cr_backward_call c = {.roots = &y,
                           .root_count = 1,
                           .inputs = &a,
@@ -297,7 +299,7 @@ TEST(backward_to_given_inputs_leaves_other_leaves_alone)
 
 TEST(the_gradient_of_a_leaf_root_is_its_cotangent)
 {
-    cr_tensor *a = keep(LEAF(2));
+    cr_tensor *a = keep_tensor(LEAF(2));
 
     OK(backward_from(a, false, false));
     SAME(cr_grad_of(a), 1);
@@ -306,7 +308,8 @@ TEST(the_gradient_of_a_leaf_root_is_its_cotangent)
 
 TEST(several_roots_share_one_run)
 {
-    cr_tensor *a = keep(LEAF(2)), *b = OP("mul", T(a), T(a)), *c = OP("mul", T(b), N(10));
+    cr_tensor *a = keep_tensor(LEAF(2)), *b = OP("mul", T(a), T(a)),
+              *c = OP("mul", T(b), N(10));
     cr_tensor *roots[2] = {b, c};
     cr_backward_call call = {.roots = roots, .root_count = 2};
 
@@ -340,7 +343,7 @@ static cr_status tenfold(void *context, cr_tensor **grads, int n, cr_tensor *con
 
 TEST(hooks_run_in_torchs_order)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2));
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = OP("mul", T(a), N(2));
     cr_node *n;
 
     *seen = 0;
@@ -361,7 +364,7 @@ TEST(hooks_run_in_torchs_order)
 
 TEST(a_removed_hook_does_not_run_after_its_tensor_was_freed)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2));
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = OP("mul", T(a), N(2));
     cr_hook *h, *late;
 
     *seen = 0;
@@ -378,7 +381,7 @@ TEST(a_removed_hook_does_not_run_after_its_tensor_was_freed)
 
 TEST(hooks_need_a_tensor_that_requires_a_gradient)
 {
-    cr_tensor *a = keep(VEC(1)), *b = keep(LEAF(1));
+    cr_tensor *a = keep_tensor(VEC(1)), *b = keep_tensor(LEAF(1));
 
     FAILS(CR_RUNTIME, cr_hook_tensor(NULL, a, &(cr_hook_call){.fn = note}));
     SAYS("cannot register a hook on a tensor that doesn't require gradient");
@@ -404,7 +407,7 @@ static cr_status inner_backward(void *context, cr_tensor **grads, int n,
 
 TEST(a_hook_may_call_backward)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2));
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = OP("mul", T(a), N(2));
 
     OK(cr_hook_tensor(NULL, y, &(cr_hook_call){.fn = inner_backward, .context = a}));
     OK(backward_from(y, false, false));
@@ -414,7 +417,7 @@ TEST(a_hook_may_call_backward)
 
 TEST(a_failing_hook_ends_the_run)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = OP("mul", T(a), N(2));
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = OP("mul", T(a), N(2));
     cr_tensor *z = OP("sum", T(OP("mul", T(y), T(y))));
 
     OK(cr_hook_tensor(NULL, y, &(cr_hook_call){.fn = tenfold, .context = ""}));
@@ -428,7 +431,7 @@ TEST(a_failing_hook_ends_the_run)
 /* --- leaves --- */
 TEST(an_adopted_gradient_is_not_copied_and_a_shared_one_is)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = OP("add", T(a), N(1)), *g = keep(VEC(3));
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = OP("add", T(a), N(1)), *g = keep_tensor(VEC(3));
     cr_backward_call c = {.roots = &y, .grads = &g, .root_count = 1};
 
     OK(cr_backward(&c, NULL));
@@ -439,7 +442,7 @@ TEST(an_adopted_gradient_is_not_copied_and_a_shared_one_is)
 
 TEST(create_graph_makes_gradients_with_history)
 {
-    cr_tensor *a = keep(LEAF(3)), *y = OP("mul", T(a), T(a));
+    cr_tensor *a = keep_tensor(LEAF(3)), *y = OP("mul", T(a), T(a));
 
     OK(backward_from(y, false, true));
     CHECK(cr_requires_grad(cr_grad_of(a)));
@@ -464,7 +467,7 @@ TEST(anomaly_mode_names_the_function_that_made_nan)
     cr_anomaly_report = report;
     cr_anomaly_free = freed;
     cr_anomaly_set(true, true);
-    cr_tensor *a = keep(LEAF(0));
+    cr_tensor *a = keep_tensor(LEAF(0));
     cr_tensor *y = OP("mul", T(OP("div", T(a), T(a))), N(0));
     FAILS(CR_RUNTIME, backward_from(y, false, false));
     SAYS("Function 'DivBackward0' returned nan values in its 0th output.");

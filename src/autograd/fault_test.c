@@ -88,7 +88,7 @@ TEST(every_allocation_may_fail)
     uint64_t n = 0;
     cr_status st;
 
-    start();
+    start_autograd();
     OK(attempt());
     int64_t before = used();
     do {

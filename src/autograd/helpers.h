@@ -5,7 +5,7 @@
 #include "autograd/autograd.h"
 #include "base/test.h"
 
-static CR_UNUSED void start(void)
+static CR_UNUSED void start_autograd(void)
 {
     OK(cr_tensor_start());
     OK(cr_autograd_start());
@@ -16,7 +16,7 @@ static CR_UNUSED cr_tensor *vec(int n, const double *v)
 {
     cr_tensor *t = NULL;
 
-    start();
+    start_autograd();
     OK(cr_tensor_new(&t, CR_F64, CR_HOST, 1, (int64_t[]){n}));
     memcpy(t->data, v, (size_t)n * sizeof *v);
     return t;
@@ -34,7 +34,7 @@ static CR_UNUSED cr_tensor *leaf(cr_tensor *t)
 enum { CR_TEST_KEPT = 256 };
 static cr_tensor *kept_tensors[CR_TEST_KEPT];
 static int kept_count;
-static CR_UNUSED cr_tensor *keep(cr_tensor *t)
+static CR_UNUSED cr_tensor *keep_tensor(cr_tensor *t)
 {
     CR_ASSERT(kept_count < CR_TEST_KEPT);
     return kept_tensors[kept_count++] = t;
@@ -64,7 +64,7 @@ static CR_UNUSED cr_tensor *op(const char *name, int n, const cr_value *arg)
         cr_test_failed(__FILE__, __LINE__, "%s: %s", name, cr_error_message());
         return NULL;
     }
-    return keep(t);
+    return keep_tensor(t);
 }
 #define T(t) cr_of_tensor(t)
 #define N(x) cr_of_number(cr_scalar_float(x))
@@ -105,11 +105,11 @@ static CR_UNUSED cr_tensor *gradient(cr_tensor *root, cr_tensor *input, bool cre
                           .create_graph = create};
 
     OK(cr_backward(&c, &g));
-    return keep(g);
+    return keep_tensor(g);
 }
 
-static CR_UNUSED void same(const char *file, int line, const cr_tensor *t, int n,
-                           const double *v)
+static CR_UNUSED void check_elements(const char *file, int line, const cr_tensor *t, int n,
+                                     const double *v)
 {
     cr_test_compared();
     if (!t || t->numel != n) {
@@ -130,7 +130,8 @@ static CR_UNUSED void same(const char *file, int line, const cr_tensor *t, int n
             cr_test_failed(file, line, "element %d is %.12g, not %.12g", i, got[i], v[i]);
 }
 #define SAME(t, ...)                                                                           \
-    same(__FILE__, __LINE__, t, (int)CR_LEN(((double[]){__VA_ARGS__})), (double[]){__VA_ARGS__})
+    check_elements(__FILE__, __LINE__, t, (int)CR_LEN(((double[]){__VA_ARGS__})),              \
+                   (double[]){__VA_ARGS__})
 
 #define SAYS(text) EQ_STR(cr_error_message(), text)
 

@@ -55,7 +55,7 @@ static cr_tensor *square(cr_tensor *x)
 
 TEST(a_node_of_another_kind_takes_part)
 {
-    cr_tensor *a = keep(LEAF(1, 2, 3)), *y = OP("sum", T(square(OP("mul", T(a), N(3)))));
+    cr_tensor *a = keep_tensor(LEAF(1, 2, 3)), *y = OP("sum", T(square(OP("mul", T(a), N(3)))));
 
     OK(backward_from(y, false, false));
     SAME(cr_grad_of(a), 18, 36, 54);
@@ -65,7 +65,7 @@ TEST(a_node_of_another_kind_takes_part)
 
 TEST(the_second_derivative_of_such_a_node_is_recorded)
 {
-    cr_tensor *a = keep(LEAF(1, 2, 3));
+    cr_tensor *a = keep_tensor(LEAF(1, 2, 3));
     cr_tensor *g = gradient(OP("sum", T(square(a))), a, true);
 
     SAME(gradient(OP("sum", T(g)), a, false), 2, 2, 2);
@@ -74,7 +74,7 @@ TEST(the_second_derivative_of_such_a_node_is_recorded)
 
 TEST(a_gradient_of_another_shape_is_refused)
 {
-    cr_tensor *a = keep(LEAF(1, 2, 3)), *y = OP("sum", T(square(a)));
+    cr_tensor *a = keep_tensor(LEAF(1, 2, 3)), *y = OP("sum", T(square(a)));
 
     answer_size = 2;
     FAILS(CR_RUNTIME, backward_from(y, false, false));
@@ -101,7 +101,7 @@ TEST(a_node_keeps_its_leaf_alive)
 /* --- saved values --- */
 TEST(saved_values_are_readable_until_released)
 {
-    cr_tensor *a = keep(LEAF(1, 2)), *b = keep(VEC(3, 4)),
+    cr_tensor *a = keep_tensor(LEAF(1, 2)), *b = keep_tensor(VEC(3, 4)),
               *y = OP("sum", T(OP("mul", T(a), T(b))));
     cr_node *n = y->grad->grad_fn->edges[0].node;
     const char *name;
@@ -120,7 +120,7 @@ TEST(saved_values_are_readable_until_released)
 
 TEST(only_sizes_are_saved_when_only_sizes_are_read)
 {
-    cr_tensor *a = keep(LEAF(1, 2)), *b = OP("mul", T(a), N(1)), *y = OP("sum", T(b));
+    cr_tensor *a = keep_tensor(LEAF(1, 2)), *b = OP("mul", T(a), N(1)), *y = OP("sum", T(b));
 
     OK(INPLACE("add", T(b), N(1))); /* sum reads size(self) only, so this is allowed */
     OK(backward_from(y, false, false));
@@ -154,7 +154,7 @@ static void drop_double(void *p)
 TEST(saved_tensor_hooks_see_every_saved_tensor)
 {
     cr_saved_hooks hooks = {.pack = pack_double, .unpack = unpack_double, .drop = drop_double};
-    cr_tensor *a = keep(LEAF(1, 2)), *e;
+    cr_tensor *a = keep_tensor(LEAF(1, 2)), *e;
 
     packed = unpacked = dropped = 0;
     cr_saved_hooks_push(&hooks);
@@ -175,14 +175,14 @@ TEST(saved_tensor_hooks_see_every_saved_tensor)
 /* --- lists --- */
 TEST(each_item_of_a_list_argument_gets_its_gradient)
 {
-    cr_tensor *a = keep(LEAF(1, 2)), *b = keep(VEC(3)), *c = keep(LEAF(4));
+    cr_tensor *a = keep_tensor(LEAF(1, 2)), *b = keep_tensor(VEC(3)), *c = keep_tensor(LEAF(4));
     cr_value items[3] = {T(a), T(b), T(c)};
     cr_value list = {.tag = CR_TENSORS, .len = 3, .list = items};
     cr_tensor *y = OP("cat", list, cr_of_int(0));
 
     EQ(y->grad->grad_fn->edge_count, 3);
     EQ(y->grad->grad_fn->edges[1].node, NULL);
-    OK(backward_from(OP("sum", T(OP("mul", T(y), T(keep(VEC(10, 20, 30, 40)))))), false,
+    OK(backward_from(OP("sum", T(OP("mul", T(y), T(keep_tensor(VEC(10, 20, 30, 40)))))), false,
                      false));
     SAME(cr_grad_of(a), 10, 20);
     SAME(cr_grad_of(c), 40);
@@ -191,7 +191,7 @@ TEST(each_item_of_a_list_argument_gets_its_gradient)
 
 TEST(a_list_result_accepts_cotangents_of_some_items)
 {
-    cr_tensor *a = keep(LEAF(1, 2, 3));
+    cr_tensor *a = keep_tensor(LEAF(1, 2, 3));
     cr_value r, arg[2] = {T(a), cr_of_int(0)};
 
     OK(cr_call_named("unbind", arg, 2, &r));
@@ -212,7 +212,7 @@ static cr_tensor *complex_of(cr_tensor *pairs) /* 2n numbers to n */
 
 TEST(a_real_factor_of_a_complex_product_gets_a_real_gradient)
 {
-    cr_tensor *pairs = keep(LEAF(1, 2, 3, 4)), *x = keep(LEAF(5, 6));
+    cr_tensor *pairs = keep_tensor(LEAF(1, 2, 3, 4)), *x = keep_tensor(LEAF(5, 6));
     cr_tensor *y = OP("mul", T(complex_of(pairs)), T(x));
 
     OK(backward_from(OP("sum", T(OP("view_as_real", T(y)))), false, false));
@@ -224,7 +224,8 @@ TEST(a_real_factor_of_a_complex_product_gets_a_real_gradient)
 
 TEST(changing_real_parts_in_place_reaches_the_complex_base)
 {
-    cr_tensor *pairs = keep(LEAF(1, 2, 3, 4)), *z = OP("mul", T(complex_of(pairs)), N(1));
+    cr_tensor *pairs = keep_tensor(LEAF(1, 2, 3, 4)),
+              *z = OP("mul", T(complex_of(pairs)), N(1));
     cr_tensor *parts = OP("view_as_real", T(z));
     cr_tensor *re = OP("select", T(parts), cr_of_int(1), cr_of_int(0));
 

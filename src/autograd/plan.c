@@ -42,7 +42,7 @@ static bool asks_shape(int builtin)
     }
 }
 
-static void walk(walk_state *s, const cr_rule *r, bool shape);
+static void walk_rule(walk_state *s, const cr_rule *r, bool shape);
 
 static void use_slot(walk_state *s, int slot, bool shape)
 {
@@ -56,7 +56,7 @@ static void use_slot(walk_state *s, int slot, bool shape)
         else
             s->need->values |= s->stands_for[slot];
     } else if (slot >= op->first_let_slot)
-        walk(s, op->lets[slot - op->first_let_slot].rule, shape);
+        walk_rule(s, op->lets[slot - op->first_let_slot].rule, shape);
     else if (slot >= op->first_grad_slot)
         s->need->cotangents |= 1u << (slot - op->first_grad_slot);
     else if (shape)
@@ -74,11 +74,11 @@ static void walk_each(walk_state *s, const cr_rule *r)
                    s->op->param[over->slot].type == CR_T_TENSORS;
 
     s->stands_for[r->slot] = tensors ? (uint64_t)1 << over->slot : 0;
-    walk(s, over, tensors);
-    walk(s, r->args[1], false);
+    walk_rule(s, over, tensors);
+    walk_rule(s, r->args[1], false);
 }
 
-static void walk(walk_state *s, const cr_rule *r, bool shape)
+static void walk_rule(walk_state *s, const cr_rule *r, bool shape)
 {
     if (r->kind == CR_RULE_NAME)
         use_slot(s, r->slot, shape);
@@ -86,9 +86,9 @@ static void walk(walk_state *s, const cr_rule *r, bool shape)
         walk_each(s, r);
     else
         for (int i = 0; i < r->count; i++)
-            walk(s, r->args[i],
-                 r->kind == CR_RULE_CALL ? asks_shape(r->builtin)
-                                         : shape && r->kind != CR_RULE_CHOOSE);
+            walk_rule(s, r->args[i],
+                      r->kind == CR_RULE_CALL ? asks_shape(r->builtin)
+                                              : shape && r->kind != CR_RULE_CHOOSE);
 }
 
 static void find_need(cr_need *need, const cr_op *op, const cr_derivative *d)
@@ -98,7 +98,7 @@ static void find_need(cr_need *need, const cr_op *op, const cr_derivative *d)
     need->param = (uint8_t)d->arg;
     need->rule = d->rule;
     if (d->rule)
-        walk(&s, d->rule, false);
+        walk_rule(&s, d->rule, false);
     need->shapes &= ~need->values;
 }
 
@@ -136,7 +136,7 @@ static int8_t written_param(const cr_op *op)
     return -1;
 }
 
-static cr_reads join(const cr_plan *p, uint32_t wanted)
+static cr_reads plan_join(const cr_plan *p, uint32_t wanted)
 {
     cr_reads r = {0};
 
@@ -152,10 +152,10 @@ static cr_reads join(const cr_plan *p, uint32_t wanted)
 
 cr_reads cr_plan_reads(const cr_plan *p, uint32_t wanted)
 {
-    return CR_LIKELY(wanted < CR_READS) ? p->reads[wanted] : join(p, wanted);
+    return CR_LIKELY(wanted < CR_READS) ? p->reads[wanted] : plan_join(p, wanted);
 }
 
-static cr_plan *make_plan(const cr_op *op)
+static cr_plan *plan_make(const cr_op *op)
 {
     bool stated = op->node && op->node->kind == CR_RULE_STRING;
     size_t name_size = strlen(stated ? op->node->name : op->name) + 24;
@@ -178,7 +178,7 @@ static cr_plan *make_plan(const cr_op *op)
     p->no_history = strstr(op->tags, "no_history") != NULL;
     p->written = written_param(op);
     for (uint32_t wanted = 0; wanted < CR_READS; wanted++)
-        p->reads[wanted] = join(p, wanted);
+        p->reads[wanted] = plan_join(p, wanted);
     make_name(p->name, op);
     p->kind.name = op->node && !stated ? NULL : p->name;
     p->kind.name_of = cr_formula_name;
@@ -194,7 +194,7 @@ cr_status cr_plans_start(cr_status (*apply)(cr_node *, cr_tensor *const *, cr_te
     if (!all)
         return CR_MEMORY;
     for (int i = 0; i < n; i++) {
-        cr_plan *p = make_plan(cr_ops_at(i));
+        cr_plan *p = plan_make(cr_ops_at(i));
         if (!p)
             return CR_MEMORY;
         p->kind.apply = apply;

@@ -31,7 +31,7 @@ cr_task_item *cr_task_find(const cr_task *t, const cr_node *n)
     return at ? &t->items.at[at - 1] : NULL;
 }
 
-static cr_status grow_table(cr_task *t)
+static cr_status task_grow(cr_task *t)
 {
     size_t size = t->table_size ? t->table_size * 4 : 64;
     uint32_t *table = cr_alloc_zero(size * sizeof *table);
@@ -50,7 +50,7 @@ static cr_status grow_table(cr_task *t)
 static cr_status task_item_of(cr_task *t, cr_node *n, uint32_t *out, bool *is_new)
 {
     if (t->items.len * 2 >= t->table_size)
-        CR_TRY(grow_table(t));
+        CR_TRY(task_grow(t));
     uint32_t *at = task_find_place(t, n);
     *is_new = !*at;
     if (!*at) {

@@ -25,7 +25,7 @@ static void *worker(void *p)
 
 TEST(threads_may_share_a_leaf)
 {
-    cr_tensor *shared = keep(LEAF(1, 2));
+    cr_tensor *shared = keep_tensor(LEAF(1, 2));
     pthread_t thread[THREADS];
     void *failed;
 
@@ -47,7 +47,7 @@ static void *drop_graph(void *p)
 
 TEST(a_graph_may_be_freed_by_another_thread)
 {
-    cr_tensor *a = keep(LEAF(1)), *y = cr_keep(a);
+    cr_tensor *a = keep_tensor(LEAF(1)), *y = cr_keep(a);
     pthread_t thread;
 
     for (int i = 0; i < 1000; i++) {

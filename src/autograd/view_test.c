@@ -12,7 +12,7 @@ static cr_tensor *reversed_view(cr_tensor *t) /* of a 2 x 2 matrix made from fou
 
 TEST(a_view_of_a_view_refers_to_the_base)
 {
-    cr_tensor *a = keep(VEC(1, 2, 3, 4)), *v = reversed_view(a);
+    cr_tensor *a = keep_tensor(VEC(1, 2, 3, 4)), *v = reversed_view(a);
 
     EQ(cr_base_of(v), a);
     EQ(cr_base_of(a), NULL);
@@ -21,7 +21,7 @@ TEST(a_view_of_a_view_refers_to_the_base)
 
 TEST(gradients_flow_through_views)
 {
-    cr_tensor *a = keep(LEAF(1, 2, 3, 4)), *w = keep(VEC(10, 20));
+    cr_tensor *a = keep_tensor(LEAF(1, 2, 3, 4)), *w = keep_tensor(VEC(10, 20));
     cr_tensor *row = at(reversed_view(a), 1);
 
     OK(backward_from(OP("sum", T(OP("mul", T(row), T(w)))), false, false));
@@ -31,7 +31,7 @@ TEST(gradients_flow_through_views)
 
 TEST(changing_a_leaf_or_its_view_in_place_is_refused)
 {
-    cr_tensor *a = keep(LEAF(1, 2));
+    cr_tensor *a = keep_tensor(LEAF(1, 2));
 
     FAILS(CR_RUNTIME, INPLACE("mul", T(a), N(2)));
     SAYS("a leaf Variable that requires grad is being used in an in-place operation.");
@@ -49,7 +49,7 @@ TEST(changing_a_leaf_or_its_view_in_place_is_refused)
 
 TEST(a_tensor_changed_in_place_is_the_result_of_that_operation)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *x = keep(VEC(5, 7));
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *x = keep_tensor(VEC(5, 7));
 
     OK(INPLACE("mul", T(x), T(w)));
     CHECK(cr_requires_grad(x) && !cr_is_leaf(x));
@@ -61,7 +61,7 @@ TEST(a_tensor_changed_in_place_is_the_result_of_that_operation)
 
 TEST(in_place_keeps_the_history_of_self)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *x = OP("mul", T(w), N(4));
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *x = OP("mul", T(w), N(4));
 
     OK(INPLACE("add", T(x), T(w)));
     OK(INPLACE("mul", T(x), N(10)));
@@ -72,7 +72,7 @@ TEST(in_place_keeps_the_history_of_self)
 
 TEST(in_place_with_itself_uses_the_old_value)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *x = OP("mul", T(w), N(1));
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *x = OP("mul", T(w), N(1));
 
     OK(INPLACE("mul", T(x), T(x)));
     OK(backward_from(OP("sum", T(x)), false, false));
@@ -82,7 +82,7 @@ TEST(in_place_with_itself_uses_the_old_value)
 
 TEST(changing_a_view_changes_the_history_of_its_base)
 {
-    cr_tensor *w = keep(LEAF(2, 3, 4)), *a = OP("mul", T(w), N(1)), *v = at(a, 0);
+    cr_tensor *w = keep_tensor(LEAF(2, 3, 4)), *a = OP("mul", T(w), N(1)), *v = at(a, 0);
     cr_node *n;
 
     OK(INPLACE("mul", T(v), N(5)));
@@ -96,7 +96,8 @@ TEST(changing_a_view_changes_the_history_of_its_base)
 
 TEST(a_plain_base_gains_history_through_a_view)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *out = keep(VEC(0, 0, 0)), *other = at(out, 0);
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *out = keep_tensor(VEC(0, 0, 0)),
+              *other = at(out, 0);
 
     OK(INPLACE("add", T(at(out, 1)), T(at(w, 0))));
     CHECK(cr_requires_grad(out) && cr_requires_grad(other) && !cr_is_leaf(other));
@@ -107,7 +108,7 @@ TEST(a_plain_base_gains_history_through_a_view)
 
 TEST(other_views_see_the_change)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *a = OP("mul", T(w), N(1)), *first = at(a, 0);
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *a = OP("mul", T(w), N(1)), *first = at(a, 0);
 
     OK(INPLACE("mul", T(a), N(7)));
     OK(backward_from(OP("mul", T(first), N(1)), false, false));
@@ -117,7 +118,7 @@ TEST(other_views_see_the_change)
 
 TEST(the_second_derivative_passes_a_changed_view)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *a = OP("mul", T(w), N(1)), *v = at(a, 0);
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *a = OP("mul", T(w), N(1)), *v = at(a, 0);
 
     OK(INPLACE("mul", T(v), T(at(w, 1)))); /* a = (w0 * w1, w1) */
     cr_tensor *y = OP("sum", T(OP("mul", T(a), T(a))));
@@ -130,7 +131,7 @@ TEST(the_second_derivative_passes_a_changed_view)
 TEST(overwriting_cuts_the_gradient)
 {
     cr_value r;
-    cr_tensor *w = keep(LEAF(2, 3)), *a = OP("mul", T(w), N(1));
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *a = OP("mul", T(w), N(1));
 
     OK(cr_call_named("zero_", (cr_value[]){T(at(a, 0))}, 1, &r));
     cr_drop(r.t);
@@ -141,7 +142,7 @@ TEST(overwriting_cuts_the_gradient)
 
 TEST(copy_passes_the_gradient_to_its_source)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *a = keep(VEC(9, 9, 9));
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *a = keep_tensor(VEC(9, 9, 9));
     cr_value r;
 
     OK(cr_call_named("copy_", (cr_value[]){T(at(a, 2)), T(at(w, 1))}, 2, &r));
@@ -153,7 +154,7 @@ TEST(copy_passes_the_gradient_to_its_source)
 
 TEST(views_made_under_no_grad_cannot_be_changed_with_grad_mode_on)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *a = OP("mul", T(w), N(1));
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *a = OP("mul", T(w), N(1));
 
     cr_thread.no_grad = true;
     cr_tensor *v = at(a, 0);
@@ -165,7 +166,7 @@ TEST(views_made_under_no_grad_cannot_be_changed_with_grad_mode_on)
 
 TEST(one_of_several_views_cannot_be_changed)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *a = OP("mul", T(w), N(1));
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *a = OP("mul", T(w), N(1));
     cr_value r, arg[2] = {T(a), cr_of_int(0)};
 
     OK(cr_call_named("unbind", arg, 2, &r));
@@ -183,7 +184,7 @@ TEST(one_of_several_views_cannot_be_changed)
 
 TEST(detaching_a_view_in_place_is_refused)
 {
-    cr_tensor *w = keep(VEC(2, 3));
+    cr_tensor *w = keep_tensor(VEC(2, 3));
 
     FAILS(CR_RUNTIME, cr_detach_inplace(at(w, 0)));
     CHECK(
@@ -193,7 +194,7 @@ TEST(detaching_a_view_in_place_is_refused)
 
 TEST(inference_tensors_cannot_be_changed_or_saved_outside_inference_mode)
 {
-    cr_tensor *w = keep(LEAF(2, 3));
+    cr_tensor *w = keep_tensor(LEAF(2, 3));
 
     cr_thread.inference = true;
     cr_tensor *t = OP("mul", T(w), N(2));
@@ -212,7 +213,7 @@ TEST(inference_tensors_cannot_be_changed_or_saved_outside_inference_mode)
 
 TEST(retained_gradients_follow_a_change_in_place)
 {
-    cr_tensor *w = keep(LEAF(2, 3)), *y = OP("mul", T(w), N(2));
+    cr_tensor *w = keep_tensor(LEAF(2, 3)), *y = OP("mul", T(w), N(2));
 
     OK(cr_retain_grad(y));
     OK(INPLACE("mul", T(y), N(3)));
@@ -224,20 +225,21 @@ TEST(retained_gradients_follow_a_change_in_place)
 
 TEST(a_transposed_tensor_keeps_its_gradient)
 {
-    cr_tensor *w = keep(LEAF(1, 2, 3, 4)),
+    cr_tensor *w = keep_tensor(LEAF(1, 2, 3, 4)),
               *m = OP("view", T(OP("mul", T(w), N(1))), cr_of_ints((int64_t[]){2, 2}, 2));
     cr_value r;
 
     OK(cr_call_named("transpose_", (cr_value[]){T(m), cr_of_int(0), cr_of_int(1)}, 3, &r));
     cr_drop(r.t);
-    OK(backward_from(OP("sum", T(OP("mul", T(at(m, 0)), T(keep(VEC(10, 20)))))), false, false));
+    OK(backward_from(OP("sum", T(OP("mul", T(at(m, 0)), T(keep_tensor(VEC(10, 20)))))), false,
+                     false));
     SAME(cr_grad_of(w), 10, 0, 20, 0);
     drop_kept();
 }
 
 TEST(overlapping_views_add_up)
 {
-    cr_tensor *w = keep(LEAF(1, 2, 3, 4));
+    cr_tensor *w = keep_tensor(LEAF(1, 2, 3, 4));
     cr_tensor *windows = OP("as_strided", T(w), cr_of_ints((int64_t[]){3, 2}, 2),
                             cr_of_ints((int64_t[]){1, 1}, 2));
 
@@ -248,7 +250,7 @@ TEST(overlapping_views_add_up)
 
 TEST(overlapping_views_add_up_after_a_change_of_their_base)
 {
-    cr_tensor *w = keep(LEAF(1, 2, 3)), *a = OP("mul", T(w), N(1));
+    cr_tensor *w = keep_tensor(LEAF(1, 2, 3)), *a = OP("mul", T(w), N(1));
     cr_tensor *windows = OP("as_strided", T(a), cr_of_ints((int64_t[]){2, 2}, 2),
                             cr_of_ints((int64_t[]){1, 1}, 2));
     cr_tensor *rows = OP("expand", T(a), cr_of_ints((int64_t[]){4, 3}, 2));
@@ -261,7 +263,7 @@ TEST(overlapping_views_add_up_after_a_change_of_their_base)
 
 TEST(a_result_saved_by_a_change_of_a_view_is_a_view_of_the_base_again)
 {
-    cr_tensor *w = keep(LEAF(0.5, 1)), *a = OP("mul", T(w), N(1)), *v = at(a, 0);
+    cr_tensor *w = keep_tensor(LEAF(0.5, 1)), *a = OP("mul", T(w), N(1)), *v = at(a, 0);
 
     OK(INPLACE("exp", T(v)));
     cr_tensor *g = gradient(OP("sum", T(a)), w, true), *y = OP("sum", T(OP("mul", T(g), T(a))));
