@@ -68,7 +68,7 @@ static bool node_is_cheap(const cr_gnode *n)
     return !cr_gnode_has_effect(n) && (cr_op_is_cheap(n->op) || is_small_fold(n));
 }
 
-static cr_gvalue *output_value(const cutter *c, int k)
+static cr_gvalue *joint_output(const cutter *c, int k)
 {
     const cr_garg *a = &c->joint->body->output[k];
 
@@ -100,7 +100,7 @@ static bool is_forward_node(const cutter *c, const cr_gnode *n)
     return n->result_count && c->forward[n->result[0]->id];
 }
 
-static void need(void *context, cr_gvalue *v)
+static void need_forward(void *context, cr_gvalue *v)
 {
     cutter *c = context;
 
@@ -118,7 +118,7 @@ static bool fills_new(const cr_gnode *n)
 }
 
 /* After the first copy to an input a functional graph has only copies and views. */
-static void check_node(cutter *c, const cr_gnode *n)
+static void check_can_cut(cutter *c, const cr_gnode *n)
 {
     bool back = cr_gnode_copies_back(n);
 
@@ -140,12 +140,12 @@ static void find_forward(cutter *c)
         c->forward[c->joint->input[i]->id] = true;
     for (size_t i = 0; i < b->len; i++) {
         bool forward = is_forward(c, b->at[i]);
-        check_node(c, b->at[i]);
+        check_can_cut(c, b->at[i]);
         for (int k = 0; k < b->at[i]->result_count; k++)
             c->forward[b->at[i]->result[k]->id] = forward;
     }
     for (int k = 0; k < c->outputs; k++)
-        if (output_value(c, k) && !c->forward[output_value(c, k)->id])
+        if (joint_output(c, k) && !c->forward[joint_output(c, k)->id])
             cr_bail(c->s, CR_VALUE, "output %d depends on a cotangent", k);
 }
 
@@ -230,11 +230,11 @@ static void find_needed(cutter *c)
         const cr_gnode *n = b->at[i];
         bool forward = is_forward_node(c, n);
         for (int k = 0; k < n->arg_count && !forward; k++)
-            cr_garg_each(&n->arg[k], need, c);
+            cr_garg_each(&n->arg[k], need_forward, c);
     }
     for (int k = c->outputs; k < b->output_count; k++)
-        if (output_value(c, k))
-            need(c, output_value(c, k));
+        if (joint_output(c, k))
+            need_forward(c, joint_output(c, k));
 }
 
 /* --- the cut --- */
@@ -324,7 +324,7 @@ typedef struct {
 
 /* True when the graph needs node `n`.  Nodes with effects are needed even if their results are
  * not read. */
-static bool is_made(const part *p, const cr_gnode *n)
+static bool part_makes(const part *p, const cr_gnode *n)
 {
     bool read = is_forward_node(p->c, n) == p->forward && cr_gnode_has_effect(n);
 
@@ -339,7 +339,7 @@ static void want_sources(const part *p)
     const cr_gblock *b = p->c->joint->body;
 
     for (size_t i = b->len; i-- > 0;)
-        for (int k = 0; k < b->at[i]->arg_count && is_made(p, b->at[i]); k++)
+        for (int k = 0; k < b->at[i]->arg_count && part_makes(p, b->at[i]); k++)
             cr_garg_each(&b->at[i]->arg[k], want, p->c);
 }
 
@@ -392,7 +392,7 @@ static void find_missing(void *context, cr_gvalue *v)
         x->missing = v->by;
 }
 
-static void copy_node(part *p, cr_rewrite *w, const cr_gnode *n)
+static void part_copy(part *p, cr_rewrite *w, const cr_gnode *n)
 {
     p->copied_forward += n->kind == CR_GNODE_CALL && is_forward_node(p->c, n);
     cr_rewrite_copy(w, w->to->body, n);
@@ -419,7 +419,7 @@ static void copy_late(part *p, cr_rewrite *w, const cr_gnode *n)
         }
         open.len--;
         if (!n->result_count || !w->now[n->result[0]->id])
-            copy_node(p, w, n);
+            part_copy(p, w, n);
     }
 }
 
@@ -450,14 +450,14 @@ static cr_graph *copy_part(part *p, cr_gvalue *const *input, int inputs, const c
         w.now[input[i]->id] = cr_graph_input(g, input[i]->name, &input[i]->type);
     for (size_t i = 0; i < joint->body->len; i++) {
         const cr_gnode *n = joint->body->at[i];
-        if (!is_made(p, n))
+        if (!part_makes(p, n))
             continue;
         if (!cloned && p->forward && cr_gnode_copies_back(n)) {
             clone_stale(p, &w);
             cloned = true;
         }
         if (p->forward)
-            copy_node(p, &w, n);
+            part_copy(p, &w, n);
         else if (!is_forward_node(p->c, n))
             copy_late(p, &w, n);
     }
@@ -524,7 +524,7 @@ static void check_given(const part *p)
     }
 }
 
-static cr_graph *backward_graph(cutter *c, const value_list *saved, int *recomputed)
+static cr_graph *cut_backward(cutter *c, const value_list *saved, int *recomputed)
 {
     const cr_graph *joint = c->joint;
     int cotangents = joint->input_count - c->primals, n = (int)saved->len + cotangents;
@@ -596,7 +596,7 @@ static cr_aot_parts make_parts(cutter *c, const value_list *saved)
     cr_aot_parts parts = {.saved = (int)saved->len};
 
     parts.forward = forward_graph(c, saved);
-    parts.backward = backward_graph(c, saved, &parts.recomputed);
+    parts.backward = cut_backward(c, saved, &parts.recomputed);
     for (size_t i = 0; i < saved->len; i++)
         parts.saved_bytes +=
             saved->at[i]->by || c->stale[saved->at[i]->id] ? value_bytes(saved->at[i]) : 0;
@@ -676,5 +676,5 @@ cr_graph *cr_aot_backward_like(const cr_graph *joint, int primals, int outputs,
     int recomputed;
 
     find_forward(&c);
-    return backward_graph(&c, &list, &recomputed);
+    return cut_backward(&c, &list, &recomputed);
 }
