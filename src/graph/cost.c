@@ -83,7 +83,7 @@ static int64_t other_value(coster *x, int64_t seen, int attempt)
     }
 }
 
-static void choose(coster *x, cr_scalar *symbol, int attempt)
+static void choose_samples(coster *x, cr_scalar *symbol, int attempt)
 {
     const cr_gnumbers *n = &x->g->numbers;
 
@@ -101,7 +101,7 @@ static const cr_sym *symbol_name(coster *x, size_t k)
     return cr_sym_name(x->t, cr_session_printf(x->s, "$%zu", stands_for(x, k)), 0, CR_SYM_HIGH);
 }
 
-static const cr_sym *number_of(coster *x, const cr_sym *const *e, size_t k)
+static const cr_sym *number_sym(coster *x, const cr_sym *const *e, size_t k)
 {
     const cr_gnumber *n = &x->g->numbers.list.at[k];
     const cr_sym *a = n->fn > CR_GNUM_CONST ? e[n->a] : NULL,
@@ -132,7 +132,7 @@ static void know_numbers(coster *x)
     const cr_sym **e = CR_NEW_N(x->s, const cr_sym *, n + 1);
 
     for (size_t k = 0; k < n; k++) {
-        sized one = {.e = e[k] = number_of(x, e, k)};
+        sized one = {.e = e[k] = number_sym(x, e, k)};
         for (int i = 0; one.e && i < x->samples; i++)
             one.at[i] = x->whole.in[i]->numbers.list.at[k].value.i;
         if (one.e && one.e->kind != CR_SYM_INT)
@@ -144,7 +144,7 @@ static void know_numbers(coster *x)
 
 static void hold(coster *x, cr_graph *g) { CR_PUSH(x->s, &x->made, g); }
 
-static bool is_composite(const cr_gnode *n)
+static bool costs_its_parts(const cr_gnode *n)
 {
     const cr_op *op = n->op->inplace_of ? n->op->inplace_of : n->op;
 
@@ -167,7 +167,7 @@ static cr_graph *parts_of(coster *x, const cr_graph *g)
     hold(x, copy);
     x->nodes = 0;
     tag(x, copy->body, &x->nodes);
-    split = cr_rewrite_split(copy, is_composite);
+    split = cr_rewrite_split(copy, costs_its_parts);
     if (split != copy)
         hold(x, split);
     return split;
@@ -206,7 +206,7 @@ static void try_sample(coster *x, int attempt)
     cr_scalar *symbol = CR_NEW_N(x->s, cr_scalar, x->g->numbers.list.len + 1);
     cr_graph *g = NULL, *parts;
 
-    choose(x, symbol, attempt);
+    choose_samples(x, symbol, attempt);
     if (is_taken(x, symbol) || cr_graph_instantiate_at(&g, x->s, x->g, symbol, false) || !g)
         return;
     hold(x, g);
@@ -247,7 +247,7 @@ typedef struct {
     const sized *at[AROUND];
 } around;
 
-static const sized *find_known(const coster *x, const int64_t *v)
+static const sized *sized_find(const coster *x, const int64_t *v)
 {
     for (size_t i = 0; i < x->known.len; i++)
         if (!memcmp(x->known.at[i].at, v, (size_t)x->samples * sizeof *v))
@@ -255,7 +255,7 @@ static const sized *find_known(const coster *x, const int64_t *v)
     return NULL;
 }
 
-static const cr_sym *linear(coster *x, const sized *e, const int64_t *v)
+static const cr_sym *sized_linear(coster *x, const sized *e, const int64_t *v)
 {
     int64_t a = 0, b;
     int k = 1;
@@ -317,10 +317,10 @@ static const cr_sym *explain(coster *x, const around *near, const int64_t *v)
         same = same && v[k] == v[0];
     if (same)
         return cr_sym_int(x->t, v[0]);
-    if ((known = find_known(x, v)))
+    if ((known = sized_find(x, v)))
         return known->e;
     for (int i = 0; i < near->len && !e; i++)
-        e = linear(x, near->at[i], v);
+        e = sized_linear(x, near->at[i], v);
     for (int i = 0; i < near->len && !e; i++)
         for (int j = i; j < near->len && !e; j++)
             e = pair_of(x, near->at[i], near->at[j], v);
@@ -329,11 +329,11 @@ static const cr_sym *explain(coster *x, const around *near, const int64_t *v)
     return e;
 }
 
-static void know(coster *x, const cr_sym *e, const int64_t *v)
+static void sized_add(coster *x, const cr_sym *e, const int64_t *v)
 {
     sized one = {.e = e};
 
-    if (e->kind == CR_SYM_INT || find_known(x, v))
+    if (e->kind == CR_SYM_INT || sized_find(x, v))
         return;
     memcpy(one.at, v, (size_t)x->samples * sizeof *v);
     CR_PUSH(x->s, &x->known, one);
@@ -353,7 +353,7 @@ static void see_value(coster *x, const family *f, around *near, const cr_gvalue 
 
     for (int d = 0; d < v->type.ndim; d++) {
         sizes_at(x, f, v, d, at);
-        const sized *known = find_known(x, at);
+        const sized *known = sized_find(x, at);
         bool there = !known || near->len == AROUND;
         for (int i = 0; i < near->len && !there; i++)
             there = near->at[i] == known;
@@ -378,7 +378,7 @@ static void see_read(void *context, cr_gvalue *v)
 static void name_unknown(coster *x, const cr_sym **e, const int64_t *v)
 {
     *e = cr_sym_name(x->t, cr_session_printf(x->s, "u%u", x->unknown++), 0, CR_SYM_HIGH);
-    know(x, *e, v);
+    sized_add(x, *e, v);
 }
 
 /* The quotient of the first tensor argument's element count by the value's other sizes. */
@@ -418,7 +418,7 @@ static void size_value(coster *x, family *f, const cr_gnode *n, const cr_gvalue 
         sizes_at(x, f, v, d, at);
         e[d] = explain(x, near, at);
         if (e[d])
-            know(x, e[d], at);
+            sized_add(x, e[d], at);
         else
             missing = d, count++;
     }
@@ -426,7 +426,7 @@ static void size_value(coster *x, family *f, const cr_gnode *n, const cr_gvalue 
         e[missing] = left_over(x, f, n, v, missing);
         sizes_at(x, f, v, missing, at);
         if (e[missing])
-            know(x, e[missing], at);
+            sized_add(x, e[missing], at);
     }
     for (int d = 0; d < v->type.ndim; d++)
         if (!e[d]) {
@@ -435,7 +435,7 @@ static void size_value(coster *x, family *f, const cr_gnode *n, const cr_gvalue 
         }
 }
 
-static void meet(coster *x, family *f)
+static void family_match(coster *x, family *f)
 {
     const cr_graph *g = f->in[0];
 
@@ -455,7 +455,7 @@ static void size_family(coster *x, family *f)
     const cr_graph *g = f->in[0];
     size_t given = x->known.len;
 
-    meet(x, f);
+    family_match(x, f);
     for (int i = 0; i < g->input_count; i++)
         size_value(x, f, NULL, g->input[i], &(around){.len = 0});
     for (size_t i = 0; i < g->body->len; i++) {
@@ -487,7 +487,7 @@ static const cr_sym *const *sizes_of(coster *x, const family *f, const cr_gvalue
     return e;
 }
 
-static cr_measure measure(coster *x, const family *f, const cr_garg *a)
+static cr_measure measure_arg(coster *x, const family *f, const cr_garg *a)
 {
     const cr_sym **e;
 
@@ -513,7 +513,7 @@ static void count_part(coster *x, const cr_gnode *n)
         return;
     x->moves[of] = x->moves[of] || n->op->does != CR_DOES_MAP;
     for (int i = 0; i < n->arg_count; i++)
-        arg[i] = measure(x, &x->parts, &n->arg[i]);
+        arg[i] = measure_arg(x, &x->parts, &n->arg[i]);
     for (int r = 0; r < n->result_count && r < CR_MAX_RESULTS; r++)
         result[r] = (cr_measure){CR_TENSOR, n->result[r]->type.ndim,
                                  sizes_of(x, &x->parts, n->result[r])};
@@ -533,7 +533,7 @@ static void count_parts(coster *x, const cr_gblock *b)
 
 /* --- nodes of the original graph --- */
 
-static const cr_sym *bytes_of(coster *x, const cr_gvalue *v)
+static const cr_sym *cost_bytes(coster *x, const cr_gvalue *v)
 {
     const cr_sym *const *size = sizes_of(x, &x->whole, v);
     const cr_sym *e = cr_sym_int(x->t, (int64_t)cr_dtype_size((cr_dtype)v->type.dtype));
@@ -553,7 +553,7 @@ typedef struct {
     } seen;
 } reader;
 
-static void read_value(void *context, cr_gvalue *v)
+static void cost_reads_value(void *context, cr_gvalue *v)
 {
     reader *r = context;
 
@@ -563,7 +563,7 @@ static void read_value(void *context, cr_gvalue *v)
     if (r->inside && r->inside[v->id])
         return;
     CR_PUSH(r->x->s, &r->seen, v);
-    r->bytes = cr_sym_add(r->x->t, r->bytes, bytes_of(r->x, v));
+    r->bytes = cr_sym_add(r->x->t, r->bytes, cost_bytes(r->x, v));
 }
 
 static void mark_made(const cr_gblock *b, bool *inside)
@@ -576,18 +576,18 @@ static void mark_made(const cr_gblock *b, bool *inside)
     }
 }
 
-static void read_node(reader *r, const cr_gnode *n)
+static void cost_reads_node(reader *r, const cr_gnode *n)
 {
     for (int i = 0; i < n->arg_count; i++)
-        cr_garg_each(&n->arg[i], read_value, r);
+        cr_garg_each(&n->arg[i], cost_reads_value, r);
     for (int k = 0; k < cr_gnode_blocks(n); k++)
         for (size_t i = 0; i < n->block[k]->len; i++)
-            read_node(r, n->block[k]->at[i]);
+            cost_reads_node(r, n->block[k]->at[i]);
 }
 
 static cr_cost cost_of_block(coster *x, const cr_gblock *b, unsigned *at, cr_cost *each);
 
-static cr_cost nothing(coster *x)
+static cr_cost cost_zero(coster *x)
 {
     const cr_sym *none = cr_sym_int(x->t, 0);
 
@@ -595,10 +595,10 @@ static cr_cost nothing(coster *x)
 }
 
 /* The cost of a call or group: its inputs and outputs; of an if: the larger branch. */
-static cr_cost cost_of(coster *x, const cr_gnode *n, unsigned *at)
+static cr_cost node_cost(coster *x, const cr_gnode *n, unsigned *at)
 {
     unsigned me = (*at)++;
-    cr_cost c = nothing(x), side[2] = {c, c};
+    cr_cost c = cost_zero(x), side[2] = {c, c};
 
     c.flops = x->flops[me];
     for (int k = 0; k < cr_gnode_blocks(n); k++)
@@ -616,19 +616,19 @@ static cr_cost cost_of(coster *x, const cr_gnode *n, unsigned *at)
         mark_made(n->block[0], inside);
         r.inside = inside;
     }
-    read_node(&r, n);
+    cost_reads_node(&r, n);
     c.read = r.bytes;
     for (int k = 0; k < n->result_count; k++)
-        c.written = cr_sym_add(x->t, c.written, bytes_of(x, n->result[k]));
+        c.written = cr_sym_add(x->t, c.written, cost_bytes(x, n->result[k]));
     return c;
 }
 
 static cr_cost cost_of_block(coster *x, const cr_gblock *b, unsigned *at, cr_cost *each)
 {
-    cr_cost sum = nothing(x);
+    cr_cost sum = cost_zero(x);
 
     for (size_t i = 0; i < b->len; i++) {
-        cr_cost c = cost_of(x, b->at[i], at);
+        cr_cost c = node_cost(x, b->at[i], at);
         sum.flops = cr_sym_add(x->t, sum.flops, c.flops);
         sum.read = cr_sym_add(x->t, sum.read, c.read);
         sum.written = cr_sym_add(x->t, sum.written, c.written);
@@ -638,7 +638,7 @@ static cr_cost cost_of_block(coster *x, const cr_gblock *b, unsigned *at, cr_cos
     return sum;
 }
 
-static void run(cr_session *s, void *context)
+static void cost_run(cr_session *s, void *context)
 {
     coster *x = context;
     unsigned at = 0;
@@ -662,7 +662,7 @@ static void run(cr_session *s, void *context)
 static cr_graph_costs graph_cost(const cr_graph *g)
 {
     coster x = {.g = g, .s = g->session, .random = 1};
-    cr_status st = cr_session_run(g->session, run, &x);
+    cr_status st = cr_session_run(g->session, cost_run, &x);
 
     for (size_t i = 0; i < x.made.len; i++)
         cr_graph_drop(x.made.at[i]);

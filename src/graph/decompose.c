@@ -25,7 +25,7 @@ typedef struct {
     cr_arena room;
 } parting;
 
-static cr_status fake_of(cr_tensor **out, const cr_gtype *t)
+static cr_status parting_fake(cr_tensor **out, const cr_gtype *t)
 {
     if (t->stride)
         return cr_tensor_new_strided(out, (cr_dtype)t->dtype, cr_as_fake(t->device), t->ndim,
@@ -42,7 +42,7 @@ static cr_status tensor_arg(cr_value *out, parting *p, cr_gvalue *v)
     if (k == p->inputs) {
         if (!v->type.known || k == CR_GRAPH_PART_INPUTS)
             return cr_fail(CR_VALUE, "%%%s has no type", v->name);
-        CR_TRY(fake_of(&p->fake[k], &v->type));
+        CR_TRY(parting_fake(&p->fake[k], &v->type));
         p->value[p->inputs++] = v;
         CR_TRY(cr_recorder_input(p->r, p->fake[k], v->name));
     }
@@ -50,7 +50,7 @@ static cr_status tensor_arg(cr_value *out, parting *p, cr_gvalue *v)
     return CR_OK;
 }
 
-static cr_status load(cr_value *out, parting *p, const cr_garg *a)
+static cr_status parting_arg(cr_value *out, parting *p, const cr_garg *a)
 {
     cr_value *list;
 
@@ -65,13 +65,13 @@ static cr_status load(cr_value *out, parting *p, const cr_garg *a)
     if (!list)
         return CR_MEMORY;
     for (uint32_t i = 0; i < a->len; i++)
-        CR_TRY(load(&list[i], p, &a->list[i]));
+        CR_TRY(parting_arg(&list[i], p, &a->list[i]));
     out->list = list;
     return CR_OK;
 }
 
 /* Ends the recording with the node's results. */
-static cr_status finish(parting *p, cr_value *result)
+static cr_status parting_finish(parting *p, cr_value *result)
 {
     cr_tensor *out[CR_GRAPH_PART_INPUTS];
     const cr_value *list = result;
@@ -97,13 +97,13 @@ static cr_status call_parts(parting *p)
         const cr_param *param = &p->n->op->param[i];
         if (p->n->arg[i].tag == CR_NONE && param->type == CR_T_TENSOR && !param->optional)
             return cr_fail(CR_VALUE, "%s has no tensor '%s'", p->n->op->name, param->name);
-        CR_TRY(load(&arg[i], p, &p->n->arg[i]));
+        CR_TRY(parting_arg(&arg[i], p, &p->n->arg[i]));
     }
     CR_TRY(cr_recorder_start(p->r));
     st = p->n->op->kernel_stage(p->n->op, arg, result);
     cr_recorder_stop(p->r);
     CR_TRY(st);
-    st = finish(p, result);
+    st = parting_finish(p, result);
     cr_drop_values(result, p->n->op->result_count);
     return st;
 }
@@ -125,7 +125,7 @@ static bool find_parts(parting *p)
     return !st && !p->parts->constants.len;
 }
 
-static void drop_parts(parting *p)
+static void parting_drop(parting *p)
 {
     for (int k = 0; k < p->inputs; k++)
         cr_drop(p->fake[k]);
@@ -182,7 +182,7 @@ static bool gives_all(const parting *p)
     return true;
 }
 
-static bool split(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+static bool part_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 {
     splitter *x = w->context;
     parting p = {.n = n};
@@ -193,7 +193,7 @@ static bool split(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     done = find_parts(&p) && gives_all(&p);
     if (done)
         splice(w, to, &p);
-    drop_parts(&p);
+    parting_drop(&p);
     x->any |= done;
     return done;
 }
@@ -214,7 +214,7 @@ cr_graph *cr_rewrite_split(const cr_graph *g, cr_node_test splits)
             wanted = now->body->at[i]->kind != CR_GNODE_CALL || splits(now->body->at[i]);
         if (!wanted)
             break;
-        cr_rewrite w = {.from = now, .node = split, .context = &x};
+        cr_rewrite w = {.from = now, .node = part_node, .context = &x};
         x.any = false;
         cr_graph *next = cr_rewrite_run(&w);
         if (now != g)
@@ -224,7 +224,7 @@ cr_graph *cr_rewrite_split(const cr_graph *g, cr_node_test splits)
     return (cr_graph *)(uintptr_t)now;
 }
 
-static bool is_composite(const cr_gnode *n)
+static bool splits_into_parts(const cr_gnode *n)
 {
     const cr_op *op = n->op;
 
@@ -242,5 +242,5 @@ static bool is_composite(const cr_gnode *n)
 cr_graph *cr_graph_decompose(const cr_graph *g)
 {
     cr_graph_need_sizes(g);
-    return cr_rewrite_split(g, is_composite);
+    return cr_rewrite_split(g, splits_into_parts);
 }

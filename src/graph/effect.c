@@ -102,7 +102,7 @@ bool cr_gnode_may_view(const cr_gnode *n)
 /* --- writes --- */
 
 /* Clause `updates`, of this call. */
-static bool updates(const cr_gnode *n)
+static bool call_updates(const cr_gnode *n)
 {
     for (int i = 0; i < n->arg_count; i++)
         if (n->op->updates >> i & 1 && n->arg[i].tag == CR_TENSOR)
@@ -115,7 +115,7 @@ static bool call_writes(const cr_gnode *n)
     for (int i = 0; i < n->arg_count; i++)
         if (n->op->param[i].written)
             return true;
-    return updates(n);
+    return call_updates(n);
 }
 
 bool cr_gnode_copies_back(const cr_gnode *n)

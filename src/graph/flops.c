@@ -9,7 +9,7 @@ typedef struct {
     const cr_measure *arg, *result;
 } counter;
 
-static cr_measure eval(counter *c, const cr_rule *r);
+static cr_measure flops_eval(counter *c, const cr_rule *r);
 
 CR_NORETURN static void misuse(const counter *c, const cr_rule *r, const char *what)
 {
@@ -40,7 +40,7 @@ static cr_measure of_int(counter *c, int64_t i) { return of_sym(c, cr_sym_int(c-
 
 static const cr_sym *sym(counter *c, const cr_rule *r)
 {
-    cr_measure m = eval(c, r);
+    cr_measure m = flops_eval(c, r);
 
     if (m.tag != CR_INT && m.tag != CR_TRUTH)
         misuse(c, r, "is no integer");
@@ -48,7 +48,7 @@ static const cr_sym *sym(counter *c, const cr_rule *r)
 }
 
 /* The value of a number on which the rule branches; it must be an integer. */
-static int64_t plain(counter *c, const cr_rule *r)
+static int64_t known_integer(counter *c, const cr_rule *r)
 {
     const cr_sym *e = sym(c, r);
 
@@ -59,14 +59,14 @@ static int64_t plain(counter *c, const cr_rule *r)
 
 static bool truth(counter *c, const cr_rule *r)
 {
-    cr_measure m = eval(c, r);
+    cr_measure m = flops_eval(c, r);
 
-    return m.tag == CR_INT || m.tag == CR_TRUTH ? plain(c, r) != 0 : m.tag != CR_NONE;
+    return m.tag == CR_INT || m.tag == CR_TRUTH ? known_integer(c, r) != 0 : m.tag != CR_NONE;
 }
 
 /* --- rules --- */
 
-static const cr_sym *product(cr_syms *t, const cr_sym *const *at, int n)
+static const cr_sym *flops_product(cr_syms *t, const cr_sym *const *at, int n)
 {
     const cr_sym *e = cr_sym_int(t, 1);
 
@@ -75,7 +75,7 @@ static const cr_sym *product(cr_syms *t, const cr_sym *const *at, int n)
     return e;
 }
 
-static cr_measure item(counter *c, const cr_rule *r, const cr_measure *list, int64_t i)
+static cr_measure list_item(counter *c, const cr_rule *r, const cr_measure *list, int64_t i)
 {
     i += i < 0 ? list->len : 0;
     if (i < 0 || i >= list->len)
@@ -110,9 +110,9 @@ static cr_measure arithmetic(counter *c, const cr_rule *r)
     }
 }
 
-static cr_measure compare(counter *c, const cr_rule *r)
+static cr_measure flops_compare(counter *c, const cr_rule *r)
 {
-    cr_measure a = eval(c, r->args[0]), b = eval(c, r->args[1]);
+    cr_measure a = flops_eval(c, r->args[0]), b = flops_eval(c, r->args[1]);
     bool whole = a.tag == CR_INT || a.tag == CR_TRUTH;
 
     /* None and floats differ from every integer. */
@@ -120,7 +120,7 @@ static cr_measure compare(counter *c, const cr_rule *r)
         return of_int(c, r->builtin == CR_BUILTIN_ne);
     if (a.tag == CR_NONE)
         return of_int(c, r->builtin == CR_BUILTIN_eq);
-    int64_t x = plain(c, r->args[0]), y = plain(c, r->args[1]);
+    int64_t x = known_integer(c, r->args[0]), y = known_integer(c, r->args[1]);
     switch (r->builtin) {
     case CR_BUILTIN_eq: return of_int(c, x == y);
     case CR_BUILTIN_ne: return of_int(c, x != y);
@@ -131,20 +131,21 @@ static cr_measure compare(counter *c, const cr_rule *r)
     }
 }
 
-static cr_measure call(counter *c, const cr_rule *r)
+static cr_measure flops_call(counter *c, const cr_rule *r)
 {
     cr_measure m;
 
     switch (r->builtin) {
     case CR_BUILTIN_size:
-        m = eval(c, r->args[0]);
-        return r->count == 1 ? of_list(c, m.at, m.len) : item(c, r, &m, plain(c, r->args[1]));
+        m = flops_eval(c, r->args[0]);
+        return r->count == 1 ? of_list(c, m.at, m.len)
+                             : list_item(c, r, &m, known_integer(c, r->args[1]));
     case CR_BUILTIN_ndim:
-    case CR_BUILTIN_len: return of_int(c, eval(c, r->args[0]).len);
+    case CR_BUILTIN_len: return of_int(c, flops_eval(c, r->args[0]).len);
     case CR_BUILTIN_numel:
     case CR_BUILTIN_product:
-        m = eval(c, r->args[0]);
-        return of_sym(c, product(c->t, m.at, m.len));
+        m = flops_eval(c, r->args[0]);
+        return of_sym(c, flops_product(c->t, m.at, m.len));
     case CR_BUILTIN_and: return of_int(c, truth(c, r->args[0]) && truth(c, r->args[1]));
     case CR_BUILTIN_or: return of_int(c, truth(c, r->args[0]) || truth(c, r->args[1]));
     case CR_BUILTIN_not: return of_int(c, !truth(c, r->args[0]));
@@ -155,23 +156,23 @@ static cr_measure call(counter *c, const cr_rule *r)
     case CR_BUILTIN_lt:
     case CR_BUILTIN_le:
     case CR_BUILTIN_gt:
-    case CR_BUILTIN_ge: return compare(c, r);
+    case CR_BUILTIN_ge: return flops_compare(c, r);
     default: return arithmetic(c, r);
     }
 }
 
-static cr_measure eval(counter *c, const cr_rule *r)
+static cr_measure flops_eval(counter *c, const cr_rule *r)
 {
     switch (r->kind) {
     case CR_RULE_NAME: return name(c, r);
     case CR_RULE_INT:
     case CR_RULE_BOOL: return of_int(c, r->integer);
     case CR_RULE_NONE: return (cr_measure){.tag = CR_NONE};
-    case CR_RULE_CALL: return call(c, r);
-    case CR_RULE_CHOOSE: return eval(c, r->args[truth(c, r->args[0]) ? 1 : 2]);
+    case CR_RULE_CALL: return flops_call(c, r);
+    case CR_RULE_CHOOSE: return flops_eval(c, r->args[truth(c, r->args[0]) ? 1 : 2]);
     case CR_RULE_INDEX: {
-        cr_measure m = eval(c, r->args[0]);
-        return item(c, r, &m, plain(c, r->args[1]));
+        cr_measure m = flops_eval(c, r->args[0]);
+        return list_item(c, r, &m, known_integer(c, r->args[1]));
     }
     default: misuse(c, r, "is not for counts");
     }
@@ -201,7 +202,7 @@ static int64_t calls_in(call_counter *c, const cr_rule *r)
 
 static const cr_sym *each_element(cr_syms *t, const cr_measure *m, int64_t n)
 {
-    return cr_sym_mul(t, cr_sym_int(t, n), product(t, m->at, m->len));
+    return cr_sym_mul(t, cr_sym_int(t, n), flops_product(t, m->at, m->len));
 }
 
 /* --- compositions with a row kernel --- */
@@ -220,7 +221,7 @@ typedef struct {
     int64_t count[4]; /* operations, by extent */
 } row_counter;
 
-static extent walk(row_counter *c, const cr_rule *r);
+static extent rule_extent(row_counter *c, const cr_rule *r);
 
 static extent named(row_counter *c, const cr_rule *r)
 {
@@ -235,7 +236,7 @@ static extent named(row_counter *c, const cr_rule *r)
         if (strcmp(c->op->lets[i].name, r->name))
             continue;
         if (!(c->seen >> i & 1)) {
-            c->of[i] = (uint8_t)walk(c, c->op->lets[i].rule);
+            c->of[i] = (uint8_t)rule_extent(c, c->op->lets[i].rule);
             c->seen |= (uint64_t)1 << i;
         }
         return (extent)c->of[i];
@@ -250,7 +251,7 @@ static extent wider(extent a, extent b)
     return a > b ? a : b;
 }
 
-static extent walk(row_counter *c, const cr_rule *r)
+static extent rule_extent(row_counter *c, const cr_rule *r)
 {
     extent e = NUMBER;
     bool call = r->kind == CR_RULE_CALL || r->kind == CR_RULE_CHOOSE;
@@ -261,7 +262,7 @@ static extent walk(row_counter *c, const cr_rule *r)
     if (call && !r->op && r->builtin >= 0 && r->builtin < CR_BUILTIN_add)
         return NUMBER; /* reads sizes */
     for (int i = 0; call && i < r->count; i++)
-        e = wider(e, walk(c, r->args[i]));
+        e = wider(e, rule_extent(c, r->args[i]));
     if (!call || e == NUMBER)
         return e;
     if (r->op && r->op->does == CR_DOES_FOLD) {
@@ -281,19 +282,19 @@ static const cr_sym *row_length(cr_syms *t, const cr_op *op, const cr_measure *a
     int64_t d = dim->len && dim->at[0]->kind == CR_SYM_INT ? dim->at[0]->integer : -1;
 
     if (dim->tag == CR_INTS)
-        return product(t, arg[0].at + (arg[0].len - dim->len), dim->len);
+        return flops_product(t, arg[0].at + (arg[0].len - dim->len), dim->len);
     d += d < 0 ? arg[0].len : 0;
     return d >= 0 && d < arg[0].len ? arg[0].at[d] : cr_sym_int(t, 1);
 }
 
-static const cr_sym *rows(cr_syms *t, const cr_op *op, const cr_measure *arg)
+static const cr_sym *row_flops(cr_syms *t, const cr_op *op, const cr_measure *arg)
 {
     row_counter c = {.op = op};
-    const cr_sym *length = row_length(t, op, arg), *all = product(t, arg[0].at, arg[0].len),
-                 *sum;
+    const cr_sym *length = row_length(t, op, arg),
+                 *all = flops_product(t, arg[0].at, arg[0].len), *sum;
 
     for (int i = 0; i < op->body_count; i++)
-        walk(&c, op->body[i]);
+        rule_extent(&c, op->body[i]);
     sum = cr_sym_mul(t, cr_sym_int(t, c.count[FULL]), all);
     sum = cr_sym_add(t, sum, cr_sym_mul(t, cr_sym_int(t, c.count[COLUMN]), length));
     if (!c.count[ROW] || (length->kind == CR_SYM_INT && !length->integer))
@@ -319,7 +320,7 @@ const cr_sym *cr_op_flops(cr_syms *t, const cr_op *op, const cr_measure *arg,
         for (int i = 0; i < op->body_count; i++)
             n += calls_in(&calls, op->body[i]);
         return each_element(t, &result[0], n);
-    case CR_DOES_IS: return op->fused ? rows(t, op, arg) : NULL;
+    case CR_DOES_IS: return op->fused ? row_flops(t, op, arg) : NULL;
     case CR_DOES_FOLD: return each_element(t, &arg[0], calls_in(&calls, op->fold));
     default: return NULL;
     }

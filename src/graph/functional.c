@@ -81,20 +81,23 @@ typedef struct {
     bool gradient; /* the node has results with one */
 } walk;
 
-static object *resolve(object *o)
+static object *object_root(object *o)
 {
     while (o && o->became)
         o = o->became;
     return o;
 }
 
-static object *object_of(const walk *x, const cr_gvalue *v) { return resolve(x->of[v->id]); }
+static object *object_of(const walk *x, const cr_gvalue *v)
+{
+    return object_root(x->of[v->id]);
+}
 
 static bool is_rewritten(const region *r) { return r->written && !r->stays; }
 
 /* --- the first walk: who shares memory with whom, and who writes --- */
 
-static void own(walk *x, cr_tensor *t) { CR_PUSH(x->s, &x->made, t); }
+static void walk_own(walk *x, cr_tensor *t) { CR_PUSH(x->s, &x->made, t); }
 
 static region *region_new(walk *x, cr_tensor *t)
 {
@@ -118,7 +121,7 @@ static object *object_new(walk *x, cr_tensor *t, region *r)
 }
 
 /* A tensor without bytes of that type, and its object. */
-static object *fake_of(walk *x, const cr_gtype *type)
+static object *object_fake(walk *x, const cr_gtype *type)
 {
     cr_tensor *t = NULL;
 
@@ -131,11 +134,11 @@ static object *fake_of(walk *x, const cr_gtype *type)
     else
         cr_session_check(x->s, cr_tensor_new(&t, (cr_dtype)type->dtype,
                                              cr_as_fake(type->device), type->ndim, type->size));
-    own(x, t);
+    walk_own(x, t);
     return object_new(x, t, region_new(x, t));
 }
 
-static cr_value load(walk *x, const cr_garg *a)
+static cr_value object_arg(walk *x, const cr_garg *a)
 {
     cr_value v = {.tag = a->tag, .len = a->len};
     cr_value *list;
@@ -150,15 +153,15 @@ static cr_value load(walk *x, const cr_garg *a)
     if (!list)
         cr_bail(x->s, CR_MEMORY, "out of memory");
     for (uint32_t i = 0; i < a->len; i++)
-        list[i] = load(x, &a->list[i]);
+        list[i] = object_arg(x, &a->list[i]);
     v.list = list;
     return v;
 }
 
-static void load_all(walk *x, const cr_gnode *n, cr_value *arg)
+static void object_args(walk *x, const cr_gnode *n, cr_value *arg)
 {
     for (int i = 0; i < n->arg_count; i++)
-        arg[i] = load(x, &n->arg[i]);
+        arg[i] = object_arg(x, &n->arg[i]);
 }
 
 typedef void (*object_fn)(walk *x, object *o, void *context);
@@ -192,7 +195,7 @@ typedef struct {
     int objects; /* how many there are */
 } search;
 
-static void look(walk *x, object *o, void *context)
+static void search_object(walk *x, object *o, void *context)
 {
     search *s = context;
 
@@ -209,7 +212,7 @@ static search search_args(walk *x, const cr_gnode *n, const cr_tensor *t)
     search s = {.t = t};
 
     for (int i = 0; i < n->arg_count; i++)
-        each_object(x, &n->arg[i], look, &s);
+        each_object(x, &n->arg[i], search_object, &s);
     return s;
 }
 
@@ -225,7 +228,7 @@ static cr_tensor *without_bytes(walk *x, const cr_tensor *t)
 
     cr_session_check(x->s, cr_tensor_new(&made, (cr_dtype)t->dtype, cr_as_fake(t->device),
                                          t->ndim, t->size));
-    own(x, made);
+    walk_own(x, made);
     made->number = t->number;
     return made;
 }
@@ -235,7 +238,7 @@ static object *result_object(walk *x, const cr_gnode *n, int k, cr_tensor *t)
     search s;
     object *o;
 
-    own(x, t);
+    walk_own(x, t);
     if (cr_has_bytes(t->device)) /* numbers alone make such */
         t = without_bytes(x, t);
     s = search_args(x, n, t);
@@ -289,7 +292,7 @@ static bool may_resize(walk *x, const cr_gnode *n)
 }
 
 /* The object keeps its sizes and strides; a new one has those that its tensor gets. */
-static object *turn(walk *x, const cr_gnode *n)
+static object *turn_object(walk *x, const cr_gnode *n)
 {
     object *o = object_of(x, n->arg[0].value), *after;
     cr_tensor *before;
@@ -299,7 +302,7 @@ static object *turn(walk *x, const cr_gnode *n)
         return NULL;
     }
     cr_session_check(x->s, cr_tensor_alias(&before, o->t));
-    own(x, before);
+    walk_own(x, before);
     after = object_new(x, o->t, o->in);
     o->t = before;
     after->from = o;
@@ -331,7 +334,7 @@ static void results_as_stated(walk *x, const cr_gnode *n)
     for (int k = 0; k < n->result_count; k++) {
         if (!n->result[k]->type.known || n->op->result[n->op->result_count > 1 ? k : 0].alias)
             x->give_up = true;
-        object *o = x->of[n->result[k]->id] = fake_of(x, &n->result[k]->type);
+        object *o = x->of[n->result[k]->id] = object_fake(x, &n->result[k]->type);
         if (!o)
             continue;
         o->view = n;
@@ -362,7 +365,7 @@ static void see_call(walk *x, const cr_gnode *n, node_fact *f)
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
     bool turns = is_turn(n->op);
 
-    load_all(x, n, arg);
+    object_args(x, n, arg);
     if (lacks_tensor(n, arg)) {
         results_as_stated(x, n);
         return;
@@ -373,7 +376,7 @@ static void see_call(walk *x, const cr_gnode *n, node_fact *f)
         turns = true;
     }
     if (turns && !x->give_up)
-        f->turned = turn(x, n);
+        f->turned = turn_object(x, n);
     if (x->give_up)
         return;
     if (cr_call(n->op, arg, result)) {
@@ -400,7 +403,7 @@ static void see_call(walk *x, const cr_gnode *n, node_fact *f)
 static void see_constant(walk *x, const cr_gnode *n)
 {
     const cr_tensor *t = n->constant;
-    object *o = fake_of(x, &n->result[0]->type);
+    object *o = object_fake(x, &n->result[0]->type);
 
     x->of[n->result[0]->id] = o;
     o->in->home = n->result[0];
@@ -415,7 +418,7 @@ static void see_graph(walk *x)
     const cr_gblock *b = x->g->body;
 
     for (int i = 0; i < x->g->input_count; i++) {
-        object *o = x->of[x->g->input[i]->id] = fake_of(x, &x->g->input[i]->type);
+        object *o = x->of[x->g->input[i]->id] = object_fake(x, &x->g->input[i]->type);
         if (!o) {
             x->give_up = true;
             return;
@@ -440,9 +443,9 @@ typedef struct {
     cr_tensor *t; /* borrowed from the walk */
 } pair;
 
-static cr_gtype type_of(walk *x, const cr_tensor *t) { return cr_gtype_of(x->s, t); }
+static cr_gtype fake_type(walk *x, const cr_tensor *t) { return cr_gtype_of(x->s, t); }
 
-static bool has_gradient(const cr_gnode *n)
+static bool result_needs_grad(const cr_gnode *n)
 {
     for (int k = 0; k < n->result_count; k++)
         if (n->result[k]->type.requires_grad)
@@ -485,17 +488,18 @@ static pair make_op(walk *x, const cr_op *op, const cr_value *arg, const pair *t
         }
     }
     cr_session_check(x->s, cr_call(op, call, &result));
-    own(x, result.t);
+    walk_own(x, result.t);
     cr_gnode *n = cr_graph_call(x->out, x->out->body, op, made, 1, NULL);
     n->source = x->source;
-    n->result[0]->type = type_of(x, result.t);
+    n->result[0]->type = fake_type(x, result.t);
     pass_gradient(x, n);
     return (pair){n->result[0], result.t};
 }
 
 /* The same with the last arguments at their defaults; TENSOR stands for a tensor. */
 #define TENSOR ((cr_value){.tag = CR_TENSOR})
-static pair make(walk *x, const cr_op *op, const cr_value *given, int n, const pair *tensor)
+static pair walk_call(walk *x, const cr_op *op, const cr_value *given, int n,
+                      const pair *tensor)
 {
     cr_value arg[CR_MAX_ARGS];
 
@@ -509,7 +513,7 @@ static pair make(walk *x, const cr_op *op, const cr_value *given, int n, const p
 /* --- strides --- */
 
 /* Where a dim has one position at most, its stride says nothing. */
-static bool same_strides(const cr_tensor *a, const cr_tensor *b)
+static bool tensors_stride_alike(const cr_tensor *a, const cr_tensor *b)
 {
     for (int d = 0; d < a->ndim && a->numel; d++)
         if (a->size[d] > 1 && a->stride[d] != b->stride[d])
@@ -519,7 +523,8 @@ static bool same_strides(const cr_tensor *a, const cr_tensor *b)
 
 static bool same_geometry(const cr_tensor *a, const cr_tensor *b)
 {
-    return a->dtype == b->dtype && cr_has_sizes(a, b->ndim, b->size) && same_strides(a, b);
+    return a->dtype == b->dtype && cr_has_sizes(a, b->ndim, b->size) &&
+           tensors_stride_alike(a, b);
 }
 
 /* dims[k]: the dim with the k-th largest stride; back: the inverse. */
@@ -539,7 +544,7 @@ static void order_of(const cr_tensor *t, int64_t *dims, int64_t *back)
 
 static pair permuted(walk *x, pair p, const int64_t *dims)
 {
-    return make(x, cr_entry.permute, ARGS(TENSOR, cr_of_ints(dims, p.t->ndim)), &p);
+    return walk_call(x, cr_entry.permute, ARGS(TENSOR, cr_of_ints(dims, p.t->ndim)), &p);
 }
 
 /* A copy of `p`, dense, its dims in memory ordered as those of `like`. */
@@ -549,17 +554,17 @@ static pair copied(walk *x, pair p, const cr_tensor *like)
     cr_value format = {.tag = CR_FORMAT_VAL, .i = CR_FORMAT_CONTIGUOUS};
 
     if (like->contiguous)
-        return make(x, cr_entry.clone, ARGS(TENSOR, format), &p);
+        return walk_call(x, cr_entry.clone, ARGS(TENSOR, format), &p);
     order_of(like, dims, back);
     p = permuted(x, p, dims);
-    p = make(x, cr_entry.clone, ARGS(TENSOR, format), &p);
+    p = walk_call(x, cr_entry.clone, ARGS(TENSOR, format), &p);
     return permuted(x, p, back);
 }
 
 /* `p` with the strides of `like`; no value where no copy has such. */
 static pair with_strides(walk *x, pair p, const cr_tensor *like)
 {
-    if (same_strides(p.t, like))
+    if (tensors_stride_alike(p.t, like))
         return p;
     if (!cr_is_dense(like))
         return (pair){NULL, NULL};
@@ -568,7 +573,7 @@ static pair with_strides(walk *x, pair p, const cr_tensor *like)
 
 /* --- objects in the new graph --- */
 
-static cr_gvalue *value_of(walk *x, object *o);
+static cr_gvalue *object_value(walk *x, object *o);
 
 typedef struct {
     walk *x;
@@ -580,7 +585,7 @@ static cr_gvalue *now_of(walk *x, cr_gvalue *v)
 {
     object *o = object_of(x, v);
 
-    return o && is_rewritten(o->in) ? value_of(x, o) : x->plain[v->id];
+    return o && is_rewritten(o->in) ? object_value(x, o) : x->plain[v->id];
 }
 
 /* The view's node as recorded: what its tensor arguments were then. */
@@ -619,7 +624,7 @@ static void make_view(walk *x, object *o, cr_gvalue *from)
     for (int k = 0; k < made->result_count; k++) {
         object *other = o->op == n->op ? x->of[n->result[k]->id] : o;
         if (other)
-            made->result[k]->type = type_of(x, other->t);
+            made->result[k]->type = fake_type(x, other->t);
         if (other && other->view == n && other->from == o->from && other->in == o->in)
             set_value(other, made->result[k]);
     }
@@ -627,7 +632,7 @@ static void make_view(walk *x, object *o, cr_gvalue *from)
 }
 
 /* The object's elements now; views that are older than the last write are made again. */
-static cr_gvalue *value_of(walk *x, object *o)
+static cr_gvalue *object_value(walk *x, object *o)
 {
     struct {
         size_t len, cap;
@@ -710,7 +715,7 @@ static bool is_permuted(const cr_tensor *p, const cr_tensor *v, int64_t *back)
 }
 
 /* Where the offset leads along dim d of p; false: not to a position of it. */
-static bool position(const cr_tensor *p, const cr_tensor *v, int d, int64_t *out)
+static bool position_along(const cr_tensor *p, const cr_tensor *v, int d, int64_t *out)
 {
     int64_t step = p->stride[d], off = v->offset - p->offset;
 
@@ -733,7 +738,7 @@ static bool is_sliced(const cr_tensor *p, const cr_tensor *v, view_way *w)
             return false;
         at = d;
     }
-    if (at < 0 || !position(p, v, at, &w->start))
+    if (at < 0 || !position_along(p, v, at, &w->start))
         return false;
     w->dim = at;
     w->step = v->size[at] > 1 && p->stride[at] ? v->stride[at] / p->stride[at] : 1;
@@ -753,7 +758,7 @@ static bool is_selected(const cr_tensor *p, const cr_tensor *v, view_way *w)
                 p->size[k] == v->size[i] && (p->stride[k] == v->stride[i] || v->size[i] == 1);
         }
         w->dim = d;
-        if (same && position(p, v, d, &w->start))
+        if (same && position_along(p, v, d, &w->start))
             return true;
     }
     return false;
@@ -791,7 +796,7 @@ static pair scattered_back(walk *x, const object *o, const pair *both)
     cr_value arg[CR_MAX_ARGS] = {TENSOR, TENSOR};
 
     for (int i = 1; i < o->view->arg_count; i++)
-        arg[i + 1] = load(x, &o->view->arg[i]);
+        arg[i + 1] = object_arg(x, &o->view->arg[i]);
     return make_op(x, o->op->scatter, arg, both);
 }
 
@@ -801,8 +806,8 @@ static pair inverted_back(walk *x, const object *o, pair to)
     cr_value arg[CR_MAX_ARGS] = {TENSOR};
 
     for (int i = 1; i < o->view->arg_count; i++)
-        arg[i] = load(x, &o->view->arg[i]);
-    to = make(x, cr_entry.contiguous, ARGS(TENSOR), &to);
+        arg[i] = object_arg(x, &o->view->arg[i]);
+    to = walk_call(x, cr_entry.contiguous, ARGS(TENSOR), &to);
     return make_op(x, o->op->inverse, arg, &to);
 }
 
@@ -816,24 +821,24 @@ static pair written_back(walk *x, const object *o, pair to)
     switch (w.kind) {
     case SAME: return to;
     case RESHAPED:
-        return make(x, cr_entry.reshape, ARGS(TENSOR, cr_of_ints(p->size, p->ndim)), &to);
+        return walk_call(x, cr_entry.reshape, ARGS(TENSOR, cr_of_ints(p->size, p->ndim)), &to);
     case PERMUTED: return permuted(x, to, w.dims);
     case INVERSE: return inverted_back(x, o, to);
     case OTHERWISE: return (pair){NULL, NULL};
     default: break;
     }
-    both[0] = (pair){value_of(x, o->from), o->from->t};
+    both[0] = (pair){object_value(x, o->from), o->from->t};
     both[1] = to;
     if (w.kind == SCATTERED)
         return scattered_back(x, o, both);
     if (w.kind == SELECTED)
-        return make(x, cr_entry.select_scatter,
-                    ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start)), both);
-    return make(x, cr_entry.slice_scatter,
-                ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start),
-                     cr_of_int(w.start + (o->t->size[w.dim] - 1) * w.step + 1),
-                     cr_of_int(w.step)),
-                both);
+        return walk_call(x, cr_entry.select_scatter,
+                         ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start)), both);
+    return walk_call(x, cr_entry.slice_scatter,
+                     ARGS(TENSOR, TENSOR, cr_of_int(w.dim), cr_of_int(w.start),
+                          cr_of_int(w.start + (o->t->size[w.dim] - 1) * w.step + 1),
+                          cr_of_int(w.step)),
+                     both);
 }
 
 static void note_change(walk *x, region *r)
@@ -844,7 +849,7 @@ static void note_change(walk *x, region *r)
     CR_PUSH(x->s, &x->changed, r);
 }
 
-static bool is_copy(view_kind kind)
+static bool kind_copies(view_kind kind)
 {
     return kind == SLICED || kind == SELECTED || kind == SCATTERED;
 }
@@ -871,9 +876,9 @@ static void write_to(walk *x, object *o, pair to, region *lender)
         return;
     for (; base->from && all.v; base = base->from) {
         all = written_back(x, base, all);
-        lender = is_copy(way_of(base).kind) ? NULL : lender;
+        lender = kind_copies(way_of(base).kind) ? NULL : lender;
     }
-    if (all.v && !same_strides(all.t, base->t)) {
+    if (all.v && !tensors_stride_alike(all.t, base->t)) {
         all = with_strides(x, all, base->t);
         lender = NULL;
     }
@@ -886,7 +891,7 @@ static void write_to(walk *x, object *o, pair to, region *lender)
     lend(r, lender);
     r->version++;
     set_value(base, all.v);
-    if (o == base || !same_strides(to.t, o->t))
+    if (o == base || !tensors_stride_alike(to.t, o->t))
         return;
     set_value(o, to.v);
     o->aliases = false;
@@ -896,11 +901,12 @@ static void write_to(walk *x, object *o, pair to, region *lender)
 static pair fitted(walk *x, pair p, const cr_tensor *like, bool *copy)
 {
     if (p.t->dtype != like->dtype) {
-        p = make(x, cr_entry._to_dtype, ARGS(TENSOR, cr_of_dtype((cr_dtype)like->dtype)), &p);
+        p = walk_call(x, cr_entry._to_dtype, ARGS(TENSOR, cr_of_dtype((cr_dtype)like->dtype)),
+                      &p);
         *copy = true;
     }
     if (!cr_has_sizes(p.t, like->ndim, like->size))
-        p = make(x, cr_entry.expand, ARGS(TENSOR, cr_of_ints(like->size, like->ndim)), &p);
+        p = walk_call(x, cr_entry.expand, ARGS(TENSOR, cr_of_ints(like->size, like->ndim)), &p);
     return p;
 }
 
@@ -922,16 +928,16 @@ static void write_copy(walk *x, object *o, cr_gvalue *from)
 /* A draw into a tensor of its own. */
 static bool write_draw(walk *x, object *o, const cr_gnode *n)
 {
-    pair self = {value_of(x, o), o->t};
+    pair self = {object_value(x, o), o->t};
     cr_value arg[CR_MAX_ARGS];
     pair tensor[CR_MAX_ARGS];
     int k = 0;
 
     if (!cr_is_dense(o->t))
         return false;
-    tensor[k++] = make(x, cr_entry.empty_like, ARGS(TENSOR), &self);
+    tensor[k++] = walk_call(x, cr_entry.empty_like, ARGS(TENSOR), &self);
     for (int i = 0; i < n->arg_count; i++) {
-        arg[i] = load(x, &n->arg[i]);
+        arg[i] = object_arg(x, &n->arg[i]);
         if (i && arg[i].tag == CR_TENSOR)
             tensor[k++] = (pair){now_of(x, n->arg[i].value), arg[i].t};
     }
@@ -958,11 +964,11 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
 
     for (int i = 0; i < twin->param_count; i++) {
         int from = twin_param(n->op, i);
-        call[i] = from < 0 ? twin->param[i].preset : load(x, &n->arg[from]);
+        call[i] = from < 0 ? twin->param[i].preset : object_arg(x, &n->arg[from]);
     }
     if (twin->result_count != 1 || cr_call(twin, call, result))
         return false;
-    own(x, result[0].t);
+    walk_own(x, result[0].t);
     for (int i = 0; i < twin->param_count; i++) {
         int from = twin_param(n->op, i);
         arg[i] = from < 0 ? preset_arg(&twin->param[i])
@@ -970,7 +976,7 @@ static bool write_twin(walk *x, object *o, const cr_gnode *n, const cr_op *twin)
     }
     made = cr_graph_call(x->out, x->out->body, twin, arg, 1, NULL);
     made->source = n->source;
-    made->result[0]->type = type_of(x, result[0].t);
+    made->result[0]->type = fake_type(x, result[0].t);
     pass_gradient(x, made);
     pair p = fitted(x, (pair){made->result[0], result[0].t}, o->t, &copy);
     if (!cr_has_sizes(p.t, o->t->ndim, o->t->size))
@@ -1032,7 +1038,7 @@ static void copy_call(walk *x, const cr_gnode *n)
         if (!o)
             continue;
         if (!copy->result[k]->type.known)
-            copy->result[k]->type = type_of(x, o->t);
+            copy->result[k]->type = fake_type(x, o->t);
         if (o->view != n || o->op != n->op)
             continue; /* an argument that came back */
         set_value(o, copy->result[k]);
@@ -1079,7 +1085,7 @@ static void resize_call(walk *x, object *o)
     }
     arg[0] = (cr_garg){.tag = CR_INTS, .len = size.len, .ints = size.ints};
     cr_gnode *n = cr_graph_call(x->out, x->out->body, op, arg, 1, NULL);
-    n->result[0]->type = type_of(x, o->t);
+    n->result[0]->type = fake_type(x, o->t);
     o->from = NULL;
     o->in->base = o;
     o->in->now = n->result[0];
@@ -1087,12 +1093,12 @@ static void resize_call(walk *x, object *o)
     set_value(o, n->result[0]);
 }
 
-static void copy_node(walk *x, const cr_gnode *n, const node_fact *f)
+static void walk_copy(walk *x, const cr_gnode *n, const node_fact *f)
 {
     object *o;
 
     x->source = n->source;
-    x->gradient = has_gradient(n);
+    x->gradient = result_needs_grad(n);
     if (n->kind == CR_GNODE_CONSTANT) {
         cr_gvalue *v = cr_graph_constant(x->out, x->out->body, n->constant, n->result[0]->name);
         o = x->of[n->result[0]->id];
@@ -1105,10 +1111,10 @@ static void copy_node(walk *x, const cr_gnode *n, const node_fact *f)
         if (f->resized)
             resize_call(x, o);
         for (int k = 0; k < n->result_count; k++)
-            x->plain[n->result[k]->id] = value_of(x, o);
+            x->plain[n->result[k]->id] = object_value(x, o);
         for (size_t i = 0; i < x->g->values; i++) /* all names of the tensor; few are turned */
-            if (x->of[i] && resolve(x->of[i]) == o && x->plain[i])
-                x->plain[i] = value_of(x, o);
+            if (x->of[i] && object_root(x->of[i]) == o && x->plain[i])
+                x->plain[i] = object_value(x, o);
     } else if (f->writes) {
         write_call(x, n);
     } else {
@@ -1138,11 +1144,11 @@ static void copy_back(walk *x, region *r)
 {
     pair both[2] = {{r->home, r->base->t}, {r->now, r->base->t}};
 
-    r->now = make(x, cr_entry.copy_, ARGS(TENSOR, TENSOR), both).v;
+    r->now = walk_call(x, cr_entry.copy_, ARGS(TENSOR, TENSOR), both).v;
     r->version++;
 }
 
-static cr_gvalue *output_value(walk *x, int k)
+static cr_gvalue *graph_output(walk *x, int k)
 {
     object *o = output_object(x, k);
 
@@ -1151,7 +1157,7 @@ static cr_gvalue *output_value(walk *x, int k)
     for (object *p = o; p; p = p->from) /* the view itself */
         if (!p->aliases)
             p->value = NULL;
-    return value_of(x, o);
+    return object_value(x, o);
 }
 
 static void end_graph(walk *x)
@@ -1175,11 +1181,11 @@ static void end_graph(walk *x)
         copy_back(x, x->changed.at[i]);
     for (int k = 0; k < b->output_count; k++)
         if (b->output[k].tag == CR_TENSOR)
-            out[k] = cr_garg_value(output_value(x, k));
+            out[k] = cr_garg_value(graph_output(x, k));
     cr_gblock_return(x->out, x->out->body, out, b->output_count);
 }
 
-static void forget(walk *x)
+static void forget_objects(walk *x)
 {
     for (size_t i = 0; i < x->g->values; i++)
         for (object *o = x->of[i], *next; o; o = next) {
@@ -1200,7 +1206,7 @@ static void make_graph(walk *x)
 {
     const cr_gblock *b = x->g->body;
 
-    forget(x);
+    forget_objects(x);
     x->out = cr_graph_new(x->s);
     for (int i = 0; i < x->g->input_count; i++) {
         const cr_gvalue *v = x->g->input[i];
@@ -1210,11 +1216,11 @@ static void make_graph(walk *x)
         set_value(o, in);
     }
     for (size_t i = 0; i < b->len; i++)
-        copy_node(x, b->at[i], &x->fact[i]);
+        walk_copy(x, b->at[i], &x->fact[i]);
     end_graph(x);
 }
 
-static bool writes(const cr_graph *g)
+static bool any_node_writes(const cr_graph *g)
 {
     for (size_t i = 0; i < g->body->len; i++)
         if (cr_gnode_writes(g->body->at[i]))
@@ -1242,7 +1248,10 @@ static void walk_twice(cr_session *s, void *context)
 }
 
 /* A norm that updates its statistics: its parts write them where everybody sees it. */
-static bool updates(const cr_gnode *n) { return n->op->updates && cr_gnode_writes(n); }
+static bool updates_statistics(const cr_gnode *n)
+{
+    return n->op->updates && cr_gnode_writes(n);
+}
 
 static cr_graph *functional(const cr_graph *g)
 {
@@ -1272,10 +1281,10 @@ cr_graph *cr_graph_functional(const cr_graph *g)
 {
     cr_graph *split, *out;
 
-    if (!writes(g))
+    if (!any_node_writes(g))
         return (cr_graph *)(uintptr_t)g;
     cr_graph_need_sizes(g);
-    split = cr_rewrite_split(g, updates);
+    split = cr_rewrite_split(g, updates_statistics);
     out = functional(split);
     if (split != g && split != out)
         cr_graph_drop(split);

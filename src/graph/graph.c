@@ -151,7 +151,7 @@ static cr_gnode *node_new(cr_graph *g, cr_gblock *b, cr_gnode_kind kind, int arg
 }
 
 /* Names a result after its node's operator, or as the schema names it. */
-static const char *result_name(const cr_op *op, int k)
+static const char *result_base_name(const cr_op *op, int k)
 {
     if (op->result_count > 1 && k < op->result_count && *op->result[k].name)
         return op->result[k].name;
@@ -167,7 +167,7 @@ cr_gnode *cr_graph_call(cr_graph *g, cr_gblock *b, const cr_op *op, const cr_gar
     for (int i = 0; i < n->arg_count; i++)
         n->arg[i] = cr_garg_copy(g, &arg[i], NULL, NULL);
     for (int k = 0; k < results; k++)
-        n->result[k] = value_new(g, names ? names[k] : result_name(op, k), n, k);
+        n->result[k] = value_new(g, names ? names[k] : result_base_name(op, k), n, k);
     return n;
 }
 

@@ -21,7 +21,7 @@ typedef struct {
 static void mark_read(void *context, cr_gvalue *v) { ((lifter *)context)->read[v->id] = true; }
 
 /* Also counts constants. */
-static int mark_block(lifter *x, const cr_gblock *b)
+static int lift_mark_block(lifter *x, const cr_gblock *b)
 {
     int constants = 0;
 
@@ -31,7 +31,7 @@ static int mark_block(lifter *x, const cr_gblock *b)
         for (int k = 0; k < n->arg_count; k++)
             cr_garg_each(&n->arg[k], mark_read, x);
         for (int k = 0; k < cr_gnode_blocks(n); k++)
-            constants += mark_block(x, n->block[k]);
+            constants += lift_mark_block(x, n->block[k]);
     }
     for (int i = 0; i < b->output_count; i++)
         cr_garg_each(&b->output[i], mark_read, x);
@@ -92,7 +92,7 @@ cr_origins cr_graph_lift(cr_graph *g)
 {
     cr_session *s = g->session;
     lifter x = {.g = g, .writes = cr_graph_writes(g), .read = CR_NEW_N(s, bool, g->values)};
-    size_t most = (size_t)(g->input_count + mark_block(&x, g->body));
+    size_t most = (size_t)(g->input_count + lift_mark_block(&x, g->body));
 
     for (size_t k = 0; k < g->numbers.list.len; k++)
         if (g->numbers.list.at[k].of)

@@ -4,12 +4,15 @@
  * values of this kind could differ later. */
 #include "graph/rewrite.h"
 
-static void own(void *context, cr_gvalue *v) { ((cr_owners *)context)->own[v->id] = true; }
+static void mark_owned(void *context, cr_gvalue *v)
+{
+    ((cr_owners *)context)->own[v->id] = true;
+}
 
 static void own_outputs(cr_owners *o, const cr_gblock *b)
 {
     for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], own, o);
+        cr_garg_each(&b->output[i], mark_owned, o);
 }
 
 static void own_sources(cr_owners *o, const cr_gnode *n);
@@ -30,7 +33,7 @@ static void own_sources(cr_owners *o, const cr_gnode *n)
     for (int k = 0; k < cr_gnode_blocks(n); k++)
         own_block(o, n->block[k]);
     for (int i = 0; i < n->arg_count && owned && cr_gnode_may_view(n); i++)
-        cr_garg_each(&n->arg[i], own, o);
+        cr_garg_each(&n->arg[i], mark_owned, o);
 }
 
 bool cr_owners_find(cr_owners *o, const cr_graph *g)
@@ -48,7 +51,7 @@ bool cr_owners_find(cr_owners *o, const cr_graph *g)
     own_outputs(o, b);
     for (size_t i = b->len; i-- > o->end;)
         for (int k = 0; k < b->at[i]->arg_count; k++)
-            cr_garg_each(&b->at[i]->arg[k], own, o);
+            cr_garg_each(&b->at[i]->arg[k], mark_owned, o);
     for (size_t i = o->end; i-- > 0;)
         own_sources(o, b->at[i]);
     return true;

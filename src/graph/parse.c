@@ -25,12 +25,12 @@ typedef struct {
 
 /* --- tokens --- */
 
-CR_NORETURN static void complain(reader *r, const char *what, const char *name)
+CR_NORETURN static void reader_fail(reader *r, const char *what, const char *name)
 {
     cr_bail(r->s, CR_VALUE, "line %d: %s%s%s", r->line, what, *name ? " " : "", name);
 }
 
-static void skip(reader *r)
+static void reader_skip(reader *r)
 {
     for (;; r->at++) {
         if (*r->at == '#')
@@ -43,11 +43,11 @@ static void skip(reader *r)
     }
 }
 
-static bool take(reader *r, const char *sign)
+static bool reader_take(reader *r, const char *sign)
 {
     size_t n = strlen(sign);
 
-    skip(r);
+    reader_skip(r);
     if (strncmp(r->at, sign, n) || (isalnum((unsigned char)sign[n - 1]) &&
                                     (isalnum((unsigned char)r->at[n]) || r->at[n] == '_')))
         return false;
@@ -55,10 +55,10 @@ static bool take(reader *r, const char *sign)
     return true;
 }
 
-static void expect(reader *r, const char *sign)
+static void reader_expect(reader *r, const char *sign)
 {
-    if (!take(r, sign))
-        complain(r, "expected", sign);
+    if (!reader_take(r, sign))
+        reader_fail(r, "expected", sign);
 }
 
 static bool is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
@@ -67,12 +67,12 @@ static const char *word(reader *r)
 {
     const char *from;
 
-    skip(r);
+    reader_skip(r);
     from = r->at;
     while (is_word(*r->at) || (*r->at == '.' && is_word(r->at[1])))
         r->at++;
     if (r->at == from)
-        complain(r, "expected a name", "");
+        reader_fail(r, "expected a name", "");
     return cr_session_printf(r->s, "%.*s", (int)(r->at - from), from);
 }
 
@@ -80,18 +80,18 @@ static const char *word(reader *r)
 static int64_t checked(reader *r, int64_t i)
 {
     if (cr_gnum_is_int(i))
-        complain(r, "an integer is out of range", "");
+        reader_fail(r, "an integer is out of range", "");
     return i;
 }
 
-static int64_t integer(reader *r)
+static int64_t reader_integer(reader *r)
 {
     char *end;
 
-    skip(r);
+    reader_skip(r);
     int64_t i = strtoll(r->at, &end, 10);
     if (end == r->at)
-        complain(r, "expected an integer", "");
+        reader_fail(r, "expected an integer", "");
     r->at = end;
     return checked(r, i);
 }
@@ -99,16 +99,16 @@ static int64_t integer(reader *r)
 /* The number of a symbol, after its $. */
 static int symbol(reader *r)
 {
-    int64_t k = isdigit((unsigned char)*r->at) ? integer(r) : -1;
+    int64_t k = isdigit((unsigned char)*r->at) ? reader_integer(r) : -1;
 
     if (k < 0 || (uint64_t)k >= r->g->numbers.list.len)
-        complain(r, "no such symbol was made before", "");
+        reader_fail(r, "no such symbol was made before", "");
     return (int)k;
 }
 
 static int expect_symbol(reader *r)
 {
-    expect(r, "$");
+    reader_expect(r, "$");
     return symbol(r);
 }
 
@@ -117,10 +117,10 @@ static int expect_symbol(reader *r)
 /* A name to be defined. */
 static const char *new_name(reader *r)
 {
-    expect(r, "%");
+    reader_expect(r, "%");
     const char *name = word(r);
     if (cr_graph_find(r->g, name))
-        complain(r, "a value is made twice:", name);
+        reader_fail(r, "a value is made twice:", name);
     return name;
 }
 
@@ -128,15 +128,15 @@ static cr_gvalue *value(reader *r)
 {
     const char *name;
 
-    expect(r, "%");
+    reader_expect(r, "%");
     name = word(r);
     cr_gvalue *v = cr_graph_find(r->g, name);
     if (!v)
-        complain(r, "no value is called", name);
+        reader_fail(r, "no value is called", name);
     return v;
 }
 
-static bool dtype_of(const char *name, cr_dtype *out)
+static bool find_dtype(const char *name, cr_dtype *out)
 {
     for (int t = 0; t < CR_DTYPE_COUNT; t++)
         if (!strcmp(cr_dtype_name((cr_dtype)t), name)) {
@@ -151,8 +151,8 @@ static cr_dtype dtype(reader *r)
     const char *name = word(r);
     cr_dtype t;
 
-    if (!dtype_of(name, &t))
-        complain(r, "no dtype is called", name);
+    if (!find_dtype(name, &t))
+        reader_fail(r, "no dtype is called", name);
     return t;
 }
 
@@ -162,7 +162,7 @@ static int64_t device(reader *r, const char *name)
     int kind, index;
 
     if (cr_device_parse(name, &kind, &index))
-        complain(r, "no device is called", name);
+        reader_fail(r, "no device is called", name);
     return cr_device_pack(kind, index);
 }
 
@@ -195,12 +195,12 @@ static const int64_t *int_list(reader *r, uint32_t *n)
         int64_t *at;
     } list = {0};
 
-    expect(r, "[");
-    if (!take(r, "]")) {
+    reader_expect(r, "[");
+    if (!reader_take(r, "]")) {
         do
-            CR_PUSH(r->s, &list, integer(r));
-        while (take(r, ","));
-        expect(r, "]");
+            CR_PUSH(r->s, &list, reader_integer(r));
+        while (reader_take(r, ","));
+        reader_expect(r, "]");
     }
     *n = (uint32_t)list.len;
     return list.at;
@@ -214,22 +214,22 @@ static cr_gtype type(reader *r)
     t.dtype = (uint8_t)dtype(r);
     t.size = int_list(r, &n);
     if (n > CR_MAX_DIMS)
-        complain(r, "too many sizes", "");
+        reader_fail(r, "too many sizes", "");
     t.ndim = (uint8_t)n;
-    if (take(r, "by")) {
+    if (reader_take(r, "by")) {
         t.stride = int_list(r, &n);
         if (n != t.ndim)
-            complain(r, "as many strides as sizes are needed", "");
+            reader_fail(r, "as many strides as sizes are needed", "");
     }
-    if (take(r, "on"))
+    if (reader_take(r, "on"))
         t.device = tensor_device(r, device_word(r));
-    t.requires_grad = take(r, "grad");
+    t.requires_grad = reader_take(r, "grad");
     return t;
 }
 
 static cr_gtype maybe_type(reader *r)
 {
-    return take(r, ":") ? type(r) : (cr_gtype){.known = false};
+    return reader_take(r, ":") ? type(r) : (cr_gtype){.known = false};
 }
 
 /* --- literals --- */
@@ -238,34 +238,34 @@ static double real(reader *r)
 {
     char *end;
 
-    skip(r);
+    reader_skip(r);
     double d = strtod(r->at, &end);
     if (end == r->at)
-        complain(r, "expected a number", "");
+        reader_fail(r, "expected a number", "");
     r->at = end;
     return isnan(d) ? (double)NAN : d; /* other NaNs may be symbols */
 }
 
-static cr_scalar number(reader *r)
+static cr_scalar reader_number(reader *r)
 {
     const char *from;
     cr_scalar out = {.category = CR_CAT_COMPLEX};
 
-    if (take(r, "True") || take(r, "False"))
+    if (reader_take(r, "True") || reader_take(r, "False"))
         return (cr_scalar){.category = CR_CAT_BOOL, .i = r->at[-1] == 'e' && r->at[-2] == 'u'};
-    if (take(r, "complex")) {
-        expect(r, "(");
+    if (reader_take(r, "complex")) {
+        reader_expect(r, "(");
         out.c.re = real(r);
-        expect(r, ",");
+        reader_expect(r, ",");
         out.c.im = real(r);
-        expect(r, ")");
+        reader_expect(r, ")");
         return out;
     }
-    if (take(r, "$")) {
+    if (reader_take(r, "$")) {
         int k = symbol(r);
         return cr_gnum_scalar(k, r->g->numbers.list.at[k].value);
     }
-    skip(r);
+    reader_skip(r);
     from = r->at;
     double d = real(r);
     if (memchr(from, '.', (size_t)(r->at - from)) || isnan(d) || isinf(d) ||
@@ -276,21 +276,21 @@ static cr_scalar number(reader *r)
 
 static cr_scalar plain_number(reader *r)
 {
-    cr_scalar s = number(r);
+    cr_scalar s = reader_number(r);
 
     if (cr_gnum_of(s) >= 0)
-        complain(r, "a number is expected, not a symbol", "");
+        reader_fail(r, "a number is expected, not a symbol", "");
     return s;
 }
 
 static int64_t integer_or_symbol(reader *r)
 {
-    return take(r, "$") ? cr_gnum_as_int(symbol(r)) : integer(r);
+    return reader_take(r, "$") ? cr_gnum_as_int(symbol(r)) : reader_integer(r);
 }
 
 static double real_or_symbol(reader *r)
 {
-    return take(r, "$") ? cr_gnum_as_float(symbol(r)) : real(r);
+    return reader_take(r, "$") ? cr_gnum_as_float(symbol(r)) : real(r);
 }
 
 static cr_garg string(reader *r)
@@ -298,7 +298,7 @@ static cr_garg string(reader *r)
     cr_text t = {0};
     cr_garg a = {.tag = CR_STRING};
 
-    expect(r, "\"");
+    reader_expect(r, "\"");
     for (; *r->at && *r->at != '"'; r->at++) {
         if (*r->at == '\\' && r->at[1])
             r->at++;
@@ -307,11 +307,11 @@ static cr_garg string(reader *r)
     a.len = (uint32_t)t.len;
     a.s = cr_session_printf(r->s, "%s", cr_text_str(&t));
     cr_text_drop(&t);
-    expect(r, "\"");
+    reader_expect(r, "\"");
     return a;
 }
 
-static cr_garg literal(reader *r, const cr_param *p, cr_type t);
+static cr_garg read_literal(reader *r, const cr_param *p, cr_type t);
 
 static cr_garg list(reader *r, const cr_param *p, cr_type item, cr_tag tag)
 {
@@ -320,12 +320,12 @@ static cr_garg list(reader *r, const cr_param *p, cr_type item, cr_tag tag)
         cr_garg *at;
     } items = {0};
 
-    expect(r, "[");
-    if (!take(r, "]")) {
+    reader_expect(r, "[");
+    if (!reader_take(r, "]")) {
         do
-            CR_PUSH(r->s, &items, literal(r, p, item));
-        while (take(r, ","));
-        expect(r, "]");
+            CR_PUSH(r->s, &items, read_literal(r, p, item));
+        while (reader_take(r, ","));
+        reader_expect(r, "]");
     }
     return (cr_garg){.tag = (uint8_t)tag, .len = (uint32_t)items.len, .list = items.at};
 }
@@ -353,19 +353,19 @@ static cr_garg format(reader *r)
     for (size_t i = 0; i < CR_FORMAT_COUNT; i++)
         if (!strcmp(cr_format_names[i], name))
             return (cr_garg){.tag = CR_FORMAT_VAL, .i = (int64_t)i};
-    complain(r, "no memory format is called", name);
+    reader_fail(r, "no memory format is called", name);
 }
 
-static cr_garg literal(reader *r, const cr_param *p, cr_type t)
+static cr_garg read_literal(reader *r, const cr_param *p, cr_type t)
 {
-    skip(r);
+    reader_skip(r);
     if (*r->at == '%')
         return cr_garg_value(value(r));
-    if (take(r, "None"))
+    if (reader_take(r, "None"))
         return (cr_garg){.tag = CR_NONE};
     switch (t) {
     case CR_T_TENSOR:
-    case CR_T_SCALAR: return (cr_garg){.tag = CR_NUMBER, .number = number(r)};
+    case CR_T_SCALAR: return (cr_garg){.tag = CR_NUMBER, .number = reader_number(r)};
     case CR_T_INT: return (cr_garg){.tag = CR_INT, .i = integer_or_symbol(r)};
     case CR_T_FLOAT: return (cr_garg){.tag = CR_FLOAT, .d = real_or_symbol(r)};
     case CR_T_BOOL: return (cr_garg){.tag = CR_TRUTH, .i = plain_number(r).i};
@@ -377,9 +377,9 @@ static cr_garg literal(reader *r, const cr_param *p, cr_type t)
     case CR_T_STRING: return string(r);
     case CR_T_DTYPE: return (cr_garg){.tag = CR_DTYPE_VAL, .i = dtype(r)};
     case CR_T_DEVICE: return (cr_garg){.tag = CR_DEVICE_VAL, .i = device(r, string(r).s)};
-    case CR_T_LAYOUT: expect(r, "strided"); return (cr_garg){.tag = CR_LAYOUT_VAL};
+    case CR_T_LAYOUT: reader_expect(r, "strided"); return (cr_garg){.tag = CR_LAYOUT_VAL};
     case CR_T_FORMAT: return format(r);
-    default: complain(r, "no literal can be given for", p->name);
+    default: reader_fail(r, "no literal can be given for", p->name);
     }
 }
 
@@ -405,8 +405,8 @@ static results result_list(reader *r)
         }
         out.name[out.count] = new_name(r);
         out.type[out.count++] = maybe_type(r);
-    } while (take(r, ","));
-    expect(r, "=");
+    } while (reader_take(r, ","));
+    reader_expect(r, "=");
     return out;
 }
 
@@ -415,7 +415,7 @@ static int param_called(reader *r, const cr_op *op, const char *name)
     int i = cr_op_find_param(op, name);
 
     if (i < 0)
-        complain(r, "the operator has no parameter", name);
+        reader_fail(r, "the operator has no parameter", name);
     return i;
 }
 
@@ -424,7 +424,7 @@ static const char *keyword(reader *r)
 {
     const char *from;
 
-    skip(r);
+    reader_skip(r);
     from = r->at;
     while (is_word(*r->at))
         r->at++;
@@ -442,24 +442,24 @@ static void arguments(reader *r, const cr_op *op, cr_garg *arg)
     uint64_t given = 0;
     int next = 0;
 
-    expect(r, "(");
-    if (!take(r, ")")) {
+    reader_expect(r, "(");
+    if (!reader_take(r, ")")) {
         do {
             const char *name = keyword(r);
             int i = name ? param_called(r, op, name) : next++;
             if (i >= op->param_count)
-                complain(r, "too many arguments for", op->name);
-            arg[i] = literal(r, &op->param[i], (cr_type)op->param[i].type);
+                reader_fail(r, "too many arguments for", op->name);
+            arg[i] = read_literal(r, &op->param[i], (cr_type)op->param[i].type);
             given |= (uint64_t)1 << i;
-        } while (take(r, ","));
-        expect(r, ")");
+        } while (reader_take(r, ","));
+        reader_expect(r, ")");
     }
     for (int i = 0; i < op->param_count; i++) {
         const cr_value *d = &op->param[i].preset;
         if (given >> i & 1)
             continue;
         if (!op->param[i].has_default)
-            complain(r, "an argument is missing:", op->param[i].name);
+            reader_fail(r, "an argument is missing:", op->param[i].name);
         arg[i] = (cr_garg){.tag = d->tag, .len = d->len};
         memcpy(&arg[i].number, &d->number, sizeof d->number);
     }
@@ -477,34 +477,34 @@ static bool may_hold(const reader *r, const cr_gtype *t)
     return strnlen(r->at, (size_t)n) == (size_t)n;
 }
 
-static void constant(reader *r, cr_gblock *b, const results *to)
+static void read_constant_node(reader *r, cr_gblock *b, const results *to)
 {
     cr_gtype t = to->count ? to->type[0] : (cr_gtype){0};
     cr_tensor *made = NULL;
 
     if (to->count != 1 || !t.known)
-        complain(r, "a constant has one result of a known type", "");
-    expect(r, "(");
-    if (take(r, "..."))
-        complain(r, "the constant's values are not in the text", "");
+        reader_fail(r, "a constant has one result of a known type", "");
+    reader_expect(r, "(");
+    if (reader_take(r, "..."))
+        reader_fail(r, "the constant's values are not in the text", "");
     if (!may_hold(r, &t))
-        complain(r, "the constant has more elements than values", "");
+        reader_fail(r, "the constant has more elements than values", "");
     cr_session_check(r->s, cr_tensor_new(&made, (cr_dtype)t.dtype, CR_HOST, t.ndim, t.size));
     cr_graph_constant(r->g, b, made, to->name[0]); /* the graph owns it from here on */
     cr_drop(made);
     for (int64_t i = 0; i < made->numel; i++) {
         if (i)
-            expect(r, ",");
+            reader_expect(r, ",");
         cr_scalar_store(plain_number(r), (cr_dtype)t.dtype,
                         made->data + (size_t)i * cr_dtype_size((cr_dtype)t.dtype));
     }
-    expect(r, ")");
+    reader_expect(r, ")");
 }
 
-static void check_count(reader *r, int count, const results *to)
+static void check_result_count(reader *r, int count, const results *to)
 {
     if (count != to->count)
-        complain(r, "the number of results is not the operator's", "");
+        reader_fail(r, "the number of results is not the operator's", "");
 }
 
 static void set_types(const cr_gnode *n, const results *to)
@@ -524,14 +524,14 @@ static void choice(reader *r, cr_gblock *b, const results *to)
     cr_gvalue *condition = value(r);
     cr_gblock *then = cr_graph_block(r->g), *other = cr_graph_block(r->g);
 
-    expect(r, "{");
+    reader_expect(r, "{");
     block(r, then);
-    expect(r, "}");
-    expect(r, "else");
-    expect(r, "{");
+    reader_expect(r, "}");
+    reader_expect(r, "else");
+    reader_expect(r, "{");
     block(r, other);
-    expect(r, "}");
-    check_count(r, then->output_count, to);
+    reader_expect(r, "}");
+    check_result_count(r, then->output_count, to);
     set_types(cr_graph_if(r->g, b, condition, then, other, to->name), to);
 }
 
@@ -539,45 +539,45 @@ static void group(reader *r, cr_gblock *b, const results *to)
 {
     cr_gblock *inner = cr_graph_block(r->g);
 
-    expect(r, "{");
+    reader_expect(r, "{");
     block(r, inner);
-    expect(r, "}");
-    check_count(r, inner->output_count, to);
+    reader_expect(r, "}");
+    check_result_count(r, inner->output_count, to);
     set_types(cr_graph_group(r->g, b, inner, to->name), to);
 }
 
-static void call(reader *r, cr_gblock *b, const results *to)
+static void read_call(reader *r, cr_gblock *b, const results *to)
 {
     const char *name = word(r);
     const cr_op *op = cr_ops_find(name);
     cr_garg arg[CR_MAX_ARGS];
 
     if (!op)
-        complain(r, "no operator is called", name);
+        reader_fail(r, "no operator is called", name);
     arguments(r, op, arg);
     bool listed = op->result_count == 1 && op->result[0].type == CR_T_TENSORS;
-    check_count(r, listed ? to->count : op->result_count, to);
+    check_result_count(r, listed ? to->count : op->result_count, to);
     cr_gnode *n = cr_graph_call(r->g, b, op, arg, to->count, to->name);
     set_types(n, to);
-    n->no_grad = take(r, "no_grad");
-    n->same = take(r, "same");
+    n->no_grad = reader_take(r, "no_grad");
+    n->same = reader_take(r, "same");
 }
 
-static void node(reader *r, cr_gblock *b)
+static void read_node(reader *r, cr_gblock *b)
 {
     results to = {0};
 
-    skip(r);
+    reader_skip(r);
     if (*r->at == '%')
         to = result_list(r);
-    if (take(r, "constant"))
-        constant(r, b, &to);
-    else if (take(r, "if"))
+    if (reader_take(r, "constant"))
+        read_constant_node(r, b, &to);
+    else if (reader_take(r, "if"))
         choice(r, b, &to);
-    else if (take(r, "group"))
+    else if (reader_take(r, "group"))
         group(r, b, &to);
     else
-        call(r, b, &to);
+        read_call(r, b, &to);
 }
 
 static void block(reader *r, cr_gblock *b)
@@ -588,16 +588,17 @@ static void block(reader *r, cr_gblock *b)
     } out = {0};
 
     if (++r->depth > MOST_BLOCKS)
-        complain(r, "blocks are nested too deeply", "");
-    while (!take(r, "return"))
-        node(r, b);
+        reader_fail(r, "blocks are nested too deeply", "");
+    while (!reader_take(r, "return"))
+        read_node(r, b);
     r->depth--;
-    skip(r);
+    reader_skip(r);
     if (*r->at != '}')
         do
             CR_PUSH(r->s, &out,
-                    take(r, "None") ? (cr_garg){.tag = CR_NONE} : cr_garg_value(value(r)));
-        while (take(r, ","));
+                    reader_take(r, "None") ? (cr_garg){.tag = CR_NONE}
+                                           : cr_garg_value(value(r)));
+        while (reader_take(r, ","));
     cr_gblock_return(r->g, b, out.at, (int)out.len);
 }
 
@@ -608,7 +609,7 @@ static int arithmetic_called(reader *r, const char *name)
     for (int fn = 0; fn < CR_GNUM_FN_COUNT; fn++)
         if (cr_gnum_fn_name[fn] && !strcmp(cr_gnum_fn_name[fn], name))
             return fn;
-    complain(r, "symbols have no arithmetic called", name);
+    reader_fail(r, "symbols have no arithmetic called", name);
 }
 
 /* Reads "number(0)", "size(%x, 0)" or "mul($0, $1)".  *of: the name of the value. */
@@ -616,60 +617,60 @@ static void read_origin(reader *r, cr_gnumber *n, const char **of)
 {
     const char *name = word(r);
 
-    expect(r, "(");
+    reader_expect(r, "(");
     if (!strcmp(name, "number")) {
-        int64_t a = integer(r);
+        int64_t a = reader_integer(r);
         if (a < 0 || a >= CR_GNUM_MOST)
-            complain(r, "a call has not so many numbers", "");
+            reader_fail(r, "a call has not so many numbers", "");
         n->fn = CR_GNUM_INPUT;
         n->a = (int)a;
         if (r->g->numbers.inputs <= n->a)
             r->g->numbers.inputs = n->a + 1;
     } else if (!strcmp(name, "size")) {
         n->fn = CR_GNUM_SIZE;
-        expect(r, "%");
+        reader_expect(r, "%");
         *of = word(r);
-        expect(r, ",");
-        int64_t d = integer(r);
+        reader_expect(r, ",");
+        int64_t d = reader_integer(r);
         if (d < 0 || d >= CR_MAX_DIMS)
-            complain(r, "no such dimension", "");
+            reader_fail(r, "no such dimension", "");
         n->a = (int)d;
     } else {
         n->fn = (uint8_t)arithmetic_called(r, name);
         n->a = n->b = expect_symbol(r);
         if (!cr_gnum_is_unary((cr_gnum_fn)n->fn)) {
-            expect(r, ",");
+            reader_expect(r, ",");
             n->b = expect_symbol(r);
         }
     }
-    expect(r, ")");
+    reader_expect(r, ")");
 }
 
-static cr_scalar seen(reader *r)
+static cr_scalar read_symbol_value(reader *r)
 {
     cr_scalar s = plain_number(r);
 
     if (s.category != CR_CAT_INT && s.category != CR_CAT_FLOAT)
-        complain(r, "a symbol stands for an integer or a float", "");
+        reader_fail(r, "a symbol stands for an integer or a float", "");
     return s;
 }
 
-static void read_symbol(reader *r)
+static void read_one_symbol(reader *r)
 {
     cr_gnumber n = {.fn = CR_GNUM_CONST};
     const char *of = NULL;
 
-    if (integer(r) != (int64_t)r->g->numbers.list.len)
-        complain(r, "symbols are numbered from 0", "");
-    if (take(r, "=")) {
-        n.value = seen(r);
+    if (reader_integer(r) != (int64_t)r->g->numbers.list.len)
+        reader_fail(r, "symbols are numbered from 0", "");
+    if (reader_take(r, "=")) {
+        n.value = read_symbol_value(r);
     } else {
-        expect(r, ":");
-        n.value = seen(r);
-        expect(r, "=");
+        reader_expect(r, ":");
+        n.value = read_symbol_value(r);
+        reader_expect(r, "=");
         read_origin(r, &n, &of);
         if (n.fn == CR_GNUM_SIZE && n.value.category != CR_CAT_INT)
-            complain(r, "a size is an integer", "");
+            reader_fail(r, "a size is an integer", "");
     }
     CR_PUSH(r->s, &r->g->numbers.list, n);
     CR_PUSH(r->s, &r->sized, of);
@@ -677,13 +678,13 @@ static void read_symbol(reader *r)
 
 static void read_guard(reader *r)
 {
-    cr_gnum_guard g = {.holds = !take(r, "not"), .test = CR_GNUM_EQ};
+    cr_gnum_guard g = {.holds = !reader_take(r, "not"), .test = CR_GNUM_EQ};
 
     g.a = expect_symbol(r);
-    if (!take(r, "=="))
-        g.test = take(r, "<=") ? CR_GNUM_LE : CR_GNUM_LT;
+    if (!reader_take(r, "=="))
+        g.test = reader_take(r, "<=") ? CR_GNUM_LE : CR_GNUM_LT;
     if (g.test == CR_GNUM_LT)
-        expect(r, "<");
+        reader_expect(r, "<");
     g.b = expect_symbol(r);
     CR_PUSH(r->s, &r->g->numbers.guards, g);
 }
@@ -697,12 +698,12 @@ static cr_gvalue *input_called(const cr_graph *g, const char *name)
 }
 
 /* Reads the symbols.  A size of an input is marked as varying. */
-static void read_numbers(reader *r)
+static void read_symbols(reader *r)
 {
     for (;;) {
-        if (take(r, "$"))
-            read_symbol(r);
-        else if (take(r, "guard"))
+        if (reader_take(r, "$"))
+            read_one_symbol(r);
+        else if (reader_take(r, "guard"))
             read_guard(r);
         else
             break;
@@ -721,10 +722,10 @@ static void find_sized(reader *r)
             continue;
         const cr_gvalue *v = cr_graph_find(r->g, r->sized.at[k]);
         if (!v)
-            complain(r, "no value is called", r->sized.at[k]);
+            reader_fail(r, "no value is called", r->sized.at[k]);
         if (v->type.known && r->g->numbers.list.at[k].a >= v->type.ndim)
-            complain(r, "a symbol is the size along a dimension that is not there, of",
-                     v->name);
+            reader_fail(r, "a symbol is the size along a dimension that is not there, of",
+                        v->name);
         r->g->numbers.list.at[k].of = v;
     }
 }
@@ -734,24 +735,24 @@ static void read_graph(cr_session *s, void *context)
     reader *r = context;
 
     r->g = cr_graph_new(s);
-    expect(r, "graph");
-    expect(r, "(");
-    if (!take(r, ")")) {
+    reader_expect(r, "graph");
+    reader_expect(r, "(");
+    if (!reader_take(r, ")")) {
         do {
             const char *name = new_name(r);
             cr_gtype t = maybe_type(r);
             cr_graph_input(r->g, name, &t);
-        } while (take(r, ","));
-        expect(r, ")");
+        } while (reader_take(r, ","));
+        reader_expect(r, ")");
     }
-    expect(r, "{");
-    read_numbers(r);
+    reader_expect(r, "{");
+    read_symbols(r);
     block(r, r->g->body);
-    expect(r, "}");
+    reader_expect(r, "}");
     find_sized(r);
-    skip(r);
+    reader_skip(r);
     if (*r->at)
-        complain(r, "expected the end of the text", "");
+        reader_fail(r, "expected the end of the text", "");
 }
 
 cr_graph *cr_graph_parse(cr_session *s, const char *text)

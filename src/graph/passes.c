@@ -13,7 +13,10 @@ typedef struct {
     bool *read; /* by id */
 } live_set;
 
-static void mark(void *context, cr_gvalue *v) { ((live_set *)context)->read[v->id] = true; }
+static void live_mark(void *context, cr_gvalue *v)
+{
+    ((live_set *)context)->read[v->id] = true;
+}
 
 static bool is_read(const live_set *l, const cr_gnode *n)
 {
@@ -28,18 +31,18 @@ static bool is_read(const live_set *l, const cr_gnode *n)
 }
 
 /* Walks backwards, so that readers precede the values they read. */
-static void mark_block(live_set *l, const cr_gblock *b)
+static void live_mark_block(live_set *l, const cr_gblock *b)
 {
     for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], mark, l);
+        cr_garg_each(&b->output[i], live_mark, l);
     for (size_t i = b->len; i-- > 0;) {
         const cr_gnode *n = b->at[i];
         if (!is_read(l, n))
             continue;
         for (int k = 0; k < cr_gnode_blocks(n); k++)
-            mark_block(l, n->block[k]);
+            live_mark_block(l, n->block[k]);
         for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], mark, l);
+            cr_garg_each(&n->arg[k], live_mark, l);
     }
 }
 
@@ -57,7 +60,7 @@ cr_graph *cr_graph_dead(const cr_graph *g)
     for (size_t k = 0; k < g->numbers.list.len; k++)
         if (g->numbers.list.at[k].of)
             l.read[g->numbers.list.at[k].of->id] = true;
-    mark_block(&l, g->body);
+    live_mark_block(&l, g->body);
     return cr_rewrite_run(&w);
 }
 
@@ -75,7 +78,7 @@ typedef struct {
 
 static void put_bytes(cr_text *t, const void *p, size_t n) { cr_text_put_n(t, p, n); }
 
-static void put_arg(cr_rewrite *w, cr_text *t, const cr_garg *a)
+static void key_put_arg(cr_rewrite *w, cr_text *t, const cr_garg *a)
 {
     put_bytes(t, &a->tag, sizeof a->tag);
     put_bytes(t, &a->len, sizeof a->len);
@@ -93,13 +96,13 @@ static void put_arg(cr_rewrite *w, cr_text *t, const cr_garg *a)
     case CR_TENSORS:
     case CR_NUMBERS:
         for (uint32_t i = 0; i < a->len; i++)
-            put_arg(w, t, &a->list[i]);
+            key_put_arg(w, t, &a->list[i]);
         break;
     default: put_bytes(t, &a->i, sizeof a->i);
     }
 }
 
-static bool share(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+static bool share_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 {
     call_table *c = w->context;
     cr_gnode *old;
@@ -111,7 +114,7 @@ static bool share(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     put_bytes(&c->key, &to, sizeof to);
     put_bytes(&c->key, &n->op, sizeof n->op);
     for (int i = 0; i < n->arg_count; i++)
-        put_arg(w, &c->key, &n->arg[i]);
+        key_put_arg(w, &c->key, &n->arg[i]);
     cr_session_check(w->to->session, cr_text_status(&c->key));
     old = cr_map_get(&c->seen, c->key.at, c->key.len);
     if (old && cr_owners_has(&c->owners, n))
@@ -128,7 +131,7 @@ static bool share(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 static void run_common(cr_session *s, void *context)
 {
     call_table *c = context;
-    cr_rewrite w = {.from = c->g, .node = share, .context = c};
+    cr_rewrite w = {.from = c->g, .node = share_node, .context = c};
 
     (void)s;
     c->out = cr_rewrite_run(&w);
@@ -209,7 +212,7 @@ static cr_tensor *compute(const cr_rewrite *w, const cr_gnode *n)
     return cr_call(n->op, arg, result) ? NULL : result[0].t;
 }
 
-static bool fold(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+static bool fold_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 {
     folding *f = w->context;
     bool past = cr_owners_past(&f->owners, w, to, &f->at);
@@ -228,7 +231,7 @@ static bool fold(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 cr_graph *cr_graph_fold(const cr_graph *g)
 {
     folding f = {.at = 0};
-    cr_rewrite w = {.from = g, .node = fold, .context = &f};
+    cr_rewrite w = {.from = g, .node = fold_node, .context = &f};
 
     return cr_owners_find(&f.owners, g) ? cr_rewrite_run(&w) : (cr_graph *)(uintptr_t)g;
 }

@@ -81,7 +81,7 @@ static void print_device(cr_text *out, int64_t packed)
     cr_text_char(out, '"');
 }
 
-static void print_arg(cr_text *out, const cr_garg *a);
+static void print_graph_arg(cr_text *out, const cr_garg *a);
 
 static void print_item(cr_text *out, const cr_garg *a, uint32_t i)
 {
@@ -89,11 +89,11 @@ static void print_item(cr_text *out, const cr_garg *a, uint32_t i)
     case CR_INTS: print_int(out, a->ints[i]); break;
     case CR_TRUTHS: cr_text_put(out, a->ints[i] ? "True" : "False"); break;
     case CR_FLOATS: print_float(out, a->floats[i]); break;
-    default: print_arg(out, &a->list[i]);
+    default: print_graph_arg(out, &a->list[i]);
     }
 }
 
-static void print_arg(cr_text *out, const cr_garg *a)
+static void print_graph_arg(cr_text *out, const cr_garg *a)
 {
     switch (a->tag) {
     case CR_NONE: cr_text_put(out, "None"); break;
@@ -120,22 +120,22 @@ static void print_arg(cr_text *out, const cr_garg *a)
 
 /* --- types --- */
 
-static void print_list(cr_text *out, int n, const int64_t *at)
+static void print_sizes(cr_text *out, int n, const int64_t *at)
 {
     for (int i = 0; i < n; i++)
         cr_text_printf(out, "%s%lld", i ? ", " : "", (long long)at[i]);
 }
 
-static void print_type(cr_text *out, const cr_gtype *t)
+static void print_gtype(cr_text *out, const cr_gtype *t)
 {
     if (!t->known)
         return;
     cr_text_printf(out, ": %s[", cr_dtype_name((cr_dtype)t->dtype));
-    print_list(out, t->ndim, t->size);
+    print_sizes(out, t->ndim, t->size);
     cr_text_char(out, ']');
     if (t->stride) {
         cr_text_put(out, " by [");
-        print_list(out, t->ndim, t->stride);
+        print_sizes(out, t->ndim, t->stride);
         cr_text_char(out, ']');
     }
     if (!cr_is_host(t->device))
@@ -146,7 +146,7 @@ static void print_type(cr_text *out, const cr_gtype *t)
 
 /* --- nodes --- */
 
-static bool is_default(const cr_garg *a, const cr_param *p)
+static bool arg_is_default(const cr_garg *a, const cr_param *p)
 {
     const cr_value *d = &p->preset;
 
@@ -174,21 +174,21 @@ static bool is_default(const cr_garg *a, const cr_param *p)
 }
 
 /* Prints arguments by position up to the first one with its default value, then by name. */
-static void print_args(cr_text *out, const cr_gnode *n)
+static void print_node_args(cr_text *out, const cr_gnode *n)
 {
     const char *comma = "";
     bool named = false;
 
     for (int i = 0; i < n->arg_count; i++) {
         const cr_param *p = &n->op->param[i];
-        if (is_default(&n->arg[i], p)) {
+        if (arg_is_default(&n->arg[i], p)) {
             named = true;
             continue;
         }
         cr_text_put(out, comma);
         if (named || p->keyword_only)
             cr_text_printf(out, "%s=", p->name);
-        print_arg(out, &n->arg[i]);
+        print_graph_arg(out, &n->arg[i]);
         comma = ", ";
     }
 }
@@ -226,7 +226,7 @@ static void print_node(cr_text *out, const cr_gnode *n, size_t indent)
     cr_text_pad(out, indent, ' ');
     for (int k = 0; k < n->result_count; k++) {
         cr_text_printf(out, "%s%%%s", k ? ", " : "", n->result[k]->name);
-        print_type(out, &n->result[k]->type);
+        print_gtype(out, &n->result[k]->type);
     }
     cr_text_put(out, n->result_count ? " = " : "");
     if (n->kind == CR_GNODE_CONSTANT) {
@@ -246,7 +246,7 @@ static void print_node(cr_text *out, const cr_gnode *n, size_t indent)
         cr_text_char(out, '}');
     } else {
         print_op(out, n->op);
-        print_args(out, n);
+        print_node_args(out, n);
         cr_text_put(out, n->no_grad ? ") no_grad" : n->same ? ") same" : ")");
     }
     if (n->source)
@@ -262,7 +262,7 @@ static void print_block(cr_text *out, const cr_gblock *b, size_t indent)
     cr_text_put(out, "return");
     for (int i = 0; i < b->output_count; i++) {
         cr_text_put(out, i ? ", " : " ");
-        print_arg(out, &b->output[i]);
+        print_graph_arg(out, &b->output[i]);
     }
     cr_text_char(out, '\n');
 }
@@ -301,7 +301,7 @@ void cr_graph_print(cr_text *out, const cr_graph *g)
     cr_text_put(out, "graph(");
     for (int i = 0; i < g->input_count; i++) {
         cr_text_printf(out, "%s%%%s", i ? ", " : "", g->input[i]->name);
-        print_type(out, &g->input[i]->type);
+        print_gtype(out, &g->input[i]->type);
     }
     cr_text_put(out, ") {\n");
     print_numbers(out, &g->numbers);

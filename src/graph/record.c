@@ -120,7 +120,7 @@ void cr_recorder_drop(cr_recorder *r)
 
 /* --- tensors and values --- */
 
-static cr_gvalue *known(const cr_recorder *r, const cr_tensor *t)
+static cr_gvalue *recorded_value(const cr_recorder *r, const cr_tensor *t)
 {
     void *v = cr_map_get(&r->values, (const char *)&t, sizeof t);
 
@@ -129,7 +129,7 @@ static cr_gvalue *known(const cr_recorder *r, const cr_tensor *t)
 
 /* The key of all tensors over the same bytes, also of those made by `.data`: the address of the
  * bytes, or of the storage when it has none. */
-static const void *bytes_of(const cr_tensor *t)
+static const void *bytes_key(const cr_tensor *t)
 {
     return t->storage->bytes ? (const void *)t->storage->bytes : (const void *)t->storage;
 }
@@ -141,10 +141,10 @@ static size_t last_over(const cr_recorder *r, const void *bytes)
     return at == &gone ? 0 : (size_t)(uintptr_t)at;
 }
 
-static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
+static void record_tensor(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 {
     cr_session *s = r->session;
-    const void *bytes = bytes_of(t);
+    const void *bytes = bytes_key(t);
 
     cr_session_check(s, cr_vec_reserve(&r->seen, 1));
     cr_session_check(s, cr_vec_reserve(&r->before, 1));
@@ -165,7 +165,7 @@ static void know(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 /* Index + 1 of `t` in `seen`; 0 when the recorder does not know it. */
 static size_t place_in_chain(const cr_recorder *r, const cr_tensor *t)
 {
-    size_t i = last_over(r, bytes_of(t));
+    size_t i = last_over(r, bytes_key(t));
 
     while (i && (r->held.at[i - 1] == GONE || r->seen.at[i - 1] != t))
         i = r->before.at[i - 1];
@@ -188,7 +188,7 @@ static int count_taken(const cr_recorder *r, const void *bytes, const cr_storage
 }
 
 /* Leaves the tensor watched when out of memory. */
-static void forget(cr_recorder *r, size_t i)
+static void record_forget(cr_recorder *r, size_t i)
 {
     cr_tensor *t = r->seen.at[i - 1];
     bool taken = r->held.at[i - 1] == TAKEN;
@@ -212,7 +212,7 @@ static void forget_storage(cr_recorder *r, const void *bytes, cr_storage *s, siz
     for (size_t i = last_over(r, bytes), before; i; i = before) {
         before = r->before.at[i - 1];
         if (i == own || is_taken_of(r, i, s))
-            forget(r, i);
+            record_forget(r, i);
         left = left || r->held.at[i - 1] != GONE;
     }
     if (!left && cr_map_set(&r->storages, (const char *)&bytes, sizeof bytes, &gone))
@@ -221,7 +221,7 @@ static void forget_storage(cr_recorder *r, const void *bytes, cr_storage *s, siz
 
 /* Takes the last reference of a dying tensor whose storage others use, and drops its autograd
  * history. */
-static void take(cr_recorder *r, size_t i, cr_tensor *t)
+static void record_take(cr_recorder *r, size_t i, cr_tensor *t)
 {
     cr_grad_meta *history = t->grad;
 
@@ -239,11 +239,11 @@ static bool watched_dies(cr_tensor *t)
         size_t i = place_in_chain(r, t);
         if (!i || r->held.at[i - 1] != WATCHED)
             continue;
-        if (atomic_load(&t->storage->count) != count_taken(r, bytes_of(t), t->storage) + 1) {
-            take(r, i, t);
+        if (atomic_load(&t->storage->count) != count_taken(r, bytes_key(t), t->storage) + 1) {
+            record_take(r, i, t);
             return true;
         }
-        forget_storage(r, bytes_of(t), t->storage, i);
+        forget_storage(r, bytes_key(t), t->storage, i);
         if (t->watched) /* forget failed: the tensor lives on */
             atomic_store(&t->count, 1);
         return t->watched;
@@ -285,7 +285,7 @@ static bool same_elements(const cr_tensor *a, const cr_tensor *b)
  * known tensor over the same bytes, or NULL. */
 static cr_tensor *twin(const cr_recorder *r, const cr_tensor *t, const cr_tensor **shared)
 {
-    size_t i = last_over(r, bytes_of(t));
+    size_t i = last_over(r, bytes_key(t));
 
     while (i && r->held.at[i - 1] == GONE)
         i = r->before.at[i - 1];
@@ -305,13 +305,13 @@ static cr_gvalue *detached(cr_recorder *r, cr_tensor *t, cr_gvalue *v)
 
     n->source = r->source;
     n->result[0]->type = cr_gtype_of(r->session, t);
-    know(r, t, n->result[0]);
+    record_tensor(r, t, n->result[0]);
     return n->result[0];
 }
 
-static cr_gvalue *value_of(cr_recorder *r, cr_tensor *t)
+static cr_gvalue *record_value(cr_recorder *r, cr_tensor *t)
 {
-    cr_gvalue *v = known(r, t);
+    cr_gvalue *v = recorded_value(r, t);
     const cr_tensor *shared;
     cr_tensor *same;
 
@@ -319,15 +319,15 @@ static cr_gvalue *value_of(cr_recorder *r, cr_tensor *t)
         return v;
     same = twin(r, t, &shared);
     if (same && !r->parts && same->requires_grad && !t->requires_grad)
-        return detached(r, t, known(r, same));
+        return detached(r, t, recorded_value(r, same));
     if (same)
-        return known(r, same);
+        return recorded_value(r, same);
     if (shared)
         cr_bail(r->session, CR_RUNTIME,
                 "a view of %%%s was made in a way that recording does not see",
-                known(r, shared)->name);
+                recorded_value(r, shared)->name);
     v = cr_graph_constant(r->g, r->g->body, t, NULL);
-    know(r, t, v);
+    record_tensor(r, t, v);
     cr_session_check(r->session, cr_vec_reserve(&r->foreign, 1));
     cr_vec_put(&r->foreign, t);
     return v;
@@ -343,24 +343,24 @@ typedef struct {
     cr_garg made[CR_MAX_ARGS];
 } call_record;
 
-static cr_garg arg_of(call_record *c, const cr_value *v)
+static cr_garg record_arg(call_record *c, const cr_value *v)
 {
     cr_garg a = {.tag = v->tag, .len = v->len};
 
     switch (v->tag) {
     case CR_TENSOR:
         /* A Python number that was wrapped in a tensor is recorded as a literal. */
-        if (v->t->number && !known(c->r, v->t)) {
+        if (v->t->number && !recorded_value(c->r, v->t)) {
             cr_scalar s;
             cr_session_check(c->r->session, cr_tensor_item(&s, v->t));
             return (cr_garg){.tag = CR_NUMBER, .number = s};
         }
-        return cr_garg_value(value_of(c->r, v->t));
+        return cr_garg_value(record_value(c->r, v->t));
     case CR_TENSORS:
     case CR_NUMBERS: {
         cr_garg *list = CR_NEW_N(c->r->session, cr_garg, v->len);
         for (uint32_t i = 0; i < v->len; i++)
-            list[i] = arg_of(c, &v->list[i]);
+            list[i] = record_arg(c, &v->list[i]);
         a.list = list;
         return a;
     }
@@ -380,13 +380,13 @@ static void record_args(cr_session *s, void *context)
 
     (void)s;
     for (int i = 0; i < c->op->param_count; i++)
-        c->made[i] = arg_of(c, &c->arg[i]);
+        c->made[i] = record_arg(c, &c->arg[i]);
 }
 
 static void know_result(call_record *c, cr_gvalue *v, cr_tensor *t)
 {
     v->type = cr_gtype_of(c->r->session, t);
-    know(c->r, t, v);
+    record_tensor(c->r, t, v);
 }
 
 static bool writes_unseen(const call_record *c)
@@ -439,14 +439,14 @@ static void add_literal(cr_session *s, void *context)
     cr_tensor *t = c->arg[0].t;
 
     (void)s;
-    know(c->r, t, cr_graph_constant(c->r->g, c->r->g->body, t, NULL));
+    record_tensor(c->r, t, cr_graph_constant(c->r->g, c->r->g->body, t, NULL));
 }
 
 void cr_recorder_literal(cr_tensor *t)
 {
     call_record c = {.r = active, .arg = &(cr_value){.tag = CR_TENSOR, .t = t}};
 
-    if (active && !active->failed && !known(active, t))
+    if (active && !active->failed && !recorded_value(active, t))
         note_failure(active, cr_session_run(active->session, add_literal, &c));
 }
 
@@ -456,13 +456,13 @@ void cr_recorder_refuse(const char *why)
         note_failure(active, cr_fail(CR_RUNTIME, "%s", why));
 }
 
-static void cut(cr_session *s, void *context)
+static void record_cut(cr_session *s, void *context)
 {
     call_record *c = context;
     cr_tensor *t = c->arg[0].t;
     const cr_tensor *shared;
-    cr_tensor *same = known(c->r, t) ? t : twin(c->r, t, &shared);
-    cr_gvalue *v = same ? known(c->r, same) : NULL;
+    cr_tensor *same = recorded_value(c->r, t) ? t : twin(c->r, t, &shared);
+    cr_gvalue *v = same ? recorded_value(c->r, same) : NULL;
 
     (void)s;
     if (v && v->type.requires_grad && (v->by || same != t))
@@ -474,7 +474,7 @@ void cr_recorder_cut(cr_tensor *t)
     call_record c = {.r = active, .arg = &(cr_value){.tag = CR_TENSOR, .t = t}};
 
     if (active && !active->failed)
-        note_failure(active, cr_session_run(active->session, cut, &c));
+        note_failure(active, cr_session_run(active->session, record_cut, &c));
 }
 
 void cr_recorder_note_backward(void)
@@ -508,9 +508,9 @@ static bool knows_all(const cr_recorder *r, const cr_value *v, int n)
     const cr_tensor *shared;
 
     for (int k = 0; k < n; k++) {
-        if (v[k].tag == CR_TENSORS
-                ? !knows_all(r, v[k].list, (int)v[k].len)
-                : v[k].tag == CR_TENSOR && !known(r, v[k].t) && !twin(r, v[k].t, &shared))
+        if (v[k].tag == CR_TENSORS ? !knows_all(r, v[k].list, (int)v[k].len)
+                                   : v[k].tag == CR_TENSOR && !recorded_value(r, v[k].t) &&
+                                         !twin(r, v[k].t, &shared))
             return false;
     }
     return true;
@@ -534,14 +534,14 @@ void cr_recorder_follow(cr_recorder *r, cr_recorder_where where, void *context)
 /* --- symbols --- */
 
 /* The value of a symbol in this call.  Other numbers are returned unchanged. */
-static cr_scalar seen(const cr_recorder *r, cr_scalar s)
+static cr_scalar symbol_seen(const cr_recorder *r, cr_scalar s)
 {
     int k = cr_gnum_of(s);
 
     return k < 0 ? s : r->g->numbers.list.at[k].value;
 }
 
-static bool has_symbol(const cr_value *v)
+static bool value_has_symbol(const cr_value *v)
 {
     switch (v->tag) {
     case CR_INT: return cr_gnum_is_int(v->i);
@@ -570,9 +570,11 @@ static cr_status decode(cr_value *out, const cr_recorder *r, const cr_value *v, 
 {
     *out = *v;
     switch (v->tag) {
-    case CR_INT: out->i = seen(r, cr_scalar_int(v->i)).i; return CR_OK;
-    case CR_FLOAT: out->d = cr_scalar_as_double(seen(r, cr_scalar_float(v->d))); return CR_OK;
-    case CR_NUMBER: out->number = seen(r, v->number); return CR_OK;
+    case CR_INT: out->i = symbol_seen(r, cr_scalar_int(v->i)).i; return CR_OK;
+    case CR_FLOAT:
+        out->d = cr_scalar_as_double(symbol_seen(r, cr_scalar_float(v->d)));
+        return CR_OK;
+    case CR_NUMBER: out->number = symbol_seen(r, v->number); return CR_OK;
     default: break;
     }
     char *list = cr_arena_get(room, v->len * sizeof *v->list + 1);
@@ -580,14 +582,14 @@ static cr_status decode(cr_value *out, const cr_recorder *r, const cr_value *v, 
         return CR_MEMORY;
     for (uint32_t i = 0; i < v->len; i++) {
         if (v->tag == CR_INTS)
-            ((int64_t *)(void *)list)[i] = seen(r, cr_scalar_int(v->ints[i])).i;
+            ((int64_t *)(void *)list)[i] = symbol_seen(r, cr_scalar_int(v->ints[i])).i;
         else if (v->tag == CR_FLOATS)
             ((double *)(void *)list)[i] =
-                cr_scalar_as_double(seen(r, cr_scalar_float(v->floats[i])));
+                cr_scalar_as_double(symbol_seen(r, cr_scalar_float(v->floats[i])));
         else {
             cr_value *item = (cr_value *)(void *)list + i;
             *item = v->list[i];
-            item->number = seen(r, v->list[i].number);
+            item->number = symbol_seen(r, v->list[i].number);
         }
     }
     out->ints = (const int64_t *)(const void *)list;
@@ -616,7 +618,7 @@ static void fix_number(cr_recorder *r, cr_scalar s)
     int k = cr_gnum_of(s);
 
     if (k >= 0 && s.category == CR_CAT_FLOAT)
-        cr_recorder_ask(r, CR_GNUM_EQ, k, cr_recorder_plain_number(r, seen(r, s)));
+        cr_recorder_ask(r, CR_GNUM_EQ, k, cr_recorder_plain_number(r, symbol_seen(r, s)));
 }
 
 static void fix_numbers(cr_recorder *r, const cr_value *v)
@@ -645,7 +647,7 @@ static cr_status record_decoded(const cr_op *op, const cr_value *arg, cr_value *
 
     for (int i = 0; !st && i < op->param_count; i++) {
         plain[i] = arg[i];
-        if (!has_symbol(&arg[i]))
+        if (!value_has_symbol(&arg[i]))
             continue;
         if (keeps)
             fix_numbers(active, &arg[i]);
@@ -670,7 +672,7 @@ static cr_status capture_stage(const cr_op *op, const cr_value *arg, cr_value *r
     if (autocasts() && op->autocast)
         return cr_stage_fns[CR_STAGE_AUTOCAST](op, arg, result);
     for (int i = 0; active->g->numbers.list.len && i < op->param_count; i++)
-        if (has_symbol(&arg[i]))
+        if (value_has_symbol(&arg[i]))
             return record_decoded(op, arg, result);
     return record_call(op, arg, arg, result);
 }
@@ -713,14 +715,14 @@ typedef struct {
     cr_gnum_guard guard;
 } number_step;
 
-static void add_number(cr_session *s, void *context)
+static void step_add_number(cr_session *s, void *context)
 {
     number_step *x = context;
 
     CR_PUSH(s, &x->r->g->numbers.list, x->number);
 }
 
-static void add_guard(cr_session *s, void *context)
+static void step_add_guard(cr_session *s, void *context)
 {
     number_step *x = context;
 
@@ -730,7 +732,7 @@ static void add_guard(cr_session *s, void *context)
 static int new_number(cr_recorder *r, cr_gnumber number)
 {
     number_step x = {.r = r, .number = number};
-    cr_status st = cr_session_run(r->session, add_number, &x);
+    cr_status st = cr_session_run(r->session, step_add_number, &x);
 
     note_failure(r, st);
     return st ? -1 : (int)r->g->numbers.list.len - 1;
@@ -748,7 +750,7 @@ cr_status cr_recorder_number(int *out, cr_recorder *r, cr_scalar value)
 
 cr_status cr_recorder_dynamic(cr_recorder *r, cr_tensor *input, uint64_t dims)
 {
-    cr_gvalue *v = known(r, input);
+    cr_gvalue *v = recorded_value(r, input);
 
     if (!v || v->by)
         return cr_fail(CR_VALUE, "only an input has symbolic sizes");
@@ -762,10 +764,10 @@ cr_status cr_recorder_dynamic(cr_recorder *r, cr_tensor *input, uint64_t dims)
 int cr_recorder_size(cr_recorder *r, cr_tensor *t, int dim)
 {
     const cr_tensor *shared;
-    cr_gvalue *v = known(r, t);
+    cr_gvalue *v = recorded_value(r, t);
     cr_tensor *same = v ? NULL : twin(r, t, &shared);
 
-    v = same ? known(r, same) : v;
+    v = same ? recorded_value(r, same) : v;
     if (!v || dim < 0 || dim >= t->ndim || !(v->symbolic >> dim & 1))
         return -1;
     for (size_t k = 0; k < r->g->numbers.list.len; k++) {
@@ -802,7 +804,7 @@ bool cr_recorder_ask(cr_recorder *r, cr_gnum_test test, int a, int b)
         return false;
     }
     x.guard.holds = cr_gnum_compare(test, cr_recorder_value(r, a), cr_recorder_value(r, b));
-    note_failure(r, cr_session_run(r->session, add_guard, &x));
+    note_failure(r, cr_session_run(r->session, step_add_guard, &x));
     return x.guard.holds;
 }
 
@@ -826,9 +828,9 @@ static void add_input(cr_session *s, void *context)
     step *x = context;
     cr_gtype type = cr_gtype_of_input(s, x->t);
 
-    if (known(x->r, x->t))
+    if (recorded_value(x->r, x->t))
         cr_bail(s, CR_VALUE, "a tensor is an input twice");
-    know(x->r, x->t, cr_graph_input(x->r->g, x->name, &type));
+    record_tensor(x->r, x->t, cr_graph_input(x->r->g, x->name, &type));
 }
 
 cr_status cr_recorder_input(cr_recorder *r, cr_tensor *t, const char *name)
@@ -879,21 +881,21 @@ void cr_recorder_at(cr_recorder *r, const char *source)
 static void check_inputs(const cr_recorder *r)
 {
     for (size_t i = 0; i < r->seen.len && i < (size_t)r->g->input_count; i++) {
-        const cr_gvalue *v = r->held.at[i] == GONE ? NULL : known(r, r->seen.at[i]);
+        const cr_gvalue *v = r->held.at[i] == GONE ? NULL : recorded_value(r, r->seen.at[i]);
         if (v && !v->by && v->type.requires_grad != r->seen.at[i]->requires_grad)
             cr_bail(r->g->session, CR_RUNTIME,
                     "the call changes whether %%%s requires a gradient", v->name);
     }
 }
 
-static void finish(cr_session *s, void *context)
+static void record_finish(cr_session *s, void *context)
 {
     step *x = context;
     cr_garg *out = CR_NEW_N(s, cr_garg, x->n);
 
     check_inputs(x->r);
     for (int i = 0; i < x->n; i++) {
-        cr_gvalue *v = x->output[i] ? value_of(x->r, x->output[i]) : NULL;
+        cr_gvalue *v = x->output[i] ? record_value(x->r, x->output[i]) : NULL;
         if (v && v->by && v->by->kind == CR_GNODE_CALL &&
             v->type.requires_grad != x->output[i]->requires_grad)
             cr_bail(s, CR_RUNTIME,
@@ -911,7 +913,7 @@ cr_status cr_recorder_finish(cr_graph **out, cr_recorder *r, cr_tensor *const *o
     cr_recorder_stop(r);
     if (r->failed)
         return cr_fail(r->failed, "%s", r->why);
-    CR_TRY(cr_session_run(r->session, finish, &x));
+    CR_TRY(cr_session_run(r->session, record_finish, &x));
     *out = r->g;
     return CR_OK;
 }

@@ -48,8 +48,8 @@ static void copy_block(cr_rewrite *w, cr_gblock *to, const cr_gblock *from)
     cr_gblock_return(w->to, to, output, from->output_count);
 }
 
-static cr_gnode *copy_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n,
-                           const char *const *names)
+static cr_gnode *rewrite_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n,
+                              const char *const *names)
 {
     cr_garg arg[CR_MAX_ARGS];
     cr_gblock *block[2];
@@ -80,7 +80,7 @@ cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 
     for (int k = 0; k < n->result_count; k++)
         names[k] = n->result[k]->name;
-    copy = copy_node(w, to, n, names);
+    copy = rewrite_node(w, to, n, names);
     copy->source = copy_source(w, n->source);
     copy->no_grad = n->no_grad;
     copy->same = n->same;
@@ -93,7 +93,7 @@ cr_gnode *cr_rewrite_copy(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
     return copy;
 }
 
-static void copy_numbers(cr_rewrite *w)
+static void rewrite_numbers(cr_rewrite *w)
 {
     const cr_gnumbers *n = &w->from->numbers;
     cr_session *s = w->to->session;
@@ -108,7 +108,7 @@ static void copy_numbers(cr_rewrite *w)
         CR_PUSH(s, &w->to->numbers.guards, n->guards.at[i]);
 }
 
-static void run(cr_session *s, void *context)
+static void rewrite_run(cr_session *s, void *context)
 {
     cr_rewrite *w = context;
 
@@ -121,13 +121,13 @@ static void run(cr_session *s, void *context)
         w->now[w->from->input[i]->id] = made;
     }
     copy_block(w, w->to->body, w->from->body);
-    copy_numbers(w);
+    rewrite_numbers(w);
 }
 
 cr_graph *cr_rewrite_run(cr_rewrite *w)
 {
     cr_session *s = w->into ? w->into : w->from->session;
-    cr_status st = cr_session_run(s, run, w);
+    cr_status st = cr_session_run(s, rewrite_run, w);
 
     if (st)
         cr_graph_drop(w->to); /* releases its constants */

@@ -12,25 +12,22 @@ typedef struct {
 
 /* --- readers --- */
 
-static void count_reader(void *context, cr_gvalue *v)
-{
-    ((machine *)context)->readers[v->id]++;
-}
+static void count_read(void *context, cr_gvalue *v) { ((machine *)context)->readers[v->id]++; }
 
-static void count_block(machine *m, const cr_gblock *b)
+static void count_readers(machine *m, const cr_gblock *b)
 {
     for (size_t i = 0; i < b->len; i++) {
         const cr_gnode *n = b->at[i];
         for (int k = 0; k < n->arg_count; k++)
-            cr_garg_each(&n->arg[k], count_reader, m);
+            cr_garg_each(&n->arg[k], count_read, m);
         for (int k = 0; k < cr_gnode_blocks(n); k++)
-            count_block(m, n->block[k]);
+            count_readers(m, n->block[k]);
     }
     for (int i = 0; i < b->output_count; i++)
-        cr_garg_each(&b->output[i], count_reader, m);
+        cr_garg_each(&b->output[i], count_read, m);
 }
 
-static void put(machine *m, const cr_gvalue *v, cr_tensor *t)
+static void machine_put(machine *m, const cr_gvalue *v, cr_tensor *t)
 {
     cr_drop(m->at[v->id]);
     m->at[v->id] = m->readers[v->id] ? t : NULL;
@@ -63,7 +60,7 @@ static void read_block(machine *m, const cr_gblock *b)
 
 /* --- arguments --- */
 
-static cr_status load(cr_value *out, const machine *m, const cr_garg *a, cr_arena *room)
+static cr_status machine_arg(cr_value *out, const machine *m, const cr_garg *a, cr_arena *room)
 {
     *out = (cr_value){.tag = a->tag, .len = a->len};
     if (a->tag == CR_TENSOR) {
@@ -78,7 +75,7 @@ static cr_status load(cr_value *out, const machine *m, const cr_garg *a, cr_aren
     if (!list)
         return CR_MEMORY;
     for (uint32_t i = 0; i < a->len; i++)
-        CR_TRY(load(&list[i], m, &a->list[i], room));
+        CR_TRY(machine_arg(&list[i], m, &a->list[i], room));
     out->list = list;
     return CR_OK;
 }
@@ -88,18 +85,18 @@ static cr_status load(cr_value *out, const machine *m, const cr_garg *a, cr_aren
 static cr_status run_block(machine *m, const cr_gblock *b);
 
 /* The items of a Tensor[] result. */
-static void put_list(machine *m, const cr_gnode *n, cr_value *v)
+static void machine_put_list(machine *m, const cr_gnode *n, cr_value *v)
 {
     cr_value *list = (cr_value *)(uintptr_t)v->list;
 
     for (uint32_t i = 0; i < v->len && (int)i < n->result_count; i++) {
-        put(m, n->result[i], list[i].tag == CR_TENSOR ? list[i].t : NULL);
+        machine_put(m, n->result[i], list[i].tag == CR_TENSOR ? list[i].t : NULL);
         list[i].tag = CR_NONE;
     }
     cr_drop_values(v, 1);
 }
 
-static bool has_gradient(const cr_gnode *n)
+static bool may_need_grad(const cr_gnode *n)
 {
     for (int k = 0; k < n->result_count; k++)
         if (!n->result[k]->type.known || n->result[k]->type.requires_grad)
@@ -111,20 +108,20 @@ static cr_status call_fakes(const cr_gnode *n, cr_value *arg, cr_value *result)
 {
     bool was = cr_thread.no_grad;
 
-    cr_thread.no_grad = was || n->no_grad || !has_gradient(n);
+    cr_thread.no_grad = was || n->no_grad || !may_need_grad(n);
     cr_status st = cr_call(n->op, arg, result);
     cr_thread.no_grad = was;
     return st;
 }
 
-static cr_status run_call(machine *m, const cr_gnode *n)
+static cr_status machine_call(machine *m, const cr_gnode *n)
 {
     cr_value arg[CR_MAX_ARGS], result[CR_MAX_RESULTS];
     cr_arena room = {0};
     cr_status st = CR_OK;
 
     for (int i = 0; !st && i < n->arg_count; i++)
-        st = load(&arg[i], m, &n->arg[i], &room);
+        st = machine_arg(&arg[i], m, &n->arg[i], &room);
     if (cr_recorder_active()) /* sets the nodes' sources for a recording of this run */
         cr_recorder_at(cr_recorder_active(), n->source);
     if (!st)
@@ -137,10 +134,10 @@ static cr_status run_call(machine *m, const cr_gnode *n)
             return cr_fail(CR_RUNTIME, "%s returned %u tensors, the graph has %d", n->op->name,
                            (unsigned)result[0].len, n->result_count);
         }
-        put_list(m, n, &result[0]);
+        machine_put_list(m, n, &result[0]);
     } else {
         for (int k = 0; k < n->result_count; k++)
-            put(m, n->result[k], result[k].tag == CR_TENSOR ? result[k].t : NULL);
+            machine_put(m, n->result[k], result[k].tag == CR_TENSOR ? result[k].t : NULL);
     }
     return CR_OK;
 }
@@ -153,7 +150,7 @@ static cr_status run_inner(machine *m, const cr_gnode *n, const cr_gblock *b)
         const cr_garg *a = &b->output[i];
         cr_tensor *out = a->tag == CR_TENSOR ? cr_keep(m->at[a->value->id]) : NULL;
         cr_garg_each(a, read_once, m);
-        put(m, n->result[i], out);
+        machine_put(m, n->result[i], out);
     }
     return CR_OK;
 }
@@ -169,7 +166,7 @@ static cr_status run_if(machine *m, const cr_gnode *n)
     return CR_OK;
 }
 
-static cr_status run_group(machine *m, const cr_gnode *n)
+static cr_status machine_group(machine *m, const cr_gnode *n)
 {
     const cr_gcode *code = n->code;
     cr_tensor **room;
@@ -184,7 +181,7 @@ static cr_status run_group(machine *m, const cr_gnode *n)
         room[i] = m->at[code->read[i]->id];
     st = code->run(code, room, room + code->read_count);
     for (int k = 0; !st && k < n->result_count; k++)
-        put(m, n->result[k], room[code->read_count + k]);
+        machine_put(m, n->result[k], room[code->read_count + k]);
     cr_free(room);
     read_block(m, n->block[0]);
     return st;
@@ -193,13 +190,13 @@ static cr_status run_group(machine *m, const cr_gnode *n)
 static cr_status run_node(machine *m, const cr_gnode *n)
 {
     if (n->kind == CR_GNODE_CONSTANT)
-        put(m, n->result[0], cr_keep(n->constant));
+        machine_put(m, n->result[0], cr_keep(n->constant));
     else if (n->kind == CR_GNODE_IF)
         CR_TRY(run_if(m, n));
     else if (n->kind == CR_GNODE_GROUP)
-        CR_TRY(run_group(m, n));
+        CR_TRY(machine_group(m, n));
     else
-        CR_TRY(run_call(m, n));
+        CR_TRY(machine_call(m, n));
     for (int i = 0; i < n->arg_count; i++)
         cr_garg_each(&n->arg[i], read_once, m);
     return CR_OK;
@@ -220,9 +217,9 @@ static cr_status run_graph(const cr_graph *g, bool fakes, cr_tensor *const *inpu
     cr_status st = m.at && m.readers ? CR_OK : CR_MEMORY;
 
     if (!st) {
-        count_block(&m, g->body);
+        count_readers(&m, g->body);
         for (int i = 0; i < g->input_count; i++)
-            put(&m, g->input[i], cr_keep(input[i]));
+            machine_put(&m, g->input[i], cr_keep(input[i]));
         st = run_block(&m, g->body);
     }
     for (int i = 0; !st && i < g->body->output_count; i++) {

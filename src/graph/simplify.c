@@ -24,28 +24,29 @@ static cr_gvalue *arg_value(const cr_rewrite *w, const cr_gnode *n)
 
 /* --- types --- */
 
-static bool same_sizes(const cr_gtype *a, const cr_gtype *b)
+static bool types_size_alike(const cr_gtype *a, const cr_gtype *b)
 {
     return a->ndim == b->ndim &&
            (!a->ndim || !memcmp(a->size, b->size, a->ndim * sizeof *a->size));
 }
 
-static bool same_strides(const cr_gtype *a, const cr_gtype *b)
+static bool types_stride_alike(const cr_gtype *a, const cr_gtype *b)
 {
     if (!a->stride || !b->stride)
         return !a->stride && !b->stride;
     return !a->ndim || !memcmp(a->stride, b->stride, a->ndim * sizeof *a->stride);
 }
 
-static bool same_type(const cr_gtype *a, const cr_gtype *b)
+static bool types_alike(const cr_gtype *a, const cr_gtype *b)
 {
     return a->known && b->known && a->dtype == b->dtype &&
-           cr_same_device(a->device, b->device) && same_sizes(a, b) && same_strides(a, b);
+           cr_same_device(a->device, b->device) && types_size_alike(a, b) &&
+           types_stride_alike(a, b);
 }
 
 /* --- numbers --- */
 
-static bool is_default(const cr_garg *a, const cr_value *preset)
+static bool equals_default(const cr_garg *a, const cr_value *preset)
 {
     if (a->tag == CR_NUMBER && preset->tag == CR_NUMBER)
         return cr_scalar_as_double(a->number) == cr_scalar_as_double(preset->number);
@@ -72,7 +73,7 @@ static bool gives_first(const cr_gnode *n, const cr_gtype *x)
         !is_neutral(&n->arg[at], n->op->neutral, x))
         return false;
     for (int i = 1; i < n->arg_count; i++)
-        if (i != at && !is_default(&n->arg[i], &n->op->param[i].preset))
+        if (i != at && !equals_default(&n->arg[i], &n->op->param[i].preset))
             return false;
     return true;
 }
@@ -119,7 +120,7 @@ static bool is_idempotent(const cr_gnode *n, const cr_gnode *by)
 /* --- dtypes --- */
 
 /* Every value of `from` is one of `to`. */
-static bool holds(cr_dtype to, cr_dtype from)
+static bool dtype_holds(cr_dtype to, cr_dtype from)
 {
     if (cr_dtype_category(from) == CR_CAT_BOOL || to == from)
         return true;
@@ -138,7 +139,7 @@ static bool is_cast_back(const cr_gnode *n, const cr_gnode *by)
     x = &by->arg[0].value->type;
     return x->known && by->result[0]->type.known && n->result[0]->type.known &&
            n->result[0]->type.dtype == x->dtype &&
-           holds((cr_dtype)by->result[0]->type.dtype, (cr_dtype)x->dtype);
+           dtype_holds((cr_dtype)by->result[0]->type.dtype, (cr_dtype)x->dtype);
 }
 
 /* --- the value that a node gives back --- */
@@ -230,7 +231,7 @@ static bool join_reshapes(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, bool 
     if (!is_reshape(n) || !x || !is_reshape(x->by))
         return false;
     root = x->by->arg[0].value;
-    if (!own && same_type(&root->type, t))
+    if (!own && types_alike(&root->type, t))
         w->now[n->result[0]->id] = root;
     else
         w->now[n->result[0]->id] =
@@ -263,7 +264,7 @@ static bool join_permutations(cr_rewrite *w, cr_gblock *to, const cr_gnode *n, b
 
 /* --- the walk --- */
 
-static bool simplify(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
+static bool simplify_node(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 {
     simplifier *s = w->context;
     cr_gvalue *same;
@@ -273,7 +274,7 @@ static bool simplify(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
         n->result_count != 1 || cr_gnode_has_effect(n))
         return false;
     same = own ? NULL : given_back(w, n);
-    if (same && same_type(&same->type, &n->result[0]->type)) {
+    if (same && types_alike(&same->type, &n->result[0]->type)) {
         w->now[n->result[0]->id] = same;
         return true;
     }
@@ -283,7 +284,7 @@ static bool simplify(cr_rewrite *w, cr_gblock *to, const cr_gnode *n)
 cr_graph *cr_graph_simplify(const cr_graph *g)
 {
     simplifier s = {.at = 0};
-    cr_rewrite w = {.from = g, .node = simplify, .context = &s};
+    cr_rewrite w = {.from = g, .node = simplify_node, .context = &s};
 
     cr_graph_need_sizes(g);
     return cr_owners_find(&s.owners, g) ? cr_rewrite_run(&w) : (cr_graph *)(uintptr_t)g;

@@ -26,7 +26,7 @@ static void check_read(void *context, cr_gvalue *v)
         wrong(c, "reads a value that is not made before:", v ? v->name : "(none)");
 }
 
-static void make(checker *c, const cr_gvalue *v)
+static void checker_make(checker *c, const cr_gvalue *v)
 {
     if (v->id >= c->g->values || c->made[v->id])
         wrong(c, "makes a value twice:", v->name);
@@ -34,7 +34,7 @@ static void make(checker *c, const cr_gvalue *v)
 }
 
 /* True when a literal with this tag fits the parameter's type. */
-static bool fits(const cr_param *p, const cr_garg *a)
+static bool literal_fits(const cr_param *p, const cr_garg *a)
 {
     if (a->tag == CR_NONE)
         return p->optional || p->type == CR_T_TENSOR ||
@@ -95,12 +95,12 @@ static void check_symbols(checker *c, const cr_garg *a)
                                               : cr_gnum_of_float(a->floats[i]));
 }
 
-static void check_call(checker *c, const cr_gnode *n)
+static void verify_call(checker *c, const cr_gnode *n)
 {
     if (n->arg_count != n->op->param_count)
         wrong(c, "has a wrong number of arguments for", n->op->name);
     for (int i = 0; i < n->arg_count; i++)
-        if (!fits(&n->op->param[i], &n->arg[i]))
+        if (!literal_fits(&n->op->param[i], &n->arg[i]))
             wrong(c, "a literal does not fit the parameter", n->op->param[i].name);
     for (int i = 0; i < n->arg_count; i++)
         check_symbols(c, &n->arg[i]);
@@ -108,13 +108,13 @@ static void check_call(checker *c, const cr_gnode *n)
 
 static void check_block(checker *c, const cr_gblock *b);
 
-static void check_node(checker *c, const cr_gnode *n)
+static void verify_node(checker *c, const cr_gnode *n)
 {
     c->node = n;
     for (int i = 0; i < n->arg_count; i++)
         cr_garg_each(&n->arg[i], check_read, c);
     if (n->kind == CR_GNODE_CALL)
-        check_call(c, n);
+        verify_call(c, n);
     for (int k = 0; k < cr_gnode_blocks(n); k++) {
         check_block(c, n->block[k]);
         c->node = n;
@@ -122,10 +122,10 @@ static void check_node(checker *c, const cr_gnode *n)
             wrong(c, "a block returns another number of values than", n->result[0]->name);
     }
     for (int k = 0; k < n->result_count; k++)
-        make(c, n->result[k]);
+        checker_make(c, n->result[k]);
 }
 
-static void forget(checker *c, const cr_gblock *b)
+static void checker_forget(checker *c, const cr_gblock *b)
 {
     for (size_t i = 0; i < b->len; i++)
         for (int k = 0; k < b->at[i]->result_count; k++)
@@ -135,17 +135,17 @@ static void forget(checker *c, const cr_gblock *b)
 static void check_block(checker *c, const cr_gblock *b)
 {
     for (size_t i = 0; i < b->len; i++)
-        check_node(c, b->at[i]);
+        verify_node(c, b->at[i]);
     c->node = NULL;
     for (int i = 0; i < b->output_count; i++)
         if (b->output[i].tag != CR_NONE)
             check_read(c, b->output[i].tag == CR_TENSOR ? b->output[i].value : NULL);
     if (b != c->g->body)
-        forget(c, b); /* not visible outside of the block */
+        checker_forget(c, b); /* not visible outside of the block */
 }
 
 /* A symbol must depend on earlier symbols, and on sizes of values that exist at the end. */
-static void check_numbers(checker *c)
+static void verify_numbers(checker *c)
 {
     const cr_gnumbers *n = &c->g->numbers;
 
@@ -169,7 +169,7 @@ void cr_graph_verify(const cr_graph *g)
     checker c = {.g = g, .made = CR_NEW_N(g->session, bool, g->values)};
 
     for (int i = 0; i < g->input_count; i++)
-        make(&c, g->input[i]);
+        checker_make(&c, g->input[i]);
     check_block(&c, g->body);
-    check_numbers(&c);
+    verify_numbers(&c);
 }
