@@ -35,6 +35,13 @@ static inline void *cr_moved(const void *base, int64_t elements, size_t item)
 {
     return (void *)((uintptr_t)base + (uintptr_t)elements * item);
 }
+/* Before a loop whose steps are independent: gcc vectorizes it at -O2.  clang does so without,
+ * and warns about loops that it does not vectorize. */
+#ifdef __clang__
+#define CR_SIMD
+#else
+#define CR_SIMD _Pragma("omp simd")
+#endif
 /* The function is compiled for several instruction sets and the loader picks one.  Only for
  * loops whose result does not depend on the instruction set. */
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) &&         \

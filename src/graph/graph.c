@@ -233,7 +233,7 @@ cr_gtype cr_gtype_of(cr_session *s, const cr_tensor *t)
     return (cr_gtype){.known = true,
                       .requires_grad = t->requires_grad,
                       .dtype = t->dtype,
-                      .device = {t->device.kind, t->device.index, false},
+                      .device = {.kind = t->device.kind, .index = t->device.index},
                       .ndim = t->ndim,
                       .size = cr_session_copy(s, t->size, bytes),
                       .stride = t->contiguous ? NULL : cr_session_copy(s, t->stride, bytes)};

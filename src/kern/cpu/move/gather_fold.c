@@ -51,7 +51,7 @@ CR_COMPLEX_TYPES(DEFINE_COMPLEX_OPS)
 
 #define ALWAYS static inline __attribute__((always_inline))
 /* A vectorized loop with independent iterations. */
-#define EACH(i, n) _Pragma("omp simd") for (int64_t i = 0; i < (n); i++)
+#define EACH(i, n) CR_SIMD for (int64_t i = 0; i < (n); i++)
 
 /* --- towers --- */
 
