@@ -186,7 +186,17 @@ CR_BACKEND_API const char *cr_kernel_register(const char *entry, int kind,
  * composition, rows of a fold; 1 columns of a fold; 2 and 3 join results of 0 and 1. */
 CR_BACKEND_API const char *cr_emit_entry(const cr_kernel_source **out, const char *entry,
                                          int dtype, int form);
+/* The kernel of a group of operators, which is a program of the loop IR (docs/design/loop.md):
+ *
+ *     m[i<R] = maximum[j<C](x[i, j])
+ *     y[i<R, j<C] = exp(x[i, j] - m[i])
+ *
+ * Results are the definitions that no later one reads.  Operands are the results in order, then
+ * the arguments in the order in which the program names them. */
+CR_BACKEND_API const char *cr_emit_group(const cr_kernel_source **out, const char *program);
 CR_BACKEND_API void cr_kernel_source_drop(const cr_kernel_source *s);
+/* What a kernel computes, as such a program, for devices that print their own text. */
+CR_BACKEND_API const char *cr_kernel_program(const cr_kernel_source *s);
 /* A file of C (GNU C11 with vector extensions) that defines one function of type
  * cr_kernel_function, its name, and compiler flags with which its results have the host's bits.
  */

@@ -10,7 +10,7 @@
 struct cr_kernel_source {
     cr_unit unit;
     char *name; /* as given to cr_emit */
-    cr_text text, symbol;
+    cr_text text, symbol, program;
 };
 
 enum { PATIENCE_SECONDS = 300 };
@@ -36,7 +36,7 @@ static cr_status source_finish(cr_kernel_source **out, cr_kernel_source *s)
     cr_text_put(&s->text, "#define CK_ISA device\n");
     cr_jit_source(&s->text, &s->unit);
     cr_text_printf(&s->symbol, "ck_device_%s", s->name);
-    if (s->text.failed || s->symbol.failed) {
+    if (s->text.failed || s->symbol.failed || s->program.failed) {
         cr_kernel_source_drop(s);
         return CR_MEMORY;
     }
@@ -57,6 +57,7 @@ static void entry_emit(cr_session *s, void *context)
     cr_loop *l = cr_loop_of_op(s, j->op, j->dtype, j->form);
 
     cr_loop_simplify(l);
+    cr_loop_print(&j->source->program, l);
     cr_emit(&j->source->unit, &cr_dialect_c, cr_nest_schedule(l), j->source->name, NULL);
 }
 
@@ -79,11 +80,42 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtyp
     return st;
 }
 
-cr_status cr_unit_source(cr_kernel_source **out, const cr_unit *u, const char *symbol)
+/* A program and the source that it becomes. */
+typedef struct {
+    cr_kernel_source *source;
+    const char *program;
+} group_job;
+
+static void group_emit(cr_session *s, void *context)
+{
+    group_job *j = context;
+    cr_loop *l = cr_loop_parse(s, j->program);
+
+    cr_loop_fuse_whole(l);
+    cr_loop_print(&j->source->program, l);
+    cr_emit(&j->source->unit, &cr_dialect_c, cr_nest_schedule(l), j->source->name, NULL);
+}
+
+cr_status cr_group_source(cr_kernel_source **out, const char *program)
+{
+    group_job j = {.program = program};
+    cr_session s = {0};
+
+    CR_TRY(source_new(&j.source, "group"));
+    cr_status st = cr_session_run(&s, group_emit, &j);
+    cr_session_drop(&s);
+    if (!st)
+        return source_finish(out, j.source);
+    cr_kernel_source_drop(j.source);
+    return st;
+}
+
+cr_status cr_unit_source(cr_kernel_source **out, const cr_unit *u, const cr_loop *l)
 {
     cr_kernel_source *s;
 
-    CR_TRY(source_new(&s, symbol));
+    CR_TRY(source_new(&s, l->name));
+    cr_loop_print(&s->program, l);
     s->unit = *u;
     s->unit.body = (cr_text){0};
     cr_text_put_n(&s->unit.body, cr_text_str(&u->body), u->body.len);
@@ -99,6 +131,7 @@ void cr_kernel_source_drop(const cr_kernel_source *source)
     cr_unit_drop(&s->unit);
     cr_text_drop(&s->text);
     cr_text_drop(&s->symbol);
+    cr_text_drop(&s->program);
     cr_free(s->name);
     cr_free(s);
 }
@@ -106,6 +139,8 @@ void cr_kernel_source_drop(const cr_kernel_source *source)
 /* --- the functions of cresset_backend.h --- */
 
 const char *cr_kernel_text(const cr_kernel_source *s) { return cr_text_str(&s->text); }
+
+const char *cr_kernel_program(const cr_kernel_source *s) { return cr_text_str(&s->program); }
 
 const char *cr_kernel_symbol(const cr_kernel_source *s) { return cr_text_str(&s->symbol); }
 

@@ -1,4 +1,5 @@
-/* entry.h - the C text of one kernel, for devices outside the library. */
+/* entry.h - the C text of one kernel, of an entry or a group, for devices outside the library.
+ */
 #ifndef CR_JIT_ENTRY_H
 #define CR_JIT_ENTRY_H
 
@@ -10,7 +11,9 @@
  * caller owns *out. */
 CR_MUST cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtype,
                                   cr_form form);
-/* The kernel of a unit that holds it alone, which is copied. */
-CR_MUST cr_status cr_unit_source(cr_kernel_source **out, const cr_unit *u, const char *symbol);
+/* The kernel of a program's text.  CR_VALUE when it is no program, or no nest. */
+CR_MUST cr_status cr_group_source(cr_kernel_source **out, const char *program);
+/* The kernel of a unit that holds it alone, which is copied, and its program. */
+CR_MUST cr_status cr_unit_source(cr_kernel_source **out, const cr_unit *u, const cr_loop *l);
 
 #endif

@@ -47,11 +47,7 @@ static void build(cr_session *s, void *context)
 
     if (cr_oracle_wanted())
         cr_loop_print(&f->text, l);
-    cr_loop_verify(l);
-    cr_loop_simplify(l);
-    cr_loop_fuse(l);
-    cr_loop_simplify(l);
-    cr_loop_verify(l);
+    cr_loop_fuse_whole(l);
     f->nest = cr_nest_schedule(l);
     cr_emit(&f->unit, &cr_dialect_c, f->nest, l->name, NULL);
 }

@@ -297,3 +297,12 @@ void cr_loop_fuse(cr_loop *l)
     }
     drop_locals(l);
 }
+
+void cr_loop_fuse_whole(cr_loop *l)
+{
+    cr_loop_verify(l);
+    cr_loop_simplify(l);
+    cr_loop_fuse(l);
+    cr_loop_simplify(l);
+    cr_loop_verify(l);
+}

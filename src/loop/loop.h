@@ -163,6 +163,8 @@ void cr_loop_simplify(cr_loop *l);
 void cr_loop_contract(cr_loop *l);
 /* Substitutes locals where they are read; only definitions of outputs remain. */
 void cr_loop_fuse(cr_loop *l);
+/* What is done to a group of operators before it is scheduled: verified, simplified, fused. */
+void cr_loop_fuse_whole(cr_loop *l);
 /* Bails with CR_RUNTIME when an invariant does not hold. */
 void cr_loop_verify(cr_loop *l);
 void cr_loop_print(cr_text *out, const cr_loop *l);

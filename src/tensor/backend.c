@@ -45,6 +45,16 @@ const char *cr_emit_entry(const cr_kernel_source **out, const char *entry, int d
     return text_of(st);
 }
 
+const char *cr_emit_group(const cr_kernel_source **out, const char *program)
+{
+    cr_kernel_source *made;
+    cr_status st = cr_group_source(&made, program);
+
+    if (!st)
+        *out = made;
+    return text_of(st);
+}
+
 void cr_convert_elements(int to_dtype, void *to, int64_t to_step, int from_dtype,
                          const void *from, int64_t from_step, int64_t n)
 {

@@ -71,6 +71,44 @@ TEST(the_c_text_of_an_entry_is_a_function_with_its_results)
     cr_kernel_source_drop(s);
 }
 
+/* Two rows of a softmax, by the function. */
+static void softmax_rows(cr_kernel_function f, float *out, const float *x)
+{
+    void *pointer[] = {out, (void *)(uintptr_t)x};
+    const int64_t stride[] = {12, 4, 12, 4}, size[] = {2, 3, 0};
+
+    f(pointer, stride, size, NULL);
+}
+
+TEST(a_group_is_a_program_whose_text_gives_the_bits_of_the_entry)
+{
+    static const char group[] = "m[i<R] = maximum[j<C](x[i, j])\n"
+                                "e[i<R, j<C] = exp(x[i, j] - m[i])\n"
+                                "s[i<R] = add[j<C](e[i, j])\n"
+                                "y[i<R, j<C] = e[i, j] * (1 / s[i])\n";
+    const float x[] = {1, 2.5f, -3, 0.25f, 7, 7.5f};
+    float out[6] = {0}, want[6] = {0};
+    const cr_kernel_source *entry = NULL, *made = NULL, *again = NULL;
+    cr_kernel_function f = NULL;
+
+    OK(cr_tensor_start());
+    EQ(cr_emit_entry(&entry, "_softmax", CR_F32, CR_FORM_MAIN), NULL);
+    EQ(cr_kernel_compile(&f, entry), NULL);
+    softmax_rows(f, want, x);
+    CHECK(strstr(cr_kernel_program(entry), "add["));
+
+    EQ(cr_emit_group(&made, group), NULL);
+    EQ(cr_kernel_compile(&f, made), NULL);
+    softmax_rows(f, out, x);
+    CHECK(!memcmp(out, want, sizeof out));
+
+    EQ(cr_emit_group(&again, cr_kernel_program(made)), NULL);
+    CHECK(!strcmp(cr_kernel_program(again), cr_kernel_program(made)));
+    cr_kernel_source_drop(again);
+    cr_kernel_source_drop(made);
+    cr_kernel_source_drop(entry);
+}
+
 TEST(text_is_refused_for_entries_without_a_kernel)
 {
     const cr_kernel_source *s = NULL;
@@ -80,5 +118,7 @@ TEST(text_is_refused_for_entries_without_a_kernel)
         says(cr_emit_entry(&s, "sort", CR_F32, CR_FORM_MAIN), "sort has no kernel of form 0"));
     CHECK(says(cr_emit_entry(&s, "nothing", CR_F32, CR_FORM_MAIN), "no operator is called"));
     CHECK(says(cr_emit_entry(&s, "add", 99, CR_FORM_MAIN), "there is no dtype 99"));
+    CHECK(says(cr_emit_group(&s, "y[i<N] = x[i] +\n"), "line 1: "));
+    CHECK(says(cr_emit_group(&s, "y[i<N] = nothing(x[i])\n"), "line 1: "));
     EQ(s, NULL);
 }

@@ -86,7 +86,7 @@ cr_status cr_place_fused(cr_placed_kernel *out, cr_device device, const cr_fused
     *out = (cr_placed_kernel){.device = device, .code = known_code(key, (size_t)n)};
     if (out->code)
         return CR_OK;
-    CR_TRY(cr_unit_source(&source, cr_fused_unit(f), cr_fused_nest(f)->loop->name));
+    CR_TRY(cr_unit_source(&source, cr_fused_unit(f), cr_fused_nest(f)->loop));
     CR_TRY(build_code(&out->code, device, source));
     return remember_code(key, (size_t)n, out->code);
 }

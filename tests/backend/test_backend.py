@@ -5,6 +5,7 @@ does not touch it."""
 import ctypes
 import io
 import os
+import re
 import subprocess
 import sys
 
@@ -355,6 +356,17 @@ def test_compile_runs_a_group_as_one_launch(number):
     assert launches() - before == groups < eager
     for a, b in zip(*(r if isinstance(r, tuple) else (r,) for r in (out, f(*given)))):
         assert a.is_demo and torch.equal(a.cpu(), b)
+
+
+def test_the_kernel_of_a_group_comes_with_its_program():
+    x = torch.randn(5, 300).demo()
+    compiled = torch.compile(lambda x: torch.softmax(x * 3, -1).log1p())
+    for _ in range(2):  # the first call runs one operator after the other
+        compiled(x)
+    program = ctypes.CDLL(BACKEND).demo_program
+    program.restype = ctypes.c_char_p
+    text = program().decode()
+    assert re.search(r"maximum\[\w+<\w+\]\(", text) and "add[" in text and "log1p(" in text and "exp(" in text
 
 
 # --- indices ---
