@@ -64,7 +64,7 @@ static void put_arg(cr_alike *x, cr_text *t, const cr_garg *a)
     case CR_TENSOR: put_value(x, t, a->value); return;
     case CR_NUMBER:
         put(t, &a->number.category, sizeof a->number.category);
-        put(t, &a->number.c, sizeof a->number.c);
+        put(t, &a->number.c, a->number.category == CR_CAT_COMPLEX ? 16 : 8);
         return;
     case CR_INTS:
     case CR_TRUTHS:
