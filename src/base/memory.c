@@ -124,23 +124,51 @@ static void *block_map(size_t bytes)
     return p == MAP_FAILED ? out_of_memory(bytes) : p;
 }
 
-static struct cr_arena_block *block_new(const cr_arena *a, size_t need)
+static struct cr_arena_block *block_of(const cr_arena *a, size_t bytes)
 {
-    size_t twice = a->last ? 2 * (a->last->size + sizeof *a->last) : FIRST_BYTES;
-    size_t bytes = a->mapped && MAPPED_BYTES > 0 ? MAPPED_BYTES
-                   : twice < MOST_BYTES          ? twice
-                                                 : MOST_BYTES;
-    struct cr_arena_block *b;
+    struct cr_arena_block *b =
+        a->mapped && MAPPED_BYTES > 0 ? block_map(bytes) : cr_alloc(bytes);
 
-    if (bytes < sizeof *b + need)
-        bytes = sizeof *b + need;
-    b = a->mapped && MAPPED_BYTES > 0 ? block_map(bytes) : cr_alloc(bytes);
     if (!b)
         return NULL;
     b->before = a->last;
     b->used = 0;
     b->size = bytes - sizeof *b;
     return b;
+}
+
+static struct cr_arena_block *block_new(const cr_arena *a, size_t need)
+{
+    size_t twice = a->last ? 2 * (a->last->size + sizeof *a->last) : FIRST_BYTES;
+    size_t bytes = a->mapped && MAPPED_BYTES > 0 ? MAPPED_BYTES
+                   : twice < MOST_BYTES          ? twice
+                                                 : MOST_BYTES;
+
+    return block_of(a, bytes < sizeof(struct cr_arena_block) + need
+                           ? sizeof(struct cr_arena_block) + need
+                           : bytes);
+}
+
+cr_status cr_arena_reserve(cr_arena *a, size_t size)
+{
+    struct cr_arena_block *b;
+
+    if (a->last || !size || MOST_BYTES == 1)
+        return CR_OK;
+    b = block_of(a, sizeof *b + size);
+    if (!b)
+        return CR_MEMORY;
+    a->last = b;
+    return CR_OK;
+}
+
+size_t cr_arena_used(const cr_arena *a)
+{
+    size_t bytes = 0;
+
+    for (const struct cr_arena_block *b = a->last; b; b = b->before)
+        bytes += b->used;
+    return bytes;
 }
 
 void *cr_arena_get(cr_arena *a, size_t size)

@@ -59,5 +59,9 @@ char *cr_arena_text(cr_arena *a, const char *s, size_t n);
 void cr_arena_drop(cr_arena *a);
 /* Bytes of its blocks. */
 size_t cr_arena_bytes(const cr_arena *a);
+/* Bytes of its pieces; and one block for so many bytes of pieces, for an arena without blocks:
+ * an arena that gets the same pieces as another one then takes no more.  CR_MEMORY. */
+size_t cr_arena_used(const cr_arena *a);
+CR_MUST cr_status cr_arena_reserve(cr_arena *a, size_t size);
 
 #endif

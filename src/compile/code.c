@@ -18,6 +18,7 @@ struct cr_compiled {
     CR_VEC(cr_group_code *) groups;
     CR_VEC(source *) sources; /* for all sizes: of the groups that were planned */
     cr_facts_cache *facts;    /* for all sizes */
+    size_t resized;           /* bytes of the code for the last other sizes */
     int built;
 };
 
@@ -65,8 +66,10 @@ struct source {
     planned_shape *shape;
     planned_read *use;
     planned_output *output;
-    int nodes, shapes, uses, params;
-    bool whole; /* its kernel depends on numbers that vary: it is planned anew */
+    const cr_gnode **rows; /* nodes that reduce rows */
+    int nodes, shapes, uses, params, rows_nodes;
+    bool numbers; /* a number that the kernel reads varies */
+    bool whole;   /* its kernel depends on numbers that vary: it is planned anew */
     const cr_group_code *code;
 };
 
@@ -88,7 +91,8 @@ typedef struct {
     planned *node;
     planned_shape *shape; /* of nodes */
     planned_read *use;
-    int nodes, room, values, params, reads, shapes, uses;
+    const cr_gnode **rows; /* nodes that reduce rows */
+    int nodes, room, values, params, reads, shapes, uses, rows_nodes;
     const cr_gnode **wide; /* by node: the split whose windows it is computed in, or NULL */
     const cr_gvalue *read[CR_GROUP_OPERANDS];
     planned_output *output; /* by operand */
@@ -256,8 +260,13 @@ static int list_shape(builder *b, const cr_gtype *t, int parts)
 static void list_shapes(builder *b)
 {
     b->shape = CR_NEW_N(b->s, planned_shape, b->nodes);
-    for (int i = 0; i < b->nodes; i++)
-        b->node[i].shape = list_shape(b, type_of_elements(&b->node[i]), b->node[i].parts);
+    b->rows = CR_NEW_N(b->s, const cr_gnode *, b->nodes);
+    for (int i = 0; i < b->nodes; i++) {
+        planned *p = &b->node[i];
+        p->shape = list_shape(b, type_of_elements(p), p->parts);
+        if (p->facts.kind == CR_FACT_ROWS)
+            b->rows[b->rows_nodes++] = p->n;
+    }
 }
 
 static int64_t numel_of(const shape *s) { return cr_sizes_numel(s->ndim, s->size); }
@@ -286,9 +295,8 @@ static void count_elements(builder *b)
 
     if (b->fold)
         set_columns(b, cr_node_kept(b->fold));
-    for (int i = 0; i < b->nodes; i++)
-        if (b->node[i].facts.kind == CR_FACT_ROWS)
-            set_columns(b, cr_node_columns(b->node[i].n));
+    for (int i = 0; i < b->rows_nodes; i++)
+        set_columns(b, cr_node_columns(b->rows[i]));
     for (int i = 0; i < b->shapes; i++) {
         set_shape(&s, b->shape[i].type, b->shape[i].parts);
         int64_t n = numel_of(&s);
@@ -1090,7 +1098,9 @@ static void keep_source(cr_session *s, void *context)
                   .nodes = b->nodes,
                   .shapes = b->shapes,
                   .uses = b->uses,
+                  .rows_nodes = b->rows_nodes,
                   .params = b->params};
+    x->rows = cr_session_copy(s, b->rows, (size_t)b->rows_nodes * sizeof *b->rows);
     x->shape = cr_session_copy(s, b->shape, (size_t)b->shapes * sizeof *b->shape);
     x->use = cr_session_copy(s, b->use, (size_t)b->uses * sizeof *b->use);
     x->node = cr_session_copy(s, b->node, (size_t)b->nodes * sizeof *b->node);
@@ -1098,8 +1108,10 @@ static void keep_source(cr_session *s, void *context)
     for (size_t i = 0; i < block->len; i++) {
         const cr_gnode *n = block->at[i];
         facts[i] = cr_facts_of(b->facts, n);
-        for (int k = 0; k < n->varying_count; k++)
+        for (int k = 0; k < n->varying_count; k++) {
             x->whole = x->whole || is_in_kernel(n, &n->varying[k]);
+            x->numbers = true;
+        }
     }
     b->made = x;
 }
@@ -1158,6 +1170,8 @@ static void plan_again(cr_session *s, void *context)
     b->shapes = from->shapes;
     b->use = from->use;
     b->uses = from->uses;
+    b->rows = from->rows;
+    b->rows_nodes = from->rows_nodes;
     b->params = from->params;
     b->fold = from->fold;
     b->output = from->output;
@@ -1168,7 +1182,8 @@ static void plan_again(cr_session *s, void *context)
     set_operands(b);
     lay_out(b);
     check_ways(b);
-    store_params(b);
+    if (from->numbers)
+        store_params(b);
 }
 
 static void use_program(cr_group_program *p)
@@ -1239,13 +1254,15 @@ static cr_status share_code(cr_compiled *all, twin_step *x)
 {
     CR_TRY(cr_session_run(&all->session, copy_code, x));
     use_program(x->b->c->program);
+    if (x->b->c->nodes)
+        cr_program_keep(x->b->c->nodes);
     cr_vec_put(&all->groups, x->b->c);
     cr_show_group(x->b->group, x->b->c->program->fused);
     return CR_OK;
 }
 
-/* Code with nodes or a tuner is of one group. */
-static bool may_share(const cr_group_code *c) { return !c->nodes && !c->tuner; }
+/* A tuner belongs to one group. */
+static bool may_share(const cr_group_code *c) { return !c->tuner; }
 
 static cr_status remember(twin_step *x)
 {
@@ -1392,7 +1409,7 @@ static bool needs_room(const cr_compiled *of)
     return false;
 }
 
-cr_status cr_compiled_resize(cr_compiled **out, const cr_compiled *of, const cr_graph *g,
+cr_status cr_compiled_resize(cr_compiled **out, cr_compiled *of, const cr_graph *g,
                              unsigned how, const cr_kept_types *kept)
 {
     cr_compiled *all = cr_alloc_zero(sizeof *all);
@@ -1403,7 +1420,11 @@ cr_status cr_compiled_resize(cr_compiled **out, const cr_compiled *of, const cr_
     if (!st && needs_room(of))
         st = cr_session_run(&planning, make_room, &b);
     if (!st)
+        st = cr_arena_reserve(&all->session.keep, of->resized);
+    if (!st)
         st = resize_all(all, of, &b);
+    if (!st)
+        of->resized = cr_arena_used(&all->session.keep);
     cr_session_drop(&planning);
     if (st)
         cr_compiled_drop(all);

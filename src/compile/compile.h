@@ -43,9 +43,8 @@ typedef struct {
     const cr_gtype *(*of)(void *context, const cr_gvalue *v);
     void *context;
 } cr_kept_types;
-CR_MUST cr_status cr_compiled_resize(cr_compiled **out, const cr_compiled *of,
-                                     const cr_graph *g, unsigned how,
-                                     const cr_kept_types *kept);
+CR_MUST cr_status cr_compiled_resize(cr_compiled **out, cr_compiled *of, const cr_graph *g,
+                                     unsigned how, const cr_kept_types *kept);
 /* The code of source k. */
 const cr_gcode *cr_compiled_code(const cr_compiled *c, int k);
 int cr_compiled_groups(const cr_compiled *c);

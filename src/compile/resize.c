@@ -17,16 +17,22 @@ typedef struct {
     int from, made;
 } resized_view;
 
-/* Indices into what is made for the sizes. */
+/* A step that depends on sizes: indices into what is made for them. */
 typedef struct {
+    size_t at; /* of the step */
     int arg, code, view, made;
+    bool own;
 } resized_step;
 
 typedef struct cr_resizer {
     cr_session session;
     const cr_program *p;
     const cr_plan *plan;
-    resized_step *step;
+    size_t bytes; /* of the last sizes */
+    struct {
+        size_t len, cap;
+        resized_step *at;
+    } steps;
     struct {
         size_t len, cap;
         const cr_step **at;
@@ -95,17 +101,20 @@ static int resizer_view(resizer *x, const cr_step *s)
 static void resizer_step(resizer *x, size_t i, int *of_rule)
 {
     const cr_step *s = &x->plan->steps.at[i];
-    bool call = s->node && s->node->kind == CR_GNODE_CALL;
+    resized_step z = {i, OF_PLAN, OF_PLAN, OF_PLAN, OF_PLAN, false};
 
-    x->step[i] = (resized_step){OF_PLAN, OF_PLAN, OF_PLAN, OF_PLAN};
-    if (call)
-        x->step[i].arg = resizer_args(x, s, of_rule);
+    if (s->node && s->node->kind == CR_GNODE_CALL)
+        z.arg = resizer_args(x, s, of_rule);
     if (s->kind == CR_STEP_VIEW)
-        x->step[i].view = resizer_view(x, s);
+        z.view = resizer_view(x, s);
     if (s->kind == CR_STEP_GROUP)
-        x->step[i].code = cr_gcode_source(s->code);
+        z.code = cr_gcode_source(s->code);
     if (s->reuse_read >= 0 && !resizer_is_fixed(x, s->made_value[0]))
-        x->step[i].made = resizer_class(x, s->made_value[0]);
+        z.made = resizer_class(x, s->made_value[0]);
+    z.own = s->kind == CR_STEP_OWN && s->own->resize;
+    if (z.arg != OF_PLAN || z.view != OF_PLAN || z.code != OF_PLAN || z.made != OF_PLAN ||
+        z.own)
+        CR_PUSH(&x->session, &x->steps, z);
 }
 
 static void resizer_steps(cr_session *s, void *context)
@@ -113,7 +122,6 @@ static void resizer_steps(cr_session *s, void *context)
     resizer *x = context;
     int *of_rule = CR_NEW_N(s, int, cr_gsizes_rules(x->p->types) + 1);
 
-    x->step = CR_NEW_N(s, resized_step, x->plan->steps.len + 1);
     for (size_t i = 0; i < x->plan->steps.len; i++)
         resizer_step(x, i, of_rule);
 }
@@ -151,7 +159,7 @@ void cr_resizer_drop(resizer *x)
 /* --- for one choice of sizes --- */
 
 typedef struct {
-    const resizer *x;
+    resizer *x;
     cr_plan_sizes *z;
     const cr_value **arg;
     const cr_static_view **view;
@@ -237,16 +245,18 @@ static const cr_static_view *sizer_view(cr_session *s, const sizer *y, const res
     return made;
 }
 
-static cr_step_sizes sizer_step(const sizer *y, size_t i)
+static void sizer_step(const sizer *y, const resized_step *at)
 {
-    const resized_step *at = &y->x->step[i];
-    cr_step_sizes z = y->x->plan->sizes.step[i];
+    cr_step_sizes *z = &y->z->step[at->at];
 
-    z.arg = at->arg == OF_PLAN ? z.arg : y->arg[at->arg];
-    z.code = at->code == OF_PLAN ? z.code : cr_compiled_code(y->z->code, at->code);
-    z.view = at->view == OF_PLAN ? z.view : y->view[at->view];
-    z.made = at->made == OF_PLAN ? z.made : y->z->type[at->made];
-    return z;
+    if (at->arg != OF_PLAN)
+        z->arg = y->arg[at->arg];
+    if (at->code != OF_PLAN)
+        z->code = cr_compiled_code(y->z->code, at->code);
+    if (at->view != OF_PLAN)
+        z->view = y->view[at->view];
+    if (at->made != OF_PLAN)
+        z->made = y->z->type[at->made];
 }
 
 static void sizer_inputs(cr_session *s, sizer *y)
@@ -270,9 +280,10 @@ static void sizer_copy(cr_session *s, void *context)
     for (size_t i = 0; i < x->views.len; i++)
         y->view[i] = sizer_view(s, y, &x->views.at[i]);
     sizer_inputs(s, y);
-    y->z->step = CR_NEW_N(s, cr_step_sizes, x->plan->steps.len);
-    for (size_t i = 0; i < x->plan->steps.len; i++)
-        y->z->step[i] = sizer_step(y, i);
+    y->z->step =
+        cr_session_copy(s, x->plan->sizes.step, x->plan->steps.len * sizeof *y->z->step);
+    for (size_t i = 0; i < x->steps.len; i++)
+        sizer_step(y, &x->steps.at[i]);
 }
 
 static const cr_gtype *sizer_kept_type(void *context, const cr_gvalue *v)
@@ -285,12 +296,12 @@ static const cr_gtype *sizer_kept_type(void *context, const cr_gvalue *v)
 /* Steps of our own for these sizes. */
 static cr_status sizer_own(sizer *y, const cr_kept_types *kept)
 {
-    const cr_plan *p = y->x->plan;
+    const resizer *x = y->x;
 
-    for (size_t i = 0; i < p->steps.len; i++) {
-        const cr_step *s = &p->steps.at[i];
-        cr_own **own = &y->z->step[i].own;
-        if (s->kind != CR_STEP_OWN || !s->own->resize)
+    for (size_t i = 0; i < x->steps.len; i++) {
+        const cr_step *s = &x->plan->steps.at[x->steps.at[i].at];
+        cr_own **own = &y->z->step[x->steps.at[i].at].own;
+        if (!x->steps.at[i].own)
             continue;
         CR_TRY(s->own->resize(own, s->own, s, kept));
         (*own)->next = y->z->own;
@@ -304,9 +315,11 @@ static cr_status sizer_make(sizer *y)
     const cr_program *p = y->x->p;
     cr_kept_types kept = {sizer_kept_type, y};
 
+    CR_TRY(cr_arena_reserve(&y->z->session.keep, y->x->bytes));
     CR_TRY(cr_session_run(&y->z->session, sizer_types, y));
     CR_TRY(cr_compiled_resize(&y->z->code, p->code, p->g, p->how, &kept));
     CR_TRY(cr_session_run(&y->z->session, sizer_copy, y));
+    y->x->bytes = cr_arena_used(&y->z->session.keep);
     return sizer_own(y, &kept);
 }
 
