@@ -178,7 +178,7 @@ TEST(elements_added_to_a_view_with_gaps_leave_the_gaps_alone)
     OK(cr_kern_put(ARGS(of_view(&view), of_view(VIEW(index, CR_I64, 3)),
                         of_view(VIEW(x, CR_F32, 3)), cr_of_bool(true)),
                    &view));
-    SAME_FLOATS(base, 9, 2, 3.75f, 4);
+    SAME_FLOATS(base, 9, 2, 3.75, 4);
 }
 
 /* Destinations that are far apart are found by hashing. */
