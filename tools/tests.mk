@@ -199,16 +199,13 @@ test-cuda: test-cuda-build
 test-simt: $(B)/crc
 	@$(CUDA_TEST)/kernels.py simulate $(B)/simt
 
+# Parts of test-full that may run side by side, the longest first.  The others use the installed files.
+FULL_PARTS = test-asan test-ulp-full test-mean test-digests test-tsan test-clang test-simt test-remez \
+             test-cuda-build test-calls
 test-full: test
 	@TOOLS="clang-14 libomp-14-dev" sh tools/deps.sh $(PYTHON) $(VENV) mpmath
-	$(MAKE) --no-print-directory test-ulp-full test-remez PYTHON=$(VENV)/bin/python
-	$(MAKE) --no-print-directory test-digests
-	$(MAKE) --no-print-directory test-clang
-	$(MAKE) --no-print-directory test-cuda-build test-simt
+	$(MAKE) --no-print-directory $(B)/crc $(BACKEND) $(B)/fuzz/calls_fuzz
 	$(MAKE) --no-print-directory test-cxx
 	$(MAKE) --no-print-directory test-valgrind
-	$(MAKE) --no-print-directory test-calls
-	$(MAKE) --no-print-directory test-mean
-	$(MAKE) --no-print-directory test-asan
-	$(MAKE) --no-print-directory test-tsan
+	$(MAKE) --no-print-directory -j$(JOBS) --output-sync=target $(FULL_PARTS)
 	@echo "test-full: everything passed"

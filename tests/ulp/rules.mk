@@ -53,7 +53,7 @@ test-ulp-full: $(B)/ulp/ulp $(B)/ulp/lanes $(B)/ulp/doubles
 test-ulp-every: $(B)/ulp/ulp
 	$(B)/ulp/ulp --every --jobs=$(ULP_JOBS)
 
-# The polynomials' coefficients are what the script derives; needs Python with mpmath.
+# The polynomials' coefficients are what the script derives; needs mpmath.
 .PHONY: test-remez
 test-remez:
-	$(PYTHON) tools/remez.py --check src/emit/vec_f32.h src/emit/vec_f64.h
+	$(VENV)/bin/python tools/remez.py --check src/emit/vec_f32.h src/emit/vec_f64.h
