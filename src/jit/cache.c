@@ -237,7 +237,7 @@ void cr_cache_work_end(cr_cache_folder *f)
 enum { SEAL = 4 + 8 + 16 + 1 + 16 + 4 };
 
 /* Sums eight bytes at a time, because every loaded file is summed. */
-static uint64_t sum_of(const char *bytes, size_t len)
+static uint64_t file_checksum(const char *bytes, size_t len)
 {
     uint64_t h = len, word;
 
@@ -255,7 +255,7 @@ static uint64_t sum_of(const char *bytes, size_t len)
 static void seal(char out[SEAL + 1], const char *bytes, size_t len)
 {
     snprintf(out, SEAL + 1, "\n/* cresset %016llx %016llx */\n", (unsigned long long)len,
-             (unsigned long long)sum_of(bytes, len));
+             (unsigned long long)file_checksum(bytes, len));
 }
 
 static bool sealed(const char *bytes, size_t len)

@@ -68,7 +68,7 @@ static bool find_in_path(const char *name, char *out, size_t room)
     return false;
 }
 
-static void look(const char *wish)
+static void find_compiler(const char *wish)
 {
     static const char *const usual[] = {"gcc", "clang", "cc"};
     bool ok = false;
@@ -90,7 +90,7 @@ const char *cr_compiler_path(void)
 
     pthread_mutex_lock(&lock);
     if (!looked || strcmp(wish, asked))
-        look(wish);
+        find_compiler(wish);
     pthread_mutex_unlock(&lock);
     return found[0] ? found : NULL;
 }
@@ -243,8 +243,8 @@ static struct {
 /* Starts a child in the group `group`, or in a new group when that is 0.  The child runs in the
  * open folder `dir`, or in the current one when that is -1.  Signals have a shell's
  * defaults. */
-static int start(pid_t *child, char *const *word, int in, int dir, const char *log, pid_t group,
-                 char **environment)
+static int child_start(pid_t *child, char *const *word, int in, int dir, const char *log,
+                       pid_t group, char **environment)
 {
     posix_spawn_file_actions_t files;
     posix_spawnattr_t how;
@@ -286,7 +286,7 @@ static int guard_new(char *folder, char **environment)
 
     if (pipe2(ends, O_CLOEXEC))
         return -1;
-    if (start(&pid, word, ends[0], -1, "/dev/null", 0, environment)) {
+    if (child_start(&pid, word, ends[0], -1, "/dev/null", 0, environment)) {
         close(ends[0]);
         close(ends[1]);
         return -1;
@@ -332,7 +332,7 @@ void cr_compiler_after_fork_in_child(void)
 /* --- a run --- */
 
 /* Waits for the child; *status is -1 when the exit status is unknown. */
-static bool finish(pid_t child, double seconds, int *status)
+static bool child_wait(pid_t child, double seconds, int *status)
 {
     struct timespec nap = {0, 1000000};
     double end = cr_seconds() + seconds;
@@ -377,7 +377,8 @@ static cr_status complaint(int dir)
 }
 
 /* Runs the compiler once; *status as finish sets it. */
-static cr_status run(command *c, const cr_cache_folder *folder, double seconds, int *status)
+static cr_status command_run(command *c, const cr_cache_folder *folder, double seconds,
+                             int *status)
 {
     char **environment = own_environment("TMPDIR=.");
     pid_t child = 0;
@@ -387,10 +388,10 @@ static cr_status run(command *c, const cr_cache_folder *folder, double seconds, 
     if (!environment)
         return CR_MEMORY;
     guard = guard_new(folder->path.at, environment);
-    failed = start(&child, c->word, 0, folder->dir, log_name, guard < 0 ? 0 : guards[guard].pid,
-                   environment);
+    failed = child_start(&child, c->word, 0, folder->dir, log_name,
+                         guard < 0 ? 0 : guards[guard].pid, environment);
     if (!failed)
-        ended = finish(child, seconds, status);
+        ended = child_wait(child, seconds, status);
     if (!failed && !ended) {
         kill(guard < 0 ? -child : -guards[guard].pid, SIGKILL);
         waitpid(child, status, 0);
@@ -421,14 +422,14 @@ cr_status cr_compiler_run(const cr_cache_folder *folder, const char *source, con
     if (given_up)
         return cr_fail(CR_RUNTIME, "%s took too long before", path);
     make_command(&c, path, !plain, source, object);
-    CR_TRY(run(&c, folder, seconds, &status));
+    CR_TRY(command_run(&c, folder, seconds, &status));
     if (status == -1 ? faccessat(folder->dir, object, R_OK, 0) != 0 : status != 0)
         st = complaint(folder->dir);
     if (st && !plain && *cr_isa_moves(cr_isa_chosen()) &&
         strstr(cr_error_message(), "move-max")) {
         plain = true;
         make_command(&c, path, false, source, object);
-        CR_TRY(run(&c, folder, seconds, &status));
+        CR_TRY(command_run(&c, folder, seconds, &status));
         st = status > 0 ? complaint(folder->dir) : CR_OK;
     }
     return st;

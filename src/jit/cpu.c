@@ -49,7 +49,7 @@ static void read_cache(void)
         fclose(f);
 }
 
-static void look(void)
+static void cpu_read(void)
 {
     read_model();
     read_cache();
@@ -57,12 +57,12 @@ static void look(void)
 
 uint64_t cr_cpu_model(void)
 {
-    pthread_once(&once, look);
+    pthread_once(&once, cpu_read);
     return model;
 }
 
 int64_t cr_cpu_cache_bytes(void)
 {
-    pthread_once(&once, look);
+    pthread_once(&once, cpu_read);
     return cache_bytes;
 }

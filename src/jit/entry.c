@@ -17,7 +17,7 @@ enum { PATIENCE_SECONDS = 300 };
 
 /* --- making --- */
 
-static cr_status source_new(cr_kernel_source **out, const char *name)
+static cr_status kernel_source_new(cr_kernel_source **out, const char *name)
 {
     cr_kernel_source *s = cr_alloc_zero(sizeof *s);
 
@@ -71,7 +71,7 @@ cr_status cr_entry_source(cr_kernel_source **out, const cr_op *op, cr_dtype dtyp
         j.form = form = form == CR_FORM_JOIN ? CR_FORM_MAIN : CR_FORM_COLUMNS;
     if (!cr_loop_has_form(op, form))
         return cr_fail(CR_VALUE, "%s has no kernel of form %d", op->name, (int)form);
-    CR_TRY(source_new(&j.source, op->name));
+    CR_TRY(kernel_source_new(&j.source, op->name));
     cr_status st = cr_session_run(&s, entry_emit, &j);
     cr_session_drop(&s);
     if (!st)
@@ -101,7 +101,7 @@ cr_status cr_group_source(cr_kernel_source **out, const char *program)
     group_job j = {.program = program};
     cr_session s = {0};
 
-    CR_TRY(source_new(&j.source, "group"));
+    CR_TRY(kernel_source_new(&j.source, "group"));
     cr_status st = cr_session_run(&s, group_emit, &j);
     cr_session_drop(&s);
     if (!st)
@@ -114,7 +114,7 @@ cr_status cr_unit_source(cr_kernel_source **out, const cr_unit *u, const cr_loop
 {
     cr_kernel_source *s;
 
-    CR_TRY(source_new(&s, l->name));
+    CR_TRY(kernel_source_new(&s, l->name));
     cr_loop_print(&s->program, l);
     s->unit = *u;
     s->unit.body = (cr_text){0};

@@ -40,7 +40,7 @@ struct cr_fused {
 
 enum { GRAIN = 16384, PATIENCE_SECONDS = 120 };
 
-static void build(cr_session *s, void *context)
+static void fused_build(cr_session *s, void *context)
 {
     cr_fused *f = context;
     cr_loop *l = f->make(s, f->context);
@@ -52,7 +52,7 @@ static void build(cr_session *s, void *context)
     cr_emit(&f->unit, &cr_dialect_c, f->nest, l->name, NULL);
 }
 
-static void plan(cr_session *s, void *context)
+static void fused_plan(cr_session *s, void *context)
 {
     cr_fused *f = context;
 
@@ -79,8 +79,8 @@ cr_status cr_fused_new(cr_fused **out, cr_loop_maker make, void *context)
         return CR_MEMORY;
     f->make = make;
     f->context = context;
-    CR_GO(cr_session_run(&f->session, build, f));
-    if (!cr_env_int(CR_ENV_CR_TILES) || cr_session_run(&f->session, plan, f)) {
+    CR_GO(cr_session_run(&f->session, fused_build, f));
+    if (!cr_env_int(CR_ENV_CR_TILES) || cr_session_run(&f->session, fused_plan, f)) {
         f->tile = NULL;
         cr_log_line("jit", 2, "%s has no tiles: %s", f->nest->loop->name, cr_error_message());
     }
@@ -117,7 +117,7 @@ typedef struct {
 
 enum { MOST_OPERANDS = 32 };
 
-static void run_rows(void *context, int64_t begin, int64_t end);
+static void fused_rows(void *context, int64_t begin, int64_t end);
 
 /* Threads divide a program of one axis into spans of this many elements, unless it uses the
  * columns' numbers. */
@@ -128,7 +128,7 @@ static bool is_flat(const cr_nest *n)
     return n->one_row && !n->counts_columns && !n->sweep[0].reduces.count && n->sweeps == 1;
 }
 
-static void run_spans(void *context, int64_t begin, int64_t end)
+static void fused_spans(void *context, int64_t begin, int64_t end)
 {
     job *j = context,
         part = {.f = j->f, .native = j->native, .stride = j->stride, .param = j->param};
@@ -140,12 +140,12 @@ static void run_spans(void *context, int64_t begin, int64_t end)
         ptr[k] = (char *)j->ptr[k] + begin * SPAN * j->stride[2 * k + 1];
     part.ptr = ptr;
     part.columns = end * SPAN < j->columns ? (end - begin) * SPAN : j->columns - begin * SPAN;
-    run_rows(&part, 0, 1);
+    fused_rows(&part, 0, 1);
     if (atomic_load(&part.status))
         atomic_store(&j->status, atomic_load(&part.status));
 }
 
-static void run_rows(void *context, int64_t begin, int64_t end)
+static void fused_rows(void *context, int64_t begin, int64_t end)
 {
     job *j = context;
     int64_t size[3] = {end - begin, j->columns, begin};
@@ -180,9 +180,9 @@ cr_status cr_fused_run_by(const cr_fused *f, cr_tier tier, void *const *ptr,
     if (!j.native && (tier == CR_TIER_NATIVE || !f->tile))
         return cr_fail(CR_RUNTIME, "there is no native code for %s", f->nest->loop->name);
     if (is_flat(f->nest) && rows == 1)
-        cr_parallel_for((columns + SPAN - 1) / SPAN, GRAIN / SPAN, run_spans, &j);
+        cr_parallel_for((columns + SPAN - 1) / SPAN, GRAIN / SPAN, fused_spans, &j);
     else
-        cr_parallel_for(rows, grain, run_rows, &j);
+        cr_parallel_for(rows, grain, fused_rows, &j);
     CR_TRY((cr_status)atomic_load(&j.status));
     return f->text.len ? cr_oracle_check(f->text.at, ptr, stride, rows, columns, param) : CR_OK;
 }
@@ -244,7 +244,7 @@ bool cr_fused_has_schedule(const cr_fused *f, cr_schedule s)
     return s == CR_SCHEDULE_PLAIN || (f->variant && f->variant[s].unit.body.len);
 }
 
-static cr_jit_kernel *kernel_of(const cr_fused *f, cr_schedule s)
+static cr_jit_kernel *fused_kernel(const cr_fused *f, cr_schedule s)
 {
     return s == CR_SCHEDULE_PLAIN ? f->kernel
            : f->variant           ? atomic_load(&f->variant[s].kernel)
@@ -253,7 +253,7 @@ static cr_jit_kernel *kernel_of(const cr_fused *f, cr_schedule s)
 
 cr_status cr_fused_ask(cr_fused *f, cr_schedule s, cr_jit_urgency urgency_of_it)
 {
-    cr_jit_kernel *k = kernel_of(f, s);
+    cr_jit_kernel *k = fused_kernel(f, s);
 
     if (k || !cr_fused_has_schedule(f, s))
         return CR_OK;
@@ -265,14 +265,14 @@ cr_status cr_fused_ask(cr_fused *f, cr_schedule s, cr_jit_urgency urgency_of_it)
 
 cr_jit_state cr_fused_state(const cr_fused *f, cr_schedule s)
 {
-    const cr_jit_kernel *k = kernel_of(f, s);
+    const cr_jit_kernel *k = fused_kernel(f, s);
 
     return k ? cr_jit_state_of(k) : CR_JIT_WAITING;
 }
 
 cr_status cr_fused_begin_schedule(cr_fused_call *out, const cr_fused *f, cr_schedule s)
 {
-    const cr_jit_kernel *k = kernel_of(f, s);
+    const cr_jit_kernel *k = fused_kernel(f, s);
     cr_kernel native = k ? cr_jit_function(k) : NULL;
 
     if (!native)

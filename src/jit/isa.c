@@ -35,7 +35,7 @@ static cr_isa best(void) { return CR_ISA_base; }
 static cr_isa chosen;
 
 /* Chooses the instruction set of CR_ISA when the processor has it, or else the best one. */
-static void choose(void)
+static void isa_choose(void)
 {
     const char *wish = cr_env(CR_ENV_CR_ISA);
 
@@ -50,6 +50,6 @@ cr_isa cr_isa_chosen(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-    pthread_once(&once, choose);
+    pthread_once(&once, isa_choose);
     return chosen;
 }

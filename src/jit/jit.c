@@ -64,7 +64,7 @@ static cr_jit_counts counts;
 
 /* --- source --- */
 
-static void need(bool want[CR_VEC_COUNT], const cr_unit *u)
+static void unit_needs(bool want[CR_VEC_COUNT], const cr_unit *u)
 {
     unsigned ints = 1u << CR_I32 | 1u << CR_I64 | 1u << CR_U8;
 
@@ -87,7 +87,7 @@ void cr_jit_source(cr_text *out, const cr_unit *u)
 {
     bool want[CR_VEC_COUNT] = {0};
 
-    need(want, u);
+    unit_needs(want, u);
     put_vocabulary(out, want);
     cr_text_put(out, cr_text_str(&u->body));
 }
@@ -114,7 +114,7 @@ static void put_source(cr_text *out, cr_jit_kernel *const *k, int n)
     cr_text joins = {0}, bodies = {0};
 
     for (int i = 0; i < n; i++) {
-        need(want, &k[i]->unit);
+        unit_needs(want, &k[i]->unit);
         cr_text_printf(&bodies, "#undef CK_ISA\n#define CK_ISA k%s\n", k[i]->key);
         cr_text_put(&bodies, put_joins(&joins, k[i]->body));
     }
@@ -257,7 +257,7 @@ static cr_status write_source(int dir, const cr_text *text)
     return st;
 }
 
-static cr_status load_all(cr_jit_kernel *const *k, int n, int dir, const char *object)
+static cr_status kernels_load(cr_jit_kernel *const *k, int n, int dir, const char *object)
 {
     char name[256];
     void *function[MOST_IN_RUN];
@@ -270,7 +270,7 @@ static cr_status load_all(cr_jit_kernel *const *k, int n, int dir, const char *o
     return CR_OK;
 }
 
-static void keep(cr_jit_kernel *const *k, int n, int dir, const char *object)
+static void kernels_store(cr_jit_kernel *const *k, int n, int dir, const char *object)
 {
     const char *key[MOST_IN_RUN], *source[MOST_IN_RUN];
 
@@ -293,8 +293,8 @@ static cr_status compile_in(cr_jit_kernel *const *k, int n, const cr_text *sourc
     snprintf(object, sizeof object, "kernels%d.so", atomic_fetch_add(&turn, 1));
     CR_TRY(write_source(folder->dir, source));
     CR_TRY(cr_compiler_run(folder, source_name, object, PATIENCE_SECONDS));
-    CR_TRY(load_all(k, n, folder->dir, object));
-    keep(k, n, folder->dir, object);
+    CR_TRY(kernels_load(k, n, folder->dir, object));
+    kernels_store(k, n, folder->dir, object);
     return CR_OK;
 }
 
@@ -335,7 +335,7 @@ static cr_status compile(cr_jit_kernel *const *k, int n)
 
 /* --- results --- */
 
-static void finish(cr_jit_kernel *const *k, int n, cr_status st)
+static void kernels_finish(cr_jit_kernel *const *k, int n, cr_status st)
 {
     pthread_mutex_lock(&lock);
     for (int i = 0; i < n; i++) {
@@ -351,7 +351,7 @@ static void finish(cr_jit_kernel *const *k, int n, cr_status st)
 }
 
 /* Logs a reason once. */
-static void report(cr_jit_kernel *const *k, int n, cr_status st, double seconds)
+static void kernels_report(cr_jit_kernel *const *k, int n, cr_status st, double seconds)
 {
     static _Atomic uint64_t said;
     const char *why = cr_error_message();
@@ -371,9 +371,9 @@ static cr_status compile_and_report(cr_jit_kernel *const *k, int n)
     double start = cr_seconds();
     cr_status st = compile(k, n);
 
-    report(k, n, st, cr_seconds() - start);
+    kernels_report(k, n, st, cr_seconds() - start);
     if (!st || n == 1)
-        finish(k, n, st);
+        kernels_finish(k, n, st);
     return st;
 }
 
@@ -387,7 +387,7 @@ static void compile_run(cr_jit_kernel *const *k, int n)
         return;
     st = compile_and_report(k, 1);
     if (st)
-        finish(k + 1, n - 1, st);
+        kernels_finish(k + 1, n - 1, st);
     for (int i = 1; !st && i < n; i++)
         (void)!compile_and_report(k + i, 1);
 }
@@ -415,7 +415,7 @@ static void await_burst(void)
 
 /* The number of missing kernels that the calling worker compiles.  The caller holds the
  * lock. */
-static int share(void)
+static int share_work(void)
 {
     int n = waiting(missing);
 
@@ -434,7 +434,7 @@ static void look_on_disk(void)
     pthread_mutex_unlock(&lock);
     bool found = find_on_disk(k);
     if (found)
-        finish(&k, 1, CR_OK);
+        kernels_finish(&k, 1, CR_OK);
     pthread_mutex_lock(&lock);
     if (!found)
         enqueue(missing, k);
@@ -443,7 +443,7 @@ static void look_on_disk(void)
 static void compile_some(void)
 {
     cr_jit_kernel *k[MOST_IN_RUN];
-    int n = share();
+    int n = share_work();
 
     compiling++;
     for (int i = 0; i < n; i++)
@@ -516,7 +516,7 @@ static bool start_worker(void)
 
 /* --- fork --- */
 
-static void before_fork(void)
+static void jit_before_fork(void)
 {
     pthread_mutex_lock(&lock);
     cr_compiler_before_fork();
@@ -611,7 +611,7 @@ cr_status cr_jit_request(cr_jit_kernel **out, const cr_unit *u, const char *symb
     cr_env_keep();
     cr_compiler_keep_environment();
     if (!prepared)
-        prepared = !pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+        prepared = !pthread_atfork(jit_before_fork, after_fork_in_parent, after_fork_in_child);
     st = request(out, u, symbol, urgency, key);
     pthread_mutex_unlock(&lock);
     return st;

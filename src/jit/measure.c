@@ -44,7 +44,7 @@ static double shortest(const cr_measure *m)
     return best;
 }
 
-static void choose(cr_measure *m)
+static void choose_way(cr_measure *m)
 {
     int best = 0;
 
@@ -64,7 +64,7 @@ void cr_measure_note(cr_measure *m, int way, double seconds)
     for (int k = 1; m->calls[0] && k < m->ways; k++)
         if (m->calls[k] >= SOON && m->best[k] > hopeless * shortest(m))
             m->out[k] = true;
-    choose(m);
+    choose_way(m);
 }
 
 void cr_measure_leave_out(cr_measure *m, int way)
@@ -72,5 +72,5 @@ void cr_measure_leave_out(cr_measure *m, int way)
     CR_ASSERT(way > 0);
     m->out[way] = true;
     if (m->calls[0])
-        choose(m);
+        choose_way(m);
 }

@@ -45,7 +45,7 @@ static int64_t elements(const check *c, int k)
     return (by_row(c, k) ? c->rows : 1) * (by_column(c, k) ? c->columns : 1);
 }
 
-static const char *place(const check *c, int k, int64_t i)
+static const char *operand_place(const check *c, int k, int64_t i)
 {
     int64_t columns = by_column(c, k) ? c->columns : 1;
 
@@ -53,17 +53,17 @@ static const char *place(const check *c, int k, int64_t i)
            i % columns * c->stride[2 * k + 1];
 }
 
-static void *row_major(const check *c, int k)
+static void *operand_copy(const check *c, int k)
 {
     size_t item = cr_dtype_size((cr_dtype)c->operand[k]->dtype);
     char *to = cr_session_get(c->s, (size_t)elements(c, k) * item);
 
     for (int64_t i = 0; c->operand[k]->role == CR_BUFFER_INPUT && i < elements(c, k); i++)
-        memcpy(to + (size_t)i * item, place(c, k, i), item);
+        memcpy(to + (size_t)i * item, operand_place(c, k, i), item);
     return to;
 }
 
-static double element(const check *c, int k, const char *p)
+static double operand_value(const check *c, int k, const char *p)
 {
     return cr_scalar_as_double(cr_scalar_load((cr_dtype)c->operand[k]->dtype, p));
 }
@@ -83,20 +83,20 @@ static bool equal_elements(cr_dtype t, const char *a, const char *b)
            ((isnan(x.c.im) && isnan(y.c.im)) || !memcmp(a + part, b + part, (size_t)part));
 }
 
-static void compare(const check *c, int k, const char *wanted)
+static void compare_operand(const check *c, int k, const char *wanted)
 {
     cr_dtype t = (cr_dtype)c->operand[k]->dtype;
     int64_t n = elements(c, k), item = (int64_t)cr_dtype_size(t);
 
     for (int64_t i = 0; i < n; i++)
-        if (!equal_elements(t, wanted + i * item, place(c, k, i)))
+        if (!equal_elements(t, wanted + i * item, operand_place(c, k, i)))
             cr_bail(c->s, CR_RUNTIME,
                     "CR_ORACLE: element %lld of '%s' is %.17g, not %.17g, in\n%s", (long long)i,
-                    c->operand[k]->name, element(c, k, place(c, k, i)),
-                    element(c, k, wanted + i * item), c->text);
+                    c->operand[k]->name, operand_value(c, k, operand_place(c, k, i)),
+                    operand_value(c, k, wanted + i * item), c->text);
 }
 
-static void run(cr_session *s, void *context)
+static void oracle_run(cr_session *s, void *context)
 {
     check *c = context;
     cr_loop *copy = cr_loop_parse(s, c->text);
@@ -116,10 +116,10 @@ static void run(cr_session *s, void *context)
         sizes[count++] =
             (cr_loop_size){cr_sym_find(c->l->syms, n->column.extent->name), c->columns};
     for (int k = 0; k < c->operands; k++)
-        memory[k] = row_major(c, k);
+        memory[k] = operand_copy(c, k);
     cr_loop_interpret(c->l, &(cr_loop_run){sizes, count, memory, c->param, cr_fn_one});
     for (int k = 0; k < c->operands && c->operand[k]->role == CR_BUFFER_OUTPUT; k++)
-        compare(c, k, memory[k]);
+        compare_operand(c, k, memory[k]);
 }
 
 cr_status cr_oracle_check(const char *text, void *const *ptr, const int64_t *stride,
@@ -131,7 +131,7 @@ cr_status cr_oracle_check(const char *text, void *const *ptr, const int64_t *str
     cr_status st;
 
     c.rows = rows < most ? rows : most;
-    st = cr_session_run(&s, run, &c);
+    st = cr_session_run(&s, oracle_run, &c);
     cr_session_drop(&s);
     return st;
 }

@@ -80,7 +80,7 @@ static ref operand_ref(const cr_tile *t, const cr_buffer *b, bool full)
                  (uint16_t)operand_number(t, b)};
 }
 
-static cr_kernel kernel_of(planner *p, cr_fn fn, cr_dtype t, cr_form form)
+static cr_kernel prebuilt_kernel(planner *p, cr_fn fn, cr_dtype t, cr_form form)
 {
     cr_kernel k = cr_fn_kernel(fn, t, form);
 
@@ -109,7 +109,7 @@ static ref new_place(planner *p, const cr_expr *e, cr_scope scope)
     return r;
 }
 
-static ref plan(planner *p, const cr_expr *e);
+static ref plan_expr(planner *p, const cr_expr *e);
 
 static steps *list_for(planner *p, cr_scope scope)
 {
@@ -127,7 +127,7 @@ static void plan_function(planner *p, step *st, const cr_expr *e)
 
     if (info->kind == CR_FN_RANDOM) {
         st->kind = STEP_RANDOM;
-        st->kernel = kernel_of(p, CR_FN_random, CR_F32, CR_FORM_MAIN);
+        st->kernel = prebuilt_kernel(p, CR_FN_random, CR_F32, CR_FORM_MAIN);
         return;
     }
     if (info->kind == CR_FN_CAST) {
@@ -137,9 +137,9 @@ static void plan_function(planner *p, step *st, const cr_expr *e)
     }
     st->kind = STEP_FUNCTION;
     st->count = e->count;
-    st->kernel = kernel_of(p, (cr_fn)e->fn, t, CR_FORM_MAIN);
+    st->kernel = prebuilt_kernel(p, (cr_fn)e->fn, t, CR_FORM_MAIN);
     for (int i = 0; i < e->count; i++)
-        st->in[i] = plan(p, e->args[i]);
+        st->in[i] = plan_expr(p, e->args[i]);
 }
 
 static ref *slot_of(planner *p, const cr_expr *e, cr_scope scope)
@@ -160,7 +160,7 @@ static void check_integer(planner *p, const cr_sym *e, cr_scope scope)
 }
 
 /* Adds the steps that compute `e`; returns the place of its result. */
-static ref plan(planner *p, const cr_expr *e)
+static ref plan_expr(planner *p, const cr_expr *e)
 {
     cr_scope scope = cr_nest_scope(p->t->n, e);
     const cr_buffer *kept = cr_nest_kept(p->t->n, e, p->sweep);
@@ -201,7 +201,7 @@ static void plan_copy(planner *p, const cr_expr *e, ref from, ref to)
                .count = 2,
                .e = e};
 
-    st.kernel = kernel_of(p, fn, t, CR_FORM_MAIN);
+    st.kernel = prebuilt_kernel(p, fn, t, CR_FORM_MAIN);
     st.in[0] = st.in[1] = from;
     st.out = to;
     CR_PUSH(p->t->s, &p->t->column[p->sweep], st);
@@ -212,13 +212,13 @@ static void plan_reduce(planner *p, const cr_expr *e)
     step st = {
         .kind = STEP_REDUCE, .scope = CR_SCOPE_COLUMN, .dtype = e->dtype, .count = 1, .e = e};
 
-    st.in[0] = plan(p, e->args[0]);
+    st.in[0] = plan_expr(p, e->args[0]);
     if (!st.in[0].full) {
         ref wide = new_place(p, e->args[0], CR_SCOPE_COLUMN);
         plan_copy(p, e->args[0], st.in[0], wide);
         st.in[0] = wide;
     }
-    st.kernel = st.join = kernel_of(p, (cr_fn)e->fn, (cr_dtype)e->dtype, CR_FORM_JOIN);
+    st.kernel = st.join = prebuilt_kernel(p, (cr_fn)e->fn, (cr_dtype)e->dtype, CR_FORM_JOIN);
     st.out = new_place(p, e, CR_SCOPE_ROW);
     p->known[e->id] = st.out;
     p->t->parts++;
@@ -254,7 +254,7 @@ static bool plan_store(planner *p, const cr_store *store)
 {
     steps *list = &p->t->column[p->sweep];
 
-    plan(p, store->value);
+    plan_expr(p, store->value);
     if (!may_write_through(p, store))
         return false;
     list->at[list->len - 1].out = operand_ref(p->t, store->buffer, true);
@@ -276,7 +276,7 @@ static void plan_sweep(planner *p, int k)
         plan_reduce(p, sweep->reduces.at[i]);
     for (int i = 0; i < sweep->stores; i++)
         if (!written[i])
-            plan_copy(p, sweep->store[i].value, plan(p, sweep->store[i].value),
+            plan_copy(p, sweep->store[i].value, plan_expr(p, sweep->store[i].value),
                       operand_ref(p->t, sweep->store[i].buffer, true));
     p->t->tiles = p->tiles > p->t->tiles ? p->tiles : p->t->tiles;
 }
@@ -293,8 +293,8 @@ static void plan_row_stores(planner *p)
                    .dtype = (uint8_t)t,
                    .count = 2,
                    .e = store->value};
-        st.in[0] = st.in[1] = plan(p, store->value);
-        st.kernel = kernel_of(p, fn, t, CR_FORM_MAIN);
+        st.in[0] = st.in[1] = plan_expr(p, store->value);
+        st.kernel = prebuilt_kernel(p, fn, t, CR_FORM_MAIN);
         st.out = operand_ref(p->t, store->buffer, false);
         CR_PUSH(p->t->s, &p->t->last, st);
     }
@@ -360,7 +360,7 @@ static void *address(const machine *m, const ref *r, int64_t *stride)
     return (char *)m->ptr[r->number] + m->row * s[0] + (r->full ? m->from * r->item : 0);
 }
 
-static void call_function(const machine *m, const step *st)
+static void tile_call(const machine *m, const step *st)
 {
     int64_t stride[8], size[3] = {m->rows, m->wide, 0};
     void *ptr[4];
@@ -377,7 +377,7 @@ static void call_function(const machine *m, const step *st)
     st->kernel(ptr, stride, size, NULL);
 }
 
-static int64_t value_of_name(void *context, const cr_sym *name)
+static int64_t tile_name_value(void *context, const cr_sym *name)
 {
     const machine *m = context;
     const cr_nest *n = m->t->n;
@@ -400,7 +400,7 @@ static int64_t scalar(const machine *m, const cr_expr *e)
     if (e->kind == CR_EXPR_CONST)
         return e->value.i;
     if (e->kind == CR_EXPR_INTEGER)
-        return cr_sym_eval(e->index[0], value_of_name, (void *)m, &wrong);
+        return cr_sym_eval(e->index[0], tile_name_value, (void *)m, &wrong);
     int64_t a = scalar(m, e->args[0]), b = scalar(m, e->args[1]);
     return e->fn == CR_FN_add ? a + b : a * b;
 }
@@ -449,18 +449,18 @@ static void set_call_value(const machine *m, const step *st)
         memcpy(out, (const char *)m->param + e->param->slot * CR_PARAM_BYTES, st->out.item);
     else
         cr_scalar_store(
-            cr_scalar_int(cr_sym_eval(e->index[0], value_of_name, (void *)m, &wrong)),
+            cr_scalar_int(cr_sym_eval(e->index[0], tile_name_value, (void *)m, &wrong)),
             (cr_dtype)e->dtype, out);
 }
 
-static void run_steps(const machine *m, const steps *list)
+static void tile_steps(const machine *m, const steps *list)
 {
     int part = 0;
 
     for (size_t i = 0; i < list->len; i++) {
         const step *st = &list->at[i];
         switch ((kind)st->kind) {
-        case STEP_FUNCTION: call_function(m, st); break;
+        case STEP_FUNCTION: tile_call(m, st); break;
         case STEP_RANDOM: call_random(m, st); break;
         case STEP_REDUCE: call_reduce(m, st, part++); break;
         case STEP_CONST:
@@ -506,7 +506,7 @@ static void run_long_row(machine *m, const steps *list)
     for (m->chunk = 0; m->chunk < parts; m->chunk++) {
         m->from = m->chunk * step_width;
         m->wide = m->columns - m->from < step_width ? m->columns - m->from : step_width;
-        run_steps(m, list);
+        tile_steps(m, list);
     }
     for (size_t i = 0; i < list->len; i++)
         if (list->at[i].kind == STEP_REDUCE)
@@ -521,7 +521,7 @@ static void run_sweep(machine *m, const steps *list)
     }
     m->from = 0;
     m->wide = m->columns;
-    run_steps(m, list);
+    tile_steps(m, list);
 }
 
 static void run_batch(machine *m)
@@ -530,15 +530,15 @@ static void run_batch(machine *m)
 
     for (int k = 0; k < t->n->sweeps; k++) {
         m->from = 0;
-        run_steps(m, &t->row[k]);
+        tile_steps(m, &t->row[k]);
         run_sweep(m, &t->column[k]);
     }
     m->from = 0;
-    run_steps(m, &t->last);
+    tile_steps(m, &t->last);
 }
 
 /* Sets the sizes of tiles and arrays.  Returns the number of rows in a batch. */
-static int64_t lay_out(machine *m, int64_t rows)
+static int64_t tile_sizes(machine *m, int64_t rows)
 {
     int64_t batch = m->columns < TILE ? TILE / (m->columns ? m->columns : 1) : 1;
 
@@ -560,7 +560,7 @@ cr_status cr_tile_run(const cr_tile *t, void *const *ptr, const int64_t *stride,
                  .param = param,
                  .columns = size[1],
                  .first = t->n->counts_rows ? size[2] : 0};
-    int64_t batch = lay_out(&m, size[0]), bytes, parts;
+    int64_t batch = tile_sizes(&m, size[0]), bytes, parts;
     char *memory;
 
     parts = m.columns > CR_FOLD_ROW ? t->parts * m.part_bytes : 0;
@@ -572,7 +572,7 @@ cr_status cr_tile_run(const cr_tile *t, void *const *ptr, const int64_t *stride,
     m.row_values = m.tiles + t->tiles * m.tile_bytes;
     m.call_values = m.row_values + t->rows * m.row_bytes;
     m.parts = parts ? m.call_values + t->calls * SLOT : NULL;
-    run_steps(&m, &t->start);
+    tile_steps(&m, &t->start);
     for (m.row = 0; m.row < size[0]; m.row += batch) {
         m.rows = size[0] - m.row < batch ? size[0] - m.row : batch;
         run_batch(&m);
